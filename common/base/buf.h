@@ -1,0 +1,31 @@
+/* Byte ranges. struct sl_bytes borrows; struct sl_buf is a fixed-capacity output range that its owner allocated. */
+#ifndef SL_BASE_BUF_H
+#define SL_BASE_BUF_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/err.h"
+
+struct sl_bytes {
+	const uint8_t *data;
+	size_t len;
+};
+
+/* Bytes [0, len) are written, [len, cap) are free. Never grows: encoders are given bound() bytes by the plan. */
+struct sl_buf {
+	uint8_t *data;
+	size_t len, cap;
+};
+
+/* Appends; SL_ERR_LIMIT and nothing written where it does not fit. */
+enum sl_err sl_buf_put(struct sl_buf *buf, const void *src, size_t len) SL_MUST_CHECK;
+
+/* Takes `len` bytes off the front of *in; SL_ERR_DATA and nothing taken where fewer are left. */
+enum sl_err sl_bytes_take(struct sl_bytes *in, size_t len, struct sl_bytes *out) SL_MUST_CHECK;
+
+/* Reads a whole regular file of at most `max` bytes into malloc'ed memory that the caller frees (one NUL is added
+ * behind the data and not counted). NOINPUT: cannot be opened; LIMIT: longer than max; IO: read failed. */
+enum sl_err sl_file_read(const char *path, size_t max, uint8_t **data, size_t *len, struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

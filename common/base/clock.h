@@ -1,0 +1,17 @@
+/* Monotonic time. Code that has to be replayed takes `now_ms` as an argument instead of asking. */
+#ifndef SL_BASE_CLOCK_H
+#define SL_BASE_CLOCK_H
+
+#include <stdint.h>
+
+uint64_t sl_now_ns(void);
+static inline uint64_t sl_now_ms(void)
+{
+	return sl_now_ns() / 1000000u;
+}
+static inline double sl_seconds_since(uint64_t start_ns)
+{
+	return (double)(sl_now_ns() - start_ns) * 1e-9;
+}
+
+#endif

@@ -1,0 +1,25 @@
+/* Log lines to stderr: `LEVEL stable-id: text`; with sd-daemon priorities (<3>…) when JOURNAL_STREAM is set.
+ * The level is tested before anything is formatted. Safe from any thread: one write(2) per line. */
+#ifndef SL_BASE_LOG_H
+#define SL_BASE_LOG_H
+
+#include "common/base/err.h"
+
+enum sl_log_level { SL_LOG_ERROR, SL_LOG_WARN, SL_LOG_INFO, SL_LOG_DEBUG, SL_LOG_COUNT };
+
+void sl_log_set_level(enum sl_log_level level); /* default INFO */
+enum sl_log_level sl_log_level(void);
+enum sl_err sl_log_level_parse(const char *text, enum sl_log_level *out) SL_MUST_CHECK; /* error|warn|info|debug */
+
+/* `id` is a stable, greppable word such as "session-refused"; it never carries variable text.
+ * Before a line is written, the hook (a progress bar clearing its line) runs under the log's lock; NULL for none. */
+void sl_log_set_hook(void (*before_line)(void *arg), void *arg);
+void sl_log_write(enum sl_log_level level, const char *id, const char *fmt, ...) SL_PRINTF(3, 4);
+
+#define sl_log(level, id, ...)                                            \
+	do {                                                              \
+		if ((level) <= sl_log_level())                            \
+			sl_log_write((level), (id), __VA_ARGS__);         \
+	} while (0)
+
+#endif

@@ -1,0 +1,26 @@
+/* Fork-join thread pool for kernels. Work is cut into blocks whose size never depends on the number of threads, and
+ * reductions add block results in block order: so results are bit-identical for any thread count. */
+#ifndef SL_BASE_POOL_H
+#define SL_BASE_POOL_H
+
+#include <stdint.h>
+
+#include "common/base/err.h"
+
+struct sl_pool;
+
+/* `worker` is in [0, threads): index of the scratch area that this call may use. `block` in [0, blocks). */
+typedef void sl_pool_fn(void *arg, int64_t block, int worker);
+
+enum { SL_POOL_MAX_THREADS = 256 };
+
+/* `threads` 1 … SL_POOL_MAX_THREADS, the caller of sl_pool_run counted in; 0 means the CPUs this process may use. */
+enum sl_err sl_pool_open(struct sl_pool **out, int threads, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_pool_close(struct sl_pool *pool); /* NULL is fine; waits for its threads */
+int sl_pool_threads(const struct sl_pool *pool);
+
+/* Runs fn for every block and returns when all are done. One caller at a time; never from inside fn.
+ * `pool` NULL runs the blocks in the calling thread. Blocks are handed out in ascending order, dynamically. */
+void sl_pool_run(struct sl_pool *pool, int64_t blocks, sl_pool_fn *fn, void *arg);
+
+#endif

@@ -1,0 +1,28 @@
+/* One thread that runs jobs in order of (priority, submission): the place where kernels and codecs run, so that an
+ * event loop never computes. Jobs are owned by their submitter and must stay valid until `done` was delivered. */
+#ifndef SL_BASE_WORKER_H
+#define SL_BASE_WORKER_H
+
+#include "common/base/err.h"
+
+struct sl_worker;
+
+struct sl_job {
+	void (*run)(struct sl_job *job);  /* on the worker's thread */
+	void (*done)(struct sl_job *job); /* on the thread that calls sl_worker_drain */
+	int priority;                     /* lower runs first; equal ones in order of submission */
+	struct sl_job *next;              /* the worker's */
+	unsigned long long seq;           /* the worker's */
+};
+
+/* `wake` is called from the worker's thread whenever finished jobs wait for sl_worker_drain (uv_async_send). */
+enum sl_err sl_worker_open(struct sl_worker **out, const char *thread_name, void (*wake)(void *arg), void *arg,
+                           struct sl_fail *fail) SL_MUST_CHECK;
+void sl_worker_post(struct sl_worker *worker, struct sl_job *job); /* any thread */
+/* Calls `done` of every finished job, in order of completion, on the calling thread. */
+void sl_worker_drain(struct sl_worker *worker);
+/* Forgets queued jobs with `owned(job, arg)` true: their `run` and `done` are never called. Waits for a running one. */
+void sl_worker_cancel(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg);
+void sl_worker_close(struct sl_worker *worker); /* NULL is fine; waits for the running job, forgets the others */
+
+#endif

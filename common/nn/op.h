@@ -1,0 +1,108 @@
+/* Ops: what each computes, its shapes, its parameters and its multiply-accumulates, said once for every backend.
+ *
+ * kind       in → out (row shape)                     parameters, in this order (memory layout)
+ * CONV2D     [H,W,I] → [H',W',O]                      weight [O,KH,KW,I] (groups 1) or [KH,KW,C] (depthwise), bias [O]
+ * BATCHNORM  [H,W,C] → same, then act                 weight [C], bias [C], running_mean [C], running_var [C]
+ * ACT        any → same                               –
+ * ADD        a, b → a + b                             –
+ * MAXPOOL    [H,W,C] → [H',W',C]                      –
+ * AVGPOOL    [H,W,C] → [H',W',C] (whole plane: 1×1)   –      (padding counts, as count_include_pad=True)
+ * LINEAR     [F] → [O]                                weight [O,F], bias [O]
+ * DROPOUT    any → same (× 1/(1-p) where kept)        –
+ * FLATTEN    [H,W,C] → [H·W·C]                        –      (NHWC order; equals torch's where H·W = 1)
+ * XENT       logits [K] + labels → mean loss          –      (softmax cross-entropy, torch.nn.CrossEntropyLoss)
+ */
+#ifndef SL_NN_OP_H
+#define SL_NN_OP_H
+
+#include "common/base/err.h"
+#include "common/nn/tensor.h"
+
+enum sl_op_kind {
+	SL_OP_CONV2D,
+	SL_OP_BATCHNORM,
+	SL_OP_ACT,
+	SL_OP_ADD,
+	SL_OP_MAXPOOL,
+	SL_OP_AVGPOOL,
+	SL_OP_LINEAR,
+	SL_OP_DROPOUT,
+	SL_OP_FLATTEN,
+	SL_OP_XENT,
+	SL_OP_COUNT
+};
+
+enum sl_act { SL_ACT_NONE, SL_ACT_RELU, SL_ACT_RELU6, SL_ACT_COUNT };
+
+enum { SL_OP_MAX_IN = 2, SL_OP_MAX_PARAM = 4, SL_NAME_MAX = 96 };
+
+struct sl_conv_attr {
+	int in_c, out_c, kh, kw, stride, pad;
+	int groups; /* 1, or in_c == out_c for depthwise; nothing between */
+	bool bias;
+};
+
+struct sl_bn_attr {
+	int c;
+	float eps;      /* 1e-5 */
+	float momentum; /* of the running statistics, torch's sense: new = (1-m)·old + m·batch (unbiased variance) */
+	enum sl_act act; /* applied to the output; set by the plan's fusion or the model */
+};
+
+struct sl_pool_attr {
+	int k, stride, pad; /* k = 0: the whole plane */
+};
+
+struct sl_linear_attr {
+	int in_f, out_f;
+	bool bias;
+};
+
+struct sl_dropout_attr {
+	float p;
+};
+
+struct sl_xent_attr {
+	int classes;
+};
+
+/* An op of a model. Values and parameters are indices into the model's lists. */
+struct sl_op {
+	enum sl_op_kind kind;
+	char name[SL_NAME_MAX]; /* torchvision's module path: "features.1.conv.0.0" */
+	uint16_t stream;        /* its number in the whole model: rng key of dropout, the same on both sides of a cut */
+	int in[SL_OP_MAX_IN], n_in;
+	int out;
+	int param[SL_OP_MAX_PARAM], n_param;
+	/* Shapes of this op's inputs and output; dimension 0 is the most rows of a chunk once planned, else 1. */
+	struct sl_shape in_shape[SL_OP_MAX_IN], out_shape;
+	union {
+		struct sl_conv_attr conv;
+		struct sl_bn_attr bn;
+		enum sl_act act;
+		struct sl_pool_attr pool;
+		struct sl_linear_attr linear;
+		struct sl_dropout_attr dropout;
+		struct sl_xent_attr xent;
+	} u;
+};
+
+const char *sl_op_kind_name(enum sl_op_kind kind);
+
+/* Fills op->out_shape from op->in_shape; says what does not fit. */
+enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Multiply-accumulates of one forward pass over `rows` rows, as seed 002 counts them: conv and linear one per
+ * product, batchnorm two per element, average pooling one per input element; everything else 0. */
+int64_t sl_op_macs(const struct sl_op *op, int64_t rows);
+
+/* What backward reads, so that the plan knows what to keep: */
+bool sl_op_saves_input(const struct sl_op *op);  /* conv, linear, batchnorm, maxpool, act */
+bool sl_op_saves_output(const struct sl_op *op); /* none at present */
+
+static inline bool sl_op_is_depthwise(const struct sl_op *op)
+{
+	return op->kind == SL_OP_CONV2D && op->u.conv.groups > 1;
+}
+
+#endif
