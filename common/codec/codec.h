@@ -1,0 +1,92 @@
+/* Codecs: what turns an activation or a gradient into the bytes that cross the link, and back.
+ *
+ * A codec is a chain of stages ("topk:0.2|quant:8|zstd:3"); payload formats are in docs/CODECS.md. Encoding is a
+ * function: same tensor, key and state give the same bytes, on every backend and for any number of threads. Decoding
+ * never trusts its input: every count, index and size is checked before anything is written, and a payload that is
+ * too short or too long is refused.
+ *
+ * State (places of a pair, residuals of error feedback, warm factors) belongs to the object and is part of the step
+ * transaction: it changes at sl_codec_commit only, so a step that is run again gives the same bytes.
+ */
+#ifndef SL_CODEC_CODEC_H
+#define SL_CODEC_CODEC_H
+
+#include "common/base/buf.h"
+#include "common/base/err.h"
+#include "common/base/rng.h"
+#include "common/nn/tensor.h"
+
+struct sl_backend;
+
+/* The four tensors of a chunk, in the order in which they cross; the number is also the wire's. */
+enum sl_dir { SL_DIR_HEAD_ACT, SL_DIR_MID_ACT, SL_DIR_MID_GRAD, SL_DIR_HEAD_GRAD, SL_DIR_COUNT };
+
+const char *sl_dir_name(enum sl_dir dir); /* "head_act" … */
+
+enum { SL_CODEC_SPEC_MAX = 128, SL_CODEC_MAX_STAGES = 4, SL_CODEC_MAX_ARGS = 4 };
+
+struct sl_codec_stage; /* stage.h: the table that one method fills */
+
+/* A parsed and validated specification. `text` is its canonical form (defaults left out), equal on both sides. */
+struct sl_codec_spec {
+	char text[SL_CODEC_SPEC_MAX];
+	int n_stage;
+	struct {
+		const struct sl_codec_stage *stage;
+		double arg[SL_CODEC_MAX_ARGS]; /* meaning: the stage's table */
+	} stage[SL_CODEC_MAX_STAGES];
+};
+
+/* CONFIG and a sentence that says what would be right ("quant:b with b = 1…16, got 'quant:17'"). */
+enum sl_err sl_codec_parse(const char *text, struct sl_codec_spec *out, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* True where a gradient sent by `grad` can use the places that `act` kept (same first, place-keeping stage). */
+bool sl_codec_spec_pairs(const struct sl_codec_spec *act, const struct sl_codec_spec *grad);
+
+struct sl_codec;
+
+struct sl_codec_env {
+	struct sl_backend *be;  /* where tensors live and encode/decode run; its pool is used. Not owned */
+	struct sl_shape shape;  /* largest: dim[0] is the most rows of a chunk */
+	int slots;              /* chunks that can be in flight at once */
+	uint64_t seed;
+	enum sl_dir dir;
+	/* For a gradient: this side's codec of the activation of the same tensor, where sl_codec_spec_pairs. It must
+	 * outlive this one. NULL: not paired. */
+	struct sl_codec *pair;
+};
+
+/* All memory is taken here. */
+enum sl_err sl_codec_open(struct sl_codec **out, const struct sl_codec_spec *spec, const struct sl_codec_env *env,
+                          struct sl_fail *fail) SL_MUST_CHECK;
+void sl_codec_close(struct sl_codec *codec); /* NULL is fine */
+
+/* Most bytes of one payload, for `rows` rows. */
+size_t sl_codec_bound(const struct sl_codec *codec, int64_t rows);
+/* Bytes of one payload as a paper would count them (no headers, no indices where the method's authors count none). */
+double sl_codec_nominal_bytes(const struct sl_codec *codec, int64_t rows);
+
+struct sl_codec_call {
+	int slot;      /* [0, slots): where this chunk's places are kept between activation and gradient */
+	uint64_t step; /* for the randomness of stochastic methods */
+	uint16_t chunk;
+	bool training; /* false: residuals and warm factors are neither used nor changed */
+};
+
+/* Appends one payload to *out (host memory). NONFINITE where x holds NaN or Inf and the method cannot carry it;
+ * LIMIT where *out has less room than the bound. On failure out->len is as before. */
+enum sl_err sl_codec_encode(struct sl_codec *codec, const struct sl_codec_call *call, const struct sl_tensor *x,
+                            struct sl_buf *out) SL_MUST_CHECK;
+/* Writes all of x (its shape says what is expected). PAYLOAD, with nothing written, where `in` is not a payload of
+ * this codec for this shape. */
+enum sl_err sl_codec_decode(struct sl_codec *codec, const struct sl_codec_call *call, struct sl_bytes in,
+                            struct sl_tensor *x, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* The step took place: pending state becomes current. Rollback: pending state is dropped. */
+void sl_codec_commit(struct sl_codec *codec);
+void sl_codec_rollback(struct sl_codec *codec);
+
+/* For lists: every stage, NULL-terminated, in order of id. */
+const struct sl_codec_stage *const *sl_codec_stages(void);
+
+#endif

@@ -1,0 +1,51 @@
+/* What waits to be sent to one peer: control frames first, then runs of parts by priority and order, as far as the
+ * peer's byte credit and the transport's HWM allow. Loop thread only. */
+#ifndef SL_LINK_OUTQ_H
+#define SL_LINK_OUTQ_H
+
+#include "common/link/transport.h"
+#include "common/link/wire.h"
+
+struct sl_outq;
+
+/* One tensor (or the weights) to be cut into parts. The memory stays the sender's until `sent` is called: all parts
+ * have left and the transport has released them. */
+struct sl_run {
+	struct sl_part part;    /* what, step, chunk, rows, …; total, offset and xxh3 are filled per part */
+	const uint8_t *data;
+	size_t len;             /* ≥ 1 */
+	int priority;           /* lower leaves first; equal ones in order of submission */
+	void (*sent)(struct sl_run *run);
+	void *arg;
+	double send_s;          /* out: seconds from first part handed over to last part released */
+	/* the queue's own: */
+	size_t next_offset;
+	int parts_out;
+	uint64_t started_ns;
+	struct sl_run *next;
+	struct sl_outq *queue;
+};
+
+struct sl_outq_stats {
+	uint64_t header_bytes, payload_bytes, frames; /* on the wire, framing of ZeroMQ not counted */
+	uint64_t waiting_bytes;                       /* queued here, not handed over yet */
+	double peak_bytes_per_s;                      /* best run: bytes / send_s (seed 003's peak client) */
+};
+
+enum sl_err sl_outq_open(struct sl_outq **out, struct sl_loop *loop, struct sl_transport *transport, sl_peer peer,
+                         struct sl_fail *fail) SL_MUST_CHECK;
+/* Set at the handshake: payload bytes of a part, and the credit the peer has granted. */
+void sl_outq_limits(struct sl_outq *queue, size_t part_bytes, uint64_t window_bytes);
+void sl_outq_epoch(struct sl_outq *queue, uint64_t epoch);
+enum sl_err sl_outq_control(struct sl_outq *queue, const struct sl_frame *frame) SL_MUST_CHECK; /* bounded; LIMIT */
+void sl_outq_post(struct sl_outq *queue, struct sl_run *run);
+void sl_outq_credit(struct sl_outq *queue, uint64_t bytes); /* more credit; PROTOCOL errors are the caller's to find */
+void sl_outq_pump(struct sl_outq *queue);                   /* after `writable` */
+struct sl_outq_stats sl_outq_stats(const struct sl_outq *queue);
+/* Forgets everything queued; `sent` is not called for it. Runs whose parts the transport still holds are reported
+ * through sl_outq_idle turning true. */
+void sl_outq_abort(struct sl_outq *queue);
+bool sl_outq_idle(const struct sl_outq *queue); /* nothing queued, nothing held by the transport */
+void sl_outq_close(struct sl_outq *queue);
+
+#endif

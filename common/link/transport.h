@@ -1,0 +1,60 @@
+/* Transports move whole messages: a header of at most SL_WIRE_HEADER_MAX bytes and a payload of at most part_bytes.
+ * zmq (ROUTER/DEALER) is the real one; inproc joins a client and a server in one process, for tests.
+ * All functions and callbacks on the loop's thread, but for `release`. */
+#ifndef SL_LINK_TRANSPORT_H
+#define SL_LINK_TRANSPORT_H
+
+#include "common/base/buf.h"
+#include "common/base/err.h"
+
+struct sl_loop;
+struct sl_transport;
+
+/* Who sent a message: valid until the transport closes. A client has one peer, SL_PEER_SERVER. 0 is never used. */
+typedef uint64_t sl_peer;
+enum { SL_PEER_SERVER = 1 };
+
+struct sl_transport_events {
+	/* Header and payload are valid during the call only. */
+	void (*message)(void *arg, sl_peer peer, struct sl_bytes header, struct sl_bytes payload);
+	/* sl_transport_send said BUSY for this peer and may now be tried again. */
+	void (*writable)(void *arg, sl_peer peer);
+	/* A message of the wrong form (part count, sizes) was dropped; `peer` may be told and closed. */
+	void (*malformed)(void *arg, sl_peer peer, const char *why);
+	/* Connection state, as far as the transport knows it (a ZeroMQ monitor's news: reconnects by itself). */
+	void (*lost)(void *arg, sl_peer peer);
+};
+
+/* Payload that the transport owns from a successful send until it calls release(release_arg), from any thread.
+ * release NULL: the payload is copied before send returns. */
+struct sl_payload {
+	struct sl_bytes bytes;
+	void (*release)(void *release_arg);
+	void *release_arg;
+};
+
+struct sl_transport_conf {
+	const char *endpoint; /* tcp://127.0.0.1:5570, or inproc://name */
+	size_t part_bytes;    /* largest payload accepted, ≤ 1 MiB */
+	int hwm;              /* messages queued per peer inside the transport */
+};
+
+enum sl_err sl_transport_connect(struct sl_transport **out, struct sl_loop *loop, const struct sl_transport_conf *conf,
+                                 const struct sl_transport_events *events, void *arg,
+                                 struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_transport_bind(struct sl_transport **out, struct sl_loop *loop, const struct sl_transport_conf *conf,
+                              const struct sl_transport_events *events, void *arg, struct sl_fail *fail) SL_MUST_CHECK;
+/* The address really bound (port 0 chosen by the system). */
+const char *sl_transport_endpoint(const struct sl_transport *transport);
+
+/* OK: the transport owns the payload. BUSY: HWM reached, the caller still owns it and waits for `writable`.
+ * PEER_LOST: no such peer any more; the caller still owns it. */
+enum sl_err sl_transport_send(struct sl_transport *transport, sl_peer peer, struct sl_bytes header,
+                              const struct sl_payload *payload) SL_MUST_CHECK;
+/* Forgets a peer (its later messages get a new number). */
+void sl_transport_forget(struct sl_transport *transport, sl_peer peer);
+/* Every payload still owned is released before this returns, or soon after from another thread: memory behind
+ * payloads must outlive it by `linger_ms`. NULL is fine. */
+void sl_transport_close(struct sl_transport *transport, int linger_ms);
+
+#endif

@@ -1,0 +1,143 @@
+/* Frames: the plain C form of a message's header, and its protobuf encoding (proto/split.proto, docs/WIRE.md).
+ * Decoding refuses unknown kinds, missing and extra fields, sizes beyond the limits, and payloads that the kind does
+ * not have. Nothing is allocated per frame that outlives the call. Thread-safe. */
+#ifndef SL_LINK_WIRE_H
+#define SL_LINK_WIRE_H
+
+#include <stdbool.h>
+
+#include "common/base/buf.h"
+#include "common/base/err.h"
+
+enum {
+	SL_WIRE_VERSION = 1,
+	SL_WIRE_HEADER_MAX = 4096,
+	SL_WIRE_PART_MAX = 1 << 20,
+	SL_WIRE_TEXT_MAX = 384,
+	SL_WIRE_SPEC_MAX = 128,
+	SL_WIRE_NAME_MAX = 96
+};
+
+enum sl_frame_kind {
+	SL_FRAME_HELLO,     /* client → server: opens a session */
+	SL_FRAME_WELCOME,   /* server → client */
+	SL_FRAME_REFUSE,    /* either way: the session ends, and why */
+	SL_FRAME_PART,      /* a part of a tensor or of weights, with payload */
+	SL_FRAME_CREDIT,    /* bytes consumed since the last one: the sender may send as many more */
+	SL_FRAME_COMMIT,    /* client → server: apply step */
+	SL_FRAME_COMMITTED, /* server → client */
+	SL_FRAME_FETCH,     /* client → server: send the middle's weights */
+	SL_FRAME_HEARTBEAT, /* either way */
+	SL_FRAME_BYE,       /* client → server: done, forget the session */
+	SL_FRAME_COUNT
+};
+
+/* What a run of parts carries. The first four equal enum sl_dir. */
+enum sl_part_what {
+	SL_PART_HEAD_ACT,
+	SL_PART_MID_ACT,
+	SL_PART_MID_GRAD,
+	SL_PART_HEAD_GRAD,
+	SL_PART_WEIGHTS, /* the middle's parameters, f32, in the plan's order: upload and fetch */
+	SL_PART_WHAT_COUNT
+};
+
+/* How the middle's weights begin. */
+enum sl_weights_source { SL_WEIGHTS_SEED, SL_WEIGHTS_HASH };
+
+/* Everything the server needs to build the same plan, and the hash that proves it did. */
+struct sl_hello {
+	uint32_t version;          /* SL_WIRE_VERSION */
+	uint8_t session[16];       /* uuid */
+	uint64_t epoch;            /* of the session: a newer one replaces older ones */
+	uint8_t plan_hash[16];     /* XXH3-128 of the plan's canonical text */
+	char software[32];         /* "splitc 0.1.0": for logs */
+	char model[SL_WIRE_NAME_MAX];
+	double width, dropout;
+	uint32_t classes, image;
+	bool cifar_stem;
+	char cut[SL_WIRE_NAME_MAX * 2]; /* canonical: "head_end=features.0.1 tail_begin=classifier" */
+	uint32_t batch, chunks;    /* rows of a batch, chunks it is cut into */
+	uint32_t eval_rows;        /* rows of an evaluation chunk */
+	char codec[4][SL_WIRE_SPEC_MAX]; /* by direction, canonical */
+	uint64_t seed;
+	double momentum, weight_decay;
+	bool nesterov;
+	uint32_t weights_source;   /* enum sl_weights_source */
+	uint8_t weights_hash[16];  /* XXH3-128 of the middle's parameters as SL_PART_WEIGHTS carries them */
+	uint32_t part_bytes;       /* largest payload this side accepts */
+	uint64_t window_bytes;     /* credit that this side grants the other */
+	uint32_t heartbeat_ms, timeout_ms;
+};
+
+struct sl_welcome {
+	uint32_t version;
+	uint8_t plan_hash[16];
+	uint32_t part_bytes;
+	uint64_t window_bytes;
+	uint64_t next_step;
+	bool need_weights; /* the store does not hold weights_hash: upload them */
+	char software[32];
+	char device[48];   /* "cpu", "cuda:0 NVIDIA H200" */
+};
+
+struct sl_refuse {
+	uint32_t code; /* enum sl_err, by wire number: docs/WIRE.md */
+	char text[SL_WIRE_TEXT_MAX]; /* names both values */
+};
+
+struct sl_part {
+	uint32_t what;    /* enum sl_part_what */
+	bool training;    /* false: a chunk of an evaluation */
+	uint64_t step;    /* of training; for evaluation the number of the evaluation batch */
+	uint32_t chunk;
+	uint32_t rows;    /* of the chunk (activations, gradients); 0 for weights */
+	uint32_t batch_rows; /* of the whole batch: a ragged last batch is known from the first part on */
+	uint64_t total;   /* bytes of the whole run */
+	uint64_t offset;  /* of this part */
+	uint64_t xxh3;    /* XXH3-64 of the payload */
+};
+
+struct sl_commit {
+	uint64_t step;
+	uint32_t chunks;
+	double lr;
+};
+
+struct sl_committed {
+	uint64_t step;
+	double compute_s; /* the server's kernels in this step */
+};
+
+struct sl_heartbeat {
+	uint64_t sent_ms; /* of the sender's clock */
+	uint64_t echo_ms; /* last sent_ms seen from the other side, for the round trip; 0: none */
+};
+
+struct sl_frame {
+	enum sl_frame_kind kind;
+	uint64_t epoch; /* of the session; frames of older ones are dropped and counted */
+	union {
+		struct sl_hello hello;
+		struct sl_welcome welcome;
+		struct sl_refuse refuse;
+		struct sl_part part;
+		struct {
+			uint64_t bytes;
+		} credit;
+		struct sl_commit commit;
+		struct sl_committed committed;
+		struct sl_heartbeat heartbeat;
+	} u;
+	struct sl_bytes payload; /* SL_FRAME_PART only: 1 … part_bytes bytes; borrowed */
+};
+
+const char *sl_frame_kind_name(enum sl_frame_kind kind);
+
+/* Header bytes of `frame` (its payload is sent beside them). LIMIT where they pass SL_WIRE_HEADER_MAX. */
+enum sl_err sl_wire_encode(const struct sl_frame *frame, uint8_t header[SL_WIRE_HEADER_MAX], size_t *len) SL_MUST_CHECK;
+/* PROTOCOL with a sentence. The payload's XXH3 is checked here (PROTOCOL, "corrupt part"). */
+enum sl_err sl_wire_decode(struct sl_bytes header, struct sl_bytes payload, struct sl_frame *frame,
+                           struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif
