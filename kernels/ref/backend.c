@@ -1,0 +1,96 @@
+#include "kernels/ref/ref.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/ref/kernels.h"
+
+enum { ALIGN = 64 };
+
+static enum sl_err ref_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
+{
+	size_t padded = (bytes / ALIGN + 1) * ALIGN; /* never 0 */
+	void *ptr = padded > bytes ? aligned_alloc(ALIGN, padded) : NULL;
+
+	(void)be;
+	if (!ptr)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "reference backend: %zu bytes of memory refused", bytes);
+	memset(ptr, 0, padded);
+	*out = ptr;
+	return SL_OK;
+}
+
+static void ref_free(struct sl_backend *be, void *ptr)
+{
+	(void)be;
+	free(ptr);
+}
+
+static enum sl_err ref_copy(struct sl_backend *be, void *dst, const void *src, size_t bytes)
+{
+	(void)be;
+	memcpy(dst, src, bytes);
+	return SL_OK;
+}
+
+static enum sl_err ref_zero(struct sl_backend *be, void *dst, size_t bytes)
+{
+	(void)be;
+	memset(dst, 0, bytes);
+	return SL_OK;
+}
+
+static enum sl_err ref_fence(struct sl_backend *be, void (*done)(void *arg), void *arg)
+{
+	(void)be;
+	done(arg);
+	return SL_OK;
+}
+
+static void ref_close(struct sl_backend *be)
+{
+	*be = (struct sl_backend){0};
+}
+
+enum sl_err sl_ref_prepare_nothing(struct sl_backend *be, const struct sl_op *op, void **state,
+				   struct sl_op_sizes *sizes, struct sl_fail *fail)
+{
+	(void)be;
+	(void)op;
+	(void)fail;
+	*state = NULL;
+	*sizes = (struct sl_op_sizes){0};
+	return SL_OK;
+}
+
+static const struct sl_backend_ops ref_ops = {
+	.name = "ref",
+	.alloc = ref_alloc,
+	.free = ref_free,
+	.upload = ref_copy,
+	.download = ref_copy,
+	.zero = ref_zero,
+	.fence = ref_fence,
+	.sgd = sl_ref_sgd,
+	.kernel =
+		{
+			[SL_OP_CONV2D] = &sl_ref_conv2d,
+			[SL_OP_BATCHNORM] = &sl_ref_batchnorm,
+			[SL_OP_ACT] = &sl_ref_act,
+			[SL_OP_ADD] = &sl_ref_add,
+			[SL_OP_MAXPOOL] = &sl_ref_maxpool,
+			[SL_OP_AVGPOOL] = &sl_ref_avgpool,
+			[SL_OP_LINEAR] = &sl_ref_linear,
+			[SL_OP_DROPOUT] = &sl_ref_dropout,
+			[SL_OP_FLATTEN] = &sl_ref_flatten,
+			[SL_OP_XENT] = &sl_ref_xent,
+		},
+	.close = ref_close,
+};
+
+enum sl_err sl_ref_backend_open(struct sl_backend *be, struct sl_fail *fail)
+{
+	(void)fail;
+	*be = (struct sl_backend){.ops = &ref_ops};
+	return SL_OK;
+}

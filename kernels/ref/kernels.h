@@ -1,0 +1,27 @@
+/* What the files of this room share: one table per op and two small helpers. */
+#ifndef SL_KERNELS_REF_KERNELS_H
+#define SL_KERNELS_REF_KERNELS_H
+
+#include "common/nn/backend.h"
+
+extern const struct sl_kernel sl_ref_conv2d, sl_ref_batchnorm, sl_ref_act, sl_ref_add, sl_ref_maxpool, sl_ref_avgpool,
+	sl_ref_linear, sl_ref_dropout, sl_ref_flatten, sl_ref_xent;
+
+enum sl_err sl_ref_sgd(struct sl_backend *be, const struct sl_sgd *sgd, int64_t count, float *weight, float *grad,
+		       float *momentum);
+
+/* For kernels that keep nothing between calls. */
+enum sl_err sl_ref_prepare_nothing(struct sl_backend *be, const struct sl_op *op, void **state,
+				   struct sl_op_sizes *sizes, struct sl_fail *fail);
+
+/* act(y), and its derivative: 0 at the kinks, as torch's relu and hardtanh(0, 6) have it. */
+double sl_ref_act_value(enum sl_act act, double y);
+double sl_ref_act_slope(enum sl_act act, double y);
+
+/* din[i] = or += value */
+static inline void sl_ref_store(float *din, bool add, double value)
+{
+	*din = (float)(add ? *din + value : value);
+}
+
+#endif

@@ -1,0 +1,74 @@
+/* torch.nn.Linear: out[n,o] = bias[o] + Σ_f x[n,f]·w[o,f];  dx[n,f] = Σ_o dout[n,o]·w[o,f];
+ * dw[o,f] = Σ_n dout[n,o]·x[n,f];  dbias[o] = Σ_n dout[n,o]. */
+#include "kernels/ref/kernels.h"
+
+static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
+			   const struct sl_tensor *in, struct sl_tensor *out)
+{
+	int64_t rows = in[0].shape.dim[0], in_f = op->u.linear.in_f, out_f = op->u.linear.out_f;
+	const float *x = in[0].data, *w = call->param[0];
+	float *y = out->data;
+
+	(void)be;
+	(void)state;
+	for (int64_t n = 0; n < rows; n++)
+		for (int64_t o = 0; o < out_f; o++) {
+			double sum = op->u.linear.bias ? call->param[1][o] : 0;
+
+			for (int64_t f = 0; f < in_f; f++)
+				sum += (double)x[n * in_f + f] * w[o * in_f + f];
+			y[n * out_f + o] = (float)sum;
+		}
+	return SL_OK;
+}
+
+static void backward_params(const struct sl_op *op, const struct sl_op_call *call, int64_t rows, const float *x,
+			    const float *dy)
+{
+	int64_t in_f = op->u.linear.in_f, out_f = op->u.linear.out_f;
+
+	for (int64_t o = 0; o < out_f; o++) {
+		double dbias = 0;
+
+		for (int64_t f = 0; f < in_f; f++) {
+			double sum = 0;
+
+			for (int64_t n = 0; n < rows; n++)
+				sum += (double)dy[n * out_f + o] * x[n * in_f + f];
+			sl_ref_store(&call->grad[0][o * in_f + f], true, sum);
+		}
+		for (int64_t n = 0; n < rows; n++)
+			dbias += dy[n * out_f + o];
+		if (op->u.linear.bias)
+			sl_ref_store(&call->grad[1][o], true, dbias);
+	}
+}
+
+static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
+			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
+			    struct sl_tensor *din, const bool *din_add)
+{
+	int64_t rows = dout->shape.dim[0], in_f = op->u.linear.in_f, out_f = op->u.linear.out_f;
+	const float *w = call->param[0], *dy = dout->data;
+	float *dx = din[0].data;
+
+	(void)be;
+	(void)state;
+	(void)out;
+	backward_params(op, call, rows, in[0].data, dy);
+	for (int64_t n = 0; n < rows && dx; n++)
+		for (int64_t f = 0; f < in_f; f++) {
+			double sum = 0;
+
+			for (int64_t o = 0; o < out_f; o++)
+				sum += (double)dy[n * out_f + o] * w[o * in_f + f];
+			sl_ref_store(&dx[n * in_f + f], din_add[0], sum);
+		}
+	return SL_OK;
+}
+
+const struct sl_kernel sl_ref_linear = {
+	.prepare = sl_ref_prepare_nothing,
+	.forward = forward,
+	.backward = backward,
+};
