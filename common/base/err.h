@@ -4,39 +4,39 @@
 #define SL_BASE_ERR_H
 
 /*  name         exit  sentence */
-#define SL_ERR_MAP(X)                                                                  \
-	X(OK, 0, "success")                                                            \
-	X(USAGE, 64, "wrong command line")                                             \
-	X(DATA, 65, "malformed or truncated input data")                               \
-	X(PAYLOAD, 65, "malformed codec payload")                                      \
-	X(NONFINITE, 65, "NaN or Inf in a tensor")                                     \
-	X(NOINPUT, 66, "input file missing or unreadable")                             \
-	X(UNAVAILABLE, 69, "service or device unavailable")                            \
-	X(PEER_LOST, 69, "peer lost")                                                  \
-	X(TIMEOUT, 69, "timed out")                                                    \
-	X(BUG, 70, "internal error")                                                   \
-	X(NOMEM, 71, "out of memory")                                                  \
-	X(OS, 71, "operating system error")                                            \
-	X(CANTCREATE, 73, "cannot create output")                                      \
-	X(IO, 74, "input/output error")                                                \
-	X(DEVICE, 75, "device error")                                                  \
-	X(BUSY, 75, "temporarily refused")                                             \
-	X(PROTOCOL, 76, "protocol violation")                                          \
-	X(VERSION, 76, "protocol version mismatch")                                    \
-	X(LIMIT, 76, "limit exceeded")                                                 \
-	X(AUTH, 77, "not authorised")                                                  \
-	X(CONFIG, 78, "configuration error")                                           \
+#define SL_ERR_MAP(X)                                       \
+	X(OK, 0, "success")                                 \
+	X(USAGE, 64, "wrong command line")                  \
+	X(DATA, 65, "malformed or truncated input data")    \
+	X(PAYLOAD, 65, "malformed codec payload")           \
+	X(NONFINITE, 65, "NaN or Inf in a tensor")          \
+	X(NOINPUT, 66, "input file missing or unreadable")  \
+	X(UNAVAILABLE, 69, "service or device unavailable") \
+	X(PEER_LOST, 69, "peer lost")                       \
+	X(TIMEOUT, 69, "timed out")                         \
+	X(BUG, 70, "internal error")                        \
+	X(NOMEM, 71, "out of memory")                       \
+	X(OS, 71, "operating system error")                 \
+	X(CANTCREATE, 73, "cannot create output")           \
+	X(IO, 74, "input/output error")                     \
+	X(DEVICE, 75, "device error")                       \
+	X(BUSY, 75, "temporarily refused")                  \
+	X(PROTOCOL, 76, "protocol violation")               \
+	X(VERSION, 76, "protocol version mismatch")         \
+	X(LIMIT, 76, "limit exceeded")                      \
+	X(AUTH, 77, "not authorised")                       \
+	X(CONFIG, 78, "configuration error")                \
 	X(MISMATCH, 78, "the two sides disagree")
 
 enum sl_err {
 #define X(name, exit_status, text) SL_ERR_##name,
 	SL_ERR_MAP(X)
 #undef X
-	SL_ERR_COUNT
+		SL_ERR_COUNT
 };
 #define SL_OK SL_ERR_OK
 
-#define SL_MUST_CHECK __attribute__((warn_unused_result))
+#define SL_MUST_CHECK        __attribute__((warn_unused_result))
 #define SL_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
 enum { SL_FAIL_TEXT = 512 };
@@ -47,9 +47,9 @@ struct sl_fail {
 	char text[SL_FAIL_TEXT];
 };
 
-const char *sl_err_name(enum sl_err err);   /* "CONFIG"; "?" out of range */
-const char *sl_err_text(enum sl_err err);   /* the sentence of the map */
-int sl_err_exit_status(enum sl_err err);    /* sysexits.h value; 0 for OK */
+const char *sl_err_name(enum sl_err err); /* "CONFIG"; "?" out of range */
+const char *sl_err_text(enum sl_err err); /* the sentence of the map */
+int sl_err_exit_status(enum sl_err err);  /* sysexits.h value; 0 for OK */
 
 /* Fills *fail (which may be NULL) and returns `code`, so that `return sl_fail_set(f, …)` reads as one statement. */
 enum sl_err sl_fail_set(struct sl_fail *fail, enum sl_err code, const char *fmt, ...) SL_PRINTF(3, 4);

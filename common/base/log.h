@@ -16,10 +16,10 @@ enum sl_err sl_log_level_parse(const char *text, enum sl_log_level *out) SL_MUST
 void sl_log_set_hook(void (*before_line)(void *arg), void *arg);
 void sl_log_write(enum sl_log_level level, const char *id, const char *fmt, ...) SL_PRINTF(3, 4);
 
-#define sl_log(level, id, ...)                                            \
-	do {                                                              \
-		if ((level) <= sl_log_level())                            \
-			sl_log_write((level), (id), __VA_ARGS__);         \
+#define sl_log(level, id, ...)                                    \
+	do {                                                      \
+		if ((level) <= sl_log_level())                    \
+			sl_log_write((level), (id), __VA_ARGS__); \
 	} while (0)
 
 #endif

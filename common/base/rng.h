@@ -49,7 +49,7 @@ static inline void sl_philox4x32_10(const uint32_t counter[4], const uint32_t ke
 static inline void sl_rng_quad(const struct sl_rng_key *k, uint32_t quad, uint32_t out[4])
 {
 	const uint32_t counter[4] = {quad, (uint32_t)k->chunk << 16 | k->tensor, (uint32_t)k->step,
-	                             (uint32_t)(k->step >> 32)};
+				     (uint32_t)(k->step >> 32)};
 	const uint32_t key[2] = {(uint32_t)k->seed, (uint32_t)(k->seed >> 32)};
 
 	sl_philox4x32_10(counter, key, out);

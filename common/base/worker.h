@@ -17,7 +17,7 @@ struct sl_job {
 
 /* `wake` is called from the worker's thread whenever finished jobs wait for sl_worker_drain (uv_async_send). */
 enum sl_err sl_worker_open(struct sl_worker **out, const char *thread_name, void (*wake)(void *arg), void *arg,
-                           struct sl_fail *fail) SL_MUST_CHECK;
+			   struct sl_fail *fail) SL_MUST_CHECK;
 void sl_worker_post(struct sl_worker *worker, struct sl_job *job); /* any thread */
 /* Calls `done` of every finished job, in order of completion, on the calling thread. */
 void sl_worker_drain(struct sl_worker *worker);

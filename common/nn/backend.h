@@ -15,17 +15,17 @@ struct sl_pool;
 
 /* One call of a kernel for one chunk. Pointers are in the backend's memory. */
 struct sl_op_call {
-	struct sl_rng_key rng;             /* seed, step, chunk, op->stream: dropout draws element i of its output */
-	bool training;                     /* false: batchnorm uses running statistics, dropout passes through */
-	float *param[SL_OP_MAX_PARAM];     /* in the order of op.h */
-	float *grad[SL_OP_MAX_PARAM];      /* of the same shapes; NULL for running statistics; backward adds to them */
-	void *saved;                       /* kernel's own `saved_bytes` of this op and chunk, kept forward → backward → commit */
-	void *workspace;                   /* scratch of this call, at least `workspace_bytes`, contents undefined */
+	struct sl_rng_key rng;         /* seed, step, chunk, op->stream: dropout draws element i of its output */
+	bool training;                 /* false: batchnorm uses running statistics, dropout passes through */
+	float *param[SL_OP_MAX_PARAM]; /* in the order of op.h */
+	float *grad[SL_OP_MAX_PARAM];  /* of the same shapes; NULL for running statistics; backward adds to them */
+	void *saved;     /* kernel's own `saved_bytes` of this op and chunk, kept forward → backward → commit */
+	void *workspace; /* scratch of this call, at least `workspace_bytes`, contents undefined */
 	/* XENT only: */
-	const int32_t *labels;             /* [N], host order checked before: 0 ≤ label < K */
-	float loss_scale;                  /* 1/rows that the loss averages over; gradient of logits is multiplied by it */
-	double *loss_sum;                  /* host; forward stores the sum over this chunk's rows of -log p(label) */
-	int64_t *correct;                  /* host; forward stores how many rows have their largest logit at the label */
+	const int32_t *labels; /* [N], host order checked before: 0 ≤ label < K */
+	float loss_scale;      /* 1/rows that the loss averages over; gradient of logits is multiplied by it */
+	double *loss_sum;      /* host; forward stores the sum over this chunk's rows of -log p(label) */
+	int64_t *correct;      /* host; forward stores how many rows have their largest logit at the label */
 };
 
 struct sl_op_sizes {
@@ -36,20 +36,21 @@ struct sl_op_sizes {
 struct sl_kernel {
 	/* Once, at plan time, for op->in_shape[*].dim[0] rows at most. *state may stay NULL. */
 	enum sl_err (*prepare)(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
-	                       struct sl_fail *fail);
+			       struct sl_fail *fail);
 	void (*release)(struct sl_backend *be, void *state); /* may be NULL where *state stays NULL */
 	/* in[i], out: rows ≤ the prepared ones in shape.dim[0]; out is written whole, never read. */
-	enum sl_err (*forward)(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-	                       const struct sl_tensor *in, struct sl_tensor *out);
-	/* in[], out: as forward had them, as far as op.h says they are saved, else data = NULL. dout is read (XENT: NULL).
-	 * din[i].data NULL: not wanted. din_add[i]: din[i] += instead of =. Parameter gradients are always added. */
-	enum sl_err (*backward)(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-	                        const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
-	                        struct sl_tensor *din, const bool *din_add);
+	enum sl_err (*forward)(struct sl_backend *be, const struct sl_op *op, void *state,
+			       const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out);
+	/* in[], out: as forward had them, as far as op.h says they are saved, else data = NULL. dout is read (XENT:
+	 * NULL). din[i].data NULL: not wanted. din_add[i]: din[i] += instead of =. Parameter gradients are always
+	 * added. */
+	enum sl_err (*backward)(struct sl_backend *be, const struct sl_op *op, void *state,
+				const struct sl_op_call *call, const struct sl_tensor *in, const struct sl_tensor *out,
+				const struct sl_tensor *dout, struct sl_tensor *din, const bool *din_add);
 	/* At commit(step), once per chunk in chunk order, for state that a step changes (BN running statistics, from
 	 * `saved`; `rows` of that chunk). NULL where there is none. */
 	enum sl_err (*commit)(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-	                      int64_t rows);
+			      int64_t rows);
 };
 
 /* torch.optim.SGD: g += wd·w; m = first ? g : mu·m + g; g = nesterov ? g + mu·m : m; w -= lr·g. */
@@ -65,16 +66,19 @@ struct sl_backend_ops {
 	const char *name; /* "ref", "cpu", "cuda" */
 	enum sl_err (*alloc)(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail); /* zeroed */
 	void (*free)(struct sl_backend *be, void *ptr);
-	enum sl_err (*upload)(struct sl_backend *be, void *dst, const void *host_src, size_t bytes);   /* returns when done */
-	enum sl_err (*download)(struct sl_backend *be, void *host_dst, const void *src, size_t bytes); /* returns when done */
+	enum sl_err (*upload)(struct sl_backend *be, void *dst, const void *host_src,
+			      size_t bytes); /* returns when done */
+	enum sl_err (*download)(struct sl_backend *be, void *host_dst, const void *src,
+				size_t bytes); /* returns when done */
 	enum sl_err (*zero)(struct sl_backend *be, void *dst, size_t bytes);
 	/* Calls done(arg) once everything queued before is complete; a CPU backend calls it at once. */
 	enum sl_err (*fence)(struct sl_backend *be, void (*done)(void *arg), void *arg);
 	/* weights, grads, momenta: [count] each, one range over all parameters of a segment. */
 	enum sl_err (*sgd)(struct sl_backend *be, const struct sl_sgd *sgd, int64_t count, float *weight, float *grad,
-	                   float *momentum);
+			   float *momentum);
 	const struct sl_kernel *kernel[SL_OP_COUNT]; /* NULL: the plan refuses the op on this backend */
-	const struct sl_codec_stage *const *codec_stages; /* NULL-terminated, overrides of the portable ones; NULL: none */
+	const struct sl_codec_stage *const
+		*codec_stages; /* NULL-terminated, overrides of the portable ones; NULL: none */
 	void (*close)(struct sl_backend *be);
 };
 

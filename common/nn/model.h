@@ -20,14 +20,14 @@ enum sl_param_layout {
 };
 
 struct sl_param {
-	char name[SL_NAME_MAX];   /* "features.0.0.weight" */
-	struct sl_shape shape;    /* in memory */
+	char name[SL_NAME_MAX]; /* "features.0.0.weight" */
+	struct sl_shape shape;  /* in memory */
 	struct sl_shape file_shape;
 	enum sl_param_layout layout;
 	enum sl_init_kind init;
-	int64_t fan;              /* fan_out of SL_INIT_KAIMING_FAN_OUT */
-	bool trainable;           /* false: a running statistic */
-	bool decay;               /* weight decay applies (torch's SGD: to every parameter) */
+	int64_t fan;    /* fan_out of SL_INIT_KAIMING_FAN_OUT */
+	bool trainable; /* false: a running statistic */
+	bool decay;     /* weight decay applies (torch's SGD: to every parameter) */
 };
 
 struct sl_unit {
@@ -53,9 +53,9 @@ struct sl_model_spec {
 	char name[SL_NAME_MAX]; /* "mobilenet_v2" */
 	double width;           /* multiplier of the channels, 1.0 */
 	int classes;
-	int image;              /* H = W of the input */
-	bool cifar_stem;        /* early strides 1: the usual CIFAR form at 32² */
-	double dropout;         /* of the classifier, 0.2 */
+	int image;       /* H = W of the input */
+	bool cifar_stem; /* early strides 1: the usual CIFAR form at 32² */
+	double dropout;  /* of the classifier, 0.2 */
 };
 
 /* Builds the model named; CONFIG with the list of known names otherwise. Free with sl_model_close. */
@@ -75,7 +75,7 @@ struct sl_model_builder {
 };
 
 enum sl_err sl_builder_open(struct sl_model_builder *b, const char *name, struct sl_shape input, int classes,
-                            struct sl_fail *fail) SL_MUST_CHECK;
+			    struct sl_fail *fail) SL_MUST_CHECK;
 /* Input and output are value numbers. Parameters are added as the op needs them, named `name`.weight and so on. */
 int sl_build_conv(struct sl_model_builder *b, const char *name, int in, struct sl_conv_attr attr);
 int sl_build_bn(struct sl_model_builder *b, const char *name, int in);
@@ -84,7 +84,8 @@ int sl_build_add(struct sl_model_builder *b, const char *name, int a, int bb);
 int sl_build_pool(struct sl_model_builder *b, const char *name, int in, enum sl_op_kind kind, struct sl_pool_attr attr);
 int sl_build_flatten(struct sl_model_builder *b, const char *name, int in);
 int sl_build_dropout(struct sl_model_builder *b, const char *name, int in, float p);
-int sl_build_linear(struct sl_model_builder *b, const char *name, int in, struct sl_linear_attr attr, enum sl_init_kind init);
+int sl_build_linear(struct sl_model_builder *b, const char *name, int in, struct sl_linear_attr attr,
+		    enum sl_init_kind init);
 int sl_build_xent(struct sl_model_builder *b, const char *name, int logits);
 /* A unit begins at the next op added and ends where the next unit begins (or the model ends). */
 void sl_build_unit(struct sl_model_builder *b, const char *name);

@@ -44,8 +44,8 @@ struct sl_conv_attr {
 
 struct sl_bn_attr {
 	int c;
-	float eps;      /* 1e-5 */
-	float momentum; /* of the running statistics, torch's sense: new = (1-m)·old + m·batch (unbiased variance) */
+	float eps;       /* 1e-5 */
+	float momentum;  /* of the running statistics, torch's sense: new = (1-m)·old + m·batch (unbiased variance) */
 	enum sl_act act; /* applied to the output; set by the plan's fusion or the model */
 };
 

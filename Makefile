@@ -1,0 +1,205 @@
+# Split. `make help` lists the targets. Everything that is built lies under build/<variant>/.
+MAKEFLAGS += --no-builtin-rules
+.SUFFIXES:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := all
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
+	@echo 'Variables: T=test_x (one test), SAN=address,undefined | thread, PREFIX, DESTDIR, SPLIT_NO_DEPS=1, FUZZ_SECONDS=60'
+
+# ---- variant and flags
+CC ?= gcc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+AR := ar
+PREFIX ?= /usr/local
+SAN ?=
+T ?=
+comma := ,
+VARIANT := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),release)
+B := build/$(VARIANT)
+
+PKGS := libzmq libprotobuf-c libuv openblas yaml-0.1 jansson libxxhash libzstd libsystemd libpng
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+PKG_LIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
+TEST_LIBS := -lcmocka
+GIT_VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+WARN := -Wall -Wextra -Werror
+ifeq ($(SAN),)
+OPT := -O3 -g
+else
+# -O1 keeps sanitizer builds short; gcc's flow warnings are wrong about instrumented code
+OPT := -O1 -g -fno-omit-frame-pointer -fsanitize=$(SAN) -fno-sanitize-recover=all -Wno-maybe-uninitialized
+LDFLAGS += -fsanitize=$(SAN)
+endif
+BASE_CFLAGS := -std=gnu11 $(WARN) $(OPT) -D_GNU_SOURCE= -I. -I$(B)/gen $(PKG_CFLAGS) -pthread
+LDLIBS := -Wl,--as-needed $(PKG_LIBS) -lm -ldl -pthread
+
+# Only *_avx2.c and *_avx512.c are built for more than plain x86-64 (they are chosen at run time). Elsewhere products and sums are
+# never contracted, so that results do not depend on the compiler's mood.
+AVX2_FLAGS := -mavx2 -mfma -mf16c
+AVX512_FLAGS := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mavx2
+simd = $(if $(filter %_avx512.c,$1),$(AVX512_FLAGS),$(if $(filter %_avx2.c,$1),$(AVX2_FLAGS),-ffp-contract=off))
+
+# ---- sources: every .c of a room, found by wildcard. kernels/cuda is a module of its own.
+LIB_SRC := $(wildcard common/*/*.c kernels/ref/*.c kernels/cpu/*.c) \
+           $(filter-out client/main.c server/main.c,$(wildcard client/*.c client/*/*.c server/*.c server/*/*.c))
+PROTO := $(wildcard proto/*.proto)
+GEN_SRC := $(PROTO:%.proto=$(B)/gen/%.pb-c.c)
+GEN_HDR := $(GEN_SRC:.c=.h)
+LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o) $(GEN_SRC:.c=.o)
+LIB := $(B)/libsplit.a
+SUPPORT_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/support/*.c))
+BINS := $(if $(wildcard client/main.c),$(B)/splitc) $(if $(wildcard server/main.c),$(B)/splits)
+
+TEST_SRC := $(wildcard tests/unit/test_*.c tests/suite/test_*.c)
+TEST_SH := $(wildcard tests/e2e/*.sh)
+ifneq ($(T),)
+TEST_SRC := $(filter $(addprefix %/,$(addsuffix .c,$(T))),$(TEST_SRC))
+TEST_SH := $(filter $(addprefix %/,$(addsuffix .sh,$(T))),$(TEST_SH))
+endif
+TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
+
+.PHONY: help all deps test check build-tests format format-check rooms install clean demo bench bench-peer test-torch cuda fuzz
+
+all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
+
+$(LIB): $(LIB_OBJ)
+	@rm -f $@
+	$(AR) qcs $@ $^
+
+$(B)/splitc: $(B)/client/main.o $(LIB)
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(B)/splits: $(B)/server/main.o $(LIB)
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(TEST_BIN): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
+	$(CC) $(LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
+
+# Objects of tests are kept: a change of one source must not rebuild them all.
+.SECONDARY:
+
+$(B)/%.o: %.c Makefile | $(GEN_HDR)
+	@mkdir -p $(@D)
+	@command -v pkg-config >/dev/null || { echo 'pkg-config is missing: run scripts/install-deps.sh'; exit 1; }
+	$(CC) $(BASE_CFLAGS) $(call simd,$<) $(CFLAGS) -DSL_BUILD_VERSION='"$(GIT_VERSION)"' -MMD -MP -c -o $@ $<
+
+$(B)/gen/%.o: $(B)/gen/%.c
+	$(CC) $(BASE_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h &: %.proto
+	@mkdir -p $(B)/gen
+	protoc-c --c_out=$(B)/gen $<
+
+-include $(LIB_OBJ:.o=.d) $(SUPPORT_OBJ:.o=.d) $(TEST_BIN:=.d) $(B)/client/main.d $(B)/server/main.d
+
+# ---- tests. `test` and `demo` bring their own packages; the second make then sees the pkg-config that the first lacked.
+deps: ## install the Debian packages that build and tests need (SPLIT_NO_DEPS=1: leave them)
+	@test -n "$(SPLIT_NO_DEPS)" || scripts/install-deps.sh
+
+test: deps ## all tests: unit, suite, end to end
+	@$(MAKE) --no-print-directory check
+
+build-tests: $(TEST_BIN)
+
+check: all build-tests
+	@BUILD=$(B) SAN='$(SAN)' scripts/run-tests.sh $(TEST_BIN) $(TEST_SH)
+
+test-torch: deps ## compare with PyTorch, live (python3-torch)
+	@scripts/install-deps.sh --peer
+	@$(MAKE) --no-print-directory all
+	BUILD=$(B) tests/golden/test-torch.sh
+
+bench: deps ## milliseconds of head, middle, tail, codec and link
+	@$(MAKE) --no-print-directory all
+	BUILD=$(B) tests/bench/bench.sh
+
+bench-peer: deps ## the same work in PyTorch beside it, as ratios
+	@scripts/install-deps.sh --peer
+	@$(MAKE) --no-print-directory all
+	BUILD=$(B) tests/bench/bench-peer.sh
+
+demo: deps ## two daemons train MobileNetV2 on CIFAR-10
+	@$(MAKE) --no-print-directory all
+	BUILD=$(B) scripts/demo.sh
+
+# ---- fuzzing: every tests/fuzz/fuzz_*.c with libFuzzer, each for FUZZ_SECONDS on its own seeds
+FUZZ_SECONDS ?= 60
+FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
+ifneq ($(T),)
+FUZZ_SRC := $(filter $(addprefix %/,$(addsuffix .c,$(T))),$(FUZZ_SRC))
+endif
+FUZZ_BIN := $(FUZZ_SRC:%.c=build/fuzz/%)
+FUZZ_FLAGS := -std=gnu11 -Wall -Wextra -O1 -g -D_GNU_SOURCE= -I. -Ibuild/fuzz/gen $(PKG_CFLAGS) -pthread \
+              -fno-sanitize-recover=undefined
+FUZZ_LIB_OBJ := $(LIB_SRC:%.c=build/fuzz/%.o) $(PROTO:%.proto=build/fuzz/gen/%.pb-c.o)
+
+fuzz: $(FUZZ_BIN) ## run every fuzz target for FUZZ_SECONDS (clang)
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/run-fuzz.sh $(FUZZ_BIN)
+
+build/fuzz/libsplit.a: $(FUZZ_LIB_OBJ)
+	@rm -f $@
+	$(AR) qcs $@ $^
+
+$(FUZZ_BIN): build/fuzz/%: %.c build/fuzz/libsplit.a
+	@mkdir -p $(@D)
+	clang $(FUZZ_FLAGS) -fsanitize=fuzzer,address,undefined -MMD -MP -o $@ $< build/fuzz/libsplit.a $(LDLIBS)
+
+build/fuzz/gen/%.pb-c.c build/fuzz/gen/%.pb-c.h &: %.proto
+	@mkdir -p build/fuzz/gen
+	protoc-c --c_out=build/fuzz/gen $<
+
+build/fuzz/gen/%.o: build/fuzz/gen/%.c
+	clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link,address,undefined -c -o $@ $<
+
+build/fuzz/%.o: %.c Makefile | $(PROTO:%.proto=build/fuzz/gen/%.pb-c.h)
+	@mkdir -p $(@D)
+	clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link,address,undefined $(call simd,$<) \
+		-DSL_BUILD_VERSION='"fuzz"' -MMD -MP -c -o $@ $<
+
+-include $(FUZZ_LIB_OBJ:.o=.d)
+
+# ---- the CUDA module, only where nvcc and cudnn.h are
+NVCC ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
+CUDNN_H := $(firstword $(wildcard /usr/include/cudnn.h /usr/include/*/cudnn.h /usr/local/cuda/include/cudnn.h \
+             /usr/local/cuda/targets/*/include/cudnn.h))
+CUDA_SRC := $(wildcard kernels/cuda/*.cu kernels/cuda/*.c)
+CUDA_OBJ := $(CUDA_SRC:%=$(B)/%.o)
+
+ifneq ($(and $(NVCC),$(CUDNN_H),$(CUDA_SRC)),)
+cuda: $(B)/libsplit_cuda.so ## build/<variant>/libsplit_cuda.so, where nvcc and cuDNN are
+else
+cuda:
+	@echo 'CUDA module left out: $(if $(CUDA_SRC),$(if $(NVCC),cudnn.h,nvcc) not found,kernels/cuda has no sources)'
+endif
+
+$(B)/libsplit_cuda.so: $(CUDA_OBJ)
+	$(NVCC) -shared -o $@ $^ -lcudnn -lcublas
+
+$(B)/kernels/cuda/%.o: kernels/cuda/% Makefile
+	@mkdir -p $(@D)
+	$(NVCC) -O3 -g -Xcompiler -fPIC,-Wall,-Wextra -D_GNU_SOURCE= -I. -I$(dir $(CUDNN_H)) -MMD -c -o $@ $<
+
+-include $(CUDA_OBJ:.o=.d)
+
+# ---- house keeping
+format: ## clang-format every source in place
+	@git ls-files -z --cached --others --exclude-standard '*.c' '*.h' '*.cu' | xargs -0 -r clang-format -i
+
+format-check: ## fail where clang-format would change a source
+	@scripts/check-format.sh
+
+rooms: ## fail where a source includes what its room may not
+	@scripts/check-rooms.sh
+
+install: all ## PREFIX (/usr/local), DESTDIR
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/split/configs
+	for bin in $(BINS); do install -m 755 $$bin $(DESTDIR)$(PREFIX)/bin/; done
+	for conf in $(wildcard configs/*.yaml); do install -m 644 $$conf $(DESTDIR)$(PREFIX)/share/split/configs/; done
+
+clean: ## remove build/
+	rm -rf build

@@ -1,0 +1,101 @@
+#include "common/base/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LINE_BYTES = 2048 };
+
+static const struct {
+	const char *word, *label;
+	char journal_priority;
+} levels[SL_LOG_COUNT] = {
+	[SL_LOG_ERROR] = {"error", "ERROR", '3'},
+	[SL_LOG_WARN] = {"warn", "WARN", '4'},
+	[SL_LOG_INFO] = {"info", "INFO", '6'},
+	[SL_LOG_DEBUG] = {"debug", "DEBUG", '7'},
+};
+
+static _Atomic int current_level = SL_LOG_INFO;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void (*hook)(void *arg);
+static void *hook_arg;
+
+void sl_log_set_level(enum sl_log_level level)
+{
+	atomic_store_explicit(&current_level, (int)level, memory_order_relaxed);
+}
+
+enum sl_log_level sl_log_level(void)
+{
+	return (enum sl_log_level)atomic_load_explicit(&current_level, memory_order_relaxed);
+}
+
+enum sl_err sl_log_level_parse(const char *text, enum sl_log_level *out)
+{
+	for (int i = 0; i < SL_LOG_COUNT; i++) {
+		if (strcmp(text, levels[i].word) == 0) {
+			*out = (enum sl_log_level)i;
+			return SL_OK;
+		}
+	}
+	return SL_ERR_USAGE;
+}
+
+void sl_log_set_hook(void (*before_line)(void *arg), void *arg)
+{
+	pthread_mutex_lock(&lock);
+	hook = before_line;
+	hook_arg = arg;
+	pthread_mutex_unlock(&lock);
+}
+
+static void write_whole(const char *data, size_t len)
+{
+	while (len > 0) {
+		ssize_t n = write(STDERR_FILENO, data, len);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return; /* nobody to tell */
+		data += n;
+		len -= (size_t)n;
+	}
+}
+
+void sl_log_write(enum sl_log_level level, const char *id, const char *fmt, ...)
+{
+	char line[LINE_BYTES];
+	int saved_errno = errno, n, m;
+	va_list args;
+
+	if (getenv("JOURNAL_STREAM"))
+		n = snprintf(line, sizeof line, "<%c>%s: ", levels[level].journal_priority, id);
+	else
+		n = snprintf(line, sizeof line, "%s %s: ", levels[level].label, id);
+	va_start(args, fmt);
+	m = vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, args);
+	va_end(args);
+	if (m < 0)
+		m = 0;
+	if ((size_t)m > sizeof line - (size_t)n - 2)
+		m = (int)(sizeof line - (size_t)n - 2);
+	/* a peer's text must not forge a second line nor move the cursor */
+	for (char *p = line + n; p < line + n + m; p++)
+		if ((unsigned char)*p < ' ' || *p == 0x7f)
+			*p = ' ';
+	line[n + m] = '\n';
+
+	pthread_mutex_lock(&lock);
+	if (hook)
+		hook(hook_arg);
+	write_whole(line, (size_t)(n + m) + 1);
+	pthread_mutex_unlock(&lock);
+	errno = saved_errno;
+}

@@ -1,0 +1,211 @@
+/* Blocks are handed out by one atomic countdown, `unclaimed`. Whoever takes it from k > 0 to k - 1 owns block
+ * `blocks - k` of the current run, and that run cannot end before the block is done: so `fn`, `arg` and `blocks` may be
+ * read after the claim, even by a thread that slept through earlier runs. No thread has to check in or out. */
+#include "common/base/pool.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+
+/* How long an idle thread keeps looking before it sleeps: longer than the serial gaps between two kernels, much shorter
+ * than a scheduler's slice, so that another process on the same cores loses next to nothing. */
+enum { SPIN_NS = 20000, PAUSES_PER_LOOK = 32, CACHE_LINE = 64 };
+
+struct member {
+	struct sl_pool *pool;
+	pthread_t thread;
+	int worker;
+};
+
+struct sl_pool {
+	_Alignas(CACHE_LINE) _Atomic int64_t unclaimed; /* may fall below 0 */
+	_Alignas(CACHE_LINE) _Atomic int64_t undone;
+	_Atomic uint32_t finished; /* futex of the caller: 1 when undone reached 0 */
+	_Atomic bool caller_sleeps;
+	_Alignas(CACHE_LINE) _Atomic uint32_t runs; /* futex of the members: changes with every run */
+	_Atomic int sleepers;
+	_Atomic bool closing;
+	_Alignas(CACHE_LINE) sl_pool_fn *fn;
+	void *arg;
+	int64_t blocks;
+	int threads;
+	uint64_t spin_ns;
+	struct member members[];
+};
+
+static void pause_cpu(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t seen)
+{
+	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+static void futex_wake(_Atomic uint32_t *word, int count)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+}
+
+/* Claims and runs blocks until none is left. */
+static void work(struct sl_pool *pool, int worker)
+{
+	int64_t done = 0, k;
+
+	while (atomic_load_explicit(&pool->unclaimed, memory_order_relaxed) > 0 &&
+	       (k = atomic_fetch_sub_explicit(&pool->unclaimed, 1, memory_order_acq_rel)) > 0) {
+		pool->fn(pool->arg, pool->blocks - k, worker);
+		done++;
+	}
+	if (done > 0 && atomic_fetch_sub(&pool->undone, done) == done) {
+		atomic_store(&pool->finished, 1);
+		if (atomic_load(&pool->caller_sleeps))
+			futex_wake(&pool->finished, 1);
+	}
+}
+
+static bool spin_for_work(struct sl_pool *pool)
+{
+	uint64_t start = sl_now_ns();
+
+	do {
+		for (int i = 0; i < PAUSES_PER_LOOK; i++) {
+			if (atomic_load_explicit(&pool->unclaimed, memory_order_relaxed) > 0)
+				return true;
+			pause_cpu();
+		}
+	} while (sl_now_ns() - start < pool->spin_ns);
+	return false;
+}
+
+static void *member_main(void *arg)
+{
+	struct member *m = arg;
+	struct sl_pool *pool = m->pool;
+
+	while (!atomic_load(&pool->closing)) {
+		uint32_t seen = atomic_load(&pool->runs);
+
+		work(pool, m->worker);
+		if (spin_for_work(pool))
+			continue;
+		/* sleepers before the last look, runs before sleepers' look in sl_pool_run: one of the two sees the
+		 * other, and a run in between makes futex_wait return at once */
+		atomic_fetch_add(&pool->sleepers, 1);
+		if (atomic_load(&pool->unclaimed) <= 0 && !atomic_load(&pool->closing))
+			futex_wait(&pool->runs, seen);
+		atomic_fetch_sub(&pool->sleepers, 1);
+	}
+	return NULL;
+}
+
+static void wait_finished(struct sl_pool *pool)
+{
+	uint64_t start = sl_now_ns();
+
+	do {
+		for (int i = 0; i < PAUSES_PER_LOOK; i++) {
+			if (atomic_load_explicit(&pool->finished, memory_order_acquire))
+				return;
+			pause_cpu();
+		}
+	} while (sl_now_ns() - start < pool->spin_ns);
+	atomic_store(&pool->caller_sleeps, true);
+	while (!atomic_load(&pool->finished))
+		futex_wait(&pool->finished, 0);
+	atomic_store(&pool->caller_sleeps, false);
+}
+
+void sl_pool_run(struct sl_pool *pool, int64_t blocks, sl_pool_fn *fn, void *arg)
+{
+	if (!pool || pool->threads == 1 || blocks <= 1) {
+		for (int64_t i = 0; i < blocks; i++)
+			fn(arg, i, 0);
+		return;
+	}
+	pool->fn = fn;
+	pool->arg = arg;
+	pool->blocks = blocks;
+	atomic_store_explicit(&pool->finished, 0, memory_order_relaxed);
+	atomic_store_explicit(&pool->undone, blocks, memory_order_relaxed);
+	atomic_store(&pool->unclaimed, blocks);
+	atomic_fetch_add(&pool->runs, 1);
+	if (atomic_load(&pool->sleepers) > 0)
+		futex_wake(&pool->runs, blocks - 1 < pool->threads - 1 ? (int)blocks - 1 : pool->threads - 1);
+	work(pool, 0);
+	wait_finished(pool);
+}
+
+static int usable_cpus(void)
+{
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+		return CPU_COUNT(&set);
+	return 1;
+}
+
+enum sl_err sl_pool_open(struct sl_pool **out, int threads, struct sl_fail *fail)
+{
+	int cpus = usable_cpus(), rc;
+	struct sl_pool *pool;
+
+	if (threads < 0 || threads > SL_POOL_MAX_THREADS)
+		return sl_fail_set(fail, SL_ERR_USAGE, "%d threads: 0 (all CPUs) to %d are possible", threads,
+				   SL_POOL_MAX_THREADS);
+	if (threads == 0)
+		threads = cpus < SL_POOL_MAX_THREADS ? cpus : SL_POOL_MAX_THREADS;
+	size_t bytes = sizeof *pool + (size_t)threads * sizeof pool->members[0];
+	pool = aligned_alloc(CACHE_LINE, (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+	if (!pool)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a pool of %d threads", threads);
+	memset(pool, 0, bytes);
+	pool->threads = 1;
+	/* more threads than CPUs: whoever spins keeps the one it waits for from running */
+	pool->spin_ns = threads <= cpus ? SPIN_NS : 0;
+	for (int i = 1; i < threads; i++) {
+		struct member *m = &pool->members[i];
+
+		*m = (struct member){.pool = pool, .worker = i};
+		rc = pthread_create(&m->thread, NULL, member_main, m);
+		if (rc != 0) {
+			sl_pool_close(pool);
+			return sl_fail_set(fail, SL_ERR_OS, "cannot start thread %d of a pool of %d: %s", i, threads,
+					   strerror(rc));
+		}
+		pool->threads = i + 1;
+	}
+	*out = pool;
+	return SL_OK;
+}
+
+void sl_pool_close(struct sl_pool *pool)
+{
+	if (!pool)
+		return;
+	atomic_store(&pool->closing, true);
+	atomic_fetch_add(&pool->runs, 1);
+	futex_wake(&pool->runs, SL_POOL_MAX_THREADS);
+	for (int i = 1; i < pool->threads; i++)
+		pthread_join(pool->members[i].thread, NULL);
+	free(pool);
+}
+
+int sl_pool_threads(const struct sl_pool *pool)
+{
+	return pool ? pool->threads : 1;
+}

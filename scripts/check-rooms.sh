@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Checks every #include against the table of rooms in docs/MAP.md: who may include whom, and which library has one home.
+set -eu
+cd "$(dirname "$0")/.."
+git ls-files --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | while read -r f; do
+	[ ! -f "$f" ] || awk -v file="$f" '
+		match($0, /^[ \t]*#[ \t]*include[ \t]*[<"][^>"]+[>"]/) {
+			inc = $0; sub(/^[^<"]*[<"]/, "", inc); sub(/[>"].*/, "", inc)
+			print file "\t" FNR "\t" inc
+		}' "$f"
+done | awk -F'\t' '
+BEGIN {
+	# room, and what it may include besides itself
+	may["common/base"] = ""
+	may["common/conf"] = "common/base"
+	may["common/nn"] = "common/base common/conf"
+	may["common/codec"] = "common/base common/nn/tensor.h"
+	may["common/link"] = "common/base proto"
+	may["common/telemetry"] = "common/base common/link/loop.h"
+	may["common/session"] = "common/base common/nn common/codec common/link common/telemetry"
+	may["kernels"] = "common/base common/nn common/codec/codec.h"
+	may["client"] = "common kernels"
+	may["server"] = "common kernels"
+	may["tests"] = "common kernels client server proto"
+	# library header, and the only rooms that may name it
+	home["uv.h"] = home["zmq.h"] = home["protobuf-c/"] = "common/link tests"
+	home["cblas.h"] = home["lapack"] = home["openblas_config.h"] = home["f77blas.h"] = "kernels/cpu tests/bench"
+	home["cuda"] = home["cudnn"] = home["cublas"] = home["nccl"] = "kernels/cuda"
+	home["yaml.h"] = home["cyaml/"] = "common/conf"
+	home["pthread.h"] = home["threads.h"] = "common/base tests"
+}
+function room(path,   part, n) {
+	n = split(path, part, "/")
+	return part[1] == "common" && n > 2 ? part[1] "/" part[2] : part[1]
+}
+# `path` is `prefix` itself or lies in it; a prefix that is no folder also covers names that begin with it (cuda -> cuda_runtime.h)
+function under(path, prefix) { return path == prefix || index(path, prefix "/") == 1 }
+function any(path, list,   word, i, n) {
+	n = split(list, word, " ")
+	for (i = 1; i <= n; i++)
+		if (under(path, word[i]))
+			return 1
+	return 0
+}
+function complain(text) { print $1 ":" $2 ": " text > "/dev/stderr"; bad++ }
+{
+	from = room($1); inc = $3; files[$1] = 1; includes++
+	for (lib in home)
+		if (index(inc, lib) == 1 && !any($1, home[lib]) && inc !~ /^(common|client|server|kernels)\//)
+			complain("<" inc "> has its home in " home[lib] " alone")
+	if (inc !~ /^(common|client|server|kernels|proto|tests|deploy|configs)\//) {
+		if (inc ~ /\.\.\//) complain("\"" inc "\": write paths from the root")
+		next
+	}
+	if (!(from in may)) { complain("room " from " is not in the table"); next }
+	if (under(inc, from) || any(inc, may[from])) {
+		if (from == "kernels" && inc ~ /^kernels\// ) {
+			split($1, a, "/"); split(inc, b, "/")
+			if (a[2] != b[2] && b[3] != "" && a[3] != "")
+				complain("kernels/" a[2] " may not include kernels/" b[2])
+		}
+		next
+	}
+	complain("room " from " may not include \"" inc "\"")
+}
+END {
+	if (bad) { print bad " wrong includes" > "/dev/stderr"; exit 1 }
+	n = 0; for (f in files) n++
+	printf "rooms: %d includes in %d files are in order\n", includes, n
+}'

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# usage: install-deps.sh [--dev] [--peer]
+# Installs the Debian 12 packages that building and testing need. Says nothing and needs no network where all are there.
+#   --dev   also what `make format-check` and `make fuzz` need
+#   --peer  also PyTorch, for `make test-torch` and `make bench-peer`
+set -eu
+packages='gcc make pkg-config libc6-dev git ca-certificates curl
+	libzmq3-dev libprotobuf-c-dev protobuf-c-compiler libuv1-dev libopenblas-pthread-dev libyaml-dev libjansson-dev
+	libcmocka-dev libxxhash-dev libzstd-dev libsystemd-dev libpng-dev'
+for arg in "$@"; do
+	case $arg in
+	--dev) packages="$packages clang clang-format libclang-rt-14-dev" ;;
+	--peer) packages="$packages python3-torch python3-torchvision" ;;
+	*) echo "usage: ${0##*/} [--dev] [--peer]" >&2; exit 64 ;;
+	esac
+done
+command -v dpkg-query >/dev/null ||
+	{ echo "this is not Debian: install what matches $(echo $packages)" >&2; exit 69; }
+
+missing=
+for p in $packages; do
+	[ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || missing="$missing $p"
+done
+[ -n "$missing" ] || exit 0
+
+as_root=
+if [ "$(id -u)" != 0 ]; then
+	command -v sudo >/dev/null || { echo "packages are missing, and there is no sudo; as root: apt-get install$missing" >&2; exit 77; }
+	as_root=sudo
+fi
+echo "installing$missing"
+export DEBIAN_FRONTEND=noninteractive
+$as_root apt-get update -qq
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null

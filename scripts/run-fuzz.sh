@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# usage: run-fuzz.sh build/fuzz/tests/fuzz/fuzz_x …
+# Each target runs FUZZ_SECONDS on a scratch corpus that starts from the seeds in tests/fuzz/corpus/<x>/.
+set -eu
+cd "$(dirname "$0")/.."
+for bin in "$@"; do
+	name=$(basename "$bin")
+	seeds="tests/fuzz/corpus/${name#fuzz_}"
+	grown="build/fuzz/corpus/${name#fuzz_}"
+	mkdir -p "$grown" build/fuzz/crashes
+	echo "== $name, ${FUZZ_SECONDS:-60} s"
+	dirs=("$grown")
+	[ ! -d "$seeds" ] || dirs+=("$seeds")
+	"$bin" -max_total_time="${FUZZ_SECONDS:-60}" -max_len="${FUZZ_MAX_LEN:-65536}" -timeout=10 -rss_limit_mb=2048 \
+		-print_final_stats=1 -artifact_prefix="build/fuzz/crashes/$name-" "${dirs[@]}" >"build/fuzz/$name.log" 2>&1 || {
+		tail -n 60 "build/fuzz/$name.log"
+		echo "$name FAILED; input under build/fuzz/crashes/"
+		exit 1
+	}
+	grep -E '^stat::(number_of_executed_units|peak_rss_mb)' "build/fuzz/$name.log"
+done
