@@ -53,9 +53,12 @@ struct sl_model_spec {
 	char name[SL_NAME_MAX]; /* "mobilenet_v2" */
 	double width;           /* multiplier of the channels, 1.0 */
 	int classes;
-	int image;       /* H = W of the input */
-	bool cifar_stem; /* early strides 1: the usual CIFAR form at 32² */
-	double dropout;  /* of the classifier, 0.2 */
+	int image; /* H = W of the input */
+	/* The usual CIFAR form at 32²: stride 1 instead of 2 in the stem (features.0.0) and in the first strided stage
+	 * (features.2.conv.1.0), so that 32² ends at 4² (total stride 8, else 32). Names, channels and ReLU6 stay
+	 * torchvision's. */
+	bool cifar_stem;
+	double dropout; /* of the classifier, 0.2 */
 };
 
 /* Builds the model named; CONFIG with the list of known names otherwise. Free with sl_model_close. */

@@ -11,6 +11,8 @@
  * DROPOUT    any → same (× 1/(1-p) where kept)        –
  * FLATTEN    [H,W,C] → [H·W·C]                        –      (NHWC order; equals torch's where H·W = 1)
  * XENT       logits [K] + labels → mean loss          –      (softmax cross-entropy, torch.nn.CrossEntropyLoss)
+ *
+ * The shape of XENT's output is [1] for any number of rows: its results go to the call's host pointers.
  */
 #ifndef SL_NN_OP_H
 #define SL_NN_OP_H
@@ -93,7 +95,8 @@ const char *sl_op_kind_name(enum sl_op_kind kind);
 enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Multiply-accumulates of one forward pass over `rows` rows, as seed 002 counts them: conv and linear one per
- * product, batchnorm two per element, average pooling one per input element; everything else 0. */
+ * product, batchnorm two per element; everything else, pooling included, 0 (with the pooling counted, the tail of
+ * MobileNetV2 would come to 8.59e7 where the seed says 8.19e7). */
 int64_t sl_op_macs(const struct sl_op *op, int64_t rows);
 
 /* What backward reads, so that the plan knows what to keep: */

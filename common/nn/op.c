@@ -1,0 +1,173 @@
+#include "common/nn/op.h"
+
+static const char *const kind_names[SL_OP_COUNT] = {
+	[SL_OP_CONV2D] = "conv2d", [SL_OP_BATCHNORM] = "batchnorm", [SL_OP_ACT] = "act",
+	[SL_OP_ADD] = "add",       [SL_OP_MAXPOOL] = "maxpool",     [SL_OP_AVGPOOL] = "avgpool",
+	[SL_OP_LINEAR] = "linear", [SL_OP_DROPOUT] = "dropout",     [SL_OP_FLATTEN] = "flatten",
+	[SL_OP_XENT] = "xent",
+};
+
+const char *sl_op_kind_name(enum sl_op_kind kind)
+{
+	return (unsigned)kind < SL_OP_COUNT ? kind_names[kind] : "?";
+}
+
+static enum sl_err misfit(const struct sl_op *op, struct sl_fail *fail, const char *wants)
+{
+	char text[SL_SHAPE_TEXT];
+
+	return sl_fail_set(fail, SL_ERR_CONFIG, "%s (%s): takes %s, not %s", op->name, sl_op_kind_name(op->kind), wants,
+			   sl_shape_text(&op->in_shape[0], text));
+}
+
+/* Positions that a window of k with `stride` and `pad` on both sides takes along `size`; 0 where none fits. */
+static int64_t window_positions(int64_t size, int64_t k, int64_t stride, int64_t pad)
+{
+	return size + 2 * pad < k ? 0 : (size + 2 * pad - k) / stride + 1;
+}
+
+static enum sl_err infer_windows(struct sl_op *op, int kh, int kw, int stride, int pad, int64_t out_c,
+				 struct sl_fail *fail)
+{
+	const int64_t *d = op->in_shape[0].dim;
+
+	if (kh < 1 || kw < 1 || stride < 1 || pad < 0)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (%s): window %dx%d, stride %d, padding %d is none",
+				   op->name, sl_op_kind_name(op->kind), kh, kw, stride, pad);
+	int64_t h = window_positions(d[1], kh, stride, pad), w = window_positions(d[2], kw, stride, pad);
+	if (h < 1 || w < 1)
+		return misfit(op, fail, "an image no smaller than its window");
+	op->out_shape = sl_shape4(d[0], h, w, out_c);
+	return SL_OK;
+}
+
+static enum sl_err infer_conv(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_conv_attr *a = &op->u.conv;
+
+	if (a->in_c < 1 || a->out_c < 1)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (conv2d): %d to %d channels", op->name, a->in_c, a->out_c);
+	if (a->groups != 1 && (a->groups != a->in_c || a->in_c != a->out_c))
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "%s (conv2d): %d groups of %d to %d channels; groups are 1, or as many as channels",
+				   op->name, a->groups, a->in_c, a->out_c);
+	if (op->in_shape[0].ndim != 4 || op->in_shape[0].dim[3] != a->in_c)
+		return misfit(op, fail, "[N,H,W,I] with its input channels");
+	return infer_windows(op, a->kh, a->kw, a->stride, a->pad, a->out_c, fail);
+}
+
+static enum sl_err infer_pool(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_pool_attr *a = &op->u.pool;
+	const int64_t *d = op->in_shape[0].dim;
+
+	if (op->in_shape[0].ndim != 4)
+		return misfit(op, fail, "[N,H,W,C]");
+	if (a->k == 0) {
+		op->out_shape = sl_shape4(d[0], 1, 1, d[3]);
+		return SL_OK;
+	}
+	if (a->pad > a->k / 2) /* a window could lie in the padding alone */
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (%s): padding %d is more than half of the window %d",
+				   op->name, sl_op_kind_name(op->kind), a->pad, a->k);
+	return infer_windows(op, a->k, a->k, a->stride, a->pad, d[3], fail);
+}
+
+static enum sl_err infer_add(struct sl_op *op, struct sl_fail *fail)
+{
+	if (op->n_in != 2 || !sl_shape_equal(&op->in_shape[0], &op->in_shape[1]))
+		return misfit(op, fail, "two inputs of one shape");
+	op->out_shape = op->in_shape[0];
+	return SL_OK;
+}
+
+static enum sl_err infer_rows_of(struct sl_op *op, int64_t in_f, int64_t out_f, struct sl_fail *fail)
+{
+	if (in_f < 1 || out_f < 1)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (%s): %lld to %lld features", op->name,
+				   sl_op_kind_name(op->kind), (long long)in_f, (long long)out_f);
+	if (op->in_shape[0].ndim != 2 || op->in_shape[0].dim[1] != in_f)
+		return misfit(op, fail, "[N,F] with its input features");
+	op->out_shape = sl_shape2(op->in_shape[0].dim[0], out_f);
+	return SL_OK;
+}
+
+enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_shape *in = &op->in_shape[0];
+
+	if (in->ndim < 1)
+		return misfit(op, fail, "an input");
+	switch (op->kind) {
+	case SL_OP_CONV2D:
+		return infer_conv(op, fail);
+	case SL_OP_BATCHNORM:
+		if (in->ndim != 4 || in->dim[3] != op->u.bn.c)
+			return misfit(op, fail, "[N,H,W,C] with its channels");
+		op->out_shape = *in;
+		return SL_OK;
+	case SL_OP_ADD:
+		return infer_add(op, fail);
+	case SL_OP_MAXPOOL:
+	case SL_OP_AVGPOOL:
+		return infer_pool(op, fail);
+	case SL_OP_LINEAR:
+		return infer_rows_of(op, op->u.linear.in_f, op->u.linear.out_f, fail);
+	case SL_OP_ACT:
+		op->out_shape = *in;
+		return SL_OK;
+	case SL_OP_DROPOUT:
+		if (!(op->u.dropout.p >= 0.0f && op->u.dropout.p < 1.0f))
+			return sl_fail_set(fail, SL_ERR_CONFIG, "%s (dropout): p is %g; it must lie in [0, 1)",
+					   op->name, (double)op->u.dropout.p);
+		op->out_shape = *in;
+		return SL_OK;
+	case SL_OP_FLATTEN:
+		op->out_shape = sl_shape2(in->dim[0], sl_shape_row(in));
+		return SL_OK;
+	case SL_OP_XENT:
+		if (in->ndim != 2 || in->dim[1] != op->u.xent.classes)
+			return misfit(op, fail, "logits [N,K] with a column per class");
+		op->out_shape = sl_shape1(1);
+		return SL_OK;
+	case SL_OP_COUNT:
+		break;
+	}
+	return sl_fail_set(fail, SL_ERR_BUG, "%s: no op of kind %d", op->name, (int)op->kind);
+}
+
+int64_t sl_op_macs(const struct sl_op *op, int64_t rows)
+{
+	const struct sl_conv_attr *c = &op->u.conv;
+
+	switch (op->kind) {
+	case SL_OP_CONV2D:
+		return rows * sl_shape_row(&op->out_shape) * c->kh * c->kw * (c->in_c / c->groups);
+	case SL_OP_BATCHNORM:
+		return rows * sl_shape_row(&op->out_shape) * 2;
+	case SL_OP_LINEAR:
+		return rows * op->u.linear.in_f * op->u.linear.out_f;
+	default:
+		return 0;
+	}
+}
+
+bool sl_op_saves_input(const struct sl_op *op)
+{
+	switch (op->kind) {
+	case SL_OP_CONV2D:
+	case SL_OP_LINEAR:
+	case SL_OP_BATCHNORM:
+	case SL_OP_MAXPOOL:
+	case SL_OP_ACT:
+		return true;
+	default:
+		return false;
+	}
+}
+
+bool sl_op_saves_output(const struct sl_op *op)
+{
+	(void)op;
+	return false;
+}

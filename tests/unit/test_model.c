@@ -1,0 +1,367 @@
+/* Shapes, parameters and names of the zoo, shape inference, and initialisation. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "common/nn/model.h"
+
+static const struct sl_model_spec imagenet = {"mobilenet_v2", 1.0, 1000, 224, false, 0.2};
+
+static struct sl_model *open_model(const struct sl_model_spec *spec)
+{
+	struct sl_model *model = NULL;
+	struct sl_fail fail = {0};
+
+	if (sl_model_open(&model, spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return model;
+}
+
+static const struct sl_op *find_op(const struct sl_model *m, const char *name)
+{
+	for (int i = 0; i < m->n_op; i++)
+		if (!strcmp(m->op[i].name, name))
+			return &m->op[i];
+	fail_msg("no op %s", name);
+	return NULL;
+}
+
+static const struct sl_param *find_param(const struct sl_model *m, const char *name)
+{
+	for (int i = 0; i < m->n_param; i++)
+		if (!strcmp(m->param[i].name, name))
+			return &m->param[i];
+	fail_msg("no parameter %s", name);
+	return NULL;
+}
+
+static void assert_shape(const struct sl_shape *s, int ndim, const int64_t *dim)
+{
+	assert_int_equal(s->ndim, ndim);
+	for (int i = 0; i < ndim; i++)
+		assert_int_equal(s->dim[i], dim[i]);
+}
+
+/* torchvision counts 3,504,872 trainable parameters; its batchnorms have 17,056 channels together. */
+static void mobilenet_v2_is_torchvisions(void **state)
+{
+	struct sl_model *m = open_model(&imagenet);
+	int64_t trainable = 0, running = 0;
+
+	(void)state;
+	for (int i = 0; i < m->n_param; i++) {
+		int64_t n = sl_shape_count(&m->param[i].shape);
+
+		assert_int_equal(n, sl_shape_count(&m->param[i].file_shape));
+		*(m->param[i].trainable ? &trainable : &running) += n;
+	}
+	assert_int_equal(trainable, 3504872);
+	assert_int_equal(running, 2 * 17056);
+	assert_int_equal(m->n_param, 52 * 5 + 2);
+	assert_int_equal(m->n_unit, 20);
+	assert_string_equal(m->unit[0].name, "features.0");
+	assert_string_equal(m->unit[18].name, "features.18");
+	assert_string_equal(m->unit[19].name, "classifier");
+	assert_int_equal(m->unit[0].end_op, 3);
+	assert_int_equal(m->unit[19].end_op, m->n_op);
+	assert_int_equal(m->n_op - m->unit[19].first_op, 5);
+	assert_string_equal(m->op[m->n_op - 1].name, "classifier.loss");
+	assert_int_equal(sl_model_find_unit(m, "features.7"), 7);
+	assert_int_equal(sl_model_find_unit(m, "features.19"), -1);
+	for (int i = 0; i < m->n_op; i++) {
+		assert_int_equal(m->op[i].stream, i);
+		assert_int_equal(m->op[i].out, i + 1);
+	}
+	assert_int_equal(m->n_value, m->n_op + 1);
+	sl_model_close(m);
+}
+
+static void mobilenet_v2_names_and_shapes(void **state)
+{
+	struct sl_model *m = open_model(&imagenet);
+
+	(void)state;
+	assert_shape(&find_param(m, "features.0.0.weight")->shape, 4, (int64_t[]){32, 3, 3, 3});
+	assert_shape(&find_param(m, "features.1.conv.0.0.weight")->shape, 3, (int64_t[]){3, 3, 32});
+	assert_shape(&find_param(m, "features.1.conv.0.0.weight")->file_shape, 4, (int64_t[]){32, 1, 3, 3});
+	assert_shape(&find_param(m, "features.1.conv.1.weight")->file_shape, 4, (int64_t[]){16, 32, 1, 1});
+	assert_shape(&find_param(m, "features.17.conv.3.running_var")->shape, 1, (int64_t[]){320});
+	assert_shape(&find_param(m, "features.18.0.weight")->shape, 4, (int64_t[]){1280, 1, 1, 320});
+	assert_shape(&find_param(m, "classifier.1.weight")->shape, 2, (int64_t[]){1000, 1280});
+	assert_false(find_param(m, "features.18.1.running_mean")->trainable);
+	assert_shape(&find_op(m, "features.0.1")->out_shape, 4, (int64_t[]){1, 112, 112, 32});
+	assert_shape(&find_op(m, "features.3.add")->out_shape, 4, (int64_t[]){1, 56, 56, 24});
+	assert_shape(&find_op(m, "features.18.2")->out_shape, 4, (int64_t[]){1, 7, 7, 1280});
+	assert_shape(&find_op(m, "classifier.flatten")->out_shape, 2, (int64_t[]){1, 1280});
+	assert_shape(&find_op(m, "classifier.loss")->out_shape, 1, (int64_t[]){1});
+	/* The sum adds what went into the block to what comes out of it. */
+	const struct sl_op *add = find_op(m, "features.3.add");
+	assert_int_equal(add->in[0], find_op(m, "features.2.conv.3")->out);
+	assert_int_equal(add->in[1], find_op(m, "features.3.conv.3")->out);
+	int adds = 0;
+	for (int i = 0; i < m->n_op; i++)
+		adds += m->op[i].kind == SL_OP_ADD;
+	assert_int_equal(adds, 10);
+	sl_model_close(m);
+}
+
+/* Seed 002: 7.45e8, 1.93e10, 8.19e7 and 2.01e10 at batch 64 and 224²; the head ends after features.0.1. */
+static void macs_are_those_of_the_seed(void **state)
+{
+	struct sl_model *m = open_model(&imagenet);
+	int64_t head = 0, middle = 0, tail = 0;
+
+	(void)state;
+	for (int i = 0; i < m->n_op; i++) {
+		int64_t macs = sl_op_macs(&m->op[i], 64);
+
+		*(i < 2 ? &head : i < m->unit[19].first_op ? &middle : &tail) += macs;
+	}
+	assert_string_equal(m->op[1].name, "features.0.1");
+	assert_int_equal(head, 693633024 + 51380224);
+	assert_int_equal(tail, 64 * 1280 * 1000);
+	assert_int_equal((head + 500000) / 1000000, 745);
+	assert_int_equal((middle + 50000000) / 100000000, 193);
+	assert_int_equal((tail + 50000) / 100000, 819);
+	assert_int_equal((head + middle + tail + 50000000) / 100000000, 201);
+	sl_model_close(m);
+}
+
+static void cifar_stem_has_a_total_stride_of_8(void **state)
+{
+	struct sl_model *m = open_model(&(struct sl_model_spec){"mobilenet_v2", 1.0, 10, 32, true, 0.0});
+
+	(void)state;
+	assert_shape(&find_op(m, "features.0.2")->out_shape, 4, (int64_t[]){1, 32, 32, 32});
+	assert_shape(&find_op(m, "features.3.add")->out_shape, 4, (int64_t[]){1, 32, 32, 24});
+	assert_shape(&find_op(m, "features.4.conv.3")->out_shape, 4, (int64_t[]){1, 16, 16, 32});
+	assert_shape(&find_op(m, "features.18.2")->out_shape, 4, (int64_t[]){1, 4, 4, 1280});
+	sl_model_close(m);
+	m = open_model(&(struct sl_model_spec){"mobilenet_v2", 1.0, 10, 32, false, 0.0});
+	assert_shape(&find_op(m, "features.18.2")->out_shape, 4, (int64_t[]){1, 1, 1, 1280});
+	sl_model_close(m);
+}
+
+/* Channels that torchvision gives: _make_divisible(c × width, 8), the last one never below 1280. */
+static void width_rounds_as_torchvision(void **state)
+{
+	static const struct {
+		double width;
+		int stem, f7, f14, f17, last;
+	} want[] = {
+		{0.25, 8, 16, 40, 80, 1280},    {0.1, 8, 8, 16, 32, 1280},     {0.35, 16, 24, 56, 112, 1280},
+		{0.75, 24, 48, 120, 240, 1280}, {1.4, 48, 88, 224, 448, 1792},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		struct sl_model *m =
+			open_model(&(struct sl_model_spec){"mobilenet_v2", want[i].width, 10, 32, false, 0.0});
+
+		assert_int_equal(find_op(m, "features.0.0")->u.conv.out_c, want[i].stem);
+		assert_int_equal(find_op(m, "features.7.conv.2")->u.conv.out_c, want[i].f7);
+		assert_int_equal(find_op(m, "features.14.conv.2")->u.conv.out_c, want[i].f14);
+		assert_int_equal(find_op(m, "features.17.conv.2")->u.conv.out_c, want[i].f17);
+		assert_int_equal(find_op(m, "features.18.0")->u.conv.out_c, want[i].last);
+		sl_model_close(m);
+	}
+}
+
+static void wrong_specs_are_refused(void **state)
+{
+	struct sl_model_spec spec;
+	struct sl_model *m = NULL;
+	struct sl_fail fail;
+
+	(void)state;
+	spec = imagenet;
+	strcpy(spec.name, "mobilenet_v3");
+	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "mobilenet_v2"));
+	spec = imagenet;
+	spec.width = (double)NAN;
+	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
+	spec = imagenet;
+	spec.width = 1e30;
+	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
+	spec = imagenet;
+	spec.classes = 1;
+	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
+	spec = imagenet;
+	spec.image = 0;
+	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
+	spec = imagenet;
+	spec.dropout = 1.0;
+	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
+	assert_null(m);
+	for (const char *const *name = sl_model_names(); *name; name++) {
+		spec = imagenet;
+		strcpy(spec.name, *name);
+		sl_model_close(open_model(&spec));
+	}
+}
+
+/* The largest model that a spec allows still fits the counters, or is refused. */
+static void the_largest_spec_does_not_overflow(void **state)
+{
+	struct sl_model *m = NULL;
+	struct sl_fail fail;
+	enum sl_err err =
+		sl_model_open(&m, &(struct sl_model_spec){"mobilenet_v2", 16.0, 1 << 20, 4096, true, 0.2}, &fail);
+
+	(void)state;
+	assert_int_equal(err, SL_ERR_CONFIG);
+	assert_null(m);
+}
+
+static enum sl_err infer(struct sl_op *op)
+{
+	struct sl_fail fail;
+	enum sl_err err;
+
+	strcpy(op->name, "x");
+	op->n_in = op->kind == SL_OP_ADD ? 2 : 1;
+	fail.text[0] = 0;
+	err = sl_op_infer_shape(op, &fail);
+	assert_int_equal(err != SL_OK, fail.text[0] != 0);
+	return err;
+}
+
+static void shapes_of_single_ops(void **state)
+{
+	struct sl_op pool = {.kind = SL_OP_MAXPOOL, .in_shape = {sl_shape4(2, 7, 5, 3)}, .u.pool = {3, 2, 1}};
+	struct sl_op plane = {.kind = SL_OP_AVGPOOL, .in_shape = {sl_shape4(2, 7, 5, 3)}};
+	struct sl_op conv = {
+		.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(2, 7, 6, 3)}, .u.conv = {3, 4, 3, 2, 2, 0, 1, false}};
+
+	(void)state;
+	assert_int_equal(infer(&pool), SL_OK);
+	assert_shape(&pool.out_shape, 4, (int64_t[]){2, 4, 3, 3});
+	assert_int_equal(infer(&plane), SL_OK);
+	assert_shape(&plane.out_shape, 4, (int64_t[]){2, 1, 1, 3});
+	assert_int_equal(infer(&conv), SL_OK);
+	assert_shape(&conv.out_shape, 4, (int64_t[]){2, 3, 3, 4});
+	assert_int_equal(sl_op_macs(&conv, 2), 2 * 3 * 3 * 4 * 3 * 2 * 3);
+}
+
+static void misfits_are_refused(void **state)
+{
+	struct sl_op bad[] = {
+		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 4, 4, 5)}, .u.conv = {4, 4, 1, 1, 1, 0, 1, false}},
+		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 4, 4, 4)}, .u.conv = {4, 4, 1, 1, 1, 0, 2, false}},
+		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 4, 4, 4)}, .u.conv = {4, 4, 1, 1, 1, 0, 0, false}},
+		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 2, 4, 4)}, .u.conv = {4, 4, 3, 3, 1, 0, 1, false}},
+		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 4, 4, 4)}, .u.conv = {4, 4, 3, 3, 0, 1, 1, false}},
+		{.kind = SL_OP_BATCHNORM, .in_shape = {sl_shape4(1, 2, 2, 4)}, .u.bn = {5, 1e-5f, 0.1f, SL_ACT_NONE}},
+		{.kind = SL_OP_MAXPOOL, .in_shape = {sl_shape4(1, 4, 4, 4)}, .u.pool = {2, 2, 2}},
+		{.kind = SL_OP_AVGPOOL, .in_shape = {sl_shape2(1, 4)}},
+		{.kind = SL_OP_ADD, .in_shape = {sl_shape4(1, 2, 2, 4), sl_shape4(1, 2, 2, 5)}},
+		{.kind = SL_OP_LINEAR, .in_shape = {sl_shape2(1, 4)}, .u.linear = {5, 2, true}},
+		{.kind = SL_OP_DROPOUT, .in_shape = {sl_shape2(1, 4)}, .u.dropout = {1.0f}},
+		{.kind = SL_OP_XENT, .in_shape = {sl_shape2(1, 4)}, .u.xent = {5}},
+		{.kind = SL_OP_ACT},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(infer(&bad[i]), SL_ERR_CONFIG);
+}
+
+/* The first failure of a builder is the one reported, and later calls do nothing. */
+static void a_builder_keeps_its_first_failure(void **state)
+{
+	struct sl_model_builder b;
+	struct sl_fail fail;
+	struct sl_model *m = NULL;
+
+	(void)state;
+	assert_int_equal(sl_builder_open(&b, "x", sl_shape4(1, 8, 8, 3), 10, &fail), SL_OK);
+	sl_build_unit(&b, "u");
+	int x = sl_build_conv(&b, "first", 0, (struct sl_conv_attr){4, 8, 3, 3, 1, 1, 1, false});
+	assert_int_equal(x, -1);
+	assert_int_equal(sl_build_bn(&b, "second", x), -1);
+	sl_build_unit(&b, "v");
+	assert_int_equal(sl_builder_finish(&b, &m), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "first"));
+	assert_null(m);
+	assert_int_equal(sl_builder_open(&b, "x", sl_shape4(1, 8, 8, 3), 10, &fail), SL_OK);
+	sl_build_unit(&b, "u");
+	sl_build_unit(&b, "empty");
+	sl_build_act(&b, "a", 0, SL_ACT_RELU);
+	assert_int_equal(sl_builder_finish(&b, &m), SL_ERR_BUG);
+	assert_null(m);
+}
+
+static void moments(const float *x, int64_t n, double *mean, double *std)
+{
+	double s = 0, q = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		s += x[i];
+		q += (double)x[i] * x[i];
+	}
+	*mean = s / (double)n;
+	*std = sqrt(q / (double)n - *mean * *mean);
+}
+
+static void initialisation_is_torchvisions_and_seeded(void **state)
+{
+	struct sl_model *m = open_model(&imagenet);
+	enum { MOST = 1280 * 1000 };
+	float *x = malloc(MOST * sizeof(*x)), *y = malloc(MOST * sizeof(*y));
+
+	(void)state;
+	assert_non_null(x);
+	assert_non_null(y);
+	for (int i = 0; i < m->n_param; i++) {
+		const struct sl_param *p = &m->param[i];
+		int64_t n = sl_shape_count(&p->shape);
+		double mean, std, want = 0;
+
+		sl_param_init(m, i, 7, x);
+		moments(x, n, &mean, &std);
+		if (p->file_shape.ndim == 4) /* fan_out as torch has it: O·KH·KW, not divided by the groups */
+			want = sqrt(2.0 / (double)(p->file_shape.dim[0] * p->file_shape.dim[2] * p->file_shape.dim[3]));
+		else if (p->file_shape.ndim == 2)
+			want = 0.01;
+		assert_true(fabs(std - want) <= 4 * want / sqrt(2.0 * (double)n) + 1e-12);
+		if (want > 0)
+			assert_true(fabs(mean) <= 4.5 * want / sqrt((double)n));
+		else
+			assert_true(mean == (strstr(p->name, ".running_var") ||
+							     (strstr(p->name, ".weight") && p->file_shape.ndim == 1)
+						     ? 1.0
+						     : 0.0));
+		sl_param_init(m, i, 7, y);
+		assert_memory_equal(x, y, (size_t)n * sizeof(*x));
+		sl_param_init(m, i, 8, y);
+		if (want > 0)
+			assert_memory_not_equal(x, y, (size_t)n * sizeof(*x));
+	}
+	free(x);
+	free(y);
+	sl_model_close(m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(mobilenet_v2_is_torchvisions),
+		cmocka_unit_test(mobilenet_v2_names_and_shapes),
+		cmocka_unit_test(macs_are_those_of_the_seed),
+		cmocka_unit_test(cifar_stem_has_a_total_stride_of_8),
+		cmocka_unit_test(width_rounds_as_torchvision),
+		cmocka_unit_test(wrong_specs_are_refused),
+		cmocka_unit_test(the_largest_spec_does_not_overflow),
+		cmocka_unit_test(shapes_of_single_ops),
+		cmocka_unit_test(misfits_are_refused),
+		cmocka_unit_test(a_builder_keeps_its_first_failure),
+		cmocka_unit_test(initialisation_is_torchvisions_and_seeded),
+	};
+
+	return cmocka_run_group_tests_name("model", tests, NULL, NULL);
+}
