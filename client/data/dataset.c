@@ -1,0 +1,230 @@
+#include "client/data/dataset.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MAX_LABEL_BYTES = 2, MAX_STANDARD_FILES = 5 };
+
+struct format {
+	const char *name, *hint;
+	int label_bytes;              /* the last one is the label that counts */
+	int classes[MAX_LABEL_BYTES]; /* label byte i is below classes[i] */
+	struct {
+		int64_t file_records;
+		int nfiles;
+		const char *files[MAX_STANDARD_FILES];
+	} standard[SL_SPLIT_COUNT];
+};
+
+static const struct format formats[SL_DATASET_KIND_COUNT] = {
+	[SL_DATASET_CIFAR10] = {"cifar10",
+				" (scripts/fetch-cifar10.sh fetches CIFAR-10)",
+				1,
+				{10},
+				{{10000,
+				  5,
+				  {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+				   "data_batch_5.bin"}},
+				 {10000, 1, {"test_batch.bin"}}}},
+	[SL_DATASET_CIFAR100] = {"cifar100",
+				 " (https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz holds it)",
+				 2,
+				 {20, 100},
+				 {{50000, 1, {"train.bin"}}, {10000, 1, {"test.bin"}}}},
+};
+
+/* One open file of the set, and how many of its records are wanted. */
+struct source {
+	char path[PATH_MAX];
+	FILE *file;
+	int64_t wanted;
+};
+
+static size_t record_bytes(const struct format *format)
+{
+	return (size_t)format->label_bytes + SL_IMAGE_BYTES;
+}
+
+static enum sl_err source_open(struct source *src, const char *dir, const char *name, const char *hint,
+			       struct sl_fail *fail)
+{
+	int n = snprintf(src->path, sizeof src->path, "%s%s%s", dir ? dir : "", dir ? "/" : "", name);
+
+	if (n < 0 || (size_t)n >= sizeof src->path)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: file name too long", name);
+	src->file = fopen(src->path, "rbe");
+	if (!src->file)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s%s", src->path, strerror(errno), hint);
+	return SL_OK;
+}
+
+/* `expected` records, or any whole number of them where it is SL_DATASET_ANY_SIZE. */
+static enum sl_err source_count(const struct source *src, const struct format *format, int64_t expected,
+				int64_t *records, struct sl_fail *fail)
+{
+	int64_t record = (int64_t)record_bytes(format);
+	struct stat st;
+
+	if (fstat(fileno(src->file), &st))
+		return sl_fail_set(fail, SL_ERR_IO, "%s: %s", src->path, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: not a regular file", src->path);
+	if (expected != SL_DATASET_ANY_SIZE && st.st_size != expected * record)
+		return sl_fail_set(
+			fail, SL_ERR_DATA, "%s: %s: %lld bytes, must be %lld (%lld %s records of %lld bytes)",
+			src->path, st.st_size < expected * record ? "truncated" : "too long", (long long)st.st_size,
+			(long long)(expected * record), (long long)expected, format->name, (long long)record);
+	if (st.st_size == 0 || st.st_size % record)
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "%s: %lld bytes, must be one or more whole %s records of %lld bytes (%lld too many)",
+				   src->path, (long long)st.st_size, format->name, (long long)record,
+				   (long long)(st.st_size % record));
+	*records = st.st_size / record;
+	return SL_OK;
+}
+
+static enum sl_err source_read(struct source *src, const struct format *format, uint8_t *pixels, int32_t *labels,
+			       struct sl_fail *fail)
+{
+	uint8_t record[MAX_LABEL_BYTES + SL_IMAGE_BYTES];
+
+	for (int64_t r = 0; r < src->wanted; r++) {
+		if (fread(record, record_bytes(format), 1, src->file) != 1) {
+			if (ferror(src->file))
+				return sl_fail_set(fail, SL_ERR_IO, "%s: %s", src->path, strerror(errno));
+			return sl_fail_set(fail, SL_ERR_DATA,
+					   "%s: ends within record %lld: it shrank while it was read", src->path,
+					   (long long)r);
+		}
+		for (int i = 0; i < format->label_bytes; i++)
+			if (record[i] >= format->classes[i])
+				return sl_fail_set(fail, SL_ERR_DATA,
+						   "%s: record %lld: label byte %d is %d, must be below %d", src->path,
+						   (long long)r, i, record[i], format->classes[i]);
+		labels[r] = record[format->label_bytes - 1];
+		memcpy(pixels + r * SL_IMAGE_BYTES, record + format->label_bytes, SL_IMAGE_BYTES);
+	}
+	return SL_OK;
+}
+
+/* Opens files and counts records until all files are open or `max` records are reached. */
+static enum sl_err sources_open(struct source *sources, int *nsources, int64_t *total,
+				const struct sl_dataset_spec *spec, struct sl_fail *fail)
+{
+	const struct format *format = &formats[spec->kind];
+	const char *const *files = spec->files ? spec->files : format->standard[spec->split].files;
+	int nfiles = spec->files ? spec->nfiles : format->standard[spec->split].nfiles;
+	int64_t expected = spec->file_records ? spec->file_records : format->standard[spec->split].file_records;
+	int64_t max = spec->max_records ? spec->max_records : INT64_MAX;
+
+	for (int i = 0; i < nfiles && *total < max; i++) {
+		struct source *src = &sources[*nsources];
+		int64_t records = 0;
+		enum sl_err err = source_open(src, spec->dir, files[i], format->hint, fail);
+
+		if (err)
+			return err;
+		++*nsources;
+		err = source_count(src, format, expected, &records, fail);
+		if (err)
+			return err;
+		src->wanted = records < max - *total ? records : max - *total;
+		*total += src->wanted;
+		if (*total > SL_DATASET_MAX_RECORDS)
+			return sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d records in all", src->path,
+					   SL_DATASET_MAX_RECORDS);
+	}
+	return SL_OK;
+}
+
+static enum sl_err sources_read(struct sl_dataset *set, struct source *sources, int nsources,
+				const struct format *format, struct sl_fail *fail)
+{
+	int64_t at = 0;
+
+	for (int i = 0; i < nsources; at += sources[i].wanted, i++) {
+		enum sl_err err =
+			source_read(&sources[i], format, set->pixels + at * SL_IMAGE_BYTES, set->labels + at, fail);
+
+		if (err)
+			return err;
+	}
+	return SL_OK;
+}
+
+static enum sl_err spec_check(const struct sl_dataset_spec *spec, struct sl_fail *fail)
+{
+	if ((unsigned)spec->kind >= SL_DATASET_KIND_COUNT || (unsigned)spec->split >= SL_SPLIT_COUNT)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "data set: unknown kind or split");
+	if (spec->files && spec->nfiles < 1)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "data set: the list of files is empty");
+	if (spec->file_records < SL_DATASET_ANY_SIZE || spec->file_records > SL_DATASET_MAX_RECORDS ||
+	    spec->max_records < 0)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "data set: number of records out of range");
+	return SL_OK;
+}
+
+enum sl_err sl_dataset_open(struct sl_dataset *out, const struct sl_dataset_spec *spec, struct sl_fail *fail)
+{
+	struct sl_dataset set = {0};
+	struct source *sources = NULL;
+	int nsources = 0;
+	enum sl_err err = spec_check(spec, fail);
+
+	if (err)
+		return err;
+	sources = calloc(spec->files ? (size_t)spec->nfiles : MAX_STANDARD_FILES, sizeof *sources);
+	if (!sources)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "data set: out of memory for the list of files");
+	err = sources_open(sources, &nsources, &set.count, spec, fail);
+	if (err)
+		goto fail;
+	set.classes = sl_dataset_kind_classes(spec->kind);
+	set.pixels = malloc((size_t)set.count * SL_IMAGE_BYTES);
+	set.labels = malloc((size_t)set.count * sizeof *set.labels);
+	if (!set.pixels || !set.labels) {
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "data set: out of memory for %lld images", (long long)set.count);
+		goto fail;
+	}
+	err = sources_read(&set, sources, nsources, &formats[spec->kind], fail);
+fail:
+	for (int i = 0; i < nsources; i++)
+		fclose(sources[i].file);
+	free(sources);
+	if (err)
+		sl_dataset_close(&set);
+	else
+		*out = set;
+	return err;
+}
+
+void sl_dataset_close(struct sl_dataset *set)
+{
+	free(set->pixels);
+	free(set->labels);
+	*set = (struct sl_dataset){0};
+}
+
+const char *sl_dataset_kind_name(enum sl_dataset_kind kind)
+{
+	return (unsigned)kind < SL_DATASET_KIND_COUNT ? formats[kind].name : "?";
+}
+
+enum sl_err sl_dataset_kind_parse(const char *text, enum sl_dataset_kind *out, struct sl_fail *fail)
+{
+	for (int i = 0; i < SL_DATASET_KIND_COUNT; i++)
+		if (!strcmp(text, formats[i].name)) {
+			*out = (enum sl_dataset_kind)i;
+			return SL_OK;
+		}
+	return sl_fail_set(fail, SL_ERR_CONFIG, "'%.40s' is not a data set: cifar10 or cifar100", text);
+}
+
+int sl_dataset_kind_classes(enum sl_dataset_kind kind)
+{
+	return formats[kind].classes[formats[kind].label_bytes - 1];
+}

@@ -1,0 +1,401 @@
+#include "client/data/loader.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/base/arena.h"
+#include "common/base/pool.h"
+#include "common/base/rng.h"
+#include "common/base/worker.h"
+
+enum { BLOCK_IMAGES = 4 }; /* images per block of the pool: whatever the number of threads */
+
+/* FREE → QUEUED (posted to the worker) → READY → HELD (the consumer's) → FREE. The state is the consumer's thread's;
+ * the rest of a slot is the worker's while it is QUEUED. */
+enum slot_state { SLOT_FREE, SLOT_QUEUED, SLOT_READY, SLOT_HELD };
+
+struct slot {
+	struct sl_job job; /* first: the worker hands it back */
+	struct sl_loader *loader;
+	enum slot_state state;
+	unsigned generation;
+	struct sl_batch batch;
+	int32_t *samples; /* = batch.samples */
+};
+
+struct position {
+	uint64_t epoch;
+	int64_t index;
+};
+
+struct sl_loader {
+	struct sl_loader_spec spec;
+	int64_t batches;
+	size_t image_floats;
+	struct position next;   /* to be given out */
+	struct position ahead;  /* to be prepared */
+	atomic_uint generation; /* counts seeks: the worker skips what was queued before the last one */
+	sl_loader_fn *waiting;  /* the open request */
+	void *waiting_arg;
+	int held, nslots;
+	struct slot *slots;
+
+	/* the worker's */
+	int32_t *order; /* [set->count] permutation of epoch order_epoch */
+	uint64_t order_epoch;
+	bool order_known;
+	float *scratch; /* one area per thread of the pool */
+	size_t scratch_floats;
+
+	struct sl_arena arena;
+	struct sl_pool *pool; /* NULL: the worker alone */
+	struct sl_worker *worker;
+	int wake_fd; /* an eventfd: what sl_loader_next sleeps on */
+};
+
+/* Fisher–Yates. */
+static void order_shuffle(struct sl_loader *loader, uint64_t epoch)
+{
+	const struct sl_rng_key key = {.seed = loader->spec.seed, .step = epoch, .tensor = SL_RNG_SHUFFLE};
+	int32_t *order = loader->order;
+	uint32_t w[4] = {0};
+
+	for (int64_t i = 0; i < loader->spec.set->count; i++)
+		order[i] = (int32_t)i;
+	for (uint32_t last = (uint32_t)loader->spec.set->count - 1, draw = 0; last > 0; last--, draw++) {
+		if (draw % 4 == 0)
+			sl_rng_quad(&key, draw / 4, w);
+		uint32_t other = sl_rng_below(w[draw % 4], last + 1);
+		int32_t swap = order[last];
+		order[last] = order[other];
+		order[other] = swap;
+	}
+}
+
+static void fill_block(void *arg, int64_t block, int thread)
+{
+	struct slot *slot = arg;
+	struct sl_loader *loader = slot->loader;
+	const struct sl_loader_spec *spec = &loader->spec;
+	const struct sl_batch *batch = &slot->batch;
+	float *scratch = loader->scratch + (size_t)thread * loader->scratch_floats;
+	int64_t first = block * BLOCK_IMAGES;
+	int64_t end = first + BLOCK_IMAGES < batch->rows ? first + BLOCK_IMAGES : batch->rows;
+
+	for (int64_t r = first; r < end; r++) {
+		int64_t sample = slot->samples[r];
+		struct sl_augment_draw draw = spec->train
+						      ? sl_augment_draw(spec->augment, spec->seed, batch->epoch, sample)
+						      : sl_augment_centre(spec->augment);
+
+		sl_augment_apply(spec->augment, batch->images + (size_t)r * loader->image_floats,
+				 spec->set->pixels + sample * SL_IMAGE_BYTES, draw, scratch);
+		batch->labels[r] = spec->set->labels[sample];
+	}
+}
+
+static void slot_run(struct sl_job *job)
+{
+	struct slot *slot = (struct slot *)job;
+	struct sl_loader *loader = slot->loader;
+	int64_t first = slot->batch.index * loader->spec.batch;
+
+	if (slot->generation != atomic_load(&loader->generation))
+		return;
+	if (loader->spec.train && !(loader->order_known && loader->order_epoch == slot->batch.epoch)) {
+		order_shuffle(loader, slot->batch.epoch);
+		loader->order_epoch = slot->batch.epoch;
+		loader->order_known = true;
+	}
+	for (int64_t r = 0; r < slot->batch.rows; r++)
+		slot->samples[r] = loader->spec.train ? loader->order[first + r] : (int32_t)(first + r);
+	sl_pool_run(loader->pool, (slot->batch.rows + BLOCK_IMAGES - 1) / BLOCK_IMAGES, fill_block, slot);
+}
+
+static struct position position_after(const struct sl_loader *loader, struct position at)
+{
+	if (at.index + 1 < loader->batches)
+		return (struct position){at.epoch, at.index + 1};
+	return (struct position){at.epoch + 1, 0};
+}
+
+static int64_t rows_of(const struct sl_loader *loader, int64_t index)
+{
+	int64_t left = loader->spec.set->count - index * loader->spec.batch;
+
+	return left < loader->spec.batch ? left : loader->spec.batch;
+}
+
+/* Posts the batches that come next into free slots, but for those that the consumer may yet hold. */
+static void refill(struct sl_loader *loader)
+{
+	int ahead = 0;
+
+	for (int i = 0; i < loader->nslots; i++)
+		ahead += loader->slots[i].state == SLOT_QUEUED || loader->slots[i].state == SLOT_READY;
+	for (int i = 0; i < loader->nslots && ahead < loader->spec.prefetch; i++) {
+		struct slot *slot = &loader->slots[i];
+
+		if (slot->state != SLOT_FREE)
+			continue;
+		slot->batch.epoch = loader->ahead.epoch;
+		slot->batch.index = loader->ahead.index;
+		slot->batch.rows = rows_of(loader, loader->ahead.index);
+		slot->generation = atomic_load(&loader->generation);
+		slot->state = SLOT_QUEUED;
+		loader->ahead = position_after(loader, loader->ahead);
+		sl_worker_post(loader->worker, &slot->job);
+		ahead++;
+	}
+}
+
+static void slot_done(struct sl_job *job)
+{
+	struct slot *slot = (struct slot *)job;
+
+	slot->state = slot->generation == atomic_load(&slot->loader->generation) ? SLOT_READY : SLOT_FREE;
+}
+
+/* The next batch, now held, or NULL where it is not ready. */
+static struct slot *take_ready(struct sl_loader *loader)
+{
+	for (int i = 0; i < loader->nslots; i++) {
+		struct slot *slot = &loader->slots[i];
+
+		if (slot->state != SLOT_READY || slot->batch.epoch != loader->next.epoch ||
+		    slot->batch.index != loader->next.index)
+			continue;
+		slot->state = SLOT_HELD;
+		loader->held++;
+		loader->next = position_after(loader, loader->next);
+		refill(loader);
+		return slot;
+	}
+	return NULL;
+}
+
+static void wake_consumer(struct sl_loader *loader)
+{
+	if (loader->spec.wake)
+		loader->spec.wake(loader->spec.wake_arg);
+}
+
+static void worker_wake(void *arg)
+{
+	struct sl_loader *loader = arg;
+	uint64_t one = 1;
+	ssize_t written = write(loader->wake_fd, &one, sizeof one);
+
+	(void)written; /* fails only where 2^64 − 2 wakes are waiting already */
+	wake_consumer(loader);
+}
+
+void sl_loader_drain(struct sl_loader *loader)
+{
+	sl_worker_drain(loader->worker);
+	refill(loader);
+	if (loader->waiting && loader->held < loader->spec.held) {
+		struct slot *slot = take_ready(loader);
+
+		if (slot) {
+			sl_loader_fn *fn = loader->waiting;
+
+			loader->waiting = NULL; /* before the call: it may ask for the next */
+			fn(loader->waiting_arg, &slot->batch);
+		}
+	}
+}
+
+enum sl_err sl_loader_request(struct sl_loader *loader, sl_loader_fn *fn, void *arg)
+{
+	if (loader->waiting)
+		return SL_ERR_BUSY;
+	loader->waiting = fn;
+	loader->waiting_arg = arg;
+	wake_consumer(loader);
+	return SL_OK;
+}
+
+enum sl_err sl_loader_next(struct sl_loader *loader, const struct sl_batch **out)
+{
+	if (loader->waiting)
+		return SL_ERR_BUSY;
+	if (loader->held == loader->spec.held)
+		return SL_ERR_LIMIT;
+	for (;;) {
+		struct slot *slot;
+		uint64_t wakes;
+
+		sl_worker_drain(loader->worker);
+		refill(loader);
+		slot = take_ready(loader);
+		if (slot) {
+			*out = &slot->batch;
+			return SL_OK;
+		}
+		if (read(loader->wake_fd, &wakes, sizeof wakes) < 0 && errno != EINTR)
+			return SL_ERR_OS;
+	}
+}
+
+void sl_loader_release(struct sl_loader *loader, const struct sl_batch *batch)
+{
+	for (int i = 0; i < loader->nslots; i++) {
+		struct slot *slot = &loader->slots[i];
+
+		if (&slot->batch != batch || slot->state != SLOT_HELD)
+			continue;
+		slot->state = SLOT_FREE;
+		loader->held--;
+		refill(loader);
+		if (loader->waiting)
+			wake_consumer(loader);
+	}
+}
+
+enum sl_err sl_loader_seek(struct sl_loader *loader, uint64_t epoch, int64_t index)
+{
+	if (loader->waiting || index < 0 || index >= loader->batches)
+		return SL_ERR_BUG;
+	if (loader->next.epoch == epoch && loader->next.index == index)
+		return SL_OK;
+	atomic_fetch_add(&loader->generation, 1);
+	for (int i = 0; i < loader->nslots; i++)
+		if (loader->slots[i].state == SLOT_READY)
+			loader->slots[i].state = SLOT_FREE;
+	loader->next = loader->ahead = (struct position){epoch, index};
+	refill(loader);
+	return SL_OK;
+}
+
+int64_t sl_loader_batches(const struct sl_loader *loader)
+{
+	return loader->batches;
+}
+
+static enum sl_err spec_check(const struct sl_loader_spec *spec, struct sl_fail *fail)
+{
+	const struct sl_augment_spec *aug = sl_augment_spec(spec->augment);
+
+	if (aug->in_h != SL_IMAGE_SIDE || aug->in_w != SL_IMAGE_SIDE)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "the augmentation's input is %d×%d, the images are %d×%d",
+				   aug->in_h, aug->in_w, SL_IMAGE_SIDE, SL_IMAGE_SIDE);
+	if (spec->set->count < 1 || spec->set->count > SL_DATASET_MAX_RECORDS)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "the data set has %lld images", (long long)spec->set->count);
+	if (spec->batch < 1 || spec->batch > SL_DATASET_MAX_RECORDS)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "batch %lld is out of range: at least 1",
+				   (long long)spec->batch);
+	if (spec->drop_last && spec->batch > spec->set->count)
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "batch %lld is larger than the data set of %lld images, and drop_last leaves none",
+				   (long long)spec->batch, (long long)spec->set->count);
+	if (spec->prefetch < 1 || spec->prefetch > SL_LOADER_MAX_PREFETCH)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "prefetch %d is out of range: 1 to %d batches", spec->prefetch,
+				   SL_LOADER_MAX_PREFETCH);
+	if (spec->held < 1 || spec->held > SL_LOADER_MAX_HELD)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "held %d is out of range: 1 to %d batches", spec->held,
+				   SL_LOADER_MAX_HELD);
+	return SL_OK;
+}
+
+/* One arena for all that a loader ever needs. A batch never has more rows than the set has images. */
+static enum sl_err take_memory(struct sl_loader *loader, int threads, struct sl_fail *fail)
+{
+	const struct sl_loader_spec *spec = &loader->spec;
+	size_t rows = (size_t)(spec->batch < spec->set->count ? spec->batch : spec->set->count);
+	size_t images = sl_align(rows * loader->image_floats * sizeof(float)), ints = sl_align(rows * sizeof(int32_t));
+	size_t order = spec->train ? sl_align((size_t)spec->set->count * sizeof(int32_t)) : 0;
+	size_t slots = sl_align((size_t)loader->nslots * sizeof(struct slot)), scratch, total;
+	enum sl_err err;
+
+	/* whole cache lines, so that threads do not share one */
+	loader->scratch_floats = sl_align(sl_augment_scratch_floats(spec->augment) * sizeof(float)) / sizeof(float);
+	scratch = (size_t)threads * loader->scratch_floats * sizeof(float);
+	if (__builtin_mul_overflow((size_t)loader->nslots, images + 2 * ints, &total))
+		return sl_fail_set(fail, SL_ERR_NOMEM, "batches of %zu images are larger than the address space", rows);
+	err = sl_arena_open(&loader->arena, total + slots + order + scratch, fail);
+	if (err)
+		return err;
+	loader->slots = sl_arena_take(&loader->arena, slots);
+	loader->order = sl_arena_take(&loader->arena, order);
+	loader->scratch = sl_arena_take(&loader->arena, scratch);
+	for (int i = 0; i < loader->nslots; i++) {
+		struct slot *slot = &loader->slots[i];
+
+		slot->job.run = slot_run;
+		slot->job.done = slot_done;
+		slot->loader = loader;
+		slot->batch.images = sl_arena_take(&loader->arena, images);
+		slot->batch.labels = sl_arena_take(&loader->arena, ints);
+		slot->batch.samples = slot->samples = sl_arena_take(&loader->arena, ints);
+	}
+	return SL_OK;
+}
+
+/* With one thread the worker is that thread; more of them are a pool in which the worker takes part. */
+static enum sl_err start_threads(struct sl_loader *loader, int *threads, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	*threads = 1;
+	if (loader->spec.threads != 1) {
+		err = sl_pool_open(&loader->pool, loader->spec.threads, fail);
+		if (!err)
+			*threads = sl_pool_threads(loader->pool);
+	}
+	return err ? err : sl_worker_open(&loader->worker, "data", worker_wake, loader, fail);
+}
+
+enum sl_err sl_loader_open(struct sl_loader **out, const struct sl_loader_spec *spec, struct sl_fail *fail)
+{
+	const struct sl_augment_spec *aug = sl_augment_spec(spec->augment);
+	struct sl_loader *loader;
+	int threads;
+	enum sl_err err = spec_check(spec, fail);
+
+	if (err)
+		return err;
+	loader = calloc(1, sizeof *loader);
+	if (!loader)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the data loader");
+	loader->spec = *spec;
+	loader->nslots = spec->prefetch + spec->held;
+	loader->image_floats = (size_t)SL_IMAGE_CHANNELS * (size_t)aug->out_h * (size_t)aug->out_w;
+	loader->batches = spec->set->count / spec->batch;
+	if (!spec->drop_last && spec->set->count % spec->batch)
+		loader->batches++;
+	loader->wake_fd = eventfd(0, EFD_CLOEXEC);
+	if (loader->wake_fd < 0) {
+		err = sl_fail_set(fail, SL_ERR_OS, "eventfd: %s", strerror(errno));
+		goto fail;
+	}
+	err = start_threads(loader, &threads, fail);
+	if (err)
+		goto fail;
+	err = take_memory(loader, threads, fail);
+	if (err)
+		goto fail;
+	refill(loader);
+	*out = loader;
+	return SL_OK;
+fail:
+	sl_loader_close(loader);
+	return err;
+}
+
+void sl_loader_close(struct sl_loader *loader)
+{
+	if (!loader)
+		return;
+	atomic_fetch_add(&loader->generation, 1); /* what is queued becomes void */
+	sl_worker_close(loader->worker);
+	sl_pool_close(loader->pool);
+	sl_arena_close(&loader->arena);
+	if (loader->wake_fd >= 0)
+		close(loader->wake_fd);
+	free(loader);
+}

@@ -1,0 +1,73 @@
+/* Batches of network input, prepared ahead on a thread of the loader's own.
+ * Batch (epoch, index) is a function of data set, spec and those two numbers alone: the same bits for any number of
+ * threads and any prefetch, so that a step can be replayed. Training batches are a permutation of the set that is new
+ * in each epoch, augmented; evaluation batches are the set in order, not augmented.
+ * All calls belong to one thread, the consumer's. None blocks but sl_loader_next and sl_loader_close. */
+#ifndef SL_CLIENT_DATA_LOADER_H
+#define SL_CLIENT_DATA_LOADER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/data/augment.h"
+#include "client/data/dataset.h"
+#include "common/base/err.h"
+
+enum { SL_LOADER_MAX_PREFETCH = 64, SL_LOADER_MAX_HELD = 64 };
+
+struct sl_loader_spec {
+	const struct sl_dataset *set;     /* both outlive the loader; the set has at least one image */
+	const struct sl_augment *augment; /* its input is [3, 32, 32] */
+	int64_t batch;                    /* images; the last batch of an epoch may have fewer */
+	bool drop_last;                   /* … is left out instead */
+	bool train;                       /* shuffle and augment */
+	uint64_t seed;
+	int prefetch; /* batches prepared ahead, 1 … SL_LOADER_MAX_PREFETCH */
+	int held;     /* batches the consumer may hold at once, 1 … SL_LOADER_MAX_HELD */
+	int threads;  /* that prepare a batch together, ≥ 1; 0: the CPUs this process may use */
+	/* Called, on any thread, when sl_loader_drain has something to do (uv_async_send). NULL: sl_loader_next only.
+	 */
+	void (*wake)(void *arg);
+	void *wake_arg;
+};
+
+/* Valid and unchanged until released. */
+struct sl_batch {
+	float *images;   /* [rows, out_h, out_w, 3]; the rows behind, to spec.batch, are undefined */
+	int32_t *labels; /* [rows] */
+	int64_t rows;
+	uint64_t epoch;
+	int64_t index;          /* in the epoch, in [0, sl_loader_batches) */
+	const int32_t *samples; /* [rows], which images of the set */
+};
+
+struct sl_loader;
+
+/* On sl_loader_drain's thread. The batch is held by the consumer from here on. */
+typedef void sl_loader_fn(void *arg, const struct sl_batch *batch);
+
+/* Starts at (epoch 0, index 0). All memory is taken here. CONFIG: a number out of range, or no batch in an epoch;
+ * NOMEM, OS. */
+enum sl_err sl_loader_open(struct sl_loader **out, const struct sl_loader_spec *spec,
+			   struct sl_fail *fail) SL_MUST_CHECK;
+void sl_loader_close(struct sl_loader *loader); /* NULL is fine; waits for the batch in preparation; frees held ones */
+
+int64_t sl_loader_batches(const struct sl_loader *loader); /* per epoch */
+
+/* Makes (epoch, index) the next batch. What was prepared is kept where it is just that, else thrown away; held
+ * batches stay. BUG: index outside the epoch, or a request is open. */
+enum sl_err sl_loader_seek(struct sl_loader *loader, uint64_t epoch, int64_t index) SL_MUST_CHECK;
+
+/* Asks for the next batch; behind the last one of an epoch comes the first of the next epoch. `fn` is called once,
+ * always from sl_loader_drain, as soon as the batch is ready and fewer than `held` batches are held.
+ * BUSY: the previous request is still open. */
+enum sl_err sl_loader_request(struct sl_loader *loader, sl_loader_fn *fn, void *arg) SL_MUST_CHECK;
+/* Takes in finished batches and answers the open request. Never called from inside `fn`. */
+void sl_loader_drain(struct sl_loader *loader);
+
+/* The blocking form, for a consumer without an event loop. LIMIT: `held` batches are held; BUSY: a request is open. */
+enum sl_err sl_loader_next(struct sl_loader *loader, const struct sl_batch **out) SL_MUST_CHECK;
+
+void sl_loader_release(struct sl_loader *loader, const struct sl_batch *batch);
+
+#endif
