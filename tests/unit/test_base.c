@@ -1,0 +1,252 @@
+/* err, log, buf, arena. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/base/arena.h"
+#include "common/base/buf.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/log.h"
+
+static void err_map_is_whole(void **state)
+{
+	(void)state;
+
+	for (int i = 0; i < SL_ERR_COUNT; i++) {
+		assert_true(strlen(sl_err_name((enum sl_err)i)) > 0);
+		assert_true(strlen(sl_err_text((enum sl_err)i)) > 0);
+		int status = sl_err_exit_status((enum sl_err)i);
+		assert_true(i == 0 ? status == 0 : status >= 64 && status <= 78);
+	}
+	assert_string_equal(sl_err_name(SL_ERR_CONFIG), "CONFIG");
+	assert_int_equal(sl_err_exit_status(SL_ERR_CONFIG), 78);
+	assert_int_equal(sl_err_exit_status(SL_ERR_PEER_LOST), 69);
+	assert_string_equal(sl_err_name((enum sl_err)1000), "?");
+	assert_string_equal(sl_err_name((enum sl_err) - 1), "?");
+}
+
+static void fail_text_is_one_line(void **state)
+{
+	struct sl_fail fail = {0};
+	char big[2 * SL_FAIL_TEXT];
+	(void)state;
+
+	assert_int_equal(sl_fail_set(NULL, SL_ERR_IO, "nobody reads %d", 1), SL_ERR_IO);
+	assert_int_equal(sl_fail_set(&fail, SL_ERR_DATA, "a\nb\x1b%s", "c\td"), SL_ERR_DATA);
+	assert_int_equal(fail.code, SL_ERR_DATA);
+	assert_string_equal(fail.text, "a b c d");
+	(void)sl_fail_set(&fail, SL_ERR_CONFIG, "x.yaml: %s", fail.text);
+	assert_string_equal(fail.text, "x.yaml: a b c d");
+	memset(big, 'x', sizeof big - 1);
+	big[sizeof big - 1] = 0;
+	(void)sl_fail_set(&fail, SL_ERR_DATA, "%s", big);
+	assert_int_equal(strlen(fail.text), SL_FAIL_TEXT - 1);
+}
+
+static int hook_calls;
+
+static void count_hook(void *arg)
+{
+	hook_calls += *(int *)arg;
+}
+
+/* Runs `body` with stderr in a file and returns what was written. */
+static char *captured(void (*body)(void))
+{
+	static char text[8192];
+	FILE *file = tmpfile();
+	int keep = dup(STDERR_FILENO);
+
+	assert_non_null(file);
+	fflush(stderr);
+	dup2(fileno(file), STDERR_FILENO);
+	body();
+	dup2(keep, STDERR_FILENO);
+	close(keep);
+	rewind(file);
+	text[fread(text, 1, sizeof text - 1, file)] = 0;
+	fclose(file);
+	return text;
+}
+
+static void log_some(void)
+{
+	char big[4000];
+
+	sl_log(SL_LOG_INFO, "test-info", "value %d", 7);
+	sl_log(SL_LOG_DEBUG, "test-debug", "not shown");
+	sl_log(SL_LOG_WARN, "test-warn", "a\nforged-line: x");
+	memset(big, 'y', sizeof big - 1);
+	big[sizeof big - 1] = 0;
+	sl_log(SL_LOG_ERROR, "test-long", "%s", big);
+}
+
+static void log_lines(void **state)
+{
+	int one = 1;
+	char *text, *last;
+	(void)state;
+
+	unsetenv("JOURNAL_STREAM");
+	hook_calls = 0;
+	sl_log_set_hook(count_hook, &one);
+	text = captured(log_some);
+	sl_log_set_hook(NULL, NULL);
+	assert_int_equal(hook_calls, 3);
+	assert_ptr_equal(
+		strstr(text, "INFO test-info: value 7\nWARN test-warn: a forged-line: x\nERROR test-long: yyy"), text);
+	last = strstr(text, "ERROR");
+	assert_int_equal(strlen(last), 2047);
+	assert_int_equal(last[strlen(last) - 1], '\n');
+	assert_null(memchr(last, '\n', strlen(last) - 1));
+	setenv("JOURNAL_STREAM", "8:1", 1);
+	text = captured(log_some);
+	unsetenv("JOURNAL_STREAM");
+	assert_ptr_equal(strstr(text, "<6>test-info: value 7\n<4>test-warn:"), text);
+}
+
+static void log_level_words(void **state)
+{
+	enum sl_log_level level = SL_LOG_INFO;
+	(void)state;
+
+	assert_int_equal(sl_log_level_parse("debug", &level), SL_OK);
+	assert_int_equal(level, SL_LOG_DEBUG);
+	assert_int_equal(sl_log_level_parse("error", &level), SL_OK);
+	assert_int_equal(level, SL_LOG_ERROR);
+	assert_int_not_equal(sl_log_level_parse("loud", &level), SL_OK);
+	assert_int_equal(level, SL_LOG_ERROR);
+}
+
+static void buf_never_grows(void **state)
+{
+	uint8_t mem[8] = {0};
+	struct sl_buf buf = {mem, 0, 5};
+	(void)state;
+
+	assert_int_equal(sl_buf_put(&buf, "abc", 3), SL_OK);
+	assert_int_equal(sl_buf_put(&buf, "def", 3), SL_ERR_LIMIT);
+	assert_int_equal(buf.len, 3);
+	assert_int_equal(mem[3], 0);
+	assert_int_equal(sl_buf_put(&buf, "de", 2), SL_OK);
+	assert_int_equal(sl_buf_put(&buf, NULL, 0), SL_OK);
+	assert_int_equal(sl_buf_put(&buf, "x", SIZE_MAX), SL_ERR_LIMIT);
+	assert_memory_equal(mem, "abcde\0\0\0", 8);
+}
+
+static void bytes_are_taken_in_order(void **state)
+{
+	struct sl_bytes in = {(const uint8_t *)"abcde", 5}, out = {0};
+	(void)state;
+
+	assert_int_equal(sl_bytes_take(&in, 2, &out), SL_OK);
+	assert_memory_equal(out.data, "ab", 2);
+	assert_int_equal(sl_bytes_take(&in, 4, &out), SL_ERR_DATA);
+	assert_int_equal(out.len, 2);
+	assert_int_equal(in.len, 3);
+	assert_int_equal(sl_bytes_take(&in, 3, &out), SL_OK);
+	assert_memory_equal(out.data, "cde", 3);
+	assert_int_equal(sl_bytes_take(&in, 1, &out), SL_ERR_DATA);
+	assert_int_equal(sl_bytes_take(&in, 0, &out), SL_OK);
+}
+
+static void file_read_checks(void **state)
+{
+	const char *dir = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+	struct sl_fail fail;
+	uint8_t *data = NULL;
+	char path[4096];
+	size_t len = 0;
+	FILE *file;
+	(void)state;
+
+	snprintf(path, sizeof path, "%s/file_read_%d", dir, (int)getpid());
+	assert_int_equal(sl_file_read(path, 100, &data, &len, &fail), SL_ERR_NOINPUT);
+	assert_non_null(strstr(fail.text, path));
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs("hello", file);
+	fclose(file);
+	assert_int_equal(sl_file_read(path, 4, &data, &len, &fail), SL_ERR_LIMIT);
+	assert_null(data);
+	assert_int_equal(sl_file_read(path, 5, &data, &len, &fail), SL_OK);
+	assert_int_equal(len, 5);
+	assert_string_equal((char *)data, "hello");
+	free(data);
+	unlink(path);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(sl_file_read(path, 5, &data, &len, &fail), SL_ERR_NOINPUT);
+	unlink(path);
+	assert_int_equal(sl_file_read(dir, 5, &data, &len, &fail), SL_ERR_NOINPUT);
+}
+
+static void arena_cuts(void **state)
+{
+	struct sl_arena arena = {0};
+	struct sl_fail fail;
+	unsigned char *a, *b;
+	(void)state;
+
+	assert_int_equal(sl_arena_open(&arena, 5 << 20, &fail), SL_OK);
+	assert_int_equal((uintptr_t)arena.base % (2 << 20), 0);
+	a = sl_arena_take(&arena, 1);
+	b = sl_arena_take(&arena, (5 << 20) - 64);
+	assert_int_equal(b - a, 64);
+	assert_int_equal((uintptr_t)b % SL_ARENA_ALIGN, 0);
+	for (size_t i = 0; i < (5 << 20) - 64; i++)
+		if (b[i])
+			fail_msg("byte %zu is not zero", i);
+	memset(b, 1, (5 << 20) - 64);
+	assert_null(sl_arena_take(&arena, 1));
+	assert_null(sl_arena_take(&arena, SIZE_MAX));
+	assert_null(sl_arena_take(&arena, SIZE_MAX - 10));
+	sl_arena_close(&arena);
+	sl_arena_close(&arena);
+	assert_null(arena.base);
+}
+
+static void arena_extremes(void **state)
+{
+	struct sl_arena arena = {0};
+	struct sl_fail fail;
+	(void)state;
+
+	assert_int_equal(sl_arena_open(&arena, 0, &fail), SL_OK);
+	assert_null(sl_arena_take(&arena, 1));
+	sl_arena_close(&arena);
+	assert_int_equal(sl_arena_open(&arena, SIZE_MAX, &fail), SL_ERR_NOMEM);
+	assert_int_equal(sl_arena_open(&arena, (size_t)1 << 60, &fail), SL_ERR_NOMEM);
+	assert_null(arena.base);
+}
+
+static void clock_advances(void **state)
+{
+	uint64_t start = sl_now_ns();
+	(void)state;
+
+	usleep(2000);
+	assert_true(sl_seconds_since(start) >= 0.002);
+	assert_true(sl_now_ms() >= start / 1000000u + 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(err_map_is_whole), cmocka_unit_test(fail_text_is_one_line),
+		cmocka_unit_test(log_lines),        cmocka_unit_test(log_level_words),
+		cmocka_unit_test(buf_never_grows),  cmocka_unit_test(bytes_are_taken_in_order),
+		cmocka_unit_test(file_read_checks), cmocka_unit_test(arena_cuts),
+		cmocka_unit_test(arena_extremes),   cmocka_unit_test(clock_advances),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,251 @@
+/* Order by priority then submission, delivery on the draining thread, and cancel in each state a job can be in. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <semaphore.h>
+
+#include "common/base/worker.h"
+
+struct probe {
+	struct sl_job job; /* first: a job's address is its probe's */
+	int id, ran, delivered;
+};
+
+static sem_t gate_entered, gate_open, woken;
+static int order[64], ran_count, delivered_order[64], delivered_count;
+static pthread_t drain_thread;
+
+static void probe_run(struct sl_job *job)
+{
+	struct probe *p = (struct probe *)job;
+
+	p->ran++;
+	order[ran_count++] = p->id;
+}
+
+static void probe_done(struct sl_job *job)
+{
+	struct probe *p = (struct probe *)job;
+
+	assert_true(pthread_equal(pthread_self(), drain_thread));
+	p->delivered++;
+	delivered_order[delivered_count++] = p->id;
+}
+
+static void gate_run(struct sl_job *job)
+{
+	sem_post(&gate_entered);
+	sem_wait(&gate_open);
+	probe_run(job);
+}
+
+static void wake(void *arg)
+{
+	assert_string_equal((const char *)arg, "wake");
+	sem_post(&woken);
+}
+
+static int setup(void **state)
+{
+	struct sl_worker *w;
+
+	sem_init(&gate_entered, 0, 0);
+	sem_init(&gate_open, 0, 0);
+	sem_init(&woken, 0, 0);
+	ran_count = delivered_count = 0;
+	drain_thread = pthread_self();
+	if (sl_worker_open(&w, "test-worker-with-a-long-name", wake, "wake", NULL) != SL_OK)
+		return -1;
+	*state = w;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	sl_worker_close(*state);
+	return 0;
+}
+
+static struct probe probe(int id, int priority)
+{
+	return (struct probe){.job = {.run = probe_run, .done = probe_done, .priority = priority}, .id = id};
+}
+
+/* Holds the worker inside a job until gate_open is posted. */
+static void post_gate(struct sl_worker *w, struct probe *gate)
+{
+	*gate = probe(0, 0);
+	gate->job.run = gate_run;
+	sl_worker_post(w, &gate->job);
+	sem_wait(&gate_entered);
+}
+
+static void drain_until(struct sl_worker *w, int count)
+{
+	while (delivered_count < count) {
+		sem_wait(&woken);
+		sl_worker_drain(w);
+	}
+}
+
+static void runs_by_priority_then_submission(void **state)
+{
+	static const int priorities[] = {5, 1, 5, 0, 1, -3, 5};
+	static const int expect[] = {0, 6, 4, 2, 5, 1, 3, 7};
+	struct probe gate, p[7];
+
+	post_gate(*state, &gate);
+	for (int i = 0; i < 7; i++) {
+		p[i] = probe(i + 1, priorities[i]);
+		sl_worker_post(*state, &p[i].job);
+	}
+	sem_post(&gate_open);
+	drain_until(*state, 8);
+	assert_memory_equal(order, expect, sizeof expect);
+	assert_memory_equal(delivered_order, expect, sizeof expect);
+}
+
+static void done_waits_for_drain(void **state)
+{
+	struct probe p = probe(1, 0);
+
+	sl_worker_post(*state, &p.job);
+	sem_wait(&woken);
+	assert_int_equal(p.delivered, 0);
+	sl_worker_drain(*state);
+	assert_int_equal(p.delivered, 1);
+	sl_worker_drain(*state);
+	assert_int_equal(p.delivered, 1);
+}
+
+static int is_odd(const struct sl_job *job, void *arg)
+{
+	(void)arg;
+	return ((const struct probe *)job)->id % 2;
+}
+
+static int is_any(const struct sl_job *job, void *arg)
+{
+	(void)job;
+	(void)arg;
+	return 1;
+}
+
+static void cancel_forgets_queued(void **state)
+{
+	struct probe gate, p[6];
+
+	post_gate(*state, &gate);
+	for (int i = 0; i < 6; i++) {
+		p[i] = probe(i + 1, 0);
+		sl_worker_post(*state, &p[i].job);
+	}
+	sl_worker_cancel(*state, is_odd, NULL); /* the gate, number 0, is not owned: must not wait for it */
+	sem_post(&gate_open);
+	drain_until(*state, 4);
+	for (int i = 0; i < 6; i++) {
+		assert_int_equal(p[i].ran, (i + 1) % 2 == 0);
+		assert_int_equal(p[i].delivered, (i + 1) % 2 == 0);
+	}
+}
+
+static void *open_gate_soon(void *arg)
+{
+	(void)arg;
+	nanosleep(&(struct timespec){0, 20000000}, NULL);
+	sem_post(&gate_open);
+	return NULL;
+}
+
+static void cancel_waits_for_the_running(void **state)
+{
+	struct probe gate, later = probe(9, 0);
+	pthread_t opener;
+
+	post_gate(*state, &gate);
+	assert_int_equal(pthread_create(&opener, NULL, open_gate_soon, NULL), 0);
+	sl_worker_cancel(*state, is_any, NULL);
+	assert_int_equal(gate.ran, 1);
+	memset(&gate, 0xee, sizeof gate); /* its owner may free it now */
+	pthread_join(opener, NULL);
+	sl_worker_post(*state, &later.job);
+	drain_until(*state, 1);
+	assert_int_equal(delivered_order[0], 9);
+}
+
+static void cancel_forgets_finished(void **state)
+{
+	struct probe p[3];
+
+	for (int i = 0; i < 3; i++) {
+		p[i] = probe(i + 1, 0);
+		sl_worker_post(*state, &p[i].job);
+	}
+	for (int i = 0; i < 3; i++)
+		sem_wait(&woken);
+	sl_worker_cancel(*state, is_odd, NULL);
+	sl_worker_drain(*state);
+	assert_int_equal(delivered_count, 1);
+	assert_int_equal(delivered_order[0], 2);
+	struct probe next = probe(4, 0); /* the list's tail is whole */
+	sl_worker_post(*state, &next.job);
+	drain_until(*state, 2);
+	assert_int_equal(delivered_order[1], 4);
+}
+
+static struct sl_worker *reposting;
+static struct probe second;
+
+static void done_posts_another(struct sl_job *job)
+{
+	probe_done(job);
+	second = probe(2, 0);
+	sl_worker_post(reposting, &second.job);
+}
+
+static void done_may_post(void **state)
+{
+	struct probe first = probe(1, 0);
+
+	reposting = *state;
+	first.job.done = done_posts_another;
+	sl_worker_post(*state, &first.job);
+	drain_until(*state, 2);
+	assert_int_equal(second.delivered, 1);
+}
+
+static void close_forgets_the_queue(void **state)
+{
+	struct probe gate, p = probe(1, 0);
+	struct sl_worker *w;
+	pthread_t opener;
+	(void)state;
+
+	assert_int_equal(sl_worker_open(&w, "second", NULL, NULL, NULL), SL_OK);
+	post_gate(w, &gate);
+	sl_worker_post(w, &p.job);
+	assert_int_equal(pthread_create(&opener, NULL, open_gate_soon, NULL), 0);
+	sl_worker_close(w);
+	pthread_join(opener, NULL);
+	assert_int_equal(gate.ran, 1);
+	assert_int_equal(p.ran, 0);
+	assert_int_equal(gate.delivered, 0);
+	sl_worker_close(NULL);
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		CASE(runs_by_priority_then_submission), CASE(done_waits_for_drain),    CASE(cancel_forgets_queued),
+		CASE(cancel_waits_for_the_running),     CASE(cancel_forgets_finished), CASE(done_may_post),
+		CASE(close_forgets_the_queue),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
