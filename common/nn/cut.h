@@ -1,0 +1,35 @@
+/* Where a model is cut: head | middle | tail. Ops [0, head_end_op] are the head, [tail_begin_op, n_op) the tail.
+ * A cut is legal only where exactly one value, and not the input itself, crosses it: inside a residual block it is not.
+ */
+#ifndef SL_NN_CUT_H
+#define SL_NN_CUT_H
+
+#include "common/nn/model.h"
+
+enum { SL_CUT_TEXT = 2 * SL_NAME_MAX + 32 };
+
+struct sl_cut {
+	int head_end_op;        /* last op of the head */
+	int tail_begin_op;      /* first op of the tail */
+	int head_value;         /* value number that goes to the middle: head_act, and head_grad back */
+	int tail_value;         /* value number that goes to the tail: mid_act, and mid_grad back */
+	char text[SL_CUT_TEXT]; /* "head_end=features.0.2 tail_begin=classifier.pool": equal text, equal cut */
+};
+
+enum sl_segment { SL_HEAD, SL_MIDDLE, SL_TAIL, SL_SEGMENT_COUNT };
+
+/* The words that users type; each may be NULL.
+ * partition  "A:-B": the first A units | the middle | the last B units; NULL: "1:-1"
+ * head_end   path of a unit, of an op or of a module between: the head ends after its last op; overrides A
+ * tail_begin the same: the tail begins at its first op; overrides B
+ * CONFIG with the names that would be valid near it otherwise. */
+enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const char *partition, const char *head_end,
+			const char *tail_begin, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Ops [*first, *end) of a segment. */
+void sl_cut_ops(const struct sl_cut *cut, const struct sl_model *model, enum sl_segment segment, int *first, int *end);
+/* Multiply-accumulates of a segment's forward pass over `rows` rows (sl_op_macs). */
+int64_t sl_cut_macs(const struct sl_cut *cut, const struct sl_model *model, enum sl_segment segment, int64_t rows);
+const char *sl_segment_name(enum sl_segment segment); /* "head" … */
+
+#endif

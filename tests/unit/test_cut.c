@@ -1,0 +1,152 @@
+/* Cuts: the notations, which places are legal, and what the errors suggest. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/nn/cut.h"
+
+static int open_model(void **state)
+{
+	struct sl_fail fail;
+
+	return sl_model_open((struct sl_model **)state,
+			     &(struct sl_model_spec){"mobilenet_v2", 1.0, 1000, 224, false, 0.2}, &fail) != SL_OK;
+}
+
+static int close_model(void **state)
+{
+	sl_model_close(*state);
+	return 0;
+}
+
+static struct sl_cut find(const struct sl_model *m, const char *partition, const char *head_end, const char *tail_begin)
+{
+	struct sl_cut cut = {0};
+	struct sl_fail fail = {0};
+
+	if (sl_cut_find(&cut, m, partition, head_end, tail_begin, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_int_equal(cut.head_value, m->op[cut.head_end_op].out);
+	return cut;
+}
+
+static void assert_cut(const struct sl_model *m, const char *partition, const char *head_end, const char *tail_begin,
+		       const char *text)
+{
+	struct sl_cut cut = find(m, partition, head_end, tail_begin);
+
+	assert_string_equal(cut.text, text);
+}
+
+static void assert_refused(const struct sl_model *m, const char *partition, const char *head_end,
+			   const char *tail_begin, const char *says, const char *suggests)
+{
+	struct sl_cut cut = {.head_end_op = -7};
+	struct sl_fail fail = {0};
+
+	assert_int_equal(sl_cut_find(&cut, m, partition, head_end, tail_begin, &fail), SL_ERR_CONFIG);
+	if (!strstr(fail.text, says) || !strstr(fail.text, suggests))
+		fail_msg("\"%s\" lacks \"%s\" or \"%s\"", fail.text, says, suggests);
+	assert_int_equal(cut.head_end_op, -7);
+}
+
+static void partitions(void **state)
+{
+	assert_cut(*state, NULL, NULL, NULL, "head_end=features.0.2 tail_begin=classifier.pool");
+	assert_cut(*state, "1:-1", NULL, NULL, "head_end=features.0.2 tail_begin=classifier.pool");
+	assert_cut(*state, "2:-2", NULL, NULL, "head_end=features.1.conv.2 tail_begin=features.18.0");
+	assert_cut(*state, "2:-1", NULL, NULL, "head_end=features.1.conv.2 tail_begin=classifier.pool");
+	assert_cut(*state, "1:-2", NULL, NULL, "head_end=features.0.2 tail_begin=features.18.0");
+	assert_cut(*state, "4:-15", NULL, NULL, "head_end=features.3.add tail_begin=features.5.conv.0.0");
+	assert_cut(*state, "18:-1", NULL, NULL, "head_end=features.17.conv.3 tail_begin=classifier.pool");
+}
+
+static void names(void **state)
+{
+	assert_cut(*state, NULL, "features.0.1", "classifier", "head_end=features.0.1 tail_begin=classifier.pool");
+	assert_cut(*state, "2:-2", "features.0.1", NULL, "head_end=features.0.1 tail_begin=features.18.0");
+	assert_cut(*state, "1:-1", NULL, "classifier.1", "head_end=features.0.2 tail_begin=classifier.1");
+	assert_cut(*state, NULL, "features.1.conv.0", NULL, "head_end=features.1.conv.0.2 tail_begin=classifier.pool");
+	assert_cut(*state, NULL, "features.3", "features.5", "head_end=features.3.add tail_begin=features.5.conv.0.0");
+}
+
+static void macs_of_the_seeds_cut(void **state)
+{
+	const struct sl_model *m = *state;
+	struct sl_cut cut = find(m, NULL, "features.0.1", "classifier");
+	int64_t head = sl_cut_macs(&cut, m, SL_HEAD, 64), middle = sl_cut_macs(&cut, m, SL_MIDDLE, 64),
+		tail = sl_cut_macs(&cut, m, SL_TAIL, 64), whole = 0;
+
+	for (int i = 0; i < m->n_op; i++)
+		whole += sl_op_macs(&m->op[i], 64);
+	assert_int_equal(head + middle + tail, whole);
+	assert_int_equal((head + 500000) / 1000000, 745);       /* 7.45e8 */
+	assert_int_equal((middle + 50000000) / 100000000, 193); /* 1.93e10 */
+	assert_int_equal((tail + 50000) / 100000, 819);         /* 8.19e7 */
+	assert_int_equal((whole + 50000000) / 100000000, 201);  /* 2.01e10 */
+	assert_string_equal(sl_segment_name(SL_MIDDLE), "middle");
+}
+
+/* Every boundary of the model, by counting its crossings independently: the block sums leave only one way. */
+static void legal_exactly_outside_of_residual_blocks(void **state)
+{
+	const struct sl_model *m = *state;
+	struct sl_fail fail;
+	int legal = 0;
+
+	for (int i = 0; i < m->n_op - 1; i++) {
+		struct sl_cut cut;
+		bool inside = false;
+		enum sl_err err = sl_cut_find(&cut, m, NULL, m->op[i].name, "classifier.loss", &fail);
+
+		for (int k = 0; k < m->n_op; k++) /* an ADD reads a value older than op i */
+			if (m->op[k].kind == SL_OP_ADD && k > i && m->op[k].in[0] <= i)
+				inside = true;
+		if (i == m->n_op - 2)
+			assert_int_equal(err, SL_ERR_CONFIG); /* no middle */
+		else
+			assert_int_equal(err, inside ? SL_ERR_CONFIG : SL_OK);
+		legal += err == SL_OK;
+	}
+	assert_in_range(legal, 40, m->n_op);
+}
+
+static void wrong_cuts_are_refused(void **state)
+{
+	const struct sl_model *m = *state;
+
+	assert_refused(m, "0:-1", NULL, NULL, "partition", "1:-1");
+	assert_refused(m, "1:1", NULL, NULL, "partition", "A:-B");
+	assert_refused(m, "1:-1 ", NULL, NULL, "partition", "A:-B");
+	assert_refused(m, "", NULL, NULL, "partition", "A:-B");
+	assert_refused(m, "99999999999:-1", NULL, NULL, "partition", "A:-B");
+	assert_refused(m, "10:-10", NULL, NULL, "no middle", "20 units");
+	assert_refused(m, NULL, "features.19", NULL, "head_end", "features.18");
+	assert_refused(m, NULL, "feature.3", NULL, "feature.3", "features.3");
+	assert_refused(m, NULL, "features.0.", NULL, "head_end", "features.0.");
+	assert_refused(m, NULL, "", NULL, "head_end", "features.0");
+	assert_refused(m, NULL, NULL, "classifer", "tail_begin", "classifier");
+	assert_refused(
+		m, NULL, "features.3.conv.0", NULL, "2 values cross",
+		"(features.2.conv.3 and features.3.conv.0.2), where one must; valid near it: features.2 or features.3");
+	assert_refused(m, NULL, NULL, "features.3.conv.2", "2 values cross", "valid near it: features.3 or features.4");
+	assert_refused(m, NULL, "classifier", NULL, "nothing would be left", "classifier.1");
+	assert_refused(m, NULL, NULL, "features.0", "nothing would be left", "features.0.1");
+	assert_refused(m, NULL, "features.5", "features.4", "no middle", "features.4.conv.0.0");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(partitions),
+		cmocka_unit_test(names),
+		cmocka_unit_test(macs_of_the_seeds_cut),
+		cmocka_unit_test(legal_exactly_outside_of_residual_blocks),
+		cmocka_unit_test(wrong_cuts_are_refused),
+	};
+
+	return cmocka_run_group_tests_name("cut", tests, open_model, close_model);
+}

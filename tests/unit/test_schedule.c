@@ -1,0 +1,154 @@
+/* Learning-rate schedules against values worked out by hand and by torch.optim.lr_scheduler.LambdaLR. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "common/nn/schedule.h"
+
+static struct sl_schedule make(enum sl_schedule_kind kind, double lr, double end_lr, double power, double epochs,
+			       double warmup, int64_t per_epoch)
+{
+	struct sl_schedule s = {.kind = kind, .lr = lr, .end_lr = end_lr, .power = power};
+	struct sl_fail fail = {0};
+
+	if (sl_schedule_set_epochs(&s, epochs, warmup, per_epoch, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return s;
+}
+
+static void assert_lr(const struct sl_schedule *s, int64_t step, double want)
+{
+	double got = sl_schedule_lr(s, step);
+
+	if (!(fabs(got - want) <= 1e-12 * fabs(want) + 1e-18))
+		fail_msg("step %lld: %.17g, not %.17g", (long long)step, got, want);
+}
+
+static void constant(void **state)
+{
+	struct sl_schedule s = make(SL_SCHEDULE_CONSTANT, 0.005, 0, 0, 3, 0, 10);
+
+	(void)state;
+	assert_lr(&s, 0, 0.005);
+	assert_lr(&s, 29, 0.005);
+	assert_lr(&s, 1000, 0.005);
+	s = make(SL_SCHEDULE_CONSTANT, 0.5, 0, 0, 3, 1, 5);
+	assert_lr(&s, 0, 0.1);
+	assert_lr(&s, 3, 0.4);
+	assert_lr(&s, 4, 0.5);
+	assert_lr(&s, 5, 0.5);
+}
+
+/* Seed 000's setting, with 10 steps an epoch. */
+static void cosine_with_warmup(void **state)
+{
+	struct sl_schedule s = make(SL_SCHEDULE_COSINE, 0.4, 0, 0, 200, 20, 10);
+
+	(void)state;
+	assert_int_equal(s.warmup_steps, 200);
+	assert_int_equal(s.total_steps, 2000);
+	assert_lr(&s, 0, 0.002);
+	assert_lr(&s, 99, 0.2);
+	assert_lr(&s, 199, 0.4);
+	assert_lr(&s, 200, 0.4);
+	assert_lr(&s, 650, 0.2 * (1 + sqrt(0.5))); /* a quarter of the way: cos(π/4) */
+	assert_lr(&s, 800, 0.3);                   /* a third: cos(π/3) = 1/2 */
+	assert_lr(&s, 1100, 0.2);
+	assert_lr(&s, 1400, 0.1);
+	assert_lr(&s, 2000, 0.0);
+	assert_lr(&s, 99999, 0.0);
+	for (int64_t step = 200; step < 2000; step++)
+		assert_true(sl_schedule_lr(&s, step + 1) < sl_schedule_lr(&s, step));
+}
+
+/* LambdaLR(SGD(lr=1), lambda t: 0.1 * (t + 1) / 4 if t < 4 else .01 + .09 * (1 + cos(pi * (t - 4) / 8)) / 2),
+ * its get_last_lr() before each of 12 steps. */
+static const double torch_cosine[12] = {
+	0.025000000000000001, 0.050000000000000003, 0.075000000000000011,
+	0.10000000000000001,  0.099999999999999992, 0.09657457896300789,
+	0.08681980515339463,  0.072220754456429045, 0.055,
+	0.037779245543570962, 0.023180194846605363, 0.013425421036992097,
+};
+
+/* The same with .002 + .018 * (1 - (t - 4) / 8)**2 after four steps up to 0.02. */
+static const double torch_poly[12] = {
+	0.0050000000000000001, 0.01,
+	0.014999999999999999,  0.02,
+	0.019999999999999997,  0.015781249999999997,
+	0.012124999999999999,  0.0090312499999999993,
+	0.0064999999999999997, 0.0045312499999999997,
+	0.0031250000000000002, 0.0022812499999999999,
+};
+
+static void equals_torchs_lambda_lr(void **state)
+{
+	struct sl_schedule cosine = make(SL_SCHEDULE_COSINE, 0.1, 0.01, 0, 3, 1, 4);
+	struct sl_schedule poly = make(SL_SCHEDULE_POLYNOMIAL, 0.02, 0.002, 2, 3, 1, 4);
+
+	(void)state;
+	for (int i = 0; i < 12; i++) {
+		assert_lr(&cosine, i, torch_cosine[i]);
+		assert_lr(&poly, i, torch_poly[i]);
+	}
+	assert_lr(&cosine, 12, 0.01);
+	assert_lr(&poly, 12, 0.002);
+}
+
+static void polynomial_of_power_1_is_linear(void **state)
+{
+	struct sl_schedule s = make(SL_SCHEDULE_POLYNOMIAL, 2e-5, 0, 1, 20, 1.2, 10);
+
+	(void)state;
+	assert_int_equal(s.warmup_steps, 12);
+	assert_lr(&s, 12, 2e-5);
+	assert_lr(&s, 106, 1e-5);
+	assert_lr(&s, 153, 5e-6);
+	assert_lr(&s, 200, 0);
+}
+
+static void wrong_settings_are_refused(void **state)
+{
+	static const struct {
+		double lr, end_lr, power, epochs, warmup;
+		int64_t per_epoch;
+	} bad[] = {
+		{0, 0, 1, 1, 0, 1},           {-1, 0, 1, 1, 0, 1},
+		{(double)NAN, 0, 1, 1, 0, 1}, {(double)INFINITY, 0, 1, 1, 0, 1},
+		{1, 2, 1, 1, 0, 1},           {1, -1, 1, 1, 0, 1},
+		{1, 0, 0, 1, 0, 1},           {1, 0, 1, 0, 0, 1},
+		{1, 0, 1, 1, 1, 1},           {1, 0, 1, 1, -1, 1},
+		{1, 0, 1, 1, 0, 0},           {1, 0, 1, 1e300, 0, 1},
+	};
+	struct sl_fail fail;
+	enum sl_schedule_kind kind = SL_SCHEDULE_COSINE;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct sl_schedule s = {SL_SCHEDULE_POLYNOMIAL, bad[i].lr, bad[i].end_lr, bad[i].power, 0, 0};
+
+		assert_int_equal(sl_schedule_set_epochs(&s, bad[i].epochs, bad[i].warmup, bad[i].per_epoch, &fail),
+				 SL_ERR_CONFIG);
+	}
+	assert_int_equal(sl_schedule_parse("polynomial", &kind, &fail), SL_OK);
+	assert_int_equal(kind, SL_SCHEDULE_POLYNOMIAL);
+	assert_int_equal(sl_schedule_parse("linear", &kind, &fail), SL_ERR_CONFIG);
+	assert_int_equal(kind, SL_SCHEDULE_POLYNOMIAL);
+	assert_string_equal(sl_schedule_name(SL_SCHEDULE_COSINE), "cosine");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(constant),
+		cmocka_unit_test(cosine_with_warmup),
+		cmocka_unit_test(equals_torchs_lambda_lr),
+		cmocka_unit_test(polynomial_of_power_1_is_linear),
+		cmocka_unit_test(wrong_settings_are_refused),
+	};
+
+	return cmocka_run_group_tests_name("schedule", tests, NULL, NULL);
+}
