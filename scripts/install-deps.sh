@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# usage: install-deps.sh [--dev] [--peer]
+# usage: install-deps.sh [--dev] [--data] [--peer]
 # Installs the Debian 12 packages that building and testing need. Says nothing and needs no network where all are there.
 #   --dev   also what `make format-check` and `make fuzz` need
+#   --data  also npm, the data's second source where its archive is out of reach
 #   --peer  also PyTorch, for `make test-torch` and `make bench-peer`
 set -eu
 packages='gcc make pkg-config libc6-dev git ca-certificates curl
@@ -10,8 +11,9 @@ packages='gcc make pkg-config libc6-dev git ca-certificates curl
 for arg in "$@"; do
 	case $arg in
 	--dev) packages="$packages clang clang-format libclang-rt-14-dev" ;;
+	--data) packages="$packages npm" ;;
 	--peer) packages="$packages python3-torch python3-torchvision" ;;
-	*) echo "usage: ${0##*/} [--dev] [--peer]" >&2; exit 64 ;;
+	*) echo "usage: ${0##*/} [--dev] [--data] [--peer]" >&2; exit 64 ;;
 	esac
 done
 command -v dpkg-query >/dev/null ||

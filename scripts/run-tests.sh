@@ -39,8 +39,8 @@ run_one() {
 		;;
 	*)
 		ok=$(count '^\[       OK \] ' "$out")
-		bad=$(awk '/^\[  (FAILED |ERROR  ?) ?\] / && !/\] [0-9]+ test/ {seen[$0] = 1} END {n = 0; for (k in seen) n++; print n}' "$out")
-		skip=$(awk '/^\[  SKIPPED \] / && !/\] [0-9]+ test/ {seen[$0] = 1} END {n = 0; for (k in seen) n++; print n}' "$out")
+		bad=$(awk '/^\[  (FAILED |ERROR  ?) ?\] / && !/] ([0-9]+ test|---)/ {seen[$0] = 1} END {n = 0; for (k in seen) n++; print n}' "$out")
+		skip=$(awk '/^\[  SKIPPED \] / && !/] ([0-9]+ test|---)/ {seen[$0] = 1} END {n = 0; for (k in seen) n++; print n}' "$out")
 		while read -r line; do skips+=("$name: $line"); done < <(sed -n 's/^\[  SKIPPED \] //p' "$out" | grep -v '^[0-9]* test' | sort -u)
 		# a crash, a leak report, a program without cases: a failure that no case of its own reports
 		if [ $rc -ne 0 ] && [ "$bad" = 0 ]; then bad=1; fi

@@ -1,0 +1,177 @@
+/* The two configs as plain structs, filled from YAML by one table each (table_client.c, table_server.c: name, type,
+ * bounds, default, unit, help, validator). What is loaded is whole and in bounds; strings are UTF-8 without control
+ * characters. Whoever finds a fault later (a codec's spelling, a cut outside the model) reports it with
+ * sl_conf_client_fail, which names the place in the file.
+ *
+ * Errors are CONFIG with "file:line:column: sentence that says what would be right"; NOINPUT where the file cannot be
+ * read. YAML anchors, aliases, tags, merge keys and second documents are refused. */
+#ifndef SL_CONF_CONF_H
+#define SL_CONF_CONF_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/base/err.h"
+#include "common/base/log.h"
+
+enum {
+	SL_CONF_TEXT = 256,
+	SL_CONF_LIST_MAX = 32,
+	SL_CONF_CODEC_TEXT = 128,
+	SL_CONF_SOCKET_PATH = 108, /* sun_path */
+	SL_CONF_MAX_KEYS = 64,
+	SL_CONF_MAX_BYTES = 1 << 20 /* of a config file */
+};
+
+struct sl_conf_list {
+	int n;
+	char item[SL_CONF_LIST_MAX][SL_CONF_TEXT];
+};
+
+/* Where each value came from, in the order of the table; line 0: the default, line -1: --set. */
+struct sl_conf_origin {
+	char path[PATH_MAX];
+	struct sl_conf_mark {
+		int line, column; /* from 1 */
+	} mark[SL_CONF_MAX_KEYS];
+};
+
+enum sl_conf_form { SL_FORM_CIFAR, SL_FORM_IMAGENET };
+enum sl_conf_data_kind { SL_DATA_CIFAR10, SL_DATA_CIFAR100 };
+enum sl_conf_normalize { SL_NORMALIZE_IMAGENET, SL_NORMALIZE_CIFAR10, SL_NORMALIZE_CIFAR100, SL_NORMALIZE_NONE };
+enum sl_conf_optimizer { SL_OPTIMIZER_SGD };
+enum sl_conf_schedule { SL_SCHEDULE_CONSTANT, SL_SCHEDULE_COSINE, SL_SCHEDULE_POLYNOMIAL };
+enum sl_conf_chunk_loss { SL_CHUNK_LOSS_MEAN, SL_CHUNK_LOSS_SUM };
+enum sl_conf_lost { SL_LOST_EXIT, SL_LOST_WAIT };
+
+struct sl_conf_link {
+	int64_t part_bytes;   /* payload of one message, ≤ 1 MiB */
+	int64_t window_bytes; /* credit: bytes in flight in one direction, ≥ part_bytes */
+	int heartbeat_ms;
+	int timeout_ms;                   /* silence after which the peer is lost, ≥ 2 heartbeats */
+	int connect_timeout_ms;           /* client only; 0 in a server's */
+	enum sl_conf_lost on_server_lost; /* client only */
+};
+
+struct sl_conf_client {
+	char server[SL_CONF_TEXT]; /* tcp://host:port */
+	struct {
+		char name[SL_CONF_TEXT];
+		double width;
+		int classes;
+		int image;
+		enum sl_conf_form form;
+		double dropout;
+		char weights[PATH_MAX]; /* "": initialised from train.seed */
+		bool partial;
+	} model;
+	char partition[SL_CONF_TEXT];  /* "a:b", two whole numbers; negative ones count from the end */
+	char head_end[SL_CONF_TEXT];   /* "": partition's first number */
+	char tail_begin[SL_CONF_TEXT]; /* "": partition's second number */
+	struct {
+		enum sl_conf_data_kind kind;
+		char dir[PATH_MAX];
+		struct sl_conf_list train_files; /* names in dir; none: all of the kind */
+		int train_limit, test_limit;     /* images; 0: all */
+		int crop_padding;                /* pixels; 0: no crop */
+		bool flip;
+		enum sl_conf_normalize normalize;
+		int prefetch; /* batches */
+	} data;
+	struct {
+		int batch, chunks, epochs;
+		int64_t max_steps; /* 0: no limit */
+		int64_t seed;
+		struct {
+			enum sl_conf_optimizer kind;
+			double lr, momentum, weight_decay;
+			bool nesterov;
+		} optimizer;
+		struct {
+			enum sl_conf_schedule kind;
+			double warmup_epochs, power, end_lr;
+		} schedule;
+		enum sl_conf_chunk_loss chunk_loss;
+		int eval_every; /* epochs; 0: after the last only */
+		int eval_batch; /* 0: as batch */
+		bool drop_last;
+	} train;
+	/* specs of common/codec, not parsed here; [enum sl_dir]: head_act, mid_act, mid_grad, head_grad */
+	char codec[4][SL_CONF_CODEC_TEXT];
+	struct sl_conf_link link;
+	int threads; /* 0: all CPUs */
+	char device[SL_CONF_TEXT];
+	struct {
+		char dir[PATH_MAX]; /* of log.jsonl; "": no log */
+		enum sl_log_level level;
+	} log;
+	char control[SL_CONF_SOCKET_PATH]; /* resolved, never "" */
+	struct sl_conf_origin origin;
+};
+
+struct sl_conf_server {
+	char listen[SL_CONF_TEXT]; /* tcp://host:port, on loopback; port 0: any free one */
+	char store[PATH_MAX];      /* "": uploaded weights are not kept */
+	int threads;
+	char device[SL_CONF_TEXT]; /* auto | cpu | cuda:N */
+	struct sl_conf_link link;
+	struct {
+		int sessions;
+		int64_t memory_bytes;
+		int64_t part_bytes;
+	} limits;
+	struct {
+		enum sl_log_level level;
+	} log;
+	char control[SL_CONF_SOCKET_PATH];
+	bool deterministic;
+	struct sl_conf_origin origin;
+};
+
+struct sl_conf_schema; /* key.h */
+extern const struct sl_conf_schema sl_conf_client_schema, sl_conf_server_schema;
+
+/* For both configs; the typed wrappers below are what to call. `set`: n_set texts "key.path=value" of --set, applied
+ * after the file, the last one wins; a list's items are separated by commas, `codec=…` sets all four. */
+enum sl_err sl_conf_load(const struct sl_conf_schema *schema, void *out, const char *path, const char *const *set,
+			 int n_set, struct sl_fail *fail) SL_MUST_CHECK;
+/* The same from memory; `name` stands for the file in errors. */
+enum sl_err sl_conf_parse(const struct sl_conf_schema *schema, void *out, const char *name, const char *text,
+			  size_t len, const char *const *set, int n_set, struct sl_fail *fail) SL_MUST_CHECK;
+/* The effective config as YAML that can be loaded again, with each key's help as a comment. IO where `file` fails. */
+enum sl_err sl_conf_print(const struct sl_conf_schema *schema, const void *conf, FILE *file) SL_MUST_CHECK;
+/* Returns CONFIG; *fail becomes "file:line:column: key: text", or "--set key: text", or "key (default): text". */
+enum sl_err sl_conf_fail(const struct sl_conf_schema *schema, const void *conf, const char *key, struct sl_fail *fail,
+			 const char *fmt, ...) SL_PRINTF(5, 6);
+
+static inline enum sl_err SL_MUST_CHECK sl_conf_client_load(struct sl_conf_client *out, const char *path,
+							    const char *const *set, int n_set, struct sl_fail *fail)
+{
+	return sl_conf_load(&sl_conf_client_schema, out, path, set, n_set, fail);
+}
+
+static inline enum sl_err SL_MUST_CHECK sl_conf_server_load(struct sl_conf_server *out, const char *path,
+							    const char *const *set, int n_set, struct sl_fail *fail)
+{
+	return sl_conf_load(&sl_conf_server_schema, out, path, set, n_set, fail);
+}
+
+static inline enum sl_err SL_MUST_CHECK sl_conf_client_print(const struct sl_conf_client *conf, FILE *file)
+{
+	return sl_conf_print(&sl_conf_client_schema, conf, file);
+}
+
+static inline enum sl_err SL_MUST_CHECK sl_conf_server_print(const struct sl_conf_server *conf, FILE *file)
+{
+	return sl_conf_print(&sl_conf_server_schema, conf, file);
+}
+
+/* `key` as in the file: sl_conf_client_fail(conf, "codec.head_act", fail, "%s", why) */
+#define sl_conf_client_fail(conf, key, fail, ...) \
+	sl_conf_fail(&sl_conf_client_schema, (conf), (key), (fail), __VA_ARGS__)
+#define sl_conf_server_fail(conf, key, fail, ...) \
+	sl_conf_fail(&sl_conf_server_schema, (conf), (key), (fail), __VA_ARGS__)
+
+#endif
