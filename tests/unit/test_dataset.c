@@ -1,0 +1,342 @@
+/* Readers of CIFAR-10 and CIFAR-100 on small files made here, and on the real ones where $SPLIT_DATA or ./data has
+ * them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "client/data/dataset.h"
+
+static char folder[256]; /* this program's own */
+
+static const char *path_of(const char *name)
+{
+	static char path[400];
+
+	snprintf(path, sizeof path, "%s/%s", folder, name);
+	return path;
+}
+
+static uint8_t pixel_of(int record, int i)
+{
+	return (uint8_t)(record * 31 + i * 7 + i / 1024);
+}
+
+/* `records` records, their labels counting up from `first`; then the file is cut or lengthened to `bytes` if ≥ 0. */
+static void write_file(const char *name, int label_bytes, int records, int first, long bytes)
+{
+	FILE *f = fopen(path_of(name), "wb");
+
+	assert_non_null(f);
+	for (int r = 0; r < records; r++) {
+		if (label_bytes == 2)
+			fputc((first + r) / 5, f);
+		fputc(first + r, f);
+		for (int i = 0; i < SL_IMAGE_BYTES; i++)
+			fputc(pixel_of(first + r, i), f);
+	}
+	assert_int_equal(fclose(f), 0);
+	if (bytes >= 0)
+		assert_int_equal(truncate(path_of(name), bytes), 0);
+}
+
+static void patch_byte(const char *name, long at, int value)
+{
+	FILE *f = fopen(path_of(name), "r+b");
+
+	assert_non_null(f);
+	assert_int_equal(fseek(f, at, SEEK_SET), 0);
+	fputc(value, f);
+	assert_int_equal(fclose(f), 0);
+}
+
+static struct sl_dataset_spec spec_of(enum sl_dataset_kind kind, const char *const *files, int nfiles)
+{
+	return (struct sl_dataset_spec){
+		.kind = kind, .dir = folder, .files = files, .nfiles = nfiles, .file_records = SL_DATASET_ANY_SIZE};
+}
+
+static void open_well(struct sl_dataset *set, const struct sl_dataset_spec *spec)
+{
+	struct sl_fail fail = {0};
+
+	if (sl_dataset_open(set, spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+}
+
+/* The error has this code and its text all these words; nothing was written to the output. */
+static void open_badly(const struct sl_dataset_spec *spec, enum sl_err code, const char *a, const char *b)
+{
+	struct sl_dataset set = {.count = 77};
+	struct sl_fail fail = {0};
+
+	assert_int_equal(sl_dataset_open(&set, spec, &fail), code);
+	if (!strstr(fail.text, a) || !strstr(fail.text, b))
+		fail_msg("'%s' lacks '%s' or '%s'", fail.text, a, b);
+	assert_true(set.count == 77 && !set.pixels && !set.labels);
+}
+
+static void assert_records(const struct sl_dataset *set, int count)
+{
+	assert_int_equal(set->count, count);
+	for (int r = 0; r < count; r++) {
+		assert_int_equal(set->labels[r], r);
+		for (int i = 0; i < SL_IMAGE_BYTES; i++)
+			assert_int_equal(set->pixels[r * SL_IMAGE_BYTES + i], pixel_of(r, i));
+	}
+}
+
+static void files_are_read_in_order(void **state)
+{
+	const char *const files[] = {"b.bin", "a.bin", "c.bin"};
+	struct sl_dataset_spec spec = spec_of(SL_DATASET_CIFAR10, files, 3);
+	struct sl_dataset set;
+
+	(void)state;
+	write_file("b.bin", 1, 3, 0, -1);
+	write_file("a.bin", 1, 5, 3, -1);
+	write_file("c.bin", 1, 2, 8, -1);
+	open_well(&set, &spec);
+	assert_records(&set, 10);
+	assert_int_equal(set.classes, 10);
+	sl_dataset_close(&set);
+	sl_dataset_close(&set);
+}
+
+static void cifar100_has_two_labels(void **state)
+{
+	const char *const files[] = {"h.bin"};
+	struct sl_dataset_spec spec = spec_of(SL_DATASET_CIFAR100, files, 1);
+	struct sl_dataset set;
+
+	(void)state;
+	write_file("h.bin", 2, 100, 0, -1);
+	open_well(&set, &spec);
+	assert_records(&set, 100);
+	assert_int_equal(set.classes, 100);
+	sl_dataset_close(&set);
+	patch_byte("h.bin", 5 * 3074, 20);
+	open_badly(&spec, SL_ERR_DATA, "h.bin: record 5:", "label byte 0 is 20, must be below 20");
+	patch_byte("h.bin", 5 * 3074, 19);
+	patch_byte("h.bin", 99 * 3074 + 1, 100);
+	open_badly(&spec, SL_ERR_DATA, "h.bin: record 99:", "label byte 1 is 100, must be below 100");
+}
+
+static void wrong_sizes_are_refused(void **state)
+{
+	const char *const files[] = {"size.bin"};
+	struct sl_dataset_spec spec = spec_of(SL_DATASET_CIFAR10, files, 1);
+
+	(void)state;
+	write_file("size.bin", 1, 4, 0, 4 * 3073 - 1);
+	open_badly(&spec, SL_ERR_DATA, "size.bin: 12291 bytes", "records of 3073 bytes");
+	write_file("size.bin", 1, 4, 0, 4 * 3073 + 1);
+	open_badly(&spec, SL_ERR_DATA, "size.bin: 12293 bytes", "(1 too many)");
+	write_file("size.bin", 1, 0, 0, -1);
+	open_badly(&spec, SL_ERR_DATA, "size.bin: 0 bytes", "one or more");
+	/* whole records, but not as many as there must be */
+	spec.file_records = 4;
+	write_file("size.bin", 1, 3, 0, -1);
+	open_badly(&spec, SL_ERR_DATA, "size.bin: truncated: 9219 bytes, must be 12292", "4 cifar10 records");
+	write_file("size.bin", 1, 5, 0, -1);
+	open_badly(&spec, SL_ERR_DATA, "size.bin: too long: 15365 bytes, must be 12292", "4 cifar10 records");
+	/* the standard number */
+	spec.file_records = 0;
+	open_badly(&spec, SL_ERR_DATA, "size.bin: truncated: 15365 bytes, must be 30730000", "10000 cifar10 records");
+	spec.kind = SL_DATASET_CIFAR100;
+	open_badly(&spec, SL_ERR_DATA, "size.bin", "must be 153700000 (50000 cifar100 records");
+	spec.split = SL_SPLIT_TEST;
+	open_badly(&spec, SL_ERR_DATA, "size.bin", "must be 30740000 (10000 cifar100 records");
+}
+
+static void labels_out_of_range_are_refused(void **state)
+{
+	const char *const files[] = {"good.bin", "label.bin"};
+	struct sl_dataset_spec spec = spec_of(SL_DATASET_CIFAR10, files, 2);
+	struct sl_dataset set;
+
+	(void)state;
+	write_file("good.bin", 1, 2, 0, -1);
+	write_file("label.bin", 1, 4, 2, -1);
+	patch_byte("label.bin", 3 * 3073, 10);
+	open_badly(&spec, SL_ERR_DATA, "label.bin: record 3:", "is 10, must be below 10");
+	spec.max_records = 5; /* the bad one is not read */
+	open_well(&set, &spec);
+	assert_records(&set, 5);
+	sl_dataset_close(&set);
+}
+
+static void missing_files_are_named(void **state)
+{
+	const char *const files[] = {"gone.bin"}, *const dirs[] = {"."};
+	struct sl_dataset_spec spec = spec_of(SL_DATASET_CIFAR10, files, 1);
+
+	(void)state;
+	open_badly(&spec, SL_ERR_NOINPUT, "gone.bin: No such file", "fetch-cifar10.sh");
+	spec.files = NULL;
+	open_badly(&spec, SL_ERR_NOINPUT, "data_batch_1.bin: No such file", "");
+	spec.split = SL_SPLIT_TEST;
+	open_badly(&spec, SL_ERR_NOINPUT, "test_batch.bin: No such file", "");
+	spec = spec_of(SL_DATASET_CIFAR10, dirs, 1);
+	open_badly(&spec, SL_ERR_NOINPUT, "not a regular file", "");
+}
+
+static void a_limit_opens_no_more_than_it_needs(void **state)
+{
+	const char *const files[] = {"l1.bin", "l2.bin", "absent.bin"};
+	struct sl_dataset_spec spec = spec_of(SL_DATASET_CIFAR10, files, 3);
+	struct sl_dataset set;
+
+	(void)state;
+	write_file("l1.bin", 1, 3, 0, -1);
+	write_file("l2.bin", 1, 3, 3, -1);
+	for (int limit = 1; limit <= 6; limit++) {
+		spec.max_records = limit;
+		open_well(&set, &spec);
+		assert_records(&set, limit);
+		sl_dataset_close(&set);
+	}
+	spec.max_records = 7;
+	open_badly(&spec, SL_ERR_NOINPUT, "absent.bin", "");
+}
+
+/* A sparse file of zeros: refused by its size, before memory is taken. */
+static void too_many_records_are_refused(void **state)
+{
+	const char *const files[] = {"huge.bin"};
+	struct sl_dataset_spec spec = spec_of(SL_DATASET_CIFAR10, files, 1);
+
+	(void)state;
+	write_file("huge.bin", 1, 0, 0, 3073L * (SL_DATASET_MAX_RECORDS + 1L));
+	open_badly(&spec, SL_ERR_LIMIT, "huge.bin", "16777216");
+}
+
+static void wrong_specs_are_refused(void **state)
+{
+	const char *const files[] = {"x.bin"};
+	struct sl_dataset_spec spec = spec_of(SL_DATASET_CIFAR10, files, 0);
+
+	(void)state;
+	open_badly(&spec, SL_ERR_CONFIG, "empty", "");
+	spec = spec_of(SL_DATASET_KIND_COUNT, files, 1);
+	open_badly(&spec, SL_ERR_CONFIG, "kind", "");
+	spec = spec_of(SL_DATASET_CIFAR10, files, 1);
+	spec.max_records = -1;
+	open_badly(&spec, SL_ERR_CONFIG, "records", "");
+}
+
+static void kinds_have_names(void **state)
+{
+	struct sl_fail fail = {0};
+	enum sl_dataset_kind kind;
+
+	(void)state;
+	for (int i = 0; i < SL_DATASET_KIND_COUNT; i++) {
+		assert_int_equal(sl_dataset_kind_parse(sl_dataset_kind_name((enum sl_dataset_kind)i), &kind, &fail),
+				 SL_OK);
+		assert_int_equal(kind, i);
+	}
+	assert_int_equal(sl_dataset_kind_parse("cifar", &kind, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "cifar100"));
+}
+
+/* NULL where the real files are not there. */
+static const char *real_folder(void)
+{
+	static char dir[400];
+	char probe[500];
+	const char *data = getenv("SPLIT_DATA");
+
+	snprintf(dir, sizeof dir, "%s/cifar-10-batches-bin", data ? data : "./data");
+	snprintf(probe, sizeof probe, "%s/test_batch.bin", dir);
+	return access(probe, R_OK) ? NULL : dir;
+}
+
+static void assert_first_labels(const struct sl_dataset *set, const int *first, int per_class)
+{
+	int seen[10] = {0};
+
+	for (int i = 0; i < 10; i++)
+		assert_int_equal(set->labels[i], first[i]);
+	for (int64_t i = 0; i < set->count; i++)
+		seen[set->labels[i]]++;
+	for (int i = 0; i < 10; i++)
+		assert_int_equal(seen[i], per_class);
+}
+
+static void the_real_files_are_cifar10(void **state)
+{
+	static const int train[] = {6, 9, 9, 4, 1, 1, 2, 7, 8, 3}, test[] = {3, 8, 8, 0, 6, 6, 1, 6, 3, 1};
+	static const double mean[] = {.4914, .4822, .4465}, std[] = {.2470, .2435, .2616};
+	struct sl_dataset_spec spec = {.kind = SL_DATASET_CIFAR10, .dir = real_folder()};
+	struct sl_dataset set;
+
+	(void)state;
+	if (!spec.dir)
+		skip();
+	open_well(&set, &spec);
+	assert_int_equal(set.count, 50000);
+	assert_first_labels(&set, train, 5000);
+	for (int c = 0; c < 3; c++) {
+		double n = (double)set.count * SL_IMAGE_PIXELS, m;
+		uint64_t sum = 0, squares = 0;
+
+		for (int64_t i = 0; i < set.count; i++)
+			for (int k = 0; k < SL_IMAGE_PIXELS; k++) {
+				uint64_t v = set.pixels[i * SL_IMAGE_BYTES + c * SL_IMAGE_PIXELS + k];
+
+				sum += v;
+				squares += v * v;
+			}
+		m = (double)sum / n;
+		assert_true(fabs(m / 255 - mean[c]) < 1e-4);
+		assert_true(fabs(sqrt((double)squares / n - m * m) / 255 - std[c]) < 1e-4);
+	}
+	sl_dataset_close(&set);
+	spec.split = SL_SPLIT_TEST;
+	open_well(&set, &spec);
+	assert_int_equal(set.count, 10000);
+	assert_first_labels(&set, test, 1000);
+	sl_dataset_close(&set);
+}
+
+static int make_folder(void **state)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	(void)state;
+	snprintf(folder, sizeof folder, "%s/dataset.XXXXXX", tmp ? tmp : "/tmp");
+	return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+	char command[300];
+
+	(void)state;
+	snprintf(command, sizeof command, "rm -rf '%s'", folder);
+	return system(command);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(files_are_read_in_order),
+		cmocka_unit_test(cifar100_has_two_labels),
+		cmocka_unit_test(wrong_sizes_are_refused),
+		cmocka_unit_test(labels_out_of_range_are_refused),
+		cmocka_unit_test(missing_files_are_named),
+		cmocka_unit_test(a_limit_opens_no_more_than_it_needs),
+		cmocka_unit_test(too_many_records_are_refused),
+		cmocka_unit_test(wrong_specs_are_refused),
+		cmocka_unit_test(kinds_have_names),
+		cmocka_unit_test(the_real_files_are_cifar10),
+	};
+
+	return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
