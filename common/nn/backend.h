@@ -85,6 +85,7 @@ struct sl_backend_ops {
 struct sl_backend {
 	const struct sl_backend_ops *ops;
 	struct sl_pool *pool; /* not owned; NULL: single-threaded */
+	bool host_memory;     /* its tensors can be read and written by the host directly */
 	void *impl;
 };
 

@@ -1,0 +1,65 @@
+/* The executor: one segment's weights, memory and kernels on one backend.
+ *
+ * A step is a transaction: forward and backward of its chunks change only activations and gradients; weights, momentum
+ * and running statistics change in sl_exec_commit alone. Chunks are computed in order of their number, in each of the
+ * two passes. One thread at a time. On a GPU the functions queue; sl_backend_ops.fence says when all is done.
+ */
+#ifndef SL_NN_EXEC_H
+#define SL_NN_EXEC_H
+
+#include "common/nn/backend.h"
+#include "common/nn/plan.h"
+
+struct sl_exec;
+
+/* Bytes on the device that the segment takes with `slots` chunks in flight. */
+struct sl_exec_memory {
+	size_t weights, slots, scratch, total;
+};
+
+enum sl_err sl_exec_open(struct sl_exec **out, const struct sl_plan *plan, enum sl_segment which, struct sl_backend *be,
+			 struct sl_fail *fail) SL_MUST_CHECK;
+void sl_exec_close(struct sl_exec *exec); /* NULL is fine */
+struct sl_exec_memory sl_exec_memory(const struct sl_exec *exec);
+const struct sl_plan_segment *sl_exec_segment(const struct sl_exec *exec);
+
+/* The weight range (plan.h), weight_count floats in host memory; waits for the device. */
+enum sl_err sl_exec_set_weights(struct sl_exec *exec, const float *host) SL_MUST_CHECK;
+enum sl_err sl_exec_get_weights(struct sl_exec *exec, float *host) SL_MUST_CHECK;
+/* Gradients of the trainable front, trainable_count floats: for tests. */
+enum sl_err sl_exec_get_gradients(struct sl_exec *exec, float *host) SL_MUST_CHECK;
+
+/* Tensors at the cut of a slot (= chunk number), for `rows` rows. Input and dout are filled by the caller before
+ * forward and backward; output and din are valid until the slot's next pass. The head has no din, the tail neither
+ * output nor dout. */
+struct sl_tensor sl_exec_input(struct sl_exec *exec, int slot, int64_t rows);
+struct sl_tensor sl_exec_output(struct sl_exec *exec, int slot, int64_t rows);
+struct sl_tensor sl_exec_dout(struct sl_exec *exec, int slot, int64_t rows);
+struct sl_tensor sl_exec_din(struct sl_exec *exec, int slot, int64_t rows);
+
+struct sl_exec_call {
+	int slot; /* = chunk */
+	int64_t rows;
+	uint64_t step;
+	bool training;
+};
+
+/* The loss of a chunk, of the tail's forward: sums over its rows. */
+struct sl_exec_loss {
+	const int32_t *labels; /* [rows], 0 ≤ label < classes: checked, DATA otherwise */
+	float scale;           /* of the gradient: 1 / rows that the loss averages over */
+	double sum;            /* out */
+	int64_t correct;       /* out */
+};
+
+/* Zeroes the gradients: a step begins, or begins again. */
+enum sl_err sl_exec_begin(struct sl_exec *exec) SL_MUST_CHECK;
+enum sl_err sl_exec_forward(struct sl_exec *exec, const struct sl_exec_call *call,
+			    struct sl_exec_loss *loss /* tail, else NULL */) SL_MUST_CHECK;
+enum sl_err sl_exec_backward(struct sl_exec *exec, const struct sl_exec_call *call,
+			     const struct sl_exec_loss *loss) SL_MUST_CHECK;
+/* Applies the step: running statistics in chunk order, then the optimizer. `rows` [chunks]. */
+enum sl_err sl_exec_commit(struct sl_exec *exec, const struct sl_sgd *sgd, const int64_t *rows,
+			   int chunks) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,193 @@
+#include "common/nn/layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/arena.h"
+
+/* A range of scratch that is in use from pass time `birth` to `death`, both included. Op i runs forward at time i and
+ * backward at time 2·n_op - 1 - i. */
+struct lease {
+	size_t bytes, offset;
+	int birth, death;
+	struct sl_place *place;
+};
+
+struct leases {
+	struct lease *item;
+	int count;
+};
+
+static void lease_add(struct leases *l, struct sl_place *place, size_t bytes, int birth, int death)
+{
+	place->region = SL_REGION_SCRATCH;
+	l->item[l->count++] = (struct lease){sl_align(bytes), 0, birth, death, place};
+}
+
+static int by_size(const void *a, const void *b)
+{
+	const struct lease *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? 1 : -1;
+	return x->birth - y->birth;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+	const struct lease *const *x = a, *const *y = b;
+
+	return (*x)->offset < (*y)->offset ? -1 : (*x)->offset > (*y)->offset;
+}
+
+/* The lowest offset at which `l` touches none of the leases placed before it that live at the same time. */
+static size_t first_fit(const struct lease *l, struct lease *item, int placed, struct lease **busy)
+{
+	size_t at = 0;
+	int n = 0;
+
+	for (int i = 0; i < placed; i++)
+		if (item[i].birth <= l->death && l->birth <= item[i].death)
+			busy[n++] = &item[i];
+	qsort(busy, (size_t)n, sizeof *busy, by_offset);
+	for (int i = 0; i < n; i++) {
+		if (at + l->bytes <= busy[i]->offset)
+			break;
+		if (busy[i]->offset + busy[i]->bytes > at)
+			at = busy[i]->offset + busy[i]->bytes;
+	}
+	return at;
+}
+
+static enum sl_err place_leases(struct leases *l, size_t *scratch_bytes)
+{
+	struct lease **busy = calloc((size_t)l->count + 1, sizeof *busy);
+
+	if (!busy)
+		return SL_ERR_NOMEM;
+	qsort(l->item, (size_t)l->count, sizeof *l->item, by_size);
+	for (int i = 0; i < l->count; i++) {
+		struct lease *it = &l->item[i];
+
+		it->offset = first_fit(it, l->item, i, busy);
+		it->place->offset = it->offset;
+		if (it->offset + it->bytes > *scratch_bytes)
+			*scratch_bytes = it->offset + it->bytes;
+	}
+	free(busy);
+	return SL_OK;
+}
+
+static void place_in_slot(struct sl_layout *layout, struct sl_place *place, size_t bytes)
+{
+	*place = (struct sl_place){SL_REGION_SLOT, layout->slot_bytes};
+	layout->slot_bytes += sl_align(bytes);
+}
+
+struct value_use {
+	size_t bytes;
+	int birth;       /* op that makes it; -1: the segment's input */
+	int last_read;   /* op that reads it last in forward; -1: none here */
+	int first_saver; /* first op that keeps it for backward; -1: none */
+	bool seen;
+};
+
+static void note_uses(struct value_use *use, const struct sl_plan_segment *s)
+{
+	for (int i = 0; i < s->n_op; i++) {
+		const struct sl_op *op = &s->op[i].op;
+
+		for (int k = 0; k < op->n_in; k++) {
+			struct value_use *u = &use[op->in[k]];
+
+			if (!u->seen)
+				*u = (struct value_use){0, -1, -1, -1, true};
+			u->bytes = (size_t)sl_shape_count(&op->in_shape[k]) * sizeof(float);
+			u->last_read = i;
+			if (sl_op_saves_input(op) && u->first_saver < 0)
+				u->first_saver = i;
+		}
+		use[op->out] =
+			(struct value_use){(size_t)sl_shape_count(&op->out_shape) * sizeof(float), i, -1, -1, true};
+		if (sl_op_saves_output(op))
+			use[op->out].first_saver = i;
+	}
+}
+
+static void place_values(struct sl_layout *layout, struct leases *l, const struct value_use *use, int n_value,
+			 const struct sl_plan_segment *s)
+{
+	for (int v = 0; v < n_value; v++) {
+		const struct value_use *u = &use[v];
+		bool at_cut = v == s->in_value || (v == s->out_value && s->which != SL_TAIL);
+		int read = u->last_read > u->birth ? u->last_read : u->birth;
+
+		if (!u->seen)
+			continue;
+		if (at_cut || (u->first_saver >= 0 && s->which != SL_TAIL))
+			place_in_slot(layout, &layout->value[v], u->bytes);
+		else
+			lease_add(l, &layout->value[v], u->bytes, u->birth,
+				  u->first_saver >= 0 ? 2 * s->n_op - 1 - u->first_saver : read);
+	}
+}
+
+/* A gradient lives from its first writer in backward (the value's last reader) to the backward of its maker. */
+static void place_gradients(struct sl_layout *layout, struct leases *l, const struct value_use *use, int n_value,
+			    const struct sl_plan_segment *s)
+{
+	const int end = 2 * s->n_op - 1;
+
+	for (int v = 0; v < n_value; v++) {
+		const struct value_use *u = &use[v];
+
+		if (!u->seen || (v == s->in_value && s->which == SL_HEAD) || (v == s->out_value && s->which == SL_TAIL))
+			continue;
+		if (v == s->in_value || v == s->out_value)
+			place_in_slot(layout, &layout->grad[v], u->bytes);
+		else
+			lease_add(l, &layout->grad[v], u->bytes, end - u->last_read, end - u->birth);
+	}
+}
+
+enum sl_err sl_layout_open(struct sl_layout *layout, const struct sl_model *model,
+			   const struct sl_plan_segment *segment, const struct sl_op_sizes *sizes)
+{
+	struct value_use *use = calloc((size_t)model->n_value, sizeof *use);
+	struct leases leases = {calloc(2 * (size_t)model->n_value, sizeof *leases.item), 0};
+	enum sl_err err = SL_ERR_NOMEM;
+
+	*layout = (struct sl_layout){calloc((size_t)model->n_value, sizeof *layout->value),
+				     calloc((size_t)model->n_value, sizeof *layout->grad),
+				     calloc((size_t)segment->n_op, sizeof *layout->saved_offset),
+				     0,
+				     0,
+				     0,
+				     0};
+	if (!use || !leases.item || !layout->value || !layout->grad || !layout->saved_offset)
+		goto out;
+	for (int i = 0; i < segment->n_op; i++) {
+		layout->saved_offset[i] = layout->saved_bytes;
+		layout->saved_bytes += sl_align(sizes[i].saved_bytes);
+		if (sizes[i].workspace_bytes > layout->workspace_bytes)
+			layout->workspace_bytes = sizes[i].workspace_bytes;
+	}
+	note_uses(use, segment);
+	place_values(layout, &leases, use, model->n_value, segment);
+	place_gradients(layout, &leases, use, model->n_value, segment);
+	err = place_leases(&leases, &layout->scratch_bytes);
+out:
+	free(use);
+	free(leases.item);
+	if (err)
+		sl_layout_close(layout);
+	return err;
+}
+
+void sl_layout_close(struct sl_layout *layout)
+{
+	free(layout->value);
+	free(layout->grad);
+	free(layout->saved_offset);
+	*layout = (struct sl_layout){0};
+}

@@ -1,0 +1,33 @@
+/* Where everything of a segment lies in memory: a pure function of the segment and of what its kernels asked for.
+ *
+ * Three regions. A *slot* per chunk in flight holds what lives from forward to backward: the input, the output, values
+ * that backward reads, and the two gradients at the cut. *Saved* areas of the kernels are per chunk too and live until
+ * commit. *Scratch* is one region for all chunks, since a segment computes one chunk at a time: values and gradients
+ * that die within a pass share it by their lifetimes. The tail runs forward and backward of a chunk in one go, so its
+ * saved values lie in scratch as well. */
+#ifndef SL_NN_LAYOUT_H
+#define SL_NN_LAYOUT_H
+
+#include "common/nn/backend.h"
+#include "common/nn/plan.h"
+
+enum sl_region { SL_REGION_NONE, SL_REGION_SLOT, SL_REGION_SCRATCH };
+
+struct sl_place {
+	enum sl_region region;
+	size_t offset; /* bytes */
+};
+
+struct sl_layout {
+	struct sl_place *value; /* [n_value] of the model; NONE: not of this segment */
+	struct sl_place *grad;  /* [n_value]; NONE: nobody wants it */
+	size_t *saved_offset;   /* [n_op] of the segment */
+	size_t slot_bytes, scratch_bytes, saved_bytes, workspace_bytes;
+};
+
+/* `sizes` [n_op]: what prepare answered. Free with sl_layout_close. */
+enum sl_err sl_layout_open(struct sl_layout *layout, const struct sl_model *model,
+			   const struct sl_plan_segment *segment, const struct sl_op_sizes *sizes) SL_MUST_CHECK;
+void sl_layout_close(struct sl_layout *layout);
+
+#endif

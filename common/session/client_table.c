@@ -1,0 +1,181 @@
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/session/table.h"
+
+static enum sl_err say_hello(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)ev;
+	(void)now_ms;
+	sl_outbox_frame(s, out, SL_FRAME_HELLO)->u.hello = s->hello;
+	s->state = SL_SESSION_HELLO;
+	return SL_OK;
+}
+
+static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	const struct sl_welcome *w = &ev->frame->u.welcome;
+
+	(void)now_ms;
+	if (w->version != SL_WIRE_VERSION)
+		return sl_fail_set(&out->fail, SL_ERR_VERSION, "the server speaks protocol %u, this client %d",
+				   w->version, SL_WIRE_VERSION);
+	if (memcmp(w->plan_hash, s->hello.plan_hash, sizeof w->plan_hash) != 0)
+		return sl_fail_set(&out->fail, SL_ERR_MISMATCH, "the server's plan hash differs from this client's");
+	s->next_step = w->next_step;
+	s->state = SL_SESSION_READY;
+	if (w->need_weights)
+		sl_outbox_post(out, SL_PART_WEIGHTS, 0);
+	sl_outbox_add(out, SL_ACTION_READY);
+	return SL_OK;
+}
+
+static enum sl_err begin_pass(struct sl_session *s, const struct sl_event *ev, struct sl_outbox *out, bool training)
+{
+	if (ev->batch_rows < 1 || ev->batch_rows > s->limits.batch)
+		return sl_fail_set(&out->fail, SL_ERR_BUG, "a batch of %" PRIu64 " rows, planned for %" PRIu64,
+				   ev->batch_rows, s->limits.batch);
+	sl_pass_begin(s, training, ev->number, ev->batch_rows);
+	for (int chunk = 0; chunk < s->chunks; chunk++)
+		sl_outbox_task(out, SL_TASK_HEAD_FWD, chunk);
+	return SL_OK;
+}
+
+static enum sl_err begin_step(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)now_ms;
+	if (ev->number != s->next_step)
+		return sl_fail_set(&out->fail, SL_ERR_MISMATCH,
+				   "step %" PRIu64 " begun where the server expects %" PRIu64, ev->number,
+				   s->next_step);
+	s->lr = ev->lr;
+	s->state = SL_SESSION_STEP;
+	return begin_pass(s, ev, out, true);
+}
+
+static enum sl_err begin_eval(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)now_ms;
+	s->state = SL_SESSION_EVAL;
+	return begin_pass(s, ev, out, false);
+}
+
+static enum sl_err begin_fetch(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)ev;
+	(void)now_ms;
+	memset(s->lane, 0, sizeof s->lane);
+	sl_outbox_frame(s, out, SL_FRAME_FETCH);
+	s->state = SL_SESSION_FETCH;
+	return SL_OK;
+}
+
+/* mid_act and head_grad of the pass; each whole run is a task. A chunk's head_grad can only follow its mid_grad. */
+static enum sl_err on_pass_part(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	const struct sl_part *p = &ev->frame->u.part;
+	bool grad = p->what == SL_PART_HEAD_GRAD, whole = false;
+	enum sl_err err;
+
+	(void)now_ms;
+	if (p->what == SL_PART_WEIGHTS || (grad && (!s->training || (int)p->chunk >= s->done[SL_TASK_TAIL])) ||
+	    (!grad && (int)p->chunk >= s->done[SL_TASK_HEAD_FWD]))
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "%s of chunk %u before it can exist",
+				   grad ? "head_grad" : "mid_act", p->chunk);
+	err = sl_pass_part(s, ev->frame, out, &whole);
+	if (!err && whole)
+		sl_outbox_task(out, grad ? SL_TASK_HEAD_BWD : SL_TASK_TAIL, (int)p->chunk);
+	return err;
+}
+
+static enum sl_err on_fetch_part(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
+				 struct sl_outbox *out)
+{
+	bool whole = false;
+	enum sl_err err;
+
+	(void)now_ms;
+	if (ev->frame->u.part.what != SL_PART_WEIGHTS)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of kind %u while weights are fetched",
+				   ev->frame->u.part.what);
+	err = sl_pass_part(s, ev->frame, out, &whole);
+	if (!err && whole) {
+		sl_outbox_add(out, SL_ACTION_FETCHED);
+		s->state = SL_SESSION_READY;
+	}
+	return err;
+}
+
+static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)now_ms;
+	s->done[ev->task]++;
+	if (ev->task == SL_TASK_HEAD_FWD)
+		sl_outbox_post(out, SL_PART_HEAD_ACT, ev->chunk);
+	else if (ev->task == SL_TASK_TAIL)
+		sl_outbox_post(out, SL_PART_MID_GRAD, ev->chunk);
+	else if (s->done[SL_TASK_HEAD_BWD] == s->chunks) {
+		struct sl_frame *f = sl_outbox_frame(s, out, SL_FRAME_COMMIT);
+
+		f->u.commit = (struct sl_commit){s->number, (uint32_t)s->chunks, s->lr};
+		s->state = SL_SESSION_COMMIT;
+	}
+	return SL_OK;
+}
+
+static enum sl_err eval_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)now_ms;
+	s->done[ev->task]++;
+	if (ev->task == SL_TASK_HEAD_FWD)
+		sl_outbox_post(out, SL_PART_HEAD_ACT, ev->chunk);
+	else if (s->done[SL_TASK_TAIL] == s->chunks) {
+		sl_outbox_add(out, SL_ACTION_EVALUATED);
+		s->state = SL_SESSION_READY;
+	}
+	return SL_OK;
+}
+
+static enum sl_err on_committed(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)now_ms;
+	if (ev->frame->u.committed.step != s->number)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " committed, %" PRIu64 " was asked for",
+				   ev->frame->u.committed.step, s->number);
+	sl_outbox_task(out, SL_TASK_COMMIT, 0);
+	return SL_OK;
+}
+
+static enum sl_err commit_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)ev;
+	(void)now_ms;
+	s->next_step = s->number + 1;
+	s->state = SL_SESSION_READY;
+	sl_outbox_add(out, SL_ACTION_STEPPED);
+	return SL_OK;
+}
+
+static enum sl_err leave(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)ev;
+	(void)now_ms;
+	sl_outbox_frame(s, out, SL_FRAME_BYE);
+	s->state = SL_SESSION_CLOSED;
+	return SL_OK;
+}
+
+#define ALIVE                                                                                                    \
+	[SL_EV_REFUSE] = {sl_on_refuse}, [SL_EV_CREDIT] = {sl_on_credit}, [SL_EV_HEARTBEAT] = {sl_on_heartbeat}, \
+	[SL_EV_TICK] = {sl_on_tick}, [SL_EV_LEAVE] = {leave}
+
+const struct sl_session_rule sl_client_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT] = {
+	[SL_SESSION_NEW] = {[SL_EV_OPEN] = {say_hello}},
+	[SL_SESSION_HELLO] = {ALIVE, [SL_EV_WELCOME] = {on_welcome}},
+	[SL_SESSION_READY] = {ALIVE, [SL_EV_BEGIN_STEP] = {begin_step}, [SL_EV_BEGIN_EVAL] = {begin_eval},
+			      [SL_EV_BEGIN_FETCH] = {begin_fetch}},
+	[SL_SESSION_STEP] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task}},
+	[SL_SESSION_COMMIT] = {ALIVE, [SL_EV_COMMITTED] = {on_committed}, [SL_EV_TASK_DONE] = {commit_task}},
+	[SL_SESSION_EVAL] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {eval_task}},
+	[SL_SESSION_FETCH] = {ALIVE, [SL_EV_PART] = {on_fetch_part}},
+};

@@ -1,0 +1,70 @@
+/* A port: one session's end of the link, driven. It joins the state machine to a transport (outq), to the codecs and
+ * buffers of the four tensors, and to the worker on which kernels run. client/remote.c and server/host.c supply what
+ * differs: the tasks.
+ *
+ * Threads: everything on the loop's thread, but `run` and the functions marked (worker).
+ */
+#ifndef SL_SESSION_PORT_H
+#define SL_SESSION_PORT_H
+
+#include "common/base/worker.h"
+#include "common/codec/codec.h"
+#include "common/link/loop.h"
+#include "common/link/outq.h"
+#include "common/nn/backend.h"
+#include "common/nn/plan.h"
+#include "common/session/session.h"
+
+struct sl_port;
+
+struct sl_port_events {
+	/* (worker) Does a task; a failure ends the session with *fail. */
+	enum sl_err (*run)(void *arg, enum sl_task task, int chunk, struct sl_fail *fail);
+	/* Completes the event that follows a task which went well, before the session sees it. */
+	void (*ran)(void *arg, enum sl_task task, struct sl_event *done);
+	/* READY, STEPPED, EVALUATED, FETCHED, FAIL, LEFT. The last two are the port's last words: close it soon, though
+	 * not from within. */
+	void (*action)(void *arg, const struct sl_action *action, const struct sl_fail *fail);
+};
+
+/* Bytes and times of one direction of the link, as the seeds define them. */
+struct sl_port_stats {
+	uint64_t tx_bytes, rx_bytes;                                 /* headers and payloads */
+	uint64_t tx_payload[SL_DIR_COUNT], rx_payload[SL_DIR_COUNT]; /* by tensor */
+	double peak_tx, peak_rx;   /* bytes/s: best run sent, best run received (of two parts or more) */
+	double compute_s, codec_s; /* (worker) kernels and codecs since the port was opened */
+};
+
+/* `transport` and `worker` are borrowed. Call sl_session_open_* on sl_port_session next. */
+enum sl_err sl_port_open(struct sl_port **out, struct sl_loop *loop, struct sl_transport *transport, sl_peer peer,
+			 struct sl_worker *worker, const struct sl_port_events *events, void *arg,
+			 struct sl_fail *fail) SL_MUST_CHECK;
+struct sl_session *sl_port_session(struct sl_port *port);
+
+/* Codecs (spec by direction) and buffers, once the plan is known. (worker or loop, before the first part.) `plan` and
+ * `be` are borrowed. Also fills the session's limits. */
+enum sl_err sl_port_equip(struct sl_port *port, const struct sl_plan *plan, struct sl_backend *be,
+			  const struct sl_codec_spec spec[SL_DIR_COUNT], struct sl_fail *fail) SL_MUST_CHECK;
+/* Room for the middle's weights in host memory, weight_count floats: what a run of SL_PART_WEIGHTS is sent from and
+ * stored to. */
+float *sl_port_weights(struct sl_port *port);
+
+void sl_port_deliver(struct sl_port *port, struct sl_bytes header, struct sl_bytes payload);
+void sl_port_event(struct sl_port *port, const struct sl_event *ev);
+void sl_port_fail(struct sl_port *port, const struct sl_fail *why); /* REFUSE to the peer, then FAIL */
+void sl_port_writable(struct sl_port *port);
+/* Cancels its tasks, frees what it holds once the transport has let go of its buffers (`closed`, on the loop). */
+void sl_port_close(struct sl_port *port, void (*closed)(void *arg), void *arg);
+
+/* (worker) x := decoded run of `dir`, chunk; and the reverse into the buffer that the session will POST. */
+enum sl_err sl_port_decode(struct sl_port *port, enum sl_dir dir, int chunk, struct sl_tensor *x,
+			   struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_port_encode(struct sl_port *port, enum sl_dir dir, int chunk, const struct sl_tensor *x,
+			   struct sl_fail *fail) SL_MUST_CHECK;
+void sl_port_commit_codecs(struct sl_port *port); /* (worker) */
+/* (worker) Adds to compute_s. */
+void sl_port_computed(struct sl_port *port, double seconds);
+
+struct sl_port_stats sl_port_stats(const struct sl_port *port);
+
+#endif

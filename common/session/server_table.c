@@ -1,0 +1,218 @@
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/session/table.h"
+
+static enum sl_err on_hello(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	const struct sl_hello *h = &ev->frame->u.hello;
+	uint32_t part_bytes = s->hello.part_bytes;
+
+	(void)now_ms;
+	s->epoch = ev->frame->epoch;
+	if (h->version != SL_WIRE_VERSION)
+		return sl_fail_set(&out->fail, SL_ERR_VERSION, "the client speaks protocol %u, this server %d",
+				   h->version, SL_WIRE_VERSION);
+	if (h->part_bytes < 4096 || h->part_bytes > SL_WIRE_PART_MAX)
+		return sl_fail_set(&out->fail, SL_ERR_LIMIT, "part_bytes must be 4096 to %d, the client has %u",
+				   SL_WIRE_PART_MAX, h->part_bytes);
+	if (h->heartbeat_ms < 10 || h->timeout_ms < 2 * h->heartbeat_ms || h->timeout_ms > 600000)
+		return sl_fail_set(
+			&out->fail, SL_ERR_LIMIT,
+			"heartbeat_ms must be 10 or more and timeout_ms twice that to 600000, the client has %u "
+			"and %u",
+			h->heartbeat_ms, h->timeout_ms);
+	s->hello = *h;
+	if (part_bytes < h->part_bytes)
+		s->hello.part_bytes = part_bytes;
+	s->state = SL_SESSION_OPENING;
+	sl_outbox_task(out, SL_TASK_OPEN, 0);
+	return SL_OK;
+}
+
+static enum sl_err opened(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	struct sl_welcome *w = &sl_outbox_frame(s, out, SL_FRAME_WELCOME)->u.welcome;
+
+	(void)now_ms;
+	w->version = SL_WIRE_VERSION;
+	memcpy(w->plan_hash, s->hello.plan_hash, sizeof w->plan_hash);
+	w->part_bytes = s->hello.part_bytes;
+	w->window_bytes = s->window_bytes;
+	w->next_step = s->next_step;
+	w->need_weights = ev->need_weights;
+	s->state = ev->need_weights ? SL_SESSION_WEIGHTS : SL_SESSION_READY;
+	memset(s->lane, 0, sizeof s->lane);
+	sl_outbox_add(out, SL_ACTION_READY);
+	return SL_OK;
+}
+
+/* The client goes on as soon as its weights are queued: all it sends later arrives behind them, and its tasks run
+ * behind INSTALL. */
+static enum sl_err on_weights_part(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
+				   struct sl_outbox *out)
+{
+	bool whole = false;
+	enum sl_err err;
+
+	(void)now_ms;
+	if (ev->frame->u.part.what != SL_PART_WEIGHTS)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of kind %u before the weights are whole",
+				   ev->frame->u.part.what);
+	err = sl_pass_part(s, ev->frame, out, &whole);
+	if (!err && whole) {
+		sl_outbox_task(out, SL_TASK_INSTALL, 0);
+		s->state = SL_SESSION_READY;
+	}
+	return err;
+}
+
+static enum sl_err begin(struct sl_session *s, const struct sl_part *p, struct sl_outbox *out)
+{
+	if (p->what != SL_PART_HEAD_ACT || p->chunk != 0 || p->offset != 0)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "a pass begins with head_act of chunk 0, not kind %u of chunk %u", p->what,
+				   p->chunk);
+	if (p->training && p->step != s->next_step)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " begun where %" PRIu64 " is next",
+				   p->step, s->next_step);
+	if (p->batch_rows < 1 || p->batch_rows > s->limits.batch)
+		return sl_fail_set(&out->fail, SL_ERR_LIMIT, "a batch of %u rows where at most %" PRIu64 " can be",
+				   p->batch_rows, s->limits.batch);
+	sl_pass_begin(s, p->training, p->step, p->batch_rows);
+	s->state = p->training ? SL_SESSION_STEP : SL_SESSION_EVAL;
+	return SL_OK;
+}
+
+static enum sl_err on_pass_part(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	const struct sl_part *p = &ev->frame->u.part;
+	bool grad = p->what == SL_PART_MID_GRAD, whole = false;
+	enum sl_err err;
+
+	(void)now_ms;
+	if (p->what == SL_PART_WEIGHTS || (grad && (!s->training || (int)p->chunk >= s->done[SL_TASK_MID_FWD])))
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of kind %u, chunk %u, before it can exist",
+				   p->what, p->chunk);
+	err = sl_pass_part(s, ev->frame, out, &whole);
+	if (!err && whole)
+		sl_outbox_task(out, grad ? SL_TASK_MID_BWD : SL_TASK_MID_FWD, (int)p->chunk);
+	return err;
+}
+
+static enum sl_err on_first_part(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
+				 struct sl_outbox *out)
+{
+	enum sl_err err = begin(s, &ev->frame->u.part, out);
+
+	return err ? err : on_pass_part(s, ev, now_ms, out);
+}
+
+static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)now_ms;
+	s->done[ev->task]++;
+	if (ev->task == SL_TASK_MID_FWD)
+		sl_outbox_post(out, SL_PART_MID_ACT, ev->chunk);
+	else if (ev->task == SL_TASK_MID_BWD)
+		sl_outbox_post(out, SL_PART_HEAD_GRAD, ev->chunk);
+	return SL_OK; /* INSTALL: nobody waits for it */
+}
+
+static enum sl_err ready_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)s;
+	(void)ev;
+	(void)now_ms;
+	(void)out;
+	return SL_OK; /* INSTALL */
+}
+
+static enum sl_err eval_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	enum sl_err err = step_task(s, ev, now_ms, out);
+
+	if (s->done[SL_TASK_MID_FWD] == s->chunks)
+		s->state = SL_SESSION_READY;
+	return err;
+}
+
+static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	const struct sl_commit *c = &ev->frame->u.commit;
+
+	(void)now_ms;
+	if (c->step != s->number || (int)c->chunks != s->chunks)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "commit of step %" PRIu64 " with %u chunks in step %" PRIu64 " with %d", c->step,
+				   c->chunks, s->number, s->chunks);
+	if (s->done[SL_TASK_MID_BWD] != s->chunks)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "commit of step %" PRIu64 " after %d of %d chunks",
+				   c->step, s->done[SL_TASK_MID_BWD], s->chunks);
+	if (!(c->lr >= 0 && c->lr < 1e6))
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "learning rate %g is not one", c->lr);
+	s->lr = c->lr;
+	s->state = SL_SESSION_COMMIT;
+	sl_outbox_task(out, SL_TASK_COMMIT, 0);
+	return SL_OK;
+}
+
+static enum sl_err commit_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	struct sl_frame *f;
+
+	(void)now_ms;
+	if (ev->task != SL_TASK_COMMIT)
+		return SL_OK; /* INSTALL */
+	f = sl_outbox_frame(s, out, SL_FRAME_COMMITTED);
+	f->u.committed = (struct sl_committed){s->number, ev->compute_s};
+	s->next_step = s->number + 1;
+	s->state = SL_SESSION_READY;
+	sl_outbox_add(out, SL_ACTION_STEPPED);
+	return SL_OK;
+}
+
+static enum sl_err on_fetch(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)ev;
+	(void)now_ms;
+	s->state = SL_SESSION_FETCH;
+	sl_outbox_task(out, SL_TASK_GATHER, 0);
+	return SL_OK;
+}
+
+static enum sl_err fetch_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)now_ms;
+	if (ev->task != SL_TASK_GATHER)
+		return SL_OK; /* INSTALL */
+	sl_outbox_post(out, SL_PART_WEIGHTS, 0);
+	s->state = SL_SESSION_READY;
+	return SL_OK;
+}
+
+static enum sl_err on_bye(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)ev;
+	(void)now_ms;
+	s->state = SL_SESSION_CLOSED;
+	sl_outbox_add(out, SL_ACTION_LEFT);
+	return SL_OK;
+}
+
+#define ALIVE                                                                                                    \
+	[SL_EV_REFUSE] = {sl_on_refuse}, [SL_EV_CREDIT] = {sl_on_credit}, [SL_EV_HEARTBEAT] = {sl_on_heartbeat}, \
+	[SL_EV_TICK] = {sl_on_tick}, [SL_EV_BYE] = {on_bye}
+
+const struct sl_session_rule sl_server_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT] = {
+	[SL_SESSION_NEW] = {[SL_EV_HELLO] = {on_hello}},
+	[SL_SESSION_OPENING] = {ALIVE, [SL_EV_TASK_DONE] = {opened}},
+	[SL_SESSION_WEIGHTS] = {ALIVE, [SL_EV_PART] = {on_weights_part}},
+	[SL_SESSION_READY] =
+		{ALIVE, [SL_EV_PART] = {on_first_part}, [SL_EV_FETCH] = {on_fetch}, [SL_EV_TASK_DONE] = {ready_task}},
+	[SL_SESSION_STEP] =
+		{ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task}, [SL_EV_COMMIT] = {on_commit}},
+	[SL_SESSION_COMMIT] = {ALIVE, [SL_EV_TASK_DONE] = {commit_task}},
+	[SL_SESSION_EVAL] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {eval_task}},
+	[SL_SESSION_FETCH] = {ALIVE, [SL_EV_TASK_DONE] = {fetch_task}},
+};

@@ -1,0 +1,295 @@
+#include "common/session/session.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/session/table.h"
+
+const char *sl_session_state_name(enum sl_session_state state)
+{
+	static const char *const name[SL_SESSION_STATE_COUNT] = {
+#define X(name) #name,
+		SL_SESSION_STATE_MAP(X)
+#undef X
+	};
+
+	return (unsigned)state < SL_SESSION_STATE_COUNT ? name[state] : "?";
+}
+
+const char *sl_task_name(enum sl_task task)
+{
+	static const char *const name[SL_TASK_COUNT] = {
+#define X(name) #name,
+		SL_TASK_MAP(X)
+#undef X
+	};
+
+	return (unsigned)task < SL_TASK_COUNT ? name[task] : "?";
+}
+
+struct sl_action *sl_outbox_add(struct sl_outbox *out, enum sl_action_kind kind)
+{
+	struct sl_action *a = &out->action[out->n_action++];
+
+	*a = (struct sl_action){.kind = kind, .chunk = -1};
+	return a;
+}
+
+void sl_outbox_task(struct sl_outbox *out, enum sl_task task, int chunk)
+{
+	struct sl_action *a = sl_outbox_add(out, SL_ACTION_TASK);
+
+	a->task = task;
+	a->chunk = chunk;
+}
+
+void sl_outbox_post(struct sl_outbox *out, enum sl_part_what what, int chunk)
+{
+	struct sl_action *a = sl_outbox_add(out, SL_ACTION_POST);
+
+	a->what = what;
+	a->chunk = chunk;
+}
+
+struct sl_frame *sl_outbox_frame(struct sl_session *s, struct sl_outbox *out, enum sl_frame_kind kind)
+{
+	struct sl_frame *f = &out->frame[out->n_frame];
+
+	memset(f, 0, sizeof *f);
+	f->kind = kind;
+	f->epoch = s->epoch;
+	sl_outbox_add(out, SL_ACTION_SEND)->frame = out->n_frame++;
+	return f;
+}
+
+int sl_session_chunks_of(const struct sl_session *s, uint64_t batch_rows)
+{
+	return (int)((batch_rows + s->limits.rows - 1) / s->limits.rows);
+}
+
+uint64_t sl_session_chunk_rows(const struct sl_session *s, int chunk)
+{
+	uint64_t left = s->batch_rows - (uint64_t)chunk * s->limits.rows;
+
+	return left < s->limits.rows ? left : s->limits.rows;
+}
+
+void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_t batch_rows)
+{
+	s->training = training;
+	s->number = number;
+	s->batch_rows = batch_rows;
+	s->chunks = sl_session_chunks_of(s, batch_rows);
+	memset(s->lane, 0, sizeof s->lane);
+	memset(s->done, 0, sizeof s->done);
+}
+
+static enum sl_err check_run(struct sl_session *s, const struct sl_part *p, struct sl_outbox *out)
+{
+	const char *phase = s->training ? "training" : "evaluation";
+
+	if (p->training != s->training || p->step != s->number || p->batch_rows != s->batch_rows)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "part of %s step %" PRIu64 " (%u rows) in %s step %" PRIu64 " (%" PRIu64 " rows)",
+				   p->training ? "training" : "evaluation", p->step, p->batch_rows, phase, s->number,
+				   s->batch_rows);
+	if ((int)p->chunk != s->lane[p->what].chunk || (int)p->chunk >= s->chunks)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of chunk %u where chunk %d of %d is next",
+				   p->chunk, s->lane[p->what].chunk, s->chunks);
+	if (p->rows != sl_session_chunk_rows(s, (int)p->chunk))
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "chunk %u has %" PRIu64 " rows, the part says %u",
+				   p->chunk, sl_session_chunk_rows(s, (int)p->chunk), p->rows);
+	return SL_OK;
+}
+
+static void grant(struct sl_session *s, uint64_t bytes, struct sl_outbox *out)
+{
+	s->consumed_bytes += bytes;
+	if (s->consumed_bytes * 4 < s->window_bytes)
+		return;
+	sl_outbox_frame(s, out, SL_FRAME_CREDIT)->u.credit.bytes = s->consumed_bytes;
+	s->consumed_bytes = 0;
+}
+
+enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, struct sl_outbox *out, bool *whole)
+{
+	const struct sl_part *p = &frame->u.part;
+	uint64_t most = p->what < SL_PART_WHAT_COUNT ? s->limits.run_bytes[p->what] : 0;
+	uint64_t len = frame->payload.len;
+	struct sl_action *a;
+	enum sl_err err;
+
+	if (most == 0)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of kind %u, which this side does not receive",
+				   p->what);
+	if (p->what != SL_PART_WEIGHTS && (err = check_run(s, p, out)))
+		return err;
+	if (p->total < 1 || p->total > most)
+		return sl_fail_set(&out->fail, SL_ERR_LIMIT,
+				   "a run of %" PRIu64 " bytes where at most %" PRIu64 " can be", p->total, most);
+	if (s->lane[p->what].received && p->total != s->lane[p->what].total)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "total changed from %" PRIu64 " to %" PRIu64 " within a run", s->lane[p->what].total,
+				   p->total);
+	if (p->offset != s->lane[p->what].received || len < 1 || len > p->total - p->offset)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "part [%" PRIu64 ", +%" PRIu64 ") of %" PRIu64 " where offset %" PRIu64 " is next",
+				   p->offset, len, p->total, s->lane[p->what].received);
+	s->counts.parts++;
+	s->lane[p->what].total = p->total;
+	s->lane[p->what].received += len;
+	*whole = s->lane[p->what].received == p->total;
+	a = sl_outbox_add(out, SL_ACTION_STORE);
+	a->what = (enum sl_part_what)p->what;
+	a->chunk = p->what == SL_PART_WEIGHTS ? 0 : (int)p->chunk;
+	a->offset = p->offset;
+	a->total = p->total;
+	a->whole = *whole;
+	if (*whole) {
+		s->lane[p->what].chunk++;
+		s->lane[p->what].received = 0;
+	}
+	grant(s, len, out);
+	return SL_OK;
+}
+
+enum sl_err sl_on_credit(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)s;
+	(void)now_ms;
+	sl_outbox_add(out, SL_ACTION_CREDIT)->bytes = ev->frame->u.credit.bytes;
+	return SL_OK;
+}
+
+enum sl_err sl_on_heartbeat(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	const struct sl_heartbeat *h = &ev->frame->u.heartbeat;
+
+	(void)out;
+	s->peer_sent_ms = h->sent_ms;
+	if (h->echo_ms && h->echo_ms <= now_ms)
+		s->rtt_ms = (double)(now_ms - h->echo_ms);
+	return SL_OK;
+}
+
+enum sl_err sl_on_tick(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)ev;
+	if (now_ms > s->heard_ms + s->hello.timeout_ms)
+		return sl_fail_set(
+			&out->fail, SL_ERR_PEER_LOST, "nothing heard from the %s for %" PRIu64 " ms (limit %u ms)",
+			s->role == SL_SESSION_CLIENT ? "server" : "client", now_ms - s->heard_ms, s->hello.timeout_ms);
+	if (now_ms >= s->said_ms + s->hello.heartbeat_ms) {
+		struct sl_frame *f = sl_outbox_frame(s, out, SL_FRAME_HEARTBEAT);
+
+		f->u.heartbeat = (struct sl_heartbeat){now_ms, s->peer_sent_ms};
+		s->said_ms = now_ms;
+	}
+	return SL_OK;
+}
+
+enum sl_err sl_on_refuse(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	const struct sl_refuse *r = &ev->frame->u.refuse;
+	enum sl_err code = r->code < SL_ERR_COUNT && r->code ? (enum sl_err)r->code : SL_ERR_PROTOCOL;
+
+	(void)now_ms;
+	return sl_fail_set(&out->fail, code, "the %s refused: %s", s->role == SL_SESSION_CLIENT ? "server" : "client",
+			   r->text);
+}
+
+static void end(struct sl_session *s, struct sl_outbox *out, bool tell_peer)
+{
+	struct sl_fail why = out->fail;
+
+	out->n_action = 0;
+	out->n_frame = 0;
+	if (tell_peer) {
+		struct sl_frame *f = sl_outbox_frame(s, out, SL_FRAME_REFUSE);
+
+		f->u.refuse.code = (uint32_t)why.code;
+		snprintf(f->u.refuse.text, sizeof f->u.refuse.text, "%.*s", (int)sizeof f->u.refuse.text - 1, why.text);
+	}
+	sl_outbox_add(out, SL_ACTION_FAIL);
+	s->state = SL_SESSION_CLOSED;
+}
+
+void sl_session_fail(struct sl_session *s, const struct sl_fail *why, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)now_ms;
+	out->n_action = out->n_frame = 0;
+	if (s->state == SL_SESSION_CLOSED)
+		return;
+	out->fail = *why;
+	end(s, out, true);
+}
+
+static enum sl_err misplaced(struct sl_session *s, const struct sl_event *ev, struct sl_outbox *out)
+{
+	if (ev->kind >= SL_EV_TASK_DONE)
+		return sl_fail_set(&out->fail, SL_ERR_BUG, "event %d in state %s", ev->kind,
+				   sl_session_state_name(s->state));
+	s->counts.refused_frames++;
+	return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "%s frame in state %s",
+			   sl_frame_kind_name((enum sl_frame_kind)ev->kind), sl_session_state_name(s->state));
+}
+
+enum sl_err sl_session_step(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	const struct sl_session_rule *rule;
+	bool framed = ev->kind < SL_EV_TASK_DONE;
+	enum sl_err err;
+
+	out->n_action = out->n_frame = 0;
+	if (s->state == SL_SESSION_CLOSED) {
+		s->counts.stale_frames += framed;
+		return SL_OK;
+	}
+	if (framed) {
+		s->counts.frames++;
+		if (ev->kind != SL_EV_HELLO && ev->frame->epoch < s->epoch) {
+			s->counts.stale_frames++;
+			return SL_OK;
+		}
+		s->heard_ms = now_ms;
+	}
+	rule = s->role == SL_SESSION_CLIENT ? &sl_client_table[s->state][ev->kind]
+					    : &sl_server_table[s->state][ev->kind];
+	if (framed && ev->kind != SL_EV_HELLO && ev->frame->epoch > s->epoch)
+		err = sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "frame of epoch %" PRIu64 " in epoch %" PRIu64,
+				  ev->frame->epoch, s->epoch);
+	else
+		err = rule->fn ? rule->fn(s, ev, now_ms, out) : misplaced(s, ev, out);
+	if (err)
+		end(s, out, ev->kind != SL_EV_REFUSE);
+	return err;
+}
+
+void sl_session_set_limits(struct sl_session *s, const struct sl_session_limits *limits)
+{
+	s->limits = *limits;
+}
+
+void sl_session_open_client(struct sl_session *s, const struct sl_hello *hello, const struct sl_session_limits *limits,
+			    uint64_t now_ms)
+{
+	memset(s, 0, sizeof *s);
+	s->role = SL_SESSION_CLIENT;
+	s->hello = *hello;
+	s->limits = *limits;
+	s->epoch = hello->epoch;
+	s->window_bytes = hello->window_bytes;
+	s->heard_ms = s->said_ms = now_ms;
+}
+
+void sl_session_open_server(struct sl_session *s, uint64_t window_bytes, uint32_t part_bytes, uint64_t now_ms)
+{
+	memset(s, 0, sizeof *s);
+	s->role = SL_SESSION_SERVER;
+	s->window_bytes = window_bytes;
+	s->hello.part_bytes = part_bytes;
+	s->hello.timeout_ms = 10000; /* until a Hello says otherwise */
+	s->hello.heartbeat_ms = 1000;
+	s->heard_ms = s->said_ms = now_ms;
+}

@@ -1,0 +1,183 @@
+/* The session: which frame, task or request is legal when, on either side of the link. A pure state machine: no
+ * socket, clock, thread or memory of its own. It is fed events with the time, and answers with actions for its driver
+ * (client/remote.c, server/host.c). client_table.c and server_table.c are the specification, as tables.
+ *
+ * A training step of n chunks is one pass: head_act up, mid_act down, mid_grad up, head_grad down per chunk, then
+ * COMMIT and COMMITTED. An evaluation pass is head_act and mid_act alone. Runs of one kind come in chunk order, the
+ * parts of a run in order of offset; kinds interleave freely.
+ */
+#ifndef SL_SESSION_SESSION_H
+#define SL_SESSION_SESSION_H
+
+#include <stdbool.h>
+
+#include "common/link/wire.h"
+
+enum sl_session_role { SL_SESSION_CLIENT, SL_SESSION_SERVER };
+
+#define SL_SESSION_STATE_MAP(X)                                      \
+	X(NEW)     /* nothing said yet */                            \
+	X(HELLO)   /* client: waits for WELCOME */                   \
+	X(OPENING) /* server: builds its plan */                     \
+	X(WEIGHTS) /* server: waits for the middle's weights */      \
+	X(READY)                                                     \
+	X(STEP)   /* a training pass is under way */                 \
+	X(COMMIT) /* the pass is whole; the step is being applied */ \
+	X(EVAL)   /* an evaluation pass is under way */              \
+	X(FETCH)  /* the middle's weights are on their way back */   \
+	X(CLOSED) /* said goodbye, or failed */
+
+enum sl_session_state {
+#define X(name) SL_SESSION_##name,
+	SL_SESSION_STATE_MAP(X)
+#undef X
+		SL_SESSION_STATE_COUNT
+};
+
+/* Kernel and codec work, done off the loop by the driver; TASK_DONE tells the session. */
+#define SL_TASK_MAP(X)                                                         \
+	X(OPEN)     /* server: plan, memory, weights of a Hello */             \
+	X(INSTALL)  /* server: the uploaded weights */                         \
+	X(HEAD_FWD) /* client: head forward, encode head_act */                \
+	X(MID_FWD)  /* server: decode head_act, forward, encode mid_act */     \
+	X(TAIL)     /* client: decode mid_act, forward [, backward, encode] */ \
+	X(MID_BWD)  /* server: decode mid_grad, backward, encode head_grad */  \
+	X(HEAD_BWD) /* client: decode head_grad, backward */                   \
+	X(COMMIT)   /* either: optimizers and running statistics */            \
+	X(GATHER)   /* server: weights of the middle for FETCH */
+
+enum sl_task {
+#define X(name) SL_TASK_##name,
+	SL_TASK_MAP(X)
+#undef X
+		SL_TASK_COUNT
+};
+
+enum sl_event_kind {
+	/* a frame of this kind came: same order as enum sl_frame_kind */
+	SL_EV_HELLO,
+	SL_EV_WELCOME,
+	SL_EV_REFUSE,
+	SL_EV_PART,
+	SL_EV_CREDIT,
+	SL_EV_COMMIT,
+	SL_EV_COMMITTED,
+	SL_EV_FETCH,
+	SL_EV_HEARTBEAT,
+	SL_EV_BYE,
+	/* the driver's */
+	SL_EV_TASK_DONE,
+	SL_EV_OPEN,       /* client: say Hello */
+	SL_EV_BEGIN_STEP, /* client */
+	SL_EV_BEGIN_EVAL, /* client */
+	SL_EV_BEGIN_FETCH,
+	SL_EV_LEAVE, /* client: say goodbye */
+	SL_EV_TICK,
+	SL_EV_COUNT
+};
+
+struct sl_event {
+	enum sl_event_kind kind;
+	const struct sl_frame *frame; /* frames */
+	enum sl_task task;            /* TASK_DONE */
+	int chunk;                    /* TASK_DONE */
+	uint64_t batch_rows;          /* BEGIN_STEP, BEGIN_EVAL: rows of this batch */
+	uint64_t number;              /* BEGIN_STEP: the step; BEGIN_EVAL: number of the batch */
+	double lr;                    /* BEGIN_STEP */
+	double compute_s;             /* TASK_DONE(COMMIT) on the server */
+	bool need_weights;            /* TASK_DONE(OPEN) */
+	uint64_t weights_bytes;       /* TASK_DONE(OPEN): length of the middle's weight range */
+};
+
+enum sl_action_kind {
+	SL_ACTION_SEND,   /* a control frame */
+	SL_ACTION_TASK,   /* do task for chunk */
+	SL_ACTION_POST,   /* send the run `what` of chunk, which a task has encoded */
+	SL_ACTION_STORE,  /* the event's payload belongs to `what` of chunk at `offset` of `total` */
+	SL_ACTION_CREDIT, /* the peer grants `bytes` */
+	SL_ACTION_READY,  /* the handshake is done */
+	SL_ACTION_STEPPED,
+	SL_ACTION_EVALUATED,
+	SL_ACTION_FETCHED,
+	SL_ACTION_FAIL, /* the session is over: `err` and text in the outbox */
+	SL_ACTION_LEFT  /* the peer said goodbye */
+};
+
+struct sl_action {
+	enum sl_action_kind kind;
+	enum sl_task task;
+	enum sl_part_what what;
+	int chunk;
+	uint64_t offset, total, bytes;
+	bool whole; /* STORE: this part completes the run */
+	int frame;  /* SEND: index into the outbox's frames */
+};
+
+enum { SL_SESSION_MAX_CHUNKS = 256, SL_OUTBOX_ACTIONS = SL_SESSION_MAX_CHUNKS + 16, SL_OUTBOX_FRAMES = 4 };
+
+struct sl_outbox {
+	struct sl_action action[SL_OUTBOX_ACTIONS];
+	int n_action;
+	struct sl_frame frame[SL_OUTBOX_FRAMES];
+	int n_frame;
+	struct sl_fail fail; /* of SL_ACTION_FAIL */
+};
+
+/* One side's bounds, from its plan and codecs. The server knows them after TASK_OPEN. */
+struct sl_session_limits {
+	uint64_t run_bytes[SL_PART_WHAT_COUNT]; /* most bytes of a run of a full chunk; 0: never accepted */
+	uint64_t batch;                         /* rows of a full batch */
+	uint64_t rows;                          /* rows of a full chunk */
+};
+
+struct sl_session_counts {
+	uint64_t frames, parts, stale_frames, refused_frames;
+};
+
+struct sl_session {
+	enum sl_session_role role;
+	enum sl_session_state state;
+	uint64_t epoch;
+	struct sl_hello hello; /* the client's own, or as received */
+	struct sl_session_limits limits;
+	uint64_t window_bytes;   /* credit that this side grants */
+	uint64_t consumed_bytes; /* since the last CREDIT */
+	uint64_t next_step;      /* the only one accepted */
+	/* the pass under way */
+	bool training;
+	uint64_t number; /* step, or evaluation batch */
+	uint64_t batch_rows;
+	int chunks;
+	double lr;
+	struct {
+		int chunk; /* the only one whose parts are accepted */
+		uint64_t received, total;
+	} lane[SL_PART_WHAT_COUNT];
+	int done[SL_TASK_COUNT]; /* chunks done by task in this pass */
+	/* liveness */
+	uint64_t heard_ms, said_ms, peer_sent_ms;
+	double rtt_ms; /* of the last heartbeat; 0: not known */
+	struct sl_session_counts counts;
+};
+
+/* The client's: everything in hello is set; limits from its own plan. */
+void sl_session_open_client(struct sl_session *s, const struct sl_hello *hello, const struct sl_session_limits *limits,
+			    uint64_t now_ms);
+/* The server's: `window_bytes` is the credit it grants, the rest comes with Hello. */
+void sl_session_open_server(struct sl_session *s, uint64_t window_bytes, uint32_t part_bytes, uint64_t now_ms);
+/* The server's answer to TASK_OPEN, before TASK_DONE(OPEN). */
+void sl_session_set_limits(struct sl_session *s, const struct sl_session_limits *limits);
+
+/* Advances. *out is overwritten. A returned error is also an SL_ACTION_FAIL in *out, with a REFUSE to send before it
+ * where the peer should hear of it; the session is then CLOSED and answers every later event with nothing. */
+enum sl_err sl_session_step(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out);
+
+/* Ends the session from outside (a task failed, a weight did not fit): REFUSE to the peer, then FAIL. */
+void sl_session_fail(struct sl_session *s, const struct sl_fail *why, uint64_t now_ms, struct sl_outbox *out);
+
+int sl_session_chunks_of(const struct sl_session *s, uint64_t batch_rows);
+uint64_t sl_session_chunk_rows(const struct sl_session *s, int chunk); /* of the pass under way */
+const char *sl_session_state_name(enum sl_session_state state);
+const char *sl_task_name(enum sl_task task);
+
+#endif

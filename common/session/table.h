@@ -1,0 +1,32 @@
+/* Inside of the session room: the shape of its tables and the handlers that both roles share. */
+#ifndef SL_SESSION_TABLE_H
+#define SL_SESSION_TABLE_H
+
+#include "common/session/session.h"
+
+typedef enum sl_err sl_session_fn(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
+				  struct sl_outbox *out);
+
+/* No handler: the event is a protocol violation in this state (or, if it is the driver's, a bug). */
+struct sl_session_rule {
+	sl_session_fn *fn;
+};
+
+extern const struct sl_session_rule sl_client_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT];
+extern const struct sl_session_rule sl_server_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT];
+
+/* Outbox. */
+struct sl_action *sl_outbox_add(struct sl_outbox *out, enum sl_action_kind kind);
+void sl_outbox_task(struct sl_outbox *out, enum sl_task task, int chunk);
+void sl_outbox_post(struct sl_outbox *out, enum sl_part_what what, int chunk);
+struct sl_frame *sl_outbox_frame(struct sl_session *s, struct sl_outbox *out, enum sl_frame_kind kind);
+
+/* Passes. */
+void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_t batch_rows);
+/* Checks a part against the pass and its lane, counts it, adds STORE and CREDIT; *whole when it completes its run. */
+enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, struct sl_outbox *out, bool *whole);
+
+/* Handlers of both roles. */
+sl_session_fn sl_on_credit, sl_on_heartbeat, sl_on_tick, sl_on_refuse;
+
+#endif
