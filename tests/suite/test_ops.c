@@ -1,0 +1,481 @@
+/* Every op of every backend against kernels/ref, and kernels/ref against numeric differences: one list of cases
+ * (tests/support/op_case.c), run in the modes below. Guard bytes, poisoned outputs and read-only inputs are checked in
+ * all of them (tests/support/op_rig.h); tolerances stand in tests/support/op_run.h.
+ *
+ * SPLIT_TEST_BACKEND=ref|cpu|cuda tests that one alone, and fails where it cannot be had. Without it, a GPU that does
+ * not answer is a SKIP. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/pool.h"
+#if __has_include("kernels/cpu/cpu.h")
+#include "kernels/cpu/cpu.h"
+#else
+#define sl_cpu_backend_open(be, pool, fail) ((void)(be), sl_fail_set((fail), SL_ERR_UNAVAILABLE, "not built in"))
+#endif
+#if __has_include("kernels/module.h")
+#include "kernels/module.h"
+#else
+#define sl_module_open(path, be, device, fail) ((void)(be), sl_fail_set((fail), SL_ERR_UNAVAILABLE, "not built in"))
+#endif
+#include "kernels/ref/ref.h"
+#include "tests/support/op_run.h"
+
+enum { SEED = 20240229, RANDOM_CASES = 200, RANDOM_SEED = 77 };
+
+/* ---- backends */
+
+struct device {
+	struct sl_backend be;
+	struct sl_pool *pool;
+};
+
+/* `threads` matters to "cpu" alone. */
+static enum sl_err device_open(struct device *d, const char *name, int threads, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	*d = (struct device){0};
+	if (!strcmp(name, "ref"))
+		return sl_ref_backend_open(&d->be, fail);
+	if (!strcmp(name, "cuda"))
+		return sl_module_open(NULL, &d->be, 0, fail);
+	if (strcmp(name, "cpu"))
+		return sl_fail_set(fail, SL_ERR_USAGE, "no backend is called %s", name);
+	err = sl_pool_open(&d->pool, threads, fail);
+	if (!err)
+		err = sl_cpu_backend_open(&d->be, d->pool, fail);
+	if (err)
+		sl_pool_close(d->pool);
+	return err;
+}
+
+static void device_close(struct device *d)
+{
+	if (d->be.ops)
+		d->be.ops->close(&d->be);
+	sl_pool_close(d->pool);
+	*d = (struct device){0};
+}
+
+static void device_must_open(struct device *d, const char *name, int threads)
+{
+	struct sl_fail fail = {0};
+
+	if (device_open(d, name, threads, &fail))
+		fail_msg("%s: %s", name, fail.text);
+}
+
+/* ---- modes that compare with the reference */
+
+/* One backend in one mode: what a cmocka test is given. */
+struct job {
+	const char *backend;
+	const struct mode *mode;
+	char name[64];
+};
+
+struct mode {
+	const char *name;
+	void (*run)(const struct job *job, struct op_log *log);
+	struct op_run_how how;
+	bool ref_only;
+};
+
+static void compare_case(struct device *got_on, struct device *want_on, const struct op_case *c, uint64_t seed,
+			 const struct op_run_how *how, struct op_log *log)
+{
+	struct op_result got = {0}, want = {0};
+
+	if (op_run(&want, &want_on->be, c, seed, how, log) && op_run(&got, &got_on->be, c, seed, how, log))
+		op_result_compare(&got, &want, log);
+	op_result_free(&got);
+	op_result_free(&want);
+}
+
+static void run_against_ref(const struct job *job, struct op_log *log)
+{
+	struct device got, want;
+
+	device_must_open(&got, job->backend, 2);
+	device_must_open(&want, "ref", 1);
+	for (int i = 0; i < op_case_count; i++)
+		compare_case(&got, &want, &op_cases[i], SEED + (uint64_t)i, &job->mode->how, log);
+	device_close(&got);
+	device_close(&want);
+}
+
+static void run_random_shapes(const struct job *job, struct op_log *log)
+{
+	struct device got, want;
+
+	device_must_open(&got, job->backend, 2);
+	device_must_open(&want, "ref", 1);
+	for (uint32_t i = 0; i < RANDOM_CASES; i++) {
+		struct op_case c = op_case_random(RANDOM_SEED, i);
+
+		compare_case(&got, &want, &c, RANDOM_SEED + i, &job->mode->how, log);
+	}
+	device_close(&got);
+	device_close(&want);
+}
+
+/* 1, 2 and 3 threads, and a second run of the first: the same bits. */
+static void run_repeatable(const struct job *job, struct op_log *log)
+{
+	static const int threads[] = {1, 1, 2, 3};
+	static const char *const whose[] = {"", "a second run", "2 threads", "3 threads"};
+	struct device d[4];
+
+	for (int t = 0; t < 4; t++)
+		device_must_open(&d[t], job->backend, threads[t]);
+	for (int i = 0; i < op_case_count; i++) {
+		struct op_result first = {0}, other = {0};
+
+		if (op_run(&first, &d[0].be, &op_cases[i], SEED, &job->mode->how, log))
+			for (int t = 1; t < 4; t++) {
+				if (op_run(&other, &d[t].be, &op_cases[i], SEED, &job->mode->how, log))
+					op_result_compare_bits(&other, &first, whose[t], log);
+				op_result_free(&other);
+			}
+		op_result_free(&first);
+	}
+	for (int t = 0; t < 4; t++)
+		device_close(&d[t]);
+}
+
+/* ---- SGD */
+
+enum { SGD_STEPS = 4 };
+
+static const struct sl_sgd sgd_settings[] = {
+	{.lr = 0.1f},
+	{.lr = 0.005f, .momentum = 0.1f},
+	{.lr = 0.4f, .momentum = 0.9f, .weight_decay = 1e-4f},
+	{.lr = 0.05f, .momentum = 0.9f, .weight_decay = 0.1f, .nesterov = true},
+	{.lr = 0.3f, .weight_decay = 0.01f},
+};
+
+struct sgd_state {
+	struct op_area weight, grad, momentum;
+};
+
+static void sgd_steps(struct sgd_state *s, struct sl_backend *be, const struct sl_sgd *setting, int64_t count,
+		      struct op_log *log)
+{
+	struct sl_op op = {.kind = SL_OP_LINEAR, .n_param = 1, .u.linear = {(int)count, 1, false}};
+	struct op_host_params data;
+	size_t bytes = (size_t)count * sizeof(float);
+
+	op_host_params_fill(&data, &op, SEED);
+	op_area_open(&s->weight, be, bytes, data.param[0], log);
+	op_area_open(&s->grad, be, bytes, NULL, log);
+	op_area_open(&s->momentum, be, bytes, NULL, log); /* NaNs: the first step may not read them */
+	op_host_params_free(&data);
+	for (int step = 0; step < SGD_STEPS && log->failures == 0; step++) {
+		struct sl_sgd sgd = *setting;
+
+		sgd.first = step == 0;
+		op_host_params_fill(&data, &op, SEED + (uint64_t)step);
+		op_area_set(&s->grad, data.grad_start[0], log);
+		op_host_params_free(&data);
+		if (be->ops->sgd(be, &sgd, count, op_area_data(&s->weight), op_area_data(&s->grad),
+				 op_area_data(&s->momentum)))
+			op_log_fail(log, "sgd failed");
+	}
+}
+
+static void sgd_state_close(struct sgd_state *s)
+{
+	op_area_close(&s->weight);
+	op_area_close(&s->grad);
+	op_area_close(&s->momentum);
+}
+
+static void run_sgd(const struct job *job, struct op_log *log)
+{
+	static const int64_t counts[] = {1, 3, 16, 17, 1000, 70001};
+	struct device got_on, want_on;
+
+	device_must_open(&got_on, job->backend, 2);
+	device_must_open(&want_on, "ref", 1);
+	for (size_t k = 0; k < sizeof(sgd_settings) / sizeof(sgd_settings[0]); k++)
+		for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+			struct sgd_state got, want;
+
+			snprintf(log->op, sizeof(log->op), "sgd setting %zu, %lld weights", k, (long long)counts[i]);
+			sgd_steps(&got, &got_on.be, &sgd_settings[k], counts[i], log);
+			sgd_steps(&want, &want_on.be, &sgd_settings[k], counts[i], log);
+			op_area_read(&got.grad, "gradient", log);
+			op_compare("weight", op_area_read(&got.weight, "weight", log),
+				   op_area_read(&want.weight, "weight", log), counts[i], 0, log);
+			op_compare("momentum", op_area_read(&got.momentum, "momentum", log),
+				   op_area_read(&want.momentum, "momentum", log), counts[i], 0, log);
+			sgd_state_close(&got);
+			sgd_state_close(&want);
+		}
+	device_close(&got_on);
+	device_close(&want_on);
+}
+
+/* The formula itself, by hand: 2 steps of one weight, torch.optim.SGD(lr=0.5, momentum=0.5, weight_decay=0.25).
+ * Without Nesterov: g = 1 + 0.25·2 = 1.5, m = 1.5, w = 2 − 0.75 = 1.25; g = 1 + 0.3125, m = 0.75 + 1.3125 = 2.0625,
+ * w = 0.21875. With: w = 2 − 0.5·(1.5 + 0.75) = 0.875; g = 1.21875, m = 1.96875, w = 0.875 − 0.5·2.203125. */
+static void run_sgd_by_hand(const struct job *job, struct op_log *log)
+{
+	static const float want[2] = {0.21875f, -0.2265625f};
+	struct device d;
+
+	device_must_open(&d, job->backend, 1);
+	snprintf(log->op, sizeof(log->op), "sgd by hand");
+	for (int nesterov = 0; nesterov < 2; nesterov++) {
+		struct sl_sgd sgd = {.lr = 0.5f, .momentum = 0.5f, .weight_decay = 0.25f, .nesterov = nesterov};
+		struct sgd_state s;
+		const float weight = 2, grad = 1;
+
+		op_area_open(&s.weight, &d.be, sizeof(float), &weight, log);
+		op_area_open(&s.grad, &d.be, sizeof(float), NULL, log);
+		op_area_open(&s.momentum, &d.be, sizeof(float), NULL, log);
+		for (int step = 0; step < 2; step++) {
+			sgd.first = step == 0;
+			op_area_set(&s.grad, &grad, log);
+			if (d.be.ops->sgd(&d.be, &sgd, 1, op_area_data(&s.weight), op_area_data(&s.grad),
+					  op_area_data(&s.momentum)))
+				op_log_fail(log, "sgd failed");
+		}
+		op_compare("weight", op_area_read(&s.weight, "weight", log), &want[nesterov], 1, 0, log);
+		sgd_state_close(&s);
+	}
+	device_close(&d);
+}
+
+/* ---- the reference's gradients against numeric differences */
+
+/* Five points, steps h: (−f(2h) + 8f(h) − 8f(−h) + f(−2h)) / 12h, exact to h⁴. */
+static const double numeric_step = 0x1p-4;
+/* Farther from a kink than two steps of one input move an output: γ up to 3, 1 / deviation up to about 1.5. */
+static const double numeric_margin = 0.75;
+static const double numeric_tolerance = 2e-4;
+
+enum { NUMERIC_SAMPLES = 10, NUMERIC_MAX_WORK = 400000 };
+
+struct numeric {
+	struct op_rig rig;
+	struct op_chunk chunk;
+	struct op_host host;
+	struct op_host_params params;
+	struct op_log *log;
+};
+
+/* What is differentiated: Σ out · dout, or the loss. */
+static double objective(struct numeric *n)
+{
+	const float *out;
+	double sum = 0;
+
+	if (!op_rig_forward(&n->rig, &n->chunk))
+		return NAN;
+	if (n->rig.op.kind == SL_OP_XENT)
+		return n->chunk.loss_sum * n->chunk.call.loss_scale;
+	out = op_area_read(&n->chunk.out, "out", n->log);
+	for (int64_t i = 0; i < n->host.out_count; i++)
+		sum += (double)out[i] * n->host.dout[i];
+	return sum;
+}
+
+static double slope(struct numeric *n, struct op_area *area, float *values, int64_t i)
+{
+	static const double weight[] = {1, -8, 8, -1}, at[] = {-2, -1, 1, 2};
+	const float keep = values[i];
+	double sum = 0;
+
+	for (int k = 0; k < 4; k++) {
+		values[i] = (float)(keep + at[k] * numeric_step);
+		op_area_set(area, values, n->log);
+		sum += weight[k] * objective(n);
+	}
+	values[i] = keep;
+	op_area_set(area, values, n->log);
+	return sum / (12 * numeric_step);
+}
+
+static void check_slopes(struct numeric *n, const char *name, struct op_area *area, float *values,
+			 const float *gradient, int64_t count)
+{
+	double square = 0, size;
+	int64_t stride = count / NUMERIC_SAMPLES + 1;
+
+	for (int64_t i = 0; i < count; i++)
+		square += (double)gradient[i] * gradient[i];
+	size = sqrt(square / (double)count);
+	for (int64_t i = 0; i < count; i += stride) {
+		double numeric = slope(n, area, values, i);
+
+		if (!(fabs(numeric - gradient[i]) <=
+		      numeric_tolerance * (fabs((double)gradient[i]) + fmax(size, 0.01))))
+			op_log_fail(n->log, "%s: element %lld is %.9g, numerically %.9g", name, (long long)i,
+				    (double)gradient[i], numeric);
+	}
+}
+
+static void numeric_case(struct numeric *n)
+{
+	float *din[SL_OP_MAX_IN] = {0}, *grad[SL_OP_MAX_PARAM] = {0};
+
+	if (!op_rig_backward(&n->rig, &n->chunk, &n->host, OP_DIN_SET))
+		return;
+	for (int i = 0; i < n->rig.op.n_in; i++) {
+		din[i] = op_xalloc(n->chunk.din[i].bytes);
+		memcpy(din[i], op_area_read(&n->chunk.din[i], "din", n->log), n->chunk.din[i].bytes);
+	}
+	for (int i = 0; i < n->rig.op.n_param; i++) {
+		grad[i] = op_xalloc(n->rig.grad[i].bytes);
+		memcpy(grad[i], op_area_read(&n->rig.grad[i], "grad", n->log), n->rig.grad[i].bytes);
+	}
+	for (int i = 0; i < n->rig.op.n_in; i++)
+		check_slopes(n, "din", &n->chunk.in[i], n->host.in[i], din[i], n->host.in_count);
+	for (int i = 0; i < n->rig.op.n_param; i++)
+		if (n->chunk.call.grad[i])
+			check_slopes(n, i ? "gradient of parameter 1" : "gradient of parameter 0", &n->rig.param[i],
+				     n->params.param[i], grad[i], op_param_count(&n->rig.op, i));
+	for (int i = 0; i < SL_OP_MAX_IN; i++)
+		free(din[i]);
+	for (int i = 0; i < SL_OP_MAX_PARAM; i++)
+		free(grad[i]);
+}
+
+/* A batch of one or two values has a gradient that a finite step cannot see; large cases take too long; and a step over
+ * hundreds is lost in logits of thousands. */
+static bool numeric_applies(const struct op_case *c, const struct sl_op *op)
+{
+	int64_t work = sl_op_macs(op, c->n) + sl_shape_count(&op->in_shape[0]);
+
+	if (c->kind == SL_OP_BATCHNORM && !c->eval && sl_shape_count(&op->in_shape[0]) / c->c < 9)
+		return false;
+	return work <= NUMERIC_MAX_WORK && c->data != DATA_LARGE && c->data != DATA_OFFSET;
+}
+
+static void run_numeric(const struct job *job, struct op_log *log)
+{
+	struct device d;
+	int checked[SL_OP_COUNT] = {0};
+
+	device_must_open(&d, job->backend, 1);
+	for (int i = 0; i < op_case_count; i++) {
+		struct numeric n = {.log = log};
+		struct sl_op op;
+		struct sl_fail fail;
+
+		op_case_text(&op_cases[i], log->op);
+		if (op_case_op(&op_cases[i], op_cases[i].n, &op, &fail))
+			op_log_fail(log, "infer: %s", fail.text);
+		if (!numeric_applies(&op_cases[i], &op))
+			continue;
+		op_host_params_fill(&n.params, &op, SEED);
+		for (int k = 0; k < op.n_param; k++) /* so that what is added to them is what is seen */
+			memset(n.params.grad_start[k], 0, (size_t)op_param_count(&op, k) * sizeof(float));
+		op_host_fill(&n.host, &op_cases[i], &op, op_cases[i].n, SEED, 0);
+		op_avoid_kinks(&n.host, &op_cases[i], &op, &n.params, numeric_margin, true);
+		if (op_rig_open(&n.rig, &d.be, &op_cases[i], &op, &n.params, log)) {
+			op_chunk_open(&n.rig, &n.chunk, &n.host, 0);
+			if (op_rig_forward(&n.rig, &n.chunk))
+				numeric_case(&n);
+			checked[op.kind]++;
+		}
+		op_chunk_close(&n.chunk);
+		op_rig_close(&n.rig);
+		op_host_free(&n.host);
+		op_host_params_free(&n.params);
+	}
+	for (int k = 0; k < SL_OP_COUNT; k++)
+		if (!checked[k])
+			op_log_fail(log, "no case of %s was checked", sl_op_kind_name((enum sl_op_kind)k));
+	device_close(&d);
+}
+
+/* ---- main */
+
+static const struct mode modes[] = {
+	{"forward", run_against_ref, {.chunks = 1}, false},
+	{"backward", run_against_ref, {.chunks = 1, .backward = true}, false},
+	{"backward, din added to", run_against_ref, {.chunks = 1, .backward = true, .din = OP_DIN_ADD}, false},
+	{"backward, din not wanted", run_against_ref, {.chunks = 1, .backward = true, .din = OP_DIN_NONE}, false},
+	{"fewer rows than prepared",
+	 run_against_ref,
+	 {.chunks = 1, .extra_rows = 3, .backward = true, .commit = true},
+	 false},
+	{"two chunks in flight",
+	 run_against_ref,
+	 {.chunks = 2, .backward = true, .commit = true, .din = OP_DIN_ADD},
+	 false},
+	{"random shapes", run_random_shapes, {.chunks = 2, .extra_rows = 1, .backward = true, .commit = true}, false},
+	{"same bits for any threads", run_repeatable, {.chunks = 2, .backward = true, .commit = true}, false},
+	{"sgd", run_sgd, {0}, false},
+	{"sgd by hand", run_sgd_by_hand, {0}, false},
+	{"numeric gradients", run_numeric, {0}, true},
+};
+enum { MODES = sizeof(modes) / sizeof(modes[0]), BACKENDS = 3 };
+
+static void test_job(void **state)
+{
+	const struct job *job = *state;
+	struct op_log log = {.backend = job->backend, .mode = job->mode->name};
+
+	job->mode->run(job, &log);
+	if (log.failures)
+		fail_msg("%d failures", log.failures);
+}
+
+/* Stands for all modes of a backend that this host does not have. */
+static void test_absent(void **state)
+{
+	(void)state;
+	skip();
+}
+
+int main(void)
+{
+	static const char *const names[BACKENDS] = {"ref", "cpu", "cuda"};
+	static struct job jobs[BACKENDS * MODES + 1];
+	struct CMUnitTest tests[BACKENDS * MODES + 1] = {0};
+	const char *only = getenv("SPLIT_TEST_BACKEND");
+	size_t count = 0;
+
+	for (size_t b = 0; b < BACKENDS; b++) {
+		struct device probe;
+		struct sl_fail fail = {0};
+
+		if (only && strcmp(only, names[b]))
+			continue;
+		if (!only && device_open(&probe, names[b], 1, &fail) == SL_ERR_UNAVAILABLE) {
+			snprintf(jobs[count].name, sizeof(jobs[count].name), "all modes on %s: none here", names[b]);
+			fprintf(stderr, "SKIP %s: %s\n", names[b], fail.text);
+			tests[count] = (struct CMUnitTest){.name = jobs[count].name, .test_func = test_absent};
+			count++;
+			continue;
+		}
+		if (!only)
+			device_close(&probe);
+		for (size_t m = 0; m < MODES; m++) {
+			if (modes[m].ref_only && strcmp(names[b], "ref"))
+				continue;
+			jobs[count].backend = names[b];
+			jobs[count].mode = &modes[m];
+			snprintf(jobs[count].name, sizeof(jobs[count].name), "%s, %s", names[b], modes[m].name);
+			tests[count] = (struct CMUnitTest){
+				.name = jobs[count].name, .test_func = test_job, .initial_state = &jobs[count]};
+			count++;
+		}
+	}
+	if (!count)
+		fprintf(stderr, "SPLIT_TEST_BACKEND=%s: no such backend; ref, cpu or cuda\n", only);
+	return count ? _cmocka_run_group_tests("ops", tests, count, NULL, NULL) : 1;
+}

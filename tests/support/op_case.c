@@ -1,0 +1,345 @@
+#include "tests/support/op_case.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/rng.h"
+
+#define CONV_HW(n_, h_, w_, i_, o_, kh_, kw_, s_, p_, bias_)                          \
+	{                                                                             \
+		.kind = SL_OP_CONV2D, .n = n_, .h = h_, .w = w_, .c = i_, .u.conv = { \
+			i_,                                                           \
+			o_,                                                           \
+			kh_,                                                          \
+			kw_,                                                          \
+			s_,                                                           \
+			p_,                                                           \
+			1,                                                            \
+			bias_                                                         \
+		}                                                                     \
+	}
+#define CONV(n_, hw_, i_, o_, k_, s_, p_, bias_) CONV_HW(n_, hw_, hw_, i_, o_, k_, k_, s_, p_, bias_)
+#define DEPTHWISE(n_, h_, w_, c_, k_, s_, p_, bias_)                                  \
+	{                                                                             \
+		.kind = SL_OP_CONV2D, .n = n_, .h = h_, .w = w_, .c = c_, .u.conv = { \
+			c_,                                                           \
+			c_,                                                           \
+			k_,                                                           \
+			k_,                                                           \
+			s_,                                                           \
+			p_,                                                           \
+			c_,                                                           \
+			bias_                                                         \
+		}                                                                     \
+	}
+#define BN_OF(n_, h_, w_, c_, act_, eval_, data_)                                                                    \
+	{                                                                                                            \
+		.kind = SL_OP_BATCHNORM, .n = n_, .h = h_, .w = w_, .c = c_, .eval = eval_, .data = data_, .u.bn = { \
+			.c = c_,                                                                                     \
+			.eps = 1e-5f,                                                                                \
+			.momentum = 0.1f,                                                                            \
+			.act = SL_ACT_##act_                                                                         \
+		}                                                                                                    \
+	}
+#define BN(n_, h_, w_, c_, act_) BN_OF(n_, h_, w_, c_, act_, false, DATA_NORMAL)
+#define ACT(n_, h_, w_, c_, act_, data_)                                                                     \
+	{                                                                                                    \
+		.kind = SL_OP_ACT, .n = n_, .h = h_, .w = w_, .c = c_, .data = data_, .u.act = SL_ACT_##act_ \
+	}
+#define ADD(n_, h_, w_, c_)                                           \
+	{                                                             \
+		.kind = SL_OP_ADD, .n = n_, .h = h_, .w = w_, .c = c_ \
+	}
+#define POOL(kind_, n_, h_, w_, c_, k_, s_, p_, data_)                                                             \
+	{                                                                                                          \
+		.kind = SL_OP_##kind_, .n = n_, .h = h_, .w = w_, .c = c_, .data = data_, .u.pool = { k_, s_, p_ } \
+	}
+#define MAXPOOL(n_, h_, w_, c_, k_, s_, p_) POOL(MAXPOOL, n_, h_, w_, c_, k_, s_, p_, DATA_NORMAL)
+#define AVGPOOL(n_, h_, w_, c_, k_, s_, p_) POOL(AVGPOOL, n_, h_, w_, c_, k_, s_, p_, DATA_NORMAL)
+#define LINEAR(n_, i_, o_, bias_)                                                     \
+	{                                                                             \
+		.kind = SL_OP_LINEAR, .n = n_, .c = i_, .u.linear = { i_, o_, bias_ } \
+	}
+#define DROPOUT(n_, h_, w_, c_, p_, eval_)                                                                    \
+	{                                                                                                     \
+		.kind = SL_OP_DROPOUT, .n = n_, .h = h_, .w = w_, .c = c_, .eval = eval_, .u.dropout = { p_ } \
+	}
+#define FLATTEN(n_, h_, w_, c_)                                           \
+	{                                                                 \
+		.kind = SL_OP_FLATTEN, .n = n_, .h = h_, .w = w_, .c = c_ \
+	}
+#define XENT(n_, k_, data_)                                         \
+	{                                                           \
+		.kind = SL_OP_XENT, .n = n_, .c = k_, .data = data_ \
+	}
+
+const struct op_case op_cases[] = {
+	/* convolution, 1×1 */
+	CONV(1, 1, 1, 1, 1, 1, 0, false),
+	CONV(1, 1, 3, 17, 1, 1, 0, true),
+	CONV(2, 5, 17, 33, 1, 1, 0, false),
+	CONV(3, 7, 33, 1, 1, 1, 0, true),
+	CONV(2, 7, 16, 24, 1, 2, 0, false),
+	CONV(1, 4, 5, 6, 1, 1, 1, true),
+	CONV(3, 3, 129, 31, 1, 1, 0, false),
+	/* convolution, larger windows */
+	CONV(1, 1, 3, 8, 3, 1, 1, false),
+	CONV(1, 2, 1, 3, 3, 2, 1, true),
+	CONV(2, 9, 3, 32, 3, 2, 1, false),
+	CONV(2, 8, 3, 16, 3, 2, 1, false),
+	CONV(1, 7, 17, 33, 3, 1, 1, true),
+	CONV(2, 6, 5, 7, 3, 1, 0, false),
+	CONV(3, 7, 3, 5, 3, 1, 2, true),
+	CONV(2, 9, 3, 17, 5, 1, 2, false),
+	CONV(2, 9, 4, 3, 5, 2, 1, true),
+	CONV(1, 13, 3, 17, 7, 2, 3, false),
+	CONV(1, 7, 2, 1, 7, 1, 0, true),
+	CONV_HW(2, 5, 11, 3, 9, 1, 3, 1, 0, false),
+	CONV_HW(2, 11, 5, 9, 3, 5, 1, 2, 0, true),
+	CONV_HW(1, 6, 4, 33, 2, 2, 2, 2, 0, false),
+	CONV_HW(2, 3, 40, 6, 18, 3, 3, 1, 1, false),
+	CONV(2, 10, 3, 20, 3, 3, 0, true), /* the learned insert: k = s */
+	/* depthwise */
+	DEPTHWISE(1, 1, 1, 3, 3, 1, 1, false),
+	DEPTHWISE(1, 1, 1, 17, 1, 1, 0, true),
+	DEPTHWISE(2, 7, 7, 33, 3, 1, 1, false),
+	DEPTHWISE(2, 7, 7, 33, 3, 2, 1, true),
+	DEPTHWISE(2, 8, 8, 16, 3, 2, 1, false),
+	DEPTHWISE(1, 2, 2, 960, 3, 1, 1, false),
+	DEPTHWISE(3, 5, 9, 3, 3, 1, 0, false),
+	DEPTHWISE(2, 9, 5, 20, 3, 1, 2, false),
+	DEPTHWISE(2, 9, 9, 17, 5, 1, 2, true),
+	DEPTHWISE(2, 9, 9, 17, 5, 2, 2, false),
+	DEPTHWISE(1, 11, 7, 31, 7, 2, 3, false),
+	DEPTHWISE(1, 3, 12, 48, 3, 2, 0, false),
+	DEPTHWISE(1, 33, 33, 2, 3, 2, 1, false),
+	/* the layers of MobileNetV2 and ResNet9, scaled down; large enough to be cut into blocks */
+	CONV(4, 32, 3, 32, 3, 2, 1, false),
+	CONV(4, 32, 3, 32, 3, 1, 1, false),
+	CONV(8, 32, 16, 24, 1, 1, 0, false),
+	CONV(4, 14, 24, 144, 1, 1, 0, false),
+	CONV(4, 7, 144, 32, 1, 1, 0, false),
+	CONV(3, 4, 160, 320, 1, 1, 0, false),
+	CONV(3, 2, 320, 1280, 1, 1, 0, false),
+	DEPTHWISE(4, 28, 28, 32, 3, 1, 1, false),
+	DEPTHWISE(4, 28, 28, 96, 3, 2, 1, false),
+	DEPTHWISE(2, 14, 14, 192, 3, 1, 1, false),
+	DEPTHWISE(2, 14, 14, 200, 3, 2, 1, false),
+	CONV(2, 16, 3, 64, 3, 1, 1, false),
+	CONV(2, 16, 32, 64, 3, 1, 1, false),
+	CONV(2, 8, 64, 64, 3, 1, 1, false),
+	CONV(1, 4, 128, 96, 3, 1, 1, false),
+	/* batch normalisation */
+	BN(1, 1, 1, 3, NONE),
+	BN(2, 1, 1, 17, NONE),
+	BN(3, 1, 1, 33, RELU6),
+	BN(1, 3, 3, 1, RELU),
+	BN(2, 7, 7, 17, NONE),
+	BN(2, 7, 7, 33, RELU),
+	BN(2, 7, 7, 16, RELU6),
+	BN(5, 2, 2, 130, RELU6),
+	BN(8, 28, 28, 17, RELU6),
+	BN(4, 32, 32, 32, NONE),
+	BN(16, 4, 4, 1280, RELU6),
+	BN_OF(4, 9, 9, 19, NONE, false, DATA_OFFSET),
+	BN_OF(8, 16, 16, 32, RELU, false, DATA_OFFSET),
+	BN_OF(1, 1, 1, 5, RELU6, true, DATA_NORMAL),
+	BN_OF(3, 5, 5, 33, NONE, true, DATA_NORMAL),
+	BN_OF(3, 5, 5, 33, RELU, true, DATA_NORMAL),
+	BN_OF(2, 14, 14, 96, RELU6, true, DATA_NORMAL),
+	/* activation, sum */
+	ACT(1, 1, 1, 1, RELU, DATA_NORMAL),
+	ACT(2, 5, 5, 17, RELU, DATA_NORMAL),
+	ACT(2, 5, 5, 17, RELU6, DATA_NORMAL),
+	ACT(3, 7, 7, 3, NONE, DATA_NORMAL),
+	ACT(3, 7, 7, 33, RELU, DATA_TIES),
+	ACT(3, 7, 7, 33, RELU6, DATA_TIES),
+	ACT(4, 28, 28, 40, RELU6, DATA_NORMAL),
+	ACT(5, 0, 0, 37, RELU, DATA_NORMAL),
+	ADD(1, 1, 1, 1),
+	ADD(2, 7, 7, 17),
+	ADD(3, 14, 14, 24),
+	ADD(4, 28, 28, 33),
+	ADD(3, 0, 0, 129),
+	/* pooling */
+	MAXPOOL(1, 1, 1, 3, 1, 1, 0),
+	MAXPOOL(2, 8, 8, 17, 2, 2, 0),
+	MAXPOOL(2, 9, 7, 33, 2, 2, 0),
+	MAXPOOL(2, 9, 9, 16, 3, 2, 1),
+	MAXPOOL(1, 7, 7, 3, 3, 1, 1),
+	MAXPOOL(2, 6, 6, 5, 3, 2, 0),
+	MAXPOOL(2, 4, 4, 130, 0, 1, 0),
+	MAXPOOL(1, 7, 9, 4, 5, 2, 2),
+	MAXPOOL(4, 32, 32, 24, 2, 2, 0),
+	POOL(MAXPOOL, 2, 8, 8, 17, 2, 2, 0, DATA_TIES),
+	POOL(MAXPOOL, 2, 9, 9, 33, 3, 2, 1, DATA_TIES),
+	POOL(MAXPOOL, 2, 3, 5, 18, 0, 1, 0, DATA_TIES),
+	AVGPOOL(1, 1, 1, 17, 0, 1, 0),
+	AVGPOOL(3, 7, 7, 1280, 0, 1, 0),
+	AVGPOOL(2, 2, 5, 33, 0, 1, 0),
+	AVGPOOL(2, 8, 8, 17, 2, 2, 0),
+	AVGPOOL(2, 9, 7, 3, 3, 2, 1),
+	AVGPOOL(1, 7, 7, 16, 3, 1, 1),
+	AVGPOOL(2, 10, 6, 5, 5, 1, 2),
+	AVGPOOL(4, 32, 32, 24, 3, 2, 1),
+	/* linear */
+	LINEAR(1, 1, 1, true),
+	LINEAR(1, 1280, 10, true),
+	LINEAR(7, 17, 33, false),
+	LINEAR(16, 33, 1, true),
+	LINEAR(9, 3, 17, true),
+	LINEAR(64, 128, 100, true),
+	LINEAR(33, 512, 10, false),
+	/* dropout, flatten */
+	DROPOUT(1, 0, 0, 1, 0.2f, false),
+	DROPOUT(5, 0, 0, 1280, 0.2f, false),
+	DROPOUT(3, 0, 0, 37, 0.0f, false),
+	DROPOUT(3, 0, 0, 37, 0.2f, true),
+	DROPOUT(2, 5, 5, 17, 0.5f, false),
+	DROPOUT(4, 16, 16, 33, 0.9f, false),
+	FLATTEN(1, 1, 1, 1),
+	FLATTEN(3, 1, 1, 1280),
+	FLATTEN(2, 3, 5, 17),
+	FLATTEN(4, 16, 16, 33),
+	/* cross-entropy */
+	XENT(1, 1, DATA_NORMAL),
+	XENT(1, 10, DATA_NORMAL),
+	XENT(5, 2, DATA_NORMAL),
+	XENT(33, 10, DATA_TIES),
+	XENT(7, 100, DATA_LARGE),
+	XENT(4, 1000, DATA_NORMAL),
+	XENT(128, 17, DATA_TIES),
+	XENT(257, 10, DATA_NORMAL),
+};
+const int op_case_count = sizeof(op_cases) / sizeof(op_cases[0]);
+
+static const char *const act_names[SL_ACT_COUNT] = {"none", "relu", "relu6"};
+static const char *const data_names[] = {"", ", offset 30", ", ties", ", large"};
+
+const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
+{
+	char attr[64] = "", shape[40];
+
+	switch (c->kind) {
+	case SL_OP_CONV2D:
+		snprintf(attr, sizeof(attr), " -> %d, %dx%d s%d p%d%s%s", c->u.conv.out_c, c->u.conv.kh, c->u.conv.kw,
+			 c->u.conv.stride, c->u.conv.pad, c->u.conv.groups > 1 ? " depthwise" : "",
+			 c->u.conv.bias ? " bias" : "");
+		break;
+	case SL_OP_BATCHNORM:
+		snprintf(attr, sizeof(attr), " %s", act_names[c->u.bn.act]);
+		break;
+	case SL_OP_ACT:
+		snprintf(attr, sizeof(attr), " %s", act_names[c->u.act]);
+		break;
+	case SL_OP_MAXPOOL:
+	case SL_OP_AVGPOOL:
+		snprintf(attr, sizeof(attr), ", k%d s%d p%d", c->u.pool.k, c->u.pool.stride, c->u.pool.pad);
+		break;
+	case SL_OP_LINEAR:
+		snprintf(attr, sizeof(attr), " -> %d%s", c->u.linear.out_f, c->u.linear.bias ? " bias" : "");
+		break;
+	case SL_OP_DROPOUT:
+		snprintf(attr, sizeof(attr), " p %g", (double)c->u.dropout.p);
+		break;
+	default:
+		break;
+	}
+	if (c->h)
+		snprintf(shape, sizeof(shape), "%dx%dx%dx%d", c->n, c->h, c->w, c->c);
+	else
+		snprintf(shape, sizeof(shape), "%dx%d", c->n, c->c);
+	snprintf(out, OP_CASE_TEXT, "%s %s%s%s%s", sl_op_kind_name(c->kind), shape, attr, c->eval ? ", eval" : "",
+		 data_names[c->data]);
+	return out;
+}
+
+static int between(const struct sl_rng_key *key, uint32_t *element, int low, int high)
+{
+	return low + (int)sl_rng_below(sl_rng_u32(key, (*element)++), (uint32_t)(high - low + 1));
+}
+
+struct op_case op_case_random(uint64_t seed, uint32_t index)
+{
+	const struct sl_rng_key key = {.seed = seed, .step = index, .chunk = 0xffff, .tensor = SL_RNG_TEST};
+	static const int kernels[] = {1, 2, 3, 3, 5, 7};
+	static const enum sl_op_kind kinds[] = {SL_OP_CONV2D,    SL_OP_CONV2D,  SL_OP_CONV2D,
+						SL_OP_BATCHNORM, SL_OP_MAXPOOL, SL_OP_AVGPOOL};
+	uint32_t e = 0;
+	struct op_case c = {.kind = kinds[between(&key, &e, 0, 5)]};
+	int kh = kernels[between(&key, &e, 0, 5)], kw = between(&key, &e, 0, 3) ? kh : kernels[between(&key, &e, 0, 5)];
+	int stride = between(&key, &e, 1, 3), out_c = between(&key, &e, 1, 40), flags = between(&key, &e, 0, 15);
+	int pad;
+
+	if (c.kind != SL_OP_CONV2D)
+		kw = kh;
+	pad = between(&key, &e, 0, c.kind == SL_OP_CONV2D ? 3 : kh / 2);
+	c.n = between(&key, &e, 1, 5);
+	c.c = between(&key, &e, 1, 50);
+	c.h = kh - 2 * pad > 0 ? between(&key, &e, kh - 2 * pad, kh - 2 * pad + 8) : between(&key, &e, 1, 9);
+	c.w = kw - 2 * pad > 0 ? between(&key, &e, kw - 2 * pad, kw - 2 * pad + 8) : between(&key, &e, 1, 9);
+	if (c.kind == SL_OP_CONV2D && flags & 1)
+		c.u.conv = (struct sl_conv_attr){c.c, c.c, kh, kw, stride, pad, c.c, flags & 2};
+	else if (c.kind == SL_OP_CONV2D)
+		c.u.conv = (struct sl_conv_attr){c.c, out_c, kh, kw, stride, pad, 1, flags & 2};
+	else if (c.kind == SL_OP_BATCHNORM)
+		c.u.bn = (struct sl_bn_attr){c.c, 1e-5f, 0.1f, (enum sl_act)(flags % SL_ACT_COUNT)};
+	else
+		c.u.pool = (struct sl_pool_attr){flags ? kh : 0, stride, flags ? pad : 0};
+	c.eval = c.kind == SL_OP_BATCHNORM && !(flags & 12);
+	return c;
+}
+
+enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, struct sl_fail *fail)
+{
+	*op = (struct sl_op){.kind = c->kind, .name = "case", .stream = 17, .n_in = c->kind == SL_OP_ADD ? 2 : 1};
+	for (int i = 0; i < op->n_in; i++) {
+		op->in[i] = i;
+		op->in_shape[i] = c->h ? sl_shape4(rows, c->h, c->w, c->c) : sl_shape2(rows, c->c);
+	}
+	op->out = op->n_in;
+	switch (c->kind) {
+	case SL_OP_CONV2D:
+		op->u.conv = c->u.conv;
+		op->n_param = c->u.conv.bias ? 2 : 1;
+		break;
+	case SL_OP_BATCHNORM:
+		op->u.bn = c->u.bn;
+		op->n_param = 4;
+		break;
+	case SL_OP_ACT:
+		op->u.act = c->u.act;
+		break;
+	case SL_OP_MAXPOOL:
+	case SL_OP_AVGPOOL:
+		op->u.pool = c->u.pool;
+		break;
+	case SL_OP_LINEAR:
+		op->u.linear = c->u.linear;
+		op->n_param = c->u.linear.bias ? 2 : 1;
+		break;
+	case SL_OP_DROPOUT:
+		op->u.dropout = c->u.dropout;
+		break;
+	case SL_OP_XENT:
+		op->u.xent.classes = c->c;
+		break;
+	default:
+		break;
+	}
+	for (int i = 0; i < op->n_param; i++)
+		op->param[i] = i;
+	return sl_op_infer_shape(op, fail);
+}
+
+int64_t op_param_count(const struct sl_op *op, int index)
+{
+	const struct sl_conv_attr *conv = &op->u.conv;
+
+	if (op->kind == SL_OP_CONV2D)
+		return index ? conv->out_c : (int64_t)conv->out_c * conv->kh * conv->kw * (conv->in_c / conv->groups);
+	if (op->kind == SL_OP_LINEAR)
+		return index ? op->u.linear.out_f : (int64_t)op->u.linear.out_f * op->u.linear.in_f;
+	return op->u.bn.c;
+}

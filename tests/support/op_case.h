@@ -1,0 +1,71 @@
+/* The list of op configurations that every backend is tested with, and the numbers that go in. Host memory only. */
+#ifndef SL_TESTS_OP_CASE_H
+#define SL_TESTS_OP_CASE_H
+
+#include "common/nn/op.h"
+
+enum op_data {
+	DATA_NORMAL, /* mean 0, deviation 1 (activations: 4, so that some pass 6) */
+	DATA_OFFSET, /* mean 30, deviation 1: a variance taken as E[x²] − E[x]² loses its digits here */
+	DATA_TIES,   /* multiples of 1/2 in [-2, 8]: equal values, exact zeros and sixes */
+	DATA_LARGE   /* deviation 3000: exp overflows unless the largest logit is taken off first */
+};
+
+struct op_case {
+	enum sl_op_kind kind;
+	int n, h, w, c; /* input [N,H,W,C]; h = 0: [N,C] */
+	bool eval;      /* training = false */
+	enum op_data data;
+	union {
+		struct sl_conv_attr conv;
+		struct sl_bn_attr bn;
+		enum sl_act act;
+		struct sl_pool_attr pool;
+		struct sl_linear_attr linear;
+		struct sl_dropout_attr dropout;
+	} u;
+};
+
+enum { OP_CASE_TEXT = 128 };
+
+extern const struct op_case op_cases[];
+extern const int op_case_count;
+
+/* "conv2d 2x7x7x17 -> 33, 3x3 s2 p1 bias"; returns `out`. */
+const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT]);
+
+/* Case `index` of an endless list of small odd shapes, the same for a seed everywhere. */
+struct op_case op_case_random(uint64_t seed, uint32_t index);
+
+/* The op as a plan would hand it to `prepare`, for `rows` rows at most. */
+enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Elements of parameter `index`; op->n_param of them exist. */
+int64_t op_param_count(const struct sl_op *op, int index);
+
+/* What one chunk's call reads, and what its gradients start from. */
+struct op_host {
+	int64_t rows, in_count, out_count; /* elements of each input and of the output, over all rows */
+	float *in[SL_OP_MAX_IN];
+	float *din_start[SL_OP_MAX_IN]; /* what din holds before, where backward adds to it */
+	float *dout;
+	int32_t *labels; /* [N]: the first row's is 0, the second's the last class */
+};
+
+/* What all chunks share. */
+struct op_host_params {
+	float *param[SL_OP_MAX_PARAM];
+	float *grad_start[SL_OP_MAX_PARAM];
+};
+
+/* Filled from Philox (seed, which array, chunk, SL_RNG_TEST); `rows` ≤ op's. Free with op_host_free. */
+void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl_op *op, int64_t rows, uint64_t seed,
+		  uint16_t chunk);
+void op_host_free(struct op_host *host);
+void op_host_params_fill(struct op_host_params *p, const struct sl_op *op, uint64_t seed);
+void op_host_params_free(struct op_host_params *p);
+
+/* `count` floats or int32 of zeros that the test cannot do without: exits the program with a line otherwise. */
+void *op_xalloc(size_t bytes);
+
+#endif

@@ -1,0 +1,125 @@
+/* The numbers that go into the cases of op_case.c: pure functions of (seed, which array, chunk). */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/rng.h"
+#include "tests/support/op_case.h"
+
+enum array { ARRAY_IN = 0, ARRAY_DIN = 2, ARRAY_DOUT = 4, ARRAY_LABELS, ARRAY_PARAM = 8, ARRAY_GRAD = 16 };
+
+void *op_xalloc(size_t bytes)
+{
+	void *ptr = calloc(1, bytes ? bytes : 1);
+
+	if (!ptr) {
+		fprintf(stderr, "test harness: %zu bytes of memory refused\n", bytes);
+		exit(1);
+	}
+	return ptr;
+}
+
+static struct sl_rng_key key_of(uint64_t seed, int array, uint16_t chunk)
+{
+	return (struct sl_rng_key){.seed = seed, .step = (uint64_t)array, .chunk = chunk, .tensor = SL_RNG_TEST};
+}
+
+static float *normal(int64_t count, struct sl_rng_key key, float mean, float deviation)
+{
+	float *v = op_xalloc((size_t)(count + 1) * sizeof(*v)); /* pairs may write one more */
+
+	for (int64_t i = 0; i < count; i += 2) {
+		sl_rng_normal2(sl_rng_u32(&key, (uint64_t)i), sl_rng_u32(&key, (uint64_t)i + 1), &v[i]);
+		v[i] = mean + deviation * v[i];
+		v[i + 1] = mean + deviation * v[i + 1];
+	}
+	return v;
+}
+
+static float *uniform(int64_t count, struct sl_rng_key key, float low, float high)
+{
+	float *v = op_xalloc((size_t)count * sizeof(*v));
+
+	for (int64_t i = 0; i < count; i++)
+		v[i] = low + (high - low) * sl_rng_unit(sl_rng_u32(&key, (uint64_t)i));
+	return v;
+}
+
+static float *input(const struct op_case *c, int64_t count, struct sl_rng_key key)
+{
+	float *v;
+
+	switch (c->data) {
+	case DATA_OFFSET:
+		return normal(count, key, 30, 1);
+	case DATA_LARGE:
+		return normal(count, key, 0, 3000);
+	case DATA_TIES:
+		v = uniform(count, key, -2, 8);
+		for (int64_t i = 0; i < count; i++)
+			v[i] = roundf(v[i] * 2) / 2;
+		return v;
+	case DATA_NORMAL:
+		break;
+	}
+	return normal(count, key, 0, c->kind == SL_OP_ACT ? 4 : 1);
+}
+
+void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl_op *op, int64_t rows, uint64_t seed,
+		  uint16_t chunk)
+{
+	struct sl_rng_key label_key = key_of(seed, ARRAY_LABELS, chunk);
+
+	*host = (struct op_host){
+		.rows = rows,
+		.in_count = rows * sl_shape_row(&op->in_shape[0]),
+		.out_count = op->kind == SL_OP_XENT ? 0 : rows * sl_shape_row(&op->out_shape),
+	};
+	for (int i = 0; i < op->n_in; i++) {
+		host->in[i] = input(c, host->in_count, key_of(seed, ARRAY_IN + i, chunk));
+		host->din_start[i] = normal(host->in_count, key_of(seed, ARRAY_DIN + i, chunk), 0, 1);
+	}
+	host->dout = normal(host->out_count, key_of(seed, ARRAY_DOUT, chunk), 0, 1);
+	host->labels = op_xalloc((size_t)rows * sizeof(*host->labels));
+	for (int64_t i = 0; i < rows; i++)
+		host->labels[i] = (int32_t)sl_rng_below(sl_rng_u32(&label_key, (uint64_t)i), (uint32_t)c->c);
+	host->labels[0] = 0;
+	if (rows > 1)
+		host->labels[1] = c->c - 1;
+}
+
+void op_host_free(struct op_host *host)
+{
+	for (int i = 0; i < SL_OP_MAX_IN; i++) {
+		free(host->in[i]);
+		free(host->din_start[i]);
+	}
+	free(host->dout);
+	free(host->labels);
+	*host = (struct op_host){0};
+}
+
+void op_host_params_fill(struct op_host_params *p, const struct sl_op *op, uint64_t seed)
+{
+	/* weight, bias; batchnorm: scale, shift, running mean, running variance, so that outputs pass both 0 and 6 */
+	static const float low[] = {-3, -2, -1, 0.5f}, high[] = {3, 4, 1, 2};
+
+	*p = (struct op_host_params){0};
+	for (int i = 0; i < op->n_param; i++) {
+		int64_t count = op_param_count(op, i);
+		struct sl_rng_key key = key_of(seed, ARRAY_PARAM + i, 0);
+
+		p->param[i] =
+			op->kind == SL_OP_BATCHNORM ? uniform(count, key, low[i], high[i]) : uniform(count, key, -1, 1);
+		p->grad_start[i] = normal(count, key_of(seed, ARRAY_GRAD + i, 0), 0, 1);
+	}
+}
+
+void op_host_params_free(struct op_host_params *p)
+{
+	for (int i = 0; i < SL_OP_MAX_PARAM; i++) {
+		free(p->param[i]);
+		free(p->grad_start[i]);
+	}
+	*p = (struct op_host_params){0};
+}

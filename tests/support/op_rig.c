@@ -1,0 +1,325 @@
+#include "tests/support/op_rig.h"
+
+#include <semaphore.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GUARD_BYTES = 1024, PRINTED_FAILURES = 12 };
+
+/* A quiet NaN as float; two of them are one as double. */
+static const uint32_t poison_word = 0x7ff8dead;
+
+void op_log_fail(struct op_log *log, const char *fmt, ...)
+{
+	va_list args;
+
+	if (log->failures++ >= PRINTED_FAILURES)
+		return;
+	fprintf(stderr, "%s: %s: [%s] ", log->backend, log->mode, log->op);
+	va_start(args, fmt);
+	vfprintf(stderr, fmt, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
+static size_t image_bytes(const struct op_area *a)
+{
+	return a->bytes + 2 * GUARD_BYTES;
+}
+
+void op_area_open(struct op_area *a, struct sl_backend *be, size_t bytes, const void *init, struct op_log *log)
+{
+	struct sl_fail fail = {0};
+	void *device;
+
+	*a = (struct op_area){.be = be, .bytes = bytes};
+	a->want = op_xalloc(image_bytes(a));
+	a->seen = op_xalloc(image_bytes(a));
+	if (be->ops->alloc(be, image_bytes(a), &device, &fail)) {
+		op_log_fail(log, "alloc of %zu bytes: %s", image_bytes(a), fail.text);
+		return;
+	}
+	a->device = device;
+	/* guards differ from place to place, so that a copied or shifted guard shows */
+	for (size_t i = 0; i < GUARD_BYTES; i++) {
+		a->want[i] = (unsigned char)(i * 151 + 7);
+		a->want[GUARD_BYTES + bytes + i] = (unsigned char)(i * 113 + 91);
+	}
+	op_area_set(a, init, log);
+}
+
+void op_area_close(struct op_area *a)
+{
+	if (a->device)
+		a->be->ops->free(a->be, a->device);
+	free(a->want);
+	free(a->seen);
+	*a = (struct op_area){0};
+}
+
+void op_area_set(struct op_area *a, const void *init, struct op_log *log)
+{
+	unsigned char *payload = a->want + GUARD_BYTES;
+
+	if (!a->device)
+		return;
+	if (init)
+		memcpy(payload, init, a->bytes);
+	for (size_t i = 0; i < a->bytes && !init; i++)
+		payload[i] = (unsigned char)(poison_word >> 8 * (i % 4));
+	if (a->be->ops->upload(a->be, a->device, a->want, image_bytes(a)))
+		op_log_fail(log, "upload of %zu bytes failed", image_bytes(a));
+}
+
+void *op_area_data(const struct op_area *a)
+{
+	return a->device ? a->device + GUARD_BYTES : NULL;
+}
+
+const void *op_area_read(struct op_area *a, const char *what, struct op_log *log)
+{
+	size_t tail = GUARD_BYTES + a->bytes;
+
+	if (!a->device)
+		return a->seen + GUARD_BYTES;
+	if (a->be->ops->download(a->be, a->seen, a->device, image_bytes(a)))
+		op_log_fail(log, "download of %s failed", what);
+	if (memcmp(a->seen, a->want, GUARD_BYTES))
+		op_log_fail(log, "%s: written to before its begin", what);
+	if (memcmp(a->seen + tail, a->want + tail, GUARD_BYTES))
+		op_log_fail(log, "%s: written to past its end", what);
+	return a->seen + GUARD_BYTES;
+}
+
+void op_area_check_same(struct op_area *a, const char *what, struct op_log *log)
+{
+	const unsigned char *seen = op_area_read(a, what, log);
+
+	if (a->device && memcmp(seen, a->want + GUARD_BYTES, a->bytes))
+		op_log_fail(log, "%s: changed, but may only be read", what);
+}
+
+static const char *numbered(char out[24], const char *what, int i)
+{
+	snprintf(out, 24, "%s[%d]", what, i);
+	return out;
+}
+
+bool op_rig_open(struct op_rig *rig, struct sl_backend *be, const struct op_case *c, const struct sl_op *op,
+		 const struct op_host_params *params, struct op_log *log)
+{
+	struct sl_fail fail = {0};
+
+	*rig = (struct op_rig){.be = be, .c = c, .op = *op, .kernel = be->ops->kernel[op->kind], .log = log};
+	if (!rig->kernel) {
+		op_log_fail(log, "the backend has no such op");
+		return false;
+	}
+	if (rig->kernel->prepare(be, &rig->op, &rig->state, &rig->sizes, &fail)) {
+		op_log_fail(log, "prepare: %s", fail.text);
+		return false;
+	}
+	rig->prepared = true;
+	for (int i = 0; i < op->n_param; i++) {
+		size_t bytes = (size_t)op_param_count(op, i) * sizeof(float);
+
+		op_area_open(&rig->param[i], be, bytes, params->param[i], log);
+		op_area_open(&rig->grad[i], be, bytes, params->grad_start[i], log);
+	}
+	op_area_open(&rig->workspace, be, rig->sizes.workspace_bytes, NULL, log);
+	return log->failures == 0;
+}
+
+void op_rig_close(struct op_rig *rig)
+{
+	for (int i = 0; i < SL_OP_MAX_PARAM; i++) {
+		op_area_close(&rig->param[i]);
+		op_area_close(&rig->grad[i]);
+	}
+	op_area_close(&rig->workspace);
+	if (rig->prepared && rig->kernel->release)
+		rig->kernel->release(rig->be, rig->state);
+	*rig = (struct op_rig){0};
+}
+
+void op_chunk_open(struct op_rig *rig, struct op_chunk *chunk, const struct op_host *host, uint16_t number)
+{
+	struct sl_backend *be = rig->be;
+	struct op_log *log = rig->log;
+	size_t in_bytes = (size_t)host->in_count * sizeof(float), out_bytes = (size_t)host->out_count * sizeof(float);
+
+	*chunk = (struct op_chunk){.rows = host->rows};
+	for (int i = 0; i < rig->op.n_in; i++) {
+		op_area_open(&chunk->in[i], be, in_bytes, host->in[i], log);
+		op_area_open(&chunk->din[i], be, in_bytes, NULL, log);
+	}
+	op_area_open(&chunk->out, be, out_bytes, NULL, log);
+	op_area_open(&chunk->dout, be, out_bytes, host->dout, log);
+	op_area_open(&chunk->saved, be, rig->sizes.saved_bytes, NULL, log);
+	op_area_open(&chunk->labels, be, (size_t)host->rows * sizeof(*host->labels), host->labels, log);
+	chunk->call = (struct sl_op_call){
+		.rng = {.seed = 0x5eed0005eedull, .step = 1234567890123ull, .chunk = number, .tensor = rig->op.stream},
+		.training = !rig->c->eval,
+		.saved = op_area_data(&chunk->saved),
+		.workspace = op_area_data(&rig->workspace),
+		.labels = op_area_data(&chunk->labels),
+		.loss_scale = 1.0f / 37,
+		.loss_sum = &chunk->loss_sum,
+		.correct = &chunk->correct,
+	};
+	for (int i = 0; i < rig->op.n_param; i++) {
+		bool running = rig->op.kind == SL_OP_BATCHNORM && i >= 2;
+
+		chunk->call.param[i] = op_area_data(&rig->param[i]);
+		chunk->call.grad[i] = running ? NULL : op_area_data(&rig->grad[i]);
+	}
+}
+
+void op_chunk_close(struct op_chunk *chunk)
+{
+	for (int i = 0; i < SL_OP_MAX_IN; i++) {
+		op_area_close(&chunk->in[i]);
+		op_area_close(&chunk->din[i]);
+	}
+	op_area_close(&chunk->out);
+	op_area_close(&chunk->dout);
+	op_area_close(&chunk->saved);
+	op_area_close(&chunk->labels);
+	*chunk = (struct op_chunk){0};
+}
+
+static void post(void *arg)
+{
+	sem_post(arg);
+}
+
+/* Waits until what was queued is done, as the executor would. */
+static bool settle(struct op_rig *rig, const char *what, enum sl_err err)
+{
+	sem_t done;
+
+	sem_init(&done, 0, 0);
+	if (!err)
+		err = rig->be->ops->fence(rig->be, post, &done);
+	if (!err)
+		sem_wait(&done);
+	sem_destroy(&done);
+	if (err)
+		op_log_fail(rig->log, "%s: %s", what, sl_err_name(err));
+	return !err;
+}
+
+/* What no call but commit may change. */
+static void check_read_only(struct op_rig *rig, struct op_chunk *chunk, const char *after)
+{
+	char what[64], number[24];
+
+	for (int i = 0; i < rig->op.n_param; i++) {
+		snprintf(what, sizeof(what), "%s after %s", numbered(number, "param", i), after);
+		op_area_check_same(&rig->param[i], what, rig->log);
+	}
+	for (int i = 0; i < rig->op.n_in; i++) {
+		snprintf(what, sizeof(what), "%s after %s", numbered(number, "in", i), after);
+		op_area_check_same(&chunk->in[i], what, rig->log);
+	}
+	snprintf(what, sizeof(what), "dout after %s", after);
+	op_area_check_same(&chunk->dout, what, rig->log);
+	snprintf(what, sizeof(what), "labels after %s", after);
+	op_area_check_same(&chunk->labels, what, rig->log);
+	snprintf(what, sizeof(what), "workspace after %s", after);
+	op_area_read(&rig->workspace, what, rig->log);
+	snprintf(what, sizeof(what), "saved after %s", after);
+	op_area_read(&chunk->saved, what, rig->log);
+}
+
+static struct sl_tensor tensor_of(struct op_rig *rig, const struct sl_shape *shape, int64_t rows, void *data)
+{
+	return (struct sl_tensor){.dtype = SL_F32, .shape = sl_shape_rows(*shape, rows), .data = data, .be = rig->be};
+}
+
+/* The loss of XENT goes to the host: it has no output tensor. */
+static struct sl_tensor output_of(struct op_rig *rig, struct op_chunk *chunk, const struct op_area *area)
+{
+	if (rig->op.kind == SL_OP_XENT)
+		return tensor_of(rig, &rig->op.out_shape, 1, NULL);
+	return tensor_of(rig, &rig->op.out_shape, chunk->rows, area ? op_area_data(area) : NULL);
+}
+
+bool op_rig_forward(struct op_rig *rig, struct op_chunk *chunk)
+{
+	struct sl_tensor in[SL_OP_MAX_IN] = {0}, out = output_of(rig, chunk, &chunk->out);
+	int before = rig->log->failures;
+
+	for (int i = 0; i < rig->op.n_in; i++)
+		in[i] = tensor_of(rig, &rig->op.in_shape[i], chunk->rows, op_area_data(&chunk->in[i]));
+	op_area_set(&rig->workspace, NULL, rig->log);
+	op_area_set(&chunk->out, NULL, rig->log);
+	op_area_set(&chunk->saved, NULL, rig->log);
+	chunk->loss_sum = -1;
+	chunk->correct = -1;
+	if (!settle(rig, "forward", rig->kernel->forward(rig->be, &rig->op, rig->state, &chunk->call, in, &out)))
+		return false;
+	check_read_only(rig, chunk, "forward");
+	op_area_read(&chunk->out, "out after forward", rig->log);
+	return rig->log->failures == before;
+}
+
+bool op_rig_backward(struct op_rig *rig, struct op_chunk *chunk, const struct op_host *host, enum op_din mode)
+{
+	struct sl_tensor in[SL_OP_MAX_IN] = {0}, din[SL_OP_MAX_IN] = {0}, out = output_of(rig, chunk, NULL);
+	struct sl_tensor dout = output_of(rig, chunk, &chunk->dout);
+	bool add[SL_OP_MAX_IN] = {mode == OP_DIN_ADD, mode == OP_DIN_ADD};
+	int before = rig->log->failures;
+
+	for (int i = 0; i < rig->op.n_in; i++) {
+		const struct sl_shape *shape = &rig->op.in_shape[i];
+		bool kept = sl_op_saves_input(&rig->op);
+
+		in[i] = tensor_of(rig, shape, chunk->rows, kept ? op_area_data(&chunk->in[i]) : NULL);
+		din[i] = tensor_of(rig, shape, chunk->rows, mode == OP_DIN_NONE ? NULL : op_area_data(&chunk->din[i]));
+		op_area_set(&chunk->din[i], mode == OP_DIN_ADD ? host->din_start[i] : NULL, rig->log);
+	}
+	op_area_set(&rig->workspace, NULL, rig->log);
+	if (!settle(rig, "backward",
+		    rig->kernel->backward(rig->be, &rig->op, rig->state, &chunk->call, in, &out,
+					  rig->op.kind == SL_OP_XENT ? NULL : &dout, din, add)))
+		return false;
+	check_read_only(rig, chunk, "backward");
+	for (int i = 0; i < rig->op.n_in; i++) {
+		char number[24];
+
+		op_area_read(&chunk->din[i], numbered(number, "din", i), rig->log);
+		if (mode == OP_DIN_NONE)
+			op_area_check_same(&chunk->din[i], "din that was not asked for", rig->log);
+	}
+	for (int i = 0; i < rig->op.n_param; i++) {
+		char number[24];
+
+		op_area_read(&rig->grad[i], numbered(number, "grad", i), rig->log);
+		if (!chunk->call.grad[i])
+			op_area_check_same(&rig->grad[i], "gradient of a running statistic", rig->log);
+	}
+	return rig->log->failures == before;
+}
+
+bool op_rig_commit(struct op_rig *rig, struct op_chunk *chunk)
+{
+	int before = rig->log->failures;
+
+	if (!rig->kernel->commit)
+		return true;
+	op_area_set(&rig->workspace, NULL, rig->log);
+	if (!settle(rig, "commit", rig->kernel->commit(rig->be, &rig->op, rig->state, &chunk->call, chunk->rows)))
+		return false;
+	for (int i = 0; i < rig->op.n_param; i++) {
+		char number[24];
+		const void *now = op_area_read(&rig->param[i], numbered(number, "param", i), rig->log);
+
+		if (i >= 2) /* the running statistics are what commit may change */
+			op_area_set(&rig->param[i], now, rig->log);
+	}
+	check_read_only(rig, chunk, "commit");
+	return rig->log->failures == before;
+}

@@ -1,0 +1,74 @@
+/* Calls one kernel of one backend as the executor would, and distrusts it: every area lies between guard words,
+ * outputs, `saved` and workspace are filled with NaNs before each call, and what a call may only read is compared
+ * afterwards. Device memory is touched through be->ops alone. Whatever is wrong is written to the log, with the case's
+ * name. */
+#ifndef SL_TESTS_OP_RIG_H
+#define SL_TESTS_OP_RIG_H
+
+#include "common/nn/backend.h"
+#include "tests/support/op_case.h"
+
+/* Failures of one test; the first few are printed. */
+struct op_log {
+	const char *backend, *mode;
+	char op[OP_CASE_TEXT];
+	int failures;
+};
+
+void op_log_fail(struct op_log *log, const char *fmt, ...) SL_PRINTF(2, 3);
+
+/* `bytes` of backend memory between two guards, and what it should hold. */
+struct op_area {
+	struct sl_backend *be;
+	unsigned char *device;      /* begins with a guard */
+	unsigned char *want, *seen; /* host images of the whole, guards included */
+	size_t bytes;
+};
+
+/* NULL from `init` on: filled with NaNs. A failure to allocate is logged, and ends in an area without memory. */
+void op_area_open(struct op_area *a, struct sl_backend *be, size_t bytes, const void *init, struct op_log *log);
+void op_area_close(struct op_area *a);
+void op_area_set(struct op_area *a, const void *init, struct op_log *log);
+void *op_area_data(const struct op_area *a); /* in the backend's memory */
+/* The content now; logs where a guard was written to. */
+const void *op_area_read(struct op_area *a, const char *what, struct op_log *log);
+/* Logs where anything changed since it was set. */
+void op_area_check_same(struct op_area *a, const char *what, struct op_log *log);
+
+struct op_rig {
+	struct sl_backend *be;
+	const struct op_case *c;
+	struct sl_op op; /* shapes have the prepared rows */
+	const struct sl_kernel *kernel;
+	void *state;
+	bool prepared;
+	struct sl_op_sizes sizes;
+	struct op_log *log;
+	struct op_area param[SL_OP_MAX_PARAM], grad[SL_OP_MAX_PARAM], workspace;
+};
+
+struct op_chunk {
+	int64_t rows;
+	struct op_area in[SL_OP_MAX_IN], din[SL_OP_MAX_IN], out, dout, saved, labels;
+	struct sl_op_call call;
+	double loss_sum;
+	int64_t correct;
+};
+
+/* How backward is asked for the gradients of the inputs. */
+enum op_din { OP_DIN_SET, OP_DIN_ADD, OP_DIN_NONE };
+
+/* False where that failed (logged). Close in any case. */
+bool op_rig_open(struct op_rig *rig, struct sl_backend *be, const struct op_case *c, const struct sl_op *op,
+		 const struct op_host_params *params, struct op_log *log);
+void op_rig_close(struct op_rig *rig);
+
+/* `number` goes into the rng key; `loss_scale` into the call. */
+void op_chunk_open(struct op_rig *rig, struct op_chunk *chunk, const struct op_host *host, uint16_t number);
+void op_chunk_close(struct op_chunk *chunk);
+
+bool op_rig_forward(struct op_rig *rig, struct op_chunk *chunk);
+bool op_rig_backward(struct op_rig *rig, struct op_chunk *chunk, const struct op_host *host, enum op_din din);
+bool op_rig_commit(struct op_rig *rig, struct op_chunk *chunk);
+
+#endif

@@ -1,0 +1,197 @@
+#include "tests/support/op_run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Nearer than this to a kink, a float backend may land on its other side. */
+static const double kink_margin = 1e-3;
+
+/* How many digits cancel is a matter of what is summed: the terms of BN's din are about γ / sqrt(var + eps) · dout. */
+static double batchnorm_din_scale(const struct op_case *c, const struct op_host *host, const struct op_host_params *p)
+{
+	int64_t channels = c->c, m = host->in_count / channels;
+	double square = 0, most = 0;
+
+	for (int64_t i = 0; i < host->out_count; i++)
+		square += (double)host->dout[i] * host->dout[i];
+	for (int64_t k = 0; k < channels; k++) {
+		double mean = 0, var = 0;
+
+		for (int64_t i = 0; i < m; i++)
+			mean += host->in[0][i * channels + k] / (double)m;
+		for (int64_t i = 0; i < m; i++)
+			var += pow(host->in[0][i * channels + k] - mean, 2) / (double)m;
+		if (c->eval)
+			var = p->param[3][k];
+		most = fmax(most, fabs((double)p->param[0][k]) / sqrt(var + c->u.bn.eps));
+	}
+	return most * sqrt(square / (double)host->out_count);
+}
+
+static double din_scale(const struct op_case *c, const struct op_host *host, const struct op_host_params *p,
+			const struct op_chunk *chunk)
+{
+	if (c->kind == SL_OP_BATCHNORM)
+		return batchnorm_din_scale(c, host, p);
+	return c->kind == SL_OP_XENT ? chunk->call.loss_scale : 0;
+}
+
+static void keep(struct op_result *r, const char *name, int index, struct op_area *area, double scale,
+		 struct op_log *log)
+{
+	struct op_part *part = &r->part[r->n_part++];
+	const void *data = op_area_read(area, name, log);
+
+	*part = (struct op_part){.count = (int64_t)(area->bytes / sizeof(float)), .scale = scale};
+	snprintf(part->name, sizeof(part->name), "%s[%d]", name, index);
+	part->v = op_xalloc(area->bytes);
+	memcpy(part->v, data, area->bytes);
+}
+
+/* A rig, its chunks and their data: what one run holds. */
+struct run {
+	struct op_rig rig;
+	struct op_chunk chunk[OP_MAX_CHUNKS];
+	struct op_host host[OP_MAX_CHUNKS];
+	struct op_host_params params;
+};
+
+static bool run_chunks(struct run *run, const struct op_run_how *how)
+{
+	bool ok = true;
+
+	for (int k = 0; k < how->chunks && ok; k++)
+		ok = op_rig_forward(&run->rig, &run->chunk[k]);
+	for (int k = 0; k < how->chunks && ok && how->backward; k++)
+		ok = op_rig_backward(&run->rig, &run->chunk[k], &run->host[k], how->din);
+	for (int k = 0; k < how->chunks && ok && how->commit && !run->rig.c->eval; k++)
+		ok = op_rig_commit(&run->rig, &run->chunk[k]);
+	return ok;
+}
+
+static void keep_all(struct op_result *r, struct run *run, const struct op_case *c, const struct op_run_how *how)
+{
+	struct op_rig *rig = &run->rig;
+
+	r->has_loss = c->kind == SL_OP_XENT;
+	r->rows = run->host[0].rows;
+	for (int k = 0; k < how->chunks; k++) {
+		struct op_chunk *chunk = &run->chunk[k];
+		double scale = din_scale(c, &run->host[k], &run->params, chunk);
+
+		keep(r, "out", k, &chunk->out, 0, rig->log);
+		for (int i = 0; i < rig->op.n_in && how->backward && how->din != OP_DIN_NONE; i++)
+			keep(r, i ? "din_b" : "din", k, &chunk->din[i], scale, rig->log);
+		r->loss[k] = chunk->loss_sum;
+		r->correct[k] = chunk->correct;
+	}
+	for (int i = 0; i < rig->op.n_param; i++) {
+		if (how->backward)
+			keep(r, "grad", i, &rig->grad[i], 0, rig->log);
+		if (how->commit)
+			keep(r, "param", i, &rig->param[i], 0, rig->log);
+	}
+}
+
+bool op_run(struct op_result *r, struct sl_backend *be, const struct op_case *c, uint64_t seed,
+	    const struct op_run_how *how, struct op_log *log)
+{
+	struct run run = {0};
+	struct sl_fail fail = {0};
+	struct sl_op op;
+	bool ok = false;
+	int before = log->failures;
+
+	*r = (struct op_result){0};
+	op_case_text(c, log->op);
+	if (op_case_op(c, c->n + how->extra_rows, &op, &fail)) {
+		op_log_fail(log, "infer: %s", fail.text);
+		return false;
+	}
+	op_host_params_fill(&run.params, &op, seed);
+	for (int k = 0; k < how->chunks; k++) {
+		int64_t rows = k && c->n > 1 ? c->n - 1 : c->n;
+
+		op_host_fill(&run.host[k], c, &op, rows, seed, (uint16_t)k);
+		op_avoid_kinks(&run.host[k], c, &op, &run.params, kink_margin, false);
+	}
+	if (op_rig_open(&run.rig, be, c, &op, &run.params, log)) {
+		for (int k = 0; k < how->chunks; k++)
+			op_chunk_open(&run.rig, &run.chunk[k], &run.host[k], (uint16_t)k);
+		ok = log->failures == before && run_chunks(&run, how);
+		if (ok)
+			keep_all(r, &run, c, how);
+	}
+	for (int k = 0; k < how->chunks; k++) {
+		op_chunk_close(&run.chunk[k]);
+		op_host_free(&run.host[k]);
+	}
+	op_rig_close(&run.rig);
+	op_host_params_free(&run.params);
+	return ok && log->failures == before;
+}
+
+void op_result_free(struct op_result *r)
+{
+	for (int i = 0; i < r->n_part; i++)
+		free(r->part[i].v);
+	*r = (struct op_result){0};
+}
+
+void op_compare(const char *name, const float *got, const float *want, int64_t count, double scale, struct op_log *log)
+{
+	double square_want = 0, square_error = 0, size;
+
+	for (int64_t i = 0; i < count; i++) {
+		square_want += (double)want[i] * want[i];
+		square_error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+	}
+	size = fmax(scale, count ? sqrt(square_want / (double)count) : 0);
+	for (int64_t i = 0; i < count; i++) {
+		double error = fabs((double)got[i] - want[i]);
+
+		/* negated: a NaN is out of tolerance */
+		if (!(error <= OP_TOL_ELEMENT * (fabs((double)want[i]) + size))) {
+			op_log_fail(log, "%s: element %lld of %lld is %.9g, not %.9g (size %.3g)", name, (long long)i,
+				    (long long)count, (double)got[i], (double)want[i], size);
+			return;
+		}
+	}
+	if (!(sqrt(square_error) <= OP_TOL_NORM * size * sqrt((double)count)))
+		op_log_fail(log, "%s: off by %.3g of its norm", name,
+			    sqrt(square_error) / (size * sqrt((double)count)));
+}
+
+void op_result_compare(const struct op_result *got, const struct op_result *want, struct op_log *log)
+{
+	if (got->n_part != want->n_part) {
+		op_log_fail(log, "%d parts, not %d", got->n_part, want->n_part);
+		return;
+	}
+	for (int i = 0; i < want->n_part; i++)
+		op_compare(want->part[i].name, got->part[i].v, want->part[i].v, want->part[i].count,
+			   want->part[i].scale, log);
+	for (int k = 0; want->has_loss && k < OP_MAX_CHUNKS; k++) {
+		/* the terms are near 1 a row, however close to 0 their sum */
+		double size = fabs(want->loss[k]) + 0.1 * (double)want->rows;
+
+		if (!(fabs(got->loss[k] - want->loss[k]) <= OP_TOL_NORM * size))
+			op_log_fail(log, "loss of chunk %d is %.9g, not %.9g", k, got->loss[k], want->loss[k]);
+		if (got->correct[k] != want->correct[k])
+			op_log_fail(log, "%lld rows of chunk %d correct, not %lld", (long long)got->correct[k], k,
+				    (long long)want->correct[k]);
+	}
+}
+
+void op_result_compare_bits(const struct op_result *got, const struct op_result *want, const char *whose,
+			    struct op_log *log)
+{
+	for (int i = 0; i < want->n_part && i < got->n_part; i++)
+		if (memcmp(got->part[i].v, want->part[i].v, (size_t)want->part[i].count * sizeof(float)))
+			op_log_fail(log, "%s: %s has other bits", want->part[i].name, whose);
+	if (memcmp(got->loss, want->loss, sizeof(got->loss)) ||
+	    memcmp(got->correct, want->correct, sizeof(got->correct)))
+		op_log_fail(log, "loss: %s has other bits", whose);
+}
