@@ -1,0 +1,193 @@
+#include "kernels/cpu/cpu.h"
+
+#include <cblas.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/arena.h"
+#include "kernels/cpu/impl.h"
+
+static enum sl_err alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
+{
+	/* One arena per allocation: huge pages, faulted in before the first step. Its length is kept in front. */
+	struct sl_arena arena = {0};
+	enum sl_err err = sl_arena_open(&arena, sl_align(bytes) + SL_ARENA_ALIGN, fail);
+
+	(void)be;
+	if (err != SL_OK)
+		return err;
+	*(struct sl_arena *)(void *)arena.base = arena;
+	*out = arena.base + SL_ARENA_ALIGN;
+	return SL_OK;
+}
+
+_Static_assert(sizeof(struct sl_arena) <= SL_ARENA_ALIGN, "the arena's record fits in front of what it holds");
+
+static void free_(struct sl_backend *be, void *ptr)
+{
+	struct sl_arena arena;
+
+	(void)be;
+	if (ptr == NULL)
+		return;
+	arena = *(struct sl_arena *)(void *)((unsigned char *)ptr - SL_ARENA_ALIGN);
+	sl_arena_close(&arena);
+}
+
+static enum sl_err copy(struct sl_backend *be, void *dst, const void *src, size_t bytes)
+{
+	(void)be;
+	memcpy(dst, src, bytes);
+	return SL_OK;
+}
+
+static enum sl_err zero(struct sl_backend *be, void *dst, size_t bytes)
+{
+	(void)be;
+	memset(dst, 0, bytes);
+	return SL_OK;
+}
+
+static enum sl_err fence(struct sl_backend *be, void (*done)(void *arg), void *arg)
+{
+	(void)be;
+	done(arg);
+	return SL_OK;
+}
+
+struct sgd_job {
+	const struct sl_cpu_simd *simd;
+	const struct sl_sgd *sgd;
+	int64_t count;
+	float *weight, *grad, *momentum;
+};
+
+static void sgd_block(void *arg, int64_t block, int worker)
+{
+	const struct sgd_job *j = arg;
+	int64_t at = block * SL_CPU_BLOCK, n = sl_cpu_min(SL_CPU_BLOCK, j->count - at);
+
+	(void)worker;
+	j->simd->sgd(j->weight + at, j->grad + at, j->momentum ? j->momentum + at : NULL, n, j->sgd->lr,
+		     j->sgd->momentum, j->sgd->weight_decay, j->sgd->nesterov, j->sgd->first);
+}
+
+static enum sl_err sgd(struct sl_backend *be, const struct sl_sgd *how, int64_t count, float *weight, float *grad,
+		       float *momentum)
+{
+	struct sgd_job job = {sl_cpu_simd_of(be), how, count, weight, grad, momentum};
+
+	sl_pool_run(be->pool, sl_cpu_blocks(count, SL_CPU_BLOCK), sgd_block, &job);
+	return SL_OK;
+}
+
+struct reduce_job {
+	const struct sl_cpu_simd *simd;
+	float *out;
+	const float *part;
+	int64_t n, stride, parts;
+};
+
+enum { REDUCE_BLOCK = 2048 };
+
+static void reduce_block(void *arg, int64_t block, int worker)
+{
+	const struct reduce_job *j = arg;
+	int64_t at = block * REDUCE_BLOCK, n = sl_cpu_min(REDUCE_BLOCK, j->n - at);
+
+	(void)worker;
+	for (int64_t t = 0; t < j->parts; t++)
+		j->simd->sum(j->out + at, j->out + at, j->part + t * j->stride + at, n);
+}
+
+void sl_cpu_reduce(struct sl_backend *be, float *out, const float *part, int64_t n, int64_t stride, int64_t parts)
+{
+	struct reduce_job job = {sl_cpu_simd_of(be), out, part, n, stride, parts};
+
+	sl_pool_run(be->pool, sl_cpu_blocks(n, REDUCE_BLOCK), reduce_block, &job);
+}
+
+static void close_(struct sl_backend *be)
+{
+	free(be->impl);
+	memset(be, 0, sizeof *be);
+}
+
+const struct sl_cpu_simd *sl_cpu_simd_choose(void)
+{
+	const char *want = getenv("SL_CPU_SIMD");
+	bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+	bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+		      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+
+	if (want != NULL && strcmp(want, "base") == 0)
+		return &sl_cpu_simd_base;
+	if (want != NULL && strcmp(want, "avx2") == 0)
+		avx512 = false;
+	return avx512 ? &sl_cpu_simd_avx512 : avx2 ? &sl_cpu_simd_avx2 : &sl_cpu_simd_base;
+}
+
+const char *sl_cpu_describe(void)
+{
+	static char text[96];
+
+	snprintf(text, sizeof text, "%s, OpenBLAS %s", sl_cpu_simd_choose()->name, openblas_get_corename());
+	return text;
+}
+
+bool sl_cpu_core_is_older(const char **reason)
+{
+	static const char *const avx512_cores[] = {"SkylakeX", "Cooperlake", "SapphireRapids", NULL};
+	static const char *const avx2_cores[] = {"Haswell", "Zen", NULL};
+	const char *core = openblas_get_corename();
+	bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
+	bool older = __builtin_cpu_supports("avx2") || avx512;
+
+	for (int i = 0; avx512_cores[i] != NULL; i++)
+		older = older && strcmp(core, avx512_cores[i]) != 0;
+	for (int i = 0; avx2_cores[i] != NULL && !avx512; i++)
+		older = older && strcmp(core, avx2_cores[i]) != 0;
+	*reason = !older ? "OpenBLAS uses the kernels of this CPU"
+		  : getenv("OPENBLAS_CORETYPE") != NULL
+			  ? "OPENBLAS_CORETYPE in the environment makes OpenBLAS use kernels of an older CPU: unset it"
+			  : "OpenBLAS does not know this CPU and uses kernels of an older one";
+	return older;
+}
+
+static const struct sl_backend_ops ops = {
+	.name = "cpu",
+	.alloc = alloc,
+	.free = free_,
+	.upload = copy,
+	.download = copy,
+	.zero = zero,
+	.fence = fence,
+	.sgd = sgd,
+	.kernel =
+		{
+			[SL_OP_CONV2D] = &sl_cpu_conv,
+			[SL_OP_BATCHNORM] = &sl_cpu_batchnorm,
+			[SL_OP_ACT] = &sl_cpu_act,
+			[SL_OP_ADD] = &sl_cpu_add,
+			[SL_OP_MAXPOOL] = &sl_cpu_maxpool,
+			[SL_OP_AVGPOOL] = &sl_cpu_avgpool,
+			[SL_OP_LINEAR] = &sl_cpu_linear,
+			[SL_OP_DROPOUT] = &sl_cpu_dropout,
+			[SL_OP_FLATTEN] = &sl_cpu_flatten,
+			[SL_OP_XENT] = &sl_cpu_xent,
+		},
+	.close = close_,
+};
+
+enum sl_err sl_cpu_backend_open(struct sl_backend *be, struct sl_pool *pool, struct sl_fail *fail)
+{
+	struct sl_cpu *cpu = calloc(1, sizeof *cpu);
+
+	if (cpu == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the CPU backend");
+	openblas_set_num_threads(1);
+	cpu->simd = sl_cpu_simd_choose();
+	*be = (struct sl_backend){.ops = &ops, .pool = pool, .impl = cpu};
+	return SL_OK;
+}

@@ -1,0 +1,121 @@
+/* Element-wise loops and column sums. Included by simd_*.c after vec.h. */
+
+#define ALWAYS static inline __attribute__((always_inline))
+
+ALWAYS vf activate(vf z, enum sl_act act)
+{
+	if (act == SL_ACT_NONE)
+		return z;
+	z = at_least(0.0f, z);
+	return act == SL_ACT_RELU6 ? at_most(6.0f, z) : z;
+}
+
+/* The gradient g behind an activation of z, in front of it. */
+ALWAYS vf deactivate(vf g, vf z, enum sl_act act)
+{
+	if (act == SL_ACT_NONE)
+		return g;
+	return act == SL_ACT_RELU6 ? where_between(g, z, 0.0f, 6.0f) : where_above(g, z, 0.0f);
+}
+
+/* Runs `call` with a constant activation, so that each gets its own loop. */
+#define FOR_ACT(act, call)                           \
+	do {                                         \
+		switch (act) {                       \
+		case SL_ACT_RELU: {                  \
+			enum { ACT = SL_ACT_RELU };  \
+			call;                        \
+			break;                       \
+		}                                    \
+		case SL_ACT_RELU6: {                 \
+			enum { ACT = SL_ACT_RELU6 }; \
+			call;                        \
+			break;                       \
+		}                                    \
+		default: {                           \
+			enum { ACT = SL_ACT_NONE };  \
+			call;                        \
+			break;                       \
+		}                                    \
+		}                                    \
+	} while (0)
+
+ALWAYS void act_forward_as(float *y, const float *x, int64_t n, enum sl_act act)
+{
+	for (int64_t i = 0; i < n; i += VL)
+		stv(y + i, activate(ldv(x + i, left(n - i)), act), left(n - i));
+}
+
+static void act_forward(float *y, const float *x, int64_t n, enum sl_act act)
+{
+	FOR_ACT(act, act_forward_as(y, x, n, (enum sl_act)ACT));
+}
+
+ALWAYS void act_backward_as(float *dx, const float *dy, const float *x, int64_t n, enum sl_act act, bool add)
+{
+	for (int64_t i = 0; i < n; i += VL) {
+		int l = left(n - i);
+		vf g = deactivate(ldv(dy + i, l), ldv(x + i, l), act);
+
+		stv(dx + i, add ? ldv(dx + i, l) + g : g, l);
+	}
+}
+
+static void act_backward(float *dx, const float *dy, const float *x, int64_t n, enum sl_act act, bool add)
+{
+	FOR_ACT(act, act_backward_as(dx, dy, x, n, (enum sl_act)ACT, add));
+}
+
+static void sum(float *y, const float *a, const float *b, int64_t n)
+{
+	for (int64_t i = 0; i < n; i += VL)
+		stv(y + i, ldv(a + i, left(n - i)) + ldv(b + i, left(n - i)), left(n - i));
+}
+
+static void scale(float *y, const float *x, float by, int64_t n, bool add)
+{
+	for (int64_t i = 0; i < n; i += VL) {
+		vf v = ldv(x + i, left(n - i)) * by;
+
+		stv(y + i, add ? ldv(y + i, left(n - i)) + v : v, left(n - i));
+	}
+}
+
+static void sgd(float *w, float *g, float *m, int64_t n, float lr, float mu, float wd, bool nesterov, bool first)
+{
+	for (int64_t i = 0; i < n; i += VL) {
+		int l = left(n - i);
+		vf wv = ldv(w + i, l), gv = ldv(g + i, l) + wd * wv;
+
+		if (mu != 0.0f) {
+			vf mv = first ? gv : mu * ldv(m + i, l) + gv;
+
+			stv(m + i, mv, l);
+			gv = nesterov ? gv + mu * mv : mv;
+		}
+		stv(w + i, wv - lr * gv, l);
+	}
+}
+
+static void row_sum(float *total, const float *x, int64_t rows, int c)
+{
+	for (int k = 0; k < c; k += VL) {
+		int l = left(c - k);
+		vf a = {0}, b = {0};
+		int64_t r = 0;
+
+		for (; r + 2 <= rows; r += 2) {
+			a += ldv(x + r * c + k, l);
+			b += ldv(x + (r + 1) * c + k, l);
+		}
+		if (r < rows)
+			a += ldv(x + r * c + k, l);
+		stv(total + k, ldv(total + k, l) + (a + b), l);
+	}
+}
+
+static void add_row(float *y, const float *row, int64_t rows, int c)
+{
+	for (int64_t r = 0; r < rows; r++)
+		sum(y + r * c, y + r * c, row, c);
+}

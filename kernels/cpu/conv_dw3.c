@@ -1,0 +1,235 @@
+/* Depthwise 3×3 convolution, pad 1, stride 1 or 2, by rows. Each worker keeps the three newest rows of x (and of dy) in
+ * a ring of its own, padded by a zero column on either side, so that the row kernels know no edges. Backward makes dX
+ * and dW in one pass. Work is cut in bands of output rows; bands are summed in spans whose number depends on the shape.
+ */
+#include <string.h>
+
+#include "kernels/cpu/conv.h"
+
+enum { BAND_ROWS = 28, MAX_SPANS = 64 };
+
+struct job {
+	const struct sl_conv_call *call;
+	const struct sl_cpu_simd *simd;
+	struct sl_conv_dims d;
+	int64_t bands, band_rows; /* of an image */
+	int64_t spans, span_bands;
+	int64_t x_row, dy_row; /* floats of a padded row */
+	float *flipped;        /* [9, C] */
+	float *part;           /* [spans, 9·C + C] */
+	float *scratch;        /* per worker */
+};
+
+/* Rows of one image, padded; slot of row h is h mod 3. */
+struct ring {
+	const float *src;
+	float *slot[3], *zero;
+	int64_t held[3]; /* row in each slot, −1 none */
+	int64_t h, w, c;
+};
+
+static int64_t part_floats(const struct job *j)
+{
+	return sl_cpu_line(10 * j->d.c);
+}
+
+static int64_t worker_floats(const struct job *j)
+{
+	return 4 * j->x_row + 4 * j->dy_row + j->x_row;
+}
+
+static struct job job_of(const struct sl_conv_call *call, const struct sl_conv_dims *d, float *workspace)
+{
+	struct job j = {.call = call, .d = *d};
+	int64_t all;
+
+	j.bands = sl_cpu_blocks(d->out_h, BAND_ROWS);
+	j.band_rows = sl_cpu_blocks(d->out_h, j.bands);
+	j.bands = sl_cpu_blocks(d->out_h, j.band_rows);
+	all = d->n * j.bands;
+	j.span_bands = sl_cpu_blocks(all, MAX_SPANS);
+	j.spans = sl_cpu_blocks(all, j.span_bands);
+	j.x_row = sl_cpu_line((d->w + 2) * d->c);
+	j.dy_row = sl_cpu_line((d->out_w + 2) * d->c);
+	j.flipped = workspace;
+	j.part = workspace + sl_cpu_line(9 * d->c);
+	j.scratch = j.part + MAX_SPANS * part_floats(&j);
+	return j;
+}
+
+static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
+{
+	struct sl_conv_dims d = sl_conv_dims_of(op, op->in_shape[0].dim[0]);
+	struct job j = job_of(NULL, &d, NULL);
+
+	return (size_t)(sl_cpu_line(9 * d.c) + MAX_SPANS * part_floats(&j) + sl_cpu_threads(be) * worker_floats(&j)) *
+	       sizeof(float);
+}
+
+static struct ring ring_open(float *memory, int64_t row_floats, int64_t h, int64_t w, int64_t c)
+{
+	struct ring r = {.zero = memory + 3 * row_floats, .h = h, .w = w, .c = c};
+
+	for (int i = 0; i < 3; i++) {
+		r.slot[i] = memory + i * row_floats;
+		memset(r.slot[i], 0, (size_t)c * sizeof(float));
+		memset(r.slot[i] + (w + 1) * c, 0, (size_t)c * sizeof(float));
+	}
+	memset(r.zero, 0, (size_t)row_floats * sizeof(float));
+	return r;
+}
+
+static void ring_image(struct ring *r, const float *src)
+{
+	r->src = src;
+	for (int i = 0; i < 3; i++)
+		r->held[i] = -1;
+}
+
+/* The padded row h; zeros above and below the image. */
+static const float *ring_row(struct ring *r, int64_t h)
+{
+	int i = (int)(h % 3);
+
+	if (h < 0 || h >= r->h)
+		return r->zero;
+	if (r->held[i] != h) {
+		memcpy(r->slot[i] + r->c, r->src + h * r->w * r->c, (size_t)(r->w * r->c) * sizeof(float));
+		r->held[i] = h;
+	}
+	return r->slot[i];
+}
+
+struct band {
+	int64_t n, from, to; /* output rows [from, to) of image n */
+};
+
+static struct band band_at(const struct job *j, int64_t index)
+{
+	int64_t from = index % j->bands * j->band_rows;
+
+	return (struct band){index / j->bands, from, sl_cpu_min(j->d.out_h, from + j->band_rows)};
+}
+
+static void x_rows(struct ring *x, const float *rows[3], int64_t out_row, int stride)
+{
+	for (int i = 0; i < 3; i++)
+		rows[i] = ring_row(x, out_row * stride - 1 + i);
+}
+
+static void forward_band(void *arg, int64_t index, int worker)
+{
+	const struct job *j = arg;
+	const struct sl_conv_dims *d = &j->d;
+	struct band b = band_at(j, index);
+	struct ring x = ring_open(j->scratch + worker * worker_floats(j), j->x_row, d->h, d->w, d->c);
+
+	ring_image(&x, j->call->x + b.n * d->h * d->w * d->c);
+	for (int64_t o = b.from; o < b.to; o++) {
+		float *y = j->call->y + (b.n * d->out_h + o) * d->out_w * d->c;
+		const float *rows[3];
+
+		x_rows(&x, rows, o, d->stride);
+		j->simd->dw_row(y, rows, j->call->w, (int)d->out_w, (int)d->c, d->stride);
+		if (j->call->bias != NULL)
+			j->simd->add_row(y, j->call->bias, d->out_w, (int)d->c);
+	}
+}
+
+static void forward(const struct sl_conv_call *call)
+{
+	struct job j = job_of(call, &call->d, call->workspace);
+
+	j.simd = sl_cpu_simd_of(call->be);
+	sl_pool_run(call->be->pool, j.d.n * j.bands, forward_band, &j);
+}
+
+/* Row `h` of dX of image n: straight into its place, or through a row of scratch where it is added to. */
+static float *data_row(const struct job *j, int64_t n, int64_t h, float *scratch)
+{
+	return j->call->add ? scratch : j->call->dx + (n * j->d.h + h) * j->d.w * j->d.c;
+}
+
+static void add_data_row(const struct job *j, int64_t n, int64_t h, const float *scratch)
+{
+	float *dx = j->call->dx + (n * j->d.h + h) * j->d.w * j->d.c;
+
+	if (j->call->add)
+		j->simd->sum(dx, dx, scratch, j->d.w * j->d.c);
+}
+
+/* The rows of dX that belong to output row o: o itself at stride 1; 2o and 2o + 1 at stride 2. An even row saw the
+ * middle weights of output o; an odd one, the lower weights of output o and the upper ones of output o + 1. */
+static void data_rows(const struct job *j, struct ring *dy, int64_t n, int64_t o, float *scratch)
+{
+	const struct sl_conv_dims *d = &j->d;
+	const float *w = j->call->w;
+	int c = (int)d->c;
+
+	if (d->stride == 1) {
+		const float *rows[3] = {ring_row(dy, o - 1), ring_row(dy, o), ring_row(dy, o + 1)};
+
+		j->simd->dw_row(data_row(j, n, o, scratch), rows, j->flipped, (int)d->w, c, 1);
+		add_data_row(j, n, o, scratch);
+		return;
+	}
+	for (int64_t h = 2 * o; h < sl_cpu_min(d->h, 2 * o + 2); h++) {
+		bool odd = h & 1;
+		const float *rows[2] = {ring_row(dy, o) + c, odd ? ring_row(dy, o + 1) + c : NULL};
+		const float *weights[2] = {odd ? w + 6 * c : w + 3 * c, w};
+
+		j->simd->dw_data_row2(data_row(j, n, h, scratch), rows, weights, odd && o + 1 < d->out_h ? 2 : 1,
+				      (int)d->w, c);
+		add_data_row(j, n, h, scratch);
+	}
+}
+
+static void backward_span(void *arg, int64_t span, int worker)
+{
+	const struct job *j = arg;
+	const struct sl_conv_call *call = j->call;
+	const struct sl_conv_dims *d = &j->d;
+	float *scratch = j->scratch + worker * worker_floats(j), *dw = j->part + span * part_floats(j);
+	struct ring x = ring_open(scratch, j->x_row, d->h, d->w, d->c);
+	struct ring dy = ring_open(scratch + 4 * j->x_row, j->dy_row, d->out_h, d->out_w, d->c);
+	float *row = scratch + 4 * j->x_row + 4 * j->dy_row;
+	int64_t end = sl_cpu_min(d->n * j->bands, (span + 1) * j->span_bands);
+
+	memset(dw, 0, (size_t)(10 * d->c) * sizeof(float));
+	for (int64_t index = span * j->span_bands; index < end; index++) {
+		struct band b = band_at(j, index);
+
+		if (call->dw != NULL)
+			ring_image(&x, call->x + b.n * d->h * d->w * d->c);
+		ring_image(&dy, call->dy + b.n * d->out_h * d->out_w * d->c);
+		for (int64_t o = b.from; o < b.to; o++) {
+			const float *g = call->dy + (b.n * d->out_h + o) * d->out_w * d->c, *rows[3];
+
+			if (call->dx != NULL)
+				data_rows(j, &dy, b.n, o, row);
+			if (call->dw != NULL) {
+				x_rows(&x, rows, o, d->stride);
+				j->simd->dw_weight_row(dw, g, rows, (int)d->out_w, (int)d->c, d->stride);
+			}
+			if (call->dbias != NULL)
+				j->simd->row_sum(dw + 9 * d->c, g, d->out_w, (int)d->c);
+		}
+	}
+}
+
+static void backward(const struct sl_conv_call *call)
+{
+	struct job j = job_of(call, &call->d, call->workspace);
+	int64_t c = j.d.c;
+
+	j.simd = sl_cpu_simd_of(call->be);
+	for (int i = 0; i < 9; i++)
+		memcpy(j.flipped + i * c, call->w + (8 - i) * c, (size_t)c * sizeof(float));
+	sl_pool_run(call->be->pool, j.spans, backward_span, &j);
+	if (call->dw != NULL)
+		sl_cpu_reduce(call->be, call->dw, j.part, 9 * c, part_floats(&j), j.spans);
+	if (call->dbias != NULL)
+		sl_cpu_reduce(call->be, call->dbias, j.part + 9 * c, c, part_floats(&j), j.spans);
+}
+
+const struct sl_conv_kernel sl_conv_dw3 = {workspace_bytes, forward, backward};

@@ -1,0 +1,54 @@
+/* What the files of this room share. */
+#ifndef SL_CPU_IMPL_H
+#define SL_CPU_IMPL_H
+
+#include "common/base/pool.h"
+#include "common/nn/backend.h"
+#include "kernels/cpu/simd.h"
+
+enum {
+	SL_CPU_BLOCK = 32768 /* floats of a block of work: 128 KiB, with a second one beside it still in the L2 cache */
+};
+
+struct sl_cpu {
+	const struct sl_cpu_simd *simd;
+};
+
+static inline const struct sl_cpu_simd *sl_cpu_simd_of(const struct sl_backend *be)
+{
+	return ((const struct sl_cpu *)be->impl)->simd;
+}
+
+static inline int sl_cpu_threads(const struct sl_backend *be)
+{
+	return be->pool ? sl_pool_threads(be->pool) : 1;
+}
+
+static inline int64_t sl_cpu_blocks(int64_t n, int64_t per_block)
+{
+	return (n + per_block - 1) / per_block;
+}
+
+static inline int64_t sl_cpu_min(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline int64_t sl_cpu_max(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* `floats` rounded up to whole cache lines */
+static inline int64_t sl_cpu_line(int64_t floats)
+{
+	return (floats + 15) & ~(int64_t)15;
+}
+
+/* out[i] += Σ over t of part[t·stride + i], t ascending, i in [0, n): whatever the number of threads. */
+void sl_cpu_reduce(struct sl_backend *be, float *out, const float *part, int64_t n, int64_t stride, int64_t parts);
+
+extern const struct sl_kernel sl_cpu_conv, sl_cpu_batchnorm, sl_cpu_act, sl_cpu_add, sl_cpu_maxpool, sl_cpu_avgpool,
+	sl_cpu_linear, sl_cpu_dropout, sl_cpu_flatten, sl_cpu_xent;
+
+#endif

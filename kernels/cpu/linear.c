@@ -1,0 +1,131 @@
+/* Fully connected layer: three products of OpenBLAS, each cut into tiles of its result, so that nothing is summed
+ * across threads. */
+#include <cblas.h>
+#include <string.h>
+
+#include "kernels/cpu/impl.h"
+
+enum { TILE = 256 };
+
+struct job {
+	const struct sl_cpu_simd *simd;
+	int64_t rows, f, o;
+	const float *x, *w, *bias, *dy;
+	float *y, *dx, *dw;
+	bool add;
+};
+
+struct tile {
+	int64_t i, j, ni, nj; /* [i, i + ni) × [j, j + nj) of the result */
+};
+
+static struct tile tile_at(int64_t block, int64_t rows, int64_t cols)
+{
+	int64_t across = sl_cpu_blocks(cols, TILE), i = block / across * TILE, j = block % across * TILE;
+
+	return (struct tile){i, j, sl_cpu_min(TILE, rows - i), sl_cpu_min(TILE, cols - j)};
+}
+
+static int64_t tiles(int64_t rows, int64_t cols)
+{
+	return sl_cpu_blocks(rows, TILE) * sl_cpu_blocks(cols, TILE);
+}
+
+static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
+			   struct sl_fail *fail)
+{
+	(void)be;
+	(void)state;
+	(void)fail;
+	*sizes = (struct sl_op_sizes){.workspace_bytes = (size_t)op->u.linear.out_f * sizeof(float)};
+	return SL_OK;
+}
+
+static void forward_tile(void *arg, int64_t block, int worker)
+{
+	const struct job *j = arg;
+	struct tile t = tile_at(block, j->rows, j->o);
+
+	(void)worker;
+	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)t.ni, (int)t.nj, (int)j->f, 1.0f, j->x + t.i * j->f,
+		    (int)j->f, j->w + t.j * j->f, (int)j->f, 0.0f, j->y + t.i * j->o + t.j, (int)j->o);
+	for (int64_t r = t.i; r < t.i + t.ni && j->bias != NULL; r++)
+		j->simd->sum(j->y + r * j->o + t.j, j->y + r * j->o + t.j, j->bias + t.j, t.nj);
+}
+
+static void data_tile(void *arg, int64_t block, int worker)
+{
+	const struct job *j = arg;
+	struct tile t = tile_at(block, j->rows, j->f);
+
+	(void)worker;
+	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)t.ni, (int)t.nj, (int)j->o, 1.0f,
+		    j->dy + t.i * j->o, (int)j->o, j->w + t.j, (int)j->f, j->add ? 1.0f : 0.0f,
+		    j->dx + t.i * j->f + t.j, (int)j->f);
+}
+
+static void weight_tile(void *arg, int64_t block, int worker)
+{
+	const struct job *j = arg;
+	struct tile t = tile_at(block, j->o, j->f);
+
+	(void)worker;
+	cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)t.ni, (int)t.nj, (int)j->rows, 1.0f, j->dy + t.i,
+		    (int)j->o, j->x + t.j, (int)j->f, 1.0f, j->dw + t.i * j->f + t.j, (int)j->f);
+}
+
+static struct job job_of(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call,
+			 const struct sl_tensor *x)
+{
+	return (struct job){
+		.simd = sl_cpu_simd_of(be),
+		.rows = x->shape.dim[0],
+		.f = op->u.linear.in_f,
+		.o = op->u.linear.out_f,
+		.x = x->data,
+		.w = call->param[0],
+		.bias = op->u.linear.bias ? call->param[1] : NULL,
+	};
+}
+
+static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
+			   const struct sl_tensor *in, struct sl_tensor *out)
+{
+	struct job j = job_of(be, op, call, &in[0]);
+
+	(void)state;
+	j.y = out->data;
+	sl_pool_run(be->pool, tiles(j.rows, j.o), forward_tile, &j);
+	return SL_OK;
+}
+
+static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
+			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
+			    struct sl_tensor *din, const bool *din_add)
+{
+	struct job j = job_of(be, op, call, &in[0]);
+
+	(void)state;
+	(void)out;
+	j.dy = dout->data;
+	if (call->grad[0] != NULL) {
+		j.dw = call->grad[0];
+		sl_pool_run(be->pool, tiles(j.o, j.f), weight_tile, &j);
+	}
+	if (j.bias != NULL && call->grad[1] != NULL) {
+		float *total =
+			call->workspace; /* a sum of its own, so that rounding does not grow with what is there */
+
+		memset(total, 0, (size_t)j.o * sizeof(float));
+		j.simd->row_sum(total, j.dy, j.rows, (int)j.o);
+		j.simd->sum(call->grad[1], call->grad[1], total, j.o);
+	}
+	if (din[0].data != NULL) {
+		j.dx = din[0].data;
+		j.add = din_add[0];
+		sl_pool_run(be->pool, tiles(j.rows, j.f), data_tile, &j);
+	}
+	return SL_OK;
+}
+
+const struct sl_kernel sl_cpu_linear = {prepare, NULL, forward, backward, NULL};

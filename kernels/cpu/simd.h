@@ -1,0 +1,53 @@
+/* The SIMD level that is chosen at run time: one body (*_body.h) compiled for AVX-512, AVX2 and any x86-64.
+ * Rows are packed: x[rows, C]. Functions run in the calling thread and never write outside what they name. */
+#ifndef SL_CPU_SIMD_H
+#define SL_CPU_SIMD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/nn/op.h"
+
+/* Backward of a batchnorm with its activation, per channel [C]:
+ * z = x·scale + shift; g = dy where z lies in the activation's linear part, else 0; dx = a·g + b·(x − mean) + d. */
+struct sl_cpu_bn_back {
+	const float *scale, *shift, *mean, *a, *b, *d;
+};
+
+/* One row of a depthwise 3×3 convolution. x[0..2]: three input rows, each padded with one zero column on either side,
+ * [W+2, C]; w [9, C]; y [out_w, C]. */
+struct sl_cpu_simd {
+	const char *name;
+	/* [n] */
+	void (*act_forward)(float *y, const float *x, int64_t n, enum sl_act act);
+	void (*act_backward)(float *dx, const float *dy, const float *x, int64_t n, enum sl_act act, bool add);
+	void (*sum)(float *y, const float *a, const float *b, int64_t n);       /* y = a + b; y may be a or b */
+	void (*scale)(float *y, const float *x, float by, int64_t n, bool add); /* y = or += by·x */
+	void (*sgd)(float *w, float *g, float *m, int64_t n, float lr, float mu, float wd, bool nesterov, bool first);
+	/* [rows, C] */
+	void (*row_sum)(float *sum, const float *x, int64_t rows, int c); /* sum += column sums */
+	void (*add_row)(float *y, const float *row, int64_t rows, int c); /* y[r] += row */
+	void (*moments)(float *mean, float *m2, const float *x, int64_t rows,
+			int c); /* of this block; m2 = Σ(x−mean)² */
+	void (*bn_forward)(float *y, const float *x, const float *scale, const float *shift, int64_t rows, int c,
+			   enum sl_act act);
+	/* sum_g = Σ g, sum_gx = Σ g·(x − mean) of this block; a, b, d are not read */
+	void (*bn_sums)(float *sum_g, float *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn_back *k,
+			int64_t rows, int c, enum sl_act act);
+	void (*bn_backward)(float *dx, const float *dy, const float *x, const struct sl_cpu_bn_back *k, int64_t rows,
+			    int c, enum sl_act act, bool add);
+	/* depthwise 3×3, stride 1 or 2 */
+	void (*dw_row)(float *y, const float *const x[3], const float *w, int out_w, int c, int stride);
+	/* dw [9, C] += over one output row dy [out_w, C] */
+	void (*dw_weight_row)(float *dw, const float *dy, const float *const x[3], int out_w, int c, int stride);
+	/* Stride 2: dx [in_w, C] = from n_dy ∈ {1, 2} rows of dy, each [in_w/2 + 1, C] with zeros behind its end; row i
+	 * goes through the weights w[i] [3, C]. */
+	void (*dw_data_row2)(float *dx, const float *const dy[2], const float *const w[2], int n_dy, int in_w, int c);
+};
+
+extern const struct sl_cpu_simd sl_cpu_simd_avx512, sl_cpu_simd_avx2, sl_cpu_simd_base;
+
+/* The best that this CPU runs. SL_CPU_SIMD in the environment (avx512, avx2, base) asks for a lower one: for tests. */
+const struct sl_cpu_simd *sl_cpu_simd_choose(void);
+
+#endif

@@ -1,0 +1,147 @@
+/* The vector alphabet of the *_body.h files. The including file defines VL, the floats of a register: 16 (AVX-512),
+ * 8 (AVX2) or 4 (any x86-64), and NAME(x), the suffix of its functions. `n` is a count of lanes in [1, VL]: loads fill
+ * the others with zero, stores leave the memory behind them untouched. No alignment is asked of any pointer. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <immintrin.h>
+
+typedef float vf __attribute__((vector_size(VL * 4)));
+typedef float vf_mem __attribute__((vector_size(VL * 4), aligned(4), may_alias));
+typedef int32_t vi __attribute__((vector_size(VL * 4)));
+
+static inline vf ld(const float *p)
+{
+	return *(const vf_mem *)p;
+}
+
+static inline void st(float *p, vf v)
+{
+	*(vf_mem *)p = v;
+}
+
+static inline vf set1(float x)
+{
+	return x - (vf){0};
+}
+
+#if VL == 16
+static inline vf ldn(const float *p, int n)
+{
+	return (vf)_mm512_maskz_loadu_ps((__mmask16)(0xffffu >> (16 - n)), p);
+}
+
+static inline void stn(float *p, vf v, int n)
+{
+	_mm512_mask_storeu_ps(p, (__mmask16)(0xffffu >> (16 - n)), (__m512)v);
+}
+
+/* NaN in x comes out: the second operand wins where they do not compare. */
+static inline vf at_least(float low, vf x)
+{
+	return (vf)_mm512_max_ps(_mm512_set1_ps(low), (__m512)x);
+}
+
+static inline vf at_most(float high, vf x)
+{
+	return (vf)_mm512_min_ps(_mm512_set1_ps(high), (__m512)x);
+}
+
+/* g where z > low (and z < high), else 0 */
+static inline vf where_above(vf g, vf z, float low)
+{
+	__mmask16 m = _mm512_cmp_ps_mask((__m512)z, _mm512_set1_ps(low), _CMP_GT_OQ);
+
+	return (vf)_mm512_maskz_mov_ps(m, (__m512)g);
+}
+
+static inline vf where_between(vf g, vf z, float low, float high)
+{
+	__mmask16 m = _mm512_cmp_ps_mask((__m512)z, _mm512_set1_ps(low), _CMP_GT_OQ);
+
+	m = _mm512_mask_cmp_ps_mask(m, (__m512)z, _mm512_set1_ps(high), _CMP_LT_OQ);
+	return (vf)_mm512_maskz_mov_ps(m, (__m512)g);
+}
+#else
+#if VL == 8
+static inline __m256i lanes(int n)
+{
+	static const int32_t table[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+
+	return _mm256_loadu_si256((const __m256i *)(const void *)(table + 8 - n));
+}
+
+static inline vf ldn(const float *p, int n)
+{
+	return (vf)_mm256_maskload_ps(p, lanes(n));
+}
+
+static inline void stn(float *p, vf v, int n)
+{
+	_mm256_maskstore_ps(p, lanes(n), (__m256)v);
+}
+
+static inline vf at_least(float low, vf x)
+{
+	return (vf)_mm256_max_ps(_mm256_set1_ps(low), (__m256)x);
+}
+
+static inline vf at_most(float high, vf x)
+{
+	return (vf)_mm256_min_ps(_mm256_set1_ps(high), (__m256)x);
+}
+#else
+static inline vf ldn(const float *p, int n)
+{
+	vf v = {0};
+
+	memcpy(&v, p, (size_t)n * sizeof(float));
+	return v;
+}
+
+static inline void stn(float *p, vf v, int n)
+{
+	memcpy(p, &v, (size_t)n * sizeof(float));
+}
+
+static inline vf at_least(float low, vf x)
+{
+	return (vf)_mm_max_ps(_mm_set1_ps(low), (__m128)x);
+}
+
+static inline vf at_most(float high, vf x)
+{
+	return (vf)_mm_min_ps(_mm_set1_ps(high), (__m128)x);
+}
+#endif
+
+static inline vf where_above(vf g, vf z, float low)
+{
+	return (vf)((vi)g & (z > set1(low)));
+}
+
+static inline vf where_between(vf g, vf z, float low, float high)
+{
+	return (vf)((vi)g & (z > set1(low)) & (z < set1(high)));
+}
+#endif
+
+/* `n` of [1, VL]: the whole register where it is full. */
+static inline vf ldv(const float *p, int n)
+{
+	return n == VL ? ld(p) : ldn(p, n);
+}
+
+static inline void stv(float *p, vf v, int n)
+{
+	if (n == VL)
+		st(p, v);
+	else
+		stn(p, v, n);
+}
+
+static inline int left(int64_t n)
+{
+	return n < VL ? (int)n : VL;
+}
