@@ -293,6 +293,9 @@ static enum sl_err spec_check(const struct sl_loader_spec *spec, struct sl_fail 
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "batch %lld is larger than the data set of %lld images, and drop_last leaves none",
 				   (long long)spec->batch, (long long)spec->set->count);
+	if (spec->threads < 0 || spec->threads > SL_POOL_MAX_THREADS)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%d threads are out of range: 0 (all CPUs) to %d",
+				   spec->threads, SL_POOL_MAX_THREADS);
 	if (spec->prefetch < 1 || spec->prefetch > SL_LOADER_MAX_PREFETCH)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "prefetch %d is out of range: 1 to %d batches", spec->prefetch,
 				   SL_LOADER_MAX_PREFETCH);

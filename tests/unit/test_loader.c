@@ -1,0 +1,520 @@
+/* The data loader: what a batch holds, in which order, for any number of threads, with and without an event loop. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "client/data/loader.h"
+#include "common/base/rng.h"
+
+enum { IMAGES = 53, SIDE = 40, IMAGE_FLOATS = SIDE * SIDE * 3 };
+
+static struct sl_dataset set;
+static struct sl_augment *augment;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define COUNTS_MALLOC 0
+#else
+#define COUNTS_MALLOC 1
+#endif
+static atomic_long mallocs;
+#if COUNTS_MALLOC
+void *__libc_malloc(size_t bytes);
+void *malloc(size_t bytes)
+{
+	atomic_fetch_add(&mallocs, 1);
+	return __libc_malloc(bytes);
+}
+#endif
+
+static struct sl_loader_spec spec_of(int64_t batch, bool train)
+{
+	return (struct sl_loader_spec){.set = &set,
+				       .augment = augment,
+				       .batch = batch,
+				       .train = train,
+				       .seed = 42,
+				       .prefetch = 2,
+				       .held = 1,
+				       .threads = 1};
+}
+
+static struct sl_loader *open_loader(const struct sl_loader_spec *spec)
+{
+	struct sl_loader *loader = NULL;
+	struct sl_fail fail = {0};
+
+	if (sl_loader_open(&loader, spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return loader;
+}
+
+static const struct sl_batch *next(struct sl_loader *loader)
+{
+	const struct sl_batch *batch = NULL;
+
+	assert_int_equal(sl_loader_next(loader, &batch), SL_OK);
+	return batch;
+}
+
+/* FNV-1a over all that a batch holds */
+static uint64_t digest(const struct sl_batch *b)
+{
+	const struct {
+		const void *data;
+		size_t bytes;
+	} range[] = {
+		{b->images, (size_t)b->rows * IMAGE_FLOATS * sizeof(float)},
+		{b->labels, (size_t)b->rows * sizeof(int32_t)},
+		{b->samples, (size_t)b->rows * sizeof(int32_t)},
+		{&b->epoch, sizeof b->epoch},
+		{&b->index, sizeof b->index},
+	};
+	uint64_t h = 14695981039346656037u;
+
+	for (size_t k = 0; k < sizeof range / sizeof *range; k++)
+		for (size_t i = 0; i < range[k].bytes; i++)
+			h = (h ^ ((const uint8_t *)range[k].data)[i]) * 1099511628211u;
+	return h;
+}
+
+/* Every row is the augmented image that `samples` names. */
+static void assert_rows(const struct sl_batch *b, const struct sl_loader_spec *spec)
+{
+	static float image[IMAGE_FLOATS], scratch[3 * (32 + 2 * SIDE)];
+
+	assert_true(sl_augment_scratch_floats(augment) <= sizeof scratch / sizeof *scratch);
+	for (int64_t r = 0; r < b->rows; r++) {
+		int32_t s = b->samples[r];
+		struct sl_augment_draw draw =
+			spec->train ? sl_augment_draw(augment, spec->seed, b->epoch, s) : sl_augment_centre(augment);
+
+		assert_in_range(s, 0, IMAGES - 1);
+		assert_int_equal(b->labels[r], set.labels[s]);
+		sl_augment_apply(augment, image, set.pixels + s * SL_IMAGE_BYTES, draw, scratch);
+		assert_memory_equal(b->images + r * IMAGE_FLOATS, image, sizeof image);
+	}
+}
+
+/* Reads one epoch; order[] gets the samples. Returns how many images it had. */
+static int64_t read_epoch(struct sl_loader *loader, const struct sl_loader_spec *spec, uint64_t epoch, int32_t *order)
+{
+	int64_t at = 0;
+
+	for (int64_t i = 0; i < sl_loader_batches(loader); i++) {
+		const struct sl_batch *b = next(loader);
+
+		assert_int_equal(b->epoch, epoch);
+		assert_int_equal(b->index, i);
+		assert_rows(b, spec);
+		memcpy(order + at, b->samples, (size_t)b->rows * sizeof *order);
+		at += b->rows;
+		assert_true(b->rows == spec->batch || i == sl_loader_batches(loader) - 1);
+		sl_loader_release(loader, b);
+	}
+	return at;
+}
+
+static void epochs_are_permutations(void **state)
+{
+	struct sl_loader_spec spec = spec_of(8, true);
+	struct sl_loader *loader = open_loader(&spec);
+	int32_t order[3][IMAGES];
+
+	(void)state;
+	assert_int_equal(sl_loader_batches(loader), 7);
+	for (int e = 0; e < 3; e++) {
+		int seen[IMAGES] = {0}, in_place = 0;
+
+		assert_int_equal(read_epoch(loader, &spec, (uint64_t)e, order[e]), IMAGES);
+		for (int i = 0; i < IMAGES; i++) {
+			assert_int_equal(seen[order[e][i]]++, 0);
+			in_place += order[e][i] == i;
+		}
+		assert_true(in_place < 8); /* 1 is expected of a random permutation */
+	}
+	assert_memory_not_equal(order[0], order[1], sizeof order[0]);
+	assert_memory_not_equal(order[1], order[2], sizeof order[1]);
+	sl_loader_close(loader);
+}
+
+static void the_seed_decides(void **state)
+{
+	struct sl_loader_spec spec = spec_of(IMAGES, true);
+	uint64_t first;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		struct sl_loader *loader;
+
+		spec.seed = i == 2 ? 43 : 42;
+		loader = open_loader(&spec);
+		if (i == 0)
+			first = digest(next(loader));
+		else
+			assert_int_equal(digest(next(loader)) == first, i == 1);
+		sl_loader_close(loader);
+	}
+}
+
+static void evaluation_is_in_order(void **state)
+{
+	struct sl_loader_spec spec = spec_of(10, false);
+	struct sl_loader *loader = open_loader(&spec);
+	int32_t order[IMAGES];
+
+	(void)state;
+	for (uint64_t e = 0; e < 2; e++) {
+		assert_int_equal(read_epoch(loader, &spec, e, order), IMAGES);
+		for (int i = 0; i < IMAGES; i++)
+			assert_int_equal(order[i], i);
+	}
+	sl_loader_close(loader);
+}
+
+static void the_last_batch_is_ragged_or_dropped(void **state)
+{
+	static const struct {
+		int64_t batch, batches, images;
+		bool drop;
+	} cases[] = {{10, 6, 53, false}, {10, 5, 50, true},  {53, 1, 53, false}, {53, 1, 53, true},
+		     {1, 53, 53, true},  {64, 1, 53, false}, {52, 2, 53, false}};
+
+	(void)state;
+	for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+		struct sl_loader_spec spec = spec_of(cases[k].batch, true);
+		struct sl_loader *loader;
+		int32_t order[IMAGES];
+
+		spec.drop_last = cases[k].drop;
+		loader = open_loader(&spec);
+		assert_int_equal(sl_loader_batches(loader), cases[k].batches);
+		assert_int_equal(read_epoch(loader, &spec, 0, order), cases[k].images);
+		assert_int_equal(read_epoch(loader, &spec, 1, order), cases[k].images);
+		sl_loader_close(loader);
+	}
+}
+
+static void threads_and_prefetch_change_nothing(void **state)
+{
+	static const struct {
+		int threads, prefetch, held;
+	} cases[] = {{1, 1, 1}, {2, 1, 1}, {4, 3, 2}, {0, 8, 1}};
+	uint64_t digests[21];
+
+	(void)state;
+	for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+		struct sl_loader_spec spec = spec_of(8, true);
+		struct sl_loader *loader;
+
+		spec.threads = cases[k].threads;
+		spec.prefetch = cases[k].prefetch;
+		spec.held = cases[k].held;
+		loader = open_loader(&spec);
+		for (int i = 0; i < 21; i++) { /* three epochs */
+			const struct sl_batch *b = next(loader);
+
+			if (k == 0)
+				digests[i] = digest(b);
+			else
+				assert_int_equal(digest(b), digests[i]);
+			sl_loader_release(loader, b);
+		}
+		sl_loader_close(loader);
+	}
+}
+
+static void a_batch_can_be_had_again(void **state)
+{
+	struct sl_loader_spec spec = spec_of(8, true);
+	struct sl_loader *loader = open_loader(&spec);
+	uint64_t digests[28];
+
+	(void)state;
+	for (int i = 0; i < 28; i++) {
+		const struct sl_batch *b = next(loader);
+
+		digests[i] = digest(b);
+		sl_loader_release(loader, b);
+	}
+	for (uint32_t i = 0; i < 60; i++) {
+		const struct sl_rng_key key = {.seed = 5, .tensor = SL_RNG_TEST};
+		int at = (int)sl_rng_below(sl_rng_u32(&key, i), 28), run = 1 + (int)(i % 3);
+
+		assert_int_equal(sl_loader_seek(loader, (uint64_t)at / 7, at % 7), SL_OK);
+		for (; run > 0 && at < 28; run--, at++) {
+			const struct sl_batch *b = next(loader);
+
+			assert_int_equal(digest(b), digests[at]);
+			sl_loader_release(loader, b);
+		}
+	}
+	assert_int_equal(sl_loader_seek(loader, 0, 7), SL_ERR_BUG);
+	assert_int_equal(sl_loader_seek(loader, 0, -1), SL_ERR_BUG);
+	sl_loader_close(loader);
+}
+
+static void held_batches_do_not_change(void **state)
+{
+	struct sl_loader_spec spec = spec_of(8, true);
+	const struct sl_batch *held[3], *more = NULL;
+	uint64_t digests[3];
+	struct sl_loader *loader;
+
+	(void)state;
+	spec.held = 3;
+	loader = open_loader(&spec);
+	for (int i = 0; i < 3; i++) {
+		held[i] = next(loader);
+		digests[i] = digest(held[i]);
+	}
+	assert_int_equal(sl_loader_next(loader, &more), SL_ERR_LIMIT);
+	assert_null(more);
+	sl_loader_release(loader, held[1]);
+	sl_loader_release(loader, held[1]); /* harmless */
+	for (int i = 0; i < 20; i++) {
+		more = next(loader);
+		assert_int_equal(more->index, (3 + i) % 7);
+		sl_loader_release(loader, more);
+	}
+	assert_int_equal(sl_loader_seek(loader, 9, 3), SL_OK);
+	sl_loader_release(loader, next(loader));
+	assert_int_equal(digest(held[0]), digests[0]);
+	assert_int_equal(digest(held[2]), digests[2]);
+	sl_loader_close(loader);
+}
+
+static void nothing_is_allocated_per_batch(void **state)
+{
+	struct sl_loader_spec spec = spec_of(8, true);
+	struct sl_loader *loader;
+	long before;
+
+	(void)state;
+	if (!COUNTS_MALLOC)
+		skip();
+	spec.threads = 2;
+	loader = open_loader(&spec);
+	before = atomic_load(&mallocs);
+	assert_true(before > 0);
+	for (int i = 0; i < 30; i++)
+		sl_loader_release(loader, next(loader));
+	assert_int_equal(atomic_load(&mallocs), before);
+	sl_loader_close(loader);
+}
+
+/* A consumer with an event loop of its own: it sleeps in poll() and is woken. */
+struct consumer {
+	struct sl_loader *loader;
+	int fd;
+	int calls, in_drain;
+	bool chain; /* release, and ask for the next from inside the callback */
+	const struct sl_batch *batch;
+	uint64_t digests[14];
+};
+
+static void wake(void *arg)
+{
+	uint64_t one = 1;
+
+	assert_int_equal(write(((struct consumer *)arg)->fd, &one, sizeof one), sizeof one);
+}
+
+static void take(void *arg, const struct sl_batch *batch)
+{
+	struct consumer *c = arg;
+
+	assert_int_equal(c->in_drain, 1);
+	c->batch = batch;
+	c->digests[c->calls++ % 14] = digest(batch);
+	if (c->chain) {
+		sl_loader_release(c->loader, batch);
+		if (c->calls < 14)
+			assert_int_equal(sl_loader_request(c->loader, take, c), SL_OK);
+	}
+}
+
+/* One turn of the loop: false where nothing woke it within `timeout_ms`. */
+static bool turn(struct consumer *c, int timeout_ms)
+{
+	struct pollfd p = {.fd = c->fd, .events = POLLIN};
+	uint64_t wakes;
+
+	if (poll(&p, 1, timeout_ms) != 1)
+		return false;
+	assert_int_equal(read(c->fd, &wakes, sizeof wakes), sizeof wakes);
+	c->in_drain = 1;
+	sl_loader_drain(c->loader);
+	c->in_drain = 0;
+	return true;
+}
+
+static void open_consumer(struct consumer *c, bool chain)
+{
+	struct sl_loader_spec spec = spec_of(8, true);
+
+	*c = (struct consumer){.fd = eventfd(0, 0), .chain = chain};
+	assert_true(c->fd >= 0);
+	spec.wake = wake;
+	spec.wake_arg = c;
+	c->loader = open_loader(&spec);
+}
+
+static void close_consumer(struct consumer *c)
+{
+	sl_loader_close(c->loader);
+	close(c->fd);
+}
+
+static void an_event_loop_is_woken(void **state)
+{
+	struct consumer c;
+	struct sl_loader *plain;
+	struct sl_loader_spec spec = spec_of(8, true);
+
+	(void)state;
+	open_consumer(&c, true);
+	assert_int_equal(sl_loader_request(c.loader, take, &c), SL_OK);
+	assert_int_equal(c.calls, 0); /* never from inside the request */
+	while (c.calls < 14)
+		assert_true(turn(&c, 10000));
+	plain = open_loader(&spec);
+	for (int i = 0; i < 14; i++) {
+		const struct sl_batch *b = next(plain);
+
+		assert_int_equal(digest(b), c.digests[i]);
+		sl_loader_release(plain, b);
+	}
+	sl_loader_close(plain);
+	close_consumer(&c);
+}
+
+static void a_request_waits_for_a_free_buffer(void **state)
+{
+	const struct sl_batch *unused;
+	struct consumer c;
+
+	(void)state;
+	open_consumer(&c, false);
+	assert_int_equal(sl_loader_request(c.loader, take, &c), SL_OK);
+	assert_int_equal(sl_loader_request(c.loader, take, &c), SL_ERR_BUSY);
+	assert_int_equal(sl_loader_next(c.loader, &unused), SL_ERR_BUSY);
+	assert_int_equal(sl_loader_seek(c.loader, 1, 0), SL_ERR_BUG);
+	while (c.calls < 1)
+		assert_true(turn(&c, 10000));
+	assert_int_equal(sl_loader_request(c.loader, take, &c), SL_OK);
+	while (turn(&c, 100)) /* all that is prepared ahead is done, the one buffer is still held */
+		assert_int_equal(c.calls, 1);
+	sl_loader_release(c.loader, c.batch);
+	while (c.calls < 2)
+		assert_true(turn(&c, 10000));
+	assert_int_equal(c.batch->index, 1);
+	close_consumer(&c);
+}
+
+static void closing_while_busy_is_fine(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 50; i++) {
+		struct sl_loader_spec spec = spec_of(16, true);
+		struct sl_loader *loader;
+
+		spec.prefetch = 4;
+		spec.threads = 1 + i % 3;
+		loader = open_loader(&spec);
+		if (i % 2)
+			assert_int_equal(sl_loader_seek(loader, 3, 1), SL_OK);
+		sl_loader_close(loader);
+	}
+	sl_loader_close(NULL);
+}
+
+static void wrong_specs_are_refused(void **state)
+{
+	struct sl_dataset none = {.classes = 10};
+	struct sl_augment *small = NULL;
+	struct sl_loader_spec bad[8];
+	enum { N = sizeof bad / sizeof *bad };
+
+	(void)state;
+	assert_int_equal(sl_augment_open(&small, &(struct sl_augment_spec){.in_h = 28, .in_w = 28}, NULL), SL_OK);
+	for (int i = 0; i < N; i++)
+		bad[i] = spec_of(8, true);
+	bad[0].batch = 0;
+	bad[1].batch = 54;
+	bad[1].drop_last = true;
+	bad[2].prefetch = 0;
+	bad[3].prefetch = SL_LOADER_MAX_PREFETCH + 1;
+	bad[4].held = 0;
+	bad[5].threads = -1;
+	bad[6].set = &none;
+	bad[7].augment = small;
+	for (int i = 0; i < N; i++) {
+		struct sl_loader *loader = NULL;
+		struct sl_fail fail = {0};
+
+		assert_int_equal(sl_loader_open(&loader, &bad[i], &fail), SL_ERR_CONFIG);
+		assert_null(loader);
+		assert_string_not_equal(fail.text, "");
+	}
+	sl_augment_close(small);
+}
+
+static int make_set(void **state)
+{
+	struct sl_fail fail;
+
+	(void)state;
+	set = (struct sl_dataset){.count = IMAGES, .classes = 10};
+	set.pixels = calloc(IMAGES, SL_IMAGE_BYTES);
+	set.labels = calloc(IMAGES, sizeof *set.labels);
+	if (!set.pixels || !set.labels)
+		return -1;
+	for (int i = 0; i < IMAGES * SL_IMAGE_BYTES; i++)
+		set.pixels[i] = (uint8_t)(i * 73 + i / SL_IMAGE_BYTES * 29 + i % 251);
+	for (int i = 0; i < IMAGES; i++)
+		set.labels[i] = i * 7 % 10;
+	return sl_augment_open(&augment,
+			       &(struct sl_augment_spec){.in_h = 32,
+							 .in_w = 32,
+							 .out_h = SIDE,
+							 .out_w = SIDE,
+							 .crop_padding = 4,
+							 .flip = true,
+							 .norm = SL_NORM_CIFAR10},
+			       &fail);
+}
+
+static int drop_set(void **state)
+{
+	(void)state;
+	sl_augment_close(augment);
+	sl_dataset_close(&set);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(epochs_are_permutations),
+		cmocka_unit_test(the_seed_decides),
+		cmocka_unit_test(evaluation_is_in_order),
+		cmocka_unit_test(the_last_batch_is_ragged_or_dropped),
+		cmocka_unit_test(threads_and_prefetch_change_nothing),
+		cmocka_unit_test(a_batch_can_be_had_again),
+		cmocka_unit_test(held_batches_do_not_change),
+		cmocka_unit_test(nothing_is_allocated_per_batch),
+		cmocka_unit_test(an_event_loop_is_woken),
+		cmocka_unit_test(a_request_waits_for_a_free_buffer),
+		cmocka_unit_test(closing_while_busy_is_fine),
+		cmocka_unit_test(wrong_specs_are_refused),
+	};
+
+	return cmocka_run_group_tests(tests, make_set, drop_set);
+}
