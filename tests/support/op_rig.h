@@ -49,7 +49,7 @@ struct op_rig {
 
 struct op_chunk {
 	int64_t rows;
-	struct op_area in[SL_OP_MAX_IN], din[SL_OP_MAX_IN], out, dout, saved, labels;
+	struct op_area in[SL_OP_MAX_IN], din[SL_OP_MAX_IN], out, dout, saved;
 	struct sl_op_call call;
 	double loss_sum;
 	int64_t correct;

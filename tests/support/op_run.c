@@ -8,14 +8,21 @@
 /* Nearer than this to a kink, a float backend may land on its other side. */
 static const double kink_margin = 1e-3;
 
-/* How many digits cancel is a matter of what is summed: the terms of BN's din are about γ / sqrt(var + eps) · dout. */
-static double batchnorm_din_scale(const struct op_case *c, const struct op_host *host, const struct op_host_params *p)
+static double largest(const float *v, int64_t count)
+{
+	double most = 0;
+
+	for (int64_t i = 0; i < count; i++)
+		most = fmax(most, fabs((double)v[i]));
+	return most;
+}
+
+/* max over channels of |γ| / sqrt(var + eps) */
+static double batchnorm_gain(const struct op_case *c, const struct op_host *host, const struct op_host_params *p)
 {
 	int64_t channels = c->c, m = host->in_count / channels;
-	double square = 0, most = 0;
+	double most = 0;
 
-	for (int64_t i = 0; i < host->out_count; i++)
-		square += (double)host->dout[i] * host->dout[i];
 	for (int64_t k = 0; k < channels; k++) {
 		double mean = 0, var = 0;
 
@@ -27,15 +34,31 @@ static double batchnorm_din_scale(const struct op_case *c, const struct op_host 
 			var = p->param[3][k];
 		most = fmax(most, fabs((double)p->param[0][k]) / sqrt(var + c->u.bn.eps));
 	}
-	return most * sqrt(square / (double)host->out_count);
+	return most;
 }
 
+/* The terms of batchnorm's din are about γ / sqrt(var + eps) · dout; those of xent's are loss_scale. */
 static double din_scale(const struct op_case *c, const struct op_host *host, const struct op_host_params *p,
 			const struct op_chunk *chunk)
 {
-	if (c->kind == SL_OP_BATCHNORM)
-		return batchnorm_din_scale(c, host, p);
-	return c->kind == SL_OP_XENT ? chunk->call.loss_scale : 0;
+	double square = 0;
+
+	if (c->kind == SL_OP_XENT)
+		return chunk->call.loss_scale;
+	if (c->kind != SL_OP_BATCHNORM)
+		return 0;
+	for (int64_t i = 0; i < host->out_count; i++)
+		square += (double)host->dout[i] * host->dout[i];
+	return batchnorm_gain(c, host, p) * sqrt(square / (double)host->out_count);
+}
+
+/* One value per channel: x − mean is 0, and cancels at 1 / sqrt(eps) where a backend computes x·a + b, as torch does.
+ */
+static double out_scale(const struct op_case *c, const struct op_host *host, const struct op_host_params *p)
+{
+	if (c->kind != SL_OP_BATCHNORM || c->eval || host->in_count > c->c)
+		return 0;
+	return batchnorm_gain(c, host, p) * largest(host->in[0], host->in_count);
 }
 
 static void keep(struct op_result *r, const char *name, int index, struct op_area *area, double scale,
@@ -81,7 +104,7 @@ static void keep_all(struct op_result *r, struct run *run, const struct op_case 
 		struct op_chunk *chunk = &run->chunk[k];
 		double scale = din_scale(c, &run->host[k], &run->params, chunk);
 
-		keep(r, "out", k, &chunk->out, 0, rig->log);
+		keep(r, "out", k, &chunk->out, out_scale(c, &run->host[k], &run->params), rig->log);
 		for (int i = 0; i < rig->op.n_in && how->backward && how->din != OP_DIN_NONE; i++)
 			keep(r, i ? "din_b" : "din", k, &chunk->din[i], scale, rig->log);
 		r->loss[k] = chunk->loss_sum;
