@@ -126,6 +126,8 @@ static enum sl_err build_segment(struct sl_plan *plan, enum sl_segment which, st
 	int n_param = 0, first, end;
 
 	sl_cut_ops(&plan->cut, m, which, &first, &end);
+	if (end <= first)
+		return sl_fail_set(fail, SL_ERR_BUG, "segment %d of the cut holds no op", (int)which);
 	for (int i = first; i < end; i++)
 		n_param += m->op[i].n_param;
 	s->which = which;
