@@ -1,4 +1,5 @@
-"""Writes tests/golden/augment.h: what PyTorch makes of small images. Run: python3 tests/golden/make_augment.py > tests/golden/augment.h"""
+"""Writes tests/golden/augment.h: what PyTorch makes of small images.
+Run: python3 tests/golden/make_augment.py > tests/golden/augment.h"""
 import torch
 import torch.nn.functional as F
 
