@@ -203,21 +203,22 @@ static void the_last_batch_is_ragged_or_dropped(void **state)
 
 static void threads_and_prefetch_change_nothing(void **state)
 {
+	enum { STEPS = 60 }; /* twenty epochs: threads that share a scratch area meet in some of them */
 	static const struct {
 		int threads, prefetch, held;
 	} cases[] = {{1, 1, 1}, {2, 1, 1}, {4, 3, 2}, {0, 8, 1}};
-	uint64_t digests[21];
+	uint64_t digests[STEPS];
 
 	(void)state;
 	for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-		struct sl_loader_spec spec = spec_of(8, true);
+		struct sl_loader_spec spec = spec_of(24, true);
 		struct sl_loader *loader;
 
 		spec.threads = cases[k].threads;
 		spec.prefetch = cases[k].prefetch;
 		spec.held = cases[k].held;
 		loader = open_loader(&spec);
-		for (int i = 0; i < 21; i++) { /* three epochs */
+		for (int i = 0; i < STEPS; i++) {
 			const struct sl_batch *b = next(loader);
 
 			if (k == 0)
