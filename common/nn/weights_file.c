@@ -1,0 +1,253 @@
+#include "common/nn/weights_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char tracked[] = ".num_batches_tracked";
+static const char running_mean[] = ".running_mean";
+
+/* [blocks, rows, cols] → [blocks, cols, rows] */
+static void transpose(const float *src, float *dst, int64_t blocks, int64_t rows, int64_t cols)
+{
+	for (int64_t b = 0; b < blocks; b++, src += rows * cols, dst += rows * cols)
+		for (int64_t r = 0; r < rows; r++)
+			for (int64_t c = 0; c < cols; c++)
+				dst[c * rows + r] = src[r * cols + c];
+}
+
+/* File order as [blocks, rows, cols] such that memory order is its transpose. */
+static void file_matrix(const struct sl_param *p, int64_t *blocks, int64_t *rows, int64_t *cols)
+{
+	const int64_t *d = p->file_shape.dim;
+
+	switch (p->layout) {
+	case SL_LAYOUT_OHWI_FROM_OIHW:
+		*blocks = d[0];
+		*rows = d[1];
+		*cols = d[2] * d[3];
+		return;
+	case SL_LAYOUT_HWC_FROM_C1HW:
+		*blocks = 1;
+		*rows = d[0];
+		*cols = d[2] * d[3];
+		return;
+	default:
+		*blocks = *rows = 1;
+		*cols = sl_shape_count(&p->file_shape);
+	}
+}
+
+void sl_param_from_file_order(const struct sl_param *p, const float *file, float *memory)
+{
+	int64_t blocks, rows, cols;
+
+	file_matrix(p, &blocks, &rows, &cols);
+	transpose(file, memory, blocks, rows, cols);
+}
+
+void sl_param_to_file_order(const struct sl_param *p, const float *memory, float *file)
+{
+	int64_t blocks, rows, cols;
+
+	file_matrix(p, &blocks, &rows, &cols);
+	transpose(memory, file, blocks, cols, rows);
+}
+
+static bool same_shape(const struct sl_st_tensor *t, const struct sl_param *p)
+{
+	if (t->ndim != p->file_shape.ndim)
+		return false;
+	for (int i = 0; i < t->ndim; i++)
+		if (t->dim[i] != p->file_shape.dim[i])
+			return false;
+	return true;
+}
+
+static enum sl_err check_param(const struct sl_st_tensor *t, const struct sl_param *p, struct sl_fail *fail)
+{
+	char theirs[SL_ST_SHAPE_TEXT], ours[SL_SHAPE_TEXT];
+
+	if (!t)
+		return sl_fail_set(fail, SL_ERR_DATA, "tensor \"%s\" is missing; the model has it as %s", p->name,
+				   sl_shape_text(&p->file_shape, ours));
+	if (!same_shape(t, p))
+		return sl_fail_set(fail, SL_ERR_DATA, "tensor \"%s\" is %s in the file and %s in the model", p->name,
+				   sl_st_shape_text(t, theirs), sl_shape_text(&p->file_shape, ours));
+	if (!sl_st_is_float(t))
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "tensor \"%s\" is of type %.16s, which is none of F32, F16, BF16, F64", p->name,
+				   t->dtype);
+	return SL_OK;
+}
+
+enum sl_err sl_weights_read_param(const struct sl_st_file *file, const struct sl_param *p, float *out,
+				  struct sl_fail *fail)
+{
+	const struct sl_st_tensor *t = sl_st_find(file, p->name);
+	enum sl_err err = check_param(t, p, fail);
+	float *file_order;
+
+	if (err != SL_OK)
+		return err;
+	if (p->layout == SL_LAYOUT_SAME)
+		return sl_st_read_f32(file, t, out, fail);
+	file_order = malloc((size_t)t->count * sizeof(*file_order));
+	if (!file_order)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to read \"%s\"", p->name);
+	err = sl_st_read_f32(file, t, file_order, fail);
+	if (err == SL_OK)
+		sl_param_from_file_order(p, file_order, out);
+	free(file_order);
+	return err;
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+	size_t len = strlen(name), more = strlen(end);
+
+	return len >= more && !strcmp(name + len - more, end);
+}
+
+static bool in_last_unit(const struct sl_model *m, const char *name)
+{
+	const char *unit = m->unit[m->n_unit - 1].name;
+	size_t len = strlen(unit);
+
+	return !strncmp(name, unit, len) && name[len] == '.';
+}
+
+static bool model_has(const struct sl_model *m, const char *name)
+{
+	for (int i = 0; i < m->n_param; i++)
+		if (!strcmp(m->param[i].name, name))
+			return true;
+	return false;
+}
+
+static enum sl_err check_extra(const struct sl_model *m, const struct sl_st_file *file, bool partial,
+			       struct sl_fail *fail)
+{
+	const char *first = NULL;
+	int extra = 0;
+
+	for (int i = 0; i < sl_st_count(file); i++) {
+		const char *name = sl_st_at(file, i)->name;
+
+		if (ends_with(name, tracked) || (partial && in_last_unit(m, name)) || model_has(m, name))
+			continue;
+		if (!first)
+			first = name;
+		extra++;
+	}
+	if (extra)
+		return sl_fail_set(fail, SL_ERR_DATA, "%d tensor%s of the file %s not of %s, \"%.96s\" first", extra,
+				   extra > 1 ? "s" : "", extra > 1 ? "are" : "is", m->name, first);
+	return SL_OK;
+}
+
+/* Whether the file is to give parameter i. */
+static enum sl_err check_wanted(const struct sl_model *m, const struct sl_st_file *file, bool partial, int i,
+				bool *wanted, struct sl_fail *fail)
+{
+	const struct sl_param *p = &m->param[i];
+	const struct sl_st_tensor *t = sl_st_find(file, p->name);
+
+	*wanted = !(partial && in_last_unit(m, p->name) && (!t || !same_shape(t, p)));
+	return *wanted ? check_param(t, p, fail) : SL_OK;
+}
+
+enum sl_err sl_weights_load_file(const struct sl_model *model, const struct sl_st_file *file, bool partial,
+				 float *const *param, bool *loaded, struct sl_fail *fail)
+{
+	bool wanted;
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < model->n_param && err == SL_OK; i++)
+		err = check_wanted(model, file, partial, i, &wanted, fail);
+	if (err == SL_OK)
+		err = check_extra(model, file, partial, fail);
+	for (int i = 0; i < model->n_param && err == SL_OK; i++) {
+		err = check_wanted(model, file, partial, i, &wanted, fail);
+		if (err == SL_OK && wanted && param[i])
+			err = sl_weights_read_param(file, &model->param[i], param[i], fail);
+		if (err == SL_OK && loaded)
+			loaded[i] = wanted;
+	}
+	return err;
+}
+
+enum sl_err sl_weights_load(const struct sl_model *model, const char *path, bool partial, float *const *param,
+			    bool *loaded, struct sl_fail *fail)
+{
+	struct sl_st_file *file = NULL;
+	struct sl_fail inner = {0};
+	enum sl_err err = sl_st_open(&file, path, fail);
+
+	if (err != SL_OK)
+		return err;
+	err = sl_weights_load_file(model, file, partial, param, loaded, &inner);
+	sl_st_close(file);
+	return err == SL_OK ? SL_OK : sl_fail_set(fail, err, "%s: %s", path, inner.text);
+}
+
+/* A list of items under construction: parameters, and one counter beside every running_mean. */
+struct state_dict {
+	struct sl_st_item *item;
+	char (*name)[SL_NAME_MAX + sizeof(tracked)]; /* of the counters */
+	float *file_order;                           /* all parameters whose layout differs, one after another */
+	int n;
+};
+
+static void add_param(struct state_dict *d, const struct sl_param *p, const float *memory, float **scratch)
+{
+	struct sl_st_item *item = &d->item[d->n++];
+
+	*item = (struct sl_st_item){.name = p->name, .dtype = "F32", .ndim = p->file_shape.ndim, .data = memory};
+	for (int i = 0; i < p->file_shape.ndim; i++)
+		item->dim[i] = p->file_shape.dim[i];
+	if (p->layout == SL_LAYOUT_SAME)
+		return;
+	sl_param_to_file_order(p, memory, *scratch);
+	item->data = *scratch;
+	*scratch += sl_shape_count(&p->shape);
+}
+
+static void add_counter(struct state_dict *d, const struct sl_param *p, const int64_t *count)
+{
+	char *name = d->name[d->n];
+
+	snprintf(name, sizeof(d->name[0]), "%.*s%s", (int)(strlen(p->name) - strlen(running_mean)), p->name, tracked);
+	d->item[d->n++] = (struct sl_st_item){.name = name, .dtype = "I64", .data = count};
+}
+
+enum sl_err sl_weights_save(const struct sl_model *model, const char *path, const float *const *param,
+			    int64_t batches_tracked, const struct sl_st_note *notes, int n_notes, struct sl_fail *fail)
+{
+	struct state_dict d = {0};
+	size_t floats = 0;
+	float *scratch;
+	enum sl_err err;
+
+	for (int i = 0; i < model->n_param; i++)
+		if (model->param[i].layout != SL_LAYOUT_SAME)
+			floats += (size_t)sl_shape_count(&model->param[i].shape);
+	d.item = calloc(2 * (size_t)model->n_param + 1, sizeof(*d.item));
+	d.name = calloc(2 * (size_t)model->n_param + 1, sizeof(*d.name));
+	d.file_order = scratch = malloc((floats + 1) * sizeof(*d.file_order));
+	if (!d.item || !d.name || !d.file_order) {
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory to write %s", path);
+		goto fail;
+	}
+	for (int i = 0; i < model->n_param; i++) {
+		add_param(&d, &model->param[i], param[i], &scratch);
+		if (ends_with(model->param[i].name, running_mean))
+			add_counter(&d, &model->param[i], &batches_tracked);
+	}
+	err = sl_st_write(path, d.item, d.n, notes, n_notes, fail);
+fail:
+	free(d.item);
+	free(d.name);
+	free(d.file_order);
+	return err;
+}

@@ -1,0 +1,35 @@
+/* A model's parameters in a safetensors file with torchvision's names, layouts and shapes.
+ * `param[i]` is a caller's buffer of sl_shape_count(&model->param[i].shape) floats in memory layout, or NULL for a
+ * parameter that this side of the cut does not hold: the file is checked for it, and nothing is read. */
+#ifndef SL_NN_WEIGHTS_FILE_H
+#define SL_NN_WEIGHTS_FILE_H
+
+#include "common/nn/model.h"
+#include "common/nn/safetensors.h"
+
+/* One parameter between the order of torchvision's file and that of memory; the buffers do not overlap. */
+void sl_param_from_file_order(const struct sl_param *p, const float *file, float *memory);
+void sl_param_to_file_order(const struct sl_param *p, const float *memory, float *file);
+
+/* Reads the tensor called p->name (of any such file: weights, golden gradients). DATA names the tensor and both shapes
+ * where they differ; *out is touched only where that check holds. */
+enum sl_err sl_weights_read_param(const struct sl_st_file *file, const struct sl_param *p, float *out,
+				  struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Strict: a tensor missing, of another shape, not of floats, or unknown to the model is DATA, and named; only
+ * *.num_batches_tracked is passed over. `partial`: tensors of the model's last unit may be missing or of another shape
+ * (a new classifier), and others in its name are passed over. loaded[i] (of n_param, may be NULL) says which parameters
+ * the file gave; the others' buffers are untouched, for sl_param_init to fill. Everything is checked before the first
+ * buffer is written; an IO error later leaves them undefined. */
+enum sl_err sl_weights_load_file(const struct sl_model *model, const struct sl_st_file *file, bool partial,
+				 float *const *param, bool *loaded, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_weights_load(const struct sl_model *model, const char *path, bool partial, float *const *param,
+			    bool *loaded, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Writes the whole model (no param[i] may be NULL) as torchvision's state_dict: float32, and a num_batches_tracked of
+ * `batches_tracked` beside every running_mean, so that its strict load works. `notes` go into __metadata__. */
+enum sl_err sl_weights_save(const struct sl_model *model, const char *path, const float *const *param,
+			    int64_t batches_tracked, const struct sl_st_note *notes, int n_notes,
+			    struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,58 @@
+/* Any bytes as a safetensors file: opened, and where that succeeds, every tensor listed and read as both kinds. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/nn/safetensors.h"
+
+enum { MOST_BYTES = 1 << 20 };
+
+static void read_whole(const struct sl_st_file *file, const struct sl_st_tensor *t)
+{
+	void *out;
+	char text[SL_ST_SHAPE_TEXT];
+	struct sl_fail fail;
+
+	if (sl_st_find(file, t->name) != t || strlen(sl_st_shape_text(t, text)) >= sizeof(text))
+		abort();
+	if (!sl_st_dtype_bytes(t->dtype)) { /* its count is not bound to the bytes of the file */
+		if (sl_st_read_f32(file, t, NULL, &fail) == SL_OK)
+			abort();
+		return;
+	}
+	if (t->bytes > MOST_BYTES)
+		abort(); /* it would lie outside of the input */
+	out = malloc((size_t)t->count * sizeof(int64_t) + 1);
+	if (!out)
+		return;
+	bool floats = sl_st_read_f32(file, t, out, &fail) == SL_OK;
+	bool integers = sl_st_read_i64(file, t, out, &fail) == SL_OK;
+	if (floats != sl_st_is_float(t) || (floats && integers))
+		abort();
+	free(out);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct sl_st_file *file = NULL;
+	struct sl_fail fail = {0};
+	uint64_t covered = 0;
+
+	if (size > MOST_BYTES)
+		return 0;
+	if (sl_st_open_bytes(&file, (struct sl_bytes){data, size}, &fail) != SL_OK) {
+		if (file || !fail.text[0])
+			abort();
+		return 0;
+	}
+	for (int i = 0; i < sl_st_count(file); i++) {
+		read_whole(file, sl_st_at(file, i));
+		covered += sl_st_at(file, i)->bytes;
+	}
+	if (covered > size)
+		abort();
+	(void)sl_st_metadata(file, "format");
+	sl_st_close(file);
+	return 0;
+}
