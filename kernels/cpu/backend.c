@@ -69,8 +69,8 @@ static void sgd_block(void *arg, int64_t block, int worker)
 	int64_t at = block * SL_CPU_BLOCK, n = sl_cpu_min(SL_CPU_BLOCK, j->count - at);
 
 	(void)worker;
-	j->simd->sgd(j->weight + at, j->grad + at, j->momentum ? j->momentum + at : NULL, n, j->sgd->lr,
-		     j->sgd->momentum, j->sgd->weight_decay, j->sgd->nesterov, j->sgd->first);
+	j->simd->sgd(j->weight + at, j->grad + at, j->momentum + at, n, j->sgd->lr, j->sgd->momentum,
+		     j->sgd->weight_decay, j->sgd->nesterov, j->sgd->first);
 }
 
 static enum sl_err sgd(struct sl_backend *be, const struct sl_sgd *how, int64_t count, float *weight, float *grad,

@@ -1,8 +1,11 @@
-/* Batch normalisation with its activation. `saved`: mean [C], 1/σ [C], unbiased variance [C] of the chunk; backward
+/* Batch normalisation with its activation. `saved`: mean [C], what its rounding to float
+ * lost [C], 1/σ [C], unbiased variance [C] of the chunk; backward
  * recomputes everything else from x. Statistics: moments of blocks of rows, put together in block order in double. */
 #include <math.h>
 
 #include "kernels/cpu/impl.h"
+
+enum saved { MEAN, MEAN_REST, INV_STD, UNBIASED_VAR, SAVED_COUNT };
 
 struct job {
 	const struct sl_cpu_simd *simd;
@@ -13,7 +16,7 @@ struct job {
 	const float *x, *dy;
 	float *out;  /* y or dx */
 	float *part; /* [blocks, 2, C] */
-	struct sl_cpu_bn_back k;
+	struct sl_cpu_bn k;
 };
 
 static int64_t rows_of(const struct sl_op *op, const struct sl_tensor *t)
@@ -34,7 +37,7 @@ static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void *
 	(void)be;
 	(void)state;
 	(void)fail;
-	sizes->saved_bytes = (size_t)(3 * c) * sizeof(float);
+	sizes->saved_bytes = (size_t)(SAVED_COUNT * c) * sizeof(float);
 	sizes->workspace_bytes =
 		(size_t)(6 * sl_cpu_line(c) + sl_cpu_blocks(rows, block_rows_of((int)c)) * 2 * c) * sizeof(float);
 	return SL_OK;
@@ -78,7 +81,7 @@ static void apply_block(void *arg, int64_t block, int worker)
 	int64_t at = block * j->block_rows * j->c;
 
 	(void)worker;
-	j->simd->bn_forward(j->out + at, j->x + at, j->k.scale, j->k.shift, rows_in(j, block), j->c, j->act);
+	j->simd->bn_forward(j->out + at, j->x + at, &j->k, rows_in(j, block), j->c, j->act);
 }
 
 static void sums_block(void *arg, int64_t block, int worker)
@@ -101,38 +104,56 @@ static void back_block(void *arg, int64_t block, int worker)
 }
 
 /* Mean and variance of the whole from those of the blocks: the sum of squares about the common mean is that of each
- * block about its own plus rows·(difference of means)². */
+ * block about its own plus rows·(difference of means)². A block's mean is told from its first row. */
 static void chunk_moments(const struct job *j, int64_t blocks, float eps, float *saved)
 {
-	for (int k = 0; k < j->c; k++) {
-		const float *part = j->part + k;
-		double mean = 0, m2 = 0;
+	int64_t c = j->c;
+
+	for (int64_t k = 0; k < c; k++) {
+		const float *part = j->part + k, *x = j->x + k;
+		double origin = (double)x[0], mean = 0, m2 = 0;
 
 		for (int64_t b = 0; b < blocks; b++)
-			mean += (double)rows_in(j, b) * (double)part[b * 2 * j->c];
-		mean /= (double)j->rows;
+			mean += (double)rows_in(j, b) *
+				((double)x[b * j->block_rows * c] - origin + (double)part[b * 2 * c]);
+		mean = origin + mean / (double)j->rows;
 		for (int64_t b = 0; b < blocks; b++) {
-			double d = (double)part[b * 2 * j->c] - mean;
+			double d = (double)x[b * j->block_rows * c] - mean + (double)part[b * 2 * c];
 
-			m2 += (double)part[(b * 2 + 1) * j->c] + (double)rows_in(j, b) * d * d;
+			m2 += (double)part[(b * 2 + 1) * c] + (double)rows_in(j, b) * d * d;
 		}
-		saved[k] = (float)mean;
-		saved[j->c + k] = (float)(1.0 / sqrt(m2 / (double)j->rows + (double)eps));
-		saved[2 * j->c + k] = (float)(m2 / (double)sl_cpu_max(1, j->rows - 1));
+		saved[MEAN * c + k] = (float)mean;
+		saved[MEAN_REST * c + k] = (float)(mean - (double)(float)mean);
+		saved[INV_STD * c + k] = (float)(1.0 / sqrt(m2 / (double)j->rows + (double)eps));
+		saved[UNBIASED_VAR * c + k] = (float)(m2 / (double)sl_cpu_max(1, j->rows - 1));
 	}
+}
+
+struct channel {
+	double mean_rest, inv_std;
+};
+
+static struct channel channel_of(const struct sl_op *op, const struct sl_op_call *call, int k)
+{
+	const float *saved = call->saved;
+	int64_t c = op->u.bn.c;
+
+	if (call->training)
+		return (struct channel){(double)saved[MEAN_REST * c + k], (double)saved[INV_STD * c + k]};
+	return (struct channel){0.0, 1.0 / sqrt((double)call->param[3][k] + (double)op->u.bn.eps)};
 }
 
 static void set_affine(const struct job *j, const struct sl_op *op, const struct sl_op_call *call)
 {
 	const float *weight = call->param[0], *bias = call->param[1], *saved = call->saved;
-	float *mul = (float *)j->k.scale, *shift = (float *)j->k.shift, *mean = (float *)j->k.mean;
 
 	for (int k = 0; k < j->c; k++) {
-		float inv = call->training ? saved[j->c + k] : 1.0f / sqrtf(call->param[3][k] + op->u.bn.eps);
+		struct channel ch = channel_of(op, call, k);
+		double scale = (double)weight[k] * ch.inv_std;
 
-		mean[k] = call->training ? saved[k] : call->param[2][k];
-		mul[k] = weight[k] * inv;
-		shift[k] = (float)((double)bias[k] - (double)mean[k] * (double)mul[k]);
+		j->k.mean[k] = call->training ? saved[MEAN * j->c + k] : call->param[2][k];
+		j->k.scale[k] = (float)scale;
+		j->k.shift[k] = (float)((double)bias[k] - ch.mean_rest * scale);
 	}
 }
 
@@ -156,23 +177,21 @@ static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *
 /* dβ = Σ g, dγ = Σ g·x̂; in training dx = γ/σ·(g − dβ/M − x̂·dγ/M), else γ/σ·g. */
 static void set_back(const struct job *j, const struct sl_op *op, const struct sl_op_call *call, int64_t blocks)
 {
-	const float *weight = call->param[0], *saved = call->saved;
-	float *a = (float *)j->k.a, *b = (float *)j->k.b, *d = (float *)j->k.d;
-
 	for (int k = 0; k < j->c; k++) {
-		double inv = call->training ? (double)saved[j->c + k]
-					    : 1.0 / sqrt((double)call->param[3][k] + (double)op->u.bn.eps);
-		double sum_g = 0, sum_gx = 0;
+		struct channel ch = channel_of(op, call, k);
+		double scale = (double)call->param[0][k] * ch.inv_std, sum_g = 0, sum_gx = 0, per_row;
 
 		for (int64_t i = 0; i < blocks; i++) {
 			sum_g += (double)j->part[i * 2 * j->c + k];
 			sum_gx += (double)j->part[(i * 2 + 1) * j->c + k];
 		}
-		a[k] = (float)((double)weight[k] * inv);
-		b[k] = call->training ? (float)(-(double)weight[k] * inv * inv * inv * sum_gx / (double)j->rows) : 0.0f;
-		d[k] = call->training ? (float)(-(double)weight[k] * inv * sum_g / (double)j->rows) : 0.0f;
+		sum_gx -= ch.mean_rest * sum_g;
+		per_row = call->training ? -scale / (double)j->rows : 0.0;
+		j->k.a[k] = (float)scale;
+		j->k.b[k] = (float)(per_row * ch.inv_std * ch.inv_std * sum_gx);
+		j->k.d[k] = (float)(per_row * (sum_g - ch.mean_rest * ch.inv_std * ch.inv_std * sum_gx));
 		if (call->grad[0] != NULL)
-			call->grad[0][k] += (float)(sum_gx * inv);
+			call->grad[0][k] += (float)(sum_gx * ch.inv_std);
 		if (call->grad[1] != NULL)
 			call->grad[1][k] += (float)sum_g;
 	}
@@ -210,8 +229,8 @@ static enum sl_err commit(struct sl_backend *be, const struct sl_op *op, void *s
 	(void)state;
 	(void)rows;
 	for (int k = 0; k < c; k++) {
-		call->param[2][k] = (1.0f - m) * call->param[2][k] + m * saved[k];
-		call->param[3][k] = (1.0f - m) * call->param[3][k] + m * saved[2 * c + k];
+		call->param[2][k] = (1.0f - m) * call->param[2][k] + m * saved[MEAN * c + k];
+		call->param[3][k] = (1.0f - m) * call->param[3][k] + m * saved[UNBIASED_VAR * c + k];
 	}
 	return SL_OK;
 }

@@ -87,13 +87,10 @@ static void sgd(float *w, float *g, float *m, int64_t n, float lr, float mu, flo
 		int l = left(n - i);
 		vf wv = ldv(w + i, l), gv = ldv(g + i, l) + wd * wv;
 
-		if (mu != 0.0f) {
-			vf mv = first ? gv : mu * ldv(m + i, l) + gv;
+		vf mv = first ? gv : mu * ldv(m + i, l) + gv;
 
-			stv(m + i, mv, l);
-			gv = nesterov ? gv + mu * mv : mv;
-		}
-		stv(w + i, wv - lr * gv, l);
+		stv(m + i, mv, l);
+		stv(w + i, wv - lr * (nesterov ? gv + mu * mv : mv), l);
 	}
 }
 

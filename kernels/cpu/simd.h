@@ -8,10 +8,11 @@
 
 #include "common/nn/op.h"
 
-/* Backward of a batchnorm with its activation, per channel [C]:
- * z = x·scale + shift; g = dy where z lies in the activation's linear part, else 0; dx = a·g + b·(x − mean) + d. */
-struct sl_cpu_bn_back {
-	const float *scale, *shift, *mean, *a, *b, *d;
+/* A batchnorm with its activation, per channel [C]: z = (x − mean)·scale + shift; y = act(z).
+ * Backward: g = dy where z lies in the activation's linear part, else 0; dx = a·g + b·(x − mean) + d.
+ * The mean is taken off first: where it is large beside σ, x·scale + shift would cancel. */
+struct sl_cpu_bn {
+	float *mean, *scale, *shift, *a, *b, *d;
 };
 
 /* One row of a depthwise 3×3 convolution. x[0..2]: three input rows, each padded with one zero column on either side,
@@ -27,15 +28,14 @@ struct sl_cpu_simd {
 	/* [rows, C] */
 	void (*row_sum)(float *sum, const float *x, int64_t rows, int c); /* sum += column sums */
 	void (*add_row)(float *y, const float *row, int64_t rows, int c); /* y[r] += row */
-	void (*moments)(float *mean, float *m2, const float *x, int64_t rows,
-			int c); /* of this block; m2 = Σ(x−mean)² */
-	void (*bn_forward)(float *y, const float *x, const float *scale, const float *shift, int64_t rows, int c,
-			   enum sl_act act);
-	/* sum_g = Σ g, sum_gx = Σ g·(x − mean) of this block; a, b, d are not read */
-	void (*bn_sums)(float *sum_g, float *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn_back *k,
+	/* Of this block: offset = mean − x[0], m2 = Σ(x − mean)². */
+	void (*moments)(float *offset, float *m2, const float *x, int64_t rows, int c);
+	void (*bn_forward)(float *y, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c, enum sl_act act);
+	/* Of this block: sum_g = Σ g, sum_gx = Σ g·(x − mean); a, b, d are not read. */
+	void (*bn_sums)(float *sum_g, float *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,
 			int64_t rows, int c, enum sl_act act);
-	void (*bn_backward)(float *dx, const float *dy, const float *x, const struct sl_cpu_bn_back *k, int64_t rows,
-			    int c, enum sl_act act, bool add);
+	void (*bn_backward)(float *dx, const float *dy, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c,
+			    enum sl_act act, bool add);
 	/* depthwise 3×3, stride 1 or 2 */
 	void (*dw_row)(float *y, const float *const x[3], const float *w, int out_w, int c, int stride);
 	/* dw [9, C] += over one output row dy [out_w, C] */
