@@ -45,7 +45,7 @@ AVX512_FLAGS := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mavx2
 simd = $(if $(filter %_avx512.c,$1),$(AVX512_FLAGS),$(if $(filter %_avx2.c,$1),$(AVX2_FLAGS),-ffp-contract=off))
 
 # ---- sources: every .c of a room, found by wildcard. kernels/cuda is a module of its own.
-LIB_SRC := $(wildcard common/*/*.c kernels/ref/*.c kernels/cpu/*.c) \
+LIB_SRC := $(wildcard common/*/*.c kernels/*.c kernels/ref/*.c kernels/cpu/*.c) \
            $(filter-out client/main.c server/main.c,$(wildcard client/*.c client/*/*.c server/*.c server/*/*.c))
 PROTO := $(wildcard proto/*.proto)
 GEN_SRC := $(PROTO:%.proto=$(B)/gen/%.pb-c.c)
@@ -163,26 +163,44 @@ build/fuzz/%.o: %.c Makefile | $(PROTO:%.proto=build/fuzz/gen/%.pb-c.h)
 
 -include $(FUZZ_LIB_OBJ:.o=.d)
 
-# ---- the CUDA module, only where nvcc and cudnn.h are
+# ---- the CUDA module, only where nvcc and cudnn.h are. Host code is gcc's, with warnings as errors; the room `base` is
+# built into it once more, hidden, so that it stands on its own. SASS for CUDA_ARCHS, PTX of the oldest.
 NVCC ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
-CUDNN_H := $(firstword $(wildcard /usr/include/cudnn.h /usr/include/*/cudnn.h /usr/local/cuda/include/cudnn.h \
-             /usr/local/cuda/targets/*/include/cudnn.h))
-CUDA_SRC := $(wildcard kernels/cuda/*.cu kernels/cuda/*.c)
-CUDA_OBJ := $(CUDA_SRC:%=$(B)/%.o)
+CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
+CUDNN_H := $(firstword $(wildcard /usr/include/cudnn.h /usr/include/*/cudnn.h $(CUDA_HOME)/include/cudnn.h \
+             $(CUDA_HOME)/targets/*/include/cudnn.h))
+CUDA_SRC := $(wildcard kernels/cuda/*.cu kernels/cuda/*.c) \
+            $(addprefix common/base/,err.c log.c worker.c clock.c)
+CUDA_OBJ := $(CUDA_SRC:%=$(B)/cuda-module/%.o)
 
-ifneq ($(and $(NVCC),$(CUDNN_H),$(CUDA_SRC)),)
-cuda: $(B)/libsplit_cuda.so ## build/<variant>/libsplit_cuda.so, where nvcc and cuDNN are
+ifneq ($(and $(NVCC),$(CUDNN_H)),)
+cuda: $(B)/libsplit_cuda.so ## build/<variant>/libsplit_cuda.so, where nvcc and cuDNN's header are (CUDA_ARCHS="90")
+ifeq ($(origin CUDA_ARCHS),undefined)
+CUDA_ARCHS = $(shell $(NVCC) --list-gpu-arch | sed -n 's/^compute_//p' | grep -xE '61|75|80|86|89|90|100|120' | sort -n | tr '\n' ' ')
+endif
 else
 cuda:
-	@echo 'CUDA module left out: $(if $(CUDA_SRC),$(if $(NVCC),cudnn.h,nvcc) not found,kernels/cuda has no sources)'
+	@echo 'CUDA module left out: $(if $(NVCC),cudnn.h,nvcc) not found'
 endif
 
-$(B)/libsplit_cuda.so: $(CUDA_OBJ)
-	$(NVCC) -shared -o $@ $^ -lcudnn -lcublas
+CUDA_GENCODE = $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
+               -gencode arch=compute_$(firstword $(CUDA_ARCHS)),code=compute_$(firstword $(CUDA_ARCHS))
+CUDA_CFLAGS = -O3 -g -I. -I$(CUDA_HOME)/include -I$(dir $(CUDNN_H)) -MMD -MP
+CUDA_LIB_DIR = $(firstword $(wildcard $(CUDA_HOME)/lib64 $(CUDA_HOME)/lib))
 
-$(B)/kernels/cuda/%.o: kernels/cuda/% Makefile
+$(B)/libsplit_cuda.so: $(CUDA_OBJ)
+	$(CC) -shared -Wl,-z,defs -Wl,-rpath,'$$ORIGIN:$(CUDA_LIB_DIR)' -o $@ $^ -L$(CUDA_LIB_DIR) -lcublas -lcudart_static \
+		-lstdc++ -lm -ldl -lrt -pthread
+
+$(B)/cuda-module/%.cu.o: %.cu Makefile
 	@mkdir -p $(@D)
-	$(NVCC) -O3 -g -Xcompiler -fPIC,-Wall,-Wextra -D_GNU_SOURCE= -I. -I$(dir $(CUDNN_H)) -MMD -c -o $@ $<
+	$(NVCC) -std=c++17 $(CUDA_GENCODE) -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror \
+		$(CUDA_CFLAGS) -c -o $@ $<
+
+$(B)/cuda-module/%.c.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 $(WARN) -fPIC -fvisibility=hidden -ffp-contract=off -pthread -D_GNU_SOURCE= -DCU_ARCHS='"$(strip $(CUDA_ARCHS))"' \
+		$(CUDA_CFLAGS) -c -o $@ $<
 
 -include $(CUDA_OBJ:.o=.d)
 

@@ -1,0 +1,296 @@
+/* Memory, transfers, fences, matrix products, and the backend's table. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "kernels/cuda/cuda.h"
+
+static _Thread_local int bound_device = -1;
+
+static enum sl_err bind_thread(struct cuda *cu)
+{
+	enum sl_err err = SL_OK;
+
+	if (bound_device != cu->options.device)
+		err = cu_check(cu, cudaSetDevice(cu->options.device), "choosing the device");
+	if (!err)
+		bound_device = cu->options.device;
+	return err;
+}
+
+enum sl_err cu_enter(struct sl_backend *be, struct cuda **out)
+{
+	struct cuda *cu = be->impl;
+	enum sl_err err = atomic_load_explicit(&cu->failed, memory_order_relaxed) ? SL_ERR_DEVICE : bind_thread(cu);
+
+	if (!err)
+		*out = cu;
+	return err;
+}
+
+enum sl_err cu_check(struct cuda *cu, cudaError_t status, const char *what)
+{
+	if (status == cudaSuccess)
+		return SL_OK;
+	if (status == cudaErrorMemoryAllocation)
+		return SL_ERR_NOMEM;
+	/* Errors of kernels stay with the context: the process has to start again. One line, not one per call. */
+	if (!atomic_exchange(&cu->failed, 1))
+		sl_log(SL_LOG_ERROR, "cuda-error", "device %d, %s: %s", cu->options.device, what,
+		       cudaGetErrorString(status));
+	return SL_ERR_DEVICE;
+}
+
+static enum sl_err cu_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
+{
+	void *ptr = NULL;
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	if (err)
+		return sl_fail_set(fail, err, "the device has failed");
+	err = cu_check(cu, cudaMalloc(&ptr, bytes ? bytes : 1), "allocating");
+	if (err) {
+		cudaGetLastError(); /* out of memory does not stick */
+		return sl_fail_set(fail, err, "%zu bytes of memory refused by device %d", bytes, cu->options.device);
+	}
+	err = cu_check(cu, cudaMemsetAsync(ptr, 0, bytes, cu->stream), "clearing memory");
+	if (err) {
+		cudaFree(ptr);
+		return sl_fail_set(fail, err, "device %d failed to clear memory", cu->options.device);
+	}
+	*out = ptr;
+	return SL_OK;
+}
+
+static void cu_free(struct sl_backend *be, void *ptr)
+{
+	struct cuda *cu;
+
+	if (ptr && !cu_enter(be, &cu))
+		cudaFree(ptr); /* waits for the work that uses it */
+}
+
+static enum sl_err copy(struct sl_backend *be, void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind)
+{
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	if (!err)
+		err = cu_check(cu, cudaMemcpyAsync(dst, src, bytes, kind, cu->stream), "copying");
+	if (!err)
+		err = cu_check(cu, cudaStreamSynchronize(cu->stream), "copying");
+	return err;
+}
+
+static enum sl_err cu_upload(struct sl_backend *be, void *dst, const void *host_src, size_t bytes)
+{
+	return copy(be, dst, host_src, bytes, cudaMemcpyHostToDevice);
+}
+
+static enum sl_err cu_download(struct sl_backend *be, void *host_dst, const void *src, size_t bytes)
+{
+	return copy(be, host_dst, src, bytes, cudaMemcpyDeviceToHost);
+}
+
+static enum sl_err cu_zero(struct sl_backend *be, void *dst, size_t bytes)
+{
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	return err ? err : cu_check(cu, cudaMemsetAsync(dst, 0, bytes, cu->stream), "clearing memory");
+}
+
+/* On the waiter's thread. A host function of the stream would not be called once the device has failed; an event is
+ * answered then, too, so that nobody waits for ever. */
+static void fence_wait(struct sl_job *job)
+{
+	struct cu_fence *fence = (struct cu_fence *)job;
+	struct cuda *cu = fence->cu;
+	enum sl_err err = bind_thread(cu);
+	unsigned at = atomic_load_explicit(&cu->results_delivered, memory_order_relaxed);
+
+	if (!err)
+		err = cu_check(cu, cudaEventSynchronize(fence->event), "waiting");
+	for (; at != fence->results; at++) {
+		const struct cu_result *to = &cu->result_to[at % CU_RESULTS];
+
+		if (err)
+			continue;
+		*to->loss_sum = cu->result[at % CU_RESULTS].loss_sum;
+		*to->correct = cu->result[at % CU_RESULTS].correct;
+	}
+	atomic_store_explicit(&cu->results_delivered, at, memory_order_release);
+	fence->done(fence->arg);
+}
+
+static void fence_recycle(struct sl_job *job)
+{
+	((struct cu_fence *)job)->pending = false;
+}
+
+static enum sl_err cu_fence_queue(struct sl_backend *be, void (*done)(void *arg), void *arg)
+{
+	struct cu_fence *fence = NULL;
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	if (err)
+		return err;
+	sl_worker_drain(cu->waiter);
+	for (int i = 0; i < CU_FENCES && !fence; i++)
+		if (!cu->fence[i].pending)
+			fence = &cu->fence[i];
+	if (!fence)
+		return SL_ERR_LIMIT;
+	err = cu_check(cu, cudaEventRecord(fence->event, cu->stream), "recording an event");
+	if (err)
+		return err;
+	fence->pending = true;
+	fence->results = cu->results;
+	fence->done = done;
+	fence->arg = arg;
+	sl_worker_post(cu->waiter, &fence->job);
+	return SL_OK;
+}
+
+static void cu_close(struct sl_backend *be)
+{
+	struct cuda *cu = be->impl;
+
+	if (!cu)
+		return;
+	if (!bind_thread(cu) && cu->stream)
+		cudaStreamSynchronize(cu->stream);
+	sl_worker_close(cu->waiter);
+	dnn_close(cu->dnn);
+	if (cu->blas)
+		cublasDestroy(cu->blas);
+	cudaFree(cu->blas_workspace);
+	cudaFree(cu->counters);
+	cudaFreeHost(cu->result);
+	for (int i = 0; i < CU_FENCES; i++)
+		if (cu->fence[i].event)
+			cudaEventDestroy(cu->fence[i].event);
+	if (cu->stream)
+		cudaStreamDestroy(cu->stream);
+	free(cu);
+	*be = (struct sl_backend){0};
+}
+
+enum { BLAS_WORKSPACE = 32 << 20 }; /* what cuBLAS would take on the largest devices */
+
+static enum sl_err open_parts(struct cuda *cu, struct sl_fail *fail)
+{
+	const int device = cu->options.device;
+	cudaError_t status = cudaStreamCreateWithFlags(&cu->stream, cudaStreamNonBlocking);
+
+	for (int i = 0; i < CU_FENCES && !status; i++) {
+		cu->fence[i].cu = cu;
+		cu->fence[i].job = (struct sl_job){.run = fence_wait, .done = fence_recycle};
+		status = cudaEventCreateWithFlags(&cu->fence[i].event, cudaEventDisableTiming | cudaEventBlockingSync);
+	}
+	if (!status)
+		status = cudaMalloc(&cu->blas_workspace, BLAS_WORKSPACE);
+	if (!status)
+		status = cudaMalloc((void **)&cu->counters, CU_COUNTERS * sizeof(*cu->counters));
+	if (!status)
+		status = cudaMemsetAsync(cu->counters, 0, CU_COUNTERS * sizeof(*cu->counters), cu->stream);
+	if (!status)
+		status = cudaHostAlloc((void **)&cu->result, CU_RESULTS * sizeof(*cu->result), cudaHostAllocDefault);
+	if (status)
+		return sl_fail_set(fail, SL_ERR_DEVICE, "device %d: %s", device, cudaGetErrorString(status));
+	if (cublasCreate(&cu->blas) != CUBLAS_STATUS_SUCCESS ||
+	    cublasSetStream(cu->blas, cu->stream) != CUBLAS_STATUS_SUCCESS ||
+	    cublasSetWorkspace(cu->blas, cu->blas_workspace, BLAS_WORKSPACE) != CUBLAS_STATUS_SUCCESS ||
+	    cublasSetMathMode(cu->blas, cu->options.tf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH) !=
+		    CUBLAS_STATUS_SUCCESS)
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "device %d: cuBLAS does not start", device);
+	return sl_worker_open(&cu->waiter, "cuda-fence", NULL, NULL, fail);
+}
+
+enum sl_err cu_backend_open(struct sl_backend *be, const struct sl_module_options *options, struct sl_fail *fail)
+{
+	struct sl_backend opened = {.ops = &cu_backend_ops, .pool = be->pool};
+	struct cuda *cu = calloc(1, sizeof(*cu));
+	struct sl_fail no_dnn;
+	enum sl_err err;
+
+	if (!cu)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the CUDA backend");
+	cu->options = *options;
+	opened.impl = cu;
+	err = open_parts(cu, fail);
+	if (err)
+		goto fail;
+	if (dnn_open(&cu->dnn, cu->stream, &no_dnn))
+		sl_log(SL_LOG_WARN, "cudnn-missing", "%s; dense convolutions run as im2col and cuBLAS", no_dnn.text);
+	*be = opened;
+	return SL_OK;
+fail:
+	cu_close(&opened);
+	return err;
+}
+
+enum sl_err cu_gemm(struct cuda *cu, float *c, const float *a, bool ta, const float *b, bool tb, int64_t m, int64_t n,
+		    int64_t k, float beta)
+{
+	const float one = 1;
+	/* Column-major cuBLAS sees the transposes: C^T[n,m] = op(B)^T · op(A)^T. */
+	cublasStatus_t status = cublasSgemm_64(cu->blas, tb ? CUBLAS_OP_T : CUBLAS_OP_N, ta ? CUBLAS_OP_T : CUBLAS_OP_N,
+					       n, m, k, &one, b, tb ? k : n, a, ta ? m : k, &beta, c, n);
+
+	if (status == CUBLAS_STATUS_SUCCESS)
+		return SL_OK;
+	sl_log(SL_LOG_ERROR, "cublas-error", "sgemm %lld x %lld x %lld: %s", (long long)m, (long long)n, (long long)k,
+	       cublasGetStatusString(status));
+	return SL_ERR_DEVICE;
+}
+
+struct cu_window cu_window_of(const struct sl_shape *in, const struct sl_shape *out, int kh, int kw, int stride,
+			      int pad)
+{
+	return (struct cu_window){.n = in->dim[0],
+				  .h = in->dim[1],
+				  .w = in->dim[2],
+				  .c = in->dim[3],
+				  .ho = out->dim[1],
+				  .wo = out->dim[2],
+				  .kh = kh,
+				  .kw = kw,
+				  .stride = stride,
+				  .pad = pad};
+}
+
+enum sl_err cu_prepare_nothing(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
+			       struct sl_fail *fail)
+{
+	(void)be;
+	(void)op;
+	(void)fail;
+	*state = NULL;
+	*sizes = (struct sl_op_sizes){0};
+	return SL_OK;
+}
+
+const struct sl_backend_ops cu_backend_ops = {
+	.name = "cuda",
+	.alloc = cu_alloc,
+	.free = cu_free,
+	.upload = cu_upload,
+	.download = cu_download,
+	.zero = cu_zero,
+	.fence = cu_fence_queue,
+	.sgd = cu_sgd_range,
+	.kernel = {[SL_OP_CONV2D] = &cu_conv2d,
+		   [SL_OP_BATCHNORM] = &cu_batchnorm,
+		   [SL_OP_ACT] = &cu_act,
+		   [SL_OP_ADD] = &cu_add_op,
+		   [SL_OP_MAXPOOL] = &cu_maxpool,
+		   [SL_OP_AVGPOOL] = &cu_avgpool,
+		   [SL_OP_LINEAR] = &cu_linear,
+		   [SL_OP_DROPOUT] = &cu_dropout_op,
+		   [SL_OP_FLATTEN] = &cu_flatten,
+		   [SL_OP_XENT] = &cu_xent},
+	.close = cu_close,
+};

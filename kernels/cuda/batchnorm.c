@@ -1,0 +1,112 @@
+/* Batch normalisation with its activation; the formulas are in kernels/ref/batchnorm.c.
+ * Saved: mean, 1/sqrt(var + eps) and biased var of the chunk, [3, C]. In eval mode the first two come from the running
+ * statistics and live in the workspace, whose other part is the partial sums and coefficients of backward. */
+#include "kernels/cuda/cuda.h"
+
+enum { GAMMA, BETA, RUNNING_MEAN, RUNNING_VAR };
+
+static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
+			   struct sl_fail *fail)
+{
+	const size_t c = (size_t)op->u.bn.c;
+
+	(void)be;
+	(void)fail;
+	*state = NULL;
+	*sizes = (struct sl_op_sizes){.workspace_bytes =
+					      cu_align(2 * c * sizeof(float)) * 2 + cu_columns_bytes((int64_t)c),
+				      .saved_bytes = 3 * c * sizeof(float)};
+	return SL_OK;
+}
+
+/* [2, C] of eval's statistics | [2, C] of backward's coefficients | partial sums */
+static struct cu_bn describe(struct cuda *cu, const struct sl_op *op, const struct sl_op_call *call,
+			     const struct sl_tensor *in, float **coef)
+{
+	const int64_t c = op->u.bn.c;
+	char *workspace = call->workspace;
+	const size_t part = cu_align(2 * (size_t)c * sizeof(float));
+	float *stats = call->training ? call->saved : call->workspace;
+
+	*coef = (float *)(workspace + part);
+	return (struct cu_bn){.m = sl_shape_count(&in->shape) / c,
+			      .c = c,
+			      .x = in->data,
+			      .mean = stats,
+			      .invstd = stats + c,
+			      .var = call->training ? stats + 2 * c : NULL,
+			      .weight = call->param[GAMMA],
+			      .bias = call->param[BETA],
+			      .eps = op->u.bn.eps,
+			      .act = (int)op->u.bn.act,
+			      .workspace = workspace + 2 * part,
+			      .counter = cu->counters};
+}
+
+static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
+			   const struct sl_tensor *in, struct sl_tensor *out)
+{
+	struct cu_bn bn;
+	struct cuda *cu;
+	float *coef;
+	enum sl_err err = cu_enter(be, &cu);
+
+	(void)state;
+	if (err)
+		return err;
+	bn = describe(cu, op, call, &in[0], &coef);
+	err = cu_check(cu,
+		       call->training
+			       ? cu_bn_statistics(cu->stream, &bn)
+			       : cu_bn_running(cu->stream, &bn, call->param[RUNNING_MEAN], call->param[RUNNING_VAR]),
+		       op->name);
+	return err ? err : cu_check(cu, cu_bn_apply(cu->stream, out->data, &bn), op->name);
+}
+
+static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
+			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
+			    struct sl_tensor *din, const bool *din_add)
+{
+	struct cu_bn bn;
+	struct cuda *cu;
+	float *coef;
+	enum sl_err err = cu_enter(be, &cu);
+
+	(void)state;
+	(void)out;
+	if (err)
+		return err;
+	bn = describe(cu, op, call, &in[0], &coef);
+	if (!call->training)
+		err = cu_check(cu, cu_bn_running(cu->stream, &bn, call->param[RUNNING_MEAN], call->param[RUNNING_VAR]),
+			       op->name);
+	if (!err)
+		err = cu_check(
+			cu, cu_bn_gradient_sums(cu->stream, call->grad[GAMMA], call->grad[BETA], coef, dout->data, &bn),
+			op->name);
+	if (!err && din[0].data)
+		err = cu_check(
+			cu,
+			cu_bn_dx(cu->stream, din[0].data, din_add[0], dout->data, call->training ? coef : NULL, &bn),
+			op->name);
+	return err;
+}
+
+static enum sl_err commit(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
+			  int64_t rows)
+{
+	const int64_t c = op->u.bn.c, m = rows * (sl_shape_row(&op->in_shape[0]) / c);
+	const float *saved = call->saved;
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	(void)state;
+	if (err)
+		return err;
+	return cu_check(cu,
+			cu_bn_commit(cu->stream, call->param[RUNNING_MEAN], call->param[RUNNING_VAR], saved,
+				     saved + 2 * c, op->u.bn.momentum, m, c),
+			op->name);
+}
+
+const struct sl_kernel cu_batchnorm = {.prepare = prepare, .forward = forward, .backward = backward, .commit = commit};

@@ -1,0 +1,442 @@
+// Batch normalisation over the rows of [M, C], and the column sums that biases need. One reduction skeleton: every
+// block sums its rows in registers and shared memory and leaves one partial per column; the block that finishes last
+// adds the partials of its columns in block order, in double, and computes what follows from the sums.
+#include "kernels/cuda/device.cuh"
+
+namespace
+{
+
+constexpr int threads_per_block = 512;
+constexpr int target_blocks = 264; // two waves of one block per multiprocessor on the largest devices of today
+constexpr int min_rows_per_thread = 4;
+
+struct Plan {
+	Columns g;
+	int blocks; // along the rows
+	int64_t rows_per_block;
+};
+
+Plan plan_of(int64_t m, int64_t c, int v)
+{
+	Plan p;
+	int64_t blocks;
+
+	p.g = columns_of(c, v, threads_per_block);
+	blocks = target_blocks / p.g.tiles > 1 ? target_blocks / p.g.tiles : 1;
+	if (blocks > ceil_div(m, (int64_t)p.g.ys * min_rows_per_thread))
+		blocks = ceil_div(m, (int64_t)p.g.ys * min_rows_per_thread);
+	p.rows_per_block = ceil_div(m, blocks);
+	p.blocks = (int)ceil_div(m, p.rows_per_block);
+	return p;
+}
+
+// Op: SUMS columns sums; begin(channel) loads what a channel needs, add(sum, at) takes V elements at offset `at`,
+// finish(channel, sums) runs once per channel.
+template <int V, class Op>
+__global__ void __launch_bounds__(threads_per_block)
+	columns_kernel(Op op, int64_t m, int c, int64_t rows_per_block, float *partial, unsigned *counter)
+{
+	constexpr int S = Op::SUMS;
+	__shared__ float part[S * threads_per_block * V];
+	__shared__ double total[threads_per_block];
+	__shared__ bool last;
+	const int lanes = blockDim.x, ys = blockDim.y, lane = threadIdx.x, y = threadIdx.y;
+	const int tile = blockIdx.y, width = lanes * V, channel = (tile * lanes + lane) * V;
+	const int thread = y * lanes + lane, threads = lanes * ys;
+	const int64_t begin = blockIdx.x * rows_per_block;
+	const int64_t end = begin + rows_per_block < m ? begin + rows_per_block : m;
+	float sum[S][V];
+
+#pragma unroll
+	for (int k = 0; k < S; k++)
+#pragma unroll
+		for (int i = 0; i < V; i++)
+			sum[k][i] = 0.f;
+	if (channel < c) {
+		op.template begin<V>(channel);
+#pragma unroll 4
+		for (int64_t row = begin + y; row < end; row += ys)
+			op.template add<V>(sum, row * c + channel);
+	}
+#pragma unroll
+	for (int k = 0; k < S; k++)
+#pragma unroll
+		for (int i = 0; i < V; i++)
+			part[(k * ys + y) * width + lane * V + i] = sum[k][i];
+	for (int half = ys; half > 1;) {
+		const int n = half;
+
+		half = (half + 1) / 2;
+		__syncthreads();
+		for (int k = 0; k < S; k++)
+			if (y + half < n)
+				for (int i = 0; i < V; i++)
+					part[(k * ys + y) * width + lane * V + i] +=
+						part[(k * ys + y + half) * width + lane * V + i];
+	}
+	__syncthreads();
+
+	const int items = S * width;
+	float *mine = partial + (int64_t)tile * gridDim.x * items;
+	for (int item = thread; item < items; item += threads)
+		mine[(int64_t)blockIdx.x * items + item] = part[(item / width) * ys * width + item % width];
+	__threadfence();
+	__syncthreads();
+	if (thread == 0)
+		last = atomicAdd(&counter[tile], 1u) == gridDim.x - 1;
+	__syncthreads();
+	if (!last)
+		return;
+
+	__threadfence();
+	// width ≤ 256 columns, threads ≥ 448: several groups of threads share the partials of a column
+	const int groups = threads / width, group = thread / width, column = thread % width;
+	double sums[S];
+
+	for (int k = 0; k < S; k++) {
+		double t = 0;
+
+		if (group < groups) {
+#pragma unroll 8
+			for (int b = group; b < (int)gridDim.x; b += groups)
+				t += __ldcg(&mine[(int64_t)b * items + k * width + column]);
+		}
+		__syncthreads();
+		total[thread] = t;
+		__syncthreads();
+		sums[k] = 0;
+		if (group == 0)
+			for (int g = 0; g < groups; g++)
+				sums[k] += total[g * width + column];
+	}
+	if (group == 0 && tile * width + column < c)
+		op.finish(tile * width + column, sums);
+	if (thread == 0)
+		counter[tile] = 0; // for the next launch
+}
+
+template <class Op>
+cudaError_t reduce(cudaStream_t s, Op op, int64_t m, int64_t c, bool vectors, void *workspace, unsigned *counter)
+{
+	const Plan p = plan_of(m, c, vectors ? 4 : 1);
+	const dim3 grid(p.blocks, p.g.tiles), block(p.g.lanes, p.g.ys);
+
+	if (p.g.tiles > CU_COUNTERS)
+		return cudaErrorInvalidValue;
+	if (vectors)
+		columns_kernel<4><<<grid, block, 0, s>>>(op, m, (int)c, p.rows_per_block, (float *)workspace, counter);
+	else
+		columns_kernel<1><<<grid, block, 0, s>>>(op, m, (int)c, p.rows_per_block, (float *)workspace, counter);
+	return cudaGetLastError();
+}
+
+// Around the first row of x as an estimate of the mean: the squares do not cancel.
+struct Statistics {
+	static constexpr int SUMS = 2;
+	const float *x;
+	float *mean, *invstd, *var;
+	double count;
+	float eps;
+	float shift[4];
+
+	template <int V> __device__ void begin(int channel)
+	{
+#pragma unroll
+		for (int i = 0; i < V; i++)
+			shift[i] = x[channel + i];
+	}
+	template <int V> __device__ void add(float (&sum)[SUMS][V], int64_t at) const
+	{
+		const Vec<V> a = load<V>(x + at);
+#pragma unroll
+		for (int i = 0; i < V; i++) {
+			const float d = a.v[i] - shift[i];
+			sum[0][i] += d;
+			sum[1][i] = fmaf(d, d, sum[1][i]);
+		}
+	}
+	__device__ void finish(int channel, const double *sum) const
+	{
+		const double d = sum[0] / count;
+		const double v = fmax(sum[1] / count - d * d, 0.);
+
+		mean[channel] = (float)(x[channel] + d);
+		var[channel] = (float)v;
+		invstd[channel] = (float)(1. / sqrt(v + (double)eps));
+	}
+};
+
+template <int ACT> struct GradientSums {
+	static constexpr int SUMS = 2;
+	const float *x, *dout, *mean, *invstd, *weight, *bias;
+	float *dweight, *dbias, *coef;
+	double count;
+	int c;
+	float mu[4], a[4], b[4];
+
+	template <int V> __device__ void begin(int channel)
+	{
+#pragma unroll
+		for (int i = 0; i < V; i++) {
+			mu[i] = mean[channel + i];
+			a[i] = weight[channel + i] * invstd[channel + i];
+			b[i] = bias[channel + i];
+		}
+	}
+	template <int V> __device__ void add(float (&sum)[SUMS][V], int64_t at) const
+	{
+		const Vec<V> xv = load<V>(x + at), gv = load<V>(dout + at);
+#pragma unroll
+		for (int i = 0; i < V; i++) {
+			const float d = xv.v[i] - mu[i];
+			const float g = passes<ACT>(fmaf(d, a[i], b[i])) ? gv.v[i] : 0.f;
+			sum[0][i] += g;
+			sum[1][i] = fmaf(g, d, sum[1][i]);
+		}
+	}
+	__device__ void finish(int channel, const double *sum) const
+	{
+		const double is = invstd[channel];
+
+		if (dweight)
+			dweight[channel] += (float)(sum[1] * is);
+		if (dbias)
+			dbias[channel] += (float)sum[0];
+		coef[channel] = (float)(sum[0] / count);
+		coef[c + channel] = (float)(sum[1] / count * is * is);
+	}
+};
+
+struct Sum {
+	static constexpr int SUMS = 1;
+	const float *x;
+	float *out;
+
+	template <int V> __device__ void begin(int)
+	{
+	}
+	template <int V> __device__ void add(float (&sum)[SUMS][V], int64_t at) const
+	{
+		const Vec<V> a = load<V>(x + at);
+#pragma unroll
+		for (int i = 0; i < V; i++)
+			sum[0][i] += a.v[i];
+	}
+	__device__ void finish(int channel, const double *sum) const
+	{
+		out[channel] += (float)sum[0];
+	}
+};
+
+// One thread keeps its channels' numbers in registers and walks down the rows.
+template <int V, int ACT>
+__global__ void apply_kernel(float *__restrict__ out, const float *__restrict__ x, const float *mean,
+			     const float *invstd, const float *weight, const float *bias, int64_t m, int c)
+{
+	const int channel = (blockIdx.y * blockDim.x + threadIdx.x) * V;
+	float mu[V], a[V], b[V];
+
+	if (channel >= c)
+		return;
+#pragma unroll
+	for (int i = 0; i < V; i++) {
+		mu[i] = mean[channel + i];
+		a[i] = weight[channel + i] * invstd[channel + i];
+		b[i] = bias[channel + i];
+	}
+#pragma unroll 4
+	for (int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; row < m;
+	     row += (int64_t)gridDim.x * blockDim.y) {
+		Vec<V> xv = load<V>(x + row * c + channel);
+#pragma unroll
+		for (int i = 0; i < V; i++)
+			xv.v[i] = activate<ACT>(fmaf(xv.v[i] - mu[i], a[i], b[i]));
+		store<V>(out + row * c + channel, xv);
+	}
+}
+
+template <int V, int ACT, bool BATCH>
+__global__ void dx_kernel(float *__restrict__ dx, bool add, const float *__restrict__ dout, const float *__restrict__ x,
+			  const float *mean, const float *invstd, const float *weight, const float *bias,
+			  const float *coef, int64_t m, int c)
+{
+	const int channel = (blockIdx.y * blockDim.x + threadIdx.x) * V;
+	float mu[V], a[V], b[V], k0[V], k1[V];
+
+	if (channel >= c)
+		return;
+#pragma unroll
+	for (int i = 0; i < V; i++) {
+		mu[i] = mean[channel + i];
+		a[i] = weight[channel + i] * invstd[channel + i];
+		b[i] = bias[channel + i];
+		k0[i] = BATCH ? coef[channel + i] : 0.f;
+		k1[i] = BATCH ? coef[c + channel + i] : 0.f;
+	}
+#pragma unroll 4
+	for (int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; row < m;
+	     row += (int64_t)gridDim.x * blockDim.y) {
+		const int64_t at = row * c + channel;
+		const Vec<V> xv = load<V>(x + at), gv = load<V>(dout + at);
+		Vec<V> d;
+#pragma unroll
+		for (int i = 0; i < V; i++) {
+			const float e = xv.v[i] - mu[i];
+			const float g = passes<ACT>(fmaf(e, a[i], b[i])) ? gv.v[i] : 0.f;
+			d.v[i] = a[i] * (g - k0[i] - e * k1[i]);
+		}
+		put<V>(dx + at, d, add);
+	}
+}
+
+__global__ void running_kernel(float *mean, float *invstd, const float *running_mean, const float *running_var,
+			       float eps, int c)
+{
+	const int i = blockIdx.x * blockDim.x + threadIdx.x;
+
+	if (i < c) {
+		mean[i] = running_mean[i];
+		invstd[i] = (float)(1. / sqrt((double)running_var[i] + (double)eps));
+	}
+}
+
+__global__ void commit_kernel(float *running_mean, float *running_var, const float *mean, const float *var,
+			      float momentum, float unbias, int c)
+{
+	const int i = blockIdx.x * blockDim.x + threadIdx.x;
+
+	if (i < c) {
+		running_mean[i] = (1.f - momentum) * running_mean[i] + momentum * mean[i];
+		running_var[i] = (1.f - momentum) * running_var[i] + momentum * (var[i] * unbias);
+	}
+}
+
+dim3 walk_grid(const Columns &g, int64_t m)
+{
+	const int64_t blocks = ceil_div(m, (int64_t)g.ys * 4), most = 4096 / g.tiles > 1 ? 4096 / g.tiles : 1;
+
+	return dim3((unsigned)(blocks < most ? blocks : most), g.tiles);
+}
+
+} // namespace
+
+size_t cu_columns_bytes(int64_t c)
+{
+	// blocks × tiles, each with 2 sums of at most 64 lanes × 4 channels; tiles of the scalar form are the most
+	return (size_t)(target_blocks + ceil_div(c, 64)) * 2 * 256 * sizeof(float);
+}
+
+cudaError_t cu_bn_statistics(cudaStream_t s, const struct cu_bn *bn)
+{
+	Statistics op = {};
+
+	op.x = bn->x;
+	op.mean = bn->mean;
+	op.invstd = bn->invstd;
+	op.var = bn->var;
+	op.count = (double)bn->m;
+	op.eps = bn->eps;
+	return reduce(s, op, bn->m, bn->c, bn->c % 4 == 0 && aligned16(bn->x), bn->workspace, bn->counter);
+}
+
+cudaError_t cu_bn_running(cudaStream_t s, const struct cu_bn *bn, const float *running_mean, const float *running_var)
+{
+	running_kernel<<<(unsigned)ceil_div(bn->c, 128), 128, 0, s>>>(bn->mean, bn->invstd, running_mean, running_var,
+								      bn->eps, (int)bn->c);
+	return cudaGetLastError();
+}
+
+cudaError_t cu_bn_apply(cudaStream_t s, float *out, const struct cu_bn *bn)
+{
+	const bool vectors = bn->c % 4 == 0 && aligned16(bn->x) && aligned16(out);
+	const Columns g = columns_of(bn->c, vectors ? 4 : 1, 256);
+	const dim3 grid = walk_grid(g, bn->m), block(g.lanes, g.ys);
+
+#define CALL(ACT)                                                                                                   \
+	if (vectors)                                                                                                \
+		apply_kernel<4, ACT><<<grid, block, 0, s>>>(out, bn->x, bn->mean, bn->invstd, bn->weight, bn->bias, \
+							    bn->m, (int)bn->c);                                     \
+	else                                                                                                        \
+		apply_kernel<1, ACT><<<grid, block, 0, s>>>(out, bn->x, bn->mean, bn->invstd, bn->weight, bn->bias, \
+							    bn->m, (int)bn->c)
+	CU_SWITCH_ACT(bn->act, CALL);
+#undef CALL
+	return cudaGetLastError();
+}
+
+template <int ACT>
+static cudaError_t gradient_sums(cudaStream_t s, float *dweight, float *dbias, float *coef, const float *dout,
+				 const struct cu_bn *bn)
+{
+	GradientSums<ACT> op = {};
+
+	op.x = bn->x;
+	op.dout = dout;
+	op.mean = bn->mean;
+	op.invstd = bn->invstd;
+	op.weight = bn->weight;
+	op.bias = bn->bias;
+	op.dweight = dweight;
+	op.dbias = dbias;
+	op.coef = coef;
+	op.count = (double)bn->m;
+	op.c = (int)bn->c;
+	return reduce(s, op, bn->m, bn->c, bn->c % 4 == 0 && aligned16(bn->x) && aligned16(dout), bn->workspace,
+		      bn->counter);
+}
+
+cudaError_t cu_bn_gradient_sums(cudaStream_t s, float *dweight, float *dbias, float *coef, const float *dout,
+				const struct cu_bn *bn)
+{
+#define CALL(ACT) return gradient_sums<ACT>(s, dweight, dbias, coef, dout, bn)
+	CU_SWITCH_ACT(bn->act, CALL);
+#undef CALL
+}
+
+template <int V, int ACT>
+static void launch_dx(cudaStream_t s, float *dx, bool add, const float *dout, const float *coef, const struct cu_bn *bn)
+{
+	const Columns g = columns_of(bn->c, V, 256);
+	const dim3 grid = walk_grid(g, bn->m), block(g.lanes, g.ys);
+
+	if (coef)
+		dx_kernel<V, ACT, true><<<grid, block, 0, s>>>(dx, add, dout, bn->x, bn->mean, bn->invstd, bn->weight,
+							       bn->bias, coef, bn->m, (int)bn->c);
+	else
+		dx_kernel<V, ACT, false><<<grid, block, 0, s>>>(dx, add, dout, bn->x, bn->mean, bn->invstd, bn->weight,
+								bn->bias, nullptr, bn->m, (int)bn->c);
+}
+
+cudaError_t cu_bn_dx(cudaStream_t s, float *dx, bool add, const float *dout, const float *coef, const struct cu_bn *bn)
+{
+	const bool vectors = bn->c % 4 == 0 && aligned16(bn->x) && aligned16(dout) && aligned16(dx);
+
+#define CALL(ACT)                                              \
+	if (vectors)                                           \
+		launch_dx<4, ACT>(s, dx, add, dout, coef, bn); \
+	else                                                   \
+		launch_dx<1, ACT>(s, dx, add, dout, coef, bn)
+	CU_SWITCH_ACT(bn->act, CALL);
+#undef CALL
+	return cudaGetLastError();
+}
+
+cudaError_t cu_bn_commit(cudaStream_t s, float *running_mean, float *running_var, const float *mean, const float *var,
+			 float momentum, int64_t m, int64_t c)
+{
+	const float unbias = m > 1 ? (float)((double)m / (double)(m - 1)) : 1.f;
+
+	commit_kernel<<<(unsigned)ceil_div(c, 128), 128, 0, s>>>(running_mean, running_var, mean, var, momentum, unbias,
+								 (int)c);
+	return cudaGetLastError();
+}
+
+cudaError_t cu_column_sums(cudaStream_t s, float *sum_add, const float *x, int64_t m, int64_t c, void *workspace,
+			   unsigned *counter)
+{
+	Sum op = {};
+
+	op.x = x;
+	op.out = sum_add;
+	return reduce(s, op, m, c, c % 4 == 0 && aligned16(x), workspace, counter);
+}

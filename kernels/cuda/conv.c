@@ -1,0 +1,226 @@
+/* Convolution. 1×1 of stride 1 is one matrix product with M = N·H·W; depthwise has kernels of its own; the rest goes
+ * to cuDNN, and where that has no algorithm that repeats its bits (or is not there), to patches and a matrix product.
+ *   out[M,O] = x[M,I] · w[O,I]^T     dx[M,I] = dout[M,O] · w[O,I]     dw[O,I] += dout[M,O]^T · x[M,I] */
+#include <stdlib.h>
+
+#include "kernels/cuda/cuda.h"
+
+enum { WEIGHT, BIAS };
+enum path { POINTWISE, DEPTHWISE, DENSE };
+
+/* Patches of more images at once would only cost memory; also the most that an algorithm of cuDNN may want. */
+static const size_t patch_budget = (size_t)64 << 20;
+static const size_t dnn_budget = (size_t)256 << 20;
+
+struct conv {
+	enum path path;
+	struct cu_window win; /* for the most rows */
+	int64_t out_c;
+	struct dnn_conv *dnn; /* DENSE, may be NULL */
+	int64_t patch_images; /* DENSE: images whose patches the workspace holds */
+};
+
+static struct cu_window window_at(const struct conv *cv, int64_t rows)
+{
+	struct cu_window win = cv->win;
+
+	win.n = rows;
+	return win;
+}
+
+static int64_t patch_len(const struct cu_window *win)
+{
+	return (int64_t)win->kh * win->kw * win->c;
+}
+
+static void release(struct sl_backend *be, void *state)
+{
+	struct conv *cv = state;
+
+	(void)be;
+	if (cv)
+		dnn_conv_close(cv->dnn);
+	free(cv);
+}
+
+/* Workspace of a dense convolution: one of cuDNN's, or the patches. */
+static enum sl_err prepare_dense(struct cuda *cu, struct conv *cv, size_t *workspace, struct sl_fail *fail)
+{
+	const size_t image = (size_t)(cv->win.ho * cv->win.wo * patch_len(&cv->win)) * sizeof(float);
+	enum sl_err err;
+
+	cv->patch_images = image < patch_budget ? (int64_t)(patch_budget / image) : 1;
+	if (cv->patch_images > cv->win.n)
+		cv->patch_images = cv->win.n;
+	*workspace = (size_t)cv->patch_images * image;
+	if (!cu->dnn)
+		return SL_OK;
+	err = dnn_conv_open(&cv->dnn, cu->dnn, &cv->win, cv->out_c, cu->options.tf32, cu->options.inexact_order,
+			    dnn_budget, fail);
+	if (!err && dnn_conv_workspace(cv->dnn) > *workspace)
+		*workspace = dnn_conv_workspace(cv->dnn);
+	return err;
+}
+
+static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
+			   struct sl_fail *fail)
+{
+	const struct sl_conv_attr *a = &op->u.conv;
+	struct conv *cv = calloc(1, sizeof(*cv));
+	size_t workspace = 0, bias;
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	if (!cv)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory for its state", op->name);
+	if (err) {
+		sl_fail_set(fail, err, "%s: the device has failed", op->name);
+		goto fail;
+	}
+	cv->win = cu_window_of(&op->in_shape[0], &op->out_shape, a->kh, a->kw, a->stride, a->pad);
+	cv->out_c = a->out_c;
+	cv->path = sl_op_is_depthwise(op)                                      ? DEPTHWISE
+		   : a->kh == 1 && a->kw == 1 && a->stride == 1 && a->pad == 0 ? POINTWISE
+									       : DENSE;
+	if (cv->path == DEPTHWISE)
+		workspace = cu_depthwise_bytes(&cv->win);
+	if (cv->path == DENSE)
+		err = prepare_dense(cu, cv, &workspace, fail);
+	if (err)
+		goto fail;
+	bias = a->bias ? cu_columns_bytes(a->out_c) : 0;
+	*sizes = (struct sl_op_sizes){.workspace_bytes = workspace > bias ? workspace : bias};
+	*state = cv;
+	return SL_OK;
+fail:
+	release(be, cv);
+	return err;
+}
+
+/* The images from `first` on whose patches fit; their window, and the pointers at their first element. */
+static struct cu_window patch_part(const struct conv *cv, int64_t first, int64_t rows)
+{
+	return window_at(cv, rows - first < cv->patch_images ? rows - first : cv->patch_images);
+}
+
+static enum sl_err dense_forward(struct cuda *cu, struct conv *cv, const struct sl_op_call *call, const float *x,
+				 float *out, int64_t rows)
+{
+	const float *w = call->param[WEIGHT];
+	float *patches = call->workspace;
+	enum sl_err err = SL_OK;
+
+	if (cv->dnn && dnn_conv_has(cv->dnn, DNN_FORWARD, rows))
+		return dnn_conv_forward(cv->dnn, out, x, w, call->workspace);
+	for (int64_t i = 0; i < rows && !err; i += cv->patch_images) {
+		const struct cu_window win = patch_part(cv, i, rows);
+		const int64_t m = win.n * win.ho * win.wo;
+
+		err = cu_check(cu, cu_im2col(cu->stream, patches, x + i * win.h * win.w * win.c, 0, m, &win), "im2col");
+		if (!err)
+			err = cu_gemm(cu, out + i * win.ho * win.wo * cv->out_c, patches, false, w, true, m, cv->out_c,
+				      patch_len(&win), 0);
+	}
+	return err;
+}
+
+static enum sl_err dense_data(struct cuda *cu, struct conv *cv, const struct sl_op_call *call, const float *dout,
+			      float *dx, bool add, int64_t rows)
+{
+	const float *w = call->param[WEIGHT];
+	float *patches = call->workspace;
+	enum sl_err err = SL_OK;
+
+	if (cv->dnn && dnn_conv_has(cv->dnn, DNN_DATA, rows))
+		return dnn_conv_data(cv->dnn, dx, add, dout, w, call->workspace);
+	for (int64_t i = 0; i < rows && !err; i += cv->patch_images) {
+		const struct cu_window win = patch_part(cv, i, rows);
+
+		err = cu_gemm(cu, patches, dout + i * win.ho * win.wo * cv->out_c, false, w, false,
+			      win.n * win.ho * win.wo, patch_len(&win), cv->out_c, 0);
+		if (!err)
+			err = cu_check(cu, cu_col2im(cu->stream, dx + i * win.h * win.w * win.c, add, patches, &win),
+				       "col2im");
+	}
+	return err;
+}
+
+static enum sl_err dense_weight(struct cuda *cu, struct conv *cv, const struct sl_op_call *call, const float *dout,
+				const float *x, int64_t rows)
+{
+	float *dw = call->grad[WEIGHT], *patches = call->workspace;
+	enum sl_err err = SL_OK;
+
+	if (cv->dnn && dnn_conv_has(cv->dnn, DNN_WEIGHT, rows))
+		return dnn_conv_weight(cv->dnn, dw, dout, x, call->workspace);
+	for (int64_t i = 0; i < rows && !err; i += cv->patch_images) {
+		const struct cu_window win = patch_part(cv, i, rows);
+		const int64_t m = win.n * win.ho * win.wo;
+
+		err = cu_check(cu, cu_im2col(cu->stream, patches, x + i * win.h * win.w * win.c, 0, m, &win), "im2col");
+		if (!err)
+			err = cu_gemm(cu, dw, dout + i * win.ho * win.wo * cv->out_c, true, patches, false, cv->out_c,
+				      patch_len(&win), m, 1);
+	}
+	return err;
+}
+
+static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
+			   const struct sl_tensor *in, struct sl_tensor *out)
+{
+	struct conv *cv = state;
+	const int64_t rows = in[0].shape.dim[0], m = rows * cv->win.ho * cv->win.wo;
+	const float *bias = op->u.conv.bias ? call->param[BIAS] : NULL;
+	const struct cu_window win = window_at(cv, rows);
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	if (err)
+		return err;
+	if (cv->path == DEPTHWISE)
+		return cu_check(
+			cu, cu_depthwise_forward(cu->stream, out->data, in[0].data, call->param[WEIGHT], bias, &win),
+			op->name);
+	err = cv->path == POINTWISE
+		      ? cu_gemm(cu, out->data, in[0].data, false, call->param[WEIGHT], true, m, cv->out_c, cv->win.c, 0)
+		      : dense_forward(cu, cv, call, in[0].data, out->data, rows);
+	if (!err && bias)
+		err = cu_check(cu, cu_bias(cu->stream, out->data, bias, m, cv->out_c), op->name);
+	return err;
+}
+
+static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
+			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
+			    struct sl_tensor *din, const bool *din_add)
+{
+	struct conv *cv = state;
+	const int64_t rows = dout->shape.dim[0], m = rows * cv->win.ho * cv->win.wo;
+	const struct cu_window win = window_at(cv, rows);
+	const float *x = in[0].data, *w = call->param[WEIGHT];
+	float *dx = din[0].data, *dw = call->grad[WEIGHT];
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	(void)out;
+	if (!err && cv->path == DEPTHWISE)
+		err = cu_check(
+			cu,
+			cu_depthwise_backward(cu->stream, dx, din_add[0], dw, dout->data, x, w, call->workspace, &win),
+			op->name);
+	if (!err && cv->path == POINTWISE && dw)
+		err = cu_gemm(cu, dw, dout->data, true, x, false, cv->out_c, cv->win.c, m, 1);
+	if (!err && cv->path == POINTWISE && dx)
+		err = cu_gemm(cu, dx, dout->data, false, w, false, m, cv->win.c, cv->out_c, din_add[0] ? 1 : 0);
+	if (!err && cv->path == DENSE && dw)
+		err = dense_weight(cu, cv, call, dout->data, x, rows);
+	if (!err && cv->path == DENSE && dx)
+		err = dense_data(cu, cv, call, dout->data, dx, din_add[0], rows);
+	if (!err && op->u.conv.bias && call->grad[BIAS])
+		err = cu_check(cu,
+			       cu_column_sums(cu->stream, call->grad[BIAS], dout->data, m, cv->out_c, call->workspace,
+					      cu->counters),
+			       op->name);
+	return err;
+}
+
+const struct sl_kernel cu_conv2d = {.prepare = prepare, .release = release, .forward = forward, .backward = backward};

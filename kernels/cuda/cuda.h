@@ -1,0 +1,90 @@
+/* The inside of the CUDA backend: one device, one stream, on which everything is queued in order. */
+#ifndef SL_KERNELS_CUDA_CUDA_H
+#define SL_KERNELS_CUDA_CUDA_H
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+#include <stdatomic.h>
+
+#include "common/base/worker.h"
+#include "common/nn/backend.h"
+#include "kernels/cuda/dnn.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/module.h"
+
+enum {
+	CU_FENCES = 256,   /* fences that may be pending */
+	CU_RESULTS = 1024, /* cross-entropies between two fences */
+	CU_ALIGN = 256     /* of the parts of a workspace: what cudaMalloc gives */
+};
+
+struct cu_fence {
+	struct sl_job job;
+	struct cuda *cu;
+	cudaEvent_t event;
+	unsigned results; /* deliver those before this one */
+	bool pending;
+	void (*done)(void *arg);
+	void *arg;
+};
+
+/* Where a cross-entropy's numbers go once a fence has passed. */
+struct cu_result {
+	double *loss_sum;
+	int64_t *correct;
+};
+
+struct cuda {
+	struct sl_module_options options;
+	cudaStream_t stream;
+	cublasHandle_t blas;
+	void *blas_workspace; /* ours, so that cuBLAS allocates nothing and repeats its bits */
+	struct dnn *dnn;      /* NULL: no cuDNN here */
+	unsigned *counters;   /* [CU_COUNTERS], zero between launches */
+	struct sl_worker *waiter;
+	struct cu_fence fence[CU_FENCES];
+	struct cu_xent_result *result; /* [CU_RESULTS], pinned */
+	struct cu_result result_to[CU_RESULTS];
+	unsigned results; /* taken so far; modulo CU_RESULTS is the place */
+	atomic_uint results_delivered;
+	atomic_int failed; /* the device reported an error that does not go away */
+};
+
+/* Binds the calling thread to the device; DEVICE where it has failed before. First line of every entry. */
+enum sl_err cu_enter(struct sl_backend *be, struct cuda **out) SL_MUST_CHECK;
+/* OK, or DEVICE (NOMEM for memory) with one log line. */
+enum sl_err cu_check(struct cuda *cu, cudaError_t status, const char *what) SL_MUST_CHECK;
+
+/* Row-major C[m,n] = op(A)[m,k] · op(B)[k,n] + beta·C; ta: A is stored [k,m]; tb: B is stored [n,k]. */
+enum sl_err cu_gemm(struct cuda *cu, float *c, const float *a, bool ta, const float *b, bool tb, int64_t m, int64_t n,
+		    int64_t k, float beta) SL_MUST_CHECK;
+
+static inline size_t cu_align(size_t bytes)
+{
+	return (bytes + CU_ALIGN - 1) & ~(size_t)(CU_ALIGN - 1);
+}
+
+/* Rows of M = N·H·W and channels of a tensor whose last dimension is C. */
+static inline int64_t cu_channels(const struct sl_shape *s)
+{
+	return s->dim[s->ndim - 1];
+}
+
+struct cu_window cu_window_of(const struct sl_shape *in, const struct sl_shape *out, int kh, int kw, int stride,
+			      int pad);
+
+/* A kernel that needs no state, workspace or saved bytes. */
+enum sl_err cu_prepare_nothing(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
+			       struct sl_fail *fail);
+
+/* What sl_module.open does once the device is known to be usable. */
+enum sl_err cu_backend_open(struct sl_backend *be, const struct sl_module_options *options,
+			    struct sl_fail *fail) SL_MUST_CHECK;
+
+extern const struct sl_backend_ops cu_backend_ops;
+extern const struct sl_kernel cu_conv2d, cu_batchnorm, cu_act, cu_add_op, cu_maxpool, cu_avgpool, cu_linear,
+	cu_dropout_op, cu_flatten, cu_xent;
+enum sl_err cu_sgd_range(struct sl_backend *be, const struct sl_sgd *sgd, int64_t count, float *weight, float *grad,
+			 float *momentum);
+
+#endif

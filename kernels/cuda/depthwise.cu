@@ -1,0 +1,425 @@
+// Depthwise convolution, NHWC. The 3×3 of stride 1 and 2 with padding 1 (all that MobileNets have) walks down a column
+// with its window in registers: every input is loaded once per column that sees it, and the neighbours' loads hit L1.
+// Backward does dx and dW in one walk, because both need the same window of dout around x. Anything else takes the
+// plain kernels at the end.
+#include "kernels/cuda/device.cuh"
+
+namespace
+{
+
+constexpr int threads_forward = 256;
+constexpr int threads_backward = 128;
+constexpr int target_blocks = 528; // of backward: each leaves one partial of dW
+
+struct Geometry {
+	int n, h, w, c, ho, wo;
+	int strip, strips; // rows of a walk (of the output in forward, of 1 or 2 input rows in backward)
+};
+
+// Long walks load less, short ones fill the device.
+int strip_of(int64_t columns, int64_t rows)
+{
+	int strip = 16;
+
+	while (strip > 2 && columns * ceil_div(rows, strip) < (1 << 17))
+		strip /= 2;
+	return strip;
+}
+
+template <int V> __device__ __forceinline__ Vec<V> load_if(bool inside, const float *p)
+{
+	return inside ? load<V>(p) : zeros<V>();
+}
+
+template <int V> __device__ __forceinline__ void multiply_add(Vec<V> &sum, const Vec<V> &a, const Vec<V> &b)
+{
+#pragma unroll
+	for (int i = 0; i < V; i++)
+		sum.v[i] = fmaf(a.v[i], b.v[i], sum.v[i]);
+}
+
+template <int V, int STRIDE>
+__global__ void __launch_bounds__(threads_forward)
+	forward3_kernel(float *__restrict__ out, const float *__restrict__ x, const float *__restrict__ weight,
+			const float *__restrict__ bias, Geometry g)
+{
+	const int vectors = g.c / V;
+	const int id = blockIdx.x * threads_forward + threadIdx.x;
+	const int channel = id % vectors * V, wo = id / vectors;
+	const int first = blockIdx.y * g.strip, end = min(first + g.strip, g.ho);
+	const int wi = wo * STRIDE - 1;
+	Vec<V> k[9], win[3][3], b = zeros<V>();
+
+	if (wo >= g.wo)
+		return;
+	x += (int64_t)blockIdx.z * g.h * g.w * g.c + channel;
+	out += (int64_t)blockIdx.z * g.ho * g.wo * g.c + (int64_t)wo * g.c + channel;
+#pragma unroll
+	for (int i = 0; i < 9; i++)
+#pragma unroll
+		for (int e = 0; e < V; e++)
+			k[i].v[e] = weight[i * g.c + channel + e];
+	if (bias)
+#pragma unroll
+		for (int e = 0; e < V; e++)
+			b.v[e] = bias[channel + e];
+
+	const auto row = [&](Vec<V>(&to)[3], int h) {
+#pragma unroll
+		for (int i = 0; i < 3; i++)
+			to[i] = load_if<V>(h >= 0 && h < g.h && wi + i >= 0 && wi + i < g.w,
+					   x + ((int64_t)h * g.w + wi + i) * g.c);
+	};
+#pragma unroll
+	for (int r = 0; r < 3 - STRIDE; r++)
+		row(win[r], first * STRIDE - 1 + r);
+	for (int ho = first; ho < end; ho++) {
+		Vec<V> sum = b;
+#pragma unroll
+		for (int r = 3 - STRIDE; r < 3; r++)
+			row(win[r], ho * STRIDE - 1 + r);
+#pragma unroll
+		for (int i = 0; i < 9; i++)
+			multiply_add(sum, win[i / 3][i % 3], k[i]);
+		store<V>(out + (int64_t)ho * g.wo * g.c, sum);
+#pragma unroll
+		for (int r = 0; r < 3 - STRIDE; r++)
+#pragma unroll
+			for (int i = 0; i < 3; i++)
+				win[r][i] = win[r + STRIDE][i];
+	}
+}
+
+// One walk of dx and dW down the input column(s) of (image, column, strip); acc[kh·3+kw] += x · dout.
+template <int V> struct Walk {
+	const Geometry &g;
+	float *dx;
+	const float *dout, *x;
+	bool add;
+
+	// dx[h,w] = Σ dout[h+1-kh, w+1-kw] · weight[kh,kw], and x[h,w] meets the same nine for dW.
+	__device__ __forceinline__ void stride1(Vec<V> (&acc)[9], const Vec<V> (&k)[9], int column, int strip) const
+	{
+		const int first = strip * g.strip, end = min(first + g.strip, g.h);
+		Vec<V> win[3][3]; // dout rows h-1, h, h+1 and columns w-1, w, w+1
+		const auto row = [&](Vec<V>(&to)[3], int h) {
+#pragma unroll
+			for (int i = 0; i < 3; i++)
+				to[i] = load_if<V>(h >= 0 && h < g.ho && column - 1 + i >= 0 && column - 1 + i < g.wo,
+						   dout + ((int64_t)h * g.wo + column - 1 + i) * g.c);
+		};
+
+		row(win[0], first - 1);
+		row(win[1], first);
+		for (int h = first; h < end; h++) {
+			const int64_t at = ((int64_t)h * g.w + column) * g.c;
+			const Vec<V> xv = load<V>(x + at);
+			Vec<V> d = zeros<V>();
+
+			row(win[2], h + 1);
+#pragma unroll
+			for (int i = 0; i < 9; i++) {
+				multiply_add(d, win[2 - i / 3][2 - i % 3], k[i]);
+				multiply_add(acc[i], win[2 - i / 3][2 - i % 3], xv);
+			}
+			if (dx)
+				put<V>(dx + at, d, add);
+#pragma unroll
+			for (int i = 0; i < 3; i++) {
+				win[0][i] = win[1][i];
+				win[1][i] = win[2][i];
+			}
+		}
+	}
+
+	// A tile of 2×2 inputs meets dout[i … i+1, j … j+1]: an even row has kh = 1 of dout row i only, an odd one
+	// kh = 2 of row i and kh = 0 of row i+1; columns alike.
+	__device__ __forceinline__ void stride2(Vec<V> (&acc)[9], const Vec<V> (&k)[9], int column, int strip) const
+	{
+		const int first = strip * g.strip, end = min(first + g.strip, g.ho);
+		Vec<V> win[2][2];
+		const auto row = [&](Vec<V>(&to)[2], int i) {
+#pragma unroll
+			for (int q = 0; q < 2; q++)
+				to[q] = load_if<V>(i < g.ho && column + q < g.wo,
+						   dout + ((int64_t)i * g.wo + column + q) * g.c);
+		};
+
+		row(win[0], first);
+		for (int i = first; i < end; i++) {
+			row(win[1], i + 1);
+#pragma unroll
+			for (int t = 0; t < 4; t++) {
+				const int odd_h = t / 2, odd_w = t % 2, h = 2 * i + odd_h, w = 2 * column + odd_w;
+				const int64_t at = ((int64_t)h * g.w + w) * g.c;
+				Vec<V> d = zeros<V>();
+
+				if (h >= g.h || w >= g.w)
+					continue;
+				const Vec<V> xv = load<V>(x + at);
+#pragma unroll
+				for (int p = 0; p <= odd_h; p++)
+#pragma unroll
+					for (int q = 0; q <= odd_w; q++) {
+						const int kh = odd_h ? 2 - 2 * p : 1, kw = odd_w ? 2 - 2 * q : 1;
+
+						multiply_add(d, win[p][q], k[kh * 3 + kw]);
+						multiply_add(acc[kh * 3 + kw], win[p][q], xv);
+					}
+				if (dx)
+					put<V>(dx + at, d, add);
+			}
+#pragma unroll
+			for (int q = 0; q < 2; q++)
+				win[0][q] = win[1][q];
+		}
+	}
+};
+
+// Block: lanes × ys threads of one channel tile; its items are (image, strip, group of ys columns). partial:
+// [tile][block][9][lanes·V].
+template <int V, int STRIDE>
+__global__ void __launch_bounds__(threads_backward)
+	backward3_kernel(float *__restrict__ dx, bool add, float *__restrict__ partial, const float *__restrict__ dout,
+			 const float *__restrict__ x, const float *__restrict__ weight, Geometry g)
+{
+	__shared__ float part[threads_backward * V];
+	const int lanes = blockDim.x, ys = blockDim.y, lane = threadIdx.x, y = threadIdx.y;
+	const int width = lanes * V, channel = (blockIdx.y * lanes + lane) * V;
+	const int columns = STRIDE == 1 ? g.w : g.wo, column_groups = (columns + ys - 1) / ys;
+	const int items = g.n * g.strips * column_groups;
+	Vec<V> acc[9], k[9];
+
+#pragma unroll
+	for (int i = 0; i < 9; i++)
+		acc[i] = zeros<V>();
+	if (channel < g.c) {
+#pragma unroll
+		for (int i = 0; i < 9; i++)
+#pragma unroll
+			for (int e = 0; e < V; e++)
+				k[i].v[e] = weight[i * g.c + channel + e];
+		for (int item = blockIdx.x; item < items; item += gridDim.x) {
+			const int column = item % column_groups * ys + y, rest = item / column_groups;
+			const int image = rest / g.strips, strip = rest % g.strips;
+			const int64_t in_at = (int64_t)image * g.h * g.w * g.c + channel;
+			const Walk<V> walk = {g, dx ? dx + in_at : nullptr,
+					      dout + (int64_t)image * g.ho * g.wo * g.c + channel, x + in_at, add};
+
+			if (column >= columns)
+				continue;
+			if (STRIDE == 1)
+				walk.stride1(acc, k, column, strip);
+			else
+				walk.stride2(acc, k, column, strip);
+		}
+	}
+	if (!partial)
+		return;
+	partial += ((int64_t)blockIdx.y * gridDim.x + blockIdx.x) * 9 * width;
+#pragma unroll
+	for (int i = 0; i < 9; i++) {
+		__syncthreads();
+		store<V>(&part[y * width + lane * V], acc[i]);
+		__syncthreads();
+		for (int at = y * lanes + lane; at < width; at += lanes * ys) {
+			float sum = 0;
+
+			for (int r = 0; r < ys; r++)
+				sum += part[r * width + at];
+			partial[i * width + at] = sum;
+		}
+	}
+}
+
+// dweight [9, C] += Σ over blocks of partial [tiles][blocks][9][width]; a block takes 32 numbers, 8 threads each.
+__global__ void __launch_bounds__(256)
+	gather_kernel(float *dweight, const float *__restrict__ partial, int blocks, int width, int tiles, int c)
+{
+	__shared__ double part[8][33];
+	const int per_tile = 9 * width, lane = threadIdx.x, y = threadIdx.y;
+	const int id = blockIdx.x * 32 + lane, tile = id / per_tile, item = id % per_tile;
+	double sum = 0;
+
+	if (tile < tiles) {
+		const float *p = partial + (int64_t)tile * blocks * per_tile + item;
+#pragma unroll 8
+		for (int b = y; b < blocks; b += 8)
+			sum += p[(int64_t)b * per_tile];
+	}
+	part[y][lane] = sum;
+	__syncthreads();
+	if (y == 0 && tile < tiles) {
+		const int channel = tile * width + item % width;
+
+		for (int r = 1; r < 8; r++)
+			sum += part[r][lane];
+		if (channel < c)
+			dweight[item / width * c + channel] += (float)sum;
+	}
+}
+
+// ---- any window ----
+
+__global__ void forward_kernel(float *__restrict__ out, const float *__restrict__ x, const float *__restrict__ weight,
+			       const float *__restrict__ bias, cu_window g)
+{
+	const int64_t count = g.n * g.ho * g.wo * g.c, stride = (int64_t)gridDim.x * blockDim.x;
+
+	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
+		const int64_t c = i % g.c, wo = i / g.c % g.wo, ho = i / (g.c * g.wo) % g.ho,
+			      n = i / (g.c * g.wo * g.ho);
+		float sum = bias ? bias[c] : 0.f;
+
+		for (int kh = 0; kh < g.kh; kh++)
+			for (int kw = 0; kw < g.kw; kw++) {
+				const int64_t h = ho * g.stride - g.pad + kh, w = wo * g.stride - g.pad + kw;
+
+				if (h >= 0 && h < g.h && w >= 0 && w < g.w)
+					sum = fmaf(x[((n * g.h + h) * g.w + w) * g.c + c],
+						   weight[(kh * g.kw + kw) * g.c + c], sum);
+			}
+		out[i] = sum;
+	}
+}
+
+__global__ void data_kernel(float *__restrict__ dx, bool add, const float *__restrict__ dout,
+			    const float *__restrict__ weight, cu_window g)
+{
+	const int64_t count = g.n * g.h * g.w * g.c, stride = (int64_t)gridDim.x * blockDim.x;
+
+	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
+		const int64_t c = i % g.c, w = i / g.c % g.w, h = i / (g.c * g.w) % g.h, n = i / (g.c * g.w * g.h);
+		float sum = 0;
+
+		for (int kh = 0; kh < g.kh; kh++)
+			for (int kw = 0; kw < g.kw; kw++) {
+				const int64_t a = h + g.pad - kh, b = w + g.pad - kw;
+
+				if (a >= 0 && b >= 0 && a % g.stride == 0 && b % g.stride == 0 && a / g.stride < g.ho &&
+				    b / g.stride < g.wo)
+					sum = fmaf(dout[((n * g.ho + a / g.stride) * g.wo + b / g.stride) * g.c + c],
+						   weight[(kh * g.kw + kw) * g.c + c], sum);
+			}
+		dx[i] = add ? dx[i] + sum : sum;
+	}
+}
+
+// Block: 32 channels × 16 rows of one window place, over all of M.
+__global__ void __launch_bounds__(512)
+	weight_kernel(float *dweight, const float *__restrict__ dout, const float *__restrict__ x, cu_window g)
+{
+	__shared__ double part[16][33];
+	const int lane = threadIdx.x, y = threadIdx.y, kh = blockIdx.y / g.kw, kw = blockIdx.y % g.kw;
+	const int64_t c = (int64_t)blockIdx.x * 32 + lane, rows = g.n * g.ho * g.wo;
+	double sum = 0;
+
+	for (int64_t m = y; m < rows && c < g.c; m += 16) {
+		const int64_t wo = m % g.wo, ho = m / g.wo % g.ho, n = m / (g.wo * g.ho);
+		const int64_t h = ho * g.stride - g.pad + kh, w = wo * g.stride - g.pad + kw;
+
+		if (h >= 0 && h < g.h && w >= 0 && w < g.w)
+			sum += (double)x[((n * g.h + h) * g.w + w) * g.c + c] * dout[m * g.c + c];
+	}
+	part[y][lane] = sum;
+	__syncthreads();
+	if (y == 0 && c < g.c) {
+		for (int r = 1; r < 16; r++)
+			sum += part[r][lane];
+		dweight[blockIdx.y * g.c + c] += (float)sum;
+	}
+}
+
+bool is_3x3(const struct cu_window *win)
+{
+	return win->kh == 3 && win->kw == 3 && win->pad == 1 && (win->stride == 1 || win->stride == 2) &&
+	       win->c % 4 == 0 && win->n <= 65535;
+}
+
+Geometry geometry_of(const struct cu_window *win)
+{
+	return {(int)win->n, (int)win->h, (int)win->w, (int)win->c, (int)win->ho, (int)win->wo, 0, 0};
+}
+
+unsigned flat_blocks(int64_t count)
+{
+	const int64_t blocks = ceil_div(count, 256);
+
+	return (unsigned)(blocks < 65535 ? blocks : 65535);
+}
+
+constexpr int backward_vector = 2;
+
+int backward_blocks(const Columns &t)
+{
+	return target_blocks / t.tiles > 1 ? target_blocks / t.tiles : 1;
+}
+
+} // namespace
+
+size_t cu_depthwise_bytes(const struct cu_window *win)
+{
+	if (!is_3x3(win))
+		return 0;
+
+	const Columns t = columns_of(win->c, backward_vector, threads_backward);
+
+	return (size_t)t.tiles * backward_blocks(t) * 9 * t.lanes * backward_vector * sizeof(float);
+}
+
+cudaError_t cu_depthwise_forward(cudaStream_t s, float *out, const float *x, const float *weight, const float *bias,
+				 const struct cu_window *win)
+{
+	if (!is_3x3(win) || !aligned16(out) || !aligned16(x)) {
+		forward_kernel<<<flat_blocks(win->n * win->ho * win->wo * win->c), 256, 0, s>>>(out, x, weight, bias,
+												*win);
+		return cudaGetLastError();
+	}
+
+	Geometry g = geometry_of(win);
+	const int64_t columns = win->wo * (win->c / 4);
+
+	g.strip = strip_of(columns * win->n, win->ho);
+	g.strips = (int)ceil_div(win->ho, g.strip);
+	const dim3 grid((unsigned)ceil_div(columns, threads_forward), g.strips, g.n);
+	if (win->stride == 1)
+		forward3_kernel<4, 1><<<grid, threads_forward, 0, s>>>(out, x, weight, bias, g);
+	else
+		forward3_kernel<4, 2><<<grid, threads_forward, 0, s>>>(out, x, weight, bias, g);
+	return cudaGetLastError();
+}
+
+cudaError_t cu_depthwise_backward(cudaStream_t s, float *dx, bool add, float *dweight, const float *dout,
+				  const float *x, const float *weight, void *workspace, const struct cu_window *win)
+{
+	if (!is_3x3(win) || !aligned16(dx) || !aligned16(dout) || !aligned16(x)) {
+		if (dx)
+			data_kernel<<<flat_blocks(win->n * win->h * win->w * win->c), 256, 0, s>>>(dx, add, dout,
+												   weight, *win);
+		if (dweight)
+			weight_kernel<<<dim3((unsigned)ceil_div(win->c, 32), win->kh * win->kw), dim3(32, 16), 0, s>>>(
+				dweight, dout, x, *win);
+		return cudaGetLastError();
+	}
+
+	constexpr int V = backward_vector;
+	Geometry g = geometry_of(win);
+	const Columns t = columns_of(win->c, V, threads_backward);
+	const dim3 block(t.lanes, t.ys);
+	const int64_t columns = win->stride == 1 ? win->w : win->wo, rows = win->stride == 1 ? win->h : win->ho;
+
+	g.strip = strip_of(columns * (win->c / V) * win->n, rows);
+	g.strips = (int)ceil_div(rows, g.strip);
+	const int64_t items = (int64_t)g.n * g.strips * ceil_div(columns, t.ys);
+	const int blocks = (int)(items < backward_blocks(t) ? items : backward_blocks(t));
+	float *partial = dweight ? (float *)workspace : nullptr;
+	const dim3 grid(blocks, t.tiles);
+	if (win->stride == 1)
+		backward3_kernel<V, 1><<<grid, block, 0, s>>>(dx, add, partial, dout, x, weight, g);
+	else
+		backward3_kernel<V, 2><<<grid, block, 0, s>>>(dx, add, partial, dout, x, weight, g);
+	if (dweight)
+		gather_kernel<<<(unsigned)ceil_div((int64_t)t.tiles * 9 * t.lanes * V, 32), dim3(32, 8), 0, s>>>(
+			dweight, partial, blocks, t.lanes * V, t.tiles, g.c);
+	return cudaGetLastError();
+}

@@ -1,0 +1,122 @@
+// What the .cu files share: vectors of floats, launch arithmetic, the activation, Philox.
+#ifndef SL_KERNELS_CUDA_DEVICE_CUH
+#define SL_KERNELS_CUDA_DEVICE_CUH
+
+#include "kernels/cuda/launch.h"
+
+template <int V> struct alignas(4 * V) Vec {
+	float v[V];
+};
+
+template <int V> __device__ __forceinline__ Vec<V> load(const float *p)
+{
+	return *reinterpret_cast<const Vec<V> *>(p);
+}
+
+template <int V> __device__ __forceinline__ void store(float *p, const Vec<V> &x)
+{
+	*reinterpret_cast<Vec<V> *>(p) = x;
+}
+
+// Writes, or adds to what is there.
+template <int V> __device__ __forceinline__ void put(float *p, Vec<V> x, bool add)
+{
+	if (add) {
+		const Vec<V> old = load<V>(p);
+#pragma unroll
+		for (int i = 0; i < V; i++)
+			x.v[i] += old.v[i];
+	}
+	store<V>(p, x);
+}
+
+template <int V> __device__ __forceinline__ Vec<V> zeros()
+{
+	Vec<V> x;
+#pragma unroll
+	for (int i = 0; i < V; i++)
+		x.v[i] = 0.f;
+	return x;
+}
+
+template <int ACT> __device__ __forceinline__ float activate(float x)
+{
+	if (ACT == CU_ACT_NONE)
+		return x;
+	if (ACT == CU_ACT_RELU)
+		return x < 0.f ? 0.f : x; // NaN passes, as on the CPU
+	return x < 0.f ? 0.f : (x > 6.f ? 6.f : x);
+}
+
+// 1 where the activation lets the gradient through, given its input.
+template <int ACT> __device__ __forceinline__ bool passes(float x)
+{
+	if (ACT == CU_ACT_NONE)
+		return true;
+	if (ACT == CU_ACT_RELU)
+		return x > 0.f;
+	return x > 0.f && x < 6.f;
+}
+
+static inline bool aligned16(const void *p)
+{
+	return ((uintptr_t)p & 15) == 0; // NULL is
+}
+
+static inline int64_t ceil_div(int64_t a, int64_t b)
+{
+	return (a + b - 1) / b;
+}
+
+// Threads of a block over [rows, C]: `lanes` of V channels times `ys` rows; `tiles` blocks side by side cover C.
+struct Columns {
+	int lanes, ys, tiles;
+};
+
+static inline Columns columns_of(int64_t c, int v, int threads)
+{
+	const int64_t vectors = c / v;
+	Columns g;
+
+	g.tiles = (int)ceil_div(vectors, 64);
+	g.lanes = (int)ceil_div(vectors, g.tiles);
+	g.ys = threads / g.lanes;
+	return g;
+}
+
+// Chooses a template argument from the activation.
+#define CU_SWITCH_ACT(act, CALL)              \
+	do {                                  \
+		if ((act) == CU_ACT_RELU) {   \
+			CALL(CU_ACT_RELU);    \
+		} else if ((act) == CU_ACT_RELU6) { \
+			CALL(CU_ACT_RELU6);   \
+		} else {                      \
+			CALL(CU_ACT_NONE);    \
+		}                             \
+	} while (0)
+
+// The four words of elements 4·quad … 4·quad+3: common/base/rng.h, word for word.
+__device__ __forceinline__ void philox_quad(const cu_philox &key, uint32_t quad, uint32_t out[4])
+{
+	uint32_t c0 = quad, c1 = key.chunk_tensor, c2 = (uint32_t)key.step, c3 = (uint32_t)(key.step >> 32);
+	uint32_t k0 = (uint32_t)key.seed, k1 = (uint32_t)(key.seed >> 32);
+
+#pragma unroll
+	for (int round = 0; round < 10; round++) {
+		const uint32_t h0 = __umulhi(0xD2511F53u, c0), l0 = 0xD2511F53u * c0;
+		const uint32_t h1 = __umulhi(0xCD9E8D57u, c2), l1 = 0xCD9E8D57u * c2;
+		c0 = h1 ^ c1 ^ k0;
+		c1 = l1;
+		c2 = h0 ^ c3 ^ k1;
+		c3 = l0;
+		k0 += 0x9E3779B9u;
+		k1 += 0xBB67AE85u;
+	}
+	out[0] = c0;
+	out[1] = c1;
+	out[2] = c2;
+	out[3] = c3;
+}
+
+#endif

@@ -1,0 +1,310 @@
+#include "kernels/cuda/dnn.h"
+
+#include <cudnn.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "common/base/log.h"
+
+#define FUNCTIONS(X)                                      \
+	X(cudnnGetVersion)                                \
+	X(cudnnGetErrorString)                            \
+	X(cudnnCreate)                                    \
+	X(cudnnDestroy)                                   \
+	X(cudnnSetStream)                                 \
+	X(cudnnCreateTensorDescriptor)                    \
+	X(cudnnDestroyTensorDescriptor)                   \
+	X(cudnnSetTensor4dDescriptor)                     \
+	X(cudnnCreateFilterDescriptor)                    \
+	X(cudnnDestroyFilterDescriptor)                   \
+	X(cudnnSetFilter4dDescriptor)                     \
+	X(cudnnCreateConvolutionDescriptor)               \
+	X(cudnnDestroyConvolutionDescriptor)              \
+	X(cudnnSetConvolution2dDescriptor)                \
+	X(cudnnSetConvolutionMathType)                    \
+	X(cudnnGetConvolutionForwardAlgorithm_v7)         \
+	X(cudnnGetConvolutionBackwardDataAlgorithm_v7)    \
+	X(cudnnGetConvolutionBackwardFilterAlgorithm_v7)  \
+	X(cudnnGetConvolutionForwardWorkspaceSize)        \
+	X(cudnnGetConvolutionBackwardDataWorkspaceSize)   \
+	X(cudnnGetConvolutionBackwardFilterWorkspaceSize) \
+	X(cudnnConvolutionForward)                        \
+	X(cudnnConvolutionBackwardData)                   \
+	X(cudnnConvolutionBackwardFilter)
+
+struct dnn {
+	cudnnHandle_t handle;
+	size_t version;
+#define X(name) __typeof__(name) *name;
+	FUNCTIONS(X)
+#undef X
+};
+
+/* What the two majors that still get fixes are called. */
+static const char *const library_names[] = {"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"};
+
+static enum sl_err load(struct dnn *dnn, struct sl_fail *fail)
+{
+	void *lib = NULL;
+
+	for (size_t i = 0; i < sizeof(library_names) / sizeof(library_names[0]) && !lib; i++)
+		lib = dlopen(library_names[i], RTLD_NOW | RTLD_LOCAL);
+	if (!lib)
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "no cuDNN: %s", dlerror());
+#define X(name)                                            \
+	dnn->name = (__typeof__(name) *)dlsym(lib, #name); \
+	if (!dnn->name)                                    \
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "this cuDNN has no " #name);
+	FUNCTIONS(X)
+#undef X
+	return SL_OK;
+}
+
+static enum sl_err check(const struct dnn *dnn, cudnnStatus_t status, const char *what)
+{
+	if (status == CUDNN_STATUS_SUCCESS)
+		return SL_OK;
+	sl_log(SL_LOG_ERROR, "cudnn-error", "%s: %s", what, dnn->cudnnGetErrorString(status));
+	return SL_ERR_DEVICE;
+}
+
+enum sl_err dnn_open(struct dnn **out, cudaStream_t stream, struct sl_fail *fail)
+{
+	struct dnn *dnn = calloc(1, sizeof(*dnn));
+	cudnnStatus_t status;
+	enum sl_err err;
+
+	if (!dnn)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for cuDNN's table");
+	err = load(dnn, fail);
+	if (err)
+		goto fail;
+	dnn->version = dnn->cudnnGetVersion();
+	status = dnn->cudnnCreate(&dnn->handle);
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = dnn->cudnnSetStream(dnn->handle, stream);
+	if (status != CUDNN_STATUS_SUCCESS) {
+		err = sl_fail_set(fail, SL_ERR_UNAVAILABLE, "cuDNN does not start: %s",
+				  dnn->cudnnGetErrorString(status));
+		goto fail;
+	}
+	*out = dnn;
+	return SL_OK;
+fail:
+	dnn_close(dnn);
+	return err;
+}
+
+void dnn_close(struct dnn *dnn)
+{
+	if (!dnn)
+		return;
+	if (dnn->handle)
+		dnn->cudnnDestroy(dnn->handle);
+	free(dnn);
+}
+
+size_t dnn_version(const struct dnn *dnn)
+{
+	return dnn ? dnn->version : 0;
+}
+
+struct dnn_conv {
+	struct dnn *dnn;
+	struct cu_window win; /* n: the rows that the descriptors stand at */
+	int64_t out_c;
+	size_t limit, workspace; /* bytes */
+	cudnnTensorDescriptor_t x, y;
+	cudnnFilterDescriptor_t w;
+	cudnnConvolutionDescriptor_t conv;
+	bool has[DNN_PASSES];  /* an algorithm was found for the most rows */
+	bool fits[DNN_PASSES]; /* and it takes the present ones within the workspace */
+	cudnnConvolutionFwdAlgo_t forward;
+	cudnnConvolutionBwdDataAlgo_t data;
+	cudnnConvolutionBwdFilterAlgo_t weight;
+	size_t bytes[DNN_PASSES];
+};
+
+static cudnnStatus_t set_rows(struct dnn_conv *c, int64_t rows)
+{
+	const struct cu_window *g = &c->win;
+	cudnnStatus_t status = c->dnn->cudnnSetTensor4dDescriptor(c->x, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, (int)rows,
+								  (int)g->c, (int)g->h, (int)g->w);
+
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = c->dnn->cudnnSetTensor4dDescriptor(c->y, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, (int)rows,
+							    (int)c->out_c, (int)g->ho, (int)g->wo);
+	c->win.n = rows;
+	return status;
+}
+
+static cudnnStatus_t describe(struct dnn_conv *c, bool tf32)
+{
+	const struct dnn *d = c->dnn;
+	const struct cu_window *g = &c->win;
+	cudnnStatus_t status;
+
+#define TRY(call)                           \
+	status = d->call;                   \
+	if (status != CUDNN_STATUS_SUCCESS) \
+	return status
+	TRY(cudnnCreateTensorDescriptor(&c->x));
+	TRY(cudnnCreateTensorDescriptor(&c->y));
+	TRY(cudnnCreateFilterDescriptor(&c->w));
+	TRY(cudnnCreateConvolutionDescriptor(&c->conv));
+	TRY(cudnnSetFilter4dDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, (int)c->out_c, (int)g->c, g->kh,
+				       g->kw));
+	TRY(cudnnSetConvolution2dDescriptor(c->conv, g->pad, g->pad, g->stride, g->stride, 1, 1,
+					    CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+	TRY(cudnnSetConvolutionMathType(c->conv, tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
+#undef TRY
+	return set_rows(c, g->n);
+}
+
+/* Takes the first of cuDNN's proposals that may be used; the three structs differ in their type of algo alone. */
+#define PICK(c, pass, perf, count, algo_out, inexact)                                            \
+	for (int i = 0; i < (count); i++) {                                                      \
+		if ((perf)[i].status != CUDNN_STATUS_SUCCESS || (perf)[i].memory > (c)->limit || \
+		    (!(inexact) && (perf)[i].determinism != CUDNN_DETERMINISTIC))                \
+			continue;                                                                \
+		(algo_out) = (perf)[i].algo;                                                     \
+		(c)->has[pass] = true;                                                           \
+		break;                                                                           \
+	}
+
+static void choose(struct dnn_conv *c, bool tf32, bool inexact)
+{
+	enum { MOST = 16 };
+	const struct dnn *d = c->dnn;
+	cudnnConvolutionFwdAlgoPerf_t forward[MOST];
+	cudnnConvolutionBwdDataAlgoPerf_t data[MOST];
+	cudnnConvolutionBwdFilterAlgoPerf_t weight[MOST];
+	int n = 0;
+
+	/* with FMA math asked for, a proposal that wants another one is not ours */
+#define PLAIN(perf)                                                                                   \
+	for (int i = 0; i < n && !tf32; i++)                                                          \
+		if ((perf)[i].mathType != CUDNN_FMA_MATH && (perf)[i].mathType != CUDNN_DEFAULT_MATH) \
+	(perf)[i].status = CUDNN_STATUS_NOT_SUPPORTED
+	if (d->cudnnGetConvolutionForwardAlgorithm_v7(d->handle, c->x, c->w, c->conv, c->y, MOST, &n, forward) ==
+	    CUDNN_STATUS_SUCCESS) {
+		PLAIN(forward);
+		PICK(c, DNN_FORWARD, forward, n, c->forward, inexact);
+	}
+	if (d->cudnnGetConvolutionBackwardDataAlgorithm_v7(d->handle, c->w, c->y, c->conv, c->x, MOST, &n, data) ==
+	    CUDNN_STATUS_SUCCESS) {
+		PLAIN(data);
+		PICK(c, DNN_DATA, data, n, c->data, inexact);
+	}
+	if (d->cudnnGetConvolutionBackwardFilterAlgorithm_v7(d->handle, c->x, c->y, c->conv, c->w, MOST, &n, weight) ==
+	    CUDNN_STATUS_SUCCESS) {
+		PLAIN(weight);
+		PICK(c, DNN_WEIGHT, weight, n, c->weight, inexact);
+	}
+#undef PLAIN
+}
+
+/* Bytes of every pass for the present rows; `fits` where it works within `limit`. */
+static void measure(struct dnn_conv *c, size_t limit)
+{
+	const struct dnn *d = c->dnn;
+	cudnnStatus_t status[DNN_PASSES];
+
+	for (int p = 0; p < DNN_PASSES; p++)
+		status[p] = CUDNN_STATUS_NOT_SUPPORTED;
+	if (c->has[DNN_FORWARD])
+		status[DNN_FORWARD] = d->cudnnGetConvolutionForwardWorkspaceSize(d->handle, c->x, c->w, c->conv, c->y,
+										 c->forward, &c->bytes[DNN_FORWARD]);
+	if (c->has[DNN_DATA])
+		status[DNN_DATA] = d->cudnnGetConvolutionBackwardDataWorkspaceSize(d->handle, c->w, c->y, c->conv, c->x,
+										   c->data, &c->bytes[DNN_DATA]);
+	if (c->has[DNN_WEIGHT])
+		status[DNN_WEIGHT] = d->cudnnGetConvolutionBackwardFilterWorkspaceSize(
+			d->handle, c->x, c->y, c->conv, c->w, c->weight, &c->bytes[DNN_WEIGHT]);
+	for (int p = 0; p < DNN_PASSES; p++)
+		c->fits[p] = status[p] == CUDNN_STATUS_SUCCESS && c->bytes[p] <= limit;
+}
+
+enum sl_err dnn_conv_open(struct dnn_conv **out, struct dnn *dnn, const struct cu_window *win, int64_t out_c, bool tf32,
+			  bool inexact_order, size_t limit_bytes, struct sl_fail *fail)
+{
+	struct dnn_conv *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a convolution's description");
+	*c = (struct dnn_conv){.dnn = dnn, .win = *win, .out_c = out_c, .limit = limit_bytes};
+	if (check(dnn, describe(c, tf32), "describing a convolution")) {
+		dnn_conv_close(c);
+		return sl_fail_set(fail, SL_ERR_DEVICE, "cuDNN takes no description of a convolution %dx%d", win->kh,
+				   win->kw);
+	}
+	choose(c, tf32, inexact_order);
+	measure(c, limit_bytes);
+	for (int p = 0; p < DNN_PASSES; p++) {
+		c->has[p] = c->fits[p];
+		if (c->has[p] && c->bytes[p] > c->workspace)
+			c->workspace = c->bytes[p];
+	}
+	*out = c;
+	return SL_OK;
+}
+
+void dnn_conv_close(struct dnn_conv *c)
+{
+	if (!c)
+		return;
+	if (c->x)
+		c->dnn->cudnnDestroyTensorDescriptor(c->x);
+	if (c->y)
+		c->dnn->cudnnDestroyTensorDescriptor(c->y);
+	if (c->w)
+		c->dnn->cudnnDestroyFilterDescriptor(c->w);
+	if (c->conv)
+		c->dnn->cudnnDestroyConvolutionDescriptor(c->conv);
+	free(c);
+}
+
+size_t dnn_conv_workspace(const struct dnn_conv *c)
+{
+	return c->workspace;
+}
+
+bool dnn_conv_has(struct dnn_conv *c, enum dnn_pass pass, int64_t rows)
+{
+	if (rows != c->win.n) {
+		if (set_rows(c, rows) != CUDNN_STATUS_SUCCESS)
+			return false;
+		measure(c, c->workspace);
+	}
+	return c->fits[pass];
+}
+
+enum sl_err dnn_conv_forward(struct dnn_conv *c, float *out, const float *x, const float *w, void *workspace)
+{
+	const float one = 1, zero = 0;
+
+	return check(c->dnn,
+		     c->dnn->cudnnConvolutionForward(c->dnn->handle, &one, c->x, x, c->w, w, c->conv, c->forward,
+						     workspace, c->bytes[DNN_FORWARD], &zero, c->y, out),
+		     "convolution, forward");
+}
+
+enum sl_err dnn_conv_data(struct dnn_conv *c, float *dx, bool add, const float *dout, const float *w, void *workspace)
+{
+	const float one = 1, beta = add ? 1 : 0;
+
+	return check(c->dnn,
+		     c->dnn->cudnnConvolutionBackwardData(c->dnn->handle, &one, c->w, w, c->y, dout, c->conv, c->data,
+							  workspace, c->bytes[DNN_DATA], &beta, c->x, dx),
+		     "convolution, gradient of the input");
+}
+
+enum sl_err dnn_conv_weight(struct dnn_conv *c, float *dw, const float *dout, const float *x, void *workspace)
+{
+	const float one = 1;
+
+	return check(c->dnn,
+		     c->dnn->cudnnConvolutionBackwardFilter(c->dnn->handle, &one, c->x, x, c->y, dout, c->conv,
+							    c->weight, workspace, c->bytes[DNN_WEIGHT], &one, c->w, dw),
+		     "convolution, gradient of the weights");
+}

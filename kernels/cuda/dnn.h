@@ -1,0 +1,41 @@
+/* cuDNN, opened at run time: the functions of it that dense convolutions need, and a convolution's three algorithms.
+ * The host may lack it; then dnn_open says UNAVAILABLE and convolutions run without. */
+#ifndef SL_KERNELS_CUDA_DNN_H
+#define SL_KERNELS_CUDA_DNN_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/base/err.h"
+#include "kernels/cuda/launch.h"
+
+struct dnn;
+
+enum sl_err dnn_open(struct dnn **out, cudaStream_t stream, struct sl_fail *fail) SL_MUST_CHECK;
+void dnn_close(struct dnn *dnn);           /* NULL is fine */
+size_t dnn_version(const struct dnn *dnn); /* 91900 for 9.19.0; 0 for NULL */
+
+enum dnn_pass { DNN_FORWARD, DNN_DATA, DNN_WEIGHT, DNN_PASSES };
+
+/* One dense NHWC fp32 convolution, for win->n images at most. */
+struct dnn_conv;
+
+/* `limit_bytes`: the largest workspace that an algorithm may want. Without `inexact_order` only algorithms that cuDNN
+ * calls deterministic are taken, in the order of its heuristics (a timing would choose differently from run to run). */
+enum sl_err dnn_conv_open(struct dnn_conv **out, struct dnn *dnn, const struct cu_window *win, int64_t out_c, bool tf32,
+			  bool inexact_order, size_t limit_bytes, struct sl_fail *fail) SL_MUST_CHECK;
+void dnn_conv_close(struct dnn_conv *conv); /* NULL is fine */
+size_t dnn_conv_workspace(const struct dnn_conv *conv);
+
+/* False where no algorithm fits this pass for `rows` images: the caller does it another way. Host work only. */
+bool dnn_conv_has(struct dnn_conv *conv, enum dnn_pass pass, int64_t rows);
+/* After dnn_conv_has(…, rows): out = x ∗ w, dx = or +=, dw +=. */
+enum sl_err dnn_conv_forward(struct dnn_conv *conv, float *out, const float *x, const float *w,
+			     void *workspace) SL_MUST_CHECK;
+enum sl_err dnn_conv_data(struct dnn_conv *conv, float *dx, bool add, const float *dout, const float *w,
+			  void *workspace) SL_MUST_CHECK;
+enum sl_err dnn_conv_weight(struct dnn_conv *conv, float *dw, const float *dout, const float *x,
+			    void *workspace) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,145 @@
+/* Activation, sum, dropout, flatten, the optimizer. */
+#include "kernels/cuda/cuda.h"
+
+_Static_assert((int)CU_ACT_NONE == (int)SL_ACT_NONE && (int)CU_ACT_RELU == (int)SL_ACT_RELU &&
+		       (int)CU_ACT_RELU6 == (int)SL_ACT_RELU6,
+	       "the device's activations are numbered as the model's");
+
+static enum sl_err act_forward(struct sl_backend *be, const struct sl_op *op, void *state,
+			       const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+{
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	(void)state;
+	(void)call;
+	return err ? err
+		   : cu_check(cu,
+			      cu_act_forward(cu->stream, out->data, in[0].data, (int)op->u.act,
+					     sl_shape_count(&in[0].shape)),
+			      op->name);
+}
+
+static enum sl_err act_backward(struct sl_backend *be, const struct sl_op *op, void *state,
+				const struct sl_op_call *call, const struct sl_tensor *in, const struct sl_tensor *out,
+				const struct sl_tensor *dout, struct sl_tensor *din, const bool *din_add)
+{
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	(void)state;
+	(void)call;
+	(void)out;
+	if (err || !din[0].data)
+		return err;
+	return cu_check(cu,
+			cu_act_backward(cu->stream, din[0].data, din_add[0], dout->data, in[0].data, (int)op->u.act,
+					sl_shape_count(&dout->shape)),
+			op->name);
+}
+
+static enum sl_err add_forward(struct sl_backend *be, const struct sl_op *op, void *state,
+			       const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+{
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	(void)state;
+	(void)call;
+	return err ? err
+		   : cu_check(cu, cu_add(cu->stream, out->data, in[0].data, in[1].data, sl_shape_count(&in[0].shape)),
+			      op->name);
+}
+
+/* Both inputs of a sum, and the one of flatten, take the gradient as it is. */
+static enum sl_err pass_backward(struct sl_backend *be, const struct sl_op *op, void *state,
+				 const struct sl_op_call *call, const struct sl_tensor *in, const struct sl_tensor *out,
+				 const struct sl_tensor *dout, struct sl_tensor *din, const bool *din_add)
+{
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	(void)state;
+	(void)call;
+	(void)in;
+	(void)out;
+	for (int k = 0; k < op->n_in && !err; k++)
+		if (din[k].data)
+			err = cu_check(
+				cu,
+				cu_copy(cu->stream, din[k].data, din_add[k], dout->data, sl_shape_count(&dout->shape)),
+				op->name);
+	return err;
+}
+
+static enum sl_err flatten_forward(struct sl_backend *be, const struct sl_op *op, void *state,
+				   const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+{
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	(void)state;
+	(void)call;
+	return err ? err
+		   : cu_check(cu, cu_copy(cu->stream, out->data, false, in[0].data, sl_shape_count(&in[0].shape)),
+			      op->name);
+}
+
+/* Forward and backward are the same product; outside training it is a copy. */
+static enum sl_err dropout(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call, float *out,
+			   bool add, const float *x, int64_t n)
+{
+	const struct cu_philox key = {.seed = call->rng.seed,
+				      .step = call->rng.step,
+				      .chunk_tensor = (uint32_t)call->rng.chunk << 16 | call->rng.tensor};
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	if (err)
+		return err;
+	return cu_check(cu,
+			call->training ? cu_dropout(cu->stream, out, add, x, op->u.dropout.p, &key, n)
+				       : cu_copy(cu->stream, out, add, x, n),
+			op->name);
+}
+
+static enum sl_err dropout_forward(struct sl_backend *be, const struct sl_op *op, void *state,
+				   const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+{
+	(void)state;
+	return dropout(be, op, call, out->data, false, in[0].data, sl_shape_count(&in[0].shape));
+}
+
+static enum sl_err dropout_backward(struct sl_backend *be, const struct sl_op *op, void *state,
+				    const struct sl_op_call *call, const struct sl_tensor *in,
+				    const struct sl_tensor *out, const struct sl_tensor *dout, struct sl_tensor *din,
+				    const bool *din_add)
+{
+	(void)state;
+	(void)in;
+	(void)out;
+	if (!din[0].data)
+		return SL_OK;
+	return dropout(be, op, call, din[0].data, din_add[0], dout->data, sl_shape_count(&dout->shape));
+}
+
+enum sl_err cu_sgd_range(struct sl_backend *be, const struct sl_sgd *sgd, int64_t count, float *weight, float *grad,
+			 float *momentum)
+{
+	const struct cu_sgd o = {.lr = sgd->lr,
+				 .momentum = sgd->momentum,
+				 .weight_decay = sgd->weight_decay,
+				 .nesterov = sgd->nesterov,
+				 .first = sgd->first};
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	return err ? err : cu_check(cu, cu_sgd(cu->stream, weight, grad, momentum, &o, count), "the optimizer");
+}
+
+const struct sl_kernel cu_act = {.prepare = cu_prepare_nothing, .forward = act_forward, .backward = act_backward};
+const struct sl_kernel cu_add_op = {.prepare = cu_prepare_nothing, .forward = add_forward, .backward = pass_backward};
+const struct sl_kernel cu_dropout_op = {
+	.prepare = cu_prepare_nothing, .forward = dropout_forward, .backward = dropout_backward};
+const struct sl_kernel cu_flatten = {
+	.prepare = cu_prepare_nothing, .forward = flatten_forward, .backward = pass_backward};

@@ -1,0 +1,83 @@
+/* The module's only exported symbol. */
+#include <stdio.h>
+
+#include "kernels/cuda/cuda.h"
+
+static enum sl_err device_count(int *out, struct sl_fail *fail)
+{
+	int count = 0;
+	cudaError_t status = cudaGetDeviceCount(&count);
+
+	if (status != cudaSuccess || count == 0)
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "no CUDA device: %s",
+				   status ? cudaGetErrorString(status) : "the driver lists none");
+	*out = count;
+	return SL_OK;
+}
+
+static enum sl_err properties(int device, struct cudaDeviceProp *out, struct sl_fail *fail)
+{
+	int count = 0;
+	enum sl_err err = device_count(&count, fail);
+	cudaError_t status;
+
+	if (err)
+		return err;
+	if (device < 0 || device >= count)
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "no CUDA device %d: there %s %d, numbered from 0", device,
+				   count == 1 ? "is" : "are", count);
+	status = cudaGetDeviceProperties(out, device);
+	if (status != cudaSuccess)
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "CUDA device %d does not answer: %s", device,
+				   cudaGetErrorString(status));
+	return SL_OK;
+}
+
+static enum sl_err describe(int device, char out[SL_MODULE_TEXT], struct sl_fail *fail)
+{
+	struct cudaDeviceProp p;
+	int driver = 0, runtime = 0;
+	enum sl_err err = properties(device, &p, fail);
+
+	if (err)
+		return err;
+	cudaDriverGetVersion(&driver);
+	cudaRuntimeGetVersion(&runtime);
+	snprintf(out, SL_MODULE_TEXT,
+		 "%.100s, sm_%d%d, %d multiprocessors, %.1f GiB, driver for CUDA %d.%d, runtime %d.%d", p.name, p.major,
+		 p.minor, p.multiProcessorCount, (double)p.totalGlobalMem / (1 << 30), driver / 1000,
+		 driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+	return SL_OK;
+}
+
+static enum sl_err open_device(struct sl_backend *be, const struct sl_module_options *options, struct sl_fail *fail)
+{
+	struct cudaDeviceProp p;
+	enum sl_err err = properties(options->device, &p, fail);
+	cudaError_t status;
+
+	if (err)
+		return err;
+	status = cudaSetDevice(options->device);
+	if (status == cudaSuccess)
+		status = cu_probe();
+	if (status != cudaSuccess) {
+		cudaGetLastError();
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
+				   "CUDA device %d (%s, sm_%d%d) cannot run this module, which was built for: " CU_ARCHS
+				   " (%s)",
+				   options->device, p.name, p.major, p.minor, cudaGetErrorString(status));
+	}
+	return cu_backend_open(be, options, fail);
+}
+
+__attribute__((visibility("default"))) sl_module_fn sl_cuda_module;
+
+const struct sl_module *sl_cuda_module(void)
+{
+	static struct sl_module module = {
+		.abi = SL_MODULE_ABI, .device_count = device_count, .describe = describe, .open = open_device};
+
+	module.table_bytes = sl_module_table_bytes();
+	return &module;
+}

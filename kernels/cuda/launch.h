@@ -1,0 +1,113 @@
+/* The device kernels, as plain C functions that queue on a stream and return what the launch said. No allocation, no
+ * synchronisation, nothing read on the host: every one may be captured in a graph.
+ *
+ * All tensors are packed fp32 NHWC in device memory; N H W C of the input, HO WO of the output, M = N·H·W.
+ * `add`: the output is added to instead of being written. Sums run in a fixed order (no float atomics), and the shape
+ * of the work depends on tensor shapes alone: same inputs, same bits. */
+#ifndef SL_KERNELS_CUDA_LAUNCH_H
+#define SL_KERNELS_CUDA_LAUNCH_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { CU_ACT_NONE, CU_ACT_RELU, CU_ACT_RELU6 }; /* = enum sl_act, asserted in elementwise.c */
+
+/* Reductions over the rows of [M, C] need this much workspace, and CU_COUNTERS zeroed words, which they leave zero. */
+enum { CU_COUNTERS = 4096 };
+size_t cu_columns_bytes(int64_t c);
+
+/* ---- batchnorm.cu ---- */
+struct cu_bn {
+	int64_t m, c;
+	const float *x;             /* [M, C] */
+	float *mean, *invstd, *var; /* [C]; var is biased, batch statistics only */
+	const float *weight, *bias; /* [C] */
+	float eps;
+	int act;
+	void *workspace;
+	unsigned *counter;
+};
+cudaError_t cu_bn_statistics(cudaStream_t s, const struct cu_bn *bn); /* mean, invstd, var = of x */
+cudaError_t cu_bn_running(cudaStream_t s, const struct cu_bn *bn, const float *running_mean, const float *running_var);
+cudaError_t cu_bn_apply(cudaStream_t s, float *out, const struct cu_bn *bn);
+/* dweight, dbias += ; coef [2, C] = mean of the masked gradient, and of its product with x - mean, scaled for dx */
+cudaError_t cu_bn_gradient_sums(cudaStream_t s, float *dweight, float *dbias, float *coef, const float *dout,
+				const struct cu_bn *bn);
+/* coef NULL: statistics were constants (eval mode) */
+cudaError_t cu_bn_dx(cudaStream_t s, float *dx, bool add, const float *dout, const float *coef, const struct cu_bn *bn);
+cudaError_t cu_bn_commit(cudaStream_t s, float *running_mean, float *running_var, const float *mean, const float *var,
+			 float momentum, int64_t m, int64_t c);
+cudaError_t cu_column_sums(cudaStream_t s, float *sum_add, const float *x, int64_t m, int64_t c, void *workspace,
+			   unsigned *counter);
+
+/* ---- depthwise.cu ---- */
+struct cu_window {
+	int64_t n, h, w, c, ho, wo;
+	int kh, kw, stride, pad;
+};
+size_t cu_depthwise_bytes(const struct cu_window *win);
+cudaError_t cu_depthwise_forward(cudaStream_t s, float *out, const float *x, const float *weight, const float *bias,
+				 const struct cu_window *win);
+/* dx NULL: not wanted; dweight (added to) NULL: not wanted */
+cudaError_t cu_depthwise_backward(cudaStream_t s, float *dx, bool add, float *dweight, const float *dout,
+				  const float *x, const float *weight, void *workspace, const struct cu_window *win);
+
+/* ---- im2col.cu: rows [row, row + rows) of the patch matrix [N·HO·WO, KH·KW·C] ---- */
+cudaError_t cu_im2col(cudaStream_t s, float *col, const float *x, int64_t row, int64_t rows,
+		      const struct cu_window *win);
+/* dx of images [0, win->n) from their patches [n·HO·WO, KH·KW·C] */
+cudaError_t cu_col2im(cudaStream_t s, float *dx, bool add, const float *col, const struct cu_window *win);
+
+/* ---- pool.cu; `at` [N, HO, WO, C]: the place in the window that won, the first of equals ---- */
+cudaError_t cu_maxpool_forward(cudaStream_t s, float *out, uint16_t *at, const float *x, const struct cu_window *win);
+cudaError_t cu_maxpool_backward(cudaStream_t s, float *dx, bool add, const float *dout, const uint16_t *at,
+				const struct cu_window *win);
+cudaError_t cu_avgpool_forward(cudaStream_t s, float *out, const float *x, const struct cu_window *win);
+cudaError_t cu_avgpool_backward(cudaStream_t s, float *dx, bool add, const float *dout, const struct cu_window *win);
+
+/* ---- elementwise.cu ---- */
+cudaError_t cu_probe(void); /* an error where the present device cannot run what was built here */
+struct cu_philox {
+	uint64_t seed, step;
+	uint32_t chunk_tensor; /* chunk << 16 | tensor */
+};
+struct cu_sgd {
+	float lr, momentum, weight_decay;
+	bool nesterov, first;
+};
+cudaError_t cu_act_forward(cudaStream_t s, float *out, const float *x, int act, int64_t n);
+cudaError_t cu_act_backward(cudaStream_t s, float *dx, bool add, const float *dout, const float *x, int act, int64_t n);
+cudaError_t cu_add(cudaStream_t s, float *out, const float *a, const float *b, int64_t n);
+cudaError_t cu_copy(cudaStream_t s, float *out, bool add, const float *x, int64_t n);
+/* out = x × scale where the element's uniform draw is at least p, else 0; forward and backward alike */
+cudaError_t cu_dropout(cudaStream_t s, float *out, bool add, const float *x, float p, const struct cu_philox *key,
+		       int64_t n);
+cudaError_t cu_bias(cudaStream_t s, float *out, const float *bias, int64_t m, int64_t c); /* out [M, C] += bias */
+cudaError_t cu_sgd(cudaStream_t s, float *weight, const float *grad, float *momentum, const struct cu_sgd *sgd,
+		   int64_t n);
+
+/* ---- xent.cu ---- */
+enum { CU_LABELS_PER_LAUNCH = 512 };
+/* Host labels travel as kernel arguments: no staging memory to own, nothing for the caller to keep. */
+cudaError_t cu_labels_store(cudaStream_t s, int32_t *labels, const int32_t *host, int64_t n);
+struct cu_xent_result { /* in pinned host memory */
+	double loss_sum;
+	int64_t correct;
+};
+/* probability [N, K]; row_loss [N], row_correct [N]: scratch */
+cudaError_t cu_xent_forward(cudaStream_t s, struct cu_xent_result *result, float *probability, double *row_loss,
+			    int32_t *row_correct, const float *logits, const int32_t *labels, int64_t n, int64_t k);
+cudaError_t cu_xent_backward(cudaStream_t s, float *dlogits, bool add, const float *probability, const int32_t *labels,
+			     float scale, int64_t n, int64_t k);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
