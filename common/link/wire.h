@@ -47,26 +47,26 @@ enum sl_weights_source { SL_WEIGHTS_SEED, SL_WEIGHTS_HASH };
 
 /* Everything the server needs to build the same plan, and the hash that proves it did. */
 struct sl_hello {
-	uint32_t version;          /* SL_WIRE_VERSION */
-	uint8_t session[16];       /* uuid */
-	uint64_t epoch;            /* of the session: a newer one replaces older ones */
-	uint8_t plan_hash[16];     /* XXH3-128 of the plan's canonical text */
-	char software[32];         /* "splitc 0.1.0": for logs */
+	uint32_t version;      /* SL_WIRE_VERSION */
+	uint8_t session[16];   /* uuid */
+	uint64_t epoch;        /* of the session: a newer one replaces older ones */
+	uint8_t plan_hash[16]; /* XXH3-128 of the plan's canonical text */
+	char software[32];     /* "splitc 0.1.0": for logs */
 	char model[SL_WIRE_NAME_MAX];
 	double width, dropout;
 	uint32_t classes, image;
 	bool cifar_stem;
-	char cut[SL_WIRE_NAME_MAX * 2]; /* canonical: "head_end=features.0.1 tail_begin=classifier" */
-	uint32_t batch, chunks;    /* rows of a batch, chunks it is cut into */
-	uint32_t eval_rows;        /* rows of an evaluation chunk */
+	char cut[SL_WIRE_NAME_MAX * 2];  /* canonical: "head_end=features.0.1 tail_begin=classifier" */
+	uint32_t batch, chunks;          /* rows of a batch, chunks it is cut into */
+	uint32_t eval_rows;              /* rows of an evaluation chunk */
 	char codec[4][SL_WIRE_SPEC_MAX]; /* by direction, canonical */
 	uint64_t seed;
 	double momentum, weight_decay;
 	bool nesterov;
-	uint32_t weights_source;   /* enum sl_weights_source */
-	uint8_t weights_hash[16];  /* XXH3-128 of the middle's parameters as SL_PART_WEIGHTS carries them */
-	uint32_t part_bytes;       /* largest payload this side accepts */
-	uint64_t window_bytes;     /* credit that this side grants the other */
+	uint32_t weights_source;  /* enum sl_weights_source */
+	uint8_t weights_hash[16]; /* XXH3-128 of the middle's parameters as SL_PART_WEIGHTS carries them */
+	uint32_t part_bytes;      /* largest payload this side accepts */
+	uint64_t window_bytes;    /* credit that this side grants the other */
 	uint32_t heartbeat_ms, timeout_ms;
 };
 
@@ -78,24 +78,24 @@ struct sl_welcome {
 	uint64_t next_step;
 	bool need_weights; /* the store does not hold weights_hash: upload them */
 	char software[32];
-	char device[48];   /* "cpu", "cuda:0 NVIDIA H200" */
+	char device[48]; /* "cpu", "cuda:0 NVIDIA H200" */
 };
 
 struct sl_refuse {
-	uint32_t code; /* enum sl_err, by wire number: docs/WIRE.md */
+	uint32_t code;               /* enum sl_err; on the wire its number of docs/WIRE.md */
 	char text[SL_WIRE_TEXT_MAX]; /* names both values */
 };
 
 struct sl_part {
-	uint32_t what;    /* enum sl_part_what */
-	bool training;    /* false: a chunk of an evaluation */
-	uint64_t step;    /* of training; for evaluation the number of the evaluation batch */
+	uint32_t what; /* enum sl_part_what */
+	bool training; /* false: a chunk of an evaluation */
+	uint64_t step; /* of training; for evaluation the number of the evaluation batch */
 	uint32_t chunk;
-	uint32_t rows;    /* of the chunk (activations, gradients); 0 for weights */
+	uint32_t rows;       /* of the chunk (activations, gradients); 0 for weights */
 	uint32_t batch_rows; /* of the whole batch: a ragged last batch is known from the first part on */
-	uint64_t total;   /* bytes of the whole run */
-	uint64_t offset;  /* of this part */
-	uint64_t xxh3;    /* XXH3-64 of the payload */
+	uint64_t total;      /* bytes of the whole run */
+	uint64_t offset;     /* of this part */
+	uint64_t xxh3;       /* XXH3-64 of the payload */
 };
 
 struct sl_commit {
@@ -134,10 +134,17 @@ struct sl_frame {
 
 const char *sl_frame_kind_name(enum sl_frame_kind kind);
 
-/* Header bytes of `frame` (its payload is sent beside them). LIMIT where they pass SL_WIRE_HEADER_MAX. */
+/* Header bytes of `frame` (its payload is sent beside them). LIMIT where they pass SL_WIRE_HEADER_MAX; DATA where a
+ * text is not terminated or holds control characters, or an enum is out of range: such a frame would be refused over
+ * there. */
 enum sl_err sl_wire_encode(const struct sl_frame *frame, uint8_t header[SL_WIRE_HEADER_MAX], size_t *len) SL_MUST_CHECK;
-/* PROTOCOL with a sentence. The payload's XXH3 is checked here (PROTOCOL, "corrupt part"). */
+/* PROTOCOL with a sentence. The payload's XXH3 is checked here (PROTOCOL, "corrupt part"). VERSION, naming both, where
+ * a Hello or Welcome cannot be read because the other side speaks another version; one that can be read is the
+ * session's to refuse. */
 enum sl_err sl_wire_decode(struct sl_bytes header, struct sl_bytes payload, struct sl_frame *frame,
-                           struct sl_fail *fail) SL_MUST_CHECK;
+			   struct sl_fail *fail) SL_MUST_CHECK;
+
+/* What sl_part.xxh3 says of a payload. */
+uint64_t sl_wire_hash(struct sl_bytes payload);
 
 #endif

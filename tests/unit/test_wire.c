@@ -1,0 +1,487 @@
+/* Frames against golden headers (the protocol cannot change unnoticed), and everything a hostile peer may spell. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/link/wire.h"
+
+static uint8_t payload_mem[64];
+
+static void fill(uint8_t *out, size_t len, uint8_t from)
+{
+	for (size_t i = 0; i < len; i++)
+		out[i] = (uint8_t)(from + i);
+}
+
+static struct sl_frame sample_hello(void)
+{
+	struct sl_frame f = {.kind = SL_FRAME_HELLO, .epoch = 3};
+	struct sl_hello *h = &f.u.hello;
+
+	h->version = SL_WIRE_VERSION;
+	fill(h->session, 16, 0x10);
+	h->epoch = 3;
+	fill(h->plan_hash, 16, 0x40);
+	strcpy(h->software, "splitc 0.1.0");
+	strcpy(h->model, "mobilenet_v2");
+	h->width = 1.0;
+	h->dropout = 0.2;
+	h->classes = 10;
+	h->image = 32;
+	h->cifar_stem = true;
+	strcpy(h->cut, "head_end=features.0.1 tail_begin=classifier");
+	h->batch = 128;
+	h->chunks = 4;
+	h->eval_rows = 100;
+	strcpy(h->codec[0], "topk:0.2|quant:8");
+	strcpy(h->codec[1], "quant:8");
+	strcpy(h->codec[2], "f16");
+	strcpy(h->codec[3], "none");
+	h->seed = 0x0123456789abcdefu;
+	h->momentum = 0.9;
+	h->weight_decay = 1e-4;
+	h->nesterov = true;
+	h->weights_source = SL_WEIGHTS_HASH;
+	fill(h->weights_hash, 16, 0x80);
+	h->part_bytes = SL_WIRE_PART_MAX;
+	h->window_bytes = 64u << 20;
+	h->heartbeat_ms = 1000;
+	h->timeout_ms = 10000;
+	return f;
+}
+
+static struct sl_frame sample_welcome(void)
+{
+	struct sl_frame f = {.kind = SL_FRAME_WELCOME, .epoch = 3};
+	struct sl_welcome *w = &f.u.welcome;
+
+	w->version = SL_WIRE_VERSION;
+	fill(w->plan_hash, 16, 0x40);
+	w->part_bytes = 262144;
+	w->window_bytes = 32u << 20;
+	w->next_step = 17;
+	w->need_weights = true;
+	strcpy(w->software, "splits 0.1.0");
+	strcpy(w->device, "cpu");
+	return f;
+}
+
+static struct sl_frame sample_part(void)
+{
+	struct sl_frame f = {.kind = SL_FRAME_PART, .epoch = 3};
+
+	fill(payload_mem, sizeof payload_mem, 0);
+	f.payload = (struct sl_bytes){payload_mem, sizeof payload_mem};
+	f.u.part = (struct sl_part){.what = SL_PART_MID_GRAD,
+				    .training = true,
+				    .step = 300,
+				    .chunk = 2,
+				    .rows = 32,
+				    .batch_rows = 128,
+				    .total = 5u << 20,
+				    .offset = 3u << 20,
+				    .xxh3 = sl_wire_hash(f.payload)};
+	return f;
+}
+
+static struct sl_frame sample(enum sl_frame_kind kind)
+{
+	struct sl_frame f = {.kind = kind, .epoch = 3};
+
+	switch (kind) {
+	case SL_FRAME_HELLO:
+		return sample_hello();
+	case SL_FRAME_WELCOME:
+		return sample_welcome();
+	case SL_FRAME_PART:
+		return sample_part();
+	case SL_FRAME_REFUSE:
+		f.u.refuse.code = SL_ERR_MISMATCH;
+		strcpy(f.u.refuse.text, "chunks: the client says 4, the server 8");
+		break;
+	case SL_FRAME_CREDIT:
+		f.u.credit.bytes = 1u << 20;
+		break;
+	case SL_FRAME_COMMIT:
+		f.u.commit = (struct sl_commit){.step = 300, .chunks = 4, .lr = 0.05};
+		break;
+	case SL_FRAME_COMMITTED:
+		f.u.committed = (struct sl_committed){.step = 300, .compute_s = 0.125};
+		break;
+	case SL_FRAME_HEARTBEAT:
+		f.u.heartbeat = (struct sl_heartbeat){.sent_ms = 123456, .echo_ms = 123400};
+		break;
+	case SL_FRAME_FETCH:
+	case SL_FRAME_BYE:
+	case SL_FRAME_COUNT:
+		break;
+	}
+	return f;
+}
+
+static enum sl_err decode(const uint8_t *header, size_t len, struct sl_bytes payload, struct sl_frame *out,
+			  struct sl_fail *fail)
+{
+	/* A copy of exactly its size, so that the address sanitizer sees a read past the end. */
+	uint8_t *copy = malloc(len ? len : 1);
+	enum sl_err err;
+
+	assert_non_null(copy);
+	memcpy(copy, header, len);
+	err = sl_wire_decode((struct sl_bytes){copy, len}, payload, out, fail);
+	free(copy);
+	return err;
+}
+
+static size_t encode(const struct sl_frame *f, uint8_t header[SL_WIRE_HEADER_MAX])
+{
+	size_t len = 0;
+
+	assert_int_equal(sl_wire_encode(f, header, &len), SL_OK);
+	return len;
+}
+
+/* ---- golden */
+
+static void golden_path(char *path, size_t cap, enum sl_frame_kind kind)
+{
+	snprintf(path, cap, "tests/golden/wire/%s.hex", sl_frame_kind_name(kind));
+}
+
+/* The way to renew the files after a deliberate change, which needs a new SL_WIRE_VERSION as well. */
+static void golden_write(enum sl_frame_kind kind, const uint8_t *header, size_t len)
+{
+	char path[128];
+	FILE *file;
+
+	golden_path(path, sizeof path, kind);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	for (size_t i = 0; i < len; i++)
+		fprintf(file, "%02x%s", header[i], i + 1 == len || i % 32 == 31 ? "\n" : "");
+	assert_int_equal(fclose(file), 0);
+}
+
+static size_t golden_read(enum sl_frame_kind kind, uint8_t out[SL_WIRE_HEADER_MAX])
+{
+	char path[128];
+	FILE *file;
+	size_t len = 0;
+	unsigned byte;
+
+	golden_path(path, sizeof path, kind);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	while (len < SL_WIRE_HEADER_MAX && fscanf(file, "%2x", &byte) == 1)
+		out[len++] = (uint8_t)byte;
+	assert_int_equal(fclose(file), 0);
+	return len;
+}
+
+static void every_kind_encodes_to_its_golden_bytes(void **state)
+{
+	(void)state;
+	for (int kind = 0; kind < SL_FRAME_COUNT; kind++) {
+		struct sl_frame f = sample((enum sl_frame_kind)kind);
+		uint8_t header[SL_WIRE_HEADER_MAX], golden[SL_WIRE_HEADER_MAX];
+		size_t len = encode(&f, header);
+
+		if (getenv("SPLIT_WRITE_GOLDEN"))
+			golden_write(f.kind, header, len);
+		assert_int_equal(golden_read(f.kind, golden), len);
+		assert_memory_equal(header, golden, len);
+	}
+}
+
+static void golden_bytes_decode_to_every_field(void **state)
+{
+	(void)state;
+	for (int kind = 0; kind < SL_FRAME_COUNT; kind++) {
+		struct sl_frame want = sample((enum sl_frame_kind)kind), got;
+		uint8_t golden[SL_WIRE_HEADER_MAX];
+		size_t len = golden_read(want.kind, golden);
+		struct sl_fail fail;
+
+		memset(&got, 0x5a, sizeof got);
+		assert_int_equal(decode(golden, len, want.payload, &got, &fail), SL_OK);
+		assert_int_equal(got.kind, want.kind);
+		assert_true(got.epoch == want.epoch);
+		/* both sides begin as zeroed structs, so padding is equal too */
+		assert_memory_equal(&got.u, &want.u, sizeof got.u);
+		assert_ptr_equal(got.payload.data, want.payload.data);
+		assert_int_equal(got.payload.len, want.payload.len);
+	}
+}
+
+/* ---- sizes and spellings */
+
+static void any_cut_or_added_byte_is_refused(void **state)
+{
+	(void)state;
+	for (int kind = 0; kind < SL_FRAME_COUNT; kind++) {
+		struct sl_frame f = sample((enum sl_frame_kind)kind), got = {.epoch = 99};
+		uint8_t header[SL_WIRE_HEADER_MAX];
+		size_t len = encode(&f, header);
+
+		for (size_t cut = 0; cut < len; cut++)
+			assert_int_equal(decode(header, cut, f.payload, &got, NULL), SL_ERR_PROTOCOL);
+		for (int extra = 0; extra < 256; extra++) {
+			header[len] = (uint8_t)extra;
+			assert_int_equal(decode(header, len + 1, f.payload, &got, NULL), SL_ERR_PROTOCOL);
+		}
+		assert_true(got.epoch == 99); /* outputs are left alone on failure */
+	}
+}
+
+static void unknown_fields_are_refused(void **state)
+{
+	struct sl_frame f = sample(SL_FRAME_CREDIT), got;
+	uint8_t header[SL_WIRE_HEADER_MAX];
+	size_t len = encode(&f, header);
+
+	(void)state;
+	/* field 15, varint 1, at the top; the same inside Credit, whose length grows by two */
+	memcpy(header + len, "\x78\x01", 2);
+	assert_int_equal(decode(header, len + 2, f.payload, &got, NULL), SL_ERR_PROTOCOL);
+	assert_int_equal(header[2], 6 << 3 | 2);
+	header[3] = (uint8_t)(header[3] + 2);
+	assert_int_equal(decode(header, len + 2, f.payload, &got, NULL), SL_ERR_PROTOCOL);
+}
+
+static void four_kilobytes_of_unknown_fields_cost_no_heap(void **state)
+{
+	uint8_t header[SL_WIRE_HEADER_MAX];
+	struct sl_frame got;
+	struct sl_fail fail;
+
+	(void)state;
+	memset(header, 0x01, sizeof header);
+	for (size_t i = 0; i < sizeof header; i += 2)
+		header[i] = 0x78;
+	assert_int_equal(decode(header, sizeof header, (struct sl_bytes){0}, &got, &fail), SL_ERR_PROTOCOL);
+}
+
+static void other_spellings_of_the_same_frame_are_refused(void **state)
+{
+	/* epoch 3, Bye {} */
+	static const uint8_t plain[] = {0x08, 0x03, 0x5a, 0x00};
+	static const uint8_t padded_varint[] = {0x08, 0x83, 0x00, 0x5a, 0x00};
+	static const uint8_t reordered[] = {0x5a, 0x00, 0x08, 0x03};
+	static const uint8_t twice[] = {0x08, 0x03, 0x5a, 0x00, 0x5a, 0x00};
+	static const uint8_t two_kinds[] = {0x08, 0x03, 0x4a, 0x00, 0x5a, 0x00};
+	static const uint8_t two_epochs[] = {0x08, 0x02, 0x08, 0x03, 0x5a, 0x00};
+	static const uint8_t no_epoch[] = {0x5a, 0x00};
+	static const uint8_t no_kind[] = {0x08, 0x03};
+	struct sl_frame got;
+
+	(void)state;
+	assert_int_equal(decode(plain, sizeof plain, (struct sl_bytes){0}, &got, NULL), SL_OK);
+	assert_int_equal(got.kind, SL_FRAME_BYE);
+#define REFUSED(bytes) assert_int_equal(decode(bytes, sizeof bytes, (struct sl_bytes){0}, &got, NULL), SL_ERR_PROTOCOL)
+	REFUSED(padded_varint);
+	REFUSED(reordered);
+	REFUSED(twice);
+	REFUSED(two_kinds);
+	REFUSED(two_epochs);
+	REFUSED(no_epoch);
+	REFUSED(no_kind);
+#undef REFUSED
+}
+
+static void sizes_of_headers_are_bounded(void **state)
+{
+	uint8_t header[SL_WIRE_HEADER_MAX + 1] = {0};
+	struct sl_frame got;
+
+	(void)state;
+	assert_int_equal(decode(header, 0, (struct sl_bytes){0}, &got, NULL), SL_ERR_PROTOCOL);
+	assert_int_equal(decode(header, sizeof header, (struct sl_bytes){0}, &got, NULL), SL_ERR_PROTOCOL);
+}
+
+/* ---- values */
+
+static void expect_refused(const struct sl_frame *f, const char *word)
+{
+	uint8_t header[SL_WIRE_HEADER_MAX];
+	size_t len = encode(f, header);
+	struct sl_frame got;
+	struct sl_fail fail;
+
+	assert_int_equal(decode(header, len, f->payload, &got, &fail), SL_ERR_PROTOCOL);
+	assert_int_equal(fail.code, SL_ERR_PROTOCOL);
+	if (!strstr(fail.text, word))
+		fail_msg("\"%s\" does not name %s", fail.text, word);
+}
+
+static void values_out_of_range_are_refused_by_name(void **state)
+{
+	struct sl_frame f;
+
+	(void)state;
+	f = sample(SL_FRAME_HELLO), f.u.hello.width = NAN;
+	expect_refused(&f, "width");
+	f = sample(SL_FRAME_HELLO), f.u.hello.momentum = INFINITY;
+	expect_refused(&f, "momentum");
+	f = sample(SL_FRAME_HELLO), f.u.hello.part_bytes = 0;
+	expect_refused(&f, "part_bytes");
+	f = sample(SL_FRAME_WELCOME), f.u.welcome.part_bytes = SL_WIRE_PART_MAX + 1;
+	expect_refused(&f, "part_bytes");
+	f = sample(SL_FRAME_HELLO), f.u.hello.weights_source = 2;
+	expect_refused(&f, "weights_source");
+	f = sample(SL_FRAME_COMMIT), f.u.commit.lr = -INFINITY;
+	expect_refused(&f, "lr");
+	f = sample(SL_FRAME_COMMITTED), f.u.committed.compute_s = NAN;
+	expect_refused(&f, "compute_s");
+}
+
+static void parts_stay_inside_their_run(void **state)
+{
+	struct sl_frame f;
+
+	(void)state;
+	f = sample(SL_FRAME_PART), f.u.part.offset = UINT64_MAX - 10;
+	expect_refused(&f, "end of its run");
+	f = sample(SL_FRAME_PART), f.u.part.total = f.u.part.offset + f.payload.len - 1;
+	expect_refused(&f, "end of its run");
+	f = sample(SL_FRAME_PART), f.payload.len = 0;
+	expect_refused(&f, "length");
+	f = sample(SL_FRAME_PART), f.payload.len -= 1;
+	expect_refused(&f, "corrupt part");
+	f = sample(SL_FRAME_PART), payload_mem[5] ^= 1;
+	expect_refused(&f, "corrupt part");
+}
+
+static void only_parts_have_a_payload(void **state)
+{
+	(void)state;
+	for (int kind = 0; kind < SL_FRAME_COUNT; kind++) {
+		struct sl_frame f = sample((enum sl_frame_kind)kind);
+
+		f.payload = (struct sl_bytes){payload_mem, 1};
+		if (kind != SL_FRAME_PART)
+			expect_refused(&f, "payload");
+	}
+}
+
+static void texts_are_bounded_and_clean(void **state)
+{
+	struct sl_frame f = sample(SL_FRAME_REFUSE), got;
+	uint8_t header[SL_WIRE_HEADER_MAX];
+	size_t len;
+
+	(void)state;
+	memset(f.u.refuse.text, 'x', SL_WIRE_TEXT_MAX);
+	assert_int_equal(sl_wire_encode(&f, header, &len), SL_ERR_DATA); /* not terminated */
+	f.u.refuse.text[SL_WIRE_TEXT_MAX - 1] = 0;
+	len = encode(&f, header);
+	assert_int_equal(decode(header, len, f.payload, &got, NULL), SL_OK);
+	assert_string_equal(got.u.refuse.text, f.u.refuse.text);
+	header[len - 1] = '\n';
+	assert_int_equal(decode(header, len, f.payload, &got, NULL), SL_ERR_PROTOCOL);
+	header[len - 1] = 0;
+	assert_int_equal(decode(header, len, f.payload, &got, NULL), SL_ERR_PROTOCOL);
+	f.u.refuse.text[0] = '\x1b';
+	assert_int_equal(sl_wire_encode(&f, header, &len), SL_ERR_DATA);
+}
+
+static void every_error_has_a_number_of_its_own(void **state)
+{
+	uint8_t seen[256] = {0};
+
+	(void)state;
+	for (uint32_t err = SL_ERR_OK + 1; err < SL_ERR_COUNT; err++) {
+		struct sl_frame f = sample(SL_FRAME_REFUSE), got;
+		uint8_t header[SL_WIRE_HEADER_MAX];
+		size_t len;
+
+		f.u.refuse.code = err;
+		len = encode(&f, header);
+		assert_int_equal(header[4], 1 << 3); /* epoch 3, field 4 of some length, then code */
+		assert_int_equal(seen[header[5]]++, 0);
+		assert_int_equal(decode(header, len, f.payload, &got, NULL), SL_OK);
+		assert_int_equal(got.u.refuse.code, err);
+		header[5] = 99;
+		assert_int_equal(decode(header, len, f.payload, &got, NULL), SL_ERR_PROTOCOL);
+	}
+}
+
+static void the_largest_hello_fits(void **state)
+{
+	struct sl_frame f = sample(SL_FRAME_HELLO), got;
+	uint8_t header[SL_WIRE_HEADER_MAX];
+	struct sl_hello *h = &f.u.hello;
+
+	(void)state;
+	memset(h->software, 's', sizeof h->software - 1);
+	memset(h->model, 'm', sizeof h->model - 1);
+	memset(h->cut, 'c', sizeof h->cut - 1);
+	for (int i = 0; i < 4; i++)
+		memset(h->codec[i], 'q', sizeof h->codec[i] - 1);
+	f.epoch = h->epoch = h->seed = h->window_bytes = UINT64_MAX;
+	h->version = h->classes = h->image = h->batch = h->chunks = h->eval_rows = UINT32_MAX;
+	h->heartbeat_ms = h->timeout_ms = UINT32_MAX;
+	assert_int_equal(decode(header, encode(&f, header), f.payload, &got, NULL), SL_OK);
+	assert_memory_equal(&got.u, &f.u, sizeof got.u);
+}
+
+/* ---- versions */
+
+static void a_hello_of_another_version_names_both(void **state)
+{
+	/* epoch 1, Hello { version 7, and of what we require only an unknown field 40 } */
+	static const uint8_t hello7[] = {0x08, 0x01, 0x12, 0x05, 0x08, 0x07, 0xc0, 0x02, 0x01};
+	struct sl_frame f = sample(SL_FRAME_HELLO), got;
+	uint8_t header[SL_WIRE_HEADER_MAX];
+	struct sl_fail fail;
+	size_t len;
+
+	(void)state;
+	assert_int_equal(decode(hello7, sizeof hello7, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
+	assert_non_null(strstr(fail.text, "version 7"));
+	assert_non_null(strstr(fail.text, "this side 1"));
+	/* one that can be read is the session's to judge */
+	f.u.hello.version = 2;
+	len = encode(&f, header);
+	assert_int_equal(decode(header, len, f.payload, &got, NULL), SL_OK);
+	assert_int_equal(got.u.hello.version, 2);
+}
+
+static void an_epoch_said_twice_must_agree(void **state)
+{
+	struct sl_frame f = sample(SL_FRAME_HELLO);
+	uint8_t header[SL_WIRE_HEADER_MAX];
+	size_t len;
+
+	(void)state;
+	f.epoch++;
+	assert_int_equal(sl_wire_encode(&f, header, &len), SL_ERR_DATA);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_kind_encodes_to_its_golden_bytes),
+		cmocka_unit_test(golden_bytes_decode_to_every_field),
+		cmocka_unit_test(any_cut_or_added_byte_is_refused),
+		cmocka_unit_test(unknown_fields_are_refused),
+		cmocka_unit_test(four_kilobytes_of_unknown_fields_cost_no_heap),
+		cmocka_unit_test(other_spellings_of_the_same_frame_are_refused),
+		cmocka_unit_test(sizes_of_headers_are_bounded),
+		cmocka_unit_test(values_out_of_range_are_refused_by_name),
+		cmocka_unit_test(parts_stay_inside_their_run),
+		cmocka_unit_test(only_parts_have_a_payload),
+		cmocka_unit_test(texts_are_bounded_and_clean),
+		cmocka_unit_test(every_error_has_a_number_of_its_own),
+		cmocka_unit_test(the_largest_hello_fits),
+		cmocka_unit_test(a_hello_of_another_version_names_both),
+		cmocka_unit_test(an_epoch_said_twice_must_agree),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
