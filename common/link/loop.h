@@ -19,19 +19,19 @@ uint64_t sl_loop_now_ms(struct sl_loop *loop);
 
 /* Repeating (period_ms > 0) or one-shot; loop thread. */
 enum sl_err sl_timer_open(struct sl_timer **out, struct sl_loop *loop, void (*fn)(void *arg), void *arg,
-                          struct sl_fail *fail) SL_MUST_CHECK;
+			  struct sl_fail *fail) SL_MUST_CHECK;
 void sl_timer_start(struct sl_timer *timer, uint64_t delay_ms, uint64_t period_ms);
 void sl_timer_stop(struct sl_timer *timer);
 void sl_timer_close(struct sl_timer *timer);
 
 /* sl_async_wake may be called from any thread (several wakes may become one call of fn on the loop's thread). */
 enum sl_err sl_async_open(struct sl_async **out, struct sl_loop *loop, void (*fn)(void *arg), void *arg,
-                          struct sl_fail *fail) SL_MUST_CHECK;
+			  struct sl_fail *fail) SL_MUST_CHECK;
 void sl_async_wake(struct sl_async *async);
 void sl_async_close(struct sl_async *async);
 
 /* SIGINT and SIGTERM. */
 enum sl_err sl_loop_on_signals(struct sl_loop *loop, void (*fn)(void *arg, int signum), void *arg,
-                               struct sl_fail *fail) SL_MUST_CHECK;
+			       struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

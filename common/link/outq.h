@@ -11,13 +11,13 @@ struct sl_outq;
 /* One tensor (or the weights) to be cut into parts. The memory stays the sender's until `sent` is called: all parts
  * have left and the transport has released them. */
 struct sl_run {
-	struct sl_part part;    /* what, step, chunk, rows, …; total, offset and xxh3 are filled per part */
+	struct sl_part part; /* what, step, chunk, rows, …; total, offset and xxh3 are filled per part */
 	const uint8_t *data;
-	size_t len;             /* ≥ 1 */
-	int priority;           /* lower leaves first; equal ones in order of submission */
+	size_t len;   /* ≥ 1 */
+	int priority; /* lower leaves first; equal ones in order of submission */
 	void (*sent)(struct sl_run *run);
 	void *arg;
-	double send_s;          /* out: seconds from first part handed over to last part released */
+	double send_s; /* out: seconds from first part handed over to last part released */
 	/* the queue's own: */
 	size_t next_offset;
 	int parts_out;
@@ -33,7 +33,7 @@ struct sl_outq_stats {
 };
 
 enum sl_err sl_outq_open(struct sl_outq **out, struct sl_loop *loop, struct sl_transport *transport, sl_peer peer,
-                         struct sl_fail *fail) SL_MUST_CHECK;
+			 struct sl_fail *fail) SL_MUST_CHECK;
 /* Set at the handshake: payload bytes of a part, and the credit the peer has granted. */
 void sl_outq_limits(struct sl_outq *queue, size_t part_bytes, uint64_t window_bytes);
 void sl_outq_epoch(struct sl_outq *queue, uint64_t epoch);

@@ -14,14 +14,18 @@ struct sl_transport;
 typedef uint64_t sl_peer;
 enum { SL_PEER_SERVER = 1 };
 
+enum { SL_TRANSPORT_STRANGERS = 256, SL_TRANSPORT_PEERS = 16384 };
+
 struct sl_transport_events {
 	/* Header and payload are valid during the call only. */
 	void (*message)(void *arg, sl_peer peer, struct sl_bytes header, struct sl_bytes payload);
 	/* sl_transport_send said BUSY for this peer and may now be tried again. */
 	void (*writable)(void *arg, sl_peer peer);
-	/* A message of the wrong form (part count, sizes) was dropped; `peer` may be told and closed. */
+	/* A message of the wrong form (part count, sizes) was dropped; `peer` may be told and closed. Peer 0: it came
+	 * from one that gave itself a routing id, which ours never do; it gets no number and cannot be answered. */
 	void (*malformed)(void *arg, sl_peer peer, const char *why);
-	/* Connection state, as far as the transport knows it (a ZeroMQ monitor's news: reconnects by itself). */
+	/* Connection state, as far as the transport knows it (a ZeroMQ monitor's news: reconnects by itself). A bound
+	 * transport learns it when a send finds nobody: heartbeats are the way to know earlier. */
 	void (*lost)(void *arg, sl_peer peer);
 };
 
@@ -40,21 +44,23 @@ struct sl_transport_conf {
 };
 
 enum sl_err sl_transport_connect(struct sl_transport **out, struct sl_loop *loop, const struct sl_transport_conf *conf,
-                                 const struct sl_transport_events *events, void *arg,
-                                 struct sl_fail *fail) SL_MUST_CHECK;
+				 const struct sl_transport_events *events, void *arg,
+				 struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_transport_bind(struct sl_transport **out, struct sl_loop *loop, const struct sl_transport_conf *conf,
-                              const struct sl_transport_events *events, void *arg, struct sl_fail *fail) SL_MUST_CHECK;
+			      const struct sl_transport_events *events, void *arg, struct sl_fail *fail) SL_MUST_CHECK;
 /* The address really bound (port 0 chosen by the system). */
 const char *sl_transport_endpoint(const struct sl_transport *transport);
 
-/* OK: the transport owns the payload. BUSY: HWM reached, the caller still owns it and waits for `writable`.
- * PEER_LOST: no such peer any more; the caller still owns it. */
+/* OK: the transport owns the payload (and may release it before this returns). BUSY: HWM reached, the caller still owns
+ * it and waits for `writable`. PEER_LOST: no such peer any more; the caller still owns it. */
 enum sl_err sl_transport_send(struct sl_transport *transport, sl_peer peer, struct sl_bytes header,
-                              const struct sl_payload *payload) SL_MUST_CHECK;
-/* Forgets a peer (its later messages get a new number). */
+			      const struct sl_payload *payload) SL_MUST_CHECK;
+/* Forgets a peer (its later messages get a new number); what was sent to it still leaves. A bound transport remembers
+ * at most SL_TRANSPORT_STRANGERS peers that it never sent anything, dropping the one silent for longest, and at most
+ * SL_TRANSPORT_PEERS at all, ignoring newcomers: so whoever answers a peer must forget it in the end. */
 void sl_transport_forget(struct sl_transport *transport, sl_peer peer);
 /* Every payload still owned is released before this returns, or soon after from another thread: memory behind
- * payloads must outlive it by `linger_ms`. NULL is fine. */
+ * payloads must outlive it by `linger_ms`. Blocks at most that long. No event comes after it. NULL is fine. */
 void sl_transport_close(struct sl_transport *transport, int linger_ms);
 
 #endif

@@ -1,0 +1,211 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/link/peers.h"
+
+enum { BUCKETS = 4096, SLOT_BITS = 16, FIRST_SLOTS = 64, NONE = -1 };
+
+/* Slots 0 and 1 are the heads of two lists; a peer is in at most one of them. */
+enum { STRANGERS, FLAGGED, LISTS };
+
+struct slot {
+	sl_peer number; /* serial << SLOT_BITS | slot; 0: free */
+	uint8_t id[SL_PEER_ID_BYTES];
+	bool gone;
+	int list;       /* which it is in, or NONE */
+	int prev, next; /* in that list; of a free slot: next free one */
+	int chain;      /* next in its bucket */
+};
+
+struct sl_peers {
+	struct slot *slot;
+	int cap, used, free;
+	int count[LISTS];
+	uint64_t serial;
+	int bucket[BUCKETS];
+};
+
+enum sl_err sl_peers_open(struct sl_peers **out, struct sl_fail *fail)
+{
+	struct sl_peers *peers = calloc(1, sizeof *peers);
+
+	if (peers)
+		peers->slot = calloc(FIRST_SLOTS, sizeof *peers->slot);
+	if (!peers || !peers->slot) {
+		free(peers);
+		return sl_fail_set(fail, SL_ERR_NOMEM, "peer table: out of memory");
+	}
+	peers->cap = FIRST_SLOTS;
+	peers->used = LISTS;
+	peers->free = NONE;
+	for (int i = 0; i < LISTS; i++)
+		peers->slot[i].prev = peers->slot[i].next = i;
+	for (int i = 0; i < BUCKETS; i++)
+		peers->bucket[i] = NONE;
+	*out = peers;
+	return SL_OK;
+}
+
+void sl_peers_close(struct sl_peers *peers)
+{
+	if (!peers)
+		return;
+	free(peers->slot);
+	free(peers);
+}
+
+static int *bucket_of(struct sl_peers *peers, const uint8_t id[SL_PEER_ID_BYTES])
+{
+	uint32_t n;
+
+	memcpy(&n, id + 1, sizeof n);
+	return &peers->bucket[(n * 2654435761u) >> 20]; /* 2^32 / golden ratio; the top 12 bits */
+}
+
+static void list_remove(struct sl_peers *peers, int i)
+{
+	struct slot *s = &peers->slot[i];
+
+	if (s->list == NONE)
+		return;
+	peers->slot[s->prev].next = s->next;
+	peers->slot[s->next].prev = s->prev;
+	peers->count[s->list]--;
+	s->list = NONE;
+}
+
+static void list_append(struct sl_peers *peers, int list, int i)
+{
+	struct slot *s = &peers->slot[i], *head = &peers->slot[list];
+
+	s->list = list;
+	s->prev = head->prev;
+	s->next = list;
+	peers->slot[head->prev].next = i;
+	head->prev = i;
+	peers->count[list]++;
+}
+
+static struct slot *find(const struct sl_peers *peers, sl_peer peer)
+{
+	uint64_t i = peer & ((1u << SLOT_BITS) - 1);
+
+	return peer && i < (uint64_t)peers->used && peers->slot[i].number == peer ? &peers->slot[i] : NULL;
+}
+
+static void drop(struct sl_peers *peers, int i)
+{
+	struct slot *s = &peers->slot[i];
+	int *link = bucket_of(peers, s->id);
+
+	while (*link != i)
+		link = &peers->slot[*link].chain;
+	*link = s->chain;
+	list_remove(peers, i);
+	s->number = 0;
+	s->next = peers->free;
+	peers->free = i;
+}
+
+/* A free slot's index, or NONE. */
+static int take_slot(struct sl_peers *peers)
+{
+	int i = peers->free;
+
+	if (i != NONE) {
+		peers->free = peers->slot[i].next;
+		return i;
+	}
+	if (peers->used == SL_TRANSPORT_PEERS + LISTS)
+		return NONE;
+	if (peers->used == peers->cap) {
+		struct slot *grown = realloc(peers->slot, 2 * (size_t)peers->cap * sizeof *grown);
+
+		if (!grown)
+			return NONE;
+		peers->slot = grown;
+		peers->cap *= 2;
+	}
+	return peers->used++;
+}
+
+sl_peer sl_peers_seen(struct sl_peers *peers, const void *id, size_t len)
+{
+	struct slot *s;
+	int i, *link;
+
+	if (len != SL_PEER_ID_BYTES || *(const uint8_t *)id != 0)
+		return 0;
+	link = bucket_of(peers, id);
+	for (i = *link; i != NONE; i = peers->slot[i].chain)
+		if (memcmp(peers->slot[i].id, id, SL_PEER_ID_BYTES) == 0)
+			break;
+	if (i != NONE) {
+		if (peers->slot[i].list == STRANGERS) {
+			list_remove(peers, i);
+			list_append(peers, STRANGERS, i);
+		}
+		return peers->slot[i].number;
+	}
+	if (peers->count[STRANGERS] == SL_TRANSPORT_STRANGERS)
+		drop(peers, peers->slot[STRANGERS].next);
+	i = take_slot(peers);
+	if (i == NONE)
+		return 0;
+	s = &peers->slot[i];
+	*s = (struct slot){.number = ++peers->serial << SLOT_BITS | (uint64_t)i, .list = NONE, .chain = *link};
+	memcpy(s->id, id, SL_PEER_ID_BYTES);
+	*link = i;
+	list_append(peers, STRANGERS, i);
+	return s->number;
+}
+
+const uint8_t *sl_peers_address(struct sl_peers *peers, sl_peer peer)
+{
+	struct slot *s = find(peers, peer);
+
+	if (!s)
+		return NULL;
+	if (s->list == STRANGERS)
+		list_remove(peers, (int)(s - peers->slot));
+	return s->id;
+}
+
+void sl_peers_forget(struct sl_peers *peers, sl_peer peer)
+{
+	struct slot *s = find(peers, peer);
+
+	if (s)
+		drop(peers, (int)(s - peers->slot));
+}
+
+void sl_peers_flag(struct sl_peers *peers, sl_peer peer, bool gone)
+{
+	struct slot *s = find(peers, peer);
+
+	if (!s)
+		return;
+	s->gone |= gone;
+	if (s->list == FLAGGED)
+		return;
+	list_remove(peers, (int)(s - peers->slot));
+	list_append(peers, FLAGGED, (int)(s - peers->slot));
+}
+
+sl_peer sl_peers_take_flagged(struct sl_peers *peers, bool *gone)
+{
+	int i = peers->slot[FLAGGED].next;
+	struct slot *s = &peers->slot[i];
+
+	if (i == FLAGGED)
+		return 0;
+	*gone = s->gone;
+	s->gone = false;
+	list_remove(peers, i);
+	return s->number;
+}
+
+size_t sl_peers_flagged(const struct sl_peers *peers)
+{
+	return (size_t)peers->count[FLAGGED];
+}

@@ -1,0 +1,548 @@
+/* ROUTER where bound, DEALER where connected. One context per transport: closing it waits for ZeroMQ to have let go of
+ * every payload, and an authentication handler will have an inproc address of its own to bind before any peer comes. */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <zmq.h>
+
+#include "common/link/peers.h"
+#include "common/link/transport_impl.h"
+#include "common/link/wire.h"
+#include "common/link/zwatch.h"
+
+enum {
+	DRAIN_MESSAGES = 32, /* a turn of the loop, so that others get theirs */
+	RETRY_MS = 10,       /* a busy peer's wake can be swallowed by a call for another peer */
+	HANDSHAKE_MS = 2000, /* connections that do not speak ZMTP are cut */
+	RECONNECT_MS = 100,
+	RECONNECT_MAX_MS = 2000,
+	CONNECT_MS = 5000,
+	BACKLOG = 1024,
+	KEEPALIVE_IDLE_S = 30,
+	KEEPALIVE_INTERVAL_S = 10,
+	KEEPALIVE_COUNT = 3,
+	ENDPOINT_MAX = 256,
+	RECORD_SLAB = 64,
+};
+
+/* What ZeroMQ is to call when it no longer needs a payload. */
+struct record {
+	struct record *next;
+	struct zmq_transport *transport;
+	void (*release)(void *arg);
+	void *arg;
+	atomic_bool armed; /* false: ZeroMQ refused the message, the payload is still the caller's */
+};
+
+struct slab {
+	struct slab *next;
+	struct record record[RECORD_SLAB];
+};
+
+struct zmq_transport {
+	struct sl_transport base;
+	struct sl_transport_events events;
+	void *arg;
+	size_t part_bytes;
+	bool bound, closing;
+	void *context, *socket, *monitor;
+	struct sl_zwatch watch, monitor_watch;
+	int watches; /* not yet closed */
+	struct sl_timer *retry;
+	bool retrying;
+	struct sl_peers *peers; /* of a bound one */
+	bool busy, lost;        /* of a connected one */
+	struct record *free;
+	_Atomic(struct record *) freed; /* pushed by ZeroMQ's thread, taken whole by the loop's */
+	struct slab *slabs;
+	char endpoint[ENDPOINT_MAX];
+};
+
+static struct zmq_transport *of(struct sl_transport *transport)
+{
+	return (struct zmq_transport *)transport;
+}
+
+/* ---- records of payloads in flight */
+
+static struct record *record_take(struct zmq_transport *t)
+{
+	struct record *r;
+
+	if (!t->free)
+		t->free = atomic_exchange_explicit(&t->freed, NULL, memory_order_acquire);
+	if (!t->free) {
+		/* Only until the high-water marks are reached for the first time. */
+		struct slab *slab = calloc(1, sizeof *slab);
+
+		if (!slab)
+			return NULL;
+		slab->next = t->slabs;
+		t->slabs = slab;
+		for (int i = 0; i < RECORD_SLAB; i++) {
+			slab->record[i].transport = t;
+			slab->record[i].next = t->free;
+			t->free = &slab->record[i];
+		}
+	}
+	r = t->free;
+	t->free = r->next;
+	return r;
+}
+
+/* Any thread. */
+static void record_give(struct record *r)
+{
+	struct zmq_transport *t = r->transport;
+	struct record *head = atomic_load_explicit(&t->freed, memory_order_relaxed);
+
+	do
+		r->next = head;
+	while (!atomic_compare_exchange_weak_explicit(&t->freed, &head, r, memory_order_release, memory_order_relaxed));
+}
+
+static void released(void *data, void *hint)
+{
+	struct record *r = hint;
+
+	(void)data;
+	if (atomic_load_explicit(&r->armed, memory_order_acquire))
+		r->release(r->arg);
+	record_give(r);
+}
+
+/* ---- sending */
+
+static enum sl_err message_of(struct zmq_transport *t, zmq_msg_t *msg, struct record **record,
+			      const struct sl_payload *payload)
+{
+	struct record *r;
+
+	*record = NULL;
+	if (!payload || !payload->release) {
+		size_t len = payload ? payload->bytes.len : 0;
+
+		if (zmq_msg_init_size(msg, len) < 0)
+			return SL_ERR_NOMEM;
+		if (len)
+			memcpy(zmq_msg_data(msg), payload->bytes.data, len);
+		return SL_OK;
+	}
+	r = record_take(t);
+	if (!r)
+		return SL_ERR_NOMEM;
+	r->release = payload->release;
+	r->arg = payload->release_arg;
+	atomic_store_explicit(&r->armed, true, memory_order_release);
+	if (zmq_msg_init_data(msg, (void *)(uintptr_t)payload->bytes.data, payload->bytes.len, released, r) < 0) {
+		record_give(r);
+		return SL_ERR_NOMEM;
+	}
+	*record = r;
+	return SL_OK;
+}
+
+static enum sl_err err_of_errno(void)
+{
+	switch (errno) {
+	case EAGAIN:
+		return SL_ERR_BUSY;
+	case EHOSTUNREACH:
+		return SL_ERR_PEER_LOST;
+	default:
+		return SL_ERR_OS;
+	}
+}
+
+static int send_frame(void *socket, const void *data, size_t len)
+{
+	int rc;
+
+	do
+		rc = zmq_send(socket, data, len, ZMQ_DONTWAIT | ZMQ_SNDMORE);
+	while (rc < 0 && errno == EINTR);
+	return rc;
+}
+
+static enum sl_err send_message(struct zmq_transport *t, const uint8_t *address, struct sl_bytes header, zmq_msg_t *msg)
+{
+	int rc;
+
+	/* High-water mark and existence of the peer show at the first frame; later ones may still find a DEALER's
+	 * connection gone, and the message is then rolled back. */
+	if (address && send_frame(t->socket, address, SL_PEER_ID_BYTES) < 0)
+		return err_of_errno();
+	if (send_frame(t->socket, header.data, header.len) < 0)
+		return err_of_errno();
+	do
+		rc = zmq_msg_send(msg, t->socket, ZMQ_DONTWAIT);
+	while (rc < 0 && errno == EINTR);
+	return rc < 0 ? err_of_errno() : SL_OK;
+}
+
+static void flag(struct zmq_transport *t, sl_peer peer, bool gone)
+{
+	if (!t->bound) {
+		t->busy = true; /* ZMQ_POLLOUT will tell */
+		return;
+	}
+	sl_peers_flag(t->peers, peer, gone);
+	if (!t->retrying) {
+		t->retrying = true;
+		sl_timer_start(t->retry, RETRY_MS, 0);
+	}
+}
+
+static enum sl_err zmq_transport_send(struct sl_transport *transport, sl_peer peer, struct sl_bytes header,
+				      const struct sl_payload *payload)
+{
+	struct zmq_transport *t = of(transport);
+	const uint8_t *address = NULL;
+	struct record *record;
+	zmq_msg_t msg;
+	enum sl_err err;
+
+	if (header.len < 1 || header.len > SL_WIRE_HEADER_MAX || (payload && payload->bytes.len > SL_WIRE_PART_MAX))
+		return SL_ERR_LIMIT;
+	if (t->bound)
+		address = sl_peers_address(t->peers, peer);
+	if (t->bound ? !address : peer != SL_PEER_SERVER)
+		return SL_ERR_PEER_LOST;
+	err = message_of(t, &msg, &record, payload);
+	if (err)
+		return err;
+	err = send_message(t, address, header, &msg);
+	if (err == SL_OK)
+		return SL_OK;
+	if (record)
+		atomic_store_explicit(&record->armed, false, memory_order_release);
+	zmq_msg_close(&msg);
+	if (err == SL_ERR_BUSY || err == SL_ERR_PEER_LOST)
+		flag(t, peer, err == SL_ERR_PEER_LOST);
+	return err;
+}
+
+/* Both here and not where the news came up, so that no event is delivered from inside a caller's send. */
+static void tell_flagged(void *arg, int zmq_events)
+{
+	struct zmq_transport *t = arg;
+
+	if (t->lost) {
+		t->lost = false;
+		t->events.lost(t->arg, SL_PEER_SERVER);
+	}
+	if (!t->closing && t->busy && zmq_events & ZMQ_POLLOUT) {
+		t->busy = false;
+		t->events.writable(t->arg, SL_PEER_SERVER);
+	}
+	if (!t->bound)
+		return;
+	/* ROUTER does not say which peer is writable again: each one tries. Those still full are flagged anew, behind
+	 * the ones counted here. */
+	for (size_t n = sl_peers_flagged(t->peers); n && !t->closing; n--) {
+		bool gone;
+		sl_peer peer = sl_peers_take_flagged(t->peers, &gone);
+
+		if (!peer)
+			break;
+		if (!gone) {
+			t->events.writable(t->arg, peer);
+			continue;
+		}
+		t->events.lost(t->arg, peer);
+		sl_peers_forget(t->peers, peer); /* its routing id never comes back */
+	}
+}
+
+static void retry(void *arg)
+{
+	struct zmq_transport *t = arg;
+
+	/* tell_flagged runs before the loop waits again; whoever is still busy then asks for the next retry */
+	t->retrying = false;
+	if (sl_peers_flagged(t->peers)) {
+		t->retrying = true;
+		sl_timer_start(t->retry, RETRY_MS, 0);
+	}
+}
+
+/* ---- receiving */
+
+static bool more(zmq_msg_t *msg)
+{
+	return zmq_msg_more(msg) != 0;
+}
+
+static int receive(void *socket, zmq_msg_t *msg)
+{
+	int rc;
+
+	do
+		rc = zmq_msg_recv(msg, socket, ZMQ_DONTWAIT);
+	while (rc < 0 && errno == EINTR);
+	return rc;
+}
+
+/* Reads off what is left of a message; true where there was anything. */
+static bool swallow(struct zmq_transport *t, zmq_msg_t *last)
+{
+	bool any = false;
+
+	while (more(last) && receive(t->socket, last) >= 0)
+		any = true;
+	return any;
+}
+
+static struct sl_bytes bytes_of(zmq_msg_t *msg)
+{
+	return (struct sl_bytes){.data = zmq_msg_data(msg), .len = zmq_msg_size(msg)};
+}
+
+/* NULL: of the right form. */
+static const char *fault_of(struct zmq_transport *t, zmq_msg_t *header, zmq_msg_t *payload, bool two)
+{
+	bool longer = swallow(t, two ? payload : header);
+
+	if (!two || longer)
+		return "a message must have two frames, header and payload";
+	if (zmq_msg_size(header) < 1 || zmq_msg_size(header) > SL_WIRE_HEADER_MAX)
+		return "a header must have 1 to 4096 bytes";
+	if (zmq_msg_size(payload) > t->part_bytes)
+		return "a payload is larger than a part may be";
+	return NULL;
+}
+
+/* One message; false: none there. */
+static bool receive_one(struct zmq_transport *t)
+{
+	zmq_msg_t id, header, payload;
+	sl_peer peer = SL_PEER_SERVER;
+	const char *fault;
+	bool got, two = false;
+
+	zmq_msg_init(&id);
+	zmq_msg_init(&header);
+	zmq_msg_init(&payload);
+	got = !t->bound || (receive(t->socket, &id) >= 0 && more(&id));
+	if (got)
+		got = receive(t->socket, &header) >= 0;
+	if (got) {
+		if (more(&header))
+			two = receive(t->socket, &payload) >= 0;
+		if (t->bound)
+			peer = sl_peers_seen(t->peers, zmq_msg_data(&id), zmq_msg_size(&id));
+		fault = fault_of(t, &header, &payload, two);
+		if (!peer && !fault)
+			fault = "the peer has no number: the table is full, or it chose its own routing id";
+		if (fault)
+			t->events.malformed(t->arg, peer, fault);
+		else
+			t->events.message(t->arg, peer, bytes_of(&header), bytes_of(&payload));
+	}
+	zmq_msg_close(&id);
+	zmq_msg_close(&header);
+	zmq_msg_close(&payload);
+	return got;
+}
+
+static void readable(void *arg)
+{
+	struct zmq_transport *t = arg;
+
+	for (int i = 0; i < DRAIN_MESSAGES && !t->closing && receive_one(t); i++)
+		;
+}
+
+/* A monitor's message: event (16 bits) and value (32 bits), then the address. */
+static void monitor_readable(void *arg)
+{
+	struct zmq_transport *t = arg;
+	zmq_msg_t msg;
+	uint16_t event;
+
+	zmq_msg_init(&msg);
+	while (receive(t->monitor, &msg) >= 0) {
+		if (more(&msg) && zmq_msg_size(&msg) >= sizeof event) {
+			memcpy(&event, zmq_msg_data(&msg), sizeof event);
+			t->lost |= event == ZMQ_EVENT_DISCONNECTED;
+		}
+	}
+	zmq_msg_close(&msg);
+}
+
+/* ---- opening and closing */
+
+static void transport_free(struct zmq_transport *t)
+{
+	while (t->slabs) {
+		struct slab *next = t->slabs->next;
+
+		free(t->slabs);
+		t->slabs = next;
+	}
+	sl_peers_close(t->peers);
+	free(t);
+}
+
+static void watch_closed(void *arg)
+{
+	struct zmq_transport *t = arg;
+
+	if (--t->watches == 0)
+		transport_free(t);
+}
+
+static void zmq_transport_close(struct sl_transport *transport, int linger_ms)
+{
+	struct zmq_transport *t = of(transport);
+
+	t->closing = true;
+	sl_timer_close(t->retry);
+	t->watches = 3; /* two and this call */
+	if (t->monitor) {
+		zmq_socket_monitor(t->socket, NULL, 0);
+		zmq_setsockopt(t->monitor, ZMQ_LINGER, &(int){0}, sizeof(int));
+	}
+	if (t->socket)
+		zmq_setsockopt(t->socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
+	/* The watches first: libuv must let go of the descriptors before they are closed. Their memory is freed from
+	 * the loop, when ZeroMQ has long gone. */
+	sl_zwatch_stop(&t->watch);
+	sl_zwatch_stop(&t->monitor_watch);
+	if (t->monitor)
+		zmq_close(t->monitor);
+	if (t->socket)
+		zmq_close(t->socket);
+	if (t->context)
+		while (zmq_ctx_term(t->context) < 0 && errno == EINTR)
+			;
+	watch_closed(t);
+}
+
+static enum sl_err set_options(struct zmq_transport *t, const struct sl_transport_conf *conf, struct sl_fail *fail)
+{
+	const struct {
+		int option, value, bind;
+	} ints[] = {
+		{ZMQ_SNDHWM, conf->hwm, -1},
+		{ZMQ_RCVHWM, conf->hwm, -1},
+		{ZMQ_LINGER, 0, -1},
+		{ZMQ_IPV6, 1, -1},
+		{ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS, -1},
+		{ZMQ_TCP_KEEPALIVE, 1, -1},
+		{ZMQ_TCP_KEEPALIVE_IDLE, KEEPALIVE_IDLE_S, -1},
+		{ZMQ_TCP_KEEPALIVE_INTVL, KEEPALIVE_INTERVAL_S, -1},
+		{ZMQ_TCP_KEEPALIVE_CNT, KEEPALIVE_COUNT, -1},
+		{ZMQ_ROUTER_MANDATORY, 1, true},
+		{ZMQ_BACKLOG, BACKLOG, true},
+		/* Nothing is queued for a server that is not there, and what was queued dies with its connection. */
+		{ZMQ_IMMEDIATE, 1, false},
+		{ZMQ_RECONNECT_IVL, RECONNECT_MS, false},
+		{ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS, false},
+		{ZMQ_CONNECT_TIMEOUT, CONNECT_MS, false},
+	};
+	int64_t max = (int64_t)conf->part_bytes + SL_WIRE_HEADER_MAX;
+
+	for (size_t i = 0; i < sizeof ints / sizeof ints[0]; i++)
+		if ((ints[i].bind < 0 || ints[i].bind == t->bound) &&
+		    zmq_setsockopt(t->socket, ints[i].option, &ints[i].value, sizeof(int)) < 0)
+			return sl_fail_set(fail, SL_ERR_OS, "ZeroMQ option %d = %d: %s", ints[i].option, ints[i].value,
+					   zmq_strerror(errno));
+	if (zmq_setsockopt(t->socket, ZMQ_MAXMSGSIZE, &max, sizeof max) < 0)
+		return sl_fail_set(fail, SL_ERR_OS, "ZMQ_MAXMSGSIZE: %s", zmq_strerror(errno));
+	return SL_OK;
+}
+
+static enum sl_err open_monitor(struct zmq_transport *t, struct sl_loop *loop, struct sl_fail *fail)
+{
+	static const char address[] = "inproc://monitor"; /* the context is ours alone */
+
+	t->monitor = zmq_socket(t->context, ZMQ_PAIR);
+	if (!t->monitor || zmq_socket_monitor(t->socket, address, ZMQ_EVENT_DISCONNECTED) < 0 ||
+	    zmq_connect(t->monitor, address) < 0)
+		return sl_fail_set(fail, SL_ERR_OS, "ZeroMQ monitor: %s", zmq_strerror(errno));
+	t->monitor_watch.socket = t->monitor;
+	t->monitor_watch.readable = monitor_readable;
+	return sl_zwatch_start(&t->monitor_watch, loop, fail);
+}
+
+static enum sl_err attach(struct zmq_transport *t, const struct sl_transport_conf *conf, struct sl_fail *fail)
+{
+	size_t len = sizeof t->endpoint;
+	int rc = t->bound ? zmq_bind(t->socket, conf->endpoint) : zmq_connect(t->socket, conf->endpoint);
+
+	if (rc < 0)
+		return sl_fail_set(fail, errno == EINVAL ? SL_ERR_CONFIG : SL_ERR_UNAVAILABLE, "cannot %s %s: %s",
+				   t->bound ? "listen on" : "connect to", conf->endpoint, zmq_strerror(errno));
+	if (zmq_getsockopt(t->socket, ZMQ_LAST_ENDPOINT, t->endpoint, &len) < 0)
+		return sl_fail_set(fail, SL_ERR_OS, "ZMQ_LAST_ENDPOINT: %s", zmq_strerror(errno));
+	return SL_OK;
+}
+
+static const char *zmq_transport_endpoint(const struct sl_transport *transport)
+{
+	return ((const struct zmq_transport *)transport)->endpoint;
+}
+
+static void zmq_transport_forget(struct sl_transport *transport, sl_peer peer)
+{
+	struct zmq_transport *t = of(transport);
+
+	if (t->bound)
+		sl_peers_forget(t->peers, peer);
+}
+
+static const struct sl_transport_ops zmq_ops = {
+	.endpoint = zmq_transport_endpoint,
+	.send = zmq_transport_send,
+	.forget = zmq_transport_forget,
+	.close = zmq_transport_close,
+};
+
+enum sl_err sl_transport_zmq_open(struct sl_transport **out, struct sl_loop *loop, bool bind,
+				  const struct sl_transport_conf *conf, const struct sl_transport_events *events,
+				  void *arg, struct sl_fail *fail)
+{
+	struct zmq_transport *t = calloc(1, sizeof *t);
+	enum sl_err err = SL_OK;
+
+	if (!t)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "transport: out of memory");
+	t->base.ops = &zmq_ops;
+	t->events = *events;
+	t->arg = arg;
+	t->part_bytes = conf->part_bytes;
+	t->bound = bind;
+	t->watch.arg = t->monitor_watch.arg = t;
+	t->watch.closed = t->monitor_watch.closed = watch_closed;
+	t->watch.readable = readable;
+	t->watch.before_wait = tell_flagged;
+	t->context = zmq_ctx_new();
+	if (t->context)
+		t->socket = zmq_socket(t->context, bind ? ZMQ_ROUTER : ZMQ_DEALER);
+	if (!t->socket)
+		err = sl_fail_set(fail, SL_ERR_OS, "ZeroMQ socket: %s", zmq_strerror(errno));
+	if (!err)
+		err = sl_timer_open(&t->retry, loop, retry, t, fail);
+	if (!err && bind)
+		err = sl_peers_open(&t->peers, fail);
+	if (!err)
+		err = set_options(t, conf, fail);
+	if (!err && !bind)
+		err = open_monitor(t, loop, fail);
+	if (!err)
+		err = attach(t, conf, fail);
+	if (!err) {
+		t->watch.socket = t->socket;
+		err = sl_zwatch_start(&t->watch, loop, fail);
+	}
+	if (err)
+		goto fail;
+	*out = &t->base;
+	return SL_OK;
+fail:
+	zmq_transport_close(&t->base, 0);
+	return err;
+}
