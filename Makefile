@@ -6,7 +6,7 @@ MAKEFLAGS += --no-builtin-rules
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
-	@echo 'Variables: T=test_x (one test), SAN=address,undefined | thread, PREFIX, DESTDIR, SPLIT_NO_DEPS=1, FUZZ_SECONDS=60'
+	@echo 'Variables: T=test_x (one test), SAN=address,undefined | thread, PREFIX, DESTDIR, SPLIT_NO_DEPS=1, FUZZ_SECONDS=60, V=1'
 
 # ---- variant and flags
 CC ?= gcc
@@ -16,6 +16,7 @@ endif
 AR := ar
 PREFIX ?= /usr/local
 SAN ?=
+Q := $(if $(V),,@)
 T ?=
 comma := ,
 VARIANT := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),release)
@@ -69,16 +70,20 @@ all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
 
 $(LIB): $(LIB_OBJ)
 	@rm -f $@
-	$(AR) qcs $@ $^
+	@echo '  AR    $@'
+	$(Q)$(AR) qcs $@ $^
 
 $(B)/splitc: $(B)/client/main.o $(LIB)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(B)/splits: $(B)/server/main.o $(LIB)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(TEST_BIN): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
-	$(CC) $(LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
 # Objects of tests are kept: a change of one source must not rebuild them all.
 .SECONDARY:
@@ -86,14 +91,17 @@ $(TEST_BIN): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 $(B)/%.o: %.c Makefile | $(GEN_HDR)
 	@mkdir -p $(@D)
 	@command -v pkg-config >/dev/null || { echo 'pkg-config is missing: run scripts/install-deps.sh'; exit 1; }
-	$(CC) $(BASE_CFLAGS) $(call simd,$<) $(CFLAGS) -DSL_BUILD_VERSION='"$(GIT_VERSION)"' -MMD -MP -c -o $@ $<
+	@echo '  CC    $<'
+	$(Q)$(CC) $(BASE_CFLAGS) $(call simd,$<) $(CFLAGS) -DSL_BUILD_VERSION='"$(GIT_VERSION)"' -MMD -MP -c -o $@ $<
 
 $(B)/gen/%.o: $(B)/gen/%.c
-	$(CC) $(BASE_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	@echo '  CC    $<'
+	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h &: %.proto
 	@mkdir -p $(B)/gen
-	protoc-c --c_out=$(B)/gen $<
+	@echo '  GEN   $<'
+	$(Q)protoc-c --c_out=$(B)/gen $<
 
 -include $(LIB_OBJ:.o=.d) $(SUPPORT_OBJ:.o=.d) $(TEST_BIN:=.d) $(B)/client/main.d $(B)/server/main.d
 
@@ -143,22 +151,27 @@ fuzz: $(FUZZ_BIN) ## run every fuzz target for FUZZ_SECONDS (clang)
 
 build/fuzz/libsplit.a: $(FUZZ_LIB_OBJ)
 	@rm -f $@
-	$(AR) qcs $@ $^
+	@echo '  AR    $@'
+	$(Q)$(AR) qcs $@ $^
 
 $(FUZZ_BIN): build/fuzz/%: %.c build/fuzz/libsplit.a
 	@mkdir -p $(@D)
-	clang $(FUZZ_FLAGS) -fsanitize=fuzzer,address,undefined -MMD -MP -o $@ $< build/fuzz/libsplit.a $(LDLIBS)
+	@echo '  LINK  $@'
+	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer,address,undefined -MMD -MP -o $@ $< build/fuzz/libsplit.a $(LDLIBS)
 
 build/fuzz/gen/%.pb-c.c build/fuzz/gen/%.pb-c.h &: %.proto
 	@mkdir -p build/fuzz/gen
-	protoc-c --c_out=build/fuzz/gen $<
+	@echo '  GEN   $<'
+	$(Q)protoc-c --c_out=build/fuzz/gen $<
 
 build/fuzz/gen/%.o: build/fuzz/gen/%.c
-	clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link,address,undefined -c -o $@ $<
+	@echo '  CLANG $<'
+	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link,address,undefined -c -o $@ $<
 
 build/fuzz/%.o: %.c Makefile | $(PROTO:%.proto=build/fuzz/gen/%.pb-c.h)
 	@mkdir -p $(@D)
-	clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link,address,undefined $(call simd,$<) \
+	@echo '  CLANG $<'
+	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link,address,undefined $(call simd,$<) \
 		-DSL_BUILD_VERSION='"fuzz"' -MMD -MP -c -o $@ $<
 
 -include $(FUZZ_LIB_OBJ:.o=.d)

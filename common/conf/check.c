@@ -1,0 +1,151 @@
+#include "common/conf/check.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *say(char why[SL_CONF_WHY], const char *wanted, const char *got)
+{
+	snprintf(why, SL_CONF_WHY, "%.170s, got \"%.60s\"", wanted, got);
+	return why;
+}
+
+/* Splits tcp://host:port; the host may be [IPv6]. `least` is the lowest port that will do. */
+static bool split_address(const char *text, int least, char host[SL_CONF_TEXT])
+{
+	const char *start = text + 6, *colon;
+	size_t len;
+
+	if (strncmp(text, "tcp://", 6) != 0)
+		return false;
+	colon = strrchr(start, ':');
+	if (!colon || colon == start || strlen(colon + 1) > 5 || strlen(colon + 1) < 1 ||
+	    strspn(colon + 1, "0123456789") != strlen(colon + 1))
+		return false;
+	if (atoi(colon + 1) < least || atoi(colon + 1) > 65535)
+		return false;
+	len = (size_t)(colon - start);
+	if (start[0] == '[' ? start[len - 1] != ']' : memchr(start, ':', len) != NULL)
+		return false;
+	for (size_t i = 0; i < len; i++)
+		if (isspace((unsigned char)start[i]) || strchr("/;@", start[i]))
+			return false;
+	snprintf(host, SL_CONF_TEXT, "%.*s", (int)len, start);
+	return true;
+}
+
+const char *sl_conf_check_server(const void *value, char why[SL_CONF_WHY])
+{
+	char host[SL_CONF_TEXT];
+
+	if (split_address(value, 1, host) && strcmp(host, "*") != 0)
+		return NULL;
+	return say(why, "must be tcp://host:port with a port from 1 to 65535, such as tcp://127.0.0.1:5570", value);
+}
+
+static bool is_loopback(const char *host)
+{
+	int part[4], used = 0;
+
+	if (strcmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0)
+		return true;
+	return sscanf(host, "%3d.%3d.%3d.%3d%n", &part[0], &part[1], &part[2], &part[3], &used) == 4 && !host[used] &&
+	       part[0] == 127;
+}
+
+const char *sl_conf_check_listen(const void *value, char why[SL_CONF_WHY])
+{
+	char host[SL_CONF_TEXT];
+
+	if (!split_address(value, 0, host))
+		return say(why, "must be tcp://host:port, such as tcp://127.0.0.1:5570 (port 0: any free one)", value);
+	if (is_loopback(host))
+		return NULL;
+	return say(why,
+		   "must be on loopback, such as tcp://127.0.0.1:5570, because clients are not authenticated yet "
+		   "(a later version does it; until then use a tunnel)",
+		   value);
+}
+
+const char *sl_conf_check_partition(const void *value, char why[SL_CONF_WHY])
+{
+	int head, tail, used = 0;
+	const char *text = value;
+
+	if (strspn(text, "0123456789:-") == strlen(text) && strlen(text) < 16 &&
+	    sscanf(text, "%5d:%5d%n", &head, &tail, &used) == 2 && !text[used])
+		return NULL;
+	return say(why, "must be two whole numbers of units, negative ones from the end, such as \"1:-1\"", value);
+}
+
+const char *sl_conf_check_file_name(const void *value, char why[SL_CONF_WHY])
+{
+	const char *text = value;
+
+	if (*text && !strchr(text, '/') && strcmp(text, ".") != 0 && strcmp(text, "..") != 0)
+		return NULL;
+	return say(why, "must be names of files in data.dir, without a folder", text);
+}
+
+const char *sl_conf_check_word(const void *value, char why[SL_CONF_WHY])
+{
+	return *(const char *)value ? NULL : say(why, "must not be empty", "");
+}
+
+const char *sl_conf_check_codec(const void *value, char why[SL_CONF_WHY])
+{
+	const char *text = value;
+
+	if (*text && !strpbrk(text, " \t"))
+		return NULL;
+	return say(why, "must be a codec without blanks, such as none, quant:8 or topk:0.2|quant:8", text);
+}
+
+const char *sl_conf_check_client_device(const void *value, char why[SL_CONF_WHY])
+{
+	return strcmp(value, "cpu") == 0 ? NULL : say(why, "must be cpu", value);
+}
+
+const char *sl_conf_check_server_device(const void *value, char why[SL_CONF_WHY])
+{
+	const char *text = value;
+
+	if (strcmp(text, "auto") == 0 || strcmp(text, "cpu") == 0)
+		return NULL;
+	if (strncmp(text, "cuda:", 5) == 0 && text[5] && strlen(text) <= 7 &&
+	    strspn(text + 5, "0123456789") == strlen(text + 5))
+		return NULL;
+	return say(why, "must be auto, cpu or cuda:N with N from 0 to 99", text);
+}
+
+const char *sl_conf_check_link(const struct sl_conf_link *link, char why[SL_CONF_WHY])
+{
+	if (link->window_bytes < link->part_bytes) {
+		snprintf(why, SL_CONF_WHY, "must not be smaller than link.part_bytes (%lld bytes)",
+			 (long long)link->part_bytes);
+		return "link.window_bytes";
+	}
+	if (link->timeout_ms < 2 * link->heartbeat_ms) {
+		snprintf(why, SL_CONF_WHY, "must be at least twice link.heartbeat_ms (%d), got %d", link->heartbeat_ms,
+			 link->timeout_ms);
+		return "link.timeout_ms";
+	}
+	return NULL;
+}
+
+bool sl_conf_default_control(char control[SL_CONF_SOCKET_PATH], const char *name)
+{
+	const char *dir = getenv("XDG_RUNTIME_DIR");
+	int n;
+
+	if (control[0])
+		return true;
+	if (dir && dir[0] == '/')
+		n = snprintf(control, SL_CONF_SOCKET_PATH, "%s/%s.sock", dir, name);
+	else if (access("/run/split", W_OK) == 0)
+		n = snprintf(control, SL_CONF_SOCKET_PATH, "/run/split/%s.sock", name);
+	else
+		n = snprintf(control, SL_CONF_SOCKET_PATH, "/tmp/%s-%u.sock", name, (unsigned)getuid());
+	return n < SL_CONF_SOCKET_PATH;
+}

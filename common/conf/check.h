@@ -1,0 +1,22 @@
+/* Validators of single values; NULL: fine, else `why`. */
+#ifndef SL_CONF_CHECK_H
+#define SL_CONF_CHECK_H
+
+#include "common/conf/key.h"
+
+const char *sl_conf_check_server(const void *value, char why[SL_CONF_WHY]);    /* tcp://host:port */
+const char *sl_conf_check_listen(const void *value, char why[SL_CONF_WHY]);    /* the same, on loopback */
+const char *sl_conf_check_partition(const void *value, char why[SL_CONF_WHY]); /* 1:-1 */
+const char *sl_conf_check_file_name(const void *value, char why[SL_CONF_WHY]); /* no folder in it */
+const char *sl_conf_check_word(const void *value, char why[SL_CONF_WHY]);      /* not empty */
+const char *sl_conf_check_codec(const void *value, char why[SL_CONF_WHY]);     /* not empty, no blanks */
+const char *sl_conf_check_client_device(const void *value, char why[SL_CONF_WHY]);
+const char *sl_conf_check_server_device(const void *value, char why[SL_CONF_WHY]);
+
+/* What both sides ask of their link; returns the key to blame. */
+const char *sl_conf_check_link(const struct sl_conf_link *link, char why[SL_CONF_WHY]);
+/* Fills an empty `control` with the default for this user: NAME.sock in $XDG_RUNTIME_DIR, else in /run/split where
+ * that can be written to, else /tmp/NAME-<uid>.sock. False where that is too long for a socket. */
+bool sl_conf_default_control(char control[SL_CONF_SOCKET_PATH], const char *name);
+
+#endif

@@ -1,0 +1,68 @@
+/* Inside of common/conf: what a table's rows say, and the steps that work on one row. */
+#ifndef SL_CONF_KEY_H
+#define SL_CONF_KEY_H
+
+#include <stddef.h>
+
+#include "common/conf/conf.h"
+
+enum sl_conf_type {
+	SL_CONF_INT,    /* int */
+	SL_CONF_INT64,  /* int64_t */
+	SL_CONF_BYTES,  /* int64_t; "64 MiB" may be written */
+	SL_CONF_DOUBLE, /* double */
+	SL_CONF_BOOL,   /* bool */
+	SL_CONF_STRING, /* char[size] */
+	SL_CONF_CHOICE, /* an enum that counts up with `choices` */
+	SL_CONF_NAMES   /* struct sl_conf_list */
+};
+
+enum { SL_CONF_WHY = 256 };
+
+struct sl_conf_key {
+	const char *path; /* "train.optimizer.lr" */
+	enum sl_conf_type type;
+	size_t offset, size;
+	double min, max;    /* of numbers */
+	const char *preset; /* the default as text; NULL: required */
+	const char *unit;   /* of numbers; NULL: none */
+	const char *help;   /* one line */
+	const char *const *choices;
+	/* Looks at a value that is in bounds; NULL: fine, else `why` with a sentence that says what would be right. */
+	const char *(*check)(const void *value, char why[SL_CONF_WHY]);
+};
+
+struct sl_conf_schema {
+	const struct sl_conf_key *key;
+	int n_key;
+	size_t size, origin_offset;
+	const char *spread; /* a section that may be one scalar, meant for each of its keys; NULL: none */
+	/* After all values are in: fills what depends on the environment, then looks at values together. Returns the
+	 * path of the key to blame, with a sentence in `why`; NULL: fine. */
+	const char *(*finish)(void *conf, char why[SL_CONF_WHY]);
+};
+
+static inline struct sl_conf_origin *sl_conf_origin(const struct sl_conf_schema *schema, const void *conf)
+{
+	return (struct sl_conf_origin *)((char *)conf + schema->origin_offset);
+}
+
+/* Index of the key with that path; -1: none. */
+int sl_conf_find(const struct sl_conf_schema *schema, const char *path);
+
+/* Stores `text` in `conf`, or leaves it and returns a sentence in `why`. `plain`: not quoted in the file, so it may be
+ * a number, a bool or null. Lists: `text` holds items separated by commas. */
+const char *sl_conf_value_set(const struct sl_conf_key *key, void *conf, const char *text, bool plain,
+			      char why[SL_CONF_WHY]);
+/* Appends one item to a list; the list is to be emptied before the first. */
+const char *sl_conf_value_append(const struct sl_conf_key *key, void *conf, const char *text, char why[SL_CONF_WHY]);
+/* "a whole number from 1 to 65536 (images)" */
+const char *sl_conf_value_wanted(const struct sl_conf_key *key, char out[SL_CONF_WHY]);
+void sl_conf_value_print(const struct sl_conf_key *key, const void *conf, FILE *file);
+
+/* What to write instead of `name`, which is not valid below `section` ("" is the top): 'did you mean "batch"?', 'it
+ * belongs to train.optimizer', or the list of what is. */
+const char *sl_conf_suggest(const struct sl_conf_schema *schema, const char *section, const char *name,
+			    char out[SL_CONF_WHY]);
+
+#endif

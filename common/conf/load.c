@@ -1,0 +1,426 @@
+/* YAML events to values. Events, not documents: nothing is built that a hostile file could blow up, aliases never
+ * expand, and every mark is at hand. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <yaml.h>
+
+#include "common/base/buf.h"
+#include "common/conf/key.h"
+
+enum { DEPTH_MAX = 8, PATH_TEXT = 160 };
+
+struct loader {
+	const struct sl_conf_schema *schema;
+	void *conf;
+	const char *name; /* of the file, for errors */
+	struct sl_fail *fail;
+	yaml_parser_t parser;
+	yaml_event_t event; /* the current one; owned while have_event */
+	bool have_event;
+	bool seen[SL_CONF_MAX_KEYS];
+};
+
+static enum sl_err SL_PRINTF(3, 4) fail_at(struct loader *l, yaml_mark_t mark, const char *fmt, ...)
+{
+	char text[SL_FAIL_TEXT];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof text, fmt, args);
+	va_end(args);
+	return sl_fail_set(l->fail, SL_ERR_CONFIG, "%s:%zu:%zu: %s", l->name, mark.line + 1, mark.column + 1, text);
+}
+
+int sl_conf_find(const struct sl_conf_schema *schema, const char *path)
+{
+	for (int i = 0; i < schema->n_key; i++)
+		if (strcmp(schema->key[i].path, path) == 0)
+			return i;
+	return -1;
+}
+
+static bool is_section(const struct sl_conf_schema *schema, const char *path)
+{
+	size_t len = strlen(path);
+
+	for (int i = 0; i < schema->n_key; i++)
+		if (strncmp(schema->key[i].path, path, len) == 0 && schema->key[i].path[len] == '.')
+			return true;
+	return false;
+}
+
+static const struct {
+	yaml_event_type_t type;
+	const char *what;
+} kinds[] = {{YAML_SCALAR_EVENT, "a single value"},
+	     {YAML_SEQUENCE_START_EVENT, "a list"},
+	     {YAML_MAPPING_START_EVENT, "a section of keys"}};
+
+static const char *kind_of(const yaml_event_t *event)
+{
+	for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+		if (kinds[i].type == event->type)
+			return kinds[i].what;
+	return "nothing";
+}
+
+/* Anchors would be harmless alone, but they are of no use without the aliases that are refused. */
+static enum sl_err refuse_extras(struct loader *l)
+{
+	const yaml_event_t *e = &l->event;
+	const yaml_char_t *anchor = NULL, *tag = NULL;
+
+	if (e->type == YAML_SCALAR_EVENT) {
+		anchor = e->data.scalar.anchor;
+		tag = e->data.scalar.tag;
+	} else if (e->type == YAML_SEQUENCE_START_EVENT) {
+		anchor = e->data.sequence_start.anchor;
+		tag = e->data.sequence_start.tag;
+	} else if (e->type == YAML_MAPPING_START_EVENT) {
+		anchor = e->data.mapping_start.anchor;
+		tag = e->data.mapping_start.tag;
+	} else if (e->type == YAML_ALIAS_EVENT) {
+		anchor = e->data.alias.anchor;
+	}
+	if (anchor)
+		return fail_at(l, e->start_mark, "YAML anchors and aliases are not supported: write the value out");
+	if (tag)
+		return fail_at(l, e->start_mark, "YAML tags are not supported: write the plain value");
+	return SL_OK;
+}
+
+static enum sl_err next_event(struct loader *l)
+{
+	if (l->have_event)
+		yaml_event_delete(&l->event);
+	l->have_event = false;
+	if (!yaml_parser_parse(&l->parser, &l->event)) {
+		yaml_mark_t mark = l->parser.problem_mark;
+		const char *problem = l->parser.problem ? l->parser.problem : "no memory";
+
+		if (l->parser.error == YAML_READER_ERROR)
+			return sl_fail_set(l->fail, SL_ERR_CONFIG, "%s: byte %zu: %s: the file must be UTF-8 text",
+					   l->name, l->parser.problem_offset + 1, problem);
+		return fail_at(l, mark, "not YAML: %s", problem);
+	}
+	l->have_event = true;
+	return refuse_extras(l);
+}
+
+/* Text of the current scalar; CONFIG where it holds a NUL. */
+static enum sl_err scalar_text(struct loader *l, const char **out, bool *plain)
+{
+	const char *text = (const char *)l->event.data.scalar.value;
+
+	if (strlen(text) != l->event.data.scalar.length) {
+		(void)fail_at(l, l->event.start_mark, "must not contain a NUL character");
+		return SL_ERR_CONFIG; /* plain to the compiler, too */
+	}
+	*out = text;
+	if (plain)
+		*plain = l->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+	return SL_OK;
+}
+
+static void remember(struct loader *l, int key, yaml_mark_t mark)
+{
+	l->seen[key] = true;
+	sl_conf_origin(l->schema, l->conf)->mark[key] = (struct sl_conf_mark){(int)mark.line + 1, (int)mark.column + 1};
+}
+
+static enum sl_err load_list(struct loader *l, const struct sl_conf_key *key)
+{
+	char why[SL_CONF_WHY];
+	const char *text;
+	enum sl_err err;
+
+	if (sl_conf_value_set(key, l->conf, "", true, why))
+		return fail_at(l, l->event.start_mark, "%s %s", key->path, why);
+	while ((err = next_event(l)) == SL_OK && l->event.type != YAML_SEQUENCE_END_EVENT) {
+		if (l->event.type != YAML_SCALAR_EVENT)
+			return fail_at(l, l->event.start_mark, "%s: an item must be a single value, got %s", key->path,
+				       kind_of(&l->event));
+		err = scalar_text(l, &text, NULL);
+		if (err)
+			return err;
+		if (sl_conf_value_append(key, l->conf, text, why))
+			return fail_at(l, l->event.start_mark, "%s %s", key->path, why);
+	}
+	return err;
+}
+
+/* The current event is the value of `key`. */
+static enum sl_err load_value(struct loader *l, int index)
+{
+	const struct sl_conf_key *key = &l->schema->key[index];
+	char why[SL_CONF_WHY];
+	const char *text;
+	enum sl_err err;
+	bool plain;
+
+	remember(l, index, l->event.start_mark);
+	if (key->type == SL_CONF_NAMES && l->event.type == YAML_SEQUENCE_START_EVENT)
+		return load_list(l, key);
+	if (l->event.type != YAML_SCALAR_EVENT)
+		return fail_at(l, l->event.start_mark, "%s must be %s, got %s", key->path,
+			       sl_conf_value_wanted(key, why), kind_of(&l->event));
+	err = scalar_text(l, &text, &plain);
+	if (err)
+		return err;
+	if (key->type == SL_CONF_NAMES && *text && !(plain && (strcmp(text, "~") == 0 || strcmp(text, "null") == 0)))
+		return fail_at(l, l->event.start_mark, "%s must be %s, such as [%s]", key->path,
+			       sl_conf_value_wanted(key, why), text);
+	if (sl_conf_value_set(key, l->conf, text, plain, why))
+		return fail_at(l, l->event.start_mark, "%s %s", key->path, why);
+	return SL_OK;
+}
+
+/* One scalar for every key of the section. */
+static enum sl_err load_spread(struct loader *l, const char *section)
+{
+	size_t len = strlen(section);
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < l->schema->n_key && !err; i++)
+		if (strncmp(l->schema->key[i].path, section, len) == 0 && l->schema->key[i].path[len] == '.')
+			err = load_value(l, i);
+	return err;
+}
+
+static enum sl_err load_section(struct loader *l, const char *section, int depth);
+
+/* The current event is what follows the key `path`. */
+static enum sl_err load_entry(struct loader *l, const char *path, int depth)
+{
+	int index = sl_conf_find(l->schema, path);
+	const char *text;
+	enum sl_err err;
+	bool plain;
+
+	if (index >= 0)
+		return load_value(l, index);
+	if (l->event.type == YAML_MAPPING_START_EVENT)
+		return load_section(l, path, depth + 1);
+	if (l->event.type == YAML_SCALAR_EVENT && l->schema->spread && strcmp(path, l->schema->spread) == 0)
+		return load_spread(l, path);
+	if (l->event.type == YAML_SCALAR_EVENT) {
+		err = scalar_text(l, &text, &plain);
+		if (err)
+			return err;
+		if (plain && (!*text || strcmp(text, "~") == 0 || strcmp(text, "null") == 0))
+			return SL_OK; /* all its keys are commented out */
+	}
+	return fail_at(l, l->event.start_mark, "%s must be a section of keys, got %s", path, kind_of(&l->event));
+}
+
+/* The current event starts the mapping of `section` ("": the whole file). */
+static enum sl_err load_section(struct loader *l, const char *section, int depth)
+{
+	char names[32][48], path[PATH_TEXT], hint[SL_CONF_WHY];
+	enum sl_err err;
+	int n_name = 0;
+
+	if (depth > DEPTH_MAX)
+		return fail_at(l, l->event.start_mark, "nested too deeply");
+	while ((err = next_event(l)) == SL_OK && l->event.type != YAML_MAPPING_END_EVENT) {
+		yaml_mark_t mark = l->event.start_mark;
+		const char *name;
+
+		if (l->event.type != YAML_SCALAR_EVENT)
+			return fail_at(l, mark, "a key must be a word, got %s", kind_of(&l->event));
+		err = scalar_text(l, &name, NULL);
+		if (err)
+			return err;
+		snprintf(path, sizeof path, "%s%s%.60s", section, *section ? "." : "", name);
+		/* a dot in a key would reach into another section behind the back of the duplicate check */
+		if (strlen(name) >= sizeof names[0] || strchr(name, '.') ||
+		    (sl_conf_find(l->schema, path) < 0 && !is_section(l->schema, path)))
+			return fail_at(l, mark, "unknown key \"%.60s\"%s%s: %s", name, *section ? " in " : "", section,
+				       sl_conf_suggest(l->schema, section, name, hint));
+		for (int i = 0; i < n_name; i++)
+			if (strcmp(names[i], name) == 0)
+				return fail_at(l, mark, "key %s is given twice: remove one", path);
+		if (n_name == (int)(sizeof names / sizeof names[0]))
+			return fail_at(l, mark, "too many keys");
+		strcpy(names[n_name++], name);
+		err = next_event(l);
+		if (!err)
+			err = load_entry(l, path, depth);
+		if (err)
+			return err;
+	}
+	return err;
+}
+
+static enum sl_err load_stream(struct loader *l)
+{
+	enum sl_err err = next_event(l); /* stream start */
+
+	if (!err)
+		err = next_event(l);
+	if (err || l->event.type == YAML_STREAM_END_EVENT)
+		return err; /* an empty file: all defaults */
+	err = next_event(l);
+	if (err)
+		return err;
+	if (l->event.type == YAML_MAPPING_START_EVENT)
+		err = load_section(l, "", 0);
+	else if (l->event.type != YAML_SCALAR_EVENT || l->event.data.scalar.length > 0)
+		err = fail_at(l, l->event.start_mark, "the file must be a section of keys, got %s", kind_of(&l->event));
+	if (!err)
+		err = next_event(l); /* document end */
+	if (!err)
+		err = next_event(l);
+	if (!err && l->event.type != YAML_STREAM_END_EVENT)
+		err = fail_at(l, l->event.start_mark, "one document per file: remove what follows \"---\"");
+	return err;
+}
+
+static enum sl_err load_yaml(struct loader *l, const char *text, size_t len)
+{
+	enum sl_err err;
+
+	if (!yaml_parser_initialize(&l->parser))
+		return sl_fail_set(l->fail, SL_ERR_NOMEM, "%s: no memory for the YAML parser", l->name);
+	yaml_parser_set_encoding(&l->parser, YAML_UTF8_ENCODING);
+	yaml_parser_set_input_string(&l->parser, (const unsigned char *)text, len);
+	err = load_stream(l);
+	if (l->have_event)
+		yaml_event_delete(&l->event);
+	yaml_parser_delete(&l->parser);
+	return err;
+}
+
+static enum sl_err apply_one(struct loader *l, int index, const char *value)
+{
+	const struct sl_conf_key *key = &l->schema->key[index];
+	char why[SL_CONF_WHY];
+
+	if (sl_conf_value_set(key, l->conf, value, true, why))
+		return sl_fail_set(l->fail, SL_ERR_CONFIG, "--set %s: %s", key->path, why);
+	l->seen[index] = true;
+	sl_conf_origin(l->schema, l->conf)->mark[index] = (struct sl_conf_mark){-1, 0};
+	return SL_OK;
+}
+
+static enum sl_err apply_set(struct loader *l, const char *set)
+{
+	const char *equals = strchr(set, '='), *spread = l->schema->spread, *dot;
+	char path[PATH_TEXT], section[PATH_TEXT], hint[SL_CONF_WHY];
+	enum sl_err err = SL_OK;
+	int index;
+
+	if (!equals || equals == set || equals - set >= PATH_TEXT)
+		return sl_fail_set(l->fail, SL_ERR_CONFIG, "--set %.60s: must be key.path=value", set);
+	snprintf(path, sizeof path, "%.*s", (int)(equals - set), set);
+	index = sl_conf_find(l->schema, path);
+	if (index >= 0)
+		return apply_one(l, index, equals + 1);
+	if (spread && strcmp(path, spread) == 0) {
+		for (int i = 0; i < l->schema->n_key && !err; i++)
+			if (strncmp(l->schema->key[i].path, spread, strlen(spread)) == 0 &&
+			    l->schema->key[i].path[strlen(spread)] == '.')
+				err = apply_one(l, i, equals + 1);
+		return err;
+	}
+	if (is_section(l->schema, path))
+		return sl_fail_set(l->fail, SL_ERR_CONFIG, "--set %s: is a section: %s", path,
+				   sl_conf_suggest(l->schema, path, "", hint));
+	dot = strrchr(path, '.');
+	snprintf(section, sizeof section, "%.*s", dot ? (int)(dot - path) : 0, path);
+	if (*section && !is_section(l->schema, section)) {
+		*section = 0;
+		dot = NULL;
+	}
+	return sl_fail_set(l->fail, SL_ERR_CONFIG, "--set %.100s: unknown key: %s", path,
+			   sl_conf_suggest(l->schema, section, dot ? dot + 1 : path, hint));
+}
+
+static enum sl_err apply_presets(struct loader *l)
+{
+	char why[SL_CONF_WHY];
+
+	for (int i = 0; i < l->schema->n_key; i++) {
+		const struct sl_conf_key *key = &l->schema->key[i];
+
+		if (key->preset && sl_conf_value_set(key, l->conf, key->preset, true, why))
+			return sl_fail_set(l->fail, SL_ERR_BUG, "default of %s %s", key->path, why);
+	}
+	return SL_OK;
+}
+
+static enum sl_err check_required(struct loader *l)
+{
+	for (int i = 0; i < l->schema->n_key; i++)
+		if (!l->schema->key[i].preset && !l->seen[i])
+			return sl_fail_set(l->fail, SL_ERR_CONFIG, "%s:1:1: %s is missing: %s", l->name,
+					   l->schema->key[i].path, l->schema->key[i].help);
+	return SL_OK;
+}
+
+enum sl_err sl_conf_parse(const struct sl_conf_schema *schema, void *out, const char *name, const char *text,
+			  size_t len, const char *const *set, int n_set, struct sl_fail *fail)
+{
+	struct loader l = {.schema = schema, .name = name, .fail = fail};
+	char why[SL_CONF_WHY];
+	const char *blame;
+	enum sl_err err;
+
+	if (len > SL_CONF_MAX_BYTES)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: a config has at most %d bytes, got %zu", name,
+				   SL_CONF_MAX_BYTES, len);
+	l.conf = calloc(1, schema->size);
+	if (!l.conf)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory for the config", name);
+	snprintf(sl_conf_origin(schema, l.conf)->path, PATH_MAX, "%s", name);
+	err = apply_presets(&l);
+	if (!err)
+		err = load_yaml(&l, text, len);
+	for (int i = 0; i < n_set && !err; i++)
+		err = apply_set(&l, set[i]);
+	if (!err)
+		err = check_required(&l);
+	if (!err && (blame = schema->finish(l.conf, why)))
+		err = sl_conf_fail(schema, l.conf, blame, fail, "%s", why);
+	if (!err)
+		memcpy(out, l.conf, schema->size);
+	free(l.conf);
+	return err;
+}
+
+enum sl_err sl_conf_load(const struct sl_conf_schema *schema, void *out, const char *path, const char *const *set,
+			 int n_set, struct sl_fail *fail)
+{
+	struct sl_fail why;
+	uint8_t *text;
+	size_t len;
+	enum sl_err err = sl_file_read(path, SL_CONF_MAX_BYTES, &text, &len, &why);
+
+	if (err) /* too long is a fault of the config, not of a peer */
+		return sl_fail_set(fail, err == SL_ERR_LIMIT ? SL_ERR_CONFIG : err, "%s", why.text);
+	err = sl_conf_parse(schema, out, path, (const char *)text, len, set, n_set, fail);
+	free(text);
+	return err;
+}
+
+enum sl_err sl_conf_fail(const struct sl_conf_schema *schema, const void *conf, const char *key, struct sl_fail *fail,
+			 const char *fmt, ...)
+{
+	const struct sl_conf_origin *origin = sl_conf_origin(schema, conf);
+	int index = sl_conf_find(schema, key);
+	struct sl_conf_mark mark = index >= 0 ? origin->mark[index] : (struct sl_conf_mark){0, 0};
+	char text[SL_FAIL_TEXT];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof text, fmt, args);
+	va_end(args);
+	if (mark.line > 0)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s:%d:%d: %s: %s", origin->path, mark.line, mark.column, key,
+				   text);
+	if (mark.line < 0)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "--set %s: %s", key, text);
+	return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s (default): %s", origin->path, key, text);
+}

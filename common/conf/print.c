@@ -1,0 +1,40 @@
+/* The effective config as YAML. */
+#include <string.h>
+
+#include "common/conf/key.h"
+
+/* Writes the section headers on the way to `path` that `last` was not already in; returns the depth of the key. */
+static int open_sections(const char *path, const char *last, FILE *file)
+{
+	int depth = 0;
+	size_t at = 0;
+
+	for (const char *dot; (dot = strchr(path + at, '.')); at = (size_t)(dot - path) + 1, depth++) {
+		size_t len = (size_t)(dot - path) + 1;
+
+		if (strncmp(path, last, len) != 0)
+			fprintf(file, "%*s%.*s:\n", depth * 2, "", (int)(len - 1 - at), path + at);
+	}
+	return depth;
+}
+
+enum sl_err sl_conf_print(const struct sl_conf_schema *schema, const void *conf, FILE *file)
+{
+	const char *last = "";
+
+	for (int i = 0; i < schema->n_key; i++) {
+		const struct sl_conf_key *key = &schema->key[i];
+		int depth = open_sections(key->path, last, file);
+		const char *dot = strrchr(key->path, '.');
+		char wanted[SL_CONF_WHY];
+
+		fprintf(file, "%*s# %s", depth * 2, "", key->help);
+		if (key->type != SL_CONF_STRING && key->type != SL_CONF_NAMES && key->type != SL_CONF_BOOL)
+			fprintf(file, "; %s", sl_conf_value_wanted(key, wanted));
+		fprintf(file, "\n%*s%s: ", depth * 2, "", dot ? dot + 1 : key->path);
+		sl_conf_value_print(key, conf, file);
+		fputc('\n', file);
+		last = key->path;
+	}
+	return fflush(file) == 0 && !ferror(file) ? SL_OK : SL_ERR_IO;
+}

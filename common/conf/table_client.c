@@ -1,0 +1,118 @@
+/* The client's config. Order here is the order of --print-config; keys of one section stand together. */
+#include <string.h>
+
+#include "common/conf/check.h"
+#include "common/conf/row.h"
+
+typedef struct sl_conf_client T;
+
+/* clang-format off */
+static const struct sl_conf_key keys[] = {
+	SL_STRING(T, "server", server, sl_conf_check_server, "tcp://127.0.0.1:5570", "where splits listens, tcp://host:port"),
+
+	SL_STRING(T, "model.name", model.name, sl_conf_check_word, NULL, "network, such as mobilenet_v2"),
+	SL_DOUBLE(T, "model.width", model.width, 0.05, 8, "1", NULL, "multiplier of the channels"),
+	SL_INT(T, "model.classes", model.classes, 2, 100000, "10", "classes", "outputs of the classifier"),
+	SL_INT(T, "model.image", model.image, 8, 1024, "32", "pixels", "height and width of the input"),
+	SL_CHOICE(T, "model.form", model.form, SL_WORDS("cifar", "imagenet"), "cifar",
+		"strides of the first layers: cifar keeps small images large, imagenet is torchvision's"),
+	SL_DOUBLE(T, "model.dropout", model.dropout, 0, 0.95, "0.2", NULL, "dropout before the classifier"),
+	SL_STRING(T, "model.weights", model.weights, NULL, "", "safetensors file to start from; empty: from train.seed"),
+	SL_BOOL(T, "model.partial", model.partial, "false", "weights may lack parameters, which then start from train.seed"),
+
+	SL_STRING(T, "partition", partition, sl_conf_check_partition, "1:-1",
+		"units of the head : where the tail begins; negative numbers count from the end"),
+	SL_STRING(T, "head_end", head_end, NULL, "", "last layer of the head by name, such as features.0.1, instead of partition's first number"),
+	SL_STRING(T, "tail_begin", tail_begin, NULL, "", "first layer of the tail by name, such as classifier, instead of partition's second number"),
+
+	SL_CHOICE(T, "data.kind", data.kind, SL_WORDS("cifar10", "cifar100"), "cifar10", "format of the files"),
+	SL_STRING(T, "data.dir", data.dir, sl_conf_check_word, NULL, "folder of the data's binary files"),
+	SL_NAMES(T, "data.train_files", data.train_files, sl_conf_check_file_name, "", "files to train on; empty: all of the kind"),
+	SL_INT(T, "data.train_limit", data.train_limit, 0, 1e9, "0", "images; 0: all", "train on the first ones only"),
+	SL_INT(T, "data.test_limit", data.test_limit, 0, 1e9, "0", "images; 0: all", "evaluate on the first ones only"),
+	SL_INT(T, "data.crop_padding", data.crop_padding, 0, 16, "4", "pixels; 0: no crop", "random crop after zero padding"),
+	SL_BOOL(T, "data.flip", data.flip, "true", "flip half of the training images left to right"),
+	SL_CHOICE(T, "data.normalize", data.normalize, SL_WORDS("imagenet", "cifar10", "cifar100", "none"), "cifar10",
+		"whose mean and deviation are taken off"),
+	SL_INT(T, "data.prefetch", data.prefetch, 1, 64, "4", "batches", "loaded ahead of the step"),
+
+	SL_INT(T, "train.batch", train.batch, 1, 65536, "128", "images", "batch of one step"),
+	SL_INT(T, "train.chunks", train.chunks, 1, 1024, "4", NULL, "parts of a batch in the pipeline"),
+	SL_INT(T, "train.epochs", train.epochs, 1, 1e6, "1", NULL, "passes over the training data"),
+	SL_INT64(T, "train.max_steps", train.max_steps, 0, 0x1p53, "0", "0: no limit", "stop after this many steps"),
+	SL_INT64(T, "train.seed", train.seed, 0, 0x1p53, "0", NULL, "of weights, order, augmentation and dropout"),
+	SL_CHOICE(T, "train.optimizer.kind", train.optimizer.kind, SL_WORDS("sgd"), "sgd", "of both sides"),
+	SL_DOUBLE(T, "train.optimizer.lr", train.optimizer.lr, 0, 1000, "0.1", NULL, "learning rate, the highest of the schedule"),
+	SL_DOUBLE(T, "train.optimizer.momentum", train.optimizer.momentum, 0, 0.9999, "0.9", NULL, "as torch.optim.SGD has it"),
+	SL_BOOL(T, "train.optimizer.nesterov", train.optimizer.nesterov, "false", "Nesterov's momentum"),
+	SL_DOUBLE(T, "train.optimizer.weight_decay", train.optimizer.weight_decay, 0, 1, "0", NULL, "times the weight, added to its gradient"),
+	SL_CHOICE(T, "train.schedule.kind", train.schedule.kind, SL_WORDS("constant", "cosine", "polynomial"), "constant",
+		"of the learning rate"),
+	SL_DOUBLE(T, "train.schedule.warmup_epochs", train.schedule.warmup_epochs, 0, 1e6, "0", "epochs", "linear rise from 0 at the start"),
+	SL_DOUBLE(T, "train.schedule.power", train.schedule.power, 0.01, 100, "1", NULL, "exponent of polynomial"),
+	SL_DOUBLE(T, "train.schedule.end_lr", train.schedule.end_lr, 0, 1000, "0", NULL, "learning rate at the end of cosine and polynomial"),
+	SL_CHOICE(T, "train.chunk_loss", train.chunk_loss, SL_WORDS("mean", "sum"), "mean",
+		"mean averages the gradient over the batch; sum adds the means of the chunks"),
+	SL_INT(T, "train.eval_every", train.eval_every, 0, 1e6, "1", "epochs; 0: after the last only", "evaluate on the test data"),
+	SL_INT(T, "train.eval_batch", train.eval_batch, 0, 65536, "0", "images; 0: as train.batch", "batch of the evaluation"),
+	SL_BOOL(T, "train.drop_last", train.drop_last, "false", "leave out a last batch that is not full"),
+
+	SL_STRING(T, "codec.head_act", codec[0], sl_conf_check_codec, "none", "codec of the head's activations, client to server"),
+	SL_STRING(T, "codec.mid_act", codec[1], sl_conf_check_codec, "none", "codec of the middle's activations, server to client"),
+	SL_STRING(T, "codec.mid_grad", codec[2], sl_conf_check_codec, "none", "codec of their gradients, client to server"),
+	SL_STRING(T, "codec.head_grad", codec[3], sl_conf_check_codec, "none", "codec of the head's gradients, server to client"),
+
+	SL_BYTES(T, "link.part_bytes", link.part_bytes, 4096, 1 << 20, "1 MiB", "payload of one message"),
+	SL_BYTES(T, "link.window_bytes", link.window_bytes, 4096, 0x1p34, "64 MiB", "credit: most bytes in flight in one direction"),
+	SL_INT(T, "link.heartbeat_ms", link.heartbeat_ms, 50, 60000, "1000", "ms", "sign of life when there is nothing to send"),
+	SL_INT(T, "link.timeout_ms", link.timeout_ms, 100, 600000, "10000", "ms", "silence after which the peer is lost"),
+	SL_INT(T, "link.connect_timeout_ms", link.connect_timeout_ms, 100, 600000, "10000", "ms", "wait for the server at the start"),
+	SL_CHOICE(T, "link.on_server_lost", link.on_server_lost, SL_WORDS("exit", "wait"), "exit", "what to do when the server is lost"),
+
+	SL_INT(T, "threads", threads, 0, 256, "0", "0: all CPUs", "threads that compute"),
+	SL_STRING(T, "device", device, sl_conf_check_client_device, "cpu", "where head and tail run: cpu"),
+	SL_STRING(T, "log.dir", log.dir, NULL, "runs", "folder of log.jsonl; empty: no log"),
+	SL_CHOICE(T, "log.level", log.level, SL_WORDS("error", "warn", "info", "debug"), "info", "of the lines on stderr"),
+	SL_STRING(T, "control", control, NULL, "", "Unix socket of splitc status; empty: splitc.sock in $XDG_RUNTIME_DIR, /run/split or /tmp"),
+};
+/* clang-format on */
+
+static const char *finish(void *conf, char why[SL_CONF_WHY])
+{
+	struct sl_conf_client *c = conf;
+
+	if (c->train.chunks > c->train.batch) {
+		snprintf(why, SL_CONF_WHY, "must be at most train.batch (%d), got %d", c->train.batch, c->train.chunks);
+		return "train.chunks";
+	}
+	if (c->train.schedule.end_lr > c->train.optimizer.lr) {
+		snprintf(why, SL_CONF_WHY, "must be at most train.optimizer.lr (%g), got %g", c->train.optimizer.lr,
+			 c->train.schedule.end_lr);
+		return "train.schedule.end_lr";
+	}
+	if (c->train.optimizer.nesterov && c->train.optimizer.momentum == 0) {
+		snprintf(why, SL_CONF_WHY, "needs a train.optimizer.momentum above 0");
+		return "train.optimizer.nesterov";
+	}
+	if (c->model.partial && !c->model.weights[0]) {
+		snprintf(why, SL_CONF_WHY, "needs a file in model.weights");
+		return "model.partial";
+	}
+	if (!sl_conf_default_control(c->control, "splitc")) {
+		snprintf(why, SL_CONF_WHY, "$XDG_RUNTIME_DIR is too long for a socket: give a path of at most %d bytes",
+			 SL_CONF_SOCKET_PATH - 1);
+		return "control";
+	}
+	return sl_conf_check_link(&c->link, why);
+}
+
+_Static_assert(sizeof keys / sizeof keys[0] <= SL_CONF_MAX_KEYS, "struct sl_conf_origin has too few marks");
+
+const struct sl_conf_schema sl_conf_client_schema = {
+	.key = keys,
+	.n_key = sizeof keys / sizeof keys[0],
+	.size = sizeof(T),
+	.origin_offset = offsetof(T, origin),
+	.spread = "codec",
+	.finish = finish,
+};

@@ -1,0 +1,49 @@
+/* The server's config. Order here is the order of --print-config; keys of one section stand together. */
+#include "common/conf/check.h"
+#include "common/conf/row.h"
+
+typedef struct sl_conf_server T;
+
+/* clang-format off */
+static const struct sl_conf_key keys[] = {
+	SL_STRING(T, "listen", listen, sl_conf_check_listen, "tcp://127.0.0.1:5570", "address to listen on, loopback only; port 0: any free one"),
+	SL_STRING(T, "store", store, NULL, "", "folder of weights by hash; empty: uploaded weights are not kept"),
+	SL_INT(T, "threads", threads, 0, 256, "0", "0: all CPUs", "threads that compute"),
+	SL_STRING(T, "device", device, sl_conf_check_server_device, "auto", "where the middle runs: auto, cpu or cuda:N"),
+	SL_BOOL(T, "deterministic", deterministic, "true", "take only algorithms that give the same bits every time"),
+
+	SL_BYTES(T, "link.part_bytes", link.part_bytes, 4096, 1 << 20, "1 MiB", "payload of one message"),
+	SL_BYTES(T, "link.window_bytes", link.window_bytes, 4096, 0x1p34, "64 MiB", "credit: most bytes in flight in one direction of a session"),
+	SL_INT(T, "link.heartbeat_ms", link.heartbeat_ms, 50, 60000, "1000", "ms", "sign of life when there is nothing to send"),
+	SL_INT(T, "link.timeout_ms", link.timeout_ms, 100, 600000, "10000", "ms", "silence after which a client is lost"),
+
+	SL_INT(T, "limits.sessions", limits.sessions, 1, 1024, "8", NULL, "sessions at once"),
+	SL_BYTES(T, "limits.memory_bytes", limits.memory_bytes, 1 << 20, 0x1p44, "8 GiB", "memory of all sessions together"),
+	SL_BYTES(T, "limits.part_bytes", limits.part_bytes, 4096, 1 << 20, "1 MiB", "largest message payload a client may send"),
+
+	SL_CHOICE(T, "log.level", log.level, SL_WORDS("error", "warn", "info", "debug"), "info", "of the lines on stderr"),
+	SL_STRING(T, "control", control, NULL, "", "Unix socket of splits status; empty: splits.sock in $XDG_RUNTIME_DIR, /run/split or /tmp"),
+};
+/* clang-format on */
+
+static const char *finish(void *conf, char why[SL_CONF_WHY])
+{
+	struct sl_conf_server *c = conf;
+
+	if (!sl_conf_default_control(c->control, "splits")) {
+		snprintf(why, SL_CONF_WHY, "$XDG_RUNTIME_DIR is too long for a socket: give a path of at most %d bytes",
+			 SL_CONF_SOCKET_PATH - 1);
+		return "control";
+	}
+	return sl_conf_check_link(&c->link, why);
+}
+
+_Static_assert(sizeof keys / sizeof keys[0] <= SL_CONF_MAX_KEYS, "struct sl_conf_origin has too few marks");
+
+const struct sl_conf_schema sl_conf_server_schema = {
+	.key = keys,
+	.n_key = sizeof keys / sizeof keys[0],
+	.size = sizeof(T),
+	.origin_offset = offsetof(T, origin),
+	.finish = finish,
+};

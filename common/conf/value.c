@@ -1,0 +1,335 @@
+/* One value: text to typed field and back. */
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/conf/key.h"
+
+static void *field(const struct sl_conf_key *key, const void *conf)
+{
+	return (char *)conf + key->offset;
+}
+
+static const char *number_text(double x, char out[32])
+{
+	for (int digits = 6; digits <= 17; digits++) {
+		snprintf(out, 32, "%.*g", digits, x);
+		if (strtod(out, NULL) == x)
+			break;
+	}
+	return out;
+}
+
+static const char *bytes_text(int64_t n, char out[32])
+{
+	static const char *const unit[] = {"", " KiB", " MiB", " GiB"};
+	int i = 0;
+
+	while (i < 3 && n > 0 && n % 1024 == 0) {
+		n /= 1024;
+		i++;
+	}
+	snprintf(out, 32, "%" PRId64 "%s", n, unit[i]);
+	return out;
+}
+
+const char *sl_conf_value_wanted(const struct sl_conf_key *key, char out[SL_CONF_WHY])
+{
+	char lo[32], hi[32];
+	int at = 0;
+
+	switch (key->type) {
+	case SL_CONF_INT:
+	case SL_CONF_INT64:
+		snprintf(out, SL_CONF_WHY, "a whole number from %.0f to %.0f%s%s%s", key->min, key->max,
+			 key->unit ? " (" : "", key->unit ? key->unit : "", key->unit ? ")" : "");
+		break;
+	case SL_CONF_BYTES:
+		snprintf(out, SL_CONF_WHY, "bytes from %s to %s, such as 1048576 or 1 MiB",
+			 bytes_text((int64_t)key->min, lo), bytes_text((int64_t)key->max, hi));
+		break;
+	case SL_CONF_DOUBLE:
+		snprintf(out, SL_CONF_WHY, "a number from %s to %s%s%s%s", number_text(key->min, lo),
+			 number_text(key->max, hi), key->unit ? " (" : "", key->unit ? key->unit : "",
+			 key->unit ? ")" : "");
+		break;
+	case SL_CONF_BOOL:
+		snprintf(out, SL_CONF_WHY, "true or false");
+		break;
+	case SL_CONF_STRING:
+		snprintf(out, SL_CONF_WHY, "a text of at most %zu bytes", key->size - 1);
+		break;
+	case SL_CONF_CHOICE:
+		for (int i = 0; key->choices[i] && at < SL_CONF_WHY; i++)
+			at += snprintf(out + at, (size_t)(SL_CONF_WHY - at), "%s%s",
+				       i == 0                ? ""
+				       : key->choices[i + 1] ? ", "
+							     : " or ",
+				       key->choices[i]);
+		break;
+	case SL_CONF_NAMES:
+		snprintf(out, SL_CONF_WHY, "a list of at most %d texts of at most %d bytes", SL_CONF_LIST_MAX,
+			 SL_CONF_TEXT - 1);
+		break;
+	}
+	return out;
+}
+
+static const char *refuse(const struct sl_conf_key *key, const char *text, char why[SL_CONF_WHY])
+{
+	char wanted[SL_CONF_WHY];
+
+	sl_conf_value_wanted(key, wanted);
+	if (*text)
+		snprintf(why, SL_CONF_WHY, "must be %.150s, got \"%.60s\"", wanted, text);
+	else
+		snprintf(why, SL_CONF_WHY, "must be %.200s, got nothing", wanted);
+	return why;
+}
+
+static bool parse_int(const char *text, const char **end, int64_t *out)
+{
+	char *stop;
+	long long v;
+
+	if (!isdigit((unsigned char)text[text[0] == '-' || text[0] == '+']))
+		return false;
+	errno = 0;
+	v = strtoll(text, &stop, 10);
+	if (errno)
+		return false;
+	*end = stop;
+	*out = v;
+	return true;
+}
+
+static bool parse_bytes(const char *text, int64_t *out)
+{
+	static const struct {
+		const char *unit;
+		int64_t bytes;
+	} units[] = {{"", 1}, {"B", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
+	const char *end;
+	int64_t n;
+
+	if (!parse_int(text, &end, &n))
+		return false;
+	while (*end == ' ')
+		end++;
+	for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+		if (strcmp(end, units[i].unit) == 0)
+			return !__builtin_mul_overflow(n, units[i].bytes, out);
+	return false;
+}
+
+/* Decimal alone: no hexadecimal, no infinity, no NaN. */
+static bool parse_double(const char *text, double *out)
+{
+	char *end;
+
+	if (!*text || text[strspn(text, "0123456789+-.eE")])
+		return false;
+	*out = strtod(text, &end);
+	return end != text && !*end && isfinite(*out);
+}
+
+/* Length of one character that YAML can carry unescaped and a log line can show, 0 for any other. */
+static int printable(const char *s)
+{
+	const unsigned char *p = (const unsigned char *)s;
+	uint32_t c;
+	int n;
+
+	if (p[0] < 0x80)
+		return p[0] >= ' ' && p[0] != 0x7f;
+	n = p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
+	if (n == 0)
+		return 0;
+	c = p[0] & (0xffu >> (n + 1));
+	for (int i = 1; i < n; i++) {
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+		c = c << 6 | (p[i] & 0x3f);
+	}
+	if (c < (n == 2 ? 0xa0u : n == 3 ? 0x800u : 0x10000u) || c > 0x10ffff)
+		return 0;
+	/* surrogates, the separators that YAML reads as line ends, the byte order mark, non-characters */
+	if ((c >= 0xd800 && c < 0xe000) || c == 0x2028 || c == 0x2029 || c == 0xfeff || c == 0xfffe || c == 0xffff)
+		return 0;
+	return n;
+}
+
+static const char *check_text(const char *text, size_t size, char why[SL_CONF_WHY])
+{
+	if (strlen(text) >= size) {
+		snprintf(why, SL_CONF_WHY, "must have at most %zu bytes, got %zu", size - 1, strlen(text));
+		return why;
+	}
+	for (const char *p = text; *p;) {
+		int n = printable(p);
+		if (n == 0) {
+			snprintf(why, SL_CONF_WHY, "must be UTF-8 without control characters (byte %zu)",
+				 (size_t)(p - text) + 1);
+			return why;
+		}
+		p += n;
+	}
+	return NULL;
+}
+
+static bool is_null(const char *text)
+{
+	return strcmp(text, "~") == 0 || strcmp(text, "null") == 0;
+}
+
+static const char *set_string(const struct sl_conf_key *key, void *conf, const char *text, char why[SL_CONF_WHY])
+{
+	if (check_text(text, key->size, why) || (key->check && key->check(text, why)))
+		return why;
+	memset(field(key, conf), 0, key->size);
+	memcpy(field(key, conf), text, strlen(text));
+	return NULL;
+}
+
+const char *sl_conf_value_append(const struct sl_conf_key *key, void *conf, const char *text, char why[SL_CONF_WHY])
+{
+	struct sl_conf_list *list = field(key, conf);
+
+	if (list->n == SL_CONF_LIST_MAX) {
+		snprintf(why, SL_CONF_WHY, "must have at most %d items", SL_CONF_LIST_MAX);
+		return why;
+	}
+	if (check_text(text, SL_CONF_TEXT, why) || (key->check && key->check(text, why)))
+		return why;
+	memcpy(list->item[list->n++], text, strlen(text) + 1);
+	return NULL;
+}
+
+static const char *set_names(const struct sl_conf_key *key, void *conf, const char *text, char why[SL_CONF_WHY])
+{
+	struct sl_conf_list *list = field(key, conf);
+
+	memset(list, 0, sizeof *list);
+	while (*text) {
+		size_t len = strcspn(text, ",");
+		char item[SL_CONF_TEXT + 1];
+
+		snprintf(item, sizeof item, "%.*s", (int)(len < sizeof item ? len : sizeof item - 1), text);
+		if (sl_conf_value_append(key, conf, item, why))
+			return why;
+		text += len + (text[len] == ',');
+	}
+	return NULL;
+}
+
+static const char *set_number(const struct sl_conf_key *key, void *conf, const char *text, char why[SL_CONF_WHY])
+{
+	const char *end = "";
+	double value = 0;
+	int64_t whole = 0;
+	bool ok;
+
+	switch (key->type) {
+	case SL_CONF_DOUBLE:
+		ok = parse_double(text, &value);
+		break;
+	case SL_CONF_BYTES:
+		ok = parse_bytes(text, &whole);
+		value = (double)whole;
+		break;
+	default:
+		ok = parse_int(text, &end, &whole) && !*end;
+		value = (double)whole;
+	}
+	if (!ok || !(value >= key->min && value <= key->max))
+		return refuse(key, text, why);
+	if (key->type == SL_CONF_DOUBLE)
+		*(double *)field(key, conf) = value;
+	else if (key->type == SL_CONF_INT)
+		*(int *)field(key, conf) = (int)whole;
+	else
+		*(int64_t *)field(key, conf) = whole;
+	return NULL;
+}
+
+const char *sl_conf_value_set(const struct sl_conf_key *key, void *conf, const char *text, bool plain,
+			      char why[SL_CONF_WHY])
+{
+	if (plain && is_null(text))
+		text = "";
+	switch (key->type) {
+	case SL_CONF_STRING:
+		return set_string(key, conf, text, why);
+	case SL_CONF_NAMES:
+		return set_names(key, conf, text, why);
+	case SL_CONF_CHOICE:
+		for (int i = 0; key->choices[i]; i++) {
+			if (strcmp(text, key->choices[i]) == 0) {
+				*(int *)field(key, conf) = i;
+				return NULL;
+			}
+		}
+		return refuse(key, text, why);
+	case SL_CONF_BOOL:
+		if (!plain || (strcmp(text, "true") != 0 && strcmp(text, "false") != 0))
+			return refuse(key, text, why);
+		*(bool *)field(key, conf) = text[0] == 't';
+		return NULL;
+	default:
+		return plain ? set_number(key, conf, text, why) : refuse(key, text, why);
+	}
+}
+
+/* Always quoted, so that no text is read back as a number, a bool or null. */
+static void print_text(const char *text, FILE *file)
+{
+	fputc('"', file);
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			fputc('\\', file);
+		fputc(*text, file);
+	}
+	fputc('"', file);
+}
+
+void sl_conf_value_print(const struct sl_conf_key *key, const void *conf, FILE *file)
+{
+	const void *value = field(key, conf);
+	const struct sl_conf_list *list = value;
+	char text[32];
+
+	switch (key->type) {
+	case SL_CONF_INT:
+		fprintf(file, "%d", *(const int *)value);
+		break;
+	case SL_CONF_INT64:
+		fprintf(file, "%" PRId64, *(const int64_t *)value);
+		break;
+	case SL_CONF_BYTES:
+		fputs(bytes_text(*(const int64_t *)value, text), file);
+		break;
+	case SL_CONF_DOUBLE:
+		fputs(number_text(*(const double *)value, text), file);
+		break;
+	case SL_CONF_BOOL:
+		fputs(*(const bool *)value ? "true" : "false", file);
+		break;
+	case SL_CONF_STRING:
+		print_text(value, file);
+		break;
+	case SL_CONF_CHOICE:
+		fputs(key->choices[*(const int *)value], file);
+		break;
+	case SL_CONF_NAMES:
+		fputc('[', file);
+		for (int i = 0; i < list->n; i++) {
+			fputs(i ? ", " : "", file);
+			print_text(list->item[i], file);
+		}
+		fputc(']', file);
+		break;
+	}
+}

@@ -1,0 +1,386 @@
+/* Both configs: defaults, ready examples, every kind of error with its place, --set, and print → load → print. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/conf/conf.h"
+
+#define BASE "model: {name: mobilenet_v2}\ndata: {dir: data}\n"
+
+static enum sl_err parse(struct sl_conf_client *c, const char *text, const char *set, struct sl_fail *fail)
+{
+	return sl_conf_parse(&sl_conf_client_schema, c, "c.yaml", text, strlen(text), &set, set != NULL, fail);
+}
+
+static void defaults(void **state)
+{
+	struct sl_conf_client c;
+	struct sl_fail fail;
+	(void)state;
+
+	setenv("XDG_RUNTIME_DIR", "/run/user/7", 1);
+	assert_int_equal(parse(&c, BASE, NULL, &fail), SL_OK);
+	assert_string_equal(c.server, "tcp://127.0.0.1:5570");
+	assert_string_equal(c.model.name, "mobilenet_v2");
+	assert_string_equal(c.partition, "1:-1");
+	assert_true(c.model.width == 1.0);
+	assert_true(c.train.optimizer.lr == 0.1);
+	assert_int_equal(c.train.batch, 128);
+	assert_int_equal(c.link.part_bytes, 1 << 20);
+	assert_int_equal(c.link.window_bytes, 64 << 20);
+	assert_int_equal(c.data.train_files.n, 0);
+	assert_true(c.data.flip);
+	assert_int_equal(c.log.level, SL_LOG_INFO);
+	for (int i = 0; i < 4; i++)
+		assert_string_equal(c.codec[i], "none");
+	assert_string_equal(c.control, "/run/user/7/splitc.sock");
+	unsetenv("XDG_RUNTIME_DIR");
+	assert_int_equal(parse(&c, BASE, NULL, &fail), SL_OK);
+	assert_non_null(strstr(c.control, "splitc"));
+}
+
+static void values_and_places(void **state)
+{
+	static const char text[] = "# a comment\n"
+				   "model:\n  name: mobilenet_v2\n  form: imagenet\n"
+				   "data:\n  dir: /d\n  train_files: [a.bin, \"b,c.bin\"]\n  flip: false\n"
+				   "train:\n  batch: 64\n  optimizer: {lr: 5e-3, nesterov: true}\n"
+				   "link: {part_bytes: 64 KiB}\n"
+				   "codec:\n  mid_act: topk:0.2|quant:8\n"
+				   "log:\n  level: debug\n"
+				   "head_end:\nthreads: 2\n";
+	struct sl_conf_client c;
+	struct sl_fail fail;
+	(void)state;
+
+	assert_int_equal(parse(&c, text, NULL, &fail), SL_OK);
+	assert_int_equal(c.model.form, SL_FORM_IMAGENET);
+	assert_int_equal(c.data.train_files.n, 2);
+	assert_string_equal(c.data.train_files.item[1], "b,c.bin");
+	assert_false(c.data.flip);
+	assert_true(c.train.optimizer.lr == 0.005);
+	assert_true(c.train.optimizer.nesterov);
+	assert_int_equal(c.link.part_bytes, 65536);
+	assert_string_equal(c.codec[0], "none");
+	assert_string_equal(c.codec[1], "topk:0.2|quant:8");
+	assert_int_equal(c.log.level, SL_LOG_DEBUG);
+	assert_int_equal(c.threads, 2);
+	assert_int_equal(sl_conf_client_fail(&c, "codec.mid_act", &fail, "no such codec"), SL_ERR_CONFIG);
+	assert_string_equal(fail.text, "c.yaml:14:12: codec.mid_act: no such codec");
+	(void)sl_conf_client_fail(&c, "partition", &fail, "outside");
+	assert_string_equal(fail.text, "c.yaml: partition (default): outside");
+	assert_int_equal(parse(&c, text, "codec.mid_act=bad", &fail), SL_OK);
+	(void)sl_conf_client_fail(&c, "codec.mid_act", &fail, "no such codec");
+	assert_string_equal(fail.text, "--set codec.mid_act: no such codec");
+}
+
+static void codec_for_all_or_each(void **state)
+{
+	struct sl_conf_client c;
+	struct sl_fail fail;
+	(void)state;
+
+	assert_int_equal(parse(&c, BASE "codec: quant:8\n", NULL, &fail), SL_OK);
+	for (int i = 0; i < 4; i++)
+		assert_string_equal(c.codec[i], "quant:8");
+	assert_int_equal(parse(&c, BASE "codec: quant:8\n", "codec=topk:0.1|quant:4", &fail), SL_OK);
+	for (int i = 0; i < 4; i++)
+		assert_string_equal(c.codec[i], "topk:0.1|quant:4");
+	assert_int_equal(parse(&c, BASE "codec: quant:8\n", "codec.head_grad=f16", &fail), SL_OK);
+	assert_string_equal(c.codec[2], "quant:8");
+	assert_string_equal(c.codec[3], "f16");
+}
+
+static void faults_in_files(void **state)
+{
+	static const struct {
+		const char *text, *expect;
+	} cases[] = {
+		{BASE "train:\n  bacth: 3\n", "c.yaml:4:3: unknown key \"bacth\" in train: did you mean \"batch\"?"},
+		{BASE "trian: {}\n", "c.yaml:3:1: unknown key \"trian\": did you mean \"train\"?"},
+		{BASE "momentum: 0.9\n",
+		 "c.yaml:3:1: unknown key \"momentum\": did you mean train.optimizer.momentum?"},
+		{BASE "log: {zzzzzzz: 1}\n", "c.yaml:3:7: unknown key \"zzzzzzz\" in log: valid here: dir, level"},
+		{BASE "train.batch: 3\n", "c.yaml:3:1: unknown key \"train.batch\": "},
+		{BASE "threads: 1\nthreads: 2\n", "c.yaml:4:1: key threads is given twice: remove one"},
+		{BASE "train: {batch: 1, chunks: 1}\ntrain: {epochs: 2}\n", "c.yaml:4:1: key train is given twice"},
+		{BASE "codec: {mid_act: none, mid_act: f16}\n", "c.yaml:3:24: key codec.mid_act is given twice"},
+		{BASE "threads: many\n",
+		 "c.yaml:3:10: threads must be a whole number from 0 to 256 (0: all CPUs), got \"many\""},
+		{BASE "threads: \"2\"\n", "c.yaml:3:10: threads must be a whole number"},
+		{BASE "threads: 2.5\n", "c.yaml:3:10: threads must be a whole number"},
+		{BASE "threads: 1e2\n", "c.yaml:3:10: threads must be a whole number"},
+		{BASE "threads: 257\n", "got \"257\""},
+		{BASE "threads: -1\n", "got \"-1\""},
+		{BASE "threads: 99999999999999999999\n", "c.yaml:3:10: threads must be"},
+		{BASE "threads:\n", "must be a whole number from 0 to 256 (0: all CPUs), got nothing"},
+		{BASE "threads: [1]\n",
+		 "c.yaml:3:10: threads must be a whole number from 0 to 256 (0: all CPUs), got a list"},
+		{BASE "threads: {a: 1}\n", "c.yaml:3:10: threads must be "},
+		{BASE "train: 7\n", "c.yaml:3:8: train must be a section of keys, got a single value"},
+		{BASE "train: [1]\n", "c.yaml:3:8: train must be a section of keys, got a list"},
+		{BASE "codec: [none]\n", "c.yaml:3:8: codec must be a section of keys, got a list"},
+		{BASE "codec: \"\"\n", "must be a codec without blanks"},
+		{BASE "train: {optimizer: {lr: nan}}\n", "must be a number from 0 to 1000, got \"nan\""},
+		{BASE "train: {optimizer: {lr: 0x10}}\n", "must be a number from 0 to 1000, got \"0x10\""},
+		{BASE "train: {optimizer: {lr: 1e999}}\n", "must be a number from 0 to 1000"},
+		{BASE "train: {optimizer: {lr: -0.1}}\n", "must be a number from 0 to 1000, got \"-0.1\""},
+		{BASE "train: {drop_last: yes}\n", "c.yaml:3:20: train.drop_last must be true or false, got \"yes\""},
+		{BASE "train: {chunk_loss: max}\n", "train.chunk_loss must be mean or sum, got \"max\""},
+		{BASE "link: {part_bytes: 2 MiB}\n", "link.part_bytes must be bytes from 4 KiB to 1 MiB, such as"},
+		{BASE "link: {part_bytes: 1 MB}\n", "got \"1 MB\""},
+		{BASE "link: {window_bytes: 9223372036854775807 GiB}\n", "link.window_bytes must be bytes"},
+		{BASE "link: {part_bytes: 1 MiB, window_bytes: 4096}\n",
+		 "c.yaml:3:41: link.window_bytes: must not be smaller than link.part_bytes (1048576 bytes)"},
+		{BASE "link: {timeout_ms: 1999}\n", "c.yaml:3:20: link.timeout_ms: must be at least twice"},
+		{BASE "train: {batch: 4, chunks: 5}\n",
+		 "c.yaml:3:27: train.chunks: must be at most train.batch (4), got 5"},
+		{BASE "train: {schedule: {end_lr: 0.2}}\n", "c.yaml:3:28: train.schedule.end_lr: must be at most"},
+		{BASE "train: {optimizer: {momentum: 0, nesterov: true}}\n", "train.optimizer.nesterov: needs"},
+		{BASE "server: 127.0.0.1:5570\n", "c.yaml:3:9: server must be tcp://host:port"},
+		{BASE "server: tcp://h:0\n", "must be tcp://host:port"},
+		{BASE "server: tcp://h:65536\n", "must be tcp://host:port"},
+		{BASE "server: tcp://:5570\n", "must be tcp://host:port"},
+		{BASE "partition: 1\n", "c.yaml:3:12: partition must be two whole numbers"},
+		{BASE "partition: \"1:-1:2\"\n", "partition must be two whole numbers"},
+		{BASE "device: cuda:0\n", "device must be cpu"},
+		{"model: {name: ''}\ndata: {dir: d}\n", "c.yaml:1:15: model.name must not be empty"},
+		{"data: {dir: d}\n", "c.yaml:1:1: model.name is missing: network, such as"},
+		{"", "c.yaml:1:1: model.name is missing"},
+		{"model: {name: m, partial: true}\ndata: {dir: d}\n", "model.partial: needs a file in model.weights"},
+		{"model: {name: m}\ndata: {dir: d, train_files: a.bin}\n", "such as [a.bin]"},
+		{"model: {name: m}\ndata: {dir: d, train_files: [[a]]}\n", "c.yaml:2:30: data.train_files: an item"},
+		{"model: {name: m}\ndata: {dir: d, train_files: [../a]}\n", "without a folder, got \"../a\""},
+		{"- a\n", "c.yaml:1:1: the file must be a section of keys, got a list"},
+		{"word\n", "c.yaml:1:1: the file must be a section of keys, got a single value"},
+		{BASE "---\nthreads: 1\n", "one document per file"},
+		{BASE "threads: &a 1\n", "c.yaml:3:10: YAML anchors and aliases are not supported"},
+		{BASE "threads: *a\n", "YAML anchors and aliases are not supported"},
+		{BASE "threads: !!int 1\n", "c.yaml:3:10: YAML tags are not supported"},
+		{BASE "<<: {threads: 1}\n", "c.yaml:3:1: unknown key \"<<\""},
+		{BASE "? [a]\n: 1\n", "c.yaml:3:3: a key must be a word, got a list"},
+		{BASE "server: \"tcp\n", "not YAML"},
+		{BASE "\tthreads: 1\n", "not YAML"},
+		{BASE "control: \"a\\0b\"\n", "c.yaml:3:10: must not contain a NUL"},
+		{BASE "control: \"a\\nb\"\n", "must be UTF-8 without control characters (byte 2)"},
+		{BASE "control: \"\xff\"\n", "the file must be UTF-8 text"},
+	};
+	struct sl_conf_client c, before;
+	struct sl_fail fail;
+	(void)state;
+
+	memset(&c, 0x5a, sizeof c);
+	before = c;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		fail.text[0] = 0;
+		assert_int_equal(parse(&c, cases[i].text, NULL, &fail), SL_ERR_CONFIG);
+		if (!strstr(fail.text, cases[i].expect))
+			fail_msg("%s\n  gave     %s\n  expected %s", cases[i].text, fail.text, cases[i].expect);
+		assert_int_equal(fail.code, SL_ERR_CONFIG);
+	}
+	assert_memory_equal(&c, &before, sizeof c); /* outputs are untouched on failure */
+}
+
+static void faults_in_sets(void **state)
+{
+	static const struct {
+		const char *set, *expect;
+	} cases[] = {
+		{"train.batch", "--set train.batch: must be key.path=value"},
+		{"=3", "--set =3: must be key.path=value"},
+		{"train.bacth=3", "--set train.bacth: unknown key: did you mean \"batch\"?"},
+		{"lr=3", "--set lr: unknown key: did you mean train.optimizer.lr?"},
+		{"nowhere.lr=3", "--set nowhere.lr: unknown key"},
+		{"train=3", "--set train: is a section: valid here: batch, chunks,"},
+		{"train.batch=x", "--set train.batch: must be a whole number from 1 to 65536 (images), got \"x\""},
+		{"train.batch=", "got nothing"},
+		{"train.chunks=200", "--set train.chunks: must be at most train.batch (128), got 200"},
+		{"codec=", "--set codec.head_act: must be a codec"},
+		{"control=a\nb", "--set control: must be UTF-8 without control characters (byte 2)"},
+		{"control=\xc3\x28", "--set control: must be UTF-8"},
+		{"control=\xed\xa0\x80", "--set control: must be UTF-8"},
+		{"control=\xc2\x85", "--set control: must be UTF-8"},
+	};
+	struct sl_conf_client c;
+	struct sl_fail fail;
+	(void)state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		assert_int_equal(parse(&c, BASE, cases[i].set, &fail), SL_ERR_CONFIG);
+		if (!strstr(fail.text, cases[i].expect))
+			fail_msg("--set %s\n  gave     %s\n  expected %s", cases[i].set, fail.text, cases[i].expect);
+	}
+}
+
+static void sets_win_in_order(void **state)
+{
+	static const char *const sets[] = {"train.batch=32", "train.batch=16", "data.train_files=a.bin,b.bin",
+					   "model.weights=", "model.name=m2",  "control=/tmp/caf\xc3\xa9.sock"};
+	struct sl_conf_client c;
+	struct sl_fail fail;
+	(void)state;
+
+	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &c, "c.yaml", BASE, strlen(BASE), sets, 6, &fail),
+			 SL_OK);
+	assert_int_equal(c.train.batch, 16);
+	assert_int_equal(c.data.train_files.n, 2);
+	assert_string_equal(c.data.train_files.item[0], "a.bin");
+	assert_string_equal(c.data.train_files.item[1], "b.bin");
+	assert_string_equal(c.model.name, "m2");
+	/* a required key may come from --set alone */
+	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &c, "c.yaml", "data: {dir: d}", 14, sets, 6, &fail),
+			 SL_OK);
+}
+
+static void server_stays_on_loopback(void **state)
+{
+	static const char *const refused[] = {"tcp://*:5570",     "tcp://0.0.0.0:5570", "tcp://192.168.1.1:5570",
+					      "tcp://eth0:5570",  "tcp://[::]:5570",    "tcp://127.0.0.1.evil:5570",
+					      "tcp://128.0.0.1:1"};
+	static const char *const fine[] = {"tcp://127.0.0.1:0", "tcp://127.9.9.9:65535", "tcp://localhost:1",
+					   "tcp://[::1]:5570"};
+	struct sl_conf_server s;
+	struct sl_fail fail;
+	char set[SL_CONF_TEXT];
+	const char *sets = set;
+	(void)state;
+
+	for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+		snprintf(set, sizeof set, "listen=%s", refused[i]);
+		assert_int_equal(sl_conf_parse(&sl_conf_server_schema, &s, "s.yaml", "", 0, &sets, 1, &fail),
+				 SL_ERR_CONFIG);
+		assert_non_null(strstr(fail.text, "--set listen: must be on loopback"));
+	}
+	for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++) {
+		snprintf(set, sizeof set, "listen=%s", fine[i]);
+		assert_int_equal(sl_conf_parse(&sl_conf_server_schema, &s, "s.yaml", "", 0, &sets, 1, &fail), SL_OK);
+		assert_string_equal(s.listen, fine[i]);
+	}
+	snprintf(set, sizeof set, "device=cuda");
+	assert_int_equal(sl_conf_parse(&sl_conf_server_schema, &s, "s.yaml", "", 0, &sets, 1, &fail), SL_ERR_CONFIG);
+	assert_string_equal(fail.text, "--set device: must be auto, cpu or cuda:N with N from 0 to 99, got \"cuda\"");
+}
+
+static char *printed(const struct sl_conf_schema *schema, const void *conf)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *file = open_memstream(&text, &len);
+
+	assert_non_null(file);
+	assert_int_equal(sl_conf_print(schema, conf, file), SL_OK);
+	fclose(file);
+	return text;
+}
+
+static void print_can_be_loaded(void **state)
+{
+	static const char *const sets[] = {"model.width=0.35000000000000003",   "model.name=we\"ird\\ : name #1",
+					   "data.train_files=a.bin,true,1",     "link.window_bytes=1048577",
+					   "train.seed=9007199254740992",       "codec=topk:0.2|quant:8",
+					   "tail_begin=~x \xc3\xa9\xe2\x82\xac"};
+	struct sl_conf_client a, b;
+	struct sl_conf_server s, t;
+	struct sl_fail fail;
+	char *one, *two;
+	(void)state;
+
+	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &a, "c.yaml", BASE, strlen(BASE), sets, 7, &fail),
+			 SL_OK);
+	one = printed(&sl_conf_client_schema, &a);
+	assert_int_equal(parse(&b, one, NULL, &fail), SL_OK);
+	assert_memory_equal(&a, &b, offsetof(struct sl_conf_client, origin));
+	two = printed(&sl_conf_client_schema, &b);
+	assert_string_equal(one, two);
+	assert_non_null(strstr(
+		one, "\ntrain:\n  # batch of one step; a whole number from 1 to 65536 (images)\n  batch: 128\n"));
+	free(one);
+	free(two);
+	assert_int_equal(sl_conf_parse(&sl_conf_server_schema, &s, "s.yaml", "", 0, NULL, 0, &fail), SL_OK);
+	one = printed(&sl_conf_server_schema, &s);
+	assert_int_equal(sl_conf_parse(&sl_conf_server_schema, &t, "p.yaml", one, strlen(one), NULL, 0, &fail), SL_OK);
+	assert_memory_equal(&s, &t, offsetof(struct sl_conf_server, origin));
+	free(one);
+}
+
+static void examples_load(void **state)
+{
+	struct sl_conf_client c;
+	struct sl_conf_server s;
+	struct sl_fail fail;
+	(void)state;
+
+	assert_int_equal(sl_conf_client_load(&c, "configs/client-demo.yaml", NULL, 0, &fail), SL_OK);
+	assert_string_equal(c.codec[3], "quant:8");
+	assert_int_equal(sl_conf_client_load(&c, "configs/client-finetune224.yaml", NULL, 0, &fail), SL_OK);
+	assert_string_equal(c.head_end, "features.0.1");
+	assert_int_equal(c.train.batch, 64);
+	assert_true(c.train.optimizer.lr == 0.005 && c.train.optimizer.momentum == 0.1);
+	assert_int_equal(sl_conf_server_load(&s, "configs/server.yaml", NULL, 0, &fail), SL_OK);
+	assert_int_equal(s.limits.memory_bytes, (int64_t)8 << 30);
+}
+
+static void files_that_cannot_be_read(void **state)
+{
+	const char *dir = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+	struct sl_conf_client c;
+	struct sl_fail fail;
+	char path[4096];
+	FILE *file;
+	(void)state;
+
+	assert_int_equal(sl_conf_client_load(&c, "/nonexistent/c.yaml", NULL, 0, &fail), SL_ERR_NOINPUT);
+	assert_non_null(strstr(fail.text, "/nonexistent/c.yaml"));
+	snprintf(path, sizeof path, "%s/big-%d.yaml", dir, (int)getpid());
+	file = fopen(path, "w");
+	assert_non_null(file);
+	for (int i = 0; i < SL_CONF_MAX_BYTES / 16 + 1; i++)
+		fputs("# 3456789012345\n", file);
+	fclose(file);
+	assert_int_equal(sl_conf_client_load(&c, path, NULL, 0, &fail), SL_ERR_CONFIG);
+	unlink(path);
+}
+
+static void hostile_nesting(void **state)
+{
+	struct sl_conf_client c;
+	struct sl_fail fail;
+	enum { LEN = 1 << 20 };
+	char *text = malloc(LEN + 1);
+	(void)state;
+
+	assert_non_null(text);
+	for (int i = 0; i < 4; i++) {
+		memset(text, "[{?-"[i], LEN);
+		text[LEN] = 0;
+		memcpy(text, "log: ", 5);
+		assert_int_equal(parse(&c, text, NULL, &fail), SL_ERR_CONFIG);
+	}
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(defaults),
+		cmocka_unit_test(values_and_places),
+		cmocka_unit_test(codec_for_all_or_each),
+		cmocka_unit_test(faults_in_files),
+		cmocka_unit_test(faults_in_sets),
+		cmocka_unit_test(sets_win_in_order),
+		cmocka_unit_test(server_stays_on_loopback),
+		cmocka_unit_test(print_can_be_loaded),
+		cmocka_unit_test(examples_load),
+		cmocka_unit_test(files_that_cannot_be_read),
+		cmocka_unit_test(hostile_nesting),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
