@@ -142,6 +142,7 @@ static enum sl_err on_committed(struct sl_session *s, const struct sl_event *ev,
 	if (ev->frame->u.committed.step != s->number)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " committed, %" PRIu64 " was asked for",
 				   ev->frame->u.committed.step, s->number);
+	s->server_compute_s += ev->frame->u.committed.compute_s;
 	sl_outbox_task(out, SL_TASK_COMMIT, 0);
 	return SL_OK;
 }

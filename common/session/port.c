@@ -93,6 +93,11 @@ struct sl_session *sl_port_session(struct sl_port *p)
 	return &p->session;
 }
 
+void sl_port_epoch(struct sl_port *p, uint64_t epoch)
+{
+	sl_outq_epoch(p->outq, epoch);
+}
+
 float *sl_port_weights(struct sl_port *p)
 {
 	return (float *)(void *)p->run[SL_PART_WEIGHTS][0].data;
@@ -400,6 +405,8 @@ void sl_port_computed(struct sl_port *p, double seconds)
 
 /* ---- life ---- */
 
+static void port_free(struct sl_port *p);
+
 enum sl_err sl_port_open(struct sl_port **out, struct sl_loop *loop, struct sl_transport *transport, sl_peer peer,
 			 struct sl_worker *worker, const struct sl_port_events *events, void *arg, struct sl_fail *fail)
 {
@@ -418,9 +425,7 @@ enum sl_err sl_port_open(struct sl_port **out, struct sl_loop *loop, struct sl_t
 	if (!err)
 		err = sl_outq_open(&p->outq, loop, transport, peer, fail);
 	if (err) {
-		for (int task = 0; task < SL_TASK_COUNT; task++)
-			free(p->job[task]);
-		free(p);
+		port_free(p);
 		return err;
 	}
 	*out = p;
@@ -533,7 +538,8 @@ struct sl_port_stats sl_port_stats(const struct sl_port *p)
 
 static void port_free(struct sl_port *p)
 {
-	sl_outq_close(p->outq);
+	if (p->outq)
+		sl_outq_close(p->outq);
 	for (int dir = SL_DIR_COUNT - 1; dir >= 0; dir--)
 		sl_codec_close(p->codec[dir]);
 	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
@@ -543,6 +549,11 @@ static void port_free(struct sl_port *p)
 	sl_arena_close(&p->arena);
 	free(p->host_tensor);
 	free(p);
+}
+
+void sl_port_discard(struct sl_port *p)
+{
+	port_free(p);
 }
 
 static void reap(void *arg)

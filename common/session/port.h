@@ -40,6 +40,7 @@ enum sl_err sl_port_open(struct sl_port **out, struct sl_loop *loop, struct sl_t
 			 struct sl_worker *worker, const struct sl_port_events *events, void *arg,
 			 struct sl_fail *fail) SL_MUST_CHECK;
 struct sl_session *sl_port_session(struct sl_port *port);
+void sl_port_epoch(struct sl_port *port, uint64_t epoch); /* of what is sent from here on */
 
 /* Codecs (spec by direction) and buffers, once the plan is known. (worker or loop, before the first part.) `plan` and
  * `be` are borrowed. Also fills the session's limits. */
@@ -55,6 +56,8 @@ void sl_port_fail(struct sl_port *port, const struct sl_fail *why); /* REFUSE to
 void sl_port_writable(struct sl_port *port);
 /* Cancels its tasks, frees what it holds once the transport has let go of its buffers (`closed`, on the loop). */
 void sl_port_close(struct sl_port *port, void (*closed)(void *arg), void *arg);
+/* Frees a port that has never sent anything, at once. */
+void sl_port_discard(struct sl_port *port);
 
 /* (worker) x := decoded run of `dir`, chunk; and the reverse into the buffer that the session will POST. */
 enum sl_err sl_port_decode(struct sl_port *port, enum sl_dir dir, int chunk, struct sl_tensor *x,

@@ -23,6 +23,7 @@ static enum sl_err on_hello(struct sl_session *s, const struct sl_event *ev, uin
 			"and %u",
 			h->heartbeat_ms, h->timeout_ms);
 	s->hello = *h;
+	s->patience_ms = h->timeout_ms;
 	if (part_bytes < h->part_bytes)
 		s->hello.part_bytes = part_bytes;
 	s->state = SL_SESSION_OPENING;

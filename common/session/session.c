@@ -176,7 +176,7 @@ enum sl_err sl_on_heartbeat(struct sl_session *s, const struct sl_event *ev, uin
 enum sl_err sl_on_tick(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	(void)ev;
-	if (now_ms > s->heard_ms + s->hello.timeout_ms)
+	if (s->patience_ms && now_ms > s->heard_ms + s->patience_ms)
 		return sl_fail_set(
 			&out->fail, SL_ERR_PEER_LOST, "nothing heard from the %s for %" PRIu64 " ms (limit %u ms)",
 			s->role == SL_SESSION_CLIENT ? "server" : "client", now_ms - s->heard_ms, s->hello.timeout_ms);
@@ -271,15 +271,14 @@ void sl_session_set_limits(struct sl_session *s, const struct sl_session_limits 
 	s->limits = *limits;
 }
 
-void sl_session_open_client(struct sl_session *s, const struct sl_hello *hello, const struct sl_session_limits *limits,
-			    uint64_t now_ms)
+void sl_session_open_client(struct sl_session *s, const struct sl_hello *hello, uint64_t now_ms)
 {
 	memset(s, 0, sizeof *s);
 	s->role = SL_SESSION_CLIENT;
 	s->hello = *hello;
-	s->limits = *limits;
 	s->epoch = hello->epoch;
 	s->window_bytes = hello->window_bytes;
+	s->patience_ms = hello->timeout_ms;
 	s->heard_ms = s->said_ms = now_ms;
 }
 
@@ -289,7 +288,5 @@ void sl_session_open_server(struct sl_session *s, uint64_t window_bytes, uint32_
 	s->role = SL_SESSION_SERVER;
 	s->window_bytes = window_bytes;
 	s->hello.part_bytes = part_bytes;
-	s->hello.timeout_ms = 10000; /* until a Hello says otherwise */
-	s->hello.heartbeat_ms = 1000;
 	s->heard_ms = s->said_ms = now_ms;
 }

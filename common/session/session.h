@@ -149,23 +149,24 @@ struct sl_session {
 	uint64_t batch_rows;
 	int chunks;
 	double lr;
+	double server_compute_s; /* client: what COMMITTED said, summed over the steps */
 	struct {
 		int chunk; /* the only one whose parts are accepted */
 		uint64_t received, total;
 	} lane[SL_PART_WHAT_COUNT];
 	int done[SL_TASK_COUNT]; /* chunks done by task in this pass */
 	/* liveness */
+	uint32_t patience_ms; /* silence after which the peer is lost; 0: wait for ever */
 	uint64_t heard_ms, said_ms, peer_sent_ms;
 	double rtt_ms; /* of the last heartbeat; 0: not known */
 	struct sl_session_counts counts;
 };
 
-/* The client's: everything in hello is set; limits from its own plan. */
-void sl_session_open_client(struct sl_session *s, const struct sl_hello *hello, const struct sl_session_limits *limits,
-			    uint64_t now_ms);
+/* The client's: everything in hello is set. patience_ms is hello's timeout_ms until the caller changes it. */
+void sl_session_open_client(struct sl_session *s, const struct sl_hello *hello, uint64_t now_ms);
 /* The server's: `window_bytes` is the credit it grants, the rest comes with Hello. */
 void sl_session_open_server(struct sl_session *s, uint64_t window_bytes, uint32_t part_bytes, uint64_t now_ms);
-/* The server's answer to TASK_OPEN, before TASK_DONE(OPEN). */
+/* Once the plan is known: the client's before OPEN, the server's before TASK_DONE(OPEN). */
 void sl_session_set_limits(struct sl_session *s, const struct sl_session_limits *limits);
 
 /* Advances. *out is overwritten. A returned error is also an SL_ACTION_FAIL in *out, with a REFUSE to send before it

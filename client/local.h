@@ -1,0 +1,29 @@
+/* `--local`: head, middle and tail in one process through the same executor, chunk by chunk, without a link. The
+ * oracle of the distributed run: with the same codecs and chunks it gives the same bits, loss and weights. */
+#ifndef SL_CLIENT_LOCAL_H
+#define SL_CLIENT_LOCAL_H
+
+#include "client/ends.h"
+#include "client/step.h"
+#include "common/session/agree.h"
+
+struct sl_local;
+
+/* `plan` and `be` are borrowed. */
+enum sl_err sl_local_open(struct sl_local **out, const struct sl_plan *plan, const struct sl_agreement *agreement,
+			  bool chunk_loss_sum, struct sl_backend *be, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_local_close(struct sl_local *local); /* NULL is fine */
+enum sl_err sl_local_set_weights(struct sl_local *local, const struct sl_weights *weights) SL_MUST_CHECK;
+enum sl_err sl_local_get_weights(struct sl_local *local, struct sl_weights *weights) SL_MUST_CHECK;
+
+/* images [rows, H, W, C], labels [rows], rows ≤ the planned batch. `number`: the step, or that of the evaluation
+ * batch. tx_bytes and rx_bytes count payloads that a link would have carried. */
+enum sl_err sl_local_step(struct sl_local *local, const float *images, const int32_t *labels, int64_t rows,
+			  uint64_t number, double lr, struct sl_step_result *result,
+			  struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_local_eval(struct sl_local *local, const float *images, const int32_t *labels, int64_t rows,
+			  uint64_t number, struct sl_step_result *result, struct sl_fail *fail) SL_MUST_CHECK;
+/* Gradients of the last step's trainable front, by segment: for tests. */
+enum sl_err sl_local_get_gradients(struct sl_local *local, enum sl_segment which, float *host) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,18 @@
+/* What one batch gave, whoever computed it. */
+#ifndef SL_CLIENT_STEP_H
+#define SL_CLIENT_STEP_H
+
+#include <stdint.h>
+
+struct sl_step_result {
+	uint64_t step; /* or number of the evaluation batch */
+	int64_t rows, correct;
+	double loss; /* mean over the rows */
+	double lr;
+	double t_step_s;             /* wall clock, from the batch at hand to the step applied */
+	double t_compute_s;          /* this side's kernels and codecs */
+	double t_codec_s;            /* of these, codecs */
+	uint64_t tx_bytes, rx_bytes; /* on the wire, headers included */
+};
+
+#endif

@@ -1,0 +1,101 @@
+#include "common/session/agree.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+void sl_agreement_seal(struct sl_agreement *a)
+{
+	snprintf(a->plan.note, sizeof a->plan.note, "codec %s %s %s %s\nsgd momentum=%a decay=%a nesterov=%d",
+		 a->codec[0].text, a->codec[1].text, a->codec[2].text, a->codec[3].text, a->momentum, a->weight_decay,
+		 a->nesterov);
+}
+
+static void put(char *to, size_t cap, const char *text)
+{
+	snprintf(to, cap, "%s", text);
+}
+
+void sl_agreement_to_hello(const struct sl_agreement *a, const struct sl_plan *plan, struct sl_hello *h)
+{
+	const struct sl_model_spec *m = &a->plan.model;
+
+	memcpy(h->plan_hash, plan->hash, sizeof h->plan_hash);
+	put(h->model, sizeof h->model, m->name);
+	h->width = m->width;
+	h->dropout = m->dropout;
+	h->classes = (uint32_t)m->classes;
+	h->image = (uint32_t)m->image;
+	h->cifar_stem = m->cifar_stem;
+	put(h->cut, sizeof h->cut, plan->cut.text);
+	h->batch = (uint32_t)a->plan.batch;
+	h->chunks = (uint32_t)a->plan.chunks;
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		put(h->codec[dir], sizeof h->codec[dir], a->codec[dir].text);
+	h->seed = a->plan.seed;
+	h->momentum = a->momentum;
+	h->weight_decay = a->weight_decay;
+	h->nesterov = a->nesterov;
+}
+
+/* "head_end=NAME tail_begin=NAME" */
+static enum sl_err read_cut(struct sl_cut_spec *cut, const char *text, struct sl_fail *fail)
+{
+	char extra;
+
+	if (sscanf(text, "head_end=%95s tail_begin=%95s%c", cut->head_end, cut->tail_begin, &extra) != 2)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "the cut '%.100s' is not 'head_end=NAME tail_begin=NAME'",
+				   text);
+	return SL_OK;
+}
+
+static bool between(double x, double low, double high)
+{
+	return isfinite(x) && x >= low && x <= high;
+}
+
+static enum sl_err read_model(struct sl_model_spec *m, const struct sl_hello *h, struct sl_fail *fail)
+{
+	if (!between(h->width, 0.01, 16) || !between(h->dropout, 0, 0.99) || h->classes < 2 || h->classes > 1000000 ||
+	    h->image < 8 || h->image > 4096)
+		return sl_fail_set(
+			fail, SL_ERR_LIMIT,
+			"a model of width %g (0.01 to 16), dropout %g (0 to 0.99), %u classes (2 to 1000000), image "
+			"%u (8 to 4096)",
+			h->width, h->dropout, h->classes, h->image);
+	put(m->name, sizeof m->name, h->model);
+	m->width = h->width;
+	m->dropout = h->dropout;
+	m->classes = (int)h->classes;
+	m->image = (int)h->image;
+	m->cifar_stem = h->cifar_stem;
+	return SL_OK;
+}
+
+enum sl_err sl_agreement_from_hello(struct sl_agreement *a, const struct sl_hello *h, struct sl_fail *fail)
+{
+	struct sl_agreement read = {0};
+	enum sl_err err = read_model(&read.plan.model, h, fail);
+
+	if (!err)
+		err = read_cut(&read.plan.cut, h->cut, fail);
+	if (!err && (!between(h->momentum, 0, 1) || !between(h->weight_decay, 0, 1)))
+		err = sl_fail_set(fail, SL_ERR_LIMIT, "momentum %g and weight decay %g must lie in 0 to 1", h->momentum,
+				  h->weight_decay);
+	if (!err && (h->batch < 1 || h->batch > SL_PLAN_MAX_BATCH || h->chunks < 1 || h->chunks > SL_PLAN_MAX_CHUNKS))
+		err = sl_fail_set(fail, SL_ERR_LIMIT, "a batch of %u rows (1 to %d) in %u chunks (1 to %d)", h->batch,
+				  SL_PLAN_MAX_BATCH, h->chunks, SL_PLAN_MAX_CHUNKS);
+	for (int dir = 0; dir < SL_DIR_COUNT && !err; dir++)
+		err = sl_codec_parse(h->codec[dir], &read.codec[dir], fail);
+	if (err)
+		return err;
+	read.plan.batch = h->batch;
+	read.plan.chunks = (int)h->chunks;
+	read.plan.seed = h->seed;
+	read.momentum = h->momentum;
+	read.weight_decay = h->weight_decay;
+	read.nesterov = h->nesterov;
+	sl_agreement_seal(&read);
+	*a = read;
+	return SL_OK;
+}

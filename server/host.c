@@ -1,0 +1,308 @@
+#include "server/host.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "server/middle.h"
+#include "server/store.h"
+
+enum { LINGER_MS = 500, HWM = 64, TICK_MS = 100 };
+
+struct sl_host {
+	const struct sl_conf_server *conf;
+	struct sl_loop *loop;
+	struct sl_transport *transport;
+	struct sl_worker *worker;
+	struct sl_async *jobs_done;
+	struct sl_timer *ticker;
+	struct sl_middle_env env;
+	_Atomic uint64_t memory_used;
+	struct sl_middle **session;    /* [conf->limits.sessions]; NULL: free */
+	bool *ending;                  /* over, or closing: gone at one of the next ticks */
+	int closing;                   /* sessions whose close is under way */
+	uint64_t strangers, malformed; /* messages of peers without a session; of the wrong form */
+	bool shut;
+	void (*closed)(void *arg);
+	void *closed_arg;
+};
+
+static int find(const struct sl_host *h, sl_peer peer)
+{
+	for (int i = 0; i < h->conf->limits.sessions; i++)
+		if (h->session[i] && sl_middle_peer(h->session[i]) == peer)
+			return i;
+	return -1;
+}
+
+static void session_over(void *arg, struct sl_middle *middle)
+{
+	struct sl_host *h = arg;
+
+	for (int i = 0; i < h->conf->limits.sessions; i++)
+		if (h->session[i] == middle)
+			h->ending[i] = true;
+}
+
+static void session_closed(void *arg)
+{
+	struct sl_host *h = arg;
+
+	h->closing--;
+}
+
+/* A peer that has no session and does not say Hello, or for which there is no room, hears why, once. */
+static void turn_away(struct sl_host *h, sl_peer peer, enum sl_err code, const char *text)
+{
+	struct sl_frame frame = {.kind = SL_FRAME_REFUSE, .u.refuse.code = (uint32_t)code};
+	const struct sl_payload none = {0};
+	uint8_t header[SL_WIRE_HEADER_MAX];
+	size_t len;
+
+	h->strangers++;
+	snprintf(frame.u.refuse.text, sizeof frame.u.refuse.text, "%s", text);
+	if (sl_wire_encode(&frame, header, &len) == SL_OK &&
+	    sl_transport_send(h->transport, peer, (struct sl_bytes){header, len}, &none) != SL_OK)
+		sl_log(SL_LOG_DEBUG, "turn-away", "peer %" PRIu64 " does not read", peer);
+	sl_transport_forget(h->transport, peer);
+}
+
+static bool says_hello(struct sl_bytes header, struct sl_bytes payload, struct sl_frame *frame)
+{
+	struct sl_fail fail;
+
+	return sl_wire_decode(header, payload, frame, &fail) == SL_OK && frame->kind == SL_FRAME_HELLO;
+}
+
+/* The newest epoch of a session wins: an older one, on whatever connection, ends here. */
+static void end_older(struct sl_host *h, const struct sl_frame *hello)
+{
+	struct sl_fail why;
+
+	for (int i = 0; i < h->conf->limits.sessions; i++) {
+		const struct sl_session *s = h->session[i] && !h->ending[i] ? sl_middle_session(h->session[i]) : NULL;
+
+		if (!s || memcmp(s->hello.session, hello->u.hello.session, sizeof s->hello.session) != 0 ||
+		    s->epoch >= hello->epoch)
+			continue;
+		sl_fail_set(&why, SL_ERR_PEER_LOST, "replaced by epoch %" PRIu64 " of the same session", hello->epoch);
+		sl_middle_end(h->session[i], &why);
+	}
+}
+
+static void welcome(struct sl_host *h, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
+{
+	struct sl_frame frame;
+	struct sl_fail fail;
+	int slot = -1;
+
+	if (!says_hello(header, payload, &frame)) {
+		turn_away(h, peer, SL_ERR_PROTOCOL,
+			  "no session on this connection: it must begin with Hello (has the server been restarted?)");
+		return;
+	}
+	if (h->shut) {
+		turn_away(h, peer, SL_ERR_UNAVAILABLE, "the server is shutting down");
+		return;
+	}
+	end_older(h, &frame);
+	for (int i = 0; i < h->conf->limits.sessions && slot < 0; i++)
+		if (!h->session[i])
+			slot = i;
+	if (slot < 0) {
+		turn_away(h, peer, SL_ERR_BUSY, "all sessions of this server are taken; try again later");
+		return;
+	}
+	if (sl_middle_open(&h->session[slot], &h->env, peer, &fail) != SL_OK) {
+		h->session[slot] = NULL;
+		turn_away(h, peer, fail.code, fail.text);
+		return;
+	}
+	h->ending[slot] = false;
+	sl_middle_deliver(h->session[slot], header, payload);
+}
+
+static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
+{
+	struct sl_host *h = arg;
+	int i = find(h, peer);
+
+	if (i < 0)
+		welcome(h, peer, header, payload);
+	else
+		sl_middle_deliver(h->session[i], header, payload);
+}
+
+static void on_writable(void *arg, sl_peer peer)
+{
+	struct sl_host *h = arg;
+	int i = find(h, peer);
+
+	if (i >= 0)
+		sl_middle_writable(h->session[i]);
+}
+
+static void on_malformed(void *arg, sl_peer peer, const char *why)
+{
+	struct sl_host *h = arg;
+	int i = find(h, peer);
+
+	h->malformed++;
+	sl_log(SL_LOG_WARN, "malformed", "peer %" PRIu64 ": %s", peer, why);
+	if (i >= 0)
+		sl_middle_malformed(h->session[i], why);
+	else
+		turn_away(h, peer, SL_ERR_PROTOCOL, why);
+}
+
+static void on_lost(void *arg, sl_peer peer)
+{
+	struct sl_host *h = arg;
+	int i = find(h, peer);
+	struct sl_fail why;
+
+	if (i < 0)
+		return;
+	sl_fail_set(&why, SL_ERR_PEER_LOST, "the connection is gone");
+	sl_middle_end(h->session[i], &why);
+}
+
+static void finish_close(struct sl_host *h)
+{
+	void (*closed)(void *) = h->closed;
+	void *closed_arg = h->closed_arg;
+
+	sl_timer_close(h->ticker);
+	sl_worker_close(h->worker);
+	h->worker = NULL;
+	sl_async_close(h->jobs_done);
+	sl_transport_close(h->transport, LINGER_MS);
+	free(h->session);
+	free(h->ending);
+	free(h);
+	closed(closed_arg);
+}
+
+static void on_tick(void *arg)
+{
+	struct sl_host *h = arg;
+	int open = 0;
+
+	for (int i = 0; i < h->conf->limits.sessions; i++) {
+		if (!h->session[i])
+			continue;
+		if (!h->ending[i])
+			sl_middle_tick(h->session[i]);
+		if (h->ending[i]) {
+			struct sl_middle *middle = h->session[i];
+
+			sl_transport_forget(h->transport, sl_middle_peer(middle));
+			h->session[i] = NULL;
+			h->closing++;
+			sl_middle_close(middle, session_closed, h);
+		} else {
+			open++;
+		}
+	}
+	if (h->shut && !open && !h->closing)
+		finish_close(h);
+}
+
+static void wake_loop(void *arg)
+{
+	sl_async_wake(arg);
+}
+
+static void on_jobs_done(void *arg)
+{
+	struct sl_host *h = arg;
+
+	if (h->worker)
+		sl_worker_drain(h->worker);
+}
+
+static enum sl_err open_parts(struct sl_host *h, struct sl_fail *fail)
+{
+	static const struct sl_transport_events events = {on_message, on_writable, on_malformed, on_lost};
+	const struct sl_transport_conf transport = {h->conf->listen, (size_t)h->conf->limits.part_bytes, HWM};
+	enum sl_err err = sl_store_check(h->conf->store, fail);
+
+	if (!err)
+		err = sl_async_open(&h->jobs_done, h->loop, on_jobs_done, h, fail);
+	if (!err)
+		err = sl_worker_open(&h->worker, "split-device", wake_loop, h->jobs_done, fail);
+	if (!err)
+		err = sl_transport_bind(&h->transport, h->loop, &transport, &events, h, fail);
+	if (!err)
+		err = sl_timer_open(&h->ticker, h->loop, on_tick, h, fail);
+	return err;
+}
+
+enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struct sl_conf_server *conf,
+			 struct sl_backend *be, const char *device, struct sl_fail *fail)
+{
+	struct sl_host *h = calloc(1, sizeof *h);
+	enum sl_err err;
+
+	if (h) {
+		h->conf = conf;
+		h->loop = loop;
+		h->session = calloc((size_t)conf->limits.sessions, sizeof(struct sl_middle *));
+		h->ending = calloc((size_t)conf->limits.sessions, sizeof *h->ending);
+	}
+	if (!h || !h->session || !h->ending)
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %d sessions", conf->limits.sessions);
+	else
+		err = open_parts(h, fail);
+	if (err) {
+		if (h) {
+			sl_timer_close(h->ticker);
+			sl_transport_close(h->transport, 0);
+			sl_worker_close(h->worker);
+			sl_async_close(h->jobs_done);
+			free(h->session);
+			free(h->ending);
+		}
+		free(h);
+		return err;
+	}
+	h->env = (struct sl_middle_env){
+		.loop = loop,
+		.transport = h->transport,
+		.worker = h->worker,
+		.be = be,
+		.store = conf->store,
+		.device = device,
+		.part_bytes = (uint32_t)conf->limits.part_bytes,
+		.window_bytes = (uint64_t)conf->link.window_bytes,
+		.memory_bytes = (uint64_t)conf->limits.memory_bytes,
+		.memory_used = &h->memory_used,
+		.over = session_over,
+		.arg = h,
+	};
+	sl_timer_start(h->ticker, TICK_MS, TICK_MS);
+	*out = h;
+	return SL_OK;
+}
+
+const char *sl_host_endpoint(const struct sl_host *h)
+{
+	return sl_transport_endpoint(h->transport);
+}
+
+void sl_host_close(struct sl_host *h, void (*closed)(void *arg), void *arg)
+{
+	struct sl_fail why;
+
+	if (h->shut)
+		return;
+	h->shut = true;
+	h->closed = closed;
+	h->closed_arg = arg;
+	sl_fail_set(&why, SL_ERR_UNAVAILABLE, "the server shuts down");
+	for (int i = 0; i < h->conf->limits.sessions; i++)
+		if (h->session[i] && !h->ending[i])
+			sl_middle_end(h->session[i], &why);
+}

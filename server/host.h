@@ -1,0 +1,21 @@
+/* The host: one socket, the sessions behind it, and the device they share. Loop thread. */
+#ifndef SL_SERVER_HOST_H
+#define SL_SERVER_HOST_H
+
+#include "common/conf/conf.h"
+#include "common/link/loop.h"
+#include "common/nn/backend.h"
+
+struct sl_host;
+
+/* Everything is borrowed. `device`: how the backend calls itself in Welcome and status. */
+enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struct sl_conf_server *conf,
+			 struct sl_backend *be, const char *device, struct sl_fail *fail) SL_MUST_CHECK;
+const char *sl_host_endpoint(const struct sl_host *host);
+/* Refuses every session ("the server shuts down"), then calls `closed` from the loop. */
+void sl_host_close(struct sl_host *host, void (*closed)(void *arg), void *arg);
+
+/* The status as JSON, malloc'ed. */
+char *sl_host_status(const struct sl_host *host);
+
+#endif

@@ -1,0 +1,345 @@
+#include "server/middle.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/link/loop.h"
+#include "common/nn/exec.h"
+#include "common/nn/weights.h"
+#include "common/session/agree.h"
+#include "server/store.h"
+
+struct sl_middle {
+	struct sl_middle_env env;
+	sl_peer peer;
+	struct sl_port *port;
+	struct sl_agreement agreement;
+	struct sl_plan *plan;
+	struct sl_exec *exec;
+	uint64_t memory_bytes; /* counted in *env.memory_used */
+	bool need_weights, over;
+	uint64_t opened_ms, stepped_ns, steps;
+	double step_s, compute_at_commit;
+	void (*closed)(void *arg);
+	void *closed_arg;
+};
+
+/* ---- tasks, on the device's worker ---- */
+
+static enum sl_err agree(struct sl_middle *m, struct sl_fail *fail)
+{
+	const struct sl_hello *h = &sl_port_session(m->port)->hello;
+	enum sl_err err = sl_agreement_from_hello(&m->agreement, h, fail);
+	char ours[33], theirs[33];
+
+	if (!err)
+		err = sl_plan_open(&m->plan, &m->agreement.plan, fail);
+	if (err || memcmp(m->plan->hash, h->plan_hash, sizeof h->plan_hash) == 0)
+		return err;
+	for (int i = 0; i < 16; i++) {
+		snprintf(ours + 2 * i, 3, "%02x", m->plan->hash[i]);
+		snprintf(theirs + 2 * i, 3, "%02x", h->plan_hash[i]);
+	}
+	return sl_fail_set(
+		fail, SL_ERR_MISMATCH,
+		"plan hash: the client (%s) has %s, this server has %s: the two versions build different plans",
+		h->software, theirs, ours);
+}
+
+static enum sl_err take_memory(struct sl_middle *m, struct sl_fail *fail)
+{
+	uint64_t need = sl_exec_memory(m->exec).total;
+	uint64_t used = atomic_fetch_add(m->env.memory_used, need) + need;
+
+	m->memory_bytes = need;
+	if (m->env.memory_bytes && used > m->env.memory_bytes)
+		return sl_fail_set(fail, SL_ERR_LIMIT,
+				   "the session needs %" PRIu64 " bytes on %s, %" PRIu64 " of %" PRIu64 " are taken",
+				   need, m->env.device, used - need, m->env.memory_bytes);
+	return SL_OK;
+}
+
+static enum sl_err first_weights(struct sl_middle *m)
+{
+	const struct sl_hello *h = &sl_port_session(m->port)->hello;
+	const struct sl_plan_segment *s = &m->plan->segment[SL_MIDDLE];
+	float *range = sl_port_weights(m->port);
+	struct sl_weights all;
+	enum sl_err err;
+
+	if (sl_store_get(m->env.store, h->weights_hash, range, s->weight_count))
+		return sl_exec_set_weights(m->exec, range);
+	if (h->weights_source != SL_WEIGHTS_SEED) {
+		m->need_weights = true;
+		return SL_OK;
+	}
+	err = sl_weights_open(&all, m->plan->model, NULL);
+	if (err)
+		return err;
+	sl_weights_init(&all, m->plan->model, m->plan->spec.seed);
+	sl_weights_pack(&all, s, range);
+	sl_weights_close(&all);
+	return sl_exec_set_weights(m->exec, range);
+}
+
+static enum sl_err open_session(struct sl_middle *m, struct sl_fail *fail)
+{
+	enum sl_err err = agree(m, fail);
+
+	if (!err)
+		err = sl_exec_open(&m->exec, m->plan, SL_MIDDLE, m->env.be, fail);
+	if (!err)
+		err = take_memory(m, fail);
+	if (!err)
+		err = sl_port_equip(m->port, m->plan, m->env.be, m->agreement.codec, fail);
+	return err ? err : first_weights(m);
+}
+
+static enum sl_err install_weights(struct sl_middle *m, struct sl_fail *fail)
+{
+	const struct sl_hello *h = &sl_port_session(m->port)->hello;
+	int64_t count = m->plan->segment[SL_MIDDLE].weight_count;
+	float *range = sl_port_weights(m->port);
+	uint8_t hash[16];
+
+	sl_weights_hash(range, count, hash);
+	if (memcmp(hash, h->weights_hash, sizeof hash) != 0)
+		return sl_fail_set(fail, SL_ERR_MISMATCH,
+				   "the uploaded weights do not have the hash that Hello announced");
+	sl_store_put(m->env.store, hash, range, count);
+	return sl_exec_set_weights(m->exec, range);
+}
+
+static struct sl_exec_call exec_call(struct sl_middle *m, int chunk)
+{
+	const struct sl_session *s = sl_port_session(m->port);
+
+	return (struct sl_exec_call){
+		.slot = chunk,
+		.rows = (int64_t)sl_session_chunk_rows(s, chunk),
+		.step = s->number,
+		.training = s->training,
+	};
+}
+
+static enum sl_err forward(struct sl_middle *m, int chunk, struct sl_fail *fail)
+{
+	struct sl_exec_call call = exec_call(m, chunk);
+	struct sl_tensor in = sl_exec_input(m->exec, chunk, call.rows);
+	struct sl_tensor out = sl_exec_output(m->exec, chunk, call.rows);
+	enum sl_err err = sl_port_decode(m->port, SL_DIR_HEAD_ACT, chunk, &in, fail);
+	uint64_t start = sl_now_ns();
+
+	if (!err && chunk == 0 && call.training)
+		err = sl_exec_begin(m->exec);
+	if (!err)
+		err = sl_exec_forward(m->exec, &call, NULL);
+	sl_port_computed(m->port, sl_seconds_since(start));
+	return err ? err : sl_port_encode(m->port, SL_DIR_MID_ACT, chunk, &out, fail);
+}
+
+static enum sl_err backward(struct sl_middle *m, int chunk, struct sl_fail *fail)
+{
+	struct sl_exec_call call = exec_call(m, chunk);
+	struct sl_tensor dout = sl_exec_dout(m->exec, chunk, call.rows);
+	struct sl_tensor din = sl_exec_din(m->exec, chunk, call.rows);
+	enum sl_err err = sl_port_decode(m->port, SL_DIR_MID_GRAD, chunk, &dout, fail);
+	uint64_t start = sl_now_ns();
+
+	if (!err)
+		err = sl_exec_backward(m->exec, &call, NULL);
+	sl_port_computed(m->port, sl_seconds_since(start));
+	return err ? err : sl_port_encode(m->port, SL_DIR_HEAD_GRAD, chunk, &din, fail);
+}
+
+static enum sl_err commit(struct sl_middle *m)
+{
+	const struct sl_session *s = sl_port_session(m->port);
+	const struct sl_sgd sgd = {
+		.lr = (float)s->lr,
+		.momentum = (float)m->agreement.momentum,
+		.weight_decay = (float)m->agreement.weight_decay,
+		.nesterov = m->agreement.nesterov,
+	};
+	int64_t rows[SL_SESSION_MAX_CHUNKS];
+	uint64_t start = sl_now_ns();
+	enum sl_err err;
+
+	for (int i = 0; i < s->chunks; i++)
+		rows[i] = (int64_t)sl_session_chunk_rows(s, i);
+	err = sl_exec_commit(m->exec, &sgd, rows, s->chunks);
+	sl_port_computed(m->port, sl_seconds_since(start));
+	if (!err)
+		sl_port_commit_codecs(m->port);
+	return err;
+}
+
+static enum sl_err run_task(void *arg, enum sl_task task, int chunk, struct sl_fail *fail)
+{
+	struct sl_middle *m = arg;
+
+	switch (task) {
+	case SL_TASK_OPEN:
+		return open_session(m, fail);
+	case SL_TASK_INSTALL:
+		return install_weights(m, fail);
+	case SL_TASK_MID_FWD:
+		return forward(m, chunk, fail);
+	case SL_TASK_MID_BWD:
+		return backward(m, chunk, fail);
+	case SL_TASK_COMMIT:
+		return commit(m);
+	case SL_TASK_GATHER:
+		return sl_exec_get_weights(m->exec, sl_port_weights(m->port));
+	default:
+		return sl_fail_set(fail, SL_ERR_BUG, "a server has no task %s", sl_task_name(task));
+	}
+}
+
+/* ---- on the loop ---- */
+
+static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
+{
+	struct sl_middle *m = arg;
+
+	if (task == SL_TASK_OPEN) {
+		done->need_weights = m->need_weights;
+	} else if (task == SL_TASK_COMMIT) {
+		double total = sl_port_stats(m->port).compute_s;
+
+		done->compute_s = total - m->compute_at_commit;
+		m->compute_at_commit = total;
+	}
+}
+
+static void note_step(struct sl_middle *m)
+{
+	uint64_t now = sl_now_ns();
+	double s = (double)(now - m->stepped_ns) * 1e-9;
+
+	if (m->stepped_ns)
+		m->step_s = m->step_s > 0 ? 0.9 * m->step_s + 0.1 * s : s;
+	m->stepped_ns = now;
+	m->steps++;
+}
+
+static void session_action(void *arg, const struct sl_action *action, const struct sl_fail *fail)
+{
+	struct sl_middle *m = arg;
+	const struct sl_hello *h = &sl_port_session(m->port)->hello;
+
+	switch (action->kind) {
+	case SL_ACTION_READY:
+		sl_log(SL_LOG_INFO, "session-open", "peer %" PRIu64 ", %s: %s, %s, batch %u in %u chunks, %s|%s|%s|%s",
+		       m->peer, h->software, h->model, h->cut, h->batch, h->chunks, h->codec[0], h->codec[1],
+		       h->codec[2], h->codec[3]);
+		break;
+	case SL_ACTION_STEPPED:
+		note_step(m);
+		break;
+	case SL_ACTION_FAIL:
+		sl_log(SL_LOG_WARN, "session-failed", "peer %" PRIu64 ": %s: %s", m->peer, sl_err_name(fail->code),
+		       fail->text);
+		m->over = true;
+		m->env.over(m->env.arg, m);
+		break;
+	case SL_ACTION_LEFT:
+		sl_log(SL_LOG_INFO, "session-left", "peer %" PRIu64 " after %" PRIu64 " steps", m->peer, m->steps);
+		m->over = true;
+		m->env.over(m->env.arg, m);
+		break;
+	default:
+		break;
+	}
+}
+
+enum sl_err sl_middle_open(struct sl_middle **out, const struct sl_middle_env *env, sl_peer peer, struct sl_fail *fail)
+{
+	static const struct sl_port_events events = {run_task, task_ran, session_action};
+	struct sl_middle *m = calloc(1, sizeof *m);
+	enum sl_err err;
+
+	if (!m)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a session");
+	m->env = *env;
+	m->peer = peer;
+	m->opened_ms = sl_loop_now_ms(env->loop);
+	err = sl_port_open(&m->port, env->loop, env->transport, peer, env->worker, &events, m, fail);
+	if (err) {
+		free(m);
+		return err;
+	}
+	sl_session_open_server(sl_port_session(m->port), env->window_bytes, env->part_bytes, m->opened_ms);
+	*out = m;
+	return SL_OK;
+}
+
+void sl_middle_deliver(struct sl_middle *m, struct sl_bytes header, struct sl_bytes payload)
+{
+	sl_port_deliver(m->port, header, payload);
+}
+
+void sl_middle_malformed(struct sl_middle *m, const char *why)
+{
+	struct sl_fail fail;
+
+	sl_fail_set(&fail, SL_ERR_PROTOCOL, "malformed message: %s", why);
+	sl_port_fail(m->port, &fail);
+}
+
+void sl_middle_writable(struct sl_middle *m)
+{
+	sl_port_writable(m->port);
+}
+
+void sl_middle_tick(struct sl_middle *m)
+{
+	if (!m->over && sl_port_session(m->port)->state != SL_SESSION_NEW)
+		sl_port_event(m->port, &(struct sl_event){.kind = SL_EV_TICK});
+}
+
+void sl_middle_end(struct sl_middle *m, const struct sl_fail *why)
+{
+	sl_port_fail(m->port, why);
+}
+
+static void port_closed(void *arg)
+{
+	struct sl_middle *m = arg;
+	void (*closed)(void *) = m->closed;
+	void *closed_arg = m->closed_arg;
+
+	sl_exec_close(m->exec);
+	sl_plan_close(m->plan);
+	atomic_fetch_sub(m->env.memory_used, m->memory_bytes);
+	free(m);
+	closed(closed_arg);
+}
+
+void sl_middle_close(struct sl_middle *m, void (*closed)(void *arg), void *arg)
+{
+	m->over = true;
+	m->closed = closed;
+	m->closed_arg = arg;
+	sl_port_close(m->port, port_closed, m);
+}
+
+sl_peer sl_middle_peer(const struct sl_middle *m)
+{
+	return m->peer;
+}
+
+const struct sl_session *sl_middle_session(const struct sl_middle *m)
+{
+	return sl_port_session(m->port);
+}
+
+struct sl_middle_status sl_middle_status(const struct sl_middle *m)
+{
+	return (struct sl_middle_status){m->opened_ms, m->steps, m->step_s, m->memory_bytes, sl_port_stats(m->port)};
+}

@@ -1,0 +1,48 @@
+/* One session on the server: a middle segment, its port, and what a status says of it. Loop thread, but for its tasks
+ * on the device's worker. */
+#ifndef SL_SERVER_MIDDLE_H
+#define SL_SERVER_MIDDLE_H
+
+#include "common/session/port.h"
+
+struct sl_middle;
+
+/* What all sessions of a server share; borrowed. */
+struct sl_middle_env {
+	struct sl_loop *loop;
+	struct sl_transport *transport;
+	struct sl_worker *worker; /* the device's: sessions take turns on it, task by task */
+	struct sl_backend *be;
+	const char *store;  /* folder, or "" */
+	const char *device; /* "cpu", "cuda:0 …": for Welcome */
+	uint32_t part_bytes;
+	uint64_t window_bytes;
+	uint64_t memory_bytes; /* of the device that sessions may take together; 0: no limit */
+	_Atomic uint64_t *memory_used;
+	/* The session is over, for good or ill: sl_middle_close may be called from the loop, not from within. */
+	void (*over)(void *arg, struct sl_middle *middle);
+	void *arg;
+};
+
+enum sl_err sl_middle_open(struct sl_middle **out, const struct sl_middle_env *env, sl_peer peer,
+			   struct sl_fail *fail) SL_MUST_CHECK;
+void sl_middle_deliver(struct sl_middle *middle, struct sl_bytes header, struct sl_bytes payload);
+void sl_middle_malformed(struct sl_middle *middle, const char *why);
+void sl_middle_writable(struct sl_middle *middle);
+void sl_middle_tick(struct sl_middle *middle);
+void sl_middle_end(struct sl_middle *middle, const struct sl_fail *why); /* tells the client; `over` follows */
+void sl_middle_close(struct sl_middle *middle, void (*closed)(void *arg), void *arg);
+
+sl_peer sl_middle_peer(const struct sl_middle *middle);
+const struct sl_session *sl_middle_session(const struct sl_middle *middle);
+
+/* For the status. */
+struct sl_middle_status {
+	uint64_t opened_ms, steps;
+	double step_s; /* moving average, seconds from one commit to the next; 0: none yet */
+	uint64_t memory_bytes;
+	struct sl_port_stats stats;
+};
+struct sl_middle_status sl_middle_status(const struct sl_middle *middle);
+
+#endif

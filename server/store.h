@@ -1,0 +1,18 @@
+/* The server's store of middle weights: one file per weight range, named by its hash, so that a client uploads its
+ * weights once. Files are written as `.tmp`, synced and renamed; what is read is hashed again and not trusted. */
+#ifndef SL_SERVER_STORE_H
+#define SL_SERVER_STORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/err.h"
+
+/* `dir` "": nothing is kept. Creates the folder; CANTCREATE where that fails. */
+enum sl_err sl_store_check(const char *dir, struct sl_fail *fail) SL_MUST_CHECK;
+/* Reads `count` floats into range; false where the store does not hold them whole. */
+bool sl_store_get(const char *dir, const uint8_t hash[16], float *range, int64_t count);
+/* Keeps them. A failure is logged and nothing worse: the client still has its weights. */
+void sl_store_put(const char *dir, const uint8_t hash[16], const float *range, int64_t count);
+
+#endif
