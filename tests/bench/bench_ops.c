@@ -1,0 +1,279 @@
+/* bench_ops [image] [batch] [chunk] [threads] [runs]: milliseconds of MobileNetV2 on the CPU backend, forward and
+ * backward, each op by itself and each segment through the executor; medians of `runs`.
+ * Ops: `chunk` rows, on memory that is not in the cache unless it fits. Segments: cut features.0.1 | classifier, all
+ * chunks of the batch forward, then all backward. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/pool.h"
+#include "common/nn/exec.h"
+#include "kernels/cpu/cpu.h"
+
+enum { MAX_RUNS = 99 };
+
+struct setting {
+	int image, batch, chunk, threads, runs;
+};
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double median(double *t, int n)
+{
+	qsort(t, (size_t)n, sizeof *t, by_value);
+	return t[n / 2];
+}
+
+static void die(const struct sl_fail *fail)
+{
+	fprintf(stderr, "bench_ops: %s\n", fail->text);
+	exit(sl_err_exit_status(fail->code));
+}
+
+/* ---- one op by itself */
+
+struct buffers {
+	float *in[SL_OP_MAX_IN], *din[SL_OP_MAX_IN], *out, *dout, *param, *grad;
+	void *saved, *workspace;
+};
+
+static float *take(struct sl_backend *be, size_t bytes, float from, float to)
+{
+	const struct sl_rng_key key = {1, 1, 0, SL_RNG_TEST};
+	struct sl_fail fail;
+	float *p;
+
+	if (be->ops->alloc(be, bytes + 64, (void **)&p, &fail) != SL_OK)
+		die(&fail);
+	for (size_t i = 0; i < bytes / sizeof *p; i++)
+		p[i] = from + (to - from) * sl_rng_unit(sl_rng_u32(&key, i & 4095));
+	return p;
+}
+
+static size_t tensor_bytes(const struct sl_shape *s)
+{
+	return (size_t)sl_shape_count(s) * sizeof(float);
+}
+
+struct op_time {
+	double forward_ms, backward_ms;
+};
+
+static struct op_time time_op(struct sl_backend *be, const struct sl_model *model, const struct sl_segment_op *so,
+			      int runs)
+{
+	const struct sl_op *op = &so->op;
+	const struct sl_kernel *k = be->ops->kernel[op->kind];
+	struct sl_op_sizes sizes = {0};
+	struct sl_tensor in[SL_OP_MAX_IN], din[SL_OP_MAX_IN], out, dout;
+	struct sl_op_call call = {.training = true, .loss_scale = 1};
+	const bool add[SL_OP_MAX_IN] = {false, false};
+	double forward[MAX_RUNS], backward[MAX_RUNS], loss;
+	int64_t correct, rows = op->in_shape[0].dim[0];
+	int32_t *labels = calloc((size_t)rows, sizeof *labels);
+	struct sl_fail fail;
+	void *state = NULL, *memory[4 + 2 * SL_OP_MAX_IN + 2 * SL_OP_MAX_PARAM];
+	int held = 0;
+
+	if (k->prepare(be, op, &state, &sizes, &fail) != SL_OK)
+		die(&fail);
+	for (int i = 0; i < op->n_in; i++) {
+		size_t bytes = tensor_bytes(&op->in_shape[i]);
+
+		in[i] = (struct sl_tensor){SL_F32, op->in_shape[i], memory[held++] = take(be, bytes, -1, 1), be};
+		din[i] = in[i];
+		din[i].data = so->din_want[i] ? (memory[held++] = take(be, bytes, -1, 1)) : NULL;
+	}
+	out = (struct sl_tensor){SL_F32, op->out_shape, memory[held++] = take(be, tensor_bytes(&op->out_shape), 0, 0),
+				 be};
+	dout = out;
+	dout.data = memory[held++] = take(be, tensor_bytes(&op->out_shape), -1, 1);
+	for (int i = 0; i < op->n_param; i++) {
+		const struct sl_param *p = &model->param[op->param[i]];
+
+		call.param[i] = memory[held++] = take(be, tensor_bytes(&p->shape), 0.1f, 1);
+		if (p->trainable)
+			call.grad[i] = memory[held++] = take(be, tensor_bytes(&p->shape), 0, 0);
+	}
+	call.saved = memory[held++] = take(be, sizes.saved_bytes, 0, 0);
+	call.workspace = memory[held++] = take(be, sizes.workspace_bytes, 0, 0);
+	call.labels = labels;
+	call.loss_sum = &loss;
+	call.correct = &correct;
+	for (int r = 0; r < runs; r++) {
+		uint64_t t = sl_now_ns();
+
+		if (k->forward(be, op, state, &call, in, &out) != SL_OK)
+			die(&fail);
+		forward[r] = sl_seconds_since(t) * 1e3;
+		t = sl_now_ns();
+		if (k->backward(be, op, state, &call, in, &out, &dout, din, add) != SL_OK)
+			die(&fail);
+		backward[r] = sl_seconds_since(t) * 1e3;
+	}
+	if (k->release)
+		k->release(be, state);
+	while (held > 0)
+		be->ops->free(be, memory[--held]);
+	free(labels);
+	return (struct op_time){median(forward, runs), median(backward, runs)};
+}
+
+static const char *family(const struct sl_op *op)
+{
+	if (op->kind != SL_OP_CONV2D)
+		return sl_op_kind_name(op->kind);
+	return sl_op_is_depthwise(op) ? "depthwise" : op->u.conv.kh == 1 ? "conv 1x1" : "conv kxk";
+}
+
+static void bench_ops(struct sl_backend *be, const struct sl_plan *plan, int runs)
+{
+	struct {
+		const char *name;
+		struct op_time sum;
+	} fam[SL_OP_COUNT + 2] = {{0}};
+	struct op_time all = {0};
+	char text[SL_SHAPE_TEXT];
+
+	printf("%-44s %-20s %9s %9s %8s %8s\n", "op", "input", "fwd ms", "bwd ms", "GFLOP/s", "GFLOP/s");
+	for (int s = 0; s < SL_SEGMENT_COUNT; s++)
+		for (int i = 0; i < plan->segment[s].n_op; i++) {
+			const struct sl_segment_op *so = &plan->segment[s].op[i];
+			const struct sl_op *op = &so->op;
+			struct op_time t = time_op(be, plan->model, so, runs);
+			double gflop = 2e-6 * (double)sl_op_macs(op, op->in_shape[0].dim[0]);
+			int f = 0;
+
+			printf("%-44s %-20s %9.3f %9.3f %8.1f %8.1f  %s\n", op->name,
+			       sl_shape_text(&op->in_shape[0], text), t.forward_ms, t.backward_ms, gflop / t.forward_ms,
+			       2 * gflop / t.backward_ms, family(op));
+			while (fam[f].name != NULL && strcmp(fam[f].name, family(op)) != 0)
+				f++;
+			fam[f].name = family(op);
+			fam[f].sum.forward_ms += t.forward_ms;
+			fam[f].sum.backward_ms += t.backward_ms;
+			all.forward_ms += t.forward_ms;
+			all.backward_ms += t.backward_ms;
+		}
+	printf("\n%-44s %9s %9s %9s\n", "family", "fwd ms", "bwd ms", "both");
+	for (int f = 0; fam[f].name != NULL; f++)
+		printf("%-44s %9.2f %9.2f %9.2f\n", fam[f].name, fam[f].sum.forward_ms, fam[f].sum.backward_ms,
+		       fam[f].sum.forward_ms + fam[f].sum.backward_ms);
+	printf("%-44s %9.2f %9.2f %9.2f\n\n", "all", all.forward_ms, all.backward_ms, all.forward_ms + all.backward_ms);
+}
+
+/* ---- segments through the executor */
+
+static void run_segment(struct sl_exec *exec, struct sl_exec_loss *loss, const struct setting *set, bool backward)
+{
+	for (int c = 0; c * set->chunk < set->batch; c++) {
+		struct sl_exec_call call = {.slot = c, .rows = set->chunk, .step = 1, .training = true};
+
+		if ((backward ? sl_exec_backward(exec, &call, loss) : sl_exec_forward(exec, &call, loss)) != SL_OK)
+			exit(1);
+	}
+}
+
+static void fill(struct sl_tensor t)
+{
+	const struct sl_rng_key key = {2, 1, 0, SL_RNG_TEST};
+
+	for (int64_t i = 0; t.data != NULL && i < sl_shape_count(&t.shape); i++)
+		((float *)t.data)[i] = sl_rng_unit(sl_rng_u32(&key, (uint64_t)i & 4095)) - 0.5f;
+}
+
+static void fill_weights(struct sl_exec *exec, const struct sl_plan *plan, const struct sl_plan_segment *s)
+{
+	float *w = calloc((size_t)s->weight_count, sizeof *w);
+
+	for (int i = 0; i < s->n_param; i++)
+		sl_param_init(plan->model, s->param[i].model_param, 1, w + s->param[i].offset);
+	if (sl_exec_set_weights(exec, w) != SL_OK)
+		exit(1);
+	free(w);
+}
+
+static struct op_time bench_segment(struct sl_backend *be, const struct sl_plan *plan, enum sl_segment which,
+				    const struct setting *set)
+{
+	const struct sl_plan_segment *s = &plan->segment[which];
+	struct sl_exec_loss loss = {.labels = calloc((size_t)set->chunk, sizeof(int32_t)), .scale = 1};
+	struct sl_exec_loss *tail = which == SL_TAIL ? &loss : NULL;
+	double forward[MAX_RUNS], backward[MAX_RUNS], step[MAX_RUNS];
+	struct op_time t;
+	struct sl_exec *exec;
+	struct sl_fail fail;
+
+	if (sl_exec_open(&exec, plan, which, be, &fail) != SL_OK)
+		die(&fail);
+	fill_weights(exec, plan, s);
+	for (int c = 0; c * set->chunk < set->batch; c++) {
+		fill(sl_exec_input(exec, c, set->chunk));
+		if (which != SL_TAIL)
+			fill(sl_exec_dout(exec, c, set->chunk));
+	}
+	for (int r = -1; r < set->runs; r++) {
+		uint64_t at = sl_now_ns();
+		int i = r < 0 ? 0 : r;
+
+		run_segment(exec, tail, set, false);
+		forward[i] = sl_seconds_since(at) * 1e3;
+		at = sl_now_ns();
+		run_segment(exec, tail, set, true);
+		backward[i] = sl_seconds_since(at) * 1e3;
+		step[i] = forward[i] + backward[i];
+	}
+	t = (struct op_time){median(forward, set->runs), median(backward, set->runs)};
+	printf("%-12s %9.2f %9.2f %9.2f   min %.2f max %.2f   %.0f MB\n", sl_segment_name(which), t.forward_ms,
+	       t.backward_ms, median(step, set->runs), step[0], step[set->runs - 1],
+	       (double)sl_exec_memory(exec).total * 1e-6);
+	sl_exec_close(exec);
+	free((void *)loss.labels);
+	return t;
+}
+
+int main(int argc, char **argv)
+{
+	struct setting set = {224, 64, 64, 1, 5};
+	int *const arg[] = {&set.image, &set.batch, &set.chunk, &set.threads, &set.runs};
+	struct sl_plan_spec spec = {.model = {.name = "mobilenet_v2", .width = 1, .classes = 10, .dropout = 0.2}};
+	struct sl_plan *plan;
+	struct sl_pool *pool;
+	struct sl_backend be;
+	struct sl_fail fail;
+	const char *reason;
+
+	for (int i = 1; i < argc && i <= 5; i++)
+		*arg[i - 1] = atoi(argv[i]);
+	if (set.chunk < 1 || set.batch % set.chunk != 0 || set.runs < 1 || set.runs > MAX_RUNS) {
+		fprintf(stderr, "bench_ops [image] [batch] [chunk, divides the batch] [threads] [runs ≤ 99]\n");
+		return 64;
+	}
+	spec.model.image = set.image;
+	spec.batch = set.batch;
+	spec.chunks = set.batch / set.chunk;
+	snprintf(spec.cut.head_end, sizeof spec.cut.head_end, "features.0.1");
+	snprintf(spec.cut.tail_begin, sizeof spec.cut.tail_begin, "classifier");
+	if (sl_plan_open(&plan, &spec, &fail) != SL_OK || sl_pool_open(&pool, set.threads, &fail) != SL_OK ||
+	    sl_cpu_backend_open(&be, pool, &fail) != SL_OK)
+		die(&fail);
+	printf("MobileNetV2 %d x %d, batch %d in chunks of %d, %d threads, %s%s%s\n\n", set.image, set.image, set.batch,
+	       set.chunk, set.threads, sl_cpu_describe(), sl_cpu_core_is_older(&reason) ? ": " : "",
+	       sl_cpu_core_is_older(&reason) ? reason : "");
+	if (getenv("SEGMENTS_ONLY") == NULL)
+		bench_ops(&be, plan, set.runs);
+	printf("%-12s %9s %9s %9s\n", "segment", "fwd ms", "bwd ms", "step");
+	for (int s = 0; s < SL_SEGMENT_COUNT; s++)
+		bench_segment(&be, plan, (enum sl_segment)s, &set);
+	be.ops->close(&be);
+	sl_pool_close(pool);
+	sl_plan_close(plan);
+	return 0;
+}
