@@ -64,7 +64,7 @@ TEST_SH := $(filter $(addprefix %/,$(addsuffix .sh,$(T))),$(TEST_SH))
 endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 
-.PHONY: help all deps test check build-tests format format-check rooms install clean demo bench bench-peer test-torch cuda fuzz
+.PHONY: help all deps test check build-tests format format-check rooms install clean demo bench bench-peer test-torch cuda test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
 
@@ -202,20 +202,45 @@ CUDA_CFLAGS = -O3 -g -I. -I$(CUDA_HOME)/include -I$(dir $(CUDNN_H)) -MMD -MP
 CUDA_LIB_DIR = $(firstword $(wildcard $(CUDA_HOME)/lib64 $(CUDA_HOME)/lib))
 
 $(B)/libsplit_cuda.so: $(CUDA_OBJ)
-	$(CC) -shared -Wl,-z,defs -Wl,-rpath,'$$ORIGIN:$(CUDA_LIB_DIR)' -o $@ $^ -L$(CUDA_LIB_DIR) -lcublas -lcudart_static \
+	@echo '  LINK  $@'
+	$(Q)$(CC) -shared -Wl,-z,defs -Wl,-rpath,'$$ORIGIN:$(CUDA_LIB_DIR)' -o $@ $^ -L$(CUDA_LIB_DIR) -lcublas -lcudart_static \
 		-lstdc++ -lm -ldl -lrt -pthread
 
 $(B)/cuda-module/%.cu.o: %.cu Makefile
 	@mkdir -p $(@D)
-	$(NVCC) -std=c++17 $(CUDA_GENCODE) -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror \
+	@echo '  NVCC  $<'
+	$(Q)$(NVCC) -std=c++17 $(CUDA_GENCODE) -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror \
 		$(CUDA_CFLAGS) -c -o $@ $<
 
 $(B)/cuda-module/%.c.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) -std=gnu11 $(WARN) -fPIC -fvisibility=hidden -ffp-contract=off -pthread -D_GNU_SOURCE= -DCU_ARCHS='"$(strip $(CUDA_ARCHS))"' \
+	@echo '  CC    $< (module)'
+	$(Q)$(CC) -std=gnu11 $(WARN) -fPIC -fvisibility=hidden -ffp-contract=off -pthread -D_GNU_SOURCE= -DCU_ARCHS='"$(strip $(CUDA_ARCHS))"' \
 		$(CUDA_CFLAGS) -c -o $@ $<
 
 -include $(CUDA_OBJ:.o=.d)
+
+GPU_TESTS := test_ops test_gpu test_module
+GPU_BIN := $(B)/tests/suite/test_ops $(B)/tests/suite/test_gpu $(B)/tests/unit/test_module
+
+$(B)/tests/bench/bench_gpu: $(B)/tests/bench/bench_gpu.o $(LIB)
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+test-gpu: cuda ## every test that uses a GPU, on one; skipped and counted where none is
+	@$(MAKE) --no-print-directory build-tests T='$(GPU_TESTS)'
+	@BUILD=$(B) LD_LIBRARY_PATH=$(B):$$LD_LIBRARY_PATH scripts/run-tests.sh $(GPU_BIN)
+
+gpu-bundle: cuda ## build/gpu: tests and benchmark for a GPU host without a build, run there by its gpu-check.sh
+	@$(MAKE) --no-print-directory build-tests T='$(GPU_TESTS)'
+	@$(MAKE) --no-print-directory $(B)/tests/bench/bench_gpu
+	BUILD=$(B) scripts/gpu-bundle.sh build/gpu
+
+bench-gpu: cuda ## the middle on the GPU, and in PyTorch beside it
+	@$(MAKE) --no-print-directory $(B)/tests/bench/bench_gpu
+	LD_LIBRARY_PATH=$(B):$$LD_LIBRARY_PATH $(B)/tests/bench/bench_gpu --layers || [ $$? = 77 ]
+	LD_LIBRARY_PATH=$(B):$$LD_LIBRARY_PATH $(B)/tests/bench/bench_gpu --tf32 || [ $$? = 77 ]
+	tests/bench/bench_gpu_peer.py || [ $$? = 77 ]
 
 # ---- house keeping
 format: ## clang-format every source in place

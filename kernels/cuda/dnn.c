@@ -3,6 +3,7 @@
 #include <cudnn.h>
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/log.h"
 
@@ -40,14 +41,18 @@ struct dnn {
 #undef X
 };
 
-/* What the two majors that still get fixes are called. */
-static const char *const library_names[] = {"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"};
+static const char *const library_names[] = {"libcudnn.so.9", "libcudnn.so"};
 
 static enum sl_err load(struct dnn *dnn, struct sl_fail *fail)
 {
+	const char *given = getenv("SPLIT_CUDNN"); /* another file; "none": do without */
 	void *lib = NULL;
 
-	for (size_t i = 0; i < sizeof(library_names) / sizeof(library_names[0]) && !lib; i++)
+	if (given && !strcmp(given, "none"))
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "no cuDNN: SPLIT_CUDNN=none");
+	if (given)
+		lib = dlopen(given, RTLD_NOW | RTLD_LOCAL);
+	for (size_t i = 0; i < sizeof(library_names) / sizeof(library_names[0]) && !lib && !given; i++)
 		lib = dlopen(library_names[i], RTLD_NOW | RTLD_LOCAL);
 	if (!lib)
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "no cuDNN: %s", dlerror());

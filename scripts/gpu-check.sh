@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# usage: gpu-check.sh [STEP]…    steps: tests sanitizer bench peer (all of them without arguments)
+# Runs, on a host with a GPU, what scripts/gpu-bundle.sh has put beside this script. cuBLAS and cuDNN are taken from the
+# CUDA toolkit, or else from the wheels that PyTorch installs. Logs go to LOGS (default: logs/ here), a digest to stdout.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+logs=${LOGS:-$here/logs}
+mkdir -p "$logs"
+wheels=$(python3 - 2>/dev/null <<'PY'
+import os
+try:
+    import nvidia
+    print(":".join(d for p in nvidia.__path__ for d, _, f in os.walk(p) if any(".so." in n for n in f)))
+except ImportError:
+    pass
+PY
+)
+export LD_LIBRARY_PATH="$here:$here/lib${wheels:+:$wheels}:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export BUILD=$here
+bad=0
+step() { [ "${#steps[@]}" = 0 ] || [[ " ${steps[*]} " == *" $1 "* ]]; }
+steps=("$@")
+
+# NAME LIMIT_S COMMAND…: its log, and a line with the verdict
+try() {
+	local name=$1 limit=$2 rc start=$SECONDS
+	shift 2
+	timeout -k 5 "$limit" "$@" >"$logs/$name.log" 2>&1
+	rc=$?
+	echo "$name: exit status $rc, $((SECONDS - start)) s"
+	if [ $rc != 0 ]; then
+		bad=1
+		grep -vE '^\[ (RUN|      OK)' "$logs/$name.log" | tail -n 25
+	fi
+}
+
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+if step tests; then
+	try test_module 60 "$here/test_module"
+	grep -h 'driver for CUDA' "$logs/test_module.log"
+	SPLIT_TEST_BACKEND=cuda try test_ops 150 "$here/test_ops"
+	SPLIT_CUDNN=none SPLIT_TEST_BACKEND=cuda try test_ops_without_cudnn 150 "$here/test_ops"
+	try test_gpu 100 "$here/test_gpu"
+	grep -h 'relative errors' "$logs/test_gpu.log"
+	grep -h cudnn-missing "$logs"/test_*.log | sort | uniq -c
+fi
+if step bench; then
+	try bench 100 "$here/bench_gpu" --layers
+	try bench_tf32 100 "$here/bench_gpu" --tf32 --layers
+	cat "$logs/bench.log"
+	grep -h '^ours' "$logs/bench_tf32.log"
+fi
+if step peer; then
+	try peer 150 python3 "$here/bench_gpu_peer.py"
+	cat "$logs/peer.log"
+fi
+if step sanitizer; then
+	SPLIT_TEST_BACKEND=cuda try memcheck_ops 200 compute-sanitizer --tool memcheck --error-exitcode 9 "$here/test_ops"
+	grep -h 'ERROR SUMMARY' "$logs/memcheck_ops.log"
+	try memcheck_gpu 100 compute-sanitizer --tool memcheck --error-exitcode 9 "$here/test_gpu"
+	grep -h 'ERROR SUMMARY' "$logs/memcheck_gpu.log"
+fi
+exit $bad

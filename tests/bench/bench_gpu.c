@@ -1,0 +1,359 @@
+/* usage: bench_gpu [--tf32] [--layers] [--device N] [--cut HEAD_END:TAIL_BEGIN]
+ * Milliseconds of the middle of MobileNetV2 at 224² on a GPU: forward + backward of 64 images as one chunk and as 8
+ * chunks of 8, and with --layers of every kind of op by itself. Host clock around many queued steps, ended by a fence;
+ * the median of several such rounds. tests/bench/bench_gpu_peer.py does the same work in PyTorch. */
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/nn/exec.h"
+#include "kernels/module.h"
+
+enum { BATCH = 64, ROUNDS = 7, SEED = 1 };
+
+struct options {
+	struct sl_module_options module;
+	struct sl_cut_spec cut;
+	bool layers;
+};
+
+static void die(const char *what, const struct sl_fail *fail)
+{
+	fprintf(stderr, "bench_gpu: %s: %s\n", what, fail ? fail->text : "failed");
+	exit(1);
+}
+
+static void must(enum sl_err err, const char *what)
+{
+	if (err) {
+		fprintf(stderr, "bench_gpu: %s: %s\n", what, sl_err_name(err));
+		exit(1);
+	}
+}
+
+static void post(void *arg)
+{
+	sem_post(arg);
+}
+
+static void settle(struct sl_backend *be)
+{
+	sem_t done;
+
+	sem_init(&done, 0, 0);
+	must(be->ops->fence(be, post, &done), "fence");
+	sem_wait(&done);
+	sem_destroy(&done);
+}
+
+static int ascending(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Median over rounds of the time of one call, in ms; a round is long enough that its fence does not count. */
+static double time_ms(struct sl_backend *be, void (*call)(void *arg), void *arg)
+{
+	double ms[ROUNDS], once;
+	uint64_t start;
+	int reps;
+
+	call(arg);
+	settle(be);
+	start = sl_now_ns();
+	call(arg);
+	settle(be);
+	once = sl_seconds_since(start) * 1e3;
+	reps = once > 20 ? 1 : (int)(20 / once) + 1;
+	for (int r = 0; r < ROUNDS; r++) {
+		start = sl_now_ns();
+		for (int i = 0; i < reps; i++)
+			call(arg);
+		settle(be);
+		ms[r] = sl_seconds_since(start) * 1e3 / reps;
+	}
+	qsort(ms, ROUNDS, sizeof(ms[0]), ascending);
+	return ms[ROUNDS / 2];
+}
+
+/* Sums of four uniform numbers: near enough to normal, and never all alike. */
+static void fill(struct sl_backend *be, void *device, size_t count, uint32_t seed)
+{
+	float *host = malloc(count * sizeof(float));
+	uint32_t x = seed * 2654435761u + 1;
+
+	if (!host)
+		die("memory", NULL);
+	for (size_t i = 0; i < count; i++) {
+		float sum = 0;
+
+		for (int k = 0; k < 4; k++) {
+			x = x * 1664525u + 1013904223u;
+			sum += (float)(x >> 8) * 0x1p-24f - 0.5f;
+		}
+		host[i] = sum * 1.7f;
+	}
+	must(be->ops->upload(be, device, host, count * sizeof(float)), "upload");
+	free(host);
+}
+
+/* ---- the whole middle */
+
+struct step {
+	struct sl_exec *exec;
+	int chunks;
+	int64_t rows;
+	bool backward;
+};
+
+static void step_run(void *arg)
+{
+	const struct step *s = arg;
+
+	must(sl_exec_begin(s->exec), "begin");
+	for (int c = 0; c < s->chunks; c++) {
+		const struct sl_exec_call call = {.slot = c, .rows = s->rows, .training = true};
+
+		must(sl_exec_forward(s->exec, &call, NULL), "forward");
+		if (s->backward)
+			must(sl_exec_backward(s->exec, &call, NULL), "backward");
+	}
+}
+
+static struct sl_plan *plan_open(const struct options *o, int chunks)
+{
+	struct sl_plan_spec spec = {.model = {.name = "mobilenet_v2", .width = 1, .classes = 10, .image = 224},
+				    .cut = o->cut,
+				    .batch = BATCH,
+				    .chunks = chunks,
+				    .seed = SEED};
+	struct sl_plan *plan;
+	struct sl_fail fail;
+
+	if (sl_plan_open(&plan, &spec, &fail))
+		die("plan", &fail);
+	return plan;
+}
+
+static void load_weights(struct sl_exec *exec, const struct sl_plan *plan)
+{
+	const struct sl_plan_segment *s = sl_exec_segment(exec);
+	float *weights = calloc((size_t)s->weight_count, sizeof(float));
+
+	if (!weights)
+		die("memory", NULL);
+	for (int i = 0; i < s->n_param; i++)
+		sl_param_init(plan->model, s->param[i].model_param, SEED, weights + s->param[i].offset);
+	must(sl_exec_set_weights(exec, weights), "weights");
+	free(weights);
+}
+
+static void bench_middle(struct sl_backend *be, const struct options *o, int chunks)
+{
+	struct sl_plan *plan = plan_open(o, chunks);
+	struct step step = {.chunks = chunks, .rows = BATCH / chunks};
+	struct sl_fail fail;
+	double forward, both, host;
+	uint64_t start;
+
+	if (sl_exec_open(&step.exec, plan, SL_MIDDLE, be, &fail))
+		die("executor", &fail);
+	load_weights(step.exec, plan);
+	for (int c = 0; c < chunks; c++) {
+		struct sl_tensor in = sl_exec_input(step.exec, c, step.rows);
+		struct sl_tensor dout = sl_exec_dout(step.exec, c, step.rows);
+
+		fill(be, in.data, (size_t)sl_shape_count(&in.shape), (uint32_t)c + 1);
+		fill(be, dout.data, (size_t)sl_shape_count(&dout.shape), (uint32_t)c + 100);
+	}
+	forward = time_ms(be, step_run, &step);
+	step.backward = true;
+	both = time_ms(be, step_run, &step);
+	start = sl_now_ns();
+	step_run(&step);
+	host = sl_seconds_since(start) * 1e3;
+	settle(be);
+	printf("ours %s  %d x %2lld: forward %7.3f ms, forward + backward %7.3f ms (queueing %.3f ms), %.2f GiB\n",
+	       o->module.tf32 ? "tf32" : "fp32", chunks, (long long)step.rows, forward, both, host,
+	       (double)sl_exec_memory(step.exec).total / (1 << 30));
+	fflush(stdout);
+	sl_exec_close(step.exec);
+	sl_plan_close(plan);
+}
+
+/* ---- single ops */
+
+struct layer {
+	struct sl_backend *be;
+	const struct sl_segment_op *so;
+	const struct sl_kernel *kernel;
+	void *state;
+	struct sl_op_call call;
+	struct sl_tensor in[SL_OP_MAX_IN], din[SL_OP_MAX_IN], out, dout;
+};
+
+static void layer_forward(void *arg)
+{
+	struct layer *l = arg;
+
+	must(l->kernel->forward(l->be, &l->so->op, l->state, &l->call, l->in, &l->out), l->so->op.name);
+}
+
+static void layer_backward(void *arg)
+{
+	struct layer *l = arg;
+
+	must(l->kernel->backward(l->be, &l->so->op, l->state, &l->call, l->in, &l->out, &l->dout, l->din,
+				 l->so->din_add),
+	     l->so->op.name);
+}
+
+static void *take(struct sl_backend *be, size_t count, uint32_t seed)
+{
+	struct sl_fail fail;
+	void *out;
+
+	if (be->ops->alloc(be, count * sizeof(float) + 1, &out, &fail))
+		die("memory", &fail);
+	if (seed)
+		fill(be, out, count, seed);
+	return out;
+}
+
+static struct sl_tensor tensor_of(struct sl_backend *be, struct sl_shape shape, uint32_t seed)
+{
+	return (struct sl_tensor){
+		.dtype = SL_F32, .shape = shape, .data = take(be, (size_t)sl_shape_count(&shape), seed), .be = be};
+}
+
+static void bench_layer(struct sl_backend *be, const struct sl_plan *plan, const struct sl_plan_segment *s, int i)
+{
+	struct layer l = {.be = be, .so = &s->op[i], .kernel = be->ops->kernel[s->op[i].op.kind]};
+	const struct sl_op *op = &l.so->op;
+	struct sl_op_sizes sizes;
+	struct sl_fail fail;
+	char shape[SL_SHAPE_TEXT];
+	double forward, backward, bytes_in, bytes_out;
+
+	if (l.kernel->prepare(be, op, &l.state, &sizes, &fail))
+		die(op->name, &fail);
+	l.call = (struct sl_op_call){.training = true,
+				     .saved = take(be, sizes.saved_bytes / 4 + 1, 0),
+				     .workspace = take(be, sizes.workspace_bytes / 4 + 1, 0)};
+	for (int k = 0; k < op->n_in; k++) {
+		l.in[k] = tensor_of(be, op->in_shape[k], 1 + (uint32_t)k);
+		l.din[k] = tensor_of(be, op->in_shape[k], 3);
+	}
+	l.out = tensor_of(be, op->out_shape, 0);
+	l.dout = tensor_of(be, op->out_shape, 4);
+	for (int k = 0; k < op->n_param; k++) {
+		const struct sl_param *p = &plan->model->param[s->param[l.so->param[k]].model_param];
+
+		l.call.param[k] = take(be, (size_t)sl_shape_count(&p->shape), 5);
+		l.call.grad[k] = p->trainable ? take(be, (size_t)sl_shape_count(&p->shape), 6) : NULL;
+	}
+	forward = time_ms(be, layer_forward, &l);
+	backward = time_ms(be, layer_backward, &l);
+	bytes_in = 4e-6 * (double)sl_shape_count(&op->in_shape[0]) * op->n_in;
+	bytes_out = 4e-6 * (double)sl_shape_count(&op->out_shape);
+	/* the fewest bytes: every tensor once (backward of add and copies never reads its input) */
+	printf("%-28s %-10s %-18s %8.1f us %6.0f GB/s | %8.1f us %6.0f GB/s\n", op->name,
+	       sl_op_is_depthwise(op) ? "depthwise" : sl_op_kind_name(op->kind), sl_shape_text(&op->in_shape[0], shape),
+	       forward * 1e3, (bytes_in + bytes_out) / forward, backward * 1e3,
+	       (bytes_in * (sl_op_saves_input(op) ? 2 : 1) + bytes_out) / backward);
+	for (int k = 0; k < op->n_in; k++) {
+		be->ops->free(be, l.in[k].data);
+		be->ops->free(be, l.din[k].data);
+	}
+	for (int k = 0; k < op->n_param; k++) {
+		be->ops->free(be, l.call.param[k]);
+		be->ops->free(be, l.call.grad[k]);
+	}
+	be->ops->free(be, l.out.data);
+	be->ops->free(be, l.dout.data);
+	be->ops->free(be, l.call.saved);
+	be->ops->free(be, l.call.workspace);
+	if (l.kernel->release)
+		l.kernel->release(be, l.state);
+}
+
+/* One of each shape: a repeated block costs what its twin does. */
+static bool seen_before(const struct sl_plan_segment *s, int i)
+{
+	for (int k = 0; k < i; k++)
+		if (s->op[k].op.kind == s->op[i].op.kind &&
+		    sl_shape_equal(&s->op[k].op.in_shape[0], &s->op[i].op.in_shape[0]) &&
+		    sl_shape_equal(&s->op[k].op.out_shape, &s->op[i].op.out_shape) &&
+		    !memcmp(&s->op[k].op.u, &s->op[i].op.u, sizeof(s->op[i].op.u)))
+			return true;
+	return false;
+}
+
+static void bench_layers(struct sl_backend *be, const struct options *o, int chunks)
+{
+	struct sl_plan *plan = plan_open(o, chunks);
+	const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
+
+	printf("\n%-28s %-10s %-18s %21s | %21s   (%s)\n", "op", "kind", "input", "forward", "backward",
+	       o->module.tf32 ? "tf32" : "fp32");
+	for (int i = 0; i < s->n_op; i++)
+		if (!seen_before(s, i))
+			bench_layer(be, plan, s, i);
+	sl_plan_close(plan);
+}
+
+static void parse_cut(struct sl_cut_spec *cut, const char *text)
+{
+	const char *colon = strchr(text, ':');
+
+	if (!colon || (size_t)(colon - text) >= sizeof(cut->head_end) || strlen(colon + 1) >= sizeof(cut->tail_begin)) {
+		fprintf(stderr, "bench_gpu: --cut HEAD_END:TAIL_BEGIN\n");
+		exit(64);
+	}
+	*cut = (struct sl_cut_spec){0};
+	memcpy(cut->head_end, text, (size_t)(colon - text));
+	strcpy(cut->tail_begin, colon + 1);
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = {.cut = {.head_end = "features.0.1", .tail_begin = "classifier"}};
+	const struct sl_module *module;
+	struct sl_backend be = {0};
+	struct sl_fail fail;
+	char text[SL_MODULE_TEXT];
+
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--tf32")) {
+			o.module.tf32 = true;
+		} else if (!strcmp(argv[i], "--layers")) {
+			o.layers = true;
+		} else if (!strcmp(argv[i], "--device") && i + 1 < argc) {
+			o.module.device = atoi(argv[++i]);
+		} else if (!strcmp(argv[i], "--cut") && i + 1 < argc) {
+			parse_cut(&o.cut, argv[++i]);
+		} else {
+			fprintf(stderr,
+				"usage: bench_gpu [--tf32] [--layers] [--device N] [--cut HEAD_END:TAIL_BEGIN]\n");
+			return 64;
+		}
+	}
+	if (sl_module_load(NULL, &module, &fail) || module->open(&be, &o.module, &fail)) {
+		printf("SKIP %s\n", fail.text);
+		return 77;
+	}
+	if (module->describe(o.module.device, text, &fail) == SL_OK)
+		printf("%s\n", text);
+	bench_middle(&be, &o, 1);
+	bench_middle(&be, &o, 8);
+	if (o.layers) {
+		bench_layers(&be, &o, 1);
+		bench_layers(&be, &o, 8);
+	}
+	be.ops->close(&be);
+	return 0;
+}
