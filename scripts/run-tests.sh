@@ -10,7 +10,7 @@ export BUILD="${BUILD:-build/release}"
 export SPLITC="$PWD/$BUILD/splitc" SPLITS="$PWD/$BUILD/splits"
 export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_stack_use_after_return=1}"
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
-export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1}"
+export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1 suppressions=$PWD/tests/tsan.supp}"
 unset CMOCKA_MESSAGE_OUTPUT CMOCKA_XML_FILE CMOCKA_TEST_ABORT
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/split-test.XXXXXX")

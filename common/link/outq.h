@@ -34,9 +34,11 @@ struct sl_outq_stats {
 
 enum sl_err sl_outq_open(struct sl_outq **out, struct sl_loop *loop, struct sl_transport *transport, sl_peer peer,
 			 struct sl_fail *fail) SL_MUST_CHECK;
-/* Set at the handshake: payload bytes of a part, and the credit the peer has granted. */
+/* Set at the handshake: payload bytes of a part, and the credit the peer has granted. Until then no part leaves, and a
+ * credit smaller than a part never lets one out: the handshake sees to it that windows hold at least two. */
 void sl_outq_limits(struct sl_outq *queue, size_t part_bytes, uint64_t window_bytes);
 void sl_outq_epoch(struct sl_outq *queue, uint64_t epoch);
+/* Encodes at once, with the frame's own epoch, and sends at once where the transport takes it. */
 enum sl_err sl_outq_control(struct sl_outq *queue, const struct sl_frame *frame) SL_MUST_CHECK; /* bounded; LIMIT */
 void sl_outq_post(struct sl_outq *queue, struct sl_run *run);
 void sl_outq_credit(struct sl_outq *queue, uint64_t bytes); /* more credit; PROTOCOL errors are the caller's to find */
@@ -46,6 +48,8 @@ struct sl_outq_stats sl_outq_stats(const struct sl_outq *queue);
  * through sl_outq_idle turning true. */
 void sl_outq_abort(struct sl_outq *queue);
 bool sl_outq_idle(const struct sl_outq *queue); /* nothing queued, nothing held by the transport */
+/* NULL is fine. Aborts; where the transport still holds parts, the queue's own memory goes with the last of them, on
+ * the loop. */
 void sl_outq_close(struct sl_outq *queue);
 
 #endif

@@ -1,0 +1,353 @@
+#include "common/link/outq.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/link/loop.h"
+
+/* Parts that the transport holds at a time: more than any sensible window has, so that credit and HWM decide. */
+enum { RECORDS = 512, CONTROLS = 32 };
+
+/* A part in the transport's hands. */
+struct record {
+	struct record *next;
+	struct sl_outq *queue;
+	struct sl_run *run; /* NULL: aborted */
+	uint64_t released_ns;
+};
+
+struct control {
+	size_t len;
+	uint8_t header[SL_WIRE_HEADER_MAX];
+};
+
+struct sl_outq {
+	struct sl_transport *transport;
+	struct sl_async *async;
+	sl_peer peer;
+	uint64_t epoch, credit;
+	size_t part_bytes;
+	bool lost;     /* sending makes no sense any more */
+	bool draining; /* inside records_back */
+	bool closing;  /* sl_outq_close was called; freed with the last record */
+	struct control *control;
+	int control_first, control_count;
+	struct sl_run *runs; /* by priority, then by submission; what has left wholly is not in it */
+	struct record *free;
+	int records_out;
+	_Atomic(struct record *) released; /* pushed by any thread, taken whole by the loop's */
+	atomic_int releasing;              /* threads inside release_part */
+	struct sl_outq_stats stats;
+	/* a part that found the transport busy is not hashed again */
+	const struct sl_run *hashed_run;
+	size_t hashed_offset;
+	uint64_t hash;
+	struct record record[RECORDS];
+};
+
+static void records_back(void *arg);
+
+enum sl_err sl_outq_open(struct sl_outq **out, struct sl_loop *loop, struct sl_transport *transport, sl_peer peer,
+			 struct sl_fail *fail)
+{
+	struct sl_outq *q = calloc(1, sizeof *q);
+	enum sl_err err;
+
+	if (q)
+		q->control = calloc(CONTROLS, sizeof *q->control);
+	if (!q || !q->control) {
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "output queue: out of memory");
+		goto fail;
+	}
+	err = sl_async_open(&q->async, loop, records_back, q, fail);
+	if (err)
+		goto fail;
+	q->transport = transport;
+	q->peer = peer;
+	for (int i = 0; i < RECORDS; i++) {
+		q->record[i].queue = q;
+		q->record[i].next = q->free;
+		q->free = &q->record[i];
+	}
+	*out = q;
+	return SL_OK;
+fail:
+	if (q)
+		free(q->control);
+	free(q);
+	return err;
+}
+
+void sl_outq_limits(struct sl_outq *q, size_t part_bytes, uint64_t window_bytes)
+{
+	q->part_bytes = part_bytes < SL_WIRE_PART_MAX ? part_bytes : SL_WIRE_PART_MAX;
+	q->credit = window_bytes;
+	sl_outq_pump(q);
+}
+
+void sl_outq_epoch(struct sl_outq *q, uint64_t epoch)
+{
+	q->epoch = epoch;
+}
+
+/* ---- parts that come back */
+
+/* Any thread. The queue lives until `releasing` is back at 0, so this may still wake it after the record was taken. */
+static void release_part(void *arg)
+{
+	struct record *r = arg;
+	struct sl_outq *q = r->queue;
+	struct record *head = atomic_load_explicit(&q->released, memory_order_relaxed);
+
+	atomic_fetch_add(&q->releasing, 1);
+	r->released_ns = sl_now_ns();
+	do
+		r->next = head;
+	while (!atomic_compare_exchange_weak_explicit(&q->released, &head, r, memory_order_release,
+						      memory_order_relaxed));
+	sl_async_wake(q->async);
+	atomic_fetch_sub(&q->releasing, 1);
+}
+
+static void destroy(struct sl_outq *q)
+{
+	while (atomic_load(&q->releasing))
+		sched_yield(); /* a thread between its last push and the end of its wake: microseconds */
+	sl_async_close(q->async);
+	free(q->control);
+	free(q);
+}
+
+/* True where this was the run's last part. */
+static bool part_is_back(struct record *r)
+{
+	struct sl_run *run = r->run;
+
+	if (!run)
+		return false;
+	run->parts_out--;
+	if (run->parts_out || run->next_offset < run->len)
+		return false;
+	run->send_s = (double)(r->released_ns - run->started_ns) * 1e-9;
+	return true;
+}
+
+static void run_is_sent(struct sl_outq *q, struct sl_run *run)
+{
+	double rate = run->send_s > 0 ? (double)run->len / run->send_s : 0;
+
+	if (rate > q->stats.peak_bytes_per_s)
+		q->stats.peak_bytes_per_s = rate;
+	run->queue = NULL;
+	run->sent(run);
+}
+
+/* Parts come back in the order in which they left, but the stack reverses it: `sent` follows the order of sending. */
+static struct record *take_released(struct sl_outq *q)
+{
+	struct record *r = atomic_exchange_explicit(&q->released, NULL, memory_order_acquire), *list = NULL;
+
+	while (r) {
+		struct record *next = r->next;
+
+		r->next = list;
+		list = r;
+		r = next;
+	}
+	return list;
+}
+
+static void records_back(void *arg)
+{
+	struct sl_outq *q = arg;
+	struct record *r = take_released(q);
+
+	q->draining = true;
+	while (r) {
+		struct record *next = r->next;
+		struct sl_run *done = part_is_back(r) ? r->run : NULL;
+
+		r->next = q->free;
+		q->free = r;
+		q->records_out--;
+		if (done)
+			run_is_sent(q, done); /* may post, abort or close */
+		r = next;
+	}
+	q->draining = false;
+	if (q->closing && !q->records_out)
+		destroy(q);
+	else
+		sl_outq_pump(q);
+}
+
+/* ---- sending */
+
+/* False: not now. */
+static bool hand_over(struct sl_outq *q, struct sl_bytes header, const struct sl_payload *payload)
+{
+	enum sl_err err = sl_transport_send(q->transport, q->peer, header, payload);
+
+	if (err == SL_OK) {
+		q->stats.frames++;
+		q->stats.header_bytes += header.len;
+		q->stats.payload_bytes += payload ? payload->bytes.len : 0;
+		q->stats.waiting_bytes -= payload ? payload->bytes.len : header.len;
+		return true;
+	}
+	if (err != SL_ERR_BUSY) {
+		/* PEER_LOST is also an event of the transport, from which the owner learns it */
+		q->lost = true;
+		if (err != SL_ERR_PEER_LOST)
+			sl_log(SL_LOG_ERROR, "link-send", "%s", sl_err_text(err));
+	}
+	return false;
+}
+
+static bool pump_control(struct sl_outq *q)
+{
+	while (q->control_count) {
+		const struct control *c = &q->control[q->control_first];
+
+		if (!hand_over(q, (struct sl_bytes){c->header, c->len}, NULL))
+			return false;
+		q->control_first = (q->control_first + 1) % CONTROLS;
+		q->control_count--;
+	}
+	return true;
+}
+
+static uint64_t hash_of(struct sl_outq *q, const struct sl_run *run, struct sl_bytes payload)
+{
+	if (q->hashed_run != run || q->hashed_offset != run->next_offset) {
+		q->hash = sl_wire_hash(payload);
+		q->hashed_run = run;
+		q->hashed_offset = run->next_offset;
+	}
+	return q->hash;
+}
+
+/* The next part of the first run; false: credit, records or the transport say no. */
+static bool pump_part(struct sl_outq *q, struct sl_run *run)
+{
+	size_t left = run->len - run->next_offset, len = left < q->part_bytes ? left : q->part_bytes;
+	struct sl_payload payload = {.bytes = {run->data + run->next_offset, len}, .release = release_part};
+	struct sl_frame frame = {.kind = SL_FRAME_PART, .epoch = q->epoch, .u.part = run->part};
+	struct record *r = q->free;
+	uint8_t header[SL_WIRE_HEADER_MAX];
+	uint64_t now_ns;
+	size_t header_len;
+
+	if (!len || len > q->credit || !r)
+		return false;
+	frame.u.part.total = run->len;
+	frame.u.part.offset = run->next_offset;
+	frame.u.part.xxh3 = hash_of(q, run, payload.bytes);
+	if (sl_wire_encode(&frame, header, &header_len) != SL_OK) {
+		sl_log(SL_LOG_ERROR, "link-send", "a part that cannot be encoded (what = %u)", run->part.what);
+		q->lost = true;
+		return false;
+	}
+	/* All of this before the transport has it: another thread may release it at once. */
+	r->run = run;
+	payload.release_arg = r;
+	now_ns = sl_now_ns();
+	q->free = r->next;
+	if (!hand_over(q, (struct sl_bytes){header, header_len}, &payload)) {
+		r->next = q->free;
+		q->free = r;
+		return false;
+	}
+	if (!run->next_offset)
+		run->started_ns = now_ns;
+	q->records_out++;
+	q->credit -= len;
+	q->hashed_run = NULL;
+	run->next_offset += len;
+	run->parts_out++;
+	if (run->next_offset == run->len)
+		q->runs = run->next;
+	return true;
+}
+
+void sl_outq_pump(struct sl_outq *q)
+{
+	if (q->lost || !pump_control(q))
+		return;
+	while (!q->lost && q->runs && pump_part(q, q->runs))
+		;
+}
+
+enum sl_err sl_outq_control(struct sl_outq *q, const struct sl_frame *frame)
+{
+	struct control *c = &q->control[(q->control_first + q->control_count) % CONTROLS];
+	enum sl_err err;
+
+	if (q->control_count == CONTROLS)
+		return SL_ERR_LIMIT;
+	err = sl_wire_encode(frame, c->header, &c->len);
+	if (err)
+		return err;
+	q->control_count++;
+	q->stats.waiting_bytes += c->len;
+	sl_outq_pump(q);
+	return SL_OK;
+}
+
+void sl_outq_post(struct sl_outq *q, struct sl_run *run)
+{
+	struct sl_run **link = &q->runs;
+
+	run->next_offset = 0;
+	run->parts_out = 0;
+	run->started_ns = 0;
+	run->send_s = 0;
+	run->queue = q;
+	while (*link && (*link)->priority <= run->priority)
+		link = &(*link)->next;
+	run->next = *link;
+	*link = run;
+	q->stats.waiting_bytes += run->len;
+	sl_outq_pump(q);
+}
+
+void sl_outq_credit(struct sl_outq *q, uint64_t bytes)
+{
+	q->credit = bytes > UINT64_MAX - q->credit ? UINT64_MAX : q->credit + bytes;
+	sl_outq_pump(q);
+}
+
+struct sl_outq_stats sl_outq_stats(const struct sl_outq *q)
+{
+	return q->stats;
+}
+
+void sl_outq_abort(struct sl_outq *q)
+{
+	for (int i = 0; i < RECORDS; i++)
+		q->record[i].run = NULL; /* theirs may be freed from now on; only this thread reads it */
+	q->runs = NULL;
+	q->hashed_run = NULL;
+	q->control_count = 0;
+	q->credit = 0;
+	q->stats.waiting_bytes = 0;
+}
+
+bool sl_outq_idle(const struct sl_outq *q)
+{
+	return !q->runs && !q->control_count && !q->records_out;
+}
+
+void sl_outq_close(struct sl_outq *q)
+{
+	if (!q)
+		return;
+	sl_outq_abort(q);
+	q->lost = q->closing = true;
+	if (!q->records_out && !q->draining)
+		destroy(q);
+}

@@ -1,0 +1,490 @@
+/* Runs of parts over both transports: order, credit, high-water mark, and peers that vanish. The receiving end decodes
+ * every frame, so each part's hash is checked on the way. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/link/loop.h"
+#include "common/link/outq.h"
+#include "common/link/transport_inproc.h"
+
+enum { PART = 1000, RUN = 100 * PART + 7, GIVE_UP_MS = 20000, LOG = 4096, PLENTY = 1 << 30 };
+
+static const char *const schemes[] = {"tcp://127.0.0.1:*", "inproc://outq"};
+enum { SCHEMES = 2 };
+
+struct rig {
+	struct sl_loop *loop;
+	struct sl_transport *server, *client;
+	struct sl_outq *queue; /* the client's */
+	struct sl_timer *timer;
+	bool lost;
+	/* receiving */
+	uint8_t got[4][RUN];
+	uint64_t bytes;
+	int parts[4];       /* by chunk */
+	int log[LOG], logs; /* chunk of each part, -1 - kind of control frames */
+	bool give_credit;
+	uint64_t stop_at_bytes;
+	int stop_at_logs;
+	/* sending */
+	int sent[16], sents;
+	int stop_at_sents;
+	void (*on_sent)(struct rig *rig, struct sl_run *run);
+};
+
+static void server_message(void *arg, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
+{
+	struct rig *rig = arg;
+	struct sl_frame f;
+	struct sl_fail fail;
+
+	(void)peer;
+	if (sl_wire_decode(header, payload, &f, &fail))
+		fail_msg("%s", fail.text);
+	assert_true(rig->logs < LOG);
+	rig->log[rig->logs++] = f.kind == SL_FRAME_PART ? (int)f.u.part.chunk : -1 - (int)f.kind;
+	if (f.kind == SL_FRAME_PART) {
+		assert_int_equal(f.epoch, 5);
+		assert_int_equal(f.u.part.total, RUN);
+		memcpy(rig->got[f.u.part.chunk] + f.u.part.offset, f.payload.data, f.payload.len);
+		rig->bytes += f.payload.len;
+		rig->parts[f.u.part.chunk]++;
+		if (rig->give_credit)
+			sl_outq_credit(rig->queue, f.payload.len);
+	}
+	if ((rig->stop_at_bytes && rig->bytes >= rig->stop_at_bytes) ||
+	    (rig->stop_at_logs && rig->logs >= rig->stop_at_logs))
+		sl_loop_stop(rig->loop);
+}
+
+static void nothing_writable(void *arg, sl_peer peer)
+{
+	(void)arg, (void)peer;
+}
+
+static void client_message(void *arg, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
+{
+	(void)arg, (void)peer, (void)header, (void)payload;
+	fail_msg("the server sent something");
+}
+
+static void client_writable(void *arg, sl_peer peer)
+{
+	struct rig *rig = arg;
+
+	assert_int_equal(peer, SL_PEER_SERVER);
+	if (rig->queue)
+		sl_outq_pump(rig->queue);
+}
+
+static void malformed(void *arg, sl_peer peer, const char *why)
+{
+	(void)arg, (void)peer;
+	fail_msg("%s", why);
+}
+
+static void lost(void *arg, sl_peer peer)
+{
+	struct rig *rig = arg;
+
+	(void)peer;
+	rig->lost = true;
+	sl_loop_stop(rig->loop);
+}
+
+static void gave_up(void *arg)
+{
+	(void)arg;
+	fail_msg("nothing happened for %d ms", GIVE_UP_MS);
+}
+
+static struct rig *rig_open(const char *endpoint, int hwm)
+{
+	static const struct sl_transport_events server_events = {server_message, nothing_writable, malformed, lost};
+	static const struct sl_transport_events client_events = {client_message, client_writable, malformed, lost};
+	struct sl_transport_conf conf = {.endpoint = endpoint, .part_bytes = PART, .hwm = hwm};
+	struct rig *rig = calloc(1, sizeof *rig);
+
+	assert_non_null(rig);
+	assert_int_equal(sl_loop_open(&rig->loop, NULL), SL_OK);
+	assert_int_equal(sl_transport_bind(&rig->server, rig->loop, &conf, &server_events, rig, NULL), SL_OK);
+	conf.endpoint = sl_transport_endpoint(rig->server);
+	assert_int_equal(sl_transport_connect(&rig->client, rig->loop, &conf, &client_events, rig, NULL), SL_OK);
+	assert_int_equal(sl_outq_open(&rig->queue, rig->loop, rig->client, SL_PEER_SERVER, NULL), SL_OK);
+	assert_int_equal(sl_timer_open(&rig->timer, rig->loop, gave_up, NULL, NULL), SL_OK);
+	sl_timer_start(rig->timer, GIVE_UP_MS, 0);
+	sl_outq_epoch(rig->queue, 5);
+	return rig;
+}
+
+static void rig_close(struct rig *rig)
+{
+	sl_timer_close(rig->timer);
+	sl_transport_close(rig->client, 0);
+	sl_outq_close(rig->queue);
+	sl_transport_close(rig->server, 0);
+	sl_loop_close(rig->loop);
+	free(rig);
+}
+
+static void stop_loop(void *arg)
+{
+	sl_loop_stop(arg);
+}
+
+static void run_for(struct rig *rig, uint64_t ms)
+{
+	struct sl_timer *timer;
+
+	assert_int_equal(sl_timer_open(&timer, rig->loop, stop_loop, rig->loop, NULL), SL_OK);
+	sl_timer_start(timer, ms, 0);
+	sl_loop_run(rig->loop);
+	sl_timer_close(timer);
+}
+
+static void on_sent(struct sl_run *run)
+{
+	struct rig *rig = run->arg;
+
+	rig->sent[rig->sents++ % 16] = (int)run->part.chunk;
+	assert_true(run->send_s > 0);
+	if (rig->on_sent)
+		rig->on_sent(rig, run);
+	if (rig->sents == rig->stop_at_sents)
+		sl_loop_stop(rig->loop);
+}
+
+static uint8_t *fill(uint8_t *data, int seed)
+{
+	for (int i = 0; i < RUN; i++)
+		data[i] = (uint8_t)(i * 31 + i / 256 + seed);
+	return data;
+}
+
+static struct sl_run run_of(struct rig *rig, const uint8_t *data, uint32_t chunk, int priority)
+{
+	return (struct sl_run){.part = {.what = SL_PART_HEAD_ACT, .training = true, .step = 9, .chunk = chunk},
+			       .data = data,
+			       .len = RUN,
+			       .priority = priority,
+			       .sent = on_sent,
+			       .arg = rig};
+}
+
+/* ---- cases for both transports */
+
+static void runs_arrive_whole_by_priority(const char *endpoint)
+{
+	struct rig *rig = rig_open(endpoint, 4);
+	static uint8_t data[4][RUN];
+	struct sl_run run[4];
+	struct sl_outq_stats stats;
+	int first[4];
+
+	/* posted before the handshake: nothing leaves, so order is decided at once for all */
+	for (int i = 0; i < 4; i++) {
+		run[i] = run_of(rig, fill(data[i], i), (uint32_t)i, (int[]){2, 1, 2, 0}[i]);
+		sl_outq_post(rig->queue, &run[i]);
+	}
+	assert_int_equal(sl_outq_stats(rig->queue).waiting_bytes, 4 * RUN);
+	assert_false(sl_outq_idle(rig->queue));
+	rig->give_credit = true;
+	rig->stop_at_sents = 4;
+	sl_outq_limits(rig->queue, PART, 10 * PART);
+	sl_loop_run(rig->loop);
+	while (rig->bytes < 4ull * RUN)
+		run_for(rig, 5);
+	for (int i = 0; i < 4; i++) {
+		assert_memory_equal(rig->got[i], data[i], RUN);
+		assert_int_equal(rig->parts[i], 101);
+		first[i] = -1;
+	}
+	for (int i = 0; i < rig->logs; i++)
+		if (first[rig->log[i]] < 0)
+			first[rig->log[i]] = i;
+	assert_true(first[3] == 0 && first[1] == 101 && first[0] == 202 && first[2] == 303);
+	assert_true(rig->sent[0] == 3 && rig->sent[1] == 1 && rig->sent[2] == 0 && rig->sent[3] == 2);
+	stats = sl_outq_stats(rig->queue);
+	assert_int_equal(stats.frames, 404);
+	assert_int_equal(stats.payload_bytes, 4 * RUN);
+	assert_true(stats.header_bytes > 404 * 20 && stats.header_bytes < 404 * 80);
+	assert_int_equal(stats.waiting_bytes, 0);
+	assert_true(stats.peak_bytes_per_s > 0);
+	assert_true(sl_outq_idle(rig->queue));
+	rig_close(rig);
+}
+
+static void a_later_run_of_higher_priority_overtakes(const char *endpoint)
+{
+	struct rig *rig = rig_open(endpoint, 64);
+	static uint8_t data[RUN];
+	struct sl_run low = run_of(rig, fill(data, 1), 0, 5), high = run_of(rig, data, 1, 1);
+
+	sl_outq_limits(rig->queue, PART, 10 * PART);
+	sl_outq_post(rig->queue, &low);
+	rig->stop_at_bytes = 10 * PART;
+	sl_loop_run(rig->loop); /* the window is spent on the first run */
+	sl_outq_post(rig->queue, &high);
+	rig->stop_at_bytes = 0;
+	rig->stop_at_sents = 2;
+	sl_outq_credit(rig->queue, PLENTY);
+	sl_loop_run(rig->loop);
+	assert_true(rig->sent[0] == 1 && rig->sent[1] == 0);
+	while (rig->bytes < 2ull * RUN)
+		run_for(rig, 5);
+	for (int i = 0; i < rig->logs; i++)
+		assert_int_equal(rig->log[i], i < 10 || i >= 111 ? 0 : 1);
+	rig_close(rig);
+}
+
+static void nothing_leaves_beyond_the_credit(const char *endpoint)
+{
+	struct rig *rig = rig_open(endpoint, 64);
+	static uint8_t data[RUN];
+	struct sl_run run = run_of(rig, fill(data, 1), 0, 0);
+
+	sl_outq_limits(rig->queue, PART, 5 * PART + PART / 2);
+	sl_outq_post(rig->queue, &run);
+	rig->stop_at_bytes = 5 * PART;
+	sl_loop_run(rig->loop);
+	rig->stop_at_bytes = 0;
+	run_for(rig, 30);
+	assert_int_equal(rig->bytes, 5 * PART); /* half a part's credit sends nothing */
+	sl_outq_credit(rig->queue, PART / 2);
+	run_for(rig, 30);
+	assert_int_equal(rig->bytes, 6 * PART);
+	assert_int_equal(rig->sents, 0);
+	sl_outq_credit(rig->queue, UINT64_MAX); /* and no overflow */
+	sl_outq_credit(rig->queue, UINT64_MAX);
+	rig->stop_at_sents = 1;
+	sl_loop_run(rig->loop);
+	assert_true(sl_outq_idle(rig->queue));
+	rig_close(rig);
+}
+
+static void control_frames_go_first_and_need_no_credit(const char *endpoint)
+{
+	struct rig *rig = rig_open(endpoint, 64);
+	static uint8_t data[RUN];
+	struct sl_run run = run_of(rig, fill(data, 1), 0, 0);
+	struct sl_frame beat = {.kind = SL_FRAME_HEARTBEAT}, hello = {.kind = SL_FRAME_HELLO};
+	int beats = 0;
+	enum sl_err err;
+
+	/* until the connection stands (a turn of the loop at least), all of this waits, and is bounded */
+	sl_outq_limits(rig->queue, PART, PLENTY);
+	sl_outq_post(rig->queue, &run);
+	for (err = SL_OK; beats < 10 && !err; beats++)
+		err = sl_outq_control(rig->queue, &beat);
+	hello.u.hello.epoch = 1; /* unlike the frame's: cannot be encoded, and leaves no trace */
+	assert_int_equal(sl_outq_control(rig->queue, &hello), SL_ERR_DATA);
+	rig->stop_at_sents = 1;
+	sl_loop_run(rig->loop);
+	while (rig->bytes < RUN || rig->logs < 111)
+		run_for(rig, 5);
+	assert_int_equal(rig->logs, 111);
+	if (rig->log[0] != 0) /* (inproc has its connection at once: parts are ahead there) */
+		for (int i = 0; i < 10; i++)
+			assert_int_equal(rig->log[i], -1 - SL_FRAME_HEARTBEAT);
+	rig_close(rig);
+}
+
+static void abort_at_sent(struct rig *rig, struct sl_run *run)
+{
+	(void)run;
+	sl_outq_abort(rig->queue);
+	sl_loop_stop(rig->loop);
+}
+
+static void abort_forgets_what_waits(const char *endpoint)
+{
+	struct rig *rig = rig_open(endpoint, 64);
+	static uint8_t data[RUN];
+	struct sl_run run[2] = {run_of(rig, fill(data, 1), 0, 0), run_of(rig, data, 1, 1)};
+
+	rig->on_sent = abort_at_sent;
+	sl_outq_limits(rig->queue, PART, RUN + 10 * PART);
+	sl_outq_post(rig->queue, &run[0]);
+	sl_outq_post(rig->queue, &run[1]);
+	sl_loop_run(rig->loop);
+	assert_int_equal(sl_outq_stats(rig->queue).waiting_bytes, 0);
+	memset(&run[1], 0x5a, sizeof run[1]); /* nobody looks at it any more */
+	for (int i = 0; i < 1000 && !sl_outq_idle(rig->queue); i++)
+		run_for(rig, 2);
+	assert_true(sl_outq_idle(rig->queue));
+	assert_int_equal(rig->sents, 1);
+	rig_close(rig);
+}
+
+static void a_peer_that_vanishes_mid_run_leaves_nothing_behind(const char *endpoint)
+{
+	struct rig *rig = rig_open(endpoint, 4);
+	uint8_t *data = malloc(RUN);
+	struct sl_run run = run_of(rig, fill(data, 1), 0, 0);
+
+	sl_outq_limits(rig->queue, PART, PLENTY);
+	sl_outq_post(rig->queue, &run);
+	rig->stop_at_bytes = 10 * PART;
+	sl_loop_run(rig->loop);
+	sl_transport_close(rig->server, 0);
+	rig->server = NULL;
+	while (!rig->lost)
+		sl_loop_run(rig->loop);
+	sl_outq_abort(rig->queue);
+	for (int i = 0; i < 1000 && !sl_outq_idle(rig->queue); i++)
+		run_for(rig, 2);
+	assert_true(sl_outq_idle(rig->queue));
+	free(data); /* the address sanitizer sees whoever still reads it */
+	run_for(rig, 20);
+	rig_close(rig);
+}
+
+static void close_at_sent(struct rig *rig, struct sl_run *run)
+{
+	(void)run;
+	sl_outq_close(rig->queue);
+	rig->queue = NULL;
+	sl_loop_stop(rig->loop);
+}
+
+static void the_queue_may_close_inside_sent(const char *endpoint)
+{
+	struct rig *rig = rig_open(endpoint, 200);
+	static uint8_t data[RUN];
+	struct sl_run run[2] = {run_of(rig, fill(data, 1), 0, 0), run_of(rig, data, 1, 1)};
+
+	rig->on_sent = close_at_sent;
+	sl_outq_limits(rig->queue, PART, PLENTY);
+	sl_outq_post(rig->queue, &run[0]);
+	sl_outq_post(rig->queue, &run[1]);
+	sl_loop_run(rig->loop);
+	assert_null(rig->queue);
+	run_for(rig, 20);
+	rig_close(rig);
+}
+
+static void the_queue_may_close_before_its_parts_are_back(const char *endpoint)
+{
+	struct rig *rig = rig_open(endpoint, 200);
+	static uint8_t data[RUN];
+	struct sl_run run = run_of(rig, fill(data, 1), 0, 0);
+	int sents;
+
+	sl_outq_limits(rig->queue, PART, PLENTY);
+	sl_outq_post(rig->queue, &run);
+	rig->stop_at_bytes = PART;
+	sl_loop_run(rig->loop);
+	rig->stop_at_bytes = 0;
+	sents = rig->sents;
+	sl_outq_close(rig->queue);
+	rig->queue = NULL;
+	run_for(rig, 20);
+	assert_int_equal(rig->sents, sents);
+	rig_close(rig);
+}
+
+#define BOTH(name)                                \
+	static void both_##name(void **state)     \
+	{                                         \
+		(void)state;                      \
+		for (int i = 0; i < SCHEMES; i++) \
+			name(schemes[i]);         \
+	}
+BOTH(runs_arrive_whole_by_priority)
+BOTH(a_later_run_of_higher_priority_overtakes)
+BOTH(nothing_leaves_beyond_the_credit)
+BOTH(control_frames_go_first_and_need_no_credit)
+BOTH(abort_forgets_what_waits)
+BOTH(a_peer_that_vanishes_mid_run_leaves_nothing_behind)
+BOTH(the_queue_may_close_inside_sent)
+BOTH(the_queue_may_close_before_its_parts_are_back)
+
+/* ---- one transport is enough */
+
+static void control_frames_are_bounded(void **state)
+{
+	struct rig *rig = rig_open(schemes[1], 1);
+	struct sl_frame beat = {.kind = SL_FRAME_HEARTBEAT};
+	enum sl_err err = SL_OK;
+	int n;
+
+	(void)state;
+	for (n = 0; n < 1000 && !err; n++) {
+		beat.u.heartbeat.sent_ms = (uint64_t)n;
+		err = sl_outq_control(rig->queue, &beat);
+	}
+	assert_int_equal(err, SL_ERR_LIMIT);
+	n--; /* one more than the transport's mark is with the queue, in order */
+	assert_true(n > 1 && n < 100);
+	rig->stop_at_logs = n;
+	sl_loop_run(rig->loop);
+	assert_int_equal(sl_outq_control(rig->queue, &beat), SL_OK);
+	rig_close(rig);
+}
+
+static enum sl_fault corrupt(void *arg, struct sl_bytes header, struct sl_bytes payload)
+{
+	(void)arg, (void)header, (void)payload;
+	return SL_FAULT_CORRUPT;
+}
+
+static void count_corrupt(void *arg, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
+{
+	struct rig *rig = arg;
+	struct sl_frame f;
+	struct sl_fail fail;
+
+	(void)peer;
+	assert_int_equal(sl_wire_decode(header, payload, &f, &fail), SL_ERR_PROTOCOL);
+	assert_non_null(strstr(fail.text, "corrupt part"));
+	if (++rig->logs == 101)
+		sl_loop_stop(rig->loop);
+}
+
+static void corrupt_parts_are_noticed(void **state)
+{
+	static const struct sl_transport_events counting = {count_corrupt, nothing_writable, malformed, lost};
+	struct sl_transport_conf conf = {.endpoint = "inproc://corrupt", .part_bytes = PART, .hwm = 200};
+	struct rig *rig = rig_open(schemes[1], 200);
+	struct sl_transport *server, *client;
+	struct sl_outq *queue;
+	static uint8_t data[RUN];
+	struct sl_run run = run_of(rig, fill(data, 1), 0, 0);
+
+	(void)state;
+	assert_int_equal(sl_transport_bind(&server, rig->loop, &conf, &counting, rig, NULL), SL_OK);
+	assert_int_equal(sl_transport_connect(&client, rig->loop, &conf, &counting, rig, NULL), SL_OK);
+	assert_int_equal(sl_outq_open(&queue, rig->loop, client, SL_PEER_SERVER, NULL), SL_OK);
+	sl_inproc_faults(client, corrupt, NULL);
+	sl_outq_limits(queue, PART, PLENTY);
+	sl_outq_post(queue, &run);
+	sl_loop_run(rig->loop);
+	sl_transport_close(client, 0);
+	sl_transport_close(server, 0);
+	sl_outq_close(queue);
+	rig_close(rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(both_runs_arrive_whole_by_priority),
+		cmocka_unit_test(both_a_later_run_of_higher_priority_overtakes),
+		cmocka_unit_test(both_nothing_leaves_beyond_the_credit),
+		cmocka_unit_test(both_control_frames_go_first_and_need_no_credit),
+		cmocka_unit_test(both_abort_forgets_what_waits),
+		cmocka_unit_test(both_a_peer_that_vanishes_mid_run_leaves_nothing_behind),
+		cmocka_unit_test(both_the_queue_may_close_inside_sent),
+		cmocka_unit_test(both_the_queue_may_close_before_its_parts_are_back),
+		cmocka_unit_test(control_frames_are_bounded),
+		cmocka_unit_test(corrupt_parts_are_noticed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
