@@ -23,13 +23,14 @@ enum sl_dir { SL_DIR_HEAD_ACT, SL_DIR_MID_ACT, SL_DIR_MID_GRAD, SL_DIR_HEAD_GRAD
 
 const char *sl_dir_name(enum sl_dir dir); /* "head_act" … */
 
-enum { SL_CODEC_SPEC_MAX = 128, SL_CODEC_MAX_STAGES = 4, SL_CODEC_MAX_ARGS = 4 };
+enum { SL_CODEC_SPEC_MAX = 128, SL_CODEC_MAX_STAGES = 4, SL_CODEC_MAX_ARGS = 6 };
 
 struct sl_codec_stage; /* stage.h: the table that one method fills */
 
 /* A parsed and validated specification. `text` is its canonical form (defaults left out), equal on both sides. */
 struct sl_codec_spec {
 	char text[SL_CODEC_SPEC_MAX];
+	bool error_feedback; /* what was lost is added to the same chunk of the next step */
 	int n_stage;
 	struct {
 		const struct sl_codec_stage *stage;
@@ -46,9 +47,9 @@ bool sl_codec_spec_pairs(const struct sl_codec_spec *act, const struct sl_codec_
 struct sl_codec;
 
 struct sl_codec_env {
-	struct sl_backend *be;  /* where tensors live and encode/decode run; its pool is used. Not owned */
-	struct sl_shape shape;  /* largest: dim[0] is the most rows of a chunk */
-	int slots;              /* chunks that can be in flight at once */
+	struct sl_backend *be; /* where tensors live and encode/decode run; its pool is used. Not owned */
+	struct sl_shape shape; /* largest: dim[0] is the most rows of a chunk */
+	int slots;             /* chunks that can be in flight at once */
 	uint64_t seed;
 	enum sl_dir dir;
 	/* For a gradient: this side's codec of the activation of the same tensor, where sl_codec_spec_pairs. It must
@@ -58,7 +59,7 @@ struct sl_codec_env {
 
 /* All memory is taken here. */
 enum sl_err sl_codec_open(struct sl_codec **out, const struct sl_codec_spec *spec, const struct sl_codec_env *env,
-                          struct sl_fail *fail) SL_MUST_CHECK;
+			  struct sl_fail *fail) SL_MUST_CHECK;
 void sl_codec_close(struct sl_codec *codec); /* NULL is fine */
 
 /* Most bytes of one payload, for `rows` rows. */
@@ -76,11 +77,11 @@ struct sl_codec_call {
 /* Appends one payload to *out (host memory). NONFINITE where x holds NaN or Inf and the method cannot carry it;
  * LIMIT where *out has less room than the bound. On failure out->len is as before. */
 enum sl_err sl_codec_encode(struct sl_codec *codec, const struct sl_codec_call *call, const struct sl_tensor *x,
-                            struct sl_buf *out) SL_MUST_CHECK;
+			    struct sl_buf *out) SL_MUST_CHECK;
 /* Writes all of x (its shape says what is expected). PAYLOAD, with nothing written, where `in` is not a payload of
  * this codec for this shape. */
 enum sl_err sl_codec_decode(struct sl_codec *codec, const struct sl_codec_call *call, struct sl_bytes in,
-                            struct sl_tensor *x, struct sl_fail *fail) SL_MUST_CHECK;
+			    struct sl_tensor *x, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* The step took place: pending state becomes current. Rollback: pending state is dropped. */
 void sl_codec_commit(struct sl_codec *codec);

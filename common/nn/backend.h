@@ -61,6 +61,7 @@ struct sl_sgd {
 };
 
 struct sl_codec_stage; /* common/codec/stage.h */
+struct sl_codec_loops; /* common/codec/loops.h */
 
 struct sl_backend_ops {
 	const char *name; /* "ref", "cpu", "cuda" */
@@ -77,8 +78,10 @@ struct sl_backend_ops {
 	enum sl_err (*sgd)(struct sl_backend *be, const struct sl_sgd *sgd, int64_t count, float *weight, float *grad,
 			   float *momentum);
 	const struct sl_kernel *kernel[SL_OP_COUNT]; /* NULL: the plan refuses the op on this backend */
-	const struct sl_codec_stage *const
-		*codec_stages; /* NULL-terminated, overrides of the portable ones; NULL: none */
+	/* Codec stages of a backend whose memory is not the host's, NULL-terminated. NULL: the portable ones. */
+	const struct sl_codec_stage *const *codec_stages;
+	/* Faster loops for the portable stages, chosen for this CPU. NULL: the portable ones. */
+	const struct sl_codec_loops *(*codec_loops)(void);
 	void (*close)(struct sl_backend *be);
 };
 

@@ -1,0 +1,116 @@
+#include "common/codec/groups.h"
+
+#include <stdlib.h>
+
+#include "common/base/pool.h"
+
+struct measure {
+	struct sl_groups *g;
+	const struct sl_codec_loops *loops;
+	const float *x;
+	bool squares;
+	int64_t blocks; /* of a group larger than SL_CODEC_BLOCK */
+	int64_t groups; /* of a block, where groups are smaller */
+};
+
+enum sl_err sl_groups_open(struct sl_groups *g, int64_t n, int64_t most, struct sl_fail *fail)
+{
+	*g = (struct sl_groups){0};
+	g->stat = calloc((size_t)most + 1, sizeof *g->stat);
+	g->partial = calloc((size_t)(sl_codec_blocks(n) + most + 1), sizeof *g->partial);
+	if (g->stat == NULL || g->partial == NULL) {
+		sl_groups_close(g);
+		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory for %lld groups", (long long)most);
+	}
+	return SL_OK;
+}
+
+void sl_groups_close(struct sl_groups *g)
+{
+	free(g->stat);
+	free(g->partial);
+	*g = (struct sl_groups){0};
+}
+
+static void measure_run(const struct measure *m, int64_t first, int64_t stop, struct sl_group_stat *out)
+{
+	const float *x = m->x + first;
+
+	*out = (struct sl_group_stat){SL_RANGE_EMPTY, 0};
+	if (m->squares)
+		out->squares = m->loops->sum_squares(x, stop - first, &out->range.top);
+	else
+		m->loops->minmax(x, stop - first, &out->range);
+}
+
+static int64_t end_of(const struct sl_groups *g, int64_t group)
+{
+	int64_t stop = (group + 1) * g->size;
+
+	return stop < g->n ? stop : g->n;
+}
+
+static void measure_part(void *arg, int64_t block, int worker)
+{
+	const struct measure *m = arg;
+	int64_t group = block / m->blocks;
+	int64_t first = group * m->g->size + block % m->blocks * SL_CODEC_BLOCK;
+	int64_t stop = first + SL_CODEC_BLOCK, end = end_of(m->g, group);
+
+	(void)worker;
+	if (stop > end)
+		stop = end;
+	/* the last group may have fewer blocks */
+	measure_run(m, first < stop ? first : stop, stop, &m->g->partial[block]);
+}
+
+static void measure_groups(void *arg, int64_t block, int worker)
+{
+	const struct measure *m = arg;
+	int64_t group = block * m->groups, stop = group + m->groups;
+
+	(void)worker;
+	for (; group < stop && group < m->g->count; group++)
+		measure_run(m, group * m->g->size, end_of(m->g, group), &m->g->stat[group]);
+}
+
+/* Adds partial results in order of blocks: the sum does not depend on who computed them. */
+static void join(struct sl_groups *g, int64_t group, int64_t blocks)
+{
+	struct sl_group_stat *s = &g->stat[group];
+
+	*s = g->partial[group * blocks];
+	for (int64_t b = 1; b < blocks; b++) {
+		const struct sl_group_stat *p = &g->partial[group * blocks + b];
+
+		s->squares += p->squares;
+		s->range.min = p->range.min < s->range.min ? p->range.min : s->range.min;
+		s->range.max = p->range.max > s->range.max ? p->range.max : s->range.max;
+		s->range.top = p->range.top > s->range.top ? p->range.top : s->range.top;
+	}
+}
+
+enum sl_err sl_groups_measure(struct sl_groups *g, const struct sl_codec_loops *loops, struct sl_pool *pool,
+			      const float *x, bool squares)
+{
+	struct measure m = {.g = g, .loops = loops, .x = x, .squares = squares};
+
+	if (g->n == 0) {
+		g->stat[0] = (struct sl_group_stat){0};
+		return SL_OK;
+	}
+	if (g->size >= SL_CODEC_BLOCK) {
+		m.blocks = sl_codec_blocks(g->size);
+		sl_pool_run(pool, g->count * m.blocks, measure_part, &m);
+		for (int64_t group = 0; group < g->count; group++)
+			join(g, group, m.blocks);
+	} else {
+		m.groups = SL_CODEC_BLOCK / g->size;
+		sl_pool_run(pool, (g->count + m.groups - 1) / m.groups, measure_groups, &m);
+	}
+	for (int64_t group = 0; group < g->count; group++) {
+		if (g->stat[group].range.top >= SL_F32_INF_BITS)
+			return SL_ERR_NONFINITE;
+	}
+	return SL_OK;
+}

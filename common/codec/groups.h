@@ -1,0 +1,47 @@
+/* Runs of consecutive elements that share a scale: the whole tensor, a sample, a block, a bucket. */
+#ifndef SL_CODEC_GROUPS_H
+#define SL_CODEC_GROUPS_H
+
+#include "common/codec/stage.h"
+
+struct sl_group_stat {
+	struct sl_range range;
+	double squares;
+};
+
+struct sl_groups {
+	int64_t n, size, count;     /* elements; elements of a group (the last may have fewer); groups */
+	struct sl_group_stat *stat; /* [most groups] */
+	struct sl_group_stat *partial;
+};
+
+/* Groups of `size` elements, 0: one group. n may be 0: one empty group then, none where size > 0. */
+static inline int64_t sl_groups_count(int64_t n, int64_t size)
+{
+	return size == 0 ? 1 : (n + size - 1) / size;
+}
+
+/* Memory for tensors of at most n elements in at most `most` groups. NOMEM. */
+enum sl_err sl_groups_open(struct sl_groups *g, int64_t n, int64_t most, struct sl_fail *fail);
+void sl_groups_close(struct sl_groups *g);
+
+static inline void sl_groups_set(struct sl_groups *g, int64_t n, int64_t size)
+{
+	g->n = n;
+	g->size = size == 0 ? n : size;
+	g->count = sl_groups_count(n, size);
+}
+
+/* Fills stat[]: `squares` where wanted (and range.top), else the range. NONFINITE. */
+enum sl_err sl_groups_measure(struct sl_groups *g, const struct sl_codec_loops *loops, struct sl_pool *pool,
+			      const float *x, bool squares);
+
+/* Elements from `at` to the end of its group, or to `stop`. */
+static inline int64_t sl_groups_run(const struct sl_groups *g, int64_t at, int64_t stop)
+{
+	int64_t end = (at / g->size + 1) * g->size;
+
+	return (end < stop ? end : stop) - at;
+}
+
+#endif

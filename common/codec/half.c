@@ -1,0 +1,156 @@
+/* f16, bf16 — IEEE half and bfloat16: 2 n bytes. Rounded to nearest even; beyond the largest finite value (65504 for
+ * f16), that value. */
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "common/base/pool.h"
+#include "common/codec/stage.h"
+
+static const struct sl_stage_arg args[] = {{0}};
+
+struct half {
+	struct sl_pool *pool;
+	uint32_t (*to)(const float *x, int64_t n, uint8_t *out);
+	void (*from)(const uint8_t *in, int64_t n, float *x);
+	/* of the running call */
+	int64_t n;
+	const float *x;
+	float *y;
+	uint8_t *out;
+	const uint8_t *in;
+	atomic_bool nonfinite;
+};
+
+static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
+{
+	(void)arg;
+	(void)paired;
+	return (size_t)sl_shape_count(in) * 2;
+}
+
+static double nominal(const double *arg, const struct sl_shape *in)
+{
+	return (double)bound(arg, false, in);
+}
+
+static struct half *open_half(const struct sl_stage_env *env)
+{
+	struct half *h = calloc(1, sizeof *h);
+
+	if (h != NULL)
+		h->pool = env->pool;
+	return h;
+}
+
+static enum sl_err open_f16(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	struct half *h = open_half(env);
+
+	if (h == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "f16: no memory");
+	h->to = env->loops->to_f16;
+	h->from = env->loops->from_f16;
+	*state = h;
+	return SL_OK;
+}
+
+static enum sl_err open_bf16(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	struct half *h = open_half(env);
+
+	if (h == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "bf16: no memory");
+	h->to = env->loops->to_bf16;
+	h->from = env->loops->from_bf16;
+	*state = h;
+	return SL_OK;
+}
+
+static int64_t block_length(const struct half *h, int64_t block)
+{
+	int64_t left = h->n - block * SL_CODEC_BLOCK;
+
+	return left < SL_CODEC_BLOCK ? left : SL_CODEC_BLOCK;
+}
+
+static void encode_block(void *arg, int64_t block, int worker)
+{
+	struct half *h = arg;
+	int64_t first = block * SL_CODEC_BLOCK;
+
+	(void)worker;
+	if (h->to(h->x + first, block_length(h, block), h->out + 2 * first) >= SL_F32_INF_BITS)
+		atomic_store_explicit(&h->nonfinite, true, memory_order_relaxed);
+}
+
+static void decode_block(void *arg, int64_t block, int worker)
+{
+	struct half *h = arg;
+	int64_t first = block * SL_CODEC_BLOCK;
+
+	(void)worker;
+	h->from(h->in + 2 * first, block_length(h, block), h->y + first);
+}
+
+static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
+			  struct sl_buf *out)
+{
+	struct half *h = state;
+
+	(void)call;
+	h->n = sl_shape_count(xs);
+	if (out->cap - out->len < (size_t)h->n * 2)
+		return SL_ERR_LIMIT;
+	h->x = x;
+	h->out = out->data + out->len;
+	h->nonfinite = false;
+	sl_pool_run(h->pool, sl_codec_blocks(h->n), encode_block, h);
+	if (h->nonfinite)
+		return SL_ERR_NONFINITE;
+	out->len += (size_t)h->n * 2;
+	return SL_OK;
+}
+
+static enum sl_err decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
+			  const struct sl_shape *xs, struct sl_fail *fail)
+{
+	struct half *h = state;
+
+	(void)call;
+	h->n = sl_shape_count(xs);
+	if (in.len != (size_t)h->n * 2)
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "16-bit floats: %zu bytes, expected %lld", in.len,
+				   (long long)h->n * 2);
+	h->in = in.data;
+	h->y = x;
+	sl_pool_run(h->pool, sl_codec_blocks(h->n), decode_block, h);
+	return SL_OK;
+}
+
+const struct sl_codec_stage sl_stage_f16 = {
+	.id = SL_STAGE_ID_F16,
+	.kind = SL_STAGE_QUANTIZER,
+	.name = "f16",
+	.usage = "f16 takes no argument",
+	.args = args,
+	.bound = bound,
+	.nominal = nominal,
+	.open = open_f16,
+	.close = free,
+	.encode = encode,
+	.decode = decode,
+};
+
+const struct sl_codec_stage sl_stage_bf16 = {
+	.id = SL_STAGE_ID_BF16,
+	.kind = SL_STAGE_QUANTIZER,
+	.name = "bf16",
+	.usage = "bf16 takes no argument",
+	.args = args,
+	.bound = bound,
+	.nominal = nominal,
+	.open = open_bf16,
+	.close = free,
+	.encode = encode,
+	.decode = decode,
+};

@@ -1,0 +1,138 @@
+/* The heavy loops of the codecs, as a table: loops.c is portable C and right everywhere; a CPU backend may supply
+ * faster ones (sl_backend_ops.codec_loops). Every implementation gives the same bits: rounding and order of operations
+ * are part of the contract, products are never fused with sums, and no function depends on the number of threads.
+ *
+ * All functions work on one block in host memory, may be called from several threads at once, and take any n ≥ 0.
+ * Codes are unsigned, one per uint16_t, until they are packed. "Bits" of a float are its IEEE-754 pattern; |bits| is
+ * the pattern without the sign, so that |bits| ≥ 0x7f800000 means NaN or Inf.
+ */
+#ifndef SL_CODEC_LOOPS_H
+#define SL_CODEC_LOOPS_H
+
+#include <stdint.h>
+
+#include "common/base/rng.h"
+
+struct sl_backend;
+
+/* Values inside a payload have no alignment. */
+typedef float sl_f32u __attribute__((aligned(1), may_alias));
+
+enum {
+	SL_CODEC_BLOCK = 65536, /* elements of one unit of work for the pool */
+	SL_CODEC_TILE = 4096,   /* elements whose codes stay in the first cache between two loops */
+	SL_F32_INF_BITS = 0x7f800000
+};
+
+/* Accumulated over calls; start with SL_RANGE_EMPTY. */
+struct sl_range {
+	float min, max;
+	uint32_t top; /* largest |bits| */
+};
+#define SL_RANGE_EMPTY ((struct sl_range){__builtin_inff(), -__builtin_inff(), 0})
+
+/* An affine code: code = round((x·pre − lo)·inv), x' = min((lo + code·step)·post, max). `pre` and `post` are powers of
+ * two that keep ranges near the ends of fp32 in its middle; 1 otherwise. See sl_affine_of. */
+struct sl_affine {
+	float pre, lo, inv, step, post, max;
+};
+
+/* 2^s affine codes of sortquant: bucket = number of edge[1 … count-1] that are ≤ x. Arrays have 16 entries always;
+ * unused edges are +Inf. */
+struct sl_buckets {
+	int count, code_bits;
+	float edge[16], pre[16], lo[16], inv[16], step[16], post[16], max[16];
+};
+
+/* What one pass over a block says of the buckets: below[i], elements < edge[i]; largest of those; smallest of others.
+ */
+struct sl_bucket_stats {
+	int64_t below[16];
+	float max_below[16], min_above[16];
+	uint32_t top;
+};
+
+struct sl_codec_loops {
+	const char *name;
+
+	void (*minmax)(const float *x, int64_t n, struct sl_range *io);
+	/* x [rows, C]; lo, hi [C], accumulated; returns the largest |bits|. */
+	uint32_t (*minmax_cols)(const float *x, int64_t rows, int64_t c, float *lo, float *hi);
+	/* Sum of squares in double: 16 lanes (element i in lane i % 16), then lane j + lane j+8, +4, +2, +1. Updates
+	 * *top. */
+	double (*sum_squares)(const float *x, int64_t n, uint32_t *top);
+
+	/* Nearest, ties to even; or, with rnd, floor(t + rnd·2^-16), at most `most`. */
+	void (*quantize)(const float *x, int64_t n, const struct sl_affine *a, const uint16_t *rnd, uint16_t most,
+			 uint16_t *code);
+	void (*dequantize)(const uint16_t *code, int64_t n, const struct sl_affine *a, float *x);
+	/* The same with one affine code per element: a [n]. Arrays apart: [6][stride] in the order of struct sl_affine.
+	 */
+	void (*quantize_cols)(const float *x, int64_t n, const float *a, int64_t stride, const uint16_t *rnd,
+			      uint16_t most, uint16_t *code);
+	void (*dequantize_cols)(const uint16_t *code, int64_t n, const float *a, int64_t stride, float *x);
+	/* Sign and level: level = min(floor(|x|·pre·inv + rnd·2^-16), q), code = level | (x < 0 && level) << bits.
+	 * x' = ± min(level·step·post, max). `lo` is not used. */
+	void (*levels)(const float *x, int64_t n, const struct sl_affine *a, const uint16_t *rnd, int bits, uint16_t q,
+		       uint16_t *code);
+	void (*unlevels)(const uint16_t *code, int64_t n, const struct sl_affine *a, int bits, float *x);
+	/* sortquant: code = bucket << code_bits | code of that bucket */
+	void (*bucket_stats)(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io);
+	void (*bucketize)(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code);
+	void (*unbucketize)(const uint16_t *code, int64_t n, const struct sl_buckets *b, float *x);
+
+	/* Bit stream, least significant bit first: code i at bits [i·bits, (i+1)·bits), bits = 1 … 16; the unused bits
+	 * of the last byte are zero. Writes exactly ⌈n·bits/8⌉ bytes, reads no others. */
+	void (*pack)(const uint16_t *code, int64_t n, int bits, uint8_t *out);
+	void (*unpack)(const uint8_t *in, int64_t n, int bits, uint16_t *code);
+
+	/* IEEE half and bfloat16, nearest even, beyond the largest finite value: that value. Return the largest |bits|.
+	 */
+	uint32_t (*to_f16)(const float *x, int64_t n, uint8_t *out);
+	uint32_t (*to_bf16)(const float *x, int64_t n, uint8_t *out);
+	void (*from_f16)(const uint8_t *in, int64_t n, float *x);
+	void (*from_bf16)(const uint8_t *in, int64_t n, float *x);
+
+	/* 16 bits an element: element i has half i % 8 (low half first) of Philox block i / 8. `first` is a multiple
+	 * of 8. */
+	void (*random16)(const struct sl_rng_key *key, uint64_t first, int64_t n, uint16_t *out);
+	/* 32 bits an element, as sl_rng_u32; `first` is a multiple of 4. */
+	void (*random32)(const struct sl_rng_key *key, uint64_t first, int64_t n, uint32_t *out);
+
+	/* How many have |bits| ≥ hi; *equal, |bits| = lo; *n_cand, lo < |bits| < hi: those |bits| go to cand, in order,
+	 * as far as cap allows (cand has room for cap + 16). Updates *top. */
+	int64_t (*scan)(const float *x, int64_t n, uint32_t lo, uint32_t hi, uint32_t *cand, int64_t cap,
+			int64_t *n_cand, int64_t *equal, uint32_t *top);
+	/* Bit i of the bitmap: |bits of x_i| ≥ least. Writes ⌈n/64⌉ words whole; returns the bits set. Updates *top. */
+	int64_t (*mark)(const float *x, int64_t n, uint32_t least, uint64_t *bitmap, uint32_t *top);
+	/* Marked elements, in order, to y; returns their number. Updates *top, from all elements. Bits beyond n are
+	 * clear. */
+	int64_t (*gather)(const float *x, int64_t n, const uint64_t *bitmap, sl_f32u *y, uint32_t *top);
+	/* x_i = next value of y where marked, 0 elsewhere; returns the number taken. */
+	int64_t (*expand)(const sl_f32u *y, int64_t n, const uint64_t *bitmap, float *x);
+	/* Numbers of the marked elements, ascending; n ≤ 65536; `out` has room for n + 16. Returns how many. */
+	int64_t (*places)(const uint64_t *bitmap, int64_t n, uint16_t *out);
+
+	/* Low rank; x [M, C] row-major. Sums run over m (c) in ascending order, each product rounded before it is
+	 * added. */
+	/* p[j][c] = Σ_m x[m][c]·q[j][m]: q [r][M], p [r][C] */
+	void (*mul_xt)(const float *x, int64_t m, int64_t c, const float *q, int r, float *p);
+	/* q[j][m] = Σ_c x[m][c]·p[j][c]: p [r][C], q [r][M] */
+	void (*mul_x)(const float *x, int64_t m, int64_t c, const float *p, int r, float *q);
+	/* x[m][c] = Σ_j a[j][m]·b[j][c]: a [r][M], b [r][C] */
+	void (*outer)(const float *a, const float *b, int64_t m, int64_t c, int r, float *x);
+};
+
+extern const struct sl_codec_loops sl_codec_loops_c;
+
+/* Coefficients for codes 0 … levels over [min, max], finite, min ≤ max. A constant range gives inv = step = 0. */
+struct sl_affine sl_affine_of(float min, float max, int levels);
+/* The same for magnitudes [0, scale] and levels 0 … q. */
+struct sl_affine sl_affine_of_scale(float scale, int q);
+
+static inline int64_t sl_packed_bytes(int64_t n, int bits)
+{
+	return (n * bits + 7) / 8;
+}
+
+#endif

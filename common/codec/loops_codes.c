@@ -1,0 +1,271 @@
+/* Portable loops from values to codes, from codes to packed bits, and back. */
+#include <string.h>
+
+#include "common/codec/loops_c.h"
+
+/* Nearest integer, ties to even, of 0 ≤ t < 2^22: the sum's own rounding does it. */
+static inline uint32_t nearest(float t)
+{
+	float shifted = t + 0x1.8p23f;
+	uint32_t bits;
+
+	memcpy(&bits, &shifted, sizeof bits);
+	return bits - 0x4b400000u;
+}
+
+static inline uint32_t stochastic(float t, uint16_t rnd, uint32_t most)
+{
+	uint32_t code = (uint32_t)(int32_t)(t + (float)rnd * 0x1p-16f);
+
+	return code < most ? code : most;
+}
+
+static inline float at_most(float v, float max)
+{
+	return v < max ? v : max;
+}
+
+void sl_c_quantize(const float *x, int64_t n, const struct sl_affine *a, const uint16_t *rnd, uint16_t most,
+		   uint16_t *code)
+{
+	const float pre = a->pre, lo = a->lo, inv = a->inv;
+
+	if (rnd == NULL) {
+		for (int64_t i = 0; i < n; i++)
+			code[i] = (uint16_t)nearest((x[i] * pre - lo) * inv);
+		return;
+	}
+	for (int64_t i = 0; i < n; i++)
+		code[i] = (uint16_t)stochastic((x[i] * pre - lo) * inv, rnd[i], most);
+}
+
+void sl_c_dequantize(const uint16_t *code, int64_t n, const struct sl_affine *a, float *x)
+{
+	const float lo = a->lo, step = a->step, post = a->post, max = a->max;
+
+	for (int64_t i = 0; i < n; i++)
+		x[i] = at_most((lo + (float)code[i] * step) * post, max);
+}
+
+void sl_c_quantize_cols(const float *x, int64_t n, const float *a, int64_t stride, const uint16_t *rnd, uint16_t most,
+			uint16_t *code)
+{
+	const float *pre = a, *lo = a + stride, *inv = a + 2 * stride;
+
+	if (rnd == NULL) {
+		for (int64_t i = 0; i < n; i++)
+			code[i] = (uint16_t)nearest((x[i] * pre[i] - lo[i]) * inv[i]);
+		return;
+	}
+	for (int64_t i = 0; i < n; i++)
+		code[i] = (uint16_t)stochastic((x[i] * pre[i] - lo[i]) * inv[i], rnd[i], most);
+}
+
+void sl_c_dequantize_cols(const uint16_t *code, int64_t n, const float *a, int64_t stride, float *x)
+{
+	const float *lo = a + stride, *step = a + 3 * stride, *post = a + 4 * stride, *max = a + 5 * stride;
+
+	for (int64_t i = 0; i < n; i++)
+		x[i] = at_most((lo[i] + (float)code[i] * step[i]) * post[i], max[i]);
+}
+
+void sl_c_levels(const float *x, int64_t n, const struct sl_affine *a, const uint16_t *rnd, int bits, uint16_t q,
+		 uint16_t *code)
+{
+	const float pre = a->pre, inv = a->inv;
+
+	for (int64_t i = 0; i < n; i++) {
+		float magnitude = x[i] < 0 ? -x[i] : x[i];
+		uint32_t level = stochastic(magnitude * pre * inv, rnd[i], q);
+		uint32_t negative = (uint32_t)(x[i] < 0) & (uint32_t)(level > 0);
+
+		code[i] = (uint16_t)(level | negative << bits);
+	}
+}
+
+void sl_c_unlevels(const uint16_t *code, int64_t n, const struct sl_affine *a, int bits, float *x)
+{
+	const float step = a->step, post = a->post, max = a->max;
+	const uint32_t mask = (1u << bits) - 1;
+
+	for (int64_t i = 0; i < n; i++) {
+		float v = at_most((float)(int32_t)(code[i] & mask) * step * post, max);
+
+		x[i] = code[i] >> bits & 1 ? -v : v;
+	}
+}
+
+void sl_c_bucket_stats(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io)
+{
+	for (int k = 1; k < b->count; k++) {
+		const float edge = b->edge[k];
+		float below = io->max_below[k], above = io->min_above[k];
+		int32_t count = 0;
+
+		for (int64_t i = 0; i < n; i++) {
+			float v = x[i];
+			int less = v < edge;
+
+			count += less;
+			below = less && v > below ? v : below;
+			above = !less && v < above ? v : above;
+		}
+		io->below[k] += count;
+		io->max_below[k] = below + 0.0f;
+		io->min_above[k] = above + 0.0f;
+	}
+	for (int64_t i = 0; i < n; i++) {
+		uint32_t m = sl_magnitude(x[i]);
+
+		io->top = m > io->top ? m : io->top;
+	}
+}
+
+void sl_c_bucketize(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code)
+{
+	for (int64_t i = 0; i < n; i++) {
+		int k = 0;
+
+		for (int j = 1; j < b->count; j++)
+			k += x[i] >= b->edge[j];
+		code[i] = (uint16_t)((uint32_t)k << b->code_bits | nearest((x[i] * b->pre[k] - b->lo[k]) * b->inv[k]));
+	}
+}
+
+void sl_c_unbucketize(const uint16_t *code, int64_t n, const struct sl_buckets *b, float *x)
+{
+	const uint32_t mask = (1u << b->code_bits) - 1;
+
+	for (int64_t i = 0; i < n; i++) {
+		int k = code[i] >> b->code_bits;
+
+		x[i] = at_most((b->lo[k] + (float)(int32_t)(code[i] & mask) * b->step[k]) * b->post[k], b->max[k]);
+	}
+}
+
+void sl_c_pack(const uint16_t *code, int64_t n, int bits, uint8_t *out)
+{
+	uint64_t word = 0;
+	int held = 0;
+
+	if (bits == 16) {
+		memcpy(out, code, (size_t)n * 2);
+		return;
+	}
+	for (int64_t i = 0; i < n; i++) {
+		word |= (uint64_t)code[i] << held;
+		held += bits;
+		while (held >= 8) {
+			*out++ = (uint8_t)word;
+			word >>= 8;
+			held -= 8;
+		}
+	}
+	if (held > 0)
+		*out = (uint8_t)word;
+}
+
+void sl_c_unpack(const uint8_t *in, int64_t n, int bits, uint16_t *code)
+{
+	const uint32_t mask = (1u << bits) - 1;
+	uint64_t word = 0;
+	int held = 0;
+
+	if (bits == 16) {
+		memcpy(code, in, (size_t)n * 2);
+		return;
+	}
+	for (int64_t i = 0; i < n; i++) {
+		while (held < bits) {
+			word |= (uint64_t)*in++ << held;
+			held += 8;
+		}
+		code[i] = (uint16_t)(word & mask);
+		word >>= bits;
+		held -= bits;
+	}
+}
+
+/* Largest finite values: 65504, and bfloat16's 0x7f7f. */
+static const uint32_t f16_most = 0x477fe000u, bf16_most = 0x7f7f0000u;
+
+uint32_t sl_c_to_f16(const float *x, int64_t n, uint8_t *out)
+{
+	uint32_t top = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		uint32_t bits, m = sl_magnitude(x[i]), half;
+		uint16_t h;
+
+		memcpy(&bits, &x[i], sizeof bits);
+		top = m > top ? m : top;
+		m = m < f16_most ? m : f16_most;
+		if (m >= 0x38800000u) {
+			/* normal: rebias the exponent, round the 13 bits that go */
+			half = (m - 0x38000000u + 0xfffu + (m >> 13 & 1)) >> 13;
+		} else {
+			/* subnormal: a sum whose unit is 2^-24 rounds as wanted */
+			float v;
+
+			memcpy(&v, &m, sizeof v);
+			v += 0.5f;
+			memcpy(&half, &v, sizeof half);
+			half -= 0x3f000000u;
+		}
+		h = (uint16_t)(half | (bits >> 16 & 0x8000u));
+		memcpy(out + 2 * i, &h, 2);
+	}
+	return top;
+}
+
+void sl_c_from_f16(const uint8_t *in, int64_t n, float *x)
+{
+	for (int64_t i = 0; i < n; i++) {
+		uint16_t h;
+		uint32_t m, bits;
+
+		memcpy(&h, in + 2 * i, 2);
+		m = h & 0x7fffu;
+		if (m >= 0x7c00u) {
+			bits = m << 13 | 0x7f800000u;
+		} else if (m >= 0x0400u) {
+			bits = (m << 13) + 0x38000000u;
+		} else {
+			float v = (float)m * 0x1p-24f;
+
+			memcpy(&bits, &v, sizeof bits);
+		}
+		bits |= (uint32_t)(h & 0x8000u) << 16;
+		memcpy(&x[i], &bits, sizeof bits);
+	}
+}
+
+uint32_t sl_c_to_bf16(const float *x, int64_t n, uint8_t *out)
+{
+	uint32_t top = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		uint32_t bits, m = sl_magnitude(x[i]);
+		uint16_t h;
+
+		memcpy(&bits, &x[i], sizeof bits);
+		top = m > top ? m : top;
+		m = m < bf16_most ? m : bf16_most;
+		m = (m + 0x7fffu + (m >> 16 & 1)) >> 16;
+		h = (uint16_t)(m | (bits >> 16 & 0x8000u));
+		memcpy(out + 2 * i, &h, 2);
+	}
+	return top;
+}
+
+void sl_c_from_bf16(const uint8_t *in, int64_t n, float *x)
+{
+	for (int64_t i = 0; i < n; i++) {
+		uint16_t h;
+		uint32_t bits;
+
+		memcpy(&h, in + 2 * i, 2);
+		bits = (uint32_t)h << 16;
+		memcpy(&x[i], &bits, sizeof bits);
+	}
+}

@@ -1,0 +1,65 @@
+/* Places: which elements of a tensor were kept. In memory a bitmap, by slot where a gradient is paired with it; on the
+ * wire, for every SL_CODEC_BLOCK elements, the smaller of a bitmap and packed gaps. */
+#ifndef SL_CODEC_PLACES_H
+#define SL_CODEC_PLACES_H
+
+#include "common/codec/stage.h"
+
+/* The places of one tensor. */
+struct sl_place_set {
+	int64_t n, total; /* elements; of these kept. n = 0: never set */
+	uint64_t *bitmap; /* [⌈n/64⌉] */
+	uint32_t *count;  /* [blocks] */
+	int64_t *offset;  /* [blocks]: values of the blocks before */
+};
+
+struct sl_places {
+	const struct sl_codec_loops *loops;
+	struct sl_pool *pool;
+	int64_t most; /* elements */
+	int slots;
+	struct sl_place_set *set; /* [slots], or one where nothing is kept */
+	uint8_t *coded;           /* [blocks][SL_PLACES_BLOCK_BYTES] */
+	uint32_t *coded_bytes;    /* [blocks]; top bit: packed gaps */
+	uint16_t *scratch;        /* [threads][2][SL_PLACES_SCRATCH] */
+};
+
+enum {
+	SL_PLACES_BLOCK_BYTES = SL_CODEC_BLOCK / 8,
+	SL_PLACES_SCRATCH = SL_CODEC_BLOCK + 64,
+	SL_PLACES_GROUP = 256 /* gaps that share a width */
+};
+
+enum sl_err sl_places_open(struct sl_places *p, const struct sl_stage_env *env, struct sl_fail *fail);
+void sl_places_close(struct sl_places *p);
+/* From now on one set a slot. */
+enum sl_err sl_places_keep(struct sl_places *p, int slots, struct sl_fail *fail);
+static inline struct sl_place_set *sl_places_slot(struct sl_places *p, int slot)
+{
+	return &p->set[p->slots > 1 ? slot : 0];
+}
+
+size_t sl_places_bound(int64_t n);
+
+/* Offsets and total from the counts. */
+void sl_places_sum(struct sl_place_set *set);
+/* Codes the places of one block (bitmap and count are set); callable from a pool's function. */
+void sl_places_code(struct sl_places *p, const struct sl_place_set *set, int64_t block, int worker);
+/* Table and blocks, all coded before, to *side. */
+enum sl_err sl_places_write(struct sl_places *p, const struct sl_place_set *set, struct sl_buf *side);
+/* Fills *set from side bytes for n elements of which `total` are kept. PAYLOAD; then the set is not valid. */
+enum sl_err sl_places_read(struct sl_places *p, struct sl_place_set *set, struct sl_bytes side, int64_t n,
+			   int64_t total, struct sl_fail *fail);
+
+/* Values at the places (NONFINITE where any of x is), and back. */
+enum sl_err sl_places_gather(const struct sl_places *p, const struct sl_place_set *set, const float *x, sl_f32u *y);
+void sl_places_expand(const struct sl_places *p, const struct sl_place_set *set, const sl_f32u *y, float *x);
+
+static inline int64_t sl_block_length(int64_t n, int64_t block)
+{
+	int64_t left = n - block * SL_CODEC_BLOCK;
+
+	return left < SL_CODEC_BLOCK ? left : SL_CODEC_BLOCK;
+}
+
+#endif

@@ -1,0 +1,336 @@
+/* quant:b — uniform codes of b bits between the least and the largest value (FACTS: per tensor min,
+ * step = (max − min)/(2^b − 1), code = round((x − min)/step)); per tensor, sample, channel, or block of N elements.
+ *
+ * Payload: for every group {f32 min, f32 max}, then the codes, packed: 8 · groups + ⌈n·b/8⌉ bytes. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/pool.h"
+#include "common/codec/frame.h"
+#include "common/codec/groups.h"
+
+enum { BITS, PER, BLOCK, ROUND };
+enum { PER_TENSOR, PER_SAMPLE, PER_CHANNEL };
+enum { ROUND_NEAREST, ROUND_STOCHASTIC };
+enum { COEFFICIENTS = 6, RANGE_BYTES = 8, PERIOD = 512 };
+
+static const char *const per_words[] = {"tensor", "sample", "channel", NULL};
+static const char *const round_words[] = {"nearest", "stochastic", NULL};
+
+static const struct sl_stage_arg args[] = {
+	{.key = "bits", .type = SL_ARG_INT, .positional = true, .required = true, .least = 1, .most = 16},
+	{.key = "per", .type = SL_ARG_CHOICE, .choices = per_words},
+	{.key = "block", .type = SL_ARG_INT, .least = 8, .most = 1 << 24},
+	{.key = "round", .type = SL_ARG_CHOICE, .choices = round_words},
+	{0},
+};
+
+struct quant {
+	struct sl_stage_env env;
+	int bits;
+	bool stochastic;
+	struct sl_groups groups;
+	struct sl_affine *affine; /* [groups] */
+	/* per=channel: [COEFFICIENTS][period], period a multiple of C; least, largest [tasks][2][C] */
+	int64_t channels, period;
+	float *cols, *extremes;
+	uint32_t *tops; /* [tasks] */
+	/* of the running call */
+	struct sl_rng_key key;
+	const float *x;
+	float *y;
+	uint8_t *out;
+	const uint8_t *in;
+};
+
+static enum sl_err check(const double *arg, bool channels, bool samples, struct sl_fail *fail)
+{
+	if (arg[BLOCK] != 0 && arg[PER] != PER_TENSOR)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "codec: quant takes block=N or per=%s, not both",
+				   per_words[(int)arg[PER]]);
+	if (arg[PER] == PER_CHANNEL && !channels)
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "codec: quant per=channel needs the tensor's channels, and the stage "
+				   "before it does not keep them");
+	if (arg[PER] == PER_SAMPLE && !samples)
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "codec: quant per=sample needs the tensor's samples, and the stage "
+				   "before it does not keep them");
+	return SL_OK;
+}
+
+/* Elements of a group; 0: all in one. */
+static int64_t group_size(const double *arg, const struct sl_shape *s)
+{
+	return arg[PER] == PER_SAMPLE ? sl_shape_row(s) : (int64_t)arg[BLOCK];
+}
+
+static int64_t group_count(const double *arg, const struct sl_shape *s)
+{
+	if (arg[PER] == PER_CHANNEL)
+		return s->dim[s->ndim - 1];
+	return sl_groups_count(sl_shape_count(s), group_size(arg, s));
+}
+
+static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
+{
+	(void)paired;
+	return (size_t)(group_count(arg, in) * RANGE_BYTES + sl_packed_bytes(sl_shape_count(in), (int)arg[BITS]));
+}
+
+static double nominal(const double *arg, const struct sl_shape *in)
+{
+	return (double)sl_shape_count(in) * arg[BITS] / 8;
+}
+
+static int64_t task_rows(int64_t channels)
+{
+	return channels < SL_CODEC_BLOCK ? SL_CODEC_BLOCK / channels : 1;
+}
+
+static void close_quant(void *state)
+{
+	struct quant *q = state;
+
+	sl_groups_close(&q->groups);
+	free(q->affine);
+	free(q->cols);
+	free(q->extremes);
+	free(q->tops);
+	free(q);
+}
+
+static enum sl_err open_channels(struct quant *q)
+{
+	int64_t n = sl_shape_count(&q->env.shape), c = q->env.shape.dim[q->env.shape.ndim - 1];
+	int64_t rows = task_rows(c), tasks = (n / c + rows - 1) / rows;
+
+	q->channels = c;
+	q->period = (PERIOD + c - 1) / c * c;
+	q->cols = calloc((size_t)q->period * COEFFICIENTS, sizeof *q->cols);
+	q->extremes = calloc((size_t)(tasks * 2 * c), sizeof *q->extremes);
+	q->tops = calloc((size_t)tasks, sizeof *q->tops);
+	return q->cols == NULL || q->extremes == NULL || q->tops == NULL ? SL_ERR_NOMEM : SL_OK;
+}
+
+static enum sl_err open_quant(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	int64_t most = group_count(env->arg, &env->shape);
+	struct quant *q = calloc(1, sizeof *q);
+	enum sl_err err;
+
+	if (q == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "quant: no memory");
+	q->env = *env;
+	q->bits = (int)env->arg[BITS];
+	q->stochastic = env->arg[ROUND] == ROUND_STOCHASTIC;
+	err = sl_groups_open(&q->groups, sl_shape_count(&env->shape), most, fail);
+	if (err != SL_OK)
+		goto fail;
+	q->affine = calloc((size_t)most, sizeof *q->affine);
+	err = q->affine == NULL ? SL_ERR_NOMEM : SL_OK;
+	if (err == SL_OK && env->arg[PER] == PER_CHANNEL)
+		err = open_channels(q);
+	if (err != SL_OK) {
+		sl_fail_set(fail, err, "quant: no memory for %lld groups", (long long)most);
+		goto fail;
+	}
+	*state = q;
+	return SL_OK;
+fail:
+	close_quant(q);
+	return err;
+}
+
+/* ---- ranges */
+
+static void measure_columns(void *arg, int64_t block, int worker)
+{
+	struct quant *q = arg;
+	int64_t c = q->channels, rows = task_rows(c), first = block * rows, all = q->groups.n / c;
+	float *lo = q->extremes + block * 2 * c, *hi = lo + c;
+
+	(void)worker;
+	for (int64_t j = 0; j < c; j++) {
+		lo[j] = INFINITY;
+		hi[j] = -INFINITY;
+	}
+	q->tops[block] =
+		q->env.loops->minmax_cols(q->x + first * c, first + rows < all ? rows : all - first, c, lo, hi);
+}
+
+static enum sl_err measure_channels(struct quant *q)
+{
+	int64_t c = q->channels, rows = task_rows(c), tasks = (q->groups.n / c + rows - 1) / rows;
+	float *lo = q->extremes, *hi = lo + c;
+
+	sl_pool_run(q->env.pool, tasks, measure_columns, q);
+	for (int64_t t = 0; t < tasks; t++) {
+		const float *l = q->extremes + t * 2 * c, *h = l + c;
+
+		if (q->tops[t] >= SL_F32_INF_BITS)
+			return SL_ERR_NONFINITE;
+		for (int64_t j = 0; j < c; j++) {
+			lo[j] = l[j] < lo[j] ? l[j] : lo[j];
+			hi[j] = h[j] > hi[j] ? h[j] : hi[j];
+		}
+	}
+	for (int64_t j = 0; j < c; j++)
+		q->groups.stat[j].range = (struct sl_range){lo[j], hi[j], 0};
+	return SL_OK;
+}
+
+/* Coefficients of every group from its range; for channels, also one after the other over a period. */
+static void set_affine(struct quant *q, int64_t group, float min, float max)
+{
+	q->affine[group] = sl_affine_of(min, max, (1 << q->bits) - 1);
+	for (int64_t at = group; q->cols != NULL && at < q->period; at += q->channels) {
+		const struct sl_affine *a = &q->affine[group];
+		const float value[COEFFICIENTS] = {a->pre, a->lo, a->inv, a->step, a->post, a->max};
+
+		for (int k = 0; k < COEFFICIENTS; k++)
+			q->cols[k * q->period + at] = value[k];
+	}
+}
+
+/* ---- codes */
+
+/* Elements from `at` that one call of a loop can take. */
+static int64_t run_length(const struct quant *q, int64_t at, int64_t stop)
+{
+	int64_t end;
+
+	if (q->cols == NULL)
+		return sl_groups_run(&q->groups, at, stop);
+	end = (at / q->period + 1) * q->period;
+	return (end < stop ? end : stop) - at;
+}
+
+static void encode_tile(const struct quant *q, int64_t first, int64_t stop, uint16_t *code, uint16_t *rnd)
+{
+	const struct sl_codec_loops *loops = q->env.loops;
+	uint16_t most = (uint16_t)((1u << q->bits) - 1);
+
+	if (q->stochastic)
+		loops->random16(&q->key, (uint64_t)first, stop - first, rnd);
+	for (int64_t at = first, run; at < stop; at += run) {
+		const uint16_t *r = q->stochastic ? rnd + (at - first) : NULL;
+
+		run = run_length(q, at, stop);
+		if (q->cols != NULL)
+			loops->quantize_cols(q->x + at, run, q->cols + at % q->period, q->period, r, most,
+					     code + (at - first));
+		else
+			loops->quantize(q->x + at, run, &q->affine[at / q->groups.size], r, most, code + (at - first));
+	}
+	loops->pack(code, stop - first, q->bits, q->out + first * q->bits / 8);
+}
+
+static void decode_tile(const struct quant *q, int64_t first, int64_t stop, uint16_t *code)
+{
+	const struct sl_codec_loops *loops = q->env.loops;
+
+	loops->unpack(q->in + first * q->bits / 8, stop - first, q->bits, code);
+	for (int64_t at = first, run; at < stop; at += run) {
+		run = run_length(q, at, stop);
+		if (q->cols != NULL)
+			loops->dequantize_cols(code + (at - first), run, q->cols + at % q->period, q->period,
+					       q->y + at);
+		else
+			loops->dequantize(code + (at - first), run, &q->affine[at / q->groups.size], q->y + at);
+	}
+}
+
+static void code_block(void *arg, int64_t block, int worker)
+{
+	const struct quant *q = arg;
+	int64_t first = block * SL_CODEC_BLOCK, n = q->groups.n;
+	int64_t stop = first + SL_CODEC_BLOCK < n ? first + SL_CODEC_BLOCK : n;
+	uint16_t code[SL_CODEC_TILE], rnd[SL_CODEC_TILE];
+
+	(void)worker;
+	for (; first < stop; first += SL_CODEC_TILE) {
+		int64_t end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
+
+		if (q->out != NULL)
+			encode_tile(q, first, end, code, rnd);
+		else
+			decode_tile(q, first, end, code);
+	}
+}
+
+static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
+			  struct sl_buf *out)
+{
+	struct quant *q = state;
+	int64_t count = group_count(q->env.arg, xs);
+	uint8_t *ranges = out->data + out->len;
+	enum sl_err err;
+
+	if (out->cap - out->len < bound(q->env.arg, false, xs))
+		return SL_ERR_LIMIT;
+	q->x = x;
+	q->key = sl_codec_key(q->env.seed, q->env.dir, call);
+	sl_groups_set(&q->groups, sl_shape_count(xs), group_size(q->env.arg, xs));
+	err = q->cols != NULL ? measure_channels(q)
+			      : sl_groups_measure(&q->groups, q->env.loops, q->env.pool, x, false);
+	if (err != SL_OK)
+		return err;
+	for (int64_t g = 0; g < count; g++) {
+		const struct sl_range *r = &q->groups.stat[g].range;
+
+		memcpy(ranges + g * RANGE_BYTES, &r->min, 4);
+		memcpy(ranges + g * RANGE_BYTES + 4, &r->max, 4);
+		set_affine(q, g, r->min, r->max);
+	}
+	q->out = ranges + count * RANGE_BYTES;
+	sl_pool_run(q->env.pool, sl_codec_blocks(q->groups.n), code_block, q);
+	out->len += bound(q->env.arg, false, xs);
+	return SL_OK;
+}
+
+static enum sl_err decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
+			  const struct sl_shape *xs, struct sl_fail *fail)
+{
+	struct quant *q = state;
+	int64_t count = group_count(q->env.arg, xs), n = sl_shape_count(xs);
+	int used = (int)(n * q->bits % 8);
+
+	(void)call;
+	if (in.len != bound(q->env.arg, false, xs))
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "quant: %zu bytes, expected %zu", in.len,
+				   bound(q->env.arg, false, xs));
+	if (used != 0 && in.data[in.len - 1] >> used != 0)
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "quant: bits are set behind the last code");
+	for (int64_t g = 0; g < count; g++) {
+		float range[2];
+
+		memcpy(range, in.data + g * RANGE_BYTES, sizeof range);
+		if (!isfinite(range[0]) || !isfinite(range[1]) || range[0] > range[1])
+			return sl_fail_set(fail, SL_ERR_PAYLOAD, "quant: range %g to %g of group %lld",
+					   (double)range[0], (double)range[1], (long long)g);
+		set_affine(q, g, range[0], range[1]);
+	}
+	sl_groups_set(&q->groups, n, group_size(q->env.arg, xs));
+	q->in = in.data + count * RANGE_BYTES;
+	q->y = x;
+	q->out = NULL;
+	sl_pool_run(q->env.pool, sl_codec_blocks(n), code_block, q);
+	return SL_OK;
+}
+
+const struct sl_codec_stage sl_stage_quant = {
+	.id = SL_STAGE_ID_QUANT,
+	.kind = SL_STAGE_QUANTIZER,
+	.name = "quant",
+	.usage = "quant:b with b = 1…16; options per=tensor|sample|channel, block=8…16777216, round=nearest|stochastic",
+	.args = args,
+	.check = check,
+	.bound = bound,
+	.nominal = nominal,
+	.open = open_quant,
+	.close = close_quant,
+	.encode = encode,
+	.decode = decode,
+};

@@ -1,0 +1,287 @@
+#include "common/codec/select.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/pool.h"
+#include "common/codec/loops_c.h"
+#include "common/codec/places.h"
+
+enum {
+	BINS = 2048,
+	CANDIDATES = 4096, /* most of one block; more, and the histograms decide */
+	CANDIDATE_STRIDE = CANDIDATES + 16,
+	RUN = 16
+};
+
+struct sl_select {
+	const struct sl_codec_loops *loops;
+	struct sl_pool *pool;
+	int threads;
+	int64_t *above, *equal, *found; /* [blocks] */
+	uint32_t *candidate;            /* [blocks][CANDIDATE_STRIDE] */
+	uint32_t *top;                  /* [blocks] */
+	uint32_t *bins;                 /* [threads][BINS] */
+	uint32_t *sample, *scratch;     /* [SL_SAMPLE] */
+	/* of the running call */
+	const float *x;
+	int64_t n, cap;
+	uint32_t lo, hi;
+	int shift;
+};
+
+enum sl_err sl_select_open(struct sl_select **out, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	int64_t n = sl_shape_count(&env->shape);
+	size_t blocks = (size_t)sl_codec_blocks(n);
+	struct sl_select *s = calloc(1, sizeof *s);
+
+	if (s == NULL)
+		goto fail;
+	s->loops = env->loops;
+	s->pool = env->pool;
+	s->threads = env->pool == NULL ? 1 : sl_pool_threads(env->pool);
+	s->above = calloc(blocks, sizeof *s->above);
+	s->equal = calloc(blocks, sizeof *s->equal);
+	s->found = calloc(blocks, sizeof *s->found);
+	s->top = calloc(blocks, sizeof *s->top);
+	s->bins = calloc((size_t)s->threads * BINS, sizeof *s->bins);
+	s->candidate = malloc(blocks * CANDIDATE_STRIDE * sizeof *s->candidate);
+	s->sample = malloc(SL_SAMPLE * sizeof *s->sample);
+	s->scratch = malloc(SL_SAMPLE * sizeof *s->scratch);
+	if (s->above == NULL || s->equal == NULL || s->found == NULL || s->top == NULL || s->bins == NULL ||
+	    s->candidate == NULL || s->sample == NULL || s->scratch == NULL)
+		goto fail;
+	*out = s;
+	return SL_OK;
+fail:
+	sl_select_close(s);
+	return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory to select among %lld elements", (long long)n);
+}
+
+void sl_select_close(struct sl_select *s)
+{
+	if (s == NULL)
+		return;
+	free(s->above);
+	free(s->equal);
+	free(s->found);
+	free(s->top);
+	free(s->bins);
+	free(s->candidate);
+	free(s->sample);
+	free(s->scratch);
+	free(s);
+}
+
+void sl_radix_sort(uint32_t *key, uint32_t *scratch, int64_t n)
+{
+	for (int shift = 0; shift < 32; shift += 8) {
+		int64_t at[257] = {0};
+
+		for (int64_t i = 0; i < n; i++)
+			at[(key[i] >> shift & 255) + 1]++;
+		for (int b = 0; b < 256; b++)
+			at[b + 1] += at[b];
+		for (int64_t i = 0; i < n; i++)
+			scratch[at[key[i] >> shift & 255]++] = key[i];
+		memcpy(key, scratch, (size_t)n * sizeof *key);
+	}
+}
+
+void sl_sample(const float *x, int64_t n, bool sign, uint32_t out[SL_SAMPLE])
+{
+	const uint32_t mask = sign ? 0xffffffffu : 0x7fffffffu;
+	const int64_t runs = SL_SAMPLE / RUN, step = n / runs;
+
+	for (int64_t r = 0; r < runs; r++) {
+		/* equal distances would meet the same channels again and again */
+		uint32_t mix = (uint32_t)r * 2654435761u;
+		int64_t at = r * step + (int64_t)((uint64_t)(mix ^ mix >> 15) * (uint64_t)(step - RUN + 1) >> 32);
+
+		for (int j = 0; j < RUN; j++) {
+			uint32_t bits;
+
+			memcpy(&bits, &x[at + j], sizeof bits);
+			out[r * RUN + j] = bits & mask;
+		}
+	}
+}
+
+/* ---- one scan */
+
+static void scan_block(void *arg, int64_t block, int worker)
+{
+	struct sl_select *s = arg;
+
+	(void)worker;
+	s->top[block] = 0;
+	s->above[block] = s->loops->scan(s->x + block * SL_CODEC_BLOCK, sl_block_length(s->n, block), s->lo, s->hi,
+					 s->candidate + block * CANDIDATE_STRIDE, s->cap, &s->found[block],
+					 &s->equal[block], &s->top[block]);
+}
+
+/* Counts, and collects up to `cap` candidates of every block, strictly between lo and hi. */
+static enum sl_err scan(struct sl_select *s, uint32_t lo, uint32_t hi, int64_t cap)
+{
+	int64_t blocks = sl_codec_blocks(s->n);
+
+	s->lo = lo;
+	s->hi = hi;
+	s->cap = cap;
+	sl_pool_run(s->pool, blocks, scan_block, s);
+	for (int64_t b = 0; b < blocks; b++) {
+		if (s->top[b] >= SL_F32_INF_BITS)
+			return SL_ERR_NONFINITE;
+	}
+	return SL_OK;
+}
+
+static int shift_of(uint32_t span)
+{
+	int shift = 0;
+
+	while (((span - 1) >> shift) >= BINS)
+		shift++;
+	return shift;
+}
+
+/* From the top bin down: the bin where the k-th lies; *k becomes its rank there. -1: fewer than k in all. */
+static int find_bin(const uint32_t *bins, int64_t *k)
+{
+	for (int b = BINS - 1; b >= 0; b--) {
+		if (*k <= bins[b])
+			return b;
+		*k -= bins[b];
+	}
+	return -1;
+}
+
+/* The k-th largest candidate. */
+static uint32_t select_candidate(struct sl_select *s, uint32_t lo, uint32_t hi, int64_t k)
+{
+	while (hi - lo > 1) {
+		int shift = shift_of(hi - lo);
+		uint32_t first;
+
+		memset(s->bins, 0, BINS * sizeof *s->bins);
+		for (int64_t b = 0; b < sl_codec_blocks(s->n); b++) {
+			const uint32_t *c = s->candidate + b * CANDIDATE_STRIDE;
+
+			for (int64_t i = 0; i < s->found[b]; i++) {
+				if (c[i] >= lo && c[i] < hi)
+					s->bins[(c[i] - lo) >> shift]++;
+			}
+		}
+		first = lo + ((uint32_t)find_bin(s->bins, &k) << shift);
+		hi = hi - first > 1u << shift ? first + (1u << shift) : hi;
+		lo = first;
+	}
+	return lo;
+}
+
+/* Tries to find the k-th with one scan. False: not between the values that the sample gave. */
+static enum sl_err select_by_sample(struct sl_select *s, int64_t k, bool *done)
+{
+	int64_t blocks = sl_codec_blocks(s->n), above = 0, found = 0, equal = 0;
+	int64_t rank = (int64_t)((double)k / (double)s->n * SL_SAMPLE), margin = SL_SAMPLE / 128;
+	int64_t at_hi = SL_SAMPLE - 1 - (rank - margin), at_lo = SL_SAMPLE - 1 - (rank + margin);
+	bool full = false;
+	uint32_t lo, hi;
+	enum sl_err err;
+
+	sl_sample(s->x, s->n, false, s->sample);
+	sl_radix_sort(s->sample, s->scratch, SL_SAMPLE);
+	hi = at_hi >= SL_SAMPLE ? SL_F32_INF_BITS : s->sample[at_hi];
+	lo = at_lo < 0 ? 0 : s->sample[at_lo];
+	if (hi <= lo)
+		hi = lo + 1;
+	err = scan(s, lo, hi, CANDIDATES);
+	if (err != SL_OK)
+		return err;
+	for (int64_t b = 0; b < blocks; b++) {
+		above += s->above[b];
+		found += s->found[b];
+		equal += s->equal[b];
+		full = full || s->found[b] > CANDIDATES;
+	}
+	*done = !full && k > above && k <= above + found + equal;
+	if (!*done)
+		return SL_OK;
+	if (k > above + found) {
+		s->lo = lo;
+		for (int64_t b = 0; b < blocks; b++)
+			s->above[b] += s->found[b];
+		return SL_OK;
+	}
+	s->lo = select_candidate(s, lo + 1, hi, k - above);
+	for (int64_t b = 0; b < blocks; b++) {
+		const uint32_t *c = s->candidate + b * CANDIDATE_STRIDE;
+
+		s->equal[b] = 0;
+		for (int64_t i = 0; i < s->found[b]; i++) {
+			s->above[b] += c[i] > s->lo;
+			s->equal[b] += c[i] == s->lo;
+		}
+	}
+	return SL_OK;
+}
+
+/* ---- histograms */
+
+static void count_block(void *arg, int64_t block, int worker)
+{
+	struct sl_select *s = arg;
+	const float *x = s->x + block * SL_CODEC_BLOCK;
+	int64_t len = sl_block_length(s->n, block);
+	uint32_t *bins = s->bins + (size_t)worker * BINS;
+
+	for (int64_t i = 0; i < len; i++) {
+		uint32_t m = sl_magnitude(x[i]) - s->lo;
+
+		if (m < s->hi - s->lo)
+			bins[m >> s->shift]++;
+	}
+}
+
+static enum sl_err select_by_histogram(struct sl_select *s, int64_t k)
+{
+	uint32_t lo = 0, hi = SL_F32_INF_BITS;
+
+	while (hi - lo > 1) {
+		int bin;
+
+		s->lo = lo;
+		s->hi = hi;
+		s->shift = shift_of(hi - lo);
+		memset(s->bins, 0, (size_t)s->threads * BINS * sizeof *s->bins);
+		sl_pool_run(s->pool, sl_codec_blocks(s->n), count_block, s);
+		for (int t = 1; t < s->threads; t++) {
+			for (int b = 0; b < BINS; b++)
+				s->bins[b] += s->bins[t * BINS + b];
+		}
+		bin = find_bin(s->bins, &k);
+		if (bin < 0)
+			return SL_ERR_NONFINITE;
+		lo += (uint32_t)bin << s->shift;
+		hi = hi - lo > 1u << s->shift ? lo + (1u << s->shift) : hi;
+	}
+	return scan(s, lo, lo + 1, 0);
+}
+
+enum sl_err sl_select_run(struct sl_select *s, const float *x, int64_t n, int64_t k, struct sl_selection *out)
+{
+	bool done = false;
+	enum sl_err err = SL_OK;
+
+	s->x = x;
+	s->n = n;
+	if (n > SL_SAMPLE)
+		err = select_by_sample(s, k, &done);
+	if (err == SL_OK && !done)
+		err = select_by_histogram(s, k);
+	if (err != SL_OK)
+		return err;
+	*out = (struct sl_selection){s->lo, s->above, s->equal};
+	return SL_OK;
+}

@@ -1,0 +1,28 @@
+/* The exact k-th largest magnitude, with one look at the whole tensor in the usual case: a sample says between which
+ * two values it lies, a scan counts what is above and collects what is between. Where that fails (heavy ties, a sample
+ * that misleads), three histograms. Same result either way. */
+#ifndef SL_CODEC_SELECT_H
+#define SL_CODEC_SELECT_H
+
+#include "common/codec/stage.h"
+
+struct sl_selection {
+	uint32_t least; /* |bits| of the k-th largest */
+	int64_t *above; /* [blocks]: elements above it */
+	int64_t *equal; /* [blocks]: elements equal to it */
+};
+
+struct sl_select;
+
+enum sl_err sl_select_open(struct sl_select **out, const struct sl_stage_env *env, struct sl_fail *fail);
+void sl_select_close(struct sl_select *s);
+/* 1 ≤ k ≤ n. *out borrows from s. NONFINITE. */
+enum sl_err sl_select_run(struct sl_select *s, const float *x, int64_t n, int64_t k, struct sl_selection *out);
+
+/* Ascending, in place; scratch [n]. */
+void sl_radix_sort(uint32_t *key, uint32_t *scratch, int64_t n);
+/* Spread over all of x (n > SL_SAMPLE), runs of 16 neighbours at jittered distances: |bits|, or all bits. */
+enum { SL_SAMPLE = 65536 };
+void sl_sample(const float *x, int64_t n, bool sign, uint32_t out[SL_SAMPLE]);
+
+#endif

@@ -1,0 +1,127 @@
+/* The table that one method of compression fills, and the services that the chain gives it.
+ *
+ * A chain is  transform* quantizer? bytes?  :
+ *   transform  tensor → side bytes (places, say) and fewer values
+ *   quantizer  values → bytes; left out, it is `none`: the values as they are
+ *   bytes      bytes → bytes
+ * The chain owns the payload's frame (header, sizes, order of parts: docs/CODECS.md) and calls the stages in turn. To
+ * decode, every stage first checks its part; only then does the last one of them write.
+ *
+ * The portable stages work on host memory, their heavy loops come from loops.h. A backend whose tensors live elsewhere
+ * supplies stages of its own, of the same ids and payloads (sl_backend_ops.codec_stages); then x, y are its pointers,
+ * and its memory holds what passes between stages. Side bytes and payloads are always in host memory.
+ */
+#ifndef SL_CODEC_STAGE_H
+#define SL_CODEC_STAGE_H
+
+#include "common/codec/codec.h"
+#include "common/codec/loops.h"
+
+struct sl_pool;
+
+enum sl_stage_kind { SL_STAGE_TRANSFORM, SL_STAGE_QUANTIZER, SL_STAGE_BYTES };
+
+/* On the wire: never reused. */
+enum sl_stage_id {
+	SL_STAGE_ID_NONE = 1,
+	SL_STAGE_ID_F16 = 2,
+	SL_STAGE_ID_BF16 = 3,
+	SL_STAGE_ID_QUANT = 4,
+	SL_STAGE_ID_SORTQUANT = 5,
+	SL_STAGE_ID_TERNGRAD = 6,
+	SL_STAGE_ID_QSGD = 7,
+	SL_STAGE_ID_TOPK = 16,
+	SL_STAGE_ID_RANDOMK = 17,
+	SL_STAGE_ID_THRESHOLD = 18,
+	SL_STAGE_ID_LOWRANK = 19,
+	SL_STAGE_ID_DOWNSAMPLE = 20,
+	SL_STAGE_ID_ZSTD = 32
+};
+
+/* One argument; its place in the table is its place in `arg`. The first ones may be positional ("sortquant:6+2"), the
+ * others are written key=value behind commas. */
+struct sl_stage_arg {
+	const char *key; /* NULL ends the table */
+	enum { SL_ARG_INT, SL_ARG_REAL, SL_ARG_FLAG, SL_ARG_CHOICE } type;
+	bool positional;
+	bool required;
+	double least, most, otherwise; /* REAL: above `least`, not equal to it. CHOICE, FLAG: least, most not used */
+	const char *const *choices;    /* CHOICE: NULL-terminated; the value is the number of the word */
+};
+
+struct sl_stage_env {
+	struct sl_backend *be;
+	const struct sl_codec_loops *loops;
+	struct sl_pool *pool;
+	struct sl_shape shape; /* largest input */
+	int slots;
+	uint64_t seed;
+	enum sl_dir dir;
+	const double *arg;
+	void *pair; /* state of the same stage of the activation's codec, or NULL */
+	enum sl_dir pair_dir;
+};
+
+struct sl_codec_stage {
+	uint16_t id;
+	enum sl_stage_kind kind;
+	bool pairs;    /* a gradient can use the places of its activation */
+	bool variable; /* how many values remain depends on the tensor */
+	const char *name;
+	const char *usage; /* "quant:b with b = 1…16" */
+	const struct sl_stage_arg *args;
+
+	/* What ranges cannot say; `in` is true where the input still has the tensor's channels and samples. NULL: fine.
+	 */
+	enum sl_err (*check)(const double *arg, bool channels, bool samples, struct sl_fail *fail);
+	bool keeps_channels, keeps_samples; /* transform: dim[0] and the last dimension mean what they meant before */
+
+	/* Largest output for this input. Transform only. */
+	void (*shape)(const double *arg, const struct sl_shape *in, struct sl_shape *out);
+	/* Most bytes: side (transform), payload (quantizer), or of a packed run of dim[0] bytes (bytes). */
+	size_t (*bound)(const double *arg, bool paired, const struct sl_shape *in);
+	/* As a paper counts them; quantizer only. */
+	double (*nominal)(const double *arg, const struct sl_shape *in);
+
+	enum sl_err (*open)(void **state, const struct sl_stage_env *env, struct sl_fail *fail); /* NULL: no state */
+	void (*close)(void *state);
+	/* Called on the activation's stage when a gradient is paired with it: keep places by slot from now on. */
+	enum sl_err (*keep)(void *state, struct sl_fail *fail);
+	void (*commit)(void *state); /* NULL: nothing to do */
+	void (*rollback)(void *state);
+
+	/* Transform. forward: NONFINITE, or OK with *ys and *side written. parse: checks side bytes for `count` values,
+	 * sets *ys. inverse: writes all of x; called after parse of the same call. */
+	enum sl_err (*forward)(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
+			       sl_f32u *y, struct sl_shape *ys, struct sl_buf *side);
+	enum sl_err (*parse)(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
+			     const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail);
+	enum sl_err (*inverse)(void *state, const struct sl_codec_call *call, const sl_f32u *y,
+			       const struct sl_shape *ys, float *x, const struct sl_shape *xs);
+
+	/* Quantizer. encode appends at most bound() bytes. decode checks all of `in` before it writes x. */
+	enum sl_err (*encode)(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
+			      struct sl_buf *out);
+	enum sl_err (*decode)(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
+			      const struct sl_shape *xs, struct sl_fail *fail);
+
+	/* Bytes. unpack: PAYLOAD where the result would pass out->cap. */
+	enum sl_err (*pack)(void *state, struct sl_bytes in, struct sl_buf *out);
+	enum sl_err (*unpack)(void *state, struct sl_bytes in, struct sl_buf *out, struct sl_fail *fail);
+};
+
+/* NULL where no stage has this id (name). */
+const struct sl_codec_stage *sl_codec_stage_find(const char *name, size_t len);
+
+/* Units of work in n elements. */
+static inline int64_t sl_codec_blocks(int64_t n)
+{
+	return (n + SL_CODEC_BLOCK - 1) / SL_CODEC_BLOCK;
+}
+
+static inline struct sl_rng_key sl_codec_key(uint64_t seed, enum sl_dir dir, const struct sl_codec_call *call)
+{
+	return (struct sl_rng_key){seed, call->step, call->chunk, (uint16_t)(SL_RNG_CODEC + dir)};
+}
+
+#endif

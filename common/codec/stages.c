@@ -1,0 +1,31 @@
+/* Every method, in order of id. */
+#include <string.h>
+
+#include "common/codec/stage.h"
+
+extern const struct sl_codec_stage sl_stage_none, sl_stage_f16, sl_stage_quant, sl_stage_topk;
+
+static const struct sl_codec_stage *const stages[] = {
+	&sl_stage_none, &sl_stage_f16, &sl_stage_quant, &sl_stage_topk, NULL,
+};
+
+const struct sl_codec_stage *const *sl_codec_stages(void)
+{
+	return stages;
+}
+
+const struct sl_codec_stage *sl_codec_stage_find(const char *name, size_t len)
+{
+	for (int i = 0; stages[i] != NULL; i++) {
+		if (strlen(stages[i]->name) == len && memcmp(stages[i]->name, name, len) == 0)
+			return stages[i];
+	}
+	return NULL;
+}
+
+const char *sl_dir_name(enum sl_dir dir)
+{
+	static const char *const names[SL_DIR_COUNT] = {"head_act", "mid_act", "mid_grad", "head_grad"};
+
+	return (unsigned)dir < SL_DIR_COUNT ? names[dir] : "?";
+}
