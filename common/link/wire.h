@@ -56,10 +56,10 @@ struct sl_hello {
 	double width, dropout;
 	uint32_t classes, image;
 	bool cifar_stem;
-	char cut[SL_WIRE_NAME_MAX * 2];  /* canonical: "head_end=features.0.1 tail_begin=classifier" */
-	uint32_t batch, chunks;          /* rows of a batch, chunks it is cut into */
-	uint32_t eval_rows;              /* rows of an evaluation chunk */
-	char codec[4][SL_WIRE_SPEC_MAX]; /* by direction, canonical */
+	char cut[SL_WIRE_NAME_MAX * 2 + 32]; /* canonical: "head_end=features.0.1 tail_begin=classifier" */
+	uint32_t batch, chunks;              /* rows of a batch, chunks it is cut into */
+	uint32_t eval_rows;                  /* rows of an evaluation chunk */
+	char codec[4][SL_WIRE_SPEC_MAX];     /* by direction, canonical */
 	uint64_t seed;
 	double momentum, weight_decay;
 	bool nesterov;
