@@ -56,6 +56,13 @@ void sl_log_set_hook(void (*before_line)(void *arg), void *arg)
 	pthread_mutex_unlock(&lock);
 }
 
+void sl_log_exclusive(void (*fn)(void *arg), void *arg)
+{
+	pthread_mutex_lock(&lock);
+	fn(arg);
+	pthread_mutex_unlock(&lock);
+}
+
 static void write_whole(const char *data, size_t len)
 {
 	while (len > 0) {

@@ -14,6 +14,8 @@ enum sl_err sl_log_level_parse(const char *text, enum sl_log_level *out) SL_MUST
 /* `id` is a stable, greppable word such as "session-refused"; it never carries variable text.
  * Before a line is written, the hook (a progress bar clearing its line) runs under the log's lock; NULL for none. */
 void sl_log_set_hook(void (*before_line)(void *arg), void *arg);
+/* Runs fn under the log's lock: while it draws, no line can come in between. fn must not log. */
+void sl_log_exclusive(void (*fn)(void *arg), void *arg);
 void sl_log_write(enum sl_log_level level, const char *id, const char *fmt, ...) SL_PRINTF(3, 4);
 
 #define sl_log(level, id, ...)                                    \

@@ -1,0 +1,149 @@
+#include "common/telemetry/jsonl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct sl_jsonl {
+	int fd;
+};
+
+static enum sl_err make_folders(const char *path, struct sl_fail *fail)
+{
+	char dir[PATH_MAX];
+
+	if (snprintf(dir, sizeof dir, "%s", path) >= (int)sizeof dir)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: path too long", path);
+	for (char *slash = strchr(dir + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = 0;
+		if (mkdir(dir, 0777) != 0 && errno != EEXIST)
+			return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", dir, strerror(errno));
+		*slash = '/';
+	}
+	return SL_OK;
+}
+
+enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, int append, struct sl_fail *fail)
+{
+	enum sl_err err = make_folders(path, fail);
+	struct sl_jsonl *log;
+
+	if (err)
+		return err;
+	log = malloc(sizeof *log);
+	if (!log)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory", path);
+	log->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (append ? 0 : O_TRUNC), 0666);
+	if (log->fd < 0) {
+		free(log);
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+	}
+	*out = log;
+	return SL_OK;
+}
+
+/* JSON has no NaN. */
+static json_t *real(double x)
+{
+	return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *whole(uint64_t n)
+{
+	return json_integer((json_int_t)n);
+}
+
+/* Takes over `object`, which may be NULL (no memory, text that is not UTF-8). */
+static enum sl_err put(struct sl_jsonl *log, json_t *object)
+{
+	char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+	enum sl_err err = SL_OK;
+	size_t len, done = 0;
+
+	json_decref(object);
+	if (!text)
+		return SL_ERR_NOMEM;
+	len = strlen(text);
+	text[len++] = '\n'; /* over the NUL */
+	while (done < len && !err) {
+		ssize_t n = write(log->fd, text + done, len - done);
+		if (n > 0)
+			done += (size_t)n;
+		else if (n == 0 || errno != EINTR)
+			err = SL_ERR_IO;
+	}
+	free(text);
+	return err;
+}
+
+enum sl_err sl_jsonl_step(struct sl_jsonl *log, const struct sl_jsonl_step *s)
+{
+	if (!log)
+		return SL_OK;
+	return put(log,
+		   json_pack("{ss so so so so so so so so so}", "type", "step", "step", whole(s->step), "loss",
+			     real(s->loss), "acc", real(s->acc), "lr", real(s->lr), "wire_tx_bytes",
+			     whole(s->wire_tx_bytes), "wire_rx_bytes", whole(s->wire_rx_bytes), "t_step_s",
+			     real(s->t_step_s), "t_compute_s", real(s->t_compute_s), "t_wait_s", real(s->t_wait_s)));
+}
+
+enum sl_err sl_jsonl_epoch(struct sl_jsonl *log, const struct sl_jsonl_epoch *e)
+{
+	if (!log)
+		return SL_OK;
+	return put(log, json_pack("{ss so so so so so so so so so so so so}", "type", "epoch", "epoch", whole(e->epoch),
+				  "steps", whole(e->steps), "train_loss", real(e->train_loss), "train_acc",
+				  real(e->train_acc), "test_loss", real(e->test_loss), "test_acc", real(e->test_acc),
+				  "lr", real(e->lr), "wire_tx_bytes", whole(e->wire_tx_bytes), "wire_rx_bytes",
+				  whole(e->wire_rx_bytes), "t_train_s", real(e->t_train_s), "t_eval_s",
+				  real(e->t_eval_s), "images_per_s", real(e->images_per_s)));
+}
+
+static json_t *directions(const struct sl_jsonl_direction *d)
+{
+	json_t *all = json_object();
+
+	for (int i = 0; i < SL_JSONL_DIRECTIONS; i++)
+		if (d[i].name)
+			json_object_set_new(all, d[i].name,
+					    json_pack("{ss* so so so so}", "codec", d[i].codec, "wire_bytes",
+						      whole(d[i].wire_bytes), "payload_bytes",
+						      whole(d[i].payload_bytes), "raw_bytes", whole(d[i].raw_bytes),
+						      "nominal_bytes", real(d[i].nominal_bytes)));
+	return all;
+}
+
+enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary *s)
+{
+	if (!log)
+		return SL_OK;
+	return put(log,
+		   json_pack("{ss ss* so so so so so so so so so so so so so so so}", "type", "summary", "outcome",
+			     s->outcome, "epochs", whole(s->epochs), "steps", whole(s->steps), "images",
+			     whole(s->images), "test_loss", real(s->test_loss), "test_acc", real(s->test_acc),
+			     "best_test_acc", real(s->best_test_acc), "t_total_s", real(s->t_total_s), "t_per_batch_s",
+			     real(s->t_per_batch_s), "t_compute_per_batch_s", real(s->t_compute_per_batch_s),
+			     "avg_mb_s", real(s->avg_mb_s), "peak_client_mb_s", real(s->peak_client_mb_s),
+			     "peak_server_mb_s", real(s->peak_server_mb_s), "wire_tx_bytes", whole(s->wire_tx_bytes),
+			     "wire_rx_bytes", whole(s->wire_rx_bytes), "direction", directions(s->direction)));
+}
+
+enum sl_err sl_jsonl_close(struct sl_jsonl *log)
+{
+	int fd, synced;
+
+	if (!log)
+		return SL_OK;
+	fd = log->fd;
+	free(log);
+	/* a pipe or a device cannot be synced, and need not be */
+	synced = fsync(fd) == 0 || errno == EINVAL || errno == EROFS;
+	return close(fd) == 0 && synced ? SL_OK : SL_ERR_IO;
+}

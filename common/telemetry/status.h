@@ -1,0 +1,48 @@
+/* A snapshot of a daemon, as JSON (what the control socket answers; "schema": 1) and as a table (what `status` prints
+ * from it). */
+#ifndef SL_TELEMETRY_STATUS_H
+#define SL_TELEMETRY_STATUS_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/base/err.h"
+
+enum { SL_STATUS_SCHEMA = 1, SL_STATUS_TEXT = 128, SL_STATUS_MAX_SESSIONS = 4096 };
+
+struct sl_status_session {
+	char id[SL_STATUS_TEXT];
+	char peer[SL_STATUS_TEXT];
+	char model[SL_STATUS_TEXT];
+	char partition[SL_STATUS_TEXT];
+	char codec[4][SL_STATUS_TEXT]; /* head_act, mid_act, mid_grad, head_grad */
+	char phase[SL_STATUS_TEXT];    /* "train", "eval", "connect" … */
+	int64_t epoch, step;
+	double loss, acc; /* NaN: not known; acc 0 … 1 */
+	double images_per_s, tx_mb_s, rx_mb_s;
+	int64_t tx_bytes, rx_bytes; /* as the side that answers sees it */
+	double age_s;               /* since the session began */
+	double idle_s;              /* since its last step */
+};
+
+struct sl_status {
+	char role[SL_STATUS_TEXT]; /* "client", "server" */
+	char version[SL_STATUS_TEXT];
+	char address[SL_STATUS_TEXT];
+	char device[SL_STATUS_TEXT];
+	int64_t pid, threads;
+	double uptime_s;
+	int n_session;
+	struct sl_status_session *session; /* of whoever filled it in; after sl_status_parse, freed by sl_status_free */
+};
+
+/* One JSON document, indented by `indent` blanks (0: one line), malloc'ed; NULL: no memory. What is not UTF-8 becomes
+ * '?'. */
+char *sl_status_json(const struct sl_status *status, int indent);
+/* Reads such a document; members that it does not know are ignored. VERSION: another schema; DATA. */
+enum sl_err sl_status_parse(const char *text, struct sl_status *out, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_status_free(struct sl_status *status);
+/* A line about the daemon, then an aligned row per session. */
+void sl_status_table(const struct sl_status *status, FILE *file);
+
+#endif

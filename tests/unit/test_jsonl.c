@@ -1,0 +1,163 @@
+/* log.jsonl: one valid object per line, doubles that survive, folders made, errors told. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <math.h>
+#include <unistd.h>
+
+#include "common/base/buf.h"
+#include "common/telemetry/jsonl.h"
+
+static char path[4096];
+
+static int setup(void **state)
+{
+	(void)state;
+	snprintf(path, sizeof path, "%s/jsonl-%d/a/b/log.jsonl", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp",
+		 (int)getpid());
+	return 0;
+}
+
+/* Line `index` of the file, as JSON; NULL: there is none. */
+static json_t *line(int index)
+{
+	json_t *json = NULL;
+	json_error_t error;
+	char text[8192];
+	FILE *file = fopen(path, "r");
+
+	assert_non_null(file);
+	for (int i = 0; fgets(text, sizeof text, file); i++) {
+		assert_int_equal(text[strlen(text) - 1], '\n');
+		if (i == index)
+			json = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+	}
+	fclose(file);
+	return json;
+}
+
+static double number(const json_t *json, const char *name)
+{
+	return json_number_value(json_object_get(json, name));
+}
+
+static void lines_are_whole_at_once(void **state)
+{
+	const struct sl_jsonl_step step = {.step = 7,
+					   .loss = 0.1 + 0.2,
+					   .acc = 1.0 / 3,
+					   .lr = 0.4,
+					   .wire_tx_bytes = (uint64_t)1 << 40,
+					   .wire_rx_bytes = 5,
+					   .t_step_s = 0.25,
+					   .t_compute_s = 0.125,
+					   .t_wait_s = NAN};
+	const struct sl_jsonl_epoch epoch = {
+		.epoch = 1, .steps = 391, .train_loss = 1.5, .test_loss = NAN, .test_acc = NAN};
+	struct sl_jsonl_summary summary = {.epochs = 2, .steps = 782, .test_acc = 0.5, .outcome = "finished"};
+	struct sl_jsonl *log;
+	struct sl_fail fail;
+	json_t *json;
+	(void)state;
+
+	summary.direction[0] = (struct sl_jsonl_direction){"head_act", "quant:8", 1000, 900, 3600, 900};
+	summary.direction[3] = (struct sl_jsonl_direction){.name = "head_grad", .codec = "none", .raw_bytes = 3};
+	assert_int_equal(sl_jsonl_open(&log, path, 0, &fail), SL_OK);
+	assert_int_equal(sl_jsonl_step(log, &step), SL_OK);
+	json = line(0); /* before close */
+	assert_string_equal(json_string_value(json_object_get(json, "type")), "step");
+	assert_int_equal(json_integer_value(json_object_get(json, "step")), 7);
+	assert_true(number(json, "loss") == 0.1 + 0.2);
+	assert_true(number(json, "acc") == 1.0 / 3);
+	assert_int_equal(json_integer_value(json_object_get(json, "wire_tx_bytes")), (int64_t)1 << 40);
+	assert_true(json_is_null(json_object_get(json, "t_wait_s")));
+	assert_int_equal(json_object_size(json), 10);
+	json_decref(json);
+	assert_int_equal(sl_jsonl_epoch(log, &epoch), SL_OK);
+	assert_int_equal(sl_jsonl_summary(log, &summary), SL_OK);
+	assert_int_equal(sl_jsonl_close(log), SL_OK);
+
+	json = line(1);
+	assert_string_equal(json_string_value(json_object_get(json, "type")), "epoch");
+	assert_true(json_is_null(json_object_get(json, "test_acc")));
+	assert_true(number(json, "train_loss") == 1.5);
+	json_decref(json);
+	json = line(2);
+	assert_string_equal(json_string_value(json_object_get(json, "type")), "summary");
+	assert_string_equal(json_string_value(json_object_get(json, "outcome")), "finished");
+	const json_t *directions = json_object_get(json, "direction");
+	assert_int_equal(json_object_size(directions), 2);
+	const json_t *head = json_object_get(directions, "head_act");
+	assert_string_equal(json_string_value(json_object_get(head, "codec")), "quant:8");
+	assert_true(number(head, "wire_bytes") == 1000 && number(head, "payload_bytes") == 900);
+	assert_true(number(head, "raw_bytes") == 3600 && number(head, "nominal_bytes") == 900);
+	json_decref(json);
+	assert_null(line(3));
+}
+
+static void append_or_empty(void **state)
+{
+	const struct sl_jsonl_step step = {.step = 8};
+	struct sl_jsonl *log;
+	json_t *json;
+	(void)state;
+
+	for (int append = 1; append >= 0; append--) {
+		assert_int_equal(sl_jsonl_open(&log, path, append, NULL), SL_OK);
+		assert_int_equal(sl_jsonl_step(log, &step), SL_OK);
+		assert_int_equal(sl_jsonl_close(log), SL_OK);
+		json = line(append ? 3 : 0);
+		assert_int_equal(json_integer_value(json_object_get(json, "step")), 8);
+		json_decref(json);
+	}
+	assert_null(line(1));
+}
+
+static void faults_are_told(void **state)
+{
+	const struct sl_jsonl_step step = {.step = 1};
+	struct sl_jsonl *log = NULL;
+	struct sl_fail fail;
+	(void)state;
+
+	assert_int_equal(sl_jsonl_open(&log, "/proc/nowhere/log.jsonl", 0, &fail), SL_ERR_CANTCREATE);
+	assert_int_equal(sl_jsonl_open(&log, "/", 0, &fail), SL_ERR_CANTCREATE);
+	assert_null(log);
+	if (access("/dev/full", W_OK) == 0) {
+		assert_int_equal(sl_jsonl_open(&log, "/dev/full", 1, &fail), SL_OK);
+		assert_int_equal(sl_jsonl_step(log, &step), SL_ERR_IO);
+		assert_int_equal(sl_jsonl_close(log), SL_OK);
+	}
+}
+
+static void no_log_is_fine(void **state)
+{
+	const struct sl_jsonl_summary summary = {0};
+	const struct sl_jsonl_epoch epoch = {0};
+	const struct sl_jsonl_step step = {0};
+	(void)state;
+
+	assert_int_equal(sl_jsonl_step(NULL, &step), SL_OK);
+	assert_int_equal(sl_jsonl_epoch(NULL, &epoch), SL_OK);
+	assert_int_equal(sl_jsonl_summary(NULL, &summary), SL_OK);
+	assert_int_equal(sl_jsonl_close(NULL), SL_OK);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(lines_are_whole_at_once),
+		cmocka_unit_test(append_or_empty),
+		cmocka_unit_test(faults_are_told),
+		cmocka_unit_test(no_log_is_fine),
+	};
+
+	return cmocka_run_group_tests(tests, setup, NULL);
+}

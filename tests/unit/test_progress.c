@@ -1,0 +1,337 @@
+/* The line at many widths; rates; a pipe gets plain lines, a terminal a bar that log lines never mix with. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <pty.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/telemetry/progress.h"
+
+static const struct sl_progress_state sample_state = {.phase = "train",
+						      .epoch = 2,
+						      .epochs = 10,
+						      .step = 120,
+						      .steps = 390,
+						      .steps_left = 3000,
+						      .images = 15360,
+						      .tx_bytes = 1000000,
+						      .rx_bytes = 500000,
+						      .loss = 1.23456,
+						      .acc = 0.4512};
+
+static void line_fits_any_width(void **state)
+{
+	const struct sl_progress_rates rates = {1234.4, 56.78, 12.3, 3725};
+	char line[SL_PROGRESS_LINE];
+	(void)state;
+
+	assert_true(sl_progress_line(line, &sample_state, &rates, 400, false) > 0);
+	assert_string_equal(
+		line, "train 2/10  120/390  loss 1.2346  acc 45.1%  1h02m left  1234 img/s  up 56.8 down 12.3 MB/s");
+	assert_true(sl_progress_line(line, &sample_state, &rates, 110, true) == 110);
+	assert_string_equal(line,
+			    "train 2/10  [####...........]  120/390  loss 1.2346  acc 45.1%  1h02m left  1234 img/s  "
+			    "up 56.8 down 12.3 MB/s");
+	for (int width = 0; width < 600; width++) {
+		int n = sl_progress_line(line, &sample_state, &rates, width, true);
+		assert_true(n <= width && n < SL_PROGRESS_LINE);
+		assert_int_equal(strlen(line), n);
+	}
+	sl_progress_line(line, &sample_state, &rates, 40, true);
+	assert_string_equal(line, "train 2/10  120/390  loss 1.2346");
+}
+
+static void unknown_values_are_left_out(void **state)
+{
+	const struct sl_progress_rates rates = {NAN, NAN, NAN, NAN};
+	struct sl_progress_state s = sample_state;
+	char line[SL_PROGRESS_LINE];
+	(void)state;
+
+	s.loss = s.acc = NAN;
+	s.steps = s.step = 0;
+	sl_progress_line(line, &s, &rates, 400, false);
+	assert_string_equal(line, "train 2/10  0/0");
+	sl_progress_line(line, &s, &rates, 60, true);
+	assert_string_equal(line, "train 2/10  [......................................]  0/0");
+}
+
+static void durations(void **state)
+{
+	static const struct {
+		double seconds;
+		const char *text;
+	} cases[] = {{0, "0s"},         {59.4, "59s"},   {59.6, "1m00s"}, {185, "3m05s"}, {3725, "1h02m"},
+		     {183600, "2d03h"}, {INFINITY, "-"}, {NAN, "-"},      {-1, "-"}};
+	char text[16];
+	(void)state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+		assert_string_equal(sl_progress_duration(cases[i].seconds, text), cases[i].text);
+}
+
+static char *read_all(int fd)
+{
+	static char text[65536];
+	ssize_t n, len = 0;
+
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	while ((n = read(fd, text + len, sizeof text - 1 - (size_t)len)) > 0)
+		len += n;
+	text[len] = 0;
+	return text;
+}
+
+/* 100 steps of 64 images a second apart: 64 img/s, 1 MB/s up, 0.5 down. */
+static struct sl_progress_state at_second(int i)
+{
+	struct sl_progress_state s = sample_state;
+
+	s.step = (uint64_t)i;
+	s.steps = 100;
+	s.steps_left = (uint64_t)(1000 - i);
+	s.images = (uint64_t)i * 64;
+	s.tx_bytes = (uint64_t)i * 1000000;
+	s.rx_bytes = (uint64_t)i * 500000;
+	return s;
+}
+
+static void pipe_gets_plain_lines(void **state)
+{
+	struct sl_progress_options options = {.plain_interval_ms = 20000};
+	struct sl_progress *p;
+	char *text;
+	int fd[2];
+	(void)state;
+
+	assert_int_equal(pipe(fd), 0);
+	options.fd = fd[1];
+	assert_int_equal(sl_progress_open(&p, &options, NULL), SL_OK);
+	for (int i = 0; i <= 100; i++) {
+		struct sl_progress_state s = at_second(i);
+		sl_progress_update(p, &s, 5000 + (uint64_t)i * 1000);
+	}
+	struct sl_progress_state again = at_second(100);
+	sl_progress_update(p, &again, 105500); /* complete already: no second line for it */
+	sl_progress_close(p);
+	text = read_all(fd[0]);
+	assert_string_equal(
+		text, "train 2/10  20/100  loss 1.2346  acc 45.1%  16m20s left  64 img/s  up 1.0 down 0.5 MB/s\n"
+		      "train 2/10  40/100  loss 1.2346  acc 45.1%  16m00s left  64 img/s  up 1.0 down 0.5 MB/s\n"
+		      "train 2/10  60/100  loss 1.2346  acc 45.1%  15m40s left  64 img/s  up 1.0 down 0.5 MB/s\n"
+		      "train 2/10  80/100  loss 1.2346  acc 45.1%  15m20s left  64 img/s  up 1.0 down 0.5 MB/s\n"
+		      "train 2/10  100/100  loss 1.2346  acc 45.1%  15m00s left  64 img/s  up 1.0 down 0.5 MB/s\n");
+	close(fd[0]);
+	close(fd[1]);
+}
+
+static void rates_follow_the_last_seconds(void **state)
+{
+	struct sl_progress_options options = {.plain_interval_ms = 1};
+	struct sl_progress_state s = at_second(0);
+	struct sl_progress *p;
+	char *text;
+	int fd[2];
+	(void)state;
+
+	assert_int_equal(pipe(fd), 0);
+	options.fd = fd[1];
+	assert_int_equal(sl_progress_open(&p, &options, NULL), SL_OK);
+	for (int i = 0; i < 60; i++) { /* a minute of 10 img/s, then of 1000 */
+		s.images += 10;
+		s.step = 1;
+		sl_progress_update(p, &s, (uint64_t)i * 1000);
+	}
+	for (int i = 60; i < 120; i++) {
+		s.images += 1000;
+		sl_progress_update(p, &s, (uint64_t)i * 1000);
+	}
+	sl_progress_close(p);
+	text = read_all(fd[0]);
+	assert_non_null(strstr(text, "  10 img/s"));
+	char *last = text + strlen(text) - 1;
+	while (last > text && last[-1] != '\n')
+		last--;
+	assert_non_null(strstr(last, "  1000 img/s"));
+	close(fd[0]);
+	close(fd[1]);
+}
+
+struct terminal {
+	int master, slave, keep_stderr;
+};
+
+static struct terminal open_terminal(unsigned short columns)
+{
+	struct winsize size = {.ws_row = 24, .ws_col = columns};
+	struct terminal t;
+
+	assert_int_equal(openpty(&t.master, &t.slave, NULL, NULL, &size), 0);
+	t.keep_stderr = dup(STDERR_FILENO);
+	dup2(t.slave, STDERR_FILENO);
+	return t;
+}
+
+static void close_terminal(struct terminal *t)
+{
+	dup2(t->keep_stderr, STDERR_FILENO);
+	close(t->keep_stderr);
+	close(t->slave);
+	close(t->master);
+}
+
+static void terminal_gets_a_bar(void **state)
+{
+	struct sl_progress_options options = {.fd = STDERR_FILENO};
+	struct sl_progress_state s = at_second(50);
+	struct winsize narrow = {.ws_row = 24, .ws_col = 30};
+	char text[4096];
+	struct sl_progress *p;
+	(void)state;
+
+	setenv("TERM", "xterm", 1);
+	setenv("NO_COLOR", "1", 1);
+	struct terminal t = open_terminal(62);
+	int rc = sl_progress_open(&p, &options, NULL);
+	sl_progress_update(p, &s, 1000);
+	sl_progress_update(p, &s, 1050); /* too soon */
+	sl_log(SL_LOG_WARN, "test-line", "hello");
+	sl_log(SL_LOG_WARN, "test-line", "again");
+	s.step = 51;
+	s.loss = s.acc = NAN;
+	ioctl(t.slave, TIOCSWINSZ, &narrow);
+	sl_progress_update(p, &s, 1100);
+	sl_progress_close(p);
+	sl_log(SL_LOG_WARN, "test-line", "after");
+	strcpy(text, read_all(t.master));
+	close_terminal(&t);
+	unsetenv("NO_COLOR");
+	assert_int_equal(rc, SL_OK);
+	assert_non_null(strstr(text, "\rtrain 2/10  ["));
+	assert_non_null(strstr(text, "]  50/100  loss 1.2346  acc 45.1%\033[K\r\033[KWARN test-line: hello\r\n"
+				     "WARN test-line: again\r\n\rtrain 2/10  [###....]  51/100\033[K"));
+	const char *end = "\033[K\r\nWARN test-line: after\r\n";
+	assert_string_equal(text + strlen(text) - strlen(end), end);
+	assert_null(strstr(text, "\033[36m"));
+}
+
+static void colours_unless_told(void **state)
+{
+	struct sl_progress_options options = {.fd = STDERR_FILENO};
+	struct sl_progress_state s = at_second(50);
+	struct sl_progress *p;
+	char text[4096];
+	(void)state;
+
+	setenv("TERM", "xterm", 1);
+	unsetenv("NO_COLOR");
+	struct terminal t = open_terminal(80);
+	int rc = sl_progress_open(&p, &options, NULL);
+	sl_progress_update(p, &s, 1000);
+	sl_progress_close(p);
+	strcpy(text, read_all(t.master));
+	close_terminal(&t);
+	assert_int_equal(rc, SL_OK);
+	assert_non_null(strstr(text, "\033[36mtrain"));
+	assert_non_null(strstr(text, "\033[0m\033[K\r\n"));
+}
+
+static void dumb_terminals_get_plain_lines(void **state)
+{
+	struct sl_progress_options options = {.fd = STDERR_FILENO};
+	struct sl_progress_state s = at_second(100);
+	struct sl_progress *p;
+	char text[4096];
+	(void)state;
+
+	setenv("TERM", "dumb", 1);
+	struct terminal t = open_terminal(80);
+	int rc = sl_progress_open(&p, &options, NULL);
+	sl_progress_update(p, &s, 1000);
+	sl_progress_close(p);
+	strcpy(text, read_all(t.master));
+	close_terminal(&t);
+	assert_int_equal(rc, SL_OK);
+	assert_string_equal(text, "train 2/10  100/100  loss 1.2346  acc 45.1%\r\n");
+}
+
+static void *log_many(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < 200; i++)
+		sl_log(SL_LOG_WARN, "test-thread", "line %d", i);
+	return NULL;
+}
+
+/* Between a bar and a log line there is always a wipe: what follows \n, or a wipe, or nothing. */
+static void log_lines_never_follow_a_bar(void **state)
+{
+	struct sl_progress_options options = {.fd = STDERR_FILENO};
+	struct sl_progress *p;
+	pthread_t thread;
+	static char text[65536];
+	int lines = 0, bad = 0;
+	(void)state;
+
+	setenv("TERM", "xterm", 1);
+	setenv("NO_COLOR", "1", 1);
+	struct terminal t = open_terminal(40);
+	int flags = fcntl(t.master, F_GETFL);
+	int rc = sl_progress_open(&p, &options, NULL);
+	size_t len = 0;
+	fcntl(t.master, F_SETFL, flags | O_NONBLOCK);
+	pthread_create(&thread, NULL, log_many, NULL);
+	for (int i = 0; i < 200; i++) {
+		struct sl_progress_state s = at_second(i % 90);
+		sl_progress_update(p, &s, 1000 + (uint64_t)i * 100);
+		ssize_t n = read(t.master, text + len, sizeof text - 1 - len);
+		len += n > 0 ? (size_t)n : 0;
+	}
+	for (int waited = 0; waited < 1000; waited++) { /* the terminal's buffer is small: keep it empty */
+		ssize_t n = read(t.master, text + len, sizeof text - 1 - len);
+		len += n > 0 ? (size_t)n : 0;
+		if (strstr(text, "line 199"))
+			break;
+		usleep(1000);
+	}
+	pthread_join(thread, NULL);
+	sl_progress_close(p);
+	close_terminal(&t);
+	unsetenv("NO_COLOR");
+	for (char *at = text; (at = strstr(at, "WARN ")); at++) {
+		lines++;
+		if (at != text && at[-1] != '\n' && strncmp(at - 4, "\r\033[K", 4) != 0)
+			bad++;
+	}
+	assert_int_equal(rc, SL_OK);
+	assert_int_equal(lines, 200);
+	assert_int_equal(bad, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(line_fits_any_width),
+		cmocka_unit_test(unknown_values_are_left_out),
+		cmocka_unit_test(durations),
+		cmocka_unit_test(pipe_gets_plain_lines),
+		cmocka_unit_test(rates_follow_the_last_seconds),
+		cmocka_unit_test(terminal_gets_a_bar),
+		cmocka_unit_test(colours_unless_told),
+		cmocka_unit_test(dumb_terminals_get_plain_lines),
+		cmocka_unit_test(log_lines_never_follow_a_bar),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

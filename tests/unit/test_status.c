@@ -1,0 +1,196 @@
+/* Status: snapshot → JSON → snapshot, other schemas and broken documents, and the table. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "common/telemetry/status.h"
+
+static struct sl_status_session sessions[2] = {
+	{.id = "0123456789abcdef",
+	 .peer = "127.0.0.1",
+	 .model = "mobilenet_v2",
+	 .partition = "1:-1",
+	 .codec = {"quant:8", "quant:8", "quant:8", "quant:8"},
+	 .phase = "train",
+	 .epoch = 2,
+	 .step = 120,
+	 .loss = 1.25,
+	 .acc = 0.5,
+	 .images_per_s = 812.25,
+	 .tx_mb_s = 12.5,
+	 .rx_mb_s = 3.25,
+	 .tx_bytes = 1234567890123,
+	 .rx_bytes = 999,
+	 .age_s = 3725,
+	 .idle_s = 0.25},
+	{.id = "f",
+	 .codec = {"none", "f16", "none", "none"},
+	 .phase = "connect",
+	 .loss = NAN,
+	 .acc = NAN,
+	 .images_per_s = NAN},
+};
+
+static struct sl_status snapshot(int n)
+{
+	return (struct sl_status){.role = "server",
+				  .version = "0.1",
+				  .address = "tcp://127.0.0.1:5570",
+				  .device = "cpu",
+				  .pid = 77,
+				  .threads = 2,
+				  .uptime_s = 61,
+				  .n_session = n,
+				  .session = sessions};
+}
+
+static void json_round_trip(void **state)
+{
+	struct sl_status in = snapshot(2), out;
+	struct sl_fail fail;
+	char *text;
+	(void)state;
+
+	for (int indent = 0; indent <= 2; indent += 2) {
+		text = sl_status_json(&in, indent);
+		assert_non_null(text);
+		assert_int_equal(strchr(text, '\n') != NULL, indent > 0);
+		assert_non_null(strstr(text, "\"schema\": 1"));
+		assert_int_equal(sl_status_parse(text, &out, &fail), SL_OK);
+		free(text);
+		assert_string_equal(out.role, "server");
+		assert_int_equal(out.pid, 77);
+		assert_true(out.uptime_s == 61);
+		assert_int_equal(out.n_session, 2);
+		/* zeroed memory and equal values: byte for byte, but for the NaN */
+		assert_memory_equal(&out.session[0], &sessions[0], sizeof sessions[0]);
+		assert_true(isnan(out.session[1].loss));
+		assert_string_equal(out.session[1].codec[1], "f16");
+		sl_status_free(&out);
+		sl_status_free(&out);
+	}
+	in.n_session = 0;
+	text = sl_status_json(&in, 0);
+	assert_int_equal(sl_status_parse(text, &out, &fail), SL_OK);
+	assert_int_equal(out.n_session, 0);
+	sl_status_free(&out);
+	free(text);
+}
+
+static void bad_utf8_is_replaced(void **state)
+{
+	struct sl_status in = snapshot(0), out;
+	struct sl_fail fail;
+	char *text;
+	(void)state;
+
+	strcpy(in.address, "a\xff"
+			   "b");
+	text = sl_status_json(&in, 0);
+	assert_non_null(text);
+	assert_int_equal(sl_status_parse(text, &out, &fail), SL_OK);
+	assert_string_equal(out.address, "a?b");
+	sl_status_free(&out);
+	free(text);
+}
+
+static void broken_documents_are_refused(void **state)
+{
+	static const struct {
+		const char *text;
+		enum sl_err err;
+	} cases[] = {
+		{"", SL_ERR_DATA},
+		{"[]", SL_ERR_VERSION},
+		{"{\"schema\": 2}", SL_ERR_VERSION},
+		{"{\"schema\": \"1\"}", SL_ERR_VERSION},
+		{"{\"schema\": 1}", SL_ERR_DATA},
+		{"{\"schema\": 1, \"schema\": 1}", SL_ERR_DATA},
+		{"{\"schema\": 1, \"role\": 3}", SL_ERR_DATA},
+	};
+	struct sl_status in = snapshot(1), out = {.pid = 5}, got;
+	struct sl_fail fail;
+	char *text, *at;
+	(void)state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		fail.text[0] = 0;
+		assert_int_equal(sl_status_parse(cases[i].text, &out, &fail), cases[i].err);
+		assert_true(strlen(fail.text) > 10);
+	}
+	assert_int_equal(out.pid, 5);
+	text = sl_status_json(&in, 0);
+	at = strstr(text, "\"mid_act\"");
+	assert_non_null(at);
+	at[1] = 'x';
+	assert_int_equal(sl_status_parse(text, &got, &fail), SL_ERR_DATA);
+	assert_string_equal(fail.text, "the status has no usable \"mid_act\"");
+	free(text);
+}
+
+static char *table(const struct sl_status *status)
+{
+	static char text[8192];
+	FILE *file = fmemopen(text, sizeof text, "w");
+
+	assert_non_null(file);
+	sl_status_table(status, file);
+	fclose(file);
+	return text;
+}
+
+static void table_is_aligned(void **state)
+{
+	struct sl_status in = snapshot(2);
+	(void)state;
+
+	assert_string_equal(table(&in),
+			    "server 0.1  pid 77  tcp://127.0.0.1:5570  cpu, 2 threads  up 1m01s  2 sessions\n"
+			    "SESSION   PEER       MODEL         CUT   CODEC               PHASE    EPOCH  STEP    LOSS "
+			    "   ACC  IMG/S  "
+			    "TX MB/S  RX MB/S    SENT  RECEIVED    AGE  IDLE\n"
+			    "01234567  127.0.0.1  mobilenet_v2  1:-1  quant:8             train        2   120  1.2500 "
+			    " 50.0%    812  "
+			    "   12.5      3.2  1.2 TB     999 B  1h02m    0s\n"
+			    "f         -          -             -     none f16 none none  connect      0     0       - "
+			    "     -      -  "
+			    "    0.0      0.0     0 B       0 B     0s    0s\n");
+	in.n_session = 0;
+	assert_string_equal(table(&in),
+			    "server 0.1  pid 77  tcp://127.0.0.1:5570  cpu, 2 threads  up 1m01s  0 sessions\n");
+}
+
+static void table_shows_no_control_characters(void **state)
+{
+	struct sl_status in = snapshot(1);
+	struct sl_status_session evil = sessions[0];
+	(void)state;
+
+	memset(evil.peer, 'p', sizeof evil.peer - 1);
+	memcpy(evil.peer, "\033[2J\n", 5);
+	in.session = &evil;
+	char *text = table(&in);
+	assert_null(strchr(text, '\033'));
+	assert_int_equal(strcspn(strchr(strchr(text, '\n') + 1, '\n') + 1, "\n") > 60, 1);
+	assert_non_null(strstr(text, "?[2J?ppp"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(json_round_trip),
+		cmocka_unit_test(bad_utf8_is_replaced),
+		cmocka_unit_test(broken_documents_are_refused),
+		cmocka_unit_test(table_is_aligned),
+		cmocka_unit_test(table_shows_no_control_characters),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
