@@ -16,11 +16,7 @@
 #include <cmocka.h>
 
 #include "common/base/pool.h"
-#if __has_include("kernels/cpu/cpu.h")
 #include "kernels/cpu/cpu.h"
-#else
-#define sl_cpu_backend_open(be, pool, fail) ((void)(be), sl_fail_set((fail), SL_ERR_UNAVAILABLE, "not built in"))
-#endif
 #if __has_include("kernels/module.h")
 #include "kernels/module.h"
 #else
