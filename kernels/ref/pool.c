@@ -2,6 +2,8 @@
  * whole plane, with stride and padding 0. Backward is the scatter of its own definition, written as a gather:
  *   maxpool: dx at a position is Σ dout over the windows whose first largest element lies there
  *   avgpool: dx at a position is Σ dout over the windows that hold it, divided by the window's size */
+#include <math.h>
+
 #include "kernels/ref/kernels.h"
 
 struct geometry {
@@ -43,6 +45,12 @@ static void window(int64_t o, int64_t k, int64_t s, int64_t p, int64_t size, int
 	*end = e > size ? size : e;
 }
 
+/* A NaN is larger than everything, so that it is seen. */
+static bool beats(float v, float best)
+{
+	return v > best || isnan(v);
+}
+
 static struct pos largest(const struct geometry *g, const float *x, int64_t n, int64_t oy, int64_t ox, int64_t c)
 {
 	int64_t y0, y1, x0, x1;
@@ -53,7 +61,7 @@ static struct pos largest(const struct geometry *g, const float *x, int64_t n, i
 	best = (struct pos){y0, x0};
 	for (int64_t y = y0; y < y1; y++)
 		for (int64_t xx = x0; xx < x1; xx++)
-			if (x[in_at(g, n, y, xx, c)] > x[in_at(g, n, best.y, best.x, c)])
+			if (beats(x[in_at(g, n, y, xx, c)], x[in_at(g, n, best.y, best.x, c)]))
 				best = (struct pos){y, xx};
 	return best;
 }

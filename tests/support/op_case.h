@@ -16,6 +16,7 @@ struct op_case {
 	int n, h, w, c; /* input [N,H,W,C]; h = 0: [N,C] */
 	bool eval;      /* training = false */
 	enum op_data data;
+	bool one_nan; /* in the middle of the first input */
 	union {
 		struct sl_conv_attr conv;
 		struct sl_bn_attr bn;

@@ -79,6 +79,8 @@ void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl
 		host->in[i] = input(c, host->in_count, key_of(seed, ARRAY_IN + i, chunk));
 		host->din_start[i] = normal(host->in_count, key_of(seed, ARRAY_DIN + i, chunk), 0, 1);
 	}
+	if (c->one_nan)
+		host->in[0][host->in_count / 2] = NAN;
 	host->dout = normal(host->out_count, key_of(seed, ARRAY_DOUT, chunk), 0, 1);
 	host->labels = op_xalloc((size_t)rows * sizeof(*host->labels));
 	for (int64_t i = 0; i < rows; i++)
