@@ -89,14 +89,14 @@ static enum sl_err pass_backward(struct sl_backend *be, const struct sl_op *op, 
 	return SL_OK;
 }
 
-/* What element i is multiplied by. */
-static double dropout_factor(const struct sl_op *op, const struct sl_op_call *call, int64_t i)
+/* v / (1 − p) where element i is kept, else 0. */
+static double dropout_value(const struct sl_op *op, const struct sl_op_call *call, int64_t i, double v)
 {
-	double p = op->u.dropout.p;
-
 	if (!call->training)
-		return 1;
-	return sl_rng_unit(sl_rng_u32(&call->rng, (uint64_t)i)) >= op->u.dropout.p ? 1 / (1 - p) : 0;
+		return v;
+	if (sl_rng_unit(sl_rng_u32(&call->rng, (uint64_t)i)) < op->u.dropout.p)
+		return 0;
+	return v / (1 - (double)op->u.dropout.p);
 }
 
 static enum sl_err dropout_forward(struct sl_backend *be, const struct sl_op *op, void *state,
@@ -108,7 +108,7 @@ static enum sl_err dropout_forward(struct sl_backend *be, const struct sl_op *op
 	(void)be;
 	(void)state;
 	for (int64_t i = 0; i < sl_shape_count(&in[0].shape); i++)
-		y[i] = (float)(x[i] * dropout_factor(op, call, i));
+		y[i] = (float)dropout_value(op, call, i, x[i]);
 	return SL_OK;
 }
 
@@ -125,7 +125,7 @@ static enum sl_err dropout_backward(struct sl_backend *be, const struct sl_op *o
 	(void)in;
 	(void)out;
 	for (int64_t i = 0; i < sl_shape_count(&dout->shape) && dx; i++)
-		sl_ref_store(&dx[i], din_add[0], dy[i] * dropout_factor(op, call, i));
+		sl_ref_store(&dx[i], din_add[0], dropout_value(op, call, i, dy[i]));
 	return SL_OK;
 }
 
