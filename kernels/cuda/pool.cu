@@ -33,7 +33,7 @@ __global__ void forward_kernel(float *__restrict__ out, uint16_t *__restrict__ a
 					continue;
 				const float v = x[((o.n * g.h + h) * g.w + w) * g.c + o.c];
 				sum += v;
-				if (where < 0 || v > best) {
+				if (where < 0 || v > best || isnan(v)) {
 					best = v;
 					where = kh * g.kw + kw;
 				}
