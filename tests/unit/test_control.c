@@ -1,0 +1,315 @@
+/* The control socket: what is asked and answered, who is dropped, and whose file it is. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/base/clock.h"
+#include "common/link/control.h"
+#include "common/link/loop.h"
+
+enum { ASK_MS = 5000, MIB = 1 << 20 };
+
+/* A daemon whose loop runs in a thread of its own. */
+struct daemon {
+	char dir[64], path[96];
+	struct sl_loop *loop;
+	struct sl_control *control;
+	struct sl_async *quit;
+	pthread_t thread;
+};
+
+static char *answer(void *arg, const char *request)
+{
+	(void)arg;
+	if (strcmp(request, "status") == 0)
+		return strdup("{\"schema\":1}\n");
+	if (strcmp(request, "large") == 0 || strcmp(request, "too large") == 0) {
+		size_t len = MIB - (*request == 'l');
+		char *text = malloc(len + 1);
+
+		memset(text, 'x', len);
+		text[len] = 0;
+		return text;
+	}
+	return NULL;
+}
+
+static void quit(void *arg)
+{
+	sl_loop_stop(((struct daemon *)arg)->loop);
+}
+
+static void *run(void *arg)
+{
+	sl_loop_run(((struct daemon *)arg)->loop);
+	return NULL;
+}
+
+static void make_path(struct daemon *d)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	snprintf(d->dir, sizeof d->dir, "%s/control.XXXXXX", tmp && strlen(tmp) < 40 ? tmp : "/tmp");
+	assert_non_null(mkdtemp(d->dir));
+	snprintf(d->path, sizeof d->path, "%s/socket", d->dir);
+}
+
+static void start(struct daemon *d)
+{
+	struct sl_fail fail;
+
+	assert_int_equal(sl_loop_open(&d->loop, NULL), SL_OK);
+	if (sl_control_open(&d->control, d->loop, d->path, answer, d, &fail))
+		fail_msg("%s", fail.text);
+	assert_int_equal(sl_async_open(&d->quit, d->loop, quit, d, NULL), SL_OK);
+	assert_int_equal(pthread_create(&d->thread, NULL, run, d), 0);
+}
+
+static void stop(struct daemon *d)
+{
+	sl_async_wake(d->quit);
+	pthread_join(d->thread, NULL);
+	sl_async_close(d->quit);
+	sl_control_close(d->control);
+	sl_loop_close(d->loop);
+}
+
+static int set_up(void **state)
+{
+	struct daemon *d = calloc(1, sizeof *d);
+
+	make_path(d);
+	start(d);
+	*state = d;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct daemon *d = *state;
+
+	stop(d);
+	assert_int_equal(access(d->path, F_OK), -1); /* the file goes with the daemon */
+	assert_int_equal(rmdir(d->dir), 0);
+	free(d);
+	return 0;
+}
+
+static int raw_connect(const char *path)
+{
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	strcpy(to.sun_path, path);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+	return fd;
+}
+
+/* Seconds until the daemon closes the connection. */
+static double seconds_to_close(int fd)
+{
+	uint64_t start = sl_now_ns();
+	struct timeval limit = {.tv_sec = 10};
+	char buf[4096];
+	ssize_t n;
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+	while ((n = recv(fd, buf, sizeof buf, 0)) > 0)
+		;
+	assert_true(n == 0 || errno == ECONNRESET);
+	close(fd);
+	return sl_seconds_since(start);
+}
+
+static void a_question_is_answered(void **state)
+{
+	struct daemon *d = *state;
+	struct sl_fail fail;
+	char *text = NULL;
+
+	for (int i = 0; i < 50; i++) {
+		assert_int_equal(sl_control_ask(d->path, "status", ASK_MS, &text, &fail), SL_OK);
+		assert_string_equal(text, "{\"schema\":1}\n");
+		free(text);
+	}
+	assert_int_equal(sl_control_ask(d->path, "large", ASK_MS, &text, &fail), SL_OK);
+	assert_int_equal(strlen(text), MIB - 1);
+	free(text);
+}
+
+static void questions_that_have_no_answer(void **state)
+{
+	struct daemon *d = *state;
+	struct sl_fail fail;
+	char *text = NULL, longest[65];
+
+	assert_int_equal(sl_control_ask(d->path, "what?", ASK_MS, &text, &fail), SL_ERR_UNAVAILABLE);
+	assert_int_equal(sl_control_ask(d->path, "too large", ASK_MS, &text, &fail), SL_ERR_LIMIT);
+	memset(longest, 'a', 64);
+	longest[64] = 0;
+	assert_int_equal(sl_control_ask(d->path, longest, ASK_MS, &text, &fail), SL_ERR_LIMIT);
+	assert_int_equal(sl_control_ask("/nowhere/at/all", "status", ASK_MS, &text, &fail), SL_ERR_UNAVAILABLE);
+	assert_non_null(strstr(fail.text, "/nowhere/at/all"));
+	assert_null(text);
+}
+
+static void silent_slow_and_greedy_clients_are_dropped(void **state)
+{
+	struct daemon *d = *state;
+	int silent = raw_connect(d->path), greedy = raw_connect(d->path), lazy = raw_connect(d->path);
+	char flood[4096], *text;
+	double seconds;
+
+	memset(flood, 'a', sizeof flood);
+	assert_true(send(greedy, flood, sizeof flood, MSG_NOSIGNAL) > 0);
+	assert_true(seconds_to_close(greedy) < 0.9);
+	assert_true(send(lazy, "large\n", 6, MSG_NOSIGNAL) == 6); /* and does not read the answer */
+	assert_int_equal(sl_control_ask(d->path, "status", ASK_MS, &text, NULL), SL_OK);
+	free(text);
+	seconds = seconds_to_close(silent);
+	assert_true(seconds > 0.5 && seconds < 3);
+	assert_true(seconds_to_close(lazy) < 3);
+}
+
+static void a_crowd_is_bounded_and_goes_away(void **state)
+{
+	enum { CROWD = 100 };
+	struct daemon *d = *state;
+	int fd[CROWD], closed_at_once = 0;
+	char *text, byte;
+
+	for (int i = 0; i < CROWD; i++)
+		fd[i] = raw_connect(d->path);
+	usleep(200000);
+	for (int i = 0; i < CROWD; i++)
+		closed_at_once += recv(fd[i], &byte, 1, MSG_DONTWAIT) == 0;
+	assert_true(closed_at_once >= CROWD - 8);
+	for (int i = 0; i < CROWD; i++)
+		assert_true(seconds_to_close(fd[i]) < 3);
+	assert_int_equal(sl_control_ask(d->path, "status", ASK_MS, &text, NULL), SL_OK);
+	free(text);
+}
+
+static void the_file_is_for_its_owner_alone(void **state)
+{
+	struct daemon *d = *state;
+	struct stat st;
+
+	assert_int_equal(stat(d->path, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+}
+
+static void a_living_socket_is_respected_and_a_dead_one_replaced(void **state)
+{
+	struct daemon *d = *state, second = {.thread = 0};
+	struct sl_control *control;
+	struct sl_fail fail;
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	char *text;
+	int fd;
+
+	assert_int_equal(sl_loop_open(&second.loop, NULL), SL_OK);
+	assert_int_equal(sl_control_open(&control, second.loop, d->path, answer, NULL, &fail), SL_ERR_UNAVAILABLE);
+	assert_int_equal(sl_control_ask(d->path, "status", ASK_MS, &text, NULL), SL_OK); /* it is still there */
+	free(text);
+	sl_loop_close(second.loop);
+
+	/* what a killed daemon leaves: a file, and nobody behind it */
+	make_path(&second);
+	strcpy(to.sun_path, second.path);
+	fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&to, sizeof to), 0);
+	close(fd);
+	start(&second);
+	assert_int_equal(sl_control_ask(second.path, "status", ASK_MS, &text, NULL), SL_OK);
+	free(text);
+	stop(&second);
+	rmdir(second.dir);
+}
+
+static void other_files_are_left_alone(void **state)
+{
+	struct daemon *d = *state;
+	struct sl_loop *loop;
+	struct sl_control *control;
+	struct sl_fail fail;
+	char path[128], overlong[200];
+	FILE *file;
+
+	snprintf(path, sizeof path, "%s/file", d->dir);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fclose(file);
+	assert_int_equal(sl_loop_open(&loop, NULL), SL_OK);
+	assert_int_equal(sl_control_open(&control, loop, path, answer, NULL, &fail), SL_ERR_CANTCREATE);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(sl_control_open(&control, loop, "/no/such/folder/s", answer, NULL, &fail), SL_ERR_CANTCREATE);
+	memset(overlong, 'a', sizeof overlong - 1);
+	overlong[sizeof overlong - 1] = 0;
+	assert_int_equal(sl_control_open(&control, loop, overlong, answer, NULL, &fail), SL_ERR_CONFIG);
+	sl_loop_close(loop);
+}
+
+static void a_file_that_another_put_there_is_not_removed(void **state)
+{
+	struct daemon d;
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	int fd;
+
+	(void)state;
+	make_path(&d);
+	start(&d);
+	assert_int_equal(unlink(d.path), 0);
+	strcpy(to.sun_path, d.path);
+	fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&to, sizeof to), 0);
+	stop(&d);
+	assert_int_equal(unlink(d.path), 0);
+	close(fd);
+	rmdir(d.dir);
+}
+
+static void asking_a_daemon_that_hangs_times_out(void **state)
+{
+	struct daemon d;
+	struct sl_fail fail;
+	char *text;
+
+	(void)state;
+	make_path(&d);
+	assert_int_equal(sl_loop_open(&d.loop, NULL), SL_OK);
+	assert_int_equal(sl_control_open(&d.control, d.loop, d.path, answer, NULL, NULL), SL_OK);
+	assert_int_equal(sl_control_ask(d.path, "status", 100, &text, &fail), SL_ERR_TIMEOUT);
+	sl_control_close(d.control);
+	sl_loop_close(d.loop);
+	rmdir(d.dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_question_is_answered, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(questions_that_have_no_answer, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(silent_slow_and_greedy_clients_are_dropped, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_crowd_is_bounded_and_goes_away, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(the_file_is_for_its_owner_alone, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_living_socket_is_respected_and_a_dead_one_replaced, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(other_files_are_left_alone, set_up, tear_down),
+		cmocka_unit_test(a_file_that_another_put_there_is_not_removed),
+		cmocka_unit_test(asking_a_daemon_that_hangs_times_out),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
