@@ -1,0 +1,149 @@
+"""Writes tests/golden/ops.h: what PyTorch makes of small inputs, forward, backward and in running statistics, computed in
+double and laid out as common/nn/op.h has it (NHWC, weights OHWI or HWC).
+Run: python3 tests/golden/make_ops.py | clang-format --assume-filename=x.h > tests/golden/ops.h"""
+import torch
+import torch.nn.functional as F
+
+torch.manual_seed(7)
+torch.set_default_dtype(torch.float64)
+rows = []
+
+
+def draw(*shape, low=-32, high=33):
+    """Multiples of 1/16: exact in float."""
+    return torch.randint(low, high, shape) / 16
+
+
+def emit(name, v, kind="float"):
+    v = v.detach().contiguous().flatten().tolist()
+    text = ["%d" % e if kind == "int32_t" else ("%.9g" if any(c in "%.9g" % e for c in ".e") else "%.1f") % e + "f" for e in v]
+    print("static const %s %s[] = {%s};" % (kind, name, ", ".join(text)))
+    return name
+
+
+def nhwc(t):
+    return t.permute(0, 2, 3, 1) if t.dim() == 4 else t
+
+
+def weight_layout(t, depthwise):
+    return t[:, 0].permute(1, 2, 0) if depthwise else nhwc(t)
+
+
+def case(name, kind, x, attr, run, params=(), depthwise=False, after=None, extra=""):
+    """attr: C text of the op_case's union; run(x, *params) → out; after() → tensors of running statistics."""
+    x = x.requires_grad_()
+    params = [p.requires_grad_() for p in params]
+    before = after() if after else []
+    fields = [".name = \"%s\"" % name]
+    stats = [emit("%s_param%d" % (name, len(params) + i), t) for i, t in enumerate(before)]
+    out = run(x, *params)
+    dout = draw(*out.shape) if out.dim() else torch.ones(())
+    out.backward(dout)
+    shape = nhwc(x).shape if x.dim() == 4 else (x.shape[0], 0, 0, x.shape[1])
+    fields.append(".c = {.kind = SL_OP_%s, .n = %d, .h = %d, .w = %d, .c = %d, %s %s}" % (kind, *shape, attr, extra))
+    fields.append(".in = " + emit(name + "_in", nhwc(x)))
+    fields.append(".din = " + emit(name + "_din", nhwc(x.grad)))
+    if out.dim():
+        fields.append(".dout = " + emit(name + "_dout", nhwc(dout)))
+        fields.append(".out = " + emit(name + "_out", nhwc(out)))
+    else:
+        fields.append(".loss = %.17g" % out)
+    names = []
+    for i, p in enumerate(params):
+        lay = (lambda t: weight_layout(t, depthwise)) if p.dim() == 4 else (lambda t: t)
+        names.append(emit("%s_param%d" % (name, i), lay(p)))
+        fields.append(".grad[%d] = " % i + emit("%s_grad%d" % (name, i), lay(p.grad)))
+    fields += [".param[%d] = %s" % (i, n) for i, n in enumerate(names + stats)]
+    for i, t in enumerate(after() if after else []):
+        fields.append(".param_after[%d] = " % (len(params) + i) + emit("%s_after%d" % (name, len(params) + i), t))
+    rows.append(fields)
+
+
+def conv(name, n, i, h, w, o, kh, kw, s, p, bias, depthwise=False):
+    params = [draw(o, 1 if depthwise else i, kh, kw)] + ([draw(o)] if bias else [])
+    attr = ".u.conv = {%d, %d, %d, %d, %d, %d, %d, %s}," % (i, o, kh, kw, s, p, i if depthwise else 1, str(bias).lower())
+    case(name, "CONV2D", draw(n, i, h, w), attr,
+         lambda x, w, b=None: F.conv2d(x, w, b, s, p, groups=i if depthwise else 1), params, depthwise)
+
+
+def bn(name, n, c, h, w, act, training):
+    mean, var = draw(c), draw(c, low=8, high=32)
+    acts = {"NONE": lambda y: y, "RELU": F.relu, "RELU6": F.relu6}
+    attr = ".u.bn = {%d, 1e-5f, 0.1f, SL_ACT_%s}," % (c, act)
+
+    def run(x, weight, bias):
+        return acts[act](F.batch_norm(x, mean, var, weight, bias, training, 0.1, 1e-5))
+
+    case(name, "BATCHNORM", draw(n, c, h, w), attr, run, [draw(c), draw(c, low=-16, high=64)],
+         after=lambda: [mean.clone(), var.clone()], extra="" if training else ".eval = true,")
+
+
+def pool(name, kind, n, c, h, w, k, s, p, x=None):
+    if kind == "MAXPOOL":
+        run = lambda x: F.max_pool2d(x, k or (h, w), s if k else 1, p)
+    else:
+        run = lambda x: F.avg_pool2d(x, k or (h, w), s if k else 1, p)
+    case(name, kind, draw(n, c, h, w) if x is None else x, ".u.pool = {%d, %d, %d}," % (k, s, p), run)
+
+
+print("/* Written by tests/golden/make_ops.py with PyTorch %s. */" % torch.__version__.split("+")[0])
+print('#ifndef SL_GOLDEN_OPS_H\n#define SL_GOLDEN_OPS_H\n\n#include "tests/support/op_case.h"\n')
+conv("conv_stem", 2, 3, 7, 6, 5, 3, 3, 2, 1, False)
+conv("conv_bias", 1, 2, 5, 5, 3, 3, 3, 1, 2, True)
+conv("conv_point", 3, 4, 2, 3, 3, 1, 1, 1, 0, True)
+conv("conv_uneven", 2, 2, 4, 6, 2, 2, 5, 1, 0, False)
+conv("depthwise", 2, 4, 4, 5, 4, 3, 3, 1, 1, False, True)
+conv("depthwise_five", 1, 3, 6, 7, 3, 5, 5, 2, 2, True, True)
+bn("batchnorm", 3, 4, 2, 3, "NONE", True)
+bn("batchnorm_relu", 2, 3, 3, 3, "RELU", True)
+bn("batchnorm_relu6", 4, 3, 2, 2, "RELU6", True)
+bn("batchnorm_eval", 2, 5, 2, 2, "RELU6", False)
+for act in ("relu", "relu6"):  # multiples of 1/2: exact kinks
+    case(act, "ACT", torch.randint(-4, 16, (2, 3, 3, 4)) / 2, ".u.act = SL_ACT_%s," % act.upper(), getattr(F, act))
+pool("maxpool", "MAXPOOL", 2, 3, 7, 6, 3, 2, 1)
+pool("maxpool_ties", "MAXPOOL", 2, 2, 6, 6, 3, 1, 1, torch.randint(-2, 2, (2, 2, 6, 6)) / 2)
+pool("maxpool_plane", "MAXPOOL", 2, 5, 3, 2, 0, 1, 0)
+pool("avgpool", "AVGPOOL", 2, 3, 7, 6, 3, 2, 1)
+pool("avgpool_plane", "AVGPOOL", 2, 5, 3, 2, 0, 1, 0)
+case("linear", "LINEAR", draw(3, 5), ".u.linear = {5, 4, true},", F.linear, [draw(4, 5), draw(4)])
+labels = torch.tensor([0, 6, 3, 3, 1])
+case("xent", "XENT", draw(5, 7, low=-80, high=81), "", lambda x: F.cross_entropy(x, labels, reduction="sum"))
+rows[-1].append(".labels = " + emit("xent_labels", labels, "int32_t"))
+
+print("""
+/* One call of an op; NULL where it has no such tensor. The loss is a sum, and its gradient that of the sum. */
+static const struct op_golden {
+	const char *name;
+	struct op_case c;
+	const float *in, *param[SL_OP_MAX_PARAM], *dout; /* what goes in */
+	const int32_t *labels;
+	const float *out, *din, *grad[SL_OP_MAX_PARAM], *param_after[SL_OP_MAX_PARAM]; /* what must come out */
+	double loss;
+} golden_ops[] = {""")
+for fields in rows:
+    print("{" + ", ".join(fields) + "},")
+print("};\n")
+
+for i, (lr, mu, wd, nesterov) in enumerate([(0.1, 0, 0, False), (0.4, 0.9, 1e-4, False), (0.05, 0.5, 0.25, True)]):
+    w = torch.nn.Parameter(draw(9))
+    emit("sgd%d_before" % i, w)
+    opt = torch.optim.SGD([w], lr, mu, weight_decay=wd, nesterov=nesterov)
+    grads = draw(3, 9)
+    for g in grads:
+        w.grad = g.clone()
+        opt.step()
+    emit("sgd%d_grad" % i, grads)
+    emit("sgd%d_after" % i, w)
+print("""
+enum { GOLDEN_SGD_COUNT = 9, GOLDEN_SGD_STEPS = 3 };
+static const struct {
+	float lr, momentum, weight_decay;
+	bool nesterov;
+	const float *before, *grad, *after; /* grad: [steps, count] */
+} golden_sgd[] = {
+	{0.1f, 0, 0, false, sgd0_before, sgd0_grad, sgd0_after},
+	{0.4f, 0.9f, 1e-4f, false, sgd1_before, sgd1_grad, sgd1_after},
+	{0.05f, 0.5f, 0.25f, true, sgd2_before, sgd2_grad, sgd2_after},
+};
+
+#endif""")

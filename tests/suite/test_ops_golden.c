@@ -1,0 +1,133 @@
+/* The reference against PyTorch: it is what every backend is compared with, so something else must say that it is
+ * right. Golden numbers and what made them: tests/golden/make_ops.py. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/ref/ref.h"
+#include "tests/golden/ops.h"
+#include "tests/support/op_run.h"
+
+/* Inputs of a rig are never written to. */
+static float *unconst(const float *v)
+{
+	return (float *)(uintptr_t)v;
+}
+
+static void check(const char *name, int index, struct op_area *area, const float *want, struct op_log *log)
+{
+	char what[32];
+
+	snprintf(what, sizeof(what), "%s[%d]", name, index);
+	if (want)
+		op_compare(what, op_area_read(area, what, log), want, (int64_t)(area->bytes / sizeof(float)), 0, log);
+}
+
+static void run_golden(const struct op_golden *g, struct op_rig *rig, struct op_chunk *chunk, struct op_host *host)
+{
+	struct op_log *log = rig->log;
+
+	if (!op_rig_forward(rig, chunk) || !op_rig_backward(rig, chunk, host, OP_DIN_SET) ||
+	    (!g->c.eval && !op_rig_commit(rig, chunk)))
+		return;
+	check("out", 0, &chunk->out, g->out, log);
+	check("din", 0, &chunk->din[0], g->din, log);
+	for (int i = 0; i < rig->op.n_param; i++) {
+		check("grad", i, &rig->grad[i], g->grad[i], log);
+		check("param", i, &rig->param[i], g->param_after[i], log);
+	}
+	if (g->loss != 0) {
+		float loss = (float)chunk->loss_sum, want = (float)g->loss;
+
+		op_compare("loss", &loss, &want, 1, 0, log);
+	}
+}
+
+static void test_ops_equal_torch(void **state)
+{
+	struct op_log log = {.backend = "ref", .mode = "torch"};
+	struct sl_backend be;
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
+	for (size_t k = 0; k < sizeof(golden_ops) / sizeof(golden_ops[0]); k++) {
+		const struct op_golden *g = &golden_ops[k];
+		struct op_host host;
+		struct op_host_params params = {0};
+		struct op_rig rig;
+		struct op_chunk chunk = {0};
+		struct sl_op op;
+
+		snprintf(log.op, sizeof(log.op), "%s", g->name);
+		assert_int_equal(op_case_op(&g->c, g->c.n, &op, &fail), SL_OK);
+		host = (struct op_host){
+			.rows = g->c.n,
+			.in_count = sl_shape_count(&op.in_shape[0]),
+			.out_count = g->out ? sl_shape_count(&op.out_shape) : 0,
+			.in = {unconst(g->in)},
+			.dout = unconst(g->dout),
+			.labels = (int32_t *)(uintptr_t)g->labels,
+		};
+		for (int i = 0; i < op.n_param; i++) {
+			params.param[i] = unconst(g->param[i]);
+			params.grad_start[i] = op_xalloc((size_t)op_param_count(&op, i) * sizeof(float));
+		}
+		assert_true(op_rig_open(&rig, &be, &g->c, &op, &params, &log));
+		op_chunk_open(&rig, &chunk, &host, 0);
+		chunk.call.loss_scale = 1;
+		run_golden(g, &rig, &chunk, &host);
+		op_chunk_close(&chunk);
+		op_rig_close(&rig);
+		for (int i = 0; i < op.n_param; i++)
+			free(params.grad_start[i]);
+	}
+	be.ops->close(&be);
+	assert_int_equal(log.failures, 0);
+}
+
+static void test_sgd_equals_torch(void **state)
+{
+	struct op_log log = {.backend = "ref", .mode = "torch", .op = "sgd"};
+	struct sl_backend be;
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
+	for (size_t k = 0; k < sizeof(golden_sgd) / sizeof(golden_sgd[0]); k++) {
+		float weight[GOLDEN_SGD_COUNT], grad[GOLDEN_SGD_COUNT], momentum[GOLDEN_SGD_COUNT];
+
+		memcpy(weight, golden_sgd[k].before, sizeof(weight));
+		for (int step = 0; step < GOLDEN_SGD_STEPS; step++) {
+			struct sl_sgd sgd = {
+				.lr = golden_sgd[k].lr,
+				.momentum = golden_sgd[k].momentum,
+				.weight_decay = golden_sgd[k].weight_decay,
+				.nesterov = golden_sgd[k].nesterov,
+				.first = step == 0,
+			};
+
+			memcpy(grad, golden_sgd[k].grad + (ptrdiff_t)step * GOLDEN_SGD_COUNT, sizeof(grad));
+			assert_int_equal(be.ops->sgd(&be, &sgd, GOLDEN_SGD_COUNT, weight, grad, momentum), SL_OK);
+		}
+		op_compare("weight", weight, golden_sgd[k].after, GOLDEN_SGD_COUNT, 0, &log);
+	}
+	be.ops->close(&be);
+	assert_int_equal(log.failures, 0);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_ops_equal_torch),
+		cmocka_unit_test(test_sgd_equals_torch),
+	};
+
+	return cmocka_run_group_tests_name("ops against torch", tests, NULL, NULL);
+}
