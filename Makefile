@@ -244,7 +244,7 @@ bench-gpu: cuda ## the middle on the GPU, and in PyTorch beside it
 
 # ---- house keeping
 format: ## clang-format every source in place
-	@git ls-files -z --cached --others --exclude-standard '*.c' '*.h' '*.cu' | xargs -0 -r clang-format -i
+	@git ls-files -z --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | xargs -0 -r clang-format -i
 
 format-check: ## fail where clang-format would change a source
 	@scripts/check-format.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks every #include against the table of rooms in docs/MAP.md: who may include whom, and which library has one home.
-set -eu
+set -eu -o pipefail
 cd "$(dirname "$0")/.."
 git ls-files --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | while read -r f; do
 	[ ! -f "$f" ] || awk -v file="$f" '
@@ -64,6 +64,7 @@ function complain(text) { print $1 ":" $2 ": " text > "/dev/stderr"; bad++ }
 	complain("room " from " may not include \"" inc "\"")
 }
 END {
+	if (!includes) { print "no sources found: is this a git checkout?" > "/dev/stderr"; exit 1 }
 	if (bad) { print bad " wrong includes" > "/dev/stderr"; exit 1 }
 	n = 0; for (f in files) n++
 	printf "rooms: %d includes in %d files are in order\n", includes, n

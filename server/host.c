@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "server/middle.h"
+#include "common/base/pool.h"
+#include "server/host_sessions.h"
 #include "server/store.h"
 
 enum { LINGER_MS = 500, HWM = 64, TICK_MS = 100 };
@@ -24,6 +25,7 @@ struct sl_host {
 	bool *ending;                  /* over, or closing: gone at one of the next ticks */
 	int closing;                   /* sessions whose close is under way */
 	uint64_t strangers, malformed; /* messages of peers without a session; of the wrong form */
+	uint64_t opened_ms;
 	bool shut;
 	void (*closed)(void *arg);
 	void *closed_arg;
@@ -249,6 +251,7 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 	if (h) {
 		h->conf = conf;
 		h->loop = loop;
+		h->opened_ms = sl_loop_now_ms(loop);
 		h->session = calloc((size_t)conf->limits.sessions, sizeof(struct sl_middle *));
 		h->ending = calloc((size_t)conf->limits.sessions, sizeof *h->ending);
 	}
@@ -290,6 +293,20 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 const char *sl_host_endpoint(const struct sl_host *h)
 {
 	return sl_transport_endpoint(h->transport);
+}
+
+struct sl_host_view sl_host_view(const struct sl_host *h)
+{
+	uint64_t now_ms = sl_loop_now_ms(h->loop);
+
+	return (struct sl_host_view){
+		.session = h->session,
+		.n_session = h->conf->limits.sessions,
+		.threads = h->env.be->pool ? sl_pool_threads(h->env.be->pool) : 1,
+		.now_ms = now_ms,
+		.uptime_s = (double)(now_ms - h->opened_ms) / 1000,
+		.device = h->env.device,
+	};
 }
 
 void sl_host_close(struct sl_host *h, void (*closed)(void *arg), void *arg)

@@ -42,7 +42,7 @@ enum sl_conf_form { SL_FORM_CIFAR, SL_FORM_IMAGENET };
 enum sl_conf_data_kind { SL_DATA_CIFAR10, SL_DATA_CIFAR100 };
 enum sl_conf_normalize { SL_NORMALIZE_IMAGENET, SL_NORMALIZE_CIFAR10, SL_NORMALIZE_CIFAR100, SL_NORMALIZE_NONE };
 enum sl_conf_optimizer { SL_OPTIMIZER_SGD };
-enum sl_conf_schedule { SL_SCHEDULE_CONSTANT, SL_SCHEDULE_COSINE, SL_SCHEDULE_POLYNOMIAL };
+enum sl_conf_schedule { SL_CONF_CONSTANT, SL_CONF_COSINE, SL_CONF_POLYNOMIAL };
 enum sl_conf_chunk_loss { SL_CHUNK_LOSS_MEAN, SL_CHUNK_LOSS_SUM };
 enum sl_conf_lost { SL_LOST_EXIT, SL_LOST_WAIT };
 
@@ -95,7 +95,6 @@ struct sl_conf_client {
 		} schedule;
 		enum sl_conf_chunk_loss chunk_loss;
 		int eval_every; /* epochs; 0: after the last only */
-		int eval_batch; /* 0: as batch */
 		bool drop_last;
 	} train;
 	/* specs of common/codec, not parsed here; [enum sl_dir]: head_act, mid_act, mid_grad, head_grad */

@@ -54,7 +54,6 @@ static const struct sl_conf_key keys[] = {
 	SL_CHOICE(T, "train.chunk_loss", train.chunk_loss, SL_WORDS("mean", "sum"), "mean",
 		"mean averages the gradient over the batch; sum adds the means of the chunks"),
 	SL_INT(T, "train.eval_every", train.eval_every, 0, 1e6, "1", "epochs; 0: after the last only", "evaluate on the test data"),
-	SL_INT(T, "train.eval_batch", train.eval_batch, 0, 65536, "0", "images; 0: as train.batch", "batch of the evaluation"),
 	SL_BOOL(T, "train.drop_last", train.drop_last, "false", "leave out a last batch that is not full"),
 
 	SL_STRING(T, "codec.head_act", codec[0], sl_conf_check_codec, "none", "codec of the head's activations, client to server"),

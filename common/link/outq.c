@@ -268,6 +268,7 @@ static bool pump_part(struct sl_outq *q, struct sl_run *run)
 	q->credit -= len;
 	q->hashed_run = NULL;
 	run->next_offset += len;
+	run->header_bytes += header_len;
 	run->parts_out++;
 	if (run->next_offset == run->len)
 		q->runs = run->next;
@@ -305,6 +306,7 @@ void sl_outq_post(struct sl_outq *q, struct sl_run *run)
 	run->next_offset = 0;
 	run->parts_out = 0;
 	run->started_ns = 0;
+	run->header_bytes = 0;
 	run->send_s = 0;
 	run->queue = q;
 	while (*link && (*link)->priority <= run->priority)

@@ -17,7 +17,8 @@ struct sl_run {
 	int priority; /* lower leaves first; equal ones in order of submission */
 	void (*sent)(struct sl_run *run);
 	void *arg;
-	double send_s; /* out: seconds from first part handed over to last part released */
+	double send_s;         /* out: seconds from first part handed over to last part released */
+	uint64_t header_bytes; /* out: of its parts' headers */
 	/* the queue's own: */
 	size_t next_offset;
 	int parts_out;

@@ -52,8 +52,9 @@ struct run_slot {
 	uint8_t *data;
 	size_t cap, len;
 	struct sl_run run;
-	bool busy;           /* posted, and the transport may still read it */
-	uint64_t started_ns; /* receiving: first part's arrival */
+	bool busy;             /* posted, and the transport may still read it */
+	uint64_t started_ns;   /* receiving: first part's arrival */
+	uint64_t header_bytes; /* receiving: of the parts so far */
 };
 
 struct lane_out {
@@ -82,6 +83,7 @@ struct sl_port {
 	struct task_job *job[SL_TASK_COUNT]; /* [slots] */
 	struct sl_port_stats stats;          /* but compute_s and codec_s */
 	_Atomic uint64_t compute_ns, codec_ns;
+	size_t header_bytes; /* of the message being delivered */
 	bool dead;
 	void (*closed)(void *arg);
 	void *closed_arg;
@@ -185,6 +187,13 @@ static void start_task(struct sl_port *p, enum sl_task task, int chunk)
 
 /* ---- runs ---- */
 
+static void count_run(struct sl_port *p, uint32_t dir, uint32_t rows, uint64_t payload, uint64_t headers)
+{
+	p->stats.payload[dir] += payload;
+	p->stats.wire[dir] += payload + headers;
+	p->stats.nominal[dir] += sl_codec_nominal_bytes(p->codec[dir], rows);
+}
+
 static void run_sent(struct sl_run *run)
 {
 	struct run_slot *slot = run->arg;
@@ -193,7 +202,7 @@ static void run_sent(struct sl_run *run)
 
 	slot->busy = false;
 	if (run->part.what < SL_DIR_COUNT) {
-		p->stats.tx_payload[run->part.what] += run->len;
+		count_run(p, run->part.what, run->part.rows, run->len, run->header_bytes);
 		if (rate > p->stats.peak_tx)
 			p->stats.peak_tx = rate;
 	}
@@ -228,8 +237,11 @@ static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_b
 {
 	struct run_slot *slot = &p->run[a->what][a->chunk];
 
-	if (a->offset == 0)
+	if (a->offset == 0) {
 		slot->started_ns = sl_now_ns();
+		slot->header_bytes = 0;
+	}
+	slot->header_bytes += p->header_bytes;
 	memcpy(slot->data + a->offset, payload.data, payload.len);
 	if (!a->whole)
 		return;
@@ -239,7 +251,8 @@ static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_b
 		/* the first part's bytes came before the clock was started */
 		double rate = a->offset && seconds > 0 ? (double)a->offset / seconds : 0;
 
-		p->stats.rx_payload[a->what] += a->total;
+		count_run(p, a->what, (uint32_t)sl_session_chunk_rows(&p->session, a->chunk), a->total,
+			  slot->header_bytes);
 		if (rate > p->stats.peak_rx)
 			p->stats.peak_rx = rate;
 	}
@@ -316,6 +329,7 @@ void sl_port_deliver(struct sl_port *p, struct sl_bytes header, struct sl_bytes 
 	if (p->dead)
 		return;
 	p->stats.rx_bytes += header.len + payload.len;
+	p->header_bytes = header.len;
 	if (sl_wire_decode(header, payload, &frame, &fail) != SL_OK) {
 		p->session.counts.refused_frames++;
 		sl_port_fail(p, &fail);

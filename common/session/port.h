@@ -29,10 +29,12 @@ struct sl_port_events {
 
 /* Bytes and times of one direction of the link, as the seeds define them. */
 struct sl_port_stats {
-	uint64_t tx_bytes, rx_bytes;                                 /* headers and payloads */
-	uint64_t tx_payload[SL_DIR_COUNT], rx_payload[SL_DIR_COUNT]; /* by tensor */
-	double peak_tx, peak_rx;   /* bytes/s: best run sent, best run received (of two parts or more) */
-	double compute_s, codec_s; /* (worker) kernels and codecs since the port was opened */
+	uint64_t tx_bytes, rx_bytes;    /* headers and payloads */
+	uint64_t payload[SL_DIR_COUNT]; /* of whole runs, by tensor, whichever way it goes */
+	uint64_t wire[SL_DIR_COUNT];    /* these, with the headers of their parts */
+	double nominal[SL_DIR_COUNT];   /* as the method's authors count */
+	double peak_tx, peak_rx;        /* bytes/s: best run sent, best run received (of two parts or more) */
+	double compute_s, codec_s;      /* (worker) kernels and codecs since the port was opened */
 };
 
 /* `transport` and `worker` are borrowed. Call sl_session_open_* on sl_port_session next. */

@@ -16,6 +16,11 @@ static enum sl_err on_hello(struct sl_session *s, const struct sl_event *ev, uin
 	if (h->part_bytes < 4096 || h->part_bytes > SL_WIRE_PART_MAX)
 		return sl_fail_set(&out->fail, SL_ERR_LIMIT, "part_bytes must be 4096 to %d, the client has %u",
 				   SL_WIRE_PART_MAX, h->part_bytes);
+	if (h->window_bytes < 2ull * h->part_bytes || s->window_bytes < 2ull * h->part_bytes)
+		return sl_fail_set(&out->fail, SL_ERR_LIMIT,
+				   "a window must hold two parts of %u bytes: the client grants %" PRIu64
+				   ", this server %" PRIu64,
+				   h->part_bytes, h->window_bytes, s->window_bytes);
 	if (h->heartbeat_ms < 10 || h->timeout_ms < 2 * h->heartbeat_ms || h->timeout_ms > 600000)
 		return sl_fail_set(
 			&out->fail, SL_ERR_LIMIT,

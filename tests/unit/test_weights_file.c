@@ -244,6 +244,45 @@ static void missing_extra_and_mistyped_tensors_are_named(void **state)
 	close_weights(&w);
 }
 
+/* torch's own state_dict, loaded and saved again, is the same tensors (but for the counters, which are ours). */
+static void torchs_state_dict_comes_back(void **state)
+{
+	struct weights w;
+	struct sl_st_file *theirs, *ours;
+	struct sl_fail fail = {0};
+	enum { MOST = 1280 * 32 };
+	float *x = malloc(MOST * sizeof(*x)), *y = malloc(MOST * sizeof(*y));
+
+	(void)state;
+	open_weights(&w, 0.1, 10);
+	if (sl_weights_load(w.model, "tests/golden/mobilenet_v2_init.safetensors", false, w.param, NULL, &fail) !=
+	    SL_OK)
+		fail_msg("%s", fail.text);
+	assert_int_equal(sl_weights_save(w.model, path, (const float *const *)w.param, 0, NULL, 0, &fail), SL_OK);
+	assert_int_equal(sl_st_open(&theirs, "tests/golden/mobilenet_v2_init.safetensors", &fail), SL_OK);
+	assert_int_equal(sl_st_open(&ours, path, &fail), SL_OK);
+	assert_int_equal(sl_st_count(theirs), sl_st_count(ours));
+	for (int i = 0; i < sl_st_count(ours); i++) {
+		const struct sl_st_tensor *t = sl_st_at(theirs, i), *o = sl_st_at(ours, i);
+		char a[SL_ST_SHAPE_TEXT], b[SL_ST_SHAPE_TEXT];
+
+		assert_string_equal(t->name, o->name);
+		assert_string_equal(sl_st_shape_text(t, a), sl_st_shape_text(o, b));
+		assert_string_equal(t->dtype, o->dtype);
+		if (!sl_st_is_float(t))
+			continue;
+		assert_in_range(t->count, 1, MOST);
+		assert_int_equal(sl_st_read_f32(theirs, t, x, &fail), SL_OK);
+		assert_int_equal(sl_st_read_f32(ours, o, y, &fail), SL_OK);
+		assert_memory_equal(x, y, (size_t)t->count * sizeof(*x));
+	}
+	free(x);
+	free(y);
+	sl_st_close(theirs);
+	sl_st_close(ours);
+	close_weights(&w);
+}
+
 /* Where the pretrained backbone is at hand: SPLIT_BACKBONE, or the place that the fetch script uses. */
 static void the_imagenet_backbone_loads(void **state)
 {

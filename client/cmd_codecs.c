@@ -1,0 +1,42 @@
+#include <jansson.h>
+#include <stdio.h>
+
+#include "client/command.h"
+#include "common/codec/stage.h"
+
+static const char *const usage[] = {
+	"splitc codecs [--json]",
+	"Lists the codecs that `codec:` takes; a chain joins them with '|', as in topk:0.2|quant:8.",
+	NULL,
+};
+
+static const char *kind_name(enum sl_stage_kind kind)
+{
+	static const char *const name[] = {"transform", "quantizer", "bytes"};
+
+	return name[kind];
+}
+
+int splitc_codecs(int argc, char **argv)
+{
+	struct sl_options o = {.command = "codecs", .usage = usage};
+	json_t *list;
+	int status = sl_options_parse(&o, argc, argv, SL_OPT_JSON, 0);
+
+	if (status >= 0)
+		return status;
+	if (!o.json) {
+		printf("%3s  %-12s %-10s %s\n", "id", "name", "kind", "written as");
+		for (const struct sl_codec_stage *const *s = sl_codec_stages(); *s; s++)
+			printf("%3u  %-12s %-10s %s\n", (*s)->id, (*s)->name, kind_name((*s)->kind), (*s)->usage);
+		return 0;
+	}
+	list = json_array();
+	for (const struct sl_codec_stage *const *s = sl_codec_stages(); *s; s++)
+		json_array_append_new(list, json_pack("{s:i, s:s, s:s, s:s}", "id", (*s)->id, "name", (*s)->name,
+						      "kind", kind_name((*s)->kind), "usage", (*s)->usage));
+	json_dumpf(list, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(list);
+	return 0;
+}

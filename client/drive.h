@@ -1,0 +1,23 @@
+/* Runs a training run or an evaluation to its end: with a server (an event loop, the control socket, signals) or in
+ * this process. */
+#ifndef SL_CLIENT_DRIVE_H
+#define SL_CLIENT_DRIVE_H
+
+#include "client/training.h"
+
+struct sl_drive_options {
+	bool eval_only;
+	bool json; /* the summary goes to stdout as JSON */
+};
+
+/* `setup` has its plan, weights, data and backend. Trained weights end up in setup->weights, and for a training run
+ * in log.dir/model.safetensors. A first SIGINT or SIGTERM ends the run after the step under way, in good order. */
+enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options *options,
+			   struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_options *options,
+			    struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Writes setup->weights to log.dir/model.safetensors, unless log.dir is "". */
+enum sl_err sl_drive_save(const struct sl_setup *setup, uint64_t steps, struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,99 @@
+#include <signal.h>
+#include <stdio.h>
+
+#include "client/drive.h"
+#include "client/local.h"
+#include "common/base/version.h"
+#include "common/nn/weights_file.h"
+
+static volatile sig_atomic_t stop_asked;
+
+static void on_signal(int signum)
+{
+	stop_asked = 1;
+	signal(signum, SIG_DFL); /* the second one ends the process */
+}
+
+enum sl_err sl_drive_save(const struct sl_setup *setup, uint64_t steps, struct sl_fail *fail)
+{
+	const struct sl_st_note note = {"software", "splitc " SL_VERSION};
+	char path[PATH_MAX];
+
+	if (!setup->conf->log.dir[0])
+		return SL_OK;
+	if (snprintf(path, sizeof path, "%s/model.safetensors", setup->conf->log.dir) >= PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
+	return sl_weights_save(setup->plan->model, path, (const float *const *)setup->weights.value, (int64_t)steps,
+			       &note, 1, fail);
+}
+
+static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, struct sl_loader *loader, bool training,
+			     struct sl_fail *fail)
+{
+	struct sl_step_result result;
+	const struct sl_batch *batch;
+	enum sl_err err = sl_loader_next(loader, &batch);
+
+	if (err)
+		return sl_fail_set(fail, err, "the data loader: %s", sl_err_text(err));
+	if (training)
+		err = sl_local_step(local, batch->images, batch->labels, batch->rows, sl_training_number(run),
+				    sl_training_lr(run), &result, fail);
+	else
+		err = sl_local_eval(local, batch->images, batch->labels, batch->rows, sl_training_number(run), &result,
+				    fail);
+	sl_loader_release(loader, batch);
+	if (!err)
+		sl_training_done(run, &result);
+	return err;
+}
+
+static enum sl_err run_all(struct sl_setup *setup, struct sl_local *local, struct sl_training *run,
+			   struct sl_loader *loader[SL_SPLIT_COUNT], struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	while (!err && !stop_asked) {
+		enum sl_want want = sl_training_next(run);
+
+		if (want == SL_WANT_FINISH)
+			break;
+		err = one_batch(local, run, loader[want == SL_WANT_STEP ? SL_SPLIT_TRAIN : SL_SPLIT_TEST],
+				want == SL_WANT_STEP, fail);
+	}
+	if (!err && sl_local_get_weights(local, &setup->weights))
+		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be read back");
+	return err;
+}
+
+enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_fail *fail)
+{
+	struct sl_loader *loader[SL_SPLIT_COUNT] = {NULL, NULL};
+	struct sl_local *local = NULL;
+	struct sl_training *run = NULL;
+	bool sum = setup->conf->train.chunk_loss == SL_CHUNK_LOSS_SUM;
+	enum sl_err err = sl_training_open(&run, setup, "local", options->eval_only, fail);
+
+	if (!err && !options->eval_only)
+		err = sl_setup_loader(setup, SL_SPLIT_TRAIN, NULL, NULL, &loader[SL_SPLIT_TRAIN], fail);
+	if (!err)
+		err = sl_setup_loader(setup, SL_SPLIT_TEST, NULL, NULL, &loader[SL_SPLIT_TEST], fail);
+	if (!err)
+		err = sl_local_open(&local, setup->plan, &setup->agreement, sum, &setup->be, fail);
+	if (!err && sl_local_set_weights(local, &setup->weights))
+		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
+	signal(SIGINT, on_signal);
+	signal(SIGTERM, on_signal);
+	if (!err)
+		err = run_all(setup, local, run, loader, fail);
+	if (!err && !options->eval_only)
+		err = sl_drive_save(setup, sl_training_state(run).step, fail);
+	if (!err)
+		sl_training_finish(run, &(struct sl_training_link){0}, stop_asked ? "interrupted" : "finished",
+				   options->json);
+	sl_local_close(local);
+	sl_loader_close(loader[SL_SPLIT_TEST]);
+	sl_loader_close(loader[SL_SPLIT_TRAIN]);
+	sl_training_close(run);
+	return err;
+}

@@ -1,0 +1,121 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/command.h"
+#include "client/setup.h"
+
+int sl_command_failed(const struct sl_fail *fail)
+{
+	fprintf(stderr, "splitc: %s\n", fail->text);
+	return sl_err_exit_status(fail->code);
+}
+
+static int usage_error(const struct sl_options *o, const char *what, const char *arg)
+{
+	fprintf(stderr, "splitc %s: %s '%s'; usage: %s\n", o->command, what, arg, o->usage[0]);
+	return sl_err_exit_status(SL_ERR_USAGE);
+}
+
+static void print_usage(const struct sl_options *o)
+{
+	printf("usage: %s\n", o->usage[0]);
+	for (int i = 1; o->usage[i]; i++)
+		printf("  %s\n", o->usage[i]);
+}
+
+struct flag {
+	const char *name;
+	unsigned takes;
+	bool *value;
+};
+
+static bool take_flag(struct sl_options *o, const char *arg, unsigned takes)
+{
+	const struct flag flags[] = {
+		{"--local", SL_OPT_LOCAL, &o->local},
+		{"--json", SL_OPT_JSON, &o->json},
+		{"--check-config", SL_OPT_CONFIG, &o->check_config},
+		{"--print-config", SL_OPT_CONFIG, &o->print_config},
+	};
+
+	for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+		if ((takes & flags[i].takes) && strcmp(arg, flags[i].name) == 0) {
+			*flags[i].value = true;
+			return true;
+		}
+	return false;
+}
+
+/* Options with a value: 1 taken, 0 not one, -1 without its value. */
+static int take_value(struct sl_options *o, const char *arg, const char *value, unsigned takes)
+{
+	bool set = (takes & SL_OPT_CONFIG) && strcmp(arg, "--set") == 0;
+	bool weights = (takes & SL_OPT_WEIGHTS) && strcmp(arg, "--weights") == 0;
+	bool control = (takes & SL_OPT_CONTROL) && strcmp(arg, "--control") == 0;
+
+	if (!set && !weights && !control)
+		return 0;
+	if (!value || (set && o->n_set == SL_MAX_SETS))
+		return -1;
+	if (set)
+		o->set[o->n_set++] = value;
+	else if (weights)
+		o->weights = value;
+	else
+		o->control = value;
+	return 1;
+}
+
+int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes, int operands)
+{
+	int n = 0;
+
+	for (int i = 0; i < argc; i++) {
+		int taken;
+
+		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+			print_usage(o);
+			return 0;
+		}
+		if (take_flag(o, argv[i], takes))
+			continue;
+		taken = take_value(o, argv[i], i + 1 < argc ? argv[i + 1] : NULL, takes);
+		if (taken < 0)
+			return usage_error(o, "no value (or too many) for", argv[i]);
+		if (taken) {
+			i++;
+			continue;
+		}
+		if (argv[i][0] == '-')
+			return usage_error(o, "unknown option", argv[i]);
+		if (n == operands)
+			return usage_error(o, "one argument too many:", argv[i]);
+		*(n++ ? &o->operand : &o->config) = argv[i];
+	}
+	return -1;
+}
+
+int sl_options_load(const struct sl_options *o, struct sl_conf_client *conf)
+{
+	struct sl_fail fail;
+
+	if (!o->config)
+		return usage_error(o, "missing argument", "CONFIG");
+	if (sl_conf_client_load(conf, o->config, o->set, o->n_set, &fail) != SL_OK)
+		return sl_command_failed(&fail);
+	sl_log_set_level(conf->log.level);
+	if (o->print_config)
+		return sl_err_exit_status(sl_conf_client_print(conf, stdout));
+	if (o->check_config) {
+		struct sl_setup setup = {0};
+		enum sl_err err = sl_setup_plan(&setup, conf, &fail);
+
+		sl_setup_close(&setup);
+		if (err)
+			return sl_command_failed(&fail);
+		printf("%s: ok\n", o->config);
+		return 0;
+	}
+	return -1;
+}

@@ -1,0 +1,76 @@
+#include "client/report.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/version.h"
+#include "common/telemetry/status.h"
+
+#define PUT(to, ...) snprintf((to), sizeof(to), __VA_ARGS__)
+
+static void session_id(char out[SL_STATUS_TEXT], const uint8_t uuid[16])
+{
+	for (int i = 0; i < 16; i++)
+		snprintf(out + 2 * i, 3, "%02x", uuid[i]);
+}
+
+static const char *phase(const struct sl_session *s)
+{
+	switch (s->state) {
+	case SL_SESSION_NEW:
+	case SL_SESSION_HELLO:
+		return "connect";
+	case SL_SESSION_EVAL:
+		return "eval";
+	case SL_SESSION_FETCH:
+		return "fetch";
+	case SL_SESSION_CLOSED:
+		return "closed";
+	default:
+		return "train";
+	}
+}
+
+char *sl_report_status(const struct sl_setup *setup, const struct sl_training *training, const struct sl_remote *remote,
+		       const char *request)
+{
+	struct sl_training_state t = sl_training_state(training);
+	struct sl_status_session session = {
+		.epoch = t.epoch,
+		.step = (int64_t)t.step,
+		.loss = t.loss,
+		.acc = t.acc,
+		.images_per_s = t.images_per_s,
+		.age_s = t.age_s,
+		.idle_s = t.idle_s,
+		.tx_mb_s = t.age_s > 0 ? (double)t.tx_bytes / t.age_s / 1e6 : NAN,
+		.rx_mb_s = t.age_s > 0 ? (double)t.rx_bytes / t.age_s / 1e6 : NAN,
+	};
+	struct sl_status status = {.pid = getpid(), .threads = sl_pool_threads(setup->pool), .uptime_s = t.age_s};
+
+	if (strcmp(request, "status") != 0)
+		return NULL;
+	PUT(status.role, "client");
+	PUT(status.version, "%s", SL_VERSION);
+	PUT(status.address, "%.120s", setup->conf->server);
+	PUT(status.device, "%s", setup->be.ops->name);
+	PUT(session.peer, "%.120s", setup->conf->server);
+	PUT(session.model, "%s", setup->plan->model->name);
+	PUT(session.partition, "%.120s", setup->plan->cut.text);
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		PUT(session.codec[dir], "%.120s", setup->agreement.codec[dir].text);
+	if (remote) {
+		struct sl_port_stats stats = sl_remote_stats(remote);
+
+		session_id(session.id, sl_remote_session(remote)->hello.session);
+		PUT(session.phase, "%s", phase(sl_remote_session(remote)));
+		session.tx_bytes = (int64_t)stats.tx_bytes;
+		session.rx_bytes = (int64_t)stats.rx_bytes;
+		status.session = &session;
+		status.n_session = 1;
+	}
+	return sl_status_json(&status, 0);
+}

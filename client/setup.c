@@ -1,0 +1,210 @@
+#include "client/setup.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/nn/weights_file.h"
+#include "kernels/cpu/cpu.h"
+
+static enum sl_err read_codecs(struct sl_setup *s, struct sl_fail *fail)
+{
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		struct sl_fail why;
+		char key[32];
+
+		snprintf(key, sizeof key, "codec.%s", sl_dir_name((enum sl_dir)dir));
+		if (sl_codec_parse(s->conf->codec[dir], &s->agreement.codec[dir], &why) != SL_OK)
+			return sl_conf_client_fail(s->conf, key, fail, "%s", why.text);
+	}
+	return SL_OK;
+}
+
+static void put(char *to, size_t cap, const char *text)
+{
+	snprintf(to, cap, "%.*s", (int)cap - 1, text);
+}
+
+/* A plan's error with the key of the config that it is about. Those of the cut begin with the key themselves. */
+static enum sl_err plan_fail(const struct sl_conf_client *c, const struct sl_fail *why, struct sl_fail *fail)
+{
+	static const char *const cut[] = {"partition", "head_end", "tail_begin"};
+
+	for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++) {
+		size_t n = strlen(cut[i]);
+
+		if (strncmp(why->text, cut[i], n) == 0 && why->text[n] == ':')
+			return sl_conf_client_fail(c, cut[i], fail, "%s", why->text + n + 2);
+	}
+	return sl_conf_client_fail(c, strstr(why->text, "chunks must") ? "train.chunks" : "model.name", fail, "%s",
+				   why->text);
+}
+
+enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	struct sl_plan_spec *spec = &s->agreement.plan;
+	struct sl_fail why;
+	enum sl_err err;
+
+	s->conf = conf;
+	put(spec->model.name, sizeof spec->model.name, conf->model.name);
+	spec->model.width = conf->model.width;
+	spec->model.classes = conf->model.classes;
+	spec->model.image = conf->model.image;
+	spec->model.cifar_stem = conf->model.form == SL_FORM_CIFAR;
+	spec->model.dropout = conf->model.dropout;
+	put(spec->cut.partition, sizeof spec->cut.partition, conf->partition);
+	put(spec->cut.head_end, sizeof spec->cut.head_end, conf->head_end);
+	put(spec->cut.tail_begin, sizeof spec->cut.tail_begin, conf->tail_begin);
+	spec->batch = conf->train.batch;
+	spec->chunks = conf->train.chunks;
+	spec->seed = (uint64_t)conf->train.seed;
+	s->agreement.momentum = conf->train.optimizer.momentum;
+	s->agreement.weight_decay = conf->train.optimizer.weight_decay;
+	s->agreement.nesterov = conf->train.optimizer.nesterov;
+	err = read_codecs(s, fail);
+	if (err)
+		return err;
+	sl_agreement_seal(&s->agreement);
+	err = sl_plan_open(&s->plan, spec, &why);
+	if (err == SL_ERR_CONFIG)
+		return plan_fail(conf, &why, fail);
+	return err ? sl_fail_set(fail, err, "%s", why.text) : SL_OK;
+}
+
+static bool middle_untouched(const struct sl_plan *plan, const bool *loaded)
+{
+	const struct sl_plan_segment *m = &plan->segment[SL_MIDDLE];
+
+	for (int i = 0; i < m->n_param; i++)
+		if (loaded[m->param[i].model_param])
+			return false;
+	return true;
+}
+
+enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail)
+{
+	const struct sl_model *model = s->plan->model;
+	bool partial = s->conf->model.partial && !strict;
+	bool *loaded;
+	enum sl_err err = sl_weights_open(&s->weights, model, fail);
+	int missing = 0;
+
+	if (err)
+		return err;
+	sl_weights_init(&s->weights, model, s->plan->spec.seed);
+	s->weights_from_seed = true;
+	if (!path[0])
+		return SL_OK;
+	loaded = calloc((size_t)model->n_param, sizeof *loaded);
+	if (!loaded)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the weights");
+	err = sl_weights_load(model, path, partial, s->weights.value, loaded, fail);
+	for (int i = 0; i < model->n_param && !err; i++)
+		missing += !loaded[i];
+	if (!err && missing)
+		sl_log(SL_LOG_INFO, "weights-partial", "%s gives %d of %d tensors; the others start from seed %lld",
+		       path, model->n_param - missing, model->n_param, (long long)s->conf->train.seed);
+	if (!err)
+		s->weights_from_seed = middle_untouched(s->plan, loaded);
+	free(loaded);
+	return err;
+}
+
+static enum sl_err open_split(struct sl_setup *s, enum sl_dataset_split split, struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = s->conf;
+	const char *name[SL_CONF_LIST_MAX];
+	struct sl_dataset_spec spec = {
+		.kind = c->data.kind == SL_DATA_CIFAR100 ? SL_DATASET_CIFAR100 : SL_DATASET_CIFAR10,
+		.split = split,
+		.dir = c->data.dir,
+		.max_records = split == SL_SPLIT_TRAIN ? c->data.train_limit : c->data.test_limit,
+	};
+	enum sl_err err;
+
+	if (split == SL_SPLIT_TRAIN && c->data.train_files.n) {
+		for (int i = 0; i < c->data.train_files.n; i++)
+			name[i] = c->data.train_files.item[i];
+		spec.files = name;
+		spec.nfiles = c->data.train_files.n;
+	}
+	err = sl_dataset_open(&s->set[split], &spec, fail);
+	if (!err && s->set[split].classes > c->model.classes)
+		return sl_conf_client_fail(c, "model.classes", fail, "%s has %d classes, the model only %d",
+					   sl_dataset_kind_name(spec.kind), s->set[split].classes, c->model.classes);
+	return err;
+}
+
+enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
+{
+	static const enum sl_norm norm[] = {
+		[SL_NORMALIZE_IMAGENET] = SL_NORM_IMAGENET,
+		[SL_NORMALIZE_CIFAR10] = SL_NORM_CIFAR10,
+		[SL_NORMALIZE_CIFAR100] = SL_NORM_CIFAR100,
+		[SL_NORMALIZE_NONE] = SL_NORM_NONE,
+	};
+	const struct sl_conf_client *c = s->conf;
+	const struct sl_augment_spec spec = {
+		.in_h = SL_IMAGE_SIDE,
+		.in_w = SL_IMAGE_SIDE,
+		.out_h = c->model.image,
+		.out_w = c->model.image,
+		.crop_padding = c->data.crop_padding,
+		.flip = c->data.flip,
+		.norm = norm[c->data.normalize],
+	};
+	enum sl_err err = sl_augment_open(&s->augment, &spec, fail);
+
+	if (!err && train)
+		err = open_split(s, SL_SPLIT_TRAIN, fail);
+	return err ? err : open_split(s, SL_SPLIT_TEST, fail);
+}
+
+enum sl_err sl_setup_backend(struct sl_setup *s, struct sl_fail *fail)
+{
+	const char *reason;
+	enum sl_err err = sl_pool_open(&s->pool, s->conf->threads, fail);
+
+	if (!err)
+		err = sl_cpu_backend_open(&s->be, s->pool, fail);
+	s->be_open = !err;
+	if (!err && sl_cpu_core_is_older(&reason))
+		sl_log(SL_LOG_WARN, "slow-blas", "%s", reason);
+	return err;
+}
+
+enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_dataset_split split, void (*wake)(void *arg), void *arg,
+			    struct sl_loader **out, struct sl_fail *fail)
+{
+	bool train = split == SL_SPLIT_TRAIN;
+	const struct sl_loader_spec spec = {
+		.set = &s->set[split],
+		.augment = s->augment,
+		.batch = s->conf->train.batch,
+		.drop_last = train && s->conf->train.drop_last,
+		.train = train,
+		.seed = (uint64_t)s->conf->train.seed,
+		.prefetch = s->conf->data.prefetch,
+		.held = 1,
+		.threads = 1,
+		.wake = wake,
+		.wake_arg = arg,
+	};
+
+	return sl_loader_open(out, &spec, fail);
+}
+
+void sl_setup_close(struct sl_setup *s)
+{
+	if (s->be_open)
+		s->be.ops->close(&s->be);
+	sl_pool_close(s->pool);
+	sl_augment_close(s->augment);
+	for (int split = 0; split < SL_SPLIT_COUNT; split++)
+		sl_dataset_close(&s->set[split]);
+	sl_weights_close(&s->weights);
+	sl_plan_close(s->plan);
+	*s = (struct sl_setup){0};
+}

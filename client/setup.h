@@ -1,0 +1,37 @@
+/* From a config to everything a run needs. Each piece is opened on its own, since `flops` needs a plan and no data;
+ * all errors name the config's place. */
+#ifndef SL_CLIENT_SETUP_H
+#define SL_CLIENT_SETUP_H
+
+#include "client/data/loader.h"
+#include "common/base/pool.h"
+#include "common/conf/conf.h"
+#include "common/nn/backend.h"
+#include "common/nn/weights.h"
+#include "common/session/agree.h"
+
+struct sl_setup {
+	const struct sl_conf_client *conf;
+	struct sl_agreement agreement;
+	struct sl_plan *plan;
+	struct sl_weights weights; /* of the whole model */
+	bool weights_from_seed;    /* every one of the middle's: no upload is needed */
+	struct sl_dataset set[SL_SPLIT_COUNT];
+	struct sl_augment *augment;
+	struct sl_pool *pool;
+	struct sl_backend be;
+	bool be_open;
+};
+
+/* `conf` is borrowed. The plan, codecs and optimizer. */
+enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
+/* From `path`, or where that is "" from the seed. strict: conf's `partial` does not count. */
+enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_setup_backend(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
+/* A loader over one split; `wake` as in loader.h, may be NULL. */
+enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_dataset_split split, void (*wake)(void *arg), void *arg,
+			    struct sl_loader **out, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_setup_close(struct sl_setup *s); /* idempotent; a zeroed one is fine */
+
+#endif

@@ -1,0 +1,143 @@
+#include "client/summary.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+
+static const double MB = 1e6;
+
+static double per(double a, double b)
+{
+	return b > 0 ? a / b : NAN;
+}
+
+/* What the tensor would have been as fp32, over the whole run. */
+static uint64_t raw_bytes(const struct sl_setup *setup, const struct sl_training_totals *t, enum sl_dir dir)
+{
+	bool grad = dir == SL_DIR_MID_GRAD || dir == SL_DIR_HEAD_GRAD;
+	bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
+	struct sl_shape row = sl_plan_cut_shape(setup->plan, mid, 1);
+
+	return (t->train_images + (grad ? 0 : t->eval_images)) * (uint64_t)sl_shape_count(&row) * sizeof(float);
+}
+
+void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup, const struct sl_training_totals *t,
+		     const struct sl_training_link *link, const char *outcome)
+{
+	double steps = (double)t->steps;
+	double compute_s = t->compute_s + link->server_compute_s;
+
+	*out = (struct sl_jsonl_summary){
+		.epochs = t->epochs,
+		.steps = t->steps,
+		.images = t->images,
+		.test_loss = t->test_loss,
+		.test_acc = t->test_acc,
+		.best_test_acc = t->best_test_acc,
+		.t_total_s = t->total_s,
+		.t_per_batch_s = per(t->train_s, steps),
+		.t_compute_per_batch_s = per(compute_s, steps),
+		.avg_mb_s = per((double)t->train_tx_bytes, compute_s) / MB,
+		.peak_client_mb_s = link->peak_tx / MB,
+		.peak_server_mb_s = link->peak_rx / MB,
+		.wire_tx_bytes = t->tx_bytes,
+		.wire_rx_bytes = t->rx_bytes,
+		.outcome = outcome,
+	};
+	for (int dir = 0; dir < SL_DIR_COUNT && link->wire[dir]; dir++)
+		out->direction[dir] = (struct sl_jsonl_direction){
+			.name = sl_dir_name((enum sl_dir)dir),
+			.codec = setup->agreement.codec[dir].text,
+			.wire_bytes = link->wire[dir],
+			.payload_bytes = link->payload[dir],
+			.raw_bytes = raw_bytes(setup, t, (enum sl_dir)dir),
+			.nominal_bytes = link->nominal[dir],
+		};
+}
+
+static void print_bytes(const struct sl_jsonl_summary *s)
+{
+	printf("\n%-10s %-24s %12s %12s %8s %8s\n", "tensor", "codec", "wire MB", "fp32 MB", "real", "nominal");
+	for (int dir = 0; dir < SL_JSONL_DIRECTIONS; dir++) {
+		const struct sl_jsonl_direction *d = &s->direction[dir];
+		bool up = dir == SL_DIR_HEAD_ACT || dir == SL_DIR_MID_GRAD;
+
+		if (!d->name)
+			continue;
+		printf("%-10s %-24s %12.2f %12.2f %8.4f %8.4f  %s\n", d->name, d->codec, (double)d->wire_bytes / MB,
+		       (double)d->raw_bytes / MB, per((double)d->wire_bytes, (double)d->raw_bytes),
+		       per(d->nominal_bytes, (double)d->raw_bytes), up ? "client → server" : "server → client");
+	}
+	printf("%-10s %-24s %12.2f MB client → server, %.2f MB server → client\n", "all", "headers and control too",
+	       (double)s->wire_tx_bytes / MB, (double)s->wire_rx_bytes / MB);
+}
+
+static void print_table(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
+			const struct sl_training_link *link)
+{
+	if (s->steps) {
+		printf("%s: %" PRIu64 " steps in %.1f s (%.1f images/s)\n", s->outcome, s->steps, s->t_total_s,
+		       per((double)t->train_images, t->train_s));
+		printf("time per batch %.4f s, computation %.4f s (client %.4f, server %.4f)\n", s->t_per_batch_s,
+		       s->t_compute_per_batch_s, per(t->compute_s, (double)t->steps),
+		       per(link->server_compute_s, (double)t->steps));
+	}
+	if (s->direction[0].name) {
+		printf("bandwidth (MB = 10^6 bytes): average %.2f MB/s, peak client %.2f MB/s, peak server %.2f MB/s\n",
+		       s->avg_mb_s, s->peak_client_mb_s, s->peak_server_mb_s);
+		print_bytes(s);
+	}
+	if (!isnan(s->test_acc))
+		printf("\ntest accuracy %.2f %% (best %.2f %%), loss %.4f, %" PRIu64 " images evaluated\n",
+		       100 * s->test_acc, 100 * s->best_test_acc, s->test_loss, t->eval_images);
+}
+
+static json_t *number(double x)
+{
+	return isfinite(x) ? json_real(x) : json_null();
+}
+
+static void print_json(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
+		       const struct sl_training_link *link)
+{
+	json_t *root =
+		json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I}", "schema", 1, "mode", t->mode, "outcome", s->outcome,
+			  "steps", (json_int_t)s->steps, "images", (json_int_t)s->images, "wire_tx_bytes",
+			  (json_int_t)s->wire_tx_bytes, "wire_rx_bytes", (json_int_t)s->wire_rx_bytes);
+	json_t *directions = json_array();
+
+	json_object_set_new(root, "test_loss", number(s->test_loss));
+	json_object_set_new(root, "test_acc", number(s->test_acc));
+	json_object_set_new(root, "best_test_acc", number(s->best_test_acc));
+	json_object_set_new(root, "t_total_s", number(s->t_total_s));
+	json_object_set_new(root, "t_per_batch_s", number(s->t_per_batch_s));
+	json_object_set_new(root, "t_compute_per_batch_s", number(s->t_compute_per_batch_s));
+	json_object_set_new(root, "t_compute_client_per_batch_s", number(per(t->compute_s, (double)t->steps)));
+	json_object_set_new(root, "t_compute_server_per_batch_s",
+			    number(per(link->server_compute_s, (double)t->steps)));
+	json_object_set_new(root, "avg_mb_s", number(s->avg_mb_s));
+	json_object_set_new(root, "peak_client_mb_s", number(s->peak_client_mb_s));
+	json_object_set_new(root, "peak_server_mb_s", number(s->peak_server_mb_s));
+	for (int dir = 0; dir < SL_JSONL_DIRECTIONS; dir++) {
+		const struct sl_jsonl_direction *d = &s->direction[dir];
+
+		if (d->name)
+			json_array_append_new(directions,
+					      json_pack("{s:s, s:s, s:I, s:I, s:I, s:f}", "tensor", d->name, "codec",
+							d->codec, "wire_bytes", (json_int_t)d->wire_bytes,
+							"payload_bytes", (json_int_t)d->payload_bytes, "raw_bytes",
+							(json_int_t)d->raw_bytes, "nominal_bytes", d->nominal_bytes));
+	}
+	json_object_set_new(root, "directions", directions);
+	json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(17));
+	putchar('\n');
+	json_decref(root);
+}
+
+void sl_summary_print(const struct sl_jsonl_summary *s, const struct sl_training_totals *totals,
+		      const struct sl_training_link *link, bool json)
+{
+	(json ? print_json : print_table)(s, totals, link);
+	fflush(stdout);
+}

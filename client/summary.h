@@ -1,0 +1,26 @@
+/* The last words of a run: the figures that the seeds report, beside the bytes that really crossed. */
+#ifndef SL_CLIENT_SUMMARY_H
+#define SL_CLIENT_SUMMARY_H
+
+#include "client/training.h"
+#include "common/telemetry/jsonl.h"
+
+struct sl_training_totals {
+	const char *mode; /* "local", "remote" */
+	uint64_t epochs, steps, images, train_images, eval_images;
+	uint64_t tx_bytes, rx_bytes;             /* everything */
+	uint64_t train_tx_bytes, train_rx_bytes; /* steps alone */
+	double total_s, train_s;                 /* wall clock: all, and the steps' */
+	double compute_s;                        /* this side's kernels and codecs in the steps */
+	double test_loss, test_acc, best_test_acc;
+};
+
+/* The seeds' figures: computation time of a batch = client's plus server's; average = bytes sent in a step over it;
+ * peak client = best run sent, peak server = best run received. */
+void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
+		     const struct sl_training_totals *totals, const struct sl_training_link *link, const char *outcome);
+/* To stdout: a table, or one JSON object. */
+void sl_summary_print(const struct sl_jsonl_summary *s, const struct sl_training_totals *totals,
+		      const struct sl_training_link *link, bool json);
+
+#endif

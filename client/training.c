@@ -1,0 +1,330 @@
+#include "client/training.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client/summary.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/telemetry/jsonl.h"
+#include "common/telemetry/progress.h"
+
+/* Sums over the batches of one phase: an epoch's training, or one evaluation. */
+struct tally {
+	int64_t rows, correct;
+	double loss; /* times rows */
+	uint64_t tx_bytes, rx_bytes;
+	double seconds;
+};
+
+struct sl_training {
+	const struct sl_setup *setup;
+	bool eval_only;
+	struct sl_schedule schedule;
+	int64_t steps_per_epoch, eval_batches;
+	uint64_t step, total_steps;
+	int64_t in_epoch, in_eval; /* batches done of the phase */
+	int epoch;                 /* from 0 */
+	enum sl_want doing;
+	struct tally train, eval;
+	struct sl_training_totals totals;
+	double loss, acc, images_per_s;
+	struct sl_jsonl *log;
+	bool log_broken;
+	struct sl_progress *progress;
+	uint64_t started_ns, done_ns; /* the run began; its last batch was done */
+};
+
+static int64_t batches(int64_t images, int64_t batch, bool drop_last)
+{
+	return drop_last ? images / batch : (images + batch - 1) / batch;
+}
+
+static enum sl_err open_schedule(struct sl_training *r, struct sl_fail *fail)
+{
+	static const enum sl_schedule_kind kind[] = {
+		[SL_CONF_CONSTANT] = SL_SCHEDULE_CONSTANT,
+		[SL_CONF_COSINE] = SL_SCHEDULE_COSINE,
+		[SL_CONF_POLYNOMIAL] = SL_SCHEDULE_POLYNOMIAL,
+	};
+	const struct sl_conf_client *c = r->setup->conf;
+	double epochs = c->train.epochs;
+	struct sl_fail why;
+
+	if (r->steps_per_epoch < 1)
+		return sl_conf_client_fail(c, "train.batch", fail, "drop_last leaves no batch of %d in %lld images",
+					   c->train.batch, (long long)r->setup->set[SL_SPLIT_TRAIN].count);
+	/* A schedule ends where the run does. */
+	if (c->train.max_steps && (double)c->train.max_steps < epochs * (double)r->steps_per_epoch)
+		epochs = (double)c->train.max_steps / (double)r->steps_per_epoch;
+	r->schedule = (struct sl_schedule){
+		.kind = kind[c->train.schedule.kind],
+		.lr = c->train.optimizer.lr,
+		.end_lr = c->train.schedule.end_lr,
+		.power = c->train.schedule.power,
+	};
+	if (sl_schedule_set_epochs(&r->schedule, epochs, c->train.schedule.warmup_epochs, r->steps_per_epoch, &why) !=
+	    SL_OK)
+		return sl_conf_client_fail(c, "train.schedule.warmup_epochs", fail, "%s", why.text);
+	r->total_steps = (uint64_t)r->schedule.total_steps;
+	return SL_OK;
+}
+
+static enum sl_err open_log(struct sl_training *r, struct sl_fail *fail)
+{
+	const struct sl_progress_options options = {.fd = 2};
+	const char *dir = r->setup->conf->log.dir;
+	char path[PATH_MAX];
+	enum sl_err err = SL_OK;
+
+	if (dir[0] && !r->eval_only) {
+		if (snprintf(path, sizeof path, "%s/log.jsonl", dir) >= PATH_MAX)
+			return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
+		err = sl_jsonl_open(&r->log, path, 0, fail);
+	}
+	return err ? err : sl_progress_open(&r->progress, &options, fail);
+}
+
+enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *setup, const char *mode, bool eval_only,
+			     struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = setup->conf;
+	struct sl_training *r = calloc(1, sizeof *r);
+	enum sl_err err = SL_OK;
+
+	if (!r)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the run");
+	r->setup = setup;
+	r->eval_only = eval_only;
+	r->loss = r->acc = NAN;
+	r->totals.mode = mode;
+	r->totals.test_loss = r->totals.test_acc = r->totals.best_test_acc = NAN;
+	r->eval_batches = batches(setup->set[SL_SPLIT_TEST].count, c->train.batch, false);
+	if (!eval_only) {
+		r->steps_per_epoch = batches(setup->set[SL_SPLIT_TRAIN].count, c->train.batch, c->train.drop_last);
+		err = open_schedule(r, fail);
+	}
+	if (!err)
+		err = open_log(r, fail);
+	if (err) {
+		sl_training_close(r);
+		return err;
+	}
+	r->started_ns = r->done_ns = sl_now_ns();
+	*out = r;
+	return SL_OK;
+}
+
+void sl_training_close(struct sl_training *r)
+{
+	if (!r)
+		return;
+	sl_progress_close(r->progress);
+	if (sl_jsonl_close(r->log) != SL_OK)
+		sl_log(SL_LOG_WARN, "log-close", "log.jsonl may not be on the disk");
+	free(r);
+}
+
+static bool epoch_over(const struct sl_training *r)
+{
+	return r->in_epoch == r->steps_per_epoch || r->step == r->total_steps;
+}
+
+static bool wants_eval(const struct sl_training *r)
+{
+	int every = r->setup->conf->train.eval_every;
+
+	if (r->eval_only)
+		return true;
+	return r->step == r->total_steps || (every && (r->epoch + 1) % every == 0);
+}
+
+enum sl_want sl_training_next(struct sl_training *r)
+{
+	bool training_over = r->eval_only || epoch_over(r);
+
+	if (!training_over) {
+		r->doing = SL_WANT_STEP;
+	} else if (wants_eval(r) && r->in_eval < r->eval_batches) {
+		r->doing = SL_WANT_EVAL;
+	} else if (r->eval_only || r->step == r->total_steps) {
+		r->doing = SL_WANT_FINISH;
+	} else {
+		r->epoch++;
+		r->in_epoch = r->in_eval = 0;
+		r->train = r->eval = (struct tally){0};
+		r->doing = SL_WANT_STEP;
+	}
+	return r->doing;
+}
+
+uint64_t sl_training_number(const struct sl_training *r)
+{
+	return r->doing == SL_WANT_STEP ? r->step
+					: (uint64_t)r->epoch * (uint64_t)r->eval_batches + (uint64_t)r->in_eval;
+}
+
+double sl_training_lr(const struct sl_training *r)
+{
+	return r->doing == SL_WANT_STEP ? sl_schedule_lr(&r->schedule, (int64_t)r->step) : 0;
+}
+
+static void check_log(struct sl_training *r, enum sl_err err)
+{
+	if (err && !r->log_broken)
+		sl_log(SL_LOG_WARN, "log-write", "log.jsonl: %s; lines are lost from here on", sl_err_text(err));
+	r->log_broken = err != SL_OK;
+}
+
+static void log_step(struct sl_training *r, const struct sl_step_result *s)
+{
+	const struct sl_jsonl_step line = {
+		.step = s->step + 1,
+		.loss = s->loss,
+		.acc = (double)s->correct / (double)s->rows,
+		.lr = s->lr,
+		.wire_tx_bytes = s->tx_bytes,
+		.wire_rx_bytes = s->rx_bytes,
+		.t_step_s = s->t_step_s,
+		.t_compute_s = s->t_compute_s,
+		.t_wait_s = fmax(0, s->t_step_s - s->t_compute_s),
+	};
+
+	check_log(r, sl_jsonl_step(r->log, &line));
+}
+
+static double ratio(double a, double b)
+{
+	return b > 0 ? a / b : NAN;
+}
+
+static void log_epoch(struct sl_training *r)
+{
+	const struct tally *t = &r->train, *e = &r->eval;
+	const struct sl_jsonl_epoch line = {
+		.epoch = (uint64_t)r->epoch + 1,
+		.steps = r->step,
+		.train_loss = ratio(t->loss, (double)t->rows),
+		.train_acc = ratio((double)t->correct, (double)t->rows),
+		.test_loss = ratio(e->loss, (double)e->rows),
+		.test_acc = ratio((double)e->correct, (double)e->rows),
+		.lr = r->step ? sl_schedule_lr(&r->schedule, (int64_t)r->step - 1) : NAN,
+		.wire_tx_bytes = t->tx_bytes,
+		.wire_rx_bytes = t->rx_bytes,
+		.t_train_s = t->seconds,
+		.t_eval_s = e->seconds,
+		.images_per_s = ratio((double)t->rows, t->seconds),
+	};
+
+	check_log(r, sl_jsonl_epoch(r->log, &line));
+	sl_log(SL_LOG_INFO, "epoch", "%d of %d: train loss %.4f, accuracy %.2f %%; test loss %.4f, accuracy %.2f %%",
+	       r->epoch + 1, r->setup->conf->train.epochs, line.train_loss, 100 * line.train_acc, line.test_loss,
+	       100 * line.test_acc);
+}
+
+static void tally_add(struct tally *t, const struct sl_step_result *s)
+{
+	t->rows += s->rows;
+	t->correct += s->correct;
+	t->loss += s->loss * (double)s->rows;
+	t->tx_bytes += s->tx_bytes;
+	t->rx_bytes += s->rx_bytes;
+	t->seconds += s->t_step_s;
+}
+
+static void show(struct sl_training *r)
+{
+	bool eval = r->doing == SL_WANT_EVAL;
+	const struct tally *t = eval ? &r->eval : &r->train;
+	const struct sl_progress_state state = {
+		.phase = eval ? "eval" : "train",
+		.epoch = r->epoch + 1,
+		.epochs = r->eval_only ? 1 : r->setup->conf->train.epochs,
+		.step = (uint64_t)(eval ? r->in_eval : r->in_epoch),
+		.steps = (uint64_t)(eval ? r->eval_batches : r->steps_per_epoch),
+		.steps_left = r->total_steps - r->step,
+		.images = r->totals.images,
+		.tx_bytes = r->totals.tx_bytes,
+		.rx_bytes = r->totals.rx_bytes,
+		.loss = ratio(t->loss, (double)t->rows),
+		.acc = ratio((double)t->correct, (double)t->rows),
+	};
+
+	sl_progress_update(r->progress, &state, sl_now_ms());
+}
+
+static void eval_over(struct sl_training *r)
+{
+	struct sl_training_totals *t = &r->totals;
+
+	t->test_loss = ratio(r->eval.loss, (double)r->eval.rows);
+	t->test_acc = ratio((double)r->eval.correct, (double)r->eval.rows);
+	if (!(t->best_test_acc >= t->test_acc))
+		t->best_test_acc = t->test_acc;
+}
+
+void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
+{
+	bool eval = r->doing == SL_WANT_EVAL;
+	double rate = ratio((double)s->rows, s->t_step_s);
+
+	tally_add(eval ? &r->eval : &r->train, s);
+	r->totals.images += (uint64_t)s->rows;
+	r->totals.tx_bytes += s->tx_bytes;
+	r->totals.rx_bytes += s->rx_bytes;
+	r->loss = s->loss;
+	r->done_ns = sl_now_ns();
+	r->acc = (double)s->correct / (double)s->rows;
+	if (eval) {
+		r->in_eval++;
+		r->totals.eval_images += (uint64_t)s->rows;
+	} else {
+		r->step++;
+		r->in_epoch++;
+		r->totals.train_images += (uint64_t)s->rows;
+		r->totals.train_s += s->t_step_s;
+		r->totals.compute_s += s->t_compute_s;
+		r->totals.train_tx_bytes += s->tx_bytes;
+		r->totals.train_rx_bytes += s->rx_bytes;
+		r->images_per_s = r->images_per_s > 0 ? 0.9 * r->images_per_s + 0.1 * rate : rate;
+		log_step(r, s);
+	}
+	show(r);
+	if (eval && r->in_eval == r->eval_batches)
+		eval_over(r);
+	if (!r->eval_only && epoch_over(r) && (!wants_eval(r) || r->in_eval == r->eval_batches))
+		log_epoch(r);
+}
+
+void sl_training_finish(struct sl_training *r, const struct sl_training_link *link, const char *outcome, bool json)
+{
+	struct sl_jsonl_summary line;
+
+	sl_progress_close(r->progress);
+	r->progress = NULL;
+	r->totals.steps = r->step;
+	r->totals.epochs = r->eval_only ? 0 : (uint64_t)r->epoch + (epoch_over(r) ? 1 : 0);
+	r->totals.total_s = sl_seconds_since(r->started_ns);
+	sl_summary_fill(&line, r->setup, &r->totals, link, outcome);
+	check_log(r, sl_jsonl_summary(r->log, &line));
+	sl_summary_print(&line, &r->totals, link, json);
+}
+
+struct sl_training_state sl_training_state(const struct sl_training *r)
+{
+	return (struct sl_training_state){
+		.doing = r->doing,
+		.step = r->step,
+		.total_steps = r->total_steps,
+		.epoch = r->epoch + 1,
+		.epochs = r->eval_only ? 1 : r->setup->conf->train.epochs,
+		.loss = r->loss,
+		.acc = r->acc,
+		.images_per_s = r->images_per_s,
+		.tx_bytes = r->totals.tx_bytes,
+		.rx_bytes = r->totals.rx_bytes,
+		.age_s = sl_seconds_since(r->started_ns),
+		.idle_s = sl_seconds_since(r->done_ns),
+	};
+}

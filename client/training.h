@@ -1,0 +1,48 @@
+/* A training run as a sequence of things to do, independent of who computes them: steps, evaluations after epochs, the
+ * end. Keeps the books: log.jsonl, the progress bar, the figures of the summary. One thread, the caller's. */
+#ifndef SL_CLIENT_TRAINING_H
+#define SL_CLIENT_TRAINING_H
+
+#include "client/setup.h"
+#include "client/step.h"
+#include "common/nn/schedule.h"
+
+struct sl_training;
+
+enum sl_want { SL_WANT_STEP, SL_WANT_EVAL, SL_WANT_FINISH };
+
+/* Running figures for a status. */
+struct sl_training_state {
+	enum sl_want doing;
+	uint64_t step, total_steps; /* done and all */
+	int epoch, epochs;          /* from 1 */
+	double loss, acc;           /* of the last batch; acc in 0 … 1; NAN before the first */
+	double images_per_s;        /* over the last steps */
+	uint64_t tx_bytes, rx_bytes;
+	double age_s, idle_s; /* since the start, since the last batch */
+};
+
+/* The link's part of the summary; all zero for a local run, whose bytes are payloads that no link has carried. */
+struct sl_training_link {
+	double peak_tx, peak_rx; /* bytes/s: the seeds' peak client and, as this side receives, peak server */
+	double server_compute_s; /* the middle's kernels, summed over the steps */
+	uint64_t wire[SL_DIR_COUNT], payload[SL_DIR_COUNT]; /* bytes by tensor, evaluation included */
+	double nominal[SL_DIR_COUNT];
+};
+
+/* `mode`: "local" or "remote", for the log. eval_only: one evaluation, then the end. */
+enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *setup, const char *mode, bool eval_only,
+			     struct sl_fail *fail) SL_MUST_CHECK;
+void sl_training_close(struct sl_training *run); /* NULL is fine */
+
+enum sl_want sl_training_next(struct sl_training *run);
+/* For a wanted step: its number and learning rate. For a wanted evaluation: the number of the batch. */
+uint64_t sl_training_number(const struct sl_training *run);
+double sl_training_lr(const struct sl_training *run);
+/* A wanted step or evaluation batch is done. */
+void sl_training_done(struct sl_training *run, const struct sl_step_result *result);
+/* The summary, to the log and to stdout (as one JSON object where `json`). `outcome`: "finished", "interrupted". */
+void sl_training_finish(struct sl_training *run, const struct sl_training_link *link, const char *outcome, bool json);
+struct sl_training_state sl_training_state(const struct sl_training *run);
+
+#endif

@@ -1,0 +1,30 @@
+#include "common/telemetry/show.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/link/control.h"
+#include "common/telemetry/status.h"
+
+enum { TIMEOUT_MS = 2000 };
+
+enum sl_err sl_status_show(const char *control_path, bool json, struct sl_fail *fail)
+{
+	struct sl_status status;
+	char *answer;
+	enum sl_err err = sl_control_ask(control_path, "status", TIMEOUT_MS, &answer, fail);
+
+	if (err)
+		return err;
+	if (json) {
+		printf("%s\n", answer);
+	} else {
+		err = sl_status_parse(answer, &status, fail);
+		if (!err) {
+			sl_status_table(&status, stdout);
+			sl_status_free(&status);
+		}
+	}
+	free(answer);
+	return err;
+}

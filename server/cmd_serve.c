@@ -1,0 +1,133 @@
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/version.h"
+#include "common/conf/conf.h"
+#include "common/link/control.h"
+#include "common/link/loop.h"
+#include "server/command.h"
+#include "server/device.h"
+#include "server/host.h"
+
+enum { MAX_SETS = 64 };
+
+static const char usage[] = "splits serve CONFIG [--set key=value]… [--check-config] [--print-config]";
+
+struct serve {
+	struct sl_conf_server conf;
+	struct sl_device device;
+	struct sl_loop *loop;
+	struct sl_host *host;
+	struct sl_control *control;
+	bool stopping;
+};
+
+static int failed(const struct sl_fail *fail)
+{
+	fprintf(stderr, "splits: %s\n", fail->text);
+	return sl_err_exit_status(fail->code);
+}
+
+static char *answer(void *arg, const char *request)
+{
+	struct serve *s = arg;
+
+	return strcmp(request, "status") == 0 && s->host ? sl_host_status(s->host) : NULL;
+}
+
+static void host_closed(void *arg)
+{
+	struct serve *s = arg;
+
+	s->host = NULL;
+	sl_loop_stop(s->loop);
+}
+
+static void on_signal(void *arg, int signum)
+{
+	struct serve *s = arg;
+
+	if (s->stopping)
+		return;
+	s->stopping = true;
+	sl_log(SL_LOG_INFO, "shutdown", "signal %d: sessions are told, then the server ends", signum);
+	sl_host_close(s->host, host_closed, s);
+}
+
+static enum sl_err open_all(struct serve *s, struct sl_fail *fail)
+{
+	enum sl_err err = sl_device_open(&s->device, &s->conf, fail);
+
+	if (!err)
+		err = sl_loop_open(&s->loop, fail);
+	if (!err)
+		err = sl_loop_on_signals(s->loop, on_signal, s, fail);
+	if (!err)
+		err = sl_host_open(&s->host, s->loop, &s->conf, &s->device.be, s->device.text, fail);
+	return err ? err : sl_control_open(&s->control, s->loop, s->conf.control, answer, s, fail);
+}
+
+static int serve(struct serve *s)
+{
+	struct sl_fail fail;
+	enum sl_err err = open_all(s, &fail);
+
+	if (!err) {
+		sl_log(SL_LOG_INFO, "serving", "splits %s on %s, %s", SL_VERSION, sl_host_endpoint(s->host),
+		       s->device.text);
+		sl_loop_run(s->loop);
+	} else if (s->host) {
+		sl_host_close(s->host, host_closed, s);
+		sl_loop_run(s->loop);
+	}
+	sl_control_close(s->control);
+	sl_loop_close(s->loop);
+	sl_device_close(&s->device);
+	return err ? failed(&fail) : 0;
+}
+
+int splits_serve(int argc, char **argv)
+{
+	const char *config = NULL, *set[MAX_SETS];
+	bool check = false, print = false;
+	struct serve s = {0};
+	struct sl_fail fail;
+	int n_set = 0;
+
+	for (int i = 0; i < argc; i++) {
+		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+			printf("usage: %s\n  Trains the middle layers of networks for clients, until SIGTERM.\n",
+			       usage);
+			return 0;
+		}
+		if (strcmp(argv[i], "--set") == 0 && i + 1 < argc && n_set < MAX_SETS) {
+			set[n_set++] = argv[++i];
+		} else if (strcmp(argv[i], "--check-config") == 0) {
+			check = true;
+		} else if (strcmp(argv[i], "--print-config") == 0) {
+			print = true;
+		} else if (argv[i][0] != '-' && !config) {
+			config = argv[i];
+		} else {
+			fprintf(stderr, "splits serve: unexpected '%s'; usage: %s\n", argv[i], usage);
+			return sl_err_exit_status(SL_ERR_USAGE);
+		}
+	}
+	if (!config) {
+		fprintf(stderr, "splits serve: missing argument 'CONFIG'; usage: %s\n", usage);
+		return sl_err_exit_status(SL_ERR_USAGE);
+	}
+	if (sl_conf_server_load(&s.conf, config, set, n_set, &fail) != SL_OK)
+		return failed(&fail);
+	sl_log_set_level(s.conf.log.level);
+	if (print)
+		return sl_err_exit_status(sl_conf_server_print(&s.conf, stdout));
+	if (check) {
+		printf("%s: ok\n", config);
+		return 0;
+	}
+	return serve(&s);
+}

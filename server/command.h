@@ -1,0 +1,9 @@
+/* The sub-commands of splits. Each takes what follows its name and returns an exit status of sysexits.h; errors go to
+ * stderr as one line. */
+#ifndef SL_SERVER_COMMAND_H
+#define SL_SERVER_COMMAND_H
+
+int splits_serve(int argc, char **argv);
+int splits_status(int argc, char **argv);
+
+#endif

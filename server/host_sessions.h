@@ -1,0 +1,18 @@
+/* What a status may see of a host. */
+#ifndef SL_SERVER_HOST_SESSIONS_H
+#define SL_SERVER_HOST_SESSIONS_H
+
+#include "server/host.h"
+#include "server/middle.h"
+
+struct sl_host_view {
+	struct sl_middle *const *session; /* [n_session]; NULL: a free place */
+	int n_session, threads;
+	uint64_t now_ms;
+	double uptime_s;
+	const char *device;
+};
+
+struct sl_host_view sl_host_view(const struct sl_host *host);
+
+#endif

@@ -1,0 +1,80 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/base/version.h"
+#include "common/telemetry/status.h"
+#include "server/host.h"
+#include "server/host_sessions.h"
+
+#define PUT(to, ...) snprintf((to), sizeof(to), __VA_ARGS__)
+
+static const char *phase(enum sl_session_state state)
+{
+	switch (state) {
+	case SL_SESSION_STEP:
+	case SL_SESSION_COMMIT:
+		return "train";
+	case SL_SESSION_EVAL:
+		return "eval";
+	case SL_SESSION_FETCH:
+		return "fetch";
+	case SL_SESSION_READY:
+		return "ready";
+	case SL_SESSION_CLOSED:
+		return "closed";
+	default:
+		return "open";
+	}
+}
+
+static void fill(struct sl_status_session *out, const struct sl_middle *m, uint64_t now_ms)
+{
+	const struct sl_session *s = sl_middle_session(m);
+	struct sl_middle_status st = sl_middle_status(m);
+	double age = (double)(now_ms - st.opened_ms) / 1000;
+
+	*out = (struct sl_status_session){
+		.step = (int64_t)st.steps,
+		.epoch = (int64_t)s->epoch,
+		.loss = NAN, /* the loss stays with the client */
+		.acc = NAN,
+		.images_per_s = st.step_s > 0 ? (double)s->batch_rows / st.step_s : NAN,
+		.tx_bytes = (int64_t)st.stats.tx_bytes,
+		.rx_bytes = (int64_t)st.stats.rx_bytes,
+		.tx_mb_s = age > 0 ? (double)st.stats.tx_bytes / age / 1e6 : NAN,
+		.rx_mb_s = age > 0 ? (double)st.stats.rx_bytes / age / 1e6 : NAN,
+		.age_s = age,
+		.idle_s = (double)(now_ms - s->heard_ms) / 1000,
+	};
+	for (int i = 0; i < 16; i++)
+		snprintf(out->id + 2 * i, 3, "%02x", s->hello.session[i]);
+	PUT(out->peer, "%llu", (unsigned long long)sl_middle_peer(m));
+	PUT(out->model, "%s", s->hello.model);
+	PUT(out->partition, "%.120s", s->hello.cut);
+	PUT(out->phase, "%s", phase(s->state));
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		PUT(out->codec[dir], "%.120s", s->hello.codec[dir]);
+}
+
+char *sl_host_status(const struct sl_host *host)
+{
+	struct sl_host_view v = sl_host_view(host);
+	struct sl_status status = {.pid = getpid(), .threads = v.threads, .uptime_s = v.uptime_s};
+	char *text;
+
+	status.session = calloc((size_t)v.n_session + 1, sizeof *status.session);
+	if (!status.session)
+		return NULL;
+	PUT(status.role, "server");
+	PUT(status.version, "%s", SL_VERSION);
+	PUT(status.address, "%.120s", sl_host_endpoint(host));
+	PUT(status.device, "%.120s", v.device);
+	for (int i = 0; i < v.n_session; i++)
+		if (v.session[i])
+			fill(&status.session[status.n_session++], v.session[i], v.now_ms);
+	text = sl_status_json(&status, 0);
+	free(status.session);
+	return text;
+}

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# `make rooms` and `make test` can fail: planted faults must turn them red.
+set -eu
+root=$PWD
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+cd "$tmp"
+command -v git >/dev/null || { echo 'no git'; exit 77; }
+git init -q .
+mkdir -p scripts common/base common/nn common/codec client server kernels/ref kernels/cpu
+cp "$root"/scripts/check-rooms.sh "$root"/scripts/run-tests.sh scripts/
+
+try() { # file, include, 0: in order | 1: refused
+	local rc=0
+	echo "#include $2" >"$1"
+	scripts/check-rooms.sh >out 2>&1 || rc=$?
+	[ $rc = "$3" ] || { echo "$1 with $2: exit status $rc"; cat out; exit 1; }
+	[ $rc = 0 ] || grep -q "^$1:1: " out || { echo "$1: the place is not named"; cat out; exit 1; }
+	rm "$1"
+}
+
+try common/base/a.c '"common/base/err.h"' 0
+try common/base/a.c '"common/nn/op.h"' 1
+try common/nn/a.c '"common/base/err.h"' 0
+try common/nn/a.c '<cblas.h>' 1
+try common/codec/a.c '"common/nn/tensor.h"' 0
+try common/codec/a.c '"common/nn/op.h"' 1
+try client/a.c '"common/nn/op.h"' 0
+try client/a.c '"server/session.h"' 1
+try client/a.c '<zmq.h>' 1
+try server/a.c '"client/loop.h"' 1
+try kernels/cpu/a.c '<cblas.h>' 0
+try kernels/ref/a.c '"kernels/cpu/cpu.h"' 1
+try kernels/cpu/a.c '<pthread.h>' 1
+if scripts/check-rooms.sh >out 2>&1; then echo 'nothing to check, and no complaint'; exit 1; fi
+
+printf '#!/bin/sh\nexit 0\n' >good.sh
+printf '#!/bin/sh\nexit 77\n' >skipped.sh
+printf '#!/bin/sh\nexit 3\n' >bad.sh
+printf '#!/bin/sh\nexit 0\n' >empty # a program, in which no case ran
+chmod +x good.sh skipped.sh bad.sh empty
+tally() { # expected last line, expected status, programs …
+	local rc=0 line=$1 status=$2
+	shift 2
+	scripts/run-tests.sh "$@" >out 2>&1 || rc=$?
+	[ $rc = "$status" ] && [ "$(tail -n 1 out)" = "$line" ] || { echo "$*: exit status $rc"; cat out; exit 1; }
+}
+tally '1 passed, 0 failed, 1 skipped' 0 ./good.sh ./skipped.sh
+tally '1 passed, 1 failed, 0 skipped' 1 ./good.sh ./bad.sh
+tally '0 passed, 1 failed, 0 skipped' 1 ./empty
+tally '0 passed, 1 failed, 0 skipped' 1
