@@ -311,6 +311,7 @@ int main(void)
 		cmocka_unit_test(what_is_saved_is_loaded),
 		cmocka_unit_test(a_new_classifier_needs_partial),
 		cmocka_unit_test(missing_extra_and_mistyped_tensors_are_named),
+		cmocka_unit_test(torchs_state_dict_comes_back),
 		cmocka_unit_test(the_imagenet_backbone_loads),
 	};
 
