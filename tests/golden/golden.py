@@ -90,7 +90,10 @@ def new_model(width, classes, generator, spread=1.0, centre=2.0):
 def cifar_stem(model):
     """The usual CIFAR form: stride 1 in the stem and in the first strided stage."""
     model.features[0][0].stride = (1, 1)
-    model.features[2].conv[1][0].stride = (1, 1)
+    block = model.features[2]
+    block.conv[1][0].stride = (1, 1)
+    # what its constructor would have said of that stride (narrow models have equal channels here)
+    block.use_res_connect = block.conv[0][0].in_channels == block.conv[-1].num_features
     return model
 
 

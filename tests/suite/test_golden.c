@@ -1,0 +1,281 @@
+/* MobileNetV2 through the executor against PyTorch's runs in float64 (tests/golden/golden.py says what the files hold
+ * and how they are compared): loss of every step, every gradient, every weight and running statistic after the last
+ * step, evaluation. SPLIT_GOLDEN_PREFIX=FOLDER/NAME adds a run made live (make test-torch). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/local.h"
+#include "common/base/pool.h"
+#include "common/nn/weights_file.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/ref/ref.h"
+
+static const double TOLERANCE = 1e-4, GRADIENT_FLOOR = 1e-3;
+
+struct golden {
+	struct sl_st_file *init, *grad, *after, *run;
+	struct sl_plan *plan;
+	struct sl_agreement agreement;
+	struct sl_pool *pool;
+	struct sl_backend be;
+	struct sl_local *local;
+	struct sl_weights weights, want;
+	float *images;
+	int32_t *labels;
+	int64_t rows, steps;
+	double worst; /* largest deviation over tolerance seen */
+};
+
+static struct sl_st_file *open_file(const char *prefix, const char *part)
+{
+	struct sl_st_file *file;
+	struct sl_fail fail;
+	char path[512];
+
+	snprintf(path, sizeof path, "%s_%s.safetensors", prefix, part);
+	if (sl_st_open(&file, path, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return file;
+}
+
+static double meta(const struct golden *g, const char *key)
+{
+	const char *text = sl_st_metadata(g->run, key);
+
+	assert_non_null(text);
+	return strcmp(text, "True") == 0 ? 1 : strtod(text, NULL);
+}
+
+static void read_batch(struct golden *g)
+{
+	const struct sl_st_tensor *input = sl_st_find(g->run, "input"), *label = sl_st_find(g->run, "label");
+	int64_t *wide;
+	struct sl_fail fail;
+
+	assert_non_null(input);
+	assert_non_null(label);
+	g->rows = label->count;
+	g->images = malloc((size_t)input->count * sizeof *g->images);
+	g->labels = malloc((size_t)label->count * sizeof *g->labels);
+	wide = malloc((size_t)label->count * sizeof *wide);
+	assert_int_equal(sl_st_read_f32(g->run, input, g->images, &fail), SL_OK);
+	assert_int_equal(sl_st_read_i64(g->run, label, wide, &fail), SL_OK);
+	for (int64_t i = 0; i < g->rows; i++)
+		g->labels[i] = (int32_t)wide[i];
+	free(wide);
+}
+
+static void open_backend(struct golden *g, const char *name, int threads)
+{
+	struct sl_fail fail;
+
+	assert_int_equal(sl_pool_open(&g->pool, threads, &fail), SL_OK);
+	if (strcmp(name, "ref") == 0)
+		assert_int_equal(sl_ref_backend_open(&g->be, &fail), SL_OK);
+	else
+		assert_int_equal(sl_cpu_backend_open(&g->be, g->pool, &fail), SL_OK);
+}
+
+static void golden_open(struct golden *g, const char *prefix, const char *backend, const char *head_end)
+{
+	struct sl_plan_spec *spec = &g->agreement.plan;
+	struct sl_fail fail = {0};
+
+	memset(g, 0, sizeof *g);
+	g->init = open_file(prefix, "init");
+	g->grad = open_file(prefix, "grad");
+	g->after = open_file(prefix, "after");
+	g->run = open_file(prefix, "run");
+	read_batch(g);
+	g->steps = (int64_t)meta(g, "steps");
+	spec->model = (struct sl_model_spec){.name = "mobilenet_v2",
+					     .width = meta(g, "width"),
+					     .classes = (int)meta(g, "classes"),
+					     .image = (int)meta(g, "image"),
+					     .cifar_stem = meta(g, "cifar_stem") != 0};
+	snprintf(spec->cut.head_end, sizeof spec->cut.head_end, "%s", head_end);
+	spec->batch = g->rows;
+	spec->chunks = 1;
+	g->agreement.momentum = meta(g, "momentum");
+	g->agreement.weight_decay = meta(g, "weight_decay");
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		assert_int_equal(sl_codec_parse("none", &g->agreement.codec[dir], &fail), SL_OK);
+	sl_agreement_seal(&g->agreement);
+	if (sl_plan_open(&g->plan, spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	open_backend(g, backend, 2);
+	assert_int_equal(sl_local_open(&g->local, g->plan, &g->agreement, false, &g->be, &fail), SL_OK);
+	assert_int_equal(sl_weights_open(&g->weights, g->plan->model, &fail), SL_OK);
+	assert_int_equal(sl_weights_open(&g->want, g->plan->model, &fail), SL_OK);
+	if (sl_weights_load_file(g->plan->model, g->init, false, g->weights.value, NULL, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_int_equal(sl_local_set_weights(g->local, &g->weights), SL_OK);
+}
+
+static void golden_close(struct golden *g)
+{
+	sl_local_close(g->local);
+	g->be.ops->close(&g->be);
+	sl_pool_close(g->pool);
+	sl_weights_close(&g->weights);
+	sl_weights_close(&g->want);
+	sl_plan_close(g->plan);
+	free(g->images);
+	free(g->labels);
+	sl_st_close(g->init);
+	sl_st_close(g->grad);
+	sl_st_close(g->after);
+	sl_st_close(g->run);
+}
+
+static double largest(const float *x, int64_t n)
+{
+	double most = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		most = fmax(most, fabs((double)x[i]));
+	return most;
+}
+
+/* |got - want| ≤ 1e-4 · max(largest |want|, floor), per tensor. */
+static void compare(struct golden *g, const char *what, const char *name, const float *got, const float *want,
+		    int64_t n, double floor)
+{
+	double scale = fmax(largest(want, n), floor), worst = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		double d = fabs((double)got[i] - (double)want[i]);
+
+		if (!(d <= worst)) /* NaN too */
+			worst = d;
+	}
+	if (!(worst <= TOLERANCE * scale))
+		fail_msg("%s of %s: off by %g where the largest is %g", what, name, worst, scale);
+	if (scale > 0)
+		g->worst = fmax(g->worst, worst / scale);
+}
+
+static void compare_gradients(struct golden *g)
+{
+	const struct sl_model *m = g->plan->model;
+	double most = 0;
+	struct sl_fail fail;
+
+	for (int i = 0; i < m->n_param; i++) {
+		if (!m->param[i].trainable)
+			continue;
+		if (sl_weights_read_param(g->grad, &m->param[i], g->want.value[i], &fail) != SL_OK)
+			fail_msg("%s", fail.text);
+		most = fmax(most, largest(g->want.value[i], sl_shape_count(&m->param[i].shape)));
+	}
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		const struct sl_plan_segment *s = &g->plan->segment[which];
+		float *range = malloc((size_t)s->trainable_count * sizeof *range + 1);
+
+		assert_int_equal(sl_local_get_gradients(g->local, (enum sl_segment)which, range), SL_OK);
+		for (int i = 0; i < s->n_param; i++) {
+			const struct sl_segment_param *p = &s->param[i];
+
+			if (m->param[p->model_param].trainable)
+				compare(g, "gradient", m->param[p->model_param].name, range + p->offset,
+					g->want.value[p->model_param], p->count, GRADIENT_FLOOR * most);
+		}
+		free(range);
+	}
+}
+
+static void compare_weights(struct golden *g)
+{
+	const struct sl_model *m = g->plan->model;
+	struct sl_fail fail;
+
+	assert_int_equal(sl_local_get_weights(g->local, &g->weights), SL_OK);
+	if (sl_weights_load_file(m, g->after, false, g->want.value, NULL, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	for (int i = 0; i < m->n_param; i++)
+		compare(g, "value after the last step", m->param[i].name, g->weights.value[i], g->want.value[i],
+			sl_shape_count(&m->param[i].shape), 0);
+}
+
+static void run_golden(const char *prefix, const char *backend, const char *head_end)
+{
+	struct golden g;
+	float lr[16], loss[16];
+	int64_t correct[16];
+	struct sl_step_result result;
+	struct sl_fail fail = {0};
+
+	golden_open(&g, prefix, backend, head_end);
+	assert_in_range(g.steps, 1, 16);
+	assert_int_equal(sl_st_read_f32(g.run, sl_st_find(g.run, "lr"), lr, &fail), SL_OK);
+	assert_int_equal(sl_st_read_f32(g.run, sl_st_find(g.run, "loss"), loss, &fail), SL_OK);
+	assert_int_equal(sl_st_read_i64(g.run, sl_st_find(g.run, "correct"), correct, &fail), SL_OK);
+	for (int64_t step = 0; step < g.steps; step++) {
+		float got;
+
+		if (sl_local_step(g.local, g.images, g.labels, g.rows, (uint64_t)step, (double)lr[step], &result,
+				  &fail) != SL_OK)
+			fail_msg("%s", fail.text);
+		got = (float)result.loss;
+		compare(&g, "loss", "a step", &got, &loss[step], 1, 0);
+		assert_int_equal(result.correct, correct[step]);
+		if (step == 0)
+			compare_gradients(&g);
+	}
+	compare_weights(&g);
+	printf("  %s, %s, head_end %s: worst deviation %.1e of a tensor's largest value\n", prefix, backend, head_end,
+	       g.worst);
+	golden_close(&g);
+}
+
+static void torchvision_form(void **state)
+{
+	(void)state;
+	run_golden("tests/golden/mobilenet_v2", "cpu", "features.0");
+	run_golden("tests/golden/mobilenet_v2", "cpu", "features.0.1");
+}
+
+static void cifar_form(void **state)
+{
+	(void)state;
+	run_golden("tests/golden/mobilenet_v2_cifar", "cpu", "features.0");
+	run_golden("tests/golden/mobilenet_v2_cifar", "cpu", "features.1");
+}
+
+static void reference_backend(void **state)
+{
+	(void)state;
+	run_golden("tests/golden/mobilenet_v2_cifar", "ref", "features.0");
+}
+
+static void live(void **state)
+{
+	const char *prefix = getenv("SPLIT_GOLDEN_PREFIX");
+
+	(void)state;
+	if (!prefix) {
+		print_message("SKIP: SPLIT_GOLDEN_PREFIX is not set (make test-torch sets it)\n");
+		skip();
+	}
+	run_golden(prefix, "cpu", "features.0.1");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(torchvision_form),
+		cmocka_unit_test(cifar_form),
+		cmocka_unit_test(reference_backend),
+		cmocka_unit_test(live),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
