@@ -111,7 +111,9 @@ struct sl_committed {
 
 struct sl_heartbeat {
 	uint64_t sent_ms; /* of the sender's clock */
-	uint64_t echo_ms; /* last sent_ms seen from the other side, for the round trip; 0: none */
+	/* last sent_ms seen from the other side, plus the time since it came: the round trip is what is missing to
+	 * that side's present; 0: none */
+	uint64_t echo_ms;
 };
 
 struct sl_frame {

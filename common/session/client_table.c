@@ -1,4 +1,5 @@
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/session/table.h"
@@ -12,6 +13,17 @@ static enum sl_err say_hello(struct sl_session *s, const struct sl_event *ev, ui
 	return SL_OK;
 }
 
+static enum sl_err plans_differ(const struct sl_session *s, const struct sl_welcome *w, struct sl_fail *fail)
+{
+	char ours[2 * sizeof w->plan_hash + 1], theirs[2 * sizeof w->plan_hash + 1];
+
+	for (size_t i = 0; i < sizeof w->plan_hash; i++) {
+		snprintf(ours + 2 * i, 3, "%02x", s->hello.plan_hash[i]);
+		snprintf(theirs + 2 * i, 3, "%02x", w->plan_hash[i]);
+	}
+	return sl_fail_set(fail, SL_ERR_MISMATCH, "plan hash: the server has %s, this client has %s", theirs, ours);
+}
+
 static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	const struct sl_welcome *w = &ev->frame->u.welcome;
@@ -21,7 +33,14 @@ static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, u
 		return sl_fail_set(&out->fail, SL_ERR_VERSION, "the server speaks protocol %u, this client %d",
 				   w->version, SL_WIRE_VERSION);
 	if (memcmp(w->plan_hash, s->hello.plan_hash, sizeof w->plan_hash) != 0)
-		return sl_fail_set(&out->fail, SL_ERR_MISMATCH, "the server's plan hash differs from this client's");
+		return plans_differ(s, w, &out->fail);
+	if (w->part_bytes < SL_SESSION_PART_MIN || w->part_bytes > s->hello.part_bytes ||
+	    w->window_bytes < w->part_bytes)
+		return sl_fail_set(&out->fail, SL_ERR_LIMIT,
+				   "part_bytes must be %d to %u and the window no less, the server has %u and %" PRIu64,
+				   SL_SESSION_PART_MIN, s->hello.part_bytes, w->part_bytes, w->window_bytes);
+	s->hello.part_bytes = w->part_bytes;
+	s->peer_window_bytes = w->window_bytes;
 	s->next_step = w->next_step;
 	s->state = SL_SESSION_READY;
 	if (w->need_weights)
@@ -78,8 +97,8 @@ static enum sl_err on_pass_part(struct sl_session *s, const struct sl_event *ev,
 	enum sl_err err;
 
 	(void)now_ms;
-	if (p->what == SL_PART_WEIGHTS || (grad && (!s->training || (int)p->chunk >= s->done[SL_TASK_TAIL])) ||
-	    (!grad && (int)p->chunk >= s->done[SL_TASK_HEAD_FWD]))
+	if (p->what == SL_PART_WEIGHTS || (grad && (!s->training || p->chunk >= (uint32_t)s->done[SL_TASK_TAIL])) ||
+	    (!grad && p->chunk >= (uint32_t)s->done[SL_TASK_HEAD_FWD]))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "%s of chunk %u before it can exist",
 				   grad ? "head_grad" : "mid_act", p->chunk);
 	err = sl_pass_part(s, ev->frame, out, &whole);
@@ -142,6 +161,9 @@ static enum sl_err on_committed(struct sl_session *s, const struct sl_event *ev,
 	if (ev->frame->u.committed.step != s->number)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " committed, %" PRIu64 " was asked for",
 				   ev->frame->u.committed.step, s->number);
+	if (s->committed)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " committed twice", s->number);
+	s->committed = true;
 	s->server_compute_s += ev->frame->u.committed.compute_s;
 	sl_outbox_task(out, SL_TASK_COMMIT, 0);
 	return SL_OK;

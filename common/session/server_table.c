@@ -13,22 +13,21 @@ static enum sl_err on_hello(struct sl_session *s, const struct sl_event *ev, uin
 	if (h->version != SL_WIRE_VERSION)
 		return sl_fail_set(&out->fail, SL_ERR_VERSION, "the client speaks protocol %u, this server %d",
 				   h->version, SL_WIRE_VERSION);
-	if (h->part_bytes < 4096 || h->part_bytes > SL_WIRE_PART_MAX)
-		return sl_fail_set(&out->fail, SL_ERR_LIMIT, "part_bytes must be 4096 to %d, the client has %u",
-				   SL_WIRE_PART_MAX, h->part_bytes);
-	if (h->window_bytes < 2ull * h->part_bytes || s->window_bytes < 2ull * h->part_bytes)
+	if (s->epoch < 1)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "a session's epochs begin at 1");
+	if (h->part_bytes < SL_SESSION_PART_MIN || h->part_bytes > SL_WIRE_PART_MAX || h->window_bytes < h->part_bytes)
 		return sl_fail_set(&out->fail, SL_ERR_LIMIT,
-				   "a window must hold two parts of %u bytes: the client grants %" PRIu64
-				   ", this server %" PRIu64,
-				   h->part_bytes, h->window_bytes, s->window_bytes);
-	if (h->heartbeat_ms < 10 || h->timeout_ms < 2 * h->heartbeat_ms || h->timeout_ms > 600000)
-		return sl_fail_set(
-			&out->fail, SL_ERR_LIMIT,
-			"heartbeat_ms must be 10 or more and timeout_ms twice that to 600000, the client has %u "
-			"and %u",
-			h->heartbeat_ms, h->timeout_ms);
+				   "part_bytes must be %d to %d and the window no less, the client has %u and %" PRIu64,
+				   SL_SESSION_PART_MIN, SL_WIRE_PART_MAX, h->part_bytes, h->window_bytes);
+	if (h->heartbeat_ms < SL_SESSION_HEARTBEAT_MIN || h->timeout_ms / 2 < h->heartbeat_ms ||
+	    h->timeout_ms > SL_SESSION_TIMEOUT_MAX)
+		return sl_fail_set(&out->fail, SL_ERR_LIMIT,
+				   "heartbeat_ms must be %d or more and timeout_ms twice that to %d, the client has %u "
+				   "and %u",
+				   SL_SESSION_HEARTBEAT_MIN, SL_SESSION_TIMEOUT_MAX, h->heartbeat_ms, h->timeout_ms);
 	s->hello = *h;
 	s->patience_ms = h->timeout_ms;
+	s->peer_window_bytes = h->window_bytes;
 	if (part_bytes < h->part_bytes)
 		s->hello.part_bytes = part_bytes;
 	s->state = SL_SESSION_OPENING;
@@ -40,7 +39,6 @@ static enum sl_err opened(struct sl_session *s, const struct sl_event *ev, uint6
 {
 	struct sl_welcome *w = &sl_outbox_frame(s, out, SL_FRAME_WELCOME)->u.welcome;
 
-	(void)now_ms;
 	w->version = SL_WIRE_VERSION;
 	memcpy(w->plan_hash, s->hello.plan_hash, sizeof w->plan_hash);
 	w->part_bytes = s->hello.part_bytes;
@@ -48,9 +46,16 @@ static enum sl_err opened(struct sl_session *s, const struct sl_event *ev, uint6
 	w->next_step = s->next_step;
 	w->need_weights = ev->need_weights;
 	s->state = ev->need_weights ? SL_SESSION_WEIGHTS : SL_SESSION_READY;
+	s->heard_ms = now_ms; /* until now it was this side's turn to speak */
 	memset(s->lane, 0, sizeof s->lane);
 	sl_outbox_add(out, SL_ACTION_READY);
 	return SL_OK;
+}
+
+static void gather(struct sl_session *s, struct sl_outbox *out)
+{
+	s->state = SL_SESSION_FETCH;
+	sl_outbox_task(out, SL_TASK_GATHER, 0);
 }
 
 /* The client goes on as soon as its weights are queued: all it sends later arrives behind them, and its tasks run
@@ -69,8 +74,22 @@ static enum sl_err on_weights_part(struct sl_session *s, const struct sl_event *
 	if (!err && whole) {
 		sl_outbox_task(out, SL_TASK_INSTALL, 0);
 		s->state = SL_SESSION_READY;
+		if (s->fetch_asked)
+			gather(s, out);
 	}
 	return err;
+}
+
+/* A FETCH, being short, overtakes the upload that it was asked behind. */
+static enum sl_err on_early_fetch(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
+				  struct sl_outbox *out)
+{
+	(void)ev;
+	(void)now_ms;
+	if (s->fetch_asked)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "weights fetched twice before they were whole");
+	s->fetch_asked = true;
+	return SL_OK;
 }
 
 static enum sl_err begin(struct sl_session *s, const struct sl_part *p, struct sl_outbox *out)
@@ -97,7 +116,7 @@ static enum sl_err on_pass_part(struct sl_session *s, const struct sl_event *ev,
 	enum sl_err err;
 
 	(void)now_ms;
-	if (p->what == SL_PART_WEIGHTS || (grad && (!s->training || (int)p->chunk >= s->done[SL_TASK_MID_FWD])))
+	if (p->what == SL_PART_WEIGHTS || (grad && (!s->training || p->chunk >= (uint32_t)s->done[SL_TASK_MID_FWD])))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of kind %u, chunk %u, before it can exist",
 				   p->what, p->chunk);
 	err = sl_pass_part(s, ev->frame, out, &whole);
@@ -148,7 +167,7 @@ static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, ui
 	const struct sl_commit *c = &ev->frame->u.commit;
 
 	(void)now_ms;
-	if (c->step != s->number || (int)c->chunks != s->chunks)
+	if (c->step != s->number || c->chunks != (uint32_t)s->chunks)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "commit of step %" PRIu64 " with %u chunks in step %" PRIu64 " with %d", c->step,
 				   c->chunks, s->number, s->chunks);
@@ -182,8 +201,7 @@ static enum sl_err on_fetch(struct sl_session *s, const struct sl_event *ev, uin
 {
 	(void)ev;
 	(void)now_ms;
-	s->state = SL_SESSION_FETCH;
-	sl_outbox_task(out, SL_TASK_GATHER, 0);
+	gather(s, out);
 	return SL_OK;
 }
 
@@ -206,14 +224,15 @@ static enum sl_err on_bye(struct sl_session *s, const struct sl_event *ev, uint6
 	return SL_OK;
 }
 
-#define ALIVE                                                                                                    \
+#define SPEAKING                                                                                                 \
 	[SL_EV_REFUSE] = {sl_on_refuse}, [SL_EV_CREDIT] = {sl_on_credit}, [SL_EV_HEARTBEAT] = {sl_on_heartbeat}, \
-	[SL_EV_TICK] = {sl_on_tick}, [SL_EV_BYE] = {on_bye}
+	[SL_EV_BYE] = {on_bye}
+#define ALIVE SPEAKING, [SL_EV_TICK] = {sl_on_tick}
 
 const struct sl_session_rule sl_server_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT] = {
 	[SL_SESSION_NEW] = {[SL_EV_HELLO] = {on_hello}},
-	[SL_SESSION_OPENING] = {ALIVE, [SL_EV_TASK_DONE] = {opened}},
-	[SL_SESSION_WEIGHTS] = {ALIVE, [SL_EV_PART] = {on_weights_part}},
+	[SL_SESSION_OPENING] = {SPEAKING, [SL_EV_TICK] = {sl_on_tick_patiently}, [SL_EV_TASK_DONE] = {opened}},
+	[SL_SESSION_WEIGHTS] = {ALIVE, [SL_EV_PART] = {on_weights_part}, [SL_EV_FETCH] = {on_early_fetch}},
 	[SL_SESSION_READY] =
 		{ALIVE, [SL_EV_PART] = {on_first_part}, [SL_EV_FETCH] = {on_fetch}, [SL_EV_TASK_DONE] = {ready_task}},
 	[SL_SESSION_STEP] =

@@ -81,6 +81,7 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 	s->number = number;
 	s->batch_rows = batch_rows;
 	s->chunks = sl_session_chunks_of(s, batch_rows);
+	s->committed = false;
 	memset(s->lane, 0, sizeof s->lane);
 	memset(s->done, 0, sizeof s->done);
 }
@@ -94,7 +95,7 @@ static enum sl_err check_run(struct sl_session *s, const struct sl_part *p, stru
 				   "part of %s step %" PRIu64 " (%u rows) in %s step %" PRIu64 " (%" PRIu64 " rows)",
 				   p->training ? "training" : "evaluation", p->step, p->batch_rows, phase, s->number,
 				   s->batch_rows);
-	if ((int)p->chunk != s->lane[p->what].chunk || (int)p->chunk >= s->chunks)
+	if (p->chunk != (uint32_t)s->lane[p->what].chunk || p->chunk >= (uint32_t)s->chunks)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of chunk %u where chunk %d of %d is next",
 				   p->chunk, s->lane[p->what].chunk, s->chunks);
 	if (p->rows != sl_session_chunk_rows(s, (int)p->chunk))
@@ -103,10 +104,11 @@ static enum sl_err check_run(struct sl_session *s, const struct sl_part *p, stru
 	return SL_OK;
 }
 
+/* Not for every part; but what is held back must leave the sender room for a full one, or both wait for ever. */
 static void grant(struct sl_session *s, uint64_t bytes, struct sl_outbox *out)
 {
 	s->consumed_bytes += bytes;
-	if (s->consumed_bytes * 4 < s->window_bytes)
+	if (s->consumed_bytes < s->window_bytes / 4 && s->consumed_bytes + s->hello.part_bytes <= s->window_bytes)
 		return;
 	sl_outbox_frame(s, out, SL_FRAME_CREDIT)->u.credit.bytes = s->consumed_bytes;
 	s->consumed_bytes = 0;
@@ -128,6 +130,9 @@ enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, str
 	if (p->total < 1 || p->total > most)
 		return sl_fail_set(&out->fail, SL_ERR_LIMIT,
 				   "a run of %" PRIu64 " bytes where at most %" PRIu64 " can be", p->total, most);
+	if (p->what == SL_PART_WEIGHTS && p->total != most)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "weights of %" PRIu64 " bytes where the plan has %" PRIu64, p->total, most);
 	if (s->lane[p->what].received && p->total != s->lane[p->what].total)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "total changed from %" PRIu64 " to %" PRIu64 " within a run", s->lane[p->what].total,
@@ -156,9 +161,14 @@ enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, str
 
 enum sl_err sl_on_credit(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)s;
+	uint64_t bytes = ev->frame->u.credit.bytes;
+
 	(void)now_ms;
-	sl_outbox_add(out, SL_ACTION_CREDIT)->bytes = ev->frame->u.credit.bytes;
+	if (bytes < 1 || bytes > s->peer_window_bytes)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "credit of %" PRIu64 " bytes where the window is %" PRIu64, bytes,
+				   s->peer_window_bytes);
+	sl_outbox_add(out, SL_ACTION_CREDIT)->bytes = bytes;
 	return SL_OK;
 }
 
@@ -168,25 +178,36 @@ enum sl_err sl_on_heartbeat(struct sl_session *s, const struct sl_event *ev, uin
 
 	(void)out;
 	s->peer_sent_ms = h->sent_ms;
+	s->peer_sent_heard_ms = now_ms;
 	if (h->echo_ms && h->echo_ms <= now_ms)
 		s->rtt_ms = (double)(now_ms - h->echo_ms);
 	return SL_OK;
 }
 
+enum sl_err sl_on_tick_patiently(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
+				 struct sl_outbox *out)
+{
+	struct sl_heartbeat *h;
+
+	(void)ev;
+	if (now_ms < s->said_ms + s->hello.heartbeat_ms)
+		return SL_OK;
+	h = &sl_outbox_frame(s, out, SL_FRAME_HEARTBEAT)->u.heartbeat;
+	h->sent_ms = now_ms;
+	/* the time that it lay here is no part of the round trip */
+	if (s->peer_sent_ms)
+		h->echo_ms = s->peer_sent_ms + (now_ms - s->peer_sent_heard_ms);
+	s->said_ms = now_ms;
+	return SL_OK;
+}
+
 enum sl_err sl_on_tick(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)ev;
 	if (s->patience_ms && now_ms > s->heard_ms + s->patience_ms)
 		return sl_fail_set(
 			&out->fail, SL_ERR_PEER_LOST, "nothing heard from the %s for %" PRIu64 " ms (limit %u ms)",
-			s->role == SL_SESSION_CLIENT ? "server" : "client", now_ms - s->heard_ms, s->hello.timeout_ms);
-	if (now_ms >= s->said_ms + s->hello.heartbeat_ms) {
-		struct sl_frame *f = sl_outbox_frame(s, out, SL_FRAME_HEARTBEAT);
-
-		f->u.heartbeat = (struct sl_heartbeat){now_ms, s->peer_sent_ms};
-		s->said_ms = now_ms;
-	}
-	return SL_OK;
+			s->role == SL_SESSION_CLIENT ? "server" : "client", now_ms - s->heard_ms, s->patience_ms);
+	return sl_on_tick_patiently(s, ev, now_ms, out);
 }
 
 enum sl_err sl_on_refuse(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
@@ -239,6 +260,8 @@ enum sl_err sl_session_step(struct sl_session *s, const struct sl_event *ev, uin
 {
 	const struct sl_session_rule *rule;
 	bool framed = ev->kind < SL_EV_TASK_DONE;
+	/* Hello sets the epoch; a REFUSE of none is of the connection: whoever sent it knows no session on it. */
+	bool of_epoch = framed && ev->kind != SL_EV_HELLO && !(ev->kind == SL_EV_REFUSE && ev->frame->epoch == 0);
 	enum sl_err err;
 
 	out->n_action = out->n_frame = 0;
@@ -248,7 +271,7 @@ enum sl_err sl_session_step(struct sl_session *s, const struct sl_event *ev, uin
 	}
 	if (framed) {
 		s->counts.frames++;
-		if (ev->kind != SL_EV_HELLO && ev->frame->epoch < s->epoch) {
+		if (of_epoch && ev->frame->epoch < s->epoch) {
 			s->counts.stale_frames++;
 			return SL_OK;
 		}
@@ -256,7 +279,7 @@ enum sl_err sl_session_step(struct sl_session *s, const struct sl_event *ev, uin
 	}
 	rule = s->role == SL_SESSION_CLIENT ? &sl_client_table[s->state][ev->kind]
 					    : &sl_server_table[s->state][ev->kind];
-	if (framed && ev->kind != SL_EV_HELLO && ev->frame->epoch > s->epoch)
+	if (of_epoch && ev->frame->epoch > s->epoch)
 		err = sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "frame of epoch %" PRIu64 " in epoch %" PRIu64,
 				  ev->frame->epoch, s->epoch);
 	else
@@ -287,6 +310,6 @@ void sl_session_open_server(struct sl_session *s, uint64_t window_bytes, uint32_
 	memset(s, 0, sizeof *s);
 	s->role = SL_SESSION_SERVER;
 	s->window_bytes = window_bytes;
-	s->hello.part_bytes = part_bytes;
+	s->hello.part_bytes = part_bytes < window_bytes ? part_bytes : (uint32_t)window_bytes;
 	s->heard_ms = s->said_ms = now_ms;
 }

@@ -113,6 +113,9 @@ struct sl_action {
 	int frame;  /* SEND: index into the outbox's frames */
 };
 
+/* What a handshake may ask for: as the config's own bounds. */
+enum { SL_SESSION_PART_MIN = 4096, SL_SESSION_HEARTBEAT_MIN = 50, SL_SESSION_TIMEOUT_MAX = 600000 };
+
 enum { SL_SESSION_MAX_CHUNKS = 256, SL_OUTBOX_ACTIONS = SL_SESSION_MAX_CHUNKS + 16, SL_OUTBOX_FRAMES = 4 };
 
 struct sl_outbox {
@@ -140,15 +143,18 @@ struct sl_session {
 	uint64_t epoch;
 	struct sl_hello hello; /* the client's own, or as received */
 	struct sl_session_limits limits;
-	uint64_t window_bytes;   /* credit that this side grants */
-	uint64_t consumed_bytes; /* since the last CREDIT */
-	uint64_t next_step;      /* the only one accepted */
+	uint64_t window_bytes;      /* credit that this side grants */
+	uint64_t consumed_bytes;    /* since the last CREDIT */
+	uint64_t peer_window_bytes; /* credit that the other side granted in the handshake; 0: none yet */
+	uint64_t next_step;         /* the only one accepted */
 	/* the pass under way */
 	bool training;
 	uint64_t number; /* step, or evaluation batch */
 	uint64_t batch_rows;
 	int chunks;
 	double lr;
+	bool committed;          /* client: COMMITTED of this pass has come */
+	bool fetch_asked;        /* server: FETCH came before the weights were whole */
 	double server_compute_s; /* client: what COMMITTED said, summed over the steps */
 	struct {
 		int chunk; /* the only one whose parts are accepted */
@@ -157,8 +163,9 @@ struct sl_session {
 	int done[SL_TASK_COUNT]; /* chunks done by task in this pass */
 	/* liveness */
 	uint32_t patience_ms; /* silence after which the peer is lost; 0: wait for ever */
-	uint64_t heard_ms, said_ms, peer_sent_ms;
-	double rtt_ms; /* of the last heartbeat; 0: not known */
+	uint64_t heard_ms, said_ms;
+	uint64_t peer_sent_ms, peer_sent_heard_ms; /* the last heartbeat's, and when it came */
+	double rtt_ms;                             /* of the last heartbeat; 0: not known */
 	struct sl_session_counts counts;
 };
 

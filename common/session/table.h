@@ -29,4 +29,7 @@ enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, str
 /* Handlers of both roles. */
 sl_session_fn sl_on_credit, sl_on_heartbeat, sl_on_tick, sl_on_refuse;
 
+/* Heartbeats, where it is not the peer's turn to be heard. */
+sl_session_fn sl_on_tick_patiently;
+
 #endif

@@ -1,0 +1,342 @@
+#include "tests/support/session_rig.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include "common/base/rng.h"
+
+static const uint8_t bytes[SL_WIRE_PART_MAX];
+
+static uint32_t draw(struct rig *rig, uint32_t below)
+{
+	const struct sl_rng_key key = {.seed = rig->conf.seed, .tensor = SL_RNG_TEST};
+
+	return sl_rng_below(sl_rng_u32(&key, rig->choices++), below);
+}
+
+uint64_t rig_run_bytes(enum sl_part_what what)
+{
+	static const uint64_t most[SL_PART_WHAT_COUNT] = {40000, 9000, 9100, 41000, 30000};
+
+	return most[what];
+}
+
+struct sl_hello rig_hello(const struct rig_conf *conf)
+{
+	struct sl_hello h = {
+		.version = SL_WIRE_VERSION,
+		.epoch = 7,
+		.batch = (uint32_t)conf->batch,
+		.chunks = (uint32_t)((conf->batch + conf->rows - 1) / conf->rows),
+		.part_bytes = conf->part_bytes,
+		.window_bytes = conf->window_bytes,
+		.heartbeat_ms = 100,
+		.timeout_ms = 1000,
+	};
+
+	memset(h.plan_hash, 0xab, sizeof h.plan_hash);
+	return h;
+}
+
+static void set_limits(struct rig *rig, enum rig_who who)
+{
+	struct sl_session_limits l = {.batch = rig->conf.batch, .rows = rig->conf.rows};
+
+	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
+		if (what == SL_PART_WEIGHTS ||
+		    (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == (who == RIG_CLIENT))
+			l.run_bytes[what] = rig_run_bytes((enum sl_part_what)what);
+	sl_session_set_limits(&rig->side[who].s, &l);
+}
+
+void rig_open(struct rig *rig, const struct rig_conf *conf)
+{
+	struct sl_hello hello = rig_hello(conf);
+
+	memset(rig, 0, sizeof *rig);
+	rig->conf = *conf;
+	rig->now_ms = 5000;
+	sl_session_open_client(&rig->side[RIG_CLIENT].s, &hello, rig->now_ms);
+	sl_session_open_server(&rig->side[RIG_SERVER].s, conf->window_bytes, conf->part_bytes, rig->now_ms);
+	set_limits(rig, RIG_CLIENT);
+	set_limits(rig, RIG_SERVER);
+}
+
+static void deliver(struct rig *rig, enum rig_who to, const struct sl_frame *frame)
+{
+	struct rig_side *side = &rig->side[to];
+
+	assert_true(side->in.count < RIG_INBOX);
+	side->inbox[(side->in.first + side->in.count++) % RIG_INBOX] = *frame;
+}
+
+static void start_task(struct rig_side *side, const struct sl_action *a)
+{
+	struct rig_fifo *f = &side->task[a->task];
+
+	/* a kind's tasks come in chunk order, none twice */
+	if (!f->count)
+		f->first = a->chunk;
+	assert_int_equal(a->chunk, f->first + f->count);
+	f->count++;
+	side->tasks[a->task]++;
+}
+
+static void post(struct rig *rig, struct rig_side *side, const struct sl_action *a)
+{
+	const struct sl_session *s = &side->s;
+	bool weights = a->what == SL_PART_WEIGHTS;
+	struct rig_fifo *f = &side->out[a->what];
+	uint64_t most = rig_run_bytes(a->what);
+
+	if (!f->count)
+		f->first = a->chunk;
+	assert_int_equal(a->chunk, f->first + f->count);
+	f->count++;
+	side->run[a->what][a->chunk] = (struct rig_run){
+		.part = {.what = a->what,
+			 .training = !weights && s->training,
+			 .step = weights ? 0 : s->number,
+			 .chunk = (uint32_t)a->chunk,
+			 .rows = weights ? 0 : (uint32_t)sl_session_chunk_rows(s, a->chunk),
+			 .batch_rows = weights ? 0 : (uint32_t)s->batch_rows},
+		.len = weights ? most : 1 + draw(rig, (uint32_t)most),
+	};
+}
+
+static void store(struct rig_side *side, const struct sl_action *a, const struct sl_frame *frame)
+{
+	uint64_t len = frame->payload.len;
+
+	assert_true(a->total <= side->s.limits.run_bytes[a->what] && a->total >= 1);
+	assert_true(a->offset < a->total && len <= a->total - a->offset);
+	assert_int_equal(a->whole, a->offset + len == a->total);
+	assert_in_range(a->chunk, 0, a->what == SL_PART_WEIGHTS ? 0 : side->s.chunks - 1);
+	side->stored[a->what] += len;
+	side->whole[a->what] += a->whole;
+}
+
+static void act(struct rig *rig, enum rig_who who, const struct sl_action *a, const struct sl_outbox *out,
+		const struct sl_event *ev)
+{
+	struct rig_side *side = &rig->side[who];
+
+	switch (a->kind) {
+	case SL_ACTION_SEND:
+		assert_in_range(a->frame, 0, out->n_frame - 1);
+		if (out->frame[a->frame].kind == SL_FRAME_CREDIT)
+			side->granted += out->frame[a->frame].u.credit.bytes;
+		deliver(rig, (enum rig_who) !who, &out->frame[a->frame]);
+		break;
+	case SL_ACTION_TASK:
+		start_task(side, a);
+		break;
+	case SL_ACTION_POST:
+		post(rig, side, a);
+		break;
+	case SL_ACTION_STORE:
+		store(side, a, ev->frame);
+		break;
+	case SL_ACTION_CREDIT:
+		side->credit += a->bytes;
+		break;
+	case SL_ACTION_READY:
+		side->credit = side->s.peer_window_bytes;
+		side->ready++;
+		break;
+	case SL_ACTION_STEPPED:
+		side->stepped++;
+		break;
+	case SL_ACTION_EVALUATED:
+		side->evaluated++;
+		break;
+	case SL_ACTION_FETCHED:
+		side->fetched++;
+		break;
+	case SL_ACTION_FAIL:
+		side->failed++;
+		side->fail = out->fail;
+		break;
+	case SL_ACTION_LEFT:
+		side->left++;
+		break;
+	}
+}
+
+enum sl_err rig_event(struct rig *rig, enum rig_who who, const struct sl_event *ev)
+{
+	struct {
+		struct sl_outbox out;
+		uint64_t guard;
+	} box = {.guard = 0x5eed};
+	struct rig_side *side = &rig->side[who];
+	enum sl_err err = sl_session_step(&side->s, ev, rig->now_ms, &box.out);
+
+	assert_in_range(box.out.n_action, 0, SL_OUTBOX_ACTIONS);
+	assert_in_range(box.out.n_frame, 0, SL_OUTBOX_FRAMES);
+	assert_int_equal(box.guard, 0x5eed);
+	if (box.out.n_action > side->most_actions)
+		side->most_actions = box.out.n_action;
+	if (box.out.n_frame > side->most_frames)
+		side->most_frames = box.out.n_frame;
+	for (int i = 0; i < box.out.n_action; i++)
+		act(rig, who, &box.out.action[i], &box.out, ev);
+	return err;
+}
+
+enum sl_err rig_frame(struct rig *rig, enum rig_who who, const struct sl_frame *frame)
+{
+	struct rig_side *side = &rig->side[who];
+
+	side->frames_in++;
+	side->parts_in += frame->kind == SL_FRAME_PART;
+	return rig_event(rig, who, &(struct sl_event){.kind = (enum sl_event_kind)frame->kind, .frame = frame});
+}
+
+/* ---- what can happen next */
+
+static bool take_frame(struct rig *rig, enum rig_who who)
+{
+	struct rig_side *side = &rig->side[who];
+	struct sl_frame frame;
+
+	if (!side->in.count)
+		return false;
+	frame = side->inbox[side->in.first];
+	side->in.first = (side->in.first + 1) % RIG_INBOX;
+	side->in.count--;
+	(void)rig_frame(rig, who, &frame);
+	return true;
+}
+
+static bool finish_task(struct rig *rig, enum rig_who who, enum sl_task task)
+{
+	struct rig_side *side = &rig->side[who];
+	struct rig_fifo *f = &side->task[task];
+	struct sl_event ev = {.kind = SL_EV_TASK_DONE,
+			      .task = task,
+			      .chunk = f->first,
+			      .compute_s = 0.25,
+			      .need_weights = rig->conf.need_weights};
+
+	if (!f->count)
+		return false;
+	f->first++;
+	f->count--;
+	(void)rig_event(rig, who, &ev);
+	return true;
+}
+
+/* Weights go before all else, as the port's priorities have it. */
+static bool send_part(struct rig *rig, enum rig_who who, enum sl_part_what what)
+{
+	struct rig_side *side = &rig->side[who];
+	struct rig_fifo *f = &side->out[what];
+	struct sl_frame frame = {.kind = SL_FRAME_PART, .epoch = side->s.epoch};
+	struct rig_run *run;
+	uint64_t len;
+
+	if (!f->count || (what != SL_PART_WEIGHTS && side->out[SL_PART_WEIGHTS].count))
+		return false;
+	run = &side->run[what][f->first];
+	len = run->len - run->sent < side->s.hello.part_bytes ? run->len - run->sent : side->s.hello.part_bytes;
+	if (len > side->credit)
+		return false;
+	frame.u.part = run->part;
+	frame.u.part.total = run->len;
+	frame.u.part.offset = run->sent;
+	frame.payload = (struct sl_bytes){bytes, len};
+	side->credit -= len;
+	run->sent += len;
+	if (run->sent == run->len) {
+		f->first++;
+		f->count--;
+	}
+	deliver(rig, (enum rig_who) !who, &frame);
+	return true;
+}
+
+static bool happen(struct rig *rig, uint32_t what)
+{
+	enum rig_who who = (enum rig_who)(what % 2);
+
+	what /= 2;
+	if (what == 0)
+		return take_frame(rig, who);
+	if (what <= SL_TASK_COUNT)
+		return finish_task(rig, who, (enum sl_task)(what - 1));
+	return send_part(rig, who, (enum sl_part_what)(what - 1 - SL_TASK_COUNT));
+}
+
+bool rig_turn(struct rig *rig)
+{
+	const uint32_t n = 2 * (1 + SL_TASK_COUNT + SL_PART_WHAT_COUNT);
+	uint32_t first = draw(rig, n);
+
+	for (uint32_t i = 0; i < n; i++)
+		if (happen(rig, (first + i) % n))
+			return true;
+	return false;
+}
+
+void rig_settle(struct rig *rig)
+{
+	while (rig_turn(rig))
+		;
+}
+
+/* ---- requests */
+
+void rig_shake_hands(struct rig *rig)
+{
+	assert_int_equal(rig_event(rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_OPEN}), SL_OK);
+	rig_settle(rig);
+	assert_int_equal(rig->side[RIG_CLIENT].s.state, SL_SESSION_READY);
+	assert_int_equal(rig->side[RIG_SERVER].s.state, SL_SESSION_READY);
+}
+
+void rig_begin_step(struct rig *rig, uint64_t rows)
+{
+	const struct sl_event ev = {
+		.kind = SL_EV_BEGIN_STEP, .batch_rows = rows, .number = rig->side[RIG_CLIENT].s.next_step, .lr = 0.1};
+
+	assert_int_equal(rig_event(rig, RIG_CLIENT, &ev), SL_OK);
+}
+
+void rig_begin_eval(struct rig *rig, uint64_t number, uint64_t rows)
+{
+	const struct sl_event ev = {.kind = SL_EV_BEGIN_EVAL, .batch_rows = rows, .number = number};
+
+	assert_int_equal(rig_event(rig, RIG_CLIENT, &ev), SL_OK);
+}
+
+void rig_begin_fetch(struct rig *rig)
+{
+	assert_int_equal(rig_event(rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_BEGIN_FETCH}), SL_OK);
+}
+
+struct sl_frame rig_part(const struct rig *rig, enum rig_who to, enum sl_part_what what, uint64_t len)
+{
+	const struct sl_session *s = &rig->side[to].s;
+	const struct sl_session *from = &rig->side[!to].s;
+	int chunk = s->lane[what].chunk;
+	bool weights = what == SL_PART_WEIGHTS;
+
+	return (struct sl_frame){
+		.kind = SL_FRAME_PART,
+		.epoch = s->epoch,
+		.u.part = {.what = what,
+			   .training = !weights && from->training,
+			   .step = weights ? 0 : from->number,
+			   .chunk = weights ? 0 : (uint32_t)chunk,
+			   .rows = weights ? 0 : (uint32_t)sl_session_chunk_rows(from, chunk),
+			   .batch_rows = weights ? 0 : (uint32_t)from->batch_rows,
+			   .total = len},
+		.payload = {bytes, len},
+	};
+}

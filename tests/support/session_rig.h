@@ -1,0 +1,75 @@
+/* A client's and a server's session joined by a relay in memory: no transport, clock, codec or kernel. Runs are cut
+ * into parts by credit, tasks finish in order of their kind, and a seeded choice says which of all the things that
+ * could happen next does. */
+#ifndef SL_TESTS_SESSION_RIG_H
+#define SL_TESTS_SESSION_RIG_H
+
+#include "common/session/session.h"
+
+enum { RIG_INBOX = 2048 };
+
+enum rig_who { RIG_CLIENT, RIG_SERVER };
+
+struct rig_conf {
+	uint64_t batch, rows; /* of a full batch, of a full chunk */
+	uint32_t part_bytes;
+	uint64_t window_bytes;
+	bool need_weights;
+	uint64_t seed; /* of the choices */
+};
+
+struct rig_run {
+	struct sl_part part;
+	uint64_t len, sent;
+};
+
+struct rig_fifo {
+	int first, count;
+};
+
+struct rig_side {
+	struct sl_session s;
+	struct sl_frame inbox[RIG_INBOX];
+	struct rig_fifo in;
+	struct rig_run run[SL_PART_WHAT_COUNT][SL_SESSION_MAX_CHUNKS];
+	struct rig_fifo out[SL_PART_WHAT_COUNT];
+	struct rig_fifo task[SL_TASK_COUNT]; /* started, not yet done: chunks first … first + count - 1 */
+	uint64_t credit;
+	/* what the session has said */
+	int tasks[SL_TASK_COUNT]; /* started since the rig was opened */
+	uint64_t stored[SL_PART_WHAT_COUNT], whole[SL_PART_WHAT_COUNT];
+	uint64_t frames_in, parts_in, granted;
+	int most_actions, most_frames;
+	int ready, stepped, evaluated, fetched, failed, left;
+	struct sl_fail fail;
+};
+
+struct rig {
+	struct rig_conf conf;
+	struct rig_side side[2];
+	uint64_t now_ms, choices;
+};
+
+/* Limits, Hello and both sessions; nothing is said yet. */
+void rig_open(struct rig *rig, const struct rig_conf *conf);
+struct sl_hello rig_hello(const struct rig_conf *conf);
+/* Most bytes of a run of a full chunk; the same on both sides. */
+uint64_t rig_run_bytes(enum sl_part_what what);
+
+/* Feeds an event and carries out what the session answers. */
+enum sl_err rig_event(struct rig *rig, enum rig_who who, const struct sl_event *ev);
+/* The same for a frame from nowhere. */
+enum sl_err rig_frame(struct rig *rig, enum rig_who who, const struct sl_frame *frame);
+/* One thing that can happen; false where nothing can. */
+bool rig_turn(struct rig *rig);
+void rig_settle(struct rig *rig); /* turns until nothing is left to do */
+void rig_shake_hands(struct rig *rig);
+
+void rig_begin_step(struct rig *rig, uint64_t rows);
+void rig_begin_eval(struct rig *rig, uint64_t number, uint64_t rows);
+void rig_begin_fetch(struct rig *rig);
+
+/* A part as the pass under way expects it next, of `len` bytes: a whole run. */
+struct sl_frame rig_part(const struct rig *rig, enum rig_who to, enum sl_part_what what, uint64_t len);
+
+#endif
