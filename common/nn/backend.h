@@ -13,6 +13,14 @@
 
 struct sl_pool;
 
+struct sl_op_call;
+
+/* A batchnorm beside a convolution that does part of its work (sl_backend_ops.fuses). */
+struct sl_op_side {
+	const struct sl_op *op;
+	const struct sl_op_call *call;
+};
+
 /* One call of a kernel for one chunk. Pointers are in the backend's memory. */
 struct sl_op_call {
 	struct sl_rng_key rng;         /* seed, step, chunk, op->stream: dropout draws element i of its output */
@@ -21,6 +29,15 @@ struct sl_op_call {
 	float *grad[SL_OP_MAX_PARAM];  /* of the same shapes; NULL for running statistics; backward adds to them */
 	void *saved;     /* kernel's own `saved_bytes` of this op and chunk, kept forward → backward → commit */
 	void *workspace; /* scratch of this call, at least `workspace_bytes`, contents undefined */
+	/* CONV2D only, where the backend fuses; NULL: not fused.
+	 * before: in[0] is the *input* x of this batchnorm, and the convolution normalises and activates as it reads; its
+	 *   din is the gradient at the batchnorm's output, and backward also finishes the batchnorm's own gradients.
+	 * after: forward also finishes this batchnorm's statistics of the convolution's output; in backward `dout` is the
+	 *   gradient at the batchnorm's output, after its own backward, and `out` is given. */
+	const struct sl_op_side *before, *after;
+	/* BATCHNORM only: its reduction (forward: statistics; backward: parameter gradients) was done by the convolution
+	 * beside it. out->data or din[0].data NULL: the other side applies it. Without fusion always false. */
+	bool reduced;
 	/* XENT only: */
 	const int32_t *labels; /* [N], host order checked before: 0 ≤ label < K */
 	float loss_scale;      /* 1/rows that the loss averages over; gradient of logits is multiplied by it */
@@ -63,6 +80,8 @@ struct sl_sgd {
 struct sl_codec_stage; /* common/codec/stage.h */
 struct sl_codec_loops; /* common/codec/loops.h */
 
+enum sl_fuse { SL_FUSE_BEFORE = 1, SL_FUSE_AFTER = 2 };
+
 struct sl_backend_ops {
 	const char *name; /* "ref", "cpu", "cuda" */
 	enum sl_err (*alloc)(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail); /* zeroed */
@@ -78,6 +97,8 @@ struct sl_backend_ops {
 	enum sl_err (*sgd)(struct sl_backend *be, const struct sl_sgd *sgd, int64_t count, float *weight, float *grad,
 			   float *momentum);
 	const struct sl_kernel *kernel[SL_OP_COUNT]; /* NULL: the plan refuses the op on this backend */
+	/* Optional: which sides of this convolution may be fused with a batchnorm: SL_FUSE_… bits. NULL: none. */
+	unsigned (*fuses)(const struct sl_op *conv);
 	/* Codec stages of a backend whose memory is not the host's, NULL-terminated. NULL: the portable ones. */
 	const struct sl_codec_stage *const *codec_stages;
 	/* Faster loops for the portable stages, chosen for this CPU. NULL: the portable ones. */

@@ -177,6 +177,7 @@ static const struct sl_backend_ops ops = {
 			[SL_OP_FLATTEN] = &sl_cpu_flatten,
 			[SL_OP_XENT] = &sl_cpu_xent,
 		},
+	.fuses = sl_cpu_conv_fuses,
 	.close = close_,
 };
 

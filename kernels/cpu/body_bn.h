@@ -1,14 +1,14 @@
 /* Batch normalisation over rows x[rows, C]. Included by simd_*.c after body_elem.h.
  * Sums run down a strip of columns, so that they stay in registers; maps run along the rows, as memory does. */
 
-/* Moments about the first row of the block: a value of the data lies near enough to its mean that nothing cancels. */
-ALWAYS void moments_strip(float *offset, float *m2, const float *x, int64_t rows, int c, int l)
+ALWAYS void moments_strip(float *total, float *total_sq, const float *origin, const float *x, int64_t rows, int c,
+			  int l)
 {
-	vf first = ldv(x, l), s0 = {0}, s1 = {0}, q0 = {0}, q1 = {0};
+	vf from = ldv(origin, l), s0 = {0}, s1 = {0}, q0 = {0}, q1 = {0};
 	int64_t r = 0;
 
 	for (; r + 2 <= rows; r += 2) {
-		vf d0 = ldv(x + r * c, l) - first, d1 = ldv(x + (r + 1) * c, l) - first;
+		vf d0 = ldv(x + r * c, l) - from, d1 = ldv(x + (r + 1) * c, l) - from;
 
 		s0 += d0;
 		q0 += d0 * d0;
@@ -16,25 +16,23 @@ ALWAYS void moments_strip(float *offset, float *m2, const float *x, int64_t rows
 		q1 += d1 * d1;
 	}
 	if (r < rows) {
-		vf d = ldv(x + r * c, l) - first;
+		vf d = ldv(x + r * c, l) - from;
 
 		s0 += d;
 		q0 += d * d;
 	}
-	s0 += s1;
-	q0 += q1;
-	stv(offset, s0 / (float)rows, l);
-	stv(m2, at_least(0.0f, q0 - s0 * s0 / (float)rows), l);
+	stv(total, ldv(total, l) + (s0 + s1), l);
+	stv(total_sq, ldv(total_sq, l) + (q0 + q1), l);
 }
 
-static void moments(float *offset, float *m2, const float *x, int64_t rows, int c)
+static void moments(float *total, float *total_sq, const float *origin, const float *x, int64_t rows, int c)
 {
 	int k = 0;
 
 	for (; k + VL <= c; k += VL)
-		moments_strip(offset + k, m2 + k, x + k, rows, c, VL);
+		moments_strip(total + k, total_sq + k, origin + k, x + k, rows, c, VL);
 	if (k < c)
-		moments_strip(offset + k, m2 + k, x + k, rows, c, c - k);
+		moments_strip(total + k, total_sq + k, origin + k, x + k, rows, c, c - k);
 }
 
 ALWAYS vf bn_at(vf off_mean, const struct sl_cpu_bn *n, int k, int l)
@@ -88,8 +86,8 @@ ALWAYS void bn_sums_strip(float *sum_g, float *sum_gx, const float *dy, const fl
 		s0 += g0;
 		q0 += g0 * d0;
 	}
-	stv(sum_g + k, s0 + s1, l);
-	stv(sum_gx + k, q0 + q1, l);
+	stv(sum_g + k, ldv(sum_g + k, l) + (s0 + s1), l);
+	stv(sum_gx + k, ldv(sum_gx + k, l) + (q0 + q1), l);
 }
 
 ALWAYS void bn_sums_as(float *sum_g, float *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,

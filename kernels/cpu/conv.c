@@ -9,6 +9,46 @@ struct sl_conv_dims sl_conv_dims_of(const struct sl_op *op, int64_t rows)
 				     out[3], a->kh, a->kw, a->stride, a->pad};
 }
 
+static int64_t most_channels(const struct sl_conv_dims *d)
+{
+	return sl_cpu_max(d->c, d->o);
+}
+
+int64_t sl_conv_bn_floats(const struct sl_conv_dims *d, int64_t blocks)
+{
+	int64_t c = most_channels(d);
+
+	return 2 * sl_bn_coef_floats(c) + sl_bn_scratch_floats(c) + blocks * sl_bn_part_floats(c);
+}
+
+struct sl_conv_bn sl_conv_bn_open(const struct sl_conv_call *call, bool backward, float *memory)
+{
+	int64_t c = most_channels(&call->d);
+	struct sl_conv_bn bn = {
+		.scratch = (double *)(void *)(memory + 2 * sl_bn_coef_floats(c)),
+		.parts = memory + 2 * sl_bn_coef_floats(c) + sl_bn_scratch_floats(c),
+		.stride = sl_bn_part_floats(backward ? call->d.c : call->d.o),
+	};
+
+	if (call->before != NULL) {
+		bn.before = sl_bn_load(call->before->op, call->before->call, false, memory);
+		bn.act_before = call->before->op->u.bn.act;
+	}
+	if (call->after != NULL && backward) {
+		bn.after = sl_bn_load(call->after->op, call->after->call, true, memory + sl_bn_coef_floats(c));
+		bn.act_after = call->after->op->u.bn.act;
+	}
+	return bn;
+}
+
+void sl_conv_bn_finish(const struct sl_conv_call *call, const struct sl_conv_bn *bn, int64_t blocks, bool backward)
+{
+	if (backward && call->before != NULL)
+		sl_bn_finish_sums(call->before->op, call->before->call, bn->parts, blocks, bn->scratch);
+	if (!backward && call->after != NULL && call->training)
+		sl_bn_finish_stats(call->after->op, call->after->call, bn->parts, blocks, bn->scratch);
+}
+
 static const struct sl_conv_kernel *kernel_of(const struct sl_op *op)
 {
 	const struct sl_conv_attr *a = &op->u.conv;
@@ -18,6 +58,17 @@ static const struct sl_conv_kernel *kernel_of(const struct sl_op *op)
 	if (a->kh == 3 && a->kw == 3 && a->pad == 1 && (a->stride == 1 || a->stride == 2))
 		return &sl_conv_dw3;
 	return &sl_conv_dw;
+}
+
+unsigned sl_cpu_conv_fuses(const struct sl_op *op)
+{
+	const struct sl_conv_attr *a = &op->u.conv;
+
+	if (kernel_of(op) == &sl_conv_dw3)
+		return SL_FUSE_BEFORE | SL_FUSE_AFTER;
+	if (kernel_of(op) == &sl_conv_gemm)
+		return SL_FUSE_AFTER | (sl_conv_is_pointwise(a) ? SL_FUSE_BEFORE : 0u);
+	return 0;
 }
 
 static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
@@ -39,6 +90,9 @@ static struct sl_conv_call call_of(struct sl_backend *be, const struct sl_op *op
 		.x = x->data,
 		.w = call->param[0],
 		.bias = op->u.conv.bias ? call->param[1] : NULL,
+		.training = call->training,
+		.before = call->before,
+		.after = call->after,
 		.workspace = call->workspace,
 	};
 }
@@ -61,7 +115,7 @@ static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void 
 	struct sl_conv_call c = call_of(be, op, call, &in[0]);
 
 	(void)state;
-	(void)out;
+	c.out = out->data;
 	c.dy = dout->data;
 	c.dw = call->grad[0];
 	c.dbias = c.bias != NULL ? call->grad[1] : NULL;

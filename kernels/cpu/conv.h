@@ -2,7 +2,7 @@
 #ifndef SL_CPU_CONV_H
 #define SL_CPU_CONV_H
 
-#include "kernels/cpu/impl.h"
+#include "kernels/cpu/bn.h"
 
 struct sl_conv_dims {
 	int64_t n, h, w, c;      /* input */
@@ -19,10 +19,32 @@ struct sl_conv_call {
 	const struct sl_op *op;
 	struct sl_conv_dims d;
 	const float *x, *w, *bias, *dy;
+	const float *out; /* backward with `after`: what forward wrote to y */
 	float *y, *dx, *dw, *dbias;
 	bool add;
+	bool training;
+	const struct sl_op_side *before, *after; /* batchnorms fused with this call, as backend.h says, or NULL */
 	float *workspace;
 };
+
+/* Memory for both of them: coefficients, and a part for each of `blocks` blocks of work. */
+struct sl_conv_bn {
+	struct sl_cpu_bn before, after;
+	enum sl_act act_before, act_after;
+	float *parts;
+	double *scratch;
+	int64_t stride; /* floats of a part */
+};
+
+int64_t sl_conv_bn_floats(const struct sl_conv_dims *d, int64_t blocks);
+struct sl_conv_bn sl_conv_bn_open(const struct sl_conv_call *call, bool backward, float *memory);
+/* Puts the blocks' parts together: statistics of y behind forward, the sums of `before` behind backward. */
+void sl_conv_bn_finish(const struct sl_conv_call *call, const struct sl_conv_bn *bn, int64_t blocks, bool backward);
+
+static inline bool sl_conv_is_pointwise(const struct sl_conv_attr *a)
+{
+	return a->kh == 1 && a->kw == 1 && a->stride == 1 && a->pad == 0 && a->groups == 1;
+}
 
 struct sl_conv_kernel {
 	size_t (*workspace_bytes)(struct sl_backend *be, const struct sl_op *op);

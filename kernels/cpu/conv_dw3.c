@@ -1,7 +1,7 @@
 /* Depthwise 3×3 convolution, pad 1, stride 1 or 2, by rows. Each worker keeps the three newest rows of x (and of dy) in
- * a ring of its own, padded by a zero column on either side, so that the row kernels know no edges. Backward makes dX
- * and dW in one pass. Work is cut in bands of output rows; bands are summed in spans whose number depends on the shape.
- */
+ * a ring of its own, padded by a zero column on either side, so that the row kernels know no edges; batchnorms beside
+ * the convolution are applied as a row enters its ring. Backward makes dX and dW in one pass. Work is cut in bands of
+ * output rows; bands are summed in spans whose number depends on the shape. */
 #include <string.h>
 
 #include "kernels/cpu/conv.h"
@@ -17,15 +17,8 @@ struct job {
 	int64_t x_row, dy_row; /* floats of a padded row */
 	float *flipped;        /* [9, C] */
 	float *part;           /* [spans, 9·C + C] */
+	struct sl_conv_bn bn;  /* a part per band */
 	float *scratch;        /* per worker */
-};
-
-/* Rows of one image, padded; slot of row h is h mod 3. */
-struct ring {
-	const float *src;
-	float *slot[3], *zero;
-	int64_t held[3]; /* row in each slot, −1 none */
-	int64_t h, w, c;
 };
 
 static int64_t part_floats(const struct job *j)
@@ -38,9 +31,9 @@ static int64_t worker_floats(const struct job *j)
 	return 4 * j->x_row + 4 * j->dy_row + j->x_row;
 }
 
-static struct job job_of(const struct sl_conv_call *call, const struct sl_conv_dims *d, float *workspace)
+static struct job job_of(const struct sl_conv_dims *d, float *workspace)
 {
-	struct job j = {.call = call, .d = *d};
+	struct job j = {.d = *d};
 	int64_t all;
 
 	j.bands = sl_cpu_blocks(d->out_h, BAND_ROWS);
@@ -52,7 +45,7 @@ static struct job job_of(const struct sl_conv_call *call, const struct sl_conv_d
 	j.x_row = sl_cpu_line((d->w + 2) * d->c);
 	j.dy_row = sl_cpu_line((d->out_w + 2) * d->c);
 	j.flipped = workspace;
-	j.part = workspace + sl_cpu_line(9 * d->c);
+	j.part = j.flipped + sl_cpu_line(9 * d->c);
 	j.scratch = j.part + MAX_SPANS * part_floats(&j);
 	return j;
 }
@@ -60,15 +53,40 @@ static struct job job_of(const struct sl_conv_call *call, const struct sl_conv_d
 static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
 {
 	struct sl_conv_dims d = sl_conv_dims_of(op, op->in_shape[0].dim[0]);
-	struct job j = job_of(NULL, &d, NULL);
+	struct job j = job_of(&d, NULL);
 
-	return (size_t)(sl_cpu_line(9 * d.c) + MAX_SPANS * part_floats(&j) + sl_cpu_threads(be) * worker_floats(&j)) *
+	return (size_t)(sl_cpu_line(9 * d.c) + MAX_SPANS * part_floats(&j) + sl_cpu_threads(be) * worker_floats(&j) +
+			sl_conv_bn_floats(&d, d.n * j.bands)) *
 	       sizeof(float);
 }
 
-static struct ring ring_open(float *memory, int64_t row_floats, int64_t h, int64_t w, int64_t c)
+static struct job open_job(const struct sl_conv_call *call, bool backward)
 {
-	struct ring r = {.zero = memory + 3 * row_floats, .h = h, .w = w, .c = c};
+	struct job j = job_of(&call->d, call->workspace);
+
+	j.call = call;
+	j.simd = sl_cpu_simd_of(call->be);
+	j.bn = sl_conv_bn_open(call, backward, j.scratch + sl_cpu_threads(call->be) * worker_floats(&j));
+	return j;
+}
+
+/* ---- rings */
+
+/* Rows of one image, padded; the slot of row h is h mod 3. */
+struct ring {
+	const struct sl_cpu_simd *simd;
+	const struct sl_cpu_bn *bn; /* put each row through it; NULL: copy */
+	enum sl_act act;
+	const float *src, *bn_x; /* image; bn_x: of the batchnorm's input, where src is a gradient at its output */
+	float *slot[3], *zero;
+	int64_t held[3]; /* row in each slot, −1 none */
+	int64_t h, w, c;
+};
+
+static struct ring ring_open(const struct job *j, float *memory, int64_t row_floats, int64_t h, int64_t w)
+{
+	int64_t c = j->d.c;
+	struct ring r = {.simd = j->simd, .zero = memory + 3 * row_floats, .h = h, .w = w, .c = c};
 
 	for (int i = 0; i < 3; i++) {
 		r.slot[i] = memory + i * row_floats;
@@ -79,9 +97,30 @@ static struct ring ring_open(float *memory, int64_t row_floats, int64_t h, int64
 	return r;
 }
 
-static void ring_image(struct ring *r, const float *src)
+static struct ring x_ring(const struct job *j, float *memory)
 {
-	r->src = src;
+	struct ring r = ring_open(j, memory, j->x_row, j->d.h, j->d.w);
+
+	r.bn = j->call->before != NULL ? &j->bn.before : NULL;
+	r.act = j->bn.act_before;
+	return r;
+}
+
+static struct ring dy_ring(const struct job *j, float *memory)
+{
+	struct ring r = ring_open(j, memory, j->dy_row, j->d.out_h, j->d.out_w);
+
+	r.bn = j->call->after != NULL ? &j->bn.after : NULL;
+	r.act = j->bn.act_after;
+	return r;
+}
+
+static void ring_image(struct ring *r, const float *src, const float *bn_x, int64_t n)
+{
+	int64_t image = r->h * r->w * r->c;
+
+	r->src = src + n * image;
+	r->bn_x = bn_x != NULL ? bn_x + n * image : NULL;
 	for (int i = 0; i < 3; i++)
 		r->held[i] = -1;
 }
@@ -90,14 +129,28 @@ static void ring_image(struct ring *r, const float *src)
 static const float *ring_row(struct ring *r, int64_t h)
 {
 	int i = (int)(h % 3);
+	int64_t at = h * r->w * r->c;
+	float *to;
 
 	if (h < 0 || h >= r->h)
 		return r->zero;
-	if (r->held[i] != h) {
-		memcpy(r->slot[i] + r->c, r->src + h * r->w * r->c, (size_t)(r->w * r->c) * sizeof(float));
-		r->held[i] = h;
-	}
+	to = r->slot[i] + r->c;
+	if (r->held[i] == h)
+		return r->slot[i];
+	if (r->bn == NULL)
+		memcpy(to, r->src + at, (size_t)(r->w * r->c) * sizeof(float));
+	else if (r->bn_x == NULL)
+		r->simd->bn_forward(to, r->src + at, r->bn, r->w, (int)r->c, r->act);
+	else
+		r->simd->bn_backward(to, r->src + at, r->bn_x + at, r->bn, r->w, (int)r->c, r->act, false);
+	r->held[i] = h;
 	return r->slot[i];
+}
+
+static void x_rows(struct ring *x, const float *rows[3], int64_t out_row, int stride)
+{
+	for (int i = 0; i < 3; i++)
+		rows[i] = ring_row(x, out_row * stride - 1 + i);
 }
 
 struct band {
@@ -111,56 +164,70 @@ static struct band band_at(const struct job *j, int64_t index)
 	return (struct band){index / j->bands, from, sl_cpu_min(j->d.out_h, from + j->band_rows)};
 }
 
-static void x_rows(struct ring *x, const float *rows[3], int64_t out_row, int stride)
-{
-	for (int i = 0; i < 3; i++)
-		rows[i] = ring_row(x, out_row * stride - 1 + i);
-}
+/* ---- forward */
 
 static void forward_band(void *arg, int64_t index, int worker)
 {
 	const struct job *j = arg;
+	const struct sl_conv_call *call = j->call;
 	const struct sl_conv_dims *d = &j->d;
 	struct band b = band_at(j, index);
-	struct ring x = ring_open(j->scratch + worker * worker_floats(j), j->x_row, d->h, d->w, d->c);
+	struct ring x = x_ring(j, j->scratch + worker * worker_floats(j));
+	float *part = j->bn.parts + index * j->bn.stride;
 
-	ring_image(&x, j->call->x + b.n * d->h * d->w * d->c);
+	ring_image(&x, call->x, NULL, b.n);
 	for (int64_t o = b.from; o < b.to; o++) {
-		float *y = j->call->y + (b.n * d->out_h + o) * d->out_w * d->c;
+		float *y = call->y + (b.n * d->out_h + o) * d->out_w * d->c;
 		const float *rows[3];
 
 		x_rows(&x, rows, o, d->stride);
-		j->simd->dw_row(y, rows, j->call->w, (int)d->out_w, (int)d->c, d->stride);
-		if (j->call->bias != NULL)
-			j->simd->add_row(y, j->call->bias, d->out_w, (int)d->c);
+		j->simd->dw_row(y, rows, call->w, (int)d->out_w, (int)d->c, d->stride);
+		if (call->bias != NULL)
+			j->simd->add_row(y, call->bias, d->out_w, (int)d->c);
+		if (call->after != NULL && call->training) {
+			if (o == b.from)
+				sl_bn_begin_stats(part, y, d->c);
+			sl_bn_add_stats(j->simd, part, y, d->out_w, d->c);
+		}
 	}
 }
 
 static void forward(const struct sl_conv_call *call)
 {
-	struct job j = job_of(call, &call->d, call->workspace);
+	struct job j = open_job(call, false);
 
-	j.simd = sl_cpu_simd_of(call->be);
 	sl_pool_run(call->be->pool, j.d.n * j.bands, forward_band, &j);
+	sl_conv_bn_finish(call, &j.bn, j.d.n * j.bands, false);
 }
 
-/* Row `h` of dX of image n: straight into its place, or through a row of scratch where it is added to. */
-static float *data_row(const struct job *j, int64_t n, int64_t h, float *scratch)
+/* ---- backward */
+
+/* A row of dX: made in place, or in scratch and added; then its share of the sums of `before`. */
+struct data_row {
+	float *dx, *to;
+	int64_t at; /* offset in x and dx */
+};
+
+static struct data_row data_row(const struct job *j, int64_t n, int64_t h, float *scratch)
 {
-	return j->call->add ? scratch : j->call->dx + (n * j->d.h + h) * j->d.w * j->d.c;
+	int64_t at = (n * j->d.h + h) * j->d.w * j->d.c;
+	float *dx = j->call->dx + at;
+
+	return (struct data_row){dx, j->call->add ? scratch : dx, at};
 }
 
-static void add_data_row(const struct job *j, int64_t n, int64_t h, const float *scratch)
+static void end_data_row(const struct job *j, const struct data_row *row, float *part)
 {
-	float *dx = j->call->dx + (n * j->d.h + h) * j->d.w * j->d.c;
-
 	if (j->call->add)
-		j->simd->sum(dx, dx, scratch, j->d.w * j->d.c);
+		j->simd->sum(row->dx, row->dx, row->to, j->d.w * j->d.c);
+	if (j->call->before != NULL)
+		sl_bn_add_sums(j->simd, part, row->dx, j->call->x + row->at, &j->bn.before, j->call->before->op,
+			       j->d.w);
 }
 
 /* The rows of dX that belong to output row o: o itself at stride 1; 2o and 2o + 1 at stride 2. An even row saw the
  * middle weights of output o; an odd one, the lower weights of output o and the upper ones of output o + 1. */
-static void data_rows(const struct job *j, struct ring *dy, int64_t n, int64_t o, float *scratch)
+static void data_rows(const struct job *j, struct ring *dy, int64_t n, int64_t o, float *part, float *scratch)
 {
 	const struct sl_conv_dims *d = &j->d;
 	const float *w = j->call->w;
@@ -168,61 +235,68 @@ static void data_rows(const struct job *j, struct ring *dy, int64_t n, int64_t o
 
 	if (d->stride == 1) {
 		const float *rows[3] = {ring_row(dy, o - 1), ring_row(dy, o), ring_row(dy, o + 1)};
+		struct data_row row = data_row(j, n, o, scratch);
 
-		j->simd->dw_row(data_row(j, n, o, scratch), rows, j->flipped, (int)d->w, c, 1);
-		add_data_row(j, n, o, scratch);
+		j->simd->dw_row(row.to, rows, j->flipped, (int)d->w, c, 1);
+		end_data_row(j, &row, part);
 		return;
 	}
 	for (int64_t h = 2 * o; h < sl_cpu_min(d->h, 2 * o + 2); h++) {
 		bool odd = h & 1;
 		const float *rows[2] = {ring_row(dy, o) + c, odd ? ring_row(dy, o + 1) + c : NULL};
 		const float *weights[2] = {odd ? w + 6 * c : w + 3 * c, w};
+		struct data_row row = data_row(j, n, h, scratch);
 
-		j->simd->dw_data_row2(data_row(j, n, h, scratch), rows, weights, odd && o + 1 < d->out_h ? 2 : 1,
-				      (int)d->w, c);
-		add_data_row(j, n, h, scratch);
+		j->simd->dw_data_row2(row.to, rows, weights, odd && o + 1 < d->out_h ? 2 : 1, (int)d->w, c);
+		end_data_row(j, &row, part);
+	}
+}
+
+/* dX, and what it adds to dw, of one band. */
+static void backward_band(const struct job *j, int64_t index, struct ring *x, struct ring *dy, float *dw,
+			  float *scratch)
+{
+	const struct sl_conv_call *call = j->call;
+	const struct sl_conv_dims *d = &j->d;
+	struct band b = band_at(j, index);
+	float *part = j->bn.parts + index * j->bn.stride;
+
+	if (call->before != NULL)
+		sl_bn_begin_sums(part, d->c);
+	if (call->dw != NULL)
+		ring_image(x, call->x, NULL, b.n);
+	ring_image(dy, call->dy, call->after != NULL ? call->out : NULL, b.n);
+	for (int64_t o = b.from; o < b.to; o++) {
+		const float *rows[3];
+
+		if (call->dx != NULL)
+			data_rows(j, dy, b.n, o, part, scratch);
+		if (call->dw != NULL) {
+			x_rows(x, rows, o, d->stride);
+			j->simd->dw_weight_row(dw, ring_row(dy, o) + d->c, rows, (int)d->out_w, (int)d->c, d->stride);
+		}
+		if (call->dbias != NULL)
+			j->simd->row_sum(dw + 9 * d->c, ring_row(dy, o) + d->c, d->out_w, (int)d->c);
 	}
 }
 
 static void backward_span(void *arg, int64_t span, int worker)
 {
 	const struct job *j = arg;
-	const struct sl_conv_call *call = j->call;
-	const struct sl_conv_dims *d = &j->d;
 	float *scratch = j->scratch + worker * worker_floats(j), *dw = j->part + span * part_floats(j);
-	struct ring x = ring_open(scratch, j->x_row, d->h, d->w, d->c);
-	struct ring dy = ring_open(scratch + 4 * j->x_row, j->dy_row, d->out_h, d->out_w, d->c);
-	float *row = scratch + 4 * j->x_row + 4 * j->dy_row;
-	int64_t end = sl_cpu_min(d->n * j->bands, (span + 1) * j->span_bands);
+	struct ring x = x_ring(j, scratch), dy = dy_ring(j, scratch + 4 * j->x_row);
+	int64_t end = sl_cpu_min(j->d.n * j->bands, (span + 1) * j->span_bands);
 
-	memset(dw, 0, (size_t)(10 * d->c) * sizeof(float));
-	for (int64_t index = span * j->span_bands; index < end; index++) {
-		struct band b = band_at(j, index);
-
-		if (call->dw != NULL)
-			ring_image(&x, call->x + b.n * d->h * d->w * d->c);
-		ring_image(&dy, call->dy + b.n * d->out_h * d->out_w * d->c);
-		for (int64_t o = b.from; o < b.to; o++) {
-			const float *g = call->dy + (b.n * d->out_h + o) * d->out_w * d->c, *rows[3];
-
-			if (call->dx != NULL)
-				data_rows(j, &dy, b.n, o, row);
-			if (call->dw != NULL) {
-				x_rows(&x, rows, o, d->stride);
-				j->simd->dw_weight_row(dw, g, rows, (int)d->out_w, (int)d->c, d->stride);
-			}
-			if (call->dbias != NULL)
-				j->simd->row_sum(dw + 9 * d->c, g, d->out_w, (int)d->c);
-		}
-	}
+	memset(dw, 0, (size_t)(10 * j->d.c) * sizeof(float));
+	for (int64_t index = span * j->span_bands; index < end; index++)
+		backward_band(j, index, &x, &dy, dw, scratch + 4 * j->x_row + 4 * j->dy_row);
 }
 
 static void backward(const struct sl_conv_call *call)
 {
-	struct job j = job_of(call, &call->d, call->workspace);
+	struct job j = open_job(call, true);
 	int64_t c = j.d.c;
 
-	j.simd = sl_cpu_simd_of(call->be);
 	for (int i = 0; i < 9; i++)
 		memcpy(j.flipped + i * c, call->w + (8 - i) * c, (size_t)c * sizeof(float));
 	sl_pool_run(call->be->pool, j.spans, backward_span, &j);
@@ -230,6 +304,7 @@ static void backward(const struct sl_conv_call *call)
 		sl_cpu_reduce(call->be, call->dw, j.part, 9 * c, part_floats(&j), j.spans);
 	if (call->dbias != NULL)
 		sl_cpu_reduce(call->be, call->dbias, j.part + 9 * c, c, part_floats(&j), j.spans);
+	sl_conv_bn_finish(call, &j.bn, j.d.n * j.bands, true);
 }
 
 const struct sl_conv_kernel sl_conv_dw3 = {workspace_bytes, forward, backward};

@@ -8,7 +8,7 @@
 #include "kernels/cpu/conv.h"
 
 enum {
-	BLOCK_FLOATS = 131072, /* of one block of P and Y: half of a 1 MiB L2 cache */
+	BLOCK_FLOATS = 65536, /* of one block of P and Y: with its gradients still in a 1 MiB L2 cache */
 	MAX_SPANS = 16,
 	SPAN_FLOATS = 1 << 22, /* of all partial dW together: 16 MiB */
 };
@@ -18,9 +18,10 @@ struct job {
 	struct sl_conv_dims d;
 	int64_t m, k;
 	int64_t block_rows, span_rows, spans;
-	float *part;    /* [spans, O·K + O] */
-	float *scratch; /* per worker [block_rows, K] */
-	bool direct;    /* P = X */
+	float *part;          /* [spans, O·K + O] */
+	float *scratch;       /* per worker [block_rows, K] and [block_rows, O] */
+	struct sl_conv_bn bn; /* a part per block */
+	bool direct;          /* P = X */
 };
 
 static int64_t part_floats(const struct job *j)
@@ -28,33 +29,52 @@ static int64_t part_floats(const struct job *j)
 	return sl_cpu_line(j->d.o * j->k) + sl_cpu_line(j->d.o);
 }
 
-static struct job job_of(const struct sl_conv_call *call, const struct sl_op *op, const struct sl_conv_dims *d,
-			 float *workspace)
+static int64_t most_spans(const struct job *j)
 {
-	struct job j = {.call = call, .d = *d};
-	bool unit = d->kh == 1 && d->kw == 1 && d->stride == 1 && d->pad == 0;
-	int64_t room;
+	return sl_cpu_max(1, sl_cpu_min(MAX_SPANS, SPAN_FLOATS / (j->d.o * j->k)));
+}
 
-	(void)op;
+static int64_t worker_floats(const struct job *j)
+{
+	return sl_cpu_line(j->block_rows * j->k) + sl_cpu_line(j->block_rows * j->d.o);
+}
+
+static struct job job_of(const struct sl_op *op, const struct sl_conv_dims *d, float *workspace)
+{
+	struct job j = {.d = *d, .direct = sl_conv_is_pointwise(&op->u.conv)};
+
 	j.m = d->n * d->out_h * d->out_w;
 	j.k = (int64_t)d->kh * d->kw * d->c;
-	j.direct = unit;
 	j.block_rows = sl_cpu_min(512, sl_cpu_max(32, BLOCK_FLOATS / (j.k + d->o) / 16 * 16));
-	room = sl_cpu_max(1, sl_cpu_min(MAX_SPANS, SPAN_FLOATS / (d->o * j.k)));
-	j.span_rows = sl_cpu_blocks(sl_cpu_blocks(j.m, room), j.block_rows) * j.block_rows;
+	j.span_rows = sl_cpu_blocks(sl_cpu_blocks(j.m, most_spans(&j)), j.block_rows) * j.block_rows;
 	j.spans = sl_cpu_blocks(j.m, j.span_rows);
 	j.part = workspace;
-	j.scratch = workspace + room * part_floats(&j);
+	j.scratch = workspace + most_spans(&j) * part_floats(&j);
 	return j;
+}
+
+static int64_t blocks_of(const struct job *j)
+{
+	return sl_cpu_blocks(j->m, j->block_rows);
 }
 
 static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
 {
 	struct sl_conv_dims d = sl_conv_dims_of(op, op->in_shape[0].dim[0]);
-	struct job j = job_of(NULL, op, &d, NULL);
-	int64_t parts = sl_cpu_max(1, sl_cpu_min(MAX_SPANS, SPAN_FLOATS / (d.o * j.k))) * part_floats(&j);
+	struct job j = job_of(op, &d, NULL);
 
-	return (size_t)(parts + sl_cpu_threads(be) * j.block_rows * j.k) * sizeof(float);
+	return (size_t)(most_spans(&j) * part_floats(&j) + sl_cpu_threads(be) * worker_floats(&j) +
+			sl_conv_bn_floats(&d, blocks_of(&j))) *
+	       sizeof(float);
+}
+
+static struct job open_job(const struct sl_conv_call *call, bool backward)
+{
+	struct job j = job_of(call->op, &call->d, call->workspace);
+
+	j.call = call;
+	j.bn = sl_conv_bn_open(call, backward, j.scratch + sl_cpu_threads(call->be) * worker_floats(&j));
+	return j;
 }
 
 /* One patch: KH runs of KW·I floats, each contiguous in x, zero where it hangs over the edge. */
@@ -93,43 +113,78 @@ static void scatter_patch(const struct job *j, const float *p, int64_t m)
 	}
 }
 
-/* P of rows [m, m + rows): x itself or the worker's scratch. */
+/* P of rows [m, m + rows): x itself or made in the worker's scratch. */
 static const float *patches(const struct job *j, int64_t m, int64_t rows, int worker)
 {
-	float *p = j->scratch + worker * j->block_rows * j->k;
+	const float *x = j->call->x + m * j->k;
+	float *p = j->scratch + worker * worker_floats(j);
 
+	if (j->direct && j->call->before == NULL)
+		return x;
 	if (j->direct)
-		return j->call->x + m * j->k;
-	for (int64_t r = 0; r < rows; r++)
-		copy_patch(j, p + r * j->k, m + r);
+		sl_cpu_simd_of(j->call->be)->bn_forward(p, x, &j->bn.before, rows, (int)j->k, j->bn.act_before);
+	else
+		for (int64_t r = 0; r < rows; r++)
+			copy_patch(j, p + r * j->k, m + r);
 	return p;
+}
+
+/* The gradient at Y of rows [m, m + rows): dy itself, or put through the batchnorm behind. */
+static const float *gradient(const struct job *j, int64_t m, int64_t rows, int worker)
+{
+	int64_t o = j->d.o;
+	float *to = j->scratch + worker * worker_floats(j) + sl_cpu_line(j->block_rows * j->k);
+
+	if (j->call->after == NULL)
+		return j->call->dy + m * o;
+	sl_cpu_simd_of(j->call->be)
+		->bn_backward(to, j->call->dy + m * o, j->call->out + m * o, &j->bn.after, rows, (int)o,
+			      j->bn.act_after, false);
+	return to;
 }
 
 static void forward_block(void *arg, int64_t block, int worker)
 {
 	const struct job *j = arg;
+	const struct sl_conv_call *call = j->call;
+	const struct sl_cpu_simd *simd = sl_cpu_simd_of(call->be);
 	int64_t m = block * j->block_rows, rows = sl_cpu_min(j->block_rows, j->m - m), o = j->d.o;
-	float *y = j->call->y + m * o;
+	float *y = call->y + m * o, *part = j->bn.parts + block * j->bn.stride;
 
 	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, (int)o, (int)j->k, 1.0f,
-		    patches(j, m, rows, worker), (int)j->k, j->call->w, (int)j->k, 0.0f, y, (int)o);
-	if (j->call->bias != NULL)
-		sl_cpu_simd_of(j->call->be)->add_row(y, j->call->bias, rows, (int)o);
+		    patches(j, m, rows, worker), (int)j->k, call->w, (int)j->k, 0.0f, y, (int)o);
+	if (call->bias != NULL)
+		simd->add_row(y, call->bias, rows, (int)o);
+	if (call->after != NULL && call->training) {
+		sl_bn_begin_stats(part, y, o);
+		sl_bn_add_stats(simd, part, y, rows, o);
+	}
 }
 
 static void forward(const struct sl_conv_call *call)
 {
-	struct job j = job_of(call, call->op, &call->d, call->workspace);
+	struct job j = open_job(call, false);
 
-	sl_pool_run(call->be->pool, sl_cpu_blocks(j.m, j.block_rows), forward_block, &j);
+	sl_pool_run(call->be->pool, blocks_of(&j), forward_block, &j);
+	sl_conv_bn_finish(call, &j.bn, blocks_of(&j), false);
 }
 
-static void data_product(const struct job *j, float *dp, int64_t m, int64_t rows, bool add)
+static void data_product(const struct job *j, float *dp, const float *dy, int64_t rows, bool add)
 {
-	int64_t o = j->d.o;
+	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, (int)j->k, (int)j->d.o, 1.0f, dy, (int)j->d.o,
+		    j->call->w, (int)j->k, add ? 1.0f : 0.0f, dp, (int)j->k);
+}
 
-	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, (int)j->k, (int)o, 1.0f, j->call->dy + m * o,
-		    (int)o, j->call->w, (int)j->k, add ? 1.0f : 0.0f, dp, (int)j->k);
+static void data_block(const struct job *j, const float *dy, int64_t m, int64_t rows)
+{
+	const struct sl_conv_call *call = j->call;
+	float *dx = call->dx + m * j->k, *part = j->bn.parts + m / j->block_rows * j->bn.stride;
+
+	data_product(j, dx, dy, rows, call->add);
+	if (call->before == NULL)
+		return;
+	sl_bn_begin_sums(part, j->k);
+	sl_bn_add_sums(sl_cpu_simd_of(call->be), part, dx, call->x + m * j->k, &j->bn.before, call->before->op, rows);
 }
 
 /* dW and dbias of one span; dX of its rows as well where P = X, while dY is in the cache. */
@@ -144,7 +199,7 @@ static void backward_span(void *arg, int64_t span, int worker)
 	memset(db, 0, (size_t)o * sizeof(float));
 	for (int64_t m = span * j->span_rows; m < end; m += j->block_rows, first = false) {
 		int64_t rows = sl_cpu_min(j->block_rows, end - m);
-		const float *dy = call->dy + m * o;
+		const float *dy = gradient(j, m, rows, worker);
 
 		if (call->dw != NULL)
 			cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)o, (int)j->k, (int)rows, 1.0f, dy,
@@ -152,7 +207,7 @@ static void backward_span(void *arg, int64_t span, int worker)
 		if (call->dbias != NULL)
 			sl_cpu_simd_of(call->be)->row_sum(db, dy, rows, (int)o);
 		if (j->direct && call->dx != NULL)
-			data_product(j, call->dx + m * j->k, m, rows, call->add);
+			data_block(j, dy, m, rows);
 	}
 }
 
@@ -161,14 +216,14 @@ static void data_image(void *arg, int64_t n, int worker)
 	const struct job *j = arg;
 	const struct sl_conv_dims *d = &j->d;
 	int64_t plane = d->out_h * d->out_w, image = d->h * d->w * d->c;
-	float *dp = j->scratch + worker * j->block_rows * j->k;
+	float *dp = j->scratch + worker * worker_floats(j);
 
 	if (!j->call->add)
 		memset(j->call->dx + n * image, 0, (size_t)image * sizeof(float));
 	for (int64_t m = n * plane; m < (n + 1) * plane; m += j->block_rows) {
 		int64_t rows = sl_cpu_min(j->block_rows, (n + 1) * plane - m);
 
-		data_product(j, dp, m, rows, false);
+		data_product(j, dp, gradient(j, m, rows, worker), rows, false);
 		for (int64_t r = 0; r < rows; r++)
 			scatter_patch(j, dp + r * j->k, m + r);
 	}
@@ -176,7 +231,7 @@ static void data_image(void *arg, int64_t n, int worker)
 
 static void backward(const struct sl_conv_call *call)
 {
-	struct job j = job_of(call, call->op, &call->d, call->workspace);
+	struct job j = open_job(call, true);
 	struct sl_backend *be = call->be;
 
 	sl_pool_run(be->pool, j.spans, backward_span, &j);
@@ -186,6 +241,7 @@ static void backward(const struct sl_conv_call *call)
 		sl_cpu_reduce(be, call->dbias, j.part + sl_cpu_line(j.d.o * j.k), j.d.o, part_floats(&j), j.spans);
 	if (!j.direct && call->dx != NULL)
 		sl_pool_run(be->pool, j.d.n, data_image, &j);
+	sl_conv_bn_finish(call, &j.bn, blocks_of(&j), true);
 }
 
 const struct sl_conv_kernel sl_conv_gemm = {workspace_bytes, forward, backward};

@@ -28,10 +28,10 @@ struct sl_cpu_simd {
 	/* [rows, C] */
 	void (*row_sum)(float *sum, const float *x, int64_t rows, int c); /* sum += column sums */
 	void (*add_row)(float *y, const float *row, int64_t rows, int c); /* y[r] += row */
-	/* Of this block: offset = mean − x[0], m2 = Σ(x − mean)². */
-	void (*moments)(float *offset, float *m2, const float *x, int64_t rows, int c);
+	/* sum += Σ (x − origin), sum_sq += Σ (x − origin)² */
+	void (*moments)(float *sum, float *sum_sq, const float *origin, const float *x, int64_t rows, int c);
 	void (*bn_forward)(float *y, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c, enum sl_act act);
-	/* Of this block: sum_g = Σ g, sum_gx = Σ g·(x − mean); a, b, d are not read. */
+	/* sum_g += Σ g, sum_gx += Σ g·(x − mean); a, b, d are not read. */
 	void (*bn_sums)(float *sum_g, float *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,
 			int64_t rows, int c, enum sl_act act);
 	void (*bn_backward)(float *dx, const float *dy, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c,

@@ -1,0 +1,54 @@
+/* Batch normalisation in pieces, so that a convolution can take the statistics of its output while it is in the cache,
+ * normalise its input as it reads it, and do the counterparts in backward (`before` and `after` of struct sl_op_call).
+ *
+ * `saved` of a batchnorm: mean [C], what its rounding to float lost [C], 1/σ [C], unbiased variance [C] of the chunk;
+ * from backward's sums on also a, b, d [C] of struct sl_cpu_bn. */
+#ifndef SL_CPU_BN_H
+#define SL_CPU_BN_H
+
+#include "kernels/cpu/impl.h"
+
+/* Partial sums of one block of rows, packed one behind the other. */
+enum {
+	SL_BN_PART_HEAD = 16, /* floats in front of the arrays; [0] counts the rows */
+	SL_BN_SAVED = 7,      /* arrays [C] in `saved` */
+};
+
+/* floats of a part: head, then three arrays of sl_cpu_line(c) */
+static inline int64_t sl_bn_part_floats(int64_t c)
+{
+	return SL_BN_PART_HEAD + 3 * sl_cpu_line(c);
+}
+
+/* floats that sl_bn_load fills */
+static inline int64_t sl_bn_coef_floats(int64_t c)
+{
+	return 6 * sl_cpu_line(c);
+}
+
+/* floats of the `scratch` of sl_bn_finish_…: two arrays of double */
+static inline int64_t sl_bn_scratch_floats(int64_t c)
+{
+	return 4 * sl_cpu_line(c);
+}
+
+/* Coefficients of forward; with `back`, also those of backward, after sl_bn_finish_sums. */
+struct sl_cpu_bn sl_bn_load(const struct sl_op *op, const struct sl_op_call *call, bool back, float *memory);
+
+/* Statistics: begin a block's part at its first row, add rows to it, put all parts together into call->saved. */
+void sl_bn_begin_stats(float *part, const float *first_row, int64_t c);
+void sl_bn_add_stats(const struct sl_cpu_simd *simd, float *part, const float *x, int64_t rows, int64_t c);
+void sl_bn_finish_stats(const struct sl_op *op, const struct sl_op_call *call, const float *parts, int64_t blocks,
+			double *scratch);
+
+/* The sums of backward, likewise; finish adds to the gradients and leaves a, b, d in call->saved. */
+void sl_bn_begin_sums(float *part, int64_t c);
+void sl_bn_add_sums(const struct sl_cpu_simd *simd, float *part, const float *dy, const float *x,
+		    const struct sl_cpu_bn *n, const struct sl_op *op, int64_t rows);
+void sl_bn_finish_sums(const struct sl_op *op, const struct sl_op_call *call, const float *parts, int64_t blocks,
+		       double *scratch);
+
+/* Running statistics from what is saved. */
+void sl_bn_commit(const struct sl_op *op, const struct sl_op_call *call);
+
+#endif
