@@ -254,8 +254,10 @@ rooms: ## fail where a source includes what its room may not
 
 install: all ## PREFIX (/usr/local), DESTDIR
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/split/configs
-	for bin in $(BINS); do install -m 755 $$bin $(DESTDIR)$(PREFIX)/bin/; done
-	for conf in $(wildcard configs/*.yaml); do install -m 644 $$conf $(DESTDIR)$(PREFIX)/share/split/configs/; done
+	install -m 755 $(BINS) $(DESTDIR)$(PREFIX)/bin/
+	install -m 644 $(wildcard configs/*.yaml) $(DESTDIR)$(PREFIX)/share/split/configs/
+	# the CUDA module, where it was built: splits looks for it in its own folder
+	$(if $(wildcard $(B)/libsplit_cuda.so),install -m 755 $(B)/libsplit_cuda.so $(DESTDIR)$(PREFIX)/bin/)
 
 clean: ## remove build/
 	rm -rf build

@@ -85,15 +85,15 @@ static inline Columns columns_of(int64_t c, int v, int threads)
 }
 
 // Chooses a template argument from the activation.
-#define CU_SWITCH_ACT(act, CALL)              \
-	do {                                  \
-		if ((act) == CU_ACT_RELU) {   \
-			CALL(CU_ACT_RELU);    \
+#define CU_SWITCH_ACT(act, CALL)                    \
+	do {                                        \
+		if ((act) == CU_ACT_RELU) {         \
+			CALL(CU_ACT_RELU);          \
 		} else if ((act) == CU_ACT_RELU6) { \
-			CALL(CU_ACT_RELU6);   \
-		} else {                      \
-			CALL(CU_ACT_NONE);    \
-		}                             \
+			CALL(CU_ACT_RELU6);         \
+		} else {                            \
+			CALL(CU_ACT_NONE);          \
+		}                                   \
 	} while (0)
 
 // The four words of elements 4·quad … 4·quad+3: common/base/rng.h, word for word.
