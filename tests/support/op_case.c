@@ -42,7 +42,7 @@
 			.act = SL_ACT_##act_                                                                         \
 		}                                                                                                    \
 	}
-#define BN(n_, h_, w_, c_, act_) BN_OF(n_, h_, w_, c_, act_, false, DATA_NORMAL)
+#define BN(n_, h_, w_, c_, act_) BN_OF(n_, h_, w_, c_, act_, false, DATA_PLAIN)
 #define ACT(n_, h_, w_, c_, act_, data_)                                                                     \
 	{                                                                                                    \
 		.kind = SL_OP_ACT, .n = n_, .h = h_, .w = w_, .c = c_, .data = data_, .u.act = SL_ACT_##act_ \
@@ -55,8 +55,8 @@
 	{                                                                                                          \
 		.kind = SL_OP_##kind_, .n = n_, .h = h_, .w = w_, .c = c_, .data = data_, .u.pool = { k_, s_, p_ } \
 	}
-#define MAXPOOL(n_, h_, w_, c_, k_, s_, p_) POOL(MAXPOOL, n_, h_, w_, c_, k_, s_, p_, DATA_NORMAL)
-#define AVGPOOL(n_, h_, w_, c_, k_, s_, p_) POOL(AVGPOOL, n_, h_, w_, c_, k_, s_, p_, DATA_NORMAL)
+#define MAXPOOL(n_, h_, w_, c_, k_, s_, p_) POOL(MAXPOOL, n_, h_, w_, c_, k_, s_, p_, DATA_PLAIN)
+#define AVGPOOL(n_, h_, w_, c_, k_, s_, p_) POOL(AVGPOOL, n_, h_, w_, c_, k_, s_, p_, DATA_PLAIN)
 #define LINEAR(n_, i_, o_, bias_)                                                     \
 	{                                                                             \
 		.kind = SL_OP_LINEAR, .n = n_, .c = i_, .u.linear = { i_, o_, bias_ } \
@@ -116,19 +116,19 @@ const struct op_case op_cases[] = {
 	DEPTHWISE(1, 33, 33, 2, 3, 2, 1, false),
 	/* the layers of MobileNetV2 and ResNet9, scaled down; large enough to be cut into blocks */
 	CONV(4, 32, 3, 32, 3, 2, 1, false),
-	CONV(4, 32, 3, 32, 3, 1, 1, false),
-	CONV(8, 32, 16, 24, 1, 1, 0, false),
-	CONV(4, 14, 24, 144, 1, 1, 0, false),
+	CONV(2, 32, 3, 32, 3, 1, 1, false),
+	CONV(4, 32, 16, 24, 1, 1, 0, false),
+	CONV(3, 14, 24, 144, 1, 1, 0, false),
 	CONV(4, 7, 144, 32, 1, 1, 0, false),
-	CONV(3, 4, 160, 320, 1, 1, 0, false),
-	CONV(3, 2, 320, 1280, 1, 1, 0, false),
+	CONV(2, 4, 160, 320, 1, 1, 0, false),
+	CONV(2, 2, 320, 640, 1, 1, 0, false),
 	DEPTHWISE(4, 28, 28, 32, 3, 1, 1, false),
 	DEPTHWISE(4, 28, 28, 96, 3, 2, 1, false),
 	DEPTHWISE(2, 14, 14, 192, 3, 1, 1, false),
 	DEPTHWISE(2, 14, 14, 200, 3, 2, 1, false),
-	CONV(2, 16, 3, 64, 3, 1, 1, false),
-	CONV(2, 16, 32, 64, 3, 1, 1, false),
-	CONV(2, 8, 64, 64, 3, 1, 1, false),
+	CONV(1, 16, 3, 64, 3, 1, 1, false),
+	CONV(1, 16, 16, 64, 3, 1, 1, false),
+	CONV(1, 8, 64, 64, 3, 1, 1, false),
 	CONV(1, 4, 128, 96, 3, 1, 1, false),
 	/* batch normalisation */
 	BN(1, 1, 1, 3, NONE),
@@ -144,19 +144,19 @@ const struct op_case op_cases[] = {
 	BN(16, 4, 4, 1280, RELU6),
 	BN_OF(4, 9, 9, 19, NONE, false, DATA_OFFSET),
 	BN_OF(8, 16, 16, 32, RELU, false, DATA_OFFSET),
-	BN_OF(1, 1, 1, 5, RELU6, true, DATA_NORMAL),
-	BN_OF(3, 5, 5, 33, NONE, true, DATA_NORMAL),
-	BN_OF(3, 5, 5, 33, RELU, true, DATA_NORMAL),
-	BN_OF(2, 14, 14, 96, RELU6, true, DATA_NORMAL),
+	BN_OF(1, 1, 1, 5, RELU6, true, DATA_PLAIN),
+	BN_OF(3, 5, 5, 33, NONE, true, DATA_PLAIN),
+	BN_OF(3, 5, 5, 33, RELU, true, DATA_PLAIN),
+	BN_OF(2, 14, 14, 96, RELU6, true, DATA_PLAIN),
 	/* activation, sum */
-	ACT(1, 1, 1, 1, RELU, DATA_NORMAL),
-	ACT(2, 5, 5, 17, RELU, DATA_NORMAL),
-	ACT(2, 5, 5, 17, RELU6, DATA_NORMAL),
-	ACT(3, 7, 7, 3, NONE, DATA_NORMAL),
+	ACT(1, 1, 1, 1, RELU, DATA_PLAIN),
+	ACT(2, 5, 5, 17, RELU, DATA_PLAIN),
+	ACT(2, 5, 5, 17, RELU6, DATA_PLAIN),
+	ACT(3, 7, 7, 3, NONE, DATA_PLAIN),
 	ACT(3, 7, 7, 33, RELU, DATA_TIES),
 	ACT(3, 7, 7, 33, RELU6, DATA_TIES),
-	ACT(4, 28, 28, 40, RELU6, DATA_NORMAL),
-	ACT(5, 0, 0, 37, RELU, DATA_NORMAL),
+	ACT(4, 28, 28, 40, RELU6, DATA_PLAIN),
+	ACT(5, 0, 0, 37, RELU, DATA_PLAIN),
 	ADD(1, 1, 1, 1),
 	ADD(2, 7, 7, 17),
 	ADD(3, 14, 14, 24),
@@ -171,7 +171,7 @@ const struct op_case op_cases[] = {
 	MAXPOOL(2, 6, 6, 5, 3, 2, 0),
 	MAXPOOL(2, 4, 4, 130, 0, 1, 0),
 	MAXPOOL(1, 7, 9, 4, 5, 2, 2),
-	MAXPOOL(4, 32, 32, 24, 2, 2, 0),
+	MAXPOOL(2, 20, 20, 24, 2, 2, 0),
 	POOL(MAXPOOL, 2, 8, 8, 17, 2, 2, 0, DATA_TIES),
 	POOL(MAXPOOL, 2, 9, 9, 33, 3, 2, 1, DATA_TIES),
 	POOL(MAXPOOL, 2, 3, 5, 18, 0, 1, 0, DATA_TIES),
@@ -182,7 +182,7 @@ const struct op_case op_cases[] = {
 	AVGPOOL(2, 9, 7, 3, 3, 2, 1),
 	AVGPOOL(1, 7, 7, 16, 3, 1, 1),
 	AVGPOOL(2, 10, 6, 5, 5, 1, 2),
-	AVGPOOL(4, 32, 32, 24, 3, 2, 1),
+	AVGPOOL(2, 20, 20, 24, 3, 2, 1),
 	/* linear */
 	LINEAR(1, 1, 1, true),
 	LINEAR(1, 1280, 10, true),
@@ -203,14 +203,14 @@ const struct op_case op_cases[] = {
 	FLATTEN(2, 3, 5, 17),
 	FLATTEN(4, 16, 16, 33),
 	/* cross-entropy */
-	XENT(1, 1, DATA_NORMAL),
-	XENT(1, 10, DATA_NORMAL),
-	XENT(5, 2, DATA_NORMAL),
+	XENT(1, 1, DATA_PLAIN),
+	XENT(1, 10, DATA_PLAIN),
+	XENT(5, 2, DATA_PLAIN),
 	XENT(33, 10, DATA_TIES),
 	XENT(7, 100, DATA_LARGE),
-	XENT(4, 1000, DATA_NORMAL),
+	XENT(4, 1000, DATA_PLAIN),
 	XENT(128, 17, DATA_TIES),
-	XENT(257, 10, DATA_NORMAL),
+	XENT(257, 10, DATA_PLAIN),
 };
 const int op_case_count = sizeof(op_cases) / sizeof(op_cases[0]);
 

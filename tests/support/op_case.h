@@ -5,7 +5,7 @@
 #include "common/nn/op.h"
 
 enum op_data {
-	DATA_NORMAL, /* mean 0, deviation 1 (activations: 4, so that some pass 6) */
+	DATA_PLAIN,  /* uniform, as all are; mean 0, deviation 1 (activations: 4, so that some pass 6) */
 	DATA_OFFSET, /* mean 30, deviation 1: a variance taken as E[x²] − E[x]² loses its digits here */
 	DATA_TIES,   /* multiples of 1/2 in [-2, 8]: equal values, exact zeros and sixes */
 	DATA_LARGE   /* deviation 3000: exp overflows unless the largest logit is taken off first */

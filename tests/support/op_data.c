@@ -24,25 +24,25 @@ static struct sl_rng_key key_of(uint64_t seed, int array, uint16_t chunk)
 	return (struct sl_rng_key){.seed = seed, .step = (uint64_t)array, .chunk = chunk, .tensor = SL_RNG_TEST};
 }
 
-static float *normal(int64_t count, struct sl_rng_key key, float mean, float deviation)
-{
-	float *v = op_xalloc((size_t)(count + 1) * sizeof(*v)); /* pairs may write one more */
-
-	for (int64_t i = 0; i < count; i += 2) {
-		sl_rng_normal2(sl_rng_u32(&key, (uint64_t)i), sl_rng_u32(&key, (uint64_t)i + 1), &v[i]);
-		v[i] = mean + deviation * v[i];
-		v[i + 1] = mean + deviation * v[i + 1];
-	}
-	return v;
-}
-
 static float *uniform(int64_t count, struct sl_rng_key key, float low, float high)
 {
 	float *v = op_xalloc((size_t)count * sizeof(*v));
 
-	for (int64_t i = 0; i < count; i++)
-		v[i] = low + (high - low) * sl_rng_unit(sl_rng_u32(&key, (uint64_t)i));
+	for (int64_t i = 0; i < count; i += 4) {
+		uint32_t word[4];
+
+		sl_rng_quad(&key, (uint32_t)(i / 4), word);
+		for (int64_t k = i; k < i + 4 && k < count; k++)
+			v[k] = low + (high - low) * sl_rng_unit(word[k - i]);
+	}
 	return v;
+}
+
+static float *spread(int64_t count, struct sl_rng_key key, float mean, float deviation)
+{
+	const float half = deviation * 1.7320508f;
+
+	return uniform(count, key, mean - half, mean + half);
 }
 
 static float *input(const struct op_case *c, int64_t count, struct sl_rng_key key)
@@ -51,18 +51,18 @@ static float *input(const struct op_case *c, int64_t count, struct sl_rng_key ke
 
 	switch (c->data) {
 	case DATA_OFFSET:
-		return normal(count, key, 30, 1);
+		return spread(count, key, 30, 1);
 	case DATA_LARGE:
-		return normal(count, key, 0, 3000);
+		return spread(count, key, 0, 3000);
 	case DATA_TIES:
 		v = uniform(count, key, -2, 8);
 		for (int64_t i = 0; i < count; i++)
 			v[i] = roundf(v[i] * 2) / 2;
 		return v;
-	case DATA_NORMAL:
+	case DATA_PLAIN:
 		break;
 	}
-	return normal(count, key, 0, c->kind == SL_OP_ACT ? 4 : 1);
+	return spread(count, key, 0, c->kind == SL_OP_ACT ? 4 : 1);
 }
 
 void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl_op *op, int64_t rows, uint64_t seed,
@@ -77,11 +77,11 @@ void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl
 	};
 	for (int i = 0; i < op->n_in; i++) {
 		host->in[i] = input(c, host->in_count, key_of(seed, ARRAY_IN + i, chunk));
-		host->din_start[i] = normal(host->in_count, key_of(seed, ARRAY_DIN + i, chunk), 0, 1);
+		host->din_start[i] = spread(host->in_count, key_of(seed, ARRAY_DIN + i, chunk), 0, 1);
 	}
 	if (c->one_nan)
 		host->in[0][host->in_count / 2] = NAN;
-	host->dout = normal(host->out_count, key_of(seed, ARRAY_DOUT, chunk), 0, 1);
+	host->dout = spread(host->out_count, key_of(seed, ARRAY_DOUT, chunk), 0, 1);
 	host->labels = op_xalloc((size_t)rows * sizeof(*host->labels));
 	for (int64_t i = 0; i < rows; i++)
 		host->labels[i] = (int32_t)sl_rng_below(sl_rng_u32(&label_key, (uint64_t)i), (uint32_t)c->c);
@@ -113,7 +113,7 @@ void op_host_params_fill(struct op_host_params *p, const struct sl_op *op, uint6
 
 		p->param[i] =
 			op->kind == SL_OP_BATCHNORM ? uniform(count, key, low[i], high[i]) : uniform(count, key, -1, 1);
-		p->grad_start[i] = normal(count, key_of(seed, ARRAY_GRAD + i, 0), 0, 1);
+		p->grad_start[i] = spread(count, key_of(seed, ARRAY_GRAD + i, 0), 0, 1);
 	}
 }
 

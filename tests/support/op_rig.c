@@ -59,6 +59,12 @@ void op_area_close(struct op_area *a)
 	*a = (struct op_area){0};
 }
 
+static void poison(unsigned char *payload, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i += sizeof(poison_word))
+		memcpy(payload + i, &poison_word, bytes - i < sizeof(poison_word) ? bytes - i : sizeof(poison_word));
+}
+
 void op_area_set(struct op_area *a, const void *init, struct op_log *log)
 {
 	unsigned char *payload = a->want + GUARD_BYTES;
@@ -67,8 +73,8 @@ void op_area_set(struct op_area *a, const void *init, struct op_log *log)
 		return;
 	if (init)
 		memcpy(payload, init, a->bytes);
-	for (size_t i = 0; i < a->bytes && !init; i++)
-		payload[i] = (unsigned char)(poison_word >> 8 * (i % 4));
+	else
+		poison(payload, a->bytes);
 	if (a->be->ops->upload(a->be, a->device, a->want, image_bytes(a)))
 		op_log_fail(log, "upload of %zu bytes failed", image_bytes(a));
 }
