@@ -21,7 +21,8 @@ enum sl_err sl_worker_open(struct sl_worker **out, const char *thread_name, void
 void sl_worker_post(struct sl_worker *worker, struct sl_job *job); /* any thread */
 /* Calls `done` of every finished job, in order of completion, on the calling thread. */
 void sl_worker_drain(struct sl_worker *worker);
-/* Forgets queued jobs with `owned(job, arg)` true: their `run` and `done` are never called. Waits for a running one. */
+/* Forgets every job with `owned(job, arg)` true, whether it is queued, running (its end is waited for) or finished and
+ * not drained: after the return neither its `run` nor its `done` is called, and its memory is the submitter's again. */
 void sl_worker_cancel(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg);
 void sl_worker_close(struct sl_worker *worker); /* NULL is fine; waits for the running job, forgets the others */
 
