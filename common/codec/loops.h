@@ -44,12 +44,11 @@ struct sl_buckets {
 	float edge[16], pre[16], lo[16], inv[16], step[16], post[16], max[16];
 };
 
-/* What one pass over a block says of the buckets: below[i], elements < edge[i]; largest of those; smallest of others.
- */
+/* What passes over blocks say of the buckets' edges 1 … count-1, accumulated. */
 struct sl_bucket_stats {
-	int64_t below[16];
-	float max_below[16], min_above[16];
-	uint32_t top;
+	int64_t below[16], upto[16]; /* elements < edge, ≤ edge */
+	float max_below[16];         /* largest element < edge; start with -Inf */
+	struct sl_range range;       /* of all */
 };
 
 struct sl_codec_loops {

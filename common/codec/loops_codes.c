@@ -99,26 +99,21 @@ void sl_c_bucket_stats(const float *x, int64_t n, const struct sl_buckets *b, st
 {
 	for (int k = 1; k < b->count; k++) {
 		const float edge = b->edge[k];
-		float below = io->max_below[k], above = io->min_above[k];
-		int32_t count = 0;
+		float most = io->max_below[k];
+		int32_t below = 0, upto = 0;
 
 		for (int64_t i = 0; i < n; i++) {
-			float v = x[i];
-			int less = v < edge;
+			float v = x[i], less = v < edge ? v : most;
 
-			count += less;
-			below = less && v > below ? v : below;
-			above = !less && v < above ? v : above;
+			below += v < edge;
+			upto += v <= edge;
+			most = less > most ? less : most;
 		}
-		io->below[k] += count;
-		io->max_below[k] = below + 0.0f;
-		io->min_above[k] = above + 0.0f;
+		io->below[k] += below;
+		io->upto[k] += upto;
+		io->max_below[k] = most + 0.0f;
 	}
-	for (int64_t i = 0; i < n; i++) {
-		uint32_t m = sl_magnitude(x[i]);
-
-		io->top = m > io->top ? m : io->top;
-	}
+	sl_c_minmax(x, n, &io->range);
 }
 
 void sl_c_bucketize(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code)

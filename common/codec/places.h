@@ -55,6 +55,25 @@ enum sl_err sl_places_read(struct sl_places *p, struct sl_place_set *set, struct
 enum sl_err sl_places_gather(const struct sl_places *p, const struct sl_place_set *set, const float *x, sl_f32u *y);
 void sl_places_expand(const struct sl_places *p, const struct sl_place_set *set, const sl_f32u *y, float *x);
 
+/* What stages that keep places have in common; the first member of their state. */
+struct sl_keeper {
+	struct sl_stage_env env;
+	struct sl_places places;  /* where `pair` is NULL */
+	struct sl_keeper *pair;   /* the activation's, whose places count, or NULL */
+	struct sl_place_set *set; /* of the running call */
+};
+
+enum sl_err sl_keeper_open(struct sl_keeper *k, const struct sl_stage_env *env, struct sl_fail *fail);
+void sl_keeper_close(struct sl_keeper *k);
+enum sl_err sl_keeper_keep(void *keeper, struct sl_fail *fail);
+/* forward of a gradient: gathers. BUG where its activation was not coded in this slot. */
+enum sl_err sl_keeper_forward(struct sl_keeper *k, const struct sl_codec_call *call, const float *x, int64_t n,
+			      sl_f32u *y, struct sl_shape *ys);
+enum sl_err sl_keeper_parse(struct sl_keeper *k, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
+			    const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail);
+enum sl_err sl_keeper_inverse(void *keeper, const struct sl_codec_call *call, const sl_f32u *y,
+			      const struct sl_shape *ys, float *x, const struct sl_shape *xs);
+
 static inline int64_t sl_block_length(int64_t n, int64_t block)
 {
 	int64_t left = n - block * SL_CODEC_BLOCK;

@@ -271,7 +271,7 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 	if (out->cap - out->len < bound(q->env.arg, false, xs))
 		return SL_ERR_LIMIT;
 	q->x = x;
-	q->key = sl_codec_key(q->env.seed, q->env.dir, call);
+	q->key = sl_codec_key(q->env.seed, q->env.dir, call, SL_STAGE_QUANTIZER);
 	sl_groups_set(&q->groups, sl_shape_count(xs), group_size(q->env.arg, xs));
 	err = q->cols != NULL ? measure_channels(q)
 			      : sl_groups_measure(&q->groups, q->env.loops, q->env.pool, x, false);

@@ -119,9 +119,13 @@ static inline int64_t sl_codec_blocks(int64_t n)
 	return (n + SL_CODEC_BLOCK - 1) / SL_CODEC_BLOCK;
 }
 
-static inline struct sl_rng_key sl_codec_key(uint64_t seed, enum sl_dir dir, const struct sl_codec_call *call)
+/* Randomness of a quantizer; a transform's is another stream, so that both can stand in one chain. */
+static inline struct sl_rng_key sl_codec_key(uint64_t seed, enum sl_dir dir, const struct sl_codec_call *call,
+					     enum sl_stage_kind kind)
 {
-	return (struct sl_rng_key){seed, call->step, call->chunk, (uint16_t)(SL_RNG_CODEC + dir)};
+	int stream = SL_RNG_CODEC + (int)dir + (kind == SL_STAGE_TRANSFORM ? SL_DIR_COUNT : 0);
+
+	return (struct sl_rng_key){seed, call->step, call->chunk, (uint16_t)stream};
 }
 
 #endif

@@ -18,13 +18,10 @@ static const struct sl_stage_arg args[] = {
 };
 
 struct topk {
-	struct sl_stage_env env;
-	struct sl_places places;
-	struct sl_select *select;
-	struct topk *pair; /* whose places count, or NULL */
+	struct sl_keeper keeper;
+	struct sl_select *select; /* where it is not paired */
 	/* of the running call */
 	struct sl_selection selection;
-	struct sl_place_set *set;
 	const float *x;
 	sl_f32u *y;
 };
@@ -51,7 +48,7 @@ static void close_topk(void *state)
 {
 	struct topk *t = state;
 
-	sl_places_close(&t->places);
+	sl_keeper_close(&t->keeper);
 	sl_select_close(t->select);
 	free(t);
 }
@@ -63,10 +60,8 @@ static enum sl_err open_topk(void **state, const struct sl_stage_env *env, struc
 
 	if (t == NULL)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "topk: no memory");
-	t->env = *env;
-	t->pair = env->pair;
-	err = t->pair != NULL ? SL_OK : sl_places_open(&t->places, env, fail);
-	if (err == SL_OK && t->pair == NULL)
+	err = sl_keeper_open(&t->keeper, env, fail);
+	if (err == SL_OK && env->pair == NULL)
 		err = sl_select_open(&t->select, env, fail);
 	if (err != SL_OK) {
 		close_topk(t);
@@ -76,24 +71,17 @@ static enum sl_err open_topk(void **state, const struct sl_stage_env *env, struc
 	return SL_OK;
 }
 
-static enum sl_err keep(void *state, struct sl_fail *fail)
-{
-	struct topk *t = state;
-
-	return sl_places_keep(&t->places, t->env.slots, fail);
-}
-
 /* How many of the elements equal to the k-th are kept in every block: all, until there are k. */
 static void share_ties(struct topk *t, int64_t k)
 {
-	int64_t blocks = sl_codec_blocks(t->set->n);
+	int64_t blocks = sl_codec_blocks(t->keeper.set->n);
 
 	for (int64_t b = 0; b < blocks; b++)
 		k -= t->selection.above[b];
 	for (int64_t b = 0; b < blocks; b++) {
 		int64_t ties = t->selection.equal[b] < k ? t->selection.equal[b] : k;
 
-		t->set->count[b] = (uint32_t)(t->selection.above[b] + ties);
+		t->keeper.set->count[b] = (uint32_t)(t->selection.above[b] + ties);
 		k -= ties;
 	}
 }
@@ -110,12 +98,12 @@ static void drop_ties(const struct topk *t, const float *x, int64_t n, uint64_t 
 static void keep_block(void *arg, int64_t block, int worker)
 {
 	struct topk *t = arg;
-	const struct sl_codec_loops *loops = t->env.loops;
+	const struct sl_codec_loops *loops = t->keeper.env.loops;
 	const float *x = t->x + block * SL_CODEC_BLOCK;
-	int64_t len = sl_block_length(t->set->n, block);
-	int64_t ties = t->set->count[block] - t->selection.above[block];
-	uint64_t *bitmap = t->set->bitmap + block * (SL_CODEC_BLOCK / 64);
-	sl_f32u *y = t->y + t->set->offset[block];
+	int64_t len = sl_block_length(t->keeper.set->n, block);
+	int64_t ties = t->keeper.set->count[block] - t->selection.above[block];
+	uint64_t *bitmap = t->keeper.set->bitmap + block * (SL_CODEC_BLOCK / 64);
+	sl_f32u *y = t->y + t->keeper.set->offset[block];
 	uint32_t top = 0;
 
 	if (ties > 0 && ties < t->selection.equal[block]) {
@@ -132,79 +120,44 @@ static void keep_block(void *arg, int64_t block, int worker)
 			y += loops->gather(x + at, n, bitmap + at / 64, y, &top);
 		}
 	}
-	sl_places_code(&t->places, t->set, block, worker);
-}
-
-static enum sl_err forward_paired(struct topk *t, const struct sl_codec_call *call, const float *x, int64_t n,
-				  sl_f32u *y, struct sl_shape *ys)
-{
-	const struct sl_place_set *set = sl_places_slot(&t->pair->places, call->slot);
-
-	if (set->n != n)
-		return SL_ERR_BUG;
-	*ys = sl_shape1(set->total);
-	return sl_places_gather(&t->pair->places, set, x, y);
+	sl_places_code(&t->keeper.places, t->keeper.set, block, worker);
 }
 
 static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
 			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
 {
 	struct topk *t = state;
-	int64_t n = sl_shape_count(xs), k = kept(t->env.arg, n);
+	struct sl_keeper *keeper = &t->keeper;
+	int64_t n = sl_shape_count(xs), k = kept(keeper->env.arg, n);
 	enum sl_err err;
 
-	if (t->pair != NULL)
-		return forward_paired(t, call, x, n, y, ys);
-	t->set = sl_places_slot(&t->places, call->slot);
-	t->set->n = 0;
+	if (keeper->pair != NULL)
+		return sl_keeper_forward(keeper, call, x, n, y, ys);
+	keeper->set = sl_places_slot(&keeper->places, call->slot);
+	keeper->set->n = 0;
 	err = sl_select_run(t->select, x, n, k, &t->selection);
 	if (err != SL_OK)
 		return err;
-	t->set->n = n;
+	keeper->set->n = n;
 	share_ties(t, k);
-	sl_places_sum(t->set);
+	sl_places_sum(keeper->set);
 	t->x = x;
 	t->y = y;
-	sl_pool_run(t->env.pool, sl_codec_blocks(n), keep_block, t);
+	sl_pool_run(keeper->env.pool, sl_codec_blocks(n), keep_block, t);
 	*ys = sl_shape1(k);
-	return sl_places_write(&t->places, t->set, side);
+	return sl_places_write(&keeper->places, keeper->set, side);
 }
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
 			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
 {
 	struct topk *t = state;
-	int64_t n = sl_shape_count(xs), k = kept(t->env.arg, n);
-	enum sl_err err;
+	int64_t k = kept(t->keeper.env.arg, sl_shape_count(xs));
 
 	if (count != k)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "topk: %lld values, expected %lld", (long long)count,
 				   (long long)k);
-	t->set = sl_places_slot(t->pair != NULL ? &t->pair->places : &t->places, call->slot);
-	if (t->pair != NULL) {
-		if (side.len != 0 || t->set->n != n || t->set->total != k)
-			return sl_fail_set(fail, SL_ERR_PAYLOAD,
-					   "topk: %zu bytes of places where the activation's %lld of %lld count",
-					   side.len, (long long)t->set->total, (long long)t->set->n);
-	} else {
-		err = sl_places_read(&t->places, t->set, side, n, k, fail);
-		if (err != SL_OK)
-			return err;
-	}
-	*ys = sl_shape1(k);
-	return SL_OK;
-}
-
-static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_shape *ys,
-			   float *x, const struct sl_shape *xs)
-{
-	struct topk *t = state;
-
-	(void)call;
-	(void)ys;
-	(void)xs;
-	sl_places_expand(t->pair != NULL ? &t->pair->places : &t->places, t->set, y, x);
-	return SL_OK;
+	return sl_keeper_parse(&t->keeper, call, side, count, xs, ys, fail);
 }
 
 const struct sl_codec_stage sl_stage_topk = {
@@ -218,8 +171,8 @@ const struct sl_codec_stage sl_stage_topk = {
 	.bound = bound,
 	.open = open_topk,
 	.close = close_topk,
-	.keep = keep,
+	.keep = sl_keeper_keep,
 	.forward = forward,
 	.parse = parse,
-	.inverse = inverse,
+	.inverse = sl_keeper_inverse,
 };

@@ -15,118 +15,7 @@
 #include "common/codec/codec.h"
 #include "common/codec/stage.h"
 #include "common/nn/backend.h"
-
-/* ---- helpers */
-
-static const struct sl_codec_call call0 = {.slot = 0, .step = 7, .chunk = 1, .training = true};
-
-static struct sl_codec *open_codec(const char *text, struct sl_shape shape, struct sl_backend *be, enum sl_dir dir,
-				   struct sl_codec *pair)
-{
-	struct sl_codec_env env = {.be = be, .shape = shape, .slots = 2, .seed = 11, .dir = dir, .pair = pair};
-	struct sl_codec_spec spec;
-	struct sl_codec *codec = NULL;
-	struct sl_fail fail = {0};
-
-	if (sl_codec_parse(text, &spec, &fail) != SL_OK || sl_codec_open(&codec, &spec, &env, &fail) != SL_OK)
-		fail_msg("%s: %s", text, fail.text);
-	return codec;
-}
-
-/* Encodes into exactly `bound` bytes, unaligned, with guards behind; *bytes is malloc'ed. */
-static enum sl_err encode(struct sl_codec *c, const struct sl_codec_call *call, const float *x, struct sl_shape shape,
-			  uint8_t **bytes, size_t *len)
-{
-	size_t bound = sl_codec_bound(c, shape.dim[0]);
-	uint8_t *mem = malloc(bound + 3 + 16);
-	struct sl_buf out = {mem, 3, bound + 3};
-	struct sl_tensor t = {.dtype = SL_F32, .shape = shape, .data = (void *)x};
-	enum sl_err err;
-
-	memset(mem, 0xa5, bound + 3 + 16);
-	err = sl_codec_encode(c, call, &t, &out);
-	for (int i = 0; i < 16; i++)
-		assert_int_equal(mem[bound + 3 + i], 0xa5);
-	assert_int_equal(mem[2], 0xa5);
-	*bytes = NULL;
-	*len = out.len - 3;
-	if (err == SL_OK) {
-		assert_true(*len <= bound);
-		*bytes = malloc(*len);
-		memcpy(*bytes, mem + 3, *len);
-	} else {
-		assert_int_equal(out.len, 3);
-	}
-	free(mem);
-	return err;
-}
-
-static enum sl_err decode(struct sl_codec *c, const struct sl_codec_call *call, const uint8_t *bytes, size_t len,
-			  struct sl_shape shape, float *x)
-{
-	struct sl_tensor t = {.dtype = SL_F32, .shape = shape, .data = x};
-	struct sl_fail fail = {0};
-	/* exactly as long as it says, so that sanitizers see a read beyond */
-	uint8_t *copy = malloc(len + 1);
-	enum sl_err err;
-
-	memcpy(copy + 1, bytes, len);
-	err = sl_codec_decode(c, call, (struct sl_bytes){copy + 1, len}, &t, &fail);
-	free(copy);
-	if (err != SL_OK)
-		assert_true(fail.text[0] != '\0');
-	return err;
-}
-
-static size_t round_trip(const char *text, struct sl_shape shape, const float *x, float *back)
-{
-	struct sl_codec *c = open_codec(text, shape, NULL, SL_DIR_HEAD_ACT, NULL);
-	uint8_t *one, *two;
-	size_t len, again;
-
-	assert_int_equal(encode(c, &call0, x, shape, &one, &len), SL_OK);
-	assert_int_equal(encode(c, &call0, x, shape, &two, &again), SL_OK);
-	assert_int_equal(len, again);
-	assert_memory_equal(one, two, len);
-	assert_int_equal(decode(c, &call0, one, len, shape, back), SL_OK);
-	free(one);
-	free(two);
-	sl_codec_close(c);
-	return len;
-}
-
-enum kind { RANDOM, CONSTANT, ZERO, TINY, HUGE_VALUES, RELU, KINDS };
-
-static void fill(float *x, int64_t n, enum kind kind)
-{
-	struct sl_rng_key key = {.seed = 3, .step = (uint64_t)kind, .tensor = SL_RNG_TEST};
-
-	for (int64_t i = 0; i < n; i++) {
-		float pair[2];
-
-		sl_rng_normal2(sl_rng_u32(&key, (uint64_t)(2 * i)), sl_rng_u32(&key, (uint64_t)(2 * i + 1)), pair);
-		switch (kind) {
-		case RANDOM:
-			x[i] = pair[0];
-			break;
-		case CONSTANT:
-			x[i] = -2.5f;
-			break;
-		case ZERO:
-			x[i] = i % 2 ? -0.0f : 0.0f;
-			break;
-		case TINY:
-			x[i] = pair[0] * 1e-42f;
-			break;
-		case HUGE_VALUES:
-			x[i] = pair[0] > 0 ? FLT_MAX : -FLT_MAX;
-			break;
-		default:
-			x[i] = pair[0] < 0 ? 0 : pair[0] > 1 ? 1 : pair[0];
-			break;
-		}
-	}
-}
+#include "tests/support/codec.h"
 
 /* ---- specifications */
 
@@ -225,7 +114,7 @@ static void none_carries_any_bits(void **state)
 	float x[6] = {1, -0.0f, NAN, INFINITY, -INFINITY, 1e-45f}, back[6];
 	(void)state;
 
-	assert_int_equal(round_trip("none", sl_shape2(2, 3), x, back), 16 + 24);
+	assert_int_equal(codec_round_trip("none", sl_shape2(2, 3), x, back), 16 + 24);
 	assert_memory_equal(x, back, sizeof x);
 }
 
@@ -240,7 +129,7 @@ static void f16_rounds_to_nearest_even_and_saturates(void **state)
 	float back[N];
 	(void)state;
 
-	assert_int_equal(round_trip("f16", sl_shape2(1, N), in, back), 16 + 2 * N);
+	assert_int_equal(codec_round_trip("f16", sl_shape2(1, N), in, back), 16 + 2 * N);
 	for (int i = 0; i < N; i++)
 		assert_true(back[i] == out[i] && signbit(back[i]) == signbit(out[i]));
 }
@@ -255,7 +144,7 @@ static int64_t group_of(const char *per, struct sl_shape s, int64_t i)
 	return strcmp(per, ",block=64") == 0 ? i / 64 : 0;
 }
 
-static void check_quant(int bits, const char *per, bool stochastic, struct sl_shape s, enum kind kind)
+static void check_quant(int bits, const char *per, bool stochastic, struct sl_shape s, enum codec_kind kind)
 {
 	int64_t n = sl_shape_count(&s), groups = 0;
 	float *x = malloc((size_t)n * 4), *back = malloc((size_t)n * 4);
@@ -264,9 +153,9 @@ static void check_quant(int bits, const char *per, bool stochastic, struct sl_sh
 	char text[64];
 	size_t len;
 
-	fill(x, n, kind);
+	codec_fill(x, n, kind);
 	snprintf(text, sizeof text, "quant:%d%s%s", bits, per, stochastic ? ",round=stochastic" : "");
-	len = round_trip(text, s, x, back);
+	len = codec_round_trip(text, s, x, back);
 	for (int64_t i = 0; i < n; i++) {
 		int64_t g = group_of(per, s, i);
 
@@ -301,7 +190,8 @@ static void quant_keeps_half_a_step(void **state)
 	for (int bits = 1; bits <= 16; bits++) {
 		for (int kind = 0; kind < KINDS; kind++) {
 			for (int s = 0; s < ODD_SHAPES; s++)
-				check_quant(bits, per[(bits + kind + s) % 4], false, odd_shape(s), (enum kind)kind);
+				check_quant(bits, per[(bits + kind + s) % 4], false, odd_shape(s),
+					    (enum codec_kind)kind);
 		}
 		for (int p = 0; p < 4; p++)
 			check_quant(bits, per[p], bits % 2, sl_shape4(3, 9, 11, 40), RANDOM);
@@ -321,7 +211,7 @@ static void stochastic_rounding_is_unbiased(void **state)
 		x[i] = 0.3f;
 	x[0] = 0;
 	x[1] = 1;
-	round_trip("quant:1,round=stochastic", sl_shape2(1, N), x, back);
+	codec_round_trip("quant:1,round=stochastic", sl_shape2(1, N), x, back);
 	for (int i = 2; i < N; i++)
 		sum += (double)back[i];
 	/* 5 standard deviations of a Bernoulli mean */
@@ -367,7 +257,7 @@ static void plain_topk(const float *x, int64_t n, int64_t k, float *out)
 	free(r);
 }
 
-static void check_topk(double ratio, struct sl_shape s, enum kind kind)
+static void check_topk(double ratio, struct sl_shape s, enum codec_kind kind)
 {
 	int64_t n = sl_shape_count(&s), k = llrint(ratio * (double)n);
 	float *x = malloc((size_t)n * 4), *back = malloc((size_t)n * 4), *expect = malloc((size_t)n * 4);
@@ -375,9 +265,9 @@ static void check_topk(double ratio, struct sl_shape s, enum kind kind)
 	size_t len;
 
 	k = k < 1 ? 1 : k;
-	fill(x, n, kind);
+	codec_fill(x, n, kind);
 	snprintf(text, sizeof text, "topk:%g", ratio);
-	len = round_trip(text, s, x, back);
+	len = codec_round_trip(text, s, x, back);
 	plain_topk(x, n, k, expect);
 	assert_memory_equal(back, expect, (size_t)n * 4);
 	/* header, part, values, table, and never more than a bitmap */
@@ -395,11 +285,11 @@ static void topk_is_exact(void **state)
 	for (int kind = 0; kind < KINDS; kind++) {
 		for (int r = 0; r < 6; r++) {
 			for (int s = 0; s < ODD_SHAPES; s++)
-				check_topk(ratios[r], odd_shape(s), (enum kind)kind);
+				check_topk(ratios[r], odd_shape(s), (enum codec_kind)kind);
 		}
 		/* several blocks, the last one short */
-		check_topk(0.1, sl_shape4(2, 56, 57, 33), (enum kind)kind);
-		check_topk(0.5, sl_shape4(2, 56, 57, 33), (enum kind)kind);
+		check_topk(0.1, sl_shape4(2, 56, 57, 33), (enum codec_kind)kind);
+		check_topk(0.5, sl_shape4(2, 56, 57, 33), (enum codec_kind)kind);
 	}
 }
 
@@ -411,8 +301,8 @@ static void sparse_places_cost_less_than_a_bitmap(void **state)
 	size_t len;
 	(void)state;
 
-	fill(x, n, RANDOM);
-	len = round_trip("topk:0.01", s, x, back);
+	codec_fill(x, n, RANDOM);
+	len = codec_round_trip("topk:0.01", s, x, back);
 	/* a gap of 100 on average: 7 bits, and 3 for the largest of 256 */
 	assert_true(len < (size_t)(4 * k + k * 11 / 8 + 1000));
 	free(x);
@@ -427,13 +317,13 @@ static void chain_quantizes_what_is_kept(void **state)
 	double lo = 0, hi = 0;
 	(void)state;
 
-	fill(x, n, RANDOM);
+	codec_fill(x, n, RANDOM);
 	plain_topk(x, n, k, expect);
 	for (int64_t i = 0; i < n; i++) {
 		lo = fmin(lo, expect[i]);
 		hi = fmax(hi, expect[i]);
 	}
-	round_trip("topk:0.2|quant:8", s, x, back);
+	codec_round_trip("topk:0.2|quant:8", s, x, back);
 	for (int64_t i = 0; i < n; i++) {
 		if (expect[i] == 0)
 			assert_true(back[i] == 0);
@@ -451,37 +341,37 @@ static void a_gradient_uses_the_places_of_its_activation(void **state)
 	int64_t n = sl_shape_count(&two), k = llrint(0.1 * (double)n);
 	float *x = malloc((size_t)n * 4), *g = malloc((size_t)n * 4), *back = malloc((size_t)n * 4);
 	float *mark = malloc((size_t)n * 4);
-	struct sl_codec *act_tx = open_codec("topk:0.1|quant:8", s, NULL, SL_DIR_HEAD_ACT, NULL);
-	struct sl_codec *act_rx = open_codec("topk:0.1|quant:8", s, NULL, SL_DIR_HEAD_ACT, NULL);
-	struct sl_codec *grad_tx = open_codec("topk:0.1", s, NULL, SL_DIR_HEAD_GRAD, act_rx);
-	struct sl_codec *grad_rx = open_codec("topk:0.1", s, NULL, SL_DIR_HEAD_GRAD, act_tx);
-	struct sl_codec_call call = call0, other = call0;
+	struct sl_codec *act_tx = codec_open("topk:0.1|quant:8", s, NULL, SL_DIR_HEAD_ACT, NULL);
+	struct sl_codec *act_rx = codec_open("topk:0.1|quant:8", s, NULL, SL_DIR_HEAD_ACT, NULL);
+	struct sl_codec *grad_tx = codec_open("topk:0.1", s, NULL, SL_DIR_HEAD_GRAD, act_rx);
+	struct sl_codec *grad_rx = codec_open("topk:0.1", s, NULL, SL_DIR_HEAD_GRAD, act_tx);
+	struct sl_codec_call call = codec_call0, other = codec_call0;
 	uint8_t *bytes;
 	size_t len;
 	(void)state;
 
 	other.slot = 1;
-	fill(g, n, RANDOM);
+	codec_fill(g, n, RANDOM);
 	/* another chunk in the other slot must not disturb */
 	for (int slot = 0; slot < 2; slot++) {
 		call.slot = slot;
-		fill(x, n, slot == 0 ? RANDOM : RELU);
-		assert_int_equal(encode(act_tx, &call, x, two, &bytes, &len), SL_OK);
-		assert_int_equal(decode(act_rx, &call, bytes, len, two, back), SL_OK);
+		codec_fill(x, n, slot == 0 ? RANDOM : RELU);
+		assert_int_equal(codec_encode(act_tx, &call, x, two, &bytes, &len), SL_OK);
+		assert_int_equal(codec_decode(act_rx, &call, bytes, len, two, back), SL_OK);
 		free(bytes);
 	}
-	fill(x, n, RANDOM);
+	codec_fill(x, n, RANDOM);
 	plain_topk(x, n, k, mark);
-	assert_int_equal(encode(grad_tx, &call0, g, two, &bytes, &len), SL_OK);
+	assert_int_equal(codec_encode(grad_tx, &codec_call0, g, two, &bytes, &len), SL_OK);
 	assert_int_equal(len, 16 + 8 + 4 * k);
-	assert_int_equal(decode(grad_rx, &call0, bytes, len, two, back), SL_OK);
+	assert_int_equal(codec_decode(grad_rx, &codec_call0, bytes, len, two, back), SL_OK);
 	for (int64_t i = 0; i < n; i++)
 		assert_true(back[i] == (mark[i] != 0 ? g[i] : 0));
 	/* a payload with places of its own is not what was agreed on */
-	assert_int_equal(decode(act_rx, &call0, bytes, len, two, back), SL_ERR_PAYLOAD);
+	assert_int_equal(codec_decode(act_rx, &codec_call0, bytes, len, two, back), SL_ERR_PAYLOAD);
 	free(bytes);
 	g[5] = NAN;
-	assert_int_equal(encode(grad_tx, &other, g, two, &bytes, &len), SL_ERR_NONFINITE);
+	assert_int_equal(codec_encode(grad_tx, &other, g, two, &bytes, &len), SL_ERR_NONFINITE);
 	sl_codec_close(grad_tx);
 	sl_codec_close(grad_rx);
 	sl_codec_close(act_tx);
@@ -503,9 +393,9 @@ static void nonfinite_is_refused_by_lossy_codecs(void **state)
 	float *x = malloc((size_t)n * 4);
 	(void)state;
 
-	fill(x, n, RANDOM);
+	codec_fill(x, n, RANDOM);
 	for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
-		struct sl_codec *c = open_codec(specs[i], s, NULL, SL_DIR_HEAD_ACT, NULL);
+		struct sl_codec *c = codec_open(specs[i], s, NULL, SL_DIR_HEAD_ACT, NULL);
 		uint8_t *bytes;
 		size_t len;
 
@@ -513,10 +403,10 @@ static void nonfinite_is_refused_by_lossy_codecs(void **state)
 			float was = x[at[b / 3]];
 
 			x[at[b / 3]] = bad[b % 3];
-			assert_int_equal(encode(c, &call0, x, s, &bytes, &len), SL_ERR_NONFINITE);
+			assert_int_equal(codec_encode(c, &codec_call0, x, s, &bytes, &len), SL_ERR_NONFINITE);
 			x[at[b / 3]] = was;
 		}
-		assert_int_equal(encode(c, &call0, x, s, &bytes, &len), SL_OK);
+		assert_int_equal(codec_encode(c, &codec_call0, x, s, &bytes, &len), SL_OK);
 		free(bytes);
 		sl_codec_close(c);
 	}
@@ -528,31 +418,31 @@ static void wrong_frames_are_refused(void **state)
 	struct sl_shape s = sl_shape4(2, 7, 7, 8);
 	int64_t n = sl_shape_count(&s);
 	float x[2 * 7 * 7 * 8], back[2 * 7 * 7 * 8], untouched[2 * 7 * 7 * 8];
-	struct sl_codec *c = open_codec("topk:0.1|quant:5", s, NULL, SL_DIR_HEAD_ACT, NULL);
-	struct sl_codec *other = open_codec("quant:5", s, NULL, SL_DIR_HEAD_ACT, NULL);
+	struct sl_codec *c = codec_open("topk:0.1|quant:5", s, NULL, SL_DIR_HEAD_ACT, NULL);
+	struct sl_codec *other = codec_open("quant:5", s, NULL, SL_DIR_HEAD_ACT, NULL);
 	uint8_t *bytes, longer[4096];
 	size_t len;
 	(void)state;
 
-	fill(x, n, RANDOM);
+	codec_fill(x, n, RANDOM);
 	memset(back, 0x55, sizeof back);
 	memset(untouched, 0x55, sizeof untouched);
-	assert_int_equal(encode(c, &call0, x, s, &bytes, &len), SL_OK);
+	assert_int_equal(codec_encode(c, &codec_call0, x, s, &bytes, &len), SL_OK);
 	for (size_t l = 0; l < len; l++)
-		assert_int_equal(decode(c, &call0, bytes, l, s, back), SL_ERR_PAYLOAD);
+		assert_int_equal(codec_decode(c, &codec_call0, bytes, l, s, back), SL_ERR_PAYLOAD);
 	memcpy(longer, bytes, len);
 	longer[len] = 0;
-	assert_int_equal(decode(c, &call0, longer, len + 1, s, back), SL_ERR_PAYLOAD);
-	assert_int_equal(decode(other, &call0, bytes, len, s, back), SL_ERR_PAYLOAD);
-	assert_int_equal(decode(c, &call0, bytes, len, sl_shape_rows(s, 1), back), SL_ERR_PAYLOAD);
+	assert_int_equal(codec_decode(c, &codec_call0, longer, len + 1, s, back), SL_ERR_PAYLOAD);
+	assert_int_equal(codec_decode(other, &codec_call0, bytes, len, s, back), SL_ERR_PAYLOAD);
+	assert_int_equal(codec_decode(c, &codec_call0, bytes, len, sl_shape_rows(s, 1), back), SL_ERR_PAYLOAD);
 	/* each byte of header and table of parts */
 	for (int i = 0; i < 24; i++) {
 		longer[i] ^= 0x41;
-		assert_int_equal(decode(c, &call0, longer, len, s, back), SL_ERR_PAYLOAD);
+		assert_int_equal(codec_decode(c, &codec_call0, longer, len, s, back), SL_ERR_PAYLOAD);
 		longer[i] ^= 0x41;
 	}
 	assert_memory_equal(back, untouched, sizeof back);
-	assert_int_equal(decode(c, &call0, bytes, len, s, back), SL_OK);
+	assert_int_equal(codec_decode(c, &codec_call0, bytes, len, s, back), SL_OK);
 	free(bytes);
 	sl_codec_close(c);
 	sl_codec_close(other);
@@ -561,14 +451,14 @@ static void wrong_frames_are_refused(void **state)
 static void a_short_buffer_is_a_limit(void **state)
 {
 	struct sl_shape s = sl_shape2(4, 100);
-	struct sl_codec *c = open_codec("quant:8", s, NULL, SL_DIR_HEAD_ACT, NULL);
+	struct sl_codec *c = codec_open("quant:8", s, NULL, SL_DIR_HEAD_ACT, NULL);
 	float x[400] = {1};
 	uint8_t mem[512];
 	struct sl_buf out = {mem, 5, sl_codec_bound(c, 4) + 4};
 	struct sl_tensor t = {.dtype = SL_F32, .shape = s, .data = x};
 	(void)state;
 
-	assert_int_equal(sl_codec_encode(c, &call0, &t, &out), SL_ERR_LIMIT);
+	assert_int_equal(sl_codec_encode(c, &codec_call0, &t, &out), SL_ERR_LIMIT);
 	assert_int_equal(out.len, 5);
 	sl_codec_close(c);
 }
@@ -577,23 +467,23 @@ static void feedback_returns_what_was_lost(void **state)
 {
 	struct sl_shape s = sl_shape2(4, 100);
 	float x[400], back[400], sum[400] = {0};
-	struct sl_codec *c = open_codec("topk:0.1,ef=true", s, NULL, SL_DIR_HEAD_ACT, NULL);
+	struct sl_codec *c = codec_open("topk:0.1,ef=true", s, NULL, SL_DIR_HEAD_ACT, NULL);
 	uint8_t *one, *two;
 	size_t len, again;
 	(void)state;
 
-	fill(x, 400, RANDOM);
+	codec_fill(x, 400, RANDOM);
 	for (int step = 0; step < 200; step++) {
 		struct sl_codec_call call = {.step = (uint64_t)step, .training = true};
 
-		assert_int_equal(encode(c, &call, x, s, &one, &len), SL_OK);
+		assert_int_equal(codec_encode(c, &call, x, s, &one, &len), SL_OK);
 		/* the step is run again: same bytes */
 		sl_codec_rollback(c);
-		assert_int_equal(encode(c, &call, x, s, &two, &again), SL_OK);
+		assert_int_equal(codec_encode(c, &call, x, s, &two, &again), SL_OK);
 		assert_int_equal(len, again);
 		assert_memory_equal(one, two, len);
 		sl_codec_commit(c);
-		assert_int_equal(decode(c, &call, one, len, s, back), SL_OK);
+		assert_int_equal(codec_decode(c, &call, one, len, s, back), SL_OK);
 		for (int i = 0; i < 400; i++)
 			sum[i] += back[i];
 		free(one);
@@ -621,7 +511,7 @@ static void threads_do_not_change_bytes(void **state)
 	static const struct sl_backend_ops ops = {.name = "test"};
 	(void)state;
 
-	fill(x, n, RELU);
+	codec_fill(x, n, RELU);
 	for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
 		uint8_t *expect = NULL, *bytes;
 		size_t len, expect_len = 0;
@@ -631,9 +521,10 @@ static void threads_do_not_change_bytes(void **state)
 			struct sl_codec *c;
 
 			assert_int_equal(sl_pool_open(&be.pool, threads, NULL), SL_OK);
-			c = open_codec(specs[i], s, &be, SL_DIR_HEAD_ACT, NULL);
-			assert_int_equal(encode(c, &call0, x, s, &bytes, &len), SL_OK);
-			assert_int_equal(decode(c, &call0, bytes, len, s, threads == 1 ? other : back), SL_OK);
+			c = codec_open(specs[i], s, &be, SL_DIR_HEAD_ACT, NULL);
+			assert_int_equal(codec_encode(c, &codec_call0, x, s, &bytes, &len), SL_OK);
+			assert_int_equal(codec_decode(c, &codec_call0, bytes, len, s, threads == 1 ? other : back),
+					 SL_OK);
 			if (threads == 1) {
 				expect = bytes;
 				expect_len = len;

@@ -1,0 +1,355 @@
+/* lowrank:r — power iteration per sample (Vogels et al., "PowerSGD", NeurIPS 2019). A sample is the matrix X [M, C],
+ * M = H·W positions of C channels (or S·F of a sequence); it is sent as two factors with X ≈ A·Bᵀ, A [M, r], B [C, r]:
+ * r·(M + C) values. The factor on the smaller side is made orthonormal:
+ *
+ *   C ≤ M: iters × { B = orthonormal(Xᵀ·A), A = X·B }        start: A
+ *   M < C: iters × { A = orthonormal(X·B),  B = Xᵀ·A }       start: B
+ *
+ * The start is uniform in [-1, 1), the same for all samples of a chunk; with warm=true, what this sample of this chunk
+ * had at the last committed step.
+ *
+ * Values left: for every sample Bᵀ [r, C], then Aᵀ [r, M]. Side bytes: none. */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/pool.h"
+#include "common/codec/stage.h"
+
+enum { RANK, ITERS, WARM };
+
+static const struct sl_stage_arg args[] = {
+	{.key = "rank", .type = SL_ARG_INT, .positional = true, .required = true, .least = 1, .most = 1024},
+	{.key = "iters", .type = SL_ARG_INT, .least = 1, .most = 16, .otherwise = 1},
+	{.key = "warm", .type = SL_ARG_FLAG},
+	{0},
+};
+
+/* Start factors of one slot. */
+struct warm {
+	float *current, *pending; /* [rows][r · larger side] */
+	int64_t current_rows, pending_rows;
+};
+
+struct lowrank {
+	struct sl_stage_env env;
+	int r, iters;
+	int64_t m, c, large, small;
+	float *start;      /* [r][large] */
+	float *factor;     /* [threads][r · (m + c)] */
+	struct warm *warm; /* [slots], or NULL */
+	/* of the running call */
+	struct warm *use, *save; /* NULL: neither */
+	const float *x;
+	float *to;
+	sl_f32u *y;
+	const sl_f32u *from;
+	atomic_bool nonfinite;
+};
+
+static void sides(const struct sl_shape *s, int64_t *m, int64_t *c)
+{
+	*c = s->dim[s->ndim - 1];
+	*m = sl_shape_row(s) / *c;
+}
+
+static void shape(const double *arg, const struct sl_shape *in, struct sl_shape *out)
+{
+	int64_t m, c;
+
+	sides(in, &m, &c);
+	*out = sl_shape2(in->dim[0], (int64_t)arg[RANK] * (m + c));
+}
+
+static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
+{
+	(void)arg;
+	(void)paired;
+	(void)in;
+	return 0;
+}
+
+static enum sl_err check(const double *arg, bool channels, bool samples, struct sl_fail *fail)
+{
+	(void)arg;
+	if (!channels || !samples)
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "codec: lowrank needs the tensor's samples and channels, and the stage "
+				   "before it does not keep them");
+	return SL_OK;
+}
+
+static void close_lowrank(void *state)
+{
+	struct lowrank *l = state;
+
+	for (int s = 0; l->warm != NULL && s < l->env.slots; s++) {
+		free(l->warm[s].current);
+		free(l->warm[s].pending);
+	}
+	free(l->warm);
+	free(l->start);
+	free(l->factor);
+	free(l);
+}
+
+static enum sl_err open_warm(struct lowrank *l)
+{
+	size_t count = (size_t)(l->env.shape.dim[0] * l->r * l->large);
+
+	l->warm = calloc((size_t)l->env.slots, sizeof *l->warm);
+	if (l->warm == NULL)
+		return SL_ERR_NOMEM;
+	for (int s = 0; s < l->env.slots; s++) {
+		l->warm[s].current = calloc(count, sizeof(float));
+		l->warm[s].pending = calloc(count, sizeof(float));
+		if (l->warm[s].current == NULL || l->warm[s].pending == NULL)
+			return SL_ERR_NOMEM;
+	}
+	return SL_OK;
+}
+
+static enum sl_err open_lowrank(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	size_t threads = env->pool == NULL ? 1 : (size_t)sl_pool_threads(env->pool);
+	char text[SL_SHAPE_TEXT];
+	struct lowrank *l;
+	int64_t m, c;
+
+	sides(&env->shape, &m, &c);
+	if (env->shape.ndim < 3 || env->arg[RANK] > (double)(m < c ? m : c))
+		return sl_fail_set(
+			fail, SL_ERR_CONFIG,
+			"codec: lowrank:%g needs samples of at least that many positions and channels, not %s",
+			env->arg[RANK], sl_shape_text(&env->shape, text));
+	l = calloc(1, sizeof *l);
+	if (l == NULL)
+		goto fail;
+	l->env = *env;
+	l->r = (int)env->arg[RANK];
+	l->iters = (int)env->arg[ITERS];
+	l->m = m;
+	l->c = c;
+	l->large = m < c ? c : m;
+	l->small = m < c ? m : c;
+	l->start = malloc((size_t)(l->r * l->large) * sizeof *l->start);
+	l->factor = malloc(threads * (size_t)(l->r * (m + c)) * sizeof *l->factor);
+	if (l->start == NULL || l->factor == NULL)
+		goto fail;
+	if (env->arg[WARM] != 0 && open_warm(l) != SL_OK)
+		goto fail;
+	*state = l;
+	return SL_OK;
+fail:
+	if (l != NULL)
+		close_lowrank(l);
+	return sl_fail_set(fail, SL_ERR_NOMEM, "lowrank: no memory for %s", sl_shape_text(&env->shape, text));
+}
+
+/* ---- encoding */
+
+static double dot(const float *a, const float *b, int64_t n)
+{
+	double sum = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		sum += (double)a[i] * (double)b[i];
+	return sum;
+}
+
+static void subtract(float *a, const float *b, double factor, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		a[i] = (float)((double)a[i] - factor * (double)b[i]);
+}
+
+/* Rows of a [r][n], modified Gram-Schmidt, in double. A row that the others span becomes zero. False: NaN or Inf. */
+static bool orthonormalise(float *a, int r, int64_t n)
+{
+	for (int j = 0; j < r; j++) {
+		float *row = a + j * n;
+		double before = dot(row, row, n), after;
+
+		if (!isfinite(before))
+			return false;
+		for (int k = 0; k < j; k++)
+			subtract(row, a + k * n, dot(row, a + k * n, n), n);
+		after = dot(row, row, n);
+		/* what is left is rounding, or nothing */
+		if (after <= before * 1e-12) {
+			memset(row, 0, (size_t)n * sizeof *row);
+			continue;
+		}
+		after = 1 / sqrt(after);
+		for (int64_t i = 0; i < n; i++)
+			row[i] = (float)((double)row[i] * after);
+	}
+	return true;
+}
+
+static bool all_finite(const float *a, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		if (!isfinite(a[i]))
+			return false;
+	}
+	return true;
+}
+
+static bool all_zero(const float *a, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		if (a[i] != 0)
+			return false;
+	}
+	return true;
+}
+
+static void factor_sample(void *arg, int64_t row, int worker)
+{
+	struct lowrank *l = arg;
+	const struct sl_codec_loops *loops = l->env.loops;
+	const float *x = l->x + row * l->m * l->c, *start = l->start;
+	int64_t count = l->r * (l->m + l->c), large = l->r * l->large;
+	float *b = l->factor + worker * count, *a = b + l->r * l->c;
+	float *big = l->c <= l->m ? a : b;
+	bool good = true;
+
+	if (l->use != NULL && row < l->use->current_rows && !all_zero(l->use->current + row * large, large))
+		start = l->use->current + row * large;
+	for (int i = 0; good && i < l->iters; i++) {
+		const float *from = i == 0 ? start : big;
+
+		if (l->c <= l->m) {
+			loops->mul_xt(x, l->m, l->c, from, l->r, b);
+			good = orthonormalise(b, l->r, l->c);
+			loops->mul_x(x, l->m, l->c, b, l->r, a);
+		} else {
+			loops->mul_x(x, l->m, l->c, from, l->r, a);
+			good = orthonormalise(a, l->r, l->m);
+			loops->mul_xt(x, l->m, l->c, a, l->r, b);
+		}
+	}
+	if (!good || !all_finite(big, large)) {
+		atomic_store_explicit(&l->nonfinite, true, memory_order_relaxed);
+		return;
+	}
+	if (l->save != NULL)
+		memcpy(l->save->pending + row * large, big, (size_t)large * sizeof *big);
+	memcpy((void *)(l->y + row * count), b, (size_t)count * sizeof *b);
+}
+
+static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
+			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
+{
+	struct lowrank *l = state;
+	struct sl_rng_key key = sl_codec_key(l->env.seed, l->env.dir, call, SL_STAGE_TRANSFORM);
+	int64_t large = l->r * l->large;
+
+	(void)side;
+	for (int64_t first = 0; first < large; first += SL_CODEC_TILE) {
+		int64_t n = large - first < SL_CODEC_TILE ? large - first : SL_CODEC_TILE;
+		uint32_t word[SL_CODEC_TILE];
+
+		l->env.loops->random32(&key, (uint64_t)first, n, word);
+		for (int64_t i = 0; i < n; i++)
+			l->start[first + i] = sl_rng_unit(word[i]) * 2 - 1;
+	}
+	l->use = l->save = l->warm != NULL && call->training ? &l->warm[call->chunk % l->env.slots] : NULL;
+	l->x = x;
+	l->y = y;
+	l->nonfinite = false;
+	sl_pool_run(l->env.pool, xs->dim[0], factor_sample, l);
+	if (l->nonfinite)
+		return SL_ERR_NONFINITE;
+	if (l->save != NULL)
+		l->save->pending_rows = xs->dim[0];
+	shape(l->env.arg, xs, ys);
+	return SL_OK;
+}
+
+static void commit(void *state)
+{
+	struct lowrank *l = state;
+
+	for (int s = 0; l->warm != NULL && s < l->env.slots; s++) {
+		struct warm *w = &l->warm[s];
+		float *old = w->current;
+
+		if (w->pending_rows == 0)
+			continue;
+		w->current = w->pending;
+		w->current_rows = w->pending_rows;
+		w->pending = old;
+		w->pending_rows = 0;
+	}
+}
+
+static void rollback(void *state)
+{
+	struct lowrank *l = state;
+
+	for (int s = 0; l->warm != NULL && s < l->env.slots; s++)
+		l->warm[s].pending_rows = 0;
+}
+
+/* ---- decoding */
+
+static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
+			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
+{
+	struct lowrank *l = state;
+	struct sl_shape expect;
+
+	(void)call;
+	shape(l->env.arg, xs, &expect);
+	if (side.len != 0 || count != sl_shape_count(&expect))
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "lowrank: %lld values, expected %lld", (long long)count,
+				   (long long)sl_shape_count(&expect));
+	*ys = expect;
+	return SL_OK;
+}
+
+static void restore_sample(void *arg, int64_t row, int worker)
+{
+	struct lowrank *l = arg;
+	int64_t count = l->r * (l->m + l->c);
+	float *b = l->factor + worker * count;
+
+	/* a copy, because values in a payload have no alignment */
+	memcpy(b, (const void *)(l->from + row * count), (size_t)count * sizeof *b);
+	l->env.loops->outer(b + l->r * l->c, b, l->m, l->c, l->r, l->to + row * l->m * l->c);
+}
+
+static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_shape *ys,
+			   float *x, const struct sl_shape *xs)
+{
+	struct lowrank *l = state;
+
+	(void)call;
+	(void)ys;
+	l->from = y;
+	l->to = x;
+	sl_pool_run(l->env.pool, xs->dim[0], restore_sample, l);
+	return SL_OK;
+}
+
+const struct sl_codec_stage sl_stage_lowrank = {
+	.id = SL_STAGE_ID_LOWRANK,
+	.kind = SL_STAGE_TRANSFORM,
+	.name = "lowrank",
+	.usage = "lowrank:r with r = 1…1024; options iters=1…16, warm=true|false",
+	.args = args,
+	.check = check,
+	.keeps_samples = true,
+	.shape = shape,
+	.bound = bound,
+	.open = open_lowrank,
+	.close = close_lowrank,
+	.commit = commit,
+	.rollback = rollback,
+	.forward = forward,
+	.parse = parse,
+	.inverse = inverse,
+};

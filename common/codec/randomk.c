@@ -1,0 +1,228 @@
+/* randomk:r — k = round(r·n) places (at least one) drawn by Philox, so that only values are sent. The tensor is cut
+ * into k runs of n/k elements, at a phase drawn for each call, and one place is drawn in every run: every element has
+ * the same chance k/n, places ascend, and the number of places is exact. A gradient that is paired with its activation
+ * draws the same places.
+ *
+ * Bounds of run j, in elements: (phase + j·⌊2^32·n/k⌋) >> 32, the last one at first + n; beyond n they wrap. The phase
+ * is made from words 0, place j from word 4 + j of the stream.
+ *
+ * Side bytes: none. */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/pool.h"
+#include "common/codec/stage.h"
+
+enum { RATIO };
+enum { RUNS = 8192, TILE = 1024 }; /* runs of one unit of work; of one call of a loop */
+
+static const struct sl_stage_arg args[] = {
+	{.key = "ratio", .type = SL_ARG_REAL, .positional = true, .required = true, .least = 0, .most = 1},
+	{0},
+};
+
+struct randomk {
+	struct sl_stage_env env;
+	/* of the running call */
+	struct sl_rng_key key;
+	uint64_t phase, step; /* in 2^-32 elements */
+	int64_t n, k;
+	const float *x;
+	float *to;
+	sl_f32u *y;
+	const sl_f32u *from;
+	atomic_bool nonfinite;
+};
+
+static int64_t kept(const double *arg, int64_t n)
+{
+	int64_t k = llrint(arg[RATIO] * (double)n);
+
+	return k < 1 ? 1 : k > n ? n : k;
+}
+
+static void shape(const double *arg, const struct sl_shape *in, struct sl_shape *out)
+{
+	*out = sl_shape1(kept(arg, sl_shape_count(in)));
+}
+
+static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
+{
+	(void)arg;
+	(void)paired;
+	(void)in;
+	return 0;
+}
+
+static enum sl_err open_randomk(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	struct randomk *r = calloc(1, sizeof *r);
+
+	if (r == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "randomk: no memory");
+	r->env = *env;
+	*state = r;
+	return SL_OK;
+}
+
+static void prepare(struct randomk *r, const struct sl_codec_call *call, int64_t n)
+{
+	r->key = sl_codec_key(r->env.seed, r->env.pair_dir, call, SL_STAGE_TRANSFORM);
+	r->n = n;
+	r->k = kept(r->env.arg, n);
+	r->step = ((uint64_t)n << 32) / (uint64_t)r->k;
+	r->phase = (uint64_t)((unsigned __int128)r->step * sl_rng_u32(&r->key, 0) >> 32);
+}
+
+/* First element of run j, not wrapped. */
+static int64_t run_start(const struct randomk *r, int64_t j)
+{
+	if (j == r->k)
+		return (int64_t)(r->phase >> 32) + r->n;
+	return (int64_t)((r->phase + (uint64_t)j * r->step) >> 32);
+}
+
+/* Places of runs first … first+count-1, wrapped. */
+static void draw(const struct randomk *r, int64_t first, int64_t count, uint32_t *place)
+{
+	uint32_t word[TILE];
+	int64_t start = run_start(r, first);
+
+	r->env.loops->random32(&r->key, (uint64_t)first + 4, count, word);
+	for (int64_t j = 0; j < count; j++) {
+		int64_t next = run_start(r, first + j + 1);
+		int64_t at = start + (int64_t)((uint64_t)word[j] * (uint64_t)(next - start) >> 32);
+
+		place[j] = (uint32_t)(at >= r->n ? at - r->n : at);
+		start = next;
+	}
+}
+
+static int64_t block_runs(const struct randomk *r, int64_t block)
+{
+	int64_t left = r->k - block * RUNS;
+
+	return left < RUNS ? left : RUNS;
+}
+
+/* Calls fn for the elements of a block's runs, which may wrap. */
+static void each_range(struct randomk *r, int64_t block, void (*fn)(struct randomk *r, int64_t first, int64_t n))
+{
+	int64_t first = run_start(r, block * RUNS), stop = run_start(r, block * RUNS + block_runs(r, block));
+
+	if (first < r->n)
+		fn(r, first, (stop < r->n ? stop : r->n) - first);
+	if (stop > r->n)
+		fn(r, first > r->n ? first - r->n : 0, stop - (first > r->n ? first : r->n));
+}
+
+static void check_range(struct randomk *r, int64_t first, int64_t n)
+{
+	struct sl_range range = SL_RANGE_EMPTY;
+
+	r->env.loops->minmax(r->x + first, n, &range);
+	if (range.top >= SL_F32_INF_BITS)
+		atomic_store_explicit(&r->nonfinite, true, memory_order_relaxed);
+}
+
+static void clear_range(struct randomk *r, int64_t first, int64_t n)
+{
+	memset(r->to + first, 0, (size_t)n * sizeof *r->to);
+}
+
+static void gather_block(void *arg, int64_t block, int worker)
+{
+	struct randomk *r = arg;
+	int64_t first = block * RUNS, stop = first + block_runs(r, block);
+	uint32_t place[TILE];
+
+	(void)worker;
+	each_range(r, block, check_range);
+	for (; first < stop; first += TILE) {
+		int64_t n = stop - first < TILE ? stop - first : TILE;
+
+		draw(r, first, n, place);
+		for (int64_t j = 0; j < n; j++)
+			r->y[first + j] = r->x[place[j]];
+	}
+}
+
+static void scatter_block(void *arg, int64_t block, int worker)
+{
+	struct randomk *r = arg;
+	int64_t first = block * RUNS, stop = first + block_runs(r, block);
+	uint32_t place[TILE];
+
+	(void)worker;
+	each_range(r, block, clear_range);
+	for (; first < stop; first += TILE) {
+		int64_t n = stop - first < TILE ? stop - first : TILE;
+
+		draw(r, first, n, place);
+		for (int64_t j = 0; j < n; j++)
+			r->to[place[j]] = r->from[first + j];
+	}
+}
+
+static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
+			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
+{
+	struct randomk *r = state;
+
+	(void)side;
+	prepare(r, call, sl_shape_count(xs));
+	r->x = x;
+	r->y = y;
+	r->nonfinite = false;
+	sl_pool_run(r->env.pool, (r->k + RUNS - 1) / RUNS, gather_block, r);
+	if (r->nonfinite)
+		return SL_ERR_NONFINITE;
+	*ys = sl_shape1(r->k);
+	return SL_OK;
+}
+
+static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
+			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
+{
+	struct randomk *r = state;
+
+	prepare(r, call, sl_shape_count(xs));
+	if (count != r->k || side.len != 0)
+		return sl_fail_set(fail, SL_ERR_PAYLOAD,
+				   "randomk: %lld values and %zu bytes of places, expected %lld and 0",
+				   (long long)count, side.len, (long long)r->k);
+	*ys = sl_shape1(count);
+	return SL_OK;
+}
+
+static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_shape *ys,
+			   float *x, const struct sl_shape *xs)
+{
+	struct randomk *r = state;
+
+	(void)call;
+	(void)ys;
+	(void)xs;
+	r->from = y;
+	r->to = x;
+	sl_pool_run(r->env.pool, (r->k + RUNS - 1) / RUNS, scatter_block, r);
+	return SL_OK;
+}
+
+const struct sl_codec_stage sl_stage_randomk = {
+	.id = SL_STAGE_ID_RANDOMK,
+	.kind = SL_STAGE_TRANSFORM,
+	.pairs = true,
+	.name = "randomk",
+	.usage = "randomk:r with 0 < r ≤ 1, the share of elements that is kept",
+	.args = args,
+	.shape = shape,
+	.bound = bound,
+	.open = open_randomk,
+	.close = free,
+	.forward = forward,
+	.parse = parse,
+	.inverse = inverse,
+};

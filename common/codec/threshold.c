@@ -1,0 +1,140 @@
+/* threshold:v — the elements with |x| ≥ v; zero elsewhere. How many they are depends on the tensor. A gradient that is
+ * paired with its activation is kept at the same places.
+ *
+ * Side bytes: the places (docs/CODECS.md); none where the places are the activation's. */
+#include <float.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "common/base/pool.h"
+#include "common/codec/loops_c.h"
+#include "common/codec/places.h"
+
+enum { VALUE };
+
+static const struct sl_stage_arg args[] = {
+	{.key = "value", .type = SL_ARG_REAL, .positional = true, .required = true, .least = 0, .most = FLT_MAX},
+	{0},
+};
+
+struct threshold {
+	struct sl_keeper keeper;
+	uint32_t least; /* |bits| of v */
+	/* of the running call */
+	const float *x;
+	sl_f32u *y;
+	atomic_bool nonfinite;
+};
+
+static void shape(const double *arg, const struct sl_shape *in, struct sl_shape *out)
+{
+	(void)arg;
+	*out = sl_shape1(sl_shape_count(in));
+}
+
+static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
+{
+	(void)arg;
+	return paired ? 0 : sl_places_bound(sl_shape_count(in));
+}
+
+static void close_threshold(void *state)
+{
+	struct threshold *t = state;
+
+	sl_keeper_close(&t->keeper);
+	free(t);
+}
+
+static enum sl_err open_threshold(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	struct threshold *t = calloc(1, sizeof *t);
+	enum sl_err err;
+
+	if (t == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "threshold: no memory");
+	t->least = sl_magnitude((float)env->arg[VALUE]);
+	err = sl_keeper_open(&t->keeper, env, fail);
+	if (err != SL_OK) {
+		close_threshold(t);
+		return err;
+	}
+	*state = t;
+	return SL_OK;
+}
+
+static void mark_block(void *arg, int64_t block, int worker)
+{
+	struct threshold *t = arg;
+	struct sl_place_set *set = t->keeper.set;
+	uint32_t top = 0;
+
+	(void)worker;
+	set->count[block] =
+		(uint32_t)t->keeper.env.loops->mark(t->x + block * SL_CODEC_BLOCK, sl_block_length(set->n, block),
+						    t->least, set->bitmap + block * (SL_CODEC_BLOCK / 64), &top);
+	if (top >= SL_F32_INF_BITS)
+		atomic_store_explicit(&t->nonfinite, true, memory_order_relaxed);
+}
+
+static void gather_block(void *arg, int64_t block, int worker)
+{
+	const struct threshold *t = arg;
+	struct sl_keeper *k = arg;
+	uint32_t top = 0;
+
+	k->env.loops->gather(t->x + block * SL_CODEC_BLOCK, sl_block_length(k->set->n, block),
+			     k->set->bitmap + block * (SL_CODEC_BLOCK / 64), t->y + k->set->offset[block], &top);
+	sl_places_code(&k->places, k->set, block, worker);
+}
+
+static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
+			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
+{
+	struct threshold *t = state;
+	struct sl_keeper *k = &t->keeper;
+	int64_t n = sl_shape_count(xs);
+
+	if (k->pair != NULL)
+		return sl_keeper_forward(k, call, x, n, y, ys);
+	k->set = sl_places_slot(&k->places, call->slot);
+	k->set->n = n;
+	t->x = x;
+	t->y = y;
+	t->nonfinite = false;
+	sl_pool_run(k->env.pool, sl_codec_blocks(n), mark_block, t);
+	if (t->nonfinite) {
+		k->set->n = 0;
+		return SL_ERR_NONFINITE;
+	}
+	sl_places_sum(k->set);
+	sl_pool_run(k->env.pool, sl_codec_blocks(n), gather_block, t);
+	*ys = sl_shape1(k->set->total);
+	return sl_places_write(&k->places, k->set, side);
+}
+
+static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
+			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
+{
+	struct threshold *t = state;
+
+	return sl_keeper_parse(&t->keeper, call, side, count, xs, ys, fail);
+}
+
+const struct sl_codec_stage sl_stage_threshold = {
+	.id = SL_STAGE_ID_THRESHOLD,
+	.kind = SL_STAGE_TRANSFORM,
+	.pairs = true,
+	.variable = true,
+	.name = "threshold",
+	.usage = "threshold:v with v > 0, the least magnitude that is kept",
+	.args = args,
+	.shape = shape,
+	.bound = bound,
+	.open = open_threshold,
+	.close = close_threshold,
+	.keep = sl_keeper_keep,
+	.forward = forward,
+	.parse = parse,
+	.inverse = sl_keeper_inverse,
+};

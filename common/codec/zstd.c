@@ -1,0 +1,100 @@
+/* zstd:level — the body as one Zstandard frame (RFC 8878). Contexts lie in memory taken at open. */
+#define ZSTD_STATIC_LINKING_ONLY
+#include <stdlib.h>
+#include <zstd.h>
+
+#include "common/codec/stage.h"
+
+enum { LEVEL };
+
+static const struct sl_stage_arg args[] = {
+	{.key = "level", .type = SL_ARG_INT, .positional = true, .least = 1, .most = 19, .otherwise = 3},
+	{0},
+};
+
+struct zstd {
+	int level;
+	void *pack_memory, *unpack_memory;
+	ZSTD_CCtx *pack;
+	ZSTD_DCtx *unpack;
+};
+
+static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
+{
+	(void)arg;
+	(void)paired;
+	return ZSTD_compressBound((size_t)in->dim[0]);
+}
+
+static void close_zstd(void *state)
+{
+	struct zstd *z = state;
+
+	free(z->pack_memory);
+	free(z->unpack_memory);
+	free(z);
+}
+
+static enum sl_err open_zstd(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	int level = (int)env->arg[LEVEL];
+	size_t pack_bytes = ZSTD_estimateCCtxSize(level), unpack_bytes = ZSTD_estimateDCtxSize();
+	struct zstd *z = calloc(1, sizeof *z);
+
+	if (z == NULL)
+		goto fail;
+	z->level = level;
+	z->pack_memory = malloc(pack_bytes);
+	z->unpack_memory = malloc(unpack_bytes);
+	if (z->pack_memory == NULL || z->unpack_memory == NULL)
+		goto fail;
+	z->pack = ZSTD_initStaticCCtx(z->pack_memory, pack_bytes);
+	z->unpack = ZSTD_initStaticDCtx(z->unpack_memory, unpack_bytes);
+	if (z->pack == NULL || z->unpack == NULL)
+		goto fail;
+	*state = z;
+	return SL_OK;
+fail:
+	if (z != NULL)
+		close_zstd(z);
+	return sl_fail_set(fail, SL_ERR_NOMEM, "zstd: no memory for level %d", level);
+}
+
+static enum sl_err pack(void *state, struct sl_bytes in, struct sl_buf *out)
+{
+	struct zstd *z = state;
+	size_t len = ZSTD_compressCCtx(z->pack, out->data + out->len, out->cap - out->len, in.data, in.len, z->level);
+
+	if (ZSTD_isError(len))
+		return SL_ERR_BUG;
+	out->len += len;
+	return SL_OK;
+}
+
+static enum sl_err unpack(void *state, struct sl_bytes in, struct sl_buf *out, struct sl_fail *fail)
+{
+	struct zstd *z = state;
+	size_t len;
+
+	/* one frame and nothing behind it */
+	if (ZSTD_findFrameCompressedSize(in.data, in.len) != in.len)
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "zstd: %zu bytes are not one frame", in.len);
+	len = ZSTD_decompressDCtx(z->unpack, out->data + out->len, out->cap - out->len, in.data, in.len);
+	if (ZSTD_isError(len))
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "zstd: %s", ZSTD_getErrorName(len));
+	out->len += len;
+	return SL_OK;
+}
+
+const struct sl_codec_stage sl_stage_zstd = {
+	.id = SL_STAGE_ID_ZSTD,
+	.kind = SL_STAGE_BYTES,
+	.name = "zstd",
+	.usage = "zstd:level with level = 1…19, 3 if left out",
+	.args = args,
+	.bound = bound,
+	.open = open_zstd,
+	.close = close_zstd,
+	.pack = pack,
+	.unpack = unpack,
+};
