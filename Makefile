@@ -203,7 +203,7 @@ CUDA_LIB_DIR = $(firstword $(wildcard $(CUDA_HOME)/lib64 $(CUDA_HOME)/lib))
 
 $(B)/libsplit_cuda.so: $(CUDA_OBJ)
 	@echo '  LINK  $@'
-	$(Q)$(CC) -shared -Wl,-z,defs -Wl,-rpath,'$$ORIGIN:$(CUDA_LIB_DIR)' -o $@ $^ -L$(CUDA_LIB_DIR) -lcublas -lcudart_static \
+	$(Q)$(CC) -shared -Wl,-z,defs -Wl,-rpath,'$$ORIGIN:$(CUDA_LIB_DIR)' -o $@ $^ -L$(CUDA_LIB_DIR) -lcublasLt -lcudart_static \
 		-lstdc++ -lm -ldl -lrt -pthread
 
 $(B)/cuda-module/%.cu.o: %.cu Makefile

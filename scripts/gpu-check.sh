@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: gpu-check.sh [STEP]…    steps: tests sanitizer bench peer (all of them without arguments)
+# usage: gpu-check.sh [STEP]…    steps: tests sanitizer bench peer profile (all but profile of them without arguments)
 # Runs, on a host with a GPU, what scripts/gpu-bundle.sh has put beside this script. cuBLAS and cuDNN are taken from the
 # CUDA toolkit, or else from the wheels that PyTorch installs. Logs go to LOGS (default: logs/ here), a digest to stdout.
 set -u
@@ -18,7 +18,7 @@ PY
 export LD_LIBRARY_PATH="$here:$here/lib${wheels:+:$wheels}:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 export BUILD=$here
 bad=0
-step() { [ "${#steps[@]}" = 0 ] || [[ " ${steps[*]} " == *" $1 "* ]]; }
+step() { [ "${#steps[@]}" = 0 ] && [ "$1" != profile ] || [[ " ${steps[*]} " == *" $1 "* ]]; }
 steps=("$@")
 
 # NAME LIMIT_S COMMAND…: its log, and a line with the verdict
@@ -49,6 +49,13 @@ if step bench; then
 	try bench_tf32 100 "$here/bench_gpu" --tf32 --layers
 	cat "$logs/bench.log"
 	grep -h '^ours' "$logs/bench_tf32.log"
+fi
+if step profile; then
+	for mode in '' --tf32; do
+		try "profile$mode" 120 ncu --clock-control none --metrics gpu__time_duration.sum --csv \
+			--log-file "$logs/profile$mode.csv" "$here/bench_gpu" --profile $mode
+		gzip -f "$logs/profile$mode.csv"
+	done
 fi
 if step peer; then
 	try peer 150 python3 "$here/bench_gpu_peer.py"

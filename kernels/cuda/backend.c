@@ -1,4 +1,4 @@
-/* Memory, transfers, fences, matrix products, and the backend's table. */
+/* Memory, transfers, fences, and the backend's table. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -164,8 +164,9 @@ static void cu_close(struct sl_backend *be)
 		cudaStreamSynchronize(cu->stream);
 	sl_worker_close(cu->waiter);
 	dnn_close(cu->dnn);
+	cu_gemm_close(cu);
 	if (cu->blas)
-		cublasDestroy(cu->blas);
+		cublasLtDestroy(cu->blas);
 	cudaFree(cu->blas_workspace);
 	cudaFree(cu->counters);
 	cudaFreeHost(cu->result);
@@ -178,8 +179,6 @@ static void cu_close(struct sl_backend *be)
 	*be = (struct sl_backend){0};
 }
 
-enum { BLAS_WORKSPACE = 32 << 20 }; /* what cuBLAS would take on the largest devices */
-
 static enum sl_err open_parts(struct cuda *cu, struct sl_fail *fail)
 {
 	const int device = cu->options.device;
@@ -191,7 +190,7 @@ static enum sl_err open_parts(struct cuda *cu, struct sl_fail *fail)
 		status = cudaEventCreateWithFlags(&cu->fence[i].event, cudaEventDisableTiming | cudaEventBlockingSync);
 	}
 	if (!status)
-		status = cudaMalloc(&cu->blas_workspace, BLAS_WORKSPACE);
+		status = cudaMalloc(&cu->blas_workspace, CU_BLAS_WORKSPACE);
 	if (!status)
 		status = cudaMalloc((void **)&cu->counters, CU_COUNTERS * sizeof(*cu->counters));
 	if (!status)
@@ -200,11 +199,7 @@ static enum sl_err open_parts(struct cuda *cu, struct sl_fail *fail)
 		status = cudaHostAlloc((void **)&cu->result, CU_RESULTS * sizeof(*cu->result), cudaHostAllocDefault);
 	if (status)
 		return sl_fail_set(fail, SL_ERR_DEVICE, "device %d: %s", device, cudaGetErrorString(status));
-	if (cublasCreate(&cu->blas) != CUBLAS_STATUS_SUCCESS ||
-	    cublasSetStream(cu->blas, cu->stream) != CUBLAS_STATUS_SUCCESS ||
-	    cublasSetWorkspace(cu->blas, cu->blas_workspace, BLAS_WORKSPACE) != CUBLAS_STATUS_SUCCESS ||
-	    cublasSetMathMode(cu->blas, cu->options.tf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH) !=
-		    CUBLAS_STATUS_SUCCESS)
+	if (cublasLtCreate(&cu->blas) != CUBLAS_STATUS_SUCCESS)
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "device %d: cuBLAS does not start", device);
 	return sl_worker_open(&cu->waiter, "cuda-fence", NULL, NULL, fail);
 }
@@ -230,21 +225,6 @@ enum sl_err cu_backend_open(struct sl_backend *be, const struct sl_module_option
 fail:
 	cu_close(&opened);
 	return err;
-}
-
-enum sl_err cu_gemm(struct cuda *cu, float *c, const float *a, bool ta, const float *b, bool tb, int64_t m, int64_t n,
-		    int64_t k, float beta)
-{
-	const float one = 1;
-	/* Column-major cuBLAS sees the transposes: C^T[n,m] = op(B)^T · op(A)^T. */
-	cublasStatus_t status = cublasSgemm_64(cu->blas, tb ? CUBLAS_OP_T : CUBLAS_OP_N, ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-					       n, m, k, &one, b, tb ? k : n, a, ta ? m : k, &beta, c, n);
-
-	if (status == CUBLAS_STATUS_SUCCESS)
-		return SL_OK;
-	sl_log(SL_LOG_ERROR, "cublas-error", "sgemm %lld x %lld x %lld: %s", (long long)m, (long long)n, (long long)k,
-	       cublasGetStatusString(status));
-	return SL_ERR_DEVICE;
 }
 
 struct cu_window cu_window_of(const struct sl_shape *in, const struct sl_shape *out, int kh, int kw, int stride,

@@ -55,6 +55,8 @@ static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *
 	if (err)
 		return err;
 	bn = describe(cu, op, call, &in[0], &coef);
+	if (call->training && cu_bn_small(&bn, out->data, NULL))
+		return cu_check(cu, cu_bn_forward_small(cu->stream, out->data, &bn), op->name);
 	err = cu_check(cu,
 		       call->training
 			       ? cu_bn_statistics(cu->stream, &bn)
@@ -77,6 +79,11 @@ static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void 
 	if (err)
 		return err;
 	bn = describe(cu, op, call, &in[0], &coef);
+	if (call->training && din[0].data && cu_bn_small(&bn, dout->data, din[0].data))
+		return cu_check(cu,
+				cu_bn_backward_small(cu->stream, din[0].data, din_add[0], call->grad[GAMMA],
+						     call->grad[BETA], dout->data, &bn),
+				op->name);
 	if (!call->training)
 		err = cu_check(cu, cu_bn_running(cu->stream, &bn, call->param[RUNNING_MEAN], call->param[RUNNING_VAR]),
 			       op->name);

@@ -21,7 +21,8 @@ Plan plan_of(int64_t m, int64_t c, int v)
 	Plan p;
 	int64_t blocks;
 
-	p.g = columns_of(c, v, threads_per_block);
+	// narrow tiles: the last block of each then has few partials to add, and tiles do so side by side
+	p.g = columns_of(c, v, threads_per_block, v == 4 ? 16 : 32);
 	blocks = target_blocks / p.g.tiles > 1 ? target_blocks / p.g.tiles : 1;
 	if (blocks > ceil_div(m, (int64_t)p.g.ys * min_rows_per_thread))
 		blocks = ceil_div(m, (int64_t)p.g.ys * min_rows_per_thread);
@@ -89,24 +90,24 @@ __global__ void __launch_bounds__(threads_per_block)
 		return;
 
 	__threadfence();
-	// width ≤ 256 columns, threads ≥ 448: several groups of threads share the partials of a column
+	// width ≤ 64 columns, threads > 480: several groups of threads share the partials of a column
 	const int groups = threads / width, group = thread / width, column = thread % width;
-	double sums[S];
+	double sums[S] = {};
 
+	if (group < groups) {
+#pragma unroll 4
+		for (int b = group; b < (int)gridDim.x; b += groups)
+#pragma unroll
+			for (int k = 0; k < S; k++)
+				sums[k] += __ldcg(&mine[(int64_t)b * items + k * width + column]);
+	}
+#pragma unroll
 	for (int k = 0; k < S; k++) {
-		double t = 0;
-
-		if (group < groups) {
-#pragma unroll 8
-			for (int b = group; b < (int)gridDim.x; b += groups)
-				t += __ldcg(&mine[(int64_t)b * items + k * width + column]);
-		}
 		__syncthreads();
-		total[thread] = t;
+		total[thread] = sums[k];
 		__syncthreads();
-		sums[k] = 0;
 		if (group == 0)
-			for (int g = 0; g < groups; g++)
+			for (int g = 1; g < groups; g++)
 				sums[k] += total[g * width + column];
 	}
 	if (group == 0 && tile * width + column < c)
@@ -311,6 +312,155 @@ __global__ void commit_kernel(float *running_mean, float *running_var, const flo
 	}
 }
 
+// ---- few rows: one block does 32 channels from sums to output, in one launch
+
+constexpr int small_rows = 2048;
+constexpr int small_lanes = 8, small_ys = 128; // lanes of 4 channels
+
+// Adds sum[2][4] over the rows of the block; total [2][32] is right after the last barrier.
+__device__ __forceinline__ void block_sums(float (&sum)[2][4], double (*total)[32])
+{
+	__shared__ float part[small_ys / 4][2][32];
+	const int lane = threadIdx.x, y = threadIdx.y, thread = y * small_lanes + lane;
+
+#pragma unroll
+	for (int k = 0; k < 2; k++)
+#pragma unroll
+		for (int i = 0; i < 4; i++) { // a warp is 4 rows of 8 lanes
+			sum[k][i] += __shfl_xor_sync(~0u, sum[k][i], 8);
+			sum[k][i] += __shfl_xor_sync(~0u, sum[k][i], 16);
+			if (y % 4 == 0)
+				part[y / 4][k][lane * 4 + i] = sum[k][i];
+		}
+	__syncthreads();
+	if (thread < 64) {
+		double t = 0;
+
+#pragma unroll 8
+		for (int w = 0; w < small_ys / 4; w++)
+			t += part[w][thread / 32][thread % 32];
+		total[thread / 32][thread % 32] = t;
+	}
+	__syncthreads();
+}
+
+template <int ACT>
+__global__ void __launch_bounds__(small_lanes *small_ys)
+	small_forward_kernel(float *__restrict__ out, const float *__restrict__ x, float *mean, float *invstd,
+			     float *var, const float *weight, const float *bias, float eps, int m, int c)
+{
+	__shared__ double total[2][32];
+	const int channel = (blockIdx.x * small_lanes + threadIdx.x) * 4;
+	const bool inside = channel < c;
+	float sum[2][4] = {}, mu[4], a[4], b[4];
+	Vec<4> shift = zeros<4>();
+
+	if (inside) {
+		shift = load<4>(x + channel);
+#pragma unroll 4
+		for (int row = threadIdx.y; row < m; row += small_ys) {
+			const Vec<4> v = load<4>(x + (int64_t)row * c + channel);
+#pragma unroll
+			for (int i = 0; i < 4; i++) {
+				const float d = v.v[i] - shift.v[i];
+				sum[0][i] += d;
+				sum[1][i] = fmaf(d, d, sum[1][i]);
+			}
+		}
+	}
+	block_sums(sum, total);
+	if (!inside)
+		return;
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		const double d = total[0][threadIdx.x * 4 + i] / m;
+		const double v = fmax(total[1][threadIdx.x * 4 + i] / m - d * d, 0.);
+		const float is = (float)(1. / sqrt(v + (double)eps));
+
+		mu[i] = (float)(shift.v[i] + d);
+		a[i] = weight[channel + i] * is;
+		b[i] = bias[channel + i];
+		if (threadIdx.y == 0) {
+			mean[channel + i] = mu[i];
+			var[channel + i] = (float)v;
+			invstd[channel + i] = is;
+		}
+	}
+#pragma unroll 4
+	for (int row = threadIdx.y; row < m; row += small_ys) {
+		const int64_t at = (int64_t)row * c + channel;
+		Vec<4> v = load<4>(x + at);
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			v.v[i] = activate<ACT>(fmaf(v.v[i] - mu[i], a[i], b[i]));
+		store<4>(out + at, v);
+	}
+}
+
+template <int ACT>
+__global__ void __launch_bounds__(small_lanes *small_ys)
+	small_backward_kernel(float *__restrict__ dx, bool add, float *dweight, float *dbias,
+			      const float *__restrict__ dout, const float *__restrict__ x, const float *mean,
+			      const float *invstd, const float *weight, const float *bias, int m, int c)
+{
+	__shared__ double total[2][32];
+	const int channel = (blockIdx.x * small_lanes + threadIdx.x) * 4;
+	const bool inside = channel < c;
+	float sum[2][4] = {}, mu[4], a[4], b[4];
+
+	if (inside) {
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			mu[i] = mean[channel + i];
+			a[i] = weight[channel + i] * invstd[channel + i];
+			b[i] = bias[channel + i];
+		}
+#pragma unroll 2
+		for (int row = threadIdx.y; row < m; row += small_ys) {
+			const int64_t at = (int64_t)row * c + channel;
+			const Vec<4> v = load<4>(x + at), gv = load<4>(dout + at);
+#pragma unroll
+			for (int i = 0; i < 4; i++) {
+				const float d = v.v[i] - mu[i];
+				const float g = passes<ACT>(fmaf(d, a[i], b[i])) ? gv.v[i] : 0.f;
+				sum[0][i] += g;
+				sum[1][i] = fmaf(g, d, sum[1][i]);
+			}
+		}
+	}
+	block_sums(sum, total);
+	if (!inside)
+		return;
+	float k0[4], k1[4];
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		const double s0 = total[0][threadIdx.x * 4 + i], s1 = total[1][threadIdx.x * 4 + i];
+		const double is = invstd[channel + i];
+
+		k0[i] = (float)(s0 / m);
+		k1[i] = (float)(s1 / m * is * is);
+		if (threadIdx.y == 0) {
+			if (dweight)
+				dweight[channel + i] += (float)(s1 * is);
+			if (dbias)
+				dbias[channel + i] += (float)s0;
+		}
+	}
+#pragma unroll 2
+	for (int row = threadIdx.y; row < m; row += small_ys) {
+		const int64_t at = (int64_t)row * c + channel;
+		const Vec<4> v = load<4>(x + at), gv = load<4>(dout + at);
+		Vec<4> d;
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			const float e = v.v[i] - mu[i];
+			const float g = passes<ACT>(fmaf(e, a[i], b[i])) ? gv.v[i] : 0.f;
+			d.v[i] = a[i] * (g - k0[i] - e * k1[i]);
+		}
+		put<4>(dx + at, d, add);
+	}
+}
+
 dim3 walk_grid(const Columns &g, int64_t m)
 {
 	const int64_t blocks = ceil_div(m, (int64_t)g.ys * 4), most = 4096 / g.tiles > 1 ? 4096 / g.tiles : 1;
@@ -322,8 +472,8 @@ dim3 walk_grid(const Columns &g, int64_t m)
 
 size_t cu_columns_bytes(int64_t c)
 {
-	// blocks × tiles, each with 2 sums of at most 64 lanes × 4 channels; tiles of the scalar form are the most
-	return (size_t)(target_blocks + ceil_div(c, 64)) * 2 * 256 * sizeof(float);
+	// blocks × tiles, each with 2 sums of at most 16 lanes × 4 channels; tiles of the scalar form are the most
+	return (size_t)(target_blocks + ceil_div(c, 32)) * 2 * 64 * sizeof(float);
 }
 
 cudaError_t cu_bn_statistics(cudaStream_t s, const struct cu_bn *bn)
@@ -346,10 +496,46 @@ cudaError_t cu_bn_running(cudaStream_t s, const struct cu_bn *bn, const float *r
 	return cudaGetLastError();
 }
 
+bool cu_bn_small(const struct cu_bn *bn, const void *a, const void *b)
+{
+	return bn->m <= small_rows && bn->c % 4 == 0 && aligned16(bn->x) && aligned16(a) && aligned16(b);
+}
+
+static unsigned small_blocks(const struct cu_bn *bn)
+{
+	return (unsigned)ceil_div(bn->c, small_lanes * 4);
+}
+
+cudaError_t cu_bn_forward_small(cudaStream_t s, float *out, const struct cu_bn *bn)
+{
+	const dim3 block(small_lanes, small_ys);
+
+#define CALL(ACT)                                                     \
+	small_forward_kernel<ACT><<<small_blocks(bn), block, 0, s>>>( \
+		out, bn->x, bn->mean, bn->invstd, bn->var, bn->weight, bn->bias, bn->eps, (int)bn->m, (int)bn->c)
+	CU_SWITCH_ACT(bn->act, CALL);
+#undef CALL
+	return cudaGetLastError();
+}
+
+cudaError_t cu_bn_backward_small(cudaStream_t s, float *dx, bool add, float *dweight, float *dbias, const float *dout,
+				 const struct cu_bn *bn)
+{
+	const dim3 block(small_lanes, small_ys);
+
+#define CALL(ACT)                                                                                                     \
+	small_backward_kernel<ACT><<<small_blocks(bn), block, 0, s>>>(dx, add, dweight, dbias, dout, bn->x, bn->mean, \
+								      bn->invstd, bn->weight, bn->bias, (int)bn->m,   \
+								      (int)bn->c)
+	CU_SWITCH_ACT(bn->act, CALL);
+#undef CALL
+	return cudaGetLastError();
+}
+
 cudaError_t cu_bn_apply(cudaStream_t s, float *out, const struct cu_bn *bn)
 {
 	const bool vectors = bn->c % 4 == 0 && aligned16(bn->x) && aligned16(out);
-	const Columns g = columns_of(bn->c, vectors ? 4 : 1, 256);
+	const Columns g = columns_of(bn->c, vectors ? 4 : 1, 256, 64);
 	const dim3 grid = walk_grid(g, bn->m), block(g.lanes, g.ys);
 
 #define CALL(ACT)                                                                                                   \
@@ -396,7 +582,7 @@ cudaError_t cu_bn_gradient_sums(cudaStream_t s, float *dweight, float *dbias, fl
 template <int V, int ACT>
 static void launch_dx(cudaStream_t s, float *dx, bool add, const float *dout, const float *coef, const struct cu_bn *bn)
 {
-	const Columns g = columns_of(bn->c, V, 256);
+	const Columns g = columns_of(bn->c, V, 256, 64);
 	const dim3 grid = walk_grid(g, bn->m), block(g.lanes, g.ys);
 
 	if (coef)

@@ -62,6 +62,16 @@ static enum sl_err prepare_dense(struct cuda *cu, struct conv *cv, size_t *works
 	return err;
 }
 
+static enum sl_err prepare_pointwise(struct cuda *cu, const struct conv *cv)
+{
+	const int64_t m = cv->win.n * cv->win.ho * cv->win.wo, o = cv->out_c, i = cv->win.c;
+	enum sl_err err = cu_gemm_prepare(cu, false, true, m, o, i);
+
+	if (!err)
+		err = cu_gemm_prepare(cu, false, false, m, i, o);
+	return err ? err : cu_gemm_prepare(cu, true, false, o, i, m);
+}
+
 static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
 			   struct sl_fail *fail)
 {
@@ -86,6 +96,8 @@ static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void *
 		workspace = cu_depthwise_bytes(&cv->win);
 	if (cv->path == DENSE)
 		err = prepare_dense(cu, cv, &workspace, fail);
+	if (cv->path == POINTWISE && prepare_pointwise(cu, cv))
+		err = sl_fail_set(fail, SL_ERR_DEVICE, "%s: cuBLAS has no product of its shape", op->name);
 	if (err)
 		goto fail;
 	bias = a->bias ? cu_columns_bytes(a->out_c) : 0;

@@ -2,7 +2,7 @@
 #ifndef SL_KERNELS_CUDA_CUDA_H
 #define SL_KERNELS_CUDA_CUDA_H
 
-#include <cublas_v2.h>
+#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <stdatomic.h>
 
@@ -15,7 +15,9 @@
 enum {
 	CU_FENCES = 256,   /* fences that may be pending */
 	CU_RESULTS = 1024, /* cross-entropies between two fences */
-	CU_ALIGN = 256     /* of the parts of a workspace: what cudaMalloc gives */
+	CU_GEMMS = 2048,   /* shapes of matrix products that are kept */
+	CU_BLAS_WORKSPACE = 32 << 20,
+	CU_ALIGN = 256 /* of the parts of a workspace: what cudaMalloc gives */
 };
 
 struct cu_fence {
@@ -34,13 +36,27 @@ struct cu_result {
 	int64_t *correct;
 };
 
+struct cu_gemm_key {
+	int64_t m, n, k;
+	bool ta, tb, aligned; /* to 16 bytes, all three */
+};
+
+struct cu_gemm {
+	struct cu_gemm_key key;
+	cublasLtMatmulDesc_t desc; /* NULL: a free place */
+	cublasLtMatrixLayout_t a, b, c;
+	cublasLtMatmulAlgo_t algo;
+	size_t workspace_bytes;
+};
+
 struct cuda {
 	struct sl_module_options options;
 	cudaStream_t stream;
-	cublasHandle_t blas;
-	void *blas_workspace; /* ours, so that cuBLAS allocates nothing and repeats its bits */
-	struct dnn *dnn;      /* NULL: no cuDNN here */
-	unsigned *counters;   /* [CU_COUNTERS], zero between launches */
+	cublasLtHandle_t blas;
+	void *blas_workspace;          /* [CU_BLAS_WORKSPACE]: all is one stream, so one serves every product */
+	struct cu_gemm gemm[CU_GEMMS]; /* a hash table */
+	struct dnn *dnn;               /* NULL: no cuDNN here */
+	unsigned *counters;            /* [CU_COUNTERS], zero between launches */
 	struct sl_worker *waiter;
 	struct cu_fence fence[CU_FENCES];
 	struct cu_xent_result *result; /* [CU_RESULTS], pinned */
@@ -58,6 +74,10 @@ enum sl_err cu_check(struct cuda *cu, cudaError_t status, const char *what) SL_M
 /* Row-major C[m,n] = op(A)[m,k] · op(B)[k,n] + beta·C; ta: A is stored [k,m]; tb: B is stored [n,k]. */
 enum sl_err cu_gemm(struct cuda *cu, float *c, const float *a, bool ta, const float *b, bool tb, int64_t m, int64_t n,
 		    int64_t k, float beta) SL_MUST_CHECK;
+
+/* Chooses the algorithm now, so that the first step does not pay for it. */
+enum sl_err cu_gemm_prepare(struct cuda *cu, bool ta, bool tb, int64_t m, int64_t n, int64_t k) SL_MUST_CHECK;
+void cu_gemm_close(struct cuda *cu);
 
 static inline size_t cu_align(size_t bytes)
 {

@@ -1,7 +1,8 @@
 // Depthwise convolution, NHWC. The 3×3 of stride 1 and 2 with padding 1 (all that MobileNets have) walks down a column
 // with its window in registers: every input is loaded once per column that sees it, and the neighbours' loads hit L1.
-// Backward does dx and dW in one walk, because both need the same window of dout around x. Anything else takes the
-// plain kernels at the end.
+// The next row is asked for before the present one is used: the registers allow few threads, so each keeps more in
+// flight. Backward does dx and dW in one walk, because both need the same window of dout around x. Anything else takes
+// the plain kernels at the end.
 #include "kernels/cuda/device.cuh"
 
 namespace
@@ -39,7 +40,7 @@ template <int V> __device__ __forceinline__ void multiply_add(Vec<V> &sum, const
 }
 
 template <int V, int STRIDE>
-__global__ void __launch_bounds__(threads_forward)
+__global__ void __launch_bounds__(threads_forward, 2)
 	forward3_kernel(float *__restrict__ out, const float *__restrict__ x, const float *__restrict__ weight,
 			const float *__restrict__ bias, Geometry g)
 {
@@ -71,22 +72,28 @@ __global__ void __launch_bounds__(threads_forward)
 					   x + ((int64_t)h * g.w + wi + i) * g.c);
 	};
 #pragma unroll
-	for (int r = 0; r < 3 - STRIDE; r++)
+	for (int r = 0; r < 3; r++)
 		row(win[r], first * STRIDE - 1 + r);
 	for (int ho = first; ho < end; ho++) {
-		Vec<V> sum = b;
+		Vec<V> next[STRIDE][3], sum = b;
+
+		if (ho + 1 < end)
 #pragma unroll
-		for (int r = 3 - STRIDE; r < 3; r++)
-			row(win[r], ho * STRIDE - 1 + r);
+			for (int r = 0; r < STRIDE; r++)
+				row(next[r], (ho + 1) * STRIDE + 2 - STRIDE + r);
 #pragma unroll
 		for (int i = 0; i < 9; i++)
 			multiply_add(sum, win[i / 3][i % 3], k[i]);
 		store<V>(out + (int64_t)ho * g.wo * g.c, sum);
 #pragma unroll
-		for (int r = 0; r < 3 - STRIDE; r++)
+		for (int i = 0; i < 3; i++) {
 #pragma unroll
-			for (int i = 0; i < 3; i++)
+			for (int r = 0; r < 3 - STRIDE; r++)
 				win[r][i] = win[r + STRIDE][i];
+#pragma unroll
+			for (int r = 0; r < STRIDE; r++)
+				win[3 - STRIDE + r][i] = next[r][i];
+		}
 	}
 }
 
@@ -101,7 +108,7 @@ template <int V> struct Walk {
 	__device__ __forceinline__ void stride1(Vec<V> (&acc)[9], const Vec<V> (&k)[9], int column, int strip) const
 	{
 		const int first = strip * g.strip, end = min(first + g.strip, g.h);
-		Vec<V> win[3][3]; // dout rows h-1, h, h+1 and columns w-1, w, w+1
+		Vec<V> win[3][3], next[3], xv, next_x; // window: dout rows h-1, h, h+1 and columns w-1, w, w+1
 		const auto row = [&](Vec<V>(&to)[3], int h) {
 #pragma unroll
 			for (int i = 0; i < 3; i++)
@@ -111,12 +118,16 @@ template <int V> struct Walk {
 
 		row(win[0], first - 1);
 		row(win[1], first);
+		row(win[2], first + 1);
+		xv = load<V>(x + ((int64_t)first * g.w + column) * g.c);
 		for (int h = first; h < end; h++) {
 			const int64_t at = ((int64_t)h * g.w + column) * g.c;
-			const Vec<V> xv = load<V>(x + at);
 			Vec<V> d = zeros<V>();
 
-			row(win[2], h + 1);
+			if (h + 1 < end) {
+				row(next, h + 2);
+				next_x = load<V>(x + at + (int64_t)g.w * g.c);
+			}
 #pragma unroll
 			for (int i = 0; i < 9; i++) {
 				multiply_add(d, win[2 - i / 3][2 - i % 3], k[i]);
@@ -128,7 +139,9 @@ template <int V> struct Walk {
 			for (int i = 0; i < 3; i++) {
 				win[0][i] = win[1][i];
 				win[1][i] = win[2][i];
+				win[2][i] = next[i];
 			}
+			xv = next_x;
 		}
 	}
 
@@ -137,26 +150,35 @@ template <int V> struct Walk {
 	__device__ __forceinline__ void stride2(Vec<V> (&acc)[9], const Vec<V> (&k)[9], int column, int strip) const
 	{
 		const int first = strip * g.strip, end = min(first + g.strip, g.ho);
-		Vec<V> win[2][2];
+		Vec<V> win[2][2], next[2], xv[4], next_x[4];
 		const auto row = [&](Vec<V>(&to)[2], int i) {
 #pragma unroll
 			for (int q = 0; q < 2; q++)
 				to[q] = load_if<V>(i < g.ho && column + q < g.wo,
 						   dout + ((int64_t)i * g.wo + column + q) * g.c);
 		};
+		const auto tile = [&](Vec<V>(&to)[4], int i) {
+#pragma unroll
+			for (int t = 0; t < 4; t++) {
+				const int h = 2 * i + t / 2, w = 2 * column + t % 2;
+
+				to[t] = load_if<V>(h < g.h && w < g.w, x + ((int64_t)h * g.w + w) * g.c);
+			}
+		};
 
 		row(win[0], first);
+		row(win[1], first + 1);
+		tile(xv, first);
 		for (int i = first; i < end; i++) {
-			row(win[1], i + 1);
+			if (i + 1 < end) {
+				row(next, i + 2);
+				tile(next_x, i + 1);
+			}
 #pragma unroll
 			for (int t = 0; t < 4; t++) {
 				const int odd_h = t / 2, odd_w = t % 2, h = 2 * i + odd_h, w = 2 * column + odd_w;
-				const int64_t at = ((int64_t)h * g.w + w) * g.c;
 				Vec<V> d = zeros<V>();
 
-				if (h >= g.h || w >= g.w)
-					continue;
-				const Vec<V> xv = load<V>(x + at);
 #pragma unroll
 				for (int p = 0; p <= odd_h; p++)
 #pragma unroll
@@ -164,14 +186,19 @@ template <int V> struct Walk {
 						const int kh = odd_h ? 2 - 2 * p : 1, kw = odd_w ? 2 - 2 * q : 1;
 
 						multiply_add(d, win[p][q], k[kh * 3 + kw]);
-						multiply_add(acc[kh * 3 + kw], win[p][q], xv);
+						multiply_add(acc[kh * 3 + kw], win[p][q], xv[t]);
 					}
-				if (dx)
-					put<V>(dx + at, d, add);
+				if (dx && h < g.h && w < g.w)
+					put<V>(dx + ((int64_t)h * g.w + w) * g.c, d, add);
 			}
 #pragma unroll
-			for (int q = 0; q < 2; q++)
+			for (int q = 0; q < 2; q++) {
 				win[0][q] = win[1][q];
+				win[1][q] = next[q];
+			}
+#pragma unroll
+			for (int t = 0; t < 4; t++)
+				xv[t] = next_x[t];
 		}
 	}
 };
@@ -179,7 +206,7 @@ template <int V> struct Walk {
 // Block: lanes × ys threads of one channel tile; its items are (image, strip, group of ys columns). partial:
 // [tile][block][9][lanes·V].
 template <int V, int STRIDE>
-__global__ void __launch_bounds__(threads_backward)
+__global__ void __launch_bounds__(threads_backward, 4)
 	backward3_kernel(float *__restrict__ dx, bool add, float *__restrict__ partial, const float *__restrict__ dout,
 			 const float *__restrict__ x, const float *__restrict__ weight, Geometry g)
 {
@@ -362,7 +389,7 @@ size_t cu_depthwise_bytes(const struct cu_window *win)
 	if (!is_3x3(win))
 		return 0;
 
-	const Columns t = columns_of(win->c, backward_vector, threads_backward);
+	const Columns t = columns_of(win->c, backward_vector, threads_backward, 64);
 
 	return (size_t)t.tiles * backward_blocks(t) * 9 * t.lanes * backward_vector * sizeof(float);
 }
@@ -404,7 +431,7 @@ cudaError_t cu_depthwise_backward(cudaStream_t s, float *dx, bool add, float *dw
 
 	constexpr int V = backward_vector;
 	Geometry g = geometry_of(win);
-	const Columns t = columns_of(win->c, V, threads_backward);
+	const Columns t = columns_of(win->c, V, threads_backward, 64);
 	const dim3 block(t.lanes, t.ys);
 	const int64_t columns = win->stride == 1 ? win->w : win->wo, rows = win->stride == 1 ? win->h : win->ho;
 

@@ -68,17 +68,18 @@ static inline int64_t ceil_div(int64_t a, int64_t b)
 	return (a + b - 1) / b;
 }
 
-// Threads of a block over [rows, C]: `lanes` of V channels times `ys` rows; `tiles` blocks side by side cover C.
+// Threads of a block over [rows, C]: `lanes` (at most `most`) of V channels times `ys` rows; `tiles` blocks side by side
+// cover C.
 struct Columns {
 	int lanes, ys, tiles;
 };
 
-static inline Columns columns_of(int64_t c, int v, int threads)
+static inline Columns columns_of(int64_t c, int v, int threads, int most)
 {
 	const int64_t vectors = c / v;
 	Columns g;
 
-	g.tiles = (int)ceil_div(vectors, 64);
+	g.tiles = (int)ceil_div(vectors, most);
 	g.lanes = (int)ceil_div(vectors, g.tiles);
 	g.ys = threads / g.lanes;
 	return g;

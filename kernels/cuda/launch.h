@@ -41,6 +41,11 @@ cudaError_t cu_bn_gradient_sums(cudaStream_t s, float *dweight, float *dbias, fl
 				const struct cu_bn *bn);
 /* coef NULL: statistics were constants (eval mode) */
 cudaError_t cu_bn_dx(cudaStream_t s, float *dx, bool add, const float *dout, const float *coef, const struct cu_bn *bn);
+/* Few rows: the two of either direction in one launch. `a`, `b`: the other tensors of the call. Training mode alone. */
+bool cu_bn_small(const struct cu_bn *bn, const void *a, const void *b);
+cudaError_t cu_bn_forward_small(cudaStream_t s, float *out, const struct cu_bn *bn);
+cudaError_t cu_bn_backward_small(cudaStream_t s, float *dx, bool add, float *dweight, float *dbias, const float *dout,
+				 const struct cu_bn *bn);
 cudaError_t cu_bn_commit(cudaStream_t s, float *running_mean, float *running_var, const float *mean, const float *var,
 			 float momentum, int64_t m, int64_t c);
 cudaError_t cu_column_sums(cudaStream_t s, float *sum_add, const float *x, int64_t m, int64_t c, void *workspace,

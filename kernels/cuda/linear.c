@@ -6,8 +6,18 @@ enum { WEIGHT, BIAS };
 static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
 			   struct sl_fail *fail)
 {
-	(void)be;
-	(void)fail;
+	const int64_t n = op->in_shape[0].dim[0], f = op->u.linear.in_f, o = op->u.linear.out_f;
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	if (!err)
+		err = cu_gemm_prepare(cu, false, true, n, o, f);
+	if (!err)
+		err = cu_gemm_prepare(cu, false, false, n, f, o);
+	if (!err)
+		err = cu_gemm_prepare(cu, true, false, o, f, n);
+	if (err)
+		return sl_fail_set(fail, err, "%s: cuBLAS has no product of its shape", op->name);
 	*state = NULL;
 	*sizes = (struct sl_op_sizes){.workspace_bytes = op->u.linear.bias ? cu_columns_bytes(op->u.linear.out_f) : 0};
 	return SL_OK;

@@ -1,6 +1,7 @@
-/* usage: bench_gpu [--tf32] [--layers] [--device N] [--cut HEAD_END:TAIL_BEGIN]
+/* usage: bench_gpu [--tf32] [--layers] [--profile] [--device N] [--cut HEAD_END:TAIL_BEGIN]
  * Milliseconds of the middle of MobileNetV2 at 224² on a GPU: forward + backward of 64 images as one chunk and as 8
- * chunks of 8, and with --layers of every kind of op by itself. Host clock around many queued steps, ended by a fence;
+ * chunks of 8, and with --layers of every kind of op by itself. --profile runs one step of
+ * each and times nothing, for a profiler. Host clock around many queued steps, ended by a fence;
  * the median of several such rounds. tests/bench/bench_gpu_peer.py does the same work in PyTorch. */
 #include <semaphore.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@ enum { BATCH = 64, ROUNDS = 7, SEED = 1 };
 struct options {
 	struct sl_module_options module;
 	struct sl_cut_spec cut;
-	bool layers;
+	bool layers, profile;
 };
 
 static void die(const char *what, const struct sl_fail *fail)
@@ -170,6 +171,12 @@ static void bench_middle(struct sl_backend *be, const struct options *o, int chu
 		fill(be, in.data, (size_t)sl_shape_count(&in.shape), (uint32_t)c + 1);
 		fill(be, dout.data, (size_t)sl_shape_count(&dout.shape), (uint32_t)c + 100);
 	}
+	if (o->profile) {
+		step.backward = true;
+		step_run(&step);
+		settle(be);
+		goto done;
+	}
 	forward = time_ms(be, step_run, &step);
 	step.backward = true;
 	both = time_ms(be, step_run, &step);
@@ -181,6 +188,7 @@ static void bench_middle(struct sl_backend *be, const struct options *o, int chu
 	       o->module.tf32 ? "tf32" : "fp32", chunks, (long long)step.rows, forward, both, host,
 	       (double)sl_exec_memory(step.exec).total / (1 << 30));
 	fflush(stdout);
+done:
 	sl_exec_close(step.exec);
 	sl_plan_close(plan);
 }
@@ -230,7 +238,8 @@ static struct sl_tensor tensor_of(struct sl_backend *be, struct sl_shape shape, 
 		.dtype = SL_F32, .shape = shape, .data = take(be, (size_t)sl_shape_count(&shape), seed), .be = be};
 }
 
-static void bench_layer(struct sl_backend *be, const struct sl_plan *plan, const struct sl_plan_segment *s, int i)
+static void bench_layer(struct sl_backend *be, const struct sl_plan *plan, const struct sl_plan_segment *s, int i,
+			int count, double (*total)[2])
 {
 	struct layer l = {.be = be, .so = &s->op[i], .kernel = be->ops->kernel[s->op[i].op.kind]};
 	const struct sl_op *op = &l.so->op;
@@ -261,7 +270,9 @@ static void bench_layer(struct sl_backend *be, const struct sl_plan *plan, const
 	bytes_in = 4e-6 * (double)sl_shape_count(&op->in_shape[0]) * op->n_in;
 	bytes_out = 4e-6 * (double)sl_shape_count(&op->out_shape);
 	/* the fewest bytes: every tensor once (backward of add and copies never reads its input) */
-	printf("%-28s %-10s %-18s %8.1f us %6.0f GB/s | %8.1f us %6.0f GB/s\n", op->name,
+	total[sl_op_is_depthwise(op) ? SL_OP_COUNT : (int)op->kind][0] += count * forward * 1e3;
+	total[sl_op_is_depthwise(op) ? SL_OP_COUNT : (int)op->kind][1] += count * backward * 1e3;
+	printf("%2d x %-24s %-10s %-18s %8.1f us %6.0f GB/s | %8.1f us %6.0f GB/s\n", count, op->name,
 	       sl_op_is_depthwise(op) ? "depthwise" : sl_op_kind_name(op->kind), sl_shape_text(&op->in_shape[0], shape),
 	       forward * 1e3, (bytes_in + bytes_out) / forward, backward * 1e3,
 	       (bytes_in * (sl_op_saves_input(op) ? 2 : 1) + bytes_out) / backward);
@@ -281,28 +292,44 @@ static void bench_layer(struct sl_backend *be, const struct sl_plan *plan, const
 		l.kernel->release(be, l.state);
 }
 
-/* One of each shape: a repeated block costs what its twin does. */
-static bool seen_before(const struct sl_plan_segment *s, int i)
+static bool same_shape(const struct sl_op *a, const struct sl_op *b)
 {
-	for (int k = 0; k < i; k++)
-		if (s->op[k].op.kind == s->op[i].op.kind &&
-		    sl_shape_equal(&s->op[k].op.in_shape[0], &s->op[i].op.in_shape[0]) &&
-		    sl_shape_equal(&s->op[k].op.out_shape, &s->op[i].op.out_shape) &&
-		    !memcmp(&s->op[k].op.u, &s->op[i].op.u, sizeof(s->op[i].op.u)))
-			return true;
-	return false;
+	return a->kind == b->kind && sl_shape_equal(&a->in_shape[0], &b->in_shape[0]) &&
+	       sl_shape_equal(&a->out_shape, &b->out_shape) && !memcmp(&a->u, &b->u, sizeof(a->u));
 }
+
+/* One of each shape: a repeated block costs what its twin does. 0: not the first of its shape. */
+static int repeats(const struct sl_plan_segment *s, int i)
+{
+	int count = 0;
+
+	for (int k = 0; k < s->n_op; k++)
+		if (same_shape(&s->op[k].op, &s->op[i].op)) {
+			if (k < i)
+				return 0;
+			count++;
+		}
+	return count;
+}
+
+enum { KINDS = SL_OP_COUNT + 1 }; /* depthwise has a row of its own */
 
 static void bench_layers(struct sl_backend *be, const struct options *o, int chunks)
 {
 	struct sl_plan *plan = plan_open(o, chunks);
 	const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
+	double total[KINDS][2] = {{0}};
 
 	printf("\n%-28s %-10s %-18s %21s | %21s   (%s)\n", "op", "kind", "input", "forward", "backward",
 	       o->module.tf32 ? "tf32" : "fp32");
 	for (int i = 0; i < s->n_op; i++)
-		if (!seen_before(s, i))
-			bench_layer(be, plan, s, i);
+		if (repeats(s, i))
+			bench_layer(be, plan, s, i, repeats(s, i), total);
+	for (int k = 0; k < KINDS; k++)
+		if (total[k][0] > 0)
+			printf("all %-10s %8.1f us forward, %8.1f us backward\n",
+			       k < SL_OP_COUNT ? sl_op_kind_name((enum sl_op_kind)k) : "depthwise", total[k][0],
+			       total[k][1]);
 	sl_plan_close(plan);
 }
 
@@ -332,13 +359,15 @@ int main(int argc, char **argv)
 			o.module.tf32 = true;
 		} else if (!strcmp(argv[i], "--layers")) {
 			o.layers = true;
+		} else if (!strcmp(argv[i], "--profile")) {
+			o.profile = true;
 		} else if (!strcmp(argv[i], "--device") && i + 1 < argc) {
 			o.module.device = atoi(argv[++i]);
 		} else if (!strcmp(argv[i], "--cut") && i + 1 < argc) {
 			parse_cut(&o.cut, argv[++i]);
 		} else {
-			fprintf(stderr,
-				"usage: bench_gpu [--tf32] [--layers] [--device N] [--cut HEAD_END:TAIL_BEGIN]\n");
+			fprintf(stderr, "usage: bench_gpu [--tf32] [--layers] [--profile] [--device N] "
+					"[--cut HEAD_END:TAIL_BEGIN]\n");
 			return 64;
 		}
 	}
