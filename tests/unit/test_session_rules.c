@@ -142,7 +142,8 @@ static void phase_other(struct sl_frame *f)
 
 static void weights(struct sl_frame *f)
 {
-	f->u.part.what = SL_PART_WEIGHTS;
+	f->u.part.what = SL_PART_WEIGHTS; /* such as would be whole */
+	f->payload.len = f->u.part.total = rig_run_bytes(SL_PART_WEIGHTS);
 }
 
 static void kind_own(struct sl_frame *f)
@@ -299,14 +300,45 @@ static void gradients_wait_for_their_activations(void **state)
 	f = rig_part(&rig, RIG_CLIENT, SL_PART_HEAD_GRAD, 1000);
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
 	begin_nothing(); /* the client has sent nothing yet */
-	f = rig_part(&rig, RIG_CLIENT, SL_PART_MID_ACT, 1000);
+	f = rig_part(&rig, RIG_SERVER, SL_PART_HEAD_ACT, 1000);
+	f.u.part.what = SL_PART_MID_ACT;
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
+	assert_non_null(strstr(rig.side[RIG_CLIENT].fail.text, "before it can exist"));
 	open_ready();
 	rig_begin_eval(&rig, 0, 61);
 	give(RIG_SERVER, SL_PART_HEAD_ACT);
 	done(RIG_SERVER, SL_TASK_MID_FWD, 0);
 	f = rig_part(&rig, RIG_SERVER, SL_PART_MID_GRAD, 1000);
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
+}
+
+static void there_is_no_chunk_behind_the_last(void **state)
+{
+	struct sl_frame f;
+
+	(void)state;
+	begin_nothing();
+	for (int chunk = 0; chunk < 4; chunk++)
+		give(RIG_SERVER, SL_PART_HEAD_ACT);
+	f = rig_part(&rig, RIG_SERVER, SL_PART_HEAD_ACT, 1000);
+	assert_int_equal(f.u.part.chunk, 4);
+	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
+	assert_non_null(strstr(rig.side[RIG_SERVER].fail.text, "chunk 4"));
+}
+
+/* While weights are fetched, a part of the pass that is over would fit its lane again. */
+static void a_fetch_takes_weights_alone(void **state)
+{
+	struct sl_frame f;
+
+	(void)state;
+	open_ready();
+	rig_begin_step(&rig, 61);
+	rig_settle(&rig);
+	rig_begin_fetch(&rig);
+	f = rig_part(&rig, RIG_CLIENT, SL_PART_MID_ACT, 1000);
+	assert_int_equal(f.u.part.chunk, 0);
+	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
 }
 
 /* ---- commit */
@@ -551,6 +583,8 @@ int main(void)
 		cmocka_unit_test(a_pass_begins_with_its_first_part_only),
 		cmocka_unit_test(a_run_keeps_its_total),
 		cmocka_unit_test(gradients_wait_for_their_activations),
+		cmocka_unit_test(there_is_no_chunk_behind_the_last),
+		cmocka_unit_test(a_fetch_takes_weights_alone),
 		cmocka_unit_test(a_commit_must_be_of_the_whole_step),
 		cmocka_unit_test(a_step_is_committed_once),
 		cmocka_unit_test(older_epochs_are_dropped_and_counted),
