@@ -48,7 +48,7 @@ static enum sl_err take(struct sl_exec *e, void *out, size_t bytes, struct sl_fa
 	return err;
 }
 
-static enum sl_err take_memory(struct sl_exec *e, struct sl_fail *fail)
+enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 {
 	const struct sl_plan_segment *s = e->segment;
 	const struct sl_layout *l = &e->layout;
@@ -70,8 +70,8 @@ static enum sl_err take_memory(struct sl_exec *e, struct sl_fail *fail)
 	return err;
 }
 
-enum sl_err sl_exec_open(struct sl_exec **out, const struct sl_plan *plan, enum sl_segment which, struct sl_backend *be,
-			 struct sl_fail *fail)
+enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, enum sl_segment which,
+			    struct sl_backend *be, struct sl_fail *fail)
 {
 	const struct sl_plan_segment *s = &plan->segment[which];
 	struct sl_exec *e = calloc(1, sizeof *e);
@@ -91,9 +91,24 @@ enum sl_err sl_exec_open(struct sl_exec **out, const struct sl_plan *plan, enum 
 	err = prepare_ops(e, sizes, fail);
 	if (!err && sl_layout_open(&e->layout, plan->model, s, sizes))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the layout");
-	if (!err)
-		err = take_memory(e, fail);
 	free(sizes);
+	if (err) {
+		sl_exec_close(e);
+		return err;
+	}
+	*out = e;
+	return SL_OK;
+}
+
+enum sl_err sl_exec_open(struct sl_exec **out, const struct sl_plan *plan, enum sl_segment which, struct sl_backend *be,
+			 struct sl_fail *fail)
+{
+	struct sl_exec *e;
+	enum sl_err err = sl_exec_prepare(&e, plan, which, be, fail);
+
+	if (err)
+		return err;
+	err = sl_exec_allocate(e, fail);
 	if (err) {
 		sl_exec_close(e);
 		return err;

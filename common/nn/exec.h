@@ -17,6 +17,12 @@ struct sl_exec_memory {
 	size_t weights, slots, scratch, total;
 };
 
+/* In two steps where memory must be asked for first: after _prepare, sl_exec_memory and _close are all that may be
+ * called; _allocate takes the memory on the device. */
+enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, enum sl_segment which,
+			    struct sl_backend *be, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_exec_allocate(struct sl_exec *exec, struct sl_fail *fail) SL_MUST_CHECK;
+/* Both. */
 enum sl_err sl_exec_open(struct sl_exec **out, const struct sl_plan *plan, enum sl_segment which, struct sl_backend *be,
 			 struct sl_fail *fail) SL_MUST_CHECK;
 void sl_exec_close(struct sl_exec *exec); /* NULL is fine */

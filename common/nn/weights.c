@@ -38,6 +38,14 @@ void sl_weights_init(struct sl_weights *w, const struct sl_model *model, uint64_
 		sl_param_init(model, i, seed, w->value[i]);
 }
 
+void sl_weights_init_range(const struct sl_model *model, const struct sl_plan_segment *segment, uint64_t seed,
+			   float *range)
+{
+	memset(range, 0, (size_t)segment->weight_count * sizeof *range);
+	for (int i = 0; i < segment->n_param; i++)
+		sl_param_init(model, segment->param[i].model_param, seed, range + segment->param[i].offset);
+}
+
 void sl_weights_pack(const struct sl_weights *w, const struct sl_plan_segment *segment, float *range)
 {
 	memset(range, 0, (size_t)segment->weight_count * sizeof *range);
