@@ -202,7 +202,8 @@ static void on_tick(void *arg)
 
 	if (r->over)
 		return;
-	if (r->ready) {
+	/* a server that builds its plan has not said WELCOME, but heartbeats: it is there */
+	if (r->ready || sl_port_session(r->port)->counts.frames) {
 		sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_TICK});
 	} else if (!r->conf.wait_for_server && waited > (uint64_t)r->conf.connect_timeout_ms) {
 		struct sl_fail fail;

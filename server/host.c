@@ -10,7 +10,7 @@
 #include "server/host_sessions.h"
 #include "server/store.h"
 
-enum { LINGER_MS = 500, HWM = 64, TICK_MS = 100 };
+enum { LINGER_MS = 500, HWM = 64, TICK_MS = 20 };
 
 struct sl_host {
 	const struct sl_conf_server *conf;
@@ -55,10 +55,11 @@ static void session_closed(void *arg)
 	h->closing--;
 }
 
-/* A peer that has no session and does not say Hello, or for which there is no room, hears why, once. */
-static void turn_away(struct sl_host *h, sl_peer peer, enum sl_err code, const char *text)
+/* A peer that has no session and does not say Hello, or for which there is no room, hears why, once. `epoch` is that
+ * of the frame that is refused; 0: it cannot be read. */
+static void turn_away(struct sl_host *h, sl_peer peer, uint64_t epoch, enum sl_err code, const char *text)
 {
-	struct sl_frame frame = {.kind = SL_FRAME_REFUSE, .u.refuse.code = (uint32_t)code};
+	struct sl_frame frame = {.kind = SL_FRAME_REFUSE, .epoch = epoch, .u.refuse.code = (uint32_t)code};
 	const struct sl_payload none = {0};
 	uint8_t header[SL_WIRE_HEADER_MAX];
 	size_t len;
@@ -71,55 +72,82 @@ static void turn_away(struct sl_host *h, sl_peer peer, enum sl_err code, const c
 	sl_transport_forget(h->transport, peer);
 }
 
-static bool says_hello(struct sl_bytes header, struct sl_bytes payload, struct sl_frame *frame)
+static enum sl_err read_hello(struct sl_bytes header, struct sl_bytes payload, struct sl_frame *frame,
+			      struct sl_fail *fail)
 {
-	struct sl_fail fail;
+	enum sl_err err;
 
-	return sl_wire_decode(header, payload, frame, &fail) == SL_OK && frame->kind == SL_FRAME_HELLO;
+	frame->epoch = 0;
+	err = sl_wire_decode(header, payload, frame, fail);
+	if (!err && frame->kind != SL_FRAME_HELLO)
+		err = sl_fail_set(
+			fail, SL_ERR_PROTOCOL,
+			"no session on this connection: it must begin with Hello (has the server been restarted?)");
+	return err;
 }
 
-/* The newest epoch of a session wins: an older one, on whatever connection, ends here. */
-static void end_older(struct sl_host *h, const struct sl_frame *hello)
+/* The newest epoch of a session wins: older ones, on whatever connection, end here. */
+static enum sl_err end_older(struct sl_host *h, const struct sl_frame *hello, struct sl_fail *fail)
 {
 	struct sl_fail why;
 
 	for (int i = 0; i < h->conf->limits.sessions; i++) {
 		const struct sl_session *s = h->session[i] && !h->ending[i] ? sl_middle_session(h->session[i]) : NULL;
 
-		if (!s || memcmp(s->hello.session, hello->u.hello.session, sizeof s->hello.session) != 0 ||
-		    s->epoch >= hello->epoch)
+		if (!s || memcmp(s->hello.session, hello->u.hello.session, sizeof s->hello.session) != 0)
 			continue;
+		if (s->epoch >= hello->epoch)
+			return sl_fail_set(fail, SL_ERR_PROTOCOL,
+					   "epoch %" PRIu64 " of this session, which stands at epoch %" PRIu64,
+					   hello->epoch, s->epoch);
 		sl_fail_set(&why, SL_ERR_PEER_LOST, "replaced by epoch %" PRIu64 " of the same session", hello->epoch);
 		sl_middle_end(h->session[i], &why);
 	}
+	return SL_OK;
+}
+
+static void close_session(struct sl_host *h, int i)
+{
+	struct sl_middle *middle = h->session[i];
+
+	sl_transport_forget(h->transport, sl_middle_peer(middle));
+	h->session[i] = NULL;
+	h->closing++;
+	sl_middle_close(middle, session_closed, h);
+}
+
+/* A free place, if need be that of a session which is over; -1: none. */
+static int find_place(struct sl_host *h)
+{
+	for (int i = 0; i < h->conf->limits.sessions; i++) {
+		if (h->session[i] && h->ending[i])
+			close_session(h, i);
+		if (!h->session[i])
+			return i;
+	}
+	return -1;
 }
 
 static void welcome(struct sl_host *h, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
 {
 	struct sl_frame frame;
 	struct sl_fail fail;
+	enum sl_err err = read_hello(header, payload, &frame, &fail);
 	int slot = -1;
 
-	if (!says_hello(header, payload, &frame)) {
-		turn_away(h, peer, SL_ERR_PROTOCOL,
-			  "no session on this connection: it must begin with Hello (has the server been restarted?)");
-		return;
+	if (!err && h->shut)
+		err = sl_fail_set(&fail, SL_ERR_UNAVAILABLE, "the server is shutting down");
+	if (!err)
+		err = end_older(h, &frame, &fail);
+	if (!err) {
+		slot = find_place(h);
+		if (slot < 0)
+			err = sl_fail_set(&fail, SL_ERR_BUSY, "all sessions of this server are taken; try again later");
 	}
-	if (h->shut) {
-		turn_away(h, peer, SL_ERR_UNAVAILABLE, "the server is shutting down");
-		return;
-	}
-	end_older(h, &frame);
-	for (int i = 0; i < h->conf->limits.sessions && slot < 0; i++)
-		if (!h->session[i])
-			slot = i;
-	if (slot < 0) {
-		turn_away(h, peer, SL_ERR_BUSY, "all sessions of this server are taken; try again later");
-		return;
-	}
-	if (sl_middle_open(&h->session[slot], &h->env, peer, &fail) != SL_OK) {
-		h->session[slot] = NULL;
-		turn_away(h, peer, fail.code, fail.text);
+	if (!err)
+		err = sl_middle_open(&h->session[slot], &h->env, peer, &fail);
+	if (err) {
+		turn_away(h, peer, frame.epoch, fail.code, fail.text);
 		return;
 	}
 	h->ending[slot] = false;
@@ -156,7 +184,7 @@ static void on_malformed(void *arg, sl_peer peer, const char *why)
 	if (i >= 0)
 		sl_middle_malformed(h->session[i], why);
 	else
-		turn_away(h, peer, SL_ERR_PROTOCOL, why);
+		turn_away(h, peer, 0, SL_ERR_PROTOCOL, why);
 }
 
 static void on_lost(void *arg, sl_peer peer)
@@ -197,16 +225,10 @@ static void on_tick(void *arg)
 			continue;
 		if (!h->ending[i])
 			sl_middle_tick(h->session[i]);
-		if (h->ending[i]) {
-			struct sl_middle *middle = h->session[i];
-
-			sl_transport_forget(h->transport, sl_middle_peer(middle));
-			h->session[i] = NULL;
-			h->closing++;
-			sl_middle_close(middle, session_closed, h);
-		} else {
+		if (h->ending[i])
+			close_session(h, i);
+		else
 			open++;
-		}
 	}
 	if (h->shut && !open && !h->closing)
 		finish_close(h);

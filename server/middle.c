@@ -21,7 +21,7 @@ struct sl_middle {
 	struct sl_agreement agreement;
 	struct sl_plan *plan;
 	struct sl_exec *exec;
-	uint64_t memory_bytes; /* counted in *env.memory_used */
+	_Atomic uint64_t memory_bytes; /* counted in *env.memory_used */
 	bool need_weights, over;
 	uint64_t opened_ms, stepped_ns, steps;
 	double step_s, compute_at_commit;
@@ -51,16 +51,19 @@ static enum sl_err agree(struct sl_middle *m, struct sl_fail *fail)
 		h->software, theirs, ours);
 }
 
-static enum sl_err take_memory(struct sl_middle *m, struct sl_fail *fail)
+/* Before any of it is allocated: a Hello may ask for as much as it likes. Sessions open one after another, on one
+ * worker; beside it others can only end. */
+static enum sl_err reserve_memory(struct sl_middle *m, struct sl_fail *fail)
 {
-	uint64_t need = sl_exec_memory(m->exec).total;
-	uint64_t used = atomic_fetch_add(m->env.memory_used, need) + need;
+	uint64_t need = sl_exec_memory(m->exec).total + sl_port_memory(m->plan);
+	uint64_t used = atomic_load(m->env.memory_used), most = m->env.memory_bytes;
 
-	m->memory_bytes = need;
-	if (m->env.memory_bytes && used > m->env.memory_bytes)
+	if (most && (used > most || need > most - used))
 		return sl_fail_set(fail, SL_ERR_LIMIT,
 				   "the session needs %" PRIu64 " bytes on %s, %" PRIu64 " of %" PRIu64 " are taken",
-				   need, m->env.device, used - need, m->env.memory_bytes);
+				   need, m->env.device, used, most);
+	atomic_fetch_add(m->env.memory_used, need);
+	m->memory_bytes = need;
 	return SL_OK;
 }
 
@@ -69,8 +72,6 @@ static enum sl_err first_weights(struct sl_middle *m)
 	const struct sl_hello *h = &sl_port_session(m->port)->hello;
 	const struct sl_plan_segment *s = &m->plan->segment[SL_MIDDLE];
 	float *range = sl_port_weights(m->port);
-	struct sl_weights all;
-	enum sl_err err;
 
 	if (sl_store_get(m->env.store, h->weights_hash, range, s->weight_count))
 		return sl_exec_set_weights(m->exec, range);
@@ -78,12 +79,7 @@ static enum sl_err first_weights(struct sl_middle *m)
 		m->need_weights = true;
 		return SL_OK;
 	}
-	err = sl_weights_open(&all, m->plan->model, NULL);
-	if (err)
-		return err;
-	sl_weights_init(&all, m->plan->model, m->plan->spec.seed);
-	sl_weights_pack(&all, s, range);
-	sl_weights_close(&all);
+	sl_weights_init_range(m->plan->model, s, m->plan->spec.seed, range);
 	return sl_exec_set_weights(m->exec, range);
 }
 
@@ -92,9 +88,11 @@ static enum sl_err open_session(struct sl_middle *m, struct sl_fail *fail)
 	enum sl_err err = agree(m, fail);
 
 	if (!err)
-		err = sl_exec_open(&m->exec, m->plan, SL_MIDDLE, m->env.be, fail);
+		err = sl_exec_prepare(&m->exec, m->plan, SL_MIDDLE, m->env.be, fail);
 	if (!err)
-		err = take_memory(m, fail);
+		err = reserve_memory(m, fail);
+	if (!err)
+		err = sl_exec_allocate(m->exec, fail);
 	if (!err)
 		err = sl_port_equip(m->port, m->plan, m->env.be, m->agreement.codec, fail);
 	return err ? err : first_weights(m);

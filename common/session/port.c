@@ -20,7 +20,9 @@ static const int task_priority[SL_TASK_COUNT] = {
 	[SL_TASK_OPEN] = 0,    [SL_TASK_INSTALL] = 0, [SL_TASK_GATHER] = 0,   [SL_TASK_COMMIT] = 0,  [SL_TASK_TAIL] = 1,
 	[SL_TASK_MID_BWD] = 1, [SL_TASK_MID_FWD] = 2, [SL_TASK_HEAD_FWD] = 2, [SL_TASK_HEAD_BWD] = 3};
 
-/* The run that a task encodes; WHAT_COUNT: none. */
+_Static_assert((int)SL_SESSION_MAX_CHUNKS == (int)SL_PLAN_MAX_CHUNKS, "a session holds the chunks of any plan");
+
+/* The run that a task writes; WHAT_COUNT: none. */
 static enum sl_part_what task_output(enum sl_task task, bool training)
 {
 	switch (task) {
@@ -32,6 +34,8 @@ static enum sl_part_what task_output(enum sl_task task, bool training)
 		return training ? SL_PART_MID_GRAD : SL_PART_WHAT_COUNT;
 	case SL_TASK_MID_BWD:
 		return SL_PART_HEAD_GRAD;
+	case SL_TASK_GATHER:
+		return SL_PART_WEIGHTS;
 	default:
 		return SL_PART_WHAT_COUNT;
 	}
@@ -260,13 +264,27 @@ static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_b
 
 /* ---- the state machine's hands ---- */
 
+/* Without a CREDIT or a COMMIT both sides would wait for ever; heartbeats and last words can be done without. */
+static void send_control(struct sl_port *p, const struct sl_frame *frame)
+{
+	enum sl_frame_kind kind = frame->kind;
+	struct sl_fail fail;
+
+	if (sl_outq_control(p->outq, frame) == SL_OK)
+		return;
+	sl_log(SL_LOG_WARN, "control-dropped", "%s frame: the peer does not read", sl_frame_kind_name(kind));
+	if (kind == SL_FRAME_HEARTBEAT || kind == SL_FRAME_REFUSE || kind == SL_FRAME_BYE)
+		return;
+	sl_fail_set(&fail, SL_ERR_LIMIT, "too many frames wait for a peer that does not read (%s)",
+		    sl_frame_kind_name(kind));
+	sl_port_fail(p, &fail);
+}
+
 static void act_one(struct sl_port *p, const struct sl_action *a, const struct sl_event *ev)
 {
 	switch (a->kind) {
 	case SL_ACTION_SEND:
-		if (sl_outq_control(p->outq, &p->outbox.frame[a->frame]) != SL_OK)
-			sl_log(SL_LOG_WARN, "control-dropped", "%s frame: the peer does not read",
-			       sl_frame_kind_name(p->outbox.frame[a->frame].kind));
+		send_control(p, &p->outbox.frame[a->frame]);
 		break;
 	case SL_ACTION_TASK:
 		start_task(p, a->task, a->chunk);
@@ -294,7 +312,7 @@ static void act(struct sl_port *p, const struct sl_event *ev)
 {
 	/* An action may lead to the next event (STEPPED: begin the next step), which overwrites the outbox: those
 	 * actions are always the last of theirs. */
-	for (int i = 0, n = p->outbox.n_action; i < n; i++) {
+	for (int i = 0, n = p->outbox.n_action; i < n && !p->dead; i++) {
 		struct sl_action a = p->outbox.action[i];
 
 		act_one(p, &a, ev);
@@ -466,6 +484,17 @@ static enum sl_err open_codecs(struct sl_port *p, const struct sl_codec_spec spe
 			return err;
 	}
 	return SL_OK;
+}
+
+uint64_t sl_port_memory(const struct sl_plan *plan)
+{
+	struct sl_shape head = sl_plan_cut_shape(plan, false, plan->rows),
+			mid = sl_plan_cut_shape(plan, true, plan->rows);
+	uint64_t chunk = 2 * (uint64_t)(sl_shape_count(&head) + sl_shape_count(&mid));
+
+	return ((uint64_t)plan->segment[SL_MIDDLE].weight_count +
+		(uint64_t)sl_plan_chunks_of(plan, plan->spec.batch) * chunk) *
+	       sizeof(float);
 }
 
 static size_t run_cap(const struct sl_port *p, int what)

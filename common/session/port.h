@@ -44,6 +44,9 @@ enum sl_err sl_port_open(struct sl_port **out, struct sl_loop *loop, struct sl_t
 struct sl_session *sl_port_session(struct sl_port *port);
 void sl_port_epoch(struct sl_port *port, uint64_t epoch); /* of what is sent from here on */
 
+/* Host memory that sl_port_equip takes for the link: weights, and all four tensors of every chunk as raw floats. What
+ * codecs keep beside that is not counted. */
+uint64_t sl_port_memory(const struct sl_plan *plan);
 /* Codecs (spec by direction) and buffers, once the plan is known. (worker or loop, before the first part.) `plan` and
  * `be` are borrowed. Also fills the session's limits. */
 enum sl_err sl_port_equip(struct sl_port *port, const struct sl_plan *plan, struct sl_backend *be,
