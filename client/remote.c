@@ -276,7 +276,7 @@ static enum sl_err open_session(struct sl_remote *r, struct sl_fail *fail)
 
 	/* the role first: it decides which runs the port accepts */
 	sl_session_open_client(s, &(struct sl_hello){0}, 0);
-	err = sl_port_equip(r->port, r->conf.plan, r->conf.be, r->conf.agreement->codec, fail);
+	err = sl_port_equip(r->port, r->conf.plan, r->conf.be, NULL, r->conf.agreement->codec, fail);
 	if (err)
 		return err;
 	sl_weights_pack(r->conf.weights, &r->conf.plan->segment[SL_MIDDLE], sl_port_weights(r->port));

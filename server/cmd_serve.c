@@ -66,7 +66,7 @@ static enum sl_err open_all(struct serve *s, struct sl_fail *fail)
 	if (!err)
 		err = sl_loop_on_signals(s->loop, on_signal, s, fail);
 	if (!err)
-		err = sl_host_open(&s->host, s->loop, &s->conf, &s->device.be, s->device.text, fail);
+		err = sl_host_open(&s->host, s->loop, &s->conf, &s->device, fail);
 	return err ? err : sl_control_open(&s->control, s->loop, s->conf.control, answer, s, fail);
 }
 

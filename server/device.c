@@ -21,7 +21,7 @@ static enum sl_err open_cuda(struct sl_device *d, const struct sl_conf_server *c
 		err = sl_module_open_with(NULL, &d->be, &options, fail);
 	if (err)
 		return err;
-	d->open = true;
+	d->cuda_open = true;
 	snprintf(d->text, sizeof d->text, "cuda:%d: %.200s", index, text);
 	return SL_OK;
 }
@@ -32,21 +32,28 @@ static enum sl_err open_cpu(struct sl_device *d, const struct sl_conf_server *co
 	enum sl_err err = sl_pool_open(&d->pool, conf->threads, fail);
 
 	if (!err)
-		err = sl_cpu_backend_open(&d->be, d->pool, fail);
+		err = sl_cpu_backend_open(&d->cpu, d->pool, fail);
 	if (err)
 		return err;
-	d->open = true;
-	snprintf(d->text, sizeof d->text, "cpu: %.200s, %d threads", sl_cpu_describe(), sl_pool_threads(d->pool));
+	d->cpu_open = true;
 	if (sl_cpu_core_is_older(&reason))
 		sl_log(SL_LOG_WARN, "slow-blas", "%s", reason);
 	return SL_OK;
 }
 
-enum sl_err sl_device_open(struct sl_device *d, const struct sl_conf_server *conf, struct sl_fail *fail)
+static void use_cpu(struct sl_device *d)
+{
+	d->be = d->cpu;
+	snprintf(d->text, sizeof d->text, "cpu: %.200s, %d threads", sl_cpu_describe(), sl_pool_threads(d->pool));
+}
+
+static enum sl_err open_device(struct sl_device *d, const struct sl_conf_server *conf, struct sl_fail *fail)
 {
 	struct sl_fail why;
+	enum sl_err err = open_cpu(d, conf, fail);
 
-	*d = (struct sl_device){0};
+	if (err)
+		return err;
 	if (strncmp(conf->device, "cuda", 4) == 0)
 		return open_cuda(d, conf, conf->device[4] == ':' ? atoi(conf->device + 5) : 0, fail);
 	if (strcmp(conf->device, "auto") == 0) {
@@ -54,13 +61,27 @@ enum sl_err sl_device_open(struct sl_device *d, const struct sl_conf_server *con
 			return SL_OK;
 		sl_log(SL_LOG_INFO, "device-cpu", "no GPU, the CPU is used: %s", why.text);
 	}
-	return open_cpu(d, conf, fail);
+	use_cpu(d);
+	return SL_OK;
+}
+
+enum sl_err sl_device_open(struct sl_device *d, const struct sl_conf_server *conf, struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	*d = (struct sl_device){0};
+	err = open_device(d, conf, fail);
+	if (err)
+		sl_device_close(d);
+	return err;
 }
 
 void sl_device_close(struct sl_device *d)
 {
-	if (d->open)
+	if (d->cuda_open)
 		d->be.ops->close(&d->be);
+	if (d->cpu_open)
+		d->cpu.ops->close(&d->cpu);
 	sl_pool_close(d->pool);
 	*d = (struct sl_device){0};
 }

@@ -9,9 +9,10 @@
 enum { SL_DEVICE_TEXT = 256 };
 
 struct sl_device {
-	struct sl_pool *pool; /* the CPU's */
-	struct sl_backend be;
-	bool open;
+	struct sl_pool *pool;  /* of the CPU */
+	struct sl_backend cpu; /* always open: codecs run there */
+	struct sl_backend be;  /* where the middle runs; a copy of cpu where that is the CPU */
+	bool cpu_open, cuda_open;
 	char text[SL_DEVICE_TEXT]; /* "cpu: avx512, OpenBLAS …", "cuda:0: NVIDIA …" */
 };
 

@@ -26,6 +26,7 @@ struct sl_host {
 	int closing;                   /* sessions whose close is under way */
 	uint64_t strangers, malformed; /* messages of peers without a session; of the wrong form */
 	uint64_t opened_ms;
+	int threads;
 	bool shut;
 	void (*closed)(void *arg);
 	void *closed_arg;
@@ -265,7 +266,7 @@ static enum sl_err open_parts(struct sl_host *h, struct sl_fail *fail)
 }
 
 enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struct sl_conf_server *conf,
-			 struct sl_backend *be, const char *device, struct sl_fail *fail)
+			 struct sl_device *device, struct sl_fail *fail)
 {
 	struct sl_host *h = calloc(1, sizeof *h);
 	enum sl_err err;
@@ -273,6 +274,7 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 	if (h) {
 		h->conf = conf;
 		h->loop = loop;
+		h->threads = device->pool ? sl_pool_threads(device->pool) : 1;
 		h->opened_ms = sl_loop_now_ms(loop);
 		h->session = calloc((size_t)conf->limits.sessions, sizeof(struct sl_middle *));
 		h->ending = calloc((size_t)conf->limits.sessions, sizeof *h->ending);
@@ -297,9 +299,10 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 		.loop = loop,
 		.transport = h->transport,
 		.worker = h->worker,
-		.be = be,
+		.be = &device->be,
+		.host_be = device->be.host_memory ? NULL : &device->cpu,
 		.store = conf->store,
-		.device = device,
+		.device = device->text,
 		.part_bytes = (uint32_t)conf->limits.part_bytes,
 		.window_bytes = (uint64_t)conf->link.window_bytes,
 		.memory_bytes = (uint64_t)conf->limits.memory_bytes,
@@ -324,7 +327,7 @@ struct sl_host_view sl_host_view(const struct sl_host *h)
 	return (struct sl_host_view){
 		.session = h->session,
 		.n_session = h->conf->limits.sessions,
-		.threads = h->env.be->pool ? sl_pool_threads(h->env.be->pool) : 1,
+		.threads = h->threads,
 		.now_ms = now_ms,
 		.uptime_s = (double)(now_ms - h->opened_ms) / 1000,
 		.device = h->env.device,

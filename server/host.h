@@ -4,13 +4,13 @@
 
 #include "common/conf/conf.h"
 #include "common/link/loop.h"
-#include "common/nn/backend.h"
+#include "server/device.h"
 
 struct sl_host;
 
-/* Everything is borrowed. `device`: how the backend calls itself in Welcome and status. */
+/* Everything is borrowed. */
 enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struct sl_conf_server *conf,
-			 struct sl_backend *be, const char *device, struct sl_fail *fail) SL_MUST_CHECK;
+			 struct sl_device *device, struct sl_fail *fail) SL_MUST_CHECK;
 const char *sl_host_endpoint(const struct sl_host *host);
 /* Refuses every session ("the server shuts down"), then calls `closed` from the loop. */
 void sl_host_close(struct sl_host *host, void (*closed)(void *arg), void *arg);

@@ -94,7 +94,7 @@ static enum sl_err open_session(struct sl_middle *m, struct sl_fail *fail)
 	if (!err)
 		err = sl_exec_allocate(m->exec, fail);
 	if (!err)
-		err = sl_port_equip(m->port, m->plan, m->env.be, m->agreement.codec, fail);
+		err = sl_port_equip(m->port, m->plan, m->env.be, m->env.host_be, m->agreement.codec, fail);
 	return err ? err : first_weights(m);
 }
 

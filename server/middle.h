@@ -13,8 +13,9 @@ struct sl_middle_env {
 	struct sl_transport *transport;
 	struct sl_worker *worker; /* the device's: sessions take turns on it, task by task */
 	struct sl_backend *be;
-	const char *store;  /* folder, or "" */
-	const char *device; /* "cpu", "cuda:0 …": for Welcome */
+	struct sl_backend *host_be; /* the CPU's, for codecs where be is a GPU's; else NULL */
+	const char *store;          /* folder, or "" */
+	const char *device;         /* "cpu", "cuda:0 …": for Welcome */
 	uint32_t part_bytes;
 	uint64_t window_bytes;
 	uint64_t memory_bytes; /* of the device that sessions may take together; 0: no limit */

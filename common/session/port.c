@@ -77,7 +77,7 @@ struct sl_port {
 	struct sl_port_events events;
 	void *arg;
 	const struct sl_plan *plan;
-	struct sl_backend *be;
+	struct sl_backend *be, *codec_be;
 	struct sl_codec *codec[SL_DIR_COUNT];
 	struct sl_arena arena;
 	struct run_slot *run[SL_PART_WHAT_COUNT]; /* [slots]; weights: one */
@@ -471,7 +471,7 @@ static enum sl_err open_codecs(struct sl_port *p, const struct sl_codec_spec spe
 		enum sl_dir act = mid ? SL_DIR_MID_ACT : SL_DIR_HEAD_ACT;
 		bool paired = (enum sl_dir)dir != act && sl_codec_spec_pairs(&spec[act], &spec[dir]);
 		struct sl_codec_env env = {
-			.be = p->host_tensor ? NULL : p->be,
+			.be = p->codec_be,
 			.shape = sl_plan_cut_shape(p->plan, mid, p->plan->rows),
 			.slots = p->slots,
 			.seed = p->plan->spec.seed,
@@ -542,12 +542,14 @@ static void set_limits(struct sl_port *p)
 }
 
 enum sl_err sl_port_equip(struct sl_port *p, const struct sl_plan *plan, struct sl_backend *be,
-			  const struct sl_codec_spec spec[SL_DIR_COUNT], struct sl_fail *fail)
+			  struct sl_backend *host_be, const struct sl_codec_spec spec[SL_DIR_COUNT],
+			  struct sl_fail *fail)
 {
 	enum sl_err err;
 
 	p->plan = plan;
 	p->be = be;
+	p->codec_be = be->host_memory ? be : host_be;
 	p->slots = sl_plan_chunks_of(plan, plan->spec.batch);
 	if (!be->host_memory) {
 		struct sl_shape a = sl_plan_cut_shape(plan, false, plan->rows),

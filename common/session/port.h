@@ -47,10 +47,12 @@ void sl_port_epoch(struct sl_port *port, uint64_t epoch); /* of what is sent fro
 /* Host memory that sl_port_equip takes for the link: weights, and all four tensors of every chunk as raw floats. What
  * codecs keep beside that is not counted. */
 uint64_t sl_port_memory(const struct sl_plan *plan);
-/* Codecs (spec by direction) and buffers, once the plan is known. (worker or loop, before the first part.) `plan` and
- * `be` are borrowed. Also fills the session's limits. */
+/* Codecs (spec by direction) and buffers, once the plan is known. (worker or loop, before the first part.) `plan`, `be`
+ * and `host_be` are borrowed; host_be is the CPU's, which runs the codecs where be's memory is not the host's (else it
+ * may be NULL). Also fills the session's limits. */
 enum sl_err sl_port_equip(struct sl_port *port, const struct sl_plan *plan, struct sl_backend *be,
-			  const struct sl_codec_spec spec[SL_DIR_COUNT], struct sl_fail *fail) SL_MUST_CHECK;
+			  struct sl_backend *host_be, const struct sl_codec_spec spec[SL_DIR_COUNT],
+			  struct sl_fail *fail) SL_MUST_CHECK;
 /* Room for the middle's weights in host memory, weight_count floats: what a run of SL_PART_WEIGHTS is sent from and
  * stored to. */
 float *sl_port_weights(struct sl_port *port);

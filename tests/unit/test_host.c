@@ -46,6 +46,8 @@ static void closed(void *arg)
 	sl_loop_stop(loop);
 }
 
+static struct sl_device device;
+
 static void open_host(int sessions, int64_t memory_bytes)
 {
 	static int opened; /* a test that failed leaves its host behind */
@@ -65,7 +67,8 @@ static void open_host(int sessions, int64_t memory_bytes)
 	counting = cpu;
 	counting.ops = &counting_ops;
 	taken = 0;
-	if (sl_host_open(&host, loop, &conf, &counting, "cpu", &fail) != SL_OK)
+	device = (struct sl_device){.cpu = cpu, .be = counting, .text = "cpu"};
+	if (sl_host_open(&host, loop, &conf, &device, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 }
 
