@@ -1,0 +1,306 @@
+/* Events in any order for either side of a session: frames whose fields are what is next, or nearly so, or anything;
+ * tasks that end as they may; requests of the driver where it could make them. Whatever comes, the machine keeps its
+ * word to its driver: places inside their runs, no task twice, nothing after the end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/session/session.h"
+
+#define CHECK(what)              \
+	do {                     \
+		if (!(what))     \
+			abort(); \
+	} while (0)
+
+struct input {
+	const uint8_t *data;
+	size_t left;
+};
+
+/* What the driver knows: started tasks, and how far each run has come. */
+struct driver {
+	struct sl_session s;
+	struct sl_outbox out;
+	int started[SL_TASK_COUNT], done[SL_TASK_COUNT]; /* in this pass, in chunk order */
+	int opened, installed;
+	uint64_t received[SL_PART_WHAT_COUNT], total[SL_PART_WHAT_COUNT];
+	int chunk[SL_PART_WHAT_COUNT];
+	bool over;
+};
+
+static uint8_t take(struct input *in)
+{
+	if (!in->left)
+		return 0;
+	in->left--;
+	return *in->data++;
+}
+
+/* Mostly `next`; else beside it, or far away. */
+static uint64_t near(struct input *in, uint64_t next)
+{
+	static const uint64_t far[] = {0, 1, INT32_MAX, 1ull << 31, UINT32_MAX, 1ull << 32, INT64_MAX, UINT64_MAX};
+	uint8_t how = take(in);
+
+	if (how < 200)
+		return next;
+	return how < 220 ? next + 1 : how < 240 ? next - 1 : far[how % 8];
+}
+
+static void fill_hello(struct input *in, struct sl_hello *h)
+{
+	*h = (struct sl_hello){.version = (uint32_t)near(in, SL_WIRE_VERSION),
+			       .epoch = 7,
+			       .part_bytes = (uint32_t)near(in, 4096),
+			       .window_bytes = near(in, 8192),
+			       .heartbeat_ms = (uint32_t)near(in, 100),
+			       .timeout_ms = (uint32_t)near(in, 1000)};
+}
+
+static void fill_part(struct input *in, const struct driver *d, struct sl_frame *f)
+{
+	static const uint8_t bytes[SL_WIRE_PART_MAX];
+	const struct sl_session *s = &d->s;
+	bool idle = s->state == SL_SESSION_READY;
+	uint32_t what = take(in) % (SL_PART_WHAT_COUNT + 1);
+	uint32_t known = what < SL_PART_WHAT_COUNT ? what : 0;
+	int chunk = idle ? 0 : s->lane[known].chunk;
+	uint64_t batch = idle ? 1 + take(in) % s->limits.batch : s->batch_rows, most = s->limits.run_bytes[known];
+	uint64_t left = batch - (uint64_t)chunk * s->limits.rows, rows = left < s->limits.rows ? left : s->limits.rows;
+	uint64_t total = 1 + take(in);
+
+	if (s->lane[known].received)
+		total = s->lane[known].total;
+	else if (known == SL_PART_WEIGHTS)
+		total = most;
+
+	f->u.part = (struct sl_part){.what = what,
+				     .training = idle ? take(in) & 1 : s->training,
+				     .step = near(in, idle ? s->next_step : s->number),
+				     .chunk = (uint32_t)near(in, (uint64_t)chunk),
+				     .rows = (uint32_t)near(in, rows),
+				     .batch_rows = (uint32_t)near(in, batch),
+				     .total = near(in, total),
+				     .offset = near(in, s->lane[known].received)};
+	f->payload = (struct sl_bytes){bytes, near(in, total - s->lane[known].received)};
+	/* sl_wire_decode lets nothing else through */
+	if (f->payload.len > SL_WIRE_PART_MAX)
+		f->payload.len = SL_WIRE_PART_MAX;
+}
+
+static void fill_frame(struct input *in, const struct driver *d, struct sl_frame *f, enum sl_frame_kind kind)
+{
+	const struct sl_session *s = &d->s;
+
+	*f = (struct sl_frame){.kind = kind, .epoch = near(in, kind == SL_FRAME_HELLO ? 7 : s->epoch)};
+	switch (kind) {
+	case SL_FRAME_HELLO:
+		fill_hello(in, &f->u.hello);
+		break;
+	case SL_FRAME_WELCOME:
+		f->u.welcome = (struct sl_welcome){.version = (uint32_t)near(in, SL_WIRE_VERSION),
+						   .part_bytes = (uint32_t)near(in, 4096),
+						   .window_bytes = near(in, 8192),
+						   .next_step = near(in, 0),
+						   .need_weights = take(in) & 1};
+		break;
+	case SL_FRAME_REFUSE:
+		f->u.refuse.code = 1 + take(in) % (SL_ERR_COUNT - 1);
+		break;
+	case SL_FRAME_PART:
+		fill_part(in, d, f);
+		break;
+	case SL_FRAME_CREDIT:
+		f->u.credit.bytes = near(in, 1000);
+		break;
+	case SL_FRAME_COMMIT:
+		f->u.commit = (struct sl_commit){near(in, s->number), (uint32_t)near(in, (uint64_t)s->chunks),
+						 (double)near(in, 1)};
+		break;
+	case SL_FRAME_COMMITTED:
+		f->u.committed = (struct sl_committed){near(in, s->number), 0.5};
+		break;
+	case SL_FRAME_HEARTBEAT:
+		f->u.heartbeat = (struct sl_heartbeat){near(in, 500), near(in, 400)};
+		break;
+	default:
+		break;
+	}
+}
+
+/* ---- what the driver is told */
+
+static void check_task(struct driver *d, const struct sl_action *a)
+{
+	bool chunked = a->task >= SL_TASK_HEAD_FWD && a->task <= SL_TASK_HEAD_BWD;
+
+	CHECK((unsigned)a->task < SL_TASK_COUNT);
+	CHECK(a->chunk >= 0 && a->chunk < (chunked ? d->s.chunks : 1));
+	if (chunked)
+		CHECK(a->chunk == d->started[a->task]); /* in order, so none twice */
+	else
+		CHECK(d->started[a->task] == d->done[a->task]); /* its job is free */
+	if (a->task == SL_TASK_COMMIT)
+		CHECK(d->started[a->task] == 0);
+	CHECK(a->task != SL_TASK_OPEN || !d->opened++);
+	CHECK(a->task != SL_TASK_INSTALL || !d->installed++);
+	d->started[a->task]++;
+}
+
+static void check_store(struct driver *d, const struct sl_action *a, const struct sl_frame *f)
+{
+	uint64_t len = f->payload.len;
+	int what = (int)a->what;
+
+	CHECK((unsigned)what < SL_PART_WHAT_COUNT);
+	CHECK(a->total >= 1 && a->total <= d->s.limits.run_bytes[what]);
+	CHECK(len >= 1 && a->offset < a->total && len <= a->total - a->offset);
+	CHECK(a->chunk >= 0 && a->chunk < (what == SL_PART_WEIGHTS ? 1 : d->s.chunks));
+	CHECK(a->offset == d->received[what] && a->chunk == d->chunk[what]);
+	CHECK(a->offset == 0 || a->total == d->total[what]);
+	CHECK(a->whole == (a->offset + len == a->total));
+	d->total[what] = a->total;
+	d->received[what] = a->whole ? 0 : a->offset + len;
+	d->chunk[what] += what != SL_PART_WEIGHTS && a->whole;
+}
+
+static void check_actions(struct driver *d, const struct sl_event *ev, enum sl_err err)
+{
+	bool failed = false;
+
+	CHECK(d->out.n_action >= 0 && d->out.n_action <= SL_OUTBOX_ACTIONS);
+	CHECK(d->out.n_frame >= 0 && d->out.n_frame <= SL_OUTBOX_FRAMES);
+	for (int i = 0; i < d->out.n_action; i++) {
+		const struct sl_action *a = &d->out.action[i];
+
+		if (a->kind == SL_ACTION_TASK)
+			check_task(d, a);
+		else if (a->kind == SL_ACTION_STORE)
+			check_store(d, a, ev->frame);
+		else if (a->kind == SL_ACTION_SEND)
+			CHECK(a->frame >= 0 && a->frame < d->out.n_frame);
+		else if (a->kind == SL_ACTION_POST)
+			CHECK(a->chunk >= 0 && a->chunk < (a->what == SL_PART_WEIGHTS ? 1 : d->s.chunks));
+		failed |= a->kind == SL_ACTION_FAIL;
+	}
+	CHECK(failed == (err != SL_OK));
+	CHECK(!failed || (d->s.state == SL_SESSION_CLOSED && d->out.fail.code == err && d->out.fail.text[0]));
+}
+
+/* A pass begins where the session enters STEP or EVAL: everything of the last one must be done. */
+static void note_pass(struct driver *d, enum sl_session_state before, enum sl_event_kind kind)
+{
+	enum sl_session_state after = d->s.state;
+	bool begins = before == SL_SESSION_READY &&
+		      (kind == SL_EV_PART || kind == SL_EV_BEGIN_STEP || kind == SL_EV_BEGIN_EVAL);
+
+	if ((!begins || after == SL_SESSION_CLOSED) && !(kind == SL_EV_BEGIN_FETCH))
+		return;
+	for (int task = SL_TASK_HEAD_FWD; task <= SL_TASK_COMMIT; task++)
+		CHECK(d->started[task] == d->done[task]);
+	memset(d->received, 0, sizeof d->received);
+	memset(d->chunk, 0, sizeof d->chunk);
+	for (int task = SL_TASK_HEAD_FWD; task <= SL_TASK_COMMIT; task++)
+		d->started[task] = d->done[task] = 0;
+}
+
+/* The first part of a pass is checked after the session has begun the pass, and a request's tasks too. */
+static void feed(struct driver *d, const struct sl_event *ev, uint64_t now_ms)
+{
+	enum sl_session_state before = d->s.state;
+	enum sl_err err = sl_session_step(&d->s, ev, now_ms, &d->out);
+
+	if (d->over) {
+		CHECK(err == SL_OK && d->out.n_action == 0 && d->s.state == SL_SESSION_CLOSED);
+		return;
+	}
+	note_pass(d, before, ev->kind);
+	check_actions(d, ev, err);
+	d->over = d->s.state == SL_SESSION_CLOSED;
+}
+
+/* ---- the driver's own events */
+
+static bool end_task(struct input *in, struct driver *d, struct sl_event *ev)
+{
+	int first = take(in) % SL_TASK_COUNT;
+
+	for (int i = 0; i < SL_TASK_COUNT; i++) {
+		int task = (first + i) % SL_TASK_COUNT;
+
+		if (d->done[task] == d->started[task])
+			continue;
+		ev->kind = SL_EV_TASK_DONE;
+		ev->task = (enum sl_task)task;
+		ev->chunk = task >= SL_TASK_HEAD_FWD && task <= SL_TASK_HEAD_BWD ? d->done[task] : 0;
+		ev->need_weights = take(in) & 1;
+		d->done[task]++;
+		return true;
+	}
+	return false;
+}
+
+static bool request(struct input *in, const struct driver *d, struct sl_event *ev, enum sl_event_kind kind)
+{
+	if (d->s.role == SL_SESSION_SERVER || (kind == SL_EV_OPEN) != (d->s.state == SL_SESSION_NEW))
+		return false;
+	if (kind != SL_EV_OPEN && kind != SL_EV_LEAVE && d->s.state != SL_SESSION_READY)
+		return false;
+	ev->kind = kind;
+	ev->batch_rows = 1 + take(in) % d->s.limits.batch;
+	ev->number = d->s.next_step;
+	ev->lr = 0.1;
+	return true;
+}
+
+static void open_session(struct input *in, struct driver *d)
+{
+	const struct sl_hello hello = {.version = SL_WIRE_VERSION,
+				       .epoch = 7,
+				       .part_bytes = 4096,
+				       .window_bytes = 8192,
+				       .heartbeat_ms = 100,
+				       .timeout_ms = 1000};
+	bool client = take(in) & 1;
+	struct sl_session_limits l = {.batch = 1 + take(in)};
+
+	l.rows = 1 + take(in) % l.batch;
+	for (int what = 0; what < SL_PART_WEIGHTS; what++)
+		if ((what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == client)
+			l.run_bytes[what] = 200;
+	l.run_bytes[SL_PART_WEIGHTS] = 5000;
+	if (client)
+		sl_session_open_client(&d->s, &hello, 0);
+	else
+		sl_session_open_server(&d->s, 8192, 4096, 0);
+	sl_session_set_limits(&d->s, &l);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct driver d;
+	struct input in = {data, size};
+	uint64_t now_ms = 1;
+
+	memset(&d, 0, sizeof d);
+	open_session(&in, &d);
+	while (in.left) {
+		uint8_t kind = take(&in) % 24;
+		struct sl_event ev = {.kind = (enum sl_event_kind)kind};
+		struct sl_frame frame;
+
+		if (kind < SL_EV_TASK_DONE) {
+			fill_frame(&in, &d, &frame, (enum sl_frame_kind)kind);
+			ev.frame = &frame;
+		} else if (kind == SL_EV_TICK) {
+			now_ms += take(&in);
+		} else if (kind == SL_EV_TASK_DONE || kind >= SL_EV_COUNT) {
+			if (!end_task(&in, &d, &ev))
+				continue;
+		} else if (!request(&in, &d, &ev, (enum sl_event_kind)kind)) {
+			continue;
+		}
+		feed(&d, &ev, now_ms);
+	}
+	return 0;
+}
