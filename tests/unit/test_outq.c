@@ -428,6 +428,27 @@ static void control_frames_are_bounded(void **state)
 	rig_close(rig);
 }
 
+static void a_part_aborted_while_busy_is_hashed_anew(void **state)
+{
+	struct rig *rig = rig_open(schemes[1], 1);
+	struct sl_frame beat = {.kind = SL_FRAME_HEARTBEAT};
+	static uint8_t data[RUN];
+	struct sl_run run = run_of(rig, fill(data, 1), 0, 0);
+
+	(void)state;
+	assert_int_equal(sl_outq_control(rig->queue, &beat), SL_OK); /* the transport is full now */
+	sl_outq_limits(rig->queue, PART, PLENTY);
+	sl_outq_post(rig->queue, &run);
+	sl_outq_abort(rig->queue);
+	run = run_of(rig, fill(data, 2), 0, 0);
+	sl_outq_limits(rig->queue, PART, PLENTY);
+	sl_outq_post(rig->queue, &run);
+	rig->stop_at_sents = 1;
+	sl_loop_run(rig->loop);
+	assert_memory_equal(rig->got[0], data, RUN);
+	rig_close(rig);
+}
+
 static enum sl_fault corrupt(void *arg, struct sl_bytes header, struct sl_bytes payload)
 {
 	(void)arg, (void)header, (void)payload;
@@ -483,6 +504,7 @@ int main(void)
 		cmocka_unit_test(both_the_queue_may_close_inside_sent),
 		cmocka_unit_test(both_the_queue_may_close_before_its_parts_are_back),
 		cmocka_unit_test(control_frames_are_bounded),
+		cmocka_unit_test(a_part_aborted_while_busy_is_hashed_anew),
 		cmocka_unit_test(corrupt_parts_are_noticed),
 	};
 

@@ -347,6 +347,8 @@ static void a_client_that_left_is_lost_to_the_server(const char *endpoint)
 	assert_int_equal(server.lost, 1);
 	err = sl_transport_send(server.transport, server.peer, text("x"), &payload);
 	assert_int_equal(err, SL_ERR_PEER_LOST);
+	run_for(loop, 20);
+	assert_int_equal(server.lost, 1); /* said once, and forgotten */
 	sl_transport_close(server.transport, 0);
 	assert_int_equal(released, sent); /* and what could not be sent stayed ours */
 	sl_loop_close(loop);
