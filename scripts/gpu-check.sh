@@ -62,9 +62,13 @@ if step peer; then
 	cat "$logs/peer.log"
 fi
 if step sanitizer; then
-	SPLIT_TEST_BACKEND=cuda try memcheck_ops 200 compute-sanitizer --tool memcheck --error-exitcode 9 "$here/test_ops"
-	grep -h 'ERROR SUMMARY' "$logs/memcheck_ops.log"
-	try memcheck_gpu 100 compute-sanitizer --tool memcheck --error-exitcode 9 "$here/test_gpu"
-	grep -h 'ERROR SUMMARY' "$logs/memcheck_gpu.log"
+	sanitize() { # TOOL LIMIT_S PROGRAM
+		try "$1_$3" "$2" compute-sanitizer --tool "$1" --error-exitcode 9 "$here/$3"
+		grep -h 'SUMMARY' "$logs/$1_$3.log"
+	}
+	export SPLIT_TEST_BACKEND=cuda
+	sanitize memcheck 150 test_ops
+	sanitize memcheck 60 test_gpu
+	sanitize racecheck 60 test_gpu
 fi
 exit $bad

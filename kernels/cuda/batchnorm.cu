@@ -31,8 +31,10 @@ Plan plan_of(int64_t m, int64_t c, int v)
 	return p;
 }
 
-// Op: SUMS columns sums; begin(channel) loads what a channel needs, add(sum, at) takes V elements at offset `at`,
-// finish(channel, sums) runs once per channel.
+constexpr int batch = 4; // rows whose loads a thread has in flight together
+
+// Op: SUMS columns sums; begin(channel) loads what a channel needs, fetch(at) reads V elements at offset `at`, add(sum,
+// item) takes them in, finish(channel, sums) runs once per channel.
 template <int V, class Op>
 __global__ void __launch_bounds__(threads_per_block)
 	columns_kernel(Op op, int64_t m, int c, int64_t rows_per_block, float *partial, unsigned *counter)
@@ -55,9 +57,20 @@ __global__ void __launch_bounds__(threads_per_block)
 			sum[k][i] = 0.f;
 	if (channel < c) {
 		op.template begin<V>(channel);
-#pragma unroll 4
-		for (int64_t row = begin + y; row < end; row += ys)
-			op.template add<V>(sum, row * c + channel);
+		int64_t row = begin + y;
+
+		for (; row + (batch - 1) * ys < end; row += batch * ys) {
+			typename Op::template Item<V> item[batch];
+
+#pragma unroll
+			for (int i = 0; i < batch; i++)
+				item[i] = op.template fetch<V>((row + i * ys) * c + channel);
+#pragma unroll
+			for (int i = 0; i < batch; i++)
+				op.template add<V>(sum, item[i]);
+		}
+		for (; row < end; row += ys)
+			op.template add<V>(sum, op.template fetch<V>(row * c + channel));
 	}
 #pragma unroll
 	for (int k = 0; k < S; k++)
@@ -146,9 +159,13 @@ struct Statistics {
 		for (int i = 0; i < V; i++)
 			shift[i] = x[channel + i];
 	}
-	template <int V> __device__ void add(float (&sum)[SUMS][V], int64_t at) const
+	template <int V> using Item = Vec<V>;
+	template <int V> __device__ Vec<V> fetch(int64_t at) const
 	{
-		const Vec<V> a = load<V>(x + at);
+		return load<V>(x + at);
+	}
+	template <int V> __device__ void add(float (&sum)[SUMS][V], const Vec<V> &a) const
+	{
 #pragma unroll
 		for (int i = 0; i < V; i++) {
 			const float d = a.v[i] - shift[i];
@@ -184,13 +201,19 @@ template <int ACT> struct GradientSums {
 			b[i] = bias[channel + i];
 		}
 	}
-	template <int V> __device__ void add(float (&sum)[SUMS][V], int64_t at) const
+	template <int V> struct Item {
+		Vec<V> x, g;
+	};
+	template <int V> __device__ Item<V> fetch(int64_t at) const
 	{
-		const Vec<V> xv = load<V>(x + at), gv = load<V>(dout + at);
+		return {load<V>(x + at), load<V>(dout + at)};
+	}
+	template <int V> __device__ void add(float (&sum)[SUMS][V], const Item<V> &item) const
+	{
 #pragma unroll
 		for (int i = 0; i < V; i++) {
-			const float d = xv.v[i] - mu[i];
-			const float g = passes<ACT>(fmaf(d, a[i], b[i])) ? gv.v[i] : 0.f;
+			const float d = item.x.v[i] - mu[i];
+			const float g = passes<ACT>(fmaf(d, a[i], b[i])) ? item.g.v[i] : 0.f;
 			sum[0][i] += g;
 			sum[1][i] = fmaf(g, d, sum[1][i]);
 		}
@@ -216,9 +239,13 @@ struct Sum {
 	template <int V> __device__ void begin(int)
 	{
 	}
-	template <int V> __device__ void add(float (&sum)[SUMS][V], int64_t at) const
+	template <int V> using Item = Vec<V>;
+	template <int V> __device__ Vec<V> fetch(int64_t at) const
 	{
-		const Vec<V> a = load<V>(x + at);
+		return load<V>(x + at);
+	}
+	template <int V> __device__ void add(float (&sum)[SUMS][V], const Vec<V> &a) const
+	{
 #pragma unroll
 		for (int i = 0; i < V; i++)
 			sum[0][i] += a.v[i];
@@ -312,34 +339,36 @@ __global__ void commit_kernel(float *running_mean, float *running_var, const flo
 	}
 }
 
-// ---- few rows: one block does 32 channels from sums to output, in one launch
+// ---- few rows: one block does 16 channels from sums to output, in one launch
 
 constexpr int small_rows = 2048;
-constexpr int small_lanes = 8, small_ys = 128; // lanes of 4 channels
+constexpr int small_lanes = 4, small_ys = 256; // lanes of 4 channels
+constexpr int small_width = small_lanes * 4, warp_rows = 32 / small_lanes;
 
-// Adds sum[2][4] over the rows of the block; total [2][32] is right after the last barrier.
-__device__ __forceinline__ void block_sums(float (&sum)[2][4], double (*total)[32])
+// Adds sum[2][4] over the rows of the block into total, which is right after the last barrier.
+__device__ __forceinline__ void block_sums(float (&sum)[2][4], double (*total)[small_width])
 {
-	__shared__ float part[small_ys / 4][2][32];
+	__shared__ float part[small_ys / warp_rows][2][small_width];
 	const int lane = threadIdx.x, y = threadIdx.y, thread = y * small_lanes + lane;
 
 #pragma unroll
 	for (int k = 0; k < 2; k++)
 #pragma unroll
-		for (int i = 0; i < 4; i++) { // a warp is 4 rows of 8 lanes
-			sum[k][i] += __shfl_xor_sync(~0u, sum[k][i], 8);
-			sum[k][i] += __shfl_xor_sync(~0u, sum[k][i], 16);
-			if (y % 4 == 0)
-				part[y / 4][k][lane * 4 + i] = sum[k][i];
+		for (int i = 0; i < 4; i++) {
+#pragma unroll
+			for (int step = small_lanes; step < 32; step *= 2)
+				sum[k][i] += __shfl_xor_sync(~0u, sum[k][i], step);
+			if (y % warp_rows == 0)
+				part[y / warp_rows][k][lane * 4 + i] = sum[k][i];
 		}
 	__syncthreads();
-	if (thread < 64) {
+	if (thread < 2 * small_width) {
 		double t = 0;
 
 #pragma unroll 8
-		for (int w = 0; w < small_ys / 4; w++)
-			t += part[w][thread / 32][thread % 32];
-		total[thread / 32][thread % 32] = t;
+		for (int w = 0; w < small_ys / warp_rows; w++)
+			t += part[w][thread / small_width][thread % small_width];
+		total[thread / small_width][thread % small_width] = t;
 	}
 	__syncthreads();
 }
@@ -349,7 +378,7 @@ __global__ void __launch_bounds__(small_lanes *small_ys)
 	small_forward_kernel(float *__restrict__ out, const float *__restrict__ x, float *mean, float *invstd,
 			     float *var, const float *weight, const float *bias, float eps, int m, int c)
 {
-	__shared__ double total[2][32];
+	__shared__ double total[2][small_width];
 	const int channel = (blockIdx.x * small_lanes + threadIdx.x) * 4;
 	const bool inside = channel < c;
 	float sum[2][4] = {}, mu[4], a[4], b[4];
@@ -403,7 +432,7 @@ __global__ void __launch_bounds__(small_lanes *small_ys)
 			      const float *__restrict__ dout, const float *__restrict__ x, const float *mean,
 			      const float *invstd, const float *weight, const float *bias, int m, int c)
 {
-	__shared__ double total[2][32];
+	__shared__ double total[2][small_width];
 	const int channel = (blockIdx.x * small_lanes + threadIdx.x) * 4;
 	const bool inside = channel < c;
 	float sum[2][4] = {}, mu[4], a[4], b[4];
@@ -503,7 +532,7 @@ bool cu_bn_small(const struct cu_bn *bn, const void *a, const void *b)
 
 static unsigned small_blocks(const struct cu_bn *bn)
 {
-	return (unsigned)ceil_div(bn->c, small_lanes * 4);
+	return (unsigned)ceil_div(bn->c, small_width);
 }
 
 cudaError_t cu_bn_forward_small(cudaStream_t s, float *out, const struct cu_bn *bn)

@@ -17,12 +17,12 @@ struct Geometry {
 	int strip, strips; // rows of a walk (of the output in forward, of 1 or 2 input rows in backward)
 };
 
-// Long walks load less, short ones fill the device.
-int strip_of(int64_t columns, int64_t rows)
+// Long walks load less, short ones fill the device; those of backward leave fewer partials when long.
+int strip_of(int64_t columns, int64_t rows, int shortest, int64_t threads)
 {
 	int strip = 16;
 
-	while (strip > 2 && columns * ceil_div(rows, strip) < (1 << 17))
+	while (strip > shortest && columns * ceil_div(rows, strip) < threads)
 		strip /= 2;
 	return strip;
 }
@@ -406,7 +406,7 @@ cudaError_t cu_depthwise_forward(cudaStream_t s, float *out, const float *x, con
 	Geometry g = geometry_of(win);
 	const int64_t columns = win->wo * (win->c / 4);
 
-	g.strip = strip_of(columns * win->n, win->ho);
+	g.strip = strip_of(columns * win->n, win->ho, 2, 1 << 17);
 	g.strips = (int)ceil_div(win->ho, g.strip);
 	const dim3 grid((unsigned)ceil_div(columns, threads_forward), g.strips, g.n);
 	if (win->stride == 1)
@@ -435,7 +435,7 @@ cudaError_t cu_depthwise_backward(cudaStream_t s, float *dx, bool add, float *dw
 	const dim3 block(t.lanes, t.ys);
 	const int64_t columns = win->stride == 1 ? win->w : win->wo, rows = win->stride == 1 ? win->h : win->ho;
 
-	g.strip = strip_of(columns * (win->c / V) * win->n, rows);
+	g.strip = strip_of(columns * (win->c / V) * win->n, rows, 8, 1 << 14);
 	g.strips = (int)ceil_div(rows, g.strip);
 	const int64_t items = (int64_t)g.n * g.strips * ceil_div(columns, t.ys);
 	const int blocks = (int)(items < backward_blocks(t) ? items : backward_blocks(t));
