@@ -222,7 +222,7 @@ void sl_c_from_f16(const uint8_t *in, int64_t n, float *x)
 		memcpy(&h, in + 2 * i, 2);
 		m = h & 0x7fffu;
 		if (m >= 0x7c00u) {
-			bits = m << 13 | 0x7f800000u;
+			bits = m << 13 | 0x7f800000u | (m > 0x7c00u ? 0x00400000u : 0);
 		} else if (m >= 0x0400u) {
 			bits = (m << 13) + 0x38000000u;
 		} else {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/arena.h"
+#include "kernels/cpu/codec_loops.h"
 #include "kernels/cpu/impl.h"
 
 static enum sl_err alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
@@ -178,6 +179,7 @@ static const struct sl_backend_ops ops = {
 			[SL_OP_XENT] = &sl_cpu_xent,
 		},
 	.fuses = sl_cpu_conv_fuses,
+	.codec_loops = sl_cpu_codec_loops,
 	.close = close_,
 };
 

@@ -1,0 +1,257 @@
+/* Values to codes and back. */
+#include "kernels/cpu/codec_avx512.h"
+
+struct affine16 {
+	__m512 pre, lo, inv, step, post, max;
+};
+
+static inline struct affine16 spread(const struct sl_affine *a)
+{
+	return (struct affine16){_mm512_set1_ps(a->pre),  _mm512_set1_ps(a->lo),   _mm512_set1_ps(a->inv),
+				 _mm512_set1_ps(a->step), _mm512_set1_ps(a->post), _mm512_set1_ps(a->max)};
+}
+
+static inline __m512 position(__m512 x, __m512 pre, __m512 lo, __m512 inv)
+{
+	return _mm512_mul_ps(_mm512_sub_ps(_mm512_mul_ps(x, pre), lo), inv);
+}
+
+/* floor(t + rnd·2^-16), at most `most` */
+static inline __m512i stochastic(__m512 t, const uint16_t *rnd, __m512i most)
+{
+	__m512i word = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)rnd));
+	__m512 u = _mm512_mul_ps(_mm512_cvtepi32_ps(word), _mm512_set1_ps(0x1p-16f));
+
+	return _mm512_min_epu32(_mm512_cvttps_epi32(_mm512_add_ps(t, u)), most);
+}
+
+static inline void store(uint16_t *code, __m512i v)
+{
+	_mm256_storeu_si256((void *)code, _mm512_cvtepi32_epi16(v));
+}
+
+static inline __m512i load(const uint16_t *code)
+{
+	return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)code));
+}
+
+static inline __m512 restore(__m512i code, __m512 lo, __m512 step, __m512 post, __m512 max)
+{
+	__m512 v = _mm512_add_ps(lo, _mm512_mul_ps(_mm512_cvtepi32_ps(code), step));
+
+	return _mm512_min_ps(_mm512_mul_ps(v, post), max);
+}
+
+void sl_avx512_quantize(const float *x, int64_t n, const struct sl_affine *a, const uint16_t *rnd, uint16_t most,
+			uint16_t *code)
+{
+	const struct affine16 k = spread(a);
+	const __m512i top = _mm512_set1_epi32(most);
+	int64_t i = 0;
+
+	if (rnd == NULL) {
+		for (; i + 16 <= n; i += 16)
+			store(code + i, _mm512_cvtps_epi32(position(_mm512_loadu_ps(x + i), k.pre, k.lo, k.inv)));
+	} else {
+		for (; i + 16 <= n; i += 16)
+			store(code + i, stochastic(position(_mm512_loadu_ps(x + i), k.pre, k.lo, k.inv), rnd + i, top));
+	}
+	sl_c_quantize(x + i, n - i, a, rnd == NULL ? NULL : rnd + i, most, code + i);
+}
+
+void sl_avx512_dequantize(const uint16_t *code, int64_t n, const struct sl_affine *a, float *x)
+{
+	const struct affine16 k = spread(a);
+	int64_t i = 0;
+
+	for (; i + 16 <= n; i += 16)
+		_mm512_storeu_ps(x + i, restore(load(code + i), k.lo, k.step, k.post, k.max));
+	sl_c_dequantize(code + i, n - i, a, x + i);
+}
+
+void sl_avx512_quantize_cols(const float *x, int64_t n, const float *a, int64_t stride, const uint16_t *rnd,
+			     uint16_t most, uint16_t *code)
+{
+	const __m512i top = _mm512_set1_epi32(most);
+	int64_t i = 0;
+
+	for (; i + 16 <= n; i += 16) {
+		const float *k = a + i;
+		__m512 t = position(_mm512_loadu_ps(x + i), _mm512_loadu_ps(k), _mm512_loadu_ps(k + stride),
+				    _mm512_loadu_ps(k + 2 * stride));
+
+		store(code + i, rnd == NULL ? _mm512_cvtps_epi32(t) : stochastic(t, rnd + i, top));
+	}
+	sl_c_quantize_cols(x + i, n - i, a + i, stride, rnd == NULL ? NULL : rnd + i, most, code + i);
+}
+
+void sl_avx512_dequantize_cols(const uint16_t *code, int64_t n, const float *a, int64_t stride, float *x)
+{
+	int64_t i = 0;
+
+	for (; i + 16 <= n; i += 16) {
+		const float *k = a + i;
+
+		_mm512_storeu_ps(x + i,
+				 restore(load(code + i), _mm512_loadu_ps(k + stride), _mm512_loadu_ps(k + 3 * stride),
+					 _mm512_loadu_ps(k + 4 * stride), _mm512_loadu_ps(k + 5 * stride)));
+	}
+	sl_c_dequantize_cols(code + i, n - i, a + i, stride, x + i);
+}
+
+void sl_avx512_levels(const float *x, int64_t n, const struct sl_affine *a, const uint16_t *rnd, int bits, uint16_t q,
+		      uint16_t *code)
+{
+	const struct affine16 k = spread(a);
+	const __m512i most = _mm512_set1_epi32(q), sign = _mm512_set1_epi32(1 << bits);
+	int64_t i = 0;
+
+	for (; i + 16 <= n; i += 16) {
+		__m512 v = _mm512_loadu_ps(x + i);
+		__m512 t = _mm512_mul_ps(_mm512_mul_ps(_mm512_castsi512_ps(magnitude16(v)), k.pre), k.inv);
+		__m512i level = stochastic(t, rnd + i, most);
+		__mmask16 negative = _mm512_mask_test_epi32_mask(_mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_LT_OQ),
+								 level, level);
+
+		store(code + i, _mm512_mask_or_epi32(level, negative, level, sign));
+	}
+	sl_c_levels(x + i, n - i, a, rnd + i, bits, q, code + i);
+}
+
+void sl_avx512_unlevels(const uint16_t *code, int64_t n, const struct sl_affine *a, int bits, float *x)
+{
+	const struct affine16 k = spread(a);
+	const __m512i mask = _mm512_set1_epi32((1 << bits) - 1), sign = _mm512_set1_epi32((int)0x80000000u);
+	const __m128i up = _mm_cvtsi32_si128(31 - bits);
+	int64_t i = 0;
+
+	for (; i + 16 <= n; i += 16) {
+		__m512i c = load(code + i);
+		__m512 v = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_and_si512(c, mask)), k.step);
+
+		v = _mm512_min_ps(_mm512_mul_ps(v, k.post), k.max);
+		/* v ^ ((c << up) & sign) */
+		_mm512_storeu_si512(
+			x + i, _mm512_ternarylogic_epi32(_mm512_castps_si512(v), _mm512_sll_epi32(c, up), sign, 0x78));
+	}
+	sl_c_unlevels(code + i, n - i, a, bits, x + i);
+}
+
+/* `count` is a constant at every call, so that the accumulators stay in registers. */
+static inline __attribute__((always_inline)) void bucket_stats(const float *x, int64_t n, const struct sl_buckets *b,
+							       struct sl_bucket_stats *io, int count)
+{
+	__m512i below[16], upto[16];
+	__m512 most[16], lo = _mm512_set1_ps(io->range.min), hi = _mm512_set1_ps(io->range.max);
+	__m512i top = _mm512_set1_epi32((int)io->range.top);
+	const __m512i minus = _mm512_set1_epi32(-1);
+
+	for (int k = 1; k < count; k++) {
+		below[k] = upto[k] = _mm512_setzero_si512();
+		most[k] = _mm512_set1_ps(io->max_below[k]);
+	}
+	for (int64_t i = 0; i < n; i += 16) {
+		__m512 v = _mm512_loadu_ps(x + i);
+
+		lo = _mm512_min_ps(v, lo);
+		hi = _mm512_max_ps(v, hi);
+		top = _mm512_max_epu32(magnitude16(v), top);
+		for (int k = 1; k < count; k++) {
+			__m512 edge = _mm512_set1_ps(b->edge[k]);
+			__mmask16 less = _mm512_cmp_ps_mask(v, edge, _CMP_LT_OQ);
+
+			below[k] = _mm512_mask_sub_epi32(below[k], less, below[k], minus);
+			upto[k] =
+				_mm512_mask_sub_epi32(upto[k], _mm512_cmp_ps_mask(v, edge, _CMP_LE_OQ), upto[k], minus);
+			most[k] = _mm512_mask_max_ps(most[k], less, v, most[k]);
+		}
+	}
+	for (int k = 1; k < count; k++) {
+		io->below[k] += _mm512_reduce_add_epi32(below[k]);
+		io->upto[k] += _mm512_reduce_add_epi32(upto[k]);
+		io->max_below[k] = _mm512_reduce_max_ps(most[k]) + 0.0f;
+	}
+	io->range.min = _mm512_reduce_min_ps(lo);
+	io->range.max = _mm512_reduce_max_ps(hi);
+	io->range.top = _mm512_reduce_max_epu32(top);
+}
+
+void sl_avx512_bucket_stats(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io)
+{
+	int64_t whole = n & ~(int64_t)15;
+
+	switch (b->count) {
+	case 2:
+		bucket_stats(x, whole, b, io, 2);
+		break;
+	case 4:
+		bucket_stats(x, whole, b, io, 4);
+		break;
+	case 8:
+		bucket_stats(x, whole, b, io, 8);
+		break;
+	default:
+		bucket_stats(x, whole, b, io, 16);
+		break;
+	}
+	sl_c_bucket_stats(x + whole, n - whole, b, io);
+}
+
+static inline __attribute__((always_inline)) void bucketize(const float *x, int64_t n, const struct sl_buckets *b,
+							    uint16_t *code, int count)
+{
+	const __m512 pre = _mm512_loadu_ps(b->pre), lo = _mm512_loadu_ps(b->lo), inv = _mm512_loadu_ps(b->inv);
+	const __m512i minus = _mm512_set1_epi32(-1);
+	const __m128i up = _mm_cvtsi32_si128(b->code_bits);
+
+	for (int64_t i = 0; i < n; i += 16) {
+		__m512 v = _mm512_loadu_ps(x + i), t;
+		__m512i k = _mm512_setzero_si512();
+
+		for (int e = 1; e < count; e++)
+			k = _mm512_mask_sub_epi32(k, _mm512_cmp_ps_mask(v, _mm512_set1_ps(b->edge[e]), _CMP_GE_OQ), k,
+						  minus);
+		t = position(v, _mm512_permutexvar_ps(k, pre), _mm512_permutexvar_ps(k, lo),
+			     _mm512_permutexvar_ps(k, inv));
+		store(code + i, _mm512_or_si512(_mm512_sll_epi32(k, up), _mm512_cvtps_epi32(t)));
+	}
+}
+
+void sl_avx512_bucketize(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code)
+{
+	int64_t whole = n & ~(int64_t)15;
+
+	switch (b->count) {
+	case 2:
+		bucketize(x, whole, b, code, 2);
+		break;
+	case 4:
+		bucketize(x, whole, b, code, 4);
+		break;
+	case 8:
+		bucketize(x, whole, b, code, 8);
+		break;
+	default:
+		bucketize(x, whole, b, code, 16);
+		break;
+	}
+	sl_c_bucketize(x + whole, n - whole, b, code + whole);
+}
+
+void sl_avx512_unbucketize(const uint16_t *code, int64_t n, const struct sl_buckets *b, float *x)
+{
+	const __m512 lo = _mm512_loadu_ps(b->lo), step = _mm512_loadu_ps(b->step);
+	const __m512 post = _mm512_loadu_ps(b->post), max = _mm512_loadu_ps(b->max);
+	const __m512i mask = _mm512_set1_epi32((1 << b->code_bits) - 1);
+	const __m128i down = _mm_cvtsi32_si128(b->code_bits);
+	int64_t i = 0;
+
+	for (; i + 16 <= n; i += 16) {
+		__m512i c = load(code + i), k = _mm512_srl_epi32(c, down);
+
+		_mm512_storeu_ps(x + i, restore(_mm512_and_si512(c, mask), _mm512_permutexvar_ps(k, lo),
+						_mm512_permutexvar_ps(k, step), _mm512_permutexvar_ps(k, post),
+						_mm512_permutexvar_ps(k, max)));
+	}
+	sl_c_unbucketize(code + i, n - i, b, x + i);
+}

@@ -1,0 +1,12 @@
+/* The codecs' loops of the CPU backend. */
+#ifndef SL_CPU_CODEC_LOOPS_H
+#define SL_CPU_CODEC_LOOPS_H
+
+#include "common/codec/loops.h"
+
+/* The level that sl_cpu_simd_choose takes, too. For sl_backend_ops.codec_loops. */
+const struct sl_codec_loops *sl_cpu_codec_loops(void);
+
+extern const struct sl_codec_loops sl_cpu_codec_loops_avx512;
+
+#endif

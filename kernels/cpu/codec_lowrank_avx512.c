@@ -1,0 +1,143 @@
+/* Low-rank products. Each sum runs in the order that loops.h states; lanes are independent sums. */
+#include "kernels/cpu/codec_avx512.h"
+
+static inline __mmask16 lanes(int64_t left)
+{
+	return left < 16 ? (__mmask16)((1u << left) - 1) : (__mmask16)0xffff;
+}
+
+/* Rows j … j+rows-1 of p over columns k … k+31, held in registers over all of m. `rows` is a constant. */
+static inline __attribute__((always_inline)) void xt_tile(const float *x, int64_t m, int64_t c, const float *q,
+							  float *p, int64_t k, int rows)
+{
+	const __mmask16 m0 = lanes(c - k), m1 = c - k > 16 ? lanes(c - k - 16) : 0;
+	__m512 sum[4][2];
+
+	for (int j = 0; j < rows; j++)
+		sum[j][0] = sum[j][1] = _mm512_setzero_ps();
+	for (int64_t i = 0; i < m; i++) {
+		__m512 a = _mm512_maskz_loadu_ps(m0, x + i * c + k), b = _mm512_maskz_loadu_ps(m1, x + i * c + k + 16);
+
+		for (int j = 0; j < rows; j++) {
+			__m512 w = _mm512_set1_ps(q[j * m + i]);
+
+			sum[j][0] = _mm512_add_ps(sum[j][0], _mm512_mul_ps(a, w));
+			sum[j][1] = _mm512_add_ps(sum[j][1], _mm512_mul_ps(b, w));
+		}
+	}
+	for (int j = 0; j < rows; j++) {
+		_mm512_mask_storeu_ps(p + j * c + k, m0, sum[j][0]);
+		_mm512_mask_storeu_ps(p + j * c + k + 16, m1, sum[j][1]);
+	}
+}
+
+void sl_avx512_mul_xt(const float *x, int64_t m, int64_t c, const float *q, int r, float *p)
+{
+	for (int64_t k = 0; k < c; k += 32) {
+		int j = 0;
+
+		for (; j + 4 <= r; j += 4)
+			xt_tile(x, m, c, q + j * m, p + j * c, k, 4);
+		if (r - j == 3)
+			xt_tile(x, m, c, q + j * m, p + j * c, k, 3);
+		if (r - j == 2)
+			xt_tile(x, m, c, q + j * m, p + j * c, k, 2);
+		if (r - j == 1)
+			xt_tile(x, m, c, q + j * m, p + j * c, k, 1);
+	}
+}
+
+/* row[i][k] becomes row[k][i]. */
+static inline void transpose(__m512 row[16])
+{
+	__m512 t[16];
+
+	for (int i = 0; i < 16; i += 2) {
+		t[i] = _mm512_unpacklo_ps(row[i], row[i + 1]);
+		t[i + 1] = _mm512_unpackhi_ps(row[i], row[i + 1]);
+	}
+	for (int i = 0; i < 16; i += 4) {
+		for (int h = 0; h < 2; h++) {
+			__m512d a = _mm512_castps_pd(t[i + h]), b = _mm512_castps_pd(t[i + 2 + h]);
+
+			row[i + 2 * h] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+			row[i + 2 * h + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+		}
+	}
+	/* row[4·g + s] now has, in lane l, columns 4·l + s of rows 4·g … 4·g+3 */
+	for (int s = 0; s < 4; s++) {
+		__m512 a = _mm512_shuffle_f32x4(row[s], row[4 + s], 0x88),
+		       b = _mm512_shuffle_f32x4(row[s], row[4 + s], 0xdd);
+		__m512 c = _mm512_shuffle_f32x4(row[8 + s], row[12 + s], 0x88);
+		__m512 d = _mm512_shuffle_f32x4(row[8 + s], row[12 + s], 0xdd);
+
+		t[s] = _mm512_shuffle_f32x4(a, c, 0x88);
+		t[8 + s] = _mm512_shuffle_f32x4(a, c, 0xdd);
+		t[4 + s] = _mm512_shuffle_f32x4(b, d, 0x88);
+		t[12 + s] = _mm512_shuffle_f32x4(b, d, 0xdd);
+	}
+	for (int i = 0; i < 16; i++)
+		row[i] = t[i];
+}
+
+/* Rows j … j+rows-1 of q for 16 (or `left`) rows of x. */
+static inline __attribute__((always_inline)) void x_tile(const float *x, int64_t left, int64_t m, int64_t c,
+							 const float *p, float *q, int rows)
+{
+	const __mmask16 keep = lanes(left);
+	__m512 sum[4];
+
+	for (int j = 0; j < rows; j++)
+		sum[j] = _mm512_setzero_ps();
+	for (int64_t k = 0; k < c; k += 16) {
+		__mmask16 cols = lanes(c - k);
+		__m512 v[16];
+
+		for (int i = 0; i < 16; i++)
+			v[i] = i < left ? _mm512_maskz_loadu_ps(cols, x + i * c + k) : _mm512_setzero_ps();
+		transpose(v);
+		for (int i = 0; i < 16 && i < c - k; i++) {
+			for (int j = 0; j < rows; j++)
+				sum[j] = _mm512_add_ps(sum[j], _mm512_mul_ps(v[i], _mm512_set1_ps(p[j * c + k + i])));
+		}
+	}
+	for (int j = 0; j < rows; j++)
+		_mm512_mask_storeu_ps(q + j * m, keep, sum[j]);
+}
+
+void sl_avx512_mul_x(const float *x, int64_t m, int64_t c, const float *p, int r, float *q)
+{
+	for (int64_t i = 0; i < m; i += 16) {
+		int64_t left = m - i;
+		int j = 0;
+
+		for (; j + 4 <= r; j += 4)
+			x_tile(x + i * c, left, m, c, p + j * c, q + j * m + i, 4);
+		if (r - j == 3)
+			x_tile(x + i * c, left, m, c, p + j * c, q + j * m + i, 3);
+		if (r - j == 2)
+			x_tile(x + i * c, left, m, c, p + j * c, q + j * m + i, 2);
+		if (r - j == 1)
+			x_tile(x + i * c, left, m, c, p + j * c, q + j * m + i, 1);
+	}
+}
+
+void sl_avx512_outer(const float *a, const float *b, int64_t m, int64_t c, int r, float *x)
+{
+	for (int64_t i = 0; i < m; i++) {
+		for (int64_t k = 0; k < c; k += 32) {
+			const __mmask16 m0 = lanes(c - k), m1 = c - k > 16 ? lanes(c - k - 16) : 0;
+			__m512 w = _mm512_set1_ps(a[i]);
+			__m512 u = _mm512_mul_ps(w, _mm512_maskz_loadu_ps(m0, b + k));
+			__m512 v = _mm512_mul_ps(w, _mm512_maskz_loadu_ps(m1, b + k + 16));
+
+			for (int j = 1; j < r; j++) {
+				w = _mm512_set1_ps(a[j * m + i]);
+				u = _mm512_add_ps(u, _mm512_mul_ps(w, _mm512_maskz_loadu_ps(m0, b + j * c + k)));
+				v = _mm512_add_ps(v, _mm512_mul_ps(w, _mm512_maskz_loadu_ps(m1, b + j * c + k + 16)));
+			}
+			_mm512_mask_storeu_ps(x + i * c + k, m0, u);
+			_mm512_mask_storeu_ps(x + i * c + k + 16, m1, v);
+		}
+	}
+}

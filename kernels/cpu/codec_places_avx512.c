@@ -1,0 +1,131 @@
+/* Places: what is large, where it lies, taking it out and putting it back. */
+#include "kernels/cpu/codec_avx512.h"
+
+int64_t sl_avx512_scan(const float *x, int64_t n, uint32_t lo, uint32_t hi, uint32_t *cand, int64_t cap,
+		       int64_t *n_cand, int64_t *equal, uint32_t *top)
+{
+	const __m512i low = _mm512_set1_epi32((int)lo), high = _mm512_set1_epi32((int)hi);
+	__m512i most = _mm512_set1_epi32((int)*top);
+	int64_t i = 0, above = 0, same = 0, found = 0, rest_found, rest_equal;
+
+	for (; i + 16 <= n; i += 16) {
+		__m512i m = magnitude16(_mm512_loadu_ps(x + i));
+		__mmask16 up = _mm512_cmpge_epu32_mask(m, high);
+		__mmask16 between = _mm512_mask_cmpgt_epu32_mask((__mmask16)~up, m, low);
+
+		most = _mm512_max_epu32(m, most);
+		above += __builtin_popcount(up);
+		same += __builtin_popcount(_mm512_cmpeq_epu32_mask(m, low));
+		if (found < cap)
+			_mm512_storeu_si512(cand + found, _mm512_maskz_compress_epi32(between, m));
+		found += __builtin_popcount(between);
+	}
+	*top = _mm512_reduce_max_epu32(most);
+	above += sl_c_scan(x + i, n - i, lo, hi, cand + (found < cap ? found : cap), found < cap ? cap - found : 0,
+			   &rest_found, &rest_equal, top);
+	*n_cand = found + rest_found;
+	*equal = same + rest_equal;
+	return above;
+}
+
+int64_t sl_avx512_mark(const float *x, int64_t n, uint32_t least, uint64_t *bitmap, uint32_t *top)
+{
+	const __m512i low = _mm512_set1_epi32((int)least);
+	__m512i most = _mm512_set1_epi32((int)*top);
+	int64_t i = 0, count = 0;
+
+	for (; i + 64 <= n; i += 64) {
+		uint64_t word = 0;
+
+		for (int j = 0; j < 4; j++) {
+			__m512i m = magnitude16(_mm512_loadu_ps(x + i + 16 * j));
+
+			most = _mm512_max_epu32(m, most);
+			word |= (uint64_t)_mm512_cmpge_epu32_mask(m, low) << (16 * j);
+		}
+		bitmap[i / 64] = word;
+		count += __builtin_popcountll(word);
+	}
+	*top = _mm512_reduce_max_epu32(most);
+	return count + sl_c_mark(x + i, n - i, least, bitmap + i / 64, top);
+}
+
+static int64_t marked(const uint64_t *bitmap, int64_t words)
+{
+	int64_t count = 0;
+
+	for (int64_t w = 0; w < words; w++)
+		count += __builtin_popcountll(bitmap[w]);
+	return count;
+}
+
+static inline __mmask16 first(int64_t count)
+{
+	return count < 16 ? (__mmask16)((1u << count) - 1) : (__mmask16)0xffff;
+}
+
+int64_t sl_avx512_gather(const float *x, int64_t n, const uint64_t *bitmap, sl_f32u *y, uint32_t *top)
+{
+	int64_t words = n / 64, total = marked(bitmap, words), count = 0;
+	__m512i most = _mm512_set1_epi32((int)*top);
+
+	for (int64_t w = 0; w < words; w++) {
+		uint64_t word = bitmap[w];
+
+		for (int j = 0; j < 4; j++) {
+			__mmask16 m = (__mmask16)(word >> 16 * j);
+			__m512 v = _mm512_loadu_ps(x + 64 * w + 16 * j), packed = _mm512_maskz_compress_ps(m, v);
+
+			most = _mm512_max_epu32(magnitude16(v), most);
+			/* whole stores as long as they stay within what this call writes */
+			if (count + 16 <= total)
+				_mm512_storeu_ps((void *)(y + count), packed);
+			else
+				_mm512_mask_storeu_ps((void *)(y + count), first(total - count), packed);
+			count += __builtin_popcount(m);
+		}
+	}
+	*top = _mm512_reduce_max_epu32(most);
+	return count + sl_c_gather(x + 64 * words, n - 64 * words, bitmap + words, y + count, top);
+}
+
+int64_t sl_avx512_expand(const sl_f32u *y, int64_t n, const uint64_t *bitmap, float *x)
+{
+	int64_t words = n / 64, total = marked(bitmap, words), count = 0;
+
+	for (int64_t w = 0; w < words; w++) {
+		uint64_t word = bitmap[w];
+
+		for (int j = 0; j < 4; j++) {
+			__mmask16 m = (__mmask16)(word >> 16 * j);
+			__m512 v = count + 16 <= total
+					   ? _mm512_loadu_ps((const void *)(y + count))
+					   : _mm512_maskz_loadu_ps(first(total - count), (const void *)(y + count));
+
+			_mm512_storeu_ps(x + 64 * w + 16 * j, _mm512_maskz_expand_ps(m, v));
+			count += __builtin_popcount(m);
+		}
+	}
+	return count + sl_c_expand(y + count, n - 64 * words, bitmap + words, x + 64 * words);
+}
+
+int64_t sl_avx512_places(const uint64_t *bitmap, int64_t n, uint16_t *out)
+{
+	__m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+	const __m512i step = _mm512_set1_epi32(16);
+	int64_t count = 0;
+
+	for (int64_t i = 0; i < n; i += 64) {
+		uint64_t word = bitmap[i / 64];
+
+		for (int j = 0; j < 4; j++) {
+			__mmask16 m = (__mmask16)(word >> 16 * j);
+
+			_mm256_storeu_si256((void *)(out + count),
+					    _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(m, lane)));
+			count += __builtin_popcount(m);
+			lane = _mm512_add_epi32(lane, step);
+		}
+	}
+	return count;
+}

@@ -1,0 +1,473 @@
+/* The CPU backend's codec loops against the portable ones: same bytes, and nothing written or read beyond. Then whole
+ * codecs, every pair of implementations: portable → CPU and CPU → portable. SKIP where this CPU has no faster loops. */
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "common/codec/loops_c.h"
+#include "common/codec/stage.h"
+#include "common/nn/backend.h"
+#include "kernels/cpu/codec_loops.h"
+#include "tests/support/codec.h"
+
+static const struct sl_codec_loops *fast;
+static const struct sl_codec_loops *const plain = &sl_codec_loops_c;
+
+enum { PAGE = 4096, ROOM = 140 * PAGE };
+
+/* Memory that ends at a page nobody may touch: an array of n bytes is placed just before it. */
+static uint8_t *fence[6];
+
+static void *at_end(int which, size_t bytes)
+{
+	return fence[which] + ROOM - bytes;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	fast = sl_cpu_codec_loops();
+	for (int i = 0; i < 6; i++) {
+		fence[i] = mmap(NULL, ROOM + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (fence[i] == MAP_FAILED || mprotect(fence[i] + ROOM, PAGE, PROT_NONE) != 0)
+			return -1;
+	}
+	return 0;
+}
+
+static const int64_t sizes[] = {0,  1,  2,  7,   8,   15,  16,  17,   31,   32,   33,
+				63, 64, 65, 100, 127, 128, 129, 1000, 4096, 65536};
+enum { SIZES = sizeof sizes / sizeof sizes[0] };
+
+static uint32_t word(uint32_t i)
+{
+	struct sl_rng_key key = {.seed = 5, .tensor = SL_RNG_TEST};
+
+	return sl_rng_u32(&key, i);
+}
+
+/* Values of every size, zeros of both signs, equal ones. */
+static void values(float *x, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		uint32_t w = word((uint32_t)i);
+		float v = ((float)(w >> 8) - 0x1p23f) * 0x1p-21f;
+
+		x[i] = w % 11 == 0 ? -0.0f : w % 13 == 0 ? 2.5f : w % 17 == 0 ? v * 1e-30f : v;
+	}
+}
+
+static void same(const void *a, const void *b, size_t bytes, const char *what, int64_t n)
+{
+	if (memcmp(a, b, bytes) != 0)
+		fail_msg("%s differs for n = %lld", what, (long long)n);
+}
+
+static void statistics(void **state)
+{
+	(void)state;
+	for (int s = 0; s < SIZES; s++) {
+		int64_t n = sizes[s];
+		float *x = at_end(0, (size_t)n * 4), lo[2][70], hi[2][70];
+		struct sl_range a = SL_RANGE_EMPTY, b = SL_RANGE_EMPTY;
+		uint32_t top[2] = {0};
+		double sum[2];
+
+		values(x, n);
+		plain->minmax(x, n, &a);
+		fast->minmax(x, n, &b);
+		same(&a, &b, sizeof a, "minmax", n);
+		sum[0] = plain->sum_squares(x, n, &top[0]);
+		sum[1] = fast->sum_squares(x, n, &top[1]);
+		same(&sum[0], &sum[1], sizeof sum[0], "sum_squares", n);
+		assert_int_equal(top[0], top[1]);
+		for (int64_t c = 1; c <= 70 && c <= n; c += 3) {
+			for (int t = 0; t < 2; t++) {
+				for (int j = 0; j < 70; j++) {
+					lo[t][j] = INFINITY;
+					hi[t][j] = -INFINITY;
+				}
+				top[t] = (t == 0 ? plain : fast)->minmax_cols(x + n % c, n / c, c, lo[t], hi[t]);
+			}
+			same(lo[0], lo[1], sizeof lo[0], "minmax_cols", n);
+			same(hi[0], hi[1], sizeof hi[0], "minmax_cols", n);
+			assert_int_equal(top[0], top[1]);
+		}
+		if (n > 0) {
+			x[n - 1] = NAN;
+			fast->minmax(x, n, &b);
+			assert_true(b.top >= SL_F32_INF_BITS);
+		}
+	}
+}
+
+static void randomness(void **state)
+{
+	const struct sl_rng_key key = {
+		.seed = 0x123456789abcdefull, .step = 0xfedcba9876543210ull, .chunk = 77, .tensor = 9};
+	(void)state;
+
+	for (int s = 0; s < SIZES; s++) {
+		int64_t n = sizes[s];
+		uint32_t *a = at_end(0, (size_t)n * 4), *b = at_end(1, (size_t)n * 4);
+		uint16_t *c = at_end(2, (size_t)n * 2), *d = at_end(3, (size_t)n * 2);
+
+		plain->random32(&key, 4096, n, a);
+		fast->random32(&key, 4096, n, b);
+		same(a, b, (size_t)n * 4, "random32", n);
+		for (int64_t i = 0; i < n; i++)
+			assert_int_equal(a[i], sl_rng_u32(&key, 4096 + (uint64_t)i));
+		plain->random16(&key, 8192, n, c);
+		fast->random16(&key, 8192, n, d);
+		same(c, d, (size_t)n * 2, "random16", n);
+	}
+}
+
+/* Ranges at the ends of fp32 too: `scale` moves the values there. */
+static void affine_codes(void **state)
+{
+	static const float scales[] = {1, 1e-42f, 1e37f};
+	static const int all_bits[] = {1, 2, 8, 11, 15, 16};
+	(void)state;
+
+	for (int s = 0; s < SIZES; s++) {
+		int64_t n = sizes[s];
+		float *x = at_end(0, (size_t)n * 4), *y = at_end(1, (size_t)n * 4), *z = at_end(2, (size_t)n * 4);
+		uint16_t *rnd = at_end(3, (size_t)n * 2), *a = at_end(4, (size_t)n * 2), *b = at_end(5, (size_t)n * 2);
+		float *cols = malloc(6 * (size_t)(n + 1) * 4);
+
+		for (int64_t i = 0; i < n; i++)
+			rnd[i] = (uint16_t)word((uint32_t)i + 99);
+		for (int k = 0; k < 18; k++) {
+			struct sl_range range = SL_RANGE_EMPTY;
+			struct sl_affine affine;
+			int bits = all_bits[k % 6];
+			uint16_t most = (uint16_t)((1 << bits) - 1);
+			const float *parts = (const float *)&affine;
+
+			values(x, n);
+			for (int64_t i = 0; i < n; i++)
+				x[i] *= scales[k / 6];
+			plain->minmax(x, n, &range);
+			affine = n == 0 ? sl_affine_of(0, 0, most) : sl_affine_of(range.min, range.max, most);
+			for (int64_t i = 0; i < 6 * n; i++)
+				cols[i] = parts[i / n];
+			for (int r = 0; r < 2; r++) {
+				plain->quantize(x, n, &affine, r ? rnd : NULL, most, a);
+				fast->quantize(x, n, &affine, r ? rnd : NULL, most, b);
+				same(a, b, (size_t)n * 2, "quantize", n);
+				plain->dequantize(a, n, &affine, y);
+				fast->dequantize(a, n, &affine, z);
+				same(y, z, (size_t)n * 4, "dequantize", n);
+				fast->quantize_cols(x, n, cols, n, r ? rnd : NULL, most, b);
+				same(a, b, (size_t)n * 2, "quantize_cols", n);
+				fast->dequantize_cols(a, n, cols, n, z);
+				same(y, z, (size_t)n * 4, "dequantize_cols", n);
+				plain->quantize_cols(x, n, cols, n, r ? rnd : NULL, most, b);
+				same(a, b, (size_t)n * 2, "quantize_cols", n);
+			}
+		}
+		free(cols);
+	}
+}
+
+static void signs_and_levels(void **state)
+{
+	(void)state;
+	for (int s = 0; s < SIZES; s++) {
+		int64_t n = sizes[s];
+		float *x = at_end(0, (size_t)n * 4), *y = at_end(1, (size_t)n * 4), *z = at_end(2, (size_t)n * 4);
+		uint16_t *rnd = at_end(3, (size_t)n * 2), *a = at_end(4, (size_t)n * 2), *b = at_end(5, (size_t)n * 2);
+
+		values(x, n);
+		for (int64_t i = 0; i < n; i++)
+			rnd[i] = (uint16_t)word((uint32_t)i + 99);
+		for (int bits = 1; bits <= 15; bits++) {
+			uint16_t q = (uint16_t)((1 << bits) - 1 - (bits > 3));
+			struct sl_affine affine = sl_affine_of_scale(4.5f, q);
+
+			plain->levels(x, n, &affine, rnd, bits, q, a);
+			fast->levels(x, n, &affine, rnd, bits, q, b);
+			same(a, b, (size_t)n * 2, "levels", n);
+			plain->unlevels(a, n, &affine, bits, y);
+			fast->unlevels(a, n, &affine, bits, z);
+			same(y, z, (size_t)n * 4, "unlevels", n);
+		}
+	}
+}
+
+static void buckets(void **state)
+{
+	(void)state;
+	for (int s = 0; s < SIZES; s++) {
+		int64_t n = sizes[s];
+		float *x = at_end(0, (size_t)n * 4), *y = at_end(1, (size_t)n * 4), *z = at_end(2, (size_t)n * 4);
+		uint16_t *a = at_end(4, (size_t)n * 2), *b = at_end(5, (size_t)n * 2);
+
+		values(x, n);
+		for (int split = 1; split <= 4; split++) {
+			struct sl_buckets k = {.count = 1 << split, .code_bits = 12 - split};
+			struct sl_bucket_stats p = {.range = SL_RANGE_EMPTY}, f;
+
+			for (int i = 0; i < 16; i++) {
+				float lo = -4.0f + 8.0f * (float)i / (float)k.count, hi = lo + 8.0f / (float)k.count;
+				struct sl_affine affine = sl_affine_of(lo, hi, (1 << k.code_bits) - 1);
+
+				k.edge[i] = i == 0 ? -INFINITY : i < k.count ? (i == 1 ? 2.5f - 8 : lo) : INFINITY;
+				k.pre[i] = affine.pre;
+				k.lo[i] = affine.lo;
+				k.inv[i] = affine.inv;
+				k.step[i] = affine.step;
+				k.post[i] = affine.post;
+				k.max[i] = affine.max;
+				p.max_below[i] = -INFINITY;
+			}
+			k.edge[1] = k.edge[1] < -4 ? -4.0f + 8.0f / (float)k.count : k.edge[1];
+			f = p;
+			plain->bucket_stats(x, n, &k, &p);
+			fast->bucket_stats(x, n, &k, &f);
+			same(&p, &f, sizeof p, "bucket_stats", n);
+			plain->bucketize(x, n, &k, a);
+			fast->bucketize(x, n, &k, b);
+			same(a, b, (size_t)n * 2, "bucketize", n);
+			plain->unbucketize(a, n, &k, y);
+			fast->unbucketize(a, n, &k, z);
+			same(y, z, (size_t)n * 4, "unbucketize", n);
+		}
+	}
+}
+
+static void packed_bits(void **state)
+{
+	(void)state;
+	for (int64_t n = 0; n <= 65536; n = n < 300 ? n + 1 : n * 3) {
+		for (int bits = 1; bits <= 16; bits++) {
+			size_t bytes = (size_t)sl_packed_bytes(n, bits);
+			uint16_t *code = at_end(0, (size_t)n * 2), *back = at_end(1, (size_t)n * 2);
+			uint8_t *a = at_end(2, bytes), *b = at_end(3, bytes);
+
+			for (int64_t i = 0; i < n; i++)
+				code[i] = (uint16_t)(word((uint32_t)i) & ((1u << bits) - 1));
+			plain->pack(code, n, bits, a);
+			fast->pack(code, n, bits, b);
+			same(a, b, bytes, "pack", n);
+			plain->unpack(a, n, bits, back);
+			same(code, back, (size_t)n * 2, "plain unpack", n);
+			fast->unpack(a, n, bits, back);
+			same(code, back, (size_t)n * 2, "unpack", n);
+		}
+	}
+}
+
+static void halves(void **state)
+{
+	float *x = at_end(0, 65536 * 4), *y = at_end(1, 65536 * 4), *z = at_end(2, 65536 * 4);
+	uint8_t *a = at_end(3, 65536 * 2), *b = at_end(4, 65536 * 2);
+	(void)state;
+
+	/* every half and bfloat16 there is */
+	for (uint32_t i = 0; i < 65536; i++) {
+		a[2 * i] = (uint8_t)i;
+		a[2 * i + 1] = (uint8_t)(i >> 8);
+	}
+	plain->from_f16(a, 65536, y);
+	fast->from_f16(a, 65536, z);
+	same(y, z, 65536 * 4, "from_f16", 65536);
+	plain->from_bf16(a, 65536, y);
+	fast->from_bf16(a, 65536, z);
+	same(y, z, 65536 * 4, "from_bf16", 65536);
+	for (uint32_t round = 0; round < 64; round++) {
+		for (uint32_t i = 0; i < 65536; i++) {
+			uint32_t bits = word(round * 65536 + i);
+
+			/* values near the range of halves, and anything */
+			if (i % 2)
+				bits = (bits & 0x8fffffffu) | 0x30000000u;
+			if ((bits & 0x7f800000u) == 0x7f800000u)
+				bits &= ~0x40000000u;
+			memcpy(&x[i], &bits, 4);
+		}
+		assert_int_equal(plain->to_f16(x, 65533, a), fast->to_f16(x, 65533, b));
+		same(a, b, 65533 * 2, "to_f16", 65533);
+		assert_int_equal(plain->to_bf16(x, 65533, a), fast->to_bf16(x, 65533, b));
+		same(a, b, 65533 * 2, "to_bf16", 65533);
+	}
+}
+
+static void places(void **state)
+{
+	static const float least[] = {0, 1e-20f, 0.5f, 2.5f, 3.9f, 9};
+	(void)state;
+
+	for (int s = 0; s < SIZES; s++) {
+		int64_t n = sizes[s], words = (n + 63) / 64;
+		float *x = at_end(0, (size_t)n * 4), *back = at_end(1, (size_t)n * 4), *z = at_end(2, (size_t)n * 4);
+
+		values(x, n);
+		for (int l = 0; l < 6; l++) {
+			uint64_t *a = at_end(3, (size_t)words * 8), *b = at_end(4, (size_t)words * 8);
+			uint32_t top[2] = {0};
+			int64_t count, found[2], equal[2], above[2];
+			uint32_t *cand[2];
+			uint16_t *p, *q;
+			float *y;
+
+			count = plain->mark(x, n, sl_magnitude(least[l]), a, &top[0]);
+			assert_int_equal(fast->mark(x, n, sl_magnitude(least[l]), b, &top[1]), count);
+			assert_int_equal(top[0], top[1]);
+			same(a, b, (size_t)words * 8, "mark", n);
+			y = at_end(5, (size_t)count * 4);
+			top[0] = top[1] = 0;
+			/* `back` and `z` serve as rooms of just the right size */
+			assert_int_equal(plain->gather(x, n, a, y, &top[0]), count);
+			assert_int_equal(fast->gather(x, n, a, (float *)at_end(4, (size_t)count * 4), &top[1]), count);
+			same(y, at_end(4, (size_t)count * 4), (size_t)count * 4, "gather", n);
+			assert_int_equal(top[0], top[1]);
+			assert_int_equal(plain->expand(y, n, a, back), count);
+			assert_int_equal(fast->expand(y, n, a, z), count);
+			same(back, z, (size_t)n * 4, "expand", n);
+			p = at_end(4, (size_t)(n + 16) * 2);
+			q = at_end(5, (size_t)(n + 16) * 2);
+			assert_int_equal(plain->places(a, n, p), count);
+			assert_int_equal(fast->places(a, n, q), count);
+			same(p, q, (size_t)count * 2, "places", n);
+			for (int64_t cap = 0; cap <= n; cap = cap * 3 + 50) {
+				uint32_t lo = sl_magnitude(least[l]), hi = sl_magnitude(3);
+
+				for (int t = 0; t < 2; t++) {
+					cand[t] = at_end(4 + t, (size_t)(cap + 16) * 4);
+					memset(cand[t], 0, (size_t)(cap + 16) * 4);
+					above[t] = (t == 0 ? plain : fast)
+							   ->scan(x, n, lo, hi, cand[t], cap, &found[t], &equal[t],
+								  &top[t]);
+				}
+				assert_int_equal(above[0], above[1]);
+				assert_int_equal(found[0], found[1]);
+				assert_int_equal(equal[0], equal[1]);
+				same(cand[0], cand[1], (size_t)(found[0] < cap ? found[0] : cap) * 4, "scan", n);
+			}
+		}
+	}
+}
+
+static void products(void **state)
+{
+	static const int64_t ms[] = {1, 5, 16, 17, 49, 100}, cs[] = {1, 7, 16, 31, 32, 33, 48, 100};
+	(void)state;
+
+	for (int i = 0; i < 6; i++) {
+		for (int j = 0; j < 8; j++) {
+			int64_t m = ms[i], c = cs[j];
+
+			for (int r = 1; r <= 9; r++) {
+				size_t xs = (size_t)(m * c) * 4, qs = (size_t)(r * m) * 4, ps = (size_t)(r * c) * 4;
+				float *x = at_end(0, xs), *q = at_end(1, qs), *p = at_end(2, ps);
+				float *a = at_end(3, xs + qs + ps), *b = at_end(4, ps), *d = at_end(5, qs);
+
+				values(x, m * c);
+				values(q, r * m);
+				values(p, r * c);
+				plain->mul_xt(x, m, c, q, r, a);
+				fast->mul_xt(x, m, c, q, r, b);
+				same(a, b, ps, "mul_xt", c);
+				plain->mul_x(x, m, c, p, r, a);
+				fast->mul_x(x, m, c, p, r, d);
+				same(a, d, qs, "mul_x", c);
+				plain->outer(q, p, m, c, r, a);
+				b = at_end(4, xs);
+				fast->outer(q, p, m, c, r, b);
+				same(a, b, xs, "outer", c);
+			}
+		}
+	}
+}
+
+/* ---- whole codecs */
+
+static void payloads_do_not_tell_who_made_them(void **state)
+{
+	static const char *const specs[] = {
+		"none",
+		"f16",
+		"bf16",
+		"quant:1",
+		"quant:8",
+		"quant:13",
+		"quant:7,per=channel,round=stochastic",
+		"quant:5,per=sample",
+		"quant:4,block=100",
+		"sortquant:6+2",
+		"sortquant:3+1",
+		"sortquant:12+4",
+		"terngrad",
+		"qsgd:255",
+		"qsgd:10,bucket=512",
+		"topk:0.1",
+		"topk:0.001",
+		"topk:0.5",
+		"topk:0.2|quant:8",
+		"topk:0.1|sortquant:6+2",
+		"randomk:0.1",
+		"threshold:0.7|quant:8",
+		"lowrank:3",
+		"lowrank:5,iters=2|quant:8",
+		"downsample:2",
+		"quant:8|zstd",
+	};
+	static const struct sl_backend_ops ops = {.name = "test", .codec_loops = sl_cpu_codec_loops};
+	struct sl_backend be = {.ops = &ops};
+	struct sl_shape shape = sl_shape4(3, 55, 57, 33);
+	int64_t n = sl_shape_count(&shape);
+	float *x = malloc((size_t)n * 4), *one = malloc((size_t)n * 4), *two = malloc((size_t)n * 4);
+	(void)state;
+
+	for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+		for (int kind = 0; kind < KINDS; kind++) {
+			struct sl_codec *a = codec_open(specs[i], shape, NULL, SL_DIR_HEAD_ACT, NULL);
+			struct sl_codec *b = codec_open(specs[i], shape, &be, SL_DIR_HEAD_ACT, NULL);
+			uint8_t *left = NULL, *right = NULL;
+			size_t left_len, right_len;
+			enum sl_err err;
+
+			codec_fill(x, n, (enum codec_kind)kind);
+			err = codec_encode(a, &codec_call0, x, shape, &left, &left_len);
+			assert_int_equal(codec_encode(b, &codec_call0, x, shape, &right, &right_len), err);
+			if (err == SL_OK) {
+				assert_int_equal(left_len, right_len);
+				same(left, right, left_len, specs[i], kind);
+				assert_int_equal(codec_decode(b, &codec_call0, left, left_len, shape, one), SL_OK);
+				assert_int_equal(codec_decode(a, &codec_call0, right, right_len, shape, two), SL_OK);
+				same(one, two, (size_t)n * 4, specs[i], kind);
+			}
+			free(left);
+			free(right);
+			sl_codec_close(a);
+			sl_codec_close(b);
+		}
+	}
+	free(x);
+	free(one);
+	free(two);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(statistics),   cmocka_unit_test(randomness),
+		cmocka_unit_test(affine_codes), cmocka_unit_test(signs_and_levels),
+		cmocka_unit_test(buckets),      cmocka_unit_test(packed_bits),
+		cmocka_unit_test(halves),       cmocka_unit_test(places),
+		cmocka_unit_test(products),     cmocka_unit_test(payloads_do_not_tell_who_made_them),
+	};
+
+	return cmocka_run_group_tests(tests, setup, NULL);
+}
