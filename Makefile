@@ -64,7 +64,7 @@ TEST_SH := $(filter $(addprefix %/,$(addsuffix .sh,$(T))),$(TEST_SH))
 endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 
-.PHONY: help all deps test check build-tests format format-check rooms install clean demo bench bench-peer test-torch cuda test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: help all deps test check build-tests format format-check rooms install clean demo bench bench-peer test-torch bundle cuda test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
 
@@ -241,6 +241,16 @@ bench-gpu: cuda ## the middle on the GPU, and in PyTorch beside it
 	LD_LIBRARY_PATH=$(B):$$LD_LIBRARY_PATH $(B)/tests/bench/bench_gpu --layers || [ $$? = 77 ]
 	LD_LIBRARY_PATH=$(B):$$LD_LIBRARY_PATH $(B)/tests/bench/bench_gpu --tf32 || [ $$? = 77 ]
 	tests/bench/bench_gpu_peer.py || [ $$? = 77 ]
+
+# ---- a copy for hosts without packages
+BUNDLE_RPATH := -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'
+
+$(B)/bundle/%: $(LIB) $(B)/client/main.o $(B)/server/main.o
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) $(BUNDLE_RPATH) -o $@ $(if $(filter splitc,$*),$(B)/client,$(B)/server)/main.o $(LIB) $(LDLIBS)
+
+bundle: cuda $(B)/bundle/splitc $(B)/bundle/splits ## build/bundle: both daemons with their libraries, for hosts without packages
+	BUILD=$(B) scripts/bundle.sh build/bundle
 
 # ---- house keeping
 format: ## clang-format every source in place

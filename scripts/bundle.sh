@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# usage: bundle.sh FOLDER       (make bundle)
+# A relocatable copy of both daemons for hosts without packages, glibc 2.36 or later: FOLDER/bin, lib, configs. With the
+# CUDA module where it was built, and the shared libraries that a host may lack; not the driver, CUDA, cuDNN or the C
+# library. The programs look for their libraries beside themselves.
+set -eu
+cd "$(dirname "$0")/.."
+out=$1
+build=${BUILD:-build/release}
+rm -rf "$out"
+mkdir -p "$out/bin" "$out/lib" "$out/configs"
+cp "$build/bundle/splitc" "$build/bundle/splits" "$out/bin"
+[ ! -e "$build/libsplit_cuda.so" ] || cp "$build/libsplit_cuda.so" "$out/bin"
+cp configs/*.yaml "$out/configs"
+for program in "$out"/bin/split?; do
+	ldd "$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}'
+done | sort -u | grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+))\.so' | xargs -r cp -Lt "$out/lib"
+strip --strip-debug "$out"/bin/*
+# libraries find each other where the programs' own path does not reach
+LD_LIBRARY_PATH=$out/lib "$out/bin/splitc" --version
+du -sh "$out"
