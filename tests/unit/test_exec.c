@@ -1,0 +1,587 @@
+/* Layout and executor: no two values that live at once share memory; ref and cpu compute the same network; a step is a
+ * transaction. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "common/base/arena.h"
+#include "common/base/pool.h"
+#include "common/base/rng.h"
+#include "common/nn/exec.h"
+#include "common/nn/layout.h"
+#include "common/nn/weights.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/ref/ref.h"
+
+enum { BATCH = 8, IMAGE = 32, CLASSES = 10, STEPS = 2 };
+
+static struct sl_plan *open_plan(const char *partition, int chunks)
+{
+	struct sl_plan_spec spec = {.model = {"mobilenet_v2", 0.25, CLASSES, IMAGE, true, 0.2},
+				    .batch = BATCH,
+				    .chunks = chunks,
+				    .seed = 11};
+	struct sl_plan *plan;
+	struct sl_fail fail;
+
+	snprintf(spec.cut.partition, sizeof spec.cut.partition, "%s", partition);
+	if (sl_plan_open(&plan, &spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return plan;
+}
+
+/* ---- layout: who owns each line of memory, as a step goes on */
+
+struct shadow {
+	const struct sl_plan *plan;
+	const struct sl_plan_segment *s;
+	struct sl_layout layout;
+	int *slot[2], *scratch; /* owner of each line of SL_ARENA_ALIGN bytes; 0: nobody */
+	int written;
+};
+
+static int owner_of(const struct shadow *sh, int chunk, int value, bool grad)
+{
+	return 1 + (chunk * sh->plan->model->n_value + value) * 2 + grad;
+}
+
+static int *lines(const struct shadow *sh, const struct sl_place *place, int chunk, size_t bytes)
+{
+	size_t end = place->offset + sl_align(bytes);
+
+	assert_int_equal(place->offset % SL_ARENA_ALIGN, 0);
+	assert_int_not_equal(place->region, SL_REGION_NONE);
+	assert_true(end <= (place->region == SL_REGION_SLOT ? sh->layout.slot_bytes : sh->layout.scratch_bytes));
+	return (place->region == SL_REGION_SLOT ? sh->slot[chunk] : sh->scratch) + place->offset / SL_ARENA_ALIGN;
+}
+
+static size_t bytes_of(const struct sl_shape *shape)
+{
+	return (size_t)sl_shape_count(shape) * sizeof(float);
+}
+
+static void write_value(struct shadow *sh, int chunk, int value, bool grad, const struct sl_shape *shape)
+{
+	const struct sl_place *place = grad ? &sh->layout.grad[value] : &sh->layout.value[value];
+	int *line = lines(sh, place, chunk, bytes_of(shape));
+
+	for (size_t i = 0; i < sl_align(bytes_of(shape)) / SL_ARENA_ALIGN; i++)
+		line[i] = owner_of(sh, chunk, value, grad);
+	sh->written++;
+}
+
+static void read_value(struct shadow *sh, int chunk, int value, bool grad, const struct sl_shape *shape)
+{
+	const struct sl_place *place = grad ? &sh->layout.grad[value] : &sh->layout.value[value];
+	const int *line = lines(sh, place, chunk, bytes_of(shape));
+
+	for (size_t i = 0; i < sl_align(bytes_of(shape)) / SL_ARENA_ALIGN; i++)
+		if (line[i] != owner_of(sh, chunk, value, grad))
+			fail_msg("%s: the %s of value %d of chunk %d was overwritten", sl_segment_name(sh->s->which),
+				 grad ? "gradient" : "content", value, chunk);
+}
+
+static void shadow_forward(struct shadow *sh, int chunk)
+{
+	write_value(sh, chunk, sh->s->in_value, false, &sh->s->in_shape);
+	for (int i = 0; i < sh->s->n_op; i++) {
+		const struct sl_op *op = &sh->s->op[i].op;
+
+		write_value(sh, chunk, op->out, false, &op->out_shape);
+		for (int k = 0; k < op->n_in; k++) /* still there once the output is */
+			read_value(sh, chunk, op->in[k], false, &op->in_shape[k]);
+	}
+	read_value(sh, chunk, sh->s->out_value, false, &sh->s->out_shape);
+}
+
+static void shadow_backward_op(struct shadow *sh, int chunk, const struct sl_segment_op *so)
+{
+	const struct sl_op *op = &so->op;
+
+	for (int k = 0; k < op->n_in; k++)
+		if (so->din_want[k] && so->din_add[k])
+			read_value(sh, chunk, op->in[k], true, &op->in_shape[k]);
+	for (int k = 0; k < op->n_in; k++)
+		if (so->din_want[k])
+			write_value(sh, chunk, op->in[k], true, &op->in_shape[k]);
+	for (int k = 0; k < op->n_in && sl_op_saves_input(op); k++)
+		read_value(sh, chunk, op->in[k], false, &op->in_shape[k]);
+	if (sl_op_saves_output(op))
+		read_value(sh, chunk, op->out, false, &op->out_shape);
+	if (op->kind != SL_OP_XENT)
+		read_value(sh, chunk, op->out, true, &op->out_shape);
+}
+
+static void shadow_backward(struct shadow *sh, int chunk)
+{
+	if (sh->s->which != SL_TAIL)
+		write_value(sh, chunk, sh->s->out_value, true, &sh->s->out_shape);
+	for (int i = sh->s->n_op - 1; i >= 0; i--)
+		shadow_backward_op(sh, chunk, &sh->s->op[i]);
+	if (sh->s->which != SL_HEAD)
+		read_value(sh, chunk, sh->s->in_value, true, &sh->s->in_shape);
+}
+
+static void open_shadow(struct shadow *sh, const struct sl_plan *plan, enum sl_segment which)
+{
+	const struct sl_plan_segment *s = &plan->segment[which];
+	struct sl_op_sizes *sizes = calloc((size_t)s->n_op, sizeof *sizes);
+
+	for (int i = 0; i < s->n_op; i++)
+		sizes[i] = (struct sl_op_sizes){.workspace_bytes = (size_t)(7 * i % 50), .saved_bytes = (size_t)i};
+	*sh = (struct shadow){.plan = plan, .s = s};
+	assert_int_equal(sl_layout_open(&sh->layout, plan->model, s, sizes), SL_OK);
+	for (int i = 0; i + 1 < s->n_op; i++)
+		assert_true(sh->layout.saved_offset[i] + sizes[i].saved_bytes <= sh->layout.saved_offset[i + 1]);
+	for (int i = 0; i < s->n_op; i++)
+		assert_true(sizes[i].workspace_bytes <= sh->layout.workspace_bytes);
+	free(sizes);
+	for (int chunk = 0; chunk < 2; chunk++)
+		sh->slot[chunk] = calloc(sh->layout.slot_bytes / SL_ARENA_ALIGN + 1, sizeof(int));
+	sh->scratch = calloc(sh->layout.scratch_bytes / SL_ARENA_ALIGN + 1, sizeof(int));
+}
+
+static void close_shadow(struct shadow *sh)
+{
+	for (int chunk = 0; chunk < 2; chunk++)
+		free(sh->slot[chunk]);
+	free(sh->scratch);
+	sl_layout_close(&sh->layout);
+}
+
+/* Head and middle as 1F1B interleaves two chunks; the tail chunk by chunk. */
+static void no_two_live_values_share_memory(void **state)
+{
+	static const char *const cut[] = {"1:-1", "2:-2", "1:-2", "2:-1", "5:-4", "18:-1"};
+
+	(void)state;
+	for (size_t c = 0; c < sizeof cut / sizeof cut[0]; c++) {
+		struct sl_plan *plan = open_plan(cut[c], 2);
+
+		for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+			struct shadow sh;
+
+			open_shadow(&sh, plan, (enum sl_segment)which);
+			for (int step = 0; step < 2; step++) {
+				shadow_forward(&sh, 0);
+				if (which == SL_TAIL)
+					shadow_backward(&sh, 0);
+				shadow_forward(&sh, 1);
+				if (which != SL_TAIL)
+					shadow_backward(&sh, 0);
+				shadow_backward(&sh, 1);
+				if (which != SL_HEAD) /* what goes back over the link */
+					read_value(&sh, 0, sh.s->in_value, true, &sh.s->in_shape);
+			}
+			assert_true(sh.written > 4 * sh.s->n_op);
+			close_shadow(&sh);
+		}
+		sl_plan_close(plan);
+	}
+}
+
+/* The tail keeps its input and that input's gradient per chunk, and nothing else but what kernels save: the rest is
+ * scratch, which is less than all of it side by side. */
+static void the_tail_shares_scratch_between_chunks(void **state)
+{
+	struct sl_plan *plan = open_plan("5:-8", 2);
+	const struct sl_plan_segment *s = &plan->segment[SL_TAIL];
+	size_t all = 0;
+	struct shadow sh;
+
+	(void)state;
+	open_shadow(&sh, plan, SL_TAIL);
+	assert_int_equal(sh.layout.slot_bytes, 2 * sl_align(bytes_of(&s->in_shape)));
+	for (int i = 0; i < s->n_op; i++)
+		all += 2 * sl_align(bytes_of(&s->op[i].op.out_shape));
+	assert_in_range(sh.layout.scratch_bytes, 1, all * 3 / 4);
+	close_shadow(&sh);
+	sl_plan_close(plan);
+}
+
+/* ---- a network of three executors, its tensors carried by hand */
+
+struct net {
+	struct sl_plan *plan;
+	struct sl_backend be;
+	struct sl_exec *exec[SL_SEGMENT_COUNT];
+	float *carrier; /* room for the largest tensor at a cut */
+	double loss;
+	int64_t correct;
+};
+
+static void open_net(struct net *n, const char *backend, struct sl_pool *pool, const char *partition, int chunks)
+{
+	struct sl_weights w;
+	struct sl_fail fail;
+
+	*n = (struct net){.plan = open_plan(partition, chunks)};
+	assert_int_equal(strcmp(backend, "ref") == 0 ? sl_ref_backend_open(&n->be, &fail)
+						     : sl_cpu_backend_open(&n->be, pool, &fail),
+			 SL_OK);
+	assert_int_equal(sl_weights_open(&w, n->plan->model, &fail), SL_OK);
+	sl_weights_init(&w, n->plan->model, 3);
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		const struct sl_plan_segment *s = &n->plan->segment[which];
+		float *range = malloc((size_t)s->weight_count * sizeof *range), *alone;
+
+		if (sl_exec_open(&n->exec[which], n->plan, (enum sl_segment)which, &n->be, &fail) != SL_OK)
+			fail_msg("%s", fail.text);
+		sl_weights_pack(&w, s, range);
+		assert_int_equal(sl_exec_set_weights(n->exec[which], range), SL_OK);
+		/* and as a server makes them, without the other segments */
+		alone = malloc((size_t)s->weight_count * sizeof *alone);
+		sl_weights_init_range(n->plan->model, s, 3, alone);
+		assert_memory_equal(range, alone, (size_t)s->weight_count * sizeof *range);
+		free(alone);
+		free(range);
+	}
+	sl_weights_close(&w);
+	n->carrier = malloc((size_t)n->plan->rows * IMAGE * IMAGE * 96 * sizeof(float));
+}
+
+static void close_net(struct net *n)
+{
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
+		sl_exec_close(n->exec[which]);
+	n->be.ops->close(&n->be);
+	sl_plan_close(n->plan);
+	free(n->carrier);
+}
+
+static void carry(struct net *n, const struct sl_tensor *from, struct sl_tensor to)
+{
+	size_t bytes = bytes_of(&from->shape);
+
+	assert_true(sl_shape_equal(&from->shape, &to.shape));
+	assert_int_equal(n->be.ops->download(&n->be, n->carrier, from->data, bytes), SL_OK);
+	assert_int_equal(n->be.ops->upload(&n->be, to.data, n->carrier, bytes), SL_OK);
+}
+
+struct batch {
+	float image[BATCH * IMAGE * IMAGE * 3];
+	int32_t label[BATCH];
+};
+
+static void make_batch(struct batch *b, uint64_t step)
+{
+	const struct sl_rng_key key = {.seed = 5, .step = step, .tensor = SL_RNG_TEST};
+
+	for (uint32_t i = 0; i < BATCH * IMAGE * IMAGE * 3; i++)
+		b->image[i] = 2 * sl_rng_unit(sl_rng_u32(&key, i)) - 1;
+	for (uint32_t i = 0; i < BATCH; i++)
+		b->label[i] = (int32_t)sl_rng_below(sl_rng_u32(&key, 1u << 24 | i), CLASSES);
+}
+
+static struct sl_exec_call call_of(const struct net *n, int64_t batch_rows, int chunk, uint64_t step)
+{
+	return (struct sl_exec_call){chunk, sl_plan_chunk_rows(n->plan, batch_rows, chunk), step, true};
+}
+
+static void forward(struct net *n, const struct batch *b, int64_t batch_rows, int chunk, uint64_t step)
+{
+	struct sl_exec_call call = call_of(n, batch_rows, chunk, step);
+	struct sl_tensor in = sl_exec_input(n->exec[SL_HEAD], chunk, call.rows);
+	int64_t row = IMAGE * IMAGE * 3;
+
+	assert_int_equal(n->be.ops->upload(&n->be, in.data, b->image + chunk * n->plan->rows * row,
+					   (size_t)(call.rows * row) * sizeof(float)),
+			 SL_OK);
+	for (int which = SL_HEAD; which <= SL_MIDDLE; which++) {
+		struct sl_tensor out;
+
+		assert_int_equal(sl_exec_forward(n->exec[which], &call, NULL), SL_OK);
+		out = sl_exec_output(n->exec[which], chunk, call.rows);
+		carry(n, &out, sl_exec_input(n->exec[which + 1], chunk, call.rows));
+	}
+}
+
+static void backward(struct net *n, const struct batch *b, int64_t batch_rows, int chunk, uint64_t step)
+{
+	struct sl_exec_call call = call_of(n, batch_rows, chunk, step);
+	struct sl_exec_loss loss = {.labels = b->label + chunk * n->plan->rows, .scale = 1.0f / (float)batch_rows};
+
+	assert_int_equal(sl_exec_forward(n->exec[SL_TAIL], &call, &loss), SL_OK);
+	assert_int_equal(sl_exec_backward(n->exec[SL_TAIL], &call, &loss), SL_OK);
+	n->loss += loss.sum / (double)batch_rows;
+	n->correct += loss.correct;
+	for (int which = SL_MIDDLE; which >= SL_HEAD; which--) {
+		struct sl_tensor din = sl_exec_din(n->exec[which + 1], chunk, call.rows);
+
+		carry(n, &din, sl_exec_dout(n->exec[which], chunk, call.rows));
+		assert_int_equal(sl_exec_backward(n->exec[which], &call, NULL), SL_OK);
+	}
+}
+
+/* All of a step but its commit: forward of chunk i + 1 before backward of chunk i. */
+static void compute(struct net *n, int64_t batch_rows, uint64_t step)
+{
+	static struct batch b;
+	int chunks = sl_plan_chunks_of(n->plan, batch_rows);
+
+	make_batch(&b, step);
+	n->loss = 0;
+	n->correct = 0;
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
+		assert_int_equal(sl_exec_begin(n->exec[which]), SL_OK);
+	forward(n, &b, batch_rows, 0, step);
+	for (int chunk = 0; chunk < chunks; chunk++) {
+		if (chunk + 1 < chunks)
+			forward(n, &b, batch_rows, chunk + 1, step);
+		backward(n, &b, batch_rows, chunk, step);
+	}
+}
+
+static void commit(struct net *n, int64_t batch_rows)
+{
+	const struct sl_sgd sgd = {.lr = 0.05f, .momentum = 0.9f, .weight_decay = 1e-4f};
+	int64_t rows[SL_PLAN_MAX_CHUNKS];
+	int chunks = sl_plan_chunks_of(n->plan, batch_rows);
+
+	for (int i = 0; i < chunks; i++)
+		rows[i] = sl_plan_chunk_rows(n->plan, batch_rows, i);
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
+		assert_int_equal(sl_exec_commit(n->exec[which], &sgd, rows, chunks), SL_OK);
+}
+
+typedef enum sl_err get_fn(struct sl_exec *exec, float *host);
+
+/* Weights or gradients of a segment, malloc'ed. */
+static float *get(struct net *n, int which, get_fn *fn, int64_t *count)
+{
+	const struct sl_plan_segment *s = &n->plan->segment[which];
+	float *v;
+
+	*count = fn == sl_exec_get_weights ? s->weight_count : s->trainable_count;
+	v = malloc((size_t)*count * sizeof *v);
+	assert_int_equal(fn(n->exec[which], v), SL_OK);
+	return v;
+}
+
+/* |x - y| / |x| over the segment, in the 2-norm. Not element by element: where an activation lies within a rounding
+ * error of ReLU6's kink, its gradient is there on one backend and not on the other (test_ops steers clear of kinks). */
+static void assert_close(struct net *a, struct net *b, get_fn *fn, double tolerance)
+{
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		double norm = 0, off = 0;
+		int64_t count;
+		float *x = get(a, which, fn, &count), *y = get(b, which, fn, &count);
+
+		for (int64_t i = 0; i < count; i++) {
+			norm += (double)x[i] * (double)x[i];
+			off += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
+		}
+		if (!(norm > 0 &&
+		      sqrt(off) <= (which == SL_TAIL ? 1e-3 : tolerance) * sqrt(norm))) /* it has no kinks */
+			fail_msg("%s: off by %g of %g", sl_segment_name((enum sl_segment)which), sqrt(off), sqrt(norm));
+		free(x);
+		free(y);
+	}
+}
+
+static bool same_bits(struct net *a, struct net *b, get_fn *fn)
+{
+	bool same = true;
+
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		int64_t count;
+		float *x = get(a, which, fn, &count), *y = get(b, which, fn, &count);
+
+		same = same && memcmp(x, y, (size_t)count * sizeof *x) == 0;
+		free(x);
+		free(y);
+	}
+	return same;
+}
+
+/* A network this young is chaotic: after a step, differences in its last digits are differences in its gradients. So
+ * each step starts from the same weights. */
+static void copy_weights(struct net *from, struct net *to)
+{
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		int64_t count;
+		float *range = get(from, which, sl_exec_get_weights, &count);
+
+		assert_int_equal(sl_exec_set_weights(to->exec[which], range), SL_OK);
+		free(range);
+	}
+}
+
+static void compare_backends(const char *partition, int chunks, int64_t batch_rows)
+{
+	struct net ref, cpu;
+
+	open_net(&ref, "ref", NULL, partition, chunks);
+	open_net(&cpu, "cpu", NULL, partition, chunks);
+	for (uint64_t step = 0; step < STEPS; step++) {
+		copy_weights(&cpu, &ref);
+		compute(&ref, batch_rows, step);
+		compute(&cpu, batch_rows, step);
+		assert_true(isfinite(ref.loss) && ref.loss > 0.5 && fabs(ref.loss - cpu.loss) < 1e-5 * ref.loss);
+		assert_close(&ref, &cpu, sl_exec_get_gradients, 0.05);
+		commit(&ref, batch_rows);
+		commit(&cpu, batch_rows);
+		assert_close(&ref, &cpu, sl_exec_get_weights, 0.01);
+	}
+	close_net(&ref);
+	close_net(&cpu);
+}
+
+static void ref_and_cpu_agree_at_any_number_of_chunks(void **state)
+{
+	(void)state;
+	compare_backends("1:-1", 1, 8);
+	compare_backends("1:-1", 2, 8);
+	compare_backends("2:-2", 4, 8);
+	compare_backends("1:-1", 2, 7);
+	compare_backends("2:-1", 4, 5); /* chunks of 2, 2 and 1 */
+}
+
+/* ---- a step is a transaction */
+
+static void nothing_changes_before_the_commit(void **state)
+{
+	struct net once, twice;
+
+	(void)state;
+	open_net(&once, "cpu", NULL, "1:-1", 2);
+	open_net(&twice, "cpu", NULL, "1:-1", 2);
+	compute(&once, BATCH, 0);
+	assert_true(same_bits(&once, &twice, sl_exec_get_weights));
+	assert_false(same_bits(&once, &twice, sl_exec_get_gradients));
+	/* another batch is begun, and the step then begins again */
+	compute(&twice, 5, 9);
+	compute(&twice, BATCH, 0);
+	assert_true(once.loss == twice.loss && once.correct == twice.correct);
+	assert_true(same_bits(&once, &twice, sl_exec_get_gradients));
+	commit(&once, BATCH);
+	assert_false(same_bits(&once, &twice, sl_exec_get_weights));
+	commit(&twice, BATCH);
+	assert_true(same_bits(&once, &twice, sl_exec_get_weights));
+	compute(&once, 7, 1);
+	compute(&twice, 7, 1);
+	commit(&once, 7);
+	commit(&twice, 7);
+	assert_true(same_bits(&once, &twice, sl_exec_get_weights));
+	close_net(&once);
+	close_net(&twice);
+}
+
+static void running_statistics_change_in_the_commit(void **state)
+{
+	struct net n;
+	int64_t count, trainable;
+	float *before, *after;
+
+	(void)state;
+	open_net(&n, "cpu", NULL, "1:-1", 4);
+	trainable = n.plan->segment[SL_MIDDLE].trainable_count;
+	before = get(&n, SL_MIDDLE, sl_exec_get_weights, &count);
+	assert_true(trainable < count);
+	compute(&n, BATCH, 0);
+	commit(&n, BATCH);
+	after = get(&n, SL_MIDDLE, sl_exec_get_weights, &count);
+	assert_memory_not_equal(before + trainable, after + trainable, (size_t)(count - trainable) * sizeof *after);
+	free(before);
+	free(after);
+	close_net(&n);
+}
+
+static void threads_do_not_change_bits(void **state)
+{
+	struct sl_pool *pool;
+	struct sl_fail fail;
+	struct net one, four;
+
+	(void)state;
+	assert_int_equal(sl_pool_open(&pool, 4, &fail), SL_OK);
+	open_net(&one, "cpu", NULL, "1:-1", 2);
+	open_net(&four, "cpu", pool, "1:-1", 2);
+	compute(&one, 7, 0);
+	compute(&four, 7, 0);
+	assert_true(one.loss == four.loss);
+	assert_true(same_bits(&one, &four, sl_exec_get_gradients));
+	close_net(&one);
+	close_net(&four);
+	sl_pool_close(pool);
+}
+
+static void labels_that_are_none_are_refused(void **state)
+{
+	static const int32_t wrong[] = {-1, CLASSES, INT32_MAX};
+	struct net n;
+
+	(void)state;
+	open_net(&n, "cpu", NULL, "1:-1", 1);
+	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+		int32_t label[BATCH] = {0};
+		struct sl_exec_call call = {0, BATCH, 0, true};
+		struct sl_exec_loss loss = {.labels = label, .scale = 1};
+
+		assert_int_equal(sl_exec_forward(n.exec[SL_TAIL], &call, &loss), SL_OK);
+		label[BATCH - 1] = wrong[i];
+		assert_int_equal(sl_exec_forward(n.exec[SL_TAIL], &call, &loss), SL_ERR_DATA);
+	}
+	close_net(&n);
+}
+
+/* ---- memory: what is asked for is what was said before */
+
+static struct sl_backend_ops counting_ops;
+static enum sl_err (*real_alloc)(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail);
+static size_t taken;
+
+static enum sl_err count_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
+{
+	taken += bytes;
+	return real_alloc(be, bytes, out, fail);
+}
+
+static void memory_is_known_before_it_is_taken(void **state)
+{
+	struct sl_plan *plan = open_plan("1:-1", 4);
+	struct sl_backend be;
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_cpu_backend_open(&be, NULL, &fail), SL_OK);
+	counting_ops = *be.ops;
+	real_alloc = be.ops->alloc;
+	counting_ops.alloc = count_alloc;
+	be.ops = &counting_ops;
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		struct sl_exec *e;
+		size_t said;
+
+		taken = 0;
+		assert_int_equal(sl_exec_prepare(&e, plan, (enum sl_segment)which, &be, &fail), SL_OK);
+		assert_int_equal(taken, 0);
+		said = sl_exec_memory(e).total;
+		assert_int_equal(sl_exec_allocate(e, &fail), SL_OK);
+		assert_in_range(taken, said, said + 7); /* an empty area is one byte */
+		sl_exec_close(e);
+	}
+	be.ops->close(&be);
+	sl_plan_close(plan);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(no_two_live_values_share_memory),
+		cmocka_unit_test(the_tail_shares_scratch_between_chunks),
+		cmocka_unit_test(ref_and_cpu_agree_at_any_number_of_chunks),
+		cmocka_unit_test(nothing_changes_before_the_commit),
+		cmocka_unit_test(running_statistics_change_in_the_commit),
+		cmocka_unit_test(threads_do_not_change_bits),
+		cmocka_unit_test(labels_that_are_none_are_refused),
+		cmocka_unit_test(memory_is_known_before_it_is_taken),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
