@@ -63,6 +63,7 @@ TEST_SRC := $(filter $(addprefix %/,$(addsuffix .c,$(T))),$(TEST_SRC))
 TEST_SH := $(filter $(addprefix %/,$(addsuffix .sh,$(T))),$(TEST_SH))
 endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
+E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
 .PHONY: help all deps test check build-tests format format-check rooms install clean demo bench bench-peer test-torch bundle cuda test-gpu gpu-bundle bench-gpu fuzz
 
@@ -85,6 +86,10 @@ $(TEST_BIN): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
+$(E2E_TOOLS): $(B)/%: $(B)/%.o $(LIB)
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(LIB) $(LDLIBS)
+
 # Objects of tests are kept: a change of one source must not rebuild them all.
 .SECONDARY:
 
@@ -103,7 +108,7 @@ $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h &: %.proto
 	@echo '  GEN   $<'
 	$(Q)protoc-c --c_out=$(B)/gen $<
 
--include $(LIB_OBJ:.o=.d) $(SUPPORT_OBJ:.o=.d) $(TEST_BIN:=.d) $(B)/client/main.d $(B)/server/main.d
+-include $(LIB_OBJ:.o=.d) $(SUPPORT_OBJ:.o=.d) $(TEST_BIN:=.d) $(E2E_TOOLS:=.d) $(B)/client/main.d $(B)/server/main.d
 
 # ---- tests. `test` and `demo` bring their own packages; the second make then sees the pkg-config that the first lacked.
 deps: ## install the Debian packages that build and tests need (SPLIT_NO_DEPS=1: leave them)
@@ -112,7 +117,7 @@ deps: ## install the Debian packages that build and tests need (SPLIT_NO_DEPS=1:
 test: deps ## all tests: unit, suite, end to end
 	@$(MAKE) --no-print-directory check
 
-build-tests: $(TEST_BIN)
+build-tests: $(TEST_BIN) $(if $(TEST_SH),$(E2E_TOOLS))
 
 check: all build-tests
 	@BUILD=$(B) SAN='$(SAN)' scripts/run-tests.sh $(TEST_BIN) $(TEST_SH)

@@ -471,6 +471,18 @@ static enum sl_err open_monitor(struct zmq_transport *t, struct sl_loop *loop, s
 	return sl_zwatch_start(&t->monitor_watch, loop, fail);
 }
 
+/* A socket of both IP versions gives "tcp://[::ffff:127.0.0.1]:5570": written the way users do. */
+static void unmap_ipv4(char *endpoint)
+{
+	static const char mapped[] = "tcp://[::ffff:";
+	char *from = endpoint + sizeof mapped - 1, *bracket = strchr(endpoint, ']');
+
+	if (strncmp(endpoint, mapped, sizeof mapped - 1) != 0 || !bracket || !strchr(endpoint, '.'))
+		return;
+	memmove(bracket, bracket + 1, strlen(bracket));
+	memmove(endpoint + strlen("tcp://"), from, strlen(from) + 1);
+}
+
 static enum sl_err attach(struct zmq_transport *t, const struct sl_transport_conf *conf, struct sl_fail *fail)
 {
 	size_t len = sizeof t->endpoint;
@@ -481,6 +493,7 @@ static enum sl_err attach(struct zmq_transport *t, const struct sl_transport_con
 				   t->bound ? "listen on" : "connect to", conf->endpoint, zmq_strerror(errno));
 	if (zmq_getsockopt(t->socket, ZMQ_LAST_ENDPOINT, t->endpoint, &len) < 0)
 		return sl_fail_set(fail, SL_ERR_OS, "ZMQ_LAST_ENDPOINT: %s", zmq_strerror(errno));
+	unmap_ipv4(t->endpoint);
 	return SL_OK;
 }
 

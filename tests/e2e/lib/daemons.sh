@@ -1,0 +1,128 @@
+# Sourced by tests/e2e/*.sh, from the repository's root. Gives each script a scratch folder $tmp with synthetic data, configs,
+# and splits and splitc under a time limit; whatever was started is killed when the script ends.
+BUILD=${BUILD:-build/release}
+SPLITC=${SPLITC:-$PWD/$BUILD/splitc}
+SPLITS=${SPLITS:-$PWD/$BUILD/splits}
+TOOLS=$PWD/$BUILD/tests/e2e/tools
+unset JOURNAL_STREAM NOTIFY_SOCKET OPENBLAS_CORETYPE XDG_RUNTIME_DIR
+# seconds for one command: sanitizers are slow
+patience=60
+[ -z "${SAN:-}" ] || patience=300
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/e2e.XXXXXX")
+started=()
+
+end_all() {
+	local pid
+	for pid in ${started[@]+"${started[@]}"}; do kill -9 "$pid" 2>/dev/null || true; done
+	wait 2>/dev/null || true
+	rm -rf "$tmp"
+}
+trap end_all EXIT
+trap 'exit 130' INT TERM
+
+fail() {
+	echo "FAILED: $*"
+	local f
+	for f in "$tmp"/*.log; do
+		if [ -s "$f" ]; then echo "---- ${f##*/}"; tail -n 20 "$f"; fi
+	done
+	exit 1
+}
+
+# make_data TRAIN TEST: that many images in $tmp/data
+make_data() {
+	train_images=$1 test_images=$2
+	mkdir -p "$tmp/data"
+	"$TOOLS/make_cifar" "$tmp/data" "$1" "$2"
+}
+
+# start_server NAME [key=value]…: $server_pid, $endpoint. Its log is $tmp/NAME.log, its control socket $tmp/NAME.sock
+start_server() {
+	local name=$1 set=() pair
+	shift
+	for pair in "listen=tcp://127.0.0.1:0" "store=$tmp/store" threads=1 device=cpu "control=$tmp/$name.sock" "$@"; do
+		set+=(--set "$pair")
+	done
+	: >"$tmp/empty.yaml"
+	"$SPLITS" serve "$tmp/empty.yaml" "${set[@]}" 2>"$tmp/$name.log" &
+	server_pid=$!
+	started+=("$server_pid")
+	wait_for "splits does not serve" grep -q ' serving: ' "$tmp/$name.log"
+	endpoint=$(sed -n 's/^INFO serving: .* on \(tcp:[^ ,]*\),.*/\1/p' "$tmp/$name.log")
+	[ -n "$endpoint" ] || fail "no endpoint in $name.log"
+}
+
+# wait_for WHAT COMMAND…: until the command succeeds
+wait_for() {
+	local what=$1 until=$((SECONDS + patience))
+	shift
+	while ! "$@" 2>/dev/null; do
+		[ $SECONDS -lt $until ] || fail "$what within $patience s"
+		sleep 0.05
+	done
+}
+
+# write_config FILE [key=value]…: a small client config; a key is written as in --set
+write_config() {
+	local file=$1
+	cat >"$file" <<-YAML
+		server: ${endpoint:-tcp://127.0.0.1:9}
+		model: {name: mobilenet_v2, classes: 10, image: 32, form: imagenet, width: 0.25, dropout: 0.2}
+		partition: "1:-1"
+		data: {kind: cifar10, dir: $tmp/data, train_files: [data_batch_1.bin], train_limit: $train_images, test_limit: $test_images}
+		train:
+		  batch: 16
+		  chunks: 4
+		  epochs: 1
+		  seed: 3
+		  optimizer: {kind: sgd, lr: 0.05, momentum: 0.9, weight_decay: 0.0001, nesterov: true}
+		  schedule: {kind: cosine, warmup_epochs: 0.5}
+		threads: 1
+	YAML
+}
+
+# client NAME CONFIG [argument]…: splitc train in the foreground, its run in $tmp/NAME, its output in $tmp/NAME.log;
+# the exit status is splitc's
+client() {
+	local name=$1 config=$2
+	shift 2
+	timeout -k 5 $patience "$SPLITC" train "$config" --set log.dir="$tmp/$name" --set control="$tmp/$name.sock" "$@" \
+		>"$tmp/$name.log" 2>&1
+}
+
+# start_client NAME CONFIG [argument]…: the same in the background: $client_pid
+start_client() {
+	local name=$1 config=$2
+	shift 2
+	"$SPLITC" train "$config" --set log.dir="$tmp/$name" --set control="$tmp/$name.sock" "$@" >"$tmp/$name.log" 2>&1 &
+	client_pid=$!
+	started+=("$client_pid")
+}
+
+# ends_with PID STATUS SECONDS WHAT: the process ends within SECONDS, with STATUS
+ends_with() {
+	local rc=0 until=$((SECONDS + $3))
+	[ -z "${SAN:-}" ] || until=$((until + 30))
+	while kill -0 "$1" 2>/dev/null; do
+		[ $SECONDS -le $until ] || fail "$4: still running after $3 s"
+		sleep 0.05
+	done
+	wait "$1" || rc=$?
+	[ $rc = "$2" ] || fail "$4: exit status $rc, not $2"
+}
+
+# steps_of NAME: how many steps log.jsonl holds
+steps_of() { grep -c '^{"type":"step"' "$tmp/$1/log.jsonl" 2>/dev/null || true; }
+has_steps() { [ "$(steps_of "$1")" -ge "$2" ]; }
+
+# What must not depend on where the middle runs: losses, accuracies and learning rates, as they are written
+learned() { grep -oE '"(type|step|epoch|loss|acc|lr|train_loss|train_acc|test_loss|test_acc)":[^,}]*' "$tmp/$1/log.jsonl"; }
+
+# same_run A B STEPS: same losses (STEPS of them) and same weights, byte for byte
+same_run() {
+	[ "$(steps_of "$1")" = "$3" ] || fail "$1 has $(steps_of "$1") steps, not $3"
+	learned "$1" >"$tmp/learned.a"
+	learned "$2" >"$tmp/learned.b"
+	diff "$tmp/learned.a" "$tmp/learned.b" >"$tmp/learned.diff" || { head -n 6 "$tmp/learned.diff"; fail "$1 and $2 learned differently"; }
+	cmp "$tmp/$1/model.safetensors" "$tmp/$2/model.safetensors" || fail "$1 and $2 ended with different weights"
+}

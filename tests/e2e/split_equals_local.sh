@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# The oracle: training over the link gives the losses of every step and the final weights of `--local`, byte for byte, for
+# every cut, number of chunks, number of threads, codec, and origin of the weights. The last batch is ragged, dropout is on.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 56 24 # batches of 16, 16, 16 and 8
+steps=4
+start_server one threads=1
+one=$endpoint
+start_server two threads=2
+two=$endpoint
+write_config "$tmp/client.yaml"
+cases=0
+
+# compare NAME LOCAL ENDPOINT [key=value]…: a run with the server equals the local run LOCAL
+compare() {
+	local name=$1 reference=$2 server=$3 set=() pair
+	shift 3
+	for pair in "$@"; do set+=(--set "$pair"); done
+	client "$name" "$tmp/client.yaml" --set server="$server" "${set[@]}" || fail "$name: exit status $?"
+	same_run "$name" "$reference" $steps
+	cases=$((cases + 1))
+}
+
+# local_run NAME [key=value]…
+local_run() {
+	local name=$1 set=() pair
+	shift
+	for pair in "$@"; do set+=(--set "$pair"); done
+	client "$name" "$tmp/client.yaml" --local "${set[@]}" || fail "$name: exit status $?"
+}
+
+for chunks in 1 4 8; do
+	for cut in partition=1:-1 partition=2:-2 partition=2:-1 partition=1:-2 head_end=features.0.1; do
+		local_run "local $chunks $cut" "$cut" train.chunks=$chunks
+		compare "one $chunks $cut" "local $chunks $cut" "$one" "$cut" train.chunks=$chunks threads=1
+		compare "two $chunks $cut" "local $chunks $cut" "$two" "$cut" train.chunks=$chunks threads=2
+	done
+done
+[ "$(learned 'local 1 partition=1:-1')" != "$(learned 'local 4 partition=1:-1')" ] ||
+	fail 'chunks made no difference, though batch statistics are theirs'
+[ ! -d "$tmp/store" ] || [ -z "$(ls -A "$tmp/store")" ] || fail 'weights from a seed were stored'
+
+# the usual CIFAR form, another width, and the same with a loss that is summed over chunks
+local_run 'local cifar' model.form=cifar model.width=0.35 train.chunk_loss=sum
+compare 'remote cifar' 'local cifar' "$two" model.form=cifar model.width=0.35 train.chunk_loss=sum threads=2
+
+# weights from a file: uploaded at first, then found in the store, and by another server on the same store too
+weights="$tmp/local 4 partition=1:-1/model.safetensors"
+from=(model.weights="$weights")
+local_run 'local file' "${from[@]}"
+compare uploaded 'local file' "$one" "${from[@]}"
+[ "$(ls "$tmp/store" | wc -l)" = 1 ] || fail "$(ls "$tmp/store" | wc -l) files in the store, not 1"
+before=$(stat -c %Y.%i "$tmp/store"/*)
+compare 'found in the store' 'local file' "$one" "${from[@]}"
+compare 'found by another server' 'local file' "$two" "${from[@]}"
+[ "$(stat -c %Y.%i "$tmp/store"/*)" = "$before" ] || fail 'the weights were uploaded again'
+printf damaged | dd of="$(ls "$tmp/store"/*)" conv=notrunc bs=1 seek=4096 status=none
+compare 'damaged in the store' 'local file' "$one" "${from[@]}"
+grep -q ' store-damaged: ' "$tmp/one.log" || fail 'damage in the store was not logged'
+
+# codecs: both sides see the same values as one process does
+for codec in quant:8 topk:0.1 f16 'topk:0.2|quant:8'; do
+	local_run "local $codec" codec="$codec"
+	compare "one $codec" "local $codec" "$one" codec="$codec"
+	compare "two $codec" "local $codec" "$two" codec="$codec" threads=2
+done
+mixed=(codec.head_act=quant:6 codec.mid_act=f16 codec.mid_grad='topk:0.3' codec.head_grad=none)
+local_run 'local mixed' "${mixed[@]}" train.chunks=3
+compare 'two mixed' 'local mixed' "$two" "${mixed[@]}" train.chunks=3
+[ "$(learned 'local quant:8')" != "$(learned 'local f16')" ] || fail 'the codec made no difference'
+
+# parts smaller than a tensor, and a window of two of them
+compare 'small parts' 'local 4 partition=1:-1' "$one" link.part_bytes=4096 link.window_bytes=8192
+echo "$cases runs equal their local twin"
