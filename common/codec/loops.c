@@ -26,6 +26,7 @@ const struct sl_codec_loops sl_codec_loops_c = {
 	.from_f16 = sl_c_from_f16,
 	.from_bf16 = sl_c_from_bf16,
 	.random16 = sl_c_random16,
+	.draw = sl_c_draw,
 	.random32 = sl_c_random32,
 	.scan = sl_c_scan,
 	.mark = sl_c_mark,

@@ -9,6 +9,7 @@
 #ifndef SL_CODEC_LOOPS_H
 #define SL_CODEC_LOOPS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/rng.h"
@@ -41,12 +42,13 @@ struct sl_affine {
  * unused edges are +Inf. */
 struct sl_buckets {
 	int count, code_bits;
+	bool ties; /* whether elements equal to an edge are to be counted */
 	float edge[16], pre[16], lo[16], inv[16], step[16], post[16], max[16];
 };
 
 /* What passes over blocks say of the buckets' edges 1 … count-1, accumulated. */
 struct sl_bucket_stats {
-	int64_t below[16], upto[16]; /* elements < edge, ≤ edge */
+	int64_t below[16], upto[16]; /* elements < edge; with `ties`, ≤ edge */
 	float max_below[16];         /* largest element < edge; start with -Inf */
 	struct sl_range range;       /* of all */
 };
@@ -95,6 +97,9 @@ struct sl_codec_loops {
 	/* 16 bits an element: element i has half i % 8 (low half first) of Philox block i / 8. `first` is a multiple
 	 * of 8. */
 	void (*random16)(const struct sl_rng_key *key, uint64_t first, int64_t n, uint16_t *out);
+	/* One place in each of n runs: of run j, [start, next) with start = (at + j·step) >> 32 and next that of run
+	 * j+1, start + (word·(next − start) >> 32); from `wrap` on, less `wrap`. */
+	void (*draw)(uint64_t at, uint64_t step, const uint32_t *word, int64_t n, uint32_t wrap, uint32_t *place);
 	/* 32 bits an element, as sl_rng_u32; `first` is a multiple of 4. */
 	void (*random32)(const struct sl_rng_key *key, uint64_t first, int64_t n, uint32_t *out);
 

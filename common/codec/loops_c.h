@@ -26,6 +26,7 @@ uint32_t sl_c_to_bf16(const float *x, int64_t n, uint8_t *out);
 void sl_c_from_f16(const uint8_t *in, int64_t n, float *x);
 void sl_c_from_bf16(const uint8_t *in, int64_t n, float *x);
 void sl_c_random16(const struct sl_rng_key *key, uint64_t first, int64_t n, uint16_t *out);
+void sl_c_draw(uint64_t at, uint64_t step, const uint32_t *word, int64_t n, uint32_t wrap, uint32_t *place);
 void sl_c_random32(const struct sl_rng_key *key, uint64_t first, int64_t n, uint32_t *out);
 int64_t sl_c_scan(const float *x, int64_t n, uint32_t lo, uint32_t hi, uint32_t *cand, int64_t cap, int64_t *n_cand,
 		  int64_t *equal, uint32_t *top);

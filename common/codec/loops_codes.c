@@ -110,7 +110,7 @@ void sl_c_bucket_stats(const float *x, int64_t n, const struct sl_buckets *b, st
 			most = less > most ? less : most;
 		}
 		io->below[k] += below;
-		io->upto[k] += upto;
+		io->upto[k] += b->ties ? upto : 0;
 		io->max_below[k] = most + 0.0f;
 	}
 	sl_c_minmax(x, n, &io->range);

@@ -87,6 +87,19 @@ int64_t sl_c_places(const uint64_t *bitmap, int64_t n, uint16_t *out)
 	return count;
 }
 
+void sl_c_draw(uint64_t at, uint64_t step, const uint32_t *word, int64_t n, uint32_t wrap, uint32_t *place)
+{
+	uint32_t start = (uint32_t)(at >> 32);
+
+	for (int64_t j = 0; j < n; j++) {
+		uint32_t next = (uint32_t)((at += step) >> 32);
+		uint32_t p = start + (uint32_t)((uint64_t)word[j] * (next - start) >> 32);
+
+		place[j] = p >= wrap ? p - wrap : p;
+		start = next;
+	}
+}
+
 void sl_c_mul_xt(const float *x, int64_t m, int64_t c, const float *q, int r, float *p)
 {
 	memset(p, 0, (size_t)(r * c) * sizeof *p);

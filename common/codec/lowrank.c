@@ -188,13 +188,12 @@ static bool orthonormalise(float *a, int r, int64_t n)
 	return true;
 }
 
-static bool all_finite(const float *a, int64_t n)
+static bool all_finite(const struct sl_codec_loops *loops, const float *a, int64_t n)
 {
-	for (int64_t i = 0; i < n; i++) {
-		if (!isfinite(a[i]))
-			return false;
-	}
-	return true;
+	struct sl_range range = SL_RANGE_EMPTY;
+
+	loops->minmax(a, n, &range);
+	return range.top < SL_F32_INF_BITS;
 }
 
 static bool all_zero(const float *a, int64_t n)
@@ -231,7 +230,7 @@ static void factor_sample(void *arg, int64_t row, int worker)
 			loops->mul_xt(x, l->m, l->c, a, l->r, b);
 		}
 	}
-	if (!good || !all_finite(big, large)) {
+	if (!good || !all_finite(loops, big, large)) {
 		atomic_store_explicit(&l->nonfinite, true, memory_order_relaxed);
 		return;
 	}

@@ -3,8 +3,8 @@
  * the same chance k/n, places ascend, and the number of places is exact. A gradient that is paired with its activation
  * draws the same places.
  *
- * Bounds of run j, in elements: (phase + j·⌊2^32·n/k⌋) >> 32, the last one at first + n; beyond n they wrap. The phase
- * is made from words 0, place j from word 4 + j of the stream.
+ * Bounds of run j, in elements: (phase + j·⌊2^32·n/k⌋) >> 32; beyond n they wrap. The phase is made from word 0, place
+ * j from word 4 + j of the stream.
  *
  * Side bytes: none. */
 #include <math.h>
@@ -16,7 +16,7 @@
 #include "common/codec/stage.h"
 
 enum { RATIO };
-enum { RUNS = 8192, TILE = 1024 }; /* runs of one unit of work; of one call of a loop */
+enum { RUNS = 8192, TILE = 2048 }; /* runs of one unit of work; of one call of a loop */
 
 static const struct sl_stage_arg args[] = {
 	{.key = "ratio", .type = SL_ARG_REAL, .positional = true, .required = true, .least = 0, .most = 1},
@@ -76,7 +76,7 @@ static void prepare(struct randomk *r, const struct sl_codec_call *call, int64_t
 	r->phase = (uint64_t)((unsigned __int128)r->step * sl_rng_u32(&r->key, 0) >> 32);
 }
 
-/* First element of run j, not wrapped. */
+/* First element of run j, not wrapped; behind the last run, where the first one begins again. */
 static int64_t run_start(const struct randomk *r, int64_t j)
 {
 	if (j == r->k)
@@ -88,16 +88,9 @@ static int64_t run_start(const struct randomk *r, int64_t j)
 static void draw(const struct randomk *r, int64_t first, int64_t count, uint32_t *place)
 {
 	uint32_t word[TILE];
-	int64_t start = run_start(r, first);
 
 	r->env.loops->random32(&r->key, (uint64_t)first + 4, count, word);
-	for (int64_t j = 0; j < count; j++) {
-		int64_t next = run_start(r, first + j + 1);
-		int64_t at = start + (int64_t)((uint64_t)word[j] * (uint64_t)(next - start) >> 32);
-
-		place[j] = (uint32_t)(at >= r->n ? at - r->n : at);
-		start = next;
-	}
+	r->env.loops->draw(r->phase + (uint64_t)first * r->step, r->step, word, count, (uint32_t)r->n, place);
 }
 
 static int64_t block_runs(const struct randomk *r, int64_t block)

@@ -157,7 +157,9 @@ static bool balanced(const struct sortquant *q, int k)
 {
 	int64_t slack = q->n / 100;
 
-	return q->sum.below[k] <= target(q, k) + slack && q->sum.upto[k] >= target(q, k) - slack;
+	int64_t upto = q->buckets.ties ? q->sum.upto[k] : q->sum.below[k];
+
+	return q->sum.below[k] <= target(q, k) + slack && upto >= target(q, k) - slack;
 }
 
 /* Moves edges that are off to where the counts of the last scan say their share lies: sample ranks are taken as linear
@@ -249,6 +251,12 @@ static enum sl_err find_edges(struct sortquant *q)
 		rank[k] = samples * k / b->count;
 		b->edge[k] = k == 0 ? -INFINITY : k < b->count ? value_of(q->sample[rank[k]]) : INFINITY;
 	}
+	/* an edge that the sample has twice is one that many elements may be equal to */
+	b->ties = q->n <= SL_SAMPLE;
+	for (int k = 1; k < b->count; k++) {
+		b->ties = b->ties || (rank[k] > 0 && q->sample[rank[k] - 1] == q->sample[rank[k]]) ||
+			  (rank[k] + 1 < samples && q->sample[rank[k] + 1] == q->sample[rank[k]]);
+	}
 	for (int tries = 0;; tries++) {
 		bool all = true;
 
@@ -259,6 +267,7 @@ static enum sl_err find_edges(struct sortquant *q)
 			all = all && balanced(q, k);
 		if (all)
 			return SL_OK;
+		b->ties = true;
 		if (tries < TRIES) {
 			move_edges(q, rank, samples);
 			continue;

@@ -3,98 +3,150 @@
 
 #include "kernels/cpu/codec_avx512.h"
 
-static int64_t pack_bytes(const uint16_t *code, int64_t n, uint8_t *out)
-{
-	int64_t i = 0;
+enum { AT_ONCE = 32, SLACK = 64 };
 
-	for (; i + 32 <= n; i += 32)
-		_mm256_storeu_si256((void *)(out + i), _mm512_cvtepi16_epi8(_mm512_loadu_si512(code + i)));
-	return i;
+struct packer {
+	__m128i b1, b2, b4, rest;
+};
+
+static inline struct packer packer_of(int bits)
+{
+	return (struct packer){_mm_cvtsi32_si128(bits), _mm_cvtsi32_si128(2 * bits), _mm_cvtsi32_si128(4 * bits),
+			       _mm_cvtsi32_si128(64 - 4 * bits)};
 }
 
-/* 32 codes at a time: pairs within 32 bits, pairs of those within 64, pairs of those within 128; each 128 then starts
- * with the `bits` bytes of 8 codes. The 16-byte stores overlap; the last ones of the stream are left to plain C. */
-static int64_t pack_any(const uint16_t *code, int64_t n, int bits, uint8_t *out)
+/* 32 codes: pairs within 32 bits, pairs of those within 64, pairs of those within 128; each 128 then starts with the
+ * `bits` bytes of 8 codes. Writes 3·bits + 16 bytes, of which 4·bits count. */
+static inline void pack32(const struct packer *p, const uint16_t *code, int bits, uint8_t *out)
 {
-	const __m128i b1 = _mm_cvtsi32_si128(bits), b2 = _mm_cvtsi32_si128(2 * bits), b4 = _mm_cvtsi32_si128(4 * bits);
-	const __m128i rest = _mm_cvtsi32_si128(64 - 4 * bits);
 	const __m512i low16 = _mm512_set1_epi32(0xffff), low32 = _mm512_set1_epi64(0xffffffff);
+	__m512i v = _mm512_loadu_si512(code), up, low, high;
+
+	up = _mm512_sll_epi32(_mm512_srli_epi32(v, 16), p->b1);
+	v = _mm512_ternarylogic_epi32(v, low16, up, 0xea); /* (v & low16) | up */
+	up = _mm512_sll_epi64(_mm512_srli_epi64(v, 32), p->b2);
+	v = _mm512_ternarylogic_epi32(v, low32, up, 0xea);
+	up = _mm512_unpackhi_epi64(v, v);
+	low = _mm512_or_si512(v, _mm512_sll_epi64(up, p->b4));
+	high = _mm512_srl_epi64(up, p->rest);
+	v = _mm512_unpacklo_epi64(low, high);
+	_mm_storeu_si128((void *)out, _mm512_castsi512_si128(v));
+	_mm_storeu_si128((void *)(out + bits), _mm512_extracti32x4_epi32(v, 1));
+	_mm_storeu_si128((void *)(out + 2 * bits), _mm512_extracti32x4_epi32(v, 2));
+	_mm_storeu_si128((void *)(out + 3 * bits), _mm512_extracti32x4_epi32(v, 3));
+}
+
+static void pack_any(const uint16_t *code, int64_t n, int bits, uint8_t *out)
+{
+	const struct packer p = packer_of(bits);
 	const uint8_t *end = out + sl_packed_bytes(n, bits);
+	uint16_t last[3 * AT_ONCE] = {0};
+	uint8_t packed[3 * 2 * AT_ONCE + SLACK];
 	int64_t i = 0;
 
-	for (; i + 32 <= n && out + 3 * bits + 16 <= end; i += 32, out += 4 * bits) {
-		__m512i v = _mm512_loadu_si512(code + i), up, low, high;
+	for (; i + AT_ONCE <= n && out + 3 * bits + 16 <= end; i += AT_ONCE, out += 4 * bits)
+		pack32(&p, code + i, bits, out);
+	/* the last ones through a buffer where the stores may run over */
+	while (i < n) {
+		int64_t some = n - i < 3 * AT_ONCE ? n - i : 3 * AT_ONCE;
 
-		up = _mm512_sll_epi32(_mm512_srli_epi32(v, 16), b1);
-		v = _mm512_ternarylogic_epi32(v, low16, up, 0xea); /* (v & low16) | up */
-		up = _mm512_sll_epi64(_mm512_srli_epi64(v, 32), b2);
-		v = _mm512_ternarylogic_epi32(v, low32, up, 0xea);
-		up = _mm512_unpackhi_epi64(v, v);
-		low = _mm512_or_si512(v, _mm512_sll_epi64(up, b4));
-		high = _mm512_srl_epi64(up, rest);
-		v = _mm512_unpacklo_epi64(low, high);
-		_mm_storeu_si128((void *)out, _mm512_castsi512_si128(v));
-		_mm_storeu_si128((void *)(out + bits), _mm512_extracti32x4_epi32(v, 1));
-		_mm_storeu_si128((void *)(out + 2 * bits), _mm512_extracti32x4_epi32(v, 2));
-		_mm_storeu_si128((void *)(out + 3 * bits), _mm512_extracti32x4_epi32(v, 3));
+		memcpy(last, code + i, (size_t)some * sizeof *last);
+		memset(last + some, 0, (size_t)(3 * AT_ONCE - some) * sizeof *last);
+		for (int h = 0; h < 3; h++)
+			pack32(&p, last + AT_ONCE * h, bits, packed + 4 * bits * h);
+		memcpy(out, packed, (size_t)sl_packed_bytes(some, bits));
+		out += sl_packed_bytes(some, bits);
+		i += some;
 	}
-	return i;
 }
 
 void sl_avx512_pack(const uint16_t *code, int64_t n, int bits, uint8_t *out)
 {
-	int64_t i = bits == 16 ? 0 : bits == 8 ? pack_bytes(code, n, out) : pack_any(code, n, bits, out);
-
-	sl_c_pack(code + i, n - i, bits, out + i / 8 * bits);
-}
-
-static int64_t unpack_bytes(const uint8_t *in, int64_t n, uint16_t *code)
-{
 	int64_t i = 0;
 
-	for (; i + 32 <= n; i += 32)
-		_mm512_storeu_si512(code + i, _mm512_cvtepu8_epi16(_mm256_loadu_si256((const void *)(in + i))));
-	return i;
+	if (bits == 16) {
+		memcpy(out, code, (size_t)n * 2);
+	} else if (bits == 8) {
+		for (; i + AT_ONCE <= n; i += AT_ONCE)
+			_mm256_storeu_si256((void *)(out + i), _mm512_cvtepi16_epi8(_mm512_loadu_si512(code + i)));
+		sl_c_pack(code + i, n - i, 8, out + i);
+	} else {
+		pack_any(code, n, bits, out);
+	}
 }
 
-/* 32 codes lie in 4·bits ≤ 60 bytes: the two 32-bit words that hold each are brought to its lane and shifted. */
-static int64_t unpack_any(const uint8_t *in, int64_t n, int bits, uint16_t *code)
+/* Where each of 32 codes lies in 4·bits ≤ 60 bytes: the 32-bit word, and by how much it and the next are shifted. */
+struct unpacker {
+	__m512i word[2], next[2], down[2], up[2], mask;
+};
+
+static inline struct unpacker unpacker_of(int bits)
 {
 	const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-	const __m512i one = _mm512_set1_epi32(1), wide = _mm512_set1_epi32(32), low5 = _mm512_set1_epi32(31);
-	const __m512i mask = _mm512_set1_epi32((1 << bits) - 1);
-	const uint8_t *end = in + sl_packed_bytes(n, bits);
-	__m512i word[2], down[2], up[2];
-	int64_t i = 0;
+	struct unpacker u = {.mask = _mm512_set1_epi32((1 << bits) - 1)};
 
 	for (int h = 0; h < 2; h++) {
 		__m512i bit =
 			_mm512_mullo_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32(16 * h)), _mm512_set1_epi32(bits));
 
-		word[h] = _mm512_srli_epi32(bit, 5);
-		down[h] = _mm512_and_si512(bit, low5);
-		up[h] = _mm512_sub_epi32(wide, down[h]);
+		u.word[h] = _mm512_srli_epi32(bit, 5);
+		u.next[h] = _mm512_add_epi32(u.word[h], _mm512_set1_epi32(1));
+		u.down[h] = _mm512_and_si512(bit, _mm512_set1_epi32(31));
+		u.up[h] = _mm512_sub_epi32(_mm512_set1_epi32(32), u.down[h]);
 	}
-	for (; i + 32 <= n && in + 64 <= end; i += 32, in += 4 * bits) {
-		__m512i v = _mm512_loadu_si512(in);
+	return u;
+}
 
-		for (int h = 0; h < 2; h++) {
-			__m512i low = _mm512_srlv_epi32(_mm512_permutexvar_epi32(word[h], v), down[h]);
-			__m512i next = _mm512_permutexvar_epi32(_mm512_add_epi32(word[h], one), v);
-			__m512i c = _mm512_ternarylogic_epi32(low, _mm512_sllv_epi32(next, up[h]), mask,
-							      0xa8); /* (a | b) & c */
+/* Reads 64 bytes. */
+static inline void unpack32(const struct unpacker *u, const uint8_t *in, uint16_t *code)
+{
+	__m512i v = _mm512_loadu_si512(in);
 
-			_mm256_storeu_si256((void *)(code + i + 16 * h), _mm512_cvtepi32_epi16(c));
-		}
+	for (int h = 0; h < 2; h++) {
+		__m512i low = _mm512_srlv_epi32(_mm512_permutexvar_epi32(u->word[h], v), u->down[h]);
+		__m512i high = _mm512_sllv_epi32(_mm512_permutexvar_epi32(u->next[h], v), u->up[h]);
+		__m512i c = _mm512_ternarylogic_epi32(low, high, u->mask, 0xa8); /* (low | high) & mask */
+
+		_mm256_storeu_si256((void *)(code + 16 * h), _mm512_cvtepi32_epi16(c));
 	}
-	return i;
+}
+
+static void unpack_any(const uint8_t *in, int64_t n, int bits, uint16_t *code)
+{
+	const struct unpacker u = unpacker_of(bits);
+	const uint8_t *end = in + sl_packed_bytes(n, bits);
+	int64_t i = 0;
+
+	for (; i + AT_ONCE <= n && in + SLACK <= end; i += AT_ONCE, in += 4 * bits)
+		unpack32(&u, in, code + i);
+	while (i < n) {
+		/* the last ones from a buffer that may be read further */
+		uint8_t last[SLACK] = {0};
+		uint16_t some[AT_ONCE];
+		size_t left = (size_t)(end - in);
+		int64_t count = n - i < AT_ONCE ? n - i : AT_ONCE;
+
+		memcpy(last, in, left < SLACK ? left : SLACK);
+		unpack32(&u, last, some);
+		memcpy(code + i, some, (size_t)count * sizeof *some);
+		i += count;
+		in += 4 * bits;
+	}
 }
 
 void sl_avx512_unpack(const uint8_t *in, int64_t n, int bits, uint16_t *code)
 {
-	int64_t i = bits == 16 ? 0 : bits == 8 ? unpack_bytes(in, n, code) : unpack_any(in, n, bits, code);
+	int64_t i = 0;
 
-	sl_c_unpack(in + i / 8 * bits, n - i, bits, code + i);
+	if (bits == 16) {
+		memcpy(code, in, (size_t)n * 2);
+	} else if (bits == 8) {
+		for (; i + AT_ONCE <= n; i += AT_ONCE)
+			_mm512_storeu_si512(code + i, _mm512_cvtepu8_epi16(_mm256_loadu_si256((const void *)(in + i))));
+		sl_c_unpack(in + i, n - i, 8, code + i);
+	} else {
+		unpack_any(in, n, bits, code);
+	}
 }
 
 uint32_t sl_avx512_to_f16(const float *x, int64_t n, uint8_t *out)

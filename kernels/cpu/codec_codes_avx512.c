@@ -139,7 +139,7 @@ void sl_avx512_unlevels(const uint16_t *code, int64_t n, const struct sl_affine 
 
 /* `count` is a constant at every call, so that the accumulators stay in registers. */
 static inline __attribute__((always_inline)) void bucket_stats(const float *x, int64_t n, const struct sl_buckets *b,
-							       struct sl_bucket_stats *io, int count)
+							       struct sl_bucket_stats *io, int count, bool ties)
 {
 	__m512i below[16], upto[16];
 	__m512 most[16], lo = _mm512_set1_ps(io->range.min), hi = _mm512_set1_ps(io->range.max);
@@ -161,8 +161,9 @@ static inline __attribute__((always_inline)) void bucket_stats(const float *x, i
 			__mmask16 less = _mm512_cmp_ps_mask(v, edge, _CMP_LT_OQ);
 
 			below[k] = _mm512_mask_sub_epi32(below[k], less, below[k], minus);
-			upto[k] =
-				_mm512_mask_sub_epi32(upto[k], _mm512_cmp_ps_mask(v, edge, _CMP_LE_OQ), upto[k], minus);
+			if (ties)
+				upto[k] = _mm512_mask_sub_epi32(upto[k], _mm512_cmp_ps_mask(v, edge, _CMP_LE_OQ),
+								upto[k], minus);
 			most[k] = _mm512_mask_max_ps(most[k], less, v, most[k]);
 		}
 	}
@@ -182,35 +183,39 @@ void sl_avx512_bucket_stats(const float *x, int64_t n, const struct sl_buckets *
 
 	switch (b->count) {
 	case 2:
-		bucket_stats(x, whole, b, io, 2);
+		b->ties ? bucket_stats(x, whole, b, io, 2, true) : bucket_stats(x, whole, b, io, 2, false);
 		break;
 	case 4:
-		bucket_stats(x, whole, b, io, 4);
+		b->ties ? bucket_stats(x, whole, b, io, 4, true) : bucket_stats(x, whole, b, io, 4, false);
 		break;
 	case 8:
-		bucket_stats(x, whole, b, io, 8);
+		b->ties ? bucket_stats(x, whole, b, io, 8, true) : bucket_stats(x, whole, b, io, 8, false);
 		break;
 	default:
-		bucket_stats(x, whole, b, io, 16);
+		b->ties ? bucket_stats(x, whole, b, io, 16, true) : bucket_stats(x, whole, b, io, 16, false);
 		break;
 	}
 	sl_c_bucket_stats(x + whole, n - whole, b, io);
 }
 
+/* The bucket of each element by bisection: the edge in the middle first, then those in the middle of the halves. */
 static inline __attribute__((always_inline)) void bucketize(const float *x, int64_t n, const struct sl_buckets *b,
 							    uint16_t *code, int count)
 {
 	const __m512 pre = _mm512_loadu_ps(b->pre), lo = _mm512_loadu_ps(b->lo), inv = _mm512_loadu_ps(b->inv);
-	const __m512i minus = _mm512_set1_epi32(-1);
+	const __m512 edge = _mm512_loadu_ps(b->edge), middle = _mm512_set1_ps(b->edge[count / 2]);
 	const __m128i up = _mm_cvtsi32_si128(b->code_bits);
 
 	for (int64_t i = 0; i < n; i += 16) {
 		__m512 v = _mm512_loadu_ps(x + i), t;
-		__m512i k = _mm512_setzero_si512();
+		__m512i k = _mm512_maskz_set1_epi32(_mm512_cmp_ps_mask(v, middle, _CMP_GE_OQ), count / 2);
 
-		for (int e = 1; e < count; e++)
-			k = _mm512_mask_sub_epi32(k, _mm512_cmp_ps_mask(v, _mm512_set1_ps(b->edge[e]), _CMP_GE_OQ), k,
-						  minus);
+		for (int half = count / 4; half > 0; half /= 2) {
+			__m512i next = _mm512_add_epi32(k, _mm512_set1_epi32(half));
+			__m512 e = _mm512_permutexvar_ps(next, edge);
+
+			k = _mm512_mask_mov_epi32(k, _mm512_cmp_ps_mask(v, e, _CMP_GE_OQ), next);
+		}
 		t = position(v, _mm512_permutexvar_ps(k, pre), _mm512_permutexvar_ps(k, lo),
 			     _mm512_permutexvar_ps(k, inv));
 		store(code + i, _mm512_or_si512(_mm512_sll_epi32(k, up), _mm512_cvtps_epi32(t)));

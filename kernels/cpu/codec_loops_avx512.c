@@ -23,6 +23,7 @@ const struct sl_codec_loops sl_cpu_codec_loops_avx512 = {
 	.from_f16 = sl_avx512_from_f16,
 	.from_bf16 = sl_avx512_from_bf16,
 	.random16 = sl_avx512_random16,
+	.draw = sl_avx512_draw,
 	.random32 = sl_avx512_random32,
 	.scan = sl_avx512_scan,
 	.mark = sl_avx512_mark,

@@ -80,21 +80,32 @@ static inline void transpose(__m512 row[16])
 		row[i] = t[i];
 }
 
-/* Rows j … j+rows-1 of q for 16 (or `left`) rows of x. */
+/* Rows j … j+rows-1 of q for 16 (or `left`) rows of x. `rows` is a constant. */
 static inline __attribute__((always_inline)) void x_tile(const float *x, int64_t left, int64_t m, int64_t c,
 							 const float *p, float *q, int rows)
 {
-	const __mmask16 keep = lanes(left);
 	__m512 sum[4];
+	int64_t k = 0;
 
 	for (int j = 0; j < rows; j++)
 		sum[j] = _mm512_setzero_ps();
-	for (int64_t k = 0; k < c; k += 16) {
-		__mmask16 cols = lanes(c - k);
+	for (; left >= 16 && k + 16 <= c; k += 16) {
 		__m512 v[16];
 
 		for (int i = 0; i < 16; i++)
-			v[i] = i < left ? _mm512_maskz_loadu_ps(cols, x + i * c + k) : _mm512_setzero_ps();
+			v[i] = _mm512_loadu_ps(x + i * c + k);
+		transpose(v);
+		for (int i = 0; i < 16; i++) {
+			for (int j = 0; j < rows; j++)
+				sum[j] = _mm512_add_ps(sum[j], _mm512_mul_ps(v[i], _mm512_set1_ps(p[j * c + k + i])));
+		}
+	}
+	/* the last columns, or few rows */
+	for (; k < c; k += 16) {
+		__m512 v[16];
+
+		for (int i = 0; i < 16; i++)
+			v[i] = i < left ? _mm512_maskz_loadu_ps(lanes(c - k), x + i * c + k) : _mm512_setzero_ps();
 		transpose(v);
 		for (int i = 0; i < 16 && i < c - k; i++) {
 			for (int j = 0; j < rows; j++)
@@ -102,7 +113,7 @@ static inline __attribute__((always_inline)) void x_tile(const float *x, int64_t
 		}
 	}
 	for (int j = 0; j < rows; j++)
-		_mm512_mask_storeu_ps(q + j * m, keep, sum[j]);
+		_mm512_mask_storeu_ps(q + j * m, lanes(left), sum[j]);
 }
 
 void sl_avx512_mul_x(const float *x, int64_t m, int64_t c, const float *p, int r, float *q)
@@ -122,22 +133,66 @@ void sl_avx512_mul_x(const float *x, int64_t m, int64_t c, const float *p, int r
 	}
 }
 
-void sl_avx512_outer(const float *a, const float *b, int64_t m, int64_t c, int r, float *x)
+/* Columns k … k+31 of all rows of x, of rank r ≤ 4 with b in registers. `r` is a constant. */
+static inline __attribute__((always_inline)) void outer_tile(const float *a, const float *b, int64_t m, int64_t c,
+							     int64_t k, int r, float *x)
+{
+	__m512 u[4], v[4];
+
+	for (int j = 0; j < r; j++) {
+		u[j] = _mm512_loadu_ps(b + j * c + k);
+		v[j] = _mm512_loadu_ps(b + j * c + k + 16);
+	}
+	for (int64_t i = 0; i < m; i++) {
+		__m512 w = _mm512_set1_ps(a[i]), s = _mm512_mul_ps(w, u[0]), t = _mm512_mul_ps(w, v[0]);
+
+		for (int j = 1; j < r; j++) {
+			w = _mm512_set1_ps(a[j * m + i]);
+			s = _mm512_add_ps(s, _mm512_mul_ps(w, u[j]));
+			t = _mm512_add_ps(t, _mm512_mul_ps(w, v[j]));
+		}
+		_mm512_storeu_ps(x + i * c + k, s);
+		_mm512_storeu_ps(x + i * c + k + 16, t);
+	}
+}
+
+/* Any rank, columns k … c-1. */
+static void outer_any(const float *a, const float *b, int64_t m, int64_t c, int64_t k, int r, float *x)
 {
 	for (int64_t i = 0; i < m; i++) {
-		for (int64_t k = 0; k < c; k += 32) {
-			const __mmask16 m0 = lanes(c - k), m1 = c - k > 16 ? lanes(c - k - 16) : 0;
-			__m512 w = _mm512_set1_ps(a[i]);
-			__m512 u = _mm512_mul_ps(w, _mm512_maskz_loadu_ps(m0, b + k));
-			__m512 v = _mm512_mul_ps(w, _mm512_maskz_loadu_ps(m1, b + k + 16));
+		for (int64_t l = k; l < c; l += 16) {
+			const __mmask16 keep = lanes(c - l);
+			__m512 s = _mm512_mul_ps(_mm512_set1_ps(a[i]), _mm512_maskz_loadu_ps(keep, b + l));
 
-			for (int j = 1; j < r; j++) {
-				w = _mm512_set1_ps(a[j * m + i]);
-				u = _mm512_add_ps(u, _mm512_mul_ps(w, _mm512_maskz_loadu_ps(m0, b + j * c + k)));
-				v = _mm512_add_ps(v, _mm512_mul_ps(w, _mm512_maskz_loadu_ps(m1, b + j * c + k + 16)));
-			}
-			_mm512_mask_storeu_ps(x + i * c + k, m0, u);
-			_mm512_mask_storeu_ps(x + i * c + k + 16, m1, v);
+			for (int j = 1; j < r; j++)
+				s = _mm512_add_ps(s, _mm512_mul_ps(_mm512_set1_ps(a[j * m + i]),
+								   _mm512_maskz_loadu_ps(keep, b + j * c + l)));
+			_mm512_mask_storeu_ps(x + i * c + l, keep, s);
 		}
 	}
+}
+
+void sl_avx512_outer(const float *a, const float *b, int64_t m, int64_t c, int r, float *x)
+{
+	int64_t k = 0;
+
+	/* a row in one go where it is short; a long one in pieces would be written with gaps, m times over */
+	for (; r <= 4 && c <= 128 && k + 32 <= c; k += 32) {
+		switch (r) {
+		case 1:
+			outer_tile(a, b, m, c, k, 1, x);
+			break;
+		case 2:
+			outer_tile(a, b, m, c, k, 2, x);
+			break;
+		case 3:
+			outer_tile(a, b, m, c, k, 3, x);
+			break;
+		default:
+			outer_tile(a, b, m, c, k, 4, x);
+			break;
+		}
+	}
+	if (k < c)
+		outer_any(a, b, m, c, k, r, x);
 }

@@ -129,3 +129,23 @@ int64_t sl_avx512_places(const uint64_t *bitmap, int64_t n, uint16_t *out)
 	}
 	return count;
 }
+
+void sl_avx512_draw(uint64_t at, uint64_t step, const uint32_t *word, int64_t n, uint32_t wrap, uint32_t *place)
+{
+	const __m512i lane = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), one = _mm512_set1_epi64((int64_t)step);
+	const __m512i eight = _mm512_set1_epi64((int64_t)(8 * step)), end = _mm512_set1_epi64(wrap);
+	__m512i here = _mm512_add_epi64(_mm512_set1_epi64((int64_t)at), _mm512_mullo_epi64(lane, one));
+	int64_t j = 0;
+
+	for (; j + 8 <= n; j += 8) {
+		__m512i w = _mm512_cvtepu32_epi64(_mm256_loadu_si256((const void *)(word + j)));
+		__m512i start = _mm512_srli_epi64(here, 32);
+		__m512i length = _mm512_sub_epi64(_mm512_srli_epi64(_mm512_add_epi64(here, one), 32), start);
+		__m512i p = _mm512_add_epi64(start, _mm512_srli_epi64(_mm512_mul_epu32(w, length), 32));
+
+		p = _mm512_mask_sub_epi64(p, _mm512_cmpge_epu64_mask(p, end), p, end);
+		_mm256_storeu_si256((void *)(place + j), _mm512_cvtepi64_epi32(p));
+		here = _mm512_add_epi64(here, eight);
+	}
+	sl_c_draw(at + (uint64_t)j * step, step, word + j, n - j, wrap, place + j);
+}

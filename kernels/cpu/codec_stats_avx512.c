@@ -35,16 +35,48 @@ void sl_avx512_minmax(const float *x, int64_t n, struct sl_range *io)
 	sl_c_minmax(x + i, n - i, io);
 }
 
+/* Columns k … k+16·vecs-1 over all rows, in registers. `vecs` is a constant. */
+static inline __attribute__((always_inline)) __m512i cols_tile(const float *x, int64_t rows, int64_t c, float *lo,
+							       float *hi, int vecs)
+{
+	__m512i top = _mm512_setzero_si512();
+	__m512 l[4], h[4];
+
+	for (int j = 0; j < vecs; j++) {
+		l[j] = _mm512_loadu_ps(lo + 16 * j);
+		h[j] = _mm512_loadu_ps(hi + 16 * j);
+	}
+	for (int64_t r = 0; r < rows; r++) {
+		for (int j = 0; j < vecs; j++) {
+			__m512 v = _mm512_loadu_ps(x + r * c + 16 * j);
+
+			l[j] = _mm512_min_ps(v, l[j]);
+			h[j] = _mm512_max_ps(v, h[j]);
+			top = _mm512_max_epu32(magnitude16(v), top);
+		}
+	}
+	for (int j = 0; j < vecs; j++) {
+		_mm512_storeu_ps(lo + 16 * j, l[j]);
+		_mm512_storeu_ps(hi + 16 * j, h[j]);
+	}
+	return top;
+}
+
 uint32_t sl_avx512_minmax_cols(const float *x, int64_t rows, int64_t c, float *lo, float *hi)
 {
 	__m512i top = _mm512_setzero_si512();
+	int64_t k = 0;
 
+	for (; k + 64 <= c; k += 64)
+		top = _mm512_max_epu32(top, cols_tile(x + k, rows, c, lo + k, hi + k, 4));
+	if (k + 32 <= c) {
+		top = _mm512_max_epu32(top, cols_tile(x + k, rows, c, lo + k, hi + k, 2));
+		k += 32;
+	}
 	for (int64_t r = 0; r < rows; r++) {
-		const float *row = x + r * c;
-
-		for (int64_t j = 0; j < c; j += 16) {
+		for (int64_t j = k; j < c; j += 16) {
 			__mmask16 m = c - j < 16 ? (__mmask16)((1u << (c - j)) - 1) : (__mmask16)0xffff;
-			__m512 v = _mm512_maskz_loadu_ps(m, row + j);
+			__m512 v = _mm512_maskz_loadu_ps(m, x + r * c + j);
 			__m512 l = _mm512_maskz_loadu_ps(m, lo + j), h = _mm512_maskz_loadu_ps(m, hi + j);
 
 			_mm512_mask_storeu_ps(lo + j, m, _mm512_min_ps(v, l));
@@ -95,55 +127,53 @@ double sl_avx512_sum_squares(const float *x, int64_t n, uint32_t *top)
 	return sum[0];
 }
 
-/* High and low halves of 16 products c·m. */
-static inline void multiply(__m512i c, __m512i m, __m512i *high, __m512i *low)
-{
-	__m512i even = _mm512_mul_epu32(c, m), odd = _mm512_mul_epu32(_mm512_srli_epi64(c, 32), m);
+enum { BLOCKS = 32, WORDS = 4 * BLOCKS };
 
-	*high = _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
-	*low = _mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32));
-}
-
-/* 16 Philox blocks from `quad`, as 64 words in order. */
-static inline void philox16(const struct sl_rng_key *key, uint32_t quad, uint32_t *out)
+/* 32 Philox blocks from `quad`, as 128 words in order. Eight blocks to a register, each 32-bit word in the low half of
+ * its 64 bits (what the high half holds does not matter to mul_epu32): products need no rearranging. */
+static inline void philox32(const struct sl_rng_key *key, uint32_t quad, uint32_t *out)
 {
-	/* block L + 4·t at position 4·L + t: unpacking then leaves four blocks in order in every register */
-	__m512i c0 = _mm512_add_epi32(_mm512_set1_epi32((int)quad),
-				      _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
-	__m512i c1 = _mm512_set1_epi32((int)((uint32_t)key->chunk << 16 | key->tensor));
-	__m512i c2 = _mm512_set1_epi32((int)(uint32_t)key->step), c3 = _mm512_set1_epi32((int)(key->step >> 32));
+	/* block L + 4·t at position 2·L + t: unpacking then leaves four blocks in order in every register */
+	const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
 	const __m512i m0 = _mm512_set1_epi64(0xD2511F53), m1 = _mm512_set1_epi64(0xCD9E8D57);
 	uint32_t k0 = (uint32_t)key->seed, k1 = (uint32_t)(key->seed >> 32);
-	__m512i a, b, c, d;
+	__m512i c0[4], c1[4], c2[4], c3[4];
 
+	for (int j = 0; j < 4; j++) {
+		c0[j] = _mm512_add_epi32(_mm512_set1_epi64((uint32_t)(quad + 8 * (uint32_t)j)), order);
+		c1[j] = _mm512_set1_epi64((uint32_t)key->chunk << 16 | key->tensor);
+		c2[j] = _mm512_set1_epi64((uint32_t)key->step);
+		c3[j] = _mm512_set1_epi64((uint32_t)(key->step >> 32));
+	}
 	for (int round = 0; round < 10; round++) {
-		__m512i h0, l0, h1, l1;
+		const __m512i r0 = _mm512_set1_epi64(k0), r1 = _mm512_set1_epi64(k1);
 
-		multiply(c0, m0, &h0, &l0);
-		multiply(c2, m1, &h1, &l1);
-		c0 = _mm512_ternarylogic_epi32(h1, c1, _mm512_set1_epi32((int)k0), 0x96);
-		c1 = l1;
-		c2 = _mm512_ternarylogic_epi32(h0, c3, _mm512_set1_epi32((int)k1), 0x96);
-		c3 = l0;
+		for (int j = 0; j < 4; j++) {
+			__m512i p0 = _mm512_mul_epu32(c0[j], m0), p1 = _mm512_mul_epu32(c2[j], m1);
+
+			c0[j] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), c1[j], r0, 0x96);
+			c1[j] = p1;
+			c2[j] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), c3[j], r1, 0x96);
+			c3[j] = p0;
+		}
 		k0 += 0x9E3779B9u;
 		k1 += 0xBB67AE85u;
 	}
-	a = _mm512_unpacklo_epi32(c0, c1);
-	b = _mm512_unpackhi_epi32(c0, c1);
-	c = _mm512_unpacklo_epi32(c2, c3);
-	d = _mm512_unpackhi_epi32(c2, c3);
-	_mm512_storeu_si512(out, _mm512_unpacklo_epi64(a, c));
-	_mm512_storeu_si512(out + 16, _mm512_unpackhi_epi64(a, c));
-	_mm512_storeu_si512(out + 32, _mm512_unpacklo_epi64(b, d));
-	_mm512_storeu_si512(out + 48, _mm512_unpackhi_epi64(b, d));
+	for (int j = 0; j < 4; j++) {
+		__m512i a = _mm512_mask_blend_epi32(0xaaaa, c0[j], _mm512_slli_epi64(c1[j], 32));
+		__m512i b = _mm512_mask_blend_epi32(0xaaaa, c2[j], _mm512_slli_epi64(c3[j], 32));
+
+		_mm512_storeu_si512(out + 32 * j, _mm512_unpacklo_epi64(a, b));
+		_mm512_storeu_si512(out + 32 * j + 16, _mm512_unpackhi_epi64(a, b));
+	}
 }
 
 void sl_avx512_random32(const struct sl_rng_key *key, uint64_t first, int64_t n, uint32_t *out)
 {
 	int64_t i = 0;
 
-	for (; i + 64 <= n; i += 64)
-		philox16(key, (uint32_t)((first + (uint64_t)i) / 4), out + i);
+	for (; i + WORDS <= n; i += WORDS)
+		philox32(key, (uint32_t)((first + (uint64_t)i) / 4), out + i);
 	sl_c_random32(key, first + (uint64_t)i, n - i, out + i);
 }
 
@@ -151,7 +181,7 @@ void sl_avx512_random16(const struct sl_rng_key *key, uint64_t first, int64_t n,
 {
 	int64_t i = 0;
 
-	for (; i + 128 <= n; i += 128)
-		philox16(key, (uint32_t)((first + (uint64_t)i) / 8), (uint32_t *)(void *)(out + i));
+	for (; i + 2 * WORDS <= n; i += 2 * WORDS)
+		philox32(key, (uint32_t)((first + (uint64_t)i) / 8), (uint32_t *)(void *)(out + i));
 	sl_c_random16(key, first + (uint64_t)i, n - i, out + i);
 }
