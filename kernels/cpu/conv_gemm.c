@@ -2,10 +2,10 @@
  *   Y = P·Wᵀ        dP = dY·W        dW = dYᵀ·P
  * A 1×1 convolution of stride 1 has P = X; else the patches of a block are copied out, and gradients scattered back
  * image by image. dW is summed over a number of spans of M that depends on the shape alone, then over the spans. */
-#include <cblas.h>
 #include <string.h>
 
 #include "kernels/cpu/conv.h"
+#include "kernels/cpu/gemm.h"
 
 enum {
 	BLOCK_FLOATS = 65536, /* of one block of P and Y: with its gradients still in a 1 MiB L2 cache */
@@ -18,10 +18,11 @@ struct job {
 	struct sl_conv_dims d;
 	int64_t m, k;
 	int64_t block_rows, span_rows, spans;
-	float *part;          /* [spans, O·K + O] */
-	float *scratch;       /* per worker [block_rows, K] and [block_rows, O] */
-	struct sl_conv_bn bn; /* a part per block */
-	bool direct;          /* P = X */
+	float *part;              /* [spans, O·K + O] */
+	float *scratch;           /* per worker [block_rows, K] and [block_rows, O] */
+	struct sl_conv_bn bn;     /* a part per block */
+	struct sl_gemm_weights w; /* forward: Wᵀ [K, O]; backward: W [O, K] */
+	bool direct;              /* P = X */
 };
 
 static int64_t part_floats(const struct job *j)
@@ -45,7 +46,7 @@ static struct job job_of(const struct sl_op *op, const struct sl_conv_dims *d, f
 
 	j.m = d->n * d->out_h * d->out_w;
 	j.k = (int64_t)d->kh * d->kw * d->c;
-	j.block_rows = sl_cpu_min(512, sl_cpu_max(32, BLOCK_FLOATS / (j.k + d->o) / 16 * 16));
+	j.block_rows = sl_cpu_min(504, sl_cpu_max(112, BLOCK_FLOATS / (j.k + d->o) / 14 * 14));
 	j.span_rows = sl_cpu_blocks(sl_cpu_blocks(j.m, most_spans(&j)), j.block_rows) * j.block_rows;
 	j.spans = sl_cpu_blocks(j.m, j.span_rows);
 	j.part = workspace;
@@ -58,22 +59,30 @@ static int64_t blocks_of(const struct job *j)
 	return sl_cpu_blocks(j->m, j->block_rows);
 }
 
+static int64_t packed_floats(const struct job *j)
+{
+	return sl_cpu_line(sl_cpu_max(sl_gemm_packed_floats(j->k, j->d.o), sl_gemm_packed_floats(j->d.o, j->k)));
+}
+
 static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
 {
 	struct sl_conv_dims d = sl_conv_dims_of(op, op->in_shape[0].dim[0]);
 	struct job j = job_of(op, &d, NULL);
 
 	return (size_t)(most_spans(&j) * part_floats(&j) + sl_cpu_threads(be) * worker_floats(&j) +
-			sl_conv_bn_floats(&d, blocks_of(&j))) *
+			packed_floats(&j) + sl_conv_bn_floats(&d, blocks_of(&j))) *
 	       sizeof(float);
 }
 
 static struct job open_job(const struct sl_conv_call *call, bool backward)
 {
 	struct job j = job_of(call->op, &call->d, call->workspace);
+	float *packed = j.scratch + sl_cpu_threads(call->be) * worker_floats(&j);
 
 	j.call = call;
-	j.bn = sl_conv_bn_open(call, backward, j.scratch + sl_cpu_threads(call->be) * worker_floats(&j));
+	j.bn = sl_conv_bn_open(call, backward, packed + packed_floats(&j));
+	j.w = backward ? sl_gemm_pack(call->be, packed, call->w, j.d.o, j.k, j.k, 1)
+		       : sl_gemm_pack(call->be, packed, call->w, j.k, j.d.o, 1, j.k);
 	return j;
 }
 
@@ -150,9 +159,9 @@ static void forward_block(void *arg, int64_t block, int worker)
 	const struct sl_cpu_simd *simd = sl_cpu_simd_of(call->be);
 	int64_t m = block * j->block_rows, rows = sl_cpu_min(j->block_rows, j->m - m), o = j->d.o;
 	float *y = call->y + m * o, *part = j->bn.parts + block * j->bn.stride;
+	const float *p = patches(j, m, rows, worker);
 
-	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, (int)o, (int)j->k, 1.0f,
-		    patches(j, m, rows, worker), (int)j->k, call->w, (int)j->k, 0.0f, y, (int)o);
+	sl_gemm_rows(&j->w, y, o, &p, 1, j->k, rows, false);
 	if (call->bias != NULL)
 		simd->add_row(y, call->bias, rows, (int)o);
 	if (call->after != NULL && call->training) {
@@ -169,18 +178,12 @@ static void forward(const struct sl_conv_call *call)
 	sl_conv_bn_finish(call, &j.bn, blocks_of(&j), false);
 }
 
-static void data_product(const struct job *j, float *dp, const float *dy, int64_t rows, bool add)
-{
-	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, (int)j->k, (int)j->d.o, 1.0f, dy, (int)j->d.o,
-		    j->call->w, (int)j->k, add ? 1.0f : 0.0f, dp, (int)j->k);
-}
-
 static void data_block(const struct job *j, const float *dy, int64_t m, int64_t rows)
 {
 	const struct sl_conv_call *call = j->call;
 	float *dx = call->dx + m * j->k, *part = j->bn.parts + m / j->block_rows * j->bn.stride;
 
-	data_product(j, dx, dy, rows, call->add);
+	sl_gemm_rows(&j->w, dx, j->k, &dy, 1, j->d.o, rows, call->add);
 	if (call->before == NULL)
 		return;
 	sl_bn_begin_sums(part, j->k);
@@ -192,20 +195,19 @@ static void backward_span(void *arg, int64_t span, int worker)
 {
 	const struct job *j = arg;
 	const struct sl_conv_call *call = j->call;
+	const struct sl_cpu_simd *simd = sl_cpu_simd_of(call->be);
 	int64_t o = j->d.o, end = sl_cpu_min(j->m, (span + 1) * j->span_rows);
 	float *dw = j->part + span * part_floats(j), *db = dw + sl_cpu_line(o * j->k);
-	bool first = true;
 
-	memset(db, 0, (size_t)o * sizeof(float));
-	for (int64_t m = span * j->span_rows; m < end; m += j->block_rows, first = false) {
+	memset(dw, 0, (size_t)part_floats(j) * sizeof(float));
+	for (int64_t m = span * j->span_rows; m < end; m += j->block_rows) {
 		int64_t rows = sl_cpu_min(j->block_rows, end - m);
 		const float *dy = gradient(j, m, rows, worker);
 
 		if (call->dw != NULL)
-			cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)o, (int)j->k, (int)rows, 1.0f, dy,
-				    (int)o, patches(j, m, rows, worker), (int)j->k, first ? 0.0f : 1.0f, dw, (int)j->k);
+			sl_gemm_outer(simd, dw, j->k, dy, o, o, patches(j, m, rows, worker), j->k, j->k, rows);
 		if (call->dbias != NULL)
-			sl_cpu_simd_of(call->be)->row_sum(db, dy, rows, (int)o);
+			simd->row_sum(db, dy, rows, (int)o);
 		if (j->direct && call->dx != NULL)
 			data_block(j, dy, m, rows);
 	}
@@ -223,7 +225,9 @@ static void data_image(void *arg, int64_t n, int worker)
 	for (int64_t m = n * plane; m < (n + 1) * plane; m += j->block_rows) {
 		int64_t rows = sl_cpu_min(j->block_rows, (n + 1) * plane - m);
 
-		data_product(j, dp, gradient(j, m, rows, worker), rows, false);
+		const float *dy = gradient(j, m, rows, worker);
+
+		sl_gemm_rows(&j->w, dp, j->k, &dy, 1, d->o, rows, false);
 		for (int64_t r = 0; r < rows; r++)
 			scatter_patch(j, dp + r * j->k, m + r);
 	}

@@ -36,6 +36,15 @@ struct sl_cpu_simd {
 			int64_t rows, int c, enum sl_act act);
 	void (*bn_backward)(float *dx, const float *dy, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c,
 			    enum sl_act act, bool add);
+	/* y [rows, n] = or += Σ over the segments s and k in [0, depth) of seg[s][row·lda + k]·w[s·depth + k][·]. Row i
+	 * of y at y + i·ldy. w: a panel of packed weights, [n_seg·depth, 16-, 8- or 4-lane registers], one register
+	 * wide where n fits, else two (`panel` floats, which is the most that n may be); zero behind n. */
+	void (*gemm_rows)(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t depth,
+			  const float *w, int64_t rows, int n, bool add);
+	/* c [na, nb] += Σ over rows m of a[m·lda + i]·b[m·ldb + j]; nb ≤ panel. */
+	void (*gemm_outer)(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
+			   int nb, int64_t rows);
+	int panel; /* floats */
 	/* depthwise 3×3, stride 1 or 2 */
 	void (*dw_row)(float *y, const float *const x[3], const float *w, int out_w, int c, int stride);
 	/* dw [9, C] += over one output row dy [out_w, C] */

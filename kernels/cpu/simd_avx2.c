@@ -9,6 +9,8 @@
 
 #include "kernels/cpu/body_dw.h"
 
+#include "kernels/cpu/body_gemm.h"
+
 const struct sl_cpu_simd sl_cpu_simd_avx2 = {
 	.name = "avx2",
 #include "kernels/cpu/body_table.h"

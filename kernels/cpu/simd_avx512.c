@@ -9,6 +9,8 @@
 
 #include "kernels/cpu/body_dw.h"
 
+#include "kernels/cpu/body_gemm.h"
+
 const struct sl_cpu_simd sl_cpu_simd_avx512 = {
 	.name = "avx512",
 #include "kernels/cpu/body_table.h"

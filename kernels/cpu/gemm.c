@@ -1,0 +1,53 @@
+#include "kernels/cpu/gemm.h"
+
+struct pack_job {
+	struct sl_gemm_weights to;
+	const float *w;
+	int64_t row, col;
+};
+
+static int64_t columns_at(const struct sl_gemm_weights *b, int64_t at)
+{
+	return sl_cpu_min(b->simd->panel, b->n - at);
+}
+
+static void pack_panel(void *arg, int64_t panel, int worker)
+{
+	const struct pack_job *j = arg;
+	int64_t at = panel * j->to.simd->panel, n = columns_at(&j->to, at);
+	int64_t width = n > j->to.simd->panel / 2 ? j->to.simd->panel : j->to.simd->panel / 2;
+	float *to = j->to.packed + at * j->to.depth;
+	const float *w = j->w + at * j->col;
+
+	(void)worker;
+	for (int64_t k = 0; k < j->to.depth; k++, to += width) {
+		for (int64_t i = 0; i < n; i++)
+			to[i] = w[k * j->row + i * j->col];
+		for (int64_t i = n; i < width; i++)
+			to[i] = 0.0f;
+	}
+}
+
+struct sl_gemm_weights sl_gemm_pack(struct sl_backend *be, float *packed, const float *w, int64_t depth, int64_t n,
+				    int64_t row, int64_t col)
+{
+	struct pack_job job = {{sl_cpu_simd_of(be), packed, depth, n}, w, row, col};
+
+	sl_pool_run(be->pool, sl_cpu_blocks(n, job.to.simd->panel), pack_panel, &job);
+	return job.to;
+}
+
+void sl_gemm_rows(const struct sl_gemm_weights *b, float *y, int64_t ldy, const float *const *seg, int n_seg,
+		  int64_t lda, int64_t rows, bool add)
+{
+	for (int64_t at = 0; at < b->n; at += b->simd->panel)
+		b->simd->gemm_rows(y + at, ldy, seg, n_seg, lda, b->depth / n_seg, b->packed + at * b->depth, rows,
+				   (int)columns_at(b, at), add);
+}
+
+void sl_gemm_outer(const struct sl_cpu_simd *simd, float *c, int64_t ldc, const float *a, int64_t lda, int64_t na,
+		   const float *b, int64_t ldb, int64_t nb, int64_t rows)
+{
+	for (int64_t at = 0; at < nb; at += simd->panel)
+		simd->gemm_outer(c + at, ldc, a, lda, na, b + at, ldb, (int)sl_cpu_min(simd->panel, nb - at), rows);
+}

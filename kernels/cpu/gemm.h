@@ -1,0 +1,32 @@
+/* Products of packed weights with rows that lie as they are, on the tiles of struct sl_cpu_simd. */
+#ifndef SL_CPU_GEMM_H
+#define SL_CPU_GEMM_H
+
+#include "kernels/cpu/impl.h"
+
+/* Packed weights: B [depth, n] in panels of simd->panel columns, one behind the other; the last may be half as wide. */
+struct sl_gemm_weights {
+	const struct sl_cpu_simd *simd;
+	float *packed;
+	int64_t depth, n;
+};
+
+/* floats that packing takes, at any SIMD level */
+static inline int64_t sl_gemm_packed_floats(int64_t depth, int64_t n)
+{
+	return depth * ((n + 31) / 32 * 32);
+}
+
+/* B[k][j] = w[k·row + j·col], with row = n, col = 1 for weights [depth, n] or row = 1, col = depth for [n, depth]. */
+struct sl_gemm_weights sl_gemm_pack(struct sl_backend *be, float *packed, const float *w, int64_t depth, int64_t n,
+				    int64_t row, int64_t col);
+
+/* y [rows, n] at stride ldy = or += Σ over segments of seg[s][row·lda + k]·B; depth = n_seg·(depth of a segment). */
+void sl_gemm_rows(const struct sl_gemm_weights *b, float *y, int64_t ldy, const float *const *seg, int n_seg,
+		  int64_t lda, int64_t rows, bool add);
+
+/* c [na, nb] += Σ over rows m of a[m·lda + i]·b[m·ldb + j] */
+void sl_gemm_outer(const struct sl_cpu_simd *simd, float *c, int64_t ldc, const float *a, int64_t lda, int64_t na,
+		   const float *b, int64_t ldb, int64_t nb, int64_t rows);
+
+#endif
