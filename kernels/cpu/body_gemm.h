@@ -129,8 +129,24 @@ static int tile_of(int64_t n)
 	return (int)((n + tiles - 1) / tiles);
 }
 
+static inline void prefetch_some(struct sl_prefetch *next)
+{
+	int lines = next->per_tile;
+
+	while (next->n > 0 && lines > 0) {
+		int r = next->n - 1;
+		const char *at = next->at[r], *end = next->end[r];
+
+		for (; lines > 0 && at < end; lines--, at += 64)
+			__builtin_prefetch(at, 0, 2);
+		next->at[r] = at;
+		if (at >= end)
+			next->n--;
+	}
+}
+
 static void gemm_rows(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t depth,
-		      const float *w, int64_t rows, int n, bool add)
+		      const float *w, int64_t rows, int n, bool add, struct sl_prefetch *next)
 {
 	int tile = rows > 4 * TILE_ROWS ? TILE_ROWS : tile_of(rows);
 
@@ -138,11 +154,12 @@ static void gemm_rows(float *y, int64_t ldy, const float *const *seg, int n_seg,
 		int t = rows - m < tile ? (int)(rows - m) : tile;
 
 		rows_fns[n > VL][t - 1](y + m * ldy, ldy, seg, n_seg, lda, m * lda, depth, w, n, add);
+		prefetch_some(next);
 	}
 }
 
 static void gemm_outer(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
-		       int nb, int64_t rows)
+		       int nb, int64_t rows, struct sl_prefetch *next)
 {
 	int tile = tile_of(na);
 
@@ -150,5 +167,6 @@ static void gemm_outer(float *c, int64_t ldc, const float *a, int64_t lda, int64
 		int t = na - i < tile ? (int)(na - i) : tile;
 
 		outer_fns[nb > VL][t - 1](c + i * ldc, ldc, a + i, lda, b, ldb, rows, nb);
+		prefetch_some(next);
 	}
 }

@@ -3,4 +3,4 @@
 			    .add_row = add_row, .moments = moments, .bn_forward = bn_forward, .bn_sums = bn_sums,
 			    .bn_backward = bn_backward, .dw_row = dw_row, .dw_weight_row = dw_weight_row,
 			    .dw_data_row2 = dw_data_row2, .gemm_rows = gemm_rows, .gemm_outer = gemm_outer,
-			    .panel = PANEL,
+			    .panel = PANEL, .tile_rows = TILE_ROWS,

@@ -8,7 +8,8 @@
 #include "kernels/cpu/gemm.h"
 
 enum {
-	BLOCK_FLOATS = 65536, /* of one block of P and Y: with its gradients still in a 1 MiB L2 cache */
+	BLOCK_FLOATS = 32768, /* of one block of P and Y: with its gradients still in a 1 MiB L2 cache */
+	FORWARD_TASKS = 64,
 	MAX_SPANS = 16,
 	SPAN_FLOATS = 1 << 22, /* of all partial dW together: 16 MiB */
 };
@@ -17,7 +18,8 @@ struct job {
 	const struct sl_conv_call *call;
 	struct sl_conv_dims d;
 	int64_t m, k;
-	int64_t block_rows, span_rows, spans;
+	int64_t block_rows, forward_rows; /* of a block; of a task of forward */
+	int64_t span_rows, spans;
 	float *part;              /* [spans, O·K + O] */
 	float *scratch;           /* per worker [block_rows, K] and [block_rows, O] */
 	struct sl_conv_bn bn;     /* a part per block */
@@ -47,6 +49,7 @@ static struct job job_of(const struct sl_op *op, const struct sl_conv_dims *d, f
 	j.m = d->n * d->out_h * d->out_w;
 	j.k = (int64_t)d->kh * d->kw * d->c;
 	j.block_rows = sl_cpu_min(504, sl_cpu_max(112, BLOCK_FLOATS / (j.k + d->o) / 14 * 14));
+	j.forward_rows = sl_cpu_blocks(sl_cpu_blocks(j.m, FORWARD_TASKS), j.block_rows) * j.block_rows;
 	j.span_rows = sl_cpu_blocks(sl_cpu_blocks(j.m, most_spans(&j)), j.block_rows) * j.block_rows;
 	j.spans = sl_cpu_blocks(j.m, j.span_rows);
 	j.part = workspace;
@@ -69,8 +72,8 @@ static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
 	struct sl_conv_dims d = sl_conv_dims_of(op, op->in_shape[0].dim[0]);
 	struct job j = job_of(op, &d, NULL);
 
-	return (size_t)(most_spans(&j) * part_floats(&j) + sl_cpu_threads(be) * worker_floats(&j) +
-			packed_floats(&j) + sl_conv_bn_floats(&d, blocks_of(&j))) *
+	return (size_t)(most_spans(&j) * part_floats(&j) + sl_cpu_threads(be) * worker_floats(&j) + packed_floats(&j) +
+			sl_conv_bn_floats(&d, blocks_of(&j))) *
 	       sizeof(float);
 }
 
@@ -152,16 +155,47 @@ static const float *gradient(const struct job *j, int64_t m, int64_t rows, int w
 	return to;
 }
 
-static void forward_block(void *arg, int64_t block, int worker)
+static void expect(struct sl_prefetch *next, const float *p, int64_t from, int64_t to, int64_t width)
 {
-	const struct job *j = arg;
+	if (p == NULL || to <= from)
+		return;
+	next->at[next->n] = (const char *)(p + from * width);
+	next->end[next->n++] = (const char *)(p + to * width);
+}
+
+/* What the block of rows that begins at m, in a span that ends at `end`, will touch first. */
+static struct sl_prefetch ahead(const struct job *j, int64_t m, int64_t end, bool backward)
+{
 	const struct sl_conv_call *call = j->call;
-	const struct sl_cpu_simd *simd = sl_cpu_simd_of(call->be);
-	int64_t m = block * j->block_rows, rows = sl_cpu_min(j->block_rows, j->m - m), o = j->d.o;
-	float *y = call->y + m * o, *part = j->bn.parts + block * j->bn.stride;
+	int64_t to = sl_cpu_min(end, m + j->block_rows), tile = j->w.simd->tile_rows, panel = j->w.simd->panel;
+	int64_t o = j->d.o, lines = 0, tiles;
+	struct sl_prefetch next = {.n = 0};
+
+	expect(&next, backward ? call->dx : call->y, m, to, backward ? j->k : o);
+	expect(&next, call->x, m, to, j->k);
+	if (backward) {
+		expect(&next, call->after != NULL ? call->out : NULL, m, to, o);
+		expect(&next, call->dy, m, to, o);
+	}
+	for (int i = 0; i < next.n; i++)
+		lines += (next.end[i] - next.at[i]) / 64;
+	tiles = sl_cpu_blocks(j->block_rows, tile) * sl_cpu_blocks(backward ? j->k : o, panel);
+	if (backward)
+		tiles += sl_cpu_blocks(o, tile) * sl_cpu_blocks(j->k, panel);
+	next.per_tile = (int)sl_cpu_blocks(lines, tiles);
+	return next;
+}
+
+/* Rows [m, m + rows) of Y, and their part of the statistics of `after`. */
+static void forward_rows(const struct job *j, int64_t m, int64_t rows, int worker, struct sl_prefetch *next)
+{
+	const struct sl_conv_call *call = j->call;
+	const struct sl_cpu_simd *simd = j->w.simd;
+	int64_t o = j->d.o;
+	float *y = call->y + m * o, *part = j->bn.parts + m / j->block_rows * j->bn.stride;
 	const float *p = patches(j, m, rows, worker);
 
-	sl_gemm_rows(&j->w, y, o, &p, 1, j->k, rows, false);
+	sl_gemm_rows(&j->w, y, o, &p, 1, j->k, rows, false, next);
 	if (call->bias != NULL)
 		simd->add_row(y, call->bias, rows, (int)o);
 	if (call->after != NULL && call->training) {
@@ -170,20 +204,34 @@ static void forward_block(void *arg, int64_t block, int worker)
 	}
 }
 
+static void forward_span(void *arg, int64_t span, int worker)
+{
+	const struct job *j = arg;
+	int64_t end = sl_cpu_min(j->m, (span + 1) * j->forward_rows);
+
+	for (int64_t m = span * j->forward_rows; m < end; m += j->block_rows) {
+		struct sl_prefetch next = {.n = 0};
+
+		if (j->direct)
+			next = ahead(j, m + j->block_rows, end, false);
+		forward_rows(j, m, sl_cpu_min(j->block_rows, end - m), worker, &next);
+	}
+}
+
 static void forward(const struct sl_conv_call *call)
 {
 	struct job j = open_job(call, false);
 
-	sl_pool_run(call->be->pool, blocks_of(&j), forward_block, &j);
+	sl_pool_run(call->be->pool, sl_cpu_blocks(j.m, j.forward_rows), forward_span, &j);
 	sl_conv_bn_finish(call, &j.bn, blocks_of(&j), false);
 }
 
-static void data_block(const struct job *j, const float *dy, int64_t m, int64_t rows)
+static void data_block(const struct job *j, const float *dy, int64_t m, int64_t rows, struct sl_prefetch *next)
 {
 	const struct sl_conv_call *call = j->call;
 	float *dx = call->dx + m * j->k, *part = j->bn.parts + m / j->block_rows * j->bn.stride;
 
-	sl_gemm_rows(&j->w, dx, j->k, &dy, 1, j->d.o, rows, call->add);
+	sl_gemm_rows(&j->w, dx, j->k, &dy, 1, j->d.o, rows, call->add, next);
 	if (call->before == NULL)
 		return;
 	sl_bn_begin_sums(part, j->k);
@@ -203,13 +251,16 @@ static void backward_span(void *arg, int64_t span, int worker)
 	for (int64_t m = span * j->span_rows; m < end; m += j->block_rows) {
 		int64_t rows = sl_cpu_min(j->block_rows, end - m);
 		const float *dy = gradient(j, m, rows, worker);
+		struct sl_prefetch next = {.n = 0};
 
+		if (j->direct)
+			next = ahead(j, m + j->block_rows, end, true);
 		if (call->dw != NULL)
-			sl_gemm_outer(simd, dw, j->k, dy, o, o, patches(j, m, rows, worker), j->k, j->k, rows);
+			sl_gemm_outer(simd, dw, j->k, dy, o, o, patches(j, m, rows, worker), j->k, j->k, rows, &next);
 		if (call->dbias != NULL)
 			simd->row_sum(db, dy, rows, (int)o);
 		if (j->direct && call->dx != NULL)
-			data_block(j, dy, m, rows);
+			data_block(j, dy, m, rows, &next);
 	}
 }
 
@@ -226,8 +277,9 @@ static void data_image(void *arg, int64_t n, int worker)
 		int64_t rows = sl_cpu_min(j->block_rows, (n + 1) * plane - m);
 
 		const float *dy = gradient(j, m, rows, worker);
+		struct sl_prefetch none = {.n = 0};
 
-		sl_gemm_rows(&j->w, dp, j->k, &dy, 1, d->o, rows, false);
+		sl_gemm_rows(&j->w, dp, j->k, &dy, 1, d->o, rows, false, &none);
 		for (int64_t r = 0; r < rows; r++)
 			scatter_patch(j, dp + r * j->k, m + r);
 	}

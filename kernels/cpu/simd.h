@@ -15,6 +15,15 @@ struct sl_cpu_bn {
 	float *mean, *scale, *shift, *a, *b, *d;
 };
 
+/* Memory that will be read or written next, asked for a few lines at a time between tiles of work, so that it comes
+ * while the core computes: the hardware's own prefetch ends at every page. */
+enum { SL_PREFETCH_RANGES = 4 };
+struct sl_prefetch {
+	const char *at[SL_PREFETCH_RANGES], *end[SL_PREFETCH_RANGES];
+	int n;        /* ranges */
+	int per_tile; /* cache lines */
+};
+
 /* One row of a depthwise 3×3 convolution. x[0..2]: three input rows, each padded with one zero column on either side,
  * [W+2, C]; w [9, C]; y [out_w, C]. */
 struct sl_cpu_simd {
@@ -40,11 +49,11 @@ struct sl_cpu_simd {
 	 * of y at y + i·ldy. w: a panel of packed weights, [n_seg·depth, 16-, 8- or 4-lane registers], one register
 	 * wide where n fits, else two (`panel` floats, which is the most that n may be); zero behind n. */
 	void (*gemm_rows)(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t depth,
-			  const float *w, int64_t rows, int n, bool add);
+			  const float *w, int64_t rows, int n, bool add, struct sl_prefetch *next);
 	/* c [na, nb] += Σ over rows m of a[m·lda + i]·b[m·ldb + j]; nb ≤ panel. */
 	void (*gemm_outer)(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
-			   int nb, int64_t rows);
-	int panel; /* floats */
+			   int nb, int64_t rows, struct sl_prefetch *next);
+	int panel, tile_rows; /* floats, rows of a tile */
 	/* depthwise 3×3, stride 1 or 2 */
 	void (*dw_row)(float *y, const float *const x[3], const float *w, int out_w, int c, int stride);
 	/* dw [9, C] += over one output row dy [out_w, C] */
