@@ -149,7 +149,7 @@ struct Statistics {
 	static constexpr int SUMS = 2;
 	const float *x;
 	float *mean, *invstd, *var;
-	double count;
+	double per_row;
 	float eps;
 	float shift[4];
 
@@ -175,12 +175,12 @@ struct Statistics {
 	}
 	__device__ void finish(int channel, const double *sum) const
 	{
-		const double d = sum[0] / count;
-		const double v = fmax(sum[1] / count - d * d, 0.);
+		const double d = sum[0] * per_row;
+		const float v = (float)fmax(sum[1] * per_row - d * d, 0.);
 
 		mean[channel] = (float)(x[channel] + d);
-		var[channel] = (float)v;
-		invstd[channel] = (float)(1. / sqrt(v + (double)eps));
+		var[channel] = v;
+		invstd[channel] = 1.f / sqrtf(v + eps);
 	}
 };
 
@@ -188,7 +188,7 @@ template <int ACT> struct GradientSums {
 	static constexpr int SUMS = 2;
 	const float *x, *dout, *mean, *invstd, *weight, *bias;
 	float *dweight, *dbias, *coef;
-	double count;
+	double per_row;
 	int c;
 	float mu[4], a[4], b[4];
 
@@ -226,8 +226,8 @@ template <int ACT> struct GradientSums {
 			dweight[channel] += (float)(sum[1] * is);
 		if (dbias)
 			dbias[channel] += (float)sum[0];
-		coef[channel] = (float)(sum[0] / count);
-		coef[c + channel] = (float)(sum[1] / count * is * is);
+		coef[channel] = (float)(sum[0] * per_row);
+		coef[c + channel] = (float)(sum[1] * per_row * is * is);
 	}
 };
 
@@ -339,157 +339,6 @@ __global__ void commit_kernel(float *running_mean, float *running_var, const flo
 	}
 }
 
-// ---- few rows: one block does 16 channels from sums to output, in one launch
-
-constexpr int small_rows = 2048;
-constexpr int small_lanes = 4, small_ys = 256; // lanes of 4 channels
-constexpr int small_width = small_lanes * 4, warp_rows = 32 / small_lanes;
-
-// Adds sum[2][4] over the rows of the block into total, which is right after the last barrier.
-__device__ __forceinline__ void block_sums(float (&sum)[2][4], double (*total)[small_width])
-{
-	__shared__ float part[small_ys / warp_rows][2][small_width];
-	const int lane = threadIdx.x, y = threadIdx.y, thread = y * small_lanes + lane;
-
-#pragma unroll
-	for (int k = 0; k < 2; k++)
-#pragma unroll
-		for (int i = 0; i < 4; i++) {
-#pragma unroll
-			for (int step = small_lanes; step < 32; step *= 2)
-				sum[k][i] += __shfl_xor_sync(~0u, sum[k][i], step);
-			if (y % warp_rows == 0)
-				part[y / warp_rows][k][lane * 4 + i] = sum[k][i];
-		}
-	__syncthreads();
-	if (thread < 2 * small_width) {
-		double t = 0;
-
-#pragma unroll 8
-		for (int w = 0; w < small_ys / warp_rows; w++)
-			t += part[w][thread / small_width][thread % small_width];
-		total[thread / small_width][thread % small_width] = t;
-	}
-	__syncthreads();
-}
-
-template <int ACT>
-__global__ void __launch_bounds__(small_lanes *small_ys)
-	small_forward_kernel(float *__restrict__ out, const float *__restrict__ x, float *mean, float *invstd,
-			     float *var, const float *weight, const float *bias, float eps, int m, int c)
-{
-	__shared__ double total[2][small_width];
-	const int channel = (blockIdx.x * small_lanes + threadIdx.x) * 4;
-	const bool inside = channel < c;
-	float sum[2][4] = {}, mu[4], a[4], b[4];
-	Vec<4> shift = zeros<4>();
-
-	if (inside) {
-		shift = load<4>(x + channel);
-#pragma unroll 4
-		for (int row = threadIdx.y; row < m; row += small_ys) {
-			const Vec<4> v = load<4>(x + (int64_t)row * c + channel);
-#pragma unroll
-			for (int i = 0; i < 4; i++) {
-				const float d = v.v[i] - shift.v[i];
-				sum[0][i] += d;
-				sum[1][i] = fmaf(d, d, sum[1][i]);
-			}
-		}
-	}
-	block_sums(sum, total);
-	if (!inside)
-		return;
-#pragma unroll
-	for (int i = 0; i < 4; i++) {
-		const double d = total[0][threadIdx.x * 4 + i] / m;
-		const double v = fmax(total[1][threadIdx.x * 4 + i] / m - d * d, 0.);
-		const float is = (float)(1. / sqrt(v + (double)eps));
-
-		mu[i] = (float)(shift.v[i] + d);
-		a[i] = weight[channel + i] * is;
-		b[i] = bias[channel + i];
-		if (threadIdx.y == 0) {
-			mean[channel + i] = mu[i];
-			var[channel + i] = (float)v;
-			invstd[channel + i] = is;
-		}
-	}
-#pragma unroll 4
-	for (int row = threadIdx.y; row < m; row += small_ys) {
-		const int64_t at = (int64_t)row * c + channel;
-		Vec<4> v = load<4>(x + at);
-#pragma unroll
-		for (int i = 0; i < 4; i++)
-			v.v[i] = activate<ACT>(fmaf(v.v[i] - mu[i], a[i], b[i]));
-		store<4>(out + at, v);
-	}
-}
-
-template <int ACT>
-__global__ void __launch_bounds__(small_lanes *small_ys)
-	small_backward_kernel(float *__restrict__ dx, bool add, float *dweight, float *dbias,
-			      const float *__restrict__ dout, const float *__restrict__ x, const float *mean,
-			      const float *invstd, const float *weight, const float *bias, int m, int c)
-{
-	__shared__ double total[2][small_width];
-	const int channel = (blockIdx.x * small_lanes + threadIdx.x) * 4;
-	const bool inside = channel < c;
-	float sum[2][4] = {}, mu[4], a[4], b[4];
-
-	if (inside) {
-#pragma unroll
-		for (int i = 0; i < 4; i++) {
-			mu[i] = mean[channel + i];
-			a[i] = weight[channel + i] * invstd[channel + i];
-			b[i] = bias[channel + i];
-		}
-#pragma unroll 2
-		for (int row = threadIdx.y; row < m; row += small_ys) {
-			const int64_t at = (int64_t)row * c + channel;
-			const Vec<4> v = load<4>(x + at), gv = load<4>(dout + at);
-#pragma unroll
-			for (int i = 0; i < 4; i++) {
-				const float d = v.v[i] - mu[i];
-				const float g = passes<ACT>(fmaf(d, a[i], b[i])) ? gv.v[i] : 0.f;
-				sum[0][i] += g;
-				sum[1][i] = fmaf(g, d, sum[1][i]);
-			}
-		}
-	}
-	block_sums(sum, total);
-	if (!inside)
-		return;
-	float k0[4], k1[4];
-#pragma unroll
-	for (int i = 0; i < 4; i++) {
-		const double s0 = total[0][threadIdx.x * 4 + i], s1 = total[1][threadIdx.x * 4 + i];
-		const double is = invstd[channel + i];
-
-		k0[i] = (float)(s0 / m);
-		k1[i] = (float)(s1 / m * is * is);
-		if (threadIdx.y == 0) {
-			if (dweight)
-				dweight[channel + i] += (float)(s1 * is);
-			if (dbias)
-				dbias[channel + i] += (float)s0;
-		}
-	}
-#pragma unroll 2
-	for (int row = threadIdx.y; row < m; row += small_ys) {
-		const int64_t at = (int64_t)row * c + channel;
-		const Vec<4> v = load<4>(x + at), gv = load<4>(dout + at);
-		Vec<4> d;
-#pragma unroll
-		for (int i = 0; i < 4; i++) {
-			const float e = v.v[i] - mu[i];
-			const float g = passes<ACT>(fmaf(e, a[i], b[i])) ? gv.v[i] : 0.f;
-			d.v[i] = a[i] * (g - k0[i] - e * k1[i]);
-		}
-		put<4>(dx + at, d, add);
-	}
-}
-
 dim3 walk_grid(const Columns &g, int64_t m)
 {
 	const int64_t blocks = ceil_div(m, (int64_t)g.ys * 4), most = 4096 / g.tiles > 1 ? 4096 / g.tiles : 1;
@@ -513,7 +362,7 @@ cudaError_t cu_bn_statistics(cudaStream_t s, const struct cu_bn *bn)
 	op.mean = bn->mean;
 	op.invstd = bn->invstd;
 	op.var = bn->var;
-	op.count = (double)bn->m;
+	op.per_row = 1. / (double)bn->m;
 	op.eps = bn->eps;
 	return reduce(s, op, bn->m, bn->c, bn->c % 4 == 0 && aligned16(bn->x), bn->workspace, bn->counter);
 }
@@ -522,42 +371,6 @@ cudaError_t cu_bn_running(cudaStream_t s, const struct cu_bn *bn, const float *r
 {
 	running_kernel<<<(unsigned)ceil_div(bn->c, 128), 128, 0, s>>>(bn->mean, bn->invstd, running_mean, running_var,
 								      bn->eps, (int)bn->c);
-	return cudaGetLastError();
-}
-
-bool cu_bn_small(const struct cu_bn *bn, const void *a, const void *b)
-{
-	return bn->m <= small_rows && bn->c % 4 == 0 && aligned16(bn->x) && aligned16(a) && aligned16(b);
-}
-
-static unsigned small_blocks(const struct cu_bn *bn)
-{
-	return (unsigned)ceil_div(bn->c, small_width);
-}
-
-cudaError_t cu_bn_forward_small(cudaStream_t s, float *out, const struct cu_bn *bn)
-{
-	const dim3 block(small_lanes, small_ys);
-
-#define CALL(ACT)                                                     \
-	small_forward_kernel<ACT><<<small_blocks(bn), block, 0, s>>>( \
-		out, bn->x, bn->mean, bn->invstd, bn->var, bn->weight, bn->bias, bn->eps, (int)bn->m, (int)bn->c)
-	CU_SWITCH_ACT(bn->act, CALL);
-#undef CALL
-	return cudaGetLastError();
-}
-
-cudaError_t cu_bn_backward_small(cudaStream_t s, float *dx, bool add, float *dweight, float *dbias, const float *dout,
-				 const struct cu_bn *bn)
-{
-	const dim3 block(small_lanes, small_ys);
-
-#define CALL(ACT)                                                                                                     \
-	small_backward_kernel<ACT><<<small_blocks(bn), block, 0, s>>>(dx, add, dweight, dbias, dout, bn->x, bn->mean, \
-								      bn->invstd, bn->weight, bn->bias, (int)bn->m,   \
-								      (int)bn->c)
-	CU_SWITCH_ACT(bn->act, CALL);
-#undef CALL
 	return cudaGetLastError();
 }
 
@@ -594,7 +407,7 @@ static cudaError_t gradient_sums(cudaStream_t s, float *dweight, float *dbias, f
 	op.dweight = dweight;
 	op.dbias = dbias;
 	op.coef = coef;
-	op.count = (double)bn->m;
+	op.per_row = 1. / (double)bn->m;
 	op.c = (int)bn->c;
 	return reduce(s, op, bn->m, bn->c, bn->c % 4 == 0 && aligned16(bn->x) && aligned16(dout), bn->workspace,
 		      bn->counter);
