@@ -68,8 +68,8 @@ static inline int64_t ceil_div(int64_t a, int64_t b)
 	return (a + b - 1) / b;
 }
 
-// Threads of a block over [rows, C]: `lanes` (at most `most`) of V channels times `ys` rows; `tiles` blocks side by side
-// cover C.
+// Threads of a block over [rows, C]: `lanes` (at most `most`) of V channels times `ys` rows; `tiles` blocks side by
+// side cover C.
 struct Columns {
 	int lanes, ys, tiles;
 };
