@@ -1,5 +1,5 @@
-/* What single ops cannot show of a GPU: the whole middle against the reference, the same bits twice, fences, memory
- * that is refused. Skipped, and counted, where no device answers. */
+/* What small single ops cannot show of a GPU: shapes that fill it, the whole middle against the reference, the same
+ * bits twice, fences, memory that is refused. Skipped, and counted, where no device answers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +15,7 @@
 #include "common/nn/exec.h"
 #include "kernels/module.h"
 #include "kernels/ref/ref.h"
+#include "tests/support/op_run.h"
 
 enum { SEED = 11, BATCH = 10, CHUNKS = 4 }; /* chunks of 3, 3, 3 and 1 */
 
@@ -77,6 +78,60 @@ static void fill(float *out, int64_t count, uint16_t stream)
 		if (i + 1 < count)
 			out[i + 1] = two[1];
 	}
+}
+
+/* ---- shapes of 224² that take many blocks, each with many pieces of work */
+
+#define BN(n_, hw_, c_, act_)                                                            \
+	{                                                                                \
+		.kind = SL_OP_BATCHNORM, .n = n_, .h = hw_, .w = hw_, .c = c_, .u.bn = { \
+			.c = c_,                                                         \
+			.eps = 1e-5f,                                                    \
+			.momentum = 0.1f,                                                \
+			.act = act_                                                      \
+		}                                                                        \
+	}
+#define CONV(n_, hw_, c_, o_, k_, s_, groups_)                                          \
+	{                                                                               \
+		.kind = SL_OP_CONV2D, .n = n_, .h = hw_, .w = hw_, .c = c_, .u.conv = { \
+			.in_c = c_,                                                     \
+			.out_c = o_,                                                    \
+			.kh = k_,                                                       \
+			.kw = k_,                                                       \
+			.stride = s_,                                                   \
+			.pad = k_ / 2,                                                  \
+			.groups = groups_                                               \
+		}                                                                       \
+	}
+
+static const struct op_case large[] = {
+	CONV(4, 112, 96, 96, 3, 1, 96),   CONV(4, 112, 96, 96, 3, 2, 96),  CONV(6, 57, 144, 144, 3, 1, 144),
+	CONV(6, 57, 144, 144, 3, 2, 144), CONV(8, 7, 960, 960, 3, 1, 960), CONV(8, 14, 384, 384, 3, 1, 384),
+	CONV(4, 112, 16, 96, 1, 1, 1),    CONV(8, 7, 320, 1280, 1, 1, 1),  CONV(4, 64, 3, 32, 3, 2, 1),
+	BN(4, 112, 96, SL_ACT_RELU6),     BN(8, 56, 24, SL_ACT_NONE),      BN(8, 14, 576, SL_ACT_RELU),
+	BN(8, 17, 576, SL_ACT_RELU6),     BN(8, 7, 1280, SL_ACT_RELU6),    BN(5, 33, 36, SL_ACT_RELU6),
+};
+
+static void test_large_shapes_against_ref(void **state)
+{
+	const struct op_run_how how = {.chunks = 1, .backward = true, .commit = true};
+	struct op_log log = {.backend = "cuda", .mode = "large shapes"};
+	struct sl_backend ref;
+	struct sl_fail fail;
+
+	(void)state;
+	NEEDS_GPU();
+	assert_int_equal(sl_ref_backend_open(&ref, &fail), SL_OK);
+	for (size_t i = 0; i < sizeof(large) / sizeof(large[0]); i++) {
+		struct op_result got = {0}, want = {0};
+
+		if (op_run(&want, &ref, &large[i], SEED, &how, &log) && op_run(&got, &gpu, &large[i], SEED, &how, &log))
+			op_result_compare(&got, &want, &log);
+		op_result_free(&got);
+		op_result_free(&want);
+	}
+	ref.ops->close(&ref);
+	assert_int_equal(log.failures, 0);
 }
 
 /* ---- a middle, trained for some steps */
@@ -317,6 +372,7 @@ static void test_refused_memory_is_not_fatal(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_large_shapes_against_ref),
 		cmocka_unit_test(test_middle_against_ref),
 		cmocka_unit_test(test_same_bits_twice),
 		cmocka_unit_test(test_fences_arrive_in_order),
