@@ -65,7 +65,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: help all deps test check build-tests format format-check rooms install clean demo bench bench-peer test-torch bundle cuda test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: help all deps test check build-tests build-bench format format-check rooms install clean demo bench bench-peer bench-link test-torch bundle cuda test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
 
@@ -127,14 +127,29 @@ test-torch: deps ## compare with PyTorch, live (python3-torch)
 	@$(MAKE) --no-print-directory all
 	BUILD=$(B) tests/golden/test-torch.sh
 
-bench: deps ## milliseconds of head, middle, tail, codec and link
-	@$(MAKE) --no-print-directory all
-	BUILD=$(B) tests/bench/bench.sh
+# ---- benchmarks: every tests/bench/bench_*.c is a program of its own
+BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/bench_*.c))
 
-bench-peer: deps ## the same work in PyTorch beside it, as ratios
+$(BENCH_BIN): $(B)/%: $(B)/%.o $(LIB)
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+-include $(BENCH_BIN:=.d)
+
+build-bench: $(BENCH_BIN)
+
+bench: deps ## milliseconds of head, middle, tail, codecs and link (BENCH_ARGS=--json)
+	@$(MAKE) --no-print-directory all build-bench
+	@BUILD=$(B) tests/bench/bench.sh $(BENCH_ARGS)
+
+bench-peer: deps ## the same work in PyTorch beside it, as ratios (BENCH_ARGS=--write)
 	@scripts/install-deps.sh --peer
-	@$(MAKE) --no-print-directory all
-	BUILD=$(B) tests/bench/bench-peer.sh
+	@$(MAKE) --no-print-directory all build-bench
+	@BUILD=$(B) tests/bench/bench-peer.sh $(BENCH_ARGS)
+
+bench-link: deps ## the pair over a shaped link, in two network namespaces (root; BENCH_ARGS=--write)
+	@$(MAKE) --no-print-directory all build-bench
+	@BUILD=$(B) tests/bench/shaped-link.sh $(BENCH_ARGS)
 
 demo: deps ## two daemons train MobileNetV2 on CIFAR-10
 	@$(MAKE) --no-print-directory all
@@ -227,10 +242,6 @@ $(B)/cuda-module/%.c.o: %.c Makefile
 
 GPU_TESTS := test_ops test_gpu test_module
 GPU_BIN := $(B)/tests/suite/test_ops $(B)/tests/suite/test_gpu $(B)/tests/unit/test_module
-
-$(B)/tests/bench/bench_gpu: $(B)/tests/bench/bench_gpu.o $(LIB)
-	@echo '  LINK  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 test-gpu: cuda ## every test that uses a GPU, on one; skipped and counted where none is
 	@$(MAKE) --no-print-directory build-tests T='$(GPU_TESTS)'

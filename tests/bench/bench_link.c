@@ -1,10 +1,11 @@
-/* usage: bench_link [MiB]
+/* usage: bench_link [--rows] [MiB]
  * Moves MiB (default 2048) over ZeroMQ on loopback, in runs of 16 MiB cut into 1 MiB parts, as training does: queue,
  * headers, XXH3 on both sides, copy into place, credit. Beside it the same bytes through a plain TCP socket, in the
- * same run, alternately; the best of ROUNDS each. */
+ * same run, alternately; medians of ROUNDS each. --rows: name, median, min, max and unit, tab-separated. */
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -242,15 +243,31 @@ static double over_socket(const uint8_t *data, uint8_t *place, uint64_t bytes)
 	return sl_seconds_since(start);
 }
 
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* What was measured in ROUNDS rounds. */
+static void report(const char *name, const char *unit, double v[ROUNDS], bool rows)
+{
+	qsort(v, ROUNDS, sizeof *v, by_value);
+	printf(rows ? "%s\t%.4f\t%.4f\t%.4f\t%s\n" : "%-24s %7.3f (%.3f to %.3f) %s\n", name, v[ROUNDS / 2], v[0],
+	       v[ROUNDS - 1], unit);
+}
+
 int main(int argc, char **argv)
 {
-	uint64_t bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 2048) * MIB / RUN * RUN;
+	bool rows = argc > 1 && strcmp(argv[1], "--rows") == 0;
+	const char *mib = argc > 1 + rows ? argv[1 + rows] : "2048";
+	uint64_t bytes = strtoull(mib, NULL, 10) * MIB / RUN * RUN;
 	uint8_t *data = malloc(2 * RUN), *place = malloc(RUN);
-	double gb = (double)bytes * 1e-9, plain_s = 1e9;
-	struct result best = {.wall_s = 1e9};
+	double gb = (double)bytes * 1e-9, link[ROUNDS], plain[ROUNDS], ratio[ROUNDS], sender[ROUNDS], receiver[ROUNDS];
 
 	if (!data || !place || bytes < 4ull * RUN)
-		die("usage: bench_link [MiB, at least 64]");
+		die("usage: bench_link [--rows] [MiB, at least 64]");
 	for (size_t i = 0; i < 2 * RUN; i++)
 		data[i] = (uint8_t)(i * 2654435761u >> 24);
 	memset(place, 0, RUN);
@@ -258,13 +275,19 @@ int main(int argc, char **argv)
 		double s = over_socket(data, place, bytes);
 		struct result r = over_link(data, place, bytes);
 
-		plain_s = s < plain_s ? s : plain_s;
-		best = r.wall_s < best.wall_s ? r : best;
+		plain[i] = gb / s;
+		link[i] = gb / r.wall_s;
+		ratio[i] = s / r.wall_s;
+		sender[i] = r.client_cpu_s / gb;
+		receiver[i] = r.server_cpu_s / gb;
 	}
-	printf("link: %.2f GB in parts of 1 MiB: %.2f GB/s; plain socket %.2f GB/s; ratio %.2f\n", gb, gb / best.wall_s,
-	       gb / plain_s, plain_s / best.wall_s);
-	printf("link: loop threads' CPU per GB: sender %.3f s, receiver %.3f s\n", best.client_cpu_s / gb,
-	       best.server_cpu_s / gb);
+	if (!rows)
+		printf("%.2f GB in parts of 1 MiB\n", gb);
+	report("link", "GB/s", link, rows);
+	report("plain socket", "GB/s", plain, rows);
+	report("link / plain socket", "x", ratio, rows);
+	report("sender loop CPU", "s/GB", sender, rows);
+	report("receiver loop CPU", "s/GB", receiver, rows);
 	free(data);
 	free(place);
 	return 0;
