@@ -4,7 +4,7 @@ static const char *const kind_names[SL_OP_COUNT] = {
 	[SL_OP_CONV2D] = "conv2d", [SL_OP_BATCHNORM] = "batchnorm", [SL_OP_ACT] = "act",
 	[SL_OP_ADD] = "add",       [SL_OP_MAXPOOL] = "maxpool",     [SL_OP_AVGPOOL] = "avgpool",
 	[SL_OP_LINEAR] = "linear", [SL_OP_DROPOUT] = "dropout",     [SL_OP_FLATTEN] = "flatten",
-	[SL_OP_XENT] = "xent",
+	[SL_OP_XENT] = "xent",     [SL_OP_CONVT2D] = "convt2d",
 };
 
 const char *sl_op_kind_name(enum sl_op_kind kind)
@@ -56,6 +56,28 @@ static enum sl_err infer_conv(struct sl_op *op, struct sl_fail *fail)
 	return infer_windows(op, a->kh, a->kw, a->stride, a->pad, a->out_c, fail);
 }
 
+static enum sl_err infer_convt(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_convt_attr *a = &op->u.convt;
+	const int64_t *d = op->in_shape[0].dim;
+
+	if (a->in_c < 1 || a->out_c < 1)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (convt2d): %d to %d channels", op->name, a->in_c, a->out_c);
+	if (op->in_shape[0].ndim != 4 || d[3] != a->in_c)
+		return misfit(op, fail, "[N,H,W,I] with its input channels");
+	if (a->kh < 1 || a->kw < 1 || a->stride < 1 || a->pad < 0 || a->out_pad_h < 0 || a->out_pad_w < 0 ||
+	    a->out_pad_h >= a->stride || a->out_pad_w >= a->stride)
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "%s (convt2d): window %dx%d, stride %d, padding %d, output padding %dx%d is none",
+				   op->name, a->kh, a->kw, a->stride, a->pad, a->out_pad_h, a->out_pad_w);
+	int64_t h = (d[1] - 1) * a->stride - 2 * a->pad + a->kh + a->out_pad_h;
+	int64_t w = (d[2] - 1) * a->stride - 2 * a->pad + a->kw + a->out_pad_w;
+	if (h < 1 || w < 1)
+		return misfit(op, fail, "an image larger than its padding takes away");
+	op->out_shape = sl_shape4(d[0], h, w, a->out_c);
+	return SL_OK;
+}
+
 static enum sl_err infer_pool(struct sl_op *op, struct sl_fail *fail)
 {
 	const struct sl_pool_attr *a = &op->u.pool;
@@ -101,6 +123,8 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 	switch (op->kind) {
 	case SL_OP_CONV2D:
 		return infer_conv(op, fail);
+	case SL_OP_CONVT2D:
+		return infer_convt(op, fail);
 	case SL_OP_BATCHNORM:
 		if (in->ndim != 4 || in->dim[3] != op->u.bn.c)
 			return misfit(op, fail, "[N,H,W,C] with its channels");
@@ -143,6 +167,8 @@ int64_t sl_op_macs(const struct sl_op *op, int64_t rows)
 	switch (op->kind) {
 	case SL_OP_CONV2D:
 		return rows * sl_shape_row(&op->out_shape) * c->kh * c->kw * (c->in_c / c->groups);
+	case SL_OP_CONVT2D:
+		return rows * sl_shape_row(&op->out_shape) * op->u.convt.kh * op->u.convt.kw * op->u.convt.in_c;
 	case SL_OP_BATCHNORM:
 		return rows * sl_shape_row(&op->out_shape) * 2;
 	case SL_OP_LINEAR:
@@ -156,6 +182,7 @@ bool sl_op_saves_input(const struct sl_op *op)
 {
 	switch (op->kind) {
 	case SL_OP_CONV2D:
+	case SL_OP_CONVT2D:
 	case SL_OP_LINEAR:
 	case SL_OP_BATCHNORM:
 	case SL_OP_MAXPOOL:

@@ -2,6 +2,8 @@
  *
  * kind       in → out (row shape)                     parameters, in this order (memory layout)
  * CONV2D     [H,W,I] → [H',W',O]                      weight [O,KH,KW,I] (groups 1) or [KH,KW,C] (depthwise), bias [O]
+ * CONVT2D    [H',W',I] → [H,W,O]                      weight [I,KH,KW,O], bias [O]   (torch.nn.ConvTranspose2d: the
+ *            adjoint in x of the convolution [H,W,O] → [H',W',I] that has this weight)
  * BATCHNORM  [H,W,C] → same, then act                 weight [C], bias [C], running_mean [C], running_var [C]
  * ACT        any → same                               –
  * ADD        a, b → a + b                             –
@@ -31,6 +33,7 @@ enum sl_op_kind {
 	SL_OP_DROPOUT,
 	SL_OP_FLATTEN,
 	SL_OP_XENT,
+	SL_OP_CONVT2D,
 	SL_OP_COUNT
 };
 
@@ -41,6 +44,13 @@ enum { SL_OP_MAX_IN = 2, SL_OP_MAX_PARAM = 4, SL_NAME_MAX = 96 };
 struct sl_conv_attr {
 	int in_c, out_c, kh, kw, stride, pad;
 	int groups; /* 1, or in_c == out_c for depthwise; nothing between */
+	bool bias;
+};
+
+struct sl_convt_attr {
+	int in_c, out_c, kh, kw, stride, pad;
+	int out_pad_h,
+		out_pad_w; /* rows and columns more at the end, 0 … stride - 1: which of the sizes that give H' */
 	bool bias;
 };
 
@@ -80,6 +90,7 @@ struct sl_op {
 	struct sl_shape in_shape[SL_OP_MAX_IN], out_shape;
 	union {
 		struct sl_conv_attr conv;
+		struct sl_convt_attr convt;
 		struct sl_bn_attr bn;
 		enum sl_act act;
 		struct sl_pool_attr pool;
@@ -96,12 +107,26 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail) SL_MUST_CH
 
 /* Multiply-accumulates of one forward pass over `rows` rows, as seed 002 counts them: conv and linear one per
  * product, batchnorm two per element; everything else, pooling included, 0 (with the pooling counted, the tail of
- * MobileNetV2 would come to 8.59e7 where the seed says 8.19e7). */
+ * MobileNetV2 would come to 8.59e7 where the seed says 8.19e7). A transposed convolution counts KH·KW·I per element of
+ * its output, as the seed's do; what it computes is stride² times less. */
 int64_t sl_op_macs(const struct sl_op *op, int64_t rows);
 
 /* What backward reads, so that the plan knows what to keep: */
-bool sl_op_saves_input(const struct sl_op *op);  /* conv, linear, batchnorm, maxpool, act */
+bool sl_op_saves_input(const struct sl_op *op);  /* conv, convt, linear, batchnorm, maxpool, act */
 bool sl_op_saves_output(const struct sl_op *op); /* none at present */
+
+/* The convolution whose adjoint a CONVT2D is, with its shapes. */
+static inline struct sl_op sl_op_convt_adjoint(const struct sl_op *op)
+{
+	const struct sl_convt_attr *a = &op->u.convt;
+	struct sl_op conv = *op;
+
+	conv.kind = SL_OP_CONV2D;
+	conv.in_shape[0] = op->out_shape;
+	conv.out_shape = op->in_shape[0];
+	conv.u.conv = (struct sl_conv_attr){a->out_c, a->in_c, a->kh, a->kw, a->stride, a->pad, 1, false};
+	return conv;
+}
 
 static inline bool sl_op_is_depthwise(const struct sl_op *op)
 {

@@ -168,6 +168,7 @@ static const struct sl_backend_ops ops = {
 	.kernel =
 		{
 			[SL_OP_CONV2D] = &sl_cpu_conv,
+			[SL_OP_CONVT2D] = &sl_cpu_convt,
 			[SL_OP_BATCHNORM] = &sl_cpu_batchnorm,
 			[SL_OP_ACT] = &sl_cpu_act,
 			[SL_OP_ADD] = &sl_cpu_add,

@@ -263,6 +263,7 @@ const struct sl_backend_ops cu_backend_ops = {
 	.fence = cu_fence_queue,
 	.sgd = cu_sgd_range,
 	.kernel = {[SL_OP_CONV2D] = &cu_conv2d,
+		   [SL_OP_CONVT2D] = &cu_convt2d,
 		   [SL_OP_BATCHNORM] = &cu_batchnorm,
 		   [SL_OP_ACT] = &cu_act,
 		   [SL_OP_ADD] = &cu_add_op,

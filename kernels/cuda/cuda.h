@@ -102,7 +102,7 @@ enum sl_err cu_backend_open(struct sl_backend *be, const struct sl_module_option
 			    struct sl_fail *fail) SL_MUST_CHECK;
 
 extern const struct sl_backend_ops cu_backend_ops;
-extern const struct sl_kernel cu_conv2d, cu_batchnorm, cu_act, cu_add_op, cu_maxpool, cu_avgpool, cu_linear,
+extern const struct sl_kernel cu_conv2d, cu_convt2d, cu_batchnorm, cu_act, cu_add_op, cu_maxpool, cu_avgpool, cu_linear,
 	cu_dropout_op, cu_flatten, cu_xent;
 enum sl_err cu_sgd_range(struct sl_backend *be, const struct sl_sgd *sgd, int64_t count, float *weight, float *grad,
 			 float *momentum);

@@ -75,6 +75,7 @@ static const struct sl_backend_ops ref_ops = {
 	.kernel =
 		{
 			[SL_OP_CONV2D] = &sl_ref_conv2d,
+			[SL_OP_CONVT2D] = &sl_ref_convt2d,
 			[SL_OP_BATCHNORM] = &sl_ref_batchnorm,
 			[SL_OP_ACT] = &sl_ref_act,
 			[SL_OP_ADD] = &sl_ref_add,

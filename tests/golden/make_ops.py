@@ -66,6 +66,12 @@ def conv(name, n, i, h, w, o, kh, kw, s, p, bias, depthwise=False):
          lambda x, w, b=None: F.conv2d(x, w, b, s, p, groups=i if depthwise else 1), params, depthwise)
 
 
+def convt(name, n, i, h, w, o, kh, kw, s, p, oph, opw, bias):
+    params = [draw(i, o, kh, kw)] + ([draw(o)] if bias else [])
+    attr = ".u.convt = {%d, %d, %d, %d, %d, %d, %d, %d, %s}," % (i, o, kh, kw, s, p, oph, opw, str(bias).lower())
+    case(name, "CONVT2D", draw(n, i, h, w), attr, lambda x, w, b=None: F.conv_transpose2d(x, w, b, s, p, (oph, opw)), params)
+
+
 def bn(name, n, c, h, w, act, training):
     mean, var = draw(c), draw(c, low=8, high=32)
     acts = {"NONE": lambda y: y, "RELU": F.relu, "RELU6": F.relu6}
@@ -109,6 +115,12 @@ case("linear", "LINEAR", draw(3, 5), ".u.linear = {5, 4, true},", F.linear, [dra
 labels = torch.tensor([0, 6, 3, 3, 1])
 case("xent", "XENT", draw(5, 7, low=-80, high=81), "", lambda x: F.cross_entropy(x, labels, reduction="sum"))
 rows[-1].append(".labels = " + emit("xent_labels", labels, "int32_t"))
+# last, so that the numbers of the others stay
+kept = torch.get_rng_state()
+convt("convt_restore", 2, 4, 3, 3, 2, 3, 3, 3, 0, 1, 1, True)
+convt("convt_uneven", 2, 3, 4, 2, 4, 2, 5, 2, 1, 1, 0, False)
+convt("convt_overlap", 1, 2, 4, 5, 3, 5, 3, 2, 2, 0, 1, True)
+torch.set_rng_state(kept)
 
 print("""
 /* One call of an op; NULL where it has no such tensor. The loss is a sum, and its gradient that of the sum. */

@@ -20,6 +20,20 @@
 		}                                                                     \
 	}
 #define CONV(n_, hw_, i_, o_, k_, s_, p_, bias_) CONV_HW(n_, hw_, hw_, i_, o_, k_, k_, s_, p_, bias_)
+#define CONVT(n_, h_, w_, i_, o_, kh_, kw_, s_, p_, oph_, opw_, bias_)                  \
+	{                                                                               \
+		.kind = SL_OP_CONVT2D, .n = n_, .h = h_, .w = w_, .c = i_, .u.convt = { \
+			i_,                                                             \
+			o_,                                                             \
+			kh_,                                                            \
+			kw_,                                                            \
+			s_,                                                             \
+			p_,                                                             \
+			oph_,                                                           \
+			opw_,                                                           \
+			bias_                                                           \
+		}                                                                       \
+	}
 #define DEPTHWISE(n_, h_, w_, c_, k_, s_, p_, bias_)                                  \
 	{                                                                             \
 		.kind = SL_OP_CONV2D, .n = n_, .h = h_, .w = w_, .c = c_, .u.conv = { \
@@ -100,6 +114,19 @@ const struct op_case op_cases[] = {
 	CONV_HW(1, 6, 4, 33, 2, 2, 2, 2, 0, false),
 	CONV_HW(2, 3, 40, 6, 18, 3, 3, 1, 1, false),
 	CONV(2, 10, 3, 20, 3, 3, 0, true), /* the learned insert: k = s */
+	/* transposed convolution; the first of each pair is what restores an insert's shape */
+	CONVT(2, 3, 3, 20, 3, 3, 3, 3, 0, 1, 1, true),
+	CONVT(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, false),
+	CONVT(3, 7, 5, 17, 33, 1, 1, 1, 0, 0, 0, true),
+	CONVT(2, 4, 4, 16, 5, 1, 1, 3, 0, 2, 1, true),
+	CONVT(2, 5, 3, 6, 7, 3, 3, 1, 1, 0, 0, false),
+	CONVT(2, 5, 7, 9, 16, 3, 3, 2, 1, 1, 0, true),
+	CONVT(1, 4, 4, 32, 32, 4, 4, 4, 0, 0, 0, true),
+	CONVT(2, 3, 6, 5, 18, 2, 5, 2, 1, 0, 1, false),
+	CONVT(1, 6, 2, 3, 1, 5, 1, 3, 0, 2, 0, true),
+	CONVT(2, 2, 3, 33, 2, 7, 7, 2, 3, 1, 1, true),
+	CONVT(4, 9, 9, 20, 32, 3, 3, 3, 0, 1, 1, true),
+	CONVT(3, 14, 14, 64, 24, 2, 2, 2, 0, 0, 0, true),
 	/* depthwise */
 	DEPTHWISE(1, 1, 1, 3, 3, 1, 1, false),
 	DEPTHWISE(1, 1, 1, 17, 1, 1, 0, true),
@@ -227,6 +254,11 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 			 c->u.conv.stride, c->u.conv.pad, c->u.conv.groups > 1 ? " depthwise" : "",
 			 c->u.conv.bias ? " bias" : "");
 		break;
+	case SL_OP_CONVT2D:
+		snprintf(attr, sizeof(attr), " -> %d, %dx%d s%d p%d op%dx%d%s", c->u.convt.out_c, c->u.convt.kh,
+			 c->u.convt.kw, c->u.convt.stride, c->u.convt.pad, c->u.convt.out_pad_h, c->u.convt.out_pad_w,
+			 c->u.convt.bias ? " bias" : "");
+		break;
 	case SL_OP_BATCHNORM:
 		snprintf(attr, sizeof(attr), " %s", act_names[c->u.bn.act]);
 		break;
@@ -264,17 +296,18 @@ struct op_case op_case_random(uint64_t seed, uint32_t index)
 {
 	const struct sl_rng_key key = {.seed = seed, .step = index, .chunk = 0xffff, .tensor = SL_RNG_TEST};
 	static const int kernels[] = {1, 2, 3, 3, 5, 7};
-	static const enum sl_op_kind kinds[] = {SL_OP_CONV2D,    SL_OP_CONV2D,  SL_OP_CONV2D,
-						SL_OP_BATCHNORM, SL_OP_MAXPOOL, SL_OP_AVGPOOL};
+	static const enum sl_op_kind kinds[] = {SL_OP_CONV2D,  SL_OP_CONV2D,  SL_OP_CONV2D, SL_OP_BATCHNORM,
+						SL_OP_MAXPOOL, SL_OP_AVGPOOL, SL_OP_CONVT2D};
 	uint32_t e = 0;
-	struct op_case c = {.kind = kinds[between(&key, &e, 0, 5)]};
+	struct op_case c = {.kind = kinds[between(&key, &e, 0, 6)]};
 	int kh = kernels[between(&key, &e, 0, 5)], kw = between(&key, &e, 0, 3) ? kh : kernels[between(&key, &e, 0, 5)];
 	int stride = between(&key, &e, 1, 3), out_c = between(&key, &e, 1, 40), flags = between(&key, &e, 0, 15);
-	int pad;
+	int pad, most_pad;
 
-	if (c.kind != SL_OP_CONV2D)
+	if (c.kind != SL_OP_CONV2D && c.kind != SL_OP_CONVT2D)
 		kw = kh;
-	pad = between(&key, &e, 0, c.kind == SL_OP_CONV2D ? 3 : kh / 2);
+	most_pad = c.kind == SL_OP_CONV2D ? 3 : c.kind == SL_OP_CONVT2D ? ((kh < kw ? kh : kw) - 1) / 2 : kh / 2;
+	pad = between(&key, &e, 0, most_pad);
 	c.n = between(&key, &e, 1, 5);
 	c.c = between(&key, &e, 1, 50);
 	c.h = kh - 2 * pad > 0 ? between(&key, &e, kh - 2 * pad, kh - 2 * pad + 8) : between(&key, &e, 1, 9);
@@ -283,6 +316,16 @@ struct op_case op_case_random(uint64_t seed, uint32_t index)
 		c.u.conv = (struct sl_conv_attr){c.c, c.c, kh, kw, stride, pad, c.c, flags & 2};
 	else if (c.kind == SL_OP_CONV2D)
 		c.u.conv = (struct sl_conv_attr){c.c, out_c, kh, kw, stride, pad, 1, flags & 2};
+	else if (c.kind == SL_OP_CONVT2D)
+		c.u.convt = (struct sl_convt_attr){c.c,
+						   out_c,
+						   kh,
+						   kw,
+						   stride,
+						   pad,
+						   between(&key, &e, 0, stride - 1),
+						   between(&key, &e, 0, stride - 1),
+						   flags & 2};
 	else if (c.kind == SL_OP_BATCHNORM)
 		c.u.bn = (struct sl_bn_attr){c.c, 1e-5f, 0.1f, (enum sl_act)(flags % SL_ACT_COUNT)};
 	else
@@ -303,6 +346,10 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 	case SL_OP_CONV2D:
 		op->u.conv = c->u.conv;
 		op->n_param = c->u.conv.bias ? 2 : 1;
+		break;
+	case SL_OP_CONVT2D:
+		op->u.convt = c->u.convt;
+		op->n_param = c->u.convt.bias ? 2 : 1;
 		break;
 	case SL_OP_BATCHNORM:
 		op->u.bn = c->u.bn;
@@ -336,9 +383,12 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 int64_t op_param_count(const struct sl_op *op, int index)
 {
 	const struct sl_conv_attr *conv = &op->u.conv;
+	const struct sl_convt_attr *convt = &op->u.convt;
 
 	if (op->kind == SL_OP_CONV2D)
 		return index ? conv->out_c : (int64_t)conv->out_c * conv->kh * conv->kw * (conv->in_c / conv->groups);
+	if (op->kind == SL_OP_CONVT2D)
+		return index ? convt->out_c : (int64_t)convt->in_c * convt->kh * convt->kw * convt->out_c;
 	if (op->kind == SL_OP_LINEAR)
 		return index ? op->u.linear.out_f : (int64_t)op->u.linear.out_f * op->u.linear.in_f;
 	return op->u.bn.c;

@@ -19,6 +19,7 @@ struct op_case {
 	bool one_nan; /* in the middle of the first input */
 	union {
 		struct sl_conv_attr conv;
+		struct sl_convt_attr convt;
 		struct sl_bn_attr bn;
 		enum sl_act act;
 		struct sl_pool_attr pool;

@@ -1,0 +1,172 @@
+/* Transposed convolutions, by the three passes of the convolution whose adjoint they are (conv_gemm.c), roles swapped:
+ * forward is its gradient of the input, the gradient of the input is its forward, and the weight's is its own with
+ * what goes in as the gradient that comes back. The bias is added and summed here. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/conv.h"
+
+enum { LINE_BYTES = 64 };
+
+struct job {
+	const struct sl_cpu_simd *simd;
+	int64_t pixels, c; /* of one image of the output */
+	float *y, *parts;  /* [N,OH,OW,O]; [N, a line of O] */
+	const float *bias, *dy;
+};
+
+static int64_t in_floats(const struct sl_op *adjoint, int64_t rows)
+{
+	return sl_cpu_line(rows * sl_shape_row(&adjoint->out_shape));
+}
+
+/* Workspace: the convolution's own, then the input's gradient before it is added, or sums of the bias's by image. */
+static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
+			   struct sl_fail *fail)
+{
+	struct sl_op *adjoint = malloc(sizeof *adjoint);
+	int64_t rows = op->in_shape[0].dim[0];
+	int64_t own;
+
+	if (adjoint == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %s", op->name);
+	*adjoint = sl_op_convt_adjoint(op);
+	own = sl_cpu_max(in_floats(adjoint, rows), rows * sl_cpu_line(op->u.convt.out_c));
+	*state = adjoint;
+	*sizes = (struct sl_op_sizes){
+		.workspace_bytes = sl_conv_gemm.workspace_bytes(be, adjoint) + LINE_BYTES + (size_t)own * sizeof(float),
+	};
+	return SL_OK;
+}
+
+static void release(struct sl_backend *be, void *state)
+{
+	(void)be;
+	free(state);
+}
+
+static float *own_workspace(struct sl_backend *be, const struct sl_op *adjoint, const struct sl_op_call *call)
+{
+	size_t theirs = sl_conv_gemm.workspace_bytes(be, adjoint) + LINE_BYTES - 1;
+
+	return (float *)(void *)((char *)call->workspace + theirs / LINE_BYTES * LINE_BYTES);
+}
+
+static struct sl_conv_call call_of(struct sl_backend *be, const struct sl_op *adjoint, const struct sl_op_call *call,
+				   int64_t rows)
+{
+	return (struct sl_conv_call){
+		.be = be,
+		.op = adjoint,
+		.d = sl_conv_dims_of(adjoint, rows),
+		.w = call->param[0],
+		.training = call->training,
+		.workspace = call->workspace,
+	};
+}
+
+static void add_bias(void *arg, int64_t n, int worker)
+{
+	const struct job *j = arg;
+
+	(void)worker;
+	j->simd->add_row(j->y + n * j->pixels * j->c, j->bias, j->pixels, (int)j->c);
+}
+
+static void sum_bias(void *arg, int64_t n, int worker)
+{
+	const struct job *j = arg;
+	float *part = j->parts + n * sl_cpu_line(j->c);
+
+	(void)worker;
+	memset(part, 0, (size_t)j->c * sizeof *part);
+	j->simd->row_sum(part, j->dy + n * j->pixels * j->c, j->pixels, (int)j->c);
+}
+
+static struct job job_of(struct sl_backend *be, const struct sl_shape *out)
+{
+	return (struct job){
+		.simd = sl_cpu_simd_of(be),
+		.pixels = out->dim[1] * out->dim[2],
+		.c = out->dim[3],
+	};
+}
+
+static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
+			   const struct sl_tensor *in, struct sl_tensor *out)
+{
+	int64_t rows = in[0].shape.dim[0];
+	struct sl_conv_call c = call_of(be, state, call, rows);
+	struct job j = job_of(be, &out->shape);
+
+	c.dy = in[0].data;
+	c.dx = out->data;
+	sl_conv_gemm.backward(&c);
+	if (!op->u.convt.bias)
+		return SL_OK;
+	j.y = out->data;
+	j.bias = call->param[1];
+	sl_pool_run(be->pool, rows, add_bias, &j);
+	return SL_OK;
+}
+
+struct sum_job {
+	const struct sl_cpu_simd *simd;
+	float *to;
+	const float *from;
+	int64_t count;
+};
+
+static void sum_block(void *arg, int64_t block, int worker)
+{
+	const struct sum_job *j = arg;
+	int64_t at = block * SL_CPU_BLOCK;
+
+	(void)worker;
+	j->simd->sum(j->to + at, j->to + at, j->from + at, sl_cpu_min(SL_CPU_BLOCK, j->count - at));
+}
+
+static void backward_data(struct sl_backend *be, const struct sl_op *adjoint, const struct sl_op_call *call,
+			  int64_t rows, const float *dy, float *dx, bool add)
+{
+	struct sl_conv_call c = call_of(be, adjoint, call, rows);
+	struct sum_job sum = {
+		.simd = sl_cpu_simd_of(be),
+		.to = dx,
+		.from = own_workspace(be, adjoint, call),
+		.count = rows * sl_shape_row(&adjoint->out_shape),
+	};
+
+	c.x = dy;
+	c.y = add ? own_workspace(be, adjoint, call) : dx;
+	sl_conv_gemm.forward(&c);
+	if (add)
+		sl_pool_run(be->pool, sl_cpu_blocks(sum.count, SL_CPU_BLOCK), sum_block, &sum);
+}
+
+static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
+			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
+			    struct sl_tensor *din, const bool *din_add)
+{
+	int64_t rows = dout->shape.dim[0];
+	struct sl_conv_call weight = call_of(be, state, call, rows);
+	struct job j = job_of(be, &dout->shape);
+
+	(void)out;
+	weight.x = dout->data;
+	weight.dy = in[0].data;
+	weight.dw = call->grad[0];
+	if (weight.dw != NULL)
+		sl_conv_gemm.backward(&weight);
+	if (op->u.convt.bias && call->grad[1] != NULL) {
+		j.dy = dout->data;
+		j.parts = own_workspace(be, state, call);
+		sl_pool_run(be->pool, rows, sum_bias, &j);
+		sl_cpu_reduce(be, call->grad[1], j.parts, j.c, sl_cpu_line(j.c), rows);
+	}
+	if (din[0].data != NULL)
+		backward_data(be, state, call, rows, dout->data, din[0].data, din_add[0]);
+	return SL_OK;
+}
+
+const struct sl_kernel sl_cpu_convt = {prepare, release, forward, backward, NULL};
