@@ -9,7 +9,8 @@ static const char *const usage[] = {
 	"splitc flops CONFIG [--set key=value]… [--json]",
 	"Multiply-accumulates (forward, of one batch), parameters and tensors at the cut.",
 	"Counted as seed 002 does: one per product of a convolution or linear layer, two per element of a",
-	"batch norm, one per input of an average pool.",
+	"batch norm; a transposed convolution as one that reads a whole window per output, which is more than it",
+	"computes. The compress rate is that of the inserts: elements of both activations over what they were.",
 	NULL,
 };
 
@@ -21,6 +22,13 @@ static int64_t parameters(const struct sl_plan *plan, const struct sl_plan_segme
 		if (plan->model->param[s->param[i].model_param].trainable)
 			n += s->param[i].count;
 	return n;
+}
+
+/* Of the inserts: by elements, as seeds 002 and 003 have it. */
+static double compress_rate(const struct sl_plan *plan)
+{
+	return (double)(sl_plan_cut_count(plan, false) + sl_plan_cut_count(plan, true)) /
+	       (double)(sl_plan_plain_count(plan, false) + sl_plan_plain_count(plan, true));
 }
 
 static void print_table(const struct sl_plan *plan)
@@ -45,6 +53,7 @@ static void print_table(const struct sl_plan *plan)
 	       (double)sl_shape_count(&head) * sizeof(float) / 0x1p20);
 	printf("mid_act, mid_grad    %s  %.2f MiB\n", sl_shape_text(&tail, text),
 	       (double)sl_shape_count(&tail) * sizeof(float) / 0x1p20);
+	printf("compress rate        %.4f\n", compress_rate(plan));
 }
 
 static int print_json(const struct sl_plan *plan)
@@ -63,6 +72,7 @@ static int print_json(const struct sl_plan *plan)
 	}
 	json_object_set_new(root, "head_act_elements", json_integer(sl_shape_count(&head)));
 	json_object_set_new(root, "mid_act_elements", json_integer(sl_shape_count(&tail)));
+	json_object_set_new(root, "compress_rate", json_real(compress_rate(plan)));
 	json_dumpf(root, stdout, JSON_INDENT(2));
 	putchar('\n');
 	json_decref(root);

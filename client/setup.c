@@ -29,7 +29,7 @@ static void put(char *to, size_t cap, const char *text)
 /* A plan's error with the key of the config that it is about. Those of the cut begin with the key themselves. */
 static enum sl_err plan_fail(const struct sl_conf_client *c, const struct sl_fail *why, struct sl_fail *fail)
 {
-	static const char *const cut[] = {"partition", "head_end", "tail_begin"};
+	static const char *const cut[] = {"partition", "head_end", "tail_begin", "insert.head", "insert.tail"};
 
 	for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++) {
 		size_t n = strlen(cut[i]);
@@ -39,6 +39,16 @@ static enum sl_err plan_fail(const struct sl_conf_client *c, const struct sl_fai
 	}
 	return sl_conf_client_fail(c, strstr(why->text, "chunks must") ? "train.chunks" : "model.name", fail, "%s",
 				   why->text);
+}
+
+static enum sl_err read_insert(const struct sl_conf_client *conf, const char *key, const char *text, char *out,
+			       struct sl_fail *fail)
+{
+	struct sl_fail why;
+
+	if (sl_insert_canonical(text, out, &why) != SL_OK)
+		return sl_conf_client_fail(conf, key, fail, "%s", why.text);
+	return SL_OK;
 }
 
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail)
@@ -57,6 +67,11 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	put(spec->cut.partition, sizeof spec->cut.partition, conf->partition);
 	put(spec->cut.head_end, sizeof spec->cut.head_end, conf->head_end);
 	put(spec->cut.tail_begin, sizeof spec->cut.tail_begin, conf->tail_begin);
+	err = read_insert(conf, "insert.head", conf->insert.head, spec->insert_head, fail);
+	if (!err)
+		err = read_insert(conf, "insert.tail", conf->insert.tail, spec->insert_tail, fail);
+	if (err)
+		return err;
 	spec->batch = conf->train.batch;
 	spec->chunks = conf->train.chunks;
 	spec->seed = (uint64_t)conf->train.seed;

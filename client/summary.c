@@ -12,14 +12,14 @@ static double per(double a, double b)
 	return b > 0 ? a / b : NAN;
 }
 
-/* What the tensor would have been as fp32, over the whole run. */
+/* What the tensor would have been as fp32 and without inserts, over the whole run. */
 static uint64_t raw_bytes(const struct sl_setup *setup, const struct sl_training_totals *t, enum sl_dir dir)
 {
 	bool grad = dir == SL_DIR_MID_GRAD || dir == SL_DIR_HEAD_GRAD;
 	bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
-	struct sl_shape row = sl_plan_cut_shape(setup->plan, mid, 1);
+	uint64_t elements = (uint64_t)sl_plan_plain_count(setup->plan, mid);
 
-	return (t->train_images + (grad ? 0 : t->eval_images)) * (uint64_t)sl_shape_count(&row) * sizeof(float);
+	return (t->train_images + (grad ? 0 : t->eval_images)) * elements * sizeof(float);
 }
 
 void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup, const struct sl_training_totals *t,

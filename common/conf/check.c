@@ -102,6 +102,13 @@ const char *sl_conf_check_codec(const void *value, char why[SL_CONF_WHY])
 	return say(why, "must be a codec without blanks, such as none, quant:8 or topk:0.2|quant:8", text);
 }
 
+const char *sl_conf_check_insert(const void *value, char why[SL_CONF_WHY])
+{
+	if (!strpbrk(value, " \t"))
+		return NULL;
+	return say(why, "must be layers without blanks, such as conv:20,k=3,s=3 or conv:320+conv:40", value);
+}
+
 const char *sl_conf_check_client_device(const void *value, char why[SL_CONF_WHY])
 {
 	return strcmp(value, "cpu") == 0 ? NULL : say(why, "must be cpu", value);

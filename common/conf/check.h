@@ -10,6 +10,7 @@ const char *sl_conf_check_partition(const void *value, char why[SL_CONF_WHY]); /
 const char *sl_conf_check_file_name(const void *value, char why[SL_CONF_WHY]); /* no folder in it */
 const char *sl_conf_check_word(const void *value, char why[SL_CONF_WHY]);      /* not empty */
 const char *sl_conf_check_codec(const void *value, char why[SL_CONF_WHY]);     /* not empty, no blanks */
+const char *sl_conf_check_insert(const void *value, char why[SL_CONF_WHY]);    /* no blanks */
 const char *sl_conf_check_client_device(const void *value, char why[SL_CONF_WHY]);
 const char *sl_conf_check_server_device(const void *value, char why[SL_CONF_WHY]);
 

@@ -71,6 +71,9 @@ struct sl_conf_client {
 	char head_end[SL_CONF_TEXT];   /* "": partition's first number */
 	char tail_begin[SL_CONF_TEXT]; /* "": partition's second number */
 	struct {
+		char head[SL_CONF_CODEC_TEXT], tail[SL_CONF_CODEC_TEXT]; /* specs of common/nn/insert.h; "": none */
+	} insert;
+	struct {
 		enum sl_conf_data_kind kind;
 		char dir[PATH_MAX];
 		struct sl_conf_list train_files; /* names in dir; none: all of the kind */

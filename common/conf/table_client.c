@@ -24,6 +24,9 @@ static const struct sl_conf_key keys[] = {
 		"units of the head : where the tail begins; negative numbers count from the end"),
 	SL_STRING(T, "head_end", head_end, NULL, "", "last layer of the head by name, such as features.0.1, instead of partition's first number"),
 	SL_STRING(T, "tail_begin", tail_begin, NULL, "", "first layer of the tail by name, such as classifier, instead of partition's second number"),
+	SL_STRING(T, "insert.head", insert.head, sl_conf_check_insert, "",
+		"learned layers that compress at the head's end: conv:20,k=3,s=3, linear:16, several joined with +; empty: none"),
+	SL_STRING(T, "insert.tail", insert.tail, sl_conf_check_insert, "", "the same where the tail begins"),
 
 	SL_CHOICE(T, "data.kind", data.kind, SL_WORDS("cifar10", "cifar100"), "cifar10", "format of the files"),
 	SL_STRING(T, "data.dir", data.dir, sl_conf_check_word, NULL, "folder of the data's binary files"),

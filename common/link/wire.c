@@ -194,7 +194,8 @@ static enum sl_err hello_put(Split__Hello *out, const struct sl_hello *in, uint6
 	put_text(&out->cut, in->cut, sizeof in->cut, &err);
 	out->batch = in->batch;
 	out->chunks = in->chunks;
-	out->eval_rows = in->eval_rows;
+	put_text(&out->insert_head, in->insert[0], SL_WIRE_SPEC_MAX, &err);
+	put_text(&out->insert_tail, in->insert[1], SL_WIRE_SPEC_MAX, &err);
 	put_text(&out->codec_head_act, in->codec[0], SL_WIRE_SPEC_MAX, &err);
 	put_text(&out->codec_mid_act, in->codec[1], SL_WIRE_SPEC_MAX, &err);
 	put_text(&out->codec_mid_grad, in->codec[2], SL_WIRE_SPEC_MAX, &err);
@@ -228,7 +229,8 @@ static void hello_get(struct reader *r, struct sl_hello *out, const Split__Hello
 	get_text(r, out->cut, sizeof out->cut, &in->cut, "cut");
 	out->batch = in->batch;
 	out->chunks = in->chunks;
-	out->eval_rows = in->eval_rows;
+	get_text(r, out->insert[0], SL_WIRE_SPEC_MAX, &in->insert_head, "insert_head");
+	get_text(r, out->insert[1], SL_WIRE_SPEC_MAX, &in->insert_tail, "insert_tail");
 	get_text(r, out->codec[0], SL_WIRE_SPEC_MAX, &in->codec_head_act, "codec_head_act");
 	get_text(r, out->codec[1], SL_WIRE_SPEC_MAX, &in->codec_mid_act, "codec_mid_act");
 	get_text(r, out->codec[2], SL_WIRE_SPEC_MAX, &in->codec_mid_grad, "codec_mid_grad");

@@ -10,7 +10,7 @@
 #include "common/base/err.h"
 
 enum {
-	SL_WIRE_VERSION = 1,
+	SL_WIRE_VERSION = 2,
 	SL_WIRE_HEADER_MAX = 4096,
 	SL_WIRE_PART_MAX = 1 << 20,
 	SL_WIRE_TEXT_MAX = 384,
@@ -58,7 +58,7 @@ struct sl_hello {
 	bool cifar_stem;
 	char cut[SL_WIRE_NAME_MAX * 2 + 32]; /* canonical: "head_end=features.0.1 tail_begin=classifier" */
 	uint32_t batch, chunks;              /* rows of a batch, chunks it is cut into */
-	uint32_t eval_rows;                  /* rows of an evaluation chunk */
+	char insert[2][SL_WIRE_SPEC_MAX];    /* layers at the head's end and the tail's begin, canonical; "": none */
 	char codec[4][SL_WIRE_SPEC_MAX];     /* by direction, canonical */
 	uint64_t seed;
 	double momentum, weight_decay;

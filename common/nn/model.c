@@ -121,6 +121,13 @@ void sl_param_init(const struct sl_model *model, int index, uint64_t seed, float
 	case SL_INIT_KAIMING_FAN_OUT:
 		fill_normal(out, count, (float)sqrt(2.0 / (double)p->fan), &key);
 		break;
+	case SL_INIT_KAIMING_LINEAR:
+		fill_normal(out, count, (float)sqrt(1.0 / (double)p->fan), &key);
+		break;
+	case SL_INIT_IDENTITY:
+		for (int64_t i = 0; i < count; i++)
+			out[i] = i / p->fan == i % p->fan ? 1.0f : 0.0f;
+		break;
 	case SL_INIT_NORMAL_001:
 		fill_normal(out, count, 0.01f, &key);
 		break;

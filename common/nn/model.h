@@ -7,8 +7,12 @@
 enum sl_init_kind {
 	SL_INIT_ZERO,
 	SL_INIT_ONE,
-	SL_INIT_KAIMING_FAN_OUT, /* normal, std = sqrt(2 / fan_out): torchvision's MobileNetV2 convolutions */
+	SL_INIT_KAIMING_FAN_OUT, /* normal, std = sqrt(2 / fan), fan = fan_out: torchvision's MobileNetV2 convolutions
+				  */
 	SL_INIT_NORMAL_001,      /* normal, std 0.01: its classifier */
+	SL_INIT_KAIMING_LINEAR,  /* normal, std = sqrt(1 / fan), fan the terms of one output's sum: no activation behind
+				  */
+	SL_INIT_IDENTITY,        /* a matrix [out, fan] with ones where row = column */
 	SL_INIT_COUNT
 };
 
@@ -25,9 +29,10 @@ struct sl_param {
 	struct sl_shape file_shape;
 	enum sl_param_layout layout;
 	enum sl_init_kind init;
-	int64_t fan;    /* fan_out of SL_INIT_KAIMING_FAN_OUT */
+	int64_t fan;    /* as `init` says */
 	bool trainable; /* false: a running statistic */
 	bool decay;     /* weight decay applies (torch's SGD: to every parameter) */
+	bool optional;  /* a weight file may lack it: then it starts from `init` */
 };
 
 struct sl_unit {

@@ -32,6 +32,16 @@ struct sl_shape sl_plan_cut_shape(const struct sl_plan *plan, bool mid, int64_t 
 	return sl_shape_rows(plan->segment[mid ? SL_TAIL : SL_MIDDLE].in_shape, rows);
 }
 
+int64_t sl_plan_cut_count(const struct sl_plan *plan, bool mid)
+{
+	return sl_shape_row(&plan->segment[mid ? SL_TAIL : SL_MIDDLE].in_shape);
+}
+
+int64_t sl_plan_plain_count(const struct sl_plan *plan, bool mid)
+{
+	return sl_shape_row(&plan->plain[mid]);
+}
+
 /* How many ops of [first, end) read `value`. */
 static int consumers(const struct sl_model *m, int first, int end, int value)
 {
@@ -177,6 +187,10 @@ static void feed_op(XXH3_state_t *x, const struct sl_op *op)
 		feed(x, " k%dx%d s%d p%d g%d b%d", op->u.conv.kh, op->u.conv.kw, op->u.conv.stride, op->u.conv.pad,
 		     op->u.conv.groups, op->u.conv.bias);
 		break;
+	case SL_OP_CONVT2D:
+		feed(x, " k%dx%d s%d p%d o%dx%d b%d", op->u.convt.kh, op->u.convt.kw, op->u.convt.stride,
+		     op->u.convt.pad, op->u.convt.out_pad_h, op->u.convt.out_pad_w, op->u.convt.bias);
+		break;
 	case SL_OP_BATCHNORM:
 		feed(x, " e%a m%a a%d", (double)op->u.bn.eps, (double)op->u.bn.momentum, op->u.bn.act);
 		break;
@@ -225,12 +239,26 @@ static const char *given(const char *text)
 	return text[0] ? text : NULL;
 }
 
+static struct sl_shape value_shape(const struct sl_model *m, int value)
+{
+	for (int i = 0; i < m->n_op; i++)
+		if (m->op[i].out == value)
+			return m->op[i].out_shape;
+	return m->input;
+}
+
 static enum sl_err find_cut(struct sl_plan *plan, struct sl_fail *fail)
 {
 	const struct sl_cut_spec *c = &plan->spec.cut;
 
-	return sl_cut_find(&plan->cut, plan->model, given(c->partition), given(c->head_end), given(c->tail_begin),
-			   fail);
+	enum sl_err err = sl_cut_find(&plan->cut, plan->model, given(c->partition), given(c->head_end),
+				      given(c->tail_begin), fail);
+
+	if (err)
+		return err;
+	plan->plain[0] = value_shape(plan->model, plan->cut.head_value);
+	plan->plain[1] = value_shape(plan->model, plan->cut.tail_value);
+	return sl_insert_splice(plan->model, &plan->cut, plan->spec.insert_head, plan->spec.insert_tail, fail);
 }
 
 static enum sl_err check_spec(const struct sl_plan_spec *spec, struct sl_fail *fail)

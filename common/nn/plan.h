@@ -5,6 +5,7 @@
 #define SL_NN_PLAN_H
 
 #include "common/nn/cut.h"
+#include "common/nn/insert.h"
 #include "common/nn/model.h"
 
 enum { SL_PLAN_MAX_CHUNKS = 256, SL_PLAN_HASH_BYTES = 16, SL_PLAN_MAX_BATCH = 1 << 20, SL_PLAN_NOTE_MAX = 768 };
@@ -20,8 +21,9 @@ struct sl_cut_spec {
 struct sl_plan_spec {
 	struct sl_model_spec model;
 	struct sl_cut_spec cut;
-	int64_t batch; /* rows of a full batch */
-	int chunks;    /* that it is cut into; 1 … batch */
+	char insert_head[SL_INSERT_TEXT], insert_tail[SL_INSERT_TEXT]; /* insert.h; "": none */
+	int64_t batch;                                                 /* rows of a full batch */
+	int chunks;                                                    /* that it is cut into; 1 … batch */
 	uint64_t seed;
 	char note[SL_PLAN_NOTE_MAX];
 };
@@ -58,7 +60,8 @@ struct sl_plan {
 	struct sl_plan_spec spec;
 	struct sl_model *model;
 	struct sl_cut cut;
-	int64_t rows; /* of a full chunk: ceil(batch / chunks) */
+	int64_t rows;             /* of a full chunk: ceil(batch / chunks) */
+	struct sl_shape plain[2]; /* of one row, at the head's end and the tail's begin, without inserts */
 	struct sl_plan_segment segment[SL_SEGMENT_COUNT];
 	uint8_t hash[SL_PLAN_HASH_BYTES];
 };
@@ -72,5 +75,8 @@ int64_t sl_plan_chunk_rows(const struct sl_plan *plan, int64_t batch_rows, int c
 
 /* Shape of a tensor that crosses the cut for `rows` rows: mid = false at the head's end, true at the tail's begin. */
 struct sl_shape sl_plan_cut_shape(const struct sl_plan *plan, bool mid, int64_t rows);
+/* Elements of that tensor per row, and those of the uncompressed one: what would cross without inserts. */
+int64_t sl_plan_cut_count(const struct sl_plan *plan, bool mid);
+int64_t sl_plan_plain_count(const struct sl_plan *plan, bool mid);
 
 #endif

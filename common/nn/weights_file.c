@@ -153,7 +153,7 @@ static enum sl_err check_wanted(const struct sl_model *m, const struct sl_st_fil
 	const struct sl_param *p = &m->param[i];
 	const struct sl_st_tensor *t = sl_st_find(file, p->name);
 
-	*wanted = !(partial && in_last_unit(m, p->name) && (!t || !same_shape(t, p)));
+	*wanted = !(p->optional && !t) && !(partial && in_last_unit(m, p->name) && (!t || !same_shape(t, p)));
 	return *wanted ? check_param(t, p, fail) : SL_OK;
 }
 

@@ -28,6 +28,8 @@ void sl_agreement_to_hello(const struct sl_agreement *a, const struct sl_plan *p
 	h->image = (uint32_t)m->image;
 	h->cifar_stem = m->cifar_stem;
 	put(h->cut, sizeof h->cut, plan->cut.text);
+	put(h->insert[0], sizeof h->insert[0], a->plan.insert_head);
+	put(h->insert[1], sizeof h->insert[1], a->plan.insert_tail);
 	h->batch = (uint32_t)a->plan.batch;
 	h->chunks = (uint32_t)a->plan.chunks;
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
@@ -46,6 +48,21 @@ static enum sl_err read_cut(struct sl_cut_spec *cut, const char *text, struct sl
 	if (sscanf(text, "head_end=%95s tail_begin=%95s%c", cut->head_end, cut->tail_begin, &extra) != 2)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "the cut '%.100s' is not 'head_end=NAME tail_begin=NAME'",
 				   text);
+	return SL_OK;
+}
+
+/* Only the canonical text: the client's own parser made it. */
+static enum sl_err read_insert(char out[SL_INSERT_TEXT], const char *text, struct sl_fail *fail)
+{
+	char canonical[SL_INSERT_TEXT];
+	struct sl_fail why;
+	enum sl_err err = sl_insert_canonical(text, canonical, &why);
+
+	if (err)
+		return sl_fail_set(fail, err, "insert: %s", why.text);
+	if (strcmp(canonical, text) != 0)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "insert: '%.100s' is written '%.100s'", text, canonical);
+	put(out, SL_INSERT_TEXT, canonical);
 	return SL_OK;
 }
 
@@ -79,6 +96,10 @@ enum sl_err sl_agreement_from_hello(struct sl_agreement *a, const struct sl_hell
 
 	if (!err)
 		err = read_cut(&read.plan.cut, h->cut, fail);
+	if (!err)
+		err = read_insert(read.plan.insert_head, h->insert[0], fail);
+	if (!err)
+		err = read_insert(read.plan.insert_tail, h->insert[1], fail);
 	if (!err && (!between(h->momentum, 0, 1) || !between(h->weight_decay, 0, 1)))
 		err = sl_fail_set(fail, SL_ERR_LIMIT, "momentum %g and weight decay %g must lie in 0 to 1", h->momentum,
 				  h->weight_decay);

@@ -51,7 +51,7 @@ void sl_cpu_reduce(struct sl_backend *be, float *out, const float *part, int64_t
 /* sl_backend_ops.fuses */
 unsigned sl_cpu_conv_fuses(const struct sl_op *conv);
 
-extern const struct sl_kernel sl_cpu_conv, sl_cpu_convt, sl_cpu_batchnorm, sl_cpu_act, sl_cpu_add, sl_cpu_maxpool, sl_cpu_avgpool,
-	sl_cpu_linear, sl_cpu_dropout, sl_cpu_flatten, sl_cpu_xent;
+extern const struct sl_kernel sl_cpu_conv, sl_cpu_convt, sl_cpu_batchnorm, sl_cpu_act, sl_cpu_add, sl_cpu_maxpool,
+	sl_cpu_avgpool, sl_cpu_linear, sl_cpu_dropout, sl_cpu_flatten, sl_cpu_xent;
 
 #endif

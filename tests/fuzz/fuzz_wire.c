@@ -29,6 +29,8 @@ static void check_frame(const struct sl_frame *f)
 		check_text(h->cut, sizeof h->cut);
 		for (int i = 0; i < 4; i++)
 			check_text(h->codec[i], sizeof h->codec[i]);
+		for (int i = 0; i < 2; i++)
+			check_text(h->insert[i], sizeof h->insert[i]);
 	} else if (f->kind == SL_FRAME_WELCOME) {
 		check_text(f->u.welcome.software, sizeof f->u.welcome.software);
 		check_text(f->u.welcome.device, sizeof f->u.welcome.device);

@@ -38,7 +38,8 @@ static struct sl_frame sample_hello(void)
 	strcpy(h->cut, "head_end=features.0.1 tail_begin=classifier");
 	h->batch = 128;
 	h->chunks = 4;
-	h->eval_rows = 100;
+	strcpy(h->insert[0], "conv:20,k=3,s=3");
+	strcpy(h->insert[1], "conv:320");
 	strcpy(h->codec[0], "topk:0.2|quant:8");
 	strcpy(h->codec[1], "quant:8");
 	strcpy(h->codec[2], "f16");
@@ -423,8 +424,10 @@ static void the_largest_hello_fits(void **state)
 	memset(h->cut, 'c', sizeof h->cut - 1);
 	for (int i = 0; i < 4; i++)
 		memset(h->codec[i], 'q', sizeof h->codec[i] - 1);
+	for (int i = 0; i < 2; i++)
+		memset(h->insert[i], 'i', sizeof h->insert[i] - 1);
 	f.epoch = h->epoch = h->seed = h->window_bytes = UINT64_MAX;
-	h->version = h->classes = h->image = h->batch = h->chunks = h->eval_rows = UINT32_MAX;
+	h->version = h->classes = h->image = h->batch = h->chunks = UINT32_MAX;
 	h->heartbeat_ms = h->timeout_ms = UINT32_MAX;
 	assert_int_equal(decode(header, encode(&f, header), f.payload, &got, NULL), SL_OK);
 	assert_memory_equal(&got.u, &f.u, sizeof got.u);
@@ -444,12 +447,12 @@ static void a_hello_of_another_version_names_both(void **state)
 	(void)state;
 	assert_int_equal(decode(hello7, sizeof hello7, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
 	assert_non_null(strstr(fail.text, "version 7"));
-	assert_non_null(strstr(fail.text, "this side 1"));
+	assert_non_null(strstr(fail.text, "this side 2"));
 	/* one that can be read is the session's to judge */
-	f.u.hello.version = 2;
+	f.u.hello.version = 3;
 	len = encode(&f, header);
 	assert_int_equal(decode(header, len, f.payload, &got, NULL), SL_OK);
-	assert_int_equal(got.u.hello.version, 2);
+	assert_int_equal(got.u.hello.version, 3);
 }
 
 static void an_epoch_said_twice_must_agree(void **state)

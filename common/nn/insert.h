@@ -1,0 +1,30 @@
+/* Learned inserts: layers either side of a cut that make what crosses it smaller (seed 002's strategies, FACTS.md).
+ * A side's text is a list of items joined with '+', applied in order before the link and undone in reverse behind it:
+ *
+ *   conv:C[,k=K][,s=S][,p=P]   K×K convolution to C channels, stride S, padding P (1, 1, 0 where left out), with bias;
+ *                              undone by the transposed convolution that gives the shape back exactly, which is a
+ *                              plain one where K = S = 1
+ *   linear:F                   over the last dimension to F features, without bias; both start as (slices of) the
+ *                              identity, so that the first F features cross unchanged and the others come back as 0
+ *
+ * The items of `head` end the head and begin the middle; those of `tail` end the middle and begin the tail. Ops and
+ * parameters are called insert.head.0, insert.head.restore.0 (which undoes item 0), insert.tail.0 and so on. */
+#ifndef SL_NN_INSERT_H
+#define SL_NN_INSERT_H
+
+#include "common/nn/cut.h"
+
+enum { SL_INSERT_TEXT = 128, SL_INSERT_MAX_ITEMS = 4 };
+
+/* Splices both inserts into `model` at `cut`, and moves the cut to where the compressed tensors cross. "": none.
+ * Operators of the model keep their rng stream, and parameters their place in front of the new ones, so that a seed
+ * initialises them as without inserts. New parameters are optional in weight files. CONFIG: the text begins with
+ * "insert.head: " or "insert.tail: ". On failure the model may hold some of the ops and must be closed. */
+enum sl_err sl_insert_splice(struct sl_model *model, struct sl_cut *cut, const char *head, const char *tail,
+			     struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Writes the text without blanks and without defaults: equal text, equal insert. CONFIG as above, without the prefix.
+ * out [SL_INSERT_TEXT]. */
+enum sl_err sl_insert_canonical(const char *text, char *out, struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

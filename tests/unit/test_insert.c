@@ -1,0 +1,409 @@
+/* Learned inserts: their spelling, what they splice into a model, the seeds' rates and multiply-accumulates, and a
+ * training step through them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "client/local.h"
+#include "common/base/pool.h"
+#include "common/base/rng.h"
+#include "kernels/cpu/cpu.h"
+
+static void spelt(const char *text, const char *canonical)
+{
+	char out[SL_INSERT_TEXT];
+	struct sl_fail fail;
+
+	if (sl_insert_canonical(text, out, &fail) != SL_OK)
+		fail_msg("%s: %s", text, fail.text);
+	assert_string_equal(out, canonical);
+}
+
+static void refused(const char *text)
+{
+	char out[SL_INSERT_TEXT] = "untouched";
+	struct sl_fail fail;
+
+	if (sl_insert_canonical(text, out, &fail) != SL_ERR_CONFIG)
+		fail_msg("\"%s\" was taken", text);
+	assert_string_equal(out, "untouched");
+}
+
+static void texts(void **state)
+{
+	(void)state;
+	spelt("", "");
+	spelt("conv:20,k=3,s=3", "conv:20,k=3,s=3");
+	spelt("conv:20,s=3,k=3,p=0", "conv:20,k=3,s=3");
+	spelt("conv:320,k=1,s=1", "conv:320");
+	spelt("conv:007", "conv:7");
+	spelt("conv:32,k=4,s=4+conv:20", "conv:32,k=4,s=4+conv:20");
+	spelt("conv:8,k=3,p=1+linear:4+conv:3+linear:2", "conv:8,k=3,p=1+linear:4+conv:3+linear:2");
+	refused("conv");
+	refused("conv:");
+	refused("conv:0");
+	refused("conv:-1");
+	refused("conv:1048577");
+	refused("conv:99999999999999999999");
+	refused("conv:20,");
+	refused("conv:20,k=");
+	refused("conv:20,s=3,k=,k=3");
+	refused("conv:20,k=3,k=3");
+	refused("conv:20,q=3");
+	refused("conv:20,k=0");
+	refused("conv:20,s=0");
+	refused("conv:20,k=3,p=3"); /* a window of padding alone */
+	refused("conv:20 ");
+	refused(" conv:20");
+	refused("conv:20+");
+	refused("+conv:20");
+	refused("conv:20++conv:3");
+	refused("linear:8,k=3");
+	refused("pool:2");
+	refused("conv:1+conv:2+conv:3+conv:4+conv:5");
+}
+
+static struct sl_plan_spec spec_of(int image, const char *head, const char *tail)
+{
+	struct sl_plan_spec spec = {
+		.model = {"mobilenet_v2", 1.0, 1000, image, false, 0.2},
+		.cut = {"1:-1", "features.0.1", "classifier"},
+		.batch = 64,
+		.chunks = 4,
+		.seed = 7,
+	};
+
+	strcpy(spec.insert_head, head);
+	strcpy(spec.insert_tail, tail);
+	return spec;
+}
+
+static struct sl_plan *open_plan(const struct sl_plan_spec *spec)
+{
+	struct sl_plan *plan = NULL;
+	struct sl_fail fail;
+
+	if (sl_plan_open(&plan, spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return plan;
+}
+
+static double macs(const struct sl_plan *plan, enum sl_segment which)
+{
+	return (double)(plan->segment[which].macs * plan->spec.batch);
+}
+
+static double rate(const struct sl_plan *plan)
+{
+	return (double)(sl_plan_cut_count(plan, false) + sl_plan_cut_count(plan, true)) /
+	       (double)(sl_plan_plain_count(plan, false) + sl_plan_plain_count(plan, true));
+}
+
+/* Three digits, as the seed prints. */
+static void assert_digits(double got, double want)
+{
+	assert_true(fabs(got / want - 1) < 0.005);
+}
+
+static void assert_row(const char *head, const char *tail, double want_rate, double part1, double part2, double part3)
+{
+	struct sl_plan_spec spec = spec_of(224, head, tail);
+	struct sl_plan *plan = open_plan(&spec);
+
+	assert_true(fabs(rate(plan) - want_rate) < 0.0005);
+	assert_digits(macs(plan, SL_HEAD), part1);
+	assert_digits(macs(plan, SL_MIDDLE), part2);
+	assert_digits(macs(plan, SL_TAIL), part3);
+	sl_plan_close(plan);
+}
+
+/* docs/results/inserts.md. The MACs of "type 2" are those of the insert of rate 0.097. */
+static void the_seeds_rows(void **state)
+{
+	(void)state;
+	assert_row("", "", 1.0, 7.45e8, 1.93e10, 8.19e7);
+	assert_row("conv:20,k=3,s=3", "conv:360", 0.0970, 1.25e9, 2.53e10, 1.53e9);
+	assert_row("conv:32,k=4,s=4+conv:20", "conv:380+conv:40", 0.0380, 1.60e9, 3.40e10, 1.65e9);
+}
+
+static void rates_by_elements(void **state)
+{
+	static const struct {
+		const char *head, *tail;
+		double rate;
+	} row[] = {
+		{"conv:20,k=4,s=4", "conv:320", 0.0676},
+		{"conv:32,k=4,s=4", "conv:320", 0.0878},
+		{"conv:20,k=3,s=3", "conv:320", 0.0928},
+		{"linear:16", "linear:640", 0.5},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+		struct sl_plan_spec spec = spec_of(224, row[i].head, row[i].tail);
+		struct sl_plan *plan = open_plan(&spec);
+
+		assert_true(fabs(rate(plan) - row[i].rate) < 0.00006);
+		sl_plan_close(plan);
+	}
+}
+
+static const struct sl_op *find_op(const struct sl_model *m, const char *name)
+{
+	for (int i = 0; i < m->n_op; i++)
+		if (!strcmp(m->op[i].name, name))
+			return &m->op[i];
+	fail_msg("no op %s", name);
+	return NULL;
+}
+
+static void assert_shape(const struct sl_op *op, int64_t h, int64_t w, int64_t c)
+{
+	const int64_t want[] = {h, w, c};
+
+	assert_memory_equal(op->out_shape.dim + 1, want, sizeof want);
+}
+
+/* Every value is made before it is read, by one op, with the shape that its readers have. */
+static void assert_sound(const struct sl_model *m)
+{
+	const struct sl_shape **made = calloc((size_t)m->n_value, sizeof *made);
+
+	assert_non_null(made);
+	made[0] = &m->input;
+	for (int i = 0; i < m->n_op; i++) {
+		const struct sl_op *op = &m->op[i];
+
+		for (int k = 0; k < op->n_in; k++) {
+			assert_non_null(made[op->in[k]]);
+			assert_true(sl_shape_equal(made[op->in[k]], &op->in_shape[k]));
+		}
+		assert_null(made[op->out]);
+		made[op->out] = &op->out_shape;
+		for (int j = 0; j < i; j++)
+			assert_int_not_equal(m->op[j].stream, op->stream);
+		assert_true(op->stream < SL_RNG_INIT);
+	}
+	free(made);
+	for (int u = 0; u < m->n_unit; u++) {
+		assert_int_equal(m->unit[u].first_op, u ? m->unit[u - 1].end_op : 0);
+		assert_true(m->unit[u].end_op > m->unit[u].first_op);
+	}
+	assert_int_equal(m->unit[m->n_unit - 1].end_op, m->n_op);
+}
+
+static void the_splice(void **state)
+{
+	struct sl_plan_spec spec = spec_of(224, "conv:24,k=5,s=3,p=1+conv:6,k=2,s=2", "linear:16+conv:320"), bare;
+	struct sl_plan *plan = open_plan(&spec), *plain;
+	const struct sl_model *m = plan->model;
+	const struct sl_plan_segment *mid = &plan->segment[SL_MIDDLE], *tail = &plan->segment[SL_TAIL];
+
+	(void)state;
+	bare = spec_of(224, "", "");
+	plain = open_plan(&bare);
+	assert_sound(m);
+	assert_int_equal(m->n_op, plain->model->n_op + 8);
+	/* 112 → (112 + 2 - 5) / 3 + 1 = 37, one column left over; 37 → 18, one left over again */
+	assert_shape(find_op(m, "insert.head.0"), 37, 37, 24);
+	assert_shape(find_op(m, "insert.head.1"), 18, 18, 6);
+	assert_shape(find_op(m, "insert.head.restore.1"), 37, 37, 24);
+	assert_shape(find_op(m, "insert.head.restore.0"), 112, 112, 32);
+	assert_shape(find_op(m, "insert.tail.0"), 7, 7, 16);
+	assert_shape(find_op(m, "insert.tail.1"), 7, 7, 320);
+	assert_shape(find_op(m, "insert.tail.restore.1"), 7, 7, 16);
+	assert_shape(find_op(m, "insert.tail.restore.0"), 7, 7, 1280);
+	assert_int_equal(find_op(m, "insert.head.restore.0")->kind, SL_OP_CONVT2D);
+	assert_int_equal(find_op(m, "insert.tail.restore.1")->kind, SL_OP_CONV2D);
+	/* where they lie */
+	assert_string_equal(plan->segment[SL_HEAD].op[plan->segment[SL_HEAD].n_op - 1].op.name, "insert.head.1");
+	assert_string_equal(mid->op[0].op.name, "insert.head.restore.1");
+	assert_string_equal(mid->op[1].op.name, "insert.head.restore.0");
+	assert_string_equal(mid->op[2].op.name, "features.0.2");
+	assert_int_equal(mid->op[2].op.in[0], mid->op[1].op.out);
+	assert_string_equal(mid->op[mid->n_op - 1].op.name, "insert.tail.1");
+	assert_string_equal(tail->op[0].op.name, "insert.tail.restore.1");
+	assert_string_equal(tail->op[2].op.name, "classifier.pool");
+	assert_string_equal(plan->cut.text, plain->cut.text);
+	assert_int_equal(sl_plan_plain_count(plan, false), 112 * 112 * 32);
+	assert_int_equal(sl_plan_plain_count(plan, true), 7 * 7 * 1280);
+	/* the model's own ops and parameters are as before */
+	for (int i = 0; i < plain->model->n_param; i++)
+		assert_string_equal(m->param[i].name, plain->model->param[i].name);
+	for (int i = 0; i < plain->model->n_op; i++)
+		assert_int_equal(find_op(m, plain->model->op[i].name)->stream, plain->model->op[i].stream);
+	for (int i = 0; i < m->n_param; i++)
+		assert_int_equal(m->param[i].optional, i >= plain->model->n_param);
+	assert_memory_not_equal(plan->hash, plain->hash, sizeof plan->hash);
+	sl_plan_close(plain);
+	sl_plan_close(plan);
+}
+
+static void plan_refuses(const char *head, const char *tail, const char *says)
+{
+	struct sl_plan_spec spec = spec_of(32, head, tail);
+	struct sl_plan *plan = NULL;
+	struct sl_fail fail = {0};
+
+	assert_int_equal(sl_plan_open(&plan, &spec, &fail), SL_ERR_CONFIG);
+	assert_null(plan);
+	if (!strstr(fail.text, says))
+		fail_msg("\"%s\" does not say \"%s\"", fail.text, says);
+}
+
+static void inserts_that_do_not_fit(void **state)
+{
+	(void)state;
+	plan_refuses("conv:8,k=17", "", "insert.head: ");
+	plan_refuses("", "conv:8,k=2", "insert.tail: ");
+	plan_refuses("conv:8,k=x", "", "insert.head: \"conv:8,k=x\" is not");
+	plan_refuses("conv:1048576,k=16,s=16", "", "insert.head: ");
+}
+
+/* ---- training through them */
+
+enum { IMAGE = 32, CLASSES = 10, ROWS = 8 };
+
+struct run {
+	struct sl_agreement agreement;
+	struct sl_plan *plan;
+	struct sl_weights weights;
+	struct sl_local *local;
+	struct sl_pool *pool;
+	struct sl_backend be;
+};
+
+static void run_open(struct run *r, const char *head, const char *tail, int threads)
+{
+	struct sl_plan_spec spec = spec_of(IMAGE, head, tail);
+	struct sl_fail fail;
+
+	*r = (struct run){.agreement = {.momentum = 0.9}};
+	spec.model = (struct sl_model_spec){"mobilenet_v2", 0.25, CLASSES, IMAGE, true, 0.2};
+	spec.batch = ROWS;
+	spec.chunks = 3;
+	r->agreement.plan = spec;
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		assert_int_equal(sl_codec_parse("none", &r->agreement.codec[dir], &fail), SL_OK);
+	sl_agreement_seal(&r->agreement);
+	r->plan = open_plan(&r->agreement.plan);
+	assert_int_equal(sl_pool_open(&r->pool, threads, &fail), SL_OK);
+	assert_int_equal(sl_cpu_backend_open(&r->be, r->pool, &fail), SL_OK);
+	assert_int_equal(sl_weights_open(&r->weights, r->plan->model, &fail), SL_OK);
+	sl_weights_init(&r->weights, r->plan->model, spec.seed);
+	if (sl_local_open(&r->local, r->plan, &r->agreement, false, &r->be, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_int_equal(sl_local_set_weights(r->local, &r->weights), SL_OK);
+}
+
+static void run_close(struct run *r)
+{
+	sl_local_close(r->local);
+	sl_weights_close(&r->weights);
+	r->be.ops->close(&r->be);
+	sl_pool_close(r->pool);
+	sl_plan_close(r->plan);
+}
+
+/* Loss of `steps` steps on the same images. */
+static double train(struct run *r, int steps)
+{
+	static float images[ROWS * IMAGE * IMAGE * 3];
+	static int32_t labels[ROWS];
+	struct sl_rng_key key = {.seed = 3, .tensor = SL_RNG_TEST};
+	struct sl_step_result result = {.loss = (double)NAN};
+	struct sl_fail fail;
+
+	for (uint32_t i = 0; i < sizeof images / sizeof images[0]; i++)
+		images[i] = 2 * sl_rng_unit(sl_rng_u32(&key, i)) - 1;
+	for (int i = 0; i < ROWS; i++)
+		labels[i] = i % CLASSES;
+	for (int step = 0; step < steps; step++)
+		if (sl_local_step(r->local, images, labels, ROWS, (uint64_t)step, 0.01, &result, &fail) != SL_OK)
+			fail_msg("%s", fail.text);
+	return result.loss;
+}
+
+static double loss_after(const char *head, const char *tail, int threads, int steps)
+{
+	struct run r;
+	double loss;
+
+	run_open(&r, head, tail, threads);
+	loss = train(&r, steps);
+	run_close(&r);
+	return loss;
+}
+
+/* A linear insert that leaves nothing out is the identity at first, bit for bit; one that does is not. */
+static void linear_starts_as_the_identity(void **state)
+{
+	double plain = loss_after("", "", 1, 1);
+
+	(void)state;
+	assert_true(loss_after("linear:8", "linear:1280", 1, 1) == plain);
+	assert_true(loss_after("linear:4", "", 1, 1) != plain);
+	assert_true(loss_after("", "linear:640", 1, 1) != plain);
+}
+
+static void inserts_learn(void **state)
+{
+	static const char head[] = "conv:6,k=3,s=3+conv:4", tail[] = "conv:64,k=2,s=2";
+	double first = loss_after(head, tail, 2, 1);
+
+	(void)state;
+	assert_true(loss_after(head, tail, 2, 20) < 0.5 * first);
+	assert_true(loss_after(head, tail, 1, 3) == loss_after(head, tail, 2, 3));
+}
+
+/* All of an insert's parameters get a gradient. */
+static void every_parameter_moves(void **state)
+{
+	struct run r;
+	const struct sl_model *m;
+	float *before;
+	int seen = 0;
+
+	(void)state;
+	run_open(&r, "conv:6,k=3,s=3", "linear:16+conv:320", 1);
+	m = r.plan->model;
+	train(&r, 2);
+	before = malloc((size_t)INT16_MAX * 4 * sizeof *before);
+	assert_non_null(before);
+	assert_int_equal(sl_local_get_weights(r.local, &r.weights), SL_OK);
+	for (int i = 0; i < m->n_param; i++) {
+		int64_t n = sl_shape_count(&m->param[i].shape), moved = 0;
+
+		if (!m->param[i].optional)
+			continue;
+		assert_in_range(n, 1, INT16_MAX * 4);
+		sl_param_init(m, i, r.plan->spec.seed, before);
+		for (int64_t k = 0; k < n; k++)
+			moved += before[k] != r.weights.value[i][k];
+		assert_true(moved > n / 2);
+		seen++;
+	}
+	assert_int_equal(seen, 4 + 6);
+	free(before);
+	run_close(&r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(texts),
+		cmocka_unit_test(the_seeds_rows),
+		cmocka_unit_test(rates_by_elements),
+		cmocka_unit_test(the_splice),
+		cmocka_unit_test(inserts_that_do_not_fit),
+		cmocka_unit_test(linear_starts_as_the_identity),
+		cmocka_unit_test(inserts_learn),
+		cmocka_unit_test(every_parameter_moves),
+	};
+
+	return cmocka_run_group_tests_name("insert", tests, NULL, NULL);
+}
