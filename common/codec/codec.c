@@ -7,47 +7,12 @@
 #include "common/base/arena.h"
 #include "common/base/pool.h"
 #include "common/codec/frame.h"
+#include "common/codec/impl.h"
 #include "common/codec/stage.h"
 #include "common/nn/backend.h"
 
-enum { MAX_TRANSFORMS = SL_CODEC_MAX_STAGES };
-
 /* 2 GiB of fp32: body lengths fit in 32 bits. */
 static const int64_t max_elements = (int64_t)1 << 29;
-
-struct link {
-	const struct sl_codec_stage *stage; /* NULL: none in this chain */
-	const double *arg;
-	void *state;
-	bool paired;
-};
-
-/* Residuals of one slot: what was lost at the last committed step, and at this one. */
-struct residual {
-	float *current, *pending;
-	bool has_current, has_pending;
-};
-
-struct sl_codec {
-	struct sl_codec_spec spec;
-	struct sl_codec_env env;
-	const struct sl_codec_loops *loops;
-	struct sl_pool *pool;
-	bool device; /* tensors are not in host memory: stages are the backend's */
-	bool paired;
-
-	int n_transform;
-	struct link transform[MAX_TRANSFORMS], quantizer, bytes;
-	double kept[MAX_TRANSFORMS]; /* share of its largest output that a variable transform left last time */
-
-	struct sl_arena arena;
-	float *values[MAX_TRANSFORMS]; /* what transform i left */
-	uint8_t *side[MAX_TRANSFORMS];
-	size_t side_cap[MAX_TRANSFORMS];
-	struct sl_buf body; /* between the chain and a stage of bytes */
-	struct residual *residual;
-	float *sum, *back; /* tensor + residual; what the other side will see */
-};
 
 static struct sl_shape shape_after(const struct sl_codec *c, int transforms, int64_t rows)
 {

@@ -87,6 +87,13 @@ enum sl_err sl_codec_decode(struct sl_codec *codec, const struct sl_codec_call *
 void sl_codec_commit(struct sl_codec *codec);
 void sl_codec_rollback(struct sl_codec *codec);
 
+/* The committed state (residuals, warm factors) as bytes, little endian, for checkpoints. `state_bytes`: most bytes of
+ * a save; 8 for a codec without state. */
+size_t sl_codec_state_bytes(const struct sl_codec *codec);
+enum sl_err sl_codec_save(const struct sl_codec *codec, struct sl_buf *out) SL_MUST_CHECK;
+/* Pending state is dropped. DATA, and the codec as after open, where `in` is not a state of this codec. */
+enum sl_err sl_codec_load(struct sl_codec *codec, struct sl_bytes in) SL_MUST_CHECK;
+
 /* For lists: every stage, NULL-terminated, in order of id. */
 const struct sl_codec_stage *const *sl_codec_stages(void);
 

@@ -293,6 +293,57 @@ static void rollback(void *state)
 		l->warm[s].pending_rows = 0;
 }
 
+/* Per slot: u32 rows of the committed factor (0: none), then its floats, rows · r · larger side. */
+static size_t warm_floats(const struct lowrank *l, int64_t rows)
+{
+	return (size_t)(rows * l->r * l->large);
+}
+
+static size_t state_bytes(const void *state)
+{
+	const struct lowrank *l = state;
+
+	return l->warm == NULL ? 0 : (size_t)l->env.slots * (4 + warm_floats(l, l->env.shape.dim[0]) * sizeof(float));
+}
+
+static enum sl_err save(const void *state, struct sl_buf *out)
+{
+	const struct lowrank *l = state;
+	enum sl_err err = SL_OK;
+
+	for (int s = 0; l->warm != NULL && s < l->env.slots && err == SL_OK; s++) {
+		uint32_t rows = (uint32_t)l->warm[s].current_rows;
+
+		err = sl_buf_put(out, &rows, sizeof rows);
+		if (err == SL_OK)
+			err = sl_buf_put(out, l->warm[s].current, warm_floats(l, rows) * sizeof(float));
+	}
+	return err;
+}
+
+static enum sl_err load(void *state, struct sl_bytes *in)
+{
+	struct lowrank *l = state;
+	enum sl_err err = SL_OK;
+
+	for (int s = 0; l->warm != NULL && s < l->env.slots && err == SL_OK; s++) {
+		struct sl_bytes four, floats;
+		uint32_t rows = 0;
+
+		err = sl_bytes_take(in, sizeof rows, &four);
+		if (err == SL_OK)
+			memcpy(&rows, four.data, sizeof rows);
+		if (err == SL_OK && rows > l->env.shape.dim[0])
+			err = SL_ERR_DATA;
+		if (err == SL_OK)
+			err = sl_bytes_take(in, warm_floats(l, rows) * sizeof(float), &floats);
+		if (err == SL_OK)
+			memcpy(l->warm[s].current, floats.data, floats.len);
+		l->warm[s].current_rows = err == SL_OK ? rows : 0;
+	}
+	return err;
+}
+
 /* ---- decoding */
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
@@ -348,6 +399,9 @@ const struct sl_codec_stage sl_stage_lowrank = {
 	.close = close_lowrank,
 	.commit = commit,
 	.rollback = rollback,
+	.state_bytes = state_bytes,
+	.save = save,
+	.load = load,
 	.forward = forward,
 	.parse = parse,
 	.inverse = inverse,

@@ -89,6 +89,11 @@ struct sl_codec_stage {
 	enum sl_err (*keep)(void *state, struct sl_fail *fail);
 	void (*commit)(void *state); /* NULL: nothing to do */
 	void (*rollback)(void *state);
+	/* The committed state for checkpoints: most bytes; appends it; takes it off the front of *in (DATA where it is
+	 * not a state of this stage, which is then as after open). NULL: the stage has none. */
+	size_t (*state_bytes)(const void *state);
+	enum sl_err (*save)(const void *state, struct sl_buf *out);
+	enum sl_err (*load)(void *state, struct sl_bytes *in);
 
 	/* Transform. forward: NONFINITE, or OK with *ys and *side written. parse: checks side bytes for `count` values,
 	 * sets *ys. inverse: writes all of x; called after parse of the same call. */

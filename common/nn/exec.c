@@ -166,6 +166,16 @@ enum sl_err sl_exec_get_weights(struct sl_exec *e, float *host)
 	return e->be->ops->download(e->be, host, e->weight, (size_t)e->segment->weight_count * sizeof *host);
 }
 
+enum sl_err sl_exec_set_momentum(struct sl_exec *e, const float *host)
+{
+	return e->be->ops->upload(e->be, e->momentum, host, (size_t)e->segment->trainable_count * sizeof *host);
+}
+
+enum sl_err sl_exec_get_momentum(struct sl_exec *e, float *host)
+{
+	return e->be->ops->download(e->be, host, e->momentum, (size_t)e->segment->trainable_count * sizeof *host);
+}
+
 enum sl_err sl_exec_get_gradients(struct sl_exec *e, float *host)
 {
 	return e->be->ops->download(e->be, host, e->grad, (size_t)e->segment->trainable_count * sizeof *host);

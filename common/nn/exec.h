@@ -32,6 +32,9 @@ const struct sl_plan_segment *sl_exec_segment(const struct sl_exec *exec);
 /* The weight range (plan.h), weight_count floats in host memory; waits for the device. */
 enum sl_err sl_exec_set_weights(struct sl_exec *exec, const float *host) SL_MUST_CHECK;
 enum sl_err sl_exec_get_weights(struct sl_exec *exec, float *host) SL_MUST_CHECK;
+/* The optimizer's momentum, trainable_count floats in the order of the weight range. */
+enum sl_err sl_exec_set_momentum(struct sl_exec *exec, const float *host) SL_MUST_CHECK;
+enum sl_err sl_exec_get_momentum(struct sl_exec *exec, float *host) SL_MUST_CHECK;
 /* Gradients of the trainable front, trainable_count floats: for tests. */
 enum sl_err sl_exec_get_gradients(struct sl_exec *exec, float *host) SL_MUST_CHECK;
 

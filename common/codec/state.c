@@ -1,0 +1,112 @@
+/* The committed state of a codec, to bytes and back:
+ *   u32 magic, u32 residuals (0: no error feedback), then per slot u32 present and, where 1, the residual's floats;
+ *   then what the stages append, in the order of the chain. */
+#include <string.h>
+
+#include "common/codec/impl.h"
+
+static const uint32_t magic = 0x31534353; /* "SCS1" */
+
+static size_t residual_floats(const struct sl_codec *c)
+{
+	return (size_t)sl_shape_count(&c->env.shape);
+}
+
+/* Link i of the chain that may have state: the transforms, then the quantizer; NULL behind them. */
+static const struct link *link_at(const struct sl_codec *c, int i)
+{
+	if (i < c->n_transform)
+		return &c->transform[i];
+	return i == c->n_transform ? &c->quantizer : NULL;
+}
+
+size_t sl_codec_state_bytes(const struct sl_codec *c)
+{
+	const struct link *link;
+	size_t bytes = 8;
+
+	if (c->residual != NULL)
+		bytes += (size_t)c->env.slots * (4 + residual_floats(c) * sizeof(float));
+	for (int i = 0; (link = link_at(c, i)) != NULL; i++)
+		if (link->stage->state_bytes != NULL)
+			bytes += link->stage->state_bytes(link->state);
+	return bytes;
+}
+
+static enum sl_err put_u32(struct sl_buf *out, uint32_t value)
+{
+	return sl_buf_put(out, &value, sizeof value);
+}
+
+static enum sl_err take_u32(struct sl_bytes *in, uint32_t *value)
+{
+	struct sl_bytes four;
+	enum sl_err err = sl_bytes_take(in, sizeof *value, &four);
+
+	if (err == SL_OK)
+		memcpy(value, four.data, sizeof *value);
+	return err;
+}
+
+enum sl_err sl_codec_save(const struct sl_codec *c, struct sl_buf *out)
+{
+	int slots = c->residual != NULL ? c->env.slots : 0;
+	enum sl_err err = put_u32(out, magic);
+	const struct link *link;
+
+	if (err == SL_OK)
+		err = put_u32(out, (uint32_t)slots);
+	for (int s = 0; s < slots && err == SL_OK; s++) {
+		err = put_u32(out, c->residual[s].has_current);
+		if (err == SL_OK && c->residual[s].has_current)
+			err = sl_buf_put(out, c->residual[s].current, residual_floats(c) * sizeof(float));
+	}
+	for (int i = 0; err == SL_OK && (link = link_at(c, i)) != NULL; i++)
+		if (link->stage->save != NULL)
+			err = link->stage->save(link->state, out);
+	return err;
+}
+
+static enum sl_err load_residuals(struct sl_codec *c, struct sl_bytes *in)
+{
+	uint32_t count, present = 0;
+	enum sl_err err = take_u32(in, &count);
+
+	if (err == SL_OK && count != (c->residual != NULL ? (uint32_t)c->env.slots : 0))
+		err = SL_ERR_DATA;
+	for (uint32_t s = 0; err == SL_OK && s < count; s++) {
+		struct sl_bytes floats;
+
+		err = take_u32(in, &present);
+		if (err == SL_OK && present > 1)
+			err = SL_ERR_DATA;
+		if (err == SL_OK && present)
+			err = sl_bytes_take(in, residual_floats(c) * sizeof(float), &floats);
+		if (err == SL_OK && present)
+			memcpy(c->residual[s].current, floats.data, floats.len);
+		c->residual[s].has_current = err == SL_OK && present;
+	}
+	return err;
+}
+
+enum sl_err sl_codec_load(struct sl_codec *c, struct sl_bytes in)
+{
+	const struct link *link;
+	uint32_t word;
+	enum sl_err err;
+
+	sl_codec_rollback(c);
+	err = take_u32(&in, &word);
+	if (err == SL_OK && word != magic)
+		err = SL_ERR_DATA;
+	if (err == SL_OK)
+		err = load_residuals(c, &in);
+	for (int i = 0; err == SL_OK && (link = link_at(c, i)) != NULL; i++)
+		if (link->stage->load != NULL)
+			err = link->stage->load(link->state, &in);
+	if (err == SL_OK && in.len != 0)
+		err = SL_ERR_DATA;
+	for (int s = 0; err != SL_OK && c->residual != NULL && s < c->env.slots; s++)
+		c->residual[s].has_current = false;
+	return err;
+}

@@ -1,0 +1,102 @@
+/* A codec's committed state survives save and load: the next step's bytes are the same. Damaged states are refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/codec/codec.h"
+
+enum { ROWS = 3, SLOTS = 2, FLOATS = ROWS * 4 * 5 * 6 };
+
+static struct sl_codec *open_codec(const char *text)
+{
+	struct sl_codec_env env = {
+		.shape = sl_shape4(ROWS, 4, 5, 6), .slots = SLOTS, .seed = 7, .dir = SL_DIR_HEAD_ACT};
+	struct sl_codec_spec spec;
+	struct sl_codec *codec;
+	struct sl_fail fail;
+
+	if (sl_codec_parse(text, &spec, &fail) != SL_OK || sl_codec_open(&codec, &spec, &env, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return codec;
+}
+
+static void encode(struct sl_codec *codec, uint64_t step, int chunk, struct sl_buf *out)
+{
+	const struct sl_rng_key key = {3, step, (uint16_t)chunk, SL_RNG_TEST};
+	const struct sl_codec_call call = {.slot = chunk, .step = step, .chunk = (uint16_t)chunk, .training = true};
+	float x[FLOATS];
+	struct sl_tensor t = {SL_F32, sl_shape4(ROWS, 4, 5, 6), x, NULL};
+
+	for (int i = 0; i < FLOATS; i++)
+		x[i] = sl_rng_unit(sl_rng_u32(&key, (uint64_t)i)) - 0.3f;
+	out->len = 0;
+	assert_int_equal(sl_codec_encode(codec, &call, &t, out), SL_OK);
+}
+
+static void step(struct sl_codec *codec, uint64_t number, struct sl_buf out[SLOTS])
+{
+	for (int chunk = 0; chunk < SLOTS; chunk++)
+		encode(codec, number, chunk, &out[chunk]);
+	sl_codec_commit(codec);
+}
+
+static void survives(const char *text, bool has_state)
+{
+	struct sl_codec *a = open_codec(text), *b = open_codec(text);
+	size_t cap = sl_codec_bound(a, ROWS);
+	struct sl_buf at_a[SLOTS], at_b[SLOTS], state = {malloc(sl_codec_state_bytes(a)), 0, sl_codec_state_bytes(a)};
+	bool differs = false;
+
+	for (int i = 0; i < SLOTS; i++) {
+		at_a[i] = (struct sl_buf){malloc(cap), 0, cap};
+		at_b[i] = (struct sl_buf){malloc(cap), 0, cap};
+	}
+	step(a, 0, at_a);
+	step(a, 1, at_a);
+	assert_int_equal(sl_codec_save(a, &state), SL_OK);
+	step(b, 2, at_b); /* without the state */
+	step(a, 2, at_a);
+	for (int i = 0; i < SLOTS; i++)
+		differs |= at_a[i].len != at_b[i].len || memcmp(at_a[i].data, at_b[i].data, at_a[i].len) != 0;
+	assert_int_equal(differs, has_state);
+	assert_int_equal(sl_codec_load(b, (struct sl_bytes){state.data, state.len}), SL_OK);
+	step(b, 2, at_b);
+	for (int i = 0; i < SLOTS; i++) {
+		assert_int_equal(at_a[i].len, at_b[i].len);
+		assert_memory_equal(at_a[i].data, at_b[i].data, at_a[i].len);
+	}
+	for (size_t len = 0; len < state.len; len += 1 + state.len / 40)
+		assert_int_not_equal(sl_codec_load(b, (struct sl_bytes){state.data, len}), SL_OK);
+	state.data[0] ^= 1;
+	assert_int_not_equal(sl_codec_load(b, (struct sl_bytes){state.data, state.len}), SL_OK);
+	for (int i = 0; i < SLOTS; i++) {
+		free(at_a[i].data);
+		free(at_b[i].data);
+	}
+	free(state.data);
+	sl_codec_close(a);
+	sl_codec_close(b);
+}
+
+static void state_survives(void **state)
+{
+	(void)state;
+	survives("none", false);
+	survives("quant:8", false);
+	survives("topk:0.1,ef=true", true);
+	survives("topk:0.2,ef=true|quant:8", true);
+	survives("lowrank:2,warm=true", true);
+	survives("lowrank:2,warm=true,ef=true", true);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(state_survives)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
