@@ -33,6 +33,7 @@ const struct sl_codec_loops sl_codec_loops_c = {
 	.gather = sl_c_gather,
 	.expand = sl_c_expand,
 	.places = sl_c_places,
+	.collect = sl_c_collect,
 	.mul_xt = sl_c_mul_xt,
 	.mul_x = sl_c_mul_x,
 	.outer = sl_c_outer,

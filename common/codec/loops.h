@@ -114,8 +114,10 @@ struct sl_codec_loops {
 	int64_t (*gather)(const float *x, int64_t n, const uint64_t *bitmap, sl_f32u *y, uint32_t *top);
 	/* x_i = next value of y where marked, 0 elsewhere; returns the number taken. */
 	int64_t (*expand)(const sl_f32u *y, int64_t n, const uint64_t *bitmap, float *x);
-	/* Numbers of the marked elements, ascending; n ≤ 65536; `out` has room for n + 16. Returns how many. */
+	/* Numbers of the marked elements, ascending; n ≤ 65536; `out` has room for n + 64. Returns how many. */
 	int64_t (*places)(const uint64_t *bitmap, int64_t n, uint16_t *out);
+	/* Bit i: flag[i], 0 or 1. Writes ⌈n/64⌉ words whole; flag is readable, and zero, up to a multiple of 64. */
+	void (*collect)(const uint8_t *flag, int64_t n, uint64_t *bitmap);
 
 	/* Low rank; x [M, C] row-major. Sums run over m (c) in ascending order, each product rounded before it is
 	 * added. */

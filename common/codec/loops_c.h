@@ -34,6 +34,7 @@ int64_t sl_c_mark(const float *x, int64_t n, uint32_t least, uint64_t *bitmap, u
 int64_t sl_c_gather(const float *x, int64_t n, const uint64_t *bitmap, sl_f32u *y, uint32_t *top);
 int64_t sl_c_expand(const sl_f32u *y, int64_t n, const uint64_t *bitmap, float *x);
 int64_t sl_c_places(const uint64_t *bitmap, int64_t n, uint16_t *out);
+void sl_c_collect(const uint8_t *flag, int64_t n, uint64_t *bitmap);
 void sl_c_mul_xt(const float *x, int64_t m, int64_t c, const float *q, int r, float *p);
 void sl_c_mul_x(const float *x, int64_t m, int64_t c, const float *p, int r, float *q);
 void sl_c_outer(const float *a, const float *b, int64_t m, int64_t c, int r, float *x);

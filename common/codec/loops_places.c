@@ -87,6 +87,22 @@ int64_t sl_c_places(const uint64_t *bitmap, int64_t n, uint16_t *out)
 	return count;
 }
 
+void sl_c_collect(const uint8_t *flag, int64_t n, uint64_t *bitmap)
+{
+	for (int64_t i = 0; i < n; i += 64) {
+		uint64_t word = 0;
+
+		for (int j = 0; j < 64; j += 8) {
+			uint64_t eight;
+
+			memcpy(&eight, flag + i + j, sizeof eight);
+			/* byte k of the factor moves flag k to bit 56 + k */
+			word |= (eight * 0x0102040810204080u >> 56) << j;
+		}
+		bitmap[i / 64] = word;
+	}
+}
+
 void sl_c_draw(uint64_t at, uint64_t step, const uint32_t *word, int64_t n, uint32_t wrap, uint32_t *place)
 {
 	uint32_t start = (uint32_t)(at >> 32);

@@ -200,10 +200,11 @@ static bool read_bitmap(uint64_t *bitmap, const uint8_t *in, int64_t len, int64_
 static bool read_gaps(const struct sl_codec_loops *loops, uint64_t *bitmap, const uint8_t *in, int64_t len,
 		      int64_t count, uint16_t *gap)
 {
-	int64_t place = -1, current = 0;
-	uint64_t word = 0;
+	uint8_t *flag = (uint8_t *)(gap + SL_PLACES_SCRATCH);
+	int64_t place = -1;
 
-	memset(bitmap, 0, (size_t)(len + 63) / 64 * 8);
+	/* bytes first: to set bits, each would have to wait for the one before */
+	memset(flag, 0, (size_t)(len + 63) / 64 * 64);
 	for (int64_t first = 0; first < count; first += SL_PLACES_GROUP) {
 		int64_t n = count - first < SL_PLACES_GROUP ? count - first : SL_PLACES_GROUP, last = place + n;
 		int width = *in++;
@@ -221,13 +222,10 @@ static bool read_gaps(const struct sl_codec_loops *loops, uint64_t *bitmap, cons
 			return false;
 		for (int64_t i = 0; i < n; i++) {
 			place += gap[i] + 1;
-			/* stores only: a load would wait for the store before it */
-			word = place / 64 == current ? word : 0;
-			current = place / 64;
-			word |= (uint64_t)1 << place % 64;
-			bitmap[current] = word;
+			flag[place] = 1;
 		}
 	}
+	loops->collect(flag, len, bitmap);
 	return true;
 }
 

@@ -9,6 +9,8 @@
 
 enum {
 	BINS = 2048,
+	OUTSIDE = BINS, /* where everything else is counted: a branch would be guessed wrong half the time */
+	ALL_BINS = BINS + 1,
 	CANDIDATES = 4096, /* most of one block; more, and the histograms decide */
 	CANDIDATE_STRIDE = CANDIDATES + 16,
 	RUN = 16
@@ -21,7 +23,7 @@ struct sl_select {
 	int64_t *above, *equal, *found; /* [blocks] */
 	uint32_t *candidate;            /* [blocks][CANDIDATE_STRIDE] */
 	uint32_t *top;                  /* [blocks] */
-	uint32_t *bins;                 /* [threads][BINS] */
+	uint32_t *bins;                 /* [threads][ALL_BINS] */
 	uint32_t *sample, *scratch;     /* [SL_SAMPLE] */
 	/* of the running call */
 	const float *x;
@@ -45,7 +47,7 @@ enum sl_err sl_select_open(struct sl_select **out, const struct sl_stage_env *en
 	s->equal = calloc(blocks, sizeof *s->equal);
 	s->found = calloc(blocks, sizeof *s->found);
 	s->top = calloc(blocks, sizeof *s->top);
-	s->bins = calloc((size_t)s->threads * BINS, sizeof *s->bins);
+	s->bins = calloc((size_t)s->threads * ALL_BINS, sizeof *s->bins);
 	s->candidate = malloc(blocks * CANDIDATE_STRIDE * sizeof *s->candidate);
 	s->sample = malloc(SL_SAMPLE * sizeof *s->sample);
 	s->scratch = malloc(SL_SAMPLE * sizeof *s->scratch);
@@ -146,6 +148,11 @@ static int shift_of(uint32_t span)
 	return shift;
 }
 
+static inline uint32_t bin_of(uint32_t m, uint32_t lo, uint32_t hi, int shift)
+{
+	return m - lo < hi - lo ? (m - lo) >> shift : OUTSIDE;
+}
+
 /* From the top bin down: the bin where the k-th lies; *k becomes its rank there. -1: fewer than k in all. */
 static int find_bin(const uint32_t *bins, int64_t *k)
 {
@@ -164,14 +171,12 @@ static uint32_t select_candidate(struct sl_select *s, uint32_t lo, uint32_t hi, 
 		int shift = shift_of(hi - lo);
 		uint32_t first;
 
-		memset(s->bins, 0, BINS * sizeof *s->bins);
+		memset(s->bins, 0, ALL_BINS * sizeof *s->bins);
 		for (int64_t b = 0; b < sl_codec_blocks(s->n); b++) {
 			const uint32_t *c = s->candidate + b * CANDIDATE_STRIDE;
 
-			for (int64_t i = 0; i < s->found[b]; i++) {
-				if (c[i] >= lo && c[i] < hi)
-					s->bins[(c[i] - lo) >> shift]++;
-			}
+			for (int64_t i = 0; i < s->found[b]; i++)
+				s->bins[bin_of(c[i], lo, hi, shift)]++;
 		}
 		first = lo + ((uint32_t)find_bin(s->bins, &k) << shift);
 		hi = hi - first > 1u << shift ? first + (1u << shift) : hi;
@@ -234,14 +239,10 @@ static void count_block(void *arg, int64_t block, int worker)
 	struct sl_select *s = arg;
 	const float *x = s->x + block * SL_CODEC_BLOCK;
 	int64_t len = sl_block_length(s->n, block);
-	uint32_t *bins = s->bins + (size_t)worker * BINS;
+	uint32_t *bins = s->bins + (size_t)worker * ALL_BINS;
 
-	for (int64_t i = 0; i < len; i++) {
-		uint32_t m = sl_magnitude(x[i]) - s->lo;
-
-		if (m < s->hi - s->lo)
-			bins[m >> s->shift]++;
-	}
+	for (int64_t i = 0; i < len; i++)
+		bins[bin_of(sl_magnitude(x[i]), s->lo, s->hi, s->shift)]++;
 }
 
 static enum sl_err select_by_histogram(struct sl_select *s, int64_t k)
@@ -254,11 +255,11 @@ static enum sl_err select_by_histogram(struct sl_select *s, int64_t k)
 		s->lo = lo;
 		s->hi = hi;
 		s->shift = shift_of(hi - lo);
-		memset(s->bins, 0, (size_t)s->threads * BINS * sizeof *s->bins);
+		memset(s->bins, 0, (size_t)s->threads * ALL_BINS * sizeof *s->bins);
 		sl_pool_run(s->pool, sl_codec_blocks(s->n), count_block, s);
 		for (int t = 1; t < s->threads; t++) {
 			for (int b = 0; b < BINS; b++)
-				s->bins[b] += s->bins[t * BINS + b];
+				s->bins[b] += s->bins[t * ALL_BINS + b];
 		}
 		bin = find_bin(s->bins, &k);
 		if (bin < 0)

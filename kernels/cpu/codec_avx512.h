@@ -43,6 +43,7 @@ int64_t sl_avx512_mark(const float *x, int64_t n, uint32_t least, uint64_t *bitm
 int64_t sl_avx512_gather(const float *x, int64_t n, const uint64_t *bitmap, sl_f32u *y, uint32_t *top);
 int64_t sl_avx512_expand(const sl_f32u *y, int64_t n, const uint64_t *bitmap, float *x);
 int64_t sl_avx512_places(const uint64_t *bitmap, int64_t n, uint16_t *out);
+void sl_avx512_collect(const uint8_t *flag, int64_t n, uint64_t *bitmap);
 void sl_avx512_mul_xt(const float *x, int64_t m, int64_t c, const float *q, int r, float *p);
 void sl_avx512_mul_x(const float *x, int64_t m, int64_t c, const float *p, int r, float *q);
 void sl_avx512_outer(const float *a, const float *b, int64_t m, int64_t c, int r, float *x);

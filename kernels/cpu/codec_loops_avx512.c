@@ -30,6 +30,7 @@ const struct sl_codec_loops sl_cpu_codec_loops_avx512 = {
 	.gather = sl_avx512_gather,
 	.expand = sl_avx512_expand,
 	.places = sl_avx512_places,
+	.collect = sl_avx512_collect,
 	.mul_xt = sl_avx512_mul_xt,
 	.mul_x = sl_avx512_mul_x,
 	.outer = sl_avx512_outer,

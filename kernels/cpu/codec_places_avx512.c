@@ -109,11 +109,48 @@ int64_t sl_avx512_expand(const sl_f32u *y, int64_t n, const uint64_t *bitmap, fl
 	return count + sl_c_expand(y + count, n - 64 * words, bitmap + words, x + 64 * words);
 }
 
+void sl_avx512_collect(const uint8_t *flag, int64_t n, uint64_t *bitmap)
+{
+	for (int64_t i = 0; i < n; i += 64) {
+		__m512i v = _mm512_loadu_si512(flag + i);
+
+		bitmap[i / 64] = _mm512_test_epi8_mask(v, v);
+	}
+}
+
+/* A whole word at a time, where bytes can be compressed. */
+__attribute__((target("avx512vbmi2"))) static int64_t places_of_words(const uint64_t *bitmap, int64_t n, uint16_t *out)
+{
+	const __m512i one = _mm512_set1_epi8(1);
+	__m512i lane = _mm512_setzero_si512();
+	int64_t count = 0;
+
+	for (int j = 1; j < 64; j++)
+		lane = _mm512_mask_add_epi8(lane, ~UINT64_C(0) << j, lane, one);
+	for (int64_t i = 0; i < n; i += 64) {
+		uint64_t word = bitmap[i / 64];
+		__m512i v = _mm512_maskz_compress_epi8(word, lane), base = _mm512_set1_epi16((int16_t)i);
+		int found = __builtin_popcountll(word);
+
+		_mm512_storeu_si512(out + count,
+				    _mm512_add_epi16(_mm512_cvtepu8_epi16(_mm512_castsi512_si256(v)), base));
+		if (found > 32)
+			_mm512_storeu_si512(
+				out + count + 32,
+				_mm512_add_epi16(_mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(v, 1)), base));
+		count += found;
+	}
+	return count;
+}
+
 int64_t sl_avx512_places(const uint64_t *bitmap, int64_t n, uint16_t *out)
 {
 	__m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 	const __m512i step = _mm512_set1_epi32(16);
 	int64_t count = 0;
+
+	if (__builtin_cpu_supports("avx512vbmi2"))
+		return places_of_words(bitmap, n, out);
 
 	for (int64_t i = 0; i < n; i += 64) {
 		uint64_t word = bitmap[i / 64];

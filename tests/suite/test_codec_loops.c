@@ -335,11 +335,19 @@ static void places(void **state)
 			assert_int_equal(plain->expand(y, n, a, back), count);
 			assert_int_equal(fast->expand(y, n, a, z), count);
 			same(back, z, (size_t)n * 4, "expand", n);
-			p = at_end(4, (size_t)(n + 16) * 2);
-			q = at_end(5, (size_t)(n + 16) * 2);
+			p = at_end(4, (size_t)(n + 64) * 2);
+			q = at_end(5, (size_t)(n + 64) * 2);
 			assert_int_equal(plain->places(a, n, p), count);
 			assert_int_equal(fast->places(a, n, q), count);
 			same(p, q, (size_t)count * 2, "places", n);
+			uint8_t *flag = at_end(4, (size_t)words * 64);
+			uint64_t *again = at_end(5, (size_t)words * 8);
+			for (int64_t i = 0; i < 64 * words; i++)
+				flag[i] = i < n && (a[i / 64] >> i % 64 & 1);
+			plain->collect(flag, n, again);
+			same(a, again, (size_t)words * 8, "plain collect", n);
+			fast->collect(flag, n, again);
+			same(a, again, (size_t)words * 8, "collect", n);
 			for (int64_t cap = 0; cap <= n; cap = cap * 3 + 50) {
 				uint32_t lo = sl_magnitude(least[l]), hi = sl_magnitude(3);
 
