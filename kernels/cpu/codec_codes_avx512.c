@@ -137,63 +137,73 @@ void sl_avx512_unlevels(const uint16_t *code, int64_t n, const struct sl_affine 
 	sl_c_unlevels(code + i, n - i, a, bits, x + i);
 }
 
-/* `count` is a constant at every call, so that the accumulators stay in registers. */
-static inline __attribute__((always_inline)) void bucket_stats(const float *x, int64_t n, const struct sl_buckets *b,
-							       struct sl_bucket_stats *io, int count, bool ties)
+enum { MOST_EDGES = 8 }; /* whose sums fit in registers */
+
+/* Edges from … from+edges-1. `edges` and `ties` are constants at every call. */
+static inline __attribute__((always_inline)) void edge_stats(const float *x, int64_t n, const struct sl_buckets *b,
+							     struct sl_bucket_stats *io, int from, int edges, bool ties)
 {
-	__m512i below[16], upto[16];
-	__m512 most[16], lo = _mm512_set1_ps(io->range.min), hi = _mm512_set1_ps(io->range.max);
-	__m512i top = _mm512_set1_epi32((int)io->range.top);
+	__m512i below[MOST_EDGES], upto[MOST_EDGES];
+	__m512 most[MOST_EDGES];
 	const __m512i minus = _mm512_set1_epi32(-1);
 
-	for (int k = 1; k < count; k++) {
+	for (int k = 0; k < edges; k++) {
 		below[k] = upto[k] = _mm512_setzero_si512();
-		most[k] = _mm512_set1_ps(io->max_below[k]);
+		most[k] = _mm512_set1_ps(io->max_below[from + k]);
 	}
 	for (int64_t i = 0; i < n; i += 16) {
 		__m512 v = _mm512_loadu_ps(x + i);
 
-		lo = _mm512_min_ps(v, lo);
-		hi = _mm512_max_ps(v, hi);
-		top = _mm512_max_epu32(magnitude16(v), top);
-		for (int k = 1; k < count; k++) {
-			__m512 edge = _mm512_set1_ps(b->edge[k]);
+		for (int k = 0; k < edges; k++) {
+			__m512 edge = _mm512_set1_ps(b->edge[from + k]);
 			__mmask16 less = _mm512_cmp_ps_mask(v, edge, _CMP_LT_OQ);
 
 			below[k] = _mm512_mask_sub_epi32(below[k], less, below[k], minus);
 			if (ties)
-				upto[k] = _mm512_mask_sub_epi32(upto[k], _mm512_cmp_ps_mask(v, edge, _CMP_LE_OQ),
-								upto[k], minus);
+				upto[k] = _mm512_sub_epi32(upto[k],
+							   _mm512_movm_epi32(_mm512_cmp_ps_mask(v, edge, _CMP_LE_OQ)));
 			most[k] = _mm512_mask_max_ps(most[k], less, v, most[k]);
 		}
 	}
-	for (int k = 1; k < count; k++) {
-		io->below[k] += _mm512_reduce_add_epi32(below[k]);
-		io->upto[k] += _mm512_reduce_add_epi32(upto[k]);
-		io->max_below[k] = _mm512_reduce_max_ps(most[k]) + 0.0f;
+	for (int k = 0; k < edges; k++) {
+		io->below[from + k] += _mm512_reduce_add_epi32(below[k]);
+		io->upto[from + k] += _mm512_reduce_add_epi32(upto[k]);
+		io->max_below[from + k] = _mm512_reduce_max_ps(most[k]) + 0.0f;
 	}
-	io->range.min = _mm512_reduce_min_ps(lo);
-	io->range.max = _mm512_reduce_max_ps(hi);
-	io->range.top = _mm512_reduce_max_epu32(top);
+}
+
+static inline __attribute__((always_inline)) void bucket_stats(const float *x, int64_t n, const struct sl_buckets *b,
+							       struct sl_bucket_stats *io, bool ties)
+{
+	switch (b->count) {
+	case 2:
+		edge_stats(x, n, b, io, 1, 1, ties);
+		break;
+	case 4:
+		edge_stats(x, n, b, io, 1, 3, ties);
+		break;
+	case 8:
+		edge_stats(x, n, b, io, 1, 7, ties);
+		break;
+	default:
+		edge_stats(x, n, b, io, 1, 8, ties);
+		edge_stats(x, n, b, io, 9, 7, ties);
+		break;
+	}
 }
 
 void sl_avx512_bucket_stats(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io)
 {
 	int64_t whole = n & ~(int64_t)15;
 
-	switch (b->count) {
-	case 2:
-		b->ties ? bucket_stats(x, whole, b, io, 2, true) : bucket_stats(x, whole, b, io, 2, false);
-		break;
-	case 4:
-		b->ties ? bucket_stats(x, whole, b, io, 4, true) : bucket_stats(x, whole, b, io, 4, false);
-		break;
-	case 8:
-		b->ties ? bucket_stats(x, whole, b, io, 8, true) : bucket_stats(x, whole, b, io, 8, false);
-		break;
-	default:
-		b->ties ? bucket_stats(x, whole, b, io, 16, true) : bucket_stats(x, whole, b, io, 16, false);
-		break;
+	for (int64_t i = 0; i < whole; i += SL_CODEC_TILE) {
+		int64_t some = whole - i < SL_CODEC_TILE ? whole - i : SL_CODEC_TILE;
+
+		sl_avx512_minmax(x + i, some, &io->range);
+		if (b->ties)
+			bucket_stats(x + i, some, b, io, true);
+		else
+			bucket_stats(x + i, some, b, io, false);
 	}
 	sl_c_bucket_stats(x + whole, n - whole, b, io);
 }

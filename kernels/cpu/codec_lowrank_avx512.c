@@ -16,8 +16,11 @@ static inline __attribute__((always_inline)) void xt_tile(const float *x, int64_
 	for (int j = 0; j < rows; j++)
 		sum[j][0] = sum[j][1] = _mm512_setzero_ps();
 	for (int64_t i = 0; i < m; i++) {
-		__m512 a = _mm512_maskz_loadu_ps(m0, x + i * c + k), b = _mm512_maskz_loadu_ps(m1, x + i * c + k + 16);
+		const float *row = x + i * c + k;
+		__m512 a = _mm512_maskz_loadu_ps(m0, row), b = _mm512_maskz_loadu_ps(m1, row + 16);
 
+		ask_ahead(row);
+		ask_ahead(row + 16);
 		for (int j = 0; j < rows; j++) {
 			__m512 w = _mm512_set1_ps(q[j * m + i]);
 

@@ -50,6 +50,7 @@ static inline __attribute__((always_inline)) __m512i cols_tile(const float *x, i
 		for (int j = 0; j < vecs; j++) {
 			__m512 v = _mm512_loadu_ps(x + r * c + 16 * j);
 
+			ask_ahead(x + r * c + 16 * j);
 			l[j] = _mm512_min_ps(v, l[j]);
 			h[j] = _mm512_max_ps(v, h[j]);
 			top = _mm512_max_epu32(magnitude16(v), top);
