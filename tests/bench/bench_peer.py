@@ -1,0 +1,452 @@
+#!/usr/bin/python3
+"""The work of bench_segments and of the pair on loopback, beside the same in PyTorch: alternately, in one run, on one
+machine. Start it with bench-peer.sh, which chooses PyTorch's malloc.
+
+    bench_peer.py [--quick] [--write] [--runs N] [--only head,tail,step,middle,memory,split]
+
+A row: medians of N runs with the smallest and the largest, and our median over PyTorch's, which is the better one of
+its two memory formats. Forward and backward, gradients set to None before; no optimizer but in the split rows.
+--write: the table to docs/results/cpu-peer.md. --quick: tiny settings, to see that it works.
+"""
+import argparse
+import datetime
+import os
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build/release"))
+CONFIG = os.path.join(HERE, "bench.yaml")
+RESULT = os.path.join(ROOT, "docs", "results", "cpu-peer.md")
+MALLOC_KEYS = ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES",
+               "LD_PRELOAD")
+
+# name, piece, image, batch, chunks, target ratio (issue: CPU speed)
+SEGMENTS = [
+    ("head conv+BN, 224², batch 64", "head", 224, 64, 1, 0.5),
+    ("tail, batch 64", "tail", 224, 64, 1, 0.5),
+    ("whole step, 32², batch 128", "step", 32, 128, 1, 0.5),
+    ("middle, 224², batch 64", "middle", 224, 64, 1, 0.6),
+    ("middle, 224², batch 64, chunks of 8", "middle", 224, 64, 8, 0.6),
+]
+SPLIT = [("split over loopback, 4 chunks, none", "none", 0.6), ("split over loopback, 4 chunks, quant:8", "quant:8", 0.6)]
+MEMORY_TARGET, SCALING_TARGET = 0.6, 1.7
+
+
+def our_env():
+    """Ours runs with the malloc that it finds everywhere."""
+    return {k: v for k, v in os.environ.items() if k not in MALLOC_KEYS and k != "OPENBLAS_CORETYPE"}
+
+
+class Ours:
+    """bench_segments, waiting for the names of pieces."""
+
+    def __init__(self, piece, image, batch, chunks, threads):
+        sets = [f"model.image={image}", f"train.batch={batch}", f"train.chunks={chunks}", f"threads={threads}"]
+        args = [os.path.join(BUILD, "tests/bench/bench_segments"), CONFIG, "--serve", piece]
+        for s in sets:
+            args += ["--set", s]
+        self.piece = piece
+        self.p = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env=our_env())
+
+    def run(self):
+        self.p.stdin.write(self.piece + "\n")
+        self.p.stdin.flush()
+        return float(self.p.stdout.readline())
+
+    def close(self):
+        """What it says of the CPU."""
+        self.p.stdin.close()
+        self.p.stdout.read()
+        said = self.p.stderr.read()
+        self.p.wait()
+        return said.strip().replace("bench_segments: ", "")
+
+
+# ---- PyTorch
+
+
+def network(cut):
+    """head, middle, tail. In place, as torchvision has it, but for the first ReLU6 where it stands at a cut."""
+    import torch
+    import torchvision
+    torch.manual_seed(0)
+    net = torchvision.models.mobilenet_v2(num_classes=10)
+    head = torch.nn.Sequential(net.features[0][0], net.features[0][1])
+    middle = torch.nn.Sequential(torch.nn.ReLU6(inplace=not cut), *net.features[1:])
+    tail = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), net.classifier)
+    return torch.nn.Sequential(head, middle, tail).train()
+
+
+class Torch:
+    """One piece in one memory format; run() gives milliseconds."""
+
+    def __init__(self, piece, image, batch, chunks, channels_last):
+        import torch
+        self.torch, self.piece = torch, piece
+        self.format = torch.channels_last if channels_last else torch.contiguous_format
+        net = network(piece != "step").to(memory_format=self.format)
+        self.loss = torch.nn.CrossEntropyLoss(reduction="sum")
+        self.scale = 1.0 / batch
+        rows = batch // chunks
+        x = torch.randn(rows, 3, image, image)
+        with torch.no_grad():
+            h = net[0](x.contiguous(memory_format=self.format))
+            m = net[1](h.clone()) if piece != "head" else h
+        self.part = {"head": net[0], "middle": net[1], "tail": net[2], "step": net}[piece]
+        shape, out = {"head": (x, h), "middle": (h, m), "tail": (m, None), "step": (x, None)}[piece]
+        self.wants_din = piece in ("middle", "tail")
+        self.x = [torch.randn(shape.shape).contiguous(memory_format=self.format) for _ in range(chunks)]
+        self.dout = None if out is None else torch.randn(out.shape).contiguous(memory_format=self.format)
+        self.labels = torch.arange(rows) % 10
+
+    def run(self):
+        start = time.perf_counter()
+        for p in self.part.parameters():
+            p.grad = None
+        for x in self.x:
+            y = self.part(x.detach().requires_grad_(self.wants_din))
+            if self.dout is None:
+                (self.loss(y, self.labels) * self.scale).backward()
+            else:
+                y.backward(self.dout)
+        return (time.perf_counter() - start) * 1e3
+
+
+class Times:
+    def __init__(self, ms):
+        self.median, self.least, self.most = statistics.median(ms), min(ms), max(ms)
+
+    def __str__(self):
+        return f"{self.median:.1f} ({self.least:.1f} to {self.most:.1f})"
+
+
+def say(text):
+    print(text, flush=True)
+
+
+class Report:
+    def __init__(self):
+        self.rows, self.cpu = [], ""
+
+    def add(self, name, threads, ours, peer, note, target):
+        ratio = ours.median / peer.median
+        self.rows.append((name, threads, str(ours), str(peer), note, f"{ratio:.2f}", f"{target}",
+                          "yes" if ratio <= target else "no"))
+        say(f"  {name}, {threads} threads: {ours} against {peer} {note}: {ratio:.2f}, at most {target}")
+
+    def plain(self, name, threads, ours, peer, note, ratio, target, good):
+        self.rows.append((name, threads, ours, peer, note, ratio, target, "yes" if good else "no"))
+        say(f"  {name}, {threads} threads: {ours}, PyTorch {peer} {note}: {ratio}, target {target}")
+
+
+def compare_segment(report, row, threads, runs):
+    import torch
+    name, piece, image, batch, chunks, target = row
+    torch.set_num_threads(threads)
+    ours = Ours(piece, image, batch, chunks, threads)
+    peers = {"NHWC": Torch(piece, image, batch, chunks, True), "NCHW": Torch(piece, image, batch, chunks, False)}
+    ms = {"ours": [], "NHWC": [], "NCHW": []}
+    for r in range(-2, runs):
+        for who, what in [("ours", ours), *peers.items()]:
+            t = what.run()
+            if r >= 0:
+                ms[who].append(t)
+    report.cpu = ours.close() or report.cpu
+    best = min(peers, key=lambda k: statistics.median(ms[k]))
+    mine = Times(ms["ours"])
+    report.add(name, threads, mine, Times(ms[best]), best, target)
+    return mine.median, statistics.median(ms[best])
+
+
+# ---- peak memory: each in a process that does nothing else
+
+
+def peak_resident_mb():
+    """Of this program alone: ru_maxrss also knows what the process was before exec."""
+    with open("/proc/self/status", encoding="utf-8") as f:
+        return int(re.search(r"VmHWM:\s*(\d+) kB", f.read()).group(1)) * 1024e-6
+
+
+def memory_worker(image, batch, channels_last):
+    import torch
+    torch.set_num_threads(1)
+    base = peak_resident_mb()
+    net = network(True)[1].to(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
+    side = image // 2
+    x = torch.randn(batch, 32, side, side)
+    if channels_last:
+        x = x.contiguous(memory_format=torch.channels_last)
+    dout = torch.randn(batch, 1280, image // 32, image // 32)
+    for _ in range(3):
+        for p in net.parameters():
+            p.grad = None
+        x = x.detach().requires_grad_(True)
+        net(x).backward(dout)
+    print(base, peak_resident_mb())
+
+
+def compare_memory(report, image, batch):
+    args = [os.path.join(BUILD, "tests/bench/bench_segments"), CONFIG, "--set", f"model.image={image}", "--set",
+            f"train.batch={batch}", "--set", "train.chunks=1", "--set", "threads=1", "--runs", "2", "middle"]
+    out = subprocess.run(args, env=our_env(), capture_output=True, text=True, check=True).stdout
+    ours = float(re.search(r"peak resident\t([0-9.]+)", out).group(1))
+    peers = {}
+    for malloc, env in (("default malloc", our_env()), ("tuned malloc", os.environ)):
+        for form in ("NHWC", "NCHW"):
+            run = subprocess.run([sys.executable, __file__, "--memory-worker", f"{image},{batch},{int(form == 'NHWC')}"],
+                                 env=env, capture_output=True, text=True, check=True).stdout.split()
+            peers[f"{form}, {malloc}, {float(run[0]):.0f} before the first tensor"] = float(run[1])
+    best = min(peers, key=peers.get)
+    ratio = ours / peers[best]
+    report.plain(f"peak resident MB, middle, {image}², batch {batch}", 1, f"{ours:.0f}", f"{peers[best]:.0f}", best,
+                 f"{ratio:.2f}", f"{MEMORY_TARGET}", ratio <= MEMORY_TARGET)
+
+
+# ---- the pair: head and tail in one process, the middle in another, gloo between them
+
+
+def quantize(x, out):
+    """min, step = (max - min) / 255, code = round((x - min) / step); out: two floats, then the codes."""
+    import torch
+    lo, hi = torch.aminmax(x)
+    step = (hi - lo) / 255
+    out[:8].view(torch.float32).copy_(torch.stack((lo, step)))
+    out[8:].copy_(torch.sub(x, lo).div_(step).round_().view(-1))
+    return out
+
+
+def dequantize(payload, shape):
+    import torch
+    lo, step = payload[:8].view(torch.float32)
+    return payload[8:].to(torch.float32).mul_(step).add_(lo).view(shape)
+
+
+class Crossing:
+    """One of the four tensors of every chunk: shape as it lies in memory, buffers taken once."""
+
+    def __init__(self, dist, peer, number, chunks, shape, codec):
+        import torch
+        n = torch.Size(shape).numel()
+        self.dist, self.peer, self.shape, self.codec = dist, peer, shape, codec
+        self.tags = [number * chunks + c for c in range(chunks)]
+        self.buffers = [torch.empty(n + 8, dtype=torch.uint8) if codec == "quant:8" else torch.empty(shape)
+                        for _ in range(chunks)]
+        self.sends = []
+
+    def expect(self):
+        self.requests = [self.dist.irecv(b, self.peer, tag=t) for b, t in zip(self.buffers, self.tags)]
+
+    def get(self, c):
+        self.requests[c].wait()
+        return dequantize(self.buffers[c], self.shape) if self.codec == "quant:8" else self.buffers[c]
+
+    def put(self, c, x):
+        b = quantize(x, self.buffers[c]) if self.codec == "quant:8" else x
+        self.sends.append(self.dist.isend(b, self.peer, tag=self.tags[c]))
+
+    def sent(self):
+        for s in self.sends:
+            s.wait()
+        self.sends = []
+
+
+def split_worker(rank, port, image, batch, chunks, codec, channels_last, steps):
+    """rank 0: head and tail, prints milliseconds per step; rank 1: the middle. All heads, then all tails, then all
+    heads backward, as GPipe has it; sends and receives run beside it."""
+    import torch
+    import torch.distributed as dist
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    form = torch.channels_last if channels_last else torch.contiguous_format
+    net = network(True).to(memory_format=form)
+    rows, side = batch // chunks, image // 2
+    small = image // 32
+
+    def lies(n, c, h, w):
+        return (n, h, w, c) if channels_last else (n, c, h, w)
+
+    def wire(x):  # as it lies
+        return x.permute(0, 2, 3, 1) if channels_last else x
+
+    def tensor(x):
+        return x.permute(0, 3, 1, 2) if channels_last else x
+
+    head, mid = lies(rows, 32, side, side), lies(rows, 1280, small, small)
+    links = [Crossing(dist, 1 - rank, i, chunks, shape, codec) for i, shape in enumerate((head, mid, mid, head))]
+    head_act, mid_act, mid_grad, head_grad = links
+    parameters = [*net[0].parameters(), *net[2].parameters()] if rank == 0 else [*net[1].parameters()]
+    sgd = torch.optim.SGD(parameters, lr=0.005, momentum=0.1)
+    loss = torch.nn.CrossEntropyLoss(reduction="sum")
+    images = [torch.randn(rows, 3, image, image).contiguous(memory_format=form) for _ in range(chunks)]
+    labels = torch.arange(rows) % 10
+
+    def client():
+        mid_act.expect(), head_grad.expect()
+        outs = []
+        for c in range(chunks):
+            outs.append(net[0](images[c]))
+            head_act.put(c, wire(outs[c].detach()))
+        for c in range(chunks):
+            x = tensor(mid_act.get(c)).detach().requires_grad_(True)
+            (loss(net[2](x), labels) / batch).backward()
+            mid_grad.put(c, wire(x.grad.contiguous(memory_format=form)))
+        for c in range(chunks):
+            outs[c].backward(tensor(head_grad.get(c)))
+
+    def server():
+        head_act.expect(), mid_grad.expect()
+        ins, outs = [], []
+        for c in range(chunks):
+            ins.append(tensor(head_act.get(c)).detach().requires_grad_(True))
+            outs.append(net[1](ins[c]))
+            mid_act.put(c, wire(outs[c].detach().contiguous(memory_format=form)))
+        for c in range(chunks):
+            outs[c].backward(tensor(mid_grad.get(c)))
+            outs[c] = None
+            head_grad.put(c, wire(ins[c].grad.contiguous(memory_format=form)))
+
+    for step in range(steps + 1):
+        dist.barrier()
+        start = time.perf_counter()
+        sgd.zero_grad(set_to_none=True)
+        (client if rank == 0 else server)()
+        sgd.step()
+        for crossing in links:
+            crossing.sent()
+        if rank == 0 and step > 0:
+            print(f"{(time.perf_counter() - start) * 1e3:.3f}", flush=True)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def torch_pair(image, batch, chunks, codec, channels_last, steps):
+    args = f"{free_port()},{image},{batch},{chunks},{codec},{int(channels_last)},{steps}"
+    pair = [subprocess.Popen([sys.executable, __file__, "--split-worker", f"{rank},{args}"], stdout=subprocess.PIPE,
+                             text=True) for rank in (0, 1)]
+    out = pair[0].communicate()[0]
+    pair[1].communicate()
+    if pair[0].returncode or pair[1].returncode:
+        sys.exit("bench_peer.py: PyTorch's pair failed")
+    return [float(x) for x in out.split()]
+
+
+def our_pair(data, image, batch, chunks, codec, steps):
+    sets = [f"model.image={image}", f"train.batch={batch}", f"train.chunks={chunks}", f"codec={codec}"]
+    args = [os.path.join(HERE, "pair.sh"), str(steps)]
+    for s in sets:
+        args += ["--set", s]
+    out = subprocess.run(args, env={**our_env(), "DATA": data, "BUILD": BUILD, "THREADS": "1"}, capture_output=True,
+                         text=True)
+    if out.returncode:
+        sys.exit("bench_peer.py: pair.sh failed: " + out.stderr)
+    return [float(x) for x in out.stdout.split()]
+
+
+def compare_split(report, row, image, batch, chunks, steps, rounds):
+    name, codec, target = row
+    ms = {"ours": [], "NHWC": [], "NCHW": []}
+    with tempfile.TemporaryDirectory() as tmp:
+        subprocess.run(["bash", "-c", f". {HERE}/pair.sh; made_up_data {tmp}"], check=True, env=our_env())
+        for _ in range(rounds):
+            ms["ours"] += our_pair(tmp, image, batch, chunks, codec, steps)
+            ms["NHWC"] += torch_pair(image, batch, chunks, codec, True, steps)
+            ms["NCHW"] += torch_pair(image, batch, chunks, codec, False, steps)
+    best = min(("NHWC", "NCHW"), key=lambda k: statistics.median(ms[k]))
+    report.add(f"{name}, {image}², batch {batch}", "1 + 1", Times(ms["ours"]), Times(ms[best]), best, target)
+
+
+# ---- the whole
+
+
+def machine(cpu):
+    import torch
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        model = re.search(r"model name\s*: (.*)", f.read()).group(1)
+    lines = [f"{model}, {len(os.sched_getaffinity(0))} CPUs; ours: {cpu}",
+             f"PyTorch {torch.__version__}, oneDNN {'on' if torch.backends.mkldnn.is_available() else 'off'}, malloc: "
+             + os.environ.get("PEER_MALLOC", "as the environment has it"),
+             f"load average at the start {os.getloadavg()[0]:.2f}"]
+    return lines
+
+
+def write(report, head, command):
+    os.makedirs(os.path.dirname(RESULT), exist_ok=True)
+    with open(RESULT, "w", encoding="utf-8") as f:
+        f.write("# CPU: ours beside PyTorch\n\n")
+        f.write(f"`{command}`, {datetime.date.today()}. " + ". ".join(head) + ".\n\n")
+        f.write("Milliseconds, medians (smallest to largest); PyTorch in the better of its memory formats, which is named.\n\n")
+        f.write("| work, forward + backward, fp32 | threads | ours | PyTorch | its form | ratio | target | held |\n")
+        f.write("|---|---|---|---|---|---|---|---|\n")
+        for row in report.rows:
+            f.write("| " + " | ".join(str(x) for x in row) + " |\n")
+    say(f"written: {os.path.relpath(RESULT, ROOT)}")
+
+
+def show(report):
+    names = ("work, forward + backward, fp32", "threads", "ours, ms", "PyTorch, ms", "its form", "ratio", "target", "held")
+    widths = [max(len(str(r[i])) for r in [names, *report.rows]) for i in range(len(names))]
+    say("")
+    for row in [names, *report.rows]:
+        say("  ".join(str(x).ljust(w) for x, w in zip(row, widths)).rstrip())
+
+
+def scaling(report, medians):
+    for name in dict.fromkeys(n for n, _ in medians):
+        if "middle" in name and (name, 1) in medians and (name, 2) in medians:
+            (o1, p1), (o2, p2) = medians[name, 1], medians[name, 2]
+            report.plain(f"1 → 2 threads, {name}", "2", f"{o1 / o2:.2f} ×", f"{p1 / p2:.2f} ×", "", f"{o1 / o2:.2f}",
+                         f"≥ {SCALING_TARGET}", o1 / o2 >= SCALING_TARGET)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--only", default="head,tail,step,middle,memory,split")
+    parser.add_argument("--memory-worker", help=argparse.SUPPRESS)
+    parser.add_argument("--split-worker", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.memory_worker:
+        return memory_worker(*(int(x) for x in args.memory_worker.split(",")))
+    if args.split_worker:
+        rank, port, image, batch, chunks, codec, last, steps = args.split_worker.split(",")
+        return split_worker(int(rank), int(port), int(image), int(batch), int(chunks), codec, last == "1", int(steps))
+    report, medians, only = Report(), {}, args.only.split(",")
+    runs, small = (1, True) if args.quick else (args.runs, False)
+    head = machine("")
+    for row in SEGMENTS:
+        if row[1] not in only:
+            continue
+        if small:
+            row = (row[0].replace("224²", "64²").replace("64", "8", 1), row[1], min(row[2], 64), 8, min(row[4], 4), row[5])
+        for threads in (1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,):
+            medians[row[0], threads] = compare_segment(report, row, threads, runs if row[1] == "middle" else 3 * runs)
+    scaling(report, medians)
+    if "memory" in only:
+        compare_memory(report, 64 if small else 224, 8 if small else 64)
+    for row in SPLIT if "split" in only else ():
+        compare_split(report, row, 64 if small else 224, 8 if small else 64, 4, *((1, 1) if small else (4, 2)))
+    head[0] += report.cpu
+    for line in head:
+        say(line)
+    show(report)
+    if args.write:
+        write(report, head, "make bench-peer BENCH_ARGS=--write")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
