@@ -53,6 +53,8 @@ static const struct sl_conv_kernel *kernel_of(const struct sl_op *op)
 {
 	const struct sl_conv_attr *a = &op->u.conv;
 
+	if (sl_conv_rows_takes(op))
+		return &sl_conv_rows;
 	if (!sl_op_is_depthwise(op))
 		return &sl_conv_gemm;
 	if (a->kh == 3 && a->kw == 3 && a->pad == 1 && (a->stride == 1 || a->stride == 2))
@@ -66,9 +68,9 @@ unsigned sl_cpu_conv_fuses(const struct sl_op *op)
 
 	if (kernel_of(op) == &sl_conv_dw3)
 		return SL_FUSE_BEFORE | SL_FUSE_AFTER;
-	if (kernel_of(op) == &sl_conv_gemm)
-		return SL_FUSE_AFTER | (sl_conv_is_pointwise(a) ? SL_FUSE_BEFORE : 0u);
-	return 0;
+	if (kernel_of(op) == &sl_conv_dw)
+		return 0;
+	return SL_FUSE_AFTER | (sl_conv_is_pointwise(a) ? SL_FUSE_BEFORE : 0u);
 }
 
 static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,

@@ -53,7 +53,9 @@ struct sl_conv_kernel {
 };
 
 extern const struct sl_conv_kernel sl_conv_gemm; /* dense, any kernel: products over blocks of output pixels */
+extern const struct sl_conv_kernel sl_conv_rows; /* dense, kernel larger than 1×1: row by row */
 extern const struct sl_conv_kernel sl_conv_dw3;  /* depthwise 3×3, pad 1, stride 1 or 2 */
 extern const struct sl_conv_kernel sl_conv_dw;   /* depthwise, anything */
+bool sl_conv_rows_takes(const struct sl_op *op);
 
 #endif

@@ -290,7 +290,8 @@ static void backward(const struct sl_conv_call *call)
 	struct job j = open_job(call, true);
 	struct sl_backend *be = call->be;
 
-	sl_pool_run(be->pool, j.spans, backward_span, &j);
+	if (j.direct || call->dw != NULL || call->dbias != NULL)
+		sl_pool_run(be->pool, j.spans, backward_span, &j);
 	if (call->dw != NULL)
 		sl_cpu_reduce(be, call->dw, j.part, j.d.o * j.k, part_floats(&j), j.spans);
 	if (call->dbias != NULL)
