@@ -81,6 +81,50 @@ static void scale(float *y, const float *x, float by, int64_t n, bool add)
 	}
 }
 
+enum { QUADS = 16 };
+
+/* Philox4x32-10 of sixteen quads of elements side by side (common/base/rng.h has it for one). */
+static void draw(const struct sl_rng_key *key, uint32_t first_quad, uint32_t word[4 * QUADS])
+{
+	uint32_t c[4][QUADS], k0 = (uint32_t)key->seed, k1 = (uint32_t)(key->seed >> 32);
+
+	for (uint32_t i = 0; i < QUADS; i++) {
+		c[0][i] = first_quad + i;
+		c[1][i] = (uint32_t)key->chunk << 16 | key->tensor;
+		c[2][i] = (uint32_t)key->step;
+		c[3][i] = (uint32_t)(key->step >> 32);
+	}
+	for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u)
+		for (int i = 0; i < QUADS; i++) {
+			uint64_t p0 = (uint64_t)0xD2511F53u * c[0][i], p1 = (uint64_t)0xCD9E8D57u * c[2][i];
+
+			c[0][i] = (uint32_t)(p1 >> 32) ^ c[1][i] ^ k0;
+			c[2][i] = (uint32_t)(p0 >> 32) ^ c[3][i] ^ k1;
+			c[1][i] = (uint32_t)p1;
+			c[3][i] = (uint32_t)p0;
+		}
+	for (int i = 0; i < QUADS; i++)
+		for (int w = 0; w < 4; w++)
+			word[4 * i + w] = c[w][i];
+}
+
+static void dropout(float *y, const float *x, const struct sl_rng_key *key, int64_t first, int64_t n, float p, bool add)
+{
+	float by = 1.0f / (1.0f - p);
+	uint32_t word[4 * QUADS];
+
+	for (int64_t at = 0; at < n; at += 4 * QUADS) {
+		int64_t end = n - at < 4 * QUADS ? n - at : 4 * QUADS;
+
+		draw(key, (uint32_t)((first + at) >> 2), word);
+		for (int64_t i = 0; i < end; i++) {
+			float v = sl_rng_unit(word[i]) >= p ? x[at + i] * by : 0.0f;
+
+			y[at + i] = add ? y[at + i] + v : v;
+		}
+	}
+}
+
 static void sgd(float *w, float *g, float *m, int64_t n, float lr, float mu, float wd, bool nesterov, bool first)
 {
 	for (int64_t i = 0; i < n; i += VL) {

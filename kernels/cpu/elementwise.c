@@ -136,23 +136,14 @@ static enum sl_err add_backward(struct sl_backend *be, const struct sl_op *op, v
 	return SL_OK;
 }
 
-/* out = or += a/(1-p) where the element's draw keeps it. SL_CPU_BLOCK is a multiple of a Philox quad. */
+/* SL_CPU_BLOCK is a multiple of a Philox quad. */
 static void dropout_block(void *arg, int64_t block, int worker)
 {
 	const struct job *j = arg;
-	int64_t at = block * SL_CPU_BLOCK, end = at + count_in(j, at);
-	float by = 1.0f / (1.0f - j->p);
-	uint32_t word[4] = {0};
+	int64_t at = block * SL_CPU_BLOCK;
 
 	(void)worker;
-	for (int64_t i = at; i < end; i++) {
-		float v;
-
-		if ((i & 3) == 0)
-			sl_rng_quad(j->rng, (uint32_t)(i >> 2), word);
-		v = sl_rng_unit(word[i & 3]) >= j->p ? j->a[i] * by : 0.0f;
-		j->out[i] = j->add ? j->out[i] + v : v;
-	}
+	j->simd->dropout(j->out + at, j->a + at, j->rng, at, count_in(j, at), j->p, j->add);
 }
 
 static void drop(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call, float *out,

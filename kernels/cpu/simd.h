@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/rng.h"
 #include "common/nn/op.h"
 
 /* A batchnorm with its activation, per channel [C]: z = (x − mean)·scale + shift; y = act(z).
@@ -33,6 +34,9 @@ struct sl_cpu_simd {
 	void (*act_backward)(float *dx, const float *dy, const float *x, int64_t n, enum sl_act act, bool add);
 	void (*sum)(float *y, const float *a, const float *b, int64_t n);       /* y = a + b; y may be a or b */
 	void (*scale)(float *y, const float *x, float by, int64_t n, bool add); /* y = or += by·x */
+	/* y = or += x/(1-p) where draw first + i of the key keeps element i; first is a multiple of 4. */
+	void (*dropout)(float *y, const float *x, const struct sl_rng_key *key, int64_t first, int64_t n, float p,
+			bool add);
 	void (*sgd)(float *w, float *g, float *m, int64_t n, float lr, float mu, float wd, bool nesterov, bool first);
 	/* [rows, C] */
 	void (*row_sum)(float *sum, const float *x, int64_t rows, int c); /* sum += column sums */
