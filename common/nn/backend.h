@@ -99,7 +99,12 @@ struct sl_backend_ops {
 	const struct sl_kernel *kernel[SL_OP_COUNT]; /* NULL: the plan refuses the op on this backend */
 	/* Optional: which sides of this convolution may be fused with a batchnorm: SL_FUSE_… bits. NULL: none. */
 	unsigned (*fuses)(const struct sl_op *conv);
-	/* Codec stages of a backend whose memory is not the host's, NULL-terminated. NULL: the portable ones. */
+	/* Optional, both or neither: page-locked host memory, zeroed, which uploads and downloads reach at the full
+	 * rate of the bus, and without a copy of their own. NULL: ordinary memory is as good. host_free takes NULL. */
+	enum sl_err (*host_alloc)(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail);
+	void (*host_free)(struct sl_backend *be, void *ptr);
+	/* Codec stages of a backend whose memory is not the host's, NULL-terminated. NULL: the portable ones. They may
+	 * lack methods and options: then sl_codec_open says UNAVAILABLE, and the host has to code. */
 	const struct sl_codec_stage *const *codec_stages;
 	/* Faster loops for the portable stages, chosen for this CPU. NULL: the portable ones. */
 	const struct sl_codec_loops *(*codec_loops)(void);

@@ -77,12 +77,14 @@ struct sl_port {
 	struct sl_port_events events;
 	void *arg;
 	const struct sl_plan *plan;
-	struct sl_backend *be, *codec_be;
+	struct sl_backend *be, *host_be;
 	struct sl_codec *codec[SL_DIR_COUNT];
-	struct sl_arena arena;
+	bool host_codec[SL_DIR_COUNT];            /* works on host_tensor, a copy of the backend's */
+	struct sl_arena arena;                    /* of runs, where ordinary memory will do */
+	void *pinned;                             /* else */
 	struct run_slot *run[SL_PART_WHAT_COUNT]; /* [slots]; weights: one */
 	struct lane_out waiting[SL_PART_WHAT_COUNT];
-	float *host_tensor; /* where the backend's memory is not the host's */
+	float *host_tensor; /* where the backend's memory is not the host's, and it lacks a codec */
 	int slots;
 	struct task_job *job[SL_TASK_COUNT]; /* [slots] */
 	struct sl_port_stats stats;          /* but compute_s and codec_s */
@@ -366,12 +368,12 @@ void sl_port_writable(struct sl_port *p)
 
 /* ---- codecs ---- */
 
-/* The tensor as the codec sees it: where the backend's memory is not the host's, a host copy of it. */
-static struct sl_tensor host_view(struct sl_port *p, const struct sl_tensor *x)
+/* The tensor as the codec sees it: where that is the host's and the backend's memory is not, a copy of it. */
+static struct sl_tensor codec_view(struct sl_port *p, enum sl_dir dir, const struct sl_tensor *x)
 {
 	struct sl_tensor view = *x;
 
-	if (p->host_tensor)
+	if (p->host_codec[dir])
 		view.data = p->host_tensor;
 	return view;
 }
@@ -391,7 +393,7 @@ enum sl_err sl_port_decode(struct sl_port *p, enum sl_dir dir, int chunk, struct
 {
 	const struct run_slot *slot = &p->run[dir][chunk];
 	struct sl_codec_call call = codec_call(p, chunk);
-	struct sl_tensor view = host_view(p, x);
+	struct sl_tensor view = codec_view(p, dir, x);
 	uint64_t start = sl_now_ns();
 	enum sl_err err = sl_codec_decode(p->codec[dir], &call, (struct sl_bytes){slot->data, slot->len}, &view, fail);
 
@@ -406,7 +408,7 @@ enum sl_err sl_port_encode(struct sl_port *p, enum sl_dir dir, int chunk, const 
 {
 	struct run_slot *slot = &p->run[dir][chunk];
 	struct sl_codec_call call = codec_call(p, chunk);
-	struct sl_tensor view = host_view(p, x);
+	struct sl_tensor view = codec_view(p, dir, x);
 	struct sl_buf out = {slot->data, 0, slot->cap};
 	enum sl_err err = SL_OK;
 	uint64_t start = sl_now_ns();
@@ -464,26 +466,84 @@ enum sl_err sl_port_open(struct sl_port **out, struct sl_loop *loop, struct sl_t
 	return SL_OK;
 }
 
-static enum sl_err open_codecs(struct sl_port *p, const struct sl_codec_spec spec[SL_DIR_COUNT], struct sl_fail *fail)
+static enum sl_err open_codec(struct sl_port *p, const struct sl_codec_spec *spec, enum sl_dir dir,
+			      struct sl_codec *pair, bool on_host, struct sl_fail *fail)
 {
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
-		bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
-		enum sl_dir act = mid ? SL_DIR_MID_ACT : SL_DIR_HEAD_ACT;
-		bool paired = (enum sl_dir)dir != act && sl_codec_spec_pairs(&spec[act], &spec[dir]);
-		struct sl_codec_env env = {
-			.be = p->codec_be,
-			.shape = sl_plan_cut_shape(p->plan, mid, p->plan->rows),
-			.slots = p->slots,
-			.seed = p->plan->spec.seed,
-			.dir = (enum sl_dir)dir,
-			.pair = paired ? p->codec[act] : NULL,
-		};
-		enum sl_err err = sl_codec_open(&p->codec[dir], &spec[dir], &env, fail);
+	bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
+	const struct sl_codec_env env = {
+		.be = on_host ? p->host_be : p->be,
+		.shape = sl_plan_cut_shape(p->plan, mid, p->plan->rows),
+		.slots = p->slots,
+		.seed = p->plan->spec.seed,
+		.dir = dir,
+		.pair = pair,
+	};
 
+	p->host_codec[dir] = on_host;
+	return sl_codec_open(&p->codec[dir], spec, &env, fail);
+}
+
+/* A tensor's activation and gradient, which share their places where they are paired: then both are coded where one of
+ * them must be. */
+static enum sl_err open_pair(struct sl_port *p, const struct sl_codec_spec spec[SL_DIR_COUNT], enum sl_dir act,
+			     enum sl_dir grad, struct sl_fail *fail)
+{
+	bool paired = sl_codec_spec_pairs(&spec[act], &spec[grad]);
+	bool device = !p->be->host_memory && p->be->ops->codec_stages, on_host = !p->be->host_memory && !device;
+	enum sl_err err = open_codec(p, &spec[act], act, NULL, on_host, fail);
+	bool act_lacks = device && err == SL_ERR_UNAVAILABLE;
+
+	if (act_lacks)
+		sl_log(SL_LOG_INFO, "codec-on-host", "%s: %s", sl_dir_name(act), fail->text);
+	if (act_lacks)
+		err = open_codec(p, &spec[act], act, NULL, true, fail);
+	if (err)
+		return err;
+	on_host = on_host || (paired && act_lacks);
+	err = open_codec(p, &spec[grad], grad, paired ? p->codec[act] : NULL, on_host, fail);
+	if (err != SL_ERR_UNAVAILABLE || !device || on_host)
+		return err;
+	sl_log(SL_LOG_INFO, "codec-on-host", "%s%s: %s", sl_dir_name(grad), paired ? " and its activation" : "",
+	       fail->text);
+	if (paired) {
+		sl_codec_close(p->codec[act]);
+		p->codec[act] = NULL;
+		err = open_codec(p, &spec[act], act, NULL, true, fail);
 		if (err)
 			return err;
 	}
-	return SL_OK;
+	return open_codec(p, &spec[grad], grad, paired ? p->codec[act] : NULL, true, fail);
+}
+
+static enum sl_err open_codecs(struct sl_port *p, const struct sl_codec_spec spec[SL_DIR_COUNT], struct sl_fail *fail)
+{
+	enum sl_err err = open_pair(p, spec, SL_DIR_HEAD_ACT, SL_DIR_HEAD_GRAD, fail);
+
+	return err ? err : open_pair(p, spec, SL_DIR_MID_ACT, SL_DIR_MID_GRAD, fail);
+}
+
+/* Host memory that the backend copies to and from: locked where it offers that. */
+static enum sl_err host_memory(struct sl_port *p, size_t bytes, void **out, struct sl_fail *fail)
+{
+	if (p->be->ops->host_alloc)
+		return p->be->ops->host_alloc(p->be, bytes, out, fail);
+	*out = malloc(bytes);
+	return *out ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a copy of a tensor at the cut");
+}
+
+static enum sl_err open_host_tensor(struct sl_port *p, struct sl_fail *fail)
+{
+	size_t bytes = 0;
+
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
+		struct sl_shape s = sl_plan_cut_shape(p->plan, mid, p->plan->rows);
+		size_t tensor = (size_t)sl_shape_count(&s) * sizeof(float);
+
+		if (p->host_codec[dir] && tensor > bytes)
+			bytes = tensor;
+	}
+	return bytes ? host_memory(p, bytes, (void **)&p->host_tensor, fail) : SL_OK;
 }
 
 uint64_t sl_port_memory(const struct sl_plan *plan)
@@ -516,7 +576,12 @@ static enum sl_err open_runs(struct sl_port *p, struct sl_fail *fail)
 			return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the link's buffers");
 		bytes += (size_t)n * sl_align(run_cap(p, what));
 	}
-	err = sl_arena_open(&p->arena, bytes, fail);
+	if (p->be->ops->host_alloc) {
+		err = p->be->ops->host_alloc(p->be, bytes, &p->pinned, fail);
+		p->arena = (struct sl_arena){.base = p->pinned, .cap = bytes};
+	} else {
+		err = sl_arena_open(&p->arena, bytes, fail);
+	}
 	for (int what = 0; what < SL_PART_WHAT_COUNT && !err; what++)
 		for (int i = 0; i < (what == SL_PART_WEIGHTS ? 1 : p->slots); i++) {
 			size_t cap = run_cap(p, what);
@@ -549,20 +614,13 @@ enum sl_err sl_port_equip(struct sl_port *p, const struct sl_plan *plan, struct 
 
 	p->plan = plan;
 	p->be = be;
-	p->codec_be = be->host_memory ? be : host_be;
+	p->host_be = host_be;
 	p->slots = sl_plan_chunks_of(plan, plan->spec.batch);
-	if (!be->host_memory) {
-		struct sl_shape a = sl_plan_cut_shape(plan, false, plan->rows),
-				b = sl_plan_cut_shape(plan, true, plan->rows);
-		int64_t most = sl_shape_count(&a) > sl_shape_count(&b) ? sl_shape_count(&a) : sl_shape_count(&b);
-
-		p->host_tensor = malloc((size_t)most * sizeof *p->host_tensor);
-		if (!p->host_tensor)
-			return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a copy of a tensor at the cut");
-	}
 	if (open_jobs(p, true, p->slots))
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the session's tasks");
 	err = open_codecs(p, spec, fail);
+	if (!err)
+		err = open_host_tensor(p, fail);
 	if (!err)
 		err = open_runs(p, fail);
 	if (!err)
@@ -591,8 +649,13 @@ static void port_free(struct sl_port *p)
 		free(p->run[what]);
 	for (int task = 0; task < SL_TASK_COUNT; task++)
 		free(p->job[task]);
-	sl_arena_close(&p->arena);
-	free(p->host_tensor);
+	if (p->be && p->be->ops->host_free) {
+		p->be->ops->host_free(p->be, p->pinned);
+		p->be->ops->host_free(p->be, p->host_tensor);
+	} else {
+		sl_arena_close(&p->arena);
+		free(p->host_tensor);
+	}
 	free(p);
 }
 

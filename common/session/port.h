@@ -48,8 +48,8 @@ void sl_port_epoch(struct sl_port *port, uint64_t epoch); /* of what is sent fro
  * codecs keep beside that is not counted. */
 uint64_t sl_port_memory(const struct sl_plan *plan);
 /* Codecs (spec by direction) and buffers, once the plan is known. (worker or loop, before the first part.) `plan`, `be`
- * and `host_be` are borrowed; host_be is the CPU's, which runs the codecs where be's memory is not the host's (else it
- * may be NULL). Also fills the session's limits. */
+ * and `host_be` are borrowed; host_be is the CPU's, which runs, on copies, the codecs that a `be` with memory of its
+ * own lacks (a line in the log names them); NULL where be's memory is the host's. Also fills the session's limits. */
 enum sl_err sl_port_equip(struct sl_port *port, const struct sl_plan *plan, struct sl_backend *be,
 			  struct sl_backend *host_be, const struct sl_codec_spec spec[SL_DIR_COUNT],
 			  struct sl_fail *fail) SL_MUST_CHECK;

@@ -71,6 +71,33 @@ static void cu_free(struct sl_backend *be, void *ptr)
 		cudaFree(ptr); /* waits for the work that uses it */
 }
 
+static enum sl_err cu_host_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
+{
+	void *ptr = NULL;
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	if (err)
+		return sl_fail_set(fail, err, "the device has failed");
+	err = cu_check(cu, cudaHostAlloc(&ptr, bytes ? bytes : 1, cudaHostAllocDefault), "locking host memory");
+	if (err) {
+		cudaGetLastError();
+		return sl_fail_set(fail, err, "%zu bytes of host memory cannot be locked for device %d", bytes,
+				   cu->options.device);
+	}
+	memset(ptr, 0, bytes);
+	*out = ptr;
+	return SL_OK;
+}
+
+static void cu_host_free(struct sl_backend *be, void *ptr)
+{
+	struct cuda *cu;
+
+	if (ptr && !cu_enter(be, &cu))
+		cudaFreeHost(ptr);
+}
+
 static enum sl_err copy(struct sl_backend *be, void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind)
 {
 	struct cuda *cu;
@@ -261,6 +288,8 @@ const struct sl_backend_ops cu_backend_ops = {
 	.download = cu_download,
 	.zero = cu_zero,
 	.fence = cu_fence_queue,
+	.host_alloc = cu_host_alloc,
+	.host_free = cu_host_free,
 	.sgd = cu_sgd_range,
 	.kernel = {[SL_OP_CONV2D] = &cu_conv2d,
 		   [SL_OP_CONVT2D] = &cu_convt2d,
