@@ -250,8 +250,8 @@ static void on_jobs_done(void *arg)
 
 static enum sl_err open_parts(struct sl_host *h, struct sl_fail *fail)
 {
-	static const struct sl_transport_events events = {on_message, on_writable, on_malformed, on_lost};
-	const struct sl_transport_conf transport = {h->conf->listen, (size_t)h->conf->limits.part_bytes, HWM};
+	static const struct sl_transport_events events = {on_message, on_writable, on_malformed, on_lost, NULL};
+	const struct sl_transport_conf transport = {h->conf->listen, (size_t)h->conf->limits.part_bytes, HWM, NULL};
 	enum sl_err err = sl_store_check(h->conf->store, fail);
 
 	if (!err)

@@ -11,10 +11,11 @@ enum { STRANGERS, FLAGGED, LISTS };
 struct slot {
 	sl_peer number; /* serial << SLOT_BITS | slot; 0: free */
 	uint8_t id[SL_PEER_ID_BYTES];
-	bool gone;
-	int list;       /* which it is in, or NONE */
-	int prev, next; /* in that list; of a free slot: next free one */
-	int chain;      /* next in its bucket */
+	bool gone, claimed;
+	struct sl_key key; /* where claimed */
+	int list;          /* which it is in, or NONE */
+	int prev, next;    /* in that list; of a free slot: next free one */
+	int chain;         /* next in its bucket */
 };
 
 struct sl_peers {
@@ -169,6 +170,26 @@ const uint8_t *sl_peers_address(struct sl_peers *peers, sl_peer peer)
 	if (s->list == STRANGERS)
 		list_remove(peers, (int)(s - peers->slot));
 	return s->id;
+}
+
+bool sl_peers_claim(struct sl_peers *peers, sl_peer peer, const struct sl_key *key)
+{
+	struct slot *s = find(peers, peer);
+
+	if (!s)
+		return false;
+	if (s->claimed)
+		return sl_key_equal(&s->key, key);
+	s->claimed = true;
+	s->key = *key;
+	return true;
+}
+
+const struct sl_key *sl_peers_key(const struct sl_peers *peers, sl_peer peer)
+{
+	const struct slot *s = find(peers, peer);
+
+	return s && s->claimed ? &s->key : NULL;
 }
 
 void sl_peers_forget(struct sl_peers *peers, sl_peer peer)

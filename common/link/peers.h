@@ -19,6 +19,10 @@ void sl_peers_close(struct sl_peers *peers); /* NULL is fine */
 sl_peer sl_peers_seen(struct sl_peers *peers, const void *id, size_t len);
 /* Its id, SL_PEER_ID_BYTES long; NULL for a number that is not, or no longer, in the table. From now on no stranger. */
 const uint8_t *sl_peers_address(struct sl_peers *peers, sl_peer peer);
+/* Whose messages come from here: the first call keeps the key, later ones say whether it is still the same. */
+bool sl_peers_claim(struct sl_peers *peers, sl_peer peer, const struct sl_key *key);
+/* NULL: no such peer, or never claimed. */
+const struct sl_key *sl_peers_key(const struct sl_peers *peers, sl_peer peer);
 void sl_peers_forget(struct sl_peers *peers, sl_peer peer);
 
 /* Peers that want attention: their last send said BUSY, or found nobody (`gone`). Each is listed once. */

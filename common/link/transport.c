@@ -24,6 +24,9 @@ static enum sl_err transport_open(struct sl_transport **out, struct sl_loop *loo
 	if (conf->hwm < 1 || conf->hwm > HWM_MAX)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "high-water mark %d: must be 1 to %d messages", conf->hwm,
 				   HWM_MAX);
+	if (conf->auth && strncmp(conf->endpoint, "inproc://", 9) == 0)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "endpoint \"%s\": nobody is authenticated over inproc",
+				   conf->endpoint);
 	for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++)
 		if (strncmp(conf->endpoint, schemes[i].scheme, strlen(schemes[i].scheme)) == 0)
 			return schemes[i].open(out, loop, bind, conf, events, arg, fail);
@@ -52,6 +55,11 @@ enum sl_err sl_transport_send(struct sl_transport *transport, sl_peer peer, stru
 			      const struct sl_payload *payload)
 {
 	return transport->ops->send(transport, peer, header, payload);
+}
+
+bool sl_transport_peer_key(const struct sl_transport *transport, sl_peer peer, struct sl_key *out)
+{
+	return transport->ops->peer_key && transport->ops->peer_key(transport, peer, out);
 }
 
 void sl_transport_forget(struct sl_transport *transport, sl_peer peer)

@@ -6,7 +6,9 @@
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
+#include "common/link/key.h"
 
+struct sl_gate;
 struct sl_loop;
 struct sl_transport;
 
@@ -27,6 +29,9 @@ struct sl_transport_events {
 	/* Connection state, as far as the transport knows it (a ZeroMQ monitor's news: reconnects by itself). A bound
 	 * transport learns it when a send finds nobody: heartbeats are the way to know earlier. */
 	void (*lost)(void *arg, sl_peer peer);
+	/* A connected transport knows that it will never get in: *why (AUTH) says whose key is wrong. NULL: not told.
+	 */
+	void (*refused)(void *arg, const struct sl_fail *why);
 };
 
 /* Payload that the transport owns from a successful send until it calls release(release_arg), from any thread.
@@ -37,10 +42,21 @@ struct sl_payload {
 	void *release_arg;
 };
 
+/* CURVE: everything is encrypted, and both ends prove that they own their keys. Borrowed while the transport is open.
+ */
+struct sl_transport_auth {
+	const struct sl_keypair *own;
+	const struct sl_key *server; /* of a connecting one: whom it means to reach */
+	struct sl_gate *gate;        /* of a bound one: whom it lets in */
+};
+
 struct sl_transport_conf {
 	const char *endpoint; /* tcp://127.0.0.1:5570, or inproc://name */
 	size_t part_bytes;    /* largest payload accepted, ≤ 1 MiB */
 	int hwm;              /* messages queued per peer inside the transport */
+	/* NULL: neither. Not for inproc. A bound one tries at once whether strangers are kept out (AUTH: they are not).
+	 */
+	const struct sl_transport_auth *auth;
 };
 
 enum sl_err sl_transport_connect(struct sl_transport **out, struct sl_loop *loop, const struct sl_transport_conf *conf,
@@ -55,6 +71,8 @@ const char *sl_transport_endpoint(const struct sl_transport *transport);
  * it and waits for `writable`. PEER_LOST: no such peer any more; the caller still owns it. */
 enum sl_err sl_transport_send(struct sl_transport *transport, sl_peer peer, struct sl_bytes header,
 			      const struct sl_payload *payload) SL_MUST_CHECK;
+/* A bound one with auth: the key that this peer's connection has proved to own. False: no such peer, or no auth. */
+bool sl_transport_peer_key(const struct sl_transport *transport, sl_peer peer, struct sl_key *out);
 /* Forgets a peer (its later messages get a new number); what was sent to it still leaves. A bound transport remembers
  * at most SL_TRANSPORT_STRANGERS peers that it never sent anything, dropping the one silent for longest, and at most
  * SL_TRANSPORT_PEERS at all, ignoring newcomers: so whoever answers a peer must forget it in the end. */

@@ -11,6 +11,8 @@ struct sl_transport_ops {
 	const char *(*endpoint)(const struct sl_transport *transport);
 	enum sl_err (*send)(struct sl_transport *transport, sl_peer peer, struct sl_bytes header,
 			    const struct sl_payload *payload);
+	/* NULL: nobody has a key here. */
+	bool (*peer_key)(const struct sl_transport *transport, sl_peer peer, struct sl_key *out);
 	void (*forget)(struct sl_transport *transport, sl_peer peer);
 	void (*close)(struct sl_transport *transport, int linger_ms);
 };

@@ -1,5 +1,5 @@
 /* ROUTER where bound, DEALER where connected. One context per transport: closing it waits for ZeroMQ to have let go of
- * every payload, and an authentication handler will have an inproc address of its own to bind before any peer comes. */
+ * every payload, and each has an authentication handler at the one inproc address that ZeroMQ asks. */
 #include <errno.h>
 #include <malloc.h>
 #include <stdatomic.h>
@@ -8,9 +8,11 @@
 
 #include <zmq.h>
 
+#include "common/link/curve.h"
 #include "common/link/peers.h"
 #include "common/link/transport_impl.h"
 #include "common/link/wire.h"
+#include "common/link/zap.h"
 #include "common/link/zwatch.h"
 
 enum {
@@ -56,7 +58,10 @@ struct zmq_transport {
 	struct sl_timer *retry;
 	bool retrying;
 	struct sl_peers *peers; /* of a bound one */
+	struct sl_zap *zap;     /* of a bound one with auth */
 	bool busy, lost;        /* of a connected one */
+	struct sl_handshakes handshakes;
+	struct sl_fail refusal; /* code 0: none */
 	struct record *free;
 	_Atomic(struct record *) freed; /* pushed by ZeroMQ's thread, taken whole by the loop's */
 	struct slab *slabs;
@@ -232,7 +237,14 @@ static void tell_flagged(void *arg, int zmq_events)
 {
 	struct zmq_transport *t = arg;
 
-	if (t->lost) {
+	if (t->refusal.code) {
+		const struct sl_fail why = t->refusal;
+
+		t->refusal.code = SL_OK;
+		if (t->events.refused)
+			t->events.refused(t->arg, &why);
+	}
+	if (!t->closing && t->lost) {
 		t->lost = false;
 		t->events.lost(t->arg, SL_PEER_SERVER);
 	}
@@ -317,6 +329,16 @@ static const char *fault_of(struct zmq_transport *t, zmq_msg_t *header, zmq_msg_
 	return NULL;
 }
 
+/* Of which key a message came; ZeroMQ shows the user id, which is the key, with every frame but the routing id. A peer
+ * may choose a routing id that was another's: it does not become that other by it. */
+static bool is_whose_it_was(struct zmq_transport *t, sl_peer peer, zmq_msg_t *frame)
+{
+	const char *user = zmq_msg_gets(frame, "User-Id");
+	struct sl_key key;
+
+	return user && sl_key_parse(&key, user, strlen(user)) && sl_peers_claim(t->peers, peer, &key);
+}
+
 /* One message; false: none there. */
 static bool receive_one(struct zmq_transport *t)
 {
@@ -337,6 +359,10 @@ static bool receive_one(struct zmq_transport *t)
 		if (t->bound)
 			peer = sl_peers_seen(t->peers, zmq_msg_data(&id), zmq_msg_size(&id));
 		fault = fault_of(t, &header, &payload, two);
+		if (t->zap && peer && !is_whose_it_was(t, peer, two ? &payload : &header)) {
+			peer = 0;
+			fault = "the key of the connection is not the one that began with this routing id";
+		}
 		if (!peer && !fault)
 			fault = "the peer has no number: the table is full, or it chose its own routing id";
 		if (fault)
@@ -358,21 +384,20 @@ static void readable(void *arg)
 		;
 }
 
-/* A monitor's message: event (16 bits) and value (32 bits), then the address. */
 static void monitor_readable(void *arg)
 {
 	struct zmq_transport *t = arg;
-	zmq_msg_t msg;
-	uint16_t event;
+	int event, value;
 
-	zmq_msg_init(&msg);
-	while (receive(t->monitor, &msg) >= 0) {
-		if (more(&msg) && zmq_msg_size(&msg) >= sizeof event) {
-			memcpy(&event, zmq_msg_data(&msg), sizeof event);
-			t->lost |= event == ZMQ_EVENT_DISCONNECTED;
+	while (sl_monitor_read(t->monitor, &event, &value)) {
+		if (event == ZMQ_EVENT_DISCONNECTED) {
+			/* also said of a connection that never stood */
+			t->lost |= t->handshakes.done;
+			t->handshakes.done = false;
+		} else if (!t->refusal.code) {
+			sl_handshake_event(&t->handshakes, event, value, &t->refusal);
 		}
 	}
-	zmq_msg_close(&msg);
 }
 
 /* ---- opening and closing */
@@ -421,6 +446,7 @@ static void zmq_transport_close(struct sl_transport *transport, int linger_ms)
 	if (t->context)
 		while (zmq_ctx_term(t->context) < 0 && errno == EINTR)
 			;
+	sl_zap_close(t->zap);
 	watch_closed(t);
 }
 
@@ -463,7 +489,8 @@ static enum sl_err open_monitor(struct zmq_transport *t, struct sl_loop *loop, s
 	static const char address[] = "inproc://monitor"; /* the context is ours alone */
 
 	t->monitor = zmq_socket(t->context, ZMQ_PAIR);
-	if (!t->monitor || zmq_socket_monitor(t->socket, address, ZMQ_EVENT_DISCONNECTED) < 0 ||
+	if (!t->monitor || zmq_setsockopt(t->monitor, ZMQ_RCVTIMEO, &(int){0}, sizeof(int)) < 0 ||
+	    zmq_socket_monitor(t->socket, address, ZMQ_EVENT_DISCONNECTED | sl_handshake_events()) < 0 ||
 	    zmq_connect(t->monitor, address) < 0)
 		return sl_fail_set(fail, SL_ERR_OS, "ZeroMQ monitor: %s", zmq_strerror(errno));
 	t->monitor_watch.socket = t->monitor;
@@ -510,6 +537,16 @@ static const char *zmq_transport_endpoint(const struct sl_transport *transport)
 	return ((const struct zmq_transport *)transport)->endpoint;
 }
 
+static bool zmq_transport_peer_key(const struct sl_transport *transport, sl_peer peer, struct sl_key *out)
+{
+	const struct zmq_transport *t = (const struct zmq_transport *)transport;
+	const struct sl_key *key = t->zap ? sl_peers_key(t->peers, peer) : NULL;
+
+	if (key)
+		*out = *key;
+	return key != NULL;
+}
+
 static void zmq_transport_forget(struct sl_transport *transport, sl_peer peer)
 {
 	struct zmq_transport *t = of(transport);
@@ -521,6 +558,7 @@ static void zmq_transport_forget(struct sl_transport *transport, sl_peer peer)
 static const struct sl_transport_ops zmq_ops = {
 	.endpoint = zmq_transport_endpoint,
 	.send = zmq_transport_send,
+	.peer_key = zmq_transport_peer_key,
 	.forget = zmq_transport_forget,
 	.close = zmq_transport_close,
 };
@@ -539,6 +577,8 @@ enum sl_err sl_transport_zmq_open(struct sl_transport **out, struct sl_loop *loo
 	t->arg = arg;
 	t->part_bytes = conf->part_bytes;
 	t->bound = bind;
+	t->handshakes.auth = conf->auth;
+	t->handshakes.endpoint = t->endpoint;
 	t->watch.arg = t->monitor_watch.arg = t;
 	t->watch.closed = t->monitor_watch.closed = watch_closed;
 	t->watch.readable = readable;
@@ -555,6 +595,9 @@ enum sl_err sl_transport_zmq_open(struct sl_transport **out, struct sl_loop *loo
 		err = sl_peers_open(&t->peers, fail);
 	if (!err)
 		err = set_options(t, conf, fail);
+	if (!err && conf->auth)
+		err = bind ? sl_curve_guard(&t->zap, t->context, t->socket, conf->auth, fail)
+			   : sl_curve_client(t->socket, conf->auth, fail);
 	if (!err && !bind)
 		err = open_monitor(t, loop, fail);
 	if (!err)

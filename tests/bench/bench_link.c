@@ -88,7 +88,7 @@ static void no_malformed(void *arg, sl_peer peer, const char *why)
 
 static void *receiver_main(void *arg)
 {
-	static const struct sl_transport_events events = {received, ignore_peer, no_malformed, ignore_peer};
+	static const struct sl_transport_events events = {received, ignore_peer, no_malformed, ignore_peer, NULL};
 	struct sl_transport_conf conf = {.endpoint = "tcp://127.0.0.1:*", .part_bytes = PART, .hwm = HWM};
 	struct receiver *r = arg;
 	struct sl_fail fail;
@@ -145,7 +145,7 @@ static void run_sent(struct sl_run *run)
 
 static struct result over_link(uint8_t *data, uint8_t *place, uint64_t bytes)
 {
-	static const struct sl_transport_events events = {credited, writable, no_malformed, ignore_peer};
+	static const struct sl_transport_events events = {credited, writable, no_malformed, ignore_peer, NULL};
 	struct sl_transport_conf conf = {.part_bytes = PART, .hwm = HWM};
 	struct receiver r = {.place = place, .expect = bytes};
 	struct sender s = {.runs_left = (int)(bytes / RUN) - 2, .runs_out = 2};

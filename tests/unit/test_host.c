@@ -145,7 +145,7 @@ static void on_malformed(void *arg, sl_peer peer, const char *why)
 
 static void connect_raw(struct raw *c)
 {
-	static const struct sl_transport_events events = {on_message, ignore, on_malformed, ignore};
+	static const struct sl_transport_events events = {on_message, ignore, on_malformed, ignore, NULL};
 	const struct sl_transport_conf t = {.endpoint = conf.listen, .part_bytes = PART, .hwm = 64};
 	struct sl_fail fail;
 

@@ -106,8 +106,10 @@ static void gave_up(void *arg)
 
 static struct rig *rig_open(const char *endpoint, int hwm)
 {
-	static const struct sl_transport_events server_events = {server_message, nothing_writable, malformed, lost};
-	static const struct sl_transport_events client_events = {client_message, client_writable, malformed, lost};
+	static const struct sl_transport_events server_events = {server_message, nothing_writable, malformed, lost,
+								 NULL};
+	static const struct sl_transport_events client_events = {client_message, client_writable, malformed, lost,
+								 NULL};
 	struct sl_transport_conf conf = {.endpoint = endpoint, .part_bytes = PART, .hwm = hwm};
 	struct rig *rig = calloc(1, sizeof *rig);
 
@@ -470,7 +472,7 @@ static void count_corrupt(void *arg, sl_peer peer, struct sl_bytes header, struc
 
 static void corrupt_parts_are_noticed(void **state)
 {
-	static const struct sl_transport_events counting = {count_corrupt, nothing_writable, malformed, lost};
+	static const struct sl_transport_events counting = {count_corrupt, nothing_writable, malformed, lost, NULL};
 	struct sl_transport_conf conf = {.endpoint = "inproc://corrupt", .part_bytes = PART, .hwm = 200};
 	struct rig *rig = rig_open(schemes[1], 200);
 	struct sl_transport *server, *client;

@@ -462,7 +462,7 @@ static void wrong_configurations_say_what_would_be_right(void **state)
 	conf.part_bytes = SL_WIRE_PART_MAX + 1;
 	assert_int_equal(sl_transport_bind(&t, loop, &conf, &events, NULL, &fail), SL_ERR_CONFIG);
 	open_server(&server, loop, schemes[0]);
-	conf = (struct sl_transport_conf){sl_transport_endpoint(server.transport), PART, HWM};
+	conf = (struct sl_transport_conf){sl_transport_endpoint(server.transport), PART, HWM, NULL};
 	assert_int_equal(sl_transport_bind(&t, loop, &conf, &events, NULL, &fail), SL_ERR_UNAVAILABLE);
 	assert_non_null(strstr(fail.text, "in use"));
 	sl_transport_close(server.transport, 0);

@@ -1,0 +1,241 @@
+#include "common/link/curve.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <zmq.h>
+
+#include "common/base/clock.h"
+#include "common/link/gate.h"
+#include "common/link/zap.h"
+
+enum {
+	ENFORCE_DOMAIN = 93, /* ZMQ_ZAP_ENFORCE_DOMAIN: a draft in the header, there in the library */
+	PROVE_MS = 5000,
+	PROVE_ENDPOINT = 64,
+	CUTS = 3, /* one may be the server's restart */
+	EVENT_BYTES = 6,
+};
+
+static enum sl_err set(void *socket, int option, const void *value, size_t len, const char *name, struct sl_fail *fail)
+{
+	if (zmq_setsockopt(socket, option, value, len) == 0)
+		return SL_OK;
+	return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
+			   "this libzmq refuses %s, without which there is no authentication: %s", name,
+			   zmq_strerror(errno));
+}
+
+#define SET(option, value, len) set(socket, option, value, len, #option, fail)
+
+enum sl_err sl_curve_server(void *socket, const struct sl_keypair *own, struct sl_fail *fail)
+{
+	enum sl_err err = SET(ZMQ_CURVE_SERVER, &(int){1}, sizeof(int));
+
+	if (!err)
+		err = SET(ZMQ_CURVE_SECRETKEY, own->secret_key.byte, SL_KEY_BYTES);
+	if (!err)
+		err = SET(ZMQ_ZAP_DOMAIN, SL_ZAP_DOMAIN, strlen(SL_ZAP_DOMAIN));
+	/* else a handler that is not there lets everybody in */
+	return err ? err : SET(ENFORCE_DOMAIN, &(int){1}, sizeof(int));
+}
+
+enum sl_err sl_curve_client(void *socket, const struct sl_transport_auth *auth, struct sl_fail *fail)
+{
+	enum sl_err err = SET(ZMQ_CURVE_SERVERKEY, auth->server->byte, SL_KEY_BYTES);
+
+	if (!err)
+		err = SET(ZMQ_CURVE_PUBLICKEY, auth->own->public_key.byte, SL_KEY_BYTES);
+	return err ? err : SET(ZMQ_CURVE_SECRETKEY, auth->own->secret_key.byte, SL_KEY_BYTES);
+}
+
+enum sl_err sl_curve_guard(struct sl_zap **out, void *context, void *socket, const struct sl_transport_auth *auth,
+			   struct sl_fail *fail)
+{
+	enum sl_err err = sl_zap_open(out, context, auth->gate, fail);
+
+	if (!err)
+		err = sl_curve_server(socket, auth->own, fail);
+	return err ? err : sl_curve_prove(socket, auth, fail);
+}
+
+/* ---- the proof */
+
+enum verdict { SILENCE, LET_IN, REFUSED, BROKEN };
+
+/* A monitor's message: event (16 bits) and value (32 bits), then the address. */
+bool sl_monitor_read(void *monitor, int *event, int *value)
+{
+	uint8_t frame[EVENT_BYTES];
+	uint16_t number;
+	int32_t what;
+	char address[PROVE_ENDPOINT];
+
+	if (zmq_recv(monitor, frame, sizeof frame, 0) != sizeof frame ||
+	    zmq_recv(monitor, address, sizeof address, 0) < 0)
+		return false;
+	memcpy(&number, frame, sizeof number);
+	memcpy(&what, frame + sizeof number, sizeof what);
+	*event = number;
+	*value = what;
+	return true;
+}
+
+static enum verdict wait_for_verdict(void *monitor)
+{
+	uint64_t deadline_ms = sl_now_ms() + PROVE_MS;
+
+	while (sl_now_ms() < deadline_ms) {
+		int event = 0, value = 0;
+
+		if (!sl_monitor_read(monitor, &event, &value))
+			continue; /* timed out, or interrupted */
+		switch (event) {
+		case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
+			return LET_IN;
+		case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
+			return value == SL_ZAP_REFUSED ? REFUSED : BROKEN;
+		case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
+		case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+			return BROKEN;
+		default:
+			break;
+		}
+	}
+	return SILENCE;
+}
+
+/* A client with a key of its own, in a context of its own, so that it comes in by the same way as any other. */
+static enum verdict try_key(const char *endpoint, const struct sl_keypair *key, const struct sl_key *server)
+{
+	static const char monitor_address[] = "inproc://monitor";
+	void *context = zmq_ctx_new(), *socket = NULL, *monitor = NULL;
+	const int events = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+			   ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+	const struct sl_transport_auth auth = {.own = key, .server = server};
+	enum verdict verdict = BROKEN;
+
+	if (context)
+		socket = zmq_socket(context, ZMQ_DEALER);
+	if (socket)
+		monitor = zmq_socket(context, ZMQ_PAIR);
+	if (monitor && sl_curve_client(socket, &auth, NULL) == SL_OK &&
+	    zmq_setsockopt(socket, ZMQ_LINGER, &(int){0}, sizeof(int)) == 0 &&
+	    zmq_setsockopt(monitor, ZMQ_RCVTIMEO, &(int){PROVE_MS}, sizeof(int)) == 0 &&
+	    zmq_socket_monitor(socket, monitor_address, events) == 0 && zmq_connect(monitor, monitor_address) == 0 &&
+	    zmq_connect(socket, endpoint) == 0)
+		verdict = wait_for_verdict(monitor);
+	if (monitor)
+		zmq_close(monitor);
+	if (socket)
+		zmq_close(socket);
+	if (context)
+		while (zmq_ctx_term(context) < 0 && errno == EINTR)
+			;
+	return verdict;
+}
+
+static enum sl_err allow_alone(struct sl_allow **out, const struct sl_key *key, struct sl_fail *fail)
+{
+	char text[SL_KEY_TEXT + SL_KEY_NAME], printed[SL_KEY_TEXT];
+	int n;
+
+	sl_key_print(key, printed);
+	n = snprintf(text, sizeof text, "%s self-test", printed);
+	return sl_allow_parse(out, "self-test", text, (size_t)n, fail);
+}
+
+static enum sl_err judge(enum verdict stranger, enum verdict guest, struct sl_fail *fail)
+{
+	if (stranger == LET_IN)
+		return sl_fail_set(fail, SL_ERR_AUTH,
+				   "self-test of authentication: a key that is not on the list got in; not serving");
+	if (stranger != REFUSED || guest != LET_IN)
+		return sl_fail_set(fail, SL_ERR_AUTH, "self-test of authentication: %s; not serving",
+				   stranger != REFUSED ? "a key that is not on the list got no clear refusal"
+						       : "a key on the list did not get in");
+	return SL_OK;
+}
+
+enum sl_err sl_curve_prove(void *socket, const struct sl_transport_auth *auth, struct sl_fail *fail)
+{
+	struct sl_keypair stranger = {0}, guest = {0};
+	const struct sl_key *server = &auth->own->public_key;
+	char endpoint[PROVE_ENDPOINT];
+	size_t len = sizeof endpoint;
+	struct sl_allow *real, *probe = NULL;
+	struct sl_refusal told;
+	enum sl_err err = sl_keypair_make(&stranger, fail);
+
+	if (!err)
+		err = sl_keypair_make(&guest, fail);
+	if (!err)
+		err = allow_alone(&probe, &guest.public_key, fail);
+	if (!err && (zmq_bind(socket, "tcp://127.0.0.1:*") < 0 ||
+		     zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, endpoint, &len) < 0))
+		err = sl_fail_set(fail, SL_ERR_OS, "self-test of authentication: no port on loopback: %s",
+				  zmq_strerror(errno));
+	if (!err) {
+		real = sl_gate_swap(auth->gate, probe);
+		err = judge(try_key(endpoint, &stranger, server), try_key(endpoint, &guest, server), fail);
+		probe = sl_gate_swap(auth->gate, real);
+		(void)sl_gate_take_refusal(auth->gate, &told);
+		if (zmq_unbind(socket, endpoint) < 0 && !err)
+			err = sl_fail_set(fail, SL_ERR_OS, "self-test of authentication: %s", zmq_strerror(errno));
+	}
+	sl_allow_free(probe);
+	sl_keypair_wipe(&stranger);
+	sl_keypair_wipe(&guest);
+	return err;
+}
+
+/* ---- a client's handshakes */
+
+int sl_handshake_events(void)
+{
+	return ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+	       ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+}
+
+static void cut(struct sl_handshakes *h, const char *print, struct sl_fail *fail)
+{
+	char server[SL_FINGERPRINT];
+
+	/* A plain connection can be cut for any reason, and one that once stood has the right keys. */
+	if (!h->auth || h->ever || ++h->cut < CUTS)
+		return;
+	sl_key_fingerprint(h->auth->server, server);
+	sl_fail_set(fail, SL_ERR_AUTH,
+		    "%s cuts the handshake: its key is not %s (auth.server_key); this client's is %s", h->endpoint,
+		    server, print);
+}
+
+void sl_handshake_event(struct sl_handshakes *h, int event, int value, struct sl_fail *fail)
+{
+	char print[SL_FINGERPRINT] = "";
+	bool mismatch =
+		event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH;
+
+	if (h->auth)
+		sl_key_fingerprint(&h->auth->own->public_key, print);
+	if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
+		h->done = h->ever = true;
+		h->cut = 0;
+	} else if (mismatch && h->auth) {
+		sl_fail_set(fail, SL_ERR_AUTH,
+			    "%s does not authenticate: it has no auth section, this client has one (the fingerprint of "
+			    "its key is %s)",
+			    h->endpoint, print);
+	} else if (mismatch) {
+		sl_fail_set(fail, SL_ERR_AUTH, "%s lets in authenticated clients only: this one has no auth section",
+			    h->endpoint);
+	} else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH && value == SL_ZAP_REFUSED) {
+		sl_fail_set(fail, SL_ERR_AUTH,
+			    "%s does not know this client's key, fingerprint %s: its public key must be in the "
+			    "server's auth.clients",
+			    h->endpoint, print);
+	} else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL || event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) {
+		cut(h, print, fail);
+	}
+}

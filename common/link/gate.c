@@ -1,0 +1,214 @@
+#include "common/link/gate.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/buf.h"
+
+enum { LIST_BYTES = 1 << 20, LINE_BYTES_MIN = SL_KEY_TEXT + 1 };
+
+struct client {
+	struct sl_key key;
+	char name[SL_KEY_NAME];
+	int line;
+};
+
+struct sl_allow {
+	int n;
+	struct client client[]; /* sorted by key */
+};
+
+struct sl_gate {
+	_Atomic(struct sl_allow *) list;
+	_Atomic(struct sl_allow *) reading; /* the handler's: not to be freed; NULL: none */
+	_Atomic uint64_t refusals;          /* not yet told */
+	atomic_bool full;                   /* true: `last` is the loop's, false: the handler's */
+	struct sl_refusal last;
+};
+
+/* ---- lists */
+
+static int by_key(const void *a, const void *b)
+{
+	const struct client *x = a, *y = b;
+
+	return memcmp(&x->key, &y->key, sizeof x->key);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct client *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+/* Sorts, and looks whether neighbours are the same. */
+static enum sl_err refuse_twice(struct sl_allow *allow, const char *file, const char *what,
+				int (*order)(const void *a, const void *b), struct sl_fail *fail)
+{
+	struct client *c = allow->client;
+
+	qsort(c, (size_t)allow->n, sizeof *c, order);
+	for (int i = 1; i < allow->n; i++)
+		if (order(&c[i - 1], &c[i]) == 0)
+			return sl_fail_set(fail, SL_ERR_DATA, "%s: lines %d and %d have the same %s", file,
+					   c[i - 1].line < c[i].line ? c[i - 1].line : c[i].line,
+					   c[i - 1].line < c[i].line ? c[i].line : c[i - 1].line, what);
+	return SL_OK;
+}
+
+static enum sl_err read_line(struct sl_allow *allow, const char *file, int line, const char *text, size_t len,
+			     struct sl_fail *fail)
+{
+	struct client *c = &allow->client[allow->n];
+	const char *why = NULL;
+	enum sl_key_line kind = sl_key_read_line(text, len, &c->key, c->name, &why);
+
+	if (kind == SL_KEY_LINE_KEY && !c->name[0])
+		why = "has no name behind the key";
+	if (why)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s:%d: line %s", file, line, why);
+	c->line = line;
+	allow->n += kind == SL_KEY_LINE_KEY;
+	return SL_OK;
+}
+
+enum sl_err sl_allow_parse(struct sl_allow **out, const char *file, const char *text, size_t len, struct sl_fail *fail)
+{
+	/* one to spare: where a line is looked at before it counts */
+	struct sl_allow *allow = calloc(1, sizeof *allow + (len / LINE_BYTES_MIN + 2) * sizeof *allow->client);
+	enum sl_err err = SL_OK;
+	int line = 0;
+
+	if (!allow)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory for the list", file);
+	for (const char *at = text, *end = text + len; !err && at < end;) {
+		const char *eol = memchr(at, '\n', (size_t)(end - at));
+
+		if (!eol)
+			eol = end;
+		err = read_line(allow, file, ++line, at, (size_t)(eol - at), fail);
+		at = eol + 1;
+	}
+	if (!err)
+		err = refuse_twice(allow, file, "name", by_name, fail);
+	if (!err)
+		err = refuse_twice(allow, file, "key", by_key, fail);
+	if (err)
+		free(allow);
+	else
+		*out = allow;
+	return err;
+}
+
+enum sl_err sl_allow_load(struct sl_allow **out, const char *path, struct sl_fail *fail)
+{
+	uint8_t *text;
+	size_t len;
+	enum sl_err err = sl_file_read(path, LIST_BYTES, &text, &len, fail);
+
+	if (err)
+		return err;
+	err = sl_allow_parse(out, path, (const char *)text, len, fail);
+	free(text);
+	return err;
+}
+
+void sl_allow_free(struct sl_allow *allow)
+{
+	free(allow);
+}
+
+int sl_allow_count(const struct sl_allow *allow)
+{
+	return allow->n;
+}
+
+const char *sl_allow_name(const struct sl_allow *allow, const struct sl_key *key)
+{
+	const struct client wanted = {.key = *key};
+	const struct client *c = bsearch(&wanted, allow->client, (size_t)allow->n, sizeof *allow->client, by_key);
+
+	return c ? c->name : NULL;
+}
+
+/* ---- the gate */
+
+enum sl_err sl_gate_open(struct sl_gate **out, struct sl_allow *allow, struct sl_fail *fail)
+{
+	struct sl_gate *gate = calloc(1, sizeof *gate);
+
+	if (!gate)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a gate");
+	atomic_init(&gate->list, allow);
+	*out = gate;
+	return SL_OK;
+}
+
+void sl_gate_close(struct sl_gate *gate)
+{
+	if (!gate)
+		return;
+	sl_allow_free(atomic_load(&gate->list));
+	free(gate);
+}
+
+const struct sl_allow *sl_gate_list(const struct sl_gate *gate)
+{
+	return atomic_load(&gate->list);
+}
+
+struct sl_allow *sl_gate_swap(struct sl_gate *gate, struct sl_allow *allow)
+{
+	struct sl_allow *old = atomic_exchange(&gate->list, allow);
+
+	/* one lookup long at most; who begins to read after the exchange finds the new list */
+	while (atomic_load(&gate->reading) == old)
+		sched_yield();
+	return old;
+}
+
+static bool is_listed(struct sl_gate *gate, const struct sl_key *key)
+{
+	struct sl_allow *list = atomic_load(&gate->list);
+	bool listed;
+
+	for (;;) {
+		struct sl_allow *now;
+
+		atomic_store(&gate->reading, list);
+		now = atomic_load(&gate->list);
+		if (now == list)
+			break; /* it counted while it was already marked: nobody frees it now */
+		list = now;
+	}
+	listed = sl_allow_name(list, key) != NULL;
+	atomic_store(&gate->reading, NULL);
+	return listed;
+}
+
+bool sl_gate_admit(struct sl_gate *gate, const struct sl_key *key, const char *address, size_t address_len)
+{
+	if (is_listed(gate, key))
+		return true;
+	atomic_fetch_add(&gate->refusals, 1);
+	if (!atomic_load(&gate->full)) {
+		gate->last.key = *key;
+		snprintf(gate->last.address, sizeof gate->last.address, "%.*s",
+			 (int)(address_len < SL_GATE_ADDRESS ? address_len : SL_GATE_ADDRESS), address);
+		atomic_store(&gate->full, true);
+	}
+	return false;
+}
+
+bool sl_gate_take_refusal(struct sl_gate *gate, struct sl_refusal *out)
+{
+	if (!atomic_load(&gate->full))
+		return false;
+	*out = gate->last;
+	out->count = atomic_exchange(&gate->refusals, 0);
+	atomic_store(&gate->full, false);
+	return true;
+}

@@ -1,0 +1,61 @@
+/* Curve25519 keys, as ZeroMQ's CURVE uses them: 32 bytes, written as 40 characters of Z85 (rfc.zeromq.org/spec/32).
+ * What people compare is a public key's fingerprint. Text of a key file, where "#" begins a remark (no key begins so,
+ * though "#" is a digit of Z85):
+ *
+ *   public KEY
+ *   secret KEY
+ */
+#ifndef SL_LINK_KEY_H
+#define SL_LINK_KEY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/base/err.h"
+
+enum {
+	SL_KEY_BYTES = 32,
+	SL_KEY_TEXT = 41,    /* Z85 and NUL */
+	SL_FINGERPRINT = 20, /* "0123-4567-89ab-cdef" and NUL: 64 bits of the public key's SHA-256 */
+	SL_KEY_NAME = 64     /* letters, digits, and . _ - @; with NUL */
+};
+
+struct sl_key {
+	uint8_t byte[SL_KEY_BYTES];
+};
+
+struct sl_keypair {
+	struct sl_key public_key, secret_key;
+};
+
+bool sl_key_equal(const struct sl_key *a, const struct sl_key *b); /* of public keys: takes no care of its timing */
+void sl_key_print(const struct sl_key *key, char out[SL_KEY_TEXT]);
+void sl_key_fingerprint(const struct sl_key *public_key, char out[SL_FINGERPRINT]);
+/* Exactly 40 characters that are Z85. */
+bool sl_key_parse(struct sl_key *out, const char *text, size_t len);
+
+/* UNAVAILABLE where this libzmq has no CURVE. */
+enum sl_err sl_keypair_make(struct sl_keypair *out, struct sl_fail *fail) SL_MUST_CHECK;
+/* A new file of mode 0600. CANTCREATE where there is one already, whatever it is. */
+enum sl_err sl_keypair_save(const struct sl_keypair *pair, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
+/* NOINPUT: no such file; CONFIG: anybody but its owner may read or write it; DATA: not a key file, or the two keys do
+ * not belong together. No text of the file is repeated in *fail. */
+enum sl_err sl_keypair_load(struct sl_keypair *out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_keypair_wipe(struct sl_keypair *pair);
+
+/* `text` is a public key, or else the path of a file that holds one line KEY or KEY NAME. (A path that is 40 characters
+ * of Z85 reads as a key: write one more slash.) */
+enum sl_err sl_key_load_public(struct sl_key *out, const char *text, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* One line of such a file, without its newline. */
+enum sl_key_line { SL_KEY_LINE_BLANK, SL_KEY_LINE_KEY, SL_KEY_LINE_BAD };
+/* KEY: *key is filled, and `name` ("": none given). BAD: *why is a sentence. */
+enum sl_key_line sl_key_read_line(const char *line, size_t len, struct sl_key *key, char name[SL_KEY_NAME],
+				  const char **why);
+
+/* The sub-command keygen: a new pair goes to `path`, its public key and a newline to `out`, a word on it to stderr. */
+enum sl_err sl_keygen(const char *path, FILE *out, struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif
