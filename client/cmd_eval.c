@@ -22,6 +22,9 @@ static enum sl_err open_setup(struct sl_setup *setup, const struct sl_options *o
 		       : snprintf(path, sizeof path, "%s/model.safetensors", conf->log.dir) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "the path of the weights is too long");
 	err = sl_setup_weights(setup, path, true, fail);
+	if (err == SL_ERR_NOINPUT && !o->weights)
+		return sl_fail_set(fail, err,
+				   "%s cannot be read: `splitc train` writes it, --weights names another file", path);
 	if (!err)
 		err = sl_setup_data(setup, false, fail);
 	return err ? err : sl_setup_backend(setup, fail);

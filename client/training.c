@@ -216,11 +216,13 @@ static void log_epoch(struct sl_training *r)
 		.t_eval_s = e->seconds,
 		.images_per_s = ratio((double)t->rows, t->seconds),
 	};
+	char test[64] = "";
 
 	check_log(r, sl_jsonl_epoch(r->log, &line));
-	sl_log(SL_LOG_INFO, "epoch", "%d of %d: train loss %.4f, accuracy %.2f %%; test loss %.4f, accuracy %.2f %%",
-	       r->epoch + 1, r->setup->conf->train.epochs, line.train_loss, 100 * line.train_acc, line.test_loss,
-	       100 * line.test_acc);
+	if (e->rows)
+		snprintf(test, sizeof test, "; test loss %.4f, accuracy %.2f %%", line.test_loss, 100 * line.test_acc);
+	sl_log(SL_LOG_INFO, "epoch", "%d of %d: train loss %.4f, accuracy %.2f %%%s", r->epoch + 1,
+	       r->setup->conf->train.epochs, line.train_loss, 100 * line.train_acc, test);
 }
 
 static void tally_add(struct tally *t, const struct sl_step_result *s)
@@ -243,7 +245,7 @@ static void show(struct sl_training *r)
 		.epochs = r->eval_only ? 1 : r->setup->conf->train.epochs,
 		.step = (uint64_t)(eval ? r->in_eval : r->in_epoch),
 		.steps = (uint64_t)(eval ? r->eval_batches : r->steps_per_epoch),
-		.steps_left = r->total_steps - r->step,
+		.steps_left = eval ? (uint64_t)(r->eval_batches - r->in_eval) : r->total_steps - r->step,
 		.images = r->totals.images,
 		.tx_bytes = r->totals.tx_bytes,
 		.rx_bytes = r->totals.rx_bytes,

@@ -82,7 +82,7 @@ static enum sl_err read_hello(struct sl_bytes header, struct sl_bytes payload, s
 	err = sl_wire_decode(header, payload, frame, fail);
 	if (!err && frame->kind != SL_FRAME_HELLO)
 		err = sl_fail_set(
-			fail, SL_ERR_PROTOCOL,
+			fail, SL_ERR_PEER_LOST,
 			"no session on this connection: it must begin with Hello (has the server been restarted?)");
 	return err;
 }

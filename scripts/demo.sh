@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# usage: demo.sh        (make demo)
+# Fetches CIFAR-10 where it is not in data/, starts splits, trains MobileNetV2 with splitc through it, 8 bits on everything
+# that crosses, and fails where the network has not learned: less than 50 % on the test set. Everything it starts ends with
+# it. DEMO_RUN names the folder of logs and weights (default runs/demo); BUILD, the folder of the binaries.
+set -eu
+cd "$(dirname "$0")/.."
+build=${BUILD:-build/release}
+run=${DEMO_RUN:-runs/demo}
+[ -n "${SPLIT_NO_DEPS:-}" ] || scripts/install-deps.sh --data
+scripts/fetch-cifar10.sh data/cifar-10-batches-bin
+
+# a slower BLAS kernel than the CPU's is of no use here
+unset OPENBLAS_CORETYPE
+mkdir -p "$run"
+server='' client=''
+end_all() {
+	trap - EXIT INT TERM HUP
+	local pid
+	for pid in $client $server; do kill "$pid" 2>/dev/null || true; done
+	wait 2>/dev/null || true
+}
+trap end_all EXIT
+trap 'end_all; exit 130' INT
+trap 'end_all; exit 143' TERM HUP
+
+# any free port, and sockets of its own: a demo disturbs no other splits here
+socket=$(mktemp -d "${TMPDIR:-/tmp}/split-demo.XXXXXX")
+trap 'end_all; rm -rf "$socket"' EXIT
+"$build/splits" serve configs/server.yaml --set listen=tcp://127.0.0.1:0 --set store="$run/store" \
+	--set control="$socket/splits.sock" 2>"$run/splits.log" &
+server=$!
+for _ in $(seq 200); do
+	endpoint=$(sed -n 's/^INFO serving: .* on \(tcp:[^ ,]*\),.*/\1/p' "$run/splits.log")
+	[ -z "$endpoint" ] || break
+	kill -0 $server 2>/dev/null || break
+	sleep 0.1
+done
+[ -n "$endpoint" ] || { echo 'splits did not start:'; cat "$run/splits.log"; exit 1; }
+echo "splits serves on $endpoint, its log is $run/splits.log. Watch it: $build/splits status --control $socket/splits.sock"
+echo "splitc trains configs/client-demo.yaml; Ctrl-C ends it"
+
+# in the background, so that this shell hears of signals while it runs; a terminal's Ctrl-C reaches both
+"$build/splitc" train configs/client-demo.yaml --set server="$endpoint" --set log.dir="$run" \
+	--set control="$socket/splitc.sock" >"$run/summary.txt" &
+client=$!
+status=0
+wait $client || status=$?
+client=''
+[ $status = 0 ] || { echo "splitc ended with exit status $status; the server's log:"; tail -n 5 "$run/splits.log"; exit 1; }
+echo
+cat "$run/summary.txt"
+accuracy=$(sed -n 's/^test accuracy \([0-9.]*\) %.*/\1/p' "$run/summary.txt")
+if [ -z "$accuracy" ]; then
+	echo 'demo: interrupted before the end'
+	exit 130
+fi
+echo "log and weights are in $run: log.jsonl, model.safetensors"
+awk -v a="$accuracy" 'BEGIN {
+	good = a >= 50
+	printf "demo: %s: test accuracy %.2f %%, at least 50 %% wanted\n", good ? "passed" : "FAILED", a
+	exit !good
+}'

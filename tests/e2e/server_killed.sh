@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# What each side does when the other dies, leaves, or is told to stop, and that two clients at once do not touch each other.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 480 24
+endless=(--set train.epochs=100000 --set train.eval_every=0)
+fast_link=(--set link.heartbeat_ms=100 --set link.timeout_ms=1000 --set link.connect_timeout_ms=5000)
+
+says() { # NAME WORDS
+	grep -qF -- "$2" "$tmp/$1.log" || fail "$1 did not say '$2'"
+}
+
+# SIGKILL in the middle of a run: 69 and a sentence, within the link's timeout
+start_server killed
+write_config "$tmp/client.yaml"
+start_client orphan "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}"
+wait_for 'no steps' has_steps orphan 3
+kill -9 "$server_pid"
+ends_with "$client_pid" 69 4 'client of a killed server'
+says orphan 'splitc: nothing heard from the server for'
+[ ! -e "$tmp/orphan.sock" ] || fail 'the control socket was left behind'
+tail -n 1 "$tmp/orphan/log.jsonl" | grep -qE '^\{"type":"(step|epoch)",.*\}$' || fail 'the last line of log.jsonl is not whole'
+
+# … or it waits, as configured; the server that comes back does not know the session, and says so
+port=${endpoint##*:}
+start_server before listen="tcp://127.0.0.1:$port" threads=1
+start_client waits "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}" --set link.on_server_lost=wait
+wait_for 'no steps' has_steps waits 3
+kill -9 "$server_pid"
+sleep 2.5 # more than twice the timeout
+kill -0 "$client_pid" 2>/dev/null || fail 'the client did not wait'
+start_server after listen="tcp://127.0.0.1:$port" threads=1
+ends_with "$client_pid" 69 10 'client of a restarted server'
+says waits 'has the server been restarted?'
+
+# SIGTERM: the client hears of it at once
+start_client told "$tmp/client.yaml" "${endless[@]}"
+wait_for 'no steps' has_steps told 3
+kill "$server_pid"
+ends_with "$client_pid" 69 4 'client of a server that shuts down'
+ends_with "$server_pid" 0 4 'server that shuts down'
+says told 'the server shuts down'
+[ ! -e "$tmp/after.sock" ] || fail 'the control socket was left behind'
+
+# SIGINT to the client: it ends after its step with its weights, and the server goes on for the next client
+start_server long
+sed -i "s|^server: .*|server: $endpoint|" "$tmp/client.yaml"
+start_client stopped "$tmp/client.yaml" "${endless[@]}"
+wait_for 'no steps' has_steps stopped 3
+kill -INT "$client_pid"
+ends_with "$client_pid" 0 10 'client that is told to stop'
+grep -q '"outcome":"interrupted"' "$tmp/stopped/log.jsonl" || fail 'the summary does not say interrupted'
+says stopped 'interrupted: '
+client resumed "$tmp/client.yaml" --set model.weights="$tmp/stopped/model.safetensors" || fail 'the saved weights are no good'
+
+# SIGKILL of a client: the server notices, and goes on
+start_client shot "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}"
+wait_for 'no steps' has_steps shot 3
+kill -9 "$client_pid"
+wait_for 'the server did not notice' grep -q ' session-failed: ' "$tmp/long.log"
+
+# two clients at once, of different models: each is what it is alone
+both=("$tmp/client.yaml" --set train.epochs=2)
+client 'solo a' "${both[@]}" || fail "solo a: exit status $?"
+client 'solo b' "${both[@]}" --set train.seed=9 --set partition=2:-2 --set codec=quant:8 || fail "solo b: exit status $?"
+start_client 'pair a' "${both[@]}"
+a=$client_pid
+start_client 'pair b' "${both[@]}" --set train.seed=9 --set partition=2:-2 --set codec=quant:8
+b=$client_pid
+ends_with "$a" 0 $patience 'first of two clients'
+ends_with "$b" 0 $patience 'second of two clients'
+same_run 'pair a' 'solo a' 60
+same_run 'pair b' 'solo b' 60
+[ "$(learned 'solo a')" != "$(learned 'solo b')" ] || fail 'the two clients were the same'
+
+# more sessions than the server has room for: the newcomer is refused, the first goes on
+start_server narrow limits.sessions=1
+start_client first "$tmp/client.yaml" "${endless[@]}" --set server="$endpoint"
+wait_for 'no steps' has_steps first 1
+rc=0
+client second "$tmp/client.yaml" --set server="$endpoint" || rc=$?
+[ $rc = 75 ] || fail "a refused client: exit status $rc, not 75"
+says second 'all sessions of this server are taken'
+steps=$(steps_of first)
+wait_for 'the first client stands still' has_steps first $((steps + 3))
+kill -INT "$client_pid"
+ends_with "$client_pid" 0 10 'first client'
+echo passed
