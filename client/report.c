@@ -69,6 +69,7 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 		PUT(session.phase, "%s", phase(sl_remote_session(remote)));
 		session.tx_bytes = (int64_t)stats.tx_bytes;
 		session.rx_bytes = (int64_t)stats.rx_bytes;
+		session.stale_frames = (int64_t)sl_remote_session(remote)->counts.stale_frames;
 		status.session = &session;
 		status.n_session = 1;
 	}

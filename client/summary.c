@@ -39,8 +39,8 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		.t_per_batch_s = per(t->train_s, steps),
 		.t_compute_per_batch_s = per(compute_s, steps),
 		.avg_mb_s = per((double)t->train_tx_bytes, compute_s) / MB,
-		.peak_client_mb_s = link->peak_tx / MB,
-		.peak_server_mb_s = link->peak_rx / MB,
+		.peak_client_mb_s = link->peak_tx > 0 ? link->peak_tx / MB : NAN,
+		.peak_server_mb_s = link->peak_rx > 0 ? link->peak_rx / MB : NAN,
 		.wire_tx_bytes = t->tx_bytes,
 		.wire_rx_bytes = t->rx_bytes,
 		.outcome = outcome,
@@ -73,9 +73,18 @@ static void print_bytes(const struct sl_jsonl_summary *s)
 	       (double)s->wire_tx_bytes / MB, (double)s->wire_rx_bytes / MB);
 }
 
+/* Receiving a run of a single part takes no time that could be measured: "-". */
+static const char *rate_text(double mb_s, char out[32])
+{
+	snprintf(out, 32, isnan(mb_s) ? "-" : "%.2f MB/s", mb_s);
+	return out;
+}
+
 static void print_table(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
 			const struct sl_training_link *link)
 {
+	char text[3][32];
+
 	if (s->steps) {
 		printf("%s: %" PRIu64 " steps in %.1f s (%.1f images/s)\n", s->outcome, s->steps, s->t_total_s,
 		       per((double)t->train_images, t->train_s));
@@ -84,8 +93,9 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 		       per(link->server_compute_s, (double)t->steps));
 	}
 	if (s->direction[0].name) {
-		printf("bandwidth (MB = 10^6 bytes): average %.2f MB/s, peak client %.2f MB/s, peak server %.2f MB/s\n",
-		       s->avg_mb_s, s->peak_client_mb_s, s->peak_server_mb_s);
+		printf("bandwidth (MB = 10^6 bytes): average %s, peak client %s, peak server %s\n",
+		       rate_text(s->avg_mb_s, text[0]), rate_text(s->peak_client_mb_s, text[1]),
+		       rate_text(s->peak_server_mb_s, text[2]));
 		print_bytes(s);
 	}
 	if (!isnan(s->test_acc))

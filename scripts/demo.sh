@@ -13,21 +13,24 @@ scripts/fetch-cifar10.sh data/cifar-10-batches-bin
 # a slower BLAS kernel than the CPU's is of no use here
 unset OPENBLAS_CORETYPE
 mkdir -p "$run"
+socket=$(mktemp -d "${TMPDIR:-/tmp}/split-demo.XXXXXX")
 server='' client=''
 end_all() {
-	trap - EXIT INT TERM HUP
+	trap - EXIT
 	local pid
 	for pid in $client $server; do kill "$pid" 2>/dev/null || true; done
 	wait 2>/dev/null || true
+	rm -rf "$socket"
 }
 trap end_all EXIT
-trap 'end_all; exit 130' INT
-trap 'end_all; exit 143' TERM HUP
+trap 'exit 143' TERM HUP
+
+# A terminal's Ctrl-C is for the client alone (it ends after its step), so both have sessions of their own; and neither
+# outlives this script, however that ends.
+child='setsid setpriv --pdeathsig TERM'
 
 # any free port, and sockets of its own: a demo disturbs no other splits here
-socket=$(mktemp -d "${TMPDIR:-/tmp}/split-demo.XXXXXX")
-trap 'end_all; rm -rf "$socket"' EXIT
-"$build/splits" serve configs/server.yaml --set listen=tcp://127.0.0.1:0 --set store="$run/store" \
+$child "$build/splits" serve configs/server.yaml --set listen=tcp://127.0.0.1:0 --set store="$run/store" \
 	--set control="$socket/splits.sock" 2>"$run/splits.log" &
 server=$!
 for _ in $(seq 200); do
@@ -40,23 +43,27 @@ done
 echo "splits serves on $endpoint, its log is $run/splits.log. Watch it: $build/splits status --control $socket/splits.sock"
 echo "splitc trains configs/client-demo.yaml; Ctrl-C ends it"
 
-# in the background, so that this shell hears of signals while it runs; a terminal's Ctrl-C reaches both
-"$build/splitc" train configs/client-demo.yaml --set server="$endpoint" --set log.dir="$run" \
+$child "$build/splitc" train configs/client-demo.yaml --set server="$endpoint" --set log.dir="$run" \
 	--set control="$socket/splitc.sock" >"$run/summary.txt" &
 client=$!
-status=0
-wait $client || status=$?
+trap 'kill -INT $client 2>/dev/null || true' INT
+while :; do
+	status=0
+	wait $client || status=$?
+	kill -0 $client 2>/dev/null || break # else a signal has ended `wait`, not the client
+done
 client=''
+trap - INT
 [ $status = 0 ] || { echo "splitc ended with exit status $status; the server's log:"; tail -n 5 "$run/splits.log"; exit 1; }
 echo
 cat "$run/summary.txt"
-accuracy=$(sed -n 's/^test accuracy \([0-9.]*\) %.*/\1/p' "$run/summary.txt")
-if [ -z "$accuracy" ]; then
-	echo 'demo: interrupted before the end'
+if grep -q '^interrupted:' "$run/summary.txt"; then
+	echo 'demo: interrupted'
 	exit 130
 fi
+accuracy=$(sed -n 's/^test accuracy \([0-9.]*\) %.*/\1/p' "$run/summary.txt")
 echo "log and weights are in $run: log.jsonl, model.safetensors"
-awk -v a="$accuracy" 'BEGIN {
+awk -v a="${accuracy:-0}" 'BEGIN {
 	good = a >= 50
 	printf "demo: %s: test accuracy %.2f %%, at least 50 %% wanted\n", good ? "passed" : "FAILED", a
 	exit !good

@@ -7,7 +7,7 @@
 set -eu
 packages='gcc make pkg-config libc6-dev git ca-certificates curl
 	libzmq3-dev libprotobuf-c-dev protobuf-c-compiler libuv1-dev libopenblas-pthread-dev libyaml-dev libjansson-dev
-	libcmocka-dev libxxhash-dev libzstd-dev libsystemd-dev libpng-dev'
+	jq libcmocka-dev libxxhash-dev libzstd-dev libsystemd-dev libpng-dev'
 for arg in "$@"; do
 	case $arg in
 	--dev) packages="$packages clang clang-format libclang-rt-14-dev" ;;

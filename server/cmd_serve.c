@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/pool.h"
 #include "common/base/version.h"
 #include "common/conf/conf.h"
 #include "common/link/control.h"
@@ -76,8 +77,8 @@ static int serve(struct serve *s)
 	enum sl_err err = open_all(s, &fail);
 
 	if (!err) {
-		sl_log(SL_LOG_INFO, "serving", "splits %s on %s, %s", SL_VERSION, sl_host_endpoint(s->host),
-		       s->device.text);
+		sl_log(SL_LOG_INFO, "serving", "splits %s on %s, %s, %d threads", SL_VERSION, sl_host_endpoint(s->host),
+		       s->device.text, sl_pool_threads(s->device.pool));
 		sl_loop_run(s->loop);
 	} else if (s->host) {
 		sl_host_close(s->host, host_closed, s);

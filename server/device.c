@@ -44,7 +44,7 @@ static enum sl_err open_cpu(struct sl_device *d, const struct sl_conf_server *co
 static void use_cpu(struct sl_device *d)
 {
 	d->be = d->cpu;
-	snprintf(d->text, sizeof d->text, "cpu: %.200s, %d threads", sl_cpu_describe(), sl_pool_threads(d->pool));
+	snprintf(d->text, sizeof d->text, "cpu: %.200s", sl_cpu_describe());
 }
 
 static enum sl_err open_device(struct sl_device *d, const struct sl_conf_server *conf, struct sl_fail *fail)

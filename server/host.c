@@ -21,10 +21,10 @@ struct sl_host {
 	struct sl_timer *ticker;
 	struct sl_middle_env env;
 	_Atomic uint64_t memory_used;
-	struct sl_middle **session;    /* [conf->limits.sessions]; NULL: free */
-	bool *ending;                  /* over, or closing: gone at one of the next ticks */
-	int closing;                   /* sessions whose close is under way */
-	uint64_t strangers, malformed; /* messages of peers without a session; of the wrong form */
+	struct sl_middle **session;      /* [conf->limits.sessions]; NULL: free */
+	bool *ending;                    /* over, or closing: gone at one of the next ticks */
+	int closing;                     /* sessions whose close is under way */
+	uint64_t turned_away, malformed; /* peers without a session; messages of the wrong form */
 	uint64_t opened_ms;
 	int threads;
 	bool shut;
@@ -65,7 +65,7 @@ static void turn_away(struct sl_host *h, sl_peer peer, uint64_t epoch, enum sl_e
 	uint8_t header[SL_WIRE_HEADER_MAX];
 	size_t len;
 
-	h->strangers++;
+	h->turned_away++;
 	snprintf(frame.u.refuse.text, sizeof frame.u.refuse.text, "%s", text);
 	if (sl_wire_encode(&frame, header, &len) == SL_OK &&
 	    sl_transport_send(h->transport, peer, (struct sl_bytes){header, len}, &none) != SL_OK)
@@ -331,6 +331,8 @@ struct sl_host_view sl_host_view(const struct sl_host *h)
 		.now_ms = now_ms,
 		.uptime_s = (double)(now_ms - h->opened_ms) / 1000,
 		.device = h->env.device,
+		.malformed = h->malformed,
+		.turned_away = h->turned_away,
 	};
 }
 

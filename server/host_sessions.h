@@ -11,6 +11,7 @@ struct sl_host_view {
 	uint64_t now_ms;
 	double uptime_s;
 	const char *device;
+	uint64_t malformed, turned_away;
 };
 
 struct sl_host_view sl_host_view(const struct sl_host *host);

@@ -47,6 +47,7 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, uint6
 		.rx_mb_s = age > 0 ? (double)st.stats.rx_bytes / age / 1e6 : NAN,
 		.age_s = age,
 		.idle_s = (double)(now_ms - s->heard_ms) / 1000,
+		.stale_frames = (int64_t)s->counts.stale_frames,
 	};
 	for (int i = 0; i < 16; i++)
 		snprintf(out->id + 2 * i, 3, "%02x", s->hello.session[i]);
@@ -61,7 +62,11 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, uint6
 char *sl_host_status(const struct sl_host *host)
 {
 	struct sl_host_view v = sl_host_view(host);
-	struct sl_status status = {.pid = getpid(), .threads = v.threads, .uptime_s = v.uptime_s};
+	struct sl_status status = {.pid = getpid(),
+				   .threads = v.threads,
+				   .uptime_s = v.uptime_s,
+				   .malformed = (int64_t)v.malformed,
+				   .turned_away = (int64_t)v.turned_away};
 	char *text;
 
 	status.session = calloc((size_t)v.n_session + 1, sizeof *status.session);

@@ -22,20 +22,29 @@ struct member {
 	}
 
 static const struct member daemon_members[] = {
-	M(sl_status, role, TEXT),     M(sl_status, version, TEXT), M(sl_status, address, TEXT),
-	M(sl_status, device, TEXT),   M(sl_status, pid, WHOLE),    M(sl_status, threads, WHOLE),
-	M(sl_status, uptime_s, REAL),
+	M(sl_status, role, TEXT),     M(sl_status, version, TEXT),    M(sl_status, address, TEXT),
+	M(sl_status, device, TEXT),   M(sl_status, pid, WHOLE),       M(sl_status, threads, WHOLE),
+	M(sl_status, uptime_s, REAL), M(sl_status, malformed, WHOLE), M(sl_status, turned_away, WHOLE),
 };
 
 static const struct member session_members[] = {
-	M(sl_status_session, id, TEXT),        M(sl_status_session, peer, TEXT),
-	M(sl_status_session, model, TEXT),     M(sl_status_session, partition, TEXT),
-	M(sl_status_session, phase, TEXT),     M(sl_status_session, epoch, WHOLE),
-	M(sl_status_session, step, WHOLE),     M(sl_status_session, loss, REAL),
-	M(sl_status_session, acc, REAL),       M(sl_status_session, images_per_s, REAL),
-	M(sl_status_session, tx_mb_s, REAL),   M(sl_status_session, rx_mb_s, REAL),
-	M(sl_status_session, tx_bytes, WHOLE), M(sl_status_session, rx_bytes, WHOLE),
-	M(sl_status_session, age_s, REAL),     M(sl_status_session, idle_s, REAL),
+	M(sl_status_session, id, TEXT),
+	M(sl_status_session, peer, TEXT),
+	M(sl_status_session, model, TEXT),
+	M(sl_status_session, partition, TEXT),
+	M(sl_status_session, phase, TEXT),
+	M(sl_status_session, epoch, WHOLE),
+	M(sl_status_session, step, WHOLE),
+	M(sl_status_session, loss, REAL),
+	M(sl_status_session, acc, REAL),
+	M(sl_status_session, images_per_s, REAL),
+	M(sl_status_session, tx_mb_s, REAL),
+	M(sl_status_session, rx_mb_s, REAL),
+	M(sl_status_session, tx_bytes, WHOLE),
+	M(sl_status_session, rx_bytes, WHOLE),
+	M(sl_status_session, age_s, REAL),
+	M(sl_status_session, idle_s, REAL),
+	M(sl_status_session, stale_frames, WHOLE),
 };
 
 static const struct member codec_members[] = {

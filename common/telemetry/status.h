@@ -23,6 +23,7 @@ struct sl_status_session {
 	int64_t tx_bytes, rx_bytes; /* as the side that answers sees it */
 	double age_s;               /* since the session began */
 	double idle_s;              /* since its last step */
+	int64_t stale_frames;       /* of older epochs: dropped */
 };
 
 struct sl_status {
@@ -31,6 +32,8 @@ struct sl_status {
 	char address[SL_STATUS_TEXT];
 	char device[SL_STATUS_TEXT];
 	int64_t pid, threads;
+	/* by a server: messages that are no frame; peers turned away before they had a session */
+	int64_t malformed, turned_away;
 	double uptime_s;
 	int n_session;
 	struct sl_status_session *session; /* of whoever filled it in; after sl_status_parse, freed by sl_status_free */

@@ -182,6 +182,9 @@ void sl_status_table(const struct sl_status *status, FILE *file)
 	fprintf(file, "%s %s  pid %" PRId64 "  %s  %s, %" PRId64 " threads  up %s  %d session%s\n", text[0], text[1],
 		status->pid, text[2], text[3], status->threads, sl_progress_duration(status->uptime_s, up),
 		status->n_session, status->n_session == 1 ? "" : "s");
+	if (status->malformed || status->turned_away)
+		fprintf(file, "%" PRId64 " malformed messages, %" PRId64 " peers turned away\n", status->malformed,
+			status->turned_away);
 	if (status->n_session == 0)
 		return;
 	for (int c = 0; c < COLUMNS; c++) {

@@ -29,7 +29,8 @@ static struct sl_status_session sessions[2] = {
 	 .tx_bytes = 1234567890123,
 	 .rx_bytes = 999,
 	 .age_s = 3725,
-	 .idle_s = 0.25},
+	 .idle_s = 0.25,
+	 .stale_frames = 3},
 	{.id = "f",
 	 .codec = {"none", "f16", "none", "none"},
 	 .phase = "connect",
@@ -47,6 +48,8 @@ static struct sl_status snapshot(int n)
 				  .pid = 77,
 				  .threads = 2,
 				  .uptime_s = 61,
+				  .malformed = 4,
+				  .turned_away = 12,
 				  .n_session = n,
 				  .session = sessions};
 }
@@ -68,6 +71,8 @@ static void json_round_trip(void **state)
 		assert_string_equal(out.role, "server");
 		assert_int_equal(out.pid, 77);
 		assert_true(out.uptime_s == 61);
+		assert_int_equal(out.malformed, 4);
+		assert_int_equal(out.turned_away, 12);
 		assert_int_equal(out.n_session, 2);
 		/* zeroed memory and equal values: byte for byte, but for the NaN */
 		assert_memory_equal(&out.session[0], &sessions[0], sizeof sessions[0]);
@@ -153,6 +158,7 @@ static void table_is_aligned(void **state)
 
 	assert_string_equal(table(&in),
 			    "server 0.1  pid 77  tcp://127.0.0.1:5570  cpu, 2 threads  up 1m01s  2 sessions\n"
+			    "4 malformed messages, 12 peers turned away\n"
 			    "SESSION   PEER       MODEL         CUT   CODEC               PHASE    EPOCH  STEP    LOSS "
 			    "   ACC  IMG/S  "
 			    "TX MB/S  RX MB/S    SENT  RECEIVED    AGE  IDLE\n"
@@ -163,6 +169,7 @@ static void table_is_aligned(void **state)
 			    "     -      -  "
 			    "    0.0      0.0     0 B       0 B     0s    0s\n");
 	in.n_session = 0;
+	in.malformed = in.turned_away = 0;
 	assert_string_equal(table(&in),
 			    "server 0.1  pid 77  tcp://127.0.0.1:5570  cpu, 2 threads  up 1m01s  0 sessions\n");
 }

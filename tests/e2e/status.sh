@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# `splitc status` and `splits status` during a run, as a table and as --json; codecs, flops and eval as --json; and the
+# summary at the end of a run, on the terminal's side and in log.jsonl.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 480 24
+start_server host threads=2
+write_config "$tmp/client.yaml"
+start_client run "$tmp/client.yaml" --set train.epochs=100000 --set codec='topk:0.2|quant:8' --set partition=2:-2
+wait_for 'no steps' has_steps run 5
+
+# holds FILE JQ-CONDITION
+holds() { jq -e "$2" "$1" >"$tmp/jq.out" || { cat "$1"; fail "${1##*/}: not so: $2"; }; }
+
+"$SPLITC" status --control "$tmp/run.sock" --json >"$tmp/client.json" || fail 'splitc status --json'
+"$SPLITS" status --control "$tmp/host.sock" --json >"$tmp/server.json" || fail 'splits status --json'
+for f in client server; do
+	holds "$tmp/$f.json" '.schema == 1 and (.sessions | length) == 1 and .uptime_s >= 0'
+	holds "$tmp/$f.json" '.sessions[0] | .model == "mobilenet_v2" and .step >= 5 and .tx_bytes > 0 and .rx_bytes > 0 and .age_s > 0'
+	holds "$tmp/$f.json" '.sessions[0].codec | .head_act == "topk:0.2|quant:8" and .head_grad == .head_act'
+	holds "$tmp/$f.json" '.sessions[0].partition | test("^head_end=features.1.* tail_begin=features.18")'
+done
+holds "$tmp/client.json" ".role == \"client\" and .threads == 1 and .pid == $client_pid"
+holds "$tmp/client.json" '.sessions[0] | .loss > 0 and .acc >= 0 and .images_per_s > 0 and .tx_mb_s > 0 and .phase != ""'
+holds "$tmp/server.json" ".role == \"server\" and .threads == 2 and .pid == $server_pid and .address == \"$endpoint\""
+holds "$tmp/server.json" '.sessions[0] | .loss == null and .images_per_s > 0' # labels and loss stay with the client
+holds "$tmp/server.json" '.malformed == 0 and .turned_away == 0'
+[ "$(jq -r '.sessions[0].id' "$tmp/client.json")" = "$(jq -r '.sessions[0].id' "$tmp/server.json")" ] || fail 'two ids of one session'
+
+step=$(jq '.sessions[0].step' "$tmp/client.json")
+wait_for 'no more steps' has_steps run $((step + 5))
+[ "$("$SPLITC" status --control "$tmp/run.sock" --json | jq '.sessions[0].step')" -gt "$step" ] || fail 'the status stands still'
+
+"$SPLITC" status --control "$tmp/run.sock" >"$tmp/client.txt" || fail 'splitc status'
+"$SPLITS" status --control "$tmp/host.sock" >"$tmp/server.txt" || fail 'splits status'
+for f in client server; do
+	grep -q "^$f 0.*pid .* 1 session$" "$tmp/$f.txt" || fail "$f: no first line: $(cat "$tmp/$f.txt")"
+	grep -qE '^SESSION +PEER +MODEL +CUT .*STEP' "$tmp/$f.txt" || fail "$f: no titles: $(cat "$tmp/$f.txt")"
+	grep -qE '^[0-9a-f]{8} .* mobilenet_v2 .* topk:0.2\|quant:8 ' "$tmp/$f.txt" || fail "$f: no session: $(cat "$tmp/$f.txt")"
+done
+
+# a control socket that answers is not taken over; anything but `status` gets no answer
+rc=0
+client second "$tmp/client.yaml" --set control="$tmp/run.sock" || rc=$?
+[ $rc = 69 ] || fail "a second client on the same control socket: exit status $rc, not 69"
+
+kill -INT "$client_pid"
+ends_with "$client_pid" 0 10 'client'
+wait_for 'the session is still there' sh -c "'$SPLITS' status --control '$tmp/host.sock' --json | jq -e '.sessions == []'"
+
+# the summary adds up: bytes of the four tensors, and what headers and control add to them
+client end "$tmp/client.yaml" --json || fail "a run with --json: exit status $?"
+tail -n 1 "$tmp/end.log" >"$tmp/summary.json"
+holds "$tmp/summary.json" '.schema == 1 and .outcome == "finished" and .steps == 30 and (.directions | length) == 4'
+holds "$tmp/summary.json" '([.directions[] | select(.tensor == "head_act" or .tensor == "mid_grad") | .wire_bytes] | add) as $tensors
+	| .wire_tx_bytes >= $tensors and .wire_tx_bytes < $tensors * 1.01 + 4096'
+holds "$tmp/summary.json" '.directions[] | select(.tensor == "head_act")
+	| .payload_bytes >= .raw_bytes and .payload_bytes < .raw_bytes * 1.01 and .wire_bytes > .payload_bytes and .wire_bytes < .payload_bytes * 1.02'
+tail -n 1 "$tmp/end/log.jsonl" >"$tmp/last.json"
+holds "$tmp/last.json" '.type == "summary" and .outcome == "finished" and .steps == 30'
+[ "$(jq .test_acc "$tmp/last.json")" = "$(jq .test_acc "$tmp/summary.json")" ] || fail 'log and summary differ'
+head -n 1 "$tmp/end/log.jsonl" >"$tmp/first.json"
+holds "$tmp/first.json" '["step", "loss", "acc", "lr", "wire_tx_bytes", "wire_rx_bytes", "t_step_s", "t_compute_s", "t_wait_s"] - keys == []'
+
+# the weights give the run's last accuracy again, over the link and without
+for where in --local --json; do
+	timeout -k 5 $patience "$SPLITC" eval "$tmp/client.yaml" --weights "$tmp/end/model.safetensors" --json $where \
+		--set control="$tmp/eval.sock" 2>"$tmp/eval.log" >"$tmp/eval.json" || fail "eval $where"
+	[ "$(jq '[.test_loss, .test_acc]' "$tmp/eval.json")" = "$(jq '[.test_loss, .test_acc]' "$tmp/summary.json")" ] ||
+		fail "eval $where: $(cat "$tmp/eval.json")"
+done
+
+"$SPLITC" codecs --json >"$tmp/codecs.json"
+holds "$tmp/codecs.json" 'map(.name) | contains(["none", "f16", "quant", "topk"])'
+"$SPLITC" codecs | grep -qE '^ +[0-9]+ +quant ' || fail 'splitc codecs'
+"$SPLITC" flops "$tmp/client.yaml" --json >"$tmp/flops.json"
+holds "$tmp/flops.json" 'type == "object"'
+echo passed

@@ -1,0 +1,450 @@
+/* usage: hostile ENDPOINT [ROUNDS]
+ * Peers that misbehave, each on a raw ZeroMQ socket of its own: what is not a frame, frames out of place, sessions that
+ * break their own rules. Each case names the error that the server must answer with. Exit status 1 where an answer is
+ * another one. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <zmq.h>
+
+#include "common/session/agree.h"
+
+enum { PATIENCE_MS = 20000, BATCH = 8, CHUNKS = 2, PART = 1 << 20 };
+
+struct peer {
+	void *socket;
+	struct sl_hello hello;
+	uint64_t epoch;
+	uint8_t *run; /* a head_act of a full chunk: zeros */
+	size_t run_bytes;
+};
+
+static void *context;
+static const char *endpoint;
+static struct sl_agreement agreement;
+static struct sl_plan *plan;
+
+static void die(const char *what, const char *why)
+{
+	fprintf(stderr, "hostile: %s: %s\n", what, why);
+	exit(1);
+}
+
+static void open_plan(const char *codec)
+{
+	struct sl_fail fail;
+
+	agreement = (struct sl_agreement){
+		.plan = {.model = {.name = "mobilenet_v2", .width = 0.25, .classes = 10, .image = 32},
+			 .cut = {.partition = "1:-1"},
+			 .batch = BATCH,
+			 .chunks = CHUNKS,
+			 .seed = 5},
+		.momentum = 0.9};
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		if (sl_codec_parse(codec, &agreement.codec[dir], &fail))
+			die(codec, fail.text);
+	sl_agreement_seal(&agreement);
+	sl_plan_close(plan);
+	if (sl_plan_open(&plan, &agreement.plan, &fail))
+		die("plan", fail.text);
+}
+
+static struct peer open_peer(void)
+{
+	const int linger = 0, timeout = PATIENCE_MS;
+	struct sl_shape shape = sl_plan_cut_shape(plan, false, plan->rows);
+	struct peer p = {.socket = zmq_socket(context, ZMQ_DEALER), .epoch = 1};
+
+	if (!p.socket || zmq_setsockopt(p.socket, ZMQ_LINGER, &linger, sizeof linger) ||
+	    zmq_setsockopt(p.socket, ZMQ_RCVTIMEO, &timeout, sizeof timeout) || zmq_connect(p.socket, endpoint))
+		die(endpoint, zmq_strerror(errno));
+	p.run_bytes = (size_t)sl_shape_count(&shape) * sizeof(float);
+	p.run = calloc(1, p.run_bytes);
+	p.hello = (struct sl_hello){.version = SL_WIRE_VERSION,
+				    .software = "hostile",
+				    .weights_source = SL_WEIGHTS_SEED,
+				    .part_bytes = PART,
+				    .window_bytes = 1 << 24,
+				    .heartbeat_ms = 1000,
+				    .timeout_ms = 10000};
+	if (!p.run || getrandom(p.hello.session, sizeof p.hello.session, 0) != sizeof p.hello.session)
+		die("peer", "no memory or random bytes");
+	sl_agreement_to_hello(&agreement, plan, &p.hello);
+	return p;
+}
+
+static void close_peer(struct peer *p)
+{
+	zmq_close(p->socket);
+	free(p->run);
+}
+
+static void send_raw(struct peer *p, const void *data, size_t len, bool more)
+{
+	if (zmq_send(p->socket, data, len, more ? ZMQ_SNDMORE : 0) < 0)
+		die("send", zmq_strerror(errno));
+}
+
+static void send_frame(struct peer *p, struct sl_frame *f)
+{
+	uint8_t header[SL_WIRE_HEADER_MAX];
+	size_t len;
+
+	f->epoch = p->epoch;
+	if (sl_wire_encode(f, header, &len))
+		die("encode", sl_frame_kind_name(f->kind));
+	send_raw(p, header, len, true);
+	send_raw(p, f->payload.data, f->payload.len, false);
+}
+
+static void send_hello(struct peer *p)
+{
+	struct sl_frame f = {.kind = SL_FRAME_HELLO, .u.hello = p->hello};
+
+	f.u.hello.epoch = p->epoch;
+	send_frame(p, &f);
+}
+
+static struct sl_frame head_act(struct peer *p, uint32_t chunk)
+{
+	struct sl_frame f = {.kind = SL_FRAME_PART,
+			     .u.part = {.what = SL_PART_HEAD_ACT,
+					.training = true,
+					.chunk = chunk,
+					.rows = BATCH / CHUNKS,
+					.batch_rows = BATCH,
+					.total = p->run_bytes},
+			     .payload = {p->run, p->run_bytes}};
+
+	f.u.part.xxh3 = sl_wire_hash(f.payload);
+	return f;
+}
+
+/* The next frame of this kind, or a Refuse; heartbeats, credit and results in between are passed over. */
+static void await(struct peer *p, enum sl_frame_kind kind, struct sl_frame *frame)
+{
+	static uint8_t header[SL_WIRE_HEADER_MAX], payload[PART];
+	struct sl_fail fail;
+
+	do {
+		int h = zmq_recv(p->socket, header, sizeof header, 0),
+		    n = h < 0 ? h : zmq_recv(p->socket, payload, PART, 0);
+
+		if (n < 0)
+			die("no answer", zmq_strerror(errno));
+		if (sl_wire_decode((struct sl_bytes){header, (size_t)h}, (struct sl_bytes){payload, (size_t)n}, frame,
+				   &fail))
+			die("answer", fail.text);
+	} while (frame->kind != kind && frame->kind != SL_FRAME_REFUSE);
+}
+
+static void join(struct peer *p)
+{
+	struct sl_frame f;
+
+	send_hello(p);
+	await(p, SL_FRAME_WELCOME, &f);
+	if (f.kind == SL_FRAME_REFUSE)
+		die("a good Hello", f.u.refuse.text);
+}
+
+/* ---- what is not a frame */
+
+static void garbage(struct peer *p)
+{
+	uint8_t noise[500];
+
+	if (getrandom(noise, sizeof noise, 0) != sizeof noise)
+		die("garbage", "no random bytes");
+	noise[0] = 0xff; /* no field begins so */
+	send_raw(p, noise, 200, true);
+	send_raw(p, noise, sizeof noise, false);
+}
+
+static void one_part(struct peer *p)
+{
+	send_raw(p, "hello", 5, false);
+}
+
+static void many_parts(struct peer *p)
+{
+	for (int i = 0; i < 50; i++)
+		send_raw(p, "x", 1, i < 49);
+}
+
+static void long_header(struct peer *p)
+{
+	static const uint8_t header[SL_WIRE_HEADER_MAX + 1];
+
+	send_raw(p, header, sizeof header, true);
+	send_raw(p, "", 0, false);
+}
+
+static void truncated_hello(struct peer *p)
+{
+	struct sl_frame f = {.kind = SL_FRAME_HELLO, .epoch = 1, .u.hello = p->hello};
+	uint8_t header[SL_WIRE_HEADER_MAX];
+	size_t len;
+
+	f.u.hello.epoch = f.epoch;
+	if (sl_wire_encode(&f, header, &len))
+		die("encode", "Hello");
+	send_raw(p, header, len - 7, true);
+	send_raw(p, "", 0, false);
+}
+
+/* ZeroMQ cuts this connection by itself; on the next one a Hello is as good as any. */
+static void oversized(struct peer *p)
+{
+	size_t len = PART + SL_WIRE_HEADER_MAX + 1;
+	uint8_t *big = calloc(1, len);
+
+	send_raw(p, "x", 1, true);
+	send_raw(p, big, len, false);
+	free(big);
+	close_peer(p);
+	*p = open_peer();
+	join(p);
+	send_frame(p, &(struct sl_frame){.kind = SL_FRAME_COMMITTED});
+}
+
+/* ---- hellos that cannot be */
+
+static void other_version(struct peer *p)
+{
+	p->hello.version = 77;
+	send_hello(p);
+}
+
+static void other_plan(struct peer *p)
+{
+	p->hello.plan_hash[3] ^= 1;
+	send_hello(p);
+}
+
+static void unknown_model(struct peer *p)
+{
+	strcpy(p->hello.model, "mobilenet_v9");
+	send_hello(p);
+}
+
+static void giant(struct peer *p)
+{
+	p->hello.batch = p->hello.chunks = 4000000000u;
+	send_hello(p);
+}
+
+static void tiny_parts(struct peer *p)
+{
+	p->hello.part_bytes = 1;
+	send_hello(p);
+}
+
+static void no_session(struct peer *p)
+{
+	send_frame(p, &(struct sl_frame){.kind = SL_FRAME_FETCH});
+}
+
+static void part_before_hello(struct peer *p)
+{
+	struct sl_frame f = head_act(p, 0);
+
+	send_frame(p, &f);
+}
+
+/* ---- sessions that break their rules */
+
+static void hello_twice(struct peer *p)
+{
+	join(p);
+	send_hello(p);
+}
+
+static void duplicated_part(struct peer *p)
+{
+	struct sl_frame f = head_act(p, 0);
+
+	join(p);
+	send_frame(p, &f);
+	send_frame(p, &f);
+}
+
+static void replayed_step(struct peer *p)
+{
+	struct sl_frame f = head_act(p, 0);
+
+	join(p);
+	f.u.part.step = 41;
+	send_frame(p, &f);
+}
+
+static void corrupt_part(struct peer *p)
+{
+	struct sl_frame f = head_act(p, 0);
+
+	join(p);
+	f.u.part.xxh3 ^= 1;
+	send_frame(p, &f);
+}
+
+static void gap_in_a_run(struct peer *p)
+{
+	struct sl_frame f = head_act(p, 0);
+
+	join(p);
+	f.payload.len = 100;
+	f.u.part.xxh3 = sl_wire_hash(f.payload);
+	send_frame(p, &f);
+	f.u.part.offset = 200;
+	send_frame(p, &f);
+}
+
+static void swollen_run(struct peer *p)
+{
+	struct sl_frame f = head_act(p, 0);
+
+	join(p);
+	f.u.part.total = 1ull << 40;
+	send_frame(p, &f);
+}
+
+static void wrong_rows(struct peer *p)
+{
+	struct sl_frame f = head_act(p, 0);
+
+	join(p);
+	f.u.part.batch_rows = f.u.part.rows = BATCH * 1000;
+	send_frame(p, &f);
+}
+
+static void early_gradient(struct peer *p)
+{
+	struct sl_frame f = head_act(p, 0), g = f;
+
+	join(p);
+	send_frame(p, &f);
+	g.u.part.what = SL_PART_MID_GRAD;
+	g.u.part.chunk = 1;
+	send_frame(p, &g);
+}
+
+static void early_commit(struct peer *p)
+{
+	struct sl_frame f = head_act(p, 0);
+
+	join(p);
+	send_frame(p, &f);
+	send_frame(p, &(struct sl_frame){.kind = SL_FRAME_COMMIT, .u.commit = {.chunks = CHUNKS, .lr = 0.1}});
+}
+
+static void endless_credit(struct peer *p)
+{
+	join(p);
+	send_frame(p, &(struct sl_frame){.kind = SL_FRAME_CREDIT, .u.credit.bytes = UINT64_MAX});
+}
+
+/* A whole and well-hashed run whose payload is not what its codec writes. */
+static void bad_payload(struct peer *p)
+{
+	struct sl_frame f = head_act(p, 0);
+
+	join(p);
+	memset(p->run, 0xff, p->run_bytes);
+	f.u.part.total = f.payload.len = 64;
+	f.u.part.xxh3 = sl_wire_hash(f.payload);
+	send_frame(p, &f);
+}
+
+static void malformed_in_a_session(struct peer *p)
+{
+	join(p);
+	many_parts(p);
+}
+
+/* Frames of an older epoch are dropped and counted, not refused; this session ends by what follows them. */
+static void stale_epoch(struct peer *p)
+{
+	struct sl_frame f = head_act(p, 0);
+
+	p->epoch = 9;
+	join(p);
+	p->epoch = 8;
+	for (int i = 0; i < 5; i++)
+		send_frame(p, &f);
+	p->epoch = 9;
+	send_frame(p, &(struct sl_frame){.kind = SL_FRAME_COMMITTED});
+}
+
+static const struct hostile_case {
+	const char *name;
+	void (*act)(struct peer *p);
+	enum sl_err answer;
+	const char *words; /* in the answer's text */
+	const char *codec;
+} cases[] = {
+	{"garbage", garbage, SL_ERR_PROTOCOL, "", "none"},
+	{"one part", one_part, SL_ERR_PROTOCOL, "", "none"},
+	{"many parts", many_parts, SL_ERR_PROTOCOL, "", "none"},
+	{"long header", long_header, SL_ERR_PROTOCOL, "", "none"},
+	{"truncated Hello", truncated_hello, SL_ERR_PROTOCOL, "", "none"},
+	{"oversized message", oversized, SL_ERR_PROTOCOL, "Committed frame in state READY", "none"},
+	{"other version", other_version, SL_ERR_VERSION, "77", "none"},
+	{"other plan", other_plan, SL_ERR_MISMATCH, "plan hash", "none"},
+	{"unknown model", unknown_model, SL_ERR_CONFIG, "mobilenet_v9", "none"},
+	{"giant batch", giant, SL_ERR_LIMIT, "4000000000", "none"},
+	{"tiny parts", tiny_parts, SL_ERR_LIMIT, "part_bytes", "none"},
+	{"no session", no_session, SL_ERR_PEER_LOST, "must begin with Hello", "none"},
+	{"part before Hello", part_before_hello, SL_ERR_PEER_LOST, "must begin with Hello", "none"},
+	{"Hello twice", hello_twice, SL_ERR_PROTOCOL, "Hello frame in state READY", "none"},
+	{"duplicated part", duplicated_part, SL_ERR_PROTOCOL, "", "none"},
+	{"replayed step", replayed_step, SL_ERR_PROTOCOL, "step 41 begun where 0 is next", "none"},
+	{"corrupt part", corrupt_part, SL_ERR_PROTOCOL, "corrupt part", "none"},
+	{"gap in a run", gap_in_a_run, SL_ERR_PROTOCOL, "where offset 100 is next", "none"},
+	{"swollen run", swollen_run, SL_ERR_LIMIT, "a run of", "none"},
+	{"wrong rows", wrong_rows, SL_ERR_LIMIT, "a batch of 8000 rows", "none"},
+	{"early gradient", early_gradient, SL_ERR_PROTOCOL, "before it can exist", "none"},
+	{"early commit", early_commit, SL_ERR_PROTOCOL, "of 2 chunks", "none"},
+	{"endless credit", endless_credit, SL_ERR_PROTOCOL, "credit of", "none"},
+	{"bad payload, quant", bad_payload, SL_ERR_PAYLOAD, "", "quant:8"},
+	{"bad payload, topk", bad_payload, SL_ERR_PAYLOAD, "", "topk:0.1"},
+	{"bad payload, chain", bad_payload, SL_ERR_PAYLOAD, "", "topk:0.2|quant:8"},
+	{"malformed in a session", malformed_in_a_session, SL_ERR_PROTOCOL, "malformed message", "none"},
+	{"stale epoch", stale_epoch, SL_ERR_PROTOCOL, "Committed frame in state READY", "none"},
+};
+
+static int run(const struct hostile_case *c)
+{
+	struct peer p;
+	struct sl_frame f;
+	bool right;
+
+	open_plan(c->codec);
+	p = open_peer();
+	c->act(&p);
+	await(&p, SL_FRAME_REFUSE, &f);
+	right = f.u.refuse.code == (uint32_t)c->answer && strstr(f.u.refuse.text, c->words);
+	printf("%-24s %s%s: %s\n", c->name, right ? "" : "WRONG ANSWER ", sl_err_name((enum sl_err)f.u.refuse.code),
+	       f.u.refuse.text);
+	close_peer(&p);
+	return right ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+	int wrong = 0, rounds = argc > 2 ? atoi(argv[2]) : 1;
+
+	if (argc < 2)
+		return 64;
+	endpoint = argv[1];
+	context = zmq_ctx_new();
+	for (int round = 0; round < rounds; round++)
+		for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+			wrong += run(&cases[i]);
+	sl_plan_close(plan);
+	zmq_ctx_term(context);
+	printf("%d wrong answers\n", wrong);
+	return wrong ? 1 : 0;
+}
