@@ -1,0 +1,3 @@
+#include "tests/fuzz/codec_target.h"
+
+FUZZ_CODEC("threshold:300", "threshold:1", "threshold:450|quant:4", "threshold:400|f16")

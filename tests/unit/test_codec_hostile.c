@@ -1,0 +1,300 @@
+/* Payloads from somebody who wishes us ill: a typed error before anything is written, or a tensor; never more. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <zstd.h>
+
+#include "common/codec/frame.h"
+#include "common/codec/stage.h"
+#include "tests/support/codec.h"
+
+static const char *const specs[] = {
+	"none",
+	"f16",
+	"quant:8",
+	"quant:3,per=channel",
+	"sortquant:6+2",
+	"sortquant:2+3",
+	"terngrad",
+	"qsgd:10,bucket=50",
+	"topk:0.1",
+	"topk:0.4|quant:5",
+	"topk:0.01",
+	"randomk:0.2",
+	"threshold:1.5",
+	"threshold:2|sortquant:3+1",
+	"lowrank:2",
+	"lowrank:2|topk:0.3|quant:4",
+	"downsample:2|f16",
+	"quant:4|zstd",
+	"threshold:1|quant:4|zstd",
+};
+enum { SPECS = sizeof specs / sizeof specs[0], N = 3 * 4 * 5 * 6 };
+
+static struct sl_shape shape(void)
+{
+	return sl_shape4(3, 4, 5, 6);
+}
+
+/* Decodes; where it is refused, nothing may have been written. */
+static enum sl_err attack(struct sl_codec *c, const uint8_t *bytes, size_t len)
+{
+	float x[N + 16];
+	enum sl_err err;
+
+	memset(x, 0x77, sizeof x);
+	err = codec_decode(c, &codec_call0, bytes, len, shape(), x);
+	for (int i = err == SL_OK ? N : 0; i < N + 16; i++) {
+		uint32_t bits;
+
+		memcpy(&bits, &x[i], 4);
+		assert_int_equal(bits, 0x77777777);
+	}
+	assert_true(err == SL_OK || err == SL_ERR_PAYLOAD);
+	return err;
+}
+
+static uint8_t *honest(struct sl_codec *c, size_t *len)
+{
+	float x[N];
+	uint8_t *bytes;
+
+	codec_fill(x, N, RANDOM);
+	assert_int_equal(codec_encode(c, &codec_call0, x, shape(), &bytes, len), SL_OK);
+	return bytes;
+}
+
+static void every_length_but_its_own_is_refused(void **state)
+{
+	(void)state;
+	for (int i = 0; i < SPECS; i++) {
+		struct sl_codec *c = codec_open(specs[i], shape(), NULL, SL_DIR_HEAD_ACT, NULL);
+		size_t len;
+		uint8_t *bytes = honest(c, &len), *longer = calloc(1, len + 100);
+
+		memcpy(longer, bytes, len);
+		for (size_t l = 0; l < len + 100; l++) {
+			if ((attack(c, longer, l) == SL_OK) != (l == len))
+				fail_msg("%s: %zu of %zu bytes", specs[i], l, len);
+		}
+		free(bytes);
+		free(longer);
+		sl_codec_close(c);
+	}
+}
+
+static void every_changed_byte_is_survived(void **state)
+{
+	(void)state;
+	for (int i = 0; i < SPECS; i++) {
+		struct sl_codec *c = codec_open(specs[i], shape(), NULL, SL_DIR_HEAD_ACT, NULL);
+		size_t len;
+		uint8_t *bytes = honest(c, &len);
+
+		for (size_t at = 0; at < len; at++) {
+			uint8_t was = bytes[at];
+
+			for (int flip = 1; flip < 256; flip += flip < 8 ? 1 : 13) {
+				bytes[at] = (uint8_t)(was ^ flip);
+				/* the header says what was agreed on: any change is seen */
+				if (attack(c, bytes, len) == SL_OK && at < SL_FRAME_BYTES)
+					fail_msg("%s: byte %zu", specs[i], at);
+			}
+			bytes[at] = was;
+		}
+		assert_int_equal(attack(c, bytes, len), SL_OK);
+		free(bytes);
+		sl_codec_close(c);
+	}
+}
+
+static void random_bytes_are_survived(void **state)
+{
+	const struct sl_rng_key key = {.seed = 8, .tensor = SL_RNG_TEST};
+	uint32_t word = 0;
+	(void)state;
+
+	for (int i = 0; i < SPECS; i++) {
+		struct sl_codec *c = codec_open(specs[i], shape(), NULL, SL_DIR_HEAD_ACT, NULL);
+		size_t len;
+		uint8_t *bytes = honest(c, &len);
+
+		for (int round = 0; round < 300; round++) {
+			for (size_t at = SL_FRAME_BYTES + (round % 2 ? 8 : 0); at < len; at++)
+				bytes[at] = (uint8_t)(sl_rng_u32(&key, word++) >> (round % 3 ? 24 : 30));
+			(void)attack(c, bytes, len);
+		}
+		free(bytes);
+		sl_codec_close(c);
+	}
+}
+
+/* Offsets below are docs/CODECS.md's. */
+static void ranges_must_be_finite_and_in_order(void **state)
+{
+	static const float bad[][2] = {{NAN, 1}, {0, NAN}, {-INFINITY, 1}, {0, INFINITY}, {2, 1}};
+	static const char *const which[] = {"quant:8", "sortquant:6+2", "quant:3,per=channel"};
+	(void)state;
+
+	for (int s = 0; s < 3; s++) {
+		struct sl_codec *c = codec_open(which[s], shape(), NULL, SL_DIR_HEAD_ACT, NULL);
+		size_t len;
+		uint8_t *bytes = honest(c, &len);
+
+		for (int i = 0; i < 5; i++) {
+			memcpy(bytes + 16, bad[i], 8);
+			assert_int_equal(attack(c, bytes, len), SL_ERR_PAYLOAD);
+		}
+		free(bytes);
+		sl_codec_close(c);
+	}
+}
+
+static void levels_and_scales_must_fit(void **state)
+{
+	static const float bad[] = {NAN, INFINITY, -1, -0.0f};
+	struct sl_codec *c = codec_open("qsgd:10", shape(), NULL, SL_DIR_HEAD_ACT, NULL);
+	size_t len;
+	uint8_t *bytes = honest(c, &len), was[4];
+	(void)state;
+
+	memcpy(was, bytes + 16, 4);
+	for (int i = 0; i < 4; i++) {
+		memcpy(bytes + 16, &bad[i], 4);
+		assert_int_equal(attack(c, bytes, len), SL_ERR_PAYLOAD);
+	}
+	memcpy(bytes + 16, was, 4);
+	/* the last element: sign and four bits of level, 11 of 10 */
+	bytes[len - 1] = 0x0b << 3;
+	assert_int_equal(attack(c, bytes, len), SL_ERR_PAYLOAD);
+	bytes[len - 1] = 0x0a << 3;
+	assert_int_equal(attack(c, bytes, len), SL_OK);
+	free(bytes);
+	sl_codec_close(c);
+}
+
+/* header 16, table of parts 8 {values, side bytes}, values, side: table of blocks, blocks */
+static void places_beyond_the_tensor_are_refused(void **state)
+{
+	enum { K = 4, SIDE = 24 + 4 * K };
+	struct sl_codec *c = codec_open("topk:0.01", shape(), NULL, SL_DIR_HEAD_ACT, NULL);
+	size_t len;
+	uint8_t *bytes = honest(c, &len), own[256];
+	uint16_t gaps[K];
+	(void)state;
+
+	assert_int_equal(sl_get_u32(bytes + 16), K);
+	/* four gaps of 16 bits: the last place is 359 at most */
+	memcpy(own, bytes, SIDE);
+	sl_put_u32(own + 20, 4 + 1 + 2 * K);
+	sl_put_u32(own + SIDE, 0x80000000u | K);
+	own[SIDE + 4] = 16;
+	for (int last = 355; last <= 65535; last += last < 357 ? 1 : 65178) {
+		memset(gaps, 0, sizeof gaps);
+		gaps[K - 1] = (uint16_t)(last - K + 1);
+		memcpy(own + SIDE + 5, gaps, sizeof gaps);
+		assert_int_equal(attack(c, own, SIDE + 5 + sizeof gaps), last < N ? SL_OK : SL_ERR_PAYLOAD);
+	}
+	gaps[0] = gaps[1] = gaps[2] = gaps[3] = 65535;
+	memcpy(own + SIDE + 5, gaps, sizeof gaps);
+	assert_int_equal(attack(c, own, SIDE + 5 + sizeof gaps), SL_ERR_PAYLOAD);
+	/* a gap of 17 bits; more kept than there are elements; another number than declared */
+	memset(gaps, 0, sizeof gaps);
+	memcpy(own + SIDE + 5, gaps, sizeof gaps);
+	own[SIDE + 4] = 17;
+	assert_int_equal(attack(c, own, SIDE + 5 + sizeof gaps), SL_ERR_PAYLOAD);
+	own[SIDE + 4] = 16;
+	sl_put_u32(own + SIDE, 0x80000000u | (N + 1));
+	assert_int_equal(attack(c, own, SIDE + 5 + sizeof gaps), SL_ERR_PAYLOAD);
+	sl_put_u32(own + SIDE, 0x80000000u | (K - 1));
+	assert_int_equal(attack(c, own, SIDE + 5 + sizeof gaps), SL_ERR_PAYLOAD);
+	sl_put_u32(own + SIDE, 0x80000000u | K);
+	assert_int_equal(attack(c, own, SIDE + 5 + sizeof gaps), SL_OK);
+	/* a bitmap with one bit more or fewer than declared */
+	sl_put_u32(own + 20, 4 + N / 8);
+	sl_put_u32(own + SIDE, K);
+	memset(own + SIDE + 4, 0, N / 8);
+	for (int bits = 0; bits <= 6; bits++) {
+		own[SIDE + 4 + 7] = (uint8_t)((1 << bits) - 1);
+		assert_int_equal(attack(c, own, SIDE + 4 + N / 8), bits == K ? SL_OK : SL_ERR_PAYLOAD);
+	}
+	free(bytes);
+	sl_codec_close(c);
+}
+
+static void zstd_bombs_do_not_go_off(void **state)
+{
+	struct sl_codec *c = codec_open("quant:4|zstd", shape(), NULL, SL_DIR_HEAD_ACT, NULL);
+	size_t room = 1 << 22, len, packed;
+	uint8_t *zeros = calloc(1, room), *bytes = honest(c, &len), bomb[8192];
+	(void)state;
+
+	memcpy(bomb, bytes, SL_FRAME_BYTES);
+	packed = ZSTD_compress(bomb + 20, sizeof bomb - 20, zeros, room, 19);
+	assert_false(ZSTD_isError(packed));
+	/* what it declares: the truth, the plan's size, nearly 4 GiB */
+	sl_put_u32(bomb + 16, (uint32_t)room);
+	assert_int_equal(attack(c, bomb, 20 + packed), SL_ERR_PAYLOAD);
+	sl_put_u32(bomb + 16, 8 + N / 2);
+	assert_int_equal(attack(c, bomb, 20 + packed), SL_ERR_PAYLOAD);
+	sl_put_u32(bomb + 16, 0xffffffffu);
+	assert_int_equal(attack(c, bomb, 20 + packed), SL_ERR_PAYLOAD);
+	/* two frames, the second empty */
+	memcpy(bomb, bytes, len);
+	packed = ZSTD_compress(bomb + len, sizeof bomb - len, zeros, 0, 1);
+	assert_int_equal(attack(c, bomb, len + packed), SL_ERR_PAYLOAD);
+	assert_int_equal(attack(c, bomb, len), SL_OK);
+	free(zeros);
+	free(bytes);
+	sl_codec_close(c);
+}
+
+static void a_gradient_without_its_activation_is_refused(void **state)
+{
+	struct sl_codec *act = codec_open("topk:0.1", shape(), NULL, SL_DIR_HEAD_ACT, NULL);
+	struct sl_codec *grad = codec_open("topk:0.1", shape(), NULL, SL_DIR_HEAD_GRAD, act);
+	uint8_t bytes[24 + 4 * 36];
+	struct sl_codec_spec spec;
+	float x[N];
+	uint8_t *own;
+	size_t len;
+	(void)state;
+
+	memset(bytes, 0, sizeof bytes);
+	assert_int_equal(sl_codec_parse("topk:0.1", &spec, NULL), SL_OK);
+	sl_frame_write(bytes, &spec, true, 3);
+	sl_put_u32(bytes + 16, 36);
+	assert_int_equal(attack(grad, bytes, sizeof bytes), SL_ERR_PAYLOAD);
+	codec_fill(x, N, RANDOM);
+	assert_int_equal(codec_encode(grad, &codec_call0, x, shape(), &own, &len), SL_ERR_BUG);
+	assert_int_equal(codec_encode(act, &codec_call0, x, shape(), &own, &len), SL_OK);
+	assert_int_equal(attack(grad, bytes, sizeof bytes), SL_OK);
+	/* a refused activation leaves no places behind */
+	assert_int_equal(attack(act, own, len - 1), SL_ERR_PAYLOAD);
+	free(own);
+	sl_codec_close(grad);
+	sl_codec_close(act);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_length_but_its_own_is_refused),
+		cmocka_unit_test(every_changed_byte_is_survived),
+		cmocka_unit_test(random_bytes_are_survived),
+		cmocka_unit_test(ranges_must_be_finite_and_in_order),
+		cmocka_unit_test(levels_and_scales_must_fit),
+		cmocka_unit_test(places_beyond_the_tensor_are_refused),
+		cmocka_unit_test(zstd_bombs_do_not_go_off),
+		cmocka_unit_test(a_gradient_without_its_activation_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
