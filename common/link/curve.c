@@ -207,8 +207,9 @@ static void cut(struct sl_handshakes *h, const char *print, struct sl_fail *fail
 		return;
 	sl_key_fingerprint(h->auth->server, server);
 	sl_fail_set(fail, SL_ERR_AUTH,
-		    "%s cuts the handshake: its key is not %s (auth.server_key); this client's is %s", h->endpoint,
-		    server, print);
+		    "%s cuts the handshake: its key is not %s (auth.server_key), or it has no auth section; this "
+		    "client's key is %s",
+		    h->endpoint, server, print);
 }
 
 void sl_handshake_event(struct sl_handshakes *h, int event, int value, struct sl_fail *fail)
