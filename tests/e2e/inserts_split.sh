@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Learned inserts over the link: losses and weights are those of `--local`, byte for byte, for every kind of insert and with
+# a codec behind it; fewer bytes cross; a file of weights without them loads, and one with them loads whole.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 56 24 # batches of 16, 16, 16 and 8
+steps=4
+start_server server threads=2
+write_config "$tmp/client.yaml"
+cases=0
+
+# compare NAME key=value…: a run with the server equals the local one
+compare() {
+	local name=$1 set=() pair
+	shift
+	for pair in "$@"; do set+=(--set "$pair"); done
+	client "$name, local" "$tmp/client.yaml" --local "${set[@]}" || fail "$name, local: exit status $?"
+	client "$name" "$tmp/client.yaml" --set server="$endpoint" "${set[@]}" || fail "$name: exit status $?"
+	same_run "$name" "$name, local" $steps
+	cases=$((cases + 1))
+}
+
+# sent NAME: bytes that the client sent in the run
+sent() { sed -n 's/.*"type":"summary".*"wire_tx_bytes":\([0-9]*\).*/\1/p' "$tmp/$1/log.jsonl"; }
+
+conv=(insert.head=conv:3,k=3,s=3 insert.tail=conv:160)
+compare none
+compare conv "${conv[@]}"
+compare linear insert.head=linear:4 insert.tail=linear:640
+compare two insert.head=conv:6,k=4,s=3,p=1+conv:3 insert.tail=conv:320+linear:100
+compare 'one side' insert.tail=conv:320 train.chunks=1 threads=2
+compare 'inside a unit' head_end=features.0.1 "${conv[@]}"
+compare 'a codec behind' "${conv[@]}" codec=quant:8
+[ "$(learned conv)" != "$(learned none)" ] || fail 'the insert made no difference'
+[ "$(sent conv)" -lt "$(($(sent none) / 3))" ] || fail "conv sends $(sent conv) bytes, none $(sent none)"
+[ "$(sent 'a codec behind')" -lt "$(($(sent conv) / 2))" ] || fail "a codec behind sends $(sent 'a codec behind') bytes"
+
+# weights without inserts: those start from the seed; with them: all are taken
+compare 'from weights without' "${conv[@]}" model.weights="$tmp/none/model.safetensors"
+compare 'from weights with' "${conv[@]}" model.weights="$tmp/conv/model.safetensors"
+if client 'stray' "$tmp/client.yaml" --local --set model.weights="$tmp/conv/model.safetensors"; then
+	fail 'inserts in the file and none in the model were taken'
+fi
+grep -q '"insert\.' "$tmp/stray.log" || fail 'the error does not name what is too much'
+echo "$cases runs equal their local twin"
