@@ -11,6 +11,7 @@ int splitc_train(int argc, char **argv);
 int splitc_eval(int argc, char **argv);
 int splitc_flops(int argc, char **argv);
 int splitc_codecs(int argc, char **argv);
+int splitc_sweep(int argc, char **argv);
 int splitc_status(int argc, char **argv);
 int splitc_export(int argc, char **argv);
 
@@ -24,9 +25,11 @@ struct sl_options {
 	const char *operand;      /* positional 2; NULL: not given */
 	const char *set[SL_MAX_SETS];
 	int n_set;
-	bool json, local, check_config, print_config, help;
+	bool json, local, check_config, print_config, parity, help;
 	const char *weights; /* --weights FILE */
 	const char *control; /* --control PATH */
+	const char *codecs;  /* --codecs FILE */
+	const char *out;     /* --out DIR */
 };
 
 enum {
@@ -35,6 +38,8 @@ enum {
 	SL_OPT_CONFIG = 4, /* --check-config, --print-config, --set */
 	SL_OPT_WEIGHTS = 8,
 	SL_OPT_CONTROL = 16,
+	SL_OPT_SWEEP = 32, /* --codecs, --out */
+	SL_OPT_PARITY = 64,
 };
 
 /* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments. Returns -1 to go on, or the exit status
@@ -42,6 +47,9 @@ enum {
 int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes, int operands);
 /* Loads o->config; handles --check-config and --print-config. -1 to go on, or the exit status. */
 int sl_options_load(const struct sl_options *o, struct sl_conf_client *conf);
+
+/* Says that `what` was not given; returns the exit status. */
+int sl_options_missing(const struct sl_options *o, const char *what);
 
 /* Prints `splitc: text` and returns the error's exit status. */
 int sl_command_failed(const struct sl_fail *fail);

@@ -1,5 +1,6 @@
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "client/drive.h"
 #include "client/local.h"
@@ -66,6 +67,16 @@ static enum sl_err run_all(struct sl_setup *setup, struct sl_local *local, struc
 	return err;
 }
 
+/* No link: what would have crossed it is payload alone. */
+static struct sl_training_link payload_figures(const struct sl_local *local)
+{
+	struct sl_training_link link = {0};
+
+	sl_local_payload(local, link.payload, link.nominal);
+	memcpy(link.wire, link.payload, sizeof link.wire);
+	return link;
+}
+
 enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_fail *fail)
 {
 	struct sl_loader *loader[SL_SPLIT_COUNT] = {NULL, NULL};
@@ -88,9 +99,11 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 		err = run_all(setup, local, run, loader, fail);
 	if (!err && !options->eval_only)
 		err = sl_drive_save(setup, sl_training_state(run).step, fail);
-	if (!err)
-		sl_training_finish(run, &(struct sl_training_link){0}, stop_asked ? "interrupted" : "finished",
-				   options->json);
+	if (!err) {
+		struct sl_training_link link = payload_figures(local);
+
+		sl_training_finish(run, &link, stop_asked ? "interrupted" : "finished", options->json);
+	}
 	sl_local_close(local);
 	sl_loader_close(loader[SL_SPLIT_TEST]);
 	sl_loader_close(loader[SL_SPLIT_TRAIN]);

@@ -14,9 +14,11 @@ struct sl_local {
 	struct sl_ends ends;
 	struct sl_exec *middle;
 	struct sl_codec *codec[SIDES][SL_DIR_COUNT]; /* each side's view of the four directions */
-	struct sl_buf payload;
+	struct sl_buf buf;
 	double codec_s;
-	uint64_t tx_bytes, rx_bytes;
+	uint64_t tx_bytes, rx_bytes;    /* of the batch */
+	uint64_t payload[SL_DIR_COUNT]; /* of the run */
+	double nominal[SL_DIR_COUNT];
 };
 
 static enum sl_err open_codecs(struct sl_local *l, enum side side, struct sl_fail *fail)
@@ -39,8 +41,8 @@ static enum sl_err open_codecs(struct sl_local *l, enum side side, struct sl_fai
 
 		if (err)
 			return err;
-		if (sl_codec_bound(l->codec[side][dir], l->plan->rows) > l->payload.cap)
-			l->payload.cap = sl_codec_bound(l->codec[side][dir], l->plan->rows);
+		if (sl_codec_bound(l->codec[side][dir], l->plan->rows) > l->buf.cap)
+			l->buf.cap = sl_codec_bound(l->codec[side][dir], l->plan->rows);
 	}
 	return SL_OK;
 }
@@ -62,8 +64,8 @@ enum sl_err sl_local_open(struct sl_local **out, const struct sl_plan *plan, con
 	for (int side = 0; side < SIDES && !err; side++)
 		err = open_codecs(l, (enum side)side, fail);
 	if (!err) {
-		l->payload.data = malloc(l->payload.cap + 1);
-		if (!l->payload.data)
+		l->buf.data = malloc(l->buf.cap + 1);
+		if (!l->buf.data)
 			err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a payload");
 	}
 	if (err) {
@@ -84,7 +86,7 @@ void sl_local_close(struct sl_local *l)
 			sl_codec_close(l->codec[side][dir]);
 	sl_ends_close(&l->ends);
 	sl_exec_close(l->middle);
-	free(l->payload.data);
+	free(l->buf.data);
 	free(l);
 }
 
@@ -141,13 +143,15 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 	uint64_t start = sl_now_ns();
 	enum sl_err err;
 
-	l->payload.len = 0;
-	err = sl_codec_encode(l->codec[up ? CLIENT : SERVER][dir], &call, from, &l->payload);
+	l->buf.len = 0;
+	err = sl_codec_encode(l->codec[up ? CLIENT : SERVER][dir], &call, from, &l->buf);
 	if (err)
 		return sl_fail_set(fail, err, "%s of chunk %d: %s", sl_dir_name(dir), chunk, sl_err_text(err));
-	*(up ? &l->tx_bytes : &l->rx_bytes) += l->payload.len;
-	err = sl_codec_decode(l->codec[up ? SERVER : CLIENT][dir], &call,
-			      (struct sl_bytes){l->payload.data, l->payload.len}, to, fail);
+	*(up ? &l->tx_bytes : &l->rx_bytes) += l->buf.len;
+	l->payload[dir] += l->buf.len;
+	l->nominal[dir] += sl_codec_nominal_bytes(l->codec[up ? CLIENT : SERVER][dir], from->shape.dim[0]);
+	err = sl_codec_decode(l->codec[up ? SERVER : CLIENT][dir], &call, (struct sl_bytes){l->buf.data, l->buf.len},
+			      to, fail);
 	l->codec_s += sl_seconds_since(start);
 	return err;
 }
@@ -241,6 +245,12 @@ static enum sl_err pass(struct sl_local *l, double lr, struct sl_step_result *re
 		.rx_bytes = l->rx_bytes,
 	};
 	return SL_OK;
+}
+
+void sl_local_payload(const struct sl_local *l, uint64_t payload[SL_DIR_COUNT], double nominal[SL_DIR_COUNT])
+{
+	memcpy(payload, l->payload, sizeof l->payload);
+	memcpy(nominal, l->nominal, sizeof l->nominal);
 }
 
 static void take_batch(struct sl_local *l, const float *images, const int32_t *labels, int64_t rows, uint64_t number,

@@ -23,6 +23,8 @@ enum sl_err sl_local_step(struct sl_local *local, const float *images, const int
 			  struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_local_eval(struct sl_local *local, const float *images, const int32_t *labels, int64_t rows,
 			  uint64_t number, struct sl_step_result *result, struct sl_fail *fail) SL_MUST_CHECK;
+/* Since it was opened, by tensor: bytes of the payloads, and what their methods' authors would count. */
+void sl_local_payload(const struct sl_local *local, uint64_t payload[SL_DIR_COUNT], double nominal[SL_DIR_COUNT]);
 /* Gradients of the last step's trainable front, by segment: for tests. */
 enum sl_err sl_local_get_gradients(struct sl_local *local, enum sl_segment which, float *host) SL_MUST_CHECK;
 

@@ -15,6 +15,7 @@ static const struct {
 	{"eval", splitc_eval, "accuracy of trained weights on the test set"},
 	{"flops", splitc_flops, "multiply-accumulates and parameters of head, middle and tail"},
 	{"codecs", splitc_codecs, "list the codecs"},
+	{"sweep", splitc_sweep, "train the same run with every codec of a list, to a CSV and pictures"},
 	{"status", splitc_status, "what a running splitc is doing"},
 	{"export", splitc_export, "write the trained model as one safetensors file for torchvision"},
 };

@@ -37,6 +37,7 @@ static bool take_flag(struct sl_options *o, const char *arg, unsigned takes)
 		{"--json", SL_OPT_JSON, &o->json},
 		{"--check-config", SL_OPT_CONFIG, &o->check_config},
 		{"--print-config", SL_OPT_CONFIG, &o->print_config},
+		{"--parity", SL_OPT_PARITY, &o->parity},
 	};
 
 	for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
@@ -50,21 +51,29 @@ static bool take_flag(struct sl_options *o, const char *arg, unsigned takes)
 /* Options with a value: 1 taken, 0 not one, -1 without its value. */
 static int take_value(struct sl_options *o, const char *arg, const char *value, unsigned takes)
 {
-	bool set = (takes & SL_OPT_CONFIG) && strcmp(arg, "--set") == 0;
-	bool weights = (takes & SL_OPT_WEIGHTS) && strcmp(arg, "--weights") == 0;
-	bool control = (takes & SL_OPT_CONTROL) && strcmp(arg, "--control") == 0;
+	const struct {
+		const char *name;
+		unsigned takes;
+		const char **value;
+	} options[] = {
+		{"--weights", SL_OPT_WEIGHTS, &o->weights},
+		{"--control", SL_OPT_CONTROL, &o->control},
+		{"--codecs", SL_OPT_SWEEP, &o->codecs},
+		{"--out", SL_OPT_SWEEP, &o->out},
+	};
 
-	if (!set && !weights && !control)
-		return 0;
-	if (!value || (set && o->n_set == SL_MAX_SETS))
-		return -1;
-	if (set)
+	if ((takes & SL_OPT_CONFIG) && strcmp(arg, "--set") == 0) {
+		if (!value || o->n_set == SL_MAX_SETS)
+			return -1;
 		o->set[o->n_set++] = value;
-	else if (weights)
-		o->weights = value;
-	else
-		o->control = value;
-	return 1;
+		return 1;
+	}
+	for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+		if ((takes & options[i].takes) && strcmp(arg, options[i].name) == 0) {
+			*options[i].value = value;
+			return value ? 1 : -1;
+		}
+	return 0;
 }
 
 int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes, int operands)
@@ -96,12 +105,17 @@ int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes
 	return -1;
 }
 
+int sl_options_missing(const struct sl_options *o, const char *what)
+{
+	return usage_error(o, "missing argument", what);
+}
+
 int sl_options_load(const struct sl_options *o, struct sl_conf_client *conf)
 {
 	struct sl_fail fail;
 
 	if (!o->config)
-		return usage_error(o, "missing argument", "CONFIG");
+		return sl_options_missing(o, "CONFIG");
 	if (sl_conf_client_load(conf, o->config, o->set, o->n_set, &fail) != SL_OK)
 		return sl_command_failed(&fail);
 	sl_log_set_level(conf->log.level);

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static const double MB = 1e6;
 
@@ -93,9 +94,10 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 		       per(link->server_compute_s, (double)t->steps));
 	}
 	if (s->direction[0].name) {
-		printf("bandwidth (MB = 10^6 bytes): average %s, peak client %s, peak server %s\n",
-		       rate_text(s->avg_mb_s, text[0]), rate_text(s->peak_client_mb_s, text[1]),
-		       rate_text(s->peak_server_mb_s, text[2]));
+		if (strcmp(t->mode, "local") != 0)
+			printf("bandwidth (MB = 10^6 bytes): average %s, peak client %s, peak server %s\n",
+			       rate_text(s->avg_mb_s, text[0]), rate_text(s->peak_client_mb_s, text[1]),
+			       rate_text(s->peak_server_mb_s, text[2]));
 		print_bytes(s);
 	}
 	if (!isnan(s->test_acc))

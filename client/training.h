@@ -22,7 +22,7 @@ struct sl_training_state {
 	double age_s, idle_s; /* since the start, since the last batch */
 };
 
-/* The link's part of the summary; all zero for a local run, whose bytes are payloads that no link has carried. */
+/* The link's part of the summary. A local run has no peaks, and its bytes are payloads that no link has carried. */
 struct sl_training_link {
 	double peak_tx, peak_rx; /* bytes/s: the seeds' peak client and, as this side receives, peak server */
 	double server_compute_s; /* the middle's kernels, summed over the steps */

@@ -20,6 +20,7 @@ enum {
 	SL_CONF_TEXT = 256,
 	SL_CONF_LIST_MAX = 32,
 	SL_CONF_CODEC_TEXT = 128,
+	SL_CONF_NAME_TEXT = 64,
 	SL_CONF_SOCKET_PATH = 108, /* sun_path */
 	SL_CONF_MAX_KEYS = 64,
 	SL_CONF_MAX_BYTES = 1 << 20 /* of a config file */
@@ -132,8 +133,20 @@ struct sl_conf_server {
 	struct sl_conf_origin origin;
 };
 
+/* A row of a sweep's list: what it changes of the config; "" and 0: the config's own. */
+struct sl_conf_sweep_row {
+	char name[SL_CONF_NAME_TEXT]; /* of the method: rows of one name and different chunks make one line of a picture
+				       */
+	char codec[4][SL_CONF_CODEC_TEXT];
+	struct {
+		char head[SL_CONF_CODEC_TEXT], tail[SL_CONF_CODEC_TEXT];
+	} insert;
+	int chunks;
+	struct sl_conf_origin origin;
+};
+
 struct sl_conf_schema; /* key.h */
-extern const struct sl_conf_schema sl_conf_client_schema, sl_conf_server_schema;
+extern const struct sl_conf_schema sl_conf_client_schema, sl_conf_server_schema, sl_conf_sweep_schema;
 
 /* For both configs; the typed wrappers below are what to call. `set`: n_set texts "key.path=value" of --set, applied
  * after the file, the last one wins; a list's items are separated by commas, `codec=…` sets all four. */
@@ -142,6 +155,10 @@ enum sl_err sl_conf_load(const struct sl_conf_schema *schema, void *out, const c
 /* The same from memory; `name` stands for the file in errors. */
 enum sl_err sl_conf_parse(const struct sl_conf_schema *schema, void *out, const char *name, const char *text,
 			  size_t len, const char *const *set, int n_set, struct sl_fail *fail) SL_MUST_CHECK;
+/* A file that is a list of sections, each of them whole by the schema: rows [most], *n of them are filled. `most` is
+ * one of the errors. */
+enum sl_err sl_conf_load_list(const struct sl_conf_schema *schema, void *rows, int most, int *n, const char *path,
+			      struct sl_fail *fail) SL_MUST_CHECK;
 /* The effective config as YAML that can be loaded again, with each key's help as a comment. IO where `file` fails. */
 enum sl_err sl_conf_print(const struct sl_conf_schema *schema, const void *conf, FILE *file) SL_MUST_CHECK;
 /* Returns CONFIG; *fail becomes "file:line:column: key: text", or "--set key: text", or "key (default): text". */

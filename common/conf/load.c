@@ -20,6 +20,8 @@ struct loader {
 	yaml_event_t event; /* the current one; owned while have_event */
 	bool have_event;
 	bool seen[SL_CONF_MAX_KEYS];
+	char *rows; /* of a list */
+	int n_row, most_rows;
 };
 
 static enum sl_err SL_PRINTF(3, 4) fail_at(struct loader *l, yaml_mark_t mark, const char *fmt, ...)
@@ -278,7 +280,7 @@ static enum sl_err load_stream(struct loader *l)
 	return err;
 }
 
-static enum sl_err load_yaml(struct loader *l, const char *text, size_t len)
+static enum sl_err load_yaml(struct loader *l, const char *text, size_t len, enum sl_err (*load)(struct loader *l))
 {
 	enum sl_err err;
 
@@ -286,7 +288,7 @@ static enum sl_err load_yaml(struct loader *l, const char *text, size_t len)
 		return sl_fail_set(l->fail, SL_ERR_NOMEM, "%s: no memory for the YAML parser", l->name);
 	yaml_parser_set_encoding(&l->parser, YAML_UTF8_ENCODING);
 	yaml_parser_set_input_string(&l->parser, (const unsigned char *)text, len);
-	err = load_stream(l);
+	err = load(l);
 	if (l->have_event)
 		yaml_event_delete(&l->event);
 	yaml_parser_delete(&l->parser);
@@ -351,12 +353,12 @@ static enum sl_err apply_presets(struct loader *l)
 	return SL_OK;
 }
 
-static enum sl_err check_required(struct loader *l)
+/* `mark`: where what should hold them begins. */
+static enum sl_err check_required(struct loader *l, yaml_mark_t mark)
 {
 	for (int i = 0; i < l->schema->n_key; i++)
 		if (!l->schema->key[i].preset && !l->seen[i])
-			return sl_fail_set(l->fail, SL_ERR_CONFIG, "%s:1:1: %s is missing: %s", l->name,
-					   l->schema->key[i].path, l->schema->key[i].help);
+			return fail_at(l, mark, "%s is missing: %s", l->schema->key[i].path, l->schema->key[i].help);
 	return SL_OK;
 }
 
@@ -377,11 +379,11 @@ enum sl_err sl_conf_parse(const struct sl_conf_schema *schema, void *out, const 
 	snprintf(sl_conf_origin(schema, l.conf)->path, PATH_MAX, "%s", name);
 	err = apply_presets(&l);
 	if (!err)
-		err = load_yaml(&l, text, len);
+		err = load_yaml(&l, text, len, load_stream);
 	for (int i = 0; i < n_set && !err; i++)
 		err = apply_set(&l, set[i]);
 	if (!err)
-		err = check_required(&l);
+		err = check_required(&l, (yaml_mark_t){0});
 	if (!err && (blame = schema->finish(l.conf, why)))
 		err = sl_conf_fail(schema, l.conf, blame, fail, "%s", why);
 	if (!err)
@@ -423,4 +425,70 @@ enum sl_err sl_conf_fail(const struct sl_conf_schema *schema, const void *conf, 
 	if (mark.line < 0)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "--set %s: %s", key, text);
 	return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s (default): %s", origin->path, key, text);
+}
+
+/* The current event starts the section of the next row. */
+static enum sl_err load_row(struct loader *l)
+{
+	yaml_mark_t mark = l->event.start_mark;
+	char why[SL_CONF_WHY];
+	const char *blame;
+	enum sl_err err;
+
+	if (l->event.type != YAML_MAPPING_START_EVENT)
+		return fail_at(l, mark, "a row must be a section of keys, got %s", kind_of(&l->event));
+	if (l->n_row == l->most_rows)
+		return fail_at(l, mark, "the list has more than %d rows", l->most_rows);
+	l->conf = l->rows + (size_t)l->n_row * l->schema->size;
+	memset(l->conf, 0, l->schema->size);
+	memset(l->seen, 0, sizeof l->seen);
+	snprintf(sl_conf_origin(l->schema, l->conf)->path, PATH_MAX, "%s", l->name);
+	err = apply_presets(l);
+	if (!err)
+		err = load_section(l, "", 1);
+	if (!err)
+		err = check_required(l, mark);
+	if (!err && (blame = l->schema->finish(l->conf, why)))
+		err = sl_conf_fail(l->schema, l->conf, blame, l->fail, "%s", why);
+	l->n_row++;
+	return err;
+}
+
+static enum sl_err load_rows(struct loader *l)
+{
+	enum sl_err err = next_event(l); /* stream start */
+
+	if (!err)
+		err = next_event(l); /* document start */
+	if (!err && l->event.type != YAML_STREAM_END_EVENT)
+		err = next_event(l);
+	if (!err && l->event.type != YAML_SEQUENCE_START_EVENT)
+		return fail_at(l, l->event.start_mark, "the file must be a list of rows, got %s", kind_of(&l->event));
+	while (!err && (err = next_event(l)) == SL_OK && l->event.type != YAML_SEQUENCE_END_EVENT)
+		err = load_row(l);
+	if (!err)
+		err = next_event(l); /* document end */
+	if (!err)
+		err = next_event(l);
+	if (!err && l->event.type != YAML_STREAM_END_EVENT)
+		err = fail_at(l, l->event.start_mark, "one document per file: remove what follows \"---\"");
+	return err;
+}
+
+enum sl_err sl_conf_load_list(const struct sl_conf_schema *schema, void *rows, int most, int *n, const char *path,
+			      struct sl_fail *fail)
+{
+	struct loader l = {.schema = schema, .name = path, .fail = fail, .rows = rows, .most_rows = most};
+	struct sl_fail why;
+	uint8_t *text;
+	size_t len;
+	enum sl_err err = sl_file_read(path, SL_CONF_MAX_BYTES, &text, &len, &why);
+
+	if (err)
+		return sl_fail_set(fail, err == SL_ERR_LIMIT ? SL_ERR_CONFIG : err, "%s", why.text);
+	err = load_yaml(&l, (const char *)text, len, load_rows);
+	free(text);
+	if (!err)
+		*n = l.n_row;
+	return err;
 }

@@ -1,0 +1,131 @@
+#include "client/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+void sl_child_arg(struct sl_child *c, const char *arg)
+{
+	if (c->n_arg + 1 < SL_CHILD_ARGS)
+		c->arg[c->n_arg++] = arg;
+	else
+		c->overflow = true;
+}
+
+void sl_child_open(struct sl_child *c, const struct sl_options *o)
+{
+	*c = (struct sl_child){.n_arg = 0};
+	sl_child_arg(c, "splitc");
+	sl_child_arg(c, strcmp(o->command, "sweep") == 0 ? "train" : o->command);
+	sl_child_arg(c, o->config);
+	sl_child_arg(c, "--json");
+	if (o->local)
+		sl_child_arg(c, "--local");
+	if (o->weights) {
+		sl_child_arg(c, "--weights");
+		sl_child_arg(c, o->weights);
+	}
+	for (int i = 0; i < o->n_set; i++) {
+		sl_child_arg(c, "--set");
+		sl_child_arg(c, o->set[i]);
+	}
+}
+
+void sl_child_set(struct sl_child *c, const char *key, const char *value)
+{
+	char *text;
+
+	if (c->n_text == (int)(sizeof c->text / sizeof c->text[0])) {
+		c->overflow = true;
+		return;
+	}
+	text = c->text[c->n_text++];
+	if (snprintf(text, SL_CHILD_TEXT, "%s=%s", key, value) >= SL_CHILD_TEXT)
+		c->overflow = true;
+	sl_child_arg(c, "--set");
+	sl_child_arg(c, text);
+}
+
+static enum sl_err spawn(struct sl_child *c, int out_fd, const char *stderr_path, pid_t *pid, struct sl_fail *fail)
+{
+	posix_spawn_file_actions_t actions;
+	int rc = posix_spawn_file_actions_init(&actions);
+
+	if (rc)
+		return sl_fail_set(fail, SL_ERR_OS, "another splitc cannot be started: %s", strerror(rc));
+	c->arg[c->n_arg] = NULL;
+	rc = posix_spawn_file_actions_adddup2(&actions, out_fd, STDOUT_FILENO);
+	if (!rc && stderr_path)
+		rc = posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, stderr_path,
+						      O_WRONLY | O_CREAT | O_TRUNC, 0644);
+	if (!rc)
+		rc = posix_spawn(pid, "/proc/self/exe", &actions, NULL, (char *const *)c->arg, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	return rc ? sl_fail_set(fail, SL_ERR_OS, "another splitc cannot be started: %s", strerror(rc)) : SL_OK;
+}
+
+/* The last line that is not empty; "" where there is none. */
+static void last_line(const char *path, char out[SL_CHILD_TEXT])
+{
+	FILE *file = path ? fopen(path, "r") : NULL;
+	char line[SL_CHILD_TEXT];
+
+	out[0] = 0;
+	while (file && fgets(line, sizeof line, file)) {
+		line[strcspn(line, "\n")] = 0;
+		if (line[0])
+			memcpy(out, line, sizeof line);
+	}
+	if (file)
+		fclose(file);
+}
+
+static enum sl_err wait_for(pid_t pid, const char *stderr_path, struct sl_fail *fail)
+{
+	char said[SL_CHILD_TEXT];
+	int status;
+
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return sl_fail_set(fail, SL_ERR_OS, "waiting for another splitc: %s", strerror(errno));
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return SL_OK;
+	last_line(stderr_path, said);
+	if (WIFSIGNALED(status))
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "ended by signal %d: %.300s", WTERMSIG(status), said);
+	return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "exit status %d: %.300s", WEXITSTATUS(status), said);
+}
+
+enum sl_err sl_child_run(struct sl_child *c, const char *stderr_path, json_t **out, struct sl_fail *fail)
+{
+	int fd = memfd_create("summary", MFD_CLOEXEC);
+	json_error_t why;
+	json_t *root = NULL;
+	enum sl_err err;
+	pid_t pid;
+
+	if (fd < 0)
+		return sl_fail_set(fail, SL_ERR_OS, "memfd_create: %s", strerror(errno));
+	if (c->overflow)
+		err = sl_fail_set(fail, SL_ERR_LIMIT, "too many or too long settings for another splitc");
+	else
+		err = spawn(c, fd, stderr_path, &pid, fail);
+	if (!err)
+		err = wait_for(pid, stderr_path, fail);
+	if (!err && lseek(fd, 0, SEEK_SET) == 0) {
+		root = json_loadfd(fd, JSON_REJECT_DUPLICATES, &why);
+		if (!root)
+			err = sl_fail_set(fail, SL_ERR_DATA, "its summary is no JSON: %s", why.text);
+	}
+	close(fd);
+	if (!err)
+		*out = root;
+	return err;
+}

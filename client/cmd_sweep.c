@@ -1,0 +1,98 @@
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "client/sweep.h"
+
+static const char *const usage[] = {
+	"splitc sweep CONFIG --codecs LIST.yaml [--local] [--out DIR] [--set key=value]…",
+	"Trains the run of the config once for every row of the list, each in a process of its own, and writes",
+	"DIR/sweep.csv (rate, accuracy, loss, times, bandwidths) and gnuplot scripts with their pictures. DIR: sweep.",
+	"A row is a section: name, and what it changes of the config: codec (one, or one by tensor), insert, chunks;",
+	"rows of one name and different chunks make one line of a picture. A row that fails is marked and passed over;",
+	"the exit status is then 69.",
+	NULL,
+};
+
+static volatile sig_atomic_t stop_asked;
+
+static void on_signal(int signum)
+{
+	(void)signum;
+	stop_asked = 1;
+}
+
+/* The row under way gets the signal too and ends in good order; a second one kills it, not what was written. */
+static void catch_signals(void)
+{
+	struct sigaction action = {.sa_handler = on_signal};
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
+static void say(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *r, int number, int n)
+{
+	printf("%d/%d %-24s chunks %d: ", number, n, row->name, r->chunks);
+	if (r->done)
+		printf("accuracy %.2f %%, loss %.4f, rate %.4f (nominal %.4f), %.4f s per batch\n", 100 * r->test_acc,
+		       r->test_loss, r->rate_real, r->rate_nominal, r->t_per_batch_s);
+	else
+		printf("failed: %s\n", r->error);
+	fflush(stdout);
+}
+
+/* The CSV is whole after every row. */
+static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_client *conf,
+			 const struct sl_conf_sweep_row *row, struct sl_sweep_result *result, int n, int *failed,
+			 struct sl_fail *fail)
+{
+	const char *out_dir = o->out ? o->out : "sweep";
+	enum sl_err err = SL_OK;
+	int done = 0;
+
+	if (mkdir(out_dir, 0777) != 0 && errno != EEXIST)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", out_dir, strerror(errno));
+	catch_signals();
+	while (done < n && !err && !stop_asked) {
+		sl_sweep_run(&result[done], o, conf, &row[done], done + 1, out_dir);
+		say(&row[done], &result[done], done + 1, n);
+		*failed += !result[done].done;
+		done++;
+		err = sl_sweep_write_csv(row, result, done, out_dir, fail);
+	}
+	return err ? err : sl_sweep_plot(row, result, done, out_dir, fail);
+}
+
+int splitc_sweep(int argc, char **argv)
+{
+	struct sl_options o = {.command = "sweep", .usage = usage};
+	struct sl_conf_sweep_row *row = NULL;
+	struct sl_sweep_result *result = NULL;
+	struct sl_conf_client conf;
+	struct sl_fail fail;
+	enum sl_err err;
+	int n = 0, failed = 0;
+	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_LOCAL | SL_OPT_SWEEP, 1);
+
+	if (status < 0)
+		status = sl_options_load(&o, &conf);
+	if (status < 0 && !o.codecs)
+		status = sl_options_missing(&o, "--codecs LIST.yaml");
+	if (status >= 0)
+		return status;
+	row = calloc(SL_SWEEP_MAX_ROWS, sizeof *row);
+	result = calloc(SL_SWEEP_MAX_ROWS, sizeof *result);
+	err = row && result ? sl_conf_load_list(&sl_conf_sweep_schema, row, SL_SWEEP_MAX_ROWS, &n, o.codecs, &fail)
+			    : sl_fail_set(&fail, SL_ERR_NOMEM, "no memory for the rows");
+	if (!err)
+		err = sweep(&o, &conf, row, result, n, &failed, &fail);
+	free(row);
+	free(result);
+	if (err)
+		return sl_command_failed(&fail);
+	return failed || stop_asked ? sl_err_exit_status(SL_ERR_UNAVAILABLE) : 0;
+}

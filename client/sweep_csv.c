@@ -1,0 +1,77 @@
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/sweep.h"
+
+/* Quoted where it must be (RFC 4180). */
+static void put_text(FILE *file, const char *text)
+{
+	if (!strpbrk(text, "\",\r\n")) {
+		fprintf(file, "%s,", text);
+		return;
+	}
+	fputc('"', file);
+	for (; *text; text++) {
+		if (*text == '"')
+			fputc('"', file);
+		fputc(*text, file);
+	}
+	fputs("\",", file);
+}
+
+/* Empty where it is not known. */
+static void put_number(FILE *file, double x, const char *end)
+{
+	if (isfinite(x))
+		fprintf(file, "%.8g", x);
+	fputs(end, file);
+}
+
+static void put_row(FILE *file, const struct sl_conf_sweep_row *row, const struct sl_sweep_result *r)
+{
+	put_text(file, row->name);
+	for (int i = 0; i < 4; i++)
+		put_text(file, r->codec[i]);
+	put_text(file, row->insert.head);
+	put_text(file, row->insert.tail);
+	fprintf(file, "%d,", r->chunks);
+	put_text(file, r->done ? "done" : r->error);
+	put_number(file, r->rate_nominal, ",");
+	put_number(file, r->rate_real, ",");
+	put_number(file, r->test_acc, ",");
+	put_number(file, r->best_test_acc, ",");
+	put_number(file, r->test_loss, ",");
+	put_number(file, r->steps, ",");
+	put_number(file, r->t_per_batch_s, ",");
+	put_number(file, r->t_compute_per_batch_s, ",");
+	put_number(file, r->avg_mb_s, ",");
+	put_number(file, r->peak_client_mb_s, ",");
+	put_number(file, r->peak_server_mb_s, ",");
+	fprintf(file, "%.0f,%.0f\n", r->done ? r->wire_tx_bytes : 0, r->done ? r->wire_rx_bytes : 0);
+}
+
+enum sl_err sl_sweep_write_csv(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n,
+			       const char *out_dir, struct sl_fail *fail)
+{
+	char path[PATH_MAX];
+	FILE *file;
+	bool bad;
+
+	if (snprintf(path, sizeof path, "%s/sweep.csv", out_dir) >= (int)sizeof path)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "the path of --out is too long");
+	file = fopen(path, "w");
+	if (!file)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+	fputs("name,codec_head_act,codec_mid_act,codec_mid_grad,codec_head_grad,insert_head,insert_tail,chunks,outcome,"
+	      "rate_nominal,rate_real,test_acc,best_test_acc,test_loss,steps,t_per_batch_s,t_compute_per_batch_s,"
+	      "avg_mb_s,peak_client_mb_s,peak_server_mb_s,wire_tx_bytes,wire_rx_bytes\n",
+	      file);
+	for (int i = 0; i < n; i++)
+		put_row(file, &row[i], &result[i]);
+	bad = ferror(file) != 0;
+	if (fclose(file) != 0 || bad)
+		return sl_fail_set(fail, SL_ERR_IO, "%s: not written whole", path);
+	return SL_OK;
+}

@@ -1,0 +1,131 @@
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "client/child.h"
+#include "client/sweep.h"
+
+static double number(const json_t *root, const char *key)
+{
+	const json_t *value = json_object_get(root, key);
+
+	return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static double positive(double x)
+{
+	return x > 0 ? x : (double)NAN;
+}
+
+static void read_directions(struct sl_sweep_result *r, const json_t *list)
+{
+	double raw = 0, nominal = 0, wire = 0;
+
+	for (size_t i = 0; i < json_array_size(list) && i < 4; i++) {
+		const json_t *d = json_array_get(list, i);
+		const char *codec = json_string_value(json_object_get(d, "codec"));
+
+		raw += number(d, "raw_bytes");
+		nominal += number(d, "nominal_bytes");
+		wire += number(d, "wire_bytes");
+		snprintf(r->codec[i], sizeof r->codec[i], "%s", codec ? codec : "");
+	}
+	r->rate_nominal = raw > 0 ? nominal / raw : (double)NAN;
+	r->rate_real = raw > 0 ? wire / raw : (double)NAN;
+}
+
+static void read_summary(struct sl_sweep_result *r, const json_t *root)
+{
+	r->test_acc = number(root, "test_acc");
+	r->best_test_acc = number(root, "best_test_acc");
+	r->test_loss = number(root, "test_loss");
+	r->steps = number(root, "steps");
+	r->t_per_batch_s = number(root, "t_per_batch_s");
+	r->t_compute_per_batch_s = number(root, "t_compute_per_batch_s");
+	r->peak_client_mb_s = positive(number(root, "peak_client_mb_s"));
+	r->peak_server_mb_s = positive(number(root, "peak_server_mb_s"));
+	if (r->peak_client_mb_s > 0)
+		r->avg_mb_s = number(root, "avg_mb_s");
+	r->wire_tx_bytes = number(root, "wire_tx_bytes");
+	r->wire_rx_bytes = number(root, "wire_rx_bytes");
+	read_directions(r, json_object_get(root, "directions"));
+}
+
+static void add_settings(struct sl_child *c, const struct sl_conf_sweep_row *row, const char *dir)
+{
+	static const char *const codec[] = {"codec.head_act", "codec.mid_act", "codec.mid_grad", "codec.head_grad"};
+	char chunks[16];
+
+	for (int i = 0; i < 4; i++)
+		if (row->codec[i][0])
+			sl_child_set(c, codec[i], row->codec[i]);
+	if (row->insert.head[0])
+		sl_child_set(c, "insert.head", row->insert.head);
+	if (row->insert.tail[0])
+		sl_child_set(c, "insert.tail", row->insert.tail);
+	if (row->chunks) {
+		snprintf(chunks, sizeof chunks, "%d", row->chunks);
+		sl_child_set(c, "train.chunks", chunks);
+	}
+	sl_child_set(c, "log.dir", dir);
+}
+
+static enum sl_err run(struct sl_sweep_result *r, const struct sl_options *o, const struct sl_conf_sweep_row *row,
+		       const char *dir, struct sl_fail *fail)
+{
+	char log[SL_CHILD_TEXT];
+	struct sl_child child;
+	json_t *summary;
+	const char *outcome;
+	enum sl_err err;
+
+	if (mkdir(dir, 0777) != 0 && errno != EEXIST)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", dir, strerror(errno));
+	snprintf(log, sizeof log, "%s/stderr.log", dir);
+	sl_child_open(&child, o);
+	add_settings(&child, row, dir);
+	err = sl_child_run(&child, log, &summary, fail);
+	if (err)
+		return err;
+	read_summary(r, summary);
+	outcome = json_string_value(json_object_get(summary, "outcome"));
+	if (!outcome || strcmp(outcome, "finished") != 0)
+		err = sl_fail_set(fail, SL_ERR_UNAVAILABLE, "%.100s", outcome ? outcome : "no outcome");
+	json_decref(summary);
+	return err;
+}
+
+void sl_sweep_run(struct sl_sweep_result *r, const struct sl_options *o, const struct sl_conf_client *conf,
+		  const struct sl_conf_sweep_row *row, int n, const char *out_dir)
+{
+	const double unknown = (double)NAN;
+	char dir[SL_CHILD_TEXT - 32];
+	struct sl_fail fail;
+
+	*r = (struct sl_sweep_result){
+		.chunks = row->chunks ? row->chunks : conf->train.chunks,
+		.rate_nominal = unknown,
+		.rate_real = unknown,
+		.test_acc = unknown,
+		.best_test_acc = unknown,
+		.test_loss = unknown,
+		.t_per_batch_s = unknown,
+		.t_compute_per_batch_s = unknown,
+		.avg_mb_s = unknown,
+		.peak_client_mb_s = unknown,
+		.peak_server_mb_s = unknown,
+		.steps = unknown,
+		.wire_tx_bytes = unknown,
+		.wire_rx_bytes = unknown,
+	};
+	for (int i = 0; i < 4; i++)
+		snprintf(r->codec[i], sizeof r->codec[i], "%s", row->codec[i][0] ? row->codec[i] : conf->codec[i]);
+	if (snprintf(dir, sizeof dir, "%s/row-%02d", out_dir, n) >= (int)sizeof dir)
+		snprintf(r->error, sizeof r->error, "the path of --out is too long");
+	else if (run(r, o, row, dir, &fail) != SL_OK)
+		snprintf(r->error, sizeof r->error, "%.*s", (int)sizeof r->error - 1, fail.text);
+	else
+		r->done = true;
+}

@@ -1,0 +1,53 @@
+/* A row of the list that `splitc sweep` takes. */
+#include <string.h>
+
+#include "common/conf/check.h"
+#include "common/conf/row.h"
+
+typedef struct sl_conf_sweep_row T;
+
+/* It ends up in a CSV and, between quotes, in a gnuplot script. */
+static const char *check_name(const void *value, char why[SL_CONF_WHY])
+{
+	const char *name = value;
+
+	if (*name && !strpbrk(name, "\"\\,`"))
+		return NULL;
+	snprintf(why, SL_CONF_WHY,
+		 "must be a name without quotes, commas and backslashes, such as quant 8, got \"%.60s\"", name);
+	return why;
+}
+
+static const char *check_codec(const void *value, char why[SL_CONF_WHY])
+{
+	return *(const char *)value ? sl_conf_check_codec(value, why) : NULL;
+}
+
+/* clang-format off */
+static const struct sl_conf_key keys[] = {
+	SL_STRING(T, "name", name, check_name, NULL, "of the method, as pictures name it"),
+	SL_STRING(T, "codec.head_act", codec[0], check_codec, "", "codec of the head's activations; empty: the config's"),
+	SL_STRING(T, "codec.mid_act", codec[1], check_codec, "", "codec of the middle's activations; empty: the config's"),
+	SL_STRING(T, "codec.mid_grad", codec[2], check_codec, "", "codec of their gradients; empty: the config's"),
+	SL_STRING(T, "codec.head_grad", codec[3], check_codec, "", "codec of the head's gradients; empty: the config's"),
+	SL_STRING(T, "insert.head", insert.head, sl_conf_check_insert, "", "learned layers at the head's end; empty: the config's"),
+	SL_STRING(T, "insert.tail", insert.tail, sl_conf_check_insert, "", "learned layers where the tail begins; empty: the config's"),
+	SL_INT(T, "chunks", chunks, 0, 1024, "0", "0: the config's", "parts of a batch in the pipeline"),
+};
+/* clang-format on */
+
+static const char *finish(void *conf, char why[SL_CONF_WHY])
+{
+	(void)conf;
+	(void)why;
+	return NULL;
+}
+
+const struct sl_conf_schema sl_conf_sweep_schema = {
+	.key = keys,
+	.n_key = sizeof keys / sizeof keys[0],
+	.size = sizeof(T),
+	.origin_offset = offsetof(T, origin),
+	.spread = "codec",
+	.finish = finish,
+};

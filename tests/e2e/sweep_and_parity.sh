@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# `splitc sweep`: a line of CSV per row, with a row that fails between rows that do not; rates and bytes that agree with each
+# other; pictures where gnuplot is. `splitc eval --parity`: what either evaluation alone says.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 48 32
+start_server server
+write_config "$tmp/client.yaml"
+cat >"$tmp/list.yaml" <<'YAML'
+- {name: none}
+- {name: quant 8, codec: quant:8}
+- {name: quant 8, codec: quant:8, chunks: 2}
+- {name: no such, codec: quant:99}
+- {name: insert, insert: {head: "linear:2", tail: "conv:160"}, codec: {head_act: f16}}
+YAML
+
+# sweep DIR STATUS [argument]…
+sweep() {
+	local dir=$1 want=$2 rc=0
+	shift 2
+	timeout -k 5 $patience "$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/list.yaml" --out "$tmp/$dir" \
+		--set control="$tmp/sweep.sock" "$@" >"$tmp/$dir.log" 2>&1 || rc=$?
+	[ $rc = "$want" ] || fail "sweep $dir: exit status $rc, not $want"
+}
+
+# cell DIR LINE COLUMN: no cell of these rows is quoted but the failure's
+cell() {
+	awk -F, -v line="$2" -v name="$3" 'NR == 1 {for (i = 1; i <= NF; i++) if ($i == name) at = i} NR == line {print $at}' "$tmp/$1/sweep.csv"
+}
+# holds EXPRESSION WHAT
+holds() { awk "BEGIN {exit !($1)}" || fail "$2: not $1"; }
+
+sweep local 69 --local
+sweep remote 69 --set server="$endpoint"
+for run in local remote; do
+	[ "$(wc -l <"$tmp/$run/sweep.csv")" = 6 ] || fail "$run: $(wc -l <"$tmp/$run/sweep.csv") lines"
+	for line in 2 3 4 6; do
+		[ "$(cell $run $line outcome)" = done ] || fail "$run: row $((line - 1)) is not done"
+		holds "$(cell $run $line test_acc) >= 0 && $(cell $run $line steps) == 3" "$run: row $((line - 1))"
+	done
+	grep -q '^no such,.*quant:99' "$tmp/$run/sweep.csv" || fail "$run: the row that fails does not say why"
+	holds "$(cell $run 2 rate_nominal) == 1 && $(cell $run 2 rate_real) >= 1 && $(cell $run 2 rate_real) < 1.02" "$run: rate of none"
+	holds "$(cell $run 3 rate_nominal) == 0.25 && $(cell $run 3 rate_real) > 0.25 && $(cell $run 3 rate_real) < 0.27" "$run: rate of quant:8"
+	# 2·16² and 160 of 8·16² and 1280 elements; 48 images trained, 32 evaluated; f16 halves one of the four tensors: 65536 / 425984
+	holds "$(cell $run 6 rate_nominal) > 0.15384 && $(cell $run 6 rate_nominal) < 0.15385" "$run: rate of the insert"
+	[ "$(cell $run 4 chunks)" = 2 ] && [ "$(cell $run 3 chunks)" = 4 ] || fail "$run: chunks"
+	[ -s "$tmp/$run/rate_accuracy.gp" ] && [ -s "$tmp/$run/time_per_batch.gp" ] || fail "$run: a script is missing"
+	if command -v gnuplot >/dev/null; then
+		file -b "$tmp/$run/time_per_batch.png" 2>/dev/null | grep -q PNG || [ -s "$tmp/$run/time_per_batch.png" ] ||
+			fail "$run: no picture"
+	fi
+done
+# the same runs, whoever computes the middle
+for line in 2 3 4 6; do
+	[ "$(cell local $line test_loss)" = "$(cell remote $line test_loss)" ] || fail "row $((line - 1)) learned differently"
+done
+holds "$(cell remote 3 peak_client_mb_s) > 0 && $(cell remote 3 avg_mb_s) > 0" 'bandwidths'
+[ -z "$(cell local 3 peak_client_mb_s)" ] || fail 'a local run has no link'
+[ ! -e "$tmp/local/peak_bandwidth.gp" ] || fail 'a picture of nothing'
+
+for bad in 'name: x' '- {codec: none}' '- {name: x, codecs: none}' '- {name: "a,b"}' '- x' '- {name: x, chunks: -1}'; do
+	echo "$bad" >"$tmp/bad.yaml"
+	rc=0
+	"$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/bad.yaml" --out "$tmp/never" 2>"$tmp/bad.log" || rc=$?
+	[ $rc = 78 ] && grep -q "bad.yaml:1:" "$tmp/bad.log" || fail "list '$bad': exit status $rc, $(cat "$tmp/bad.log")"
+done
+[ ! -e "$tmp/never" ] || fail 'a sweep began with a list that is wrong'
+
+client trained "$tmp/client.yaml" --local || fail 'no weights to evaluate'
+for where in --local "--set server=$endpoint"; do
+	evaluate=("$SPLITC" eval "$tmp/client.yaml" $where --set log.dir="$tmp/trained" --set control="$tmp/eval.sock" --json)
+	"${evaluate[@]}" --parity --set codec=quant:2 >"$tmp/parity.json" 2>"$tmp/parity.log" || fail "parity $where"
+	with=$(sed -n 's/.*"with":{"test_acc":\([^,]*\),"test_loss":\([^}]*\)}.*/\1 \2/p' "$tmp/parity.json")
+	without=$(sed -n 's/.*"without":{"test_acc":\([^,]*\),"test_loss":\([^}]*\)}.*/\1 \2/p' "$tmp/parity.json")
+	for codec in quant:2 none; do
+		"${evaluate[@]}" --set codec=$codec >"$tmp/$codec.json" 2>"$tmp/eval.log" || fail "eval $codec $where"
+	done
+	alone() { sed -n 's/.*"test_loss":\([^,]*\),"test_acc":\([^,]*\),.*/\2 \1/p' "$tmp/$1.json"; }
+	[ "$with" = "$(alone quant:2)" ] || fail "parity with the codec: $with, alone $(alone quant:2)"
+	[ "$without" = "$(alone none)" ] || fail "parity without: $without, alone $(alone none)"
+	[ "$with" != "$without" ] || fail 'two bits made no difference'
+done
