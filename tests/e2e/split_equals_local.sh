@@ -71,6 +71,20 @@ local_run 'local mixed' "${mixed[@]}" train.chunks=3
 compare 'two mixed' 'local mixed' "$two" "${mixed[@]}" train.chunks=3
 [ "$(learned 'local quant:8')" != "$(learned 'local f16')" ] || fail 'the codec made no difference'
 
+# learned inserts, alone and under a codec
+for codec in none quant:8; do
+	insert=(insert.head='conv:4,k=3,s=2' insert.tail=conv:320 codec=$codec)
+	local_run "local insert $codec" "${insert[@]}"
+	compare "two insert $codec" "local insert $codec" "$two" "${insert[@]}" threads=2
+done
+
+# the other methods and the stochastic ones among them
+for codec in sortquant:6+2 'randomk:0.2|qsgd:255' 'lowrank:3,warm=true' 'threshold:0.01|zstd'; do
+	both=(codec.head_act="$codec" codec.head_grad="$codec" partition=2:-2)
+	local_run "local $codec" "${both[@]}"
+	compare "two $codec" "local $codec" "$two" "${both[@]}"
+done
+
 # parts smaller than a tensor, and a window of two of them
 compare 'small parts' 'local 4 partition=1:-1' "$one" link.part_bytes=4096 link.window_bytes=8192
 echo "$cases runs equal their local twin"

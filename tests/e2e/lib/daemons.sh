@@ -23,7 +23,8 @@ trap 'exit 130' INT TERM
 fail() {
 	echo "FAILED: $*"
 	local f
-	for f in "$tmp"/*.log; do
+	# the latest ones: a script may have made dozens
+	ls -t "$tmp"/*.log 2>/dev/null | head -n 4 | while read -r f; do
 		if [ -s "$f" ]; then echo "---- ${f##*/}"; tail -n 20 "$f"; fi
 	done
 	exit 1
