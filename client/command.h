@@ -14,6 +14,7 @@ int splitc_codecs(int argc, char **argv);
 int splitc_sweep(int argc, char **argv);
 int splitc_status(int argc, char **argv);
 int splitc_export(int argc, char **argv);
+int splitc_keygen(int argc, char **argv);
 
 enum { SL_MAX_SETS = 64 };
 
@@ -29,7 +30,7 @@ struct sl_options {
 	const char *weights; /* --weights FILE */
 	const char *control; /* --control PATH */
 	const char *codecs;  /* --codecs FILE */
-	const char *out;     /* --out DIR */
+	const char *out;     /* --out DIR, --out FILE */
 };
 
 enum {
@@ -38,8 +39,9 @@ enum {
 	SL_OPT_CONFIG = 4, /* --check-config, --print-config, --set */
 	SL_OPT_WEIGHTS = 8,
 	SL_OPT_CONTROL = 16,
-	SL_OPT_SWEEP = 32, /* --codecs, --out */
+	SL_OPT_SWEEP = 32, /* --codecs, --out DIR */
 	SL_OPT_PARITY = 64,
+	SL_OPT_OUT = 128, /* --out FILE */
 };
 
 /* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments. Returns -1 to go on, or the exit status

@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "client/auth.h"
 #include "client/drive.h"
 #include "client/remote.h"
 #include "client/report.h"
@@ -13,6 +14,7 @@ struct drive {
 	struct sl_loop *loop;
 	struct sl_async *loaded;
 	struct sl_control *control;
+	struct sl_client_auth auth;
 	struct sl_remote *remote;
 	struct sl_training *run;
 	struct sl_loader *loader[SL_SPLIT_COUNT];
@@ -174,6 +176,7 @@ static enum sl_err open_all(struct drive *d)
 	const struct sl_conf_client *c = d->setup->conf;
 	const struct sl_remote_conf remote = {
 		.endpoint = c->server,
+		.auth = d->auth.transport.own ? &d->auth.transport : NULL,
 		.plan = d->setup->plan,
 		.agreement = &d->setup->agreement,
 		.be = &d->setup->be,
@@ -206,8 +209,10 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 {
 	struct drive d = {.setup = setup, .options = options, .fail = fail};
 	struct sl_training_link link = {0};
-	enum sl_err err = sl_training_open(&d.run, setup, "remote", options->eval_only, fail);
+	enum sl_err err = sl_client_auth_open(&d.auth, setup->conf, fail);
 
+	if (!err)
+		err = sl_training_open(&d.run, setup, "remote", options->eval_only, fail);
 	if (!err)
 		err = open_all(&d);
 	if (!err) {
@@ -223,5 +228,6 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	sl_async_close(d.loaded);
 	sl_loop_close(d.loop);
 	sl_training_close(d.run);
+	sl_client_auth_close(&d.auth);
 	return err;
 }

@@ -16,6 +16,7 @@ static const struct {
 	{"flops", splitc_flops, "multiply-accumulates and parameters of head, middle and tail"},
 	{"codecs", splitc_codecs, "list the codecs"},
 	{"sweep", splitc_sweep, "train the same run with every codec of a list, to a CSV and pictures"},
+	{"keygen", splitc_keygen, "make this client's key pair"},
 	{"status", splitc_status, "what a running splitc is doing"},
 	{"export", splitc_export, "write the trained model as one safetensors file for torchvision"},
 };

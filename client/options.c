@@ -59,7 +59,7 @@ static int take_value(struct sl_options *o, const char *arg, const char *value, 
 		{"--weights", SL_OPT_WEIGHTS, &o->weights},
 		{"--control", SL_OPT_CONTROL, &o->control},
 		{"--codecs", SL_OPT_SWEEP, &o->codecs},
-		{"--out", SL_OPT_SWEEP, &o->out},
+		{"--out", SL_OPT_SWEEP | SL_OPT_OUT, &o->out},
 	};
 
 	if ((takes & SL_OPT_CONFIG) && strcmp(arg, "--set") == 0) {

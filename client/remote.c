@@ -195,6 +195,14 @@ static void on_lost(void *arg, sl_peer peer)
 	sl_log(SL_LOG_WARN, "link-lost", "the connection to the server broke; waiting for it to come back");
 }
 
+static void on_refused(void *arg, const struct sl_fail *why)
+{
+	struct sl_remote *r = arg;
+
+	if (!r->over)
+		sl_port_fail(r->port, why);
+}
+
 static void on_tick(void *arg)
 {
 	struct sl_remote *r = arg;
@@ -253,9 +261,9 @@ static enum sl_err fill_hello(const struct sl_remote *r, struct sl_hello *h, con
 static enum sl_err open_link(struct sl_remote *r, struct sl_fail *fail)
 {
 	static const struct sl_transport_events transport_events = {on_message, on_writable, on_malformed, on_lost,
-								    NULL};
+								    on_refused};
 	static const struct sl_port_events port_events = {run_task, task_ran, session_action};
-	const struct sl_transport_conf transport = {r->conf.endpoint, r->conf.part_bytes, HWM, NULL};
+	const struct sl_transport_conf transport = {r->conf.endpoint, r->conf.part_bytes, HWM, r->conf.auth};
 	enum sl_err err = sl_async_open(&r->jobs_done, r->loop, on_jobs_done, r, fail);
 
 	if (!err)

@@ -12,6 +12,7 @@ struct sl_remote;
 
 struct sl_remote_conf {
 	const char *endpoint;
+	const struct sl_transport_auth *auth; /* borrowed; NULL: a plain link */
 	const struct sl_plan *plan;
 	const struct sl_agreement *agreement;
 	struct sl_backend *be;

@@ -19,6 +19,7 @@ static const char usage[] = "splits serve CONFIG [--set key=value]… [--check-c
 
 struct serve {
 	struct sl_conf_server conf;
+	struct sl_server_auth auth;
 	struct sl_device device;
 	struct sl_loop *loop;
 	struct sl_host *host;
@@ -58,16 +59,28 @@ static void on_signal(void *arg, int signum)
 	sl_host_close(s->host, host_closed, s);
 }
 
+static void on_hangup(void *arg)
+{
+	struct serve *s = arg;
+
+	if (s->host && !s->stopping)
+		sl_host_reload(s->host);
+}
+
 static enum sl_err open_all(struct serve *s, struct sl_fail *fail)
 {
-	enum sl_err err = sl_device_open(&s->device, &s->conf, fail);
+	enum sl_err err = sl_server_auth_open(&s->auth, &s->conf, fail);
 
+	if (!err)
+		err = sl_device_open(&s->device, &s->conf, fail);
 	if (!err)
 		err = sl_loop_open(&s->loop, fail);
 	if (!err)
 		err = sl_loop_on_signals(s->loop, on_signal, s, fail);
 	if (!err)
-		err = sl_host_open(&s->host, s->loop, &s->conf, &s->device, fail);
+		err = sl_loop_on_hangup(s->loop, on_hangup, s, fail);
+	if (!err)
+		err = sl_host_open(&s->host, s->loop, &s->conf, &s->auth, &s->device, fail);
 	return err ? err : sl_control_open(&s->control, s->loop, s->conf.control, answer, s, fail);
 }
 
@@ -87,6 +100,7 @@ static int serve(struct serve *s)
 	sl_control_close(s->control);
 	sl_loop_close(s->loop);
 	sl_device_close(&s->device);
+	sl_server_auth_close(&s->auth);
 	return err ? failed(&fail) : 0;
 }
 

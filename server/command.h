@@ -4,6 +4,7 @@
 #define SL_SERVER_COMMAND_H
 
 int splits_serve(int argc, char **argv);
+int splits_keygen(int argc, char **argv);
 int splits_status(int argc, char **argv);
 
 #endif

@@ -10,10 +10,11 @@
 #include "server/host_sessions.h"
 #include "server/store.h"
 
-enum { LINGER_MS = 500, HWM = 64, TICK_MS = 20 };
+enum { LINGER_MS = 500, HWM = 64, TICK_MS = 20, TELL_MS = 1000 };
 
 struct sl_host {
 	const struct sl_conf_server *conf;
+	struct sl_server_auth *auth; /* NULL: nobody is asked for a key */
 	struct sl_loop *loop;
 	struct sl_transport *transport;
 	struct sl_worker *worker;
@@ -22,10 +23,11 @@ struct sl_host {
 	struct sl_middle_env env;
 	_Atomic uint64_t memory_used;
 	struct sl_middle **session;      /* [conf->limits.sessions]; NULL: free */
+	struct sl_key *key;              /* [limits.sessions], where there is auth: a session is its client's */
 	bool *ending;                    /* over, or closing: gone at one of the next ticks */
 	int closing;                     /* sessions whose close is under way */
 	uint64_t turned_away, malformed; /* peers without a session; messages of the wrong form */
-	uint64_t opened_ms;
+	uint64_t opened_ms, told_ms;     /* refused keys were logged last */
 	int threads;
 	bool shut;
 	void (*closed)(void *arg);
@@ -87,16 +89,62 @@ static enum sl_err read_hello(struct sl_bytes header, struct sl_bytes payload, s
 	return err;
 }
 
+/* Whether the key of this connection may (still) come in, and which it is. */
+static enum sl_err know(const struct sl_host *h, sl_peer peer, struct sl_key *key, struct sl_fail *fail)
+{
+	char print[SL_FINGERPRINT];
+
+	if (!h->auth)
+		return SL_OK;
+	if (!sl_transport_peer_key(h->transport, peer, key))
+		return sl_fail_set(fail, SL_ERR_AUTH, "this connection has no key");
+	if (sl_allow_name(sl_gate_list(h->auth->gate), key))
+		return SL_OK;
+	sl_key_fingerprint(key, print);
+	return sl_fail_set(fail, SL_ERR_AUTH, "the key %s is not on this server's list of clients", print);
+}
+
+/* A session belongs to the key that began it: who only knows its id may neither end nor continue it. */
+static enum sl_err check_owner(const struct sl_host *h, int i, const struct sl_key *key, struct sl_fail *fail)
+{
+	char print[SL_FINGERPRINT];
+
+	if (!h->auth || sl_key_equal(&h->key[i], key))
+		return SL_OK;
+	sl_key_fingerprint(key, print);
+	sl_log(SL_LOG_WARN, "session-theft", "key %s (%s) asked for a session that is another key's", print,
+	       sl_allow_name(sl_gate_list(h->auth->gate), key));
+	return sl_fail_set(fail, SL_ERR_AUTH, "this session is not that of the key %s", print);
+}
+
+static enum sl_err check_quota(const struct sl_host *h, const struct sl_key *key, struct sl_fail *fail)
+{
+	char print[SL_FINGERPRINT];
+	int n = 0;
+
+	for (int i = 0; h->auth && i < h->conf->limits.sessions; i++)
+		n += h->session[i] && !h->ending[i] && sl_key_equal(&h->key[i], key);
+	if (!h->auth || n < h->conf->limits.sessions_per_key)
+		return SL_OK;
+	sl_key_fingerprint(key, print);
+	return sl_fail_set(fail, SL_ERR_BUSY, "the key %s has %d sessions, as many as one may have here", print, n);
+}
+
 /* The newest epoch of a session wins: older ones, on whatever connection, end here. */
-static enum sl_err end_older(struct sl_host *h, const struct sl_frame *hello, struct sl_fail *fail)
+static enum sl_err end_older(struct sl_host *h, const struct sl_frame *hello, const struct sl_key *key,
+			     struct sl_fail *fail)
 {
 	struct sl_fail why;
+	enum sl_err err;
 
 	for (int i = 0; i < h->conf->limits.sessions; i++) {
 		const struct sl_session *s = h->session[i] && !h->ending[i] ? sl_middle_session(h->session[i]) : NULL;
 
 		if (!s || memcmp(s->hello.session, hello->u.hello.session, sizeof s->hello.session) != 0)
 			continue;
+		err = check_owner(h, i, key, fail);
+		if (err)
+			return err;
 		if (s->epoch >= hello->epoch)
 			return sl_fail_set(fail, SL_ERR_PROTOCOL,
 					   "epoch %" PRIu64 " of this session, which stands at epoch %" PRIu64,
@@ -129,17 +177,32 @@ static int find_place(struct sl_host *h)
 	return -1;
 }
 
+static void own(struct sl_host *h, int slot, const struct sl_key *key)
+{
+	char print[SL_FINGERPRINT];
+
+	h->key[slot] = *key;
+	sl_key_fingerprint(key, print);
+	sl_log(SL_LOG_INFO, "session-key", "peer %" PRIu64 " is %s, key %s", sl_middle_peer(h->session[slot]),
+	       sl_allow_name(sl_gate_list(h->auth->gate), key), print);
+}
+
 static void welcome(struct sl_host *h, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
 {
 	struct sl_frame frame;
 	struct sl_fail fail;
+	struct sl_key key;
 	enum sl_err err = read_hello(header, payload, &frame, &fail);
 	int slot = -1;
 
 	if (!err && h->shut)
 		err = sl_fail_set(&fail, SL_ERR_UNAVAILABLE, "the server is shutting down");
 	if (!err)
-		err = end_older(h, &frame, &fail);
+		err = know(h, peer, &key, &fail);
+	if (!err)
+		err = end_older(h, &frame, &key, &fail);
+	if (!err)
+		err = check_quota(h, &key, &fail);
 	if (!err) {
 		slot = find_place(h);
 		if (slot < 0)
@@ -152,6 +215,8 @@ static void welcome(struct sl_host *h, sl_peer peer, struct sl_bytes header, str
 		return;
 	}
 	h->ending[slot] = false;
+	if (h->auth)
+		own(h, slot, &key);
 	sl_middle_deliver(h->session[slot], header, payload);
 }
 
@@ -212,8 +277,25 @@ static void finish_close(struct sl_host *h)
 	sl_transport_close(h->transport, LINGER_MS);
 	free(h->session);
 	free(h->ending);
+	free(h->key);
 	free(h);
 	closed(closed_arg);
+}
+
+/* Strangers knock as often as they like: one line a second at most. */
+static void tell_refusals(struct sl_host *h)
+{
+	uint64_t now_ms = sl_loop_now_ms(h->loop);
+	char print[SL_FINGERPRINT];
+	struct sl_refusal told;
+
+	if (!h->auth || now_ms - h->told_ms < TELL_MS || !sl_gate_take_refusal(h->auth->gate, &told))
+		return;
+	h->told_ms = now_ms;
+	sl_key_fingerprint(&told.key, print);
+	sl_log(SL_LOG_WARN, "auth-refused",
+	       "key %s from %s is not on the list of clients (%" PRIu64 " handshakes refused)", print, told.address,
+	       told.count);
 }
 
 static void on_tick(void *arg)
@@ -221,6 +303,7 @@ static void on_tick(void *arg)
 	struct sl_host *h = arg;
 	int open = 0;
 
+	tell_refusals(h);
 	for (int i = 0; i < h->conf->limits.sessions; i++) {
 		if (!h->session[i])
 			continue;
@@ -251,7 +334,8 @@ static void on_jobs_done(void *arg)
 static enum sl_err open_parts(struct sl_host *h, struct sl_fail *fail)
 {
 	static const struct sl_transport_events events = {on_message, on_writable, on_malformed, on_lost, NULL};
-	const struct sl_transport_conf transport = {h->conf->listen, (size_t)h->conf->limits.part_bytes, HWM, NULL};
+	const struct sl_transport_conf transport = {h->conf->listen, (size_t)h->conf->limits.part_bytes, HWM,
+						    h->auth ? &h->auth->transport : NULL};
 	enum sl_err err = sl_store_check(h->conf->store, fail);
 
 	if (!err)
@@ -266,20 +350,22 @@ static enum sl_err open_parts(struct sl_host *h, struct sl_fail *fail)
 }
 
 enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struct sl_conf_server *conf,
-			 struct sl_device *device, struct sl_fail *fail)
+			 struct sl_server_auth *auth, struct sl_device *device, struct sl_fail *fail)
 {
 	struct sl_host *h = calloc(1, sizeof *h);
 	enum sl_err err;
 
 	if (h) {
 		h->conf = conf;
+		h->auth = auth && auth->gate ? auth : NULL;
 		h->loop = loop;
 		h->threads = device->pool ? sl_pool_threads(device->pool) : 1;
 		h->opened_ms = sl_loop_now_ms(loop);
 		h->session = calloc((size_t)conf->limits.sessions, sizeof(struct sl_middle *));
 		h->ending = calloc((size_t)conf->limits.sessions, sizeof *h->ending);
+		h->key = calloc((size_t)conf->limits.sessions, sizeof *h->key);
 	}
-	if (!h || !h->session || !h->ending)
+	if (!h || !h->session || !h->ending || !h->key)
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %d sessions", conf->limits.sessions);
 	else
 		err = open_parts(h, fail);
@@ -291,6 +377,7 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 			sl_async_close(h->jobs_done);
 			free(h->session);
 			free(h->ending);
+			free(h->key);
 		}
 		free(h);
 		return err;
@@ -326,6 +413,8 @@ struct sl_host_view sl_host_view(const struct sl_host *h)
 
 	return (struct sl_host_view){
 		.session = h->session,
+		.key = h->auth ? h->key : NULL,
+		.allow = h->auth ? sl_gate_list(h->auth->gate) : NULL,
 		.n_session = h->conf->limits.sessions,
 		.threads = h->threads,
 		.now_ms = now_ms,
@@ -334,6 +423,31 @@ struct sl_host_view sl_host_view(const struct sl_host *h)
 		.malformed = h->malformed,
 		.turned_away = h->turned_away,
 	};
+}
+
+void sl_host_reload(struct sl_host *h)
+{
+	char print[SL_FINGERPRINT];
+	const struct sl_allow *list;
+	struct sl_fail why;
+
+	if (!h->auth) {
+		sl_log(SL_LOG_INFO, "reload", "there is no list of clients to read again");
+		return;
+	}
+	if (sl_server_auth_reload(h->auth, h->conf, &why)) {
+		sl_log(SL_LOG_ERROR, "reload", "%s; the old list still counts", why.text);
+		return;
+	}
+	list = sl_gate_list(h->auth->gate);
+	sl_log(SL_LOG_INFO, "reload", "%d clients may come in", sl_allow_count(list));
+	for (int i = 0; i < h->conf->limits.sessions; i++) {
+		if (!h->session[i] || h->ending[i] || sl_allow_name(list, &h->key[i]))
+			continue;
+		sl_key_fingerprint(&h->key[i], print);
+		sl_fail_set(&why, SL_ERR_AUTH, "the key %s was taken off this server's list of clients", print);
+		sl_middle_end(h->session[i], &why);
+	}
 }
 
 void sl_host_close(struct sl_host *h, void (*closed)(void *arg), void *arg)

@@ -4,14 +4,18 @@
 
 #include "common/conf/conf.h"
 #include "common/link/loop.h"
+#include "server/auth.h"
 #include "server/device.h"
 
 struct sl_host;
 
-/* Everything is borrowed. */
+/* Everything is borrowed. `auth` NULL, or without a gate: nobody is asked for a key. */
 enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struct sl_conf_server *conf,
-			 struct sl_device *device, struct sl_fail *fail) SL_MUST_CHECK;
+			 struct sl_server_auth *auth, struct sl_device *device, struct sl_fail *fail) SL_MUST_CHECK;
 const char *sl_host_endpoint(const struct sl_host *host);
+/* Reads the list of clients again; whose key is no longer on it is told so, and its session ends now. A list that
+ * cannot be read is logged, and changes nothing. */
+void sl_host_reload(struct sl_host *host);
 /* Refuses every session ("the server shuts down"), then calls `closed` from the loop. */
 void sl_host_close(struct sl_host *host, void (*closed)(void *arg), void *arg);
 

@@ -7,6 +7,8 @@
 
 struct sl_host_view {
 	struct sl_middle *const *session; /* [n_session]; NULL: a free place */
+	const struct sl_key *key;         /* [n_session] of their clients; NULL: no auth */
+	const struct sl_allow *allow;     /* with auth */
 	int n_session, threads;
 	uint64_t now_ms;
 	double uptime_s;

@@ -29,7 +29,24 @@ static const char *phase(enum sl_session_state state)
 	}
 }
 
-static void fill(struct sl_status_session *out, const struct sl_middle *m, uint64_t now_ms)
+/* With auth the client's name and its key's fingerprint, else a number. */
+static void put_peer(char out[SL_STATUS_TEXT], const struct sl_middle *m, const struct sl_key *key,
+		     const struct sl_allow *allow)
+{
+	char print[SL_FINGERPRINT];
+	const char *name;
+
+	if (!key) {
+		snprintf(out, SL_STATUS_TEXT, "%llu", (unsigned long long)sl_middle_peer(m));
+		return;
+	}
+	name = sl_allow_name(allow, key);
+	sl_key_fingerprint(key, print);
+	snprintf(out, SL_STATUS_TEXT, "%s %s", name ? name : "-", print);
+}
+
+static void fill(struct sl_status_session *out, const struct sl_middle *m, const struct sl_key *key,
+		 const struct sl_allow *allow, uint64_t now_ms)
 {
 	const struct sl_session *s = sl_middle_session(m);
 	struct sl_middle_status st = sl_middle_status(m);
@@ -51,7 +68,7 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, uint6
 	};
 	for (int i = 0; i < 16; i++)
 		snprintf(out->id + 2 * i, 3, "%02x", s->hello.session[i]);
-	PUT(out->peer, "%llu", (unsigned long long)sl_middle_peer(m));
+	put_peer(out->peer, m, key, allow);
 	PUT(out->model, "%s", s->hello.model);
 	PUT(out->partition, "%.120s", s->hello.cut);
 	PUT(out->phase, "%s", phase(s->state));
@@ -78,7 +95,8 @@ char *sl_host_status(const struct sl_host *host)
 	PUT(status.device, "%.120s", v.device);
 	for (int i = 0; i < v.n_session; i++)
 		if (v.session[i])
-			fill(&status.session[status.n_session++], v.session[i], v.now_ms);
+			fill(&status.session[status.n_session++], v.session[i], v.key ? &v.key[i] : NULL, v.allow,
+			     v.now_ms);
 	text = sl_status_json(&status, 0);
 	free(status.session);
 	return text;

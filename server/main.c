@@ -10,6 +10,7 @@ static void print_help(FILE *to)
 {
 	fprintf(to, "usage: splits COMMAND …\n\n"
 		    "  serve CONFIG   train the middle layers for clients\n"
+		    "  keygen         make this server's key pair\n"
 		    "  status         what a running splits is doing\n"
 		    "\n`splits COMMAND --help` says more. Errors end with an exit status of sysexits.h.\n");
 }
@@ -31,6 +32,8 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(argv[1], "serve") == 0)
 		return splits_serve(argc - 2, argv + 2);
+	if (strcmp(argv[1], "keygen") == 0)
+		return splits_keygen(argc - 2, argv + 2);
 	if (strcmp(argv[1], "status") == 0)
 		return splits_status(argc - 2, argv + 2);
 	fprintf(stderr, "splits: unknown command '%s'; `splits --help` lists them\n", argv[1]);

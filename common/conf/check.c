@@ -44,10 +44,13 @@ const char *sl_conf_check_server(const void *value, char why[SL_CONF_WHY])
 	return say(why, "must be tcp://host:port with a port from 1 to 65535, such as tcp://127.0.0.1:5570", value);
 }
 
-static bool is_loopback(const char *host)
+bool sl_conf_is_loopback(const char *address)
 {
+	char host[SL_CONF_TEXT];
 	int part[4], used = 0;
 
+	if (!split_address(address, 0, host))
+		return false;
 	if (strcmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0)
 		return true;
 	return sscanf(host, "%3d.%3d.%3d.%3d%n", &part[0], &part[1], &part[2], &part[3], &used) == 4 && !host[used] &&
@@ -58,14 +61,9 @@ const char *sl_conf_check_listen(const void *value, char why[SL_CONF_WHY])
 {
 	char host[SL_CONF_TEXT];
 
-	if (!split_address(value, 0, host))
-		return say(why, "must be tcp://host:port, such as tcp://127.0.0.1:5570 (port 0: any free one)", value);
-	if (is_loopback(host))
+	if (split_address(value, 0, host))
 		return NULL;
-	return say(why,
-		   "must be on loopback, such as tcp://127.0.0.1:5570, because clients are not authenticated yet "
-		   "(a later version does it; until then use a tunnel)",
-		   value);
+	return say(why, "must be tcp://host:port, such as tcp://127.0.0.1:5570 (port 0: any free one)", value);
 }
 
 const char *sl_conf_check_partition(const void *value, char why[SL_CONF_WHY])

@@ -5,7 +5,7 @@
 #include "common/conf/key.h"
 
 const char *sl_conf_check_server(const void *value, char why[SL_CONF_WHY]);    /* tcp://host:port */
-const char *sl_conf_check_listen(const void *value, char why[SL_CONF_WHY]);    /* the same, on loopback */
+const char *sl_conf_check_listen(const void *value, char why[SL_CONF_WHY]);    /* the same; port 0 and host * will do */
 const char *sl_conf_check_partition(const void *value, char why[SL_CONF_WHY]); /* 1:-1 */
 const char *sl_conf_check_file_name(const void *value, char why[SL_CONF_WHY]); /* no folder in it */
 const char *sl_conf_check_word(const void *value, char why[SL_CONF_WHY]);      /* not empty */
@@ -16,6 +16,7 @@ const char *sl_conf_check_server_device(const void *value, char why[SL_CONF_WHY]
 
 /* What both sides ask of their link; returns the key to blame. */
 const char *sl_conf_check_link(const struct sl_conf_link *link, char why[SL_CONF_WHY]);
+bool sl_conf_is_loopback(const char *address); /* that has the form of sl_conf_check_listen */
 /* Fills an empty `control` with the default for this user: NAME.sock in $XDG_RUNTIME_DIR, else in /run/split where
  * that can be written to, else /tmp/NAME-<uid>.sock. False where that is too long for a socket. */
 bool sl_conf_default_control(char control[SL_CONF_SOCKET_PATH], const char *name);

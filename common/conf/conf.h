@@ -104,6 +104,10 @@ struct sl_conf_client {
 	/* specs of common/codec, not parsed here; [enum sl_dir]: head_act, mid_act, mid_grad, head_grad */
 	char codec[4][SL_CONF_CODEC_TEXT];
 	struct sl_conf_link link;
+	struct {
+		char secret_key[PATH_MAX]; /* key file; "": the link is plain, and so is server_key */
+		char server_key[PATH_MAX]; /* public key, or a file with it */
+	} auth;
 	int threads; /* 0: all CPUs */
 	char device[SL_CONF_TEXT];
 	struct {
@@ -115,13 +119,17 @@ struct sl_conf_client {
 };
 
 struct sl_conf_server {
-	char listen[SL_CONF_TEXT]; /* tcp://host:port, on loopback; port 0: any free one */
+	char listen[SL_CONF_TEXT]; /* tcp://host:port, on loopback where there is no auth; port 0: any free one */
 	char store[PATH_MAX];      /* "": uploaded weights are not kept */
 	int threads;
 	char device[SL_CONF_TEXT]; /* auto | cpu | cuda:N */
 	struct sl_conf_link link;
 	struct {
-		int sessions;
+		char secret_key[PATH_MAX]; /* key file; "": nobody is authenticated, and `clients` is "" too */
+		char clients[PATH_MAX];    /* allow-list */
+	} auth;
+	struct {
+		int sessions, sessions_per_key;
 		int64_t memory_bytes;
 		int64_t part_bytes;
 	} limits;

@@ -71,6 +71,9 @@ static const struct sl_conf_key keys[] = {
 	SL_INT(T, "link.connect_timeout_ms", link.connect_timeout_ms, 100, 600000, "10000", "ms", "wait for the server at the start"),
 	SL_CHOICE(T, "link.on_server_lost", link.on_server_lost, SL_WORDS("exit", "wait"), "exit", "what to do when the server is lost"),
 
+	SL_STRING(T, "auth.secret_key", auth.secret_key, NULL, "", "key file of this client, made by splitc keygen; empty: no encryption"),
+	SL_STRING(T, "auth.server_key", auth.server_key, NULL, "", "public key of the server, or a file with it"),
+
 	SL_INT(T, "threads", threads, 0, 256, "0", "0: all CPUs", "threads that compute"),
 	SL_STRING(T, "device", device, sl_conf_check_client_device, "cpu", "where head and tail run: cpu"),
 	SL_STRING(T, "log.dir", log.dir, NULL, "runs", "folder of log.jsonl; empty: no log"),
@@ -99,6 +102,10 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 	if (c->model.partial && !c->model.weights[0]) {
 		snprintf(why, SL_CONF_WHY, "needs a file in model.weights");
 		return "model.partial";
+	}
+	if (!c->auth.secret_key[0] != !c->auth.server_key[0]) {
+		snprintf(why, SL_CONF_WHY, "auth needs both secret_key and server_key, or neither");
+		return c->auth.secret_key[0] ? "auth.secret_key" : "auth.server_key";
 	}
 	if (!sl_conf_default_control(c->control, "splitc")) {
 		snprintf(why, SL_CONF_WHY, "$XDG_RUNTIME_DIR is too long for a socket: give a path of at most %d bytes",

@@ -6,7 +6,7 @@ typedef struct sl_conf_server T;
 
 /* clang-format off */
 static const struct sl_conf_key keys[] = {
-	SL_STRING(T, "listen", listen, sl_conf_check_listen, "tcp://127.0.0.1:5570", "address to listen on, loopback only; port 0: any free one"),
+	SL_STRING(T, "listen", listen, sl_conf_check_listen, "tcp://127.0.0.1:5570", "address to listen on, without auth on loopback only; port 0: any free one"),
 	SL_STRING(T, "store", store, NULL, "", "folder of weights by hash; empty: uploaded weights are not kept"),
 	SL_INT(T, "threads", threads, 0, 256, "0", "0: all CPUs", "threads that compute"),
 	SL_STRING(T, "device", device, sl_conf_check_server_device, "auto", "where the middle runs: auto, cpu or cuda:N"),
@@ -17,7 +17,11 @@ static const struct sl_conf_key keys[] = {
 	SL_INT(T, "link.heartbeat_ms", link.heartbeat_ms, 50, 60000, "1000", "ms", "sign of life when there is nothing to send"),
 	SL_INT(T, "link.timeout_ms", link.timeout_ms, 100, 600000, "10000", "ms", "silence after which a client is lost"),
 
+	SL_STRING(T, "auth.secret_key", auth.secret_key, NULL, "", "key file of this server, made by splits keygen; empty: no authentication"),
+	SL_STRING(T, "auth.clients", auth.clients, NULL, "", "file of clients that may come in, one KEY NAME a line; read again on SIGHUP"),
+
 	SL_INT(T, "limits.sessions", limits.sessions, 1, 1024, "8", NULL, "sessions at once"),
+	SL_INT(T, "limits.sessions_per_key", limits.sessions_per_key, 1, 1024, "4", NULL, "sessions at once of one client's key"),
 	SL_BYTES(T, "limits.memory_bytes", limits.memory_bytes, 1 << 20, 0x1p44, "8 GiB", "memory of all sessions together"),
 	SL_BYTES(T, "limits.part_bytes", limits.part_bytes, 4096, 1 << 20, "1 MiB", "largest message payload a client may send"),
 
@@ -30,6 +34,17 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 {
 	struct sl_conf_server *c = conf;
 
+	if (!c->auth.secret_key[0] != !c->auth.clients[0]) {
+		snprintf(why, SL_CONF_WHY, "auth needs both secret_key and clients, or neither");
+		return c->auth.secret_key[0] ? "auth.secret_key" : "auth.clients";
+	}
+	if (!c->auth.secret_key[0] && !sl_conf_is_loopback(c->listen)) {
+		snprintf(why, SL_CONF_WHY,
+			 "must be on loopback, such as tcp://127.0.0.1:5570, where auth.secret_key and auth.clients do "
+			 "not say who may come in; got \"%.60s\"",
+			 c->listen);
+		return "listen";
+	}
 	if (!sl_conf_default_control(c->control, "splits")) {
 		snprintf(why, SL_CONF_WHY, "$XDG_RUNTIME_DIR is too long for a socket: give a path of at most %d bytes",
 			 SL_CONF_SOCKET_PATH - 1);

@@ -1,4 +1,5 @@
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "common/link/loop_uv.h"
@@ -11,6 +12,10 @@ struct sl_loop {
 	int signals_open;
 	void (*on_signal)(void *arg, int signum);
 	void *signal_arg;
+	uv_signal_t hangup;
+	bool hangup_open;
+	void (*on_hangup)(void *arg);
+	void *hangup_arg;
 };
 
 struct sl_timer {
@@ -74,6 +79,8 @@ void sl_loop_close(struct sl_loop *loop)
 		return;
 	for (int i = 0; i < loop->signals_open; i++)
 		uv_close((uv_handle_t *)&loop->signal[i], NULL);
+	if (loop->hangup_open)
+		uv_close((uv_handle_t *)&loop->hangup, NULL);
 	/* Owners' close calls end in libuv's close callbacks, which need a few turns; whoever forgot one is cut off
 	 * (its memory is then a leak that the sanitizer names). */
 	for (int i = 0; i < CLOSE_TURNS && uv_run(&loop->uv, UV_RUN_NOWAIT); i++)
@@ -209,5 +216,30 @@ enum sl_err sl_loop_on_signals(struct sl_loop *loop, void (*fn)(void *arg, int s
 			return sl_uv_fail(fail, rc, "signal handler");
 		uv_unref((uv_handle_t *)uv); /* waiting for a signal alone keeps nobody up */
 	}
+	return SL_OK;
+}
+
+static void hung_up(uv_signal_t *uv, int signum)
+{
+	struct sl_loop *loop = uv->data;
+
+	(void)signum;
+	loop->on_hangup(loop->hangup_arg);
+}
+
+enum sl_err sl_loop_on_hangup(struct sl_loop *loop, void (*fn)(void *arg), void *arg, struct sl_fail *fail)
+{
+	int rc = uv_signal_init(&loop->uv, &loop->hangup);
+
+	if (rc)
+		return sl_uv_fail(fail, rc, "signal handler");
+	loop->hangup_open = true;
+	loop->hangup.data = loop;
+	loop->on_hangup = fn;
+	loop->hangup_arg = arg;
+	rc = uv_signal_start(&loop->hangup, hung_up, SIGHUP);
+	if (rc)
+		return sl_uv_fail(fail, rc, "signal handler");
+	uv_unref((uv_handle_t *)&loop->hangup);
 	return SL_OK;
 }

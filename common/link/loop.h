@@ -34,4 +34,8 @@ void sl_async_close(struct sl_async *async);
 enum sl_err sl_loop_on_signals(struct sl_loop *loop, void (*fn)(void *arg, int signum), void *arg,
 			       struct sl_fail *fail) SL_MUST_CHECK;
 
+/* SIGHUP, which otherwise ends the process. */
+enum sl_err sl_loop_on_hangup(struct sl_loop *loop, void (*fn)(void *arg), void *arg,
+			      struct sl_fail *fail) SL_MUST_CHECK;
+
 #endif

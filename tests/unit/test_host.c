@@ -5,13 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmocka.h>
+#include <zmq.h>
 
 #include "common/codec/codec.h"
 #include "common/link/transport.h"
 #include "common/session/agree.h"
 #include "kernels/cpu/cpu.h"
+#include "server/auth.h"
 #include "server/host.h"
 
 enum { PART = 1 << 16, GIVE_UP_MS = 10000, STEP_MS = 2 };
@@ -48,13 +51,25 @@ static void closed(void *arg)
 
 static struct sl_device device;
 
-static void open_host(int sessions, int64_t memory_bytes)
+struct auth_files {
+	char secret_key[300], clients[300];
+};
+
+static struct sl_server_auth auth;
+
+/* `files` NULL: without auth. */
+static void open_host_with(const struct auth_files *files, int sessions, int64_t memory_bytes)
 {
 	static int opened; /* a test that failed leaves its host behind */
 	struct sl_fail fail;
 
 	memset(&conf, 0, sizeof conf);
-	snprintf(conf.listen, sizeof conf.listen, "inproc://host-%d", opened++);
+	if (files) {
+		snprintf(conf.auth.secret_key, sizeof conf.auth.secret_key, "%s", files->secret_key);
+		snprintf(conf.auth.clients, sizeof conf.auth.clients, "%s", files->clients);
+	}
+	snprintf(conf.listen, sizeof conf.listen, files ? "tcp://127.0.0.1:*" : "inproc://host-%d", opened++);
+	conf.limits.sessions_per_key = 2;
 	conf.link.part_bytes = PART;
 	conf.link.window_bytes = 4 * PART;
 	conf.limits.sessions = sessions;
@@ -68,8 +83,15 @@ static void open_host(int sessions, int64_t memory_bytes)
 	counting.ops = &counting_ops;
 	taken = 0;
 	device = (struct sl_device){.cpu = cpu, .be = counting, .text = "cpu"};
-	if (sl_host_open(&host, loop, &conf, &device, &fail) != SL_OK)
+	if (sl_server_auth_open(&auth, &conf, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
+	if (sl_host_open(&host, loop, &conf, &auth, &device, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+}
+
+static void open_host(int sessions, int64_t memory_bytes)
+{
+	open_host_with(NULL, sessions, memory_bytes);
 }
 
 static void close_host(void)
@@ -79,6 +101,7 @@ static void close_host(void)
 	sl_host_close(host, closed, &gone);
 	sl_loop_run(loop);
 	assert_true(gone);
+	sl_server_auth_close(&auth);
 	sl_loop_close(loop);
 	cpu.ops->close(&cpu);
 }
@@ -112,6 +135,18 @@ static void await(const int *count, int least)
 		fail_msg("waited in vain");
 }
 
+/* One look at the clock. */
+static void turn(void)
+{
+	struct wait w = {.turns = GIVE_UP_MS / STEP_MS};
+	struct sl_fail fail;
+
+	assert_int_equal(sl_timer_open(&w.timer, loop, look, &w, &fail), SL_OK);
+	sl_timer_start(w.timer, STEP_MS, STEP_MS);
+	sl_loop_run(loop);
+	sl_timer_close(w.timer);
+}
+
 /* ---- raw clients */
 
 static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
@@ -143,10 +178,11 @@ static void on_malformed(void *arg, sl_peer peer, const char *why)
 	fail_msg("%s", why);
 }
 
-static void connect_raw(struct raw *c)
+static void connect_with(struct raw *c, const struct sl_transport_auth *with)
 {
 	static const struct sl_transport_events events = {on_message, ignore, on_malformed, ignore, NULL};
-	const struct sl_transport_conf t = {.endpoint = conf.listen, .part_bytes = PART, .hwm = 64};
+	const struct sl_transport_conf t = {
+		.endpoint = sl_host_endpoint(host), .part_bytes = PART, .hwm = 64, .auth = with};
 	struct sl_fail fail;
 
 	memset(c, 0, sizeof *c);
@@ -154,14 +190,27 @@ static void connect_raw(struct raw *c)
 		fail_msg("%s", fail.text);
 }
 
+static void connect_raw(struct raw *c)
+{
+	connect_with(c, NULL);
+}
+
 static void say(struct raw *c, const struct sl_frame *f)
 {
 	const struct sl_payload none = {0};
 	uint8_t header[SL_WIRE_HEADER_MAX];
+	enum sl_err err;
 	size_t len;
 
 	assert_int_equal(sl_wire_encode(f, header, &len), SL_OK);
-	assert_int_equal(sl_transport_send(c->transport, SL_PEER_SERVER, (struct sl_bytes){header, len}, &none), SL_OK);
+	/* BUSY: no connection stands yet */
+	for (int i = 0; i < GIVE_UP_MS / STEP_MS; i++) {
+		err = sl_transport_send(c->transport, SL_PEER_SERVER, (struct sl_bytes){header, len}, &none);
+		if (err != SL_ERR_BUSY)
+			break;
+		turn();
+	}
+	assert_int_equal(err, SL_OK);
 }
 
 static void hang_up(struct raw *c)
@@ -325,7 +374,7 @@ static void strangers_hear_what_is_wrong(void **state)
 	open_host(1, 256 << 20);
 	connect_raw(&c);
 	say(&c, &beat);
-	assert_non_null(strstr(refusal(&c, SL_ERR_PROTOCOL), "begin with Hello"));
+	assert_non_null(strstr(refusal(&c, SL_ERR_PEER_LOST), "begin with Hello"));
 	assert_int_equal(c.last[SL_FRAME_REFUSE].epoch, 9);
 	c.came[SL_FRAME_REFUSE] = 0;
 	assert_int_equal(
@@ -389,6 +438,157 @@ static void weights_can_be_fetched_while_they_are_sent(void **state)
 	close_host();
 }
 
+/* ---- with keys */
+
+static struct auth_files files;
+static struct sl_keypair server_pair, pair[3];
+
+static void allow(unsigned which)
+{
+	char key[SL_KEY_TEXT];
+	FILE *file = fopen(files.clients, "w");
+
+	assert_non_null(file);
+	for (int i = 0; i < 3; i++) {
+		sl_key_print(&pair[i].public_key, key);
+		if (which & 1u << i)
+			fprintf(file, "%s edge-%d\n", key, i);
+	}
+	assert_int_equal(fclose(file), 0);
+}
+
+static void open_secure_host(int sessions)
+{
+	const char *dir = getenv("TMPDIR");
+	struct sl_fail fail;
+
+	if (!zmq_has("curve"))
+		skip();
+	snprintf(files.secret_key, sizeof files.secret_key, "%s/host-%d.key", dir ? dir : "/tmp", (int)getpid());
+	snprintf(files.clients, sizeof files.clients, "%s/host-%d.clients", dir ? dir : "/tmp", (int)getpid());
+	unlink(files.secret_key);
+	assert_int_equal(sl_keypair_make(&server_pair, NULL), SL_OK);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(sl_keypair_make(&pair[i], NULL), SL_OK);
+	assert_int_equal(sl_keypair_save(&server_pair, files.secret_key, &fail), SL_OK);
+	allow(7);
+	open_host_with(&files, sessions, 1 << 30);
+}
+
+static void close_secure_host(void)
+{
+	close_host();
+	unlink(files.secret_key);
+	unlink(files.clients);
+}
+
+static void connect_as(struct raw *c, int i)
+{
+	static struct sl_transport_auth with[3];
+
+	with[i] = (struct sl_transport_auth){.own = &pair[i], .server = &server_pair.public_key};
+	connect_with(c, &with[i]);
+}
+
+static const char *print_of(int i)
+{
+	static char print[SL_FINGERPRINT];
+
+	sl_key_fingerprint(&pair[i].public_key, print);
+	return print;
+}
+
+static void a_session_s_id_is_worth_nothing_without_its_key(void **state)
+{
+	struct sl_frame mine = small_hello(1, 3), stolen = small_hello(1, 4), beat = {.kind = SL_FRAME_HEARTBEAT};
+	struct raw owner, thief;
+	char *status;
+	int beats;
+
+	(void)state;
+	open_secure_host(4);
+	connect_as(&owner, 0);
+	connect_as(&thief, 1);
+	say(&owner, &mine);
+	await(&owner.came[SL_FRAME_WELCOME], 1);
+	say(&thief, &stolen);
+	assert_non_null(strstr(refusal(&thief, SL_ERR_AUTH), print_of(1)));
+	beats = owner.came[SL_FRAME_HEARTBEAT]; /* the owner goes on */
+	beat.epoch = 3;
+	say(&owner, &beat);
+	await(&owner.came[SL_FRAME_HEARTBEAT], beats + 2);
+	assert_int_equal(owner.came[SL_FRAME_REFUSE], 0);
+	status = sl_host_status(host);
+	assert_non_null(strstr(status, "edge-0 "));
+	assert_non_null(strstr(status, print_of(0)));
+	free(status);
+	connect_as(&thief, 0); /* the right key, in a new connection, may */
+	say(&thief, &stolen);
+	await(&thief.came[SL_FRAME_WELCOME], 1);
+	refusal(&owner, SL_ERR_PEER_LOST);
+	hang_up(&owner);
+	hang_up(&thief);
+	close_secure_host();
+}
+
+static void a_key_has_so_many_sessions_and_no_more(void **state)
+{
+	struct sl_frame hello[4] = {small_hello(1, 1), small_hello(2, 1), small_hello(3, 1), small_hello(4, 1)};
+	struct sl_frame again = small_hello(2, 2);
+	struct raw c[5];
+
+	(void)state;
+	open_secure_host(4);
+	for (int i = 0; i < 4; i++) {
+		connect_as(&c[i], i == 3);
+		say(&c[i], &hello[i]);
+		if (i != 2)
+			await(&c[i].came[SL_FRAME_WELCOME], 1);
+		else
+			assert_non_null(strstr(refusal(&c[i], SL_ERR_BUSY), "has 2 sessions"));
+	}
+	connect_as(&c[4], 0); /* takes the place of one that counts */
+	say(&c[4], &again);
+	await(&c[4].came[SL_FRAME_WELCOME], 1);
+	for (int i = 0; i < 5; i++)
+		hang_up(&c[i]);
+	close_secure_host();
+}
+
+static void a_revoked_key_is_out_at_once_and_a_new_one_in(void **state)
+{
+	struct sl_frame one = small_hello(1, 1), two = small_hello(2, 1), more = small_hello(3, 1);
+	struct raw c[3];
+
+	(void)state;
+	open_secure_host(4);
+	connect_as(&c[0], 0);
+	connect_as(&c[1], 1);
+	say(&c[0], &one);
+	say(&c[1], &two);
+	await(&c[0].came[SL_FRAME_WELCOME], 1);
+	await(&c[1].came[SL_FRAME_WELCOME], 1);
+	allow(6);
+	sl_host_reload(host);
+	assert_non_null(strstr(refusal(&c[0], SL_ERR_AUTH), print_of(0)));
+	c[0].came[SL_FRAME_REFUSE] = 0;
+	for (int i = 0; i < 20; i++) /* until the session's place is cleared */
+		turn();
+	say(&c[0], &more); /* on the connection that stood before */
+	assert_non_null(strstr(refusal(&c[0], SL_ERR_AUTH), print_of(0)));
+	connect_as(&c[2], 2);
+	say(&c[2], &more);
+	await(&c[2].came[SL_FRAME_WELCOME], 1);
+	assert_int_equal(c[1].came[SL_FRAME_REFUSE], 0);
+	unlink(files.clients); /* what cannot be read changes nothing */
+	sl_host_reload(host);
+	turn();
+	assert_int_equal(c[1].came[SL_FRAME_REFUSE] + c[2].came[SL_FRAME_REFUSE], 0);
+	for (int i = 0; i < 3; i++)
+		hang_up(&c[i]);
+	close_secure_host();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -399,6 +599,9 @@ int main(void)
 		cmocka_unit_test(strangers_hear_what_is_wrong),
 		cmocka_unit_test(a_silent_client_is_lost),
 		cmocka_unit_test(weights_can_be_fetched_while_they_are_sent),
+		cmocka_unit_test(a_session_s_id_is_worth_nothing_without_its_key),
+		cmocka_unit_test(a_key_has_so_many_sessions_and_no_more),
+		cmocka_unit_test(a_revoked_key_is_out_at_once_and_a_new_one_in),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
