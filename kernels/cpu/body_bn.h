@@ -35,24 +35,37 @@ static void moments(float *total, float *total_sq, const float *origin, const fl
 		moments_strip(total + k, total_sq + k, origin + k, x + k, rows, c, c - k);
 }
 
-ALWAYS vf bn_at(vf off_mean, const struct sl_cpu_bn *n, int k, int l)
+/* Maps take ROWS rows together, so that the coefficients of a channel are loaded once for them. */
+enum { ROWS = 4 };
+
+ALWAYS void bn_forward_at(float *y, const float *x, const struct sl_cpu_bn *n, int t, int c, int k, int l,
+			  enum sl_act act)
 {
-	return off_mean * ldv(n->scale + k, l) + ldv(n->shift + k, l);
+	vf mean = ldv(n->mean + k, l), mul = ldv(n->scale + k, l), shift = ldv(n->shift + k, l);
+
+#pragma GCC unroll 4
+	for (int i = 0; i < t; i++)
+		stv(y + i * c + k, activate((ldv(x + i * c + k, l) - mean) * mul + shift, act), l);
+}
+
+ALWAYS void bn_forward_rows(float *y, const float *x, const struct sl_cpu_bn *n, int t, int c, enum sl_act act)
+{
+	int k = 0;
+
+	for (; k + VL <= c; k += VL)
+		bn_forward_at(y, x, n, t, c, k, VL, act);
+	if (k < c)
+		bn_forward_at(y, x, n, t, c, k, c - k, act);
 }
 
 ALWAYS void bn_forward_as(float *y, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c, enum sl_act act)
 {
-	for (int64_t r = 0; r < rows; r++, x += c, y += c) {
-		int k = 0;
+	int64_t r = 0;
 
-		for (; k + VL <= c; k += VL)
-			st(y + k, activate(bn_at(ld(x + k) - ld(n->mean + k), n, k, VL), act));
-		if (k < c) {
-			int l = c - k;
-
-			stn(y + k, activate(bn_at(ldn(x + k, l) - ldn(n->mean + k, l), n, k, l), act), l);
-		}
-	}
+	for (; r + ROWS <= rows; r += ROWS)
+		bn_forward_rows(y + r * c, x + r * c, n, ROWS, c, act);
+	for (; r < rows; r++)
+		bn_forward_rows(y + r * c, x + r * c, n, 1, c, act);
 }
 
 static void bn_forward(float *y, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c, enum sl_act act)
@@ -107,32 +120,41 @@ static void bn_sums(float *sum_g, float *sum_gx, const float *dy, const float *x
 	FOR_ACT(act, bn_sums_as(sum_g, sum_gx, dy, x, n, rows, c, (enum sl_act)ACT));
 }
 
-ALWAYS vf bn_back_at(const float *dy, const float *x, const struct sl_cpu_bn *n, int k, int l, enum sl_act act)
+ALWAYS void bn_backward_at(float *dx, const float *dy, const float *x, const struct sl_cpu_bn *n, int t, int c, int k,
+			   int l, enum sl_act act, bool add)
 {
-	vf off_mean = ldv(x + k, l) - ldv(n->mean + k, l);
-	vf g = deactivate(ldv(dy + k, l), bn_at(off_mean, n, k, l), act);
+	vf mean = ldv(n->mean + k, l), mul = ldv(n->scale + k, l), shift = ldv(n->shift + k, l);
+	vf a = ldv(n->a + k, l), b = ldv(n->b + k, l), d = ldv(n->d + k, l);
 
-	return ldv(n->a + k, l) * g + (ldv(n->b + k, l) * off_mean + ldv(n->d + k, l));
+#pragma GCC unroll 4
+	for (int i = 0; i < t; i++) {
+		vf off = ldv(x + i * c + k, l) - mean;
+		vf v = a * deactivate(ldv(dy + i * c + k, l), off * mul + shift, act) + (b * off + d);
+
+		stv(dx + i * c + k, add ? ldv(dx + i * c + k, l) + v : v, l);
+	}
+}
+
+ALWAYS void bn_backward_rows(float *dx, const float *dy, const float *x, const struct sl_cpu_bn *n, int t, int c,
+			     enum sl_act act, bool add)
+{
+	int k = 0;
+
+	for (; k + VL <= c; k += VL)
+		bn_backward_at(dx, dy, x, n, t, c, k, VL, act, add);
+	if (k < c)
+		bn_backward_at(dx, dy, x, n, t, c, k, c - k, act, add);
 }
 
 ALWAYS void bn_backward_as(float *dx, const float *dy, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c,
 			   enum sl_act act, bool add)
 {
-	for (int64_t r = 0; r < rows; r++, dx += c, dy += c, x += c) {
-		int k = 0;
+	int64_t r = 0;
 
-		for (; k + VL <= c; k += VL) {
-			vf v = bn_back_at(dy, x, n, k, VL, act);
-
-			st(dx + k, add ? ld(dx + k) + v : v);
-		}
-		if (k < c) {
-			int l = c - k;
-			vf v = bn_back_at(dy, x, n, k, l, act);
-
-			stn(dx + k, add ? ldn(dx + k, l) + v : v, l);
-		}
-	}
+	for (; r + ROWS <= rows; r += ROWS)
+		bn_backward_rows(dx + r * c, dy + r * c, x + r * c, n, ROWS, c, act, add);
+	for (; r < rows; r++)
+		bn_backward_rows(dx + r * c, dy + r * c, x + r * c, n, 1, c, act, add);
 }
 
 static void bn_backward(float *dx, const float *dy, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c,
