@@ -1,7 +1,7 @@
-/* bench_ops [image] [batch] [chunk] [threads] [runs]: milliseconds of MobileNetV2 on the CPU backend, forward and
- * backward, each op by itself and each segment through the executor; medians of `runs`.
- * Ops: `chunk` rows, on memory that is not in the cache unless it fits. Segments: cut features.0.1 | classifier, all
- * chunks of the batch forward, then all backward. */
+/* bench_ops [image] [batch] [chunk] [threads] [runs] [1: segments only]: milliseconds of MobileNetV2 on the CPU
+ * backend, forward and backward, each op by itself and each segment through the executor; medians of `runs`. Ops:
+ * `chunk` rows, on memory that is not in the cache unless it fits. Segments: cut features.0.1 | classifier, all chunks
+ * of the batch forward, then all backward. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 enum { MAX_RUNS = 99 };
 
 struct setting {
-	int image, batch, chunk, threads, runs;
+	int image, batch, chunk, threads, runs, segments_only;
 };
 
 static int by_value(const void *a, const void *b)
@@ -200,13 +200,13 @@ static void fill_weights(struct sl_exec *exec, const struct sl_plan *plan, const
 	free(w);
 }
 
-static struct op_time bench_segment(struct sl_backend *be, const struct sl_plan *plan, enum sl_segment which,
-				    const struct setting *set)
+static void bench_segment(struct sl_backend *be, const struct sl_plan *plan, enum sl_segment which,
+			  const struct setting *set)
 {
 	const struct sl_plan_segment *s = &plan->segment[which];
 	struct sl_exec_loss loss = {.labels = calloc((size_t)set->chunk, sizeof(int32_t)), .scale = 1};
 	struct sl_exec_loss *tail = which == SL_TAIL ? &loss : NULL;
-	double forward[MAX_RUNS], backward[MAX_RUNS], step[MAX_RUNS];
+	double forward[MAX_RUNS], backward[MAX_RUNS], step[MAX_RUNS], middle;
 	struct op_time t;
 	struct sl_exec *exec;
 	struct sl_fail fail;
@@ -231,18 +231,17 @@ static struct op_time bench_segment(struct sl_backend *be, const struct sl_plan 
 		step[i] = forward[i] + backward[i];
 	}
 	t = (struct op_time){median(forward, set->runs), median(backward, set->runs)};
+	middle = median(step, set->runs); /* sorts them */
 	printf("%-12s %9.2f %9.2f %9.2f   min %.2f max %.2f   %.0f MB\n", sl_segment_name(which), t.forward_ms,
-	       t.backward_ms, median(step, set->runs), step[0], step[set->runs - 1],
-	       (double)sl_exec_memory(exec).total * 1e-6);
+	       t.backward_ms, middle, step[0], step[set->runs - 1], (double)sl_exec_memory(exec).total * 1e-6);
 	sl_exec_close(exec);
 	free((void *)loss.labels);
-	return t;
 }
 
 int main(int argc, char **argv)
 {
-	struct setting set = {224, 64, 64, 1, 5};
-	int *const arg[] = {&set.image, &set.batch, &set.chunk, &set.threads, &set.runs};
+	struct setting set = {224, 64, 64, 1, 5, 0};
+	int *const arg[] = {&set.image, &set.batch, &set.chunk, &set.threads, &set.runs, &set.segments_only};
 	struct sl_plan_spec spec = {.model = {.name = "mobilenet_v2", .width = 1, .classes = 10, .dropout = 0.2}};
 	struct sl_plan *plan;
 	struct sl_pool *pool;
@@ -250,7 +249,7 @@ int main(int argc, char **argv)
 	struct sl_fail fail;
 	const char *reason;
 
-	for (int i = 1; i < argc && i <= 5; i++)
+	for (int i = 1; i < argc && i <= 6; i++)
 		*arg[i - 1] = atoi(argv[i]);
 	if (set.chunk < 1 || set.batch % set.chunk != 0 || set.runs < 1 || set.runs > MAX_RUNS) {
 		fprintf(stderr, "bench_ops [image] [batch] [chunk, divides the batch] [threads] [runs ≤ 99]\n");
@@ -267,7 +266,7 @@ int main(int argc, char **argv)
 	printf("MobileNetV2 %d x %d, batch %d in chunks of %d, %d threads, %s%s%s\n\n", set.image, set.image, set.batch,
 	       set.chunk, set.threads, sl_cpu_describe(), sl_cpu_core_is_older(&reason) ? ": " : "",
 	       sl_cpu_core_is_older(&reason) ? reason : "");
-	if (getenv("SEGMENTS_ONLY") == NULL)
+	if (!set.segments_only)
 		bench_ops(&be, plan, set.runs);
 	printf("%-12s %9s %9s %9s\n", "segment", "fwd ms", "bwd ms", "step");
 	for (int s = 0; s < SL_SEGMENT_COUNT; s++)

@@ -1,0 +1,332 @@
+/* A batchnorm between two convolutions on the CPU backend: run by itself, or fused with the one in front, the one
+ * behind, or both (backend.h: before, after, reduced). All must agree within rounding, and be the same bits for any
+ * number of threads. The unfused ops are compared with kernels/ref in test_ops.c. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/pool.h"
+#include "kernels/cpu/cpu.h"
+
+enum { FRONT, NORM, BEHIND, OPS, VALUES = OPS + 1, RESULTS = 10 };
+
+struct chain {
+	struct sl_op op[OPS];
+};
+
+struct conv_case {
+	int out_c, k, stride, pad;
+	bool depthwise, bias;
+};
+
+static const struct conv_case fronts[] = {
+	{96, 1, 1, 0, false, false}, {32, 3, 2, 1, false, false}, {17, 3, 1, 1, true, false},
+	{17, 3, 2, 1, true, true},   {24, 1, 1, 0, false, true},
+};
+static const struct conv_case behinds[] = {
+	{0, 3, 1, 1, true, false},
+	{0, 3, 2, 1, true, true},
+	{40, 1, 1, 0, false, false},
+	{24, 1, 1, 0, false, true},
+};
+static const int64_t sizes[][3] = {{2, 7, 7}, {2, 33, 14}, {40, 5, 6}, {1, 61, 9}};
+
+static void fill(float *p, int64_t n, uint16_t stream, float centre)
+{
+	const struct sl_rng_key key = {3, 0, stream, SL_RNG_TEST};
+
+	for (int64_t i = 0; i < n; i++)
+		p[i] = centre + 2.0f * sl_rng_unit(sl_rng_u32(&key, (uint64_t)i)) - 1.0f;
+}
+
+static float *floats(int64_t n)
+{
+	float *p = malloc((size_t)n * sizeof *p);
+
+	assert_non_null(p);
+	memset(p, 0xff, (size_t)n * sizeof *p); /* NaN: what is read before it is written shows */
+	return p;
+}
+
+static struct sl_op conv_op(const struct conv_case *c, struct sl_shape in)
+{
+	int in_c = (int)in.dim[3], out_c = c->depthwise ? in_c : c->out_c;
+	struct sl_op op = {.kind = SL_OP_CONV2D,
+			   .n_in = 1,
+			   .in_shape = {in},
+			   .u.conv = {in_c, out_c, c->k, c->k, c->stride, c->pad, c->depthwise ? in_c : 1, c->bias}};
+
+	assert_int_equal(sl_op_infer_shape(&op, NULL), SL_OK);
+	return op;
+}
+
+static struct chain chain_of(const struct conv_case *front, const struct conv_case *behind, const int64_t size[3],
+			     enum sl_act act)
+{
+	struct chain c;
+
+	c.op[FRONT] = conv_op(front, sl_shape4(size[0], size[1], size[2], front->depthwise ? front->out_c : 20));
+	c.op[NORM] = (struct sl_op){.kind = SL_OP_BATCHNORM,
+				    .n_in = 1,
+				    .in_shape = {c.op[FRONT].out_shape},
+				    .u.bn = {(int)c.op[FRONT].out_shape.dim[3], 1e-5f, 0.1f, act}};
+	assert_int_equal(sl_op_infer_shape(&c.op[NORM], NULL), SL_OK);
+	c.op[BEHIND] = conv_op(behind, c.op[NORM].out_shape);
+	return c;
+}
+
+static int64_t param_count(const struct sl_op *op, int i)
+{
+	const struct sl_conv_attr *a = &op->u.conv;
+
+	if (op->kind == SL_OP_BATCHNORM)
+		return op->u.bn.c;
+	return i > 0 ? a->out_c : (int64_t)a->kh * a->kw * a->in_c * (sl_op_is_depthwise(op) ? 1 : a->out_c);
+}
+
+static int params_of(const struct sl_op *op)
+{
+	return op->kind == SL_OP_BATCHNORM ? 4 : op->u.conv.bias ? 2 : 1;
+}
+
+/* Everything a run leaves behind: y, dx, gradients of all parameters, running statistics. */
+struct results {
+	float *at[RESULTS];
+	int64_t count[RESULTS];
+	int n;
+};
+
+struct run {
+	struct sl_backend *be;
+	const struct chain *chain;
+	struct sl_op_call call[OPS];
+	void *state[OPS];
+	float *value[VALUES], *grad[VALUES];
+};
+
+static void open_op(struct run *r, int i, bool training)
+{
+	const struct sl_op *op = &r->chain->op[i];
+	struct sl_op_sizes size = {0};
+	struct sl_op_call *c = &r->call[i];
+
+	assert_int_equal(r->be->ops->kernel[op->kind]->prepare(r->be, op, &r->state[i], &size, NULL), SL_OK);
+	*c = (struct sl_op_call){.training = training};
+	c->saved = floats((int64_t)(size.saved_bytes / sizeof(float)) + 1);
+	c->workspace = floats((int64_t)(size.workspace_bytes / sizeof(float)) + 1);
+	for (int k = 0; k < params_of(op); k++) {
+		c->param[k] = floats(param_count(op, k));
+		fill(c->param[k], param_count(op, k), (uint16_t)(16 * i + k), i == NORM && k == 3 ? 1.5f : 0.1f);
+		if (i == NORM && k > 1)
+			continue;
+		c->grad[k] = floats(param_count(op, k));
+		memset(c->grad[k], 0, (size_t)param_count(op, k) * sizeof(float));
+	}
+}
+
+static struct sl_tensor tensor(struct sl_shape shape, float *data)
+{
+	return (struct sl_tensor){SL_F32, shape, data, NULL};
+}
+
+static void forward(struct run *r, int i, float *in, float *out)
+{
+	const struct sl_op *op = &r->chain->op[i];
+	struct sl_tensor x = tensor(op->in_shape[0], in), y = tensor(op->out_shape, out);
+
+	assert_int_equal(r->be->ops->kernel[op->kind]->forward(r->be, op, r->state[i], &r->call[i], &x, &y), SL_OK);
+}
+
+static void backward(struct run *r, int i, float *in, float *out, float *dout, float *din)
+{
+	const struct sl_op *op = &r->chain->op[i];
+	struct sl_tensor x = tensor(op->in_shape[0], in), y = tensor(op->out_shape, out);
+	struct sl_tensor dy = tensor(op->out_shape, dout), dx = tensor(op->in_shape[0], din);
+	const bool add = false;
+
+	assert_int_equal(
+		r->be->ops->kernel[op->kind]->backward(r->be, op, r->state[i], &r->call[i], &x, &y, &dy, &dx, &add),
+		SL_OK);
+}
+
+static void pass_both(struct run *r, unsigned fuse)
+{
+	struct sl_op_side side = {&r->chain->op[NORM], &r->call[NORM]};
+	bool front = fuse & SL_FUSE_AFTER, behind = fuse & SL_FUSE_BEFORE;
+	float **v = r->value, **g = r->grad;
+
+	r->call[FRONT].after = front ? &side : NULL;
+	r->call[BEHIND].before = behind ? &side : NULL;
+	forward(r, FRONT, v[0], v[1]);
+	r->call[NORM].reduced = front;
+	if (!front || !behind)
+		forward(r, NORM, v[1], behind ? NULL : v[2]);
+	forward(r, BEHIND, behind ? v[1] : v[2], v[3]);
+	backward(r, BEHIND, behind ? v[1] : v[2], NULL, g[3], g[2]);
+	r->call[NORM].reduced = behind;
+	if (!front || !behind)
+		backward(r, NORM, v[1], NULL, g[2], front ? NULL : g[1]);
+	backward(r, FRONT, v[0], v[1], front ? g[2] : g[1], g[0]);
+}
+
+static void keep(struct results *to, float *p, int64_t count)
+{
+	assert_true(to->n < RESULTS);
+	to->at[to->n] = p;
+	to->count[to->n++] = count;
+}
+
+static struct results run_chain(struct sl_backend *be, const struct chain *chain, bool training, unsigned fuse)
+{
+	struct run r = {.be = be, .chain = chain};
+	struct results out = {.n = 0};
+
+	for (int i = 0; i < VALUES; i++) {
+		const struct sl_op *op = &chain->op[i < OPS ? i : OPS - 1];
+		int64_t n = sl_shape_count(i < OPS ? &op->in_shape[0] : &op->out_shape);
+
+		r.value[i] = floats(n);
+		r.grad[i] = floats(n);
+		if (i == 0)
+			fill(r.value[i], n, 100, 0.2f);
+		if (i == OPS)
+			fill(r.grad[i], n, 101, 0.0f);
+	}
+	for (int i = 0; i < OPS; i++)
+		open_op(&r, i, training);
+	pass_both(&r, fuse);
+	if (training)
+		assert_int_equal(be->ops->kernel[SL_OP_BATCHNORM]->commit(be, &chain->op[NORM], r.state[NORM],
+									  &r.call[NORM],
+									  chain->op[NORM].in_shape[0].dim[0]),
+				 SL_OK);
+	keep(&out, r.value[OPS], sl_shape_count(&chain->op[BEHIND].out_shape));
+	keep(&out, r.grad[0], sl_shape_count(&chain->op[FRONT].in_shape[0]));
+	/* not the bias in front: its gradient is zero but for rounding */
+	keep(&out, r.call[FRONT].grad[0], param_count(&chain->op[FRONT], 0));
+	keep(&out, r.call[NORM].grad[0], param_count(&chain->op[NORM], 0));
+	keep(&out, r.call[NORM].grad[1], param_count(&chain->op[NORM], 1));
+	for (int k = 0; k < params_of(&chain->op[BEHIND]); k++)
+		keep(&out, r.call[BEHIND].grad[k], param_count(&chain->op[BEHIND], k));
+	keep(&out, r.call[NORM].param[2], param_count(&chain->op[NORM], 2));
+	keep(&out, r.call[NORM].param[3], param_count(&chain->op[NORM], 3));
+	for (int i = 0; i < OPS; i++) {
+		free(r.call[i].saved);
+		free(r.call[i].workspace);
+		for (int k = 0; k < params_of(&chain->op[i]); k++)
+			if (!(i == NORM && k > 1))
+				free(r.call[i].param[k]);
+		free(i == FRONT ? r.call[i].grad[1] : NULL);
+		free(r.value[i]);
+		free(i > 0 ? r.grad[i] : NULL);
+	}
+	free(r.grad[OPS]);
+	return out;
+}
+
+static void drop(struct results *r)
+{
+	for (int i = 0; i < r->n; i++)
+		free(r->at[i]);
+}
+
+static void expect_near(const struct results *a, const struct results *b)
+{
+	for (int i = 0; i < a->n; i++) {
+		double size = 1e-6, worst = 0;
+
+		for (int64_t k = 0; k < a->count[i]; k++) {
+			double off = fabs((double)a->at[i][k] - (double)b->at[i][k]);
+
+			size = fmax(size, fabs((double)b->at[i][k]));
+			worst = off > worst || isnan(off) ? off : worst;
+		}
+		if (!(worst <= 3e-5 * size))
+			fail_msg("result %d is off by %g of %g", i, worst, size);
+	}
+}
+
+static void expect_same(const struct results *a, const struct results *b)
+{
+	for (int i = 0; i < a->n; i++)
+		assert_memory_equal(a->at[i], b->at[i], (size_t)a->count[i] * sizeof(float));
+}
+
+struct pair {
+	struct sl_backend one, two; /* threads */
+	struct sl_pool *pool;
+};
+
+static void compare(struct pair *p, const struct chain *chain, bool training)
+{
+	struct results plain = run_chain(&p->one, chain, training, 0);
+
+	for (unsigned fuse = 1; fuse <= (SL_FUSE_BEFORE | SL_FUSE_AFTER); fuse++) {
+		struct results a = run_chain(&p->one, chain, training, fuse);
+		struct results b = run_chain(&p->two, chain, training, fuse);
+
+		expect_near(&a, &plain);
+		expect_same(&a, &b);
+		drop(&a);
+		drop(&b);
+	}
+	drop(&plain);
+}
+
+static void every_pair_of_convolutions(void **state)
+{
+	struct pair p;
+
+	(void)state;
+	assert_int_equal(sl_pool_open(&p.pool, 2, NULL), SL_OK);
+	assert_int_equal(sl_cpu_backend_open(&p.one, NULL, NULL), SL_OK);
+	assert_int_equal(sl_cpu_backend_open(&p.two, p.pool, NULL), SL_OK);
+	for (size_t f = 0; f < sizeof fronts / sizeof *fronts; f++)
+		for (size_t b = 0; b < sizeof behinds / sizeof *behinds; b++)
+			for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+				for (int act = 0; act < SL_ACT_COUNT; act += 2) {
+					struct chain c = chain_of(&fronts[f], &behinds[b], sizes[s], (enum sl_act)act);
+
+					compare(&p, &c, true);
+					if (s == 0)
+						compare(&p, &c, false);
+				}
+	p.one.ops->close(&p.one);
+	p.two.ops->close(&p.two);
+	sl_pool_close(p.pool);
+}
+
+static void backend_says_what_it_fuses(void **state)
+{
+	const struct conv_case odd = {0, 5, 1, 2, true, false};
+	struct sl_op pointwise = conv_op(&behinds[2], sl_shape4(1, 8, 8, 16));
+	struct sl_op stem = conv_op(&fronts[1], sl_shape4(1, 8, 8, 3));
+	struct sl_op depthwise = conv_op(&behinds[0], sl_shape4(1, 8, 8, 16));
+	struct sl_op other = conv_op(&odd, sl_shape4(1, 8, 8, 16));
+	struct sl_backend be;
+
+	(void)state;
+	assert_int_equal(sl_cpu_backend_open(&be, NULL, NULL), SL_OK);
+	assert_int_equal(be.ops->fuses(&pointwise), SL_FUSE_BEFORE | SL_FUSE_AFTER);
+	assert_int_equal(be.ops->fuses(&depthwise), SL_FUSE_BEFORE | SL_FUSE_AFTER);
+	assert_int_equal(be.ops->fuses(&stem), SL_FUSE_AFTER);
+	assert_int_equal(be.ops->fuses(&other), 0);
+	be.ops->close(&be);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_pair_of_convolutions),
+		cmocka_unit_test(backend_says_what_it_fuses),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
