@@ -12,12 +12,19 @@
 /* Parts that the transport holds at a time: more than any sensible window has, so that credit and HWM decide. */
 enum { RECORDS = 512, CONTROLS = 32 };
 
+/* What the transport holds can no longer be overtaken: a gradient that the other side waits for would stand behind it.
+ * So it holds what the link takes in AHEAD_MS, one part at least; at most AHEAD_BYTES, which keep a loopback busy while
+ * the loop's thread comes round. */
+enum { AHEAD_MS = 10, AHEAD_BYTES = 4 << 20 };
+
 /* A part in the transport's hands. */
 struct record {
 	struct record *next;
 	struct sl_outq *queue;
 	struct sl_run *run; /* NULL: aborted */
-	uint64_t released_ns;
+	size_t len;
+	uint64_t ahead_bytes; /* in the transport's hands with this one */
+	uint64_t handed_ns, released_ns;
 };
 
 struct control {
@@ -39,6 +46,8 @@ struct sl_outq {
 	struct sl_run *runs; /* by priority, then by submission; what has left wholly is not in it */
 	struct record *free;
 	int records_out;
+	uint64_t bytes_out;                /* of theirs */
+	uint64_t ahead;                    /* that they may come to, by the link's rate */
 	_Atomic(struct record *) released; /* pushed by any thread, taken whole by the loop's */
 	atomic_int releasing;              /* threads inside release_part */
 	struct sl_outq_stats stats;
@@ -66,6 +75,7 @@ enum sl_err sl_outq_open(struct sl_outq **out, struct sl_loop *loop, struct sl_t
 	err = sl_async_open(&q->async, loop, records_back, q, fail);
 	if (err)
 		goto fail;
+	q->ahead = AHEAD_BYTES;
 	q->transport = transport;
 	q->peer = peer;
 	for (int i = 0; i < RECORDS; i++) {
@@ -122,6 +132,16 @@ static void destroy(struct sl_outq *q)
 	free(q);
 }
 
+/* The last part that came back says how fast the link takes them: socket buffers swallow the first ones at once. */
+static void follow_rate(struct sl_outq *q, const struct record *r)
+{
+	double seconds = (double)(r->released_ns - r->handed_ns) * 1e-9;
+	double bytes = seconds > 0 ? (double)r->ahead_bytes / seconds * (AHEAD_MS * 1e-3) : AHEAD_BYTES;
+
+	q->bytes_out -= r->len;
+	q->ahead = bytes < AHEAD_BYTES ? (uint64_t)bytes : AHEAD_BYTES;
+}
+
 /* True where this was the run's last part. */
 static bool part_is_back(struct record *r)
 {
@@ -174,6 +194,7 @@ static void records_back(void *arg)
 		r->next = q->free;
 		q->free = r;
 		q->records_out--;
+		follow_rate(q, r);
 		if (done)
 			run_is_sent(q, done); /* may post, abort or close */
 		r = next;
@@ -242,7 +263,7 @@ static bool pump_part(struct sl_outq *q, struct sl_run *run)
 	uint64_t now_ns;
 	size_t header_len;
 
-	if (!len || len > q->credit || !r)
+	if (!len || len > q->credit || !r || (q->bytes_out && q->bytes_out + len > q->ahead))
 		return false;
 	frame.u.part.total = run->len;
 	frame.u.part.offset = run->next_offset;
@@ -254,8 +275,10 @@ static bool pump_part(struct sl_outq *q, struct sl_run *run)
 	}
 	/* All of this before the transport has it: another thread may release it at once. */
 	r->run = run;
+	r->len = len;
+	r->ahead_bytes = q->bytes_out + len;
 	payload.release_arg = r;
-	now_ns = sl_now_ns();
+	r->handed_ns = now_ns = sl_now_ns();
 	q->free = r->next;
 	if (!hand_over(q, (struct sl_bytes){header, header_len}, &payload)) {
 		r->next = q->free;
@@ -265,6 +288,7 @@ static bool pump_part(struct sl_outq *q, struct sl_run *run)
 	if (!run->next_offset)
 		run->started_ns = now_ns;
 	q->records_out++;
+	q->bytes_out += len;
 	q->credit -= len;
 	q->hashed_run = NULL;
 	run->next_offset += len;

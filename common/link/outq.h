@@ -1,5 +1,6 @@
 /* What waits to be sent to one peer: control frames first, then runs of parts by priority and order, as far as the
- * peer's byte credit and the transport's HWM allow. Loop thread only. */
+ * peer's byte credit and the transport's HWM allow, and no more of them than the link takes in a moment, so that what
+ * is urgent need not stand behind what is not. Loop thread only. */
 #ifndef SL_LINK_OUTQ_H
 #define SL_LINK_OUTQ_H
 
