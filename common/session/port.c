@@ -8,12 +8,14 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
-/* Earlier kinds leave first: a gradient unblocks the server's backward, an activation only its next forward. */
+/* Lower ones leave first: what the chunk's way leads on from the soonest. Going up, a gradient unblocks a backward and
+ * then the whole way down, an activation only a forward; going down, an activation unblocks all the rest of its chunk,
+ * a gradient only the head's backward. What goes first is also the shorter. */
 static const int run_priority[SL_PART_WHAT_COUNT] = {[SL_PART_WEIGHTS] = 0,
 						     [SL_PART_MID_GRAD] = 1,
-						     [SL_PART_HEAD_GRAD] = 1,
-						     [SL_PART_MID_ACT] = 2,
-						     [SL_PART_HEAD_ACT] = 2};
+						     [SL_PART_HEAD_ACT] = 2,
+						     [SL_PART_MID_ACT] = 1,
+						     [SL_PART_HEAD_GRAD] = 2};
 
 /* Weights and commits order everything; the tail and the middle's backward unblock the other side. */
 static const int task_priority[SL_TASK_COUNT] = {
