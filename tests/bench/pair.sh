@@ -14,6 +14,7 @@ made_up_data() {
 }
 
 # WORK ADDRESS THREADS [PREFIX…]: starts splits, sets server_pid and endpoint. PREFIX: such as `taskset -c 1`.
+# SERVER_YAML: more lines for its config.
 server_start() {
 	local work=$1 address=$2 threads=$3
 	shift 3
@@ -23,6 +24,7 @@ store: ""
 device: cpu
 threads: $threads
 limits: {memory_bytes: 12 GiB}
+${SERVER_YAML:-}
 control: $work/splits.sock
 YAML
 	: >"$work/server.log"

@@ -1,0 +1,174 @@
+#!/usr/bin/env bash
+# usage: shaped-link.sh [--write] [--quick]        (root: network namespaces and tc)
+# splitc and splits, a core and a thread each, in two network namespaces joined by a veth pair whose two directions are
+# held to one rate by tc (tbf): so that the uncompressed transfer one way takes 0.75 and 3 times the compute time of both
+# sides, as 455 and 114 MiB/s did for seed 003. MobileNetV2 at 224², batch 64, CODECS at CHUNKS.
+# What each side computes alone is measured first, on one core and without a link (bench_segments pair); then
+#   ideal = max(client, server, bytes up / rate, bytes down / rate)
+#   fill  = what one chunk spends at the other three: filling and draining the pipeline
+# and a row shows (total - fill) / ideal, at most 1.15 at 8 chunks, and total / compute, at most 1.05 there where the
+# link is not the bottleneck. Bytes: payloads and headers of training, as the daemons count them.
+#   --write  the table and its pictures to docs/results/link.md     --quick  tiny settings, to see that it works
+# STEPS (4): timed steps a row. CODECS, CHUNKS, FACTORS: what to run; COMPUTE: seconds to take for the compute time; CLIENT_SETS: more --set pairs for every run.
+# BUILD, DATA, SERVER_YAML: as pair.sh.
+# The server stays on loopback addresses, the only ones that it takes without authentication: 127.1.0.0/24 lies on the
+# veth pair, whose ends route it (route_localnet), and lo does not have it.
+set -eu
+[ "$(id -u)" = 0 ] || { echo "${0##*/}: needs root, for network namespaces and tc: nothing was run" >&2; exit 77; }
+for tool in ip tc taskset gnuplot; do
+	command -v "$tool" >/dev/null || { echo "${0##*/}: $tool is missing (apt-get install iproute2 util-linux gnuplot-nox)" >&2; exit 69; }
+done
+. "$(dirname "$0")/pair.sh"
+cd "$here"
+image=224 batch=64 alone_runs=${ALONE_RUNS:-3} write=
+steps=${STEPS:-4} chunks_list=${CHUNKS:-1 4 8} factors=${FACTORS:-0.75 3}
+for arg in "$@"; do
+	case $arg in
+	--write) write=1 ;;
+	--quick) image=64 batch=16 alone_runs=1 steps=2 chunks_list="1 4" CODECS=${CODECS:-none quant:8} ;;
+	*) echo "usage: ${0##*/} [--write] [--quick]" >&2; exit 64 ;;
+	esac
+done
+[ "$(nproc)" -ge 2 ] || echo "one CPU only: both sides share it, the figures mean little" >&2
+client_cpu=0 server_cpu=$(($(nproc) > 1 ? 1 : 0))
+
+ns=split$$ work=$(mktemp -d) server_pid=
+cleanup() {
+	server_stop
+	ip netns del "${ns}c" 2>/dev/null || true
+	ip netns del "${ns}s" 2>/dev/null || true
+	rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM HUP
+data=${DATA:-$work/data}
+[ -n "${DATA:-}" ] || made_up_data "$data"
+
+# ---- two namespaces
+ip netns add "${ns}c"
+ip netns add "${ns}s"
+ip link add split-c netns "${ns}c" type veth peer name split-s netns "${ns}s"
+for end in c:1 s:2; do
+	side=${end%:*}
+	in_ns=(ip netns exec "$ns$side")
+	"${in_ns[@]}" ip link set lo up
+	"${in_ns[@]}" ip addr del 127.0.0.1/8 dev lo
+	"${in_ns[@]}" sysctl -qw "net.ipv4.conf.split-$side.route_localnet=1"
+	"${in_ns[@]}" ip addr add "127.1.0.${end#*:}/24" dev "split-$side"
+	"${in_ns[@]}" ip link set "split-$side" up
+done
+shape() { # MB/s of TCP payload: a frame of 1514 bytes carries 1448
+	local bytes
+	bytes=$(awk -v r="$1" 'BEGIN { printf "%d", r * 1e6 * 1514 / 1448 }')
+	for side in c s; do
+		ip netns exec "$ns$side" tc qdisc replace dev "split-$side" root tbf rate "${bytes}bps" burst 256kb limit 4mb
+	done
+}
+
+# ---- methods
+method_sets() { # METHOD → --set pairs
+	case $1 in
+	insert) echo "--set codec=none --set insert.head=conv:20,k=3,s=3 --set insert.tail=conv:320" ;;
+	*) echo "--set codec=$1" ;;
+	esac
+}
+common=(--set "model.image=$image" --set "train.batch=$batch") # shellcheck disable=SC2206
+common+=(${CLIENT_SETS:-})
+methods=${CODECS:-none quant:8 sortquant:6+2}
+if [ -z "${CODECS:-}" ] && "$BUILD/splitc" train tests/bench/bench.yaml "${common[@]}" $(method_sets insert) --check-config >/dev/null 2>&1; then
+	methods="$methods insert"
+fi
+
+alone() { # METHOD CHUNKS → "client server up down", seconds and MB
+	# shellcheck disable=SC2046
+	taskset -c "$server_cpu" "$BUILD/tests/bench/bench_segments" tests/bench/bench.yaml "${common[@]}" --set threads=1 \
+		--set "train.chunks=$2" $(method_sets "$1") --runs "$alone_runs" pair 2>"$work/alone.log" |
+		awk -F'\t' '{ v[$1] = $2 } END { printf "%.5f %.5f %.4f %.4f\n", v["client"] / 1e3, v["server"] / 1e3,
+			v["payload head_act"] + v["payload mid_grad"], v["payload mid_act"] + v["payload head_grad"] }'
+}
+
+median() { sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+field() { sed -n "s/.*\"$1\":\([0-9.e+-]*\).*/\1/p" "$work/summary.json"; }
+
+last_chunks=${chunks_list##* }
+read -r none_client none_server none_up none_down <<<"$(alone none "$last_chunks")"
+compute=${COMPUTE:-}
+[ -n "$compute" ] || compute=$(awk -v c="$none_client" -v s="$none_server" 'BEGIN { print c + s }')
+cpu=$(sed -n 's/^bench_segments: //p' "$work/alone.log")
+model=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
+about="$model; $cpu; uncompressed: $none_up MB up and $none_down MB down a batch, compute $compute s (client $none_client, server $none_server) at $last_chunks chunks"
+echo "$about"
+
+server_start "$work" 127.1.0.2 1 ip netns exec "${ns}s" taskset -c "$server_cpu"
+: >"$work/rows"
+header="factor rate_MB/s method chunks ratio avg peak_client peak_server compute total min max client server up down ideal fill over_ideal over_compute"
+for method in $methods; do
+	for chunks in $chunks_list; do
+		read -r client server up down <<<"$(alone "$method" "$chunks")"
+		for factor in $factors; do
+			rate=$(awk -v mb="$none_up" -v c="$compute" -v f="$factor" 'BEGIN { printf "%.2f", mb / (c * f) }')
+			shape "$rate"
+			# shellcheck disable=SC2046
+			client_run "$work" 1 "$steps" ip netns exec "${ns}c" taskset -c "$client_cpu" -- "${common[@]}" \
+				--set "train.chunks=$chunks" $(method_sets "$method")
+			step_ms "$work" >"$work/ms"
+			awk -v factor="$factor" -v rate="$rate" -v method="$method" -v n="$chunks" -v raw="$none_up $none_down" \
+				-v avg="$(field avg_mb_s)" -v pc="$(field peak_client_mb_s)" -v ps="$(field peak_server_mb_s)" \
+				-v compute="$(field t_compute_per_batch_s)" -v total="$(median <"$work/ms")" \
+				-v lo="$(sort -g "$work/ms" | head -n 1)" -v hi="$(sort -g "$work/ms" | tail -n 1)" \
+				-v c="$client" -v s="$server" -v up_mb="$up" -v down_mb="$down" 'BEGIN {
+				split(raw, r, " "); total /= 1e3; up = up_mb / rate; down = down_mb / rate
+				ideal = c; if (s > ideal) ideal = s; if (up > ideal) ideal = up; if (down > ideal) ideal = down
+				fill = (c + s + up + down - ideal) / n
+				printf "%s %.1f %s %d %.4f %.2f %.1f %.1f %.3f %.3f %.3f %.3f %.3f %.3f %.3f %.3f %.3f %.3f %.3f %.3f\n",
+					factor, rate, method, n, (up_mb + down_mb) / (r[1] + r[2]), avg, pc, ps, compute, total, lo / 1e3,
+					hi / 1e3, c, s, up, down, ideal, fill, (total - fill) / ideal, total / (c + s) }' |
+				tee -a "$work/rows" |
+				awk '{ printf "%-14s %d chunks, link %5.1f MB/s: %.3f s (ideal %.3f, fill %.3f): %.2f × ideal, %.2f × compute\n", $3, $4, $2, $10, $17, $18, $19, $20 }'
+		done
+	done
+done
+server_stop
+
+echo
+{ echo "$header"; sort -s -k1,1g "$work/rows"; } | awk '{ for (i = 1; i <= NF; i++) printf "%-*s", (i == 3 ? 15 : length($i) > 10 ? length($i) + 1 : 11), $i; print "" }'
+[ -n "$write" ] || exit 0
+
+# ---- docs/results
+out=docs/results
+mkdir -p "$out"
+{
+	echo "# The pair over a shaped link"
+	echo
+	echo "\`make bench-link BENCH_ARGS=--write\`, $(date -I). $about."
+	echo
+	echo "Seconds, MB = 10^6 bytes; medians of $steps steps. avg, peak client, peak server and compute: as seed 003 defines them."
+	echo "ideal = max(client, server, up / rate, down / rate), each alone; fill = what one chunk spends at the other three."
+	echo "Over ideal = (total - fill) / ideal, at most 1.15 at 8 chunks; over compute = total / (client + server), at most 1.05 there where the link is not the bottleneck."
+	for factor in $factors; do
+		echo
+		echo "## Uncompressed transfer $factor × compute: $(awk -v f="$factor" '$1 == f { print $2; exit }' "$work/rows") MB/s each way"
+		echo
+		echo "| method | ratio | avg | peak client | peak server | compute | total per batch (min to max) | chunks | client | server | up | down | ideal | fill | over ideal | over compute |"
+		echo "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
+		awk -v f="$factor" '$1 == f { print "| " $3 " | " $5 " | " $6 " | " $7 " | " $8 " | " $9 " | " $10 " (" $11 " to " $12 ") | " $4 " | " $13 " | " $14 " | " $15 " | " $16 " | " $17 " | " $18 " | " $19 " | " $20 " |" }' "$work/rows"
+		echo
+		echo "![time per batch](link-$factor.svg)"
+	done
+} >"$out/link.md"
+for factor in $factors; do
+	awk -v f="$factor" '$1 == f { print $3 "," $4, $10, $17, $17 + $18 }' "$work/rows" >"$work/plot"
+	gnuplot <<PLOT
+set terminal svg size 900,420 noenhanced background "white"
+set output "$out/link-$factor.svg"
+set title "Uncompressed transfer $factor × compute: seconds per batch by method, chunks"
+set style fill solid 0.6
+set boxwidth 0.6
+set yrange [0:*]
+set grid y
+set xtics rotate by -30
+plot "$work/plot" using 2:xtic(1) with boxes title "measured", \
+	"" using 0:4 with points pt 7 ps 0.8 title "ideal + fill and drain", "" using 0:3 with points pt 2 ps 0.8 title "ideal"
+PLOT
+done
+echo "written: $out/link.md and its pictures"
