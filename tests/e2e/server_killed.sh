@@ -5,7 +5,7 @@ cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 make_data 480 24
 endless=(--set train.epochs=100000 --set train.eval_every=0)
-fast_link=(--set link.heartbeat_ms=100 --set link.timeout_ms=1000 --set link.connect_timeout_ms=5000)
+fast_link=(--set link.heartbeat_ms=200 --set link.timeout_ms=2000 --set link.connect_timeout_ms=5000)
 
 says() { # NAME WORDS
 	grep -qF -- "$2" "$tmp/$1.log" || fail "$1 did not say '$2'"
@@ -17,7 +17,7 @@ write_config "$tmp/client.yaml"
 start_client orphan "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}"
 wait_for 'no steps' has_steps orphan 3
 kill -9 "$server_pid"
-ends_with "$client_pid" 69 4 'client of a killed server'
+ends_with "$client_pid" 69 8 'client of a killed server'
 says orphan 'splitc: nothing heard from the server for'
 [ ! -e "$tmp/orphan.sock" ] || fail 'the control socket was left behind'
 tail -n 1 "$tmp/orphan/log.jsonl" | grep -qE '^\{"type":"(step|epoch)",.*\}$' || fail 'the last line of log.jsonl is not whole'
@@ -28,7 +28,7 @@ start_server before listen="tcp://127.0.0.1:$port" threads=1
 start_client waits "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}" --set link.on_server_lost=wait
 wait_for 'no steps' has_steps waits 3
 kill -9 "$server_pid"
-sleep 2.5 # more than twice the timeout
+sleep 3 # longer than the timeout
 kill -0 "$client_pid" 2>/dev/null || fail 'the client did not wait'
 start_server after listen="tcp://127.0.0.1:$port" threads=1
 ends_with "$client_pid" 69 10 'client of a restarted server'
@@ -38,8 +38,8 @@ says waits 'has the server been restarted?'
 start_client told "$tmp/client.yaml" "${endless[@]}"
 wait_for 'no steps' has_steps told 3
 kill "$server_pid"
-ends_with "$client_pid" 69 4 'client of a server that shuts down'
-ends_with "$server_pid" 0 4 'server that shuts down'
+ends_with "$client_pid" 69 8 'client of a server that shuts down'
+ends_with "$server_pid" 0 8 'server that shuts down'
 says told 'the server shuts down'
 [ ! -e "$tmp/after.sock" ] || fail 'the control socket was left behind'
 
