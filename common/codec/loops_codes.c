@@ -95,15 +95,33 @@ void sl_c_unlevels(const uint16_t *code, int64_t n, const struct sl_affine *a, i
 	}
 }
 
+/* Integers in the order of the floats: their sums and maxima may be taken in any order, so a compiler uses vectors. */
+static inline int32_t ordered(float x)
+{
+	float v = x + 0.0f; /* -0 is 0 */
+	int32_t bits;
+
+	memcpy(&bits, &v, sizeof bits);
+	return bits ^ (bits >> 31 & 0x7fffffff);
+}
+
+static inline float from_ordered(int32_t key)
+{
+	int32_t bits = key ^ (key >> 31 & 0x7fffffff);
+	float v;
+
+	memcpy(&v, &bits, sizeof v);
+	return v;
+}
+
 void sl_c_bucket_stats(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io)
 {
 	for (int k = 1; k < b->count; k++) {
-		const float edge = b->edge[k];
-		float most = io->max_below[k];
-		int32_t below = 0, upto = 0;
+		const int32_t edge = ordered(b->edge[k]);
+		int32_t most = ordered(io->max_below[k]), below = 0, upto = 0;
 
 		for (int64_t i = 0; i < n; i++) {
-			float v = x[i], less = v < edge ? v : most;
+			int32_t v = ordered(x[i]), less = v < edge ? v : INT32_MIN;
 
 			below += v < edge;
 			upto += v <= edge;
@@ -111,7 +129,7 @@ void sl_c_bucket_stats(const float *x, int64_t n, const struct sl_buckets *b, st
 		}
 		io->below[k] += below;
 		io->upto[k] += b->ties ? upto : 0;
-		io->max_below[k] = most + 0.0f;
+		io->max_below[k] = from_ordered(most);
 	}
 	sl_c_minmax(x, n, &io->range);
 }
@@ -147,15 +165,23 @@ void sl_c_pack(const uint16_t *code, int64_t n, int bits, uint8_t *out)
 		memcpy(out, code, (size_t)n * 2);
 		return;
 	}
+	if (bits == 8) {
+		for (int64_t i = 0; i < n; i++)
+			out[i] = (uint8_t)code[i];
+		return;
+	}
 	for (int64_t i = 0; i < n; i++) {
 		word |= (uint64_t)code[i] << held;
 		held += bits;
-		while (held >= 8) {
-			*out++ = (uint8_t)word;
-			word >>= 8;
-			held -= 8;
+		if (held >= 32) {
+			memcpy(out, &word, 4);
+			out += 4;
+			word >>= 32;
+			held -= 32;
 		}
 	}
+	for (; held >= 8; held -= 8, word >>= 8)
+		*out++ = (uint8_t)word;
 	if (held > 0)
 		*out = (uint8_t)word;
 }
@@ -163,21 +189,30 @@ void sl_c_pack(const uint16_t *code, int64_t n, int bits, uint8_t *out)
 void sl_c_unpack(const uint8_t *in, int64_t n, int bits, uint16_t *code)
 {
 	const uint32_t mask = (1u << bits) - 1;
-	uint64_t word = 0;
-	int held = 0;
+	const int64_t bytes = sl_packed_bytes(n, bits);
+	int64_t i = 0;
 
 	if (bits == 16) {
 		memcpy(code, in, (size_t)n * 2);
 		return;
 	}
-	for (int64_t i = 0; i < n; i++) {
-		while (held < bits) {
-			word |= (uint64_t)*in++ << held;
-			held += 8;
-		}
-		code[i] = (uint16_t)(word & mask);
-		word >>= bits;
-		held -= bits;
+	if (bits == 8) {
+		for (; i < n; i++)
+			code[i] = in[i];
+		return;
+	}
+	/* four bytes hold any code, wherever it begins */
+	for (; i < n && i * bits / 8 + 4 <= bytes; i++) {
+		uint32_t word;
+
+		memcpy(&word, in + i * bits / 8, sizeof word);
+		code[i] = (uint16_t)(word >> i * bits % 8 & mask);
+	}
+	for (; i < n; i++) {
+		uint32_t word = 0;
+
+		memcpy(&word, in + i * bits / 8, (size_t)(bytes - i * bits / 8));
+		code[i] = (uint16_t)(word >> i * bits % 8 & mask);
 	}
 }
 
