@@ -48,7 +48,8 @@ def main():
         rows = torch.frombuffer(bytearray(f.read()), dtype=torch.uint8).reshape(-1, 3073)
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
     opt = torch.optim.SGD(model.parameters(), lr=0.005, momentum=0.1)
-    head, middle = model.features[0][:2], torch.nn.Sequential(model.features[0][2:], *model.features[1:])
+    conv, norm, relu6 = model.features[0]
+    head, middle = torch.nn.Sequential(conv, norm), torch.nn.Sequential(relu6, *model.features[1:])
     for step in range(args.steps + 1):
         batch = rows[step * args.batch : (step + 1) * args.batch]
         x = (batch[:, 1:].reshape(-1, 3, 32, 32) / 255.0 - mean[:, None, None]) / std[:, None, None]
