@@ -4,10 +4,11 @@
 #include "client/drive.h"
 
 static const char *const usage[] = {
-	"splitc train CONFIG [--local] [--set key=value]… [--json] [--check-config] [--print-config]",
+	"splitc train CONFIG [--local | --resume] [--set key=value]… [--json] [--check-config] [--print-config]",
 	"Trains with the server of the config; --local computes head, middle and tail in this process.",
 	"log.dir gets log.jsonl (a line per step) and, at the end, model.safetensors. A first Ctrl-C ends the run",
 	"after the step under way and keeps its weights; a second one at once.",
+	"--resume goes on from the newest checkpoint that client and server both hold: after Ctrl-C, or a crash.",
 	NULL,
 };
 
@@ -30,13 +31,17 @@ int splitc_train(int argc, char **argv)
 	struct sl_setup setup = {0};
 	struct sl_fail fail;
 	enum sl_err err;
-	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_LOCAL, 1);
+	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_LOCAL | SL_OPT_RESUME, 1);
 
 	if (status < 0)
 		status = sl_options_load(&o, &conf);
 	if (status >= 0)
 		return status;
+	if (o.local && o.resume)
+		return sl_command_failed(&(struct sl_fail){
+			SL_ERR_USAGE, "train: --local keeps no checkpoints, there is nothing to --resume"});
 	drive.json = o.json;
+	drive.resume = o.resume;
 	err = open_setup(&setup, &conf, &fail);
 	if (!err)
 		err = o.local ? sl_drive_local(&setup, &drive, &fail) : sl_drive_remote(&setup, &drive, &fail);

@@ -26,7 +26,7 @@ struct sl_options {
 	const char *operand;      /* positional 2; NULL: not given */
 	const char *set[SL_MAX_SETS];
 	int n_set;
-	bool json, local, check_config, print_config, parity, help;
+	bool json, local, resume, check_config, print_config, parity, help;
 	const char *weights; /* --weights FILE */
 	const char *control; /* --control PATH */
 	const char *codecs;  /* --codecs FILE */
@@ -42,6 +42,7 @@ enum {
 	SL_OPT_SWEEP = 32, /* --codecs, --out DIR */
 	SL_OPT_PARITY = 64,
 	SL_OPT_OUT = 128, /* --out FILE */
+	SL_OPT_RESUME = 256,
 };
 
 /* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments. Returns -1 to go on, or the exit status

@@ -7,7 +7,8 @@
 
 struct sl_drive_options {
 	bool eval_only;
-	bool json; /* the summary goes to stdout as JSON */
+	bool resume; /* go on from the newest checkpoint of log.dir; over a link only */
+	bool json;   /* the summary goes to stdout as JSON */
 };
 
 /* `setup` has its plan, weights, data and backend. Trained weights end up in setup->weights, and for a training run

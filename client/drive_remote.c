@@ -1,45 +1,71 @@
+/* A run over the link. When the link is lost and the config says to wait for the server, the session is closed, and
+ * after a pause that doubles each time (with jitter) a new link goes on from the newest step that both sides hold. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/auth.h"
 #include "client/drive.h"
+#include "client/recover.h"
 #include "client/remote.h"
 #include "client/report.h"
 #include "common/base/log.h"
+#include "common/base/rng.h"
 #include "common/link/control.h"
 #include "common/link/loop.h"
+
+enum {
+	RETRY_MAX_MS = 32000,
+	/* links that a refused or broken frame ended, one after another without a step between: then it is no accident
+	 */
+	PROTOCOL_TRIES = 5
+};
 
 struct drive {
 	struct sl_setup *setup;
 	const struct sl_drive_options *options;
 	struct sl_loop *loop;
 	struct sl_async *loaded;
+	struct sl_timer *retry;
 	struct sl_control *control;
 	struct sl_client_auth auth;
-	struct sl_remote *remote;
+	struct sl_remote *remote; /* NULL between two links */
+	struct sl_recover *recover;
 	struct sl_training *run;
 	struct sl_loader *loader[SL_SPLIT_COUNT];
 	struct sl_loader *from;       /* whose batch is under way */
-	const struct sl_batch *batch; /* … and the batch */
-	bool stop, ending;
-	struct sl_training_link link; /* taken when the session ends */
+	const struct sl_batch *batch; /* … and the batch; NULL while `requested` */
+	bool requested;               /* the loader owes a batch */
+	bool linked, closing;         /* a session stands; is being closed */
+	bool drop;                    /* the batch that the loader owes is of no use: the run stands elsewhere */
+	bool due;                     /* the step under way ends with a checkpoint */
+	bool stop, ending, paused;
+	int tries;                    /* links that failed since the last step */
+	struct sl_training_link link; /* figures of the links that are closed */
 	enum sl_err err;
 	struct sl_fail *fail;
 };
 
-static void take_link_figures(struct drive *d)
+static void add_link_figures(struct drive *d)
 {
 	struct sl_port_stats stats = sl_remote_stats(d->remote);
+	struct sl_training_link *l = &d->link;
 
-	d->link = (struct sl_training_link){
-		.peak_tx = stats.peak_tx,
-		.peak_rx = stats.peak_rx,
-		.server_compute_s = sl_remote_server_compute_s(d->remote),
-	};
+	l->peak_tx = stats.peak_tx > l->peak_tx ? stats.peak_tx : l->peak_tx;
+	l->peak_rx = stats.peak_rx > l->peak_rx ? stats.peak_rx : l->peak_rx;
+	l->server_compute_s += sl_remote_server_compute_s(d->remote);
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
-		d->link.wire[dir] = stats.wire[dir];
-		d->link.payload[dir] = stats.payload[dir];
-		d->link.nominal[dir] = stats.nominal[dir];
+		l->wire[dir] += stats.wire[dir];
+		l->payload[dir] += stats.payload[dir];
+		l->nominal[dir] += stats.nominal[dir];
 	}
+}
+
+static void close_link(struct drive *d)
+{
+	d->linked = false;
+	d->closing = true;
+	add_link_figures(d);
+	sl_remote_close(d->remote);
 }
 
 static void end(struct drive *d)
@@ -47,24 +73,77 @@ static void end(struct drive *d)
 	if (d->ending)
 		return;
 	d->ending = true;
-	take_link_figures(d);
-	sl_remote_close(d->remote);
+	if (!d->remote)
+		sl_loop_stop(d->loop);
+	else if (!d->closing)
+		close_link(d);
+}
+
+static void give_up(struct drive *d, enum sl_err err)
+{
+	d->err = err;
+	end(d);
+}
+
+static void begin_batch(struct drive *d)
+{
+	const struct sl_batch *b = d->batch;
+
+	if (d->from == d->loader[SL_SPLIT_TRAIN]) {
+		d->due = sl_recover_due(d->recover, d->run);
+		sl_remote_step(d->remote, b->images, b->labels, b->rows, sl_training_number(d->run),
+			       sl_training_lr(d->run), d->due);
+	} else {
+		sl_remote_eval(d->remote, b->images, b->labels, b->rows, sl_training_number(d->run));
+	}
+}
+
+static void release_batch(struct drive *d)
+{
+	if (d->batch)
+		sl_loader_release(d->from, d->batch);
+	d->batch = NULL;
+}
+
+static void advance(struct drive *d);
+
+/* Loaders to where the run stands; only while none owes a batch. */
+static void follow(struct drive *d)
+{
+	int64_t in_epoch, in_eval;
+	uint64_t epoch;
+	enum sl_err err;
+
+	sl_training_position(d->run, &epoch, &in_epoch, &in_eval);
+	if (in_epoch == sl_loader_batches(d->loader[SL_SPLIT_TRAIN])) {
+		epoch++;
+		in_epoch = 0;
+	}
+	err = sl_loader_seek(d->loader[SL_SPLIT_TRAIN], epoch, in_epoch);
+	if (!err)
+		err = sl_loader_seek(d->loader[SL_SPLIT_TEST], 0, in_eval);
+	if (err)
+		give_up(d, sl_fail_set(d->fail, err, "the data loader: %s", sl_err_text(err)));
+	else
+		advance(d);
 }
 
 static void on_batch(void *arg, const struct sl_batch *batch)
 {
 	struct drive *d = arg;
 
-	if (d->ending) {
-		sl_loader_release(d->from, batch);
-		return;
-	}
+	d->requested = false;
 	d->batch = batch;
-	if (d->from == d->loader[SL_SPLIT_TRAIN])
-		sl_remote_step(d->remote, batch->images, batch->labels, batch->rows, sl_training_number(d->run),
-			       sl_training_lr(d->run));
-	else
-		sl_remote_eval(d->remote, batch->images, batch->labels, batch->rows, sl_training_number(d->run));
+	if (d->ending || d->drop) {
+		release_batch(d);
+		if (d->drop && !d->ending) {
+			d->drop = false;
+			if (d->linked)
+				follow(d);
+		}
+	} else if (d->linked) {
+		begin_batch(d);
+	}
 }
 
 static void on_loaded(void *arg)
@@ -86,6 +165,7 @@ static void wake_loop(void *arg)
 static void advance(struct drive *d)
 {
 	enum sl_want want = d->stop ? SL_WANT_FINISH : sl_training_next(d->run);
+	enum sl_err err;
 
 	if (want == SL_WANT_FINISH && d->options->eval_only) {
 		end(d);
@@ -96,29 +176,59 @@ static void advance(struct drive *d)
 		return;
 	}
 	d->from = d->loader[want == SL_WANT_STEP ? SL_SPLIT_TRAIN : SL_SPLIT_TEST];
-	d->err = sl_loader_request(d->from, on_batch, d);
-	if (d->err) {
-		sl_fail_set(d->fail, d->err, "the data loader: %s", sl_err_text(d->err));
-		end(d);
-	}
+	d->requested = true;
+	err = sl_loader_request(d->from, on_batch, d);
+	if (err)
+		give_up(d, sl_fail_set(d->fail, err, "the data loader: %s", sl_err_text(err)));
 }
 
-static void on_ready(void *arg)
+static void on_ready(void *arg, uint64_t next_step)
 {
 	struct drive *d = arg;
+	struct sl_step_result result;
+	enum sl_restored how;
+	enum sl_err err = sl_recover_restore(d->recover, d->remote, d->run, next_step, &how, &result, d->fail);
 
-	sl_log(SL_LOG_INFO, "session-open", "training with %s", d->setup->conf->server);
-	advance(d);
+	if (err) {
+		give_up(d, err);
+		return;
+	}
+	sl_log(SL_LOG_INFO, "session-open", "training with %s, from step %llu", d->setup->conf->server,
+	       (unsigned long long)next_step);
+	d->linked = true;
+	if (how == SL_RESTORED_AHEAD)
+		sl_training_done(d->run, &result);
+	if (how != SL_RESTORED_SAME)
+		release_batch(d);
+	if (how == SL_RESTORED_BACK && d->requested)
+		d->drop = true;
+	else if (how == SL_RESTORED_BACK && !d->options->eval_only)
+		follow(d);
+	else if (d->batch)
+		begin_batch(d);
+	else if (!d->requested)
+		advance(d);
 }
 
 static void on_done(void *arg, const struct sl_step_result *result)
 {
 	struct drive *d = arg;
+	bool step = d->from == d->loader[SL_SPLIT_TRAIN];
 
-	sl_loader_release(d->from, d->batch);
-	d->batch = NULL;
+	release_batch(d);
 	sl_training_done(d->run, result);
+	d->tries = 0;
+	if (step && d->due && sl_remote_checkpointed(d->remote))
+		sl_recover_keep(d->recover, d->remote, d->run, false);
 	advance(d);
+}
+
+/* A run that was stopped can be resumed: both sides keep their state. */
+static void pause_session(struct drive *d)
+{
+	sl_recover_keep(d->recover, d->remote, d->run, true);
+	d->paused = true;
+	sl_remote_pause(d->remote);
 }
 
 static void on_fetched(void *arg)
@@ -130,16 +240,76 @@ static void on_fetched(void *arg)
 		sl_fail_set(d->fail, d->err, "the weights could not be read back");
 	else
 		d->err = sl_drive_save(d->setup, sl_training_state(d->run).step, d->fail);
+	if (!d->err && d->stop)
+		pause_session(d);
 	end(d);
+}
+
+/* What may be different next time. A broken frame is, once; a peer that breaks every frame is not. */
+static bool may_pass(const struct drive *d, enum sl_err err)
+{
+	switch (err) {
+	case SL_ERR_PEER_LOST:
+	case SL_ERR_TIMEOUT:
+	case SL_ERR_UNAVAILABLE:
+	case SL_ERR_BUSY:
+	case SL_ERR_DEVICE:
+		return true;
+	case SL_ERR_PROTOCOL:
+	case SL_ERR_PAYLOAD:
+		return d->tries < PROTOCOL_TRIES;
+	default:
+		return false;
+	}
 }
 
 static void on_failed(void *arg, const struct sl_fail *fail)
 {
 	struct drive *d = arg;
+	bool wait = d->setup->conf->link.on_server_lost == SL_LOST_WAIT && !d->stop && may_pass(d, fail->code);
+	struct sl_step_result result;
+	bool done = false;
 
 	*d->fail = *fail;
 	d->err = fail->code;
-	end(d);
+	if (wait && sl_recover_lost(d->recover, d->remote, d->run, &done, &result, d->fail) == SL_OK) {
+		sl_log(SL_LOG_WARN, "server-lost", "%s; waiting for it", fail->text);
+		if (done) {
+			release_batch(d);
+			sl_training_done(d->run, &result);
+		}
+		d->err = SL_OK;
+		d->tries++;
+	} else {
+		d->ending = true;
+	}
+	close_link(d);
+}
+
+static enum sl_err open_link(struct drive *d);
+
+/* 1, 2, 4 … times the configured pause, at most 32 s, each shortened by up to a quarter. */
+static void retry_later(struct drive *d)
+{
+	const struct sl_conf_client *c = d->setup->conf;
+	const struct sl_rng_key key = {(uint64_t)c->train.seed, sl_training_state(d->run).step, 0, SL_RNG_JITTER};
+	uint64_t pause = (uint64_t)c->link.retry_ms;
+
+	for (int i = 1; i < d->tries && pause < RETRY_MAX_MS; i++)
+		pause *= 2;
+	pause = pause < RETRY_MAX_MS ? pause : RETRY_MAX_MS;
+	pause -= sl_rng_below(sl_rng_u32(&key, (uint64_t)d->tries), (uint32_t)(pause / 4 + 1));
+	sl_timer_start(d->retry, pause, 0);
+}
+
+static void on_retry(void *arg)
+{
+	struct drive *d = arg;
+
+	if (d->ending)
+		return;
+	if (open_link(d) != SL_OK)
+		give_up(d, d->fail->code);
 }
 
 static void on_closed(void *arg)
@@ -147,16 +317,19 @@ static void on_closed(void *arg)
 	struct drive *d = arg;
 
 	d->remote = NULL;
-	sl_loop_stop(d->loop);
+	d->closing = false;
+	if (d->ending)
+		sl_loop_stop(d->loop);
+	else
+		retry_later(d);
 }
 
 static void on_signal(void *arg, int signum)
 {
 	struct drive *d = arg;
 
-	if (d->stop || !d->batch) {
-		d->err = sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d", signum);
-		end(d);
+	if (d->stop || !d->batch || !d->linked) {
+		give_up(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d", signum));
 		return;
 	}
 	sl_log(SL_LOG_INFO, "stopping", "after the step under way; a second signal ends the run at once");
@@ -170,11 +343,11 @@ static char *answer(void *arg, const char *request)
 	return sl_report_status(d->setup, d->run, d->remote, request);
 }
 
-static enum sl_err open_all(struct drive *d)
+static enum sl_err open_link(struct drive *d)
 {
 	static const struct sl_remote_events events = {on_ready, on_done, on_fetched, on_failed, on_closed};
 	const struct sl_conf_client *c = d->setup->conf;
-	const struct sl_remote_conf remote = {
+	struct sl_remote_conf remote = {
 		.endpoint = c->server,
 		.auth = d->auth.transport.own ? &d->auth.transport : NULL,
 		.plan = d->setup->plan,
@@ -188,43 +361,56 @@ static enum sl_err open_all(struct drive *d)
 		.heartbeat_ms = c->link.heartbeat_ms,
 		.timeout_ms = c->link.timeout_ms,
 		.connect_timeout_ms = c->link.connect_timeout_ms,
-		.wait_for_server = c->link.on_server_lost == SL_LOST_WAIT,
 	};
+
+	sl_recover_offer(d->recover, &remote);
+	return sl_remote_open(&d->remote, d->loop, &remote, &events, d, d->fail);
+}
+
+static enum sl_err open_all(struct drive *d)
+{
+	bool train = !d->options->eval_only;
 	enum sl_err err = sl_loop_open(&d->loop, d->fail);
 
 	if (!err)
+		err = sl_recover_open(&d->recover, d->loop, d->setup, train, d->options->resume, d->fail);
+	if (!err)
 		err = sl_async_open(&d->loaded, d->loop, on_loaded, d, d->fail);
-	if (!err && !d->options->eval_only)
+	if (!err)
+		err = sl_timer_open(&d->retry, d->loop, on_retry, d, d->fail);
+	if (!err && train)
 		err = sl_setup_loader(d->setup, SL_SPLIT_TRAIN, wake_loop, d, &d->loader[SL_SPLIT_TRAIN], d->fail);
 	if (!err)
 		err = sl_setup_loader(d->setup, SL_SPLIT_TEST, wake_loop, d, &d->loader[SL_SPLIT_TEST], d->fail);
 	if (!err)
-		err = sl_control_open(&d->control, d->loop, c->control, answer, d, d->fail);
+		err = sl_control_open(&d->control, d->loop, d->setup->conf->control, answer, d, d->fail);
 	if (!err)
 		err = sl_loop_on_signals(d->loop, on_signal, d, d->fail);
-	return err ? err : sl_remote_open(&d->remote, d->loop, &remote, &events, d, d->fail);
+	return err ? err : open_link(d);
 }
 
 enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_fail *fail)
 {
 	struct drive d = {.setup = setup, .options = options, .fail = fail};
-	struct sl_training_link link = {0};
 	enum sl_err err = sl_client_auth_open(&d.auth, setup->conf, fail);
 
 	if (!err)
-		err = sl_training_open(&d.run, setup, "remote", options->eval_only, fail);
+		err = sl_training_open(&d.run, setup, "remote", options->eval_only, options->resume, fail);
 	if (!err)
 		err = open_all(&d);
 	if (!err) {
 		sl_loop_run(d.loop);
 		err = d.err;
-		link = d.link;
 	}
+	if (!err && !options->eval_only && !d.paused)
+		sl_recover_forget(d.recover);
 	if (!err)
-		sl_training_finish(d.run, &link, d.stop ? "interrupted" : "finished", options->json);
+		sl_training_finish(d.run, &d.link, d.stop ? "interrupted" : "finished", options->json);
 	sl_loader_close(d.loader[SL_SPLIT_TRAIN]);
 	sl_loader_close(d.loader[SL_SPLIT_TEST]);
 	sl_control_close(d.control);
+	sl_recover_close(d.recover);
+	sl_timer_close(d.retry);
 	sl_async_close(d.loaded);
 	sl_loop_close(d.loop);
 	sl_training_close(d.run);

@@ -35,6 +35,7 @@ static bool take_flag(struct sl_options *o, const char *arg, unsigned takes)
 	const struct flag flags[] = {
 		{"--local", SL_OPT_LOCAL, &o->local},
 		{"--json", SL_OPT_JSON, &o->json},
+		{"--resume", SL_OPT_RESUME, &o->resume},
 		{"--check-config", SL_OPT_CONFIG, &o->check_config},
 		{"--print-config", SL_OPT_CONFIG, &o->print_config},
 		{"--parity", SL_OPT_PARITY, &o->parity},

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -28,6 +27,7 @@ struct sl_remote {
 	uint64_t started_ns;
 	struct sl_port_stats before;
 	double lr;
+	uint64_t applied; /* (worker) the step behind the last one that was applied */
 };
 
 /* ---- tasks, on the worker ---- */
@@ -87,8 +87,11 @@ static enum sl_err commit(struct sl_remote *r)
 	enum sl_err err = sl_ends_commit(&r->ends, &sgd);
 
 	sl_port_computed(r->port, sl_seconds_since(start));
+	if (err)
+		return err;
 	sl_port_commit_codecs(r->port);
-	return err;
+	r->applied = r->ends.step + 1;
+	return SL_OK;
 }
 
 static enum sl_err run_task(void *arg, enum sl_task task, int chunk, struct sl_fail *fail)
@@ -118,10 +121,11 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 
 /* ---- the session's news ---- */
 
-static void pass_done(struct sl_remote *r)
+struct sl_step_result sl_remote_result(const struct sl_remote *r)
 {
 	struct sl_port_stats now = sl_port_stats(r->port);
-	const struct sl_step_result result = {
+
+	return (struct sl_step_result){
 		.step = r->ends.step,
 		.rows = r->ends.batch_rows,
 		.correct = sl_ends_correct(&r->ends),
@@ -133,6 +137,11 @@ static void pass_done(struct sl_remote *r)
 		.tx_bytes = now.tx_bytes - r->before.tx_bytes,
 		.rx_bytes = now.rx_bytes - r->before.rx_bytes,
 	};
+}
+
+static void pass_done(struct sl_remote *r)
+{
+	const struct sl_step_result result = sl_remote_result(r);
 
 	r->events.done(r->arg, &result);
 }
@@ -144,7 +153,7 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 	switch (action->kind) {
 	case SL_ACTION_READY:
 		r->ready = true;
-		r->events.ready(r->arg);
+		r->events.ready(r->arg, sl_port_session(r->port)->next_step);
 		break;
 	case SL_ACTION_STEPPED:
 	case SL_ACTION_EVALUATED:
@@ -154,6 +163,9 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 		r->events.fetched(r->arg);
 		break;
 	case SL_ACTION_FAIL:
+		sl_port_quiesce(r->port);
+		if (r->over) /* paused */
+			break;
 		r->over = true;
 		r->events.failed(r->arg, fail);
 		break;
@@ -213,7 +225,7 @@ static void on_tick(void *arg)
 	/* a server that builds its plan has not said WELCOME, but heartbeats: it is there */
 	if (r->ready || sl_port_session(r->port)->counts.frames) {
 		sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_TICK});
-	} else if (!r->conf.wait_for_server && waited > (uint64_t)r->conf.connect_timeout_ms) {
+	} else if (waited > (uint64_t)r->conf.connect_timeout_ms) {
 		struct sl_fail fail;
 
 		sl_fail_set(&fail, SL_ERR_UNAVAILABLE, "no answer from %s within %d ms: is splits running there?",
@@ -237,13 +249,14 @@ static void on_jobs_done(void *arg)
 
 /* ---- opening ---- */
 
-static enum sl_err fill_hello(const struct sl_remote *r, struct sl_hello *h, const float *middle, struct sl_fail *fail)
+static void fill_hello(const struct sl_remote *r, struct sl_hello *h, const float *middle)
 {
 	const struct sl_remote_conf *c = &r->conf;
 
 	*h = (struct sl_hello){
 		.version = SL_WIRE_VERSION,
-		.epoch = 1,
+		.epoch = c->epoch,
+		.n_held = (uint32_t)c->n_held,
 		.software = "splitc " SL_VERSION,
 		.weights_source = c->weights_from_seed ? SL_WEIGHTS_SEED : SL_WEIGHTS_HASH,
 		.part_bytes = (uint32_t)c->part_bytes,
@@ -251,11 +264,10 @@ static enum sl_err fill_hello(const struct sl_remote *r, struct sl_hello *h, con
 		.heartbeat_ms = (uint32_t)c->heartbeat_ms,
 		.timeout_ms = (uint32_t)c->timeout_ms,
 	};
-	if (getrandom(h->session, sizeof h->session, 0) != sizeof h->session)
-		return sl_fail_set(fail, SL_ERR_OS, "no random bytes for the session's id");
+	memcpy(h->session, c->session, sizeof h->session);
+	memcpy(h->held, c->held, sizeof h->held);
 	sl_agreement_to_hello(c->agreement, c->plan, h);
 	sl_weights_hash(middle, c->plan->segment[SL_MIDDLE].weight_count, h->weights_hash);
-	return SL_OK;
 }
 
 static enum sl_err open_link(struct sl_remote *r, struct sl_fail *fail)
@@ -280,6 +292,7 @@ static enum sl_err open_link(struct sl_remote *r, struct sl_fail *fail)
 static enum sl_err open_session(struct sl_remote *r, struct sl_fail *fail)
 {
 	struct sl_session *s = sl_port_session(r->port);
+	struct sl_session_limits limits;
 	struct sl_hello hello;
 	enum sl_err err;
 
@@ -289,17 +302,12 @@ static enum sl_err open_session(struct sl_remote *r, struct sl_fail *fail)
 	if (err)
 		return err;
 	sl_weights_pack(r->conf.weights, &r->conf.plan->segment[SL_MIDDLE], sl_port_weights(r->port));
-	err = fill_hello(r, &hello, sl_port_weights(r->port), fail);
-	if (!err) {
-		struct sl_session_limits limits = s->limits;
-
-		sl_session_open_client(s, &hello, sl_loop_now_ms(r->loop));
-		sl_session_set_limits(s, &limits);
-		if (r->conf.wait_for_server)
-			s->patience_ms = 0;
-		sl_port_epoch(r->port, hello.epoch);
-	}
-	return err;
+	fill_hello(r, &hello, sl_port_weights(r->port));
+	limits = s->limits;
+	sl_session_open_client(s, &hello, sl_loop_now_ms(r->loop));
+	sl_session_set_limits(s, &limits);
+	sl_port_epoch(r->port, hello.epoch);
+	return SL_OK;
 }
 
 static void free_remote(struct sl_remote *r)
@@ -349,7 +357,7 @@ enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const s
 /* ---- the caller's requests ---- */
 
 static void begin(struct sl_remote *r, const float *images, const int32_t *labels, int64_t rows, uint64_t number,
-		  double lr, bool training)
+		  double lr, bool training, bool checkpoint)
 {
 	r->ends.images = images;
 	r->ends.labels = labels;
@@ -362,23 +370,71 @@ static void begin(struct sl_remote *r, const float *images, const int32_t *label
 	sl_port_event(r->port, &(struct sl_event){.kind = training ? SL_EV_BEGIN_STEP : SL_EV_BEGIN_EVAL,
 						  .batch_rows = (uint64_t)rows,
 						  .number = number,
-						  .lr = lr});
+						  .lr = lr,
+						  .checkpoint = checkpoint});
 }
 
 void sl_remote_step(struct sl_remote *r, const float *images, const int32_t *labels, int64_t rows, uint64_t step,
-		    double lr)
+		    double lr, bool checkpoint)
 {
-	begin(r, images, labels, rows, step, lr, true);
+	begin(r, images, labels, rows, step, lr, true, checkpoint);
 }
 
 void sl_remote_eval(struct sl_remote *r, const float *images, const int32_t *labels, int64_t rows, uint64_t number)
 {
-	begin(r, images, labels, rows, number, 0, false);
+	begin(r, images, labels, rows, number, 0, false, false);
 }
 
 void sl_remote_fetch(struct sl_remote *r)
 {
 	sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_BEGIN_FETCH});
+}
+
+bool sl_remote_checkpointed(const struct sl_remote *r)
+{
+	return sl_port_session(r->port)->checkpointed;
+}
+
+enum sl_err sl_remote_state_open(struct sl_remote *r, struct sl_client_state *s, struct sl_fail *fail)
+{
+	return sl_client_state_open(s, r->conf.plan, sl_port_codecs(r->port), fail);
+}
+
+enum sl_err sl_remote_take(struct sl_remote *r, struct sl_client_state *s)
+{
+	return sl_client_state_take(s, &r->ends, sl_port_codecs(r->port));
+}
+
+enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
+{
+	return sl_client_state_give(s, &r->ends, sl_port_codecs(r->port));
+}
+
+bool sl_remote_ready(const struct sl_remote *r)
+{
+	return r->ready;
+}
+
+bool sl_remote_in_step(const struct sl_remote *r)
+{
+	enum sl_session_state in = sl_port_session(r->port)->ended_in;
+
+	return in == SL_SESSION_STEP || in == SL_SESSION_COMMIT;
+}
+
+bool sl_remote_applied(const struct sl_remote *r)
+{
+	return r->ends.training && r->applied == r->ends.step + 1;
+}
+
+bool sl_remote_in_doubt(const struct sl_remote *r)
+{
+	return sl_port_session(r->port)->ended_in == SL_SESSION_COMMIT && !sl_remote_applied(r);
+}
+
+enum sl_err sl_remote_apply(struct sl_remote *r)
+{
+	return commit(r);
 }
 
 enum sl_err sl_remote_get_weights(struct sl_remote *r, struct sl_weights *weights)
@@ -410,6 +466,15 @@ static void port_closed(void *arg)
 
 	free_remote(r);
 	closed(closed_arg);
+}
+
+void sl_remote_pause(struct sl_remote *r)
+{
+	struct sl_fail why;
+
+	sl_fail_set(&why, SL_ERR_BUSY, "the client pauses; its session can be resumed");
+	r->over = true;
+	sl_port_fail(r->port, &why);
 }
 
 void sl_remote_close(struct sl_remote *r)

@@ -3,7 +3,7 @@
 #ifndef SL_CLIENT_REMOTE_H
 #define SL_CLIENT_REMOTE_H
 
-#include "client/ends.h"
+#include "client/client_state.h"
 #include "client/step.h"
 #include "common/session/agree.h"
 #include "common/session/port.h"
@@ -22,11 +22,17 @@ struct sl_remote_conf {
 	size_t part_bytes;
 	uint64_t window_bytes;
 	int heartbeat_ms, timeout_ms, connect_timeout_ms;
-	bool wait_for_server; /* a silent server is waited for, not an error */
+	/* The session: its id, an epoch above all that it ever had, and the steps that the caller can go on from. */
+	uint8_t session[16];
+	uint64_t epoch;
+	uint64_t held[SL_WIRE_HELD_MAX];
+	int n_held;
 };
 
 struct sl_remote_events {
-	void (*ready)(void *arg); /* the handshake is done: ask for a step, an evaluation or the weights */
+	/* The handshake is done, and the server goes on from `next_step`, one of conf.held: give it the state that
+	 * belongs to it (or none for a fresh start), then ask for a step, an evaluation or the weights. */
+	void (*ready)(void *arg, uint64_t next_step);
 	/* The step or evaluation batch asked for is done: ask for the next. */
 	void (*done)(void *arg, const struct sl_step_result *result);
 	void (*fetched)(void *arg);
@@ -37,12 +43,31 @@ struct sl_remote_events {
 enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const struct sl_remote_conf *conf,
 			   const struct sl_remote_events *events, void *arg, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* images and labels stay valid until `done`. */
+/* images and labels stay valid until `done`, or until the session is closed. `checkpoint`: the server keeps the state
+ * behind this step on its disk; sl_remote_checkpointed tells. */
 void sl_remote_step(struct sl_remote *remote, const float *images, const int32_t *labels, int64_t rows, uint64_t step,
-		    double lr);
+		    double lr, bool checkpoint);
 void sl_remote_eval(struct sl_remote *remote, const float *images, const int32_t *labels, int64_t rows,
 		    uint64_t number);
 void sl_remote_fetch(struct sl_remote *remote);
+bool sl_remote_checkpointed(const struct sl_remote *remote); /* at the last `done` */
+
+/* State, while no pass is under way or after `failed`. `ends` as they are; `step` is set by the caller. */
+enum sl_err sl_remote_state_open(struct sl_remote *remote, struct sl_client_state *s,
+				 struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_remote_take(struct sl_remote *remote, struct sl_client_state *s) SL_MUST_CHECK;
+enum sl_err sl_remote_give(struct sl_remote *remote, const struct sl_client_state *s) SL_MUST_CHECK;
+/* After `failed`: the handshake had been done; and a training step was under way. */
+bool sl_remote_ready(const struct sl_remote *remote);
+bool sl_remote_in_step(const struct sl_remote *remote);
+/* After `failed`: the last step begun was applied here, though `done` has not said so. */
+bool sl_remote_applied(const struct sl_remote *remote);
+/* After `failed`: the step under way is whole on this side and COMMIT was sent, but its answer is lost. Applied here it
+ * may, or may not, be a step ahead of the server. */
+bool sl_remote_in_doubt(const struct sl_remote *remote);
+enum sl_err sl_remote_apply(struct sl_remote *remote) SL_MUST_CHECK;
+/* The result of that step, as `done` would have had it. */
+struct sl_step_result sl_remote_result(const struct sl_remote *remote);
 /* After `fetched`: the whole model as it stands, all three segments. */
 enum sl_err sl_remote_get_weights(struct sl_remote *remote, struct sl_weights *weights) SL_MUST_CHECK;
 
@@ -50,6 +75,8 @@ struct sl_port_stats sl_remote_stats(const struct sl_remote *remote);
 double sl_remote_server_compute_s(const struct sl_remote *remote); /* sum over the steps */
 const struct sl_session *sl_remote_session(const struct sl_remote *remote);
 
+/* Ends the session so that the server keeps its state and the client can come back to it. Close next. */
+void sl_remote_pause(struct sl_remote *remote);
 /* Says goodbye where the session still stands, frees everything, then calls `closed` from the loop. */
 void sl_remote_close(struct sl_remote *remote);
 

@@ -1,5 +1,6 @@
 #include "client/training.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +72,7 @@ static enum sl_err open_schedule(struct sl_training *r, struct sl_fail *fail)
 	return SL_OK;
 }
 
-static enum sl_err open_log(struct sl_training *r, struct sl_fail *fail)
+static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *fail)
 {
 	const struct sl_progress_options options = {.fd = 2};
 	const char *dir = r->setup->conf->log.dir;
@@ -81,13 +82,13 @@ static enum sl_err open_log(struct sl_training *r, struct sl_fail *fail)
 	if (dir[0] && !r->eval_only) {
 		if (snprintf(path, sizeof path, "%s/log.jsonl", dir) >= PATH_MAX)
 			return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
-		err = sl_jsonl_open(&r->log, path, 0, fail);
+		err = sl_jsonl_open(&r->log, path, resume, fail);
 	}
 	return err ? err : sl_progress_open(&r->progress, &options, fail);
 }
 
 enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *setup, const char *mode, bool eval_only,
-			     struct sl_fail *fail)
+			     bool resume, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = setup->conf;
 	struct sl_training *r = calloc(1, sizeof *r);
@@ -106,7 +107,7 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 		err = open_schedule(r, fail);
 	}
 	if (!err)
-		err = open_log(r, fail);
+		err = open_log(r, resume, fail);
 	if (err) {
 		sl_training_close(r);
 		return err;
@@ -311,6 +312,80 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 	sl_summary_fill(&line, r->setup, &r->totals, link, outcome);
 	check_log(r, sl_jsonl_summary(r->log, &line));
 	sl_summary_print(&line, &r->totals, link, json);
+}
+
+/* ---- checkpoints */
+
+static const char *const note_keys[] = {"position", "train", "totals", "tests"};
+
+void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
+{
+	const struct tally *t = &r->train;
+	const struct sl_training_totals *a = &r->totals;
+	uint64_t log_bytes = 0;
+
+	if (r->log && sl_jsonl_tell(r->log, &log_bytes) != SL_OK)
+		sl_log(SL_LOG_WARN, "log-write", "log.jsonl: its length is not known");
+	sl_checkpoint_note(c, note_keys[0], "%" PRIu64 " %d %" PRId64 " %" PRIu64, r->step, r->epoch, r->in_epoch,
+			   log_bytes);
+	sl_checkpoint_note(c, note_keys[1], "%" PRId64 " %" PRId64 " %a %" PRIu64 " %" PRIu64 " %a", t->rows,
+			   t->correct, t->loss, t->tx_bytes, t->rx_bytes, t->seconds);
+	sl_checkpoint_note(c, note_keys[2],
+			   "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %a %a",
+			   a->images, a->train_images, a->eval_images, a->tx_bytes, a->rx_bytes, a->train_tx_bytes,
+			   a->train_rx_bytes, a->train_s, a->compute_s);
+	sl_checkpoint_note(c, note_keys[3], "%a %a %a", a->test_loss, a->test_acc, a->best_test_acc);
+}
+
+void sl_training_notes(struct sl_checkpoint *c)
+{
+	for (size_t i = 0; i < sizeof note_keys / sizeof note_keys[0]; i++)
+		sl_checkpoint_note(c, note_keys[i], "%s", "");
+}
+
+static bool read_notes(struct sl_training *r, const struct sl_checkpoint *c, uint64_t *log_bytes)
+{
+	struct tally *t = &r->train;
+	struct sl_training_totals *a = &r->totals;
+
+	return sscanf(sl_checkpoint_noted(c, note_keys[0]), "%" SCNu64 " %d %" SCNd64 " %" SCNu64, &r->step, &r->epoch,
+		      &r->in_epoch, log_bytes) == 4 &&
+	       sscanf(sl_checkpoint_noted(c, note_keys[1]), "%" SCNd64 " %" SCNd64 " %la %" SCNu64 " %" SCNu64 " %la",
+		      &t->rows, &t->correct, &t->loss, &t->tx_bytes, &t->rx_bytes, &t->seconds) == 6 &&
+	       sscanf(sl_checkpoint_noted(c, note_keys[2]),
+		      "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %la %la",
+		      &a->images, &a->train_images, &a->eval_images, &a->tx_bytes, &a->rx_bytes, &a->train_tx_bytes,
+		      &a->train_rx_bytes, &a->train_s, &a->compute_s) == 9 &&
+	       sscanf(sl_checkpoint_noted(c, note_keys[3]), "%la %la %la", &a->test_loss, &a->test_acc,
+		      &a->best_test_acc) == 3;
+}
+
+enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoint *c, struct sl_fail *fail)
+{
+	const char *mode = r->totals.mode;
+	uint64_t log_bytes = 0;
+
+	r->step = 0;
+	r->epoch = 0;
+	r->in_epoch = r->in_eval = 0;
+	r->train = r->eval = (struct tally){0};
+	r->totals = (struct sl_training_totals){.mode = mode, .test_loss = NAN, .test_acc = NAN, .best_test_acc = NAN};
+	r->loss = r->acc = NAN;
+	if (c && !read_notes(r, c, &log_bytes))
+		return sl_fail_set(fail, SL_ERR_DATA, "the checkpoint's notes on the run cannot be read");
+	if (r->step > r->total_steps || r->in_epoch > r->steps_per_epoch)
+		return sl_fail_set(fail, SL_ERR_MISMATCH,
+				   "the checkpoint is at step %" PRIu64 ", the run ends at %" PRIu64, r->step,
+				   r->total_steps);
+	check_log(r, sl_jsonl_cut(r->log, log_bytes));
+	return SL_OK;
+}
+
+void sl_training_position(const struct sl_training *r, uint64_t *epoch, int64_t *in_epoch, int64_t *in_eval)
+{
+	*epoch = (uint64_t)r->epoch;
+	*in_epoch = r->in_epoch;
+	*in_eval = r->in_eval;
 }
 
 struct sl_training_state sl_training_state(const struct sl_training *r)

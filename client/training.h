@@ -6,6 +6,7 @@
 #include "client/setup.h"
 #include "client/step.h"
 #include "common/nn/schedule.h"
+#include "common/session/checkpoint.h"
 
 struct sl_training;
 
@@ -30,9 +31,10 @@ struct sl_training_link {
 	double nominal[SL_DIR_COUNT];
 };
 
-/* `mode`: "local" or "remote", for the log. eval_only: one evaluation, then the end. */
+/* `mode`: "local" or "remote", for the log. eval_only: one evaluation, then the end. resume:
+ * the log goes on instead of beginning anew. */
 enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *setup, const char *mode, bool eval_only,
-			     struct sl_fail *fail) SL_MUST_CHECK;
+			     bool resume, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_training_close(struct sl_training *run); /* NULL is fine */
 
 enum sl_want sl_training_next(struct sl_training *run);
@@ -43,6 +45,15 @@ double sl_training_lr(const struct sl_training *run);
 void sl_training_done(struct sl_training *run, const struct sl_step_result *result);
 /* The summary, to the log and to stdout (as one JSON object where `json`). `outcome`: "finished", "interrupted". */
 void sl_training_finish(struct sl_training *run, const struct sl_training_link *link, const char *outcome, bool json);
+/* The run's position as notes of a checkpoint, and back: everything that the next step's and the next epoch's lines
+ * depend on. Steps begin again where the notes say; the log is cut back to there. To restore, *c is read with the same
+ * notes, empty: sl_training_notes before, sl_training_restore after; NULL: to the run's start. */
+void sl_training_save(const struct sl_training *run, struct sl_checkpoint *c);
+void sl_training_notes(struct sl_checkpoint *c);
+enum sl_err sl_training_restore(struct sl_training *run, const struct sl_checkpoint *c,
+				struct sl_fail *fail) SL_MUST_CHECK;
+/* Where the loaders must stand: batches done of the training epoch (its number from 0), and of the evaluation. */
+void sl_training_position(const struct sl_training *run, uint64_t *epoch, int64_t *in_epoch, int64_t *in_eval);
 struct sl_training_state sl_training_state(const struct sl_training *run);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "common/nn/exec.h"
 #include "common/nn/weights.h"
 #include "common/session/agree.h"
+#include "server/keep.h"
 #include "server/store.h"
 
 struct sl_middle {
@@ -23,6 +25,14 @@ struct sl_middle {
 	struct sl_exec *exec;
 	_Atomic uint64_t memory_bytes; /* counted in *env.memory_used */
 	bool need_weights, over;
+	/* recovery: what the worker has applied, and the last words that it writes of it */
+	struct sl_keep keep;
+	uint64_t applied;   /* steps, on the worker: the next one to do */
+	uint64_t on_disk;   /* the newest checkpoint that is known to be there; 0: none */
+	bool checkpointed;  /* of the last commit */
+	struct sl_job last; /* writes the state behind the last applied step, or clears the checkpoints of a client that
+			       left */
+	bool opened, left, last_posted, last_done, closing;
 	uint64_t opened_ms, stepped_ns, steps;
 	double step_s, compute_at_commit;
 	void (*closed)(void *arg);
@@ -83,6 +93,30 @@ static enum sl_err first_weights(struct sl_middle *m)
 	return sl_exec_set_weights(m->exec, range);
 }
 
+/* The newest step that both sides can go on from: of those that the client holds, one that is kept here, or 0. */
+static enum sl_err choose_step(struct sl_middle *m, struct sl_fail *fail)
+{
+	const struct sl_hello *h = &sl_port_session(m->port)->hello;
+	char held[96] = "";
+
+	for (uint32_t i = 0; i < h->n_held; i++) {
+		enum sl_err err =
+			h->held[i] ? sl_keep_read(&m->keep, h->held[i], m->exec, m->port, fail) : first_weights(m);
+
+		if (!err) {
+			m->applied = m->on_disk = h->held[i];
+			return SL_OK;
+		}
+		if (err != SL_ERR_NOINPUT && err != SL_ERR_DATA && err != SL_ERR_MISMATCH)
+			return err;
+		if (err != SL_ERR_NOINPUT)
+			sl_log(SL_LOG_WARN, "checkpoint-refused", "%s", fail->text);
+		snprintf(held + strlen(held), sizeof held - strlen(held), " %" PRIu64, h->held[i]);
+	}
+	return sl_fail_set(fail, SL_ERR_MISMATCH, "no step to go on from: the client holds%s, this server none of them",
+			   held);
+}
+
 static enum sl_err open_session(struct sl_middle *m, struct sl_fail *fail)
 {
 	enum sl_err err = agree(m, fail);
@@ -95,7 +129,12 @@ static enum sl_err open_session(struct sl_middle *m, struct sl_fail *fail)
 		err = sl_exec_allocate(m->exec, fail);
 	if (!err)
 		err = sl_port_equip(m->port, m->plan, m->env.be, m->env.host_be, m->agreement.codec, fail);
-	return err ? err : first_weights(m);
+	if (err)
+		return err;
+	sl_keep_open(&m->keep, m->env.store, sl_port_session(m->port)->hello.session, m->plan, m->env.device);
+	err = choose_step(m, fail);
+	m->opened = !err;
+	return err;
 }
 
 static enum sl_err install_weights(struct sl_middle *m, struct sl_fail *fail)
@@ -155,6 +194,19 @@ static enum sl_err backward(struct sl_middle *m, int chunk, struct sl_fail *fail
 	return err ? err : sl_port_encode(m->port, SL_DIR_HEAD_GRAD, chunk, &din, fail);
 }
 
+static bool keep_state(struct sl_middle *m)
+{
+	struct sl_fail fail;
+
+	if (sl_keep_write(&m->keep, m->applied, m->exec, m->port, &fail) != SL_OK) {
+		sl_log(SL_LOG_WARN, "checkpoint-write", "step %" PRIu64 ": %s; the one before it is kept", m->applied,
+		       fail.text);
+		return false;
+	}
+	m->on_disk = m->applied;
+	return true;
+}
+
 static enum sl_err commit(struct sl_middle *m)
 {
 	const struct sl_session *s = sl_port_session(m->port);
@@ -172,9 +224,12 @@ static enum sl_err commit(struct sl_middle *m)
 		rows[i] = (int64_t)sl_session_chunk_rows(s, i);
 	err = sl_exec_commit(m->exec, &sgd, rows, s->chunks);
 	sl_port_computed(m->port, sl_seconds_since(start));
-	if (!err)
-		sl_port_commit_codecs(m->port);
-	return err;
+	if (err)
+		return err;
+	sl_port_commit_codecs(m->port);
+	m->applied = s->number + 1;
+	m->checkpointed = s->checkpoint && keep_state(m);
+	return SL_OK;
 }
 
 static enum sl_err run_task(void *arg, enum sl_task task, int chunk, struct sl_fail *fail)
@@ -207,9 +262,11 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 
 	if (task == SL_TASK_OPEN) {
 		done->need_weights = m->need_weights;
+		done->next_step = m->applied;
 	} else if (task == SL_TASK_COMMIT) {
 		double total = sl_port_stats(m->port).compute_s;
 
+		done->checkpointed = m->checkpointed;
 		done->compute_s = total - m->compute_at_commit;
 		m->compute_at_commit = total;
 	}
@@ -224,6 +281,51 @@ static void note_step(struct sl_middle *m)
 		m->step_s = m->step_s > 0 ? 0.9 * m->step_s + 0.1 * s : s;
 	m->stepped_ns = now;
 	m->steps++;
+}
+
+/* ---- the end */
+
+static struct sl_middle *of_last(struct sl_job *job)
+{
+	return (struct sl_middle *)(void *)((char *)job - offsetof(struct sl_middle, last));
+}
+
+/* (worker) Behind every task that ran: what was applied is written, unless it is on the disk already. */
+static void run_last(struct sl_job *job)
+{
+	struct sl_middle *m = of_last(job);
+
+	if (m->left)
+		sl_keep_clear(&m->keep);
+	else if (m->applied != m->on_disk && m->env.store[0])
+		keep_state(m);
+}
+
+static void close_port(struct sl_middle *m);
+
+static void last_done(struct sl_job *job)
+{
+	struct sl_middle *m = of_last(job);
+
+	m->last_done = true;
+	if (m->closing)
+		close_port(m);
+}
+
+/* At once when the session ends, so that its client finds its state when it comes back, however soon. */
+static void post_last(struct sl_middle *m)
+{
+	m->last = (struct sl_job){.run = run_last, .done = last_done};
+	m->last_posted = m->opened;
+	if (m->opened)
+		sl_worker_post(m->env.worker, &m->last);
+}
+
+static void session_over(struct sl_middle *m)
+{
+	m->over = true;
+	post_last(m);
+	m->env.over(m->env.arg, m);
 }
 
 static void session_action(void *arg, const struct sl_action *action, const struct sl_fail *fail)
@@ -243,13 +345,12 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 	case SL_ACTION_FAIL:
 		sl_log(SL_LOG_WARN, "session-failed", "peer %" PRIu64 ": %s: %s", m->peer, sl_err_name(fail->code),
 		       fail->text);
-		m->over = true;
-		m->env.over(m->env.arg, m);
+		session_over(m);
 		break;
 	case SL_ACTION_LEFT:
 		sl_log(SL_LOG_INFO, "session-left", "peer %" PRIu64 " after %" PRIu64 " steps", m->peer, m->steps);
-		m->over = true;
-		m->env.over(m->env.arg, m);
+		m->left = true;
+		session_over(m);
 		break;
 	default:
 		break;
@@ -273,6 +374,7 @@ enum sl_err sl_middle_open(struct sl_middle **out, const struct sl_middle_env *e
 		return err;
 	}
 	sl_session_open_server(sl_port_session(m->port), env->window_bytes, env->part_bytes, m->opened_ms);
+	sl_port_session(m->port)->device = env->device;
 	*out = m;
 	return SL_OK;
 }
@@ -319,12 +421,19 @@ static void port_closed(void *arg)
 	closed(closed_arg);
 }
 
+static void close_port(struct sl_middle *m)
+{
+	sl_port_close(m->port, port_closed, m);
+}
+
 void sl_middle_close(struct sl_middle *m, void (*closed)(void *arg), void *arg)
 {
 	m->over = true;
 	m->closed = closed;
 	m->closed_arg = arg;
-	sl_port_close(m->port, port_closed, m);
+	m->closing = true;
+	if (!m->last_posted || m->last_done)
+		close_port(m);
 }
 
 sl_peer sl_middle_peer(const struct sl_middle *m)

@@ -54,6 +54,7 @@ struct sl_conf_link {
 	int timeout_ms;                   /* silence after which the peer is lost, ≥ 2 heartbeats */
 	int connect_timeout_ms;           /* client only; 0 in a server's */
 	enum sl_conf_lost on_server_lost; /* client only */
+	int retry_ms;                     /* client only */
 };
 
 struct sl_conf_client {
@@ -99,6 +100,7 @@ struct sl_conf_client {
 		} schedule;
 		enum sl_conf_chunk_loss chunk_loss;
 		int eval_every; /* epochs; 0: after the last only */
+		int checkpoint_every; /* steps; 0: never */
 		bool drop_last;
 	} train;
 	/* specs of common/codec, not parsed here; [enum sl_dir]: head_act, mid_act, mid_grad, head_grad */

@@ -57,6 +57,8 @@ static const struct sl_conf_key keys[] = {
 	SL_CHOICE(T, "train.chunk_loss", train.chunk_loss, SL_WORDS("mean", "sum"), "mean",
 		"mean averages the gradient over the batch; sum adds the means of the chunks"),
 	SL_INT(T, "train.eval_every", train.eval_every, 0, 1e6, "1", "epochs; 0: after the last only", "evaluate on the test data"),
+	SL_INT(T, "train.checkpoint_every", train.checkpoint_every, 0, 1e9, "200", "steps; 0: never",
+		"both sides keep their state on disk, for train --resume and for a server that comes back"),
 	SL_BOOL(T, "train.drop_last", train.drop_last, "false", "leave out a last batch that is not full"),
 
 	SL_STRING(T, "codec.head_act", codec[0], sl_conf_check_codec, "none", "codec of the head's activations, client to server"),
@@ -69,7 +71,9 @@ static const struct sl_conf_key keys[] = {
 	SL_INT(T, "link.heartbeat_ms", link.heartbeat_ms, 50, 60000, "1000", "ms", "sign of life when there is nothing to send"),
 	SL_INT(T, "link.timeout_ms", link.timeout_ms, 100, 600000, "10000", "ms", "silence after which the peer is lost"),
 	SL_INT(T, "link.connect_timeout_ms", link.connect_timeout_ms, 100, 600000, "10000", "ms", "wait for the server at the start"),
-	SL_CHOICE(T, "link.on_server_lost", link.on_server_lost, SL_WORDS("exit", "wait"), "exit", "what to do when the server is lost"),
+	SL_CHOICE(T, "link.on_server_lost", link.on_server_lost, SL_WORDS("exit", "wait"), "exit",
+		"when the server is lost: exit with status 69, or wait for it and go on from the newest step that both hold"),
+	SL_INT(T, "link.retry_ms", link.retry_ms, 10, 32000, "1000", "ms", "first pause before a new link; doubles up to 32 s"),
 
 	SL_STRING(T, "auth.secret_key", auth.secret_key, NULL, "", "key file of this client, made by splitc keygen; empty: no encryption"),
 	SL_STRING(T, "auth.server_key", auth.server_key, NULL, "", "public key of the server, or a file with it"),

@@ -210,6 +210,11 @@ static enum sl_err hello_put(Split__Hello *out, const struct sl_hello *in, uint6
 	out->window_bytes = in->window_bytes;
 	out->heartbeat_ms = in->heartbeat_ms;
 	out->timeout_ms = in->timeout_ms;
+	out->held = in->n_held;
+	out->held_0 = in->held[0];
+	out->held_1 = in->held[1];
+	out->held_2 = in->held[2];
+	out->held_3 = in->held[3];
 	return err;
 }
 
@@ -245,6 +250,11 @@ static void hello_get(struct reader *r, struct sl_hello *out, const Split__Hello
 	out->window_bytes = in->window_bytes;
 	out->heartbeat_ms = in->heartbeat_ms;
 	out->timeout_ms = in->timeout_ms;
+	out->n_held = get_below(r, in->held, SL_WIRE_HELD_MAX + 1, "held");
+	out->held[0] = in->held_0;
+	out->held[1] = in->held_1;
+	out->held[2] = in->held_2;
+	out->held[3] = in->held_3;
 }
 
 static enum sl_err welcome_put(Split__Welcome *out, const struct sl_welcome *in)
@@ -351,11 +361,13 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 		out->commit.step = frame->u.commit.step;
 		out->commit.chunks = frame->u.commit.chunks;
 		out->commit.lr = frame->u.commit.lr;
+		out->commit.checkpoint = frame->u.commit.checkpoint;
 		return SL_OK;
 	case SL_FRAME_COMMITTED:
 		split__committed__init(&out->committed);
 		out->committed.step = frame->u.committed.step;
 		out->committed.compute_s = frame->u.committed.compute_s;
+		out->committed.checkpointed = frame->u.committed.checkpointed;
 		return SL_OK;
 	case SL_FRAME_FETCH:
 		split__fetch__init(&out->fetch);
@@ -417,10 +429,12 @@ static void body_get(struct reader *r, struct sl_frame *out, const Split__Frame 
 		out->u.commit.step = in->commit->step;
 		out->u.commit.chunks = in->commit->chunks;
 		out->u.commit.lr = get_finite(r, in->commit->lr, "lr");
+		out->u.commit.checkpoint = in->commit->checkpoint;
 		break;
 	case SL_FRAME_COMMITTED:
 		out->u.committed.step = in->committed->step;
 		out->u.committed.compute_s = get_finite(r, in->committed->compute_s, "compute_s");
+		out->u.committed.checkpointed = in->committed->checkpointed;
 		break;
 	case SL_FRAME_HEARTBEAT:
 		out->u.heartbeat.sent_ms = in->heartbeat->sent_ms;

@@ -15,7 +15,8 @@ enum {
 	SL_WIRE_PART_MAX = 1 << 20,
 	SL_WIRE_TEXT_MAX = 384,
 	SL_WIRE_SPEC_MAX = 128,
-	SL_WIRE_NAME_MAX = 96
+	SL_WIRE_NAME_MAX = 96,
+	SL_WIRE_HELD_MAX = 4
 };
 
 enum sl_frame_kind {
@@ -68,6 +69,10 @@ struct sl_hello {
 	uint32_t part_bytes;      /* largest payload this side accepts */
 	uint64_t window_bytes;    /* credit that this side grants the other */
 	uint32_t heartbeat_ms, timeout_ms;
+	/* Steps that the client can go on from, newest first: the one it holds in memory, its checkpoints, 0 for a
+	 * fresh start. The server takes the newest that it can go on from too. */
+	uint32_t n_held; /* 1 … SL_WIRE_HELD_MAX */
+	uint64_t held[4];
 };
 
 struct sl_welcome {
@@ -102,11 +107,13 @@ struct sl_commit {
 	uint64_t step;
 	uint32_t chunks;
 	double lr;
+	bool checkpoint; /* keep the state behind this step on disk */
 };
 
 struct sl_committed {
 	uint64_t step;
-	double compute_s; /* the server's kernels in this step */
+	double compute_s;  /* the server's kernels in this step */
+	bool checkpointed; /* a checkpoint was asked for, and is on the disk */
 };
 
 struct sl_heartbeat {

@@ -24,6 +24,14 @@ static enum sl_err plans_differ(const struct sl_session *s, const struct sl_welc
 	return sl_fail_set(fail, SL_ERR_MISMATCH, "plan hash: the server has %s, this client has %s", theirs, ours);
 }
 
+static bool holds(const struct sl_hello *h, uint64_t step)
+{
+	for (uint32_t i = 0; i < h->n_held; i++)
+		if (h->held[i] == step)
+			return true;
+	return false;
+}
+
 static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	const struct sl_welcome *w = &ev->frame->u.welcome;
@@ -39,6 +47,10 @@ static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, u
 		return sl_fail_set(&out->fail, SL_ERR_LIMIT,
 				   "part_bytes must be %d to %u and the window no less, the server has %u and %" PRIu64,
 				   SL_SESSION_PART_MIN, s->hello.part_bytes, w->part_bytes, w->window_bytes);
+	if (!holds(&s->hello, w->next_step))
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "the server goes on from step %" PRIu64 ", which this client does not hold",
+				   w->next_step);
 	s->hello.part_bytes = w->part_bytes;
 	s->peer_window_bytes = w->window_bytes;
 	s->next_step = w->next_step;
@@ -68,6 +80,7 @@ static enum sl_err begin_step(struct sl_session *s, const struct sl_event *ev, u
 				   "step %" PRIu64 " begun where the server expects %" PRIu64, ev->number,
 				   s->next_step);
 	s->lr = ev->lr;
+	s->checkpoint = ev->checkpoint;
 	s->state = SL_SESSION_STEP;
 	return begin_pass(s, ev, out, true);
 }
@@ -136,7 +149,7 @@ static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, ui
 	else if (s->done[SL_TASK_HEAD_BWD] == s->chunks) {
 		struct sl_frame *f = sl_outbox_frame(s, out, SL_FRAME_COMMIT);
 
-		f->u.commit = (struct sl_commit){s->number, (uint32_t)s->chunks, s->lr};
+		f->u.commit = (struct sl_commit){s->number, (uint32_t)s->chunks, s->lr, s->checkpoint};
 		s->state = SL_SESSION_COMMIT;
 	}
 	return SL_OK;
@@ -164,6 +177,7 @@ static enum sl_err on_committed(struct sl_session *s, const struct sl_event *ev,
 	if (s->committed)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " committed twice", s->number);
 	s->committed = true;
+	s->checkpointed = ev->frame->u.committed.checkpointed;
 	s->server_compute_s += ev->frame->u.committed.compute_s;
 	sl_outbox_task(out, SL_TASK_COMMIT, 0);
 	return SL_OK;

@@ -428,6 +428,11 @@ enum sl_err sl_port_encode(struct sl_port *p, enum sl_dir dir, int chunk, const 
 	return SL_OK;
 }
 
+struct sl_codec *const *sl_port_codecs(struct sl_port *p)
+{
+	return p->codec;
+}
+
 void sl_port_commit_codecs(struct sl_port *p)
 {
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
@@ -661,6 +666,16 @@ static void port_free(struct sl_port *p)
 	free(p);
 }
 
+static int job_is_mine(const struct sl_job *job, void *arg)
+{
+	return ((const struct task_job *)job)->port == arg;
+}
+
+void sl_port_quiesce(struct sl_port *p)
+{
+	sl_worker_cancel(p->worker, job_is_mine, p);
+}
+
 void sl_port_discard(struct sl_port *p)
 {
 	port_free(p);
@@ -677,11 +692,6 @@ static void reap(void *arg)
 	sl_timer_close(p->reaper);
 	port_free(p);
 	closed(closed_arg);
-}
-
-static int job_is_mine(const struct sl_job *job, void *arg)
-{
-	return ((const struct task_job *)job)->port == arg;
 }
 
 void sl_port_close(struct sl_port *p, void (*closed)(void *arg), void *arg)

@@ -63,6 +63,8 @@ void sl_port_fail(struct sl_port *port, const struct sl_fail *why); /* REFUSE to
 void sl_port_writable(struct sl_port *port);
 /* Cancels its tasks, frees what it holds once the transport has let go of its buffers (`closed`, on the loop). */
 void sl_port_close(struct sl_port *port, void (*closed)(void *arg), void *arg);
+/* Forgets the tasks under way and waits for the running one: after an end, what they work on is the caller's again. */
+void sl_port_quiesce(struct sl_port *port);
 /* Frees a port that has never sent anything, at once. */
 void sl_port_discard(struct sl_port *port);
 
@@ -72,6 +74,8 @@ enum sl_err sl_port_decode(struct sl_port *port, enum sl_dir dir, int chunk, str
 enum sl_err sl_port_encode(struct sl_port *port, enum sl_dir dir, int chunk, const struct sl_tensor *x,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 void sl_port_commit_codecs(struct sl_port *port); /* (worker) */
+/* (worker; or loop while no task is under way) By direction, for checkpoints; NULLs before sl_port_equip. */
+struct sl_codec *const *sl_port_codecs(struct sl_port *port);
 /* (worker) Adds to compute_s. */
 void sl_port_computed(struct sl_port *port, double seconds);
 

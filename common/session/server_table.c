@@ -1,6 +1,8 @@
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "common/base/version.h"
 #include "common/session/table.h"
 
 static enum sl_err on_hello(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
@@ -25,6 +27,8 @@ static enum sl_err on_hello(struct sl_session *s, const struct sl_event *ev, uin
 				   "heartbeat_ms must be %d or more and timeout_ms twice that to %d, the client has %u "
 				   "and %u",
 				   SL_SESSION_HEARTBEAT_MIN, SL_SESSION_TIMEOUT_MAX, h->heartbeat_ms, h->timeout_ms);
+	if (h->n_held < 1)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "a Hello names at least one step to go on from");
 	s->hello = *h;
 	s->patience_ms = h->timeout_ms;
 	s->peer_window_bytes = h->window_bytes;
@@ -43,7 +47,9 @@ static enum sl_err opened(struct sl_session *s, const struct sl_event *ev, uint6
 	memcpy(w->plan_hash, s->hello.plan_hash, sizeof w->plan_hash);
 	w->part_bytes = s->hello.part_bytes;
 	w->window_bytes = s->window_bytes;
-	w->next_step = s->next_step;
+	w->next_step = s->next_step = ev->next_step;
+	snprintf(w->software, sizeof w->software, "splits %s", SL_VERSION);
+	snprintf(w->device, sizeof w->device, "%.*s", (int)sizeof w->device - 1, s->device ? s->device : "");
 	w->need_weights = ev->need_weights;
 	s->state = ev->need_weights ? SL_SESSION_WEIGHTS : SL_SESSION_READY;
 	s->heard_ms = now_ms; /* until now it was this side's turn to speak */
@@ -177,6 +183,7 @@ static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, ui
 	if (!(c->lr >= 0 && c->lr < 1e6))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "learning rate %g is not one", c->lr);
 	s->lr = c->lr;
+	s->checkpoint = c->checkpoint;
 	s->state = SL_SESSION_COMMIT;
 	sl_outbox_task(out, SL_TASK_COMMIT, 0);
 	return SL_OK;
@@ -190,7 +197,7 @@ static enum sl_err commit_task(struct sl_session *s, const struct sl_event *ev, 
 	if (ev->task != SL_TASK_COMMIT)
 		return SL_OK; /* INSTALL */
 	f = sl_outbox_frame(s, out, SL_FRAME_COMMITTED);
-	f->u.committed = (struct sl_committed){s->number, ev->compute_s};
+	f->u.committed = (struct sl_committed){s->number, ev->compute_s, ev->checkpointed};
 	s->next_step = s->number + 1;
 	s->state = SL_SESSION_READY;
 	sl_outbox_add(out, SL_ACTION_STEPPED);

@@ -233,6 +233,7 @@ static void end(struct sl_session *s, struct sl_outbox *out, bool tell_peer)
 		snprintf(f->u.refuse.text, sizeof f->u.refuse.text, "%.*s", (int)sizeof f->u.refuse.text - 1, why.text);
 	}
 	sl_outbox_add(out, SL_ACTION_FAIL);
+	s->ended_in = s->state;
 	s->state = SL_SESSION_CLOSED;
 }
 

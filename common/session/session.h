@@ -84,9 +84,11 @@ struct sl_event {
 	uint64_t batch_rows;          /* BEGIN_STEP, BEGIN_EVAL: rows of this batch */
 	uint64_t number;              /* BEGIN_STEP: the step; BEGIN_EVAL: number of the batch */
 	double lr;                    /* BEGIN_STEP */
+	bool checkpoint;              /* BEGIN_STEP: the server keeps the state behind it on disk */
+	bool checkpointed;            /* TASK_DONE(COMMIT) on the server: it did */
 	double compute_s;             /* TASK_DONE(COMMIT) on the server */
 	bool need_weights;            /* TASK_DONE(OPEN) */
-	uint64_t weights_bytes;       /* TASK_DONE(OPEN): length of the middle's weight range */
+	uint64_t next_step;           /* TASK_DONE(OPEN): the step that both go on from, one of hello.held */
 };
 
 enum sl_action_kind {
@@ -139,7 +141,7 @@ struct sl_session_counts {
 
 struct sl_session {
 	enum sl_session_role role;
-	enum sl_session_state state;
+	enum sl_session_state state, ended_in; /* ended_in: the state before CLOSED */
 	uint64_t epoch;
 	struct sl_hello hello; /* the client's own, or as received */
 	struct sl_session_limits limits;
@@ -153,6 +155,8 @@ struct sl_session {
 	uint64_t batch_rows;
 	int chunks;
 	double lr;
+	bool checkpoint;         /* of this step: the server keeps the state behind it on disk */
+	bool checkpointed;       /* client: COMMITTED said that it does */
 	bool committed;          /* client: COMMITTED of this pass has come */
 	bool fetch_asked;        /* server: FETCH came before the weights were whole */
 	double server_compute_s; /* client: what COMMITTED said, summed over the steps */
@@ -166,6 +170,7 @@ struct sl_session {
 	uint64_t heard_ms, said_ms;
 	uint64_t peer_sent_ms, peer_sent_heard_ms; /* the last heartbeat's, and when it came */
 	double rtt_ms;                             /* of the last heartbeat; 0: not known */
+	const char *device;                        /* server: how it calls itself in Welcome; borrowed, or NULL */
 	struct sl_session_counts counts;
 };
 

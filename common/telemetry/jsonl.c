@@ -135,6 +135,26 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 			     "wire_rx_bytes", whole(s->wire_rx_bytes), "direction", directions(s->direction)));
 }
 
+enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset)
+{
+	off_t end = log ? lseek(log->fd, 0, SEEK_END) : 0;
+
+	if (end < 0)
+		return SL_ERR_IO;
+	*offset = (uint64_t)end;
+	return SL_OK;
+}
+
+enum sl_err sl_jsonl_cut(struct sl_jsonl *log, uint64_t offset)
+{
+	uint64_t end;
+	enum sl_err err = sl_jsonl_tell(log, &end);
+
+	if (!log || err)
+		return err;
+	return offset <= end && ftruncate(log->fd, (off_t)offset) == 0 ? SL_OK : SL_ERR_IO;
+}
+
 enum sl_err sl_jsonl_close(struct sl_jsonl *log)
 {
 	int fd, synced;

@@ -57,6 +57,10 @@ enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, int append, s
 enum sl_err sl_jsonl_step(struct sl_jsonl *log, const struct sl_jsonl_step *step) SL_MUST_CHECK;
 enum sl_err sl_jsonl_epoch(struct sl_jsonl *log, const struct sl_jsonl_epoch *epoch) SL_MUST_CHECK;
 enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary *summary) SL_MUST_CHECK;
+/* Where the log ends, in bytes (0: no log); and back there, dropping what was written since: steps that are run again
+ * are logged again. IO: neither was possible. */
+enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset) SL_MUST_CHECK;
+enum sl_err sl_jsonl_cut(struct sl_jsonl *log, uint64_t offset) SL_MUST_CHECK;
 /* fsync and close; IO where the data may not be on the disk. NULL is fine. */
 enum sl_err sl_jsonl_close(struct sl_jsonl *log) SL_MUST_CHECK;
 

@@ -54,7 +54,9 @@ static void fill_hello(struct input *in, struct sl_hello *h)
 			       .part_bytes = (uint32_t)near(in, 4096),
 			       .window_bytes = near(in, 8192),
 			       .heartbeat_ms = (uint32_t)near(in, 100),
-			       .timeout_ms = (uint32_t)near(in, 1000)};
+			       .timeout_ms = (uint32_t)near(in, 1000),
+			       .n_held = take(in) % (SL_WIRE_HELD_MAX + 1),
+			       .held = {near(in, 0)}};
 }
 
 static void fill_part(struct input *in, const struct driver *d, struct sl_frame *f)
@@ -260,7 +262,8 @@ static void open_session(struct input *in, struct driver *d)
 				       .part_bytes = 4096,
 				       .window_bytes = 8192,
 				       .heartbeat_ms = 100,
-				       .timeout_ms = 1000};
+				       .timeout_ms = 1000,
+				       .n_held = 1};
 	bool client = take(in) & 1;
 	struct sl_session_limits l = {.batch = 1 + take(in)};
 

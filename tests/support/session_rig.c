@@ -37,6 +37,8 @@ struct sl_hello rig_hello(const struct rig_conf *conf)
 		.window_bytes = conf->window_bytes,
 		.heartbeat_ms = 100,
 		.timeout_ms = 1000,
+		.n_held = 2,
+		.held = {12, 0},
 	};
 
 	memset(h.plan_hash, 0xab, sizeof h.plan_hash);
@@ -222,7 +224,8 @@ static bool finish_task(struct rig *rig, enum rig_who who, enum sl_task task)
 			      .task = task,
 			      .chunk = f->first,
 			      .compute_s = 0.25,
-			      .need_weights = rig->conf.need_weights};
+			      .need_weights = rig->conf.need_weights,
+			      .next_step = rig->conf.next_step};
 
 	if (!f->count)
 		return false;

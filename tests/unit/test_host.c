@@ -243,6 +243,7 @@ static struct sl_frame hello_of(const struct sl_agreement *a, uint8_t session, u
 	struct sl_fail fail;
 
 	*h = (struct sl_hello){.version = SL_WIRE_VERSION,
+			       .n_held = 1,
 			       .session = {session},
 			       .epoch = epoch,
 			       .software = "test",

@@ -65,14 +65,27 @@ static void assert_absorbs(enum rig_who who)
 
 /* ---- handshake */
 
+static void a_step_that_the_client_does_not_hold_is_no_way_on(void **state)
+{
+	struct rig_conf conf = four_chunks;
+
+	(void)state;
+	conf.next_step = 11;
+	rig_open(&rig, &conf);
+	assert_int_equal(rig_event(&rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_OPEN}), SL_OK);
+	rig_settle(&rig);
+	assert_int_equal(client()->s.state, SL_SESSION_CLOSED);
+	assert_int_equal(client()->fail.code, SL_ERR_PROTOCOL);
+}
+
 static void both_sides_are_ready_after_the_handshake(void **state)
 {
 	struct rig_conf conf = four_chunks;
 
 	(void)state;
+	conf.next_step = 12;
 	rig_open(&rig, &conf);
 	rig.side[RIG_SERVER].s.hello.part_bytes = 8192; /* the server takes more than the client */
-	rig.side[RIG_SERVER].s.next_step = 12;
 	rig_shake_hands(&rig);
 	assert_int_equal(client()->ready, 1);
 	assert_int_equal(server()->ready, 1);
@@ -327,7 +340,7 @@ static void steps_of_any_number_of_chunks(void **state)
 
 static void as_many_chunks_as_there_can_be(void **state)
 {
-	struct rig_conf conf = {SL_SESSION_MAX_CHUNKS, 1, 1 << 20, 1 << 24, false, 5};
+	struct rig_conf conf = {SL_SESSION_MAX_CHUNKS, 1, 1 << 20, 1 << 24, false, 0, 5};
 
 	(void)state;
 	one_step_and_one_evaluation(&conf, SL_SESSION_MAX_CHUNKS);
@@ -488,6 +501,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_sides_are_ready_after_the_handshake),
+		cmocka_unit_test(a_step_that_the_client_does_not_hold_is_no_way_on),
 		cmocka_unit_test(parts_are_never_larger_than_the_window),
 		cmocka_unit_test(a_hello_that_cannot_be_is_refused),
 		cmocka_unit_test(a_welcome_that_cannot_be_is_refused),

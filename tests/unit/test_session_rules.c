@@ -373,14 +373,14 @@ static void try_commit(struct sl_commit c, bool early, enum sl_err code)
 static void a_commit_must_be_of_the_whole_step(void **state)
 {
 	(void)state;
-	try_commit((struct sl_commit){0, 1, 0.1}, false, SL_OK);
-	try_commit((struct sl_commit){0, 1, 0}, false, SL_OK);
-	try_commit((struct sl_commit){0, 1, 0.1}, true, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){1, 1, 0.1}, false, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){0, 2, 0.1}, false, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){0, 1, -0.1}, false, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){0, 1, 1e6}, false, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){0, 1, (double)__builtin_nanf("")}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 1, 0.1, false}, false, SL_OK);
+	try_commit((struct sl_commit){0, 1, 0, false}, false, SL_OK);
+	try_commit((struct sl_commit){0, 1, 0.1, false}, true, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){1, 1, 0.1, false}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 2, 0.1, false}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 1, -0.1, false}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 1, 1e6, false}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 1, (double)__builtin_nanf(""), false}, false, SL_ERR_PROTOCOL);
 }
 
 static void a_step_is_committed_once(void **state)

@@ -54,6 +54,10 @@ static struct sl_frame sample_hello(void)
 	h->window_bytes = 64u << 20;
 	h->heartbeat_ms = 1000;
 	h->timeout_ms = 10000;
+	h->n_held = 3;
+	h->held[0] = 301;
+	h->held[1] = 300;
+	h->held[2] = 200;
 	return f;
 }
 
@@ -110,10 +114,10 @@ static struct sl_frame sample(enum sl_frame_kind kind)
 		f.u.credit.bytes = 1u << 20;
 		break;
 	case SL_FRAME_COMMIT:
-		f.u.commit = (struct sl_commit){.step = 300, .chunks = 4, .lr = 0.05};
+		f.u.commit = (struct sl_commit){.step = 300, .chunks = 4, .lr = 0.05, .checkpoint = true};
 		break;
 	case SL_FRAME_COMMITTED:
-		f.u.committed = (struct sl_committed){.step = 300, .compute_s = 0.125};
+		f.u.committed = (struct sl_committed){.step = 300, .compute_s = 0.125, .checkpointed = true};
 		break;
 	case SL_FRAME_HEARTBEAT:
 		f.u.heartbeat = (struct sl_heartbeat){.sent_ms = 123456, .echo_ms = 123400};

@@ -1,0 +1,100 @@
+#include "common/session/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum sl_err sl_exec_state_open(struct sl_exec_state *s, const struct sl_plan_segment *segment)
+{
+	int64_t floats = segment->weight_count + segment->trainable_count;
+
+	*s = (struct sl_exec_state){.weight = calloc((size_t)floats + 1, sizeof(float)),
+				    .weight_count = segment->weight_count,
+				    .trainable_count = segment->trainable_count};
+	if (!s->weight)
+		return SL_ERR_NOMEM;
+	s->momentum = s->weight + s->weight_count;
+	return SL_OK;
+}
+
+void sl_exec_state_close(struct sl_exec_state *s)
+{
+	free(s->weight);
+	*s = (struct sl_exec_state){0};
+}
+
+enum sl_err sl_exec_state_take(struct sl_exec_state *s, struct sl_exec *exec)
+{
+	enum sl_err err = sl_exec_get_weights(exec, s->weight);
+
+	return err ? err : sl_exec_get_momentum(exec, s->momentum);
+}
+
+enum sl_err sl_exec_state_give(const struct sl_exec_state *s, struct sl_exec *exec)
+{
+	enum sl_err err = sl_exec_set_weights(exec, s->weight);
+
+	return err ? err : sl_exec_set_momentum(exec, s->momentum);
+}
+
+void sl_exec_state_parts(const struct sl_exec_state *s, const char *const names[2], struct sl_checkpoint *c)
+{
+	sl_checkpoint_floats(c, names[0], s->weight, s->weight_count);
+	sl_checkpoint_floats(c, names[1], s->momentum, s->trainable_count);
+}
+
+enum sl_err sl_codecs_state_open(struct sl_codecs_state *s, struct sl_codec *const codec[SL_DIR_COUNT])
+{
+	*s = (struct sl_codecs_state){0};
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		size_t cap = sl_codec_state_bytes(codec[dir]);
+
+		s->dir[dir] = (struct sl_buf){malloc(cap), 0, cap};
+		if (!s->dir[dir].data) {
+			sl_codecs_state_close(s);
+			return SL_ERR_NOMEM;
+		}
+	}
+	return SL_OK;
+}
+
+void sl_codecs_state_close(struct sl_codecs_state *s)
+{
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		free(s->dir[dir].data);
+	*s = (struct sl_codecs_state){0};
+}
+
+enum sl_err sl_codecs_state_take(struct sl_codecs_state *s, struct sl_codec *const codec[SL_DIR_COUNT])
+{
+	enum sl_err err = SL_OK;
+
+	for (int dir = 0; dir < SL_DIR_COUNT && !err; dir++) {
+		s->dir[dir].len = 0;
+		err = sl_codec_save(codec[dir], &s->dir[dir]);
+	}
+	return err;
+}
+
+enum sl_err sl_codecs_state_give(const struct sl_codecs_state *s, struct sl_codec *const codec[SL_DIR_COUNT])
+{
+	enum sl_err err = SL_OK;
+
+	for (int dir = 0; dir < SL_DIR_COUNT && !err; dir++)
+		err = sl_codec_load(codec[dir], (struct sl_bytes){s->dir[dir].data, s->dir[dir].len});
+	return err;
+}
+
+void sl_codecs_state_parts(struct sl_codecs_state *s, bool reading, struct sl_checkpoint *c)
+{
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		sl_checkpoint_bytes(c, sl_dir_name((enum sl_dir)dir), s->dir[dir].data,
+				    (int64_t)(reading ? s->dir[dir].cap : s->dir[dir].len));
+}
+
+void sl_codecs_state_read(struct sl_codecs_state *s, const struct sl_checkpoint *c)
+{
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		for (int i = 0; i < c->n_part; i++)
+			if (strcmp(c->part[i].name, sl_dir_name((enum sl_dir)dir)) == 0)
+				s->dir[dir].len = (size_t)c->part[i].count;
+}

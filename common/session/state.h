@@ -1,0 +1,38 @@
+/* What a step changes in one segment, in host memory: weights with running statistics, and momentum; and the state of
+ * the codecs of one side. Taken from executors between steps, given back to them, written to and read from checkpoints.
+ */
+#ifndef SL_SESSION_STATE_H
+#define SL_SESSION_STATE_H
+
+#include "common/codec/codec.h"
+#include "common/nn/exec.h"
+#include "common/session/checkpoint.h"
+
+/* One segment's. */
+struct sl_exec_state {
+	float *weight, *momentum; /* [weight_count], [trainable_count]; momentum lies behind weight in one allocation */
+	int64_t weight_count, trainable_count;
+};
+
+enum sl_err sl_exec_state_open(struct sl_exec_state *s, const struct sl_plan_segment *segment) SL_MUST_CHECK;
+void sl_exec_state_close(struct sl_exec_state *s); /* idempotent; a zeroed one is fine */
+enum sl_err sl_exec_state_take(struct sl_exec_state *s, struct sl_exec *exec) SL_MUST_CHECK;
+enum sl_err sl_exec_state_give(const struct sl_exec_state *s, struct sl_exec *exec) SL_MUST_CHECK;
+/* Names its parts "NAME.weights" and "NAME.momentum"; `names` [2] must outlive *c. */
+void sl_exec_state_parts(const struct sl_exec_state *s, const char *const names[2], struct sl_checkpoint *c);
+
+/* The codecs' of one side, all four directions. */
+struct sl_codecs_state {
+	struct sl_buf dir[SL_DIR_COUNT];
+};
+
+enum sl_err sl_codecs_state_open(struct sl_codecs_state *s, struct sl_codec *const codec[SL_DIR_COUNT]) SL_MUST_CHECK;
+void sl_codecs_state_close(struct sl_codecs_state *s);
+enum sl_err sl_codecs_state_take(struct sl_codecs_state *s, struct sl_codec *const codec[SL_DIR_COUNT]) SL_MUST_CHECK;
+enum sl_err sl_codecs_state_give(const struct sl_codecs_state *s,
+				 struct sl_codec *const codec[SL_DIR_COUNT]) SL_MUST_CHECK;
+/* For writing, then for reading: after a read, sl_codecs_state_read takes the lengths over from *c. */
+void sl_codecs_state_parts(struct sl_codecs_state *s, bool reading, struct sl_checkpoint *c);
+void sl_codecs_state_read(struct sl_codecs_state *s, const struct sl_checkpoint *c);
+
+#endif

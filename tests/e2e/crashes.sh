@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Client, server, or both are killed with SIGKILL at moments that chance chooses (SPLIT_KILLS times, 20; SPLIT_KILL_SEED), and
+# started again: what is learned, step by step, and the final weights are those of a run that nobody disturbed. With
+# codecs that keep state between steps.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+kills=${SPLIT_KILLS:-20} steps=80
+RANDOM=${SPLIT_KILL_SEED:-7}
+make_data 640 64
+port=$((20000 + RANDOM % 20000))
+serve() { start_server server "listen=tcp://127.0.0.1:$port"; }
+serve
+write_config "$tmp/client.yaml"
+sets=()
+for pair in train.epochs=4 train.checkpoint_every=7 train.batch=32 link.on_server_lost=wait link.retry_ms=20 \
+	link.heartbeat_ms=100 link.timeout_ms=2000 link.connect_timeout_ms=2000 'codec.head_act=topk:0.1,ef=true' \
+	codec.mid_act=quant:8 codec.mid_grad=quant:6 'codec.head_grad=lowrank:3,warm=true'; do
+	sets+=(--set "$pair")
+done
+client undisturbed "$tmp/client.yaml" "${sets[@]}" || fail "the undisturbed run: status $?"
+
+# before its first checkpoint a run begins anew
+go_on() {
+	local resume=()
+	! ls "$tmp"/killed/checkpoint-*.safetensors >/dev/null 2>&1 || resume=(--resume)
+	start_client killed "$tmp/client.yaml" "${sets[@]}" ${resume[@]+"${resume[@]}"}
+}
+go_on
+n=0 victims=""
+while [ $n -lt "$kills" ]; do
+	sleep "0.$((RANDOM % 40 + 10))"
+	kill -0 "$client_pid" 2>/dev/null || break
+	victim=$((RANDOM % 3))
+	[ $victim = 1 ] || kill -9 "$client_pid"
+	[ $victim = 0 ] || kill -9 "$server_pid"
+	[ $victim = 0 ] || { wait "$server_pid" 2>/dev/null || true; serve; }
+	[ $victim = 1 ] || { wait "$client_pid" 2>/dev/null || true; go_on; }
+	n=$((n + 1)) victims="$victims $([ $victim = 0 ] && echo client || { [ $victim = 1 ] && echo server || echo both; })"
+done
+ends_with "$client_pid" 0 $patience "the disturbed run"
+echo "killed $n times:$victims"
+same_run undisturbed killed $steps
+[ $n -ge $((kills / 3)) ] || fail "the run was over after $n kills"
