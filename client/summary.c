@@ -20,7 +20,7 @@ static uint64_t raw_bytes(const struct sl_setup *setup, const struct sl_training
 	bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
 	uint64_t elements = (uint64_t)sl_plan_plain_count(setup->plan, mid);
 
-	return (t->train_images + (grad ? 0 : t->eval_images)) * elements * sizeof(float);
+	return (t->linked_train_images + (grad ? 0 : t->linked_eval_images)) * elements * sizeof(float);
 }
 
 void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup, const struct sl_training_totals *t,

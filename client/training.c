@@ -30,6 +30,7 @@ struct sl_training {
 	enum sl_want doing;
 	struct tally train, eval;
 	struct sl_training_totals totals;
+	uint64_t linked_train_images, linked_eval_images; /* of this process: what its links have carried */
 	double loss, acc, images_per_s;
 	struct sl_jsonl *log;
 	bool log_broken;
@@ -274,6 +275,7 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 
 	tally_add(eval ? &r->eval : &r->train, s);
 	r->totals.images += (uint64_t)s->rows;
+	*(eval ? &r->linked_eval_images : &r->linked_train_images) += (uint64_t)s->rows;
 	r->totals.tx_bytes += s->tx_bytes;
 	r->totals.rx_bytes += s->rx_bytes;
 	r->loss = s->loss;
@@ -307,6 +309,8 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 	sl_progress_close(r->progress);
 	r->progress = NULL;
 	r->totals.steps = r->step;
+	r->totals.linked_train_images = r->linked_train_images;
+	r->totals.linked_eval_images = r->linked_eval_images;
 	r->totals.epochs = r->eval_only ? 0 : (uint64_t)r->epoch + (epoch_over(r) ? 1 : 0);
 	r->totals.total_s = sl_seconds_since(r->started_ns);
 	sl_summary_fill(&line, r->setup, &r->totals, link, outcome);

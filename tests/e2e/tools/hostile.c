@@ -64,6 +64,7 @@ static struct peer open_peer(void)
 	p.run_bytes = (size_t)sl_shape_count(&shape) * sizeof(float);
 	p.run = calloc(1, p.run_bytes);
 	p.hello = (struct sl_hello){.version = SL_WIRE_VERSION,
+				    .n_held = 1,
 				    .software = "hostile",
 				    .weights_source = SL_WEIGHTS_SEED,
 				    .part_bytes = PART,

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# A run that is interrupted (client: SIGINT; server: SIGTERM, while the client waits) and resumed is the undisturbed run.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 320 64
+port=$((20000 + $$ % 20000))
+serve() { start_server server "listen=tcp://127.0.0.1:$port"; }
+serve
+write_config "$tmp/client.yaml"
+sets=()
+for pair in train.epochs=6 link.on_server_lost=wait link.retry_ms=20 link.heartbeat_ms=100 link.timeout_ms=2000 \
+	train.checkpoint_every=0 codec=quant:8; do
+	sets+=(--set "$pair")
+done
+client undisturbed "$tmp/client.yaml" "${sets[@]}" || fail "the undisturbed run: status $?"
+
+start_client paused "$tmp/client.yaml" "${sets[@]}"
+wait_for "ten steps" has_steps paused 10
+kill -INT "$client_pid"
+ends_with "$client_pid" 0 $patience "the interrupted client"
+ls "$tmp"/paused/checkpoint-*.safetensors >/dev/null || fail "no checkpoint after SIGINT"
+[ "$(steps_of paused)" -lt 120 ] || fail "it was over before it was interrupted"
+start_client paused "$tmp/client.yaml" "${sets[@]}" --resume
+wait_for "forty steps" has_steps paused 40
+kill -TERM "$server_pid"
+ends_with "$server_pid" 0 $patience "the server"
+serve
+ends_with "$client_pid" 0 $patience "the resumed client"
+same_run undisturbed paused 120
+! ls "$tmp"/paused/checkpoint-*.safetensors >/dev/null 2>&1 || fail "checkpoints are left behind a finished run"
