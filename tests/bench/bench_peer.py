@@ -6,7 +6,7 @@ machine. Start it with bench-peer.sh, which chooses PyTorch's malloc.
 
 A row: medians of N runs with the smallest and the largest, and our median over PyTorch's, which is the better one of
 its two memory formats. Forward and backward, gradients set to None before; no optimizer but in the split rows.
---write: the table to docs/results/cpu-peer.md. --quick: tiny settings, to see that it works.
+--write: the table to docs/results/cpu.md. --quick: tiny settings, to see that it works.
 """
 import argparse
 import datetime
@@ -23,7 +23,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build/release"))
 CONFIG = os.path.join(HERE, "bench.yaml")
-RESULT = os.path.join(ROOT, "docs", "results", "cpu-peer.md")
+RESULT = os.path.join(ROOT, "docs", "results", "cpu.md")
 MALLOC_KEYS = ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES",
                "LD_PRELOAD")
 
@@ -185,7 +185,7 @@ def memory_worker(image, batch, channels_last):
     if channels_last:
         x = x.contiguous(memory_format=torch.channels_last)
     dout = torch.randn(batch, 1280, image // 32, image // 32)
-    for _ in range(3):
+    for _ in range(2):
         for p in net.parameters():
             p.grad = None
         x = x.detach().requires_grad_(True)
@@ -370,27 +370,44 @@ def compare_split(report, row, image, batch, chunks, steps, rounds):
 # ---- the whole
 
 
-def machine(cpu):
+def machine():
     import torch
     with open("/proc/cpuinfo", encoding="utf-8") as f:
         model = re.search(r"model name\s*: (.*)", f.read()).group(1)
-    lines = [f"{model}, {len(os.sched_getaffinity(0))} CPUs; ours: {cpu}",
+    lines = [f"{model}, {len(os.sched_getaffinity(0))} CPUs; ours: ",
              f"PyTorch {torch.__version__}, oneDNN {'on' if torch.backends.mkldnn.is_available() else 'off'}, malloc: "
              + os.environ.get("PEER_MALLOC", "as the environment has it"),
              f"load average at the start {os.getloadavg()[0]:.2f}"]
     return lines
 
 
-def write(report, head, command):
+BEGIN, END = "<!-- make bench-peer writes from here -->", "<!-- to here -->"
+
+
+def table(report, head):
+    lines = [BEGIN, "", f"`make bench-peer BENCH_ARGS=--write`, {datetime.date.today()}. " + ". ".join(head) + ".", "",
+             "Milliseconds, medians (smallest to largest) of runs that alternate; PyTorch in the better of its memory "
+             "formats, which is named.", "",
+             "| work, forward + backward, fp32 | threads | ours | PyTorch | its form | ratio | target | held |",
+             "|---|---|---|---|---|---|---|---|"]
+    lines += ["| " + " | ".join(str(x) for x in row) + " |" for row in report.rows]
+    return "\n".join([*lines, "", END])
+
+
+def write(report, head):
+    """Into the page's own part of it, or at its end."""
     os.makedirs(os.path.dirname(RESULT), exist_ok=True)
+    old = "# The CPU path\n"
+    if os.path.exists(RESULT):
+        with open(RESULT, encoding="utf-8") as f:
+            old = f.read()
+    new = table(report, head)
+    if BEGIN in old and END in old:
+        new = old[:old.index(BEGIN)] + new + old[old.index(END) + len(END):]
+    else:
+        new = old.rstrip("\n") + "\n\n## Beside PyTorch\n\n" + new + "\n"
     with open(RESULT, "w", encoding="utf-8") as f:
-        f.write("# CPU: ours beside PyTorch\n\n")
-        f.write(f"`{command}`, {datetime.date.today()}. " + ". ".join(head) + ".\n\n")
-        f.write("Milliseconds, medians (smallest to largest); PyTorch in the better of its memory formats, which is named.\n\n")
-        f.write("| work, forward + backward, fp32 | threads | ours | PyTorch | its form | ratio | target | held |\n")
-        f.write("|---|---|---|---|---|---|---|---|\n")
-        for row in report.rows:
-            f.write("| " + " | ".join(str(x) for x in row) + " |\n")
+        f.write(new)
     say(f"written: {os.path.relpath(RESULT, ROOT)}")
 
 
@@ -426,12 +443,12 @@ def main():
         return split_worker(int(rank), int(port), int(image), int(batch), int(chunks), codec, last == "1", int(steps))
     report, medians, only = Report(), {}, args.only.split(",")
     runs, small = (1, True) if args.quick else (args.runs, False)
-    head = machine("")
+    head = machine()
     for row in SEGMENTS:
         if row[1] not in only:
             continue
         if small:
-            row = (row[0].replace("224²", "64²").replace("64", "8", 1), row[1], min(row[2], 64), 8, min(row[4], 4), row[5])
+            row = (f"tiny: {row[0]}", row[1], min(row[2], 64), 8, min(row[4], 4), row[5])
         for threads in (1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,):
             medians[row[0], threads] = compare_segment(report, row, threads, runs if row[1] == "middle" else 3 * runs)
     scaling(report, medians)
@@ -444,7 +461,7 @@ def main():
         say(line)
     show(report)
     if args.write:
-        write(report, head, "make bench-peer BENCH_ARGS=--write")
+        write(report, head)
     return 0
 
 

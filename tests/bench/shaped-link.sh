@@ -20,7 +20,7 @@ for tool in ip tc taskset gnuplot; do
 done
 . "$(dirname "$0")/pair.sh"
 cd "$here"
-image=224 batch=64 alone_runs=${ALONE_RUNS:-3} write=
+image=224 batch=64 alone_runs=${ALONE_RUNS:-2} write=
 steps=${STEPS:-4} chunks_list=${CHUNKS:-1 4 8} factors=${FACTORS:-0.75 3}
 for arg in "$@"; do
 	case $arg in
@@ -87,7 +87,7 @@ alone() { # METHOD CHUNKS → "client server up down", seconds and MB
 			v["payload head_act"] + v["payload mid_grad"], v["payload mid_act"] + v["payload head_grad"] }'
 }
 
-median() { sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+median() { sort -g | awk '{ v[NR] = $1 } END { print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'; }
 field() { sed -n "s/.*\"$1\":\([0-9.e+-]*\).*/\1/p" "$work/summary.json"; }
 
 last_chunks=${chunks_list##* }
