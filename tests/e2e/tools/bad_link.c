@@ -1,0 +1,183 @@
+/* bad_link UPSTREAM_PORT SEED MEAN_BYTES: a TCP relay on a loopback port of its own (printed), which is a bad link.
+ * After a number of bytes that chance chooses around MEAN_BYTES it does one of these, and starts over: it drops the
+ * connection; it falls silent for three seconds without closing, then drops it; it flips one bit of what it relays; it
+ * holds everything for 300 ms. Ends with SIGTERM, and says then how often it did what. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/rng.h"
+
+enum { MAX_PAIRS = 64, BUFFER = 65536 };
+enum fault { DROP, SILENCE, FLIP, HOLD, FAULTS };
+
+static const char *const fault_name[FAULTS] = {"drop", "silence", "flip", "hold"};
+static volatile sig_atomic_t stop;
+static struct sl_rng_key key = {.tensor = SL_RNG_TEST};
+static uint64_t drawn, mean_bytes, left;
+static unsigned done[FAULTS];
+
+struct pair {
+	int end[2]; /* client, server; -1: free */
+};
+
+static struct pair pairs[MAX_PAIRS];
+
+static uint32_t chance(uint32_t n)
+{
+	return sl_rng_below(sl_rng_u32(&key, drawn++), n);
+}
+
+static void on_term(int signum)
+{
+	(void)signum;
+	stop = 1;
+}
+
+static void nap(long ms)
+{
+	const struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+
+	nanosleep(&t, NULL);
+}
+
+static struct sockaddr_in loopback(int port)
+{
+	return (struct sockaddr_in){
+		.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+static void drop(struct pair *p)
+{
+	close(p->end[0]);
+	close(p->end[1]);
+	p->end[0] = p->end[1] = -1;
+}
+
+static void accept_one(int listener, int upstream_port)
+{
+	struct sockaddr_in to = loopback(upstream_port);
+	int client = accept(listener, NULL, NULL), server;
+
+	if (client < 0)
+		return;
+	server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (server < 0 || connect(server, (struct sockaddr *)&to, sizeof to) != 0) {
+		close(client);
+		if (server >= 0)
+			close(server);
+		return;
+	}
+	for (int i = 0; i < MAX_PAIRS; i++)
+		if (pairs[i].end[0] < 0) {
+			pairs[i] = (struct pair){{client, server}};
+			return;
+		}
+	close(client);
+	close(server);
+}
+
+static bool send_all(int fd, const uint8_t *data, size_t len)
+{
+	while (len > 0) {
+		ssize_t n = send(fd, data, len, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		data += n;
+		len -= (size_t)n;
+	}
+	return true;
+}
+
+/* Returns false where the connection is to be dropped. */
+static bool misbehave(uint8_t *data, size_t len)
+{
+	enum fault f = (enum fault)chance(FAULTS);
+
+	left = mean_bytes / 2 + chance((uint32_t)mean_bytes);
+	done[f]++;
+	if (f == FLIP)
+		data[chance((uint32_t)len)] ^= (uint8_t)(1u << chance(8));
+	else if (f == HOLD)
+		nap(300);
+	else if (f == SILENCE)
+		nap(3000);
+	return f == FLIP || f == HOLD;
+}
+
+static void relay(struct pair *p, int from)
+{
+	static uint8_t data[BUFFER];
+	ssize_t n = recv(p->end[from], data, sizeof data, 0);
+	bool good = n > 0;
+
+	if (good && (uint64_t)n < left)
+		left -= (uint64_t)n;
+	else if (good)
+		good = misbehave(data, (size_t)n);
+	if (!good || !send_all(p->end[!from], data, (size_t)n))
+		drop(p);
+}
+
+static int listen_anywhere(int *port)
+{
+	struct sockaddr_in at = loopback(0);
+	socklen_t len = sizeof at;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, 16) != 0 ||
+	    getsockname(fd, (struct sockaddr *)&at, &len) != 0)
+		return -1;
+	*port = ntohs(at.sin_port);
+	return fd;
+}
+
+static void serve(int listener, int upstream_port)
+{
+	struct pollfd fds[1 + 2 * MAX_PAIRS];
+
+	while (!stop) {
+		fds[0] = (struct pollfd){listener, POLLIN, 0};
+		for (int i = 0; i < 2 * MAX_PAIRS; i++)
+			fds[1 + i] = (struct pollfd){pairs[i / 2].end[i % 2], POLLIN, 0};
+		if (poll(fds, 1 + 2 * MAX_PAIRS, 100) <= 0)
+			continue;
+		for (int i = 0; i < 2 * MAX_PAIRS; i++)
+			if (fds[1 + i].revents && pairs[i / 2].end[i % 2] == fds[1 + i].fd)
+				relay(&pairs[i / 2], i % 2);
+		if (fds[0].revents)
+			accept_one(listener, upstream_port);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	int port, listener = listen_anywhere(&port);
+
+	if (argc != 4 || listener < 0)
+		return 64;
+	key.seed = strtoull(argv[2], NULL, 10);
+	mean_bytes = left = strtoull(argv[3], NULL, 10);
+	signal(SIGTERM, on_term);
+	signal(SIGPIPE, SIG_IGN);
+	for (int i = 0; i < MAX_PAIRS; i++)
+		pairs[i].end[0] = pairs[i].end[1] = -1;
+	printf("%d\n", port);
+	fflush(stdout);
+	serve(listener, atoi(argv[1]));
+	for (int f = 0; f < FAULTS; f++)
+		printf("%s %u%s", fault_name[f], done[f], f == FAULTS - 1 ? "\n" : ", ");
+	return 0;
+}
