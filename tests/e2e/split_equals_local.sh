@@ -79,7 +79,7 @@ for codec in none quant:8; do
 done
 
 # the other methods and the stochastic ones among them
-for codec in sortquant:6+2 'randomk:0.2|qsgd:255' 'lowrank:3,warm=true' 'threshold:0.01|zstd'; do
+for codec in 'quant:8,round=stochastic' sortquant:6+2 'randomk:0.2|qsgd:255' 'lowrank:3,warm=true' 'threshold:0.01|zstd'; do
 	both=(codec.head_act="$codec" codec.head_grad="$codec" partition=2:-2)
 	local_run "local $codec" "${both[@]}"
 	compare "two $codec" "local $codec" "$two" "${both[@]}"
