@@ -45,12 +45,13 @@ train() { # NAME, then --set pairs
 codec_sets() { # CODEC → --set pairs; lowrank:3,7 is rank 3 at the head's cut and 7 at the tail's
 	case $1 in
 	lowrank:3,7) echo "--set codec.head_act=lowrank:3 --set codec.head_grad=lowrank:3 --set codec.mid_act=lowrank:7 --set codec.mid_grad=lowrank:7" ;;
+	conv-insert) echo "--set insert.head=conv:20,k=4,s=4 --set insert.tail=conv:320" ;; # seed 003's rate 0.070
 	*) echo "--set codec=$1" ;;
 	esac
 }
 
 : >"$out/timing.jsonl"
-for codec in ${CODECS-none f16 quant:8 sortquant:6+2 topk:0.1 lowrank:3,7}; do
+for codec in ${CODECS-none f16 quant:8 sortquant:6+2 topk:0.1 lowrank:3,7 conv-insert}; do
 	for chunks in ${CHUNKS-1 4 8}; do
 		row=$(train "row" $(codec_sets "$codec") --set "train.chunks=$chunks" --set "train.max_steps=$steps" \
 			--set data.train_limit=2000 --set data.test_limit=64) || continue

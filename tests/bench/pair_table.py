@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+"""usage: pair_table.py TIMING.jsonl
+The rows of scripts/gpu-pair.sh as a table in Markdown, in the columns of seed 003, with its own figures beside. Medians over
+the steps but the first two; MB = 10^6 bytes, one direction (client to server), as the seed counts."""
+import json
+import statistics
+import sys
+
+SEED = {  # method: chunks: (total s per batch, computation s, average MB/s)
+    "none": {1: (2.47, 0.48, 236.07), 4: (2.15, 0.33, 343.37), 8: (2.07, 0.35, 323.75)},
+    "lowrank:3,7": {1: (0.66, 0.56, 20.50), 4: (0.43, 0.35, 32.80), 8: (0.43, 0.37, 31.03)},
+    "conv-insert": {1: (0.62, 0.55, 13.92), 4: (0.37, 0.34, 22.52), 8: (0.37, 0.36, 21.27)},
+    "quant:8": {8: (0.62, 0.30, None)},
+}
+
+print("| method | chunks | rate (wire) | s per batch: median (min – max) | computation client + server, s | average MB/s | "
+      "peak client MB/s | peak server MB/s | seed 003: s per batch |")
+print("|---|---|---|---|---|---|---|---|---|")
+for line in open(sys.argv[1]):
+    row = json.loads(line)
+    result, steps = row["result"], row["steps"][2:]
+    times = [s["t_step_s"] for s in steps]
+    wire = sum(d["wire_bytes"] for d in result["directions"])
+    raw = sum(d["raw_bytes"] for d in result["directions"])
+    seed = SEED.get(row["codec"], {}).get(row["chunks"])
+    rate = f"{wire / raw:.4f}"
+    if row["codec"] == "conv-insert":
+        rate += " of the inserted tensors"
+    print(f"| {row['codec']} | {row['chunks']} | {rate} | {statistics.median(times):.4f} ({min(times):.4f} – {max(times):.4f}) | "
+          f"{result['t_compute_client_per_batch_s']:.3f} + {result['t_compute_server_per_batch_s']:.3f} | {result['avg_mb_s']:.0f} | "
+          f"{result['peak_client_mb_s']:.0f} | {result['peak_server_mb_s']:.0f} | {seed[0] if seed else '–'} |")
