@@ -1,5 +1,6 @@
 /* The CPU backend's codec loops against the portable ones: same bytes, and nothing written or read beyond. Then whole
- * codecs, every pair of implementations: portable → CPU and CPU → portable. SKIP where this CPU has no faster loops. */
+ * codecs, every pair of implementations: portable → CPU and CPU → portable. One case is skipped where this CPU
+ * has no faster loops. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -70,6 +71,14 @@ static void same(const void *a, const void *b, size_t bytes, const char *what, i
 {
 	if (memcmp(a, b, bytes) != 0)
 		fail_msg("%s differs for n = %lld", what, (long long)n);
+}
+
+static void the_cpu_has_faster_loops(void **state)
+{
+	(void)state;
+	/* what follows then compares the portable loops with themselves */
+	if (fast == plain)
+		skip();
 }
 
 static void statistics(void **state)
@@ -470,11 +479,17 @@ static void payloads_do_not_tell_who_made_them(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(statistics),   cmocka_unit_test(randomness),
-		cmocka_unit_test(affine_codes), cmocka_unit_test(signs_and_levels),
-		cmocka_unit_test(buckets),      cmocka_unit_test(packed_bits),
-		cmocka_unit_test(halves),       cmocka_unit_test(places),
-		cmocka_unit_test(products),     cmocka_unit_test(payloads_do_not_tell_who_made_them),
+		cmocka_unit_test(the_cpu_has_faster_loops),
+		cmocka_unit_test(statistics),
+		cmocka_unit_test(randomness),
+		cmocka_unit_test(affine_codes),
+		cmocka_unit_test(signs_and_levels),
+		cmocka_unit_test(buckets),
+		cmocka_unit_test(packed_bits),
+		cmocka_unit_test(halves),
+		cmocka_unit_test(places),
+		cmocka_unit_test(products),
+		cmocka_unit_test(payloads_do_not_tell_who_made_them),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

@@ -495,6 +495,65 @@ static void feedback_returns_what_was_lost(void **state)
 	sl_codec_close(c);
 }
 
+static enum sl_err own_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
+{
+	(void)be;
+	*out = calloc(1, bytes);
+	return *out != NULL ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory");
+}
+
+static void own_free(struct sl_backend *be, void *ptr)
+{
+	(void)be;
+	free(ptr);
+}
+
+/* A backend with stages of its own: what passes between stages lies in its memory, and the bytes are the same. */
+static void a_backend_may_bring_its_own_stages(void **state)
+{
+	struct sl_backend_ops ops = {
+		.name = "own", .alloc = own_alloc, .free = own_free, .codec_stages = sl_codec_stages()};
+	const struct sl_codec_stage *few[] = {sl_codec_stage_find("none", 4), NULL};
+	static const char *const specs[] = {"none", "quant:8", "topk:0.1", "topk:0.2|quant:8|zstd",
+					    "lowrank:2|topk:0.5"};
+	struct sl_shape s = sl_shape4(2, 30, 31, 12);
+	int64_t n = sl_shape_count(&s);
+	float *x = malloc((size_t)n * 4), *one = malloc((size_t)n * 4), *two = malloc((size_t)n * 4);
+	struct sl_backend be = {.ops = &ops};
+	struct sl_codec_env env = {.be = &be, .shape = s, .slots = 1};
+	struct sl_codec_spec spec;
+	struct sl_codec *codec;
+	struct sl_fail fail;
+	(void)state;
+
+	codec_fill(x, n, RANDOM);
+	for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+		struct sl_codec *host = codec_open(specs[i], s, NULL, SL_DIR_HEAD_ACT, NULL);
+		struct sl_codec *own = codec_open(specs[i], s, &be, SL_DIR_HEAD_ACT, NULL);
+		uint8_t *a, *b;
+		size_t a_len, b_len;
+
+		assert_int_equal(codec_encode(host, &codec_call0, x, s, &a, &a_len), SL_OK);
+		assert_int_equal(codec_encode(own, &codec_call0, x, s, &b, &b_len), SL_OK);
+		assert_int_equal(a_len, b_len);
+		assert_memory_equal(a, b, a_len);
+		assert_int_equal(codec_decode(host, &codec_call0, b, b_len, s, one), SL_OK);
+		assert_int_equal(codec_decode(own, &codec_call0, a, a_len, s, two), SL_OK);
+		assert_memory_equal(one, two, (size_t)n * 4);
+		free(a);
+		free(b);
+		sl_codec_close(host);
+		sl_codec_close(own);
+	}
+	ops.codec_stages = few;
+	assert_int_equal(sl_codec_parse("quant:8", &spec, &fail), SL_OK);
+	assert_int_equal(sl_codec_open(&codec, &spec, &env, &fail), SL_ERR_UNAVAILABLE);
+	assert_non_null(strstr(fail.text, "own has no quant"));
+	free(x);
+	free(one);
+	free(two);
+}
+
 static void threads_do_not_change_bytes(void **state)
 {
 	static const char *const specs[] = {"none",
@@ -562,6 +621,7 @@ int main(void)
 		cmocka_unit_test(wrong_frames_are_refused),
 		cmocka_unit_test(a_short_buffer_is_a_limit),
 		cmocka_unit_test(feedback_returns_what_was_lost),
+		cmocka_unit_test(a_backend_may_bring_its_own_stages),
 		cmocka_unit_test(threads_do_not_change_bytes),
 	};
 
