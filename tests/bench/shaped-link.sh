@@ -10,7 +10,7 @@
 # link is not the bottleneck. Bytes: payloads and headers of training, as the daemons count them.
 #   --write  the table and its pictures to docs/results/link.md     --quick  tiny settings, to see that it works
 # STEPS (4): timed steps a row. CODECS, CHUNKS, FACTORS: what to run; COMPUTE: seconds to take for the compute time; CLIENT_SETS: more --set pairs for every run.
-# BUILD, DATA, SERVER_YAML: as pair.sh.
+# NOTSENT_LOWAT: of TCP, in bytes, where the kernel's own (no limit) is not wanted. BUILD, DATA, SERVER_YAML: as pair.sh.
 # The server stays on loopback addresses, the only ones that it takes without authentication: 127.1.0.0/24 lies on the
 # veth pair, whose ends route it (route_localnet), and lo does not have it.
 set -eu
@@ -56,6 +56,7 @@ for end in c:1 s:2; do
 	"${in_ns[@]}" sysctl -qw "net.ipv4.conf.split-$side.route_localnet=1"
 	"${in_ns[@]}" ip addr add "127.1.0.${end#*:}/24" dev "split-$side"
 	"${in_ns[@]}" ip link set "split-$side" up
+	[ -z "${NOTSENT_LOWAT:-}" ] || "${in_ns[@]}" sysctl -qw "net.ipv4.tcp_notsent_lowat=$NOTSENT_LOWAT"
 done
 shape() { # MB/s of TCP payload: a frame of 1514 bytes carries 1448
 	local bytes
@@ -167,8 +168,8 @@ set boxwidth 0.6
 set yrange [0:*]
 set grid y
 set xtics rotate by -30
-plot "$work/plot" using 2:xtic(1) with boxes title "measured", \
-	"" using 0:4 with points pt 7 ps 0.8 title "ideal + fill and drain", "" using 0:3 with points pt 2 ps 0.8 title "ideal"
+plot "$work/plot" using 2:xtic(1) with boxes lc rgb "#a9c4e4" title "measured", \
+	"" using 0:4 with points pt 7 ps 0.9 lc rgb "#c0392b" title "ideal + fill and drain", "" using 0:3 with points pt 2 ps 0.9 lc rgb "black" title "ideal"
 PLOT
 done
 echo "written: $out/link.md and its pictures"
