@@ -48,12 +48,10 @@ void sl_avx512_mul_xt(const float *x, int64_t m, int64_t c, const float *q, int 
 void sl_avx512_mul_x(const float *x, int64_t m, int64_t c, const float *p, int r, float *q);
 void sl_avx512_outer(const float *a, const float *b, int64_t m, int64_t c, int r, float *x);
 
-/* Asks for the line 4 KiB further on, where rows are short: measured, the first product of lowrank takes a third of the
- * time. Beyond the end it has no effect. */
-static inline void ask_ahead(const float *x)
-{
-	_mm_prefetch((const char *)x + 4096, _MM_HINT_T0);
-}
+/* Asks for the line 4 KiB further on: passes that do little per element are otherwise held up by memory (the first
+ * product of lowrank takes a third of the time with it). Beyond the end it has no effect. A macro, because gcc takes a
+ * function that does nothing else for one without effect and leaves it out. */
+#define ask_ahead(x) _mm_prefetch((const char *)(x) + 4096, _MM_HINT_T0)
 
 /* Pattern without the sign. */
 static inline __m512i magnitude16(__m512 x)

@@ -95,8 +95,10 @@ static inline __attribute__((always_inline)) void x_tile(const float *x, int64_t
 	for (; left >= 16 && k + 16 <= c; k += 16) {
 		__m512 v[16];
 
-		for (int i = 0; i < 16; i++)
+		for (int i = 0; i < 16; i++) {
 			v[i] = _mm512_loadu_ps(x + i * c + k);
+			ask_ahead(x + i * c + k);
+		}
 		transpose(v);
 		for (int i = 0; i < 16; i++) {
 			for (int j = 0; j < rows; j++)
@@ -136,11 +138,11 @@ void sl_avx512_mul_x(const float *x, int64_t m, int64_t c, const float *p, int r
 	}
 }
 
-/* Columns k … k+31 of all rows of x, of rank r ≤ 4 with b in registers. `r` is a constant. */
+/* Columns k … k+31 of all rows of x, of rank r ≤ 8 with b in registers. `r` is a constant. */
 static inline __attribute__((always_inline)) void outer_tile(const float *a, const float *b, int64_t m, int64_t c,
 							     int64_t k, int r, float *x)
 {
-	__m512 u[4], v[4];
+	__m512 u[8], v[8];
 
 	for (int j = 0; j < r; j++) {
 		u[j] = _mm512_loadu_ps(b + j * c + k);
@@ -180,7 +182,7 @@ void sl_avx512_outer(const float *a, const float *b, int64_t m, int64_t c, int r
 	int64_t k = 0;
 
 	/* a row in one go where it is short; a long one in pieces would be written with gaps, m times over */
-	for (; r <= 4 && c <= 128 && k + 32 <= c; k += 32) {
+	for (; r <= 8 && c <= 128 && k + 32 <= c; k += 32) {
 		switch (r) {
 		case 1:
 			outer_tile(a, b, m, c, k, 1, x);
@@ -191,8 +193,20 @@ void sl_avx512_outer(const float *a, const float *b, int64_t m, int64_t c, int r
 		case 3:
 			outer_tile(a, b, m, c, k, 3, x);
 			break;
-		default:
+		case 4:
 			outer_tile(a, b, m, c, k, 4, x);
+			break;
+		case 5:
+			outer_tile(a, b, m, c, k, 5, x);
+			break;
+		case 6:
+			outer_tile(a, b, m, c, k, 6, x);
+			break;
+		case 7:
+			outer_tile(a, b, m, c, k, 7, x);
+			break;
+		default:
+			outer_tile(a, b, m, c, k, 8, x);
 			break;
 		}
 	}

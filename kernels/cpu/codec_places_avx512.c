@@ -13,6 +13,7 @@ int64_t sl_avx512_scan(const float *x, int64_t n, uint32_t lo, uint32_t hi, uint
 		__mmask16 up = _mm512_cmpge_epu32_mask(m, high);
 		__mmask16 between = _mm512_mask_cmpgt_epu32_mask((__mmask16)~up, m, low);
 
+		ask_ahead(x + i);
 		most = _mm512_max_epu32(m, most);
 		above += __builtin_popcount(up);
 		same += __builtin_popcount(_mm512_cmpeq_epu32_mask(m, low));
@@ -40,6 +41,7 @@ int64_t sl_avx512_mark(const float *x, int64_t n, uint32_t least, uint64_t *bitm
 		for (int j = 0; j < 4; j++) {
 			__m512i m = magnitude16(_mm512_loadu_ps(x + i + 16 * j));
 
+			ask_ahead(x + i + 16 * j);
 			most = _mm512_max_epu32(m, most);
 			word |= (uint64_t)_mm512_cmpge_epu32_mask(m, low) << (16 * j);
 		}

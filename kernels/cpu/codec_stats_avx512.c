@@ -18,6 +18,7 @@ void sl_avx512_minmax(const float *x, int64_t n, struct sl_range *io)
 			for (int j = 0; j < 4; j++) {
 				__m512 v = _mm512_loadu_ps(x + i + 16 * j);
 
+				ask_ahead(x + i + 16 * j);
 				lo[j] = _mm512_min_ps(v, lo[j]);
 				hi[j] = _mm512_max_ps(v, hi[j]);
 				top[j] = _mm512_max_epu32(magnitude16(v), top[j]);
@@ -105,6 +106,7 @@ double sl_avx512_sum_squares(const float *x, int64_t n, uint32_t *top)
 		__m512d a = _mm512_cvtps_pd(_mm512_castps512_ps256(v));
 		__m512d b = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
 
+		ask_ahead(x + i);
 		/* the product of two floats is exact in double: fused or not is the same */
 		low = _mm512_fmadd_pd(a, a, low);
 		high = _mm512_fmadd_pd(b, b, high);
