@@ -51,7 +51,7 @@ YAML
 jobs=()
 for seed; do
 	"$splitc" sweep "$out/config.yaml" --codecs "$out/list.yaml" --local --out "$out/seed-$seed" --set train.seed="$seed" \
-		--set control="$out/seed-$seed.sock" | sed "s/^/seed $seed: /" &
+		--set control="$out/seed-$seed.sock" | sed -u "s/^/seed $seed: /" &
 	jobs+=($!)
 done
 for job in "${jobs[@]}"; do wait "$job"; done
