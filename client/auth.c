@@ -25,7 +25,7 @@ enum sl_err sl_client_auth_open(struct sl_client_auth *auth, const struct sl_con
 		err = at(conf, "auth.server_key", sl_key_load_public(&auth->server, conf->auth.server_key, fail), fail);
 	if (err)
 		return err;
-	auth->transport = (struct sl_transport_auth){.own = &auth->own, .server = &auth->server};
+	auth->transport = (struct sl_transport_auth){.own = &auth->own, .server = &auth->server, .met = &auth->met};
 	sl_key_fingerprint(&auth->own.public_key, own);
 	sl_key_fingerprint(&auth->server, server);
 	sl_log(SL_LOG_INFO, "auth", "this client's key is %s, the server's must be %s", own, server);

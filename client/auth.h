@@ -8,6 +8,7 @@
 struct sl_client_auth {
 	struct sl_keypair own;
 	struct sl_key server;
+	bool met;
 	struct sl_transport_auth transport; /* for sl_remote_conf; own NULL: no auth in the config */
 };
 

@@ -203,7 +203,7 @@ static void cut(struct sl_handshakes *h, const char *print, struct sl_fail *fail
 	char server[SL_FINGERPRINT];
 
 	/* A plain connection can be cut for any reason, and one that once stood has the right keys. */
-	if (!h->auth || h->ever || ++h->cut < CUTS)
+	if (!h->auth || h->ever || (h->auth->met && *h->auth->met) || ++h->cut < CUTS)
 		return;
 	sl_key_fingerprint(h->auth->server, server);
 	sl_fail_set(fail, SL_ERR_AUTH,
@@ -222,6 +222,8 @@ void sl_handshake_event(struct sl_handshakes *h, int event, int value, struct sl
 		sl_key_fingerprint(&h->auth->own->public_key, print);
 	if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
 		h->done = h->ever = true;
+		if (h->auth && h->auth->met)
+			*h->auth->met = true;
 		h->cut = 0;
 	} else if (mismatch && h->auth) {
 		sl_fail_set(fail, SL_ERR_AUTH,

@@ -25,7 +25,7 @@ struct sl_handshakes {
 	const struct sl_transport_auth *auth; /* NULL: none */
 	const char *endpoint;
 	bool done; /* one has gone well since the connection was last lost */
-	bool ever; /* … or at any time */
+	bool ever; /* … or at any time; auth->met says so too */
 	int cut;   /* given up by the other side without a word, in a row */
 };
 

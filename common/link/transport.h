@@ -4,6 +4,8 @@
 #ifndef SL_LINK_TRANSPORT_H
 #define SL_LINK_TRANSPORT_H
 
+#include <stdbool.h>
+
 #include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/link/key.h"
@@ -47,7 +49,11 @@ struct sl_payload {
 struct sl_transport_auth {
 	const struct sl_keypair *own;
 	const struct sl_key *server; /* of a connecting one: whom it means to reach */
-	struct sl_gate *gate;        /* of a bound one: whom it lets in */
+	/* Of a connecting one: set once a handshake has gone well, and outlives the transport. From then on a handshake
+	 * that is cut is the network's doing, or a proxy's without a server behind it. NULL: as if each was the first.
+	 */
+	bool *met;
+	struct sl_gate *gate; /* of a bound one: whom it lets in */
 };
 
 struct sl_transport_conf {

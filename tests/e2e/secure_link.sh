@@ -79,7 +79,8 @@ refused() {
 	[ $rc = 77 ] || fail "$name: exit status $rc, not 77"
 	tail -n 1 "$tmp/$name.log" | grep -qF -- "$words" || fail "$name: no word on '$words'"
 	tail -n 1 "$tmp/$name.log" | grep -qF -- "$print" || fail "$name: the fingerprint $print is not named"
-	[ $took -le $((prompt * 1000)) ] || fail "$name: only after $took ms"
+	# who has no key to try must get to read the server's greeting, which may be cut off some times
+	[ "$name" = 'no key' ] || [ $took -le $((prompt * 1000)) ] || fail "$name: only after $took ms"
 	echo "$name: exit status 77 after $took ms"
 }
 
@@ -94,7 +95,7 @@ refused() {
 	refused 'key to come' 'does not know' "$(print_of edge-2)" $(as edge-2)
 	refused 'wrong server' 'cuts the handshake' "$(print_of other)" \
 		--set "auth.secret_key=$tmp/edge-1.key" --set "auth.server_key=$tmp/other.pub"
-	refused 'no key' 'authenticated clients only' 'auth section'
+	refused 'no key' 'authenticated clients only' 'auth section' --set link.connect_timeout_ms=60000
 
 	# a list that cannot be read changes nothing; one with another key lets that in, and the other's owner out
 	start_client revoked "$tmp/client.yaml" --set train.epochs=5000 --set train.eval_every=0 $(as edge-1)
@@ -117,26 +118,12 @@ refused() {
 }
 wait_for 'no word on refused keys' grep -q "auth-refused: key $(print_of stranger) from .*127.0.0.1" "$tmp/secure.log"
 
-# A hundred connections that say nothing, a byte at a time, or garbage, and come back; strangers' keys among them.
+# a hundred connections that are no clients (tools/rogues.c), and strangers' keys among them
 rss() { awk '/^VmRSS/ {print $2}' /proc/$secure_pid/status; }
 before=$(rss)
-rogues() {
-	local i fd=() round
-	head -c 65536 /dev/urandom >"$tmp/garbage"
-	for round in $(seq 1000); do
-		for i in $(seq 100); do
-			[ -n "${fd[i]:-}" ] || { exec {fd[i]}<>"/dev/tcp/127.0.0.1/${endpoint##*:}"; } 2>/dev/null || continue
-			case $((i % 3)) in
-			1) printf '\xff' >&"${fd[i]}" || { exec {fd[i]}>&- || true; fd[i]=; } ;;
-			2) head -c 20000 "$tmp/garbage" >&"${fd[i]}" || { exec {fd[i]}>&- || true; fd[i]=; } ;;
-			esac
-		done 2>/dev/null
-		sleep 0.1
-	done
-}
-trap '' PIPE
-rogues &
-started+=($!)
+"$TOOLS/rogues" "${endpoint##*:}" 100 >"$tmp/rogues.out" &
+rogues_pid=$!
+started+=($rogues_pid)
 for i in 1 2 3; do
 	# shellcheck disable=SC2046
 	start_client "stranger $i" "$tmp/client.yaml" $(as stranger)
@@ -147,11 +134,17 @@ from=$EPOCHREALTIME
 client among "$tmp/client.yaml" $(as edge-2) || fail "among rogues: exit status $?"
 took=$(((${EPOCHREALTIME/./} - ${from/./}) / 1000))
 same_run among alone 6
+[ $took -le $((prompt * 1000)) ] || fail "among rogues the client took $took ms"
+sleep 1.5 # those that say nothing are cut after 2 s
 grown=$(($(rss) - before))
-kill -0 ${started[-4]} || fail 'the rogues have gone'
-[ $grown -le 65536 ] || fail "the server grew by $grown KiB"
+kill -TERM $rogues_pid
+wait $rogues_pid || fail 'the rogues failed'
+read -r standing cuts <"$tmp/rogues.out"
+[ "$standing" = 100 ] && [ "$cuts" -ge 66 ] || fail "$standing rogues stood, and were cut $cuts times"
+# in its queues a connection without a handshake may hold a frame; with sanitizers, freed memory counts too
+[ -n "${SAN:-}" ] || [ $grown -le 32768 ] || fail "the server grew by $grown KiB"
 kill -0 $secure_pid || fail 'the server is dead'
-echo "among 100 rogues: 6 steps in $took ms, the server grew by $grown KiB"
+echo "among $standing rogues, cut $cuts times: 6 steps in $took ms, the server grew by $grown KiB"
 
 # no log, status or config print holds a secret
 "$SPLITS" serve "$tmp/none.yaml" --set "auth.secret_key=$tmp/server.key" --set "auth.clients=$tmp/clients" --print-config >"$tmp/printed.log"

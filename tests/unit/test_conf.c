@@ -268,6 +268,42 @@ static void server_stays_on_loopback(void **state)
 	assert_string_equal(fail.text, "--set device: must be auto, cpu or cuda:N with N from 0 to 99, got \"cuda\"");
 }
 
+static void auth_is_whole_and_opens_the_bind(void **state)
+{
+	static const struct {
+		const char *set[2], *why; /* NULL: fine */
+	} server[] = {
+		{{"auth.secret_key=k", "threads=1"}, "--set auth.secret_key: auth needs both secret_key and clients"},
+		{{"auth.clients=c", "threads=1"}, "--set auth.clients: auth needs both"},
+		{{"auth.secret_key=k", "auth.clients=c"}, NULL},
+		{{"limits.sessions_per_key=0", "threads=1"}, "--set limits.sessions_per_key: must be a whole number"},
+	};
+	struct sl_conf_server s;
+	struct sl_conf_client c;
+	struct sl_fail fail;
+	(void)state;
+
+	for (size_t i = 0; i < sizeof server / sizeof server[0]; i++) {
+		enum sl_err err = sl_conf_parse(&sl_conf_server_schema, &s, "s.yaml", "", 0, server[i].set, 2, &fail);
+
+		assert_int_equal(err, server[i].why ? SL_ERR_CONFIG : SL_OK);
+		if (server[i].why)
+			assert_non_null(strstr(fail.text, server[i].why));
+	}
+	assert_int_equal(sl_conf_parse(&sl_conf_server_schema, &s, "s.yaml",
+				       "listen: tcp://*:5570\nauth: {secret_key: k, clients: c}\n", 55, NULL, 0, &fail),
+			 SL_OK);
+	assert_string_equal(s.listen, "tcp://*:5570");
+	assert_int_equal(s.limits.sessions_per_key, 4);
+	assert_int_equal(parse(&c, BASE "auth: {secret_key: k}\n", NULL, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "c.yaml:3:20: auth.secret_key: auth needs both secret_key and server_key"));
+	/* all that Z85 has, as a key is written in a file */
+	assert_int_equal(
+		parse(&c, BASE "auth: {secret_key: k, server_key: '.-:+=^!/*?&<>()[]{}@%$#0aA'}\n", NULL, &fail),
+		SL_OK);
+	assert_string_equal(c.auth.server_key, ".-:+=^!/*?&<>()[]{}@%$#0aA");
+}
+
 static char *printed(const struct sl_conf_schema *schema, const void *conf)
 {
 	char *text = NULL;
@@ -318,7 +354,7 @@ static void examples_load(void **state)
 	(void)state;
 
 	assert_int_equal(sl_conf_client_load(&c, "configs/client-demo.yaml", NULL, 0, &fail), SL_OK);
-	assert_string_equal(c.codec[3], "quant:8");
+	assert_string_equal(c.codec[3], "quant:8,round=stochastic");
 	assert_int_equal(sl_conf_client_load(&c, "configs/client-finetune224.yaml", NULL, 0, &fail), SL_OK);
 	assert_string_equal(c.head_end, "features.0.1");
 	assert_int_equal(c.train.batch, 64);
@@ -376,6 +412,7 @@ int main(void)
 		cmocka_unit_test(faults_in_sets),
 		cmocka_unit_test(sets_win_in_order),
 		cmocka_unit_test(server_stays_on_loopback),
+		cmocka_unit_test(auth_is_whole_and_opens_the_bind),
 		cmocka_unit_test(print_can_be_loaded),
 		cmocka_unit_test(examples_load),
 		cmocka_unit_test(files_that_cannot_be_read),
