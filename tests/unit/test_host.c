@@ -524,6 +524,7 @@ static void a_session_s_id_is_worth_nothing_without_its_key(void **state)
 	assert_non_null(strstr(status, "edge-0 "));
 	assert_non_null(strstr(status, print_of(0)));
 	free(status);
+	hang_up(&thief);
 	connect_as(&thief, 0); /* the right key, in a new connection, may */
 	say(&thief, &stolen);
 	await(&thief.came[SL_FRAME_WELCOME], 1);
