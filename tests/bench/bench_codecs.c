@@ -125,13 +125,26 @@ static double relative_error(const struct bench *b)
 	return sqrt(error / norm);
 }
 
+static void print_row(const struct bench *b, const struct job *job, const char *text, double tx, double rx)
+{
+	double whole = 4 * (double)b->n;
+
+	/* a bar within a cell of a Markdown table is written \\| */
+	printf("| `");
+	for (; *text != '\0'; text++)
+		printf(*text == '|' ? "\\|" : "%c", *text);
+	printf("` | %zu | %.5f | %.5f | %.3g | %.2f / %.2f | %.1f / %.1f | %.2f / %.2f |\n", job->out.len,
+	       (double)job->out.len / whole, sl_codec_nominal_bytes(job->codec, b->shape.dim[0]) / whole,
+	       relative_error(b), tx * 1e3, rx * 1e3, whole / tx * 1e-9, whole / rx * 1e-9, tx / b->copy, rx / b->copy);
+}
+
 static int row(struct bench *b, const char *text)
 {
 	struct sl_codec_env env = {.be = &b->be, .shape = b->shape, .slots = 1, .dir = SL_DIR_HEAD_ACT};
 	struct job job = {.call = {.training = true}};
 	struct sl_codec_spec spec;
 	struct sl_fail fail = {0};
-	double whole = 4 * (double)b->n, tx, rx;
+	double tx, rx;
 
 	if (sl_codec_parse(text, &spec, &fail) != SL_OK || sl_codec_open(&job.codec, &spec, &env, &fail) != SL_OK) {
 		fprintf(stderr, "%s: %s\n", text, fail.text);
@@ -148,10 +161,7 @@ static int row(struct bench *b, const char *text)
 	if (job.err != SL_OK)
 		fprintf(stderr, "%s: %s\n", text, sl_err_text(job.err));
 	else
-		printf("| `%s` | %zu | %.5f | %.5f | %.3g | %.2f / %.2f | %.1f / %.1f | %.2f / %.2f |\n", spec.text,
-		       job.out.len, (double)job.out.len / whole,
-		       sl_codec_nominal_bytes(job.codec, b->shape.dim[0]) / whole, relative_error(b), tx * 1e3,
-		       rx * 1e3, whole / tx * 1e-9, whole / rx * 1e-9, tx / b->copy, rx / b->copy);
+		print_row(b, &job, spec.text, tx, rx);
 	fflush(stdout);
 	free(job.out.data);
 	sl_codec_close(job.codec);
