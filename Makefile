@@ -82,9 +82,24 @@ $(B)/splits: $(B)/server/main.o $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(TEST_BIN): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
+$(filter-out %/test_gpu_codecs,$(TEST_BIN)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
+
+# The kernels of the device's codecs, as C, for a CPU: tests/support/cuda_sim.
+SIM_OBJ := $(patsubst %,$(B)/cuda-sim/%.o,$(wildcard tests/support/cuda_sim/*.c kernels/cuda/codec_*.cu kernels/cuda/codec_*.c))
+
+$(SIM_OBJ): $(B)/cuda-sim/%.o: % Makefile
+	@mkdir -p $(@D)
+	@echo '  CC    $< (on a CPU)'
+	$(Q)$(CC) $(BASE_CFLAGS) -ffp-contract=off -Wno-unknown-pragmas -Itests/support/cuda_sim $(CFLAGS) -MMD -MP -x c -c -o $@ $<
+
+-include $(SIM_OBJ:.o=.d)
+
+$(B)/tests/suite/test_gpu_codecs.o: CFLAGS += -Itests/support/cuda_sim
+$(B)/tests/suite/test_gpu_codecs: $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(SIM_OBJ) $(LIB)
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(LDFLAGS) -Wl,-z,execstack -o $@ $< $(SUPPORT_OBJ) $(SIM_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
 $(E2E_TOOLS): $(B)/%: $(B)/%.o $(LIB)
 	@echo '  LINK  $@'
@@ -203,7 +218,7 @@ CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 CUDNN_H := $(firstword $(wildcard /usr/include/cudnn.h /usr/include/*/cudnn.h $(CUDA_HOME)/include/cudnn.h \
              $(CUDA_HOME)/targets/*/include/cudnn.h))
 CUDA_SRC := $(wildcard kernels/cuda/*.cu kernels/cuda/*.c) \
-            $(addprefix common/base/,err.c log.c worker.c clock.c)
+            $(addprefix common/base/,err.c log.c worker.c clock.c buf.c)
 CUDA_OBJ := $(CUDA_SRC:%=$(B)/cuda-module/%.o)
 
 ifneq ($(and $(NVCC),$(CUDNN_H)),)
@@ -229,7 +244,7 @@ $(B)/libsplit_cuda.so: $(CUDA_OBJ)
 $(B)/cuda-module/%.cu.o: %.cu Makefile
 	@mkdir -p $(@D)
 	@echo '  NVCC  $<'
-	$(Q)$(NVCC) -std=c++17 $(CUDA_GENCODE) -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror \
+	$(Q)$(NVCC) -std=c++17 $(CUDA_GENCODE) $(if $(filter codec_%,$(<F)),-fmad=false) -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror \
 		$(CUDA_CFLAGS) -c -o $@ $<
 
 $(B)/cuda-module/%.c.o: %.c Makefile
@@ -240,8 +255,8 @@ $(B)/cuda-module/%.c.o: %.c Makefile
 
 -include $(CUDA_OBJ:.o=.d)
 
-GPU_TESTS := test_ops test_gpu test_module
-GPU_BIN := $(B)/tests/suite/test_ops $(B)/tests/suite/test_gpu $(B)/tests/unit/test_module
+GPU_TESTS := test_ops test_gpu test_gpu_codecs test_module
+GPU_BIN := $(addprefix $(B)/tests/,suite/test_ops suite/test_gpu suite/test_gpu_codecs unit/test_module)
 
 test-gpu: cuda ## every test that uses a GPU, on one; skipped and counted where none is
 	@$(MAKE) --no-print-directory build-tests T='$(GPU_TESTS)'
@@ -249,13 +264,14 @@ test-gpu: cuda ## every test that uses a GPU, on one; skipped and counted where 
 
 gpu-bundle: cuda ## build/gpu: tests and benchmark for a GPU host without a build, run there by its gpu-check.sh
 	@$(MAKE) --no-print-directory build-tests T='$(GPU_TESTS)'
-	@$(MAKE) --no-print-directory $(B)/tests/bench/bench_gpu
+	@$(MAKE) --no-print-directory $(B)/tests/bench/bench_gpu $(B)/tests/bench/bench_gpu_codecs
 	BUILD=$(B) scripts/gpu-bundle.sh build/gpu
 
 bench-gpu: cuda ## the middle on the GPU, and in PyTorch beside it
-	@$(MAKE) --no-print-directory $(B)/tests/bench/bench_gpu
+	@$(MAKE) --no-print-directory $(B)/tests/bench/bench_gpu $(B)/tests/bench/bench_gpu_codecs
 	LD_LIBRARY_PATH=$(B):$$LD_LIBRARY_PATH $(B)/tests/bench/bench_gpu --layers || [ $$? = 77 ]
 	LD_LIBRARY_PATH=$(B):$$LD_LIBRARY_PATH $(B)/tests/bench/bench_gpu --tf32 || [ $$? = 77 ]
+	LD_LIBRARY_PATH=$(B):$$LD_LIBRARY_PATH $(B)/tests/bench/bench_gpu_codecs || [ $$? = 77 ]
 	tests/bench/bench_gpu_peer.py || [ $$? = 77 ]
 
 # ---- a copy for hosts without packages

@@ -16,11 +16,12 @@
 
 #include "common/nn/backend.h"
 
-enum { SL_MODULE_ABI = 1, SL_MODULE_TEXT = 256 };
+enum { SL_MODULE_ABI = 2, SL_MODULE_TEXT = 256 };
 
 struct sl_module_options {
-	int device;         /* 0 … device_count - 1 */
-	bool tf32;          /* matrix products and convolutions may round their inputs to TF32 (10 bits of mantissa) */
+	int device;          /* 0 … device_count - 1 */
+	bool tf32;           /* matrix products and convolutions may round their inputs to TF32 (10 bits of mantissa) */
+	bool untried_codecs; /* for tests: also the codecs that no device has yet been seen to run right */
 	bool inexact_order; /* cuDNN may choose algorithms that add in a varying order: two runs differ in the last bits
 			     */
 };

@@ -8,12 +8,12 @@ out=$1
 build=${BUILD:-build/release}
 rm -rf "$out"
 mkdir -p "$out/lib"
-programs=("$build"/tests/suite/test_ops "$build"/tests/suite/test_gpu "$build"/tests/unit/test_module
-	"$build"/tests/bench/bench_gpu)
+programs=("$build"/tests/suite/test_{ops,gpu,gpu_codecs} "$build"/tests/unit/test_module
+	"$build"/tests/bench/bench_{gpu,gpu_codecs})
 cp "$build/libsplit_cuda.so" "${programs[@]}" "$out"
 cp tests/bench/bench_gpu_peer.py scripts/gpu-check.sh "$out"
 for program in "${programs[@]}"; do
 	ldd "$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}'
 done | sort -u | grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+))\.so' | xargs -r cp -Lt "$out/lib"
-strip --strip-debug "$out"/*.so "$out"/test_* "$out"/bench_gpu
+strip --strip-debug "$out"/*.so "$out"/test_* "$out"/bench_gpu "$out"/bench_gpu_codecs
 du -sh "$out"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: gpu-check.sh [STEP]…    steps: tests sanitizer bench peer profile (all but profile of them without arguments)
+# usage: gpu-check.sh [STEP]…    steps: codecs tests sanitizer bench peer profile (all but profile of them without arguments)
 # Runs, on a host with a GPU, what scripts/gpu-bundle.sh has put beside this script. cuBLAS and cuDNN are taken from the
 # CUDA toolkit, or else from the wheels that PyTorch installs. Logs go to LOGS (default: logs/ here), a digest to stdout.
 set -u
@@ -35,13 +35,18 @@ try() {
 }
 
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+if step codecs; then
+	try test_gpu_codecs 100 "$here/test_gpu_codecs" '*GPU*'
+	try bench_codecs 60 "$here/bench_gpu_codecs"
+	cat "$logs/bench_codecs.log"
+fi
 if step tests; then
 	try test_module 60 "$here/test_module"
 	grep -h 'driver for CUDA' "$logs/test_module.log"
-	SPLIT_TEST_BACKEND=cuda try test_ops 150 "$here/test_ops"
-	SPLIT_CUDNN=none SPLIT_TEST_BACKEND=cuda try test_ops_without_cudnn 150 "$here/test_ops"
 	try test_gpu 100 "$here/test_gpu"
 	grep -h 'relative errors' "$logs/test_gpu.log"
+	SPLIT_TEST_BACKEND=cuda try test_ops 150 "$here/test_ops"
+	SPLIT_CUDNN=none SPLIT_TEST_BACKEND=cuda try test_ops_without_cudnn 150 "$here/test_ops"
 	grep -h cudnn-missing "$logs"/test_*.log | sort | uniq -c
 fi
 if step bench; then
@@ -62,15 +67,16 @@ if step peer; then
 	cat "$logs/peer.log"
 fi
 if step sanitizer; then
-	sanitize() { # TOOL LIMIT_S PROGRAM; memory that is refused on purpose is no error
+	sanitize() { # TOOL LIMIT_S PROGRAM ARGUMENT…; memory that is refused on purpose is no error
 		local api=()
 		[ "$1" != memcheck ] || api=(--report-api-errors no)
-		try "$1_$3" "$2" compute-sanitizer --tool "$1" "${api[@]}" --error-exitcode 9 "$here/$3"
+		try "$1_$3" "$2" compute-sanitizer --tool "$1" "${api[@]}" --error-exitcode 9 "$here/$3" "${@:4}"
 		grep -h 'SUMMARY' "$logs/$1_$3.log"
 	}
 	export SPLIT_TEST_BACKEND=cuda
 	sanitize memcheck 150 test_ops
 	sanitize memcheck 60 test_gpu
+	sanitize memcheck 200 test_gpu_codecs '*GPU*'
 	sanitize racecheck 120 test_ops
 fi
 exit $bad

@@ -61,19 +61,42 @@ double sl_codec_nominal_bytes(const struct sl_codec *codec, int64_t rows)
 
 /* ---- opening */
 
-/* The backend's version of a stage, or the portable one. */
-static enum sl_err resolve(const struct sl_codec *c, const struct sl_codec_stage *stage,
-			   const struct sl_codec_stage **out, struct sl_fail *fail)
+/* What a stage is stays as it is; what it does is the backend's. */
+static struct sl_codec_stage join(const struct sl_codec_stage *plain, const struct sl_codec_stage *device)
 {
-	*out = stage;
+	struct sl_codec_stage s = *plain;
+
+	s.open = device->open;
+	s.close = device->close;
+	s.keep = device->keep;
+	s.commit = device->commit;
+	s.rollback = device->rollback;
+	s.state_bytes = device->state_bytes;
+	s.save = device->save;
+	s.load = device->load;
+	s.forward = device->forward;
+	s.parse = device->parse;
+	s.inverse = device->inverse;
+	s.encode = device->encode;
+	s.decode = device->decode;
+	return s;
+}
+
+/* The backend's version of a stage, or the portable one. */
+static enum sl_err resolve(const struct sl_codec *c, const struct sl_codec_stage *stage, struct link *link,
+			   struct sl_fail *fail)
+{
+	link->stage = stage;
 	if (!c->device || stage->kind == SL_STAGE_BYTES)
 		return SL_OK;
 	for (const struct sl_codec_stage *const *s = c->env.be->ops->codec_stages; *s != NULL; s++) {
 		if ((*s)->id == stage->id) {
-			*out = *s;
+			link->joined = join(stage, *s);
+			link->stage = &link->joined;
 			return SL_OK;
 		}
 	}
+	link->stage = NULL;
 	return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "codec %s: %s has no %s", c->spec.text, c->env.be->ops->name,
 			   stage->name);
 }
@@ -91,7 +114,7 @@ static enum sl_err open_link(struct sl_codec *c, struct link *link, const struct
 				   .dir = c->env.dir,
 				   .pair_dir = c->env.dir,
 				   .arg = arg};
-	enum sl_err err = resolve(c, stage, &link->stage, fail);
+	enum sl_err err = resolve(c, stage, link, fail);
 
 	if (err != SL_OK)
 		return err;
@@ -199,7 +222,14 @@ static enum sl_err open_memory(struct sl_codec *c, struct sl_fail *fail)
 		if (c->residual == NULL)
 			return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory for %d slots", c->env.slots);
 	}
-	err = sl_arena_open(&c->arena, lay_out(c, false), fail);
+	if (c->device && c->env.be->ops->host_alloc != NULL) {
+		size_t bytes = lay_out(c, false);
+
+		err = c->env.be->ops->host_alloc(c->env.be, bytes, &c->pinned, fail);
+		c->arena = (struct sl_arena){.base = c->pinned, .cap = bytes};
+	} else {
+		err = sl_arena_open(&c->arena, lay_out(c, false), fail);
+	}
 	if (err != SL_OK)
 		return err;
 	lay_out(c, true);
@@ -280,7 +310,10 @@ void sl_codec_close(struct sl_codec *c)
 	}
 	close_link(&c->quantizer);
 	close_link(&c->bytes);
-	sl_arena_close(&c->arena);
+	if (c->pinned != NULL)
+		c->env.be->ops->host_free(c->env.be, c->pinned);
+	else
+		sl_arena_close(&c->arena);
 	free(c->residual);
 	free(c);
 }

@@ -9,6 +9,7 @@ enum { MAX_TRANSFORMS = SL_CODEC_MAX_STAGES };
 
 struct link {
 	const struct sl_codec_stage *stage; /* NULL: none in this chain */
+	struct sl_codec_stage joined;       /* what a backend's stage points to */
 	const double *arg;
 	void *state;
 	bool paired;
@@ -33,6 +34,7 @@ struct sl_codec {
 	double kept[MAX_TRANSFORMS]; /* share of its largest output that a variable transform left last time */
 
 	struct sl_arena arena;
+	void *pinned;                  /* what the arena cuts up where the backend has locked memory, else NULL */
 	float *values[MAX_TRANSFORMS]; /* what transform i left */
 	uint8_t *side[MAX_TRANSFORMS];
 	size_t side_cap[MAX_TRANSFORMS];

@@ -7,7 +7,6 @@
  * j from word 4 + j of the stream.
  *
  * Side bytes: none. */
-#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,16 +35,9 @@ struct randomk {
 	atomic_bool nonfinite;
 };
 
-static int64_t kept(const double *arg, int64_t n)
-{
-	int64_t k = llrint(arg[RATIO] * (double)n);
-
-	return k < 1 ? 1 : k > n ? n : k;
-}
-
 static void shape(const double *arg, const struct sl_shape *in, struct sl_shape *out)
 {
-	*out = sl_shape1(kept(arg, sl_shape_count(in)));
+	*out = sl_shape1(sl_codec_kept(arg[RATIO], sl_shape_count(in)));
 }
 
 static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
@@ -71,7 +63,7 @@ static void prepare(struct randomk *r, const struct sl_codec_call *call, int64_t
 {
 	r->key = sl_codec_key(r->env.seed, r->env.pair_dir, call, SL_STAGE_TRANSFORM);
 	r->n = n;
-	r->k = kept(r->env.arg, n);
+	r->k = sl_codec_kept(r->env.arg[RATIO], n);
 	r->step = ((uint64_t)n << 32) / (uint64_t)r->k;
 	r->phase = (uint64_t)((unsigned __int128)r->step * sl_rng_u32(&r->key, 0) >> 32);
 }

@@ -9,10 +9,13 @@
  *
  * The portable stages work on host memory, their heavy loops come from loops.h. A backend whose tensors live elsewhere
  * supplies stages of its own, of the same ids and payloads (sl_backend_ops.codec_stages); then x, y are its pointers,
- * and its memory holds what passes between stages. Side bytes and payloads are always in host memory.
+ * and its memory holds what passes between stages. Such a stage fills its id and the functions from `open` on: the rest
+ * is the portable one's. Side bytes and payloads are always in host memory, side bytes in the backend's locked one.
  */
 #ifndef SL_CODEC_STAGE_H
 #define SL_CODEC_STAGE_H
+
+#include <math.h>
 
 #include "common/codec/codec.h"
 #include "common/codec/loops.h"
@@ -117,6 +120,14 @@ struct sl_codec_stage {
 
 /* NULL where no stage has this id (name). */
 const struct sl_codec_stage *sl_codec_stage_find(const char *name, size_t len);
+
+/* Elements that a share of n leaves: at least one. */
+static inline int64_t sl_codec_kept(double share, int64_t n)
+{
+	int64_t k = llrint(share * (double)n);
+
+	return k < 1 ? 1 : k > n ? n : k;
+}
 
 /* Units of work in n elements. */
 static inline int64_t sl_codec_blocks(int64_t n)

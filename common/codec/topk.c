@@ -2,7 +2,6 @@
  * A gradient that is paired with its activation is kept at the same places.
  *
  * Side bytes: the places (docs/CODECS.md); none where the places are the activation's. */
-#include <math.h>
 #include <stdlib.h>
 
 #include "common/base/pool.h"
@@ -26,16 +25,9 @@ struct topk {
 	sl_f32u *y;
 };
 
-static int64_t kept(const double *arg, int64_t n)
-{
-	int64_t k = llrint(arg[RATIO] * (double)n);
-
-	return k < 1 ? 1 : k > n ? n : k;
-}
-
 static void shape(const double *arg, const struct sl_shape *in, struct sl_shape *out)
 {
-	*out = sl_shape1(kept(arg, sl_shape_count(in)));
+	*out = sl_shape1(sl_codec_kept(arg[RATIO], sl_shape_count(in)));
 }
 
 static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
@@ -128,7 +120,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 {
 	struct topk *t = state;
 	struct sl_keeper *keeper = &t->keeper;
-	int64_t n = sl_shape_count(xs), k = kept(keeper->env.arg, n);
+	int64_t n = sl_shape_count(xs), k = sl_codec_kept(keeper->env.arg[RATIO], n);
 	enum sl_err err;
 
 	if (keeper->pair != NULL)
@@ -152,7 +144,7 @@ static enum sl_err parse(void *state, const struct sl_codec_call *call, struct s
 			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
 {
 	struct topk *t = state;
-	int64_t k = kept(t->keeper.env.arg, sl_shape_count(xs));
+	int64_t k = sl_codec_kept(t->keeper.env.arg[RATIO], sl_shape_count(xs));
 
 	if (count != k)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "topk: %lld values, expected %lld", (long long)count,

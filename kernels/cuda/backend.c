@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "kernels/cuda/codec_stage.h"
 #include "kernels/cuda/cuda.h"
 
 static _Thread_local int bound_device = -1;
@@ -39,6 +40,21 @@ enum sl_err cu_check(struct cuda *cu, cudaError_t status, const char *what)
 		sl_log(SL_LOG_ERROR, "cuda-error", "device %d, %s: %s", cu->options.device, what,
 		       cudaGetErrorString(status));
 	return SL_ERR_DEVICE;
+}
+
+enum sl_err cu_codec_stream(struct sl_backend *be, cudaStream_t *out)
+{
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	if (!err)
+		*out = cu->stream;
+	return err;
+}
+
+enum sl_err cu_codec_check(struct sl_backend *be, cudaError_t status)
+{
+	return cu_check(be->impl, status, "coding");
 }
 
 static enum sl_err cu_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
@@ -233,6 +249,7 @@ static enum sl_err open_parts(struct cuda *cu, struct sl_fail *fail)
 
 enum sl_err cu_backend_open(struct sl_backend *be, const struct sl_module_options *options, struct sl_fail *fail)
 {
+	static struct sl_backend_ops with_untried;
 	struct sl_backend opened = {.ops = &cu_backend_ops, .pool = be->pool};
 	struct cuda *cu = calloc(1, sizeof(*cu));
 	struct sl_fail no_dnn;
@@ -241,6 +258,11 @@ enum sl_err cu_backend_open(struct sl_backend *be, const struct sl_module_option
 	if (!cu)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the CUDA backend");
 	cu->options = *options;
+	if (options->untried_codecs) {
+		with_untried = cu_backend_ops;
+		with_untried.codec_stages = cu_codec_stages_all;
+		opened.ops = &with_untried;
+	}
 	opened.impl = cu;
 	err = open_parts(cu, fail);
 	if (err)
@@ -290,6 +312,7 @@ const struct sl_backend_ops cu_backend_ops = {
 	.fence = cu_fence_queue,
 	.host_alloc = cu_host_alloc,
 	.host_free = cu_host_free,
+	.codec_stages = cu_codec_stages,
 	.sgd = cu_sgd_range,
 	.kernel = {[SL_OP_CONV2D] = &cu_conv2d,
 		   [SL_OP_CONVT2D] = &cu_convt2d,

@@ -102,7 +102,7 @@ struct Dropout {
 		Vec<V> a = load<V>(x + i);
 		uint32_t word[4];
 
-		philox_quad(key, (uint32_t)(i >> 2), word);
+		philox_quad(&key, (uint32_t)(i >> 2), word);
 #pragma unroll
 		for (int k = 0; k < V; k++) {
 			const uint32_t w = V == 4 ? word[k] : word[i & 3];

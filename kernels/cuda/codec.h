@@ -1,0 +1,121 @@
+/* Codecs on the device: the kernels as C functions that queue (the rules of launch.h hold), and what the stages share.
+ *
+ * The kernels, codec_*.cu, keep to what C and CUDA C++ have in common, so that tests/support/cuda_sim can run them on
+ * a CPU. They are built without contraction (-fmad=false): every float is rounded as the portable loops round it, and
+ * payloads are the same bytes.
+ *
+ * "Block": SL_CODEC_BLOCK elements, as in common/codec; one block of threads each where places are concerned. A bitmap
+ * has CU_BLOCK_WORDS words of 32 bits a block, the lowest bit first. */
+#ifndef SL_KERNELS_CUDA_CODEC_H
+#define SL_KERNELS_CUDA_CODEC_H
+
+#include "kernels/cuda/launch.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+	CU_BLOCK = 65536, /* = SL_CODEC_BLOCK, asserted in codec_stage.c */
+	CU_BLOCK_WORDS = CU_BLOCK / 32,
+	CU_BLOCK_BYTES = CU_BLOCK / 8,
+	CU_GAPS = 256, /* that share a width: SL_PLACES_GROUP */
+	CU_F32_INF_BITS = 0x7f800000,
+	CU_SELECT_BINS = 2048,
+	CU_CODE_PAD = 8 /* bytes behind packed codes that are read or written whole */
+};
+
+/* What kernels report, as words of device memory that are zero before a call; the host reads them at its end. */
+enum cu_status {
+	CU_STATUS_NONFINITE, /* ≥ CU_F32_INF_BITS: |bits| of the largest magnitude seen, at least where it is such */
+	CU_STATUS_BAD,       /* a payload that is not one */
+	CU_STATUS_LOW,       /* ~ordered bits of the least value; see codec_levels.cu */
+	CU_STATUS_HIGH,      /* ordered bits of the largest */
+	CU_STATUS_SIDE,      /* bytes of coded places */
+	CU_STATUS_KEPT,      /* places */
+	CU_STATUS_WORDS = 8
+};
+
+/* ---- codec_half.cu: IEEE half, bfloat16 ---- */
+cudaError_t cu_to_half(cudaStream_t s, uint16_t *out, uint32_t *status, const float *x, bool bf16, int64_t n);
+cudaError_t cu_from_half(cudaStream_t s, float *x, const uint16_t *in, bool bf16, int64_t n);
+cudaError_t cu_check_finite(cudaStream_t s, uint32_t *status, const float *x, int64_t n);
+
+/* ---- codec_levels.cu: affine codes and levels, one scale for all ---- */
+enum cu_code_kind { CU_CODE_NEAREST, CU_CODE_STOCHASTIC, CU_CODE_LEVELS };
+struct cu_codes {
+	enum cu_code_kind kind;
+	int bits;             /* of a code, with the sign of a level */
+	uint32_t most;        /* code or level */
+	int64_t n;            /* elements, ≥ 1 */
+	struct cu_philox key; /* but for NEAREST */
+	uint8_t *payload;     /* floats {min, max} or, for LEVELS, {scale}; then the packed codes; CU_CODE_PAD more */
+};
+size_t cu_codes_bytes(const struct cu_codes *c); /* of the payload, without the padding */
+cudaError_t cu_range(cudaStream_t s, uint32_t *status, const float *x, int64_t n); /* LOW, HIGH, NONFINITE */
+/* partial [blocks]: sums of squares in the order of sl_codec_loops.sum_squares; and NONFINITE */
+cudaError_t cu_squares(cudaStream_t s, double *partial, uint32_t *status, const float *x, int64_t n);
+/* The head of the payload from what was measured. partial NULL: the largest magnitude is the scale. */
+cudaError_t cu_codes_head(cudaStream_t s, const struct cu_codes *c, const double *partial, const uint32_t *status);
+cudaError_t cu_codes_encode(cudaStream_t s, const struct cu_codes *c, const float *x);
+cudaError_t cu_codes_check(cudaStream_t s, uint32_t *status, const struct cu_codes *c); /* no level above `most` */
+cudaError_t cu_codes_decode(cudaStream_t s, float *x, const struct cu_codes *c);
+
+/* ---- codec_select.cu: the exact k-th largest magnitude, and the marks of what is kept ---- */
+struct cu_selection {    /* in device memory */
+	uint32_t least;  /* |bits| of the k-th largest */
+	uint32_t ties;   /* of the elements equal to it so many are kept, the first ones */
+	uint32_t inside; /* while selecting: elements under the prefix found so far */
+};
+/* Starts with memset 0 on *sel and bins [CU_SELECT_BINS]; 1 ≤ k ≤ n. NONFINITE. */
+cudaError_t cu_select(cudaStream_t s, struct cu_selection *sel, uint32_t *bins, uint32_t *status, const float *x,
+		      int64_t n, int64_t k);
+/* bitmap: |bits| ≥ sel->least; above, equal [blocks]: how many are above it, and equal to it. NONFINITE. */
+cudaError_t cu_mark(cudaStream_t s, uint32_t *bitmap, uint32_t *above, uint32_t *equal, uint32_t *status,
+		    const float *x, const struct cu_selection *sel, int64_t n);
+/* count, offset, quota [blocks]: kept of a block; kept before it; ties kept. KEPT. */
+cudaError_t cu_share(cudaStream_t s, uint32_t *count, uint32_t *offset, uint32_t *quota, uint32_t *status,
+		     const uint32_t *above, const uint32_t *equal, const struct cu_selection *sel, int64_t blocks);
+/* Clears the marks of ties beyond the quota of their block. */
+cudaError_t cu_drop_ties(cudaStream_t s, uint32_t *bitmap, const uint32_t *quota, const uint32_t *equal, const float *x,
+			 const struct cu_selection *sel, int64_t n);
+
+/* ---- codec_places.cu ---- */
+/* y = the marked elements in order. `check`: NONFINITE of all elements, marked or not. */
+cudaError_t cu_gather(cudaStream_t s, float *y, uint32_t *status, const float *x, const uint32_t *bitmap,
+		      const uint32_t *offset, bool check, int64_t n);
+cudaError_t cu_expand(cudaStream_t s, float *x, const float *y, const uint32_t *bitmap, const uint32_t *offset,
+		      int64_t n);
+/* The side bytes of places: place [blocks][CU_BLOCK], coded [blocks][CU_BLOCK_BYTES], entry, size [blocks]: scratch.
+ * SIDE: their number. */
+struct cu_place_coding {
+	uint16_t *place;
+	uint8_t *coded;
+	uint32_t *entry, *size;
+	uint8_t *side;
+};
+cudaError_t cu_places_code(cudaStream_t s, const struct cu_place_coding *p, uint32_t *status, const uint32_t *bitmap,
+			   int64_t n);
+/* The bitmap from side bytes. For every block its entry (count, top bit: gaps), where it begins behind the table, and
+ * the first of its groups; for every group of gaps where its width lies. All within the side bytes: the host has hopped
+ * through them. BAD where a place is beyond its block, or the number of places or a spare bit is wrong. */
+struct cu_place_index {
+	const uint32_t *entry, *at, *group, *group_at;
+};
+cudaError_t cu_places_read(cudaStream_t s, uint32_t *bitmap, uint32_t *status, const uint8_t *coded,
+			   const struct cu_place_index *index, int64_t n);
+
+/* ---- codec_randomk.cu ---- */
+struct cu_draw {
+	struct cu_philox key;
+	uint64_t phase, step; /* in 2^-32 elements */
+	uint32_t n, k;
+};
+cudaError_t cu_draw_gather(cudaStream_t s, float *y, const float *x, const struct cu_draw *d);
+cudaError_t cu_draw_scatter(cudaStream_t s, float *x, const float *y, const struct cu_draw *d);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,69 @@
+/* What the kernels of codecs share: launches, bits of floats, a scan over a block of threads. C and CUDA C++. */
+#ifndef SL_KERNELS_CUDA_CODEC_GRID_H
+#define SL_KERNELS_CUDA_CODEC_GRID_H
+
+#include "kernels/cuda/codec.h"
+
+#ifdef __CUDACC__
+#define CU_LAUNCH(kernel, blocks, threads, stream, ...) \
+	(kernel<<<(unsigned)(blocks), (unsigned)(threads), 0, (stream)>>>(__VA_ARGS__), cudaGetLastError())
+#endif
+
+enum { CU_THREADS = 256, CU_EACH = 8, CU_TILE = CU_THREADS * CU_EACH, CU_PLACE_THREADS = 1024 };
+
+/* Of a kernel with CU_PLACE_THREADS: registers for so many threads, or the launch fails. */
+#define PLACE_THREADS __launch_bounds__(CU_PLACE_THREADS)
+
+static inline int64_t cu_tiles(int64_t n)
+{
+	return (n + CU_TILE - 1) / CU_TILE;
+}
+
+static inline int64_t cu_blocks(int64_t n)
+{
+	return (n + CU_BLOCK - 1) / CU_BLOCK;
+}
+
+static __device__ __forceinline__ uint32_t magnitude(float v)
+{
+	return __float_as_uint(v) & 0x7fffffffu;
+}
+
+/* Elements of this block of threads' block. */
+static __device__ __forceinline__ int block_length(int64_t n)
+{
+	const int64_t left = n - (int64_t)blockIdx.x * CU_BLOCK;
+
+	return left < CU_BLOCK ? (int)left : (int)CU_BLOCK;
+}
+
+/* Bits of a word below that of the calling thread's lane. */
+static __device__ __forceinline__ uint32_t lanes_below(void)
+{
+	return (1u << threadIdx.x % 32) - 1;
+}
+
+/* The sum over the threads before this one, and over all. Called by all threads of a block of up to 1024. */
+static __device__ __forceinline__ uint32_t scan_block(uint32_t v, uint32_t *total)
+{
+	__shared__ uint32_t sum[CU_PLACE_THREADS];
+	const unsigned t = threadIdx.x;
+	uint32_t before;
+
+	__syncthreads();
+	sum[t] = v;
+	__syncthreads();
+	for (unsigned step = 1; step < blockDim.x; step *= 2) {
+		const uint32_t add = t >= step ? sum[t - step] : 0;
+
+		__syncthreads();
+		sum[t] += add;
+		__syncthreads();
+	}
+	*total = sum[blockDim.x - 1];
+	before = sum[t] - v;
+	__syncthreads();
+	return before;
+}
+
+#endif

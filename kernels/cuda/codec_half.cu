@@ -1,0 +1,92 @@
+/* IEEE half and bfloat16, as common/codec/loops_codes.c rounds them. */
+#include "kernels/cuda/codec_grid.h"
+
+static __device__ __forceinline__ uint32_t f16_of(uint32_t m)
+{
+	m = m < 0x477fe000u ? m : 0x477fe000u;
+	if (m >= 0x38800000u)
+		return (m - 0x38000000u + 0xfffu + (m >> 13 & 1)) >> 13;
+	/* subnormal: a sum whose unit is 2^-24 rounds as wanted */
+	return __float_as_uint(__uint_as_float(m) + 0.5f) - 0x3f000000u;
+}
+
+static __device__ __forceinline__ uint32_t bf16_of(uint32_t m)
+{
+	m = m < 0x7f7f0000u ? m : 0x7f7f0000u;
+	return (m + 0x7fffu + (m >> 16 & 1)) >> 16;
+}
+
+static __global__ void to_half(uint16_t *out, uint32_t *status, const float *x, bool bf16, int64_t n)
+{
+	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x;
+	uint32_t top = 0;
+
+	for (int e = 0; e < CU_EACH; e++) {
+		const int64_t i = first + e * CU_THREADS;
+
+		if (i < n) {
+			const uint32_t bits = __float_as_uint(x[i]), m = bits & 0x7fffffffu;
+
+			top = m > top ? m : top;
+			out[i] = (uint16_t)((bf16 ? bf16_of(m) : f16_of(m)) | (bits >> 16 & 0x8000u));
+		}
+	}
+	if (top >= CU_F32_INF_BITS)
+		atomicMax(&status[CU_STATUS_NONFINITE], top);
+}
+
+cudaError_t cu_to_half(cudaStream_t s, uint16_t *out, uint32_t *status, const float *x, bool bf16, int64_t n)
+{
+	return CU_LAUNCH(to_half, cu_tiles(n), CU_THREADS, s, out, status, x, bf16, n);
+}
+
+static __device__ __forceinline__ float f16_value(uint32_t h)
+{
+	const uint32_t m = h & 0x7fffu;
+	uint32_t bits;
+
+	if (m >= 0x7c00u)
+		bits = m << 13 | 0x7f800000u | (m > 0x7c00u ? 0x00400000u : 0);
+	else if (m >= 0x0400u)
+		bits = (m << 13) + 0x38000000u;
+	else
+		bits = __float_as_uint((float)m * 5.9604644775390625e-8f); /* 2^-24 */
+	return __uint_as_float(bits | (h & 0x8000u) << 16);
+}
+
+static __global__ void from_half(float *x, const uint16_t *in, bool bf16, int64_t n)
+{
+	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x;
+
+	for (int e = 0; e < CU_EACH; e++) {
+		const int64_t i = first + e * CU_THREADS;
+
+		if (i < n)
+			x[i] = bf16 ? __uint_as_float((uint32_t)in[i] << 16) : f16_value(in[i]);
+	}
+}
+
+cudaError_t cu_from_half(cudaStream_t s, float *x, const uint16_t *in, bool bf16, int64_t n)
+{
+	return CU_LAUNCH(from_half, cu_tiles(n), CU_THREADS, s, x, in, bf16, n);
+}
+
+static __global__ void check_finite(uint32_t *status, const float *x, int64_t n)
+{
+	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x;
+	uint32_t top = 0;
+
+	for (int e = 0; e < CU_EACH; e++) {
+		const int64_t i = first + e * CU_THREADS;
+		const uint32_t m = i < n ? magnitude(x[i]) : 0;
+
+		top = m > top ? m : top;
+	}
+	if (top >= CU_F32_INF_BITS)
+		atomicMax(&status[CU_STATUS_NONFINITE], top);
+}
+
+cudaError_t cu_check_finite(cudaStream_t s, uint32_t *status, const float *x, int64_t n)
+{
+	return CU_LAUNCH(check_finite, cu_tiles(n), CU_THREADS, s, status, x, n);
+}

@@ -1,0 +1,24 @@
+/* Where the places of every block, and of every group of gaps, lie in side bytes: found on the host by hopping from
+ * width to width, every hop checked, so that the device reads no byte that is not there. */
+#ifndef SL_KERNELS_CUDA_CODEC_INDEX_H
+#define SL_KERNELS_CUDA_CODEC_INDEX_H
+
+#include "kernels/cuda/codec_stage.h"
+
+struct cu_index {
+	int64_t most;   /* blocks there is memory for */
+	int64_t blocks; /* of the last reading */
+	uint32_t groups;
+	uint32_t *host;   /* offset, entry, at, group [most] each, then group_at; locked */
+	uint32_t *device; /* the same */
+};
+
+enum sl_err cu_index_open(struct cu_index *index, struct cu_stage *s, int64_t n, struct sl_fail *fail) SL_MUST_CHECK;
+void cu_index_close(struct cu_index *index, struct cu_stage *s);
+/* For n elements of which `total` are kept. PAYLOAD. */
+enum sl_err cu_index_read(struct cu_index *index, struct sl_bytes side, int64_t n, int64_t total,
+			  struct sl_fail *fail) SL_MUST_CHECK;
+/* Queues its upload, and a copy of the offsets to offset [blocks]. */
+cudaError_t cu_index_upload(struct cu_index *index, struct cu_stage *s, uint32_t *offset, struct cu_place_index *out);
+
+#endif

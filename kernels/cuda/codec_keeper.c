@@ -1,0 +1,328 @@
+/* topk and threshold: places kept on the device, by slot where a gradient is paired with them. */
+#include <stdlib.h>
+
+#include "kernels/cuda/codec_index.h"
+#include "kernels/cuda/codec_stage.h"
+
+enum { VALUE };                                 /* the only argument of both */
+enum { SIDE_BLOCK_BYTES = 4 + CU_BLOCK_BYTES }; /* a bitmap and its entry; gaps are sent where they are shorter */
+
+struct place_set {
+	int64_t n, total; /* n = 0: never set */
+	uint32_t *bitmap, *offset;
+};
+
+struct keeper {
+	struct cu_stage stage;
+	struct keeper *pair; /* the activation's, whose places count, or NULL */
+	bool threshold;
+	int slots;
+	struct place_set *set; /* [slots], one where nothing is kept */
+	struct place_set *now; /* of the running call */
+	/* where `pair` is NULL */
+	int64_t most, blocks;
+	uint32_t *words; /* above, equal, count, quota, entry, size [blocks] each, then the bins */
+	struct cu_selection *selection;
+	struct cu_place_coding coding;
+	struct cu_index index;
+};
+
+enum { ABOVE, EQUAL, COUNT, QUOTA, ENTRY, SIZE, WORD_ARRAYS };
+
+static uint32_t *words_of(const struct keeper *k, int which)
+{
+	return k->words + which * k->blocks;
+}
+
+static enum sl_err open_set(struct keeper *k, struct place_set *set, struct sl_fail *fail)
+{
+	enum sl_err err = cu_stage_alloc(&k->stage, (size_t)k->blocks * CU_BLOCK_WORDS * sizeof *set->bitmap,
+					 (void **)&set->bitmap, fail);
+
+	return err ? err
+		   : cu_stage_alloc(&k->stage, (size_t)k->blocks * sizeof *set->offset, (void **)&set->offset, fail);
+}
+
+static enum sl_err keep(void *state, struct sl_fail *fail)
+{
+	struct keeper *k = state;
+	int slots = k->stage.env.slots;
+	struct place_set *more;
+	enum sl_err err = SL_OK;
+
+	if (slots <= k->slots)
+		return SL_OK;
+	more = realloc(k->set, (size_t)slots * sizeof *more);
+	if (more == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory for the places of %d slots", slots);
+	k->set = more;
+	while (err == SL_OK && k->slots < slots) {
+		k->set[k->slots] = (struct place_set){0};
+		err = open_set(k, &k->set[k->slots++], fail);
+	}
+	return err;
+}
+
+static void close_keeper(void *state)
+{
+	struct keeper *k = state;
+
+	for (int i = 0; i < k->slots; i++) {
+		cu_stage_free(&k->stage, k->set[i].bitmap);
+		cu_stage_free(&k->stage, k->set[i].offset);
+	}
+	free(k->set);
+	cu_stage_free(&k->stage, k->words);
+	cu_stage_free(&k->stage, k->selection);
+	cu_stage_free(&k->stage, k->coding.place);
+	cu_stage_free(&k->stage, k->coding.coded);
+	cu_stage_free(&k->stage, k->coding.side);
+	cu_index_close(&k->index, &k->stage);
+	cu_stage_close(&k->stage);
+	free(k);
+}
+
+static enum sl_err open_coding(struct keeper *k, struct sl_fail *fail)
+{
+	struct cu_stage *s = &k->stage;
+	size_t blocks = (size_t)k->blocks;
+	enum sl_err err =
+		cu_stage_alloc(s, (WORD_ARRAYS * blocks + CU_SELECT_BINS) * sizeof *k->words, (void **)&k->words, fail);
+
+	if (err == SL_OK)
+		err = cu_stage_alloc(s, sizeof *k->selection, (void **)&k->selection, fail);
+	if (err == SL_OK)
+		err = cu_stage_alloc(s, blocks * CU_BLOCK * sizeof *k->coding.place, (void **)&k->coding.place, fail);
+	if (err == SL_OK)
+		err = cu_stage_alloc(s, blocks * CU_BLOCK_BYTES, (void **)&k->coding.coded, fail);
+	if (err == SL_OK)
+		err = cu_stage_alloc(s, blocks * SIDE_BLOCK_BYTES, (void **)&k->coding.side, fail);
+	if (err == SL_OK)
+		err = cu_index_open(&k->index, s, k->most, fail);
+	if (err != SL_OK)
+		return err;
+	k->coding.entry = words_of(k, ENTRY);
+	k->coding.size = words_of(k, SIZE);
+	if (k->threshold) {
+		union {
+			float v;
+			uint32_t bits;
+		} least = {.v = (float)s->env.arg[VALUE]};
+		const struct cu_selection all = {.least = least.bits, .ties = UINT32_MAX};
+
+		err = s->env.be->ops->upload(s->env.be, k->selection, &all, sizeof all);
+		if (err != SL_OK)
+			return sl_fail_set(fail, err, "the device has failed");
+	}
+	return SL_OK;
+}
+
+static enum sl_err open_keeper(void **state, const struct sl_stage_env *env, bool threshold, struct sl_fail *fail)
+{
+	struct keeper *k = calloc(1, sizeof *k);
+	enum sl_err err;
+
+	if (k == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory");
+	k->pair = env->pair;
+	k->threshold = threshold;
+	k->most = sl_shape_count(&env->shape);
+	k->blocks = sl_codec_blocks(k->most);
+	err = cu_stage_open(&k->stage, env, fail);
+	if (err == SL_OK && k->pair == NULL) {
+		k->set = calloc(1, sizeof *k->set);
+		err = k->set == NULL ? sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory") : SL_OK;
+		if (err == SL_OK) {
+			k->slots = 1;
+			err = open_set(k, k->set, fail);
+		}
+		if (err == SL_OK)
+			err = open_coding(k, fail);
+	}
+	if (err != SL_OK) {
+		close_keeper(k);
+		return err;
+	}
+	*state = k;
+	return SL_OK;
+}
+
+static enum sl_err open_topk(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	return open_keeper(state, env, false, fail);
+}
+
+static enum sl_err open_threshold(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	return open_keeper(state, env, true, fail);
+}
+
+static struct place_set *set_of(struct keeper *k, int slot)
+{
+	struct keeper *owner = k->pair != NULL ? k->pair : k;
+
+	return &owner->set[owner->slots > 1 ? slot : 0];
+}
+
+/* ---- encoding */
+
+static enum sl_err forward_paired(struct keeper *k, const float *x, int64_t n, float *y, struct sl_shape *ys)
+{
+	struct cu_stage *s = &k->stage;
+	enum sl_err err;
+
+	if (k->now->n != n || n == 0)
+		return SL_ERR_BUG;
+	*ys = sl_shape1(k->now->total);
+	err = cu_stage_begin(s);
+	return err ? err
+		   : cu_stage_end(s, cu_gather(s->stream, y, s->status, x, k->now->bitmap, k->now->offset, true, n));
+}
+
+static cudaError_t queue_forward(struct keeper *k, const float *x, int64_t n, float *y)
+{
+	struct cu_stage *s = &k->stage;
+	uint32_t *bitmap = k->now->bitmap, *equal = words_of(k, EQUAL), *quota = words_of(k, QUOTA);
+	cudaError_t queued = cudaSuccess;
+
+	if (!k->threshold)
+		queued = cu_select(s->stream, k->selection, words_of(k, WORD_ARRAYS), s->status, x, n,
+				   sl_codec_kept(s->env.arg[VALUE], n));
+	if (queued == cudaSuccess)
+		queued = cu_mark(s->stream, bitmap, words_of(k, ABOVE), equal, s->status, x, k->selection, n);
+	if (queued == cudaSuccess)
+		queued = cu_share(s->stream, words_of(k, COUNT), k->now->offset, quota, s->status, words_of(k, ABOVE),
+				  equal, k->selection, sl_codec_blocks(n));
+	if (queued == cudaSuccess && !k->threshold)
+		queued = cu_drop_ties(s->stream, bitmap, quota, equal, x, k->selection, n);
+	if (queued == cudaSuccess)
+		queued = cu_gather(s->stream, y, s->status, x, bitmap, k->now->offset, false, n);
+	if (queued == cudaSuccess)
+		queued = cu_places_code(s->stream, &k->coding, s->status, bitmap, n);
+	return queued;
+}
+
+static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
+			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
+{
+	struct keeper *k = state;
+	struct cu_stage *s = &k->stage;
+	int64_t n = sl_shape_count(xs);
+	enum sl_err err;
+	uint32_t bytes;
+
+	k->now = set_of(k, call->slot);
+	if (k->pair != NULL)
+		return forward_paired(k, x, n, (float *)(void *)y, ys);
+	k->now->n = 0;
+	*ys = sl_shape1(0);
+	if (n == 0)
+		return k->threshold ? SL_OK : SL_ERR_BUG;
+	err = cu_stage_begin(s);
+	if (err == SL_OK)
+		err = cu_stage_end(s, queue_forward(k, x, n, (float *)(void *)y));
+	if (err != SL_OK)
+		return err;
+	bytes = s->seen[CU_STATUS_SIDE];
+	if (bytes > side->cap - side->len)
+		return SL_ERR_BUG;
+	*ys = sl_shape1(s->seen[CU_STATUS_KEPT]);
+	err = cu_stage_end(s, cu_stage_download(s, side->data + side->len, k->coding.side, bytes));
+	if (err != SL_OK)
+		return err;
+	side->len += bytes;
+	k->now->n = n;
+	k->now->total = sl_shape_count(ys);
+	return SL_OK;
+}
+
+/* ---- decoding */
+
+static enum sl_err read_places(struct keeper *k, struct sl_bytes side, int64_t n, struct sl_fail *fail)
+{
+	struct cu_stage *s = &k->stage;
+	enum sl_err err = cu_stage_begin(s);
+	struct cu_place_index index;
+	cudaError_t queued;
+
+	if (err == SL_OK) {
+		queued = cu_stage_upload(s, k->coding.side, side.data, side.len);
+		if (queued == cudaSuccess)
+			queued = cu_index_upload(&k->index, s, k->now->offset, &index);
+		if (queued == cudaSuccess)
+			queued = cu_places_read(s->stream, k->now->bitmap, s->status,
+						k->coding.side + 4 * sl_codec_blocks(n), &index, n);
+		err = cu_stage_end(s, queued);
+	}
+	if (err != SL_OK)
+		return sl_fail_set(fail, err, "the device failed to read places");
+	if (s->seen[CU_STATUS_BAD] != 0)
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "places: one lies beyond its block, or their number is wrong");
+	return SL_OK;
+}
+
+static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
+			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
+{
+	struct keeper *k = state;
+	int64_t n = sl_shape_count(xs);
+	enum sl_err err;
+
+	if (!k->threshold && count != sl_codec_kept(k->stage.env.arg[VALUE], n))
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "topk: %lld values, expected %lld", (long long)count,
+				   (long long)sl_codec_kept(k->stage.env.arg[VALUE], n));
+	k->now = set_of(k, call->slot);
+	*ys = sl_shape1(count);
+	if (k->pair != NULL) {
+		if (side.len != 0 || k->now->n != n || k->now->total != count)
+			return sl_fail_set(fail, SL_ERR_PAYLOAD,
+					   "%zu bytes of places, %lld values; the activation kept %lld of %lld",
+					   side.len, (long long)count, (long long)k->now->total, (long long)k->now->n);
+		return SL_OK;
+	}
+	k->now->n = 0;
+	if (side.len > (size_t)k->blocks * SIDE_BLOCK_BYTES)
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "places: %zu bytes, %lld at most", side.len,
+				   (long long)k->blocks * SIDE_BLOCK_BYTES);
+	err = cu_index_read(&k->index, side, n, count, fail);
+	if (err == SL_OK && n > 0)
+		err = read_places(k, side, n, fail);
+	if (err != SL_OK)
+		return err;
+	k->now->n = n;
+	k->now->total = count;
+	return SL_OK;
+}
+
+static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_shape *ys,
+			   float *x, const struct sl_shape *xs)
+{
+	struct keeper *k = state;
+	struct cu_stage *s = &k->stage;
+	int64_t n = sl_shape_count(xs);
+	enum sl_err err;
+
+	(void)call;
+	(void)ys;
+	if (n == 0)
+		return SL_OK;
+	err = cu_stage_begin(s);
+	return err ? err
+		   : cu_codec_check(s->env.be, cu_expand(s->stream, x, (const float *)(const void *)y, k->now->bitmap,
+							 k->now->offset, n));
+}
+
+const struct sl_codec_stage cu_stage_topk = {.id = SL_STAGE_ID_TOPK,
+					     .open = open_topk,
+					     .close = close_keeper,
+					     .keep = keep,
+					     .forward = forward,
+					     .parse = parse,
+					     .inverse = inverse};
+const struct sl_codec_stage cu_stage_threshold = {.id = SL_STAGE_ID_THRESHOLD,
+						  .open = open_threshold,
+						  .close = close_keeper,
+						  .keep = keep,
+						  .forward = forward,
+						  .parse = parse,
+						  .inverse = inverse};

@@ -1,0 +1,201 @@
+/* quant (per tensor), qsgd and terngrad (one bucket): the portable stages' payloads. Options that need a scale for
+ * every group are left to the host. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/codec_stage.h"
+
+/* Places of arguments, as in common/codec/quant.c and levels.c. */
+enum { QUANT_BITS, QUANT_PER, QUANT_BLOCK, QUANT_ROUND };
+enum { QSGD_Q, QSGD_BUCKET, QSGD_NORM };
+enum { TERN_BUCKET };
+
+struct levels {
+	struct cu_stage stage;
+	struct cu_codes codes;
+	double *partial; /* [blocks] where the scale is a 2-norm, else NULL */
+};
+
+static void close_levels(void *state)
+{
+	struct levels *l = state;
+
+	cu_stage_free(&l->stage, l->codes.payload);
+	cu_stage_free(&l->stage, l->partial);
+	cu_stage_close(&l->stage);
+	free(l);
+}
+
+static enum sl_err open_codes(void **state, const struct sl_stage_env *env, const struct cu_codes *codes, bool norm,
+			      struct sl_fail *fail)
+{
+	struct levels *l = calloc(1, sizeof *l);
+	enum sl_err err;
+
+	if (l == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory");
+	l->codes = *codes;
+	l->codes.n = sl_shape_count(&env->shape);
+	err = cu_stage_open(&l->stage, env, fail);
+	if (err == SL_OK)
+		err = cu_stage_alloc(&l->stage, cu_codes_bytes(&l->codes) + CU_CODE_PAD, (void **)&l->codes.payload,
+				     fail);
+	if (err == SL_OK && norm)
+		err = cu_stage_alloc(&l->stage, (size_t)sl_codec_blocks(l->codes.n) * sizeof *l->partial,
+				     (void **)&l->partial, fail);
+	if (err != SL_OK) {
+		close_levels(l);
+		return err;
+	}
+	*state = l;
+	return SL_OK;
+}
+
+static enum sl_err open_quant(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	int bits = (int)env->arg[QUANT_BITS];
+	const struct cu_codes codes = {.kind = env->arg[QUANT_ROUND] != 0 ? CU_CODE_STOCHASTIC : CU_CODE_NEAREST,
+				       .bits = bits,
+				       .most = (1u << bits) - 1};
+
+	if (env->arg[QUANT_PER] != 0 || env->arg[QUANT_BLOCK] != 0)
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
+				   "quant: %s has one range for a tensor, no per= or block=", env->be->ops->name);
+	return open_codes(state, env, &codes, false, fail);
+}
+
+static enum sl_err open_levels(void **state, const struct sl_stage_env *env, uint32_t q, double bucket, bool norm,
+			       struct sl_fail *fail)
+{
+	const struct cu_codes codes = {.kind = CU_CODE_LEVELS, .bits = 33 - __builtin_clz(q), .most = q};
+
+	if (bucket != 0)
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
+				   "levels: %s has one scale for a tensor, no bucket=", env->be->ops->name);
+	return open_codes(state, env, &codes, norm, fail);
+}
+
+static enum sl_err open_qsgd(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	return open_levels(state, env, (uint32_t)env->arg[QSGD_Q], env->arg[QSGD_BUCKET], env->arg[QSGD_NORM] == 0,
+			   fail);
+}
+
+static enum sl_err open_tern(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	return open_levels(state, env, 1, env->arg[TERN_BUCKET], false, fail);
+}
+
+static cudaError_t queue_encode(struct levels *l, const float *x)
+{
+	struct cu_stage *s = &l->stage;
+	cudaError_t queued;
+
+	if (l->partial != NULL)
+		queued = cu_squares(s->stream, l->partial, s->status, x, l->codes.n);
+	else
+		queued = cu_range(s->stream, s->status, x, l->codes.n);
+	if (queued == cudaSuccess)
+		queued = cu_codes_head(s->stream, &l->codes, l->partial, s->status);
+	if (queued == cudaSuccess)
+		queued = cu_codes_encode(s->stream, &l->codes, x);
+	return queued;
+}
+
+static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
+			  struct sl_buf *out)
+{
+	struct levels *l = state;
+	struct sl_rng_key key = sl_codec_key(l->stage.env.seed, l->stage.env.dir, call, SL_STAGE_QUANTIZER);
+	cudaError_t queued;
+	enum sl_err err;
+	size_t bytes;
+
+	l->codes.n = sl_shape_count(xs);
+	l->codes.key = cu_philox_of(&key);
+	bytes = cu_codes_bytes(&l->codes);
+	if (out->cap - out->len < bytes)
+		return SL_ERR_LIMIT;
+	if (l->codes.n == 0) {
+		memset(out->data + out->len, 0, bytes);
+		out->len += bytes;
+		return SL_OK;
+	}
+	err = cu_stage_begin(&l->stage);
+	if (err != SL_OK)
+		return err;
+	queued = queue_encode(l, x);
+	if (queued == cudaSuccess)
+		queued = cu_stage_download(&l->stage, out->data + out->len, l->codes.payload, bytes);
+	err = cu_stage_end(&l->stage, queued);
+	if (err == SL_OK)
+		out->len += bytes;
+	return err;
+}
+
+static enum sl_err check_head(const struct cu_codes *c, const uint8_t *in, struct sl_fail *fail)
+{
+	float head[2];
+
+	if (c->kind == CU_CODE_LEVELS) {
+		memcpy(head, in, sizeof head[0]);
+		if (!isfinite(head[0]) || signbit(head[0]))
+			return sl_fail_set(fail, SL_ERR_PAYLOAD, "levels: scale %g", (double)head[0]);
+		return SL_OK;
+	}
+	memcpy(head, in, sizeof head);
+	if (!isfinite(head[0]) || !isfinite(head[1]) || head[0] > head[1])
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "quant: range %g to %g", (double)head[0], (double)head[1]);
+	return SL_OK;
+}
+
+/* Sizes, spare bits and the head: what can be seen on the host. */
+static enum sl_err check_bytes(const struct cu_codes *c, struct sl_bytes in, struct sl_fail *fail)
+{
+	int used = (int)(c->n * c->bits % 8);
+
+	if (in.len != cu_codes_bytes(c))
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "codes: %zu bytes, expected %zu", in.len, cu_codes_bytes(c));
+	if (used != 0 && in.data[in.len - 1] >> used != 0)
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "codes: bits are set behind the last one");
+	return check_head(c, in.data, fail);
+}
+
+static enum sl_err decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
+			  const struct sl_shape *xs, struct sl_fail *fail)
+{
+	struct levels *l = state;
+	struct cu_stage *s = &l->stage;
+	cudaError_t queued;
+	enum sl_err err;
+
+	(void)call;
+	l->codes.n = sl_shape_count(xs);
+	err = check_bytes(&l->codes, in, fail);
+	if (err != SL_OK || l->codes.n == 0)
+		return err;
+	err = cu_stage_begin(s);
+	if (err != SL_OK)
+		return sl_fail_set(fail, err, "the device has failed");
+	queued = cu_stage_upload(s, l->codes.payload, in.data, in.len);
+	if (l->codes.kind == CU_CODE_LEVELS && l->codes.most != (1u << (l->codes.bits - 1)) - 1) {
+		if (queued == cudaSuccess)
+			queued = cu_codes_check(s->stream, s->status, &l->codes);
+		err = cu_stage_end(s, queued);
+		if (err == SL_OK && s->seen[CU_STATUS_BAD] != 0)
+			return sl_fail_set(fail, SL_ERR_PAYLOAD, "levels: one is above %u", l->codes.most);
+	}
+	if (err == SL_OK && queued == cudaSuccess)
+		queued = cu_codes_decode(s->stream, x, &l->codes);
+	if (err == SL_OK)
+		err = cu_stage_end(s, queued);
+	return err == SL_OK ? SL_OK : sl_fail_set(fail, err, "the device failed to restore values");
+}
+
+const struct sl_codec_stage cu_stage_quant = {
+	.id = SL_STAGE_ID_QUANT, .open = open_quant, .close = close_levels, .encode = encode, .decode = decode};
+const struct sl_codec_stage cu_stage_qsgd = {
+	.id = SL_STAGE_ID_QSGD, .open = open_qsgd, .close = close_levels, .encode = encode, .decode = decode};
+const struct sl_codec_stage cu_stage_terngrad = {
+	.id = SL_STAGE_ID_TERNGRAD, .open = open_tern, .close = close_levels, .encode = encode, .decode = decode};

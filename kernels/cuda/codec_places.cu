@@ -1,0 +1,319 @@
+/* Places: values in and out of them, and their coding, block by block (common/codec/places.c has the format). A block
+ * of 1024 threads has two words of the bitmap each. */
+#include "kernels/cuda/codec_grid.h"
+
+#define GAPS_FLAG 0x80000000u
+
+/* before[w]: marks of this block's bitmap before word w. Returns the marks of all. */
+static __device__ __forceinline__ uint32_t rank_words(uint32_t *before, const uint32_t *words)
+{
+	const unsigned t = threadIdx.x;
+	const uint32_t first = (uint32_t)__popc(words[2 * t]), second = (uint32_t)__popc(words[2 * t + 1]);
+	uint32_t total, rank = scan_block(first + second, &total);
+
+	before[2 * t] = rank;
+	before[2 * t + 1] = rank + first;
+	__syncthreads();
+	return total;
+}
+
+static __global__ void PLACE_THREADS gather(float *y, uint32_t *status, const float *x, const uint32_t *bitmap,
+					    const uint32_t *offset, bool check, int64_t n)
+{
+	__shared__ uint32_t before[CU_BLOCK_WORDS];
+	const int len = block_length(n), warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+	const uint32_t *words = bitmap + (int64_t)blockIdx.x * CU_BLOCK_WORDS;
+	uint32_t top = 0;
+
+	rank_words(before, words);
+	x += (int64_t)blockIdx.x * CU_BLOCK;
+	y += offset[blockIdx.x];
+#pragma unroll 8
+	for (int w = 0; w < CU_BLOCK_WORDS / 32; w++) {
+		const int word = w * 32 + warp, i = word * 32 + lane;
+		const bool kept = words[word] >> lane & 1;
+
+		if (i < len && (check || kept)) {
+			const float v = x[i];
+			const uint32_t m = magnitude(v);
+
+			top = m > top ? m : top;
+			if (kept)
+				y[before[word] + (uint32_t)__popc(words[word] & lanes_below())] = v;
+		}
+	}
+	if (top >= CU_F32_INF_BITS)
+		atomicMax(&status[CU_STATUS_NONFINITE], top);
+}
+
+cudaError_t cu_gather(cudaStream_t s, float *y, uint32_t *status, const float *x, const uint32_t *bitmap,
+		      const uint32_t *offset, bool check, int64_t n)
+{
+	return CU_LAUNCH(gather, cu_blocks(n), CU_PLACE_THREADS, s, y, status, x, bitmap, offset, check, n);
+}
+
+static __global__ void PLACE_THREADS expand(float *x, const float *y, const uint32_t *bitmap, const uint32_t *offset,
+					    int64_t n)
+{
+	__shared__ uint32_t before[CU_BLOCK_WORDS];
+	const int len = block_length(n), warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+	const uint32_t *words = bitmap + (int64_t)blockIdx.x * CU_BLOCK_WORDS;
+
+	rank_words(before, words);
+	x += (int64_t)blockIdx.x * CU_BLOCK;
+	y += offset[blockIdx.x];
+#pragma unroll 8
+	for (int w = 0; w < CU_BLOCK_WORDS / 32; w++) {
+		const int word = w * 32 + warp, i = word * 32 + lane;
+		const uint32_t kept = words[word];
+
+		if (i < len)
+			x[i] = kept >> lane & 1 ? y[before[word] + (uint32_t)__popc(kept & lanes_below())] : 0.0f;
+	}
+}
+
+cudaError_t cu_expand(cudaStream_t s, float *x, const float *y, const uint32_t *bitmap, const uint32_t *offset,
+		      int64_t n)
+{
+	return CU_LAUNCH(expand, cu_blocks(n), CU_PLACE_THREADS, s, x, y, bitmap, offset, n);
+}
+
+/* ---- coding */
+
+static __device__ __forceinline__ int group_length(uint32_t count, int group)
+{
+	const uint32_t left = count - (uint32_t)group * CU_GAPS;
+
+	return left < CU_GAPS ? (int)left : (int)CU_GAPS;
+}
+
+static __device__ __forceinline__ uint32_t gap_of(const uint16_t *place, uint32_t i)
+{
+	return i == 0 ? place[0] : (uint32_t)place[i] - place[i - 1] - 1;
+}
+
+/* Byte `at` of a group of gaps: its width, then the gaps, packed. */
+static __device__ __forceinline__ uint8_t group_byte(const uint16_t *place, uint32_t first, int length, int width,
+						     int at)
+{
+	const int bit = 8 * (at - 1);
+	uint32_t byte;
+	int i, held;
+
+	if (at == 0)
+		return (uint8_t)width;
+	i = bit / width;
+	held = (i + 1) * width - bit;
+	byte = gap_of(place, first + (uint32_t)i) >> (width - held);
+	for (; held < 8 && ++i < length; held += width)
+		byte |= gap_of(place, first + (uint32_t)i) << held;
+	return (uint8_t)byte;
+}
+
+static __global__ void PLACE_THREADS code(struct cu_place_coding p, const uint32_t *bitmap, int64_t n)
+{
+	__shared__ uint32_t before[CU_BLOCK_WORDS], any[CU_BLOCK / CU_GAPS], at[CU_BLOCK / CU_GAPS];
+	const int len = block_length(n), warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+	const uint32_t *words = bitmap + (int64_t)blockIdx.x * CU_BLOCK_WORDS;
+	uint16_t *place = p.place + (int64_t)blockIdx.x * CU_BLOCK;
+	uint8_t *out = p.coded + (int64_t)blockIdx.x * CU_BLOCK_BYTES;
+	const uint32_t count = rank_words(before, words), bitmap_bytes = (uint32_t)(len + 7) / 8;
+	const int groups = (int)((count + CU_GAPS - 1) / CU_GAPS), t = (int)threadIdx.x;
+	uint32_t bytes = 0, total;
+
+	for (int w = 0; w < CU_BLOCK_WORDS / 32; w++) {
+		const int word = w * 32 + warp;
+
+		if (words[word] >> lane & 1)
+			place[before[word] + (uint32_t)__popc(words[word] & lanes_below())] =
+				(uint16_t)(word * 32 + lane);
+	}
+	if (t < CU_BLOCK / CU_GAPS)
+		any[t] = 0;
+	__syncthreads();
+	for (int g = warp; g < groups; g += CU_PLACE_THREADS / 32) {
+		uint32_t mine = 0;
+
+		for (int i = lane; i < group_length(count, g); i += 32)
+			mine |= gap_of(place, (uint32_t)(g * CU_GAPS + i));
+		atomicOr(&any[g], mine);
+	}
+	__syncthreads();
+	if (t < groups) {
+		any[t] = (uint32_t)(32 - __clz((int)any[t])); /* the width */
+		bytes = 1 + ((uint32_t)group_length(count, t) * any[t] + 7) / 8;
+	}
+	bytes = scan_block(bytes, &total);
+	if (t < groups)
+		at[t] = bytes;
+	__syncthreads();
+	if (t == 0) {
+		const bool gaps = count == 0 || total < bitmap_bytes;
+
+		p.entry[blockIdx.x] = count | (gaps ? GAPS_FLAG : 0);
+		p.size[blockIdx.x] = gaps ? total : bitmap_bytes;
+	}
+	if (total >= bitmap_bytes) {
+		for (int i = t; i < (int)bitmap_bytes; i += CU_PLACE_THREADS)
+			out[i] = (uint8_t)(words[i / 4] >> 8 * (i % 4));
+		return;
+	}
+	for (int g = warp; g < groups; g += CU_PLACE_THREADS / 32) {
+		const int length = group_length(count, g), width = (int)any[g];
+
+		for (int i = lane; i < 1 + (length * width + 7) / 8; i += 32)
+			out[at[g] + (uint32_t)i] = group_byte(place, (uint32_t)(g * CU_GAPS), length, width, i);
+	}
+}
+
+/* size becomes where a block begins behind the table. */
+static __global__ void PLACE_THREADS lay_out(struct cu_place_coding p, uint32_t *status, int64_t blocks)
+{
+	uint32_t before = (uint32_t)blocks * 4;
+
+	for (int64_t first = 0; first < blocks; first += CU_PLACE_THREADS) {
+		const int64_t b = first + threadIdx.x;
+		const uint32_t size = b < blocks ? p.size[b] : 0;
+		uint32_t total, at = scan_block(size, &total);
+
+		if (b < blocks)
+			p.size[b] = before + at;
+		before += total;
+	}
+	if (threadIdx.x == 0)
+		status[CU_STATUS_SIDE] = before;
+}
+
+static __global__ void join(struct cu_place_coding p, const uint32_t *status, int64_t blocks)
+{
+	const uint32_t b = blockIdx.x, at = p.size[b];
+	const uint32_t end = (int64_t)b + 1 < blocks ? p.size[b + 1] : status[CU_STATUS_SIDE];
+	const uint8_t *from = p.coded + (int64_t)b * CU_BLOCK_BYTES;
+
+	if (threadIdx.x < 4)
+		p.side[4 * b + threadIdx.x] = (uint8_t)(p.entry[b] >> 8 * threadIdx.x);
+	for (uint32_t i = threadIdx.x; i < end - at; i += CU_THREADS)
+		p.side[at + i] = from[i];
+}
+
+cudaError_t cu_places_code(cudaStream_t s, const struct cu_place_coding *p, uint32_t *status, const uint32_t *bitmap,
+			   int64_t n)
+{
+	const int64_t blocks = cu_blocks(n);
+	cudaError_t err = CU_LAUNCH(code, blocks, CU_PLACE_THREADS, s, *p, bitmap, n);
+
+	if (err == cudaSuccess)
+		err = CU_LAUNCH(lay_out, 1, CU_PLACE_THREADS, s, *p, status, blocks);
+	if (err == cudaSuccess)
+		err = CU_LAUNCH(join, blocks, CU_THREADS, s, *p, status, blocks);
+	return err;
+}
+
+/* ---- reading */
+
+static __device__ __forceinline__ bool read_bitmap(uint32_t *words, const uint8_t *in, int len, uint32_t count)
+{
+	const int bytes = (len + 7) / 8;
+	uint32_t total = 0;
+	bool good = true;
+
+	for (int w = 2 * (int)threadIdx.x; w < 2 * (int)threadIdx.x + 2; w++) {
+		uint32_t word = 0;
+
+		for (int i = 0; i < 4; i++)
+			if (4 * w + i < bytes)
+				word |= (uint32_t)in[4 * w + i] << 8 * i;
+		/* bits behind the last element */
+		if (len - 32 * w < 32 && len - 32 * w > 0)
+			good = good && word >> (len - 32 * w) == 0;
+		words[w] = word;
+		total += (uint32_t)__popc(word);
+	}
+	scan_block(total, &total);
+	return good && total == count;
+}
+
+static __device__ __forceinline__ uint32_t packed_at(const uint8_t *in, int i, int width)
+{
+	const int bit = i * width;
+	uint32_t v = 0;
+	int got = -(bit % 8);
+
+	for (const uint8_t *at = in + bit / 8; got < width; got += 8, at++)
+		v |= got < 0 ? (uint32_t)*at >> -got : (uint32_t)*at << got;
+	return v & ((1u << width) - 1);
+}
+
+/* Groups begin where those before them end: every gap g moves on by g + 1. Thread t has group t. Places beyond the
+ * block are not marked; then the block is bad. */
+static __device__ __forceinline__ bool read_gaps(uint32_t *words, const uint8_t *coded, const uint32_t *group_at,
+						 int len, uint32_t count)
+{
+	__shared__ uint32_t length[CU_BLOCK / CU_GAPS];
+	const int groups = (int)((count + CU_GAPS - 1) / CU_GAPS), t = (int)threadIdx.x;
+	const int warp = t / 32, lane = t % 32;
+	uint32_t total;
+	bool good = true;
+
+	words[2 * t] = 0;
+	words[2 * t + 1] = 0;
+	if (t < CU_BLOCK / CU_GAPS)
+		length[t] = 0;
+	__syncthreads();
+	for (int g = warp; g < groups; g += CU_PLACE_THREADS / 32) {
+		const uint8_t *in = coded + group_at[g];
+		const int width = in[0], n = group_length(count, g);
+		uint32_t sum = 0;
+
+		for (int i = lane; i < n; i += 32)
+			sum += (width == 0 ? 0 : packed_at(in + 1, i, width)) + 1;
+		atomicAdd(&length[g], sum);
+		if (lane == 0 && n * width % 8 != 0 && in[1 + n * width / 8] >> n * width % 8 != 0)
+			good = false;
+	}
+	__syncthreads();
+	/* a sum that passes 2^32 would have to be of 65536 gaps of 65535: cut off every group at the block's end */
+	total = t < groups ? length[t] : 0;
+	total = total < CU_BLOCK + 1 ? total : CU_BLOCK + 1;
+	{
+		const uint32_t own = total, start = scan_block(own, &total);
+
+		if (t < groups)
+			length[t] = start;
+	}
+	good = good && total <= (uint32_t)len;
+	__syncthreads();
+	if (t < groups && total <= (uint32_t)len) {
+		const uint8_t *in = coded + group_at[t];
+		const int width = in[0];
+		uint32_t at = length[t];
+
+		for (int i = 0; i < group_length(count, t); i++, at++) {
+			at += width == 0 ? 0 : packed_at(in + 1, i, width);
+			atomicOr(&words[at / 32], 1u << at % 32);
+		}
+	}
+	return good;
+}
+
+static __global__ void PLACE_THREADS read(uint32_t *bitmap, uint32_t *status, const uint8_t *coded,
+					  struct cu_place_index index, int64_t n)
+{
+	const uint32_t b = blockIdx.x, entry = index.entry[b], count = entry & ~GAPS_FLAG;
+	uint32_t *words = bitmap + (int64_t)b * CU_BLOCK_WORDS;
+	const int len = block_length(n);
+	bool good;
+
+	if (entry & GAPS_FLAG)
+		good = read_gaps(words, coded, index.group_at + index.group[b], len, count);
+	else
+		good = read_bitmap(words, coded + index.at[b], len, count);
+	if (!good)
+		atomicMax(&status[CU_STATUS_BAD], 1u);
+}
+
+cudaError_t cu_places_read(cudaStream_t s, uint32_t *bitmap, uint32_t *status, const uint8_t *coded,
+			   const struct cu_place_index *index, int64_t n)
+{
+	return CU_LAUNCH(read, cu_blocks(n), CU_PLACE_THREADS, s, bitmap, status, coded, *index, n);
+}

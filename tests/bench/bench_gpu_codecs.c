@@ -1,0 +1,175 @@
+/* usage: bench_gpu_codecs [CODEC]…
+ * Milliseconds of the device's codecs on a tensor of [64, 112, 112, 32]: a whole encode into locked host memory and a
+ * whole decode from it; beside each a plain copy of as many bytes over the bus, and what remains without it: kernels,
+ * launches and waits. As a yardstick, the device's own copy of the tensor. Medians. */
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/codec/codec.h"
+#include "kernels/module.h"
+
+enum { ROUNDS = 15, COPIES = 100, HEADERS = 4096 };
+
+static struct sl_backend be;
+static struct sl_tensor x;
+static struct sl_codec *codec;
+static uint8_t *payload;
+static size_t payload_bytes, bound;
+static const struct sl_codec_call call = {.step = 1, .training = true};
+static void *copy_to;
+
+static void must(enum sl_err err, const char *what)
+{
+	if (err) {
+		fprintf(stderr, "bench_gpu_codecs: %s: %s\n", what, sl_err_name(err));
+		exit(1);
+	}
+}
+
+static void post(void *arg)
+{
+	sem_post(arg);
+}
+
+static void settle(void)
+{
+	sem_t done;
+
+	sem_init(&done, 0, 0);
+	must(be.ops->fence(&be, post, &done), "fence");
+	sem_wait(&done);
+	sem_destroy(&done);
+}
+
+static void encode(void)
+{
+	struct sl_buf out = {payload, 0, bound};
+
+	must(sl_codec_encode(codec, &call, &x, &out), "encode");
+	payload_bytes = out.len;
+}
+
+static void decode(void)
+{
+	struct sl_fail fail;
+
+	must(sl_codec_decode(codec, &call, (struct sl_bytes){payload, payload_bytes}, &x, &fail), "decode");
+}
+
+static void bus_down(void)
+{
+	must(be.ops->download(&be, payload, x.data, payload_bytes), "download");
+}
+
+static void bus_up(void)
+{
+	must(be.ops->upload(&be, copy_to, payload, payload_bytes), "upload");
+}
+
+static void copy(void)
+{
+	const struct sl_op op = {.kind = SL_OP_FLATTEN, .n_in = 1, .in_shape = {x.shape}, .out_shape = x.shape};
+	struct sl_tensor out = {.dtype = SL_F32, .shape = x.shape, .data = copy_to, .be = &be};
+	const struct sl_op_call c = {.training = true};
+
+	/* many, so that waiting for them does not count */
+	for (int i = 0; i < COPIES; i++)
+		must(be.ops->kernel[SL_OP_FLATTEN]->forward(&be, &op, NULL, &c, &x, &out), "copy");
+}
+
+static int ascending(const void *a, const void *b)
+{
+	double p = *(const double *)a, q = *(const double *)b;
+
+	return p < q ? -1 : p > q;
+}
+
+static double time_ms(void (*work)(void))
+{
+	double ms[ROUNDS];
+
+	for (int r = -2; r < ROUNDS; r++) {
+		uint64_t start;
+
+		settle();
+		start = sl_now_ns();
+		work();
+		settle();
+		if (r >= 0)
+			ms[r] = sl_seconds_since(start) * 1e3;
+	}
+	qsort(ms, ROUNDS, sizeof ms[0], ascending);
+	return ms[ROUNDS / 2];
+}
+
+static void bench(const char *text, const float *host)
+{
+	const struct sl_codec_env env = {.be = &be, .shape = x.shape, .slots = 1};
+	const size_t bytes = (size_t)sl_shape_count(&x.shape) * sizeof(float);
+	struct sl_codec_spec spec;
+	struct sl_fail fail;
+	double enc, dec, down, up;
+
+	if (sl_codec_parse(text, &spec, &fail) || sl_codec_open(&codec, &spec, &env, &fail)) {
+		printf("%-18s %s\n", text, fail.text);
+		return;
+	}
+	bound = sl_codec_bound(codec, x.shape.dim[0]);
+	must(be.ops->host_alloc(&be, bound, (void **)&payload, &fail), "locked memory");
+	must(be.ops->upload(&be, x.data, host, bytes), "upload");
+	enc = time_ms(encode);
+	dec = time_ms(decode);
+	down = time_ms(bus_down);
+	up = time_ms(bus_up);
+	printf("%-18s %7.2f MB  encode %7.3f = bus %7.3f + %6.3f ms   decode %7.3f = bus %7.3f + %6.3f ms\n", text,
+	       (double)payload_bytes * 1e-6, enc, down, enc - down, dec, up, dec - up);
+	fflush(stdout);
+	be.ops->host_free(&be, payload);
+	sl_codec_close(codec);
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const all[] = {"none",       "f16",      "bf16",     "quant:8",          "quant:4",
+					  "terngrad",   "qsgd:255", "topk:0.1", "topk:0.1|quant:8", "threshold:1",
+					  "randomk:0.1"};
+	const struct sl_module *module;
+	const struct sl_module_options options = {.untried_codecs = true};
+	struct sl_fail fail;
+	const struct sl_rng_key key = {.seed = 1, .tensor = SL_RNG_TEST};
+	char text[SL_MODULE_TEXT];
+	float *host;
+	int64_t n;
+	double ms;
+
+	if (sl_module_load(NULL, &module, &fail) || module->open(&be, &options, &fail)) {
+		printf("SKIP %s\n", fail.text);
+		return 77;
+	}
+	if (module->describe(0, text, &fail) == SL_OK)
+		printf("%s\n", text);
+	x = (struct sl_tensor){.dtype = SL_F32, .shape = sl_shape4(64, 112, 112, 32), .be = &be};
+	n = sl_shape_count(&x.shape);
+	host = malloc((size_t)n * sizeof(float));
+	if (!host)
+		return 1;
+	for (int64_t i = 0; i < n; i += 2)
+		sl_rng_normal2(sl_rng_u32(&key, (uint64_t)i), sl_rng_u32(&key, (uint64_t)i + 1), host + i);
+	/* payloads, whose copies are timed with these, have headers */
+	must(be.ops->alloc(&be, (size_t)n * sizeof(float) + HEADERS, &x.data, &fail), "memory");
+	must(be.ops->alloc(&be, (size_t)n * sizeof(float) + HEADERS, &copy_to, &fail), "memory");
+	must(be.ops->upload(&be, x.data, host, (size_t)n * sizeof(float)), "upload");
+	ms = time_ms(copy) / COPIES;
+	printf("copy on the device: %.4f ms, %.0f GB/s read + written\n", ms, 8e-6 * (double)n / ms);
+	for (int i = 1; i < argc; i++)
+		bench(argv[i], host);
+	for (size_t i = 0; argc == 1 && i < sizeof all / sizeof all[0]; i++)
+		bench(all[i], host);
+	be.ops->free(&be, x.data);
+	be.ops->free(&be, copy_to);
+	free(host);
+	be.ops->close(&be);
+	return 0;
+}

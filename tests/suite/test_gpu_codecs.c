@@ -1,0 +1,473 @@
+/* The device's codecs against the portable ones: the same payloads, the same values back, the same payloads refused;
+ * portable → device and device → portable. Their kernels always run on a CPU (tests/support/cuda_sim), and on a GPU
+ * where one answers. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/cuda/codec_stage.h"
+#include "kernels/module.h"
+#include "tests/support/codec.h"
+
+/* ---- the backends */
+
+enum sl_err cu_codec_stream(struct sl_backend *be, cudaStream_t *out)
+{
+	(void)be;
+	*out = NULL;
+	return SL_OK;
+}
+
+enum sl_err cu_codec_check(struct sl_backend *be, cudaError_t status)
+{
+	(void)be;
+	return status == cudaSuccess ? SL_OK : SL_ERR_DEVICE;
+}
+
+static enum sl_err sim_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
+{
+	(void)be;
+	(void)fail;
+	*out = calloc(1, bytes ? bytes : 1);
+	return *out ? SL_OK : SL_ERR_NOMEM;
+}
+
+static void sim_free(struct sl_backend *be, void *ptr)
+{
+	(void)be;
+	free(ptr);
+}
+
+static enum sl_err sim_upload(struct sl_backend *be, void *dst, const void *host, size_t bytes)
+{
+	(void)be;
+	memcpy(dst, host, bytes);
+	return SL_OK;
+}
+
+static enum sl_err sim_download(struct sl_backend *be, void *host, const void *src, size_t bytes)
+{
+	(void)be;
+	memcpy(host, src, bytes);
+	return SL_OK;
+}
+
+static const struct sl_backend_ops sim_ops = {.name = "cuda-sim",
+					      .alloc = sim_alloc,
+					      .free = sim_free,
+					      .upload = sim_upload,
+					      .download = sim_download,
+					      .host_alloc = sim_alloc,
+					      .host_free = sim_free,
+					      .codec_stages = cu_codec_stages_all};
+static struct sl_backend sim = {.ops = &sim_ops}, gpu;
+
+static int use_sim(void **state)
+{
+	*state = &sim;
+	return 0;
+}
+
+static int use_gpu(void **state)
+{
+	const struct sl_module_options options = {.untried_codecs = true};
+	struct sl_fail fail;
+
+	if (!gpu.ops && sl_module_open_with(NULL, &gpu, &options, &fail))
+		print_message("SKIP %s\n", fail.text);
+	*state = &gpu;
+	return 0;
+}
+
+static int close_gpu(void **state)
+{
+	(void)state;
+	if (gpu.ops)
+		gpu.ops->close(&gpu);
+	return 0;
+}
+
+static struct sl_backend *backend(void **state)
+{
+	struct sl_backend *be = *state;
+
+	if (!be->ops)
+		skip();
+	return be;
+}
+
+/* ---- one codec on both sides */
+
+struct both {
+	struct sl_backend *be;
+	struct sl_codec *host, *device;
+	struct sl_shape shape; /* largest */
+	float *x, *want, *got; /* on the host */
+	float *there;          /* on the device */
+	const char *text;
+};
+
+static void *xalloc(size_t bytes)
+{
+	void *p = malloc(bytes ? bytes : 1);
+
+	assert_non_null(p);
+	return p;
+}
+
+static struct both both_open(struct sl_backend *be, const char *text, struct sl_shape shape, enum sl_dir dir,
+			     const struct both *pair)
+{
+	size_t bytes = (size_t)sl_shape_count(&shape) * sizeof(float);
+	struct both b = {.be = be, .shape = shape, .text = text};
+	struct sl_fail fail = {0};
+
+	b.host = codec_open(text, shape, NULL, dir, pair ? pair->host : NULL);
+	b.device = codec_open(text, shape, be, dir, pair ? pair->device : NULL);
+	b.x = xalloc(bytes);
+	b.want = xalloc(bytes);
+	b.got = xalloc(bytes);
+	assert_int_equal(be->ops->alloc(be, bytes, (void **)&b.there, &fail), SL_OK);
+	return b;
+}
+
+static void both_close(struct both *b)
+{
+	sl_codec_close(b->host);
+	sl_codec_close(b->device);
+	b->be->ops->free(b->be, b->there);
+	free(b->x);
+	free(b->want);
+	free(b->got);
+}
+
+static const float poison = -12345.678f;
+
+static void put_poison(struct both *b)
+{
+	for (int64_t i = 0; i < sl_shape_count(&b->shape); i++)
+		b->got[i] = b->want[i] = poison;
+	assert_int_equal(b->be->ops->upload(b->be, b->there, b->got, (size_t)sl_shape_count(&b->shape) * 4), SL_OK);
+}
+
+static void fetch(struct both *b)
+{
+	assert_int_equal(b->be->ops->download(b->be, b->got, b->there, (size_t)sl_shape_count(&b->shape) * 4), SL_OK);
+}
+
+static void differ(const struct both *b, const char *what, const void *want, const void *got, size_t bytes)
+{
+	char shape[SL_SHAPE_TEXT];
+	size_t at = 0;
+
+	while (at < bytes && ((const uint8_t *)want)[at] == ((const uint8_t *)got)[at])
+		at++;
+	if (at < bytes)
+		fail_msg("%s, %s: %s differ at byte %zu of %zu", b->text, sl_shape_text(&b->shape, shape), what, at,
+			 bytes);
+}
+
+/* Decodes on both sides: the same verdict and the same values, all of which lie within `rows`. */
+static enum sl_err decode(struct both *b, const struct sl_codec_call *call, const uint8_t *bytes, size_t len,
+			  int64_t rows)
+{
+	struct sl_shape s = sl_shape_rows(b->shape, rows);
+	enum sl_err want, got;
+
+	put_poison(b);
+	want = codec_decode(b->host, call, bytes, len, s, b->want);
+	got = codec_decode(b->device, call, bytes, len, s, b->there);
+	if (got != want)
+		fail_msg("%s: decoding %zu bytes gave %s, the portable codec says %s", b->text, len, sl_err_name(got),
+			 sl_err_name(want));
+	fetch(b);
+	/* the portable codec may have begun to write when an inner stage found the fault; the device's never does */
+	if (want != SL_OK)
+		for (int64_t i = 0; i < sl_shape_count(&b->shape); i++)
+			b->want[i] = poison;
+	differ(b, want == SL_OK ? "values" : "untouched values", b->want, b->got,
+	       (size_t)sl_shape_count(&b->shape) * 4);
+	return want;
+}
+
+/* Encodes b->x on both sides: the same verdict and bytes, which are given back. */
+static enum sl_err encode(struct both *b, const struct sl_codec_call *call, int64_t rows, uint8_t **bytes, size_t *len)
+{
+	struct sl_shape s = sl_shape_rows(b->shape, rows);
+	enum sl_err want, got;
+	uint8_t *other;
+	size_t other_len;
+
+	assert_int_equal(b->be->ops->upload(b->be, b->there, b->x, (size_t)sl_shape_count(&b->shape) * 4), SL_OK);
+	want = codec_encode(b->host, call, b->x, s, bytes, len);
+	got = codec_encode(b->device, call, b->there, s, &other, &other_len);
+	if (got != want)
+		fail_msg("%s: encoding gave %s, the portable codec says %s", b->text, sl_err_name(got),
+			 sl_err_name(want));
+	if (want == SL_OK) {
+		if (*len != other_len)
+			fail_msg("%s: %zu bytes, the portable codec has %zu", b->text, other_len, *len);
+		differ(b, "payloads", *bytes, other, *len);
+	}
+	free(other);
+	return want;
+}
+
+static void cross(struct both *b, int64_t rows)
+{
+	uint8_t *bytes;
+	size_t len;
+
+	assert_int_equal(encode(b, &codec_call0, rows, &bytes, &len), SL_OK);
+	assert_int_equal(decode(b, &codec_call0, bytes, len, rows), SL_OK);
+	free(bytes);
+}
+
+static const char *const specs[] = {
+	"none",
+	"f16",
+	"bf16",
+	"quant:1",
+	"quant:3",
+	"quant:8",
+	"quant:11",
+	"quant:16",
+	"quant:5,round=stochastic",
+	"terngrad",
+	"qsgd:255",
+	"qsgd:10",
+	"qsgd:32767",
+	"qsgd:6,norm=max",
+	"topk:0.1",
+	"topk:0.5|quant:8",
+	"topk:1",
+	"topk:0.001|f16",
+	"topk:0.3|topk:0.5|quant:4",
+	"threshold:0.5",
+	"threshold:1e9|quant:8",
+	"threshold:1e-40|bf16",
+	"threshold:0.9|terngrad",
+	"randomk:0.1",
+	"randomk:0.77|quant:8",
+	"topk:0.2|quant:4|zstd:3",
+};
+enum { SPECS = sizeof specs / sizeof specs[0] };
+
+static const int64_t shapes[][4] = {{1, 1, 1, 1},   {1, 1, 1, 3},   {2, 3, 5, 7},     {3, 1, 1, 17},
+				    {4, 33, 65, 9}, {2, 64, 64, 8}, {1, 1, 1, 65537}, {3, 40, 50, 33}};
+enum { SHAPES = sizeof shapes / sizeof shapes[0] };
+
+static struct sl_shape shape_of(int i)
+{
+	return sl_shape4(shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3]);
+}
+
+static void payloads_and_values_are_the_same(void **state)
+{
+	struct sl_backend *be = backend(state);
+
+	for (int p = 0; p < SPECS; p++)
+		for (int s = 0; s < SHAPES; s++) {
+			struct both b = both_open(be, specs[p], shape_of(s), SL_DIR_HEAD_ACT, NULL);
+
+			for (int kind = 0; kind < KINDS; kind++) {
+				/* on a CPU, a third of them */
+				if (be == &sim && (p + s + kind) % 3 != 0)
+					continue;
+				codec_fill(b.x, sl_shape_count(&b.shape), (enum codec_kind)kind);
+				cross(&b, b.shape.dim[0]);
+			}
+			if (b.shape.dim[0] > 1)
+				cross(&b, 1);
+			both_close(&b);
+		}
+}
+
+/* Many equal values: which of them are kept is decided across blocks. */
+static void ties_are_kept_from_the_front(void **state)
+{
+	struct sl_backend *be = backend(state);
+	static const char *const texts[] = {"topk:0.1", "topk:0.4", "topk:0.75", "topk:0.9999"};
+	struct sl_shape shape = sl_shape4(1, 1, 2, 65541);
+
+	for (int t = 0; t < 4; t++) {
+		struct both b = both_open(be, texts[t], shape, SL_DIR_HEAD_ACT, NULL);
+
+		codec_fill(b.x, sl_shape_count(&shape), RELU);
+		for (int64_t i = 0; i < sl_shape_count(&shape); i++)
+			b.x[i] = b.x[i] > 0.8f ? 6 : b.x[i] > 0.4f ? -3 : 0;
+		cross(&b, 1);
+		both_close(&b);
+	}
+}
+
+static void values_that_cannot_be_carried_are_refused(void **state)
+{
+	struct sl_backend *be = backend(state);
+	static const float bad[] = {NAN, INFINITY, -INFINITY};
+
+	for (int p = 0; p < SPECS; p++)
+		for (int v = 0; v < 3; v++) {
+			struct both b = both_open(be, specs[p], shape_of(4), SL_DIR_HEAD_ACT, NULL);
+			uint8_t *bytes;
+			size_t len;
+
+			codec_fill(b.x, sl_shape_count(&b.shape), RANDOM);
+			b.x[sl_shape_count(&b.shape) - 1 - v] = bad[v];
+			encode(&b, &codec_call0, b.shape.dim[0], &bytes, &len);
+			free(bytes);
+			/* and the next one is fine */
+			codec_fill(b.x, sl_shape_count(&b.shape), RANDOM);
+			cross(&b, b.shape.dim[0]);
+			both_close(&b);
+		}
+}
+
+/* A gradient at its activation's places, from either side, two slots in flight. */
+static void gradients_use_the_places_of_their_activation(void **state)
+{
+	struct sl_backend *be = backend(state);
+	static const char *const texts[][2] = {{"topk:0.1", "topk:0.1|quant:8"},
+					       {"threshold:0.7", "threshold:0.7"},
+					       {"randomk:0.3", "randomk:0.3|f16"}};
+
+	for (int t = 0; t < 3; t++) {
+		struct sl_shape shape = shape_of(4);
+		struct both act = both_open(be, texts[t][0], shape, SL_DIR_MID_ACT, NULL);
+		struct both grad = both_open(be, texts[t][1], shape, SL_DIR_MID_GRAD, &act);
+		struct sl_codec_call call[2] = {codec_call0, codec_call0};
+		uint8_t *bytes;
+		size_t len;
+
+		call[1].slot = 1;
+		call[1].chunk = 2;
+		for (int c = 0; c < 2; c++) {
+			codec_fill(act.x, sl_shape_count(&shape), c ? RELU : RANDOM);
+			assert_int_equal(encode(&act, &call[c], shape.dim[0], &bytes, &len), SL_OK);
+			assert_int_equal(decode(&act, &call[c], bytes, len, shape.dim[0]), SL_OK);
+			free(bytes);
+		}
+		for (int c = 0; c < 2; c++) {
+			codec_fill(grad.x, sl_shape_count(&shape), RANDOM);
+			assert_int_equal(encode(&grad, &call[c], shape.dim[0], &bytes, &len), SL_OK);
+			assert_int_equal(decode(&grad, &call[c], bytes, len, shape.dim[0]), SL_OK);
+			free(bytes);
+		}
+		grad.x[17] = NAN;
+		assert_int_equal(encode(&grad, &call[0], shape.dim[0], &bytes, &len), SL_ERR_NONFINITE);
+		free(bytes);
+		both_close(&grad);
+		both_close(&act);
+	}
+}
+
+/* Cut short, drawn out, and with bits turned over: both sides say the same, and what is refused writes nothing. */
+static void hostile_payloads_meet_the_same_verdict(void **state)
+{
+	struct sl_backend *be = backend(state);
+	const struct sl_rng_key key = {.seed = 77, .tensor = SL_RNG_TEST};
+	int refused = 0, taken = 0;
+
+	for (int p = 0; p < SPECS; p++) {
+		struct both b = both_open(be, specs[p], sl_shape4(2, 5, 11, 40), SL_DIR_HEAD_ACT, NULL);
+		uint8_t *bytes, *bad;
+		size_t len;
+
+		codec_fill(b.x, sl_shape_count(&b.shape), RANDOM);
+		assert_int_equal(encode(&b, &codec_call0, 2, &bytes, &len), SL_OK);
+		bad = xalloc(len + 8);
+		for (uint32_t t = 0; t < (be == &sim ? 20 : 200); t++) {
+			uint32_t w = sl_rng_u32(&key, (uint64_t)p * 1000 + t);
+			size_t from = t % 3 == 1 ? len - (len < 400 ? len : 400) : 0;
+			size_t cut = t % 10 == 9   ? len - 1 - w % (len < 64 ? len : 64)
+				     : t % 10 == 8 ? len + 1 + w % 7
+						   : len;
+
+			memset(bad, 0, len + 8);
+			memcpy(bad, bytes, len);
+			if (cut == len) {
+				size_t range = t % 3 == 0 ? (len < 40 ? len : 40) : len - from;
+
+				bad[from + w % range] ^= (uint8_t)(1u << (w >> 24) % 8);
+			}
+			if (decode(&b, &codec_call0, bad, cut, 2) == SL_OK)
+				taken++;
+			else
+				refused++;
+		}
+		free(bad);
+		free(bytes);
+		both_close(&b);
+	}
+	assert_true(refused > 100 && taken > 100);
+}
+
+/* What the device lacks is said so, and leaves nothing behind. */
+static void what_is_missing_is_unavailable(void **state)
+{
+	struct sl_backend *be = backend(state);
+	static const char *const texts[] = {"quant:8,per=channel", "quant:8,block=64", "qsgd:4,bucket=64",
+					    "terngrad,bucket=64",  "lowrank:2",        "downsample:2",
+					    "topk:0.1,ef=true"};
+
+	for (size_t t = 0; t < sizeof texts / sizeof texts[0]; t++) {
+		struct sl_codec_env env = {.be = be, .shape = sl_shape4(2, 8, 8, 4), .slots = 1};
+		struct sl_codec_spec spec;
+		struct sl_codec *codec;
+		struct sl_fail fail = {0};
+
+		assert_int_equal(sl_codec_parse(texts[t], &spec, &fail), SL_OK);
+		assert_int_equal(sl_codec_open(&codec, &spec, &env, &fail), SL_ERR_UNAVAILABLE);
+		assert_true(fail.text[0] != '\0');
+	}
+}
+
+/* A tensor of the size that crosses at 224². */
+static void large_tensors_too(void **state)
+{
+	struct sl_backend *be = backend(state);
+	static const char *const texts[] = {"quant:8",          "f16",       "qsgd:255",    "terngrad",
+					    "topk:0.1|quant:8", "topk:0.01", "threshold:1", "randomk:0.1"};
+
+	/* on a CPU, the first one: more elements than the threads of one launch take in one turn */
+	for (size_t t = 0; t < (be == &sim ? 1 : sizeof texts / sizeof texts[0]); t++) {
+		struct both b = both_open(be, texts[t], sl_shape4(16, 112, 112, 32), SL_DIR_HEAD_ACT, NULL);
+
+		codec_fill(b.x, sl_shape_count(&b.shape), RANDOM);
+		cross(&b, 16);
+		codec_fill(b.x, sl_shape_count(&b.shape), RELU);
+		cross(&b, 15);
+		both_close(&b);
+	}
+}
+
+#define ON_BOTH(test)                                          \
+	{#test " (on a CPU)", test, use_sim, NULL, NULL},      \
+	{                                                      \
+#test " (on a GPU)", test, use_gpu, NULL, NULL \
+	}
+
+/* An argument chooses tests by name: '*GPU*'. */
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		ON_BOTH(payloads_and_values_are_the_same),
+		ON_BOTH(ties_are_kept_from_the_front),
+		ON_BOTH(values_that_cannot_be_carried_are_refused),
+		ON_BOTH(gradients_use_the_places_of_their_activation),
+		ON_BOTH(hostile_payloads_meet_the_same_verdict),
+		ON_BOTH(what_is_missing_is_unavailable),
+		ON_BOTH(large_tensors_too),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests_name("gpu codecs", tests, NULL, close_gpu);
+}

@@ -1,0 +1,178 @@
+/* Fibers: started on stacks of their own with makecontext, switched with _setjmp, which makes no system call. */
+#include "tests/support/cuda_sim/cuda_runtime_api.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <ucontext.h>
+
+enum { MOST_THREADS = 1024, WARP = 32, STACK_BYTES = 64 << 10 };
+
+struct sim_index threadIdx, blockIdx, blockDim, gridDim;
+
+struct meeting {
+	unsigned arrived, round;
+};
+
+static struct {
+	ucontext_t start[MOST_THREADS];
+	jmp_buf at[MOST_THREADS];
+	bool started[MOST_THREADS], done[MOST_THREADS];
+	unsigned char *stack;
+	void (*thread)(void);
+	unsigned running;
+	unsigned events; /* meetings that came about, threads that ended */
+	struct meeting block, warp[MOST_THREADS / WARP];
+	unsigned vote[MOST_THREADS / WARP];
+} sim;
+
+static jmp_buf scheduler;
+static uint32_t luck = 1;
+
+static void pause_thread(void)
+{
+	unsigned me = sim.running;
+
+	if (_setjmp(sim.at[me]) == 0)
+		_longjmp(scheduler, 1);
+}
+
+static void meet(struct meeting *m, unsigned all)
+{
+	unsigned round = m->round;
+
+	if (++m->arrived == all) {
+		m->arrived = 0;
+		m->round++;
+		sim.events++;
+	} else {
+		while (m->round == round)
+			pause_thread();
+	}
+}
+
+void __syncthreads(void)
+{
+	meet(&sim.block, blockDim.x);
+}
+
+unsigned __ballot_sync(unsigned mask, int predicate)
+{
+	unsigned warp = threadIdx.x / WARP, bit = 1u << threadIdx.x % WARP, result;
+
+	if (mask != 0xffffffffu)
+		abort();
+	sim.vote[warp] = predicate ? sim.vote[warp] | bit : sim.vote[warp] & ~bit;
+	meet(&sim.warp[warp], WARP);
+	result = sim.vote[warp];
+	meet(&sim.warp[warp], WARP);
+	return result;
+}
+
+static void thread_main(void)
+{
+	sim.thread();
+	sim.done[sim.running] = true;
+	sim.events++;
+	_longjmp(scheduler, 1);
+}
+
+static void start(unsigned t)
+{
+	ucontext_t *c = &sim.start[t];
+
+	getcontext(c);
+	c->uc_stack.ss_sp = sim.stack + (size_t)t * STACK_BYTES;
+	c->uc_stack.ss_size = STACK_BYTES;
+	makecontext(c, thread_main, 0);
+	sim.started[t] = true;
+	setcontext(c);
+}
+
+static void resume(unsigned t)
+{
+	sim.running = t;
+	threadIdx.x = t;
+	if (_setjmp(scheduler) != 0)
+		return;
+	if (sim.started[t])
+		_longjmp(sim.at[t], 1);
+	start(t);
+}
+
+/* Every thread once, from a place and in a direction that vary. */
+static void turn(void)
+{
+	unsigned n = blockDim.x, first;
+
+	luck = luck * 1664525u + 1013904223u;
+	first = (luck >> 8) % n;
+	for (unsigned i = 0; i < n; i++) {
+		unsigned t = luck >> 31 ? (first + i) % n : (first + n - i) % n;
+
+		if (!sim.done[t])
+			resume(t);
+	}
+}
+
+static bool all_done(void)
+{
+	for (unsigned t = 0; t < blockDim.x; t++)
+		if (!sim.done[t])
+			return false;
+	return true;
+}
+
+static void run_block(void)
+{
+	memset(sim.started, 0, sizeof sim.started);
+	memset(sim.done, 0, sizeof sim.done);
+	memset(&sim.block, 0, sizeof sim.block);
+	memset(sim.warp, 0, sizeof sim.warp);
+	while (!all_done()) {
+		unsigned before = sim.events;
+
+		turn();
+		if (sim.events == before) {
+			fprintf(stderr, "cuda_sim: a barrier that not all threads reach\n");
+			abort();
+		}
+	}
+}
+
+cudaError_t sim_launch(void (*thread)(void), int64_t blocks, unsigned threads)
+{
+	if (blocks < 1 || blocks > INT32_MAX || threads < 1 || threads > MOST_THREADS)
+		return cudaErrorUnknown;
+	if (sim.stack == NULL && (sim.stack = malloc((size_t)MOST_THREADS * STACK_BYTES)) == NULL)
+		return cudaErrorUnknown;
+	sim.thread = thread;
+	gridDim.x = (unsigned)blocks;
+	blockDim.x = threads;
+	for (int64_t b = 0; b < blocks; b++) {
+		blockIdx.x = (unsigned)b;
+		run_block();
+	}
+	return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+	(void)kind;
+	(void)stream;
+	memcpy(dst, src, bytes);
+	return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *dst, int byte, size_t bytes, cudaStream_t stream)
+{
+	(void)stream;
+	memset(dst, byte, bytes);
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+	(void)stream;
+	return cudaSuccess;
+}
