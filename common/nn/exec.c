@@ -9,7 +9,8 @@ struct sl_exec {
 	const struct sl_plan *plan;
 	const struct sl_plan_segment *segment;
 	struct sl_backend *be;
-	void **state; /* [n_op] the kernels' */
+	void **state;             /* [n_op] the kernels' */
+	struct sl_fusion *fusion; /* [n_op] */
 	struct sl_layout layout;
 	int slots;
 	float *weight, *grad, *momentum; /* device: [weight_count], [trainable_count], [trainable_count] */
@@ -82,14 +83,20 @@ enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, en
 		*e = (struct sl_exec){
 			.plan = plan, .segment = s, .be = be, .slots = sl_plan_chunks_of(plan, plan->spec.batch)};
 		e->state = calloc((size_t)s->n_op, sizeof *e->state);
+		e->fusion = calloc((size_t)s->n_op, sizeof *e->fusion);
 	}
-	if (!e || !e->state || !sizes) {
+	if (!e || !e->state || !e->fusion || !sizes) {
+		if (e) {
+			free(e->state);
+			free(e->fusion);
+		}
 		free(e);
 		free(sizes);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the executor");
 	}
+	sl_fuse_find(e->fusion, be, s);
 	err = prepare_ops(e, sizes, fail);
-	if (!err && sl_layout_open(&e->layout, plan->model, s, sizes))
+	if (!err && sl_layout_open(&e->layout, plan->model, s, e->fusion, sizes))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the layout");
 	free(sizes);
 	if (err) {
@@ -134,6 +141,7 @@ void sl_exec_close(struct sl_exec *e)
 			e->be->ops->free(e->be, area[i]);
 	sl_layout_close(&e->layout);
 	free(e->state);
+	free(e->fusion);
 	free(e);
 }
 
@@ -246,6 +254,38 @@ static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_
 	return c;
 }
 
+/* An op's call with those of the batchnorms beside it. Points into itself: not to be copied. */
+struct fused_call {
+	struct sl_op_call call, side_call[2];
+	struct sl_op_side side[2];
+};
+
+static void open_fused(struct fused_call *f, struct sl_exec *e, int i, const struct sl_exec_call *call)
+{
+	const int at[2] = {e->fusion[i].before, e->fusion[i].after};
+
+	f->call = op_call(e, i, call);
+	for (int k = 0; k < 2; k++) {
+		if (at[k] < 0)
+			continue;
+		f->side_call[k] = op_call(e, at[k], call);
+		f->side[k] = (struct sl_op_side){&e->segment->op[at[k]].op, &f->side_call[k]};
+	}
+	f->call.before = at[0] >= 0 ? &f->side[0] : NULL;
+	f->call.after = at[1] >= 0 ? &f->side[1] : NULL;
+}
+
+/* A batchnorm whose whole work the convolutions on both sides do. */
+static bool is_absorbed(const struct sl_exec *e, int i)
+{
+	return e->fusion[i].producer >= 0 && e->fusion[i].consumer >= 0;
+}
+
+static struct sl_tensor op_input(struct sl_exec *e, int i, int k, int slot, struct sl_shape shape)
+{
+	return tensor_at(e, &e->layout.value[sl_fuse_input(e->fusion, e->segment, i, k)], slot, shape);
+}
+
 static struct sl_shape op_shape(const struct sl_op *op, struct sl_shape shape, int64_t rows, bool output)
 {
 	return output && op->kind == SL_OP_XENT ? shape : sl_shape_rows(shape, rows);
@@ -264,29 +304,34 @@ static enum sl_err check_labels(const struct sl_exec *e, const struct sl_exec_lo
 	return SL_OK;
 }
 
+static enum sl_err forward_op(struct sl_exec *e, int i, const struct sl_exec_call *call, struct sl_exec_loss *loss)
+{
+	const struct sl_op *op = &e->segment->op[i].op;
+	struct sl_tensor in[SL_OP_MAX_IN], out;
+	struct fused_call f;
+
+	open_fused(&f, e, i, call);
+	f.call.reduced = e->fusion[i].producer >= 0;
+	for (int k = 0; k < op->n_in; k++)
+		in[k] = op_input(e, i, k, call->slot, op_shape(op, op->in_shape[k], call->rows, false));
+	out = tensor_at(e, &e->layout.value[op->out], call->slot, op_shape(op, op->out_shape, call->rows, true));
+	if (op->kind == SL_OP_XENT) {
+		f.call.labels = loss->labels;
+		f.call.loss_scale = loss->scale;
+		f.call.loss_sum = &loss->sum;
+		f.call.correct = &loss->correct;
+	}
+	return kernel_of(e, i)->forward(e->be, op, e->state[i], &f.call, in, &out);
+}
+
 enum sl_err sl_exec_forward(struct sl_exec *e, const struct sl_exec_call *call, struct sl_exec_loss *loss)
 {
 	const struct sl_plan_segment *s = e->segment;
 	enum sl_err err = loss ? check_labels(e, loss, call->rows) : SL_OK;
 
-	for (int i = 0; i < s->n_op && !err; i++) {
-		const struct sl_op *op = &s->op[i].op;
-		struct sl_op_call c = op_call(e, i, call);
-		struct sl_tensor in[SL_OP_MAX_IN], out;
-
-		for (int k = 0; k < op->n_in; k++)
-			in[k] = tensor_at(e, &e->layout.value[op->in[k]], call->slot,
-					  op_shape(op, op->in_shape[k], call->rows, false));
-		out = tensor_at(e, &e->layout.value[op->out], call->slot,
-				op_shape(op, op->out_shape, call->rows, true));
-		if (op->kind == SL_OP_XENT) {
-			c.labels = loss->labels;
-			c.loss_scale = loss->scale;
-			c.loss_sum = &loss->sum;
-			c.correct = &loss->correct;
-		}
-		err = kernel_of(e, i)->forward(e->be, op, e->state[i], &c, in, &out);
-	}
+	for (int i = 0; i < s->n_op && !err; i++)
+		if (!is_absorbed(e, i))
+			err = forward_op(e, i, call, loss);
 	return err;
 }
 
@@ -295,15 +340,18 @@ static enum sl_err backward_op(struct sl_exec *e, int i, const struct sl_exec_ca
 {
 	const struct sl_segment_op *so = &e->segment->op[i];
 	const struct sl_op *op = &so->op;
-	struct sl_op_call c = op_call(e, i, call);
+	const struct sl_fusion *fusion = &e->fusion[i];
 	struct sl_tensor in[SL_OP_MAX_IN], din[SL_OP_MAX_IN], out, dout;
-	bool keeps_in = sl_op_saves_input(op), keeps_out = sl_op_saves_output(op);
+	bool keeps_in = sl_op_saves_input(op), keeps_out = sl_op_saves_output(op) || fusion->after >= 0;
 	struct sl_shape out_shape = op_shape(op, op->out_shape, call->rows, true);
+	struct fused_call f;
 
+	open_fused(&f, e, i, call);
+	f.call.reduced = fusion->consumer >= 0;
 	for (int k = 0; k < op->n_in; k++) {
 		struct sl_shape shape = op_shape(op, op->in_shape[k], call->rows, false);
 
-		in[k] = tensor_at(e, &e->layout.value[op->in[k]], call->slot, shape);
+		in[k] = op_input(e, i, k, call->slot, shape);
 		din[k] = tensor_at(e, &e->layout.grad[op->in[k]], call->slot, shape);
 		if (!keeps_in)
 			in[k].data = NULL;
@@ -311,15 +359,16 @@ static enum sl_err backward_op(struct sl_exec *e, int i, const struct sl_exec_ca
 			din[k].data = NULL;
 	}
 	out = tensor_at(e, &e->layout.value[op->out], call->slot, out_shape);
-	dout = tensor_at(e, &e->layout.grad[op->out], call->slot, out_shape);
+	dout = tensor_at(e, &e->layout.grad[fusion->after >= 0 ? e->segment->op[fusion->after].op.out : op->out],
+			 call->slot, out_shape);
 	if (!keeps_out)
 		out.data = NULL;
 	if (op->kind == SL_OP_XENT) {
-		c.labels = loss->labels;
-		c.loss_scale = loss->scale;
+		f.call.labels = loss->labels;
+		f.call.loss_scale = loss->scale;
 	}
-	return kernel_of(e, i)->backward(e->be, op, e->state[i], &c, in, &out, op->kind == SL_OP_XENT ? NULL : &dout,
-					 din, so->din_add);
+	return kernel_of(e, i)->backward(e->be, op, e->state[i], &f.call, in, &out,
+					 op->kind == SL_OP_XENT ? NULL : &dout, din, so->din_add);
 }
 
 enum sl_err sl_exec_backward(struct sl_exec *e, const struct sl_exec_call *call, const struct sl_exec_loss *loss)
@@ -327,7 +376,8 @@ enum sl_err sl_exec_backward(struct sl_exec *e, const struct sl_exec_call *call,
 	enum sl_err err = SL_OK;
 
 	for (int i = e->segment->n_op - 1; i >= 0 && !err; i--)
-		err = backward_op(e, i, call, loss);
+		if (!is_absorbed(e, i))
+			err = backward_op(e, i, call, loss);
 	return err;
 }
 

@@ -89,26 +89,46 @@ struct value_use {
 	int birth;       /* op that makes it; -1: the segment's input */
 	int last_read;   /* op that reads it last in forward; -1: none here */
 	int first_saver; /* first op that keeps it for backward; -1: none */
-	bool seen;
+	int grad_first;  /* op whose backward writes its gradient first; -1: no op of this segment */
+	int grad_last;   /* op whose backward reads its gradient last; -1: the segment's input */
+	bool seen;       /* its value is in memory */
+	bool grad_seen;  /* its gradient is */
 };
 
-static void note_uses(struct value_use *use, const struct sl_plan_segment *s)
+static void note_read(struct value_use *u, const struct sl_fusion *f, const struct sl_segment_op *so, int i, int k)
+{
+	if (!u->seen)
+		*u = (struct value_use){0, -1, -1, -1, -1, -1, true, true};
+	u->bytes = (size_t)sl_shape_count(&so->op.in_shape[k]) * sizeof(float);
+	u->last_read = i;
+	if (sl_op_saves_input(&so->op) && u->first_saver < 0)
+		u->first_saver = i;
+	if (f->producer >= 0) { /* its convolution reads it again in its own backward, and makes its gradient there */
+		u->first_saver = f->producer;
+		u->grad_seen = false;
+	}
+}
+
+/* A batchnorm between two convolutions has no output in memory, only its gradient; one behind a convolution leaves the
+ * gradient at its output for that convolution to read. */
+static void note_uses(struct value_use *use, const struct sl_plan_segment *s, const struct sl_fusion *fusion)
 {
 	for (int i = 0; i < s->n_op; i++) {
 		const struct sl_op *op = &s->op[i].op;
+		const struct sl_fusion *f = &fusion[i];
 
 		for (int k = 0; k < op->n_in; k++) {
-			struct value_use *u = &use[op->in[k]];
-
-			if (!u->seen)
-				*u = (struct value_use){0, -1, -1, -1, true};
-			u->bytes = (size_t)sl_shape_count(&op->in_shape[k]) * sizeof(float);
-			u->last_read = i;
-			if (sl_op_saves_input(op) && u->first_saver < 0)
-				u->first_saver = i;
+			note_read(&use[sl_fuse_input(fusion, s, i, k)], f, &s->op[i], i, k);
+			use[op->in[k]].grad_first = i;
 		}
-		use[op->out] =
-			(struct value_use){(size_t)sl_shape_count(&op->out_shape) * sizeof(float), i, -1, -1, true};
+		use[op->out] = (struct value_use){(size_t)sl_shape_count(&op->out_shape) * sizeof(float),
+						  i,
+						  -1,
+						  -1,
+						  -1,
+						  f->producer >= 0 ? f->producer : i,
+						  f->consumer < 0,
+						  true};
 		if (sl_op_saves_output(op))
 			use[op->out].first_saver = i;
 	}
@@ -132,7 +152,8 @@ static void place_values(struct sl_layout *layout, struct leases *l, const struc
 	}
 }
 
-/* A gradient lives from its first writer in backward (the value's last reader) to the backward of its maker. */
+/* A gradient lives from its first writer in backward (the value's last reader) to the backward of its maker, or of the
+ * convolution that the maker is fused with. */
 static void place_gradients(struct sl_layout *layout, struct leases *l, const struct value_use *use, int n_value,
 			    const struct sl_plan_segment *s)
 {
@@ -141,17 +162,19 @@ static void place_gradients(struct sl_layout *layout, struct leases *l, const st
 	for (int v = 0; v < n_value; v++) {
 		const struct value_use *u = &use[v];
 
-		if (!u->seen || (v == s->in_value && s->which == SL_HEAD) || (v == s->out_value && s->which == SL_TAIL))
+		if (!u->grad_seen || (v == s->in_value && s->which == SL_HEAD) ||
+		    (v == s->out_value && s->which == SL_TAIL))
 			continue;
 		if (v == s->in_value || v == s->out_value)
 			place_in_slot(layout, &layout->grad[v], u->bytes);
 		else
-			lease_add(l, &layout->grad[v], u->bytes, end - u->last_read, end - u->birth);
+			lease_add(l, &layout->grad[v], u->bytes, end - u->grad_first, end - u->grad_last);
 	}
 }
 
 enum sl_err sl_layout_open(struct sl_layout *layout, const struct sl_model *model,
-			   const struct sl_plan_segment *segment, const struct sl_op_sizes *sizes)
+			   const struct sl_plan_segment *segment, const struct sl_fusion *fusion,
+			   const struct sl_op_sizes *sizes)
 {
 	struct value_use *use = calloc((size_t)model->n_value, sizeof *use);
 	struct leases leases = {calloc(2 * (size_t)model->n_value, sizeof *leases.item), 0};
@@ -172,7 +195,7 @@ enum sl_err sl_layout_open(struct sl_layout *layout, const struct sl_model *mode
 		if (sizes[i].workspace_bytes > layout->workspace_bytes)
 			layout->workspace_bytes = sizes[i].workspace_bytes;
 	}
-	note_uses(use, segment);
+	note_uses(use, segment, fusion);
 	place_values(layout, &leases, use, model->n_value, segment);
 	place_gradients(layout, &leases, use, model->n_value, segment);
 	err = place_leases(&leases, &layout->scratch_bytes);
