@@ -209,7 +209,7 @@ static void welcome(struct sl_host *h, sl_peer peer, struct sl_bytes header, str
 			err = sl_fail_set(&fail, SL_ERR_BUSY, "all sessions of this server are taken; try again later");
 	}
 	if (!err)
-		err = sl_middle_open(&h->session[slot], &h->env, peer, &fail);
+		err = sl_middle_open(&h->session[slot], &h->env, peer, h->auth ? &key : NULL, &fail);
 	if (err) {
 		turn_away(h, peer, frame.epoch, fail.code, fail.text);
 		return;

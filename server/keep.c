@@ -6,13 +6,19 @@
 
 static const char *const names[2] = {"middle.weights", "middle.momentum"};
 
-void sl_keep_open(struct sl_keep *k, const char *dir, const uint8_t session[16], const struct sl_plan *plan,
-		  const char *core)
+void sl_keep_open(struct sl_keep *k, const char *dir, const uint8_t session[16], const struct sl_key *owner,
+		  const struct sl_plan *plan, const char *core)
 {
 	int n = snprintf(k->prefix, sizeof k->prefix, "session-");
 
 	for (int i = 0; i < 16; i++)
 		n += snprintf(k->prefix + n, sizeof k->prefix - (size_t)n, "%02x", session[i]);
+	if (owner) {
+		char print[SL_FINGERPRINT];
+
+		sl_key_fingerprint(owner, print);
+		snprintf(k->prefix + n, sizeof k->prefix - (size_t)n, ".%s", print);
+	}
 	k->dir = dir;
 	k->plan = plan;
 	k->core = core;

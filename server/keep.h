@@ -1,20 +1,22 @@
-/* What a session's server side keeps on disk, in the store: checkpoints of the middle, named by the session's id. On
- * the device's worker. */
+/* What a session's server side keeps on disk, in the store: checkpoints of the middle, named by the session's id
+ * and, where there is auth, its owner's key: to another key they are not there. On the device's worker. */
 #ifndef SL_SERVER_KEEP_H
 #define SL_SERVER_KEEP_H
 
+#include "common/link/key.h"
 #include "common/session/port.h"
 #include "common/session/state.h"
 
 struct sl_keep {
 	const char *dir; /* the store; "": nothing is kept */
-	char prefix[64]; /* "session-<uuid>" */
+	char prefix[64]; /* "session-<uuid>", or "session-<uuid>.<fingerprint>" */
 	const struct sl_plan *plan;
 	const char *core; /* what the bits depend on: the backend's own words */
 };
 
-void sl_keep_open(struct sl_keep *k, const char *dir, const uint8_t session[16], const struct sl_plan *plan,
-		  const char *core);
+/* `owner` NULL: no auth. */
+void sl_keep_open(struct sl_keep *k, const char *dir, const uint8_t session[16], const struct sl_key *owner,
+		  const struct sl_plan *plan, const char *core);
 /* `step`: the next one to do. */
 enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
 			  struct sl_fail *fail) SL_MUST_CHECK;

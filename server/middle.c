@@ -27,6 +27,8 @@ struct sl_middle {
 	bool need_weights, over;
 	/* recovery: what the worker has applied, and the last words that it writes of it */
 	struct sl_keep keep;
+	bool owned; /* … by the client with this key: there is auth */
+	struct sl_key owner;
 	uint64_t applied;   /* steps, on the worker: the next one to do */
 	uint64_t on_disk;   /* the newest checkpoint that is known to be there; 0: none */
 	bool checkpointed;  /* of the last commit */
@@ -131,7 +133,8 @@ static enum sl_err open_session(struct sl_middle *m, struct sl_fail *fail)
 		err = sl_port_equip(m->port, m->plan, m->env.be, m->env.host_be, m->agreement.codec, fail);
 	if (err)
 		return err;
-	sl_keep_open(&m->keep, m->env.store, sl_port_session(m->port)->hello.session, m->plan, m->env.device);
+	sl_keep_open(&m->keep, m->env.store, sl_port_session(m->port)->hello.session, m->owned ? &m->owner : NULL,
+		     m->plan, m->env.device);
 	err = choose_step(m, fail);
 	m->opened = !err;
 	return err;
@@ -357,7 +360,8 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 	}
 }
 
-enum sl_err sl_middle_open(struct sl_middle **out, const struct sl_middle_env *env, sl_peer peer, struct sl_fail *fail)
+enum sl_err sl_middle_open(struct sl_middle **out, const struct sl_middle_env *env, sl_peer peer,
+			   const struct sl_key *owner, struct sl_fail *fail)
 {
 	static const struct sl_port_events events = {run_task, task_ran, session_action};
 	struct sl_middle *m = calloc(1, sizeof *m);
@@ -367,6 +371,9 @@ enum sl_err sl_middle_open(struct sl_middle **out, const struct sl_middle_env *e
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a session");
 	m->env = *env;
 	m->peer = peer;
+	m->owned = owner != NULL;
+	if (owner)
+		m->owner = *owner;
 	m->opened_ms = sl_loop_now_ms(env->loop);
 	err = sl_port_open(&m->port, env->loop, env->transport, peer, env->worker, &events, m, fail);
 	if (err) {

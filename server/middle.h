@@ -25,8 +25,9 @@ struct sl_middle_env {
 	void *arg;
 };
 
+/* `owner`: the client's key; NULL: no auth. */
 enum sl_err sl_middle_open(struct sl_middle **out, const struct sl_middle_env *env, sl_peer peer,
-			   struct sl_fail *fail) SL_MUST_CHECK;
+			   const struct sl_key *owner, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_middle_deliver(struct sl_middle *middle, struct sl_bytes header, struct sl_bytes payload);
 void sl_middle_malformed(struct sl_middle *middle, const char *why);
 void sl_middle_writable(struct sl_middle *middle);

@@ -16,6 +16,7 @@
 #include "kernels/cpu/cpu.h"
 #include "server/auth.h"
 #include "server/host.h"
+#include "server/keep.h"
 
 enum { PART = 1 << 16, GIVE_UP_MS = 10000, STEP_MS = 2 };
 
@@ -534,6 +535,23 @@ static void a_session_s_id_is_worth_nothing_without_its_key(void **state)
 	close_secure_host();
 }
 
+static void checkpoints_are_their_owner_s(void **state)
+{
+	static const uint8_t session[16] = {7};
+	struct sl_key one = {{1}}, other = {{2}};
+	struct sl_keep plain, mine, again, stolen;
+
+	(void)state;
+	sl_keep_open(&plain, "store", session, NULL, NULL, "cpu");
+	sl_keep_open(&mine, "store", session, &one, NULL, "cpu");
+	sl_keep_open(&again, "store", session, &one, NULL, "cpu");
+	sl_keep_open(&stolen, "store", session, &other, NULL, "cpu");
+	assert_string_equal(plain.prefix, "session-07000000000000000000000000000000");
+	assert_string_equal(mine.prefix, again.prefix);
+	assert_int_equal(strlen(mine.prefix), strlen(plain.prefix) + SL_FINGERPRINT);
+	assert_string_not_equal(mine.prefix, stolen.prefix);
+}
+
 static void a_key_has_so_many_sessions_and_no_more(void **state)
 {
 	struct sl_frame hello[4] = {small_hello(1, 1), small_hello(2, 1), small_hello(3, 1), small_hello(4, 1)};
@@ -603,6 +621,7 @@ int main(void)
 		cmocka_unit_test(a_silent_client_is_lost),
 		cmocka_unit_test(weights_can_be_fetched_while_they_are_sent),
 		cmocka_unit_test(a_session_s_id_is_worth_nothing_without_its_key),
+		cmocka_unit_test(checkpoints_are_their_owner_s),
 		cmocka_unit_test(a_key_has_so_many_sessions_and_no_more),
 		cmocka_unit_test(a_revoked_key_is_out_at_once_and_a_new_one_in),
 	};
