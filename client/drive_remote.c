@@ -141,6 +141,9 @@ static void on_batch(void *arg, const struct sl_batch *batch)
 			if (d->linked)
 				follow(d);
 		}
+	} else if (d->linked && d->stop) {
+		release_batch(d);
+		advance(d);
 	} else if (d->linked) {
 		begin_batch(d);
 	}
@@ -328,7 +331,7 @@ static void on_signal(void *arg, int signum)
 {
 	struct drive *d = arg;
 
-	if (d->stop || !d->batch || !d->linked) {
+	if (d->stop || !d->linked) {
 		give_up(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d", signum));
 		return;
 	}
