@@ -45,6 +45,7 @@ start_server() {
 		set+=(--set "$pair")
 	done
 	: >"$tmp/empty.yaml"
+	rm -f "$tmp/$name.log" # an earlier server's of that name says `serving` too
 	"$SPLITS" serve "$tmp/empty.yaml" "${set[@]}" 2>"$tmp/$name.log" &
 	server_pid=$!
 	started+=("$server_pid")
