@@ -4,7 +4,7 @@
 # binary files), from an ImageNet backbone (WEIGHTS: safetensors with torchvision's names), once per codec and seed (1 2 3),
 # by `splitc sweep --local`; tested on all 10,000. OUT gets a folder per seed, codec-accuracy.csv with all rows and
 # codec-accuracy.md with the means. BUILD: folder of splitc. Seeds run beside each other, a thread each: results are the same
-# for any number of threads.
+# for any number of threads. EPOCHS: 8.
 set -eu
 [ $# -ge 3 ] || { sed -n 2p "$0"; exit 64; }
 data=$(realpath "$1") weights=$(realpath "$2") out=$3
@@ -23,11 +23,11 @@ data:
   {kind: cifar10, dir: "$data", train_files: [data_batch_1.bin], train_limit: 2000, crop_padding: 2, flip: true, normalize: imagenet}
 train:
   batch: 100
-  chunks: 4
-  epochs: 8
+  chunks: 2
+  epochs: ${EPOCHS:-8}
   eval_every: 0
-  optimizer: {kind: sgd, lr: 0.01, momentum: 0.9, weight_decay: 0.0005}
-  schedule: {kind: cosine, warmup_epochs: 0.5}
+  optimizer: {kind: sgd, lr: 0.003, momentum: 0.9, weight_decay: 0.0005}
+  schedule: {kind: cosine, warmup_epochs: 1}
 threads: 1
 YAML
 # The tail's tensor is 1×1×1280 an image here: what works on planes is for the head's alone.
@@ -41,7 +41,7 @@ cat >"$out/list.yaml" <<'YAML'
 - {name: "randomk:0.5", codec: "randomk:0.5"}
 - {name: "threshold:0.001", codec: "threshold:0.001"}
 - {name: "qsgd:255 bucket 512", codec: "qsgd:255,bucket=512"}
-- {name: "terngrad bucket 512 (gradients)", codec: {mid_grad: "terngrad:bucket=512", head_grad: "terngrad:bucket=512"}}
+- {name: "terngrad bucket 512 (gradients)", codec: {mid_grad: "terngrad,bucket=512", head_grad: "terngrad,bucket=512"}}
 - {name: "lowrank:3 (head)", codec: {head_act: "lowrank:3", head_grad: "lowrank:3"}}
 - {name: "downsample:2 (head)", codec: {head_act: "downsample:2", head_grad: "downsample:2"}}
 - {name: conv insert, insert: {head: "conv:20,k=3,s=3", tail: "conv:320"}}
