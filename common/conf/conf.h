@@ -99,7 +99,7 @@ struct sl_conf_client {
 			double warmup_epochs, power, end_lr;
 		} schedule;
 		enum sl_conf_chunk_loss chunk_loss;
-		int eval_every; /* epochs; 0: after the last only */
+		int eval_every;       /* epochs; 0: after the last only */
 		int checkpoint_every; /* steps; 0: never */
 		bool drop_last;
 	} train;
