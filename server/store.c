@@ -21,10 +21,19 @@ static void hex_of(const uint8_t hash[16], char out[HEX_BYTES])
 
 enum sl_err sl_store_check(const char *dir, struct sl_fail *fail)
 {
+	char path[PATH_MAX];
 	struct stat st;
 
 	if (!dir[0])
 		return SL_OK;
+	if (snprintf(path, sizeof path, "%s", dir) >= PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "store: the path is too long");
+	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		if (mkdir(path, 0700) != 0 && errno != EEXIST)
+			break; /* the last mkdir says why */
+		*slash = '/';
+	}
 	if (mkdir(dir, 0700) != 0 && errno != EEXIST)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "store '%s': %s", dir, strerror(errno));
 	if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode) || access(dir, W_OK | X_OK) != 0)

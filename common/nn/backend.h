@@ -30,13 +30,14 @@ struct sl_op_call {
 	void *saved;     /* kernel's own `saved_bytes` of this op and chunk, kept forward → backward → commit */
 	void *workspace; /* scratch of this call, at least `workspace_bytes`, contents undefined */
 	/* CONV2D only, where the backend fuses; NULL: not fused.
-	 * before: in[0] is the *input* x of this batchnorm, and the convolution normalises and activates as it reads; its
-	 *   din is the gradient at the batchnorm's output, and backward also finishes the batchnorm's own gradients.
-	 * after: forward also finishes this batchnorm's statistics of the convolution's output; in backward `dout` is the
-	 *   gradient at the batchnorm's output, after its own backward, and `out` is given. */
+	 * before: in[0] is the *input* x of this batchnorm, and the convolution normalises and activates as it reads;
+	 * its din is the gradient at the batchnorm's output, and backward also finishes the batchnorm's own gradients.
+	 * after: forward also finishes this batchnorm's statistics of the convolution's output; in backward `dout` is
+	 * the gradient at the batchnorm's output, after its own backward, and `out` is given. */
 	const struct sl_op_side *before, *after;
-	/* BATCHNORM only: its reduction (forward: statistics; backward: parameter gradients) was done by the convolution
-	 * beside it. out->data or din[0].data NULL: the other side applies it. Without fusion always false. */
+	/* BATCHNORM only: its reduction (forward: statistics; backward: parameter gradients) was done by the
+	 * convolution beside it. out->data or din[0].data NULL: the other side applies it. Without fusion always false.
+	 */
 	bool reduced;
 	/* XENT only: */
 	const int32_t *labels; /* [N], host order checked before: 0 ≤ label < K */

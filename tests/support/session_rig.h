@@ -16,7 +16,7 @@ struct rig_conf {
 	uint64_t window_bytes;
 	bool need_weights;
 	uint64_t next_step; /* that the server goes on from: 12 or 0, as the Hello says */
-	uint64_t seed; /* of the choices */
+	uint64_t seed;      /* of the choices */
 };
 
 struct rig_run {

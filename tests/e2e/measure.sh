@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# `splitc codecs --measure`: payloads of the size that arithmetic says, on made-up values and on tensors of a file.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+"$SPLITC" codecs --measure --shape 4,7,7,16 quant:8 none f16 'topk:0.1|quant:8' --json >"$tmp/made.json" 2>"$tmp/made.log" || fail "status $?"
+n=3136
+jq -e --argjson n $n '.shape == "[4,7,7,16]" and (.codecs | length == 4)' "$tmp/made.json" >/dev/null || fail "what was measured"
+jq -e --argjson n $n '[.codecs[] | .bytes] | .[0] >= $n and .[0] < $n + 64 and .[1] >= 4 * $n and .[1] < 4 * $n + 64
+	and .[2] >= 2 * $n and .[2] < 2 * $n + 64' "$tmp/made.json" >/dev/null || fail "bytes: $(cat "$tmp/made.json")"
+jq -e '.codecs | .[1].relative_error == 0 and .[0].relative_error > 0.001 and .[0].relative_error < 0.05 and
+	all(.encode_gb_s > 0 and .decode_gb_s > 0)' "$tmp/made.json" >/dev/null || fail "errors and rates: $(cat "$tmp/made.json")"
+"$SPLITC" codecs --measure tests/golden/mobilenet_v2_run.safetensors none >"$tmp/file.out" 2>"$tmp/file.log" || fail "status $?"
+grep -q '^input \[4,64,64,3\]' "$tmp/file.out" || fail "the tensors of a file"
+rc=0
+"$SPLITC" codecs --measure --shape 0,4 2>"$tmp/bad.log" || rc=$?
+[ $rc = 64 ] || fail "a shape that is none: status $rc"
+rc=0
+"$SPLITC" codecs --measure "$tmp/nothing.safetensors" 2>"$tmp/bad.log" || rc=$?
+[ $rc = 66 ] || fail "a file that is not there: status $rc"
