@@ -26,8 +26,6 @@ for line in open(sys.argv[1]):
     rate = f"{wire / raw:.4f}"
     average, up, down = (f"{x:.0f}" if x is not None else "–"
                          for x in (result["avg_mb_s"], result["peak_client_mb_s"], result["peak_server_mb_s"]))
-    if row["codec"] == "conv-insert":
-        rate += " of the inserted tensors"
     print(f"| {row['codec']} | {row['chunks']} | {rate} | {statistics.median(times):.4f} ({min(times):.4f} – {max(times):.4f}) | "
           f"{result['t_compute_client_per_batch_s']:.3f} + {result['t_compute_server_per_batch_s']:.3f} | {average} | {up} | {down} | "
           f"{seed[0] if seed else '–'} |")
