@@ -138,7 +138,7 @@ expect 69 'nobody answers' "$SPLITC" status "$tmp/good.yaml"
 expect 69 'nobody answers' "$SPLITS" status --control "$tmp/splits.sock"
 serve 78 'must be on loopback' listen=tcp://0.0.0.0:5570
 serve 78 'must be on loopback' listen=tcp://192.168.1.1:5570
-serve 73 'store' store="$tmp/nowhere/store"
+serve 73 'store' store="$tmp/server.yaml/store"
 serve 78 'device' device=gpu
 start_server first
 serve 69 'Address already in use' listen="$endpoint"
