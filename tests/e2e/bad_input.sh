@@ -21,9 +21,9 @@ expect() {
 	timeout -k 5 "$patience" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null || rc=$?
 	cases=$((cases + 1))
 	if [ $rc = "$status" ] && [ "$status" = 0 ]; then
-		grep -qF -- "$fragment" "$tmp/out" && return
+		grep -qiF -- "$fragment" "$tmp/out" && return
 	elif [ $rc = "$status" ]; then
-		grep -qF -- "$fragment" "$tmp/err" && [ "$(wc -l <"$tmp/err")" = 1 ] && return
+		grep -qiF -- "$fragment" "$tmp/err" && [ "$(wc -l <"$tmp/err")" = 1 ] && return
 	fi
 	echo "FAILED: ${*/$tmp/\$tmp}"
 	echo "exit status $rc where $status is right; one line with '$fragment' where this was said:"
