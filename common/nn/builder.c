@@ -146,8 +146,7 @@ static void add_param(struct sl_model_builder *b, struct sl_op *op, struct param
 			       .layout = kind.layout,
 			       .init = kind.init,
 			       .fan = kind.fan,
-			       .trainable = kind.trainable,
-			       .decay = kind.trainable};
+			       .trainable = kind.trainable};
 	if (!copy_name(b, p->name, op->name, kind.suffix))
 		return;
 	op->param[op->n_param++] = m->n_param++;

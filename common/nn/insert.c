@@ -162,7 +162,7 @@ static enum sl_err add_param(struct splice *s, struct sl_op *op, const char *suf
 	err = grow((void **)&m->param, m->n_param, 1, sizeof *m->param, s->fail);
 	if (err)
 		return err;
-	param.trainable = param.decay = param.optional = true;
+	param.trainable = param.optional = true;
 	snprintf(param.name, sizeof param.name, "%.80s.%s", op->name, suffix);
 	op->param[op->n_param++] = m->n_param;
 	m->param[m->n_param++] = param;

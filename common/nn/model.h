@@ -31,7 +31,6 @@ struct sl_param {
 	enum sl_init_kind init;
 	int64_t fan;    /* as `init` says */
 	bool trainable; /* false: a running statistic */
-	bool decay;     /* weight decay applies (torch's SGD: to every parameter) */
 	bool optional;  /* a weight file may lack it: then it starts from `init` */
 };
 
