@@ -5,15 +5,16 @@
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
-kills=${SPLIT_KILLS:-20} steps=240
+kills=${SPLIT_KILLS:-20}
+epochs=$((kills * 2)) steps=$((kills * 40)) # enough that the run outlasts its kills
 RANDOM=${SPLIT_KILL_SEED:-7}
 make_data 640 64
-port=$((20000 + RANDOM % 20000))
+port=$((20000 + $$ % 12000)) # below the ephemeral ones
 serve() { start_server server "listen=tcp://127.0.0.1:$port"; }
 serve
 write_config "$tmp/client.yaml"
 sets=()
-for pair in train.epochs=12 train.checkpoint_every=7 train.batch=32 link.on_server_lost=wait link.retry_ms=20 \
+for pair in "train.epochs=$epochs" train.checkpoint_every=7 train.batch=32 link.on_server_lost=wait link.retry_ms=20 \
 	link.heartbeat_ms=100 link.timeout_ms=2000 link.connect_timeout_ms=2000 'codec.head_act=topk:0.1,ef=true' \
 	codec.mid_act=quant:8 codec.mid_grad=quant:6 'codec.head_grad=lowrank:3,warm=true'; do
 	sets+=(--set "$pair")
