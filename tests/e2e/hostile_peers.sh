@@ -8,7 +8,7 @@ make_data 480 24
 start_server host limits.sessions=16
 write_config "$tmp/client.yaml"
 # long enough to be under way when the others are done
-run=("$tmp/client.yaml" --set train.epochs=30 --set train.eval_every=0)
+run=("$tmp/client.yaml" --set train.epochs=120 --set train.eval_every=0)
 client alone "${run[@]}" --local || fail "alone: exit status $?"
 
 rounds=2
@@ -23,7 +23,7 @@ for _ in 1 2 3 4 5; do
 	head -c 3000 /dev/urandom >"/dev/tcp/127.0.0.1/${endpoint##*:}" 2>/dev/null || true
 done
 ends_with "$client_pid" 0 $patience 'good client among bad ones'
-same_run good alone 900
+same_run good alone 3600
 kill -0 "$server_pid" || fail 'the server is dead'
 
 count() { jq "$1" "$tmp/status.json"; }

@@ -264,9 +264,19 @@ static void hello_twice(struct peer *p)
 	send_hello(p);
 }
 
-static void duplicated_part(struct peer *p)
+/* The beginning of a run: its session waits for the rest and starts no task, whose answer could come first. */
+static struct sl_frame first_bytes(struct peer *p)
 {
 	struct sl_frame f = head_act(p, 0);
+
+	f.payload.len = 100;
+	f.u.part.xxh3 = sl_wire_hash(f.payload);
+	return f;
+}
+
+static void duplicated_part(struct peer *p)
+{
+	struct sl_frame f = first_bytes(p);
 
 	join(p);
 	send_frame(p, &f);
@@ -293,11 +303,9 @@ static void corrupt_part(struct peer *p)
 
 static void gap_in_a_run(struct peer *p)
 {
-	struct sl_frame f = head_act(p, 0);
+	struct sl_frame f = first_bytes(p);
 
 	join(p);
-	f.payload.len = 100;
-	f.u.part.xxh3 = sl_wire_hash(f.payload);
 	send_frame(p, &f);
 	f.u.part.offset = 200;
 	send_frame(p, &f);
@@ -323,7 +331,7 @@ static void wrong_rows(struct peer *p)
 
 static void early_gradient(struct peer *p)
 {
-	struct sl_frame f = head_act(p, 0), g = f;
+	struct sl_frame f = first_bytes(p), g = f;
 
 	join(p);
 	send_frame(p, &f);
@@ -334,7 +342,7 @@ static void early_gradient(struct peer *p)
 
 static void early_commit(struct peer *p)
 {
-	struct sl_frame f = head_act(p, 0);
+	struct sl_frame f = first_bytes(p);
 
 	join(p);
 	send_frame(p, &f);
