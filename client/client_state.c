@@ -1,7 +1,5 @@
 #include "client/client_state.h"
 
-#include <stdio.h>
-
 #include "kernels/cpu/cpu.h"
 
 static const char *const head_names[2] = {"head.weights", "head.momentum"};
@@ -54,12 +52,10 @@ enum sl_err sl_client_state_give(const struct sl_client_state *s, struct sl_ends
 
 void sl_client_checkpoint(struct sl_checkpoint *c, const char *dir, const struct sl_plan *plan)
 {
-	char hash[2 * SL_PLAN_HASH_BYTES + 1];
+	char hash[SL_HEX16_TEXT];
 
 	*c = (struct sl_checkpoint){.dir = dir, .prefix = "checkpoint"};
-	for (int i = 0; i < SL_PLAN_HASH_BYTES; i++)
-		snprintf(hash + 2 * i, 3, "%02x", plan->hash[i]);
-	sl_checkpoint_note(c, "plan", "%s", hash);
+	sl_checkpoint_note(c, "plan", "%s", sl_hex16(plan->hash, hash));
 	sl_checkpoint_note(c, "core", "%s", sl_cpu_describe());
 }
 

@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -10,8 +9,6 @@
 
 #include "common/base/log.h"
 #include "common/base/worker.h"
-
-enum { UUID_TEXT = 33 };
 
 struct sl_recover {
 	const struct sl_setup *setup;
@@ -32,18 +29,12 @@ struct sl_recover {
 	struct sl_fail write_fail;
 };
 
-static void uuid_text(const uint8_t uuid[16], char out[UUID_TEXT])
-{
-	for (int i = 0; i < 16; i++)
-		snprintf(out + 2 * i, 3, "%02x", uuid[i]);
-}
-
 static bool uuid_parse(const char *text, uint8_t out[16])
 {
 	for (int i = 0; i < 16; i++)
 		if (sscanf(text + 2 * i, "%2hhx", &out[i]) != 1)
 			return false;
-	return strlen(text) == UUID_TEXT - 1;
+	return strlen(text) == SL_HEX16_TEXT - 1;
 }
 
 /* Above every epoch that this session ever had, whichever process chose it. */
@@ -272,7 +263,7 @@ bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run)
 void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool wait)
 {
 	uint64_t step = sl_training_state(run).step;
-	char uuid[UUID_TEXT];
+	char uuid[SL_HEX16_TEXT];
 	struct sl_fail fail;
 
 	if (!r->dir[0])
@@ -288,9 +279,8 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 		sl_log(SL_LOG_WARN, "checkpoint-write", "%s; the one before it is kept", fail.text);
 		return;
 	}
-	uuid_text(r->session, uuid);
 	sl_client_checkpoint(&r->checkpoint, r->dir, r->setup->plan);
-	sl_checkpoint_note(&r->checkpoint, "session", "%s", uuid);
+	sl_checkpoint_note(&r->checkpoint, "session", "%s", sl_hex16(r->session, uuid));
 	sl_training_save(run, &r->checkpoint);
 	r->job = (struct sl_job){.run = run_write, .done = write_done};
 	r->busy = true;

@@ -11,12 +11,6 @@
 
 #define PUT(to, ...) snprintf((to), sizeof(to), __VA_ARGS__)
 
-static void session_id(char out[SL_STATUS_TEXT], const uint8_t uuid[16])
-{
-	for (int i = 0; i < 16; i++)
-		snprintf(out + 2 * i, 3, "%02x", uuid[i]);
-}
-
 static const char *phase(const struct sl_session *s)
 {
 	switch (s->state) {
@@ -65,7 +59,7 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 	if (remote) {
 		struct sl_port_stats stats = sl_remote_stats(remote);
 
-		session_id(session.id, sl_remote_session(remote)->hello.session);
+		sl_hex16(sl_remote_session(remote)->hello.session, session.id);
 		PUT(session.phase, "%s", phase(sl_remote_session(remote)));
 		session.tx_bytes = (int64_t)stats.tx_bytes;
 		session.rx_bytes = (int64_t)stats.rx_bytes;

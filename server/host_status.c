@@ -66,8 +66,7 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, const
 		.idle_s = (double)(now_ms - s->heard_ms) / 1000,
 		.stale_frames = (int64_t)s->counts.stale_frames,
 	};
-	for (int i = 0; i < 16; i++)
-		snprintf(out->id + 2 * i, 3, "%02x", s->hello.session[i]);
+	sl_hex16(s->hello.session, out->id);
 	put_peer(out->peer, m, key, allow);
 	PUT(out->model, "%s", s->hello.model);
 	PUT(out->partition, "%.120s", s->hello.cut);

@@ -9,10 +9,9 @@ static const char *const names[2] = {"middle.weights", "middle.momentum"};
 void sl_keep_open(struct sl_keep *k, const char *dir, const uint8_t session[16], const struct sl_key *owner,
 		  const struct sl_plan *plan, const char *core)
 {
-	int n = snprintf(k->prefix, sizeof k->prefix, "session-");
+	char id[SL_HEX16_TEXT];
+	int n = snprintf(k->prefix, sizeof k->prefix, "session-%s", sl_hex16(session, id));
 
-	for (int i = 0; i < 16; i++)
-		n += snprintf(k->prefix + n, sizeof k->prefix - (size_t)n, "%02x", session[i]);
 	if (owner) {
 		char print[SL_FINGERPRINT];
 
@@ -27,12 +26,10 @@ void sl_keep_open(struct sl_keep *k, const char *dir, const uint8_t session[16],
 /* The checkpoint's frame; the notes carry what must be equal on reading. */
 static void begin(const struct sl_keep *k, uint64_t step, struct sl_checkpoint *c)
 {
-	char hash[2 * SL_PLAN_HASH_BYTES + 1];
+	char hash[SL_HEX16_TEXT];
 
 	*c = (struct sl_checkpoint){.dir = k->dir, .prefix = k->prefix};
-	for (int i = 0; i < SL_PLAN_HASH_BYTES; i++)
-		snprintf(hash + 2 * i, 3, "%02x", k->plan->hash[i]);
-	sl_checkpoint_note(c, "plan", "%s", hash);
+	sl_checkpoint_note(c, "plan", "%s", sl_hex16(k->plan->hash, hash));
 	sl_checkpoint_note(c, "core", "%s", k->core);
 	sl_checkpoint_note(c, "step", "%" PRIu64, step);
 }

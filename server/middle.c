@@ -47,20 +47,16 @@ static enum sl_err agree(struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_hello *h = &sl_port_session(m->port)->hello;
 	enum sl_err err = sl_agreement_from_hello(&m->agreement, h, fail);
-	char ours[33], theirs[33];
+	char ours[SL_HEX16_TEXT], theirs[SL_HEX16_TEXT];
 
 	if (!err)
 		err = sl_plan_open(&m->plan, &m->agreement.plan, fail);
 	if (err || memcmp(m->plan->hash, h->plan_hash, sizeof h->plan_hash) == 0)
 		return err;
-	for (int i = 0; i < 16; i++) {
-		snprintf(ours + 2 * i, 3, "%02x", m->plan->hash[i]);
-		snprintf(theirs + 2 * i, 3, "%02x", h->plan_hash[i]);
-	}
 	return sl_fail_set(
 		fail, SL_ERR_MISMATCH,
 		"plan hash: the client (%s) has %s, this server has %s: the two versions build different plans",
-		h->software, theirs, ours);
+		h->software, sl_hex16(h->plan_hash, theirs), sl_hex16(m->plan->hash, ours));
 }
 
 /* Before any of it is allocated: a Hello may ask for as much as it likes. Sessions open one after another, on one

@@ -8,16 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/buf.h"
 #include "common/base/log.h"
 #include "common/nn/weights.h"
-
-enum { HEX_BYTES = 33 };
-
-static void hex_of(const uint8_t hash[16], char out[HEX_BYTES])
-{
-	for (int i = 0; i < 16; i++)
-		snprintf(out + 2 * i, 3, "%02x", hash[i]);
-}
 
 enum sl_err sl_store_check(const char *dir, struct sl_fail *fail)
 {
@@ -44,9 +37,9 @@ enum sl_err sl_store_check(const char *dir, struct sl_fail *fail)
 
 static bool path_of(const char *dir, const uint8_t hash[16], const char *suffix, char out[PATH_MAX])
 {
-	char hex[HEX_BYTES];
+	char hex[SL_HEX16_TEXT];
 
-	hex_of(hash, hex);
+	sl_hex16(hash, hex);
 	return snprintf(out, PATH_MAX, "%s/%s.f32%s", dir, hex, suffix) < PATH_MAX;
 }
 

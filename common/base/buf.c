@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,6 +16,13 @@ enum sl_err sl_buf_put(struct sl_buf *buf, const void *src, size_t len)
 		memcpy(buf->data + buf->len, src, len);
 	buf->len += len;
 	return SL_OK;
+}
+
+const char *sl_hex16(const uint8_t id[16], char out[SL_HEX16_TEXT])
+{
+	for (int i = 0; i < 16; i++)
+		snprintf(out + 2 * i, 3, "%02x", id[i]);
+	return out;
 }
 
 enum sl_err sl_bytes_take(struct sl_bytes *in, size_t len, struct sl_bytes *out)

@@ -1,5 +1,4 @@
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "common/session/table.h"
@@ -15,13 +14,10 @@ static enum sl_err say_hello(struct sl_session *s, const struct sl_event *ev, ui
 
 static enum sl_err plans_differ(const struct sl_session *s, const struct sl_welcome *w, struct sl_fail *fail)
 {
-	char ours[2 * sizeof w->plan_hash + 1], theirs[2 * sizeof w->plan_hash + 1];
+	char ours[SL_HEX16_TEXT], theirs[SL_HEX16_TEXT];
 
-	for (size_t i = 0; i < sizeof w->plan_hash; i++) {
-		snprintf(ours + 2 * i, 3, "%02x", s->hello.plan_hash[i]);
-		snprintf(theirs + 2 * i, 3, "%02x", w->plan_hash[i]);
-	}
-	return sl_fail_set(fail, SL_ERR_MISMATCH, "plan hash: the server has %s, this client has %s", theirs, ours);
+	return sl_fail_set(fail, SL_ERR_MISMATCH, "plan hash: the server has %s, this client has %s",
+			   sl_hex16(w->plan_hash, theirs), sl_hex16(s->hello.plan_hash, ours));
 }
 
 static bool holds(const struct sl_hello *h, uint64_t step)
