@@ -33,7 +33,7 @@ ifeq ($(SAN),)
 OPT := -O3 -g
 else
 # -O1 keeps sanitizer builds short; gcc's flow warnings are wrong about instrumented code
-OPT := -O1 -g -fno-omit-frame-pointer -fsanitize=$(SAN) -fno-sanitize-recover=all -Wno-maybe-uninitialized
+OPT := -O1 -g -fno-omit-frame-pointer -fsanitize=$(SAN) -fno-sanitize-recover=all -Wno-maybe-uninitialized -Wno-format-truncation
 LDFLAGS += -fsanitize=$(SAN)
 endif
 BASE_CFLAGS := -std=gnu11 $(WARN) $(OPT) -D_GNU_SOURCE= -I. -I$(B)/gen $(PKG_CFLAGS) -pthread
@@ -65,7 +65,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: help all deps test check build-tests build-bench format format-check rooms install clean demo bench bench-peer bench-link test-torch bundle cuda test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: help all fail deps test check build-tests build-bench format format-check rooms install clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
 
@@ -73,6 +73,8 @@ $(LIB): $(LIB_OBJ)
 	@rm -f $@
 	@echo '  AR    $@'
 	$(Q)$(AR) qcs $@ $^
+
+$(B)/client/main.o $(B)/server/main.o: CFLAGS += -DSL_BUILD_VERSION='"$(GIT_VERSION)"'
 
 $(B)/splitc: $(B)/client/main.o $(LIB)
 	@echo '  LINK  $@'
@@ -82,7 +84,7 @@ $(B)/splits: $(B)/server/main.o $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(filter-out %/test_gpu_codecs,$(TEST_BIN)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
+$(filter-out %/test_gpu_codecs %/test_gpu_graphs,$(TEST_BIN)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
@@ -101,9 +103,42 @@ $(B)/tests/suite/test_gpu_codecs: $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(SIM_OBJ) $(L
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -Wl,-z,execstack -o $@ $< $(SUPPORT_OBJ) $(SIM_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
+# What the module keeps of recorded passes, which is plain C.
+GRAPH_OBJ := $(B)/cuda-sim/kernels/cuda/graph.c.o
+
+$(GRAPH_OBJ): $(B)/cuda-sim/%.o: % Makefile
+	@mkdir -p $(@D)
+	@echo '  CC    $< (for tests)'
+	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+-include $(GRAPH_OBJ:.o=.d)
+
+$(B)/tests/suite/test_gpu_graphs: $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(GRAPH_OBJ) $(LIB)
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(GRAPH_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
+
 $(E2E_TOOLS): $(B)/%: $(B)/%.o $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(LIB) $(LDLIBS)
+
+# Both daemons with failpoints (common/base/failpoint.h): only the sources that have some are compiled once more, and come
+# before the library's.
+FAIL_OBJ := $(patsubst %.c,$(B)/fail/%.o,$(filter-out %/main.c,$(shell grep -l SL_FAILPOINT common/*/*.c client/*.c server/*.c)))
+FAIL_BINS := $(B)/fail/splitc $(B)/fail/splits
+fail: $(FAIL_BINS) ## build/<variant>/fail: both daemons with failpoints, for tests
+
+$(B)/fail/%.o: CFLAGS += -DSL_FAILPOINTS
+$(B)/fail/client/main.o $(B)/fail/server/main.o: CFLAGS += -DSL_BUILD_VERSION='"$(GIT_VERSION), with failpoints"'
+$(B)/fail/%.o: %.c Makefile | $(GEN_HDR)
+	@mkdir -p $(@D)
+	@echo '  CC    $< (failpoints)'
+	$(Q)$(CC) $(BASE_CFLAGS) $(call simd,$<) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(FAIL_BINS): $(B)/fail/split%: $(FAIL_OBJ) $(B)/fail/client/main.o $(B)/fail/server/main.o $(LIB)
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(B)/fail/$(if $(filter c,$*),client,server)/main.o $(FAIL_OBJ) $(LIB) $(LDLIBS)
+
+-include $(FAIL_OBJ:.o=.d)
 
 # Objects of tests are kept: a change of one source must not rebuild them all.
 .SECONDARY:
@@ -112,7 +147,7 @@ $(B)/%.o: %.c Makefile | $(GEN_HDR)
 	@mkdir -p $(@D)
 	@command -v pkg-config >/dev/null || { echo 'pkg-config is missing: run scripts/install-deps.sh'; exit 1; }
 	@echo '  CC    $<'
-	$(Q)$(CC) $(BASE_CFLAGS) $(call simd,$<) $(CFLAGS) -DSL_BUILD_VERSION='"$(GIT_VERSION)"' -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(BASE_CFLAGS) $(call simd,$<) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 $(B)/gen/%.o: $(B)/gen/%.c
 	@echo '  CC    $<'
@@ -132,7 +167,10 @@ deps: ## install the Debian packages that build and tests need (SPLIT_NO_DEPS=1:
 test: deps ## all tests: unit, suite, end to end
 	@$(MAKE) --no-print-directory check
 
-build-tests: $(TEST_BIN) $(if $(TEST_SH),$(E2E_TOOLS))
+test-long: deps ## everything at length: 1,000 kills, an hour of soak, fuzzing, sanitizers (STAGES="long fuzz asan tsan")
+	@scripts/test-long.sh $(STAGES)
+
+build-tests: $(TEST_BIN) $(if $(TEST_SH),$(E2E_TOOLS)) $(if $(filter $(shell grep -lE 'lib/failpoints|/fail/' tests/e2e/*.sh),$(TEST_SH)),$(FAIL_BINS))
 
 check: all build-tests
 	@BUILD=$(B) SAN='$(SAN)' scripts/run-tests.sh $(TEST_BIN) $(TEST_SH)
@@ -162,6 +200,10 @@ bench-peer: deps ## the same work in PyTorch beside it, as ratios (BENCH_ARGS=--
 	@$(MAKE) --no-print-directory all build-bench
 	@BUILD=$(B) tests/bench/bench-peer.sh $(BENCH_ARGS)
 
+bench-codecs: deps ## every table of docs/results/codecs.md (BENCH_ARGS="--write --cut DIR")
+	@$(MAKE) --no-print-directory all build-bench
+	@BUILD=$(B) tests/bench/codecs_results.py $(BENCH_ARGS)
+
 bench-link: deps ## the pair over a shaped link, in two network namespaces (root; BENCH_ARGS=--write)
 	@$(MAKE) --no-print-directory all build-bench
 	@BUILD=$(B) tests/bench/shaped-link.sh $(BENCH_ARGS)
@@ -179,7 +221,10 @@ endif
 FUZZ_BIN := $(FUZZ_SRC:%.c=build/fuzz/%)
 FUZZ_FLAGS := -std=gnu11 -Wall -Wextra -O1 -g -D_GNU_SOURCE= -I. -Ibuild/fuzz/gen $(PKG_CFLAGS) -pthread \
               -fno-sanitize-recover=undefined
-FUZZ_LIB_OBJ := $(LIB_SRC:%.c=build/fuzz/%.o) $(PROTO:%.proto=build/fuzz/gen/%.pb-c.o)
+# What reads bytes from outside lies in common/, and the vectorised loops of decoders; the ops of kernels/ read none, and
+# clang takes minutes to instrument them.
+FUZZ_LIB_SRC := $(wildcard common/*/*.c kernels/cpu/codec_*_avx512.c kernels/cpu/codec_*_avx2.c)
+FUZZ_LIB_OBJ := $(FUZZ_LIB_SRC:%.c=build/fuzz/%.o) $(PROTO:%.proto=build/fuzz/gen/%.pb-c.o)
 
 fuzz: $(FUZZ_BIN) ## run every fuzz target for FUZZ_SECONDS (clang)
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/run-fuzz.sh $(FUZZ_BIN)
@@ -206,8 +251,7 @@ build/fuzz/gen/%.o: build/fuzz/gen/%.c
 build/fuzz/%.o: %.c Makefile | $(PROTO:%.proto=build/fuzz/gen/%.pb-c.h)
 	@mkdir -p $(@D)
 	@echo '  CLANG $<'
-	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link,address,undefined $(call simd,$<) \
-		-DSL_BUILD_VERSION='"fuzz"' -MMD -MP -c -o $@ $<
+	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link,address,undefined $(call simd,$<) -MMD -MP -c -o $@ $<
 
 -include $(FUZZ_LIB_OBJ:.o=.d)
 
@@ -294,10 +338,12 @@ format-check: ## fail where clang-format would change a source
 rooms: ## fail where a source includes what its room may not
 	@scripts/check-rooms.sh
 
-install: all ## PREFIX (/usr/local), DESTDIR
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/split/configs
+install: all ## PREFIX (/usr/local), DESTDIR: daemons, example configs, units for systemd
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/split/configs $(DESTDIR)$(PREFIX)/lib/systemd/system
 	install -m 755 $(BINS) $(DESTDIR)$(PREFIX)/bin/
 	install -m 644 $(wildcard configs/*.yaml) $(DESTDIR)$(PREFIX)/share/split/configs/
+	for u in $(notdir $(wildcard deploy/*.service)); do \
+		sed 's|/usr/local/|$(PREFIX)/|' deploy/$$u | install -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/$$u || exit 1; done
 	# the CUDA module, where it was built: splits looks for it in its own folder
 	$(if $(wildcard $(B)/libsplit_cuda.so),install -m 755 $(B)/libsplit_cuda.so $(DESTDIR)$(PREFIX)/bin/)
 

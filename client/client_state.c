@@ -52,10 +52,8 @@ enum sl_err sl_client_state_give(const struct sl_client_state *s, struct sl_ends
 
 void sl_client_checkpoint(struct sl_checkpoint *c, const char *dir, const struct sl_plan *plan)
 {
-	char hash[SL_HEX16_TEXT];
-
 	*c = (struct sl_checkpoint){.dir = dir, .prefix = "checkpoint"};
-	sl_checkpoint_note(c, "plan", "%s", sl_hex16(plan->hash, hash));
+	sl_checkpoint_plan(c, plan);
 	sl_checkpoint_note(c, "core", "%s", sl_cpu_describe());
 }
 

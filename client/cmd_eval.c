@@ -3,11 +3,15 @@
 #include "client/child.h"
 #include "client/command.h"
 #include "client/drive.h"
+#include "common/nn/weights_file.h"
 
 static const char *const usage[] = {
 	"splitc eval CONFIG [--weights FILE] [--local] [--parity] [--set key=value]… [--json]",
 	"Loss and accuracy on the test set, over the link unless --local. The weights are those of the run's last",
-	"`train` (log.dir/model.safetensors), or FILE. --parity: with the codecs of the config and with none, side",
+	"`train` (log.dir/model.safetensors), or FILE; a decaying insert is as wide as it was behind their last step "
+	"(FILE",
+	"says which; where it does not, behind the last fall). --parity: with the codecs of the config and with none, "
+	"side",
 	"by side.",
 	NULL,
 };
@@ -16,13 +20,15 @@ static enum sl_err open_setup(struct sl_setup *setup, const struct sl_options *o
 			      struct sl_fail *fail)
 {
 	char path[PATH_MAX];
-	enum sl_err err = sl_setup_plan(setup, conf, fail);
+	enum sl_err err;
 
-	if (err)
-		return err;
 	if (o->weights ? snprintf(path, sizeof path, "%s", o->weights) >= PATH_MAX
 		       : snprintf(path, sizeof path, "%s/model.safetensors", conf->log.dir) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "the path of the weights is too long");
+	setup->trained = sl_weights_steps(path);
+	err = sl_setup_plan(setup, conf, fail);
+	if (err)
+		return err;
 	err = sl_setup_weights(setup, path, true, fail);
 	if (err == SL_ERR_NOINPUT && !o->weights)
 		return sl_fail_set(fail, err,
@@ -88,8 +94,8 @@ int splitc_eval(int argc, char **argv)
 {
 	struct sl_options o = {.command = "eval", .usage = usage};
 	struct sl_drive_options drive = {.eval_only = true};
-	struct sl_conf_client conf;
-	struct sl_setup setup = {0};
+	static struct sl_conf_client conf;
+	static struct sl_setup setup; /* as in sl_drive_remote */
 	struct sl_fail fail;
 	enum sl_err err;
 	int status = sl_options_parse(&o, argc, argv,

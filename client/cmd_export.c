@@ -1,3 +1,4 @@
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,15 +15,33 @@ static const char *const usage[] = {
 	NULL,
 };
 
+static enum sl_err export(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
+			  struct sl_fail *fail) {
+	char path[PATH_MAX], steps[24];
+	const struct sl_st_note note[] = {{"software", "splitc " SL_VERSION}, {SL_WEIGHTS_STEPS, steps}};
+	int64_t trained;
+	enum sl_err err;
+
+	if (o->weights
+		    ? snprintf(path, sizeof path, "%s", o->weights) >= PATH_MAX
+		    : snprintf(path, sizeof path, "%s/model.safetensors", conf->log.dir) >=
+			      PATH_MAX) return sl_fail_set(fail, SL_ERR_NOINPUT, "the path of the weights is too long");
+	trained = sl_weights_steps(path);
+	snprintf(steps, sizeof steps, "%" PRId64, trained);
+	err = sl_setup_plan(setup, conf, fail);
+	if (!err) err = sl_setup_weights(setup, path, true, fail);
+	return err ? err
+		   : sl_weights_save(setup->plan->model, o->operand, (const float *const *)setup->weights.value, 0,
+				     note, trained < INT64_MAX ? 2 : 1, fail);
+}
+
 int splitc_export(int argc, char **argv)
 {
 	struct sl_options o = {.command = "export", .usage = usage};
 	struct sl_conf_client conf;
 	struct sl_setup setup = {0};
 	struct sl_fail fail;
-	char path[PATH_MAX];
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_WEIGHTS, 2);
-	const struct sl_st_note note = {"software", "splitc " SL_VERSION};
 
 	if (status < 0)
 		status = sl_options_load(&o, &conf);
@@ -32,14 +51,7 @@ int splitc_export(int argc, char **argv)
 		fprintf(stderr, "splitc export: missing argument 'OUT.safetensors'; usage: %s\n", usage[0]);
 		return sl_err_exit_status(SL_ERR_USAGE);
 	}
-	if (o.weights ? snprintf(path, sizeof path, "%s", o.weights) >= PATH_MAX
-		      : snprintf(path, sizeof path, "%s/model.safetensors", conf.log.dir) >= PATH_MAX)
-		sl_fail_set(&fail, SL_ERR_NOINPUT, "the path of the weights is too long");
-	else if (sl_setup_plan(&setup, &conf, &fail) == SL_OK && sl_setup_weights(&setup, path, true, &fail) == SL_OK &&
-		 sl_weights_save(setup.plan->model, o.operand, (const float *const *)setup.weights.value, 0, &note, 1,
-				 &fail) == SL_OK)
-		fail.code = SL_OK;
-	status = fail.code ? sl_command_failed(&fail) : 0;
+	status = export(&o, &conf, &setup, &fail) ? sl_command_failed(&fail) : 0;
 	if (!status)
 		printf("%s: %s, %d tensors\n", o.operand, setup.plan->model->name, setup.plan->model->n_param);
 	sl_setup_close(&setup);

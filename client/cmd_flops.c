@@ -10,7 +10,9 @@ static const char *const usage[] = {
 	"Multiply-accumulates (forward, of one batch), parameters and tensors at the cut.",
 	"Counted as seed 002 does: one per product of a convolution or linear layer, two per element of a",
 	"batch norm; a transposed convolution as one that reads a whole window per output, which is more than it",
-	"computes. The compress rate is that of the inserts: elements of both activations over what they were.",
+	"computes. The compress rate is that of the inserts: elements of both activations over what they were. Where "
+	"an",
+	"insert decays, MACs are those of the first step, and the rate that it falls to and all widths follow.",
 	NULL,
 };
 
@@ -24,11 +26,57 @@ static int64_t parameters(const struct sl_plan *plan, const struct sl_plan_segme
 	return n;
 }
 
-/* Of the inserts: by elements, as seeds 002 and 003 have it. */
-static double compress_rate(const struct sl_plan *plan)
+/* Of the inserts: by elements, as seeds 002 and 003 have it; of the pass that follows `done` steps. */
+static double compress_rate(const struct sl_plan *plan, uint64_t done)
 {
-	return (double)(sl_plan_cut_count(plan, false) + sl_plan_cut_count(plan, true)) /
+	struct sl_shape head = sl_plan_cut_shape_after(plan, false, 1, done);
+	struct sl_shape tail = sl_plan_cut_shape_after(plan, true, 1, done);
+
+	return (double)(sl_shape_count(&head) + sl_shape_count(&tail)) /
 	       (double)(sl_plan_plain_count(plan, false) + sl_plan_plain_count(plan, true));
+}
+
+static bool decays(const struct sl_plan *plan)
+{
+	return plan->decay[0].full || plan->decay[1].full;
+}
+
+/* Multiply-accumulates of a segment once every decaying insert has fallen to its last width. */
+static int64_t last_macs(const struct sl_plan *plan, const struct sl_plan_segment *s)
+{
+	const int value[2] = {plan->cut.head_value, plan->cut.tail_value};
+	int64_t macs = s->macs;
+
+	for (int i = 0; i < s->n_op; i++)
+		for (int cut = 0; cut < 2 && s->op[i].narrows; cut++) {
+			const struct sl_op *op = &s->op[i].op;
+			const struct sl_decay *d = &plan->decay[cut];
+
+			/* both ops of a pair are linear in the width that crosses */
+			if (d->full && (op->out == value[cut] || op->in[0] == value[cut]))
+				macs -= sl_op_macs(op, 1) / sl_decay_width(d, 0) *
+					(sl_decay_width(d, 0) - sl_decay_width(d, UINT64_MAX));
+		}
+	return macs;
+}
+
+/* Where it ends, and every width on the way. */
+static void print_decay(const struct sl_plan *plan)
+{
+	static const char *const key[2] = {"insert.head", "insert.tail"};
+
+	printf("falls to             %.4f\n\n", compress_rate(plan, UINT64_MAX));
+	for (int cut = 0; cut < 2; cut++) {
+		const struct sl_decay *d = &plan->decay[cut];
+		int width[SL_DECAY_MAX_TIMES + 1], n = sl_decay_widths(d, width);
+
+		if (!d->full)
+			continue;
+		printf("%s  features that cross, every %" PRId64 " steps:", key[cut], d->every);
+		for (int i = sl_decay_falls(d, 0); i < n; i++)
+			printf(" %d", width[i]);
+		putchar('\n');
+	}
 }
 
 static void print_table(const struct sl_plan *plan)
@@ -53,7 +101,9 @@ static void print_table(const struct sl_plan *plan)
 	       (double)sl_shape_count(&head) * sizeof(float) / 0x1p20);
 	printf("mid_act, mid_grad    %s  %.2f MiB\n", sl_shape_text(&tail, text),
 	       (double)sl_shape_count(&tail) * sizeof(float) / 0x1p20);
-	printf("compress rate        %.4f\n", compress_rate(plan));
+	printf("compress rate        %.4f\n", compress_rate(plan, 0));
+	if (decays(plan))
+		print_decay(plan);
 }
 
 static int print_json(const struct sl_plan *plan)
@@ -67,12 +117,14 @@ static int print_json(const struct sl_plan *plan)
 		const struct sl_plan_segment *s = &plan->segment[i];
 
 		json_object_set_new(root, sl_segment_name((enum sl_segment)i),
-				    json_pack("{s:I, s:I}", "macs", (json_int_t)(s->macs * plan->spec.batch),
+				    json_pack("{s:I, s:I, s:I}", "macs", (json_int_t)(s->macs * plan->spec.batch),
+					      "macs_end", (json_int_t)(last_macs(plan, s) * plan->spec.batch),
 					      "parameters", (json_int_t)parameters(plan, s)));
 	}
 	json_object_set_new(root, "head_act_elements", json_integer(sl_shape_count(&head)));
 	json_object_set_new(root, "mid_act_elements", json_integer(sl_shape_count(&tail)));
-	json_object_set_new(root, "compress_rate", json_real(compress_rate(plan)));
+	json_object_set_new(root, "compress_rate", json_real(compress_rate(plan, 0)));
+	json_object_set_new(root, "compress_rate_end", json_real(compress_rate(plan, UINT64_MAX)));
 	json_dumpf(root, stdout, JSON_INDENT(2));
 	putchar('\n');
 	json_decref(root);

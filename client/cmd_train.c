@@ -27,8 +27,8 @@ int splitc_train(int argc, char **argv)
 {
 	struct sl_options o = {.command = "train", .usage = usage};
 	struct sl_drive_options drive = {.eval_only = false};
-	struct sl_conf_client conf;
-	struct sl_setup setup = {0};
+	static struct sl_conf_client conf;
+	static struct sl_setup setup; /* as in sl_drive_remote */
 	struct sl_fail fail;
 	enum sl_err err;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_LOCAL | SL_OPT_RESUME, 1);

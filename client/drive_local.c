@@ -1,3 +1,4 @@
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,15 +18,16 @@ static void on_signal(int signum)
 
 enum sl_err sl_drive_save(const struct sl_setup *setup, uint64_t steps, struct sl_fail *fail)
 {
-	const struct sl_st_note note = {"software", "splitc " SL_VERSION};
-	char path[PATH_MAX];
+	char path[PATH_MAX], count[24];
+	const struct sl_st_note note[] = {{"software", "splitc " SL_VERSION}, {SL_WEIGHTS_STEPS, count}};
 
 	if (!setup->conf->log.dir[0])
 		return SL_OK;
 	if (snprintf(path, sizeof path, "%s/model.safetensors", setup->conf->log.dir) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
+	snprintf(count, sizeof count, "%" PRIu64, steps);
 	return sl_weights_save(setup->plan->model, path, (const float *const *)setup->weights.value, (int64_t)steps,
-			       &note, 1, fail);
+			       note, 2, fail);
 }
 
 static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, struct sl_loader *loader, bool training,
@@ -44,9 +46,26 @@ static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, st
 		err = sl_local_eval(local, batch->images, batch->labels, batch->rows, sl_training_number(run), &result,
 				    fail);
 	sl_loader_release(loader, batch);
+	if (err == SL_ERR_NONFINITE && training) {
+		const struct sl_fail why = *fail;
+
+		err = sl_training_abandoned(run, &why, fail);
+		if (!err)
+			err = sl_local_follow(local, sl_training_number(run) + 1, fail);
+	}
 	if (!err)
 		sl_training_done(run, &result);
 	return err;
+}
+
+/* No link: what would have crossed it is payload alone. */
+static struct sl_training_link payload_figures(const struct sl_local *local)
+{
+	struct sl_training_link link = {0};
+
+	sl_local_payload(local, link.payload, link.nominal);
+	memcpy(link.wire, link.payload, sizeof link.wire);
+	return link;
 }
 
 static enum sl_err run_all(struct sl_setup *setup, struct sl_local *local, struct sl_training *run,
@@ -62,19 +81,29 @@ static enum sl_err run_all(struct sl_setup *setup, struct sl_local *local, struc
 		err = one_batch(local, run, loader[want == SL_WANT_STEP ? SL_SPLIT_TRAIN : SL_SPLIT_TEST],
 				want == SL_WANT_STEP, fail);
 	}
-	if (!err && sl_local_get_weights(local, &setup->weights))
+	/* NaN or Inf ends a run in good order: its weights are those of the last step that was applied */
+	if ((!err || err == SL_ERR_NONFINITE) && sl_local_get_weights(local, &setup->weights))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be read back");
 	return err;
 }
 
-/* No link: what would have crossed it is payload alone. */
-static struct sl_training_link payload_figures(const struct sl_local *local)
+static const char *outcome(bool nonfinite)
 {
-	struct sl_training_link link = {0};
+	return nonfinite ? "nonfinite" : stop_asked ? "interrupted" : "finished";
+}
 
-	sl_local_payload(local, link.payload, link.nominal);
-	memcpy(link.wire, link.payload, sizeof link.wire);
-	return link;
+/* What is left of a run behind its last step. */
+static enum sl_err finish(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_local *local,
+			  struct sl_training *run, bool nonfinite, struct sl_fail *fail)
+{
+	const struct sl_training_link link = payload_figures(local);
+	enum sl_err err = SL_OK;
+
+	if (!options->eval_only)
+		err = sl_drive_save(setup, sl_training_state(run).step, fail);
+	if (!err)
+		sl_training_finish(run, &link, outcome(nonfinite), options->json);
+	return err;
 }
 
 enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_fail *fail)
@@ -97,12 +126,13 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 	signal(SIGTERM, on_signal);
 	if (!err)
 		err = run_all(setup, local, run, loader, fail);
-	if (!err && !options->eval_only)
-		err = sl_drive_save(setup, sl_training_state(run).step, fail);
-	if (!err) {
-		struct sl_training_link link = payload_figures(local);
+	if (!err || err == SL_ERR_NONFINITE) {
+		const struct sl_fail why = *fail;
+		enum sl_err end = finish(setup, options, local, run, err == SL_ERR_NONFINITE, fail);
 
-		sl_training_finish(run, &link, stop_asked ? "interrupted" : "finished", options->json);
+		if (!end && err)
+			*fail = why;
+		err = end ? end : err;
 	}
 	sl_local_close(local);
 	sl_loader_close(loader[SL_SPLIT_TEST]);

@@ -8,6 +8,7 @@
 #include "client/recover.h"
 #include "client/remote.h"
 #include "client/report.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/rng.h"
 #include "common/link/control.h"
@@ -15,6 +16,7 @@
 
 enum {
 	RETRY_MAX_MS = 32000,
+	WATCH_MS = 250,
 	/* links that a refused or broken frame ended, one after another without a step between: then it is no accident
 	 */
 	PROTOCOL_TRIES = 5
@@ -39,6 +41,10 @@ struct drive {
 	bool drop;                    /* the batch that the loader owes is of no use: the run stands elsewhere */
 	bool due;                     /* the step under way ends with a checkpoint */
 	bool stop, ending, paused;
+	bool at_once; /* the process ends as it is */
+	struct sl_timer *watch, *drain;
+	bool nonfinite;               /* the run ends before the step under way, which was abandoned */
+	struct sl_fail why;           /* … of that */
 	int tries;                    /* links that failed since the last step */
 	struct sl_training_link link; /* figures of the links that are closed */
 	enum sl_err err;
@@ -53,6 +59,7 @@ static void add_link_figures(struct drive *d)
 	l->peak_tx = stats.peak_tx > l->peak_tx ? stats.peak_tx : l->peak_tx;
 	l->peak_rx = stats.peak_rx > l->peak_rx ? stats.peak_rx : l->peak_rx;
 	l->server_compute_s += sl_remote_server_compute_s(d->remote);
+	sl_report_count(l, d->remote);
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
 		l->wire[dir] += stats.wire[dir];
 		l->payload[dir] += stats.payload[dir];
@@ -65,6 +72,9 @@ static void close_link(struct drive *d)
 	d->linked = false;
 	d->closing = true;
 	add_link_figures(d);
+	/* a goodbye would have the server forget what a run that failed can go on from */
+	if (d->err && !d->options->eval_only)
+		sl_remote_pause(d->remote);
 	sl_remote_close(d->remote);
 }
 
@@ -90,6 +100,11 @@ static void begin_batch(struct drive *d)
 	const struct sl_batch *b = d->batch;
 
 	if (d->from == d->loader[SL_SPLIT_TRAIN]) {
+		uint64_t kept[SL_CHECKPOINT_KEPT];
+
+		sl_recover_kept(d->recover, kept);
+		sl_remote_kept(d->remote, kept);
+		SL_FAILPOINT(SL_FP_CLIENT_BEGIN);
 		d->due = sl_recover_due(d->recover, d->run);
 		sl_remote_step(d->remote, b->images, b->labels, b->rows, sl_training_number(d->run),
 			       sl_training_lr(d->run), d->due);
@@ -192,13 +207,21 @@ static void on_ready(void *arg, uint64_t next_step)
 	enum sl_restored how;
 	enum sl_err err = sl_recover_restore(d->recover, d->remote, d->run, next_step, &how, &result, d->fail);
 
+	if (err && sl_recover_refuse(d->recover, next_step, err)) {
+		sl_log(SL_LOG_WARN, "checkpoint-refused", "%s; an older one is tried", d->fail->text);
+		sl_remote_pause(d->remote);
+		close_link(d);
+		return;
+	}
 	if (err) {
 		give_up(d, err);
 		return;
 	}
 	sl_log(SL_LOG_INFO, "session-open", "training with %s, from step %llu", d->setup->conf->server,
 	       (unsigned long long)next_step);
+	SL_FAILPOINT(SL_FP_CLIENT_GIVEN);
 	d->linked = true;
+	d->link.links++;
 	if (how == SL_RESTORED_AHEAD)
 		sl_training_done(d->run, &result);
 	if (how != SL_RESTORED_SAME)
@@ -219,33 +242,70 @@ static void on_done(void *arg, const struct sl_step_result *result)
 	bool step = d->from == d->loader[SL_SPLIT_TRAIN];
 
 	release_batch(d);
+	SL_FAILPOINT(step ? SL_FP_CLIENT_DONE : SL_FP_NONE);
 	sl_training_done(d->run, result);
+	SL_FAILPOINT(step ? SL_FP_CLIENT_LOGGED : SL_FP_NONE);
 	d->tries = 0;
-	if (step && d->due && sl_remote_checkpointed(d->remote))
-		sl_recover_keep(d->recover, d->remote, d->run, false);
-	advance(d);
+	if (step && d->due)
+		sl_recover_keep(d->recover, d->remote, d->run);
+	if (!d->ending)
+		advance(d);
 }
 
 /* A run that was stopped can be resumed: both sides keep their state. */
 static void pause_session(struct drive *d)
 {
-	sl_recover_keep(d->recover, d->remote, d->run, true);
+	struct sl_fail fail;
+	enum sl_err err = sl_recover_keep_last(d->recover, d->remote, d->run, &fail);
+
+	if (err && !d->err) {
+		d->err = err;
+		*d->fail = fail;
+	}
+	SL_FAILPOINT(SL_FP_CLIENT_PAUSED);
 	d->paused = true;
 	sl_remote_pause(d->remote);
+}
+
+/* The run's end, where nothing worse came on the way. */
+static void blame_nonfinite(struct drive *d)
+{
+	if (d->err || !d->nonfinite)
+		return;
+	*d->fail = d->why;
+	d->err = d->why.code;
 }
 
 static void on_fetched(void *arg)
 {
 	struct drive *d = arg;
 
+	SL_FAILPOINT(SL_FP_CLIENT_FETCHED);
 	d->err = sl_remote_get_weights(d->remote, &d->setup->weights);
 	if (d->err)
 		sl_fail_set(d->fail, d->err, "the weights could not be read back");
 	else
 		d->err = sl_drive_save(d->setup, sl_training_state(d->run).step, d->fail);
-	if (!d->err && d->stop)
+	SL_FAILPOINT(SL_FP_CLIENT_SAVED);
+	if (d->stop || d->nonfinite || d->err) /* a model that could not be written can be, later, by --resume */
 		pause_session(d);
+	blame_nonfinite(d);
 	end(d);
+}
+
+/* By the config the step is skipped; or the run ends with the weights that it had before, and can be resumed. */
+static void on_abandoned(void *arg, const struct sl_fail *why)
+{
+	struct drive *d = arg;
+
+	SL_FAILPOINT(SL_FP_CLIENT_ABANDON);
+	if (sl_training_abandoned(d->run, why, &d->why) == SL_OK) {
+		sl_remote_skip(d->remote);
+		return;
+	}
+	d->nonfinite = true;
+	release_batch(d);
+	sl_remote_fetch(d->remote);
 }
 
 /* What may be different next time. A broken frame is, once; a peer that breaks every frame is not. */
@@ -269,12 +329,22 @@ static bool may_pass(const struct drive *d, enum sl_err err)
 static void on_failed(void *arg, const struct sl_fail *fail)
 {
 	struct drive *d = arg;
-	bool wait = d->setup->conf->link.on_server_lost == SL_LOST_WAIT && !d->stop && may_pass(d, fail->code);
+	bool wait = d->setup->conf->link.on_server_lost == SL_LOST_WAIT && !d->stop && !d->nonfinite &&
+		    may_pass(d, fail->code);
 	struct sl_step_result result;
 	bool done = false;
 
 	*d->fail = *fail;
 	d->err = fail->code;
+	d->link.lost += sl_remote_ready(d->remote);
+	if (d->nonfinite) { /* the link, too, is lost: the state is the one before the step all the same */
+		struct sl_fail missed;
+
+		if (sl_recover_keep_last(d->recover, d->remote, d->run, &missed) != SL_OK)
+			sl_log(SL_LOG_WARN, "checkpoint-missed", "%s", missed.text);
+		*d->fail = d->why;
+		d->err = d->why.code;
+	}
 	if (wait && sl_recover_lost(d->recover, d->remote, d->run, &done, &result, d->fail) == SL_OK) {
 		sl_log(SL_LOG_WARN, "server-lost", "%s; waiting for it", fail->text);
 		if (done) {
@@ -327,14 +397,94 @@ static void on_closed(void *arg)
 		retry_later(d);
 }
 
+/* Nothing is closed: with a task that does not end nothing can be. */
+static void end_at_once(struct drive *d, enum sl_err err)
+{
+	d->err = err;
+	d->at_once = d->setup->in_use = true;
+	sl_loop_stop(d->loop);
+}
+
+static void say_hung(struct drive *d, uint64_t busy_ms)
+{
+	end_at_once(
+		d,
+		sl_fail_set(d->fail, SL_ERR_DEVICE,
+			    "a task has run for %llu s (watchdog_s is %d); --resume goes on from the last checkpoint",
+			    (unsigned long long)busy_ms / 1000, d->setup->conf->watchdog_s));
+}
+
+static void on_watch(void *arg)
+{
+	struct drive *d = arg;
+	uint64_t busy_ms = d->remote && !d->closing ? sl_remote_busy_ms(d->remote) : 0;
+	uint64_t disk_ms = sl_recover_busy_ms(d->recover);
+	int bound_s = d->setup->conf->watchdog_s;
+
+	busy_ms = busy_ms > disk_ms ? busy_ms : disk_ms;
+	if (bound_s && busy_ms > (uint64_t)bound_s * 1000)
+		say_hung(d, busy_ms);
+}
+
+/* A step that the worker has applied, and the run has not heard of, is behind the state that is kept. */
+static void take_applied(struct drive *d)
+{
+	struct sl_step_result result;
+
+	if (!sl_remote_in_step(d->remote) || !sl_remote_applied(d->remote))
+		return;
+	result = sl_remote_result(d->remote);
+	release_batch(d);
+	sl_training_done(d->run, &result);
+}
+
+/* The step under way does not end in time: the run is paused before it. Where the server may have applied it, and has
+ * not said so, it is the last checkpoint that counts. */
+static void on_drain_over(void *arg)
+{
+	struct drive *d = arg;
+	int drain_s = d->setup->conf->drain_s;
+	uint64_t hangs_ms = (uint64_t)(drain_s ? drain_s : 1) * 1000; /* a pause waits for a task that is shorter */
+
+	if (d->ending)
+		return;
+	if (d->remote && !d->closing && sl_remote_busy_ms(d->remote) >= hangs_ms) {
+		end_at_once(d, sl_fail_set(d->fail, SL_ERR_BUSY,
+					   "a task did not end within %d s (drain_s); --resume goes on from the last "
+					   "checkpoint",
+					   drain_s));
+		return;
+	}
+	if (d->remote && !d->closing && d->linked) {
+		sl_remote_pause(d->remote);
+		if (!sl_remote_in_doubt(d->remote)) {
+			sl_log(SL_LOG_WARN, "stopping", "drain_s is over: the run is paused before the step under way");
+			take_applied(d);
+			pause_session(d);
+			blame_nonfinite(d);
+			end(d);
+			return;
+		}
+	}
+	give_up(d,
+		sl_fail_set(d->fail, SL_ERR_UNAVAILABLE,
+			    "not stopped within %d s (drain_s); --resume goes on from the last checkpoint", drain_s));
+}
+
 static void on_signal(void *arg, int signum)
 {
 	struct drive *d = arg;
 
-	if (d->stop || !d->linked) {
+	if (d->stop) {
+		end_at_once(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d", signum));
+		return;
+	}
+	if (!d->linked) {
+		d->stop = true;
 		give_up(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d", signum));
 		return;
 	}
+	sl_timer_start(d->drain, (uint64_t)d->setup->conf->drain_s * 1000 + 1, 0);
 	sl_log(SL_LOG_INFO, "stopping", "after the step under way; a second signal ends the run at once");
 	d->stop = true;
 }
@@ -343,12 +493,15 @@ static char *answer(void *arg, const char *request)
 {
 	struct drive *d = arg;
 
-	return sl_report_status(d->setup, d->run, d->remote, request);
+	const struct sl_checkpoint_state checkpoint = sl_recover_state(d->recover);
+
+	return sl_report_status(d->setup, d->run, d->closing ? NULL : d->remote, &d->link, &checkpoint, request);
 }
 
 static enum sl_err open_link(struct drive *d)
 {
-	static const struct sl_remote_events events = {on_ready, on_done, on_fetched, on_failed, on_closed};
+	static const struct sl_remote_events events = {on_ready,   on_done,   on_abandoned,
+						       on_fetched, on_failed, on_closed};
 	const struct sl_conf_client *c = d->setup->conf;
 	struct sl_remote_conf remote = {
 		.endpoint = c->server,
@@ -370,17 +523,31 @@ static enum sl_err open_link(struct drive *d)
 	return sl_remote_open(&d->remote, d->loop, &remote, &events, d, d->fail);
 }
 
+static void on_missed(void *arg, const struct sl_fail *why)
+{
+	struct drive *d = arg;
+
+	if (!d->ending && d->setup->conf->train.on_checkpoint_error == SL_MISSED_EXIT)
+		give_up(d, sl_fail_set(d->fail, SL_ERR_IO, "no checkpoint (train.on_checkpoint_error: exit): %s",
+				       why->text));
+}
+
 static enum sl_err open_all(struct drive *d)
 {
+	static const struct sl_recover_events events = {on_missed};
 	bool train = !d->options->eval_only;
 	enum sl_err err = sl_loop_open(&d->loop, d->fail);
 
 	if (!err)
-		err = sl_recover_open(&d->recover, d->loop, d->setup, train, d->options->resume, d->fail);
+		err = sl_recover_open(&d->recover, d->loop, d->setup, train, d->options->resume, &events, d, d->fail);
 	if (!err)
 		err = sl_async_open(&d->loaded, d->loop, on_loaded, d, d->fail);
 	if (!err)
 		err = sl_timer_open(&d->retry, d->loop, on_retry, d, d->fail);
+	if (!err)
+		err = sl_timer_open(&d->watch, d->loop, on_watch, d, d->fail);
+	if (!err)
+		err = sl_timer_open(&d->drain, d->loop, on_drain_over, d, d->fail);
 	if (!err && train)
 		err = sl_setup_loader(d->setup, SL_SPLIT_TRAIN, wake_loop, d, &d->loader[SL_SPLIT_TRAIN], d->fail);
 	if (!err)
@@ -394,26 +561,41 @@ static enum sl_err open_all(struct drive *d)
 
 enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_fail *fail)
 {
-	struct drive d = {.setup = setup, .options = options, .fail = fail};
-	enum sl_err err = sl_client_auth_open(&d.auth, setup->conf, fail);
+	static struct drive d; /* a task that hangs works on it until the process is gone */
+	enum sl_err err;
 
+	d = (struct drive){.setup = setup, .options = options, .fail = fail};
+	err = sl_client_auth_open(&d.auth, setup->conf, fail);
 	if (!err)
 		err = sl_training_open(&d.run, setup, "remote", options->eval_only, options->resume, fail);
 	if (!err)
 		err = open_all(&d);
 	if (!err) {
+		sl_timer_start(d.watch, WATCH_MS, WATCH_MS);
 		sl_loop_run(d.loop);
 		err = d.err;
 	}
+	if (!d.at_once && d.recover && !sl_recover_settle(d.recover)) {
+		say_hung(&d, sl_recover_busy_ms(d.recover));
+		err = d.err;
+	}
+	if (d.at_once)
+		return err;
 	if (!err && !options->eval_only && !d.paused)
 		sl_recover_forget(d.recover);
-	if (!err)
-		sl_training_finish(d.run, &d.link, d.stop ? "interrupted" : "finished", options->json);
+	if (!err || (d.nonfinite && d.paused))
+		sl_training_finish(d.run, &d.link,
+				   d.nonfinite ? "nonfinite"
+				   : d.stop    ? "interrupted"
+					       : "finished",
+				   options->json);
 	sl_loader_close(d.loader[SL_SPLIT_TRAIN]);
 	sl_loader_close(d.loader[SL_SPLIT_TEST]);
 	sl_control_close(d.control);
 	sl_recover_close(d.recover);
 	sl_timer_close(d.retry);
+	sl_timer_close(d.watch);
+	sl_timer_close(d.drain);
 	sl_async_close(d.loaded);
 	sl_loop_close(d.loop);
 	sl_training_close(d.run);

@@ -1,7 +1,12 @@
 #include "client/ends.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
 
 enum sl_err sl_ends_open(struct sl_ends *ends, const struct sl_plan *plan, struct sl_backend *be, struct sl_fail *fail)
 {
@@ -23,7 +28,7 @@ void sl_ends_close(struct sl_ends *ends)
 	*ends = (struct sl_ends){0};
 }
 
-static enum sl_err set_weights(struct sl_exec *exec, const struct sl_weights *weights)
+enum sl_err sl_exec_put(struct sl_exec *exec, const struct sl_weights *weights)
 {
 	const struct sl_plan_segment *s = sl_exec_segment(exec);
 	float *range = malloc((size_t)s->weight_count * sizeof *range + 1);
@@ -37,7 +42,7 @@ static enum sl_err set_weights(struct sl_exec *exec, const struct sl_weights *we
 	return err;
 }
 
-static enum sl_err get_weights(struct sl_exec *exec, struct sl_weights *weights)
+enum sl_err sl_exec_take(struct sl_exec *exec, struct sl_weights *weights)
 {
 	const struct sl_plan_segment *s = sl_exec_segment(exec);
 	float *range = malloc((size_t)s->weight_count * sizeof *range + 1);
@@ -54,16 +59,16 @@ static enum sl_err get_weights(struct sl_exec *exec, struct sl_weights *weights)
 
 enum sl_err sl_ends_set_weights(struct sl_ends *ends, const struct sl_weights *weights)
 {
-	enum sl_err err = set_weights(ends->head, weights);
+	enum sl_err err = sl_exec_put(ends->head, weights);
 
-	return err ? err : set_weights(ends->tail, weights);
+	return err ? err : sl_exec_put(ends->tail, weights);
 }
 
 enum sl_err sl_ends_get_weights(struct sl_ends *ends, struct sl_weights *weights)
 {
-	enum sl_err err = get_weights(ends->head, weights);
+	enum sl_err err = sl_exec_take(ends->head, weights);
 
-	return err ? err : get_weights(ends->tail, weights);
+	return err ? err : sl_exec_take(ends->tail, weights);
 }
 
 int sl_chunk_rows(const struct sl_plan *plan, int64_t batch_rows, int64_t rows[SL_PLAN_MAX_CHUNKS])
@@ -103,7 +108,7 @@ enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
 	return err ? err : sl_exec_forward(ends->head, &call, NULL);
 }
 
-enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk)
+enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 {
 	struct sl_exec_call call = exec_call(ends, chunk);
 	struct sl_exec_loss *loss = &ends->loss[chunk];
@@ -114,7 +119,11 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk)
 		.scale = 1.0f / (float)(ends->chunk_loss_sum ? call.rows : ends->batch_rows),
 	};
 	err = sl_exec_forward(ends->tail, &call, loss);
-	return err || !ends->training ? err : sl_exec_backward(ends->tail, &call, loss);
+	if (err || !ends->training)
+		return err;
+	if (!isfinite(loss->sum))
+		return sl_fail_set(fail, SL_ERR_NONFINITE, "NaN or Inf in the loss of chunk %d", chunk);
+	return sl_exec_backward(ends->tail, &call, loss);
 }
 
 enum sl_err sl_ends_head_backward(struct sl_ends *ends, int chunk)
@@ -124,6 +133,35 @@ enum sl_err sl_ends_head_backward(struct sl_ends *ends, int chunk)
 	return sl_exec_backward(ends->head, &call, NULL);
 }
 
+enum sl_err sl_ends_check(struct sl_ends *ends, struct sl_fail *fail)
+{
+	int64_t rows[SL_PLAN_MAX_CHUNKS];
+	int chunks = sl_chunk_rows(ends->plan, ends->batch_rows, rows);
+	enum sl_err err;
+
+	if (SL_FAILPOINT_CALL(SL_FP_CLIENT_CHECK, 0))
+		return SL_ERR_NONFINITE;
+	err = sl_exec_check(ends->head, rows, chunks, fail);
+
+	return err ? err : sl_exec_check(ends->tail, rows, chunks, fail);
+}
+
+/* One line for every cut whose width falls. */
+static void say_widths(const struct sl_plan *plan, uint64_t done)
+{
+	static const char *const cut[2] = {"head", "tail"};
+
+	for (int mid = 0; mid < 2; mid++) {
+		int before = sl_decay_width(&plan->decay[mid], done - 1);
+		int now = sl_decay_width(&plan->decay[mid], done);
+
+		if (now != before)
+			sl_log(SL_LOG_INFO, "insert-narrowed",
+			       "insert.%s: from step %" PRIu64 " on %d features cross, not %d", cut[mid], done + 1, now,
+			       before);
+	}
+}
+
 enum sl_err sl_ends_commit(struct sl_ends *ends, const struct sl_sgd *sgd)
 {
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
@@ -131,6 +169,15 @@ enum sl_err sl_ends_commit(struct sl_ends *ends, const struct sl_sgd *sgd)
 	enum sl_err err = sl_exec_commit(ends->head, sgd, rows, chunks);
 
 	return err ? err : sl_exec_commit(ends->tail, sgd, rows, chunks);
+}
+
+enum sl_err sl_ends_follow(struct sl_ends *ends, uint64_t done)
+{
+	enum sl_err err = sl_exec_follow(ends->head, done);
+
+	if (!err && done == ends->step + 1)
+		say_widths(ends->plan, done);
+	return err ? err : sl_exec_follow(ends->tail, done);
 }
 
 double sl_ends_loss(const struct sl_ends *ends)

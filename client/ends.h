@@ -6,6 +6,10 @@
 #include "common/nn/exec.h"
 #include "common/nn/weights.h"
 
+/* The model's weights into a segment's executor, and back. */
+enum sl_err sl_exec_put(struct sl_exec *exec, const struct sl_weights *weights) SL_MUST_CHECK;
+enum sl_err sl_exec_take(struct sl_exec *exec, struct sl_weights *weights) SL_MUST_CHECK;
+
 struct sl_ends {
 	const struct sl_plan *plan;
 	struct sl_exec *head, *tail;
@@ -27,11 +31,16 @@ enum sl_err sl_ends_get_weights(struct sl_ends *ends, struct sl_weights *weights
 
 /* Head forward of a chunk, from the batch to sl_exec_output(head). Chunk 0 of a training step also zeroes gradients. */
 enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk) SL_MUST_CHECK;
-/* From sl_exec_input(tail) to loss[chunk] and, in training, sl_exec_din(tail). */
-enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk) SL_MUST_CHECK;
+/* From sl_exec_input(tail) to loss[chunk] and, in training, sl_exec_din(tail). NONFINITE there where the loss is NaN or
+ * Inf. */
+enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail) SL_MUST_CHECK;
 /* From sl_exec_dout(head). */
 enum sl_err sl_ends_head_backward(struct sl_ends *ends, int chunk) SL_MUST_CHECK;
+/* NONFINITE where the step, all of whose chunks are done, must not be applied. */
+enum sl_err sl_ends_check(struct sl_ends *ends, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_ends_commit(struct sl_ends *ends, const struct sl_sgd *sgd) SL_MUST_CHECK;
+/* Both executors (sl_exec_follow); behind the step under way also says what gets narrower. */
+enum sl_err sl_ends_follow(struct sl_ends *ends, uint64_t done) SL_MUST_CHECK;
 
 /* Sums over the batch, in chunk order. */
 double sl_ends_loss(const struct sl_ends *ends); /* mean over the batch's rows */

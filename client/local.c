@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/nn/finite.h"
 
 enum side { CLIENT, SERVER, SIDES };
 
@@ -15,29 +16,35 @@ struct sl_local {
 	struct sl_exec *middle;
 	struct sl_codec *codec[SIDES][SL_DIR_COUNT]; /* each side's view of the four directions */
 	struct sl_buf buf;
+	uint64_t done; /* steps, behind which the codecs have their shapes */
 	double codec_s;
 	uint64_t tx_bytes, rx_bytes;    /* of the batch */
 	uint64_t payload[SL_DIR_COUNT]; /* of the run */
 	double nominal[SL_DIR_COUNT];
 };
 
-static enum sl_err open_codecs(struct sl_local *l, enum side side, struct sl_fail *fail)
+static enum sl_err open_codec(struct sl_local *l, enum side side, enum sl_dir dir, struct sl_fail *fail)
 {
 	const struct sl_codec_spec *spec = l->agreement.codec;
+	bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
+	enum sl_dir act = mid ? SL_DIR_MID_ACT : SL_DIR_HEAD_ACT;
+	bool paired = dir != act && sl_codec_spec_pairs(&spec[act], &spec[dir]);
+	struct sl_codec_env env = {
+		.be = l->be,
+		.shape = sl_plan_cut_shape_after(l->plan, mid, l->plan->rows, l->done),
+		.slots = sl_plan_chunks_of(l->plan, l->plan->spec.batch),
+		.seed = l->plan->spec.seed,
+		.dir = dir,
+		.pair = paired ? l->codec[side][act] : NULL,
+	};
 
+	return sl_codec_open(&l->codec[side][dir], &spec[dir], &env, fail);
+}
+
+static enum sl_err open_codecs(struct sl_local *l, enum side side, struct sl_fail *fail)
+{
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
-		bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
-		enum sl_dir act = mid ? SL_DIR_MID_ACT : SL_DIR_HEAD_ACT;
-		bool paired = (enum sl_dir)dir != act && sl_codec_spec_pairs(&spec[act], &spec[dir]);
-		struct sl_codec_env env = {
-			.be = l->be,
-			.shape = sl_plan_cut_shape(l->plan, mid, l->plan->rows),
-			.slots = sl_plan_chunks_of(l->plan, l->plan->spec.batch),
-			.seed = l->plan->spec.seed,
-			.dir = (enum sl_dir)dir,
-			.pair = paired ? l->codec[side][act] : NULL,
-		};
-		enum sl_err err = sl_codec_open(&l->codec[side][dir], &spec[dir], &env, fail);
+		enum sl_err err = open_codec(l, side, (enum sl_dir)dir, fail);
 
 		if (err)
 			return err;
@@ -45,6 +52,30 @@ static enum sl_err open_codecs(struct sl_local *l, enum side side, struct sl_fai
 			l->buf.cap = sl_codec_bound(l->codec[side][dir], l->plan->rows);
 	}
 	return SL_OK;
+}
+
+/* Codecs of a tensor that gets narrower begin anew. */
+static enum sl_err follow_codecs(struct sl_local *l, uint64_t done, struct sl_fail *fail)
+{
+	static const enum sl_dir pair[2][2] = {{SL_DIR_HEAD_ACT, SL_DIR_HEAD_GRAD}, {SL_DIR_MID_ACT, SL_DIR_MID_GRAD}};
+	uint64_t was = l->done;
+	enum sl_err err = SL_OK;
+
+	l->done = done;
+	for (int i = 0; i < SIDES * 2 && !err; i++) {
+		const struct sl_decay *decay = &l->plan->decay[i % 2];
+		struct sl_codec **codec = l->codec[i / 2];
+
+		if (sl_decay_width(decay, was) == sl_decay_width(decay, done))
+			continue;
+		for (int k = 1; k >= 0; k--) {
+			sl_codec_close(codec[pair[i % 2][k]]);
+			codec[pair[i % 2][k]] = NULL;
+		}
+		for (int k = 0; k < 2 && !err; k++)
+			err = open_codec(l, (enum side)(i / 2), pair[i % 2][k], fail);
+	}
+	return err;
 }
 
 enum sl_err sl_local_open(struct sl_local **out, const struct sl_plan *plan, const struct sl_agreement *agreement,
@@ -90,36 +121,18 @@ void sl_local_close(struct sl_local *l)
 	free(l);
 }
 
-static enum sl_err move_middle(struct sl_local *l, struct sl_weights *w, bool set)
-{
-	const struct sl_plan_segment *s = sl_exec_segment(l->middle);
-	float *range = malloc((size_t)s->weight_count * sizeof *range + 1);
-	enum sl_err err;
-
-	if (!range)
-		return SL_ERR_NOMEM;
-	if (set)
-		sl_weights_pack(w, s, range);
-	err = set ? sl_exec_set_weights(l->middle, range) : sl_exec_get_weights(l->middle, range);
-	if (!set && !err)
-		sl_weights_unpack(w, s, range);
-	free(range);
-	return err;
-}
-
 enum sl_err sl_local_set_weights(struct sl_local *l, const struct sl_weights *weights)
 {
-	struct sl_weights borrowed = *weights;
 	enum sl_err err = sl_ends_set_weights(&l->ends, weights);
 
-	return err ? err : move_middle(l, &borrowed, true);
+	return err ? err : sl_exec_put(l->middle, weights);
 }
 
 enum sl_err sl_local_get_weights(struct sl_local *l, struct sl_weights *weights)
 {
 	enum sl_err err = sl_ends_get_weights(&l->ends, weights);
 
-	return err ? err : move_middle(l, weights, false);
+	return err ? err : sl_exec_take(l->middle, weights);
 }
 
 enum sl_err sl_local_get_gradients(struct sl_local *l, enum sl_segment which, float *host)
@@ -144,6 +157,9 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 	enum sl_err err;
 
 	l->buf.len = 0;
+	err = l->ends.training ? sl_finite_tensor(from, sl_dir_name(dir), chunk, fail) : SL_OK;
+	if (err)
+		return err;
 	err = sl_codec_encode(l->codec[up ? CLIENT : SERVER][dir], &call, from, &l->buf);
 	if (err)
 		return sl_fail_set(fail, err, "%s of chunk %d: %s", sl_dir_name(dir), chunk, sl_err_text(err));
@@ -172,7 +188,7 @@ static enum sl_err forward_chunk(struct sl_local *l, int chunk, const struct sl_
 		err = sl_exec_forward(l->middle, call, NULL);
 	if (!err)
 		err = cross(l, SL_DIR_MID_ACT, chunk, &mid_out, &tail_in, fail);
-	return err ? err : sl_ends_tail(&l->ends, chunk);
+	return err ? err : sl_ends_tail(&l->ends, chunk, fail);
 }
 
 static enum sl_err backward_chunk(struct sl_local *l, int chunk, const struct sl_exec_call *call, struct sl_fail *fail)
@@ -190,7 +206,16 @@ static enum sl_err backward_chunk(struct sl_local *l, int chunk, const struct sl
 	return err ? err : sl_ends_head_backward(&l->ends, chunk);
 }
 
-static enum sl_err commit(struct sl_local *l, double lr)
+enum sl_err sl_local_follow(struct sl_local *l, uint64_t done, struct sl_fail *fail)
+{
+	enum sl_err err = sl_ends_follow(&l->ends, done);
+
+	if (!err)
+		err = sl_exec_follow(l->middle, done);
+	return err ? err : follow_codecs(l, done, fail);
+}
+
+static enum sl_err commit(struct sl_local *l, double lr, struct sl_fail *fail)
 {
 	const struct sl_sgd sgd = {
 		.lr = (float)lr,
@@ -200,20 +225,23 @@ static enum sl_err commit(struct sl_local *l, double lr)
 	};
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	int chunks = sl_chunk_rows(l->plan, l->ends.batch_rows, rows);
-	enum sl_err err = sl_exec_commit(l->middle, &sgd, rows, chunks);
+	enum sl_err err = sl_ends_check(&l->ends, fail);
 
+	if (!err)
+		err = sl_exec_check(l->middle, rows, chunks, fail);
+	if (!err)
+		err = sl_exec_commit(l->middle, &sgd, rows, chunks);
 	for (int i = 0; i < SIDES * SL_DIR_COUNT && !err; i++)
 		sl_codec_commit(l->codec[i / SL_DIR_COUNT][i % SL_DIR_COUNT]);
-	return err ? err : sl_ends_commit(&l->ends, &sgd);
+	if (!err)
+		err = sl_ends_commit(&l->ends, &sgd);
+	return err ? err : sl_local_follow(l, l->ends.step + 1, fail);
 }
 
-static enum sl_err pass(struct sl_local *l, double lr, struct sl_step_result *result, struct sl_fail *fail)
+static enum sl_err chunks_of_pass(struct sl_local *l, struct sl_fail *fail)
 {
-	const uint64_t start = sl_now_ns();
 	enum sl_err err = SL_OK;
 
-	l->codec_s = 0;
-	l->tx_bytes = l->rx_bytes = 0;
 	for (int chunk = 0; chunk < sl_plan_chunks_of(l->plan, l->ends.batch_rows) && !err; chunk++) {
 		struct sl_exec_call call = {
 			.slot = chunk,
@@ -226,17 +254,32 @@ static enum sl_err pass(struct sl_local *l, double lr, struct sl_step_result *re
 		if (!err && call.training)
 			err = backward_chunk(l, chunk, &call, fail);
 	}
+	return err;
+}
+
+static enum sl_err pass(struct sl_local *l, double lr, struct sl_step_result *result, struct sl_fail *fail)
+{
+	const uint64_t start = sl_now_ns();
+	enum sl_err err;
+
+	l->codec_s = 0;
+	l->tx_bytes = l->rx_bytes = 0;
+	err = chunks_of_pass(l, fail);
 	if (!err && l->ends.training)
-		err = commit(l, lr);
-	if (err)
-		return fail->text[0] ? err
-				     : sl_fail_set(fail, err, "step %llu: %s", (unsigned long long)l->ends.step,
-						   sl_err_text(err));
+		err = commit(l, lr, fail);
+	if (err == SL_ERR_NONFINITE && l->ends.training)
+		for (int i = 0; i < SIDES * SL_DIR_COUNT; i++)
+			sl_codec_rollback(l->codec[i / SL_DIR_COUNT][i % SL_DIR_COUNT]);
+	if (err && !fail->text[0])
+		sl_fail_set(fail, err, "step %llu: %s", (unsigned long long)l->ends.step, sl_err_text(err));
+	if (err && err != SL_ERR_NONFINITE)
+		return err;
 	*result = (struct sl_step_result){
 		.step = l->ends.step,
 		.rows = l->ends.batch_rows,
 		.correct = sl_ends_correct(&l->ends),
 		.loss = sl_ends_loss(&l->ends),
+		.skipped = err != SL_OK,
 		.lr = lr,
 		.t_step_s = sl_seconds_since(start),
 		.t_compute_s = sl_seconds_since(start),
@@ -244,7 +287,7 @@ static enum sl_err pass(struct sl_local *l, double lr, struct sl_step_result *re
 		.tx_bytes = l->tx_bytes,
 		.rx_bytes = l->rx_bytes,
 	};
-	return SL_OK;
+	return err;
 }
 
 void sl_local_payload(const struct sl_local *l, uint64_t payload[SL_DIR_COUNT], double nominal[SL_DIR_COUNT])

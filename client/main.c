@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/command.h"
+#include "common/base/failpoint.h"
 #include "common/base/version.h"
 #include "kernels/cpu/cpu.h"
 
@@ -33,6 +34,10 @@ static void print_help(FILE *to)
 
 int main(int argc, char **argv)
 {
+	int status = SL_FAILPOINT_MAIN(argc, argv);
+
+	if (status >= 0)
+		return status;
 	signal(SIGPIPE, SIG_IGN);
 	if (argc < 2) {
 		print_help(stderr);

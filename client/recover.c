@@ -1,5 +1,6 @@
 #include "client/recover.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -7,14 +8,19 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/worker.h"
 
 struct sl_recover {
 	const struct sl_setup *setup;
 	const char *dir; /* log.dir; "": nothing on disk */
+	struct sl_recover_events events;
+	void *arg;
 	uint8_t session[16];
 	uint64_t epoch;
+	uint64_t file[SL_CHECKPOINT_KEPT]; /* checkpoints that are known to be good, newest first */
+	int n_file;
 	/* from the last link */
 	struct sl_client_state live, ahead, saving;
 	bool has_live, has_ahead;
@@ -24,9 +30,11 @@ struct sl_recover {
 	struct sl_async *written;
 	struct sl_job job;
 	struct sl_checkpoint checkpoint;
+	const struct sl_training *run; /* … whose log it counts on */
 	bool busy;
 	enum sl_err write_err;
 	struct sl_fail write_fail;
+	struct sl_checkpoint_state state;
 };
 
 static bool uuid_parse(const char *text, uint8_t out[16])
@@ -48,34 +56,75 @@ static uint64_t new_epoch(uint64_t last)
 	return ms > last ? ms : last + 1;
 }
 
-/* The session of the newest checkpoint that can be read. */
+/* A file that is whole and of this plan; its session's id goes to `session`. */
+static enum sl_err check_file(struct sl_recover *r, uint64_t step, uint8_t session[16], struct sl_fail *fail)
+{
+	struct sl_checkpoint c;
+	enum sl_err err;
+
+	sl_client_checkpoint(&c, r->dir, r->setup->plan);
+	sl_checkpoint_note(&c, "session", "%s", "");
+	err = sl_checkpoint_read(&c, step, fail);
+	if (!err && !uuid_parse(sl_checkpoint_noted(&c, "session"), session))
+		err = sl_fail_set(fail, SL_ERR_DATA, "no session in its notes");
+	return err;
+}
+
+/* The good ones of the files, and the session of the newest. */
 static enum sl_err find_session(struct sl_recover *r, struct sl_fail *fail)
 {
 	uint64_t step[SL_CHECKPOINT_KEPT];
 	int n = r->dir[0] ? sl_checkpoint_list(r->dir, "checkpoint", step) : 0;
+	struct sl_fail why;
 
 	if (!n)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "--resume: no checkpoint in '%s'", r->dir);
 	for (int i = 0; i < n; i++) {
-		struct sl_checkpoint c;
-		enum sl_err err;
+		uint8_t session[16];
+		enum sl_err err = check_file(r, step[i], session, &why);
 
-		sl_client_checkpoint(&c, r->dir, r->setup->plan);
-		sl_checkpoint_note(&c, "session", "%s", "");
-		err = sl_checkpoint_read(&c, step[i], fail);
-		if (!err && uuid_parse(sl_checkpoint_noted(&c, "session"), r->session))
-			return SL_OK;
-		if (err == SL_ERR_MISMATCH)
-			return err;
-		sl_log(SL_LOG_WARN, "checkpoint-refused", "%s", err ? fail->text : "no session in its notes");
+		if (!err && r->n_file && memcmp(session, r->session, sizeof session) != 0)
+			err = sl_fail_set(&why, SL_ERR_DATA, "step %" PRIu64 " is another session's", step[i]);
+		if (err) {
+			sl_log(SL_LOG_WARN, "checkpoint-refused", "%s", why.text);
+			if (i == 0)
+				*fail = why;
+			continue;
+		}
+		memcpy(r->session, session, sizeof r->session);
+		r->file[r->n_file++] = step[i];
 	}
-	return sl_fail_set(fail, SL_ERR_NOINPUT, "--resume: no checkpoint in '%s' can be read", r->dir);
+	if (r->n_file)
+		sl_checkpoint_good(&r->state, r->file[0]);
+	return r->n_file ? SL_OK : sl_fail_set(fail, fail->code, "--resume: no good checkpoint: %s", fail->text);
+}
+
+/* As sl_checkpoint_write leaves them. */
+static void add_file(struct sl_recover *r, uint64_t step)
+{
+	uint64_t before = 0;
+
+	for (int i = r->n_file - 1; i >= 0; i--)
+		if (r->file[i] < step)
+			before = r->file[i];
+	r->file[0] = step;
+	r->file[1] = before;
+	r->n_file = before ? 2 : 1;
+}
+
+static void miss(struct sl_recover *r, uint64_t step, const struct sl_fail *why)
+{
+	sl_log(SL_LOG_WARN, "checkpoint-missed", "step %" PRIu64 ": %s; the last good one is %" PRIu64, step, why->text,
+	       r->n_file ? r->file[0] : 0);
+	sl_checkpoint_missed(&r->state, step, why);
 }
 
 static void run_write(struct sl_job *job)
 {
 	struct sl_recover *r = (struct sl_recover *)(void *)((char *)job - offsetof(struct sl_recover, job));
 
+	/* a log that is shorter than the checkpoint says could not be cut back to it */
+	sl_training_sync(r->run);
 	r->write_err = sl_client_state_write(&r->saving, &r->checkpoint, &r->write_fail);
 }
 
@@ -84,8 +133,23 @@ static void write_done(struct sl_job *job)
 	struct sl_recover *r = (struct sl_recover *)(void *)((char *)job - offsetof(struct sl_recover, job));
 
 	r->busy = false;
+	SL_FAILPOINT(SL_FP_CLIENT_KEPT);
+	if (r->write_err) {
+		miss(r, r->saving.step, &r->write_fail);
+		return;
+	}
+	add_file(r, r->saving.step);
+	sl_checkpoint_good(&r->state, r->saving.step);
+}
+
+/* A file's end, in the course of a run. */
+static void write_ended(struct sl_job *job)
+{
+	struct sl_recover *r = (struct sl_recover *)(void *)((char *)job - offsetof(struct sl_recover, job));
+
+	write_done(job);
 	if (r->write_err)
-		sl_log(SL_LOG_WARN, "checkpoint-write", "%s; the one before it is kept", r->write_fail.text);
+		r->events.missed(r->arg, &r->write_fail);
 }
 
 static void wake(void *arg)
@@ -101,7 +165,7 @@ static void on_written(void *arg)
 }
 
 enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const struct sl_setup *setup, bool keep,
-			    bool resume, struct sl_fail *fail)
+			    bool resume, const struct sl_recover_events *events, void *arg, struct sl_fail *fail)
 {
 	struct sl_recover *r = calloc(1, sizeof *r);
 	enum sl_err err = SL_OK;
@@ -109,6 +173,8 @@ enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const
 	if (!r)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the run");
 	r->setup = setup;
+	r->events = *events;
+	r->arg = arg;
 	r->dir = keep ? setup->conf->log.dir : "";
 	if (resume)
 		err = find_session(r, fail);
@@ -128,22 +194,30 @@ enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const
 	return SL_OK;
 }
 
-static void wait_for_file(struct sl_recover *r)
+uint64_t sl_recover_busy_ms(const struct sl_recover *r)
+{
+	return sl_worker_busy_ms(r->disk);
+}
+
+bool sl_recover_settle(struct sl_recover *r)
 {
 	const struct timespec moment = {0, 2000000};
+	uint64_t bound_ms = (uint64_t)r->setup->conf->watchdog_s * 1000;
 
 	while (r->busy) {
 		sl_worker_drain(r->disk);
+		if (r->busy && bound_ms && sl_recover_busy_ms(r) > bound_ms)
+			return false;
 		if (r->busy)
 			nanosleep(&moment, NULL);
 	}
+	return true;
 }
 
 void sl_recover_close(struct sl_recover *r)
 {
 	if (!r)
 		return;
-	wait_for_file(r);
 	sl_worker_close(r->disk);
 	if (r->written)
 		sl_async_close(r->written);
@@ -155,9 +229,6 @@ void sl_recover_close(struct sl_recover *r)
 
 void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf)
 {
-	uint64_t file[SL_CHECKPOINT_KEPT];
-	int n = r->dir[0] ? sl_checkpoint_list(r->dir, "checkpoint", file) : 0;
-
 	memcpy(conf->session, r->session, sizeof conf->session);
 	conf->epoch = r->epoch = new_epoch(r->epoch);
 	conf->n_held = 0;
@@ -165,9 +236,9 @@ void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf)
 		conf->held[conf->n_held++] = r->ahead.step;
 	if (r->has_live)
 		conf->held[conf->n_held++] = r->live.step;
-	for (int i = 0; i < n && conf->n_held < SL_WIRE_HELD_MAX; i++)
-		if (!r->has_live || file[i] < r->live.step)
-			conf->held[conf->n_held++] = file[i];
+	for (int i = 0; i < r->n_file && conf->n_held < SL_WIRE_HELD_MAX; i++)
+		if (!r->has_live || r->file[i] < r->live.step)
+			conf->held[conf->n_held++] = r->file[i];
 	if (conf->n_held < SL_WIRE_HELD_MAX && !(conf->n_held && conf->held[conf->n_held - 1] == 0))
 		conf->held[conf->n_held++] = 0;
 }
@@ -214,14 +285,20 @@ static enum sl_err read_file(struct sl_recover *r, struct sl_remote *remote, str
 {
 	struct sl_client_state *s = &r->live; /* its content is of no more use */
 	struct sl_checkpoint c;
-	enum sl_err err = s->head.weight ? SL_OK : sl_remote_state_open(remote, s, fail);
+	enum sl_err err;
 
 	r->has_live = r->has_ahead = false;
+	sl_client_state_close(
+		s); /* a new link's tensors are as large as they ever are; this one's may be of later steps */
+	err = sl_remote_state_open(remote, s, fail);
 	if (err)
 		return err;
 	sl_client_checkpoint(&c, r->dir, r->setup->plan);
 	sl_training_notes(&c);
-	err = sl_client_state_read(s, &c, step, fail);
+	if (SL_FAILPOINT_CALL(SL_FP_CKPT_READ_C, 0) != 0)
+		err = sl_fail_set(fail, SL_ERR_IO, "the checkpoint of step %" PRIu64 ": %s", step, strerror(errno));
+	else
+		err = sl_client_state_read(s, &c, step, fail);
 	if (!err)
 		err = sl_training_restore(run, &c, fail);
 	if (!err && sl_remote_give(remote, s))
@@ -253,6 +330,17 @@ enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, s
 	return SL_OK;
 }
 
+void sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEPT])
+{
+	int n = 0;
+
+	/* the one under way too: the server has it, and may write two more before this disk is done with it */
+	if (r->busy)
+		kept[n++] = r->saving.step;
+	for (int i = 0; n < SL_CHECKPOINT_KEPT; i++)
+		kept[n++] = i < r->n_file ? r->file[i] : 0;
+}
+
 bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run)
 {
 	int every = r->setup->conf->train.checkpoint_every;
@@ -260,38 +348,111 @@ bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run)
 	return r->dir[0] && every && (sl_training_state(run).step + 1) % (uint64_t)every == 0;
 }
 
-void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool wait)
+/* Refusing what a file's own content or disk is to blame for; a plan, a core or a schedule that differs stays an error.
+ */
+bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err)
+{
+	int n = 0;
+
+	if (r->has_live || (err != SL_ERR_DATA && err != SL_ERR_IO && err != SL_ERR_NOINPUT))
+		return false;
+	for (int i = 0; i < r->n_file; i++)
+		if (r->file[i] != next_step)
+			r->file[n++] = r->file[i];
+	if (n == r->n_file)
+		return false;
+	r->n_file = n;
+	return true;
+}
+
+/* The newest file below may be one that was refused: the newest good one stays. Files of later steps, behind which the
+ * run went back, do not: the log has other bytes there. */
+static void pin_below(struct sl_recover *r, uint64_t step)
+{
+	int i = 0;
+
+	while (i < r->n_file && r->file[i] >= step)
+		i++;
+	r->checkpoint.n_pin = i < r->n_file;
+	if (i < r->n_file)
+		r->checkpoint.pin[0] = r->file[i];
+}
+
+/* Takes the state and posts the writing of it. */
+static enum sl_err begin_write(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
+			       void (*done)(struct sl_job *), struct sl_fail *fail)
+{
+	char uuid[SL_HEX16_TEXT];
+	enum sl_err err = take(remote, &r->saving, sl_training_state(run).step, fail);
+
+	if (err)
+		return err;
+	sl_client_checkpoint(&r->checkpoint, r->dir, r->setup->plan);
+	sl_checkpoint_note(&r->checkpoint, "session", "%s", sl_hex16(r->session, uuid));
+	sl_training_save(run, &r->checkpoint);
+	pin_below(r, sl_training_state(run).step);
+	r->run = run;
+	r->job = (struct sl_job){.run = run_write, .done = done};
+	r->busy = true;
+	sl_worker_post(r->disk, &r->job);
+	return SL_OK;
+}
+
+void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run)
 {
 	uint64_t step = sl_training_state(run).step;
-	char uuid[SL_HEX16_TEXT];
 	struct sl_fail fail;
+	enum sl_err err;
 
-	if (!r->dir[0])
-		return;
-	if (wait)
-		wait_for_file(r);
+	SL_FAILPOINT(SL_FP_CLIENT_KEEP);
 	if (r->busy) {
 		sl_log(SL_LOG_WARN, "checkpoint-skipped", "step %" PRIu64 ": the one before it is still being written",
 		       step);
 		return;
 	}
-	if (take(remote, &r->saving, step, &fail) != SL_OK) {
-		sl_log(SL_LOG_WARN, "checkpoint-write", "%s; the one before it is kept", fail.text);
+	if (sl_remote_checkpointed(remote))
+		err = begin_write(r, remote, run, write_ended, &fail);
+	else
+		err = sl_fail_set(&fail, SL_ERR_IO, "the server could not keep its side");
+	if (!err)
 		return;
+	miss(r, step, &fail);
+	r->events.missed(r->arg, &fail);
+}
+
+enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
+				 struct sl_fail *fail)
+{
+	uint64_t step = sl_training_state(run).step;
+	enum sl_err err;
+
+	if (!r->dir[0])
+		return SL_OK;
+	SL_FAILPOINT(SL_FP_CLIENT_PAUSE);
+	if (!sl_recover_settle(r))
+		return sl_fail_set(fail, SL_ERR_IO, "step %" PRIu64 " could not be kept: the disk hangs", step);
+	err = begin_write(r, remote, run, write_done, fail);
+	if (!err && !sl_recover_settle(r))
+		return sl_fail_set(fail, SL_ERR_IO, "step %" PRIu64 " could not be kept: the disk hangs", step);
+	if (!err && r->write_err) {
+		*fail = r->write_fail;
+		err = r->write_err;
 	}
-	sl_client_checkpoint(&r->checkpoint, r->dir, r->setup->plan);
-	sl_checkpoint_note(&r->checkpoint, "session", "%s", sl_hex16(r->session, uuid));
-	sl_training_save(run, &r->checkpoint);
-	r->job = (struct sl_job){.run = run_write, .done = write_done};
-	r->busy = true;
-	sl_worker_post(r->disk, &r->job);
-	if (wait)
-		wait_for_file(r);
+	if (err)
+		return sl_fail_set(fail, SL_ERR_IO,
+				   "step %" PRIu64 " could not be kept: %s; the last good one is %" PRIu64, step,
+				   fail->text, r->n_file ? r->file[0] : 0);
+	return SL_OK;
+}
+
+struct sl_checkpoint_state sl_recover_state(const struct sl_recover *r)
+{
+	return r->state;
 }
 
 void sl_recover_forget(struct sl_recover *r)
 {
-	wait_for_file(r);
+	r->n_file = 0;
 	if (r->dir[0])
 		sl_checkpoint_clear(r->dir, "checkpoint");
 }

@@ -13,11 +13,19 @@
 
 struct sl_recover;
 
+struct sl_recover_events {
+	/* A checkpoint is not there: on this side, or because the server has none. On the loop; may end the run. */
+	void (*missed)(void *arg, const struct sl_fail *fail);
+};
+
 /* resume: the session, and its checkpoints, are those of log.dir; NOINPUT where there are none. Otherwise a new
- * session, and old checkpoints are removed. Without `keep`, or with an empty log.dir, nothing is kept on disk. */
+ * session, and old checkpoints are removed. Each file is read once here: a damaged one, or one of another plan, is not
+ * offered, and where no other is left DATA or MISMATCH says so. Without `keep`, or with an empty log.dir, nothing is
+ * kept on disk. */
 enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const struct sl_setup *setup, bool keep,
-			    bool resume, struct sl_fail *fail) SL_MUST_CHECK;
-void sl_recover_close(struct sl_recover *r); /* NULL is fine; waits for a file being written */
+			    bool resume, const struct sl_recover_events *events, void *arg,
+			    struct sl_fail *fail) SL_MUST_CHECK;
+void sl_recover_close(struct sl_recover *r); /* NULL is fine; behind sl_recover_settle */
 
 /* Fills session, epoch and held of a link about to be opened. */
 void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf);
@@ -37,11 +45,25 @@ enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, s
 			       uint64_t next_step, enum sl_restored *how, struct sl_step_result *result,
 			       struct sl_fail *fail) SL_MUST_CHECK;
 
+/* After a failed restore: where that was a file's fault, the step is no longer offered, and a new link may do better.
+ */
+bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err);
+
+/* Steps whose checkpoints are on the disk, or on their way to it, newest first; 0: none. */
+void sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEPT]);
 /* Whether the step that is about to begin ends with a checkpoint. */
 bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run);
-/* Behind such a step, if the server has kept its side; or at a pause, `wait` for the file. Failures are logged. */
-void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool wait);
-/* The run is over: its checkpoints are of no more use. */
+/* Behind such a step: keeps it, if the server has kept its side. */
+void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run);
+/* At a pause: waits for the file. IO: it is not there, and what is left is an older one. */
+enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
+				 struct sl_fail *fail) SL_MUST_CHECK;
+/* How long the file that is being written has been; 0: none is. */
+uint64_t sl_recover_busy_ms(const struct sl_recover *r);
+/* Waits for that file. False: it takes longer than watchdog_s, and whoever closes waits for ever. */
+bool sl_recover_settle(struct sl_recover *r) SL_MUST_CHECK;
+struct sl_checkpoint_state sl_recover_state(const struct sl_recover *r);
+/* The run is over, and no file is being written: its checkpoints are of no more use. */
 void sl_recover_forget(struct sl_recover *r);
 
 #endif

@@ -1,9 +1,11 @@
 #include "client/remote.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/link/loop.h"
@@ -22,7 +24,9 @@ struct sl_remote {
 	struct sl_port *port;
 	struct sl_ends ends;
 	uint64_t opened_ms;
-	bool ready, over;
+	bool ready, over, closing;
+	struct sl_job last; /* behind the task that ran when the session failed */
+	struct sl_fail why;
 	/* the pass under way */
 	uint64_t started_ns;
 	struct sl_port_stats before;
@@ -51,7 +55,7 @@ static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
 	uint64_t start = sl_now_ns();
 
 	if (!err)
-		err = sl_ends_tail(&r->ends, chunk);
+		err = sl_ends_tail(&r->ends, chunk, fail);
 	sl_port_computed(r->port, sl_seconds_since(start));
 	if (!err && r->ends.training) {
 		struct sl_tensor din = sl_exec_din(r->ends.tail, chunk, rows);
@@ -70,11 +74,14 @@ static enum sl_err head_backward(struct sl_remote *r, int chunk, struct sl_fail 
 
 	if (!err)
 		err = sl_ends_head_backward(&r->ends, chunk);
+	/* the step's last task: what is asked of the server next is to apply it */
+	if (!err && chunk == sl_plan_chunks_of(r->conf.plan, r->ends.batch_rows) - 1)
+		err = sl_ends_check(&r->ends, fail);
 	sl_port_computed(r->port, sl_seconds_since(start));
 	return err;
 }
 
-static enum sl_err commit(struct sl_remote *r)
+static enum sl_err commit(struct sl_remote *r, struct sl_fail *fail)
 {
 	const struct sl_agreement *a = r->conf.agreement;
 	const struct sl_sgd sgd = {
@@ -83,14 +90,27 @@ static enum sl_err commit(struct sl_remote *r)
 		.weight_decay = (float)a->weight_decay,
 		.nesterov = a->nesterov,
 	};
+	bool skip = sl_port_session(r->port)->skip;
+	enum sl_err err =
+		sl_port_follow(r->port, r->ends.step + 1, fail); /* first: it can fail and leave all as it was */
 	uint64_t start = sl_now_ns();
-	enum sl_err err = sl_ends_commit(&r->ends, &sgd);
 
+	if (err)
+		return err;
+	SL_FAILPOINT(skip ? SL_FP_CLIENT_SKIP : SL_FP_CLIENT_APPLY);
+	err = skip ? SL_OK : sl_ends_commit(&r->ends, &sgd);
 	sl_port_computed(r->port, sl_seconds_since(start));
 	if (err)
 		return err;
-	sl_port_commit_codecs(r->port);
+	if (!skip) {
+		SL_FAILPOINT(SL_FP_CLIENT_CODECS);
+		sl_port_commit_codecs(r->port);
+	}
+	err = sl_ends_follow(&r->ends, r->ends.step + 1);
+	if (err)
+		return err;
 	r->applied = r->ends.step + 1;
+	SL_FAILPOINT(SL_FP_CLIENT_APPLIED);
 	return SL_OK;
 }
 
@@ -106,7 +126,7 @@ static enum sl_err run_task(void *arg, enum sl_task task, int chunk, struct sl_f
 	case SL_TASK_HEAD_BWD:
 		return head_backward(r, chunk, fail);
 	case SL_TASK_COMMIT:
-		return commit(r);
+		return commit(r, fail);
 	default:
 		return sl_fail_set(fail, SL_ERR_BUG, "a client has no task %s", sl_task_name(task));
 	}
@@ -130,6 +150,7 @@ struct sl_step_result sl_remote_result(const struct sl_remote *r)
 		.rows = r->ends.batch_rows,
 		.correct = sl_ends_correct(&r->ends),
 		.loss = sl_ends_loss(&r->ends),
+		.skipped = sl_port_session(r->port)->skip,
 		.lr = r->lr,
 		.t_step_s = sl_seconds_since(r->started_ns),
 		.t_compute_s = now.compute_s + now.codec_s - r->before.compute_s - r->before.codec_s,
@@ -146,6 +167,21 @@ static void pass_done(struct sl_remote *r)
 	r->events.done(r->arg, &result);
 }
 
+static void run_last(struct sl_job *job)
+{
+	(void)job; /* the place in the queue is all of it */
+}
+
+/* No task is under way any more, and what they work on is the caller's. The loop does not wait for that: a task may
+ * hang, and whoever watches over it is on the loop. */
+static void last_done(struct sl_job *job)
+{
+	struct sl_remote *r = (struct sl_remote *)(void *)((char *)job - offsetof(struct sl_remote, last));
+
+	if (!r->closing)
+		r->events.failed(r->arg, &r->why);
+}
+
 static void session_action(void *arg, const struct sl_action *action, const struct sl_fail *fail)
 {
 	struct sl_remote *r = arg;
@@ -153,21 +189,27 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 	switch (action->kind) {
 	case SL_ACTION_READY:
 		r->ready = true;
+		SL_FAILPOINT(SL_FP_CLIENT_WELCOMED);
 		r->events.ready(r->arg, sl_port_session(r->port)->next_step);
 		break;
 	case SL_ACTION_STEPPED:
 	case SL_ACTION_EVALUATED:
 		pass_done(r);
 		break;
+	case SL_ACTION_ABANDONED:
+		r->events.abandoned(r->arg, fail);
+		break;
 	case SL_ACTION_FETCHED:
 		r->events.fetched(r->arg);
 		break;
 	case SL_ACTION_FAIL:
-		sl_port_quiesce(r->port);
 		if (r->over) /* paused */
 			break;
 		r->over = true;
-		r->events.failed(r->arg, fail);
+		r->why = *fail;
+		sl_port_forget(r->port);
+		r->last = (struct sl_job){.run = run_last, .done = last_done};
+		sl_worker_post(r->worker, &r->last);
 		break;
 	default:
 		break;
@@ -359,6 +401,8 @@ enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const s
 static void begin(struct sl_remote *r, const float *images, const int32_t *labels, int64_t rows, uint64_t number,
 		  double lr, bool training, bool checkpoint)
 {
+	if (r->over) /* it failed, and its last task has not ended */
+		return;
 	r->ends.images = images;
 	r->ends.labels = labels;
 	r->ends.batch_rows = rows;
@@ -390,6 +434,16 @@ void sl_remote_fetch(struct sl_remote *r)
 	sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_BEGIN_FETCH});
 }
 
+void sl_remote_skip(struct sl_remote *r)
+{
+	sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_SKIP});
+}
+
+void sl_remote_kept(struct sl_remote *r, const uint64_t kept[2])
+{
+	memcpy(sl_port_session(r->port)->kept, kept, sizeof sl_port_session(r->port)->kept);
+}
+
 bool sl_remote_checkpointed(const struct sl_remote *r)
 {
 	return sl_port_session(r->port)->checkpointed;
@@ -407,7 +461,12 @@ enum sl_err sl_remote_take(struct sl_remote *r, struct sl_client_state *s)
 
 enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
 {
-	return sl_client_state_give(s, &r->ends, sl_port_codecs(r->port));
+	struct sl_fail why;
+	enum sl_err err = sl_port_follow(r->port, s->step, &why);
+
+	if (!err)
+		err = sl_ends_follow(&r->ends, s->step);
+	return err ? err : sl_client_state_give(s, &r->ends, sl_port_codecs(r->port));
 }
 
 bool sl_remote_ready(const struct sl_remote *r)
@@ -419,7 +478,7 @@ bool sl_remote_in_step(const struct sl_remote *r)
 {
 	enum sl_session_state in = sl_port_session(r->port)->ended_in;
 
-	return in == SL_SESSION_STEP || in == SL_SESSION_COMMIT;
+	return in == SL_SESSION_STEP || in == SL_SESSION_ABANDON || in == SL_SESSION_COMMIT;
 }
 
 bool sl_remote_applied(const struct sl_remote *r)
@@ -434,13 +493,20 @@ bool sl_remote_in_doubt(const struct sl_remote *r)
 
 enum sl_err sl_remote_apply(struct sl_remote *r)
 {
-	return commit(r);
+	struct sl_fail why;
+
+	return commit(r, &why);
 }
 
 enum sl_err sl_remote_get_weights(struct sl_remote *r, struct sl_weights *weights)
 {
 	sl_weights_unpack(weights, &r->conf.plan->segment[SL_MIDDLE], sl_port_weights(r->port));
 	return sl_ends_get_weights(&r->ends, weights);
+}
+
+uint64_t sl_remote_busy_ms(const struct sl_remote *r)
+{
+	return r->worker ? sl_worker_busy_ms(r->worker) : 0;
 }
 
 struct sl_port_stats sl_remote_stats(const struct sl_remote *r)
@@ -475,12 +541,13 @@ void sl_remote_pause(struct sl_remote *r)
 	sl_fail_set(&why, SL_ERR_BUSY, "the client pauses; its session can be resumed");
 	r->over = true;
 	sl_port_fail(r->port, &why);
+	sl_port_quiesce(r->port);
 }
 
 void sl_remote_close(struct sl_remote *r)
 {
 	if (!r->over)
 		sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_LEAVE});
-	r->over = true;
+	r->over = r->closing = true;
 	sl_port_close(r->port, port_closed, r);
 }

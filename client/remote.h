@@ -35,6 +35,9 @@ struct sl_remote_events {
 	void (*ready)(void *arg, uint64_t next_step);
 	/* The step or evaluation batch asked for is done: ask for the next. */
 	void (*done)(void *arg, const struct sl_step_result *result);
+	/* The step asked for was abandoned on both sides, as why->text says: skip it, fetch the weights as they were
+	 * before it, or end the session. */
+	void (*abandoned)(void *arg, const struct sl_fail *why);
 	void (*fetched)(void *arg);
 	void (*failed)(void *arg, const struct sl_fail *fail); /* the session is over; close */
 	void (*closed)(void *arg);                             /* after sl_remote_close */
@@ -50,6 +53,11 @@ void sl_remote_step(struct sl_remote *remote, const float *images, const int32_t
 void sl_remote_eval(struct sl_remote *remote, const float *images, const int32_t *labels, int64_t rows,
 		    uint64_t number);
 void sl_remote_fetch(struct sl_remote *remote);
+/* After `abandoned`: the step counts as done, with nothing applied; `done` follows. */
+void sl_remote_skip(struct sl_remote *remote);
+/* From the next COMMIT on: steps of which the caller has checkpoints, newest first; 0: none. The server keeps its side
+ * of them, whatever else it writes. */
+void sl_remote_kept(struct sl_remote *remote, const uint64_t kept[2]);
 bool sl_remote_checkpointed(const struct sl_remote *remote); /* at the last `done` */
 
 /* State, while no pass is under way or after `failed`. `ends` as they are; `step` is set by the caller. */
@@ -71,6 +79,8 @@ struct sl_step_result sl_remote_result(const struct sl_remote *remote);
 /* After `fetched`: the whole model as it stands, all three segments. */
 enum sl_err sl_remote_get_weights(struct sl_remote *remote, struct sl_weights *weights) SL_MUST_CHECK;
 
+/* How long the task that runs now has run. */
+uint64_t sl_remote_busy_ms(const struct sl_remote *remote);
 struct sl_port_stats sl_remote_stats(const struct sl_remote *remote);
 double sl_remote_server_compute_s(const struct sl_remote *remote); /* sum over the steps */
 const struct sl_session *sl_remote_session(const struct sl_remote *remote);

@@ -28,13 +28,41 @@ static const char *phase(const struct sl_session *s)
 	}
 }
 
+void sl_report_count(struct sl_training_link *link, const struct sl_remote *remote)
+{
+	const struct sl_session_counts *c = &sl_remote_session(remote)->counts;
+
+	link->frames += c->frames;
+	link->bytes += sl_remote_stats(remote).rx_bytes;
+	link->rejected += c->refused_frames;
+	link->stale += c->stale_frames;
+}
+
+static void put_totals(struct sl_status *out, const struct sl_training_link *link, const struct sl_remote *remote)
+{
+	struct sl_training_link all = *link;
+
+	if (remote)
+		sl_report_count(&all, remote);
+	out->links = (int64_t)all.links;
+	out->lost = (int64_t)all.lost;
+	out->frames = (int64_t)all.frames;
+	out->bytes = (int64_t)all.bytes;
+	out->rejected = (int64_t)all.rejected;
+	out->stale = (int64_t)all.stale;
+}
+
 char *sl_report_status(const struct sl_setup *setup, const struct sl_training *training, const struct sl_remote *remote,
+		       const struct sl_training_link *link, const struct sl_checkpoint_state *checkpoint,
 		       const char *request)
 {
 	struct sl_training_state t = sl_training_state(training);
 	struct sl_status_session session = {
 		.epoch = t.epoch,
 		.step = (int64_t)t.step,
+		.skipped = (int64_t)t.skipped,
+		.checkpoint_step = (int64_t)checkpoint->good,
+		.checkpoint_missed = (int64_t)checkpoint->missed,
 		.loss = t.loss,
 		.acc = t.acc,
 		.images_per_s = t.images_per_s,
@@ -47,11 +75,13 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 
 	if (strcmp(request, "status") != 0)
 		return NULL;
+	put_totals(&status, link, remote);
 	PUT(status.role, "client");
 	PUT(status.version, "%s", SL_VERSION);
 	PUT(status.address, "%.120s", setup->conf->server);
 	PUT(status.device, "%s", setup->be.ops->name);
 	PUT(session.peer, "%.120s", setup->conf->server);
+	PUT(session.checkpoint_error, "%s", checkpoint->why);
 	PUT(session.model, "%s", setup->plan->model->name);
 	PUT(session.partition, "%.120s", setup->plan->cut.text);
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)

@@ -51,13 +51,38 @@ static enum sl_err plan_fail(const struct sl_conf_client *c, const struct sl_fai
 	return sl_conf_client_fail(c, "model.name", fail, "%s", why->text);
 }
 
-static enum sl_err read_insert(const struct sl_conf_client *conf, const char *key, const char *text, char *out,
+static enum sl_err read_insert(const struct sl_setup *s, const char *key, const char *text, char *out,
 			       struct sl_fail *fail)
 {
 	struct sl_fail why;
 
-	if (sl_insert_canonical(text, out, &why) != SL_OK)
-		return sl_conf_client_fail(conf, key, fail, "%s", why.text);
+	if (sl_insert_advance(text, s->trained, out, &why) != SL_OK)
+		return sl_conf_client_fail(s->conf, key, fail, "%s", why.text);
+	return SL_OK;
+}
+
+/* Every codec on one row of the tensor as it is at first, and as decaying inserts leave it at last. */
+static enum sl_err try_codecs(const struct sl_setup *s, struct sl_fail *fail)
+{
+	for (int i = 0; i < 2 * SL_DIR_COUNT; i++) {
+		enum sl_dir dir = (enum sl_dir)(i % SL_DIR_COUNT);
+		bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
+		uint64_t done = i < SL_DIR_COUNT ? 0 : UINT64_MAX;
+		const struct sl_codec_env env = {
+			.shape = sl_plan_cut_shape_after(s->plan, mid, 1, done),
+			.slots = 1,
+			.dir = dir,
+		};
+		struct sl_codec *codec;
+		struct sl_fail why;
+		char key[32];
+
+		snprintf(key, sizeof key, "codec.%s", sl_dir_name(dir));
+		if (sl_codec_open(&codec, &s->agreement.codec[dir], &env, &why) != SL_OK)
+			return sl_conf_client_fail(s->conf, key, fail, "%s%s", why.text,
+						   done ? ", which the decaying insert leaves at last" : "");
+		sl_codec_close(codec);
+	}
 	return SL_OK;
 }
 
@@ -77,9 +102,9 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	put(spec->cut.partition, sizeof spec->cut.partition, conf->partition);
 	put(spec->cut.head_end, sizeof spec->cut.head_end, conf->head_end);
 	put(spec->cut.tail_begin, sizeof spec->cut.tail_begin, conf->tail_begin);
-	err = read_insert(conf, "insert.head", conf->insert.head, spec->insert_head, fail);
+	err = read_insert(s, "insert.head", conf->insert.head, spec->insert_head, fail);
 	if (!err)
-		err = read_insert(conf, "insert.tail", conf->insert.tail, spec->insert_tail, fail);
+		err = read_insert(s, "insert.tail", conf->insert.tail, spec->insert_tail, fail);
 	if (err)
 		return err;
 	spec->batch = conf->train.batch;
@@ -95,7 +120,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	err = sl_plan_open(&s->plan, spec, &why);
 	if (err == SL_ERR_CONFIG)
 		return plan_fail(conf, &why, fail);
-	return err ? sl_fail_set(fail, err, "%s", why.text) : SL_OK;
+	return err ? sl_fail_set(fail, err, "%s", why.text) : try_codecs(s, fail);
 }
 
 static bool middle_untouched(const struct sl_plan *plan, const bool *loaded)
@@ -223,6 +248,8 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_dataset_split spli
 
 void sl_setup_close(struct sl_setup *s)
 {
+	if (s->in_use)
+		return;
 	if (s->be_open)
 		s->be.ops->close(&s->be);
 	sl_pool_close(s->pool);

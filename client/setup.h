@@ -14,6 +14,8 @@ struct sl_setup {
 	const struct sl_conf_client *conf;
 	struct sl_agreement agreement;
 	struct sl_plan *plan;
+	int64_t trained; /* steps that the weights have had before this run: where decaying inserts begin. Set it before
+			    sl_setup_plan; INT64_MAX: all of them */
 	struct sl_weights weights; /* of the whole model */
 	bool weights_from_seed;    /* every one of the middle's: no upload is needed */
 	struct sl_dataset set[SL_SPLIT_COUNT];
@@ -21,6 +23,7 @@ struct sl_setup {
 	struct sl_pool *pool;
 	struct sl_backend be;
 	bool be_open;
+	bool in_use; /* by a task that may never end: sl_setup_close leaves everything */
 };
 
 /* `conf` is borrowed. The plan, codecs and optimizer. */

@@ -32,6 +32,7 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 	*out = (struct sl_jsonl_summary){
 		.epochs = t->epochs,
 		.steps = t->steps,
+		.skipped = t->skipped,
 		.images = t->images,
 		.test_loss = t->test_loss,
 		.test_acc = t->test_acc,
@@ -89,10 +90,14 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 	if (s->steps) {
 		printf("%s: %" PRIu64 " steps in %.1f s (%.1f images/s)\n", s->outcome, s->steps, s->t_total_s,
 		       per((double)t->train_images, t->train_s));
+		if (s->skipped)
+			printf("%" PRIu64 " of these steps were skipped for NaN or Inf\n", s->skipped);
 		printf("time per batch %.4f s, computation %.4f s (client %.4f, server %.4f)\n", s->t_per_batch_s,
 		       s->t_compute_per_batch_s, per(t->compute_s, (double)t->steps),
 		       per(link->server_compute_s, (double)t->steps));
 	}
+	if (link->lost)
+		printf("%" PRIu64 " of %" PRIu64 " links were lost\n", link->lost, link->links);
 	if (s->direction[0].name) {
 		if (strcmp(t->mode, "local") != 0)
 			printf("bandwidth (MB = 10^6 bytes): average %s, peak client %s, peak server %s\n",
@@ -113,12 +118,15 @@ static json_t *number(double x)
 static void print_json(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
 		       const struct sl_training_link *link)
 {
-	json_t *root =
-		json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I}", "schema", 1, "mode", t->mode, "outcome", s->outcome,
-			  "steps", (json_int_t)s->steps, "images", (json_int_t)s->images, "wire_tx_bytes",
-			  (json_int_t)s->wire_tx_bytes, "wire_rx_bytes", (json_int_t)s->wire_rx_bytes);
+	json_t *root = json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "schema", 1, "mode", t->mode, "outcome",
+				 s->outcome, "steps", (json_int_t)s->steps, "skipped", (json_int_t)s->skipped, "images",
+				 (json_int_t)s->images, "wire_tx_bytes", (json_int_t)s->wire_tx_bytes, "wire_rx_bytes",
+				 (json_int_t)s->wire_rx_bytes);
 	json_t *directions = json_array();
 
+	json_object_set_new(root, "links", json_integer((json_int_t)link->links));
+	json_object_set_new(root, "lost", json_integer((json_int_t)link->lost));
+	json_object_set_new(root, "rejected", json_integer((json_int_t)link->rejected));
 	json_object_set_new(root, "test_loss", number(s->test_loss));
 	json_object_set_new(root, "test_acc", number(s->test_acc));
 	json_object_set_new(root, "best_test_acc", number(s->best_test_acc));

@@ -19,6 +19,16 @@ struct tally {
 	double seconds;
 };
 
+/* The run right behind a step, before the evaluation that may follow it: what a checkpoint says. Whoever goes on from
+ * there evaluates again, and logs the same. */
+struct mark {
+	uint64_t step, log_bytes, skipped_in_row;
+	int epoch;
+	int64_t in_epoch;
+	struct tally train;
+	struct sl_training_totals totals;
+};
+
 struct sl_training {
 	const struct sl_setup *setup;
 	bool eval_only;
@@ -30,6 +40,8 @@ struct sl_training {
 	enum sl_want doing;
 	struct tally train, eval;
 	struct sl_training_totals totals;
+	uint64_t skipped_in_row;
+	struct mark mark;
 	uint64_t linked_train_images, linked_eval_images; /* of this process: what its links have carried */
 	double loss, acc, images_per_s;
 	struct sl_jsonl *log;
@@ -37,6 +49,18 @@ struct sl_training {
 	struct sl_progress *progress;
 	uint64_t started_ns, done_ns; /* the run began; its last batch was done */
 };
+
+static void set_mark(struct sl_training *r)
+{
+	r->mark = (struct mark){.step = r->step,
+				.skipped_in_row = r->skipped_in_row,
+				.epoch = r->epoch,
+				.in_epoch = r->in_epoch,
+				.train = r->train,
+				.totals = r->totals};
+	if (r->log && sl_jsonl_tell(r->log, &r->mark.log_bytes) != SL_OK)
+		sl_log(SL_LOG_WARN, "log-write", "log.jsonl: its length is not known");
+}
 
 static int64_t batches(int64_t images, int64_t batch, bool drop_last)
 {
@@ -113,6 +137,7 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 		sl_training_close(r);
 		return err;
 	}
+	set_mark(r);
 	r->started_ns = r->done_ns = sl_now_ns();
 	*out = r;
 	return SL_OK;
@@ -183,8 +208,9 @@ static void log_step(struct sl_training *r, const struct sl_step_result *s)
 {
 	const struct sl_jsonl_step line = {
 		.step = s->step + 1,
-		.loss = s->loss,
-		.acc = (double)s->correct / (double)s->rows,
+		.skipped = s->skipped,
+		.loss = s->skipped ? NAN : s->loss,
+		.acc = s->skipped ? NAN : (double)s->correct / (double)s->rows,
 		.lr = s->lr,
 		.wire_tx_bytes = s->tx_bytes,
 		.wire_rx_bytes = s->rx_bytes,
@@ -273,20 +299,25 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 	bool eval = r->doing == SL_WANT_EVAL;
 	double rate = ratio((double)s->rows, s->t_step_s);
 
-	tally_add(eval ? &r->eval : &r->train, s);
+	if (!s->skipped)
+		tally_add(eval ? &r->eval : &r->train, s);
 	r->totals.images += (uint64_t)s->rows;
 	*(eval ? &r->linked_eval_images : &r->linked_train_images) += (uint64_t)s->rows;
 	r->totals.tx_bytes += s->tx_bytes;
 	r->totals.rx_bytes += s->rx_bytes;
-	r->loss = s->loss;
 	r->done_ns = sl_now_ns();
-	r->acc = (double)s->correct / (double)s->rows;
+	if (!s->skipped) {
+		r->loss = s->loss;
+		r->acc = (double)s->correct / (double)s->rows;
+	}
 	if (eval) {
 		r->in_eval++;
 		r->totals.eval_images += (uint64_t)s->rows;
 	} else {
 		r->step++;
 		r->in_epoch++;
+		r->totals.skipped += s->skipped;
+		r->skipped_in_row = s->skipped ? r->skipped_in_row + 1 : 0;
 		r->totals.train_images += (uint64_t)s->rows;
 		r->totals.train_s += s->t_step_s;
 		r->totals.compute_s += s->t_compute_s;
@@ -300,6 +331,27 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 		eval_over(r);
 	if (!r->eval_only && epoch_over(r) && (!wants_eval(r) || r->in_eval == r->eval_batches))
 		log_epoch(r);
+	if (!eval)
+		set_mark(r);
+}
+
+enum sl_err sl_training_abandoned(const struct sl_training *r, const struct sl_fail *why, struct sl_fail *fail)
+{
+	bool skips = r->setup->conf->train.on_nan == SL_NAN_SKIP;
+	char before[64] = "";
+
+	if (skips && r->skipped_in_row < SL_TRAINING_MAX_SKIPPED) {
+		sl_log(SL_LOG_WARN, "step-skipped", "step %" PRIu64 ": %s; nothing of it was applied", r->step + 1,
+		       why->text);
+		return SL_OK;
+	}
+	if (skips)
+		snprintf(before, sizeof before, ", after %d skipped steps in a row", SL_TRAINING_MAX_SKIPPED);
+	return sl_fail_set(fail, SL_ERR_NONFINITE,
+			   "step %" PRIu64
+			   "%s: %.200s; nothing of it was applied. Try a smaller train.optimizer.lr or a longer "
+			   "train.schedule.warmup_epochs%s",
+			   r->step + 1, before, why->text, skips ? "" : ", or train.on_nan: skip");
 }
 
 void sl_training_finish(struct sl_training *r, const struct sl_training_link *link, const char *outcome, bool json)
@@ -320,18 +372,22 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 
 /* ---- checkpoints */
 
-static const char *const note_keys[] = {"position", "train", "totals", "tests"};
+static const char *const note_keys[] = {"position", "train", "totals", "tests", "skipped"};
+
+void sl_training_sync(const struct sl_training *r)
+{
+	if (sl_jsonl_sync(r->log) != SL_OK)
+		sl_log(SL_LOG_WARN, "log-write", "log.jsonl may not be on the disk");
+}
 
 void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 {
-	const struct tally *t = &r->train;
-	const struct sl_training_totals *a = &r->totals;
-	uint64_t log_bytes = 0;
+	const struct mark *m = &r->mark;
+	const struct tally *t = &m->train;
+	const struct sl_training_totals *a = &m->totals;
 
-	if (r->log && sl_jsonl_tell(r->log, &log_bytes) != SL_OK)
-		sl_log(SL_LOG_WARN, "log-write", "log.jsonl: its length is not known");
-	sl_checkpoint_note(c, note_keys[0], "%" PRIu64 " %d %" PRId64 " %" PRIu64, r->step, r->epoch, r->in_epoch,
-			   log_bytes);
+	sl_checkpoint_note(c, note_keys[0], "%" PRIu64 " %d %" PRId64 " %" PRIu64, m->step, m->epoch, m->in_epoch,
+			   m->log_bytes);
 	sl_checkpoint_note(c, note_keys[1], "%" PRId64 " %" PRId64 " %a %" PRIu64 " %" PRIu64 " %a", t->rows,
 			   t->correct, t->loss, t->tx_bytes, t->rx_bytes, t->seconds);
 	sl_checkpoint_note(c, note_keys[2],
@@ -339,6 +395,7 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 			   a->images, a->train_images, a->eval_images, a->tx_bytes, a->rx_bytes, a->train_tx_bytes,
 			   a->train_rx_bytes, a->train_s, a->compute_s);
 	sl_checkpoint_note(c, note_keys[3], "%a %a %a", a->test_loss, a->test_acc, a->best_test_acc);
+	sl_checkpoint_note(c, note_keys[4], "%" PRIu64 " %" PRIu64, a->skipped, m->skipped_in_row);
 }
 
 void sl_training_notes(struct sl_checkpoint *c)
@@ -361,7 +418,9 @@ static bool read_notes(struct sl_training *r, const struct sl_checkpoint *c, uin
 		      &a->images, &a->train_images, &a->eval_images, &a->tx_bytes, &a->rx_bytes, &a->train_tx_bytes,
 		      &a->train_rx_bytes, &a->train_s, &a->compute_s) == 9 &&
 	       sscanf(sl_checkpoint_noted(c, note_keys[3]), "%la %la %la", &a->test_loss, &a->test_acc,
-		      &a->best_test_acc) == 3;
+		      &a->best_test_acc) == 3 &&
+	       sscanf(sl_checkpoint_noted(c, note_keys[4]), "%" SCNu64 " %" SCNu64, &a->skipped, &r->skipped_in_row) ==
+		       2;
 }
 
 enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoint *c, struct sl_fail *fail)
@@ -374,14 +433,18 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 	r->in_epoch = r->in_eval = 0;
 	r->train = r->eval = (struct tally){0};
 	r->totals = (struct sl_training_totals){.mode = mode, .test_loss = NAN, .test_acc = NAN, .best_test_acc = NAN};
+	r->skipped_in_row = 0;
 	r->loss = r->acc = NAN;
 	if (c && !read_notes(r, c, &log_bytes))
 		return sl_fail_set(fail, SL_ERR_DATA, "the checkpoint's notes on the run cannot be read");
+	if (r->epoch < 0 || r->in_epoch < 0)
+		return sl_fail_set(fail, SL_ERR_DATA, "the checkpoint's notes on the run have an epoch below 0");
 	if (r->step > r->total_steps || r->in_epoch > r->steps_per_epoch)
 		return sl_fail_set(fail, SL_ERR_MISMATCH,
 				   "the checkpoint is at step %" PRIu64 ", the run ends at %" PRIu64, r->step,
 				   r->total_steps);
 	check_log(r, sl_jsonl_cut(r->log, log_bytes));
+	set_mark(r);
 	return SL_OK;
 }
 
@@ -398,6 +461,7 @@ struct sl_training_state sl_training_state(const struct sl_training *r)
 		.doing = r->doing,
 		.step = r->step,
 		.total_steps = r->total_steps,
+		.skipped = r->totals.skipped,
 		.epoch = r->epoch + 1,
 		.epochs = r->eval_only ? 1 : r->setup->conf->train.epochs,
 		.loss = r->loss,

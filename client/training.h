@@ -10,12 +10,16 @@
 
 struct sl_training;
 
+/* Steps that may be skipped one after another: beyond it is the run that is wrong, not a batch. */
+enum { SL_TRAINING_MAX_SKIPPED = 10 };
+
 enum sl_want { SL_WANT_STEP, SL_WANT_EVAL, SL_WANT_FINISH };
 
 /* Running figures for a status. */
 struct sl_training_state {
 	enum sl_want doing;
 	uint64_t step, total_steps; /* done and all */
+	uint64_t skipped;           /* of those done */
 	int epoch, epochs;          /* from 1 */
 	double loss, acc;           /* of the last batch; acc in 0 … 1; NAN before the first */
 	double images_per_s;        /* over the last steps */
@@ -29,6 +33,7 @@ struct sl_training_link {
 	double server_compute_s; /* the middle's kernels, summed over the steps */
 	uint64_t wire[SL_DIR_COUNT], payload[SL_DIR_COUNT]; /* bytes by tensor, evaluation included */
 	double nominal[SL_DIR_COUNT];
+	uint64_t links, lost, frames, bytes, rejected, stale; /* as in struct sl_status */
 };
 
 /* `mode`: "local" or "remote", for the log. eval_only: one evaluation, then the end. resume:
@@ -43,8 +48,15 @@ uint64_t sl_training_number(const struct sl_training *run);
 double sl_training_lr(const struct sl_training *run);
 /* A wanted step or evaluation batch is done. */
 void sl_training_done(struct sl_training *run, const struct sl_step_result *result);
-/* The summary, to the log and to stdout (as one JSON object where `json`). `outcome`: "finished", "interrupted". */
+/* A wanted step was abandoned, `why` says for what. OK: it is to be skipped, and done. NONFINITE: the run ends, by its
+ * config or after SL_TRAINING_MAX_SKIPPED in a row, and *fail says what could be tried. */
+enum sl_err sl_training_abandoned(const struct sl_training *run, const struct sl_fail *why,
+				  struct sl_fail *fail) SL_MUST_CHECK;
+/* The summary, to the log and to stdout (as one JSON object where `json`). `outcome`: "finished", "interrupted",
+ * "nonfinite". */
 void sl_training_finish(struct sl_training *run, const struct sl_training_link *link, const char *outcome, bool json);
+/* Brings the log to the disk. Any thread, while the run is open; a failure is logged. */
+void sl_training_sync(const struct sl_training *run);
 /* The run's position as notes of a checkpoint, and back: everything that the next step's and the next epoch's lines
  * depend on. Steps begin again where the notes say; the log is cut back to there. To restore, *c is read with the same
  * notes, empty: sl_training_notes before, sl_training_restore after; NULL: to the run's start. */

@@ -6,6 +6,8 @@
  * (LD_LIBRARY_PATH, the cache of ldconfig). The module links cuBLAS (libcublasLt.so.13 with CUDA 13), which must be in
  * the library path; cuDNN (libcudnn.so.9) is opened by it when it is there, and only dense convolutions with a window
  * larger than 1×1 use it (without it they run as im2col and cuBLAS; SPLIT_CUDNN names another file, or `none`).
+ * Codecs that no device has yet been seen to run right are left to the host; SPLIT_CUDA_CODECS=all, which tests and
+ * benchmarks set, takes them too (the lists are in kernels/cuda/codec_stage.c).
  * PyTorch's wheels bring both: export LD_LIBRARY_PATH=$(python3 -c 'import nvidia, os; r = nvidia.__path__[0];
  *       print(":".join(d for d, _, f in os.walk(r) if any(".so." in n for n in f)))') */
 #ifndef SL_KERNELS_MODULE_H
@@ -16,12 +18,12 @@
 
 #include "common/nn/backend.h"
 
-enum { SL_MODULE_ABI = 2, SL_MODULE_TEXT = 256 };
+enum { SL_MODULE_ABI = 3, SL_MODULE_TEXT = 256 };
 
 struct sl_module_options {
-	int device;          /* 0 … device_count - 1 */
-	bool tf32;           /* matrix products and convolutions may round their inputs to TF32 (10 bits of mantissa) */
-	bool untried_codecs; /* for tests: also the codecs that no device has yet been seen to run right */
+	int device;         /* 0 … device_count - 1 */
+	bool tf32;          /* matrix products and convolutions may round their inputs to TF32 (10 bits of mantissa) */
+	bool graphs;        /* passes are recorded once, as a CUDA graph each, and launched as one */
 	bool inexact_order; /* cuDNN may choose algorithms that add in a varying order: two runs differ in the last bits
 			     */
 };

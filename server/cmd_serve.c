@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/notify.h"
 #include "common/base/pool.h"
 #include "common/base/version.h"
 #include "common/conf/conf.h"
@@ -24,8 +25,14 @@ struct serve {
 	struct sl_loop *loop;
 	struct sl_host *host;
 	struct sl_control *control;
+	struct sl_timer *drain, *alive; /* after SIGTERM; pings for systemd */
 	bool stopping;
+	/* The process ends as it is: with a task that does not end nothing can be closed. */
+	bool at_once;
+	struct sl_fail why;
 };
+
+enum { DRAIN_MIN_MS = 1 };
 
 static int failed(const struct sl_fail *fail)
 {
@@ -48,13 +55,47 @@ static void host_closed(void *arg)
 	sl_loop_stop(s->loop);
 }
 
+static void end_at_once(struct serve *s)
+{
+	s->at_once = true;
+	sl_loop_stop(s->loop);
+}
+
+static void on_hung(void *arg)
+{
+	struct serve *s = arg;
+
+	sl_fail_set(&s->why, SL_ERR_DEVICE, "a task did not end within watchdog_s");
+	end_at_once(s);
+}
+
+static void on_drain_over(void *arg)
+{
+	struct serve *s = arg;
+
+	sl_log(SL_LOG_ERROR, "shutdown", "not done within %d s (drain_s): the server ends", s->conf.drain_s);
+	sl_fail_set(&s->why, SL_ERR_BUSY, "shutdown took longer than drain_s");
+	end_at_once(s);
+}
+
+static void on_alive(void *arg)
+{
+	(void)arg;
+	sl_notify("WATCHDOG=1");
+}
+
 static void on_signal(void *arg, int signum)
 {
 	struct serve *s = arg;
 
-	if (s->stopping)
+	if (s->stopping) {
+		sl_fail_set(&s->why, SL_ERR_UNAVAILABLE, "interrupted by a second signal, %d", signum);
+		end_at_once(s);
 		return;
+	}
 	s->stopping = true;
+	sl_notify("STOPPING=1");
+	sl_timer_start(s->drain, s->conf.drain_s ? (uint64_t)s->conf.drain_s * 1000 : DRAIN_MIN_MS, 0);
 	sl_log(SL_LOG_INFO, "shutdown", "signal %d: sessions are told, then the server ends", signum);
 	sl_host_close(s->host, host_closed, s);
 }
@@ -81,6 +122,10 @@ static enum sl_err open_all(struct serve *s, struct sl_fail *fail)
 		err = sl_loop_on_hangup(s->loop, on_hangup, s, fail);
 	if (!err)
 		err = sl_host_open(&s->host, s->loop, &s->conf, &s->auth, &s->device, fail);
+	if (!err)
+		err = sl_timer_open(&s->drain, s->loop, on_drain_over, s, fail);
+	if (!err)
+		err = sl_timer_open(&s->alive, s->loop, on_alive, s, fail);
 	return err ? err : sl_control_open(&s->control, s->loop, s->conf.control, answer, s, fail);
 }
 
@@ -92,12 +137,22 @@ static int serve(struct serve *s)
 	if (!err) {
 		sl_log(SL_LOG_INFO, "serving", "splits %s on %s, %s, %d threads", SL_VERSION, sl_host_endpoint(s->host),
 		       s->device.text, sl_pool_threads(s->device.pool));
+		sl_host_on_hung(s->host, on_hung, s);
+		sl_notify("READY=1");
+		if (sl_notify_watchdog_ms())
+			sl_timer_start(s->alive, sl_notify_watchdog_ms(), sl_notify_watchdog_ms());
 		sl_loop_run(s->loop);
 	} else if (s->host) {
 		sl_host_close(s->host, host_closed, s);
 		sl_loop_run(s->loop);
 	}
+	if (s->at_once)
+		return failed(&s->why);
 	sl_control_close(s->control);
+	if (s->drain)
+		sl_timer_close(s->drain);
+	if (s->alive)
+		sl_timer_close(s->alive);
 	sl_loop_close(s->loop);
 	sl_device_close(&s->device);
 	sl_server_auth_close(&s->auth);
@@ -108,7 +163,7 @@ int splits_serve(int argc, char **argv)
 {
 	const char *config = NULL, *set[MAX_SETS];
 	bool check = false, print = false;
-	struct serve s = {0};
+	static struct serve s; /* a task that hangs works on it until the process is gone */
 	struct sl_fail fail;
 	int n_set = 0;
 

@@ -1,16 +1,31 @@
 #include "server/host.h"
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/pool.h"
 #include "server/host_sessions.h"
 #include "server/store.h"
+#include "server/tidy.h"
 
-enum { LINGER_MS = 500, HWM = 64, TICK_MS = 20, TELL_MS = 1000 };
+enum { LINGER_MS = 500, HWM = 64, TICK_MS = 20, TELL_MS = 1000, TIDY_MS = 60000, TIDY_PRIORITY = 9 };
+
+/* The store's housekeeping, as a job of the device's worker: there no session writes beside it. */
+struct tidying {
+	struct sl_job job; /* first */
+	struct sl_tidy what;
+	struct sl_tidy_result result; /* of the last one that is done */
+	struct sl_tidy_result found;  /* (worker) */
+	uint64_t due_ms, opened_ms;
+	int64_t opened_s; /* by the clock that files have their times from */
+	bool busy;
+};
 
 struct sl_host {
 	const struct sl_conf_server *conf;
@@ -27,9 +42,13 @@ struct sl_host {
 	bool *ending;                    /* over, or closing: gone at one of the next ticks */
 	int closing;                     /* sessions whose close is under way */
 	uint64_t turned_away, malformed; /* peers without a session; messages of the wrong form */
+	struct sl_host_counts counts;    /* of links that are over; frames and bytes of all */
 	uint64_t opened_ms, told_ms;     /* refused keys were logged last */
+	struct tidying tidy;
 	int threads;
-	bool shut;
+	bool shut, hung;
+	void (*on_hung)(void *arg);
+	void *hung_arg;
 	void (*closed)(void *arg);
 	void *closed_arg;
 };
@@ -51,11 +70,18 @@ static void session_over(void *arg, struct sl_middle *middle)
 			h->ending[i] = true;
 }
 
+/* Sessions leave freed blocks of all sizes in the heaps of several threads, between a few that live on; free itself
+ * gives back none of these pages. Behind the last session an idle server does. */
 static void session_closed(void *arg)
 {
 	struct sl_host *h = arg;
 
 	h->closing--;
+	for (int i = 0; i < h->conf->limits.sessions; i++)
+		if (h->session[i])
+			return;
+	if (!h->closing)
+		malloc_trim(0);
 }
 
 /* A peer that has no session and does not say Hello, or for which there is no room, hears why, once. `epoch` is that
@@ -155,10 +181,22 @@ static enum sl_err end_older(struct sl_host *h, const struct sl_frame *hello, co
 	return SL_OK;
 }
 
+static void count(struct sl_host_counts *c, const struct sl_middle *middle, bool over)
+{
+	const struct sl_session *s = sl_middle_session(middle);
+	struct sl_middle_status st = sl_middle_status(middle);
+
+	c->links += st.welcomed;
+	c->lost += st.welcomed && over && !st.left;
+	c->rejected += s->counts.refused_frames;
+	c->stale += s->counts.stale_frames;
+}
+
 static void close_session(struct sl_host *h, int i)
 {
 	struct sl_middle *middle = h->session[i];
 
+	count(&h->counts, middle, true);
 	sl_transport_forget(h->transport, sl_middle_peer(middle));
 	h->session[i] = NULL;
 	h->closing++;
@@ -225,6 +263,8 @@ static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct s
 	struct sl_host *h = arg;
 	int i = find(h, peer);
 
+	h->counts.frames++;
+	h->counts.bytes += header.len + payload.len;
 	if (i < 0)
 		welcome(h, peer, header, payload);
 	else
@@ -278,6 +318,7 @@ static void finish_close(struct sl_host *h)
 	free(h->session);
 	free(h->ending);
 	free(h->key);
+	free(h->tidy.what.live);
 	free(h);
 	closed(closed_arg);
 }
@@ -298,12 +339,63 @@ static void tell_refusals(struct sl_host *h)
 	       told.count);
 }
 
+/* ---- the store's housekeeping */
+
+static void run_tidy(struct sl_job *job)
+{
+	struct tidying *s = (struct tidying *)(void *)job;
+
+	s->found = sl_tidy_run(
+		&s->what, sl_tidy_now((int64_t)time(NULL), s->opened_s, (int64_t)(sl_now_ms() - s->opened_ms) / 1000));
+}
+
+static void tidy_done(struct sl_job *job)
+{
+	struct tidying *s = (struct tidying *)(void *)job;
+
+	s->result = s->found;
+	s->busy = false;
+}
+
+static void tidy_if_due(struct sl_host *h)
+{
+	struct tidying *s = &h->tidy;
+	int64_t every_ms = h->conf->store_ttl_s ? h->conf->store_ttl_s * 250 : TIDY_MS;
+	uint64_t now_ms = sl_loop_now_ms(h->loop);
+
+	if (h->shut || s->busy || now_ms < s->due_ms || !h->conf->store[0])
+		return;
+	s->due_ms = now_ms + (uint64_t)(every_ms < TIDY_MS ? every_ms : TIDY_MS);
+	s->what.n_live = 0;
+	for (int i = 0; i < h->conf->limits.sessions; i++)
+		if (h->session[i])
+			sl_hex16(sl_middle_session(h->session[i])->hello.session, s->what.live[s->what.n_live++]);
+	s->busy = true;
+	s->job = (struct sl_job){.run = run_tidy, .done = tidy_done, .priority = TIDY_PRIORITY};
+	sl_worker_post(h->worker, &s->job);
+}
+
+/* A kernel or a file that never ends: nothing behind it will be computed, written or freed. */
+static void watch_worker(struct sl_host *h)
+{
+	uint64_t busy_ms = sl_worker_busy_ms(h->worker);
+
+	if (!h->conf->watchdog_s || !h->on_hung || h->hung || busy_ms <= (uint64_t)h->conf->watchdog_s * 1000)
+		return;
+	h->hung = true;
+	sl_log(SL_LOG_ERROR, "watchdog", "a task on %s has run for %" PRIu64 " s (watchdog_s is %d): the server ends",
+	       h->env.device, busy_ms / 1000, h->conf->watchdog_s);
+	h->on_hung(h->hung_arg);
+}
+
 static void on_tick(void *arg)
 {
 	struct sl_host *h = arg;
 	int open = 0;
 
 	tell_refusals(h);
+	watch_worker(h);
+	tidy_if_due(h);
 	for (int i = 0; i < h->conf->limits.sessions; i++) {
 		if (!h->session[i])
 			continue;
@@ -361,11 +453,19 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 		h->loop = loop;
 		h->threads = device->pool ? sl_pool_threads(device->pool) : 1;
 		h->opened_ms = sl_loop_now_ms(loop);
+		h->tidy.opened_ms = sl_now_ms();
+		h->tidy.opened_s = (int64_t)time(NULL);
 		h->session = calloc((size_t)conf->limits.sessions, sizeof(struct sl_middle *));
 		h->ending = calloc((size_t)conf->limits.sessions, sizeof *h->ending);
 		h->key = calloc((size_t)conf->limits.sessions, sizeof *h->key);
+		h->tidy.what = (struct sl_tidy){
+			.dir = conf->store,
+			.ttl_s = conf->store_ttl_s,
+			.bytes = conf->store_bytes,
+			.live = calloc((size_t)conf->limits.sessions, sizeof *h->tidy.what.live),
+		};
 	}
-	if (!h || !h->session || !h->ending || !h->key)
+	if (!h || !h->session || !h->ending || !h->key || !h->tidy.what.live)
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %d sessions", conf->limits.sessions);
 	else
 		err = open_parts(h, fail);
@@ -378,6 +478,7 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 			free(h->session);
 			free(h->ending);
 			free(h->key);
+			free(h->tidy.what.live);
 		}
 		free(h);
 		return err;
@@ -410,7 +511,11 @@ const char *sl_host_endpoint(const struct sl_host *h)
 struct sl_host_view sl_host_view(const struct sl_host *h)
 {
 	uint64_t now_ms = sl_loop_now_ms(h->loop);
+	struct sl_host_counts counts = h->counts;
 
+	for (int i = 0; i < h->conf->limits.sessions; i++)
+		if (h->session[i])
+			count(&counts, h->session[i], h->ending[i]);
 	return (struct sl_host_view){
 		.session = h->session,
 		.key = h->auth ? h->key : NULL,
@@ -422,7 +527,16 @@ struct sl_host_view sl_host_view(const struct sl_host *h)
 		.device = h->env.device,
 		.malformed = h->malformed,
 		.turned_away = h->turned_away,
+		.task_s = (double)sl_worker_busy_ms(h->worker) / 1000,
+		.store = h->tidy.result,
+		.counts = counts,
 	};
+}
+
+void sl_host_on_hung(struct sl_host *h, void (*fn)(void *arg), void *arg)
+{
+	h->on_hung = fn;
+	h->hung_arg = arg;
 }
 
 void sl_host_reload(struct sl_host *h)

@@ -4,6 +4,12 @@
 
 #include "server/host.h"
 #include "server/middle.h"
+#include "server/tidy.h"
+
+/* As in struct sl_status. */
+struct sl_host_counts {
+	uint64_t links, lost, frames, bytes, rejected, stale;
+};
 
 struct sl_host_view {
 	struct sl_middle *const *session; /* [n_session]; NULL: a free place */
@@ -14,6 +20,9 @@ struct sl_host_view {
 	double uptime_s;
 	const char *device;
 	uint64_t malformed, turned_away;
+	struct sl_host_counts counts;
+	double task_s;               /* how long the running task has run */
+	struct sl_tidy_result store; /* as it was at the last housekeeping */
 };
 
 struct sl_host_view sl_host_view(const struct sl_host *host);

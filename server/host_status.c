@@ -1,3 +1,4 @@
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +55,10 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, const
 
 	*out = (struct sl_status_session){
 		.step = (int64_t)st.steps,
+		.skipped = (int64_t)st.skipped,
 		.epoch = (int64_t)s->epoch,
+		.checkpoint_step = (int64_t)st.checkpoint.good,
+		.checkpoint_missed = (int64_t)st.checkpoint.missed,
 		.loss = NAN, /* the loss stays with the client */
 		.acc = NAN,
 		.images_per_s = st.step_s > 0 ? (double)s->batch_rows / st.step_s : NAN,
@@ -68,6 +72,7 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, const
 	};
 	sl_hex16(s->hello.session, out->id);
 	put_peer(out->peer, m, key, allow);
+	PUT(out->checkpoint_error, "%s", st.checkpoint.why);
 	PUT(out->model, "%s", s->hello.model);
 	PUT(out->partition, "%.120s", s->hello.cut);
 	PUT(out->phase, "%s", phase(s->state));
@@ -82,7 +87,18 @@ char *sl_host_status(const struct sl_host *host)
 				   .threads = v.threads,
 				   .uptime_s = v.uptime_s,
 				   .malformed = (int64_t)v.malformed,
-				   .turned_away = (int64_t)v.turned_away};
+				   .turned_away = (int64_t)v.turned_away,
+				   .task_s = v.task_s,
+				   .heap_bytes = (int64_t)mallinfo2().uordblks,
+				   .store_files = v.store.files,
+				   .store_bytes = v.store.bytes,
+				   .store_oldest_s = (double)v.store.oldest_s,
+				   .links = (int64_t)v.counts.links,
+				   .lost = (int64_t)v.counts.lost,
+				   .frames = (int64_t)v.counts.frames,
+				   .bytes = (int64_t)v.counts.bytes,
+				   .rejected = (int64_t)v.counts.rejected,
+				   .stale = (int64_t)v.counts.stale};
 	char *text;
 
 	status.session = calloc((size_t)v.n_session + 1, sizeof *status.session);

@@ -1,8 +1,11 @@
 #include "server/keep.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "common/base/failpoint.h"
 
 static const char *const names[2] = {"middle.weights", "middle.momentum"};
 
@@ -19,6 +22,7 @@ void sl_keep_open(struct sl_keep *k, const char *dir, const uint8_t session[16],
 		snprintf(k->prefix + n, sizeof k->prefix - (size_t)n, ".%s", print);
 	}
 	k->dir = dir;
+	k->n_pin = 0;
 	k->plan = plan;
 	k->core = core;
 }
@@ -26,10 +30,10 @@ void sl_keep_open(struct sl_keep *k, const char *dir, const uint8_t session[16],
 /* The checkpoint's frame; the notes carry what must be equal on reading. */
 static void begin(const struct sl_keep *k, uint64_t step, struct sl_checkpoint *c)
 {
-	char hash[SL_HEX16_TEXT];
-
 	*c = (struct sl_checkpoint){.dir = k->dir, .prefix = k->prefix};
-	sl_checkpoint_note(c, "plan", "%s", sl_hex16(k->plan->hash, hash));
+	memcpy(c->pin, k->pin, sizeof c->pin);
+	c->n_pin = k->n_pin;
+	sl_checkpoint_plan(c, k->plan);
 	sl_checkpoint_note(c, "core", "%s", k->core);
 	sl_checkpoint_note(c, "step", "%" PRIu64, step);
 }
@@ -83,13 +87,19 @@ enum sl_err sl_keep_read(const struct sl_keep *k, uint64_t step, struct sl_exec 
 		begin(k, step, &c);
 		sl_exec_state_parts(&state, names, &c);
 		sl_codecs_state_parts(&codecs, true, &c);
-		err = sl_checkpoint_read(&c, step, fail);
+		if (SL_FAILPOINT_CALL(SL_FP_CKPT_READ_S, 0) != 0)
+			err = sl_fail_set(fail, SL_ERR_IO, "the checkpoint of step %" PRIu64 ": %s", step,
+					  strerror(errno));
+		else
+			err = sl_checkpoint_read(&c, step, fail);
 	}
 	if (!err) {
 		sl_codecs_state_read(&codecs, &c);
 		if (sl_codecs_state_give(&codecs, sl_port_codecs(port)))
 			err = sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 ": not a state of these codecs", step);
 	}
+	if (!err)
+		sl_checkpoint_touch(&c, step);
 	if (!err && sl_exec_state_give(&state, exec))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the middle's state could not be set");
 	sl_exec_state_close(&state);

@@ -11,7 +11,9 @@ struct sl_keep {
 	const char *dir; /* the store; "": nothing is kept */
 	char prefix[64]; /* "session-<uuid>", or "session-<uuid>.<fingerprint>" */
 	const struct sl_plan *plan;
-	const char *core; /* what the bits depend on: the backend's own words */
+	const char *core;                     /* what the bits depend on: the backend's own words */
+	uint64_t pin[SL_CHECKPOINT_MAX_PINS]; /* steps that the client counts on: their files stay */
+	int n_pin;
 };
 
 /* `owner` NULL: no auth. */
@@ -20,8 +22,8 @@ void sl_keep_open(struct sl_keep *k, const char *dir, const uint8_t session[16],
 /* `step`: the next one to do. */
 enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
 			  struct sl_fail *fail) SL_MUST_CHECK;
-/* NOINPUT: not kept; DATA, MISMATCH: kept, but damaged or of another plan. On failure nothing of exec and port has
- * changed, unless the device failed. */
+/* NOINPUT: not kept; DATA, MISMATCH, IO: kept, but damaged, of another plan, or the disk does not give it. On failure
+ * nothing of exec and port has changed, unless the device failed. */
 enum sl_err sl_keep_read(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
 			 struct sl_fail *fail) SL_MUST_CHECK;
 void sl_keep_clear(const struct sl_keep *k);

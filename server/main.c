@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/failpoint.h"
 #include "common/base/version.h"
 #include "kernels/cpu/cpu.h"
 #include "server/command.h"
@@ -17,6 +18,10 @@ static void print_help(FILE *to)
 
 int main(int argc, char **argv)
 {
+	int status = SL_FAILPOINT_MAIN(argc, argv);
+
+	if (status >= 0)
+		return status;
 	signal(SIGPIPE, SIG_IGN);
 	if (argc < 2) {
 		print_help(stderr);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/link/loop.h"
 #include "common/nn/exec.h"
@@ -29,13 +30,15 @@ struct sl_middle {
 	struct sl_keep keep;
 	bool owned; /* … by the client with this key: there is auth */
 	struct sl_key owner;
-	uint64_t applied;   /* steps, on the worker: the next one to do */
-	uint64_t on_disk;   /* the newest checkpoint that is known to be there; 0: none */
-	bool checkpointed;  /* of the last commit */
+	uint64_t applied;                       /* steps, on the worker: the next one to do */
+	uint64_t on_disk;                       /* the newest checkpoint that is known to be there; 0: none */
+	bool checkpointed;                      /* of the last commit */
+	struct sl_checkpoint_state kept, shown; /* the worker's, and the loop's copy of it */
 	struct sl_job last; /* writes the state behind the last applied step, or clears the checkpoints of a client that
 			       left */
-	bool opened, left, last_posted, last_done, closing;
-	uint64_t opened_ms, stepped_ns, steps;
+	bool opened, torn;  /* (worker) torn: a step is applied in part, and there is no way back */
+	bool welcomed, left, last_posted, last_done, closing;
+	uint64_t opened_ms, stepped_ns, steps, skipped;
 	double step_s, compute_at_commit;
 	void (*closed)(void *arg);
 	void *closed_arg;
@@ -91,6 +94,14 @@ static enum sl_err first_weights(struct sl_middle *m)
 	return sl_exec_set_weights(m->exec, range);
 }
 
+/* What the client holds may be what it comes back for. */
+static void pin(struct sl_middle *m, const uint64_t *step, uint32_t n)
+{
+	m->keep.n_pin = 0;
+	for (uint32_t i = 0; i < n && m->keep.n_pin < SL_CHECKPOINT_MAX_PINS; i++)
+		m->keep.pin[m->keep.n_pin++] = step[i];
+}
+
 /* The newest step that both sides can go on from: of those that the client holds, one that is kept here, or 0. */
 static enum sl_err choose_step(struct sl_middle *m, struct sl_fail *fail)
 {
@@ -98,14 +109,21 @@ static enum sl_err choose_step(struct sl_middle *m, struct sl_fail *fail)
 	char held[96] = "";
 
 	for (uint32_t i = 0; i < h->n_held; i++) {
-		enum sl_err err =
-			h->held[i] ? sl_keep_read(&m->keep, h->held[i], m->exec, m->port, fail) : first_weights(m);
+		enum sl_err err = sl_port_follow(m->port, h->held[i], fail);
+
+		if (!err)
+			err = sl_exec_follow(m->exec, h->held[i]);
+		if (err)
+			return err;
+		err = h->held[i] ? sl_keep_read(&m->keep, h->held[i], m->exec, m->port, fail) : first_weights(m);
 
 		if (!err) {
+			SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
 			m->applied = m->on_disk = h->held[i];
+			sl_checkpoint_good(&m->kept, h->held[i]);
 			return SL_OK;
 		}
-		if (err != SL_ERR_NOINPUT && err != SL_ERR_DATA && err != SL_ERR_MISMATCH)
+		if (err != SL_ERR_NOINPUT && err != SL_ERR_DATA && err != SL_ERR_MISMATCH && err != SL_ERR_IO)
 			return err;
 		if (err != SL_ERR_NOINPUT)
 			sl_log(SL_LOG_WARN, "checkpoint-refused", "%s", fail->text);
@@ -131,6 +149,7 @@ static enum sl_err open_session(struct sl_middle *m, struct sl_fail *fail)
 		return err;
 	sl_keep_open(&m->keep, m->env.store, sl_port_session(m->port)->hello.session, m->owned ? &m->owner : NULL,
 		     m->plan, m->env.device);
+	pin(m, sl_port_session(m->port)->hello.held, sl_port_session(m->port)->hello.n_held);
 	err = choose_step(m, fail);
 	m->opened = !err;
 	return err;
@@ -143,6 +162,7 @@ static enum sl_err install_weights(struct sl_middle *m, struct sl_fail *fail)
 	float *range = sl_port_weights(m->port);
 	uint8_t hash[16];
 
+	SL_FAILPOINT(SL_FP_SERVER_INSTALL);
 	sl_weights_hash(range, count, hash);
 	if (memcmp(hash, h->weights_hash, sizeof hash) != 0)
 		return sl_fail_set(fail, SL_ERR_MISMATCH,
@@ -196,17 +216,24 @@ static enum sl_err backward(struct sl_middle *m, int chunk, struct sl_fail *fail
 static bool keep_state(struct sl_middle *m)
 {
 	struct sl_fail fail;
+	enum sl_err err;
 
-	if (sl_keep_write(&m->keep, m->applied, m->exec, m->port, &fail) != SL_OK) {
+	SL_FAILPOINT(SL_FP_SERVER_KEEP);
+	err = sl_keep_write(&m->keep, m->applied, m->exec, m->port, &fail);
+	SL_FAILPOINT(SL_FP_SERVER_KEPT);
+	if (err) {
 		sl_log(SL_LOG_WARN, "checkpoint-write", "step %" PRIu64 ": %s; the one before it is kept", m->applied,
 		       fail.text);
+		sl_checkpoint_missed(&m->kept, m->applied, &fail);
 		return false;
 	}
 	m->on_disk = m->applied;
+	sl_checkpoint_good(&m->kept, m->applied);
 	return true;
 }
 
-static enum sl_err commit(struct sl_middle *m)
+/* NONFINITE: nothing has been applied. */
+static enum sl_err apply(struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_session *s = sl_port_session(m->port);
 	const struct sl_sgd sgd = {
@@ -221,12 +248,40 @@ static enum sl_err commit(struct sl_middle *m)
 
 	for (int i = 0; i < s->chunks; i++)
 		rows[i] = (int64_t)sl_session_chunk_rows(s, i);
-	err = sl_exec_commit(m->exec, &sgd, rows, s->chunks);
+	err = SL_FAILPOINT_CALL(SL_FP_SERVER_CHECK, 0) ? SL_ERR_NONFINITE
+						       : sl_exec_check(m->exec, rows, s->chunks, fail);
+	m->torn = err && err != SL_ERR_NONFINITE; /* statistics that were tried out may not be back */
+	SL_FAILPOINT(err == SL_ERR_NONFINITE ? SL_FP_SERVER_ABANDON : SL_FP_NONE);
+	SL_FAILPOINT(SL_FP_SERVER_APPLY);
+	if (!err)
+		err = sl_port_follow(m->port, s->number + 1, fail); /* before: it can fail and leave all as it was */
+	m->torn = m->torn || !err;
+	if (!err)
+		err = sl_exec_commit(m->exec, &sgd, rows, s->chunks);
 	sl_port_computed(m->port, sl_seconds_since(start));
+	if (!err && SL_FAILPOINT_CALL(SL_FP_SERVER_CODECS, 0) != 0)
+		err = SL_ERR_DEVICE;
+	if (!err)
+		sl_port_commit_codecs(m->port);
+	return err;
+}
+
+static enum sl_err commit(struct sl_middle *m, struct sl_fail *fail)
+{
+	const struct sl_session *s = sl_port_session(m->port);
+	enum sl_err err;
+
+	SL_FAILPOINT(s->skip ? SL_FP_SERVER_SKIP : SL_FP_NONE);
+	err = s->skip ? sl_port_follow(m->port, s->number + 1, fail) : apply(m, fail);
+	m->torn = m->torn || !err;
+	if (!err)
+		err = sl_exec_follow(m->exec, s->number + 1);
 	if (err)
 		return err;
-	sl_port_commit_codecs(m->port);
 	m->applied = s->number + 1;
+	m->torn = false;
+	SL_FAILPOINT(SL_FP_SERVER_APPLIED);
+	pin(m, s->kept, SL_CHECKPOINT_KEPT);
 	m->checkpointed = s->checkpoint && keep_state(m);
 	return SL_OK;
 }
@@ -245,7 +300,7 @@ static enum sl_err run_task(void *arg, enum sl_task task, int chunk, struct sl_f
 	case SL_TASK_MID_BWD:
 		return backward(m, chunk, fail);
 	case SL_TASK_COMMIT:
-		return commit(m);
+		return commit(m, fail);
 	case SL_TASK_GATHER:
 		return sl_exec_get_weights(m->exec, sl_port_weights(m->port));
 	default:
@@ -262,10 +317,12 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 	if (task == SL_TASK_OPEN) {
 		done->need_weights = m->need_weights;
 		done->next_step = m->applied;
+		m->shown = m->kept;
 	} else if (task == SL_TASK_COMMIT) {
 		double total = sl_port_stats(m->port).compute_s;
 
 		done->checkpointed = m->checkpointed;
+		m->shown = m->kept;
 		done->compute_s = total - m->compute_at_commit;
 		m->compute_at_commit = total;
 	}
@@ -280,6 +337,7 @@ static void note_step(struct sl_middle *m)
 		m->step_s = m->step_s > 0 ? 0.9 * m->step_s + 0.1 * s : s;
 	m->stepped_ns = now;
 	m->steps++;
+	m->skipped += sl_port_session(m->port)->skip;
 }
 
 /* ---- the end */
@@ -289,15 +347,20 @@ static struct sl_middle *of_last(struct sl_job *job)
 	return (struct sl_middle *)(void *)((char *)job - offsetof(struct sl_middle, last));
 }
 
-/* (worker) Behind every task that ran: what was applied is written, unless it is on the disk already. */
+/* (worker) Behind every task that ran: what was applied is written, unless it is on the disk already, or is neither
+ * the state before a step nor the one behind it. */
 static void run_last(struct sl_job *job)
 {
 	struct sl_middle *m = of_last(job);
 
+	if (!m->opened)
+		return;
+	SL_FAILPOINT(m->left ? SL_FP_SERVER_LEFT : SL_FP_SERVER_LAST);
 	if (m->left)
 		sl_keep_clear(&m->keep);
-	else if (m->applied != m->on_disk && m->env.store[0])
+	else if (!m->torn && m->applied != m->on_disk && m->env.store[0])
 		keep_state(m);
+	SL_FAILPOINT(m->left ? SL_FP_NONE : SL_FP_SERVER_LASTED);
 }
 
 static void close_port(struct sl_middle *m);
@@ -311,13 +374,13 @@ static void last_done(struct sl_job *job)
 		close_port(m);
 }
 
-/* At once when the session ends, so that its client finds its state when it comes back, however soon. */
+/* At once when the session ends, so that its client finds its state when it comes back, however soon. Also where OPEN
+ * is still under way: closing waits for this, and never on the loop's thread for a task. */
 static void post_last(struct sl_middle *m)
 {
 	m->last = (struct sl_job){.run = run_last, .done = last_done};
-	m->last_posted = m->opened;
-	if (m->opened)
-		sl_worker_post(m->env.worker, &m->last);
+	m->last_posted = true;
+	sl_worker_post(m->env.worker, &m->last);
 }
 
 static void session_over(struct sl_middle *m)
@@ -334,6 +397,7 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 
 	switch (action->kind) {
 	case SL_ACTION_READY:
+		m->welcomed = true;
 		sl_log(SL_LOG_INFO, "session-open", "peer %" PRIu64 ", %s: %s, %s, batch %u in %u chunks, %s|%s|%s|%s",
 		       m->peer, h->software, h->model, h->cut, h->batch, h->chunks, h->codec[0], h->codec[1],
 		       h->codec[2], h->codec[3]);
@@ -451,5 +515,7 @@ const struct sl_session *sl_middle_session(const struct sl_middle *m)
 
 struct sl_middle_status sl_middle_status(const struct sl_middle *m)
 {
-	return (struct sl_middle_status){m->opened_ms, m->steps, m->step_s, m->memory_bytes, sl_port_stats(m->port)};
+	return (struct sl_middle_status){m->opened_ms, m->steps,        m->skipped,
+					 m->step_s,    m->memory_bytes, m->welcomed,
+					 m->left,      m->shown,        sl_port_stats(m->port)};
 }

@@ -3,6 +3,7 @@
 #ifndef SL_SERVER_MIDDLE_H
 #define SL_SERVER_MIDDLE_H
 
+#include "common/session/checkpoint.h"
 #include "common/session/port.h"
 
 struct sl_middle;
@@ -40,9 +41,11 @@ const struct sl_session *sl_middle_session(const struct sl_middle *middle);
 
 /* For the status. */
 struct sl_middle_status {
-	uint64_t opened_ms, steps;
-	double step_s; /* moving average, seconds from one commit to the next; 0: none yet */
+	uint64_t opened_ms, steps, skipped; /* skipped: of steps */
+	double step_s;                      /* moving average, seconds from one commit to the next; 0: none yet */
 	uint64_t memory_bytes;
+	bool welcomed, left;                   /* the handshake was done; the client said goodbye */
+	struct sl_checkpoint_state checkpoint; /* as of the last COMMIT */
 	struct sl_port_stats stats;
 };
 struct sl_middle_status sl_middle_status(const struct sl_middle *middle);

@@ -1,5 +1,6 @@
 #include "server/store.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -10,7 +11,38 @@
 
 #include "common/base/buf.h"
 #include "common/base/log.h"
+#include "common/base/newfile.h"
 #include "common/nn/weights.h"
+
+static bool ends(const char *name, const char *suffix)
+{
+	size_t n = strlen(name), s = strlen(suffix);
+
+	return n > s && strcmp(name + n - s, suffix) == 0;
+}
+
+bool sl_store_owns(const char *name)
+{
+	size_t hex = strspn(name, "0123456789abcdef");
+	bool session = strncmp(name, "session-", strlen("session-")) == 0;
+
+	if (hex == 32 && (strcmp(name + hex, ".f32") == 0 || strcmp(name + hex, ".f32.tmp") == 0))
+		return true;
+	return session && (ends(name, ".safetensors") || ends(name, ".safetensors.tmp"));
+}
+
+/* What a killed server left. */
+static void remove_tmp(const char *dir)
+{
+	DIR *d = opendir(dir);
+	struct dirent *entry;
+
+	while (d && (entry = readdir(d)))
+		if (ends(entry->d_name, ".tmp") && sl_store_owns(entry->d_name))
+			unlinkat(dirfd(d), entry->d_name, 0);
+	if (d)
+		closedir(d);
+}
 
 enum sl_err sl_store_check(const char *dir, struct sl_fail *fail)
 {
@@ -32,15 +64,16 @@ enum sl_err sl_store_check(const char *dir, struct sl_fail *fail)
 	if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode) || access(dir, W_OK | X_OK) != 0)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "store '%s' must be a folder that this user can write to",
 				   dir);
+	remove_tmp(dir);
 	return SL_OK;
 }
 
-static bool path_of(const char *dir, const uint8_t hash[16], const char *suffix, char out[PATH_MAX])
+static bool path_of(const char *dir, const uint8_t hash[16], char out[PATH_MAX])
 {
 	char hex[SL_HEX16_TEXT];
 
 	sl_hex16(hash, hex);
-	return snprintf(out, PATH_MAX, "%s/%s.f32%s", dir, hex, suffix) < PATH_MAX;
+	return snprintf(out, PATH_MAX, "%s/%s.f32", dir, hex) < PATH_MAX;
 }
 
 static bool read_all(int fd, uint8_t *to, size_t len)
@@ -58,21 +91,6 @@ static bool read_all(int fd, uint8_t *to, size_t len)
 	return true;
 }
 
-static bool write_all(int fd, const uint8_t *from, size_t len)
-{
-	while (len > 0) {
-		ssize_t n = write(fd, from, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return false;
-		from += n;
-		len -= (size_t)n;
-	}
-	return true;
-}
-
 bool sl_store_get(const char *dir, const uint8_t hash[16], float *range, int64_t count)
 {
 	size_t len = (size_t)count * sizeof *range;
@@ -82,11 +100,12 @@ bool sl_store_get(const char *dir, const uint8_t hash[16], float *range, int64_t
 	bool whole;
 	int fd;
 
-	if (!dir[0] || !path_of(dir, hash, "", path))
+	if (!dir[0] || !path_of(dir, hash, path))
 		return false;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = SL_FAILPOINT_CALL(SL_FP_STORE_READ, open(path, O_RDONLY | O_CLOEXEC));
 	if (fd < 0)
 		return false;
+	(void)!futimens(fd, NULL); /* in use: tidy.c goes by age */
 	whole = fstat(fd, &st) == 0 && (size_t)st.st_size == len && read_all(fd, (uint8_t *)range, len);
 	close(fd);
 	if (whole)
@@ -97,30 +116,20 @@ bool sl_store_get(const char *dir, const uint8_t hash[16], float *range, int64_t
 	return false;
 }
 
-static bool sync_dir(const char *dir)
-{
-	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	bool synced = fd >= 0 && fsync(fd) == 0;
-
-	if (fd >= 0)
-		close(fd);
-	return synced;
-}
-
 void sl_store_put(const char *dir, const uint8_t hash[16], const float *range, int64_t count)
 {
-	char path[PATH_MAX], tmp[PATH_MAX];
-	bool written;
-	int fd;
+	struct sl_newfile file;
+	struct sl_fail fail;
+	char path[PATH_MAX];
+	enum sl_err err;
 
-	if (!dir[0] || !path_of(dir, hash, "", path) || !path_of(dir, hash, ".tmp", tmp))
+	if (!dir[0] || !path_of(dir, hash, path))
 		return;
-	fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	written = fd >= 0 && write_all(fd, (const uint8_t *)range, (size_t)count * sizeof *range) && fsync(fd) == 0;
-	if (fd >= 0 && close(fd) != 0)
-		written = false;
-	if (written && rename(tmp, path) == 0 && sync_dir(dir))
-		return;
-	sl_log(SL_LOG_WARN, "store-write", "%s: %s: the weights are not kept", path, strerror(errno));
-	unlink(tmp);
+	err = sl_newfile_open(&file, path, 0600, SL_FP_STORE_OPEN, &fail);
+	if (!err)
+		err = sl_newfile_write(&file, range, (size_t)count * sizeof *range, &fail);
+	if (!err)
+		err = sl_newfile_finish(&file, &fail);
+	if (err)
+		sl_log(SL_LOG_WARN, "store-write", "%s: the weights are not kept", fail.text);
 }

@@ -8,7 +8,11 @@
 
 #include "common/base/err.h"
 
-/* `dir` "": nothing is kept. Creates the folder; CANTCREATE where that fails. */
+/* A file of the store, by its name: weights by their hash, checkpoints of sessions, and what was left of either half
+ * written. All else in the folder is somebody else's. */
+bool sl_store_owns(const char *name);
+/* `dir` "": nothing is kept. Creates the folder, CANTCREATE where that fails; removes its own .tmp files from it: a
+ * store is one server's. */
 enum sl_err sl_store_check(const char *dir, struct sl_fail *fail) SL_MUST_CHECK;
 /* Reads `count` floats into range; false where the store does not hold them whole. */
 bool sl_store_get(const char *dir, const uint8_t hash[16], float *range, int64_t count);

@@ -39,9 +39,9 @@ enum sl_err sl_fail_set(struct sl_fail *fail, enum sl_err code, const char *fmt,
 	va_start(args, fmt);
 	vsnprintf(text, sizeof text, fmt, args);
 	va_end(args);
-	for (char *p = text; *p; p++)
-		if ((unsigned char)*p < ' ' || *p == 0x7f)
-			*p = ' ';
+	for (size_t i = 0; text[i]; i++)
+		if (sl_text_controls(text, i))
+			text[i] = ' ';
 	fail->code = code;
 	memcpy(fail->text, text, sizeof text);
 	return code;

@@ -93,10 +93,9 @@ void sl_log_write(enum sl_log_level level, const char *id, const char *fmt, ...)
 		m = 0;
 	if ((size_t)m > sizeof line - (size_t)n - 2)
 		m = (int)(sizeof line - (size_t)n - 2);
-	/* a peer's text must not forge a second line nor move the cursor */
-	for (char *p = line + n; p < line + n + m; p++)
-		if ((unsigned char)*p < ' ' || *p == 0x7f)
-			*p = ' ';
+	for (int i = n; i < n + m; i++)
+		if (sl_text_controls(line, (size_t)i))
+			line[i] = ' ';
 	line[n + m] = '\n';
 
 	pthread_mutex_lock(&lock);

@@ -1,10 +1,13 @@
 #include "common/base/worker.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/base/clock.h"
 
 struct sl_worker {
 	pthread_t thread;
@@ -16,6 +19,7 @@ struct sl_worker {
 	struct sl_job *running;
 	unsigned long long next_seq;
 	bool closing;
+	_Atomic uint64_t began_ms; /* of the running job; 0: none */
 	void (*wake)(void *arg);
 	void *wake_arg;
 	char name[16]; /* as long as the kernel shows */
@@ -38,7 +42,9 @@ static void *worker_main(void *arg)
 		w->queue = job->next;
 		w->running = job;
 		pthread_mutex_unlock(&w->lock);
+		atomic_store(&w->began_ms, sl_now_ms());
 		job->run(job);
+		atomic_store(&w->began_ms, 0);
 		pthread_mutex_lock(&w->lock);
 		job->next = NULL;
 		*w->done_tail = job;
@@ -117,6 +123,13 @@ void sl_worker_drain(struct sl_worker *worker)
 		job->done(job);
 }
 
+uint64_t sl_worker_busy_ms(const struct sl_worker *worker)
+{
+	uint64_t began_ms = atomic_load(&worker->began_ms), now_ms = sl_now_ms();
+
+	return began_ms && now_ms > began_ms ? now_ms - began_ms : 0;
+}
+
 static void forget(struct sl_job **at, int (*owned)(const struct sl_job *job, void *arg), void *arg)
 {
 	while (*at) {
@@ -125,6 +138,13 @@ static void forget(struct sl_job **at, int (*owned)(const struct sl_job *job, vo
 		else
 			at = &(*at)->next;
 	}
+}
+
+void sl_worker_forget(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg)
+{
+	pthread_mutex_lock(&worker->lock);
+	forget(&worker->queue, owned, arg);
+	pthread_mutex_unlock(&worker->lock);
 }
 
 void sl_worker_cancel(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg)

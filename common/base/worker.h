@@ -3,6 +3,8 @@
 #ifndef SL_BASE_WORKER_H
 #define SL_BASE_WORKER_H
 
+#include <stdint.h>
+
 #include "common/base/err.h"
 
 struct sl_worker;
@@ -24,6 +26,12 @@ void sl_worker_drain(struct sl_worker *worker);
 /* Forgets every job with `owned(job, arg)` true, whether it is queued, running (its end is waited for) or finished and
  * not drained: after the return neither its `run` nor its `done` is called, and its memory is the submitter's again. */
 void sl_worker_cancel(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg);
+/* Forgets those of them that are queued, and waits for none. */
+void sl_worker_forget(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg);
+/* How long the running job has run, 0 where none does: for whoever watches over a kernel that may never end. Any
+ * thread.
+ */
+uint64_t sl_worker_busy_ms(const struct sl_worker *worker);
 void sl_worker_close(struct sl_worker *worker); /* NULL is fine; waits for the running job, forgets the others */
 
 #endif

@@ -119,9 +119,9 @@ static enum sl_err open_link(struct sl_codec *c, struct link *link, const struct
 	if (err != SL_OK)
 		return err;
 	link->arg = arg;
-	if (c->paired && link == &c->transform[0]) {
-		link->paired = true;
-		env.pair = pair->transform[0].state;
+	if (c->paired && stage->pairs && !c->pair_found) {
+		link->paired = c->pair_found = true;
+		env.pair = pair->transform[c->n_transform].state;
 		env.pair_dir = pair->env.dir;
 		if (link->stage->keep != NULL) {
 			err = link->stage->keep(env.pair, fail);
@@ -194,19 +194,6 @@ static size_t lay_out(struct sl_codec *c, bool take)
 		if (take)
 			c->body = (struct sl_buf){sl_arena_take(&c->arena, cap), 0, cap};
 	}
-	if (c->spec.error_feedback) {
-		size_t bytes = float_bytes(&c->env.shape);
-
-		total += bytes * (2 + 2 * (size_t)c->env.slots);
-		if (take) {
-			c->sum = sl_arena_take(&c->arena, bytes);
-			c->back = sl_arena_take(&c->arena, bytes);
-			for (int s = 0; s < c->env.slots; s++) {
-				c->residual[s].current = sl_arena_take(&c->arena, bytes);
-				c->residual[s].pending = sl_arena_take(&c->arena, bytes);
-			}
-		}
-	}
 	return total;
 }
 
@@ -215,12 +202,9 @@ static enum sl_err open_memory(struct sl_codec *c, struct sl_fail *fail)
 	enum sl_err err;
 
 	if (c->spec.error_feedback) {
-		if (c->device)
-			return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "codec %s: no error feedback on %s", c->spec.text,
-					   c->env.be->ops->name);
-		c->residual = calloc((size_t)c->env.slots, sizeof *c->residual);
-		if (c->residual == NULL)
-			return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory for %d slots", c->env.slots);
+		err = sl_feedback_open(c, fail);
+		if (err != SL_OK)
+			return err;
 	}
 	if (c->device && c->env.be->ops->host_alloc != NULL) {
 		size_t bytes = lay_out(c, false);
@@ -279,6 +263,9 @@ enum sl_err sl_codec_open(struct sl_codec **out, const struct sl_codec_spec *spe
 	c->pool = env->be == NULL ? NULL : env->be->pool;
 	c->device = ops != NULL && ops->codec_stages != NULL;
 	c->loops = ops != NULL && ops->codec_loops != NULL ? ops->codec_loops() : &sl_codec_loops_c;
+	if (c->loops->streaming != NULL &&
+	    sl_shape_count(&env->shape) * (int64_t)sizeof(float) >= SL_CODEC_STREAM_BYTES)
+		c->loops = c->loops->streaming;
 	c->paired = env->pair != NULL;
 	err = open_links(c, fail);
 	if (err != SL_OK)
@@ -314,7 +301,7 @@ void sl_codec_close(struct sl_codec *c)
 		c->env.be->ops->host_free(c->env.be, c->pinned);
 	else
 		sl_arena_close(&c->arena);
-	free(c->residual);
+	sl_feedback_close(c);
 	free(c);
 }
 
@@ -383,52 +370,25 @@ static enum sl_err encode_payload(struct sl_codec *c, const struct sl_codec_call
 static enum sl_err decode_payload(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in, float *x,
 				  int64_t rows, struct sl_fail *fail);
 
-struct feedback {
-	int64_t n;
-	const float *a, *b;
-	float *out;
-	float sign;
-};
-
-static void feedback_block(void *arg, int64_t block, int worker)
-{
-	const struct feedback *f = arg;
-	int64_t first = block * SL_CODEC_BLOCK;
-	int64_t stop = first + SL_CODEC_BLOCK < f->n ? first + SL_CODEC_BLOCK : f->n;
-
-	(void)worker;
-	for (int64_t i = first; i < stop; i++)
-		f->out[i] = f->a[i] + f->sign * f->b[i];
-}
-
 /* Encodes x + residual, and keeps what was lost as the pending residual. */
 static enum sl_err encode_with_feedback(struct sl_codec *c, const struct sl_codec_call *call, const float *x,
 					int64_t rows, struct sl_buf *out)
 {
 	struct residual *r = &c->residual[call->chunk % c->env.slots];
 	int64_t n = rows * sl_shape_row(&c->env.shape);
-	struct feedback f = {.n = n, .a = x, .b = r->current, .out = c->sum, .sign = 1};
 	size_t start = out->len;
 	struct sl_fail fail;
-	enum sl_err err;
+	enum sl_err err = sl_feedback_add(c, r, &x, n);
 
-	if (r->has_current) {
-		sl_pool_run(c->pool, sl_codec_blocks(n), feedback_block, &f);
-		x = c->sum;
-	}
-	err = encode_payload(c, call, x, rows, out);
+	if (err == SL_OK)
+		err = encode_payload(c, call, x, rows, out);
 	if (err != SL_OK)
 		return err;
 	err = decode_payload(c, call, (struct sl_bytes){out->data + start, out->len - start}, c->back, rows, &fail);
-	if (err != SL_OK) {
+	err = err == SL_OK ? sl_feedback_keep(c, r, x, n) : err == SL_ERR_DEVICE ? err : SL_ERR_BUG;
+	if (err != SL_OK)
 		out->len = start;
-		return SL_ERR_BUG;
-	}
-	memset(r->pending + n, 0, float_bytes(&c->env.shape) - (size_t)n * sizeof(float));
-	f = (struct feedback){.n = n, .a = x, .b = c->back, .out = r->pending, .sign = -1};
-	sl_pool_run(c->pool, sl_codec_blocks(n), feedback_block, &f);
-	r->has_pending = true;
-	return SL_OK;
+	return err;
 }
 
 static bool fits(const struct sl_codec *c, const struct sl_codec_call *call, const struct sl_tensor *x)

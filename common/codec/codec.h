@@ -41,7 +41,8 @@ struct sl_codec_spec {
 /* CONFIG and a sentence that says what would be right ("quant:b with b = 1…16, got 'quant:17'"). */
 enum sl_err sl_codec_parse(const char *text, struct sl_codec_spec *out, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* True where a gradient sent by `grad` can use the places that `act` kept (same first, place-keeping stage). */
+/* True where a gradient sent by `grad` can use the places that `act` kept (same stages up to one that chooses places).
+ */
 bool sl_codec_spec_pairs(const struct sl_codec_spec *act, const struct sl_codec_spec *grad);
 
 struct sl_codec;

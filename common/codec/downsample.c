@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/base/pool.h"
-#include "common/codec/stage.h"
+#include "common/codec/sized.h"
 
 enum { FACTOR };
 
@@ -19,18 +19,12 @@ static const struct sl_stage_arg args[] = {
 	{0},
 };
 
-/* Where an output lies between small positions `at` and `next`. */
-struct tap {
-	int64_t at, next;
-	float near, far; /* weights, 1 in sum */
-};
-
 struct downsample {
 	struct sl_stage_env env;
 	bool adjoint;
 	int64_t f, h, w, c, small_h, small_w;
-	struct tap *rows, *cols; /* [h], [w] */
-	float *scratch;          /* [threads][small_h · small_w · c] */
+	struct sl_tap *rows, *cols; /* [h], [w] */
+	float *scratch;             /* [threads][small_h · small_w · c] */
 	/* of the running call */
 	const float *x;
 	float *to;
@@ -55,14 +49,6 @@ static void shape(const double *arg, const struct sl_shape *in, struct sl_shape 
 		out->dim[i] = (in->dim[i] + f - 1) / f;
 }
 
-static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
-{
-	(void)arg;
-	(void)paired;
-	(void)in;
-	return 0;
-}
-
 static enum sl_err check(const double *arg, bool channels, bool samples, struct sl_fail *fail)
 {
 	(void)arg;
@@ -83,9 +69,9 @@ static void close_downsample(void *state)
 	free(d);
 }
 
-static struct tap *make_taps(int64_t n, int64_t small, int64_t f)
+static struct sl_tap *make_taps(int64_t n, int64_t small, int64_t f)
 {
-	struct tap *taps = malloc((size_t)n * sizeof *taps);
+	struct sl_tap *taps = malloc((size_t)n * sizeof *taps);
 
 	for (int64_t i = 0; taps != NULL && i < n; i++) {
 		double at = ((double)i + 0.5) / (double)f - 0.5;
@@ -174,20 +160,10 @@ static void spread(const struct downsample *d, const float *small, float *x)
 static void interpolate(const struct downsample *d, const float *small, float *x)
 {
 	for (int64_t i = 0; i < d->h; i++) {
-		const struct tap *r = &d->rows[i];
+		const struct sl_tap *r = &d->rows[i];
 		const float *top = small + r->at * d->small_w * d->c, *low = small + r->next * d->small_w * d->c;
 
-		for (int64_t j = 0; j < d->w; j++) {
-			const struct tap *s = &d->cols[j];
-			const float *a = top + s->at * d->c, *b = top + s->next * d->c;
-			const float *e = low + s->at * d->c, *g = low + s->next * d->c;
-			const float wa = r->near * s->near, wb = r->near * s->far, we = r->far * s->near,
-				    wg = r->far * s->far;
-			float *to = x + (i * d->w + j) * d->c;
-
-			for (int64_t k = 0; k < d->c; k++)
-				to[k] = (wa * a[k] + wb * b[k]) + (we * e[k] + wg * g[k]);
-		}
+		d->env.loops->interpolate(top, low, r, d->cols, d->w, d->c, x + i * d->w * d->c);
 	}
 }
 
@@ -195,11 +171,11 @@ static void interpolate(const struct downsample *d, const float *small, float *x
 static void collect(const struct downsample *d, const float *x, float *small)
 {
 	for (int64_t i = 0; i < d->h; i++) {
-		const struct tap *r = &d->rows[i];
+		const struct sl_tap *r = &d->rows[i];
 		float *top = small + r->at * d->small_w * d->c, *low = small + r->next * d->small_w * d->c;
 
 		for (int64_t j = 0; j < d->w; j++) {
-			const struct tap *s = &d->cols[j];
+			const struct sl_tap *s = &d->cols[j];
 			const float *from = x + (i * d->w + j) * d->c;
 
 			axpy(top + s->at * d->c, from, r->near * s->near, d->c);
@@ -262,11 +238,7 @@ static enum sl_err parse(void *state, const struct sl_codec_call *call, struct s
 
 	(void)call;
 	shape(d->env.arg, xs, &expect);
-	if (side.len != 0 || count != sl_shape_count(&expect))
-		return sl_fail_set(fail, SL_ERR_PAYLOAD, "downsample: %lld values, expected %lld", (long long)count,
-				   (long long)sl_shape_count(&expect));
-	*ys = expect;
-	return SL_OK;
+	return sl_sized_parse("downsample", &expect, side, count, ys, fail);
 }
 
 static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_shape *ys,
@@ -293,7 +265,7 @@ const struct sl_codec_stage sl_stage_downsample = {
 	.keeps_channels = true,
 	.keeps_samples = true,
 	.shape = shape,
-	.bound = bound,
+	.bound = sl_sized_bound,
 	.open = open_downsample,
 	.close = close_downsample,
 	.forward = forward,

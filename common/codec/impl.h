@@ -26,8 +26,8 @@ struct sl_codec {
 	struct sl_codec_env env;
 	const struct sl_codec_loops *loops;
 	struct sl_pool *pool;
-	bool device; /* tensors are not in host memory: stages are the backend's */
-	bool paired;
+	bool device;             /* tensors are not in host memory: stages are the backend's */
+	bool paired, pair_found; /* with an activation's codec; its transform that pairs is open */
 
 	int n_transform;
 	struct link transform[MAX_TRANSFORMS], quantizer, bytes;
@@ -39,8 +39,21 @@ struct sl_codec {
 	uint8_t *side[MAX_TRANSFORMS];
 	size_t side_cap[MAX_TRANSFORMS];
 	struct sl_buf body; /* between the chain and a stage of bytes */
-	struct residual *residual;
+	struct residual
+		*residual; /* feedback.c; in `feedback` on the host, in `feedback_there` where the tensors are */
+	struct sl_arena feedback;
+	void *feedback_there;
 	float *sum, *back; /* tensor + residual; what the other side will see */
 };
+
+/* feedback.c. UNAVAILABLE where the backend has no sums for it. */
+enum sl_err sl_feedback_open(struct sl_codec *c, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_feedback_close(struct sl_codec *c);
+/* *x becomes x + what was lost, where something was. */
+enum sl_err sl_feedback_add(struct sl_codec *c, const struct residual *r, const float **x, int64_t n) SL_MUST_CHECK;
+/* What c->back lacks of x [n] becomes the pending residual. */
+enum sl_err sl_feedback_keep(struct sl_codec *c, struct residual *r, const float *x, int64_t n) SL_MUST_CHECK;
+enum sl_err sl_feedback_save(const struct sl_codec *c, const struct residual *r, struct sl_buf *out) SL_MUST_CHECK;
+enum sl_err sl_feedback_load(struct sl_codec *c, struct residual *r, struct sl_bytes in) SL_MUST_CHECK;
 
 #endif

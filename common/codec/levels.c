@@ -193,6 +193,7 @@ static void code_block(void *arg, int64_t block, int worker)
 		else if (!check_tile(l, first, end, code))
 			atomic_store_explicit(&l->bad, true, memory_order_relaxed);
 	}
+	sl_codec_settle(l->env.loops);
 }
 
 static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,

@@ -10,6 +10,7 @@
 #define SL_CODEC_LOOPS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/base/rng.h"
@@ -22,6 +23,7 @@ typedef float sl_f32u __attribute__((aligned(1), may_alias));
 enum {
 	SL_CODEC_BLOCK = 65536, /* elements of one unit of work for the pool */
 	SL_CODEC_TILE = 4096,   /* elements whose codes stay in the first cache between two loops */
+	SL_CODEC_STREAM_BYTES = 32 << 20,
 	SL_F32_INF_BITS = 0x7f800000
 };
 
@@ -38,8 +40,8 @@ struct sl_affine {
 	float pre, lo, inv, step, post, max;
 };
 
-/* 2^s affine codes of sortquant: bucket = number of edge[1 … count-1] that are ≤ x. Arrays have 16 entries always;
- * unused edges are +Inf. */
+/* 2^s affine codes of sortquant: bucket = number of edge[1 … count-1] that are ≤ x. Edges ascend, equal ones
+ * included. Arrays have 16 entries always; unused edges are +Inf. */
 struct sl_buckets {
 	int count, code_bits;
 	bool ties; /* whether elements equal to an edge are to be counted */
@@ -53,8 +55,20 @@ struct sl_bucket_stats {
 	struct sl_range range;       /* of all */
 };
 
+/* Where an output of downsample lies between small positions `at` and `next`. */
+struct sl_tap {
+	int64_t at, next;
+	float near, far; /* weights, 1 in sum */
+};
+
 struct sl_codec_loops {
 	const char *name;
+	/* The same for tensors of SL_CODEC_STREAM_BYTES and more: what restores values writes them past the caches,
+	 * which cannot hold them until they are read. NULL: this table serves. */
+	const struct sl_codec_loops *streaming;
+	/* Called after dequantize, unlevels and unbucketize of one block, before another thread is told. NULL: nothing
+	 * to do. */
+	void (*settle)(void);
 
 	void (*minmax)(const float *x, int64_t n, struct sl_range *io);
 	/* x [rows, C]; lo, hi [C], accumulated; returns the largest |bits|. */
@@ -127,6 +141,11 @@ struct sl_codec_loops {
 	void (*mul_x)(const float *x, int64_t m, int64_t c, const float *p, int r, float *q);
 	/* x[m][c] = Σ_j a[j][m]·b[j][c]: a [r][M], b [r][C] */
 	void (*outer)(const float *a, const float *b, int64_t m, int64_t c, int r, float *x);
+
+	/* One row of w outputs of c channels between the small rows top and low, which `row` weighs: products of
+	 * weights first, then (top near + top far) + (low near + low far). */
+	void (*interpolate)(const float *restrict top, const float *restrict low, const struct sl_tap *row,
+			    const struct sl_tap *cols, int64_t w, int64_t c, float *restrict to);
 };
 
 extern const struct sl_codec_loops sl_codec_loops_c;
@@ -135,6 +154,16 @@ extern const struct sl_codec_loops sl_codec_loops_c;
 struct sl_affine sl_affine_of(float min, float max, int levels);
 /* The same for magnitudes [0, scale] and levels 0 … q. */
 struct sl_affine sl_affine_of_scale(float scale, int q);
+/* Widens a range on both sides of zero so that zero is one of its codes: else everything near zero comes back as one
+ * same small value, and sums over many elements, as gradients of weights are, drown in it. Unchanged where codes would
+ * be more than an eighth further apart (b < 4, or zero near an end), and for ranges near the ends of fp32. */
+void sl_affine_hold_zero(float *min, float *max, int levels);
+
+static inline void sl_codec_settle(const struct sl_codec_loops *loops)
+{
+	if (loops->settle != NULL)
+		loops->settle();
+}
 
 static inline int64_t sl_packed_bytes(int64_t n, int bits)
 {

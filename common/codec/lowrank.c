@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "common/base/pool.h"
-#include "common/codec/stage.h"
+#include "common/codec/sized.h"
 
 enum { RANK, ITERS, WARM };
 
@@ -60,14 +60,6 @@ static void shape(const double *arg, const struct sl_shape *in, struct sl_shape 
 
 	sides(in, &m, &c);
 	*out = sl_shape2(in->dim[0], (int64_t)arg[RANK] * (m + c));
-}
-
-static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
-{
-	(void)arg;
-	(void)paired;
-	(void)in;
-	return 0;
 }
 
 static enum sl_err check(const double *arg, bool channels, bool samples, struct sl_fail *fail)
@@ -354,11 +346,7 @@ static enum sl_err parse(void *state, const struct sl_codec_call *call, struct s
 
 	(void)call;
 	shape(l->env.arg, xs, &expect);
-	if (side.len != 0 || count != sl_shape_count(&expect))
-		return sl_fail_set(fail, SL_ERR_PAYLOAD, "lowrank: %lld values, expected %lld", (long long)count,
-				   (long long)sl_shape_count(&expect));
-	*ys = expect;
-	return SL_OK;
+	return sl_sized_parse("lowrank", &expect, side, count, ys, fail);
 }
 
 static void restore_sample(void *arg, int64_t row, int worker)
@@ -394,7 +382,7 @@ const struct sl_codec_stage sl_stage_lowrank = {
 	.check = check,
 	.keeps_samples = true,
 	.shape = shape,
-	.bound = bound,
+	.bound = sl_sized_bound,
 	.open = open_lowrank,
 	.close = close_lowrank,
 	.commit = commit,

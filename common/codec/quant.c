@@ -258,6 +258,7 @@ static void code_block(void *arg, int64_t block, int worker)
 		else
 			decode_tile(q, first, end, code);
 	}
+	sl_codec_settle(q->env.loops);
 }
 
 static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
@@ -278,8 +279,9 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 	if (err != SL_OK)
 		return err;
 	for (int64_t g = 0; g < count; g++) {
-		const struct sl_range *r = &q->groups.stat[g].range;
+		struct sl_range *r = &q->groups.stat[g].range;
 
+		sl_affine_hold_zero(&r->min, &r->max, (1 << q->bits) - 1);
 		memcpy(ranges + g * RANGE_BYTES, &r->min, 4);
 		memcpy(ranges + g * RANGE_BYTES + 4, &r->max, 4);
 		set_affine(q, g, r->min, r->max);

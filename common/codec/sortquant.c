@@ -185,8 +185,13 @@ static void move_edges(struct sortquant *q, int64_t *rank, int64_t samples)
 		       fmax(1, (double)(known_below[at + 1] - known_below[at]));
 		rank[k] = known_rank[at] + (int64_t)(part * (double)(known_rank[at + 1] - known_rank[at]));
 		rank[k] = rank[k] < 0 ? 0 : rank[k] >= samples ? samples - 1 : rank[k];
-		q->buckets.edge[k] = value_of(q->sample[rank[k]]);
 	}
+	/* Lines between counts can pass an edge that stays, where many elements equal it. The loops want ascending
+	 * edges: those that bisect would otherwise count other elements than those that compare with every edge. */
+	for (int k = count - 2; k > 0; k--)
+		rank[k] = rank[k] < rank[k + 1] ? rank[k] : rank[k + 1];
+	for (int k = 1; k < count; k++)
+		q->buckets.edge[k] = value_of(q->sample[rank[k]]);
 }
 
 static void count_block(void *arg, int64_t block, int worker)
@@ -312,6 +317,7 @@ static void code_block(void *arg, int64_t block, int worker)
 			loops->unbucketize(code, n, &q->buckets, q->y + first);
 		}
 	}
+	sl_codec_settle(loops);
 }
 
 static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,

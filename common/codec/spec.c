@@ -312,8 +312,14 @@ enum sl_err sl_codec_parse(const char *text, struct sl_codec_spec *out, struct s
 
 bool sl_codec_spec_pairs(const struct sl_codec_spec *act, const struct sl_codec_spec *grad)
 {
-	if (act->n_stage == 0 || grad->n_stage == 0 || act->stage[0].stage != grad->stage[0].stage)
-		return false;
-	return act->stage[0].stage->pairs &&
-	       memcmp(act->stage[0].arg, grad->stage[0].arg, sizeof act->stage[0].arg) == 0;
+	for (int s = 0; s < act->n_stage && s < grad->n_stage; s++) {
+		const struct sl_codec_stage *stage = act->stage[s].stage;
+
+		if (stage != grad->stage[s].stage ||
+		    memcmp(act->stage[s].arg, grad->stage[s].arg, sizeof act->stage[s].arg) != 0)
+			return false;
+		if (!stage->keeps_places)
+			return stage->pairs;
+	}
+	return false;
 }

@@ -38,6 +38,7 @@ enum sl_stage_id {
 	SL_STAGE_ID_THRESHOLD = 18,
 	SL_STAGE_ID_LOWRANK = 19,
 	SL_STAGE_ID_DOWNSAMPLE = 20,
+	SL_STAGE_ID_CELLS = 21,
 	SL_STAGE_ID_ZSTD = 32
 };
 
@@ -68,8 +69,9 @@ struct sl_stage_env {
 struct sl_codec_stage {
 	uint16_t id;
 	enum sl_stage_kind kind;
-	bool pairs;    /* a gradient can use the places of its activation */
-	bool variable; /* how many values remain depends on the tensor */
+	bool pairs;        /* a gradient can use the places of its activation */
+	bool keeps_places; /* transform: one value for every element, in its place; a stage behind it can be paired */
+	bool variable;     /* how many values remain depends on the tensor */
 	const char *name;
 	const char *usage; /* "quant:b with b = 1…16" */
 	const struct sl_stage_arg *args;

@@ -59,7 +59,7 @@ enum sl_err sl_codec_save(const struct sl_codec *c, struct sl_buf *out)
 	for (int s = 0; s < slots && err == SL_OK; s++) {
 		err = put_u32(out, c->residual[s].has_current);
 		if (err == SL_OK && c->residual[s].has_current)
-			err = sl_buf_put(out, c->residual[s].current, residual_floats(c) * sizeof(float));
+			err = sl_feedback_save(c, &c->residual[s], out);
 	}
 	for (int i = 0; err == SL_OK && (link = link_at(c, i)) != NULL; i++)
 		if (link->stage->save != NULL)
@@ -83,7 +83,7 @@ static enum sl_err load_residuals(struct sl_codec *c, struct sl_bytes *in)
 		if (err == SL_OK && present)
 			err = sl_bytes_take(in, residual_floats(c) * sizeof(float), &floats);
 		if (err == SL_OK && present)
-			memcpy(c->residual[s].current, floats.data, floats.len);
+			err = sl_feedback_load(c, &c->residual[s], floats);
 		c->residual[s].has_current = err == SL_OK && present;
 	}
 	return err;

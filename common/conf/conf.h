@@ -45,7 +45,9 @@ enum sl_conf_normalize { SL_NORMALIZE_IMAGENET, SL_NORMALIZE_CIFAR10, SL_NORMALI
 enum sl_conf_optimizer { SL_OPTIMIZER_SGD };
 enum sl_conf_schedule { SL_CONF_CONSTANT, SL_CONF_COSINE, SL_CONF_POLYNOMIAL };
 enum sl_conf_chunk_loss { SL_CHUNK_LOSS_MEAN, SL_CHUNK_LOSS_SUM };
+enum sl_conf_nan { SL_NAN_STOP, SL_NAN_SKIP };
 enum sl_conf_lost { SL_LOST_EXIT, SL_LOST_WAIT };
+enum sl_conf_missed { SL_MISSED_CONTINUE, SL_MISSED_EXIT };
 
 struct sl_conf_link {
 	int64_t part_bytes;   /* payload of one message, ≤ 1 MiB */
@@ -101,7 +103,9 @@ struct sl_conf_client {
 		enum sl_conf_chunk_loss chunk_loss;
 		int eval_every;       /* epochs; 0: after the last only */
 		int checkpoint_every; /* steps; 0: never */
+		enum sl_conf_missed on_checkpoint_error;
 		bool drop_last;
+		enum sl_conf_nan on_nan;
 	} train;
 	/* specs of common/codec, not parsed here; [enum sl_dir]: head_act, mid_act, mid_grad, head_grad */
 	char codec[4][SL_CONF_CODEC_TEXT];
@@ -117,12 +121,15 @@ struct sl_conf_client {
 		enum sl_log_level level;
 	} log;
 	char control[SL_CONF_SOCKET_PATH]; /* resolved, never "" */
+	int watchdog_s, drain_s;           /* 0: never; at once */
 	struct sl_conf_origin origin;
 };
 
 struct sl_conf_server {
 	char listen[SL_CONF_TEXT]; /* tcp://host:port, on loopback where there is no auth; port 0: any free one */
 	char store[PATH_MAX];      /* "": uploaded weights are not kept */
+	int64_t store_ttl_s;       /* 0: for ever */
+	int64_t store_bytes;       /* 0: no limit */
 	int threads;
 	char device[SL_CONF_TEXT]; /* auto | cpu | cuda:N */
 	struct sl_conf_link link;
@@ -139,7 +146,8 @@ struct sl_conf_server {
 		enum sl_log_level level;
 	} log;
 	char control[SL_CONF_SOCKET_PATH];
-	bool deterministic;
+	bool deterministic, graphs;
+	int watchdog_s, drain_s; /* as the client's */
 	struct sl_conf_origin origin;
 };
 

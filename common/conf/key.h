@@ -36,7 +36,7 @@ struct sl_conf_schema {
 	const struct sl_conf_key *key;
 	int n_key;
 	size_t size, origin_offset;
-	const char *spread; /* a section that may be one scalar, meant for each of its keys; NULL: none */
+	const char *spread[2]; /* sections that may be one scalar, meant for each of their keys; NULL: none */
 	/* After all values are in: fills what depends on the environment, then looks at values together. Returns the
 	 * path of the key to blame, with a sentence in `why`; NULL: fine. */
 	const char *(*finish)(void *conf, char why[SL_CONF_WHY]);

@@ -179,6 +179,14 @@ static enum sl_err load_value(struct loader *l, int index)
 	return SL_OK;
 }
 
+static bool is_spread(const struct sl_conf_schema *schema, const char *section)
+{
+	for (size_t i = 0; i < sizeof schema->spread / sizeof schema->spread[0]; i++)
+		if (schema->spread[i] && strcmp(section, schema->spread[i]) == 0)
+			return true;
+	return false;
+}
+
 /* One scalar for every key of the section. */
 static enum sl_err load_spread(struct loader *l, const char *section)
 {
@@ -205,14 +213,14 @@ static enum sl_err load_entry(struct loader *l, const char *path, int depth)
 		return load_value(l, index);
 	if (l->event.type == YAML_MAPPING_START_EVENT)
 		return load_section(l, path, depth + 1);
-	if (l->event.type == YAML_SCALAR_EVENT && l->schema->spread && strcmp(path, l->schema->spread) == 0)
-		return load_spread(l, path);
 	if (l->event.type == YAML_SCALAR_EVENT) {
 		err = scalar_text(l, &text, &plain);
 		if (err)
 			return err;
 		if (plain && (!*text || strcmp(text, "~") == 0 || strcmp(text, "null") == 0))
 			return SL_OK; /* all its keys are commented out */
+		if (is_spread(l->schema, path))
+			return load_spread(l, path);
 	}
 	return fail_at(l, l->event.start_mark, "%s must be a section of keys, got %s", path, kind_of(&l->event));
 }
@@ -309,7 +317,7 @@ static enum sl_err apply_one(struct loader *l, int index, const char *value)
 
 static enum sl_err apply_set(struct loader *l, const char *set)
 {
-	const char *equals = strchr(set, '='), *spread = l->schema->spread, *dot;
+	const char *equals = strchr(set, '='), *dot;
 	char path[PATH_TEXT], section[PATH_TEXT], hint[SL_CONF_WHY];
 	enum sl_err err = SL_OK;
 	int index;
@@ -320,10 +328,10 @@ static enum sl_err apply_set(struct loader *l, const char *set)
 	index = sl_conf_find(l->schema, path);
 	if (index >= 0)
 		return apply_one(l, index, equals + 1);
-	if (spread && strcmp(path, spread) == 0) {
+	if (is_spread(l->schema, path)) {
 		for (int i = 0; i < l->schema->n_key && !err; i++)
-			if (strncmp(l->schema->key[i].path, spread, strlen(spread)) == 0 &&
-			    l->schema->key[i].path[strlen(spread)] == '.')
+			if (strncmp(l->schema->key[i].path, path, strlen(path)) == 0 &&
+			    l->schema->key[i].path[strlen(path)] == '.')
 				err = apply_one(l, i, equals + 1);
 		return err;
 	}

@@ -25,7 +25,7 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "head_end", head_end, NULL, "", "last layer of the head by name, such as features.0.1, instead of partition's first number"),
 	SL_STRING(T, "tail_begin", tail_begin, NULL, "", "first layer of the tail by name, such as classifier, instead of partition's second number"),
 	SL_STRING(T, "insert.head", insert.head, sl_conf_check_insert, "",
-		"learned layers that compress at the head's end: conv:20,k=3,s=3, linear:16, several joined with +; empty: none"),
+		"learned layers that compress at the head's end: conv:20,k=3,s=3, linear:16, several joined with +, decaylinear:…; empty: none"),
 	SL_STRING(T, "insert.tail", insert.tail, sl_conf_check_insert, "", "the same where the tail begins"),
 
 	SL_CHOICE(T, "data.kind", data.kind, SL_WORDS("cifar10", "cifar100"), "cifar10", "format of the files"),
@@ -59,7 +59,11 @@ static const struct sl_conf_key keys[] = {
 	SL_INT(T, "train.eval_every", train.eval_every, 0, 1e6, "1", "epochs; 0: after the last only", "evaluate on the test data"),
 	SL_INT(T, "train.checkpoint_every", train.checkpoint_every, 0, 1e9, "200", "steps; 0: never",
 		"both sides keep their state on disk, for train --resume and for a server that comes back"),
+	SL_CHOICE(T, "train.on_checkpoint_error", train.on_checkpoint_error, SL_WORDS("continue", "exit"), "continue",
+		"when a checkpoint cannot be written on either side: go on from the last good one if need be, or exit with status 74"),
 	SL_BOOL(T, "train.drop_last", train.drop_last, "false", "leave out a last batch that is not full"),
+	SL_CHOICE(T, "train.on_nan", train.on_nan, SL_WORDS("stop", "skip"), "stop",
+		"when NaN or Inf turns up in a step, which is then never applied: stop with status 65, or skip it and go on"),
 
 	SL_STRING(T, "codec.head_act", codec[0], sl_conf_check_codec, "none", "codec of the head's activations, client to server"),
 	SL_STRING(T, "codec.mid_act", codec[1], sl_conf_check_codec, "none", "codec of the middle's activations, server to client"),
@@ -82,6 +86,8 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "device", device, sl_conf_check_client_device, "cpu", "where head and tail run: cpu"),
 	SL_STRING(T, "log.dir", log.dir, NULL, "runs", "folder of log.jsonl; empty: no log"),
 	SL_CHOICE(T, "log.level", log.level, SL_WORDS("error", "warn", "info", "debug"), "info", "of the lines on stderr"),
+	SL_INT(T, "watchdog_s", watchdog_s, 0, 86400, "300", "seconds; 0: never", "a kernel or file that takes longer hangs: end with status 75"),
+	SL_INT(T, "drain_s", drain_s, 0, 3600, "10", "seconds", "SIGTERM ends the run in good order within them; a second one at once"),
 	SL_STRING(T, "control", control, NULL, "", "Unix socket of splitc status; empty: splitc.sock in $XDG_RUNTIME_DIR, /run/split or /tmp"),
 };
 /* clang-format on */
@@ -126,6 +132,6 @@ const struct sl_conf_schema sl_conf_client_schema = {
 	.n_key = sizeof keys / sizeof keys[0],
 	.size = sizeof(T),
 	.origin_offset = offsetof(T, origin),
-	.spread = "codec",
+	.spread = {"codec", "insert"},
 	.finish = finish,
 };

@@ -8,9 +8,12 @@ typedef struct sl_conf_server T;
 static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "listen", listen, sl_conf_check_listen, "tcp://127.0.0.1:5570", "address to listen on, without auth on loopback only; port 0: any free one"),
 	SL_STRING(T, "store", store, NULL, "", "folder of weights by hash; empty: uploaded weights are not kept"),
+	SL_INT64(T, "store_ttl_s", store_ttl_s, 0, 1e10, "2592000", "seconds; 0: for ever", "files of the store that nobody has used for so long are removed"),
+	SL_BYTES(T, "store_bytes", store_bytes, 0, 0x1p50, "0", "most bytes of the store, the files unused for longest leave first; 0: no limit"),
 	SL_INT(T, "threads", threads, 0, 256, "0", "0: all CPUs", "threads that compute"),
 	SL_STRING(T, "device", device, sl_conf_check_server_device, "auto", "where the middle runs: auto, cpu or cuda:N"),
 	SL_BOOL(T, "deterministic", deterministic, "true", "take only algorithms that give the same bits every time"),
+	SL_BOOL(T, "graphs", graphs, "false", "on a GPU: record what a chunk needs once, and launch it as one (CUDA graphs)"),
 
 	SL_BYTES(T, "link.part_bytes", link.part_bytes, 4096, 1 << 20, "1 MiB", "payload of one message"),
 	SL_BYTES(T, "link.window_bytes", link.window_bytes, 4096, 0x1p34, "64 MiB", "credit: most bytes in flight in one direction of a session"),
@@ -26,6 +29,8 @@ static const struct sl_conf_key keys[] = {
 	SL_BYTES(T, "limits.part_bytes", limits.part_bytes, 4096, 1 << 20, "1 MiB", "largest message payload a client may send"),
 
 	SL_CHOICE(T, "log.level", log.level, SL_WORDS("error", "warn", "info", "debug"), "info", "of the lines on stderr"),
+	SL_INT(T, "watchdog_s", watchdog_s, 0, 86400, "300", "seconds; 0: never", "a kernel or file that takes longer hangs: end with status 75"),
+	SL_INT(T, "drain_s", drain_s, 0, 3600, "10", "seconds", "SIGTERM ends the server in good order within them; a second one at once"),
 	SL_STRING(T, "control", control, NULL, "", "Unix socket of splits status; empty: splits.sock in $XDG_RUNTIME_DIR, /run/split or /tmp"),
 };
 /* clang-format on */

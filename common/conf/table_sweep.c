@@ -30,8 +30,8 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "codec.mid_act", codec[1], check_codec, "", "codec of the middle's activations; empty: the config's"),
 	SL_STRING(T, "codec.mid_grad", codec[2], check_codec, "", "codec of their gradients; empty: the config's"),
 	SL_STRING(T, "codec.head_grad", codec[3], check_codec, "", "codec of the head's gradients; empty: the config's"),
-	SL_STRING(T, "insert.head", insert.head, sl_conf_check_insert, "", "learned layers at the head's end; empty: the config's"),
-	SL_STRING(T, "insert.tail", insert.tail, sl_conf_check_insert, "", "learned layers where the tail begins; empty: the config's"),
+	SL_STRING(T, "insert.head", insert.head, sl_conf_check_insert, "", "learned layers at the head's end; empty: the config's; none: not even those"),
+	SL_STRING(T, "insert.tail", insert.tail, sl_conf_check_insert, "", "learned layers where the tail begins, likewise"),
 	SL_INT(T, "chunks", chunks, 0, 1024, "0", "0: the config's", "parts of a batch in the pipeline"),
 };
 /* clang-format on */
@@ -48,6 +48,6 @@ const struct sl_conf_schema sl_conf_sweep_schema = {
 	.n_key = sizeof keys / sizeof keys[0],
 	.size = sizeof(T),
 	.origin_offset = offsetof(T, origin),
-	.spread = "codec",
+	.spread = {"codec", "insert"},
 	.finish = finish,
 };

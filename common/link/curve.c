@@ -9,13 +9,13 @@
 #include "common/base/clock.h"
 #include "common/link/gate.h"
 #include "common/link/zap.h"
+#include "common/link/zsocket.h"
 
 enum {
 	ENFORCE_DOMAIN = 93, /* ZMQ_ZAP_ENFORCE_DOMAIN: a draft in the header, there in the library */
 	PROVE_MS = 5000,
 	PROVE_ENDPOINT = 64,
 	CUTS = 3, /* one may be the server's restart */
-	EVENT_BYTES = 6,
 };
 
 static enum sl_err set(void *socket, int option, const void *value, size_t len, const char *name, struct sl_fail *fail)
@@ -64,24 +64,6 @@ enum sl_err sl_curve_guard(struct sl_zap **out, void *context, void *socket, con
 
 enum verdict { SILENCE, LET_IN, REFUSED, BROKEN };
 
-/* A monitor's message: event (16 bits) and value (32 bits), then the address. */
-bool sl_monitor_read(void *monitor, int *event, int *value)
-{
-	uint8_t frame[EVENT_BYTES];
-	uint16_t number;
-	int32_t what;
-	char address[PROVE_ENDPOINT];
-
-	if (zmq_recv(monitor, frame, sizeof frame, 0) != sizeof frame ||
-	    zmq_recv(monitor, address, sizeof address, 0) < 0)
-		return false;
-	memcpy(&number, frame, sizeof number);
-	memcpy(&what, frame + sizeof number, sizeof what);
-	*event = number;
-	*value = what;
-	return true;
-}
-
 static enum verdict wait_for_verdict(void *monitor)
 {
 	uint64_t deadline_ms = sl_now_ms() + PROVE_MS;
@@ -89,7 +71,7 @@ static enum verdict wait_for_verdict(void *monitor)
 	while (sl_now_ms() < deadline_ms) {
 		int event = 0, value = 0;
 
-		if (!sl_monitor_read(monitor, &event, &value))
+		if (!sl_zsocket_read(monitor, &event, &value))
 			continue; /* timed out, or interrupted */
 		switch (event) {
 		case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
@@ -109,25 +91,19 @@ static enum verdict wait_for_verdict(void *monitor)
 /* A client with a key of its own, in a context of its own, so that it comes in by the same way as any other. */
 static enum verdict try_key(const char *endpoint, const struct sl_keypair *key, const struct sl_key *server)
 {
-	static const char monitor_address[] = "inproc://monitor";
 	void *context = zmq_ctx_new(), *socket = NULL, *monitor = NULL;
-	const int events = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
-			   ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
 	const struct sl_transport_auth auth = {.own = key, .server = server};
 	enum verdict verdict = BROKEN;
 
 	if (context)
 		socket = zmq_socket(context, ZMQ_DEALER);
-	if (socket)
-		monitor = zmq_socket(context, ZMQ_PAIR);
-	if (monitor && sl_curve_client(socket, &auth, NULL) == SL_OK &&
+	if (socket && sl_curve_client(socket, &auth, NULL) == SL_OK &&
 	    zmq_setsockopt(socket, ZMQ_LINGER, &(int){0}, sizeof(int)) == 0 &&
+	    sl_zsocket_monitor(context, socket, sl_handshake_events(), &monitor, NULL) == SL_OK &&
 	    zmq_setsockopt(monitor, ZMQ_RCVTIMEO, &(int){PROVE_MS}, sizeof(int)) == 0 &&
-	    zmq_socket_monitor(socket, monitor_address, events) == 0 && zmq_connect(monitor, monitor_address) == 0 &&
 	    zmq_connect(socket, endpoint) == 0)
 		verdict = wait_for_verdict(monitor);
-	if (monitor)
-		zmq_close(monitor);
+	sl_zsocket_unmonitor(socket, &monitor);
 	if (socket)
 		zmq_close(socket);
 	if (context)

@@ -31,8 +31,6 @@ struct sl_handshakes {
 
 /* Of events, for zmq_socket_monitor. */
 int sl_handshake_events(void);
-/* The next event of a monitor, without waiting for one longer than its ZMQ_RCVTIMEO says; false: none. */
-bool sl_monitor_read(void *monitor, int *event, int *value);
 /* Looks at one; fills *fail (AUTH) where trying again is clearly of no use, else leaves it. */
 void sl_handshake_event(struct sl_handshakes *h, int event, int value, struct sl_fail *fail);
 

@@ -12,6 +12,9 @@
 /* Parts that the transport holds at a time: more than any sensible window has, so that credit and HWM decide. */
 enum { RECORDS = 512, CONTROLS = 32 };
 
+/* Runs that have left and wait for the peer to say that they are there. Those beyond are not timed. */
+enum { AWAITED = 64 };
+
 /* What the transport holds can no longer be overtaken: a gradient that the other side waits for would stand behind it.
  * So it holds what the link takes in AHEAD_MS, one part at least; at most AHEAD_BYTES, which keep a loopback busy while
  * the loop's thread comes round. */
@@ -27,6 +30,12 @@ struct record {
 	uint64_t handed_ns, released_ns;
 };
 
+struct awaited {
+	uint64_t end; /* of `handed`, behind its last part */
+	uint64_t started_ns;
+	size_t len;
+};
+
 struct control {
 	size_t len;
 	uint8_t header[SL_WIRE_HEADER_MAX];
@@ -37,6 +46,9 @@ struct sl_outq {
 	struct sl_async *async;
 	sl_peer peer;
 	uint64_t epoch, credit;
+	uint64_t handed, taken; /* payload bytes: given to the transport, and taken in by the peer */
+	struct awaited awaited[AWAITED];
+	int awaited_first, awaited_count;
 	size_t part_bytes;
 	bool lost;     /* sending makes no sense any more */
 	bool draining; /* inside records_back */
@@ -152,18 +164,7 @@ static bool part_is_back(struct record *r)
 	run->parts_out--;
 	if (run->parts_out || run->next_offset < run->len)
 		return false;
-	run->send_s = (double)(r->released_ns - run->started_ns) * 1e-9;
 	return true;
-}
-
-static void run_is_sent(struct sl_outq *q, struct sl_run *run)
-{
-	double rate = run->send_s > 0 ? (double)run->len / run->send_s : 0;
-
-	if (rate > q->stats.peak_bytes_per_s)
-		q->stats.peak_bytes_per_s = rate;
-	run->queue = NULL;
-	run->sent(run);
 }
 
 /* Parts come back in the order in which they left, but the stack reverses it: `sent` follows the order of sending. */
@@ -196,7 +197,7 @@ static void records_back(void *arg)
 		q->records_out--;
 		follow_rate(q, r);
 		if (done)
-			run_is_sent(q, done); /* may post, abort or close */
+			done->sent(done); /* may post, abort or close */
 		r = next;
 	}
 	q->draining = false;
@@ -252,6 +253,15 @@ static uint64_t hash_of(struct sl_outq *q, const struct sl_run *run, struct sl_b
 	return q->hash;
 }
 
+/* Weights are sent once, and are not what rates are asked of. */
+static void await(struct sl_outq *q, const struct sl_run *run)
+{
+	if (q->awaited_count == AWAITED || run->part.what == SL_PART_WEIGHTS)
+		return;
+	q->awaited[(q->awaited_first + q->awaited_count++) % AWAITED] =
+		(struct awaited){q->handed, run->started_ns, run->len};
+}
+
 /* The next part of the first run; false: credit, records or the transport say no. */
 static bool pump_part(struct sl_outq *q, struct sl_run *run)
 {
@@ -294,8 +304,11 @@ static bool pump_part(struct sl_outq *q, struct sl_run *run)
 	run->next_offset += len;
 	run->header_bytes += header_len;
 	run->parts_out++;
-	if (run->next_offset == run->len)
+	q->handed += len;
+	if (run->next_offset == run->len) {
 		q->runs = run->next;
+		await(q, run);
+	}
 	return true;
 }
 
@@ -331,8 +344,6 @@ void sl_outq_post(struct sl_outq *q, struct sl_run *run)
 	run->parts_out = 0;
 	run->started_ns = 0;
 	run->header_bytes = 0;
-	run->send_s = 0;
-	run->queue = q;
 	while (*link && (*link)->priority <= run->priority)
 		link = &(*link)->next;
 	run->next = *link;
@@ -341,15 +352,59 @@ void sl_outq_post(struct sl_outq *q, struct sl_run *run)
 	sl_outq_pump(q);
 }
 
+static void time_awaited(struct sl_outq *q, uint64_t bytes)
+{
+	q->taken += bytes;
+	while (q->awaited_count && q->awaited[q->awaited_first].end <= q->taken) {
+		const struct awaited *a = &q->awaited[q->awaited_first];
+		double seconds = sl_seconds_since(a->started_ns), rate = seconds > 0 ? (double)a->len / seconds : 0;
+
+		if (rate > q->stats.peak_bytes_per_s)
+			q->stats.peak_bytes_per_s = rate;
+		q->awaited_first = (q->awaited_first + 1) % AWAITED;
+		q->awaited_count--;
+	}
+}
+
 void sl_outq_credit(struct sl_outq *q, uint64_t bytes)
 {
 	q->credit = bytes > UINT64_MAX - q->credit ? UINT64_MAX : q->credit + bytes;
+	time_awaited(q, bytes);
 	sl_outq_pump(q);
 }
 
 struct sl_outq_stats sl_outq_stats(const struct sl_outq *q)
 {
 	return q->stats;
+}
+
+void sl_outq_drop(struct sl_outq *q)
+{
+	struct sl_run *dropped = NULL, **end = &dropped, **link = &q->runs;
+
+	while (*link) {
+		struct sl_run *run = *link;
+
+		if (run->part.what == SL_PART_WEIGHTS) {
+			link = &run->next;
+			continue;
+		}
+		*link = run->next;
+		q->stats.waiting_bytes -= run->len - run->next_offset;
+		run->len = run->next_offset;
+		run->next = NULL;
+		if (!run->parts_out) { /* else the last part that comes back ends it */
+			*end = run;
+			end = &run->next;
+		}
+	}
+	q->hashed_run = NULL;
+	while (dropped) {
+		struct sl_run *run = dropped;
+
+		dropped = run->next;
+		run->sent(run);
+	}
 }
 
 void sl_outq_abort(struct sl_outq *q)
@@ -359,6 +414,7 @@ void sl_outq_abort(struct sl_outq *q)
 	q->runs = NULL;
 	q->hashed_run = NULL;
 	q->control_count = 0;
+	q->awaited_count = 0;
 	q->credit = 0;
 	q->stats.waiting_bytes = 0;
 }

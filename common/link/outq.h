@@ -18,20 +18,20 @@ struct sl_run {
 	int priority; /* lower leaves first; equal ones in order of submission */
 	void (*sent)(struct sl_run *run);
 	void *arg;
-	double send_s;         /* out: seconds from first part handed over to last part released */
 	uint64_t header_bytes; /* out: of its parts' headers */
 	/* the queue's own: */
 	size_t next_offset;
 	int parts_out;
 	uint64_t started_ns;
 	struct sl_run *next;
-	struct sl_outq *queue;
 };
 
 struct sl_outq_stats {
 	uint64_t header_bytes, payload_bytes, frames; /* on the wire, framing of ZeroMQ not counted */
 	uint64_t waiting_bytes;                       /* queued here, not handed over yet */
-	double peak_bytes_per_s;                      /* best run: bytes / send_s (seed 003's peak client) */
+	/* Best run of a tensor: its bytes / seconds from its first part's handing over to the peer's word, by credit,
+	 * that it has taken in the last one (seed 003's peak client). What buffers swallow does not count. */
+	double peak_bytes_per_s;
 };
 
 enum sl_err sl_outq_open(struct sl_outq **out, struct sl_loop *loop, struct sl_transport *transport, sl_peer peer,
@@ -46,6 +46,9 @@ void sl_outq_post(struct sl_outq *queue, struct sl_run *run);
 void sl_outq_credit(struct sl_outq *queue, uint64_t bytes); /* more credit; PROTOCOL errors are the caller's to find */
 void sl_outq_pump(struct sl_outq *queue);                   /* after `writable` */
 struct sl_outq_stats sl_outq_stats(const struct sl_outq *queue);
+/* Nobody wants the runs of tensors any more: what has not left stays here, and each run ends with what has (len; 0:
+ * nothing). `sent` is called for all of them, for some before this returns. Control frames and weights go on. */
+void sl_outq_drop(struct sl_outq *queue);
 /* Forgets everything queued; `sent` is not called for it. Runs whose parts the transport still holds are reported
  * through sl_outq_idle turning true. */
 void sl_outq_abort(struct sl_outq *queue);

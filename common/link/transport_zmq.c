@@ -8,24 +8,18 @@
 
 #include <zmq.h>
 
+#include "common/base/failpoint.h"
 #include "common/link/curve.h"
 #include "common/link/peers.h"
 #include "common/link/transport_impl.h"
 #include "common/link/wire.h"
 #include "common/link/zap.h"
+#include "common/link/zsocket.h"
 #include "common/link/zwatch.h"
 
 enum {
 	DRAIN_MESSAGES = 32, /* a turn of the loop, so that others get theirs */
 	RETRY_MS = 10,       /* a busy peer's wake can be swallowed by a call for another peer */
-	HANDSHAKE_MS = 2000, /* connections that do not speak ZMTP are cut */
-	RECONNECT_MS = 100,
-	RECONNECT_MAX_MS = 2000,
-	CONNECT_MS = 5000,
-	BACKLOG = 1024,
-	KEEPALIVE_IDLE_S = 30,
-	KEEPALIVE_INTERVAL_S = 10,
-	KEEPALIVE_COUNT = 3,
 	ENDPOINT_MAX = 256,
 	RECORD_SLAB = 64,
 	KEEP_BLOCK_BYTES = 32 << 20,
@@ -218,6 +212,7 @@ static enum sl_err zmq_transport_send(struct sl_transport *transport, sl_peer pe
 		address = sl_peers_address(t->peers, peer);
 	if (t->bound ? !address : peer != SL_PEER_SERVER)
 		return SL_ERR_PEER_LOST;
+	SL_FAILPOINT(SL_FP_LINK_SEND);
 	err = message_of(t, &msg, &record, payload);
 	if (err)
 		return err;
@@ -354,6 +349,7 @@ static bool receive_one(struct zmq_transport *t)
 	if (got)
 		got = receive(t->socket, &header) >= 0;
 	if (got) {
+		SL_FAILPOINT(SL_FP_LINK_RECEIVE);
 		if (more(&header))
 			two = receive(t->socket, &payload) >= 0;
 		if (t->bound)
@@ -389,11 +385,13 @@ static void monitor_readable(void *arg)
 	struct zmq_transport *t = arg;
 	int event, value;
 
-	while (sl_monitor_read(t->monitor, &event, &value)) {
+	while (sl_zsocket_read(t->monitor, &event, &value)) {
 		if (event == ZMQ_EVENT_DISCONNECTED) {
 			/* also said of a connection that never stood */
 			t->lost |= t->handshakes.done;
 			t->handshakes.done = false;
+		} else if (event == ZMQ_EVENT_CONNECTED) {
+			sl_zsocket_keep_unsent_short(value);
 		} else if (!t->refusal.code) {
 			sl_handshake_event(&t->handshakes, event, value, &t->refusal);
 		}
@@ -429,18 +427,13 @@ static void zmq_transport_close(struct sl_transport *transport, int linger_ms)
 	t->closing = true;
 	sl_timer_close(t->retry);
 	t->watches = 3; /* two and this call */
-	if (t->monitor) {
-		zmq_socket_monitor(t->socket, NULL, 0);
-		zmq_setsockopt(t->monitor, ZMQ_LINGER, &(int){0}, sizeof(int));
-	}
 	if (t->socket)
 		zmq_setsockopt(t->socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
 	/* The watches first: libuv must let go of the descriptors before they are closed. Their memory is freed from
 	 * the loop, when ZeroMQ has long gone. */
 	sl_zwatch_stop(&t->watch);
 	sl_zwatch_stop(&t->monitor_watch);
-	if (t->monitor)
-		zmq_close(t->monitor);
+	sl_zsocket_unmonitor(t->socket, &t->monitor);
 	if (t->socket)
 		zmq_close(t->socket);
 	if (t->context)
@@ -450,78 +443,28 @@ static void zmq_transport_close(struct sl_transport *transport, int linger_ms)
 	watch_closed(t);
 }
 
-static enum sl_err set_options(struct zmq_transport *t, const struct sl_transport_conf *conf, struct sl_fail *fail)
-{
-	const struct {
-		int option, value, bind;
-	} ints[] = {
-		{ZMQ_SNDHWM, conf->hwm, -1},
-		{ZMQ_RCVHWM, conf->hwm, -1},
-		{ZMQ_LINGER, 0, -1},
-		{ZMQ_IPV6, 1, -1},
-		{ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS, -1},
-		{ZMQ_TCP_KEEPALIVE, 1, -1},
-		{ZMQ_TCP_KEEPALIVE_IDLE, KEEPALIVE_IDLE_S, -1},
-		{ZMQ_TCP_KEEPALIVE_INTVL, KEEPALIVE_INTERVAL_S, -1},
-		{ZMQ_TCP_KEEPALIVE_CNT, KEEPALIVE_COUNT, -1},
-		{ZMQ_ROUTER_MANDATORY, 1, true},
-		{ZMQ_BACKLOG, BACKLOG, true},
-		/* Nothing is queued for a server that is not there, and what was queued dies with its connection. */
-		{ZMQ_IMMEDIATE, 1, false},
-		{ZMQ_RECONNECT_IVL, RECONNECT_MS, false},
-		{ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS, false},
-		{ZMQ_CONNECT_TIMEOUT, CONNECT_MS, false},
-	};
-	int64_t max = (int64_t)conf->part_bytes + SL_WIRE_HEADER_MAX;
-
-	for (size_t i = 0; i < sizeof ints / sizeof ints[0]; i++)
-		if ((ints[i].bind < 0 || ints[i].bind == t->bound) &&
-		    zmq_setsockopt(t->socket, ints[i].option, &ints[i].value, sizeof(int)) < 0)
-			return sl_fail_set(fail, SL_ERR_OS, "ZeroMQ option %d = %d: %s", ints[i].option, ints[i].value,
-					   zmq_strerror(errno));
-	if (zmq_setsockopt(t->socket, ZMQ_MAXMSGSIZE, &max, sizeof max) < 0)
-		return sl_fail_set(fail, SL_ERR_OS, "ZMQ_MAXMSGSIZE: %s", zmq_strerror(errno));
-	return SL_OK;
-}
-
 static enum sl_err open_monitor(struct zmq_transport *t, struct sl_loop *loop, struct sl_fail *fail)
 {
-	static const char address[] = "inproc://monitor"; /* the context is ours alone */
+	enum sl_err err = sl_zsocket_monitor(t->context, t->socket,
+					     ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED | sl_handshake_events(),
+					     &t->monitor, fail);
 
-	t->monitor = zmq_socket(t->context, ZMQ_PAIR);
-	if (!t->monitor || zmq_setsockopt(t->monitor, ZMQ_RCVTIMEO, &(int){0}, sizeof(int)) < 0 ||
-	    zmq_socket_monitor(t->socket, address, ZMQ_EVENT_DISCONNECTED | sl_handshake_events()) < 0 ||
-	    zmq_connect(t->monitor, address) < 0)
-		return sl_fail_set(fail, SL_ERR_OS, "ZeroMQ monitor: %s", zmq_strerror(errno));
+	if (err)
+		return err;
 	t->monitor_watch.socket = t->monitor;
 	t->monitor_watch.readable = monitor_readable;
 	return sl_zwatch_start(&t->monitor_watch, loop, fail);
 }
 
-/* A socket of both IP versions gives "tcp://[::ffff:127.0.0.1]:5570": written the way users do. */
-static void unmap_ipv4(char *endpoint)
-{
-	static const char mapped[] = "tcp://[::ffff:";
-	char *from = endpoint + sizeof mapped - 1, *bracket = strchr(endpoint, ']');
-
-	if (strncmp(endpoint, mapped, sizeof mapped - 1) != 0 || !bracket || !strchr(endpoint, '.'))
-		return;
-	memmove(bracket, bracket + 1, strlen(bracket));
-	memmove(endpoint + strlen("tcp://"), from, strlen(from) + 1);
-}
-
 static enum sl_err attach(struct zmq_transport *t, const struct sl_transport_conf *conf, struct sl_fail *fail)
 {
-	size_t len = sizeof t->endpoint;
-	int rc = t->bound ? zmq_bind(t->socket, conf->endpoint) : zmq_connect(t->socket, conf->endpoint);
+	int rc = t->bound ? SL_FAILPOINT_CALL(SL_FP_LINK_BIND, sl_zsocket_bind(t->context, t->socket, conf->endpoint))
+			  : SL_FAILPOINT_CALL(SL_FP_LINK_CONNECT, zmq_connect(t->socket, conf->endpoint));
 
 	if (rc < 0)
 		return sl_fail_set(fail, errno == EINVAL ? SL_ERR_CONFIG : SL_ERR_UNAVAILABLE, "cannot %s %s: %s",
 				   t->bound ? "listen on" : "connect to", conf->endpoint, zmq_strerror(errno));
-	if (zmq_getsockopt(t->socket, ZMQ_LAST_ENDPOINT, t->endpoint, &len) < 0)
-		return sl_fail_set(fail, SL_ERR_OS, "ZMQ_LAST_ENDPOINT: %s", zmq_strerror(errno));
-	unmap_ipv4(t->endpoint);
-	return SL_OK;
+	return sl_zsocket_endpoint(t->socket, t->endpoint, sizeof t->endpoint, fail);
 }
 
 /* ZeroMQ takes one block per part received and gives it back from another thread. With glibc's defaults those pages go
@@ -594,7 +537,7 @@ enum sl_err sl_transport_zmq_open(struct sl_transport **out, struct sl_loop *loo
 	if (!err && bind)
 		err = sl_peers_open(&t->peers, fail);
 	if (!err)
-		err = set_options(t, conf, fail);
+		err = sl_zsocket_options(t->socket, bind, conf, fail);
 	if (!err && conf->auth)
 		err = bind ? sl_curve_guard(&t->zap, t->context, t->socket, conf->auth, fail)
 			   : sl_curve_client(t->socket, conf->auth, fail);

@@ -8,7 +8,7 @@
 
 /* The largest message that decodes (a Hello with every text full) needs 2 KiB and its members' list 2 KiB more;
  * unknown fields cost protobuf-c 60 times their size, so what wants more than this is refused. */
-enum { UNPACK_BYTES = 16384, UUID_BYTES = 16 };
+enum { UNPACK_BYTES = 16384, UUID_BYTES = 16, CHECK_BYTES = 8, CHECK_TAG = 15 << 3 | 1 };
 
 /* ---- errors by wire number. Numbers are never reused; the order of enum sl_err may change freely. */
 
@@ -44,7 +44,8 @@ static uint32_t err_of_number(uint32_t number)
 const char *sl_frame_kind_name(enum sl_frame_kind kind)
 {
 	static const char *const names[SL_FRAME_COUNT] = {
-		"Hello", "Welcome", "Refuse", "Part", "Credit", "Commit", "Committed", "Fetch", "Heartbeat", "Bye",
+		"Hello",     "Welcome", "Refuse",    "Part", "Credit",  "Commit",
+		"Committed", "Fetch",   "Heartbeat", "Bye",  "Abandon",
 	};
 
 	return (unsigned)kind < SL_FRAME_COUNT ? names[kind] : "?";
@@ -86,7 +87,7 @@ static void bump_free(void *arg, void *p)
 static bool printable(const uint8_t *text, size_t len)
 {
 	for (size_t i = 0; i < len; i++)
-		if (text[i] < 0x20 || text[i] == 0x7f)
+		if (sl_text_controls((const char *)text, i))
 			return false;
 	return true;
 }
@@ -173,6 +174,7 @@ union body {
 	Split__Fetch fetch;
 	Split__Heartbeat heartbeat;
 	Split__Bye bye;
+	Split__Abandon abandon;
 };
 
 /* A Hello carries its session's epoch once, in the frame. */
@@ -341,6 +343,16 @@ static void part_get(struct reader *r, struct sl_part *out, const Split__Part *i
 				     payload.len, (unsigned long long)out->offset);
 }
 
+static enum sl_err abandon_put(Split__Abandon *out, const struct sl_abandon *in)
+{
+	enum sl_err err = SL_OK;
+
+	split__abandon__init(out);
+	out->step = in->step;
+	put_text(&out->text, in->text, sizeof in->text, &err);
+	return err;
+}
+
 static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 {
 	switch (frame->kind) {
@@ -362,6 +374,9 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 		out->commit.chunks = frame->u.commit.chunks;
 		out->commit.lr = frame->u.commit.lr;
 		out->commit.checkpoint = frame->u.commit.checkpoint;
+		out->commit.skip = frame->u.commit.skip;
+		out->commit.kept_0 = frame->u.commit.kept[0];
+		out->commit.kept_1 = frame->u.commit.kept[1];
 		return SL_OK;
 	case SL_FRAME_COMMITTED:
 		split__committed__init(&out->committed);
@@ -380,6 +395,8 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 	case SL_FRAME_BYE:
 		split__bye__init(&out->bye);
 		return SL_OK;
+	case SL_FRAME_ABANDON:
+		return abandon_put(&out->abandon, &frame->u.abandon);
 	case SL_FRAME_COUNT:
 		break;
 	}
@@ -387,7 +404,35 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 }
 
 enum { CASE_OF_KIND_0 = SPLIT__FRAME__BODY_HELLO };
-_Static_assert(SPLIT__FRAME__BODY_BYE == CASE_OF_KIND_0 + SL_FRAME_BYE, "kinds are numbered in the schema's order");
+_Static_assert(SPLIT__FRAME__BODY_ABANDON == CASE_OF_KIND_0 + SL_FRAME_ABANDON,
+	       "kinds are numbered in the schema's order");
+
+/* ---- the check: on a plain link nothing else would notice a flipped bit of, say, a learning rate */
+
+static uint64_t check_of(const uint8_t *header, size_t len)
+{
+	return XXH3_64bits(header, len - CHECK_BYTES);
+}
+
+static void check_write(uint8_t *header, size_t len)
+{
+	uint64_t check = check_of(header, len);
+
+	for (int i = 0; i < CHECK_BYTES; i++)
+		header[len - CHECK_BYTES + (size_t)i] = (uint8_t)(check >> 8 * i);
+}
+
+/* Ends like a header of this version and does not have its own hash. */
+static bool corrupt(struct sl_bytes header)
+{
+	uint64_t check = 0;
+
+	if (header.len <= CHECK_BYTES || header.data[header.len - CHECK_BYTES - 1] != CHECK_TAG)
+		return false;
+	for (int i = 0; i < CHECK_BYTES; i++)
+		check |= (uint64_t)header.data[header.len - CHECK_BYTES + (size_t)i] << 8 * i;
+	return check != check_of(header.data, header.len);
+}
 
 enum sl_err sl_wire_encode(const struct sl_frame *frame, uint8_t header[SL_WIRE_HEADER_MAX], size_t *len)
 {
@@ -403,6 +448,7 @@ enum sl_err sl_wire_encode(const struct sl_frame *frame, uint8_t header[SL_WIRE_
 	if (split__frame__get_packed_size(&top) > SL_WIRE_HEADER_MAX)
 		return SL_ERR_LIMIT;
 	*len = split__frame__pack(&top, header);
+	check_write(header, *len);
 	return SL_OK;
 }
 
@@ -430,6 +476,9 @@ static void body_get(struct reader *r, struct sl_frame *out, const Split__Frame 
 		out->u.commit.chunks = in->commit->chunks;
 		out->u.commit.lr = get_finite(r, in->commit->lr, "lr");
 		out->u.commit.checkpoint = in->commit->checkpoint;
+		out->u.commit.skip = in->commit->skip;
+		out->u.commit.kept[0] = in->commit->kept_0;
+		out->u.commit.kept[1] = in->commit->kept_1;
 		break;
 	case SL_FRAME_COMMITTED:
 		out->u.committed.step = in->committed->step;
@@ -439,6 +488,10 @@ static void body_get(struct reader *r, struct sl_frame *out, const Split__Frame 
 	case SL_FRAME_HEARTBEAT:
 		out->u.heartbeat.sent_ms = in->heartbeat->sent_ms;
 		out->u.heartbeat.echo_ms = in->heartbeat->echo_ms;
+		break;
+	case SL_FRAME_ABANDON:
+		out->u.abandon.step = in->abandon->step;
+		get_text(r, out->u.abandon.text, sizeof out->u.abandon.text, &in->abandon->text, "text");
 		break;
 	case SL_FRAME_FETCH:
 	case SL_FRAME_BYE:
@@ -456,6 +509,10 @@ static enum sl_err unreadable(struct sl_bytes header, struct bump *bump, Protobu
 	Split__VersionProbe *probe;
 	const Split__VersionProbe__Any *any = NULL;
 
+	if (corrupt(header))
+		return sl_fail_set(fail, SL_ERR_PROTOCOL,
+				   "malformed frame: corrupt header, whose XXH3 of %zu bytes differs from its own",
+				   header.len - CHECK_BYTES);
 	bump->used = 0;
 	probe = split__version_probe__unpack(allocator, header.len, header.data);
 	if (probe)

@@ -10,7 +10,7 @@
 #include "common/base/err.h"
 
 enum {
-	SL_WIRE_VERSION = 2,
+	SL_WIRE_VERSION = 5,
 	SL_WIRE_HEADER_MAX = 4096,
 	SL_WIRE_PART_MAX = 1 << 20,
 	SL_WIRE_TEXT_MAX = 384,
@@ -30,6 +30,7 @@ enum sl_frame_kind {
 	SL_FRAME_FETCH,     /* client → server: send the middle's weights */
 	SL_FRAME_HEARTBEAT, /* either way */
 	SL_FRAME_BYE,       /* client → server: done, forget the session */
+	SL_FRAME_ABANDON,   /* either way: NaN or Inf in the step under way, which is not applied */
 	SL_FRAME_COUNT
 };
 
@@ -107,13 +108,20 @@ struct sl_commit {
 	uint64_t step;
 	uint32_t chunks;
 	double lr;
-	bool checkpoint; /* keep the state behind this step on disk */
+	bool checkpoint;  /* keep the state behind this step on disk */
+	bool skip;        /* nothing is to be applied: the step was abandoned, and counts as done */
+	uint64_t kept[2]; /* steps that the client has on its own disk, newest first; 0: none */
 };
 
 struct sl_committed {
 	uint64_t step;
 	double compute_s;  /* the server's kernels in this step */
 	bool checkpointed; /* a checkpoint was asked for, and is on the disk */
+};
+
+struct sl_abandon {
+	uint64_t step;
+	char text[SL_WIRE_TEXT_MAX]; /* which tensor of which chunk */
 };
 
 struct sl_heartbeat {
@@ -137,15 +145,16 @@ struct sl_frame {
 		struct sl_commit commit;
 		struct sl_committed committed;
 		struct sl_heartbeat heartbeat;
+		struct sl_abandon abandon;
 	} u;
 	struct sl_bytes payload; /* SL_FRAME_PART only: 1 … part_bytes bytes; borrowed */
 };
 
 const char *sl_frame_kind_name(enum sl_frame_kind kind);
 
-/* Header bytes of `frame` (its payload is sent beside them). LIMIT where they pass SL_WIRE_HEADER_MAX; DATA where a
- * text is not terminated or holds control characters, or an enum is out of range: such a frame would be refused over
- * there. */
+/* Header bytes of `frame`, their own XXH3 at the end (its payload is sent beside them). LIMIT where they pass
+ * SL_WIRE_HEADER_MAX; DATA where a text is not terminated or holds control characters, or an enum is out of range: such
+ * a frame would be refused over there. */
 enum sl_err sl_wire_encode(const struct sl_frame *frame, uint8_t header[SL_WIRE_HEADER_MAX], size_t *len) SL_MUST_CHECK;
 /* PROTOCOL with a sentence. The payload's XXH3 is checked here (PROTOCOL, "corrupt part"). VERSION, naming both, where
  * a Hello or Welcome cannot be read because the other side speaks another version; one that can be read is the

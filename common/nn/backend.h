@@ -15,7 +15,7 @@ struct sl_pool;
 
 struct sl_op_call;
 
-/* A batchnorm beside a convolution that does part of its work (sl_backend_ops.fuses). */
+/* A batchnorm, or in front an activation, beside a convolution that does part of its work (sl_backend_ops.fuses). */
 struct sl_op_side {
 	const struct sl_op *op;
 	const struct sl_op_call *call;
@@ -32,9 +32,13 @@ struct sl_op_call {
 	/* CONV2D only, where the backend fuses; NULL: not fused.
 	 * before: in[0] is the *input* x of this batchnorm, and the convolution normalises and activates as it reads;
 	 * its din is the gradient at the batchnorm's output, and backward also finishes the batchnorm's own gradients.
+	 * Where `before` is an ACT, din is the gradient at that one's input: there is nothing left for it to do.
 	 * after: forward also finishes this batchnorm's statistics of the convolution's output; in backward `dout` is
 	 * the gradient at the batchnorm's output, after its own backward, and `out` is given. */
 	const struct sl_op_side *before, *after;
+	/* With `after`: the batchnorm is the convolution's whole affair, and its input is never in memory. Forward's
+	 * out, backward's out and dout are the batchnorm's; no din is wanted. */
+	bool whole;
 	/* BATCHNORM only: its reduction (forward: statistics; backward: parameter gradients) was done by the
 	 * convolution beside it. out->data or din[0].data NULL: the other side applies it. Without fusion always false.
 	 */
@@ -81,7 +85,23 @@ struct sl_sgd {
 struct sl_codec_stage; /* common/codec/stage.h */
 struct sl_codec_loops; /* common/codec/loops.h */
 
-enum sl_fuse { SL_FUSE_BEFORE = 1, SL_FUSE_AFTER = 2 };
+/* WHOLE: `after` with `whole` where nobody wants the gradient of the convolution's input. */
+/* What an executor computes for one chunk. What it queues depends on these alone, step excepted: of that, the
+ * randomness of dropout. */
+enum sl_pass_kind { SL_PASS_FORWARD, SL_PASS_BACKWARD, SL_PASS_COMMIT };
+struct sl_pass {
+	const void *owner; /* the executor */
+	enum sl_pass_kind kind;
+	int slot;
+	bool training;
+	int64_t rows;
+	int64_t width_in, width_out; /* floats of a row at the segment's ends */
+	uint64_t step;
+};
+/* PLAIN: compute it. RECORD: compute it, then call pass_end. DONE: it is queued as it was recorded. */
+enum sl_pass_way { SL_PASS_PLAIN, SL_PASS_RECORD, SL_PASS_DONE };
+
+enum sl_fuse { SL_FUSE_BEFORE = 1, SL_FUSE_AFTER = 2, SL_FUSE_WHOLE = 4 };
 
 struct sl_backend_ops {
 	const char *name; /* "ref", "cpu", "cuda" */
@@ -97,6 +117,8 @@ struct sl_backend_ops {
 	/* weights, grads, momenta: [count] each, one range over all parameters of a segment. */
 	enum sl_err (*sgd)(struct sl_backend *be, const struct sl_sgd *sgd, int64_t count, float *weight, float *grad,
 			   float *momentum);
+	/* *finite: none of x [count] is NaN or Inf. Returns when that is known. NULL: it is found out on the host. */
+	enum sl_err (*finite)(struct sl_backend *be, const float *x, int64_t count, bool *finite);
 	const struct sl_kernel *kernel[SL_OP_COUNT]; /* NULL: the plan refuses the op on this backend */
 	/* Optional: which sides of this convolution may be fused with a batchnorm: SL_FUSE_… bits. NULL: none. */
 	unsigned (*fuses)(const struct sl_op *conv);
@@ -107,8 +129,18 @@ struct sl_backend_ops {
 	/* Codec stages of a backend whose memory is not the host's, NULL-terminated. NULL: the portable ones. They may
 	 * lack methods and options: then sl_codec_open says UNAVAILABLE, and the host has to code. */
 	const struct sl_codec_stage *const *codec_stages;
+	/* Optional, with codec_stages, for error feedback: out [count] = a + sign·b, sign 1 or -1; queued. NULL: codecs
+	 * with feedback are UNAVAILABLE. */
+	enum sl_err (*combine)(struct sl_backend *be, float *out, const float *a, const float *b, float sign,
+			       int64_t count);
 	/* Faster loops for the portable stages, chosen for this CPU. NULL: the portable ones. */
 	const struct sl_codec_loops *(*codec_loops)(void);
+	/* Optional, all or none: passes that are recorded once, and then launched as one. Between pass_begin with
+	 * RECORD and pass_end only kernels of the pass are called; `recorded` is what they said. pass_end: DONE, or
+	 * PLAIN: nothing was computed, do it now. pass_forget: before memory of the owner's passes goes. */
+	enum sl_err (*pass_begin)(struct sl_backend *be, const struct sl_pass *pass, enum sl_pass_way *way);
+	enum sl_err (*pass_end)(struct sl_backend *be, enum sl_err recorded, enum sl_pass_way *way);
+	void (*pass_forget)(struct sl_backend *be, const void *owner);
 	void (*close)(struct sl_backend *be);
 };
 

@@ -29,10 +29,16 @@ void sl_exec_close(struct sl_exec *exec); /* NULL is fine */
 struct sl_exec_memory sl_exec_memory(const struct sl_exec *exec);
 const struct sl_plan_segment *sl_exec_segment(const struct sl_exec *exec);
 
-/* The weight range (plan.h), weight_count floats in host memory; waits for the device. */
+/* `done` steps are: the schedules of decaying inserts stand there from now on. The executor begins at 0; call this
+ * behind every commit, and before a state is set that was taken elsewhere. What falls off a matrix becomes 0, and its
+ * momentum. Shapes at the cut follow (sl_plan_cut_shape_after). Nothing changes where no width does. */
+enum sl_err sl_exec_follow(struct sl_exec *exec, uint64_t done) SL_MUST_CHECK;
+
+/* The weight range (plan.h), weight_count floats in host memory; waits for the device. What has fallen off a decaying
+ * insert is set to 0, whatever `host` has there. */
 enum sl_err sl_exec_set_weights(struct sl_exec *exec, const float *host) SL_MUST_CHECK;
 enum sl_err sl_exec_get_weights(struct sl_exec *exec, float *host) SL_MUST_CHECK;
-/* The optimizer's momentum, trainable_count floats in the order of the weight range. */
+/* The optimizer's momentum, trainable_count floats in the order of the weight range; fallen parts are set to 0. */
 enum sl_err sl_exec_set_momentum(struct sl_exec *exec, const float *host) SL_MUST_CHECK;
 enum sl_err sl_exec_get_momentum(struct sl_exec *exec, float *host) SL_MUST_CHECK;
 /* Gradients of the trainable front, trainable_count floats: for tests. */
@@ -61,12 +67,15 @@ struct sl_exec_loss {
 	int64_t correct;       /* out */
 };
 
-/* Zeroes the gradients: a step begins, or begins again. */
+/* Zeroes the gradients, but for the pull of decaying inserts: a step begins, or begins again. */
 enum sl_err sl_exec_begin(struct sl_exec *exec) SL_MUST_CHECK;
 enum sl_err sl_exec_forward(struct sl_exec *exec, const struct sl_exec_call *call,
 			    struct sl_exec_loss *loss /* tail, else NULL */) SL_MUST_CHECK;
 enum sl_err sl_exec_backward(struct sl_exec *exec, const struct sl_exec_call *call,
 			     const struct sl_exec_loss *loss) SL_MUST_CHECK;
+/* NONFINITE where the step must not be applied, with a sentence that names the parameter: a gradient, or a running
+ * statistic as it would become, is NaN or Inf. Nothing is changed. */
+enum sl_err sl_exec_check(struct sl_exec *exec, const int64_t *rows, int chunks, struct sl_fail *fail) SL_MUST_CHECK;
 /* Applies the step: running statistics in chunk order, then the optimizer. `rows` [chunks]. */
 enum sl_err sl_exec_commit(struct sl_exec *exec, const struct sl_sgd *sgd, const int64_t *rows,
 			   int chunks) SL_MUST_CHECK;

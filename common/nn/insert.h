@@ -6,6 +6,14 @@
  *                              plain one where K = S = 1
  *   linear:F                   over the last dimension to F features, without bias; both start as (slices of) the
  *                              identity, so that the first F features cross unchanged and the others come back as 0
+ *   decaylinear:rate=R,every=S,times=T[,l1=L][,from=A]
+ *                              a linear layer to as many features as there are, and one back, which begin as the
+ * identity and narrow: after every S steps the width w becomes ⌊w·R⌋, T times; rows of the first matrix and columns of
+ * the second that are to go at the next fall have L·sign(w) added to their gradient, once a step. A steps count as done
+ * before the first. The last of its side none                       the same as the empty text
+ *
+ * Of a decaying pair only the live part takes part in a step; the rest is 0, momentum included (decay.h, exec.h). The
+ * second matrix is stored transposed, [features that cross, features], so that the live part is the front of both.
  *
  * The items of `head` end the head and begin the middle; those of `tail` end the middle and begin the tail. Ops and
  * parameters are called insert.head.0, insert.head.restore.0 (which undoes item 0), insert.tail.0 and so on. */
@@ -13,18 +21,23 @@
 #define SL_NN_INSERT_H
 
 #include "common/nn/cut.h"
+#include "common/nn/decay.h"
 
 enum { SL_INSERT_TEXT = 128, SL_INSERT_MAX_ITEMS = 4 };
 
-/* Splices both inserts into `model` at `cut`, and moves the cut to where the compressed tensors cross. "": none.
+/* Splices both inserts into `model` at `cut`, and moves the cut to where the compressed tensors cross. "": none. Fills
+ * decay[0] (head) and [1] (tail); ops have the shapes of the schedule's beginning, parameters all that there ever is.
  * Operators of the model keep their rng stream, and parameters their place in front of the new ones, so that a seed
  * initialises them as without inserts. New parameters are optional in weight files. CONFIG: the text begins with
  * "insert.head: " or "insert.tail: ". On failure the model may hold some of the ops and must be closed. */
 enum sl_err sl_insert_splice(struct sl_model *model, struct sl_cut *cut, const char *head, const char *tail,
-			     struct sl_fail *fail) SL_MUST_CHECK;
+			     struct sl_decay decay[2], struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Writes the text without blanks and without defaults: equal text, equal insert. CONFIG as above, without the prefix.
  * out [SL_INSERT_TEXT]. */
 enum sl_err sl_insert_canonical(const char *text, char *out, struct sl_fail *fail) SL_MUST_CHECK;
+/* The same, with the schedule of a decaying layer begun `steps` steps earlier: what weights that were trained so long
+ * fit. INT64_MAX: at its end. */
+enum sl_err sl_insert_advance(const char *text, int64_t steps, char *out, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -110,25 +110,31 @@ static void note_read(struct value_use *u, const struct sl_fusion *f, const stru
 }
 
 /* A batchnorm between two convolutions has no output in memory, only its gradient; one behind a convolution leaves the
- * gradient at its output for that convolution to read. */
+ * gradient at its output for that convolution to read; one that belongs wholly to it has no input, and its output is
+ * made, and read again, by the convolution. */
 static void note_uses(struct value_use *use, const struct sl_plan_segment *s, const struct sl_fusion *fusion)
 {
 	for (int i = 0; i < s->n_op; i++) {
 		const struct sl_op *op = &s->op[i].op;
 		const struct sl_fusion *f = &fusion[i];
 
-		for (int k = 0; k < op->n_in; k++) {
+		bool given = f->whole && f->producer >= 0; /* to the convolution in front */
+		bool not_read = given || (f->absorbed && op->kind == SL_OP_ACT);
+
+		for (int k = 0; k < op->n_in && !not_read; k++) {
 			note_read(&use[sl_fuse_input(fusion, s, i, k)], f, &s->op[i], i, k);
-			use[op->in[k]].grad_first = i;
+			use[s->op[sl_fuse_din(fusion, s, i)].op.in[k]].grad_first = i;
 		}
+		if (f->whole && !given)
+			continue;
 		use[op->out] = (struct value_use){(size_t)sl_shape_count(&op->out_shape) * sizeof(float),
-						  i,
+						  given ? f->producer : i,
 						  -1,
-						  -1,
+						  given ? f->producer : -1,
 						  -1,
 						  f->producer >= 0 ? f->producer : i,
 						  f->consumer < 0,
-						  true};
+						  !(f->absorbed && op->kind == SL_OP_ACT)};
 		if (sl_op_saves_output(op))
 			use[op->out].first_saver = i;
 	}

@@ -103,14 +103,18 @@ static enum sl_err infer_add(struct sl_op *op, struct sl_fail *fail)
 	return SL_OK;
 }
 
-static enum sl_err infer_rows_of(struct sl_op *op, int64_t in_f, int64_t out_f, struct sl_fail *fail)
+static enum sl_err infer_linear(struct sl_op *op, struct sl_fail *fail)
 {
+	const int64_t in_f = op->u.linear.in_f, out_f = op->u.linear.out_f;
+	int last = op->in_shape[0].ndim - 1;
+
 	if (in_f < 1 || out_f < 1)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (%s): %lld to %lld features", op->name,
 				   sl_op_kind_name(op->kind), (long long)in_f, (long long)out_f);
-	if (op->in_shape[0].ndim != 2 || op->in_shape[0].dim[1] != in_f)
-		return misfit(op, fail, "[N,F] with its input features");
-	op->out_shape = sl_shape2(op->in_shape[0].dim[0], out_f);
+	if (last < 1 || last > 2 || op->in_shape[0].dim[last] != in_f)
+		return misfit(op, fail, "[N,F] or [N,S,F] with its input features");
+	op->out_shape = op->in_shape[0];
+	op->out_shape.dim[last] = out_f;
 	return SL_OK;
 }
 
@@ -136,7 +140,7 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 	case SL_OP_AVGPOOL:
 		return infer_pool(op, fail);
 	case SL_OP_LINEAR:
-		return infer_rows_of(op, op->u.linear.in_f, op->u.linear.out_f, fail);
+		return infer_linear(op, fail);
 	case SL_OP_ACT:
 		op->out_shape = *in;
 		return SL_OK;
@@ -172,7 +176,7 @@ int64_t sl_op_macs(const struct sl_op *op, int64_t rows)
 	case SL_OP_BATCHNORM:
 		return rows * sl_shape_row(&op->out_shape) * 2;
 	case SL_OP_LINEAR:
-		return rows * op->u.linear.in_f * op->u.linear.out_f;
+		return rows * sl_shape_row(&op->out_shape) * op->u.linear.in_f;
 	default:
 		return 0;
 	}

@@ -9,7 +9,7 @@
  * ADD        a, b → a + b                             –
  * MAXPOOL    [H,W,C] → [H',W',C]                      –
  * AVGPOOL    [H,W,C] → [H',W',C] (whole plane: 1×1)   –      (padding counts, as count_include_pad=True)
- * LINEAR     [F] → [O]                                weight [O,F], bias [O]
+ * LINEAR     [F] → [O], or [S,F] → [S,O]              weight [O,F] (transposed: [F,O]), bias [O]
  * DROPOUT    any → same (× 1/(1-p) where kept)        –
  * FLATTEN    [H,W,C] → [H·W·C]                        –      (NHWC order; equals torch's where H·W = 1)
  * XENT       logits [K] + labels → mean loss          –      (softmax cross-entropy, torch.nn.CrossEntropyLoss)
@@ -68,6 +68,7 @@ struct sl_pool_attr {
 struct sl_linear_attr {
 	int in_f, out_f;
 	bool bias;
+	bool transposed; /* the weight is [F,O] */
 };
 
 struct sl_dropout_attr {

@@ -32,6 +32,15 @@ struct sl_shape sl_plan_cut_shape(const struct sl_plan *plan, bool mid, int64_t 
 	return sl_shape_rows(plan->segment[mid ? SL_TAIL : SL_MIDDLE].in_shape, rows);
 }
 
+struct sl_shape sl_plan_cut_shape_after(const struct sl_plan *plan, bool mid, int64_t rows, uint64_t done)
+{
+	struct sl_shape shape = sl_plan_cut_shape(plan, mid, rows);
+
+	if (plan->decay[mid].full)
+		shape.dim[shape.ndim - 1] = sl_decay_width(&plan->decay[mid], done);
+	return shape;
+}
+
 int64_t sl_plan_cut_count(const struct sl_plan *plan, bool mid)
 {
 	return sl_shape_row(&plan->segment[mid ? SL_TAIL : SL_MIDDLE].in_shape);
@@ -129,6 +138,12 @@ static enum sl_err mark_gradients(struct sl_plan_segment *s, int n_value)
 	return SL_OK;
 }
 
+static void mark_narrow(struct sl_plan_segment *s, int value)
+{
+	for (int i = 0; i < s->n_op; i++)
+		s->op[i].narrows = s->op[i].narrows || s->op[i].op.out == value || s->op[i].op.in[0] == value;
+}
+
 static enum sl_err build_segment(struct sl_plan *plan, enum sl_segment which, struct sl_fail *fail)
 {
 	struct sl_plan_segment *s = &plan->segment[which];
@@ -146,6 +161,10 @@ static enum sl_err build_segment(struct sl_plan *plan, enum sl_segment which, st
 	if (!s->op || !s->param)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the plan");
 	copy_ops(s, m, first, end, plan->rows);
+	if (plan->decay[0].full)
+		mark_narrow(s, plan->cut.head_value);
+	if (plan->decay[1].full)
+		mark_narrow(s, plan->cut.tail_value);
 	place_params(s, m, true);
 	place_params(s, m, false);
 	s->in_value = s->op[0].op.in[0];
@@ -201,6 +220,10 @@ static void feed_op(XXH3_state_t *x, const struct sl_op *op)
 	case SL_OP_AVGPOOL:
 		feed(x, " k%d s%d p%d", op->u.pool.k, op->u.pool.stride, op->u.pool.pad);
 		break;
+	case SL_OP_LINEAR:
+		if (op->u.linear.transposed)
+			feed(x, " transposed");
+		break;
 	case SL_OP_DROPOUT:
 		feed(x, " p%a", (double)op->u.dropout.p);
 		break;
@@ -219,6 +242,13 @@ static enum sl_err hash_plan(struct sl_plan *plan)
 	XXH3_128bits_reset(x);
 	feed(x, "split plan 1\n%s classes=%d batch=%" PRId64 " chunks=%d seed=%" PRIu64 "\n%s", plan->model->name,
 	     plan->model->classes, plan->spec.batch, plan->spec.chunks, plan->spec.seed, plan->spec.note);
+	for (int i = 0; i < 2; i++) {
+		const struct sl_decay *d = &plan->decay[i];
+
+		if (d->full)
+			feed(x, "\ndecay %d %d %a %" PRId64 " %d %a %" PRId64, i, d->full, d->rate, d->every, d->times,
+			     d->l1, d->from);
+	}
 	for (int r = 0; r < SL_SEGMENT_COUNT; r++) {
 		const struct sl_plan_segment *s = &plan->segment[r];
 
@@ -258,7 +288,8 @@ static enum sl_err find_cut(struct sl_plan *plan, struct sl_fail *fail)
 		return err;
 	plan->plain[0] = value_shape(plan->model, plan->cut.head_value);
 	plan->plain[1] = value_shape(plan->model, plan->cut.tail_value);
-	return sl_insert_splice(plan->model, &plan->cut, plan->spec.insert_head, plan->spec.insert_tail, fail);
+	return sl_insert_splice(plan->model, &plan->cut, plan->spec.insert_head, plan->spec.insert_tail, plan->decay,
+				fail);
 }
 
 static enum sl_err check_spec(const struct sl_plan_spec *spec, struct sl_fail *fail)

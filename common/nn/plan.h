@@ -33,6 +33,7 @@ struct sl_segment_op {
 	bool din_want[SL_OP_MAX_IN]; /* backward: somebody needs this input's gradient */
 	bool din_add[SL_OP_MAX_IN];  /* … and a later consumer of the same value has already written it */
 	int param[SL_OP_MAX_PARAM];  /* index into the segment's parameters */
+	bool narrows;                /* a decaying insert's: shapes are those of its schedule's beginning */
 };
 
 /* A parameter's place in the segment's weight range, in floats; the same offset serves its gradient and momentum. */
@@ -62,6 +63,7 @@ struct sl_plan {
 	struct sl_cut cut;
 	int64_t rows;             /* of a full chunk: ceil(batch / chunks) */
 	struct sl_shape plain[2]; /* of one row, at the head's end and the tail's begin, without inserts */
+	struct sl_decay decay[2]; /* of what crosses there */
 	struct sl_plan_segment segment[SL_SEGMENT_COUNT];
 	uint8_t hash[SL_PLAN_HASH_BYTES];
 };
@@ -73,8 +75,10 @@ void sl_plan_close(struct sl_plan *plan); /* NULL is fine */
 int sl_plan_chunks_of(const struct sl_plan *plan, int64_t batch_rows);
 int64_t sl_plan_chunk_rows(const struct sl_plan *plan, int64_t batch_rows, int chunk);
 
-/* Shape of a tensor that crosses the cut for `rows` rows: mid = false at the head's end, true at the tail's begin. */
+/* Shape of a tensor that crosses the cut for `rows` rows: mid = false at the head's end, true at the tail's begin. It
+ * is the largest of the run: decaying inserts make it narrower. _after: of the pass that follows `done` steps. */
 struct sl_shape sl_plan_cut_shape(const struct sl_plan *plan, bool mid, int64_t rows);
+struct sl_shape sl_plan_cut_shape_after(const struct sl_plan *plan, bool mid, int64_t rows, uint64_t done);
 /* Elements of that tensor per row, and those of the uncompressed one: what would cross without inserts. */
 int64_t sl_plan_cut_count(const struct sl_plan *plan, bool mid);
 int64_t sl_plan_plain_count(const struct sl_plan *plan, bool mid);

@@ -337,6 +337,27 @@ const char *sl_st_metadata(const struct sl_st_file *file, const char *key)
 	return json_string_value(json_object_get(json_object_get(file->root, metadata_key), key));
 }
 
+void sl_st_each_note(const struct sl_st_file *file, void (*fn)(void *arg, const char *key, const char *value),
+		     void *arg)
+{
+	json_t *notes = json_object_get(file->root, metadata_key), *value;
+	const char *key;
+
+	json_object_foreach(notes, key, value)
+	{
+		fn(arg, key, json_string_value(value));
+	}
+}
+
+enum sl_err sl_st_read_raw(const struct sl_st_file *file, const struct sl_st_tensor *tensor, uint64_t offset, void *out,
+			   size_t len, struct sl_fail *fail)
+{
+	if (offset > tensor->bytes || len > tensor->bytes - offset)
+		return sl_fail_set(fail, SL_ERR_BUG, "%s: tensor \"%.96s\" is read past its end", file->name,
+				   tensor->name);
+	return read_at(file, file->data_start + tensor->offset + offset, out, len, fail);
+}
+
 /* ---- conversion: `count` packed elements to floats or integers; no alignment is assumed of the source */
 
 typedef void convert_fn(void *dst, const uint8_t *src, size_t count);

@@ -10,6 +10,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
+#include "common/base/failpoint.h"
 
 enum { SL_ST_MAX_HEADER = 100000000, SL_ST_MAX_DIMS = 8, SL_ST_SHAPE_TEXT = 128 };
 
@@ -36,6 +37,13 @@ const struct sl_st_tensor *sl_st_find(const struct sl_st_file *file, const char 
 const char *sl_st_metadata(const struct sl_st_file *file, const char *key);                  /* NULL: none */
 const char *sl_st_shape_text(const struct sl_st_tensor *tensor, char out[SL_ST_SHAPE_TEXT]); /* "[32,3,3,3]" */
 
+/* All of them, in any order. */
+void sl_st_each_note(const struct sl_st_file *file, void (*fn)(void *arg, const char *key, const char *value),
+		     void *arg);
+
+/* Bytes [offset, offset + len) of the tensor as the file has them. */
+enum sl_err sl_st_read_raw(const struct sl_st_file *file, const struct sl_st_tensor *tensor, uint64_t offset, void *out,
+			   size_t len, struct sl_fail *fail) SL_MUST_CHECK;
 /* Whether sl_st_read_f32 can read it: F32, F16, BF16, F64. */
 bool sl_st_is_float(const struct sl_st_tensor *tensor);
 /* out: [count]. DATA where the dtype is not one that it reads, or the file has become shorter. */
@@ -60,9 +68,9 @@ struct sl_st_note {
 
 /* Writes `path`.tmp, syncs it, renames it to `path` and syncs the folder, so that `path` is the old file or the whole
  * new one. Tensors lie in the order of element size (largest first: all are aligned), then of name; the same items give
- * the same bytes. CANTCREATE, IO; `path`.tmp is removed on failure. */
+ * the same bytes. CANTCREATE, IO; `path`.tmp is removed on failure. `points`: the file's failpoints, SL_FP_x_OPEN. */
 enum sl_err sl_st_write(const char *path, const struct sl_st_item *items, int n_items, const struct sl_st_note *notes,
-			int n_notes, struct sl_fail *fail) SL_MUST_CHECK;
+			int n_notes, enum sl_failpoint points, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Bytes of an element of the dtype named; 0: not known here. */
 int sl_st_dtype_bytes(const char *dtype);

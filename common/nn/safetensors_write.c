@@ -1,12 +1,8 @@
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "common/base/newfile.h"
 #include "common/nn/safetensors.h"
 
 enum { ALIGN = 8 };
@@ -73,89 +69,27 @@ static char *make_header(const struct placed *list, int n, const struct sl_st_no
 	return text;
 }
 
-static bool write_all(int fd, const void *src, size_t len)
-{
-	const uint8_t *from = src;
-
-	while (len > 0) {
-		ssize_t put = write(fd, from, len);
-
-		if (put < 0 && errno == EINTR)
-			continue;
-		if (put < 0)
-			return false;
-		from += put;
-		len -= (size_t)put;
-	}
-	return true;
-}
-
-static bool write_file(int fd, const char *header, const struct placed *list, int n)
+static enum sl_err write_file(struct sl_newfile *f, const char *header, const struct placed *list, int n,
+			      struct sl_fail *fail)
 {
 	const char spaces[ALIGN] = "        ";
 	size_t len = strlen(header), pad = (ALIGN - len % ALIGN) % ALIGN;
 	uint64_t total = len + pad;
+	enum sl_err err = sl_newfile_write(f, &total, sizeof total, fail);
 
-	if (!write_all(fd, &total, sizeof(total)) || !write_all(fd, header, len) || !write_all(fd, spaces, pad))
-		return false;
-	for (int i = 0; i < n; i++)
-		if (!write_all(fd, list[i].item->data, (size_t)list[i].bytes))
-			return false;
-	return fsync(fd) == 0;
-}
-
-/* The rename itself must be on the disk: that is the folder's content. */
-static bool sync_folder_of(const char *path)
-{
-	char folder[PATH_MAX];
-	const char *slash = strrchr(path, '/');
-	int fd, status;
-
-	if (!slash)
-		strcpy(folder, ".");
-	else
-		snprintf(folder, sizeof(folder), "%.*s", slash == path ? 1 : (int)(slash - path), path);
-	fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	status = fsync(fd);
-	close(fd);
-	return status == 0;
-}
-
-static enum sl_err write_and_rename(const char *path, const char *header, const struct placed *list, int n,
-				    struct sl_fail *fail)
-{
-	char tmp[PATH_MAX];
-	bool ok;
-	int fd;
-
-	if (snprintf(tmp, sizeof(tmp), "%s.tmp", path) >= (int)sizeof(tmp))
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%.96s…: too long a path", path);
-	fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	if (fd < 0)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", tmp, strerror(errno));
-	ok = write_file(fd, header, list, n);
-	if (close(fd) != 0 || !ok) {
-		enum sl_err err = sl_fail_set(fail, SL_ERR_IO, "%s: %s", tmp, strerror(errno));
-
-		unlink(tmp);
-		return err;
-	}
-	if (rename(tmp, path) != 0) {
-		enum sl_err err = sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
-
-		unlink(tmp);
-		return err;
-	}
-	if (!sync_folder_of(path))
-		return sl_fail_set(fail, SL_ERR_IO, "the folder of %s: %s", path, strerror(errno));
-	return SL_OK;
+	if (!err)
+		err = sl_newfile_write(f, header, len, fail);
+	if (!err)
+		err = sl_newfile_write(f, spaces, pad, fail);
+	for (int i = 0; i < n && !err; i++)
+		err = sl_newfile_write(f, list[i].item->data, (size_t)list[i].bytes, fail);
+	return err ? err : sl_newfile_finish(f, fail);
 }
 
 enum sl_err sl_st_write(const char *path, const struct sl_st_item *items, int n_items, const struct sl_st_note *notes,
-			int n_notes, struct sl_fail *fail)
+			int n_notes, enum sl_failpoint points, struct sl_fail *fail)
 {
+	struct sl_newfile file;
 	struct placed *list = calloc((size_t)n_items + 1, sizeof(*list));
 	char *header = NULL;
 	enum sl_err err;
@@ -170,7 +104,9 @@ enum sl_err sl_st_write(const char *path, const struct sl_st_item *items, int n_
 		err = sl_fail_set(fail, SL_ERR_BUG, "%s: a name that is not UTF-8, or one that comes twice", path);
 		goto fail;
 	}
-	err = write_and_rename(path, header, list, n_items, fail);
+	err = sl_newfile_open(&file, path, 0644, points, fail);
+	if (!err)
+		err = write_file(&file, header, list, n_items, fail);
 fail:
 	free(header);
 	free(list);

@@ -34,6 +34,11 @@ static inline struct sl_shape sl_shape4(int64_t n, int64_t h, int64_t w, int64_t
 	return (struct sl_shape){4, {n, h, w, c}};
 }
 
+static inline struct sl_shape sl_shape3(int64_t n, int64_t s, int64_t f)
+{
+	return (struct sl_shape){3, {n, s, f, 0}};
+}
+
 static inline struct sl_shape sl_shape2(int64_t n, int64_t c)
 {
 	return (struct sl_shape){2, {n, c, 0, 0}};

@@ -244,10 +244,30 @@ enum sl_err sl_weights_save(const struct sl_model *model, const char *path, cons
 		if (ends_with(model->param[i].name, running_mean))
 			add_counter(&d, &model->param[i], &batches_tracked);
 	}
-	err = sl_st_write(path, d.item, d.n, notes, n_notes, fail);
+	err = sl_st_write(path, d.item, d.n, notes, n_notes, SL_FP_MODEL_OPEN, fail);
 fail:
 	free(d.item);
 	free(d.name);
 	free(d.file_order);
 	return err;
+}
+
+int64_t sl_weights_steps(const char *path)
+{
+	int64_t steps = INT64_MAX;
+	struct sl_st_file *file;
+	struct sl_fail fail;
+	const char *text;
+	char *end;
+
+	if (sl_st_open(&file, path, &fail) != SL_OK)
+		return steps;
+	text = sl_st_metadata(file, SL_WEIGHTS_STEPS);
+	if (text && *text >= '0' && *text <= '9') {
+		steps = strtoll(text, &end, 10);
+		if (*end)
+			steps = INT64_MAX;
+	}
+	sl_st_close(file);
+	return steps;
 }

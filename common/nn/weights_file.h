@@ -26,6 +26,11 @@ enum sl_err sl_weights_load_file(const struct sl_model *model, const struct sl_s
 enum sl_err sl_weights_load(const struct sl_model *model, const char *path, bool partial, float *const *param,
 			    bool *loaded, struct sl_fail *fail) SL_MUST_CHECK;
 
+/* The note that says how many steps the weights have been trained for. */
+#define SL_WEIGHTS_STEPS "steps"
+/* What it says; INT64_MAX where the file has none or cannot be read. */
+int64_t sl_weights_steps(const char *path);
+
 /* Writes the whole model (no param[i] may be NULL) as torchvision's state_dict: float32, and a num_batches_tracked of
  * `batches_tracked` beside every running_mean, so that its strict load works. `notes` go into __metadata__. */
 enum sl_err sl_weights_save(const struct sl_model *model, const char *path, const float *const *param,

@@ -1,13 +1,17 @@
 #include "common/session/checkpoint.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include <xxhash.h>
 
 #include "common/base/log.h"
 
@@ -32,6 +36,24 @@ void sl_checkpoint_note(struct sl_checkpoint *c, const char *key, const char *fm
 	va_end(ap);
 }
 
+void sl_checkpoint_plan(struct sl_checkpoint *c, const struct sl_plan *plan)
+{
+	const char *note = plan->spec.note,
+		   *line = strchr(note, '\n'); /* sl_agreement_seal: codecs, then the optimizer */
+	int first = line ? (int)(line - note) : (int)strlen(note);
+	char hash[SL_HEX16_TEXT];
+
+	sl_checkpoint_note(c, "model", "%s, %d classes, images of %d, width %g, dropout %g", plan->model->name,
+			   plan->model->classes, plan->spec.model.image, plan->spec.model.width,
+			   plan->spec.model.dropout);
+	sl_checkpoint_note(c, "cut", "%s", plan->cut.text);
+	sl_checkpoint_note(c, "codecs", "%.*s", first, note);
+	sl_checkpoint_note(c, "optimizer", "%s", line ? line + 1 : "");
+	sl_checkpoint_note(c, "batch", "%" PRId64 " in %d chunks, seed %" PRIu64, plan->spec.batch, plan->spec.chunks,
+			   plan->spec.seed);
+	sl_checkpoint_note(c, "plan", "%s", sl_hex16(plan->hash, hash));
+}
+
 const char *sl_checkpoint_noted(const struct sl_checkpoint *c, const char *key)
 {
 	for (int i = 0; i < c->n_note; i++)
@@ -45,27 +67,30 @@ static bool path_of(char out[PATH_MAX], const char *dir, const char *prefix, uin
 	return snprintf(out, PATH_MAX, "%s/%s-%012" PRIu64 ".safetensors", dir, prefix, step) < PATH_MAX;
 }
 
+static const char suffix[] = ".safetensors", tmp_suffix[] = ".safetensors.tmp";
+
 /* The step in a file's name, or false where it is not one of ours. */
-static bool step_of(const char *name, const char *prefix, uint64_t *step)
+static bool step_of(const char *name, const char *prefix, const char *end, uint64_t *step)
 {
 	size_t n = strlen(prefix);
-	int end = 0;
+	int digits = 0;
 
 	if (strncmp(name, prefix, n) != 0 || name[n] != '-')
 		return false;
-	return sscanf(name + n + 1, "%12" SCNu64 ".safetensors%n", step, &end) == 1 && end == 12 + 12 &&
-	       name[n + 1 + (size_t)end] == '\0';
+	return sscanf(name + n + 1, "%12" SCNu64 "%n", step, &digits) == 1 && digits == 12 &&
+	       strcmp(name + n + 1 + 12, end) == 0;
 }
 
-/* Visits every file of the prefix. */
-static void each_file(const char *dir, const char *prefix, void (*fn)(void *arg, uint64_t step), void *arg)
+/* Visits every file of the prefix that ends so. */
+static void each_file(const char *dir, const char *prefix, const char *end, void (*fn)(void *arg, uint64_t step),
+		      void *arg)
 {
 	DIR *d = opendir(dir);
 	struct dirent *entry;
 	uint64_t step;
 
 	while (d && (entry = readdir(d)))
-		if (step_of(entry->d_name, prefix, &step))
+		if (step_of(entry->d_name, prefix, end, &step))
 			fn(arg, step);
 	if (d)
 		closedir(d);
@@ -96,59 +121,202 @@ int sl_checkpoint_list(const char *dir, const char *prefix, uint64_t step[SL_CHE
 {
 	struct newest k = {.n = 0};
 
-	each_file(dir, prefix, keep_newest, &k);
+	each_file(dir, prefix, suffix, keep_newest, &k);
 	memcpy(step, k.step, sizeof k.step);
 	return k.n;
 }
 
-struct removal {
-	const char *dir, *prefix;
-	uint64_t below; /* remove files of smaller steps */
-};
+/* ---- what goes */
 
-static void remove_old(void *arg, uint64_t step)
+static void remove_tmp(void *arg, uint64_t step)
 {
-	const struct removal *r = arg;
+	const struct sl_checkpoint *c = arg;
 	char path[PATH_MAX];
 
-	if (step < r->below && path_of(path, r->dir, r->prefix, step))
-		unlink(path);
+	if (path_of(path, c->dir, c->prefix, step) && strlen(path) + 4 < sizeof path)
+		unlink(strcat(path, ".tmp"));
+}
+
+void sl_checkpoint_touch(const struct sl_checkpoint *c, uint64_t step)
+{
+	char path[PATH_MAX];
+
+	if (path_of(path, c->dir, c->prefix, step))
+		(void)!utimensat(AT_FDCWD, path, NULL, 0);
+}
+
+struct pruning {
+	const struct sl_checkpoint *c;
+	uint64_t step, below; /* the one just written; the newest before it */
+	bool any_below;
+};
+
+static void find_below(void *arg, uint64_t step)
+{
+	struct pruning *p = arg;
+
+	if (step < p->step && (!p->any_below || step > p->below)) {
+		p->below = step;
+		p->any_below = true;
+	}
+}
+
+static void prune_one(void *arg, uint64_t step)
+{
+	const struct pruning *p = arg;
+	const struct sl_checkpoint *c = p->c;
+	bool kept = step == p->step || (p->any_below && step == p->below);
+	char path[PATH_MAX];
+
+	for (int i = 0; i < c->n_pin; i++)
+		kept = kept || step == c->pin[i];
+	if (!kept && path_of(path, c->dir, c->prefix, step))
+		(void)!SL_FAILPOINT_CALL(SL_FP_CKPT_PRUNE, unlink(path));
+}
+
+static void prune(const struct sl_checkpoint *c, uint64_t step)
+{
+	struct pruning p = {.c = c, .step = step};
+
+	each_file(c->dir, c->prefix, suffix, find_below, &p);
+	each_file(c->dir, c->prefix, suffix, prune_one, &p);
+	each_file(c->dir, c->prefix, tmp_suffix, remove_tmp, (void *)(uintptr_t)c);
+}
+
+static void clear_one(void *arg, uint64_t step)
+{
+	const struct sl_checkpoint *c = arg;
+	char path[PATH_MAX];
+
+	if (path_of(path, c->dir, c->prefix, step))
+		(void)!SL_FAILPOINT_CALL(SL_FP_CKPT_CLEAR, unlink(path));
 }
 
 void sl_checkpoint_clear(const char *dir, const char *prefix)
 {
-	struct removal r = {dir, prefix, UINT64_MAX};
+	struct sl_checkpoint c = {.dir = dir, .prefix = prefix};
 
-	each_file(dir, prefix, remove_old, &r);
+	each_file(dir, prefix, suffix, clear_one, &c);
+	each_file(dir, prefix, tmp_suffix, remove_tmp, &c);
 }
+
+/* ---- the hash: of the step, of all notes (in any order: their hashes are added), of all parts by name, with dtype and
+ * length */
+
+static const char hash_key[] = "xxh3";
+
+enum { BLOCK = 65536, HASH_TEXT = 17 };
+
+static void hash_note(void *arg, const char *key, const char *value)
+{
+	uint64_t *sum = arg;
+
+	if (strcmp(key, hash_key) != 0)
+		*sum += XXH3_64bits_withSeed(value, strlen(value), XXH3_64bits(key, strlen(key)));
+}
+
+static uint64_t hash_head(uint64_t h, const char *name, const char *dtype, int64_t count)
+{
+	h = XXH3_64bits_withSeed(name, strlen(name), h);
+	h = XXH3_64bits_withSeed(dtype, strlen(dtype), h);
+	return XXH3_64bits_withSeed(&count, sizeof count, h);
+}
+
+static const char *dtype_of(const struct sl_checkpoint_part *p)
+{
+	return p->floats ? "F32" : "U8";
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct sl_checkpoint_part *)a)->name, ((const struct sl_checkpoint_part *)b)->name);
+}
+
+static uint64_t hash_of(const struct sl_checkpoint *c, uint64_t step)
+{
+	struct sl_checkpoint_part part[SL_CHECKPOINT_MAX_PARTS];
+	uint64_t h = step;
+
+	for (int i = 0; i < c->n_note; i++)
+		hash_note(&h, c->note[i].key, c->note[i].value);
+	memcpy(part, c->part, sizeof part);
+	qsort(part, (size_t)c->n_part, sizeof part[0], by_name);
+	for (int i = 0; i < c->n_part; i++) {
+		size_t left = (size_t)part[i].count * (part[i].floats ? sizeof(float) : 1), len;
+
+		h = hash_head(h, part[i].name, dtype_of(&part[i]), part[i].count);
+		for (const uint8_t *at = part[i].data; left > 0; at += len, left -= len) {
+			len = left < BLOCK ? left : BLOCK;
+			h = XXH3_64bits_withSeed(at, len, h);
+		}
+	}
+	return h;
+}
+
+static enum sl_err hash_of_file(const struct sl_st_file *file, uint64_t step, uint64_t *hash, struct sl_fail *fail)
+{
+	uint8_t block[BLOCK];
+	uint64_t h = step;
+
+	sl_st_each_note(file, hash_note, &h);
+	for (int i = 0; i < sl_st_count(file); i++) {
+		const struct sl_st_tensor *t = sl_st_at(file, i);
+
+		h = hash_head(h, t->name, t->dtype, t->ndim == 1 ? t->count : -1);
+		for (uint64_t at = 0; at < t->bytes; at += BLOCK) {
+			size_t len = t->bytes - at < BLOCK ? (size_t)(t->bytes - at) : BLOCK;
+			enum sl_err err = sl_st_read_raw(file, t, at, block, len, fail);
+
+			if (err)
+				return err;
+			h = XXH3_64bits_withSeed(block, len, h);
+		}
+	}
+	*hash = h;
+	return SL_OK;
+}
+
+static enum sl_err check_hash(const struct sl_st_file *file, const char *path, uint64_t step, struct sl_fail *fail)
+{
+	const char *noted = sl_st_metadata(file, hash_key);
+	char found[HASH_TEXT];
+	uint64_t hash;
+	enum sl_err err = hash_of_file(file, step, &hash, fail);
+
+	if (err)
+		return err;
+	snprintf(found, sizeof found, "%016" PRIx64, hash);
+	if (noted && strcmp(noted, found) == 0)
+		return SL_OK;
+	return sl_fail_set(fail, SL_ERR_DATA, "%s: damaged: its hash is %s, its note says %.20s", path, found,
+			   noted ? noted : "nothing");
+}
+
+/* ---- writing and reading */
 
 enum sl_err sl_checkpoint_write(const struct sl_checkpoint *c, uint64_t step, struct sl_fail *fail)
 {
 	struct sl_st_item item[SL_CHECKPOINT_MAX_PARTS];
-	struct sl_st_note note[SL_CHECKPOINT_MAX_NOTES];
-	uint64_t kept[SL_CHECKPOINT_KEPT];
-	char path[PATH_MAX];
+	struct sl_st_note note[SL_CHECKPOINT_MAX_NOTES + 1];
+	char path[PATH_MAX], hash[HASH_TEXT];
 	enum sl_err err;
 
 	if (!path_of(path, c->dir, c->prefix, step))
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "checkpoint: the path is too long");
 	for (int i = 0; i < c->n_part; i++)
 		item[i] = (struct sl_st_item){.name = c->part[i].name,
-					      .dtype = c->part[i].floats ? "F32" : "U8",
+					      .dtype = dtype_of(&c->part[i]),
 					      .ndim = 1,
 					      .dim = {c->part[i].count},
 					      .data = c->part[i].data};
 	for (int i = 0; i < c->n_note; i++)
 		note[i] = (struct sl_st_note){c->note[i].key, c->note[i].value};
-	err = sl_st_write(path, item, c->n_part, note, c->n_note, fail);
-	if (err)
-		return err;
-	if (sl_checkpoint_list(c->dir, c->prefix, kept) == SL_CHECKPOINT_KEPT) {
-		struct removal r = {c->dir, c->prefix, kept[SL_CHECKPOINT_KEPT - 1]};
-
-		each_file(c->dir, c->prefix, remove_old, &r);
-	}
-	return SL_OK;
+	snprintf(hash, sizeof hash, "%016" PRIx64, hash_of(c, step));
+	note[c->n_note] = (struct sl_st_note){hash_key, hash};
+	err = sl_st_write(path, item, c->n_part, note, c->n_note + 1, SL_FP_CKPT_OPEN, fail);
+	if (!err)
+		prune(c, step);
+	return err;
 }
 
 static enum sl_err check_note(const struct sl_st_file *file, const char *path, struct sl_checkpoint_note *n,
@@ -170,23 +338,16 @@ static const struct sl_st_tensor *find_part(const struct sl_st_file *file, const
 	const struct sl_st_tensor *t = sl_st_find(file, p->name);
 	bool fits = t && t->ndim == 1 && (p->floats ? t->count == p->count : t->count <= p->count);
 
-	return fits && strcmp(t->dtype, p->floats ? "F32" : "U8") == 0 ? t : NULL;
+	return fits && strcmp(t->dtype, dtype_of(p)) == 0 ? t : NULL;
 }
 
 static enum sl_err read_bytes(const struct sl_st_file *file, const struct sl_st_tensor *t, struct sl_checkpoint_part *p,
 			      struct sl_fail *fail)
 {
-	int64_t *wide = malloc((size_t)t->count * sizeof *wide + 1);
-	uint8_t *to = p->data;
-	enum sl_err err;
+	enum sl_err err = sl_st_read_raw(file, t, 0, p->data, (size_t)t->bytes, fail);
 
-	if (!wide)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "checkpoint: no memory");
-	err = sl_st_read_i64(file, t, wide, fail);
-	for (int64_t i = 0; i < t->count && !err; i++)
-		to[i] = (uint8_t)wide[i];
-	p->count = t->count;
-	free(wide);
+	if (!err)
+		p->count = t->count;
 	return err;
 }
 
@@ -213,6 +374,21 @@ enum sl_err sl_checkpoint_read(struct sl_checkpoint *c, uint64_t step, struct sl
 		err = c->part[i].floats ? sl_st_read_f32(file, t, c->part[i].data, fail)
 					: read_bytes(file, t, &c->part[i], fail);
 	}
+	if (!err)
+		err = check_hash(file, path, step, fail);
 	sl_st_close(file);
 	return err;
+}
+
+void sl_checkpoint_good(struct sl_checkpoint_state *s, uint64_t step)
+{
+	*s = (struct sl_checkpoint_state){.good = step};
+}
+
+void sl_checkpoint_missed(struct sl_checkpoint_state *s, uint64_t step, const struct sl_fail *why)
+{
+	const char *name = strrchr(why->text, '/');
+
+	s->missed = step;
+	snprintf(s->why, sizeof s->why, "%.*s", (int)sizeof s->why - 1, name ? name + 1 : why->text);
 }

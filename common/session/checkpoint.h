@@ -1,13 +1,22 @@
 /* Checkpoint files of one side: everything a step changes there, as safetensors `DIR/PREFIX-<step>.safetensors`, step
- * being the next one to do. Written whole or not at all (temporary file, fsync, rename, fsync of the folder); the two
- * newest are kept. What is read is checked: plan, BLAS core, names and lengths; a damaged file is as good as none. */
+ * being the next one to do. Written whole or not at all (base/newfile.h); the newest two are kept, and those that are
+ * pinned. What is read is checked: notes, names, lengths, and a hash over all of it; a damaged file is as good as none.
+ */
 #ifndef SL_SESSION_CHECKPOINT_H
 #define SL_SESSION_CHECKPOINT_H
 
 #include "common/base/err.h"
+#include "common/nn/plan.h"
 #include "common/nn/safetensors.h"
 
-enum { SL_CHECKPOINT_KEPT = 2, SL_CHECKPOINT_MAX_PARTS = 16, SL_CHECKPOINT_MAX_NOTES = 16, SL_CHECKPOINT_NOTE = 192 };
+enum {
+	SL_CHECKPOINT_KEPT = 2,
+	SL_CHECKPOINT_MAX_PINS = 4,
+	SL_CHECKPOINT_MAX_PARTS = 16,
+	SL_CHECKPOINT_MAX_NOTES = 16,
+	SL_CHECKPOINT_NOTE = 192,
+	SL_CHECKPOINT_WHY = 128
+};
 
 /* A named range of memory: floats, or bytes. */
 struct sl_checkpoint_part {
@@ -28,21 +37,40 @@ struct sl_checkpoint {
 	int n_part;
 	struct sl_checkpoint_note note[SL_CHECKPOINT_MAX_NOTES];
 	int n_note;
+	uint64_t pin[SL_CHECKPOINT_MAX_PINS]; /* steps whose files a write leaves, because the other side counts on them
+					       */
+	int n_pin;
 };
 
 void sl_checkpoint_floats(struct sl_checkpoint *c, const char *name, float *data, int64_t count);
 void sl_checkpoint_bytes(struct sl_checkpoint *c, const char *name, uint8_t *data, int64_t count);
 void sl_checkpoint_note(struct sl_checkpoint *c, const char *key, const char *fmt, ...) SL_PRINTF(3, 4);
+/* What must be equal on reading, in words before it is in a hash: model, cut, codecs, optimizer, batch, plan. */
+void sl_checkpoint_plan(struct sl_checkpoint *c, const struct sl_plan *plan);
 const char *sl_checkpoint_noted(const struct sl_checkpoint *c, const char *key); /* NULL: none */
 
-/* Writes all parts and notes, then removes all but the newest SL_CHECKPOINT_KEPT files. */
+/* Writes all parts and notes. Then removes what is of no more use: files of later steps (the run went back behind
+ * them), of earlier ones but the newest SL_CHECKPOINT_KEPT - 1, and .tmp files that a killed process left; never a
+ * pinned one. */
 enum sl_err sl_checkpoint_write(const struct sl_checkpoint *c, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
 /* Fills the parts named in *c and the values of the notes whose keys are in *c. A note that came with a value must
- * have the same one in the file: MISMATCH, both named. NOINPUT: no such file; DATA: damaged. */
+ * have the same one in the file: MISMATCH, both named. NOINPUT: no such file; DATA: damaged; IO. Without parts, a check
+ * of the whole file. */
 enum sl_err sl_checkpoint_read(struct sl_checkpoint *c, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
+/* The file is in use: whoever removes files by their age sees it as new. */
+void sl_checkpoint_touch(const struct sl_checkpoint *c, uint64_t step);
 /* Steps of the files that are there, newest first; returns how many, at most SL_CHECKPOINT_KEPT. */
 int sl_checkpoint_list(const char *dir, const char *prefix, uint64_t step[SL_CHECKPOINT_KEPT]);
-/* Removes all of them. */
+/* How one side's checkpoints stand, for a status. */
+struct sl_checkpoint_state {
+	uint64_t good;               /* the newest one on the disk; 0: none yet */
+	uint64_t missed;             /* the one that should have come behind it; 0: none */
+	char why[SL_CHECKPOINT_WHY]; /* … and why it did not: without folders; "" */
+};
+void sl_checkpoint_good(struct sl_checkpoint_state *s, uint64_t step);
+void sl_checkpoint_missed(struct sl_checkpoint_state *s, uint64_t step, const struct sl_fail *why);
+
+/* Removes all of them, .tmp included. */
 void sl_checkpoint_clear(const char *dir, const char *prefix);
 
 #endif

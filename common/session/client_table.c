@@ -98,6 +98,16 @@ static enum sl_err begin_fetch(struct sl_session *s, const struct sl_event *ev, 
 	return SL_OK;
 }
 
+/* The weights before the abandoned step. */
+static enum sl_err begin_quiet_fetch(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
+				     struct sl_outbox *out)
+{
+	if (!s->quiet)
+		return sl_fail_set(&out->fail, SL_ERR_BUG, "weights fetched while step %" PRIu64 " is under way",
+				   s->number);
+	return begin_fetch(s, ev, now_ms, out);
+}
+
 /* mid_act and head_grad of the pass; each whole run is a task. A chunk's head_grad can only follow its mid_grad. */
 static enum sl_err on_pass_part(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
@@ -123,6 +133,8 @@ static enum sl_err on_fetch_part(struct sl_session *s, const struct sl_event *ev
 	enum sl_err err;
 
 	(void)now_ms;
+	if (ev->frame->u.part.what != SL_PART_WEIGHTS && s->abandoned)
+		return sl_pass_drop(s, ev->frame, out);
 	if (ev->frame->u.part.what != SL_PART_WEIGHTS)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of kind %u while weights are fetched",
 				   ev->frame->u.part.what);
@@ -145,7 +157,8 @@ static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, ui
 	else if (s->done[SL_TASK_HEAD_BWD] == s->chunks) {
 		struct sl_frame *f = sl_outbox_frame(s, out, SL_FRAME_COMMIT);
 
-		f->u.commit = (struct sl_commit){s->number, (uint32_t)s->chunks, s->lr, s->checkpoint};
+		f->u.commit = (struct sl_commit){s->number, (uint32_t)s->chunks,     s->lr, s->checkpoint,
+						 false,     {s->kept[0], s->kept[1]}};
 		s->state = SL_SESSION_COMMIT;
 	}
 	return SL_OK;
@@ -184,9 +197,45 @@ static enum sl_err commit_task(struct sl_session *s, const struct sl_event *ev, 
 	(void)ev;
 	(void)now_ms;
 	s->next_step = s->number + 1;
+	s->abandoned = false;
 	s->state = SL_SESSION_READY;
 	sl_outbox_add(out, SL_ACTION_STEPPED);
 	return SL_OK;
+}
+
+/* All is quiet here: what becomes of the step is the driver's word. */
+static enum sl_err abandon_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)now_ms;
+	if (ev->task != SL_TASK_ABANDON)
+		return SL_OK;
+	s->quiet = true;
+	sl_fail_set(&out->fail, SL_ERR_NONFINITE, "%s", s->nonfinite);
+	sl_outbox_add(out, SL_ACTION_ABANDONED);
+	return SL_OK;
+}
+
+static enum sl_err skip(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)ev;
+	(void)now_ms;
+	if (!s->quiet)
+		return sl_fail_set(&out->fail, SL_ERR_BUG, "step %" PRIu64 " skipped while it is under way", s->number);
+	sl_outbox_frame(s, out, SL_FRAME_COMMIT)->u.commit = (struct sl_commit){
+		s->number, (uint32_t)s->chunks, s->lr, s->checkpoint, true, {s->kept[0], s->kept[1]}};
+	s->skip = true;
+	s->state = SL_SESSION_COMMIT;
+	return SL_OK;
+}
+
+/* Instead of COMMITTED; or crossing the client's own. */
+static enum sl_err on_late_abandon(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
+				   struct sl_outbox *out)
+{
+	if (s->committed)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " abandoned after it was committed",
+				   s->number);
+	return (s->abandoned ? sl_on_abandon_again : sl_on_abandon)(s, ev, now_ms, out);
 }
 
 static enum sl_err leave(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
@@ -207,8 +256,13 @@ const struct sl_session_rule sl_client_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT
 	[SL_SESSION_HELLO] = {ALIVE, [SL_EV_WELCOME] = {on_welcome}},
 	[SL_SESSION_READY] = {ALIVE, [SL_EV_BEGIN_STEP] = {begin_step}, [SL_EV_BEGIN_EVAL] = {begin_eval},
 			      [SL_EV_BEGIN_FETCH] = {begin_fetch}},
-	[SL_SESSION_STEP] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task}},
-	[SL_SESSION_COMMIT] = {ALIVE, [SL_EV_COMMITTED] = {on_committed}, [SL_EV_TASK_DONE] = {commit_task}},
+	[SL_SESSION_STEP] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task},
+			     [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_ABANDON] = {sl_on_abandon}},
+	[SL_SESSION_COMMIT] = {ALIVE, [SL_EV_COMMITTED] = {on_committed}, [SL_EV_TASK_DONE] = {commit_task},
+			       [SL_EV_PART] = {sl_on_stale_part}, [SL_EV_ABANDON] = {on_late_abandon}},
+	[SL_SESSION_ABANDON] = {ALIVE, [SL_EV_PART] = {sl_on_stale_part}, [SL_EV_ABANDON] = {sl_on_abandon_again},
+				[SL_EV_TASK_DONE] = {abandon_task}, [SL_EV_NONFINITE] = {sl_on_task_ignored},
+				[SL_EV_SKIP] = {skip}, [SL_EV_BEGIN_FETCH] = {begin_quiet_fetch}},
 	[SL_SESSION_EVAL] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {eval_task}},
-	[SL_SESSION_FETCH] = {ALIVE, [SL_EV_PART] = {on_fetch_part}},
+	[SL_SESSION_FETCH] = {ALIVE, [SL_EV_PART] = {on_fetch_part}, [SL_EV_ABANDON] = {sl_on_abandon_again}},
 };

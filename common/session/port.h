@@ -22,8 +22,8 @@ struct sl_port_events {
 	enum sl_err (*run)(void *arg, enum sl_task task, int chunk, struct sl_fail *fail);
 	/* Completes the event that follows a task which went well, before the session sees it. */
 	void (*ran)(void *arg, enum sl_task task, struct sl_event *done);
-	/* READY, STEPPED, EVALUATED, FETCHED, FAIL, LEFT. The last two are the port's last words: close it soon, though
-	 * not from within. */
+	/* READY, STEPPED, ABANDONED, EVALUATED, FETCHED, FAIL, LEFT. The last two are the port's last words: close it
+	 * soon, though not from within. */
 	void (*action)(void *arg, const struct sl_action *action, const struct sl_fail *fail);
 };
 
@@ -33,8 +33,8 @@ struct sl_port_stats {
 	uint64_t payload[SL_DIR_COUNT]; /* of whole runs, by tensor, whichever way it goes */
 	uint64_t wire[SL_DIR_COUNT];    /* these, with the headers of their parts */
 	double nominal[SL_DIR_COUNT];   /* as the method's authors count */
-	double peak_tx, peak_rx;        /* bytes/s: best run sent, best run received (of two parts or more) */
-	double compute_s, codec_s;      /* (worker) kernels and codecs since the port was opened */
+	double peak_tx, peak_rx; /* bytes/s: best run sent, as the peer confirmed it; received, of two parts or more */
+	double compute_s, codec_s; /* (worker) kernels and codecs since the port was opened */
 };
 
 /* `transport` and `worker` are borrowed. Call sl_session_open_* on sl_port_session next. */
@@ -63,17 +63,23 @@ void sl_port_fail(struct sl_port *port, const struct sl_fail *why); /* REFUSE to
 void sl_port_writable(struct sl_port *port);
 /* Cancels its tasks, frees what it holds once the transport has let go of its buffers (`closed`, on the loop). */
 void sl_port_close(struct sl_port *port, void (*closed)(void *arg), void *arg);
+/* Forgets the tasks that wait. The running one ends as it may. */
+void sl_port_forget(struct sl_port *port);
 /* Forgets the tasks under way and waits for the running one: after an end, what they work on is the caller's again. */
 void sl_port_quiesce(struct sl_port *port);
 /* Frees a port that has never sent anything, at once. */
 void sl_port_discard(struct sl_port *port);
 
-/* (worker) x := decoded run of `dir`, chunk; and the reverse into the buffer that the session will POST. */
+/* (worker) x := decoded run of `dir`, chunk; and the reverse into the buffer that the session will POST. In training
+ * NONFINITE where x holds NaN or Inf, whether the codec could carry it or not. */
 enum sl_err sl_port_decode(struct sl_port *port, enum sl_dir dir, int chunk, struct sl_tensor *x,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_port_encode(struct sl_port *port, enum sl_dir dir, int chunk, const struct sl_tensor *x,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 void sl_port_commit_codecs(struct sl_port *port); /* (worker) */
+/* (worker; or loop while no task is under way) Codecs for what crosses once `done` steps are (sl_plan_cut_shape_after).
+ * Those of a tensor whose shape changes begin anew, without residuals and factors. On failure all are as before. */
+enum sl_err sl_port_follow(struct sl_port *port, uint64_t done, struct sl_fail *fail) SL_MUST_CHECK;
 /* (worker; or loop while no task is under way) By direction, for checkpoints; NULLs before sl_port_equip. */
 struct sl_codec *const *sl_port_codecs(struct sl_port *port);
 /* (worker) Adds to compute_s. */

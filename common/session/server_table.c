@@ -60,8 +60,17 @@ static enum sl_err opened(struct sl_session *s, const struct sl_event *ev, uint6
 
 static void gather(struct sl_session *s, struct sl_outbox *out)
 {
+	s->fetch_asked = false;
 	s->state = SL_SESSION_FETCH;
 	sl_outbox_task(out, SL_TASK_GATHER, 0);
+}
+
+/* The client found NaN or Inf before anything of its step came here. */
+static void abandon_unbegun(struct sl_session *s, struct sl_outbox *out)
+{
+	sl_pass_begin(s, true, s->next_step, 0);
+	sl_abandon_begin(s, out, s->nonfinite, false);
+	s->abandon_asked = false;
 }
 
 /* The client goes on as soon as its weights are queued: all it sends later arrives behind them, and its tasks run
@@ -80,7 +89,9 @@ static enum sl_err on_weights_part(struct sl_session *s, const struct sl_event *
 	if (!err && whole) {
 		sl_outbox_task(out, SL_TASK_INSTALL, 0);
 		s->state = SL_SESSION_READY;
-		if (s->fetch_asked)
+		if (s->abandon_asked)
+			abandon_unbegun(s, out);
+		else if (s->fetch_asked)
 			gather(s, out);
 	}
 	return err;
@@ -92,9 +103,107 @@ static enum sl_err on_early_fetch(struct sl_session *s, const struct sl_event *e
 {
 	(void)ev;
 	(void)now_ms;
-	if (s->fetch_asked)
+	if (s->fetch_asked || s->skip_asked)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "weights fetched twice before they were whole");
 	s->fetch_asked = true;
+	return SL_OK;
+}
+
+/* Likewise ABANDON of the first step, and the COMMIT that skips it. */
+static enum sl_err on_early_abandon(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
+				    struct sl_outbox *out)
+{
+	enum sl_err err = sl_abandon_check(s, ev->frame, s->next_step, out);
+
+	(void)now_ms;
+	if (!err && s->abandon_asked)
+		err = sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " abandoned twice", s->next_step);
+	if (err)
+		return err;
+	s->abandon_asked = true;
+	snprintf(s->nonfinite, sizeof s->nonfinite, "%s", ev->frame->u.abandon.text);
+	return SL_OK;
+}
+
+/* COMMIT of a step that was abandoned. */
+static enum sl_err ask_skip(struct sl_session *s, const struct sl_commit *c, uint64_t step, struct sl_outbox *out)
+{
+	if (!c->skip || c->step != step || s->skip_asked || s->fetch_asked)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "commit of step %" PRIu64 " where step %" PRIu64 " is abandoned", c->step, step);
+	s->skip_asked = true;
+	s->checkpoint = c->checkpoint;
+	memcpy(s->kept, c->kept, sizeof s->kept);
+	return SL_OK;
+}
+
+static enum sl_err on_early_commit(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
+				   struct sl_outbox *out)
+{
+	(void)now_ms;
+	if (!s->abandon_asked)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "commit before the weights are whole");
+	return ask_skip(s, &ev->frame->u.commit, s->next_step, out);
+}
+
+/* The client is on, READY: it abandons a step of which nothing has come. */
+static enum sl_err on_first_abandon(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
+				    struct sl_outbox *out)
+{
+	enum sl_err err = sl_abandon_check(s, ev->frame, s->next_step, out);
+
+	(void)now_ms;
+	if (err)
+		return err;
+	snprintf(s->nonfinite, sizeof s->nonfinite, "%s", ev->frame->u.abandon.text);
+	abandon_unbegun(s, out);
+	return SL_OK;
+}
+
+/* What the client has asked for, once nothing of the pass is under way. */
+static void answer_quiet(struct sl_session *s, struct sl_outbox *out)
+{
+	if (!s->quiet)
+		return;
+	if (s->skip_asked) {
+		s->skip_asked = false;
+		s->skip = true;
+		s->state = SL_SESSION_COMMIT;
+		sl_outbox_task(out, SL_TASK_COMMIT, 0);
+	} else if (s->fetch_asked) {
+		gather(s, out);
+	}
+}
+
+static enum sl_err abandon_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)now_ms;
+	if (ev->task == SL_TASK_ABANDON) {
+		s->quiet = true;
+		answer_quiet(s, out);
+	}
+	return SL_OK;
+}
+
+static enum sl_err on_skip(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	enum sl_err err = ask_skip(s, &ev->frame->u.commit, s->number, out);
+
+	(void)now_ms;
+	if (!err)
+		answer_quiet(s, out);
+	return err;
+}
+
+static enum sl_err on_quiet_fetch(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
+				  struct sl_outbox *out)
+{
+	(void)ev;
+	(void)now_ms;
+	if (s->skip_asked || s->fetch_asked)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "weights fetched twice");
+	s->fetch_asked = true;
+	answer_quiet(s, out);
 	return SL_OK;
 }
 
@@ -180,10 +289,14 @@ static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, ui
 	if (s->done[SL_TASK_MID_BWD] != s->chunks)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "commit of step %" PRIu64 " after %d of %d chunks",
 				   c->step, s->done[SL_TASK_MID_BWD], s->chunks);
+	if (c->skip)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " skipped, which was not abandoned",
+				   c->step);
 	if (!(c->lr >= 0 && c->lr < 1e6))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "learning rate %g is not one", c->lr);
 	s->lr = c->lr;
 	s->checkpoint = c->checkpoint;
+	memcpy(s->kept, c->kept, sizeof s->kept);
 	s->state = SL_SESSION_COMMIT;
 	sl_outbox_task(out, SL_TASK_COMMIT, 0);
 	return SL_OK;
@@ -199,6 +312,7 @@ static enum sl_err commit_task(struct sl_session *s, const struct sl_event *ev, 
 	f = sl_outbox_frame(s, out, SL_FRAME_COMMITTED);
 	f->u.committed = (struct sl_committed){s->number, ev->compute_s, ev->checkpointed};
 	s->next_step = s->number + 1;
+	s->abandoned = false;
 	s->state = SL_SESSION_READY;
 	sl_outbox_add(out, SL_ACTION_STEPPED);
 	return SL_OK;
@@ -239,12 +353,17 @@ static enum sl_err on_bye(struct sl_session *s, const struct sl_event *ev, uint6
 const struct sl_session_rule sl_server_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT] = {
 	[SL_SESSION_NEW] = {[SL_EV_HELLO] = {on_hello}},
 	[SL_SESSION_OPENING] = {SPEAKING, [SL_EV_TICK] = {sl_on_tick_patiently}, [SL_EV_TASK_DONE] = {opened}},
-	[SL_SESSION_WEIGHTS] = {ALIVE, [SL_EV_PART] = {on_weights_part}, [SL_EV_FETCH] = {on_early_fetch}},
-	[SL_SESSION_READY] =
-		{ALIVE, [SL_EV_PART] = {on_first_part}, [SL_EV_FETCH] = {on_fetch}, [SL_EV_TASK_DONE] = {ready_task}},
+	[SL_SESSION_WEIGHTS] = {ALIVE, [SL_EV_PART] = {on_weights_part}, [SL_EV_FETCH] = {on_early_fetch},
+				[SL_EV_ABANDON] = {on_early_abandon}, [SL_EV_COMMIT] = {on_early_commit}},
+	[SL_SESSION_READY] = {ALIVE, [SL_EV_PART] = {on_first_part}, [SL_EV_FETCH] = {on_fetch},
+			      [SL_EV_TASK_DONE] = {ready_task}, [SL_EV_ABANDON] = {on_first_abandon}},
 	[SL_SESSION_STEP] =
-		{ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task}, [SL_EV_COMMIT] = {on_commit}},
-	[SL_SESSION_COMMIT] = {ALIVE, [SL_EV_TASK_DONE] = {commit_task}},
+		{ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task}, [SL_EV_COMMIT] = {on_commit},
+		 [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_ABANDON] = {sl_on_abandon}},
+	[SL_SESSION_COMMIT] = {ALIVE, [SL_EV_TASK_DONE] = {commit_task}, [SL_EV_NONFINITE] = {sl_on_nonfinite}},
+	[SL_SESSION_ABANDON] = {ALIVE, [SL_EV_PART] = {sl_on_stale_part}, [SL_EV_ABANDON] = {sl_on_abandon_again},
+				[SL_EV_TASK_DONE] = {abandon_task}, [SL_EV_NONFINITE] = {sl_on_task_ignored},
+				[SL_EV_COMMIT] = {on_skip}, [SL_EV_FETCH] = {on_quiet_fetch}},
 	[SL_SESSION_EVAL] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {eval_task}},
 	[SL_SESSION_FETCH] = {ALIVE, [SL_EV_TASK_DONE] = {fetch_task}},
 };

@@ -82,6 +82,7 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 	s->batch_rows = batch_rows;
 	s->chunks = sl_session_chunks_of(s, batch_rows);
 	s->committed = false;
+	s->abandoned = s->quiet = s->skip = false;
 	memset(s->lane, 0, sizeof s->lane);
 	memset(s->done, 0, sizeof s->done);
 }
@@ -104,11 +105,13 @@ static enum sl_err check_run(struct sl_session *s, const struct sl_part *p, stru
 	return SL_OK;
 }
 
-/* Not for every part; but what is held back must leave the sender room for a full one, or both wait for ever. */
-static void grant(struct sl_session *s, uint64_t bytes, struct sl_outbox *out)
+/* Not for every part; but what is held back must leave the sender room for a full one, or both wait for ever. At the
+ * end of a run always, which tells the sender how long it took. */
+static void grant(struct sl_session *s, uint64_t bytes, bool whole, struct sl_outbox *out)
 {
 	s->consumed_bytes += bytes;
-	if (s->consumed_bytes < s->window_bytes / 4 && s->consumed_bytes + s->hello.part_bytes <= s->window_bytes)
+	if (!whole && s->consumed_bytes < s->window_bytes / 4 &&
+	    s->consumed_bytes + s->hello.part_bytes <= s->window_bytes)
 		return;
 	sl_outbox_frame(s, out, SL_FRAME_CREDIT)->u.credit.bytes = s->consumed_bytes;
 	s->consumed_bytes = 0;
@@ -155,7 +158,20 @@ enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, str
 		s->lane[p->what].chunk++;
 		s->lane[p->what].received = 0;
 	}
-	grant(s, len, out);
+	grant(s, len, *whole, out);
+	return SL_OK;
+}
+
+enum sl_err sl_pass_drop(struct sl_session *s, const struct sl_frame *frame, struct sl_outbox *out)
+{
+	const struct sl_part *p = &frame->u.part;
+
+	if (!s->abandoned || p->what == SL_PART_WEIGHTS || !p->training || p->step != s->number)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "part of kind %u, step %" PRIu64 ", where step %" PRIu64 " is abandoned", p->what,
+				   p->step, s->number);
+	s->counts.parts++;
+	grant(s, frame->payload.len, false, out);
 	return SL_OK;
 }
 
@@ -252,7 +268,6 @@ static enum sl_err misplaced(struct sl_session *s, const struct sl_event *ev, st
 	if (ev->kind >= SL_EV_TASK_DONE)
 		return sl_fail_set(&out->fail, SL_ERR_BUG, "event %d in state %s", ev->kind,
 				   sl_session_state_name(s->state));
-	s->counts.refused_frames++;
 	return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "%s frame in state %s",
 			   sl_frame_kind_name((enum sl_frame_kind)ev->kind), sl_session_state_name(s->state));
 }
@@ -285,6 +300,7 @@ enum sl_err sl_session_step(struct sl_session *s, const struct sl_event *ev, uin
 				  ev->frame->epoch, s->epoch);
 	else
 		err = rule->fn ? rule->fn(s, ev, now_ms, out) : misplaced(s, ev, out);
+	s->counts.refused_frames += err && framed && rule->fn != sl_on_refuse;
 	if (err)
 		end(s, out, ev->kind != SL_EV_REFUSE);
 	return err;

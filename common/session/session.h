@@ -5,6 +5,10 @@
  * A training step of n chunks is one pass: head_act up, mid_act down, mid_grad up, head_grad down per chunk, then
  * COMMIT and COMMITTED. An evaluation pass is head_act and mid_act alone. Runs of one kind come in chunk order, the
  * parts of a run in order of offset; kinds interleave freely.
+ *
+ * A step in which either side finds NaN or Inf is abandoned: whoever finds it says ABANDON, both drop what is queued
+ * and let running tasks end, and nothing is applied. The client then decides: COMMIT with `skip` counts the step as
+ * done, a FETCH or REFUSE ends the run with the state before it. abandon.c has what both roles share.
  */
 #ifndef SL_SESSION_SESSION_H
 #define SL_SESSION_SESSION_H
@@ -15,17 +19,18 @@
 
 enum sl_session_role { SL_SESSION_CLIENT, SL_SESSION_SERVER };
 
-#define SL_SESSION_STATE_MAP(X)                                      \
-	X(NEW)     /* nothing said yet */                            \
-	X(HELLO)   /* client: waits for WELCOME */                   \
-	X(OPENING) /* server: builds its plan */                     \
-	X(WEIGHTS) /* server: waits for the middle's weights */      \
-	X(READY)                                                     \
-	X(STEP)   /* a training pass is under way */                 \
-	X(COMMIT) /* the pass is whole; the step is being applied */ \
-	X(EVAL)   /* an evaluation pass is under way */              \
-	X(FETCH)  /* the middle's weights are on their way back */   \
-	X(CLOSED) /* said goodbye, or failed */
+#define SL_SESSION_STATE_MAP(X)                                           \
+	X(NEW)     /* nothing said yet */                                 \
+	X(HELLO)   /* client: waits for WELCOME */                        \
+	X(OPENING) /* server: builds its plan */                          \
+	X(WEIGHTS) /* server: waits for the middle's weights */           \
+	X(READY)                                                          \
+	X(STEP)    /* a training pass is under way */                     \
+	X(COMMIT)  /* the pass is whole; the step is being applied */     \
+	X(ABANDON) /* NaN or Inf in the pass: nothing of it is applied */ \
+	X(EVAL)    /* an evaluation pass is under way */                  \
+	X(FETCH)   /* the middle's weights are on their way back */       \
+	X(CLOSED)  /* said goodbye, or failed */
 
 enum sl_session_state {
 #define X(name) SL_SESSION_##name,
@@ -44,7 +49,8 @@ enum sl_session_state {
 	X(MID_BWD)  /* server: decode mid_grad, backward, encode head_grad */  \
 	X(HEAD_BWD) /* client: decode head_grad, backward */                   \
 	X(COMMIT)   /* either: optimizers and running statistics */            \
-	X(GATHER)   /* server: weights of the middle for FETCH */
+	X(GATHER)   /* server: weights of the middle for FETCH */              \
+	X(ABANDON)  /* either: behind all tasks of a pass; codecs forget it */
 
 enum sl_task {
 #define X(name) SL_TASK_##name,
@@ -65,13 +71,16 @@ enum sl_event_kind {
 	SL_EV_FETCH,
 	SL_EV_HEARTBEAT,
 	SL_EV_BYE,
+	SL_EV_ABANDON,
 	/* the driver's */
 	SL_EV_TASK_DONE,
 	SL_EV_OPEN,       /* client: say Hello */
 	SL_EV_BEGIN_STEP, /* client */
 	SL_EV_BEGIN_EVAL, /* client */
 	SL_EV_BEGIN_FETCH,
-	SL_EV_LEAVE, /* client: say goodbye */
+	SL_EV_LEAVE,     /* client: say goodbye */
+	SL_EV_NONFINITE, /* a task of a training pass found NaN or Inf, where sl_session_abandons */
+	SL_EV_SKIP,      /* client, after ABANDONED: the step counts as done */
 	SL_EV_TICK,
 	SL_EV_COUNT
 };
@@ -80,6 +89,7 @@ struct sl_event {
 	enum sl_event_kind kind;
 	const struct sl_frame *frame; /* frames */
 	enum sl_task task;            /* TASK_DONE */
+	const struct sl_fail *why;    /* NONFINITE */
 	int chunk;                    /* TASK_DONE */
 	uint64_t batch_rows;          /* BEGIN_STEP, BEGIN_EVAL: rows of this batch */
 	uint64_t number;              /* BEGIN_STEP: the step; BEGIN_EVAL: number of the batch */
@@ -98,6 +108,9 @@ enum sl_action_kind {
 	SL_ACTION_STORE,  /* the event's payload belongs to `what` of chunk at `offset` of `total` */
 	SL_ACTION_CREDIT, /* the peer grants `bytes` */
 	SL_ACTION_READY,  /* the handshake is done */
+	SL_ACTION_DROP, /* runs of the pass that have not left never will, and its tasks have nothing to do any more */
+	SL_ACTION_ABANDONED, /* client: all of that has happened; text in the outbox. SKIP, FETCH or the end come next
+			      */
 	SL_ACTION_STEPPED,
 	SL_ACTION_EVALUATED,
 	SL_ACTION_FETCHED,
@@ -125,7 +138,7 @@ struct sl_outbox {
 	int n_action;
 	struct sl_frame frame[SL_OUTBOX_FRAMES];
 	int n_frame;
-	struct sl_fail fail; /* of SL_ACTION_FAIL */
+	struct sl_fail fail; /* of SL_ACTION_FAIL, SL_ACTION_ABANDONED */
 };
 
 /* One side's bounds, from its plan and codecs. The server knows them after TASK_OPEN. */
@@ -155,11 +168,17 @@ struct sl_session {
 	uint64_t batch_rows;
 	int chunks;
 	double lr;
-	bool checkpoint;         /* of this step: the server keeps the state behind it on disk */
-	bool checkpointed;       /* client: COMMITTED said that it does */
-	bool committed;          /* client: COMMITTED of this pass has come */
-	bool fetch_asked;        /* server: FETCH came before the weights were whole */
-	double server_compute_s; /* client: what COMMITTED said, summed over the steps */
+	bool checkpoint;       /* of this step: the server keeps the state behind it on disk */
+	uint64_t kept[2];      /* the client's checkpoints, newest first, as COMMIT names them; its driver sets them */
+	bool checkpointed;     /* client: COMMITTED said that it does */
+	bool committed;        /* client: COMMITTED of this pass has come */
+	bool fetch_asked;      /* server: FETCH came before the weights were whole, or the pass was quiet */
+	bool abandon_asked;    /* server: ABANDON came before the weights were whole */
+	bool skip_asked;       /* server: COMMIT that skips, the same */
+	bool abandoned, quiet; /* of this pass; and nothing of it is under way here */
+	bool skip;             /* the COMMIT of this pass applies nothing */
+	char nonfinite[SL_WIRE_TEXT_MAX]; /* why it was abandoned */
+	double server_compute_s;          /* client: what COMMITTED said, summed over the steps */
 	struct {
 		int chunk; /* the only one whose parts are accepted */
 		uint64_t received, total;
@@ -187,6 +206,9 @@ enum sl_err sl_session_step(struct sl_session *s, const struct sl_event *ev, uin
 
 /* Ends the session from outside (a task failed, a weight did not fit): REFUSE to the peer, then FAIL. */
 void sl_session_fail(struct sl_session *s, const struct sl_fail *why, uint64_t now_ms, struct sl_outbox *out);
+
+/* NaN or Inf found now is an event, not the session's end: a training pass is under way. */
+bool sl_session_abandons(const struct sl_session *s);
 
 int sl_session_chunks_of(const struct sl_session *s, uint64_t batch_rows);
 uint64_t sl_session_chunk_rows(const struct sl_session *s, int chunk); /* of the pass under way */

@@ -64,13 +64,30 @@ void sl_codecs_state_close(struct sl_codecs_state *s)
 	*s = (struct sl_codecs_state){0};
 }
 
+/* A run that went back to an earlier step may have wider tensors again. */
+static enum sl_err grow(struct sl_buf *buf, size_t cap)
+{
+	uint8_t *data = realloc(buf->data, cap);
+
+	if (!data)
+		return SL_ERR_NOMEM;
+	buf->data = data;
+	buf->cap = cap;
+	return SL_OK;
+}
+
 enum sl_err sl_codecs_state_take(struct sl_codecs_state *s, struct sl_codec *const codec[SL_DIR_COUNT])
 {
 	enum sl_err err = SL_OK;
 
 	for (int dir = 0; dir < SL_DIR_COUNT && !err; dir++) {
+		size_t need = sl_codec_state_bytes(codec[dir]);
+
+		if (need > s->dir[dir].cap)
+			err = grow(&s->dir[dir], need);
 		s->dir[dir].len = 0;
-		err = sl_codec_save(codec[dir], &s->dir[dir]);
+		if (!err)
+			err = sl_codec_save(codec[dir], &s->dir[dir]);
 	}
 	return err;
 }

@@ -26,6 +26,15 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 /* Checks a part against the pass and its lane, counts it, adds STORE and CREDIT; *whole when it completes its run. */
 enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, struct sl_outbox *out, bool *whole);
 
+/* A part of an abandoned pass: nobody wants it, but its credit goes back. */
+enum sl_err sl_pass_drop(struct sl_session *s, const struct sl_frame *frame, struct sl_outbox *out);
+
+/* Abandoning (abandon.c). */
+void sl_abandon_begin(struct sl_session *s, struct sl_outbox *out, const char *why, bool tell_peer);
+enum sl_err sl_abandon_check(const struct sl_session *s, const struct sl_frame *frame, uint64_t step,
+			     struct sl_outbox *out);
+sl_session_fn sl_on_nonfinite, sl_on_abandon, sl_on_abandon_again, sl_on_stale_part, sl_on_task_ignored;
+
 /* Handlers of both roles. */
 sl_session_fn sl_on_credit, sl_on_heartbeat, sl_on_tick, sl_on_refuse;
 

@@ -5,11 +5,14 @@
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "common/base/failpoint.h"
 
 struct sl_jsonl {
 	int fd;
@@ -40,13 +43,20 @@ enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, int append, s
 	log = malloc(sizeof *log);
 	if (!log)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory", path);
-	log->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (append ? 0 : O_TRUNC), 0666);
+	log->fd = SL_FAILPOINT_CALL(
+		SL_FP_LOG_OPEN, open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (append ? 0 : O_TRUNC), 0666));
 	if (log->fd < 0) {
 		free(log);
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
 	}
 	*out = log;
 	return SL_OK;
+}
+
+/* A pipe or a device: need not be. */
+static bool cannot_sync(void)
+{
+	return errno == EINVAL || errno == EROFS;
 }
 
 /* JSON has no NaN. */
@@ -66,32 +76,43 @@ static enum sl_err put(struct sl_jsonl *log, json_t *object)
 	char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
 	enum sl_err err = SL_OK;
 	size_t len, done = 0;
+	uint64_t begin;
 
 	json_decref(object);
 	if (!text)
 		return SL_ERR_NOMEM;
 	len = strlen(text);
 	text[len++] = '\n'; /* over the NUL */
+	if (sl_jsonl_tell(log, &begin) != SL_OK)
+		begin = UINT64_MAX; /* a pipe */
 	while (done < len && !err) {
-		ssize_t n = write(log->fd, text + done, len - done);
+		ssize_t n = SL_FAILPOINT_WRITE(SL_FP_LOG_WRITE, log->fd, text + done, len - done);
+
 		if (n > 0)
 			done += (size_t)n;
 		else if (n == 0 || errno != EINTR)
 			err = SL_ERR_IO;
 	}
+	/* half a line would spoil the next one, too */
+	if (err && done && begin < UINT64_MAX && ftruncate(log->fd, (off_t)begin) != 0)
+		err = SL_ERR_IO;
 	free(text);
 	return err;
 }
 
 enum sl_err sl_jsonl_step(struct sl_jsonl *log, const struct sl_jsonl_step *s)
 {
+	json_t *line;
+
 	if (!log)
 		return SL_OK;
-	return put(log,
-		   json_pack("{ss so so so so so so so so so}", "type", "step", "step", whole(s->step), "loss",
-			     real(s->loss), "acc", real(s->acc), "lr", real(s->lr), "wire_tx_bytes",
-			     whole(s->wire_tx_bytes), "wire_rx_bytes", whole(s->wire_rx_bytes), "t_step_s",
-			     real(s->t_step_s), "t_compute_s", real(s->t_compute_s), "t_wait_s", real(s->t_wait_s)));
+	line = json_pack("{ss so so so so so so so so so}", "type", "step", "step", whole(s->step), "loss",
+			 real(s->loss), "acc", real(s->acc), "lr", real(s->lr), "wire_tx_bytes",
+			 whole(s->wire_tx_bytes), "wire_rx_bytes", whole(s->wire_rx_bytes), "t_step_s",
+			 real(s->t_step_s), "t_compute_s", real(s->t_compute_s), "t_wait_s", real(s->t_wait_s));
+	if (s->skipped)
+		json_object_set_new(line, "skipped", json_true());
+	return put(log, line);
 }
 
 enum sl_err sl_jsonl_epoch(struct sl_jsonl *log, const struct sl_jsonl_epoch *e)
@@ -125,14 +146,15 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 	if (!log)
 		return SL_OK;
 	return put(log,
-		   json_pack("{ss ss* so so so so so so so so so so so so so so so}", "type", "summary", "outcome",
-			     s->outcome, "epochs", whole(s->epochs), "steps", whole(s->steps), "images",
-			     whole(s->images), "test_loss", real(s->test_loss), "test_acc", real(s->test_acc),
-			     "best_test_acc", real(s->best_test_acc), "t_total_s", real(s->t_total_s), "t_per_batch_s",
-			     real(s->t_per_batch_s), "t_compute_per_batch_s", real(s->t_compute_per_batch_s),
-			     "avg_mb_s", real(s->avg_mb_s), "peak_client_mb_s", real(s->peak_client_mb_s),
-			     "peak_server_mb_s", real(s->peak_server_mb_s), "wire_tx_bytes", whole(s->wire_tx_bytes),
-			     "wire_rx_bytes", whole(s->wire_rx_bytes), "direction", directions(s->direction)));
+		   json_pack("{ss ss* so so so so so so so so so so so so so so so so}", "type", "summary", "outcome",
+			     s->outcome, "epochs", whole(s->epochs), "steps", whole(s->steps), "skipped",
+			     whole(s->skipped), "images", whole(s->images), "test_loss", real(s->test_loss), "test_acc",
+			     real(s->test_acc), "best_test_acc", real(s->best_test_acc), "t_total_s",
+			     real(s->t_total_s), "t_per_batch_s", real(s->t_per_batch_s), "t_compute_per_batch_s",
+			     real(s->t_compute_per_batch_s), "avg_mb_s", real(s->avg_mb_s), "peak_client_mb_s",
+			     real(s->peak_client_mb_s), "peak_server_mb_s", real(s->peak_server_mb_s), "wire_tx_bytes",
+			     whole(s->wire_tx_bytes), "wire_rx_bytes", whole(s->wire_rx_bytes), "direction",
+			     directions(s->direction)));
 }
 
 enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset)
@@ -152,7 +174,13 @@ enum sl_err sl_jsonl_cut(struct sl_jsonl *log, uint64_t offset)
 
 	if (!log || err)
 		return err;
-	return offset <= end && ftruncate(log->fd, (off_t)offset) == 0 ? SL_OK : SL_ERR_IO;
+	return offset <= end && SL_FAILPOINT_CALL(SL_FP_LOG_CUT, ftruncate(log->fd, (off_t)offset)) == 0 ? SL_OK
+													 : SL_ERR_IO;
+}
+
+enum sl_err sl_jsonl_sync(struct sl_jsonl *log)
+{
+	return !log || SL_FAILPOINT_CALL(SL_FP_LOG_SYNC, fdatasync(log->fd)) == 0 || cannot_sync() ? SL_OK : SL_ERR_IO;
 }
 
 enum sl_err sl_jsonl_close(struct sl_jsonl *log)
@@ -163,7 +191,6 @@ enum sl_err sl_jsonl_close(struct sl_jsonl *log)
 		return SL_OK;
 	fd = log->fd;
 	free(log);
-	/* a pipe or a device cannot be synced, and need not be */
-	synced = fsync(fd) == 0 || errno == EINVAL || errno == EROFS;
+	synced = SL_FAILPOINT_CALL(SL_FP_LOG_CLOSE, fsync(fd)) == 0 || cannot_sync();
 	return close(fd) == 0 && synced ? SL_OK : SL_ERR_IO;
 }

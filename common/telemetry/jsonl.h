@@ -4,6 +4,7 @@
 #ifndef SL_TELEMETRY_JSONL_H
 #define SL_TELEMETRY_JSONL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/err.h"
@@ -13,6 +14,7 @@ enum { SL_JSONL_DIRECTIONS = 4 };
 
 struct sl_jsonl_step {
 	uint64_t step; /* from 1, over the whole run */
+	bool skipped;  /* NaN or Inf: nothing was applied, and loss and acc are NaN */
 	double loss;   /* mean over the batch */
 	double acc;    /* share of the batch whose largest logit is its label, 0 … 1 */
 	double lr;
@@ -39,7 +41,7 @@ struct sl_jsonl_direction {
 /* The seeds' definitions: average = bytes sent / compute time; peak client = max over sends of bytes / send time; peak
  * server = max over receives of bytes / receive time. MB = 1e6 bytes. */
 struct sl_jsonl_summary {
-	uint64_t epochs, steps, images;
+	uint64_t epochs, steps, images, skipped; /* skipped: of the steps */
 	double test_loss, test_acc, best_test_acc;
 	double t_total_s, t_per_batch_s, t_compute_per_batch_s;
 	double avg_mb_s, peak_client_mb_s, peak_server_mb_s;
@@ -52,7 +54,8 @@ struct sl_jsonl;
 
 /* Creates `path`'s folders and the file, or empties it where `append` is 0. CANTCREATE. */
 enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, int append, struct sl_fail *fail) SL_MUST_CHECK;
-/* Each writes its line whole before it returns. IO: not written (disk full); the log may be used on. `log` NULL: OK,
+/* Each writes its line whole before it returns. IO: not written (disk full); nothing of the line is left in a
+ * file, and the log may be used on. `log` NULL: OK,
  * nothing done, for runs without a log. */
 enum sl_err sl_jsonl_step(struct sl_jsonl *log, const struct sl_jsonl_step *step) SL_MUST_CHECK;
 enum sl_err sl_jsonl_epoch(struct sl_jsonl *log, const struct sl_jsonl_epoch *epoch) SL_MUST_CHECK;
@@ -61,6 +64,8 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
  * are logged again. IO: neither was possible. */
 enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset) SL_MUST_CHECK;
 enum sl_err sl_jsonl_cut(struct sl_jsonl *log, uint64_t offset) SL_MUST_CHECK;
+/* What was written is on the disk, or IO. From another thread, too, while the log is open. */
+enum sl_err sl_jsonl_sync(struct sl_jsonl *log) SL_MUST_CHECK;
 /* fsync and close; IO where the data may not be on the disk. NULL is fine. */
 enum sl_err sl_jsonl_close(struct sl_jsonl *log) SL_MUST_CHECK;
 

@@ -22,9 +22,13 @@ struct member {
 	}
 
 static const struct member daemon_members[] = {
-	M(sl_status, role, TEXT),     M(sl_status, version, TEXT),    M(sl_status, address, TEXT),
-	M(sl_status, device, TEXT),   M(sl_status, pid, WHOLE),       M(sl_status, threads, WHOLE),
-	M(sl_status, uptime_s, REAL), M(sl_status, malformed, WHOLE), M(sl_status, turned_away, WHOLE),
+	M(sl_status, role, TEXT),           M(sl_status, version, TEXT),      M(sl_status, address, TEXT),
+	M(sl_status, device, TEXT),         M(sl_status, pid, WHOLE),         M(sl_status, threads, WHOLE),
+	M(sl_status, uptime_s, REAL),       M(sl_status, malformed, WHOLE),   M(sl_status, turned_away, WHOLE),
+	M(sl_status, links, WHOLE),         M(sl_status, lost, WHOLE),        M(sl_status, frames, WHOLE),
+	M(sl_status, bytes, WHOLE),         M(sl_status, rejected, WHOLE),    M(sl_status, stale, WHOLE),
+	M(sl_status, task_s, REAL),         M(sl_status, store_files, WHOLE), M(sl_status, store_bytes, WHOLE),
+	M(sl_status, store_oldest_s, REAL), M(sl_status, heap_bytes, WHOLE),
 };
 
 static const struct member session_members[] = {
@@ -35,6 +39,7 @@ static const struct member session_members[] = {
 	M(sl_status_session, phase, TEXT),
 	M(sl_status_session, epoch, WHOLE),
 	M(sl_status_session, step, WHOLE),
+	M(sl_status_session, skipped, WHOLE),
 	M(sl_status_session, loss, REAL),
 	M(sl_status_session, acc, REAL),
 	M(sl_status_session, images_per_s, REAL),
@@ -45,6 +50,9 @@ static const struct member session_members[] = {
 	M(sl_status_session, age_s, REAL),
 	M(sl_status_session, idle_s, REAL),
 	M(sl_status_session, stale_frames, WHOLE),
+	M(sl_status_session, checkpoint_step, WHOLE),
+	M(sl_status_session, checkpoint_missed, WHOLE),
+	M(sl_status_session, checkpoint_error, TEXT),
 };
 
 static const struct member codec_members[] = {

@@ -17,7 +17,11 @@ struct sl_status_session {
 	char partition[SL_STATUS_TEXT];
 	char codec[4][SL_STATUS_TEXT]; /* head_act, mid_act, mid_grad, head_grad */
 	char phase[SL_STATUS_TEXT];    /* "train", "eval", "connect" … */
-	int64_t epoch, step;
+	int64_t epoch, step, skipped;  /* skipped: of these steps, for NaN or Inf */
+	/* The newest checkpoint on the disk of the side that answers; the one that could not be written behind it, and
+	 * why: 0 and "" where all is well */
+	int64_t checkpoint_step, checkpoint_missed;
+	char checkpoint_error[SL_STATUS_TEXT];
 	double loss, acc; /* NaN: not known; acc 0 … 1 */
 	double images_per_s, tx_mb_s, rx_mb_s;
 	int64_t tx_bytes, rx_bytes; /* as the side that answers sees it */
@@ -34,7 +38,18 @@ struct sl_status {
 	int64_t pid, threads;
 	/* by a server: messages that are no frame; peers turned away before they had a session */
 	int64_t malformed, turned_away;
+	/* Of all links so far, those that are over included. links: handshakes done; lost: links that ended without a
+	 * goodbye; frames: messages that came in the right form, bytes: their headers and payloads; rejected: frames
+	 * that ended a session; stale: frames of older epochs, dropped. */
+	int64_t links, lost, frames, bytes, rejected, stale;
 	double uptime_s;
+	double task_s; /* how long the task that runs now has run: beside watchdog_s */
+	/* of a server's store: how much it holds, and how long ago the file unused for longest was used */
+	int64_t store_files, store_bytes;
+	double store_oldest_s;
+	/* by a server: what malloc has given out and has not got back. Tensors and the link's buffers are mapped, and
+	 * not in it. */
+	int64_t heap_bytes;
 	int n_session;
 	struct sl_status_session *session; /* of whoever filled it in; after sl_status_parse, freed by sl_status_free */
 };

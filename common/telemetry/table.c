@@ -8,7 +8,7 @@
 #include "common/telemetry/progress.h"
 #include "common/telemetry/status.h"
 
-enum { CELL = 64, ID_SHOWN = 8 };
+enum { CELL = 64, ID_SHOWN = 8, LONG_TASK_S = 10 };
 
 struct column {
 	const char *title;
@@ -17,15 +17,20 @@ struct column {
 };
 
 /* What a peer sent must not steer the terminal; nothing but ASCII keeps columns straight. */
-static void put_text(char out[CELL], const char *text)
+static void put_line(char *out, int cap, const char *text)
 {
 	int i;
 
-	for (i = 0; i < CELL - 1 && text[i]; i++)
+	for (i = 0; i < cap - 1 && text[i]; i++)
 		out[i] = text[i] >= ' ' && text[i] < 0x7f ? text[i] : '?';
 	out[i] = 0;
 	if (i == 0)
 		strcpy(out, "-");
+}
+
+static void put_text(char out[CELL], const char *text)
+{
+	put_line(out, CELL, text);
 }
 
 static void SL_PRINTF(3, 4) put_real(char out[CELL], double x, const char *fmt, ...)
@@ -170,6 +175,19 @@ static void print_cell(FILE *file, int column, int width, const char *text)
 		fprintf(file, "%s%-*s", gap, width, text);
 }
 
+/* Below the table: what needs somebody's hand. */
+static void print_missed(FILE *file, const struct sl_status_session *s)
+{
+	char id[CELL], why[SL_STATUS_TEXT];
+
+	if (!s->checkpoint_missed)
+		return;
+	cell_id(s, id);
+	put_line(why, sizeof why, s->checkpoint_error);
+	fprintf(file, "%s checkpoint: failed at step %" PRId64 ": %s; last good %" PRId64 "\n", id,
+		s->checkpoint_missed, why, s->checkpoint_step);
+}
+
 void sl_status_table(const struct sl_status *status, FILE *file)
 {
 	char cell[CELL], text[4][CELL], up[16];
@@ -185,6 +203,18 @@ void sl_status_table(const struct sl_status *status, FILE *file)
 	if (status->malformed || status->turned_away)
 		fprintf(file, "%" PRId64 " malformed messages, %" PRId64 " peers turned away\n", status->malformed,
 			status->turned_away);
+	if (status->lost || status->rejected || status->stale)
+		fprintf(file,
+			"%" PRId64 " of %" PRId64 " links lost, %" PRId64 " of %" PRId64 " frames rejected, %" PRId64
+			" of older epochs\n",
+			status->lost, status->links, status->rejected, status->frames, status->stale);
+	if (status->task_s >= LONG_TASK_S)
+		fprintf(file, "a task has run for %s\n", sl_progress_duration(status->task_s, up));
+	if (status->store_files) {
+		put_bytes(cell, status->store_bytes);
+		fprintf(file, "store: %" PRId64 " files, %s, the oldest unused for %s\n", status->store_files, cell,
+			sl_progress_duration(status->store_oldest_s, up));
+	}
 	if (status->n_session == 0)
 		return;
 	for (int c = 0; c < COLUMNS; c++) {
@@ -205,4 +235,10 @@ void sl_status_table(const struct sl_status *status, FILE *file)
 		}
 		fputc('\n', file);
 	}
+	for (int i = 0; i < status->n_session; i++)
+		if (status->session[i].skipped)
+			fprintf(file, "%.*s: %" PRId64 " steps skipped for NaN or Inf\n", ID_SHOWN,
+				status->session[i].id, status->session[i].skipped);
+	for (int i = 0; i < status->n_session; i++)
+		print_missed(file, &status->session[i]);
 }

@@ -118,7 +118,7 @@ static void close_(struct sl_backend *be)
 const struct sl_cpu_simd *sl_cpu_simd_choose(void)
 {
 	const char *want = getenv("SL_CPU_SIMD");
-	bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+	bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 	bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 		      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 
@@ -165,6 +165,7 @@ static const struct sl_backend_ops ops = {
 	.zero = zero,
 	.fence = fence,
 	.sgd = sgd,
+	.finite = sl_cpu_finite,
 	.kernel =
 		{
 			[SL_OP_CONV2D] = &sl_cpu_conv,
@@ -192,6 +193,6 @@ enum sl_err sl_cpu_backend_open(struct sl_backend *be, struct sl_pool *pool, str
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the CPU backend");
 	openblas_set_num_threads(1);
 	cpu->simd = sl_cpu_simd_choose();
-	*be = (struct sl_backend){.ops = &ops, .pool = pool, .impl = cpu};
+	*be = (struct sl_backend){.ops = &ops, .pool = pool, .host_memory = true, .impl = cpu};
 	return SL_OK;
 }

@@ -29,9 +29,7 @@ static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void *
 	(void)state;
 	(void)fail;
 	sizes->saved_bytes = (size_t)(SL_BN_SAVED * c) * sizeof(float);
-	sizes->workspace_bytes =
-		(size_t)(sl_bn_coef_floats(c) + sl_bn_scratch_floats(c) + blocks * sl_bn_part_floats(c)) *
-		sizeof(float);
+	sizes->workspace_bytes = (size_t)(sl_bn_coef_floats(c) + blocks * sl_bn_part_floats(c)) * sizeof(float);
 	return SL_OK;
 }
 
@@ -47,13 +45,8 @@ static struct job job_of(struct sl_backend *be, const struct sl_op *op, const st
 		.block_rows = block_rows_of(c),
 		.c = c,
 		.x = x->data,
-		.part = (float *)call->workspace + sl_bn_coef_floats(c) + sl_bn_scratch_floats(c),
+		.part = (float *)call->workspace + sl_bn_coef_floats(c),
 	};
-}
-
-static double *scratch_of(const struct sl_op *op, const struct sl_op_call *call)
-{
-	return (double *)call->workspace + sl_bn_coef_floats(op->u.bn.c) / 2;
 }
 
 static int64_t rows_in(const struct job *j, int64_t block)
@@ -68,8 +61,8 @@ static void stats_block(void *arg, int64_t block, int worker)
 	float *part = j->part + block * sl_bn_part_floats(j->c);
 
 	(void)worker;
-	sl_bn_begin_stats(part, x, j->c);
-	sl_bn_add_stats(j->simd, part, x, rows_in(j, block), j->c);
+	sl_bn_begin_stats(part, x, j->c, (struct sl_bn_range){0, j->c});
+	sl_bn_add_stats(j->simd, part, x, rows_in(j, block), j->c, (struct sl_bn_range){0, j->c});
 }
 
 static void forward_block(void *arg, int64_t block, int worker)
@@ -78,7 +71,7 @@ static void forward_block(void *arg, int64_t block, int worker)
 	int64_t at = block * j->block_rows * j->c;
 
 	(void)worker;
-	j->simd->bn_forward(j->out + at, j->x + at, &j->k, rows_in(j, block), (int)j->c, j->op->u.bn.act);
+	j->simd->bn_forward(j->out + at, j->x + at, &j->k, j->c, rows_in(j, block), (int)j->c, j->op->u.bn.act);
 }
 
 static void sums_block(void *arg, int64_t block, int worker)
@@ -88,8 +81,9 @@ static void sums_block(void *arg, int64_t block, int worker)
 	float *part = j->part + block * sl_bn_part_floats(j->c);
 
 	(void)worker;
-	sl_bn_begin_sums(part, j->c);
-	sl_bn_add_sums(j->simd, part, j->dy + at, j->x + at, &j->k, j->op, rows_in(j, block));
+	sl_bn_begin_sums(part, j->c, (struct sl_bn_range){0, j->c});
+	sl_bn_add_sums(j->simd, part, j->dy + at, j->x + at, &j->k, j->op, rows_in(j, block),
+		       (struct sl_bn_range){0, j->c});
 }
 
 static void backward_block(void *arg, int64_t block, int worker)
@@ -111,7 +105,7 @@ static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *
 	(void)state;
 	if (call->training && !call->reduced) {
 		sl_pool_run(be->pool, blocks, stats_block, &j);
-		sl_bn_finish_stats(op, call, j.part, blocks, scratch_of(op, call));
+		sl_bn_finish_stats(be, op, call, j.part, blocks);
 	}
 	if (out->data != NULL) {
 		j.k = sl_bn_load(op, call, false, call->workspace);
@@ -134,7 +128,7 @@ static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void 
 	if (!call->reduced) {
 		j.k = sl_bn_load(op, call, false, call->workspace);
 		sl_pool_run(be->pool, blocks, sums_block, &j);
-		sl_bn_finish_sums(op, call, j.part, blocks, scratch_of(op, call));
+		sl_bn_finish_sums(be, op, call, j.part, blocks);
 	}
 	if (din[0].data != NULL) {
 		j.k = sl_bn_load(op, call, true, call->workspace);

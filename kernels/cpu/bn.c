@@ -51,107 +51,174 @@ static float *array_of(const float *part, int64_t c, int which)
 
 enum { ORIGIN, SUM, SUM_SQ };
 
-void sl_bn_begin_stats(float *part, const float *first_row, int64_t c)
+void sl_bn_begin_stats(float *part, const float *first_row, int64_t c, struct sl_bn_range k)
 {
-	part[0] = 0.0f;
-	memcpy(array_of(part, c, ORIGIN), first_row, (size_t)c * sizeof(float));
-	memset(array_of(part, c, SUM), 0, (size_t)c * sizeof(float));
-	memset(array_of(part, c, SUM_SQ), 0, (size_t)c * sizeof(float));
+	size_t bytes = (size_t)k.n * sizeof(float);
+
+	if (k.at == 0)
+		part[0] = 0.0f;
+	memcpy(array_of(part, c, ORIGIN) + k.at, first_row + k.at, bytes);
+	memset(array_of(part, c, SUM) + k.at, 0, bytes);
+	memset(array_of(part, c, SUM_SQ) + k.at, 0, bytes);
 }
 
-void sl_bn_add_stats(const struct sl_cpu_simd *simd, float *part, const float *x, int64_t rows, int64_t c)
+void sl_bn_add_stats(const struct sl_cpu_simd *simd, float *part, const float *x, int64_t rows, int64_t c,
+		     struct sl_bn_range k)
 {
-	part[0] += (float)rows;
-	simd->moments(array_of(part, c, SUM), array_of(part, c, SUM_SQ), array_of(part, c, ORIGIN), x, rows, (int)c);
+	if (k.at == 0)
+		part[0] += (float)rows;
+	simd->moments(array_of(part, c, SUM) + k.at, array_of(part, c, SUM_SQ) + k.at, array_of(part, c, ORIGIN) + k.at,
+		      x + k.at, c, rows, (int)k.n);
+}
+
+/* Blocks are put together channel by channel, groups of channels side by side on the pool. */
+enum { GROUP = 32 };
+
+struct finish_job {
+	const struct sl_op *op;
+	const struct sl_op_call *call;
+	const float *parts;
+	int64_t blocks;
+	double rows;
+};
+
+static void finish(struct sl_backend *be, sl_pool_fn *fn, const struct sl_op *op, const struct sl_op_call *call,
+		   const float *parts, int64_t blocks)
+{
+	struct finish_job j = {op, call, parts, blocks, 0};
+
+	for (int64_t b = 0; b < blocks; b++)
+		j.rows += (double)parts[b * sl_bn_part_floats(op->u.bn.c)];
+	sl_pool_run(be->pool, sl_cpu_blocks(op->u.bn.c, GROUP), fn, &j);
+}
+
+void sl_bn_put_stats(const struct sl_op *op, const struct sl_op_call *call, int64_t k, double mean, double m2,
+		     double rows)
+{
+	saved_of(op, call, MEAN)[k] = (float)mean;
+	saved_of(op, call, MEAN_REST)[k] = (float)(mean - (double)(float)mean);
+	saved_of(op, call, INV_STD)[k] = (float)(1.0 / sqrt(m2 / rows + (double)op->u.bn.eps));
+	saved_of(op, call, UNBIASED_VAR)[k] = (float)(m2 / (rows > 1 ? rows - 1 : 1));
 }
 
 /* A block's moments are told about its own first row, which lies near enough to its mean that nothing cancels. With its
  * count n, d = Σ/n and mean m of all: Σ(x − m)² = Σ(x − origin)² − n·d² + n·(origin + d − m)². */
-void sl_bn_finish_stats(const struct sl_op *op, const struct sl_op_call *call, const float *parts, int64_t blocks,
-			double *scratch)
+static void stats_group(void *arg, int64_t group, int worker)
 {
-	int64_t c = op->u.bn.c, stride = sl_bn_part_floats(c);
-	double *mean = scratch, *m2 = scratch + c, rows = 0;
+	const struct finish_job *j = arg;
+	int64_t c = j->op->u.bn.c, at = group * GROUP, n_k = sl_cpu_min(GROUP, c - at);
+	int64_t stride = sl_bn_part_floats(c);
+	double mean[GROUP] = {0}, m2[GROUP] = {0};
 
-	memset(scratch, 0, (size_t)(2 * c) * sizeof *scratch);
-	for (int64_t b = 0; b < blocks; b++) {
-		const float *part = parts + b * stride, *origin = array_of(part, c, ORIGIN);
-		const float *sum = array_of(part, c, SUM);
+	(void)worker;
+	for (int64_t b = 0; b < j->blocks; b++) {
+		const float *part = j->parts + b * stride, *origin = array_of(part, c, ORIGIN) + at;
+		const float *sum = array_of(part, c, SUM) + at;
 		double n = (double)part[0];
 
-		rows += n;
-		for (int64_t k = 0; k < c; k++)
+		for (int64_t k = 0; k < n_k; k++)
 			mean[k] += n * (double)origin[k] + (double)sum[k];
 	}
-	for (int64_t k = 0; k < c; k++)
-		mean[k] /= rows;
-	for (int64_t b = 0; b < blocks; b++) {
-		const float *part = parts + b * stride, *origin = array_of(part, c, ORIGIN);
-		const float *sum = array_of(part, c, SUM), *sum_sq = array_of(part, c, SUM_SQ);
+	for (int64_t k = 0; k < n_k; k++)
+		mean[k] /= j->rows;
+	for (int64_t b = 0; b < j->blocks; b++) {
+		const float *part = j->parts + b * stride, *origin = array_of(part, c, ORIGIN) + at;
+		const float *sum = array_of(part, c, SUM) + at, *sum_sq = array_of(part, c, SUM_SQ) + at;
 		double n = (double)part[0], per = 1.0 / n;
 
-		for (int64_t k = 0; k < c; k++) {
+		for (int64_t k = 0; k < n_k; k++) {
 			double s = (double)sum[k], off = (double)origin[k] - mean[k];
 			double block = (double)sum_sq[k] - s * s * per, between = n * off + s;
 
 			m2[k] += (block > 0 ? block : 0) + between * between * per;
 		}
 	}
-	for (int64_t k = 0; k < c; k++) {
-		saved_of(op, call, MEAN)[k] = (float)mean[k];
-		saved_of(op, call, MEAN_REST)[k] = (float)(mean[k] - (double)(float)mean[k]);
-		saved_of(op, call, INV_STD)[k] = (float)(1.0 / sqrt(m2[k] / rows + (double)op->u.bn.eps));
-		saved_of(op, call, UNBIASED_VAR)[k] = (float)(m2[k] / (rows > 1 ? rows - 1 : 1));
-	}
+	for (int64_t k = 0; k < n_k; k++)
+		sl_bn_put_stats(j->op, j->call, at + k, mean[k], m2[k], j->rows);
+}
+
+void sl_bn_finish_stats(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call,
+			const float *parts, int64_t blocks)
+{
+	finish(be, stats_group, op, call, parts, blocks);
 }
 
 enum { SUM_G, SUM_GX };
 
-void sl_bn_begin_sums(float *part, int64_t c)
+void sl_bn_begin_sums(float *part, int64_t c, struct sl_bn_range k)
 {
-	memset(part, 0, (size_t)sl_bn_part_floats(c) * sizeof(float));
+	if (k.at == 0)
+		part[0] = 0.0f;
+	memset(array_of(part, c, SUM_G) + k.at, 0, (size_t)k.n * sizeof(float));
+	memset(array_of(part, c, SUM_GX) + k.at, 0, (size_t)k.n * sizeof(float));
+}
+
+struct sl_cpu_bn sl_bn_from(const struct sl_cpu_bn *n, int64_t at)
+{
+	struct sl_cpu_bn from = {n->mean + at, n->scale + at, n->shift + at, NULL, NULL, NULL};
+
+	if (n->a != NULL) {
+		from.a = n->a + at;
+		from.b = n->b + at;
+		from.d = n->d + at;
+	}
+	return from;
 }
 
 void sl_bn_add_sums(const struct sl_cpu_simd *simd, float *part, const float *dy, const float *x,
-		    const struct sl_cpu_bn *n, const struct sl_op *op, int64_t rows)
+		    const struct sl_cpu_bn *n, const struct sl_op *op, int64_t rows, struct sl_bn_range k)
 {
-	int c = op->u.bn.c;
+	struct sl_cpu_bn from = sl_bn_from(n, k.at);
+	int64_t c = op->u.bn.c;
 
-	part[0] += (float)rows;
-	simd->bn_sums(array_of(part, c, SUM_G), array_of(part, c, SUM_GX), dy, x, n, rows, c, op->u.bn.act);
+	if (k.at == 0)
+		part[0] += (float)rows;
+	simd->bn_sums(array_of(part, c, SUM_G) + k.at, array_of(part, c, SUM_GX) + k.at, dy + k.at, x + k.at, &from, c,
+		      rows, (int)k.n, op->u.bn.act);
 }
 
 /* dβ = Σ g, dγ = Σ g·x̂; in training dx = γ/σ·(g − dβ/M − x̂·dγ/M), else γ/σ·g. */
-void sl_bn_finish_sums(const struct sl_op *op, const struct sl_op_call *call, const float *parts, int64_t blocks,
-		       double *scratch)
+void sl_bn_put_sums(const struct sl_op *op, const struct sl_op_call *call, int64_t k, double sum_g, double sum_gx,
+		    double rows)
 {
-	int64_t c = op->u.bn.c, stride = sl_bn_part_floats(c);
-	double *sum_g = scratch, *sum_gx = scratch + c, rows = 0;
+	struct channel ch = channel_of(op, call, (int)k);
+	double scale = (double)call->param[0][k] * ch.inv_std;
+	double per_row = call->training ? -scale / rows : 0.0;
+	double gx = sum_gx - ch.mean_rest * sum_g, b = per_row * ch.inv_std * ch.inv_std * gx;
 
-	memset(scratch, 0, (size_t)(2 * c) * sizeof *scratch);
-	for (int64_t b = 0; b < blocks; b++) {
-		const float *part = parts + b * stride, *g = array_of(part, c, SUM_G), *gx = array_of(part, c, SUM_GX);
+	saved_of(op, call, BACK_A)[k] = (float)scale;
+	saved_of(op, call, BACK_B)[k] = (float)b;
+	saved_of(op, call, BACK_D)[k] = (float)(per_row * sum_g - ch.mean_rest * b);
+	if (call->grad[0] != NULL)
+		call->grad[0][k] += (float)(gx * ch.inv_std);
+	if (call->grad[1] != NULL)
+		call->grad[1][k] += (float)sum_g;
+}
 
-		rows += (double)part[0];
-		for (int64_t k = 0; k < c; k++) {
+static void sums_group(void *arg, int64_t group, int worker)
+{
+	const struct finish_job *j = arg;
+	int64_t c = j->op->u.bn.c, at = group * GROUP, n_k = sl_cpu_min(GROUP, c - at);
+	double sum_g[GROUP] = {0}, sum_gx[GROUP] = {0};
+
+	(void)worker;
+	for (int64_t b = 0; b < j->blocks; b++) {
+		const float *part = j->parts + b * sl_bn_part_floats(c);
+		const float *g = array_of(part, c, SUM_G) + at, *gx = array_of(part, c, SUM_GX) + at;
+
+		for (int64_t k = 0; k < n_k; k++) {
 			sum_g[k] += (double)g[k];
 			sum_gx[k] += (double)gx[k];
 		}
 	}
-	for (int k = 0; k < c; k++) {
-		struct channel ch = channel_of(op, call, k);
-		double scale = (double)call->param[0][k] * ch.inv_std;
-		double per_row = call->training ? -scale / rows : 0.0;
-		double gx = sum_gx[k] - ch.mean_rest * sum_g[k], b = per_row * ch.inv_std * ch.inv_std * gx;
+	for (int64_t k = 0; k < n_k; k++)
+		sl_bn_put_sums(j->op, j->call, at + k, sum_g[k], sum_gx[k], j->rows);
+}
 
-		saved_of(op, call, BACK_A)[k] = (float)scale;
-		saved_of(op, call, BACK_B)[k] = (float)b;
-		saved_of(op, call, BACK_D)[k] = (float)(per_row * sum_g[k] - ch.mean_rest * b);
-		if (call->grad[0] != NULL)
-			call->grad[0][k] += (float)(gx * ch.inv_std);
-		if (call->grad[1] != NULL)
-			call->grad[1][k] += (float)sum_g[k];
-	}
+void sl_bn_finish_sums(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call, const float *parts,
+		       int64_t blocks)
+{
+	finish(be, sums_group, op, call, parts, blocks);
 }
 
 void sl_bn_commit(const struct sl_op *op, const struct sl_op_call *call)

@@ -26,27 +26,37 @@ static inline int64_t sl_bn_coef_floats(int64_t c)
 	return 6 * sl_cpu_line(c);
 }
 
-/* floats of the `scratch` of sl_bn_finish_…: two arrays of double */
-static inline int64_t sl_bn_scratch_floats(int64_t c)
-{
-	return 4 * sl_cpu_line(c);
-}
-
 /* Coefficients of forward; with `back`, also those of backward, after sl_bn_finish_sums. */
 struct sl_cpu_bn sl_bn_load(const struct sl_op *op, const struct sl_op_call *call, bool back, float *memory);
 
+/* Channels [at, at + n): of one part, ranges may be told by different threads; the one that holds channel 0 counts the
+ * rows. x and dy point at whole rows. */
+struct sl_bn_range {
+	int64_t at, n;
+};
+
+/* The coefficients from channel `at` on. */
+struct sl_cpu_bn sl_bn_from(const struct sl_cpu_bn *n, int64_t at);
+
 /* Statistics: begin a block's part at its first row, add rows to it, put all parts together into call->saved. */
-void sl_bn_begin_stats(float *part, const float *first_row, int64_t c);
-void sl_bn_add_stats(const struct sl_cpu_simd *simd, float *part, const float *x, int64_t rows, int64_t c);
-void sl_bn_finish_stats(const struct sl_op *op, const struct sl_op_call *call, const float *parts, int64_t blocks,
-			double *scratch);
+void sl_bn_begin_stats(float *part, const float *first_row, int64_t c, struct sl_bn_range k);
+void sl_bn_add_stats(const struct sl_cpu_simd *simd, float *part, const float *x, int64_t rows, int64_t c,
+		     struct sl_bn_range k);
+void sl_bn_finish_stats(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call,
+			const float *parts, int64_t blocks);
+/* The same of channel k where they are known already: mean, Σ (x − mean)² and the count of rows. */
+void sl_bn_put_stats(const struct sl_op *op, const struct sl_op_call *call, int64_t k, double mean, double m2,
+		     double rows);
 
 /* The sums of backward, likewise; finish adds to the gradients and leaves a, b, d in call->saved. */
-void sl_bn_begin_sums(float *part, int64_t c);
+void sl_bn_begin_sums(float *part, int64_t c, struct sl_bn_range k);
 void sl_bn_add_sums(const struct sl_cpu_simd *simd, float *part, const float *dy, const float *x,
-		    const struct sl_cpu_bn *n, const struct sl_op *op, int64_t rows);
-void sl_bn_finish_sums(const struct sl_op *op, const struct sl_op_call *call, const float *parts, int64_t blocks,
-		       double *scratch);
+		    const struct sl_cpu_bn *n, const struct sl_op *op, int64_t rows, struct sl_bn_range k);
+void sl_bn_finish_sums(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call, const float *parts,
+		       int64_t blocks);
+/* The same of channel k from Σ g and Σ g·(x − mean), with the mean of sl_bn_load. */
+void sl_bn_put_sums(const struct sl_op *op, const struct sl_op_call *call, int64_t k, double sum_g, double sum_gx,
+		    double rows);
 
 /* Running statistics from what is saved. */
 void sl_bn_commit(const struct sl_op *op, const struct sl_op_call *call);

@@ -1,14 +1,14 @@
 /* Batch normalisation over rows x[rows, C]. Included by simd_*.c after body_elem.h.
  * Sums run down a strip of columns, so that they stay in registers; maps run along the rows, as memory does. */
 
-ALWAYS void moments_strip(float *total, float *total_sq, const float *origin, const float *x, int64_t rows, int c,
+ALWAYS void moments_strip(float *total, float *total_sq, const float *origin, const float *x, int64_t ld, int64_t rows,
 			  int l)
 {
 	vf from = ldv(origin, l), s0 = {0}, s1 = {0}, q0 = {0}, q1 = {0};
 	int64_t r = 0;
 
 	for (; r + 2 <= rows; r += 2) {
-		vf d0 = ldv(x + r * c, l) - from, d1 = ldv(x + (r + 1) * c, l) - from;
+		vf d0 = ldv(x + r * ld, l) - from, d1 = ldv(x + (r + 1) * ld, l) - from;
 
 		s0 += d0;
 		q0 += d0 * d0;
@@ -16,7 +16,7 @@ ALWAYS void moments_strip(float *total, float *total_sq, const float *origin, co
 		q1 += d1 * d1;
 	}
 	if (r < rows) {
-		vf d = ldv(x + r * c, l) - from;
+		vf d = ldv(x + r * ld, l) - from;
 
 		s0 += d;
 		q0 += d * d;
@@ -25,56 +25,76 @@ ALWAYS void moments_strip(float *total, float *total_sq, const float *origin, co
 	stv(total_sq, ldv(total_sq, l) + (q0 + q1), l);
 }
 
-static void moments(float *total, float *total_sq, const float *origin, const float *x, int64_t rows, int c)
+static void moments(float *total, float *total_sq, const float *origin, const float *x, int64_t ld, int64_t rows, int c)
 {
 	int k = 0;
 
 	for (; k + VL <= c; k += VL)
-		moments_strip(total + k, total_sq + k, origin + k, x + k, rows, c, VL);
+		moments_strip(total + k, total_sq + k, origin + k, x + k, ld, rows, VL);
 	if (k < c)
-		moments_strip(total + k, total_sq + k, origin + k, x + k, rows, c, c - k);
+		moments_strip(total + k, total_sq + k, origin + k, x + k, ld, rows, c - k);
 }
 
 /* Maps take ROWS rows together, so that the coefficients of a channel are loaded once for them. */
 enum { ROWS = 4 };
 
-ALWAYS void bn_forward_at(float *y, const float *x, const struct sl_cpu_bn *n, int t, int c, int k, int l,
+ALWAYS void bn_forward_at(float *y, const float *x, const struct sl_cpu_bn *n, int t, int64_t ld, int k, int l,
 			  enum sl_act act)
 {
 	vf mean = ldv(n->mean + k, l), mul = ldv(n->scale + k, l), shift = ldv(n->shift + k, l);
 
 #pragma GCC unroll 4
 	for (int i = 0; i < t; i++)
-		stv(y + i * c + k, activate((ldv(x + i * c + k, l) - mean) * mul + shift, act), l);
+		stv(y + i * ld + k, activate((ldv(x + i * ld + k, l) - mean) * mul + shift, act), l);
 }
 
-ALWAYS void bn_forward_rows(float *y, const float *x, const struct sl_cpu_bn *n, int t, int c, enum sl_act act)
+ALWAYS void bn_forward_rows(float *y, const float *x, const struct sl_cpu_bn *n, int t, int64_t ld, int c,
+			    enum sl_act act)
 {
 	int k = 0;
 
 	for (; k + VL <= c; k += VL)
-		bn_forward_at(y, x, n, t, c, k, VL, act);
+		bn_forward_at(y, x, n, t, ld, k, VL, act);
 	if (k < c)
-		bn_forward_at(y, x, n, t, c, k, c - k, act);
+		bn_forward_at(y, x, n, t, ld, k, c - k, act);
 }
 
-ALWAYS void bn_forward_as(float *y, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c, enum sl_act act)
+ALWAYS void bn_forward_as(float *y, const float *x, const struct sl_cpu_bn *n, int64_t ld, int64_t rows, int c,
+			  enum sl_act act)
 {
 	int64_t r = 0;
 
 	for (; r + ROWS <= rows; r += ROWS)
-		bn_forward_rows(y + r * c, x + r * c, n, ROWS, c, act);
+		bn_forward_rows(y + r * ld, x + r * ld, n, ROWS, ld, c, act);
 	for (; r < rows; r++)
-		bn_forward_rows(y + r * c, x + r * c, n, 1, c, act);
+		bn_forward_rows(y + r * ld, x + r * ld, n, 1, ld, c, act);
 }
 
-static void bn_forward(float *y, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c, enum sl_act act)
+static void bn_forward(float *y, const float *x, const struct sl_cpu_bn *n, int64_t ld, int64_t rows, int c,
+		       enum sl_act act)
 {
-	FOR_ACT(act, bn_forward_as(y, x, n, rows, c, (enum sl_act)ACT));
+	FOR_ACT(act, bn_forward_as(y, x, n, ld, rows, c, (enum sl_act)ACT));
+}
+
+ALWAYS void bn_forward_stream_as(float *y, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c,
+				 enum sl_act act)
+{
+	for (int64_t r = 0; r < rows; r++, x += c, y += c)
+		for (int k = 0; k < c; k += VL)
+			stream(y + k,
+			       activate((ld(x + k) - ld(n->mean + k)) * ld(n->scale + k) + ld(n->shift + k), act));
+}
+
+static void bn_forward_stream(float *y, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c, enum sl_act act)
+{
+	if (c % VL != 0 || (uintptr_t)y % sizeof(vf) != 0)
+		bn_forward(y, x, n, c, rows, c, act);
+	else
+		FOR_ACT(act, bn_forward_stream_as(y, x, n, rows, c, (enum sl_act)ACT));
 }
 
 ALWAYS void bn_sums_strip(float *sum_g, float *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,
-			  int k, int64_t rows, int c, enum sl_act act, int l)
+			  int k, int64_t ld, int64_t rows, enum sl_act act, int l)
 {
 	vf a = ldv(n->scale + k, l), b = ldv(n->shift + k, l), m = ldv(n->mean + k, l);
 	vf s0 = {0}, s1 = {0}, q0 = {0}, q1 = {0};
@@ -83,9 +103,9 @@ ALWAYS void bn_sums_strip(float *sum_g, float *sum_gx, const float *dy, const fl
 	dy += k;
 	x += k;
 	for (; r + 2 <= rows; r += 2) {
-		vf d0 = ldv(x + r * c, l) - m, d1 = ldv(x + (r + 1) * c, l) - m;
-		vf g0 = deactivate(ldv(dy + r * c, l), d0 * a + b, act);
-		vf g1 = deactivate(ldv(dy + (r + 1) * c, l), d1 * a + b, act);
+		vf d0 = ldv(x + r * ld, l) - m, d1 = ldv(x + (r + 1) * ld, l) - m;
+		vf g0 = deactivate(ldv(dy + r * ld, l), d0 * a + b, act);
+		vf g1 = deactivate(ldv(dy + (r + 1) * ld, l), d1 * a + b, act);
 
 		s0 += g0;
 		q0 += g0 * d0;
@@ -93,8 +113,8 @@ ALWAYS void bn_sums_strip(float *sum_g, float *sum_gx, const float *dy, const fl
 		q1 += g1 * d1;
 	}
 	if (r < rows) {
-		vf d0 = ldv(x + r * c, l) - m;
-		vf g0 = deactivate(ldv(dy + r * c, l), d0 * a + b, act);
+		vf d0 = ldv(x + r * ld, l) - m;
+		vf g0 = deactivate(ldv(dy + r * ld, l), d0 * a + b, act);
 
 		s0 += g0;
 		q0 += g0 * d0;
@@ -104,20 +124,20 @@ ALWAYS void bn_sums_strip(float *sum_g, float *sum_gx, const float *dy, const fl
 }
 
 ALWAYS void bn_sums_as(float *sum_g, float *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,
-		       int64_t rows, int c, enum sl_act act)
+		       int64_t ld, int64_t rows, int c, enum sl_act act)
 {
 	int k = 0;
 
 	for (; k + VL <= c; k += VL)
-		bn_sums_strip(sum_g, sum_gx, dy, x, n, k, rows, c, act, VL);
+		bn_sums_strip(sum_g, sum_gx, dy, x, n, k, ld, rows, act, VL);
 	if (k < c)
-		bn_sums_strip(sum_g, sum_gx, dy, x, n, k, rows, c, act, c - k);
+		bn_sums_strip(sum_g, sum_gx, dy, x, n, k, ld, rows, act, c - k);
 }
 
-static void bn_sums(float *sum_g, float *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,
+static void bn_sums(float *sum_g, float *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n, int64_t ld,
 		    int64_t rows, int c, enum sl_act act)
 {
-	FOR_ACT(act, bn_sums_as(sum_g, sum_gx, dy, x, n, rows, c, (enum sl_act)ACT));
+	FOR_ACT(act, bn_sums_as(sum_g, sum_gx, dy, x, n, ld, rows, c, (enum sl_act)ACT));
 }
 
 ALWAYS void bn_backward_at(float *dx, const float *dy, const float *x, const struct sl_cpu_bn *n, int t, int c, int k,

@@ -72,6 +72,14 @@ static void sum(float *y, const float *a, const float *b, int64_t n)
 		stv(y + i, ldv(a + i, left(n - i)) + ldv(b + i, left(n - i)), left(n - i));
 }
 
+static void copy_row(float *y, const float *x, int64_t n)
+{
+	for (int64_t i = 0; i < n; i += VL) {
+		__builtin_prefetch(x + i + 2 * n, 0, 2);
+		stv(y + i, ldv(x + i, left(n - i)), left(n - i));
+	}
+}
+
 static void scale(float *y, const float *x, float by, int64_t n, bool add)
 {
 	for (int64_t i = 0; i < n; i += VL) {

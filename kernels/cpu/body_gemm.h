@@ -148,7 +148,7 @@ static inline void prefetch_some(struct sl_prefetch *next)
 static void gemm_rows(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t depth,
 		      const float *w, int64_t rows, int n, bool add, struct sl_prefetch *next)
 {
-	int tile = rows > 4 * TILE_ROWS ? TILE_ROWS : tile_of(rows);
+	int tile = rows > 8 * TILE_ROWS ? TILE_ROWS : tile_of(rows);
 
 	for (int64_t m = 0; m < rows; m += tile) {
 		int t = rows - m < tile ? (int)(rows - m) : tile;
@@ -168,5 +168,15 @@ static void gemm_outer(float *c, int64_t ldc, const float *a, int64_t lda, int64
 
 		outer_fns[nb > VL][t - 1](c + i * ldc, ldc, a + i, lda, b, ldb, rows, nb);
 		prefetch_some(next);
+	}
+}
+
+static void patches(float *p, int64_t ldp, const float *const *seg, int n_seg, int taps, int64_t step, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++, p += ldp) {
+		for (int s = 0; s < n_seg; s++) /* what is too much is overwritten by what comes next */
+			for (int k = 0; k < taps; k += VL)
+				st(p + s * taps + k, ld(seg[s] + i * step + k));
+		p[n_seg * taps] = 1.0f;
 	}
 }

@@ -168,13 +168,27 @@ uint32_t sl_avx512_to_f16(const float *x, int64_t n, uint8_t *out)
 	return all > rest ? all : rest;
 }
 
-void sl_avx512_from_f16(const uint8_t *in, int64_t n, float *x)
+static inline __attribute__((always_inline)) void from_f16(const uint8_t *in, int64_t n, float *x, bool stream)
 {
 	int64_t i = 0;
 
 	for (; i + 16 <= n; i += 16)
-		_mm512_storeu_ps(x + i, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(in + 2 * i))));
+		put16(x + i, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(in + 2 * i))), stream);
 	sl_c_from_f16(in + 2 * i, n - i, x + i);
+}
+
+void sl_avx512_from_f16(const uint8_t *in, int64_t n, float *x)
+{
+	from_f16(in, n, x, false);
+}
+
+void sl_avx512_stream_from_f16(const uint8_t *in, int64_t n, float *x)
+{
+	if (can_stream(x))
+		from_f16(in, n, x, true);
+	else
+		from_f16(in, n, x, false);
+	_mm_sfence();
 }
 
 uint32_t sl_avx512_to_bf16(const float *x, int64_t n, uint8_t *out)
@@ -202,14 +216,28 @@ uint32_t sl_avx512_to_bf16(const float *x, int64_t n, uint8_t *out)
 	return all > rest ? all : rest;
 }
 
-void sl_avx512_from_bf16(const uint8_t *in, int64_t n, float *x)
+static inline __attribute__((always_inline)) void from_bf16(const uint8_t *in, int64_t n, float *x, bool stream)
 {
 	int64_t i = 0;
 
 	for (; i + 16 <= n; i += 16) {
 		__m512i v = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(in + 2 * i)));
 
-		_mm512_storeu_si512(x + i, _mm512_slli_epi32(v, 16));
+		put16(x + i, _mm512_castsi512_ps(_mm512_slli_epi32(v, 16)), stream);
 	}
 	sl_c_from_bf16(in + 2 * i, n - i, x + i);
+}
+
+void sl_avx512_from_bf16(const uint8_t *in, int64_t n, float *x)
+{
+	from_bf16(in, n, x, false);
+}
+
+void sl_avx512_stream_from_bf16(const uint8_t *in, int64_t n, float *x)
+{
+	if (can_stream(x))
+		from_bf16(in, n, x, true);
+	else
+		from_bf16(in, n, x, false);
+	_mm_sfence();
 }

@@ -1,4 +1,6 @@
 /* Values to codes and back. */
+#include <string.h>
+
 #include "kernels/cpu/codec_avx512.h"
 
 struct affine16 {
@@ -59,14 +61,29 @@ void sl_avx512_quantize(const float *x, int64_t n, const struct sl_affine *a, co
 	sl_c_quantize(x + i, n - i, a, rnd == NULL ? NULL : rnd + i, most, code + i);
 }
 
-void sl_avx512_dequantize(const uint16_t *code, int64_t n, const struct sl_affine *a, float *x)
+/* The functions that restore exist twice: storing, and streaming (see put16). `stream` is a constant. */
+static inline __attribute__((always_inline)) void dequantize(const uint16_t *code, int64_t n, const struct sl_affine *a,
+							     float *x, bool stream)
 {
 	const struct affine16 k = spread(a);
 	int64_t i = 0;
 
 	for (; i + 16 <= n; i += 16)
-		_mm512_storeu_ps(x + i, restore(load(code + i), k.lo, k.step, k.post, k.max));
+		put16(x + i, restore(load(code + i), k.lo, k.step, k.post, k.max), stream);
 	sl_c_dequantize(code + i, n - i, a, x + i);
+}
+
+void sl_avx512_dequantize(const uint16_t *code, int64_t n, const struct sl_affine *a, float *x)
+{
+	dequantize(code, n, a, x, false);
+}
+
+void sl_avx512_stream_dequantize(const uint16_t *code, int64_t n, const struct sl_affine *a, float *x)
+{
+	if (can_stream(x))
+		dequantize(code, n, a, x, true);
+	else
+		dequantize(code, n, a, x, false);
 }
 
 void sl_avx512_quantize_cols(const float *x, int64_t n, const float *a, int64_t stride, const uint16_t *rnd,
@@ -118,7 +135,8 @@ void sl_avx512_levels(const float *x, int64_t n, const struct sl_affine *a, cons
 	sl_c_levels(x + i, n - i, a, rnd + i, bits, q, code + i);
 }
 
-void sl_avx512_unlevels(const uint16_t *code, int64_t n, const struct sl_affine *a, int bits, float *x)
+static inline __attribute__((always_inline)) void unlevels(const uint16_t *code, int64_t n, const struct sl_affine *a,
+							   int bits, float *x, bool stream)
 {
 	const struct affine16 k = spread(a);
 	const __m512i mask = _mm512_set1_epi32((1 << bits) - 1), sign = _mm512_set1_epi32((int)0x80000000u);
@@ -131,13 +149,27 @@ void sl_avx512_unlevels(const uint16_t *code, int64_t n, const struct sl_affine 
 
 		v = _mm512_min_ps(_mm512_mul_ps(v, k.post), k.max);
 		/* v ^ ((c << up) & sign) */
-		_mm512_storeu_si512(
-			x + i, _mm512_ternarylogic_epi32(_mm512_castps_si512(v), _mm512_sll_epi32(c, up), sign, 0x78));
+		v = _mm512_castsi512_ps(
+			_mm512_ternarylogic_epi32(_mm512_castps_si512(v), _mm512_sll_epi32(c, up), sign, 0x78));
+		put16(x + i, v, stream);
 	}
 	sl_c_unlevels(code + i, n - i, a, bits, x + i);
 }
 
-enum { MOST_EDGES = 8 }; /* whose sums fit in registers */
+void sl_avx512_unlevels(const uint16_t *code, int64_t n, const struct sl_affine *a, int bits, float *x)
+{
+	unlevels(code, n, a, bits, x, false);
+}
+
+void sl_avx512_stream_unlevels(const uint16_t *code, int64_t n, const struct sl_affine *a, int bits, float *x)
+{
+	if (can_stream(x))
+		unlevels(code, n, a, bits, x, true);
+	else
+		unlevels(code, n, a, bits, x, false);
+}
+
+enum { MOST_BUCKETS = 16, MOST_EDGES = 8 /* whose sums fit in registers */ };
 
 /* Edges from … from+edges-1. `edges` and `ties` are constants at every call. */
 static inline __attribute__((always_inline)) void edge_stats(const float *x, int64_t n, const struct sl_buckets *b,
@@ -172,6 +204,110 @@ static inline __attribute__((always_inline)) void edge_stats(const float *x, int
 	}
 }
 
+/* Edges for the bisection: the one in the middle, those in the middle of the halves, and then, for bucket k so far, the
+ * one that lies `step` further on: at lane k of a table. */
+struct edges16 {
+	__m512 middle, low, high, by2, by1;
+};
+
+/* Lane k: edge k + step. Where k may not go on, what it wraps to is not used. */
+static inline __m512 further(const struct sl_buckets *b, int step)
+{
+	float edge[16];
+
+	for (int k = 0; k < 16; k++)
+		edge[k] = b->edge[(k + step) % 16];
+	return _mm512_loadu_ps(edge);
+}
+
+static inline struct edges16 edges_of(const struct sl_buckets *b)
+{
+	return (struct edges16){_mm512_set1_ps(b->edge[b->count / 2]), _mm512_set1_ps(b->edge[b->count / 4]),
+				_mm512_set1_ps(b->edge[3 * b->count / 4]), further(b, 2), further(b, 1)};
+}
+
+/* Number of edges that are ≤ v. `count` is a constant. */
+static inline __attribute__((always_inline)) __m512i bucket_of(__m512 v, const struct edges16 *e, int count)
+{
+	__mmask16 up = _mm512_cmp_ps_mask(v, e->middle, _CMP_GE_OQ);
+	__m512i k = _mm512_maskz_set1_epi32(up, count / 2);
+
+	if (count >= 4) {
+		up = _mm512_cmp_ps_mask(v, _mm512_mask_mov_ps(e->low, up, e->high), _CMP_GE_OQ);
+		k = _mm512_mask_add_epi32(k, up, k, _mm512_set1_epi32(count / 4));
+	}
+	if (count >= 16) {
+		up = _mm512_cmp_ps_mask(v, _mm512_permutexvar_ps(k, e->by2), _CMP_GE_OQ);
+		k = _mm512_mask_add_epi32(k, up, k, _mm512_set1_epi32(2));
+	}
+	if (count >= 8) {
+		up = _mm512_cmp_ps_mask(v, _mm512_permutexvar_ps(k, e->by1), _CMP_GE_OQ);
+		k = _mm512_mask_add_epi32(k, up, k, _mm512_set1_epi32(1));
+	}
+	return k;
+}
+
+/* What is above the most of its bucket so far, with its buckets, one by one: rare. */
+static __attribute__((noinline)) void raise_most(float *most, __m512 v, __m512i k, __mmask16 above)
+{
+	float value[16];
+	int32_t bucket[16];
+
+	_mm512_storeu_ps(value, v);
+	_mm512_storeu_si512(bucket, k);
+	for (uint32_t left = above; left != 0; left &= left - 1) {
+		int i = __builtin_ctz(left);
+
+		if (value[i] > most[bucket[i]])
+			most[bucket[i]] = value[i];
+	}
+}
+
+enum { BYTES_AT_ONCE = 64 };
+
+/* All edges without ties, where they are many: n a multiple of 32 and at most SL_CODEC_TILE. The bucket of each element
+ * tells on which side of every edge it is: kept as a byte, it is compared with 64 elements at once. */
+static inline __attribute__((always_inline)) void bucket_counts(const float *x, int64_t n, const struct sl_buckets *b,
+								struct sl_bucket_stats *io, int count)
+{
+	const struct edges16 edges = edges_of(b);
+	uint8_t id[SL_CODEC_TILE + BYTES_AT_ONCE];
+	int64_t below[MOST_BUCKETS] = {0};
+	float most[MOST_BUCKETS];
+	__m512 reached;
+
+	/* most[k]: largest element of bucket k that matters, one above what is known to lie below its upper edge */
+	for (int k = 0; k < MOST_BUCKETS; k++)
+		most[k] = k + 1 < count ? io->max_below[k + 1] : __builtin_inff();
+	reached = _mm512_loadu_ps(most);
+	for (int64_t i = 0; i < n; i += 2 * 16) {
+		__m512 v = _mm512_loadu_ps(x + i), w = _mm512_loadu_ps(x + i + 16);
+		__m512i k = bucket_of(v, &edges, count), l = bucket_of(w, &edges, count);
+		__mmask16 above = _mm512_cmp_ps_mask(v, _mm512_permutexvar_ps(k, reached), _CMP_GT_OQ);
+		__mmask16 also = _mm512_cmp_ps_mask(w, _mm512_permutexvar_ps(l, reached), _CMP_GT_OQ);
+
+		_mm_storeu_si128((void *)(id + i), _mm512_cvtepi32_epi8(k));
+		_mm_storeu_si128((void *)(id + i + 16), _mm512_cvtepi32_epi8(l));
+		if (__builtin_expect(!_kortestz_mask16_u8(above, also), 0)) {
+			raise_most(most, v, k, above);
+			raise_most(most, w, l, also);
+			reached = _mm512_loadu_ps(most);
+		}
+	}
+	memset(id + n, count, BYTES_AT_ONCE);
+	for (int64_t i = 0; i < n; i += BYTES_AT_ONCE) {
+		__m512i v = _mm512_loadu_si512(id + i);
+
+		for (int k = 1; k < count; k++)
+			below[k] += __builtin_popcountll(_mm512_cmplt_epu8_mask(v, _mm512_set1_epi8((char)k)));
+	}
+	for (int k = 1; k < count; k++) {
+		io->below[k] += below[k];
+		most[k] = most[k] > most[k - 1] || k + 1 == count ? most[k] : most[k - 1];
+		io->max_below[k] = most[k - 1] + 0.0f;
+	}
+}
+
 static inline __attribute__((always_inline)) void bucket_stats(const float *x, int64_t n, const struct sl_buckets *b,
 							       struct sl_bucket_stats *io, bool ties)
 {
@@ -186,15 +322,19 @@ static inline __attribute__((always_inline)) void bucket_stats(const float *x, i
 		edge_stats(x, n, b, io, 1, 7, ties);
 		break;
 	default:
-		edge_stats(x, n, b, io, 1, 8, ties);
-		edge_stats(x, n, b, io, 9, 7, ties);
+		if (ties) {
+			edge_stats(x, n, b, io, 1, 8, true);
+			edge_stats(x, n, b, io, 9, 7, true);
+		} else {
+			bucket_counts(x, n, b, io, 16);
+		}
 		break;
 	}
 }
 
 void sl_avx512_bucket_stats(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io)
 {
-	int64_t whole = n & ~(int64_t)15;
+	int64_t whole = n & ~(int64_t)31;
 
 	for (int64_t i = 0; i < whole; i += SL_CODEC_TILE) {
 		int64_t some = whole - i < SL_CODEC_TILE ? whole - i : SL_CODEC_TILE;
@@ -208,33 +348,35 @@ void sl_avx512_bucket_stats(const float *x, int64_t n, const struct sl_buckets *
 	sl_c_bucket_stats(x + whole, n - whole, b, io);
 }
 
-/* The bucket of each element by bisection: the edge in the middle first, then those in the middle of the halves. */
 static inline __attribute__((always_inline)) void bucketize(const float *x, int64_t n, const struct sl_buckets *b,
 							    uint16_t *code, int count)
 {
 	const __m512 pre = _mm512_loadu_ps(b->pre), lo = _mm512_loadu_ps(b->lo), inv = _mm512_loadu_ps(b->inv);
-	const __m512 edge = _mm512_loadu_ps(b->edge), middle = _mm512_set1_ps(b->edge[count / 2]);
+	const struct edges16 edges = edges_of(b);
 	const __m128i up = _mm_cvtsi32_si128(b->code_bits);
 
-	for (int64_t i = 0; i < n; i += 16) {
-		__m512 v = _mm512_loadu_ps(x + i), t;
-		__m512i k = _mm512_maskz_set1_epi32(_mm512_cmp_ps_mask(v, middle, _CMP_GE_OQ), count / 2);
+	/* two at a time: the steps of one bisection wait for each other */
+	for (int64_t i = 0; i < n; i += 2 * 16) {
+		__m512 v[2];
+		__m512i k[2];
 
-		for (int half = count / 4; half > 0; half /= 2) {
-			__m512i next = _mm512_add_epi32(k, _mm512_set1_epi32(half));
-			__m512 e = _mm512_permutexvar_ps(next, edge);
-
-			k = _mm512_mask_mov_epi32(k, _mm512_cmp_ps_mask(v, e, _CMP_GE_OQ), next);
+		for (int h = 0; h < 2; h++) {
+			v[h] = _mm512_loadu_ps(x + i + 16 * h);
+			ask_ahead(x + i + 16 * h);
+			k[h] = bucket_of(v[h], &edges, count);
 		}
-		t = position(v, _mm512_permutexvar_ps(k, pre), _mm512_permutexvar_ps(k, lo),
-			     _mm512_permutexvar_ps(k, inv));
-		store(code + i, _mm512_or_si512(_mm512_sll_epi32(k, up), _mm512_cvtps_epi32(t)));
+		for (int h = 0; h < 2; h++) {
+			__m512 t = position(v[h], _mm512_permutexvar_ps(k[h], pre), _mm512_permutexvar_ps(k[h], lo),
+					    _mm512_permutexvar_ps(k[h], inv));
+
+			store(code + i + 16 * h, _mm512_or_si512(_mm512_sll_epi32(k[h], up), _mm512_cvtps_epi32(t)));
+		}
 	}
 }
 
 void sl_avx512_bucketize(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code)
 {
-	int64_t whole = n & ~(int64_t)15;
+	int64_t whole = n & ~(int64_t)31;
 
 	switch (b->count) {
 	case 2:
@@ -253,7 +395,8 @@ void sl_avx512_bucketize(const float *x, int64_t n, const struct sl_buckets *b, 
 	sl_c_bucketize(x + whole, n - whole, b, code + whole);
 }
 
-void sl_avx512_unbucketize(const uint16_t *code, int64_t n, const struct sl_buckets *b, float *x)
+static inline __attribute__((always_inline)) void unbucketize(const uint16_t *code, int64_t n,
+							      const struct sl_buckets *b, float *x, bool stream)
 {
 	const __m512 lo = _mm512_loadu_ps(b->lo), step = _mm512_loadu_ps(b->step);
 	const __m512 post = _mm512_loadu_ps(b->post), max = _mm512_loadu_ps(b->max);
@@ -264,9 +407,28 @@ void sl_avx512_unbucketize(const uint16_t *code, int64_t n, const struct sl_buck
 	for (; i + 16 <= n; i += 16) {
 		__m512i c = load(code + i), k = _mm512_srl_epi32(c, down);
 
-		_mm512_storeu_ps(x + i, restore(_mm512_and_si512(c, mask), _mm512_permutexvar_ps(k, lo),
-						_mm512_permutexvar_ps(k, step), _mm512_permutexvar_ps(k, post),
-						_mm512_permutexvar_ps(k, max)));
+		put16(x + i,
+		      restore(_mm512_and_si512(c, mask), _mm512_permutexvar_ps(k, lo), _mm512_permutexvar_ps(k, step),
+			      _mm512_permutexvar_ps(k, post), _mm512_permutexvar_ps(k, max)),
+		      stream);
 	}
 	sl_c_unbucketize(code + i, n - i, b, x + i);
+}
+
+void sl_avx512_unbucketize(const uint16_t *code, int64_t n, const struct sl_buckets *b, float *x)
+{
+	unbucketize(code, n, b, x, false);
+}
+
+void sl_avx512_stream_unbucketize(const uint16_t *code, int64_t n, const struct sl_buckets *b, float *x)
+{
+	if (can_stream(x))
+		unbucketize(code, n, b, x, true);
+	else
+		unbucketize(code, n, b, x, false);
+}
+
+void sl_avx512_settle(void)
+{
+	_mm_sfence();
 }

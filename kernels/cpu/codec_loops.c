@@ -4,5 +4,9 @@
 
 const struct sl_codec_loops *sl_cpu_codec_loops(void)
 {
-	return sl_cpu_simd_choose() == &sl_cpu_simd_avx512 ? &sl_cpu_codec_loops_avx512 : &sl_codec_loops_c;
+	const struct sl_cpu_simd *level = sl_cpu_simd_choose();
+
+	if (level == &sl_cpu_simd_avx512)
+		return &sl_cpu_codec_loops_avx512;
+	return level == &sl_cpu_simd_avx2 ? &sl_cpu_codec_loops_avx2 : &sl_codec_loops_c;
 }

@@ -2,36 +2,17 @@
 
 #include "kernels/cpu/codec_loops.h"
 
+#define NAME(x) sl_avx512_##x
+
+static const struct sl_codec_loops streaming = {
+	.name = "avx512",
+	.settle = sl_avx512_settle,
+#define RESTORE(x) sl_avx512_stream_##x
+#include "common/codec/body_table.h"
+};
+
 const struct sl_codec_loops sl_cpu_codec_loops_avx512 = {
 	.name = "avx512",
-	.minmax = sl_avx512_minmax,
-	.minmax_cols = sl_avx512_minmax_cols,
-	.sum_squares = sl_avx512_sum_squares,
-	.quantize = sl_avx512_quantize,
-	.dequantize = sl_avx512_dequantize,
-	.quantize_cols = sl_avx512_quantize_cols,
-	.dequantize_cols = sl_avx512_dequantize_cols,
-	.levels = sl_avx512_levels,
-	.unlevels = sl_avx512_unlevels,
-	.bucket_stats = sl_avx512_bucket_stats,
-	.bucketize = sl_avx512_bucketize,
-	.unbucketize = sl_avx512_unbucketize,
-	.pack = sl_avx512_pack,
-	.unpack = sl_avx512_unpack,
-	.to_f16 = sl_avx512_to_f16,
-	.to_bf16 = sl_avx512_to_bf16,
-	.from_f16 = sl_avx512_from_f16,
-	.from_bf16 = sl_avx512_from_bf16,
-	.random16 = sl_avx512_random16,
-	.draw = sl_avx512_draw,
-	.random32 = sl_avx512_random32,
-	.scan = sl_avx512_scan,
-	.mark = sl_avx512_mark,
-	.gather = sl_avx512_gather,
-	.expand = sl_avx512_expand,
-	.places = sl_avx512_places,
-	.collect = sl_avx512_collect,
-	.mul_xt = sl_avx512_mul_xt,
-	.mul_x = sl_avx512_mul_x,
-	.outer = sl_avx512_outer,
+	.streaming = &streaming,
+#include "common/codec/body_table.h"
 };

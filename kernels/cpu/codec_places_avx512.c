@@ -91,7 +91,8 @@ int64_t sl_avx512_gather(const float *x, int64_t n, const uint64_t *bitmap, sl_f
 	return count + sl_c_gather(x + 64 * words, n - 64 * words, bitmap + words, y + count, top);
 }
 
-int64_t sl_avx512_expand(const sl_f32u *y, int64_t n, const uint64_t *bitmap, float *x)
+static inline __attribute__((always_inline)) int64_t expand(const sl_f32u *y, int64_t n, const uint64_t *bitmap,
+							    float *x, bool stream)
 {
 	int64_t words = n / 64, total = marked(bitmap, words), count = 0;
 
@@ -104,11 +105,24 @@ int64_t sl_avx512_expand(const sl_f32u *y, int64_t n, const uint64_t *bitmap, fl
 					   ? _mm512_loadu_ps((const void *)(y + count))
 					   : _mm512_maskz_loadu_ps(first(total - count), (const void *)(y + count));
 
-			_mm512_storeu_ps(x + 64 * w + 16 * j, _mm512_maskz_expand_ps(m, v));
+			put16(x + 64 * w + 16 * j, _mm512_maskz_expand_ps(m, v), stream);
 			count += __builtin_popcount(m);
 		}
 	}
 	return count + sl_c_expand(y + count, n - 64 * words, bitmap + words, x + 64 * words);
+}
+
+int64_t sl_avx512_expand(const sl_f32u *y, int64_t n, const uint64_t *bitmap, float *x)
+{
+	return expand(y, n, bitmap, x, false);
+}
+
+int64_t sl_avx512_stream_expand(const sl_f32u *y, int64_t n, const uint64_t *bitmap, float *x)
+{
+	int64_t taken = can_stream(x) ? expand(y, n, bitmap, x, true) : expand(y, n, bitmap, x, false);
+
+	_mm_sfence();
+	return taken;
 }
 
 void sl_avx512_collect(const uint8_t *flag, int64_t n, uint64_t *bitmap)

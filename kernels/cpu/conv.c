@@ -18,21 +18,35 @@ int64_t sl_conv_bn_floats(const struct sl_conv_dims *d, int64_t blocks)
 {
 	int64_t c = most_channels(d);
 
-	return 2 * sl_bn_coef_floats(c) + sl_bn_scratch_floats(c) + blocks * sl_bn_part_floats(c);
+	return 2 * sl_bn_coef_floats(c) + blocks * sl_bn_part_floats(c);
+}
+
+/* What leaves x as it is, so that an activation can be treated as a batchnorm. */
+static struct sl_cpu_bn identity(int64_t c, float *memory)
+{
+	struct sl_cpu_bn n = {.mean = memory, .scale = memory + c, .shift = memory};
+
+	for (int64_t k = 0; k < c; k++) {
+		n.mean[k] = 0.0f;
+		n.scale[k] = 1.0f;
+	}
+	return n;
 }
 
 struct sl_conv_bn sl_conv_bn_open(const struct sl_conv_call *call, bool backward, float *memory)
 {
 	int64_t c = most_channels(&call->d);
 	struct sl_conv_bn bn = {
-		.scratch = (double *)(void *)(memory + 2 * sl_bn_coef_floats(c)),
-		.parts = memory + 2 * sl_bn_coef_floats(c) + sl_bn_scratch_floats(c),
+		.parts = memory + 2 * sl_bn_coef_floats(c),
 		.stride = sl_bn_part_floats(backward ? call->d.c : call->d.o),
 	};
 
-	if (call->before != NULL) {
+	if (sl_conv_has_bn_before(call)) {
 		bn.before = sl_bn_load(call->before->op, call->before->call, false, memory);
 		bn.act_before = call->before->op->u.bn.act;
+	} else if (call->before != NULL) {
+		bn.before = identity(call->d.c, memory);
+		bn.act_before = call->before->op->u.act;
 	}
 	if (call->after != NULL && backward) {
 		bn.after = sl_bn_load(call->after->op, call->after->call, true, memory + sl_bn_coef_floats(c));
@@ -43,10 +57,10 @@ struct sl_conv_bn sl_conv_bn_open(const struct sl_conv_call *call, bool backward
 
 void sl_conv_bn_finish(const struct sl_conv_call *call, const struct sl_conv_bn *bn, int64_t blocks, bool backward)
 {
-	if (backward && call->before != NULL)
-		sl_bn_finish_sums(call->before->op, call->before->call, bn->parts, blocks, bn->scratch);
+	if (backward && sl_conv_has_bn_before(call))
+		sl_bn_finish_sums(call->be, call->before->op, call->before->call, bn->parts, blocks);
 	if (!backward && call->after != NULL && call->training)
-		sl_bn_finish_stats(call->after->op, call->after->call, bn->parts, blocks, bn->scratch);
+		sl_bn_finish_stats(call->be, call->after->op, call->after->call, bn->parts, blocks);
 }
 
 static const struct sl_conv_kernel *kernel_of(const struct sl_op *op)
@@ -70,7 +84,8 @@ unsigned sl_cpu_conv_fuses(const struct sl_op *op)
 		return SL_FUSE_BEFORE | SL_FUSE_AFTER;
 	if (kernel_of(op) == &sl_conv_dw)
 		return 0;
-	return SL_FUSE_AFTER | (sl_conv_is_pointwise(a) ? SL_FUSE_BEFORE : 0u);
+	return SL_FUSE_AFTER | (sl_conv_is_pointwise(a) ? SL_FUSE_BEFORE : 0u) |
+	       (sl_conv_stem_takes(op) ? SL_FUSE_WHOLE : 0u);
 }
 
 static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
@@ -79,6 +94,12 @@ static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void *
 	(void)state;
 	(void)fail;
 	*sizes = (struct sl_op_sizes){.workspace_bytes = kernel_of(op)->workspace_bytes(be, op)};
+	if (sl_conv_stem_takes(op)) {
+		size_t stem = sl_conv_stem.workspace_bytes(be, op);
+
+		sizes->workspace_bytes = stem > sizes->workspace_bytes ? stem : sizes->workspace_bytes;
+		sizes->saved_bytes = sl_conv_stem_saved_bytes(op);
+	}
 	return SL_OK;
 }
 
@@ -95,6 +116,7 @@ static struct sl_conv_call call_of(struct sl_backend *be, const struct sl_op *op
 		.training = call->training,
 		.before = call->before,
 		.after = call->after,
+		.saved = call->saved,
 		.workspace = call->workspace,
 	};
 }
@@ -106,7 +128,7 @@ static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *
 
 	(void)state;
 	c.y = out->data;
-	kernel_of(op)->forward(&c);
+	(call->whole ? &sl_conv_stem : kernel_of(op))->forward(&c);
 	return SL_OK;
 }
 
@@ -123,7 +145,7 @@ static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void 
 	c.dbias = c.bias != NULL ? call->grad[1] : NULL;
 	c.dx = din[0].data;
 	c.add = din[0].data != NULL && din_add[0];
-	kernel_of(op)->backward(&c);
+	(call->whole ? &sl_conv_stem : kernel_of(op))->backward(&c);
 	return SL_OK;
 }
 

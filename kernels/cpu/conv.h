@@ -13,6 +13,31 @@ struct sl_conv_dims {
 /* Of `rows` images. */
 struct sl_conv_dims sl_conv_dims_of(const struct sl_op *op, int64_t rows);
 
+/* Output rows in bands of even height, each of one image. */
+struct sl_bands {
+	int64_t out_h, rows, per_image, all;
+};
+
+struct sl_band {
+	int64_t n, from, to; /* output rows [from, to) of image n */
+};
+
+static inline struct sl_bands sl_bands_of(const struct sl_conv_dims *d)
+{
+	enum { MOST_ROWS = 28 };
+	int64_t rows = sl_cpu_blocks(d->out_h, sl_cpu_blocks(d->out_h, MOST_ROWS));
+	int64_t per_image = sl_cpu_blocks(d->out_h, rows);
+
+	return (struct sl_bands){d->out_h, rows, per_image, d->n * per_image};
+}
+
+static inline struct sl_band sl_band_at(const struct sl_bands *b, int64_t index)
+{
+	int64_t from = index % b->per_image * b->rows;
+
+	return (struct sl_band){index / b->per_image, from, sl_cpu_min(b->out_h, from + b->rows)};
+}
+
 /* One call: dx NULL where it is not wanted, `add` for dx +=; dw, dbias NULL or added to. */
 struct sl_conv_call {
 	struct sl_backend *be;
@@ -24,15 +49,21 @@ struct sl_conv_call {
 	bool add;
 	bool training;
 	const struct sl_op_side *before, *after; /* batchnorms fused with this call, as backend.h says, or NULL */
+	void *saved;
 	float *workspace;
 };
+
+/* Else `before`, where there is one, is an activation. */
+static inline bool sl_conv_has_bn_before(const struct sl_conv_call *call)
+{
+	return call->before != NULL && call->before->op->kind == SL_OP_BATCHNORM;
+}
 
 /* Memory for both of them: coefficients, and a part for each of `blocks` blocks of work. */
 struct sl_conv_bn {
 	struct sl_cpu_bn before, after;
 	enum sl_act act_before, act_after;
 	float *parts;
-	double *scratch;
 	int64_t stride; /* floats of a part */
 };
 
@@ -57,5 +88,9 @@ extern const struct sl_conv_kernel sl_conv_rows; /* dense, kernel larger than 1Ã
 extern const struct sl_conv_kernel sl_conv_dw3;  /* depthwise 3Ã—3, pad 1, stride 1 or 2 */
 extern const struct sl_conv_kernel sl_conv_dw;   /* depthwise, anything */
 bool sl_conv_rows_takes(const struct sl_op *op);
+/* `whole` of backend.h: y and out are those of the batchnorm behind, and there is no dx. */
+extern const struct sl_conv_kernel sl_conv_stem;
+bool sl_conv_stem_takes(const struct sl_op *op);
+size_t sl_conv_stem_saved_bytes(const struct sl_op *op);
 
 #endif

@@ -6,19 +6,23 @@
 
 #include "kernels/cpu/conv.h"
 
-enum { BAND_ROWS = 28, MAX_SPANS = 64 };
+enum {
+	MAX_SPANS = 64,
+	PART_FLOATS = 16384 /* that a part of a batchnorm is told about at least: small planes share one */
+};
 
 struct job {
 	const struct sl_conv_call *call;
 	const struct sl_cpu_simd *simd;
 	struct sl_conv_dims d;
-	int64_t bands, band_rows; /* of an image */
-	int64_t spans, span_bands;
+	struct sl_bands bands;
+	int64_t parts, part_bands; /* of a batchnorm beside it, and tasks of forward */
+	int64_t spans, span_parts;
 	int64_t x_row, dy_row; /* floats of a padded row */
 	float *flipped;        /* [9, C] */
 	float *part;           /* [spans, 9·C + C] */
-	struct sl_conv_bn bn;  /* a part per band */
-	float *scratch;        /* per worker */
+	struct sl_conv_bn bn;
+	float *scratch; /* per worker */
 };
 
 static int64_t part_floats(const struct job *j)
@@ -34,14 +38,13 @@ static int64_t worker_floats(const struct job *j)
 static struct job job_of(const struct sl_conv_dims *d, float *workspace)
 {
 	struct job j = {.d = *d};
-	int64_t all;
 
-	j.bands = sl_cpu_blocks(d->out_h, BAND_ROWS);
-	j.band_rows = sl_cpu_blocks(d->out_h, j.bands);
-	j.bands = sl_cpu_blocks(d->out_h, j.band_rows);
-	all = d->n * j.bands;
-	j.span_bands = sl_cpu_blocks(all, MAX_SPANS);
-	j.spans = sl_cpu_blocks(all, j.span_bands);
+	j.bands = sl_bands_of(d);
+	j.part_bands = sl_cpu_max(
+		1, sl_cpu_min(sl_cpu_blocks(j.bands.all, MAX_SPANS), PART_FLOATS / (j.bands.rows * d->out_w * d->c)));
+	j.parts = sl_cpu_blocks(j.bands.all, j.part_bands);
+	j.span_parts = sl_cpu_blocks(j.parts, MAX_SPANS);
+	j.spans = sl_cpu_blocks(j.parts, j.span_parts);
 	j.x_row = sl_cpu_line((d->w + 2) * d->c);
 	j.dy_row = sl_cpu_line((d->out_w + 2) * d->c);
 	j.flipped = workspace;
@@ -56,7 +59,7 @@ static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
 	struct job j = job_of(&d, NULL);
 
 	return (size_t)(sl_cpu_line(9 * d.c) + MAX_SPANS * part_floats(&j) + sl_cpu_threads(be) * worker_floats(&j) +
-			sl_conv_bn_floats(&d, d.n * j.bands)) *
+			sl_conv_bn_floats(&d, sl_cpu_max(j.parts, MAX_SPANS))) *
 	       sizeof(float);
 }
 
@@ -138,9 +141,9 @@ static const float *ring_row(struct ring *r, int64_t h)
 	if (r->held[i] == h)
 		return r->slot[i];
 	if (r->bn == NULL)
-		memcpy(to, r->src + at, (size_t)(r->w * r->c) * sizeof(float));
+		r->simd->copy_row(to, r->src + at, r->w * r->c);
 	else if (r->bn_x == NULL)
-		r->simd->bn_forward(to, r->src + at, r->bn, r->w, (int)r->c, r->act);
+		r->simd->bn_forward(to, r->src + at, r->bn, r->c, r->w, (int)r->c, r->act);
 	else
 		r->simd->bn_backward(to, r->src + at, r->bn_x + at, r->bn, r->w, (int)r->c, r->act, false);
 	r->held[i] = h;
@@ -153,51 +156,51 @@ static void x_rows(struct ring *x, const float *rows[3], int64_t out_row, int st
 		rows[i] = ring_row(x, out_row * stride - 1 + i);
 }
 
-struct band {
-	int64_t n, from, to; /* output rows [from, to) of image n */
-};
-
-static struct band band_at(const struct job *j, int64_t index)
+static int64_t part_end(const struct job *j, int64_t part)
 {
-	int64_t from = index % j->bands * j->band_rows;
-
-	return (struct band){index / j->bands, from, sl_cpu_min(j->d.out_h, from + j->band_rows)};
+	return sl_cpu_min(j->bands.all, (part + 1) * j->part_bands);
 }
 
 /* ---- forward */
 
-static void forward_band(void *arg, int64_t index, int worker)
+static void forward_band(const struct job *j, struct ring *x, struct sl_band b, float *part, bool first)
 {
-	const struct job *j = arg;
 	const struct sl_conv_call *call = j->call;
 	const struct sl_conv_dims *d = &j->d;
-	struct band b = band_at(j, index);
-	struct ring x = x_ring(j, j->scratch + worker * worker_floats(j));
-	float *part = j->bn.parts + index * j->bn.stride;
 
-	ring_image(&x, call->x, NULL, b.n);
+	ring_image(x, call->x, NULL, b.n);
 	for (int64_t o = b.from; o < b.to; o++) {
 		float *y = call->y + (b.n * d->out_h + o) * d->out_w * d->c;
 		const float *rows[3];
 
-		x_rows(&x, rows, o, d->stride);
+		x_rows(x, rows, o, d->stride);
 		j->simd->dw_row(y, rows, call->w, (int)d->out_w, (int)d->c, d->stride);
 		if (call->bias != NULL)
 			j->simd->add_row(y, call->bias, d->out_w, (int)d->c);
-		if (call->after != NULL && call->training) {
-			if (o == b.from)
-				sl_bn_begin_stats(part, y, d->c);
-			sl_bn_add_stats(j->simd, part, y, d->out_w, d->c);
-		}
+		if (call->after == NULL || !call->training)
+			continue;
+		if (first && o == b.from)
+			sl_bn_begin_stats(part, y, d->c, (struct sl_bn_range){0, d->c});
+		sl_bn_add_stats(j->simd, part, y, d->out_w, d->c, (struct sl_bn_range){0, d->c});
 	}
+}
+
+static void forward_part(void *arg, int64_t part, int worker)
+{
+	const struct job *j = arg;
+	struct ring x = x_ring(j, j->scratch + worker * worker_floats(j));
+	int64_t from = part * j->part_bands;
+
+	for (int64_t index = from; index < part_end(j, part); index++)
+		forward_band(j, &x, sl_band_at(&j->bands, index), j->bn.parts + part * j->bn.stride, index == from);
 }
 
 static void forward(const struct sl_conv_call *call)
 {
 	struct job j = open_job(call, false);
 
-	sl_pool_run(call->be->pool, j.d.n * j.bands, forward_band, &j);
-	sl_conv_bn_finish(call, &j.bn, j.d.n * j.bands, false);
+	sl_pool_run(call->be->pool, j.parts, forward_part, &j);
+	sl_conv_bn_finish(call, &j.bn, j.parts, false);
 }
 
 /* ---- backward */
@@ -218,11 +221,15 @@ static struct data_row data_row(const struct job *j, int64_t n, int64_t h, float
 
 static void end_data_row(const struct job *j, const struct data_row *row, float *part)
 {
+	bool bn = sl_conv_has_bn_before(j->call);
+
+	if (j->call->before != NULL && !bn)
+		j->simd->act_backward(row->to, row->to, j->call->x + row->at, j->d.w * j->d.c, j->bn.act_before, false);
 	if (j->call->add)
 		j->simd->sum(row->dx, row->dx, row->to, j->d.w * j->d.c);
-	if (j->call->before != NULL)
-		sl_bn_add_sums(j->simd, part, row->dx, j->call->x + row->at, &j->bn.before, j->call->before->op,
-			       j->d.w);
+	if (bn)
+		sl_bn_add_sums(j->simd, part, row->dx, j->call->x + row->at, &j->bn.before, j->call->before->op, j->d.w,
+			       (struct sl_bn_range){0, j->d.c});
 }
 
 /* The rows of dX that belong to output row o: o itself at stride 1; 2o and 2o + 1 at stride 2. An even row saw the
@@ -253,16 +260,12 @@ static void data_rows(const struct job *j, struct ring *dy, int64_t n, int64_t o
 }
 
 /* dX, and what it adds to dw, of one band. */
-static void backward_band(const struct job *j, int64_t index, struct ring *x, struct ring *dy, float *dw,
-			  float *scratch)
+static void backward_band(const struct job *j, struct sl_band b, float *part, struct ring *x, struct ring *dy,
+			  float *dw, float *scratch)
 {
 	const struct sl_conv_call *call = j->call;
 	const struct sl_conv_dims *d = &j->d;
-	struct band b = band_at(j, index);
-	float *part = j->bn.parts + index * j->bn.stride;
 
-	if (call->before != NULL)
-		sl_bn_begin_sums(part, d->c);
 	if (call->dw != NULL)
 		ring_image(x, call->x, NULL, b.n);
 	ring_image(dy, call->dy, call->after != NULL ? call->out : NULL, b.n);
@@ -285,11 +288,18 @@ static void backward_span(void *arg, int64_t span, int worker)
 	const struct job *j = arg;
 	float *scratch = j->scratch + worker * worker_floats(j), *dw = j->part + span * part_floats(j);
 	struct ring x = x_ring(j, scratch), dy = dy_ring(j, scratch + 4 * j->x_row);
-	int64_t end = sl_cpu_min(j->d.n * j->bands, (span + 1) * j->span_bands);
+	int64_t end = sl_cpu_min(j->parts, (span + 1) * j->span_parts);
 
 	memset(dw, 0, (size_t)(10 * j->d.c) * sizeof(float));
-	for (int64_t index = span * j->span_bands; index < end; index++)
-		backward_band(j, index, &x, &dy, dw, scratch + 4 * j->x_row + 4 * j->dy_row);
+	for (int64_t p = span * j->span_parts; p < end; p++) {
+		float *part = j->bn.parts + p * j->bn.stride;
+
+		if (sl_conv_has_bn_before(j->call))
+			sl_bn_begin_sums(part, j->d.c, (struct sl_bn_range){0, j->d.c});
+		for (int64_t index = p * j->part_bands; index < part_end(j, p); index++)
+			backward_band(j, sl_band_at(&j->bands, index), part, &x, &dy, dw,
+				      scratch + 4 * j->x_row + 4 * j->dy_row);
+	}
 }
 
 static void backward(const struct sl_conv_call *call)
@@ -304,7 +314,7 @@ static void backward(const struct sl_conv_call *call)
 		sl_cpu_reduce(call->be, call->dw, j.part, 9 * c, part_floats(&j), j.spans);
 	if (call->dbias != NULL)
 		sl_cpu_reduce(call->be, call->dbias, j.part + 9 * c, c, part_floats(&j), j.spans);
-	sl_conv_bn_finish(call, &j.bn, j.d.n * j.bands, true);
+	sl_conv_bn_finish(call, &j.bn, j.parts, true);
 }
 
 const struct sl_conv_kernel sl_conv_dw3 = {workspace_bytes, forward, backward};

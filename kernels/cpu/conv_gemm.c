@@ -1,7 +1,8 @@
 /* Dense convolutions as products over blocks of output pixels. With patches P [M, K], K = KH·KW·I, M = N·H'·W':
  *   Y = P·Wᵀ        dP = dY·W        dW = dYᵀ·P
  * A 1×1 convolution of stride 1 has P = X; else the patches of a block are copied out, and gradients scattered back
- * image by image. dW is summed over a number of spans of M that depends on the shape alone, then over the spans. */
+ * image by image. dW is summed over a number of spans of M that depends on the shape alone, then over the spans. Where
+ * M has few blocks, their columns are divided as well: those of Y in forward; in backward those of dW and dX. */
 #include <string.h>
 
 #include "kernels/cpu/conv.h"
@@ -9,8 +10,15 @@
 
 enum {
 	BLOCK_FLOATS = 32768, /* of one block of P and Y: with its gradients still in a 1 MiB L2 cache */
+	MOST_ROWS = 504,
+	LEAST_ROWS = 112,
 	FORWARD_TASKS = 64,
 	MAX_SPANS = 16,
+	FEW_BLOCKS = 8,
+	WIDE_ROWS = 256, /* of a block where a task of backward has but some of its columns */
+	GRADIENT_ROWS = 32,
+	FORWARD_COLUMNS = 128, /* of a task */
+	COLUMNS = 32,          /* multiple of every panel */
 	SPAN_FLOATS = 1 << 22, /* of all partial dW together: 16 MiB */
 };
 
@@ -20,8 +28,10 @@ struct job {
 	int64_t m, k;
 	int64_t block_rows, forward_rows; /* of a block; of a task of forward */
 	int64_t span_rows, spans;
+	int64_t groups, columns;  /* that Y's or dX's are divided into */
 	float *part;              /* [spans, O·K + O] */
 	float *scratch;           /* per worker [block_rows, K] and [block_rows, O] */
+	float *dy;                /* [M, O] with several groups: what `gradient` gives, made once for all */
 	struct sl_conv_bn bn;     /* a part per block */
 	struct sl_gemm_weights w; /* forward: Wᵀ [K, O]; backward: W [O, K] */
 	bool direct;              /* P = X */
@@ -37,21 +47,62 @@ static int64_t most_spans(const struct job *j)
 	return sl_cpu_max(1, sl_cpu_min(MAX_SPANS, SPAN_FLOATS / (j->d.o * j->k)));
 }
 
-static int64_t worker_floats(const struct job *j)
+/* of a block where M has many */
+static int64_t many_rows(const struct job *j)
 {
-	return sl_cpu_line(j->block_rows * j->k) + sl_cpu_line(j->block_rows * j->d.o);
+	return sl_cpu_min(MOST_ROWS, sl_cpu_max(LEAST_ROWS, BLOCK_FLOATS / (j->k + j->d.o) / 14 * 14));
 }
 
-static struct job job_of(const struct sl_op *op, const struct sl_conv_dims *d, float *workspace)
+/* of a block, at any M */
+static int64_t most_rows(const struct job *j)
+{
+	return sl_cpu_max(WIDE_ROWS, many_rows(j));
+}
+
+static int64_t worker_floats(const struct job *j)
+{
+	return sl_cpu_line(most_rows(j) * j->k) + sl_cpu_line(most_rows(j) * j->d.o);
+}
+
+/* Columns in at most `groups` even groups of whole panels. */
+static void divide_columns(struct job *j, int64_t all, int64_t groups)
+{
+	j->columns = sl_cpu_blocks(sl_cpu_blocks(all, sl_cpu_max(1, groups)), COLUMNS) * COLUMNS;
+	j->groups = sl_cpu_blocks(all, j->columns);
+}
+
+/* Few blocks: as few spans as make MAX_SPANS tasks together with the groups, since each has a dW of its own. */
+static void divide(struct job *j, bool backward)
+{
+	int64_t blocks, spans = most_spans(j);
+	bool few;
+
+	j->block_rows = many_rows(j);
+	blocks = sl_cpu_blocks(j->m, j->block_rows);
+	few = j->direct && blocks < FEW_BLOCKS;
+	if (few && backward)
+		blocks = sl_cpu_blocks(j->m, sl_cpu_max(WIDE_ROWS, j->block_rows));
+	if (few)
+		j->block_rows = sl_cpu_blocks(j->m, blocks);
+	if (!backward) {
+		divide_columns(j, j->d.o, few ? j->d.o / FORWARD_COLUMNS : 1);
+	} else {
+		divide_columns(j, j->k, few ? MAX_SPANS : 1);
+		if (few)
+			spans = sl_cpu_min(spans, j->groups >= FEW_BLOCKS ? 1 : sl_cpu_blocks(MAX_SPANS, j->groups));
+	}
+	j->forward_rows = sl_cpu_blocks(sl_cpu_blocks(j->m, FORWARD_TASKS), j->block_rows) * j->block_rows;
+	j->span_rows = sl_cpu_blocks(sl_cpu_blocks(j->m, spans), j->block_rows) * j->block_rows;
+	j->spans = sl_cpu_blocks(j->m, j->span_rows);
+}
+
+static struct job job_of(const struct sl_op *op, const struct sl_conv_dims *d, bool backward, float *workspace)
 {
 	struct job j = {.d = *d, .direct = sl_conv_is_pointwise(&op->u.conv)};
 
 	j.m = d->n * d->out_h * d->out_w;
 	j.k = (int64_t)d->kh * d->kw * d->c;
-	j.block_rows = sl_cpu_min(504, sl_cpu_max(112, BLOCK_FLOATS / (j.k + d->o) / 14 * 14));
-	j.forward_rows = sl_cpu_blocks(sl_cpu_blocks(j.m, FORWARD_TASKS), j.block_rows) * j.block_rows;
-	j.span_rows = sl_cpu_blocks(sl_cpu_blocks(j.m, most_spans(&j)), j.block_rows) * j.block_rows;
-	j.spans = sl_cpu_blocks(j.m, j.span_rows);
+	divide(&j, backward);
 	j.part = workspace;
 	j.scratch = workspace + most_spans(&j) * part_floats(&j);
 	return j;
@@ -67,23 +118,30 @@ static int64_t packed_floats(const struct job *j)
 	return sl_cpu_line(sl_cpu_max(sl_gemm_packed_floats(j->k, j->d.o), sl_gemm_packed_floats(j->d.o, j->k)));
 }
 
+static int64_t dy_floats(const struct job *j)
+{
+	return j->direct ? sl_cpu_line(sl_cpu_min(j->m, FEW_BLOCKS * many_rows(j)) * j->d.o) : 0;
+}
+
 static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
 {
 	struct sl_conv_dims d = sl_conv_dims_of(op, op->in_shape[0].dim[0]);
-	struct job j = job_of(op, &d, NULL);
+	struct job j = job_of(op, &d, true, NULL);
 
 	return (size_t)(most_spans(&j) * part_floats(&j) + sl_cpu_threads(be) * worker_floats(&j) + packed_floats(&j) +
-			sl_conv_bn_floats(&d, blocks_of(&j))) *
+			dy_floats(&j) + sl_conv_bn_floats(&d, sl_cpu_blocks(j.m, many_rows(&j)))) *
 	       sizeof(float);
 }
 
 static struct job open_job(const struct sl_conv_call *call, bool backward)
 {
-	struct job j = job_of(call->op, &call->d, call->workspace);
+	struct job j = job_of(call->op, &call->d, backward, call->workspace);
 	float *packed = j.scratch + sl_cpu_threads(call->be) * worker_floats(&j);
 
 	j.call = call;
-	j.bn = sl_conv_bn_open(call, backward, packed + packed_floats(&j));
+	j.bn = sl_conv_bn_open(call, backward, packed + packed_floats(&j) + dy_floats(&j));
+	if (backward && j.groups > 1 && call->after != NULL)
+		j.dy = packed + packed_floats(&j);
 	j.w = backward ? sl_gemm_pack(call->be, packed, call->w, j.d.o, j.k, j.k, 1)
 		       : sl_gemm_pack(call->be, packed, call->w, j.k, j.d.o, 1, j.k);
 	return j;
@@ -125,33 +183,54 @@ static void scatter_patch(const struct job *j, const float *p, int64_t m)
 	}
 }
 
-/* P of rows [m, m + rows): x itself or made in the worker's scratch. */
-static const float *patches(const struct job *j, int64_t m, int64_t rows, int worker)
+/* P of rows [m, m + rows): x itself or made in the worker's scratch, there columns k alone where P = X. */
+static const float *patches(const struct job *j, int64_t m, int64_t rows, struct sl_bn_range k, int worker)
 {
+	struct sl_cpu_bn bn;
+
 	const float *x = j->call->x + m * j->k;
 	float *p = j->scratch + worker * worker_floats(j);
 
 	if (j->direct && j->call->before == NULL)
 		return x;
+	bn = sl_bn_from(&j->bn.before, k.at);
 	if (j->direct)
-		sl_cpu_simd_of(j->call->be)->bn_forward(p, x, &j->bn.before, rows, (int)j->k, j->bn.act_before);
+		sl_cpu_simd_of(j->call->be)
+			->bn_forward(p + k.at, x + k.at, &bn, j->k, rows, (int)k.n, j->bn.act_before);
 	else
 		for (int64_t r = 0; r < rows; r++)
 			copy_patch(j, p + r * j->k, m + r);
 	return p;
 }
 
-/* The gradient at Y of rows [m, m + rows): dy itself, or put through the batchnorm behind. */
-static const float *gradient(const struct job *j, int64_t m, int64_t rows, int worker)
+static void bn_gradient(const struct job *j, float *to, int64_t m, int64_t rows)
 {
 	int64_t o = j->d.o;
-	float *to = j->scratch + worker * worker_floats(j) + sl_cpu_line(j->block_rows * j->k);
 
-	if (j->call->after == NULL)
-		return j->call->dy + m * o;
 	sl_cpu_simd_of(j->call->be)
 		->bn_backward(to, j->call->dy + m * o, j->call->out + m * o, &j->bn.after, rows, (int)o,
 			      j->bn.act_after, false);
+}
+
+static void gradient_block(void *arg, int64_t block, int worker)
+{
+	const struct job *j = arg;
+	int64_t m = block * GRADIENT_ROWS;
+
+	(void)worker;
+	bn_gradient(j, j->dy + m * j->d.o, m, sl_cpu_min(GRADIENT_ROWS, j->m - m));
+}
+
+/* The gradient at Y of rows [m, m + rows): dy itself, or put through the batchnorm behind. */
+static const float *gradient(const struct job *j, int64_t m, int64_t rows, int worker)
+{
+	float *to = j->scratch + worker * worker_floats(j) + sl_cpu_line(most_rows(j) * j->k);
+
+	if (j->call->after == NULL)
+		return j->call->dy + m * j->d.o;
+	if (j->dy != NULL)
+		return j->dy + m * j->d.o;
+	bn_gradient(j, to, m, rows);
 	return to;
 }
 
@@ -186,35 +265,42 @@ static struct sl_prefetch ahead(const struct job *j, int64_t m, int64_t end, boo
 	return next;
 }
 
-/* Rows [m, m + rows) of Y, and their part of the statistics of `after`. */
-static void forward_rows(const struct job *j, int64_t m, int64_t rows, int worker, struct sl_prefetch *next)
+/* Columns o of rows [m, m + rows) of Y, and their part of the statistics of `after`. */
+static void forward_rows(const struct job *j, int64_t m, int64_t rows, struct sl_bn_range o, int worker,
+			 struct sl_prefetch *next)
 {
 	const struct sl_conv_call *call = j->call;
 	const struct sl_cpu_simd *simd = j->w.simd;
-	int64_t o = j->d.o;
-	float *y = call->y + m * o, *part = j->bn.parts + m / j->block_rows * j->bn.stride;
-	const float *p = patches(j, m, rows, worker);
+	struct sl_gemm_weights w = sl_gemm_columns(&j->w, o.at, o.n);
+	float *y = call->y + m * j->d.o, *part = j->bn.parts + m / j->block_rows * j->bn.stride;
+	const float *p = patches(j, m, rows, (struct sl_bn_range){0, j->k}, worker);
 
-	sl_gemm_rows(&j->w, y, o, &p, 1, j->k, rows, false, next);
-	if (call->bias != NULL)
-		simd->add_row(y, call->bias, rows, (int)o);
+	sl_gemm_rows(&w, y + o.at, j->d.o, &p, 1, j->k, rows, false, next);
+	for (int64_t r = 0; r < rows && call->bias != NULL; r++)
+		simd->sum(y + r * j->d.o + o.at, y + r * j->d.o + o.at, call->bias + o.at, o.n);
 	if (call->after != NULL && call->training) {
-		sl_bn_begin_stats(part, y, o);
-		sl_bn_add_stats(simd, part, y, rows, o);
+		sl_bn_begin_stats(part, y, j->d.o, o);
+		sl_bn_add_stats(simd, part, y, rows, j->d.o, o);
 	}
 }
 
-static void forward_span(void *arg, int64_t span, int worker)
+static struct sl_bn_range columns_of(const struct job *j, int64_t group, int64_t all)
+{
+	return (struct sl_bn_range){group * j->columns, sl_cpu_min(j->columns, all - group * j->columns)};
+}
+
+static void forward_task(void *arg, int64_t task, int worker)
 {
 	const struct job *j = arg;
-	int64_t end = sl_cpu_min(j->m, (span + 1) * j->forward_rows);
+	int64_t span = task / j->groups, end = sl_cpu_min(j->m, (span + 1) * j->forward_rows);
 
 	for (int64_t m = span * j->forward_rows; m < end; m += j->block_rows) {
 		struct sl_prefetch next = {.n = 0};
 
 		if (j->direct)
 			next = ahead(j, m + j->block_rows, end, false);
-		forward_rows(j, m, sl_cpu_min(j->block_rows, end - m), worker, &next);
+		forward_rows(j, m, sl_cpu_min(j->block_rows, end - m), columns_of(j, task % j->groups, j->d.o), worker,
+			     &next);
 	}
 }
 
@@ -222,32 +308,49 @@ static void forward(const struct sl_conv_call *call)
 {
 	struct job j = open_job(call, false);
 
-	sl_pool_run(call->be->pool, sl_cpu_blocks(j.m, j.forward_rows), forward_span, &j);
+	sl_pool_run(call->be->pool, sl_cpu_blocks(j.m, j.forward_rows) * j.groups, forward_task, &j);
 	sl_conv_bn_finish(call, &j.bn, blocks_of(&j), false);
 }
 
-static void data_block(const struct job *j, const float *dy, int64_t m, int64_t rows, struct sl_prefetch *next)
+/* Columns k of rows [m, m + rows) of dX. */
+static void data_block(const struct job *j, const float *dy, int64_t m, int64_t rows, struct sl_bn_range k,
+		       struct sl_prefetch *next)
 {
 	const struct sl_conv_call *call = j->call;
+	struct sl_gemm_weights w = sl_gemm_columns(&j->w, k.at, k.n);
 	float *dx = call->dx + m * j->k, *part = j->bn.parts + m / j->block_rows * j->bn.stride;
 
-	sl_gemm_rows(&j->w, dx, j->k, &dy, 1, j->d.o, rows, call->add, next);
-	if (call->before == NULL)
+	sl_gemm_rows(&w, dx + k.at, j->k, &dy, 1, j->d.o, rows, call->add, next);
+	for (int64_t r = m; r < m + rows && call->before != NULL && !sl_conv_has_bn_before(call); r++)
+		w.simd->act_backward(call->dx + r * j->k + k.at, call->dx + r * j->k + k.at, call->x + r * j->k + k.at,
+				     k.n, j->bn.act_before, false);
+	if (!sl_conv_has_bn_before(call))
 		return;
-	sl_bn_begin_sums(part, j->k);
-	sl_bn_add_sums(sl_cpu_simd_of(call->be), part, dx, call->x + m * j->k, &j->bn.before, call->before->op, rows);
+	sl_bn_begin_sums(part, j->k, k);
+	sl_bn_add_sums(w.simd, part, dx, call->x + m * j->k, &j->bn.before, call->before->op, rows, k);
 }
 
-/* dW and dbias of one span; dX of its rows as well where P = X, while dY is in the cache. */
-static void backward_span(void *arg, int64_t span, int worker)
+/* Where a span's dW lies: in the result itself where there is but one span. */
+static float *weights_of(const struct job *j, int64_t span)
+{
+	return j->spans == 1 ? j->call->dw : j->part + span * part_floats(j);
+}
+
+/* dW of one span and some of its columns, and dbias; there dX of its rows as well where P = X, while dY is in the
+ * cache. */
+static void backward_task(void *arg, int64_t task, int worker)
 {
 	const struct job *j = arg;
 	const struct sl_conv_call *call = j->call;
 	const struct sl_cpu_simd *simd = sl_cpu_simd_of(call->be);
-	int64_t o = j->d.o, end = sl_cpu_min(j->m, (span + 1) * j->span_rows);
-	float *dw = j->part + span * part_floats(j), *db = dw + sl_cpu_line(o * j->k);
+	int64_t o = j->d.o, span = task / j->groups, end = sl_cpu_min(j->m, (span + 1) * j->span_rows);
+	struct sl_bn_range k = columns_of(j, task % j->groups, j->k);
+	float *dw = weights_of(j, span), *db = j->part + span * part_floats(j) + sl_cpu_line(o * j->k);
 
-	memset(dw, 0, (size_t)part_floats(j) * sizeof(float));
+	for (int64_t r = 0; r < o && j->spans > 1; r++)
+		memset(dw + r * j->k + k.at, 0, (size_t)k.n * sizeof(float));
+	if (k.at == 0)
+		memset(db, 0, (size_t)o * sizeof(float));
 	for (int64_t m = span * j->span_rows; m < end; m += j->block_rows) {
 		int64_t rows = sl_cpu_min(j->block_rows, end - m);
 		const float *dy = gradient(j, m, rows, worker);
@@ -256,11 +359,12 @@ static void backward_span(void *arg, int64_t span, int worker)
 		if (j->direct)
 			next = ahead(j, m + j->block_rows, end, true);
 		if (call->dw != NULL)
-			sl_gemm_outer(simd, dw, j->k, dy, o, o, patches(j, m, rows, worker), j->k, j->k, rows, &next);
-		if (call->dbias != NULL)
+			sl_gemm_outer(simd, dw + k.at, j->k, dy, o, o, patches(j, m, rows, k, worker) + k.at, j->k, k.n,
+				      rows, &next);
+		if (call->dbias != NULL && k.at == 0)
 			simd->row_sum(db, dy, rows, (int)o);
 		if (j->direct && call->dx != NULL)
-			data_block(j, dy, m, rows, &next);
+			data_block(j, dy, m, rows, k, &next);
 	}
 }
 
@@ -290,9 +394,11 @@ static void backward(const struct sl_conv_call *call)
 	struct job j = open_job(call, true);
 	struct sl_backend *be = call->be;
 
+	if (j.dy != NULL)
+		sl_pool_run(be->pool, sl_cpu_blocks(j.m, GRADIENT_ROWS), gradient_block, &j);
 	if (j.direct || call->dw != NULL || call->dbias != NULL)
-		sl_pool_run(be->pool, j.spans, backward_span, &j);
-	if (call->dw != NULL)
+		sl_pool_run(be->pool, j.spans * j.groups, backward_task, &j);
+	if (call->dw != NULL && j.spans > 1)
 		sl_cpu_reduce(be, call->dw, j.part, j.d.o * j.k, part_floats(&j), j.spans);
 	if (call->dbias != NULL)
 		sl_cpu_reduce(be, call->dbias, j.part + sl_cpu_line(j.d.o * j.k), j.d.o, part_floats(&j), j.spans);

@@ -5,18 +5,19 @@
 
 #include "kernels/cpu/conv.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/rows.h"
 
-enum { BAND_ROWS = 28, MAX_KERNEL = 16, MAX_SPANS = 16, SPAN_FLOATS = 1 << 22 };
+enum { MAX_SPANS = 16, SPAN_FLOATS = 1 << 22 };
 
 struct job {
 	const struct sl_conv_call *call;
 	struct sl_conv_dims d;
-	int64_t k;                /* KH·KW·C */
-	int64_t bands, band_rows; /* of an image */
+	int64_t k; /* KH·KW·C */
+	struct sl_bands bands;
 	int64_t spans, span_bands;
-	int64_t x_row, dy_row; /* floats of a padded row of x, of a row of dy */
-	float *part;           /* [spans + 1, dWᵀ and dbias]; the last is their sum */
-	float *scratch;        /* per worker: KH + 1 rows of x, one of dy */
+	int64_t dy_row; /* floats of a row of dy */
+	float *part;    /* [spans + 1, dWᵀ and dbias]; the last is their sum */
+	float *scratch; /* per worker: KH + 1 rows of x, one of dy */
 	struct sl_gemm_weights w;
 	struct sl_conv_bn bn; /* a part per band */
 };
@@ -33,21 +34,16 @@ static int64_t part_floats(const struct job *j)
 
 static int64_t worker_floats(const struct job *j)
 {
-	return (j->d.kh + 1) * j->x_row + j->dy_row;
+	return sl_rows_floats(&j->d) + j->dy_row;
 }
 
 static struct job job_of(const struct sl_conv_dims *d, float *workspace)
 {
 	struct job j = {.d = *d, .k = (int64_t)d->kh * d->kw * d->c};
-	int64_t all;
 
-	j.bands = sl_cpu_blocks(d->out_h, BAND_ROWS);
-	j.band_rows = sl_cpu_blocks(d->out_h, j.bands);
-	j.bands = sl_cpu_blocks(d->out_h, j.band_rows);
-	all = d->n * j.bands;
-	j.span_bands = sl_cpu_blocks(all, most_spans(&j));
-	j.spans = sl_cpu_blocks(all, j.span_bands);
-	j.x_row = sl_cpu_line((d->w + 2 * d->pad) * d->c);
+	j.bands = sl_bands_of(d);
+	j.span_bands = sl_cpu_blocks(j.bands.all, most_spans(&j));
+	j.spans = sl_cpu_blocks(j.bands.all, j.span_bands);
 	j.dy_row = sl_cpu_line(d->out_w * d->o);
 	j.part = workspace;
 	j.scratch = j.part + (most_spans(&j) + 1) * part_floats(&j);
@@ -59,7 +55,7 @@ static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
 	struct sl_conv_dims d = sl_conv_dims_of(op, op->in_shape[0].dim[0]);
 	struct job j = job_of(&d, NULL);
 	int64_t own = (most_spans(&j) + 1) * part_floats(&j) + sl_cpu_threads(be) * worker_floats(&j) +
-		      sl_gemm_packed_floats(j.k, d.o) + sl_conv_bn_floats(&d, d.n * j.bands);
+		      sl_gemm_packed_floats(j.k, d.o) + sl_conv_bn_floats(&d, j.bands.all);
 
 	return (size_t)sl_cpu_max(own * (int64_t)sizeof(float), (int64_t)sl_conv_gemm.workspace_bytes(be, op));
 }
@@ -77,82 +73,29 @@ static struct job open_job(const struct sl_conv_call *call, bool backward)
 	return j;
 }
 
-/* The padded rows of an image that are in the worker's memory: row h in slot h mod KH. */
-struct rows {
-	float *memory;
-	const float *image;
-	int64_t held[MAX_KERNEL];
-};
-
-static struct rows rows_open(const struct job *j, int worker)
-{
-	struct rows r = {.memory = j->scratch + worker * worker_floats(j)};
-
-	memset(r.memory, 0, (size_t)((j->d.kh + 1) * j->x_row) * sizeof(float));
-	return r;
-}
-
-static void rows_image(struct rows *r, const struct job *j, int64_t n)
-{
-	r->image = j->call->x + n * j->d.h * j->d.w * j->d.c;
-	for (int i = 0; i < j->d.kh; i++)
-		r->held[i] = -1;
-}
-
-/* The KH rows that output row o reads; the slot behind the last is the row of zeros above and below the image. */
-static void rows_of(struct rows *r, const struct job *j, int64_t o, const float *seg[MAX_KERNEL])
-{
-	const struct sl_conv_dims *d = &j->d;
-
-	for (int i = 0; i < d->kh; i++) {
-		int64_t h = o * d->stride - d->pad + i, slot = h % d->kh;
-
-		if (h < 0 || h >= d->h) {
-			seg[i] = r->memory + d->kh * j->x_row;
-			continue;
-		}
-		seg[i] = r->memory + slot * j->x_row;
-		if (r->held[slot] != h)
-			memcpy(r->memory + slot * j->x_row + d->pad * d->c, r->image + h * d->w * d->c,
-			       (size_t)(d->w * d->c) * sizeof(float));
-		r->held[slot] = h;
-	}
-}
-
-struct band {
-	int64_t n, from, to; /* output rows [from, to) of image n */
-};
-
-static struct band band_at(const struct job *j, int64_t index)
-{
-	int64_t from = index % j->bands * j->band_rows;
-
-	return (struct band){index / j->bands, from, sl_cpu_min(j->d.out_h, from + j->band_rows)};
-}
-
 static void forward_band(void *arg, int64_t index, int worker)
 {
 	const struct job *j = arg;
 	const struct sl_conv_call *call = j->call;
 	const struct sl_conv_dims *d = &j->d;
-	struct band b = band_at(j, index);
-	struct rows x = rows_open(j, worker);
+	struct sl_band b = sl_band_at(&j->bands, index);
+	struct sl_rows x = sl_rows_open(j->w.simd, d, j->call->x, j->scratch + worker * worker_floats(j));
 	float *part = j->bn.parts + index * j->bn.stride;
 
-	rows_image(&x, j, b.n);
+	sl_rows_image(&x, b.n);
 	for (int64_t o = b.from; o < b.to; o++) {
 		float *y = call->y + (b.n * d->out_h + o) * d->out_w * d->o;
 		struct sl_prefetch none = {.n = 0};
-		const float *seg[MAX_KERNEL];
+		const float *seg[SL_ROWS_MOST];
 
-		rows_of(&x, j, o, seg);
+		sl_rows_of(&x, o, seg);
 		sl_gemm_rows(&j->w, y, d->o, seg, d->kh, d->stride * d->c, d->out_w, false, &none);
 		if (call->bias != NULL)
 			j->w.simd->add_row(y, call->bias, d->out_w, (int)d->o);
 		if (call->after != NULL && call->training) {
 			if (o == b.from)
-				sl_bn_begin_stats(part, y, d->o);
-			sl_bn_add_stats(j->w.simd, part, y, d->out_w, d->o);
+				sl_bn_begin_stats(part, y, d->o, (struct sl_bn_range){0, d->o});
+			sl_bn_add_stats(j->w.simd, part, y, d->out_w, d->o, (struct sl_bn_range){0, d->o});
 		}
 	}
 }
@@ -161,8 +104,8 @@ static void forward(const struct sl_conv_call *call)
 {
 	struct job j = open_job(call, false);
 
-	sl_pool_run(call->be->pool, j.d.n * j.bands, forward_band, &j);
-	sl_conv_bn_finish(call, &j.bn, j.d.n * j.bands, false);
+	sl_pool_run(call->be->pool, j.bands.all, forward_band, &j);
+	sl_conv_bn_finish(call, &j.bn, j.bands.all, false);
 }
 
 /* The gradient at row o of Y: dy itself, or put through the batchnorm behind. */
@@ -170,7 +113,7 @@ static const float *gradient_row(const struct job *j, int64_t n, int64_t o, int 
 {
 	const struct sl_conv_dims *d = &j->d;
 	int64_t at = (n * d->out_h + o) * d->out_w * d->o;
-	float *to = j->scratch + worker * worker_floats(j) + (d->kh + 1) * j->x_row;
+	float *to = j->scratch + worker * worker_floats(j) + sl_rows_floats(d);
 
 	if (j->call->after == NULL)
 		return j->call->dy + at;
@@ -184,19 +127,19 @@ static void backward_span(void *arg, int64_t span, int worker)
 	const struct job *j = arg;
 	const struct sl_conv_dims *d = &j->d;
 	float *dw = j->part + span * part_floats(j);
-	int64_t end = sl_cpu_min(d->n * j->bands, (span + 1) * j->span_bands), taps = (int64_t)d->kw * d->c;
-	struct rows x = rows_open(j, worker);
+	int64_t end = sl_cpu_min(j->bands.all, (span + 1) * j->span_bands), taps = (int64_t)d->kw * d->c;
+	struct sl_rows x = sl_rows_open(j->w.simd, d, j->call->x, j->scratch + worker * worker_floats(j));
 	struct sl_prefetch none = {.n = 0};
 
 	memset(dw, 0, (size_t)part_floats(j) * sizeof(float));
 	for (int64_t index = span * j->span_bands; index < end; index++) {
-		struct band b = band_at(j, index);
+		struct sl_band b = sl_band_at(&j->bands, index);
 
-		rows_image(&x, j, b.n);
+		sl_rows_image(&x, b.n);
 		for (int64_t o = b.from; o < b.to; o++) {
-			const float *dy = gradient_row(j, b.n, o, worker), *seg[MAX_KERNEL];
+			const float *dy = gradient_row(j, b.n, o, worker), *seg[SL_ROWS_MOST];
 
-			rows_of(&x, j, o, seg);
+			sl_rows_of(&x, o, seg);
 			for (int i = 0; i < d->kh; i++)
 				sl_gemm_outer(j->w.simd, dw + i * taps * d->o, d->o, seg[i], d->stride * d->c, taps, dy,
 					      d->o, d->o, d->out_w, &none);
@@ -235,7 +178,7 @@ static void backward(const struct sl_conv_call *call)
 
 bool sl_conv_rows_takes(const struct sl_op *op)
 {
-	return op->u.conv.kh <= MAX_KERNEL && op->u.conv.groups == 1 && !sl_conv_is_pointwise(&op->u.conv);
+	return op->u.conv.kh <= SL_ROWS_MOST && op->u.conv.groups == 1 && !sl_conv_is_pointwise(&op->u.conv);
 }
 
 const struct sl_conv_kernel sl_conv_rows = {workspace_bytes, forward, backward};

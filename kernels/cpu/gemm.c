@@ -37,6 +37,11 @@ struct sl_gemm_weights sl_gemm_pack(struct sl_backend *be, float *packed, const 
 	return job.to;
 }
 
+struct sl_gemm_weights sl_gemm_columns(const struct sl_gemm_weights *b, int64_t at, int64_t n)
+{
+	return (struct sl_gemm_weights){b->simd, b->packed + at * b->depth, b->depth, n};
+}
+
 void sl_gemm_rows(const struct sl_gemm_weights *b, float *y, int64_t ldy, const float *const *seg, int n_seg,
 		  int64_t lda, int64_t rows, bool add, struct sl_prefetch *next)
 {

@@ -21,6 +21,9 @@ static inline int64_t sl_gemm_packed_floats(int64_t depth, int64_t n)
 struct sl_gemm_weights sl_gemm_pack(struct sl_backend *be, float *packed, const float *w, int64_t depth, int64_t n,
 				    int64_t row, int64_t col);
 
+/* Columns [at, at + n) of B; at: a multiple of 32. */
+struct sl_gemm_weights sl_gemm_columns(const struct sl_gemm_weights *b, int64_t at, int64_t n);
+
 /* y [rows, n] at stride ldy = or += Σ over segments of seg[s][row·lda + k]·B; depth = n_seg·(depth of a segment). */
 void sl_gemm_rows(const struct sl_gemm_weights *b, float *y, int64_t ldy, const float *const *seg, int n_seg,
 		  int64_t lda, int64_t rows, bool add, struct sl_prefetch *next);

@@ -45,6 +45,8 @@ static inline int64_t sl_cpu_line(int64_t floats)
 	return (floats + 15) & ~(int64_t)15;
 }
 
+enum sl_err sl_cpu_finite(struct sl_backend *be, const float *x, int64_t count, bool *finite); /* of backend.h */
+
 /* out[i] += Σ over t of part[t·stride + i], t ascending, i in [0, n): whatever the number of threads. */
 void sl_cpu_reduce(struct sl_backend *be, float *out, const float *part, int64_t n, int64_t stride, int64_t parts);
 

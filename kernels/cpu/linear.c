@@ -1,5 +1,5 @@
 /* Fully connected layer: three products of OpenBLAS, each cut into tiles of its result, so that nothing is summed
- * across threads. */
+ * across threads. Every position of a sequence is a row. */
 #include <cblas.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ struct job {
 	int64_t rows, f, o;
 	const float *x, *w, *bias, *dy;
 	float *y, *dx, *dw;
-	bool add;
+	bool add, transposed; /* the latter: w and dw are [F,O] */
 };
 
 struct tile {
@@ -47,8 +47,9 @@ static void forward_tile(void *arg, int64_t block, int worker)
 	struct tile t = tile_at(block, j->rows, j->o);
 
 	(void)worker;
-	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)t.ni, (int)t.nj, (int)j->f, 1.0f, j->x + t.i * j->f,
-		    (int)j->f, j->w + t.j * j->f, (int)j->f, 0.0f, j->y + t.i * j->o + t.j, (int)j->o);
+	cblas_sgemm(CblasRowMajor, CblasNoTrans, j->transposed ? CblasNoTrans : CblasTrans, (int)t.ni, (int)t.nj,
+		    (int)j->f, 1.0f, j->x + t.i * j->f, (int)j->f, j->w + t.j * (j->transposed ? 1 : j->f),
+		    (int)(j->transposed ? j->o : j->f), 0.0f, j->y + t.i * j->o + t.j, (int)j->o);
 	for (int64_t r = t.i; r < t.i + t.ni && j->bias != NULL; r++)
 		j->simd->sum(j->y + r * j->o + t.j, j->y + r * j->o + t.j, j->bias + t.j, t.nj);
 }
@@ -59,19 +60,21 @@ static void data_tile(void *arg, int64_t block, int worker)
 	struct tile t = tile_at(block, j->rows, j->f);
 
 	(void)worker;
-	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)t.ni, (int)t.nj, (int)j->o, 1.0f,
-		    j->dy + t.i * j->o, (int)j->o, j->w + t.j, (int)j->f, j->add ? 1.0f : 0.0f,
-		    j->dx + t.i * j->f + t.j, (int)j->f);
+	cblas_sgemm(CblasRowMajor, CblasNoTrans, j->transposed ? CblasTrans : CblasNoTrans, (int)t.ni, (int)t.nj,
+		    (int)j->o, 1.0f, j->dy + t.i * j->o, (int)j->o, j->w + t.j * (j->transposed ? j->o : 1),
+		    (int)(j->transposed ? j->o : j->f), j->add ? 1.0f : 0.0f, j->dx + t.i * j->f + t.j, (int)j->f);
 }
 
 static void weight_tile(void *arg, int64_t block, int worker)
 {
 	const struct job *j = arg;
-	struct tile t = tile_at(block, j->o, j->f);
+	int64_t rows = j->transposed ? j->f : j->o, cols = j->transposed ? j->o : j->f;
+	const float *left = j->transposed ? j->x : j->dy, *right = j->transposed ? j->dy : j->x;
+	struct tile t = tile_at(block, rows, cols);
 
 	(void)worker;
-	cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)t.ni, (int)t.nj, (int)j->rows, 1.0f, j->dy + t.i,
-		    (int)j->o, j->x + t.j, (int)j->f, 1.0f, j->dw + t.i * j->f + t.j, (int)j->f);
+	cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)t.ni, (int)t.nj, (int)j->rows, 1.0f, left + t.i,
+		    (int)rows, right + t.j, (int)cols, 1.0f, j->dw + t.i * cols + t.j, (int)cols);
 }
 
 static struct job job_of(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call,
@@ -79,11 +82,12 @@ static struct job job_of(struct sl_backend *be, const struct sl_op *op, const st
 {
 	return (struct job){
 		.simd = sl_cpu_simd_of(be),
-		.rows = x->shape.dim[0],
+		.rows = sl_shape_count(&x->shape) / op->u.linear.in_f,
 		.f = op->u.linear.in_f,
 		.o = op->u.linear.out_f,
 		.x = x->data,
 		.w = call->param[0],
+		.transposed = op->u.linear.transposed,
 		.bias = op->u.linear.bias ? call->param[1] : NULL,
 	};
 }

@@ -32,21 +32,29 @@ struct sl_cpu_simd {
 	/* [n] */
 	void (*act_forward)(float *y, const float *x, int64_t n, enum sl_act act);
 	void (*act_backward)(float *dx, const float *dy, const float *x, int64_t n, enum sl_act act, bool add);
-	void (*sum)(float *y, const float *a, const float *b, int64_t n);       /* y = a + b; y may be a or b */
+	void (*sum)(float *y, const float *a, const float *b, int64_t n); /* y = a + b; y may be a or b */
+	void (*copy_row)(float *y, const float *x, int64_t n); /* and expects to be called for the next rows too */
 	void (*scale)(float *y, const float *x, float by, int64_t n, bool add); /* y = or += by·x */
 	/* y = or += x/(1-p) where draw first + i of the key keeps element i; first is a multiple of 4. */
 	void (*dropout)(float *y, const float *x, const struct sl_rng_key *key, int64_t first, int64_t n, float p,
 			bool add);
 	void (*sgd)(float *w, float *g, float *m, int64_t n, float lr, float mu, float wd, bool nesterov, bool first);
-	/* [rows, C] */
+	/* [rows, C]; with ld: of rows that long, C columns */
 	void (*row_sum)(float *sum, const float *x, int64_t rows, int c); /* sum += column sums */
 	void (*add_row)(float *y, const float *row, int64_t rows, int c); /* y[r] += row */
 	/* sum += Σ (x − origin), sum_sq += Σ (x − origin)² */
-	void (*moments)(float *sum, float *sum_sq, const float *origin, const float *x, int64_t rows, int c);
-	void (*bn_forward)(float *y, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c, enum sl_act act);
+	void (*moments)(float *sum, float *sum_sq, const float *origin, const float *x, int64_t ld, int64_t rows,
+			int c);
+	void (*bn_forward)(float *y, const float *x, const struct sl_cpu_bn *n, int64_t ld, int64_t rows, int c,
+			   enum sl_act act);
+	/* The same past the cache, where rows of y are whole aligned registers: before other threads may see it, each
+	 * thread that did calls stream_end. */
+	void (*bn_forward_stream)(float *y, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c,
+				  enum sl_act act);
+	void (*stream_end)(void);
 	/* sum_g += Σ g, sum_gx += Σ g·(x − mean); a, b, d are not read. */
 	void (*bn_sums)(float *sum_g, float *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,
-			int64_t rows, int c, enum sl_act act);
+			int64_t ld, int64_t rows, int c, enum sl_act act);
 	void (*bn_backward)(float *dx, const float *dy, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c,
 			    enum sl_act act, bool add);
 	/* y [rows, n] = or += Σ over the segments s and k in [0, depth) of seg[s][row·lda + k]·w[s·depth + k][·]. Row i
@@ -57,6 +65,9 @@ struct sl_cpu_simd {
 	/* c [na, nb] += Σ over rows m of a[m·lda + i]·b[m·ldb + j]; nb ≤ panel. */
 	void (*gemm_outer)(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
 			   int nb, int64_t rows, struct sl_prefetch *next);
+	/* p [n, ldp]: `taps` floats of each of n_seg rows, seg[s] + i·step, then a 1. Up to a register more than taps
+	 * is read, and than the last patch written. */
+	void (*patches)(float *p, int64_t ldp, const float *const *seg, int n_seg, int taps, int64_t step, int64_t n);
 	int panel, tile_rows; /* floats, rows of a tile */
 	/* depthwise 3×3, stride 1 or 2 */
 	void (*dw_row)(float *y, const float *const x[3], const float *w, int out_w, int c, int stride);

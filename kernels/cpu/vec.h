@@ -21,6 +21,23 @@ static inline void st(float *p, vf v)
 	*(vf_mem *)p = v;
 }
 
+/* Stores past the cache, p aligned to a register; other threads see them after stream_end. */
+static inline void stream(float *p, vf v)
+{
+#if VL == 16
+	_mm512_stream_ps(p, (__m512)v);
+#elif VL == 8
+	_mm256_stream_ps(p, (__m256)v);
+#else
+	_mm_stream_ps(p, (__m128)v);
+#endif
+}
+
+static inline void stream_end(void)
+{
+	_mm_sfence();
+}
+
 static inline vf set1(float x)
 {
 	return x - (vf){0};

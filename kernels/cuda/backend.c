@@ -35,6 +35,11 @@ enum sl_err cu_check(struct cuda *cu, cudaError_t status, const char *what)
 		return SL_OK;
 	if (status == cudaErrorMemoryAllocation)
 		return SL_ERR_NOMEM;
+	/* what cannot be recorded is computed without; a fault of the device itself will show there */
+	if (cu->graphs.recording) {
+		cudaGetLastError();
+		return SL_ERR_DEVICE;
+	}
 	/* Errors of kernels stay with the context: the process has to start again. One line, not one per call. */
 	if (!atomic_exchange(&cu->failed, 1))
 		sl_log(SL_LOG_ERROR, "cuda-error", "device %d, %s: %s", cu->options.device, what,
@@ -144,6 +149,36 @@ static enum sl_err cu_zero(struct sl_backend *be, void *dst, size_t bytes)
 	return err ? err : cu_check(cu, cudaMemsetAsync(dst, 0, bytes, cu->stream), "clearing memory");
 }
 
+static enum sl_err cu_finite(struct sl_backend *be, const float *x, int64_t count, bool *finite)
+{
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+	cudaError_t status;
+
+	*finite = true;
+	if (err || count == 0)
+		return err;
+	status = cudaMemsetAsync(cu->finite, 0, sizeof(*cu->finite), cu->stream);
+	if (!status)
+		status = cu_check_finite(cu->stream, cu->finite, x, count);
+	if (!status)
+		status = cudaMemcpyAsync(cu->finite_seen, cu->finite, sizeof(*cu->finite), cudaMemcpyDeviceToHost,
+					 cu->stream);
+	if (!status)
+		status = cudaStreamSynchronize(cu->stream);
+	err = cu_check(cu, status, "looking for NaN and Inf");
+	*finite = err || *cu->finite_seen < CU_F32_INF_BITS;
+	return err;
+}
+
+static enum sl_err combine(struct sl_backend *be, float *out, const float *a, const float *b, float sign, int64_t count)
+{
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	return err || count == 0 ? err : cu_check(cu, cu_combine(cu->stream, out, a, b, sign, count), "error feedback");
+}
+
 /* On the waiter's thread. A host function of the stream would not be called once the device has failed; an event is
  * answered then, too, so that nobody waits for ever. */
 static void fence_wait(struct sl_job *job)
@@ -206,12 +241,16 @@ static void cu_close(struct sl_backend *be)
 	if (!bind_thread(cu) && cu->stream)
 		cudaStreamSynchronize(cu->stream);
 	sl_worker_close(cu->waiter);
+	cu_graphs_forget(&cu->graphs, NULL);
 	dnn_close(cu->dnn);
 	cu_gemm_close(cu);
 	if (cu->blas)
 		cublasLtDestroy(cu->blas);
 	cudaFree(cu->blas_workspace);
 	cudaFree(cu->counters);
+	cudaFree(cu->step);
+	cudaFree(cu->finite);
+	cudaFreeHost(cu->finite_seen);
 	cudaFreeHost(cu->result);
 	for (int i = 0; i < CU_FENCES; i++)
 		if (cu->fence[i].event)
@@ -239,6 +278,12 @@ static enum sl_err open_parts(struct cuda *cu, struct sl_fail *fail)
 	if (!status)
 		status = cudaMemsetAsync(cu->counters, 0, CU_COUNTERS * sizeof(*cu->counters), cu->stream);
 	if (!status)
+		status = cudaMalloc((void **)&cu->step, sizeof(*cu->step));
+	if (!status)
+		status = cudaMalloc((void **)&cu->finite, sizeof(*cu->finite));
+	if (!status)
+		status = cudaHostAlloc((void **)&cu->finite_seen, sizeof(*cu->finite_seen), cudaHostAllocDefault);
+	if (!status)
 		status = cudaHostAlloc((void **)&cu->result, CU_RESULTS * sizeof(*cu->result), cudaHostAllocDefault);
 	if (status)
 		return sl_fail_set(fail, SL_ERR_DEVICE, "device %d: %s", device, cudaGetErrorString(status));
@@ -249,8 +294,8 @@ static enum sl_err open_parts(struct cuda *cu, struct sl_fail *fail)
 
 enum sl_err cu_backend_open(struct sl_backend *be, const struct sl_module_options *options, struct sl_fail *fail)
 {
-	static struct sl_backend_ops with_untried;
-	struct sl_backend opened = {.ops = &cu_backend_ops, .pool = be->pool};
+	const char *codecs = getenv("SPLIT_CUDA_CODECS");
+	struct sl_backend opened = {.pool = be->pool};
 	struct cuda *cu = calloc(1, sizeof(*cu));
 	struct sl_fail no_dnn;
 	enum sl_err err;
@@ -258,11 +303,15 @@ enum sl_err cu_backend_open(struct sl_backend *be, const struct sl_module_option
 	if (!cu)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the CUDA backend");
 	cu->options = *options;
-	if (options->untried_codecs) {
-		with_untried = cu_backend_ops;
-		with_untried.codec_stages = cu_codec_stages_all;
-		opened.ops = &with_untried;
+	cu->ops = cu_backend_ops;
+	if (codecs && strcmp(codecs, "all") == 0) {
+		cu->ops.codec_stages = cu_codec_stages_all;
+		cu->ops.combine = combine;
 	}
+	if (options->graphs)
+		cu_graph_ops(&cu->ops);
+	cu_graphs_open(&cu->graphs, options->graphs ? &cu_graph_runtime : NULL, cu);
+	opened.ops = &cu->ops;
 	opened.impl = cu;
 	err = open_parts(cu, fail);
 	if (err)
@@ -313,6 +362,7 @@ const struct sl_backend_ops cu_backend_ops = {
 	.host_alloc = cu_host_alloc,
 	.host_free = cu_host_free,
 	.codec_stages = cu_codec_stages,
+	.finite = cu_finite,
 	.sgd = cu_sgd_range,
 	.kernel = {[SL_OP_CONV2D] = &cu_conv2d,
 		   [SL_OP_CONVT2D] = &cu_convt2d,

@@ -40,6 +40,7 @@ enum cu_status {
 cudaError_t cu_to_half(cudaStream_t s, uint16_t *out, uint32_t *status, const float *x, bool bf16, int64_t n);
 cudaError_t cu_from_half(cudaStream_t s, float *x, const uint16_t *in, bool bf16, int64_t n);
 cudaError_t cu_check_finite(cudaStream_t s, uint32_t *status, const float *x, int64_t n);
+cudaError_t cu_combine(cudaStream_t s, float *out, const float *a, const float *b, float sign, int64_t n);
 
 /* ---- codec_levels.cu: affine codes and levels, one scale for all ---- */
 enum cu_code_kind { CU_CODE_NEAREST, CU_CODE_STOCHASTIC, CU_CODE_LEVELS };
@@ -60,6 +61,26 @@ cudaError_t cu_codes_head(cudaStream_t s, const struct cu_codes *c, const double
 cudaError_t cu_codes_encode(cudaStream_t s, const struct cu_codes *c, const float *x);
 cudaError_t cu_codes_check(cudaStream_t s, uint32_t *status, const struct cu_codes *c); /* no level above `most` */
 cudaError_t cu_codes_decode(cudaStream_t s, float *x, const struct cu_codes *c);
+
+/* ---- codec_groups.cu: the same with a scale for every group ---- */
+enum { CU_GROUP_SMALL = 1024 }; /* elements of a group that one thread measures */
+struct cu_grouped {
+	struct cu_codes codes;      /* its payload: all heads, then the packed codes */
+	bool channels;              /* group i % count; else i / size, size ≤ n */
+	int64_t size, count, parts; /* parts: of CU_BLOCK elements in a group */
+	uint32_t *low, *high;       /* [count]: ordered bits, or the largest magnitude's */
+	double *partial; /* [count · parts], squares; NULL: the scale is the largest magnitude, or it is no level */
+	float *table;    /* [count][6]: coefficients */
+};
+size_t cu_groups_bytes(const struct cu_grouped *g);
+cudaError_t cu_groups_measure(cudaStream_t s, const struct cu_grouped *g, uint32_t *status,
+			      const float *x); /* NONFINITE
+						*/
+cudaError_t cu_groups_heads(cudaStream_t s, const struct cu_grouped *g);
+cudaError_t cu_groups_coefficients(cudaStream_t s, const struct cu_grouped *g); /* from the heads */
+cudaError_t cu_groups_encode(cudaStream_t s, const struct cu_grouped *g, const float *x);
+cudaError_t cu_groups_check(cudaStream_t s, uint32_t *status, const struct cu_grouped *g); /* no level above `most` */
+cudaError_t cu_groups_decode(cudaStream_t s, float *x, const struct cu_grouped *g);
 
 /* ---- codec_select.cu: the exact k-th largest magnitude, and the marks of what is kept ---- */
 struct cu_selection {    /* in device memory */
@@ -113,6 +134,81 @@ struct cu_draw {
 };
 cudaError_t cu_draw_gather(cudaStream_t s, float *y, const float *x, const struct cu_draw *d);
 cudaError_t cu_draw_scatter(cudaStream_t s, float *x, const float *y, const struct cu_draw *d);
+
+/* ---- codec_downsample.cu: cells of f × f positions of [N, H, W, C] ---- */
+struct cu_tap { /* where a position lies between cells `at` and `next`; weights, 1 in sum */
+	int at, next;
+	float near, far;
+};
+struct cu_cells {
+	bool adjoint; /* of the mean and of the interpolation */
+	int f, h, w, c, small_h, small_w;
+	const struct cu_tap *rows, *cols; /* [h], [w] */
+};
+/* y [N, small_h, small_w, C]. NONFINITE. */
+cudaError_t cu_cells_shrink(cudaStream_t s, float *y, uint32_t *status, const float *x, const struct cu_cells *d,
+			    int64_t samples);
+cudaError_t cu_cells_grow(cudaStream_t s, float *x, const float *y, const struct cu_cells *d, int64_t samples);
+
+/* Means of cells as bf16 [N, small_h, small_w, C]; y = x less the mean of its cell as it is sent. NONFINITE from 2^126
+ * on. */
+cudaError_t cu_cells_split(cudaStream_t s, uint16_t *mean, float *y, uint32_t *status, const float *x,
+			   const struct cu_cells *d, int64_t samples);
+cudaError_t cu_cells_join(cudaStream_t s, float *x, const uint16_t *mean, const float *y, const struct cu_cells *d,
+			  int64_t samples);
+
+/* ---- codec_lowrank.cu: X [M, C] of every sample against A [r, M] and B [r, C], samples `stride` floats apart ---- */
+struct cu_factors {
+	int64_t samples, m, c;
+	int r;
+	const float *x; /* [samples][M, C] */
+	float *a, *b;   /* the first sample's */
+	int64_t stride;
+};
+/* to[j] = uniform in [-1, 1), words of the stream j < count: the start of every sample. Those of `rows` samples whose
+ * `current` [rows][count] is not all zero start with that. */
+cudaError_t cu_factors_start(cudaStream_t s, const struct cu_factors *f, bool a, const struct cu_philox *key,
+			     const float *current, int64_t rows);
+/* B = Xᵀ·A and A = X·B: sums in ascending order of m, of c, every product rounded before it is added */
+cudaError_t cu_factors_b(cudaStream_t s, const struct cu_factors *f);
+cudaError_t cu_factors_a(cudaStream_t s, const struct cu_factors *f);
+/* Rows of A (or B), modified Gram-Schmidt in double; a row that the others span becomes zero. NONFINITE. */
+cudaError_t cu_factors_orthonormal(cudaStream_t s, uint32_t *status, const struct cu_factors *f, bool a);
+cudaError_t cu_factors_check(cudaStream_t s, uint32_t *status, const struct cu_factors *f, bool a); /* NONFINITE */
+cudaError_t cu_factors_keep(cudaStream_t s, float *pending, const struct cu_factors *f, bool a);
+cudaError_t cu_factors_product(cudaStream_t s, float *x, const struct cu_factors *f); /* X = Aᵀ·B, f->x not used */
+
+/* ---- codec_buckets.cu: sortquant ---- */
+enum { CU_BUCKETS = 16, CU_SAMPLE = 65536 /* = SL_SAMPLE, asserted in codec_sortquant.c */ };
+struct cu_ranks { /* of the element that edge k is, 0 the least */
+	uint32_t rank[CU_BUCKETS];
+};
+struct cu_bucket_seen { /* in device memory, and its copy on the host */
+	/* Ordered bits of edge k ≥ 1 at 3k - 2, of its neighbours in the sample beside it. */
+	uint32_t picked[3 * CU_BUCKETS];
+	/* By the number of edges ≤ x: elements, those of them equal to an edge, ordered bits of the largest (0: none).
+	 */
+	uint32_t count[CU_BUCKETS], equal[CU_BUCKETS], most[CU_BUCKETS];
+};
+struct cu_buckets {
+	int count, code_bits, bits; /* 2^s, b, b + s */
+	int64_t n;
+	float edge[CU_BUCKETS], min[CU_BUCKETS], max[CU_BUCKETS]; /* of buckets < count; edge[0] is not used */
+	uint8_t *codes;                                           /* packed; CU_CODE_PAD more */
+};
+/* key [min(n, CU_SAMPLE)]: ordered bits of the portable codec's sample */
+cudaError_t cu_bucket_sample(cudaStream_t s, uint32_t *key, const float *x, int64_t n);
+/* seen->picked from the sample */
+cudaError_t cu_bucket_pick(cudaStream_t s, struct cu_bucket_seen *seen, const uint32_t *key, int64_t samples,
+			   const struct cu_ranks *ranks, int buckets);
+/* Edges, picked[3k - 2] alone, from all of x. bins [CU_SELECT_BINS + 2]: zero before and after */
+cudaError_t cu_bucket_exact(cudaStream_t s, struct cu_bucket_seen *seen, uint32_t *bins, const float *x, int64_t n,
+			    const struct cu_ranks *ranks, int buckets);
+/* seen->count … between the edges that were picked; LOW, NONFINITE */
+cudaError_t cu_bucket_measure(cudaStream_t s, struct cu_bucket_seen *seen, uint32_t *status, const float *x, int64_t n,
+			      int buckets);
+cudaError_t cu_bucket_encode(cudaStream_t s, const struct cu_buckets *b, const float *x);
+cudaError_t cu_bucket_decode(cudaStream_t s, float *x, const struct cu_buckets *b);
 
 #ifdef __cplusplus
 }

@@ -29,6 +29,13 @@ static __device__ __forceinline__ uint32_t magnitude(float v)
 	return __float_as_uint(v) & 0x7fffffffu;
 }
 
+/* Of a magnitude, to nearest even, held at the largest finite one. */
+static __device__ __forceinline__ uint32_t bf16_of(uint32_t m)
+{
+	m = m < 0x7f7f0000u ? m : 0x7f7f0000u;
+	return (m + 0x7fffu + (m >> 16 & 1)) >> 16;
+}
+
 /* Elements of this block of threads' block. */
 static __device__ __forceinline__ int block_length(int64_t n)
 {

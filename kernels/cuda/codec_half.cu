@@ -1,4 +1,4 @@
-/* IEEE half and bfloat16, as common/codec/loops_codes.c rounds them. */
+/* IEEE half and bfloat16, as common/codec/loops_codes.c rounds them; what is done to values as they are. */
 #include "kernels/cuda/codec_grid.h"
 
 static __device__ __forceinline__ uint32_t f16_of(uint32_t m)
@@ -8,12 +8,6 @@ static __device__ __forceinline__ uint32_t f16_of(uint32_t m)
 		return (m - 0x38000000u + 0xfffu + (m >> 13 & 1)) >> 13;
 	/* subnormal: a sum whose unit is 2^-24 rounds as wanted */
 	return __float_as_uint(__uint_as_float(m) + 0.5f) - 0x3f000000u;
-}
-
-static __device__ __forceinline__ uint32_t bf16_of(uint32_t m)
-{
-	m = m < 0x7f7f0000u ? m : 0x7f7f0000u;
-	return (m + 0x7fffu + (m >> 16 & 1)) >> 16;
 }
 
 static __global__ void to_half(uint16_t *out, uint32_t *status, const float *x, bool bf16, int64_t n)
@@ -89,4 +83,21 @@ static __global__ void check_finite(uint32_t *status, const float *x, int64_t n)
 cudaError_t cu_check_finite(cudaStream_t s, uint32_t *status, const float *x, int64_t n)
 {
 	return CU_LAUNCH(check_finite, cu_tiles(n), CU_THREADS, s, status, x, n);
+}
+
+static __global__ void combine(float *out, const float *a, const float *b, float sign, int64_t n)
+{
+	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x;
+
+	for (int e = 0; e < CU_EACH; e++) {
+		const int64_t i = first + e * CU_THREADS;
+
+		if (i < n)
+			out[i] = a[i] + sign * b[i];
+	}
+}
+
+cudaError_t cu_combine(cudaStream_t s, float *out, const float *a, const float *b, float sign, int64_t n)
+{
+	return CU_LAUNCH(combine, cu_tiles(n), CU_THREADS, s, out, a, b, sign, n);
 }

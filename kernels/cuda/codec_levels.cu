@@ -1,31 +1,12 @@
 /* Affine codes and stochastic levels with one scale for the tensor, and their packing: quant, qsgd, terngrad. */
-#include <float.h>
 #include <math.h>
 
-#include "kernels/cuda/codec_grid.h"
+#include "kernels/cuda/codec_codes.h"
 #include "kernels/cuda/philox.h"
 
 enum { LANES = 16 /* of a sum of squares */, MEASURE_BLOCKS = 2048 };
 
-/* ---- range. Ordered bits: unsigned integers in the order of the floats, so that one atomic finds the extremes. */
-
-static __device__ __forceinline__ uint32_t ordered(float v)
-{
-	const uint32_t bits = __float_as_uint(v);
-
-	return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-
-static __device__ __forceinline__ float from_ordered(uint32_t key)
-{
-	/* -0 becomes +0: which of them was met must not show */
-	return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key) + 0.0f;
-}
-
-static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b)
-{
-	return a > b ? a : b;
-}
+/* ---- range */
 
 static __global__ void measure(uint32_t *status, const float *x, int64_t n)
 {
@@ -124,6 +105,7 @@ static __global__ void head(struct cu_codes c, const double *partial, const uint
 	if (c.kind != CU_CODE_LEVELS) {
 		out[0] = from_ordered(~status[CU_STATUS_LOW]);
 		out[1] = from_ordered(status[CU_STATUS_HIGH]);
+		hold_zero(&out[0], &out[1], (int)c.most, c.bits);
 		return;
 	}
 	top = __uint_as_float(status[CU_STATUS_NONFINITE]);
@@ -145,37 +127,6 @@ cudaError_t cu_codes_head(cudaStream_t s, const struct cu_codes *c, const double
 
 /* ---- codes */
 
-struct affine {
-	float pre, lo, inv, step, post, max;
-};
-
-/* sl_affine_of, in the same order. */
-static __device__ __forceinline__ struct affine affine_of(float min, float max, uint32_t levels)
-{
-	const double range = (double)max - (double)min;
-	struct affine a;
-	double pre = 1;
-
-	a.pre = 1;
-	a.lo = min;
-	a.inv = 0;
-	a.step = 0;
-	a.post = 1;
-	a.max = max;
-	if (range == 0)
-		return a;
-	if (range > (double)FLT_MAX)
-		pre = 0.5;
-	else if (range < 5.421010862427522e-20) /* 2^-64 */
-		pre = 18446744073709551616.0;   /* 2^64 */
-	a.pre = (float)pre;
-	a.lo = (float)((double)min * pre);
-	a.inv = (float)((double)levels / (range * pre));
-	a.step = (float)(range * pre / (double)levels);
-	a.post = (float)(1 / pre);
-	return a;
-}
-
 static __host__ __device__ __forceinline__ int head_bytes(const struct cu_codes *c)
 {
 	return c->kind == CU_CODE_LEVELS ? 4 : 8;
@@ -193,35 +144,6 @@ size_t cu_codes_bytes(const struct cu_codes *c)
 	return (size_t)head_bytes(c) + (size_t)((c->n * c->bits + 7) / 8);
 }
 
-/* Nearest integer, ties to even, of 0 ≤ t < 2^22: the sum's own rounding does it. */
-static __device__ __forceinline__ uint32_t nearest(float t)
-{
-	return __float_as_uint(t + 12582912.0f) - 0x4b400000u; /* 1.5 · 2^23 */
-}
-
-static __device__ __forceinline__ uint32_t stochastic(float t, uint32_t random, uint32_t most)
-{
-	const uint32_t code = (uint32_t)(int32_t)(t + (float)random * 1.52587890625e-5f); /* 2^-16 */
-
-	return code < most ? code : most;
-}
-
-static __device__ __forceinline__ uint32_t code_of(const struct cu_codes *c, const struct affine *a, float v,
-						   uint32_t random)
-{
-	if (c->kind == CU_CODE_NEAREST)
-		return nearest((v * a->pre - a->lo) * a->inv);
-	if (c->kind == CU_CODE_STOCHASTIC)
-		return stochastic((v * a->pre - a->lo) * a->inv, random, c->most);
-	{
-		const uint32_t level = stochastic((v < 0 ? -v : v) * a->pre * a->inv, random, c->most);
-
-		return level | (uint32_t)(v < 0 && level > 0) << (c->bits - 1);
-	}
-}
-
-/* A tile of threads' codes, packed from shared memory: its words of the payload are whole, as CU_TILE · bits is a
- * multiple of 32. */
 static __global__ void encode(struct cu_codes c, const float *x)
 {
 	__shared__ uint16_t code[CU_TILE];
@@ -230,9 +152,6 @@ static __global__ void encode(struct cu_codes c, const float *x)
 	const unsigned t = threadIdx.x;
 	const int64_t first = (int64_t)blockIdx.x * CU_TILE, left = c.n - first;
 	const int len = left < CU_TILE ? (int)left : (int)CU_TILE;
-	uint32_t *out =
-		(uint32_t *)(void *)(c.payload + head_bytes(&c)) + (int64_t)blockIdx.x * (CU_TILE / 32) * c.bits;
-	const int words = (len * c.bits + 31) / 32;
 
 	if (t == 0)
 		a = affine_of_head(&c);
@@ -243,14 +162,7 @@ static __global__ void encode(struct cu_codes c, const float *x)
 		code[i] = i < len ? (uint16_t)code_of(&c, &a, x[first + i], random[i / 2] >> 16 * (i % 2) & 0xffffu)
 				  : (uint16_t)0;
 	__syncthreads();
-	for (int w = (int)t; w < words; w += CU_THREADS) {
-		int i = 32 * w / c.bits, held = (i + 1) * c.bits - 32 * w;
-		uint32_t word = (uint32_t)code[i] >> (c.bits - held);
-
-		for (; held < 32; held += c.bits)
-			word |= (uint32_t)code[++i] << held;
-		out[w] = word;
-	}
+	pack_tile(c.payload + head_bytes(&c), code, len, c.bits);
 }
 
 cudaError_t cu_codes_encode(cudaStream_t s, const struct cu_codes *c, const float *x)
@@ -260,14 +172,7 @@ cudaError_t cu_codes_encode(cudaStream_t s, const struct cu_codes *c, const floa
 
 static __device__ __forceinline__ uint32_t code_at(const struct cu_codes *c, int64_t i)
 {
-	const uint32_t *in = (const uint32_t *)(const void *)(c->payload + head_bytes(c));
-	const int64_t bit = i * c->bits, w = bit / 32;
-	const int shift = (int)(bit % 32);
-	uint32_t v = in[w] >> shift;
-
-	if (shift + c->bits > 32)
-		v |= in[w + 1] << (32 - shift);
-	return v & ((1u << c->bits) - 1);
+	return unpack_at(c->payload + head_bytes(c), i, c->bits);
 }
 
 static __global__ void check(uint32_t *status, struct cu_codes c)
@@ -290,11 +195,6 @@ cudaError_t cu_codes_check(cudaStream_t s, uint32_t *status, const struct cu_cod
 	return CU_LAUNCH(check, cu_tiles(c->n), CU_THREADS, s, status, *c);
 }
 
-static __device__ __forceinline__ float at_most(float v, float max)
-{
-	return v < max ? v : max;
-}
-
 static __global__ void decode(float *x, struct cu_codes c)
 {
 	__shared__ struct affine a;
@@ -308,16 +208,7 @@ static __global__ void decode(float *x, struct cu_codes c)
 		const int64_t i = first + e * CU_THREADS;
 
 		if (i < c.n) {
-			const uint32_t code = code_at(&c, i);
-
-			if (c.kind == CU_CODE_LEVELS) {
-				const uint32_t level = code & ((1u << (c.bits - 1)) - 1);
-				const float v = at_most((float)level * a.step * a.post, a.max);
-
-				x[i] = code >> (c.bits - 1) ? -v : v;
-			} else {
-				x[i] = at_most((a.lo + (float)code * a.step) * a.post, a.max);
-			}
+			x[i] = value_of_code(&c, &a, code_at(&c, i));
 		}
 	}
 }

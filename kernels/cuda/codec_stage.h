@@ -41,7 +41,7 @@ static inline struct cu_philox cu_philox_of(const struct sl_rng_key *key)
 }
 
 /* Those whose payloads a device was seen to give byte for byte; and with those that so far only
- * tests/support/cuda_sim has run, for sl_module_options.untried_codecs. */
+ * tests/support/cuda_sim has run, for SPLIT_CUDA_CODECS=all. */
 extern const struct sl_codec_stage *const cu_codec_stages[], *const cu_codec_stages_all[];
 
 #endif

@@ -9,6 +9,7 @@
 #include "common/base/worker.h"
 #include "common/nn/backend.h"
 #include "kernels/cuda/dnn.h"
+#include "kernels/cuda/graph.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/module.h"
 
@@ -50,6 +51,7 @@ struct cu_gemm {
 };
 
 struct cuda {
+	struct sl_backend_ops ops; /* cu_backend_ops, with what the options add */
 	struct sl_module_options options;
 	cudaStream_t stream;
 	cublasLtHandle_t blas;
@@ -57,6 +59,10 @@ struct cuda {
 	struct cu_gemm gemm[CU_GEMMS]; /* a hash table */
 	struct dnn *dnn;               /* NULL: no cuDNN here */
 	unsigned *counters;            /* [CU_COUNTERS], zero between launches */
+	struct cu_graphs graphs;
+	uint64_t *step;   /* device memory: that of the graph being launched */
+	uint32_t *finite; /* device memory, and its copy in locked host memory: the largest |bits| of a check */
+	uint32_t *finite_seen;
 	struct sl_worker *waiter;
 	struct cu_fence fence[CU_FENCES];
 	struct cu_xent_result *result; /* [CU_RESULTS], pinned */
@@ -68,7 +74,7 @@ struct cuda {
 
 /* Binds the calling thread to the device; DEVICE where it has failed before. First line of every entry. */
 enum sl_err cu_enter(struct sl_backend *be, struct cuda **out) SL_MUST_CHECK;
-/* OK, or DEVICE (NOMEM for memory) with one log line. */
+/* OK, or DEVICE (NOMEM for memory) with one log line; while a graph is recorded, which may fail, without. */
 enum sl_err cu_check(struct cuda *cu, cudaError_t status, const char *what) SL_MUST_CHECK;
 
 /* Row-major C[m,n] = op(A)[m,k] · op(B)[k,n] + beta·C; ta: A is stored [k,m]; tb: B is stored [n,k]. */
@@ -104,6 +110,8 @@ enum sl_err cu_backend_open(struct sl_backend *be, const struct sl_module_option
 extern const struct sl_backend_ops cu_backend_ops;
 extern const struct sl_kernel cu_conv2d, cu_convt2d, cu_batchnorm, cu_act, cu_add_op, cu_maxpool, cu_avgpool, cu_linear,
 	cu_dropout_op, cu_flatten, cu_xent;
+extern const struct cu_graph_runtime cu_graph_runtime;
+void cu_graph_ops(struct sl_backend_ops *ops); /* puts those for recorded passes there */
 enum sl_err cu_sgd_range(struct sl_backend *be, const struct sl_sgd *sgd, int64_t count, float *weight, float *grad,
 			 float *momentum);
 

@@ -97,9 +97,11 @@ static enum sl_err dropout(struct sl_backend *be, const struct sl_op *op, const 
 
 	if (err)
 		return err;
+	if (!call->training)
+		return cu_check(cu, cu_copy(cu->stream, out, add, x, n), op->name);
 	return cu_check(cu,
-			call->training ? cu_dropout(cu->stream, out, add, x, op->u.dropout.p, &key, n)
-				       : cu_copy(cu->stream, out, add, x, n),
+			cu_dropout(cu->stream, out, add, x, op->u.dropout.p, &key,
+				   cu_graphs_take_step(&cu->graphs) ? cu->step : NULL, n),
 			op->name);
 }
 

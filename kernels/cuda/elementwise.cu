@@ -94,15 +94,19 @@ struct Dropout {
 	float *out;
 	const float *x;
 	cu_philox key;
+	const uint64_t *step;
 	float p, scale;
 	bool add;
 
 	template <int V> __device__ void run(int64_t i) const
 	{
 		Vec<V> a = load<V>(x + i);
+		cu_philox now = key;
 		uint32_t word[4];
 
-		philox_quad(&key, (uint32_t)(i >> 2), word);
+		if (step)
+			now.step = *step;
+		philox_quad(&now, (uint32_t)(i >> 2), word);
 #pragma unroll
 		for (int k = 0; k < V; k++) {
 			const uint32_t w = V == 4 ? word[k] : word[i & 3];
@@ -144,6 +148,11 @@ __global__ void bias_kernel(float *out, const float *bias, int64_t n, int c)
 		out[i] += bias[i % c];
 }
 
+__global__ void store_step_kernel(uint64_t *at, uint64_t step)
+{
+	*at = step;
+}
+
 } // namespace
 
 cudaError_t cu_act_forward(cudaStream_t s, float *out, const float *x, int act, int64_t n)
@@ -175,9 +184,15 @@ cudaError_t cu_copy(cudaStream_t s, float *out, bool add, const float *x, int64_
 }
 
 cudaError_t cu_dropout(cudaStream_t s, float *out, bool add, const float *x, float p, const struct cu_philox *key,
-		       int64_t n)
+		       const uint64_t *step, int64_t n)
 {
-	return each(s, Dropout{out, x, *key, p, 1.f / (1.f - p), add}, n, aligned16(out) && aligned16(x));
+	return each(s, Dropout{out, x, *key, step, p, 1.f / (1.f - p), add}, n, aligned16(out) && aligned16(x));
+}
+
+cudaError_t cu_store_step(cudaStream_t s, uint64_t *at, uint64_t step)
+{
+	store_step_kernel<<<1, 1, 0, s>>>(at, step);
+	return cudaGetLastError();
 }
 
 cudaError_t cu_bias(cudaStream_t s, float *out, const float *bias, int64_t m, int64_t c)

@@ -90,9 +90,11 @@ cudaError_t cu_act_forward(cudaStream_t s, float *out, const float *x, int act, 
 cudaError_t cu_act_backward(cudaStream_t s, float *dx, bool add, const float *dout, const float *x, int act, int64_t n);
 cudaError_t cu_add(cudaStream_t s, float *out, const float *a, const float *b, int64_t n);
 cudaError_t cu_copy(cudaStream_t s, float *out, bool add, const float *x, int64_t n);
-/* out = x × scale where the element's uniform draw is at least p, else 0; forward and backward alike */
+/* out = x × scale where the element's uniform draw is at least p, else 0; forward and backward alike. `step` in device
+ * memory, read when the kernel runs, takes the place of the key's; NULL: the key's. */
 cudaError_t cu_dropout(cudaStream_t s, float *out, bool add, const float *x, float p, const struct cu_philox *key,
-		       int64_t n);
+		       const uint64_t *step, int64_t n);
+cudaError_t cu_store_step(cudaStream_t s, uint64_t *at, uint64_t step);
 cudaError_t cu_bias(cudaStream_t s, float *out, const float *bias, int64_t m, int64_t c); /* out [M, C] += bias */
 cudaError_t cu_sgd(cudaStream_t s, float *weight, const float *grad, float *momentum, const struct cu_sgd *sgd,
 		   int64_t n);

@@ -1,4 +1,5 @@
-/* Fully connected layer: out[N,O] = x[N,F] · w[O,F]^T + bias. */
+/* Fully connected layer: out[N,O] = x[N,F] · w[O,F]^T + bias (transposed: x · w[F,O]). Every position of a sequence is
+ * a row. */
 #include "kernels/cuda/cuda.h"
 
 enum { WEIGHT, BIAS };
@@ -6,16 +7,18 @@ enum { WEIGHT, BIAS };
 static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
 			   struct sl_fail *fail)
 {
-	const int64_t n = op->in_shape[0].dim[0], f = op->u.linear.in_f, o = op->u.linear.out_f;
+	const int64_t f = op->u.linear.in_f, o = op->u.linear.out_f, n = sl_shape_count(&op->in_shape[0]) / f;
+	const bool transposed = op->u.linear.transposed;
 	struct cuda *cu;
 	enum sl_err err = cu_enter(be, &cu);
 
 	if (!err)
-		err = cu_gemm_prepare(cu, false, true, n, o, f);
+		err = cu_gemm_prepare(cu, false, !transposed, n, o, f);
 	if (!err)
-		err = cu_gemm_prepare(cu, false, false, n, f, o);
+		err = cu_gemm_prepare(cu, false, transposed, n, f, o);
 	if (!err)
-		err = cu_gemm_prepare(cu, true, false, o, f, n);
+		err = transposed ? cu_gemm_prepare(cu, true, false, f, o, n)
+				 : cu_gemm_prepare(cu, true, false, o, f, n);
 	if (err)
 		return sl_fail_set(fail, err, "%s: cuBLAS has no product of its shape", op->name);
 	*state = NULL;
@@ -26,37 +29,47 @@ static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void *
 static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
 			   const struct sl_tensor *in, struct sl_tensor *out)
 {
-	const int64_t n = in[0].shape.dim[0], f = op->u.linear.in_f, o = op->u.linear.out_f;
+	const int64_t f = op->u.linear.in_f, o = op->u.linear.out_f, n = sl_shape_count(&in[0].shape) / f;
 	struct cuda *cu;
 	enum sl_err err = cu_enter(be, &cu);
 
 	(void)state;
 	if (!err)
-		err = cu_gemm(cu, out->data, in[0].data, false, call->param[WEIGHT], true, n, o, f, 0);
+		err = cu_gemm(cu, out->data, in[0].data, false, call->param[WEIGHT], !op->u.linear.transposed, n, o, f,
+			      0);
 	if (!err && op->u.linear.bias)
 		err = cu_check(cu, cu_bias(cu->stream, out->data, call->param[BIAS], n, o), op->name);
 	return err;
+}
+
+static enum sl_err backward_weight(struct cuda *cu, const struct sl_op *op, float *dw, const float *x, const float *dy,
+				   int64_t n)
+{
+	const int64_t f = op->u.linear.in_f, o = op->u.linear.out_f;
+
+	return op->u.linear.transposed ? cu_gemm(cu, dw, x, true, dy, false, f, o, n, 1)
+				       : cu_gemm(cu, dw, dy, true, x, false, o, f, n, 1);
 }
 
 static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
 			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
 			    struct sl_tensor *din, const bool *din_add)
 {
-	const int64_t n = dout->shape.dim[0], f = op->u.linear.in_f, o = op->u.linear.out_f;
+	const int64_t f = op->u.linear.in_f, o = op->u.linear.out_f, n = sl_shape_count(&dout->shape) / o;
 	struct cuda *cu;
 	enum sl_err err = cu_enter(be, &cu);
 
 	(void)state;
 	(void)out;
 	if (!err && call->grad[WEIGHT])
-		err = cu_gemm(cu, call->grad[WEIGHT], dout->data, true, in[0].data, false, o, f, n, 1);
+		err = backward_weight(cu, op, call->grad[WEIGHT], in[0].data, dout->data, n);
 	if (!err && op->u.linear.bias && call->grad[BIAS])
 		err = cu_check(
 			cu,
 			cu_column_sums(cu->stream, call->grad[BIAS], dout->data, n, o, call->workspace, cu->counters),
 			op->name);
 	if (!err && din[0].data)
-		err = cu_gemm(cu, din[0].data, dout->data, false, call->param[WEIGHT], false, n, f, o,
+		err = cu_gemm(cu, din[0].data, dout->data, false, call->param[WEIGHT], op->u.linear.transposed, n, f, o,
 			      din_add[0] ? 1 : 0);
 	return err;
 }

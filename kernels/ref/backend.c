@@ -92,6 +92,6 @@ static const struct sl_backend_ops ref_ops = {
 enum sl_err sl_ref_backend_open(struct sl_backend *be, struct sl_fail *fail)
 {
 	(void)fail;
-	*be = (struct sl_backend){.ops = &ref_ops};
+	*be = (struct sl_backend){.ops = &ref_ops, .host_memory = true};
 	return SL_OK;
 }

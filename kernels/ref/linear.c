@@ -1,11 +1,16 @@
 /* torch.nn.Linear: out[n,o] = bias[o] + Σ_f x[n,f]·w[o,f];  dx[n,f] = Σ_o dout[n,o]·w[o,f];
- * dw[o,f] = Σ_n dout[n,o]·x[n,f];  dbias[o] = Σ_n dout[n,o]. */
+ * dw[o,f] = Σ_n dout[n,o]·x[n,f];  dbias[o] = Σ_n dout[n,o]. Of [N,S,F] every position is a row n. */
 #include "kernels/ref/kernels.h"
+
+static int64_t weight_at(const struct sl_linear_attr *a, int64_t o, int64_t f)
+{
+	return a->transposed ? f * a->out_f + o : o * a->in_f + f;
+}
 
 static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
 			   const struct sl_tensor *in, struct sl_tensor *out)
 {
-	int64_t rows = in[0].shape.dim[0], in_f = op->u.linear.in_f, out_f = op->u.linear.out_f;
+	int64_t in_f = op->u.linear.in_f, out_f = op->u.linear.out_f, rows = sl_shape_count(&in[0].shape) / in_f;
 	const float *x = in[0].data, *w = call->param[0];
 	float *y = out->data;
 
@@ -16,7 +21,7 @@ static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *
 			double sum = op->u.linear.bias ? call->param[1][o] : 0;
 
 			for (int64_t f = 0; f < in_f; f++)
-				sum += (double)x[n * in_f + f] * w[o * in_f + f];
+				sum += (double)x[n * in_f + f] * w[weight_at(&op->u.linear, o, f)];
 			y[n * out_f + o] = (float)sum;
 		}
 	return SL_OK;
@@ -35,7 +40,7 @@ static void backward_params(const struct sl_op *op, const struct sl_op_call *cal
 
 			for (int64_t n = 0; n < rows; n++)
 				sum += (double)dy[n * out_f + o] * x[n * in_f + f];
-			sl_ref_store(&call->grad[0][o * in_f + f], true, sum);
+			sl_ref_store(&call->grad[0][weight_at(&op->u.linear, o, f)], true, sum);
 		}
 		for (int64_t n = 0; n < rows; n++)
 			dbias += dy[n * out_f + o];
@@ -48,7 +53,7 @@ static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void 
 			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
 			    struct sl_tensor *din, const bool *din_add)
 {
-	int64_t rows = dout->shape.dim[0], in_f = op->u.linear.in_f, out_f = op->u.linear.out_f;
+	int64_t in_f = op->u.linear.in_f, out_f = op->u.linear.out_f, rows = sl_shape_count(&dout->shape) / out_f;
 	const float *w = call->param[0], *dy = dout->data;
 	float *dx = din[0].data;
 
@@ -61,7 +66,7 @@ static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void 
 			double sum = 0;
 
 			for (int64_t o = 0; o < out_f; o++)
-				sum += (double)dy[n * out_f + o] * w[o * in_f + f];
+				sum += (double)dy[n * out_f + o] * w[weight_at(&op->u.linear, o, f)];
 			sl_ref_store(&dx[n * in_f + f], din_add[0], sum);
 		}
 	return SL_OK;

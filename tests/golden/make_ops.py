@@ -111,7 +111,7 @@ pool("maxpool_ties", "MAXPOOL", 2, 2, 6, 6, 3, 1, 1, torch.randint(-2, 2, (2, 2,
 pool("maxpool_plane", "MAXPOOL", 2, 5, 3, 2, 0, 1, 0)
 pool("avgpool", "AVGPOOL", 2, 3, 7, 6, 3, 2, 1)
 pool("avgpool_plane", "AVGPOOL", 2, 5, 3, 2, 0, 1, 0)
-case("linear", "LINEAR", draw(3, 5), ".u.linear = {5, 4, true},", F.linear, [draw(4, 5), draw(4)])
+case("linear", "LINEAR", draw(3, 5), ".u.linear = {.in_f = 5, .out_f = 4, .bias = true},", F.linear, [draw(4, 5), draw(4)])
 labels = torch.tensor([0, 6, 3, 3, 1])
 case("xent", "XENT", draw(5, 7, low=-80, high=81), "", lambda x: F.cross_entropy(x, labels, reduction="sum"))
 rows[-1].append(".labels = " + emit("xent_labels", labels, "int32_t"))

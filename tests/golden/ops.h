@@ -1493,7 +1493,7 @@ static const struct op_golden {
 				 .h = 0,
 				 .w = 0,
 				 .c = 5,
-				 .u.linear = {5, 4, true},
+				 .u.linear = {.in_f = 5, .out_f = 4, .bias = true},
 			 },
 		 .in = linear_in,
 		 .din = linear_din,

@@ -1,6 +1,6 @@
-/* The CPU backend's codec loops against the portable ones: same bytes, and nothing written or read beyond. Then whole
- * codecs, every pair of implementations: portable → CPU and CPU → portable. One case is skipped where this CPU
- * has no faster loops. */
+/* The CPU backend's codec loops, of every SIMD level and those that stream, against the portable ones: same bytes, and
+ * nothing written or read beyond. Then whole codecs, every pair of implementations: portable → CPU and CPU → portable.
+ * The case of a level that this CPU lacks is skipped. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -18,6 +18,7 @@
 #include "common/codec/stage.h"
 #include "common/nn/backend.h"
 #include "kernels/cpu/codec_loops.h"
+#include "kernels/cpu/cpu.h"
 #include "tests/support/codec.h"
 
 static const struct sl_codec_loops *fast;
@@ -33,16 +34,61 @@ static void *at_end(int which, size_t bytes)
 	return fence[which] + ROOM - bytes;
 }
 
-static int setup(void **state)
+static int open_fences(void **state)
 {
 	(void)state;
-	fast = sl_cpu_codec_loops();
 	for (int i = 0; i < 6; i++) {
 		fence[i] = mmap(NULL, ROOM + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (fence[i] == MAP_FAILED || mprotect(fence[i] + ROOM, PAGE, PROT_NONE) != 0)
 			return -1;
 	}
 	return 0;
+}
+
+/* The table of a level, or of what it streams with; `plain` where the CPU lacks the level. */
+static const struct sl_codec_loops *loops_of(const char *level, bool streaming)
+{
+	const struct sl_codec_loops *loops;
+
+	setenv("SL_CPU_SIMD", level, 1);
+	loops = sl_cpu_codec_loops();
+	unsetenv("SL_CPU_SIMD");
+	if (strcmp(loops->name, level) != 0)
+		return plain;
+	return !streaming ? loops : loops->streaming != NULL ? loops->streaming : plain;
+}
+
+static int use_best(void **state)
+{
+	(void)state;
+	fast = sl_cpu_codec_loops();
+	return 0;
+}
+
+static int use_avx512(void **state)
+{
+	(void)state;
+	fast = loops_of("avx512", false);
+	return 0;
+}
+
+static int use_streaming(void **state)
+{
+	(void)state;
+	fast = loops_of("avx512", true);
+	return 0;
+}
+
+static int use_avx2(void **state)
+{
+	(void)state;
+	fast = loops_of("avx2", false);
+	return 0;
+}
+
+static const struct sl_codec_loops *the_loops(void)
+{
+	return fast;
 }
 
 static const int64_t sizes[] = {0,  1,  2,  7,   8,   15,  16,  17,   31,   32,   33,
@@ -73,12 +119,25 @@ static void same(const void *a, const void *b, size_t bytes, const char *what, i
 		fail_msg("%s differs for n = %lld", what, (long long)n);
 }
 
-static void the_cpu_has_faster_loops(void **state)
+static void the_cpu_has_these_loops(void **state)
 {
 	(void)state;
 	/* what follows then compares the portable loops with themselves */
 	if (fast == plain)
 		skip();
+}
+
+static void the_cpu_codes_its_tensors_where_they_are(void **state)
+{
+	struct sl_backend be;
+	struct sl_fail fail;
+	(void)state;
+
+	assert_int_equal(sl_cpu_backend_open(&be, NULL, &fail), SL_OK);
+	assert_true(be.host_memory);
+	assert_null(be.ops->codec_stages);
+	assert_ptr_equal(be.ops->codec_loops(), fast);
+	be.ops->close(&be);
 }
 
 static void statistics(void **state)
@@ -408,6 +467,29 @@ static void products(void **state)
 	}
 }
 
+static void interpolation(void **state)
+{
+	static const int64_t cs[] = {1, 3, 8, 31, 32, 33, 100};
+	const struct sl_tap row = {0, 0, 0.25f, 0.75f};
+	struct sl_tap cols[9];
+	(void)state;
+
+	for (int j = 0; j < 9; j++)
+		cols[j] = (struct sl_tap){j / 2, j < 8 ? j / 2 + 1 : 4, 0.125f * (float)j, 1 - 0.125f * (float)j};
+	for (int i = 0; i < 7; i++) {
+		int64_t c = cs[i];
+		float *top = at_end(0, (size_t)(5 * c) * 4), *low = at_end(1, (size_t)(5 * c) * 4);
+		float *a = at_end(2, (size_t)(9 * c) * 4), *b = at_end(3, (size_t)(9 * c) * 4);
+
+		values(top, 5 * c);
+		for (int64_t k = 0; k < 5 * c; k++)
+			low[k] = top[5 * c - 1 - k];
+		plain->interpolate(top, low, &row, cols, 9, c, a);
+		fast->interpolate(top, low, &row, cols, 9, c, b);
+		same(a, b, (size_t)(9 * c) * 4, "interpolate", c);
+	}
+}
+
 /* ---- whole codecs */
 
 static void payloads_do_not_tell_who_made_them(void **state)
@@ -438,11 +520,12 @@ static void payloads_do_not_tell_who_made_them(void **state)
 		"lowrank:3",
 		"lowrank:5,iters=2|quant:8",
 		"downsample:2",
+		"cells:4|topk:0.2|quant:8",
 		"quant:8|zstd",
 	};
-	static const struct sl_backend_ops ops = {.name = "test", .codec_loops = sl_cpu_codec_loops};
+	static const struct sl_backend_ops ops = {.name = "test", .codec_loops = the_loops};
 	struct sl_backend be = {.ops = &ops};
-	struct sl_shape shape = sl_shape4(3, 55, 57, 33);
+	struct sl_shape shape = sl_shape4(2, 37, 39, 33);
 	int64_t n = sl_shape_count(&shape);
 	float *x = malloc((size_t)n * 4), *one = malloc((size_t)n * 4), *two = malloc((size_t)n * 4);
 	(void)state;
@@ -476,21 +559,30 @@ static void payloads_do_not_tell_who_made_them(void **state)
 	free(two);
 }
 
+#define EVERY_LEVEL(test)                                                                                           \
+	{#test " (avx512)", test, use_avx512, NULL, NULL}, {#test " (streaming)", test, use_streaming, NULL, NULL}, \
+	{                                                                                                           \
+#test " (avx2)", test, use_avx2, NULL, NULL                                                         \
+	}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_cpu_has_faster_loops),
-		cmocka_unit_test(statistics),
-		cmocka_unit_test(randomness),
-		cmocka_unit_test(affine_codes),
-		cmocka_unit_test(signs_and_levels),
-		cmocka_unit_test(buckets),
-		cmocka_unit_test(packed_bits),
-		cmocka_unit_test(halves),
-		cmocka_unit_test(places),
-		cmocka_unit_test(products),
-		cmocka_unit_test(payloads_do_not_tell_who_made_them),
+		cmocka_unit_test_setup(the_cpu_codes_its_tensors_where_they_are, use_best),
+		EVERY_LEVEL(the_cpu_has_these_loops),
+		EVERY_LEVEL(statistics),
+		EVERY_LEVEL(randomness),
+		EVERY_LEVEL(affine_codes),
+		EVERY_LEVEL(signs_and_levels),
+		EVERY_LEVEL(buckets),
+		EVERY_LEVEL(packed_bits),
+		EVERY_LEVEL(halves),
+		EVERY_LEVEL(places),
+		EVERY_LEVEL(products),
+		EVERY_LEVEL(interpolation),
+		cmocka_unit_test_setup(payloads_do_not_tell_who_made_them, use_avx512),
+		cmocka_unit_test_setup(payloads_do_not_tell_who_made_them, use_avx2),
 	};
 
-	return cmocka_run_group_tests(tests, setup, NULL);
+	return cmocka_run_group_tests(tests, open_fences, NULL);
 }

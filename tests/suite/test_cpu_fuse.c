@@ -1,6 +1,7 @@
 /* A batchnorm between two convolutions on the CPU backend: run by itself, or fused with the one in front, the one
- * behind, or both (backend.h: before, after, reduced). All must agree within rounding, and be the same bits for any
- * number of threads. The unfused ops are compared with kernels/ref in test_ops.c. */
+ * behind, or both (backend.h: before, after, whole, reduced); and an activation in front of a convolution. All must
+ * agree within rounding, and be the same bits for any number of threads. The unfused ops are compared with kernels/ref
+ * in test_ops.c. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,23 +20,26 @@ enum { FRONT, NORM, BEHIND, OPS, VALUES = OPS + 1, RESULTS = 10 };
 
 struct chain {
 	struct sl_op op[OPS];
+	bool stem; /* nobody wants the gradient of its input */
 };
 
 struct conv_case {
-	int out_c, k, stride, pad;
+	int in_c, out_c, k, stride, pad;
 	bool depthwise, bias;
 };
 
 static const struct conv_case fronts[] = {
-	{96, 1, 1, 0, false, false}, {32, 3, 2, 1, false, false}, {17, 3, 1, 1, true, false},
-	{17, 3, 2, 1, true, true},   {24, 1, 1, 0, false, true},
+	{20, 96, 1, 1, 0, false, false}, {20, 32, 3, 2, 1, false, false}, {17, 17, 3, 1, 1, true, false},
+	{17, 17, 3, 2, 1, true, true},   {20, 24, 1, 1, 0, false, true},  {3, 32, 3, 2, 1, false, false},
+	{2, 19, 3, 1, 1, false, false},  {1, 24, 5, 2, 1, false, false},
 };
 static const struct conv_case behinds[] = {
-	{0, 3, 1, 1, true, false},
-	{0, 3, 2, 1, true, true},
-	{40, 1, 1, 0, false, false},
-	{24, 1, 1, 0, false, true},
+	{0, 0, 3, 1, 1, true, false},
+	{0, 0, 3, 2, 1, true, true},
+	{0, 40, 1, 1, 0, false, false},
+	{0, 24, 1, 1, 0, false, true},
 };
+/* of the first input; behind: 0 channels are those of what is in front */
 static const int64_t sizes[][3] = {{2, 7, 7}, {2, 33, 14}, {40, 5, 6}, {1, 61, 9}};
 
 static void fill(float *p, int64_t n, uint16_t stream, float centre)
@@ -72,13 +76,14 @@ static struct chain chain_of(const struct conv_case *front, const struct conv_ca
 {
 	struct chain c;
 
-	c.op[FRONT] = conv_op(front, sl_shape4(size[0], size[1], size[2], front->depthwise ? front->out_c : 20));
+	c.op[FRONT] = conv_op(front, sl_shape4(size[0], size[1], size[2], front->in_c));
 	c.op[NORM] = (struct sl_op){.kind = SL_OP_BATCHNORM,
 				    .n_in = 1,
 				    .in_shape = {c.op[FRONT].out_shape},
 				    .u.bn = {(int)c.op[FRONT].out_shape.dim[3], 1e-5f, 0.1f, act}};
 	assert_int_equal(sl_op_infer_shape(&c.op[NORM], NULL), SL_OK);
 	c.op[BEHIND] = conv_op(behind, c.op[NORM].out_shape);
+	c.stem = front->in_c < 17;
 	return c;
 }
 
@@ -93,7 +98,7 @@ static int64_t param_count(const struct sl_op *op, int i)
 
 static int params_of(const struct sl_op *op)
 {
-	return op->kind == SL_OP_BATCHNORM ? 4 : op->u.conv.bias ? 2 : 1;
+	return op->kind == SL_OP_BATCHNORM ? 4 : op->kind == SL_OP_ACT ? 0 : op->u.conv.bias ? 2 : 1;
 }
 
 /* Everything a run leaves behind: y, dx, gradients of all parameters, running statistics. */
@@ -160,20 +165,22 @@ static void pass_both(struct run *r, unsigned fuse)
 {
 	struct sl_op_side side = {&r->chain->op[NORM], &r->call[NORM]};
 	bool front = fuse & SL_FUSE_AFTER, behind = fuse & SL_FUSE_BEFORE;
-	float **v = r->value, **g = r->grad;
+	bool whole = fuse & SL_FUSE_WHOLE;
+	float **v = r->value, **g = r->grad, *din = r->chain->stem ? NULL : g[0];
 
+	r->call[FRONT].whole = whole;
 	r->call[FRONT].after = front ? &side : NULL;
 	r->call[BEHIND].before = behind ? &side : NULL;
-	forward(r, FRONT, v[0], v[1]);
+	forward(r, FRONT, v[0], whole ? v[2] : v[1]);
 	r->call[NORM].reduced = front;
-	if (!front || !behind)
+	if (!whole && (!front || !behind))
 		forward(r, NORM, v[1], behind ? NULL : v[2]);
 	forward(r, BEHIND, behind ? v[1] : v[2], v[3]);
 	backward(r, BEHIND, behind ? v[1] : v[2], NULL, g[3], g[2]);
 	r->call[NORM].reduced = behind;
-	if (!front || !behind)
+	if (!whole && (!front || !behind))
 		backward(r, NORM, v[1], NULL, g[2], front ? NULL : g[1]);
-	backward(r, FRONT, v[0], v[1], front ? g[2] : g[1], g[0]);
+	backward(r, FRONT, v[0], whole ? v[2] : v[1], front ? g[2] : g[1], din);
 }
 
 static void keep(struct results *to, float *p, int64_t count)
@@ -208,7 +215,10 @@ static struct results run_chain(struct sl_backend *be, const struct chain *chain
 									  chain->op[NORM].in_shape[0].dim[0]),
 				 SL_OK);
 	keep(&out, r.value[OPS], sl_shape_count(&chain->op[BEHIND].out_shape));
-	keep(&out, r.grad[0], sl_shape_count(&chain->op[FRONT].in_shape[0]));
+	if (chain->stem)
+		free(r.grad[0]);
+	else
+		keep(&out, r.grad[0], sl_shape_count(&chain->op[FRONT].in_shape[0]));
 	/* not the bias in front: its gradient is zero but for rounding */
 	keep(&out, r.call[FRONT].grad[0], param_count(&chain->op[FRONT], 0));
 	keep(&out, r.call[NORM].grad[0], param_count(&chain->op[NORM], 0));
@@ -268,7 +278,11 @@ static void compare(struct pair *p, const struct chain *chain, bool training)
 {
 	struct results plain = run_chain(&p->one, chain, training, 0);
 
-	for (unsigned fuse = 1; fuse <= (SL_FUSE_BEFORE | SL_FUSE_AFTER); fuse++) {
+	static const unsigned ways[] = {SL_FUSE_BEFORE, SL_FUSE_AFTER, SL_FUSE_BEFORE | SL_FUSE_AFTER,
+					SL_FUSE_AFTER | SL_FUSE_WHOLE};
+
+	for (int i = 0; i < (chain->stem ? 4 : 3); i++) {
+		unsigned fuse = ways[i];
 		struct results a = run_chain(&p->one, chain, training, fuse);
 		struct results b = run_chain(&p->two, chain, training, fuse);
 
@@ -303,11 +317,87 @@ static void every_pair_of_convolutions(void **state)
 	sl_pool_close(p.pool);
 }
 
+/* Activation and convolution one after the other, or the activation in the convolution: the same bits, since it is the
+ * same arithmetic. The chain's op FRONT is an activation here, and NORM is not used. */
+static struct results run_activated(struct sl_backend *be, const struct chain *chain, bool fused)
+{
+	struct run r = {.be = be, .chain = chain};
+	struct sl_op_side side = {&chain->op[FRONT], &r.call[FRONT]};
+	int64_t in = sl_shape_count(&chain->op[FRONT].in_shape[0]), out = sl_shape_count(&chain->op[BEHIND].out_shape);
+	float *x = floats(in), *z = floats(in), *y = floats(out), *dy = floats(out), *dz = floats(in), *dx = floats(in);
+	struct results left = {.n = 0};
+
+	fill(x, in, 102, 0.2f);
+	fill(dy, out, 103, 0.0f);
+	open_op(&r, FRONT, true);
+	open_op(&r, BEHIND, true);
+	r.call[BEHIND].before = fused ? &side : NULL;
+	if (!fused)
+		forward(&r, FRONT, x, z);
+	forward(&r, BEHIND, fused ? x : z, y);
+	backward(&r, BEHIND, fused ? x : z, NULL, dy, fused ? dx : dz);
+	if (!fused)
+		backward(&r, FRONT, x, NULL, dz, dx);
+	keep(&left, y, out);
+	keep(&left, dx, in);
+	keep(&left, r.call[BEHIND].grad[0], param_count(&chain->op[BEHIND], 0));
+	free(x);
+	free(z);
+	free(dy);
+	free(dz);
+	for (int i = FRONT; i < OPS; i += BEHIND) {
+		free(r.call[i].saved);
+		free(r.call[i].workspace);
+	}
+	for (int k = 0; k < params_of(&chain->op[BEHIND]); k++) {
+		free(r.call[BEHIND].param[k]);
+		free(k > 0 ? r.call[BEHIND].grad[k] : NULL);
+	}
+	return left;
+}
+
+static void an_activation_rides_on_the_convolution_behind(void **state)
+{
+	struct sl_pool *pool;
+	struct sl_backend one, two;
+
+	(void)state;
+	assert_int_equal(sl_pool_open(&pool, 2, NULL), SL_OK);
+	assert_int_equal(sl_cpu_backend_open(&one, NULL, NULL), SL_OK);
+	assert_int_equal(sl_cpu_backend_open(&two, pool, NULL), SL_OK);
+	for (size_t b = 0; b < sizeof behinds / sizeof *behinds; b++)
+		for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+			for (int act = SL_ACT_RELU; act < SL_ACT_COUNT; act++) {
+				struct sl_shape in = sl_shape4(sizes[s][0], sizes[s][1], sizes[s][2], 32);
+				struct chain c = {.stem = false};
+				struct results plain, a, d;
+
+				c.op[FRONT] = (struct sl_op){.kind = SL_OP_ACT,
+							     .n_in = 1,
+							     .in_shape = {in},
+							     .out_shape = in,
+							     .u.act = (enum sl_act)act};
+				c.op[BEHIND] = conv_op(&behinds[b], in);
+				plain = run_activated(&one, &c, false);
+				a = run_activated(&one, &c, true);
+				d = run_activated(&two, &c, true);
+				expect_same(&a, &plain);
+				expect_same(&d, &plain);
+				drop(&plain);
+				drop(&a);
+				drop(&d);
+			}
+	one.ops->close(&one);
+	two.ops->close(&two);
+	sl_pool_close(pool);
+}
+
 static void backend_says_what_it_fuses(void **state)
 {
-	const struct conv_case odd = {0, 5, 1, 2, true, false};
+	const struct conv_case odd = {16, 0, 5, 1, 2, true, false};
 	struct sl_op pointwise = conv_op(&behinds[2], sl_shape4(1, 8, 8, 16));
-	struct sl_op stem = conv_op(&fronts[1], sl_shape4(1, 8, 8, 3));
+	struct sl_op stem = conv_op(&fronts[5], sl_shape4(1, 8, 8, 3));
+	struct sl_op deep = conv_op(&fronts[1], sl_shape4(1, 8, 8, 20));
 	struct sl_op depthwise = conv_op(&behinds[0], sl_shape4(1, 8, 8, 16));
 	struct sl_op other = conv_op(&odd, sl_shape4(1, 8, 8, 16));
 	struct sl_backend be;
@@ -316,7 +406,8 @@ static void backend_says_what_it_fuses(void **state)
 	assert_int_equal(sl_cpu_backend_open(&be, NULL, NULL), SL_OK);
 	assert_int_equal(be.ops->fuses(&pointwise), SL_FUSE_BEFORE | SL_FUSE_AFTER);
 	assert_int_equal(be.ops->fuses(&depthwise), SL_FUSE_BEFORE | SL_FUSE_AFTER);
-	assert_int_equal(be.ops->fuses(&stem), SL_FUSE_AFTER);
+	assert_int_equal(be.ops->fuses(&stem), SL_FUSE_AFTER | SL_FUSE_WHOLE);
+	assert_int_equal(be.ops->fuses(&deep), SL_FUSE_AFTER);
 	assert_int_equal(be.ops->fuses(&other), 0);
 	be.ops->close(&be);
 }
@@ -325,6 +416,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_pair_of_convolutions),
+		cmocka_unit_test(an_activation_rides_on_the_convolution_behind),
 		cmocka_unit_test(backend_says_what_it_fuses),
 	};
 

@@ -1,5 +1,6 @@
 /* What small single ops cannot show of a GPU: shapes that fill it, the whole middle against the reference, the same
  * bits twice, fences, memory that is refused. Skipped, and counted, where no device answers. */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -214,20 +215,27 @@ static void run_step(struct outcome *o, struct sl_exec *exec, struct sl_backend 
 	settle(be);
 }
 
-static struct outcome train(struct sl_backend *be, int steps)
+/* dropout > 0: the middle ends with one. */
+static struct outcome train_with(struct sl_backend *be, int steps, double dropout)
 {
-	struct sl_plan_spec spec = {
-		.model = {.name = "mobilenet_v2", .width = 0.5, .classes = 10, .image = 32, .cifar_stem = true},
-		.cut = {.head_end = "features.0.1", .tail_begin = "classifier"},
-		.batch = BATCH,
-		.chunks = CHUNKS,
-		.seed = SEED};
+	struct sl_plan_spec spec = {.model = {.name = "mobilenet_v2",
+					      .width = 0.5,
+					      .classes = 10,
+					      .image = 32,
+					      .cifar_stem = true,
+					      .dropout = dropout},
+				    .cut = {.head_end = "features.0.1", .tail_begin = "classifier"},
+				    .batch = BATCH,
+				    .chunks = CHUNKS,
+				    .seed = SEED};
 	struct sl_fail fail = {0};
 	const struct sl_plan_segment *s;
 	struct sl_plan *plan;
 	struct sl_exec *exec;
 	struct outcome o;
 
+	if (dropout > 0)
+		snprintf(spec.cut.tail_begin, sizeof spec.cut.tail_begin, "classifier.1");
 	if (sl_plan_open(&plan, &spec, &fail) || sl_exec_open(&exec, plan, SL_MIDDLE, be, &fail))
 		fail_msg("%s", fail.text);
 	s = sl_exec_segment(exec);
@@ -246,6 +254,11 @@ static struct outcome train(struct sl_backend *be, int steps)
 	sl_exec_close(exec);
 	sl_plan_close(plan);
 	return o;
+}
+
+static struct outcome train(struct sl_backend *be, int steps)
+{
+	return train_with(be, steps, 0);
 }
 
 static double relative_error(const float *got, const float *want, int64_t count)
@@ -301,6 +314,64 @@ static void test_same_bits_twice(void **state)
 	assert_memory_equal(a.weight, b.weight, (size_t)a.weight_count * sizeof(float));
 	outcome_free(&a);
 	outcome_free(&b);
+}
+
+/* Steps whose passes are plain, then recorded, then launched: the same bits as all plain, dropout included, whose
+ * random numbers are another step's every time. */
+static void test_graphs_give_the_same_bits(void **state)
+{
+	const struct sl_module_options options = {.graphs = true};
+	struct sl_backend recorded;
+	struct sl_fail fail;
+
+	(void)state;
+	NEEDS_GPU();
+	assert_int_equal(sl_module_open_with(NULL, &recorded, &options, &fail), SL_OK);
+	assert_non_null(recorded.ops->pass_begin);
+	for (int i = 0; i < 2; i++) {
+		struct outcome a = train_with(&gpu, 6, i * 0.2), b = train_with(&recorded, 6, i * 0.2);
+
+		assert_memory_equal(a.out, b.out, (size_t)a.out_count * sizeof(float));
+		assert_memory_equal(a.din, b.din, (size_t)a.din_count * sizeof(float));
+		assert_memory_equal(a.grad, b.grad, (size_t)a.trainable_count * sizeof(float));
+		assert_memory_equal(a.weight, b.weight, (size_t)a.weight_count * sizeof(float));
+		outcome_free(&a);
+		outcome_free(&b);
+	}
+	recorded.ops->close(&recorded);
+}
+
+/* NaN and Inf anywhere, and nothing else, are found. */
+static void test_finite(void **state)
+{
+	static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
+	static const int64_t places[] = {0, 1, 4095, 4096, 99999};
+	enum { COUNT = 100000 };
+	float *host, *there;
+	struct sl_fail fail;
+	bool finite = false;
+
+	(void)state;
+	NEEDS_GPU();
+	host = xalloc(COUNT * sizeof(float));
+	for (int i = 0; i < COUNT; i++)
+		host[i] = i % 3 ? FLT_MAX : -1e-42f;
+	assert_int_equal(gpu.ops->alloc(&gpu, COUNT * sizeof(float), (void **)&there, &fail), SL_OK);
+	assert_int_equal(gpu.ops->upload(&gpu, there, host, COUNT * sizeof(float)), SL_OK);
+	assert_int_equal(gpu.ops->finite(&gpu, there, COUNT, &finite), SL_OK);
+	assert_true(finite);
+	for (int i = 0; i < 20; i++) {
+		int64_t at = places[i / 4];
+
+		assert_int_equal(gpu.ops->upload(&gpu, there + at, &bad[i % 4], sizeof(float)), SL_OK);
+		assert_int_equal(gpu.ops->finite(&gpu, there, COUNT, &finite), SL_OK);
+		assert_false(finite);
+		assert_int_equal(gpu.ops->upload(&gpu, there + at, &host[at], sizeof(float)), SL_OK);
+	}
+	assert_int_equal(gpu.ops->finite(&gpu, there, 0, &finite), SL_OK);
+	assert_true(finite);
+	gpu.ops->free(&gpu, there);
+	free(host);
 }
 
 /* ---- fences and memory */
@@ -369,15 +440,20 @@ static void test_refused_memory_is_not_fatal(void **state)
 	gpu.ops->free(&gpu, memory);
 }
 
-int main(void)
+/* An argument chooses tests by name: '*graphs*'. */
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_large_shapes_against_ref),
 		cmocka_unit_test(test_middle_against_ref),
 		cmocka_unit_test(test_same_bits_twice),
+		cmocka_unit_test(test_graphs_give_the_same_bits),
+		cmocka_unit_test(test_finite),
 		cmocka_unit_test(test_fences_arrive_in_order),
 		cmocka_unit_test(test_refused_memory_is_not_fatal),
 	};
 
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests_name("gpu", tests, open_gpu, close_gpu);
 }

@@ -205,7 +205,7 @@ struct sgd_state {
 static void sgd_steps(struct sgd_state *s, struct sl_backend *be, const struct sl_sgd *setting, int64_t count,
 		      struct op_log *log)
 {
-	struct sl_op op = {.kind = SL_OP_LINEAR, .n_param = 1, .u.linear = {(int)count, 1, false}};
+	struct sl_op op = {.kind = SL_OP_LINEAR, .n_param = 1, .u.linear = {(int)count, 1, false, false}};
 	struct op_host_params data;
 	size_t bytes = (size_t)count * sizeof(float);
 	int before = log->failures;
@@ -486,7 +486,8 @@ static void test_absent(void **state)
 	skip();
 }
 
-int main(void)
+/* An argument chooses tests by name: 'cuda, two chunks*'. */
+int main(int argc, char **argv)
 {
 	static const char *const names[BACKENDS] = {"ref", "cpu", "cuda"};
 	static struct job jobs[BACKENDS * MODES + 1];
@@ -524,5 +525,7 @@ int main(void)
 	}
 	if (!count)
 		fprintf(stderr, "SPLIT_TEST_BACKEND=%s: no such backend; ref, cpu or cuda\n", only);
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return count ? _cmocka_run_group_tests("ops", tests, count, NULL, NULL) : 1;
 }

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,4 +117,66 @@ void codec_fill(float *x, int64_t n, enum codec_kind kind)
 			break;
 		}
 	}
+}
+
+const struct codec_golden codec_goldens[CODEC_GOLDENS] = {
+	{"none", "none", "none", 0},
+	{"f16", "f16", "none", 1},
+	{"bf16", "bf16", "none", 2},
+	{"quant-8", "quant:8", "quant", 0},
+	{"quant-3", "quant:3", "quant", 1},
+	{"quant-16", "quant:16", "quant", 2},
+	{"quant-5-channel", "quant:5,per=channel", "quant", 3},
+	{"quant-1-sample", "quant:1,per=sample", "quant", 4},
+	{"quant-7-block", "quant:7,block=64", "quant", 5},
+	{"quant-4-stochastic", "quant:4,round=stochastic", NULL, 0},
+	{"sortquant-6-2", "sortquant:6+2", "sortquant", 0},
+	{"sortquant-3-1", "sortquant:3+1", "sortquant", 1},
+	{"sortquant-12-4", "sortquant:12+4", "sortquant", 2},
+	{"terngrad", "terngrad", "levels", 0},
+	{"terngrad-bucket", "terngrad,bucket=64", "levels", 1},
+	{"qsgd-255", "qsgd:255", "levels", 2},
+	{"qsgd-10-bucket", "qsgd:10,bucket=100", "levels", 3},
+	{"topk-0.1", "topk:0.1", "topk", 0},
+	{"topk-0.01", "topk:0.01", "topk", 1},
+	{"topk-0.5", "topk:0.5", "topk", 2},
+	{"topk-0.2-quant-8", "topk:0.2|quant:8", "topk", 3},
+	{"randomk-0.1", "randomk:0.1", "randomk", 0},
+	{"threshold-300", "threshold:300", "threshold", 0},
+	{"threshold-450-quant-4", "threshold:450|quant:4", "threshold", 2},
+	{"lowrank-3", "lowrank:3", "lowrank", 1},
+	{"lowrank-2-quant-8", "lowrank:2|quant:8,per=sample", "lowrank", 2},
+	{"downsample-2", "downsample:2", "downsample", 0},
+	{"cells-2", "cells:2", "cells", 0},
+	{"cells-3-topk-0.2-quant-8", "cells:3|topk:0.2|quant:8", "cells", 1},
+	{"zstd", "zstd", "zstd", 0},
+	{"topk-0.1-quant-8-zstd-1", "topk:0.1|quant:8|zstd:1", "zstd", 2},
+};
+
+struct sl_shape codec_golden_shape(void)
+{
+	return sl_shape4(2, 5, 7, 9);
+}
+
+void codec_golden_tensor(float x[CODEC_GOLDEN_N])
+{
+	for (int i = 0; i < CODEC_GOLDEN_N; i++)
+		x[i] = (float)(i * 7919 % 1000) - 500;
+	x[3] = -0.0f;
+}
+
+size_t codec_golden_read(const struct codec_golden *g, const char *kind, void *bytes, size_t cap)
+{
+	const char *folder = getenv("SPLIT_GOLDEN");
+	char path[512];
+	size_t len;
+	FILE *f;
+
+	snprintf(path, sizeof path, "%s/%s.%s", folder != NULL ? folder : "tests/golden/codec", g->name, kind);
+	f = fopen(path, "rb");
+	if (f == NULL)
+		return 0;
+	len = fread(bytes, 1, cap, f);
+	fclose(f);
+	return len;
 }

@@ -22,4 +22,18 @@ enum codec_kind { RANDOM, CONSTANT, ZERO, TINY, HUGE_VALUES, RELU, KINDS };
 
 void codec_fill(float *x, int64_t n, enum codec_kind kind);
 
+/* Payloads that were written once, and what they decode to: tests/golden/codec, or the folder SPLIT_GOLDEN.
+ * `fuzz`: target and number of the specification there. */
+struct codec_golden {
+	const char *name, *spec, *fuzz;
+	int number;
+};
+enum { CODEC_GOLDENS = 31, CODEC_GOLDEN_N = 2 * 5 * 7 * 9, CODEC_GOLDEN_MOST = 4096 };
+extern const struct codec_golden codec_goldens[CODEC_GOLDENS];
+
+struct sl_shape codec_golden_shape(void);
+void codec_golden_tensor(float x[CODEC_GOLDEN_N]);
+/* Bytes read of "<name>.<kind>", kind "payload" or "f32"; 0 where there is none. */
+size_t codec_golden_read(const struct codec_golden *g, const char *kind, void *bytes, size_t cap);
+
 #endif

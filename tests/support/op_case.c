@@ -71,9 +71,13 @@
 	}
 #define MAXPOOL(n_, h_, w_, c_, k_, s_, p_) POOL(MAXPOOL, n_, h_, w_, c_, k_, s_, p_, DATA_PLAIN)
 #define AVGPOOL(n_, h_, w_, c_, k_, s_, p_) POOL(AVGPOOL, n_, h_, w_, c_, k_, s_, p_, DATA_PLAIN)
-#define LINEAR(n_, i_, o_, bias_)                                                     \
-	{                                                                             \
-		.kind = SL_OP_LINEAR, .n = n_, .c = i_, .u.linear = { i_, o_, bias_ } \
+#define LINEAR(n_, i_, o_, bias_)                                                            \
+	{                                                                                    \
+		.kind = SL_OP_LINEAR, .n = n_, .c = i_, .u.linear = { i_, o_, bias_, false } \
+	}
+#define LINEAR_OF(n_, s_, i_, o_, bias_, transposed_)                                                       \
+	{                                                                                                   \
+		.kind = SL_OP_LINEAR, .n = n_, .h = s_, .c = i_, .u.linear = { i_, o_, bias_, transposed_ } \
 	}
 #define DROPOUT(n_, h_, w_, c_, p_, eval_)                                                                    \
 	{                                                                                                     \
@@ -218,6 +222,14 @@ const struct op_case op_cases[] = {
 	LINEAR(9, 3, 17, true),
 	LINEAR(64, 128, 100, true),
 	LINEAR(33, 512, 10, false),
+	LINEAR_OF(7, 0, 17, 33, false, true),
+	LINEAR_OF(5, 0, 300, 270, true, true),
+	LINEAR_OF(1, 0, 1, 1, true, true),
+	LINEAR_OF(3, 5, 17, 33, true, false),
+	LINEAR_OF(2, 128, 64, 48, false, false),
+	LINEAR_OF(4, 1, 9, 1, true, true),
+	LINEAR_OF(3, 7, 33, 17, false, true),
+	LINEAR_OF(2, 150, 20, 300, true, true),
 	/* dropout, flatten */
 	DROPOUT(1, 0, 0, 1, 0.2f, false),
 	DROPOUT(5, 0, 0, 1280, 0.2f, false),
@@ -270,7 +282,8 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 		snprintf(attr, sizeof(attr), ", k%d s%d p%d", c->u.pool.k, c->u.pool.stride, c->u.pool.pad);
 		break;
 	case SL_OP_LINEAR:
-		snprintf(attr, sizeof(attr), " -> %d%s", c->u.linear.out_f, c->u.linear.bias ? " bias" : "");
+		snprintf(attr, sizeof(attr), " -> %d%s%s", c->u.linear.out_f,
+			 c->u.linear.transposed ? " transposed" : "", c->u.linear.bias ? " bias" : "");
 		break;
 	case SL_OP_DROPOUT:
 		snprintf(attr, sizeof(attr), " p %g", (double)c->u.dropout.p);
@@ -278,7 +291,9 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 	default:
 		break;
 	}
-	if (c->h)
+	if (c->h && !c->w)
+		snprintf(shape, sizeof(shape), "%dx%dx%d", c->n, c->h, c->c);
+	else if (c->h)
 		snprintf(shape, sizeof(shape), "%dx%dx%dx%d", c->n, c->h, c->w, c->c);
 	else
 		snprintf(shape, sizeof(shape), "%dx%d", c->n, c->c);
@@ -339,7 +354,9 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 	*op = (struct sl_op){.kind = c->kind, .name = "case", .stream = 17, .n_in = c->kind == SL_OP_ADD ? 2 : 1};
 	for (int i = 0; i < op->n_in; i++) {
 		op->in[i] = i;
-		op->in_shape[i] = c->h ? sl_shape4(rows, c->h, c->w, c->c) : sl_shape2(rows, c->c);
+		op->in_shape[i] = !c->h   ? sl_shape2(rows, c->c)
+				  : !c->w ? sl_shape3(rows, c->h, c->c)
+					  : sl_shape4(rows, c->h, c->w, c->c);
 	}
 	op->out = op->n_in;
 	switch (c->kind) {

@@ -13,7 +13,7 @@ enum op_data {
 
 struct op_case {
 	enum sl_op_kind kind;
-	int n, h, w, c; /* input [N,H,W,C]; h = 0: [N,C] */
+	int n, h, w, c; /* input [N,H,W,C]; h = 0: [N,C]; w = 0: [N,H,C] */
 	bool eval;      /* training = false */
 	enum op_data data;
 	bool one_nan; /* in the middle of the first input */

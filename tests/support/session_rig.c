@@ -63,6 +63,7 @@ void rig_open(struct rig *rig, const struct rig_conf *conf)
 	memset(rig, 0, sizeof *rig);
 	rig->conf = *conf;
 	rig->now_ms = 5000;
+	rig->side[RIG_CLIENT].poison = rig->side[RIG_SERVER].poison = -1;
 	sl_session_open_client(&rig->side[RIG_CLIENT].s, &hello, rig->now_ms);
 	sl_session_open_server(&rig->side[RIG_SERVER].s, conf->window_bytes, conf->part_bytes, rig->now_ms);
 	set_limits(rig, RIG_CLIENT);
@@ -151,6 +152,15 @@ static void act(struct rig *rig, enum rig_who who, const struct sl_action *a, co
 		side->credit = side->s.peer_window_bytes;
 		side->ready++;
 		break;
+	case SL_ACTION_DROP:
+		for (int what = 0; what < SL_PART_WEIGHTS; what++)
+			side->out[what].count = 0;
+		side->dropped++;
+		break;
+	case SL_ACTION_ABANDONED:
+		side->abandoned++;
+		side->fail = out->fail;
+		break;
 	case SL_ACTION_STEPPED:
 		side->stepped++;
 		break;
@@ -226,9 +236,19 @@ static bool finish_task(struct rig *rig, enum rig_who who, enum sl_task task)
 			      .compute_s = 0.25,
 			      .need_weights = rig->conf.need_weights,
 			      .next_step = rig->conf.next_step};
+	const struct sl_fail why = {SL_ERR_NONFINITE, "NaN in a tensor"};
 
 	if (!f->count)
 		return false;
+	/* the worker runs it behind everything that was queued before */
+	for (int other = 0; task == SL_TASK_ABANDON && other < SL_TASK_COUNT; other++)
+		if (other != SL_TASK_ABANDON && side->task[other].count)
+			return false;
+	if (side->poison == side->tasks_ended[task]++ && side->poison_task == task && sl_session_abandons(&side->s)) {
+		side->poison = -1;
+		ev.kind = SL_EV_NONFINITE;
+		ev.why = &why;
+	}
 	f->first++;
 	f->count--;
 	(void)rig_event(rig, who, &ev);

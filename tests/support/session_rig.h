@@ -41,6 +41,10 @@ struct rig_side {
 	uint64_t stored[SL_PART_WHAT_COUNT], whole[SL_PART_WHAT_COUNT];
 	uint64_t frames_in, parts_in, granted;
 	int most_actions, most_frames;
+	int poison; /* … the task of this number and kind finds NaN; -1: none */
+	enum sl_task poison_task;
+	int tasks_ended[SL_TASK_COUNT]; /* since the rig was opened */
+	int dropped, abandoned;
 	int ready, stepped, evaluated, fetched, failed, left;
 	struct sl_fail fail;
 };

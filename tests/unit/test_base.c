@@ -44,6 +44,11 @@ static void fail_text_is_one_line(void **state)
 	assert_int_equal(sl_fail_set(&fail, SL_ERR_DATA, "a\nb\x1b%s", "c\td"), SL_ERR_DATA);
 	assert_int_equal(fail.code, SL_ERR_DATA);
 	assert_string_equal(fail.text, "a b c d");
+	(void)sl_fail_set(&fail, SL_ERR_DATA,
+			  "a\xc2\x9b"
+			  "2J\xc3\x9c");
+	assert_string_equal(fail.text, "a\xc2 2J\xc3\x9c"); /* Ü stays */
+	(void)sl_fail_set(&fail, SL_ERR_DATA, "a b c d");
 	(void)sl_fail_set(&fail, SL_ERR_CONFIG, "x.yaml: %s", fail.text);
 	assert_string_equal(fail.text, "x.yaml: a b c d");
 	memset(big, 'x', sizeof big - 1);

@@ -33,6 +33,8 @@ static const char *const specs[] = {
 	"lowrank:2",
 	"lowrank:2|topk:0.3|quant:4",
 	"downsample:2|f16",
+	"cells:2|quant:4",
+	"cells:3|topk:0.2|f16",
 	"quant:4|zstd",
 	"threshold:1|quant:4|zstd",
 };

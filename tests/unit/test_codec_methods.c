@@ -44,6 +44,8 @@ static const char *const all_specs[] = {
 	"lowrank:1|quant:8|zstd:3",
 	"downsample:2",
 	"downsample:3|quant:8,per=channel",
+	"cells:2",
+	"cells:3|topk:0.2|quant:8",
 	"zstd:1",
 	"topk:0.1,ef=true|quant:8",
 	"lowrank:1,warm=true",
@@ -87,7 +89,8 @@ static void every_kind_of_tensor_comes_back_finite(void **state)
 
 				/* products of values near FLT_MAX overflow: refused, and tested below */
 				if (!(kind == HUGE_VALUES &&
-				      (strstr(all_specs[i], "lowrank") || strstr(all_specs[i], "downsample")))) {
+				      (strstr(all_specs[i], "lowrank") || strstr(all_specs[i], "downsample") ||
+				       strstr(all_specs[i], "cells")))) {
 					codec_round_trip(all_specs[i], shape, x, back);
 					for (int64_t e = 0; e < n; e++) {
 						if (!isfinite(back[e]))
@@ -672,6 +675,72 @@ static void downsample_has_an_adjoint(void **state)
 	}
 }
 
+/* The mean of element e's cell of f×f positions. */
+static double mean_of_cell(const float *x, const struct sl_shape *s, int64_t f, int64_t e)
+{
+	int64_t h = s->dim[1], w = s->dim[2], c = s->dim[3], i = e / c / w % h / f * f, j = e / c % w / f * f;
+	int64_t count = 0;
+	double sum = 0;
+
+	for (int64_t p = i; p < i + f && p < h; p++) {
+		for (int64_t q = j; q < j + f && q < w; q++, count++)
+			sum += x[((e / (h * w * c) * h + p) * w + q) * c + e % c];
+	}
+	return sum / (double)count;
+}
+
+/* What topk leaves out comes back as the mean of its cell, in the activation and, at the same places, in the gradient,
+ * whose payload has none. */
+static void cells_bring_back_means(void **state)
+{
+	struct sl_shape shape = sl_shape4(2, 8, 7, 5);
+	enum { CELLS = 2 * 3 * 3 * 5, FACTOR = 3 };
+	int64_t n = sl_shape_count(&shape), k = llrint(0.25 * (double)n), kept = 0;
+	struct sl_codec *act = codec_open("cells:3|topk:0.25", shape, NULL, SL_DIR_HEAD_ACT, NULL);
+	struct sl_codec *grad = codec_open("cells:3|topk:0.25|f16", shape, NULL, SL_DIR_HEAD_GRAD, act);
+	struct sl_codec *codecs[] = {act, grad};
+	float *x = make(n, RANDOM), *back = malloc((size_t)n * 4);
+	bool *keeps = calloc((size_t)n, sizeof *keeps);
+	double least = INFINITY, most = 0;
+	(void)state;
+
+	for (int64_t i = 0; i < n; i++)
+		x[i] += 10;
+	for (int pass = 0; pass < 2; pass++) {
+		uint8_t *bytes;
+		size_t len;
+
+		assert_int_equal(codec_encode(codecs[pass], &codec_call0, x, shape, &bytes, &len), SL_OK);
+		assert_int_equal(codec_decode(codecs[pass], &codec_call0, bytes, len, shape, back), SL_OK);
+		if (pass == 1)
+			assert_int_equal(len, 16 + 2 * 8 + 2 * k + 2 * CELLS);
+		free(bytes);
+		for (int64_t e = 0; e < n; e++) {
+			double mean = mean_of_cell(x, &shape, FACTOR, e);
+			bool same = fabs((double)back[e] - x[e]) < 0.02;
+
+			if (pass == 0)
+				keeps[e] = fabs((double)back[e] - x[e]) < 1e-5;
+			kept += pass == 0 && keeps[e];
+			/* bf16 of numbers near 10 is good to 1/32 */
+			if (keeps[e] ? !same : fabs(back[e] - mean) > 0.035)
+				fail_msg("pass %d: %g became %g, mean %g", pass, (double)x[e], (double)back[e], mean);
+			if (pass == 0 && keeps[e])
+				least = fmin(least, fabs(x[e] - mean));
+			else if (pass == 0)
+				most = fmax(most, fabs(x[e] - mean));
+		}
+		x[7] += 3; /* what is large in the gradient does not matter */
+	}
+	assert_int_equal(kept, k);
+	assert_true(most < least + 0.07);
+	sl_codec_close(grad);
+	sl_codec_close(act);
+	free(keeps);
+	free(x);
+	free(back);
+}
+
 static void downsample_keeps_what_is_smooth(void **state)
 {
 	struct sl_shape shape = sl_shape4(1, 9, 12, 2);
@@ -762,6 +831,7 @@ int main(void)
 		cmocka_unit_test(a_rank_beyond_the_sample_is_refused),
 		cmocka_unit_test(downsample_has_an_adjoint),
 		cmocka_unit_test(downsample_keeps_what_is_smooth),
+		cmocka_unit_test(cells_bring_back_means),
 		cmocka_unit_test(zstd_shrinks_what_repeats),
 		cmocka_unit_test(random_places_are_shared_by_a_pair),
 	};

@@ -92,21 +92,16 @@ static bool is_there(const struct shadow *sh, int chunk, int value, const struct
 	return *lines(sh, &sh->layout.grad[value], chunk, bytes_of(shape)) == owner_of(sh, chunk, value, true);
 }
 
-static bool is_absorbed(const struct shadow *sh, int i)
-{
-	return sh->fusion[i].producer >= 0 && sh->fusion[i].consumer >= 0;
-}
-
 static void shadow_forward(struct shadow *sh, int chunk)
 {
 	write_value(sh, chunk, sh->s->in_value, false, &sh->s->in_shape);
 	for (int i = 0; i < sh->s->n_op; i++) {
 		const struct sl_op *op = &sh->s->op[i].op;
 
-		if (is_absorbed(sh, i))
+		if (sh->fusion[i].absorbed)
 			continue;
 		if (sh->fusion[i].consumer < 0)
-			write_value(sh, chunk, op->out, false, &op->out_shape);
+			write_value(sh, chunk, sl_fuse_output(sh->fusion, sh->s, i), false, &op->out_shape);
 		for (int k = 0; k < op->n_in; k++) /* still there once the output is */
 			read_value(sh, chunk, sl_fuse_input(sh->fusion, sh->s, i, k), false, &op->in_shape[k]);
 	}
@@ -120,18 +115,21 @@ static void shadow_backward_op(struct shadow *sh, int chunk, int i)
 	const struct sl_op *op = &so->op;
 
 	for (int k = 0; k < op->n_in; k++) {
-		if (!so->din_want[k] || f->producer >= 0)
+		const struct sl_segment_op *to = &sh->s->op[sl_fuse_din(sh->fusion, sh->s, i)];
+		int value = to->op.in[k];
+
+		if (!to->din_want[k] || f->producer >= 0)
 			continue;
 		/* added to where a later reader of the value has written it, and only there */
-		assert_int_equal(so->din_add[k], is_there(sh, chunk, op->in[k], &op->in_shape[k]));
-		if (so->din_add[k])
-			read_value(sh, chunk, op->in[k], true, &op->in_shape[k]);
-		write_value(sh, chunk, op->in[k], true, &op->in_shape[k]);
+		assert_int_equal(to->din_add[k], is_there(sh, chunk, value, &op->in_shape[k]));
+		if (to->din_add[k])
+			read_value(sh, chunk, value, true, &op->in_shape[k]);
+		write_value(sh, chunk, value, true, &op->in_shape[k]);
 	}
 	for (int k = 0; k < op->n_in && sl_op_saves_input(op); k++)
 		read_value(sh, chunk, sl_fuse_input(sh->fusion, sh->s, i, k), false, &op->in_shape[k]);
 	if (sl_op_saves_output(op) || f->after >= 0)
-		read_value(sh, chunk, op->out, false, &op->out_shape);
+		read_value(sh, chunk, sl_fuse_output(sh->fusion, sh->s, i), false, &op->out_shape);
 	if (op->kind != SL_OP_XENT)
 		read_value(sh, chunk, f->after >= 0 ? sh->s->op[f->after].op.out : op->out, true, &op->out_shape);
 }
@@ -141,7 +139,7 @@ static void shadow_backward(struct shadow *sh, int chunk)
 	if (sh->s->which != SL_TAIL)
 		write_value(sh, chunk, sh->s->out_value, true, &sh->s->out_shape);
 	for (int i = sh->s->n_op - 1; i >= 0; i--)
-		if (!is_absorbed(sh, i))
+		if (!sh->fusion[i].absorbed)
 			shadow_backward_op(sh, chunk, i);
 	if (sh->s->which != SL_HEAD)
 		read_value(sh, chunk, sh->s->in_value, true, &sh->s->in_shape);
@@ -196,7 +194,7 @@ static void replay_lifetimes(const struct sl_backend *be, const char *cut, int *
 		if (which != SL_HEAD) /* what goes back over the link */
 			read_value(&sh, 0, sh.s->in_value, true, &sh.s->in_shape);
 		for (int i = 0; i < sh.s->n_op; i++)
-			*absorbed += is_absorbed(&sh, i);
+			*absorbed += sh.fusion[i].absorbed;
 		assert_true(sh.written > 2 * sh.s->n_op);
 		close_shadow(&sh);
 	}

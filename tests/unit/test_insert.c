@@ -43,6 +43,31 @@ static void texts(void **state)
 	spelt("conv:007", "conv:7");
 	spelt("conv:32,k=4,s=4+conv:20", "conv:32,k=4,s=4+conv:20");
 	spelt("conv:8,k=3,p=1+linear:4+conv:3+linear:2", "conv:8,k=3,p=1+linear:4+conv:3+linear:2");
+	spelt("none", "");
+	spelt("decaylinear:rate=0.90,times=9,every=300", "decaylinear:rate=0.9,every=300,times=9");
+	spelt("decaylinear:rate=1,every=1,times=64,from=0,l1=0", "decaylinear:rate=1,every=1,times=64");
+	spelt("conv:4+decaylinear:rate=0.83,every=500,times=5,l1=1e-4,from=1000",
+	      "conv:4+decaylinear:rate=0.83,every=500,times=5,l1=0.0001,from=1000");
+	spelt("decaylinear:rate=0.9,every=300,times=9,from=9999", "decaylinear:rate=0.9,every=300,times=9,from=2700");
+	refused("none+conv:3");
+	refused("decaylinear");
+	refused("decaylinear:");
+	refused("decaylinear:0.9");
+	refused("decaylinear:rate=0.9,every=300");
+	refused("decaylinear:rate=0.9,times=9");
+	refused("decaylinear:every=300,times=9");
+	refused("decaylinear:rate=0,every=300,times=9");
+	refused("decaylinear:rate=1.01,every=300,times=9");
+	refused("decaylinear:rate=-0.5,every=300,times=9");
+	refused("decaylinear:rate=nan,every=300,times=9");
+	refused("decaylinear:rate=0x1,every=300,times=9");
+	refused("decaylinear:rate=0.9,every=0,times=9");
+	refused("decaylinear:rate=0.9,every=300,times=65");
+	refused("decaylinear:rate=0.9,every=300,times=0");
+	refused("decaylinear:rate=0.9,every=300,times=9,l1=-1");
+	refused("decaylinear:rate=0.9,every=300,times=9,rate=0.9");
+	refused("decaylinear:rate=0.9,every=300,times=9,");
+	refused("decaylinear:rate=0.9,every=300,times=9+conv:3");
 	refused("conv");
 	refused("conv:");
 	refused("conv:0");
@@ -140,6 +165,8 @@ static void rates_by_elements(void **state)
 		{"conv:32,k=4,s=4", "conv:320", 0.0878},
 		{"conv:20,k=3,s=3", "conv:320", 0.0928},
 		{"linear:16", "linear:640", 0.5},
+		{"decaylinear:rate=0.9,every=300,times=9", "decaylinear:rate=0.9,every=300,times=9", 1},
+		{"decaylinear:rate=0.5,every=3,times=2,from=3", "none", 0.56758},
 	};
 
 	(void)state;

@@ -260,7 +260,7 @@ static void misfits_are_refused(void **state)
 		{.kind = SL_OP_MAXPOOL, .in_shape = {sl_shape4(1, 4, 4, 4)}, .u.pool = {2, 2, 2}},
 		{.kind = SL_OP_AVGPOOL, .in_shape = {sl_shape2(1, 4)}},
 		{.kind = SL_OP_ADD, .in_shape = {sl_shape4(1, 2, 2, 4), sl_shape4(1, 2, 2, 5)}},
-		{.kind = SL_OP_LINEAR, .in_shape = {sl_shape2(1, 4)}, .u.linear = {5, 2, true}},
+		{.kind = SL_OP_LINEAR, .in_shape = {sl_shape2(1, 4)}, .u.linear = {5, 2, true, false}},
 		{.kind = SL_OP_DROPOUT, .in_shape = {sl_shape2(1, 4)}, .u.dropout = {1.0f}},
 		{.kind = SL_OP_XENT, .in_shape = {sl_shape2(1, 4)}, .u.xent = {5}},
 		{.kind = SL_OP_ACT},

@@ -213,7 +213,7 @@ static void narrow_floats_widen_exactly(void **state)
 	(void)state;
 	for (int i = 0; i < 10; i++)
 		f16[i] = half[i].f16;
-	assert_int_equal(sl_st_write(path, items, 3, NULL, 0, &fail), SL_OK);
+	assert_int_equal(sl_st_write(path, items, 3, NULL, 0, SL_FP_MODEL_OPEN, &fail), SL_OK);
 	assert_int_equal(sl_st_open(&file, path, &fail), SL_OK);
 	assert_int_equal(sl_st_read_f32(file, sl_st_find(file, "half"), x, &fail), SL_OK);
 	for (int i = 0; i < 10; i++)
@@ -244,7 +244,7 @@ static void what_is_written_is_read(void **state)
 	(void)state;
 	for (int i = 0; i < N; i++)
 		x[i] = (float)i * 0.25f;
-	assert_int_equal(sl_st_write(path, items, 3, notes, 2, &fail), SL_OK);
+	assert_int_equal(sl_st_write(path, items, 3, notes, 2, SL_FP_MODEL_OPEN, &fail), SL_OK);
 	assert_int_equal(sl_st_open(&file, path, &fail), SL_OK);
 	assert_string_equal(sl_st_metadata(file, "quote"), "\"é\"");
 	assert_int_equal(sl_st_find(file, "n")->offset, 0); /* 8-byte elements first: all are aligned */
@@ -255,7 +255,7 @@ static void what_is_written_is_read(void **state)
 	assert_int_equal(sl_st_read_i64(file, sl_st_find(file, "a\"\n"), got, &fail), SL_OK);
 	assert_int_equal(got[1], -8);
 	assert_int_equal(sl_file_read(path, 1 << 20, &first, &first_len, &fail), SL_OK);
-	assert_int_equal(sl_st_write(path, items, 3, notes, 2, &fail), SL_OK);
+	assert_int_equal(sl_st_write(path, items, 3, notes, 2, SL_FP_MODEL_OPEN, &fail), SL_OK);
 	assert_int_equal(sl_file_read(path, 1 << 20, &second, &second_len, &fail), SL_OK);
 	assert_int_equal(first_len, second_len);
 	assert_memory_equal(first, second, first_len);
@@ -284,10 +284,11 @@ static void files_that_cannot_be(void **state)
 	assert_int_equal(sl_st_open(&file, "/nonexistent/x", &fail), SL_ERR_NOINPUT);
 	assert_int_equal(sl_st_open(&file, dir, &fail), SL_ERR_NOINPUT);
 	assert_null(file);
-	assert_int_equal(sl_st_write("/nonexistent/x", twice, 1, NULL, 0, &fail), SL_ERR_CANTCREATE);
+	assert_int_equal(sl_st_write("/nonexistent/x", twice, 1, NULL, 0, SL_FP_MODEL_OPEN, &fail), SL_ERR_CANTCREATE);
 	unlink(path);
-	assert_int_equal(sl_st_write(path, twice, 2, NULL, 0, &fail), SL_ERR_BUG);
-	assert_int_equal(sl_st_write(dir, twice, 1, NULL, 0, &fail), SL_ERR_CANTCREATE); /* a folder is in its place */
+	assert_int_equal(sl_st_write(path, twice, 2, NULL, 0, SL_FP_MODEL_OPEN, &fail), SL_ERR_BUG);
+	assert_int_equal(sl_st_write(dir, twice, 1, NULL, 0, SL_FP_MODEL_OPEN, &fail),
+			 SL_ERR_CANTCREATE); /* a folder is in its place */
 	snprintf(tmp, sizeof(tmp), "%s.tmp", dir);
 	assert_int_not_equal(access(tmp, F_OK), 0);
 	assert_int_not_equal(access(path, F_OK), 0);

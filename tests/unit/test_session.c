@@ -130,7 +130,7 @@ static void a_hello_that_cannot_be_is_refused(void **state)
 
 	(void)state;
 	h = good, h.version = 9;
-	refuse_hello(&h, SL_ERR_VERSION, "the client speaks protocol 9, this server 2");
+	refuse_hello(&h, SL_ERR_VERSION, "the client speaks protocol 9, this server 5");
 	h = good, h.epoch = 0;
 	refuse_hello(&h, SL_ERR_PROTOCOL, "epochs begin at 1");
 	h = good, h.part_bytes = 4095;
@@ -169,7 +169,7 @@ static void a_welcome_that_cannot_be_is_refused(void **state)
 	(void)state;
 	memcpy(good.plan_hash, h.plan_hash, sizeof good.plan_hash);
 	w = good, w.version = 9;
-	refuse_welcome(&w, SL_ERR_VERSION, "the server speaks protocol 9, this client 2");
+	refuse_welcome(&w, SL_ERR_VERSION, "the server speaks protocol 9, this client 5");
 	w = good, w.plan_hash[15] = 0x01;
 	refuse_welcome(&w, SL_ERR_MISMATCH, "the server has ababababababababababababababab01");
 	refuse_welcome(&w, SL_ERR_MISMATCH, "this client has abababababababababababababababab");
@@ -419,14 +419,18 @@ static const unsigned alive = EV(REFUSE) | EV(CREDIT) | EV(HEARTBEAT);
 static unsigned frames_of(enum rig_who who, enum sl_session_state state)
 {
 	static const unsigned of_client[SL_SESSION_STATE_COUNT] = {[SL_SESSION_HELLO] = EV(WELCOME),
-								   [SL_SESSION_STEP] = EV(PART),
-								   [SL_SESSION_COMMIT] = EV(COMMITTED),
+								   [SL_SESSION_STEP] = EV(PART) | EV(ABANDON),
+								   [SL_SESSION_COMMIT] =
+									   EV(COMMITTED) | EV(PART) | EV(ABANDON),
+								   [SL_SESSION_ABANDON] = EV(PART) | EV(ABANDON),
 								   [SL_SESSION_EVAL] = EV(PART),
-								   [SL_SESSION_FETCH] = EV(PART)};
-	static const unsigned of_server[SL_SESSION_STATE_COUNT] = {[SL_SESSION_WEIGHTS] = EV(PART) | EV(FETCH),
-								   [SL_SESSION_READY] = EV(PART) | EV(FETCH),
-								   [SL_SESSION_STEP] = EV(PART) | EV(COMMIT),
-								   [SL_SESSION_EVAL] = EV(PART)};
+								   [SL_SESSION_FETCH] = EV(PART) | EV(ABANDON)};
+	static const unsigned of_server[SL_SESSION_STATE_COUNT] = {
+		[SL_SESSION_WEIGHTS] = EV(PART) | EV(FETCH) | EV(ABANDON) | EV(COMMIT),
+		[SL_SESSION_READY] = EV(PART) | EV(FETCH) | EV(ABANDON),
+		[SL_SESSION_STEP] = EV(PART) | EV(COMMIT) | EV(ABANDON),
+		[SL_SESSION_ABANDON] = EV(PART) | EV(ABANDON) | EV(COMMIT) | EV(FETCH),
+		[SL_SESSION_EVAL] = EV(PART)};
 
 	if (state == SL_SESSION_NEW)
 		return who == RIG_SERVER ? EV(HELLO) : 0;
@@ -470,12 +474,13 @@ static void every_frame_in_the_wrong_state_ends_the_session(void **unused)
 					refuse_misplaced((enum rig_who)who, state, kind);
 					pairs++;
 				}
-	assert_int_equal(pairs, (7 + 8) * SL_FRAME_COUNT - 23 - 36); /* states of either side, less what is legal */
+	assert_int_equal(pairs, (8 + 9) * SL_FRAME_COUNT - 32 - 48); /* states of either side, less what is legal */
 }
 
 static void requests_out_of_place_are_bugs(void **state)
 {
-	static const enum sl_event_kind kind[] = {SL_EV_OPEN, SL_EV_BEGIN_STEP, SL_EV_BEGIN_EVAL, SL_EV_BEGIN_FETCH};
+	static const enum sl_event_kind kind[] = {SL_EV_OPEN, SL_EV_BEGIN_STEP, SL_EV_BEGIN_EVAL, SL_EV_BEGIN_FETCH,
+						  SL_EV_SKIP};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof kind / sizeof kind[0]; i++) {

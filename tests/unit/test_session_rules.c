@@ -373,14 +373,15 @@ static void try_commit(struct sl_commit c, bool early, enum sl_err code)
 static void a_commit_must_be_of_the_whole_step(void **state)
 {
 	(void)state;
-	try_commit((struct sl_commit){0, 1, 0.1, false}, false, SL_OK);
-	try_commit((struct sl_commit){0, 1, 0, false}, false, SL_OK);
-	try_commit((struct sl_commit){0, 1, 0.1, false}, true, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){1, 1, 0.1, false}, false, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){0, 2, 0.1, false}, false, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){0, 1, -0.1, false}, false, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){0, 1, 1e6, false}, false, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){0, 1, (double)__builtin_nanf(""), false}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 1, 0.1, false, false, {0}}, false, SL_OK);
+	try_commit((struct sl_commit){0, 1, 0, false, false, {0}}, false, SL_OK);
+	try_commit((struct sl_commit){0, 1, 0.1, false, false, {0}}, true, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 1, 0.1, false, true, {0}}, false, SL_ERR_PROTOCOL); /* was not abandoned */
+	try_commit((struct sl_commit){1, 1, 0.1, false, false, {0}}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 2, 0.1, false, false, {0}}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 1, -0.1, false, false, {0}}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 1, 1e6, false, false, {0}}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 1, (double)__builtin_nanf(""), false, false, {0}}, false, SL_ERR_PROTOCOL);
 }
 
 static void a_step_is_committed_once(void **state)
@@ -452,24 +453,30 @@ static void a_refusal_of_no_epoch_counts(void **state)
 
 /* ---- credit */
 
+/* A part of a run of 2,000 bytes to the server, which has granted `granted` of this run then. */
+static void credit_after(uint64_t offset, uint64_t len, uint64_t granted)
+{
+	struct sl_frame f = rig_part(&rig, RIG_SERVER, SL_PART_HEAD_ACT, len);
+
+	f.u.part.total = 2000;
+	f.u.part.offset = offset;
+	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_OK);
+	assert_int_equal(rig.side[RIG_SERVER].granted, 2000 + granted);
+	assert_int_equal(rig.side[RIG_SERVER].s.consumed_bytes, offset + len - granted);
+}
+
+/* A quarter of the window at a time, and what is left at the end of a run. */
 static void credit_is_counted(void **state)
 {
-	const struct rig_side *s = &rig.side[RIG_SERVER];
-	struct sl_frame f;
-
 	(void)state;
 	step_under_way();
-	assert_int_equal(s->granted + s->s.consumed_bytes, 2000);
-	rig.side[RIG_SERVER].s.window_bytes = 3000 * 4;
-	f = rig_part(&rig, RIG_SERVER, SL_PART_HEAD_ACT, 999);
-	f.u.part.total = 2000;
-	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_OK);
-	assert_int_equal(s->granted, 0);
-	f.u.part.offset = 999;
-	f.payload.len = 1;
-	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_OK);
-	assert_int_equal(s->granted, 3000);
-	assert_int_equal(s->s.consumed_bytes, 0);
+	assert_int_equal(rig.side[RIG_SERVER].granted, 2000);
+	rig.side[RIG_SERVER].s.window_bytes = 1000 * 4;
+	rig.side[RIG_SERVER].s.hello.part_bytes = 1000;
+	credit_after(0, 999, 0);
+	credit_after(999, 1, 1000);
+	credit_after(1000, 900, 1000);
+	credit_after(1900, 100, 2000);
 }
 
 static void try_credit(uint64_t bytes, enum sl_err code)

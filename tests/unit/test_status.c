@@ -30,7 +30,10 @@ static struct sl_status_session sessions[2] = {
 	 .rx_bytes = 999,
 	 .age_s = 3725,
 	 .idle_s = 0.25,
-	 .stale_frames = 3},
+	 .stale_frames = 3,
+	 .checkpoint_step = 20,
+	 .checkpoint_missed = 40,
+	 .checkpoint_error = "No space left on \x1b device"},
 	{.id = "f",
 	 .codec = {"none", "f16", "none", "none"},
 	 .phase = "connect",
@@ -50,6 +53,13 @@ static struct sl_status snapshot(int n)
 				  .uptime_s = 61,
 				  .malformed = 4,
 				  .turned_away = 12,
+				  .links = 9,
+				  .lost = 2,
+				  .frames = 4000,
+				  .bytes = 1ll << 40,
+				  .heap_bytes = 180112,
+				  .rejected = 1,
+				  .stale = 3,
 				  .n_session = n,
 				  .session = sessions};
 }
@@ -73,6 +83,13 @@ static void json_round_trip(void **state)
 		assert_true(out.uptime_s == 61);
 		assert_int_equal(out.malformed, 4);
 		assert_int_equal(out.turned_away, 12);
+		assert_int_equal(out.links, 9);
+		assert_int_equal(out.lost, 2);
+		assert_int_equal(out.frames, 4000);
+		assert_int_equal(out.bytes, 1ll << 40);
+		assert_int_equal(out.heap_bytes, 180112);
+		assert_int_equal(out.rejected, 1);
+		assert_int_equal(out.stale, 3);
 		assert_int_equal(out.n_session, 2);
 		/* zeroed memory and equal values: byte for byte, but for the NaN */
 		assert_memory_equal(&out.session[0], &sessions[0], sizeof sessions[0]);
@@ -159,6 +176,7 @@ static void table_is_aligned(void **state)
 	assert_string_equal(table(&in),
 			    "server 0.1  pid 77  tcp://127.0.0.1:5570  cpu, 2 threads  up 1m01s  2 sessions\n"
 			    "4 malformed messages, 12 peers turned away\n"
+			    "2 of 9 links lost, 1 of 4000 frames rejected, 3 of older epochs\n"
 			    "SESSION   PEER       MODEL         CUT   CODEC               PHASE    EPOCH  STEP    LOSS "
 			    "   ACC  IMG/S  "
 			    "TX MB/S  RX MB/S    SENT  RECEIVED    AGE  IDLE\n"
@@ -167,9 +185,10 @@ static void table_is_aligned(void **state)
 			    "   12.5      3.2  1.2 TB     999 B  1h02m    0s\n"
 			    "f         -          -             -     none f16 none none  connect      0     0       - "
 			    "     -      -  "
-			    "    0.0      0.0     0 B       0 B     0s    0s\n");
+			    "    0.0      0.0     0 B       0 B     0s    0s\n"
+			    "01234567 checkpoint: failed at step 40: No space left on ? device; last good 20\n");
 	in.n_session = 0;
-	in.malformed = in.turned_away = 0;
+	in.malformed = in.turned_away = in.lost = in.rejected = in.stale = 0;
 	assert_string_equal(table(&in),
 			    "server 0.1  pid 77  tcp://127.0.0.1:5570  cpu, 2 threads  up 1m01s  0 sessions\n");
 }

@@ -202,7 +202,7 @@ static void rewrite(const char *name, const char *new_name, const char *dtype)
 		memcpy(item[n].dim, t->dim, sizeof(t->dim));
 		n++;
 	}
-	assert_int_equal(sl_st_write(path, item, n, NULL, 0, &fail), SL_OK);
+	assert_int_equal(sl_st_write(path, item, n, NULL, 0, SL_FP_MODEL_OPEN, &fail), SL_OK);
 	sl_st_close(file);
 	free(image);
 }

@@ -114,13 +114,18 @@ static struct sl_frame sample(enum sl_frame_kind kind)
 		f.u.credit.bytes = 1u << 20;
 		break;
 	case SL_FRAME_COMMIT:
-		f.u.commit = (struct sl_commit){.step = 300, .chunks = 4, .lr = 0.05, .checkpoint = true};
+		f.u.commit = (struct sl_commit){
+			.step = 300, .chunks = 4, .lr = 0.05, .checkpoint = true, .skip = true, .kept = {280, 260}};
 		break;
 	case SL_FRAME_COMMITTED:
 		f.u.committed = (struct sl_committed){.step = 300, .compute_s = 0.125, .checkpointed = true};
 		break;
 	case SL_FRAME_HEARTBEAT:
 		f.u.heartbeat = (struct sl_heartbeat){.sent_ms = 123456, .echo_ms = 123400};
+		break;
+	case SL_FRAME_ABANDON:
+		f.u.abandon.step = 300;
+		strcpy(f.u.abandon.text, "NaN or Inf in mid_act of chunk 2");
 		break;
 	case SL_FRAME_FETCH:
 	case SL_FRAME_BYE:
@@ -224,6 +229,36 @@ static void golden_bytes_decode_to_every_field(void **state)
 	}
 }
 
+/* ---- the check */
+
+enum { CHECK = 9 }; /* its tag and 8 bytes */
+
+/* Ends `len` bytes as a header ends: so that they are refused, if they are, for what they say. */
+static size_t seal(uint8_t header[SL_WIRE_HEADER_MAX], size_t len)
+{
+	header[len++] = 15 << 3 | 1;
+	for (uint64_t i = 0, check = sl_wire_hash((struct sl_bytes){header, len}); i < 8; i++)
+		header[len + i] = (uint8_t)(check >> 8 * i);
+	return len + 8;
+}
+
+static void any_flipped_bit_is_noticed(void **state)
+{
+	(void)state;
+	for (int kind = 0; kind < SL_FRAME_COUNT; kind++) {
+		struct sl_frame f = sample((enum sl_frame_kind)kind), got = {.epoch = 99};
+		uint8_t header[SL_WIRE_HEADER_MAX];
+		size_t len = encode(&f, header);
+
+		for (size_t bit = 0; bit < 8 * len; bit++) {
+			header[bit / 8] ^= (uint8_t)(1u << bit % 8);
+			assert_int_equal(decode(header, len, f.payload, &got, NULL), SL_ERR_PROTOCOL);
+			header[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		}
+		assert_true(got.epoch == 99);
+	}
+}
+
 /* ---- sizes and spellings */
 
 static void any_cut_or_added_byte_is_refused(void **state)
@@ -251,12 +286,13 @@ static void unknown_fields_are_refused(void **state)
 	size_t len = encode(&f, header);
 
 	(void)state;
-	/* field 15, varint 1, at the top; the same inside Credit, whose length grows by two */
-	memcpy(header + len, "\x78\x01", 2);
-	assert_int_equal(decode(header, len + 2, f.payload, &got, NULL), SL_ERR_PROTOCOL);
+	/* field 14, varint 1, at the top; the same inside Credit, whose length grows by two */
+	len -= CHECK;
+	memcpy(header + len, "\x70\x01", 2);
+	assert_int_equal(decode(header, seal(header, len + 2), f.payload, &got, NULL), SL_ERR_PROTOCOL);
 	assert_int_equal(header[2], 6 << 3 | 2);
 	header[3] = (uint8_t)(header[3] + 2);
-	assert_int_equal(decode(header, len + 2, f.payload, &got, NULL), SL_ERR_PROTOCOL);
+	assert_int_equal(decode(header, seal(header, len + 2), f.payload, &got, NULL), SL_ERR_PROTOCOL);
 }
 
 static void four_kilobytes_of_unknown_fields_cost_no_heap(void **state)
@@ -283,12 +319,16 @@ static void other_spellings_of_the_same_frame_are_refused(void **state)
 	static const uint8_t two_epochs[] = {0x08, 0x02, 0x08, 0x03, 0x5a, 0x00};
 	static const uint8_t no_epoch[] = {0x5a, 0x00};
 	static const uint8_t no_kind[] = {0x08, 0x03};
+	uint8_t header[SL_WIRE_HEADER_MAX];
 	struct sl_frame got;
 
 	(void)state;
-	assert_int_equal(decode(plain, sizeof plain, (struct sl_bytes){0}, &got, NULL), SL_OK);
+#define DECODE(bytes) \
+	decode(header, seal(memcpy(header, bytes, sizeof bytes), sizeof bytes), (struct sl_bytes){0}, &got, NULL)
+	assert_int_equal(DECODE(plain), SL_OK);
 	assert_int_equal(got.kind, SL_FRAME_BYE);
-#define REFUSED(bytes) assert_int_equal(decode(bytes, sizeof bytes, (struct sl_bytes){0}, &got, NULL), SL_ERR_PROTOCOL)
+	assert_int_equal(decode(plain, sizeof plain, (struct sl_bytes){0}, &got, NULL), SL_ERR_PROTOCOL);
+#define REFUSED(bytes) assert_int_equal(DECODE(bytes), SL_ERR_PROTOCOL)
 	REFUSED(padded_varint);
 	REFUSED(reordered);
 	REFUSED(twice);
@@ -297,6 +337,7 @@ static void other_spellings_of_the_same_frame_are_refused(void **state)
 	REFUSED(no_epoch);
 	REFUSED(no_kind);
 #undef REFUSED
+#undef DECODE
 }
 
 static void sizes_of_headers_are_bounded(void **state)
@@ -376,6 +417,8 @@ static void only_parts_have_a_payload(void **state)
 
 static void texts_are_bounded_and_clean(void **state)
 {
+	static const char bad[][2] = {{'\n', 'x'}, {0, 'x'}, {'\x1b', '['}, {'\xc2', '\x9b'}};
+	struct sl_fail fail;
 	struct sl_frame f = sample(SL_FRAME_REFUSE), got;
 	uint8_t header[SL_WIRE_HEADER_MAX];
 	size_t len;
@@ -387,12 +430,16 @@ static void texts_are_bounded_and_clean(void **state)
 	len = encode(&f, header);
 	assert_int_equal(decode(header, len, f.payload, &got, NULL), SL_OK);
 	assert_string_equal(got.u.refuse.text, f.u.refuse.text);
-	header[len - 1] = '\n';
-	assert_int_equal(decode(header, len, f.payload, &got, NULL), SL_ERR_PROTOCOL);
-	header[len - 1] = 0;
-	assert_int_equal(decode(header, len, f.payload, &got, NULL), SL_ERR_PROTOCOL);
-	f.u.refuse.text[0] = '\x1b';
-	assert_int_equal(sl_wire_encode(&f, header, &len), SL_ERR_DATA);
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		f = sample(SL_FRAME_REFUSE);
+		strcpy(f.u.refuse.text, "xx");
+		len = encode(&f, header);
+		memcpy(memmem(header, len, "xx", 2), bad[i], 2);
+		assert_int_equal(decode(header, seal(header, len - CHECK), f.payload, &got, &fail), SL_ERR_PROTOCOL);
+		assert_non_null(strstr(fail.text, "control characters"));
+		memcpy(f.u.refuse.text, bad[i], 2);
+		assert_int_equal(sl_wire_encode(&f, header, &len), bad[i][0] ? SL_ERR_DATA : SL_OK);
+	}
 }
 
 static void every_error_has_a_number_of_its_own(void **state)
@@ -412,7 +459,7 @@ static void every_error_has_a_number_of_its_own(void **state)
 		assert_int_equal(decode(header, len, f.payload, &got, NULL), SL_OK);
 		assert_int_equal(got.u.refuse.code, err);
 		header[5] = 99;
-		assert_int_equal(decode(header, len, f.payload, &got, NULL), SL_ERR_PROTOCOL);
+		assert_int_equal(decode(header, seal(header, len - CHECK), f.payload, &got, NULL), SL_ERR_PROTOCOL);
 	}
 }
 
@@ -451,12 +498,12 @@ static void a_hello_of_another_version_names_both(void **state)
 	(void)state;
 	assert_int_equal(decode(hello7, sizeof hello7, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
 	assert_non_null(strstr(fail.text, "version 7"));
-	assert_non_null(strstr(fail.text, "this side 2"));
+	assert_non_null(strstr(fail.text, "this side 5"));
 	/* one that can be read is the session's to judge */
-	f.u.hello.version = 3;
+	f.u.hello.version = 6;
 	len = encode(&f, header);
 	assert_int_equal(decode(header, len, f.payload, &got, NULL), SL_OK);
-	assert_int_equal(got.u.hello.version, 3);
+	assert_int_equal(got.u.hello.version, 6);
 }
 
 static void an_epoch_said_twice_must_agree(void **state)
@@ -475,6 +522,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_kind_encodes_to_its_golden_bytes),
 		cmocka_unit_test(golden_bytes_decode_to_every_field),
+		cmocka_unit_test(any_flipped_bit_is_noticed),
 		cmocka_unit_test(any_cut_or_added_byte_is_refused),
 		cmocka_unit_test(unknown_fields_are_refused),
 		cmocka_unit_test(four_kilobytes_of_unknown_fields_cost_no_heap),

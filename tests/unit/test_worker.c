@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <time.h>
 
 #include "common/base/worker.h"
 
@@ -154,6 +155,18 @@ static void cancel_forgets_queued(void **state)
 	}
 }
 
+static void forget_waits_for_none(void **state)
+{
+	struct probe gate, later = probe(9, 0);
+
+	post_gate(*state, &gate);
+	sl_worker_post(*state, &later.job);
+	sl_worker_forget(*state, is_any, NULL); /* the gate runs on, and is delivered */
+	sem_post(&gate_open);
+	drain_until(*state, 1);
+	assert_int_equal(later.ran, 0);
+}
+
 static void *open_gate_soon(void *arg)
 {
 	(void)arg;
@@ -219,6 +232,22 @@ static void done_may_post(void **state)
 	assert_int_equal(second.delivered, 1);
 }
 
+static void busy_says_how_long_a_job_has_run(void **state)
+{
+	const struct timespec moment = {0, 30000000};
+	struct sl_worker *w = *state;
+	struct probe gate, after = probe(1, 0);
+
+	assert_int_equal(sl_worker_busy_ms(w), 0);
+	post_gate(w, &gate);
+	nanosleep(&moment, NULL);
+	assert_in_range(sl_worker_busy_ms(w), 29, 10000);
+	sem_post(&gate_open);
+	sl_worker_post(w, &after.job);
+	drain_until(w, 2);
+	assert_int_equal(sl_worker_busy_ms(w), 0);
+}
+
 static void close_forgets_the_queue(void **state)
 {
 	struct probe gate, p = probe(1, 0);
@@ -242,9 +271,15 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		CASE(runs_by_priority_then_submission), CASE(done_waits_for_drain),    CASE(cancel_forgets_queued),
-		CASE(cancel_waits_for_the_running),     CASE(cancel_forgets_finished), CASE(done_may_post),
+		CASE(runs_by_priority_then_submission),
+		CASE(done_waits_for_drain),
+		CASE(cancel_forgets_queued),
+		CASE(forget_waits_for_none),
+		CASE(cancel_waits_for_the_running),
+		CASE(cancel_forgets_finished),
+		CASE(done_may_post),
 		CASE(close_forgets_the_queue),
+		CASE(busy_says_how_long_a_job_has_run),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,7 +13,10 @@ started=()
 
 end_all() {
 	local pid
-	for pid in ${started[@]+"${started[@]}"}; do kill -9 "$pid" 2>/dev/null || true; done
+	for pid in ${started[@]+"${started[@]}"}; do
+		# ids are used again: one that has ended may be somebody else's by now
+		if grep -qsE "^PPid:[[:space:]]($$|$BASHPID)\$" "/proc/$pid/status"; then kill -9 "$pid" 2>/dev/null || true; fi
+	done
 	wait 2>/dev/null || true
 	rm -rf "$tmp"
 }
@@ -35,6 +38,15 @@ make_data() {
 	train_images=$1 test_images=$2
 	mkdir -p "$tmp/data"
 	"$TOOLS/make_cifar" "$tmp/data" "$1" "$2"
+}
+
+# free_port: one that nobody listens at, below the ephemeral ones, for servers that come back to the same address
+free_port() {
+	local port
+	while port=$(shuf -i 15000-31999 -n 1); do
+		(: >"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
+	done
+	echo "$port"
 }
 
 # start_server NAME [key=value]…: $server_pid, $endpoint. Its log is $tmp/NAME.log, its control socket $tmp/NAME.sock
@@ -118,7 +130,7 @@ steps_of() { grep -c '^{"type":"step"' "$tmp/$1/log.jsonl" 2>/dev/null || true; 
 has_steps() { [ "$(steps_of "$1")" -ge "$2" ]; }
 
 # What must not depend on where the middle runs: losses, accuracies and learning rates, as they are written
-learned() { grep -oE '"(type|step|epoch|loss|acc|lr|train_loss|train_acc|test_loss|test_acc)":[^,}]*' "$tmp/$1/log.jsonl"; }
+learned() { grep -oE '"(type|step|skipped|epoch|loss|acc|lr|train_loss|train_acc|test_loss|test_acc)":[^,}]*' "$tmp/$1/log.jsonl"; }
 
 # same_run A B STEPS: same losses (STEPS of them) and same weights, byte for byte
 same_run() {

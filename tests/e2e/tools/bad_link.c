@@ -2,7 +2,6 @@
  * After a number of bytes that chance chooses around MEAN_BYTES it does one of these, and starts over: it drops the
  * connection; it falls silent for three seconds without closing, then drops it; it flips one bit of what it relays; it
  * holds everything for 300 ms. Ends with SIGTERM, and says then how often it did what. */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -16,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/base/rng.h"
+#include "tests/e2e/tools/relay.h"
 
 enum { MAX_PAIRS = 64, BUFFER = 65536 };
 enum fault { DROP, SILENCE, FLIP, HOLD, FAULTS };
@@ -50,12 +50,6 @@ static void nap(long ms)
 	nanosleep(&t, NULL);
 }
 
-static struct sockaddr_in loopback(int port)
-{
-	return (struct sockaddr_in){
-		.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-}
-
 static void drop(struct pair *p)
 {
 	close(p->end[0]);
@@ -86,21 +80,6 @@ static void accept_one(int listener, int upstream_port)
 	close(server);
 }
 
-static bool send_all(int fd, const uint8_t *data, size_t len)
-{
-	while (len > 0) {
-		ssize_t n = send(fd, data, len, MSG_NOSIGNAL);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		data += n;
-		len -= (size_t)n;
-	}
-	return true;
-}
-
 /* Returns false where the connection is to be dropped. */
 static bool misbehave(uint8_t *data, size_t len)
 {
@@ -129,19 +108,6 @@ static void relay(struct pair *p, int from)
 		good = misbehave(data, (size_t)n);
 	if (!good || !send_all(p->end[!from], data, (size_t)n))
 		drop(p);
-}
-
-static int listen_anywhere(int *port)
-{
-	struct sockaddr_in at = loopback(0);
-	socklen_t len = sizeof at;
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, 16) != 0 ||
-	    getsockname(fd, (struct sockaddr *)&at, &len) != 0)
-		return -1;
-	*port = ntohs(at.sin_port);
-	return fd;
 }
 
 static void serve(int listener, int upstream_port)

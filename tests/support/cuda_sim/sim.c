@@ -69,12 +69,15 @@ unsigned __ballot_sync(unsigned mask, int predicate)
 	return result;
 }
 
+/* A fiber outlives its thread: for the next one it is only resumed. */
 static void thread_main(void)
 {
-	sim.thread();
-	sim.done[sim.running] = true;
-	sim.events++;
-	_longjmp(scheduler, 1);
+	for (;;) {
+		sim.thread();
+		sim.done[sim.running] = true;
+		sim.events++;
+		pause_thread();
+	}
 }
 
 static void start(unsigned t)
@@ -125,7 +128,6 @@ static bool all_done(void)
 
 static void run_block(void)
 {
-	memset(sim.started, 0, sizeof sim.started);
 	memset(sim.done, 0, sizeof sim.done);
 	memset(&sim.block, 0, sizeof sim.block);
 	memset(sim.warp, 0, sizeof sim.warp);

@@ -1,4 +1,4 @@
-/* Portable loops from values to codes, from codes to packed bits, and back. */
+/* The portable loops from values to codes, from codes to packed bits, and back; see body_stats.h. */
 #include <string.h>
 
 #include "common/codec/loops_c.h"
@@ -25,8 +25,8 @@ static inline float at_most(float v, float max)
 	return v < max ? v : max;
 }
 
-void sl_c_quantize(const float *x, int64_t n, const struct sl_affine *a, const uint16_t *rnd, uint16_t most,
-		   uint16_t *code)
+BODY void NAME(quantize)(const float *x, int64_t n, const struct sl_affine *a, const uint16_t *rnd, uint16_t most,
+			 uint16_t *code)
 {
 	const float pre = a->pre, lo = a->lo, inv = a->inv;
 
@@ -39,7 +39,7 @@ void sl_c_quantize(const float *x, int64_t n, const struct sl_affine *a, const u
 		code[i] = (uint16_t)stochastic((x[i] * pre - lo) * inv, rnd[i], most);
 }
 
-void sl_c_dequantize(const uint16_t *code, int64_t n, const struct sl_affine *a, float *x)
+BODY void NAME(dequantize)(const uint16_t *code, int64_t n, const struct sl_affine *a, float *x)
 {
 	const float lo = a->lo, step = a->step, post = a->post, max = a->max;
 
@@ -47,8 +47,8 @@ void sl_c_dequantize(const uint16_t *code, int64_t n, const struct sl_affine *a,
 		x[i] = at_most((lo + (float)code[i] * step) * post, max);
 }
 
-void sl_c_quantize_cols(const float *x, int64_t n, const float *a, int64_t stride, const uint16_t *rnd, uint16_t most,
-			uint16_t *code)
+BODY void NAME(quantize_cols)(const float *x, int64_t n, const float *a, int64_t stride, const uint16_t *rnd,
+			      uint16_t most, uint16_t *code)
 {
 	const float *pre = a, *lo = a + stride, *inv = a + 2 * stride;
 
@@ -61,7 +61,7 @@ void sl_c_quantize_cols(const float *x, int64_t n, const float *a, int64_t strid
 		code[i] = (uint16_t)stochastic((x[i] * pre[i] - lo[i]) * inv[i], rnd[i], most);
 }
 
-void sl_c_dequantize_cols(const uint16_t *code, int64_t n, const float *a, int64_t stride, float *x)
+BODY void NAME(dequantize_cols)(const uint16_t *code, int64_t n, const float *a, int64_t stride, float *x)
 {
 	const float *lo = a + stride, *step = a + 3 * stride, *post = a + 4 * stride, *max = a + 5 * stride;
 
@@ -69,8 +69,8 @@ void sl_c_dequantize_cols(const uint16_t *code, int64_t n, const float *a, int64
 		x[i] = at_most((lo[i] + (float)code[i] * step[i]) * post[i], max[i]);
 }
 
-void sl_c_levels(const float *x, int64_t n, const struct sl_affine *a, const uint16_t *rnd, int bits, uint16_t q,
-		 uint16_t *code)
+BODY void NAME(levels)(const float *x, int64_t n, const struct sl_affine *a, const uint16_t *rnd, int bits, uint16_t q,
+		       uint16_t *code)
 {
 	const float pre = a->pre, inv = a->inv;
 
@@ -83,7 +83,7 @@ void sl_c_levels(const float *x, int64_t n, const struct sl_affine *a, const uin
 	}
 }
 
-void sl_c_unlevels(const uint16_t *code, int64_t n, const struct sl_affine *a, int bits, float *x)
+BODY void NAME(unlevels)(const uint16_t *code, int64_t n, const struct sl_affine *a, int bits, float *x)
 {
 	const float step = a->step, post = a->post, max = a->max;
 	const uint32_t mask = (1u << bits) - 1;
@@ -114,7 +114,7 @@ static inline float from_ordered(int32_t key)
 	return v;
 }
 
-void sl_c_bucket_stats(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io)
+BODY void NAME(bucket_stats)(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io)
 {
 	for (int k = 1; k < b->count; k++) {
 		const int32_t edge = ordered(b->edge[k]);
@@ -131,10 +131,10 @@ void sl_c_bucket_stats(const float *x, int64_t n, const struct sl_buckets *b, st
 		io->upto[k] += b->ties ? upto : 0;
 		io->max_below[k] = from_ordered(most);
 	}
-	sl_c_minmax(x, n, &io->range);
+	NAME(minmax)(x, n, &io->range);
 }
 
-void sl_c_bucketize(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code)
+BODY void NAME(bucketize)(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code)
 {
 	for (int64_t i = 0; i < n; i++) {
 		int k = 0;
@@ -145,7 +145,7 @@ void sl_c_bucketize(const float *x, int64_t n, const struct sl_buckets *b, uint1
 	}
 }
 
-void sl_c_unbucketize(const uint16_t *code, int64_t n, const struct sl_buckets *b, float *x)
+BODY void NAME(unbucketize)(const uint16_t *code, int64_t n, const struct sl_buckets *b, float *x)
 {
 	const uint32_t mask = (1u << b->code_bits) - 1;
 
@@ -156,7 +156,7 @@ void sl_c_unbucketize(const uint16_t *code, int64_t n, const struct sl_buckets *
 	}
 }
 
-void sl_c_pack(const uint16_t *code, int64_t n, int bits, uint8_t *out)
+BODY void NAME(pack)(const uint16_t *code, int64_t n, int bits, uint8_t *out)
 {
 	uint64_t word = 0;
 	int held = 0;
@@ -186,7 +186,7 @@ void sl_c_pack(const uint16_t *code, int64_t n, int bits, uint8_t *out)
 		*out = (uint8_t)word;
 }
 
-void sl_c_unpack(const uint8_t *in, int64_t n, int bits, uint16_t *code)
+BODY void NAME(unpack)(const uint8_t *in, int64_t n, int bits, uint16_t *code)
 {
 	const uint32_t mask = (1u << bits) - 1;
 	const int64_t bytes = sl_packed_bytes(n, bits);
@@ -219,7 +219,7 @@ void sl_c_unpack(const uint8_t *in, int64_t n, int bits, uint16_t *code)
 /* Largest finite values: 65504, and bfloat16's 0x7f7f. */
 static const uint32_t f16_most = 0x477fe000u, bf16_most = 0x7f7f0000u;
 
-uint32_t sl_c_to_f16(const float *x, int64_t n, uint8_t *out)
+BODY uint32_t NAME(to_f16)(const float *x, int64_t n, uint8_t *out)
 {
 	uint32_t top = 0;
 
@@ -248,7 +248,7 @@ uint32_t sl_c_to_f16(const float *x, int64_t n, uint8_t *out)
 	return top;
 }
 
-void sl_c_from_f16(const uint8_t *in, int64_t n, float *x)
+BODY void NAME(from_f16)(const uint8_t *in, int64_t n, float *x)
 {
 	for (int64_t i = 0; i < n; i++) {
 		uint16_t h;
@@ -270,7 +270,7 @@ void sl_c_from_f16(const uint8_t *in, int64_t n, float *x)
 	}
 }
 
-uint32_t sl_c_to_bf16(const float *x, int64_t n, uint8_t *out)
+BODY uint32_t NAME(to_bf16)(const float *x, int64_t n, uint8_t *out)
 {
 	uint32_t top = 0;
 
@@ -288,7 +288,7 @@ uint32_t sl_c_to_bf16(const float *x, int64_t n, uint8_t *out)
 	return top;
 }
 
-void sl_c_from_bf16(const uint8_t *in, int64_t n, float *x)
+BODY void NAME(from_bf16)(const uint8_t *in, int64_t n, float *x)
 {
 	for (int64_t i = 0; i < n; i++) {
 		uint16_t h;

@@ -1,10 +1,10 @@
-/* Portable loops over places, and low-rank products. */
+/* The portable loops over places, and low-rank products; see body_stats.h. */
 #include <string.h>
 
 #include "common/codec/loops_c.h"
 
-int64_t sl_c_scan(const float *x, int64_t n, uint32_t lo, uint32_t hi, uint32_t *cand, int64_t cap, int64_t *n_cand,
-		  int64_t *equal, uint32_t *top)
+BODY int64_t NAME(scan)(const float *x, int64_t n, uint32_t lo, uint32_t hi, uint32_t *cand, int64_t cap,
+			int64_t *n_cand, int64_t *equal, uint32_t *top)
 {
 	int64_t above = 0, found = 0, same = 0;
 	uint32_t most = *top;
@@ -27,7 +27,7 @@ int64_t sl_c_scan(const float *x, int64_t n, uint32_t lo, uint32_t hi, uint32_t 
 	return above;
 }
 
-int64_t sl_c_mark(const float *x, int64_t n, uint32_t least, uint64_t *bitmap, uint32_t *top)
+BODY int64_t NAME(mark)(const float *x, int64_t n, uint32_t least, uint64_t *bitmap, uint32_t *top)
 {
 	int64_t count = 0;
 	uint32_t most = *top;
@@ -49,12 +49,12 @@ int64_t sl_c_mark(const float *x, int64_t n, uint32_t least, uint64_t *bitmap, u
 	return count;
 }
 
-int64_t sl_c_gather(const float *x, int64_t n, const uint64_t *bitmap, sl_f32u *y, uint32_t *top)
+BODY int64_t NAME(gather)(const float *x, int64_t n, const uint64_t *bitmap, sl_f32u *y, uint32_t *top)
 {
 	struct sl_range range = {0, 0, *top};
 	int64_t count = 0;
 
-	sl_c_minmax(x, n, &range);
+	NAME(minmax)(x, n, &range);
 	*top = range.top;
 
 	for (int64_t i = 0; i < n; i += 64) {
@@ -64,7 +64,7 @@ int64_t sl_c_gather(const float *x, int64_t n, const uint64_t *bitmap, sl_f32u *
 	return count;
 }
 
-int64_t sl_c_expand(const sl_f32u *y, int64_t n, const uint64_t *bitmap, float *x)
+BODY int64_t NAME(expand)(const sl_f32u *y, int64_t n, const uint64_t *bitmap, float *x)
 {
 	int64_t count = 0;
 
@@ -76,7 +76,7 @@ int64_t sl_c_expand(const sl_f32u *y, int64_t n, const uint64_t *bitmap, float *
 	return count;
 }
 
-int64_t sl_c_places(const uint64_t *bitmap, int64_t n, uint16_t *out)
+BODY int64_t NAME(places)(const uint64_t *bitmap, int64_t n, uint16_t *out)
 {
 	int64_t count = 0;
 
@@ -87,7 +87,7 @@ int64_t sl_c_places(const uint64_t *bitmap, int64_t n, uint16_t *out)
 	return count;
 }
 
-void sl_c_collect(const uint8_t *flag, int64_t n, uint64_t *bitmap)
+BODY void NAME(collect)(const uint8_t *flag, int64_t n, uint64_t *bitmap)
 {
 	for (int64_t i = 0; i < n; i += 64) {
 		uint64_t word = 0;
@@ -103,7 +103,7 @@ void sl_c_collect(const uint8_t *flag, int64_t n, uint64_t *bitmap)
 	}
 }
 
-void sl_c_draw(uint64_t at, uint64_t step, const uint32_t *word, int64_t n, uint32_t wrap, uint32_t *place)
+BODY void NAME(draw)(uint64_t at, uint64_t step, const uint32_t *word, int64_t n, uint32_t wrap, uint32_t *place)
 {
 	uint32_t start = (uint32_t)(at >> 32);
 
@@ -116,7 +116,7 @@ void sl_c_draw(uint64_t at, uint64_t step, const uint32_t *word, int64_t n, uint
 	}
 }
 
-void sl_c_mul_xt(const float *x, int64_t m, int64_t c, const float *q, int r, float *p)
+BODY void NAME(mul_xt)(const float *x, int64_t m, int64_t c, const float *q, int r, float *p)
 {
 	memset(p, 0, (size_t)(r * c) * sizeof *p);
 	for (int64_t i = 0; i < m; i++) {
@@ -129,7 +129,7 @@ void sl_c_mul_xt(const float *x, int64_t m, int64_t c, const float *q, int r, fl
 	}
 }
 
-void sl_c_mul_x(const float *x, int64_t m, int64_t c, const float *p, int r, float *q)
+BODY void NAME(mul_x)(const float *x, int64_t m, int64_t c, const float *p, int r, float *q)
 {
 	for (int64_t i = 0; i < m; i++) {
 		for (int j = 0; j < r; j++) {
@@ -142,7 +142,7 @@ void sl_c_mul_x(const float *x, int64_t m, int64_t c, const float *p, int r, flo
 	}
 }
 
-void sl_c_outer(const float *a, const float *b, int64_t m, int64_t c, int r, float *x)
+BODY void NAME(outer)(const float *a, const float *b, int64_t m, int64_t c, int r, float *x)
 {
 	for (int64_t i = 0; i < m; i++) {
 		float *row = x + i * c;

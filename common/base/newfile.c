@@ -1,0 +1,89 @@
+#include "common/base/newfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* As the points of a file lie in SL_FP_FILE. */
+enum call { OPEN, WRITE, SYNC, CLOSE, RENAME, DIRSYNC, DONE, UNDO };
+
+#define POINT(f, call) ((enum sl_failpoint)((int)(f)->points + (call)))
+
+static enum sl_err give_up(struct sl_newfile *f, enum sl_err code, const char *path, struct sl_fail *fail)
+{
+	enum sl_err err = sl_fail_set(fail, code, "%s: %s", path, strerror(errno));
+
+	if (f->fd >= 0)
+		close(f->fd);
+	f->fd = -1;
+	SL_FAILPOINT(POINT(f, UNDO));
+	unlink(f->tmp);
+	return err;
+}
+
+enum sl_err sl_newfile_open(struct sl_newfile *f, const char *path, mode_t mode, enum sl_failpoint points,
+			    struct sl_fail *fail)
+{
+	f->points = points;
+	if (snprintf(f->path, sizeof f->path, "%s", path) >= (int)sizeof f->path ||
+	    snprintf(f->tmp, sizeof f->tmp, "%s.tmp", path) >= (int)sizeof f->tmp)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%.96s…: too long a path", path);
+	f->fd = SL_FAILPOINT_CALL(POINT(f, OPEN), open(f->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
+	return f->fd < 0 ? sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", f->tmp, strerror(errno)) : SL_OK;
+}
+
+enum sl_err sl_newfile_write(struct sl_newfile *f, const void *from, size_t len, struct sl_fail *fail)
+{
+	const char *at = from;
+
+	while (len > 0) {
+		ssize_t put = SL_FAILPOINT_WRITE(POINT(f, WRITE), f->fd, at, len);
+
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put < 0)
+			return give_up(f, SL_ERR_IO, f->tmp, fail);
+		at += put;
+		len -= (size_t)put;
+	}
+	return SL_OK;
+}
+
+/* The rename itself must be on the disk: that is the folder's content. */
+static int sync_folder_of(const struct sl_newfile *f)
+{
+	char folder[PATH_MAX];
+	const char *slash = strrchr(f->path, '/');
+	int fd, status;
+
+	if (!slash)
+		strcpy(folder, ".");
+	else
+		snprintf(folder, sizeof folder, "%.*s", slash == f->path ? 1 : (int)(slash - f->path), f->path);
+	fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	status = SL_FAILPOINT_CALL(POINT(f, DIRSYNC), fsync(fd));
+	close(fd);
+	return status;
+}
+
+enum sl_err sl_newfile_finish(struct sl_newfile *f, struct sl_fail *fail)
+{
+	int closed;
+
+	if (SL_FAILPOINT_CALL(POINT(f, SYNC), fsync(f->fd)) != 0)
+		return give_up(f, SL_ERR_IO, f->tmp, fail);
+	closed = SL_FAILPOINT_CALL(POINT(f, CLOSE), close(f->fd));
+	f->fd = -1; /* also after a failure */
+	if (closed != 0)
+		return give_up(f, SL_ERR_IO, f->tmp, fail);
+	if (SL_FAILPOINT_CALL(POINT(f, RENAME), rename(f->tmp, f->path)) != 0)
+		return give_up(f, SL_ERR_CANTCREATE, f->path, fail);
+	if (sync_folder_of(f) != 0)
+		return sl_fail_set(fail, SL_ERR_IO, "the folder of %s: %s", f->path, strerror(errno));
+	SL_FAILPOINT(POINT(f, DONE));
+	return SL_OK;
+}

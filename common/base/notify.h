@@ -1,0 +1,12 @@
+/* What systemd is told of a service (sd_notify(3)): a datagram to $NOTIFY_SOCKET, nothing without it. */
+#ifndef SL_BASE_NOTIFY_H
+#define SL_BASE_NOTIFY_H
+
+#include <stdint.h>
+
+/* "READY=1", "STOPPING=1", "WATCHDOG=1"; several lines are one message. */
+void sl_notify(const char *state);
+/* Half of WatchdogSec, the time after which the next WATCHDOG=1 is due; 0: nobody waits for one. */
+uint64_t sl_notify_watchdog_ms(void);
+
+#endif

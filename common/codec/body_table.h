@@ -1,0 +1,16 @@
+/* Functions by NAME(x), as fields of struct sl_codec_loops; those behind RESTORE(x) exist twice where a table streams.
+ */
+#ifndef RESTORE
+#define RESTORE(x) NAME(x)
+#endif
+.minmax = NAME(minmax),
+	.minmax_cols = NAME(minmax_cols), .sum_squares = NAME(sum_squares), .quantize = NAME(quantize),
+	.dequantize = RESTORE(dequantize), .quantize_cols = NAME(quantize_cols),
+	.dequantize_cols = NAME(dequantize_cols), .levels = NAME(levels), .unlevels = RESTORE(unlevels),
+	.bucket_stats = NAME(bucket_stats), .bucketize = NAME(bucketize), .unbucketize = RESTORE(unbucketize),
+	.pack = NAME(pack), .unpack = NAME(unpack), .to_f16 = NAME(to_f16), .to_bf16 = NAME(to_bf16),
+	.from_f16 = RESTORE(from_f16), .from_bf16 = RESTORE(from_bf16), .random16 = NAME(random16), .draw = NAME(draw),
+	.random32 = NAME(random32), .scan = NAME(scan), .mark = NAME(mark), .gather = NAME(gather),
+	.expand = RESTORE(expand), .places = NAME(places), .collect = NAME(collect), .mul_xt = NAME(mul_xt),
+	.mul_x = NAME(mul_x), .outer = NAME(outer), .interpolate = NAME(interpolate),
+#undef RESTORE

@@ -1,0 +1,138 @@
+#include "common/link/zsocket.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <zmq.h>
+
+#include "common/link/wire.h"
+
+enum {
+	HANDSHAKE_MS = 2000, /* connections that do not speak ZMTP are cut */
+	RECONNECT_MS = 100,
+	RECONNECT_MAX_MS = 2000,
+	CONNECT_MS = 5000,
+	BACKLOG = 1024,
+	KEEPALIVE_IDLE_S = 30,
+	KEEPALIVE_INTERVAL_S = 10,
+	KEEPALIVE_COUNT = 3,
+	NOTSENT_BYTES = 128 << 10,
+	EVENT_BYTES = 6,
+	ADDRESS = 64,
+};
+
+enum sl_err sl_zsocket_options(void *socket, bool bound, const struct sl_transport_conf *conf, struct sl_fail *fail)
+{
+	const struct {
+		int option, value, bind;
+	} ints[] = {
+		{ZMQ_SNDHWM, conf->hwm, -1},
+		{ZMQ_RCVHWM, conf->hwm, -1},
+		{ZMQ_LINGER, 0, -1},
+		{ZMQ_IPV6, 1, -1},
+		{ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS, -1},
+		{ZMQ_TCP_KEEPALIVE, 1, -1},
+		{ZMQ_TCP_KEEPALIVE_IDLE, KEEPALIVE_IDLE_S, -1},
+		{ZMQ_TCP_KEEPALIVE_INTVL, KEEPALIVE_INTERVAL_S, -1},
+		{ZMQ_TCP_KEEPALIVE_CNT, KEEPALIVE_COUNT, -1},
+		{ZMQ_ROUTER_MANDATORY, 1, true},
+		{ZMQ_BACKLOG, BACKLOG, true},
+		/* Nothing is queued for a server that is not there, and what was queued dies with its connection. */
+		{ZMQ_IMMEDIATE, 1, false},
+		{ZMQ_RECONNECT_IVL, RECONNECT_MS, false},
+		{ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS, false},
+		{ZMQ_CONNECT_TIMEOUT, CONNECT_MS, false},
+	};
+	int64_t max = (int64_t)conf->part_bytes + SL_WIRE_HEADER_MAX;
+
+	for (size_t i = 0; i < sizeof ints / sizeof ints[0]; i++)
+		if ((ints[i].bind < 0 || ints[i].bind == bound) &&
+		    zmq_setsockopt(socket, ints[i].option, &ints[i].value, sizeof(int)) < 0)
+			return sl_fail_set(fail, SL_ERR_OS, "ZeroMQ option %d = %d: %s", ints[i].option, ints[i].value,
+					   zmq_strerror(errno));
+	if (zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &max, sizeof max) < 0)
+		return sl_fail_set(fail, SL_ERR_OS, "ZMQ_MAXMSGSIZE: %s", zmq_strerror(errno));
+	return SL_OK;
+}
+
+enum sl_err sl_zsocket_monitor(void *context, void *socket, int events, void **out, struct sl_fail *fail)
+{
+	static const char address[] = "inproc://monitor"; /* the context is ours alone */
+
+	*out = zmq_socket(context, ZMQ_PAIR);
+	if (!*out || zmq_setsockopt(*out, ZMQ_RCVTIMEO, &(int){0}, sizeof(int)) < 0 ||
+	    zmq_socket_monitor(socket, address, events) < 0 || zmq_connect(*out, address) < 0)
+		return sl_fail_set(fail, SL_ERR_OS, "ZeroMQ monitor: %s", zmq_strerror(errno));
+	return SL_OK;
+}
+
+/* A monitor's message: event (16 bits) and value (32 bits), then the address. */
+bool sl_zsocket_read(void *monitor, int *event, int *value)
+{
+	uint8_t frame[EVENT_BYTES];
+	uint16_t number;
+	int32_t what;
+	char address[ADDRESS];
+
+	if (zmq_recv(monitor, frame, sizeof frame, 0) != sizeof frame ||
+	    zmq_recv(monitor, address, sizeof address, 0) < 0)
+		return false;
+	memcpy(&number, frame, sizeof number);
+	memcpy(&what, frame + sizeof number, sizeof what);
+	*event = number;
+	*value = what;
+	return true;
+}
+
+void sl_zsocket_unmonitor(void *socket, void **monitor)
+{
+	if (!*monitor)
+		return;
+	zmq_socket_monitor(socket, NULL, 0);
+	zmq_setsockopt(*monitor, ZMQ_LINGER, &(int){0}, sizeof(int));
+	zmq_close(*monitor);
+	*monitor = NULL;
+}
+
+void sl_zsocket_keep_unsent_short(int fd)
+{
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){NOTSENT_BYTES}, sizeof(int));
+}
+
+/* The sockets that a listening one accepts have its options. */
+int sl_zsocket_bind(void *context, void *socket, const char *endpoint)
+{
+	struct sl_fail fail;
+	void *monitor = NULL;
+	bool told = sl_zsocket_monitor(context, socket, ZMQ_EVENT_LISTENING, &monitor, &fail) == SL_OK;
+	int rc = zmq_bind(socket, endpoint), cause = errno, event, fd;
+
+	if (rc == 0 && told && sl_zsocket_read(monitor, &event, &fd))
+		sl_zsocket_keep_unsent_short(fd);
+	sl_zsocket_unmonitor(socket, &monitor);
+	errno = cause;
+	return rc;
+}
+
+/* A socket of both IP versions gives "tcp://[::ffff:127.0.0.1]:5570": written the way users do. */
+static void unmap_ipv4(char *endpoint)
+{
+	static const char mapped[] = "tcp://[::ffff:";
+	char *from = endpoint + sizeof mapped - 1, *bracket = strchr(endpoint, ']');
+
+	if (strncmp(endpoint, mapped, sizeof mapped - 1) != 0 || !bracket || !strchr(endpoint, '.'))
+		return;
+	memmove(bracket, bracket + 1, strlen(bracket));
+	memmove(endpoint + strlen("tcp://"), from, strlen(from) + 1);
+}
+
+enum sl_err sl_zsocket_endpoint(void *socket, char *out, size_t cap, struct sl_fail *fail)
+{
+	if (zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, out, &cap) < 0)
+		return sl_fail_set(fail, SL_ERR_OS, "ZMQ_LAST_ENDPOINT: %s", zmq_strerror(errno));
+	unmap_ipv4(out);
+	return SL_OK;
+}

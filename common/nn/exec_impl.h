@@ -1,0 +1,38 @@
+/* What an executor is made of, for the files that implement it: exec.c opens it and moves weights, exec_pass.c computes
+ * and commits. */
+#ifndef SL_NN_EXEC_IMPL_H
+#define SL_NN_EXEC_IMPL_H
+
+#include "common/nn/exec.h"
+#include "common/nn/layout.h"
+#include "common/nn/narrow.h"
+
+struct sl_exec {
+	const struct sl_plan *plan;
+	const struct sl_plan_segment *segment;
+	struct sl_backend *be;
+	const struct sl_op **op; /* [n_op] as wide as they are now */
+	void **state;            /* [n_op] the kernels' */
+	struct sl_narrow narrow[SL_NARROW_MOST];
+	int n_narrow;
+	uint64_t done;
+	struct sl_fusion *fusion; /* [n_op] */
+	struct sl_layout layout;
+	int slots;
+	float *weight, *grad, *momentum; /* device: [weight_count], [trainable_count], [trainable_count] */
+	float *statistics;               /* host: [weight_count - trainable_count], while they are tried out */
+	unsigned char *slot_area, *scratch, *saved_area, *workspace; /* device */
+};
+
+static inline const struct sl_kernel *sl_exec_kernel(const struct sl_exec *e, int i)
+{
+	return e->be->ops->kernel[e->segment->op[i].op.kind];
+}
+
+/* How often the width of the i-th insert that decays has fallen. */
+static inline int sl_exec_falls(const struct sl_exec *e, int i)
+{
+	return sl_decay_falls(e->narrow[i].decay, e->done);
+}
+
+#endif

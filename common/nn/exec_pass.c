@@ -1,0 +1,341 @@
+/* One pass of a segment: forward, backward, and what a step changes once both are done. */
+#include <stdlib.h>
+
+#include "common/nn/exec_impl.h"
+#include "common/nn/finite.h"
+
+static void *address(struct sl_exec *e, const struct sl_place *place, int slot)
+{
+	switch (place->region) {
+	case SL_REGION_SLOT:
+		return e->slot_area + (size_t)slot * e->layout.slot_bytes + place->offset;
+	case SL_REGION_SCRATCH:
+		return e->scratch + place->offset;
+	default:
+		return NULL;
+	}
+}
+
+static struct sl_tensor tensor_at(struct sl_exec *e, const struct sl_place *place, int slot, struct sl_shape shape)
+{
+	return (struct sl_tensor){SL_F32, shape, address(e, place, slot), e->be};
+}
+
+/* A tensor of the segment's input or output: where it crosses a cut, as wide as what crosses now. */
+static struct sl_tensor at_end(struct sl_exec *e, const struct sl_place *place, int slot, int64_t rows, bool output)
+{
+	const struct sl_plan_segment *s = e->segment;
+	bool cut = output ? s->which != SL_TAIL : s->which != SL_HEAD, mid = (s->which == SL_MIDDLE) == output;
+	struct sl_shape shape = cut ? sl_plan_cut_shape_after(e->plan, mid, rows, e->done)
+				    : sl_shape_rows(output ? s->out_shape : s->in_shape, rows);
+
+	return tensor_at(e, place, slot, shape);
+}
+
+struct sl_tensor sl_exec_input(struct sl_exec *e, int slot, int64_t rows)
+{
+	return at_end(e, &e->layout.value[e->segment->in_value], slot, rows, false);
+}
+
+struct sl_tensor sl_exec_output(struct sl_exec *e, int slot, int64_t rows)
+{
+	return at_end(e, &e->layout.value[e->segment->out_value], slot, rows, true);
+}
+
+struct sl_tensor sl_exec_dout(struct sl_exec *e, int slot, int64_t rows)
+{
+	return at_end(e, &e->layout.grad[e->segment->out_value], slot, rows, true);
+}
+
+struct sl_tensor sl_exec_din(struct sl_exec *e, int slot, int64_t rows)
+{
+	return at_end(e, &e->layout.grad[e->segment->in_value], slot, rows, false);
+}
+
+/* Everything of one op's call but the tensors. */
+static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_call *call)
+{
+	const struct sl_segment_op *so = &e->segment->op[i];
+	struct sl_op_call c = {
+		.rng = {e->plan->spec.seed, call->step, (uint16_t)call->slot, so->op.stream},
+		.training = call->training,
+		.saved = e->saved_area + (size_t)call->slot * e->layout.saved_bytes + e->layout.saved_offset[i],
+		.workspace = e->workspace,
+	};
+
+	for (int k = 0; k < so->op.n_param; k++) {
+		int64_t offset = e->segment->param[so->param[k]].offset;
+
+		c.param[k] = e->weight + offset;
+		c.grad[k] = offset < e->segment->trainable_count ? e->grad + offset : NULL;
+	}
+	return c;
+}
+
+/* An op's call with those of the batchnorms beside it. Points into itself: not to be copied. */
+struct fused_call {
+	struct sl_op_call call, side_call[2];
+	struct sl_op_side side[2];
+};
+
+static void open_fused(struct fused_call *f, struct sl_exec *e, int i, const struct sl_exec_call *call)
+{
+	const int at[2] = {e->fusion[i].before, e->fusion[i].after};
+
+	f->call = op_call(e, i, call);
+	for (int k = 0; k < 2; k++) {
+		if (at[k] < 0)
+			continue;
+		f->side_call[k] = op_call(e, at[k], call);
+		f->side[k] = (struct sl_op_side){&e->segment->op[at[k]].op, &f->side_call[k]};
+	}
+	f->call.before = at[0] >= 0 ? &f->side[0] : NULL;
+	f->call.after = at[1] >= 0 ? &f->side[1] : NULL;
+	f->call.whole = e->fusion[i].whole;
+}
+
+static struct sl_tensor op_input(struct sl_exec *e, int i, int k, int slot, struct sl_shape shape)
+{
+	return tensor_at(e, &e->layout.value[sl_fuse_input(e->fusion, e->segment, i, k)], slot, shape);
+}
+
+static struct sl_shape op_shape(const struct sl_op *op, struct sl_shape shape, int64_t rows, bool output)
+{
+	return output && op->kind == SL_OP_XENT ? shape : sl_shape_rows(shape, rows);
+}
+
+enum sl_err sl_exec_begin(struct sl_exec *e)
+{
+	enum sl_err err = e->be->ops->zero(e->be, e->grad, (size_t)e->segment->trainable_count * sizeof(float));
+
+	for (int i = 0; i < e->n_narrow && !err; i++)
+		err = sl_narrow_pull(&e->narrow[i], e->be, e->weight, e->grad, sl_exec_falls(e, i));
+	return err;
+}
+
+static enum sl_err check_labels(const struct sl_exec *e, const struct sl_exec_loss *loss, int64_t rows)
+{
+	for (int64_t i = 0; i < rows; i++)
+		if (loss->labels[i] < 0 || loss->labels[i] >= e->plan->model->classes)
+			return SL_ERR_DATA;
+	return SL_OK;
+}
+
+static enum sl_err forward_op(struct sl_exec *e, int i, const struct sl_exec_call *call, struct sl_exec_loss *loss)
+{
+	const struct sl_op *op = e->op[i];
+	struct sl_tensor in[SL_OP_MAX_IN], out;
+	struct fused_call f;
+
+	open_fused(&f, e, i, call);
+	f.call.reduced = e->fusion[i].producer >= 0;
+	for (int k = 0; k < op->n_in; k++)
+		in[k] = op_input(e, i, k, call->slot, op_shape(op, op->in_shape[k], call->rows, false));
+	out = tensor_at(e, &e->layout.value[sl_fuse_output(e->fusion, e->segment, i)], call->slot,
+			op_shape(op, op->out_shape, call->rows, true));
+	if (op->kind == SL_OP_XENT) {
+		f.call.labels = loss->labels;
+		f.call.loss_scale = loss->scale;
+		f.call.loss_sum = &loss->sum;
+		f.call.correct = &loss->correct;
+	}
+	return sl_exec_kernel(e, i)->forward(e->be, op, e->state[i], &f.call, in, &out);
+}
+
+static enum sl_err forward_ops(struct sl_exec *e, const struct sl_exec_call *call, struct sl_exec_loss *loss)
+{
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < e->segment->n_op && !err; i++)
+		if (!e->fusion[i].absorbed)
+			err = forward_op(e, i, call, loss);
+	return err;
+}
+
+static enum sl_err backward_op(struct sl_exec *e, int i, const struct sl_exec_call *call,
+			       const struct sl_exec_loss *loss)
+{
+	const struct sl_op *op = e->op[i];
+	const struct sl_fusion *fusion = &e->fusion[i];
+	struct sl_tensor in[SL_OP_MAX_IN], din[SL_OP_MAX_IN], out, dout;
+	const struct sl_segment_op *to = &e->segment->op[sl_fuse_din(e->fusion, e->segment, i)];
+	bool keeps_in = sl_op_saves_input(op), keeps_out = sl_op_saves_output(op) || fusion->after >= 0;
+	struct sl_shape out_shape = op_shape(op, op->out_shape, call->rows, true);
+	struct fused_call f;
+
+	open_fused(&f, e, i, call);
+	f.call.reduced = fusion->consumer >= 0;
+	for (int k = 0; k < op->n_in; k++) {
+		struct sl_shape shape = op_shape(op, op->in_shape[k], call->rows, false);
+
+		in[k] = op_input(e, i, k, call->slot, shape);
+		din[k] = tensor_at(e, &e->layout.grad[to->op.in[k]], call->slot, shape);
+		if (!keeps_in)
+			in[k].data = NULL;
+		if (!to->din_want[k])
+			din[k].data = NULL;
+	}
+	out = tensor_at(e, &e->layout.value[sl_fuse_output(e->fusion, e->segment, i)], call->slot, out_shape);
+	dout = tensor_at(e, &e->layout.grad[fusion->after >= 0 ? e->segment->op[fusion->after].op.out : op->out],
+			 call->slot, out_shape);
+	if (!keeps_out)
+		out.data = NULL;
+	if (op->kind == SL_OP_XENT) {
+		f.call.labels = loss->labels;
+		f.call.loss_scale = loss->scale;
+	}
+	return sl_exec_kernel(e, i)->backward(e->be, op, e->state[i], &f.call, in, &out,
+					      op->kind == SL_OP_XENT ? NULL : &dout, din, to->din_add);
+}
+
+static enum sl_err backward_ops(struct sl_exec *e, const struct sl_exec_call *call, const struct sl_exec_loss *loss)
+{
+	enum sl_err err = SL_OK;
+
+	for (int i = e->segment->n_op - 1; i >= 0 && !err; i--)
+		if (!e->fusion[i].absorbed)
+			err = backward_op(e, i, call, loss);
+	return err;
+}
+
+static enum sl_err commit_ops(struct sl_exec *e, const struct sl_exec_call *call)
+{
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < e->segment->n_op && !err; i++) {
+		const struct sl_kernel *k = sl_exec_kernel(e, i);
+		struct sl_op_call c = op_call(e, i, call);
+
+		if (k->commit)
+			err = k->commit(e->be, e->op[i], e->state[i], &c, call->rows);
+	}
+	return err;
+}
+
+/* ---- passes without a loss, which the backend may have recorded */
+
+static enum sl_err compute(struct sl_exec *e, enum sl_pass_kind kind, const struct sl_exec_call *call)
+{
+	return kind == SL_PASS_FORWARD    ? forward_ops(e, call, NULL)
+	       : kind == SL_PASS_BACKWARD ? backward_ops(e, call, NULL)
+					  : commit_ops(e, call);
+}
+
+static int64_t row_of(struct sl_tensor t)
+{
+	return sl_shape_row(&t.shape);
+}
+
+static enum sl_err run_pass(struct sl_exec *e, enum sl_pass_kind kind, const struct sl_exec_call *call)
+{
+	const struct sl_backend_ops *ops = e->be->ops;
+	enum sl_pass_way way = SL_PASS_PLAIN;
+	enum sl_err err = SL_OK;
+
+	if (ops->pass_begin) {
+		const struct sl_pass pass = {.owner = e,
+					     .kind = kind,
+					     .slot = call->slot,
+					     .training = call->training,
+					     .rows = call->rows,
+					     .width_in = row_of(sl_exec_input(e, call->slot, call->rows)),
+					     .width_out = row_of(sl_exec_output(e, call->slot, call->rows)),
+					     .step = call->step};
+
+		err = ops->pass_begin(e->be, &pass, &way);
+	}
+	if (err || way == SL_PASS_DONE)
+		return err;
+	err = compute(e, kind, call);
+	if (way == SL_PASS_PLAIN)
+		return err;
+	err = ops->pass_end(e->be, err, &way);
+	return err || way == SL_PASS_DONE ? err : compute(e, kind, call);
+}
+
+enum sl_err sl_exec_forward(struct sl_exec *e, const struct sl_exec_call *call, struct sl_exec_loss *loss)
+{
+	enum sl_err err = loss ? check_labels(e, loss, call->rows) : run_pass(e, SL_PASS_FORWARD, call);
+
+	return err || !loss ? err : forward_ops(e, call, loss);
+}
+
+enum sl_err sl_exec_backward(struct sl_exec *e, const struct sl_exec_call *call, const struct sl_exec_loss *loss)
+{
+	return loss ? backward_ops(e, call, loss) : run_pass(e, SL_PASS_BACKWARD, call);
+}
+
+/* The parameter that an offset of the weight range belongs to. */
+static const char *param_at(const struct sl_exec *e, int64_t offset)
+{
+	const struct sl_plan_segment *s = e->segment;
+
+	for (int i = 0; i < s->n_param; i++)
+		if (offset >= s->param[i].offset && offset < s->param[i].offset + s->param[i].count)
+			return e->plan->model->param[s->param[i].model_param].name;
+	return "a gap between parameters";
+}
+
+/* `x`, on the device, is floats [from, from + count) of the weight range, or their gradients. */
+static enum sl_err check_range(struct sl_exec *e, const float *x, int64_t from, int64_t count, const char *what,
+			       struct sl_fail *fail)
+{
+	bool finite = true;
+	enum sl_err err = sl_finite(e->be, x, count, &finite);
+	float *host;
+
+	if (err || finite)
+		return err;
+	host = malloc((size_t)count * sizeof *host);
+	err = host ? e->be->ops->download(e->be, host, x, (size_t)count * sizeof *host) : SL_ERR_NOMEM;
+	if (!err)
+		err = sl_fail_set(fail, SL_ERR_NONFINITE, "NaN or Inf in %s of %s", what,
+				  param_at(e, from + sl_finite_find(host, count)));
+	free(host);
+	return err;
+}
+
+static enum sl_err commit_statistics(struct sl_exec *e, const int64_t *rows, int chunks)
+{
+	enum sl_err err = SL_OK;
+
+	for (int chunk = 0; chunk < chunks && !err; chunk++) {
+		const struct sl_exec_call call = {.slot = chunk, .rows = rows[chunk], .training = true};
+
+		err = run_pass(e, SL_PASS_COMMIT, &call);
+	}
+	return err;
+}
+
+/* Running statistics are tried out: the kernels alone know how they are made of what a pass has saved. */
+static enum sl_err check_statistics(struct sl_exec *e, const int64_t *rows, int chunks, struct sl_fail *fail)
+{
+	int64_t from = e->segment->trainable_count, count = e->segment->weight_count - from;
+	size_t bytes = (size_t)count * sizeof(float);
+	enum sl_err err, back;
+
+	if (!count)
+		return SL_OK;
+	err = e->be->ops->download(e->be, e->statistics, e->weight + from, bytes);
+	if (err)
+		return err;
+	err = commit_statistics(e, rows, chunks);
+	if (!err)
+		err = check_range(e, e->weight + from, from, count, "the statistics", fail);
+	back = e->be->ops->upload(e->be, e->weight + from, e->statistics, bytes);
+	return err ? err : back;
+}
+
+enum sl_err sl_exec_check(struct sl_exec *e, const int64_t *rows, int chunks, struct sl_fail *fail)
+{
+	enum sl_err err = check_range(e, e->grad, 0, e->segment->trainable_count, "the gradient", fail);
+
+	return err ? err : check_statistics(e, rows, chunks, fail);
+}
+
+enum sl_err sl_exec_commit(struct sl_exec *e, const struct sl_sgd *sgd, const int64_t *rows, int chunks)
+{
+	enum sl_err err = commit_statistics(e, rows, chunks);
+
+	return err ? err : e->be->ops->sgd(e->be, sgd, e->segment->trainable_count, e->weight, e->grad, e->momentum);
+}

@@ -1,0 +1,34 @@
+/* The ops of a segment whose width a decaying insert lowers (insert.h), for every width of its schedule, and the two
+ * things that a schedule does to their matrices. Part of an executor. */
+#ifndef SL_NN_NARROW_H
+#define SL_NN_NARROW_H
+
+#include "common/nn/backend.h"
+#include "common/nn/plan.h"
+
+/* One op: a copy of it and the kernel's state for each number of falls. */
+struct sl_narrow {
+	int at; /* index in the segment */
+	const struct sl_decay *decay;
+	int n, width[SL_DECAY_MAX_TIMES + 1];
+	struct sl_op *op; /* [n] */
+	void **state;     /* [n] */
+	int64_t offset;   /* of the matrix in the weight range: [full, full], the live rows first */
+	float *piece;     /* of a pull, in host memory; NULL where there is none */
+};
+
+enum { SL_NARROW_MOST = 2 }; /* of a segment */
+
+/* Finds them, *n, and makes their ops; states are the executor's business. Close all in any case. */
+enum sl_err sl_narrow_open(struct sl_narrow narrow[SL_NARROW_MOST], int *n, const struct sl_plan *plan,
+			   const struct sl_plan_segment *segment, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_narrow_close(struct sl_narrow *narrow); /* a zeroed one is fine */
+
+/* Zeroes what `falls` falls have left behind the live rows; `area`: weights or momentum of the segment. */
+enum sl_err sl_narrow_clear(const struct sl_narrow *narrow, struct sl_backend *be, float *area,
+			    int falls) SL_MUST_CHECK;
+/* grad = l1 · sign(weight) where the next fall will cut; the gradients there are zero before. */
+enum sl_err sl_narrow_pull(struct sl_narrow *narrow, struct sl_backend *be, const float *weight, float *grad,
+			   int falls) SL_MUST_CHECK;
+
+#endif

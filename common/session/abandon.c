@@ -1,0 +1,80 @@
+/* A step in which NaN or Inf was found: what both roles do until nothing of it is under way. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "common/session/table.h"
+
+bool sl_session_abandons(const struct sl_session *s)
+{
+	bool under_way = s->state == SL_SESSION_STEP || (s->state == SL_SESSION_COMMIT && !s->skip);
+
+	return under_way || s->state == SL_SESSION_ABANDON;
+}
+
+void sl_abandon_begin(struct sl_session *s, struct sl_outbox *out, const char *why, bool tell_peer)
+{
+	if (why != s->nonfinite)
+		snprintf(s->nonfinite, sizeof s->nonfinite, "%.*s", (int)sizeof s->nonfinite - 1, why);
+	s->abandoned = true;
+	s->quiet = false;
+	s->state = SL_SESSION_ABANDON;
+	/* first of all: behind ABANDON nothing of the step may leave */
+	sl_outbox_add(out, SL_ACTION_DROP);
+	if (tell_peer) {
+		struct sl_abandon *a = &sl_outbox_frame(s, out, SL_FRAME_ABANDON)->u.abandon;
+
+		a->step = s->number;
+		snprintf(a->text, sizeof a->text, "%s", s->nonfinite);
+	}
+	sl_outbox_task(out, SL_TASK_ABANDON, 0);
+}
+
+enum sl_err sl_abandon_check(const struct sl_session *s, const struct sl_frame *frame, uint64_t step,
+			     struct sl_outbox *out)
+{
+	if (frame->u.abandon.step == step)
+		return SL_OK;
+	return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " abandoned in state %s of step %" PRIu64,
+			   frame->u.abandon.step, sl_session_state_name(s->state), step);
+}
+
+enum sl_err sl_on_nonfinite(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)now_ms;
+	sl_abandon_begin(s, out, ev->why->text, true);
+	return SL_OK;
+}
+
+enum sl_err sl_on_abandon(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	enum sl_err err = sl_abandon_check(s, ev->frame, s->number, out);
+
+	(void)now_ms;
+	if (!err)
+		sl_abandon_begin(s, out, ev->frame->u.abandon.text, false);
+	return err;
+}
+
+/* Both sides have found it, and their words crossed. */
+enum sl_err sl_on_abandon_again(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)now_ms;
+	if (!s->abandoned)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "Abandon frame where no step is under way");
+	return sl_abandon_check(s, ev->frame, s->number, out);
+}
+
+enum sl_err sl_on_stale_part(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)now_ms;
+	return sl_pass_drop(s, ev->frame, out);
+}
+
+enum sl_err sl_on_task_ignored(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)s;
+	(void)ev;
+	(void)now_ms;
+	(void)out;
+	return SL_OK;
+}

@@ -1,0 +1,318 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/nn/finite.h"
+#include "common/session/port_impl.h"
+
+/* ---- codecs at work ---- */
+
+/* The tensor as the codec sees it: where that is the host's and the backend's memory is not, a copy of it. */
+static struct sl_tensor codec_view(struct sl_port *p, enum sl_dir dir, const struct sl_tensor *x)
+{
+	struct sl_tensor view = *x;
+
+	if (p->host_codec[dir])
+		view.data = p->host_tensor;
+	return view;
+}
+
+static struct sl_codec_call codec_call(const struct sl_port *p, int chunk)
+{
+	const struct sl_session *s = &p->session;
+
+	/* Evaluation draws from steps that training never reaches. */
+	return (struct sl_codec_call){.slot = chunk,
+				      .step = s->training ? s->number : s->number | 1ull << 63,
+				      .chunk = (uint16_t)chunk,
+				      .training = s->training};
+}
+
+enum sl_err sl_port_decode(struct sl_port *p, enum sl_dir dir, int chunk, struct sl_tensor *x, struct sl_fail *fail)
+{
+	const struct run_slot *slot = &p->run[dir][chunk];
+	struct sl_codec_call call = codec_call(p, chunk);
+	struct sl_tensor view = codec_view(p, dir, x);
+	uint64_t start = sl_now_ns();
+	enum sl_err err = sl_codec_decode(p->codec[dir], &call, (struct sl_bytes){slot->data, slot->len}, &view, fail);
+
+	if (!err && view.data != x->data)
+		err = p->be->ops->upload(p->be, x->data, view.data, (size_t)sl_shape_count(&x->shape) * sizeof(float));
+	if (!err)
+		atomic_store(&p->nominal_rx[dir],
+			     atomic_load(&p->nominal_rx[dir]) + sl_codec_nominal_bytes(p->codec[dir], x->shape.dim[0]));
+	atomic_fetch_add(&p->codec_ns, sl_now_ns() - start);
+	return err;
+}
+
+enum sl_err sl_port_encode(struct sl_port *p, enum sl_dir dir, int chunk, const struct sl_tensor *x,
+			   struct sl_fail *fail)
+{
+	struct run_slot *slot = &p->run[dir][chunk];
+	struct sl_codec_call call = codec_call(p, chunk);
+	struct sl_tensor view = codec_view(p, dir, x);
+	struct sl_buf out = {slot->data, 0, slot->cap};
+	enum sl_err err = SL_OK;
+	uint64_t start = sl_now_ns();
+
+	if (p->session.training)
+		err = sl_finite_tensor(x, sl_dir_name(dir), chunk, fail);
+	if (err)
+		return err;
+	if (view.data != x->data)
+		err = p->be->ops->download(p->be, view.data, x->data,
+					   (size_t)sl_shape_count(&x->shape) * sizeof(float));
+	if (!err)
+		err = sl_codec_encode(p->codec[dir], &call, &view, &out);
+	if (err)
+		return sl_fail_set(fail, err, "%s of chunk %d: %s", sl_dir_name(dir), chunk, sl_err_text(err));
+	slot->len = out.len;
+	slot->nominal = sl_codec_nominal_bytes(p->codec[dir], x->shape.dim[0]);
+	atomic_fetch_add(&p->codec_ns, sl_now_ns() - start);
+	return SL_OK;
+}
+
+struct sl_codec *const *sl_port_codecs(struct sl_port *p)
+{
+	return p->codec;
+}
+
+void sl_port_commit_codecs(struct sl_port *p)
+{
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		sl_codec_commit(p->codec[dir]);
+}
+
+void sl_port_computed(struct sl_port *p, double seconds)
+{
+	atomic_fetch_add(&p->compute_ns, (uint64_t)(seconds * 1e9));
+}
+
+/* ---- opening them ---- */
+
+static enum sl_err open_codec(struct sl_port *p, enum sl_dir dir, struct sl_codec *pair, bool on_host,
+			      struct sl_fail *fail)
+{
+	bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
+	const struct sl_codec_env env = {
+		.be = on_host ? p->host_be : p->be,
+		.shape = sl_plan_cut_shape_after(p->plan, mid, p->plan->rows, p->done),
+		.slots = p->slots,
+		.seed = p->plan->spec.seed,
+		.dir = dir,
+		.pair = pair,
+	};
+
+	p->host_codec[dir] = on_host;
+	return sl_codec_open(&p->codec[dir], &p->spec[dir], &env, fail);
+}
+
+static void say_on_host(const struct sl_port *p, const char *which, const char *also, const struct sl_fail *why)
+{
+	if (!p->equipped)
+		sl_log(SL_LOG_INFO, "codec-on-host", "%s%s: %s", which, also, why->text);
+}
+
+/* A tensor's activation and gradient, which share their places where they are paired: then both are coded where one of
+ * them must be. */
+static enum sl_err open_pair(struct sl_port *p, enum sl_dir act, enum sl_dir grad, struct sl_fail *fail)
+{
+	bool paired = sl_codec_spec_pairs(&p->spec[act], &p->spec[grad]);
+	bool device = !p->be->host_memory && p->be->ops->codec_stages, on_host = !p->be->host_memory && !device;
+	enum sl_err err = open_codec(p, act, NULL, on_host, fail);
+	bool act_lacks = device && err == SL_ERR_UNAVAILABLE;
+
+	if (act_lacks)
+		say_on_host(p, sl_dir_name(act), "", fail);
+	if (act_lacks)
+		err = open_codec(p, act, NULL, true, fail);
+	if (err)
+		return err;
+	on_host = on_host || (paired && act_lacks);
+	err = open_codec(p, grad, paired ? p->codec[act] : NULL, on_host, fail);
+	if (err != SL_ERR_UNAVAILABLE || !device || on_host)
+		return err;
+	say_on_host(p, sl_dir_name(grad), paired ? " and its activation" : "", fail);
+	if (paired) {
+		sl_codec_close(p->codec[act]);
+		p->codec[act] = NULL;
+		err = open_codec(p, act, NULL, true, fail);
+		if (err)
+			return err;
+	}
+	return open_codec(p, grad, paired ? p->codec[act] : NULL, true, fail);
+}
+
+static enum sl_err open_codecs(struct sl_port *p, struct sl_fail *fail)
+{
+	enum sl_err err = open_pair(p, SL_DIR_HEAD_ACT, SL_DIR_HEAD_GRAD, fail);
+
+	return err ? err : open_pair(p, SL_DIR_MID_ACT, SL_DIR_MID_GRAD, fail);
+}
+
+/* A gradient's before its activation's, whose places it uses. */
+static void close_codecs(struct sl_codec *codec[SL_DIR_COUNT])
+{
+	for (int dir = SL_DIR_COUNT - 1; dir >= 0; dir--)
+		sl_codec_close(codec[dir]);
+}
+
+enum sl_err sl_port_follow(struct sl_port *p, uint64_t done, struct sl_fail *fail)
+{
+	static const enum sl_dir act[2] = {SL_DIR_HEAD_ACT, SL_DIR_MID_ACT},
+				 grad[2] = {SL_DIR_HEAD_GRAD, SL_DIR_MID_GRAD};
+	struct sl_codec *before[SL_DIR_COUNT], *spent[SL_DIR_COUNT] = {NULL};
+	bool on_host[SL_DIR_COUNT];
+	uint64_t was = p->done;
+	enum sl_err err = SL_OK;
+
+	memcpy(before, p->codec, sizeof before);
+	memcpy(on_host, p->host_codec, sizeof on_host);
+	p->done = done;
+	for (int mid = 0; mid < 2 && !err; mid++) {
+		if (sl_decay_width(&p->plan->decay[mid], was) == sl_decay_width(&p->plan->decay[mid], done))
+			continue;
+		spent[act[mid]] = p->codec[act[mid]];
+		spent[grad[mid]] = p->codec[grad[mid]];
+		p->codec[act[mid]] = p->codec[grad[mid]] = NULL;
+		err = open_pair(p, act[mid], grad[mid], fail);
+	}
+	for (int dir = 0; dir < SL_DIR_COUNT && err; dir++)
+		spent[dir] = p->codec[dir] == before[dir] ? NULL : p->codec[dir];
+	close_codecs(spent);
+	if (err) {
+		memcpy(p->codec, before, sizeof before);
+		memcpy(p->host_codec, on_host, sizeof on_host);
+		p->done = was;
+	}
+	return err;
+}
+
+/* Host memory that the backend copies to and from: locked where it offers that. */
+static enum sl_err host_memory(struct sl_port *p, size_t bytes, void **out, struct sl_fail *fail)
+{
+	if (p->be->ops->host_alloc)
+		return p->be->ops->host_alloc(p->be, bytes, out, fail);
+	*out = malloc(bytes);
+	return *out ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a copy of a tensor at the cut");
+}
+
+static enum sl_err open_host_tensor(struct sl_port *p, struct sl_fail *fail)
+{
+	size_t bytes = 0;
+
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
+		struct sl_shape s = sl_plan_cut_shape(p->plan, mid, p->plan->rows);
+		size_t tensor = (size_t)sl_shape_count(&s) * sizeof(float);
+
+		if (p->host_codec[dir] && tensor > bytes)
+			bytes = tensor;
+	}
+	return bytes ? host_memory(p, bytes, (void **)&p->host_tensor, fail) : SL_OK;
+}
+
+/* ---- buffers ---- */
+
+uint64_t sl_port_memory(const struct sl_plan *plan)
+{
+	struct sl_shape head = sl_plan_cut_shape(plan, false, plan->rows),
+			mid = sl_plan_cut_shape(plan, true, plan->rows);
+	uint64_t chunk = 2 * (uint64_t)(sl_shape_count(&head) + sl_shape_count(&mid));
+
+	return ((uint64_t)plan->segment[SL_MIDDLE].weight_count +
+		(uint64_t)sl_plan_chunks_of(plan, plan->spec.batch) * chunk) *
+	       sizeof(float);
+}
+
+static size_t run_cap(const struct sl_port *p, int what)
+{
+	return what == SL_PART_WEIGHTS ? (size_t)p->plan->segment[SL_MIDDLE].weight_count * sizeof(float)
+				       : sl_codec_bound(p->codec[what], p->plan->rows);
+}
+
+static enum sl_err open_runs(struct sl_port *p, struct sl_fail *fail)
+{
+	size_t bytes = 0;
+	enum sl_err err;
+
+	for (int what = 0; what < SL_PART_WHAT_COUNT; what++) {
+		int n = what == SL_PART_WEIGHTS ? 1 : p->slots;
+
+		p->run[what] = calloc((size_t)n, sizeof *p->run[what]);
+		if (!p->run[what])
+			return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the link's buffers");
+		bytes += (size_t)n * sl_align(run_cap(p, what));
+	}
+	if (p->be->ops->host_alloc) {
+		err = p->be->ops->host_alloc(p->be, bytes, &p->pinned, fail);
+		p->arena = (struct sl_arena){.base = p->pinned, .cap = bytes};
+	} else {
+		err = sl_arena_open(&p->arena, bytes, fail);
+	}
+	for (int what = 0; what < SL_PART_WHAT_COUNT && !err; what++)
+		for (int i = 0; i < (what == SL_PART_WEIGHTS ? 1 : p->slots); i++) {
+			size_t cap = run_cap(p, what);
+
+			p->run[what][i] =
+				(struct run_slot){.port = p, .cap = cap, .data = sl_arena_take(&p->arena, cap)};
+		}
+	if (!err)
+		p->run[SL_PART_WEIGHTS][0].len = run_cap(p, SL_PART_WEIGHTS);
+	return err;
+}
+
+static void set_limits(struct sl_port *p)
+{
+	bool client = p->session.role == SL_SESSION_CLIENT;
+	struct sl_session_limits l = {.batch = (uint64_t)p->plan->spec.batch, .rows = (uint64_t)p->plan->rows};
+
+	for (int what = 0; what < SL_PART_WEIGHTS; what++)
+		if ((what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == client)
+			l.run_bytes[what] = run_cap(p, what);
+	l.run_bytes[SL_PART_WEIGHTS] = run_cap(p, SL_PART_WEIGHTS);
+	sl_session_set_limits(&p->session, &l);
+}
+
+enum sl_err sl_port_equip(struct sl_port *p, const struct sl_plan *plan, struct sl_backend *be,
+			  struct sl_backend *host_be, const struct sl_codec_spec spec[SL_DIR_COUNT],
+			  struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	/* codecs would run on copies, in one thread and with portable loops, and only a stopwatch would tell */
+	if (!be->host_memory && !host_be)
+		return sl_fail_set(fail, SL_ERR_BUG, "%s keeps its memory to itself, and no other backend may code",
+				   be->ops->name);
+	p->plan = plan;
+	p->be = be;
+	p->host_be = host_be;
+	p->slots = sl_plan_chunks_of(plan, plan->spec.batch);
+	if (sl_port_open_jobs(p, true, p->slots))
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the session's tasks");
+	memcpy(p->spec, spec, sizeof p->spec);
+	err = open_codecs(p, fail);
+	if (!err)
+		err = open_host_tensor(p, fail);
+	if (!err)
+		err = open_runs(p, fail);
+	if (!err)
+		set_limits(p);
+	p->equipped = !err;
+	return err;
+}
+
+void sl_port_unequip(struct sl_port *p)
+{
+	close_codecs(p->codec);
+	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
+		free(p->run[what]);
+	if (p->be && p->be->ops->host_free) {
+		p->be->ops->host_free(p->be, p->pinned);
+		p->be->ops->host_free(p->be, p->host_tensor);
+	} else {
+		sl_arena_close(&p->arena);
+		free(p->host_tensor);
+	}
+}

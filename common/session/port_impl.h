@@ -1,0 +1,77 @@
+/* What a port is made of, for the files that implement it: port.c drives it, port_equip.c gives it codecs and buffers.
+ */
+#ifndef SL_SESSION_PORT_IMPL_H
+#define SL_SESSION_PORT_IMPL_H
+
+#include <stdatomic.h>
+
+#include "common/base/arena.h"
+#include "common/session/port.h"
+
+struct task_job {
+	struct sl_job job; /* first: a job is its task */
+	struct sl_port *port;
+	enum sl_task task;
+	int chunk;
+	enum sl_err err;
+	struct sl_fail fail;
+};
+
+/* One run's memory on this side. */
+struct run_slot {
+	struct sl_port *port;
+	uint8_t *data;
+	size_t cap, len;
+	struct sl_run run;
+	bool busy;             /* posted, and the transport may still read it */
+	uint64_t started_ns;   /* receiving: first part's arrival */
+	uint64_t header_bytes; /* receiving: of the parts so far */
+	double nominal;        /* sending: of what it holds */
+};
+
+struct lane_out {
+	int first, count; /* tasks that wait for their chunk's buffer, in chunk order */
+	enum sl_task task;
+};
+
+struct sl_port {
+	struct sl_session session;
+	struct sl_outbox outbox;
+	struct sl_loop *loop;
+	struct sl_transport *transport;
+	sl_peer peer;
+	struct sl_outq *outq;
+	struct sl_worker *worker;
+	struct sl_port_events events;
+	void *arg;
+	const struct sl_plan *plan;
+	struct sl_backend *be, *host_be;
+	struct sl_codec_spec spec[SL_DIR_COUNT];
+	struct sl_codec *codec[SL_DIR_COUNT];     /* (worker) */
+	bool host_codec[SL_DIR_COUNT];            /* works on host_tensor, a copy of the backend's */
+	struct sl_arena arena;                    /* of runs, where ordinary memory will do */
+	void *pinned;                             /* else */
+	struct run_slot *run[SL_PART_WHAT_COUNT]; /* [slots]; weights: one */
+	struct lane_out waiting[SL_PART_WHAT_COUNT];
+	float *host_tensor; /* where the backend's memory is not the host's, and it lacks a codec */
+	int slots;
+	bool equipped;
+	uint64_t done;                       /* (worker) steps, behind which the codecs have their shapes */
+	struct task_job *job[SL_TASK_COUNT]; /* [slots] */
+	struct sl_port_stats stats;          /* but what sl_port_stats fills in */
+	_Atomic uint64_t compute_ns, codec_ns;
+	_Atomic double nominal_rx[SL_DIR_COUNT]; /* of received runs; added to by the worker alone */
+	size_t header_bytes;                     /* of the message being delivered */
+	atomic_bool abandoning;                  /* from DROP until the ABANDON task is done */
+	bool dead;
+	void (*closed)(void *arg);
+	void *closed_arg;
+	struct sl_timer *reaper;
+};
+
+/* Jobs of the tasks that each chunk has (count: slots), or of the others (1). SL_ERR_NOMEM. */
+enum sl_err sl_port_open_jobs(struct sl_port *port, bool per_chunk, int count) SL_MUST_CHECK;
+/* Frees what sl_port_equip has taken, if anything. */
+void sl_port_unequip(struct sl_port *port);
+
+#endif

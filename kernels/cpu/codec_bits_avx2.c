@@ -1,0 +1,125 @@
+/* Codes to packed bits and back; half floats. */
+#include <string.h>
+
+#include "kernels/cpu/codec_avx2.h"
+
+enum { AT_ONCE = 16, SLACK = 32 };
+
+/* 16 codes: pairs within 32 bits, pairs of those within 64, pairs of those within 128; each 128 then starts with the
+ * `bits` bytes of 8 codes. Writes bits + 16 bytes, of which 2·bits count. */
+static inline void pack16(const uint16_t *code, int bits, uint8_t *out)
+{
+	const __m256i low16 = _mm256_set1_epi32(0xffff), low32 = _mm256_set1_epi64x(0xffffffff);
+	__m256i v = _mm256_loadu_si256((const void *)code), up, low, high;
+
+	up = _mm256_sll_epi32(_mm256_srli_epi32(v, 16), _mm_cvtsi32_si128(bits));
+	v = _mm256_or_si256(_mm256_and_si256(v, low16), up);
+	up = _mm256_sll_epi64(_mm256_srli_epi64(v, 32), _mm_cvtsi32_si128(2 * bits));
+	v = _mm256_or_si256(_mm256_and_si256(v, low32), up);
+	up = _mm256_unpackhi_epi64(v, v);
+	low = _mm256_or_si256(v, _mm256_sll_epi64(up, _mm_cvtsi32_si128(4 * bits)));
+	high = _mm256_srl_epi64(up, _mm_cvtsi32_si128(64 - 4 * bits));
+	v = _mm256_unpacklo_epi64(low, high);
+	_mm_storeu_si128((void *)out, _mm256_castsi256_si128(v));
+	_mm_storeu_si128((void *)(out + bits), _mm256_extracti128_si256(v, 1));
+}
+
+void sl_avx2_pack(const uint16_t *code, int64_t n, int bits, uint8_t *out)
+{
+	const __m256i low8 = _mm256_set1_epi16(0xff);
+	const uint8_t *end = out + sl_packed_bytes(n, bits);
+	int64_t i = 0;
+
+	if (bits == 8) {
+		for (; i + 2 * AT_ONCE <= n; i += 2 * AT_ONCE) {
+			__m256i a = _mm256_and_si256(_mm256_loadu_si256((const void *)(code + i)), low8);
+			__m256i b = _mm256_and_si256(_mm256_loadu_si256((const void *)(code + i + AT_ONCE)), low8);
+
+			_mm256_storeu_si256((void *)(out + i),
+					    _mm256_permute4x64_epi64(_mm256_packus_epi16(a, b), 0xd8));
+		}
+		out += i;
+	} else if (bits < 16) {
+		for (; i + AT_ONCE <= n && out + bits + 16 <= end; i += AT_ONCE, out += 2 * bits)
+			pack16(code + i, bits, out);
+	}
+	sl_c_pack(code + i, n - i, bits, out);
+}
+
+/* Where each of 8 codes lies in `bits` bytes: the bytes that hold it, and by how much it is shifted there. */
+struct unpacker {
+	__m256i bytes, down, mask;
+};
+
+static inline struct unpacker unpacker_of(int bits)
+{
+	uint8_t byte[32];
+	uint32_t down[8];
+
+	for (int i = 0; i < 8; i++) {
+		int bit = i * bits;
+
+		down[i] = (uint32_t)bit % 8;
+		for (int j = 0; j < 4; j++)
+			byte[4 * i + j] = (uint8_t)(bit / 8 + j < 16 ? bit / 8 + j : 0x80);
+	}
+	return (struct unpacker){_mm256_loadu_si256((const void *)byte), _mm256_loadu_si256((const void *)down),
+				 _mm256_set1_epi32((1 << bits) - 1)};
+}
+
+/* Reads 16 bytes. */
+static inline __m256i unpack8(const struct unpacker *u, const uint8_t *in)
+{
+	__m256i v = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)in));
+
+	return _mm256_and_si256(_mm256_srlv_epi32(_mm256_shuffle_epi8(v, u->bytes), u->down), u->mask);
+}
+
+void sl_avx2_unpack(const uint8_t *in, int64_t n, int bits, uint16_t *code)
+{
+	const uint8_t *end = in + sl_packed_bytes(n, bits);
+	int64_t i = 0;
+
+	if (bits == 8) {
+		for (; i + AT_ONCE <= n; i += AT_ONCE, in += AT_ONCE)
+			_mm256_storeu_si256((void *)(code + i),
+					    _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)in)));
+	} else if (bits < 16) {
+		const struct unpacker u = unpacker_of(bits);
+
+		for (; i + AT_ONCE <= n && in + SLACK <= end; i += AT_ONCE, in += 2 * bits) {
+			__m256i pairs = _mm256_packus_epi32(unpack8(&u, in), unpack8(&u, in + bits));
+
+			_mm256_storeu_si256((void *)(code + i), _mm256_permute4x64_epi64(pairs, 0xd8));
+		}
+	}
+	sl_c_unpack(in, n - i, bits, code + i);
+}
+
+uint32_t sl_avx2_to_f16(const float *x, int64_t n, uint8_t *out)
+{
+	const __m256 most = _mm256_set1_ps(65504), least = _mm256_set1_ps(-65504);
+	__m256i top = _mm256_setzero_si256();
+	uint32_t all, rest;
+	int64_t i = 0;
+
+	for (; i + 8 <= n; i += 8) {
+		__m256 v = _mm256_loadu_ps(x + i);
+
+		top = _mm256_max_epu32(magnitude8(v), top);
+		v = _mm256_max_ps(_mm256_min_ps(v, most), least);
+		_mm_storeu_si128((void *)(out + 2 * i), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+	}
+	all = most_of(top);
+	rest = sl_c_to_f16(x + i, n - i, out + 2 * i);
+	return all > rest ? all : rest;
+}
+
+void sl_avx2_from_f16(const uint8_t *in, int64_t n, float *x)
+{
+	int64_t i = 0;
+
+	for (; i + 8 <= n; i += 8)
+		_mm256_storeu_ps(x + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(in + 2 * i))));
+	sl_c_from_f16(in + 2 * i, n - i, x + i);
+}

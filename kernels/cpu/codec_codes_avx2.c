@@ -1,0 +1,107 @@
+/* sortquant's codes. */
+#include "kernels/cpu/codec_avx2.h"
+
+/* Sixteen values by lane number: two registers of eight, of which few buckets need only the first. */
+struct table16 {
+	__m256 low, high;
+};
+
+static inline struct table16 table_of(const float value[16])
+{
+	return (struct table16){_mm256_loadu_ps(value), _mm256_loadu_ps(value + 8)};
+}
+
+/* `wide`, a constant: k may be 8 and more. */
+static inline __attribute__((always_inline)) __m256 pick(const struct table16 *t, __m256i k, bool wide)
+{
+	__m256 low = _mm256_permutevar8x32_ps(t->low, k);
+
+	if (!wide)
+		return low;
+	return _mm256_blendv_ps(low, _mm256_permutevar8x32_ps(t->high, k),
+				_mm256_castsi256_ps(_mm256_slli_epi32(k, 28)));
+}
+
+/* The bucket of each element by bisection: the edge in the middle first, then those in the middle of the halves.
+ * `count` is a constant. */
+static inline __attribute__((always_inline)) __m256i bucket_of(__m256 v, const struct table16 *edge, __m256 middle,
+							       int count)
+{
+	__m256i up = _mm256_castps_si256(_mm256_cmp_ps(v, middle, _CMP_GE_OQ));
+	__m256i k = _mm256_and_si256(up, _mm256_set1_epi32(count / 2));
+
+	for (int half = count / 4; half > 0; half /= 2) {
+		__m256 e = pick(edge, _mm256_add_epi32(k, _mm256_set1_epi32(half)), count > 8);
+
+		up = _mm256_castps_si256(_mm256_cmp_ps(v, e, _CMP_GE_OQ));
+		k = _mm256_add_epi32(k, _mm256_and_si256(up, _mm256_set1_epi32(half)));
+	}
+	return k;
+}
+
+static inline __attribute__((always_inline)) void bucketize(const float *x, int64_t n, const struct sl_buckets *b,
+							    uint16_t *code, int count)
+{
+	const struct table16 edge = table_of(b->edge), pre = table_of(b->pre), lo = table_of(b->lo),
+			     inv = table_of(b->inv);
+	const __m256 middle = _mm256_set1_ps(b->edge[count / 2]);
+	const __m128i shift = _mm_cvtsi32_si128(b->code_bits);
+
+	for (int64_t i = 0; i < n; i += 8) {
+		__m256 v = _mm256_loadu_ps(x + i), t;
+		__m256i k = bucket_of(v, &edge, middle, count);
+
+		t = _mm256_sub_ps(_mm256_mul_ps(v, pick(&pre, k, count > 8)), pick(&lo, k, count > 8));
+		t = _mm256_mul_ps(t, pick(&inv, k, count > 8));
+		store8(code + i, _mm256_or_si256(_mm256_sll_epi32(k, shift), _mm256_cvtps_epi32(t)));
+	}
+}
+
+void sl_avx2_bucketize(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code)
+{
+	int64_t whole = n & ~(int64_t)7;
+
+	switch (b->count) {
+	case 2:
+		bucketize(x, whole, b, code, 2);
+		break;
+	case 4:
+		bucketize(x, whole, b, code, 4);
+		break;
+	case 8:
+		bucketize(x, whole, b, code, 8);
+		break;
+	default:
+		bucketize(x, whole, b, code, 16);
+		break;
+	}
+	sl_c_bucketize(x + whole, n - whole, b, code + whole);
+}
+
+static inline __attribute__((always_inline)) void unbucketize(const uint16_t *code, int64_t n,
+							      const struct sl_buckets *b, float *x, bool wide)
+{
+	const struct table16 lo = table_of(b->lo), step = table_of(b->step), post = table_of(b->post),
+			     max = table_of(b->max);
+	const __m256i mask = _mm256_set1_epi32((1 << b->code_bits) - 1);
+	const __m128i shift = _mm_cvtsi32_si128(b->code_bits);
+
+	for (int64_t i = 0; i < n; i += 8) {
+		__m256i c = load8(code + i), k = _mm256_srl_epi32(c, shift);
+		__m256 v = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_and_si256(c, mask)), pick(&step, k, wide));
+
+		v = _mm256_mul_ps(_mm256_add_ps(pick(&lo, k, wide), v), pick(&post, k, wide));
+		_mm256_storeu_ps(x + i, _mm256_min_ps(v, pick(&max, k, wide)));
+	}
+}
+
+void sl_avx2_unbucketize(const uint16_t *code, int64_t n, const struct sl_buckets *b, float *x)
+{
+	int64_t whole = n & ~(int64_t)7;
+
+	if (b->count > 8)
+		unbucketize(code, whole, b, x, true);
+	else
+		unbucketize(code, whole, b, x, false);
+	sl_c_unbucketize(code + whole, n - whole, b, x + whole);
+}

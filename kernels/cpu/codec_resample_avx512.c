@@ -1,0 +1,6 @@
+/* Interpolation: the portable loop, as the compiler makes it for AVX-512. */
+#include "kernels/cpu/codec_avx512.h"
+
+#define BODY
+#define NAME(x) sl_avx512_##x
+#include "common/codec/body_resample.h"

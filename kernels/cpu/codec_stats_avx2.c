@@ -1,0 +1,216 @@
+/* Statistics and randomness. */
+#include "kernels/cpu/codec_avx2.h"
+
+static inline void fold(struct sl_range *io, __m256 lo, __m256 hi, __m256i top)
+{
+	float least[8], most[8];
+	uint32_t bits = most_of(top);
+
+	_mm256_storeu_ps(least, lo);
+	_mm256_storeu_ps(most, hi);
+	for (int j = 0; j < 8; j++) {
+		io->min = least[j] < io->min ? least[j] : io->min;
+		io->max = most[j] > io->max ? most[j] : io->max;
+	}
+	io->top = bits > io->top ? bits : io->top;
+}
+
+void sl_avx2_minmax(const float *x, int64_t n, struct sl_range *io)
+{
+	__m256 lo[2], hi[2];
+	__m256i top[2];
+	int64_t i = 0;
+
+	for (int j = 0; j < 2; j++) {
+		lo[j] = _mm256_set1_ps(io->min);
+		hi[j] = _mm256_set1_ps(io->max);
+		top[j] = _mm256_setzero_si256();
+	}
+	for (; i + 16 <= n; i += 16) {
+		for (int j = 0; j < 2; j++) {
+			__m256 v = _mm256_loadu_ps(x + i + 8 * j);
+
+			/* what follows NaN is what was there */
+			lo[j] = _mm256_min_ps(v, lo[j]);
+			hi[j] = _mm256_max_ps(v, hi[j]);
+			top[j] = _mm256_max_epu32(magnitude8(v), top[j]);
+		}
+	}
+	fold(io, _mm256_min_ps(lo[0], lo[1]), _mm256_max_ps(hi[0], hi[1]), _mm256_max_epu32(top[0], top[1]));
+	sl_c_minmax(x + i, n - i, io);
+}
+
+double sl_avx2_sum_squares(const float *x, int64_t n, uint32_t *top)
+{
+	__m256i most = _mm256_set1_epi32((int)*top);
+	__m256d part[4];
+	double sum[16];
+	uint32_t last;
+	int64_t i = 0;
+
+	for (int j = 0; j < 4; j++)
+		part[j] = _mm256_setzero_pd();
+	for (; i + 16 <= n; i += 16) {
+		for (int j = 0; j < 4; j++) {
+			__m256d v = _mm256_cvtps_pd(_mm_loadu_ps(x + i + 4 * j));
+
+			/* the product of two floats is exact in double: fused or not is the same */
+			part[j] = _mm256_fmadd_pd(v, v, part[j]);
+		}
+		most = _mm256_max_epu32(magnitude8(_mm256_loadu_ps(x + i)), most);
+		most = _mm256_max_epu32(magnitude8(_mm256_loadu_ps(x + i + 8)), most);
+	}
+	for (int j = 0; j < 4; j++)
+		_mm256_storeu_pd(sum + 4 * j, part[j]);
+	last = most_of(most);
+	for (int j = 0; i < n; i++, j++) {
+		double v = x[i];
+		uint32_t m = sl_magnitude(x[i]);
+
+		sum[j] += v * v;
+		last = m > last ? m : last;
+	}
+	*top = last;
+	for (int width = 8; width > 0; width /= 2) {
+		for (int j = 0; j < width; j++)
+			sum[j] += sum[j + width];
+	}
+	return sum[0];
+}
+
+static int64_t sum_of(__m256i v)
+{
+	int32_t lane[8];
+	int64_t sum = 0;
+
+	_mm256_storeu_si256((void *)lane, v);
+	for (int j = 0; j < 8; j++)
+		sum += lane[j];
+	return sum;
+}
+
+/* Edges from … from+edges-1, at most 4. `edges` and `ties` are constants at every call. */
+static inline __attribute__((always_inline)) void edge_stats(const float *x, int64_t n, const struct sl_buckets *b,
+							     struct sl_bucket_stats *io, int from, int edges, bool ties)
+{
+	__m256i below[4], upto[4];
+	__m256 most[4];
+
+	for (int k = 0; k < edges; k++) {
+		below[k] = upto[k] = _mm256_setzero_si256();
+		most[k] = _mm256_set1_ps(io->max_below[from + k]);
+	}
+	for (int64_t i = 0; i < n; i += 8) {
+		__m256 v = _mm256_loadu_ps(x + i);
+
+		for (int k = 0; k < edges; k++) {
+			__m256 edge = _mm256_broadcast_ss(&b->edge[from + k]),
+			       less = _mm256_cmp_ps(v, edge, _CMP_LT_OQ);
+
+			below[k] = _mm256_sub_epi32(below[k], _mm256_castps_si256(less));
+			if (ties)
+				upto[k] = _mm256_sub_epi32(upto[k],
+							   _mm256_castps_si256(_mm256_cmp_ps(v, edge, _CMP_LE_OQ)));
+			most[k] = _mm256_max_ps(_mm256_blendv_ps(most[k], v, less), most[k]);
+		}
+	}
+	for (int k = 0; k < edges; k++) {
+		float lane[8];
+
+		io->below[from + k] += sum_of(below[k]);
+		io->upto[from + k] += sum_of(upto[k]);
+		_mm256_storeu_ps(lane, most[k]);
+		for (int j = 0; j < 8; j++)
+			io->max_below[from + k] = lane[j] > io->max_below[from + k] ? lane[j] : io->max_below[from + k];
+		io->max_below[from + k] += 0.0f;
+	}
+}
+
+static inline __attribute__((always_inline)) void tile_stats(const float *x, int64_t n, const struct sl_buckets *b,
+							     struct sl_bucket_stats *io, bool ties)
+{
+	int from = 1;
+
+	if (b->count == 2) {
+		edge_stats(x, n, b, io, 1, 1, ties);
+		return;
+	}
+	for (; from + 4 <= b->count; from += 4)
+		edge_stats(x, n, b, io, from, 4, ties);
+	edge_stats(x, n, b, io, from, 3, ties);
+}
+
+void sl_avx2_bucket_stats(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io)
+{
+	int64_t whole = n & ~(int64_t)7;
+
+	for (int64_t i = 0; i < whole; i += SL_CODEC_TILE) {
+		int64_t some = whole - i < SL_CODEC_TILE ? whole - i : SL_CODEC_TILE;
+
+		sl_avx2_minmax(x + i, some, &io->range);
+		if (b->ties)
+			tile_stats(x + i, some, b, io, true);
+		else
+			tile_stats(x + i, some, b, io, false);
+	}
+	sl_c_bucket_stats(x + whole, n - whole, b, io);
+}
+
+enum { BLOCKS = 16, WORDS = 4 * BLOCKS };
+
+/* 16 Philox blocks from `quad`, as 64 words in order. Four blocks to a register, each 32-bit word in the low half of
+ * its 64 bits (what the high half holds does not matter to mul_epu32): products need no rearranging. */
+static inline void philox16(const struct sl_rng_key *key, uint32_t quad, uint32_t *out)
+{
+	/* unpacking then leaves two blocks in order in every register */
+	const __m256i order = _mm256_setr_epi64x(0, 2, 1, 3);
+	const __m256i m0 = _mm256_set1_epi64x(0xD2511F53), m1 = _mm256_set1_epi64x(0xCD9E8D57);
+	uint32_t k0 = (uint32_t)key->seed, k1 = (uint32_t)(key->seed >> 32);
+	__m256i c0[4], c1[4], c2[4], c3[4];
+
+	for (int j = 0; j < 4; j++) {
+		c0[j] = _mm256_add_epi32(_mm256_set1_epi64x((uint32_t)(quad + 4 * (uint32_t)j)), order);
+		c1[j] = _mm256_set1_epi64x((uint32_t)key->chunk << 16 | key->tensor);
+		c2[j] = _mm256_set1_epi64x((uint32_t)key->step);
+		c3[j] = _mm256_set1_epi64x((uint32_t)(key->step >> 32));
+	}
+	for (int round = 0; round < 10; round++) {
+		const __m256i r0 = _mm256_set1_epi64x(k0), r1 = _mm256_set1_epi64x(k1);
+
+		for (int j = 0; j < 4; j++) {
+			__m256i p0 = _mm256_mul_epu32(c0[j], m0), p1 = _mm256_mul_epu32(c2[j], m1);
+
+			c0[j] = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p1, 32), c1[j]), r0);
+			c1[j] = p1;
+			c2[j] = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p0, 32), c3[j]), r1);
+			c3[j] = p0;
+		}
+		k0 += 0x9E3779B9u;
+		k1 += 0xBB67AE85u;
+	}
+	for (int j = 0; j < 4; j++) {
+		__m256i a = _mm256_blend_epi32(c0[j], _mm256_slli_epi64(c1[j], 32), 0xaa);
+		__m256i b = _mm256_blend_epi32(c2[j], _mm256_slli_epi64(c3[j], 32), 0xaa);
+
+		_mm256_storeu_si256((void *)(out + 16 * j), _mm256_unpacklo_epi64(a, b));
+		_mm256_storeu_si256((void *)(out + 16 * j + 8), _mm256_unpackhi_epi64(a, b));
+	}
+}
+
+void sl_avx2_random32(const struct sl_rng_key *key, uint64_t first, int64_t n, uint32_t *out)
+{
+	int64_t i = 0;
+
+	for (; i + WORDS <= n; i += WORDS)
+		philox16(key, (uint32_t)((first + (uint64_t)i) / 4), out + i);
+	sl_c_random32(key, first + (uint64_t)i, n - i, out + i);
+}
+
+void sl_avx2_random16(const struct sl_rng_key *key, uint64_t first, int64_t n, uint16_t *out)
+{
+	int64_t i = 0;
+
+	for (; i + 2 * WORDS <= n; i += 2 * WORDS)
+		philox16(key, (uint32_t)((first + (uint64_t)i) / 8), (uint32_t *)(void *)(out + i));
+	sl_c_random16(key, first + (uint64_t)i, n - i, out + i);
+}

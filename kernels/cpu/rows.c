@@ -1,0 +1,38 @@
+#include "kernels/cpu/rows.h"
+
+#include <string.h>
+
+struct sl_rows sl_rows_open(const struct sl_cpu_simd *simd, const struct sl_conv_dims *d, const float *x, float *memory)
+{
+	struct sl_rows r = {.simd = simd, .d = d, .x = x, .memory = memory};
+
+	memset(memory, 0, (size_t)sl_rows_floats(d) * sizeof(float));
+	return r;
+}
+
+void sl_rows_image(struct sl_rows *r, int64_t n)
+{
+	r->image = r->x + n * r->d->h * r->d->w * r->d->c;
+	for (int i = 0; i < r->d->kh; i++)
+		r->held[i] = -1;
+}
+
+void sl_rows_of(struct sl_rows *r, int64_t o, const float *seg[SL_ROWS_MOST])
+{
+	const struct sl_conv_dims *d = r->d;
+	int64_t stride = sl_rows_stride(d);
+
+	for (int i = 0; i < d->kh; i++) {
+		int64_t h = o * d->stride - d->pad + i, slot = h % d->kh;
+
+		if (h < 0 || h >= d->h) {
+			seg[i] = r->memory + d->kh * stride;
+			continue;
+		}
+		seg[i] = r->memory + slot * stride;
+		if (r->held[slot] != h)
+			r->simd->copy_row(r->memory + slot * stride + d->pad * d->c, r->image + h * d->w * d->c,
+					  d->w * d->c);
+		r->held[slot] = h;
+	}
+}

@@ -1,0 +1,131 @@
+/* cells: means of cells as side bytes, and what is left of the values. */
+#include <stdlib.h>
+
+#include "kernels/cuda/codec_stage.h"
+
+enum { SIDE };
+
+struct cells {
+	struct cu_stage stage;
+	struct cu_cells cells;
+	uint16_t *mean; /* device, of all samples */
+};
+
+static void close_cells(void *state)
+{
+	struct cells *s = state;
+
+	cu_stage_free(&s->stage, s->mean);
+	cu_stage_close(&s->stage);
+	free(s);
+}
+
+static size_t side_bytes(const struct cells *s, int64_t samples)
+{
+	const struct cu_cells *c = &s->cells;
+
+	return (size_t)(samples * c->small_h * c->small_w * c->c) * sizeof *s->mean;
+}
+
+static enum sl_err open_cells(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	const struct sl_shape *shape = &env->shape;
+	struct cells *s;
+	struct cu_cells *c;
+	enum sl_err err;
+
+	if (shape->ndim < 3)
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "codec: cells needs positions, and a tensor of %d dimensions has none", shape->ndim);
+	s = calloc(1, sizeof *s);
+	if (s == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "cells: no memory");
+	c = &s->cells;
+	c->f = (int)env->arg[SIDE];
+	c->h = (int)shape->dim[1];
+	c->w = shape->ndim == 4 ? (int)shape->dim[2] : 1;
+	c->c = (int)shape->dim[shape->ndim - 1];
+	c->small_h = (c->h + c->f - 1) / c->f;
+	c->small_w = (c->w + c->f - 1) / c->f;
+	err = cu_stage_open(&s->stage, env, fail);
+	if (err == SL_OK)
+		err = cu_stage_alloc(&s->stage, side_bytes(s, shape->dim[0]), (void **)&s->mean, fail);
+	if (err != SL_OK) {
+		close_cells(s);
+		return err;
+	}
+	*state = s;
+	return SL_OK;
+}
+
+static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
+			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
+{
+	struct cells *c = state;
+	struct cu_stage *s = &c->stage;
+	size_t bytes = side_bytes(c, xs->dim[0]);
+	cudaError_t queued;
+	enum sl_err err;
+
+	(void)call;
+	if (side->cap - side->len < bytes)
+		return SL_ERR_LIMIT;
+	err = cu_stage_begin(s);
+	if (err != SL_OK)
+		return err;
+	queued = cu_cells_split(s->stream, c->mean, (float *)(void *)y, s->status, x, &c->cells, xs->dim[0]);
+	if (queued == cudaSuccess)
+		queued = cu_stage_download(s, side->data + side->len, c->mean, bytes);
+	err = cu_stage_end(s, queued);
+	if (err != SL_OK)
+		return err;
+	side->len += bytes;
+	*ys = *xs;
+	return SL_OK;
+}
+
+static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
+			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
+{
+	struct cells *c = state;
+	struct cu_stage *s = &c->stage;
+	size_t bytes = side_bytes(c, xs->dim[0]);
+	enum sl_err err;
+
+	(void)call;
+	if (side.len != bytes || count != sl_shape_count(xs))
+		return sl_fail_set(fail, SL_ERR_PAYLOAD,
+				   "cells: %zu bytes of means and %lld values, expected %zu and %lld", side.len,
+				   (long long)count, bytes, (long long)sl_shape_count(xs));
+	for (size_t i = 0; i < bytes; i += sizeof *c->mean)
+		if ((side.data[i + 1] & 0x7f) == 0x7f && (side.data[i] & 0x80) != 0)
+			return sl_fail_set(fail, SL_ERR_PAYLOAD, "cells: mean %zu is not finite", i / sizeof *c->mean);
+	err = cu_stage_begin(s);
+	if (err == SL_OK)
+		err = cu_stage_end(s, cu_stage_upload(s, c->mean, side.data, bytes));
+	if (err != SL_OK)
+		return sl_fail_set(fail, err, "the device failed to take means");
+	*ys = *xs;
+	return SL_OK;
+}
+
+static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_shape *ys,
+			   float *x, const struct sl_shape *xs)
+{
+	struct cells *c = state;
+	struct cu_stage *s = &c->stage;
+	enum sl_err err = cu_stage_begin(s);
+
+	(void)call;
+	(void)ys;
+	return err ? err
+		   : cu_codec_check(s->env.be, cu_cells_join(s->stream, x, c->mean, (const float *)(const void *)y,
+							     &c->cells, xs->dim[0]));
+}
+
+const struct sl_codec_stage cu_stage_cells = {.id = SL_STAGE_ID_CELLS,
+					      .open = open_cells,
+					      .close = close_cells,
+					      .forward = forward,
+					      .parse = parse,
+					      .inverse = inverse};

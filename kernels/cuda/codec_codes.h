@@ -1,0 +1,162 @@
+/* What kernels of packed codes share: floats in the order of integers, coefficients, packing. C and CUDA C++. */
+#ifndef SL_KERNELS_CUDA_CODEC_CODES_H
+#define SL_KERNELS_CUDA_CODEC_CODES_H
+
+#include <float.h>
+#include <math.h>
+
+#include "kernels/cuda/codec_grid.h"
+
+/* Unsigned integers in the order of the floats, so that one atomic finds the extremes. */
+static __device__ __forceinline__ uint32_t ordered(float v)
+{
+	const uint32_t bits = __float_as_uint(v);
+
+	return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+static __device__ __forceinline__ float from_ordered(uint32_t key)
+{
+	/* -0 becomes +0: which of them was met must not show */
+	return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key) + 0.0f;
+}
+
+static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
+struct affine {
+	float pre, lo, inv, step, post, max;
+};
+
+/* sl_affine_of, in the same order. */
+static __device__ __forceinline__ struct affine affine_of(float min, float max, uint32_t levels)
+{
+	const double range = (double)max - (double)min;
+	struct affine a;
+	double pre = 1;
+
+	a.pre = 1;
+	a.lo = min;
+	a.inv = 0;
+	a.step = 0;
+	a.post = 1;
+	a.max = max;
+	if (range == 0)
+		return a;
+	if (range > (double)FLT_MAX)
+		pre = 0.5;
+	else if (range < 5.421010862427522e-20) /* 2^-64 */
+		pre = 18446744073709551616.0;   /* 2^64 */
+	a.pre = (float)pre;
+	a.lo = (float)((double)min * pre);
+	a.inv = (float)((double)levels / (range * pre));
+	a.step = (float)(range * pre / (double)levels);
+	a.post = (float)(1 / pre);
+	return a;
+}
+
+static __device__ __forceinline__ double step_around(double lo, double hi, int z, int levels)
+{
+	return z < 1 || z >= levels ? HUGE_VAL : fmax(lo / z, hi / (levels - z));
+}
+
+/* sl_affine_hold_zero, in the same order. */
+static __device__ __forceinline__ void hold_zero(float *min, float *max, int levels, int bits)
+{
+	const double lo = -(double)*min, hi = (double)*max, range = lo + hi;
+	double step, other;
+	int z, exponent;
+
+	if (!(lo > 0 && hi > 0) || range < 5.421010862427522e-20 || range > (double)(FLT_MAX / 2)) /* 2^-64 */
+		return;
+	z = (int)(lo * levels / range);
+	step = step_around(lo, hi, z, levels);
+	other = step_around(lo, hi, z + 1, levels);
+	if (other < step) {
+		step = other;
+		z++;
+	}
+	if (step * levels > range * 1.125)
+		return;
+	step = frexp(step, &exponent);
+	step = ldexp(ceil(ldexp(step, 24 - bits)), exponent - (24 - bits));
+	*min = (float)(-z * step);
+	*max = (float)((levels - z) * step);
+}
+
+/* Nearest integer, ties to even, of 0 ≤ t < 2^22: the sum's own rounding does it. */
+static __device__ __forceinline__ uint32_t nearest(float t)
+{
+	return __float_as_uint(t + 12582912.0f) - 0x4b400000u; /* 1.5 · 2^23 */
+}
+
+static __device__ __forceinline__ float at_most(float v, float max)
+{
+	return v < max ? v : max;
+}
+
+static __device__ __forceinline__ uint32_t stochastic(float t, uint32_t random, uint32_t most)
+{
+	const uint32_t code = (uint32_t)(int32_t)(t + (float)random * 1.52587890625e-5f); /* 2^-16 */
+
+	return code < most ? code : most;
+}
+
+static __device__ __forceinline__ uint32_t code_of(const struct cu_codes *c, const struct affine *a, float v,
+						   uint32_t random)
+{
+	if (c->kind == CU_CODE_NEAREST)
+		return nearest((v * a->pre - a->lo) * a->inv);
+	if (c->kind == CU_CODE_STOCHASTIC)
+		return stochastic((v * a->pre - a->lo) * a->inv, random, c->most);
+	{
+		const uint32_t level = stochastic((v < 0 ? -v : v) * a->pre * a->inv, random, c->most);
+
+		return level | (uint32_t)(v < 0 && level > 0) << (c->bits - 1);
+	}
+}
+
+static __device__ __forceinline__ float value_of_code(const struct cu_codes *c, const struct affine *a, uint32_t code)
+{
+	const uint32_t level = code & ((1u << (c->bits - 1)) - 1);
+	float v;
+
+	if (c->kind != CU_CODE_LEVELS)
+		return at_most((a->lo + (float)code * a->step) * a->post, a->max);
+	v = at_most((float)level * a->step * a->post, a->max);
+	return code >> (c->bits - 1) ? -v : v;
+}
+
+/* This block's tile of a bit stream, from its codes in shared memory: whole words, as CU_TILE · bits is a multiple of
+ * 32. Codes behind the last one are 0. */
+static __device__ __forceinline__ void pack_tile(uint8_t *stream, const uint16_t *code, int len, int bits)
+{
+	uint32_t *out = (uint32_t *)(void *)stream + (int64_t)blockIdx.x * (CU_TILE / 32) * bits;
+	const int words = (len * bits + 31) / 32;
+
+	for (int w = (int)threadIdx.x; w < words; w += CU_THREADS) {
+		int i = 32 * w / bits, held = (i + 1) * bits - 32 * w;
+		uint32_t word = (uint32_t)code[i] >> (bits - held);
+
+		for (; held < 32; held += bits)
+			word |= (uint32_t)code[++i] << held;
+		out[w] = word;
+	}
+}
+
+/* May read the four bytes behind those in which the code lies. */
+static __device__ __forceinline__ uint32_t unpack_at(const uint8_t *stream, int64_t i, int bits)
+{
+	const uint32_t *in = (const uint32_t *)(const void *)stream;
+	const int64_t bit = i * bits, w = bit / 32;
+	const int shift = (int)(bit % 32);
+	uint32_t v = in[w] >> shift;
+
+	if (shift + bits > 32)
+		v |= in[w + 1] << (32 - shift);
+	return v & ((1u << bits) - 1);
+}
+
+#endif

@@ -1,0 +1,147 @@
+/* downsample: means of cells, or the adjoint for a gradient that is paired with its activation. */
+#include <stdlib.h>
+
+#include "kernels/cuda/codec_stage.h"
+
+enum { FACTOR };
+
+struct downsample {
+	struct cu_stage stage;
+	struct cu_cells cells;
+	struct cu_tap *taps; /* device: those of rows, then of columns */
+};
+
+static void close_downsample(void *state)
+{
+	struct downsample *d = state;
+
+	cu_stage_free(&d->stage, d->taps);
+	cu_stage_close(&d->stage);
+	free(d);
+}
+
+static void make_taps(struct cu_tap *tap, int n, int small, int f)
+{
+	for (int i = 0; i < n; i++) {
+		double at = ((double)i + 0.5) / (double)f - 0.5;
+
+		at = at < 0 ? 0 : at > (double)(small - 1) ? (double)(small - 1) : at;
+		tap[i].at = (int)at;
+		tap[i].next = tap[i].at + 1 < small ? tap[i].at + 1 : tap[i].at;
+		tap[i].far = (float)(at - (double)tap[i].at);
+		tap[i].near = 1 - tap[i].far;
+	}
+}
+
+static enum sl_err open_taps(struct downsample *d, struct sl_fail *fail)
+{
+	struct cu_cells *c = &d->cells;
+	size_t count = (size_t)c->h + (size_t)c->w, bytes = count * sizeof(struct cu_tap);
+	struct sl_backend *be = d->stage.env.be;
+	struct cu_tap *host = malloc(bytes);
+	enum sl_err err;
+
+	if (host == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "downsample: no memory");
+	make_taps(host, c->h, c->small_h, c->f);
+	make_taps(host + c->h, c->w, c->small_w, c->f);
+	err = cu_stage_alloc(&d->stage, bytes, (void **)&d->taps, fail);
+	if (err == SL_OK && be->ops->upload(be, d->taps, host, bytes) != SL_OK)
+		err = sl_fail_set(fail, SL_ERR_DEVICE, "the device has failed");
+	free(host);
+	c->rows = d->taps;
+	c->cols = d->taps + c->h;
+	return err;
+}
+
+static enum sl_err open_downsample(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	const struct sl_shape *s = &env->shape;
+	struct downsample *d;
+	struct cu_cells *c;
+	enum sl_err err;
+
+	if (s->ndim < 3)
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "codec: downsample needs positions, and a tensor of %d dimensions has none",
+				   s->ndim);
+	d = calloc(1, sizeof *d);
+	if (d == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "downsample: no memory");
+	c = &d->cells;
+	c->adjoint = env->pair != NULL;
+	c->f = (int)env->arg[FACTOR];
+	c->h = (int)s->dim[1];
+	c->w = s->ndim == 4 ? (int)s->dim[2] : 1;
+	c->c = (int)s->dim[s->ndim - 1];
+	c->small_h = (c->h + c->f - 1) / c->f;
+	c->small_w = (c->w + c->f - 1) / c->f;
+	err = cu_stage_open(&d->stage, env, fail);
+	if (err == SL_OK)
+		err = open_taps(d, fail);
+	if (err != SL_OK) {
+		close_downsample(d);
+		return err;
+	}
+	*state = d;
+	return SL_OK;
+}
+
+static struct sl_shape small_shape(const struct downsample *d, const struct sl_shape *xs)
+{
+	struct sl_shape ys = *xs;
+
+	ys.dim[1] = d->cells.small_h;
+	if (xs->ndim == 4)
+		ys.dim[2] = d->cells.small_w;
+	return ys;
+}
+
+static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
+			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
+{
+	struct downsample *d = state;
+	struct cu_stage *s = &d->stage;
+	enum sl_err err = cu_stage_begin(s);
+
+	(void)call;
+	(void)side;
+	if (err != SL_OK)
+		return err;
+	*ys = small_shape(d, xs);
+	return cu_stage_end(s, cu_cells_shrink(s->stream, (float *)(void *)y, s->status, x, &d->cells, xs->dim[0]));
+}
+
+static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
+			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
+{
+	const struct sl_shape expect = small_shape(state, xs);
+
+	(void)call;
+	if (side.len != 0 || count != sl_shape_count(&expect))
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "downsample: %lld values, expected %lld", (long long)count,
+				   (long long)sl_shape_count(&expect));
+	*ys = expect;
+	return SL_OK;
+}
+
+static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_shape *ys,
+			   float *x, const struct sl_shape *xs)
+{
+	struct downsample *d = state;
+	struct cu_stage *s = &d->stage;
+	enum sl_err err = cu_stage_begin(s);
+
+	(void)call;
+	(void)ys;
+	return err ? err
+		   : cu_codec_check(s->env.be,
+				    cu_cells_grow(s->stream, x, (const float *)(const void *)y, &d->cells, xs->dim[0]));
+}
+
+const struct sl_codec_stage cu_stage_downsample = {.id = SL_STAGE_ID_DOWNSAMPLE,
+						   .open = open_downsample,
+						   .close = close_downsample,
+						   .forward = forward,
+						   .parse = parse,
+						   .inverse = inverse};

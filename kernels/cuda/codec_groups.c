@@ -1,0 +1,241 @@
+/* quant with block=, per=sample, per=channel; qsgd and terngrad with bucket=. Without these, the stages of one scale.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/codec_stage.h"
+
+/* Places of arguments, as in common/codec/quant.c and levels.c. */
+enum { QUANT_BITS, QUANT_PER, QUANT_BLOCK, QUANT_ROUND };
+enum { PER_TENSOR, PER_SAMPLE, PER_CHANNEL };
+enum { QSGD_Q, QSGD_BUCKET, QSGD_NORM };
+enum { TERN_BUCKET };
+enum { COEFFICIENTS = 6 };
+
+extern const struct sl_codec_stage cu_stage_quant, cu_stage_qsgd, cu_stage_terngrad;
+
+struct grouped {
+	const struct sl_codec_stage *plain; /* one scale for all: that stage, and its state */
+	void *state;
+	struct cu_stage stage;
+	struct cu_grouped groups;
+	int64_t size; /* as asked for; 0: a row of the tensor */
+};
+
+static void close_grouped(void *state)
+{
+	struct grouped *g = state;
+
+	if (g->plain != NULL && g->state != NULL)
+		g->plain->close(g->state);
+	cu_stage_free(&g->stage, g->groups.codes.payload);
+	cu_stage_free(&g->stage, g->groups.low);
+	cu_stage_free(&g->stage, g->groups.high);
+	cu_stage_free(&g->stage, g->groups.partial);
+	cu_stage_free(&g->stage, g->groups.table);
+	cu_stage_close(&g->stage);
+	free(g);
+}
+
+/* Groups of this tensor. */
+static void set_groups(struct grouped *g, const struct sl_shape *s)
+{
+	struct cu_grouped *to = &g->groups;
+
+	to->codes.n = sl_shape_count(s);
+	to->size = g->size != 0 ? g->size : sl_shape_row(s);
+	to->count = to->channels ? s->dim[s->ndim - 1] : (to->codes.n + to->size - 1) / to->size;
+	to->parts = sl_codec_blocks(to->size);
+}
+
+static enum sl_err open_memory(struct grouped *g, bool norm, struct sl_fail *fail)
+{
+	struct cu_grouped *to = &g->groups;
+	struct cu_stage *s = &g->stage;
+	size_t count = (size_t)to->count;
+	enum sl_err err = cu_stage_alloc(s, cu_groups_bytes(to) + CU_CODE_PAD, (void **)&to->codes.payload, fail);
+
+	if (err == SL_OK)
+		err = cu_stage_alloc(s, count * sizeof *to->low, (void **)&to->low, fail);
+	if (err == SL_OK)
+		err = cu_stage_alloc(s, count * sizeof *to->high, (void **)&to->high, fail);
+	if (err == SL_OK && norm)
+		err = cu_stage_alloc(s, count * (size_t)to->parts * sizeof *to->partial, (void **)&to->partial, fail);
+	if (err == SL_OK)
+		err = cu_stage_alloc(s, count * COEFFICIENTS * sizeof *to->table, (void **)&to->table, fail);
+	return err;
+}
+
+static enum sl_err open_grouped(void **state, const struct sl_stage_env *env, struct grouped how, bool grouped,
+				bool norm, struct sl_fail *fail)
+{
+	struct grouped *g = calloc(1, sizeof *g);
+	enum sl_err err;
+
+	if (g == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory");
+	*g = how;
+	if (!grouped) {
+		err = g->plain->open(&g->state, env, fail);
+	} else {
+		g->plain = NULL;
+		set_groups(g, &env->shape);
+		err = cu_stage_open(&g->stage, env, fail);
+		if (err == SL_OK)
+			err = open_memory(g, norm, fail);
+	}
+	if (err != SL_OK) {
+		close_grouped(g);
+		return err;
+	}
+	*state = g;
+	return SL_OK;
+}
+
+static enum sl_err open_quant(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	int bits = (int)env->arg[QUANT_BITS], per = (int)env->arg[QUANT_PER];
+	struct grouped how = {.plain = &cu_stage_quant, .size = (int64_t)env->arg[QUANT_BLOCK]};
+
+	how.groups.channels = per == PER_CHANNEL;
+	how.groups.codes = (struct cu_codes){.kind = env->arg[QUANT_ROUND] != 0 ? CU_CODE_STOCHASTIC : CU_CODE_NEAREST,
+					     .bits = bits,
+					     .most = (1u << bits) - 1};
+	return open_grouped(state, env, how, per != PER_TENSOR || how.size != 0, false, fail);
+}
+
+static enum sl_err open_levels(void **state, const struct sl_stage_env *env, const struct sl_codec_stage *plain,
+			       uint32_t q, int64_t bucket, bool norm, struct sl_fail *fail)
+{
+	struct grouped how = {.plain = plain, .size = bucket};
+
+	how.groups.codes = (struct cu_codes){.kind = CU_CODE_LEVELS, .bits = 33 - __builtin_clz(q), .most = q};
+	return open_grouped(state, env, how, bucket != 0, norm, fail);
+}
+
+static enum sl_err open_qsgd(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	return open_levels(state, env, &cu_stage_qsgd, (uint32_t)env->arg[QSGD_Q], (int64_t)env->arg[QSGD_BUCKET],
+			   env->arg[QSGD_NORM] == 0, fail);
+}
+
+static enum sl_err open_tern(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	return open_levels(state, env, &cu_stage_terngrad, 1, (int64_t)env->arg[TERN_BUCKET], false, fail);
+}
+
+static cudaError_t queue_encode(struct grouped *g, const float *x)
+{
+	struct cu_stage *s = &g->stage;
+	cudaError_t queued = cu_groups_measure(s->stream, &g->groups, s->status, x);
+
+	if (queued == cudaSuccess)
+		queued = cu_groups_heads(s->stream, &g->groups);
+	if (queued == cudaSuccess)
+		queued = cu_groups_coefficients(s->stream, &g->groups);
+	if (queued == cudaSuccess)
+		queued = cu_groups_encode(s->stream, &g->groups, x);
+	return queued;
+}
+
+static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
+			  struct sl_buf *out)
+{
+	struct grouped *g = state;
+	struct cu_stage *s = &g->stage;
+	struct sl_rng_key key;
+	cudaError_t queued;
+	enum sl_err err;
+	size_t bytes;
+
+	if (g->plain != NULL)
+		return g->plain->encode(g->state, call, x, xs, out);
+	set_groups(g, xs);
+	bytes = cu_groups_bytes(&g->groups);
+	if (out->cap - out->len < bytes)
+		return SL_ERR_LIMIT;
+	if (g->groups.codes.n == 0) {
+		memset(out->data + out->len, 0, bytes);
+		out->len += bytes;
+		return SL_OK;
+	}
+	key = sl_codec_key(s->env.seed, s->env.dir, call, SL_STAGE_QUANTIZER);
+	g->groups.codes.key = cu_philox_of(&key);
+	err = cu_stage_begin(s);
+	if (err != SL_OK)
+		return err;
+	queued = queue_encode(g, x);
+	if (queued == cudaSuccess)
+		queued = cu_stage_download(s, out->data + out->len, g->groups.codes.payload, bytes);
+	err = cu_stage_end(s, queued);
+	if (err == SL_OK)
+		out->len += bytes;
+	return err;
+}
+
+/* Sizes, spare bits and the heads: what can be seen on the host. */
+static enum sl_err check_bytes(const struct cu_grouped *g, struct sl_bytes in, struct sl_fail *fail)
+{
+	int used = (int)(g->codes.n * g->codes.bits % 8);
+	bool levels = g->codes.kind == CU_CODE_LEVELS;
+
+	if (in.len != cu_groups_bytes(g))
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "codes: %zu bytes, expected %zu", in.len, cu_groups_bytes(g));
+	if (used != 0 && in.data[in.len - 1] >> used != 0)
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "codes: bits are set behind the last one");
+	for (int64_t i = 0; i < g->count; i++) {
+		float head[2] = {0};
+
+		memcpy(head, in.data + i * (levels ? 4 : 8), levels ? 4 : 8);
+		if (levels && (!isfinite(head[0]) || signbit(head[0])))
+			return sl_fail_set(fail, SL_ERR_PAYLOAD, "levels: scale %g of bucket %lld", (double)head[0],
+					   (long long)i);
+		if (!levels && (!isfinite(head[0]) || !isfinite(head[1]) || head[0] > head[1]))
+			return sl_fail_set(fail, SL_ERR_PAYLOAD, "quant: range %g to %g of group %lld", (double)head[0],
+					   (double)head[1], (long long)i);
+	}
+	return SL_OK;
+}
+
+static enum sl_err decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
+			  const struct sl_shape *xs, struct sl_fail *fail)
+{
+	struct grouped *g = state;
+	struct cu_stage *s = &g->stage;
+	const struct cu_codes *c = &g->groups.codes;
+	cudaError_t queued;
+	enum sl_err err;
+
+	if (g->plain != NULL)
+		return g->plain->decode(g->state, call, in, x, xs, fail);
+	set_groups(g, xs);
+	err = check_bytes(&g->groups, in, fail);
+	if (err != SL_OK || c->n == 0)
+		return err;
+	err = cu_stage_begin(s);
+	if (err != SL_OK)
+		return sl_fail_set(fail, err, "the device has failed");
+	queued = cu_stage_upload(s, c->payload, in.data, in.len);
+	if (c->kind == CU_CODE_LEVELS && c->most != (1u << (c->bits - 1)) - 1) {
+		if (queued == cudaSuccess)
+			queued = cu_groups_check(s->stream, s->status, &g->groups);
+		err = cu_stage_end(s, queued);
+		if (err == SL_OK && s->seen[CU_STATUS_BAD] != 0)
+			return sl_fail_set(fail, SL_ERR_PAYLOAD, "levels: one is above %u", c->most);
+	}
+	if (err == SL_OK && queued == cudaSuccess)
+		queued = cu_groups_coefficients(s->stream, &g->groups);
+	if (err == SL_OK && queued == cudaSuccess)
+		queued = cu_groups_decode(s->stream, x, &g->groups);
+	if (err == SL_OK)
+		err = cu_stage_end(s, queued);
+	return err == SL_OK ? SL_OK : sl_fail_set(fail, err, "the device failed to restore values");
+}
+
+const struct sl_codec_stage cu_stage_quant_groups = {
+	.id = SL_STAGE_ID_QUANT, .open = open_quant, .close = close_grouped, .encode = encode, .decode = decode};
+const struct sl_codec_stage cu_stage_qsgd_groups = {
+	.id = SL_STAGE_ID_QSGD, .open = open_qsgd, .close = close_grouped, .encode = encode, .decode = decode};
+const struct sl_codec_stage cu_stage_terngrad_groups = {
+	.id = SL_STAGE_ID_TERNGRAD, .open = open_tern, .close = close_grouped, .encode = encode, .decode = decode};

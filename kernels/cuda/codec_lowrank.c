@@ -1,0 +1,274 @@
+/* lowrank: the factors are computed where the values of the chain lie, in [N][r·(C + M)], B before A. Warm factors stay
+ * on the device; a checkpoint fetches them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/codec_stage.h"
+
+enum { RANK, ITERS, WARM };
+
+/* Start factors of one slot, as in common/codec/lowrank.c, in device memory. */
+struct warm {
+	float *current, *pending; /* [rows][r · larger side] */
+	int64_t current_rows, pending_rows;
+};
+
+struct lowrank {
+	struct cu_stage stage;
+	int r, iters;
+	int64_t m, c;
+	bool a_large;      /* of the sides: C ≤ M */
+	struct warm *warm; /* [slots], or NULL */
+};
+
+static size_t warm_floats(const struct lowrank *l, int64_t rows)
+{
+	return (size_t)(rows * l->r * (l->a_large ? l->m : l->c));
+}
+
+static void close_lowrank(void *state)
+{
+	struct lowrank *l = state;
+
+	for (int s = 0; l->warm != NULL && s < l->stage.env.slots; s++) {
+		cu_stage_free(&l->stage, l->warm[s].current);
+		cu_stage_free(&l->stage, l->warm[s].pending);
+	}
+	free(l->warm);
+	cu_stage_close(&l->stage);
+	free(l);
+}
+
+static enum sl_err open_warm(struct lowrank *l, struct sl_fail *fail)
+{
+	const struct sl_stage_env *env = &l->stage.env;
+	size_t bytes = warm_floats(l, env->shape.dim[0]) * sizeof(float);
+	enum sl_err err = SL_OK;
+
+	l->warm = calloc((size_t)env->slots, sizeof *l->warm);
+	if (l->warm == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "lowrank: no memory for %d slots", env->slots);
+	for (int s = 0; s < env->slots && err == SL_OK; s++) {
+		err = cu_stage_alloc(&l->stage, bytes, (void **)&l->warm[s].current, fail);
+		if (err == SL_OK)
+			err = cu_stage_alloc(&l->stage, bytes, (void **)&l->warm[s].pending, fail);
+	}
+	return err;
+}
+
+static enum sl_err open_lowrank(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	const struct sl_shape *s = &env->shape;
+	int64_t c = s->dim[s->ndim - 1], m = sl_shape_row(s) / c;
+	struct lowrank *l;
+	enum sl_err err;
+
+	if (s->ndim < 3 || env->arg[RANK] > (double)(m < c ? m : c))
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "codec: lowrank:%g needs samples of at least that many positions and channels, not "
+				   "%lld and %lld",
+				   env->arg[RANK], (long long)m, (long long)c);
+	l = calloc(1, sizeof *l);
+	if (l == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "lowrank: no memory");
+	l->r = (int)env->arg[RANK];
+	l->iters = (int)env->arg[ITERS];
+	l->m = m;
+	l->c = c;
+	l->a_large = c <= m;
+	err = cu_stage_open(&l->stage, env, fail);
+	if (err == SL_OK && env->arg[WARM] != 0)
+		err = open_warm(l, fail);
+	if (err != SL_OK) {
+		close_lowrank(l);
+		return err;
+	}
+	*state = l;
+	return SL_OK;
+}
+
+static struct sl_shape values_shape(const struct lowrank *l, const struct sl_shape *xs)
+{
+	return sl_shape2(xs->dim[0], l->r * (l->m + l->c));
+}
+
+static struct cu_factors factors_in(const struct lowrank *l, float *y, const float *x, int64_t samples)
+{
+	return (struct cu_factors){.samples = samples,
+				   .m = l->m,
+				   .c = l->c,
+				   .r = l->r,
+				   .x = x,
+				   .b = y,
+				   .a = y + l->r * l->c,
+				   .stride = l->r * (l->m + l->c)};
+}
+
+/* ---- encoding */
+
+static cudaError_t queue_iteration(struct lowrank *l, const struct cu_factors *f)
+{
+	struct cu_stage *s = &l->stage;
+	cudaError_t queued = l->a_large ? cu_factors_b(s->stream, f) : cu_factors_a(s->stream, f);
+
+	if (queued == cudaSuccess)
+		queued = cu_factors_orthonormal(s->stream, s->status, f, !l->a_large);
+	if (queued == cudaSuccess)
+		queued = l->a_large ? cu_factors_a(s->stream, f) : cu_factors_b(s->stream, f);
+	return queued;
+}
+
+static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
+			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
+{
+	struct lowrank *l = state;
+	struct cu_stage *s = &l->stage;
+	const struct sl_rng_key key = sl_codec_key(s->env.seed, s->env.dir, call, SL_STAGE_TRANSFORM);
+	const struct cu_philox philox = cu_philox_of(&key);
+	struct warm *warm = l->warm != NULL && call->training ? &l->warm[call->chunk % s->env.slots] : NULL;
+	const struct cu_factors f = factors_in(l, (float *)(void *)y, x, xs->dim[0]);
+	enum sl_err err = cu_stage_begin(s);
+	cudaError_t queued;
+
+	(void)side;
+	if (err != SL_OK)
+		return err;
+	queued = cu_factors_start(s->stream, &f, l->a_large, &philox, warm != NULL ? warm->current : NULL,
+				  warm != NULL ? warm->current_rows : 0);
+	for (int i = 0; i < l->iters && queued == cudaSuccess; i++)
+		queued = queue_iteration(l, &f);
+	if (queued == cudaSuccess)
+		queued = cu_factors_check(s->stream, s->status, &f, l->a_large);
+	err = cu_stage_end(s, queued);
+	if (err == SL_OK && warm != NULL)
+		err = cu_codec_check(s->env.be, cu_factors_keep(s->stream, warm->pending, &f, l->a_large));
+	if (err != SL_OK)
+		return err;
+	if (warm != NULL)
+		warm->pending_rows = xs->dim[0];
+	*ys = values_shape(l, xs);
+	return SL_OK;
+}
+
+static void commit(void *state)
+{
+	struct lowrank *l = state;
+
+	for (int s = 0; l->warm != NULL && s < l->stage.env.slots; s++) {
+		struct warm *w = &l->warm[s];
+		float *old = w->current;
+
+		if (w->pending_rows == 0)
+			continue;
+		w->current = w->pending;
+		w->current_rows = w->pending_rows;
+		w->pending = old;
+		w->pending_rows = 0;
+	}
+}
+
+static void rollback(void *state)
+{
+	struct lowrank *l = state;
+
+	for (int s = 0; l->warm != NULL && s < l->stage.env.slots; s++)
+		l->warm[s].pending_rows = 0;
+}
+
+/* ---- checkpoints: the bytes of the portable stage */
+
+static size_t state_bytes(const void *state)
+{
+	const struct lowrank *l = state;
+	const struct sl_stage_env *env = &l->stage.env;
+
+	return l->warm == NULL ? 0 : (size_t)env->slots * (4 + warm_floats(l, env->shape.dim[0]) * sizeof(float));
+}
+
+static enum sl_err save(const void *state, struct sl_buf *out)
+{
+	const struct lowrank *l = state;
+	struct sl_backend *be = l->stage.env.be;
+	enum sl_err err = SL_OK;
+
+	for (int s = 0; l->warm != NULL && s < l->stage.env.slots && err == SL_OK; s++) {
+		uint32_t rows = (uint32_t)l->warm[s].current_rows;
+		size_t bytes = warm_floats(l, rows) * sizeof(float);
+
+		err = sl_buf_put(out, &rows, sizeof rows);
+		if (err == SL_OK && bytes > out->cap - out->len)
+			err = SL_ERR_LIMIT;
+		if (err == SL_OK && bytes > 0)
+			err = be->ops->download(be, out->data + out->len, l->warm[s].current, bytes);
+		if (err == SL_OK)
+			out->len += bytes;
+	}
+	return err;
+}
+
+static enum sl_err load(void *state, struct sl_bytes *in)
+{
+	struct lowrank *l = state;
+	struct sl_backend *be = l->stage.env.be;
+	enum sl_err err = SL_OK;
+
+	for (int s = 0; l->warm != NULL && s < l->stage.env.slots; s++) {
+		struct sl_bytes four, floats = {0};
+		uint32_t rows = 0;
+
+		l->warm[s].current_rows = 0;
+		if (err == SL_OK)
+			err = sl_bytes_take(in, sizeof rows, &four);
+		if (err == SL_OK)
+			memcpy(&rows, four.data, sizeof rows);
+		if (err == SL_OK && rows > l->stage.env.shape.dim[0])
+			err = SL_ERR_DATA;
+		if (err == SL_OK)
+			err = sl_bytes_take(in, warm_floats(l, rows) * sizeof(float), &floats);
+		if (err == SL_OK && floats.len > 0)
+			err = be->ops->upload(be, l->warm[s].current, floats.data, floats.len);
+		if (err == SL_OK)
+			l->warm[s].current_rows = rows;
+	}
+	return err;
+}
+
+/* ---- decoding */
+
+static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
+			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
+{
+	const struct sl_shape expect = values_shape(state, xs);
+
+	(void)call;
+	if (side.len != 0 || count != sl_shape_count(&expect))
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "lowrank: %lld values, expected %lld", (long long)count,
+				   (long long)sl_shape_count(&expect));
+	*ys = expect;
+	return SL_OK;
+}
+
+static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_shape *ys,
+			   float *x, const struct sl_shape *xs)
+{
+	struct lowrank *l = state;
+	struct cu_stage *s = &l->stage;
+	const struct cu_factors f = factors_in(l, (float *)(uintptr_t)y, NULL, xs->dim[0]);
+	enum sl_err err = cu_stage_begin(s);
+
+	(void)call;
+	(void)ys;
+	return err ? err : cu_codec_check(s->env.be, cu_factors_product(s->stream, x, &f));
+}
+
+const struct sl_codec_stage cu_stage_lowrank = {.id = SL_STAGE_ID_LOWRANK,
+						.open = open_lowrank,
+						.close = close_lowrank,
+						.commit = commit,
+						.rollback = rollback,
+						.state_bytes = state_bytes,
+						.save = save,
+						.load = load,
+						.forward = forward,
+						.parse = parse,
+						.inverse = inverse};

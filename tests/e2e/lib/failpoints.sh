@@ -1,0 +1,118 @@
+# Sourced behind daemons.sh: the small run of the tests with failpoints, played with processes that die and come back.
+release=$PWD/$BUILD
+SPLITC=$PWD/$BUILD/fail/splitc SPLITS=$PWD/$BUILD/fail/splits
+steps=12 run=$tmp/run store=$tmp/store
+port=$((20000 + ($$ * 4) % 12000)) # below the ephemeral ones
+codecs=(none quant:8 topk:0.1,ef=true lowrank:3,warm=true) # of what the tail takes: topk, for lowrank
+patience=30
+[ -z "${SAN:-}" ] || patience=120
+
+settings() { # CODEC
+	local pair
+	sets=()
+	for pair in train.epochs=3 train.schedule.warmup_epochs=0 train.checkpoint_every=3 link.on_server_lost=wait link.retry_ms=10 \
+		link.heartbeat_ms=50 link.timeout_ms=1000 link.connect_timeout_ms=2000 log.level=warn \
+		train.on_nan=skip "codec=${1/lowrank*/topk:0.1,ef=true}" "codec.head_act=$1" "codec.head_grad=$1" \
+		"model.weights=$shared/first.safetensors" data.prefetch=1; do
+		sets+=(--set "$pair")
+	done
+}
+
+# serve FAILPOINTS: $server_pid on $port; its log goes on
+serve() {
+	: >"$tmp/empty.yaml"
+	SPLIT_FAILPOINTS=$1 SPLIT_FAILPOINTS_COUNT=${count:+$count.s} "$SPLITS" serve "$tmp/empty.yaml" --set store="$store" \
+		--set listen="tcp://127.0.0.1:$port" --set control="$tmp/server.sock" --set threads=1 --set device=cpu --set log.level=warn 2>>"$tmp/server.log" &
+	server_pid=$!
+	started+=("$server_pid")
+}
+
+# go_on FAILPOINTS: $client_pid; before its first checkpoint a run begins anew
+go_on() {
+	local resume=()
+	! ls "$run"/checkpoint-*.safetensors >/dev/null 2>&1 || resume=(--resume)
+	SPLIT_FAILPOINTS=$1 SPLIT_FAILPOINTS_COUNT=${count:+$count.c} "$SPLITC" train "$shared/client.yaml" \
+		--set server="tcp://127.0.0.1:$port" --set log.dir="$run" --set control="$tmp/client.sock" "${sets[@]}" ${resume[@]+"${resume[@]}"} >>"$tmp/client.log" 2>&1 &
+	client_pid=$!
+	started+=("$client_pid")
+}
+
+# first_weights: $shared with data, config and the weights that every run uploads
+first_weights() {
+	shared=$tmp
+	make_data 64 16
+	write_config "$tmp/client.yaml"
+	client first "$tmp/client.yaml" --local --set train.schedule.warmup_epochs=0 || fail "weights to begin with"
+	mv "$tmp/first/model.safetensors" "$tmp/first.safetensors"
+}
+
+# undisturbed CODEC-NUMBER: $tmp/undisturbed-N
+undisturbed() {
+	what="undisturbed, ${codecs[$1]}" client_lives=() server_lives=()
+	settings "${codecs[$1]}"
+	play 1
+	mv "$run" "$tmp/undisturbed-$1"
+}
+
+finished() { tail -n 1 "$run/log.jsonl" 2>/dev/null | grep -q '"outcome":"finished"'; }
+
+# The client's end: done, or another life. Sets $killed.
+client_ended() { # STATUS
+	case $1 in
+	0) ! finished || { done=1; return 0; } ;;
+	137) killed=$((killed + 1)) ;;
+	*) fail "$what: the client ended with status $1" ;;
+	esac
+	client_life=$((client_life + 1))
+	go_on "${client_lives[client_life]:-}"
+}
+
+server_ended() { # STATUS
+	case $1 in
+	0) ;;
+	137) killed=$((killed + 1)) ;;
+	*) fail "$what: the server ended with status $1" ;;
+	esac
+	server_life=$((server_life + 1))
+	serve "${server_lives[server_life]:-}"
+}
+
+# play KILLS: from the lives of both sides to the end of the run; $killed says how often one of them was. Again where a
+# checkpoint was skipped, because on a busy machine the one before it was still being written.
+play() {
+	local try
+	for try in 1 2 3 4 5; do
+		play_once "$1"
+		grep -q ' checkpoint-skipped: ' "$tmp/client.log" || break
+	done
+}
+
+play_once() {
+	local rc ended done='' alarm
+	rm -rf "$run" "$store" "$tmp"/*.log
+	client_life=0 server_life=0 killed=0
+	serve "${server_lives[0]:-}"
+	go_on "${client_lives[0]:-}"
+	sleep $patience &
+	alarm=$!
+	started+=("$alarm")
+	while [ -z "$done" ]; do
+		rc=0
+		{ wait -n -p ended "$client_pid" "$server_pid" "$alarm" || rc=$?; } 2>/dev/null # it speaks of the killed
+		[ "$ended" != "$alarm" ] || fail "$what: not done within $patience s"
+		if [ "$ended" = "$client_pid" ]; then client_ended $rc; else server_ended $rc; fi
+	done
+	kill "$alarm"
+	# what the server does when the client has said goodbye
+	if [ "$killed" -lt "$1" ]; then
+		sleep 0.3
+		kill -TERM "$server_pid" 2>/dev/null || true
+		rc=0
+		{ wait "$server_pid" || rc=$?; } 2>/dev/null
+		[ $rc != 137 ] || killed=$((killed + 1))
+	else
+		kill -9 "$server_pid" 2>/dev/null || true
+		{ wait "$server_pid" || true; } 2>/dev/null
+	fi
+	wait "$alarm" 2>/dev/null || true
+}

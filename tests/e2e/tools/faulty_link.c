@@ -1,0 +1,305 @@
+/* faulty_link UPSTREAM_PORT FAULT DIR KIND NTH [MS]: a relay on a loopback port of its own (printed) that knows ZMTP 3
+ * without encryption, and does one thing wrong, once: at the NTH message (from 1) that goes DIR (up: to the server;
+ * down) and is of KIND (hello … bye, the schema's field number decides; any), over all connections,
+ *
+ *   drop       that message and all after it are lost; the connection is closed
+ *   vanish     … are lost; the connection is not closed, not even when one side closes its own: half open
+ *   late       the connection stands still, both ways, for MS, whatever its ends do; then all of it arrives
+ *   duplicate  the message goes out twice
+ *   header     one bit of the message's header is flipped
+ *   payload    one bit of its payload is flipped
+ *   none       nothing
+ *
+ * Other connections are relayed as they are meanwhile. Ends with SIGTERM; the last line is JSON: what was delivered
+ * whole (messages and their bytes, headers and payloads, without ZMTP's own) each way, connections, and after how many
+ * milliseconds the client closed the connection at fault (-1: never). */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "tests/e2e/tools/relay.h"
+
+enum { MAX_LINKS = 64, READ = 1 << 16, GREETING = 64, MORE = 1, LONG = 2, COMMAND = 4 };
+enum side { UP, DOWN, SIDES }; /* what comes from the client goes up */
+enum fault { NONE, DROP, VANISH, LATE, DUPLICATE, HEADER, PAYLOAD, FAULTS };
+
+static const char *const fault_name[FAULTS] = {"none", "drop", "vanish", "late", "duplicate", "header", "payload"};
+static const char *const kind_name[] = {"any",    "epoch",     "hello", "welcome",   "refuse", "part",   "credit",
+					"commit", "committed", "fetch", "heartbeat", "bye",    "abandon"};
+enum { KINDS = sizeof kind_name / sizeof kind_name[0] };
+
+struct stream {
+	int fd; /* to read from */
+	uint8_t *data;
+	size_t len, cap; /* read, and not yet relayed */
+	size_t greeted; /* bytes of ZMTP's greeting, which are relayed one by one: each side waits for the other's first
+			 */
+	bool eof;
+};
+
+struct link {
+	bool used, faulty, silent, shut[SIDES];
+	struct stream in[SIDES]; /* [UP]: from the client */
+};
+
+static volatile sig_atomic_t stop;
+static struct link links[MAX_LINKS];
+static struct {
+	enum fault fault;
+	enum side side;
+	int kind;
+	long nth;
+	uint64_t ms;
+} plan;
+static bool done;
+static uint64_t done_ms, release_ms;
+static long noticed_ms = -1, connections, seen, messages[SIDES];
+static unsigned long long bytes[SIDES];
+
+static void on_term(int signum)
+{
+	(void)signum;
+	stop = 1;
+}
+
+/* ---- ZMTP */
+
+/* Bytes of the frame at `data`, and where its body begins; 0: not whole yet. */
+static size_t frame_bytes(const uint8_t *data, size_t len, size_t *body)
+{
+	uint64_t n = 0;
+
+	*body = len && data[0] & LONG ? 9 : 2;
+	if (len < *body)
+		return 0;
+	for (size_t i = 1; i < *body; i++)
+		n = n << 8 | data[i];
+	return len - *body >= n ? *body + (size_t)n : 0;
+}
+
+/* The schema's number of the kind: the field behind the epoch, which is a varint. */
+static int kind_of(const uint8_t *header, size_t len)
+{
+	size_t at = 1;
+
+	while (at < len && header[at] & 0x80)
+		at++;
+	return at + 1 < len ? header[at + 1] >> 3 : 0;
+}
+
+static void relay(struct link *l, enum side side, const uint8_t *data, size_t len)
+{
+	if (!l->silent)
+		(void)send_all(l->in[!side].fd, data, len);
+}
+
+static void begin_fault(struct link *l)
+{
+	done = l->faulty = true;
+	done_ms = sl_now_ms();
+	release_ms = done_ms + plan.ms;
+	l->silent = plan.fault == DROP || plan.fault == VANISH;
+}
+
+/* A whole message: two frames, [0, first) and [first, len). False: it stays where it is. */
+static bool message(struct link *l, enum side side, uint8_t *data, size_t first, size_t len)
+{
+	size_t head = 0, body = 0;
+	bool now;
+
+	frame_bytes(data, first, &head);
+	frame_bytes(data + first, len - first, &body);
+	now = !done && plan.fault != NONE && side == plan.side &&
+	      (plan.kind == 0 || plan.kind == kind_of(data + head, first - head)) && ++seen == plan.nth;
+	if (now)
+		begin_fault(l);
+	if (now && plan.fault == LATE)
+		return false;
+	if (now && plan.fault == HEADER)
+		data[head + (first - head) / 2] ^= 0x10;
+	else if (now && plan.fault == PAYLOAD && len > first + body)
+		data[first + body + (len - first - body) / 2] ^= 0x10;
+	for (int copies = now && plan.fault == DUPLICATE ? 2 : 1; copies > 0 && !l->silent; copies--) {
+		relay(l, side, data, len);
+		messages[side]++;
+		bytes[side] += len - head - body;
+	}
+	return true;
+}
+
+static bool held(const struct link *l)
+{
+	return l->faulty && plan.fault == LATE && sl_now_ms() < release_ms;
+}
+
+/* Relays what is whole. A hold begins with the message at fault, which then stays where it is. */
+static void advance(struct link *l, enum side side)
+{
+	struct stream *s = &l->in[side];
+	size_t at = 0, body, first, second;
+
+	if (s->greeted < GREETING) {
+		at = s->len < GREETING - s->greeted ? s->len : GREETING - s->greeted;
+		relay(l, side, s->data, at);
+		s->greeted += at;
+	}
+	while (s->greeted == GREETING && !held(l)) {
+		uint8_t *data = s->data + at;
+
+		first = frame_bytes(data, s->len - at, &body);
+		second = first && data[0] & MORE ? frame_bytes(data + first, s->len - at - first, &body) : 0;
+		if (!first || (data[0] & MORE && !second))
+			break;
+		if (data[0] & COMMAND)
+			relay(l, side, data, first);
+		else if (!message(l, side, data, first, first + second))
+			break;
+		at += first + second;
+	}
+	memmove(s->data, s->data + at, s->len - at);
+	s->len -= at;
+}
+
+/* ---- connections */
+
+static void close_link(struct link *l)
+{
+	for (int side = 0; side < SIDES; side++) {
+		close(l->in[side].fd);
+		free(l->in[side].data);
+	}
+	*l = (struct link){.used = false};
+}
+
+static void readable(struct link *l, enum side side)
+{
+	struct stream *s = &l->in[side];
+	ssize_t n;
+
+	if (s->cap - s->len < READ) {
+		s->cap = 2 * s->cap + READ;
+		s->data = realloc(s->data, s->cap);
+		if (!s->data)
+			exit(1);
+	}
+	n = recv(s->fd, s->data + s->len, READ, 0);
+	if (n <= 0) {
+		s->eof = true;
+		if (side == UP && l->faulty && noticed_ms < 0)
+			noticed_ms = (long)(sl_now_ms() - done_ms);
+		return;
+	}
+	if (l->silent)
+		return; /* lost */
+	s->len += (size_t)n;
+	advance(l, side);
+}
+
+/* Says goodbye where a side did, or where the link is to be dropped: with everything relayed before it, and never
+ * with a reset, which would take bytes from the other side's buffers. */
+static void wind_up(struct link *l)
+{
+	if (held(l) || (l->silent && plan.fault == VANISH))
+		return;
+	for (int side = 0; side < SIDES; side++) {
+		bool over = l->in[side].eof || (l->silent && plan.fault == DROP);
+
+		if (l->faulty && plan.fault == LATE)
+			advance(l, (enum side)side);
+		if (over && !l->shut[side]) {
+			shutdown(l->in[!side].fd, SHUT_WR);
+			l->shut[side] = true;
+		}
+	}
+	if (l->in[UP].eof && l->in[DOWN].eof)
+		close_link(l);
+}
+
+static void accept_one(int listener, int upstream_port)
+{
+	struct sockaddr_in to = loopback(upstream_port);
+	int client = accept(listener, NULL, NULL), server;
+
+	if (client < 0)
+		return;
+	server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	for (int i = 0; i < MAX_LINKS && server >= 0; i++) {
+		if (links[i].used)
+			continue;
+		if (connect(server, (struct sockaddr *)&to, sizeof to) != 0)
+			break;
+		links[i] = (struct link){.used = true, .in = {{.fd = client}, {.fd = server}}};
+		connections++;
+		return;
+	}
+	close(client);
+	if (server >= 0)
+		close(server);
+}
+
+static void serve(int listener, int upstream_port)
+{
+	struct pollfd fds[1 + SIDES * MAX_LINKS];
+
+	while (!stop) {
+		fds[0] = (struct pollfd){listener, POLLIN, 0};
+		for (int i = 0; i < SIDES * MAX_LINKS; i++) {
+			const struct link *l = &links[i / SIDES];
+
+			/* a side that has closed is readable for ever */
+			fds[1 + i] =
+				(struct pollfd){l->used && !l->in[i % SIDES].eof ? l->in[i % SIDES].fd : -1, POLLIN, 0};
+		}
+		if (poll(fds, 1 + SIDES * MAX_LINKS, 20) < 0 && errno != EINTR)
+			return;
+		for (int i = 0; i < SIDES * MAX_LINKS; i++)
+			if (fds[1 + i].fd >= 0 && fds[1 + i].revents)
+				readable(&links[i / SIDES], (enum side)(i % SIDES));
+		for (int i = 0; i < MAX_LINKS; i++)
+			if (links[i].used)
+				wind_up(&links[i]);
+		if (fds[0].revents)
+			accept_one(listener, upstream_port);
+	}
+}
+
+static int find(const char *const *names, int n, const char *name)
+{
+	for (int i = 0; i < n; i++)
+		if (strcmp(names[i], name) == 0)
+			return i;
+	fprintf(stderr, "faulty_link: what is '%s'?\n", name);
+	exit(64);
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const side_name[SIDES] = {"up", "down"};
+	int port, listener = listen_anywhere(&port);
+
+	if (argc < 6 || listener < 0)
+		return 64;
+	plan.fault = (enum fault)find(fault_name, FAULTS, argv[2]);
+	plan.side = (enum side)find(side_name, SIDES, argv[3]);
+	plan.kind = find(kind_name, KINDS, argv[4]);
+	plan.nth = atol(argv[5]);
+	plan.ms = argc > 6 ? strtoull(argv[6], NULL, 10) : 0;
+	signal(SIGTERM, on_term);
+	signal(SIGPIPE, SIG_IGN);
+	printf("%d\n", port);
+	fflush(stdout);
+	serve(listener, atoi(argv[1]));
+	printf("{\"done\":%s,\"connections\":%ld,\"noticed_ms\":%ld,\"up\":%ld,\"up_bytes\":%llu,\"down\":%ld,"
+	       "\"down_bytes\":%llu}\n",
+	       done ? "true" : "false", connections, noticed_ms, messages[UP], bytes[UP], messages[DOWN], bytes[DOWN]);
+	return 0;
+}

@@ -1,0 +1,48 @@
+/* What the relays of these tests share: sockets of the loopback. */
+#ifndef SL_TESTS_E2E_TOOLS_RELAY_H
+#define SL_TESTS_E2E_TOOLS_RELAY_H
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+static inline struct sockaddr_in loopback(int port)
+{
+	return (struct sockaddr_in){
+		.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+/* A port that is free, and who listens there; -1: none. */
+static inline int listen_anywhere(int *port)
+{
+	struct sockaddr_in at = loopback(0);
+	socklen_t len = sizeof at;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, 16) != 0 ||
+	    getsockname(fd, (struct sockaddr *)&at, &len) != 0)
+		return -1;
+	*port = ntohs(at.sin_port);
+	return fd;
+}
+
+/* False: the other side has closed, and the rest is lost, as it would be. */
+static inline bool send_all(int fd, const uint8_t *data, size_t len)
+{
+	while (len > 0) {
+		ssize_t n = send(fd, data, len, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		data += n;
+		len -= (size_t)n;
+	}
+	return true;
+}
+
+#endif

@@ -1,0 +1,220 @@
+/* usage: squatters PORT LORIS DEAF — until SIGTERM, that many peers which log in as clients do, on raw sockets, and
+ * then waste what they got: a loris begins a message and goes on byte by byte, ten a second, without end; one that is
+ * deaf asks for the weights, reads nothing, and grants credit and sends heartbeats for ever. Whoever is refused or cut
+ * comes back. They give way to others on the CPU. Prints when all have logged in; at the end, how often one did.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/session/agree.h"
+
+enum { MAX = 64, TURN_MS = 100, LOGIN_MS = 5000, GREETING = 64, MORE = 1, COMMAND = 4, PART = 1 << 20 };
+
+struct squatter {
+	int fd; /* -1: none */
+	bool deaf;
+	uint64_t epoch;
+	size_t sent; /* of a loris's message */
+};
+
+static volatile sig_atomic_t over;
+static struct sl_agreement agreement;
+static struct sl_plan *plan;
+static int port;
+static long logins;
+
+static void on_term(int signum)
+{
+	(void)signum;
+	over = 1;
+}
+
+static bool put(int fd, const void *data, size_t len)
+{
+	/* a peer whose buffers are full is what these are for: none of them waits */
+	return send(fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)len;
+}
+
+static bool put_frame(int fd, uint8_t flags, const void *data, size_t len)
+{
+	uint8_t head[9] = {flags, (uint8_t)len};
+
+	if (len < 256)
+		return put(fd, head, 2) && put(fd, data, len);
+	head[0] |= 2;
+	for (int i = 0; i < 8; i++)
+		head[1 + i] = (uint8_t)((uint64_t)len >> 8 * (7 - i));
+	return put(fd, head, 9) && put(fd, data, len);
+}
+
+static bool say(struct squatter *s, struct sl_frame *f)
+{
+	uint8_t header[SL_WIRE_HEADER_MAX];
+	size_t len;
+
+	f->epoch = s->epoch;
+	return sl_wire_encode(f, header, &len) == SL_OK && put_frame(s->fd, MORE, header, len) &&
+	       put_frame(s->fd, 0, "", 0);
+}
+
+/* False: nothing more comes. Drops what it reads. */
+static bool swallow(int fd, size_t len, uint64_t until_ms)
+{
+	uint8_t data[4096];
+
+	while (len) {
+		struct pollfd p = {fd, POLLIN, 0};
+		ssize_t n;
+
+		if (sl_now_ms() >= until_ms || poll(&p, 1, TURN_MS) < 0)
+			return false;
+		if (!p.revents)
+			continue;
+		n = recv(fd, data, len < sizeof data ? len : sizeof data, 0);
+		if (n <= 0)
+			return false;
+		len -= (size_t)n;
+	}
+	return true;
+}
+
+static bool zmtp(int fd, uint64_t until_ms)
+{
+	static const uint8_t greeting[GREETING] = {0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 0, 'N', 'U', 'L', 'L'};
+	static const char ready[] = "\5READY\13Socket-Type\0\0\0\6DEALER";
+
+	return put(fd, greeting, sizeof greeting) && swallow(fd, GREETING, until_ms) &&
+	       put_frame(fd, COMMAND, ready, sizeof ready - 1);
+}
+
+static bool hello(struct squatter *s)
+{
+	struct sl_frame f = {.kind = SL_FRAME_HELLO,
+			     .u.hello = {.version = SL_WIRE_VERSION,
+					 .n_held = 1,
+					 .software = "squatter",
+					 .weights_source = SL_WEIGHTS_SEED,
+					 .part_bytes = PART,
+					 .window_bytes = 1 << 26,
+					 .heartbeat_ms = 200,
+					 .timeout_ms = 10000}};
+
+	if (getrandom(f.u.hello.session, sizeof f.u.hello.session, 0) != sizeof f.u.hello.session)
+		return false;
+	s->epoch = f.u.hello.epoch = 1;
+	sl_agreement_to_hello(&agreement, plan, &f.u.hello);
+	return say(s, &f);
+}
+
+static bool log_in(struct squatter *s)
+{
+	struct sockaddr_in to = {
+		.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	uint64_t until_ms = sl_now_ms() + LOGIN_MS;
+
+	s->sent = 0;
+	s->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	/* its READY and Welcome's header are more than this, a Refuse that is not for us would be the end too */
+	if (connect(s->fd, (struct sockaddr *)&to, sizeof to) == 0 && zmtp(s->fd, until_ms) && hello(s) &&
+	    swallow(s->fd, 100, until_ms) && (!s->deaf || say(s, &(struct sl_frame){.kind = SL_FRAME_FETCH}))) {
+		logins++;
+		return true;
+	}
+	close(s->fd);
+	s->fd = -1;
+	return false;
+}
+
+/* A loris reads, for what it waits for is to be thrown out. */
+static bool drip(struct squatter *s)
+{
+	static const uint8_t begin[9] = {MORE | 2, 0, 0, 0, 0, 0, 0, 0x0f, 0xff};
+	uint8_t heard[4096], byte = s->sent < sizeof begin ? begin[s->sent] : 0x55;
+	ssize_t n = recv(s->fd, heard, sizeof heard, MSG_DONTWAIT);
+
+	if (n == 0 || (n < 0 && errno != EAGAIN))
+		return false;
+	for (ssize_t i = 0; i < n; i++) /* a Refuse: field 4 behind an epoch of one byte */
+		if (i + 2 < n && heard[i] == 8 && heard[i + 1] == 1 && heard[i + 2] == (4 << 3 | 2))
+			return false;
+	s->sent++;
+	return put(s->fd, &byte, 1);
+}
+
+static bool ignore(struct squatter *s)
+{
+	struct sl_frame credit = {.kind = SL_FRAME_CREDIT, .u.credit.bytes = 1 << 24};
+	struct sl_frame beat = {.kind = SL_FRAME_HEARTBEAT, .u.heartbeat.sent_ms = sl_now_ms()};
+
+	return say(s, &credit) && say(s, &beat);
+}
+
+static void turn(struct squatter *s)
+{
+	if (s->fd < 0 && !log_in(s))
+		return;
+	if (s->deaf ? ignore(s) : drip(s))
+		return;
+	close(s->fd);
+	s->fd = -1;
+}
+
+static void open_plan(void)
+{
+	struct sl_fail fail;
+	bool good = true;
+
+	/* of some size: these shall cost memory, and what a deaf one does not read shall be more than a socket holds */
+	agreement = (struct sl_agreement){
+		.plan = {.model = {.name = "mobilenet_v2", .width = 0.5, .classes = 10, .image = 32},
+			 .cut = {.partition = "1:-1"},
+			 .batch = 2,
+			 .chunks = 1,
+			 .seed = 5},
+		.momentum = 0.9};
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		good = good && sl_codec_parse("none", &agreement.codec[dir], &fail) == SL_OK;
+	sl_agreement_seal(&agreement);
+	if (!good || sl_plan_open(&plan, &agreement.plan, &fail)) {
+		fprintf(stderr, "squatters: %s\n", fail.text);
+		exit(1);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static struct squatter squatter[MAX];
+	int loris = argc == 4 ? atoi(argv[2]) : 0, n = argc == 4 ? loris + atoi(argv[3]) : 0;
+
+	port = argc == 4 ? atoi(argv[1]) : 0;
+	if (port < 1 || n < 1 || n > MAX)
+		return 64;
+	signal(SIGTERM, on_term);
+	open_plan();
+	for (int i = 0; i < n; i++)
+		squatter[i] = (struct squatter){.fd = -1, .deaf = i >= loris};
+	for (int i = 0; i < n && !over; i++)
+		for (int tries = 0; tries < 3 && !over && !log_in(&squatter[i]); tries++)
+			;
+	printf("%ld\n", logins);
+	fflush(stdout);
+	(void)!nice(19);
+	while (!over) {
+		for (int i = 0; i < n; i++)
+			turn(&squatter[i]);
+		nanosleep(&(struct timespec){.tv_nsec = TURN_MS * 1000000L}, NULL);
+	}
+	printf("%ld\n", logins);
+	sl_plan_close(plan);
+	return 0;
+}

@@ -1,0 +1,243 @@
+/* Checkpoint files: what is written is read back, what is damaged or another's is refused in words, and which files
+ * stay. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/session/checkpoint.h"
+
+enum { FLOATS = 5, BYTES = 9, ROOM = 16 };
+
+static char dir[] = "/tmp/test_checkpoint.XXXXXX";
+
+struct state {
+	float weights[FLOATS];
+	uint8_t codec[ROOM];
+	struct sl_checkpoint c;
+};
+
+static void open_state(struct state *s, bool reading)
+{
+	*s = (struct state){.c = {.dir = dir, .prefix = "side"}};
+	for (int i = 0; i < FLOATS && !reading; i++)
+		s->weights[i] = 0.5f + (float)i;
+	for (int i = 0; i < BYTES && !reading; i++)
+		s->codec[i] = (uint8_t)(200 + i);
+	sl_checkpoint_floats(&s->c, "weights", s->weights, FLOATS);
+	sl_checkpoint_bytes(&s->c, "codec", s->codec, reading ? ROOM : BYTES);
+	sl_checkpoint_note(&s->c, "plan", "%s", "0123");
+	sl_checkpoint_note(&s->c, "session", "%s", reading ? "" : "abc");
+}
+
+static void path_of(char out[128], int step, const char *suffix)
+{
+	snprintf(out, 128, "%s/side-%012d.safetensors%s", dir, step, suffix);
+}
+
+static bool there(int step, const char *suffix)
+{
+	char path[128];
+
+	path_of(path, step, suffix);
+	return access(path, F_OK) == 0;
+}
+
+static void write_step(int step, const uint64_t *pin, int n_pin)
+{
+	struct sl_fail fail;
+	struct state s;
+
+	open_state(&s, false);
+	for (int i = 0; i < n_pin; i++)
+		s.c.pin[s.c.n_pin++] = pin[i];
+	assert_int_equal(sl_checkpoint_write(&s.c, (uint64_t)step, &fail), SL_OK);
+}
+
+static void what_is_written_is_read(void **state)
+{
+	struct sl_fail fail;
+	struct state a, b;
+	(void)state;
+
+	write_step(7, NULL, 0);
+	open_state(&a, false);
+	open_state(&b, true);
+	assert_int_equal(sl_checkpoint_read(&b.c, 7, &fail), SL_OK);
+	assert_memory_equal(a.weights, b.weights, sizeof a.weights);
+	assert_int_equal(b.c.part[1].count, BYTES);
+	assert_memory_equal(a.codec, b.codec, BYTES);
+	assert_string_equal(sl_checkpoint_noted(&b.c, "session"), "abc");
+	assert_int_equal(sl_checkpoint_read(&b.c, 8, &fail), SL_ERR_NOINPUT);
+}
+
+/* A flipped bit in each byte of the file, and each of its lengths; with all parts, and as a mere check. */
+static void nothing_damaged_is_read(void **state)
+{
+	uint8_t image[4096], bad[4096];
+	struct sl_fail fail;
+	struct state s;
+	ssize_t len;
+	char path[128];
+	int fd;
+	(void)state;
+
+	path_of(path, 7, "");
+	fd = open(path, O_RDONLY);
+	len = read(fd, image, sizeof image);
+	close(fd);
+	assert_true(len > 200 && len < (ssize_t)sizeof image);
+	for (ssize_t at = 0; at < 2 * len; at++) {
+		ssize_t size = at < len ? len : at - len;
+
+		memcpy(bad, image, (size_t)len);
+		if (at < len)
+			bad[at] ^= (uint8_t)(1 << at % 8);
+		fd = open(path, O_WRONLY | O_TRUNC);
+		assert_int_equal(write(fd, bad, (size_t)size), size);
+		close(fd);
+		open_state(&s, true);
+		if (sl_checkpoint_read(&s.c, 7, &fail) == SL_OK)
+			fail_msg("%zd of %zd: read", at, len);
+		s.c.n_part = 0;
+		s.c.n_note = 0;
+		if (sl_checkpoint_read(&s.c, 7, &fail) == SL_OK)
+			fail_msg("%zd of %zd: checked", at, len);
+	}
+	/* whole, but under another step's name */
+	fd = open(path, O_WRONLY | O_TRUNC);
+	assert_int_equal(write(fd, image, (size_t)len), len);
+	close(fd);
+	open_state(&s, true);
+	assert_int_equal(sl_checkpoint_read(&s.c, 7, &fail), SL_OK);
+	path_of((char *)bad, 8, "");
+	assert_int_equal(rename(path, (char *)bad), 0);
+	open_state(&s, true);
+	assert_int_equal(sl_checkpoint_read(&s.c, 8, &fail), SL_ERR_DATA);
+	assert_non_null(strstr(fail.text, "damaged"));
+	sl_checkpoint_clear(dir, "side");
+}
+
+static void another_plan_is_refused_with_both_named(void **state)
+{
+	struct sl_fail fail;
+	struct state s;
+	(void)state;
+
+	write_step(7, NULL, 0);
+	open_state(&s, true);
+	strcpy(s.c.note[0].value, "4567");
+	assert_int_equal(sl_checkpoint_read(&s.c, 7, &fail), SL_ERR_MISMATCH);
+	assert_non_null(strstr(fail.text, "side-000000000007.safetensors: its plan is 0123, this run's is 4567"));
+	open_state(&s, true);
+	s.c.part[0].count = FLOATS + 1;
+	assert_int_equal(sl_checkpoint_read(&s.c, 7, &fail), SL_ERR_DATA);
+	assert_non_null(strstr(fail.text, "no 'weights' of the length that this plan has"));
+	sl_checkpoint_clear(dir, "side");
+}
+
+/* Which of steps 1 … 9 are there, as digits. */
+static const char *steps(void)
+{
+	static char out[16];
+	int n = 0;
+
+	for (int step = 1; step <= 9; step++)
+		if (there(step, ""))
+			out[n++] = (char)('0' + step);
+	out[n] = '\0';
+	return out;
+}
+
+static void the_newest_two_and_the_pinned_stay(void **state)
+{
+	const uint64_t pin[] = {1, 3};
+	uint64_t listed[SL_CHECKPOINT_KEPT];
+	char path[128];
+	(void)state;
+
+	for (int step = 1; step <= 3; step++)
+		write_step(step, NULL, 0);
+	assert_string_equal(steps(), "23");
+	write_step(1, NULL, 0); /* the run went back: what lies ahead of it is of no use */
+	assert_string_equal(steps(), "1");
+	for (int step = 2; step <= 6; step++)
+		write_step(step, pin, 2);
+	assert_string_equal(steps(), "1356");
+	assert_int_equal(sl_checkpoint_list(dir, "side", listed), 2);
+	assert_int_equal(listed[0], 6);
+	assert_int_equal(listed[1], 5);
+	write_step(4, pin, 2);
+	assert_string_equal(steps(), "134");
+	write_step(7, NULL, 0);
+	assert_string_equal(steps(), "47");
+	/* what a killed process left, and what is none of ours */
+	path_of(path, 9, ".tmp");
+	close(open(path, O_WRONLY | O_CREAT, 0600));
+	path_of(path, 5, ".old");
+	close(open(path, O_WRONLY | O_CREAT, 0600));
+	write_step(8, NULL, 0);
+	assert_string_equal(steps(), "78");
+	assert_false(there(9, ".tmp"));
+	assert_true(there(5, ".old"));
+	path_of(path, 9, ".tmp");
+	close(open(path, O_WRONLY | O_CREAT, 0600));
+	sl_checkpoint_clear(dir, "side");
+	assert_string_equal(steps(), "");
+	assert_false(there(9, ".tmp"));
+	assert_true(there(5, ".old"));
+	path_of(path, 5, ".old");
+	unlink(path);
+}
+
+static void what_could_not_be_written_leaves_the_rest(void **state)
+{
+	struct sl_checkpoint_state shown = {0};
+	struct sl_fail fail;
+	struct state s;
+	char path[128];
+	(void)state;
+
+	write_step(3, NULL, 0);
+	sl_checkpoint_good(&shown, 3);
+	path_of(path, 5, ""); /* a folder in its place */
+	assert_int_equal(mkdir(path, 0700), 0);
+	open_state(&s, false);
+	assert_int_equal(sl_checkpoint_write(&s.c, 5, &fail), SL_ERR_CANTCREATE);
+	assert_false(there(5, ".tmp"));
+	assert_true(there(3, ""));
+	sl_checkpoint_missed(&shown, 5, &fail);
+	assert_int_equal(shown.good, 3);
+	assert_int_equal(shown.missed, 5);
+	assert_string_equal(shown.why, "side-000000000005.safetensors: Is a directory");
+	rmdir(path);
+	open_state(&s, true);
+	assert_int_equal(sl_checkpoint_read(&s.c, 3, &fail), SL_OK);
+	sl_checkpoint_clear(dir, "side");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_written_is_read),
+		cmocka_unit_test(nothing_damaged_is_read),
+		cmocka_unit_test(another_plan_is_refused_with_both_named),
+		cmocka_unit_test(the_newest_two_and_the_pinned_stay),
+		cmocka_unit_test(what_could_not_be_written_leaves_the_rest),
+	};
+	int failed;
+
+	if (!mkdtemp(dir))
+		return 1;
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	rmdir(dir);
+	return failed;
+}

@@ -1,0 +1,374 @@
+/* Decaying inserts (seed 002): the schedule, the pull, what falls off, and that a step through the live part is what a
+ * plain narrow insert would compute. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "client/local.h"
+#include "common/base/pool.h"
+#include "common/base/rng.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/ref/ref.h"
+
+/* ---- the schedule */
+
+static void assert_widths(const struct sl_decay *d, const int *want, double rate)
+{
+	int width[SL_DECAY_MAX_TIMES + 1];
+
+	assert_int_equal(sl_decay_widths(d, width), d->times + 1);
+	assert_memory_equal(width, want, (size_t)(d->times + 1) * sizeof *want);
+	assert_true(fabs((double)width[d->times] / d->full - rate) < 0.005);
+}
+
+/* Of RoBERTa's 768 features. The seed gives the rates as 0.9^9 = 0.387 and 0.83^5 = 0.394; every fall rounds down. */
+static void the_seeds_widths(void **state)
+{
+	static const int nine[] = {768, 691, 621, 558, 502, 451, 405, 364, 327, 294};
+	static const int five[] = {768, 637, 528, 438, 363, 301};
+	static const int ones[] = {3, 1, 1, 1};
+
+	(void)state;
+	assert_widths(&(struct sl_decay){768, 9, 300, 0, 0.9, 0}, nine, 0.387);
+	assert_widths(&(struct sl_decay){768, 5, 500, 0, 0.83, 0}, five, 0.394);
+	assert_widths(&(struct sl_decay){3, 3, 1, 0, 0.5, 0}, ones, 1.0 / 3);
+}
+
+static void when_it_falls(void **state)
+{
+	const struct sl_decay d = {100, 3, 10, 0, 0.5, 0}, late = {100, 3, 10, 15, 0.5, 0}, none = {0};
+
+	(void)state;
+	assert_int_equal(sl_decay_width(&d, 0), 100);
+	assert_int_equal(sl_decay_width(&d, 9), 100);
+	assert_int_equal(sl_decay_width(&d, 10), 50);
+	assert_int_equal(sl_decay_width(&d, 29), 25);
+	assert_int_equal(sl_decay_width(&d, 30), 12);
+	assert_int_equal(sl_decay_width(&d, UINT64_MAX), 12);
+	assert_int_equal(sl_decay_width(&late, 4), 50);
+	assert_int_equal(sl_decay_width(&late, 5), 25);
+	assert_int_equal(sl_decay_width(&late, UINT64_MAX - 1), 12);
+	assert_int_equal(sl_decay_width(&none, 7), 0);
+}
+
+static void advancing(void **state)
+{
+	static const char text[] = "conv:3+decaylinear:rate=0.5,every=10,times=3,from=5";
+	static const struct {
+		int64_t steps;
+		const char *want;
+	} row[] = {
+		{0, "conv:3+decaylinear:rate=0.5,every=10,times=3,from=5"},
+		{12, "conv:3+decaylinear:rate=0.5,every=10,times=3,from=17"},
+		{25, "conv:3+decaylinear:rate=0.5,every=10,times=3,from=30"},
+		{INT64_MAX, "conv:3+decaylinear:rate=0.5,every=10,times=3,from=30"},
+	};
+	char out[SL_INSERT_TEXT];
+	struct sl_fail fail;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+		assert_int_equal(sl_insert_advance(text, row[i].steps, out, &fail), SL_OK);
+		assert_string_equal(out, row[i].want);
+	}
+	assert_int_equal(sl_insert_advance("conv:3", INT64_MAX, out, &fail), SL_OK);
+	assert_string_equal(out, "conv:3");
+}
+
+/* ---- a network through it */
+
+enum { IMAGE = 32, CLASSES = 10, ROWS = 8, TAIL = 24 };
+
+struct run {
+	struct sl_agreement agreement;
+	struct sl_plan *plan;
+	struct sl_weights weights;
+	struct sl_local *local;
+	struct sl_pool *pool;
+	struct sl_backend be;
+};
+
+static void run_open(struct run *r, bool ref, const char *head, const char *tail, double momentum, double decay)
+{
+	struct sl_fail fail;
+	enum sl_err err;
+
+	*r = (struct run){.agreement = {.momentum = momentum, .weight_decay = decay}};
+	r->agreement.plan = (struct sl_plan_spec){
+		.model = {"mobilenet_v2", 0.25, CLASSES, IMAGE, false, 0},
+		.cut = {"1:-1", "", ""},
+		.batch = ROWS,
+		.chunks = 2,
+		.seed = 7,
+	};
+	strcpy(r->agreement.plan.insert_head, head);
+	strcpy(r->agreement.plan.insert_tail, tail);
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		assert_int_equal(sl_codec_parse("none", &r->agreement.codec[dir], &fail), SL_OK);
+	sl_agreement_seal(&r->agreement);
+	if (sl_plan_open(&r->plan, &r->agreement.plan, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_int_equal(sl_pool_open(&r->pool, 1, &fail), SL_OK);
+	err = ref ? sl_ref_backend_open(&r->be, &fail) : sl_cpu_backend_open(&r->be, r->pool, &fail);
+	assert_int_equal(err, SL_OK);
+	assert_int_equal(sl_weights_open(&r->weights, r->plan->model, &fail), SL_OK);
+	sl_weights_init(&r->weights, r->plan->model, r->plan->spec.seed);
+	if (sl_local_open(&r->local, r->plan, &r->agreement, false, &r->be, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+}
+
+static void run_close(struct run *r)
+{
+	sl_local_close(r->local);
+	sl_weights_close(&r->weights);
+	r->be.ops->close(&r->be);
+	sl_pool_close(r->pool);
+	sl_plan_close(r->plan);
+}
+
+static float images[ROWS * IMAGE * IMAGE * 3];
+static int32_t labels[ROWS];
+
+static int make_images(void **state)
+{
+	struct sl_rng_key key = {.seed = 3, .tensor = SL_RNG_TEST};
+
+	(void)state;
+	for (uint32_t i = 0; i < sizeof images / sizeof images[0]; i++)
+		images[i] = 2 * sl_rng_unit(sl_rng_u32(&key, i)) - 1;
+	for (int i = 0; i < ROWS; i++)
+		labels[i] = i % CLASSES;
+	return 0;
+}
+
+static double step(struct run *r, uint64_t number, double lr)
+{
+	struct sl_step_result result;
+	struct sl_fail fail;
+
+	if (sl_local_step(r->local, images, labels, ROWS, number, lr, &result, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return result.loss;
+}
+
+static int find_param(const struct run *r, const char *name)
+{
+	for (int i = 0; i < r->plan->model->n_param; i++)
+		if (strcmp(r->plan->model->param[i].name, name) == 0)
+			return i;
+	fail_msg("no parameter %s", name);
+	return -1;
+}
+
+/* Random weights of the insert: zeros would hide what reads the wrong ones. */
+static void scatter(struct run *r, const char *name)
+{
+	int p = find_param(r, name);
+	struct sl_rng_key key = {.seed = 5, .step = (uint64_t)p, .tensor = SL_RNG_TEST};
+	int64_t n = sl_shape_count(&r->plan->model->param[p].shape);
+
+	for (int64_t i = 0; i < n; i++)
+		r->weights.value[p][i] += 0.2f * (2 * sl_rng_unit(sl_rng_u32(&key, (uint32_t)i)) - 1);
+}
+
+/* The gradient of a parameter behind a step; caller frees. */
+static float *gradient_of(struct run *r, enum sl_segment which, const char *name)
+{
+	const struct sl_plan_segment *s = &r->plan->segment[which];
+	float *all = malloc((size_t)s->trainable_count * sizeof *all), *one = NULL;
+	int p = find_param(r, name);
+
+	assert_non_null(all);
+	assert_int_equal(sl_local_get_gradients(r->local, which, all), SL_OK);
+	for (int i = 0; i < s->n_param; i++)
+		if (s->param[i].model_param == p) {
+			one = malloc((size_t)s->param[i].count * sizeof *one);
+			assert_non_null(one);
+			memcpy(one, all + s->param[i].offset, (size_t)s->param[i].count * sizeof *one);
+		}
+	free(all);
+	assert_non_null(one);
+	return one;
+}
+
+#define SCHEDULE "conv:24+decaylinear:rate=0.5,every=1000,times=2,from=1000"
+static const char *const first = "insert.tail.1.weight", *const second = "insert.tail.restore.1.weight";
+
+static void open_scattered(struct run *r, bool ref, const char *tail)
+{
+	run_open(r, ref, "", tail, 0, 0);
+	scatter(r, first);
+	scatter(r, second);
+	assert_int_equal(sl_local_set_weights(r->local, &r->weights), SL_OK);
+}
+
+/* 12 of 24 features live, 6 of them will: rows 6 … 11 of both matrices (as they lie in memory) are pulled, no others.
+ */
+static void what_is_pulled(void **state)
+{
+	const float l1 = 0.125f;
+	static const enum sl_segment at[2] = {SL_MIDDLE, SL_TAIL};
+	const char *const name[2] = {first, second};
+	struct run plain, pulled;
+
+	(void)state;
+	open_scattered(&plain, false, SCHEDULE);
+	open_scattered(&pulled, false, SCHEDULE ",l1=0.125");
+	step(&plain, 0, 0);
+	step(&pulled, 0, 0);
+	for (int m = 0; m < 2; m++) {
+		float *a = gradient_of(&plain, at[m], name[m]), *b = gradient_of(&pulled, at[m], name[m]);
+		const float *w = plain.weights.value[find_param(&plain, name[m])];
+
+		for (int i = 0; i < TAIL * TAIL; i++) {
+			float want = i / TAIL < 6 || i / TAIL >= 12 ? 0 : w[i] > 0 ? l1 : -l1;
+
+			assert_true(fabsf(b[i] - a[i] - want) < 1e-6f);
+			assert_true(want != 0 || a[i] == b[i]);
+			assert_true(i / TAIL < 12 || (a[i] == 0 && b[i] == 0));
+		}
+		free(a);
+		free(b);
+	}
+	run_close(&plain);
+	run_close(&pulled);
+}
+
+/* Loss and pull together, with weight `at` of parameter p moved by `by`. */
+static double objective(struct run *r, int p, int at, float by, double l1)
+{
+	float *w = r->weights.value[p], keep = w[at];
+	double sum = 0;
+
+	w[at] += by;
+	assert_int_equal(sl_local_set_weights(r->local, &r->weights), SL_OK);
+	for (int m = 0; m < 2; m++) {
+		const float *v = r->weights.value[find_param(r, m ? second : first)];
+
+		for (int i = 6 * TAIL; i < 12 * TAIL; i++)
+			sum += fabs((double)v[i]);
+	}
+	w[at] = keep;
+	return step(r, 0, 0) + l1 * sum;
+}
+
+static void numeric_gradients(void **state)
+{
+	static const int rows[] = {0, 5, 6, 9, 11, 12, 20};
+	const float eps = 0.01f;
+	struct run r;
+
+	(void)state;
+	open_scattered(&r, true, SCHEDULE ",l1=0.125");
+	step(&r, 0, 0);
+	for (int m = 0; m < 2; m++) {
+		float *grad = gradient_of(&r, m ? SL_TAIL : SL_MIDDLE, m ? second : first);
+		int p = find_param(&r, m ? second : first);
+
+		for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+			int at = rows[k] * TAIL + (int)(7 * k + 3) % TAIL;
+			double up = objective(&r, p, at, eps, 0.125), down = objective(&r, p, at, -eps, 0.125);
+			double numeric = (up - down) / (2 * (double)eps);
+
+			if (fabs((double)r.weights.value[p][at]) < 2 * (double)eps)
+				continue; /* |w| has a kink there */
+			if (fabs(numeric - (double)grad[at]) > 1e-3 + 0.02 * fabs(numeric))
+				fail_msg("%s[%d]: %g, numeric %g", m ? second : first, at, (double)grad[at], numeric);
+			assert_true(rows[k] < 6 || rows[k] >= 12 || fabs(numeric) > 0.02);
+			assert_true(rows[k] < 12 || (numeric == 0 && grad[at] == 0));
+		}
+		free(grad);
+	}
+	run_close(&r);
+}
+
+/* Schedules of both cuts, with everything that could move what is dead. */
+static void what_has_fallen_is_zero(void **state)
+{
+	static const char head[] = "decaylinear:rate=0.7,every=2,times=3,l1=0.01",
+			  tail[] = "conv:24+decaylinear:rate=0.5,every=3,times=2,l1=0.01";
+	static const struct {
+		const char *name;
+		int full, live;
+	} param[] = {
+		{"insert.head.0.weight", 8, 2},
+		{"insert.head.restore.0.weight", 8, 2},
+		{"insert.tail.1.weight", 24, 6},
+		{"insert.tail.restore.1.weight", 24, 6},
+	};
+	struct run r;
+
+	(void)state;
+	run_open(&r, false, head, tail, 0.9, 0.01);
+	assert_int_equal(sl_local_set_weights(r.local, &r.weights), SL_OK);
+	for (uint64_t s = 0; s < 8; s++)
+		step(&r, s, 0.005);
+	assert_int_equal(sl_local_get_weights(r.local, &r.weights), SL_OK);
+	for (size_t k = 0; k < sizeof param / sizeof param[0]; k++) {
+		const float *w = r.weights.value[find_param(&r, param[k].name)];
+		int live = param[k].live * param[k].full, moved = 0;
+
+		for (int i = 0; i < param[k].full * param[k].full; i++) {
+			assert_true(i < live || w[i] == 0);
+			moved += i < live && w[i] != (i / param[k].full == i % param[k].full ? 1.0f : 0.0f);
+		}
+		assert_true(moved > live / 2);
+	}
+	run_close(&r);
+}
+
+/* Evaluated at 6 of 24, the network is the one with a plain insert of 6 whose weights are the live ones; on the
+ * reference too. */
+static void the_live_part_is_a_plain_insert(void **state)
+{
+	static const char text[] = "conv:24+decaylinear:rate=0.5,every=1,times=2,from=2";
+	struct run decaying, on_ref, plain;
+	struct sl_step_result a, b, c;
+	struct sl_fail fail;
+
+	(void)state;
+	open_scattered(&decaying, false, text);
+	open_scattered(&on_ref, true, text);
+	run_open(&plain, false, "", "conv:24+linear:6", 0, 0);
+	for (int i = 0; i < plain.plan->model->n_param; i++) {
+		const struct sl_param *p = &plain.plan->model->param[i];
+		int64_t n = sl_shape_count(&p->shape);
+		const float *from = decaying.weights.value[find_param(&decaying, p->name)];
+
+		if (strcmp(p->name, second) != 0) {
+			memcpy(plain.weights.value[i], from, (size_t)n * sizeof *from);
+			continue;
+		}
+		for (int64_t k = 0; k < n; k++) /* [24, 6] of [24 that cross, 24] */
+			plain.weights.value[i][k] = from[k % 6 * TAIL + k / 6];
+	}
+	assert_int_equal(sl_local_set_weights(plain.local, &plain.weights), SL_OK);
+	assert_int_equal(sl_local_eval(decaying.local, images, labels, ROWS, 0, &a, &fail), SL_OK);
+	assert_int_equal(sl_local_eval(plain.local, images, labels, ROWS, 0, &b, &fail), SL_OK);
+	assert_int_equal(sl_local_eval(on_ref.local, images, labels, ROWS, 0, &c, &fail), SL_OK);
+	assert_true(fabs(a.loss - b.loss) < 1e-5 * b.loss);
+	assert_true(fabs(a.loss - c.loss) < 1e-5 * c.loss);
+	assert_int_equal(a.tx_bytes, b.tx_bytes);
+	run_close(&decaying);
+	run_close(&on_ref);
+	run_close(&plain);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_seeds_widths),
+		cmocka_unit_test(when_it_falls),
+		cmocka_unit_test(advancing),
+		cmocka_unit_test(what_is_pulled),
+		cmocka_unit_test(numeric_gradients),
+		cmocka_unit_test(what_has_fallen_is_zero),
+		cmocka_unit_test(the_live_part_is_a_plain_insert),
+	};
+
+	return cmocka_run_group_tests_name("decay", tests, make_images, NULL);
+}

@@ -1,0 +1,163 @@
+/* The run's bookkeeping: what a checkpoint says of it, wherever the run is interrupted. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "client/training.h"
+
+enum { BATCH = 2, STEPS = 3, EVALS = 2, EPOCHS = 3, TEXT = 1 << 16 };
+
+static struct sl_conf_client conf;
+static struct sl_setup setup = {.conf = &conf};
+
+static void configure(const char *name, int eval_every)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	memset(&conf, 0, sizeof conf);
+	conf.train.batch = BATCH;
+	conf.train.epochs = EPOCHS;
+	conf.train.eval_every = eval_every;
+	conf.train.optimizer.lr = 0.1;
+	snprintf(conf.log.dir, sizeof conf.log.dir, "%s/training-%d-%s", tmp ? tmp : "/tmp", (int)getpid(), name);
+	setup.set[SL_SPLIT_TRAIN].count = STEPS * BATCH;
+	setup.set[SL_SPLIT_TEST].count = EVALS * BATCH;
+}
+
+static struct sl_training *open_run(bool resume)
+{
+	struct sl_training *run;
+	struct sl_fail fail;
+
+	if (sl_training_open(&run, &setup, "remote", false, resume, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return run;
+}
+
+/* Batches until the end, or `most` of them; which of them they are decides what comes out. */
+static int go_on(struct sl_training *run, int most)
+{
+	int done = 0;
+
+	for (; done < most; done++) {
+		enum sl_want want = sl_training_next(run);
+		struct sl_step_result r = {
+			.rows = BATCH, .correct = 1, .tx_bytes = 100, .rx_bytes = 50, .t_step_s = 0.5};
+
+		if (want == SL_WANT_FINISH)
+			break;
+		r.step = sl_training_number(run);
+		r.loss = (want == SL_WANT_STEP ? 3 : 7) + (double)r.step / 8;
+		sl_training_done(run, &r);
+	}
+	return done;
+}
+
+static char *log_text(void)
+{
+	static char text[2][TEXT];
+	static int which;
+	char path[sizeof conf.log.dir + 16];
+	FILE *file;
+	size_t len;
+
+	which = !which;
+	snprintf(path, sizeof path, "%s/log.jsonl", conf.log.dir);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	len = fread(text[which], 1, TEXT - 1, file);
+	text[which][len] = 0;
+	fclose(file);
+	unlink(path);
+	rmdir(conf.log.dir);
+	return text[which];
+}
+
+/* Interrupted behind every batch there is, and resumed: the same log, and the same figures. */
+static void check_every_place(int eval_every)
+{
+	const struct sl_training_link none = {.links = 1};
+	struct sl_training_state whole, state;
+	struct sl_training *run;
+	char *undisturbed;
+	int batches;
+
+	configure("whole", eval_every);
+	run = open_run(false);
+	batches = go_on(run, 1000);
+	whole = sl_training_state(run);
+	sl_training_close(run);
+	undisturbed = strdup(log_text());
+	for (int at = 0; at <= batches; at++) {
+		struct sl_checkpoint c = {.dir = "", .prefix = ""};
+		struct sl_fail fail;
+
+		configure("again", eval_every);
+		run = open_run(false);
+		assert_int_equal(go_on(run, at), at);
+		sl_training_save(run, &c);
+		sl_training_finish(run, &none, "interrupted", true);
+		sl_training_close(run);
+		run = open_run(true);
+		assert_int_equal(sl_training_restore(run, &c, &fail), SL_OK);
+		go_on(run, 1000);
+		state = sl_training_state(run);
+		sl_training_close(run);
+		assert_string_equal(log_text(), undisturbed);
+		assert_true(state.step == whole.step && state.tx_bytes == whole.tx_bytes);
+		assert_true(state.rx_bytes == whole.rx_bytes && state.loss == whole.loss);
+	}
+	free(undisturbed);
+}
+
+/* Notes that a file may hold, whose hash is right. */
+static void places_that_are_none_are_refused(void **state)
+{
+	static const char *const place[] = {"1 0 -1 0", "1 -1 1 0", "1 0 100000 0", "100000 0 1 0", "one"};
+	struct sl_checkpoint c = {.dir = "", .prefix = ""};
+	struct sl_training *run;
+	struct sl_fail fail;
+
+	(void)state;
+	configure("places", 1);
+	run = open_run(false);
+	sl_training_save(run, &c);
+	assert_int_equal(sl_training_restore(run, &c, &fail), SL_OK);
+	for (size_t i = 0; i < sizeof place / sizeof place[0]; i++) {
+		snprintf(c.note[0].value, sizeof c.note[0].value, "%s", place[i]);
+		if (sl_training_restore(run, &c, &fail) == SL_OK)
+			fail_msg("a run goes on at '%s'", place[i]);
+	}
+	sl_training_close(run);
+}
+
+static void a_run_goes_on_from_anywhere(void **state)
+{
+	(void)state;
+	check_every_place(1);
+}
+
+static void and_where_few_epochs_are_evaluated(void **state)
+{
+	(void)state;
+	check_every_place(2);
+	check_every_place(0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(places_that_are_none_are_refused),
+		cmocka_unit_test(a_run_goes_on_from_anywhere),
+		cmocka_unit_test(and_where_few_epochs_are_evaluated),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
