@@ -46,11 +46,11 @@ from_archive() {
 
 build_converter() {
 	cc=${CC:-cc}
-	command -v "$cc" >/dev/null || die "no C compiler '$cc' to build the converter: install gcc, or set CC"
+	command -v "${cc%% *}" >/dev/null || die "no C compiler '$cc' to build the converter: install gcc, or set CC"
 	flags=$(pkg-config --cflags --libs libpng jansson 2>/dev/null) ||
 		die 'libpng or jansson is missing: install pkg-config, libpng-dev and libjansson-dev'
-	# $flags is a list of words
-	"$cc" -std=gnu11 -Wall -Wextra -Werror -O2 -o "$tmp/png2cifar" "$here/png2cifar.c" $flags ||
+	# $cc may be a launcher and its compiler, and $flags is a list of words
+	$cc -std=gnu11 -Wall -Wextra -Werror -O2 -o "$tmp/png2cifar" "$here/png2cifar.c" $flags ||
 		die 'the converter scripts/png2cifar.c did not compile'
 }
 

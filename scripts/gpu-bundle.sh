@@ -11,6 +11,7 @@ mkdir -p "$out/lib"
 programs=("$build"/tests/suite/test_{ops,gpu,gpu_codecs} "$build"/tests/unit/test_module
 	"$build"/tests/bench/bench_{gpu,gpu_codecs})
 cp "$build/libsplit_cuda.so" "${programs[@]}" "$out"
+cp -r tests/golden/codec "$out/golden"
 cp tests/bench/bench_gpu_peer.py scripts/gpu-check.sh "$out"
 for program in "${programs[@]}"; do
 	ldd "$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}'

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# usage: gpu-check.sh [STEP]…    steps: codecs tests sanitizer bench peer profile (all but profile of them without arguments)
+# usage: gpu-check.sh [STEP]…    steps: codecs tests graphs sanitizer racecheck bench peer profile (all but profile of them without
+# arguments). `sanitizer` is memcheck of everything; `sanitizer racecheck` (or `racecheck`) looks for races in shared memory.
 # Runs, on a host with a GPU, what scripts/gpu-bundle.sh has put beside this script. cuBLAS and cuDNN are taken from the
 # CUDA toolkit, or else from the wheels that PyTorch installs. Logs go to LOGS (default: logs/ here), a digest to stdout.
 set -u
@@ -16,7 +17,7 @@ except ImportError:
 PY
 )
 export LD_LIBRARY_PATH="$here:$here/lib${wheels:+:$wheels}:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-export BUILD=$here
+export BUILD=$here SPLIT_GOLDEN=$here/golden
 bad=0
 step() { [ "${#steps[@]}" = 0 ] && [ "$1" != profile ] || [[ " ${steps[*]} " == *" $1 "* ]]; }
 steps=("$@")
@@ -49,6 +50,15 @@ if step tests; then
 	SPLIT_CUDNN=none SPLIT_TEST_BACKEND=cuda try test_ops_without_cudnn 150 "$here/test_ops"
 	grep -h cudnn-missing "$logs"/test_*.log | sort | uniq -c
 fi
+if step graphs; then
+	try test_gpu_graphs 60 "$here/test_gpu" '*graphs*'
+	for mode in '' --tf32; do
+		try "bench_plain$mode" 60 "$here/bench_gpu" $mode
+		try "bench_graphs$mode" 60 "$here/bench_gpu" --graphs $mode
+		grep -H '^ours' "$logs/bench_plain$mode.log" "$logs/bench_graphs$mode.log"
+	done
+	grep -h graph-refused "$logs"/{test_gpu,bench}_graphs*.log && bad=1
+fi
 if step bench; then
 	try bench 100 "$here/bench_gpu" --layers
 	try bench_tf32 100 "$here/bench_gpu" --tf32 --layers
@@ -66,7 +76,7 @@ if step peer; then
 	try peer 150 python3 "$here/bench_gpu_peer.py"
 	cat "$logs/peer.log"
 fi
-if step sanitizer; then
+if step sanitizer || step racecheck; then
 	sanitize() { # TOOL LIMIT_S PROGRAM ARGUMENT…; memory that is refused on purpose is no error
 		local api=()
 		[ "$1" != memcheck ] || api=(--report-api-errors no)
@@ -74,9 +84,14 @@ if step sanitizer; then
 		grep -h 'SUMMARY' "$logs/$1_$3.log"
 	}
 	export SPLIT_TEST_BACKEND=cuda
+fi
+if step sanitizer; then
 	sanitize memcheck 150 test_ops
 	sanitize memcheck 60 test_gpu
-	sanitize memcheck 200 test_gpu_codecs '*GPU*'
-	sanitize racecheck 120 test_ops
+	SPLIT_TEST_SHORT=1 sanitize memcheck 200 test_gpu_codecs '*GPU*'
+fi
+if step racecheck; then
+	SPLIT_TEST_SHORT=1 sanitize racecheck 200 test_gpu_codecs '*GPU*'
+	sanitize racecheck 240 test_ops 'cuda, two chunks*'
 fi
 exit $bad

@@ -52,10 +52,10 @@ from=(model.weights="$weights")
 local_run 'local file' "${from[@]}"
 compare uploaded 'local file' "$one" "${from[@]}"
 [ "$(ls "$tmp/store" | wc -l)" = 1 ] || fail "$(ls "$tmp/store" | wc -l) files in the store, not 1"
-before=$(stat -c %Y.%i "$tmp/store"/*)
+before=$(stat -c %i "$tmp/store"/*)
 compare 'found in the store' 'local file' "$one" "${from[@]}"
 compare 'found by another server' 'local file' "$two" "${from[@]}"
-[ "$(stat -c %Y.%i "$tmp/store"/*)" = "$before" ] || fail 'the weights were uploaded again'
+[ "$(stat -c %i "$tmp/store"/*)" = "$before" ] || fail 'the weights were uploaded again'
 printf damaged | dd of="$(ls "$tmp/store"/*)" conv=notrunc bs=1 seek=4096 status=none
 compare 'damaged in the store' 'local file' "$one" "${from[@]}"
 grep -q ' store-damaged: ' "$tmp/one.log" || fail 'damage in the store was not logged'

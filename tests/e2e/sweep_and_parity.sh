@@ -13,6 +13,13 @@ cat >"$tmp/list.yaml" <<'YAML'
 - {name: quant 8, codec: quant:8, chunks: 2}
 - {name: no such, codec: quant:99}
 - {name: insert, insert: {head: "linear:2", tail: "conv:160"}, codec: {head_act: f16}}
+- {name: decays, insert: {head: "none", tail: "conv:80+decaylinear:rate=0.5,every=1,times=2"}}
+YAML
+
+cat >"$tmp/none.yaml" <<'YAML'
+- {name: none, insert: none}
+- {name: no head, insert: {head: none}}
+- {name: as it is}
 YAML
 
 # sweep DIR STATUS [argument]…
@@ -24,9 +31,9 @@ sweep() {
 	[ $rc = "$want" ] || fail "sweep $dir: exit status $rc, not $want"
 }
 
-# cell DIR LINE COLUMN: no cell of these rows is quoted but the failure's
+# cell DIR LINE COLUMN, of cells without a comma
 cell() {
-	awk -F, -v line="$2" -v name="$3" 'NR == 1 {for (i = 1; i <= NF; i++) if ($i == name) at = i} NR == line {print $at}' "$tmp/$1/sweep.csv"
+	awk -F, -v line="$2" -v name="$3" '{gsub(/"[^"]*"/, "quoted")} NR == 1 {for (i = 1; i <= NF; i++) if ($i == name) at = i} NR == line {print $at}' "$tmp/$1/sweep.csv"
 }
 # holds EXPRESSION WHAT
 holds() { awk "BEGIN {exit !($1)}" || fail "$2: not $1"; }
@@ -34,8 +41,8 @@ holds() { awk "BEGIN {exit !($1)}" || fail "$2: not $1"; }
 sweep local 69 --local
 sweep remote 69 --set server="$endpoint"
 for run in local remote; do
-	[ "$(wc -l <"$tmp/$run/sweep.csv")" = 6 ] || fail "$run: $(wc -l <"$tmp/$run/sweep.csv") lines"
-	for line in 2 3 4 6; do
+	[ "$(wc -l <"$tmp/$run/sweep.csv")" = 7 ] || fail "$run: $(wc -l <"$tmp/$run/sweep.csv") lines"
+	for line in 2 3 4 6 7; do
 		[ "$(cell $run $line outcome)" = done ] || fail "$run: row $((line - 1)) is not done"
 		holds "$(cell $run $line test_acc) >= 0 && $(cell $run $line steps) == 3" "$run: row $((line - 1))"
 	done
@@ -44,6 +51,8 @@ for run in local remote; do
 	holds "$(cell $run 3 rate_nominal) == 0.25 && $(cell $run 3 rate_real) > 0.25 && $(cell $run 3 rate_real) < 0.27" "$run: rate of quant:8"
 	# 2·16² and 160 of 8·16² and 1280 elements; 48 images trained, 32 evaluated; f16 halves one of the four tensors: 65536 / 425984
 	holds "$(cell $run 6 rate_nominal) > 0.15384 && $(cell $run 6 rate_nominal) < 0.15385" "$run: rate of the insert"
+	# 3 steps at 80, 40 and 20 features and an evaluation of 2 batches at 20, of 1280; 8·16² of the head as they are
+	holds "$(cell $run 7 rate_nominal) > 0.6273 && $(cell $run 7 rate_nominal) < 0.6275" "$run: rate of what decays"
 	[ "$(cell $run 4 chunks)" = 2 ] && [ "$(cell $run 3 chunks)" = 4 ] || fail "$run: chunks"
 	[ -s "$tmp/$run/rate_accuracy.gp" ] && [ -s "$tmp/$run/time_per_batch.gp" ] || fail "$run: a script is missing"
 	if command -v gnuplot >/dev/null; then
@@ -51,8 +60,14 @@ for run in local remote; do
 			fail "$run: no picture"
 	fi
 done
+# rows that switch off what the config has are the rows of a config without
+timeout -k 5 $patience "$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/none.yaml" --out "$tmp/off" --local \
+	--set insert.head=linear:2 --set insert.tail=conv:160 >"$tmp/off.log" 2>&1 || fail "a sweep over inserts: $?"
+[ "$(cell off 2 rate_nominal)" = 1 ] && [ "$(cell off 2 test_loss)" = "$(cell local 2 test_loss)" ] || fail 'insert: none leaves an insert'
+holds "$(cell off 3 rate_nominal) < 1 && $(cell off 3 rate_nominal) > 0.6" 'insert: {tail: none} leaves the head alone'
+holds "$(cell off 4 rate_nominal) < 0.21" "an empty row has the config's"
 # the same runs, whoever computes the middle
-for line in 2 3 4 6; do
+for line in 2 3 4 6 7; do
 	[ "$(cell local $line test_loss)" = "$(cell remote $line test_loss)" ] || fail "row $((line - 1)) learned differently"
 done
 holds "$(cell remote 3 peak_client_mb_s) > 0 && $(cell remote 3 avg_mb_s) > 0" 'bandwidths'

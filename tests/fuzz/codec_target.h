@@ -1,6 +1,7 @@
 /* One decoder under libFuzzer. Byte 0 of the input: bits 0–2 the specification, bit 3 a tensor of two blocks, bit 4 the
  * gradient that is paired with an activation, bit 5 one row less than the codec was opened for, bit 6 the input brings
- * its own header (else a right one is put before it). The rest is the payload. What is refused must not be written. */
+ * its own header (else a right one is put before it), bit 7 the loops of AVX-512, where this CPU has it. The rest is
+ * the payload. What is refused must not be written. */
 #ifndef SL_FUZZ_CODEC_TARGET_H
 #define SL_FUZZ_CODEC_TARGET_H
 
@@ -9,6 +10,9 @@
 #include <string.h>
 
 #include "common/codec/frame.h"
+#include "common/codec/loops.h"
+#include "common/nn/backend.h"
+#include "kernels/cpu/codec_loops.h"
 
 enum { FUZZ_SPECS = 8 };
 
@@ -18,7 +22,7 @@ struct fuzz_codec {
 	struct sl_codec *act, *grad; /* grad: NULL where nothing can be paired */
 };
 
-static struct fuzz_codec fuzz_codecs[FUZZ_SPECS][2];
+static struct fuzz_codec fuzz_codecs[2][FUZZ_SPECS][2];
 static float fuzz_x[2 * 41 * 43 * 24], fuzz_was[2 * 41 * 43 * 24];
 
 static void fuzz_must(enum sl_err err, const char *what)
@@ -29,9 +33,22 @@ static void fuzz_must(enum sl_err err, const char *what)
 	abort();
 }
 
-static void fuzz_open(struct fuzz_codec *f, const char *text, bool large)
+static const struct sl_codec_loops *fuzz_loops(void)
 {
-	struct sl_codec_env env = {.slots = 1, .seed = 1, .dir = SL_DIR_HEAD_ACT};
+	return &sl_cpu_codec_loops_avx512;
+}
+
+static bool fuzz_vectors(void)
+{
+	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+static void fuzz_open(struct fuzz_codec *f, const char *text, bool large, bool vectors)
+{
+	static const struct sl_backend_ops ops = {.name = "fuzz", .codec_loops = fuzz_loops};
+	static struct sl_backend be = {.ops = &ops, .host_memory = true};
+	struct sl_codec_env env = {.be = vectors ? &be : NULL, .slots = 1, .seed = 1, .dir = SL_DIR_HEAD_ACT};
 	struct sl_codec_call call = {.training = true};
 	struct sl_tensor x = {.dtype = SL_F32, .data = fuzz_x};
 	struct sl_buf out = {0};
@@ -57,7 +74,7 @@ static void fuzz_open(struct fuzz_codec *f, const char *text, bool large)
 static int fuzz_decode(const char *const *specs, const uint8_t *data, size_t size)
 {
 	struct sl_codec_call call = {.training = true};
-	int n_spec = 0, which;
+	int n_spec = 0, which, large, vectors;
 	struct fuzz_codec *f;
 	struct sl_tensor x = {.dtype = SL_F32, .data = fuzz_x};
 	struct sl_codec *codec;
@@ -71,9 +88,11 @@ static int fuzz_decode(const char *const *specs, const uint8_t *data, size_t siz
 	while (specs[n_spec] != NULL)
 		n_spec++;
 	which = (data[0] & 7) % n_spec;
-	f = &fuzz_codecs[which][data[0] >> 3 & 1];
+	large = data[0] >> 3 & 1;
+	vectors = data[0] >> 7 && fuzz_vectors();
+	f = &fuzz_codecs[vectors][which][large];
 	if (f->act == NULL)
-		fuzz_open(f, specs[which], data[0] >> 3 & 1);
+		fuzz_open(f, specs[which], large, vectors);
 	paired = (data[0] & 0x10) && f->grad != NULL;
 	codec = paired ? f->grad : f->act;
 	x.shape = sl_shape_rows(f->shape, data[0] & 0x20 ? 1 : 2);

@@ -1,6 +1,8 @@
 /* Events in any order for either side of a session: frames whose fields are what is next, or nearly so, or anything;
- * tasks that end as they may; requests of the driver where it could make them. Whatever comes, the machine keeps its
- * word to its driver: places inside their runs, no task twice, nothing after the end. */
+ * tasks that end as they may; requests of the driver where it could make them; and after an end, now and then, the
+ * session's next epoch, which goes on from a step that was reached, while frames of the old one still arrive. Whatever
+ * comes, the machine keeps its word to its driver: places inside their runs, no task twice, nothing after the end, no
+ * step but the next, nothing of an older epoch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +27,13 @@ struct driver {
 	int opened, installed;
 	uint64_t received[SL_PART_WHAT_COUNT], total[SL_PART_WHAT_COUNT];
 	int chunk[SL_PART_WHAT_COUNT];
-	bool over;
+	bool over, client;
+	uint64_t epoch;
+	uint64_t held[SL_WIRE_HELD_MAX]; /* steps to go on from; [n_held - 1] is 0 */
+	uint32_t n_held;
+	uint64_t stepped; /* the step that STEPPED told last, and one; 0: none in this epoch */
+	struct sl_session_limits limits;
+	int abandoned, skipped; /* in this pass */
 };
 
 static uint8_t take(struct input *in)
@@ -47,27 +55,31 @@ static uint64_t near(struct input *in, uint64_t next)
 	return how < 220 ? next + 1 : how < 240 ? next - 1 : far[how % 8];
 }
 
-static void fill_hello(struct input *in, struct sl_hello *h)
+static void fill_hello(struct input *in, const struct driver *d, struct sl_hello *h)
 {
 	*h = (struct sl_hello){.version = (uint32_t)near(in, SL_WIRE_VERSION),
-			       .epoch = 7,
+			       .epoch = d->epoch,
 			       .part_bytes = (uint32_t)near(in, 4096),
 			       .window_bytes = near(in, 8192),
 			       .heartbeat_ms = (uint32_t)near(in, 100),
 			       .timeout_ms = (uint32_t)near(in, 1000),
-			       .n_held = take(in) % (SL_WIRE_HELD_MAX + 1),
-			       .held = {near(in, 0)}};
+			       .n_held = (uint32_t)near(in, d->n_held) % (SL_WIRE_HELD_MAX + 1)};
+	memcpy(h->held, d->held, sizeof h->held);
+}
+
+static bool idle(const struct sl_session *s)
+{
+	return s->state == SL_SESSION_READY;
 }
 
 static void fill_part(struct input *in, const struct driver *d, struct sl_frame *f)
 {
 	static const uint8_t bytes[SL_WIRE_PART_MAX];
 	const struct sl_session *s = &d->s;
-	bool idle = s->state == SL_SESSION_READY;
 	uint32_t what = take(in) % (SL_PART_WHAT_COUNT + 1);
 	uint32_t known = what < SL_PART_WHAT_COUNT ? what : 0;
-	int chunk = idle ? 0 : s->lane[known].chunk;
-	uint64_t batch = idle ? 1 + take(in) % s->limits.batch : s->batch_rows, most = s->limits.run_bytes[known];
+	int chunk = idle(s) ? 0 : s->lane[known].chunk;
+	uint64_t batch = idle(s) ? 1 + take(in) % s->limits.batch : s->batch_rows, most = s->limits.run_bytes[known];
 	uint64_t left = batch - (uint64_t)chunk * s->limits.rows, rows = left < s->limits.rows ? left : s->limits.rows;
 	uint64_t total = 1 + take(in);
 
@@ -77,8 +89,8 @@ static void fill_part(struct input *in, const struct driver *d, struct sl_frame 
 		total = most;
 
 	f->u.part = (struct sl_part){.what = what,
-				     .training = idle ? take(in) & 1 : s->training,
-				     .step = near(in, idle ? s->next_step : s->number),
+				     .training = idle(s) ? take(in) & 1 : s->training,
+				     .step = near(in, idle(s) ? s->next_step : s->number),
 				     .chunk = (uint32_t)near(in, (uint64_t)chunk),
 				     .rows = (uint32_t)near(in, rows),
 				     .batch_rows = (uint32_t)near(in, batch),
@@ -94,16 +106,16 @@ static void fill_frame(struct input *in, const struct driver *d, struct sl_frame
 {
 	const struct sl_session *s = &d->s;
 
-	*f = (struct sl_frame){.kind = kind, .epoch = near(in, kind == SL_FRAME_HELLO ? 7 : s->epoch)};
+	*f = (struct sl_frame){.kind = kind, .epoch = near(in, kind == SL_FRAME_HELLO ? d->epoch : s->epoch)};
 	switch (kind) {
 	case SL_FRAME_HELLO:
-		fill_hello(in, &f->u.hello);
+		fill_hello(in, d, &f->u.hello);
 		break;
 	case SL_FRAME_WELCOME:
 		f->u.welcome = (struct sl_welcome){.version = (uint32_t)near(in, SL_WIRE_VERSION),
 						   .part_bytes = (uint32_t)near(in, 4096),
 						   .window_bytes = near(in, 8192),
-						   .next_step = near(in, 0),
+						   .next_step = near(in, d->held[take(in) % d->n_held]),
 						   .need_weights = take(in) & 1};
 		break;
 	case SL_FRAME_REFUSE:
@@ -117,10 +129,15 @@ static void fill_frame(struct input *in, const struct driver *d, struct sl_frame
 		break;
 	case SL_FRAME_COMMIT:
 		f->u.commit = (struct sl_commit){near(in, s->number), (uint32_t)near(in, (uint64_t)s->chunks),
-						 (double)near(in, 1)};
+						 (double)near(in, 1), take(in) & 1,
+						 take(in) & 1,        {near(in, s->next_step), near(in, s->next_step)}};
 		break;
 	case SL_FRAME_COMMITTED:
-		f->u.committed = (struct sl_committed){near(in, s->number), 0.5};
+		f->u.committed = (struct sl_committed){near(in, s->number), 0.5, take(in) & 1};
+		break;
+	case SL_FRAME_ABANDON:
+		f->u.abandon = (struct sl_abandon){
+			near(in, s->state == SL_SESSION_WEIGHTS || idle(s) ? s->next_step : s->number), "NaN"};
 		break;
 	case SL_FRAME_HEARTBEAT:
 		f->u.heartbeat = (struct sl_heartbeat){near(in, 500), near(in, 400)};
@@ -142,8 +159,10 @@ static void check_task(struct driver *d, const struct sl_action *a)
 		CHECK(a->chunk == d->started[a->task]); /* in order, so none twice */
 	else
 		CHECK(d->started[a->task] == d->done[a->task]); /* its job is free */
-	if (a->task == SL_TASK_COMMIT)
-		CHECK(d->started[a->task] == 0);
+	if (a->task == SL_TASK_COMMIT)                          /* once more to skip what the first one found NaN in */
+		CHECK(d->started[a->task] == 0 || (d->s.role == SL_SESSION_SERVER && d->s.skip && !d->skipped++));
+	if (a->task == SL_TASK_ABANDON)
+		CHECK(d->s.abandoned && !d->abandoned++);
 	CHECK(a->task != SL_TASK_OPEN || !d->opened++);
 	CHECK(a->task != SL_TASK_INSTALL || !d->installed++);
 	d->started[a->task]++;
@@ -166,6 +185,23 @@ static void check_store(struct driver *d, const struct sl_action *a, const struc
 	d->chunk[what] += what != SL_PART_WEIGHTS && a->whole;
 }
 
+static bool is_held(const struct driver *d, uint64_t step)
+{
+	for (uint32_t i = 0; i < d->n_held; i++)
+		if (d->held[i] == step)
+			return true;
+	return false;
+}
+
+/* One after another, from the step that both sides agreed on; none twice. */
+static void check_stepped(struct driver *d)
+{
+	CHECK(d->s.next_step == d->s.number + 1);
+	CHECK(d->stepped ? d->s.next_step == d->stepped + 1 : is_held(d, d->s.number));
+	CHECK(d->done[SL_TASK_COMMIT] == 1 + d->skipped);
+	d->stepped = d->s.next_step;
+}
+
 static void check_actions(struct driver *d, const struct sl_event *ev, enum sl_err err)
 {
 	bool failed = false;
@@ -181,8 +217,14 @@ static void check_actions(struct driver *d, const struct sl_event *ev, enum sl_e
 			check_store(d, a, ev->frame);
 		else if (a->kind == SL_ACTION_SEND)
 			CHECK(a->frame >= 0 && a->frame < d->out.n_frame);
+		else if (a->kind == SL_ACTION_ABANDONED)
+			CHECK(d->s.role == SL_SESSION_CLIENT && d->s.quiet && d->out.fail.text[0]);
 		else if (a->kind == SL_ACTION_POST)
 			CHECK(a->chunk >= 0 && a->chunk < (a->what == SL_PART_WEIGHTS ? 1 : d->s.chunks));
+		else if (a->kind == SL_ACTION_READY)
+			CHECK(is_held(d, d->s.next_step));
+		else if (a->kind == SL_ACTION_STEPPED)
+			check_stepped(d);
 		failed |= a->kind == SL_ACTION_FAIL;
 	}
 	CHECK(failed == (err != SL_OK));
@@ -193,15 +235,19 @@ static void check_actions(struct driver *d, const struct sl_event *ev, enum sl_e
 static void note_pass(struct driver *d, enum sl_session_state before, enum sl_event_kind kind)
 {
 	enum sl_session_state after = d->s.state;
-	bool begins = before == SL_SESSION_READY &&
-		      (kind == SL_EV_PART || kind == SL_EV_BEGIN_STEP || kind == SL_EV_BEGIN_EVAL);
+	bool unbegun = before == SL_SESSION_READY || before == SL_SESSION_WEIGHTS;
+	bool begins = (before == SL_SESSION_READY &&
+		       (kind == SL_EV_PART || kind == SL_EV_BEGIN_STEP || kind == SL_EV_BEGIN_EVAL)) ||
+		      (unbegun && after == SL_SESSION_ABANDON);
 
 	if ((!begins || after == SL_SESSION_CLOSED) && !(kind == SL_EV_BEGIN_FETCH))
 		return;
 	for (int task = SL_TASK_HEAD_FWD; task <= SL_TASK_COMMIT; task++)
 		CHECK(d->started[task] == d->done[task]);
-	memset(d->received, 0, sizeof d->received);
+	/* not the weights: their last part may come with the end of a pass that was abandoned before it began */
+	memset(d->received, 0, SL_PART_WEIGHTS * sizeof *d->received);
 	memset(d->chunk, 0, sizeof d->chunk);
+	d->abandoned = d->skipped = 0;
 	for (int task = SL_TASK_HEAD_FWD; task <= SL_TASK_COMMIT; task++)
 		d->started[task] = d->done[task] = 0;
 }
@@ -210,8 +256,14 @@ static void note_pass(struct driver *d, enum sl_session_state before, enum sl_ev
 static void feed(struct driver *d, const struct sl_event *ev, uint64_t now_ms)
 {
 	enum sl_session_state before = d->s.state;
+	bool stale = before != SL_SESSION_CLOSED && ev->kind < SL_EV_TASK_DONE && ev->kind != SL_EV_HELLO &&
+		     ev->frame->epoch < d->s.epoch && !(ev->kind == SL_EV_REFUSE && ev->frame->epoch == 0);
+	uint64_t counted = d->s.counts.stale_frames, heard_ms = d->s.heard_ms;
 	enum sl_err err = sl_session_step(&d->s, ev, now_ms, &d->out);
 
+	if (stale)
+		CHECK(err == SL_OK && d->out.n_action == 0 && d->s.state == before &&
+		      d->s.counts.stale_frames == counted + 1 && d->s.heard_ms == heard_ms);
 	if (d->over) {
 		CHECK(err == SL_OK && d->out.n_action == 0 && d->s.state == SL_SESSION_CLOSED);
 		return;
@@ -223,19 +275,36 @@ static void feed(struct driver *d, const struct sl_event *ev, uint64_t now_ms)
 
 /* ---- the driver's own events */
 
+/* The worker runs ABANDON behind all that was queued before. */
+static bool pass_runs(const struct driver *d)
+{
+	for (int task = 0; task < SL_TASK_COUNT; task++)
+		if (task != SL_TASK_ABANDON && d->done[task] != d->started[task])
+			return true;
+	return false;
+}
+
 static bool end_task(struct input *in, struct driver *d, struct sl_event *ev)
 {
+	static const struct sl_fail why = {SL_ERR_NONFINITE, "NaN"};
 	int first = take(in) % SL_TASK_COUNT;
 
 	for (int i = 0; i < SL_TASK_COUNT; i++) {
 		int task = (first + i) % SL_TASK_COUNT;
 
-		if (d->done[task] == d->started[task])
+		if (d->done[task] == d->started[task] || (task == SL_TASK_ABANDON && pass_runs(d)))
 			continue;
 		ev->kind = SL_EV_TASK_DONE;
+		if (sl_session_abandons(&d->s) && task != SL_TASK_ABANDON && task != SL_TASK_INSTALL &&
+		    take(in) % 8 == 0)
+			ev->kind = SL_EV_NONFINITE;
+		ev->why = &why;
 		ev->task = (enum sl_task)task;
 		ev->chunk = task >= SL_TASK_HEAD_FWD && task <= SL_TASK_HEAD_BWD ? d->done[task] : 0;
 		ev->need_weights = take(in) & 1;
+		ev->checkpointed = take(in) & 1;
+		/* the server's driver goes on from a step that Hello held */
+		ev->next_step = d->s.hello.n_held ? d->s.hello.held[take(in) % d->s.hello.n_held] : 0;
 		d->done[task]++;
 		return true;
 	}
@@ -246,37 +315,71 @@ static bool request(struct input *in, const struct driver *d, struct sl_event *e
 {
 	if (d->s.role == SL_SESSION_SERVER || (kind == SL_EV_OPEN) != (d->s.state == SL_SESSION_NEW))
 		return false;
-	if (kind != SL_EV_OPEN && kind != SL_EV_LEAVE && d->s.state != SL_SESSION_READY)
+	if (d->s.state == SL_SESSION_ABANDON && kind != SL_EV_LEAVE) {
+		if (!d->s.quiet || (kind != SL_EV_SKIP && kind != SL_EV_BEGIN_FETCH))
+			return false;
+	} else if (kind == SL_EV_SKIP || kind == SL_EV_NONFINITE) {
 		return false;
+	} else if (kind != SL_EV_OPEN && kind != SL_EV_LEAVE && d->s.state != SL_SESSION_READY) {
+		return false;
+	}
 	ev->kind = kind;
 	ev->batch_rows = 1 + take(in) % d->s.limits.batch;
 	ev->number = d->s.next_step;
 	ev->lr = 0.1;
+	ev->checkpoint = take(in) & 1;
 	return true;
+}
+
+/* Tasks of an older epoch are forgotten by the driver, as ports do. */
+static void open_epoch(struct driver *d, uint64_t now_ms)
+{
+	struct sl_hello hello = {.version = SL_WIRE_VERSION,
+				 .epoch = d->epoch,
+				 .part_bytes = 4096,
+				 .window_bytes = 8192,
+				 .heartbeat_ms = 100,
+				 .timeout_ms = 1000,
+				 .n_held = d->n_held};
+
+	memcpy(hello.held, d->held, sizeof hello.held);
+	if (d->client)
+		sl_session_open_client(&d->s, &hello, now_ms);
+	else
+		sl_session_open_server(&d->s, 8192, 4096, now_ms);
+	sl_session_set_limits(&d->s, &d->limits);
 }
 
 static void open_session(struct input *in, struct driver *d)
 {
-	const struct sl_hello hello = {.version = SL_WIRE_VERSION,
-				       .epoch = 7,
-				       .part_bytes = 4096,
-				       .window_bytes = 8192,
-				       .heartbeat_ms = 100,
-				       .timeout_ms = 1000,
-				       .n_held = 1};
-	bool client = take(in) & 1;
-	struct sl_session_limits l = {.batch = 1 + take(in)};
+	struct sl_session_limits *l = &d->limits;
 
-	l.rows = 1 + take(in) % l.batch;
+	d->epoch = 7;
+	d->n_held = 1;
+	d->client = take(in) & 1;
+	l->batch = 1 + take(in);
+	l->rows = 1 + take(in) % l->batch;
 	for (int what = 0; what < SL_PART_WEIGHTS; what++)
-		if ((what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == client)
-			l.run_bytes[what] = 200;
-	l.run_bytes[SL_PART_WEIGHTS] = 5000;
-	if (client)
-		sl_session_open_client(&d->s, &hello, 0);
-	else
-		sl_session_open_server(&d->s, 8192, 4096, 0);
-	sl_session_set_limits(&d->s, &l);
+		if ((what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == d->client)
+			l->run_bytes[what] = 200;
+	l->run_bytes[SL_PART_WEIGHTS] = 5000;
+	open_epoch(d, 0);
+}
+
+/* The next epoch of a session that is over: it holds the step that was next, a checkpoint before it, and a fresh start.
+ */
+static void come_back(struct driver *d, uint64_t now_ms)
+{
+	uint64_t next = d->s.next_step;
+	struct driver fresh = {.client = d->client, .epoch = d->epoch + 1, .limits = d->limits};
+
+	if (next > 0)
+		fresh.held[fresh.n_held++] = next;
+	if (next > 2)
+		fresh.held[fresh.n_held++] = next - 2;
+	fresh.n_held++; /* 0 */
+	*d = fresh;
+	open_epoch(d, now_ms);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -288,10 +391,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(&d, 0, sizeof d);
 	open_session(&in, &d);
 	while (in.left) {
-		uint8_t kind = take(&in) % 24;
+		uint8_t kind = take(&in) % 28;
 		struct sl_event ev = {.kind = (enum sl_event_kind)kind};
 		struct sl_frame frame;
 
+		if (kind == 24) {
+			if (d.over)
+				come_back(&d, now_ms);
+			continue;
+		}
 		if (kind < SL_EV_TASK_DONE) {
 			fill_frame(&in, &d, &frame, (enum sl_frame_kind)kind);
 			ev.frame = &frame;

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# usage: test-long.sh [STAGE]…
+# Everything at length, stage by stage; all of them, or those named. Goes on after a failure, and ends with a table.
+#   long    every test, scripts in their long form: 1,000 kills, every failpoint with every codec, links with 10 s of delay,
+#           rogues, an hour of soak
+#   fuzz    every fuzz target, 60 s each
+#   asan    every test with AddressSanitizer and UBSan
+#   tsan    every test with ThreadSanitizer
+# Environment: SPLIT_KILLS (1000), SPLIT_SOAK_S (3600), FUZZ_SECONDS (60), JOBS (2), what make takes.
+set -u
+cd "$(dirname "$0")/.."
+export FUZZ_SECONDS=${FUZZ_SECONDS:-60}
+jobs=${JOBS:-2}
+began=$SECONDS failed=0 table=()
+
+clock() { printf '%d:%02d:%02d' $(($1 / 3600)) $(($1 / 60 % 60)) $(($1 % 60)); }
+
+# stage NAME WHAT COMMAND…
+stage() {
+	local name=$1 what=$2 from=$SECONDS said=passed
+	shift 2
+	echo "==== $name: $what (after $(clock $((SECONDS - began))))"
+	"$@" || { said=FAILED failed=1; }
+	table+=("$(printf '%-6s %-8s %s' "$name" $said "$(clock $((SECONDS - from)))")")
+}
+checked() { # SAN
+	make -j"$jobs" SAN="$1" all build-tests && make SAN="$1" check
+}
+
+[ $# -gt 0 ] || set -- long fuzz asan tsan
+for s in "$@"; do
+	case $s in
+	long) SPLIT_LONG=1 stage long 'every test in its long form' checked '' ;;
+	fuzz) stage fuzz "$FUZZ_SECONDS s for each target" make -j"$jobs" fuzz ;;
+	asan) stage asan 'every test with AddressSanitizer and UBSan' checked address,undefined ;;
+	tsan) stage tsan 'every test with ThreadSanitizer' checked thread ;;
+	*) echo "test-long: no stage '$s': long, fuzz, asan, tsan" && exit 64 ;;
+	esac
+done
+echo "==== $(clock $((SECONDS - began)))"
+printf '%s\n' "${table[@]}"
+exit $failed

@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# A run of which both sides hold steps 9 and 6 is gone on with, after somebody has damaged or exchanged its checkpoints. Torn,
+# truncated or another's: refused, and the older one used; another model, cut or codec: refused with both named.
+set -eu
+cd "$(dirname "$0")/../.."
+# a disk whose fsync takes no time: a checkpoint is skipped while the one before it is being written
+[ ! -w /dev/shm ] || export TMPDIR=/dev/shm
+. tests/e2e/lib/daemons.sh
+. tests/e2e/lib/failpoints.sh
+first_weights
+undisturbed 1
+
+ours() { echo "$run/checkpoint-$(printf %012d "$1").safetensors"; }
+theirs() { echo "$store"/session-*-"$(printf %012d "$1")".safetensors; }
+
+# interrupted NAME CODEC: a run that dies in step 11, both sides' files in $tmp/NAME
+interrupted() {
+	local rc=0 try
+	for try in 1 2 3 4 5; do # on a busy machine it may die before the second file is there
+		rm -rf "$run" "$store" "$tmp"/*.log
+		settings "$2"
+		serve ''
+		go_on client.apply=kill@11
+		{ wait "$client_pid" || rc=$?; } 2>/dev/null
+		[ $rc = 137 ] || fail "$1: status $rc"
+		end_server
+		[ ! -f "$(ours 9)" ] || [ ! -f "$(ours 6)" ] || break
+	done
+	mkdir "$tmp/$1"
+	mv "$run" "$tmp/$1/run"
+	mv "$store" "$tmp/$1/store"
+}
+end_server() {
+	kill -9 "$server_pid"
+	{ wait "$server_pid" || true; } 2>/dev/null
+}
+interrupted saved quant:8
+interrupted other topk:0.1,ef=true
+
+# put_back: both sides as they were
+put_back() {
+	rm -rf "$run" "$store" "$tmp"/*.log
+	cp -r "$tmp/saved/run" "$run"
+	cp -r "$tmp/saved/store" "$store"
+	settings quant:8
+	sets+=(--set log.level=info)
+}
+# resumed STATUS [key=value]…: splitc train --resume ends so
+resumed() {
+	local status=$1 pair
+	shift
+	for pair in "$@"; do sets+=(--set "$pair"); done
+	serve "${broken_server:-}"
+	go_on "${broken_client:-}"
+	ends_with "$client_pid" "$status" $patience "$what"
+	end_server
+}
+# goes_on_from STEP WHO: … and is the undisturbed run; WHO's log says that a checkpoint was refused
+goes_on_from() {
+	resumed 0
+	grep -q "session-open: .*, from step $1$" "$tmp/client.log" || fail "$what: it did not go on from step $1"
+	grep -q '^WARN checkpoint-refused: ' "$tmp/$2.log" || fail "$what: $2 did not say so"
+	same_run undisturbed-1 run $steps
+}
+flip() { # FILE: a bit of its middle
+	local at=$(($(stat -c %s "$1") / 2)) byte
+	byte=$(od -An -tu1 -j $at -N 1 "$1")
+	printf "\\x$(printf %x $((byte ^ 16)))" | dd of="$1" bs=1 seek=$at conv=notrunc status=none
+}
+
+what="torn, client" && put_back && truncate -s -1000 "$(ours 9)" && goes_on_from 6 client
+what="flipped, client" && put_back && flip "$(ours 9)" && goes_on_from 6 client
+what="torn, server" && put_back && truncate -s 100 "$(theirs 9)"
+left=$store/0123456789abcdef0123456789abcdef.f32.tmp # of a server that was killed while it wrote
+touch "$left" "$store/notes.tmp"
+goes_on_from 6 server
+[ ! -f "$left" ] || fail "a killed server's .tmp is left"
+[ -f "$store/notes.tmp" ] || fail "somebody else's file is gone"
+what="flipped, server" && put_back && flip "$(theirs 9)" && goes_on_from 6 server
+what="another codec's, server" && put_back && cp "$tmp"/other/store/session-*-000000000009.safetensors "$(theirs 9)" && goes_on_from 6 server
+grep -q 'checkpoint-refused: .*: its codecs is codec topk:0.1,ef=true .*, this run.s is codec quant:8 ' "$tmp/server.log" ||
+	fail "$what: not both named"
+what="a disk that does not give it, client" && put_back
+broken_client=client.ckpt.read=EIO goes_on_from 6 client
+what="a disk that does not give it, server" && put_back
+broken_server=server.ckpt.read=EIO goes_on_from 6 server
+what="another step's, client" && put_back && mv "$(ours 6)" "$(ours 9)" && : >"$(ours 6)"
+resumed 65
+grep -q '^splitc: --resume: no good checkpoint: .*damaged: its hash is ' "$tmp/client.log" || fail "$what: no sentence"
+what="one that the server lacks" && put_back && rm "$(theirs 9)"
+broken_client=client.kept=kill resumed 137 train.checkpoint_every=2
+[ -f "$(ours 8)" ] && [ -f "$(ours 6)" ] && [ ! -f "$(ours 9)" ] || fail "$what: left are $(ls "$run")"
+
+# refuses WHAT KEY=VALUE: status 78, and the two values in one sentence
+refuses() {
+	what="another $1"
+	put_back
+	resumed 78 "${@:4}"
+	grep -q "^splitc: --resume: no good checkpoint: .*checkpoint-000000000009.safetensors: its $1 is .*$2.*, this run's is .*$3" "$tmp/client.log" ||
+		fail "$what: not both named"
+	cmp "$(ours 9)" "$tmp/saved/run/checkpoint-000000000009.safetensors" || fail "$what: the checkpoint was touched"
+}
+refuses codecs 'quant:8' 'quant:4' codec=quant:4
+refuses model 'width 0.25' 'width 0.5' model.width=0.5 model.weights=
+refuses cut 'features.0.2 ' 'features.1.add ' partition=2:-2
+refuses batch '16 in 4 chunks' '16 in 2 chunks' train.chunks=2
+refuses optimizer 'nesterov=1' 'nesterov=0' train.optimizer.nesterov=false

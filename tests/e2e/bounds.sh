@@ -1,0 +1,174 @@
+#!/usr/bin/env bash
+# What ends within a bound: a task that hangs (watchdog_s: status 75, on either side), SIGTERM in the middle of a step
+# (drain_s: status 0, and --resume is the undisturbed run), SIGTERM behind a task that hangs, a second signal (at once).
+# And the store: what nobody has used for store_ttl_s, or is beyond store_bytes, goes; what a live session has does not.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+SPLITC=$PWD/$BUILD/fail/splitc SPLITS=$PWD/$BUILD/fail/splits
+make_data 320 16
+port=$((20000 + $$ % 12000)) # below the ephemeral ones
+endpoint=tcp://127.0.0.1:$port
+write_config "$tmp/client.yaml"
+sets=(--set train.checkpoint_every=5 --set codec=quant:8 --set link.retry_ms=20 --set link.heartbeat_ms=100
+	--set link.timeout_ms=20000 --set link.on_server_lost=wait --set train.epochs=2)
+steps=40
+
+# serve FAILPOINTS [key=value]…
+serve() {
+	export SPLIT_FAILPOINTS=$1
+	start_server server "listen=$endpoint" "${@:2}"
+	unset SPLIT_FAILPOINTS
+}
+# go FAILPOINTS NAME [argument]…: $client_pid
+go() {
+	export SPLIT_FAILPOINTS=$1
+	start_client "$2" "$tmp/client.yaml" "${sets[@]}" "${@:3}"
+	unset SPLIT_FAILPOINTS
+}
+# ended PID STATUS MS WHAT: within so many milliseconds from $began
+ended() {
+	ends_with "$1" "$2" 30 "$4"
+	local ms=$((($(date +%s%N) - began) / 1000000))
+	[ -n "${SAN:-}" ] || [ $ms -le "$3" ] || fail "$4: took $ms ms, not $3"
+}
+stop_server() { kill -TERM "$server_pid"; ends_with "$server_pid" 0 15 "the server"; }
+says() { grep -q "$2" "$tmp/$1.log" || fail "$1 does not say '$2'"; }
+
+# ---- the watchdog
+serve server.apply=delay:20000@4 watchdog_s=1
+go '' hung
+began=$(date +%s%N)
+ended "$server_pid" 75 8000 "the server whose task hangs"
+says server 'a task on cpu.* has run for 1 s'
+kill -0 "$client_pid" || fail "the client did not wait for its server"
+serve ''
+ends_with "$client_pid" 0 $patience "the client whose server hung"
+go client.apply=delay:20000@4 hung2 --set watchdog_s=1
+began=$(date +%s%N)
+ended "$client_pid" 75 8000 "the client whose task hangs"
+says hung2 'a task has run for .* s (watchdog_s is 1)'
+same_run hung hung $steps
+go client.apply=delay:20000@4 hung4 --set watchdog_s=3 --set link.timeout_ms=1000
+wait_for "no task that hangs" grep -q ' failpoint: client.apply, ' "$tmp/hung4.log"
+began=$(date +%s%N)
+kill -9 "$server_pid"
+ended "$client_pid" 75 8000 "the client whose task hangs when its server is lost"
+says hung4 'a task has run for .* s (watchdog_s is 3)'
+serve ''
+for epochs in 2 200; do # its run is over by then; is not
+	go ckpt.sync=delay:20000 "disk$epochs" --set watchdog_s=1 --set "train.epochs=$epochs"
+	began=$(date +%s%N)
+	ended "$client_pid" 75 8000 "the client whose disk hangs"
+done
+
+# ---- a device that fails in the middle of applying a step: what it has then is no step's state
+stop_server
+serve server.codecs=EIO@8
+go '' torn
+ends_with "$client_pid" 0 $patience "the client whose server failed in a commit"
+says server 'session-failed: .* DEVICE'
+same_run hung torn $steps
+
+# ---- SIGTERM in the middle of a step, of each side
+go client.apply=delay:400@7 term
+wait_for "six steps" has_steps term 6
+began=$(date +%s%N)
+kill -TERM "$client_pid"
+ended "$client_pid" 0 4000 "the client that is stopped in a step"
+[ "$(steps_of term)" -lt $steps ] || fail "it was over before it was stopped"
+stop_server
+serve server.apply=delay:400@3
+go '' term --resume
+wait_for "eight steps" has_steps term 8
+began=$(date +%s%N)
+kill -TERM "$server_pid"
+ended "$server_pid" 0 4000 "the server that is stopped in a step"
+serve ''
+ends_with "$client_pid" 0 $patience "the resumed client"
+same_run hung term $steps
+
+# ---- the step does not end in time: the run is paused before it
+stop_server
+serve port.whole=delay:6000@30
+go '' late --set drain_s=1
+wait_for "two steps" has_steps late 2
+sleep 0.5
+began=$(date +%s%N)
+kill -TERM "$client_pid"
+ended "$client_pid" 0 4000 "the client whose server is slow"
+kill -9 "$server_pid"
+serve ''
+go '' late --resume
+ends_with "$client_pid" 0 $patience "the client that was paused before a step"
+same_run hung late $steps
+
+# ---- drain_s is over while the client applies a step: that step is part of what it keeps
+stop_server
+serve server.apply=delay:1000@6
+go client.applied=delay:1500@6 applied --set drain_s=1
+wait_for "five steps" has_steps applied 5
+sleep 0.3
+began=$(date +%s%N)
+kill -TERM "$client_pid"
+ended "$client_pid" 0 5000 "the client that was applying a step"
+[ "$(steps_of applied)" = 6 ] || fail "$(steps_of applied) steps, not 6, are in the log"
+go '' applied --resume
+ends_with "$client_pid" 0 $patience "the client that was paused while it applied a step"
+grep -q 'session-open: .*, from step 6$' "$tmp/applied.log" || fail "it did not go on from step 6"
+same_run hung applied $steps
+
+# ---- drain_s of a client, and of a server, whose task hangs
+go client.apply=delay:20000@4 stuck --set drain_s=1
+wait_for "three steps" has_steps stuck 3
+sleep 0.3
+began=$(date +%s%N)
+kill -TERM "$client_pid"
+ended "$client_pid" 75 4000 "the client that hangs"
+stop_server
+serve server.chosen=delay:20000 drain_s=1
+go '' unopened
+sleep 1
+began=$(date +%s%N)
+kill -TERM "$server_pid"
+ended "$server_pid" 75 4000 "the server that opens a session, and hangs"
+kill -9 "$client_pid"
+wait "$client_pid" 2>/dev/null || true
+serve ''
+
+# ---- drain_s of a server whose task hangs, and a second signal
+stop_server
+for second in '' yes; do
+	serve server.apply=delay:20000@3 drain_s=$([ -n "$second" ] && echo 60 || echo 1)
+	go '' "drain$second"
+	wait_for "two steps" has_steps "drain$second" 2
+	sleep 0.3
+	began=$(date +%s%N)
+	kill -TERM "$server_pid"
+	[ -z "$second" ] || { wait_for "no word of the first signal" grep -q shutdown: "$tmp/server.log"; kill -TERM "$server_pid"; }
+	ended "$server_pid" "$([ -n "$second" ] && echo 69 || echo 75)" 4000 "the server that hangs${second:+, signalled twice}"
+	kill -9 "$client_pid"
+	wait "$client_pid" 2>/dev/null || true
+done
+
+# ---- the store
+ls "$tmp/store" | grep -q session- || fail "no session's files in the store"
+serve '' store_ttl_s=2
+touch "$tmp/store/notes.txt" "$tmp/store/0123.f32"
+touch -d '1 hour ago' "$tmp/store/notes.txt" "$tmp/store/0123.f32"
+go '' live --set train.epochs=400
+wait_for "ten steps" has_steps live 10
+id=$("$SPLITS" status --control "$tmp/server.sock" --json | jq -r '.sessions[0].id')
+wait_for "old sessions are still there" sh -c "! ls '$tmp/store' | grep session- | grep -v '$id'"
+kill -STOP "$client_pid"
+sleep 3
+ls "$tmp/store" | grep -q "session-$id" || fail "the files of a live session are gone"
+[ -e "$tmp/store/notes.txt" ] && [ -e "$tmp/store/0123.f32" ] || fail "somebody else's file is gone"
+"$SPLITS" status --control "$tmp/server.sock" --json >"$tmp/status.json"
+jq -e '.store_files >= 1 and .store_bytes > 0 and .store_oldest_s >= 0' "$tmp/status.json" >/dev/null || fail "status: $(cat "$tmp/status.json")"
+"$SPLITS" status --control "$tmp/server.sock" | grep -qE '^store: [0-9]+ files, ' || fail "status does not speak of the store"
+kill -9 "$client_pid" "$server_pid"
+wait "$client_pid" "$server_pid" 2>/dev/null || true
+serve '' store_ttl_s=2
+wait_for "a dead session's files stay" sh -c "! ls '$tmp/store' | grep -q session-"
+echo passed

@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# No space, or an error of the disk, at each call that writes a checkpoint, on each side, from the second checkpoint on: the
+# run goes on, nothing half-written is left, `status` says so on both sides; a client that is then killed goes on from the
+# first checkpoint, which both still have, and ends as the undisturbed run did. By policy it exits with status 74.
+set -eu
+cd "$(dirname "$0")/../.."
+# a disk whose fsync takes no time: a checkpoint is skipped while the one before it is being written
+[ ! -w /dev/shm ] || export TMPDIR=/dev/shm
+. tests/e2e/lib/daemons.sh
+. tests/e2e/lib/failpoints.sh
+first_weights
+count=$tmp/count
+undisturbed 2
+unset count
+
+no_tmp() { [ -z "$(find "$run" "$store" -name '*.tmp')" ] || fail "$what: $(find "$run" "$store" -name '*.tmp') is left"; }
+
+n=0
+for side in c s; do
+	for call in open write sync close rename dirsync; do
+		errno=$([ $((n % 2)) = 0 ] && echo ENOSPC || echo EIO)
+		n=$((n + 1)) what="$errno at ckpt.$call, side $side"
+		# four checkpoints: from within the second one on
+		per=$(awk -v call="ckpt.$call" '$1 == call {print int($2 / 4)}' "$tmp/count.$side")
+		broken="ckpt.$call=$errno@$((per + 1 + (per > 1)))+"
+		client_lives=(client.apply=kill@11) server_lives=()
+		if [ $side = c ]; then
+			client_lives[0]+=",$broken"
+		else
+			server_lives=("$broken")
+		fi
+		settings "${codecs[2]}"
+		sets+=(--set log.level=info)
+		play 1
+		[ $killed = 1 ] || fail "$what: the client was not killed"
+		grep -q "^WARN checkpoint-missed: step 6: .*; the last good one is 3" "$tmp/client.log" || fail "$what: not said"
+		# a folder that could not be synced has the whole file, unless there is a power cut
+		from=3
+		[ $side-$call != c-dirsync ] || from="[369]"
+		grep -q "session-open: .*, from step $from$" "$tmp/client.log" || fail "$what: the run did not go on from step $from"
+		no_tmp
+		same_run undisturbed-2 run $steps
+	done
+done
+
+# holds COMMAND SOCKET JQ-CONDITION
+holds() {
+	"$1" status --control "$2" --json >"$tmp/status.json" || return 1
+	jq -e ".sessions[0] | $3" "$tmp/status.json" >/dev/null
+}
+hold='client.commit=delay:100@5,client.apply=delay:3000@8' # the first: time for a file; the second: the thread that computes, so the loop answers
+missed='.checkpoint_step == 3 and .checkpoint_missed == 6 and (.checkpoint_error | test("^checkpoint-000000000006.*: No space left on device$|^session-.*-000000000006.*: No space left on device$"))'
+
+# begin CLIENT-FAILPOINTS SERVER-FAILPOINTS [key=value]…
+begin() {
+	local pair
+	rm -rf "$run" "$store" "$tmp"/*.log
+	settings quant:8
+	for pair in "${@:3}"; do sets+=(--set "$pair"); done
+	serve "$2"
+	go_on "$1"
+}
+stop() {
+	kill -9 "$server_pid" "$client_pid" 2>/dev/null || true
+	{ wait "$server_pid" "$client_pid" || true; } 2>/dev/null
+}
+
+what="status, client"
+begin "ckpt.sync=ENOSPC@2+,$hold" ''
+wait_for "$what: not said" holds "$SPLITC" "$tmp/client.sock" "$missed"
+"$SPLITC" status --control "$tmp/client.sock" | grep -q "checkpoint: failed at step 6: .*No space left on device; last good 3$" ||
+	fail "$what: not in the table"
+holds "$SPLITS" "$tmp/server.sock" '.checkpoint_step == 6 and .checkpoint_missed == 0' || fail "$what: the server's own: $(cat "$tmp/status.json")"
+stop
+what="status, server"
+begin "$hold" 'ckpt.sync=ENOSPC@2+'
+wait_for "$what: not said" holds "$SPLITS" "$tmp/server.sock" "$missed"
+wait_for "$what: not said by the client" holds "$SPLITC" "$tmp/client.sock" \
+	'.checkpoint_step == 3 and .checkpoint_missed == 6 and (.checkpoint_error | test("server"))'
+stop
+
+# by policy the run ends there, and goes on from the last good checkpoint
+for side in c s; do
+	what="exit by policy, side $side"
+	broken='ckpt.sync=EIO@2+'
+	begin "$([ $side = s ] || echo "$broken,")client.begin=delay:100@8" "$([ $side = c ] || echo "$broken")" train.on_checkpoint_error=exit
+	ends_with "$client_pid" 74 $patience "$what"
+	grep -q '^splitc: no checkpoint (train.on_checkpoint_error: exit): ' "$tmp/client.log" || fail "$what: no sentence"
+	kill -9 "$server_pid"
+	{ wait "$server_pid" || true; } 2>/dev/null
+	serve ''
+	go_on ''
+	ends_with "$client_pid" 0 $patience "$what: resumed"
+	sed -i '/ failpoint: /d' "$tmp/client.log"
+	stop
+	mv "$run" "$tmp/policy-$side"
+done
+undisturbed 1
+for side in c s; do same_run undisturbed-1 policy-$side $steps; done
+
+# a pause that cannot be kept says so, and what can be gone on from
+what="pause with a full disk"
+begin 'ckpt.sync=ENOSPC@2+,client.begin=term@5' ''
+ends_with "$client_pid" 74 $patience "$what"
+grep -q '^splitc: step [0-9]* could not be kept: .*No space left on device; the last good one is 3$' "$tmp/client.log" || fail "$what: no sentence"
+go_on ''
+ends_with "$client_pid" 0 $patience "$what: resumed"
+stop
+same_run undisturbed-1 run $steps
+
+# the model cannot be written: the server was not told goodbye, and what was learned is not lost
+for call in write rename ${SPLIT_LONG:+open sync close dirsync}; do
+	what="ENOSPC at model.$call"
+	begin "model.$call=ENOSPC" ''
+	rc=0
+	{ wait "$client_pid" || rc=$?; } 2>/dev/null
+	[ $rc = 73 ] || [ $rc = 74 ] || fail "$what: status $rc"
+	grep -q '^splitc: .*model.safetensors.*: No space left on device$' "$tmp/client.log" || fail "$what: no sentence"
+	no_tmp
+	sets+=(--set log.level=info)
+	go_on ''
+	ends_with "$client_pid" 0 $patience "$what: resumed"
+	grep -q 'session-open: .*, from step 12$' "$tmp/client.log" || fail "$what: resumed, but not from its end"
+	stop
+	same_run undisturbed-1 run $steps
+done
+# the server's copy of uploaded weights, and a block that the kernel takes half of, cost nothing; a line of the log costs that line
+for broken in store.open=EACCES store.write=EIO store.sync=EIO store.rename=ENOSPC; do
+	what=$broken
+	begin '' "$broken"
+	ends_with "$client_pid" 0 $patience "$what"
+	grep -q '^WARN store-write: ' "$tmp/server.log" || fail "$what: not said"
+	no_tmp
+	stop
+	same_run undisturbed-1 run $steps
+done
+what="short writes"
+begin 'ckpt.write=short@1+,model.write=short@1+,log.write=short@1+' 'ckpt.write=short@1+,store.write=short@1+'
+ends_with "$client_pid" 0 $patience "$what"
+stop
+same_run undisturbed-1 run $steps
+what="a full disk under log.jsonl"
+begin log.write=ENOSPC@4 ''
+ends_with "$client_pid" 0 $patience "$what"
+grep -q '^WARN log-write: log.jsonl: .*; lines are lost' "$tmp/client.log" || fail "$what: not said"
+jq -es 'map(select(.type == "step")) | length == 11' "$run/log.jsonl" >/dev/null || fail "$what: one line should be missing, and all others whole"
+cmp "$run/model.safetensors" "$tmp/undisturbed-1/model.safetensors" || fail "$what: other weights"
+stop

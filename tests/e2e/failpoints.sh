@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Both daemons with failpoints (common/base/failpoint.h). At every point of the list that they print themselves, on every
+# side that passes it: the side dies there by SIGKILL, is started again, and the run must end as the undisturbed one did,
+# loss by loss and weight by weight. A point that is never passed fails the test. Codecs take turns; SPLIT_LONG=1: every
+# point with each of them, at the first, a middle and the last passage. Arguments: points, instead of all.
+set -eu
+cd "$(dirname "$0")/../.."
+# a disk whose fsync takes no time: a checkpoint is skipped while the one before it is being written
+[ ! -w /dev/shm ] || export TMPDIR=/dev/shm
+. tests/e2e/lib/daemons.sh
+. tests/e2e/lib/failpoints.sh
+# case_of POINT SIDE BEFORE BESIDE CODEC-NUMBER PASSAGE
+case_of() {
+	local lives=() kills=1
+	what="$1 on ${2/c/the client}, passage $6, ${codecs[$5]}"
+	what=${what/on s,/on the server,}
+	[ "$3" = - ] || { lives+=("$3"); kills=2; }
+	lives+=("$1=kill@$6$([ "$4" = - ] || echo ",$4")")
+	client_lives=() server_lives=()
+	if [ "$2" = c ]; then client_lives=("${lives[@]}"); else server_lives=("${lives[@]}"); fi
+	settings "${codecs[$5]}"
+	play $kills
+	[ $killed -ge $kills ] || fail "$what: never passed"
+	local left
+	left=$(find "$run" "$store" -name '*.tmp' | head -n 1)
+	[ -z "$left" ] || fail "$what: $left is left"
+	same_run "../${shared##*/}/undisturbed-$5" run $steps || fail "$what"
+}
+
+if [ "${1:-}" = --worker ]; then
+	shared=$2 worker=$3
+	while IFS=$'\t' read -r point side before beside codec passage; do
+		case_of "$point" "$side" "$before" "$beside" "$codec" "$passage"
+		echo "$what" >>"$shared/passed.$worker"
+	done <"$shared/cases.$worker"
+	exit 0
+fi
+
+# ---- what a release has of it: nothing
+for program in splitc splits; do
+	! nm "$release/$program" | grep -qi failpoint || fail "$program has symbols of failpoints"
+	! grep -q SPLIT_FAILPOINTS "$release/$program" || fail "$program reads SPLIT_FAILPOINTS"
+	for bad in nonsense=kill ckpt.open=explode ckpt.open=kill@0 ckpt.open ckpt.open=delay:x; do
+		rc=0
+		SPLIT_FAILPOINTS=$bad "$BUILD/fail/$program" --version >/dev/null 2>&1 || rc=$?
+		[ $rc = 64 ] || fail "SPLIT_FAILPOINTS=$bad: status $rc, not 64"
+	done
+done
+"$SPLITC" --failpoints >"$tmp/list"
+"$SPLITS" --failpoints | cmp - "$tmp/list" || fail "two lists"
+sed -n '/^```failpoints$/,/^```$/{/^```/!p}' docs/RELIABILITY.md | tr ' ' '\n' | diff - <(cut -f 1 "$tmp/list") ||
+	fail "docs/RELIABILITY.md lists others than there are"
+
+# ---- undisturbed: by the release's daemons, and then by these, to count passages
+first_weights
+for i in "${!codecs[@]}"; do
+	SPLITC=$release/splitc SPLITS=$release/splits
+	undisturbed "$i"
+	mv "$tmp/undisturbed-$i" "$tmp/by-release"
+	SPLITC=$release/fail/splitc SPLITS=$release/fail/splits count=$tmp/count-$i
+	undisturbed "$i"
+	unset count
+	same_run by-release "undisturbed-$i" $steps
+	rm -r "$tmp/by-release"
+done
+
+# passages POINT SIDE CODEC-NUMBER: how many there surely are; how many messages and blocks there are depends on the
+# moment, and on how long numbers are in text
+passages() { awk -v point="$1" '$1 == point {print $1 ~ /^link\.|\.write$/ ? int(($2 * 3 + 3) / 4) : $2}' "$tmp/count-$3.$2"; }
+
+# ---- the cases: POINT SIDE BEFORE BESIDE CODEC PASSAGE, dealt to two workers
+cases=0
+: >"$tmp/cases.0"
+: >"$tmp/cases.1"
+deal() {
+	printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$@" >>"$tmp/cases.$((cases % 2))"
+	cases=$((cases + 1))
+}
+while IFS=$'\t' read -r point sides before beside _; do
+	[ $# = 0 ] || [[ " $* " = *" $point "* ]] || continue
+	case $sides in b) sides="c s" ;; esac
+	for side in $sides; do
+		if [ -n "${SPLIT_LONG:-}" ]; then
+			for i in "${!codecs[@]}"; do
+				n=$(passages "$point" $side "$i")
+				[ "$before$beside" = -- ] && [ "$n" -gt 0 ] || n=1
+				for passage in $(printf '%d\n' 1 $(((n + 1) / 2)) "$n" | sort -nu); do
+					deal "$point" "$side" "$before" "$beside" "$i" "$passage"
+				done
+			done
+		else
+			n=$(passages "$point" $side $((cases % 4)))
+			[ "$before$beside" = -- ] && [ "$n" -gt 0 ] || n=1
+			deal "$point" "$side" "$before" "$beside" $((cases % 4)) $((1 + cases * 7 % n))
+		fi
+	done
+done <"$tmp/list"
+[ $cases -gt 0 ] || fail "no such point"
+for worker in 0 1; do
+	"$0" --worker "$tmp" $worker >"$tmp/worker.$worker" 2>&1 &
+	started+=($!)
+	workers[worker]=$!
+done
+bad=0
+for worker in 0 1; do
+	wait "${workers[worker]}" || bad=1
+	cat "$tmp/worker.$worker"
+done
+[ $bad = 0 ] || exit 1
+echo "$cases kills at $(cut -f 1 "$tmp"/cases.? | sort -u | wc -l) failpoints"

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# `splitc flops` gives the rows of seed 002's tables, types 1 to 3, and the rates 0.097, 0.070 and 0.038 (docs/results/inserts.md
+# says which inserts they are); of a decaying insert it says where it begins and where it ends.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+train_images=1 test_images=1
+write_config "$tmp/client.yaml"
+rows=0
+
+# flops HEAD TAIL: the table, in $tmp/flops
+flops() {
+	"$SPLITC" flops "$tmp/client.yaml" --set insert.head="$1" --set insert.tail="$2" --set model.width=1 --set model.image=224 \
+		--set model.classes=1000 --set train.batch=64 --set head_end=features.0.1 --set tail_begin=classifier >"$tmp/flops" ||
+		fail "flops $1 $2: exit status $?"
+}
+# is NAME WANTED: the number behind a name is WANTED to half a unit of its last digit given
+is() {
+	local got
+	got=$(sed -n "s/^$1  *\\([0-9.e+-]*\\).*/\\1/p" "$tmp/flops")
+	awk -v got="$got" -v want="$2" 'BEGIN {d = got / want - 1; exit !(got != "" && (d < 0 ? -d : d) < 0.0051)}' ||
+		fail "$1 is $got, not $2: $(cat "$tmp/flops")"
+	rows=$((rows + 1))
+}
+# row HEAD TAIL RATE PART1 PART2 PART3
+row() {
+	flops "$1" "$2"
+	is 'compress rate' "$3"
+	is head "$4"
+	is middle "$5"
+	is tail "$6"
+}
+
+row none none 1 7.45e8 1.93e10 8.19e7                                            # type 1
+row conv:20,k=3,s=3 conv:360 0.0970 1.25e9 2.53e10 1.53e9                        # type 2's MACs: those of the rate 0.097
+row conv:32,k=4,s=4+conv:20 conv:380+conv:40 0.0380 1.60e9 3.40e10 1.65e9        # type 3
+flops conv:20,k=4,s=4 conv:320
+is 'compress rate' 0.0676 # "0.070": by seed 003's averages too
+
+flops decaylinear:rate=0.9,every=300,times=9 decaylinear:rate=0.9,every=300,times=9
+is 'compress rate' 1
+is 'falls to' 0.2954
+grep -qx 'insert.head  features that cross, every 300 steps: 32 28 25 22 19 17 15 13 11 9' "$tmp/flops" || fail "$(cat "$tmp/flops")"
+grep -qx 'insert.tail  features that cross, every 300 steps: 1280 1152 1036 932 838 754 678 610 549 494' "$tmp/flops" ||
+	fail "$(cat "$tmp/flops")"
+echo "$rows figures"

@@ -1,0 +1,144 @@
+#!/usr/bin/env bash
+# One fault of the link at a chosen frame (tools/faulty_link.c): lost, half open, late, twice, corrupt. The run is the
+# undisturbed one byte for byte, both sides count what happened exactly, and a silent link is noticed within three
+# heartbeats. SPLIT_LONG=1: every kind of frame, and delays of 10 s.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 320 16
+beat=300
+[ -z "${SAN:-}" ] || beat=3000
+steps=20
+# runs of one part each but for weights; error feedback so that a codec has a state to lose
+base=(--set link.on_server_lost=wait --set link.retry_ms=20 --set link.heartbeat_ms=$beat --set link.timeout_ms=$((3 * beat))
+	--set link.connect_timeout_ms=$((3 * beat)) --set 'codec.head_act=topk:0.2,ef=true' --set train.checkpoint_every=5)
+start_server host
+write_config "$tmp/client.yaml"
+client good "$tmp/client.yaml" "${base[@]}" || fail "over the good link: status $?"
+kill "$server_pid"
+ends_with "$server_pid" 0 $patience 'the server'
+
+count() { jq "$1" "$tmp/$2.json"; }
+
+# must NAME WHAT EXPRESSION: jq's expression holds on the file
+must() { [ "$(count "$3" "$1")" = true ] || fail "$name: $2: $(jq -c 'del(.sessions)' "$tmp/$1.json")"; }
+
+# faulty LOST REJECTED FAULT DIR KIND NTH [MS] [key=value]…: a run with that fault, for which the client must lose LOST
+# links, and both sides together reject REJECTED frames. Leaves $tmp/relay.json, host.json, run.json.
+runs=0
+faulty() {
+	local lost=$1 rejected=$2 fault=(${@:3:4}) ms=0 sets=("${base[@]}") relay pair
+	shift 6
+	case ${1:-} in [0-9]*) ms=$1 && shift ;; esac
+	for pair in "$@"; do sets+=(--set "$pair"); done
+	name="${fault[*]} $ms" runs=$((runs + 1))
+	start_server host
+	rm -f "$tmp/relay.out"
+	"$TOOLS/faulty_link" "${endpoint##*:}" "${fault[@]}" "$ms" >"$tmp/relay.out" &
+	relay=$!
+	started+=("$relay")
+	wait_for 'the relay' test -s "$tmp/relay.out"
+	timeout -k 5 $patience "$SPLITC" train "$tmp/client.yaml" "${sets[@]}" --set log.dir="$tmp/run" --set control="$tmp/run.sock" \
+		--set "server=tcp://127.0.0.1:$(head -n 1 "$tmp/relay.out")" --json >"$tmp/run.json" 2>"$tmp/run.log" || fail "$name: status $?"
+	# what is late comes late
+	[ "${fault[0]}" != late ] || sleep "$(awk -v ms="$ms" 'BEGIN {print ms / 1000 + 0.1}')"
+	settled
+	kill -TERM "$relay"
+	wait "$relay" || true
+	tail -n 1 "$tmp/relay.out" >"$tmp/relay.json"
+	kill "$server_pid"
+	wait "$server_pid" || fail "$name: the end of the server"
+	same_run good run $steps
+	must relay 'no such frame passed' .done
+	must run "not $lost links lost" ".lost == $lost and .links == $lost + 1"
+	# every frame that was delivered is counted, and every byte
+	must host 'frames' ".frames + .malformed == $(count .up relay) and .bytes == $(count .up_bytes relay)"
+	must host 'malformed' '.malformed == 0'
+	[ $(($(count .rejected run) + $(count .rejected host))) = "$rejected" ] ||
+		fail "$name: $(count .rejected run) and $(count .rejected host) frames rejected, not $rejected"
+	printf '%-28s %d lost, %d rejected, %d stale, %d turned away; noticed after %d ms\n' "$name" "$lost" "$rejected" \
+		"$(count .stale host)" "$(count .turned_away host)" "$(count .noticed_ms relay)"
+}
+
+status_of_host() { "$SPLITS" status --control "$tmp/host.sock" --json >"$tmp/host.json"; }
+# the session is over and its last frame counted, as one that was late may come after the client has gone
+settled() {
+	local before=-1 until=$((SECONDS + patience))
+	while status_of_host && { [ "$(count '.sessions | length' host)" != 0 ] || [ "$(count .frames host)" != $before ]; }; do
+		before=$(count .frames host)
+		[ $SECONDS -lt $until ] || fail "$name: a session stays"
+		sleep 0.1
+	done
+}
+
+# noticed: the client gave the silent link up after three heartbeats, give or take the tick that looks
+noticed() {
+	local ms
+	ms=$(sed -n 's/.*server-lost: nothing heard from the server for \([0-9]*\) ms.*/\1/p' "$tmp/run.log")
+	[ -n "$ms" ] && [ "$ms" -le $((3 * beat + beat / 2)) ] || fail "$name: noticed after '$ms' ms; heartbeats are $beat ms"
+	[ "$(count .noticed_ms relay)" -ge $((2 * beat)) ] || fail "$name: noticed before there was anything to notice"
+}
+
+faulty 1 0 drop up part 30
+faulty 1 0 vanish up part 30
+noticed
+# before its Hello arrived, a link is not one: none is lost, and the Hello comes behind that of the next epoch
+faulty 0 0 late up hello 1 $((4 * beat))
+must host 'the late Hello' '.turned_away >= 1 and .links == 1'
+faulty 1 0 late up part 30 $((4 * beat))
+noticed
+faulty 0 0 late up part 30 $((beat / 2))
+faulty 1 1 duplicate up part 30
+faulty 1 1 duplicate down committed 7
+faulty 1 1 header up commit 7
+faulty 1 1 payload down part 30
+
+# a client that is gone behind a half-open link: the server notices as soon, and keeps what it applied
+start_server host
+rm -f "$tmp/relay.out"
+"$TOOLS/faulty_link" "${endpoint##*:}" vanish up part 30 >"$tmp/relay.out" &
+started+=($!)
+wait_for 'the relay' test -s "$tmp/relay.out"
+rc=0
+client gone "$tmp/client.yaml" "${base[@]}" --set link.on_server_lost=exit --set "server=tcp://127.0.0.1:$(cat "$tmp/relay.out")" || rc=$?
+[ $rc = 69 ] || fail "the client of a vanished server: status $rc"
+wait_for 'the server did not notice' grep -q ' session-failed: ' "$tmp/host.log"
+ms=$(sed -n 's/.*session-failed: .*nothing heard from the client for \([0-9]*\) ms.*/\1/p' "$tmp/host.log")
+[ -n "$ms" ] && [ "$ms" -le $((3 * beat + beat / 2)) ] || fail "the server noticed after '$ms' ms"
+echo "the server noticed a vanished client after $ms ms"
+kill "$server_pid"
+ends_with "$server_pid" 0 $patience 'the server'
+
+if [ -n "${SPLIT_LONG:-}" ]; then
+	for kind in hello part commit fetch bye; do
+		# a link is one once Welcome has come; without an answer to its Bye a client is through
+		lost=1
+		case $kind in hello | bye) lost=0 ;; esac
+		faulty $lost 0 drop up $kind 1
+		faulty $lost 0 vanish up $kind 1
+	done
+	for kind in welcome part committed; do
+		lost=1
+		[ $kind != welcome ] || lost=0
+		faulty $lost 0 drop down $kind 1
+		faulty $lost 0 vanish down $kind 1
+		faulty $lost 1 header down $kind 1
+	done
+	faulty 0 1 duplicate up hello 1
+	faulty 1 1 duplicate up commit 7
+	faulty 1 1 duplicate up fetch 1
+	faulty 0 0 duplicate up bye 1
+	faulty 1 1 duplicate down welcome 1
+	faulty 1 1 duplicate down part 30
+	faulty 0 0 header up hello 1 # who has no session yet is turned away
+	must host 'the broken Hello' '.turned_away == 1'
+	faulty 1 1 header up part 30
+	faulty 1 1 header up fetch 1
+	faulty 1 1 payload up part 30
+	faulty 1 0 late up part 30 10000
+	faulty 1 0 late down part 30 10000
+	faulty 0 0 late up hello 1 10000
+	faulty 0 0 late up part 30 10000 link.timeout_ms=15000
+	faulty 0 0 late down committed 7 10000 link.timeout_ms=15000
+fi
+echo "$runs runs"

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# NaN in a step. From a learning rate that is too large: the run stops with status 65 and one sentence, as its local twin
+# does, or skips ten steps and stops then. In a single step (a failpoint), on either side: it is skipped, which is the
+# local twin's run byte for byte, also when the client is killed after it; or the run stops, and --resume is the run in
+# which there was no NaN.
+set -eu
+cd "$(dirname "$0")/../.."
+# a disk whose fsync takes no time: the first checkpoint is there when the client is killed
+[ ! -w /dev/shm ] || export TMPDIR=/dev/shm
+. tests/e2e/lib/daemons.sh
+SPLITC=$PWD/$BUILD/fail/splitc SPLITS=$PWD/$BUILD/fail/splits
+make_data 320 16
+write_config "$tmp/client.yaml"
+steps=20
+
+# expect STATUS NAME ARGUMENT…; FAILPOINTS are the client's
+expect() {
+	local want=$1 rc=0
+	shift
+	SPLIT_FAILPOINTS=${FAILPOINTS:-} client "$1" "$tmp/client.yaml" "${sets[@]}" --set "server=$endpoint" "${@:2}" || rc=$?
+	[ $rc = "$want" ] || fail "$1: exit status $rc, not $want"
+}
+# server_with FAILPOINTS: instead of the last one
+server_with() {
+	[ -z "${server_pid:-}" ] || { kill -9 "$server_pid"; wait "$server_pid" 2>/dev/null || true; }
+	export SPLIT_FAILPOINTS=$1
+	start_server server
+	unset SPLIT_FAILPOINTS
+}
+skipped() { grep -n '"skipped":true' "$tmp/$1/log.jsonl" | cut -d: -f1 | tr '\n' ' '; }
+summary() { tail -n 1 "$tmp/$1/log.jsonl" | jq -r "$2"; }
+
+# ---- it comes to stay
+server_with ''
+sets=(--set train.optimizer.lr=1000 --set train.schedule.kind=constant --set train.schedule.warmup_epochs=0)
+for codec in none quant:8; do
+	expect 65 "stop-$codec" --set codec=$codec
+	expect 65 "local-$codec" --set codec=$codec --local
+	for run in "stop-$codec" "local-$codec"; do
+		grep -qE '^splitc: step [0-9]+: .*NaN or Inf.*; nothing of it was applied. Try a smaller train.optimizer.lr' "$tmp/$run.log" ||
+			fail "$run does not say what happened"
+		[ "$(summary "$run" .outcome)" = nonfinite ] || fail "$run: outcome $(summary "$run" .outcome)"
+	done
+	n=$(steps_of "stop-$codec")
+	[ "$n" -ge 1 ] && [ "$n" -lt $steps ] || fail "NaN after $n steps"
+	same_run "local-$codec" "stop-$codec" "$n"
+done
+n=$(steps_of stop-none)
+expect 65 stop-none --resume
+[ "$(steps_of stop-none)" = "$n" ] || fail "a resumed run got past the step that holds NaN"
+expect 65 skip --set train.on_nan=skip
+expect 65 skip-local --set train.on_nan=skip --local
+[ "$(skipped skip | wc -w)" = 10 ] || fail "skipped: $(skipped skip)"
+grep -q 'after 10 skipped steps in a row' "$tmp/skip.log" || fail "no word of the skipped steps"
+[ "$(summary skip .skipped)" = 10 ] || fail "the summary has $(summary skip .skipped) skipped steps"
+same_run skip-local skip "$((n + 10))"
+
+# ---- it comes once
+sets=(--set codec.head_act=topk:0.2,ef=true --set codec.mid_act=quant:8 --set codec.head_grad=lowrank:3,warm=true
+	--set train.checkpoint_every=3 --set train.on_nan=skip)
+expect 0 undisturbed --set train.on_nan=stop
+FAILPOINTS=client.check=EIO@5 expect 0 once-local --local
+[ "$(skipped once-local)" = '5 ' ] && [ "$(summary once-local .skipped)" = 1 ] || fail "skipped: $(skipped once-local)"
+for side in client server; do
+	client_fp='' server_fp=''
+	declare "${side}_fp=$side.check=EIO@5"
+	server_with "$server_fp"
+	FAILPOINTS=$client_fp expect 0 "once-$side"
+	same_run once-local "once-$side" $steps
+	server_with "$server_fp"
+	FAILPOINTS=$client_fp expect 65 "halt-$side" --set train.on_nan=stop
+	[ "$(steps_of "halt-$side")" = 4 ] || fail "halt-$side: $(steps_of "halt-$side") steps"
+	expect 0 "halt-$side" --resume --set train.on_nan=stop
+	same_run undisturbed "halt-$side" $steps
+done
+FAILPOINTS=client.check=EIO@5,client.begin=kill@9 expect 137 killed
+expect 0 killed --resume
+same_run once-local killed $steps
+echo passed

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# The command of the client's unit for systemd: it begins a run, goes on with one that was killed, and the conditions start no
+# run that is done. Where systemd-analyze is, it reads both units.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+unit=deploy/splitc@.service
+make_data 640 32
+start_server server
+write_config "$tmp/etc.yaml"
+sed -i "s/epochs: 1/epochs: 4\n  checkpoint_every: 2/" "$tmp/etc.yaml"
+client undisturbed "$tmp/etc.yaml" || fail "the undisturbed run: status $?"
+
+# as for an instance `run`, with folders of this test
+here() {
+	sed -e "s|/etc/split/%i.yaml|$tmp/etc.yaml|g; s|/var/lib/splitc/%i|$tmp/run|g; s|/run/splitc/%i|$tmp|g" \
+		-e "s|/usr/local/bin/splitc|$SPLITC|g; s|/usr/local/bin/splits|$SPLITS|g"
+}
+command=$(sed -n 's/^ExecStart=//p' $unit | here | sed 's/\$\$/$/g')
+mkdir "$tmp/run"
+# start NAME: as systemd does; $service_pid
+start() {
+	(cd "$tmp/run" && eval "exec $command") >"$tmp/$1.log" 2>&1 &
+	service_pid=$!
+	started+=("$service_pid")
+}
+
+# starts: whether the conditions let systemd start it (any of those with a bar)
+starts() {
+	local line key path
+	while read -r line; do
+		key=${line%%=*} path=${line#*=|}
+		case $key in
+		ConditionPathExistsGlob) if compgen -G "$path" >/dev/null; then return 0; fi ;;
+		ConditionPathExists) [ "${path#!}" != "$path" ] || fail "a condition that this test does not know: $line"
+			if [ ! -e "${path#!}" ]; then return 0; fi ;;
+		esac
+	done < <(grep '^Condition' $unit | here)
+	return 1
+}
+
+starts || fail "a run that has not begun is not started"
+start first
+wait_for "a checkpoint" compgen -G "$tmp/run/checkpoint-*.safetensors" >/dev/null
+kill -9 "$service_pid"
+ends_with "$service_pid" 137 $patience "the killed run"
+starts || fail "a run that was killed is not started"
+start second
+ends_with "$service_pid" 0 $patience "the second start"
+grep -q 'from step [1-9]' "$tmp/second.log" || fail "it did not go on from its checkpoint"
+same_run undisturbed run 160
+! starts || fail "a run that is done is started again"
+
+if command -v systemd-analyze >/dev/null; then
+	mkdir "$tmp/units"
+	here <deploy/splits.service >"$tmp/units/splits.service"
+	here <$unit >"$tmp/units/splitc@run.service"
+	for file in "$tmp"/units/*; do
+		systemd-analyze verify "$file" >"$tmp/verify.log" 2>&1 || fail "${file##*/}"
+		[ ! -s "$tmp/verify.log" ] || fail "${file##*/}"
+	done
+fi

@@ -1,0 +1,142 @@
+/* The control socket. Byte 0 of the input: bit 0 the side. 0: the rest goes to a daemon's socket, in pieces whose
+ * length byte 1 says, and the daemon must hear the first line exactly as it was sent, or nothing, and answer it whole.
+ * 1: the rest is what a daemon answers to `status`: what parses must render as JSON that parses to the same. */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/link/control.h"
+#include "common/link/loop.h"
+#include "common/telemetry/status.h"
+
+enum { REQUEST_MAX = 64, GREETING = 7 };
+
+static struct sockaddr_un at = {.sun_family = AF_UNIX};
+static char heard[4096];
+static int times;
+
+static char *answer(void *arg, const char *request)
+{
+	(void)arg;
+	times++;
+	if (strlen(request) >= REQUEST_MAX)
+		abort();
+	strcpy(heard, request);
+	return *request == '!' ? NULL : strdup("answer\n");
+}
+
+static void *run(void *loop)
+{
+	sl_loop_run(loop);
+	return NULL;
+}
+
+static void nothing(void *arg)
+{
+	(void)arg;
+}
+
+static void must(bool good)
+{
+	if (!good)
+		abort();
+}
+
+static void remove_dir(void)
+{
+	unlink(at.sun_path);
+	*strrchr(at.sun_path, '/') = 0;
+	rmdir(at.sun_path);
+}
+
+static void start(void)
+{
+	static struct sl_control *control;
+	static struct sl_async *stays_up;
+	char dir[] = "/tmp/fuzz_control.XXXXXX";
+	struct sl_loop *loop;
+	struct sl_fail fail;
+	pthread_t thread;
+
+	must(mkdtemp(dir) != NULL);
+	snprintf(at.sun_path, sizeof at.sun_path, "%s/socket", dir);
+	must(sl_loop_open(&loop, &fail) == SL_OK && sl_async_open(&stays_up, loop, nothing, NULL, &fail) == SL_OK);
+	must(sl_control_open(&control, loop, at.sun_path, answer, NULL, &fail) == SL_OK);
+	must(pthread_create(&thread, NULL, run, loop) == 0);
+	atexit(remove_dir);
+}
+
+static void ask(const uint8_t *data, size_t size, size_t piece)
+{
+	const uint8_t *newline = size ? memchr(data, '\n', size < REQUEST_MAX ? size : REQUEST_MAX) : NULL;
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char got[2 * GREETING];
+	size_t len = 0;
+	ssize_t n;
+
+	must(fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) == 0);
+	times = 0;
+	/* a daemon that has had enough closes: what it did not read is none of its business */
+	for (size_t from = 0; from < size; from += piece)
+		if (send(fd, data + from, size - from < piece ? size - from : piece, MSG_NOSIGNAL) < 0)
+			break;
+	shutdown(fd, SHUT_WR);
+	while (len < sizeof got && (n = recv(fd, got + len, sizeof got - len, 0)) > 0)
+		len += (size_t)n;
+	close(fd);
+	must(times == (newline != NULL));
+	if (!newline) {
+		must(len == 0);
+		return;
+	}
+	must(strlen(heard) == strnlen((const char *)data, (size_t)(newline - data)));
+	must(memcmp(heard, data, strlen(heard)) == 0);
+	/* with bytes left unread the kernel resets the connection, and the answer may be lost on the way */
+	must(len == (*heard == '!' ? 0 : GREETING) || newline + 1 < data + size);
+}
+
+static void parse(const char *text)
+{
+	struct sl_status one = {0}, two = {0};
+	struct sl_fail fail = {0};
+	char *again, *and_again;
+
+	if (sl_status_parse(text, &one, &fail) != SL_OK) {
+		must(fail.text[0] && !strchr(fail.text, '\n'));
+		return;
+	}
+	again = sl_status_json(&one, 0);
+	must(again && sl_status_parse(again, &two, &fail) == SL_OK);
+	and_again = sl_status_json(&two, 0);
+	must(and_again && strcmp(again, and_again) == 0);
+	free(again);
+	free(and_again);
+	sl_status_free(&one);
+	sl_status_free(&two);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *text;
+
+	if (size < 2)
+		return 0;
+	if (!*at.sun_path)
+		start();
+	if (!(data[0] & 1)) {
+		ask(data + 2, size - 2, 1 + data[1]);
+		return 0;
+	}
+	text = strndup((const char *)data + 1, size - 1);
+	must(text != NULL);
+	parse(text);
+	free(text);
+	return 0;
+}
