@@ -1,8 +1,8 @@
-/* usage: bench_gpu [--tf32] [--layers] [--profile] [--device N] [--cut HEAD_END:TAIL_BEGIN]
+/* usage: bench_gpu [--tf32] [--graphs] [--layers] [--profile] [--device N] [--cut HEAD_END:TAIL_BEGIN]
  * Milliseconds of the middle of MobileNetV2 at 224² on a GPU: forward + backward of 64 images as one chunk and as 8
- * chunks of 8, and with --layers of every kind of op by itself. --profile runs one step of
- * each and times nothing, for a profiler. Host clock around many queued steps, ended by a fence;
- * the median of several such rounds. tests/bench/bench_gpu_peer.py does the same work in PyTorch. */
+ * chunks of 8, and with --layers of every kind of op by itself; with --graphs passes are recorded. --profile runs one
+ * step of each and times nothing, for a profiler. Host clock around many queued steps, ended by a fence; the median of
+ * several such rounds. tests/bench/bench_gpu_peer.py does the same work in PyTorch. */
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,9 +184,9 @@ static void bench_middle(struct sl_backend *be, const struct options *o, int chu
 	step_run(&step);
 	host = sl_seconds_since(start) * 1e3;
 	settle(be);
-	printf("ours %s  %d x %2lld: forward %7.3f ms, forward + backward %7.3f ms (queueing %.3f ms), %.2f GiB\n",
-	       o->module.tf32 ? "tf32" : "fp32", chunks, (long long)step.rows, forward, both, host,
-	       (double)sl_exec_memory(step.exec).total / (1 << 30));
+	printf("ours %s%s  %d x %2lld: forward %7.3f ms, forward + backward %7.3f ms (queueing %.3f ms), %.2f GiB\n",
+	       o->module.tf32 ? "tf32" : "fp32", o->module.graphs ? ", graphs" : "", chunks, (long long)step.rows,
+	       forward, both, host, (double)sl_exec_memory(step.exec).total / (1 << 30));
 	fflush(stdout);
 done:
 	sl_exec_close(step.exec);
@@ -357,6 +357,8 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--tf32")) {
 			o.module.tf32 = true;
+		} else if (!strcmp(argv[i], "--graphs")) {
+			o.module.graphs = true;
 		} else if (!strcmp(argv[i], "--layers")) {
 			o.layers = true;
 		} else if (!strcmp(argv[i], "--profile")) {
@@ -366,7 +368,7 @@ int main(int argc, char **argv)
 		} else if (!strcmp(argv[i], "--cut") && i + 1 < argc) {
 			parse_cut(&o.cut, argv[++i]);
 		} else {
-			fprintf(stderr, "usage: bench_gpu [--tf32] [--layers] [--profile] [--device N] "
+			fprintf(stderr, "usage: bench_gpu [--tf32] [--graphs] [--layers] [--profile] [--device N] "
 					"[--cut HEAD_END:TAIL_BEGIN]\n");
 			return 64;
 		}

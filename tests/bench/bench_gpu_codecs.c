@@ -132,11 +132,12 @@ static void bench(const char *text, const float *host)
 
 int main(int argc, char **argv)
 {
-	static const char *const all[] = {"none",       "f16",      "bf16",     "quant:8",          "quant:4",
-					  "terngrad",   "qsgd:255", "topk:0.1", "topk:0.1|quant:8", "threshold:1",
-					  "randomk:0.1"};
+	static const char *const all[] = {
+		"none",        "f16",           "bf16",      "quant:8",          "quant:4",
+		"terngrad",    "qsgd:255",      "topk:0.1",  "topk:0.1|quant:8", "threshold:1",
+		"randomk:0.1", "sortquant:6+2", "lowrank:3", "lowrank:7",        "downsample:2"};
 	const struct sl_module *module;
-	const struct sl_module_options options = {.untried_codecs = true};
+	const struct sl_module_options options = {0};
 	struct sl_fail fail;
 	const struct sl_rng_key key = {.seed = 1, .tensor = SL_RNG_TEST};
 	char text[SL_MODULE_TEXT];
@@ -144,6 +145,7 @@ int main(int argc, char **argv)
 	int64_t n;
 	double ms;
 
+	setenv("SPLIT_CUDA_CODECS", "all", 1);
 	if (sl_module_load(NULL, &module, &fail) || module->open(&be, &options, &fail)) {
 		printf("SKIP %s\n", fail.text);
 		return 77;

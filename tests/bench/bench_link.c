@@ -1,7 +1,9 @@
 /* usage: bench_link [--rows] [MiB]
  * Moves MiB (default 2048) over ZeroMQ on loopback, in runs of 16 MiB cut into 1 MiB parts, as training does: queue,
- * headers, XXH3 on both sides, copy into place, credit. Beside it the same bytes through a plain TCP socket, in the
- * same run, alternately; medians of ROUNDS each. --rows: name, median, min, max and unit, tab-separated. */
+ * headers, XXH3 on both sides, copy into place, credit. Beside it the same with CURVE, and the same bytes through a
+ * plain TCP socket, in the same run, alternately; medians of ROUNDS each. --rows: name, median, min, max and unit,
+ * tab-separated. */
+#include <math.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/link/gate.h"
 #include "common/link/loop.h"
 #include "common/link/outq.h"
 
@@ -39,7 +42,28 @@ static double thread_cpu_s(void)
 
 /* ---- the link */
 
+/* Both sides' keys, and the list with the sender's on it. gate NULL: this libzmq has no CURVE. */
+static struct {
+	struct sl_keypair sender, receiver;
+	struct sl_gate *gate;
+} keys;
+
+static void make_keys(void)
+{
+	struct sl_allow *allow;
+	struct sl_fail fail;
+	char line[SL_KEY_TEXT + 8];
+
+	if (sl_keypair_make(&keys.sender, &fail) || sl_keypair_make(&keys.receiver, &fail))
+		return;
+	sl_key_print(&keys.sender.public_key, line);
+	strcat(line, " sender");
+	if (sl_allow_parse(&allow, "list", line, strlen(line), &fail) || sl_gate_open(&keys.gate, allow, &fail))
+		die(fail.text);
+}
+
 struct receiver {
+	bool curve;
 	pthread_barrier_t opened, done;
 	char endpoint[256];
 	struct sl_loop *loop;
@@ -90,9 +114,12 @@ static void *receiver_main(void *arg)
 {
 	static const struct sl_transport_events events = {received, ignore_peer, no_malformed, ignore_peer, NULL};
 	struct sl_transport_conf conf = {.endpoint = "tcp://127.0.0.1:*", .part_bytes = PART, .hwm = HWM};
+	const struct sl_transport_auth auth = {.own = &keys.receiver, .gate = keys.gate};
 	struct receiver *r = arg;
 	struct sl_fail fail;
 	double cpu_s;
+
+	conf.auth = r->curve ? &auth : NULL;
 
 	if (sl_loop_open(&r->loop, &fail) || sl_transport_bind(&r->transport, r->loop, &conf, &events, r, &fail))
 		die(fail.text);
@@ -143,11 +170,12 @@ static void run_sent(struct sl_run *run)
 	}
 }
 
-static struct result over_link(uint8_t *data, uint8_t *place, uint64_t bytes)
+static struct result over_link(uint8_t *data, uint8_t *place, uint64_t bytes, bool curve)
 {
 	static const struct sl_transport_events events = {credited, writable, no_malformed, ignore_peer, NULL};
-	struct sl_transport_conf conf = {.part_bytes = PART, .hwm = HWM};
-	struct receiver r = {.place = place, .expect = bytes};
+	const struct sl_transport_auth auth = {.own = &keys.sender, .server = &keys.receiver.public_key};
+	struct sl_transport_conf conf = {.part_bytes = PART, .hwm = HWM, .auth = curve ? &auth : NULL};
+	struct receiver r = {.curve = curve, .place = place, .expect = bytes};
 	struct sender s = {.runs_left = (int)(bytes / RUN) - 2, .runs_out = 2};
 	struct sl_transport *transport;
 	struct sl_run run[2];
@@ -265,19 +293,24 @@ int main(int argc, char **argv)
 	uint64_t bytes = strtoull(mib, NULL, 10) * MIB / RUN * RUN;
 	uint8_t *data = malloc(2 * RUN), *place = malloc(RUN);
 	double gb = (double)bytes * 1e-9, link[ROUNDS], plain[ROUNDS], ratio[ROUNDS], sender[ROUNDS], receiver[ROUNDS];
+	double curve[ROUNDS], curve_ratio[ROUNDS];
 
 	if (!data || !place || bytes < 4ull * RUN)
 		die("usage: bench_link [--rows] [MiB, at least 64]");
 	for (size_t i = 0; i < 2 * RUN; i++)
 		data[i] = (uint8_t)(i * 2654435761u >> 24);
 	memset(place, 0, RUN);
+	make_keys();
 	for (int i = 0; i < ROUNDS; i++) {
 		double s = over_socket(data, place, bytes);
-		struct result r = over_link(data, place, bytes);
+		struct result r = over_link(data, place, bytes, false);
+		double curve_s = keys.gate ? over_link(data, place, bytes, true).wall_s : NAN;
 
 		plain[i] = gb / s;
 		link[i] = gb / r.wall_s;
 		ratio[i] = s / r.wall_s;
+		curve[i] = gb / curve_s;
+		curve_ratio[i] = r.wall_s / curve_s;
 		sender[i] = r.client_cpu_s / gb;
 		receiver[i] = r.server_cpu_s / gb;
 	}
@@ -288,6 +321,11 @@ int main(int argc, char **argv)
 	report("link / plain socket", "x", ratio, rows);
 	report("sender loop CPU", "s/GB", sender, rows);
 	report("receiver loop CPU", "s/GB", receiver, rows);
+	if (keys.gate) {
+		report("link with CURVE", "GB/s", curve, rows);
+		report("CURVE / plain link", "x", curve_ratio, rows);
+	}
+	sl_gate_close(keys.gate);
 	free(data);
 	free(place);
 	return 0;

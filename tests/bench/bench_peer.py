@@ -2,10 +2,10 @@
 """The work of bench_segments and of the pair on loopback, beside the same in PyTorch: alternately, in one run, on one
 machine. Start it with bench-peer.sh, which chooses PyTorch's malloc.
 
-    bench_peer.py [--quick] [--write] [--runs N] [--only head,tail,step,middle,memory,split]
+    bench_peer.py [--quick] [--write] [--warm] [--runs N] [--only head,tail,step,middle,memory,split]
 
 A row: medians of N runs with the smallest and the largest, and our median over PyTorch's, which is the better one of
-its two memory formats. Forward and backward, gradients set to None before; no optimizer but in the split rows.
+its two memory formats. --warm: before each run that counts one that does not, as in training. Forward and backward, gradients set to None before; no optimizer but in the split rows.
 --write: the table to docs/results/cpu.md. --quick: tiny settings, to see that it works.
 """
 import argparse
@@ -147,7 +147,7 @@ class Report:
         say(f"  {name}, {threads} threads: {ours}, PyTorch {peer} {note}: {ratio}, target {target}")
 
 
-def compare_segment(report, row, threads, runs):
+def compare_segment(report, row, threads, runs, warm):
     import torch
     name, piece, image, batch, chunks, target = row
     torch.set_num_threads(threads)
@@ -156,7 +156,8 @@ def compare_segment(report, row, threads, runs):
     ms = {"ours": [], "NHWC": [], "NCHW": []}
     for r in range(-2, runs):
         for who, what in [("ours", ours), *peers.items()]:
-            t = what.run()
+            for _ in range(2 if warm else 1):
+                t = what.run()
             if r >= 0:
                 ms[who].append(t)
     report.cpu = ours.close() or report.cpu
@@ -433,6 +434,7 @@ def main():
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--only", default="head,tail,step,middle,memory,split")
+    parser.add_argument("--warm", action="store_true", help="a run that does not count before each one that does, on either side")
     parser.add_argument("--memory-worker", help=argparse.SUPPRESS)
     parser.add_argument("--split-worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -450,7 +452,8 @@ def main():
         if small:
             row = (f"tiny: {row[0]}", row[1], min(row[2], 64), 8, min(row[4], 4), row[5])
         for threads in (1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,):
-            medians[row[0], threads] = compare_segment(report, row, threads, runs if row[1] == "middle" else 3 * runs)
+            medians[row[0], threads] = compare_segment(report, row, threads, runs if row[1] == "middle" else 3 * runs,
+                                                      args.warm)
     scaling(report, medians)
     if "memory" in only:
         compare_memory(report, 64 if small else 224, 8 if small else 64)

@@ -41,6 +41,7 @@ struct bench {
 	int chunks, runs;
 	uint64_t step;
 	double lap[LAP_COUNT];
+	struct sl_fail fail; /* of a step */
 	uint64_t bytes[SL_DIR_COUNT];
 };
 
@@ -88,7 +89,7 @@ static enum sl_err tail(struct bench *b)
 	enum sl_err err = sl_exec_begin(b->ends.tail);
 
 	for (int c = 0; c < b->chunks && !err; c++)
-		err = sl_ends_tail(&b->ends, c);
+		err = sl_ends_tail(&b->ends, c, &b->fail);
 	return err;
 }
 
@@ -107,7 +108,7 @@ static enum sl_err step_chunk(struct bench *b, int c)
 		err = sl_exec_forward(b->middle, &call, NULL);
 	copy(sl_exec_input(b->ends.tail, c, call.rows), sl_exec_output(b->middle, c, call.rows));
 	if (!err)
-		err = sl_ends_tail(&b->ends, c);
+		err = sl_ends_tail(&b->ends, c, &b->fail);
 	copy(sl_exec_dout(b->middle, c, call.rows), sl_exec_din(b->ends.tail, c, call.rows));
 	if (!err)
 		err = sl_exec_backward(b->middle, &call, NULL);
@@ -177,7 +178,7 @@ static enum sl_err pair_chunk(struct bench *b, int c)
 			    sl_exec_input(b->ends.tail, c, call.rows));
 	at = sl_now_ns();
 	if (!err)
-		err = sl_ends_tail(&b->ends, c);
+		err = sl_ends_tail(&b->ends, c, &b->fail);
 	lap(b, LAP_CLIENT, &at);
 	if (!err)
 		err = cross(b, SL_DIR_MID_GRAD, c, sl_exec_din(b->ends.tail, c, call.rows),

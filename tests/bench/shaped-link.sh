@@ -138,6 +138,7 @@ echo
 # ---- docs/results
 out=docs/results
 mkdir -p "$out"
+loopback=$(sed -n '/^## On loopback/,$p' "$out/link.md" 2>/dev/null) # bench_link's, by hand
 {
 	echo "# The pair over a shaped link"
 	echo
@@ -156,6 +157,7 @@ mkdir -p "$out"
 		echo
 		echo "![time per batch](link-$factor.svg)"
 	done
+	[ -z "$loopback" ] || printf '\n%s\n' "$loopback"
 } >"$out/link.md"
 for factor in $factors; do
 	awk -v f="$factor" '$1 == f { print $3 "," $4, $10, $17, $17 + $18 }' "$work/rows" >"$work/plot"

@@ -1,0 +1,179 @@
+#!/usr/bin/python3
+"""Every table of docs/results/codecs.md, by one command: bench_codecs with one thread, two, AVX2 and portable loops, on a small
+tensor, beside PyTorch, and on real tensors.
+
+usage: codecs_results.py [--write] [--reps R] [--cut DIR] [PART …]        (BUILD: where our programs are, build/release)
+
+--write: to the page, between the marks of each part; else to stdout. A part that cannot run (peer without PyTorch, cut without
+--cut) is named and left as it is. --cut: the folder that dump_cut.py filled. Parts run one after the other, not in turns.
+"""
+import argparse
+import datetime
+import os
+import platform
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PAGE = os.path.join(ROOT, "docs/results/codecs.md")
+BENCH = os.path.join(os.environ.get("BUILD", "build/release"), "tests/bench/bench_codecs")
+BUSY_LOAD = 2.5  # one or two threads of our own count too
+SMALL = ["none", "quant:8", "topk:0.1", "sortquant:6+2", "sortquant:9+3"]
+TENSORS = {"head_act": "64,112,112,32", "mid_act": "64,7,7,1280", "mid_grad": "64,7,7,1280", "head_grad": "64,112,112,32"}
+CUT = ["quant:4", "sortquant:3+1", "quant:8", "sortquant:6+2", "quant:8,per=channel", "quant:8,block=512", "quant:12",
+       "sortquant:9+3", "quant:16", "sortquant:12+4", "topk:0.1", "topk:0.2|quant:8", "cells:2|topk:0.1", "lowrank:3",
+       "lowrank:7", "qsgd:255,bucket=512", "terngrad,bucket=512", "downsample:2", "topk:0.1|sortquant:6+2"]
+# blocks that are never given back, on huge pages, as in bench-peer.sh
+MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "1099511627776", "MALLOC_TOP_PAD_": "268435456",
+          "MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+RATIO, ERROR, MS, COPIES = 2, 4, 5, 7  # columns of bench_codecs
+
+
+def run(command, **env):
+    base = {k: v for k, v in os.environ.items() if k not in ("OPENBLAS_CORETYPE", "SL_CPU_SIMD")}
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=base | env).stdout
+
+
+def cells(line):
+    return [c.strip() for c in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+def rows(out):
+    """{codec: cells} of a table of bench_codecs."""
+    return {c[0]: c for c in map(cells, out.splitlines()) if c and c[0].startswith("`")}
+
+
+def pair(cell):
+    return [float(x) for x in cell.split(" / ")]
+
+
+def table(names, body):
+    lines = ["| " + " | ".join(r) + " |" for r in [names, *body]]
+    return "\n".join([lines[0], "|---" * len(names) + "|", *lines[1:]])
+
+
+def over_targets(found):
+    """Which rows cost more copies than they may: encoding 2, top-k and sortquant 3, decoding 1.2."""
+    over = []
+    for codec, row in found.items():
+        tx, rx = pair(row[COPIES])
+        if tx > (3 if re.search("topk|sortquant", codec) else 2):
+            over.append(f"{codec} encoding {tx:.2f}")
+        if rx > 1.2:
+            over.append(f"{codec} decoding {rx:.2f}")
+    return "Over the targets: " + (", ".join(over) or "none") + "."
+
+
+class Parts:
+    def __init__(self, reps, cut):
+        self.reps, self.cut_dir, self.first_out = str(reps), cut, None
+
+    def bench(self, *args, reps=None, **env):
+        return run([BENCH, "--reps", reps or self.reps, *args], **env)
+
+    def first(self):
+        if self.first_out is None:
+            self.first_out = self.bench()
+        return self.first_out
+
+    def one(self):
+        out = self.first()
+        return f"bench_codecs --reps {self.reps}", out.rstrip() + "\n\n" + over_targets(rows(out))
+
+    def beside_first(self, out):
+        first, body = rows(self.first()), []
+        for codec, row in rows(out).items():
+            times = [f"{a / b:.2f}" for a, b in zip(pair(row[MS]), pair(first[codec][MS]))]
+            body.append([codec, row[MS], row[COPIES], " / ".join(times)])
+        return out.splitlines()[0] + "\n\n" + table(
+            ["codec", "encode / decode ms", "copies", "times the first table's"], body)
+
+    def two(self):
+        return f"bench_codecs --reps {self.reps} --threads 2", self.beside_first(self.bench("--threads", "2"))
+
+    def avx2(self):
+        out = self.bench(SL_CPU_SIMD="avx2")
+        return f"SL_CPU_SIMD=avx2 bench_codecs --reps {self.reps}", self.beside_first(out)
+
+    def portable(self):
+        reps = str(min(int(self.reps), 3))  # up to 0.6 s each
+        return f"bench_codecs --reps {reps} --portable", self.beside_first(self.bench("--portable", reps=reps))
+
+    def small(self):
+        out = self.bench("--shape", TENSORS["mid_act"], *SMALL)
+        return f"bench_codecs --reps {self.reps} --shape {TENSORS['mid_act']} {' '.join(SMALL)}", out.rstrip()
+
+    def peer(self):
+        if subprocess.run(["/usr/bin/python3", "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
+            raise LookupError("no PyTorch (scripts/install-deps.sh --peer)")
+        out = run(["tests/bench/bench_codecs_peer.py", "--reps", "4", "--bench", BENCH], **MALLOC)
+        return "bench_codecs_peer.py --reps 4", out.rstrip()
+
+    def cut(self):
+        if not self.cut_dir:
+            raise LookupError("no --cut DIR (tests/bench/dump_cut.py makes one)")
+        body = {}
+        for tensor, shape in TENSORS.items():
+            raw = os.path.join(self.cut_dir, tensor + ".f32")
+            for codec, row in rows(self.bench("--shape", shape, "--raw", raw, *CUT, reps="1")).items():
+                body.setdefault(codec, [codec]).append(f"{row[ERROR]} at {row[RATIO]}")
+        command = "bench_codecs --raw DIR/head_act.f32 --shape 64,112,112,32 SPEC…, and so on"
+        return command, "Relative error, at the real ratio.\n\n" + table(["codec", *TENSORS], body.values())
+
+
+PARTS = ["one", "small", "two", "avx2", "portable", "peer", "cut"]
+
+
+def machine():
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        name = re.search(r"model name\s*:\s*(.*)", f.read())
+    return f"{name[1] if name else platform.machine()}, {len(os.sched_getaffinity(0))} CPUs"
+
+
+def marks(part):
+    return f"<!-- make bench-codecs writes {part} from here -->", "<!-- to here -->"
+
+
+def put(page, part, text):
+    begin, end = marks(part)
+    start = page.index(begin) + len(begin)
+    return page[:start] + "\n\n" + text + "\n\n" + page[page.index(end, start):]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--reps", type=int, default=9)
+    parser.add_argument("--cut", help="the folder that dump_cut.py filled")
+    parser.add_argument("part", nargs="*", help=", ".join(PARTS))
+    args = parser.parse_args()
+    wrong = [p for p in args.part if p not in PARTS]
+    if wrong:
+        parser.error(f"no such part: {wrong[0]}; there are {', '.join(PARTS)}")
+    with open(PAGE, encoding="utf-8") as f:
+        page = f.read()
+    parts = Parts(args.reps, args.cut and os.path.abspath(args.cut))
+    for part in args.part or PARTS:
+        before = os.getloadavg()[0]
+        try:
+            command, text = getattr(parts, part)()
+        except LookupError as why:
+            print(f"{part}: left as it is: {why}", file=sys.stderr)
+            continue
+        loads = f"; load {before:.1f} before, {os.getloadavg()[0]:.1f} behind"
+        if max(before, os.getloadavg()[0]) > BUSY_LOAD:
+            loads += ": a busy machine"
+        if part == "cut":  # errors, no times
+            loads = ""
+        text = f"`{command}`, {datetime.date.today()}; {machine()}{loads}.\n\n{text}"
+        page = put(page, part, text)
+        print(text, end="\n\n", flush=True)
+    if args.write:
+        with open(PAGE, "w", encoding="utf-8") as f:
+            f.write(page)
+        print(f"written: {os.path.relpath(PAGE, ROOT)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
