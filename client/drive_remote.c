@@ -40,7 +40,7 @@ struct drive {
 	bool linked, closing;         /* a session stands; is being closed */
 	bool drop;                    /* the batch that the loader owes is of no use: the run stands elsewhere */
 	bool due;                     /* the step under way ends with a checkpoint */
-	bool stop, ending, paused;
+	bool signalled, stop, ending, paused;
 	bool at_once; /* the process ends as it is */
 	struct sl_timer *watch, *drain;
 	bool nonfinite;               /* the run ends before the step under way, which was abandoned */
@@ -475,18 +475,20 @@ static void on_signal(void *arg, int signum)
 {
 	struct drive *d = arg;
 
-	if (d->stop) {
+	if (d->signalled) {
 		end_at_once(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d", signum));
 		return;
 	}
+	d->signalled = true;
+	if (d->ending) /* what it has come to stands: a run that is done stays done */
+		return;
+	d->stop = true;
 	if (!d->linked) {
-		d->stop = true;
 		give_up(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d", signum));
 		return;
 	}
 	sl_timer_start(d->drain, (uint64_t)d->setup->conf->drain_s * 1000 + 1, 0);
 	sl_log(SL_LOG_INFO, "stopping", "after the step under way; a second signal ends the run at once");
-	d->stop = true;
 }
 
 static char *answer(void *arg, const char *request)
