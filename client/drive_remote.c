@@ -17,6 +17,7 @@
 enum {
 	RETRY_MAX_MS = 32000,
 	WATCH_MS = 250,
+	DRAIN_LOOK_MS = 5,
 	/* links that a refused or broken frame ended, one after another without a step between: then it is no accident
 	 */
 	PROTOCOL_TRIES = 5
@@ -51,27 +52,11 @@ struct drive {
 	struct sl_fail *fail;
 };
 
-static void add_link_figures(struct drive *d)
-{
-	struct sl_port_stats stats = sl_remote_stats(d->remote);
-	struct sl_training_link *l = &d->link;
-
-	l->peak_tx = stats.peak_tx > l->peak_tx ? stats.peak_tx : l->peak_tx;
-	l->peak_rx = stats.peak_rx > l->peak_rx ? stats.peak_rx : l->peak_rx;
-	l->server_compute_s += sl_remote_server_compute_s(d->remote);
-	sl_report_count(l, d->remote);
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
-		l->wire[dir] += stats.wire[dir];
-		l->payload[dir] += stats.payload[dir];
-		l->nominal[dir] += stats.nominal[dir];
-	}
-}
-
 static void close_link(struct drive *d)
 {
 	d->linked = false;
 	d->closing = true;
-	add_link_figures(d);
+	sl_report_add(&d->link, d->remote);
 	/* a goodbye would have the server forget what a run that failed can go on from */
 	if (d->err && !d->options->eval_only)
 		sl_remote_pause(d->remote);
@@ -417,7 +402,7 @@ static void say_hung(struct drive *d, uint64_t busy_ms)
 static void on_watch(void *arg)
 {
 	struct drive *d = arg;
-	uint64_t busy_ms = d->remote && !d->closing ? sl_remote_busy_ms(d->remote) : 0;
+	uint64_t busy_ms = d->remote ? sl_remote_busy_ms(d->remote) : 0;
 	uint64_t disk_ms = sl_recover_busy_ms(d->recover);
 	int bound_s = d->setup->conf->watchdog_s;
 
@@ -438,33 +423,37 @@ static void take_applied(struct drive *d)
 	sl_training_done(d->run, &result);
 }
 
-/* The step under way does not end in time: the run is paused before it. Where the server may have applied it, and has
- * not said so, it is the last checkpoint that counts. */
+/* The step under way does not end in time: the run is paused before it, once no task runs any more; and where one runs
+ * for too long, the process ends. Where the server may have applied the step, and has not said so, it is the last
+ * checkpoint that counts. */
 static void on_drain_over(void *arg)
 {
 	struct drive *d = arg;
 	int drain_s = d->setup->conf->drain_s;
 	uint64_t hangs_ms = (uint64_t)(drain_s ? drain_s : 1) * 1000; /* a pause waits for a task that is shorter */
 
-	if (d->ending)
-		return;
-	if (d->remote && !d->closing && sl_remote_busy_ms(d->remote) >= hangs_ms) {
+	if (d->remote && sl_remote_busy_ms(d->remote) >= hangs_ms) {
 		end_at_once(d, sl_fail_set(d->fail, SL_ERR_BUSY,
 					   "a task did not end within %d s (drain_s); --resume goes on from the last "
 					   "checkpoint",
 					   drain_s));
 		return;
 	}
-	if (d->remote && !d->closing && d->linked) {
+	if (d->linked && !d->ending)
 		sl_remote_pause(d->remote);
-		if (!sl_remote_in_doubt(d->remote)) {
-			sl_log(SL_LOG_WARN, "stopping", "drain_s is over: the run is paused before the step under way");
-			take_applied(d);
-			pause_session(d);
-			blame_nonfinite(d);
-			end(d);
-			return;
-		}
+	if (d->remote && !sl_remote_idle(d->remote)) {
+		sl_timer_start(d->drain, DRAIN_LOOK_MS, 0);
+		return;
+	}
+	if (d->ending)
+		return;
+	if (d->linked && !sl_remote_in_doubt(d->remote)) {
+		sl_log(SL_LOG_WARN, "stopping", "drain_s is over: the run is paused before the step under way");
+		take_applied(d);
+		pause_session(d);
+		blame_nonfinite(d);
+		end(d);
+		return;
 	}
 	give_up(d,
 		sl_fail_set(d->fail, SL_ERR_UNAVAILABLE,
@@ -480,15 +469,14 @@ static void on_signal(void *arg, int signum)
 		return;
 	}
 	d->signalled = true;
+	sl_timer_start(d->drain, (uint64_t)d->setup->conf->drain_s * 1000 + 1, 0);
 	if (d->ending) /* what it has come to stands: a run that is done stays done */
 		return;
 	d->stop = true;
-	if (!d->linked) {
+	if (d->linked)
+		sl_log(SL_LOG_INFO, "stopping", "after the step under way; a second signal ends the run at once");
+	else
 		give_up(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d", signum));
-		return;
-	}
-	sl_timer_start(d->drain, (uint64_t)d->setup->conf->drain_s * 1000 + 1, 0);
-	sl_log(SL_LOG_INFO, "stopping", "after the step under way; a second signal ends the run at once");
 }
 
 static char *answer(void *arg, const char *request)

@@ -280,6 +280,17 @@ enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, cons
 	return err;
 }
 
+static enum sl_err give(struct sl_remote *remote, const struct sl_client_state *s, struct sl_fail *fail)
+{
+	enum sl_err err = sl_remote_give(remote, s);
+
+	if (err == SL_ERR_DATA)
+		return sl_fail_set(fail, err, "step %" PRIu64 ": not a state of these codecs", s->step);
+	if (err)
+		return sl_fail_set(fail, SL_ERR_DEVICE, "the state of step %" PRIu64 " could not be set", s->step);
+	return SL_OK;
+}
+
 static enum sl_err read_file(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run, uint64_t step,
 			     struct sl_fail *fail)
 {
@@ -301,8 +312,8 @@ static enum sl_err read_file(struct sl_recover *r, struct sl_remote *remote, str
 		err = sl_client_state_read(s, &c, step, fail);
 	if (!err)
 		err = sl_training_restore(run, &c, fail);
-	if (!err && sl_remote_give(remote, s))
-		err = sl_fail_set(fail, SL_ERR_DEVICE, "the state of step %" PRIu64 " could not be set", step);
+	if (!err)
+		err = give(remote, s, fail);
 	return err;
 }
 
@@ -325,9 +336,7 @@ enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, s
 			return read_file(r, remote, run, next_step, fail);
 		return sl_training_restore(run, NULL, fail); /* the link began with the first weights */
 	}
-	if (sl_remote_give(remote, held))
-		return sl_fail_set(fail, SL_ERR_DEVICE, "the state of step %" PRIu64 " could not be set", next_step);
-	return SL_OK;
+	return give(remote, held, fail);
 }
 
 void sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEPT])

@@ -25,7 +25,8 @@ struct sl_remote {
 	struct sl_ends ends;
 	uint64_t opened_ms;
 	bool ready, over, closing;
-	struct sl_job last; /* behind the task that ran when the session failed */
+	struct sl_job last; /* behind the task that ran when the session ended */
+	bool waiting;       /* … for it */
 	struct sl_fail why;
 	/* the pass under way */
 	uint64_t started_ns;
@@ -172,14 +173,29 @@ static void run_last(struct sl_job *job)
 	(void)job; /* the place in the queue is all of it */
 }
 
+static void port_closed(void *arg);
+
 /* No task is under way any more, and what they work on is the caller's. The loop does not wait for that: a task may
  * hang, and whoever watches over it is on the loop. */
 static void last_done(struct sl_job *job)
 {
 	struct sl_remote *r = (struct sl_remote *)(void *)((char *)job - offsetof(struct sl_remote, last));
 
-	if (!r->closing)
+	r->waiting = false;
+	if (r->closing)
+		sl_port_close(r->port, port_closed, r);
+	else
 		r->events.failed(r->arg, &r->why);
+}
+
+static void stop_tasks(struct sl_remote *r)
+{
+	sl_port_stop(r->port);
+	if (r->waiting)
+		return;
+	r->waiting = true;
+	r->last = (struct sl_job){.run = run_last, .done = last_done};
+	sl_worker_post(r->worker, &r->last);
 }
 
 static void session_action(void *arg, const struct sl_action *action, const struct sl_fail *fail)
@@ -207,9 +223,7 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 			break;
 		r->over = true;
 		r->why = *fail;
-		sl_port_forget(r->port);
-		r->last = (struct sl_job){.run = run_last, .done = last_done};
-		sl_worker_post(r->worker, &r->last);
+		stop_tasks(r);
 		break;
 	default:
 		break;
@@ -506,7 +520,12 @@ enum sl_err sl_remote_get_weights(struct sl_remote *r, struct sl_weights *weight
 
 uint64_t sl_remote_busy_ms(const struct sl_remote *r)
 {
-	return r->worker ? sl_worker_busy_ms(r->worker) : 0;
+	return sl_worker_busy_ms(r->worker);
+}
+
+bool sl_remote_idle(const struct sl_remote *r)
+{
+	return sl_worker_idle(r->worker);
 }
 
 struct sl_port_stats sl_remote_stats(const struct sl_remote *r)
@@ -541,7 +560,7 @@ void sl_remote_pause(struct sl_remote *r)
 	sl_fail_set(&why, SL_ERR_BUSY, "the client pauses; its session can be resumed");
 	r->over = true;
 	sl_port_fail(r->port, &why);
-	sl_port_quiesce(r->port);
+	sl_port_stop(r->port);
 }
 
 void sl_remote_close(struct sl_remote *r)
@@ -549,5 +568,5 @@ void sl_remote_close(struct sl_remote *r)
 	if (!r->over)
 		sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_LEAVE});
 	r->over = r->closing = true;
-	sl_port_close(r->port, port_closed, r);
+	stop_tasks(r);
 }

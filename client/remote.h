@@ -81,13 +81,17 @@ enum sl_err sl_remote_get_weights(struct sl_remote *remote, struct sl_weights *w
 
 /* How long the task that runs now has run. */
 uint64_t sl_remote_busy_ms(const struct sl_remote *remote);
+/* No task runs or waits: after sl_remote_pause, state can be taken. */
+bool sl_remote_idle(const struct sl_remote *remote);
 struct sl_port_stats sl_remote_stats(const struct sl_remote *remote);
 double sl_remote_server_compute_s(const struct sl_remote *remote); /* sum over the steps */
 const struct sl_session *sl_remote_session(const struct sl_remote *remote);
 
-/* Ends the session so that the server keeps its state and the client can come back to it. Close next. */
+/* Ends the session so that the server keeps its state and the client can come back to it. No task begins any more; one
+ * that runs is not waited for (sl_remote_idle). Close next. */
 void sl_remote_pause(struct sl_remote *remote);
-/* Says goodbye where the session still stands, frees everything, then calls `closed` from the loop. */
+/* Says goodbye where the session still stands; once no task runs any more frees everything, and calls `closed` from the
+ * loop. */
 void sl_remote_close(struct sl_remote *remote);
 
 #endif

@@ -28,7 +28,8 @@ static const char *phase(const struct sl_session *s)
 	}
 }
 
-void sl_report_count(struct sl_training_link *link, const struct sl_remote *remote)
+/* What came in. */
+static void count(struct sl_training_link *link, const struct sl_remote *remote)
 {
 	const struct sl_session_counts *c = &sl_remote_session(remote)->counts;
 
@@ -38,12 +39,27 @@ void sl_report_count(struct sl_training_link *link, const struct sl_remote *remo
 	link->stale += c->stale_frames;
 }
 
+void sl_report_add(struct sl_training_link *link, const struct sl_remote *remote)
+{
+	struct sl_port_stats stats = sl_remote_stats(remote);
+
+	link->peak_tx = stats.peak_tx > link->peak_tx ? stats.peak_tx : link->peak_tx;
+	link->peak_rx = stats.peak_rx > link->peak_rx ? stats.peak_rx : link->peak_rx;
+	link->server_compute_s += sl_remote_server_compute_s(remote);
+	count(link, remote);
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		link->wire[dir] += stats.wire[dir];
+		link->payload[dir] += stats.payload[dir];
+		link->nominal[dir] += stats.nominal[dir];
+	}
+}
+
 static void put_totals(struct sl_status *out, const struct sl_training_link *link, const struct sl_remote *remote)
 {
 	struct sl_training_link all = *link;
 
 	if (remote)
-		sl_report_count(&all, remote);
+		count(&all, remote);
 	out->links = (int64_t)all.links;
 	out->lost = (int64_t)all.lost;
 	out->frames = (int64_t)all.frames;

@@ -6,11 +6,11 @@
 #include "client/training.h"
 
 /* JSON (common/telemetry/status.h), malloc'ed; NULL for a request that is not "status". `remote`: NULL between two
- * links; `link`: what sl_report_count has added up of those before. */
+ * links; `link`: what sl_report_add has added up of those before. */
 char *sl_report_status(const struct sl_setup *setup, const struct sl_training *training, const struct sl_remote *remote,
 		       const struct sl_training_link *link, const struct sl_checkpoint_state *checkpoint,
 		       const char *request);
-/* Adds what came in over this link to frames, bytes, rejected and stale. */
-void sl_report_count(struct sl_training_link *link, const struct sl_remote *remote);
+/* Adds the figures of a link that is closed next. */
+void sl_report_add(struct sl_training_link *link, const struct sl_remote *remote);
 
 #endif

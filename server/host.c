@@ -215,6 +215,14 @@ static int find_place(struct sl_host *h)
 	return -1;
 }
 
+/* The housekeeping that may be under way leaves this session's files alone. */
+static void join_tidy(struct sl_host *h, const uint8_t session[16])
+{
+	char id[SL_HEX16_TEXT];
+
+	sl_tidy_join(&h->tidy.what, sl_hex16(session, id));
+}
+
 static void own(struct sl_host *h, int slot, const struct sl_key *key)
 {
 	char print[SL_FINGERPRINT];
@@ -253,6 +261,7 @@ static void welcome(struct sl_host *h, sl_peer peer, struct sl_bytes header, str
 		return;
 	}
 	h->ending[slot] = false;
+	join_tidy(h, frame.u.hello.session);
 	if (h->auth)
 		own(h, slot, &key);
 	sl_middle_deliver(h->session[slot], header, payload);
@@ -366,10 +375,10 @@ static void tidy_if_due(struct sl_host *h)
 	if (h->shut || s->busy || now_ms < s->due_ms || !h->conf->store[0])
 		return;
 	s->due_ms = now_ms + (uint64_t)(every_ms < TIDY_MS ? every_ms : TIDY_MS);
-	s->what.n_live = 0;
+	atomic_store(&s->what.n_live, 0);
 	for (int i = 0; i < h->conf->limits.sessions; i++)
 		if (h->session[i])
-			sl_hex16(sl_middle_session(h->session[i])->hello.session, s->what.live[s->what.n_live++]);
+			join_tidy(h, sl_middle_session(h->session[i])->hello.session);
 	s->busy = true;
 	s->job = (struct sl_job){.run = run_tidy, .done = tidy_done, .priority = TIDY_PRIORITY};
 	sl_worker_post(h->worker, &s->job);
@@ -462,7 +471,8 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 			.dir = conf->store,
 			.ttl_s = conf->store_ttl_s,
 			.bytes = conf->store_bytes,
-			.live = calloc((size_t)conf->limits.sessions, sizeof *h->tidy.what.live),
+			.max_live = 2 * conf->limits.sessions, /* as many again may come while it runs */
+			.live = calloc(2 * (size_t)conf->limits.sessions, sizeof *h->tidy.what.live),
 		};
 	}
 	if (!h || !h->session || !h->ending || !h->key || !h->tidy.what.live)

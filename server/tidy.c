@@ -16,7 +16,6 @@
 struct entry {
 	char name[128];
 	int64_t bytes, used_s;
-	bool live;
 };
 
 struct list {
@@ -24,17 +23,30 @@ struct list {
 	int n, cap;
 };
 
+void sl_tidy_join(struct sl_tidy *w, const char id[33])
+{
+	int n = atomic_load(&w->n_live);
+
+	if (n < w->max_live)
+		memcpy(w->live[n], id, sizeof w->live[n]);
+	if (n <= w->max_live)
+		atomic_store(&w->n_live, n + 1);
+}
+
 static bool is_live(const struct sl_tidy *w, const char *name)
 {
 	const char *id = name + strlen("session-");
+	int n = atomic_load(&w->n_live);
 
-	for (int i = 0; i < w->n_live && name[0] == 's'; i++)
+	if (name[0] != 's')
+		return false;
+	for (int i = 0; i < n && i < w->max_live; i++)
 		if (strncmp(id, w->live[i], strlen(w->live[i])) == 0)
 			return true;
-	return false;
+	return n > w->max_live;
 }
 
-static bool add(struct list *l, const struct sl_tidy *w, const char *name, const struct stat *st)
+static bool add(struct list *l, const char *name, const struct stat *st)
 {
 	struct entry *e;
 
@@ -51,7 +63,6 @@ static bool add(struct list *l, const struct sl_tidy *w, const char *name, const
 	snprintf(e->name, sizeof e->name, "%s", name);
 	e->bytes = (int64_t)st->st_size;
 	e->used_s = (int64_t)st->st_mtime;
-	e->live = is_live(w, name);
 	return true;
 }
 
@@ -64,7 +75,7 @@ static void read_folder(struct list *l, const struct sl_tidy *w)
 	while (dir && (d = readdir(dir)))
 		if (sl_store_owns(d->d_name) && strlen(d->d_name) < sizeof l->entry->name &&
 		    fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
-		    !add(l, w, d->d_name, &st))
+		    !add(l, d->d_name, &st))
 			break;
 	if (dir)
 		closedir(dir);
@@ -118,7 +129,7 @@ struct sl_tidy_result sl_tidy_run(const struct sl_tidy *w, int64_t now_s)
 		int64_t age_s = now_s > e->used_s ? now_s - e->used_s : 0;
 		bool over = (w->ttl_s && age_s > w->ttl_s) || (w->bytes && r.bytes > w->bytes);
 
-		if (over && !e->live && removed(w, e, age_s)) {
+		if (over && !is_live(w, e->name) && removed(w, e, age_s)) {
 			r.bytes -= e->bytes;
 			r.removed++;
 			r.removed_bytes += e->bytes;

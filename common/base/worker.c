@@ -130,6 +130,16 @@ uint64_t sl_worker_busy_ms(const struct sl_worker *worker)
 	return began_ms && now_ms > began_ms ? now_ms - began_ms : 0;
 }
 
+bool sl_worker_idle(struct sl_worker *worker)
+{
+	bool idle;
+
+	pthread_mutex_lock(&worker->lock);
+	idle = !worker->running && !worker->queue;
+	pthread_mutex_unlock(&worker->lock);
+	return idle;
+}
+
 static void forget(struct sl_job **at, int (*owned)(const struct sl_job *job, void *arg), void *arg)
 {
 	while (*at) {

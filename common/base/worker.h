@@ -3,6 +3,7 @@
 #ifndef SL_BASE_WORKER_H
 #define SL_BASE_WORKER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/err.h"
@@ -32,6 +33,8 @@ void sl_worker_forget(struct sl_worker *worker, int (*owned)(const struct sl_job
  * thread.
  */
 uint64_t sl_worker_busy_ms(const struct sl_worker *worker);
+/* No job runs, and none is queued: what they work on is the submitter's. Any thread. */
+bool sl_worker_idle(struct sl_worker *worker);
 void sl_worker_close(struct sl_worker *worker); /* NULL is fine; waits for the running job, forgets the others */
 
 #endif

@@ -94,6 +94,8 @@ size_t sl_codec_state_bytes(const struct sl_codec *codec);
 enum sl_err sl_codec_save(const struct sl_codec *codec, struct sl_buf *out) SL_MUST_CHECK;
 /* Pending state is dropped. DATA, and the codec as after open, where `in` is not a state of this codec. */
 enum sl_err sl_codec_load(struct sl_codec *codec, struct sl_bytes in) SL_MUST_CHECK;
+/* The state, committed and pending, is that after open. */
+void sl_codec_forget(struct sl_codec *codec);
 
 /* For lists: every stage, NULL-terminated, in order of id. */
 const struct sl_codec_stage *const *sl_codec_stages(void);

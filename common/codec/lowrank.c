@@ -318,11 +318,12 @@ static enum sl_err load(void *state, struct sl_bytes *in)
 	struct lowrank *l = state;
 	enum sl_err err = SL_OK;
 
-	for (int s = 0; l->warm != NULL && s < l->env.slots && err == SL_OK; s++) {
+	for (int s = 0; l->warm != NULL && s < l->env.slots; s++) {
 		struct sl_bytes four, floats;
 		uint32_t rows = 0;
 
-		err = sl_bytes_take(in, sizeof rows, &four);
+		if (err == SL_OK)
+			err = sl_bytes_take(in, sizeof rows, &four);
 		if (err == SL_OK)
 			memcpy(&rows, four.data, sizeof rows);
 		if (err == SL_OK && rows > l->env.shape.dim[0])

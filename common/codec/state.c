@@ -89,6 +89,19 @@ static enum sl_err load_residuals(struct sl_codec *c, struct sl_bytes *in)
 	return err;
 }
 
+/* A stage that finds nothing is as after open. */
+void sl_codec_forget(struct sl_codec *c)
+{
+	const struct link *link;
+
+	sl_codec_rollback(c);
+	for (int s = 0; c->residual != NULL && s < c->env.slots; s++)
+		c->residual[s].has_current = false;
+	for (int i = 0; (link = link_at(c, i)) != NULL; i++)
+		if (link->stage->load != NULL)
+			(void)!link->stage->load(link->state, &(struct sl_bytes){0});
+}
+
 enum sl_err sl_codec_load(struct sl_codec *c, struct sl_bytes in)
 {
 	const struct link *link;
@@ -106,7 +119,7 @@ enum sl_err sl_codec_load(struct sl_codec *c, struct sl_bytes in)
 			err = link->stage->load(link->state, &in);
 	if (err == SL_OK && in.len != 0)
 		err = SL_ERR_DATA;
-	for (int s = 0; err != SL_OK && c->residual != NULL && s < c->env.slots; s++)
-		c->residual[s].has_current = false;
+	if (err != SL_OK)
+		sl_codec_forget(c);
 	return err;
 }

@@ -317,7 +317,7 @@ enum sl_err sl_key_load_public(struct sl_key *out, const char *text, struct sl_f
 	size_t len;
 	enum sl_err err;
 
-	if (sl_key_parse(out, text, strlen(text)))
+	if (access(text, F_OK) != 0 && sl_key_parse(out, text, strlen(text)))
 		return SL_OK;
 	err = sl_file_read(text, FILE_BYTES, &data, &len, fail);
 	if (err)

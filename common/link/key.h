@@ -45,8 +45,8 @@ enum sl_err sl_keypair_save(const struct sl_keypair *pair, const char *path, str
 enum sl_err sl_keypair_load(struct sl_keypair *out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_keypair_wipe(struct sl_keypair *pair);
 
-/* `text` is a public key, or else the path of a file that holds one line KEY or KEY NAME. (A path that is 40 characters
- * of Z85 reads as a key: write one more slash.) */
+/* `text` is the path of a file that holds one line KEY or KEY NAME, or else a public key. (A path may be 40 characters
+ * of Z85, too.) */
 enum sl_err sl_key_load_public(struct sl_key *out, const char *text, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* One line of such a file, without its newline. */

@@ -441,14 +441,10 @@ static int job_is_mine(const struct sl_job *job, void *arg)
 	return ((const struct task_job *)job)->port == arg;
 }
 
-void sl_port_forget(struct sl_port *p)
+void sl_port_stop(struct sl_port *p)
 {
+	p->dead = true;
 	sl_worker_forget(p->worker, job_is_mine, p);
-}
-
-void sl_port_quiesce(struct sl_port *p)
-{
-	sl_worker_cancel(p->worker, job_is_mine, p);
 }
 
 void sl_port_discard(struct sl_port *p)

@@ -63,10 +63,8 @@ void sl_port_fail(struct sl_port *port, const struct sl_fail *why); /* REFUSE to
 void sl_port_writable(struct sl_port *port);
 /* Cancels its tasks, frees what it holds once the transport has let go of its buffers (`closed`, on the loop). */
 void sl_port_close(struct sl_port *port, void (*closed)(void *arg), void *arg);
-/* Forgets the tasks that wait. The running one ends as it may. */
-void sl_port_forget(struct sl_port *port);
-/* Forgets the tasks under way and waits for the running one: after an end, what they work on is the caller's again. */
-void sl_port_quiesce(struct sl_port *port);
+/* Nothing more comes of it: tasks that wait are forgotten, the running one ends as it may, and nobody hears of it. */
+void sl_port_stop(struct sl_port *port);
 /* Frees a port that has never sent anything, at once. */
 void sl_port_discard(struct sl_port *port);
 

@@ -98,6 +98,8 @@ enum sl_err sl_codecs_state_give(const struct sl_codecs_state *s, struct sl_code
 
 	for (int dir = 0; dir < SL_DIR_COUNT && !err; dir++)
 		err = sl_codec_load(codec[dir], (struct sl_bytes){s->dir[dir].data, s->dir[dir].len});
+	for (int dir = 0; dir < SL_DIR_COUNT && err; dir++)
+		sl_codec_forget(codec[dir]);
 	return err;
 }
 

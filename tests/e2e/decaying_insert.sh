@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 make_data 320 64
-port=$((20000 + $$ % 12000)) # below the ephemeral ones
+port=$(free_port)
 serve() { start_server server "listen=tcp://127.0.0.1:$port"; }
 serve
 write_config "$tmp/client.yaml" # batches of 16 in 4 chunks; 8 channels at 16², 160 at 1² cross

@@ -48,7 +48,7 @@ holds() {
 	"$1" status --control "$2" --json >"$tmp/status.json" || return 1
 	jq -e ".sessions[0] | $3" "$tmp/status.json" >/dev/null
 }
-hold='client.commit=delay:100@5,client.apply=delay:3000@8' # the first: time for a file; the second: the thread that computes, so the loop answers
+hold='client.codecs=delay:1000@5,client.apply=delay:60000@8' # time for a file, and for a look; on the thread that computes, so the loop answers
 missed='.checkpoint_step == 3 and .checkpoint_missed == 6 and (.checkpoint_error | test("^checkpoint-000000000006.*: No space left on device$|^session-.*-000000000006.*: No space left on device$"))'
 
 # begin CLIENT-FAILPOINTS SERVER-FAILPOINTS [key=value]…
@@ -83,7 +83,7 @@ stop
 for side in c s; do
 	what="exit by policy, side $side"
 	broken='ckpt.sync=EIO@2+'
-	begin "$([ $side = s ] || echo "$broken,")client.begin=delay:100@8" "$([ $side = c ] || echo "$broken")" train.on_checkpoint_error=exit
+	begin "$([ $side = s ] || echo "$broken,")client.apply=delay:1000@8" "$([ $side = c ] || echo "$broken")" train.on_checkpoint_error=exit
 	ends_with "$client_pid" 74 $patience "$what"
 	grep -q '^splitc: no checkpoint (train.on_checkpoint_error: exit): ' "$tmp/client.log" || fail "$what: no sentence"
 	kill -9 "$server_pid"

@@ -7,24 +7,29 @@ cd "$(dirname "$0")/../.."
 make_data 480 24
 start_server host limits.sessions=16
 write_config "$tmp/client.yaml"
-# long enough to be under way when the others are done; with the rate of the short runs, noise as labels and chunks of four
-# images, weights would grow until something is NaN
-run=("$tmp/client.yaml" --set train.epochs=120 --set train.eval_every=0 --set train.optimizer.lr=0.002)
-client alone "${run[@]}" --local || fail "alone: exit status $?"
+# it trains until the others are done; with the rate of the short runs, noise as labels and chunks of four images, weights
+# would grow until something is NaN
+run=("$tmp/client.yaml" --set train.epochs=100000 --set train.eval_every=0 --set train.optimizer.lr=0.002
+	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0) # max_steps changes a cosine
 
 rounds=2
 start_client good "${run[@]}"
 wait_for 'no steps' has_steps good 5
 timeout -k 5 $patience "$TOOLS/hostile" "$endpoint" $rounds >"$tmp/hostile.log" 2>&1 || fail 'a peer that misbehaves got the wrong answer'
-kill -0 "$client_pid" 2>/dev/null || fail 'the good client was through before the others: train it for longer'
 "$SPLITS" status --control "$tmp/host.sock" --json >"$tmp/status.json" || fail 'no status'
 failed=$(grep -c ' session-failed: ' "$tmp/host.log")
 # what is not even ZeroMQ
 for _ in 1 2 3 4 5; do
 	head -c 3000 /dev/urandom >"/dev/tcp/127.0.0.1/${endpoint##*:}" 2>/dev/null || true
 done
+wait_for 'the good client stands still' has_steps good $(($(steps_of good) + 5))
+kill -INT "$client_pid"
 ends_with "$client_pid" 0 $patience 'good client among bad ones'
-same_run good alone 3600
+steps=$(steps_of good)
+client alone "${run[@]}" --local --set train.max_steps="$steps" || fail "alone: exit status $?"
+for name in good alone; do learned $name | grep -A 3 '"type":"step"' >"$tmp/$name.steps"; done
+cmp "$tmp/good.steps" "$tmp/alone.steps" || fail 'the good client learned something else'
+cmp "$tmp/good/model.safetensors" "$tmp/alone/model.safetensors" || fail 'the good client ended with other weights'
 kill -0 "$server_pid" || fail 'the server is dead'
 
 count() { jq "$1" "$tmp/status.json"; }

@@ -49,7 +49,7 @@ for n in $(seq $clients); do run "solo$n" "$n" || fail "client $n alone: status 
 # One client: run after run until the file `over` is there. A word about each goes to its file, `FAILED …` where it is bad.
 live() { # N
 	local n=$1 round=0 pid rc
-	while [ ! -e "$tmp/over" ]; do
+	while [ ! -e "$tmp/over" ] || ! grep -qs '^run' "$tmp/c$n.word"; do
 		if [ -e "$tmp/rest" ]; then sleep 0.1 && continue; fi
 		round=$((round + 1)) rc=0
 		rm -rf "${tmp:?}/c$n"

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 make_data 480 24
 start_server host threads=2
 write_config "$tmp/client.yaml"
-start_client run "$tmp/client.yaml" --set train.epochs=100000 --set codec='topk:0.2|quant:8' --set partition=2:-2
+start_client run "$tmp/client.yaml" --set train.epochs=100000 --set train.optimizer.lr=0.002 --set codec='topk:0.2|quant:8' --set partition=2:-2
 wait_for 'no steps' has_steps run 5
 
 # holds FILE JQ-CONDITION

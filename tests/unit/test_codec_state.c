@@ -45,11 +45,35 @@ static void step(struct sl_codec *codec, uint64_t number, struct sl_buf out[SLOT
 	sl_codec_commit(codec);
 }
 
+/* Its state is that of a codec that was just opened. */
+static void assert_new(struct sl_codec *codec, const char *text)
+{
+	struct sl_codec *fresh = open_codec(text);
+	size_t cap = sl_codec_state_bytes(codec);
+	struct sl_buf is = {malloc(cap), 0, cap}, want = {malloc(cap), 0, cap};
+
+	assert_int_equal(sl_codec_save(codec, &is), SL_OK);
+	assert_int_equal(sl_codec_save(fresh, &want), SL_OK);
+	assert_int_equal(is.len, want.len);
+	assert_memory_equal(is.data, want.data, is.len);
+	free(is.data);
+	free(want.data);
+	sl_codec_close(fresh);
+}
+
+/* Whatever it held, nothing of it and nothing of what is no state is left. */
+static void refuses(struct sl_codec *codec, const char *text, struct sl_bytes bad)
+{
+	assert_int_equal(sl_codec_load(codec, bad), SL_ERR_DATA);
+	assert_new(codec, text);
+}
+
 static void survives(const char *text, bool has_state)
 {
 	struct sl_codec *a = open_codec(text), *b = open_codec(text);
 	size_t cap = sl_codec_bound(a, ROWS);
-	struct sl_buf at_a[SLOTS], at_b[SLOTS], state = {malloc(sl_codec_state_bytes(a)), 0, sl_codec_state_bytes(a)};
+	struct sl_buf at_a[SLOTS], at_b[SLOTS],
+		state = {calloc(1, sl_codec_state_bytes(a) + 1), 0, sl_codec_state_bytes(a)};
 	bool differs = false;
 
 	for (int i = 0; i < SLOTS; i++) {
@@ -71,9 +95,14 @@ static void survives(const char *text, bool has_state)
 		assert_memory_equal(at_a[i].data, at_b[i].data, at_a[i].len);
 	}
 	for (size_t len = 0; len < state.len; len += 1 + state.len / 40)
-		assert_int_not_equal(sl_codec_load(b, (struct sl_bytes){state.data, len}), SL_OK);
+		refuses(b, text, (struct sl_bytes){state.data, len});
+	refuses(b, text, (struct sl_bytes){state.data, state.len + 1});
 	state.data[0] ^= 1;
-	assert_int_not_equal(sl_codec_load(b, (struct sl_bytes){state.data, state.len}), SL_OK);
+	refuses(b, text, (struct sl_bytes){state.data, state.len});
+	state.data[0] ^= 1;
+	assert_int_equal(sl_codec_load(b, (struct sl_bytes){state.data, state.len}), SL_OK);
+	sl_codec_forget(b);
+	assert_new(b, text);
 	for (int i = 0; i < SLOTS; i++) {
 		free(at_a[i].data);
 		free(at_b[i].data);

@@ -227,9 +227,10 @@ static void key_files_are_read_strictly(void **state)
 static void a_public_key_is_given_as_text_or_file(void **state)
 {
 	struct sl_keypair pair = make_pair();
-	char p[SL_KEY_TEXT], s[SL_KEY_TEXT], text[512];
+	char p[SL_KEY_TEXT], s[SL_KEY_TEXT], text[512], name[SL_KEY_TEXT];
 	struct sl_fail fail;
 	struct sl_key key;
+	int here;
 
 	(void)state;
 	sl_key_print(&pair.public_key, p);
@@ -242,6 +243,19 @@ static void a_public_key_is_given_as_text_or_file(void **state)
 	assert_int_equal(sl_key_load_public(&key, put("pub", text, strlen(text), 0644), &fail), SL_ERR_DATA);
 	assert_non_null(strstr(fail.text, "holds 2 public keys"));
 	assert_int_equal(sl_key_load_public(&key, put("pub", "", 0, 0644), &fail), SL_ERR_DATA);
+	/* a file whose path could be a key */
+	snprintf(name, sizeof name, "%0*d", SL_KEY_TEXT - 1, 0);
+	snprintf(text, sizeof text, "%s\n", p);
+	put(name, text, strlen(text), 0644);
+	here = open(".", O_RDONLY | O_DIRECTORY);
+	assert_int_equal(chdir(dir), 0);
+	assert_int_equal(sl_key_load_public(&key, name, &fail), SL_OK);
+	assert_true(sl_key_equal(&key, &pair.public_key));
+	assert_int_equal(unlink(name), 0);
+	assert_int_equal(sl_key_load_public(&key, name, &fail), SL_OK);
+	assert_false(sl_key_equal(&key, &pair.public_key));
+	assert_int_equal(fchdir(here), 0);
+	close(here);
 	snprintf(text, sizeof text, "secret %s\n", s);
 	assert_int_equal(sl_key_load_public(&key, put("pub", text, strlen(text), 0644), &fail), SL_ERR_DATA);
 	assert_non_null(strstr(fail.text, "does not belong here"));

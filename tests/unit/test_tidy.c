@@ -98,17 +98,34 @@ static void what_is_too_old_goes(void **state)
 static void live_sessions_stay(void **state)
 {
 	char live[1][33] = {ID_A};
-	const struct sl_tidy w = {.dir = dir, .ttl_s = 10, .live = live, .n_live = 1};
+	const struct sl_tidy w = {.dir = dir, .ttl_s = 10, .live = live, .max_live = 1, .n_live = 1};
 
 	(void)state;
 	sl_tidy_run(&w, NOW);
 	assert_left(0x1cc);
 }
 
+/* As when a Hello comes between the list and the removals. */
+static void sessions_that_join_stay(void **state)
+{
+	char live[1][33];
+	struct sl_tidy w = {.dir = dir, .ttl_s = 10, .live = live, .max_live = 1};
+
+	(void)state;
+	sl_tidy_join(&w, ID_A);
+	sl_tidy_run(&w, NOW);
+	assert_left(0x1cc);
+	fill(NULL);
+	sl_tidy_join(&w, ID_B); /* there is no room for it: then all of them stay */
+	sl_tidy_join(&w, ID_B);
+	sl_tidy_run(&w, NOW);
+	assert_left(0x1fc);
+}
+
 static void the_oldest_beyond_the_budget_go(void **state)
 {
 	char live[1][33] = {ID_A};
-	const struct sl_tidy w = {.dir = dir, .bytes = 415, .live = live, .n_live = 1};
+	const struct sl_tidy w = {.dir = dir, .bytes = 415, .live = live, .max_live = 1, .n_live = 1};
 	struct sl_tidy_result r = sl_tidy_run(&w, NOW);
 
 	(void)state;
@@ -157,6 +174,7 @@ int main(void)
 		cmocka_unit_test_setup(without_bounds_all_stays, fill),
 		cmocka_unit_test_setup(what_is_too_old_goes, fill),
 		cmocka_unit_test_setup(live_sessions_stay, fill),
+		cmocka_unit_test_setup(sessions_that_join_stay, fill),
 		cmocka_unit_test_setup(the_oldest_beyond_the_budget_go, fill),
 		cmocka_unit_test(a_clock_that_jumps_makes_no_file_old),
 		cmocka_unit_test(without_a_store_there_is_nothing_to_do),

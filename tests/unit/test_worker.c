@@ -239,13 +239,16 @@ static void busy_says_how_long_a_job_has_run(void **state)
 	struct probe gate, after = probe(1, 0);
 
 	assert_int_equal(sl_worker_busy_ms(w), 0);
+	assert_true(sl_worker_idle(w));
 	post_gate(w, &gate);
+	assert_false(sl_worker_idle(w));
 	nanosleep(&moment, NULL);
 	assert_in_range(sl_worker_busy_ms(w), 29, 10000);
 	sem_post(&gate_open);
 	sl_worker_post(w, &after.job);
 	drain_until(w, 2);
 	assert_int_equal(sl_worker_busy_ms(w), 0);
+	assert_true(sl_worker_idle(w));
 }
 
 static void close_forgets_the_queue(void **state)

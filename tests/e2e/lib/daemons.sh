@@ -5,10 +5,14 @@ SPLITC=${SPLITC:-$PWD/$BUILD/splitc}
 SPLITS=${SPLITS:-$PWD/$BUILD/splits}
 TOOLS=$PWD/$BUILD/tests/e2e/tools
 unset JOURNAL_STREAM NOTIFY_SOCKET OPENBLAS_CORETYPE XDG_RUNTIME_DIR
-# seconds for one command: sanitizers are slow
-patience=60
-[ -z "${SAN:-}" ] || patience=300
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/e2e.XXXXXX")
+# seconds for one command, on a machine that does twenty other things: who waits for less waits no longer where all is well
+patience=240
+[ -z "${SAN:-}" ] || patience=900
+export LC_ALL=C.UTF-8 # numbers with a point, sorted by bytes
+# Control sockets lie in it, whose paths have room for 107 bytes
+tmp=${TMPDIR:-/tmp}
+[ ${#tmp} -le 50 ] || tmp=/tmp
+tmp=$(mktemp -d "$tmp/e2e.XXXXXX")
 started=()
 
 end_all() {
@@ -124,6 +128,9 @@ ends_with() {
 	wait "$1" || rc=$?
 	[ $rc = "$2" ] || fail "$4: exit status $rc, not $2"
 }
+
+# at_point NAME POINT: a process whose log is NAME's stands at that failpoint, or has passed it
+at_point() { wait_for "$1 does not get to $2" grep -q " failpoint: $2, " "$tmp/$1.log"; }
 
 # steps_of NAME: how many steps log.jsonl holds
 steps_of() { grep -c '^{"type":"step"' "$tmp/$1/log.jsonl" 2>/dev/null || true; }

@@ -2,10 +2,8 @@
 release=$PWD/$BUILD
 SPLITC=$PWD/$BUILD/fail/splitc SPLITS=$PWD/$BUILD/fail/splits
 steps=12 run=$tmp/run store=$tmp/store
-port=$((20000 + ($$ * 4) % 12000)) # below the ephemeral ones
+port=$(free_port)
 codecs=(none quant:8 topk:0.1,ef=true lowrank:3,warm=true) # of what the tail takes: topk, for lowrank
-patience=30
-[ -z "${SAN:-}" ] || patience=120
 
 settings() { # CODEC
 	local pair

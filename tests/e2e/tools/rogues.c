@@ -1,7 +1,8 @@
 /* usage: rogues PORT COUNT — until SIGTERM, COUNT connections to that port of 127.0.0.1 that are no clients: a third
  * says nothing, a third sends a ZMTP greeting for CURVE byte by byte, a third garbage, 1 MB/s together. Whoever is cut
- * comes back. They give way to others on the CPU: what they cost is to be what they cost the server. At the end, prints
- * how many stood at once, how often they were cut, and kB/s of garbage: "100 40 1000". */
+ * comes back. They give way to others on the CPU: what they cost is to be what they cost the server. Prints "standing"
+ * when all stand, and "cut" when two thirds have been cut; at the end how many stood at once, how often they were cut,
+ * and kB/s of garbage: "100 40 1000". */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -70,7 +71,7 @@ int main(int argc, char **argv)
 	static struct rogue rogue[MAX];
 	int port = argc == 3 ? atoi(argv[1]) : 0, count = argc == 3 ? atoi(argv[2]) : 0, most = 0;
 	struct timespec from, to, next;
-	long cuts = 0;
+	long cuts = 0, told = 0;
 
 	if (port < 1 || count < KINDS || count > MAX)
 		return 64;
@@ -97,7 +98,13 @@ int main(int argc, char **argv)
 				cuts++;
 			}
 		}
+		if (standing == count && most < count)
+			puts("standing");
+		if (cuts >= count * 2 / KINDS && told < count * 2 / KINDS)
+			puts("cut");
+		fflush(stdout);
 		most = standing > most ? standing : most;
+		told = cuts;
 		next.tv_nsec += TURN_MS * 1000000L;
 		next.tv_sec += next.tv_nsec / 1000000000L;
 		next.tv_nsec %= 1000000000L;
