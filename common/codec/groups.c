@@ -32,22 +32,33 @@ void sl_groups_close(struct sl_groups *g)
 	*g = (struct sl_groups){0};
 }
 
-static void measure_run(const struct measure *m, int64_t first, int64_t stop, struct sl_group_stat *out)
-{
-	const float *x = m->x + first;
-
-	*out = (struct sl_group_stat){SL_RANGE_EMPTY, 0};
-	if (m->squares)
-		out->squares = m->loops->sum_squares(x, stop - first, &out->range.top);
-	else
-		m->loops->minmax(x, stop - first, &out->range);
-}
-
 static int64_t end_of(const struct sl_groups *g, int64_t group)
 {
 	int64_t stop = (group + 1) * g->size;
 
 	return stop < g->n ? stop : g->n;
+}
+
+static void measure_run(const struct sl_codec_loops *loops, const float *x, bool squares, int64_t first, int64_t stop,
+			struct sl_group_stat *out)
+{
+	*out = (struct sl_group_stat){SL_RANGE_EMPTY, 0};
+	if (squares)
+		out->squares = loops->sum_squares(x + first, stop - first, &out->range.top);
+	else
+		loops->minmax(x + first, stop - first, &out->range);
+}
+
+bool sl_groups_measure_some(struct sl_groups *g, const struct sl_codec_loops *loops, const float *x, bool squares,
+			    int64_t first, int64_t stop)
+{
+	bool finite = true;
+
+	for (int64_t group = first; group < stop; group++) {
+		measure_run(loops, x, squares, group * g->size, end_of(g, group), &g->stat[group]);
+		finite = finite && g->stat[group].range.top < SL_F32_INF_BITS;
+	}
+	return finite;
 }
 
 static void measure_part(void *arg, int64_t block, int worker)
@@ -61,17 +72,17 @@ static void measure_part(void *arg, int64_t block, int worker)
 	if (stop > end)
 		stop = end;
 	/* the last group may have fewer blocks */
-	measure_run(m, first < stop ? first : stop, stop, &m->g->partial[block]);
+	measure_run(m->loops, m->x, m->squares, first < stop ? first : stop, stop, &m->g->partial[block]);
 }
 
 static void measure_groups(void *arg, int64_t block, int worker)
 {
 	const struct measure *m = arg;
-	int64_t group = block * m->groups, stop = group + m->groups;
+	int64_t first = block * m->groups, stop = first + m->groups;
 
 	(void)worker;
-	for (; group < stop && group < m->g->count; group++)
-		measure_run(m, group * m->g->size, end_of(m->g, group), &m->g->stat[group]);
+	/* what is not finite is found in stat[] behind */
+	sl_groups_measure_some(m->g, m->loops, m->x, m->squares, first, stop < m->g->count ? stop : m->g->count);
 }
 
 /* Adds partial results in order of blocks: the sum does not depend on who computed them. */

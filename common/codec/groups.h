@@ -36,6 +36,24 @@ static inline void sl_groups_set(struct sl_groups *g, int64_t n, int64_t size)
 enum sl_err sl_groups_measure(struct sl_groups *g, const struct sl_codec_loops *loops, struct sl_pool *pool,
 			      const float *x, bool squares);
 
+/* Whether every group lies within one block of the pool's work. Then its thread measures the groups of a few tiles just
+ * before it codes them, while they are in the first cache: the tensor is read from memory once, and scales are nobody's
+ * serial work. */
+static inline bool sl_groups_within_blocks(const struct sl_groups *g)
+{
+	return g->size > 0 && g->size <= SL_CODEC_BLOCK && SL_CODEC_BLOCK % g->size == 0;
+}
+
+/* Elements that are measured at once, where sl_groups_within_blocks: whole tiles, whole groups. */
+static inline int64_t sl_groups_stretch(const struct sl_groups *g)
+{
+	return g->size > SL_CODEC_TILE ? g->size : SL_CODEC_TILE;
+}
+
+/* Fills stat[] of groups first … stop-1. False: NaN or Inf. For several threads at once. */
+bool sl_groups_measure_some(struct sl_groups *g, const struct sl_codec_loops *loops, const float *x, bool squares,
+			    int64_t first, int64_t stop);
+
 /* Elements from `at` to the end of its group, or to `stop`. */
 static inline int64_t sl_groups_run(const struct sl_groups *g, int64_t at, int64_t stop)
 {

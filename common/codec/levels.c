@@ -41,11 +41,12 @@ struct levels {
 	struct sl_groups groups;
 	struct sl_affine *affine; /* [groups] */
 	/* of the running call */
+	bool within; /* sl_groups_within_blocks: scales come with the blocks, not before */
 	struct sl_rng_key key;
 	const float *x;
 	float *y;
-	uint8_t *out;
-	const uint8_t *in;
+	uint8_t *scales_out, *out;
+	const uint8_t *scales_in, *in;
 	atomic_bool bad;
 };
 
@@ -144,6 +145,41 @@ static float scale_of(const struct levels *l, const struct sl_group_stat *s)
 	return norm > FLT_MAX ? FLT_MAX : fmaxf((float)norm, top);
 }
 
+/* Scales of groups first … stop-1, measured, to the payload. */
+static void write_scales(struct levels *l, int64_t first, int64_t stop)
+{
+	for (int64_t g = first; g < stop; g++) {
+		float scale = scale_of(l, &l->groups.stat[g]);
+
+		memcpy(l->scales_out + g * SCALE_BYTES, &scale, sizeof scale);
+		l->affine[g] = sl_affine_of_scale(scale, l->q);
+	}
+}
+
+/* The same for the groups from element `first` on that are measured at once. False: NaN or Inf. */
+static bool measure_stretch(struct levels *l, int64_t first)
+{
+	int64_t stretch = sl_groups_stretch(&l->groups), group = first / l->groups.size;
+	int64_t stop = group + stretch / l->groups.size;
+
+	if (stop > l->groups.count)
+		stop = l->groups.count;
+	if (!sl_groups_measure_some(&l->groups, l->env.loops, l->x, l->squares, group, stop))
+		return false;
+	write_scales(l, group, stop);
+	return true;
+}
+
+static void read_scales(struct levels *l, int64_t first, int64_t stop)
+{
+	for (int64_t g = first; g < stop; g++) {
+		float scale;
+
+		memcpy(&scale, l->scales_in + g * SCALE_BYTES, sizeof scale);
+		l->affine[g] = sl_affine_of_scale(scale, l->q);
+	}
+}
+
 static void encode_tile(const struct levels *l, int64_t first, int64_t stop, uint16_t *code, uint16_t *rnd)
 {
 	l->env.loops->random16(&l->key, (uint64_t)first, stop - first, rnd);
@@ -174,24 +210,54 @@ static bool check_tile(const struct levels *l, int64_t first, int64_t stop, uint
 	return most <= l->q;
 }
 
-/* Encodes where there is an output, checks where there is none at all, else decodes. */
-static void code_block(void *arg, int64_t block, int worker)
+static int64_t block_end(const struct levels *l, int64_t first)
+{
+	return first + SL_CODEC_BLOCK < l->groups.n ? first + SL_CODEC_BLOCK : l->groups.n;
+}
+
+static void encode_block(void *arg, int64_t block, int worker)
 {
 	struct levels *l = arg;
-	int64_t first = block * SL_CODEC_BLOCK, n = l->groups.n;
-	int64_t stop = first + SL_CODEC_BLOCK < n ? first + SL_CODEC_BLOCK : n;
+	int64_t first = block * SL_CODEC_BLOCK, stop = block_end(l, first), end;
 	uint16_t code[SL_CODEC_TILE], rnd[SL_CODEC_TILE];
 
 	(void)worker;
-	for (; first < stop; first += SL_CODEC_TILE) {
-		int64_t end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
-
-		if (l->out != NULL)
-			encode_tile(l, first, end, code, rnd);
-		else if (l->y != NULL)
-			decode_tile(l, first, end, code);
-		else if (!check_tile(l, first, end, code))
+	for (; first < stop; first = end) {
+		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
+		if (l->within && first % sl_groups_stretch(&l->groups) == 0 && !measure_stretch(l, first)) {
 			atomic_store_explicit(&l->bad, true, memory_order_relaxed);
+			return;
+		}
+		encode_tile(l, first, end, code, rnd);
+	}
+}
+
+static void check_block(void *arg, int64_t block, int worker)
+{
+	struct levels *l = arg;
+	int64_t first = block * SL_CODEC_BLOCK, stop = block_end(l, first), end;
+	uint16_t code[SL_CODEC_TILE];
+
+	(void)worker;
+	for (; first < stop; first = end) {
+		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
+		if (!check_tile(l, first, end, code))
+			atomic_store_explicit(&l->bad, true, memory_order_relaxed);
+	}
+}
+
+static void decode_block(void *arg, int64_t block, int worker)
+{
+	struct levels *l = arg;
+	int64_t first = block * SL_CODEC_BLOCK, stop = block_end(l, first), end;
+	uint16_t code[SL_CODEC_TILE];
+
+	(void)worker;
+	if (l->within)
+		read_scales(l, first / l->groups.size, sl_groups_count(stop, l->groups.size));
+	for (; first < stop; first = end) {
+		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
+		decode_tile(l, first, end, code);
 	}
 	sl_codec_settle(l->env.loops);
 }
@@ -200,7 +266,6 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 			  struct sl_buf *out)
 {
 	struct levels *l = state;
-	uint8_t *scales = out->data + out->len;
 	size_t bytes = payload_bytes(sl_shape_count(xs), l->bucket, l->q);
 	enum sl_err err;
 
@@ -209,17 +274,19 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 	l->x = x;
 	l->key = sl_codec_key(l->env.seed, l->env.dir, call, SL_STAGE_QUANTIZER);
 	sl_groups_set(&l->groups, sl_shape_count(xs), l->bucket);
-	err = sl_groups_measure(&l->groups, l->env.loops, l->env.pool, x, l->squares);
-	if (err != SL_OK)
-		return err;
-	for (int64_t g = 0; g < l->groups.count; g++) {
-		float scale = scale_of(l, &l->groups.stat[g]);
-
-		memcpy(scales + g * SCALE_BYTES, &scale, sizeof scale);
-		l->affine[g] = sl_affine_of_scale(scale, l->q);
+	l->within = sl_groups_within_blocks(&l->groups);
+	l->scales_out = out->data + out->len;
+	l->out = l->scales_out + l->groups.count * SCALE_BYTES;
+	l->bad = false;
+	if (!l->within) {
+		err = sl_groups_measure(&l->groups, l->env.loops, l->env.pool, x, l->squares);
+		if (err != SL_OK)
+			return err;
+		write_scales(l, 0, l->groups.count);
 	}
-	l->out = scales + l->groups.count * SCALE_BYTES;
-	sl_pool_run(l->env.pool, sl_codec_blocks(l->groups.n), code_block, l);
+	sl_pool_run(l->env.pool, sl_codec_blocks(l->groups.n), encode_block, l);
+	if (l->bad)
+		return SL_ERR_NONFINITE;
 	out->len += bytes;
 	return SL_OK;
 }
@@ -238,6 +305,7 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 	if (used != 0 && in.data[in.len - 1] >> used != 0)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "levels: bits are set behind the last code");
 	sl_groups_set(&l->groups, n, l->bucket);
+	l->within = sl_groups_within_blocks(&l->groups);
 	for (int64_t g = 0; g < l->groups.count; g++) {
 		float scale;
 
@@ -245,19 +313,18 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 		if (!isfinite(scale) || signbit(scale))
 			return sl_fail_set(fail, SL_ERR_PAYLOAD, "levels: scale %g of bucket %lld", (double)scale,
 					   (long long)g);
-		l->affine[g] = sl_affine_of_scale(scale, l->q);
 	}
+	l->scales_in = in.data;
 	l->in = in.data + l->groups.count * SCALE_BYTES;
-	l->out = NULL;
-	if (l->q != (1u << l->bits) - 1) {
-		l->y = NULL;
-		l->bad = false;
-		sl_pool_run(l->env.pool, sl_codec_blocks(n), code_block, l);
-		if (l->bad)
-			return sl_fail_set(fail, SL_ERR_PAYLOAD, "levels: one is above %d", l->q);
-	}
+	l->bad = false;
+	if (l->q != (1u << l->bits) - 1)
+		sl_pool_run(l->env.pool, sl_codec_blocks(n), check_block, l);
+	if (l->bad)
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "levels: one is above %d", l->q);
+	if (!l->within)
+		read_scales(l, 0, l->groups.count);
 	l->y = x;
-	sl_pool_run(l->env.pool, sl_codec_blocks(n), code_block, l);
+	sl_pool_run(l->env.pool, sl_codec_blocks(n), decode_block, l);
 	return SL_OK;
 }
 

@@ -3,6 +3,7 @@
  *
  * Payload: for every group {f32 min, f32 max}, then the codes, packed: 8 · groups + ⌈n·b/8⌉ bytes. */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,11 +38,13 @@ struct quant {
 	float *cols, *extremes;
 	uint32_t *tops; /* [tasks] */
 	/* of the running call */
+	bool within; /* sl_groups_within_blocks: ranges come with the blocks, not before */
+	atomic_bool nonfinite;
 	struct sl_rng_key key;
 	const float *x;
 	float *y;
-	uint8_t *out;
-	const uint8_t *in;
+	uint8_t *ranges_out, *out;
+	const uint8_t *ranges_in, *in;
 };
 
 static enum sl_err check(const double *arg, bool channels, bool samples, struct sl_fail *fail)
@@ -242,23 +245,85 @@ static void decode_tile(const struct quant *q, int64_t first, int64_t stop, uint
 	}
 }
 
-static void code_block(void *arg, int64_t block, int worker)
+/* Ranges of groups first … stop-1, measured, to the payload. */
+static void write_ranges(struct quant *q, int64_t first, int64_t stop)
 {
-	const struct quant *q = arg;
-	int64_t first = block * SL_CODEC_BLOCK, n = q->groups.n;
-	int64_t stop = first + SL_CODEC_BLOCK < n ? first + SL_CODEC_BLOCK : n;
+	for (int64_t g = first; g < stop; g++) {
+		struct sl_range *r = &q->groups.stat[g].range;
+
+		sl_affine_hold_zero(&r->min, &r->max, (1 << q->bits) - 1);
+		memcpy(q->ranges_out + g * RANGE_BYTES, &r->min, 4);
+		memcpy(q->ranges_out + g * RANGE_BYTES + 4, &r->max, 4);
+		set_affine(q, g, r->min, r->max);
+	}
+}
+
+static void read_ranges(struct quant *q, int64_t first, int64_t stop)
+{
+	for (int64_t g = first; g < stop; g++) {
+		float range[2];
+
+		memcpy(range, q->ranges_in + g * RANGE_BYTES, sizeof range);
+		set_affine(q, g, range[0], range[1]);
+	}
+}
+
+/* Ranges of the groups from element `first` on that are measured at once. False: NaN or Inf. */
+static bool measure_stretch(struct quant *q, int64_t first)
+{
+	int64_t stretch = sl_groups_stretch(&q->groups), group = first / q->groups.size;
+	int64_t stop = group + stretch / q->groups.size;
+
+	if (stop > q->groups.count)
+		stop = q->groups.count;
+	if (!sl_groups_measure_some(&q->groups, q->env.loops, q->x, false, group, stop))
+		return false;
+	write_ranges(q, group, stop);
+	return true;
+}
+
+static int64_t block_end(const struct quant *q, int64_t first)
+{
+	return first + SL_CODEC_BLOCK < q->groups.n ? first + SL_CODEC_BLOCK : q->groups.n;
+}
+
+static void encode_block(void *arg, int64_t block, int worker)
+{
+	struct quant *q = arg;
+	int64_t first = block * SL_CODEC_BLOCK, stop = block_end(q, first), end;
 	uint16_t code[SL_CODEC_TILE], rnd[SL_CODEC_TILE];
 
 	(void)worker;
-	for (; first < stop; first += SL_CODEC_TILE) {
-		int64_t end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
+	for (; first < stop; first = end) {
+		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
+		if (q->within && first % sl_groups_stretch(&q->groups) == 0 && !measure_stretch(q, first)) {
+			atomic_store_explicit(&q->nonfinite, true, memory_order_relaxed);
+			return;
+		}
+		encode_tile(q, first, end, code, rnd);
+	}
+}
 
-		if (q->out != NULL)
-			encode_tile(q, first, end, code, rnd);
-		else
-			decode_tile(q, first, end, code);
+static void decode_block(void *arg, int64_t block, int worker)
+{
+	struct quant *q = arg;
+	int64_t first = block * SL_CODEC_BLOCK, stop = block_end(q, first), end;
+	uint16_t code[SL_CODEC_TILE];
+
+	(void)worker;
+	if (q->within)
+		read_ranges(q, first / q->groups.size, sl_groups_count(stop, q->groups.size));
+	for (; first < stop; first = end) {
+		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
+		decode_tile(q, first, end, code);
 	}
 	sl_codec_settle(q->env.loops);
+}
+
+static void set_groups(struct quant *q, const struct sl_shape *xs)
+{
+	sl_groups_set(&q->groups, sl_shape_count(xs), group_size(q->env.arg, xs));
+	q->within = q->cols == NULL && sl_groups_within_blocks(&q->groups);
 }
 
 static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
@@ -266,28 +331,27 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 {
 	struct quant *q = state;
 	int64_t count = group_count(q->env.arg, xs);
-	uint8_t *ranges = out->data + out->len;
-	enum sl_err err;
+	enum sl_err err = SL_OK;
 
 	if (out->cap - out->len < bound(q->env.arg, false, xs))
 		return SL_ERR_LIMIT;
 	q->x = x;
 	q->key = sl_codec_key(q->env.seed, q->env.dir, call, SL_STAGE_QUANTIZER);
-	sl_groups_set(&q->groups, sl_shape_count(xs), group_size(q->env.arg, xs));
-	err = q->cols != NULL ? measure_channels(q)
-			      : sl_groups_measure(&q->groups, q->env.loops, q->env.pool, x, false);
+	q->ranges_out = out->data + out->len;
+	q->out = q->ranges_out + count * RANGE_BYTES;
+	q->nonfinite = false;
+	set_groups(q, xs);
+	if (q->cols != NULL)
+		err = measure_channels(q);
+	else if (!q->within)
+		err = sl_groups_measure(&q->groups, q->env.loops, q->env.pool, x, false);
 	if (err != SL_OK)
 		return err;
-	for (int64_t g = 0; g < count; g++) {
-		struct sl_range *r = &q->groups.stat[g].range;
-
-		sl_affine_hold_zero(&r->min, &r->max, (1 << q->bits) - 1);
-		memcpy(ranges + g * RANGE_BYTES, &r->min, 4);
-		memcpy(ranges + g * RANGE_BYTES + 4, &r->max, 4);
-		set_affine(q, g, r->min, r->max);
-	}
-	q->out = ranges + count * RANGE_BYTES;
-	sl_pool_run(q->env.pool, sl_codec_blocks(q->groups.n), code_block, q);
+	if (!q->within)
+		write_ranges(q, 0, count);
+	sl_pool_run(q->env.pool, sl_codec_blocks(q->groups.n), encode_block, q);
+	if (q->nonfinite)
+		return SL_ERR_NONFINITE;
 	out->len += bound(q->env.arg, false, xs);
 	return SL_OK;
 }
@@ -312,13 +376,14 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 		if (!isfinite(range[0]) || !isfinite(range[1]) || range[0] > range[1])
 			return sl_fail_set(fail, SL_ERR_PAYLOAD, "quant: range %g to %g of group %lld",
 					   (double)range[0], (double)range[1], (long long)g);
-		set_affine(q, g, range[0], range[1]);
 	}
-	sl_groups_set(&q->groups, n, group_size(q->env.arg, xs));
+	q->ranges_in = in.data;
 	q->in = in.data + count * RANGE_BYTES;
 	q->y = x;
-	q->out = NULL;
-	sl_pool_run(q->env.pool, sl_codec_blocks(n), code_block, q);
+	set_groups(q, xs);
+	if (!q->within)
+		read_ranges(q, 0, count);
+	sl_pool_run(q->env.pool, sl_codec_blocks(n), decode_block, q);
 	return SL_OK;
 }
 

@@ -29,6 +29,7 @@ struct sortquant {
 	struct sl_buckets buckets;
 	struct sl_bucket_stats *stats; /* [blocks] */
 	struct sl_bucket_stats sum;
+	float known_below[MOST_BUCKETS]; /* the largest of the sample below each edge, or -Inf: a start for every block */
 	uint32_t *sample, *scratch; /* [SL_SAMPLE] */
 	uint32_t *bins;             /* [threads][BINS] */
 	uint32_t lo, hi;            /* keys that a histogram looks at */
@@ -120,15 +121,34 @@ static void stats_block(void *arg, int64_t block, int worker)
 
 	(void)worker;
 	*s = (struct sl_bucket_stats){.range = SL_RANGE_EMPTY};
-	for (int k = 0; k < MOST_BUCKETS; k++)
-		s->max_below[k] = -INFINITY;
+	memcpy(s->max_below, q->known_below, sizeof s->max_below);
 	q->env.loops->bucket_stats(q->x + block * SL_CODEC_BLOCK, sl_block_length(q->n, block), &q->buckets, s);
 }
 
-static enum sl_err measure(struct sortquant *q)
+/* Most elements of a block are below what the sample has just below an edge: to raise a maximum is then rare. */
+static float known_below(const struct sortquant *q, float edge, int64_t samples)
+{
+	int64_t low = 0, high = samples;
+
+	while (low < high) {
+		int64_t middle = (low + high) / 2;
+
+		if (value_of(q->sample[middle]) < edge)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low == 0 ? -INFINITY : value_of(q->sample[low - 1]);
+}
+
+static enum sl_err measure(struct sortquant *q, int64_t samples)
 {
 	int64_t blocks = sl_codec_blocks(q->n);
 	struct sl_bucket_stats *sum = &q->sum;
+
+	for (int k = 0; k < MOST_BUCKETS; k++)
+		q->known_below[k] =
+			k == 0 || k >= q->buckets.count ? -INFINITY : known_below(q, q->buckets.edge[k], samples);
 
 	sl_pool_run(q->env.pool, blocks, stats_block, q);
 	*sum = q->stats[0];
@@ -265,7 +285,7 @@ static enum sl_err find_edges(struct sortquant *q)
 	for (int tries = 0;; tries++) {
 		bool all = true;
 
-		err = measure(q);
+		err = measure(q, samples);
 		if (err != SL_OK)
 			return err;
 		for (int k = 1; k < b->count; k++)
@@ -279,7 +299,7 @@ static enum sl_err find_edges(struct sortquant *q)
 		}
 		for (int k = 1; k < b->count; k++)
 			b->edge[k] = exact_rank(q, target(q, k));
-		return measure(q);
+		return measure(q, samples);
 	}
 }
 

@@ -247,63 +247,105 @@ static inline __attribute__((always_inline)) __m512i bucket_of(__m512 v, const s
 	return k;
 }
 
-/* What is above the most of its bucket so far, with its buckets, one by one: rare. */
-static __attribute__((noinline)) void raise_most(float *most, __m512 v, __m512i k, __mmask16 above)
+enum { GROUP = 4 * 16, GROUPS = SL_CODEC_TILE / GROUP, MOST_GROUPS = 15 /* that four bits can count */ };
+
+/* Raises most[] to what passes it in 64 elements, one by one: rare. */
+static __attribute__((noinline)) void raise_most(float most[MOST_BUCKETS], const float *x, const struct edges16 *edges)
 {
-	float value[16];
-	int32_t bucket[16];
+	const __m512 reached = _mm512_loadu_ps(most);
 
-	_mm512_storeu_ps(value, v);
-	_mm512_storeu_si512(bucket, k);
-	for (uint32_t left = above; left != 0; left &= left - 1) {
-		int i = __builtin_ctz(left);
+	for (int i = 0; i < GROUP; i += 16) {
+		__m512 v = _mm512_loadu_ps(x + i);
+		__m512i k = bucket_of(v, edges, MOST_BUCKETS);
+		uint32_t left = _mm512_cmp_ps_mask(v, _mm512_permutexvar_ps(k, reached), _CMP_GT_OQ);
+		int32_t bucket[16];
 
-		if (value[i] > most[bucket[i]])
-			most[bucket[i]] = value[i];
+		_mm512_storeu_si512(bucket, k);
+		for (; left != 0; left &= left - 1) {
+			int j = __builtin_ctz(left);
+
+			if (x[i + j] > most[bucket[j]])
+				most[bucket[j]] = x[i + j];
+		}
 	}
 }
 
-enum { BYTES_AT_ONCE = 64 };
+/* The buckets of 64 elements, a byte each and in no order; *above where one passes what its bucket has reached. */
+static inline __m512i numbers_of(const float *x, const struct edges16 *edges, __m512 reached, bool *above)
+{
+	__m512i k[4], pairs[2];
+	__mmask16 up[4];
 
-/* All edges without ties, where they are many: n a multiple of 32 and at most SL_CODEC_TILE. The bucket of each element
- * tells on which side of every edge it is: kept as a byte, it is compared with 64 elements at once. */
-static inline __attribute__((always_inline)) void bucket_counts(const float *x, int64_t n, const struct sl_buckets *b,
-								struct sl_bucket_stats *io, int count)
+	for (int h = 0; h < 4; h++) {
+		__m512 v = _mm512_loadu_ps(x + 16 * h);
+
+		/* of the next tile, whose range is taken first */
+		_mm_prefetch((const char *)(x + 16 * h + SL_CODEC_TILE), _MM_HINT_T0);
+		k[h] = bucket_of(v, edges, MOST_BUCKETS);
+		up[h] = _mm512_cmp_ps_mask(v, _mm512_permutexvar_ps(k[h], reached), _CMP_GT_OQ);
+	}
+	pairs[0] = _mm512_or_si512(k[0], _mm512_slli_epi32(k[1], 8));
+	pairs[1] = _mm512_or_si512(k[2], _mm512_slli_epi32(k[3], 8));
+	*above = !_kortestz_mask16_u8(_kor_mask16(up[0], up[1]), _kor_mask16(up[2], up[3]));
+	return _mm512_or_si512(pairs[0], _mm512_slli_epi32(pairs[1], 16));
+}
+
+/* For k = 1 … 15, from[k] += how many of 64·groups bucket numbers are k or more. A number looks up eight bytes, each
+ * with two of the answers in its halves; sums of MOST_GROUPS of them stay within the halves. */
+static void count_from(const __m512i *number, int64_t groups, int64_t from[MOST_BUCKETS + 1])
+{
+	const __m512i low = _mm512_set1_epi8(15), zero = _mm512_setzero_si512();
+	__m512i sum[MOST_BUCKETS / 2], table[MOST_BUCKETS / 2];
+
+	for (int j = 0; j < MOST_BUCKETS / 2; j++) {
+		uint8_t answers[MOST_BUCKETS];
+
+		for (int k = 0; k < MOST_BUCKETS; k++)
+			answers[k] = (uint8_t)((k >= 2 * j + 1) | (k >= 2 * j + 2) << 4);
+		table[j] = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)answers));
+		sum[j] = zero;
+	}
+	for (int64_t g = 0; g < groups; g++) {
+		for (int j = 0; j < MOST_BUCKETS / 2; j++)
+			sum[j] = _mm512_add_epi8(sum[j], _mm512_shuffle_epi8(table[j], number[g]));
+	}
+	for (int j = 0; j < MOST_BUCKETS / 2; j++) {
+		__m512i odd = _mm512_and_si512(sum[j], low);
+		__m512i even = _mm512_and_si512(_mm512_srli_epi16(sum[j], 4), low);
+
+		from[2 * j + 1] += _mm512_reduce_add_epi64(_mm512_sad_epu8(odd, zero));
+		from[2 * j + 2] += _mm512_reduce_add_epi64(_mm512_sad_epu8(even, zero));
+	}
+}
+
+/* All edges without ties, where they are 15: n a multiple of 64 and at most SL_CODEC_TILE. The bucket of each element
+ * tells on which side of every edge it is. */
+static void bucket_counts(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io)
 {
 	const struct edges16 edges = edges_of(b);
-	uint8_t id[SL_CODEC_TILE + BYTES_AT_ONCE];
-	int64_t below[MOST_BUCKETS] = {0};
+	__m512i number[GROUPS];
+	int64_t from[MOST_BUCKETS + 1] = {0};
 	float most[MOST_BUCKETS];
 	__m512 reached;
 
 	/* most[k]: largest element of bucket k that matters, one above what is known to lie below its upper edge */
 	for (int k = 0; k < MOST_BUCKETS; k++)
-		most[k] = k + 1 < count ? io->max_below[k + 1] : __builtin_inff();
+		most[k] = k + 1 < MOST_BUCKETS ? io->max_below[k + 1] : __builtin_inff();
 	reached = _mm512_loadu_ps(most);
-	for (int64_t i = 0; i < n; i += 2 * 16) {
-		__m512 v = _mm512_loadu_ps(x + i), w = _mm512_loadu_ps(x + i + 16);
-		__m512i k = bucket_of(v, &edges, count), l = bucket_of(w, &edges, count);
-		__mmask16 above = _mm512_cmp_ps_mask(v, _mm512_permutexvar_ps(k, reached), _CMP_GT_OQ);
-		__mmask16 also = _mm512_cmp_ps_mask(w, _mm512_permutexvar_ps(l, reached), _CMP_GT_OQ);
+	for (int64_t i = 0; i < n; i += GROUP) {
+		bool above;
 
-		_mm_storeu_si128((void *)(id + i), _mm512_cvtepi32_epi8(k));
-		_mm_storeu_si128((void *)(id + i + 16), _mm512_cvtepi32_epi8(l));
-		if (__builtin_expect(!_kortestz_mask16_u8(above, also), 0)) {
-			raise_most(most, v, k, above);
-			raise_most(most, w, l, also);
+		number[i / GROUP] = numbers_of(x + i, &edges, reached, &above);
+		if (__builtin_expect(above, 0)) {
+			raise_most(most, x + i, &edges);
 			reached = _mm512_loadu_ps(most);
 		}
 	}
-	memset(id + n, count, BYTES_AT_ONCE);
-	for (int64_t i = 0; i < n; i += BYTES_AT_ONCE) {
-		__m512i v = _mm512_loadu_si512(id + i);
-
-		for (int k = 1; k < count; k++)
-			below[k] += __builtin_popcountll(_mm512_cmplt_epu8_mask(v, _mm512_set1_epi8((char)k)));
-	}
-	for (int k = 1; k < count; k++) {
-		io->below[k] += below[k];
-		most[k] = most[k] > most[k - 1] || k + 1 == count ? most[k] : most[k - 1];
+	for (int64_t g = 0; g < n / GROUP; g += MOST_GROUPS)
+		count_from(number + g, n / GROUP - g < MOST_GROUPS ? n / GROUP - g : MOST_GROUPS, from);
+	for (int k = 1; k < MOST_BUCKETS; k++) {
+		io->below[k] += n - from[k];
+		most[k] = most[k] > most[k - 1] || k + 1 == MOST_BUCKETS ? most[k] : most[k - 1];
 		io->max_below[k] = most[k - 1] + 0.0f;
 	}
 }
@@ -326,7 +368,7 @@ static inline __attribute__((always_inline)) void bucket_stats(const float *x, i
 			edge_stats(x, n, b, io, 1, 8, true);
 			edge_stats(x, n, b, io, 9, 7, true);
 		} else {
-			bucket_counts(x, n, b, io, 16);
+			bucket_counts(x, n, b, io);
 		}
 		break;
 	}
@@ -334,7 +376,7 @@ static inline __attribute__((always_inline)) void bucket_stats(const float *x, i
 
 void sl_avx512_bucket_stats(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io)
 {
-	int64_t whole = n & ~(int64_t)31;
+	int64_t whole = n & ~(int64_t)(GROUP - 1);
 
 	for (int64_t i = 0; i < whole; i += SL_CODEC_TILE) {
 		int64_t some = whole - i < SL_CODEC_TILE ? whole - i : SL_CODEC_TILE;
@@ -348,13 +390,23 @@ void sl_avx512_bucket_stats(const float *x, int64_t n, const struct sl_buckets *
 	sl_c_bucket_stats(x + whole, n - whole, b, io);
 }
 
+/* The low halves of 32 words, in order. */
+static inline void store_pair(uint16_t *code, __m512i low, __m512i high, __m512i order)
+{
+	_mm512_storeu_si512(code, _mm512_permutex2var_epi16(low, order, high));
+}
+
+/* `scaled`, a constant: some `pre` is not 1. */
 static inline __attribute__((always_inline)) void bucketize(const float *x, int64_t n, const struct sl_buckets *b,
-							    uint16_t *code, int count)
+							    uint16_t *code, int count, bool scaled)
 {
 	const __m512 pre = _mm512_loadu_ps(b->pre), lo = _mm512_loadu_ps(b->lo), inv = _mm512_loadu_ps(b->inv);
 	const struct edges16 edges = edges_of(b);
 	const __m128i up = _mm_cvtsi32_si128(b->code_bits);
+	__m512i order = _mm512_setzero_si512();
 
+	for (int i = 0; i < 32; i++)
+		order = _mm512_mask_set1_epi16(order, (__mmask32)1 << i, (int16_t)(2 * i));
 	/* two at a time: the steps of one bisection wait for each other */
 	for (int64_t i = 0; i < n; i += 2 * 16) {
 		__m512 v[2];
@@ -366,32 +418,46 @@ static inline __attribute__((always_inline)) void bucketize(const float *x, int6
 			k[h] = bucket_of(v[h], &edges, count);
 		}
 		for (int h = 0; h < 2; h++) {
-			__m512 t = position(v[h], _mm512_permutexvar_ps(k[h], pre), _mm512_permutexvar_ps(k[h], lo),
-					    _mm512_permutexvar_ps(k[h], inv));
+			__m512 t = scaled ? _mm512_mul_ps(v[h], _mm512_permutexvar_ps(k[h], pre)) : v[h];
 
-			store(code + i + 16 * h, _mm512_or_si512(_mm512_sll_epi32(k[h], up), _mm512_cvtps_epi32(t)));
+			t = _mm512_sub_ps(t, _mm512_permutexvar_ps(k[h], lo));
+			t = _mm512_mul_ps(t, _mm512_permutexvar_ps(k[h], inv));
+			k[h] = _mm512_or_si512(_mm512_sll_epi32(k[h], up), _mm512_cvtps_epi32(t));
 		}
+		store_pair(code + i, k[0], k[1], order);
+	}
+}
+
+static inline __attribute__((always_inline)) void bucketize_any(const float *x, int64_t n, const struct sl_buckets *b,
+								uint16_t *code, bool scaled)
+{
+	switch (b->count) {
+	case 2:
+		bucketize(x, n, b, code, 2, scaled);
+		break;
+	case 4:
+		bucketize(x, n, b, code, 4, scaled);
+		break;
+	case 8:
+		bucketize(x, n, b, code, 8, scaled);
+		break;
+	default:
+		bucketize(x, n, b, code, 16, scaled);
+		break;
 	}
 }
 
 void sl_avx512_bucketize(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code)
 {
 	int64_t whole = n & ~(int64_t)31;
+	bool scaled = false;
 
-	switch (b->count) {
-	case 2:
-		bucketize(x, whole, b, code, 2);
-		break;
-	case 4:
-		bucketize(x, whole, b, code, 4);
-		break;
-	case 8:
-		bucketize(x, whole, b, code, 8);
-		break;
-	default:
-		bucketize(x, whole, b, code, 16);
-		break;
-	}
+	for (int k = 0; k < b->count; k++)
+		scaled = scaled || b->pre[k] != 1;
+	if (scaled)
+		bucketize_any(x, whole, b, code, true);
+	else
+		bucketize_any(x, whole, b, code, false);
 	sl_c_bucketize(x + whole, n - whole, b, code + whole);
 }
 

@@ -97,12 +97,13 @@ double sl_avx512_sum_squares(const float *x, int64_t n, uint32_t *top)
 {
 	__m512d low = _mm512_setzero_pd(), high = _mm512_setzero_pd();
 	__m512i most = _mm512_set1_epi32((int)*top);
-	double sum[16];
-	uint32_t last;
-	int64_t i = 0;
+	__m256d four;
+	__m128d two;
 
-	for (; i + 16 <= n; i += 16) {
-		__m512 v = _mm512_loadu_ps(x + i);
+	/* lanes beyond the end are 0, whose square changes no sum */
+	for (int64_t i = 0; i < n; i += 16) {
+		__mmask16 m = n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : (__mmask16)0xffff;
+		__m512 v = _mm512_maskz_loadu_ps(m, x + i);
 		__m512d a = _mm512_cvtps_pd(_mm512_castps512_ps256(v));
 		__m512d b = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
 
@@ -112,22 +113,11 @@ double sl_avx512_sum_squares(const float *x, int64_t n, uint32_t *top)
 		high = _mm512_fmadd_pd(b, b, high);
 		most = _mm512_max_epu32(magnitude16(v), most);
 	}
-	_mm512_storeu_pd(sum, low);
-	_mm512_storeu_pd(sum + 8, high);
-	last = _mm512_reduce_max_epu32(most);
-	for (int j = 0; i < n; i++, j++) {
-		double v = x[i];
-		uint32_t m = sl_magnitude(x[i]);
-
-		sum[j] += v * v;
-		last = m > last ? m : last;
-	}
-	*top = last;
-	for (int width = 8; width > 0; width /= 2) {
-		for (int j = 0; j < width; j++)
-			sum[j] += sum[j + width];
-	}
-	return sum[0];
+	*top = _mm512_reduce_max_epu32(most);
+	low = _mm512_add_pd(low, high);
+	four = _mm256_add_pd(_mm512_castpd512_pd256(low), _mm512_extractf64x4_pd(low, 1));
+	two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
+	return _mm_cvtsd_f64(two) + _mm_cvtsd_f64(_mm_unpackhi_pd(two, two));
 }
 
 enum { BLOCKS = 32, WORDS = 4 * BLOCKS };
