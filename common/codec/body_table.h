@@ -13,4 +13,6 @@
 	.random32 = NAME(random32), .scan = NAME(scan), .mark = NAME(mark), .gather = NAME(gather),
 	.expand = RESTORE(expand), .places = NAME(places), .collect = NAME(collect), .mul_xt = NAME(mul_xt),
 	.mul_x = NAME(mul_x), .outer = NAME(outer), .interpolate = NAME(interpolate),
+	.average_cells = NAME(average_cells), .subtract_cells = RESTORE(subtract_cells),
+	.add_cells = RESTORE(add_cells),
 #undef RESTORE

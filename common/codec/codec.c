@@ -77,6 +77,7 @@ static struct sl_codec_stage join(const struct sl_codec_stage *plain, const stru
 	s.forward = device->forward;
 	s.parse = device->parse;
 	s.inverse = device->inverse;
+	s.restore_run = device->restore_run;
 	s.encode = device->encode;
 	s.decode = device->decode;
 	return s;
@@ -119,6 +120,12 @@ static enum sl_err open_link(struct sl_codec *c, struct link *link, const struct
 	if (err != SL_OK)
 		return err;
 	link->arg = arg;
+	if (link->stage->finishes && c->n_transform > 0 &&
+	    c->transform[c->n_transform - 1].stage->restore_run != NULL) {
+		link->finishes = true;
+		env.front = c->transform[c->n_transform - 1].stage;
+		env.front_state = c->transform[c->n_transform - 1].state;
+	}
 	if (c->paired && stage->pairs && !c->pair_found) {
 		link->paired = c->pair_found = true;
 		env.pair = pair->transform[c->n_transform].state;
@@ -478,9 +485,11 @@ static enum sl_err decode_body(struct sl_codec *c, const struct sl_codec_call *c
 	}
 	for (int i = n - 1; i >= 0; i--) {
 		struct link *t = &c->transform[i];
-		float *to = i == 0 ? x : c->values[i - 1];
+		float *to;
 
-		err = t->stage->inverse(t->state, call, y, &s[i + 1], to, &s[i]);
+		i -= t->finishes;
+		to = i == 0 ? x : c->values[i - 1];
+		err = t->stage->inverse(t->state, call, y, &s[i + 1 + t->finishes], to, &s[i + t->finishes]);
 		if (err != SL_OK)
 			return sl_fail_set(fail, err, "%s cannot restore its tensor", t->stage->name);
 		y = to;

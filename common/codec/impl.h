@@ -13,6 +13,7 @@ struct link {
 	const double *arg;
 	void *state;
 	bool paired;
+	bool finishes; /* its inverse does that of the transform in front, too */
 };
 
 /* Residuals of one slot: what was lost at the last committed step, and at this one. */

@@ -16,6 +16,8 @@
 
 #include "common/codec/body_resample.h"
 
+#include "common/codec/body_cells.h"
+
 const struct sl_codec_loops sl_codec_loops_c = {
 	.name = "portable",
 #include "common/codec/body_table.h"

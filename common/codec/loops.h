@@ -66,8 +66,10 @@ struct sl_codec_loops {
 	/* The same for tensors of SL_CODEC_STREAM_BYTES and more: what restores values writes them past the caches,
 	 * which cannot hold them until they are read. NULL: this table serves. */
 	const struct sl_codec_loops *streaming;
-	/* Called after dequantize, unlevels and unbucketize of one block, before another thread is told. NULL: nothing
-	 * to do. */
+	/* Of a table that streams: the one that does not, for what is read again at once. NULL: this one. */
+	const struct sl_codec_loops *storing;
+	/* Called after dequantize, unlevels, unbucketize and what cells does of one block, before another thread is
+	 * told. NULL: nothing to do. */
 	void (*settle)(void);
 
 	void (*minmax)(const float *x, int64_t n, struct sl_range *io);
@@ -146,6 +148,18 @@ struct sl_codec_loops {
 	 * weights first, then (top near + top far) + (low near + low far). */
 	void (*interpolate)(const float *restrict top, const float *restrict low, const struct sl_tap *row,
 			    const struct sl_tap *cols, int64_t w, int64_t c, float *restrict to);
+
+	/* Cells of f×f positions of c channels each, those at the far edges smaller. Arrays do not overlap. */
+	/* Means of a band, lines ≤ f lines of w positions: x [lines][w][c], mean [⌈w/f⌉][c]; sums line by line, then
+	 * times 1/positions. */
+	void (*average_cells)(const float *restrict x, int64_t lines, int64_t w, int64_t f, int64_t c,
+			      float *restrict mean);
+	/* y = x − mean of one line [w][c], mean as bfloat16; returns the largest |bits|. */
+	uint32_t (*subtract_cells)(const float *restrict x, const uint8_t *restrict mean, int64_t w, int64_t f,
+				   int64_t c, sl_f32u *restrict y);
+	/* x = y + mean, of positions from … to-1 of a line, where x and y start. */
+	void (*add_cells)(const sl_f32u *restrict y, const uint8_t *restrict mean, int64_t from, int64_t to, int64_t f,
+			  int64_t c, float *restrict x);
 };
 
 extern const struct sl_codec_loops sl_codec_loops_c;
@@ -158,6 +172,11 @@ struct sl_affine sl_affine_of_scale(float scale, int q);
  * same small value, and sums over many elements, as gradients of weights are, drown in it. Unchanged where codes would
  * be more than an eighth further apart (b < 4, or zero near an end), and for ranges near the ends of fp32. */
 void sl_affine_hold_zero(float *min, float *max, int levels);
+
+static inline const struct sl_codec_loops *sl_codec_storing(const struct sl_codec_loops *loops)
+{
+	return loops->storing != NULL ? loops->storing : loops;
+}
 
 static inline void sl_codec_settle(const struct sl_codec_loops *loops)
 {

@@ -8,7 +8,7 @@
 #include "common/codec/frame.h"
 
 static const uint32_t gaps_flag = 0x80000000u;
-enum { BLOCK_WORDS = SL_CODEC_BLOCK / 64 };
+enum { BLOCK_WORDS = SL_CODEC_BLOCK / 64, AHEAD = 1024 };
 
 static void close_set(struct sl_place_set *set)
 {
@@ -180,6 +180,9 @@ static int64_t gaps_bytes(const uint8_t *in, size_t len, int64_t count)
 
 		if (at >= len || in[at] > 16)
 			return -1;
+		/* each hop waits for the one before: ask for the widths of those to come */
+		for (size_t ahead = AHEAD; ahead < AHEAD + 4 * 64; ahead += 64)
+			__builtin_prefetch(in + at + ahead);
 		at += 1 + (size_t)sl_packed_bytes(n, in[at]);
 	}
 	return at <= len ? (int64_t)at : -1;
@@ -322,6 +325,7 @@ enum sl_err sl_places_gather(const struct sl_places *p, const struct sl_place_se
 struct expanding {
 	const struct sl_places *p;
 	const struct sl_place_set *set;
+	const struct sl_stage_env *env;
 	const sl_f32u *y;
 	float *x;
 };
@@ -335,9 +339,28 @@ static void expand_block(void *arg, int64_t block, int worker)
 			    e->set->bitmap + block * BLOCK_WORDS, e->x + block * SL_CODEC_BLOCK);
 }
 
-void sl_places_expand(const struct sl_places *p, const struct sl_place_set *set, const sl_f32u *y, float *x)
+/* A tile at a time, which the stage in front takes from the first cache. */
+static void expand_for_front(void *arg, int64_t block, int worker)
 {
-	struct expanding e = {.p = p, .set = set, .y = y, .x = x};
+	const struct expanding *e = arg;
+	const struct sl_codec_loops *loops = sl_codec_storing(e->p->loops);
+	int64_t first = block * SL_CODEC_BLOCK, stop = first + sl_block_length(e->set->n, block);
+	const sl_f32u *y = e->y + e->set->offset[block];
+	float tile[SL_CODEC_TILE];
 
-	sl_pool_run(p->pool, sl_codec_blocks(set->n), expand_block, &e);
+	(void)worker;
+	for (int64_t n; first < stop; first += n) {
+		n = stop - first < SL_CODEC_TILE ? stop - first : SL_CODEC_TILE;
+		y += loops->expand(y, n, e->set->bitmap + first / 64, tile);
+		e->env->front->restore_run(e->env->front_state, tile, first, n, e->x + first);
+	}
+	sl_codec_settle(e->p->loops);
+}
+
+void sl_places_expand(const struct sl_places *p, const struct sl_place_set *set, const sl_f32u *y,
+		      const struct sl_stage_env *env, float *x)
+{
+	struct expanding e = {.p = p, .set = set, .env = env, .y = y, .x = x};
+
+	sl_pool_run(p->pool, sl_codec_blocks(set->n), env->front != NULL ? expand_for_front : expand_block, &e);
 }

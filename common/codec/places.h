@@ -53,7 +53,9 @@ enum sl_err sl_places_read(struct sl_places *p, struct sl_place_set *set, struct
 
 /* Values at the places (NONFINITE where any of x is), and back. */
 enum sl_err sl_places_gather(const struct sl_places *p, const struct sl_place_set *set, const float *x, sl_f32u *y);
-void sl_places_expand(const struct sl_places *p, const struct sl_place_set *set, const sl_f32u *y, float *x);
+/* With env->front, x is that stage's output. */
+void sl_places_expand(const struct sl_places *p, const struct sl_place_set *set, const sl_f32u *y,
+		      const struct sl_stage_env *env, float *x);
 
 /* What stages that keep places have in common; the first member of their state. */
 struct sl_keeper {

@@ -76,19 +76,33 @@ void sl_select_close(struct sl_select *s)
 	free(s);
 }
 
+/* Eleven bits at a time, all of them counted in one pass. */
+enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, PASSES = 3 };
+
 void sl_radix_sort(uint32_t *key, uint32_t *scratch, int64_t n)
 {
-	for (int shift = 0; shift < 32; shift += 8) {
-		int64_t at[257] = {0};
+	uint32_t at[PASSES][DIGITS] = {0}, *from = key, *to = scratch, *old;
 
-		for (int64_t i = 0; i < n; i++)
-			at[(key[i] >> shift & 255) + 1]++;
-		for (int b = 0; b < 256; b++)
-			at[b + 1] += at[b];
-		for (int64_t i = 0; i < n; i++)
-			scratch[at[key[i] >> shift & 255]++] = key[i];
-		memcpy(key, scratch, (size_t)n * sizeof *key);
+	for (int64_t i = 0; i < n; i++) {
+		for (int p = 0; p < PASSES; p++)
+			at[p][key[i] >> DIGIT_BITS * p & (DIGITS - 1)]++;
 	}
+	for (int p = 0; p < PASSES; p++) {
+		uint32_t sum = 0;
+
+		for (int d = 0; d < DIGITS; d++) {
+			uint32_t count = at[p][d];
+
+			at[p][d] = sum;
+			sum += count;
+		}
+		for (int64_t i = 0; i < n; i++)
+			to[at[p][from[i] >> DIGIT_BITS * p & (DIGITS - 1)]++] = from[i];
+		old = from;
+		from = to;
+		to = old;
+	}
+	memcpy(key, from, (size_t)n * sizeof *key);
 }
 
 void sl_sample(const float *x, int64_t n, bool sign, uint32_t out[SL_SAMPLE])
@@ -164,25 +178,57 @@ static int find_bin(const uint32_t *bins, int64_t *k)
 	return -1;
 }
 
-/* The k-th largest candidate. */
-static uint32_t select_candidate(struct sl_select *s, uint32_t lo, uint32_t hi, int64_t k)
+static void add_bins(struct sl_select *s)
+{
+	for (int t = 1; t < s->threads; t++) {
+		for (int b = 0; b < BINS; b++)
+			s->bins[b] += s->bins[t * ALL_BINS + b];
+	}
+}
+
+static void count_candidates(void *arg, int64_t block, int worker)
+{
+	struct sl_select *s = arg;
+	const uint32_t *c = s->candidate + block * CANDIDATE_STRIDE;
+	uint32_t *bins = s->bins + (size_t)worker * ALL_BINS;
+
+	for (int64_t i = 0; i < s->found[block]; i++)
+		bins[bin_of(c[i], s->lo, s->hi, s->shift)]++;
+}
+
+/* The k-th largest candidate within [lo, hi), to s->lo. */
+static void select_candidate(struct sl_select *s, uint32_t lo, uint32_t hi, int64_t k)
 {
 	while (hi - lo > 1) {
-		int shift = shift_of(hi - lo);
 		uint32_t first;
 
-		memset(s->bins, 0, ALL_BINS * sizeof *s->bins);
-		for (int64_t b = 0; b < sl_codec_blocks(s->n); b++) {
-			const uint32_t *c = s->candidate + b * CANDIDATE_STRIDE;
-
-			for (int64_t i = 0; i < s->found[b]; i++)
-				s->bins[bin_of(c[i], lo, hi, shift)]++;
-		}
-		first = lo + ((uint32_t)find_bin(s->bins, &k) << shift);
-		hi = hi - first > 1u << shift ? first + (1u << shift) : hi;
+		s->lo = lo;
+		s->hi = hi;
+		s->shift = shift_of(hi - lo);
+		memset(s->bins, 0, (size_t)s->threads * ALL_BINS * sizeof *s->bins);
+		sl_pool_run(s->pool, sl_codec_blocks(s->n), count_candidates, s);
+		add_bins(s);
+		first = lo + ((uint32_t)find_bin(s->bins, &k) << s->shift);
+		hi = hi - first > 1u << s->shift ? first + (1u << s->shift) : hi;
 		lo = first;
 	}
-	return lo;
+	s->lo = lo;
+}
+
+/* What of a block's candidates is above the k-th, and equal to it. */
+static void place_candidates(void *arg, int64_t block, int worker)
+{
+	struct sl_select *s = arg;
+	const uint32_t *c = s->candidate + block * CANDIDATE_STRIDE;
+	int64_t above = 0, equal = 0;
+
+	(void)worker;
+	for (int64_t i = 0; i < s->found[block]; i++) {
+		above += c[i] > s->lo;
+		equal += c[i] == s->lo;
+	}
+	s->above[block] += above;
+	s->equal[block] = equal;
 }
 
 /* Tries to find the k-th with one scan. False: not between the values that the sample gave. */
@@ -219,16 +265,8 @@ static enum sl_err select_by_sample(struct sl_select *s, int64_t k, bool *done)
 			s->above[b] += s->found[b];
 		return SL_OK;
 	}
-	s->lo = select_candidate(s, lo + 1, hi, k - above);
-	for (int64_t b = 0; b < blocks; b++) {
-		const uint32_t *c = s->candidate + b * CANDIDATE_STRIDE;
-
-		s->equal[b] = 0;
-		for (int64_t i = 0; i < s->found[b]; i++) {
-			s->above[b] += c[i] > s->lo;
-			s->equal[b] += c[i] == s->lo;
-		}
-	}
+	select_candidate(s, lo + 1, hi, k - above);
+	sl_pool_run(s->pool, blocks, place_candidates, s);
 	return SL_OK;
 }
 
@@ -257,10 +295,7 @@ static enum sl_err select_by_histogram(struct sl_select *s, int64_t k)
 		s->shift = shift_of(hi - lo);
 		memset(s->bins, 0, (size_t)s->threads * ALL_BINS * sizeof *s->bins);
 		sl_pool_run(s->pool, sl_codec_blocks(s->n), count_block, s);
-		for (int t = 1; t < s->threads; t++) {
-			for (int b = 0; b < BINS; b++)
-				s->bins[b] += s->bins[t * ALL_BINS + b];
-		}
+		add_bins(s);
 		bin = find_bin(s->bins, &k);
 		if (bin < 0)
 			return SL_ERR_NONFINITE;

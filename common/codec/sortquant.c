@@ -29,10 +29,11 @@ struct sortquant {
 	struct sl_buckets buckets;
 	struct sl_bucket_stats *stats; /* [blocks] */
 	struct sl_bucket_stats sum;
-	float known_below[MOST_BUCKETS]; /* the largest of the sample below each edge, or -Inf: a start for every block */
-	uint32_t *sample, *scratch; /* [SL_SAMPLE] */
-	uint32_t *bins;             /* [threads][BINS] */
-	uint32_t lo, hi;            /* keys that a histogram looks at */
+	float known_below[MOST_BUCKETS]; /* the largest of the sample below each edge, or -Inf: a start for every block
+					  */
+	uint32_t *sample, *scratch;      /* [SL_SAMPLE] */
+	uint32_t *bins;                  /* [threads][BINS] */
+	uint32_t lo, hi;                 /* keys that a histogram looks at */
 	int shift;
 	/* of the running call */
 	int64_t n;

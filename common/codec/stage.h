@@ -64,6 +64,10 @@ struct sl_stage_env {
 	const double *arg;
 	void *pair; /* state of the same stage of the activation's codec, or NULL */
 	enum sl_dir pair_dir;
+	/* The transform in front, where both allow it (finishes, restore_run), or NULL: inverse then hands it its runs
+	 * instead of writing x, which is that transform's. */
+	const struct sl_codec_stage *front;
+	void *front_state;
 };
 
 struct sl_codec_stage {
@@ -71,6 +75,7 @@ struct sl_codec_stage {
 	enum sl_stage_kind kind;
 	bool pairs;        /* a gradient can use the places of its activation */
 	bool keeps_places; /* transform: one value for every element, in its place; a stage behind it can be paired */
+	bool finishes;     /* transform: inverse serves env->front */
 	bool variable;     /* how many values remain depends on the tensor */
 	const char *name;
 	const char *usage; /* "quant:b with b = 1…16" */
@@ -108,6 +113,9 @@ struct sl_codec_stage {
 			     const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail);
 	enum sl_err (*inverse)(void *state, const struct sl_codec_call *call, const sl_f32u *y,
 			       const struct sl_shape *ys, float *x, const struct sl_shape *xs);
+	/* keeps_places: the same for elements first … first+n-1, which y and x start with, while y is in the caches.
+	 * For several threads at once; sl_codec_settle behind it. NULL: only as a whole. */
+	void (*restore_run)(const void *state, const sl_f32u *y, int64_t first, int64_t n, float *x);
 
 	/* Quantizer. encode appends at most bound() bytes. decode checks all of `in` before it writes x. */
 	enum sl_err (*encode)(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,

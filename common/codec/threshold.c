@@ -125,6 +125,7 @@ const struct sl_codec_stage sl_stage_threshold = {
 	.id = SL_STAGE_ID_THRESHOLD,
 	.kind = SL_STAGE_TRANSFORM,
 	.pairs = true,
+	.finishes = true,
 	.variable = true,
 	.name = "threshold",
 	.usage = "threshold:v with v > 0, the least magnitude that is kept",

@@ -156,6 +156,7 @@ const struct sl_codec_stage sl_stage_topk = {
 	.id = SL_STAGE_ID_TOPK,
 	.kind = SL_STAGE_TRANSFORM,
 	.pairs = true,
+	.finishes = true,
 	.name = "topk",
 	.usage = "topk:r with 0 < r ≤ 1, the share of elements that is kept",
 	.args = args,

@@ -28,6 +28,12 @@ void sl_avx2_random32(const struct sl_rng_key *key, uint64_t first, int64_t n, u
 int64_t sl_avx2_scan(const float *x, int64_t n, uint32_t lo, uint32_t hi, uint32_t *cand, int64_t cap, int64_t *n_cand,
 		     int64_t *equal, uint32_t *top);
 int64_t sl_avx2_mark(const float *x, int64_t n, uint32_t least, uint64_t *bitmap, uint32_t *top);
+void sl_avx2_average_cells(const float *restrict x, int64_t lines, int64_t w, int64_t f, int64_t c,
+			   float *restrict mean);
+uint32_t sl_avx2_subtract_cells(const float *restrict x, const uint8_t *restrict mean, int64_t w, int64_t f, int64_t c,
+				sl_f32u *restrict y);
+void sl_avx2_add_cells(const sl_f32u *restrict y, const uint8_t *restrict mean, int64_t from, int64_t to, int64_t f,
+		       int64_t c, float *restrict x);
 
 int64_t sl_avx2_gather(const float *x, int64_t n, const uint64_t *bitmap, sl_f32u *y, uint32_t *top);
 

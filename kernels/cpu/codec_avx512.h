@@ -23,12 +23,16 @@ void sl_avx512_stream_unbucketize(const uint16_t *code, int64_t n, const struct 
 void sl_avx512_settle(void);
 void sl_avx512_stream_from_f16(const uint8_t *in, int64_t n, float *x);
 void sl_avx512_stream_from_bf16(const uint8_t *in, int64_t n, float *x);
+uint32_t sl_avx512_stream_subtract_cells(const float *restrict x, const uint8_t *restrict mean, int64_t w, int64_t f,
+					 int64_t c, sl_f32u *restrict y);
+void sl_avx512_stream_add_cells(const sl_f32u *restrict y, const uint8_t *restrict mean, int64_t from, int64_t to,
+				int64_t f, int64_t c, float *restrict x);
 int64_t sl_avx512_stream_expand(const sl_f32u *y, int64_t n, const uint64_t *bitmap, float *x);
 
-/* Asks for the line 4 KiB further on: passes that do little per element are otherwise held up by memory (the first
+/* Asks for the line 8 KiB further on: passes that do little per element are otherwise held up by memory (the first
  * product of lowrank takes a third of the time with it). Beyond the end it has no effect. A macro, because gcc takes a
  * function that does nothing else for one without effect and leaves it out. */
-#define ask_ahead(x) _mm_prefetch((const char *)(x) + 4096, _MM_HINT_T0)
+#define ask_ahead(x) _mm_prefetch((const char *)(x) + 8192, _MM_HINT_T0)
 
 /* Pattern without the sign. */
 static inline __m512i magnitude16(__m512 x)

@@ -6,6 +6,7 @@
 
 static const struct sl_codec_loops streaming = {
 	.name = "avx512",
+	.storing = &sl_cpu_codec_loops_avx512,
 	.settle = sl_avx512_settle,
 #define RESTORE(x) sl_avx512_stream_##x
 #include "common/codec/body_table.h"

@@ -66,27 +66,38 @@ static inline __mmask16 first(int64_t count)
 	return count < 16 ? (__mmask16)((1u << count) - 1) : (__mmask16)0xffff;
 }
 
+/* Elements that a word marks, packed to y in whole registers: what these write beyond is written again. With `tight`, a
+ * constant, only `room` values may be written. Returns how many. */
+static inline __attribute__((always_inline)) int64_t gather_word(const float *x, uint64_t word, sl_f32u *y,
+								 int64_t room, __m512i *most, bool tight)
+{
+	int64_t count = 0;
+
+	for (int j = 0; j < 4; j++) {
+		__mmask16 m = (__mmask16)(word >> 16 * j);
+		__m512 v = _mm512_loadu_ps(x + 16 * j), packed = _mm512_maskz_compress_ps(m, v);
+
+		/* of the next tile: this one was marked just before */
+		_mm_prefetch((const char *)(x + 16 * j + SL_CODEC_TILE), _MM_HINT_T0);
+		*most = _mm512_max_epu32(magnitude16(v), *most);
+		if (tight)
+			_mm512_mask_storeu_ps((void *)(y + count), first(room - count), packed);
+		else
+			_mm512_storeu_ps((void *)(y + count), packed);
+		count += __builtin_popcount(m);
+	}
+	return count;
+}
+
 int64_t sl_avx512_gather(const float *x, int64_t n, const uint64_t *bitmap, sl_f32u *y, uint32_t *top)
 {
-	int64_t words = n / 64, total = marked(bitmap, words), count = 0;
+	int64_t words = n / 64, total = marked(bitmap, words), count = 0, w = 0;
 	__m512i most = _mm512_set1_epi32((int)*top);
 
-	for (int64_t w = 0; w < words; w++) {
-		uint64_t word = bitmap[w];
-
-		for (int j = 0; j < 4; j++) {
-			__mmask16 m = (__mmask16)(word >> 16 * j);
-			__m512 v = _mm512_loadu_ps(x + 64 * w + 16 * j), packed = _mm512_maskz_compress_ps(m, v);
-
-			most = _mm512_max_epu32(magnitude16(v), most);
-			/* whole stores as long as they stay within what this call writes */
-			if (count + 16 <= total)
-				_mm512_storeu_ps((void *)(y + count), packed);
-			else
-				_mm512_mask_storeu_ps((void *)(y + count), first(total - count), packed);
-			count += __builtin_popcount(m);
-		}
-	}
+	for (; w < words && count + 64 <= total; w++)
+		count += gather_word(x + 64 * w, bitmap[w], y + count, 0, &most, false);
+	for (; w < words; w++)
+		count += gather_word(x + 64 * w, bitmap[w], y + count, total - count, &most, true);
 	*top = _mm512_reduce_max_epu32(most);
 	return count + sl_c_gather(x + 64 * words, n - 64 * words, bitmap + words, y + count, top);
 }

@@ -490,6 +490,41 @@ static void interpolation(void **state)
 	}
 }
 
+/* Cells of every size, widths that they do not divide, channels that vectors do not; runs from anywhere. */
+static void cells(void **state)
+{
+	static const int64_t cs[] = {1, 3, 8, 15, 16, 17, 32, 48, 70};
+	(void)state;
+
+	for (int i = 0; i < 9 * 6; i++) {
+		int64_t c = cs[i / 6], f = i % 6 + 1, w = 11 + i % 2, lines = f < 3 ? f : 3, across = (w + f - 1) / f;
+		size_t line = (size_t)(w * c) * 4, means = (size_t)(across * c);
+		float *x = at_end(0, line * (size_t)lines), *a = at_end(1, means * 4), *b = at_end(2, means * 4);
+		float *y = at_end(4, line), *z = at_end(5, line);
+		uint8_t *mean = at_end(3, means * 2);
+
+		values(x, lines * w * c);
+		plain->average_cells(x, lines, w, f, c, a);
+		fast->average_cells(x, lines, w, f, c, b);
+		same(a, b, means * 4, "average_cells", c);
+		plain->to_bf16(a, (int64_t)means, mean);
+		assert_int_equal(plain->subtract_cells(x, mean, w, f, c, y), fast->subtract_cells(x, mean, w, f, c, z));
+		same(y, z, line, "subtract_cells", c);
+		for (int64_t from = 0; from < w; from += 3) {
+			for (int64_t to = from; to <= w; to += 2) {
+				size_t bytes = (size_t)((to - from) * c) * 4;
+				float *left = at_end(0, bytes), *p = at_end(1, bytes), *q = at_end(2, bytes);
+
+				memcpy(left, y + from * c, bytes);
+				plain->add_cells(left, mean, from, to, f, c, p);
+				fast->add_cells(left, mean, from, to, f, c, q);
+				sl_codec_settle(fast);
+				same(p, q, bytes, "add_cells", c);
+			}
+		}
+	}
+}
+
 /* ---- whole codecs */
 
 static void payloads_do_not_tell_who_made_them(void **state)
@@ -504,6 +539,7 @@ static void payloads_do_not_tell_who_made_them(void **state)
 		"quant:7,per=channel,round=stochastic",
 		"quant:5,per=sample",
 		"quant:4,block=100",
+		"quant:4,block=512",
 		"sortquant:6+2",
 		"sortquant:3+1",
 		"sortquant:12+4",
@@ -580,6 +616,7 @@ int main(void)
 		EVERY_LEVEL(places),
 		EVERY_LEVEL(products),
 		EVERY_LEVEL(interpolation),
+		EVERY_LEVEL(cells),
 		cmocka_unit_test_setup(payloads_do_not_tell_who_made_them, use_avx512),
 		cmocka_unit_test_setup(payloads_do_not_tell_who_made_them, use_avx2),
 	};

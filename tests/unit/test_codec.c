@@ -613,6 +613,10 @@ static void threads_do_not_change_bytes(void **state)
 					    "quant:8,per=channel",
 					    "quant:5,per=sample",
 					    "quant:7,block=1000,round=stochastic",
+					    "quant:7,block=512",
+					    "qsgd:10,bucket=512",
+					    "sortquant:12+4",
+					    "cells:2|topk:0.1",
 					    "topk:0.1|quant:6",
 					    "topk:0.3"};
 	struct sl_shape s = sl_shape4(3, 56, 57, 33);

@@ -403,26 +403,36 @@ static void stochastic_levels_are_unbiased(void **state)
 
 static void levels_are_multiples_of_the_scale(void **state)
 {
-	enum { N = 1000, Q = 10, BUCKET = 100 };
-	float x[N], back[N];
+	/* within tiles and blocks of the loops, as large as a block, and across */
+	static const int64_t buckets[] = {100, 512, 16384, 65536, 100000};
+	enum { N = 200001, Q = 10 };
+	float *x = make(N, RANDOM), *back = make(N, ZERO);
 	(void)state;
 
-	codec_fill(x, N, RANDOM);
-	codec_round_trip("qsgd:10,bucket=100", sl_shape2(1, N), x, back);
-	for (int b = 0; b < N; b += BUCKET) {
-		double norm = 0;
+	for (int k = 0; k < 5; k++) {
+		int64_t bucket = buckets[k];
+		char spec[32];
 
-		for (int i = b; i < b + BUCKET; i++)
-			norm += (double)x[i] * x[i];
-		norm = sqrt(norm);
-		for (int i = b; i < b + BUCKET; i++) {
-			double level = fabs((double)back[i]) / norm * Q, wanted = fabs((double)x[i]) / norm * Q;
+		snprintf(spec, sizeof spec, "qsgd:10,bucket=%lld", (long long)bucket);
+		codec_round_trip(spec, sl_shape2(1, N), x, back);
+		for (int64_t b = 0; b < N; b += bucket) {
+			int64_t stop = b + bucket < N ? b + bucket : N;
+			double norm = 0;
 
-			assert_true(fabs(level - nearbyint(level)) < 1e-4);
-			assert_true(fabs(level - wanted) < 1.0001);
-			assert_true(back[i] == 0 || (back[i] < 0) == (x[i] < 0));
+			for (int64_t i = b; i < stop; i++)
+				norm += (double)x[i] * x[i];
+			norm = sqrt(norm);
+			for (int64_t i = b; i < stop; i++) {
+				double level = fabs((double)back[i]) / norm * Q, wanted = fabs((double)x[i]) / norm * Q;
+
+				assert_true(fabs(level - nearbyint(level)) < 1e-4);
+				assert_true(fabs(level - wanted) < 1.0001);
+				assert_true(back[i] == 0 || (back[i] < 0) == (x[i] < 0));
+			}
 		}
 	}
+	free(x);
+	free(back);
 }
 
 static void randomk_keeps_k_values_at_places_both_sides_know(void **state)
