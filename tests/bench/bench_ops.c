@@ -1,8 +1,10 @@
-/* bench_ops [image] [batch] [chunk] [threads] [runs] [1: segments only, 2, 3, 4: one of them]: milliseconds of
- * MobileNetV2 on the CPU backend, forward and backward, each op by itself and each segment through the executor;
+/* bench_ops [image] [batch] [chunk] [threads] [runs] [1: segments only, 2, 3, 4: one of them, 5: profile]: milliseconds
+ * of MobileNetV2 on the CPU backend, forward and backward, each op by itself and each segment through the executor;
  * medians of `runs`. Ops: `chunk` rows, on memory that is not in the cache unless it fits. Segments: cut features.0.1 |
  * classifier, all chunks of the batch forward, then all backward; "CPU min": the least CPU time of all threads, forward
- * and backward. */
+ * and backward. Profile: each op of the middle as the executor calls it, by CPU time of the caller alone (so with one
+ * thread), its least call times the chunks, beside the time that its floating-point operations would take at
+ * PEAK_GFLOPS and its tensors at MEMORY_GBS, whichever is longer. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +17,9 @@
 #include "common/nn/exec.h"
 #include "kernels/cpu/cpu.h"
 
-enum { MAX_RUNS = 99 };
+enum { MAX_RUNS = 99, PEAK_GFLOPS = 240, MEMORY_GBS = 45 };
+
+enum { PROFILE = 5 }; /* of segments_only */
 
 struct setting {
 	int image, batch, chunk, threads, runs, segments_only;
@@ -212,6 +216,115 @@ static double cpu_ms(void)
 	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
+/* ---- ops of a segment as the executor calls them */
+
+enum pass { FORWARD, BACKWARD, PASSES };
+
+struct profile {
+	const struct sl_op *op;
+	double ms[PASSES], bytes[PASSES]; /* the least call; read and written, at the least */
+};
+
+static struct {
+	struct sl_backend_ops ops;
+	struct sl_kernel kernel[SL_OP_COUNT];
+	const struct sl_backend_ops *inner;
+	struct profile op[256];
+	int n;
+} timed;
+
+static struct profile *profile_of(const struct sl_op *op)
+{
+	for (int i = 0; i < timed.n; i++)
+		if (timed.op[i].op == op)
+			return &timed.op[i];
+	timed.op[timed.n] = (struct profile){.op = op, .ms = {1e30, 1e30}};
+	return &timed.op[timed.n++];
+}
+
+static void note(const struct sl_op *op, enum pass pass, double began_ms, double bytes)
+{
+	struct profile *p = profile_of(op);
+
+	p->ms[pass] = fmin(p->ms[pass], cpu_ms() - began_ms);
+	p->bytes[pass] = bytes;
+}
+
+static double bytes_of(const struct sl_tensor *t)
+{
+	return t->data != NULL ? (double)tensor_bytes(&t->shape) : 0;
+}
+
+static enum sl_err timed_forward(struct sl_backend *be, const struct sl_op *op, void *state,
+				 const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+{
+	double began = cpu_ms(), bytes = bytes_of(out);
+	enum sl_err err = timed.inner->kernel[op->kind]->forward(be, op, state, call, in, out);
+
+	for (int i = 0; i < op->n_in; i++)
+		bytes += bytes_of(&in[i]);
+	note(op, FORWARD, began, bytes);
+	return err;
+}
+
+static enum sl_err timed_backward(struct sl_backend *be, const struct sl_op *op, void *state,
+				  const struct sl_op_call *call, const struct sl_tensor *in,
+				  const struct sl_tensor *out, const struct sl_tensor *dout, struct sl_tensor *din,
+				  const bool *din_add)
+{
+	double began = cpu_ms(), bytes = bytes_of(dout) + bytes_of(out);
+	enum sl_err err = timed.inner->kernel[op->kind]->backward(be, op, state, call, in, out, dout, din, din_add);
+
+	for (int i = 0; i < op->n_in; i++)
+		bytes += bytes_of(&in[i]) + bytes_of(&din[i]) * (din_add[i] ? 2 : 1);
+	note(op, BACKWARD, began, bytes);
+	return err;
+}
+
+static void open_profile(struct sl_backend *be)
+{
+	timed.inner = be->ops;
+	timed.ops = *be->ops;
+	for (int k = 0; k < SL_OP_COUNT; k++) {
+		if (be->ops->kernel[k] == NULL)
+			continue;
+		timed.kernel[k] = *be->ops->kernel[k];
+		timed.kernel[k].forward = timed_forward;
+		timed.kernel[k].backward = timed_backward;
+		timed.ops.kernel[k] = &timed.kernel[k];
+	}
+	be->ops = &timed.ops;
+}
+
+static double floor_ms(const struct profile *p, enum pass pass)
+{
+	double flop = 2.0 * (double)sl_op_macs(p->op, p->op->in_shape[0].dim[0]) * (pass == BACKWARD ? 2 : 1);
+
+	return fmax(flop / PEAK_GFLOPS, p->bytes[pass] / MEMORY_GBS) * 1e-6;
+}
+
+static void print_profile(int chunks)
+{
+	char text[SL_SHAPE_TEXT];
+	double sum[PASSES] = {0}, floor[PASSES] = {0};
+
+	printf("%-28s %-20s %8s %8s %8s %8s   lost\n", "op", "input", "fwd ms", "floor", "bwd ms", "floor");
+	for (int i = 0; i < timed.n; i++) {
+		const struct profile *p = &timed.op[i];
+		double f = p->ms[FORWARD] * chunks, b = p->ms[BACKWARD] * chunks;
+		double ff = floor_ms(p, FORWARD) * chunks, fb = floor_ms(p, BACKWARD) * chunks;
+
+		printf("%-28s %-20s %8.2f %8.2f %8.2f %8.2f %6.1f  %s\n", p->op->name,
+		       sl_shape_text(&p->op->in_shape[0], text), f, ff, b, fb, f + b - ff - fb, family(p->op));
+		sum[FORWARD] += f;
+		sum[BACKWARD] += b;
+		floor[FORWARD] += ff;
+		floor[BACKWARD] += fb;
+	}
+	printf("%-49s %8.2f %8.2f %8.2f %8.2f\n\n", "all", sum[FORWARD], floor[FORWARD], sum[BACKWARD],
+	       floor[BACKWARD]);
+}
+
 static void bench_segment(struct sl_backend *be, const struct sl_plan *plan, enum sl_segment which,
 			  const struct setting *set)
 {
@@ -283,12 +396,17 @@ int main(int argc, char **argv)
 	printf("MobileNetV2 %d x %d, batch %d in chunks of %d, %d threads, %s%s%s\n\n", set.image, set.image, set.batch,
 	       set.chunk, set.threads, sl_cpu_describe(), sl_cpu_core_is_older(&reason) ? ": " : "",
 	       sl_cpu_core_is_older(&reason) ? reason : "");
+	if (set.segments_only == PROFILE)
+		open_profile(&be);
 	if (!set.segments_only)
 		bench_ops(&be, plan, set.runs);
 	printf("%-12s %9s %9s %9s\n", "segment", "fwd ms", "bwd ms", "step");
 	for (int s = 0; s < SL_SEGMENT_COUNT; s++)
-		if (set.segments_only < 2 || set.segments_only == s + 2)
+		if (set.segments_only < 2 || set.segments_only == s + 2 ||
+		    (set.segments_only == PROFILE && s == SL_MIDDLE))
 			bench_segment(&be, plan, (enum sl_segment)s, &set);
+	if (set.segments_only == PROFILE)
+		print_profile(set.batch / set.chunk);
 	be.ops->close(&be);
 	sl_pool_close(pool);
 	sl_plan_close(plan);
