@@ -1,22 +1,35 @@
-/* Depthwise 3×3 by rows. Included by simd_*.c after body_elem.h. One register of channels goes along the row with its
- * nine weights in registers; rows come padded by a zero column on either side, so that there are no edges. */
+/* Depthwise 3×3 on strips of SL_DW_LANES channels. Included by simd_*.c after body_bn.h. One register of channels goes
+ * along the row with its nine weights in registers; rows of a strip are [W+2, SL_DW_LANES] with a zero column on either
+ * side, so that there are no edges. In tensors the next column lies ldx or ldy floats on; l channels are in use. */
 
-/* T neighbouring outputs at once share their input columns. */
-ALWAYS void dw_tile(float *y, const float *x0, const float *x1, const float *x2, const vf w[9], int64_t c, int l,
-		    int stride, int t)
+/* A strip register by register: R its first channel, L the lanes in use, a constant where that is all of them. */
+#define FOR_REGISTERS(l, call)                    \
+	do {                                      \
+		for (int R = 0; R < (l); R += VL) \
+			if ((l)-R >= VL) {        \
+				enum { L = VL };  \
+				call;             \
+			} else {                  \
+				int L = (l)-R;    \
+				call;             \
+			}                         \
+	} while (0)
+
+/* t neighbouring outputs at once share their input columns. */
+ALWAYS void dw_tile(float *y, int64_t ldy, const float *const x[3], const vf w[9], vf bias, int l, int stride, int t)
 {
-	const float *x[3] = {x0, x1, x2};
 	vf acc[4];
 
+#pragma GCC unroll 4
 	for (int i = 0; i < t; i++)
-		acc[i] = (vf){0};
+		acc[i] = bias;
 #pragma GCC unroll 3
 	for (int kh = 0; kh < 3; kh++) {
 		vf v[9];
 
 #pragma GCC unroll 9
 		for (int i = 0; i < (t - 1) * stride + 3; i++)
-			v[i] = ldv(x[kh] + i * c, l);
+			v[i] = ld(x[kh] + i * SL_DW_LANES);
 #pragma GCC unroll 4
 		for (int i = 0; i < t; i++)
 #pragma GCC unroll 3
@@ -25,70 +38,62 @@ ALWAYS void dw_tile(float *y, const float *x0, const float *x1, const float *x2,
 	}
 #pragma GCC unroll 4
 	for (int i = 0; i < t; i++)
-		stv(y + i * c, acc[i], l);
+		stv(y + i * ldy, acc[i], l);
 }
 
-ALWAYS void dw_strip(float *y, const float *const x[3], const float *w, int out_w, int64_t c, int l, int stride)
+ALWAYS void advance(const float *x[3], int columns)
 {
-	const float *x0 = x[0], *x1 = x[1], *x2 = x[2];
-	vf wv[9];
+	for (int i = 0; i < 3; i++)
+		x[i] += columns * SL_DW_LANES;
+}
+
+ALWAYS void dw_register(float *y, int64_t ldy, const float *const rows[3], int r, const float *w, int64_t ldw,
+			const float *bias, int out_w, int l, int stride, struct sl_prefetch *next)
+{
+	const float *x[3] = {rows[0] + r, rows[1] + r, rows[2] + r};
+	vf wv[9], from = bias != NULL ? ldv(bias + r, l) : (vf){0};
 	int o = 0;
 
+	y += r;
 #pragma GCC unroll 9
 	for (int i = 0; i < 9; i++)
-		wv[i] = ldv(w + i * c, l);
-	for (; o + 4 <= out_w; o += 4) {
-		dw_tile(y, x0, x1, x2, wv, c, l, stride, 4);
-		y += 4 * c;
-		x0 += 4 * stride * c;
-		x1 += 4 * stride * c;
-		x2 += 4 * stride * c;
+		wv[i] = ldv(w + r + i * ldw, l);
+	for (; o + 4 <= out_w; o += 4, y += 4 * ldy) {
+		dw_tile(y, ldy, x, wv, from, l, stride, 4);
+		advance(x, 4 * stride);
+		prefetch_some(next);
 	}
-	for (; o < out_w; o++) {
-		dw_tile(y, x0, x1, x2, wv, c, l, stride, 1);
-		y += c;
-		x0 += stride * c;
-		x1 += stride * c;
-		x2 += stride * c;
+	for (; o < out_w; o++, y += ldy) {
+		dw_tile(y, ldy, x, wv, from, l, stride, 1);
+		advance(x, stride);
 	}
 }
 
-ALWAYS void dw_row_as(float *y, const float *const x[3], const float *w, int out_w, int c, int stride)
-{
-	int k = 0;
-
-	for (; k < c; k += VL) {
-		const float *xk[3] = {x[0] + k, x[1] + k, x[2] + k};
-
-		if (k + VL <= c)
-			dw_strip(y + k, xk, w + k, out_w, c, VL, stride);
-		else
-			dw_strip(y + k, xk, w + k, out_w, c, c - k, stride);
-	}
-}
-
-static void dw_row(float *y, const float *const x[3], const float *w, int out_w, int c, int stride)
+static void dw_row(float *y, int64_t ldy, const float *const x[3], const float *w, int64_t ldw, const float *bias,
+		   int out_w, int l, int stride, struct sl_prefetch *next)
 {
 	if (stride == 1)
-		dw_row_as(y, x, w, out_w, c, 1);
+		FOR_REGISTERS(l, dw_register(y, ldy, x, R, w, ldw, bias, out_w, L, 1, next));
 	else
-		dw_row_as(y, x, w, out_w, c, 2);
+		FOR_REGISTERS(l, dw_register(y, ldy, x, R, w, ldw, bias, out_w, L, 2, next));
 }
 
-ALWAYS void dw_weight_tile(vf acc[9], const float *dy, const float *const x[3], int64_t c, int l, int stride, int t)
+ALWAYS void dw_weight_tile(vf acc[10], const float *dy, const float *const x[3], int stride, int t)
 {
 	vf g[4];
 
 #pragma GCC unroll 4
-	for (int i = 0; i < t; i++)
-		g[i] = ldv(dy + i * c, l);
+	for (int i = 0; i < t; i++) {
+		g[i] = ld(dy + i * SL_DW_LANES);
+		acc[9] += g[i];
+	}
 #pragma GCC unroll 3
 	for (int kh = 0; kh < 3; kh++) {
 		vf v[9];
 
 #pragma GCC unroll 9
 		for (int i = 0; i < (t - 1) * stride + 3; i++)
-			v[i] = ldv(x[kh] + i * c, l);
+			v[i] = ld(x[kh] + i * SL_DW_LANES);
 #pragma GCC unroll 4
 		for (int i = 0; i < t; i++)
 #pragma GCC unroll 3
@@ -97,90 +102,143 @@ ALWAYS void dw_weight_tile(vf acc[9], const float *dy, const float *const x[3], 
 	}
 }
 
-ALWAYS void dw_weight_strip(float *dw, const float *dy, const float *const x[3], int out_w, int64_t c, int l,
-			    int stride)
+ALWAYS void dw_weight_register(float *dw, int64_t ldw, const float *dy, const float *const rows[3], int r, int out_w,
+			       int l, int stride, struct sl_prefetch *next)
 {
-	const float *xw[3] = {x[0], x[1], x[2]};
-	vf acc[9];
+	const float *x[3] = {rows[0] + r, rows[1] + r, rows[2] + r};
+	vf acc[10];
 	int o = 0;
 
-#pragma GCC unroll 9
-	for (int i = 0; i < 9; i++)
-		acc[i] = ldv(dw + i * c, l);
-	for (; o + 4 <= out_w; o += 4) {
-		dw_weight_tile(acc, dy, xw, c, l, stride, 4);
-		dy += 4 * c;
-		for (int i = 0; i < 3; i++)
-			xw[i] += 4 * stride * c;
+	dw += r;
+	dy += r;
+#pragma GCC unroll 10
+	for (int i = 0; i < 10; i++)
+		acc[i] = ldv(dw + i * ldw, l);
+	for (; o + 4 <= out_w; o += 4, dy += 4 * SL_DW_LANES) {
+		dw_weight_tile(acc, dy, x, stride, 4);
+		advance(x, 4 * stride);
+		prefetch_some(next);
 	}
-	for (; o < out_w; o++) {
-		dw_weight_tile(acc, dy, xw, c, l, stride, 1);
-		dy += c;
-		for (int i = 0; i < 3; i++)
-			xw[i] += stride * c;
+	for (; o < out_w; o++, dy += SL_DW_LANES) {
+		dw_weight_tile(acc, dy, x, stride, 1);
+		advance(x, stride);
 	}
-#pragma GCC unroll 9
-	for (int i = 0; i < 9; i++)
-		stv(dw + i * c, acc[i], l);
+#pragma GCC unroll 10
+	for (int i = 0; i < 10; i++)
+		stv(dw + i * ldw, acc[i], l);
 }
 
-ALWAYS void dw_weight_row_as(float *dw, const float *dy, const float *const x[3], int out_w, int c, int stride)
-{
-	for (int k = 0; k < c; k += VL) {
-		const float *xk[3] = {x[0] + k, x[1] + k, x[2] + k};
-
-		if (k + VL <= c)
-			dw_weight_strip(dw + k, dy + k, xk, out_w, c, VL, stride);
-		else
-			dw_weight_strip(dw + k, dy + k, xk, out_w, c, c - k, stride);
-	}
-}
-
-static void dw_weight_row(float *dw, const float *dy, const float *const x[3], int out_w, int c, int stride)
+static void dw_weight_row(float *dw, int64_t ldw, const float *dy, const float *const x[3], int out_w, int l,
+			  int stride, struct sl_prefetch *next)
 {
 	if (stride == 1)
-		dw_weight_row_as(dw, dy, x, out_w, c, 1);
+		FOR_REGISTERS(l, dw_weight_register(dw, ldw, dy, x, R, out_w, L, 1, next));
 	else
-		dw_weight_row_as(dw, dy, x, out_w, c, 2);
+		FOR_REGISTERS(l, dw_weight_register(dw, ldw, dy, x, R, out_w, L, 2, next));
 }
 
 /* An even column 2j saw weight 1 of output j; an odd one, weight 2 of output j and weight 0 of output j + 1. */
-ALWAYS void dw_data_strip2(float *dx, const float *const dy[2], const float *const w[2], int n_dy, int in_w, int64_t c,
-			   int l)
+ALWAYS void dw_data_register2(float *dx, int64_t ldx, const float *const dy[2], const float *const w[2], int64_t ldw,
+			      int r, int n_dy, int in_w, int l)
 {
 	vf wv[2][3], g[2];
 
+	dx += r;
+#pragma GCC unroll 2
 	for (int i = 0; i < n_dy; i++) {
 		for (int k = 0; k < 3; k++)
-			wv[i][k] = ldv(w[i] + k * c, l);
-		g[i] = ldv(dy[i], l);
+			wv[i][k] = ldv(w[i] + r + k * ldw, l);
+		g[i] = ld(dy[i] + r);
 	}
 	for (int j = 0; 2 * j < in_w; j++) {
 		vf even = {0}, odd = {0};
 
+#pragma GCC unroll 2
 		for (int i = 0; i < n_dy; i++) {
-			vf next = ldv(dy[i] + (j + 1) * c, l);
+			vf after = ld(dy[i] + r + (j + 1) * SL_DW_LANES);
 
 			even += g[i] * wv[i][1];
-			odd += g[i] * wv[i][2] + next * wv[i][0];
-			g[i] = next;
+			odd += g[i] * wv[i][2] + after * wv[i][0];
+			g[i] = after;
 		}
-		stv(dx + 2 * j * c, even, l);
+		stv(dx + 2 * j * ldx, even, l);
 		if (2 * j + 1 < in_w)
-			stv(dx + (2 * j + 1) * c, odd, l);
+			stv(dx + (2 * j + 1) * ldx, odd, l);
 	}
 }
 
-static void dw_data_row2(float *dx, const float *const dy[2], const float *const w[2], int n_dy, int in_w, int c)
+static void dw_data_row2(float *dx, int64_t ldx, const float *const dy[2], const float *const w[2], int64_t ldw,
+			 int n_dy, int in_w, int l)
 {
-	for (int k = 0; k < c; k += VL) {
-		int l = left(c - k);
-		const float *dyk[2] = {dy[0] + k, n_dy > 1 ? dy[1] + k : dy[0] + k};
-		const float *wk[2] = {w[0] + k, n_dy > 1 ? w[1] + k : w[0] + k};
+	if (n_dy == 2)
+		FOR_REGISTERS(l, dw_data_register2(dx, ldx, dy, w, ldw, R, 2, in_w, L));
+	else
+		FOR_REGISTERS(l, dw_data_register2(dx, ldx, dy, w, ldw, R, 1, in_w, L));
+}
 
-		if (n_dy == 2)
-			dw_data_strip2(dx + k, dyk, wk, 2, in_w, c, l);
-		else
-			dw_data_strip2(dx + k, dyk, wk, 1, in_w, c, l);
+ALWAYS void dw_fill_as(float *to, const float *x, int64_t ldx, const struct sl_cpu_bn *n, int columns, int l,
+		       enum sl_act act)
+{
+	vf mean = ldv(n->mean, l), mul = ldv(n->scale, l), shift = ldv(n->shift, l);
+
+	for (int i = 0; i < columns; i++)
+		st(to + i * SL_DW_LANES, activate((ldv(x + i * ldx, l) - mean) * mul + shift, act));
+}
+
+ALWAYS void dw_copy_as(float *to, const float *x, int64_t ldx, int columns, int l)
+{
+	for (int i = 0; i < columns; i++)
+		st(to + i * SL_DW_LANES, ldv(x + i * ldx, l));
+}
+
+static void dw_fill(float *to, const float *x, int64_t ldx, const struct sl_cpu_bn *n, int columns, int l,
+		    enum sl_act act)
+{
+	struct sl_cpu_bn at;
+
+	if (n == NULL)
+		FOR_REGISTERS(l, dw_copy_as(to + R, x + R, ldx, columns, L));
+	else
+		FOR_REGISTERS(l, at = bn_from(n, R);
+			      FOR_ACT(act, dw_fill_as(to + R, x + R, ldx, &at, columns, L, (enum sl_act)ACT)));
+}
+
+ALWAYS void dw_fill_back_as(float *to, const float *dy, const float *x, int64_t ldx, const struct sl_cpu_bn *n,
+			    int columns, int l, enum sl_act act)
+{
+	vf mean = ldv(n->mean, l), mul = ldv(n->scale, l), shift = ldv(n->shift, l);
+	vf a = ldv(n->a, l), b = ldv(n->b, l), d = ldv(n->d, l);
+
+	for (int i = 0; i < columns; i++) {
+		vf off = ldv(x + i * ldx, l) - mean;
+
+		st(to + i * SL_DW_LANES, a * deactivate(ldv(dy + i * ldx, l), off * mul + shift, act) + (b * off + d));
 	}
+}
+
+static void dw_fill_back(float *to, const float *dy, const float *x, int64_t ldx, const struct sl_cpu_bn *n,
+			 int columns, int l, enum sl_act act)
+{
+	struct sl_cpu_bn at;
+
+	FOR_REGISTERS(l, at = bn_from(n, R);
+		      FOR_ACT(act, dw_fill_back_as(to + R, dy + R, x + R, ldx, &at, columns, L, (enum sl_act)ACT)));
+}
+
+ALWAYS void dw_place_as(float *dx, const float *g, const float *x, int64_t ldx, int columns, int l, enum sl_act act,
+			bool add)
+{
+	for (int i = 0; i < columns; i++) {
+		vf v = ld(g + i * SL_DW_LANES);
+
+		if (act != SL_ACT_NONE)
+			v = deactivate(v, ldv(x + i * ldx, l), act);
+		stv(dx + i * ldx, add ? ldv(dx + i * ldx, l) + v : v, l);
+	}
+}
+
+static void dw_place(float *dx, const float *g, const float *x, int64_t ldx, int columns, int l, enum sl_act act,
+		     bool add)
+{
+	FOR_REGISTERS(l, FOR_ACT(act, dw_place_as(dx + R, g + R, x + R, ldx, columns, L, (enum sl_act)ACT, add)));
 }

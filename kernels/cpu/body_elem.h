@@ -2,6 +2,25 @@
 
 #define ALWAYS static inline __attribute__((always_inline))
 
+static inline void prefetch_lines(struct sl_prefetch *next, int64_t lines)
+{
+	while (next->n > 0 && lines > 0) {
+		int r = next->n - 1;
+		const char *at = next->at[r], *end = next->end[r];
+
+		for (; lines > 0 && at < end; lines--, at += 64)
+			prefetch(at);
+		next->at[r] = at;
+		if (at >= end)
+			next->n--;
+	}
+}
+
+static inline void prefetch_some(struct sl_prefetch *next)
+{
+	prefetch_lines(next, next->per_tile);
+}
+
 ALWAYS vf activate(vf z, enum sl_act act)
 {
 	if (act == SL_ACT_NONE)
@@ -75,7 +94,7 @@ static void sum(float *y, const float *a, const float *b, int64_t n)
 static void copy_row(float *y, const float *x, int64_t n)
 {
 	for (int64_t i = 0; i < n; i += VL) {
-		__builtin_prefetch(x + i + 2 * n, 0, 2);
+		prefetch(x + i + 2 * n);
 		stv(y + i, ldv(x + i, left(n - i)), left(n - i));
 	}
 }

@@ -8,9 +8,45 @@ enum {
 	PANEL = 2 * VL
 };
 
+/* Lines that a tile asks for while it computes, one or two at each step: a burst of them would hold it up. */
+struct run {
+	const char *at, *end;
+};
+
+ALWAYS void prefetch_next(struct run *next, int lines)
+{
+#pragma GCC unroll 2
+	for (int i = 0; i < lines; i++)
+		prefetch(next->at + 64 * i);
+	next->at += next->at < next->end ? 64 * lines : 0;
+}
+
+/* What of `next` a tile of so many steps and lines asks for on its way; the rest of its share is asked for here. */
+static struct run take_run(struct sl_prefetch *next, int64_t most)
+{
+	int64_t lines = next->per_tile;
+	struct run r = {(const char *)next, (const char *)next};
+
+	if (next->n > 0) {
+		int at = next->n - 1;
+
+		r.at = next->at[at];
+		r.end = r.at + 64 * (lines < most ? lines : most);
+		if (r.end >= next->end[at]) {
+			r.end = next->end[at];
+			next->n--;
+		} else {
+			next->at[at] = r.end;
+		}
+		lines -= (r.end - r.at + 63) / 64;
+	}
+	prefetch_lines(next, lines);
+	return r;
+}
+
 /* y[t][nv·VL] = or += Σ over segments and k of x[seg][t·lda + k]·w[seg·K + k][nv·VL]; t and nv are constants. */
 ALWAYS void rows_tile(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t at, int64_t depth,
-		      const float *w, int n, bool add, int t, int nv)
+		      const float *w, int n, bool add, struct run next, int t, int nv)
 {
 	vf acc[TILE_ROWS][2];
 	int last = n - (nv - 1) * VL;
@@ -26,6 +62,7 @@ ALWAYS void rows_tile(float *y, int64_t ldy, const float *const *seg, int n_seg,
 		for (int64_t k = 0; k < depth; k++, x++, w += nv * VL) {
 			vf w0 = ld(w), w1 = nv > 1 ? ld(w + VL) : w0;
 
+			prefetch_next(&next, nv);
 #pragma GCC unroll 14
 			for (int i = 0; i < t; i++) {
 				vf v = set1(x[i * lda]);
@@ -50,7 +87,7 @@ ALWAYS void rows_tile(float *y, int64_t ldy, const float *const *seg, int n_seg,
 
 /* c[t][n] += Σ over rows m of a[m·lda + i]·b[m·ldb + j] */
 ALWAYS void outer_tile(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t rows,
-		       int n, int t, int nv)
+		       int n, struct run next, int t, int nv)
 {
 	vf acc[TILE_ROWS][2];
 	int last = n - (nv - 1) * VL;
@@ -64,6 +101,7 @@ ALWAYS void outer_tile(float *c, int64_t ldc, const float *a, int64_t lda, const
 		vf b0 = nv > 1 || last == VL ? ld(b) : ldn(b, last);
 		vf b1 = nv == 1 ? b0 : last == VL ? ld(b + VL) : ldn(b + VL, last);
 
+		prefetch_next(&next, nv);
 #pragma GCC unroll 14
 		for (int i = 0; i < t; i++) {
 			vf v = set1(a[i]);
@@ -81,31 +119,31 @@ ALWAYS void outer_tile(float *c, int64_t ldc, const float *a, int64_t lda, const
 }
 
 /* A function per height of tile, so that the number is a constant in its body. */
-typedef void rows_fn(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t at, int64_t depth,
-		     const float *w, int n, bool add);
-typedef void outer_fn(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t rows,
-		      int n);
+#define ROWS_ARGS                                                                                          \
+	float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t at, int64_t depth, \
+		const float *w, int n, bool add, struct run next
+#define OUTER_ARGS                                                                                            \
+	float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t rows, int n, \
+		struct run next
+typedef void rows_fn(ROWS_ARGS);
+typedef void outer_fn(OUTER_ARGS);
 
-#define TILES(t)                                                                                                  \
-	static void rows1_##t(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t at, \
-			      int64_t depth, const float *w, int n, bool add)                                     \
-	{                                                                                                         \
-		rows_tile(y, ldy, seg, n_seg, lda, at, depth, w, n, add, t, 1);                                   \
-	}                                                                                                         \
-	static void rows2_##t(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t at, \
-			      int64_t depth, const float *w, int n, bool add)                                     \
-	{                                                                                                         \
-		rows_tile(y, ldy, seg, n_seg, lda, at, depth, w, n, add, t, 2);                                   \
-	}                                                                                                         \
-	static void outer1_##t(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb,   \
-			       int64_t rows, int n)                                                               \
-	{                                                                                                         \
-		outer_tile(c, ldc, a, lda, b, ldb, rows, n, t, 1);                                                \
-	}                                                                                                         \
-	static void outer2_##t(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb,   \
-			       int64_t rows, int n)                                                               \
-	{                                                                                                         \
-		outer_tile(c, ldc, a, lda, b, ldb, rows, n, t, 2);                                                \
+#define TILES(t)                                                                      \
+	static void rows1_##t(ROWS_ARGS)                                              \
+	{                                                                             \
+		rows_tile(y, ldy, seg, n_seg, lda, at, depth, w, n, add, next, t, 1); \
+	}                                                                             \
+	static void rows2_##t(ROWS_ARGS)                                              \
+	{                                                                             \
+		rows_tile(y, ldy, seg, n_seg, lda, at, depth, w, n, add, next, t, 2); \
+	}                                                                             \
+	static void outer1_##t(OUTER_ARGS)                                            \
+	{                                                                             \
+		outer_tile(c, ldc, a, lda, b, ldb, rows, n, next, t, 1);              \
+	}                                                                             \
+	static void outer2_##t(OUTER_ARGS)                                            \
+	{                                                                             \
+		outer_tile(c, ldc, a, lda, b, ldb, rows, n, next, t, 2);              \
 	}
 
 #if VL == 16
@@ -129,22 +167,6 @@ static int tile_of(int64_t n)
 	return (int)((n + tiles - 1) / tiles);
 }
 
-static inline void prefetch_some(struct sl_prefetch *next)
-{
-	int lines = next->per_tile;
-
-	while (next->n > 0 && lines > 0) {
-		int r = next->n - 1;
-		const char *at = next->at[r], *end = next->end[r];
-
-		for (; lines > 0 && at < end; lines--, at += 64)
-			__builtin_prefetch(at, 0, 2);
-		next->at[r] = at;
-		if (at >= end)
-			next->n--;
-	}
-}
-
 static void gemm_rows(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t depth,
 		      const float *w, int64_t rows, int n, bool add, struct sl_prefetch *next)
 {
@@ -153,8 +175,8 @@ static void gemm_rows(float *y, int64_t ldy, const float *const *seg, int n_seg,
 	for (int64_t m = 0; m < rows; m += tile) {
 		int t = rows - m < tile ? (int)(rows - m) : tile;
 
-		rows_fns[n > VL][t - 1](y + m * ldy, ldy, seg, n_seg, lda, m * lda, depth, w, n, add);
-		prefetch_some(next);
+		rows_fns[n > VL][t - 1](y + m * ldy, ldy, seg, n_seg, lda, m * lda, depth, w, n, add,
+					take_run(next, n_seg * depth * (n > VL ? 2 : 1)));
 	}
 }
 
@@ -166,8 +188,8 @@ static void gemm_outer(float *c, int64_t ldc, const float *a, int64_t lda, int64
 	for (int64_t i = 0; i < na; i += tile) {
 		int t = na - i < tile ? (int)(na - i) : tile;
 
-		outer_fns[nb > VL][t - 1](c + i * ldc, ldc, a + i, lda, b, ldb, rows, nb);
-		prefetch_some(next);
+		outer_fns[nb > VL][t - 1](c + i * ldc, ldc, a + i, lda, b, ldb, rows, nb,
+					  take_run(next, rows * (nb > VL ? 2 : 1)));
 	}
 }
 

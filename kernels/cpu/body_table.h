@@ -3,5 +3,6 @@
 			    .row_sum = row_sum, .add_row = add_row, .moments = moments, .bn_forward = bn_forward,
 			    .bn_forward_stream = bn_forward_stream, .copy_row = copy_row, .stream_end = stream_end,
 			    .patches = patches, .bn_sums = bn_sums, .bn_backward = bn_backward, .dw_row = dw_row,
-			    .dw_weight_row = dw_weight_row, .dw_data_row2 = dw_data_row2, .gemm_rows = gemm_rows,
+			    .dw_weight_row = dw_weight_row, .dw_data_row2 = dw_data_row2, .dw_fill = dw_fill,
+			    .dw_fill_back = dw_fill_back, .dw_place = dw_place, .gemm_rows = gemm_rows,
 			    .gemm_outer = gemm_outer, .panel = PANEL, .tile_rows = TILE_ROWS,

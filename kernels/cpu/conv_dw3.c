@@ -1,14 +1,17 @@
-/* Depthwise 3×3 convolution, pad 1, stride 1 or 2, by rows. Each worker keeps the three newest rows of x (and of dy) in
- * a ring of its own, padded by a zero column on either side, so that the row kernels know no edges; batchnorms beside
- * the convolution are applied as a row enters its ring. Backward makes dX and dW in one pass. Work is cut in bands of
- * output rows; bands are summed in spans whose number depends on the shape. */
+/* Depthwise 3×3 convolution, pad 1, stride 1 or 2, by strips of channels. Each worker keeps the three newest rows of x
+ * (and of dy) of every strip in a ring of its own, padded by a zero column on either side, so that the row kernels know
+ * no edges; batchnorms beside the convolution are applied as a row enters its ring. Of a strip a few output rows are
+ * made one after the other, as many as leave what they touch of all strips in the cache, and their rows lie side by
+ * side in the nearest one. Backward makes dX and dW in one pass. Work is cut in bands of output rows; bands are summed
+ * in spans whose number depends on the shape. */
 #include <string.h>
 
 #include "kernels/cpu/conv.h"
 
 enum {
 	MAX_SPANS = 64,
-	PART_FLOATS = 16384 /* that a part of a batchnorm is told about at least: small planes share one */
+	PART_FLOATS = 16384, /* that a part of a batchnorm is told about at least: small planes share one */
+	NEAR_FLOATS = 65536, /* that a few output rows of all strips touch at most */
 };
 
 struct job {
@@ -18,7 +21,8 @@ struct job {
 	struct sl_bands bands;
 	int64_t parts, part_bands; /* of a batchnorm beside it, and tasks of forward */
 	int64_t spans, span_parts;
-	int64_t x_row, dy_row; /* floats of a padded row */
+	int64_t few;           /* output rows of a strip, one after the other */
+	int64_t x_row, dy_row; /* floats of a strip's padded row */
 	float *flipped;        /* [9, C] */
 	float *part;           /* [spans, 9·C + C] */
 	struct sl_conv_bn bn;
@@ -30,9 +34,20 @@ static int64_t part_floats(const struct job *j)
 	return sl_cpu_line(10 * j->d.c);
 }
 
+static int64_t strips_of(const struct sl_conv_dims *d)
+{
+	return sl_cpu_blocks(d->c, SL_DW_LANES);
+}
+
+/* Three rows of each strip, and one of zeros for all. */
+static int64_t ring_floats(const struct job *j, int64_t row)
+{
+	return (3 * strips_of(&j->d) + 1) * row;
+}
+
 static int64_t worker_floats(const struct job *j)
 {
-	return 4 * j->x_row + 4 * j->dy_row + j->x_row;
+	return ring_floats(j, j->x_row) + ring_floats(j, j->dy_row) + j->x_row;
 }
 
 static struct job job_of(const struct sl_conv_dims *d, float *workspace)
@@ -45,8 +60,9 @@ static struct job job_of(const struct sl_conv_dims *d, float *workspace)
 	j.parts = sl_cpu_blocks(j.bands.all, j.part_bands);
 	j.span_parts = sl_cpu_blocks(j.parts, MAX_SPANS);
 	j.spans = sl_cpu_blocks(j.parts, j.span_parts);
-	j.x_row = sl_cpu_line((d->w + 2) * d->c);
-	j.dy_row = sl_cpu_line((d->out_w + 2) * d->c);
+	j.few = sl_cpu_max(1, NEAR_FLOATS / (2 * (d->stride * d->w + d->out_w) * d->c));
+	j.x_row = (d->w + 2) * SL_DW_LANES;
+	j.dy_row = (d->out_w + 2) * SL_DW_LANES;
 	j.flipped = workspace;
 	j.part = j.flipped + sl_cpu_line(9 * d->c);
 	j.scratch = j.part + MAX_SPANS * part_floats(&j);
@@ -73,30 +89,40 @@ static struct job open_job(const struct sl_conv_call *call, bool backward)
 	return j;
 }
 
+static bool has_bn_before(const struct job *j)
+{
+	return sl_conv_has_bn_before(j->call);
+}
+
 /* ---- rings */
 
-/* Rows of one image, padded; the slot of row h is h mod 3. */
+/* Rows of one image, padded; of each strip, row h in slot h mod 3. */
 struct ring {
 	const struct sl_cpu_simd *simd;
 	const struct sl_cpu_bn *bn; /* put each row through it; NULL: copy */
 	enum sl_act act;
 	const float *src, *bn_x; /* image; bn_x: of the batchnorm's input, where src is a gradient at its output */
-	float *slot[3], *zero;
+	float *memory, *zero;
+	int64_t row;
 	int64_t held[3]; /* row in each slot, −1 none */
 	int64_t h, w, c;
 };
 
-static struct ring ring_open(const struct job *j, float *memory, int64_t row_floats, int64_t h, int64_t w)
-{
-	int64_t c = j->d.c;
-	struct ring r = {.simd = j->simd, .zero = memory + 3 * row_floats, .h = h, .w = w, .c = c};
+/* A strip of a ring: the same, seen from its first channel. */
+struct strip {
+	struct ring *ring;
+	float *slots;
+	struct sl_cpu_bn bn;
+	struct sl_bn_range k;
+	int64_t held[3];
+};
 
-	for (int i = 0; i < 3; i++) {
-		r.slot[i] = memory + i * row_floats;
-		memset(r.slot[i], 0, (size_t)c * sizeof(float));
-		memset(r.slot[i] + (w + 1) * c, 0, (size_t)c * sizeof(float));
-	}
-	memset(r.zero, 0, (size_t)row_floats * sizeof(float));
+static struct ring ring_open(const struct job *j, float *memory, int64_t row, int64_t h, int64_t w)
+{
+	struct ring r = {.simd = j->simd, .memory = memory, .row = row, .h = h, .w = w, .c = j->d.c};
+
+	r.zero = memory + 3 * strips_of(&j->d) * row;
+	memset(memory, 0, (size_t)ring_floats(j, row) * sizeof(float));
 	return r;
 }
 
@@ -118,42 +144,103 @@ static struct ring dy_ring(const struct job *j, float *memory)
 	return r;
 }
 
+/* Bands of an image follow each other: what the last one left is good for the next. */
 static void ring_image(struct ring *r, const float *src, const float *bn_x, int64_t n)
 {
 	int64_t image = r->h * r->w * r->c;
 
+	if (r->src == src + n * image)
+		return;
 	r->src = src + n * image;
 	r->bn_x = bn_x != NULL ? bn_x + n * image : NULL;
 	for (int i = 0; i < 3; i++)
 		r->held[i] = -1;
 }
 
-/* The padded row h; zeros above and below the image. */
-static const float *ring_row(struct ring *r, int64_t h)
+static struct strip strip_open(struct ring *r, struct sl_bn_range k)
 {
-	int i = (int)(h % 3);
-	int64_t at = h * r->w * r->c;
+	struct strip s = {.ring = r, .slots = r->memory + k.at / SL_DW_LANES * 3 * r->row, .k = k};
+
+	if (r->bn != NULL)
+		s.bn = sl_bn_from(r->bn, k.at);
+	memcpy(s.held, r->held, sizeof s.held);
+	return s;
+}
+
+/* The padded row h; zeros above and below the image. */
+static const float *strip_row(struct strip *s, int64_t h)
+{
+	const struct ring *r = s->ring;
+	int64_t slot = h % 3, at = h * r->w * r->c + s->k.at;
+	int w = (int)r->w, l = (int)s->k.n;
 	float *to;
 
 	if (h < 0 || h >= r->h)
 		return r->zero;
-	to = r->slot[i] + r->c;
-	if (r->held[i] == h)
-		return r->slot[i];
-	if (r->bn == NULL)
-		r->simd->copy_row(to, r->src + at, r->w * r->c);
-	else if (r->bn_x == NULL)
-		r->simd->bn_forward(to, r->src + at, r->bn, r->c, r->w, (int)r->c, r->act);
+	to = s->slots + slot * r->row;
+	if (s->held[slot] == h)
+		return to;
+	if (r->bn_x == NULL)
+		r->simd->dw_fill(to + SL_DW_LANES, r->src + at, r->c, r->bn != NULL ? &s->bn : NULL, w, l, r->act);
 	else
-		r->simd->bn_backward(to, r->src + at, r->bn_x + at, r->bn, r->w, (int)r->c, r->act, false);
-	r->held[i] = h;
-	return r->slot[i];
+		r->simd->dw_fill_back(to + SL_DW_LANES, r->src + at, r->bn_x + at, r->c, &s->bn, w, l, r->act);
+	s->held[slot] = h;
+	return to;
 }
 
-static void x_rows(struct ring *x, const float *rows[3], int64_t out_row, int stride)
+static void x_rows(struct strip *x, const float *rows[3], int64_t out_row, int stride)
 {
 	for (int i = 0; i < 3; i++)
-		rows[i] = ring_row(x, out_row * stride - 1 + i);
+		rows[i] = strip_row(x, out_row * stride - 1 + i);
+}
+
+/* Behind the last strip: what it holds, all of them do. */
+static void ring_keep(struct ring *r, const struct strip *last)
+{
+	memcpy(r->held, last->held, sizeof r->held);
+}
+
+static struct sl_bn_range channels_of(const struct job *j, int64_t at)
+{
+	return (struct sl_bn_range){at, sl_cpu_min(SL_DW_LANES, j->d.c - at)};
+}
+
+/* ---- what comes next */
+
+/* Rows [from, from + n) of a tensor of images, the images side by side. */
+static void expect(const struct job *j, struct sl_prefetch *next, const float *p, int64_t from, int64_t n, int64_t h,
+		   int64_t w)
+{
+	int64_t end = sl_cpu_min(from + n, j->d.n * h);
+
+	if (p == NULL || end <= from)
+		return;
+	next->at[next->n] = (const char *)(p + from * w * j->d.c);
+	next->end[next->n++] = (const char *)(p + end * w * j->d.c);
+}
+
+/* What the few output rows behind row o of image n will touch first, to be asked for during the `rows` from o on. */
+static struct sl_prefetch ahead(const struct job *j, int64_t n, int64_t o, int64_t rows, bool backward)
+{
+	const struct sl_conv_call *call = j->call;
+	const struct sl_conv_dims *d = &j->d;
+	int64_t s = d->stride, x = n * d->h + (o + rows) * s, y = n * d->out_h + o + rows, lines = 0, tiles;
+	struct sl_prefetch next = {.n = 0};
+
+	if (backward) {
+		expect(j, &next, call->dx, x, rows * s, d->h, d->w);
+		expect(j, &next, call->x, x + 2 - s, rows * s, d->h, d->w);
+		expect(j, &next, call->after != NULL ? call->out : NULL, y + 1, rows, d->out_h, d->out_w);
+		expect(j, &next, call->dy, y + 1, rows, d->out_h, d->out_w);
+	} else {
+		expect(j, &next, call->y, y, rows, d->out_h, d->out_w);
+		expect(j, &next, call->x, x + 2 - s, rows * s, d->h, d->w);
+	}
+	for (int i = 0; i < next.n; i++)
+		lines += (next.end[i] - next.at[i]) / 64;
+	tiles = rows * sl_cpu_max(1, d->out_w / 4) * sl_cpu_blocks(d->c, j->simd->panel / 2);
+	next.per_tile = (int)sl_cpu_blocks(lines, tiles * (backward && s == 1 ? 2 : 1));
+	return next;
 }
 
 static int64_t part_end(const struct job *j, int64_t part)
@@ -163,25 +250,42 @@ static int64_t part_end(const struct job *j, int64_t part)
 
 /* ---- forward */
 
-static void forward_band(const struct job *j, struct ring *x, struct sl_band b, float *part, bool first)
+/* Output rows of one strip; where `first`, they begin a part of the statistics. */
+static void forward_strip(const struct job *j, struct strip *x, struct sl_band b, float *part, bool first,
+			  struct sl_prefetch *next)
 {
 	const struct sl_conv_call *call = j->call;
 	const struct sl_conv_dims *d = &j->d;
+	int64_t at = x->k.at;
 
-	ring_image(x, call->x, NULL, b.n);
 	for (int64_t o = b.from; o < b.to; o++) {
 		float *y = call->y + (b.n * d->out_h + o) * d->out_w * d->c;
 		const float *rows[3];
 
 		x_rows(x, rows, o, d->stride);
-		j->simd->dw_row(y, rows, call->w, (int)d->out_w, (int)d->c, d->stride);
-		if (call->bias != NULL)
-			j->simd->add_row(y, call->bias, d->out_w, (int)d->c);
+		j->simd->dw_row(y + at, d->c, rows, call->w + at, d->c, call->bias != NULL ? call->bias + at : NULL,
+				(int)d->out_w, (int)x->k.n, d->stride, next);
 		if (call->after == NULL || !call->training)
 			continue;
 		if (first && o == b.from)
-			sl_bn_begin_stats(part, y, d->c, (struct sl_bn_range){0, d->c});
-		sl_bn_add_stats(j->simd, part, y, d->out_w, d->c, (struct sl_bn_range){0, d->c});
+			sl_bn_begin_stats(part, y, d->c, x->k);
+		sl_bn_add_stats(j->simd, part, y, d->out_w, d->c, x->k);
+	}
+}
+
+static void forward_band(const struct job *j, struct ring *x, struct sl_band b, float *part, bool first)
+{
+	ring_image(x, j->call->x, NULL, b.n);
+	for (int64_t o = b.from; o < b.to; o += j->few) {
+		struct sl_band rows = {b.n, o, sl_cpu_min(b.to, o + j->few)};
+		struct sl_prefetch next = ahead(j, b.n, o, rows.to - o, false);
+		struct strip s;
+
+		for (int64_t k = 0; k < j->d.c; k += SL_DW_LANES) {
+			s = strip_open(x, channels_of(j, k));
+			forward_strip(j, &s, rows, part, first && o == b.from, &next);
+		}
+		ring_keep(x, &s);
 	}
 }
 
@@ -205,100 +309,125 @@ static void forward(const struct sl_conv_call *call)
 
 /* ---- backward */
 
-/* A row of dX: made in place, or in scratch and added; then its share of the sums of `before`. */
+/* A strip's row of dX: made in place, or in scratch and then added or put through an activation. */
 struct data_row {
-	float *dx, *to;
+	float *to;
+	int64_t ld;
 	int64_t at; /* offset in x and dx */
 };
 
-static struct data_row data_row(const struct job *j, int64_t n, int64_t h, float *scratch)
+static struct data_row data_row(const struct job *j, int64_t n, int64_t h, struct sl_bn_range k, float *scratch)
 {
-	int64_t at = (n * j->d.h + h) * j->d.w * j->d.c;
-	float *dx = j->call->dx + at;
+	int64_t at = (n * j->d.h + h) * j->d.w * j->d.c + k.at;
 
-	return (struct data_row){dx, j->call->add ? scratch : dx, at};
+	if (j->call->add || (j->call->before != NULL && !has_bn_before(j)))
+		return (struct data_row){scratch, SL_DW_LANES, at};
+	return (struct data_row){j->call->dx + at, j->d.c, at};
 }
 
-static void end_data_row(const struct job *j, const struct data_row *row, float *part)
+/* Its place, and its share of the sums of `before`. */
+static void end_data_row(const struct job *j, const struct data_row *row, struct sl_bn_range k, float *part,
+			 float *scratch)
 {
-	bool bn = sl_conv_has_bn_before(j->call);
+	float *dx = j->call->dx + row->at;
+	const float *x = j->call->x + row->at;
+	bool bn = has_bn_before(j);
 
-	if (j->call->before != NULL && !bn)
-		j->simd->act_backward(row->to, row->to, j->call->x + row->at, j->d.w * j->d.c, j->bn.act_before, false);
-	if (j->call->add)
-		j->simd->sum(row->dx, row->dx, row->to, j->d.w * j->d.c);
+	if (row->to == scratch)
+		j->simd->dw_place(dx, scratch, x, j->d.c, (int)j->d.w, (int)k.n, bn ? SL_ACT_NONE : j->bn.act_before,
+				  j->call->add);
 	if (bn)
-		sl_bn_add_sums(j->simd, part, row->dx, j->call->x + row->at, &j->bn.before, j->call->before->op, j->d.w,
-			       (struct sl_bn_range){0, j->d.c});
+		sl_bn_add_sums(j->simd, part, dx - k.at, x - k.at, &j->bn.before, j->call->before->op, j->d.w, k);
 }
 
 /* The rows of dX that belong to output row o: o itself at stride 1; 2o and 2o + 1 at stride 2. An even row saw the
  * middle weights of output o; an odd one, the lower weights of output o and the upper ones of output o + 1. */
-static void data_rows(const struct job *j, struct ring *dy, int64_t n, int64_t o, float *part, float *scratch)
+static void data_rows(const struct job *j, struct strip *dy, int64_t n, int64_t o, float *part, float *scratch,
+		      struct sl_prefetch *next)
 {
 	const struct sl_conv_dims *d = &j->d;
-	const float *w = j->call->w;
-	int c = (int)d->c;
+	const float *w = j->call->w + dy->k.at;
+	int64_t c = d->c;
+	int l = (int)dy->k.n;
 
 	if (d->stride == 1) {
-		const float *rows[3] = {ring_row(dy, o - 1), ring_row(dy, o), ring_row(dy, o + 1)};
-		struct data_row row = data_row(j, n, o, scratch);
+		const float *rows[3] = {strip_row(dy, o - 1), strip_row(dy, o), strip_row(dy, o + 1)};
+		struct data_row row = data_row(j, n, o, dy->k, scratch);
 
-		j->simd->dw_row(row.to, rows, j->flipped, (int)d->w, c, 1);
-		end_data_row(j, &row, part);
+		j->simd->dw_row(row.to, row.ld, rows, j->flipped + dy->k.at, c, NULL, (int)d->w, l, 1, next);
+		end_data_row(j, &row, dy->k, part, scratch);
 		return;
 	}
 	for (int64_t h = 2 * o; h < sl_cpu_min(d->h, 2 * o + 2); h++) {
 		bool odd = h & 1;
-		const float *rows[2] = {ring_row(dy, o) + c, odd ? ring_row(dy, o + 1) + c : NULL};
+		const float *here = strip_row(dy, o) + SL_DW_LANES;
+		const float *rows[2] = {here, odd ? strip_row(dy, o + 1) + SL_DW_LANES : NULL};
 		const float *weights[2] = {odd ? w + 6 * c : w + 3 * c, w};
-		struct data_row row = data_row(j, n, h, scratch);
+		struct data_row row = data_row(j, n, h, dy->k, scratch);
 
-		j->simd->dw_data_row2(row.to, rows, weights, odd && o + 1 < d->out_h ? 2 : 1, (int)d->w, c);
-		end_data_row(j, &row, part);
+		j->simd->dw_data_row2(row.to, row.ld, rows, weights, c, odd && o + 1 < d->out_h ? 2 : 1, (int)d->w, l);
+		end_data_row(j, &row, dy->k, part, scratch);
 	}
 }
 
-/* dX, and what it adds to dw, of one band. */
-static void backward_band(const struct job *j, struct sl_band b, float *part, struct ring *x, struct ring *dy,
-			  float *dw, float *scratch)
+/* What output rows of one strip give: dX, and what they add to dw. */
+static void backward_strip(const struct job *j, struct sl_band b, float *part, struct strip *x, struct strip *dy,
+			   float *dw, float *scratch, struct sl_prefetch *next)
 {
 	const struct sl_conv_call *call = j->call;
 	const struct sl_conv_dims *d = &j->d;
 
-	if (call->dw != NULL)
-		ring_image(x, call->x, NULL, b.n);
-	ring_image(dy, call->dy, call->after != NULL ? call->out : NULL, b.n);
 	for (int64_t o = b.from; o < b.to; o++) {
 		const float *rows[3];
 
 		if (call->dx != NULL)
-			data_rows(j, dy, b.n, o, part, scratch);
-		if (call->dw != NULL) {
-			x_rows(x, rows, o, d->stride);
-			j->simd->dw_weight_row(dw, ring_row(dy, o) + d->c, rows, (int)d->out_w, (int)d->c, d->stride);
+			data_rows(j, dy, b.n, o, part, scratch, next);
+		if (call->dw == NULL && call->dbias == NULL)
+			continue;
+		x_rows(x, rows, o, d->stride);
+		j->simd->dw_weight_row(dw + dy->k.at, d->c, strip_row(dy, o) + SL_DW_LANES, rows, (int)d->out_w,
+				       (int)dy->k.n, d->stride, next);
+	}
+}
+
+static void backward_band(const struct job *j, struct sl_band b, float *part, struct ring *x, struct ring *dy,
+			  float *dw, float *scratch)
+{
+	const struct sl_conv_call *call = j->call;
+
+	ring_image(x, call->x, NULL, b.n);
+	ring_image(dy, call->dy, call->after != NULL ? call->out : NULL, b.n);
+	for (int64_t o = b.from; o < b.to; o += j->few) {
+		struct sl_band rows = {b.n, o, sl_cpu_min(b.to, o + j->few)};
+		struct sl_prefetch next = ahead(j, b.n, o, rows.to - o, true);
+		struct strip sx, sdy;
+
+		for (int64_t k = 0; k < j->d.c; k += SL_DW_LANES) {
+			sx = strip_open(x, channels_of(j, k));
+			sdy = strip_open(dy, channels_of(j, k));
+			backward_strip(j, rows, part, &sx, &sdy, dw, scratch, &next);
 		}
-		if (call->dbias != NULL)
-			j->simd->row_sum(dw + 9 * d->c, ring_row(dy, o) + d->c, d->out_w, (int)d->c);
+		ring_keep(x, &sx);
+		ring_keep(dy, &sdy);
 	}
 }
 
 static void backward_span(void *arg, int64_t span, int worker)
 {
 	const struct job *j = arg;
-	float *scratch = j->scratch + worker * worker_floats(j), *dw = j->part + span * part_floats(j);
-	struct ring x = x_ring(j, scratch), dy = dy_ring(j, scratch + 4 * j->x_row);
+	float *memory = j->scratch + worker * worker_floats(j), *dw = j->part + span * part_floats(j);
+	float *dy_memory = memory + ring_floats(j, j->x_row), *scratch = dy_memory + ring_floats(j, j->dy_row);
+	struct ring x = x_ring(j, memory), dy = dy_ring(j, dy_memory);
 	int64_t end = sl_cpu_min(j->parts, (span + 1) * j->span_parts);
 
 	memset(dw, 0, (size_t)(10 * j->d.c) * sizeof(float));
 	for (int64_t p = span * j->span_parts; p < end; p++) {
 		float *part = j->bn.parts + p * j->bn.stride;
 
-		if (sl_conv_has_bn_before(j->call))
+		if (has_bn_before(j))
 			sl_bn_begin_sums(part, j->d.c, (struct sl_bn_range){0, j->d.c});
 		for (int64_t index = p * j->part_bands; index < part_end(j, p); index++)
-			backward_band(j, sl_band_at(&j->bands, index), part, &x, &dy, dw,
-				      scratch + 4 * j->x_row + 4 * j->dy_row);
+			backward_band(j, sl_band_at(&j->bands, index), part, &x, &dy, dw, scratch);
 	}
 }
 

@@ -9,9 +9,10 @@
 #include "kernels/cpu/gemm.h"
 
 enum {
-	BLOCK_FLOATS = 32768, /* of one block of P and Y: with its gradients still in a 1 MiB L2 cache */
+	BLOCK_FLOATS = 16384, /* of one block of P and Y: most of it in the nearest cache */
 	MOST_ROWS = 504,
-	LEAST_ROWS = 112,
+	LEAST_ROWS = 56,
+	TALL_ROWS = 112, /* where so many floats have fewer rows than that */
 	FORWARD_TASKS = 64,
 	MAX_SPANS = 16,
 	FEW_BLOCKS = 8,
@@ -20,6 +21,7 @@ enum {
 	FORWARD_COLUMNS = 128, /* of a task */
 	COLUMNS = 32,          /* multiple of every panel */
 	SPAN_FLOATS = 1 << 22, /* of all partial dW together: 16 MiB */
+	TURNED_FLOATS = 16384, /* of a dW that may be summed turned: it is turned back in one thread */
 };
 
 struct job {
@@ -35,6 +37,7 @@ struct job {
 	struct sl_conv_bn bn;     /* a part per block */
 	struct sl_gemm_weights w; /* forward: Wᵀ [K, O]; backward: W [O, K] */
 	bool direct;              /* P = X */
+	bool turned;              /* dWᵀ = PᵀdY is what is summed: its columns fill whole registers better */
 };
 
 static int64_t part_floats(const struct job *j)
@@ -50,7 +53,9 @@ static int64_t most_spans(const struct job *j)
 /* of a block where M has many */
 static int64_t many_rows(const struct job *j)
 {
-	return sl_cpu_min(MOST_ROWS, sl_cpu_max(LEAST_ROWS, BLOCK_FLOATS / (j->k + j->d.o) / 14 * 14));
+	int64_t rows = BLOCK_FLOATS / (j->k + j->d.o) / 14 * 14;
+
+	return rows < LEAST_ROWS ? TALL_ROWS : sl_cpu_min(MOST_ROWS, rows);
 }
 
 /* of a block, at any M */
@@ -133,12 +138,28 @@ static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
 	       sizeof(float);
 }
 
+/* Steps of a row of dW = AᵀB: registers times rows of tiles. A tile one register wide is bound by loads, and takes more
+ * than half of one that is two wide. */
+static double outer_cost(const struct sl_cpu_simd *simd, int64_t na, int64_t nb)
+{
+	int64_t rest = nb % simd->panel;
+
+	return (double)na * ((double)(nb / simd->panel) + (rest == 0 ? 0.0 : rest > simd->panel / 2 ? 1.0 : 0.55));
+}
+
+static bool is_turned(const struct job *j, const struct sl_cpu_simd *simd)
+{
+	return j->groups == 1 && j->d.o * j->k <= TURNED_FLOATS &&
+	       outer_cost(simd, j->k, j->d.o) < outer_cost(simd, j->d.o, j->k);
+}
+
 static struct job open_job(const struct sl_conv_call *call, bool backward)
 {
 	struct job j = job_of(call->op, &call->d, backward, call->workspace);
 	float *packed = j.scratch + sl_cpu_threads(call->be) * worker_floats(&j);
 
 	j.call = call;
+	j.turned = backward && is_turned(&j, sl_cpu_simd_of(call->be));
 	j.bn = sl_conv_bn_open(call, backward, packed + packed_floats(&j) + dy_floats(&j));
 	if (backward && j.groups > 1 && call->after != NULL)
 		j.dy = packed + packed_floats(&j);
@@ -260,7 +281,8 @@ static struct sl_prefetch ahead(const struct job *j, int64_t m, int64_t end, boo
 		lines += (next.end[i] - next.at[i]) / 64;
 	tiles = sl_cpu_blocks(j->block_rows, tile) * sl_cpu_blocks(backward ? j->k : o, panel);
 	if (backward)
-		tiles += sl_cpu_blocks(o, tile) * sl_cpu_blocks(j->k, panel);
+		tiles += j->turned ? sl_cpu_blocks(j->k, tile) * sl_cpu_blocks(o, panel)
+				   : sl_cpu_blocks(o, tile) * sl_cpu_blocks(j->k, panel);
 	next.per_tile = (int)sl_cpu_blocks(lines, tiles);
 	return next;
 }
@@ -330,10 +352,10 @@ static void data_block(const struct job *j, const float *dy, int64_t m, int64_t 
 	sl_bn_add_sums(w.simd, part, dx, call->x + m * j->k, &j->bn.before, call->before->op, rows, k);
 }
 
-/* Where a span's dW lies: in the result itself where there is but one span. */
+/* Where a span's dW or dWᵀ lies: in the result itself where there is but one span. */
 static float *weights_of(const struct job *j, int64_t span)
 {
-	return j->spans == 1 ? j->call->dw : j->part + span * part_floats(j);
+	return j->spans == 1 && !j->turned ? j->call->dw : j->part + span * part_floats(j);
 }
 
 /* dW of one span and some of its columns, and dbias; there dX of its rows as well where P = X, while dY is in the
@@ -347,7 +369,7 @@ static void backward_task(void *arg, int64_t task, int worker)
 	struct sl_bn_range k = columns_of(j, task % j->groups, j->k);
 	float *dw = weights_of(j, span), *db = j->part + span * part_floats(j) + sl_cpu_line(o * j->k);
 
-	for (int64_t r = 0; r < o && j->spans > 1; r++)
+	for (int64_t r = 0; r < o && (j->spans > 1 || j->turned); r++)
 		memset(dw + r * j->k + k.at, 0, (size_t)k.n * sizeof(float));
 	if (k.at == 0)
 		memset(db, 0, (size_t)o * sizeof(float));
@@ -358,7 +380,9 @@ static void backward_task(void *arg, int64_t task, int worker)
 
 		if (j->direct)
 			next = ahead(j, m + j->block_rows, end, true);
-		if (call->dw != NULL)
+		if (call->dw != NULL && j->turned)
+			sl_gemm_outer(simd, dw, o, patches(j, m, rows, k, worker), j->k, j->k, dy, o, o, rows, &next);
+		else if (call->dw != NULL)
 			sl_gemm_outer(simd, dw + k.at, j->k, dy, o, o, patches(j, m, rows, k, worker) + k.at, j->k, k.n,
 				      rows, &next);
 		if (call->dbias != NULL && k.at == 0)
@@ -389,6 +413,17 @@ static void data_image(void *arg, int64_t n, int worker)
 	}
 }
 
+/* The spans' sum, turned back. */
+static void add_turned(const struct job *j)
+{
+	int64_t o = j->d.o, stride = part_floats(j);
+
+	sl_cpu_reduce(j->call->be, j->part, j->part + stride, o * j->k, stride, j->spans - 1);
+	for (int64_t r = 0; r < o; r++)
+		for (int64_t k = 0; k < j->k; k++)
+			j->call->dw[r * j->k + k] += j->part[k * o + r];
+}
+
 static void backward(const struct sl_conv_call *call)
 {
 	struct job j = open_job(call, true);
@@ -398,7 +433,9 @@ static void backward(const struct sl_conv_call *call)
 		sl_pool_run(be->pool, sl_cpu_blocks(j.m, GRADIENT_ROWS), gradient_block, &j);
 	if (j.direct || call->dw != NULL || call->dbias != NULL)
 		sl_pool_run(be->pool, j.spans * j.groups, backward_task, &j);
-	if (call->dw != NULL && j.spans > 1)
+	if (call->dw != NULL && j.turned)
+		add_turned(&j);
+	else if (call->dw != NULL && j.spans > 1)
 		sl_cpu_reduce(be, call->dw, j.part, j.d.o * j.k, part_floats(&j), j.spans);
 	if (call->dbias != NULL)
 		sl_cpu_reduce(be, call->dbias, j.part + sl_cpu_line(j.d.o * j.k), j.d.o, part_floats(&j), j.spans);

@@ -25,8 +25,8 @@ struct sl_prefetch {
 	int per_tile; /* cache lines */
 };
 
-/* One row of a depthwise 3×3 convolution. x[0..2]: three input rows, each padded with one zero column on either side,
- * [W+2, C]; w [9, C]; y [out_w, C]. */
+enum { SL_DW_LANES = 16 }; /* channels of a strip of a depthwise layer: a cache line */
+
 struct sl_cpu_simd {
 	const char *name;
 	/* [n] */
@@ -69,13 +69,26 @@ struct sl_cpu_simd {
 	 * is read, and than the last patch written. */
 	void (*patches)(float *p, int64_t ldp, const float *const *seg, int n_seg, int taps, int64_t step, int64_t n);
 	int panel, tile_rows; /* floats, rows of a tile */
-	/* depthwise 3×3, stride 1 or 2 */
-	void (*dw_row)(float *y, const float *const x[3], const float *w, int out_w, int c, int stride);
-	/* dw [9, C] += over one output row dy [out_w, C] */
-	void (*dw_weight_row)(float *dw, const float *dy, const float *const x[3], int out_w, int c, int stride);
-	/* Stride 2: dx [in_w, C] = from n_dy ∈ {1, 2} rows of dy, each [in_w/2 + 1, C] with zeros behind its end; row i
-	 * goes through the weights w[i] [3, C]. */
-	void (*dw_data_row2)(float *dx, const float *const dy[2], const float *const w[2], int n_dy, int in_w, int c);
+	/* Depthwise 3×3, stride 1 or 2, of l ≤ SL_DW_LANES channels: a strip. Its rows of x and dy are [columns + 2,
+	 * SL_DW_LANES] with a zero column on either side; w and dw [9, ldw]; of a tensor's row the next column is ldx
+	 * or ldy floats on. */
+	void (*dw_row)(float *y, int64_t ldy, const float *const x[3], const float *w, int64_t ldw, const float *bias,
+		       int out_w, int l, int stride, struct sl_prefetch *next); /* bias [l] or NULL */
+	/* dw += over one output row, dy behind its first zero column; dw[9] += the sum of dy */
+	void (*dw_weight_row)(float *dw, int64_t ldw, const float *dy, const float *const x[3], int out_w, int l,
+			      int stride, struct sl_prefetch *next);
+	/* Stride 2: dx [in_w] = from n_dy ∈ {1, 2} rows of dy behind their first zero column; row i goes through the
+	 * weights w[i] [3, ldw]. */
+	void (*dw_data_row2)(float *dx, int64_t ldx, const float *const dy[2], const float *const w[2], int64_t ldw,
+			     int n_dy, int in_w, int l);
+	/* Columns of a strip from a tensor's: as they are (n NULL), put through a batchnorm, or back through it. */
+	void (*dw_fill)(float *to, const float *x, int64_t ldx, const struct sl_cpu_bn *n, int columns, int l,
+			enum sl_act act);
+	void (*dw_fill_back)(float *to, const float *dy, const float *x, int64_t ldx, const struct sl_cpu_bn *n,
+			     int columns, int l, enum sl_act act);
+	/* dx = or += columns of a strip, back through an activation of x (not read with SL_ACT_NONE) */
+	void (*dw_place)(float *dx, const float *g, const float *x, int64_t ldx, int columns, int l, enum sl_act act,
+			 bool add);
 };
 
 extern const struct sl_cpu_simd sl_cpu_simd_avx512, sl_cpu_simd_avx2, sl_cpu_simd_base;
