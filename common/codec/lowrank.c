@@ -16,6 +16,7 @@
 
 #include "common/base/pool.h"
 #include "common/codec/sized.h"
+#include "common/codec/warm.h"
 
 enum { RANK, ITERS, WARM };
 
@@ -26,21 +27,15 @@ static const struct sl_stage_arg args[] = {
 	{0},
 };
 
-/* Start factors of one slot. */
-struct warm {
-	float *current, *pending; /* [rows][r · larger side] */
-	int64_t current_rows, pending_rows;
-};
-
 struct lowrank {
 	struct sl_stage_env env;
 	int r, iters;
 	int64_t m, c, large, small;
-	float *start;      /* [r][large] */
-	float *factor;     /* [threads][r · (m + c)] */
-	struct warm *warm; /* [slots], or NULL */
+	float *start;         /* [r][large] */
+	float *factor;        /* [threads][r · (m + c)] */
+	struct sl_warm *warm; /* [slots], or NULL */
 	/* of the running call */
-	struct warm *use, *save; /* NULL: neither */
+	struct sl_warm *use, *save; /* NULL: neither */
 	const float *x;
 	float *to;
 	sl_f32u *y;
@@ -264,25 +259,14 @@ static void commit(void *state)
 {
 	struct lowrank *l = state;
 
-	for (int s = 0; l->warm != NULL && s < l->env.slots; s++) {
-		struct warm *w = &l->warm[s];
-		float *old = w->current;
-
-		if (w->pending_rows == 0)
-			continue;
-		w->current = w->pending;
-		w->current_rows = w->pending_rows;
-		w->pending = old;
-		w->pending_rows = 0;
-	}
+	sl_warm_commit(l->warm, l->env.slots);
 }
 
 static void rollback(void *state)
 {
 	struct lowrank *l = state;
 
-	for (int s = 0; l->warm != NULL && s < l->env.slots; s++)
-		l->warm[s].pending_rows = 0;
+	sl_warm_rollback(l->warm, l->env.slots);
 }
 
 /* Per slot: u32 rows of the committed factor (0: none), then its floats, rows · r · larger side. */

@@ -40,6 +40,18 @@ static inline __m512i magnitude16(__m512 x)
 	return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
 }
 
+static inline __m512i load16(const uint16_t *code)
+{
+	return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)code));
+}
+
+static inline __m512 restore(__m512i code, __m512 lo, __m512 step, __m512 post, __m512 max)
+{
+	__m512 v = _mm512_add_ps(lo, _mm512_mul_ps(_mm512_cvtepi32_ps(code), step));
+
+	return _mm512_min_ps(_mm512_mul_ps(v, post), max);
+}
+
 /* Streamed lines go to memory without being read first, and past the caches: what is larger than these is so written
  * faster. They need whole lines, and a fence before another thread is told. */
 static inline bool can_stream(const float *x)

@@ -78,89 +78,11 @@ double sl_avx2_sum_squares(const float *x, int64_t n, uint32_t *top)
 	return sum[0];
 }
 
-static int64_t sum_of(__m256i v)
-{
-	int32_t lane[8];
-	int64_t sum = 0;
-
-	_mm256_storeu_si256((void *)lane, v);
-	for (int j = 0; j < 8; j++)
-		sum += lane[j];
-	return sum;
-}
-
-/* Edges from … from+edges-1, at most 4. `edges` and `ties` are constants at every call. */
-static inline __attribute__((always_inline)) void edge_stats(const float *x, int64_t n, const struct sl_buckets *b,
-							     struct sl_bucket_stats *io, int from, int edges, bool ties)
-{
-	__m256i below[4], upto[4];
-	__m256 most[4];
-
-	for (int k = 0; k < edges; k++) {
-		below[k] = upto[k] = _mm256_setzero_si256();
-		most[k] = _mm256_set1_ps(io->max_below[from + k]);
-	}
-	for (int64_t i = 0; i < n; i += 8) {
-		__m256 v = _mm256_loadu_ps(x + i);
-
-		for (int k = 0; k < edges; k++) {
-			__m256 edge = _mm256_broadcast_ss(&b->edge[from + k]),
-			       less = _mm256_cmp_ps(v, edge, _CMP_LT_OQ);
-
-			below[k] = _mm256_sub_epi32(below[k], _mm256_castps_si256(less));
-			if (ties)
-				upto[k] = _mm256_sub_epi32(upto[k],
-							   _mm256_castps_si256(_mm256_cmp_ps(v, edge, _CMP_LE_OQ)));
-			most[k] = _mm256_max_ps(_mm256_blendv_ps(most[k], v, less), most[k]);
-		}
-	}
-	for (int k = 0; k < edges; k++) {
-		float lane[8];
-
-		io->below[from + k] += sum_of(below[k]);
-		io->upto[from + k] += sum_of(upto[k]);
-		_mm256_storeu_ps(lane, most[k]);
-		for (int j = 0; j < 8; j++)
-			io->max_below[from + k] = lane[j] > io->max_below[from + k] ? lane[j] : io->max_below[from + k];
-		io->max_below[from + k] += 0.0f;
-	}
-}
-
-static inline __attribute__((always_inline)) void tile_stats(const float *x, int64_t n, const struct sl_buckets *b,
-							     struct sl_bucket_stats *io, bool ties)
-{
-	int from = 1;
-
-	if (b->count == 2) {
-		edge_stats(x, n, b, io, 1, 1, ties);
-		return;
-	}
-	for (; from + 4 <= b->count; from += 4)
-		edge_stats(x, n, b, io, from, 4, ties);
-	edge_stats(x, n, b, io, from, 3, ties);
-}
-
-void sl_avx2_bucket_stats(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io)
-{
-	int64_t whole = n & ~(int64_t)7;
-
-	for (int64_t i = 0; i < whole; i += SL_CODEC_TILE) {
-		int64_t some = whole - i < SL_CODEC_TILE ? whole - i : SL_CODEC_TILE;
-
-		sl_avx2_minmax(x + i, some, &io->range);
-		if (b->ties)
-			tile_stats(x + i, some, b, io, true);
-		else
-			tile_stats(x + i, some, b, io, false);
-	}
-	sl_c_bucket_stats(x + whole, n - whole, b, io);
-}
-
-enum { BLOCKS = 16, WORDS = 4 * BLOCKS };
+enum { WORDS = 4 * 16 };
 
 /* 16 Philox blocks from `quad`, as 64 words in order. Four blocks to a register, each 32-bit word in the low half of
  * its 64 bits (what the high half holds does not matter to mul_epu32): products need no rearranging. */
-static inline void philox16(const struct sl_rng_key *key, uint32_t quad, uint32_t *out)
+static inline void philox(const struct sl_rng_key *key, uint32_t quad, uint32_t *out)
 {
 	/* unpacking then leaves two blocks in order in every register */
 	const __m256i order = _mm256_setr_epi64x(0, 2, 1, 3);
@@ -197,20 +119,5 @@ static inline void philox16(const struct sl_rng_key *key, uint32_t quad, uint32_
 	}
 }
 
-void sl_avx2_random32(const struct sl_rng_key *key, uint64_t first, int64_t n, uint32_t *out)
-{
-	int64_t i = 0;
-
-	for (; i + WORDS <= n; i += WORDS)
-		philox16(key, (uint32_t)((first + (uint64_t)i) / 4), out + i);
-	sl_c_random32(key, first + (uint64_t)i, n - i, out + i);
-}
-
-void sl_avx2_random16(const struct sl_rng_key *key, uint64_t first, int64_t n, uint16_t *out)
-{
-	int64_t i = 0;
-
-	for (; i + 2 * WORDS <= n; i += 2 * WORDS)
-		philox16(key, (uint32_t)((first + (uint64_t)i) / 8), (uint32_t *)(void *)(out + i));
-	sl_c_random16(key, first + (uint64_t)i, n - i, out + i);
-}
+#define NAME(x) sl_avx2_##x
+#include "kernels/cpu/body_random.h"

@@ -120,11 +120,11 @@ double sl_avx512_sum_squares(const float *x, int64_t n, uint32_t *top)
 	return _mm_cvtsd_f64(two) + _mm_cvtsd_f64(_mm_unpackhi_pd(two, two));
 }
 
-enum { BLOCKS = 32, WORDS = 4 * BLOCKS };
+enum { WORDS = 4 * 32 };
 
 /* 32 Philox blocks from `quad`, as 128 words in order. Eight blocks to a register, each 32-bit word in the low half of
  * its 64 bits (what the high half holds does not matter to mul_epu32): products need no rearranging. */
-static inline void philox32(const struct sl_rng_key *key, uint32_t quad, uint32_t *out)
+static inline void philox(const struct sl_rng_key *key, uint32_t quad, uint32_t *out)
 {
 	/* block L + 4·t at position 2·L + t: unpacking then leaves four blocks in order in every register */
 	const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
@@ -161,20 +161,5 @@ static inline void philox32(const struct sl_rng_key *key, uint32_t quad, uint32_
 	}
 }
 
-void sl_avx512_random32(const struct sl_rng_key *key, uint64_t first, int64_t n, uint32_t *out)
-{
-	int64_t i = 0;
-
-	for (; i + WORDS <= n; i += WORDS)
-		philox32(key, (uint32_t)((first + (uint64_t)i) / 4), out + i);
-	sl_c_random32(key, first + (uint64_t)i, n - i, out + i);
-}
-
-void sl_avx512_random16(const struct sl_rng_key *key, uint64_t first, int64_t n, uint16_t *out)
-{
-	int64_t i = 0;
-
-	for (; i + 2 * WORDS <= n; i += 2 * WORDS)
-		philox32(key, (uint32_t)((first + (uint64_t)i) / 8), (uint32_t *)(void *)(out + i));
-	sl_c_random16(key, first + (uint64_t)i, n - i, out + i);
-}
+#define NAME(x) sl_avx512_##x
+#include "kernels/cpu/body_random.h"

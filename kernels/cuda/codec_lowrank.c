@@ -3,22 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/codec/warm.h"
 #include "kernels/cuda/codec_stage.h"
 
 enum { RANK, ITERS, WARM };
-
-/* Start factors of one slot, as in common/codec/lowrank.c, in device memory. */
-struct warm {
-	float *current, *pending; /* [rows][r · larger side] */
-	int64_t current_rows, pending_rows;
-};
 
 struct lowrank {
 	struct cu_stage stage;
 	int r, iters;
 	int64_t m, c;
-	bool a_large;      /* of the sides: C ≤ M */
-	struct warm *warm; /* [slots], or NULL */
+	bool a_large;         /* of the sides: C ≤ M */
+	struct sl_warm *warm; /* [slots], or NULL */
 };
 
 static size_t warm_floats(const struct lowrank *l, int64_t rows)
@@ -125,7 +120,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	struct cu_stage *s = &l->stage;
 	const struct sl_rng_key key = sl_codec_key(s->env.seed, s->env.dir, call, SL_STAGE_TRANSFORM);
 	const struct cu_philox philox = cu_philox_of(&key);
-	struct warm *warm = l->warm != NULL && call->training ? &l->warm[call->chunk % s->env.slots] : NULL;
+	struct sl_warm *warm = l->warm != NULL && call->training ? &l->warm[call->chunk % s->env.slots] : NULL;
 	const struct cu_factors f = factors_in(l, (float *)(void *)y, x, xs->dim[0]);
 	enum sl_err err = cu_stage_begin(s);
 	cudaError_t queued;
@@ -154,25 +149,14 @@ static void commit(void *state)
 {
 	struct lowrank *l = state;
 
-	for (int s = 0; l->warm != NULL && s < l->stage.env.slots; s++) {
-		struct warm *w = &l->warm[s];
-		float *old = w->current;
-
-		if (w->pending_rows == 0)
-			continue;
-		w->current = w->pending;
-		w->current_rows = w->pending_rows;
-		w->pending = old;
-		w->pending_rows = 0;
-	}
+	sl_warm_commit(l->warm, l->stage.env.slots);
 }
 
 static void rollback(void *state)
 {
 	struct lowrank *l = state;
 
-	for (int s = 0; l->warm != NULL && s < l->stage.env.slots; s++)
-		l->warm[s].pending_rows = 0;
+	sl_warm_rollback(l->warm, l->stage.env.slots);
 }
 
 /* ---- checkpoints: the bytes of the portable stage */

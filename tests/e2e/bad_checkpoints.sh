@@ -3,9 +3,6 @@
 # truncated or another's: refused, and the older one used; another model, cut or codec: refused with both named.
 set -eu
 cd "$(dirname "$0")/../.."
-# a disk whose fsync takes no time: a checkpoint is skipped while the one before it is being written
-[ ! -w /dev/shm ] || export TMPDIR=/dev/shm
-. tests/e2e/lib/daemons.sh
 . tests/e2e/lib/failpoints.sh
 first_weights
 undisturbed 1

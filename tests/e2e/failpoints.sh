@@ -5,9 +5,6 @@
 # point with each of them, at the first, a middle and the last passage. Arguments: points, instead of all.
 set -eu
 cd "$(dirname "$0")/../.."
-# a disk whose fsync takes no time: a checkpoint is skipped while the one before it is being written
-[ ! -w /dev/shm ] || export TMPDIR=/dev/shm
-. tests/e2e/lib/daemons.sh
 . tests/e2e/lib/failpoints.sh
 # case_of POINT SIDE BEFORE BESIDE CODEC-NUMBER PASSAGE
 case_of() {

@@ -8,11 +8,8 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "client/local.h"
-#include "common/base/pool.h"
 #include "common/base/rng.h"
-#include "kernels/cpu/cpu.h"
-#include "kernels/ref/ref.h"
+#include "tests/support/local_run.h"
 
 /* ---- the schedule */
 
@@ -81,81 +78,33 @@ static void advancing(void **state)
 
 /* ---- a network through it */
 
-enum { IMAGE = 32, CLASSES = 10, ROWS = 8, TAIL = 24 };
+enum { TAIL = 24 };
 
-struct run {
-	struct sl_agreement agreement;
-	struct sl_plan *plan;
-	struct sl_weights weights;
-	struct sl_local *local;
-	struct sl_pool *pool;
-	struct sl_backend be;
-};
-
-static void run_open(struct run *r, bool ref, const char *head, const char *tail, double momentum, double decay)
+static void run_open(struct local_run *r, bool ref, const char *head, const char *tail, double momentum, double decay)
 {
-	struct sl_fail fail;
-	enum sl_err err;
-
-	*r = (struct run){.agreement = {.momentum = momentum, .weight_decay = decay}};
-	r->agreement.plan = (struct sl_plan_spec){
-		.model = {"mobilenet_v2", 0.25, CLASSES, IMAGE, false, 0},
-		.cut = {"1:-1", "", ""},
-		.batch = ROWS,
-		.chunks = 2,
-		.seed = 7,
-	};
-	strcpy(r->agreement.plan.insert_head, head);
-	strcpy(r->agreement.plan.insert_tail, tail);
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		assert_int_equal(sl_codec_parse("none", &r->agreement.codec[dir], &fail), SL_OK);
-	sl_agreement_seal(&r->agreement);
-	if (sl_plan_open(&r->plan, &r->agreement.plan, &fail) != SL_OK)
-		fail_msg("%s", fail.text);
-	assert_int_equal(sl_pool_open(&r->pool, 1, &fail), SL_OK);
-	err = ref ? sl_ref_backend_open(&r->be, &fail) : sl_cpu_backend_open(&r->be, r->pool, &fail);
-	assert_int_equal(err, SL_OK);
-	assert_int_equal(sl_weights_open(&r->weights, r->plan->model, &fail), SL_OK);
-	sl_weights_init(&r->weights, r->plan->model, r->plan->spec.seed);
-	if (sl_local_open(&r->local, r->plan, &r->agreement, false, &r->be, &fail) != SL_OK)
-		fail_msg("%s", fail.text);
+	local_run_open(r, &(struct local_run_conf){.head = head,
+						   .tail = tail,
+						   .chunks = 2,
+						   .threads = 1,
+						   .ref = ref,
+						   .momentum = momentum,
+						   .weight_decay = decay});
 }
 
-static void run_close(struct run *r)
+static double evaluate(struct local_run *r, uint64_t *tx_bytes)
 {
-	sl_local_close(r->local);
-	sl_weights_close(&r->weights);
-	r->be.ops->close(&r->be);
-	sl_pool_close(r->pool);
-	sl_plan_close(r->plan);
-}
-
-static float images[ROWS * IMAGE * IMAGE * 3];
-static int32_t labels[ROWS];
-
-static int make_images(void **state)
-{
-	struct sl_rng_key key = {.seed = 3, .tensor = SL_RNG_TEST};
-
-	(void)state;
-	for (uint32_t i = 0; i < sizeof images / sizeof images[0]; i++)
-		images[i] = 2 * sl_rng_unit(sl_rng_u32(&key, i)) - 1;
-	for (int i = 0; i < ROWS; i++)
-		labels[i] = i % CLASSES;
-	return 0;
-}
-
-static double step(struct run *r, uint64_t number, double lr)
-{
+	const float *images;
+	const int32_t *labels;
 	struct sl_step_result result;
 	struct sl_fail fail;
 
-	if (sl_local_step(r->local, images, labels, ROWS, number, lr, &result, &fail) != SL_OK)
-		fail_msg("%s", fail.text);
+	local_run_batch(&images, &labels);
+	assert_int_equal(sl_local_eval(r->local, images, labels, LOCAL_ROWS, 0, &result, &fail), SL_OK);
+	*tx_bytes = result.tx_bytes;
 	return result.loss;
 }
 
-static int find_param(const struct run *r, const char *name)
+static int find_param(const struct local_run *r, const char *name)
 {
 	for (int i = 0; i < r->plan->model->n_param; i++)
 		if (strcmp(r->plan->model->param[i].name, name) == 0)
@@ -165,7 +114,7 @@ static int find_param(const struct run *r, const char *name)
 }
 
 /* Random weights of the insert: zeros would hide what reads the wrong ones. */
-static void scatter(struct run *r, const char *name)
+static void scatter(struct local_run *r, const char *name)
 {
 	int p = find_param(r, name);
 	struct sl_rng_key key = {.seed = 5, .step = (uint64_t)p, .tensor = SL_RNG_TEST};
@@ -176,7 +125,7 @@ static void scatter(struct run *r, const char *name)
 }
 
 /* The gradient of a parameter behind a step; caller frees. */
-static float *gradient_of(struct run *r, enum sl_segment which, const char *name)
+static float *gradient_of(struct local_run *r, enum sl_segment which, const char *name)
 {
 	const struct sl_plan_segment *s = &r->plan->segment[which];
 	float *all = malloc((size_t)s->trainable_count * sizeof *all), *one = NULL;
@@ -198,7 +147,7 @@ static float *gradient_of(struct run *r, enum sl_segment which, const char *name
 #define SCHEDULE "conv:24+decaylinear:rate=0.5,every=1000,times=2,from=1000"
 static const char *const first = "insert.tail.1.weight", *const second = "insert.tail.restore.1.weight";
 
-static void open_scattered(struct run *r, bool ref, const char *tail)
+static void open_scattered(struct local_run *r, bool ref, const char *tail)
 {
 	run_open(r, ref, "", tail, 0, 0);
 	scatter(r, first);
@@ -213,13 +162,13 @@ static void what_is_pulled(void **state)
 	const float l1 = 0.125f;
 	static const enum sl_segment at[2] = {SL_MIDDLE, SL_TAIL};
 	const char *const name[2] = {first, second};
-	struct run plain, pulled;
+	struct local_run plain, pulled;
 
 	(void)state;
 	open_scattered(&plain, false, SCHEDULE);
 	open_scattered(&pulled, false, SCHEDULE ",l1=0.125");
-	step(&plain, 0, 0);
-	step(&pulled, 0, 0);
+	local_run_step(&plain, 0, 0);
+	local_run_step(&pulled, 0, 0);
 	for (int m = 0; m < 2; m++) {
 		float *a = gradient_of(&plain, at[m], name[m]), *b = gradient_of(&pulled, at[m], name[m]);
 		const float *w = plain.weights.value[find_param(&plain, name[m])];
@@ -234,12 +183,12 @@ static void what_is_pulled(void **state)
 		free(a);
 		free(b);
 	}
-	run_close(&plain);
-	run_close(&pulled);
+	local_run_close(&plain);
+	local_run_close(&pulled);
 }
 
 /* Loss and pull together, with weight `at` of parameter p moved by `by`. */
-static double objective(struct run *r, int p, int at, float by, double l1)
+static double objective(struct local_run *r, int p, int at, float by, double l1)
 {
 	float *w = r->weights.value[p], keep = w[at];
 	double sum = 0;
@@ -253,18 +202,18 @@ static double objective(struct run *r, int p, int at, float by, double l1)
 			sum += fabs((double)v[i]);
 	}
 	w[at] = keep;
-	return step(r, 0, 0) + l1 * sum;
+	return local_run_step(r, 0, 0) + l1 * sum;
 }
 
 static void numeric_gradients(void **state)
 {
 	static const int rows[] = {0, 5, 6, 9, 11, 12, 20};
 	const float eps = 0.01f;
-	struct run r;
+	struct local_run r;
 
 	(void)state;
 	open_scattered(&r, true, SCHEDULE ",l1=0.125");
-	step(&r, 0, 0);
+	local_run_step(&r, 0, 0);
 	for (int m = 0; m < 2; m++) {
 		float *grad = gradient_of(&r, m ? SL_TAIL : SL_MIDDLE, m ? second : first);
 		int p = find_param(&r, m ? second : first);
@@ -283,7 +232,7 @@ static void numeric_gradients(void **state)
 		}
 		free(grad);
 	}
-	run_close(&r);
+	local_run_close(&r);
 }
 
 /* Schedules of both cuts, with everything that could move what is dead. */
@@ -300,13 +249,12 @@ static void what_has_fallen_is_zero(void **state)
 		{"insert.tail.1.weight", 24, 6},
 		{"insert.tail.restore.1.weight", 24, 6},
 	};
-	struct run r;
+	struct local_run r;
 
 	(void)state;
 	run_open(&r, false, head, tail, 0.9, 0.01);
-	assert_int_equal(sl_local_set_weights(r.local, &r.weights), SL_OK);
 	for (uint64_t s = 0; s < 8; s++)
-		step(&r, s, 0.005);
+		local_run_step(&r, s, 0.005);
 	assert_int_equal(sl_local_get_weights(r.local, &r.weights), SL_OK);
 	for (size_t k = 0; k < sizeof param / sizeof param[0]; k++) {
 		const float *w = r.weights.value[find_param(&r, param[k].name)];
@@ -318,7 +266,7 @@ static void what_has_fallen_is_zero(void **state)
 		}
 		assert_true(moved > live / 2);
 	}
-	run_close(&r);
+	local_run_close(&r);
 }
 
 /* Evaluated at 6 of 24, the network is the one with a plain insert of 6 whose weights are the live ones; on the
@@ -326,9 +274,9 @@ static void what_has_fallen_is_zero(void **state)
 static void the_live_part_is_a_plain_insert(void **state)
 {
 	static const char text[] = "conv:24+decaylinear:rate=0.5,every=1,times=2,from=2";
-	struct run decaying, on_ref, plain;
-	struct sl_step_result a, b, c;
-	struct sl_fail fail;
+	struct local_run decaying, on_ref, plain;
+	uint64_t bytes[3];
+	double a, b, c;
 
 	(void)state;
 	open_scattered(&decaying, false, text);
@@ -347,15 +295,15 @@ static void the_live_part_is_a_plain_insert(void **state)
 			plain.weights.value[i][k] = from[k % 6 * TAIL + k / 6];
 	}
 	assert_int_equal(sl_local_set_weights(plain.local, &plain.weights), SL_OK);
-	assert_int_equal(sl_local_eval(decaying.local, images, labels, ROWS, 0, &a, &fail), SL_OK);
-	assert_int_equal(sl_local_eval(plain.local, images, labels, ROWS, 0, &b, &fail), SL_OK);
-	assert_int_equal(sl_local_eval(on_ref.local, images, labels, ROWS, 0, &c, &fail), SL_OK);
-	assert_true(fabs(a.loss - b.loss) < 1e-5 * b.loss);
-	assert_true(fabs(a.loss - c.loss) < 1e-5 * c.loss);
-	assert_int_equal(a.tx_bytes, b.tx_bytes);
-	run_close(&decaying);
-	run_close(&on_ref);
-	run_close(&plain);
+	a = evaluate(&decaying, &bytes[0]);
+	b = evaluate(&plain, &bytes[1]);
+	c = evaluate(&on_ref, &bytes[2]);
+	assert_true(fabs(a - b) < 1e-5 * b);
+	assert_true(fabs(a - c) < 1e-5 * c);
+	assert_int_equal(bytes[0], bytes[1]);
+	local_run_close(&decaying);
+	local_run_close(&on_ref);
+	local_run_close(&plain);
 }
 
 int main(void)
@@ -370,5 +318,5 @@ int main(void)
 		cmocka_unit_test(the_live_part_is_a_plain_insert),
 	};
 
-	return cmocka_run_group_tests_name("decay", tests, make_images, NULL);
+	return cmocka_run_group_tests_name("decay", tests, NULL, NULL);
 }

@@ -8,10 +8,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "client/local.h"
-#include "common/base/pool.h"
-#include "common/base/rng.h"
-#include "kernels/cpu/cpu.h"
+#include "tests/support/local_run.h"
 
 static void spelt(const char *text, const char *canonical)
 {
@@ -293,76 +290,35 @@ static void inserts_that_do_not_fit(void **state)
 
 /* ---- training through them */
 
-enum { IMAGE = 32, CLASSES = 10, ROWS = 8 };
-
-struct run {
-	struct sl_agreement agreement;
-	struct sl_plan *plan;
-	struct sl_weights weights;
-	struct sl_local *local;
-	struct sl_pool *pool;
-	struct sl_backend be;
-};
-
-static void run_open(struct run *r, const char *head, const char *tail, int threads)
+static void run_open(struct local_run *r, const char *head, const char *tail, int threads)
 {
-	struct sl_plan_spec spec = spec_of(IMAGE, head, tail);
-	struct sl_fail fail;
-
-	*r = (struct run){.agreement = {.momentum = 0.9}};
-	spec.model = (struct sl_model_spec){"mobilenet_v2", 0.25, CLASSES, IMAGE, true, 0.2};
-	spec.batch = ROWS;
-	spec.chunks = 3;
-	r->agreement.plan = spec;
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		assert_int_equal(sl_codec_parse("none", &r->agreement.codec[dir], &fail), SL_OK);
-	sl_agreement_seal(&r->agreement);
-	r->plan = open_plan(&r->agreement.plan);
-	assert_int_equal(sl_pool_open(&r->pool, threads, &fail), SL_OK);
-	assert_int_equal(sl_cpu_backend_open(&r->be, r->pool, &fail), SL_OK);
-	assert_int_equal(sl_weights_open(&r->weights, r->plan->model, &fail), SL_OK);
-	sl_weights_init(&r->weights, r->plan->model, spec.seed);
-	if (sl_local_open(&r->local, r->plan, &r->agreement, false, &r->be, &fail) != SL_OK)
-		fail_msg("%s", fail.text);
-	assert_int_equal(sl_local_set_weights(r->local, &r->weights), SL_OK);
-}
-
-static void run_close(struct run *r)
-{
-	sl_local_close(r->local);
-	sl_weights_close(&r->weights);
-	r->be.ops->close(&r->be);
-	sl_pool_close(r->pool);
-	sl_plan_close(r->plan);
+	local_run_open(r, &(struct local_run_conf){.head = head,
+						   .tail = tail,
+						   .form_cifar = true,
+						   .dropout = 0.2,
+						   .chunks = 3,
+						   .threads = threads,
+						   .momentum = 0.9});
 }
 
 /* Loss of `steps` steps on the same images. */
-static double train(struct run *r, int steps)
+static double train(struct local_run *r, int steps)
 {
-	static float images[ROWS * IMAGE * IMAGE * 3];
-	static int32_t labels[ROWS];
-	struct sl_rng_key key = {.seed = 3, .tensor = SL_RNG_TEST};
-	struct sl_step_result result = {.loss = (double)NAN};
-	struct sl_fail fail;
+	double loss = (double)NAN;
 
-	for (uint32_t i = 0; i < sizeof images / sizeof images[0]; i++)
-		images[i] = 2 * sl_rng_unit(sl_rng_u32(&key, i)) - 1;
-	for (int i = 0; i < ROWS; i++)
-		labels[i] = i % CLASSES;
 	for (int step = 0; step < steps; step++)
-		if (sl_local_step(r->local, images, labels, ROWS, (uint64_t)step, 0.01, &result, &fail) != SL_OK)
-			fail_msg("%s", fail.text);
-	return result.loss;
+		loss = local_run_step(r, (uint64_t)step, 0.01);
+	return loss;
 }
 
 static double loss_after(const char *head, const char *tail, int threads, int steps)
 {
-	struct run r;
+	struct local_run r;
 	double loss;
 
 	run_open(&r, head, tail, threads);
 	loss = train(&r, steps);
-	run_close(&r);
+	local_run_close(&r);
 	return loss;
 }
 
@@ -390,7 +346,7 @@ static void inserts_learn(void **state)
 /* All of an insert's parameters get a gradient. */
 static void every_parameter_moves(void **state)
 {
-	struct run r;
+	struct local_run r;
 	const struct sl_model *m;
 	float *before;
 	int seen = 0;
@@ -416,7 +372,7 @@ static void every_parameter_moves(void **state)
 	}
 	assert_int_equal(seen, 4 + 6);
 	free(before);
-	run_close(&r);
+	local_run_close(&r);
 }
 
 int main(void)

@@ -40,7 +40,7 @@ static inline __attribute__((always_inline)) __m256i bucket_of(__m256 v, const s
 }
 
 static inline __attribute__((always_inline)) void bucketize(const float *x, int64_t n, const struct sl_buckets *b,
-							    uint16_t *code, int count)
+							    uint16_t *code, int count, bool scaled)
 {
 	const struct table16 edge = table_of(b->edge), pre = table_of(b->pre), lo = table_of(b->lo),
 			     inv = table_of(b->inv);
@@ -51,31 +51,73 @@ static inline __attribute__((always_inline)) void bucketize(const float *x, int6
 		__m256 v = _mm256_loadu_ps(x + i), t;
 		__m256i k = bucket_of(v, &edge, middle, count);
 
-		t = _mm256_sub_ps(_mm256_mul_ps(v, pick(&pre, k, count > 8)), pick(&lo, k, count > 8));
+		t = scaled ? _mm256_mul_ps(v, pick(&pre, k, count > 8)) : v;
+		t = _mm256_sub_ps(t, pick(&lo, k, count > 8));
 		t = _mm256_mul_ps(t, pick(&inv, k, count > 8));
 		store8(code + i, _mm256_or_si256(_mm256_sll_epi32(k, shift), _mm256_cvtps_epi32(t)));
 	}
 }
 
-void sl_avx2_bucketize(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code)
+static int64_t sum_of(__m256i v)
 {
-	int64_t whole = n & ~(int64_t)7;
+	int32_t lane[8];
+	int64_t sum = 0;
 
-	switch (b->count) {
-	case 2:
-		bucketize(x, whole, b, code, 2);
-		break;
-	case 4:
-		bucketize(x, whole, b, code, 4);
-		break;
-	case 8:
-		bucketize(x, whole, b, code, 8);
-		break;
-	default:
-		bucketize(x, whole, b, code, 16);
-		break;
+	_mm256_storeu_si256((void *)lane, v);
+	for (int j = 0; j < 8; j++)
+		sum += lane[j];
+	return sum;
+}
+
+/* Edges from … from+edges-1, at most 4. `edges` and `ties` are constants at every call. */
+static inline __attribute__((always_inline)) void edge_stats(const float *x, int64_t n, const struct sl_buckets *b,
+							     struct sl_bucket_stats *io, int from, int edges, bool ties)
+{
+	__m256i below[4], upto[4];
+	__m256 most[4];
+
+	for (int k = 0; k < edges; k++) {
+		below[k] = upto[k] = _mm256_setzero_si256();
+		most[k] = _mm256_set1_ps(io->max_below[from + k]);
 	}
-	sl_c_bucketize(x + whole, n - whole, b, code + whole);
+	for (int64_t i = 0; i < n; i += 8) {
+		__m256 v = _mm256_loadu_ps(x + i);
+
+		for (int k = 0; k < edges; k++) {
+			__m256 edge = _mm256_broadcast_ss(&b->edge[from + k]),
+			       less = _mm256_cmp_ps(v, edge, _CMP_LT_OQ);
+
+			below[k] = _mm256_sub_epi32(below[k], _mm256_castps_si256(less));
+			if (ties)
+				upto[k] = _mm256_sub_epi32(upto[k],
+							   _mm256_castps_si256(_mm256_cmp_ps(v, edge, _CMP_LE_OQ)));
+			most[k] = _mm256_max_ps(_mm256_blendv_ps(most[k], v, less), most[k]);
+		}
+	}
+	for (int k = 0; k < edges; k++) {
+		float lane[8];
+
+		io->below[from + k] += sum_of(below[k]);
+		io->upto[from + k] += sum_of(upto[k]);
+		_mm256_storeu_ps(lane, most[k]);
+		for (int j = 0; j < 8; j++)
+			io->max_below[from + k] = lane[j] > io->max_below[from + k] ? lane[j] : io->max_below[from + k];
+		io->max_below[from + k] += 0.0f;
+	}
+}
+
+static inline __attribute__((always_inline)) void tile_stats(const float *x, int64_t n, const struct sl_buckets *b,
+							     struct sl_bucket_stats *io, bool ties)
+{
+	int from = 1;
+
+	if (b->count == 2) {
+		edge_stats(x, n, b, io, 1, 1, ties);
+		return;
+	}
+	for (; from + 4 <= b->count; from += 4)
+		edge_stats(x, n, b, io, from, 4, ties);
+	edge_stats(x, n, b, io, from, 3, ties);
 }
 
 static inline __attribute__((always_inline)) void unbucketize(const uint16_t *code, int64_t n,
@@ -105,3 +147,7 @@ void sl_avx2_unbucketize(const uint16_t *code, int64_t n, const struct sl_bucket
 		unbucketize(code, whole, b, x, false);
 	sl_c_unbucketize(code + whole, n - whole, b, x + whole);
 }
+
+enum { STATS_AT_ONCE = 8, CODES_AT_ONCE = 8 };
+#define NAME(x) sl_avx2_##x
+#include "kernels/cpu/body_buckets.h"
