@@ -1,6 +1,5 @@
 /* The CPU backend's codec loops, of every SIMD level and those that stream, against the portable ones: same bytes, and
- * nothing written or read beyond. Then whole codecs, every pair of implementations: portable → CPU and CPU → portable.
- * The case of a level that this CPU lacks is skipped. */
+ * nothing written or read beyond. The case of a level that this CPU lacks is skipped. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -15,7 +14,6 @@
 #include <cmocka.h>
 
 #include "common/codec/loops_c.h"
-#include "common/codec/stage.h"
 #include "common/nn/backend.h"
 #include "kernels/cpu/codec_loops.h"
 #include "kernels/cpu/cpu.h"
@@ -84,11 +82,6 @@ static int use_avx2(void **state)
 	(void)state;
 	fast = loops_of("avx2", false);
 	return 0;
-}
-
-static const struct sl_codec_loops *the_loops(void)
-{
-	return fast;
 }
 
 static const int64_t sizes[] = {0,  1,  2,  7,   8,   15,  16,  17,   31,   32,   33,
@@ -525,76 +518,6 @@ static void cells(void **state)
 	}
 }
 
-/* ---- whole codecs */
-
-static void payloads_do_not_tell_who_made_them(void **state)
-{
-	static const char *const specs[] = {
-		"none",
-		"f16",
-		"bf16",
-		"quant:1",
-		"quant:8",
-		"quant:13",
-		"quant:7,per=channel,round=stochastic",
-		"quant:5,per=sample",
-		"quant:4,block=100",
-		"quant:4,block=512",
-		"sortquant:6+2",
-		"sortquant:3+1",
-		"sortquant:12+4",
-		"terngrad",
-		"qsgd:255",
-		"qsgd:10,bucket=512",
-		"topk:0.1",
-		"topk:0.001",
-		"topk:0.5",
-		"topk:0.2|quant:8",
-		"topk:0.1|sortquant:6+2",
-		"randomk:0.1",
-		"threshold:0.7|quant:8",
-		"lowrank:3",
-		"lowrank:5,iters=2|quant:8",
-		"downsample:2",
-		"cells:4|topk:0.2|quant:8",
-		"quant:8|zstd",
-	};
-	static const struct sl_backend_ops ops = {.name = "test", .codec_loops = the_loops};
-	struct sl_backend be = {.ops = &ops};
-	struct sl_shape shape = sl_shape4(2, 37, 39, 33);
-	int64_t n = sl_shape_count(&shape);
-	float *x = malloc((size_t)n * 4), *one = malloc((size_t)n * 4), *two = malloc((size_t)n * 4);
-	(void)state;
-
-	for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
-		for (int kind = 0; kind < KINDS; kind++) {
-			struct sl_codec *a = codec_open(specs[i], shape, NULL, SL_DIR_HEAD_ACT, NULL);
-			struct sl_codec *b = codec_open(specs[i], shape, &be, SL_DIR_HEAD_ACT, NULL);
-			uint8_t *left = NULL, *right = NULL;
-			size_t left_len, right_len;
-			enum sl_err err;
-
-			codec_fill(x, n, (enum codec_kind)kind);
-			err = codec_encode(a, &codec_call0, x, shape, &left, &left_len);
-			assert_int_equal(codec_encode(b, &codec_call0, x, shape, &right, &right_len), err);
-			if (err == SL_OK) {
-				assert_int_equal(left_len, right_len);
-				same(left, right, left_len, specs[i], kind);
-				assert_int_equal(codec_decode(b, &codec_call0, left, left_len, shape, one), SL_OK);
-				assert_int_equal(codec_decode(a, &codec_call0, right, right_len, shape, two), SL_OK);
-				same(one, two, (size_t)n * 4, specs[i], kind);
-			}
-			free(left);
-			free(right);
-			sl_codec_close(a);
-			sl_codec_close(b);
-		}
-	}
-	free(x);
-	free(one);
-	free(two);
-}
-
 #define EVERY_LEVEL(test)                                                                                           \
 	{#test " (avx512)", test, use_avx512, NULL, NULL}, {#test " (streaming)", test, use_streaming, NULL, NULL}, \
 	{                                                                                                           \
@@ -617,8 +540,6 @@ int main(void)
 		EVERY_LEVEL(products),
 		EVERY_LEVEL(interpolation),
 		EVERY_LEVEL(cells),
-		cmocka_unit_test_setup(payloads_do_not_tell_who_made_them, use_avx512),
-		cmocka_unit_test_setup(payloads_do_not_tell_who_made_them, use_avx2),
 	};
 
 	return cmocka_run_group_tests(tests, open_fences, NULL);

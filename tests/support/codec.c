@@ -1,6 +1,7 @@
 #include "tests/support/codec.h"
 
 #include <float.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -179,4 +180,31 @@ size_t codec_golden_read(const struct codec_golden *g, const char *kind, void *b
 	len = fread(bytes, 1, cap, f);
 	fclose(f);
 	return len;
+}
+
+float *codec_make(int64_t n, enum codec_kind kind)
+{
+	float *x = malloc((size_t)n * sizeof *x);
+
+	codec_fill(x, n, kind);
+	return x;
+}
+
+double codec_relative_error(const float *x, const float *y, int64_t n)
+{
+	double error = 0, norm = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		error += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
+		norm += (double)x[i] * x[i];
+	}
+	return sqrt(error / norm);
+}
+
+struct sl_shape codec_odd_shape(int i)
+{
+	static const int64_t dim[CODEC_ODD_SHAPES][4] = {
+		{1, 1, 1, 1}, {1, 1, 1, 3}, {2, 3, 5, 7}, {3, 1, 1, 17}, {4, 33, 65, 9}};
+
+	return sl_shape4(dim[i][0], dim[i][1], dim[i][2], dim[i][3]);
 }

@@ -21,6 +21,14 @@ size_t codec_round_trip(const char *text, struct sl_shape shape, const float *x,
 enum codec_kind { RANDOM, CONSTANT, ZERO, TINY, HUGE_VALUES, RELU, KINDS };
 
 void codec_fill(float *x, int64_t n, enum codec_kind kind);
+/* The same in memory of its own; the caller frees. */
+float *codec_make(int64_t n, enum codec_kind kind);
+/* ‖x − y‖ / ‖x‖ */
+double codec_relative_error(const float *x, const float *y, int64_t n);
+
+/* Shapes that no loop divides, i = 0 … CODEC_ODD_SHAPES-1. */
+enum { CODEC_ODD_SHAPES = 5 };
+struct sl_shape codec_odd_shape(int i);
 
 /* Payloads that were written once, and what they decode to: tests/golden/codec, or the folder SPLIT_GOLDEN.
  * `fuzz`: target and number of the specification there. */

@@ -1,0 +1,118 @@
+/* Whole codecs with the loops of each SIMD level of the CPU and with the portable ones: the same payloads, portable →
+ * CPU and CPU → portable. A level that this CPU lacks is the one below it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/nn/backend.h"
+#include "kernels/cpu/codec_loops.h"
+#include "tests/support/codec.h"
+
+static const struct sl_codec_loops *fast;
+
+static int use_level(const char *level)
+{
+	setenv("SL_CPU_SIMD", level, 1);
+	fast = sl_cpu_codec_loops();
+	unsetenv("SL_CPU_SIMD");
+	return 0;
+}
+
+static int use_avx512(void **state)
+{
+	(void)state;
+	return use_level("avx512");
+}
+
+static int use_avx2(void **state)
+{
+	(void)state;
+	return use_level("avx2");
+}
+
+static const struct sl_codec_loops *the_loops(void)
+{
+	return fast;
+}
+
+static void payloads_do_not_tell_who_made_them(void **state)
+{
+	static const char *const specs[] = {
+		"none",
+		"f16",
+		"bf16",
+		"quant:1",
+		"quant:8",
+		"quant:13",
+		"quant:7,per=channel,round=stochastic",
+		"quant:5,per=sample",
+		"quant:4,block=100",
+		"quant:4,block=512",
+		"sortquant:6+2",
+		"sortquant:3+1",
+		"sortquant:12+4",
+		"terngrad",
+		"qsgd:255",
+		"qsgd:10,bucket=512",
+		"topk:0.1",
+		"topk:0.001",
+		"topk:0.5",
+		"topk:0.2|quant:8",
+		"topk:0.1|sortquant:6+2",
+		"randomk:0.1",
+		"threshold:0.7|quant:8",
+		"lowrank:3",
+		"lowrank:5,iters=2|quant:8",
+		"downsample:2",
+		"cells:4|topk:0.2|quant:8",
+		"quant:8|zstd",
+	};
+	static const struct sl_backend_ops ops = {.name = "test", .codec_loops = the_loops};
+	struct sl_backend be = {.ops = &ops};
+	struct sl_shape shape = sl_shape4(2, 37, 39, 33);
+	int64_t n = sl_shape_count(&shape);
+	float *x = malloc((size_t)n * 4), *one = malloc((size_t)n * 4), *two = malloc((size_t)n * 4);
+	(void)state;
+
+	for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+		for (int kind = 0; kind < KINDS; kind++) {
+			struct sl_codec *a = codec_open(specs[i], shape, NULL, SL_DIR_HEAD_ACT, NULL);
+			struct sl_codec *b = codec_open(specs[i], shape, &be, SL_DIR_HEAD_ACT, NULL);
+			uint8_t *left = NULL, *right = NULL;
+			size_t left_len, right_len;
+			enum sl_err err;
+
+			codec_fill(x, n, (enum codec_kind)kind);
+			err = codec_encode(a, &codec_call0, x, shape, &left, &left_len);
+			assert_int_equal(codec_encode(b, &codec_call0, x, shape, &right, &right_len), err);
+			if (err == SL_OK) {
+				assert_int_equal(left_len, right_len);
+				assert_memory_equal(left, right, left_len);
+				assert_int_equal(codec_decode(b, &codec_call0, left, left_len, shape, one), SL_OK);
+				assert_int_equal(codec_decode(a, &codec_call0, right, right_len, shape, two), SL_OK);
+				assert_memory_equal(one, two, (size_t)n * 4);
+			}
+			free(left);
+			free(right);
+			sl_codec_close(a);
+			sl_codec_close(b);
+		}
+	}
+	free(x);
+	free(one);
+	free(two);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(payloads_do_not_tell_who_made_them, use_avx512),
+		cmocka_unit_test_setup(payloads_do_not_tell_who_made_them, use_avx2),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

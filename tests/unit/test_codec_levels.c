@@ -1,0 +1,93 @@
+/* qsgd and terngrad: unbiased, in multiples of the scale of their bucket. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "tests/support/codec.h"
+
+/* Mean over many steps of what comes back: unbiased, level by level. */
+static void stochastic_levels_are_unbiased(void **state)
+{
+	static const char *const specs[] = {"qsgd:4", "qsgd:7,norm=max", "terngrad", "terngrad,bucket=8", "qsgd:255"};
+	struct sl_shape shape = sl_shape2(2, 20);
+	enum { STEPS = 4000, N = 40 };
+	float x[N], back[N];
+	(void)state;
+
+	codec_fill(x, N, RANDOM);
+	for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++) {
+		struct sl_codec *c = codec_open(specs[s], shape, NULL, SL_DIR_HEAD_GRAD, NULL);
+		double sum[N] = {0}, squares[N] = {0};
+
+		for (int step = 0; step < STEPS; step++) {
+			struct sl_codec_call call = {.step = (uint64_t)step};
+			uint8_t *bytes;
+			size_t len;
+
+			assert_int_equal(codec_encode(c, &call, x, shape, &bytes, &len), SL_OK);
+			assert_int_equal(codec_decode(c, &call, bytes, len, shape, back), SL_OK);
+			for (int i = 0; i < N; i++) {
+				sum[i] += (double)back[i];
+				squares[i] += (double)back[i] * back[i];
+			}
+			free(bytes);
+		}
+		for (int i = 0; i < N; i++) {
+			double mean = sum[i] / STEPS, deviation = sqrt((squares[i] / STEPS - mean * mean) / STEPS);
+
+			if (fabs(mean - (double)x[i]) > 5 * deviation + 2e-4 * fabs((double)x[i]) + 1e-4)
+				fail_msg("%s: %g became %g on average", specs[s], (double)x[i], mean);
+		}
+		sl_codec_close(c);
+	}
+}
+
+static void levels_are_multiples_of_the_scale(void **state)
+{
+	/* within tiles and blocks of the loops, as large as a block, and across */
+	static const int64_t buckets[] = {100, 512, 16384, 65536, 100000};
+	enum { N = 200001, Q = 10 };
+	float *x = codec_make(N, RANDOM), *back = codec_make(N, ZERO);
+	(void)state;
+
+	for (int k = 0; k < 5; k++) {
+		int64_t bucket = buckets[k];
+		char spec[32];
+
+		snprintf(spec, sizeof spec, "qsgd:10,bucket=%lld", (long long)bucket);
+		codec_round_trip(spec, sl_shape2(1, N), x, back);
+		for (int64_t b = 0; b < N; b += bucket) {
+			int64_t stop = b + bucket < N ? b + bucket : N;
+			double norm = 0;
+
+			for (int64_t i = b; i < stop; i++)
+				norm += (double)x[i] * x[i];
+			norm = sqrt(norm);
+			for (int64_t i = b; i < stop; i++) {
+				double level = fabs((double)back[i]) / norm * Q, wanted = fabs((double)x[i]) / norm * Q;
+
+				assert_true(fabs(level - nearbyint(level)) < 1e-4);
+				assert_true(fabs(level - wanted) < 1.0001);
+				assert_true(back[i] == 0 || (back[i] < 0) == (x[i] < 0));
+			}
+		}
+	}
+	free(x);
+	free(back);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(stochastic_levels_are_unbiased),
+		cmocka_unit_test(levels_are_multiples_of_the_scale),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

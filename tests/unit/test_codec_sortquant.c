@@ -1,0 +1,124 @@
+/* sortquant against sorted values: equal shares, half a step of a bucket that holds a value. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/support/codec.h"
+
+static int by_value(const void *a, const void *b)
+{
+	float x = *(const float *)a, y = *(const float *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Every value comes back within half a step of a bucket that holds it, and buckets hold equal shares of the sorted
+ * values: read from the payload, as its format says. */
+static void check_sortquant(int bits, int split, struct sl_shape shape, enum codec_kind kind)
+{
+	int64_t n = sl_shape_count(&shape), buckets = 1 << split, count[16] = {0};
+	struct sl_codec *c;
+	float *x = codec_make(n, kind), *back = malloc((size_t)n * 4), *sorted = malloc((size_t)n * 4);
+	uint8_t *bytes;
+	char text[32];
+	size_t len;
+
+	snprintf(text, sizeof text, "sortquant:%d+%d", bits, split);
+	c = codec_open(text, shape, NULL, SL_DIR_HEAD_ACT, NULL);
+	assert_int_equal(codec_encode(c, &codec_call0, x, shape, &bytes, &len), SL_OK);
+	assert_int_equal(codec_decode(c, &codec_call0, bytes, len, shape, back), SL_OK);
+	for (int64_t i = 0; i < n; i++) {
+		float range[2];
+		int64_t code = 0;
+
+		for (int b = 0; b < bits + split; b++) {
+			int64_t at = i * (bits + split) + b;
+
+			code |= (int64_t)(bytes[16 + 8 * buckets + at / 8] >> at % 8 & 1) << b;
+		}
+		count[code >> bits]++;
+		memcpy(range, bytes + 16 + 8 * (code >> bits), 8);
+		assert_true(range[0] <= x[i] && x[i] <= range[1]);
+		assert_true(range[0] <= back[i] && back[i] <= range[1]);
+		assert_true(fabs((double)back[i] - x[i]) <=
+			    ((double)range[1] - range[0]) / ((1 << bits) - 1) * (0.5 + (1 << bits) * 0x1p-21) +
+				    fmax(fabs((double)range[0]), fabs((double)range[1])) * 0x1p-22 + 1.5e-45);
+	}
+	memcpy(sorted, x, (size_t)n * 4);
+	qsort(sorted, (size_t)n, sizeof *sorted, by_value);
+	for (int64_t k = 1, below = 0; k < buckets; k++) {
+		int64_t target = n * k / buckets, slack = n / 100 + 1, ties = 0;
+
+		below += count[k - 1];
+		/* equal values stay together: the edge may move to the end of a run of them */
+		if (below >= target - slack && below <= target + slack)
+			continue;
+		while (target + ties < n - 1 && sorted[target + ties] == sorted[target + ties + 1])
+			ties++;
+		while (target - ties > 0 && below < target && sorted[target - ties] == sorted[target])
+			ties++;
+		if (llabs(below - target) > ties + slack)
+			fail_msg("%s kind %d: %lld below edge %d, not %lld", text, kind, (long long)below, (int)k,
+				 (long long)target);
+	}
+	free(bytes);
+	free(x);
+	free(back);
+	free(sorted);
+	sl_codec_close(c);
+}
+
+static void sortquant_keeps_shares_and_half_a_step(void **state)
+{
+	static const int splits[][2] = {{6, 2}, {9, 3}, {12, 4}, {3, 1}, {1, 1}, {15, 1}, {4, 4}};
+	(void)state;
+
+	for (int i = 0; i < 7; i++) {
+		for (int kind = 0; kind < KINDS; kind++) {
+			check_sortquant(splits[i][0], splits[i][1], sl_shape4(1, 1, 1, 1), (enum codec_kind)kind);
+			check_sortquant(splits[i][0], splits[i][1], sl_shape4(2, 3, 5, 7), (enum codec_kind)kind);
+			check_sortquant(splits[i][0], splits[i][1], sl_shape4(3, 56, 57, 33), (enum codec_kind)kind);
+		}
+	}
+}
+
+/* Values that grow along the tensor, and all of whose runs of 16 are alike: a sample of runs sees few of them. */
+static void sortquant_survives_a_sample_that_misleads(void **state)
+{
+	struct sl_shape shape = sl_shape4(4, 112, 112, 16);
+	int64_t n = sl_shape_count(&shape), count[4] = {0};
+	float *x = malloc((size_t)n * 4);
+	struct sl_codec *c = codec_open("sortquant:6+2", shape, NULL, SL_DIR_HEAD_ACT, NULL);
+	uint8_t *bytes;
+	size_t len;
+	(void)state;
+
+	for (int64_t i = 0; i < n; i++)
+		x[i] = (float)((i / 16 * 2654435761u) % 64 == 0 ? i : i % 3);
+	assert_int_equal(codec_encode(c, &codec_call0, x, shape, &bytes, &len), SL_OK);
+	for (int64_t i = 0; i < n; i++)
+		count[bytes[16 + 8 * 4 + i] >> 6]++;
+	/* 0, 1, 2 have about a third each, and are the quartiles: nothing lies below the first */
+	assert_int_equal(count[0], 0);
+	assert_true(count[1] > n / 4 && count[2] > n / 4 && count[3] > n / 4);
+	free(bytes);
+	free(x);
+	sl_codec_close(c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sortquant_keeps_shares_and_half_a_step),
+		cmocka_unit_test(sortquant_survives_a_sample_that_misleads),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
