@@ -108,46 +108,83 @@ static void scale(float *y, const float *x, float by, int64_t n, bool add)
 	}
 }
 
-enum { QUADS = 16 };
+/* Philox4x32-10 (common/base/rng.h has it for one quad of elements), VL / 2 quads to a set of registers: a word of the
+ * counter in the low half of a 64-bit lane, anything in the high half. SETS of them hide each other's latency. */
+typedef uint64_t vw __attribute__((vector_size(VL * 4)));
+typedef uint32_t vu __attribute__((vector_size(VL * 4)));
 
-/* Philox4x32-10 of sixteen quads of elements side by side (common/base/rng.h has it for one). */
-static void draw(const struct sl_rng_key *key, uint32_t first_quad, uint32_t word[4 * QUADS])
+enum { SETS = VL == 16 ? 4 : 2, WORDS = SETS * VL * 2 };
+
+static inline vw mul32(vw a, uint32_t by)
 {
-	uint32_t c[4][QUADS], k0 = (uint32_t)key->seed, k1 = (uint32_t)(key->seed >> 32);
+#if VL == 16
+	return (vw)_mm512_mul_epu32((__m512i)a, _mm512_set1_epi64(by));
+#elif VL == 8
+	return (vw)_mm256_mul_epu32((__m256i)a, _mm256_set1_epi64x(by));
+#else
+	return (vw)_mm_mul_epu32((__m128i)a, _mm_set1_epi64x(by));
+#endif
+}
 
-	for (uint32_t i = 0; i < QUADS; i++) {
-		c[0][i] = first_quad + i;
-		c[1][i] = (uint32_t)key->chunk << 16 | key->tensor;
-		c[2][i] = (uint32_t)key->step;
-		c[3][i] = (uint32_t)(key->step >> 32);
+/* Words 0 and 1, 2 and 3 of each quad, and the same in the order of the elements. */
+static inline void put_quads(uint32_t *to, vw a, vw b)
+{
+#if VL == 16
+	const vw low = {0, 8, 1, 9, 2, 10, 3, 11}, high = {4, 12, 5, 13, 6, 14, 7, 15};
+#elif VL == 8
+	const vw low = {0, 4, 1, 5}, high = {2, 6, 3, 7};
+#else
+	const vw low = {0, 2}, high = {1, 3};
+#endif
+	const vw first = __builtin_shuffle(a, b, low), second = __builtin_shuffle(a, b, high);
+
+	memcpy(to, &first, sizeof first);
+	memcpy(to + VL, &second, sizeof second);
+}
+
+static inline void draw(const struct sl_rng_key *key, uint32_t first_quad, uint32_t word[WORDS])
+{
+	uint32_t k0 = (uint32_t)key->seed, k1 = (uint32_t)(key->seed >> 32);
+	vw c[SETS][4], quad = {0};
+
+	for (int i = 0; i < VL / 2; i++)
+		quad[i] = (uint64_t)i;
+	for (int s = 0; s < SETS; s++) {
+		c[s][0] = quad + (first_quad + (uint32_t)s * (VL / 2));
+		c[s][1] = ((uint32_t)key->chunk << 16 | key->tensor) - (vw){0};
+		c[s][2] = (uint32_t)key->step - (vw){0};
+		c[s][3] = (key->step >> 32) - (vw){0};
 	}
 	for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u)
-		for (int i = 0; i < QUADS; i++) {
-			uint64_t p0 = (uint64_t)0xD2511F53u * c[0][i], p1 = (uint64_t)0xCD9E8D57u * c[2][i];
+		for (int s = 0; s < SETS; s++) {
+			vw p0 = mul32(c[s][0], 0xD2511F53u), p1 = mul32(c[s][2], 0xCD9E8D57u);
 
-			c[0][i] = (uint32_t)(p1 >> 32) ^ c[1][i] ^ k0;
-			c[2][i] = (uint32_t)(p0 >> 32) ^ c[3][i] ^ k1;
-			c[1][i] = (uint32_t)p1;
-			c[3][i] = (uint32_t)p0;
+			c[s][0] = p1 >> 32 ^ c[s][1] ^ k0;
+			c[s][2] = p0 >> 32 ^ c[s][3] ^ k1;
+			c[s][1] = p1;
+			c[s][3] = p0;
 		}
-	for (int i = 0; i < QUADS; i++)
-		for (int w = 0; w < 4; w++)
-			word[4 * i + w] = c[w][i];
+	for (int s = 0; s < SETS; s++)
+		put_quads(word + s * VL * 2, (c[s][0] & UINT32_MAX) | c[s][1] << 32,
+			  (c[s][2] & UINT32_MAX) | c[s][3] << 32);
 }
 
 static void dropout(float *y, const float *x, const struct sl_rng_key *key, int64_t first, int64_t n, float p, bool add)
 {
 	float by = 1.0f / (1.0f - p);
-	uint32_t word[4 * QUADS];
+	uint32_t word[WORDS];
 
-	for (int64_t at = 0; at < n; at += 4 * QUADS) {
-		int64_t end = n - at < 4 * QUADS ? n - at : 4 * QUADS;
-
+	for (int64_t at = 0; at < n; at += WORDS) {
 		draw(key, (uint32_t)((first + at) >> 2), word);
-		for (int64_t i = 0; i < end; i++) {
-			float v = sl_rng_unit(word[i]) >= p ? x[at + i] * by : 0.0f;
+		for (int i = 0; i < WORDS && at + i < n; i += VL) {
+			int l = left(n - at - i);
+			vu w;
+			vf unit, v = ldv(x + at + i, l) * by;
 
-			y[at + i] = add ? y[at + i] + v : v;
+			memcpy(&w, word + i, sizeof w);
+			unit = __builtin_convertvector((vi)(w >> 8), vf) * 0x1p-24f; /* sl_rng_unit */
+			v = (vf)((vi)v & (unit >= p));
+			stv(y + at + i, add ? ldv(y + at + i, l) + v : v, l);
 		}
 	}
 }

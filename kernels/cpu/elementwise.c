@@ -136,14 +136,16 @@ static enum sl_err add_backward(struct sl_backend *be, const struct sl_op *op, v
 	return SL_OK;
 }
 
-/* SL_CPU_BLOCK is a multiple of a Philox quad. */
+/* Drawing is most of the work, and what is dropped is small: blocks are, too. */
+enum { DROPOUT_BLOCK = SL_CPU_BLOCK / 8 };
+
 static void dropout_block(void *arg, int64_t block, int worker)
 {
 	const struct job *j = arg;
-	int64_t at = block * SL_CPU_BLOCK;
+	int64_t at = block * DROPOUT_BLOCK, n = sl_cpu_min(DROPOUT_BLOCK, j->n - at);
 
 	(void)worker;
-	j->simd->dropout(j->out + at, j->a + at, j->rng, at, count_in(j, at), j->p, j->add);
+	j->simd->dropout(j->out + at, j->a + at, j->rng, at, n, j->p, j->add);
 }
 
 static void drop(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call, float *out,
@@ -152,8 +154,14 @@ static void drop(struct sl_backend *be, const struct sl_op *op, const struct sl_
 	if (!call->training || op->u.dropout.p == 0.0f)
 		pass(be, out, a, n, add);
 	else
-		run(be, dropout_block,
-		    &(struct job){.n = n, .out = out, .a = a, .add = add, .rng = &call->rng, .p = op->u.dropout.p});
+		sl_pool_run(be->pool, sl_cpu_blocks(n, DROPOUT_BLOCK), dropout_block,
+			    &(struct job){.simd = sl_cpu_simd_of(be),
+					  .n = n,
+					  .out = out,
+					  .a = a,
+					  .add = add,
+					  .rng = &call->rng,
+					  .p = op->u.dropout.p});
 }
 
 static enum sl_err dropout_forward(struct sl_backend *be, const struct sl_op *op, void *state,

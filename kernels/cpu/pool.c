@@ -69,7 +69,8 @@ static void average_image(void *arg, int64_t n, int worker)
 
 			memset(y, 0, (size_t)j->c * sizeof(float));
 			for (int64_t h = v.h0; h < v.h1; h++)
-				j->simd->row_sum(y, x + (h * j->w + v.w0) * j->c, v.w1 - v.w0, (int)j->c);
+				for (int64_t w = v.w0; w < v.w1; w++)
+					j->simd->sum(y, y, x + (h * j->w + w) * j->c, j->c);
 			j->simd->scale(y, y, 1.0f / (float)(j->k_h * j->k_w), j->c, false);
 		}
 }
