@@ -20,10 +20,18 @@
  * than a scheduler's slice, so that another process on the same cores loses next to nothing. */
 enum { SPIN_NS = 20000, PAUSES_PER_LOOK = 32, CACHE_LINE = 64 };
 
+/* A member that comes so late has found its CPU taken by others. For so long members then stay where they are woken:
+ * twice as long with every one that is late, half as long with every one in time. */
+static const uint64_t late_ns = 500000, crowded_least_ns = 125000000, crowded_most_ns = 8000000000;
+
+enum { ASLEEP = -1, NOWHERE = -1 }; /* beside numbers of CPUs, in `place` and in `kept_off` */
+
 struct member {
 	struct sl_pool *pool;
 	pthread_t thread;
 	int worker;
+	_Atomic int kept_off;     /* the CPU that it was sent off */
+	_Atomic uint64_t sent_ns; /* 0: not known to have been woken then */
 };
 
 struct sl_pool {
@@ -39,6 +47,11 @@ struct sl_pool {
 	int64_t blocks;
 	int threads;
 	uint64_t spin_ns;
+	bool spreads;                                                /* there is a CPU for each thread */
+	_Atomic uint64_t crowded_ns;                                 /* how long the next time */
+	_Atomic uint64_t crowded_until;                              /* ns */
+	cpu_set_t allowed;                                           /* when the pool was opened */
+	_Alignas(CACHE_LINE) _Atomic int place[SL_POOL_MAX_THREADS]; /* where a member was last seen; seldom written */
 	struct member members[];
 };
 
@@ -78,6 +91,80 @@ static void work(struct sl_pool *pool, int worker)
 	}
 }
 
+/* ---- a CPU for each thread
+ *
+ * Some schedulers wake a thread on the CPU of whoever wakes it, where that one has had little to do of late: until they
+ * think again, which takes as long as a whole pass, caller and members take turns on one CPU. So a run sends members
+ * that sleep, or were last seen there, off its own CPU. Once awake a member may go anywhere: the scheduler must be free
+ * to move it to a CPU that falls idle. Where other programs take all CPUs it is no help, as every run would wait for a
+ * member that waits for its CPU. A race between the two leaves a member kept off for one sleep longer, or not at all
+ * for one. */
+
+static void send_off(struct sl_pool *pool, struct member *m, int cpu, uint64_t now)
+{
+	cpu_set_t set = pool->allowed;
+
+	CPU_CLR((unsigned)cpu, &set);
+	atomic_store_explicit(&m->sent_ns, pool->blocks >= pool->threads ? now : 0, memory_order_relaxed);
+	(void)pthread_setaffinity_np(m->thread, sizeof set, &set); /* refused: slower, no worse */
+	atomic_store_explicit(&m->kept_off, cpu, memory_order_release);
+}
+
+static void spread(struct sl_pool *pool)
+{
+	int cpu = sched_getcpu();
+	uint64_t now = 0;
+
+	if (!pool->spreads || cpu < 0 || cpu >= CPU_SETSIZE)
+		return;
+	for (int i = 1; i < pool->threads; i++) {
+		struct member *m = &pool->members[i];
+		int at = atomic_load_explicit(&pool->place[i], memory_order_relaxed);
+
+		if ((at != ASLEEP && at != cpu) || atomic_load_explicit(&m->kept_off, memory_order_relaxed) == cpu)
+			continue;
+		if (now == 0)
+			now = sl_now_ns();
+		if (now < atomic_load_explicit(&pool->crowded_until, memory_order_relaxed))
+			return;
+		send_off(pool, m, cpu, now);
+	}
+}
+
+static void note_arrival(struct sl_pool *pool, uint64_t sent)
+{
+	uint64_t now = sl_now_ns(), ns = atomic_load_explicit(&pool->crowded_ns, memory_order_relaxed);
+
+	if (now - sent > late_ns) {
+		atomic_store_explicit(&pool->crowded_until, now + ns, memory_order_relaxed);
+		ns = ns < crowded_most_ns ? 2 * ns : ns;
+	} else if (ns > crowded_least_ns) {
+		ns /= 2;
+	}
+	atomic_store_explicit(&pool->crowded_ns, ns, memory_order_relaxed);
+}
+
+/* Of a member that runs. */
+static void settle(struct member *m)
+{
+	struct sl_pool *pool = m->pool;
+	_Atomic int *place = &pool->place[m->worker];
+	int cpu = sched_getcpu();
+	uint64_t sent;
+
+	if (atomic_load_explicit(place, memory_order_relaxed) != cpu)
+		atomic_store_explicit(place, cpu, memory_order_relaxed);
+	if (atomic_load_explicit(&m->kept_off, memory_order_acquire) == NOWHERE)
+		return;
+	sent = atomic_load_explicit(&m->sent_ns, memory_order_relaxed);
+	if (sent != 0)
+		note_arrival(pool, sent);
+	atomic_store_explicit(&m->kept_off, NOWHERE, memory_order_relaxed);
+	(void)sched_setaffinity(0, sizeof pool->allowed, &pool->allowed);
+}
+
+/* ---- members */
+
 static bool spin_for_work(struct sl_pool *pool)
 {
 	uint64_t start = sl_now_ns();
@@ -100,9 +187,12 @@ static void *member_main(void *arg)
 	while (!atomic_load(&pool->closing)) {
 		uint32_t seen = atomic_load(&pool->runs);
 
+		if (pool->spreads)
+			settle(m);
 		work(pool, m->worker);
 		if (spin_for_work(pool))
 			continue;
+		atomic_store_explicit(&pool->place[m->worker], ASLEEP, memory_order_relaxed);
 		/* sleepers before the last look, runs before sleepers' look in sl_pool_run: one of the two sees the
 		 * other, and a run in between makes futex_wait return at once */
 		atomic_fetch_add(&pool->sleepers, 1);
@@ -144,25 +234,25 @@ void sl_pool_run(struct sl_pool *pool, int64_t blocks, sl_pool_fn *fn, void *arg
 	atomic_store_explicit(&pool->undone, blocks, memory_order_relaxed);
 	atomic_store(&pool->unclaimed, blocks);
 	atomic_fetch_add(&pool->runs, 1);
+	spread(pool);
 	if (atomic_load(&pool->sleepers) > 0)
 		futex_wake(&pool->runs, blocks - 1 < pool->threads - 1 ? (int)blocks - 1 : pool->threads - 1);
 	work(pool, 0);
 	wait_finished(pool);
 }
 
-static int usable_cpus(void)
+static int usable_cpus(cpu_set_t *set)
 {
-	cpu_set_t set;
-
-	if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
-		return CPU_COUNT(&set);
+	if (sched_getaffinity(0, sizeof *set, set) == 0 && CPU_COUNT(set) > 0)
+		return CPU_COUNT(set);
 	return 1;
 }
 
 enum sl_err sl_pool_open(struct sl_pool **out, int threads, struct sl_fail *fail)
 {
-	int cpus = usable_cpus(), rc;
 	struct sl_pool *pool;
+	cpu_set_t allowed;
+	int cpus = usable_cpus(&allowed), rc;
 
 	if (threads < 0 || threads > SL_POOL_MAX_THREADS)
 		return sl_fail_set(fail, SL_ERR_USAGE, "%d threads: 0 (all CPUs) to %d are possible", threads,
@@ -176,11 +266,15 @@ enum sl_err sl_pool_open(struct sl_pool **out, int threads, struct sl_fail *fail
 	memset(pool, 0, bytes);
 	pool->threads = 1;
 	/* more threads than CPUs: whoever spins keeps the one it waits for from running */
+	pool->spreads = threads > 1 && threads <= cpus;
 	pool->spin_ns = threads <= cpus ? SPIN_NS : 0;
+	pool->crowded_ns = crowded_least_ns;
+	pool->allowed = allowed;
 	for (int i = 1; i < threads; i++) {
 		struct member *m = &pool->members[i];
 
-		*m = (struct member){.pool = pool, .worker = i};
+		*m = (struct member){.pool = pool, .worker = i, .kept_off = NOWHERE};
+		pool->place[i] = ASLEEP;
 		rc = pthread_create(&m->thread, NULL, member_main, m);
 		if (rc != 0) {
 			sl_pool_close(pool);

@@ -14,7 +14,9 @@ typedef void sl_pool_fn(void *arg, int64_t block, int worker);
 
 enum { SL_POOL_MAX_THREADS = 256 };
 
-/* `threads` 1 … SL_POOL_MAX_THREADS, the caller of sl_pool_run counted in; 0 means the CPUs this process may use. */
+/* `threads` 1 … SL_POOL_MAX_THREADS, the caller of sl_pool_run counted in; 0 means the CPUs this process may use.
+ * Where there are at least as many, the pool sets the affinity of its own threads, within what the caller may use now:
+ * they are woken on other CPUs than the one that sl_pool_run is called on. */
 enum sl_err sl_pool_open(struct sl_pool **out, int threads, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_pool_close(struct sl_pool *pool); /* NULL is fine; waits for its threads */
 int sl_pool_threads(const struct sl_pool *pool);

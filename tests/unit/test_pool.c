@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 #include <pthread.h>
+#include <sched.h>
 
 #include "common/base/pool.h"
 
@@ -180,6 +181,43 @@ static void idle_pool_uses_no_time(void **state)
 	assert_true(used < 0.05);
 }
 
+struct masks {
+	cpu_set_t allowed;
+	int seen, whole; /* by worker 1 alone */
+};
+
+static void mask_block(void *arg, int64_t block, int worker)
+{
+	const struct timespec a_while = {0, 20000};
+	struct masks *m = arg;
+	cpu_set_t now;
+	(void)block;
+
+	if (worker == 1 && sched_getaffinity(0, sizeof now, &now) == 0) {
+		m->seen++;
+		m->whole += CPU_EQUAL(&now, &m->allowed);
+	}
+	nanosleep(&a_while, NULL); /* so that the other one comes in */
+}
+
+/* Sent off the caller's CPU for as long as it sleeps, a member is free again when it runs. */
+static void members_may_run_anywhere(void **state)
+{
+	struct masks m = {.seen = 0};
+	struct sl_pool *pool;
+	(void)state;
+
+	assert_int_equal(sched_getaffinity(0, sizeof m.allowed, &m.allowed), 0);
+	assert_int_equal(sl_pool_open(&pool, 2, NULL), SL_OK);
+	for (int i = 0; i < 200; i++) {
+		sl_pool_run(pool, 8, mask_block, &m);
+		nanosleep(&(struct timespec){0, (i % 2) * 100000}, NULL); /* asleep every other time */
+	}
+	sl_pool_close(pool);
+	assert_true(m.seen > 0);
+	assert_true(m.whole > m.seen / 2); /* a race may leave it kept off for one sleep more */
+}
+
 static void wrong_thread_counts_are_refused(void **state)
 {
 	struct sl_fail fail;
@@ -198,13 +236,10 @@ static void wrong_thread_counts_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_block_once),
-		cmocka_unit_test(no_pool_runs_in_the_caller),
-		cmocka_unit_test(stress_back_to_back),
-		cmocka_unit_test(stress_with_pauses),
-		cmocka_unit_test(two_pools_share_the_cores),
-		cmocka_unit_test(idle_pool_uses_no_time),
-		cmocka_unit_test(wrong_thread_counts_are_refused),
+		cmocka_unit_test(every_block_once),          cmocka_unit_test(no_pool_runs_in_the_caller),
+		cmocka_unit_test(stress_back_to_back),       cmocka_unit_test(stress_with_pauses),
+		cmocka_unit_test(two_pools_share_the_cores), cmocka_unit_test(idle_pool_uses_no_time),
+		cmocka_unit_test(members_may_run_anywhere),  cmocka_unit_test(wrong_thread_counts_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
