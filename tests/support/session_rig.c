@@ -363,3 +363,38 @@ struct sl_frame rig_part(const struct rig *rig, enum rig_who to, enum sl_part_wh
 		.payload = {bytes, len},
 	};
 }
+
+void rig_open_ready(struct rig *rig, const struct rig_conf *conf)
+{
+	rig_open(rig, conf);
+	rig_shake_hands(rig);
+}
+
+void rig_done(struct rig *rig, enum rig_who who, enum sl_task task, int chunk)
+{
+	struct rig_fifo *f = &rig->side[who].task[task];
+
+	assert_true(f->count > 0 && f->first == chunk);
+	f->first++;
+	f->count--;
+	assert_int_equal(rig_event(rig, who, &(struct sl_event){.kind = SL_EV_TASK_DONE, .task = task, .chunk = chunk}),
+			 SL_OK);
+}
+
+void rig_give(struct rig *rig, enum rig_who to, enum sl_part_what what)
+{
+	struct sl_frame f = rig_part(rig, to, what, 1000);
+
+	assert_int_equal(rig_frame(rig, to, &f), SL_OK);
+}
+
+void rig_step_under_way(struct rig *rig, const struct rig_conf *conf)
+{
+	rig_open_ready(rig, conf);
+	rig_begin_step(rig, 61);
+	rig_give(rig, RIG_SERVER, SL_PART_HEAD_ACT);
+	rig_give(rig, RIG_SERVER, SL_PART_HEAD_ACT);
+	rig_done(rig, RIG_SERVER, SL_TASK_MID_FWD, 0);
+	for (int chunk = 0; chunk < 4; chunk++)
+		rig_done(rig, RIG_CLIENT, SL_TASK_HEAD_FWD, chunk);
+}

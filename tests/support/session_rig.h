@@ -74,6 +74,15 @@ void rig_begin_step(struct rig *rig, uint64_t rows);
 void rig_begin_eval(struct rig *rig, uint64_t number, uint64_t rows);
 void rig_begin_fetch(struct rig *rig);
 
+/* Both sides open, hands shaken. */
+void rig_open_ready(struct rig *rig, const struct rig_conf *conf);
+/* Ends the oldest task of this kind, which must be of this chunk. */
+void rig_done(struct rig *rig, enum rig_who who, enum sl_task task, int chunk);
+/* A part of 1,000 bytes, as it is expected next; it must be taken. */
+void rig_give(struct rig *rig, enum rig_who to, enum sl_part_what what);
+/* A step of 61 rows in chunks of 16, of which the server has computed chunk 0 forward and received chunk 1. */
+void rig_step_under_way(struct rig *rig, const struct rig_conf *conf);
+
 /* A part as the pass under way expects it next, of `len` bytes: a whole run. */
 struct sl_frame rig_part(const struct rig *rig, enum rig_who to, enum sl_part_what what, uint64_t len);
 

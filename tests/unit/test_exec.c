@@ -1,246 +1,21 @@
-/* Layout and executor: no two values that live at once share memory; ref and cpu compute the same network; a step is a
- * transaction. */
+/* The executor: ref and cpu compute the same network; a step is a transaction; memory is known before it is taken. */
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 #include <math.h>
 
-#include "common/base/arena.h"
 #include "common/base/pool.h"
 #include "common/base/rng.h"
 #include "common/nn/exec.h"
-#include "common/nn/layout.h"
 #include "common/nn/weights.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/ref/ref.h"
+#include "tests/support/small_plan.h"
 
-enum { BATCH = 8, IMAGE = 32, CLASSES = 10, STEPS = 2 };
-
-static struct sl_plan *open_plan(const char *partition, int chunks)
-{
-	struct sl_plan_spec spec = {.model = {"mobilenet_v2", 0.25, CLASSES, IMAGE, true, 0.2},
-				    .batch = BATCH,
-				    .chunks = chunks,
-				    .seed = 11};
-	struct sl_plan *plan;
-	struct sl_fail fail;
-
-	snprintf(spec.cut.partition, sizeof spec.cut.partition, "%s", partition);
-	if (sl_plan_open(&plan, &spec, &fail) != SL_OK)
-		fail_msg("%s", fail.text);
-	return plan;
-}
-
-/* ---- layout: who owns each line of memory, as a step goes on */
-
-struct shadow {
-	const struct sl_plan *plan;
-	const struct sl_plan_segment *s;
-	struct sl_fusion *fusion;
-	struct sl_layout layout;
-	int *slot[2], *scratch; /* owner of each line of SL_ARENA_ALIGN bytes; 0: nobody */
-	int written;
-};
-
-static int owner_of(const struct shadow *sh, int chunk, int value, bool grad)
-{
-	return 1 + (chunk * sh->plan->model->n_value + value) * 2 + grad;
-}
-
-static int *lines(const struct shadow *sh, const struct sl_place *place, int chunk, size_t bytes)
-{
-	size_t end = place->offset + sl_align(bytes);
-
-	assert_int_equal(place->offset % SL_ARENA_ALIGN, 0);
-	assert_int_not_equal(place->region, SL_REGION_NONE);
-	assert_true(end <= (place->region == SL_REGION_SLOT ? sh->layout.slot_bytes : sh->layout.scratch_bytes));
-	return (place->region == SL_REGION_SLOT ? sh->slot[chunk] : sh->scratch) + place->offset / SL_ARENA_ALIGN;
-}
-
-static size_t bytes_of(const struct sl_shape *shape)
-{
-	return (size_t)sl_shape_count(shape) * sizeof(float);
-}
-
-static void write_value(struct shadow *sh, int chunk, int value, bool grad, const struct sl_shape *shape)
-{
-	const struct sl_place *place = grad ? &sh->layout.grad[value] : &sh->layout.value[value];
-	int *line = lines(sh, place, chunk, bytes_of(shape));
-
-	for (size_t i = 0; i < sl_align(bytes_of(shape)) / SL_ARENA_ALIGN; i++)
-		line[i] = owner_of(sh, chunk, value, grad);
-	sh->written++;
-}
-
-static void read_value(struct shadow *sh, int chunk, int value, bool grad, const struct sl_shape *shape)
-{
-	const struct sl_place *place = grad ? &sh->layout.grad[value] : &sh->layout.value[value];
-	const int *line = lines(sh, place, chunk, bytes_of(shape));
-
-	for (size_t i = 0; i < sl_align(bytes_of(shape)) / SL_ARENA_ALIGN; i++)
-		if (line[i] != owner_of(sh, chunk, value, grad))
-			fail_msg("%s: the %s of value %d of chunk %d was overwritten", sl_segment_name(sh->s->which),
-				 grad ? "gradient" : "content", value, chunk);
-}
-
-static bool is_there(const struct shadow *sh, int chunk, int value, const struct sl_shape *shape)
-{
-	return *lines(sh, &sh->layout.grad[value], chunk, bytes_of(shape)) == owner_of(sh, chunk, value, true);
-}
-
-static void shadow_forward(struct shadow *sh, int chunk)
-{
-	write_value(sh, chunk, sh->s->in_value, false, &sh->s->in_shape);
-	for (int i = 0; i < sh->s->n_op; i++) {
-		const struct sl_op *op = &sh->s->op[i].op;
-
-		if (sh->fusion[i].absorbed)
-			continue;
-		if (sh->fusion[i].consumer < 0)
-			write_value(sh, chunk, sl_fuse_output(sh->fusion, sh->s, i), false, &op->out_shape);
-		for (int k = 0; k < op->n_in; k++) /* still there once the output is */
-			read_value(sh, chunk, sl_fuse_input(sh->fusion, sh->s, i, k), false, &op->in_shape[k]);
-	}
-	read_value(sh, chunk, sh->s->out_value, false, &sh->s->out_shape);
-}
-
-static void shadow_backward_op(struct shadow *sh, int chunk, int i)
-{
-	const struct sl_segment_op *so = &sh->s->op[i];
-	const struct sl_fusion *f = &sh->fusion[i];
-	const struct sl_op *op = &so->op;
-
-	for (int k = 0; k < op->n_in; k++) {
-		const struct sl_segment_op *to = &sh->s->op[sl_fuse_din(sh->fusion, sh->s, i)];
-		int value = to->op.in[k];
-
-		if (!to->din_want[k] || f->producer >= 0)
-			continue;
-		/* added to where a later reader of the value has written it, and only there */
-		assert_int_equal(to->din_add[k], is_there(sh, chunk, value, &op->in_shape[k]));
-		if (to->din_add[k])
-			read_value(sh, chunk, value, true, &op->in_shape[k]);
-		write_value(sh, chunk, value, true, &op->in_shape[k]);
-	}
-	for (int k = 0; k < op->n_in && sl_op_saves_input(op); k++)
-		read_value(sh, chunk, sl_fuse_input(sh->fusion, sh->s, i, k), false, &op->in_shape[k]);
-	if (sl_op_saves_output(op) || f->after >= 0)
-		read_value(sh, chunk, sl_fuse_output(sh->fusion, sh->s, i), false, &op->out_shape);
-	if (op->kind != SL_OP_XENT)
-		read_value(sh, chunk, f->after >= 0 ? sh->s->op[f->after].op.out : op->out, true, &op->out_shape);
-}
-
-static void shadow_backward(struct shadow *sh, int chunk)
-{
-	if (sh->s->which != SL_TAIL)
-		write_value(sh, chunk, sh->s->out_value, true, &sh->s->out_shape);
-	for (int i = sh->s->n_op - 1; i >= 0; i--)
-		if (!sh->fusion[i].absorbed)
-			shadow_backward_op(sh, chunk, i);
-	if (sh->s->which != SL_HEAD)
-		read_value(sh, chunk, sh->s->in_value, true, &sh->s->in_shape);
-}
-
-static void open_shadow(struct shadow *sh, const struct sl_plan *plan, enum sl_segment which,
-			const struct sl_backend *be)
-{
-	const struct sl_plan_segment *s = &plan->segment[which];
-	struct sl_op_sizes *sizes = calloc((size_t)s->n_op, sizeof *sizes);
-
-	for (int i = 0; i < s->n_op; i++)
-		sizes[i] = (struct sl_op_sizes){.workspace_bytes = (size_t)(7 * i % 50), .saved_bytes = (size_t)i};
-	*sh = (struct shadow){.plan = plan, .s = s, .fusion = calloc((size_t)s->n_op, sizeof *sh->fusion)};
-	sl_fuse_find(sh->fusion, be, s);
-	assert_int_equal(sl_layout_open(&sh->layout, plan->model, s, sh->fusion, sizes), SL_OK);
-	for (int i = 0; i + 1 < s->n_op; i++)
-		assert_true(sh->layout.saved_offset[i] + sizes[i].saved_bytes <= sh->layout.saved_offset[i + 1]);
-	for (int i = 0; i < s->n_op; i++)
-		assert_true(sizes[i].workspace_bytes <= sh->layout.workspace_bytes);
-	free(sizes);
-	for (int chunk = 0; chunk < 2; chunk++)
-		sh->slot[chunk] = calloc(sh->layout.slot_bytes / SL_ARENA_ALIGN + 1, sizeof(int));
-	sh->scratch = calloc(sh->layout.scratch_bytes / SL_ARENA_ALIGN + 1, sizeof(int));
-}
-
-static void close_shadow(struct shadow *sh)
-{
-	for (int chunk = 0; chunk < 2; chunk++)
-		free(sh->slot[chunk]);
-	free(sh->scratch);
-	free(sh->fusion);
-	sl_layout_close(&sh->layout);
-}
-
-/* Head and middle as 1F1B interleaves two chunks; the tail chunk by chunk. */
-static void replay_lifetimes(const struct sl_backend *be, const char *cut, int *absorbed)
-{
-	struct sl_plan *plan = open_plan(cut, 2);
-
-	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
-		struct shadow sh;
-
-		open_shadow(&sh, plan, (enum sl_segment)which, be);
-		shadow_forward(&sh, 0);
-		if (which == SL_TAIL)
-			shadow_backward(&sh, 0);
-		shadow_forward(&sh, 1);
-		if (which != SL_TAIL)
-			shadow_backward(&sh, 0);
-		shadow_backward(&sh, 1);
-		if (which != SL_HEAD) /* what goes back over the link */
-			read_value(&sh, 0, sh.s->in_value, true, &sh.s->in_shape);
-		for (int i = 0; i < sh.s->n_op; i++)
-			*absorbed += sh.fusion[i].absorbed;
-		assert_true(sh.written > 2 * sh.s->n_op);
-		close_shadow(&sh);
-	}
-	sl_plan_close(plan);
-}
-
-static void no_two_live_values_share_memory(void **state)
-{
-	static const char *const cut[] = {"1:-1", "2:-2", "1:-2", "2:-1", "5:-4", "18:-1"};
-	struct sl_backend ref, cpu;
-	int absorbed = 0;
-
-	(void)state;
-	assert_int_equal(sl_ref_backend_open(&ref, NULL), SL_OK);
-	assert_int_equal(sl_cpu_backend_open(&cpu, NULL, NULL), SL_OK);
-	for (size_t c = 0; c < sizeof cut / sizeof cut[0]; c++)
-		replay_lifetimes(&ref, cut[c], &absorbed);
-	assert_int_equal(absorbed, 0);
-	for (size_t c = 0; c < sizeof cut / sizeof cut[0]; c++)
-		replay_lifetimes(&cpu, cut[c], &absorbed);
-	assert_true(absorbed > 6 * 20); /* two in each of the blocks */
-	ref.ops->close(&ref);
-	cpu.ops->close(&cpu);
-}
-
-/* The tail keeps its input and that input's gradient per chunk, and nothing else but what kernels save: the rest is
- * scratch, which is less than all of it side by side. */
-static void the_tail_shares_scratch_between_chunks(void **state)
-{
-	struct sl_plan *plan = open_plan("5:-8", 2);
-	const struct sl_plan_segment *s = &plan->segment[SL_TAIL];
-	struct sl_backend ref;
-	size_t all = 0;
-	struct shadow sh;
-
-	(void)state;
-	assert_int_equal(sl_ref_backend_open(&ref, NULL), SL_OK);
-	open_shadow(&sh, plan, SL_TAIL, &ref);
-	assert_int_equal(sh.layout.slot_bytes, 2 * sl_align(bytes_of(&s->in_shape)));
-	for (int i = 0; i < s->n_op; i++)
-		all += 2 * sl_align(bytes_of(&s->op[i].op.out_shape));
-	assert_in_range(sh.layout.scratch_bytes, 1, all * 3 / 4);
-	close_shadow(&sh);
-	sl_plan_close(plan);
-	ref.ops->close(&ref);
-}
+enum { STEPS = 2 };
 
 /* ---- a network of three executors, its tensors carried by hand */
 
@@ -258,7 +33,7 @@ static void open_net(struct net *n, const char *backend, struct sl_pool *pool, c
 	struct sl_weights w;
 	struct sl_fail fail;
 
-	*n = (struct net){.plan = open_plan(partition, chunks)};
+	*n = (struct net){.plan = small_plan_open(partition, chunks)};
 	assert_int_equal(strcmp(backend, "ref") == 0 ? sl_ref_backend_open(&n->be, &fail)
 						     : sl_cpu_backend_open(&n->be, pool, &fail),
 			 SL_OK);
@@ -280,7 +55,7 @@ static void open_net(struct net *n, const char *backend, struct sl_pool *pool, c
 		free(range);
 	}
 	sl_weights_close(&w);
-	n->carrier = malloc((size_t)n->plan->rows * IMAGE * IMAGE * 96 * sizeof(float));
+	n->carrier = malloc((size_t)n->plan->rows * SMALL_IMAGE * SMALL_IMAGE * 96 * sizeof(float));
 }
 
 static void close_net(struct net *n)
@@ -294,7 +69,7 @@ static void close_net(struct net *n)
 
 static void carry(struct net *n, const struct sl_tensor *from, struct sl_tensor to)
 {
-	size_t bytes = bytes_of(&from->shape);
+	size_t bytes = small_plan_bytes(&from->shape);
 
 	assert_true(sl_shape_equal(&from->shape, &to.shape));
 	assert_int_equal(n->be.ops->download(&n->be, n->carrier, from->data, bytes), SL_OK);
@@ -302,18 +77,18 @@ static void carry(struct net *n, const struct sl_tensor *from, struct sl_tensor 
 }
 
 struct batch {
-	float image[BATCH * IMAGE * IMAGE * 3];
-	int32_t label[BATCH];
+	float image[SMALL_BATCH * SMALL_IMAGE * SMALL_IMAGE * 3];
+	int32_t label[SMALL_BATCH];
 };
 
 static void make_batch(struct batch *b, uint64_t step)
 {
 	const struct sl_rng_key key = {.seed = 5, .step = step, .tensor = SL_RNG_TEST};
 
-	for (uint32_t i = 0; i < BATCH * IMAGE * IMAGE * 3; i++)
+	for (uint32_t i = 0; i < SMALL_BATCH * SMALL_IMAGE * SMALL_IMAGE * 3; i++)
 		b->image[i] = 2 * sl_rng_unit(sl_rng_u32(&key, i)) - 1;
-	for (uint32_t i = 0; i < BATCH; i++)
-		b->label[i] = (int32_t)sl_rng_below(sl_rng_u32(&key, 1u << 24 | i), CLASSES);
+	for (uint32_t i = 0; i < SMALL_BATCH; i++)
+		b->label[i] = (int32_t)sl_rng_below(sl_rng_u32(&key, 1u << 24 | i), SMALL_CLASSES);
 }
 
 static struct sl_exec_call call_of(const struct net *n, int64_t batch_rows, int chunk, uint64_t step)
@@ -325,7 +100,7 @@ static void forward(struct net *n, const struct batch *b, int64_t batch_rows, in
 {
 	struct sl_exec_call call = call_of(n, batch_rows, chunk, step);
 	struct sl_tensor in = sl_exec_input(n->exec[SL_HEAD], chunk, call.rows);
-	int64_t row = IMAGE * IMAGE * 3;
+	int64_t row = SMALL_IMAGE * SMALL_IMAGE * 3;
 
 	assert_int_equal(n->be.ops->upload(&n->be, in.data, b->image + chunk * n->plan->rows * row,
 					   (size_t)(call.rows * row) * sizeof(float)),
@@ -489,17 +264,17 @@ static void nothing_changes_before_the_commit(void **state)
 	(void)state;
 	open_net(&once, "cpu", NULL, "1:-1", 2);
 	open_net(&twice, "cpu", NULL, "1:-1", 2);
-	compute(&once, BATCH, 0);
+	compute(&once, SMALL_BATCH, 0);
 	assert_true(same_bits(&once, &twice, sl_exec_get_weights));
 	assert_false(same_bits(&once, &twice, sl_exec_get_gradients));
 	/* another batch is begun, and the step then begins again */
 	compute(&twice, 5, 9);
-	compute(&twice, BATCH, 0);
+	compute(&twice, SMALL_BATCH, 0);
 	assert_true(once.loss == twice.loss && once.correct == twice.correct);
 	assert_true(same_bits(&once, &twice, sl_exec_get_gradients));
-	commit(&once, BATCH);
+	commit(&once, SMALL_BATCH);
 	assert_false(same_bits(&once, &twice, sl_exec_get_weights));
-	commit(&twice, BATCH);
+	commit(&twice, SMALL_BATCH);
 	assert_true(same_bits(&once, &twice, sl_exec_get_weights));
 	compute(&once, 7, 1);
 	compute(&twice, 7, 1);
@@ -521,8 +296,8 @@ static void running_statistics_change_in_the_commit(void **state)
 	trainable = n.plan->segment[SL_MIDDLE].trainable_count;
 	before = get(&n, SL_MIDDLE, sl_exec_get_weights, &count);
 	assert_true(trainable < count);
-	compute(&n, BATCH, 0);
-	commit(&n, BATCH);
+	compute(&n, SMALL_BATCH, 0);
+	commit(&n, SMALL_BATCH);
 	after = get(&n, SL_MIDDLE, sl_exec_get_weights, &count);
 	assert_memory_not_equal(before + trainable, after + trainable, (size_t)(count - trainable) * sizeof *after);
 	free(before);
@@ -551,18 +326,18 @@ static void threads_do_not_change_bits(void **state)
 
 static void labels_that_are_none_are_refused(void **state)
 {
-	static const int32_t wrong[] = {-1, CLASSES, INT32_MAX};
+	static const int32_t wrong[] = {-1, SMALL_CLASSES, INT32_MAX};
 	struct net n;
 
 	(void)state;
 	open_net(&n, "cpu", NULL, "1:-1", 1);
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-		int32_t label[BATCH] = {0};
-		struct sl_exec_call call = {0, BATCH, 0, true};
+		int32_t label[SMALL_BATCH] = {0};
+		struct sl_exec_call call = {0, SMALL_BATCH, 0, true};
 		struct sl_exec_loss loss = {.labels = label, .scale = 1};
 
 		assert_int_equal(sl_exec_forward(n.exec[SL_TAIL], &call, &loss), SL_OK);
-		label[BATCH - 1] = wrong[i];
+		label[SMALL_BATCH - 1] = wrong[i];
 		assert_int_equal(sl_exec_forward(n.exec[SL_TAIL], &call, &loss), SL_ERR_DATA);
 	}
 	close_net(&n);
@@ -582,7 +357,7 @@ static enum sl_err count_alloc(struct sl_backend *be, size_t bytes, void **out, 
 
 static void memory_is_known_before_it_is_taken(void **state)
 {
-	struct sl_plan *plan = open_plan("1:-1", 4);
+	struct sl_plan *plan = small_plan_open("1:-1", 4);
 	struct sl_backend be;
 	struct sl_fail fail;
 
@@ -611,8 +386,6 @@ static void memory_is_known_before_it_is_taken(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(no_two_live_values_share_memory),
-		cmocka_unit_test(the_tail_shares_scratch_between_chunks),
 		cmocka_unit_test(ref_and_cpu_agree_at_any_number_of_chunks),
 		cmocka_unit_test(nothing_changes_before_the_commit),
 		cmocka_unit_test(running_statistics_change_in_the_commit),

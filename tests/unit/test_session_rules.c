@@ -1,4 +1,4 @@
-/* The session against a peer that does not keep to the rules: parts, commits, epochs, credit, silence. Every fault is
+/* The session against a peer that does not keep to the rules: parts, commits, epochs. Every fault is
  * one change to a frame that is accepted without it. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,48 +13,17 @@ static struct rig rig;
 
 static const struct rig_conf conf = {.batch = 61, .rows = 16, .part_bytes = 4096, .window_bytes = 1 << 20, .seed = 1};
 
-static void open_ready(void)
-{
-	rig_open(&rig, &conf);
-	rig_shake_hands(&rig);
-}
-
-static void done(enum rig_who who, enum sl_task task, int chunk)
-{
-	struct rig_fifo *f = &rig.side[who].task[task];
-
-	assert_true(f->count > 0 && f->first == chunk);
-	f->first++;
-	f->count--;
-	assert_int_equal(
-		rig_event(&rig, who, &(struct sl_event){.kind = SL_EV_TASK_DONE, .task = task, .chunk = chunk}), SL_OK);
-}
-
-static void give(enum rig_who to, enum sl_part_what what)
-{
-	struct sl_frame f = rig_part(&rig, to, what, 1000);
-
-	assert_int_equal(rig_frame(&rig, to, &f), SL_OK);
-}
-
-/* A step of which the server has computed chunk 0 forward and received chunk 1. */
 static void step_under_way(void)
 {
-	open_ready();
-	rig_begin_step(&rig, 61);
-	give(RIG_SERVER, SL_PART_HEAD_ACT);
-	give(RIG_SERVER, SL_PART_HEAD_ACT);
-	done(RIG_SERVER, SL_TASK_MID_FWD, 0);
-	for (int chunk = 0; chunk < 4; chunk++)
-		done(RIG_CLIENT, SL_TASK_HEAD_FWD, chunk);
+	rig_step_under_way(&rig, &conf);
 }
 
 /* And the client has computed the tail of chunk 0. */
 static void tail_under_way(void)
 {
 	step_under_way();
-	give(RIG_CLIENT, SL_PART_MID_ACT);
-	done(RIG_CLIENT, SL_TASK_TAIL, 0);
+	rig_give(&rig, RIG_CLIENT, SL_PART_MID_ACT);
+	rig_done(&rig, RIG_CLIENT, SL_TASK_TAIL, 0);
 }
 
 typedef void change_fn(struct sl_frame *f);
@@ -225,7 +194,7 @@ static void parts_that_break_a_rule_end_the_session(void **state)
 
 static void begin_nothing(void)
 {
-	open_ready();
+	rig_open_ready(&rig, &conf);
 	rig_begin_step(&rig, 61);
 }
 
@@ -292,11 +261,11 @@ static void gradients_wait_for_their_activations(void **state)
 
 	(void)state;
 	step_under_way(); /* forward of chunk 0 is done, of chunk 1 is not */
-	give(RIG_SERVER, SL_PART_MID_GRAD);
+	rig_give(&rig, RIG_SERVER, SL_PART_MID_GRAD);
 	f = rig_part(&rig, RIG_SERVER, SL_PART_MID_GRAD, 1000);
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
 	tail_under_way();
-	give(RIG_CLIENT, SL_PART_HEAD_GRAD);
+	rig_give(&rig, RIG_CLIENT, SL_PART_HEAD_GRAD);
 	f = rig_part(&rig, RIG_CLIENT, SL_PART_HEAD_GRAD, 1000);
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
 	begin_nothing(); /* the client has sent nothing yet */
@@ -304,10 +273,10 @@ static void gradients_wait_for_their_activations(void **state)
 	f.u.part.what = SL_PART_MID_ACT;
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
 	assert_non_null(strstr(rig.side[RIG_CLIENT].fail.text, "before it can exist"));
-	open_ready();
+	rig_open_ready(&rig, &conf);
 	rig_begin_eval(&rig, 0, 61);
-	give(RIG_SERVER, SL_PART_HEAD_ACT);
-	done(RIG_SERVER, SL_TASK_MID_FWD, 0);
+	rig_give(&rig, RIG_SERVER, SL_PART_HEAD_ACT);
+	rig_done(&rig, RIG_SERVER, SL_TASK_MID_FWD, 0);
 	f = rig_part(&rig, RIG_SERVER, SL_PART_MID_GRAD, 1000);
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
 }
@@ -319,7 +288,7 @@ static void there_is_no_chunk_behind_the_last(void **state)
 	(void)state;
 	begin_nothing();
 	for (int chunk = 0; chunk < 4; chunk++)
-		give(RIG_SERVER, SL_PART_HEAD_ACT);
+		rig_give(&rig, RIG_SERVER, SL_PART_HEAD_ACT);
 	f = rig_part(&rig, RIG_SERVER, SL_PART_HEAD_ACT, 1000);
 	assert_int_equal(f.u.part.chunk, 4);
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
@@ -332,7 +301,7 @@ static void a_fetch_takes_weights_alone(void **state)
 	struct sl_frame f;
 
 	(void)state;
-	open_ready();
+	rig_open_ready(&rig, &conf);
 	rig_begin_step(&rig, 61);
 	rig_settle(&rig);
 	rig_begin_fetch(&rig);
@@ -346,13 +315,13 @@ static void a_fetch_takes_weights_alone(void **state)
 /* The server has computed all of a step of one chunk, unless `early`. */
 static void before_commit(bool early)
 {
-	open_ready();
+	rig_open_ready(&rig, &conf);
 	rig_begin_step(&rig, 16);
-	give(RIG_SERVER, SL_PART_HEAD_ACT);
-	done(RIG_SERVER, SL_TASK_MID_FWD, 0);
-	give(RIG_SERVER, SL_PART_MID_GRAD);
+	rig_give(&rig, RIG_SERVER, SL_PART_HEAD_ACT);
+	rig_done(&rig, RIG_SERVER, SL_TASK_MID_FWD, 0);
+	rig_give(&rig, RIG_SERVER, SL_PART_MID_GRAD);
 	if (!early)
-		done(RIG_SERVER, SL_TASK_MID_BWD, 0);
+		rig_done(&rig, RIG_SERVER, SL_TASK_MID_BWD, 0);
 }
 
 static void try_commit(struct sl_commit c, bool early, enum sl_err code)
@@ -366,7 +335,7 @@ static void try_commit(struct sl_commit c, bool early, enum sl_err code)
 	if (code != SL_OK)
 		return;
 	assert_true(rig.side[RIG_SERVER].s.lr == c.lr);
-	done(RIG_SERVER, SL_TASK_COMMIT, 0);
+	rig_done(&rig, RIG_SERVER, SL_TASK_COMMIT, 0);
 	assert_int_equal(rig.side[RIG_SERVER].s.next_step, 1);
 }
 
@@ -390,13 +359,13 @@ static void a_step_is_committed_once(void **state)
 
 	(void)state;
 	for (int other = 0; other < 2; other++) {
-		open_ready();
+		rig_open_ready(&rig, &conf);
 		rig.side[RIG_CLIENT].s.state = SL_SESSION_COMMIT;
 		f.u.committed.step = (uint64_t)other;
 		assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), other ? SL_ERR_PROTOCOL : SL_OK);
 	}
 	f.u.committed.step = 0;
-	open_ready();
+	rig_open_ready(&rig, &conf);
 	rig.side[RIG_CLIENT].s.state = SL_SESSION_COMMIT;
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_OK);
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
@@ -422,7 +391,7 @@ static void older_epochs_are_dropped_and_counted(void **state)
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_OK);
 	assert_int_equal(rig.side[RIG_SERVER].s.counts.stale_frames, 4);
 	assert_int_equal(rig.side[RIG_SERVER].s.state, SL_SESSION_STEP);
-	give(RIG_SERVER, SL_PART_HEAD_ACT);
+	rig_give(&rig, RIG_SERVER, SL_PART_HEAD_ACT);
 }
 
 static void newer_epochs_are_refused(void **state)
@@ -451,138 +420,6 @@ static void a_refusal_of_no_epoch_counts(void **state)
 	assert_int_equal(rig.side[RIG_SERVER].in.count, 1); /* Hello: a REFUSE is not answered by another */
 }
 
-/* ---- credit */
-
-/* A part of a run of 2,000 bytes to the server, which has granted `granted` of this run then. */
-static void credit_after(uint64_t offset, uint64_t len, uint64_t granted)
-{
-	struct sl_frame f = rig_part(&rig, RIG_SERVER, SL_PART_HEAD_ACT, len);
-
-	f.u.part.total = 2000;
-	f.u.part.offset = offset;
-	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_OK);
-	assert_int_equal(rig.side[RIG_SERVER].granted, 2000 + granted);
-	assert_int_equal(rig.side[RIG_SERVER].s.consumed_bytes, offset + len - granted);
-}
-
-/* A quarter of the window at a time, and what is left at the end of a run. */
-static void credit_is_counted(void **state)
-{
-	(void)state;
-	step_under_way();
-	assert_int_equal(rig.side[RIG_SERVER].granted, 2000);
-	rig.side[RIG_SERVER].s.window_bytes = 1000 * 4;
-	rig.side[RIG_SERVER].s.hello.part_bytes = 1000;
-	credit_after(0, 999, 0);
-	credit_after(999, 1, 1000);
-	credit_after(1000, 900, 1000);
-	credit_after(1900, 100, 2000);
-}
-
-static void try_credit(uint64_t bytes, enum sl_err code)
-{
-	const struct sl_frame f = {.kind = SL_FRAME_CREDIT, .epoch = 7, .u.credit = {bytes}};
-
-	for (int who = 0; who < 2; who++) {
-		open_ready();
-		assert_int_equal(rig_frame(&rig, (enum rig_who)who, &f), code);
-	}
-}
-
-static void credit_beyond_the_window_is_refused(void **state)
-{
-	const struct sl_frame f = {.kind = SL_FRAME_CREDIT, .epoch = 7, .u.credit = {1}};
-
-	(void)state;
-	try_credit(1, SL_OK);
-	try_credit(1 << 20, SL_OK);
-	try_credit((1 << 20) + 1, SL_ERR_PROTOCOL);
-	try_credit(UINT64_MAX, SL_ERR_PROTOCOL);
-	try_credit(0, SL_ERR_PROTOCOL);
-	rig_open(&rig, &conf);
-	assert_int_equal(rig_event(&rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_OPEN}), SL_OK);
-	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL); /* nothing granted yet */
-}
-
-/* ---- liveness */
-
-static enum sl_err tick(enum rig_who who, uint64_t after_ms)
-{
-	rig.now_ms += after_ms;
-	return rig_event(&rig, who, &(struct sl_event){.kind = SL_EV_TICK});
-}
-
-static void silence_ends_a_session(void **state)
-{
-	(void)state;
-	for (int who = 0; who < 2; who++) {
-		open_ready();
-		assert_int_equal(tick((enum rig_who)who, 1000), SL_OK);
-		assert_int_equal(tick((enum rig_who)who, 1), SL_ERR_PEER_LOST);
-		assert_non_null(strstr(rig.side[who].fail.text, "for 1001 ms (limit 1000 ms)"));
-		open_ready();
-		rig.side[who].s.patience_ms = 0;
-		assert_int_equal(tick((enum rig_who)who, 1u << 30), SL_OK);
-	}
-}
-
-/* As long as heartbeats come, nobody is lost; and they say how far away the other side is. */
-static void heartbeats_keep_a_session(void **state)
-{
-	uint64_t beats = 0;
-
-	(void)state;
-	open_ready();
-	for (int i = 0; i < 400; i++) {
-		int before = rig.side[RIG_SERVER].in.count;
-
-		assert_int_equal(tick(RIG_CLIENT, 20), SL_OK);
-		beats += (uint64_t)(rig.side[RIG_SERVER].in.count - before);
-		rig.now_ms += 15; /* on the way */
-		rig_settle(&rig);
-		assert_int_equal(tick(RIG_SERVER, 5), SL_OK);
-		rig.now_ms += 15;
-		rig_settle(&rig);
-	}
-	assert_in_range(beats, 400 * 55 / 110 - 1, 400 * 55 / 110 + 1);
-	assert_true(rig.side[RIG_CLIENT].s.rtt_ms >= 30 && rig.side[RIG_CLIENT].s.rtt_ms <= 35);
-}
-
-/* A server that builds its plan does not hold the client's silence against it, and says that it is alive. */
-static void opening_may_take_its_time(void **state)
-{
-	struct sl_frame hello = {.kind = SL_FRAME_HELLO, .epoch = 7, .u.hello = rig_hello(&conf)};
-
-	(void)state;
-	rig_open(&rig, &conf);
-	assert_int_equal(rig_frame(&rig, RIG_SERVER, &hello), SL_OK);
-	assert_int_equal(tick(RIG_SERVER, 5000), SL_OK);
-	assert_int_equal(rig.side[RIG_CLIENT].in.count, 1);
-	assert_int_equal(rig.side[RIG_CLIENT].inbox[0].kind, SL_FRAME_HEARTBEAT);
-	done(RIG_SERVER, SL_TASK_OPEN, 0);
-	assert_int_equal(tick(RIG_SERVER, 1000), SL_OK);
-	assert_int_equal(tick(RIG_SERVER, 1), SL_ERR_PEER_LOST);
-}
-
-static void a_session_can_be_ended_from_outside(void **state)
-{
-	const struct sl_fail why = {SL_ERR_NONFINITE, "head_act of chunk 1: NaN"};
-	struct sl_outbox out;
-
-	(void)state;
-	open_ready();
-	sl_session_fail(&rig.side[RIG_SERVER].s, &why, rig.now_ms, &out);
-	assert_int_equal(out.n_action, 2);
-	assert_int_equal(out.action[0].kind, SL_ACTION_SEND);
-	assert_int_equal(out.frame[0].kind, SL_FRAME_REFUSE);
-	assert_int_equal(out.frame[0].epoch, 7);
-	assert_int_equal(out.frame[0].u.refuse.code, SL_ERR_NONFINITE);
-	assert_string_equal(out.frame[0].u.refuse.text, why.text);
-	assert_int_equal(out.action[1].kind, SL_ACTION_FAIL);
-	sl_session_fail(&rig.side[RIG_SERVER].s, &why, rig.now_ms, &out);
-	assert_int_equal(out.n_action, 0);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -597,12 +434,6 @@ int main(void)
 		cmocka_unit_test(older_epochs_are_dropped_and_counted),
 		cmocka_unit_test(newer_epochs_are_refused),
 		cmocka_unit_test(a_refusal_of_no_epoch_counts),
-		cmocka_unit_test(credit_is_counted),
-		cmocka_unit_test(credit_beyond_the_window_is_refused),
-		cmocka_unit_test(silence_ends_a_session),
-		cmocka_unit_test(heartbeats_keep_a_session),
-		cmocka_unit_test(opening_may_take_its_time),
-		cmocka_unit_test(a_session_can_be_ended_from_outside),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,23 @@
+#include "tests/support/small_plan.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+struct sl_plan *small_plan_open(const char *partition, int chunks)
+{
+	struct sl_plan_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2},
+				    .batch = SMALL_BATCH,
+				    .chunks = chunks,
+				    .seed = 11};
+	struct sl_plan *plan;
+	struct sl_fail fail;
+
+	snprintf(spec.cut.partition, sizeof spec.cut.partition, "%s", partition);
+	if (sl_plan_open(&plan, &spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return plan;
+}

@@ -1,0 +1,17 @@
+/* Plans of a small MobileNetV2 (0.25, 32², in its CIFAR form): batches of SMALL_BATCH images. */
+#ifndef SL_TESTS_SMALL_PLAN_H
+#define SL_TESTS_SMALL_PLAN_H
+
+#include "common/nn/plan.h"
+
+enum { SMALL_BATCH = 8, SMALL_IMAGE = 32, SMALL_CLASSES = 10 };
+
+/* Fails the test where the plan cannot be opened. */
+struct sl_plan *small_plan_open(const char *partition, int chunks);
+
+static inline size_t small_plan_bytes(const struct sl_shape *shape)
+{
+	return (size_t)sl_shape_count(shape) * sizeof(float);
+}
+
+#endif

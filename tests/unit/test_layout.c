@@ -1,0 +1,225 @@
+/* Layout: who owns each line of memory, as a step goes on: no two values that live at once share any. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/base/arena.h"
+#include "common/nn/exec.h"
+#include "common/nn/layout.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/ref/ref.h"
+#include "tests/support/small_plan.h"
+
+struct shadow {
+	const struct sl_plan *plan;
+	const struct sl_plan_segment *s;
+	struct sl_fusion *fusion;
+	struct sl_layout layout;
+	int *slot[2], *scratch; /* owner of each line of SL_ARENA_ALIGN bytes; 0: nobody */
+	int written;
+};
+
+static int owner_of(const struct shadow *sh, int chunk, int value, bool grad)
+{
+	return 1 + (chunk * sh->plan->model->n_value + value) * 2 + grad;
+}
+
+static int *lines(const struct shadow *sh, const struct sl_place *place, int chunk, size_t bytes)
+{
+	size_t end = place->offset + sl_align(bytes);
+
+	assert_int_equal(place->offset % SL_ARENA_ALIGN, 0);
+	assert_int_not_equal(place->region, SL_REGION_NONE);
+	assert_true(end <= (place->region == SL_REGION_SLOT ? sh->layout.slot_bytes : sh->layout.scratch_bytes));
+	return (place->region == SL_REGION_SLOT ? sh->slot[chunk] : sh->scratch) + place->offset / SL_ARENA_ALIGN;
+}
+
+static void write_value(struct shadow *sh, int chunk, int value, bool grad, const struct sl_shape *shape)
+{
+	const struct sl_place *place = grad ? &sh->layout.grad[value] : &sh->layout.value[value];
+	int *line = lines(sh, place, chunk, small_plan_bytes(shape));
+
+	for (size_t i = 0; i < sl_align(small_plan_bytes(shape)) / SL_ARENA_ALIGN; i++)
+		line[i] = owner_of(sh, chunk, value, grad);
+	sh->written++;
+}
+
+static void read_value(struct shadow *sh, int chunk, int value, bool grad, const struct sl_shape *shape)
+{
+	const struct sl_place *place = grad ? &sh->layout.grad[value] : &sh->layout.value[value];
+	const int *line = lines(sh, place, chunk, small_plan_bytes(shape));
+
+	for (size_t i = 0; i < sl_align(small_plan_bytes(shape)) / SL_ARENA_ALIGN; i++)
+		if (line[i] != owner_of(sh, chunk, value, grad))
+			fail_msg("%s: the %s of value %d of chunk %d was overwritten", sl_segment_name(sh->s->which),
+				 grad ? "gradient" : "content", value, chunk);
+}
+
+static bool is_there(const struct shadow *sh, int chunk, int value, const struct sl_shape *shape)
+{
+	return *lines(sh, &sh->layout.grad[value], chunk, small_plan_bytes(shape)) == owner_of(sh, chunk, value, true);
+}
+
+static void shadow_forward(struct shadow *sh, int chunk)
+{
+	write_value(sh, chunk, sh->s->in_value, false, &sh->s->in_shape);
+	for (int i = 0; i < sh->s->n_op; i++) {
+		const struct sl_op *op = &sh->s->op[i].op;
+
+		if (sh->fusion[i].absorbed)
+			continue;
+		if (sh->fusion[i].consumer < 0)
+			write_value(sh, chunk, sl_fuse_output(sh->fusion, sh->s, i), false, &op->out_shape);
+		for (int k = 0; k < op->n_in; k++) /* still there once the output is */
+			read_value(sh, chunk, sl_fuse_input(sh->fusion, sh->s, i, k), false, &op->in_shape[k]);
+	}
+	read_value(sh, chunk, sh->s->out_value, false, &sh->s->out_shape);
+}
+
+static void shadow_backward_op(struct shadow *sh, int chunk, int i)
+{
+	const struct sl_segment_op *so = &sh->s->op[i];
+	const struct sl_fusion *f = &sh->fusion[i];
+	const struct sl_op *op = &so->op;
+
+	for (int k = 0; k < op->n_in; k++) {
+		const struct sl_segment_op *to = &sh->s->op[sl_fuse_din(sh->fusion, sh->s, i)];
+		int value = to->op.in[k];
+
+		if (!to->din_want[k] || f->producer >= 0)
+			continue;
+		/* added to where a later reader of the value has written it, and only there */
+		assert_int_equal(to->din_add[k], is_there(sh, chunk, value, &op->in_shape[k]));
+		if (to->din_add[k])
+			read_value(sh, chunk, value, true, &op->in_shape[k]);
+		write_value(sh, chunk, value, true, &op->in_shape[k]);
+	}
+	for (int k = 0; k < op->n_in && sl_op_saves_input(op); k++)
+		read_value(sh, chunk, sl_fuse_input(sh->fusion, sh->s, i, k), false, &op->in_shape[k]);
+	if (sl_op_saves_output(op) || f->after >= 0)
+		read_value(sh, chunk, sl_fuse_output(sh->fusion, sh->s, i), false, &op->out_shape);
+	if (op->kind != SL_OP_XENT)
+		read_value(sh, chunk, f->after >= 0 ? sh->s->op[f->after].op.out : op->out, true, &op->out_shape);
+}
+
+static void shadow_backward(struct shadow *sh, int chunk)
+{
+	if (sh->s->which != SL_TAIL)
+		write_value(sh, chunk, sh->s->out_value, true, &sh->s->out_shape);
+	for (int i = sh->s->n_op - 1; i >= 0; i--)
+		if (!sh->fusion[i].absorbed)
+			shadow_backward_op(sh, chunk, i);
+	if (sh->s->which != SL_HEAD)
+		read_value(sh, chunk, sh->s->in_value, true, &sh->s->in_shape);
+}
+
+static void open_shadow(struct shadow *sh, const struct sl_plan *plan, enum sl_segment which,
+			const struct sl_backend *be)
+{
+	const struct sl_plan_segment *s = &plan->segment[which];
+	struct sl_op_sizes *sizes = calloc((size_t)s->n_op, sizeof *sizes);
+
+	for (int i = 0; i < s->n_op; i++)
+		sizes[i] = (struct sl_op_sizes){.workspace_bytes = (size_t)(7 * i % 50), .saved_bytes = (size_t)i};
+	*sh = (struct shadow){.plan = plan, .s = s, .fusion = calloc((size_t)s->n_op, sizeof *sh->fusion)};
+	sl_fuse_find(sh->fusion, be, s);
+	assert_int_equal(sl_layout_open(&sh->layout, plan->model, s, sh->fusion, sizes), SL_OK);
+	for (int i = 0; i + 1 < s->n_op; i++)
+		assert_true(sh->layout.saved_offset[i] + sizes[i].saved_bytes <= sh->layout.saved_offset[i + 1]);
+	for (int i = 0; i < s->n_op; i++)
+		assert_true(sizes[i].workspace_bytes <= sh->layout.workspace_bytes);
+	free(sizes);
+	for (int chunk = 0; chunk < 2; chunk++)
+		sh->slot[chunk] = calloc(sh->layout.slot_bytes / SL_ARENA_ALIGN + 1, sizeof(int));
+	sh->scratch = calloc(sh->layout.scratch_bytes / SL_ARENA_ALIGN + 1, sizeof(int));
+}
+
+static void close_shadow(struct shadow *sh)
+{
+	for (int chunk = 0; chunk < 2; chunk++)
+		free(sh->slot[chunk]);
+	free(sh->scratch);
+	free(sh->fusion);
+	sl_layout_close(&sh->layout);
+}
+
+/* Head and middle as 1F1B interleaves two chunks; the tail chunk by chunk. */
+static void replay_lifetimes(const struct sl_backend *be, const char *cut, int *absorbed)
+{
+	struct sl_plan *plan = small_plan_open(cut, 2);
+
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		struct shadow sh;
+
+		open_shadow(&sh, plan, (enum sl_segment)which, be);
+		shadow_forward(&sh, 0);
+		if (which == SL_TAIL)
+			shadow_backward(&sh, 0);
+		shadow_forward(&sh, 1);
+		if (which != SL_TAIL)
+			shadow_backward(&sh, 0);
+		shadow_backward(&sh, 1);
+		if (which != SL_HEAD) /* what goes back over the link */
+			read_value(&sh, 0, sh.s->in_value, true, &sh.s->in_shape);
+		for (int i = 0; i < sh.s->n_op; i++)
+			*absorbed += sh.fusion[i].absorbed;
+		assert_true(sh.written > 2 * sh.s->n_op);
+		close_shadow(&sh);
+	}
+	sl_plan_close(plan);
+}
+
+static void no_two_live_values_share_memory(void **state)
+{
+	static const char *const cut[] = {"1:-1", "2:-2", "1:-2", "2:-1", "5:-4", "18:-1"};
+	struct sl_backend ref, cpu;
+	int absorbed = 0;
+
+	(void)state;
+	assert_int_equal(sl_ref_backend_open(&ref, NULL), SL_OK);
+	assert_int_equal(sl_cpu_backend_open(&cpu, NULL, NULL), SL_OK);
+	for (size_t c = 0; c < sizeof cut / sizeof cut[0]; c++)
+		replay_lifetimes(&ref, cut[c], &absorbed);
+	assert_int_equal(absorbed, 0);
+	for (size_t c = 0; c < sizeof cut / sizeof cut[0]; c++)
+		replay_lifetimes(&cpu, cut[c], &absorbed);
+	assert_true(absorbed > 6 * 20); /* two in each of the blocks */
+	ref.ops->close(&ref);
+	cpu.ops->close(&cpu);
+}
+
+/* The tail keeps its input and that input's gradient per chunk, and nothing else but what kernels save: the rest is
+ * scratch, which is less than all of it side by side. */
+static void the_tail_shares_scratch_between_chunks(void **state)
+{
+	struct sl_plan *plan = small_plan_open("5:-8", 2);
+	const struct sl_plan_segment *s = &plan->segment[SL_TAIL];
+	struct sl_backend ref;
+	size_t all = 0;
+	struct shadow sh;
+
+	(void)state;
+	assert_int_equal(sl_ref_backend_open(&ref, NULL), SL_OK);
+	open_shadow(&sh, plan, SL_TAIL, &ref);
+	assert_int_equal(sh.layout.slot_bytes, 2 * sl_align(small_plan_bytes(&s->in_shape)));
+	for (int i = 0; i < s->n_op; i++)
+		all += 2 * sl_align(small_plan_bytes(&s->op[i].op.out_shape));
+	assert_in_range(sh.layout.scratch_bytes, 1, all * 3 / 4);
+	close_shadow(&sh);
+	sl_plan_close(plan);
+	ref.ops->close(&ref);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(no_two_live_values_share_memory),
+		cmocka_unit_test(the_tail_shares_scratch_between_chunks),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
