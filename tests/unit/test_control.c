@@ -178,8 +178,8 @@ static void silent_slow_and_greedy_clients_are_dropped(void **state)
 	assert_int_equal(sl_control_ask(d->path, "status", ASK_MS, &text, NULL), SL_OK);
 	free(text);
 	seconds = seconds_to_close(silent);
-	assert_true(seconds > 0.5 && seconds < 3);
-	assert_true(seconds_to_close(lazy) < 3);
+	assert_true(seconds > 0.5 && seconds < 8);
+	assert_true(seconds_to_close(lazy) < 8);
 }
 
 static void a_crowd_is_bounded_and_goes_away(void **state)
@@ -187,17 +187,24 @@ static void a_crowd_is_bounded_and_goes_away(void **state)
 	enum { CROWD = 100 };
 	struct daemon *d = *state;
 	int fd[CROWD], closed_at_once = 0;
+	enum sl_err err = SL_ERR_UNAVAILABLE;
 	char *text, byte;
 
 	for (int i = 0; i < CROWD; i++)
 		fd[i] = raw_connect(d->path);
-	usleep(200000);
-	for (int i = 0; i < CROWD; i++)
-		closed_at_once += recv(fd[i], &byte, 1, MSG_DONTWAIT) == 0;
+	/* before those that were let in have had their second */
+	for (uint64_t start = sl_now_ns(); closed_at_once < CROWD - 8 && sl_seconds_since(start) < 0.9; usleep(10000)) {
+		closed_at_once = 0;
+		for (int i = 0; i < CROWD; i++)
+			closed_at_once += recv(fd[i], &byte, 1, MSG_DONTWAIT) == 0;
+	}
 	assert_true(closed_at_once >= CROWD - 8);
 	for (int i = 0; i < CROWD; i++)
-		assert_true(seconds_to_close(fd[i]) < 3);
-	assert_int_equal(sl_control_ask(d->path, "status", ASK_MS, &text, NULL), SL_OK);
+		assert_true(seconds_to_close(fd[i]) < 8);
+	/* the last one's place is free a moment after its end is seen here */
+	for (uint64_t start = sl_now_ns(); err && sl_seconds_since(start) < 5; usleep(10000))
+		err = sl_control_ask(d->path, "status", ASK_MS, &text, NULL);
+	assert_int_equal(err, SL_OK);
 	free(text);
 }
 

@@ -259,6 +259,9 @@ static void nothing_leaves_beyond_the_credit(const char *endpoint)
 	run_for(rig, 30);
 	assert_int_equal(rig->bytes, 5 * PART); /* half a part's credit sends nothing */
 	sl_outq_credit(rig->queue, PART / 2);
+	rig->stop_at_bytes = 6 * PART;
+	sl_loop_run(rig->loop);
+	rig->stop_at_bytes = 0;
 	run_for(rig, 30);
 	assert_int_equal(rig->bytes, 6 * PART);
 	assert_int_equal(rig->sents, 0);
@@ -588,9 +591,11 @@ static void a_rate_is_what_the_peer_confirms(void **state)
 
 	(void)state;
 	sl_outq_limits(rig->queue, PART, 2 * RUN);
+	rig->stop_at_sents = 1;
 	sl_outq_post(rig->queue, &run);
-	run_for(rig, LATE_MS);
+	run_for(rig, GIVE_UP_MS);
 	assert_int_equal(rig->sents, 1);
+	run_for(rig, LATE_MS);
 	assert_true(sl_outq_stats(rig->queue).peak_bytes_per_s == 0);
 	sl_outq_credit(rig->queue, RUN - 1);
 	assert_true(sl_outq_stats(rig->queue).peak_bytes_per_s == 0);

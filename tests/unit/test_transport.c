@@ -656,11 +656,12 @@ static void thousands_of_garbage_connections_disturb_nobody(void **state)
 		for (int i = 0; i < ZMQ; i++)
 			raw_close(&raw[i]);
 	}
-	server.stop_at = server.messages + 1;
+	/* an answer comes to the number that it had at first alone; messages of strangers that have gone may still come */
+	client.stop_at = client.messages + 1;
 	send_when_writable(&client, "still me");
 	run(loop);
-	assert_true(server.peer == good);
-	assert_string_equal(server.last, "still me");
+	assert_string_equal(client.last, "still me");
+	assert_true(server.echo_to == good);
 	sl_transport_close(client.transport, 0);
 	sl_transport_close(server.transport, 0);
 	sl_loop_close(loop);
