@@ -71,7 +71,7 @@ for side in client server; do
 	expect 0 "halt-$side" --resume --set train.on_nan=stop
 	same_run undisturbed "halt-$side" $steps
 done
-FAILPOINTS=client.check=EIO@5,client.kept=kill@2 expect 137 killed # behind step 6 or later
+FAILPOINTS=client.check=EIO@5,client.kept=kill@2,client.apply=delay:150@4+ expect 137 killed # behind step 6 or later
 expect 0 killed --resume
 same_run once-local killed $steps
 echo passed

@@ -656,7 +656,8 @@ static void thousands_of_garbage_connections_disturb_nobody(void **state)
 		for (int i = 0; i < ZMQ; i++)
 			raw_close(&raw[i]);
 	}
-	/* an answer comes to the number that it had at first alone; messages of strangers that have gone may still come */
+	/* an answer comes to the number that it had at first alone; messages of strangers that have gone may still come
+	 */
 	client.stop_at = client.messages + 1;
 	send_when_writable(&client, "still me");
 	run(loop);
