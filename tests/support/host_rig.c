@@ -1,0 +1,243 @@
+#include "tests/support/host_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/codec/codec.h"
+#include "kernels/cpu/cpu.h"
+
+struct host_rig host_rig;
+
+static enum sl_err count_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
+{
+	host_rig.taken += bytes;
+	/* red, rather than the end of the machine */
+	return bytes > (size_t)1 << 30 ? sl_fail_set(fail, SL_ERR_NOMEM, "too much for a test")
+				       : host_rig.cpu.ops->alloc(be, bytes, out, fail);
+}
+
+static void closed(void *arg)
+{
+	*(bool *)arg = true;
+	sl_loop_stop(host_rig.loop);
+}
+
+/* `files` NULL: without auth. */
+void host_rig_open_with(const struct host_auth_files *files, int sessions, int64_t memory_bytes)
+{
+	static int opened; /* a test that failed leaves its host behind */
+	struct sl_fail fail;
+
+	memset(&host_rig.conf, 0, sizeof host_rig.conf);
+	if (files) {
+		snprintf(host_rig.conf.auth.secret_key, sizeof host_rig.conf.auth.secret_key, "%s", files->secret_key);
+		snprintf(host_rig.conf.auth.clients, sizeof host_rig.conf.auth.clients, "%s", files->clients);
+	}
+	snprintf(host_rig.conf.listen, sizeof host_rig.conf.listen, files ? "tcp://127.0.0.1:*" : "inproc://host-%d",
+		 opened++);
+	host_rig.conf.limits.sessions_per_key = 2;
+	host_rig.conf.link.part_bytes = HOST_RIG_PART;
+	host_rig.conf.link.window_bytes = 4 * HOST_RIG_PART;
+	host_rig.conf.limits.sessions = sessions;
+	host_rig.conf.limits.memory_bytes = memory_bytes;
+	host_rig.conf.limits.part_bytes = HOST_RIG_PART;
+	assert_int_equal(sl_loop_open(&host_rig.loop, &fail), SL_OK);
+	assert_int_equal(sl_cpu_backend_open(&host_rig.cpu, NULL, &fail), SL_OK);
+	host_rig.counting_ops = *host_rig.cpu.ops;
+	host_rig.counting_ops.alloc = count_alloc;
+	host_rig.counting = host_rig.cpu;
+	host_rig.counting.ops = &host_rig.counting_ops;
+	host_rig.taken = 0;
+	host_rig.device = (struct sl_device){.cpu = host_rig.cpu, .be = host_rig.counting, .text = "cpu"};
+	if (sl_server_auth_open(&host_rig.auth, &host_rig.conf, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	if (sl_host_open(&host_rig.host, host_rig.loop, &host_rig.conf, &host_rig.auth, &host_rig.device, &fail) !=
+	    SL_OK)
+		fail_msg("%s", fail.text);
+}
+
+void host_rig_open(int sessions, int64_t memory_bytes)
+{
+	host_rig_open_with(NULL, sessions, memory_bytes);
+}
+
+void host_rig_close(void)
+{
+	bool gone = false;
+
+	sl_host_close(host_rig.host, closed, &gone);
+	sl_loop_run(host_rig.loop);
+	assert_true(gone);
+	sl_server_auth_close(&host_rig.auth);
+	sl_loop_close(host_rig.loop);
+	host_rig.cpu.ops->close(&host_rig.cpu);
+}
+
+struct wait {
+	struct sl_timer *timer;
+	const int *count;
+	int least, turns;
+};
+
+static void look(void *arg)
+{
+	struct wait *w = arg;
+
+	if (++w->turns * HOST_RIG_STEP_MS > HOST_RIG_GIVE_UP_MS || (w->count && *w->count >= w->least))
+		sl_loop_stop(host_rig.loop);
+}
+
+void host_rig_await(const int *count, int least)
+{
+	struct wait w = {.count = count, .least = least};
+	struct sl_fail fail;
+
+	assert_int_equal(sl_timer_open(&w.timer, host_rig.loop, look, &w, &fail), SL_OK);
+	sl_timer_start(w.timer, HOST_RIG_STEP_MS, HOST_RIG_STEP_MS);
+	sl_loop_run(host_rig.loop);
+	sl_timer_close(w.timer);
+	if (*count < least)
+		fail_msg("waited in vain");
+}
+
+/* One look at the clock. */
+void host_rig_turn(void)
+{
+	struct wait w = {.turns = HOST_RIG_GIVE_UP_MS / HOST_RIG_STEP_MS};
+	struct sl_fail fail;
+
+	assert_int_equal(sl_timer_open(&w.timer, host_rig.loop, look, &w, &fail), SL_OK);
+	sl_timer_start(w.timer, HOST_RIG_STEP_MS, HOST_RIG_STEP_MS);
+	sl_loop_run(host_rig.loop);
+	sl_timer_close(w.timer);
+}
+
+static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
+{
+	struct host_client *c = arg;
+	struct sl_frame f;
+	struct sl_fail fail;
+
+	(void)peer;
+	if (sl_wire_decode(header, payload, &f, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	c->came[f.kind]++;
+	if (f.kind == SL_FRAME_PART)
+		c->out_of_order += f.u.part.offset != c->payload_bytes % f.u.part.total;
+	c->last[f.kind] = f;
+	c->payload_bytes += payload.len;
+}
+
+static void ignore(void *arg, sl_peer peer)
+{
+	(void)arg;
+	(void)peer;
+}
+
+static void on_malformed(void *arg, sl_peer peer, const char *why)
+{
+	(void)arg;
+	(void)peer;
+	fail_msg("%s", why);
+}
+
+void host_rig_connect_with(struct host_client *c, const struct sl_transport_auth *with)
+{
+	static const struct sl_transport_events events = {on_message, ignore, on_malformed, ignore, NULL};
+	const struct sl_transport_conf t = {
+		.endpoint = sl_host_endpoint(host_rig.host), .part_bytes = HOST_RIG_PART, .hwm = 64, .auth = with};
+	struct sl_fail fail;
+
+	memset(c, 0, sizeof *c);
+	if (sl_transport_connect(&c->transport, host_rig.loop, &t, &events, c, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+}
+
+void host_rig_connect_raw(struct host_client *c)
+{
+	host_rig_connect_with(c, NULL);
+}
+
+void host_rig_say(struct host_client *c, const struct sl_frame *f)
+{
+	const struct sl_payload none = {0};
+	uint8_t header[SL_WIRE_HEADER_MAX];
+	enum sl_err err;
+	size_t len;
+
+	assert_int_equal(sl_wire_encode(f, header, &len), SL_OK);
+	/* BUSY: no connection stands yet */
+	for (int i = 0; i < HOST_RIG_GIVE_UP_MS / HOST_RIG_STEP_MS; i++) {
+		err = sl_transport_send(c->transport, SL_PEER_SERVER, (struct sl_bytes){header, len}, &none);
+		if (err != SL_ERR_BUSY)
+			break;
+		host_rig_turn();
+	}
+	assert_int_equal(err, SL_OK);
+}
+
+void host_rig_hang_up(struct host_client *c)
+{
+	sl_transport_close(c->transport, 0);
+}
+
+struct sl_agreement host_rig_agreement_of(int classes, int image, int64_t batch)
+{
+	struct sl_agreement a = {
+		.plan = {.model = {"mobilenet_v2", 0.25, classes, image, false, 0.2}, .batch = batch, .chunks = 1},
+		.momentum = 0.9};
+	struct sl_fail fail;
+
+	snprintf(a.plan.cut.partition, sizeof a.plan.cut.partition, "1:-1");
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		assert_int_equal(sl_codec_parse("none", &a.codec[dir], &fail), SL_OK);
+	sl_agreement_seal(&a);
+	return a;
+}
+
+/* A Hello that the server's plan agrees with. */
+struct sl_frame host_rig_hello_of(const struct sl_agreement *a, uint8_t session, uint64_t epoch, int64_t *weight_count)
+{
+	struct sl_frame f = {.kind = SL_FRAME_HELLO, .epoch = epoch};
+	struct sl_hello *h = &f.u.hello;
+	struct sl_plan *plan;
+	struct sl_fail fail;
+
+	*h = (struct sl_hello){.version = SL_WIRE_VERSION,
+			       .n_held = 1,
+			       .session = {session},
+			       .epoch = epoch,
+			       .software = "test",
+			       .weights_source = SL_WEIGHTS_SEED,
+			       .part_bytes = HOST_RIG_PART,
+			       .window_bytes = 1 << 24,
+			       .heartbeat_ms = 50,
+			       .timeout_ms = 60000};
+	if (sl_plan_open(&plan, &a->plan, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	sl_agreement_to_hello(a, plan, h);
+	if (weight_count)
+		*weight_count = plan->segment[SL_MIDDLE].weight_count;
+	sl_plan_close(plan);
+	return f;
+}
+
+struct sl_frame host_rig_small_hello(uint8_t session, uint64_t epoch)
+{
+	struct sl_agreement a = host_rig_agreement_of(10, 32, 2);
+
+	return host_rig_hello_of(&a, session, epoch, NULL);
+}
+
+const char *host_rig_refusal(struct host_client *c, enum sl_err code)
+{
+	host_rig_await(&c->came[SL_FRAME_REFUSE], 1);
+	assert_int_equal(c->last[SL_FRAME_REFUSE].u.refuse.code, code);
+	return c->last[SL_FRAME_REFUSE].u.refuse.text;
+}

@@ -1,0 +1,58 @@
+/* A server's host on a loop, and clients that speak to it by frames, over the transport of one process. One rig a
+ * process; everything fails the test where it does not work. */
+#ifndef SL_TESTS_HOST_RIG_H
+#define SL_TESTS_HOST_RIG_H
+
+#include "common/link/transport.h"
+#include "common/session/agree.h"
+#include "server/auth.h"
+#include "server/host.h"
+
+enum { HOST_RIG_PART = 1 << 16, HOST_RIG_GIVE_UP_MS = 10000, HOST_RIG_STEP_MS = 2 };
+
+/* A client without a session of its own: counts what comes and keeps the last of each kind. */
+struct host_client {
+	struct sl_transport *transport;
+	int came[SL_FRAME_COUNT];
+	struct sl_frame last[SL_FRAME_COUNT];
+	uint64_t payload_bytes;
+	int out_of_order; /* parts that do not go on where the last one ended */
+};
+
+struct host_auth_files {
+	char secret_key[300], clients[300];
+};
+
+extern struct host_rig {
+	struct sl_loop *loop;
+	struct sl_host *host;
+	struct sl_conf_server conf;
+	struct sl_backend cpu, counting;
+	struct sl_backend_ops counting_ops;
+	size_t taken; /* bytes that the backend was asked for */
+	struct sl_device device;
+	struct sl_server_auth auth;
+} host_rig;
+
+/* `files` NULL: without auth. */
+void host_rig_open_with(const struct host_auth_files *files, int sessions, int64_t memory_bytes);
+void host_rig_open(int sessions, int64_t memory_bytes);
+void host_rig_close(void);
+
+/* Runs the loop until *count ≥ least; for one look at the clock. */
+void host_rig_await(const int *count, int least);
+void host_rig_turn(void);
+
+void host_rig_connect_with(struct host_client *c, const struct sl_transport_auth *with);
+void host_rig_connect_raw(struct host_client *c);
+void host_rig_say(struct host_client *c, const struct sl_frame *f);
+void host_rig_hang_up(struct host_client *c);
+
+struct sl_agreement host_rig_agreement_of(int classes, int image, int64_t batch);
+/* A Hello that the server's plan agrees with; weight_count, of the middle, may be NULL. */
+struct sl_frame host_rig_hello_of(const struct sl_agreement *a, uint8_t session, uint64_t epoch, int64_t *weight_count);
+struct sl_frame host_rig_small_hello(uint8_t session, uint64_t epoch);
+/* Waits for a refusal of this code; its text. */
+const char *host_rig_refusal(struct host_client *c, enum sl_err code);
+
+#endif

@@ -1,0 +1,198 @@
+/* The server's host with keys: whose session, whose checkpoint, how many, and who is let in from now on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <cmocka.h>
+
+#include "server/keep.h"
+#include "tests/support/host_rig.h"
+
+static struct host_auth_files files;
+
+static struct sl_keypair server_pair, pair[3];
+
+static void allow(unsigned which)
+{
+	char key[SL_KEY_TEXT];
+	FILE *file = fopen(files.clients, "w");
+
+	assert_non_null(file);
+	for (int i = 0; i < 3; i++) {
+		sl_key_print(&pair[i].public_key, key);
+		if (which & 1u << i)
+			fprintf(file, "%s edge-%d\n", key, i);
+	}
+	assert_int_equal(fclose(file), 0);
+}
+
+static void open_secure_host(int sessions)
+{
+	const char *dir = getenv("TMPDIR");
+	struct sl_fail fail;
+
+	if (!zmq_has("curve"))
+		skip();
+	snprintf(files.secret_key, sizeof files.secret_key, "%s/host-%d.key", dir ? dir : "/tmp", (int)getpid());
+	snprintf(files.clients, sizeof files.clients, "%s/host-%d.clients", dir ? dir : "/tmp", (int)getpid());
+	unlink(files.secret_key);
+	assert_int_equal(sl_keypair_make(&server_pair, NULL), SL_OK);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(sl_keypair_make(&pair[i], NULL), SL_OK);
+	assert_int_equal(sl_keypair_save(&server_pair, files.secret_key, &fail), SL_OK);
+	allow(7);
+	host_rig_open_with(&files, sessions, 1 << 30);
+}
+
+static void close_secure_host(void)
+{
+	host_rig_close();
+	unlink(files.secret_key);
+	unlink(files.clients);
+}
+
+static void connect_as(struct host_client *c, int i)
+{
+	static struct sl_transport_auth with[3];
+
+	with[i] = (struct sl_transport_auth){.own = &pair[i], .server = &server_pair.public_key};
+	host_rig_connect_with(c, &with[i]);
+}
+
+static const char *print_of(int i)
+{
+	static char print[SL_FINGERPRINT];
+
+	sl_key_fingerprint(&pair[i].public_key, print);
+	return print;
+}
+
+static void a_session_s_id_is_worth_nothing_without_its_key(void **state)
+{
+	struct sl_frame mine = host_rig_small_hello(1, 3), stolen = host_rig_small_hello(1, 4),
+			beat = {.kind = SL_FRAME_HEARTBEAT};
+	struct host_client owner, thief;
+	char *status;
+	int beats;
+
+	(void)state;
+	open_secure_host(4);
+	connect_as(&owner, 0);
+	connect_as(&thief, 1);
+	host_rig_say(&owner, &mine);
+	host_rig_await(&owner.came[SL_FRAME_WELCOME], 1);
+	host_rig_say(&thief, &stolen);
+	assert_non_null(strstr(host_rig_refusal(&thief, SL_ERR_AUTH), print_of(1)));
+	beats = owner.came[SL_FRAME_HEARTBEAT]; /* the owner goes on */
+	beat.epoch = 3;
+	host_rig_say(&owner, &beat);
+	host_rig_await(&owner.came[SL_FRAME_HEARTBEAT], beats + 2);
+	assert_int_equal(owner.came[SL_FRAME_REFUSE], 0);
+	status = sl_host_status(host_rig.host);
+	assert_non_null(strstr(status, "edge-0 "));
+	assert_non_null(strstr(status, print_of(0)));
+	free(status);
+	host_rig_hang_up(&thief);
+	connect_as(&thief, 0); /* the right key, in a new connection, may */
+	host_rig_say(&thief, &stolen);
+	host_rig_await(&thief.came[SL_FRAME_WELCOME], 1);
+	host_rig_refusal(&owner, SL_ERR_PEER_LOST);
+	host_rig_hang_up(&owner);
+	host_rig_hang_up(&thief);
+	close_secure_host();
+}
+
+static void checkpoints_are_their_owner_s(void **state)
+{
+	static const uint8_t session[16] = {7};
+	struct sl_key one = {{1}}, other = {{2}};
+	struct sl_keep plain, mine, again, stolen;
+
+	(void)state;
+	sl_keep_open(&plain, "store", session, NULL, NULL, "cpu");
+	sl_keep_open(&mine, "store", session, &one, NULL, "cpu");
+	sl_keep_open(&again, "store", session, &one, NULL, "cpu");
+	sl_keep_open(&stolen, "store", session, &other, NULL, "cpu");
+	assert_string_equal(plain.prefix, "session-07000000000000000000000000000000");
+	assert_string_equal(mine.prefix, again.prefix);
+	assert_int_equal(strlen(mine.prefix), strlen(plain.prefix) + SL_FINGERPRINT);
+	assert_string_not_equal(mine.prefix, stolen.prefix);
+}
+
+static void a_key_has_so_many_sessions_and_no_more(void **state)
+{
+	struct sl_frame hello[4] = {host_rig_small_hello(1, 1), host_rig_small_hello(2, 1), host_rig_small_hello(3, 1),
+				    host_rig_small_hello(4, 1)};
+	struct sl_frame again = host_rig_small_hello(2, 2);
+	struct host_client c[5];
+
+	(void)state;
+	open_secure_host(4);
+	for (int i = 0; i < 4; i++) {
+		connect_as(&c[i], i == 3);
+		host_rig_say(&c[i], &hello[i]);
+		if (i != 2)
+			host_rig_await(&c[i].came[SL_FRAME_WELCOME], 1);
+		else
+			assert_non_null(strstr(host_rig_refusal(&c[i], SL_ERR_BUSY), "has 2 sessions"));
+	}
+	connect_as(&c[4], 0); /* takes the place of one that counts */
+	host_rig_say(&c[4], &again);
+	host_rig_await(&c[4].came[SL_FRAME_WELCOME], 1);
+	for (int i = 0; i < 5; i++)
+		host_rig_hang_up(&c[i]);
+	close_secure_host();
+}
+
+static void a_revoked_key_is_out_at_once_and_a_new_one_in(void **state)
+{
+	struct sl_frame one = host_rig_small_hello(1, 1), two = host_rig_small_hello(2, 1),
+			more = host_rig_small_hello(3, 1);
+	struct host_client c[3];
+
+	(void)state;
+	open_secure_host(4);
+	connect_as(&c[0], 0);
+	connect_as(&c[1], 1);
+	host_rig_say(&c[0], &one);
+	host_rig_say(&c[1], &two);
+	host_rig_await(&c[0].came[SL_FRAME_WELCOME], 1);
+	host_rig_await(&c[1].came[SL_FRAME_WELCOME], 1);
+	allow(6);
+	sl_host_reload(host_rig.host);
+	assert_non_null(strstr(host_rig_refusal(&c[0], SL_ERR_AUTH), print_of(0)));
+	c[0].came[SL_FRAME_REFUSE] = 0;
+	for (int i = 0; i < 20; i++) /* until the session's place is cleared */
+		host_rig_turn();
+	host_rig_say(&c[0], &more); /* on the connection that stood before */
+	assert_non_null(strstr(host_rig_refusal(&c[0], SL_ERR_AUTH), print_of(0)));
+	connect_as(&c[2], 2);
+	host_rig_say(&c[2], &more);
+	host_rig_await(&c[2].came[SL_FRAME_WELCOME], 1);
+	assert_int_equal(c[1].came[SL_FRAME_REFUSE], 0);
+	unlink(files.clients); /* what cannot be read changes nothing */
+	sl_host_reload(host_rig.host);
+	host_rig_turn();
+	assert_int_equal(c[1].came[SL_FRAME_REFUSE] + c[2].came[SL_FRAME_REFUSE], 0);
+	for (int i = 0; i < 3; i++)
+		host_rig_hang_up(&c[i]);
+	close_secure_host();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_session_s_id_is_worth_nothing_without_its_key),
+		cmocka_unit_test(checkpoints_are_their_owner_s),
+		cmocka_unit_test(a_key_has_so_many_sessions_and_no_more),
+		cmocka_unit_test(a_revoked_key_is_out_at_once_and_a_new_one_in),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
