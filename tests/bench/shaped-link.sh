@@ -15,9 +15,6 @@
 # veth pair, whose ends route it (route_localnet), and lo does not have it.
 set -eu
 [ "$(id -u)" = 0 ] || { echo "${0##*/}: needs root, for network namespaces and tc: nothing was run" >&2; exit 77; }
-for tool in ip tc taskset gnuplot; do
-	command -v "$tool" >/dev/null || { echo "${0##*/}: $tool is missing (apt-get install iproute2 util-linux gnuplot-nox)" >&2; exit 69; }
-done
 . "$(dirname "$0")/pair.sh"
 cd "$here"
 image=224 batch=64 alone_runs=${ALONE_RUNS:-2} write=
@@ -28,6 +25,9 @@ for arg in "$@"; do
 	--quick) image=64 batch=16 alone_runs=1 steps=2 chunks_list="1 4" CODECS=${CODECS:-none quant:8} ;;
 	*) echo "usage: ${0##*/} [--write] [--quick]" >&2; exit 64 ;;
 	esac
+done
+for tool in ip tc taskset ${write:+gnuplot}; do
+	command -v "$tool" >/dev/null || { echo "${0##*/}: $tool is missing (apt-get install iproute2 util-linux gnuplot-nox)" >&2; exit 69; }
 done
 [ "$(nproc)" -ge 2 ] || echo "one CPU only: both sides share it, the figures mean little" >&2
 client_cpu=0 server_cpu=$(($(nproc) > 1 ? 1 : 0))
