@@ -140,6 +140,15 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 	(void)done;
 }
 
+static float *place(void *arg, enum sl_dir dir, int chunk)
+{
+	struct sl_remote *r = arg;
+	int64_t rows = r->conf.plan->rows;
+
+	return dir == SL_DIR_MID_ACT ? sl_exec_input(r->ends.tail, chunk, rows).data
+				     : sl_exec_dout(r->ends.head, chunk, rows).data;
+}
+
 /* ---- the session's news ---- */
 
 struct sl_step_result sl_remote_result(const struct sl_remote *r)
@@ -330,7 +339,7 @@ static enum sl_err open_link(struct sl_remote *r, struct sl_fail *fail)
 {
 	static const struct sl_transport_events transport_events = {on_message, on_writable, on_malformed, on_lost,
 								    on_refused};
-	static const struct sl_port_events port_events = {run_task, task_ran, session_action};
+	static const struct sl_port_events port_events = {run_task, task_ran, place, session_action};
 	const struct sl_transport_conf transport = {r->conf.endpoint, r->conf.part_bytes, HWM, r->conf.auth};
 	enum sl_err err = sl_async_open(&r->jobs_done, r->loop, on_jobs_done, r, fail);
 

@@ -308,6 +308,14 @@ static enum sl_err run_task(void *arg, enum sl_task task, int chunk, struct sl_f
 	}
 }
 
+static float *place(void *arg, enum sl_dir dir, int chunk)
+{
+	struct sl_middle *m = arg;
+
+	return dir == SL_DIR_HEAD_ACT ? sl_exec_input(m->exec, chunk, m->plan->rows).data
+				      : sl_exec_dout(m->exec, chunk, m->plan->rows).data;
+}
+
 /* ---- on the loop ---- */
 
 static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
@@ -423,7 +431,7 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 enum sl_err sl_middle_open(struct sl_middle **out, const struct sl_middle_env *env, sl_peer peer,
 			   const struct sl_key *owner, struct sl_fail *fail)
 {
-	static const struct sl_port_events events = {run_task, task_ran, session_action};
+	static const struct sl_port_events events = {run_task, task_ran, place, session_action};
 	struct sl_middle *m = calloc(1, sizeof *m);
 	enum sl_err err;
 

@@ -84,6 +84,15 @@ enum sl_err sl_codec_encode(struct sl_codec *codec, const struct sl_codec_call *
 enum sl_err sl_codec_decode(struct sl_codec *codec, const struct sl_codec_call *call, struct sl_bytes in,
 			    struct sl_tensor *x, struct sl_fail *fail) SL_MUST_CHECK;
 
+/* Where a payload is SL_FRAME_BYTES (frame.h) and behind them the tensor as it lies in host memory, so that it can be
+ * sent from there and received there, and neither encoded nor decoded. */
+bool sl_codec_is_plain(const struct sl_codec *codec);
+/* These bytes for a chunk of `rows` rows; and the check that decode would make, of those that came: `len` is the whole
+ * payload's. */
+void sl_codec_plain_head(const struct sl_codec *codec, int64_t rows, uint8_t *head);
+enum sl_err sl_codec_plain_check(const struct sl_codec *codec, const uint8_t *head, size_t len,
+				 const struct sl_tensor *x, struct sl_fail *fail) SL_MUST_CHECK;
+
 /* The step took place: pending state becomes current. Rollback: pending state is dropped. */
 void sl_codec_commit(struct sl_codec *codec);
 void sl_codec_rollback(struct sl_codec *codec);

@@ -262,11 +262,21 @@ static void await(struct sl_outq *q, const struct sl_run *run)
 		(struct awaited){q->handed, run->started_ns, run->len};
 }
 
+static struct sl_bytes next_part(const struct sl_outq *q, const struct sl_run *run)
+{
+	bool first = !run->rest || run->next_offset < run->rest_at;
+	size_t end = run->rest && first && run->rest_at < run->len ? run->rest_at : run->len;
+	size_t left = end - run->next_offset;
+
+	return (struct sl_bytes){first ? run->data + run->next_offset : run->rest + (run->next_offset - run->rest_at),
+				 left < q->part_bytes ? left : q->part_bytes};
+}
+
 /* The next part of the first run; false: credit, records or the transport say no. */
 static bool pump_part(struct sl_outq *q, struct sl_run *run)
 {
-	size_t left = run->len - run->next_offset, len = left < q->part_bytes ? left : q->part_bytes;
-	struct sl_payload payload = {.bytes = {run->data + run->next_offset, len}, .release = release_part};
+	struct sl_payload payload = {.bytes = next_part(q, run), .release = release_part};
+	size_t len = payload.bytes.len;
 	struct sl_frame frame = {.kind = SL_FRAME_PART, .epoch = q->epoch, .u.part = run->part};
 	struct record *r = q->free;
 	uint8_t header[SL_WIRE_HEADER_MAX];

@@ -14,7 +14,11 @@ struct sl_outq;
 struct sl_run {
 	struct sl_part part; /* what, step, chunk, rows, …; total, offset and xxh3 are filled per part */
 	const uint8_t *data;
-	size_t len;   /* ≥ 1 */
+	size_t len; /* ≥ 1 */
+	/* Where the bytes do not lie in one piece: those from rest_at on are at `rest`, and no part straddles the two.
+	 * NULL: all of them at `data`. */
+	const uint8_t *rest;
+	size_t rest_at;
 	int priority; /* lower leaves first; equal ones in order of submission */
 	void (*sent)(struct sl_run *run);
 	void *arg;

@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/codec/frame.h"
 #include "common/session/port_impl.h"
 
 /* Lower ones leave first: what the chunk's way leads on from the soonest. Going up, a gradient unblocks a backward and
@@ -209,6 +210,8 @@ static void post_run(struct sl_port *p, enum sl_part_what what, int chunk)
 			 .batch_rows = weights ? 0 : (uint32_t)s->batch_rows},
 		.data = slot->data,
 		.len = slot->len,
+		.rest = slot->rest,
+		.rest_at = slot->rest_at,
 		.priority = run_priority[what],
 		.sent = run_sent,
 		.arg = slot,
@@ -227,6 +230,17 @@ static void drop_pass(struct sl_port *p)
 	sl_outq_drop(p->outq);
 }
 
+static void place_part(struct run_slot *slot, uint64_t offset, struct sl_bytes payload)
+{
+	size_t front = slot->tensor ? SL_FRAME_BYTES : slot->cap;
+	size_t n = offset >= front ? 0 : front - offset < payload.len ? front - offset : payload.len;
+
+	if (n)
+		memcpy(slot->data + offset, payload.data, n);
+	if (n < payload.len)
+		memcpy(slot->tensor + (offset + n - front), payload.data + n, payload.len - n);
+}
+
 /* A part has passed the session's checks: its bytes go to their place. */
 static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_bytes payload)
 {
@@ -234,10 +248,11 @@ static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_b
 
 	if (a->offset == 0) {
 		slot->started_ns = sl_now_ns();
+		slot->first_bytes = payload.len;
 		slot->header_bytes = 0;
 	}
 	slot->header_bytes += p->header_bytes;
-	memcpy(slot->data + a->offset, payload.data, payload.len);
+	place_part(slot, a->offset, payload);
 	if (!a->whole)
 		return;
 	SL_FAILPOINT(SL_FP_PORT_WHOLE);
@@ -245,7 +260,7 @@ static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_b
 	if (a->what < SL_PART_WEIGHTS) {
 		double seconds = sl_seconds_since(slot->started_ns);
 		/* the first part's bytes came before the clock was started */
-		double rate = a->offset && seconds > 0 ? (double)a->offset / seconds : 0;
+		double rate = seconds > 0 ? (double)(a->total - slot->first_bytes) / seconds : 0;
 
 		count_run(p, a->what, a->total, slot->header_bytes);
 		if (rate > p->stats.peak_rx)

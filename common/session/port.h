@@ -22,6 +22,10 @@ struct sl_port_events {
 	enum sl_err (*run)(void *arg, enum sl_task task, int chunk, struct sl_fail *fail);
 	/* Completes the event that follows a task which went well, before the session sees it. */
 	void (*ran)(void *arg, enum sl_task task, struct sl_event *done);
+	/* Where the tensor of a slot lies that a run of `dir` is received for, of a full chunk; called by sl_port_equip
+	 * where payloads are plain (codec.h). Nobody uses that memory between the end of one pass and the chunk's task
+	 * in the next that decodes: parts are stored there once they are checked, each by itself. */
+	float *(*place)(void *arg, enum sl_dir dir, int chunk);
 	/* READY, STEPPED, ABANDONED, EVALUATED, FETCHED, FAIL, LEFT. The last two are the port's last words: close it
 	 * soon, though not from within. */
 	void (*action)(void *arg, const struct sl_action *action, const struct sl_fail *fail);
@@ -44,8 +48,8 @@ enum sl_err sl_port_open(struct sl_port **out, struct sl_loop *loop, struct sl_t
 struct sl_session *sl_port_session(struct sl_port *port);
 void sl_port_epoch(struct sl_port *port, uint64_t epoch); /* of what is sent from here on */
 
-/* Host memory that sl_port_equip takes for the link: weights, and all four tensors of every chunk as raw floats. What
- * codecs keep beside that is not counted. */
+/* Host memory that sl_port_equip takes for the link, at most: weights, and all four tensors of every chunk as raw
+ * floats. What codecs keep beside that is not counted. */
 uint64_t sl_port_memory(const struct sl_plan *plan);
 /* Codecs (spec by direction) and buffers, once the plan is known. (worker or loop, before the first part.) `plan`, `be`
  * and `host_be` are borrowed; host_be is the CPU's, which runs, on copies, the codecs that a `be` with memory of its
@@ -69,7 +73,8 @@ void sl_port_stop(struct sl_port *port);
 void sl_port_discard(struct sl_port *port);
 
 /* (worker) x := decoded run of `dir`, chunk; and the reverse into the buffer that the session will POST. In training
- * NONFINITE where x holds NaN or Inf, whether the codec could carry it or not. */
+ * NONFINITE where x holds NaN or Inf, whether the codec could carry it or not. A plain payload is sent from x itself:
+ * only the same chunk's next task of this kind may change x, which starts when the run has left. */
 enum sl_err sl_port_decode(struct sl_port *port, enum sl_dir dir, int chunk, struct sl_tensor *x,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_port_encode(struct sl_port *port, enum sl_dir dir, int chunk, const struct sl_tensor *x,

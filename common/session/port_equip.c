@@ -3,6 +3,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/codec/frame.h"
 #include "common/nn/finite.h"
 #include "common/session/port_impl.h"
 
@@ -29,16 +30,29 @@ static struct sl_codec_call codec_call(const struct sl_port *p, int chunk)
 				      .training = s->training};
 }
 
-enum sl_err sl_port_decode(struct sl_port *p, enum sl_dir dir, int chunk, struct sl_tensor *x, struct sl_fail *fail)
+static enum sl_err decode(struct sl_port *p, enum sl_dir dir, int chunk, struct sl_tensor *x, struct sl_fail *fail)
 {
 	const struct run_slot *slot = &p->run[dir][chunk];
 	struct sl_codec_call call = codec_call(p, chunk);
 	struct sl_tensor view = codec_view(p, dir, x);
-	uint64_t start = sl_now_ns();
-	enum sl_err err = sl_codec_decode(p->codec[dir], &call, (struct sl_bytes){slot->data, slot->len}, &view, fail);
+	enum sl_err err;
 
+	if (slot->tensor && slot->tensor != x->data)
+		return sl_fail_set(fail, SL_ERR_BUG, "%s of chunk %d was received for another tensor", sl_dir_name(dir),
+				   chunk);
+	if (slot->tensor)
+		return sl_codec_plain_check(p->codec[dir], slot->data, slot->len, x, fail);
+	err = sl_codec_decode(p->codec[dir], &call, (struct sl_bytes){slot->data, slot->len}, &view, fail);
 	if (!err && view.data != x->data)
 		err = p->be->ops->upload(p->be, x->data, view.data, (size_t)sl_shape_count(&x->shape) * sizeof(float));
+	return err;
+}
+
+enum sl_err sl_port_decode(struct sl_port *p, enum sl_dir dir, int chunk, struct sl_tensor *x, struct sl_fail *fail)
+{
+	uint64_t start = sl_now_ns();
+	enum sl_err err = decode(p, dir, chunk, x, fail);
+
 	if (!err)
 		atomic_store(&p->nominal_rx[dir],
 			     atomic_load(&p->nominal_rx[dir]) + sl_codec_nominal_bytes(p->codec[dir], x->shape.dim[0]));
@@ -46,29 +60,58 @@ enum sl_err sl_port_decode(struct sl_port *p, enum sl_dir dir, int chunk, struct
 	return err;
 }
 
-enum sl_err sl_port_encode(struct sl_port *p, enum sl_dir dir, int chunk, const struct sl_tensor *x,
-			   struct sl_fail *fail)
+/* The first part is a copy, behind the codec's header, and the others lie in the tensor. It is the short one: less to
+ * copy, and as many parts as ever. */
+static void encode_plain(struct sl_port *p, enum sl_dir dir, struct run_slot *slot, const struct sl_tensor *x)
+{
+	size_t bytes = (size_t)sl_shape_count(&x->shape) * sizeof(float), part = p->session.hello.part_bytes;
+	size_t first;
+
+	slot->len = SL_FRAME_BYTES + bytes;
+	first = slot->len % part;
+	if (first < SL_FRAME_BYTES)
+		first = part < slot->len ? part : slot->len;
+	sl_codec_plain_head(p->codec[dir], x->shape.dim[0], slot->data);
+	memcpy(slot->data + SL_FRAME_BYTES, x->data, first - SL_FRAME_BYTES);
+	slot->rest = (const uint8_t *)x->data + (first - SL_FRAME_BYTES);
+	slot->rest_at = first;
+}
+
+static enum sl_err encode(struct sl_port *p, enum sl_dir dir, int chunk, const struct sl_tensor *x)
 {
 	struct run_slot *slot = &p->run[dir][chunk];
 	struct sl_codec_call call = codec_call(p, chunk);
 	struct sl_tensor view = codec_view(p, dir, x);
 	struct sl_buf out = {slot->data, 0, slot->cap};
 	enum sl_err err = SL_OK;
-	uint64_t start = sl_now_ns();
 
-	if (p->session.training)
-		err = sl_finite_tensor(x, sl_dir_name(dir), chunk, fail);
-	if (err)
-		return err;
+	if (p->plain[dir]) {
+		encode_plain(p, dir, slot, x);
+		return SL_OK;
+	}
 	if (view.data != x->data)
 		err = p->be->ops->download(p->be, view.data, x->data,
 					   (size_t)sl_shape_count(&x->shape) * sizeof(float));
 	if (!err)
 		err = sl_codec_encode(p->codec[dir], &call, &view, &out);
+	slot->len = out.len;
+	return err;
+}
+
+enum sl_err sl_port_encode(struct sl_port *p, enum sl_dir dir, int chunk, const struct sl_tensor *x,
+			   struct sl_fail *fail)
+{
+	uint64_t start = sl_now_ns();
+	enum sl_err err = SL_OK;
+
+	if (p->session.training)
+		err = sl_finite_tensor(x, sl_dir_name(dir), chunk, fail);
+	if (err)
+		return err;
+	err = encode(p, dir, chunk, x);
 	if (err)
 		return sl_fail_set(fail, err, "%s of chunk %d: %s", sl_dir_name(dir), chunk, sl_err_text(err));
-	slot->len = out.len;
-	slot->nominal = sl_codec_nominal_bytes(p->codec[dir], x->shape.dim[0]);
+	p->run[dir][chunk].nominal = sl_codec_nominal_bytes(p->codec[dir], x->shape.dim[0]);
 	atomic_fetch_add(&p->codec_ns, sl_now_ns() - start);
 	return SL_OK;
 }
@@ -232,6 +275,21 @@ static size_t run_cap(const struct sl_port *p, int what)
 				       : sl_codec_bound(p->codec[what], p->plan->rows);
 }
 
+static bool receives(const struct sl_port *p, int what)
+{
+	return (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == (p->session.role == SL_SESSION_CLIENT);
+}
+
+/* What a run's buffer holds; of a plain payload the codec's header, or that and what else is in the first part. */
+static size_t buffer_bytes(const struct sl_port *p, int what)
+{
+	size_t cap = run_cap(p, what);
+
+	if (what == SL_PART_WEIGHTS || !p->plain[what])
+		return cap;
+	return receives(p, what) ? SL_FRAME_BYTES : cap < SL_WIRE_PART_MAX ? cap : SL_WIRE_PART_MAX;
+}
+
 static enum sl_err open_runs(struct sl_port *p, struct sl_fail *fail)
 {
 	size_t bytes = 0;
@@ -243,7 +301,7 @@ static enum sl_err open_runs(struct sl_port *p, struct sl_fail *fail)
 		p->run[what] = calloc((size_t)n, sizeof *p->run[what]);
 		if (!p->run[what])
 			return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the link's buffers");
-		bytes += (size_t)n * sl_align(run_cap(p, what));
+		bytes += (size_t)n * sl_align(buffer_bytes(p, what));
 	}
 	if (p->be->ops->host_alloc) {
 		err = p->be->ops->host_alloc(p->be, bytes, &p->pinned, fail);
@@ -253,10 +311,15 @@ static enum sl_err open_runs(struct sl_port *p, struct sl_fail *fail)
 	}
 	for (int what = 0; what < SL_PART_WHAT_COUNT && !err; what++)
 		for (int i = 0; i < (what == SL_PART_WEIGHTS ? 1 : p->slots); i++) {
-			size_t cap = run_cap(p, what);
+			size_t cap = buffer_bytes(p, what);
+			bool placed = what < SL_DIR_COUNT && p->plain[what] && receives(p, what);
 
-			p->run[what][i] =
-				(struct run_slot){.port = p, .cap = cap, .data = sl_arena_take(&p->arena, cap)};
+			p->run[what][i] = (struct run_slot){
+				.port = p,
+				.cap = cap,
+				.data = sl_arena_take(&p->arena, cap),
+				.tensor = placed ? (uint8_t *)p->events.place(p->arg, (enum sl_dir)what, i) : NULL,
+			};
 		}
 	if (!err)
 		p->run[SL_PART_WEIGHTS][0].len = run_cap(p, SL_PART_WEIGHTS);
@@ -265,11 +328,10 @@ static enum sl_err open_runs(struct sl_port *p, struct sl_fail *fail)
 
 static void set_limits(struct sl_port *p)
 {
-	bool client = p->session.role == SL_SESSION_CLIENT;
 	struct sl_session_limits l = {.batch = (uint64_t)p->plan->spec.batch, .rows = (uint64_t)p->plan->rows};
 
 	for (int what = 0; what < SL_PART_WEIGHTS; what++)
-		if ((what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == client)
+		if (receives(p, what))
 			l.run_bytes[what] = run_cap(p, what);
 	l.run_bytes[SL_PART_WEIGHTS] = run_cap(p, SL_PART_WEIGHTS);
 	sl_session_set_limits(&p->session, &l);
@@ -293,6 +355,8 @@ enum sl_err sl_port_equip(struct sl_port *p, const struct sl_plan *plan, struct 
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the session's tasks");
 	memcpy(p->spec, spec, sizeof p->spec);
 	err = open_codecs(p, fail);
+	for (int dir = 0; dir < SL_DIR_COUNT && !err; dir++)
+		p->plain[dir] = be->host_memory && sl_codec_is_plain(p->codec[dir]);
 	if (!err)
 		err = open_host_tensor(p, fail);
 	if (!err)

@@ -23,8 +23,14 @@ struct run_slot {
 	uint8_t *data;
 	size_t cap, len;
 	struct sl_run run;
-	bool busy;             /* posted, and the transport may still read it */
+	bool busy; /* posted, and the transport may still read it */
+	/* Of a plain payload (codec.h): sending, its bytes from rest_at on lie in the tensor, at `rest`; receiving,
+	 * those behind the codec's header go to `tensor`. NULL: `data` has all of them. */
+	const uint8_t *rest;
+	size_t rest_at;
+	uint8_t *tensor;
 	uint64_t started_ns;   /* receiving: first part's arrival */
+	size_t first_bytes;    /* receiving: of that part */
 	uint64_t header_bytes; /* receiving: of the parts so far */
 	double nominal;        /* sending: of what it holds */
 };
@@ -49,6 +55,7 @@ struct sl_port {
 	struct sl_codec_spec spec[SL_DIR_COUNT];
 	struct sl_codec *codec[SL_DIR_COUNT];     /* (worker) */
 	bool host_codec[SL_DIR_COUNT];            /* works on host_tensor, a copy of the backend's */
+	bool plain[SL_DIR_COUNT];                 /* payloads are sent from the tensor, and received into it */
 	struct sl_arena arena;                    /* of runs, where ordinary memory will do */
 	void *pinned;                             /* else */
 	struct run_slot *run[SL_PART_WHAT_COUNT]; /* [slots]; weights: one */

@@ -285,6 +285,102 @@ static void nothing_changes_before_the_commit(void **state)
 	close_net(&twice);
 }
 
+/* The link sends from the tensors at the cuts, and receives into them, while other chunks are computed: what a watch is
+ * on must stay as it is. */
+enum { WATCHES = 64 };
+
+struct watch {
+	struct sl_tensor at;
+	float *copy;
+};
+
+static void watch(struct watch *w, int *n, struct sl_tensor at)
+{
+	float *copy = malloc(bytes_of(&at.shape));
+
+	assert_non_null(copy);
+	assert_true(*n < WATCHES);
+	memcpy(copy, at.data, bytes_of(&at.shape));
+	w[(*n)++] = (struct watch){at, copy};
+}
+
+static void unwatch(struct watch *w, int *n, struct sl_tensor at)
+{
+	int i = 0;
+
+	while (i < *n && w[i].at.data != at.data)
+		i++;
+	assert_true(i < *n);
+	free(w[i].copy);
+	w[i] = w[--*n];
+}
+
+static void assert_untouched(const struct watch *w, int n)
+{
+	for (int i = 0; i < n; i++)
+		assert_memory_equal(w[i].at.data, w[i].copy, bytes_of(&w[i].at.shape));
+}
+
+static void watch_what_comes(struct net *n, struct watch *w, int *count, int chunk, int64_t rows)
+{
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		struct sl_tensor in = sl_exec_input(n->exec[which], chunk, rows);
+		struct sl_tensor dout = sl_exec_dout(n->exec[which], chunk, rows);
+
+		memset(in.data, 0x55, bytes_of(&in.shape));
+		watch(w, count, in);
+		if (which == SL_TAIL)
+			continue;
+		memset(dout.data, 0x55, bytes_of(&dout.shape));
+		watch(w, count, dout);
+	}
+}
+
+static void tensors_at_the_cuts_are_left_alone(const char *partition)
+{
+	enum { CHUNKS = 4, ROWS = BATCH / CHUNKS };
+	static struct batch b;
+	struct watch w[WATCHES];
+	struct net n;
+	int count = 0;
+
+	open_net(&n, "cpu", NULL, partition, CHUNKS);
+	make_batch(&b, 1);
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
+		assert_int_equal(sl_exec_begin(n.exec[which]), SL_OK);
+	for (int chunk = 0; chunk < CHUNKS; chunk++)
+		watch_what_comes(&n, w, &count, chunk, ROWS);
+	for (int at = 0; at <= CHUNKS; at++) {
+		for (int which = 0; which < SL_SEGMENT_COUNT && at < CHUNKS; which++)
+			unwatch(w, &count, sl_exec_input(n.exec[which], at, ROWS));
+		if (at < CHUNKS)
+			forward(&n, &b, BATCH, at, 1);
+		assert_untouched(w, count);
+		for (int which = SL_HEAD; which <= SL_MIDDLE && at < CHUNKS; which++)
+			watch(w, &count, sl_exec_output(n.exec[which], at, ROWS));
+		if (!at)
+			continue;
+		for (int which = SL_HEAD; which <= SL_MIDDLE; which++)
+			unwatch(w, &count, sl_exec_dout(n.exec[which], at - 1, ROWS));
+		backward(&n, &b, BATCH, at - 1, 1);
+		assert_untouched(w, count);
+		for (int which = SL_MIDDLE; which <= SL_TAIL; which++)
+			watch(w, &count, sl_exec_din(n.exec[which], at - 1, ROWS));
+	}
+	commit(&n, BATCH);
+	assert_untouched(w, count);
+	while (count)
+		unwatch(w, &count, w[0].at);
+	close_net(&n);
+}
+
+static void what_crosses_stays_until_the_next_pass(void **state)
+{
+	(void)state;
+	tensors_at_the_cuts_are_left_alone("1:-1");
+	tensors_at_the_cuts_are_left_alone("2:-1");
+}
+
 static void running_statistics_change_in_the_commit(void **state)
 {
 	struct net n;
@@ -388,6 +484,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ref_and_cpu_agree_at_any_number_of_chunks),
 		cmocka_unit_test(nothing_changes_before_the_commit),
+		cmocka_unit_test(what_crosses_stays_until_the_next_pass),
 		cmocka_unit_test(running_statistics_change_in_the_commit),
 		cmocka_unit_test(threads_do_not_change_bits),
 		cmocka_unit_test(labels_that_are_none_are_refused),

@@ -222,6 +222,35 @@ static void runs_arrive_whole_by_priority(const char *endpoint)
 	rig_close(rig);
 }
 
+/* The first part lies apart from the others, be it short, whole or all there is. */
+static void a_run_may_lie_in_two_places(const char *endpoint)
+{
+	struct rig *rig = rig_open(endpoint, 4);
+	static uint8_t data[4][RUN], front[4][RUN];
+	const size_t at[4] = {RUN % PART, PART, RUN, 1};
+	const int parts[4] = {101, 101, 101, 102};
+	struct sl_run run[4];
+
+	rig->give_credit = true;
+	rig->stop_at_sents = 4;
+	for (int i = 0; i < 4; i++) {
+		run[i] = run_of(rig, front[i], (uint32_t)i, 0);
+		memcpy(front[i], fill(data[i], i), at[i]);
+		run[i].rest = data[i] + at[i];
+		run[i].rest_at = at[i];
+		sl_outq_post(rig->queue, &run[i]);
+	}
+	sl_outq_limits(rig->queue, PART, 10 * PART);
+	sl_loop_run(rig->loop);
+	while (rig->bytes < 4ull * RUN)
+		run_for(rig, 5);
+	for (int i = 0; i < 4; i++) {
+		assert_memory_equal(rig->got[i], data[i], RUN);
+		assert_int_equal(rig->parts[i], parts[i]);
+	}
+	rig_close(rig);
+}
+
 static void a_later_run_of_higher_priority_overtakes(const char *endpoint)
 {
 	struct rig *rig = rig_open(endpoint, 64);
@@ -402,6 +431,7 @@ static void the_queue_may_close_before_its_parts_are_back(const char *endpoint)
 			name(schemes[i]);         \
 	}
 BOTH(runs_arrive_whole_by_priority)
+BOTH(a_run_may_lie_in_two_places)
 BOTH(a_later_run_of_higher_priority_overtakes)
 BOTH(nothing_leaves_beyond_the_credit)
 BOTH(control_frames_go_first_and_need_no_credit)
@@ -525,6 +555,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_runs_arrive_whole_by_priority),
+		cmocka_unit_test(both_a_run_may_lie_in_two_places),
 		cmocka_unit_test(both_a_later_run_of_higher_priority_overtakes),
 		cmocka_unit_test(both_nothing_leaves_beyond_the_credit),
 		cmocka_unit_test(both_control_frames_go_first_and_need_no_credit),
