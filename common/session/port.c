@@ -27,6 +27,9 @@ static int abandon_priority(enum sl_session_role role)
 	return task_priority[role == SL_SESSION_SERVER ? SL_TASK_MID_FWD : SL_TASK_HEAD_BWD];
 }
 
+/* Parts that come within this had all been here already: they say nothing of the link. */
+static const double run_min_s = 1e-3;
+
 _Static_assert((int)SL_SESSION_MAX_CHUNKS == (int)SL_PLAN_MAX_CHUNKS, "a session holds the chunks of any plan");
 
 /* The run that a task writes; WHAT_COUNT: none. */
@@ -260,7 +263,7 @@ static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_b
 	if (a->what < SL_PART_WEIGHTS) {
 		double seconds = sl_seconds_since(slot->started_ns);
 		/* the first part's bytes came before the clock was started */
-		double rate = seconds > 0 ? (double)(a->total - slot->first_bytes) / seconds : 0;
+		double rate = seconds > run_min_s ? (double)(a->total - slot->first_bytes) / seconds : 0;
 
 		count_run(p, a->what, a->total, slot->header_bytes);
 		if (rate > p->stats.peak_rx)

@@ -37,7 +37,8 @@ struct sl_port_stats {
 	uint64_t payload[SL_DIR_COUNT]; /* of whole runs, by tensor, whichever way it goes */
 	uint64_t wire[SL_DIR_COUNT];    /* these, with the headers of their parts */
 	double nominal[SL_DIR_COUNT];   /* as the method's authors count */
-	double peak_tx, peak_rx; /* bytes/s: best run sent, as the peer confirmed it; received, of two parts or more */
+	/* bytes/s: best run sent, as the peer confirmed it; received, of two parts or more that took 1 ms or more */
+	double peak_tx, peak_rx;
 	double compute_s, codec_s; /* (worker) kernels and codecs since the port was opened */
 };
 

@@ -7,10 +7,13 @@
 #   ideal = max(client, server, bytes up / rate, bytes down / rate)
 #   fill  = what one chunk spends at the other three: filling and draining the pipeline
 # and a row shows (total - fill) / ideal, at most 1.15 at 8 chunks, and total / compute, at most 1.05 there where the
-# link is not the bottleneck. Bytes: payloads and headers of training, as the daemons count them.
+# link is not the bottleneck. Where the link is fast enough to share a core with computation all the time (factors under
+# 1), a plain socket is measured too (bench_socket): the seconds of the server's core that moving the uncompressed bytes
+# takes without any of this project's code. Bytes: payloads and headers of training, as the daemons count them.
 #   --write  the table and its pictures to docs/results/link.md     --quick  tiny settings, to see that it works
 # STEPS (4): timed steps a row. CODECS, CHUNKS, FACTORS: what to run; COMPUTE: seconds to take for the compute time; CLIENT_SETS: more --set pairs for every run.
-# NOTSENT_LOWAT: of TCP, in bytes, where the kernel's own (no limit) is not wanted. BUILD, DATA, SERVER_YAML: as pair.sh.
+# CONGESTION (reno, which every kernel has): TCP's control. BBR, some hosts' own, paces: it takes 0.04 s more of a core for
+# the uncompressed bytes of a batch, and lets the link idle for 0.2 s every 10 s. NOTSENT_LOWAT: of TCP, in bytes, where the kernel's own (no limit) is not wanted. BUILD, DATA, SERVER_YAML: as pair.sh.
 # The server stays on loopback addresses, the only ones that it takes without authentication: 127.1.0.0/24 lies on the
 # veth pair, whose ends route it (route_localnet), and lo does not have it.
 set -eu
@@ -56,6 +59,7 @@ for end in c:1 s:2; do
 	"${in_ns[@]}" sysctl -qw "net.ipv4.conf.split-$side.route_localnet=1"
 	"${in_ns[@]}" ip addr add "127.1.0.${end#*:}/24" dev "split-$side"
 	"${in_ns[@]}" ip link set "split-$side" up
+	"${in_ns[@]}" sysctl -qw "net.ipv4.tcp_congestion_control=${CONGESTION:-reno}"
 	[ -z "${NOTSENT_LOWAT:-}" ] || "${in_ns[@]}" sysctl -qw "net.ipv4.tcp_notsent_lowat=$NOTSENT_LOWAT"
 done
 shape() { # MB/s of TCP payload: a frame of 1514 bytes carries 1448
@@ -91,6 +95,12 @@ alone() { # METHOD CHUNKS → "client server up down", seconds and MB
 median() { sort -g | awk '{ v[NR] = $1 } END { print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'; }
 field() { sed -n "s/.*\"$1\":\([0-9.e+-]*\).*/\1/p" "$work/summary.json"; }
 
+plain_socket() { # MB SECONDS → seconds of the server's core: median, least, most
+	ip netns exec "${ns}c" taskset -c "$client_cpu" "$BUILD/tests/bench/bench_socket" 127.1.0.2 5599 "$1" &
+	ip netns exec "${ns}s" taskset -c "$server_cpu" "$BUILD/tests/bench/bench_socket" 127.1.0.2 5599 "$1" "$2"
+	wait $!
+}
+
 last_chunks=${chunks_list##* }
 read -r none_client none_server none_up none_down <<<"$(alone none "$last_chunks")"
 compute=${COMPUTE:-}
@@ -99,6 +109,14 @@ cpu=$(sed -n 's/^bench_segments: //p' "$work/alone.log")
 model=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
 about="$model; $cpu; uncompressed: $none_up MB up and $none_down MB down a batch, compute $compute s (client $none_client, server $none_server) at $last_chunks chunks"
 echo "$about"
+
+for factor in $factors; do
+	awk -v f="$factor" 'BEGIN { exit !(f < 1) }' || continue
+	shape "$(awk -v mb="$none_up" -v c="$compute" -v f="$factor" 'BEGIN { printf "%.2f", mb / (c * f) }')"
+	plain_socket "$none_up" "$none_server" >"$work/socket-$factor"
+	awk -F'\t' -v n="$none_server" '{ printf "A plain socket that moves the uncompressed bytes takes %.3f s (%.3f to %.3f) of a core that computes for %.3f s.\n", $1, $2, $3, n }' \
+		"$work/socket-$factor" | tee "$work/socket-text-$factor"
+done
 
 server_start "$work" 127.1.0.2 1 ip netns exec "${ns}s" taskset -c "$server_cpu"
 : >"$work/rows"
@@ -144,7 +162,7 @@ loopback=$(sed -n '/^## On loopback/,$p' "$out/link.md" 2>/dev/null) # bench_lin
 	echo
 	echo "\`make bench-link BENCH_ARGS=--write\`, $(date -I). $about."
 	echo
-	echo "Seconds, MB = 10^6 bytes; medians of $steps steps. avg, peak client, peak server and compute: as seed 003 defines them."
+	echo "Seconds, MB = 10^6 bytes; medians of $steps steps, TCP ${CONGESTION:-reno}. avg, peak client, peak server and compute: as seed 003 defines them."
 	echo "ideal = max(client, server, up / rate, down / rate), each alone; fill = what one chunk spends at the other three."
 	echo "Over ideal = (total - fill) / ideal, at most 1.15 at 8 chunks; over compute = total / (client + server), at most 1.05 there where the link is not the bottleneck."
 	for factor in $factors; do
@@ -156,6 +174,7 @@ loopback=$(sed -n '/^## On loopback/,$p' "$out/link.md" 2>/dev/null) # bench_lin
 		awk -v f="$factor" '$1 == f { print "| " $3 " | " $5 " | " $6 " | " $7 " | " $8 " | " $9 " | " $10 " (" $11 " to " $12 ") | " $4 " | " $13 " | " $14 " | " $15 " | " $16 " | " $17 " | " $18 " | " $19 " | " $20 " |" }' "$work/rows"
 		echo
 		echo "![time per batch](link-$factor.svg)"
+		[ ! -s "$work/socket-text-$factor" ] || { echo; cat "$work/socket-text-$factor"; }
 	done
 	[ -z "$loopback" ] || printf '\n%s\n' "$loopback"
 } >"$out/link.md"
