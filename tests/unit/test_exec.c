@@ -296,11 +296,11 @@ struct watch {
 
 static void watch(struct watch *w, int *n, struct sl_tensor at)
 {
-	float *copy = malloc(bytes_of(&at.shape));
+	float *copy = malloc(small_plan_bytes(&at.shape));
 
 	assert_non_null(copy);
 	assert_true(*n < WATCHES);
-	memcpy(copy, at.data, bytes_of(&at.shape));
+	memcpy(copy, at.data, small_plan_bytes(&at.shape));
 	w[(*n)++] = (struct watch){at, copy};
 }
 
@@ -318,7 +318,7 @@ static void unwatch(struct watch *w, int *n, struct sl_tensor at)
 static void assert_untouched(const struct watch *w, int n)
 {
 	for (int i = 0; i < n; i++)
-		assert_memory_equal(w[i].at.data, w[i].copy, bytes_of(&w[i].at.shape));
+		assert_memory_equal(w[i].at.data, w[i].copy, small_plan_bytes(&w[i].at.shape));
 }
 
 static void watch_what_comes(struct net *n, struct watch *w, int *count, int chunk, int64_t rows)
@@ -327,18 +327,18 @@ static void watch_what_comes(struct net *n, struct watch *w, int *count, int chu
 		struct sl_tensor in = sl_exec_input(n->exec[which], chunk, rows);
 		struct sl_tensor dout = sl_exec_dout(n->exec[which], chunk, rows);
 
-		memset(in.data, 0x55, bytes_of(&in.shape));
+		memset(in.data, 0x55, small_plan_bytes(&in.shape));
 		watch(w, count, in);
 		if (which == SL_TAIL)
 			continue;
-		memset(dout.data, 0x55, bytes_of(&dout.shape));
+		memset(dout.data, 0x55, small_plan_bytes(&dout.shape));
 		watch(w, count, dout);
 	}
 }
 
 static void tensors_at_the_cuts_are_left_alone(const char *partition)
 {
-	enum { CHUNKS = 4, ROWS = BATCH / CHUNKS };
+	enum { CHUNKS = 4, ROWS = SMALL_BATCH / CHUNKS };
 	static struct batch b;
 	struct watch w[WATCHES];
 	struct net n;
@@ -354,7 +354,7 @@ static void tensors_at_the_cuts_are_left_alone(const char *partition)
 		for (int which = 0; which < SL_SEGMENT_COUNT && at < CHUNKS; which++)
 			unwatch(w, &count, sl_exec_input(n.exec[which], at, ROWS));
 		if (at < CHUNKS)
-			forward(&n, &b, BATCH, at, 1);
+			forward(&n, &b, SMALL_BATCH, at, 1);
 		assert_untouched(w, count);
 		for (int which = SL_HEAD; which <= SL_MIDDLE && at < CHUNKS; which++)
 			watch(w, &count, sl_exec_output(n.exec[which], at, ROWS));
@@ -362,12 +362,12 @@ static void tensors_at_the_cuts_are_left_alone(const char *partition)
 			continue;
 		for (int which = SL_HEAD; which <= SL_MIDDLE; which++)
 			unwatch(w, &count, sl_exec_dout(n.exec[which], at - 1, ROWS));
-		backward(&n, &b, BATCH, at - 1, 1);
+		backward(&n, &b, SMALL_BATCH, at - 1, 1);
 		assert_untouched(w, count);
 		for (int which = SL_MIDDLE; which <= SL_TAIL; which++)
 			watch(w, &count, sl_exec_din(n.exec[which], at - 1, ROWS));
 	}
-	commit(&n, BATCH);
+	commit(&n, SMALL_BATCH);
 	assert_untouched(w, count);
 	while (count)
 		unwatch(w, &count, w[0].at);
