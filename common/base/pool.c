@@ -1,6 +1,8 @@
-/* Blocks are handed out by one atomic countdown, `unclaimed`. Whoever takes it from k > 0 to k - 1 owns block
- * `blocks - k` of the current run, and that run cannot end before the block is done: so `fn`, `arg` and `blocks` may be
- * read after the claim, even by a thread that slept through earlier runs. No thread has to check in or out. */
+/* Every thread has a share of the blocks, in one piece: so from kernel to kernel it meets again what it left in its own
+ * caches. Who is done with it helps the others. A share is handed out by an atomic countdown, `unclaimed`: whoever
+ * takes it from k > 0 to k - 1 owns the k-th block from the end of that share in the current run, and that run cannot
+ * end before the block is done. So `fn`, `arg` and `blocks` may be read after the claim, even by a thread that slept
+ * through earlier runs. No thread has to check in or out. */
 #include "common/base/pool.h"
 
 #include <errno.h>
@@ -26,8 +28,9 @@ static const uint64_t late_ns = 500000, crowded_least_ns = 125000000, crowded_mo
 
 enum { ASLEEP = -1, NOWHERE = -1 }; /* beside numbers of CPUs, in `place` and in `kept_off` */
 
-struct member {
-	struct sl_pool *pool;
+struct member {                                         /* the caller is the first */
+	_Alignas(CACHE_LINE) _Atomic int64_t unclaimed; /* of its share; may fall below 0 */
+	_Alignas(CACHE_LINE) struct sl_pool *pool;
 	pthread_t thread;
 	int worker;
 	_Atomic int kept_off;     /* the CPU that it was sent off */
@@ -35,7 +38,6 @@ struct member {
 };
 
 struct sl_pool {
-	_Alignas(CACHE_LINE) _Atomic int64_t unclaimed; /* may fall below 0 */
 	_Alignas(CACHE_LINE) _Atomic int64_t undone;
 	_Atomic uint32_t finished; /* futex of the caller: 1 when undone reached 0 */
 	_Atomic bool caller_sleeps;
@@ -74,16 +76,33 @@ static void futex_wake(_Atomic uint32_t *word, int count)
 	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }
 
+/* The first block of a thread's share; that of `threads` is the end of all. */
+static int64_t share_at(const struct sl_pool *pool, int worker)
+{
+	return pool->blocks * worker / pool->threads;
+}
+
+/* Runs what it can claim of a share; returns how many blocks. */
+static int64_t work_share(struct sl_pool *pool, int share, int worker)
+{
+	_Atomic int64_t *unclaimed = &pool->members[share].unclaimed;
+	int64_t done = 0, k;
+
+	while (atomic_load_explicit(unclaimed, memory_order_relaxed) > 0 &&
+	       (k = atomic_fetch_sub_explicit(unclaimed, 1, memory_order_acq_rel)) > 0) {
+		pool->fn(pool->arg, share_at(pool, share + 1) - k, worker);
+		done++;
+	}
+	return done;
+}
+
 /* Claims and runs blocks until none is left. */
 static void work(struct sl_pool *pool, int worker)
 {
-	int64_t done = 0, k;
+	int64_t done = 0;
 
-	while (atomic_load_explicit(&pool->unclaimed, memory_order_relaxed) > 0 &&
-	       (k = atomic_fetch_sub_explicit(&pool->unclaimed, 1, memory_order_acq_rel)) > 0) {
-		pool->fn(pool->arg, pool->blocks - k, worker);
-		done++;
-	}
+	for (int i = 0; i < pool->threads; i++)
+		done += work_share(pool, (worker + i) % pool->threads, worker);
 	if (done > 0 && atomic_fetch_sub(&pool->undone, done) == done) {
 		atomic_store(&pool->finished, 1);
 		if (atomic_load(&pool->caller_sleeps))
@@ -165,13 +184,13 @@ static void settle(struct member *m)
 
 /* ---- members */
 
-static bool spin_for_work(struct sl_pool *pool)
+static bool spin_for_run(struct sl_pool *pool, uint32_t seen)
 {
 	uint64_t start = sl_now_ns();
 
 	do {
 		for (int i = 0; i < PAUSES_PER_LOOK; i++) {
-			if (atomic_load_explicit(&pool->unclaimed, memory_order_relaxed) > 0)
+			if (atomic_load_explicit(&pool->runs, memory_order_relaxed) != seen)
 				return true;
 			pause_cpu();
 		}
@@ -183,24 +202,26 @@ static void *member_main(void *arg)
 {
 	struct member *m = arg;
 	struct sl_pool *pool = m->pool;
+	uint32_t seen = 0;
 
-	while (!atomic_load(&pool->closing)) {
-		uint32_t seen = atomic_load(&pool->runs);
-
-		if (pool->spreads)
-			settle(m);
-		work(pool, m->worker);
-		if (spin_for_work(pool))
+	for (;;) {
+		if (spin_for_run(pool, seen)) {
+			seen = atomic_load(&pool->runs);
+			if (atomic_load(&pool->closing))
+				return NULL;
+			if (pool->spreads)
+				settle(m);
+			work(pool, m->worker);
 			continue;
+		}
 		atomic_store_explicit(&pool->place[m->worker], ASLEEP, memory_order_relaxed);
 		/* sleepers before the last look, runs before sleepers' look in sl_pool_run: one of the two sees the
 		 * other, and a run in between makes futex_wait return at once */
 		atomic_fetch_add(&pool->sleepers, 1);
-		if (atomic_load(&pool->unclaimed) <= 0 && !atomic_load(&pool->closing))
+		if (atomic_load(&pool->runs) == seen)
 			futex_wait(&pool->runs, seen);
 		atomic_fetch_sub(&pool->sleepers, 1);
 	}
-	return NULL;
 }
 
 static void wait_finished(struct sl_pool *pool)
@@ -232,7 +253,9 @@ void sl_pool_run(struct sl_pool *pool, int64_t blocks, sl_pool_fn *fn, void *arg
 	pool->blocks = blocks;
 	atomic_store_explicit(&pool->finished, 0, memory_order_relaxed);
 	atomic_store_explicit(&pool->undone, blocks, memory_order_relaxed);
-	atomic_store(&pool->unclaimed, blocks);
+	for (int i = 0; i < pool->threads; i++)
+		atomic_store_explicit(&pool->members[i].unclaimed, share_at(pool, i + 1) - share_at(pool, i),
+				      memory_order_release);
 	atomic_fetch_add(&pool->runs, 1);
 	spread(pool);
 	if (atomic_load(&pool->sleepers) > 0)

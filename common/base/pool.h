@@ -22,7 +22,9 @@ void sl_pool_close(struct sl_pool *pool); /* NULL is fine; waits for its threads
 int sl_pool_threads(const struct sl_pool *pool);
 
 /* Runs fn for every block and returns when all are done. One caller at a time; never from inside fn.
- * `pool` NULL runs the blocks in the calling thread. Blocks are handed out in ascending order, dynamically. */
+ * `pool` NULL runs the blocks in the calling thread. Blocks come in no order that could be relied on:
+ * a thread takes those of its own share first, the same part of [0, blocks) in every run, then what others have left.
+ */
 void sl_pool_run(struct sl_pool *pool, int64_t blocks, sl_pool_fn *fn, void *arg);
 
 #endif
