@@ -27,17 +27,47 @@ count() { jq "$1" "$tmp/$2.json"; }
 # must NAME WHAT EXPRESSION: jq's expression holds on the file
 must() { [ "$(count "$3" "$1")" = true ] || fail "$name: $2: $(jq -c 'del(.sessions)' "$tmp/$1.json")"; }
 
+# listen, starved: how late a sleep of 50 ms has been at most meanwhile. Where it is a heartbeat, processes are kept waiting that
+# have to be heard: links are lost by themselves, and what is counted then says nothing. It is played again, a few times.
+listen() {
+	echo 0 >"$tmp/late"
+	while :; do
+		local from=${EPOCHREALTIME/./} late
+		sleep 0.05
+		late=$(((${EPOCHREALTIME/./} - from) / 1000 - 50))
+		[ $late -le "$(cat "$tmp/late")" ] || echo $late >"$tmp/late"
+	done
+}
+starved() {
+	kill "$listener"
+	wait "$listener" 2>/dev/null || true
+	[ "$(cat "$tmp/late")" -ge $beat ] || return 1
+	echo "$name: the machine kept a process waiting for $(cat "$tmp/late") ms"
+}
+
 # faulty LOST REJECTED FAULT DIR KIND NTH [MS] [key=value]…: a run with that fault, for which the client must lose LOST
 # links, and both sides together reject REJECTED frames. Leaves $tmp/relay.json, host.json, run.json.
 runs=0
 faulty() {
-	local lost=$1 rejected=$2 fault=(${@:3:4}) ms=0 sets relay pair
+	local try
+	runs=$((runs + 1))
+	for try in 1 2 3 4 5 6; do
+		listen &
+		listener=$!
+		started+=("$listener")
+		play "$@"
+		starved && [ $try -lt 6 ] || break
+	done
+	judge "$1" "$2"
+}
+play() {
+	local fault=(${@:3:4}) ms=0 sets pair
 	shift 6
 	# a process that has to wait for its turn on a busy machine is silent, too: where no silence is looked for, none matters
 	case ${fault[0]} in vanish | late) times $beat ;; *) times 5000 ;; esac
 	case ${1:-} in [0-9]*) ms=$1 && shift ;; esac
 	for pair in "$@"; do sets+=(--set "$pair"); done
-	name="${fault[*]} $ms" runs=$((runs + 1))
+	name="${fault[*]} $ms"
 	start_server host
 	rm -f "$tmp/relay.out"
 	"$TOOLS/faulty_link" "${endpoint##*:}" "${fault[@]}" "$ms" >"$tmp/relay.out" &
@@ -54,6 +84,9 @@ faulty() {
 	tail -n 1 "$tmp/relay.out" >"$tmp/relay.json"
 	kill "$server_pid"
 	wait "$server_pid" || fail "$name: the end of the server"
+}
+judge() {
+	local lost=$1 rejected=$2
 	same_run good run $steps
 	must relay 'no such frame passed' .done
 	must run "not $lost links lost" ".lost == $lost and .links == $lost + 1"
@@ -100,21 +133,29 @@ faulty 1 1 header up commit 7
 faulty 1 1 payload down part 30
 
 # a client that is gone behind a half-open link: the server notices as soon, and keeps what it applied
-start_server host
-rm -f "$tmp/relay.out"
-"$TOOLS/faulty_link" "${endpoint##*:}" vanish up part 30 >"$tmp/relay.out" &
-started+=($!)
-wait_for 'the relay' test -s "$tmp/relay.out"
-rc=0
+name='a vanished client'
 times $beat
-client gone "$tmp/client.yaml" "${sets[@]}" --set link.on_server_lost=exit --set "server=tcp://127.0.0.1:$(cat "$tmp/relay.out")" || rc=$?
-[ $rc = 69 ] || fail "the client of a vanished server: status $rc"
-wait_for 'the server did not notice' grep -q ' session-failed: ' "$tmp/host.log"
+for try in 1 2 3 4 5 6; do
+	listen &
+	listener=$!
+	started+=("$listener")
+	start_server host
+	rm -rf "$tmp/relay.out" "$tmp/gone"
+	"$TOOLS/faulty_link" "${endpoint##*:}" vanish up part 30 >"$tmp/relay.out" &
+	relay=$!
+	started+=("$relay")
+	wait_for 'the relay' test -s "$tmp/relay.out"
+	rc=0
+	client gone "$tmp/client.yaml" "${sets[@]}" --set link.on_server_lost=exit --set "server=tcp://127.0.0.1:$(cat "$tmp/relay.out")" || rc=$?
+	[ $rc = 69 ] || fail "the client of a vanished server: status $rc"
+	wait_for 'the server did not notice' grep -q ' session-failed: ' "$tmp/host.log"
+	kill -TERM "$relay" "$server_pid"
+	ends_with "$server_pid" 0 $patience 'the server'
+	starved && [ $try -lt 6 ] || break
+done
 ms=$(sed -n 's/.*session-failed: .*nothing heard from the client for \([0-9]*\) ms.*/\1/p' "$tmp/host.log")
 [ -n "$ms" ] && [ "$ms" -le $((3 * beat + beat / 2)) ] || fail "the server noticed after '$ms' ms"
 echo "the server noticed a vanished client after $ms ms"
-kill "$server_pid"
-ends_with "$server_pid" 0 $patience 'the server'
 
 if [ -n "${SPLIT_LONG:-}" ]; then
 	for kind in hello part commit fetch bye; do
