@@ -32,7 +32,7 @@
 	X(ID##_DONE, name ".done", sides, before, beside, what ": is on the disk")            \
 	X(ID##_UNDO, name ".undo", sides, before, name ".sync=ENOSPC", what ": could not be written, .tmp goes")
 
-#define SL_FP_KILLED_C "client.apply=kill@6"
+#define SL_FP_KILLED_C "client.codecs=delay:1000@5,client.apply=kill@6" /* the first: time for a file */
 #define SL_FP_KILLED_S "server.apply=kill@6"
 
 #define SL_FAILPOINT_MAP(X)                                                                                      \
