@@ -35,7 +35,9 @@ INLINE void average_cell(const float *x, int64_t lines, int64_t w, int64_t width
 
 		for (int64_t i = 0; i < lines; i++) {
 			for (int64_t j = 0; j < width; j++) {
-				_mm_prefetch((const char *)(x + (i * w + j) * c + k) + 4096, _MM_HINT_T0);
+				/* of the next band, for the second cache: the first holds this one, which is read again
+				 */
+				_mm_prefetch((const char *)(x + ((lines + i) * w + j) * c + k), _MM_HINT_T1);
 				sum = vec_add(sum, vec_load(x + (i * w + j) * c + k));
 			}
 		}
