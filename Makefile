@@ -65,7 +65,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: help all fail deps test check build-tests build-bench format format-check rooms install clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: help all fail deps test check build-tests build-bench format format-check rooms install clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda cuda-sim test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
 
@@ -102,6 +102,31 @@ $(B)/tests/suite/test_gpu_codecs.o: CFLAGS += -Itests/support/cuda_sim
 $(B)/tests/suite/test_gpu_codecs: $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(SIM_OBJ) $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -Wl,-z,execstack -o $@ $< $(SUPPORT_OBJ) $(SIM_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
+
+# The whole module for a CPU, with one simulated device, where a C++ compiler is. In a folder of its own: only
+# what asks for it (tests/e2e/gpu_on_cpu.sh) finds it. Fibers and sanitizers do not go together.
+SIM_MODULE_SRC := $(wildcard tests/support/cuda_sim/*.c tests/support/cuda_sim/module/*.c*) $(wildcard kernels/cuda/*.cu) \
+                  $(filter-out %/dnn.c %/graph_run.c,$(wildcard kernels/cuda/*.c)) $(addprefix common/base/,err.c log.c worker.c clock.c buf.c)
+SIM_MODULE_OBJ := $(SIM_MODULE_SRC:%=$(B)/cuda-sim-module/%.o)
+SIM_MODULE := $(if $(SAN),,$(if $(shell command -v $(firstword $(CXX)) 2>/dev/null),$(B)/cuda-sim-module/libsplit_cuda.so))
+SIM_FLAGS = -fPIC -fvisibility=hidden -ffp-contract=off -Wno-unknown-pragmas -Itests/support/cuda_sim $(CFLAGS) -MMD -MP
+cuda-sim: $(SIM_MODULE) ## build/<variant>/cuda-sim-module/libsplit_cuda.so: the CUDA module on a CPU, for tests
+
+$(B)/cuda-sim-module/libsplit_cuda.so: $(SIM_MODULE_OBJ)
+	@echo '  LINK  $@'
+	$(Q)$(CXX) -shared -Wl,-z,defs $(LDFLAGS) -o $@ $^ -lm -ldl -pthread
+
+$(B)/cuda-sim-module/%.c.o: %.c Makefile
+	@mkdir -p $(@D)
+	@echo '  CC    $< (on a CPU)'
+	$(Q)$(CC) $(BASE_CFLAGS) -DCU_ARCHS='"a CPU"' $(SIM_FLAGS) -c -o $@ $<
+
+$(filter %.cu.o %.cc.o,$(SIM_MODULE_OBJ)): $(B)/cuda-sim-module/%.o: % Makefile
+	@mkdir -p $(@D)
+	@echo '  CXX   $< (on a CPU)'
+	$(Q)$(CXX) -std=c++17 -I. -D_GNU_SOURCE $(OPT) -Wall -Wextra -Werror -pthread $(SIM_FLAGS) -x c++ -c -o $@ $<
+
+-include $(SIM_MODULE_OBJ:.o=.d)
 
 # What the module keeps of recorded passes, which is plain C.
 GRAPH_OBJ := $(B)/cuda-sim/kernels/cuda/graph.c.o
@@ -170,7 +195,9 @@ test: deps ## all tests: unit, suite, end to end
 test-long: deps ## everything at length: 1,000 kills, an hour of soak, fuzzing, sanitizers (STAGES="long fuzz asan tsan")
 	@scripts/test-long.sh $(STAGES)
 
-build-tests: $(TEST_BIN) $(if $(TEST_SH),$(E2E_TOOLS)) $(if $(filter $(shell grep -lE 'lib/failpoints|/fail/' tests/e2e/*.sh),$(TEST_SH)),$(FAIL_BINS))
+build-tests: $(TEST_BIN) $(if $(TEST_SH),$(E2E_TOOLS)) $(if $(filter $(shell grep -lE 'lib/failpoints|/fail/' tests/e2e/*.sh),$(TEST_SH)),$(FAIL_BINS)) \
+             $(if $(filter %/gpu_on_cpu.sh,$(TEST_SH)),$(B)/tests/suite/test_ops $(B)/tests/suite/test_gpu) \
+             $(if $(filter %/gpu_on_cpu.sh %/mixed_precision.sh,$(TEST_SH)),$(SIM_MODULE))
 
 check: all build-tests
 	@BUILD=$(B) SAN='$(SAN)' scripts/run-tests.sh $(TEST_BIN) $(TEST_SH)
@@ -314,7 +341,7 @@ gpu-bundle: cuda ## build/gpu: tests and benchmark for a GPU host without a buil
 bench-gpu: cuda ## the middle on the GPU, and in PyTorch beside it
 	@$(MAKE) --no-print-directory $(B)/tests/bench/bench_gpu $(B)/tests/bench/bench_gpu_codecs
 	LD_LIBRARY_PATH=$(B):$$LD_LIBRARY_PATH $(B)/tests/bench/bench_gpu --layers || [ $$? = 77 ]
-	LD_LIBRARY_PATH=$(B):$$LD_LIBRARY_PATH $(B)/tests/bench/bench_gpu --tf32 || [ $$? = 77 ]
+	for p in tf32 bf16 fp16; do LD_LIBRARY_PATH=$(B):$$LD_LIBRARY_PATH $(B)/tests/bench/bench_gpu --precision $$p || [ $$? = 77 ] || exit 1; done
 	LD_LIBRARY_PATH=$(B):$$LD_LIBRARY_PATH $(B)/tests/bench/bench_gpu_codecs || [ $$? = 77 ]
 	tests/bench/bench_gpu_peer.py || [ $$? = 77 ]
 

@@ -320,6 +320,7 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 	bool done = false;
 
 	*d->fail = *fail;
+	sl_setup_blame(d->setup, d->fail);
 	d->err = fail->code;
 	d->link.lost += sl_remote_ready(d->remote);
 	if (d->nonfinite) { /* the link, too, is lost: the state is the one before the step all the same */

@@ -8,6 +8,10 @@
 #include "common/nn/weights_file.h"
 #include "kernels/cpu/cpu.h"
 
+_Static_assert((int)SL_CONF_FP32 == (int)SL_PRECISION_FP32 && (int)SL_CONF_TF32 == (int)SL_PRECISION_TF32 &&
+		       (int)SL_CONF_BF16 == (int)SL_PRECISION_BF16 && (int)SL_CONF_FP16 == (int)SL_PRECISION_FP16,
+	       "precisions are numbered alike");
+
 static enum sl_err read_codecs(struct sl_setup *s, struct sl_fail *fail)
 {
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
@@ -113,6 +117,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	s->agreement.momentum = conf->train.optimizer.momentum;
 	s->agreement.weight_decay = conf->train.optimizer.weight_decay;
 	s->agreement.nesterov = conf->train.optimizer.nesterov;
+	spec->precision = (enum sl_precision)conf->train.precision;
 	err = read_codecs(s, fail);
 	if (err)
 		return err;
@@ -121,6 +126,17 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	if (err == SL_ERR_CONFIG)
 		return plan_fail(conf, &why, fail);
 	return err ? sl_fail_set(fail, err, "%s", why.text) : try_codecs(s, fail);
+}
+
+void sl_setup_blame(const struct sl_setup *s, struct sl_fail *fail)
+{
+	static const char key[] = "train.precision", begins[] = "train.precision: ";
+	const struct sl_fail why = *fail;
+	const char *at = fail->code == SL_ERR_CONFIG ? strstr(why.text, begins) : NULL;
+
+	if (at)
+		sl_conf_client_fail(s->conf, key, fail, "%.*s%s", (int)(at - why.text), why.text,
+				    at + sizeof begins - 1);
 }
 
 static bool middle_untouched(const struct sl_plan *plan, const bool *loaded)

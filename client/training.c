@@ -338,15 +338,17 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 enum sl_err sl_training_abandoned(const struct sl_training *r, const struct sl_fail *why, struct sl_fail *fail)
 {
 	bool skips = r->setup->conf->train.on_nan == SL_NAN_SKIP;
+	bool scaled = r->setup->conf->train.precision == SL_CONF_FP16;
+	int most = SL_TRAINING_MAX_SKIPPED + (scaled ? SL_TRAINING_MAX_SCALED : 0);
 	char before[64] = "";
 
-	if (skips && r->skipped_in_row < SL_TRAINING_MAX_SKIPPED) {
+	if (skips && r->skipped_in_row < (uint64_t)most) {
 		sl_log(SL_LOG_WARN, "step-skipped", "step %" PRIu64 ": %s; nothing of it was applied", r->step + 1,
 		       why->text);
 		return SL_OK;
 	}
 	if (skips)
-		snprintf(before, sizeof before, ", after %d skipped steps in a row", SL_TRAINING_MAX_SKIPPED);
+		snprintf(before, sizeof before, ", after %d skipped steps in a row", most);
 	return sl_fail_set(fail, SL_ERR_NONFINITE,
 			   "step %" PRIu64
 			   "%s: %.200s; nothing of it was applied. Try a smaller train.optimizer.lr or a longer "

@@ -11,7 +11,8 @@
 struct sl_training;
 
 /* Steps that may be skipped one after another: beyond it is the run that is wrong, not a batch. */
-enum { SL_TRAINING_MAX_SKIPPED = 10 };
+/* SCALED: more of them in fp16, whose loss scale may have to fall from 2^16 to 1 first */
+enum { SL_TRAINING_MAX_SKIPPED = 10, SL_TRAINING_MAX_SCALED = 16 };
 
 enum sl_want { SL_WANT_STEP, SL_WANT_EVAL, SL_WANT_FINISH };
 
@@ -49,7 +50,7 @@ double sl_training_lr(const struct sl_training *run);
 /* A wanted step or evaluation batch is done. */
 void sl_training_done(struct sl_training *run, const struct sl_step_result *result);
 /* A wanted step was abandoned, `why` says for what. OK: it is to be skipped, and done. NONFINITE: the run ends, by its
- * config or after SL_TRAINING_MAX_SKIPPED in a row, and *fail says what could be tried. */
+ * config or after SL_TRAINING_MAX_SKIPPED in a row (in fp16 MAX_SCALED more), and *fail says what could be tried. */
 enum sl_err sl_training_abandoned(const struct sl_training *run, const struct sl_fail *why,
 				  struct sl_fail *fail) SL_MUST_CHECK;
 /* The summary, to the log and to stdout (as one JSON object where `json`). `outcome`: "finished", "interrupted",

@@ -18,11 +18,10 @@
 
 #include "common/nn/backend.h"
 
-enum { SL_MODULE_ABI = 3, SL_MODULE_TEXT = 256 };
+enum { SL_MODULE_ABI = 4, SL_MODULE_TEXT = 256 };
 
 struct sl_module_options {
 	int device;         /* 0 … device_count - 1 */
-	bool tf32;          /* matrix products and convolutions may round their inputs to TF32 (10 bits of mantissa) */
 	bool graphs;        /* passes are recorded once, as a CUDA graph each, and launched as one */
 	bool inexact_order; /* cuDNN may choose algorithms that add in a varying order: two runs differ in the last bits
 			     */
@@ -53,7 +52,7 @@ static inline uint32_t sl_module_table_bytes(void)
  * missing; VERSION where it was built from other headers. */
 enum sl_err sl_module_load(const char *path, const struct sl_module **out, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* Loads and opens `device` with TF32 off and repeatable bits. UNAVAILABLE: `device: auto` falls back to the CPU. */
+/* Loads and opens `device` with repeatable bits. UNAVAILABLE: `device: auto` falls back to the CPU. */
 enum sl_err sl_module_open(const char *path, struct sl_backend *be, int device, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_module_open_with(const char *path, struct sl_backend *be, const struct sl_module_options *options,
 				struct sl_fail *fail) SL_MUST_CHECK;

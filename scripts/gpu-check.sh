@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# usage: gpu-check.sh [STEP]…    steps: codecs tests graphs sanitizer racecheck bench peer profile (all but profile of them without
-# arguments). `sanitizer` is memcheck of everything; `sanitizer racecheck` (or `racecheck`) looks for races in shared memory.
+# usage: gpu-check.sh [STEP]…    steps: codecs tests mixed graphs sanitizer racecheck bench peer profile (without arguments all of them but profile
+# and mixed, which is what tests and bench have of tf32, bf16 and fp16). `sanitizer` is memcheck of everything; `sanitizer racecheck` (or `racecheck`) looks for races in shared memory.
 # Runs, on a host with a GPU, what scripts/gpu-bundle.sh has put beside this script. cuBLAS and cuDNN are taken from the
 # CUDA toolkit, or else from the wheels that PyTorch installs. Logs go to LOGS (default: logs/ here), a digest to stdout.
 set -u
@@ -19,7 +19,7 @@ PY
 export LD_LIBRARY_PATH="$here:$here/lib${wheels:+:$wheels}:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 export BUILD=$here SPLIT_GOLDEN=$here/golden
 bad=0
-step() { [ "${#steps[@]}" = 0 ] && [ "$1" != profile ] || [[ " ${steps[*]} " == *" $1 "* ]]; }
+step() { [ "${#steps[@]}" = 0 ] && [[ $1 != @(profile|mixed) ]] || [[ " ${steps[*]} " == *" $1 "* ]]; }
 steps=("$@")
 
 # NAME LIMIT_S COMMAND…: its log, and a line with the verdict
@@ -45,35 +45,48 @@ if step tests; then
 	try test_module 60 "$here/test_module"
 	grep -h 'driver for CUDA' "$logs/test_module.log"
 	try test_gpu 100 "$here/test_gpu"
-	grep -h 'relative errors' "$logs/test_gpu.log"
+	grep -hE 'relative errors|left out, scale|^SKIP' "$logs/test_gpu.log"
 	SPLIT_TEST_BACKEND=cuda try test_ops 150 "$here/test_ops"
 	SPLIT_CUDNN=none SPLIT_TEST_BACKEND=cuda try test_ops_without_cudnn 150 "$here/test_ops"
 	grep -h cudnn-missing "$logs"/test_*.log | sort | uniq -c
 fi
+if step mixed; then
+	try test_gpu_precisions 100 "$here/test_gpu" '*precisions*'
+	try test_gpu_fp16 60 "$here/test_gpu" '*fp16*'
+	grep -hE 'relative errors|left out, scale|^SKIP' "$logs"/test_gpu_{precisions,fp16}.log
+	for p in tf32 bf16 fp16; do
+		SPLIT_TEST_BACKEND=cuda try "test_ops_$p" 60 "$here/test_ops" "cuda, $p*"
+		try "mixed_plain_$p" 60 "$here/bench_gpu" --precision $p
+		try "mixed_graphs_$p" 60 "$here/bench_gpu" --precision $p --graphs
+		try "mixed_peer_$p" 100 python3 "$here/bench_gpu_peer.py" --precision $p
+		grep -hE '^(ours|torch)' "$logs"/mixed_{plain,graphs,peer}_$p.log
+	done
+fi
 if step graphs; then
 	try test_gpu_graphs 60 "$here/test_gpu" '*graphs*'
-	for mode in '' --tf32; do
-		try "bench_plain$mode" 60 "$here/bench_gpu" $mode
-		try "bench_graphs$mode" 60 "$here/bench_gpu" --graphs $mode
-		grep -H '^ours' "$logs/bench_plain$mode.log" "$logs/bench_graphs$mode.log"
+	for p in fp32 tf32 bf16 fp16; do
+		try "bench_plain_$p" 60 "$here/bench_gpu" --precision $p
+		try "bench_graphs_$p" 60 "$here/bench_gpu" --graphs --precision $p
+		grep -H '^ours' "$logs/bench_plain_$p.log" "$logs/bench_graphs_$p.log"
 	done
 	grep -h graph-refused "$logs"/{test_gpu,bench}_graphs*.log && bad=1
 fi
 if step bench; then
-	try bench 100 "$here/bench_gpu" --layers
-	try bench_tf32 100 "$here/bench_gpu" --tf32 --layers
-	cat "$logs/bench.log"
-	grep -h '^ours' "$logs/bench_tf32.log"
+	for p in fp32 tf32 bf16 fp16; do
+		try "bench_$p" 100 "$here/bench_gpu" --precision $p --layers
+		grep -hE '^(ours|all)' "$logs/bench_$p.log"
+	done
+	cat "$logs/bench_fp32.log" "$logs/bench_bf16.log"
 fi
 if step profile; then
-	for mode in '' --tf32; do
-		try "profile$mode" 120 ncu --clock-control none --metrics gpu__time_duration.sum --csv \
-			--log-file "$logs/profile$mode.csv" "$here/bench_gpu" --profile $mode
-		gzip -f "$logs/profile$mode.csv"
+	for p in fp32 tf32 bf16; do
+		try "profile_$p" 120 ncu --clock-control none --metrics gpu__time_duration.sum --csv \
+			--log-file "$logs/profile_$p.csv" "$here/bench_gpu" --profile --precision $p
+		gzip -f "$logs/profile_$p.csv"
 	done
 fi
 if step peer; then
-	try peer 150 python3 "$here/bench_gpu_peer.py"
+	try peer 300 python3 "$here/bench_gpu_peer.py"
 	cat "$logs/peer.log"
 fi
 if step sanitizer || step racecheck; then

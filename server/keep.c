@@ -100,8 +100,13 @@ enum sl_err sl_keep_read(const struct sl_keep *k, uint64_t step, struct sl_exec 
 	}
 	if (!err)
 		sl_checkpoint_touch(&c, step);
-	if (!err && sl_exec_state_give(&state, exec))
-		err = sl_fail_set(fail, SL_ERR_DEVICE, "the middle's state could not be set");
+	if (!err) {
+		err = sl_exec_state_give(&state, exec);
+		if (err == SL_ERR_DATA)
+			sl_fail_set(fail, err, "step %" PRIu64 ": its loss scale is none", step);
+		else if (err)
+			err = sl_fail_set(fail, SL_ERR_DEVICE, "the middle's state could not be set");
+	}
 	sl_exec_state_close(&state);
 	sl_codecs_state_close(&codecs);
 	return err;

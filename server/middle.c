@@ -274,6 +274,8 @@ static enum sl_err commit(struct sl_middle *m, struct sl_fail *fail)
 	SL_FAILPOINT(s->skip ? SL_FP_SERVER_SKIP : SL_FP_NONE);
 	err = s->skip ? sl_port_follow(m->port, s->number + 1, fail) : apply(m, fail);
 	m->torn = m->torn || !err;
+	if (!err && s->skip)
+		err = sl_exec_skip(m->exec);
 	if (!err)
 		err = sl_exec_follow(m->exec, s->number + 1);
 	if (err)

@@ -46,6 +46,7 @@ enum sl_conf_optimizer { SL_OPTIMIZER_SGD };
 enum sl_conf_schedule { SL_CONF_CONSTANT, SL_CONF_COSINE, SL_CONF_POLYNOMIAL };
 enum sl_conf_chunk_loss { SL_CHUNK_LOSS_MEAN, SL_CHUNK_LOSS_SUM };
 enum sl_conf_nan { SL_NAN_STOP, SL_NAN_SKIP };
+enum sl_conf_precision { SL_CONF_FP32, SL_CONF_TF32, SL_CONF_BF16, SL_CONF_FP16 }; /* = enum sl_precision */
 enum sl_conf_lost { SL_LOST_EXIT, SL_LOST_WAIT };
 enum sl_conf_missed { SL_MISSED_CONTINUE, SL_MISSED_EXIT };
 
@@ -106,6 +107,7 @@ struct sl_conf_client {
 		enum sl_conf_missed on_checkpoint_error;
 		bool drop_last;
 		enum sl_conf_nan on_nan;
+		enum sl_conf_precision precision; /* of the middle */
 	} train;
 	/* specs of common/codec, not parsed here; [enum sl_dir]: head_act, mid_act, mid_grad, head_grad */
 	char codec[4][SL_CONF_CODEC_TEXT];

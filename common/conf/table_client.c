@@ -64,6 +64,8 @@ static const struct sl_conf_key keys[] = {
 	SL_BOOL(T, "train.drop_last", train.drop_last, "false", "leave out a last batch that is not full"),
 	SL_CHOICE(T, "train.on_nan", train.on_nan, SL_WORDS("stop", "skip"), "stop",
 		"when NaN or Inf turns up in a step, which is then never applied: stop with status 65, or skip it and go on"),
+	SL_CHOICE(T, "train.precision", train.precision, SL_WORDS("fp32", "tf32", "bf16", "fp16"), "fp32",
+		"of the middle, where the server's GPU has it: tf32 rounds the factors of products; bf16 and fp16 (needs on_nan: skip) keep activations in 16 bits, weights in fp32"),
 
 	SL_STRING(T, "codec.head_act", codec[0], sl_conf_check_codec, "none", "codec of the head's activations, client to server"),
 	SL_STRING(T, "codec.mid_act", codec[1], sl_conf_check_codec, "none", "codec of the middle's activations, server to client"),
@@ -108,6 +110,11 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 	if (c->train.optimizer.nesterov && c->train.optimizer.momentum == 0) {
 		snprintf(why, SL_CONF_WHY, "needs a train.optimizer.momentum above 0");
 		return "train.optimizer.nesterov";
+	}
+	if (c->train.precision == SL_CONF_FP16 && c->train.on_nan != SL_NAN_SKIP) {
+		snprintf(why, SL_CONF_WHY,
+			 "fp16 needs train.on_nan: skip: steps whose scaled gradients overflow are left out; or bf16");
+		return "train.precision";
 	}
 	if (c->model.partial && !c->model.weights[0]) {
 		snprintf(why, SL_CONF_WHY, "needs a file in model.weights");

@@ -10,13 +10,14 @@
 #include "common/base/err.h"
 
 enum {
-	SL_WIRE_VERSION = 5,
+	SL_WIRE_VERSION = 6,
 	SL_WIRE_HEADER_MAX = 4096,
 	SL_WIRE_PART_MAX = 1 << 20,
 	SL_WIRE_TEXT_MAX = 384,
 	SL_WIRE_SPEC_MAX = 128,
 	SL_WIRE_NAME_MAX = 96,
-	SL_WIRE_HELD_MAX = 4
+	SL_WIRE_HELD_MAX = 4,
+	SL_WIRE_PRECISIONS = 4
 };
 
 enum sl_frame_kind {
@@ -65,6 +66,7 @@ struct sl_hello {
 	uint64_t seed;
 	double momentum, weight_decay;
 	bool nesterov;
+	uint32_t precision;       /* of the middle: fp32, tf32, bf16, fp16 (nn/precision.h) */
 	uint32_t weights_source;  /* enum sl_weights_source */
 	uint8_t weights_hash[16]; /* XXH3-128 of the middle's parameters as SL_PART_WEIGHTS carries them */
 	uint32_t part_bytes;      /* largest payload this side accepts */

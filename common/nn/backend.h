@@ -27,6 +27,9 @@ struct sl_op_call {
 	bool training;                 /* false: batchnorm uses running statistics, dropout passes through */
 	float *param[SL_OP_MAX_PARAM]; /* in the order of op.h */
 	float *grad[SL_OP_MAX_PARAM];  /* of the same shapes; NULL for running statistics; backward adds to them */
+	/* Where op->precision is of 16 bits: the parameters once more, as such; else NULL. Biases and what batchnorm
+	 * has are read from `param`. */
+	const void *param_low[SL_OP_MAX_PARAM];
 	void *saved;     /* kernel's own `saved_bytes` of this op and chunk, kept forward → backward → commit */
 	void *workspace; /* scratch of this call, at least `workspace_bytes`, contents undefined */
 	/* CONV2D only, where the backend fuses; NULL: not fused.
@@ -117,6 +120,13 @@ struct sl_backend_ops {
 	/* weights, grads, momenta: [count] each, one range over all parameters of a segment. */
 	enum sl_err (*sgd)(struct sl_backend *be, const struct sl_sgd *sgd, int64_t count, float *weight, float *grad,
 			   float *momentum);
+	/* Precisions beside FP32 that kernels compute in: bits 1 << enum sl_precision. */
+	unsigned precisions;
+	/* With precisions of 16 bits: out [count], of type `to`, = x [count], of type `from`, × *scale; both types F32,
+	 * F16 or BF16. `scale` in the backend's memory, read when the work is done; NULL: 1. out = x where the types
+	 * are as wide. Beyond a type's range lies Inf. Queued. */
+	enum sl_err (*convert)(struct sl_backend *be, void *out, enum sl_dtype to, const void *x, enum sl_dtype from,
+			       const float *scale, int64_t count);
 	/* *finite: none of x [count] is NaN or Inf. Returns when that is known. NULL: it is found out on the host. */
 	enum sl_err (*finite)(struct sl_backend *be, const float *x, int64_t count, bool *finite);
 	const struct sl_kernel *kernel[SL_OP_COUNT]; /* NULL: the plan refuses the op on this backend */

@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +73,8 @@ enum sl_err sl_exec_follow(struct sl_exec *e, uint64_t done)
 		return SL_OK;
 	take_widths(e);
 	err = clear_fallen(e, e->weight);
+	if (!err)
+		err = sl_exec_lower(e);
 	return err ? err : clear_fallen(e, e->momentum);
 }
 
@@ -85,6 +88,13 @@ static enum sl_err take(struct sl_exec *e, void *out, size_t bytes, struct sl_fa
 	return err;
 }
 
+static size_t low_bytes(const struct sl_exec *e)
+{
+	return sl_exec_mixed(e)
+		       ? (size_t)e->segment->trainable_count * sl_dtype_bytes(sl_precision_dtype(e->segment->precision))
+		       : 0;
+}
+
 enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 {
 	const struct sl_plan_segment *s = e->segment;
@@ -96,6 +106,12 @@ enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 		err = take(e, &e->grad, (size_t)s->trainable_count * sizeof(float), fail);
 	if (!err)
 		err = take(e, &e->momentum, (size_t)s->trainable_count * sizeof(float), fail);
+	if (!err && sl_exec_mixed(e))
+		err = take(e, &e->weight_low, low_bytes(e), fail);
+	if (!err && s->precision == SL_PRECISION_FP16)
+		err = take(e, &e->scale, 2 * sizeof *e->scale, fail);
+	if (!err && e->scale && sl_exec_set_loss_scale(e, sl_loss_scale_first()))
+		err = sl_fail_set(fail, SL_ERR_DEVICE, "the loss scale could not be set");
 	if (!err)
 		err = take(e, &e->slot_area, slots * l->slot_bytes, fail);
 	if (!err)
@@ -112,6 +128,24 @@ enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 	return err;
 }
 
+static enum sl_err check_precision(const struct sl_plan_segment *s, const struct sl_backend *be, struct sl_fail *fail)
+{
+	unsigned has = be->ops->precisions | 1u << SL_PRECISION_FP32;
+	char list[64] = "";
+
+	if (has >> s->precision & 1)
+		return SL_OK;
+	for (int p = 0; p < SL_PRECISION_COUNT; p++)
+		if (has >> p & 1)
+			snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", list[0] ? ", " : "",
+				 sl_precision_name((enum sl_precision)p));
+	return sl_fail_set(
+		fail, SL_ERR_CONFIG,
+		"train.precision: the middle runs on %s, which computes in %s: take that, or for %s a server with "
+		"a GPU that has it",
+		be->ops->name, list, sl_precision_name(s->precision));
+}
+
 enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, enum sl_segment which,
 			    struct sl_backend *be, struct sl_fail *fail)
 {
@@ -121,8 +155,11 @@ enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, en
 	enum sl_err err;
 
 	if (e) {
-		*e = (struct sl_exec){
-			.plan = plan, .segment = s, .be = be, .slots = sl_plan_chunks_of(plan, plan->spec.batch)};
+		*e = (struct sl_exec){.plan = plan,
+				      .segment = s,
+				      .be = be,
+				      .loss_scale = {1, 0},
+				      .slots = sl_plan_chunks_of(plan, plan->spec.batch)};
 		e->op = calloc((size_t)s->n_op, sizeof *e->op);
 		e->state = calloc((size_t)s->n_op, sizeof *e->state);
 		e->fusion = calloc((size_t)s->n_op, sizeof *e->fusion);
@@ -138,7 +175,9 @@ enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, en
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the executor");
 	}
 	sl_fuse_find(e->fusion, be, s);
-	err = prepare_ops(e, sizes, fail);
+	err = check_precision(s, be, fail);
+	if (!err)
+		err = prepare_ops(e, sizes, fail);
 	if (!err)
 		take_widths(e);
 	if (!err && sl_layout_open(&e->layout, plan->model, s, e->fusion, sizes))
@@ -191,7 +230,8 @@ void sl_exec_close(struct sl_exec *e)
 			release_op(e, e->narrow[i].at, e->narrow[i].state[k]);
 		sl_narrow_close(&e->narrow[i]);
 	}
-	void *const area[] = {e->weight, e->grad, e->momentum, e->slot_area, e->saved_area, e->scratch, e->workspace};
+	void *const area[] = {e->weight,  e->grad,      e->momentum,   e->slot_area, e->saved_area,
+			      e->scratch, e->workspace, e->weight_low, e->scale};
 
 	for (size_t i = 0; i < sizeof area / sizeof area[0]; i++)
 		if (area[i])
@@ -209,7 +249,7 @@ struct sl_exec_memory sl_exec_memory(const struct sl_exec *e)
 	const struct sl_plan_segment *s = e->segment;
 	size_t slots = (size_t)e->slots;
 	struct sl_exec_memory m = {
-		.weights = (size_t)(s->weight_count + 2 * s->trainable_count) * sizeof(float),
+		.weights = (size_t)(s->weight_count + 2 * s->trainable_count) * sizeof(float) + low_bytes(e),
 		.slots = slots * (e->layout.slot_bytes + e->layout.saved_bytes),
 		.scratch = e->layout.scratch_bytes + e->layout.workspace_bytes,
 	};
@@ -227,7 +267,9 @@ enum sl_err sl_exec_set_weights(struct sl_exec *e, const float *host)
 {
 	enum sl_err err = e->be->ops->upload(e->be, e->weight, host, (size_t)e->segment->weight_count * sizeof *host);
 
-	return err ? err : clear_fallen(e, e->weight);
+	if (!err)
+		err = clear_fallen(e, e->weight);
+	return err ? err : sl_exec_lower(e);
 }
 
 enum sl_err sl_exec_get_weights(struct sl_exec *e, float *host)
@@ -250,5 +292,35 @@ enum sl_err sl_exec_get_momentum(struct sl_exec *e, float *host)
 
 enum sl_err sl_exec_get_gradients(struct sl_exec *e, float *host)
 {
-	return e->be->ops->download(e->be, host, e->grad, (size_t)e->segment->trainable_count * sizeof *host);
+	const float unscale = 1 / e->loss_scale.scale;
+	enum sl_err err =
+		e->be->ops->download(e->be, host, e->grad, (size_t)e->segment->trainable_count * sizeof *host);
+
+	for (int64_t i = 0; i < e->segment->trainable_count && !err; i++)
+		host[i] *= unscale;
+	return err;
+}
+
+enum sl_err sl_exec_lower(struct sl_exec *e)
+{
+	return e->weight_low ? e->be->ops->convert(e->be, e->weight_low, sl_precision_dtype(e->segment->precision),
+						   e->weight, SL_F32, NULL, e->segment->trainable_count)
+			     : SL_OK;
+}
+
+struct sl_loss_scale sl_exec_loss_scale(const struct sl_exec *e)
+{
+	return e->loss_scale;
+}
+
+/* Passes read it in device memory: those that were recorded stay good. */
+enum sl_err sl_exec_set_loss_scale(struct sl_exec *e, struct sl_loss_scale scale)
+{
+	const float pair[2] = {scale.scale, 1 / scale.scale};
+	bool same = scale.scale == e->loss_scale.scale;
+
+	if (!e->scale)
+		return SL_OK;
+	e->loss_scale = scale;
+	return same ? SL_OK : e->be->ops->upload(e->be, e->scale, pair, sizeof pair);
 }

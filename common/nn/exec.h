@@ -3,11 +3,15 @@
  * A step is a transaction: forward and backward of its chunks change only activations and gradients; weights, momentum
  * and running statistics change in sl_exec_commit alone. Chunks are computed in order of their number, in each of the
  * two passes. One thread at a time. On a GPU the functions queue; sl_backend_ops.fence says when all is done.
- */
+ *
+ * A segment of 16 bits (plan.h, precision.h) keeps its weights in fp32, with a copy for its kernels, and its
+ * activations in 16 bits; tensors at the cut are fp32, and converted as a pass begins and ends. In FP16 the gradient
+ * that comes in is multiplied by the loss scale, and divided by it as it leaves. */
 #ifndef SL_NN_EXEC_H
 #define SL_NN_EXEC_H
 
 #include "common/nn/backend.h"
+#include "common/nn/loss_scale.h"
 #include "common/nn/plan.h"
 
 struct sl_exec;
@@ -41,7 +45,10 @@ enum sl_err sl_exec_get_weights(struct sl_exec *exec, float *host) SL_MUST_CHECK
 /* The optimizer's momentum, trainable_count floats in the order of the weight range; fallen parts are set to 0. */
 enum sl_err sl_exec_set_momentum(struct sl_exec *exec, const float *host) SL_MUST_CHECK;
 enum sl_err sl_exec_get_momentum(struct sl_exec *exec, float *host) SL_MUST_CHECK;
-/* Gradients of the trainable front, trainable_count floats: for tests. */
+/* How the loss scale stands; ok to call in any precision, where only FP16 looks at it. Waits for the device. */
+struct sl_loss_scale sl_exec_loss_scale(const struct sl_exec *exec);
+enum sl_err sl_exec_set_loss_scale(struct sl_exec *exec, struct sl_loss_scale scale) SL_MUST_CHECK;
+/* Gradients of the trainable front, trainable_count floats, not scaled: for tests. */
 enum sl_err sl_exec_get_gradients(struct sl_exec *exec, float *host) SL_MUST_CHECK;
 
 /* Tensors at the cut of a slot (= chunk number), for `rows` rows. Input and dout are filled by the caller before
@@ -79,5 +86,7 @@ enum sl_err sl_exec_check(struct sl_exec *exec, const int64_t *rows, int chunks,
 /* Applies the step: running statistics in chunk order, then the optimizer. `rows` [chunks]. */
 enum sl_err sl_exec_commit(struct sl_exec *exec, const struct sl_sgd *sgd, const int64_t *rows,
 			   int chunks) SL_MUST_CHECK;
+/* In its place: the step is left out, by both sides; a loss scale falls. */
+enum sl_err sl_exec_skip(struct sl_exec *exec) SL_MUST_CHECK;
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "common/nn/exec.h"
 #include "common/nn/layout.h"
+#include "common/nn/loss_scale.h"
 #include "common/nn/narrow.h"
 
 struct sl_exec {
@@ -20,6 +21,9 @@ struct sl_exec {
 	struct sl_layout layout;
 	int slots;
 	float *weight, *grad, *momentum; /* device: [weight_count], [trainable_count], [trainable_count] */
+	void *weight_low;                /* device: [trainable_count] in 16 bits; NULL: FP32, TF32 */
+	struct sl_loss_scale loss_scale; /* FP16; else a scale of 1 */
+	float *scale;                    /* device: [2], it and its inverse; NULL: nothing is scaled */
 	float *statistics;               /* host: [weight_count - trainable_count], while they are tried out */
 	unsigned char *slot_area, *scratch, *saved_area, *workspace; /* device */
 };
@@ -28,6 +32,14 @@ static inline const struct sl_kernel *sl_exec_kernel(const struct sl_exec *e, in
 {
 	return e->be->ops->kernel[e->segment->op[i].op.kind];
 }
+
+static inline bool sl_exec_mixed(const struct sl_exec *e)
+{
+	return sl_precision_mixed(e->segment->precision);
+}
+
+/* After every change of weights: the copy in 16 bits, where there is one, follows. */
+enum sl_err sl_exec_lower(struct sl_exec *exec) SL_MUST_CHECK;
 
 /* How often the width of the i-th insert that decays has fallen. */
 static inline int sl_exec_falls(const struct sl_exec *e, int i)

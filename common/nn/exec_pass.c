@@ -18,38 +18,50 @@ static void *address(struct sl_exec *e, const struct sl_place *place, int slot)
 
 static struct sl_tensor tensor_at(struct sl_exec *e, const struct sl_place *place, int slot, struct sl_shape shape)
 {
-	return (struct sl_tensor){SL_F32, shape, address(e, place, slot), e->be};
+	return (struct sl_tensor){sl_precision_dtype(e->segment->precision), shape, address(e, place, slot), e->be};
+}
+
+/* What crosses a cut is fp32: the segment's own value, or the copy beside it. */
+static struct sl_tensor edge_at(struct sl_exec *e, enum sl_edge edge, const struct sl_place *own, int slot,
+				struct sl_shape shape)
+{
+	struct sl_tensor t = tensor_at(e, sl_exec_mixed(e) ? &e->layout.edge[edge] : own, slot, shape);
+
+	t.dtype = SL_F32;
+	return t;
 }
 
 /* A tensor of the segment's input or output: where it crosses a cut, as wide as what crosses now. */
-static struct sl_tensor at_end(struct sl_exec *e, const struct sl_place *place, int slot, int64_t rows, bool output)
+static struct sl_tensor at_end(struct sl_exec *e, enum sl_edge edge, const struct sl_place *place, int slot,
+			       int64_t rows)
 {
 	const struct sl_plan_segment *s = e->segment;
+	bool output = edge == SL_EDGE_OUT || edge == SL_EDGE_DOUT;
 	bool cut = output ? s->which != SL_TAIL : s->which != SL_HEAD, mid = (s->which == SL_MIDDLE) == output;
 	struct sl_shape shape = cut ? sl_plan_cut_shape_after(e->plan, mid, rows, e->done)
 				    : sl_shape_rows(output ? s->out_shape : s->in_shape, rows);
 
-	return tensor_at(e, place, slot, shape);
+	return edge_at(e, edge, place, slot, shape);
 }
 
 struct sl_tensor sl_exec_input(struct sl_exec *e, int slot, int64_t rows)
 {
-	return at_end(e, &e->layout.value[e->segment->in_value], slot, rows, false);
+	return at_end(e, SL_EDGE_IN, &e->layout.value[e->segment->in_value], slot, rows);
 }
 
 struct sl_tensor sl_exec_output(struct sl_exec *e, int slot, int64_t rows)
 {
-	return at_end(e, &e->layout.value[e->segment->out_value], slot, rows, true);
+	return at_end(e, SL_EDGE_OUT, &e->layout.value[e->segment->out_value], slot, rows);
 }
 
 struct sl_tensor sl_exec_dout(struct sl_exec *e, int slot, int64_t rows)
 {
-	return at_end(e, &e->layout.grad[e->segment->out_value], slot, rows, true);
+	return at_end(e, SL_EDGE_DOUT, &e->layout.grad[e->segment->out_value], slot, rows);
 }
 
 struct sl_tensor sl_exec_din(struct sl_exec *e, int slot, int64_t rows)
 {
-	return at_end(e, &e->layout.grad[e->segment->in_value], slot, rows, false);
+	return at_end(e, SL_EDGE_DIN, &e->layout.grad[e->segment->in_value], slot, rows);
 }
 
 /* Everything of one op's call but the tensors. */
@@ -64,10 +76,13 @@ static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_
 	};
 
 	for (int k = 0; k < so->op.n_param; k++) {
+		const size_t low = sl_dtype_bytes(sl_precision_dtype(e->segment->precision));
 		int64_t offset = e->segment->param[so->param[k]].offset;
 
 		c.param[k] = e->weight + offset;
 		c.grad[k] = offset < e->segment->trainable_count ? e->grad + offset : NULL;
+		if (e->weight_low && c.grad[k])
+			c.param_low[k] = (const unsigned char *)e->weight_low + (size_t)offset * low;
 	}
 	return c;
 }
@@ -109,7 +124,8 @@ enum sl_err sl_exec_begin(struct sl_exec *e)
 	enum sl_err err = e->be->ops->zero(e->be, e->grad, (size_t)e->segment->trainable_count * sizeof(float));
 
 	for (int i = 0; i < e->n_narrow && !err; i++)
-		err = sl_narrow_pull(&e->narrow[i], e->be, e->weight, e->grad, sl_exec_falls(e, i));
+		err = sl_narrow_pull(&e->narrow[i], e->be, e->weight, e->grad, e->loss_scale.scale,
+				     sl_exec_falls(e, i));
 	return err;
 }
 
@@ -214,10 +230,50 @@ static enum sl_err commit_ops(struct sl_exec *e, const struct sl_exec_call *call
 
 /* ---- passes without a loss, which the backend may have recorded */
 
+/* Between what crosses, in fp32, and the segment's own value or gradient; `in`: from the former to the latter. */
+static enum sl_err convert(struct sl_exec *e, struct sl_tensor crossing, const struct sl_place *own, int slot, bool in,
+			   const float *scale)
+{
+	enum sl_dtype low = sl_precision_dtype(e->segment->precision);
+	void *there = address(e, own, slot);
+	int64_t count = sl_shape_count(&crossing.shape);
+
+	return in ? e->be->ops->convert(e->be, there, low, crossing.data, SL_F32, scale, count)
+		  : e->be->ops->convert(e->be, crossing.data, SL_F32, there, low, scale, count);
+}
+
+static enum sl_err forward_mixed(struct sl_exec *e, const struct sl_exec_call *call)
+{
+	const struct sl_plan_segment *s = e->segment;
+	enum sl_err err = convert(e, sl_exec_input(e, call->slot, call->rows), &e->layout.value[s->in_value],
+				  call->slot, true, NULL);
+
+	if (!err)
+		err = forward_ops(e, call, NULL);
+	return err ? err
+		   : convert(e, sl_exec_output(e, call->slot, call->rows), &e->layout.value[s->out_value], call->slot,
+			     false, NULL);
+}
+
+static enum sl_err backward_mixed(struct sl_exec *e, const struct sl_exec_call *call)
+{
+	const struct sl_plan_segment *s = e->segment;
+	enum sl_err err = convert(e, sl_exec_dout(e, call->slot, call->rows), &e->layout.grad[s->out_value], call->slot,
+				  true, e->scale);
+
+	if (!err)
+		err = backward_ops(e, call, NULL);
+	return err ? err
+		   : convert(e, sl_exec_din(e, call->slot, call->rows), &e->layout.grad[s->in_value], call->slot, false,
+			     e->scale ? e->scale + 1 : NULL);
+}
+
 static enum sl_err compute(struct sl_exec *e, enum sl_pass_kind kind, const struct sl_exec_call *call)
 {
-	return kind == SL_PASS_FORWARD    ? forward_ops(e, call, NULL)
-	       : kind == SL_PASS_BACKWARD ? backward_ops(e, call, NULL)
+	const bool mixed = sl_exec_mixed(e);
+
+	return kind == SL_PASS_FORWARD    ? (mixed ? forward_mixed(e, call) : forward_ops(e, call, NULL))
+	       : kind == SL_PASS_BACKWARD ? (mixed ? backward_mixed(e, call) : backward_ops(e, call, NULL))
 					  : commit_ops(e, call);
 }
 
@@ -335,7 +391,19 @@ enum sl_err sl_exec_check(struct sl_exec *e, const int64_t *rows, int chunks, st
 
 enum sl_err sl_exec_commit(struct sl_exec *e, const struct sl_sgd *sgd, const int64_t *rows, int chunks)
 {
+	const int64_t count = e->segment->trainable_count;
 	enum sl_err err = commit_statistics(e, rows, chunks);
 
-	return err ? err : e->be->ops->sgd(e->be, sgd, e->segment->trainable_count, e->weight, e->grad, e->momentum);
+	if (!err && e->scale)
+		err = e->be->ops->convert(e->be, e->grad, SL_F32, e->grad, SL_F32, e->scale + 1, count);
+	if (!err)
+		err = e->be->ops->sgd(e->be, sgd, count, e->weight, e->grad, e->momentum);
+	if (!err)
+		err = sl_exec_lower(e);
+	return err ? err : sl_exec_set_loss_scale(e, sl_loss_scale_applied(e->loss_scale));
+}
+
+enum sl_err sl_exec_skip(struct sl_exec *e)
+{
+	return sl_exec_set_loss_scale(e, sl_loss_scale_skipped(e->loss_scale));
 }

@@ -95,11 +95,16 @@ struct value_use {
 	bool grad_seen;  /* its gradient is */
 };
 
+static size_t bytes_of(const struct sl_op *op, const struct sl_shape *shape)
+{
+	return (size_t)sl_shape_count(shape) * sl_dtype_bytes(sl_precision_dtype(op->precision));
+}
+
 static void note_read(struct value_use *u, const struct sl_fusion *f, const struct sl_segment_op *so, int i, int k)
 {
 	if (!u->seen)
 		*u = (struct value_use){0, -1, -1, -1, -1, -1, true, true};
-	u->bytes = (size_t)sl_shape_count(&so->op.in_shape[k]) * sizeof(float);
+	u->bytes = bytes_of(&so->op, &so->op.in_shape[k]);
 	u->last_read = i;
 	if (sl_op_saves_input(&so->op) && u->first_saver < 0)
 		u->first_saver = i;
@@ -127,7 +132,7 @@ static void note_uses(struct value_use *use, const struct sl_plan_segment *s, co
 		}
 		if (f->whole && !given)
 			continue;
-		use[op->out] = (struct value_use){(size_t)sl_shape_count(&op->out_shape) * sizeof(float),
+		use[op->out] = (struct value_use){bytes_of(op, &op->out_shape),
 						  given ? f->producer : i,
 						  -1,
 						  given ? f->producer : -1,
@@ -143,10 +148,16 @@ static void note_uses(struct value_use *use, const struct sl_plan_segment *s, co
 static void place_values(struct sl_layout *layout, struct leases *l, const struct value_use *use, int n_value,
 			 const struct sl_plan_segment *s)
 {
+	const bool mixed = sl_precision_mixed(s->precision);
+
 	for (int v = 0; v < n_value; v++) {
 		const struct value_use *u = &use[v];
-		bool at_cut = v == s->in_value || (v == s->out_value && s->which != SL_TAIL);
+		bool at_cut = !mixed && (v == s->in_value || (v == s->out_value && s->which != SL_TAIL));
 		int read = u->last_read > u->birth ? u->last_read : u->birth;
+
+		/* its copy as fp32 is made behind the last op */
+		if (v == s->out_value && mixed)
+			read = s->n_op - 1;
 
 		if (!u->seen)
 			continue;
@@ -164,6 +175,7 @@ static void place_gradients(struct sl_layout *layout, struct leases *l, const st
 			    const struct sl_plan_segment *s)
 {
 	const int end = 2 * s->n_op - 1;
+	const bool mixed = sl_precision_mixed(s->precision);
 
 	for (int v = 0; v < n_value; v++) {
 		const struct value_use *u = &use[v];
@@ -171,10 +183,21 @@ static void place_gradients(struct sl_layout *layout, struct leases *l, const st
 		if (!u->grad_seen || (v == s->in_value && s->which == SL_HEAD) ||
 		    (v == s->out_value && s->which == SL_TAIL))
 			continue;
-		if (v == s->in_value || v == s->out_value)
+		if (!mixed && (v == s->in_value || v == s->out_value))
 			place_in_slot(layout, &layout->grad[v], u->bytes);
+		else if (v == s->out_value) /* made in front of backward's first op */
+			lease_add(l, &layout->grad[v], u->bytes, s->n_op, end - u->grad_last);
 		else
 			lease_add(l, &layout->grad[v], u->bytes, end - u->grad_first, end - u->grad_last);
+	}
+}
+
+static void place_edges(struct sl_layout *layout, const struct sl_plan_segment *s)
+{
+	for (int i = 0; i < SL_EDGES && sl_precision_mixed(s->precision); i++) {
+		const struct sl_shape *shape = i == SL_EDGE_IN || i == SL_EDGE_DIN ? &s->in_shape : &s->out_shape;
+
+		place_in_slot(layout, &layout->edge[i], (size_t)sl_shape_count(shape) * sizeof(float));
 	}
 }
 
@@ -186,13 +209,9 @@ enum sl_err sl_layout_open(struct sl_layout *layout, const struct sl_model *mode
 	struct leases leases = {calloc(2 * (size_t)model->n_value, sizeof *leases.item), 0};
 	enum sl_err err = SL_ERR_NOMEM;
 
-	*layout = (struct sl_layout){calloc((size_t)model->n_value, sizeof *layout->value),
-				     calloc((size_t)model->n_value, sizeof *layout->grad),
-				     calloc((size_t)segment->n_op, sizeof *layout->saved_offset),
-				     0,
-				     0,
-				     0,
-				     0};
+	*layout = (struct sl_layout){.value = calloc((size_t)model->n_value, sizeof *layout->value),
+				     .grad = calloc((size_t)model->n_value, sizeof *layout->grad),
+				     .saved_offset = calloc((size_t)segment->n_op, sizeof *layout->saved_offset)};
 	if (!use || !leases.item || !layout->value || !layout->grad || !layout->saved_offset)
 		goto out;
 	for (int i = 0; i < segment->n_op; i++) {
@@ -204,6 +223,7 @@ enum sl_err sl_layout_open(struct sl_layout *layout, const struct sl_model *mode
 	note_uses(use, segment, fusion);
 	place_values(layout, &leases, use, model->n_value, segment);
 	place_gradients(layout, &leases, use, model->n_value, segment);
+	place_edges(layout, segment);
 	err = place_leases(&leases, &layout->scratch_bytes);
 out:
 	free(use);

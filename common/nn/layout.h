@@ -19,10 +19,14 @@ struct sl_place {
 	size_t offset; /* bytes */
 };
 
+/* A segment of 16 bits has what crosses a cut twice: as fp32, which callers and codecs see, and as its ops do. */
+enum sl_edge { SL_EDGE_IN, SL_EDGE_OUT, SL_EDGE_DOUT, SL_EDGE_DIN, SL_EDGES };
+
 struct sl_layout {
-	struct sl_place *value; /* [n_value] of the model; NONE: not of this segment */
-	struct sl_place *grad;  /* [n_value]; NONE: nobody wants it */
-	size_t *saved_offset;   /* [n_op] of the segment */
+	struct sl_place *value;         /* [n_value] of the model; NONE: not of this segment */
+	struct sl_place *grad;          /* [n_value]; NONE: nobody wants it */
+	size_t *saved_offset;           /* [n_op] of the segment */
+	struct sl_place edge[SL_EDGES]; /* fp32, in the slot; NONE: the segment's own values are what crosses */
 	size_t slot_bytes, scratch_bytes, saved_bytes, workspace_bytes;
 };
 

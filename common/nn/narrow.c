@@ -76,10 +76,11 @@ enum sl_err sl_narrow_clear(const struct sl_narrow *w, struct sl_backend *be, fl
 	return be->ops->zero(be, area + w->offset + live * full, (size_t)((full - live) * full) * sizeof *area);
 }
 
-enum sl_err sl_narrow_pull(struct sl_narrow *w, struct sl_backend *be, const float *weight, float *grad, int falls)
+enum sl_err sl_narrow_pull(struct sl_narrow *w, struct sl_backend *be, const float *weight, float *grad, float gain,
+			   int falls)
 {
 	int64_t full = w->decay->full, at, end;
-	float l1 = (float)w->decay->l1;
+	float l1 = (float)w->decay->l1 * gain;
 	enum sl_err err = SL_OK;
 
 	if (!w->piece || falls + 1 >= w->n)

@@ -27,8 +27,8 @@ void sl_narrow_close(struct sl_narrow *narrow); /* a zeroed one is fine */
 /* Zeroes what `falls` falls have left behind the live rows; `area`: weights or momentum of the segment. */
 enum sl_err sl_narrow_clear(const struct sl_narrow *narrow, struct sl_backend *be, float *area,
 			    int falls) SL_MUST_CHECK;
-/* grad = l1 · sign(weight) where the next fall will cut; the gradients there are zero before. */
+/* grad = gain · l1 · sign(weight) where the next fall will cut; the gradients there are zero before. */
 enum sl_err sl_narrow_pull(struct sl_narrow *narrow, struct sl_backend *be, const float *weight, float *grad,
-			   int falls) SL_MUST_CHECK;
+			   float gain, int falls) SL_MUST_CHECK;
 
 #endif

@@ -20,7 +20,7 @@
 #define SL_NN_OP_H
 
 #include "common/base/err.h"
-#include "common/nn/tensor.h"
+#include "common/nn/precision.h"
 
 enum sl_op_kind {
 	SL_OP_CONV2D,
@@ -89,6 +89,7 @@ struct sl_op {
 	int param[SL_OP_MAX_PARAM], n_param;
 	/* Shapes of this op's inputs and output; dimension 0 is the most rows of a chunk once planned, else 1. */
 	struct sl_shape in_shape[SL_OP_MAX_IN], out_shape;
+	enum sl_precision precision; /* of the segment it was planned into: of its inputs, output and their gradients */
 	union {
 		struct sl_conv_attr conv;
 		struct sl_convt_attr convt;

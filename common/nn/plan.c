@@ -92,6 +92,7 @@ static void copy_ops(struct sl_plan_segment *s, const struct sl_model *m, int fi
 			i++;
 		}
 		set_rows(&to->op, rows);
+		to->op.precision = s->precision;
 	}
 }
 
@@ -156,6 +157,7 @@ static enum sl_err build_segment(struct sl_plan *plan, enum sl_segment which, st
 	for (int i = first; i < end; i++)
 		n_param += m->op[i].n_param;
 	s->which = which;
+	s->precision = which == SL_MIDDLE ? plan->spec.precision : SL_PRECISION_FP32;
 	s->op = calloc((size_t)(end - first), sizeof *s->op);
 	s->param = calloc((size_t)n_param + 1, sizeof *s->param);
 	if (!s->op || !s->param)
@@ -242,6 +244,8 @@ static enum sl_err hash_plan(struct sl_plan *plan)
 	XXH3_128bits_reset(x);
 	feed(x, "split plan 1\n%s classes=%d batch=%" PRId64 " chunks=%d seed=%" PRIu64 "\n%s", plan->model->name,
 	     plan->model->classes, plan->spec.batch, plan->spec.chunks, plan->spec.seed, plan->spec.note);
+	if (plan->spec.precision != SL_PRECISION_FP32)
+		feed(x, "\nprecision %s", sl_precision_name(plan->spec.precision));
 	for (int i = 0; i < 2; i++) {
 		const struct sl_decay *d = &plan->decay[i];
 
@@ -302,6 +306,8 @@ static enum sl_err check_spec(const struct sl_plan_spec *spec, struct sl_fail *f
 				   "chunks must be 1 to %" PRId64 " (the batch is %" PRId64 ", the most is %d), not %d",
 				   spec->batch < SL_PLAN_MAX_CHUNKS ? spec->batch : (int64_t)SL_PLAN_MAX_CHUNKS,
 				   spec->batch, SL_PLAN_MAX_CHUNKS, spec->chunks);
+	if ((unsigned)spec->precision >= SL_PRECISION_COUNT)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "no precision has the number %d", (int)spec->precision);
 	return SL_OK;
 }
 

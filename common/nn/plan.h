@@ -25,6 +25,7 @@ struct sl_plan_spec {
 	int64_t batch;                                                 /* rows of a full batch */
 	int chunks;                                                    /* that it is cut into; 1 … batch */
 	uint64_t seed;
+	enum sl_precision precision; /* of the middle; head and tail are FP32 */
 	char note[SL_PLAN_NOTE_MAX];
 };
 
@@ -46,6 +47,7 @@ struct sl_segment_param {
  * the gap behind it is zero. This range is what SL_PART_WEIGHTS carries and what a store's hash is taken of. */
 struct sl_plan_segment {
 	enum sl_segment which;
+	enum sl_precision precision;
 	struct sl_segment_op *op;
 	int n_op;
 	struct sl_segment_param *param;

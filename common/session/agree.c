@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+_Static_assert((int)SL_PRECISION_COUNT == (int)SL_WIRE_PRECISIONS, "what Hello carries is enum sl_precision");
+
 void sl_agreement_seal(struct sl_agreement *a)
 {
 	snprintf(a->plan.note, sizeof a->plan.note, "codec %s %s %s %s\nsgd momentum=%a decay=%a nesterov=%d",
@@ -38,6 +40,7 @@ void sl_agreement_to_hello(const struct sl_agreement *a, const struct sl_plan *p
 	h->momentum = a->momentum;
 	h->weight_decay = a->weight_decay;
 	h->nesterov = a->nesterov;
+	h->precision = a->plan.precision;
 }
 
 /* "head_end=NAME tail_begin=NAME" */
@@ -116,6 +119,7 @@ enum sl_err sl_agreement_from_hello(struct sl_agreement *a, const struct sl_hell
 	read.momentum = h->momentum;
 	read.weight_decay = h->weight_decay;
 	read.nesterov = h->nesterov;
+	read.plan.precision = (enum sl_precision)h->precision;
 	sl_agreement_seal(&read);
 	*a = read;
 	return SL_OK;

@@ -9,7 +9,8 @@ enum sl_err sl_exec_state_open(struct sl_exec_state *s, const struct sl_plan_seg
 
 	*s = (struct sl_exec_state){.weight = calloc((size_t)floats + 1, sizeof(float)),
 				    .weight_count = segment->weight_count,
-				    .trainable_count = segment->trainable_count};
+				    .trainable_count = segment->trainable_count,
+				    .scaled = segment->precision == SL_PRECISION_FP16};
 	if (!s->weight)
 		return SL_ERR_NOMEM;
 	s->momentum = s->weight + s->weight_count;
@@ -26,20 +27,29 @@ enum sl_err sl_exec_state_take(struct sl_exec_state *s, struct sl_exec *exec)
 {
 	enum sl_err err = sl_exec_get_weights(exec, s->weight);
 
+	sl_loss_scale_write(sl_exec_loss_scale(exec), s->scale);
+
 	return err ? err : sl_exec_get_momentum(exec, s->momentum);
 }
 
 enum sl_err sl_exec_state_give(const struct sl_exec_state *s, struct sl_exec *exec)
 {
-	enum sl_err err = sl_exec_set_weights(exec, s->weight);
+	struct sl_loss_scale scale = sl_exec_loss_scale(exec);
+	enum sl_err err = s->scaled && !sl_loss_scale_read(&scale, s->scale) ? SL_ERR_DATA : SL_OK;
 
+	if (!err)
+		err = sl_exec_set_weights(exec, s->weight);
+	if (!err)
+		err = sl_exec_set_loss_scale(exec, scale);
 	return err ? err : sl_exec_set_momentum(exec, s->momentum);
 }
 
-void sl_exec_state_parts(const struct sl_exec_state *s, const char *const names[2], struct sl_checkpoint *c)
+void sl_exec_state_parts(struct sl_exec_state *s, const char *const names[2], struct sl_checkpoint *c)
 {
 	sl_checkpoint_floats(c, names[0], s->weight, s->weight_count);
 	sl_checkpoint_floats(c, names[1], s->momentum, s->trainable_count);
+	if (s->scaled)
+		sl_checkpoint_floats(c, "loss_scale", s->scale, 2);
 }
 
 enum sl_err sl_codecs_state_open(struct sl_codecs_state *s, struct sl_codec *const codec[SL_DIR_COUNT])

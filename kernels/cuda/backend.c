@@ -292,6 +292,17 @@ static enum sl_err open_parts(struct cuda *cu, struct sl_fail *fail)
 	return sl_worker_open(&cu->waiter, "cuda-fence", NULL, NULL, fail);
 }
 
+/* FP16 everywhere; TF32 and bfloat16 from Ampere on. */
+static unsigned precisions_of(int device)
+{
+	const unsigned ampere = 1u << SL_PRECISION_TF32 | 1u << SL_PRECISION_BF16;
+	int major = 0;
+
+	if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess)
+		return 0;
+	return 1u << SL_PRECISION_FP16 | (major >= 8 ? ampere : 0);
+}
+
 enum sl_err cu_backend_open(struct sl_backend *be, const struct sl_module_options *options, struct sl_fail *fail)
 {
 	const char *codecs = getenv("SPLIT_CUDA_CODECS");
@@ -304,6 +315,7 @@ enum sl_err cu_backend_open(struct sl_backend *be, const struct sl_module_option
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the CUDA backend");
 	cu->options = *options;
 	cu->ops = cu_backend_ops;
+	cu->ops.precisions = precisions_of(options->device);
 	if (codecs && strcmp(codecs, "all") == 0) {
 		cu->ops.codec_stages = cu_codec_stages_all;
 		cu->ops.combine = combine;
@@ -364,6 +376,7 @@ const struct sl_backend_ops cu_backend_ops = {
 	.codec_stages = cu_codec_stages,
 	.finite = cu_finite,
 	.sgd = cu_sgd_range,
+	.convert = cu_convert_range,
 	.kernel = {[SL_OP_CONV2D] = &cu_conv2d,
 		   [SL_OP_CONVT2D] = &cu_convt2d,
 		   [SL_OP_BATCHNORM] = &cu_batchnorm,

@@ -31,6 +31,7 @@ static struct cu_bn describe(struct cuda *cu, const struct sl_op *op, const stru
 	*coef = (float *)(workspace + part);
 	return (struct cu_bn){.m = sl_shape_count(&in->shape) / c,
 			      .c = c,
+			      .type = cu_op_type(op),
 			      .x = in->data,
 			      .mean = stats,
 			      .invstd = stats + c,

@@ -138,16 +138,18 @@ cudaError_t reduce(cudaStream_t s, Op op, int64_t m, int64_t c, bool vectors, vo
 	if (p.g.tiles > CU_COUNTERS)
 		return cudaErrorInvalidValue;
 	if (vectors)
-		columns_kernel<4><<<grid, block, 0, s>>>(op, m, (int)c, p.rows_per_block, (float *)workspace, counter);
+		CU_RUN((columns_kernel<4, Op>), grid, block, s, op, m, (int)c, p.rows_per_block, (float *)workspace,
+		       counter);
 	else
-		columns_kernel<1><<<grid, block, 0, s>>>(op, m, (int)c, p.rows_per_block, (float *)workspace, counter);
+		CU_RUN((columns_kernel<1, Op>), grid, block, s, op, m, (int)c, p.rows_per_block, (float *)workspace,
+		       counter);
 	return cudaGetLastError();
 }
 
 // Around the first row of x as an estimate of the mean: the squares do not cancel.
-struct Statistics {
+template <class T> struct Statistics {
 	static constexpr int SUMS = 2;
-	const float *x;
+	const T *x;
 	float *mean, *invstd, *var;
 	double per_row;
 	float eps;
@@ -157,7 +159,7 @@ struct Statistics {
 	{
 #pragma unroll
 		for (int i = 0; i < V; i++)
-			shift[i] = x[channel + i];
+			shift[i] = value(x[channel + i]);
 	}
 	template <int V> using Item = Vec<V>;
 	template <int V> __device__ Vec<V> fetch(int64_t at) const
@@ -178,15 +180,16 @@ struct Statistics {
 		const double d = sum[0] * per_row;
 		const float v = (float)fmax(sum[1] * per_row - d * d, 0.);
 
-		mean[channel] = (float)(x[channel] + d);
+		mean[channel] = (float)(value(x[channel]) + d);
 		var[channel] = v;
 		invstd[channel] = 1.f / sqrtf(v + eps);
 	}
 };
 
-template <int ACT> struct GradientSums {
+template <class T, int ACT> struct GradientSums {
 	static constexpr int SUMS = 2;
-	const float *x, *dout, *mean, *invstd, *weight, *bias;
+	const T *x, *dout;
+	const float *mean, *invstd, *weight, *bias;
 	float *dweight, *dbias, *coef;
 	double per_row;
 	int c;
@@ -231,9 +234,9 @@ template <int ACT> struct GradientSums {
 	}
 };
 
-struct Sum {
+template <class T> struct Sum {
 	static constexpr int SUMS = 1;
-	const float *x;
+	const T *x;
 	float *out;
 
 	template <int V> __device__ void begin(int)
@@ -257,9 +260,9 @@ struct Sum {
 };
 
 // One thread keeps its channels' numbers in registers and walks down the rows.
-template <int V, int ACT>
-__global__ void apply_kernel(float *__restrict__ out, const float *__restrict__ x, const float *mean,
-			     const float *invstd, const float *weight, const float *bias, int64_t m, int c)
+template <int V, class T, int ACT>
+__global__ void apply_kernel(T *__restrict__ out, const T *__restrict__ x, const float *mean, const float *invstd,
+			     const float *weight, const float *bias, int64_t m, int c)
 {
 	const int channel = (blockIdx.y * blockDim.x + threadIdx.x) * V;
 	float mu[V], a[V], b[V];
@@ -283,8 +286,8 @@ __global__ void apply_kernel(float *__restrict__ out, const float *__restrict__ 
 	}
 }
 
-template <int V, int ACT, bool BATCH>
-__global__ void dx_kernel(float *__restrict__ dx, bool add, const float *__restrict__ dout, const float *__restrict__ x,
+template <int V, class T, int ACT, bool BATCH>
+__global__ void dx_kernel(T *__restrict__ dx, bool add, const T *__restrict__ dout, const T *__restrict__ x,
 			  const float *mean, const float *invstd, const float *weight, const float *bias,
 			  const float *coef, int64_t m, int c)
 {
@@ -354,11 +357,11 @@ size_t cu_columns_bytes(int64_t c)
 	return (size_t)(target_blocks + ceil_div(c, 32)) * 2 * 64 * sizeof(float);
 }
 
-cudaError_t cu_bn_statistics(cudaStream_t s, const struct cu_bn *bn)
+template <class T> static cudaError_t statistics(cudaStream_t s, const struct cu_bn *bn)
 {
-	Statistics op = {};
+	Statistics<T> op = {};
 
-	op.x = bn->x;
+	op.x = (const T *)bn->x;
 	op.mean = bn->mean;
 	op.invstd = bn->invstd;
 	op.var = bn->var;
@@ -367,39 +370,58 @@ cudaError_t cu_bn_statistics(cudaStream_t s, const struct cu_bn *bn)
 	return reduce(s, op, bn->m, bn->c, bn->c % 4 == 0 && aligned16(bn->x), bn->workspace, bn->counter);
 }
 
+cudaError_t cu_bn_statistics(cudaStream_t s, const struct cu_bn *bn)
+{
+#define CALL(T) return statistics<T>(s, bn)
+	CU_SWITCH_TYPE(bn->type, CALL);
+#undef CALL
+}
+
 cudaError_t cu_bn_running(cudaStream_t s, const struct cu_bn *bn, const float *running_mean, const float *running_var)
 {
-	running_kernel<<<(unsigned)ceil_div(bn->c, 128), 128, 0, s>>>(bn->mean, bn->invstd, running_mean, running_var,
-								      bn->eps, (int)bn->c);
+	CU_RUN(running_kernel, (unsigned)ceil_div(bn->c, 128), 128, s, bn->mean, bn->invstd, running_mean, running_var,
+	       bn->eps, (int)bn->c);
 	return cudaGetLastError();
 }
 
-cudaError_t cu_bn_apply(cudaStream_t s, float *out, const struct cu_bn *bn)
+template <class T, int ACT> static void launch_apply(cudaStream_t s, T *out, const struct cu_bn *bn)
 {
 	const bool vectors = bn->c % 4 == 0 && aligned16(bn->x) && aligned16(out);
 	const Columns g = columns_of(bn->c, vectors ? 4 : 1, 256, 64);
 	const dim3 grid = walk_grid(g, bn->m), block(g.lanes, g.ys);
+	const T *x = (const T *)bn->x;
 
-#define CALL(ACT)                                                                                                   \
-	if (vectors)                                                                                                \
-		apply_kernel<4, ACT><<<grid, block, 0, s>>>(out, bn->x, bn->mean, bn->invstd, bn->weight, bn->bias, \
-							    bn->m, (int)bn->c);                                     \
-	else                                                                                                        \
-		apply_kernel<1, ACT><<<grid, block, 0, s>>>(out, bn->x, bn->mean, bn->invstd, bn->weight, bn->bias, \
-							    bn->m, (int)bn->c)
+	if (vectors)
+		CU_RUN((apply_kernel<4, T, ACT>), grid, block, s, out, x, bn->mean, bn->invstd, bn->weight, bn->bias,
+		       bn->m, (int)bn->c);
+	else
+		CU_RUN((apply_kernel<1, T, ACT>), grid, block, s, out, x, bn->mean, bn->invstd, bn->weight, bn->bias,
+		       bn->m, (int)bn->c);
+}
+
+template <class T> static void apply(cudaStream_t s, void *out, const struct cu_bn *bn)
+{
+#define CALL(ACT) launch_apply<T, ACT>(s, (T *)out, bn)
 	CU_SWITCH_ACT(bn->act, CALL);
+#undef CALL
+}
+
+cudaError_t cu_bn_apply(cudaStream_t s, void *out, const struct cu_bn *bn)
+{
+#define CALL(T) apply<T>(s, out, bn)
+	CU_SWITCH_TYPE(bn->type, CALL);
 #undef CALL
 	return cudaGetLastError();
 }
 
-template <int ACT>
-static cudaError_t gradient_sums(cudaStream_t s, float *dweight, float *dbias, float *coef, const float *dout,
-				 const struct cu_bn *bn)
+template <class T, int ACT>
+static cudaError_t launch_sums(cudaStream_t s, float *dweight, float *dbias, float *coef, const void *dout,
+			       const struct cu_bn *bn)
 {
-	GradientSums<ACT> op = {};
+	GradientSums<T, ACT> op = {};
 
-	op.x = bn->x;
-	op.dout = dout;
+	op.x = (const T *)bn->x;
+	op.dout = (const T *)dout;
 	op.mean = bn->mean;
 	op.invstd = bn->invstd;
 	op.weight = bn->weight;
@@ -413,38 +435,56 @@ static cudaError_t gradient_sums(cudaStream_t s, float *dweight, float *dbias, f
 		      bn->counter);
 }
 
-cudaError_t cu_bn_gradient_sums(cudaStream_t s, float *dweight, float *dbias, float *coef, const float *dout,
-				const struct cu_bn *bn)
+template <class T>
+static cudaError_t gradient_sums(cudaStream_t s, float *dweight, float *dbias, float *coef, const void *dout,
+				 const struct cu_bn *bn)
 {
-#define CALL(ACT) return gradient_sums<ACT>(s, dweight, dbias, coef, dout, bn)
+#define CALL(ACT) return launch_sums<T, ACT>(s, dweight, dbias, coef, dout, bn)
 	CU_SWITCH_ACT(bn->act, CALL);
 #undef CALL
 }
 
-template <int V, int ACT>
-static void launch_dx(cudaStream_t s, float *dx, bool add, const float *dout, const float *coef, const struct cu_bn *bn)
+cudaError_t cu_bn_gradient_sums(cudaStream_t s, float *dweight, float *dbias, float *coef, const void *dout,
+				const struct cu_bn *bn)
+{
+#define CALL(T) return gradient_sums<T>(s, dweight, dbias, coef, dout, bn)
+	CU_SWITCH_TYPE(bn->type, CALL);
+#undef CALL
+}
+
+template <int V, class T, int ACT>
+static void launch_dx(cudaStream_t s, T *dx, bool add, const T *dout, const float *coef, const struct cu_bn *bn)
 {
 	const Columns g = columns_of(bn->c, V, 256, 64);
 	const dim3 grid = walk_grid(g, bn->m), block(g.lanes, g.ys);
+	const T *x = (const T *)bn->x;
 
 	if (coef)
-		dx_kernel<V, ACT, true><<<grid, block, 0, s>>>(dx, add, dout, bn->x, bn->mean, bn->invstd, bn->weight,
-							       bn->bias, coef, bn->m, (int)bn->c);
+		CU_RUN((dx_kernel<V, T, ACT, true>), grid, block, s, dx, add, dout, x, bn->mean, bn->invstd, bn->weight,
+		       bn->bias, coef, bn->m, (int)bn->c);
 	else
-		dx_kernel<V, ACT, false><<<grid, block, 0, s>>>(dx, add, dout, bn->x, bn->mean, bn->invstd, bn->weight,
-								bn->bias, nullptr, bn->m, (int)bn->c);
+		CU_RUN((dx_kernel<V, T, ACT, false>), grid, block, s, dx, add, dout, x, bn->mean, bn->invstd,
+		       bn->weight, bn->bias, coef, bn->m, (int)bn->c);
 }
 
-cudaError_t cu_bn_dx(cudaStream_t s, float *dx, bool add, const float *dout, const float *coef, const struct cu_bn *bn)
+template <class T>
+static void dx_of(cudaStream_t s, T *dx, bool add, const T *dout, const float *coef, const struct cu_bn *bn)
 {
 	const bool vectors = bn->c % 4 == 0 && aligned16(bn->x) && aligned16(dout) && aligned16(dx);
 
-#define CALL(ACT)                                              \
-	if (vectors)                                           \
-		launch_dx<4, ACT>(s, dx, add, dout, coef, bn); \
-	else                                                   \
-		launch_dx<1, ACT>(s, dx, add, dout, coef, bn)
+#define CALL(ACT)                                                 \
+	if (vectors)                                              \
+		launch_dx<4, T, ACT>(s, dx, add, dout, coef, bn); \
+	else                                                      \
+		launch_dx<1, T, ACT>(s, dx, add, dout, coef, bn)
 	CU_SWITCH_ACT(bn->act, CALL);
+#undef CALL
+}
+
+cudaError_t cu_bn_dx(cudaStream_t s, void *dx, bool add, const void *dout, const float *coef, const struct cu_bn *bn)
+{
+#define CALL(T) dx_of(s, (T *)dx, add, (const T *)dout, coef, bn)
+	CU_SWITCH_TYPE(bn->type, CALL);
 #undef CALL
 	return cudaGetLastError();
 }
@@ -454,17 +494,26 @@ cudaError_t cu_bn_commit(cudaStream_t s, float *running_mean, float *running_var
 {
 	const float unbias = m > 1 ? (float)((double)m / (double)(m - 1)) : 1.f;
 
-	commit_kernel<<<(unsigned)ceil_div(c, 128), 128, 0, s>>>(running_mean, running_var, mean, var, momentum, unbias,
-								 (int)c);
+	CU_RUN(commit_kernel, (unsigned)ceil_div(c, 128), 128, s, running_mean, running_var, mean, var, momentum,
+	       unbias, (int)c);
 	return cudaGetLastError();
 }
 
-cudaError_t cu_column_sums(cudaStream_t s, float *sum_add, const float *x, int64_t m, int64_t c, void *workspace,
-			   unsigned *counter)
+template <class T>
+static cudaError_t column_sums(cudaStream_t s, float *sum_add, const void *x, int64_t m, int64_t c, void *workspace,
+			       unsigned *counter)
 {
-	Sum op = {};
+	Sum<T> op = {};
 
-	op.x = x;
+	op.x = (const T *)x;
 	op.out = sum_add;
 	return reduce(s, op, m, c, c % 4 == 0 && aligned16(x), workspace, counter);
+}
+
+cudaError_t cu_column_sums(cudaStream_t s, float *sum_add, enum cu_type type, const void *x, int64_t m, int64_t c,
+			   void *workspace, unsigned *counter)
+{
+#define CALL(T) return column_sums<T>(s, sum_add, x, m, c, workspace, counter)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
 }

@@ -39,11 +39,10 @@ __device__ __forceinline__ bool block_sums(float (&sum)[2][4], double (&total)[2
 	return true;
 }
 
-template <int ACT>
+template <class T, int ACT>
 __global__ void __launch_bounds__(small_lanes *small_ys)
-	small_forward_kernel(float *__restrict__ out, const float *__restrict__ x, float *mean, float *invstd,
-			     float *var, const float *weight, const float *bias, float eps, double per_row, int m,
-			     int c)
+	small_forward_kernel(T *__restrict__ out, const T *__restrict__ x, float *mean, float *invstd, float *var,
+			     const float *weight, const float *bias, float eps, double per_row, int m, int c)
 {
 	__shared__ __align__(16) float coef[3][small_width]; // mean, scale, bias
 	const int lane = threadIdx.x, thread = threadIdx.y * small_lanes + lane;
@@ -75,7 +74,7 @@ __global__ void __launch_bounds__(small_lanes *small_ys)
 		const double d = total[0] * per_row;
 		const float v = (float)fmax(total[1] * per_row - d * d, 0.), is = 1.f / sqrtf(v + eps);
 
-		mean[ch] = coef[0][thread] = (float)(x[ch] + d);
+		mean[ch] = coef[0][thread] = (float)(value(x[ch]) + d);
 		var[ch] = v;
 		invstd[ch] = is;
 		coef[1][thread] = weight[ch] * is;
@@ -98,11 +97,11 @@ __global__ void __launch_bounds__(small_lanes *small_ys)
 	}
 }
 
-template <int ACT>
+template <class T, int ACT>
 __global__ void __launch_bounds__(small_lanes *small_ys)
-	small_backward_kernel(float *__restrict__ dx, bool add, float *dweight, float *dbias,
-			      const float *__restrict__ dout, const float *__restrict__ x, const float *mean,
-			      const float *invstd, const float *weight, const float *bias, double per_row, int m, int c)
+	small_backward_kernel(T *__restrict__ dx, bool add, float *dweight, float *dbias, const T *__restrict__ dout,
+			      const T *__restrict__ x, const float *mean, const float *invstd, const float *weight,
+			      const float *bias, double per_row, int m, int c)
 {
 	__shared__ __align__(16) float coef[2][small_width]; // of the masked gradient, and of its product with x - mean
 	const int lane = threadIdx.x, thread = threadIdx.y * small_lanes + lane;
@@ -182,29 +181,44 @@ static unsigned small_blocks(const struct cu_bn *bn)
 	return (unsigned)ceil_div(bn->c, small_width);
 }
 
-cudaError_t cu_bn_forward_small(cudaStream_t s, float *out, const struct cu_bn *bn)
+template <class T> static void forward_small(cudaStream_t s, T *out, const struct cu_bn *bn)
 {
 	const dim3 block(small_lanes, small_ys);
 
-#define CALL(ACT)                                                                                               \
-	small_forward_kernel<ACT><<<small_blocks(bn), block, 0, s>>>(out, bn->x, bn->mean, bn->invstd, bn->var, \
-								     bn->weight, bn->bias, bn->eps,             \
-								     1. / (double)bn->m, (int)bn->m, (int)bn->c)
+#define CALL(ACT)                                                                                           \
+	CU_RUN((small_forward_kernel<T, ACT>), small_blocks(bn), block, s, out, (const T *)bn->x, bn->mean, \
+	       bn->invstd, bn->var, bn->weight, bn->bias, bn->eps, 1. / (double)bn->m, (int)bn->m, (int)bn->c)
 	CU_SWITCH_ACT(bn->act, CALL);
+#undef CALL
+}
+
+cudaError_t cu_bn_forward_small(cudaStream_t s, void *out, const struct cu_bn *bn)
+{
+#define CALL(T) forward_small(s, (T *)out, bn)
+	CU_SWITCH_TYPE(bn->type, CALL);
 #undef CALL
 	return cudaGetLastError();
 }
 
-cudaError_t cu_bn_backward_small(cudaStream_t s, float *dx, bool add, float *dweight, float *dbias, const float *dout,
-				 const struct cu_bn *bn)
+template <class T>
+static void backward_small(cudaStream_t s, T *dx, bool add, float *dweight, float *dbias, const T *dout,
+			   const struct cu_bn *bn)
 {
 	const dim3 block(small_lanes, small_ys);
 
-#define CALL(ACT)                                                                                                     \
-	small_backward_kernel<ACT><<<small_blocks(bn), block, 0, s>>>(dx, add, dweight, dbias, dout, bn->x, bn->mean, \
-								      bn->invstd, bn->weight, bn->bias,               \
-								      1. / (double)bn->m, (int)bn->m, (int)bn->c)
+#define CALL(ACT)                                                                                            \
+	CU_RUN((small_backward_kernel<T, ACT>), small_blocks(bn), block, s, dx, add, dweight, dbias, dout,   \
+	       (const T *)bn->x, bn->mean, bn->invstd, bn->weight, bn->bias, 1. / (double)bn->m, (int)bn->m, \
+	       (int)bn->c)
 	CU_SWITCH_ACT(bn->act, CALL);
+#undef CALL
+}
+
+cudaError_t cu_bn_backward_small(cudaStream_t s, void *dx, bool add, float *dweight, float *dbias, const void *dout,
+				 const struct cu_bn *bn)
+{
+#define CALL(T) backward_small(s, (T *)dx, add, dweight, dbias, (const T *)dout, bn)
+	CU_SWITCH_TYPE(bn->type, CALL);
 #undef CALL
 	return cudaGetLastError();
 }

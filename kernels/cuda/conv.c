@@ -1,6 +1,8 @@
 /* Convolution. 1×1 of stride 1 is one matrix product with M = N·H·W; depthwise has kernels of its own; the rest goes
  * to cuDNN, and where that has no algorithm that repeats its bits (or is not there), to patches and a matrix product.
- *   out[M,O] = x[M,I] · w[O,I]^T     dx[M,I] = dout[M,O] · w[O,I]     dw[O,I] += dout[M,O]^T · x[M,I] */
+ *   out[M,O] = x[M,I] · w[O,I]^T     dx[M,I] = dout[M,O] · w[O,I]     dw[O,I] += dout[M,O]^T · x[M,I]
+ * In 16 bits cuDNN would give dw in 16 bits, too; there it is a matrix product always, whose sums and result are fp32.
+ */
 #include <stdlib.h>
 
 #include "kernels/cuda/cuda.h"
@@ -14,7 +16,8 @@ static const size_t dnn_budget = (size_t)256 << 20;
 
 struct conv {
 	enum path path;
-	struct cu_window win; /* for the most rows */
+	struct cu_gemm_type product, wide_product; /* wide: with an fp32 result */
+	struct cu_window win;                      /* for the most rows */
 	int64_t out_c;
 	struct dnn_conv *dnn; /* DENSE, may be NULL */
 	int64_t patch_images; /* DENSE: images whose patches the workspace holds */
@@ -44,7 +47,8 @@ static void release(struct sl_backend *be, void *state)
 }
 
 /* Workspace of a dense convolution: one of cuDNN's, or the patches. */
-static enum sl_err prepare_dense(struct cuda *cu, struct conv *cv, size_t *workspace, struct sl_fail *fail)
+static enum sl_err prepare_dense(struct cuda *cu, struct conv *cv, enum sl_precision precision, size_t *workspace,
+				 struct sl_fail *fail)
 {
 	const size_t image = (size_t)(cv->win.ho * cv->win.wo * patch_len(&cv->win)) * sizeof(float);
 	enum sl_err err;
@@ -55,8 +59,8 @@ static enum sl_err prepare_dense(struct cuda *cu, struct conv *cv, size_t *works
 	*workspace = (size_t)cv->patch_images * image;
 	if (!cu->dnn)
 		return SL_OK;
-	err = dnn_conv_open(&cv->dnn, cu->dnn, &cv->win, cv->out_c, cu->options.tf32, cu->options.inexact_order,
-			    dnn_budget, fail);
+	err = dnn_conv_open(&cv->dnn, cu->dnn, &cv->win, cv->out_c, precision, cu->options.inexact_order, dnn_budget,
+			    fail);
 	if (!err && dnn_conv_workspace(cv->dnn) > *workspace)
 		*workspace = dnn_conv_workspace(cv->dnn);
 	return err;
@@ -65,11 +69,11 @@ static enum sl_err prepare_dense(struct cuda *cu, struct conv *cv, size_t *works
 static enum sl_err prepare_pointwise(struct cuda *cu, const struct conv *cv)
 {
 	const int64_t m = cv->win.n * cv->win.ho * cv->win.wo, o = cv->out_c, i = cv->win.c;
-	enum sl_err err = cu_gemm_prepare(cu, false, true, m, o, i);
+	enum sl_err err = cu_gemm_prepare(cu, cv->product, false, true, m, o, i);
 
 	if (!err)
-		err = cu_gemm_prepare(cu, false, false, m, i, o);
-	return err ? err : cu_gemm_prepare(cu, true, false, o, i, m);
+		err = cu_gemm_prepare(cu, cv->product, false, false, m, i, o);
+	return err ? err : cu_gemm_prepare(cu, cv->wide_product, true, false, o, i, m);
 }
 
 static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
@@ -89,13 +93,15 @@ static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void *
 	}
 	cv->win = cu_window_of(&op->in_shape[0], &op->out_shape, a->kh, a->kw, a->stride, a->pad);
 	cv->out_c = a->out_c;
+	cv->product = cu_product(op);
+	cv->wide_product = cu_wide_product(op);
 	cv->path = sl_op_is_depthwise(op)                                      ? DEPTHWISE
 		   : a->kh == 1 && a->kw == 1 && a->stride == 1 && a->pad == 0 ? POINTWISE
 									       : DENSE;
 	if (cv->path == DEPTHWISE)
 		workspace = cu_depthwise_bytes(&cv->win);
 	if (cv->path == DENSE)
-		err = prepare_dense(cu, cv, &workspace, fail);
+		err = prepare_dense(cu, cv, op->precision, &workspace, fail);
 	if (cv->path == POINTWISE && prepare_pointwise(cu, cv))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "%s: cuBLAS has no product of its shape", op->name);
 	if (err)
@@ -109,69 +115,78 @@ fail:
 	return err;
 }
 
-/* The images from `first` on whose patches fit; their window, and the pointers at their first element. */
+/* The images from `first` on whose patches fit. */
 static struct cu_window patch_part(const struct conv *cv, int64_t first, int64_t rows)
 {
 	return window_at(cv, rows - first < cv->patch_images ? rows - first : cv->patch_images);
 }
 
-static enum sl_err dense_forward(struct cuda *cu, struct conv *cv, const struct sl_op_call *call, const float *x,
-				 float *out, int64_t rows)
+/* The i-th image of a tensor like the input, and of one like the output. */
+static void *in_image(const struct conv *cv, const void *x, int64_t i)
 {
-	const float *w = call->param[WEIGHT];
-	float *patches = call->workspace;
+	return cu_at(x, cv->product.in, i * cv->win.h * cv->win.w * cv->win.c);
+}
+
+static void *out_image(const struct conv *cv, const void *out, int64_t i)
+{
+	return cu_at(out, cv->product.in, i * cv->win.ho * cv->win.wo * cv->out_c);
+}
+
+static enum sl_err dense_forward(struct cuda *cu, struct conv *cv, void *patches, const void *w, const void *x,
+				 void *out, int64_t rows)
+{
 	enum sl_err err = SL_OK;
 
 	if (cv->dnn && dnn_conv_has(cv->dnn, DNN_FORWARD, rows))
-		return dnn_conv_forward(cv->dnn, out, x, w, call->workspace);
+		return dnn_conv_forward(cv->dnn, out, x, w, patches);
 	for (int64_t i = 0; i < rows && !err; i += cv->patch_images) {
 		const struct cu_window win = patch_part(cv, i, rows);
 		const int64_t m = win.n * win.ho * win.wo;
 
-		err = cu_check(cu, cu_im2col(cu->stream, patches, x + i * win.h * win.w * win.c, 0, m, &win), "im2col");
+		err = cu_check(cu, cu_im2col(cu->stream, cv->product.in, patches, in_image(cv, x, i), 0, m, &win),
+			       "im2col");
 		if (!err)
-			err = cu_gemm(cu, out + i * win.ho * win.wo * cv->out_c, patches, false, w, true, m, cv->out_c,
+			err = cu_gemm(cu, cv->product, out_image(cv, out, i), patches, false, w, true, m, cv->out_c,
 				      patch_len(&win), 0);
 	}
 	return err;
 }
 
-static enum sl_err dense_data(struct cuda *cu, struct conv *cv, const struct sl_op_call *call, const float *dout,
-			      float *dx, bool add, int64_t rows)
+static enum sl_err dense_data(struct cuda *cu, struct conv *cv, void *patches, const void *w, const void *dout,
+			      void *dx, bool add, int64_t rows)
 {
-	const float *w = call->param[WEIGHT];
-	float *patches = call->workspace;
 	enum sl_err err = SL_OK;
 
 	if (cv->dnn && dnn_conv_has(cv->dnn, DNN_DATA, rows))
-		return dnn_conv_data(cv->dnn, dx, add, dout, w, call->workspace);
+		return dnn_conv_data(cv->dnn, dx, add, dout, w, patches);
 	for (int64_t i = 0; i < rows && !err; i += cv->patch_images) {
 		const struct cu_window win = patch_part(cv, i, rows);
 
-		err = cu_gemm(cu, patches, dout + i * win.ho * win.wo * cv->out_c, false, w, false,
+		err = cu_gemm(cu, cv->wide_product, patches, out_image(cv, dout, i), false, w, false,
 			      win.n * win.ho * win.wo, patch_len(&win), cv->out_c, 0);
 		if (!err)
-			err = cu_check(cu, cu_col2im(cu->stream, dx + i * win.h * win.w * win.c, add, patches, &win),
+			err = cu_check(cu,
+				       cu_col2im(cu->stream, cv->product.in, in_image(cv, dx, i), add, patches, &win),
 				       "col2im");
 	}
 	return err;
 }
 
-static enum sl_err dense_weight(struct cuda *cu, struct conv *cv, const struct sl_op_call *call, const float *dout,
-				const float *x, int64_t rows)
+static enum sl_err dense_weight(struct cuda *cu, struct conv *cv, void *patches, float *dw, const void *dout,
+				const void *x, int64_t rows)
 {
-	float *dw = call->grad[WEIGHT], *patches = call->workspace;
 	enum sl_err err = SL_OK;
 
-	if (cv->dnn && dnn_conv_has(cv->dnn, DNN_WEIGHT, rows))
-		return dnn_conv_weight(cv->dnn, dw, dout, x, call->workspace);
+	if (cv->dnn && cv->product.in == CU_F32 && dnn_conv_has(cv->dnn, DNN_WEIGHT, rows))
+		return dnn_conv_weight(cv->dnn, dw, dout, x, patches);
 	for (int64_t i = 0; i < rows && !err; i += cv->patch_images) {
 		const struct cu_window win = patch_part(cv, i, rows);
 		const int64_t m = win.n * win.ho * win.wo;
 
-		err = cu_check(cu, cu_im2col(cu->stream, patches, x + i * win.h * win.w * win.c, 0, m, &win), "im2col");
+		err = cu_check(cu, cu_im2col(cu->stream, cv->product.in, patches, in_image(cv, x, i), 0, m, &win),
+			       "im2col");
 		if (!err)
-			err = cu_gemm(cu, dw, dout + i * win.ho * win.wo * cv->out_c, true, patches, false, cv->out_c,
+			err = cu_gemm(cu, cv->wide_product, dw, out_image(cv, dout, i), true, patches, false, cv->out_c,
 				      patch_len(&win), m, 1);
 	}
 	return err;
@@ -190,14 +205,16 @@ static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *
 	if (err)
 		return err;
 	if (cv->path == DEPTHWISE)
-		return cu_check(
-			cu, cu_depthwise_forward(cu->stream, out->data, in[0].data, call->param[WEIGHT], bias, &win),
-			op->name);
+		return cu_check(cu,
+				cu_depthwise_forward(cu->stream, cu_op_type(op), out->data, in[0].data,
+						     call->param[WEIGHT], bias, &win),
+				op->name);
 	err = cv->path == POINTWISE
-		      ? cu_gemm(cu, out->data, in[0].data, false, call->param[WEIGHT], true, m, cv->out_c, cv->win.c, 0)
-		      : dense_forward(cu, cv, call, in[0].data, out->data, rows);
+		      ? cu_gemm(cu, cv->product, out->data, in[0].data, false, cu_weight(op, call), true, m, cv->out_c,
+				cv->win.c, 0)
+		      : dense_forward(cu, cv, call->workspace, cu_weight(op, call), in[0].data, out->data, rows);
 	if (!err && bias)
-		err = cu_check(cu, cu_bias(cu->stream, out->data, bias, m, cv->out_c), op->name);
+		err = cu_check(cu, cu_bias(cu->stream, cu_op_type(op), out->data, bias, m, cv->out_c), op->name);
 	return err;
 }
 
@@ -208,29 +225,31 @@ static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void 
 	struct conv *cv = state;
 	const int64_t rows = dout->shape.dim[0], m = rows * cv->win.ho * cv->win.wo;
 	const struct cu_window win = window_at(cv, rows);
-	const float *x = in[0].data, *w = call->param[WEIGHT];
-	float *dx = din[0].data, *dw = call->grad[WEIGHT];
+	const void *x = in[0].data, *w = cu_weight(op, call);
+	void *dx = din[0].data;
+	float *dw = call->grad[WEIGHT];
 	struct cuda *cu;
 	enum sl_err err = cu_enter(be, &cu);
 
 	(void)out;
 	if (!err && cv->path == DEPTHWISE)
-		err = cu_check(
-			cu,
-			cu_depthwise_backward(cu->stream, dx, din_add[0], dw, dout->data, x, w, call->workspace, &win),
-			op->name);
+		err = cu_check(cu,
+			       cu_depthwise_backward(cu->stream, cu_op_type(op), dx, din_add[0], dw, dout->data, x,
+						     call->param[WEIGHT], call->workspace, &win),
+			       op->name);
 	if (!err && cv->path == POINTWISE && dw)
-		err = cu_gemm(cu, dw, dout->data, true, x, false, cv->out_c, cv->win.c, m, 1);
+		err = cu_gemm(cu, cv->wide_product, dw, dout->data, true, x, false, cv->out_c, cv->win.c, m, 1);
 	if (!err && cv->path == POINTWISE && dx)
-		err = cu_gemm(cu, dx, dout->data, false, w, false, m, cv->win.c, cv->out_c, din_add[0] ? 1 : 0);
+		err = cu_gemm(cu, cv->product, dx, dout->data, false, w, false, m, cv->win.c, cv->out_c,
+			      din_add[0] ? 1 : 0);
 	if (!err && cv->path == DENSE && dw)
-		err = dense_weight(cu, cv, call, dout->data, x, rows);
+		err = dense_weight(cu, cv, call->workspace, dw, dout->data, x, rows);
 	if (!err && cv->path == DENSE && dx)
-		err = dense_data(cu, cv, call, dout->data, dx, din_add[0], rows);
+		err = dense_data(cu, cv, call->workspace, w, dout->data, dx, din_add[0], rows);
 	if (!err && op->u.conv.bias && call->grad[BIAS])
 		err = cu_check(cu,
-			       cu_column_sums(cu->stream, call->grad[BIAS], dout->data, m, cv->out_c, call->workspace,
-					      cu->counters),
+			       cu_column_sums(cu->stream, call->grad[BIAS], cu_op_type(op), dout->data, m, cv->out_c,
+					      call->workspace, cu->counters),
 			       op->name);
 	return err;
 }

@@ -26,7 +26,7 @@ static void release(struct sl_backend *be, void *state)
 static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
 			   struct sl_fail *fail)
 {
-	const size_t din = (size_t)sl_shape_count(&op->in_shape[0]) * sizeof(float);
+	const size_t din = (size_t)sl_shape_count(&op->in_shape[0]) * cu_type_bytes(cu_op_type(op));
 	const size_t bias = cu_columns_bytes(op->u.convt.out_c);
 	struct convt *ct = calloc(1, sizeof(*ct));
 	enum sl_err err;
@@ -68,7 +68,7 @@ static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *
 		err = cu_conv2d.backward(be, &ct->adjoint, ct->conv, &c, &x, NULL, &in[0], out, &add);
 	if (!err && op->u.convt.bias)
 		err = cu_check(cu,
-			       cu_bias(cu->stream, out->data, call->param[BIAS],
+			       cu_bias(cu->stream, cu_op_type(op), out->data, call->param[BIAS],
 				       sl_shape_count(&out->shape) / op->u.convt.out_c, op->u.convt.out_c),
 			       op->name);
 	return err;
@@ -82,7 +82,9 @@ static enum sl_err backward_data(struct sl_backend *be, struct cuda *cu, struct 
 	enum sl_err err = cu_conv2d.forward(be, &ct->adjoint, ct->conv, call, dout, &to);
 
 	if (!err && add)
-		err = cu_check(cu, cu_copy(cu->stream, din->data, true, to.data, sl_shape_count(&din->shape)),
+		err = cu_check(cu,
+			       cu_copy(cu->stream, cu_op_type(&ct->adjoint), din->data, true, to.data,
+				       sl_shape_count(&din->shape)),
 			       ct->adjoint.name);
 	return err;
 }
@@ -102,7 +104,7 @@ static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void 
 		err = cu_conv2d.backward(be, &ct->adjoint, ct->conv, call, dout, NULL, &in[0], &none, &add);
 	if (!err && op->u.convt.bias && call->grad[BIAS])
 		err = cu_check(cu,
-			       cu_column_sums(cu->stream, call->grad[BIAS], dout->data,
+			       cu_column_sums(cu->stream, call->grad[BIAS], cu_op_type(op), dout->data,
 					      sl_shape_count(&dout->shape) / op->u.convt.out_c, op->u.convt.out_c,
 					      (char *)call->workspace + ct->conv_bytes, cu->counters),
 			       op->name);

@@ -37,9 +37,17 @@ struct cu_result {
 	int64_t *correct;
 };
 
+/* What a product reads and writes; sums are fp32. */
+struct cu_gemm_type {
+	enum cu_type in, out;
+	bool tf32; /* of fp32: the factors are rounded */
+};
+
 struct cu_gemm_key {
 	int64_t m, n, k;
 	bool ta, tb, aligned; /* to 16 bytes, all three */
+	bool tf32;
+	uint8_t in, out; /* enum cu_type */
 };
 
 struct cu_gemm {
@@ -77,12 +85,49 @@ enum sl_err cu_enter(struct sl_backend *be, struct cuda **out) SL_MUST_CHECK;
 /* OK, or DEVICE (NOMEM for memory) with one log line; while a graph is recorded, which may fail, without. */
 enum sl_err cu_check(struct cuda *cu, cudaError_t status, const char *what) SL_MUST_CHECK;
 
+enum cu_type cu_type_of(enum sl_dtype dtype);
+
+/* Of an op's inputs, output and their gradients. */
+static inline enum cu_type cu_op_type(const struct sl_op *op)
+{
+	return cu_type_of(sl_precision_dtype(op->precision));
+}
+
+static inline size_t cu_type_bytes(enum cu_type type)
+{
+	return type == CU_F32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+/* The i-th element of an array. */
+static inline void *cu_at(const void *base, enum cu_type type, int64_t i)
+{
+	return (char *)(uintptr_t)base + (size_t)i * cu_type_bytes(type);
+}
+
+/* Products; and those with an fp32 result, for gradients of weights. */
+static inline struct cu_gemm_type cu_product(const struct sl_op *op)
+{
+	return (struct cu_gemm_type){cu_op_type(op), cu_op_type(op), op->precision == SL_PRECISION_TF32};
+}
+
+static inline struct cu_gemm_type cu_wide_product(const struct sl_op *op)
+{
+	return (struct cu_gemm_type){cu_op_type(op), CU_F32, op->precision == SL_PRECISION_TF32};
+}
+
+/* The weight that products read: as it is stored for them. */
+static inline const void *cu_weight(const struct sl_op *op, const struct sl_op_call *call)
+{
+	return sl_precision_mixed(op->precision) ? call->param_low[0] : call->param[0];
+}
+
 /* Row-major C[m,n] = op(A)[m,k] · op(B)[k,n] + beta·C; ta: A is stored [k,m]; tb: B is stored [n,k]. */
-enum sl_err cu_gemm(struct cuda *cu, float *c, const float *a, bool ta, const float *b, bool tb, int64_t m, int64_t n,
-		    int64_t k, float beta) SL_MUST_CHECK;
+enum sl_err cu_gemm(struct cuda *cu, struct cu_gemm_type type, void *c, const void *a, bool ta, const void *b, bool tb,
+		    int64_t m, int64_t n, int64_t k, float beta) SL_MUST_CHECK;
 
 /* Chooses the algorithm now, so that the first step does not pay for it. */
-enum sl_err cu_gemm_prepare(struct cuda *cu, bool ta, bool tb, int64_t m, int64_t n, int64_t k) SL_MUST_CHECK;
+enum sl_err cu_gemm_prepare(struct cuda *cu, struct cu_gemm_type type, bool ta, bool tb, int64_t m, int64_t n,
+			    int64_t k) SL_MUST_CHECK;
 void cu_gemm_close(struct cuda *cu);
 
 static inline size_t cu_align(size_t bytes)
@@ -112,6 +157,8 @@ extern const struct sl_kernel cu_conv2d, cu_convt2d, cu_batchnorm, cu_act, cu_ad
 	cu_dropout_op, cu_flatten, cu_xent;
 extern const struct cu_graph_runtime cu_graph_runtime;
 void cu_graph_ops(struct sl_backend_ops *ops); /* puts those for recorded passes there */
+enum sl_err cu_convert_range(struct sl_backend *be, void *out, enum sl_dtype to, const void *x, enum sl_dtype from,
+			     const float *scale, int64_t count);
 enum sl_err cu_sgd_range(struct sl_backend *be, const struct sl_sgd *sgd, int64_t count, float *weight, float *grad,
 			 float *momentum);
 

@@ -27,7 +27,7 @@ int strip_of(int64_t columns, int64_t rows, int shortest, int64_t threads)
 	return strip;
 }
 
-template <int V> __device__ __forceinline__ Vec<V> load_if(bool inside, const float *p)
+template <int V, class T> __device__ __forceinline__ Vec<V> load_if(bool inside, const T *p)
 {
 	return inside ? load<V>(p) : zeros<V>();
 }
@@ -39,9 +39,9 @@ template <int V> __device__ __forceinline__ void multiply_add(Vec<V> &sum, const
 		sum.v[i] = fmaf(a.v[i], b.v[i], sum.v[i]);
 }
 
-template <int V, int STRIDE>
+template <int V, int STRIDE, class T>
 __global__ void __launch_bounds__(threads_forward, 2)
-	forward3_kernel(float *__restrict__ out, const float *__restrict__ x, const float *__restrict__ weight,
+	forward3_kernel(T *__restrict__ out, const T *__restrict__ x, const float *__restrict__ weight,
 			const float *__restrict__ bias, Geometry g)
 {
 	const int vectors = g.c / V;
@@ -98,10 +98,10 @@ __global__ void __launch_bounds__(threads_forward, 2)
 }
 
 // One walk of dx and dW down the input column(s) of (image, column, strip); acc[kh·3+kw] += x · dout.
-template <int V> struct Walk {
+template <int V, class T> struct Walk {
 	const Geometry &g;
-	float *dx;
-	const float *dout, *x;
+	T *dx;
+	const T *dout, *x;
 	bool add;
 
 	// dx[h,w] = Σ dout[h+1-kh, w+1-kw] · weight[kh,kw], and x[h,w] meets the same nine for dW.
@@ -205,10 +205,10 @@ template <int V> struct Walk {
 
 // Block: lanes × ys threads of one channel tile; its items are (image, strip, group of ys columns). partial:
 // [tile][block][9][lanes·V].
-template <int V, int STRIDE>
+template <int V, int STRIDE, class T>
 __global__ void __launch_bounds__(threads_backward, 4)
-	backward3_kernel(float *__restrict__ dx, bool add, float *__restrict__ partial, const float *__restrict__ dout,
-			 const float *__restrict__ x, const float *__restrict__ weight, Geometry g)
+	backward3_kernel(T *__restrict__ dx, bool add, float *__restrict__ partial, const T *__restrict__ dout,
+			 const T *__restrict__ x, const float *__restrict__ weight, Geometry g)
 {
 	__shared__ float part[threads_backward * V];
 	const int lanes = blockDim.x, ys = blockDim.y, lane = threadIdx.x, y = threadIdx.y;
@@ -230,8 +230,8 @@ __global__ void __launch_bounds__(threads_backward, 4)
 			const int column = item % column_groups * ys + y, rest = item / column_groups;
 			const int image = rest / g.strips, strip = rest % g.strips;
 			const int64_t in_at = (int64_t)image * g.h * g.w * g.c + channel;
-			const Walk<V> walk = {g, dx ? dx + in_at : nullptr,
-					      dout + (int64_t)image * g.ho * g.wo * g.c + channel, x + in_at, add};
+			const Walk<V, T> walk = {g, dx ? dx + in_at : nullptr,
+						 dout + (int64_t)image * g.ho * g.wo * g.c + channel, x + in_at, add};
 
 			if (column >= columns)
 				continue;
@@ -288,7 +288,8 @@ __global__ void __launch_bounds__(256)
 
 // ---- any window ----
 
-__global__ void forward_kernel(float *__restrict__ out, const float *__restrict__ x, const float *__restrict__ weight,
+template <class T>
+__global__ void forward_kernel(T *__restrict__ out, const T *__restrict__ x, const float *__restrict__ weight,
 			       const float *__restrict__ bias, cu_window g)
 {
 	const int64_t count = g.n * g.ho * g.wo * g.c, stride = (int64_t)gridDim.x * blockDim.x;
@@ -303,15 +304,16 @@ __global__ void forward_kernel(float *__restrict__ out, const float *__restrict_
 				const int64_t h = ho * g.stride - g.pad + kh, w = wo * g.stride - g.pad + kw;
 
 				if (h >= 0 && h < g.h && w >= 0 && w < g.w)
-					sum = fmaf(x[((n * g.h + h) * g.w + w) * g.c + c],
+					sum = fmaf(value(x[((n * g.h + h) * g.w + w) * g.c + c]),
 						   weight[(kh * g.kw + kw) * g.c + c], sum);
 			}
-		out[i] = sum;
+		out[i] = rounded<T>(sum);
 	}
 }
 
-__global__ void data_kernel(float *__restrict__ dx, bool add, const float *__restrict__ dout,
-			    const float *__restrict__ weight, cu_window g)
+template <class T>
+__global__ void data_kernel(T *__restrict__ dx, bool add, const T *__restrict__ dout, const float *__restrict__ weight,
+			    cu_window g)
 {
 	const int64_t count = g.n * g.h * g.w * g.c, stride = (int64_t)gridDim.x * blockDim.x;
 
@@ -325,16 +327,18 @@ __global__ void data_kernel(float *__restrict__ dx, bool add, const float *__res
 
 				if (a >= 0 && b >= 0 && a % g.stride == 0 && b % g.stride == 0 && a / g.stride < g.ho &&
 				    b / g.stride < g.wo)
-					sum = fmaf(dout[((n * g.ho + a / g.stride) * g.wo + b / g.stride) * g.c + c],
+					sum = fmaf(value(dout[((n * g.ho + a / g.stride) * g.wo + b / g.stride) * g.c +
+							      c]),
 						   weight[(kh * g.kw + kw) * g.c + c], sum);
 			}
-		dx[i] = add ? dx[i] + sum : sum;
+		dx[i] = rounded<T>(add ? value(dx[i]) + sum : sum);
 	}
 }
 
 // Block: 32 channels × 16 rows of one window place, over all of M.
+template <class T>
 __global__ void __launch_bounds__(512)
-	weight_kernel(float *dweight, const float *__restrict__ dout, const float *__restrict__ x, cu_window g)
+	weight_kernel(float *dweight, const T *__restrict__ dout, const T *__restrict__ x, cu_window g)
 {
 	__shared__ double part[16][33];
 	const int lane = threadIdx.x, y = threadIdx.y, kh = blockIdx.y / g.kw, kw = blockIdx.y % g.kw;
@@ -346,7 +350,7 @@ __global__ void __launch_bounds__(512)
 		const int64_t h = ho * g.stride - g.pad + kh, w = wo * g.stride - g.pad + kw;
 
 		if (h >= 0 && h < g.h && w >= 0 && w < g.w)
-			sum += (double)x[((n * g.h + h) * g.w + w) * g.c + c] * dout[m * g.c + c];
+			sum += (double)value(x[((n * g.h + h) * g.w + w) * g.c + c]) * value(dout[m * g.c + c]);
 	}
 	part[y][lane] = sum;
 	__syncthreads();
@@ -394,13 +398,14 @@ size_t cu_depthwise_bytes(const struct cu_window *win)
 	return (size_t)t.tiles * backward_blocks(t) * 9 * t.lanes * backward_vector * sizeof(float);
 }
 
-cudaError_t cu_depthwise_forward(cudaStream_t s, float *out, const float *x, const float *weight, const float *bias,
-				 const struct cu_window *win)
+template <class T>
+static void launch_forward(cudaStream_t s, T *out, const T *x, const float *weight, const float *bias,
+			   const struct cu_window *win)
 {
 	if (!is_3x3(win) || !aligned16(out) || !aligned16(x)) {
-		forward_kernel<<<flat_blocks(win->n * win->ho * win->wo * win->c), 256, 0, s>>>(out, x, weight, bias,
-												*win);
-		return cudaGetLastError();
+		CU_RUN((forward_kernel<T>), flat_blocks(win->n * win->ho * win->wo * win->c), 256, s, out, x, weight,
+		       bias, *win);
+		return;
 	}
 
 	Geometry g = geometry_of(win);
@@ -410,29 +415,47 @@ cudaError_t cu_depthwise_forward(cudaStream_t s, float *out, const float *x, con
 	g.strips = (int)ceil_div(win->ho, g.strip);
 	const dim3 grid((unsigned)ceil_div(columns, threads_forward), g.strips, g.n);
 	if (win->stride == 1)
-		forward3_kernel<4, 1><<<grid, threads_forward, 0, s>>>(out, x, weight, bias, g);
+		CU_RUN((forward3_kernel<4, 1, T>), grid, threads_forward, s, out, x, weight, bias, g);
 	else
-		forward3_kernel<4, 2><<<grid, threads_forward, 0, s>>>(out, x, weight, bias, g);
+		CU_RUN((forward3_kernel<4, 2, T>), grid, threads_forward, s, out, x, weight, bias, g);
+}
+
+cudaError_t cu_depthwise_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, const float *weight,
+				 const float *bias, const struct cu_window *win)
+{
+#define CALL(T) launch_forward(s, (T *)out, (const T *)x, weight, bias, win)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
 	return cudaGetLastError();
 }
 
-cudaError_t cu_depthwise_backward(cudaStream_t s, float *dx, bool add, float *dweight, const float *dout,
-				  const float *x, const float *weight, void *workspace, const struct cu_window *win)
+template <class T>
+static void launch_plain_backward(cudaStream_t s, T *dx, bool add, float *dweight, const T *dout, const T *x,
+				  const float *weight, const struct cu_window *win)
 {
+	const dim3 grid((unsigned)ceil_div(win->c, 32), win->kh * win->kw), block(32, 16);
+
+	if (dx)
+		CU_RUN((data_kernel<T>), flat_blocks(win->n * win->h * win->w * win->c), 256, s, dx, add, dout, weight,
+		       *win);
+	if (dweight)
+		CU_RUN((weight_kernel<T>), grid, block, s, dweight, dout, x, *win);
+}
+
+template <class T>
+static void launch_backward(cudaStream_t s, T *dx, bool add, float *dweight, const T *dout, const T *x,
+			    const float *weight, void *workspace, const struct cu_window *win)
+{
+	constexpr int V = backward_vector;
+
 	if (!is_3x3(win) || !aligned16(dx) || !aligned16(dout) || !aligned16(x)) {
-		if (dx)
-			data_kernel<<<flat_blocks(win->n * win->h * win->w * win->c), 256, 0, s>>>(dx, add, dout,
-												   weight, *win);
-		if (dweight)
-			weight_kernel<<<dim3((unsigned)ceil_div(win->c, 32), win->kh * win->kw), dim3(32, 16), 0, s>>>(
-				dweight, dout, x, *win);
-		return cudaGetLastError();
+		launch_plain_backward(s, dx, add, dweight, dout, x, weight, win);
+		return;
 	}
 
-	constexpr int V = backward_vector;
 	Geometry g = geometry_of(win);
 	const Columns t = columns_of(win->c, V, threads_backward, 64);
-	const dim3 block(t.lanes, t.ys);
+	const dim3 block(t.lanes, t.ys), lines(32, 8);
 	const int64_t columns = win->stride == 1 ? win->w : win->wo, rows = win->stride == 1 ? win->h : win->ho;
 
 	g.strip = strip_of(columns * (win->c / V) * win->n, rows, 8, 1 << 14);
@@ -442,11 +465,20 @@ cudaError_t cu_depthwise_backward(cudaStream_t s, float *dx, bool add, float *dw
 	float *partial = dweight ? (float *)workspace : nullptr;
 	const dim3 grid(blocks, t.tiles);
 	if (win->stride == 1)
-		backward3_kernel<V, 1><<<grid, block, 0, s>>>(dx, add, partial, dout, x, weight, g);
+		CU_RUN((backward3_kernel<V, 1, T>), grid, block, s, dx, add, partial, dout, x, weight, g);
 	else
-		backward3_kernel<V, 2><<<grid, block, 0, s>>>(dx, add, partial, dout, x, weight, g);
+		CU_RUN((backward3_kernel<V, 2, T>), grid, block, s, dx, add, partial, dout, x, weight, g);
 	if (dweight)
-		gather_kernel<<<(unsigned)ceil_div((int64_t)t.tiles * 9 * t.lanes * V, 32), dim3(32, 8), 0, s>>>(
-			dweight, partial, blocks, t.lanes * V, t.tiles, g.c);
+		CU_RUN(gather_kernel, (unsigned)ceil_div((int64_t)t.tiles * 9 * t.lanes * V, 32), lines, s, dweight,
+		       partial, blocks, t.lanes * V, t.tiles, g.c);
+}
+
+cudaError_t cu_depthwise_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, float *dweight,
+				  const void *dout, const void *x, const float *weight, void *workspace,
+				  const struct cu_window *win)
+{
+#define CALL(T) launch_backward(s, (T *)dx, add, dweight, (const T *)dout, (const T *)x, weight, workspace, win)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
 	return cudaGetLastError();
 }

@@ -1,26 +1,90 @@
-// What the .cu files share: vectors of floats, launch arithmetic, the activation.
+// What the .cu files share: how values are stored, vectors of them, launch arithmetic, the activation.
 #ifndef SL_KERNELS_CUDA_DEVICE_CUH
 #define SL_KERNELS_CUDA_DEVICE_CUH
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/philox.h"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#ifdef __CUDACC__
+// Launches on stream `s`; tests on a CPU have another meaning for it (tests/support/cuda_sim).
+#define CU_RUN(kernel, grid, block, s, ...) (kernel)<<<(grid), (block), 0, (s)>>>(__VA_ARGS__)
+#endif
+
+// The two ways to store a value in 16 bits. Arithmetic is in float: kernels are templates over what they load and
+// store.
+struct bf16 {
+	uint16_t bits;
+};
+struct f16 {
+	uint16_t bits;
+};
+
+__device__ __forceinline__ float value(float x)
+{
+	return x;
+}
+
+__device__ __forceinline__ float value(bf16 x)
+{
+	return __uint_as_float((uint32_t)x.bits << 16);
+}
+
+__device__ __forceinline__ float value(f16 x)
+{
+	return __half2float(__ushort_as_half(x.bits));
+}
+
+// To nearest, ties to even; beyond the range is Inf, NaN stays one.
+template <class T> __device__ __forceinline__ T rounded(float x);
+
+template <> __device__ __forceinline__ float rounded<float>(float x)
+{
+	return x;
+}
+
+template <> __device__ __forceinline__ bf16 rounded<bf16>(float x)
+{
+	return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
+}
+
+template <> __device__ __forceinline__ f16 rounded<f16>(float x)
+{
+	return {__half_as_ushort(__float2half_rn(x))};
+}
+
 template <int V> struct alignas(4 * V) Vec {
 	float v[V];
 };
 
-template <int V> __device__ __forceinline__ Vec<V> load(const float *p)
+// V values as they lie in memory.
+template <int V, class T> struct alignas(sizeof(T) * V) Pack {
+	T v[V];
+};
+
+template <int V, class T> __device__ __forceinline__ Vec<V> load(const T *p)
 {
-	return *reinterpret_cast<const Vec<V> *>(p);
+	const Pack<V, T> raw = *reinterpret_cast<const Pack<V, T> *>(p);
+	Vec<V> x;
+#pragma unroll
+	for (int i = 0; i < V; i++)
+		x.v[i] = value(raw.v[i]);
+	return x;
 }
 
-template <int V> __device__ __forceinline__ void store(float *p, const Vec<V> &x)
+template <int V, class T> __device__ __forceinline__ void store(T *p, const Vec<V> &x)
 {
-	*reinterpret_cast<Vec<V> *>(p) = x;
+	Pack<V, T> raw;
+#pragma unroll
+	for (int i = 0; i < V; i++)
+		raw.v[i] = rounded<T>(x.v[i]);
+	*reinterpret_cast<Pack<V, T> *>(p) = raw;
 }
 
 // Writes, or adds to what is there.
-template <int V> __device__ __forceinline__ void put(float *p, Vec<V> x, bool add)
+template <int V, class T> __device__ __forceinline__ void put(T *p, Vec<V> x, bool add)
 {
 	if (add) {
 		const Vec<V> old = load<V>(p);
@@ -85,6 +149,18 @@ static inline Columns columns_of(int64_t c, int v, int threads, int most)
 	g.ys = threads / g.lanes;
 	return g;
 }
+
+// Chooses a template argument from how tensors are stored.
+#define CU_SWITCH_TYPE(type, CALL)             \
+	do {                                   \
+		if ((type) == CU_BF16) {       \
+			CALL(bf16);            \
+		} else if ((type) == CU_F16) { \
+			CALL(f16);             \
+		} else {                       \
+			CALL(float);           \
+		}                              \
+	} while (0)
 
 // Chooses a template argument from the activation.
 #define CU_SWITCH_ACT(act, CALL)                    \

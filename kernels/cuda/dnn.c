@@ -118,6 +118,7 @@ struct dnn_conv {
 	struct dnn *dnn;
 	struct cu_window win; /* n: the rows that the descriptors stand at */
 	int64_t out_c;
+	enum sl_precision precision;
 	size_t limit, workspace; /* bytes */
 	cudnnTensorDescriptor_t x, y;
 	cudnnFilterDescriptor_t w;
@@ -130,20 +131,35 @@ struct dnn_conv {
 	size_t bytes[DNN_PASSES];
 };
 
+static cudnnDataType_t type_of(const struct dnn_conv *c)
+{
+	return c->precision == SL_PRECISION_BF16   ? CUDNN_DATA_BFLOAT16
+	       : c->precision == SL_PRECISION_FP16 ? CUDNN_DATA_HALF
+						   : CUDNN_DATA_FLOAT;
+}
+
+/* Tensor cores are for all but plain fp32. */
+static cudnnMathType_t math_of(const struct dnn_conv *c)
+{
+	return sl_precision_mixed(c->precision)    ? CUDNN_TENSOR_OP_MATH
+	       : c->precision == SL_PRECISION_TF32 ? CUDNN_DEFAULT_MATH
+						   : CUDNN_FMA_MATH;
+}
+
 static cudnnStatus_t set_rows(struct dnn_conv *c, int64_t rows)
 {
 	const struct cu_window *g = &c->win;
-	cudnnStatus_t status = c->dnn->cudnnSetTensor4dDescriptor(c->x, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, (int)rows,
+	cudnnStatus_t status = c->dnn->cudnnSetTensor4dDescriptor(c->x, CUDNN_TENSOR_NHWC, type_of(c), (int)rows,
 								  (int)g->c, (int)g->h, (int)g->w);
 
 	if (status == CUDNN_STATUS_SUCCESS)
-		status = c->dnn->cudnnSetTensor4dDescriptor(c->y, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, (int)rows,
+		status = c->dnn->cudnnSetTensor4dDescriptor(c->y, CUDNN_TENSOR_NHWC, type_of(c), (int)rows,
 							    (int)c->out_c, (int)g->ho, (int)g->wo);
 	c->win.n = rows;
 	return status;
 }
 
-static cudnnStatus_t describe(struct dnn_conv *c, bool tf32)
+static cudnnStatus_t describe(struct dnn_conv *c)
 {
 	const struct dnn *d = c->dnn;
 	const struct cu_window *g = &c->win;
@@ -157,11 +173,10 @@ static cudnnStatus_t describe(struct dnn_conv *c, bool tf32)
 	TRY(cudnnCreateTensorDescriptor(&c->y));
 	TRY(cudnnCreateFilterDescriptor(&c->w));
 	TRY(cudnnCreateConvolutionDescriptor(&c->conv));
-	TRY(cudnnSetFilter4dDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, (int)c->out_c, (int)g->c, g->kh,
-				       g->kw));
+	TRY(cudnnSetFilter4dDescriptor(c->w, type_of(c), CUDNN_TENSOR_NHWC, (int)c->out_c, (int)g->c, g->kh, g->kw));
 	TRY(cudnnSetConvolution2dDescriptor(c->conv, g->pad, g->pad, g->stride, g->stride, 1, 1,
 					    CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-	TRY(cudnnSetConvolutionMathType(c->conv, tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
+	TRY(cudnnSetConvolutionMathType(c->conv, math_of(c)));
 #undef TRY
 	return set_rows(c, g->n);
 }
@@ -177,9 +192,10 @@ static cudnnStatus_t describe(struct dnn_conv *c, bool tf32)
 		break;                                                                           \
 	}
 
-static void choose(struct dnn_conv *c, bool tf32, bool inexact)
+static void choose(struct dnn_conv *c, bool inexact)
 {
 	enum { MOST = 16 };
+	const bool fma = c->precision == SL_PRECISION_FP32;
 	const struct dnn *d = c->dnn;
 	cudnnConvolutionFwdAlgoPerf_t forward[MOST];
 	cudnnConvolutionBwdDataAlgoPerf_t data[MOST];
@@ -188,7 +204,7 @@ static void choose(struct dnn_conv *c, bool tf32, bool inexact)
 
 	/* with FMA math asked for, a proposal that wants another one is not ours */
 #define PLAIN(perf)                                                                                   \
-	for (int i = 0; i < n && !tf32; i++)                                                          \
+	for (int i = 0; i < n && fma; i++)                                                            \
 		if ((perf)[i].mathType != CUDNN_FMA_MATH && (perf)[i].mathType != CUDNN_DEFAULT_MATH) \
 	(perf)[i].status = CUDNN_STATUS_NOT_SUPPORTED
 	if (d->cudnnGetConvolutionForwardAlgorithm_v7(d->handle, c->x, c->w, c->conv, c->y, MOST, &n, forward) ==
@@ -201,8 +217,9 @@ static void choose(struct dnn_conv *c, bool tf32, bool inexact)
 		PLAIN(data);
 		PICK(c, DNN_DATA, data, n, c->data, inexact);
 	}
-	if (d->cudnnGetConvolutionBackwardFilterAlgorithm_v7(d->handle, c->x, c->y, c->conv, c->w, MOST, &n, weight) ==
-	    CUDNN_STATUS_SUCCESS) {
+	if (!sl_precision_mixed(c->precision) &&
+	    d->cudnnGetConvolutionBackwardFilterAlgorithm_v7(d->handle, c->x, c->y, c->conv, c->w, MOST, &n, weight) ==
+		    CUDNN_STATUS_SUCCESS) {
 		PLAIN(weight);
 		PICK(c, DNN_WEIGHT, weight, n, c->weight, inexact);
 	}
@@ -230,20 +247,20 @@ static void measure(struct dnn_conv *c, size_t limit)
 		c->fits[p] = status[p] == CUDNN_STATUS_SUCCESS && c->bytes[p] <= limit;
 }
 
-enum sl_err dnn_conv_open(struct dnn_conv **out, struct dnn *dnn, const struct cu_window *win, int64_t out_c, bool tf32,
-			  bool inexact_order, size_t limit_bytes, struct sl_fail *fail)
+enum sl_err dnn_conv_open(struct dnn_conv **out, struct dnn *dnn, const struct cu_window *win, int64_t out_c,
+			  enum sl_precision precision, bool inexact_order, size_t limit_bytes, struct sl_fail *fail)
 {
 	struct dnn_conv *c = calloc(1, sizeof(*c));
 
 	if (!c)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a convolution's description");
-	*c = (struct dnn_conv){.dnn = dnn, .win = *win, .out_c = out_c, .limit = limit_bytes};
-	if (check(dnn, describe(c, tf32), "describing a convolution")) {
+	*c = (struct dnn_conv){.dnn = dnn, .win = *win, .out_c = out_c, .precision = precision, .limit = limit_bytes};
+	if (check(dnn, describe(c), "describing a convolution")) {
 		dnn_conv_close(c);
 		return sl_fail_set(fail, SL_ERR_DEVICE, "cuDNN takes no description of a convolution %dx%d", win->kh,
 				   win->kw);
 	}
-	choose(c, tf32, inexact_order);
+	choose(c, inexact_order);
 	measure(c, limit_bytes);
 	for (int p = 0; p < DNN_PASSES; p++) {
 		c->has[p] = c->fits[p];
@@ -284,7 +301,7 @@ bool dnn_conv_has(struct dnn_conv *c, enum dnn_pass pass, int64_t rows)
 	return c->fits[pass];
 }
 
-enum sl_err dnn_conv_forward(struct dnn_conv *c, float *out, const float *x, const float *w, void *workspace)
+enum sl_err dnn_conv_forward(struct dnn_conv *c, void *out, const void *x, const void *w, void *workspace)
 {
 	const float one = 1, zero = 0;
 
@@ -294,7 +311,7 @@ enum sl_err dnn_conv_forward(struct dnn_conv *c, float *out, const float *x, con
 		     "convolution, forward");
 }
 
-enum sl_err dnn_conv_data(struct dnn_conv *c, float *dx, bool add, const float *dout, const float *w, void *workspace)
+enum sl_err dnn_conv_data(struct dnn_conv *c, void *dx, bool add, const void *dout, const void *w, void *workspace)
 {
 	const float one = 1, beta = add ? 1 : 0;
 

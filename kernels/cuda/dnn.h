@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "common/base/err.h"
+#include "common/nn/precision.h"
 #include "kernels/cuda/launch.h"
 
 struct dnn;
@@ -18,22 +19,24 @@ size_t dnn_version(const struct dnn *dnn); /* 91900 for 9.19.0; 0 for NULL */
 
 enum dnn_pass { DNN_FORWARD, DNN_DATA, DNN_WEIGHT, DNN_PASSES };
 
-/* One dense NHWC fp32 convolution, for win->n images at most. */
+/* One dense NHWC convolution, for win->n images at most; sums are fp32. In a precision of 16 bits x, out, w and their
+ * gradients are of that type, and the gradient of the weights is not to be had. */
 struct dnn_conv;
 
 /* `limit_bytes`: the largest workspace that an algorithm may want. Without `inexact_order` only algorithms that cuDNN
  * calls deterministic are taken, in the order of its heuristics (a timing would choose differently from run to run). */
-enum sl_err dnn_conv_open(struct dnn_conv **out, struct dnn *dnn, const struct cu_window *win, int64_t out_c, bool tf32,
-			  bool inexact_order, size_t limit_bytes, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err dnn_conv_open(struct dnn_conv **out, struct dnn *dnn, const struct cu_window *win, int64_t out_c,
+			  enum sl_precision precision, bool inexact_order, size_t limit_bytes,
+			  struct sl_fail *fail) SL_MUST_CHECK;
 void dnn_conv_close(struct dnn_conv *conv); /* NULL is fine */
 size_t dnn_conv_workspace(const struct dnn_conv *conv);
 
 /* False where no algorithm fits this pass for `rows` images: the caller does it another way. Host work only. */
 bool dnn_conv_has(struct dnn_conv *conv, enum dnn_pass pass, int64_t rows);
 /* After dnn_conv_has(…, rows): out = x ∗ w, dx = or +=, dw +=. */
-enum sl_err dnn_conv_forward(struct dnn_conv *conv, float *out, const float *x, const float *w,
+enum sl_err dnn_conv_forward(struct dnn_conv *conv, void *out, const void *x, const void *w,
 			     void *workspace) SL_MUST_CHECK;
-enum sl_err dnn_conv_data(struct dnn_conv *conv, float *dx, bool add, const float *dout, const float *w,
+enum sl_err dnn_conv_data(struct dnn_conv *conv, void *dx, bool add, const void *dout, const void *w,
 			  void *workspace) SL_MUST_CHECK;
 enum sl_err dnn_conv_weight(struct dnn_conv *conv, float *dw, const float *dout, const float *x,
 			    void *workspace) SL_MUST_CHECK;

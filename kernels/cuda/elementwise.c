@@ -5,6 +5,11 @@ _Static_assert((int)CU_ACT_NONE == (int)SL_ACT_NONE && (int)CU_ACT_RELU == (int)
 		       (int)CU_ACT_RELU6 == (int)SL_ACT_RELU6,
 	       "the device's activations are numbered as the model's");
 
+enum cu_type cu_type_of(enum sl_dtype dtype)
+{
+	return dtype == SL_BF16 ? CU_BF16 : dtype == SL_F16 ? CU_F16 : CU_F32;
+}
+
 static enum sl_err act_forward(struct sl_backend *be, const struct sl_op *op, void *state,
 			       const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
 {
@@ -15,7 +20,7 @@ static enum sl_err act_forward(struct sl_backend *be, const struct sl_op *op, vo
 	(void)call;
 	return err ? err
 		   : cu_check(cu,
-			      cu_act_forward(cu->stream, out->data, in[0].data, (int)op->u.act,
+			      cu_act_forward(cu->stream, cu_op_type(op), out->data, in[0].data, (int)op->u.act,
 					     sl_shape_count(&in[0].shape)),
 			      op->name);
 }
@@ -33,8 +38,8 @@ static enum sl_err act_backward(struct sl_backend *be, const struct sl_op *op, v
 	if (err || !din[0].data)
 		return err;
 	return cu_check(cu,
-			cu_act_backward(cu->stream, din[0].data, din_add[0], dout->data, in[0].data, (int)op->u.act,
-					sl_shape_count(&dout->shape)),
+			cu_act_backward(cu->stream, cu_op_type(op), din[0].data, din_add[0], dout->data, in[0].data,
+					(int)op->u.act, sl_shape_count(&dout->shape)),
 			op->name);
 }
 
@@ -47,7 +52,9 @@ static enum sl_err add_forward(struct sl_backend *be, const struct sl_op *op, vo
 	(void)state;
 	(void)call;
 	return err ? err
-		   : cu_check(cu, cu_add(cu->stream, out->data, in[0].data, in[1].data, sl_shape_count(&in[0].shape)),
+		   : cu_check(cu,
+			      cu_add(cu->stream, cu_op_type(op), out->data, in[0].data, in[1].data,
+				     sl_shape_count(&in[0].shape)),
 			      op->name);
 }
 
@@ -65,10 +72,10 @@ static enum sl_err pass_backward(struct sl_backend *be, const struct sl_op *op, 
 	(void)out;
 	for (int k = 0; k < op->n_in && !err; k++)
 		if (din[k].data)
-			err = cu_check(
-				cu,
-				cu_copy(cu->stream, din[k].data, din_add[k], dout->data, sl_shape_count(&dout->shape)),
-				op->name);
+			err = cu_check(cu,
+				       cu_copy(cu->stream, cu_op_type(op), din[k].data, din_add[k], dout->data,
+					       sl_shape_count(&dout->shape)),
+				       op->name);
 	return err;
 }
 
@@ -81,13 +88,15 @@ static enum sl_err flatten_forward(struct sl_backend *be, const struct sl_op *op
 	(void)state;
 	(void)call;
 	return err ? err
-		   : cu_check(cu, cu_copy(cu->stream, out->data, false, in[0].data, sl_shape_count(&in[0].shape)),
+		   : cu_check(cu,
+			      cu_copy(cu->stream, cu_op_type(op), out->data, false, in[0].data,
+				      sl_shape_count(&in[0].shape)),
 			      op->name);
 }
 
 /* Forward and backward are the same product; outside training it is a copy. */
-static enum sl_err dropout(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call, float *out,
-			   bool add, const float *x, int64_t n)
+static enum sl_err dropout(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call, void *out,
+			   bool add, const void *x, int64_t n)
 {
 	const struct cu_philox key = {.seed = call->rng.seed,
 				      .step = call->rng.step,
@@ -98,9 +107,9 @@ static enum sl_err dropout(struct sl_backend *be, const struct sl_op *op, const 
 	if (err)
 		return err;
 	if (!call->training)
-		return cu_check(cu, cu_copy(cu->stream, out, add, x, n), op->name);
+		return cu_check(cu, cu_copy(cu->stream, cu_op_type(op), out, add, x, n), op->name);
 	return cu_check(cu,
-			cu_dropout(cu->stream, out, add, x, op->u.dropout.p, &key,
+			cu_dropout(cu->stream, cu_op_type(op), out, add, x, op->u.dropout.p, &key,
 				   cu_graphs_take_step(&cu->graphs) ? cu->step : NULL, n),
 			op->name);
 }
@@ -137,6 +146,17 @@ enum sl_err cu_sgd_range(struct sl_backend *be, const struct sl_sgd *sgd, int64_
 	enum sl_err err = cu_enter(be, &cu);
 
 	return err ? err : cu_check(cu, cu_sgd(cu->stream, weight, grad, momentum, &o, count), "the optimizer");
+}
+
+enum sl_err cu_convert_range(struct sl_backend *be, void *out, enum sl_dtype to, const void *x, enum sl_dtype from,
+			     const float *scale, int64_t count)
+{
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	return err ? err
+		   : cu_check(cu, cu_convert(cu->stream, out, cu_type_of(to), x, cu_type_of(from), scale, count),
+			      "converting");
 }
 
 const struct sl_kernel cu_act = {.prepare = cu_prepare_nothing, .forward = act_forward, .backward = act_backward};

@@ -28,15 +28,15 @@ template <class F> cudaError_t each(cudaStream_t s, F f, int64_t n, bool vectors
 	if (blocks > 8192)
 		blocks = 8192;
 	if (vectors)
-		each_kernel<4><<<(unsigned)blocks, threads_per_block, 0, s>>>(f, n);
+		CU_RUN((each_kernel<4, F>), (unsigned)blocks, threads_per_block, s, f, n);
 	else
-		each_kernel<1><<<(unsigned)blocks, threads_per_block, 0, s>>>(f, n);
+		CU_RUN((each_kernel<1, F>), (unsigned)blocks, threads_per_block, s, f, n);
 	return cudaGetLastError();
 }
 
-template <int ACT> struct ActForward {
-	float *out;
-	const float *x;
+template <class T, int ACT> struct ActForward {
+	T *out;
+	const T *x;
 
 	template <int V> __device__ void run(int64_t i) const
 	{
@@ -48,9 +48,9 @@ template <int ACT> struct ActForward {
 	}
 };
 
-template <int ACT> struct ActBackward {
-	float *dx;
-	const float *dout, *x;
+template <class T, int ACT> struct ActBackward {
+	T *dx;
+	const T *dout, *x;
 	bool add;
 
 	template <int V> __device__ void run(int64_t i) const
@@ -64,9 +64,9 @@ template <int ACT> struct ActBackward {
 	}
 };
 
-struct Add {
-	float *out;
-	const float *a, *b;
+template <class T> struct Add {
+	T *out;
+	const T *a, *b;
 
 	template <int V> __device__ void run(int64_t i) const
 	{
@@ -79,9 +79,9 @@ struct Add {
 	}
 };
 
-struct Copy {
-	float *out;
-	const float *x;
+template <class T> struct Copy {
+	T *out;
+	const T *x;
 	bool add;
 
 	template <int V> __device__ void run(int64_t i) const
@@ -90,9 +90,9 @@ struct Copy {
 	}
 };
 
-struct Dropout {
-	float *out;
-	const float *x;
+template <class T> struct Dropout {
+	T *out;
+	const T *x;
 	cu_philox key;
 	const uint64_t *step;
 	float p, scale;
@@ -114,6 +114,22 @@ struct Dropout {
 			a.v[k] = (float)(w >> 8) * 0x1p-24f >= p ? a.v[k] * scale : 0.f;
 		}
 		put<V>(out + i, a, add);
+	}
+};
+
+template <class TO, class FROM> struct Convert {
+	TO *out;
+	const FROM *x;
+	const float *scale;
+
+	template <int V> __device__ void run(int64_t i) const
+	{
+		const float by = scale ? *scale : 1.f;
+		Vec<V> a = load<V>(x + i);
+#pragma unroll
+		for (int k = 0; k < V; k++)
+			a.v[k] *= by;
+		store<V>(out + i, a);
 	}
 };
 
@@ -142,10 +158,10 @@ struct Sgd {
 	}
 };
 
-__global__ void bias_kernel(float *out, const float *bias, int64_t n, int c)
+template <class T> __global__ void bias_kernel(T *out, const float *bias, int64_t n, int c)
 {
 	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
-		out[i] += bias[i % c];
+		out[i] = rounded<T>(value(out[i]) + bias[i % c]);
 }
 
 __global__ void store_step_kernel(uint64_t *at, uint64_t step)
@@ -155,51 +171,101 @@ __global__ void store_step_kernel(uint64_t *at, uint64_t step)
 
 } // namespace
 
-cudaError_t cu_act_forward(cudaStream_t s, float *out, const float *x, int act, int64_t n)
+template <class T>
+static cudaError_t act_forward(cudaStream_t s, void *out, const void *x, int act, int64_t n, bool vectors)
+{
+#define CALL(ACT) return each(s, ActForward<T, ACT>{(T *)out, (const T *)x}, n, vectors)
+	CU_SWITCH_ACT(act, CALL);
+#undef CALL
+}
+
+cudaError_t cu_act_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, int act, int64_t n)
 {
 	const bool vectors = aligned16(out) && aligned16(x);
 
-#define CALL(ACT) return each(s, ActForward<ACT>{out, x}, n, vectors)
+#define CALL(T) return act_forward<T>(s, out, x, act, n, vectors)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
+}
+
+template <class T>
+static cudaError_t act_backward(cudaStream_t s, void *dx, bool add, const void *dout, const void *x, int act, int64_t n,
+				bool vectors)
+{
+#define CALL(ACT) return each(s, ActBackward<T, ACT>{(T *)dx, (const T *)dout, (const T *)x, add}, n, vectors)
 	CU_SWITCH_ACT(act, CALL);
 #undef CALL
 }
 
-cudaError_t cu_act_backward(cudaStream_t s, float *dx, bool add, const float *dout, const float *x, int act, int64_t n)
+cudaError_t cu_act_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout, const void *x,
+			    int act, int64_t n)
 {
 	const bool vectors = aligned16(dx) && aligned16(dout) && aligned16(x);
 
-#define CALL(ACT) return each(s, ActBackward<ACT>{dx, dout, x, add}, n, vectors)
-	CU_SWITCH_ACT(act, CALL);
+#define CALL(T) return act_backward<T>(s, dx, add, dout, x, act, n, vectors)
+	CU_SWITCH_TYPE(type, CALL);
 #undef CALL
 }
 
-cudaError_t cu_add(cudaStream_t s, float *out, const float *a, const float *b, int64_t n)
+cudaError_t cu_add(cudaStream_t s, enum cu_type type, void *out, const void *a, const void *b, int64_t n)
 {
-	return each(s, Add{out, a, b}, n, aligned16(out) && aligned16(a) && aligned16(b));
+	const bool vectors = aligned16(out) && aligned16(a) && aligned16(b);
+
+#define CALL(T) return each(s, Add<T>{(T *)out, (const T *)a, (const T *)b}, n, vectors)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
 }
 
-cudaError_t cu_copy(cudaStream_t s, float *out, bool add, const float *x, int64_t n)
+cudaError_t cu_copy(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, int64_t n)
 {
-	return each(s, Copy{out, x, add}, n, aligned16(out) && aligned16(x));
+	const bool vectors = aligned16(out) && aligned16(x);
+
+#define CALL(T) return each(s, Copy<T>{(T *)out, (const T *)x, add}, n, vectors)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
 }
 
-cudaError_t cu_dropout(cudaStream_t s, float *out, bool add, const float *x, float p, const struct cu_philox *key,
-		       const uint64_t *step, int64_t n)
+cudaError_t cu_convert(cudaStream_t s, void *out, enum cu_type to, const void *x, enum cu_type from, const float *scale,
+		       int64_t n)
 {
-	return each(s, Dropout{out, x, *key, step, p, 1.f / (1.f - p), add}, n, aligned16(out) && aligned16(x));
+	const bool vectors = aligned16(out) && aligned16(x);
+
+	if (to != CU_F32 && from != CU_F32)
+		return cudaErrorInvalidValue;
+#define TO(T)   return each(s, Convert<T, float>{(T *)out, (const float *)x, scale}, n, vectors)
+#define FROM(T) return each(s, Convert<float, T>{(float *)out, (const T *)x, scale}, n, vectors)
+	if (from == CU_F32)
+		CU_SWITCH_TYPE(to, TO);
+	CU_SWITCH_TYPE(from, FROM);
+#undef TO
+#undef FROM
+}
+
+cudaError_t cu_dropout(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, float p,
+		       const struct cu_philox *key, const uint64_t *step, int64_t n)
+{
+	const bool vectors = aligned16(out) && aligned16(x);
+	const float scale = 1.f / (1.f - p);
+
+#define CALL(T) return each(s, Dropout<T>{(T *)out, (const T *)x, *key, step, p, scale, add}, n, vectors)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
 }
 
 cudaError_t cu_store_step(cudaStream_t s, uint64_t *at, uint64_t step)
 {
-	store_step_kernel<<<1, 1, 0, s>>>(at, step);
+	CU_RUN(store_step_kernel, 1, 1, s, at, step);
 	return cudaGetLastError();
 }
 
-cudaError_t cu_bias(cudaStream_t s, float *out, const float *bias, int64_t m, int64_t c)
+cudaError_t cu_bias(cudaStream_t s, enum cu_type type, void *out, const float *bias, int64_t m, int64_t c)
 {
-	const int64_t blocks = ceil_div(m * c, threads_per_block);
+	const int64_t all = ceil_div(m * c, threads_per_block);
+	const unsigned blocks = (unsigned)(all < 8192 ? all : 8192);
 
-	bias_kernel<<<(unsigned)(blocks < 8192 ? blocks : 8192), threads_per_block, 0, s>>>(out, bias, m * c, (int)c);
+#define CALL(T) CU_RUN((bias_kernel<T>), blocks, threads_per_block, s, (T *)out, bias, m *c, (int)c)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
 	return cudaGetLastError();
 }
 
@@ -214,5 +280,5 @@ cudaError_t cu_probe(void)
 {
 	cudaFuncAttributes attributes;
 
-	return cudaFuncGetAttributes(&attributes, bias_kernel);
+	return cudaFuncGetAttributes(&attributes, bias_kernel<float>);
 }

@@ -11,7 +11,8 @@ static uint32_t place_of(const struct cu_gemm_key *key)
 
 	h = (h ^ (uint64_t)key->n) * 0xC2B2AE3D27D4EB4Fu;
 	h = (h ^ (uint64_t)key->k) * 0x165667B19E3779F9u;
-	h ^= (uint64_t)(key->ta << 2 | key->tb << 1 | key->aligned) * 0x9E3779B97F4A7C15u;
+	h ^= (uint64_t)(key->in << 6 | key->out << 4 | key->tf32 << 3 | key->ta << 2 | key->tb << 1 | key->aligned) *
+	     0x9E3779B97F4A7C15u;
 	return (uint32_t)(h >> 40) % CU_GEMMS;
 }
 
@@ -29,35 +30,41 @@ static void forget(struct cu_gemm *g)
 }
 
 /* Column-major cuBLAS sees the transposes: C^T[n,m] = op(B)^T · op(A)^T, so our B is its A. */
-static cublasStatus_t describe(struct cu_gemm *g, bool tf32)
+static cudaDataType_t data_type(uint8_t type)
+{
+	return type == CU_BF16 ? CUDA_R_16BF : type == CU_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+static cublasStatus_t describe(struct cu_gemm *g)
 {
 	const struct cu_gemm_key *key = &g->key;
 	const cublasOperation_t op_a = key->tb ? CUBLAS_OP_T : CUBLAS_OP_N, op_b = key->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
 	const uint64_t n = (uint64_t)key->n, m = (uint64_t)key->m, k = (uint64_t)key->k;
 	cublasStatus_t status = cublasLtMatmulDescCreate(
-		&g->desc, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
+		&g->desc, key->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
 
 	if (!status)
 		status = cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof(op_a));
 	if (!status)
 		status = cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof(op_b));
 	if (!status)
-		status = cublasLtMatrixLayoutCreate(&g->a, CUDA_R_32F, key->tb ? k : n, key->tb ? n : k,
+		status = cublasLtMatrixLayoutCreate(&g->a, data_type(key->in), key->tb ? k : n, key->tb ? n : k,
 						    key->tb ? key->k : key->n);
 	if (!status)
-		status = cublasLtMatrixLayoutCreate(&g->b, CUDA_R_32F, key->ta ? m : k, key->ta ? k : m,
+		status = cublasLtMatrixLayoutCreate(&g->b, data_type(key->in), key->ta ? m : k, key->ta ? k : m,
 						    key->ta ? key->m : key->k);
 	if (!status)
-		status = cublasLtMatrixLayoutCreate(&g->c, CUDA_R_32F, n, m, key->n);
+		status = cublasLtMatrixLayoutCreate(&g->c, data_type(key->out), n, m, key->n);
 	return status;
 }
 
 static cublasStatus_t choose(struct cuda *cu, struct cu_gemm *g)
 {
 	const size_t workspace = CU_BLAS_WORKSPACE;
-	const uint32_t align = g->key.aligned ? 16 : sizeof(float);
-	/* not INPLACE, whose blocks add in the order in which they come */
-	const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+	const uint32_t align = g->key.aligned ? 16 : (uint32_t)cu_type_bytes((enum cu_type)g->key.in);
+	/* not INPLACE, whose blocks add in the order in which they come; and no sums of parts in 16 bits */
+	const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
+				 (g->key.out == CU_F32 ? CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE : 0);
 	static const cublasLtMatmulPreferenceAttributes_t alignment[] = {
 		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
 		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
@@ -115,7 +122,7 @@ static enum sl_err find(struct cuda *cu, const struct cu_gemm_key *key, struct c
 	}
 	forget(g);
 	g->key = *key;
-	status = describe(g, cu->options.tf32);
+	status = describe(g);
 	if (!status)
 		status = choose(cu, g);
 	if (status) {
@@ -126,7 +133,8 @@ static enum sl_err find(struct cuda *cu, const struct cu_gemm_key *key, struct c
 	return SL_OK;
 }
 
-static struct cu_gemm_key key_of(bool aligned, bool ta, bool tb, int64_t m, int64_t n, int64_t k)
+static struct cu_gemm_key key_of(struct cu_gemm_type type, bool aligned, bool ta, bool tb, int64_t m, int64_t n,
+				 int64_t k)
 {
 	struct cu_gemm_key key;
 
@@ -137,22 +145,26 @@ static struct cu_gemm_key key_of(bool aligned, bool ta, bool tb, int64_t m, int6
 	key.ta = ta;
 	key.tb = tb;
 	key.aligned = aligned;
+	key.tf32 = type.tf32;
+	key.in = (uint8_t)type.in;
+	key.out = (uint8_t)type.out;
 	return key;
 }
 
-enum sl_err cu_gemm_prepare(struct cuda *cu, bool ta, bool tb, int64_t m, int64_t n, int64_t k)
+enum sl_err cu_gemm_prepare(struct cuda *cu, struct cu_gemm_type type, bool ta, bool tb, int64_t m, int64_t n,
+			    int64_t k)
 {
-	const struct cu_gemm_key key = key_of(true, ta, tb, m, n, k);
+	const struct cu_gemm_key key = key_of(type, true, ta, tb, m, n, k);
 	struct cu_gemm *g;
 
 	return find(cu, &key, &g);
 }
 
-enum sl_err cu_gemm(struct cuda *cu, float *c, const float *a, bool ta, const float *b, bool tb, int64_t m, int64_t n,
-		    int64_t k, float beta)
+enum sl_err cu_gemm(struct cuda *cu, struct cu_gemm_type type, void *c, const void *a, bool ta, const void *b, bool tb,
+		    int64_t m, int64_t n, int64_t k, float beta)
 {
 	const bool aligned = (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) & 15) == 0;
-	const struct cu_gemm_key key = key_of(aligned, ta, tb, m, n, k);
+	const struct cu_gemm_key key = key_of(type, aligned, ta, tb, m, n, k);
 	const float one = 1;
 	cublasStatus_t status;
 	struct cu_gemm *g;

@@ -6,9 +6,8 @@ namespace
 
 constexpr int threads_per_block = 256;
 
-template <int V>
-__global__ void im2col_kernel(float *__restrict__ col, const float *__restrict__ x, int64_t row, int64_t count,
-			      cu_window g)
+template <int V, class T>
+__global__ void im2col_kernel(T *__restrict__ col, const T *__restrict__ x, int64_t row, int64_t count, cu_window g)
 {
 	const int64_t patch = (int64_t)g.kh * g.kw * g.c;
 
@@ -24,9 +23,8 @@ __global__ void im2col_kernel(float *__restrict__ col, const float *__restrict__
 }
 
 // Every input gathers from the patches that hold it, in the order of the window.
-template <int V>
-__global__ void col2im_kernel(float *__restrict__ dx, bool add, const float *__restrict__ col, int64_t count,
-			      cu_window g)
+template <int V, class T>
+__global__ void col2im_kernel(T *__restrict__ dx, bool add, const float *__restrict__ col, int64_t count, cu_window g)
 {
 	const int64_t patch = (int64_t)g.kh * g.kw * g.c;
 
@@ -61,25 +59,36 @@ unsigned blocks_of(int64_t count)
 
 } // namespace
 
-cudaError_t cu_im2col(cudaStream_t s, float *col, const float *x, int64_t row, int64_t rows,
+cudaError_t cu_im2col(cudaStream_t s, enum cu_type type, void *col, const void *x, int64_t row, int64_t rows,
 		      const struct cu_window *win)
 {
 	const int64_t count = rows * win->kh * win->kw * win->c;
+	const bool vectors = win->c % 4 == 0 && aligned16(col) && aligned16(x);
+	const unsigned blocks = blocks_of(vectors ? count / 4 : count);
 
-	if (win->c % 4 == 0 && aligned16(col) && aligned16(x))
-		im2col_kernel<4><<<blocks_of(count / 4), threads_per_block, 0, s>>>(col, x, row, count, *win);
-	else
-		im2col_kernel<1><<<blocks_of(count), threads_per_block, 0, s>>>(col, x, row, count, *win);
+#define CALL(T)                                                                                                        \
+	if (vectors)                                                                                                   \
+		CU_RUN((im2col_kernel<4, T>), blocks, threads_per_block, s, (T *)col, (const T *)x, row, count, *win); \
+	else                                                                                                           \
+		CU_RUN((im2col_kernel<1, T>), blocks, threads_per_block, s, (T *)col, (const T *)x, row, count, *win)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
 	return cudaGetLastError();
 }
 
-cudaError_t cu_col2im(cudaStream_t s, float *dx, bool add, const float *col, const struct cu_window *win)
+cudaError_t cu_col2im(cudaStream_t s, enum cu_type type, void *dx, bool add, const float *col,
+		      const struct cu_window *win)
 {
 	const int64_t count = win->n * win->h * win->w * win->c;
+	const bool vectors = win->c % 4 == 0 && aligned16(col) && aligned16(dx);
+	const unsigned blocks = blocks_of(vectors ? count / 4 : count);
 
-	if (win->c % 4 == 0 && aligned16(col) && aligned16(dx))
-		col2im_kernel<4><<<blocks_of(count / 4), threads_per_block, 0, s>>>(dx, add, col, count, *win);
-	else
-		col2im_kernel<1><<<blocks_of(count), threads_per_block, 0, s>>>(dx, add, col, count, *win);
+#define CALL(T)                                                                                              \
+	if (vectors)                                                                                         \
+		CU_RUN((col2im_kernel<4, T>), blocks, threads_per_block, s, (T *)dx, add, col, count, *win); \
+	else                                                                                                 \
+		CU_RUN((col2im_kernel<1, T>), blocks, threads_per_block, s, (T *)dx, add, col, count, *win)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
 	return cudaGetLastError();
 }

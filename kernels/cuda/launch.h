@@ -1,7 +1,9 @@
 /* The device kernels, as plain C functions that queue on a stream and return what the launch said. No allocation, no
  * synchronisation, nothing read on the host: every one may be captured in a graph.
  *
- * All tensors are packed fp32 NHWC in device memory; N H W C of the input, HO WO of the output, M = N·H·W.
+ * Tensors are packed NHWC in device memory; N H W C of the input, HO WO of the output, M = N·H·W. Activations and their
+ * gradients (void pointers) are stored as `type` says, all of a call alike; parameters, their gradients, statistics and
+ * sums are fp32, and so is all arithmetic.
  * `add`: the output is added to instead of being written. Sums run in a fixed order (no float atomics), and the shape
  * of the work depends on tensor shapes alone: same inputs, same bits. */
 #ifndef SL_KERNELS_CUDA_LAUNCH_H
@@ -16,6 +18,8 @@
 extern "C" {
 #endif
 
+enum cu_type { CU_F32, CU_BF16, CU_F16 };
+
 enum { CU_ACT_NONE, CU_ACT_RELU, CU_ACT_RELU6 }; /* = enum sl_act, asserted in elementwise.c */
 
 /* Reductions over the rows of [M, C] need this much workspace, and CU_COUNTERS zeroed words, which they leave zero. */
@@ -25,7 +29,8 @@ size_t cu_columns_bytes(int64_t c);
 /* ---- batchnorm.cu ---- */
 struct cu_bn {
 	int64_t m, c;
-	const float *x;             /* [M, C] */
+	enum cu_type type;
+	const void *x;              /* [M, C] */
 	float *mean, *invstd, *var; /* [C]; var is biased, batch statistics only */
 	const float *weight, *bias; /* [C] */
 	float eps;
@@ -35,21 +40,21 @@ struct cu_bn {
 };
 cudaError_t cu_bn_statistics(cudaStream_t s, const struct cu_bn *bn); /* mean, invstd, var = of x */
 cudaError_t cu_bn_running(cudaStream_t s, const struct cu_bn *bn, const float *running_mean, const float *running_var);
-cudaError_t cu_bn_apply(cudaStream_t s, float *out, const struct cu_bn *bn);
+cudaError_t cu_bn_apply(cudaStream_t s, void *out, const struct cu_bn *bn);
 /* dweight, dbias += ; coef [2, C] = mean of the masked gradient, and of its product with x - mean, scaled for dx */
-cudaError_t cu_bn_gradient_sums(cudaStream_t s, float *dweight, float *dbias, float *coef, const float *dout,
+cudaError_t cu_bn_gradient_sums(cudaStream_t s, float *dweight, float *dbias, float *coef, const void *dout,
 				const struct cu_bn *bn);
 /* coef NULL: statistics were constants (eval mode) */
-cudaError_t cu_bn_dx(cudaStream_t s, float *dx, bool add, const float *dout, const float *coef, const struct cu_bn *bn);
+cudaError_t cu_bn_dx(cudaStream_t s, void *dx, bool add, const void *dout, const float *coef, const struct cu_bn *bn);
 /* Few rows: the two of either direction in one launch. `a`, `b`: the other tensors of the call. Training mode alone. */
 bool cu_bn_small(const struct cu_bn *bn, const void *a, const void *b);
-cudaError_t cu_bn_forward_small(cudaStream_t s, float *out, const struct cu_bn *bn);
-cudaError_t cu_bn_backward_small(cudaStream_t s, float *dx, bool add, float *dweight, float *dbias, const float *dout,
+cudaError_t cu_bn_forward_small(cudaStream_t s, void *out, const struct cu_bn *bn);
+cudaError_t cu_bn_backward_small(cudaStream_t s, void *dx, bool add, float *dweight, float *dbias, const void *dout,
 				 const struct cu_bn *bn);
 cudaError_t cu_bn_commit(cudaStream_t s, float *running_mean, float *running_var, const float *mean, const float *var,
 			 float momentum, int64_t m, int64_t c);
-cudaError_t cu_column_sums(cudaStream_t s, float *sum_add, const float *x, int64_t m, int64_t c, void *workspace,
-			   unsigned *counter);
+cudaError_t cu_column_sums(cudaStream_t s, float *sum_add, enum cu_type type, const void *x, int64_t m, int64_t c,
+			   void *workspace, unsigned *counter);
 
 /* ---- depthwise.cu ---- */
 struct cu_window {
@@ -57,24 +62,29 @@ struct cu_window {
 	int kh, kw, stride, pad;
 };
 size_t cu_depthwise_bytes(const struct cu_window *win);
-cudaError_t cu_depthwise_forward(cudaStream_t s, float *out, const float *x, const float *weight, const float *bias,
-				 const struct cu_window *win);
+cudaError_t cu_depthwise_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, const float *weight,
+				 const float *bias, const struct cu_window *win);
 /* dx NULL: not wanted; dweight (added to) NULL: not wanted */
-cudaError_t cu_depthwise_backward(cudaStream_t s, float *dx, bool add, float *dweight, const float *dout,
-				  const float *x, const float *weight, void *workspace, const struct cu_window *win);
+cudaError_t cu_depthwise_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, float *dweight,
+				  const void *dout, const void *x, const float *weight, void *workspace,
+				  const struct cu_window *win);
 
 /* ---- im2col.cu: rows [row, row + rows) of the patch matrix [N·HO·WO, KH·KW·C] ---- */
-cudaError_t cu_im2col(cudaStream_t s, float *col, const float *x, int64_t row, int64_t rows,
+cudaError_t cu_im2col(cudaStream_t s, enum cu_type type, void *col, const void *x, int64_t row, int64_t rows,
 		      const struct cu_window *win);
-/* dx of images [0, win->n) from their patches [n·HO·WO, KH·KW·C] */
-cudaError_t cu_col2im(cudaStream_t s, float *dx, bool add, const float *col, const struct cu_window *win);
+/* dx of images [0, win->n) from their patches [n·HO·WO, KH·KW·C], which are fp32: they are sums of sums */
+cudaError_t cu_col2im(cudaStream_t s, enum cu_type type, void *dx, bool add, const float *col,
+		      const struct cu_window *win);
 
 /* ---- pool.cu; `at` [N, HO, WO, C]: the place in the window that won, the first of equals ---- */
-cudaError_t cu_maxpool_forward(cudaStream_t s, float *out, uint16_t *at, const float *x, const struct cu_window *win);
-cudaError_t cu_maxpool_backward(cudaStream_t s, float *dx, bool add, const float *dout, const uint16_t *at,
+cudaError_t cu_maxpool_forward(cudaStream_t s, enum cu_type type, void *out, uint16_t *at, const void *x,
+			       const struct cu_window *win);
+cudaError_t cu_maxpool_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout,
+				const uint16_t *at, const struct cu_window *win);
+cudaError_t cu_avgpool_forward(cudaStream_t s, enum cu_type type, void *out, const void *x,
+			       const struct cu_window *win);
+cudaError_t cu_avgpool_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout,
 				const struct cu_window *win);
-cudaError_t cu_avgpool_forward(cudaStream_t s, float *out, const float *x, const struct cu_window *win);
-cudaError_t cu_avgpool_backward(cudaStream_t s, float *dx, bool add, const float *dout, const struct cu_window *win);
 
 /* ---- elementwise.cu ---- */
 cudaError_t cu_probe(void); /* an error where the present device cannot run what was built here */
@@ -86,16 +96,21 @@ struct cu_sgd {
 	float lr, momentum, weight_decay;
 	bool nesterov, first;
 };
-cudaError_t cu_act_forward(cudaStream_t s, float *out, const float *x, int act, int64_t n);
-cudaError_t cu_act_backward(cudaStream_t s, float *dx, bool add, const float *dout, const float *x, int act, int64_t n);
-cudaError_t cu_add(cudaStream_t s, float *out, const float *a, const float *b, int64_t n);
-cudaError_t cu_copy(cudaStream_t s, float *out, bool add, const float *x, int64_t n);
+cudaError_t cu_act_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, int act, int64_t n);
+cudaError_t cu_act_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout, const void *x,
+			    int act, int64_t n);
+cudaError_t cu_add(cudaStream_t s, enum cu_type type, void *out, const void *a, const void *b, int64_t n);
+cudaError_t cu_copy(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, int64_t n);
+/* out, of type `to`, = x, of type `from`, × *scale (device memory; NULL: 1); one of the types is fp32 */
+cudaError_t cu_convert(cudaStream_t s, void *out, enum cu_type to, const void *x, enum cu_type from, const float *scale,
+		       int64_t n);
 /* out = x × scale where the element's uniform draw is at least p, else 0; forward and backward alike. `step` in device
  * memory, read when the kernel runs, takes the place of the key's; NULL: the key's. */
-cudaError_t cu_dropout(cudaStream_t s, float *out, bool add, const float *x, float p, const struct cu_philox *key,
-		       const uint64_t *step, int64_t n);
+cudaError_t cu_dropout(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, float p,
+		       const struct cu_philox *key, const uint64_t *step, int64_t n);
 cudaError_t cu_store_step(cudaStream_t s, uint64_t *at, uint64_t step);
-cudaError_t cu_bias(cudaStream_t s, float *out, const float *bias, int64_t m, int64_t c); /* out [M, C] += bias */
+cudaError_t cu_bias(cudaStream_t s, enum cu_type type, void *out, const float *bias, int64_t m,
+		    int64_t c); /* out [M, C] += bias */
 cudaError_t cu_sgd(cudaStream_t s, float *weight, const float *grad, float *momentum, const struct cu_sgd *sgd,
 		   int64_t n);
 

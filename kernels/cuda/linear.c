@@ -13,12 +13,12 @@ static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void *
 	enum sl_err err = cu_enter(be, &cu);
 
 	if (!err)
-		err = cu_gemm_prepare(cu, false, !transposed, n, o, f);
+		err = cu_gemm_prepare(cu, cu_product(op), false, !transposed, n, o, f);
 	if (!err)
-		err = cu_gemm_prepare(cu, false, transposed, n, f, o);
+		err = cu_gemm_prepare(cu, cu_product(op), false, transposed, n, f, o);
 	if (!err)
-		err = transposed ? cu_gemm_prepare(cu, true, false, f, o, n)
-				 : cu_gemm_prepare(cu, true, false, o, f, n);
+		err = transposed ? cu_gemm_prepare(cu, cu_wide_product(op), true, false, f, o, n)
+				 : cu_gemm_prepare(cu, cu_wide_product(op), true, false, o, f, n);
 	if (err)
 		return sl_fail_set(fail, err, "%s: cuBLAS has no product of its shape", op->name);
 	*state = NULL;
@@ -35,20 +35,20 @@ static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *
 
 	(void)state;
 	if (!err)
-		err = cu_gemm(cu, out->data, in[0].data, false, call->param[WEIGHT], !op->u.linear.transposed, n, o, f,
-			      0);
+		err = cu_gemm(cu, cu_product(op), out->data, in[0].data, false, cu_weight(op, call),
+			      !op->u.linear.transposed, n, o, f, 0);
 	if (!err && op->u.linear.bias)
-		err = cu_check(cu, cu_bias(cu->stream, out->data, call->param[BIAS], n, o), op->name);
+		err = cu_check(cu, cu_bias(cu->stream, cu_op_type(op), out->data, call->param[BIAS], n, o), op->name);
 	return err;
 }
 
-static enum sl_err backward_weight(struct cuda *cu, const struct sl_op *op, float *dw, const float *x, const float *dy,
+static enum sl_err backward_weight(struct cuda *cu, const struct sl_op *op, float *dw, const void *x, const void *dy,
 				   int64_t n)
 {
 	const int64_t f = op->u.linear.in_f, o = op->u.linear.out_f;
 
-	return op->u.linear.transposed ? cu_gemm(cu, dw, x, true, dy, false, f, o, n, 1)
-				       : cu_gemm(cu, dw, dy, true, x, false, o, f, n, 1);
+	return op->u.linear.transposed ? cu_gemm(cu, cu_wide_product(op), dw, x, true, dy, false, f, o, n, 1)
+				       : cu_gemm(cu, cu_wide_product(op), dw, dy, true, x, false, o, f, n, 1);
 }
 
 static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
@@ -64,13 +64,13 @@ static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void 
 	if (!err && call->grad[WEIGHT])
 		err = backward_weight(cu, op, call->grad[WEIGHT], in[0].data, dout->data, n);
 	if (!err && op->u.linear.bias && call->grad[BIAS])
-		err = cu_check(
-			cu,
-			cu_column_sums(cu->stream, call->grad[BIAS], dout->data, n, o, call->workspace, cu->counters),
-			op->name);
+		err = cu_check(cu,
+			       cu_column_sums(cu->stream, call->grad[BIAS], cu_op_type(op), dout->data, n, o,
+					      call->workspace, cu->counters),
+			       op->name);
 	if (!err && din[0].data)
-		err = cu_gemm(cu, din[0].data, dout->data, false, call->param[WEIGHT], op->u.linear.transposed, n, f, o,
-			      din_add[0] ? 1 : 0);
+		err = cu_gemm(cu, cu_product(op), din[0].data, dout->data, false, cu_weight(op, call),
+			      op->u.linear.transposed, n, f, o, din_add[0] ? 1 : 0);
 	return err;
 }
 

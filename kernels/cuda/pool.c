@@ -39,11 +39,12 @@ static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *
 	(void)state;
 	if (err)
 		return err;
-	return cu_check(cu,
-			op->kind == SL_OP_MAXPOOL
-				? cu_maxpool_forward(cu->stream, out->data, call->saved, in[0].data, &win)
-				: cu_avgpool_forward(cu->stream, out->data, in[0].data, &win),
-			op->name);
+	return cu_check(
+		cu,
+		op->kind == SL_OP_MAXPOOL
+			? cu_maxpool_forward(cu->stream, cu_op_type(op), out->data, call->saved, in[0].data, &win)
+			: cu_avgpool_forward(cu->stream, cu_op_type(op), out->data, in[0].data, &win),
+		op->name);
 }
 
 static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
@@ -59,12 +60,12 @@ static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void 
 	(void)out;
 	if (err || !din[0].data)
 		return err;
-	return cu_check(
-		cu,
-		op->kind == SL_OP_MAXPOOL
-			? cu_maxpool_backward(cu->stream, din[0].data, din_add[0], dout->data, call->saved, &win)
-			: cu_avgpool_backward(cu->stream, din[0].data, din_add[0], dout->data, &win),
-		op->name);
+	return cu_check(cu,
+			op->kind == SL_OP_MAXPOOL ? cu_maxpool_backward(cu->stream, cu_op_type(op), din[0].data,
+									din_add[0], dout->data, call->saved, &win)
+						  : cu_avgpool_backward(cu->stream, cu_op_type(op), din[0].data,
+									din_add[0], dout->data, &win),
+			op->name);
 }
 
 const struct sl_kernel cu_maxpool = {.prepare = prepare, .forward = forward, .backward = backward};

@@ -15,9 +15,9 @@ __device__ Place place_of(int64_t i, int64_t h, int64_t w, int64_t c)
 	return {i / (c * w * h), i / (c * w) % h, i / c % w, i % c};
 }
 
-template <bool MAX>
-__global__ void forward_kernel(float *__restrict__ out, uint16_t *__restrict__ at, const float *__restrict__ x,
-			       int64_t count, cu_window g)
+template <class T, bool MAX>
+__global__ void forward_kernel(T *__restrict__ out, uint16_t *__restrict__ at, const T *__restrict__ x, int64_t count,
+			       cu_window g)
 {
 	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count;
 	     i += (int64_t)gridDim.x * blockDim.x) {
@@ -31,7 +31,7 @@ __global__ void forward_kernel(float *__restrict__ out, uint16_t *__restrict__ a
 
 				if (h < 0 || h >= g.h || w < 0 || w >= g.w)
 					continue;
-				const float v = x[((o.n * g.h + h) * g.w + w) * g.c + o.c];
+				const float v = value(x[((o.n * g.h + h) * g.w + w) * g.c + o.c]);
 				sum += v;
 				if (where < 0 || v > best || isnan(v)) {
 					best = v;
@@ -39,16 +39,16 @@ __global__ void forward_kernel(float *__restrict__ out, uint16_t *__restrict__ a
 				}
 			}
 		if (MAX) {
-			out[i] = best;
+			out[i] = rounded<T>(best);
 			at[i] = (uint16_t)where;
 		} else {
-			out[i] = sum / (float)(g.kh * g.kw);
+			out[i] = rounded<T>(sum / (float)(g.kh * g.kw));
 		}
 	}
 }
 
-template <bool MAX>
-__global__ void backward_kernel(float *__restrict__ dx, bool add, const float *__restrict__ dout,
+template <class T, bool MAX>
+__global__ void backward_kernel(T *__restrict__ dx, bool add, const T *__restrict__ dout,
 				const uint16_t *__restrict__ at, int64_t count, cu_window g)
 {
 	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count;
@@ -68,11 +68,11 @@ __global__ void backward_kernel(float *__restrict__ dx, bool add, const float *_
 				const int64_t here = (p.h + g.pad - ho * g.stride) * g.kw + p.w + g.pad - wo * g.stride;
 
 				if (!MAX || at[o] == here)
-					sum += dout[o];
+					sum += value(dout[o]);
 			}
 		if (!MAX)
 			sum /= (float)(g.kh * g.kw);
-		dx[i] = add ? dx[i] + sum : sum;
+		dx[i] = rounded<T>(add ? value(dx[i]) + sum : sum);
 	}
 }
 
@@ -85,35 +85,53 @@ unsigned blocks_of(int64_t count)
 
 } // namespace
 
-cudaError_t cu_maxpool_forward(cudaStream_t s, float *out, uint16_t *at, const float *x, const struct cu_window *win)
+template <bool MAX>
+static cudaError_t forward(cudaStream_t s, enum cu_type type, void *out, uint16_t *at, const void *x,
+			   const struct cu_window *win)
 {
 	const int64_t count = win->n * win->ho * win->wo * win->c;
 
-	forward_kernel<true><<<blocks_of(count), threads_per_block, 0, s>>>(out, at, x, count, *win);
+#define CALL(T)                                                                                                     \
+	CU_RUN((forward_kernel<T, MAX>), blocks_of(count), threads_per_block, s, (T *)out, at, (const T *)x, count, \
+	       *win)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
 	return cudaGetLastError();
 }
 
-cudaError_t cu_maxpool_backward(cudaStream_t s, float *dx, bool add, const float *dout, const uint16_t *at,
+template <bool MAX>
+static cudaError_t backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout, const uint16_t *at,
+			    const struct cu_window *win)
+{
+	const int64_t count = win->n * win->h * win->w * win->c;
+
+#define CALL(T)                                                                                                      \
+	CU_RUN((backward_kernel<T, MAX>), blocks_of(count), threads_per_block, s, (T *)dx, add, (const T *)dout, at, \
+	       count, *win)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
+	return cudaGetLastError();
+}
+
+cudaError_t cu_maxpool_forward(cudaStream_t s, enum cu_type type, void *out, uint16_t *at, const void *x,
+			       const struct cu_window *win)
+{
+	return forward<true>(s, type, out, at, x, win);
+}
+
+cudaError_t cu_maxpool_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout,
+				const uint16_t *at, const struct cu_window *win)
+{
+	return backward<true>(s, type, dx, add, dout, at, win);
+}
+
+cudaError_t cu_avgpool_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, const struct cu_window *win)
+{
+	return forward<false>(s, type, out, nullptr, x, win);
+}
+
+cudaError_t cu_avgpool_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout,
 				const struct cu_window *win)
 {
-	const int64_t count = win->n * win->h * win->w * win->c;
-
-	backward_kernel<true><<<blocks_of(count), threads_per_block, 0, s>>>(dx, add, dout, at, count, *win);
-	return cudaGetLastError();
-}
-
-cudaError_t cu_avgpool_forward(cudaStream_t s, float *out, const float *x, const struct cu_window *win)
-{
-	const int64_t count = win->n * win->ho * win->wo * win->c;
-
-	forward_kernel<false><<<blocks_of(count), threads_per_block, 0, s>>>(out, nullptr, x, count, *win);
-	return cudaGetLastError();
-}
-
-cudaError_t cu_avgpool_backward(cudaStream_t s, float *dx, bool add, const float *dout, const struct cu_window *win)
-{
-	const int64_t count = win->n * win->h * win->w * win->c;
-
-	backward_kernel<false><<<blocks_of(count), threads_per_block, 0, s>>>(dx, add, dout, nullptr, count, *win);
-	return cudaGetLastError();
+	return backward<false>(s, type, dx, add, dout, nullptr, win);
 }

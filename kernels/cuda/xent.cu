@@ -117,7 +117,7 @@ cudaError_t cu_labels_store(cudaStream_t s, int32_t *labels, const int32_t *host
 
 		for (int i = 0; i < count; i++)
 			args.v[i] = host[first + i];
-		labels_kernel<<<CU_LABELS_PER_LAUNCH / 128, 128, 0, s>>>(labels + first, args, count);
+		CU_RUN(labels_kernel, CU_LABELS_PER_LAUNCH / 128, 128, s, labels + first, args, count);
 	}
 	return cudaGetLastError();
 }
@@ -125,15 +125,15 @@ cudaError_t cu_labels_store(cudaStream_t s, int32_t *labels, const int32_t *host
 cudaError_t cu_xent_forward(cudaStream_t s, struct cu_xent_result *result, float *probability, double *row_loss,
 			    int32_t *row_correct, const float *logits, const int32_t *labels, int64_t n, int64_t k)
 {
-	rows_kernel<<<(unsigned)n, threads_per_block, 0, s>>>(probability, row_loss, row_correct, logits, labels, k);
-	total_kernel<<<1, threads_per_block, 0, s>>>(result, row_loss, row_correct, n);
+	CU_RUN(rows_kernel, (unsigned)n, threads_per_block, s, probability, row_loss, row_correct, logits, labels, k);
+	CU_RUN(total_kernel, 1, threads_per_block, s, result, row_loss, row_correct, n);
 	return cudaGetLastError();
 }
 
 cudaError_t cu_xent_backward(cudaStream_t s, float *dlogits, bool add, const float *probability, const int32_t *labels,
 			     float scale, int64_t n, int64_t k)
 {
-	backward_kernel<<<(unsigned)ceil_div(n * k, 256), 256, 0, s>>>(dlogits, add, probability, labels, scale, n * k,
-								       k);
+	CU_RUN(backward_kernel, (unsigned)ceil_div(n * k, 256), 256, s, dlogits, add, probability, labels, scale, n * k,
+	       k);
 	return cudaGetLastError();
 }

@@ -1,8 +1,8 @@
-/* usage: bench_gpu [--tf32] [--graphs] [--layers] [--profile] [--device N] [--cut HEAD_END:TAIL_BEGIN]
- * Milliseconds of the middle of MobileNetV2 at 224² on a GPU: forward + backward of 64 images as one chunk and as 8
- * chunks of 8, and with --layers of every kind of op by itself; with --graphs passes are recorded. --profile runs one
- * step of each and times nothing, for a profiler. Host clock around many queued steps, ended by a fence; the median of
- * several such rounds. tests/bench/bench_gpu_peer.py does the same work in PyTorch. */
+/* usage: bench_gpu [--precision fp32|tf32|bf16|fp16] [--graphs] [--layers] [--profile] [--device N] [--cut
+ * HEAD_END:TAIL_BEGIN] Milliseconds of the middle of MobileNetV2 at 224² on a GPU: forward + backward of 64 images as
+ * one chunk and as 8 chunks of 8, and with --layers of every kind of op by itself; with --graphs passes are recorded.
+ * --profile runs one step of each and times nothing, for a profiler. Host clock around many queued steps, ended by a
+ * fence; the median of several such rounds. tests/bench/bench_gpu_peer.py does the same work in PyTorch. */
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +17,7 @@ enum { BATCH = 64, ROUNDS = 7, SEED = 1 };
 struct options {
 	struct sl_module_options module;
 	struct sl_cut_spec cut;
+	enum sl_precision precision;
 	bool layers, profile;
 };
 
@@ -131,7 +132,8 @@ static struct sl_plan *plan_open(const struct options *o, int chunks)
 				    .cut = o->cut,
 				    .batch = BATCH,
 				    .chunks = chunks,
-				    .seed = SEED};
+				    .seed = SEED,
+				    .precision = o->precision};
 	struct sl_plan *plan;
 	struct sl_fail fail;
 
@@ -185,7 +187,7 @@ static void bench_middle(struct sl_backend *be, const struct options *o, int chu
 	host = sl_seconds_since(start) * 1e3;
 	settle(be);
 	printf("ours %s%s  %d x %2lld: forward %7.3f ms, forward + backward %7.3f ms (queueing %.3f ms), %.2f GiB\n",
-	       o->module.tf32 ? "tf32" : "fp32", o->module.graphs ? ", graphs" : "", chunks, (long long)step.rows,
+	       sl_precision_name(o->precision), o->module.graphs ? ", graphs" : "", chunks, (long long)step.rows,
 	       forward, both, host, (double)sl_exec_memory(step.exec).total / (1 << 30));
 	fflush(stdout);
 done:
@@ -201,6 +203,7 @@ struct layer {
 	const struct sl_kernel *kernel;
 	void *state;
 	struct sl_op_call call;
+	void *low[SL_OP_MAX_PARAM];
 	struct sl_tensor in[SL_OP_MAX_IN], din[SL_OP_MAX_IN], out, dout;
 };
 
@@ -232,10 +235,32 @@ static void *take(struct sl_backend *be, size_t count, uint32_t seed)
 	return out;
 }
 
-static struct sl_tensor tensor_of(struct sl_backend *be, struct sl_shape shape, uint32_t seed)
+/* The first half of the memory holds the numbers in 16 bits where the precision says so. */
+static void lower(struct sl_backend *be, void *at, enum sl_precision precision, int64_t count)
 {
-	return (struct sl_tensor){
-		.dtype = SL_F32, .shape = shape, .data = take(be, (size_t)sl_shape_count(&shape), seed), .be = be};
+	const enum sl_dtype low = sl_precision_dtype(precision);
+	struct sl_fail fail;
+	void *copy;
+
+	if (low == SL_F32)
+		return;
+	if (be->ops->alloc(be, (size_t)count * sizeof(float), &copy, &fail))
+		die("memory", &fail);
+	must(be->ops->convert(be, copy, SL_F32, at, SL_F32, NULL, count), "copy");
+	must(be->ops->convert(be, at, low, copy, SL_F32, NULL, count), "convert");
+	be->ops->free(be, copy);
+}
+
+static struct sl_tensor tensor_of(struct sl_backend *be, const struct sl_op *op, struct sl_shape shape, uint32_t seed)
+{
+	const int64_t count = sl_shape_count(&shape);
+	struct sl_tensor t = {.dtype = sl_precision_dtype(op->precision),
+			      .shape = shape,
+			      .data = take(be, (size_t)count, seed),
+			      .be = be};
+
+	lower(be, t.data, op->precision, count);
+	return t;
 }
 
 static void bench_layer(struct sl_backend *be, const struct sl_plan *plan, const struct sl_plan_segment *s, int i,
@@ -246,6 +271,7 @@ static void bench_layer(struct sl_backend *be, const struct sl_plan *plan, const
 	struct sl_op_sizes sizes;
 	struct sl_fail fail;
 	char shape[SL_SHAPE_TEXT];
+	const double bytes = (double)sl_dtype_bytes(sl_precision_dtype(op->precision));
 	double forward, backward, bytes_in, bytes_out;
 
 	if (l.kernel->prepare(be, op, &l.state, &sizes, &fail))
@@ -254,21 +280,26 @@ static void bench_layer(struct sl_backend *be, const struct sl_plan *plan, const
 				     .saved = take(be, sizes.saved_bytes / 4 + 1, 0),
 				     .workspace = take(be, sizes.workspace_bytes / 4 + 1, 0)};
 	for (int k = 0; k < op->n_in; k++) {
-		l.in[k] = tensor_of(be, op->in_shape[k], 1 + (uint32_t)k);
-		l.din[k] = tensor_of(be, op->in_shape[k], 3);
+		l.in[k] = tensor_of(be, op, op->in_shape[k], 1 + (uint32_t)k);
+		l.din[k] = tensor_of(be, op, op->in_shape[k], 3);
 	}
-	l.out = tensor_of(be, op->out_shape, 0);
-	l.dout = tensor_of(be, op->out_shape, 4);
+	l.out = tensor_of(be, op, op->out_shape, 0);
+	l.dout = tensor_of(be, op, op->out_shape, 4);
 	for (int k = 0; k < op->n_param; k++) {
 		const struct sl_param *p = &plan->model->param[s->param[l.so->param[k]].model_param];
 
 		l.call.param[k] = take(be, (size_t)sl_shape_count(&p->shape), 5);
+		if (sl_precision_mixed(op->precision)) {
+			l.low[k] = take(be, (size_t)sl_shape_count(&p->shape), 5);
+			lower(be, l.low[k], op->precision, sl_shape_count(&p->shape));
+			l.call.param_low[k] = l.low[k];
+		}
 		l.call.grad[k] = p->trainable ? take(be, (size_t)sl_shape_count(&p->shape), 6) : NULL;
 	}
 	forward = time_ms(be, layer_forward, &l);
 	backward = time_ms(be, layer_backward, &l);
-	bytes_in = 4e-6 * (double)sl_shape_count(&op->in_shape[0]) * op->n_in;
-	bytes_out = 4e-6 * (double)sl_shape_count(&op->out_shape);
+	bytes_in = 1e-6 * bytes * (double)sl_shape_count(&op->in_shape[0]) * op->n_in;
+	bytes_out = 1e-6 * bytes * (double)sl_shape_count(&op->out_shape);
 	/* the fewest bytes: every tensor once (backward of add and copies never reads its input) */
 	total[sl_op_is_depthwise(op) ? SL_OP_COUNT : (int)op->kind][0] += count * forward * 1e3;
 	total[sl_op_is_depthwise(op) ? SL_OP_COUNT : (int)op->kind][1] += count * backward * 1e3;
@@ -283,6 +314,7 @@ static void bench_layer(struct sl_backend *be, const struct sl_plan *plan, const
 	for (int k = 0; k < op->n_param; k++) {
 		be->ops->free(be, l.call.param[k]);
 		be->ops->free(be, l.call.grad[k]);
+		be->ops->free(be, l.low[k]);
 	}
 	be->ops->free(be, l.out.data);
 	be->ops->free(be, l.dout.data);
@@ -321,7 +353,7 @@ static void bench_layers(struct sl_backend *be, const struct options *o, int chu
 	double total[KINDS][2] = {{0}};
 
 	printf("\n%-28s %-10s %-18s %21s | %21s   (%s)\n", "op", "kind", "input", "forward", "backward",
-	       o->module.tf32 ? "tf32" : "fp32");
+	       sl_precision_name(o->precision));
 	for (int i = 0; i < s->n_op; i++)
 		if (repeats(s, i))
 			bench_layer(be, plan, s, i, repeats(s, i), total);
@@ -346,6 +378,15 @@ static void parse_cut(struct sl_cut_spec *cut, const char *text)
 	strcpy(cut->tail_begin, colon + 1);
 }
 
+static enum sl_precision parse_precision(const char *text)
+{
+	for (int p = 0; p < SL_PRECISION_COUNT; p++)
+		if (!strcmp(text, sl_precision_name((enum sl_precision)p)))
+			return (enum sl_precision)p;
+	fprintf(stderr, "bench_gpu: --precision fp32, tf32, bf16 or fp16\n");
+	exit(64);
+}
+
 int main(int argc, char **argv)
 {
 	struct options o = {.cut = {.head_end = "features.0.1", .tail_begin = "classifier"}};
@@ -355,8 +396,8 @@ int main(int argc, char **argv)
 	char text[SL_MODULE_TEXT];
 
 	for (int i = 1; i < argc; i++) {
-		if (!strcmp(argv[i], "--tf32")) {
-			o.module.tf32 = true;
+		if (!strcmp(argv[i], "--precision") && i + 1 < argc) {
+			o.precision = parse_precision(argv[++i]);
 		} else if (!strcmp(argv[i], "--graphs")) {
 			o.module.graphs = true;
 		} else if (!strcmp(argv[i], "--layers")) {
@@ -368,8 +409,8 @@ int main(int argc, char **argv)
 		} else if (!strcmp(argv[i], "--cut") && i + 1 < argc) {
 			parse_cut(&o.cut, argv[++i]);
 		} else {
-			fprintf(stderr, "usage: bench_gpu [--tf32] [--graphs] [--layers] [--profile] [--device N] "
-					"[--cut HEAD_END:TAIL_BEGIN]\n");
+			fprintf(stderr, "usage: bench_gpu [--precision fp32|tf32|bf16|fp16] [--graphs] [--layers] "
+					"[--profile] [--device N] [--cut HEAD_END:TAIL_BEGIN]\n");
 			return 64;
 		}
 	}

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The work of bench_gpu.c in PyTorch on the same device: MobileNetV2's middle (ReLU6 of the stem, features.1 to
 features.18) at 224², 64 images as one chunk and as 8 chunks of 8, forward + backward with the gradient of the input.
-Channels-last, cudnn.benchmark; eager, and all of it captured in one CUDA graph."""
+Channels-last, cudnn.benchmark; eager, and all of it captured in one CUDA graph. In fp32, TF32, and under torch.autocast
+in bfloat16 and half (with TF32 for what stays fp32). --precision NAME: that one alone."""
 import statistics
 import sys
 import time
@@ -44,7 +45,10 @@ def middle():
     return seq.cuda().to(memory_format=torch.channels_last).train()
 
 
-def bench(chunks, graph):
+LOW = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def bench(chunks, graph, precision):
     rows = BATCH // chunks
     torch.manual_seed(1)
     net = middle()
@@ -53,10 +57,15 @@ def bench(chunks, graph):
     for p in net.parameters():
         p.grad = torch.zeros_like(p)
 
+    def forward(x):
+        # the cache of cast weights would not outlive a graph's capture
+        low = LOW.get(precision)
+        with torch.autocast("cuda", dtype=low or torch.bfloat16, enabled=low is not None, cache_enabled=not graph):
+            return net[1:](torch.nn.functional.relu6(x))
+
     def forward_only():
         for x in xs:
-            y = torch.nn.functional.relu6(x)
-            net[1:](y)
+            forward(x)
 
     def zero():
         torch._foreach_zero_([p.grad for p in net.parameters()])
@@ -65,8 +74,8 @@ def bench(chunks, graph):
         zero()
         for x, g in zip(xs, gs):
             x = x.detach().requires_grad_(True)
-            y = net[1:](torch.nn.functional.relu6(x))
-            y.backward(g)
+            y = forward(x)
+            y.backward(g.to(y.dtype))
 
     if not graph:
         return median_ms(forward_only), median_ms(both)
@@ -86,14 +95,16 @@ def bench(chunks, graph):
 def main():
     torch.backends.cudnn.benchmark = True
     print(f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, {torch.cuda.get_device_name()}")
-    for tf32 in (False, True):
+    wanted = sys.argv[2:] if sys.argv[1:2] == ["--precision"] else ["fp32", "tf32", "bf16", "fp16"]
+    for precision in wanted:
+        tf32 = precision != "fp32"
         torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.backends.cudnn.allow_tf32 = tf32
         for chunks in (1, 8):
             for graph in (False, True):
-                forward, both = bench(chunks, graph)
+                forward, both = bench(chunks, graph, precision)
                 print(
-                    f"torch {'tf32' if tf32 else 'fp32'} {'graph' if graph else 'eager'} {chunks} x {BATCH // chunks:2d}: "
+                    f"torch {precision} {'graph' if graph else 'eager'} {chunks} x {BATCH // chunks:2d}: "
                     f"forward {forward:7.3f} ms, forward + backward {both:7.3f} ms",
                     flush=True,
                 )

@@ -184,8 +184,11 @@ static void run_step(struct outcome *o, struct sl_exec *exec, struct sl_backend 
 {
 	const struct sl_sgd sgd = {
 		.lr = 0.05f, .momentum = 0.9f, .weight_decay = 1e-4f, .nesterov = true, .first = step == 0};
+	/* these gradients are of no loss: they need no scale, and another would drive them out of half's range */
+	const struct sl_loss_scale scale = {1, 0};
 	int64_t rows[CHUNKS], out_at = 0, din_at = 0;
 
+	assert_int_equal(sl_exec_set_loss_scale(exec, scale), SL_OK);
 	assert_int_equal(sl_exec_begin(exec), SL_OK);
 	for (int c = 0; c < CHUNKS; c++) {
 		struct sl_exec_call call = {.slot = c, .step = (uint64_t)step, .training = true};
@@ -215,28 +218,46 @@ static void run_step(struct outcome *o, struct sl_exec *exec, struct sl_backend 
 	settle(be);
 }
 
-/* dropout > 0: the middle ends with one. */
-static struct outcome train_with(struct sl_backend *be, int steps, double dropout)
+struct training {
+	int steps;
+	double dropout; /* > 0: the middle ends with one */
+	double width;   /* 0: 0.5 */
+	enum sl_precision precision;
+	const char *tail_begin; /* NULL: the classifier */
+};
+
+static struct sl_plan *plan_of(const struct training *t)
 {
+	const char *last = t->dropout > 0 ? "classifier.1" : "classifier";
 	struct sl_plan_spec spec = {.model = {.name = "mobilenet_v2",
-					      .width = 0.5,
+					      .width = t->width > 0 ? t->width : 0.5,
 					      .classes = 10,
 					      .image = 32,
 					      .cifar_stem = true,
-					      .dropout = dropout},
-				    .cut = {.head_end = "features.0.1", .tail_begin = "classifier"},
+					      .dropout = t->dropout},
+				    .cut = {.head_end = "features.0.1"},
 				    .batch = BATCH,
 				    .chunks = CHUNKS,
-				    .seed = SEED};
+				    .seed = SEED,
+				    .precision = t->precision};
+	struct sl_fail fail = {0};
+	struct sl_plan *plan;
+
+	snprintf(spec.cut.tail_begin, sizeof spec.cut.tail_begin, "%s", t->tail_begin ? t->tail_begin : last);
+	if (sl_plan_open(&plan, &spec, &fail))
+		fail_msg("%s", fail.text);
+	return plan;
+}
+
+static struct outcome train_as(struct sl_backend *be, const struct training *t)
+{
+	struct sl_plan *plan = plan_of(t);
 	struct sl_fail fail = {0};
 	const struct sl_plan_segment *s;
-	struct sl_plan *plan;
 	struct sl_exec *exec;
 	struct outcome o;
 
-	if (dropout > 0)
-		snprintf(spec.cut.tail_begin, sizeof spec.cut.tail_begin, "classifier.1");
-	if (sl_plan_open(&plan, &spec, &fail) || sl_exec_open(&exec, plan, SL_MIDDLE, be, &fail))
+	if (sl_exec_open(&exec, plan, SL_MIDDLE, be, &fail))
 		fail_msg("%s", fail.text);
 	s = sl_exec_segment(exec);
 	o = (struct outcome){.out_count = BATCH * sl_shape_row(&s->out_shape),
@@ -248,12 +269,17 @@ static struct outcome train_with(struct sl_backend *be, int steps, double dropou
 	o.grad = xalloc((size_t)o.trainable_count * sizeof(float));
 	o.weight = xalloc((size_t)o.weight_count * sizeof(float));
 	load_weights(exec, plan);
-	for (int step = 0; step < steps; step++)
+	for (int step = 0; step < t->steps; step++)
 		run_step(&o, exec, be, plan, step);
 	assert_int_equal(sl_exec_get_weights(exec, o.weight), SL_OK);
 	sl_exec_close(exec);
 	sl_plan_close(plan);
 	return o;
+}
+
+static struct outcome train_with(struct sl_backend *be, int steps, double dropout)
+{
+	return train_as(be, &(struct training){.steps = steps, .dropout = dropout});
 }
 
 static struct outcome train(struct sl_backend *be, int steps)
@@ -298,6 +324,145 @@ static void test_middle_against_ref(void **state)
 	assert_true(relative_error(got.weight, want.weight, got.weight_count) < 0.05);
 	outcome_free(&got);
 	outcome_free(&want);
+}
+
+/* One step in each precision, against the reference in double; what is usual was measured with a reference that rounds
+ * as these kernels should (tests/support/mixed.h). */
+static void check_precision(enum sl_precision precision, const char *tail_begin, double width, double out, double grad)
+{
+	const struct training low = {.steps = 1, .precision = precision, .tail_begin = tail_begin, .width = width};
+	struct training full = low;
+	struct outcome got, want;
+	struct sl_backend ref;
+	struct sl_fail fail;
+
+	full.precision = SL_PRECISION_FP32;
+	assert_int_equal(sl_ref_backend_open(&ref, &fail), SL_OK);
+	got = train_as(&gpu, &low);
+	want = train_as(&ref, &full);
+	ref.ops->close(&ref);
+	print_message("relative errors, %s, to %s: output %.2e, input's gradient %.2e, weights' gradients %.2e\n",
+		      sl_precision_name(precision), tail_begin, relative_error(got.out, want.out, got.out_count),
+		      relative_error(got.din, want.din, got.din_count),
+		      relative_error(got.grad, want.grad, got.trainable_count));
+	assert_true(relative_error(got.out, want.out, got.out_count) < out);
+	assert_true(relative_error(got.din, want.din, got.din_count) < grad);
+	assert_true(relative_error(got.grad, want.grad, got.trainable_count) < grad);
+	outcome_free(&got);
+	outcome_free(&want);
+}
+
+static bool has(enum sl_precision precision)
+{
+	if (gpu.ops->precisions >> precision & 1)
+		return true;
+	print_message("SKIP this device has no %s\n", sl_precision_name(precision));
+	return false;
+}
+
+/* Whose gradients the kinks have not yet spoiled. */
+static void test_precisions_first_blocks(void **state)
+{
+	static const double out[] = {0, 0.01, 0.04, 0.005}, grad[] = {0, 0.15, 0.35, 0.12};
+
+	(void)state;
+	NEEDS_GPU();
+	for (int p = SL_PRECISION_TF32; p < SL_PRECISION_COUNT; p++)
+		if (has((enum sl_precision)p))
+			check_precision((enum sl_precision)p, "features.4", 0.1, out[p], grad[p]);
+}
+
+static void test_precisions_middle(void **state)
+{
+	static const double out[] = {0, 0.06, 0.4, 0.06}, grad[] = {0, 0.6, 1.3, 0.6};
+
+	(void)state;
+	NEEDS_GPU();
+	for (int p = SL_PRECISION_TF32; p < SL_PRECISION_COUNT; p++)
+		if (has((enum sl_precision)p))
+			check_precision((enum sl_precision)p, "classifier", 0.5, out[p], grad[p]);
+}
+
+/* Plainly and, where the device records passes, by graphs. */
+static void test_fp16_repeats(void **state)
+{
+	const struct sl_module_options options = {.graphs = true};
+	const struct training t = {.steps = 6, .dropout = 0.2, .precision = SL_PRECISION_FP16, .width = 0.1};
+	struct sl_backend recorded;
+	struct outcome a, b;
+	struct sl_fail fail;
+
+	(void)state;
+	NEEDS_GPU();
+	assert_int_equal(sl_module_open_with(NULL, &recorded, &options, &fail), SL_OK);
+	a = train_as(&gpu, &t);
+	b = train_as(&recorded, &t);
+	assert_memory_equal(a.out, b.out, (size_t)a.out_count * sizeof(float));
+	assert_memory_equal(a.din, b.din, (size_t)a.din_count * sizeof(float));
+	assert_memory_equal(a.grad, b.grad, (size_t)a.trainable_count * sizeof(float));
+	assert_memory_equal(a.weight, b.weight, (size_t)a.weight_count * sizeof(float));
+	outcome_free(&a);
+	outcome_free(&b);
+	recorded.ops->close(&recorded);
+}
+
+static void pass_of_one(struct sl_exec *exec, const struct sl_plan *plan, int64_t rows[CHUNKS])
+{
+	assert_int_equal(sl_exec_begin(exec), SL_OK);
+	for (int c = 0; c < CHUNKS; c++) {
+		struct sl_exec_call call = {.slot = c, .training = true};
+		struct sl_tensor t;
+
+		call.rows = rows[c] = sl_plan_chunk_rows(plan, BATCH, c);
+		t = sl_exec_input(exec, c, rows[c]);
+		upload(&gpu, &t, (uint16_t)c);
+		assert_int_equal(sl_exec_forward(exec, &call, NULL), SL_OK);
+		t = sl_exec_dout(exec, c, rows[c]);
+		upload(&gpu, &t, (uint16_t)(50 + c)); /* of about 1: times 65536 is beyond the range */
+		assert_int_equal(sl_exec_backward(exec, &call, NULL), SL_OK);
+	}
+}
+
+/* Gradients that the scale drives out of range are found, nothing is applied, and a smaller scale serves: recorded
+ * passes, too, see the scale of the day. */
+static void test_fp16_overflow_is_found(void **state)
+{
+	const struct training t = {.precision = SL_PRECISION_FP16, .tail_begin = "features.4", .width = 0.1};
+	const struct sl_module_options options = {.graphs = true};
+	const struct sl_sgd sgd = {.lr = 0.05f, .first = true};
+	struct sl_backend plain = gpu, recorded;
+	struct sl_fail fail;
+	int64_t rows[CHUNKS];
+	int left_out[2] = {0};
+
+	(void)state;
+	NEEDS_GPU();
+	assert_int_equal(sl_module_open_with(NULL, &recorded, &options, &fail), SL_OK);
+	for (int i = 0; i < 2; i++) {
+		struct sl_plan *plan = plan_of(&t);
+		struct sl_exec *exec;
+
+		gpu = i ? recorded : plain;
+		if (sl_exec_open(&exec, plan, SL_MIDDLE, &gpu, &fail))
+			fail_msg("%s", fail.text);
+		load_weights(exec, plan);
+		for (pass_of_one(exec, plan, rows); sl_exec_check(exec, rows, CHUNKS, &fail);
+		     pass_of_one(exec, plan, rows)) {
+			assert_int_equal(fail.code, SL_ERR_NONFINITE);
+			assert_true(left_out[i]++ < 20);
+			assert_int_equal(sl_exec_skip(exec), SL_OK);
+		}
+		print_message("%d steps left out, scale %g\n", left_out[i], (double)sl_exec_loss_scale(exec).scale);
+		assert_int_equal(sl_exec_commit(exec, &sgd, rows, CHUNKS), SL_OK);
+		assert_int_equal(sl_exec_loss_scale(exec).good, 1);
+		settle(&gpu);
+		sl_exec_close(exec);
+		sl_plan_close(plan);
+	}
+	gpu = plain;
+	recorded.ops->close(&recorded);
+	assert_true(left_out[0] > 0);
+	assert_int_equal(left_out[0], left_out[1]);
 }
 
 static void test_same_bits_twice(void **state)
@@ -446,6 +611,10 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_large_shapes_against_ref),
 		cmocka_unit_test(test_middle_against_ref),
+		cmocka_unit_test(test_precisions_first_blocks),
+		cmocka_unit_test(test_precisions_middle),
+		cmocka_unit_test(test_fp16_repeats),
+		cmocka_unit_test(test_fp16_overflow_is_found),
 		cmocka_unit_test(test_same_bits_twice),
 		cmocka_unit_test(test_graphs_give_the_same_bits),
 		cmocka_unit_test(test_finite),

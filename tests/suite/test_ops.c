@@ -186,6 +186,33 @@ static void run_repeatable(const struct job *job, struct op_log *log)
 		device_close(&d[t]);
 }
 
+/* The precisions beside fp32: what goes in is what they can hold, so what they lose is in what they store and add. */
+static void run_precision(const struct job *job, struct op_log *log)
+{
+	const enum sl_precision p = job->mode->how.precision;
+	struct device got, want;
+	bool has;
+
+	device_must_open(&got, job->backend, 2);
+	has = got.be.ops->precisions >> p & 1;
+	device_must_open(&want, "ref", 1);
+	for (int i = 0; i < op_case_count && has; i++)
+		if (op_cases[i].kind != SL_OP_XENT)
+			compare_case(&got, &want, &op_cases[i], SEED + (uint64_t)i, &job->mode->how, log);
+	for (uint32_t i = 0; i < RANDOM_CASES && has; i++) {
+		struct op_case c = op_case_random(RANDOM_SEED, i);
+
+		if (c.kind != SL_OP_XENT)
+			compare_case(&got, &want, &c, RANDOM_SEED + i, &job->mode->how, log);
+	}
+	device_close(&got);
+	device_close(&want);
+	if (!has) {
+		print_message("SKIP this device has no %s\n", sl_precision_name(p));
+		skip();
+	}
+}
+
 /* ---- SGD */
 
 enum { SGD_STEPS = 4 };
@@ -463,6 +490,26 @@ static const struct mode modes[] = {
 	 "cpu cuda"},
 	{"same bits for any threads", run_repeatable, {.chunks = 2, .backward = true, .commit = true}, "cpu cuda"},
 	{"lower SIMD levels", run_simd_levels, {.chunks = 2, .extra_rows = 1, .backward = true, .commit = true}, "cpu"},
+	{"tf32",
+	 run_precision,
+	 {.chunks = 2, .backward = true, .commit = true, .din = OP_DIN_ADD, .precision = SL_PRECISION_TF32},
+	 "cuda"},
+	{"bf16",
+	 run_precision,
+	 {.chunks = 2, .extra_rows = 1, .backward = true, .commit = true, .precision = SL_PRECISION_BF16},
+	 "cuda"},
+	{"bf16, din added to",
+	 run_precision,
+	 {.chunks = 1, .backward = true, .din = OP_DIN_ADD, .precision = SL_PRECISION_BF16},
+	 "cuda"},
+	{"fp16",
+	 run_precision,
+	 {.chunks = 2, .extra_rows = 1, .backward = true, .commit = true, .precision = SL_PRECISION_FP16},
+	 "cuda"},
+	{"fp16, din added to",
+	 run_precision,
+	 {.chunks = 1, .backward = true, .din = OP_DIN_ADD, .precision = SL_PRECISION_FP16},
+	 "cuda"},
 	{"sgd", run_sgd, {0}, "cpu cuda"},
 	{"sgd by hand", run_sgd_by_hand, {0}, "ref cpu cuda"},
 	{"numeric gradients", run_numeric, {0}, "ref"},

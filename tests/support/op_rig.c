@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/half.h"
+
 enum { GUARD_BYTES = 1024, PRINTED_FAILURES = 12 };
 
 /* A quiet NaN as float; two of them are one as double. */
@@ -101,10 +103,37 @@ const void *op_area_read(struct op_area *a, const char *what, struct op_log *log
 
 void op_area_check_same(struct op_area *a, const char *what, struct op_log *log)
 {
-	const unsigned char *seen = op_area_read(a, what, log);
+	const unsigned char *seen;
 
-	if (a->device && memcmp(seen, a->want + GUARD_BYTES, a->bytes))
+	if (!a->device)
+		return;
+	seen = op_area_read(a, what, log);
+
+	if (memcmp(seen, a->want + GUARD_BYTES, a->bytes))
 		op_log_fail(log, "%s: changed, but may only be read", what);
+}
+
+static enum sl_dtype type_of(const struct op_rig *rig)
+{
+	return sl_precision_dtype(rig->op.precision);
+}
+
+/* Sets an area of activations, as the op's precision stores them; NULL: NaNs. */
+static void set_values(struct op_rig *rig, struct op_area *a, const float *values)
+{
+	const enum sl_dtype type = type_of(rig);
+	void *stored = values ? op_xalloc(a->bytes) : NULL;
+
+	if (values)
+		half_store(type, stored, values, (int64_t)(a->bytes / sl_dtype_bytes(type)));
+	op_area_set(a, stored, rig->log);
+	free(stored);
+}
+
+static void open_values(struct op_rig *rig, struct op_area *a, int64_t count, const float *values)
+{
+	op_area_open(a, rig->be, (size_t)count * sl_dtype_bytes(type_of(rig)), NULL, rig->log);
+	set_values(rig, a, values);
 }
 
 static const char *numbered(char out[24], const char *what, int i)
@@ -134,6 +163,8 @@ bool op_rig_open(struct op_rig *rig, struct sl_backend *be, const struct op_case
 
 		op_area_open(&rig->param[i], be, bytes, params->param[i], log);
 		op_area_open(&rig->grad[i], be, bytes, params->grad_start[i], log);
+		if (type_of(rig) != SL_F32)
+			open_values(rig, &rig->low[i], op_param_count(op, i), params->param[i]);
 	}
 	op_area_open(&rig->workspace, be, rig->sizes.workspace_bytes, NULL, log);
 	return log->failures == before;
@@ -144,6 +175,7 @@ void op_rig_close(struct op_rig *rig)
 	for (int i = 0; i < SL_OP_MAX_PARAM; i++) {
 		op_area_close(&rig->param[i]);
 		op_area_close(&rig->grad[i]);
+		op_area_close(&rig->low[i]);
 	}
 	op_area_close(&rig->workspace);
 	if (rig->prepared && rig->kernel->release)
@@ -155,15 +187,14 @@ void op_chunk_open(struct op_rig *rig, struct op_chunk *chunk, const struct op_h
 {
 	struct sl_backend *be = rig->be;
 	struct op_log *log = rig->log;
-	size_t in_bytes = (size_t)host->in_count * sizeof(float), out_bytes = (size_t)host->out_count * sizeof(float);
 
 	*chunk = (struct op_chunk){.rows = host->rows};
 	for (int i = 0; i < rig->op.n_in; i++) {
-		op_area_open(&chunk->in[i], be, in_bytes, host->in[i], log);
-		op_area_open(&chunk->din[i], be, in_bytes, NULL, log);
+		open_values(rig, &chunk->in[i], host->in_count, host->in[i]);
+		open_values(rig, &chunk->din[i], host->in_count, NULL);
 	}
-	op_area_open(&chunk->out, be, out_bytes, NULL, log);
-	op_area_open(&chunk->dout, be, out_bytes, host->dout, log);
+	open_values(rig, &chunk->out, host->out_count, NULL);
+	open_values(rig, &chunk->dout, host->out_count, host->dout);
 	op_area_open(&chunk->saved, be, rig->sizes.saved_bytes, NULL, log);
 	chunk->call = (struct sl_op_call){
 		.rng = {.seed = 0x5eed0005eedull, .step = 1234567890123ull, .chunk = number, .tensor = rig->op.stream},
@@ -180,6 +211,7 @@ void op_chunk_open(struct op_rig *rig, struct op_chunk *chunk, const struct op_h
 
 		chunk->call.param[i] = op_area_data(&rig->param[i]);
 		chunk->call.grad[i] = running ? NULL : op_area_data(&rig->grad[i]);
+		chunk->call.param_low[i] = running ? NULL : op_area_data(&rig->low[i]);
 	}
 }
 
@@ -224,6 +256,7 @@ static void check_read_only(struct op_rig *rig, struct op_chunk *chunk, const ch
 	for (int i = 0; i < rig->op.n_param; i++) {
 		snprintf(what, sizeof(what), "%s after %s", numbered(number, "param", i), after);
 		op_area_check_same(&rig->param[i], what, rig->log);
+		op_area_check_same(&rig->low[i], what, rig->log);
 	}
 	for (int i = 0; i < rig->op.n_in; i++) {
 		snprintf(what, sizeof(what), "%s after %s", numbered(number, "in", i), after);
@@ -239,7 +272,8 @@ static void check_read_only(struct op_rig *rig, struct op_chunk *chunk, const ch
 
 static struct sl_tensor tensor_of(struct op_rig *rig, const struct sl_shape *shape, int64_t rows, void *data)
 {
-	return (struct sl_tensor){.dtype = SL_F32, .shape = sl_shape_rows(*shape, rows), .data = data, .be = rig->be};
+	return (struct sl_tensor){
+		.dtype = type_of(rig), .shape = sl_shape_rows(*shape, rows), .data = data, .be = rig->be};
 }
 
 /* The loss of XENT goes to the host: it has no output tensor. */
@@ -282,7 +316,7 @@ bool op_rig_backward(struct op_rig *rig, struct op_chunk *chunk, const struct op
 
 		in[i] = tensor_of(rig, shape, chunk->rows, kept ? op_area_data(&chunk->in[i]) : NULL);
 		din[i] = tensor_of(rig, shape, chunk->rows, mode == OP_DIN_NONE ? NULL : op_area_data(&chunk->din[i]));
-		op_area_set(&chunk->din[i], mode == OP_DIN_ADD ? host->din_start[i] : NULL, rig->log);
+		set_values(rig, &chunk->din[i], mode == OP_DIN_ADD ? host->din_start[i] : NULL);
 	}
 	op_area_set(&rig->workspace, NULL, rig->log);
 	if (!settle(rig, "backward",

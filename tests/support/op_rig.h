@@ -45,6 +45,7 @@ struct op_rig {
 	struct sl_op_sizes sizes;
 	struct op_log *log;
 	struct op_area param[SL_OP_MAX_PARAM], grad[SL_OP_MAX_PARAM], workspace;
+	struct op_area low[SL_OP_MAX_PARAM]; /* parameters once more, where op.precision is of 16 bits */
 };
 
 struct op_chunk {

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/half.h"
+
 /* Nearer than this to a kink, a float backend may land on its other side. */
 static const double kink_margin = 1e-3;
 
@@ -61,16 +63,17 @@ static double out_scale(const struct op_case *c, const struct op_host *host, con
 	return batchnorm_gain(c, host, p) * largest(host->in[0], host->in_count);
 }
 
-static void keep(struct op_result *r, const char *name, int index, struct op_area *area, double scale,
-		 struct op_log *log)
+static void keep(struct op_result *r, const char *name, int index, struct op_area *area, enum sl_dtype stored,
+		 double scale, struct op_log *log)
 {
 	struct op_part *part = &r->part[r->n_part++];
 	const void *data = op_area_read(area, name, log);
 
-	*part = (struct op_part){.count = (int64_t)(area->bytes / sizeof(float)), .scale = scale};
+	*part = (struct op_part){
+		.count = (int64_t)(area->bytes / sl_dtype_bytes(stored)), .stored = stored, .scale = scale};
 	snprintf(part->name, sizeof(part->name), "%s[%d]", name, index);
-	part->v = op_xalloc(area->bytes);
-	memcpy(part->v, data, area->bytes);
+	part->v = op_xalloc((size_t)part->count * sizeof(*part->v));
+	half_load(stored, part->v, data, part->count);
 }
 
 /* A rig, its chunks and their data: what one run holds. */
@@ -97,6 +100,7 @@ static bool run_chunks(struct run *run, const struct op_run_how *how)
 static void keep_all(struct op_result *r, struct run *run, const struct op_case *c, const struct op_run_how *how)
 {
 	struct op_rig *rig = &run->rig;
+	const enum sl_dtype low = sl_precision_dtype(rig->op.precision);
 
 	r->has_loss = c->kind == SL_OP_XENT;
 	r->rows = run->host[0].rows;
@@ -104,18 +108,34 @@ static void keep_all(struct op_result *r, struct run *run, const struct op_case 
 		struct op_chunk *chunk = &run->chunk[k];
 		double scale = din_scale(c, &run->host[k], &run->params, chunk);
 
-		keep(r, "out", k, &chunk->out, out_scale(c, &run->host[k], &run->params), rig->log);
+		keep(r, "out", k, &chunk->out, low, out_scale(c, &run->host[k], &run->params), rig->log);
 		for (int i = 0; i < rig->op.n_in && how->backward && how->din != OP_DIN_NONE; i++)
-			keep(r, i ? "din_b" : "din", k, &chunk->din[i], scale, rig->log);
+			keep(r, i ? "din_b" : "din", k, &chunk->din[i], low, scale, rig->log);
 		r->loss[k] = chunk->loss_sum;
 		r->correct[k] = chunk->correct;
 	}
 	for (int i = 0; i < rig->op.n_param; i++) {
 		if (how->backward)
-			keep(r, "grad", i, &rig->grad[i], 0, rig->log);
+			keep(r, "grad", i, &rig->grad[i], SL_F32, 0, rig->log);
 		if (how->commit)
-			keep(r, "param", i, &rig->param[i], 0, rig->log);
+			keep(r, "param", i, &rig->param[i], SL_F32, 0, rig->log);
 	}
+}
+
+/* Of the parameters those that are multiplied. */
+static void round_all(struct run *run, const struct sl_op *op, int chunks, enum sl_precision p)
+{
+	for (int k = 0; k < chunks; k++) {
+		struct op_host *host = &run->host[k];
+
+		for (int i = 0; i < op->n_in; i++) {
+			half_round_all(p, host->in[i], host->in_count);
+			half_round_all(p, host->din_start[i], host->in_count);
+		}
+		half_round_all(p, host->dout, host->out_count);
+	}
+	if (op->n_param && op->kind != SL_OP_BATCHNORM)
+		half_round_all(p, run->params.param[0], op_param_count(op, 0));
 }
 
 bool op_run(struct op_result *r, struct sl_backend *be, const struct op_case *c, uint64_t seed,
@@ -138,8 +158,12 @@ bool op_run(struct op_result *r, struct sl_backend *be, const struct op_case *c,
 		int64_t rows = k && c->n > 1 ? c->n - 1 : c->n;
 
 		op_host_fill(&run.host[k], c, &op, rows, seed, (uint16_t)k);
-		op_avoid_kinks(&run.host[k], c, &op, &run.params, kink_margin, false);
 	}
+	round_all(&run, &op, how->chunks, how->precision);
+	for (int k = 0; k < how->chunks; k++)
+		op_avoid_kinks(&run.host[k], c, &op, &run.params, kink_margin, false);
+	if (be->ops->precisions >> how->precision & 1)
+		op.precision = how->precision;
 	if (op_rig_open(&run.rig, be, c, &op, &run.params, log)) {
 		for (int k = 0; k < how->chunks; k++)
 			op_chunk_open(&run.rig, &run.chunk[k], &run.host[k], (uint16_t)k);
@@ -169,8 +193,13 @@ static bool both_nan(float got, float want)
 	return isnan(got) && isnan(want);
 }
 
-void op_compare(const char *name, const float *got, const float *want, int64_t count, double scale, struct op_log *log)
+static void compare(const char *name, enum sl_dtype stored, const float *got, const float *want, int64_t count,
+		    double scale, struct op_log *log)
 {
+	const double low = stored == SL_BF16 ? OP_TOL_BF16 : stored == SL_F16 ? OP_TOL_FP16 : 0;
+	/* of a handful, each may be off by the most */
+	const double tol_norm = low > 0 ? (count < 64 ? low : low / 2) : OP_TOL_NORM,
+		     tol_element = low > 0 ? low : OP_TOL_ELEMENT;
 	double square_want = 0, square_error = 0, size;
 
 	for (int64_t i = 0; i < count; i++) {
@@ -184,15 +213,20 @@ void op_compare(const char *name, const float *got, const float *want, int64_t c
 		double error = fabs((double)got[i] - want[i]);
 
 		/* negated: a NaN is out of tolerance */
-		if (!both_nan(got[i], want[i]) && !(error <= OP_TOL_ELEMENT * (fabs((double)want[i]) + size))) {
+		if (!both_nan(got[i], want[i]) && !(error <= tol_element * (fabs((double)want[i]) + size))) {
 			op_log_fail(log, "%s: element %lld of %lld is %.9g, not %.9g (size %.3g)", name, (long long)i,
 				    (long long)count, (double)got[i], (double)want[i], size);
 			return;
 		}
 	}
-	if (!(sqrt(square_error) <= OP_TOL_NORM * size * sqrt((double)count)))
+	if (!(sqrt(square_error) <= tol_norm * size * sqrt((double)count)))
 		op_log_fail(log, "%s: off by %.3g of its norm", name,
 			    sqrt(square_error) / (size * sqrt((double)count)));
+}
+
+void op_compare(const char *name, const float *got, const float *want, int64_t count, double scale, struct op_log *log)
+{
+	compare(name, SL_F32, got, want, count, scale, log);
 }
 
 void op_result_compare(const struct op_result *got, const struct op_result *want, struct op_log *log)
@@ -202,8 +236,8 @@ void op_result_compare(const struct op_result *got, const struct op_result *want
 		return;
 	}
 	for (int i = 0; i < want->n_part; i++)
-		op_compare(want->part[i].name, got->part[i].v, want->part[i].v, want->part[i].count,
-			   want->part[i].scale, log);
+		compare(want->part[i].name, got->part[i].stored, got->part[i].v, want->part[i].v, want->part[i].count,
+			want->part[i].scale, log);
 	for (int k = 0; want->has_loss && k < OP_MAX_CHUNKS; k++) {
 		/* the terms are near 1 a row, however close to 0 their sum */
 		double size = fabs(want->loss[k]) + 0.1 * (double)want->rows;

@@ -10,6 +10,10 @@
  * (struct op_part). */
 #define OP_TOL_NORM    1e-5
 #define OP_TOL_ELEMENT 2e-5
+/* What is stored in 16 bits: of a unit in the last place, 2^-8 and 2^-11 of a value, half is lost where it is stored;
+ * twice where it is added to what was, or to a bias. */
+#define OP_TOL_BF16 0x1p-7
+#define OP_TOL_FP16 0x1p-10
 
 struct op_run_how {
 	int chunks;     /* all forward, then all backward, then all committed, in order; chunk 1 has a row less */
@@ -17,13 +21,16 @@ struct op_run_how {
 	bool backward;
 	bool commit; /* of cases that train */
 	enum op_din din;
+	/* What goes in is what this precision can hold, and it is computed in it on a backend that has it. */
+	enum sl_precision precision;
 };
 
 struct op_part {
 	char name[24]; /* "out[0]" of chunk 0, "grad[1]" of parameter 1 */
 	float *v;      /* owned */
 	int64_t count;
-	double scale; /* of terms that cancel in it; 0: its own values say how large it is */
+	enum sl_dtype stored; /* as it was in the backend's memory */
+	double scale;         /* of terms that cancel in it; 0: its own values say how large it is */
 };
 
 enum { OP_MAX_PART = 24, OP_MAX_CHUNKS = 2 };

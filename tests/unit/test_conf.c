@@ -133,6 +133,8 @@ static void faults_in_files(void **state)
 		{BASE "train: {optimizer: {lr: 1e999}}\n", "must be a number from 0 to 1000"},
 		{BASE "train: {optimizer: {lr: -0.1}}\n", "must be a number from 0 to 1000, got \"-0.1\""},
 		{BASE "train: {drop_last: yes}\n", "c.yaml:3:20: train.drop_last must be true or false, got \"yes\""},
+		{BASE "train: {precision: fp8}\n", "train.precision must be fp32, tf32, bf16 or fp16, got \"fp8\""},
+		{BASE "train: {precision: fp16}\n", "c.yaml:3:20: train.precision: fp16 needs train.on_nan: skip"},
 		{BASE "train: {chunk_loss: max}\n", "train.chunk_loss must be mean or sum, got \"max\""},
 		{BASE "link: {part_bytes: 2 MiB}\n", "link.part_bytes must be bytes from 4 KiB to 1 MiB, such as"},
 		{BASE "link: {part_bytes: 1 MB}\n", "got \"1 MB\""},

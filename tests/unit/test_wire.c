@@ -48,6 +48,7 @@ static struct sl_frame sample_hello(void)
 	h->momentum = 0.9;
 	h->weight_decay = 1e-4;
 	h->nesterov = true;
+	h->precision = 2;
 	h->weights_source = SL_WEIGHTS_HASH;
 	fill(h->weights_hash, 16, 0x80);
 	h->part_bytes = SL_WIRE_PART_MAX;
@@ -380,6 +381,8 @@ static void values_out_of_range_are_refused_by_name(void **state)
 	expect_refused(&f, "part_bytes");
 	f = sample(SL_FRAME_HELLO), f.u.hello.weights_source = 2;
 	expect_refused(&f, "weights_source");
+	f = sample(SL_FRAME_HELLO), f.u.hello.precision = SL_WIRE_PRECISIONS;
+	expect_refused(&f, "precision");
 	f = sample(SL_FRAME_COMMIT), f.u.commit.lr = -INFINITY;
 	expect_refused(&f, "lr");
 	f = sample(SL_FRAME_COMMITTED), f.u.committed.compute_s = NAN;
@@ -498,12 +501,12 @@ static void a_hello_of_another_version_names_both(void **state)
 	(void)state;
 	assert_int_equal(decode(hello7, sizeof hello7, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
 	assert_non_null(strstr(fail.text, "version 7"));
-	assert_non_null(strstr(fail.text, "this side 5"));
+	assert_non_null(strstr(fail.text, "this side 6"));
 	/* one that can be read is the session's to judge */
-	f.u.hello.version = 6;
+	f.u.hello.version = 5;
 	len = encode(&f, header);
 	assert_int_equal(decode(header, len, f.payload, &got, NULL), SL_OK);
-	assert_int_equal(got.u.hello.version, 6);
+	assert_int_equal(got.u.hello.version, 5);
 }
 
 static void an_epoch_said_twice_must_agree(void **state)

@@ -1,8 +1,9 @@
-/* What kernels/cuda/codec_* need of CUDA, on a CPU: so that their kernels, which keep to what C and CUDA C++ have in
- * common, run where no GPU is. Threads of a block are fibers of one thread, resumed in varying order, and meet at
- * barriers and warp votes as on a device; blocks run one after another. Every copy and launch is done when the call
- * returns. What this cannot show: races between blocks, the device's own rounding,
- * its limits, and time. */
+/* What kernels/cuda needs of CUDA, on a CPU: so that its kernels run where no GPU is. Those of the codecs keep to what
+ * C and CUDA C++ have in common, and are linked into a test; all of it together, as C++, is a libsplit_cuda.so that has
+ * one device (make cuda-sim). Threads of a block are fibers of one thread, resumed in varying order, and meet at
+ * barriers, warp votes and shuffles as on a device; blocks run one after another. Every copy and launch is done when
+ * the call returns. One thread of a process computes. What this cannot show: races between blocks, the device's own
+ * rounding of products and library calls, its limits, recorded graphs, and time. */
 #ifndef SL_TESTS_CUDA_SIM_H
 #define SL_TESTS_CUDA_SIM_H
 
@@ -12,30 +13,68 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef int cudaError_t;
-typedef void *cudaStream_t;
-enum { cudaSuccess, cudaErrorUnknown };
+typedef void *cudaStream_t, *cudaEvent_t;
+enum { cudaSuccess, cudaErrorUnknown, cudaErrorInvalidValue, cudaErrorMemoryAllocation };
+enum { cudaStreamNonBlocking, cudaEventDisableTiming, cudaEventBlockingSync, cudaHostAllocDefault };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor };
+
+struct cudaDeviceProp {
+	char name[256];
+	int major, minor, multiProcessorCount;
+	size_t totalGlobalMem;
+};
+struct cudaFuncAttributes {
+	int unused;
+};
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *dst, int byte, size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+/* runtime.c; none fails but for memory beyond the host's, or a device other than 0 */
+cudaError_t cudaMalloc(void **out, size_t bytes);
+cudaError_t cudaFree(void *ptr);
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void *ptr);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceCount(int *out);
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int device);
+cudaError_t cudaDeviceGetAttribute(int *out, enum cudaDeviceAttr attribute, int device);
+cudaError_t cudaDriverGetVersion(int *out);
+cudaError_t cudaRuntimeGetVersion(int *out);
+cudaError_t cudaGetLastError(void);
+const char *cudaGetErrorString(cudaError_t status);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
 
 #define __global__
 #define __device__
 #define __host__
 #define __shared__      static
 #define __forceinline__ inline
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
 
 struct sim_index {
-	unsigned x;
+	unsigned x, y, z;
 };
 extern struct sim_index threadIdx, blockIdx, blockDim, gridDim;
 
-/* Runs `thread` for every thread of every block. Aborts where a barrier is not reached by all. */
+/* Runs `thread` for every thread of every block. Aborts where a barrier is not reached by all. A launch that no device
+ * would take is an error, which cudaGetLastError says. */
+cudaError_t sim_launch_grid(void (*thread)(void), struct sim_index grid, struct sim_index block);
 cudaError_t sim_launch(void (*thread)(void), int64_t blocks, unsigned threads);
 
+#ifndef __cplusplus
 /* A function inside the calling one sees its arguments, as CUDA's launch would copy them. */
 #define CU_LAUNCH(kernel, blocks, threads, stream, ...)      \
 	({                                                   \
@@ -47,8 +86,11 @@ cudaError_t sim_launch(void (*thread)(void), int64_t blocks, unsigned threads);
 		sim_launch(sim_thread, (blocks), (threads)); \
 	})
 
+#endif
+
 void __syncthreads(void);
-unsigned __ballot_sync(unsigned mask, int predicate); /* of all 32 lanes */
+float __shfl_xor_sync(unsigned mask, float v, int lanes); /* of all 32 lanes */
+unsigned __ballot_sync(unsigned mask, int predicate);     /* of all 32 lanes */
 
 static inline unsigned atomicAdd(unsigned *at, unsigned v)
 {
@@ -104,5 +146,48 @@ static inline float __uint_as_float(unsigned bits)
 	memcpy(&v, &bits, sizeof v);
 	return v;
 }
+
+#ifdef __cplusplus
+}
+
+struct dim3 : sim_index {
+	dim3(unsigned x, unsigned y = 1, unsigned z = 1) : sim_index{x, y, z}
+	{
+	}
+};
+
+/* Every thread calls `body`, which copies the arguments as CUDA's launch would. */
+template <class F> cudaError_t sim_run(dim3 grid, dim3 block, const F &body)
+{
+	static const F *now;
+
+	now = &body;
+	return sim_launch_grid([] { (*now)(); }, grid, block);
+}
+
+#define CU_RUN(kernel, grid, block, s, ...) ((void)(s), (void)sim_run((grid), (block), [&] { (kernel)(__VA_ARGS__); }))
+#define CU_LAUNCH(kernel, blocks, threads, s, ...) \
+	((void)(s), sim_run((unsigned)(blocks), (threads), [&] { kernel(__VA_ARGS__); }))
+
+template <class F> cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, F)
+{
+	*out = {};
+	return cudaSuccess;
+}
+
+template <class T> T min(T a, T b)
+{
+	return b < a ? b : a;
+}
+
+template <class T> T __ldcg(const T *p)
+{
+	return *p;
+}
+
+static inline void __threadfence(void)
+{
+}
+#endif
 
 #endif

@@ -20,10 +20,11 @@ static struct {
 	bool started[MOST_THREADS], done[MOST_THREADS];
 	unsigned char *stack;
 	void (*thread)(void);
-	unsigned running;
-	unsigned events; /* meetings that came about, threads that ended */
+	unsigned running, threads; /* of the block */
+	unsigned events;           /* meetings that came about, threads that ended */
 	struct meeting block, warp[MOST_THREADS / WARP];
 	unsigned vote[MOST_THREADS / WARP];
+	float lane[MOST_THREADS];
 } sim;
 
 static jmp_buf scheduler;
@@ -53,18 +54,32 @@ static void meet(struct meeting *m, unsigned all)
 
 void __syncthreads(void)
 {
-	meet(&sim.block, blockDim.x);
+	meet(&sim.block, sim.threads);
 }
 
 unsigned __ballot_sync(unsigned mask, int predicate)
 {
-	unsigned warp = threadIdx.x / WARP, bit = 1u << threadIdx.x % WARP, result;
+	unsigned warp = sim.running / WARP, bit = 1u << sim.running % WARP, result;
 
 	if (mask != 0xffffffffu)
 		abort();
 	sim.vote[warp] = predicate ? sim.vote[warp] | bit : sim.vote[warp] & ~bit;
 	meet(&sim.warp[warp], WARP);
 	result = sim.vote[warp];
+	meet(&sim.warp[warp], WARP);
+	return result;
+}
+
+float __shfl_xor_sync(unsigned mask, float v, int lanes)
+{
+	unsigned me = sim.running, warp = me / WARP;
+	float result;
+
+	if (mask != 0xffffffffu)
+		abort();
+	sim.lane[me] = v;
+	meet(&sim.warp[warp], WARP);
+	result = sim.lane[me ^ (unsigned)lanes];
 	meet(&sim.warp[warp], WARP);
 	return result;
 }
@@ -95,7 +110,7 @@ static void start(unsigned t)
 static void resume(unsigned t)
 {
 	sim.running = t;
-	threadIdx.x = t;
+	threadIdx = (struct sim_index){t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
 	if (_setjmp(scheduler) != 0)
 		return;
 	if (sim.started[t])
@@ -106,7 +121,7 @@ static void resume(unsigned t)
 /* Every thread once, from a place and in a direction that vary. */
 static void turn(void)
 {
-	unsigned n = blockDim.x, first;
+	unsigned n = sim.threads, first;
 
 	luck = luck * 1664525u + 1013904223u;
 	first = (luck >> 8) % n;
@@ -120,7 +135,7 @@ static void turn(void)
 
 static bool all_done(void)
 {
-	for (unsigned t = 0; t < blockDim.x; t++)
+	for (unsigned t = 0; t < sim.threads; t++)
 		if (!sim.done[t])
 			return false;
 	return true;
@@ -142,20 +157,41 @@ static void run_block(void)
 	}
 }
 
+static cudaError_t last_error;
+
+cudaError_t cudaGetLastError(void)
+{
+	cudaError_t last = last_error;
+
+	last_error = cudaSuccess;
+	return last;
+}
+
+cudaError_t sim_launch_grid(void (*thread)(void), struct sim_index grid, struct sim_index block)
+{
+	const uint64_t threads = (uint64_t)block.x * block.y * block.z;
+
+	if (grid.x < 1 || grid.x > INT32_MAX || grid.y < 1 || grid.y > 65535 || grid.z < 1 || grid.z > 65535 ||
+	    threads < 1 || threads > MOST_THREADS)
+		return last_error = cudaErrorInvalidValue;
+	if (sim.stack == NULL && (sim.stack = malloc((size_t)MOST_THREADS * STACK_BYTES)) == NULL)
+		return last_error = cudaErrorMemoryAllocation;
+	sim.thread = thread;
+	sim.threads = (unsigned)threads;
+	gridDim = grid;
+	blockDim = block;
+	for (blockIdx.z = 0; blockIdx.z < grid.z; blockIdx.z++)
+		for (blockIdx.y = 0; blockIdx.y < grid.y; blockIdx.y++)
+			for (blockIdx.x = 0; blockIdx.x < grid.x; blockIdx.x++)
+				run_block();
+	return cudaSuccess;
+}
+
 cudaError_t sim_launch(void (*thread)(void), int64_t blocks, unsigned threads)
 {
-	if (blocks < 1 || blocks > INT32_MAX || threads < 1 || threads > MOST_THREADS)
-		return cudaErrorUnknown;
-	if (sim.stack == NULL && (sim.stack = malloc((size_t)MOST_THREADS * STACK_BYTES)) == NULL)
-		return cudaErrorUnknown;
-	sim.thread = thread;
-	gridDim.x = (unsigned)blocks;
-	blockDim.x = threads;
-	for (int64_t b = 0; b < blocks; b++) {
-		blockIdx.x = (unsigned)b;
-		run_block();
-	}
-	return cudaSuccess;
+	if (blocks < 1 || blocks > INT32_MAX)
+		return last_error = cudaErrorInvalidValue;
+	return sim_launch_grid(thread, (struct sim_index){(unsigned)blocks, 1, 1}, (struct sim_index){threads, 1, 1});
 }
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# train.precision. What a config asks for and a CPU has not is refused with the config's place. On a simulated device
+# (make cuda-sim) the steps in fp16 whose gradients overflow are left out by both sides, and a run goes on
+# from checkpoints, the loss scale among them, as if it had not been stopped.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+module=$PWD/$BUILD/cuda-sim-module/libsplit_cuda.so
+
+# ---- a CPU has fp32 alone
+make_data 64 16
+write_config "$tmp/client.yaml"
+sed -i 's/^train:$/train:\n  precision: bf16/' "$tmp/client.yaml"
+at=$(grep -n precision "$tmp/client.yaml" | cut -d: -f1)
+says='which computes in fp32: take that, or for bf16 a server with a GPU that has it'
+start_server cpu device=cpu
+for where in local remote; do
+	rc=0
+	local_run=()
+	[ $where = remote ] || local_run=(--local)
+	client "refused-$where" "$tmp/client.yaml" --set server="$endpoint" ${local_run[@]+"${local_run[@]}"} || rc=$?
+	[ $rc = 78 ] || fail "bf16 on a CPU, $where: exit status $rc"
+	grep -qE "client.yaml:$at:14: train.precision: (the server refused: )?the middle runs on cpu, $says" "$tmp/refused-$where.log" ||
+		fail "bf16 on a CPU, $where: $(tail -n 1 "$tmp/refused-$where.log")"
+done
+[ -f "$module" ] || { echo "no simulated device here: no C++ compiler, or a build with sanitizers"; exit 77; }
+
+# ---- a server; the module is looked for beside its executable
+mkdir "$tmp/bin"
+cp "$SPLITS" "$module" "$tmp/bin/"
+SPLITS=$tmp/bin/splits
+sed -i 's/precision: bf16/precision: fp16\n  on_nan: skip/' "$tmp/client.yaml"
+small=(--set model.width=0.1 --set model.form=cifar --set head_end=features.0.1 --set tail_begin=features.2 --set train.batch=8
+	--set train.chunks=2 --set train.schedule.warmup_epochs=0 --set train.schedule.kind=constant --set train.optimizer.lr=0.005
+	--set train.checkpoint_every=2 --set train.eval_every=0 --set train.max_steps=18 --set train.epochs=3)
+run() { client "$1" "$tmp/client.yaml" "${small[@]}" --set server="$endpoint" "${@:2}" || fail "$1: $(tail -n 1 "$tmp/$1.log")"; }
+serve() {
+	[ -z "${server_pid:-}" ] || { kill -9 "$server_pid"; wait "$server_pid" 2>/dev/null || true; }
+	start_server gpu device=cuda:0
+}
+# The step of the newest checkpoint in the store, and what it holds of the loss scale: it, and the steps since it changed
+newest() {
+	local file header_bytes begin
+	file=$(ls "$tmp"/store/session-*.safetensors | sort | tail -n 1)
+	header_bytes=$(od -An -t u8 -N 8 "$file" | tr -d ' ')
+	begin=$(tail -c +9 "$file" | head -c "$header_bytes" | jq '.loss_scale.data_offsets[0]')
+	file=${file##*-}
+	echo "$((10#${file%.safetensors})) $(tail -c +$((9 + header_bytes + begin)) "$tmp"/store/session-*-"$file" | head -c 8 | od -An -t f4 | xargs)"
+}
+# stands NAME STEP: the same by what log.jsonl says of the steps before
+stands() {
+	jq -r 'select(.type == "step") | .skipped // false' "$tmp/$1/log.jsonl" | head -n "$2" |
+		awk '{n++} $1 == "true" {out++; n = 0} END {print NR, 65536 / 2 ^ out, n}'
+}
+
+serve
+start_client whole "$tmp/client.yaml" "${small[@]}" --set server="$endpoint"
+wait_for "12 steps" has_steps whole 12
+kill -9 "$client_pid" "$server_pid" || fail "whole: ended before it could be killed"
+wait "$client_pid" "$server_pid" 2>/dev/null || true
+server_pid=
+read -r step scale good < <(newest)
+[ "$step $scale $good" = "$(stands whole "$step")" ] ||
+	fail "the loss scale stands at $scale since $good steps, behind step $step; by the log: $(stands whole "$step")"
+[ "${scale%.*}" -lt 65536 ] || fail "no step was left out"
+serve
+run whole --resume
+serve
+run twin
+same_run whole twin 18
+grep -q '"skipped":true' "$tmp/twin/log.jsonl" && grep '"type":"step"' "$tmp/twin/log.jsonl" | tail -n 1 | grep -q '"loss":[0-9]' ||
+	fail "fp16 left out no step, or the last"
+for precision in fp32 tf32 bf16; do
+	run "$precision" --set train.precision=$precision --set train.max_steps=2
+	[ "$(steps_of $precision)" = 2 ] || fail "$precision: $(steps_of $precision) steps"
+done
+loss() { jq -r 'select(.type == "step" and .step == 1) | .loss' "$tmp/$1/log.jsonl"; }
+for precision in tf32 bf16; do
+	awk -v a="$(loss fp32)" -v b="$(loss $precision)" 'BEGIN {exit !(b > 0 && (a - b) ^ 2 < (0.02 * a) ^ 2)}' ||
+		fail "$precision: a loss of $(loss $precision), fp32 has $(loss fp32)"
+done
+echo "fp16: behind step $step the loss scale stands at $scale"

@@ -1,0 +1,212 @@
+/* The rest of CUDA's runtime that a whole module needs, with the host's memory as the device's; no cuDNN, no graphs. */
+#include "tests/support/cuda_sim/cuda_runtime_api.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/cuda/cuda.h"
+
+static const size_t most_bytes = (size_t)16 << 30;
+
+cudaError_t cudaMalloc(void **out, size_t bytes)
+{
+	if (bytes > most_bytes || posix_memalign(out, 256, bytes ? bytes : 1))
+		return cudaErrorMemoryAllocation;
+	return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *ptr)
+{
+	free(ptr);
+	return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
+{
+	(void)flags;
+	return cudaMalloc(out, bytes);
+}
+
+cudaError_t cudaFreeHost(void *ptr)
+{
+	return cudaFree(ptr);
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+	return device ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *out)
+{
+	*out = 1;
+	return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int device)
+{
+	*out = (struct cudaDeviceProp){"simulated on a CPU", 9, 0, 1, most_bytes};
+	return cudaSetDevice(device);
+}
+
+cudaError_t cudaDeviceGetAttribute(int *out, enum cudaDeviceAttr attribute, int device)
+{
+	(void)attribute;
+	*out = 9;
+	return cudaSetDevice(device);
+}
+
+cudaError_t cudaDriverGetVersion(int *out)
+{
+	*out = 0;
+	return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *out)
+{
+	*out = 0;
+	return cudaSuccess;
+}
+
+const char *cudaGetErrorString(cudaError_t status)
+{
+	return status == cudaSuccess ? "no error" : "refused by the simulation";
+}
+
+/* Streams and events: everything is done when it has been queued. */
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
+{
+	(void)flags;
+	*out = NULL;
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+	(void)stream;
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
+{
+	(void)flags;
+	*out = NULL;
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+	(void)event;
+	(void)stream;
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+	(void)event;
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+	(void)event;
+	return cudaSuccess;
+}
+
+/* kernels/cuda/graph_run.c: nothing is recorded, every pass is plain */
+
+static enum sl_err record(void *arg)
+{
+	(void)arg;
+	return SL_ERR_DEVICE;
+}
+
+const struct cu_graph_runtime cu_graph_runtime = {.record = record};
+
+void cu_graph_ops(struct sl_backend_ops *ops)
+{
+	(void)ops;
+}
+
+/* kernels/cuda/dnn.c: as on a host without it */
+
+enum sl_err dnn_open(struct dnn **out, cudaStream_t stream, struct sl_fail *fail)
+{
+	(void)out;
+	(void)stream;
+	return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "no cuDNN: simulated on a CPU");
+}
+
+void dnn_close(struct dnn *dnn)
+{
+	(void)dnn;
+}
+
+size_t dnn_version(const struct dnn *dnn)
+{
+	(void)dnn;
+	return 0;
+}
+
+enum sl_err dnn_conv_open(struct dnn_conv **out, struct dnn *dnn, const struct cu_window *win, int64_t out_c,
+			  enum sl_precision precision, bool inexact_order, size_t limit_bytes, struct sl_fail *fail)
+{
+	(void)out;
+	(void)dnn;
+	(void)win;
+	(void)out_c;
+	(void)precision;
+	(void)inexact_order;
+	(void)limit_bytes;
+	return sl_fail_set(fail, SL_ERR_BUG, "no cuDNN");
+}
+
+void dnn_conv_close(struct dnn_conv *conv)
+{
+	(void)conv;
+}
+
+size_t dnn_conv_workspace(const struct dnn_conv *conv)
+{
+	(void)conv;
+	return 0;
+}
+
+bool dnn_conv_has(struct dnn_conv *conv, enum dnn_pass pass, int64_t rows)
+{
+	(void)conv;
+	(void)pass;
+	(void)rows;
+	return false;
+}
+
+enum sl_err dnn_conv_forward(struct dnn_conv *conv, void *out, const void *x, const void *w, void *workspace)
+{
+	(void)conv;
+	(void)out;
+	(void)x;
+	(void)w;
+	(void)workspace;
+	return SL_ERR_BUG;
+}
+
+enum sl_err dnn_conv_data(struct dnn_conv *conv, void *dx, bool add, const void *dout, const void *w, void *workspace)
+{
+	(void)conv;
+	(void)dx;
+	(void)add;
+	(void)dout;
+	(void)w;
+	(void)workspace;
+	return SL_ERR_BUG;
+}
+
+enum sl_err dnn_conv_weight(struct dnn_conv *conv, float *dw, const float *dout, const float *x, void *workspace)
+{
+	(void)conv;
+	(void)dw;
+	(void)dout;
+	(void)x;
+	(void)workspace;
+	return SL_ERR_BUG;
+}

@@ -1,0 +1,141 @@
+#include "tests/support/mixed.h"
+
+#include <stdlib.h>
+
+#include "kernels/ref/ref.h"
+#include "tests/support/half.h"
+#include "tests/support/op_case.h"
+
+static struct sl_backend_ops ops;
+static struct sl_kernel kernels[SL_OP_COUNT];
+static const struct sl_backend_ops *ref;
+
+/* A tensor of 16 bits as floats, while an op has it; data NULL where it has none. */
+struct wide {
+	const struct sl_tensor *low;
+	struct sl_tensor t;
+};
+
+static struct wide widen(const struct sl_tensor *low, bool read)
+{
+	struct wide w = {low, *low};
+	int64_t count = sl_shape_count(&low->shape);
+
+	w.t.dtype = SL_F32;
+	if (!low->data)
+		return w;
+	w.t.data = op_xalloc((size_t)count * sizeof(float));
+	if (read)
+		half_load(low->dtype, w.t.data, low->data, count);
+	return w;
+}
+
+static void narrow(struct wide *w, bool write)
+{
+	if (write && w->t.data)
+		half_store(w->low->dtype, w->low->data, w->t.data, sl_shape_count(&w->low->shape));
+	free(w->t.data);
+}
+
+/* The call with the first parameter, where it is multiplied, as it is in 16 bits. */
+static struct sl_op_call with_low_weight(const struct sl_op *op, const struct sl_op_call *call)
+{
+	struct sl_op_call c = *call;
+	int64_t count;
+
+	if (!op->n_param || !call->param_low[0] || op->kind == SL_OP_BATCHNORM || sl_op_is_depthwise(op))
+		return c;
+	count = op_param_count(op, 0);
+	c.param[0] = op_xalloc((size_t)count * sizeof(float));
+	half_load(sl_precision_dtype(op->precision), c.param[0], call->param_low[0], count);
+	return c;
+}
+
+static void drop_low_weight(const struct sl_op_call *c, const struct sl_op_call *call)
+{
+	if (c->param[0] != call->param[0])
+		free(c->param[0]);
+}
+
+static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
+			   const struct sl_tensor *in, struct sl_tensor *out)
+{
+	struct sl_op_call c = with_low_weight(op, call);
+	struct wide wide_in[SL_OP_MAX_IN], wide_out = widen(out, false);
+	struct sl_tensor t[SL_OP_MAX_IN];
+	enum sl_err err;
+
+	for (int i = 0; i < op->n_in; i++) {
+		wide_in[i] = widen(&in[i], true);
+		t[i] = wide_in[i].t;
+	}
+	err = ref->kernel[op->kind]->forward(be, op, state, &c, t, &wide_out.t);
+	for (int i = 0; i < op->n_in; i++)
+		narrow(&wide_in[i], false);
+	narrow(&wide_out, !err);
+	drop_low_weight(&c, call);
+	return err;
+}
+
+static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
+			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
+			    struct sl_tensor *din, const bool *din_add)
+{
+	struct sl_op_call c = with_low_weight(op, call);
+	struct wide wide_in[SL_OP_MAX_IN], wide_din[SL_OP_MAX_IN], wide_out = widen(out, true), g = widen(dout, true);
+	struct sl_tensor t[SL_OP_MAX_IN], d[SL_OP_MAX_IN];
+	enum sl_err err;
+
+	for (int i = 0; i < op->n_in; i++) {
+		wide_in[i] = widen(&in[i], true);
+		wide_din[i] = widen(&din[i], din_add[i]);
+		t[i] = wide_in[i].t;
+		d[i] = wide_din[i].t;
+	}
+	err = ref->kernel[op->kind]->backward(be, op, state, &c, t, &wide_out.t, &g.t, d, din_add);
+	for (int i = 0; i < op->n_in; i++) {
+		narrow(&wide_in[i], false);
+		narrow(&wide_din[i], !err);
+	}
+	narrow(&wide_out, false);
+	narrow(&g, false);
+	drop_low_weight(&c, call);
+	return err;
+}
+
+static enum sl_err convert(struct sl_backend *be, void *out, enum sl_dtype to, const void *x, enum sl_dtype from,
+			   const float *scale, int64_t count)
+{
+	float *wide = op_xalloc((size_t)count * sizeof(float));
+
+	(void)be;
+	half_load(from, wide, x, count);
+	for (int64_t i = 0; i < count && scale; i++)
+		wide[i] *= *scale;
+	half_store(to, out, wide, count);
+	free(wide);
+	return SL_OK;
+}
+
+enum sl_err mixed_backend_open(struct sl_backend *be, struct sl_fail *fail)
+{
+	enum sl_err err = sl_ref_backend_open(be, fail);
+
+	if (err)
+		return err;
+	ref = be->ops;
+	ops = *ref;
+	ops.name = "mixed";
+	ops.precisions = 1u << SL_PRECISION_BF16 | 1u << SL_PRECISION_FP16;
+	ops.convert = convert;
+	for (int k = 0; k < SL_OP_COUNT; k++) {
+		if (!ref->kernel[k])
+			continue;
+		kernels[k] = *ref->kernel[k];
+		kernels[k].forward = forward;
+		kernels[k].backward = backward;
+		ops.kernel[k] = &kernels[k];
+	}
+	be->ops = &ops;
+	return SL_OK;
+}

@@ -1,0 +1,443 @@
+/* The loss scale's states, and executors whose middle is stored in 16 bits: edges at the cut, memory, overflow, what is
+ * part of a step and of a checkpoint. On the reference with 16-bit storage (tests/support/mixed.h); the device's
+ * kernels are compared in test_ops and test_gpu. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/nn/exec.h"
+#include "common/session/agree.h"
+#include "common/session/state.h"
+#include "kernels/ref/ref.h"
+#include "tests/support/mixed.h"
+#include "tests/support/op_case.h"
+
+enum { SEED = 5, BATCH = 8, CHUNKS = 2, ROWS = BATCH / CHUNKS };
+
+/* ---- the loss scale */
+
+static void it_doubles_after_so_many_steps_and_halves_at_once(void **state)
+{
+	struct sl_loss_scale s = sl_loss_scale_first();
+
+	(void)state;
+	for (int i = 0; i < SL_LOSS_SCALE_STEPS; i++) {
+		assert_true(s.scale == SL_LOSS_SCALE_FIRST);
+		assert_int_equal(s.good, i);
+		s = sl_loss_scale_applied(s);
+	}
+	assert_true(s.scale == 2 * SL_LOSS_SCALE_FIRST);
+	assert_int_equal(s.good, 0);
+	s = sl_loss_scale_applied(s);
+	s = sl_loss_scale_skipped(s);
+	assert_true(s.scale == SL_LOSS_SCALE_FIRST);
+	assert_int_equal(s.good, 0);
+}
+
+static void it_stays_within_bounds(void **state)
+{
+	struct sl_loss_scale s = sl_loss_scale_first();
+
+	(void)state;
+	for (int i = 0; i < 40; i++)
+		s = sl_loss_scale_skipped(s);
+	assert_true(s.scale == SL_LOSS_SCALE_LEAST);
+	for (int i = 0; i < 60 * SL_LOSS_SCALE_STEPS; i++) {
+		s = sl_loss_scale_applied(s);
+		assert_true(sl_loss_scale_valid(s));
+	}
+	assert_true(s.scale == SL_LOSS_SCALE_MOST);
+}
+
+static void what_is_no_state_is_not_read(void **state)
+{
+	static const float bad[][2] = {{0, 0},
+				       {-65536, 0},
+				       {NAN, 0},
+				       {INFINITY, 0},
+				       {65535, 0},
+				       {0x1p25f, 0},
+				       {0x1p-15f, 0},
+				       {65536, -1},
+				       {65536, NAN},
+				       {65536, 0.5f},
+				       {65536, SL_LOSS_SCALE_STEPS}};
+	struct sl_loss_scale s = {4096, 17}, read = {1, 0};
+	float two[2];
+
+	(void)state;
+	sl_loss_scale_write(s, two);
+	assert_true(sl_loss_scale_read(&read, two));
+	assert_memory_equal(&s, &read, sizeof s);
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		assert_false(sl_loss_scale_read(&read, bad[i]));
+		assert_memory_equal(&s, &read, sizeof s);
+	}
+}
+
+/* ---- executors */
+
+struct rig {
+	struct sl_backend be;
+	struct sl_plan *plan;
+	struct sl_exec *exec;
+};
+
+static struct sl_plan *open_plan(enum sl_precision precision, const char *insert)
+{
+	struct sl_plan_spec spec = {.model = {"mobilenet_v2", 0.1, 10, 32, true, 0.2},
+				    .cut = {.head_end = "features.0.1", .tail_begin = "features.5"},
+				    .batch = BATCH,
+				    .chunks = CHUNKS,
+				    .seed = SEED,
+				    .precision = precision};
+	struct sl_plan *plan;
+	struct sl_fail fail;
+
+	snprintf(spec.insert_head, sizeof spec.insert_head, "%s", insert);
+	if (sl_plan_open(&plan, &spec, &fail))
+		fail_msg("%s", fail.text);
+	return plan;
+}
+
+static void open_rig(struct rig *r, enum sl_precision precision, const char *insert)
+{
+	const struct sl_plan_segment *s;
+	struct sl_fail fail;
+	float *weights;
+
+	r->plan = open_plan(precision, insert);
+	if (mixed_backend_open(&r->be, &fail) || sl_exec_open(&r->exec, r->plan, SL_MIDDLE, &r->be, &fail))
+		fail_msg("%s", fail.text);
+	s = sl_exec_segment(r->exec);
+	weights = op_xalloc((size_t)s->weight_count * sizeof(float));
+	for (int i = 0; i < s->n_param; i++)
+		sl_param_init(r->plan->model, s->param[i].model_param, SEED, weights + s->param[i].offset);
+	assert_int_equal(sl_exec_set_weights(r->exec, weights), SL_OK);
+	free(weights);
+}
+
+static void close_rig(struct rig *r)
+{
+	sl_exec_close(r->exec);
+	r->be.ops->close(&r->be);
+	sl_plan_close(r->plan);
+}
+
+static void fill(struct sl_tensor t, uint16_t stream, float size)
+{
+	const struct sl_rng_key key = {.seed = SEED, .tensor = stream};
+	float *x = t.data;
+
+	assert_int_equal(t.dtype, SL_F32);
+	for (int64_t i = 0; i < sl_shape_count(&t.shape); i++)
+		x[i] = size * (2 * sl_rng_unit(sl_rng_u32(&key, (uint64_t)i)) - 1);
+}
+
+/* Forward and backward of a step; `size` of the gradient that comes in. */
+static void pass(struct rig *r, float size)
+{
+	assert_int_equal(sl_exec_begin(r->exec), SL_OK);
+	for (int c = 0; c < CHUNKS; c++) {
+		const struct sl_exec_call call = {.slot = c, .rows = ROWS, .training = true};
+
+		fill(sl_exec_input(r->exec, c, ROWS), (uint16_t)c, 2);
+		assert_int_equal(sl_exec_forward(r->exec, &call, NULL), SL_OK);
+	}
+	for (int c = 0; c < CHUNKS; c++) {
+		const struct sl_exec_call call = {.slot = c, .rows = ROWS, .training = true};
+
+		fill(sl_exec_dout(r->exec, c, ROWS), (uint16_t)(50 + c), size);
+		assert_int_equal(sl_exec_backward(r->exec, &call, NULL), SL_OK);
+	}
+}
+
+static enum sl_err finish(struct rig *r)
+{
+	const struct sl_sgd sgd = {.lr = 0.05f, .momentum = 0.9f};
+	const int64_t rows[CHUNKS] = {ROWS, ROWS};
+	struct sl_fail fail;
+	enum sl_err err = sl_exec_check(r->exec, rows, CHUNKS, &fail);
+
+	return err ? err : sl_exec_commit(r->exec, &sgd, rows, CHUNKS);
+}
+
+static float *weights_of(struct rig *r)
+{
+	float *w = op_xalloc((size_t)sl_exec_segment(r->exec)->weight_count * sizeof(float));
+
+	assert_int_equal(sl_exec_get_weights(r->exec, w), SL_OK);
+	return w;
+}
+
+static float *gradients_of(struct rig *r)
+{
+	float *g = op_xalloc((size_t)sl_exec_segment(r->exec)->trainable_count * sizeof(float));
+
+	assert_int_equal(sl_exec_get_gradients(r->exec, g), SL_OK);
+	return g;
+}
+
+static double relative(const float *got, const float *want, int64_t count)
+{
+	double square = 0, error = 0;
+
+	for (int64_t i = 0; i < count; i++) {
+		square += (double)want[i] * want[i];
+		error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+	}
+	return sqrt(error / square);
+}
+
+/* Near enough to fp32 that nothing is misplaced. An output is off by some units in the last place; a gradient by more:
+ * where a share of s of the activations falls on the other side of a kink of ReLU6, by about sqrt(s) of its norm. */
+static void sixteen_bits_are_near_fp32(void **state)
+{
+	static const struct {
+		enum sl_precision precision;
+		double out, grad;
+	} most[] = {{SL_PRECISION_FP16, 0.005, 0.12}, {SL_PRECISION_BF16, 0.04, 0.35}};
+	struct rig want, got;
+	float *w, *g;
+
+	(void)state;
+	open_rig(&want, SL_PRECISION_FP32, "");
+	pass(&want, 1e-5f);
+	w = gradients_of(&want);
+	for (size_t i = 0; i < sizeof most / sizeof most[0]; i++) {
+		struct sl_tensor a, b;
+
+		open_rig(&got, most[i].precision, "");
+		assert_true(sl_exec_memory(got.exec).slots < sl_exec_memory(want.exec).slots * 3 / 4);
+		pass(&got, 1e-5f);
+		g = gradients_of(&got);
+		a = sl_exec_output(got.exec, 1, ROWS);
+		b = sl_exec_output(want.exec, 1, ROWS);
+		print_message("%s: output %.1e, gradients %.1e\n", sl_precision_name(most[i].precision),
+			      relative(a.data, b.data, sl_shape_count(&a.shape)),
+			      relative(g, w, want.plan->segment[SL_MIDDLE].trainable_count));
+		assert_true(relative(a.data, b.data, sl_shape_count(&a.shape)) < most[i].out);
+		assert_true(relative(g, w, want.plan->segment[SL_MIDDLE].trainable_count) < most[i].grad);
+		a = sl_exec_din(got.exec, 0, ROWS);
+		b = sl_exec_din(want.exec, 0, ROWS);
+		assert_true(relative(a.data, b.data, sl_shape_count(&a.shape)) < most[i].grad);
+		free(g);
+		close_rig(&got);
+	}
+	free(w);
+	close_rig(&want);
+}
+
+static void small_gradients_live_by_the_scale(void **state)
+{
+	struct rig want, got;
+	float *w, *g;
+	int64_t count;
+
+	(void)state;
+	open_rig(&want, SL_PRECISION_FP32, "");
+	open_rig(&got, SL_PRECISION_FP16, "");
+	count = want.plan->segment[SL_MIDDLE].trainable_count;
+	pass(&want, 1e-7f);
+	pass(&got, 1e-7f); /* half's least number is 6e-8 */
+	w = gradients_of(&want);
+	g = gradients_of(&got);
+	assert_true(relative(g, w, count) < 0.2);
+	free(g);
+	assert_int_equal(sl_exec_set_loss_scale(got.exec, (struct sl_loss_scale){1, 0}), SL_OK);
+	pass(&got, 1e-7f);
+	g = gradients_of(&got);
+	assert_false(relative(g, w, count) < 0.2);
+	free(g);
+	free(w);
+	close_rig(&want);
+	close_rig(&got);
+}
+
+static void an_overflow_leaves_the_step_out_and_halves_the_scale(void **state)
+{
+	struct rig r;
+	float *before, *after, *first, *again;
+	size_t bytes;
+
+	(void)state;
+	open_rig(&r, SL_PRECISION_FP16, "");
+	bytes = (size_t)sl_exec_segment(r.exec)->weight_count * sizeof(float);
+	pass(&r, 1e-5f);
+	assert_int_equal(finish(&r), SL_OK);
+	assert_int_equal(sl_exec_loss_scale(r.exec).good, 1);
+	before = weights_of(&r);
+	pass(&r, 4); /* times 65536 */
+	assert_int_equal(finish(&r), SL_ERR_NONFINITE);
+	after = weights_of(&r);
+	assert_memory_equal(before, after, bytes);
+	assert_true(sl_exec_loss_scale(r.exec).scale == SL_LOSS_SCALE_FIRST); /* until both sides have said so */
+	/* run again, the step finds the same */
+	pass(&r, 1e-5f);
+	first = gradients_of(&r);
+	pass(&r, 1e-5f);
+	again = gradients_of(&r);
+	assert_memory_equal(first, again, (size_t)sl_exec_segment(r.exec)->trainable_count * sizeof(float));
+	pass(&r, 4);
+	assert_int_equal(finish(&r), SL_ERR_NONFINITE);
+	assert_int_equal(sl_exec_skip(r.exec), SL_OK);
+	assert_true(sl_exec_loss_scale(r.exec).scale == SL_LOSS_SCALE_FIRST / 2);
+	assert_int_equal(sl_exec_loss_scale(r.exec).good, 0);
+	pass(&r, 1e-5f);
+	assert_int_equal(finish(&r), SL_OK);
+	free(before);
+	free(after);
+	free(first);
+	free(again);
+	close_rig(&r);
+}
+
+/* The pull on what a decaying insert is about to lose is no gradient of the loss. */
+static void the_pull_of_a_decaying_insert_is_not_scaled(void **state)
+{
+	static const char insert[] = "decaylinear:rate=0.5,every=10,times=2,l1=0.25";
+	struct rig want, got;
+	float *w, *g;
+	int seen = 0;
+
+	(void)state;
+	open_rig(&want, SL_PRECISION_FP32, insert);
+	open_rig(&got, SL_PRECISION_FP16, insert);
+	assert_int_equal(sl_exec_begin(want.exec), SL_OK);
+	assert_int_equal(sl_exec_begin(got.exec), SL_OK);
+	w = gradients_of(&want);
+	g = gradients_of(&got);
+	for (int64_t i = 0; i < sl_exec_segment(want.exec)->trainable_count; i++) {
+		assert_true(w[i] == g[i]);
+		seen += w[i] != 0;
+	}
+	assert_true(seen > 0);
+	free(w);
+	free(g);
+	close_rig(&want);
+	close_rig(&got);
+}
+
+/* A checkpoint holds the scale; going on from it is the run that was not stopped. */
+static void a_checkpoint_holds_the_scale(void **state)
+{
+	static const char *const names[2] = {"middle.weights", "middle.momentum"};
+	char dir[] = "/tmp/split-mixed-XXXXXX";
+	struct sl_exec_state kept, read;
+	struct sl_checkpoint c;
+	struct sl_fail fail;
+	struct rig a, b;
+	float *x, *y;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	open_rig(&a, SL_PRECISION_FP16, "");
+	assert_int_equal(sl_exec_skip(a.exec), SL_OK);
+	pass(&a, 1e-5f);
+	assert_int_equal(finish(&a), SL_OK);
+	assert_int_equal(sl_exec_state_open(&kept, sl_exec_segment(a.exec)), SL_OK);
+	assert_int_equal(sl_exec_state_take(&kept, a.exec), SL_OK);
+	c = (struct sl_checkpoint){.dir = dir, .prefix = "session"};
+	sl_exec_state_parts(&kept, names, &c);
+	assert_int_equal(sl_checkpoint_write(&c, 1, &fail), SL_OK);
+	open_rig(&b, SL_PRECISION_FP16, "");
+	assert_int_equal(sl_exec_state_open(&read, sl_exec_segment(b.exec)), SL_OK);
+	c = (struct sl_checkpoint){.dir = dir, .prefix = "session"};
+	sl_exec_state_parts(&read, names, &c);
+	assert_int_equal(sl_checkpoint_read(&c, 1, &fail), SL_OK);
+	assert_int_equal(sl_exec_state_give(&read, b.exec), SL_OK);
+	assert_true(sl_exec_loss_scale(b.exec).scale == SL_LOSS_SCALE_FIRST / 2);
+	assert_int_equal(sl_exec_loss_scale(b.exec).good, 1);
+	pass(&a, 1e-5f);
+	pass(&b, 1e-5f);
+	assert_int_equal(finish(&a), SL_OK);
+	assert_int_equal(finish(&b), SL_OK);
+	x = weights_of(&a);
+	y = weights_of(&b);
+	assert_memory_equal(x, y, (size_t)sl_exec_segment(a.exec)->weight_count * sizeof(float));
+	read.scale[0] = 3; /* no power of two: nothing is given */
+	assert_int_equal(sl_exec_state_give(&read, b.exec), SL_ERR_DATA);
+	sl_checkpoint_clear(dir, "session");
+	rmdir(dir);
+	free(x);
+	free(y);
+	sl_exec_state_close(&kept);
+	sl_exec_state_close(&read);
+	close_rig(&a);
+	close_rig(&b);
+}
+
+static void a_backend_without_it_refuses(void **state)
+{
+	struct sl_plan *plan = open_plan(SL_PRECISION_BF16, "");
+	struct sl_backend be;
+	struct sl_exec *exec;
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
+	assert_int_equal(sl_exec_open(&exec, plan, SL_MIDDLE, &be, &fail), SL_ERR_CONFIG);
+	assert_string_equal(fail.text, "train.precision: the middle runs on ref, which computes in fp32: take that, or "
+				       "for bf16 a server with a GPU that has it");
+	/* head and tail are fp32 everywhere */
+	assert_int_equal(sl_exec_open(&exec, plan, SL_TAIL, &be, &fail), SL_OK);
+	sl_exec_close(exec);
+	be.ops->close(&be);
+	sl_plan_close(plan);
+}
+
+static void both_sides_agree_on_it(void **state)
+{
+	struct sl_agreement a = {.plan = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2},
+					  .cut = {.partition = "1:-1"},
+					  .batch = BATCH,
+					  .chunks = CHUNKS,
+					  .precision = SL_PRECISION_FP16}},
+			    b;
+	struct sl_plan *plan, *other;
+	struct sl_hello hello = {0};
+	struct sl_fail fail;
+
+	(void)state;
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		assert_int_equal(sl_codec_parse("none", &a.codec[dir], &fail), SL_OK);
+	sl_agreement_seal(&a);
+	assert_int_equal(sl_plan_open(&plan, &a.plan, &fail), SL_OK);
+	sl_agreement_to_hello(&a, plan, &hello);
+	assert_int_equal(sl_agreement_from_hello(&b, &hello, &fail), SL_OK);
+	assert_int_equal(b.plan.precision, SL_PRECISION_FP16);
+	assert_int_equal(sl_plan_open(&other, &b.plan, &fail), SL_OK);
+	assert_memory_equal(plan->hash, other->hash, sizeof plan->hash);
+	sl_plan_close(other);
+	b.plan.precision = SL_PRECISION_FP32;
+	assert_int_equal(sl_plan_open(&other, &b.plan, &fail), SL_OK);
+	assert_memory_not_equal(plan->hash, other->hash, sizeof plan->hash);
+	sl_plan_close(other);
+	sl_plan_close(plan);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(it_doubles_after_so_many_steps_and_halves_at_once),
+		cmocka_unit_test(it_stays_within_bounds),
+		cmocka_unit_test(what_is_no_state_is_not_read),
+		cmocka_unit_test(sixteen_bits_are_near_fp32),
+		cmocka_unit_test(small_gradients_live_by_the_scale),
+		cmocka_unit_test(an_overflow_leaves_the_step_out_and_halves_the_scale),
+		cmocka_unit_test(the_pull_of_a_decaying_insert_is_not_scaled),
+		cmocka_unit_test(a_checkpoint_holds_the_scale),
+		cmocka_unit_test(a_backend_without_it_refuses),
+		cmocka_unit_test(both_sides_agree_on_it),
+	};
+
+	return cmocka_run_group_tests_name("mixed", tests, NULL, NULL);
+}
