@@ -408,9 +408,10 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 	switch (action->kind) {
 	case SL_ACTION_READY:
 		m->welcomed = true;
-		sl_log(SL_LOG_INFO, "session-open", "peer %" PRIu64 ", %s: %s, %s, batch %u in %u chunks, %s|%s|%s|%s",
-		       m->peer, h->software, h->model, h->cut, h->batch, h->chunks, h->codec[0], h->codec[1],
-		       h->codec[2], h->codec[3]);
+		sl_log(SL_LOG_INFO, "session-open",
+		       "peer %" PRIu64 ", %s: %s, %s, batch %u in %u chunks, %s, %s|%s|%s|%s", m->peer, h->software,
+		       h->model, h->cut, h->batch, h->chunks, sl_precision_name((enum sl_precision)h->precision),
+		       h->codec[0], h->codec[1], h->codec[2], h->codec[3]);
 		break;
 	case SL_ACTION_STEPPED:
 		note_step(m);

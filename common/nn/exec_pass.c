@@ -1,5 +1,7 @@
 /* One pass of a segment: forward, backward, and what a step changes once both are done. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/nn/exec_impl.h"
 #include "common/nn/finite.h"
@@ -347,6 +349,12 @@ static enum sl_err check_range(struct sl_exec *e, const float *x, int64_t from, 
 	if (!err)
 		err = sl_fail_set(fail, SL_ERR_NONFINITE, "NaN or Inf in %s of %s", what,
 				  param_at(e, from + sl_finite_find(host, count)));
+	if (err == SL_ERR_NONFINITE && e->scale) {
+		size_t used = strlen(fail->text);
+
+		snprintf(fail->text + used, sizeof fail->text - used, ", at a loss scale of %g",
+			 (double)e->loss_scale.scale);
+	}
 	free(host);
 	return err;
 }

@@ -265,7 +265,9 @@ static void small_gradients_live_by_the_scale(void **state)
 static void an_overflow_leaves_the_step_out_and_halves_the_scale(void **state)
 {
 	struct rig r;
+	const int64_t rows[CHUNKS] = {ROWS, ROWS};
 	float *before, *after, *first, *again;
+	struct sl_fail fail;
 	size_t bytes;
 
 	(void)state;
@@ -276,7 +278,8 @@ static void an_overflow_leaves_the_step_out_and_halves_the_scale(void **state)
 	assert_int_equal(sl_exec_loss_scale(r.exec).good, 1);
 	before = weights_of(&r);
 	pass(&r, 4); /* times 65536 */
-	assert_int_equal(finish(&r), SL_ERR_NONFINITE);
+	assert_int_equal(sl_exec_check(r.exec, rows, CHUNKS, &fail), SL_ERR_NONFINITE);
+	assert_non_null(strstr(fail.text, ", at a loss scale of 65536"));
 	after = weights_of(&r);
 	assert_memory_equal(before, after, bytes);
 	assert_true(sl_exec_loss_scale(r.exec).scale == SL_LOSS_SCALE_FIRST); /* until both sides have said so */
