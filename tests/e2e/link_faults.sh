@@ -121,8 +121,9 @@ noticed() {
 faulty 1 0 drop up part 30
 faulty 1 0 vanish up part 30
 noticed
-# before its Hello arrived, a link is not one: none is lost, and the Hello comes behind that of the next epoch
-faulty 0 0 late up hello 1 $((4 * beat))
+# before its Hello arrived, a link is not one: none is lost, and the Hello comes behind that of the next epoch, in a step that
+# takes so long
+SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:$((2 * beat))@5 faulty 0 0 late up hello 1 $((4 * beat))
 must host 'the late Hello' '.turned_away >= 1 and .links == 1'
 faulty 1 0 late up part 30 $((4 * beat))
 noticed
