@@ -372,9 +372,12 @@ static void test_precisions_first_blocks(void **state)
 			check_precision((enum sl_precision)p, "features.4", 0.1, out[p], grad[p]);
 }
 
+/* Measured on a simulated device: outputs 0.034, 0.35, 0.057, gradients 0.41, 1.2, 0.51. With random weights and chunks
+ * of three images every batchnorm enlarges what the ops before it have lost; of bf16's gradients this says little more
+ * than that they are there. */
 static void test_precisions_middle(void **state)
 {
-	static const double out[] = {0, 0.06, 0.4, 0.06}, grad[] = {0, 0.6, 1.3, 0.6};
+	static const double out[] = {0, 0.06, 0.5, 0.09}, grad[] = {0, 0.6, 1.4, 0.75};
 
 	(void)state;
 	NEEDS_GPU();
