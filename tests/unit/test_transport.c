@@ -152,11 +152,11 @@ static void a_receiver_that_does_not_read_stops_the_sender(const char *endpoint)
 	pthread_barrier_wait(&s.opened);
 	open_pump(&p, loop, sl_transport_endpoint(s.end.transport), s.expect);
 	pump_on(&p);
-	link_end_run_for(loop, 300);
-	held = p.sent;
-	assert_true(held < s.expect); /* marks and the kernel's buffers, no more */
-	link_end_run_for(loop, 100);
-	assert_int_equal(p.sent, held);
+	do { /* ZeroMQ's threads fill what there is to fill when they get to run */
+		held = p.sent;
+		link_end_run_for(loop, 500);
+	} while (held == 0 || p.sent != held);
+	assert_in_range(held, 1, s.expect - 1); /* marks and the kernel's buffers, no more */
 	pthread_barrier_wait(&s.go);
 	while (p.sent < p.total || p.released < p.total)
 		link_end_run_for(loop, 10);
@@ -187,7 +187,7 @@ static void a_client_that_left_is_lost_to_the_server(const char *endpoint)
 	link_end_run(loop);
 	sl_transport_close(client.transport, 0);
 	server.stop_on_lost = true;
-	for (int i = 0; i < 200 && err == SL_OK && !server.lost; i++) {
+	for (int i = 0; i < 2000 && !server.lost; i++) {
 		err = sl_transport_send(server.transport, server.peer, link_end_text("x"), &payload);
 		sent += err == SL_OK;
 		link_end_run_for(loop, 5);
