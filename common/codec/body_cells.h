@@ -3,19 +3,6 @@
 
 #include "common/codec/loops_c.h"
 
-/* Of bfloat16 as it lies in a payload. */
-static inline float mean_at(const uint8_t *mean, int64_t k)
-{
-	uint16_t half;
-	uint32_t bits;
-	float v;
-
-	memcpy(&half, mean + 2 * k, sizeof half);
-	bits = (uint32_t)half << 16;
-	memcpy(&v, &bits, sizeof v);
-	return v;
-}
-
 BODY void NAME(average_cells)(const float *restrict x, int64_t lines, int64_t w, int64_t f, int64_t c,
 			      float *restrict mean)
 {
@@ -44,7 +31,7 @@ BODY uint32_t NAME(subtract_cells)(const float *restrict x, const uint8_t *restr
 		const uint8_t *m = mean + 2 * (j / f * c);
 
 		for (int64_t k = 0; k < c; k++) {
-			float left = x[j * c + k] - mean_at(m, k);
+			float left = x[j * c + k] - sl_bf16_at(m, k);
 			uint32_t bits = sl_magnitude(left);
 
 			y[j * c + k] = left;
@@ -61,6 +48,6 @@ BODY void NAME(add_cells)(const sl_f32u *restrict y, const uint8_t *restrict mea
 		const uint8_t *m = mean + 2 * (j / f * c);
 
 		for (int64_t k = 0; k < c; k++)
-			x[(j - from) * c + k] = y[(j - from) * c + k] + mean_at(m, k);
+			x[(j - from) * c + k] = y[(j - from) * c + k] + sl_bf16_at(m, k);
 	}
 }

@@ -290,12 +290,6 @@ BODY uint32_t NAME(to_bf16)(const float *x, int64_t n, uint8_t *out)
 
 BODY void NAME(from_bf16)(const uint8_t *in, int64_t n, float *x)
 {
-	for (int64_t i = 0; i < n; i++) {
-		uint16_t h;
-		uint32_t bits;
-
-		memcpy(&h, in + 2 * i, 2);
-		bits = (uint32_t)h << 16;
-		memcpy(&x[i], &bits, sizeof bits);
-	}
+	for (int64_t i = 0; i < n; i++)
+		x[i] = sl_bf16_at(in, i);
 }

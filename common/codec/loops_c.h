@@ -17,4 +17,17 @@ static inline uint32_t sl_magnitude(float x)
 	return bits & 0x7fffffffu;
 }
 
+/* The i-th of bfloat16 values as they lie in a payload. */
+static inline float sl_bf16_at(const uint8_t *in, int64_t i)
+{
+	uint16_t half;
+	uint32_t bits;
+	float v;
+
+	__builtin_memcpy(&half, in + 2 * i, sizeof half);
+	bits = (uint32_t)half << 16;
+	__builtin_memcpy(&v, &bits, sizeof v);
+	return v;
+}
+
 #endif

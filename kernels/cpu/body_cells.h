@@ -12,18 +12,6 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-INLINE float mean_at(const uint8_t *mean, int64_t k)
-{
-	uint16_t half;
-	uint32_t bits;
-	float v;
-
-	memcpy(&half, mean + 2 * k, sizeof half);
-	bits = (uint32_t)half << 16;
-	memcpy(&v, &bits, sizeof v);
-	return v;
-}
-
 /* One cell: `width` positions of `lines` lines, w apart. */
 INLINE void average_cell(const float *x, int64_t lines, int64_t w, int64_t width, int64_t c, float *mean)
 {
@@ -85,7 +73,7 @@ INLINE ivec subtract_cell(ivec top, uint32_t *rest, const float *x, const uint8_
 	}
 	for (; !stream && k < c; k++) {
 		for (int64_t j = 0; j < width; j++) {
-			float left = x[j * c + k] - mean_at(mean, k);
+			float left = x[j * c + k] - sl_bf16_at(mean, k);
 			uint32_t bits = sl_magnitude(left);
 
 			memcpy(y + j * c + k, &left, sizeof left);
@@ -145,7 +133,7 @@ INLINE void add_cell(const float *y, const uint8_t *mean, int64_t width, int64_t
 			float v;
 
 			memcpy(&v, y + j * c + k, sizeof v);
-			x[j * c + k] = v + mean_at(mean, k);
+			x[j * c + k] = v + sl_bf16_at(mean, k);
 		}
 	}
 }

@@ -360,6 +360,15 @@ static bool has(enum sl_precision precision)
 	return false;
 }
 
+/* out, grad: bounds by precision. */
+static void check_precisions(const char *tail_begin, double width, const double out[SL_PRECISION_COUNT],
+			     const double grad[SL_PRECISION_COUNT])
+{
+	for (int p = SL_PRECISION_TF32; p < SL_PRECISION_COUNT; p++)
+		if (has((enum sl_precision)p))
+			check_precision((enum sl_precision)p, tail_begin, width, out[p], grad[p]);
+}
+
 /* Whose gradients the kinks have not yet spoiled. */
 static void test_precisions_first_blocks(void **state)
 {
@@ -367,9 +376,7 @@ static void test_precisions_first_blocks(void **state)
 
 	(void)state;
 	NEEDS_GPU();
-	for (int p = SL_PRECISION_TF32; p < SL_PRECISION_COUNT; p++)
-		if (has((enum sl_precision)p))
-			check_precision((enum sl_precision)p, "features.4", 0.1, out[p], grad[p]);
+	check_precisions("features.4", 0.1, out, grad);
 }
 
 /* Measured on a simulated device: outputs 0.034, 0.35, 0.057, gradients 0.41, 1.2, 0.51. With random weights and chunks
@@ -381,9 +388,7 @@ static void test_precisions_middle(void **state)
 
 	(void)state;
 	NEEDS_GPU();
-	for (int p = SL_PRECISION_TF32; p < SL_PRECISION_COUNT; p++)
-		if (has((enum sl_precision)p))
-			check_precision((enum sl_precision)p, "classifier", 0.5, out[p], grad[p]);
+	check_precisions("classifier", 0.5, out, grad);
 }
 
 /* Plainly and, where the device records passes, by graphs. */
