@@ -1,4 +1,5 @@
-/* Fibers: started on stacks of their own with makecontext, switched with _setjmp, which makes no system call. */
+/* Launches: the threads of a block as fibers, started on stacks of their own with makecontext, switched with _setjmp,
+ * which makes no system call. */
 #include "tests/support/cuda_sim/cuda_runtime_api.h"
 
 #include <setjmp.h>
@@ -192,25 +193,4 @@ cudaError_t sim_launch(void (*thread)(void), int64_t blocks, unsigned threads)
 	if (blocks < 1 || blocks > INT32_MAX)
 		return last_error = cudaErrorInvalidValue;
 	return sim_launch_grid(thread, (struct sim_index){(unsigned)blocks, 1, 1}, (struct sim_index){threads, 1, 1});
-}
-
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-	(void)kind;
-	(void)stream;
-	memcpy(dst, src, bytes);
-	return cudaSuccess;
-}
-
-cudaError_t cudaMemsetAsync(void *dst, int byte, size_t bytes, cudaStream_t stream)
-{
-	(void)stream;
-	memset(dst, byte, bytes);
-	return cudaSuccess;
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t stream)
-{
-	(void)stream;
-	return cudaSuccess;
 }
