@@ -7,7 +7,7 @@
 
 int sl_command_failed(const struct sl_fail *fail)
 {
-	fprintf(stderr, "splitc: %s\n", fail->text);
+	fprintf(stderr, "%ssplitc: %s\n", sl_log_priority(SL_LOG_ERROR), fail->text);
 	return sl_err_exit_status(fail->code);
 }
 

@@ -36,7 +36,7 @@ enum { DRAIN_MIN_MS = 1 };
 
 static int failed(const struct sl_fail *fail)
 {
-	fprintf(stderr, "splits: %s\n", fail->text);
+	fprintf(stderr, "%ssplits: %s\n", sl_log_priority(SL_LOG_ERROR), fail->text);
 	return sl_err_exit_status(fail->code);
 }
 

@@ -8,18 +8,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LINE_BYTES = 2048 };
 
 static const struct {
 	const char *word, *label;
-	char journal_priority;
+	const char *priority; /* of sd-daemon(3) */
 } levels[SL_LOG_COUNT] = {
-	[SL_LOG_ERROR] = {"error", "ERROR", '3'},
-	[SL_LOG_WARN] = {"warn", "WARN", '4'},
-	[SL_LOG_INFO] = {"info", "INFO", '6'},
-	[SL_LOG_DEBUG] = {"debug", "DEBUG", '7'},
+	[SL_LOG_ERROR] = {"error", "ERROR", "<3>"},
+	[SL_LOG_WARN] = {"warn", "WARN", "<4>"},
+	[SL_LOG_INFO] = {"info", "INFO", "<6>"},
+	[SL_LOG_DEBUG] = {"debug", "DEBUG", "<7>"},
 };
 
 static _Atomic int current_level = SL_LOG_INFO;
@@ -76,14 +77,31 @@ static void write_whole(const char *data, size_t len)
 	}
 }
 
+/* A desktop's shells inherit the variable of a terminal that the journal looks after: only the stream that it names
+ * counts. */
+static bool to_journal(void)
+{
+	const char *text = getenv("JOURNAL_STREAM");
+	unsigned long long dev, ino;
+	struct stat st;
+
+	return text && sscanf(text, "%llu:%llu", &dev, &ino) == 2 && fstat(STDERR_FILENO, &st) == 0 &&
+	       st.st_dev == (dev_t)dev && st.st_ino == (ino_t)ino;
+}
+
+const char *sl_log_priority(enum sl_log_level level)
+{
+	return to_journal() ? levels[level].priority : "";
+}
+
 void sl_log_write(enum sl_log_level level, const char *id, const char *fmt, ...)
 {
 	char line[LINE_BYTES];
 	int saved_errno = errno, n, m;
 	va_list args;
 
-	if (getenv("JOURNAL_STREAM"))
-		n = snprintf(line, sizeof line, "<%c>%s: ", levels[level].journal_priority, id);
+	if (to_journal())
+		n = snprintf(line, sizeof line, "%s%s: ", levels[level].priority, id);
 	else
 		n = snprintf(line, sizeof line, "%s %s: ", levels[level].label, id);
 	va_start(args, fmt);

@@ -1,4 +1,5 @@
-/* Log lines to stderr: `LEVEL stable-id: text`; with sd-daemon priorities (<3>…) when JOURNAL_STREAM is set.
+/* Log lines to stderr: `LEVEL stable-id: text`; with sd-daemon priorities (<3>…) when stderr is the journal's
+ * (JOURNAL_STREAM).
  * The level is tested before anything is formatted. Safe from any thread: one write(2) per line. */
 #ifndef SL_BASE_LOG_H
 #define SL_BASE_LOG_H
@@ -11,6 +12,8 @@ void sl_log_set_level(enum sl_log_level level); /* default INFO */
 enum sl_log_level sl_log_level(void);
 enum sl_err sl_log_level_parse(const char *text, enum sl_log_level *out) SL_MUST_CHECK; /* error|warn|info|debug */
 
+/* "<3>" where stderr is the journal's, else "": for lines that are written without sl_log. */
+const char *sl_log_priority(enum sl_log_level level);
 /* `id` is a stable, greppable word such as "session-refused"; it never carries variable text.
  * Before a line is written, the hook (a progress bar clearing its line) runs under the log's lock; NULL for none. */
 void sl_log_set_hook(void (*before_line)(void *arg), void *arg);

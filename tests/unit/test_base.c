@@ -95,6 +95,31 @@ static void log_some(void)
 	sl_log(SL_LOG_ERROR, "test-long", "%s", big);
 }
 
+/* As systemd says that stderr is the journal's, or was that of an ancestor. */
+static void log_with_stream(unsigned long long more)
+{
+	char stream[64];
+	struct stat st;
+
+	assert_int_equal(fstat(STDERR_FILENO, &st), 0);
+	snprintf(stream, sizeof stream, "%llu:%llu", (unsigned long long)st.st_dev,
+		 (unsigned long long)st.st_ino + more);
+	setenv("JOURNAL_STREAM", stream, 1);
+	log_some();
+	assert_string_equal(sl_log_priority(SL_LOG_ERROR), more ? "" : "<3>");
+	unsetenv("JOURNAL_STREAM");
+}
+
+static void log_to_journal(void)
+{
+	log_with_stream(0);
+}
+
+static void log_to_journal_elsewhere(void)
+{
+	log_with_stream(1);
+}
+
 static void log_lines(void **state)
 {
 	int one = 1;
@@ -113,10 +138,10 @@ static void log_lines(void **state)
 	assert_int_equal(strlen(last), 2047);
 	assert_int_equal(last[strlen(last) - 1], '\n');
 	assert_null(memchr(last, '\n', strlen(last) - 1));
-	setenv("JOURNAL_STREAM", "8:1", 1);
-	text = captured(log_some);
-	unsetenv("JOURNAL_STREAM");
+	text = captured(log_to_journal);
 	assert_ptr_equal(strstr(text, "<6>test-info: value 7\n<4>test-warn:"), text);
+	text = captured(log_to_journal_elsewhere);
+	assert_ptr_equal(strstr(text, "INFO test-info: value 7\nWARN test-warn:"), text);
 }
 
 static void log_level_words(void **state)
