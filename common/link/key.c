@@ -193,13 +193,22 @@ enum sl_err sl_keypair_save(const struct sl_keypair *pair, const char *path, str
 	return err;
 }
 
+/* What systemd hands over (LoadCredential=) it keeps from others by an access list, which shows as a mode of 0440. */
+static bool is_credential(const char *path)
+{
+	const char *dir = getenv("CREDENTIALS_DIRECTORY");
+	size_t len = dir ? strlen(dir) : 0;
+
+	return len > 1 && strncmp(path, dir, len) == 0 && path[len] == '/' && !strstr(path + len, "/..");
+}
+
 static enum sl_err check_private(int fd, const char *path, struct sl_fail *fail)
 {
 	struct stat st;
 
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: not a regular file", path);
-	if (st.st_mode & 077)
+	if (st.st_mode & (is_credential(path) ? 037 : 077))
 		return sl_fail_set(
 			fail, SL_ERR_CONFIG,
 			"%s: others than its owner may use this secret key (mode %04o): chmod 600 it, and make "

@@ -164,6 +164,7 @@ static void a_key_file_that_others_may_use_is_refused(void **state)
 	struct sl_keypair pair = make_pair(), read;
 	const char *path = path_of("open");
 	struct sl_fail fail;
+	char folder[256];
 
 	(void)state;
 	assert_int_equal(sl_keypair_save(&pair, path, &fail), SL_OK);
@@ -172,6 +173,17 @@ static void a_key_file_that_others_may_use_is_refused(void **state)
 		assert_int_equal(sl_keypair_load(&read, path, &fail), SL_ERR_CONFIG);
 		assert_non_null(strstr(fail.text, "chmod 600"));
 	}
+	/* systemd's credentials show their access list as the group's mode */
+	assert_int_equal(chmod(path, 0440), 0);
+	snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+	setenv("CREDENTIALS_DIRECTORY", folder, 1);
+	assert_int_equal(sl_keypair_load(&read, path, &fail), SL_OK);
+	assert_int_equal(chmod(path, 0444), 0);
+	assert_int_equal(sl_keypair_load(&read, path, &fail), SL_ERR_CONFIG);
+	assert_int_equal(chmod(path, 0440), 0);
+	setenv("CREDENTIALS_DIRECTORY", "/run/credentials", 1);
+	assert_int_equal(sl_keypair_load(&read, path, &fail), SL_ERR_CONFIG);
+	unsetenv("CREDENTIALS_DIRECTORY");
 	assert_int_equal(chmod(path, 0400), 0);
 	assert_int_equal(sl_keypair_load(&read, path, &fail), SL_OK);
 }
