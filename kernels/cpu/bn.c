@@ -153,18 +153,6 @@ void sl_bn_begin_sums(float *part, int64_t c, struct sl_bn_range k)
 	memset(array_of(part, c, SUM_GX) + k.at, 0, (size_t)k.n * sizeof(float));
 }
 
-struct sl_cpu_bn sl_bn_from(const struct sl_cpu_bn *n, int64_t at)
-{
-	struct sl_cpu_bn from = {n->mean + at, n->scale + at, n->shift + at, NULL, NULL, NULL};
-
-	if (n->a != NULL) {
-		from.a = n->a + at;
-		from.b = n->b + at;
-		from.d = n->d + at;
-	}
-	return from;
-}
-
 void sl_bn_add_sums(const struct sl_cpu_simd *simd, float *part, const float *dy, const float *x,
 		    const struct sl_cpu_bn *n, const struct sl_op *op, int64_t rows, struct sl_bn_range k)
 {

@@ -35,9 +35,6 @@ struct sl_bn_range {
 	int64_t at, n;
 };
 
-/* The coefficients from channel `at` on. */
-struct sl_cpu_bn sl_bn_from(const struct sl_cpu_bn *n, int64_t at);
-
 /* Statistics: begin a block's part at its first row, add rows to it, put all parts together into call->saved. */
 void sl_bn_begin_stats(float *part, const float *first_row, int64_t c, struct sl_bn_range k);
 void sl_bn_add_stats(const struct sl_cpu_simd *simd, float *part, const float *x, int64_t rows, int64_t c,

@@ -35,19 +35,6 @@ static void moments(float *total, float *total_sq, const float *origin, const fl
 		moments_strip(total + k, total_sq + k, origin + k, x + k, ld, rows, c - k);
 }
 
-/* The coefficients from channel `at` on. */
-ALWAYS struct sl_cpu_bn bn_from(const struct sl_cpu_bn *n, int at)
-{
-	struct sl_cpu_bn from = {n->mean + at, n->scale + at, n->shift + at, NULL, NULL, NULL};
-
-	if (n->a != NULL) {
-		from.a = n->a + at;
-		from.b = n->b + at;
-		from.d = n->d + at;
-	}
-	return from;
-}
-
 /* Maps take ROWS rows together, so that the coefficients of a channel are loaded once for them. */
 enum { ROWS = 4 };
 

@@ -199,7 +199,7 @@ static void dw_fill(float *to, const float *x, int64_t ldx, const struct sl_cpu_
 	if (n == NULL)
 		FOR_REGISTERS(l, dw_copy_as(to + R, x + R, ldx, columns, L));
 	else
-		FOR_REGISTERS(l, at = bn_from(n, R);
+		FOR_REGISTERS(l, at = sl_bn_from(n, R);
 			      FOR_ACT(act, dw_fill_as(to + R, x + R, ldx, &at, columns, L, (enum sl_act)ACT)));
 }
 
@@ -221,7 +221,7 @@ static void dw_fill_back(float *to, const float *dy, const float *x, int64_t ldx
 {
 	struct sl_cpu_bn at;
 
-	FOR_REGISTERS(l, at = bn_from(n, R);
+	FOR_REGISTERS(l, at = sl_bn_from(n, R);
 		      FOR_ACT(act, dw_fill_back_as(to + R, dy + R, x + R, ldx, &at, columns, L, (enum sl_act)ACT)));
 }
 

@@ -194,10 +194,13 @@ static void x_rows(struct strip *x, const float *rows[3], int64_t out_row, int s
 		rows[i] = strip_row(x, out_row * stride - 1 + i);
 }
 
-/* Behind the last strip: what it holds, all of them do. */
-static void ring_keep(struct ring *r, const struct strip *last)
+/* All strips begin with the same rows, take the same steps, and so hold the same: the last one speaks for all. */
+static void strip_close(const struct strip *s)
 {
-	memcpy(r->held, last->held, sizeof r->held);
+	struct ring *r = s->ring;
+
+	if (s->k.at + s->k.n == r->c)
+		memcpy(r->held, s->held, sizeof r->held);
 }
 
 static struct sl_bn_range channels_of(const struct job *j, int64_t at)
@@ -279,13 +282,13 @@ static void forward_band(const struct job *j, struct ring *x, struct sl_band b, 
 	for (int64_t o = b.from; o < b.to; o += j->few) {
 		struct sl_band rows = {b.n, o, sl_cpu_min(b.to, o + j->few)};
 		struct sl_prefetch next = ahead(j, b.n, o, rows.to - o, false);
-		struct strip s;
 
 		for (int64_t k = 0; k < j->d.c; k += SL_DW_LANES) {
-			s = strip_open(x, channels_of(j, k));
+			struct strip s = strip_open(x, channels_of(j, k));
+
 			forward_strip(j, &s, rows, part, first && o == b.from, &next);
+			strip_close(&s);
 		}
-		ring_keep(x, &s);
 	}
 }
 
@@ -400,15 +403,14 @@ static void backward_band(const struct job *j, struct sl_band b, float *part, st
 	for (int64_t o = b.from; o < b.to; o += j->few) {
 		struct sl_band rows = {b.n, o, sl_cpu_min(b.to, o + j->few)};
 		struct sl_prefetch next = ahead(j, b.n, o, rows.to - o, true);
-		struct strip sx, sdy;
 
 		for (int64_t k = 0; k < j->d.c; k += SL_DW_LANES) {
-			sx = strip_open(x, channels_of(j, k));
-			sdy = strip_open(dy, channels_of(j, k));
+			struct strip sx = strip_open(x, channels_of(j, k)), sdy = strip_open(dy, channels_of(j, k));
+
 			backward_strip(j, rows, part, &sx, &sdy, dw, scratch, &next);
+			strip_close(&sx);
+			strip_close(&sdy);
 		}
-		ring_keep(x, &sx);
-		ring_keep(dy, &sdy);
 	}
 }
 

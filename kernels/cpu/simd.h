@@ -16,6 +16,19 @@ struct sl_cpu_bn {
 	float *mean, *scale, *shift, *a, *b, *d;
 };
 
+/* The coefficients from channel `at` on; those of backward only where there are some. */
+static inline struct sl_cpu_bn sl_bn_from(const struct sl_cpu_bn *n, int64_t at)
+{
+	struct sl_cpu_bn from = {.mean = n->mean + at, .scale = n->scale + at, .shift = n->shift + at};
+
+	if (n->a != NULL) {
+		from.a = n->a + at;
+		from.b = n->b + at;
+		from.d = n->d + at;
+	}
+	return from;
+}
+
 /* Memory that will be read or written next, asked for a few lines at a time between tiles of work, so that it comes
  * while the core computes: the hardware's own prefetch ends at every page. */
 enum { SL_PREFETCH_RANGES = 4 };
