@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "common/base/rng.h"
-#include "tests/e2e/tools/relay.h"
+#include "tests/e2e/tools/loopback.h"
 
 enum { MAX_PAIRS = 64, BUFFER = 65536 };
 enum fault { DROP, SILENCE, FLIP, HOLD, FAULTS };
@@ -57,20 +57,12 @@ static void drop(struct pair *p)
 	p->end[0] = p->end[1] = -1;
 }
 
-static void accept_one(int listener, int upstream_port)
+static void take_one(int listener, int upstream_port)
 {
-	struct sockaddr_in to = loopback(upstream_port);
-	int client = accept(listener, NULL, NULL), server;
+	int client, server;
 
-	if (client < 0)
+	if (!accept_one(listener, upstream_port, &client, &server))
 		return;
-	server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (server < 0 || connect(server, (struct sockaddr *)&to, sizeof to) != 0) {
-		close(client);
-		if (server >= 0)
-			close(server);
-		return;
-	}
 	for (int i = 0; i < MAX_PAIRS; i++)
 		if (pairs[i].end[0] < 0) {
 			pairs[i] = (struct pair){{client, server}};
@@ -124,7 +116,7 @@ static void serve(int listener, int upstream_port)
 			if (fds[1 + i].revents && pairs[i / 2].end[i % 2] == fds[1 + i].fd)
 				relay(&pairs[i / 2], i % 2);
 		if (fds[0].revents)
-			accept_one(listener, upstream_port);
+			take_one(listener, upstream_port);
 	}
 }
 

@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "tests/e2e/tools/relay.h"
+#include "tests/e2e/tools/loopback.h"
 
 enum { MAX_LINKS = 64, READ = 1 << 16, GREETING = 64, MORE = 1, LONG = 2, COMMAND = 4 };
 enum side { UP, DOWN, SIDES }; /* what comes from the client goes up */
@@ -224,26 +224,21 @@ static void wind_up(struct link *l)
 		close_link(l);
 }
 
-static void accept_one(int listener, int upstream_port)
+static void take_one(int listener, int upstream_port)
 {
-	struct sockaddr_in to = loopback(upstream_port);
-	int client = accept(listener, NULL, NULL), server;
+	int client, server;
 
-	if (client < 0)
+	if (!accept_one(listener, upstream_port, &client, &server))
 		return;
-	server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	for (int i = 0; i < MAX_LINKS && server >= 0; i++) {
+	for (int i = 0; i < MAX_LINKS; i++) {
 		if (links[i].used)
 			continue;
-		if (connect(server, (struct sockaddr *)&to, sizeof to) != 0)
-			break;
 		links[i] = (struct link){.used = true, .in = {{.fd = client}, {.fd = server}}};
 		connections++;
 		return;
 	}
 	close(client);
-	if (server >= 0)
-		close(server);
+	close(server);
 }
 
 static void serve(int listener, int upstream_port)
@@ -268,7 +263,7 @@ static void serve(int listener, int upstream_port)
 			if (links[i].used)
 				wind_up(&links[i]);
 		if (fds[0].revents)
-			accept_one(listener, upstream_port);
+			take_one(listener, upstream_port);
 	}
 }
 

@@ -3,16 +3,15 @@
  * comes back. They give way to others on the CPU: what they cost is to be what they cost the server. Prints "standing"
  * when all stand, and "cut" when two thirds have been cut; at the end how many stood at once, how often they were cut,
  * and kB/s of garbage: "100 40 1000". */
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "tests/e2e/tools/loopback.h"
 
 enum { MAX = 1000, TURN_MS = 10, DRIP_TURNS = 10, BYTES_PER_TURN = 10000 };
 enum kind { SILENT, DRIP, BABBLE, KINDS };
@@ -33,30 +32,17 @@ static void on_term(int signum)
 	over = 1;
 }
 
-static int connect_to(int port)
-{
-	struct sockaddr_in to = {
-		.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to)) {
-		close(fd);
-		return -1;
-	}
-	return fd;
-}
-
 /* False: the other side is through with it. */
-static int turn(struct rogue *r, enum kind kind, int turns, int babblers)
+static bool turn(struct rogue *r, enum kind kind, int turns, int babblers)
 {
 	unsigned char data[BYTES_PER_TURN];
 	ssize_t n = recv(r->fd, data, sizeof data, MSG_DONTWAIT);
 	size_t len = (size_t)(BYTES_PER_TURN / babblers);
 
 	if (n == 0 || (n < 0 && errno != EAGAIN))
-		return 0;
+		return false;
 	if (kind == SILENT || (kind == DRIP && turns % DRIP_TURNS))
-		return 1;
+		return true;
 	if (kind == DRIP)
 		return send(r->fd, greeting + r->sent++ % (int)sizeof greeting, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 	for (size_t i = 0; i < len; i++)

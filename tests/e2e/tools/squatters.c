@@ -3,7 +3,6 @@
  * deaf asks for the weights, reads nothing, and grants credit and sends heartbeats for ever. Whoever is refused or cut
  * comes back. They give way to others on the CPU. Prints when all have logged in; at the end, how often one did.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -11,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/session/agree.h"
+#include "tests/e2e/tools/loopback.h"
 
 enum { MAX = 64, TURN_MS = 100, LOGIN_MS = 5000, GREETING = 64, MORE = 1, COMMAND = 4, PART = 1 << 20 };
 
@@ -118,15 +117,15 @@ static bool hello(struct squatter *s)
 
 static bool log_in(struct squatter *s)
 {
-	struct sockaddr_in to = {
-		.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	uint64_t until_ms = sl_now_ms() + LOGIN_MS;
 
 	s->sent = 0;
-	s->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	s->fd = connect_to(port);
+	if (s->fd < 0)
+		return false;
 	/* its READY and Welcome's header are more than this, a Refuse that is not for us would be the end too */
-	if (connect(s->fd, (struct sockaddr *)&to, sizeof to) == 0 && zmtp(s->fd, until_ms) && hello(s) &&
-	    swallow(s->fd, 100, until_ms) && (!s->deaf || say(s, &(struct sl_frame){.kind = SL_FRAME_FETCH}))) {
+	if (zmtp(s->fd, until_ms) && hello(s) && swallow(s->fd, 100, until_ms) &&
+	    (!s->deaf || say(s, &(struct sl_frame){.kind = SL_FRAME_FETCH}))) {
 		logins++;
 		return true;
 	}

@@ -1,6 +1,6 @@
-/* What the relays of these tests share: sockets of the loopback. */
-#ifndef SL_TESTS_E2E_TOOLS_RELAY_H
-#define SL_TESTS_E2E_TOOLS_RELAY_H
+/* Sockets of the loopback, for the tools of these tests. */
+#ifndef SL_TESTS_E2E_TOOLS_LOOPBACK_H
+#define SL_TESTS_E2E_TOOLS_LOOPBACK_H
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 static inline struct sockaddr_in loopback(int port)
 {
@@ -27,6 +28,31 @@ static inline int listen_anywhere(int *port)
 		return -1;
 	*port = ntohs(at.sin_port);
 	return fd;
+}
+
+/* A connection to who listens at `port`; -1: nobody. */
+static inline int connect_to(int port)
+{
+	struct sockaddr_in to = loopback(port);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) != 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* What a relay stands between: the next connection to `listener`, and one upstream for it. False: there is none. */
+static inline bool accept_one(int listener, int upstream_port, int *client, int *server)
+{
+	*client = accept(listener, NULL, NULL);
+	if (*client < 0)
+		return false;
+	*server = connect_to(upstream_port);
+	if (*server < 0)
+		close(*client);
+	return *server >= 0;
 }
 
 /* False: the other side has closed, and the rest is lost, as it would be. */
