@@ -1,8 +1,10 @@
 /* sortquant's loops around those that take whole registers: which of them, and what is left over. For a file of one
- * SIMD level, which defines NAME(x)                                     names of the functions STATS_AT_ONCE,
- * CODES_AT_ONCE                elements, powers of two tile_stats(x, n, b, io, ties)               edges of n ≤
- * SL_CODEC_TILE elements, a multiple of STATS_AT_ONCE bucketize(x, n, b, code, count, scaled)     n a multiple of
- * CODES_AT_ONCE; where not `scaled`, every `pre` is 1 The last arguments, from `ties` and `count` on, are constants. */
+ * SIMD level, which defines
+ *   NAME(x)                                  names of the functions
+ *   STATS_AT_ONCE, CODES_AT_ONCE             elements, powers of two
+ *   tile_stats(x, n, b, io, ties)            edges of n ≤ SL_CODEC_TILE elements, a multiple of STATS_AT_ONCE
+ *   bucketize(x, n, b, code, count, scaled)  n a multiple of CODES_AT_ONCE; where not `scaled`, every `pre` is 1
+ * The last arguments, from `ties` and `count` on, are constants. */
 void NAME(bucket_stats)(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io)
 {
 	int64_t whole = n & ~(int64_t)(STATS_AT_ONCE - 1);
@@ -19,8 +21,7 @@ void NAME(bucket_stats)(const float *x, int64_t n, const struct sl_buckets *b, s
 	sl_c_bucket_stats(x + whole, n - whole, b, io);
 }
 
-static inline __attribute__((always_inline)) void bucketize_any(const float *x, int64_t n, const struct sl_buckets *b,
-								uint16_t *code, bool scaled)
+INLINE void bucketize_any(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code, bool scaled)
 {
 	switch (b->count) {
 	case 2:

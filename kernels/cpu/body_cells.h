@@ -1,16 +1,7 @@
-/* Means of cells, and values less them, in vectors of LANES floats; for a file of one SIMD level, which defines
- *   NAME(x)                                     names of the functions
- *   LANES, vec, ivec                            a vector of floats, and one for the largest patterns
- *   vec_load, vec_store, vec_set1               of floats anywhere
- *   vec_put(p, v, stream)                       stores, or with `stream`, a constant, past the caches
- *   vec_add, vec_sub, vec_mul
- *   vec_means(p)                                LANES bfloat16 as floats
- *   ivec_zero, vec_top(top, v), vec_top_of(top) the largest patterns without signs, and the largest of them
- *   STREAMS                                     where it has streaming functions: then can_stream(p), too
- * Channels beyond a multiple of LANES are taken one by one. */
+/* Means of cells, and values less them, for a file of one SIMD level, which defines NAME(x), the names of the
+ * functions; vec, ivec and LANES are those of codec_avx2.h or codec_avx512.h. Where these STREAM, a constant `stream`
+ * says whether to. Channels beyond a multiple of LANES are taken one by one. */
 #include <string.h>
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* One cell: `width` positions of `lines` lines, w apart. */
 INLINE void average_cell(const float *x, int64_t lines, int64_t w, int64_t width, int64_t c, float *mean)
@@ -62,12 +53,12 @@ INLINE ivec subtract_cell(ivec top, uint32_t *rest, const float *x, const uint8_
 	int64_t k = 0;
 
 	for (; k + LANES <= c; k += LANES) {
-		const vec v = vec_means(mean + 2 * k);
+		const vec v = vec_of_bf16(mean + 2 * k);
 
 		for (int64_t j = 0; j < width; j++) {
 			vec left = vec_sub(vec_load(x + j * c + k), v);
 
-			top = vec_top(top, left);
+			top = ivec_max(top, vec_magnitude(left));
 			vec_put(y + j * c + k, left, stream);
 		}
 	}
@@ -97,7 +88,7 @@ INLINE uint32_t subtract_line(const float *x, const uint8_t *mean, int64_t w, in
 		else
 			top = subtract_cell(top, &rest, x + at * c, mean, width, c, y + at * c, stream);
 	}
-	most = vec_top_of(top);
+	most = ivec_most(top);
 	return most > rest ? most : rest;
 }
 
@@ -122,7 +113,7 @@ INLINE void add_cell(const float *y, const uint8_t *mean, int64_t width, int64_t
 	int64_t k = 0;
 
 	for (; k + LANES <= c; k += LANES) {
-		const vec v = vec_means(mean + 2 * k);
+		const vec v = vec_of_bf16(mean + 2 * k);
 
 		for (int64_t j = 0; j < width; j++) {
 			vec_put(x + j * c + k, vec_add(vec_load(y + j * c + k), v), stream);

@@ -3,16 +3,7 @@
 #ifndef SL_CPU_CODEC_AVX2_H
 #define SL_CPU_CODEC_AVX2_H
 
-#include "common/codec/loops_c.h"
-
-/* Products are not fused with sums: the portable loops cannot. */
-#if defined(__clang__)
-#pragma clang fp contract(off)
-#else
-#pragma GCC optimize("fp-contract=off")
-#endif
-
-#include <immintrin.h>
+#include "kernels/cpu/codec_x86.h"
 
 void sl_avx2_minmax(const float *x, int64_t n, struct sl_range *io);
 double sl_avx2_sum_squares(const float *x, int64_t n, uint32_t *top);
@@ -54,6 +45,11 @@ static inline void store8(uint16_t *code, __m256i v)
 static inline __m256i load8(const uint16_t *code)
 {
 	return _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)code));
+}
+
+static inline uint32_t bits_of(__m256i mask)
+{
+	return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(mask));
 }
 
 static inline uint32_t most_of(__m256i v)

@@ -2,16 +2,7 @@
 #ifndef SL_CPU_CODEC_AVX512_H
 #define SL_CPU_CODEC_AVX512_H
 
-#include "common/codec/loops_c.h"
-
-/* Products are not fused with sums: the portable loops cannot. */
-#if defined(__clang__)
-#pragma clang fp contract(off)
-#else
-#pragma GCC optimize("fp-contract=off")
-#endif
-
-#include <immintrin.h>
+#include "kernels/cpu/codec_x86.h"
 
 #define NAME(x) sl_avx512_##x
 #include "common/codec/loops_names.h"
@@ -28,11 +19,6 @@ uint32_t sl_avx512_stream_subtract_cells(const float *restrict x, const uint8_t 
 void sl_avx512_stream_add_cells(const sl_f32u *restrict y, const uint8_t *restrict mean, int64_t from, int64_t to,
 				int64_t f, int64_t c, float *restrict x);
 int64_t sl_avx512_stream_expand(const sl_f32u *y, int64_t n, const uint64_t *bitmap, float *x);
-
-/* Asks for the line 8 KiB further on: passes that do little per element are otherwise held up by memory (the first
- * product of lowrank takes a third of the time with it). Beyond the end it has no effect. A macro, because gcc takes a
- * function that does nothing else for one without effect and leaves it out. */
-#define ask_ahead(x) _mm_prefetch((const char *)(x) + 8192, _MM_HINT_T0)
 
 /* Pattern without the sign. */
 static inline __m512i magnitude16(__m512 x)
@@ -59,7 +45,7 @@ static inline bool can_stream(const float *x)
 	return (uintptr_t)x % 64 == 0;
 }
 
-static inline __attribute__((always_inline)) void put16(float *x, __m512 v, bool stream)
+INLINE void put16(float *x, __m512 v, bool stream)
 {
 	if (stream)
 		_mm512_stream_ps(x, v);

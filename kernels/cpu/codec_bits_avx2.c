@@ -1,7 +1,7 @@
 /* Codes to packed bits and back; half floats. */
 #include <string.h>
 
-#include "kernels/cpu/codec_avx2.h"
+#include "kernels/cpu/codec_vec_avx2.h"
 
 enum { AT_ONCE = 16, SLACK = 32 };
 
@@ -96,30 +96,5 @@ void sl_avx2_unpack(const uint8_t *in, int64_t n, int bits, uint16_t *code)
 	sl_c_unpack(in, n - i, bits, code + i);
 }
 
-uint32_t sl_avx2_to_f16(const float *x, int64_t n, uint8_t *out)
-{
-	const __m256 most = _mm256_set1_ps(65504), least = _mm256_set1_ps(-65504);
-	__m256i top = _mm256_setzero_si256();
-	uint32_t all, rest;
-	int64_t i = 0;
-
-	for (; i + 8 <= n; i += 8) {
-		__m256 v = _mm256_loadu_ps(x + i);
-
-		top = _mm256_max_epu32(magnitude8(v), top);
-		v = _mm256_max_ps(_mm256_min_ps(v, most), least);
-		_mm_storeu_si128((void *)(out + 2 * i), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
-	}
-	all = most_of(top);
-	rest = sl_c_to_f16(x + i, n - i, out + 2 * i);
-	return all > rest ? all : rest;
-}
-
-void sl_avx2_from_f16(const uint8_t *in, int64_t n, float *x)
-{
-	int64_t i = 0;
-
-	for (; i + 8 <= n; i += 8)
-		_mm256_storeu_ps(x + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(in + 2 * i))));
-	sl_c_from_f16(in + 2 * i, n - i, x + i);
-}
+#define NAME(x) sl_avx2_##x
+#include "kernels/cpu/body_half.h"

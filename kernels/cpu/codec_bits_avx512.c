@@ -1,7 +1,7 @@
 /* Codes to packed bits and back; 16-bit floats. */
 #include <string.h>
 
-#include "kernels/cpu/codec_avx512.h"
+#include "kernels/cpu/codec_vec_avx512.h"
 
 enum { AT_ONCE = 32, SLACK = 64 };
 
@@ -149,47 +149,8 @@ void sl_avx512_unpack(const uint8_t *in, int64_t n, int bits, uint16_t *code)
 	}
 }
 
-uint32_t sl_avx512_to_f16(const float *x, int64_t n, uint8_t *out)
-{
-	const __m512 most = _mm512_set1_ps(65504), least = _mm512_set1_ps(-65504);
-	__m512i top = _mm512_setzero_si512();
-	uint32_t all, rest;
-	int64_t i = 0;
-
-	for (; i + 16 <= n; i += 16) {
-		__m512 v = _mm512_loadu_ps(x + i);
-
-		top = _mm512_max_epu32(magnitude16(v), top);
-		v = _mm512_max_ps(_mm512_min_ps(v, most), least);
-		_mm256_storeu_si256((void *)(out + 2 * i), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
-	}
-	all = _mm512_reduce_max_epu32(top);
-	rest = sl_c_to_f16(x + i, n - i, out + 2 * i);
-	return all > rest ? all : rest;
-}
-
-static inline __attribute__((always_inline)) void from_f16(const uint8_t *in, int64_t n, float *x, bool stream)
-{
-	int64_t i = 0;
-
-	for (; i + 16 <= n; i += 16)
-		put16(x + i, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(in + 2 * i))), stream);
-	sl_c_from_f16(in + 2 * i, n - i, x + i);
-}
-
-void sl_avx512_from_f16(const uint8_t *in, int64_t n, float *x)
-{
-	from_f16(in, n, x, false);
-}
-
-void sl_avx512_stream_from_f16(const uint8_t *in, int64_t n, float *x)
-{
-	if (can_stream(x))
-		from_f16(in, n, x, true);
-	else
-		from_f16(in, n, x, false);
-	_mm_sfence();
-}
+#define NAME(x) sl_avx512_##x
+#include "kernels/cpu/body_half.h"
 
 uint32_t sl_avx512_to_bf16(const float *x, int64_t n, uint8_t *out)
 {
@@ -216,15 +177,12 @@ uint32_t sl_avx512_to_bf16(const float *x, int64_t n, uint8_t *out)
 	return all > rest ? all : rest;
 }
 
-static inline __attribute__((always_inline)) void from_bf16(const uint8_t *in, int64_t n, float *x, bool stream)
+INLINE void from_bf16(const uint8_t *in, int64_t n, float *x, bool stream)
 {
 	int64_t i = 0;
 
-	for (; i + 16 <= n; i += 16) {
-		__m512i v = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(in + 2 * i)));
-
-		put16(x + i, _mm512_castsi512_ps(_mm512_slli_epi32(v, 16)), stream);
-	}
+	for (; i + 16 <= n; i += 16)
+		put16(x + i, vec_of_bf16(in + 2 * i), stream);
 	sl_c_from_bf16(in + 2 * i, n - i, x + i);
 }
 

@@ -12,7 +12,7 @@ static inline struct table16 table_of(const float value[16])
 }
 
 /* `wide`, a constant: k may be 8 and more. */
-static inline __attribute__((always_inline)) __m256 pick(const struct table16 *t, __m256i k, bool wide)
+INLINE __m256 pick(const struct table16 *t, __m256i k, bool wide)
 {
 	__m256 low = _mm256_permutevar8x32_ps(t->low, k);
 
@@ -24,8 +24,7 @@ static inline __attribute__((always_inline)) __m256 pick(const struct table16 *t
 
 /* The bucket of each element by bisection: the edge in the middle first, then those in the middle of the halves.
  * `count` is a constant. */
-static inline __attribute__((always_inline)) __m256i bucket_of(__m256 v, const struct table16 *edge, __m256 middle,
-							       int count)
+INLINE __m256i bucket_of(__m256 v, const struct table16 *edge, __m256 middle, int count)
 {
 	__m256i up = _mm256_castps_si256(_mm256_cmp_ps(v, middle, _CMP_GE_OQ));
 	__m256i k = _mm256_and_si256(up, _mm256_set1_epi32(count / 2));
@@ -39,8 +38,7 @@ static inline __attribute__((always_inline)) __m256i bucket_of(__m256 v, const s
 	return k;
 }
 
-static inline __attribute__((always_inline)) void bucketize(const float *x, int64_t n, const struct sl_buckets *b,
-							    uint16_t *code, int count, bool scaled)
+INLINE void bucketize(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code, int count, bool scaled)
 {
 	const struct table16 edge = table_of(b->edge), pre = table_of(b->pre), lo = table_of(b->lo),
 			     inv = table_of(b->inv);
@@ -70,8 +68,8 @@ static int64_t sum_of(__m256i v)
 }
 
 /* Edges from … from+edges-1, at most 4. `edges` and `ties` are constants at every call. */
-static inline __attribute__((always_inline)) void edge_stats(const float *x, int64_t n, const struct sl_buckets *b,
-							     struct sl_bucket_stats *io, int from, int edges, bool ties)
+INLINE void edge_stats(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io, int from,
+		       int edges, bool ties)
 {
 	__m256i below[4], upto[4];
 	__m256 most[4];
@@ -106,8 +104,7 @@ static inline __attribute__((always_inline)) void edge_stats(const float *x, int
 	}
 }
 
-static inline __attribute__((always_inline)) void tile_stats(const float *x, int64_t n, const struct sl_buckets *b,
-							     struct sl_bucket_stats *io, bool ties)
+INLINE void tile_stats(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io, bool ties)
 {
 	int from = 1;
 
@@ -120,8 +117,7 @@ static inline __attribute__((always_inline)) void tile_stats(const float *x, int
 	edge_stats(x, n, b, io, from, 3, ties);
 }
 
-static inline __attribute__((always_inline)) void unbucketize(const uint16_t *code, int64_t n,
-							      const struct sl_buckets *b, float *x, bool wide)
+INLINE void unbucketize(const uint16_t *code, int64_t n, const struct sl_buckets *b, float *x, bool wide)
 {
 	const struct table16 lo = table_of(b->lo), step = table_of(b->step), post = table_of(b->post),
 			     max = table_of(b->max);

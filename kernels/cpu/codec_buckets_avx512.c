@@ -4,8 +4,8 @@
 enum { MOST_BUCKETS = 16, MOST_EDGES = 8 /* whose sums fit in registers */ };
 
 /* Edges from … from+edges-1. `edges` and `ties` are constants at every call. */
-static inline __attribute__((always_inline)) void edge_stats(const float *x, int64_t n, const struct sl_buckets *b,
-							     struct sl_bucket_stats *io, int from, int edges, bool ties)
+INLINE void edge_stats(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io, int from,
+		       int edges, bool ties)
 {
 	__m512i below[MOST_EDGES], upto[MOST_EDGES];
 	__m512 most[MOST_EDGES];
@@ -59,7 +59,7 @@ static inline struct edges16 edges_of(const struct sl_buckets *b)
 }
 
 /* Number of edges that are ≤ v. `count` is a constant. */
-static inline __attribute__((always_inline)) __m512i bucket_of(__m512 v, const struct edges16 *e, int count)
+INLINE __m512i bucket_of(__m512 v, const struct edges16 *e, int count)
 {
 	__mmask16 up = _mm512_cmp_ps_mask(v, e->middle, _CMP_GE_OQ);
 	__m512i k = _mm512_maskz_set1_epi32(up, count / 2);
@@ -182,8 +182,7 @@ static void bucket_counts(const float *x, int64_t n, const struct sl_buckets *b,
 	}
 }
 
-static inline __attribute__((always_inline)) void tile_stats(const float *x, int64_t n, const struct sl_buckets *b,
-							     struct sl_bucket_stats *io, bool ties)
+INLINE void tile_stats(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io, bool ties)
 {
 	switch (b->count) {
 	case 2:
@@ -213,8 +212,7 @@ static inline void store_pair(uint16_t *code, __m512i low, __m512i high, __m512i
 }
 
 /* `scaled`, a constant: some `pre` is not 1. */
-static inline __attribute__((always_inline)) void bucketize(const float *x, int64_t n, const struct sl_buckets *b,
-							    uint16_t *code, int count, bool scaled)
+INLINE void bucketize(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code, int count, bool scaled)
 {
 	const __m512 pre = _mm512_loadu_ps(b->pre), lo = _mm512_loadu_ps(b->lo), inv = _mm512_loadu_ps(b->inv);
 	const struct edges16 edges = edges_of(b);
@@ -244,8 +242,7 @@ static inline __attribute__((always_inline)) void bucketize(const float *x, int6
 	}
 }
 
-static inline __attribute__((always_inline)) void unbucketize(const uint16_t *code, int64_t n,
-							      const struct sl_buckets *b, float *x, bool stream)
+INLINE void unbucketize(const uint16_t *code, int64_t n, const struct sl_buckets *b, float *x, bool stream)
 {
 	const __m512 lo = _mm512_loadu_ps(b->lo), step = _mm512_loadu_ps(b->step);
 	const __m512 post = _mm512_loadu_ps(b->post), max = _mm512_loadu_ps(b->max);

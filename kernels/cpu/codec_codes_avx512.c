@@ -48,8 +48,7 @@ void sl_avx512_quantize(const float *x, int64_t n, const struct sl_affine *a, co
 }
 
 /* The functions that restore exist twice: storing, and streaming (see put16). `stream` is a constant. */
-static inline __attribute__((always_inline)) void dequantize(const uint16_t *code, int64_t n, const struct sl_affine *a,
-							     float *x, bool stream)
+INLINE void dequantize(const uint16_t *code, int64_t n, const struct sl_affine *a, float *x, bool stream)
 {
 	const struct affine16 k = spread(a);
 	int64_t i = 0;
@@ -121,8 +120,7 @@ void sl_avx512_levels(const float *x, int64_t n, const struct sl_affine *a, cons
 	sl_c_levels(x + i, n - i, a, rnd + i, bits, q, code + i);
 }
 
-static inline __attribute__((always_inline)) void unlevels(const uint16_t *code, int64_t n, const struct sl_affine *a,
-							   int bits, float *x, bool stream)
+INLINE void unlevels(const uint16_t *code, int64_t n, const struct sl_affine *a, int bits, float *x, bool stream)
 {
 	const struct affine16 k = spread(a);
 	const __m512i mask = _mm512_set1_epi32((1 << bits) - 1), sign = _mm512_set1_epi32((int)0x80000000u);

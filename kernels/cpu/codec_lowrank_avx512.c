@@ -7,8 +7,7 @@ static inline __mmask16 lanes(int64_t left)
 }
 
 /* Rows j … j+rows-1 of p over columns k … k+31, held in registers over all of m. `rows` is a constant. */
-static inline __attribute__((always_inline)) void xt_tile(const float *x, int64_t m, int64_t c, const float *q,
-							  float *p, int64_t k, int rows)
+INLINE void xt_tile(const float *x, int64_t m, int64_t c, const float *q, float *p, int64_t k, int rows)
 {
 	const __mmask16 m0 = lanes(c - k), m1 = c - k > 16 ? lanes(c - k - 16) : 0;
 	__m512 sum[4][2];
@@ -84,8 +83,7 @@ static inline void transpose(__m512 row[16])
 }
 
 /* Rows j … j+rows-1 of q for 16 (or `left`) rows of x. `rows` is a constant. */
-static inline __attribute__((always_inline)) void x_tile(const float *x, int64_t left, int64_t m, int64_t c,
-							 const float *p, float *q, int rows)
+INLINE void x_tile(const float *x, int64_t left, int64_t m, int64_t c, const float *p, float *q, int rows)
 {
 	__m512 sum[4];
 	int64_t k = 0;
@@ -139,8 +137,7 @@ void sl_avx512_mul_x(const float *x, int64_t m, int64_t c, const float *p, int r
 }
 
 /* Columns k … k+31 of all rows of x, of rank r ≤ 8 with b in registers. `r` is a constant. */
-static inline __attribute__((always_inline)) void outer_tile(const float *a, const float *b, int64_t m, int64_t c,
-							     int64_t k, int r, float *x)
+INLINE void outer_tile(const float *a, const float *b, int64_t m, int64_t c, int64_t k, int r, float *x)
 {
 	__m512 u[8], v[8];
 

@@ -1,10 +1,5 @@
 /* Places: what is large, where it lies, taking it out. |bits| are less than 2^31: signed comparisons serve. */
-#include "kernels/cpu/codec_avx2.h"
-
-static inline uint32_t bits_of(__m256i mask)
-{
-	return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(mask));
-}
+#include "kernels/cpu/codec_vec_avx2.h"
 
 int64_t sl_avx2_scan(const float *x, int64_t n, uint32_t lo, uint32_t hi, uint32_t *cand, int64_t cap, int64_t *n_cand,
 		     int64_t *equal, uint32_t *top)
@@ -42,27 +37,8 @@ int64_t sl_avx2_scan(const float *x, int64_t n, uint32_t lo, uint32_t hi, uint32
 	return above;
 }
 
-int64_t sl_avx2_mark(const float *x, int64_t n, uint32_t least, uint64_t *bitmap, uint32_t *top)
-{
-	const __m256i low = _mm256_set1_epi32((int)least);
-	__m256i most = _mm256_set1_epi32((int)*top);
-	int64_t i = 0, count = 0;
-
-	for (; i + 64 <= n; i += 64) {
-		uint64_t word = 0;
-
-		for (int j = 0; j < 8; j++) {
-			__m256i m = magnitude8(_mm256_loadu_ps(x + i + 8 * j));
-
-			most = _mm256_max_epu32(m, most);
-			word |= (uint64_t)(bits_of(_mm256_cmpgt_epi32(low, m)) ^ 0xff) << (8 * j);
-		}
-		bitmap[i / 64] = word;
-		count += __builtin_popcountll(word);
-	}
-	*top = most_of(most);
-	return count + sl_c_mark(x + i, n - i, least, bitmap + i / 64, top);
-}
+#define NAME(x) sl_avx2_##x
+#include "kernels/cpu/body_mark.h"
 
 int64_t sl_avx2_gather(const float *x, int64_t n, const uint64_t *bitmap, sl_f32u *y, uint32_t *top)
 {

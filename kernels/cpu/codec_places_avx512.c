@@ -1,5 +1,5 @@
 /* Places: what is large, where it lies, taking it out and putting it back. */
-#include "kernels/cpu/codec_avx512.h"
+#include "kernels/cpu/codec_vec_avx512.h"
 
 int64_t sl_avx512_scan(const float *x, int64_t n, uint32_t lo, uint32_t hi, uint32_t *cand, int64_t cap,
 		       int64_t *n_cand, int64_t *equal, uint32_t *top)
@@ -29,28 +29,8 @@ int64_t sl_avx512_scan(const float *x, int64_t n, uint32_t lo, uint32_t hi, uint
 	return above;
 }
 
-int64_t sl_avx512_mark(const float *x, int64_t n, uint32_t least, uint64_t *bitmap, uint32_t *top)
-{
-	const __m512i low = _mm512_set1_epi32((int)least);
-	__m512i most = _mm512_set1_epi32((int)*top);
-	int64_t i = 0, count = 0;
-
-	for (; i + 64 <= n; i += 64) {
-		uint64_t word = 0;
-
-		for (int j = 0; j < 4; j++) {
-			__m512i m = magnitude16(_mm512_loadu_ps(x + i + 16 * j));
-
-			ask_ahead(x + i + 16 * j);
-			most = _mm512_max_epu32(m, most);
-			word |= (uint64_t)_mm512_cmpge_epu32_mask(m, low) << (16 * j);
-		}
-		bitmap[i / 64] = word;
-		count += __builtin_popcountll(word);
-	}
-	*top = _mm512_reduce_max_epu32(most);
-	return count + sl_c_mark(x + i, n - i, least, bitmap + i / 64, top);
-}
+#define NAME(x) sl_avx512_##x
+#include "kernels/cpu/body_mark.h"
 
 static int64_t marked(const uint64_t *bitmap, int64_t words)
 {
@@ -68,8 +48,7 @@ static inline __mmask16 first(int64_t count)
 
 /* Elements that a word marks, packed to y in whole registers: what these write beyond is written again. With `tight`, a
  * constant, only `room` values may be written. Returns how many. */
-static inline __attribute__((always_inline)) int64_t gather_word(const float *x, uint64_t word, sl_f32u *y,
-								 int64_t room, __m512i *most, bool tight)
+INLINE int64_t gather_word(const float *x, uint64_t word, sl_f32u *y, int64_t room, __m512i *most, bool tight)
 {
 	int64_t count = 0;
 
@@ -102,8 +81,7 @@ int64_t sl_avx512_gather(const float *x, int64_t n, const uint64_t *bitmap, sl_f
 	return count + sl_c_gather(x + 64 * words, n - 64 * words, bitmap + words, y + count, top);
 }
 
-static inline __attribute__((always_inline)) int64_t expand(const sl_f32u *y, int64_t n, const uint64_t *bitmap,
-							    float *x, bool stream)
+INLINE int64_t expand(const sl_f32u *y, int64_t n, const uint64_t *bitmap, float *x, bool stream)
 {
 	int64_t words = n / 64, total = marked(bitmap, words), count = 0;
 

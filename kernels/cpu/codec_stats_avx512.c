@@ -37,8 +37,7 @@ void sl_avx512_minmax(const float *x, int64_t n, struct sl_range *io)
 }
 
 /* Columns k … k+16·vecs-1 over all rows, in registers. `vecs` is a constant. */
-static inline __attribute__((always_inline)) __m512i cols_tile(const float *x, int64_t rows, int64_t c, float *lo,
-							       float *hi, int vecs)
+INLINE __m512i cols_tile(const float *x, int64_t rows, int64_t c, float *lo, float *hi, int vecs)
 {
 	__m512i top = _mm512_setzero_si512();
 	__m512 l[4], h[4];
