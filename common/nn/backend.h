@@ -12,6 +12,10 @@
 #include "common/nn/op.h"
 
 struct sl_pool;
+struct sl_codec_stage; /* common/codec/stage.h */
+struct sl_codec_loops; /* common/codec/loops.h */
+
+/* ---- one op */
 
 struct sl_op_call;
 
@@ -53,6 +57,10 @@ struct sl_op_call {
 	int64_t *correct;      /* host; forward stores how many rows have their largest logit at the label */
 };
 
+/* Of struct sl_op_call, what a backend can do for a convolution. WHOLE: `after` with `whole`, where nobody wants the
+ * gradient of the convolution's input. */
+enum sl_fuse { SL_FUSE_BEFORE = 1, SL_FUSE_AFTER = 2, SL_FUSE_WHOLE = 4 };
+
 struct sl_op_sizes {
 	size_t workspace_bytes; /* shared by all ops of a segment */
 	size_t saved_bytes;     /* per op and chunk in flight */
@@ -78,17 +86,8 @@ struct sl_kernel {
 			      int64_t rows);
 };
 
-/* torch.optim.SGD: g += wd·w; m = first ? g : mu·m + g; g = nesterov ? g + mu·m : m; w -= lr·g. */
-struct sl_sgd {
-	float lr, momentum, weight_decay;
-	bool nesterov;
-	bool first; /* this is the first step: momentum buffers start as the gradient */
-};
+/* ---- one pass */
 
-struct sl_codec_stage; /* common/codec/stage.h */
-struct sl_codec_loops; /* common/codec/loops.h */
-
-/* WHOLE: `after` with `whole` where nobody wants the gradient of the convolution's input. */
 /* What an executor computes for one chunk. What it queues depends on these alone, step excepted: of that, the
  * randomness of dropout. */
 enum sl_pass_kind { SL_PASS_FORWARD, SL_PASS_BACKWARD, SL_PASS_COMMIT };
@@ -104,16 +103,22 @@ struct sl_pass {
 /* PLAIN: compute it. RECORD: compute it, then call pass_end. DONE: it is queued as it was recorded. */
 enum sl_pass_way { SL_PASS_PLAIN, SL_PASS_RECORD, SL_PASS_DONE };
 
-enum sl_fuse { SL_FUSE_BEFORE = 1, SL_FUSE_AFTER = 2, SL_FUSE_WHOLE = 4 };
+/* ---- the backend */
+
+/* torch.optim.SGD: g += wd·w; m = first ? g : mu·m + g; g = nesterov ? g + mu·m : m; w -= lr·g. */
+struct sl_sgd {
+	float lr, momentum, weight_decay;
+	bool nesterov;
+	bool first; /* this is the first step: momentum buffers start as the gradient */
+};
 
 struct sl_backend_ops {
 	const char *name; /* "ref", "cpu", "cuda" */
 	enum sl_err (*alloc)(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail); /* zeroed */
 	void (*free)(struct sl_backend *be, void *ptr);
-	enum sl_err (*upload)(struct sl_backend *be, void *dst, const void *host_src,
-			      size_t bytes); /* returns when done */
-	enum sl_err (*download)(struct sl_backend *be, void *host_dst, const void *src,
-				size_t bytes); /* returns when done */
+	/* Both return when done. */
+	enum sl_err (*upload)(struct sl_backend *be, void *dst, const void *host_src, size_t bytes);
+	enum sl_err (*download)(struct sl_backend *be, void *host_dst, const void *src, size_t bytes);
 	enum sl_err (*zero)(struct sl_backend *be, void *dst, size_t bytes);
 	/* Calls done(arg) once everything queued before is complete; a CPU backend calls it at once. */
 	enum sl_err (*fence)(struct sl_backend *be, void (*done)(void *arg), void *arg);
