@@ -317,6 +317,21 @@ static enum sl_err read_file(struct sl_recover *r, struct sl_remote *remote, str
 	return err;
 }
 
+/* A run that loses steps is to know why. */
+static void warn_back(const struct sl_recover *r, uint64_t next_step)
+{
+	uint64_t held = r->n_file ? r->file[0] : 0;
+
+	if (r->has_live && r->live.step > held)
+		held = r->live.step;
+	if (next_step < held)
+		sl_log(SL_LOG_WARN, "steps-lost",
+		       "this side could go on from step %" PRIu64 ", the server from step %" PRIu64
+		       ": what lies between is run again%s",
+		       held, next_step,
+		       next_step ? "" : "; a server keeps checkpoints only where its config names a `store`");
+}
+
 enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run,
 			       uint64_t next_step, enum sl_restored *how, struct sl_step_result *result,
 			       struct sl_fail *fail)
@@ -332,6 +347,7 @@ enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, s
 		*how = SL_RESTORED_SAME;
 	} else {
 		*how = SL_RESTORED_BACK;
+		warn_back(r, next_step);
 		if (next_step)
 			return read_file(r, remote, run, next_step, fail);
 		return sl_training_restore(run, NULL, fail); /* the link began with the first weights */
@@ -422,7 +438,7 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 	if (sl_remote_checkpointed(remote))
 		err = begin_write(r, remote, run, write_ended, &fail);
 	else
-		err = sl_fail_set(&fail, SL_ERR_IO, "the server could not keep its side");
+		err = sl_fail_set(&fail, SL_ERR_IO, "the server could not keep its side, its log says why");
 	if (!err)
 		return;
 	miss(r, step, &fail);

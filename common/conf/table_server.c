@@ -7,7 +7,7 @@ typedef struct sl_conf_server T;
 /* clang-format off */
 static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "listen", listen, sl_conf_check_listen, "tcp://127.0.0.1:5570", "address to listen on, without auth on loopback only; port 0: any free one"),
-	SL_STRING(T, "store", store, NULL, "", "folder of weights by hash; empty: uploaded weights are not kept"),
+	SL_STRING(T, "store", store, NULL, "", "folder of uploaded weights and of sessions' states; empty: nothing is kept, and no run can go on from a checkpoint"),
 	SL_INT64(T, "store_ttl_s", store_ttl_s, 0, 1e10, "2592000", "seconds; 0: for ever", "files of the store that nobody has used for so long are removed"),
 	SL_BYTES(T, "store_bytes", store_bytes, 0, 0x1p50, "0", "most bytes of the store, the files unused for longest leave first; 0: no limit"),
 	SL_INT(T, "threads", threads, 0, 256, "0", "0: all CPUs", "threads that compute"),

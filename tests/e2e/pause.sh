@@ -29,3 +29,16 @@ serve
 ends_with "$client_pid" 0 $patience "the resumed client"
 same_run undisturbed paused 120
 ! ls "$tmp"/paused/checkpoint-*.safetensors >/dev/null 2>&1 || fail "checkpoints are left behind a finished run"
+! grep -q 'steps-lost' "$tmp/paused.log" || fail "nothing was lost: $(grep steps-lost "$tmp/paused.log")"
+
+# with a server that keeps nothing the run begins anew, and says so
+kill -TERM "$server_pid"
+ends_with "$server_pid" 0 $patience "the server that keeps states"
+start_server server "listen=tcp://127.0.0.1:$port" store=
+start_client forgotten "$tmp/client.yaml" "${sets[@]}"
+wait_for "ten steps" has_steps forgotten 10
+kill -INT "$client_pid"
+ends_with "$client_pid" 0 $patience "the interrupted client of a server without a store"
+client forgotten "$tmp/client.yaml" "${sets[@]}" --resume || fail "the run that begins anew: status $?"
+grep -qE "^WARN steps-lost: .* step [0-9]+, the server from step 0: .*\`store\`" "$tmp/forgotten.log" || fail "steps were lost without a word"
+same_run undisturbed forgotten 120
