@@ -75,7 +75,9 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 	struct sl_training_state t = sl_training_state(training);
 	struct sl_status_session session = {
 		.epoch = t.epoch,
+		.epochs = t.epochs,
 		.step = (int64_t)t.step,
+		.steps = (int64_t)t.total_steps,
 		.skipped = (int64_t)t.skipped,
 		.checkpoint_step = (int64_t)checkpoint->good,
 		.checkpoint_missed = (int64_t)checkpoint->missed,
@@ -84,8 +86,9 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 		.images_per_s = t.images_per_s,
 		.age_s = t.age_s,
 		.idle_s = t.idle_s,
-		.tx_mb_s = t.age_s > 0 ? (double)t.tx_bytes / t.age_s / 1e6 : NAN,
-		.rx_mb_s = t.age_s > 0 ? (double)t.rx_bytes / t.age_s / 1e6 : NAN,
+		.left_s = t.left_s,
+		.tx_mb_s = t.tx_bytes_per_s / 1e6,
+		.rx_mb_s = t.rx_bytes_per_s / 1e6,
 	};
 	struct sl_status status = {.pid = getpid(), .threads = sl_pool_threads(setup->pool), .uptime_s = t.age_s};
 
@@ -109,6 +112,7 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 		PUT(session.phase, "%s", phase(sl_remote_session(remote)));
 		session.tx_bytes = (int64_t)stats.tx_bytes;
 		session.rx_bytes = (int64_t)stats.rx_bytes;
+		session.link_epoch = (int64_t)sl_remote_session(remote)->epoch;
 		session.stale_frames = (int64_t)sl_remote_session(remote)->counts.stale_frames;
 		status.session = &session;
 		status.n_session = 1;

@@ -43,7 +43,7 @@ struct sl_training {
 	uint64_t skipped_in_row;
 	struct mark mark;
 	uint64_t linked_train_images, linked_eval_images; /* of this process: what its links have carried */
-	double loss, acc, images_per_s;
+	double loss, acc, images_per_s, tx_bytes_per_s, rx_bytes_per_s;
 	struct sl_jsonl *log;
 	bool log_broken;
 	struct sl_progress *progress;
@@ -294,10 +294,17 @@ static void eval_over(struct sl_training *r)
 		t->best_test_acc = t->test_acc;
 }
 
+/* Of the last ten steps or so. */
+static void follow(double *rate, double n, double seconds)
+{
+	double now = ratio(n, seconds);
+
+	*rate = *rate > 0 ? 0.9 * *rate + 0.1 * now : now;
+}
+
 void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 {
 	bool eval = r->doing == SL_WANT_EVAL;
-	double rate = ratio((double)s->rows, s->t_step_s);
 
 	if (!s->skipped)
 		tally_add(eval ? &r->eval : &r->train, s);
@@ -323,7 +330,9 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 		r->totals.compute_s += s->t_compute_s;
 		r->totals.train_tx_bytes += s->tx_bytes;
 		r->totals.train_rx_bytes += s->rx_bytes;
-		r->images_per_s = r->images_per_s > 0 ? 0.9 * r->images_per_s + 0.1 * rate : rate;
+		follow(&r->images_per_s, (double)s->rows, s->t_step_s);
+		follow(&r->tx_bytes_per_s, (double)s->tx_bytes, s->t_step_s);
+		follow(&r->rx_bytes_per_s, (double)s->rx_bytes, s->t_step_s);
 		log_step(r, s);
 	}
 	show(r);
@@ -459,6 +468,8 @@ void sl_training_position(const struct sl_training *r, uint64_t *epoch, int64_t 
 
 struct sl_training_state sl_training_state(const struct sl_training *r)
 {
+	double images_left = (double)(r->total_steps - r->step) * r->setup->conf->train.batch;
+
 	return (struct sl_training_state){
 		.doing = r->doing,
 		.step = r->step,
@@ -471,6 +482,9 @@ struct sl_training_state sl_training_state(const struct sl_training *r)
 		.images_per_s = r->images_per_s,
 		.tx_bytes = r->totals.tx_bytes,
 		.rx_bytes = r->totals.rx_bytes,
+		.tx_bytes_per_s = r->tx_bytes_per_s,
+		.rx_bytes_per_s = r->rx_bytes_per_s,
+		.left_s = ratio(images_left, r->images_per_s),
 		.age_s = sl_seconds_since(r->started_ns),
 		.idle_s = sl_seconds_since(r->done_ns),
 	};

@@ -23,9 +23,11 @@ struct sl_training_state {
 	uint64_t skipped;           /* of those done */
 	int epoch, epochs;          /* from 1 */
 	double loss, acc;           /* of the last batch; acc in 0 … 1; NAN before the first */
-	double images_per_s;        /* over the last steps */
-	uint64_t tx_bytes, rx_bytes;
-	double age_s, idle_s; /* since the start, since the last batch */
+	double images_per_s;        /* over the last steps, as the link's bytes are; 0 before the first */
+	double tx_bytes_per_s, rx_bytes_per_s;
+	uint64_t tx_bytes, rx_bytes; /* of the run */
+	double left_s;               /* at this rate, evaluations not counted; NAN: not known */
+	double age_s, idle_s;        /* since the start, since the last batch */
 };
 
 /* The link's part of the summary. A local run has no peaks, and its bytes are payloads that no link has carried. */

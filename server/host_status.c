@@ -56,11 +56,12 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, const
 	*out = (struct sl_status_session){
 		.step = (int64_t)st.steps,
 		.skipped = (int64_t)st.skipped,
-		.epoch = (int64_t)s->epoch,
+		.link_epoch = (int64_t)s->epoch,
 		.checkpoint_step = (int64_t)st.checkpoint.good,
 		.checkpoint_missed = (int64_t)st.checkpoint.missed,
 		.loss = NAN, /* the loss stays with the client */
 		.acc = NAN,
+		.left_s = NAN,
 		.images_per_s = st.step_s > 0 ? (double)s->batch_rows / st.step_s : NAN,
 		.tx_bytes = (int64_t)st.stats.tx_bytes,
 		.rx_bytes = (int64_t)st.stats.rx_bytes,

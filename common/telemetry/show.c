@@ -2,11 +2,21 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "common/link/control.h"
 #include "common/telemetry/status.h"
 
 enum { TIMEOUT_MS = 2000 };
+
+/* Of the terminal; 0 where stdout is none. */
+static int columns(void)
+{
+	struct winsize size;
+
+	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
 
 enum sl_err sl_status_show(const char *control_path, bool json, struct sl_fail *fail)
 {
@@ -21,7 +31,7 @@ enum sl_err sl_status_show(const char *control_path, bool json, struct sl_fail *
 	} else {
 		err = sl_status_parse(answer, &status, fail);
 		if (!err) {
-			sl_status_table(&status, stdout);
+			sl_status_table(&status, columns(), stdout);
 			sl_status_free(&status);
 		}
 	}

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,11 +15,16 @@ struct member {
 	const char *name;
 	enum member_type type;
 	size_t offset;
+	bool younger; /* than the first daemons of this schema: may be missing */
 };
 
-#define M(st, name, type)                              \
-	{                                              \
-#name, type, offsetof(struct st, name) \
+#define M(st, name, type)                                     \
+	{                                                     \
+#name, type, offsetof(struct st, name), false \
+	}
+#define YOUNGER(st, name, type)                              \
+	{                                                    \
+#name, type, offsetof(struct st, name), true \
 	}
 
 static const struct member daemon_members[] = {
@@ -53,13 +59,17 @@ static const struct member session_members[] = {
 	M(sl_status_session, checkpoint_step, WHOLE),
 	M(sl_status_session, checkpoint_missed, WHOLE),
 	M(sl_status_session, checkpoint_error, TEXT),
+	YOUNGER(sl_status_session, epochs, WHOLE),
+	YOUNGER(sl_status_session, steps, WHOLE),
+	YOUNGER(sl_status_session, left_s, REAL),
+	YOUNGER(sl_status_session, link_epoch, WHOLE),
 };
 
 static const struct member codec_members[] = {
-	{"head_act", TEXT, offsetof(struct sl_status_session, codec[0])},
-	{"mid_act", TEXT, offsetof(struct sl_status_session, codec[1])},
-	{"mid_grad", TEXT, offsetof(struct sl_status_session, codec[2])},
-	{"head_grad", TEXT, offsetof(struct sl_status_session, codec[3])},
+	{"head_act", TEXT, offsetof(struct sl_status_session, codec[0]), false},
+	{"mid_act", TEXT, offsetof(struct sl_status_session, codec[1]), false},
+	{"mid_grad", TEXT, offsetof(struct sl_status_session, codec[2]), false},
+	{"head_grad", TEXT, offsetof(struct sl_status_session, codec[3]), false},
 };
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
@@ -131,7 +141,9 @@ static enum sl_err json_to_members(const struct member *m, size_t n, const json_
 			*(int64_t *)at = json_integer_value(value);
 		else if (m[i].type == REAL && (json_is_number(value) || json_is_null(value)))
 			*(double *)at = json_is_null(value) ? NAN : json_number_value(value);
-		else
+		else if (!value && m[i].younger && m[i].type == REAL)
+			*(double *)at = NAN;
+		else if (value || !m[i].younger)
 			return sl_fail_set(fail, SL_ERR_DATA, "the status has no usable \"%s\"", m[i].name);
 	}
 	return SL_OK;

@@ -17,7 +17,9 @@ struct sl_status_session {
 	char partition[SL_STATUS_TEXT];
 	char codec[4][SL_STATUS_TEXT]; /* head_act, mid_act, mid_grad, head_grad */
 	char phase[SL_STATUS_TEXT];    /* "train", "eval", "connect" … */
-	int64_t epoch, step, skipped;  /* skipped: of these steps, for NaN or Inf */
+	/* Done, and in all (0: not known, as the epochs are to a server). skipped: of these steps, for NaN or Inf */
+	int64_t epoch, epochs, step, steps, skipped;
+	int64_t link_epoch; /* which link of the session this is; newer ones are larger */
 	/* The newest checkpoint on the disk of the side that answers; the one that could not be written behind it, and
 	 * why: 0 and "" where all is well */
 	int64_t checkpoint_step, checkpoint_missed;
@@ -26,6 +28,7 @@ struct sl_status_session {
 	double images_per_s, tx_mb_s, rx_mb_s;
 	int64_t tx_bytes, rx_bytes; /* as the side that answers sees it */
 	double age_s;               /* since the session began */
+	double left_s;              /* until the run is done, as fast as it is now; NaN: not known */
 	double idle_s;              /* since its last step */
 	int64_t stale_frames;       /* of older epochs: dropped */
 };
@@ -57,10 +60,12 @@ struct sl_status {
 /* One JSON document, indented by `indent` blanks (0: one line), malloc'ed; NULL: no memory. What is not UTF-8 becomes
  * '?'. */
 char *sl_status_json(const struct sl_status *status, int indent);
-/* Reads such a document; members that it does not know are ignored. VERSION: another schema; DATA. */
+/* Reads such a document; members that it does not know are ignored, and younger
+ * ones that are not there are 0 or NaN. VERSION: another schema; DATA. */
 enum sl_err sl_status_parse(const char *text, struct sl_status *out, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_status_free(struct sl_status *status);
-/* A line about the daemon, then an aligned row per session. */
-void sl_status_table(const struct sl_status *status, FILE *file);
+/* Two lines about the daemon; for each session an aligned row and lines of details. `columns`: of the terminal, which
+ * rows are kept within by leaving columns out; 0: no limit. */
+void sl_status_table(const struct sl_status *status, int columns, FILE *file);
 
 #endif

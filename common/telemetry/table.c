@@ -12,7 +12,8 @@ enum { CELL = 64, ID_SHOWN = 8, LONG_TASK_S = 10 };
 
 struct column {
 	const char *title;
-	bool left; /* else numbers, to the right */
+	bool left;  /* else numbers, to the right */
+	bool spare; /* left out where the table is wider than the terminal */
 	void (*cell)(const struct sl_status_session *s, char out[CELL]);
 };
 
@@ -69,40 +70,30 @@ static void cell_peer(const struct sl_status_session *s, char out[CELL])
 	put_text(out, s->peer);
 }
 
-static void cell_model(const struct sl_status_session *s, char out[CELL])
-{
-	put_text(out, s->model);
-}
-
-static void cell_cut(const struct sl_status_session *s, char out[CELL])
-{
-	put_text(out, s->partition);
-}
-
-static void cell_codec(const struct sl_status_session *s, char out[CELL])
-{
-	char all[4 * SL_STATUS_TEXT + 4];
-	bool same = true;
-
-	for (int i = 1; i < 4; i++)
-		same = same && strcmp(s->codec[i], s->codec[0]) == 0;
-	snprintf(all, sizeof all, "%s %s %s %s", s->codec[0], s->codec[1], s->codec[2], s->codec[3]);
-	put_text(out, same ? s->codec[0] : all);
-}
-
 static void cell_phase(const struct sl_status_session *s, char out[CELL])
 {
 	put_text(out, s->phase);
 }
 
+/* 3, of 782: "3/782"; "-" where neither is known, as the epoch is not to a server. */
+static void put_share(char out[CELL], int64_t n, int64_t all)
+{
+	if (all)
+		snprintf(out, CELL, "%" PRId64 "/%" PRId64, n, all);
+	else if (n)
+		snprintf(out, CELL, "%" PRId64, n);
+	else
+		strcpy(out, "-");
+}
+
 static void cell_epoch(const struct sl_status_session *s, char out[CELL])
 {
-	snprintf(out, CELL, "%" PRId64, s->epoch);
+	put_share(out, s->epoch, s->epochs);
 }
 
 static void cell_step(const struct sl_status_session *s, char out[CELL])
 {
-	snprintf(out, CELL, "%" PRId64, s->step);
+	put_share(out, s->step, s->steps);
 }
 
 static void cell_loss(const struct sl_status_session *s, char out[CELL])
@@ -130,21 +121,11 @@ static void cell_rx_rate(const struct sl_status_session *s, char out[CELL])
 	put_real(out, s->rx_mb_s, "%.1f", s->rx_mb_s);
 }
 
-static void cell_tx(const struct sl_status_session *s, char out[CELL])
-{
-	put_bytes(out, s->tx_bytes);
-}
-
-static void cell_rx(const struct sl_status_session *s, char out[CELL])
-{
-	put_bytes(out, s->rx_bytes);
-}
-
-static void cell_age(const struct sl_status_session *s, char out[CELL])
+static void cell_left(const struct sl_status_session *s, char out[CELL])
 {
 	char text[16];
 
-	put_text(out, sl_progress_duration(s->age_s, text));
+	put_text(out, sl_progress_duration(s->left_s, text));
 }
 
 static void cell_idle(const struct sl_status_session *s, char out[CELL])
@@ -155,24 +136,90 @@ static void cell_idle(const struct sl_status_session *s, char out[CELL])
 }
 
 static const struct column columns[] = {
-	{"SESSION", true, cell_id},       {"PEER", true, cell_peer},   {"MODEL", true, cell_model},
-	{"CUT", true, cell_cut},          {"CODEC", true, cell_codec}, {"PHASE", true, cell_phase},
-	{"EPOCH", false, cell_epoch},     {"STEP", false, cell_step},  {"LOSS", false, cell_loss},
-	{"ACC", false, cell_acc},         {"IMG/S", false, cell_rate}, {"TX MB/S", false, cell_tx_rate},
-	{"RX MB/S", false, cell_rx_rate}, {"SENT", false, cell_tx},    {"RECEIVED", false, cell_rx},
-	{"AGE", false, cell_age},         {"IDLE", false, cell_idle},
+	{"SESSION", true, false, cell_id},      {"PEER", true, false, cell_peer},
+	{"PHASE", true, false, cell_phase},     {"EPOCH", false, false, cell_epoch},
+	{"STEP", false, false, cell_step},      {"LOSS", false, false, cell_loss},
+	{"ACC", false, false, cell_acc},        {"IMG/S", false, false, cell_rate},
+	{"TX MB/S", false, true, cell_tx_rate}, {"RX MB/S", false, true, cell_rx_rate},
+	{"LEFT", false, false, cell_left},      {"IDLE", false, false, cell_idle},
 };
 
 enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
-static void print_cell(FILE *file, int column, int width, const char *text)
+/* Their widths, 0 for those in which no session says anything, and for a client's peer, whose address stands above; all
+ * of them without those to spare where that is more than `most`. */
+static void choose_columns(const struct sl_status *status, int most, int width[COLUMNS])
 {
-	const char *gap = column ? "  " : "";
+	bool client = strcmp(status->role, "client") == 0;
+	int sum = -2;
 
-	if (!columns[column].left)
-		fprintf(file, "%s%*s", gap, width, text);
-	else
-		fprintf(file, "%s%-*s", gap, width, text);
+	for (int c = 0; c < COLUMNS; c++) {
+		char cell[CELL];
+		bool says = false, known = client && columns[c].cell == cell_peer;
+
+		width[c] = (int)strlen(columns[c].title);
+		for (int i = 0; i < status->n_session; i++) {
+			int n;
+
+			columns[c].cell(&status->session[i], cell);
+			n = (int)strlen(cell);
+			says = says || (!known && strcmp(cell, "-") != 0);
+			width[c] = n > width[c] ? n : width[c];
+		}
+		width[c] = says ? width[c] : 0;
+		sum += says ? width[c] + 2 : 0;
+	}
+	for (int c = 0; c < COLUMNS && most && sum > most; c++)
+		width[c] = columns[c].spare ? 0 : width[c];
+}
+
+static void print_row(FILE *file, const int width[COLUMNS], const struct sl_status_session *s)
+{
+	char cell[CELL];
+	const char *gap = "";
+
+	for (int c = 0; c < COLUMNS; c++) {
+		if (!width[c])
+			continue;
+		if (s)
+			columns[c].cell(s, cell);
+		else
+			strcpy(cell, columns[c].title);
+		fprintf(file, columns[c].left ? "%s%-*s" : "%s%*s", gap, width[c], cell);
+		gap = "  ";
+	}
+	fputc('\n', file);
+}
+
+static void print_text(FILE *file, const char *before, const char *text)
+{
+	char line[SL_STATUS_TEXT];
+
+	put_line(line, sizeof line, text);
+	fprintf(file, "%s%s", before, line);
+}
+
+/* Below its row, what does not change from step to step, and what adds up. */
+static void print_details(FILE *file, const struct sl_status_session *s)
+{
+	char sent[CELL], received[CELL], age[16];
+	bool same = true;
+
+	for (int i = 1; i < 4; i++)
+		same = same && strcmp(s->codec[i], s->codec[0]) == 0;
+	print_text(file, "  ", s->model);
+	print_text(file, ", ", s->partition);
+	fputs("\n  codec", file);
+	for (int i = 0; i < (same ? 1 : 4); i++)
+		print_text(file, " ", s->codec[i]);
+	put_bytes(sent, s->tx_bytes);
+	put_bytes(received, s->rx_bytes);
+	fprintf(file, "\n  sent %s, received %s in %s", sent, received, sl_progress_duration(s->age_s, age));
+	if (s->checkpoint_step)
+		fprintf(file, "; checkpoint at step %" PRId64, s->checkpoint_step);
+	if (s->skipped)
+		fprintf(file, "; steps skipped for NaN or Inf: %" PRId64, s->skipped);
+	fputc('\n', file);
 }
 
 /* Below the table: what needs somebody's hand. */
@@ -188,18 +235,24 @@ static void print_missed(FILE *file, const struct sl_status_session *s)
 		s->checkpoint_missed, why, s->checkpoint_step);
 }
 
-void sl_status_table(const struct sl_status *status, FILE *file)
+static void print_daemon(FILE *file, const struct sl_status *status)
 {
-	char cell[CELL], text[4][CELL], up[16];
-	int width[COLUMNS];
+	bool server = strcmp(status->role, "server") == 0;
+	char text[16];
 
-	put_text(text[0], status->role);
-	put_text(text[1], status->version);
-	put_text(text[2], status->address);
-	put_text(text[3], status->device);
-	fprintf(file, "%s %s  pid %" PRId64 "  %s  %s, %" PRId64 " threads  up %s  %d session%s\n", text[0], text[1],
-		status->pid, text[2], text[3], status->threads, sl_progress_duration(status->uptime_s, up),
-		status->n_session, status->n_session == 1 ? "" : "s");
+	print_text(file, server ? "splits " : "splitc ", status->version);
+	fprintf(file, "  pid %" PRId64, status->pid);
+	print_text(file, "  ", status->address);
+	fprintf(file, "  up %s  %d session%s\n", sl_progress_duration(status->uptime_s, text), status->n_session,
+		status->n_session == 1 ? "" : "s");
+	print_text(file, "", status->device);
+	fprintf(file, ", %" PRId64 " thread%s\n", status->threads, status->threads == 1 ? "" : "s");
+}
+
+static void print_trouble(FILE *file, const struct sl_status *status)
+{
+	char text[16];
+
 	if (status->malformed || status->turned_away)
 		fprintf(file, "%" PRId64 " malformed messages, %" PRId64 " peers turned away\n", status->malformed,
 			status->turned_away);
@@ -209,36 +262,29 @@ void sl_status_table(const struct sl_status *status, FILE *file)
 			" of older epochs\n",
 			status->lost, status->links, status->rejected, status->frames, status->stale);
 	if (status->task_s >= LONG_TASK_S)
-		fprintf(file, "a task has run for %s\n", sl_progress_duration(status->task_s, up));
+		fprintf(file, "a task has run for %s\n", sl_progress_duration(status->task_s, text));
+}
+
+void sl_status_table(const struct sl_status *status, int columns_most, FILE *file)
+{
+	char bytes[CELL], text[16];
+	int width[COLUMNS];
+
+	print_daemon(file, status);
+	print_trouble(file, status);
 	if (status->store_files) {
-		put_bytes(cell, status->store_bytes);
-		fprintf(file, "store: %" PRId64 " files, %s, the oldest unused for %s\n", status->store_files, cell,
-			sl_progress_duration(status->store_oldest_s, up));
+		put_bytes(bytes, status->store_bytes);
+		fprintf(file, "store: %" PRId64 " files, %s, the oldest unused for %s\n", status->store_files, bytes,
+			sl_progress_duration(status->store_oldest_s, text));
 	}
 	if (status->n_session == 0)
 		return;
-	for (int c = 0; c < COLUMNS; c++) {
-		width[c] = (int)strlen(columns[c].title);
-		for (int i = 0; i < status->n_session; i++) {
-			columns[c].cell(&status->session[i], cell);
-			if ((int)strlen(cell) > width[c])
-				width[c] = (int)strlen(cell);
-		}
-	}
-	for (int c = 0; c < COLUMNS; c++)
-		print_cell(file, c, width[c], columns[c].title);
-	fputc('\n', file);
+	choose_columns(status, columns_most, width);
+	print_row(file, width, NULL);
 	for (int i = 0; i < status->n_session; i++) {
-		for (int c = 0; c < COLUMNS; c++) {
-			columns[c].cell(&status->session[i], cell);
-			print_cell(file, c, width[c], cell);
-		}
-		fputc('\n', file);
+		print_row(file, width, &status->session[i]);
+		print_details(file, &status->session[i]);
 	}
-	for (int i = 0; i < status->n_session; i++)
-		if (status->session[i].skipped)
-			fprintf(file, "%.*s: %" PRId64 " steps skipped for NaN or Inf\n", ID_SHOWN,
-				status->session[i].id, status->session[i].skipped);
 	for (int i = 0; i < status->n_session; i++)
 		print_missed(file, &status->session[i]);
 }

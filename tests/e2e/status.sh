@@ -25,6 +25,9 @@ holds "$tmp/client.json" ".role == \"client\" and .threads == 1 and .pid == $cli
 holds "$tmp/client.json" '.sessions[0] | .loss > 0 and .acc >= 0 and .images_per_s > 0 and .tx_mb_s > 0 and .phase != ""'
 holds "$tmp/server.json" ".role == \"server\" and .threads == 2 and .pid == $server_pid and .address == \"$endpoint\""
 holds "$tmp/server.json" '.sessions[0] | .loss == null and .images_per_s > 0' # labels and loss stay with the client
+holds "$tmp/client.json" '.sessions[0] | .epochs == 100000 and .steps == 3000000 and .left_s > 0'
+holds "$tmp/server.json" '.sessions[0] | .epoch == 0 and .steps == 0 and .left_s == null' # nor does it know the plan
+[ "$(jq .sessions[0].link_epoch "$tmp/client.json")" = "$(jq .sessions[0].link_epoch "$tmp/server.json")" ] || fail 'two epochs of one link'
 holds "$tmp/server.json" '.malformed == 0 and .turned_away == 0'
 [ "$(jq -r '.sessions[0].id' "$tmp/client.json")" = "$(jq -r '.sessions[0].id' "$tmp/server.json")" ] || fail 'two ids of one session'
 
@@ -35,9 +38,11 @@ wait_for 'no more steps' has_steps run $((step + 5))
 "$SPLITC" status --control "$tmp/run.sock" >"$tmp/client.txt" || fail 'splitc status'
 "$SPLITS" status --control "$tmp/host.sock" >"$tmp/server.txt" || fail 'splits status'
 for f in client server; do
-	grep -q "^$f 0.*pid .* 1 session$" "$tmp/$f.txt" || fail "$f: no first line: $(cat "$tmp/$f.txt")"
-	grep -qE '^SESSION +PEER +MODEL +CUT .*STEP' "$tmp/$f.txt" || fail "$f: no titles: $(cat "$tmp/$f.txt")"
-	grep -qE '^[0-9a-f]{8} .* mobilenet_v2 .* topk:0.2\|quant:8 ' "$tmp/$f.txt" || fail "$f: no session: $(cat "$tmp/$f.txt")"
+	grep -q "^split${f:0:1} 0.*pid .* 1 session$" "$tmp/$f.txt" || fail "$f: no first line: $(cat "$tmp/$f.txt")"
+	grep -qE '^SESSION .*PHASE .*STEP' "$tmp/$f.txt" || fail "$f: no titles: $(cat "$tmp/$f.txt")"
+	grep -qE '^[0-9a-f]{8} ' "$tmp/$f.txt" || fail "$f: no session: $(cat "$tmp/$f.txt")"
+	grep -q '^  mobilenet_v2, head_end=features.1' "$tmp/$f.txt" || fail "$f: no model: $(cat "$tmp/$f.txt")"
+	grep -qxF '  codec topk:0.2|quant:8' "$tmp/$f.txt" || fail "$f: no codec: $(cat "$tmp/$f.txt")"
 done
 
 # a control socket that answers is not taken over; anything but `status` gets no answer
