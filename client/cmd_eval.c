@@ -110,7 +110,7 @@ int splitc_eval(int argc, char **argv)
 	drive.json = o.json;
 	err = open_setup(&setup, &o, &conf, &fail);
 	if (!err)
-		err = o.local ? sl_drive_local(&setup, &drive, &fail) : sl_drive_remote(&setup, &drive, &fail);
+		err = sl_drive(&setup, &drive, o.local, &fail);
 	sl_setup_close(&setup);
 	return err ? sl_command_failed(&fail) : 0;
 }

@@ -44,7 +44,7 @@ int splitc_train(int argc, char **argv)
 	drive.resume = o.resume;
 	err = open_setup(&setup, &conf, &fail);
 	if (!err)
-		err = o.local ? sl_drive_local(&setup, &drive, &fail) : sl_drive_remote(&setup, &drive, &fail);
+		err = sl_drive(&setup, &drive, o.local, &fail);
 	sl_setup_close(&setup);
 	return err ? sl_command_failed(&fail) : 0;
 }

@@ -248,6 +248,8 @@ static void pause_session(struct drive *d)
 		*d->fail = fail;
 	}
 	SL_FAILPOINT(SL_FP_CLIENT_PAUSED);
+	if (!err && d->setup->conf->log.dir[0])
+		sl_log(SL_LOG_INFO, "paused", "`splitc train … --resume` goes on from here");
 	d->paused = true;
 	sl_remote_pause(d->remote);
 }

@@ -10,7 +10,7 @@
 #include "common/base/version.h"
 #include "common/link/loop.h"
 
-enum { LINGER_MS = 500, TICK_FRACTION = 4, HWM = 64 };
+enum { LINGER_MS = 500, TICK_FRACTION = 4, HWM = 64, SAY_MS = 1000 };
 
 struct sl_remote {
 	struct sl_remote_conf conf;
@@ -24,7 +24,7 @@ struct sl_remote {
 	struct sl_port *port;
 	struct sl_ends ends;
 	uint64_t opened_ms;
-	bool ready, over, closing;
+	bool ready, over, closing, said;
 	struct sl_job last; /* behind the task that ran when the session ended */
 	bool waiting;       /* … for it */
 	struct sl_fail why;
@@ -290,10 +290,13 @@ static void on_tick(void *arg)
 	/* a server that builds its plan has not said WELCOME, but heartbeats: it is there */
 	if (r->ready || sl_port_session(r->port)->counts.frames) {
 		sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_TICK});
+	} else if (waited > SAY_MS && !r->said) {
+		r->said = true;
+		sl_log(SL_LOG_INFO, "connecting", "%s has not answered yet", r->conf.endpoint);
 	} else if (waited > (uint64_t)r->conf.connect_timeout_ms) {
 		struct sl_fail fail;
 
-		sl_fail_set(&fail, SL_ERR_UNAVAILABLE, "no answer from %s within %d ms: is splits running there?",
+		sl_fail_set(&fail, SL_ERR_TIMEOUT, "no answer from %s within %d ms: is splits running there?",
 			    r->conf.endpoint, r->conf.connect_timeout_ms);
 		sl_port_fail(r->port, &fail);
 	}

@@ -23,11 +23,17 @@ static uint64_t raw_bytes(const struct sl_setup *setup, const struct sl_training
 	return (t->linked_train_images + (grad ? 0 : t->linked_eval_images)) * elements * sizeof(float);
 }
 
+/* The run's own, of which the server has told this process what it has seen. */
+static double server_compute_s(const struct sl_training_totals *t, const struct sl_training_link *link)
+{
+	return per(link->server_compute_s, (double)t->linked_steps);
+}
+
 void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup, const struct sl_training_totals *t,
 		     const struct sl_training_link *link, const char *outcome)
 {
 	double steps = (double)t->steps;
-	double compute_s = t->compute_s + link->server_compute_s;
+	double compute_s = per(t->compute_s, steps) + server_compute_s(t, link);
 
 	*out = (struct sl_jsonl_summary){
 		.epochs = t->epochs,
@@ -39,8 +45,8 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		.best_test_acc = t->best_test_acc,
 		.t_total_s = t->total_s,
 		.t_per_batch_s = per(t->train_s, steps),
-		.t_compute_per_batch_s = per(compute_s, steps),
-		.avg_mb_s = per((double)t->train_tx_bytes, compute_s) / MB,
+		.t_compute_per_batch_s = compute_s,
+		.avg_mb_s = per(per((double)t->train_tx_bytes, steps), compute_s) / MB,
 		.peak_client_mb_s = link->peak_tx > 0 ? link->peak_tx / MB : NAN,
 		.peak_server_mb_s = link->peak_rx > 0 ? link->peak_rx / MB : NAN,
 		.wire_tx_bytes = t->tx_bytes,
@@ -58,28 +64,45 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		};
 }
 
-static void print_bytes(const struct sl_jsonl_summary *s)
+static void print_bytes(const struct sl_jsonl_summary *s, uint64_t from)
 {
-	printf("\n%-10s %-24s %12s %12s %8s %8s\n", "tensor", "codec", "wire MB", "fp32 MB", "real", "nominal");
+	char codec[64] = "codec";
+
+	if (from)
+		snprintf(codec, sizeof codec, "codec (from step %" PRIu64 ")", from);
+	printf("\n%-9s  %-24s %10s %10s %7s %7s\n", "tensor", codec, "wire MB", "fp32 MB", "real", "nominal");
 	for (int dir = 0; dir < SL_JSONL_DIRECTIONS; dir++) {
 		const struct sl_jsonl_direction *d = &s->direction[dir];
 		bool up = dir == SL_DIR_HEAD_ACT || dir == SL_DIR_MID_GRAD;
 
 		if (!d->name)
 			continue;
-		printf("%-10s %-24s %12.2f %12.2f %8.4f %8.4f  %s\n", d->name, d->codec, (double)d->wire_bytes / MB,
+		printf("%-9s  %-24s %10.2f %10.2f %7.4f %7.4f  %s\n", d->name, d->codec, (double)d->wire_bytes / MB,
 		       (double)d->raw_bytes / MB, per((double)d->wire_bytes, (double)d->raw_bytes),
-		       per(d->nominal_bytes, (double)d->raw_bytes), up ? "client → server" : "server → client");
+		       per(d->nominal_bytes, (double)d->raw_bytes), up ? "up" : "down");
 	}
-	printf("%-10s %-24s %12.2f MB client → server, %.2f MB server → client\n", "all", "headers and control too",
+	printf("%-9s  headers and control too: %.2f MB up (to the server), %.2f MB down\n", "all",
 	       (double)s->wire_tx_bytes / MB, (double)s->wire_rx_bytes / MB);
 }
 
 /* Receiving a run of a single part takes no time that could be measured: "-". */
 static const char *rate_text(double mb_s, char out[32])
 {
-	snprintf(out, 32, isnan(mb_s) ? "-" : "%.2f MB/s", mb_s);
+	snprintf(out, 32, isnan(mb_s) ? "-" : "%.2f", mb_s);
 	return out;
+}
+
+static void print_steps(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
+			const struct sl_training_link *link)
+{
+	printf("%s: %" PRIu64 " steps", s->outcome, s->steps);
+	if (t->linked_from)
+		printf(", those from %" PRIu64 " on", t->linked_from);
+	printf(" in %.1f s (%.1f images/s)\n", s->t_total_s, per((double)t->train_images, t->train_s));
+	if (s->skipped)
+		printf("%" PRIu64 " of these steps were skipped for NaN or Inf\n", s->skipped);
+	printf("time per batch %.4f s, computation %.4f s (client %.4f, server %.4f)\n", s->t_per_batch_s,
+	       s->t_compute_per_batch_s, per(t->compute_s, (double)t->steps), server_compute_s(t, link));
 }
 
 static void print_table(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
@@ -87,23 +110,16 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 {
 	char text[3][32];
 
-	if (s->steps) {
-		printf("%s: %" PRIu64 " steps in %.1f s (%.1f images/s)\n", s->outcome, s->steps, s->t_total_s,
-		       per((double)t->train_images, t->train_s));
-		if (s->skipped)
-			printf("%" PRIu64 " of these steps were skipped for NaN or Inf\n", s->skipped);
-		printf("time per batch %.4f s, computation %.4f s (client %.4f, server %.4f)\n", s->t_per_batch_s,
-		       s->t_compute_per_batch_s, per(t->compute_s, (double)t->steps),
-		       per(link->server_compute_s, (double)t->steps));
-	}
+	if (s->steps)
+		print_steps(s, t, link);
 	if (link->lost)
 		printf("%" PRIu64 " of %" PRIu64 " links were lost\n", link->lost, link->links);
 	if (s->direction[0].name) {
 		if (strcmp(t->mode, "local") != 0)
-			printf("bandwidth (MB = 10^6 bytes): average %s, peak client %s, peak server %s\n",
+			printf("MB/s (MB = 10^6 bytes): average %s, peak client %s, peak server %s\n",
 			       rate_text(s->avg_mb_s, text[0]), rate_text(s->peak_client_mb_s, text[1]),
 			       rate_text(s->peak_server_mb_s, text[2]));
-		print_bytes(s);
+		print_bytes(s, t->linked_from);
 	}
 	if (!isnan(s->test_acc))
 		printf("\ntest accuracy %.2f %% (best %.2f %%), loss %.4f, %" PRIu64 " images evaluated\n",
@@ -134,8 +150,7 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 	json_object_set_new(root, "t_per_batch_s", number(s->t_per_batch_s));
 	json_object_set_new(root, "t_compute_per_batch_s", number(s->t_compute_per_batch_s));
 	json_object_set_new(root, "t_compute_client_per_batch_s", number(per(t->compute_s, (double)t->steps)));
-	json_object_set_new(root, "t_compute_server_per_batch_s",
-			    number(per(link->server_compute_s, (double)t->steps)));
+	json_object_set_new(root, "t_compute_server_per_batch_s", number(server_compute_s(t, link)));
 	json_object_set_new(root, "avg_mb_s", number(s->avg_mb_s));
 	json_object_set_new(root, "peak_client_mb_s", number(s->peak_client_mb_s));
 	json_object_set_new(root, "peak_server_mb_s", number(s->peak_server_mb_s));

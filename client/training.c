@@ -43,6 +43,7 @@ struct sl_training {
 	uint64_t skipped_in_row;
 	struct mark mark;
 	uint64_t linked_train_images, linked_eval_images; /* of this process: what its links have carried */
+	uint64_t linked_steps, linked_from;               /* the same; the step that it went on from */
 	double loss, acc, images_per_s, tx_bytes_per_s, rx_bytes_per_s;
 	struct sl_jsonl *log;
 	bool log_broken;
@@ -322,6 +323,7 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 		r->totals.eval_images += (uint64_t)s->rows;
 	} else {
 		r->step++;
+		r->linked_steps++;
 		r->in_epoch++;
 		r->totals.skipped += s->skipped;
 		r->skipped_in_row = s->skipped ? r->skipped_in_row + 1 : 0;
@@ -374,6 +376,8 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 	r->totals.steps = r->step;
 	r->totals.linked_train_images = r->linked_train_images;
 	r->totals.linked_eval_images = r->linked_eval_images;
+	r->totals.linked_steps = r->linked_steps;
+	r->totals.linked_from = r->linked_from;
 	r->totals.epochs = r->eval_only ? 0 : (uint64_t)r->epoch + (epoch_over(r) ? 1 : 0);
 	r->totals.total_s = sl_seconds_since(r->started_ns);
 	sl_summary_fill(&line, r->setup, &r->totals, link, outcome);
@@ -454,6 +458,8 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 		return sl_fail_set(fail, SL_ERR_MISMATCH,
 				   "the checkpoint is at step %" PRIu64 ", the run ends at %" PRIu64, r->step,
 				   r->total_steps);
+	if (!r->linked_steps) /* else a link was lost, and this process goes back a little */
+		r->linked_from = r->step;
 	check_log(r, sl_jsonl_cut(r->log, log_bytes));
 	set_mark(r);
 	return SL_OK;

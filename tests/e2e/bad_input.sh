@@ -130,7 +130,7 @@ train 73 'proc' log.dir=/proc/nowhere
 
 # places to talk at
 before=$SECONDS
-train 69 'no answer from tcp://127.0.0.1:9 within 300 ms: is splits running there?'
+train 69 'no answer from tcp://127.0.0.1:9 within 300 ms: is splits running there? (Connection refused)'
 [ $((SECONDS - before)) -le 5 ] || fail "an unreachable server took $((SECONDS - before)) s"
 train 78 'server' server=127.0.0.1:5570
 train 73 'control' control="$tmp/nowhere/splitc.sock"
