@@ -73,12 +73,22 @@ static void close_leftover(uv_handle_t *handle, void *arg)
 		uv_close(handle, NULL);
 }
 
+static const int signums[SIGNALS] = {SIGINT, SIGTERM};
+
+/* libuv leaves the default action behind, which would end a process that is over already, and change its status. */
+static void close_signals(struct sl_loop *loop)
+{
+	for (int i = 0; i < loop->signals_open; i++) {
+		uv_close((uv_handle_t *)&loop->signal[i], NULL);
+		signal(signums[i], SIG_IGN);
+	}
+}
+
 void sl_loop_close(struct sl_loop *loop)
 {
 	if (!loop)
 		return;
-	for (int i = 0; i < loop->signals_open; i++)
-		uv_close((uv_handle_t *)&loop->signal[i], NULL);
+	close_signals(loop);
 	if (loop->hangup_open)
 		uv_close((uv_handle_t *)&loop->hangup, NULL);
 	/* Owners' close calls end in libuv's close callbacks, which need a few turns; whoever forgot one is cut off
@@ -200,8 +210,6 @@ static void signalled(uv_signal_t *uv, int signum)
 
 enum sl_err sl_loop_on_signals(struct sl_loop *loop, void (*fn)(void *arg, int signum), void *arg, struct sl_fail *fail)
 {
-	static const int signums[SIGNALS] = {SIGINT, SIGTERM};
-
 	loop->on_signal = fn;
 	loop->signal_arg = arg;
 	while (loop->signals_open < SIGNALS) {

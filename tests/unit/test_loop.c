@@ -154,6 +154,10 @@ static void signals_reach_the_loop(void **state)
 	sl_timer_close(term);
 	sl_timer_close(interrupt);
 	sl_loop_close(s.loop);
+	/* what is over stays what it is */
+	raise(SIGTERM);
+	raise(SIGINT);
+	assert_int_equal(s.calls, 2);
 }
 
 static void an_armed_timer_closes_with_the_loop(void **state)
