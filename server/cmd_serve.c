@@ -1,3 +1,4 @@
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,11 +130,20 @@ static enum sl_err open_all(struct serve *s, struct sl_fail *fail)
 	return err ? err : sl_control_open(&s->control, s->loop, s->conf.control, answer, s, fail);
 }
 
+/* glibc gives each thread a heap of its own, and the end of one that is not the first never back (malloc_trim does not
+ * look there): each would keep the most that it ever held. One for all; nothing is allocated while a step computes. */
+static void share_one_heap(void)
+{
+	mallopt(M_ARENA_MAX, 1);
+}
+
 static int serve(struct serve *s)
 {
 	struct sl_fail fail;
-	enum sl_err err = open_all(s, &fail);
+	enum sl_err err;
 
+	share_one_heap();
+	err = open_all(s, &fail);
 	if (!err) {
 		sl_log(SL_LOG_INFO, "serving", "splits %s on %s, %s, %d threads", SL_VERSION, sl_host_endpoint(s->host),
 		       s->device.text, sl_pool_threads(s->device.pool));

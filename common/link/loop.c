@@ -82,6 +82,10 @@ static void close_signals(struct sl_loop *loop)
 		uv_close((uv_handle_t *)&loop->signal[i], NULL);
 		signal(signums[i], SIG_IGN);
 	}
+	if (loop->hangup_open) {
+		uv_close((uv_handle_t *)&loop->hangup, NULL);
+		signal(SIGHUP, SIG_IGN);
+	}
 }
 
 void sl_loop_close(struct sl_loop *loop)
@@ -89,8 +93,6 @@ void sl_loop_close(struct sl_loop *loop)
 	if (!loop)
 		return;
 	close_signals(loop);
-	if (loop->hangup_open)
-		uv_close((uv_handle_t *)&loop->hangup, NULL);
 	/* Owners' close calls end in libuv's close callbacks, which need a few turns; whoever forgot one is cut off
 	 * (its memory is then a leak that the sanitizer names). */
 	for (int i = 0; i < CLOSE_TURNS && uv_run(&loop->uv, UV_RUN_NOWAIT); i++)
