@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # usage: run-tests.sh PROGRAM|SCRIPT.sh …
 # Runs cmocka programs and end-to-end scripts one after another, each with a time limit and a temporary directory of its
-# own. Output is shown only where something failed. A script is one case: exit 0 passed, 77 skipped, anything else failed.
-# With SPLIT_LONG=1 scripts run their long forms, within TEST_TIMEOUT (here 6 h), and the last line that each said is shown.
+# own. Which one runs, of how many, is shown while it does, its output only where something failed. A script is one case:
+# exit 0 passed, 77 skipped, anything else failed.
+# With SPLIT_LONG=1 scripts run their long forms, within TEST_TIMEOUT (here 6 h), each is shown with the time it began and
+# the last line that it said, and the first line names the folder in which those that take an hour say how far they are.
 # The last line is `N passed, N failed, N skipped`; exit status 1 where anything failed, or nothing ran at all.
 # Environment: BUILD (folder of the binaries), SAN, TEST_TIMEOUT (seconds; 300 a program, 900 a script, × 5 with SAN: a
 # machine may be busy, and a test that ends is not waited for).
@@ -32,6 +34,9 @@ run_one() {
 	[ -z "${SPLIT_LONG:-}" ] || limit=21600
 	limit=${TEST_TIMEOUT:-$((limit * (${#SAN} > 0 ? 5 : 1)))}
 	mkdir -p "$scratch/$name"
+	printf '[%*d/%d] ' "${#total}" $((ran + 1)) "$total"
+	[ -z "${SPLIT_LONG:-}" ] || printf '%(%H:%M:%S)T ' -1
+	printf '%-26s ' "$name"
 	start=$(date +%s%N)
 	# the group: bash reports a crash on its own stderr, and the output below does it better
 	{ TMPDIR="$scratch/$name" timeout -k 5 "$limit" "$prog" >"$out" 2>&1 </dev/null; } 2>/dev/null
@@ -52,8 +57,7 @@ run_one() {
 		if [ $rc -eq 0 ] && [ $((ok + bad + skip)) = 0 ]; then bad=1; echo 'no test case ran' >>"$out"; fi
 		;;
 	esac
-	printf '%-32s %4d passed %3d failed %3d skipped %7.1f s\n' "$name" "$ok" "$bad" "$skip" \
-		"$(((end - start) / 1000000))e-3"
+	printf '%4d passed %3d failed %3d skipped %7.1f s\n' "$ok" "$bad" "$skip" "$(((end - start) / 1000000))e-3"
 	case $prog in *.sh) [ -z "${SPLIT_LONG:-}" ] || [ $ok = 0 ] || tail -n 1 "$out" | sed 's/^/    /' ;; esac
 	if [ "$bad" != 0 ]; then
 		[ $rc = 124 ] || [ $rc = 137 ] && echo "timed out after $limit s" >>"$out"
@@ -65,7 +69,8 @@ run_one() {
 	rm -rf "${scratch:?}/$name"
 }
 
-SAN=${SAN:-}
+SAN=${SAN:-} total=$#
+[ -z "${SPLIT_LONG:-}" ] || echo "what they say as they run: $scratch/*.out"
 for prog in "$@"; do run_one "$prog"; done
 for s in ${skips[@]+"${skips[@]}"}; do echo "SKIP $s"; done
 [ $ran -gt 0 ] || { echo 'no test to run'; failed=1; }

@@ -6,7 +6,8 @@
 #   fuzz    every fuzz target, 60 s each
 #   asan    every test with AddressSanitizer and UBSan
 #   tsan    every test with ThreadSanitizer
-# Environment: SPLIT_KILLS (1000), SPLIT_SOAK_S (3600), FUZZ_SECONDS (60), JOBS (2), what make takes.
+# First it says how long that is: about 4 h on two idle cores, and longer on busy ones. Less, if need be, with smaller
+# numbers in the environment: SPLIT_KILLS (1000), SPLIT_SOAK_S (3600), FUZZ_SECONDS (60), JOBS (2), what make takes.
 set -u
 cd "$(dirname "$0")/.."
 export FUZZ_SECONDS=${FUZZ_SECONDS:-60}
@@ -27,14 +28,30 @@ checked() { # SAN
 	make -j"$jobs" SAN="$1" all build-tests && make SAN="$1" check
 }
 
+# minutes NAME: what a stage takes where nothing else runs
+minutes() {
+	case $1 in
+	long) echo $((40 + ${SPLIT_KILLS:-1000} / 50 + ${SPLIT_SOAK_S:-3600} / 60)) ;;
+	fuzz) echo $((2 + FUZZ_SECONDS * $(ls tests/fuzz/fuzz_*.c | wc -l) / 60)) ;;
+	asan) echo 30 ;;
+	tsan) echo 40 ;;
+	*) echo "test-long: no stage '$1': long, fuzz, asan, tsan" >&2 && exit 64 ;;
+	esac
+}
+
 [ $# -gt 0 ] || set -- long fuzz asan tsan
+all=0 plan=
+for s in "$@"; do
+	m=$(minutes "$s") || exit
+	all=$((all + m)) plan="$plan, $s $m min"
+done
+echo "==== ${plan#, }: until $(date -d "+$all min" +%H:%M) where nothing else runs"
 for s in "$@"; do
 	case $s in
 	long) SPLIT_LONG=1 stage long 'every test in its long form' checked '' ;;
 	fuzz) stage fuzz "$FUZZ_SECONDS s for each target" make -j"$jobs" fuzz ;;
 	asan) stage asan 'every test with AddressSanitizer and UBSan' checked address,undefined ;;
 	tsan) stage tsan 'every test with ThreadSanitizer' checked thread ;;
-	*) echo "test-long: no stage '$s': long, fuzz, asan, tsan" && exit 64 ;;
 	esac
 done
 echo "==== $(clock $((SECONDS - began)))"

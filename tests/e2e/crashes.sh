@@ -40,8 +40,10 @@ while [ $n -lt "$kills" ]; do
 	[ $victim = 0 ] || { wait "$server_pid" 2>/dev/null || true; serve; }
 	[ $victim = 1 ] || { wait "$client_pid" 2>/dev/null || true; go_on; }
 	n=$((n + 1)) victims="$victims $([ $victim = 0 ] && echo client || { [ $victim = 1 ] && echo server || echo both; })"
+	[ $((n % 50)) != 0 ] || echo "$n of $kills kills, $(steps_of killed) of $steps steps"
 done
 ends_with "$client_pid" 0 $patience "the disturbed run"
-echo "killed $n times:$victims"
+echo "victims:$victims"
 same_run undisturbed killed $steps
 [ $n -ge $((kills / 3)) ] || fail "the run was over after $n kills"
+echo "killed $n times in $steps steps"

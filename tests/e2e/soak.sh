@@ -99,6 +99,7 @@ while [ $((SECONDS - from)) -lt "$seconds" ]; do
 	sleep 0.2
 	echo "$((SECONDS - from)) $(rss) $("$SPLITS" status --control "$tmp/host.sock" --json | jq .heap_bytes)" >>"$samples"
 	rm "$tmp/rest"
+	[ $(($(wc -l <"$samples") % 20)) != 0 ] || echo "after $((SECONDS - from)) of $seconds s: $(cat "$tmp"/c*.word | grep -c '^run') runs"
 	next=$((SECONDS - from + 15))
 done
 touch "$tmp/over"
