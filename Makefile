@@ -65,7 +65,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: help all fail deps test check build-tests build-bench format format-check rooms install clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda cuda-sim test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: FORCE help all fail deps test check build-tests build-bench format format-check rooms install clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda cuda-sim test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
 
@@ -84,7 +84,7 @@ $(B)/splits: $(B)/server/main.o $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(filter-out %/test_gpu_codecs %/test_gpu_graphs,$(TEST_BIN)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
+$(filter-out %/test_gpu_codecs %/test_gpu_graphs %/test_gpu_start,$(TEST_BIN)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
@@ -128,19 +128,23 @@ $(filter %.cu.o %.cc.o,$(SIM_MODULE_OBJ)): $(B)/cuda-sim-module/%.o: % Makefile
 
 -include $(SIM_MODULE_OBJ:.o=.d)
 
-# What the module keeps of recorded passes, which is plain C.
-GRAPH_OBJ := $(B)/cuda-sim/kernels/cuda/graph.c.o
+# What the module decides by itself, which is plain C: passes that are recorded, devices that it can run on. Tests bring
+# the fakes.
+DECIDING_OBJ := $(B)/cuda-sim/kernels/cuda/graph.c.o $(B)/cuda-sim/kernels/cuda/entry.c.o
 
-$(GRAPH_OBJ): $(B)/cuda-sim/%.o: % Makefile
+$(DECIDING_OBJ): $(B)/cuda-sim/%.o: % Makefile
 	@mkdir -p $(@D)
 	@echo '  CC    $< (for tests)'
-	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(BASE_CFLAGS) -DCU_ARCHS='"75 80 86 100"' -Itests/support/cuda_sim $(CFLAGS) -MMD -MP -c -o $@ $<
 
--include $(GRAPH_OBJ:.o=.d)
+-include $(DECIDING_OBJ:.o=.d)
 
-$(B)/tests/suite/test_gpu_graphs: $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(GRAPH_OBJ) $(LIB)
+$(B)/tests/suite/test_gpu_start.o: CFLAGS += -Itests/support/cuda_sim
+$(B)/tests/suite/test_gpu_graphs: $(B)/cuda-sim/kernels/cuda/graph.c.o
+$(B)/tests/suite/test_gpu_start: $(B)/cuda-sim/kernels/cuda/entry.c.o
+$(B)/tests/suite/test_gpu_graphs $(B)/tests/suite/test_gpu_start: $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(GRAPH_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
 $(E2E_TOOLS): $(B)/%: $(B)/%.o $(LIB)
 	@echo '  LINK  $@'
@@ -283,11 +287,12 @@ build/fuzz/%.o: %.c Makefile | $(PROTO:%.proto=build/fuzz/gen/%.pb-c.h)
 -include $(FUZZ_LIB_OBJ:.o=.d)
 
 # ---- the CUDA module, only where nvcc and cudnn.h are. Host code is gcc's, with warnings as errors; the room `base` is
-# built into it once more, hidden, so that it stands on its own. SASS for CUDA_ARCHS, PTX of the oldest.
-NVCC ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
-CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
-CUDNN_H := $(firstword $(wildcard /usr/include/cudnn.h /usr/include/*/cudnn.h $(CUDA_HOME)/include/cudnn.h \
-             $(CUDA_HOME)/targets/*/include/cudnn.h))
+# built into it once more, hidden, so that it stands on its own. SASS for CUDA_ARCHS, PTX of the oldest. Of several
+# toolkits CUDA_HOME (or NVCC) chooses one, headers and libraries with it.
+NVCC := $(or $(NVCC),$(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc)))
+CUDA_HOME := $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
+CUDNN_H := $(firstword $(wildcard $(CUDA_HOME)/include/cudnn.h $(CUDA_HOME)/targets/*/include/cudnn.h \
+             /usr/include/cudnn.h /usr/include/*/cudnn.h))
 CUDA_SRC := $(wildcard kernels/cuda/*.cu kernels/cuda/*.c) \
             $(addprefix common/base/,err.c log.c worker.c clock.c buf.c)
 CUDA_OBJ := $(CUDA_SRC:%=$(B)/cuda-module/%.o)
@@ -295,7 +300,7 @@ CUDA_OBJ := $(CUDA_SRC:%=$(B)/cuda-module/%.o)
 ifneq ($(and $(NVCC),$(CUDNN_H)),)
 cuda: $(B)/libsplit_cuda.so ## build/<variant>/libsplit_cuda.so, where nvcc and cuDNN's header are (CUDA_ARCHS="90")
 ifeq ($(origin CUDA_ARCHS),undefined)
-CUDA_ARCHS = $(shell $(NVCC) --list-gpu-arch | sed -n 's/^compute_//p' | grep -xE '61|75|80|86|89|90|100|120' | sort -n | tr '\n' ' ')
+CUDA_ARCHS = $(shell $(NVCC) --list-gpu-arch | sed -n 's/^compute_//p' | grep -xE '61|70|75|80|86|89|90|100|120' | sort -n | tr '\n' ' ')
 endif
 else
 cuda:
@@ -307,6 +312,14 @@ CUDA_GENCODE = $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
 CUDA_CFLAGS = -O3 -g -I. -I$(CUDA_HOME)/include -I$(dir $(CUDNN_H)) -MMD -MP
 CUDA_LIB_DIR = $(firstword $(wildcard $(CUDA_HOME)/lib64 $(CUDA_HOME)/lib))
 
+# Another toolkit, or other architectures: everything once more.
+CUDA_CHOSEN = $(realpath $(NVCC)) $(CUDNN_H) $(CUDA_ARCHS)
+$(B)/cuda-module/chosen: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CUDA_CHOSEN)' | cmp -s - $@ || echo '$(CUDA_CHOSEN)' >$@
+FORCE:
+$(CUDA_OBJ): $(B)/cuda-module/chosen
+
 $(B)/libsplit_cuda.so: $(CUDA_OBJ)
 	@echo '  LINK  $@'
 	$(Q)$(CC) -shared -Wl,-z,defs -Wl,-rpath,'$$ORIGIN:$(CUDA_LIB_DIR)' -o $@ $^ -L$(CUDA_LIB_DIR) -lcublasLt -lcudart_static \
@@ -315,7 +328,7 @@ $(B)/libsplit_cuda.so: $(CUDA_OBJ)
 $(B)/cuda-module/%.cu.o: %.cu Makefile
 	@mkdir -p $(@D)
 	@echo '  NVCC  $<'
-	$(Q)$(NVCC) -std=c++17 $(CUDA_GENCODE) $(if $(filter codec_%,$(<F)),-fmad=false) -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror \
+	$(Q)$(NVCC) -std=c++17 $(CUDA_GENCODE) $(if $(filter codec_%,$(<F)),-fmad=false) -Werror all-warnings -Wno-deprecated-gpu-targets -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror \
 		$(CUDA_CFLAGS) -c -o $@ $<
 
 $(B)/cuda-module/%.c.o: %.c Makefile

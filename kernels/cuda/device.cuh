@@ -47,7 +47,8 @@ template <> __device__ __forceinline__ float rounded<float>(float x)
 
 template <> __device__ __forceinline__ bf16 rounded<bf16>(float x)
 {
-	return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
+	// CUDA 12.0 has __bfloat16_as_ushort from sm_80 on alone
+	return {static_cast<__nv_bfloat16_raw>(__float2bfloat16_rn(x)).x};
 }
 
 template <> __device__ __forceinline__ f16 rounded<f16>(float x)

@@ -73,6 +73,23 @@ static enum sl_err check(const struct dnn *dnn, cudnnStatus_t status, const char
 	return SL_ERR_DEVICE;
 }
 
+static enum sl_err check_device(const struct dnn *dnn, struct sl_fail *fail)
+{
+	int device = 0, major = 0, minor = 0;
+	cudaError_t status = cudaGetDevice(&device);
+
+	if (!status)
+		status = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+	if (!status)
+		status = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+	if (status)
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "no cuDNN: %s", cudaGetErrorString(status));
+	if (!dnn_serves(dnn->version, major, minor))
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "cuDNN %zu.%zu has no code for sm_%d%d, 9.10 has",
+				   dnn->version / 10000, dnn->version / 100 % 100, major, minor);
+	return SL_OK;
+}
+
 enum sl_err dnn_open(struct dnn **out, cudaStream_t stream, struct sl_fail *fail)
 {
 	struct dnn *dnn = calloc(1, sizeof(*dnn));
@@ -85,6 +102,9 @@ enum sl_err dnn_open(struct dnn **out, cudaStream_t stream, struct sl_fail *fail
 	if (err)
 		goto fail;
 	dnn->version = dnn->cudnnGetVersion();
+	err = check_device(dnn, fail);
+	if (err)
+		goto fail;
 	status = dnn->cudnnCreate(&dnn->handle);
 	if (status == CUDNN_STATUS_SUCCESS)
 		status = dnn->cudnnSetStream(dnn->handle, stream);

@@ -1,5 +1,5 @@
 /* cuDNN, opened at run time: the functions of it that dense convolutions need, and a convolution's three algorithms.
- * The host may lack it; then dnn_open says UNAVAILABLE and convolutions run without. */
+ * The host may lack it; then convolutions run without. */
 #ifndef SL_KERNELS_CUDA_DNN_H
 #define SL_KERNELS_CUDA_DNN_H
 
@@ -13,6 +13,14 @@
 
 struct dnn;
 
+/* Whether this version has code for devices of compute capability major.minor. Past the last that had, its convolutions
+ * are chosen as ever and fail when they run. */
+static inline bool dnn_serves(size_t version, int major, int minor)
+{
+	return version < 91100 || 10 * major + minor >= 75; /* 9.11 dropped Maxwell, Pascal and Volta */
+}
+
+/* For the present device. UNAVAILABLE: no cuDNN here, or none that serves it. */
 enum sl_err dnn_open(struct dnn **out, cudaStream_t stream, struct sl_fail *fail) SL_MUST_CHECK;
 void dnn_close(struct dnn *dnn);           /* NULL is fine */
 size_t dnn_version(const struct dnn *dnn); /* 91900 for 9.19.0; 0 for NULL */

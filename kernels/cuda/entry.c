@@ -1,5 +1,6 @@
-/* The module's only exported symbol. */
+/* The module's only exported symbol; whether a device can run what was built. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "kernels/cuda/cuda.h"
 
@@ -50,6 +51,36 @@ static enum sl_err describe(int device, char out[SL_MODULE_TEXT], struct sl_fail
 	return SL_OK;
 }
 
+/* Machine code is among CU_ARCHS (compute capabilities times ten): that of an architecture serves its family from
+ * there on. What is left over runs, if at all, what the driver makes of the PTX of the first one. */
+static bool has_code_for(int sm)
+{
+	const char *at = CU_ARCHS;
+
+	for (char *end; *at; at = end) {
+		const int arch = (int)strtol(at, &end, 10);
+
+		if (end == at)
+			break;
+		if (arch / 10 == sm / 10 && arch <= sm)
+			return true;
+	}
+	return false;
+}
+
+static enum sl_err refuse(const struct cudaDeviceProp *p, int device, const char *why, struct sl_fail *fail)
+{
+	const int sm = 10 * p->major + p->minor;
+
+	if (has_code_for(sm))
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "CUDA device %d (%.100s, sm_%d) does not start: %s",
+				   device, p->name, sm, why);
+	return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
+			   "CUDA device %d (%.100s, sm_%d) cannot run this module, which was built for sm " CU_ARCHS
+			   " (%s): build it with CUDA_ARCHS=%d%s",
+			   device, p->name, sm, why, sm, sm < 75 ? " and CUDA 12; CUDA 13 begins with sm 75" : "");
+}
+
 static enum sl_err open_device(struct sl_backend *be, const struct sl_module_options *options, struct sl_fail *fail)
 {
 	struct cudaDeviceProp p;
@@ -63,10 +94,7 @@ static enum sl_err open_device(struct sl_backend *be, const struct sl_module_opt
 		status = cu_probe();
 	if (status != cudaSuccess) {
 		cudaGetLastError();
-		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
-				   "CUDA device %d (%s, sm_%d%d) cannot run this module, which was built for: " CU_ARCHS
-				   " (%s)",
-				   options->device, p.name, p.major, p.minor, cudaGetErrorString(status));
+		return refuse(&p, options->device, cudaGetErrorString(status), fail);
 	}
 	return cu_backend_open(be, options, fail);
 }

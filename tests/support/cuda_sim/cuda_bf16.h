@@ -4,16 +4,11 @@
 
 #include "tests/support/cuda_sim/cuda_runtime_api.h"
 
-struct __nv_bfloat16 {
-	uint16_t bits;
+struct __nv_bfloat16_raw {
+	uint16_t x;
 };
 
-static inline uint16_t __bfloat16_as_ushort(struct __nv_bfloat16 x)
-{
-	return x.bits;
-}
-
-static inline struct __nv_bfloat16 __float2bfloat16_rn(float x)
+static inline struct __nv_bfloat16_raw __float2bfloat16_rn(float x)
 {
 	const uint32_t bits = __float_as_uint(x);
 

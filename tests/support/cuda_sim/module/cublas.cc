@@ -35,8 +35,8 @@ static void put(void *base, cudaDataType_t type, int64_t at, float v)
 	if (type == CUDA_R_32F)
 		((float *)base)[at] = v;
 	else
-		((uint16_t *)base)[at] = type == CUDA_R_16BF ? __bfloat16_as_ushort(__float2bfloat16_rn(v))
-							     : __half_as_ushort(__float2half_rn(v));
+		((uint16_t *)base)[at] =
+			type == CUDA_R_16BF ? __float2bfloat16_rn(v).x : __half_as_ushort(__float2half_rn(v));
 }
 
 /* To 10 bits of mantissa, as a device that may round does at most. */
