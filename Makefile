@@ -84,24 +84,26 @@ $(B)/splits: $(B)/server/main.o $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(filter-out %/test_gpu_codecs %/test_gpu_graphs %/test_gpu_start,$(TEST_BIN)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
+$(filter-out %/test_gpu_codecs %/test_gpu_codec_state %/test_gpu_graphs %/test_gpu_start,$(TEST_BIN)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
 # The kernels of the device's codecs, as C, for a CPU: tests/support/cuda_sim.
 SIM_OBJ := $(patsubst %,$(B)/cuda-sim/%.o,$(wildcard tests/support/cuda_sim/*.c kernels/cuda/codec_*.cu kernels/cuda/codec_*.c))
+CODEC_RIG := $(B)/cuda-sim/tests/support/gpu_codecs/rig.c.o
+CODEC_TESTS := $(B)/tests/suite/test_gpu_codecs $(B)/tests/suite/test_gpu_codec_state
 
-$(SIM_OBJ): $(B)/cuda-sim/%.o: % Makefile
+$(SIM_OBJ) $(CODEC_RIG): $(B)/cuda-sim/%.o: % Makefile
 	@mkdir -p $(@D)
 	@echo '  CC    $< (on a CPU)'
 	$(Q)$(CC) $(BASE_CFLAGS) -ffp-contract=off -Wno-unknown-pragmas -Itests/support/cuda_sim $(CFLAGS) -MMD -MP -x c -c -o $@ $<
 
--include $(SIM_OBJ:.o=.d)
+-include $(SIM_OBJ:.o=.d) $(CODEC_RIG:.o=.d)
 
-$(B)/tests/suite/test_gpu_codecs.o: CFLAGS += -Itests/support/cuda_sim
-$(B)/tests/suite/test_gpu_codecs: $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(SIM_OBJ) $(LIB)
+$(CODEC_TESTS:=.o): CFLAGS += -Itests/support/cuda_sim
+$(CODEC_TESTS): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(CODEC_RIG) $(SIM_OBJ) $(LIB)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LDFLAGS) -Wl,-z,execstack -o $@ $< $(SUPPORT_OBJ) $(SIM_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -Wl,-z,execstack -o $@ $< $(SUPPORT_OBJ) $(CODEC_RIG) $(SIM_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
 # The whole module for a CPU, with one simulated device, where a C++ compiler is. In a folder of its own: only
 # what asks for it (tests/e2e/gpu_on_cpu.sh) finds it. Fibers and sanitizers do not go together.
@@ -200,7 +202,7 @@ test-long: deps ## everything at length: 1,000 kills, an hour of soak, fuzzing, 
 	@scripts/test-long.sh $(STAGES)
 
 build-tests: $(TEST_BIN) $(if $(TEST_SH),$(E2E_TOOLS)) $(if $(filter $(shell grep -lE 'lib/failpoints|/fail/' tests/e2e/*.sh),$(TEST_SH)),$(FAIL_BINS)) \
-             $(if $(filter %/gpu_on_cpu.sh,$(TEST_SH)),$(B)/tests/suite/test_ops $(B)/tests/suite/test_gpu) \
+             $(if $(filter %/gpu_on_cpu.sh,$(TEST_SH)),$(addprefix $(B)/tests/suite/,test_ops test_gpu test_gpu_middle)) \
              $(if $(filter %/gpu_on_cpu.sh %/mixed_precision.sh,$(TEST_SH)),$(SIM_MODULE))
 
 check: all build-tests
@@ -339,8 +341,8 @@ $(B)/cuda-module/%.c.o: %.c Makefile
 
 -include $(CUDA_OBJ:.o=.d)
 
-GPU_TESTS := test_ops test_gpu test_gpu_codecs test_module
-GPU_BIN := $(addprefix $(B)/tests/,suite/test_ops suite/test_gpu suite/test_gpu_codecs unit/test_module)
+GPU_TESTS := test_ops test_gpu test_gpu_middle test_gpu_codecs test_gpu_codec_state test_module
+GPU_BIN := $(patsubst %,$(B)/tests/suite/%,$(filter-out test_module,$(GPU_TESTS))) $(B)/tests/unit/test_module
 
 test-gpu: cuda ## every test that uses a GPU, on one; skipped and counted where none is
 	@$(MAKE) --no-print-directory build-tests T='$(GPU_TESTS)'

@@ -8,7 +8,7 @@ out=$1
 build=${BUILD:-build/release}
 rm -rf "$out"
 mkdir -p "$out/lib"
-programs=("$build"/tests/suite/test_{ops,gpu,gpu_codecs} "$build"/tests/unit/test_module
+programs=("$build"/tests/suite/test_{ops,gpu,gpu_middle,gpu_codecs,gpu_codec_state} "$build"/tests/unit/test_module
 	"$build"/tests/bench/bench_{gpu,gpu_codecs})
 cp "$build/libsplit_cuda.so" "${programs[@]}" "$out"
 cp -r tests/golden/codec "$out/golden"

@@ -38,21 +38,23 @@ try() {
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 if step codecs; then
 	try test_gpu_codecs 100 "$here/test_gpu_codecs" '*GPU*'
+	try test_gpu_codec_state 30 "$here/test_gpu_codec_state" '*GPU*'
 	try bench_codecs 60 "$here/bench_gpu_codecs"
 	cat "$logs/bench_codecs.log"
 fi
 if step tests; then
 	try test_module 60 "$here/test_module"
 	grep -h 'driver for CUDA' "$logs/test_module.log"
-	try test_gpu 100 "$here/test_gpu"
-	grep -hE 'relative errors|left out, scale|^SKIP' "$logs/test_gpu.log"
+	try test_gpu 60 "$here/test_gpu"
+	try test_gpu_middle 100 "$here/test_gpu_middle"
+	grep -hE 'relative errors|left out, scale|^SKIP' "$logs/test_gpu_middle.log"
 	SPLIT_TEST_BACKEND=cuda try test_ops 150 "$here/test_ops"
 	SPLIT_CUDNN=none SPLIT_TEST_BACKEND=cuda try test_ops_without_cudnn 150 "$here/test_ops"
 	grep -h cudnn-missing "$logs"/test_*.log | sort | uniq -c
 fi
 if step mixed; then
-	try test_gpu_precisions 100 "$here/test_gpu" '*precisions*'
-	try test_gpu_fp16 60 "$here/test_gpu" '*fp16*'
+	try test_gpu_precisions 100 "$here/test_gpu_middle" '*precisions*'
+	try test_gpu_fp16 60 "$here/test_gpu_middle" '*fp16*'
 	grep -hE 'relative errors|left out, scale|^SKIP' "$logs"/test_gpu_{precisions,fp16}.log
 	for p in tf32 bf16 fp16; do
 		SPLIT_TEST_BACKEND=cuda try "test_ops_$p" 60 "$here/test_ops" "cuda, $p*"
@@ -63,7 +65,7 @@ if step mixed; then
 	done
 fi
 if step graphs; then
-	try test_gpu_graphs 60 "$here/test_gpu" '*graphs*'
+	try test_gpu_graphs 60 "$here/test_gpu_middle" '*graphs*'
 	for p in fp32 tf32 bf16 fp16; do
 		try "bench_plain_$p" 60 "$here/bench_gpu" --precision $p
 		try "bench_graphs_$p" 60 "$here/bench_gpu" --graphs --precision $p
@@ -101,10 +103,13 @@ fi
 if step sanitizer; then
 	sanitize memcheck 150 test_ops
 	sanitize memcheck 60 test_gpu
-	SPLIT_TEST_SHORT=1 sanitize memcheck 200 test_gpu_codecs '*GPU*'
+	sanitize memcheck 60 test_gpu_middle
+	SPLIT_TEST_SHORT=1 sanitize memcheck 180 test_gpu_codecs '*GPU*'
+	SPLIT_TEST_SHORT=1 sanitize memcheck 60 test_gpu_codec_state '*GPU*'
 fi
 if step racecheck; then
-	SPLIT_TEST_SHORT=1 sanitize racecheck 200 test_gpu_codecs '*GPU*'
+	SPLIT_TEST_SHORT=1 sanitize racecheck 180 test_gpu_codecs '*GPU*'
+	SPLIT_TEST_SHORT=1 sanitize racecheck 60 test_gpu_codec_state '*GPU*'
 	sanitize racecheck 240 test_ops 'cuda, two chunks*'
 fi
 exit $bad

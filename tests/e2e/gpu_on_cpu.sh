@@ -15,8 +15,9 @@ run_suite() { # PROGRAM PATTERN
 if [ -n "${SPLIT_LONG:-}" ]; then
 	run_suite test_ops 'cuda*'
 	run_suite test_gpu '*'
+	run_suite test_gpu_middle '*'
 else
 	for mode in 'two chunks*' tf32 bf16 fp16; do run_suite test_ops "cuda, $mode"; done
-	run_suite test_gpu '*first_blocks*'
-	run_suite test_gpu '*overflow*'
+	run_suite test_gpu_middle '*first_blocks*'
+	run_suite test_gpu_middle '*overflow*'
 fi

@@ -1,6 +1,5 @@
-/* The device's codecs against the portable ones: the same payloads, the same values back, the same payloads refused;
- * portable → device and device → portable. Their kernels always run on a CPU (tests/support/cuda_sim), and on a GPU
- * where one answers. */
+/* The device's codecs against the portable ones, a tensor at a time: the same payloads, the same values back, the same
+ * payloads refused; portable → device and device → portable. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,250 +12,7 @@
 #include <cmocka.h>
 
 #include "kernels/cuda/codec_stage.h"
-#include "kernels/module.h"
-#include "tests/support/codec.h"
-
-/* ---- the backends */
-
-enum sl_err cu_codec_stream(struct sl_backend *be, cudaStream_t *out)
-{
-	(void)be;
-	*out = NULL;
-	return SL_OK;
-}
-
-enum sl_err cu_codec_check(struct sl_backend *be, cudaError_t status)
-{
-	(void)be;
-	return status == cudaSuccess ? SL_OK : SL_ERR_DEVICE;
-}
-
-static enum sl_err sim_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
-{
-	(void)be;
-	(void)fail;
-	*out = calloc(1, bytes ? bytes : 1);
-	return *out ? SL_OK : SL_ERR_NOMEM;
-}
-
-static void sim_free(struct sl_backend *be, void *ptr)
-{
-	(void)be;
-	free(ptr);
-}
-
-static enum sl_err sim_upload(struct sl_backend *be, void *dst, const void *host, size_t bytes)
-{
-	(void)be;
-	memcpy(dst, host, bytes);
-	return SL_OK;
-}
-
-static enum sl_err sim_download(struct sl_backend *be, void *host, const void *src, size_t bytes)
-{
-	(void)be;
-	memcpy(host, src, bytes);
-	return SL_OK;
-}
-
-static enum sl_err sim_zero(struct sl_backend *be, void *dst, size_t bytes)
-{
-	(void)be;
-	memset(dst, 0, bytes);
-	return SL_OK;
-}
-
-static enum sl_err sim_combine(struct sl_backend *be, float *out, const float *a, const float *b, float sign,
-			       int64_t count)
-{
-	(void)be;
-	return cu_combine(NULL, out, a, b, sign, count) == cudaSuccess ? SL_OK : SL_ERR_DEVICE;
-}
-
-static const struct sl_backend_ops sim_ops = {.name = "cuda-sim",
-					      .alloc = sim_alloc,
-					      .free = sim_free,
-					      .upload = sim_upload,
-					      .download = sim_download,
-					      .zero = sim_zero,
-					      .combine = sim_combine,
-					      .host_alloc = sim_alloc,
-					      .host_free = sim_free,
-					      .codec_stages = cu_codec_stages_all};
-static struct sl_backend sim = {.ops = &sim_ops}, gpu;
-
-static int use_sim(void **state)
-{
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-	/* one follows no jump from one stack to another, the other takes minutes over so many */
-	print_message("SKIP fibers under sanitizers\n");
-	sim.ops = NULL;
-#endif
-	*state = &sim;
-	return 0;
-}
-
-static int use_gpu(void **state)
-{
-	const struct sl_module_options options = {0};
-	struct sl_fail fail;
-
-	setenv("SPLIT_CUDA_CODECS", "all", 1);
-	if (!gpu.ops && sl_module_open_with(NULL, &gpu, &options, &fail))
-		print_message("SKIP %s\n", fail.text);
-	*state = &gpu;
-	return 0;
-}
-
-/* Less of everything: on a CPU, and under sanitizers of the device (SPLIT_TEST_SHORT). */
-static bool brief(const struct sl_backend *be)
-{
-	return be == &sim || getenv("SPLIT_TEST_SHORT") != NULL;
-}
-
-static int close_gpu(void **state)
-{
-	(void)state;
-	if (gpu.ops)
-		gpu.ops->close(&gpu);
-	return 0;
-}
-
-static struct sl_backend *backend(void **state)
-{
-	struct sl_backend *be = *state;
-
-	if (!be->ops)
-		skip();
-	return be;
-}
-
-/* ---- one codec on both sides */
-
-struct both {
-	struct sl_backend *be;
-	struct sl_codec *host, *device;
-	struct sl_shape shape; /* largest */
-	float *x, *want, *got; /* on the host */
-	float *there;          /* on the device */
-	const char *text;
-};
-
-static void *xalloc(size_t bytes)
-{
-	void *p = malloc(bytes ? bytes : 1);
-
-	assert_non_null(p);
-	return p;
-}
-
-static struct both both_open(struct sl_backend *be, const char *text, struct sl_shape shape, enum sl_dir dir,
-			     const struct both *pair)
-{
-	size_t bytes = (size_t)sl_shape_count(&shape) * sizeof(float);
-	struct both b = {.be = be, .shape = shape, .text = text};
-	struct sl_fail fail = {0};
-
-	b.host = codec_open(text, shape, NULL, dir, pair ? pair->host : NULL);
-	b.device = codec_open(text, shape, be, dir, pair ? pair->device : NULL);
-	b.x = xalloc(bytes);
-	b.want = xalloc(bytes);
-	b.got = xalloc(bytes);
-	assert_int_equal(be->ops->alloc(be, bytes, (void **)&b.there, &fail), SL_OK);
-	return b;
-}
-
-static void both_close(struct both *b)
-{
-	sl_codec_close(b->host);
-	sl_codec_close(b->device);
-	b->be->ops->free(b->be, b->there);
-	free(b->x);
-	free(b->want);
-	free(b->got);
-}
-
-static const float poison = -12345.678f;
-
-static void put_poison(struct both *b)
-{
-	for (int64_t i = 0; i < sl_shape_count(&b->shape); i++)
-		b->got[i] = b->want[i] = poison;
-	assert_int_equal(b->be->ops->upload(b->be, b->there, b->got, (size_t)sl_shape_count(&b->shape) * 4), SL_OK);
-}
-
-static void fetch(struct both *b)
-{
-	assert_int_equal(b->be->ops->download(b->be, b->got, b->there, (size_t)sl_shape_count(&b->shape) * 4), SL_OK);
-}
-
-static void differ(const struct both *b, const char *what, const void *want, const void *got, size_t bytes)
-{
-	char shape[SL_SHAPE_TEXT];
-	size_t at = 0;
-
-	while (at < bytes && ((const uint8_t *)want)[at] == ((const uint8_t *)got)[at])
-		at++;
-	if (at < bytes)
-		fail_msg("%s, %s: %s differ at byte %zu of %zu", b->text, sl_shape_text(&b->shape, shape), what, at,
-			 bytes);
-}
-
-/* Decodes on both sides: the same verdict and the same values, all of which lie within `rows`. */
-static enum sl_err decode(struct both *b, const struct sl_codec_call *call, const uint8_t *bytes, size_t len,
-			  int64_t rows)
-{
-	struct sl_shape s = sl_shape_rows(b->shape, rows);
-	enum sl_err want, got;
-
-	put_poison(b);
-	want = codec_decode(b->host, call, bytes, len, s, b->want);
-	got = codec_decode(b->device, call, bytes, len, s, b->there);
-	if (got != want)
-		fail_msg("%s: decoding %zu bytes gave %s, the portable codec says %s", b->text, len, sl_err_name(got),
-			 sl_err_name(want));
-	fetch(b);
-	/* the portable codec may have begun to write when an inner stage found the fault; the device's never does */
-	if (want != SL_OK)
-		for (int64_t i = 0; i < sl_shape_count(&b->shape); i++)
-			b->want[i] = poison;
-	differ(b, want == SL_OK ? "values" : "untouched values", b->want, b->got,
-	       (size_t)sl_shape_count(&b->shape) * 4);
-	return want;
-}
-
-/* Encodes b->x on both sides: the same verdict and bytes, which are given back. */
-static enum sl_err encode(struct both *b, const struct sl_codec_call *call, int64_t rows, uint8_t **bytes, size_t *len)
-{
-	struct sl_shape s = sl_shape_rows(b->shape, rows);
-	enum sl_err want, got;
-	uint8_t *other;
-	size_t other_len;
-
-	assert_int_equal(b->be->ops->upload(b->be, b->there, b->x, (size_t)sl_shape_count(&b->shape) * 4), SL_OK);
-	want = codec_encode(b->host, call, b->x, s, bytes, len);
-	got = codec_encode(b->device, call, b->there, s, &other, &other_len);
-	if (got != want)
-		fail_msg("%s: encoding gave %s, the portable codec says %s", b->text, sl_err_name(got),
-			 sl_err_name(want));
-	if (want == SL_OK) {
-		if (*len != other_len)
-			fail_msg("%s: %zu bytes, the portable codec has %zu", b->text, other_len, *len);
-		differ(b, "payloads", *bytes, other, *len);
-	}
-	free(other);
-	return want;
-}
-
-static void cross(struct both *b, int64_t rows)
-{
-	uint8_t *bytes;
-	size_t len;
-
-	assert_int_equal(encode(b, &codec_call0, rows, &bytes, &len), SL_OK);
-	assert_int_equal(decode(b, &codec_call0, bytes, len, rows), SL_OK);
-	free(bytes);
-}
+#include "tests/support/gpu_codecs/rig.h"
 
 static const char *const specs[] = {
 	"none",
@@ -323,20 +79,20 @@ static struct sl_shape shape_of(int i)
 /* In brief: a third of the kinds of tensors, and of the large shapes one, with one kind. */
 static bool left_out(const struct sl_backend *be, int spec, int shape, int kind)
 {
-	if (!brief(be))
+	if (!rig_brief(be))
 		return false;
 	return shape < 4 ? (spec + shape + kind) % 3 != 0 : (spec + shape) % 4 != 0 || kind != spec % KINDS;
 }
 
 static void payloads_and_values_are_the_same(void **state)
 {
-	struct sl_backend *be = backend(state);
+	struct sl_backend *be = rig_backend(state);
 
 	for (int p = 0; p < SPECS; p++)
 		for (int s = 0; s < SHAPES; s++) {
 			struct both b;
 
-			if (brief(be) && s >= 4 && (p + s) % 4 != 0)
+			if (rig_brief(be) && s >= 4 && (p + s) % 4 != 0)
 				continue;
 			b = both_open(be, specs[p], shape_of(s), SL_DIR_HEAD_ACT, NULL);
 			for (int kind = 0; kind < KINDS; kind++) {
@@ -346,11 +102,11 @@ static void payloads_and_values_are_the_same(void **state)
 				if (beyond || left_out(be, p, s, kind))
 					continue;
 				codec_fill(b.x, sl_shape_count(&b.shape), (enum codec_kind)kind);
-				cross(&b, b.shape.dim[0]);
+				both_cross(&b, b.shape.dim[0]);
 			}
 			codec_fill(b.x, sl_shape_count(&b.shape), RANDOM);
-			if (b.shape.dim[0] > 1 && (s < 4 || !brief(be) || p % 5 == 0))
-				cross(&b, 1);
+			if (b.shape.dim[0] > 1 && (s < 4 || !rig_brief(be) || p % 5 == 0))
+				both_cross(&b, 1);
 			both_close(&b);
 		}
 }
@@ -358,7 +114,7 @@ static void payloads_and_values_are_the_same(void **state)
 /* Many equal values: which of them are kept is decided across blocks. */
 static void ties_are_kept_from_the_front(void **state)
 {
-	struct sl_backend *be = backend(state);
+	struct sl_backend *be = rig_backend(state);
 	static const char *const texts[] = {"topk:0.1", "topk:0.4", "topk:0.75", "topk:0.9999"};
 	struct sl_shape shape = sl_shape4(1, 1, 2, 65541);
 
@@ -368,82 +124,43 @@ static void ties_are_kept_from_the_front(void **state)
 		codec_fill(b.x, sl_shape_count(&shape), RELU);
 		for (int64_t i = 0; i < sl_shape_count(&shape); i++)
 			b.x[i] = b.x[i] > 0.8f ? 6 : b.x[i] > 0.4f ? -3 : 0;
-		cross(&b, 1);
+		both_cross(&b, 1);
 		both_close(&b);
 	}
 }
 
 static void values_that_cannot_be_carried_are_refused(void **state)
 {
-	struct sl_backend *be = backend(state);
+	struct sl_backend *be = rig_backend(state);
 	static const float bad[] = {NAN, INFINITY, -INFINITY};
 
 	for (int p = 0; p < SPECS; p++)
 		for (int v = 0; v < 3; v++) {
 			/* in brief, one of the three, seldom in a tensor of several blocks */
-			struct both b = both_open(be, specs[p], shape_of(brief(be) && p % 5 != 0 ? 2 : 4),
+			struct both b = both_open(be, specs[p], shape_of(rig_brief(be) && p % 5 != 0 ? 2 : 4),
 						  SL_DIR_HEAD_ACT, NULL);
 			uint8_t *bytes;
 			size_t len;
 
-			if (brief(be) && v != p % 3) {
+			if (rig_brief(be) && v != p % 3) {
 				both_close(&b);
 				continue;
 			}
 			codec_fill(b.x, sl_shape_count(&b.shape), RANDOM);
 			b.x[sl_shape_count(&b.shape) - 1 - v] = bad[v];
-			encode(&b, &codec_call0, b.shape.dim[0], &bytes, &len);
+			both_encode(&b, &codec_call0, b.shape.dim[0], &bytes, &len);
 			free(bytes);
 			/* and the next one is fine */
 			codec_fill(b.x, sl_shape_count(&b.shape), RANDOM);
-			cross(&b, b.shape.dim[0]);
+			both_cross(&b, b.shape.dim[0]);
 			both_close(&b);
 		}
-}
-
-/* A gradient at its activation's places, from either side, two slots in flight. */
-static void gradients_use_the_places_of_their_activation(void **state)
-{
-	struct sl_backend *be = backend(state);
-	static const char *const texts[][2] = {
-		{"topk:0.1", "topk:0.1|quant:8"},   {"threshold:0.7", "threshold:0.7"},
-		{"randomk:0.3", "randomk:0.3|f16"}, {"cells:3|topk:0.2", "cells:3|topk:0.2|quant:8"},
-		{"downsample:2", "downsample:2"},   {"downsample:5", "downsample:5|quant:8"}};
-
-	for (size_t t = 0; t < sizeof texts / sizeof texts[0]; t++) {
-		struct sl_shape shape = shape_of(4);
-		struct both act = both_open(be, texts[t][0], shape, SL_DIR_MID_ACT, NULL);
-		struct both grad = both_open(be, texts[t][1], shape, SL_DIR_MID_GRAD, &act);
-		struct sl_codec_call call[2] = {codec_call0, codec_call0};
-		uint8_t *bytes;
-		size_t len;
-
-		call[1].slot = 1;
-		call[1].chunk = 2;
-		for (int c = 0; c < 2; c++) {
-			codec_fill(act.x, sl_shape_count(&shape), c ? RELU : RANDOM);
-			assert_int_equal(encode(&act, &call[c], shape.dim[0], &bytes, &len), SL_OK);
-			assert_int_equal(decode(&act, &call[c], bytes, len, shape.dim[0]), SL_OK);
-			free(bytes);
-		}
-		for (int c = 0; c < 2; c++) {
-			codec_fill(grad.x, sl_shape_count(&shape), RANDOM);
-			assert_int_equal(encode(&grad, &call[c], shape.dim[0], &bytes, &len), SL_OK);
-			assert_int_equal(decode(&grad, &call[c], bytes, len, shape.dim[0]), SL_OK);
-			free(bytes);
-		}
-		grad.x[17] = NAN;
-		assert_int_equal(encode(&grad, &call[0], shape.dim[0], &bytes, &len), SL_ERR_NONFINITE);
-		free(bytes);
-		both_close(&grad);
-		both_close(&act);
-	}
 }
 
 /* Cut short, drawn out, and with bits turned over: both sides say the same, and what is refused writes nothing. */
 static void hostile_payloads_meet_the_same_verdict(void **state)
 {
-	struct sl_backend *be = backend(state);
+	struct sl_backend *be = rig_backend(state);
 	const struct sl_rng_key key = {.seed = 77, .tensor = SL_RNG_TEST};
 	int refused = 0, taken = 0;
 
@@ -453,9 +170,10 @@ static void hostile_payloads_meet_the_same_verdict(void **state)
 		size_t len;
 
 		codec_fill(b.x, sl_shape_count(&b.shape), RANDOM);
-		assert_int_equal(encode(&b, &codec_call0, 2, &bytes, &len), SL_OK);
-		bad = xalloc(len + 8);
-		for (uint32_t t = 0; t < (brief(be) ? 20 : 200); t++) {
+		assert_int_equal(both_encode(&b, &codec_call0, 2, &bytes, &len), SL_OK);
+		bad = malloc(len + 8);
+		assert_non_null(bad);
+		for (uint32_t t = 0; t < (rig_brief(be) ? 20 : 200); t++) {
 			uint32_t w = sl_rng_u32(&key, (uint64_t)p * 1000 + t);
 			size_t from = t % 3 == 1 ? len - (len < 400 ? len : 400) : 0;
 			size_t cut = t % 10 == 9   ? len - 1 - w % (len < 64 ? len : 64)
@@ -469,7 +187,7 @@ static void hostile_payloads_meet_the_same_verdict(void **state)
 
 				bad[from + w % range] ^= (uint8_t)(1u << (w >> 24) % 8);
 			}
-			if (decode(&b, &codec_call0, bad, cut, 2) == SL_OK)
+			if (both_decode(&b, &codec_call0, bad, cut, 2) == SL_OK)
 				taken++;
 			else
 				refused++;
@@ -484,7 +202,7 @@ static void hostile_payloads_meet_the_same_verdict(void **state)
 /* Factors on either side, several tiles of rows and channels, more ranks than a block sums, a tensor of sequences. */
 static void factors_are_the_same(void **state)
 {
-	struct sl_backend *be = backend(state);
+	struct sl_backend *be = rig_backend(state);
 	static const struct {
 		const char *text;
 		struct sl_shape shape;
@@ -510,91 +228,22 @@ static void factors_are_the_same(void **state)
 
 			codec_fill(b.x, sl_shape_count(&b.shape), (enum codec_kind)kind);
 			/* the largest floats have no product that a float holds: refused, by both */
-			err = encode(&b, &codec_call0, b.shape.dim[0], &bytes, &len);
+			err = both_encode(&b, &codec_call0, b.shape.dim[0], &bytes, &len);
 			if (err == SL_OK)
-				assert_int_equal(decode(&b, &codec_call0, bytes, len, b.shape.dim[0]), SL_OK);
+				assert_int_equal(both_decode(&b, &codec_call0, bytes, len, b.shape.dim[0]), SL_OK);
 			free(bytes);
 			assert_true(err == SL_OK || kind == HUGE_VALUES);
 		}
 		codec_fill(b.x, sl_shape_count(&b.shape), RANDOM);
-		cross(&b, 1);
+		both_cross(&b, 1);
 		both_close(&b);
 	}
-}
-
-/* Either side's checkpoint, taken up by the other. */
-static void swap_states(struct both *b)
-{
-	size_t cap = sl_codec_state_bytes(b->host);
-	struct sl_buf mine = {xalloc(cap), 0, cap}, theirs = {xalloc(cap), 0, cap};
-
-	assert_int_equal(sl_codec_state_bytes(b->device), cap);
-	assert_int_equal(sl_codec_save(b->host, &mine), SL_OK);
-	assert_int_equal(sl_codec_save(b->device, &theirs), SL_OK);
-	assert_int_equal(mine.len, theirs.len);
-	assert_memory_equal(mine.data, theirs.data, mine.len);
-	assert_int_equal(sl_codec_load(b->device, (struct sl_bytes){mine.data, mine.len - 1}), SL_ERR_DATA);
-	assert_int_equal(sl_codec_load(b->device, (struct sl_bytes){mine.data, mine.len}), SL_OK);
-	assert_int_equal(sl_codec_load(b->host, (struct sl_bytes){theirs.data, theirs.len}), SL_OK);
-	free(mine.data);
-	free(theirs.data);
-}
-
-static void follow_the_step(struct sl_backend *be, const char *text)
-{
-	struct both b = both_open(be, text, sl_shape4(3, 6, 7, 10), SL_DIR_HEAD_ACT, NULL);
-	uint8_t *first = NULL, *bytes;
-	size_t first_len = 0, len;
-
-	for (int step = 0; step < 6; step++) {
-		for (int chunk = 0; chunk < 2; chunk++) {
-			struct sl_codec_call call = {
-				.slot = chunk, .step = (uint64_t)step, .chunk = (uint16_t)chunk, .training = step != 4};
-			int64_t rows = step == 1 && chunk == 1 ? 1 : 3;
-
-			codec_fill(b.x, sl_shape_count(&b.shape), step % 2 ? RELU : RANDOM);
-			if (step == 3)
-				memset(b.x, 0, 6 * 7 * 10 * sizeof(float));
-			assert_int_equal(encode(&b, &call, rows, &bytes, &len), SL_OK);
-			assert_int_equal(decode(&b, &call, bytes, len, rows), SL_OK);
-			/* a step that is run again gives the same bytes */
-			if (step == 2 && chunk == 0) {
-				first = bytes;
-				first_len = len;
-				sl_codec_rollback(b.host);
-				sl_codec_rollback(b.device);
-				assert_int_equal(encode(&b, &call, rows, &bytes, &len), SL_OK);
-				assert_int_equal(len, first_len);
-				assert_memory_equal(bytes, first, len);
-				free(first);
-			}
-			free(bytes);
-		}
-		sl_codec_commit(b.host);
-		sl_codec_commit(b.device);
-		if (step == 2)
-			swap_states(&b);
-	}
-	both_close(&b);
-}
-
-/* Warm factors and residuals change at commit alone, are of their chunk, start cold for rows that were not there, and
- * are part of checkpoints. */
-static void state_follows_the_step(void **state)
-{
-	struct sl_backend *be = backend(state);
-
-	follow_the_step(be, "lowrank:3,iters=2,warm=true|f16");
-	follow_the_step(be, "topk:0.1,ef=true");
-	follow_the_step(be, "quant:3,ef=true");
-	follow_the_step(be, "lowrank:2,warm=true,ef=true|quant:8");
-	follow_the_step(be, "terngrad,bucket=64,ef=true");
 }
 
 /* Samples that mislead: edges are moved, and at last found exactly. */
 static void edges_are_found_where_the_sample_misleads(void **state)
 {
-	struct sl_backend *be = backend(state);
+	struct sl_backend *be = rig_backend(state);
 	static const char *const texts[] = {"sortquant:6+2", "sortquant:3+4"};
 	struct sl_shape shape = sl_shape4(1, 32, 32, 81);
 	int64_t n = sl_shape_count(&shape), step = n / 4096;
@@ -615,7 +264,7 @@ static void edges_are_found_where_the_sample_misleads(void **state)
 						      : trap == 1 ? 100 + b.x[at + j]
 								  : (run % 3 ? -0.0f : 0.25f);
 			}
-			cross(&b, 1);
+			both_cross(&b, 1);
 			both_close(&b);
 		}
 }
@@ -623,7 +272,7 @@ static void edges_are_found_where_the_sample_misleads(void **state)
 /* The payloads of tests/golden/codec. */
 static void payloads_are_what_they_were(void **state)
 {
-	struct sl_backend *be = backend(state);
+	struct sl_backend *be = rig_backend(state);
 	struct sl_shape shape = codec_golden_shape();
 	int tried = 0;
 
@@ -644,11 +293,11 @@ static void payloads_are_what_they_were(void **state)
 		tried++;
 		b = both_open(be, g->spec, shape, SL_DIR_HEAD_ACT, NULL);
 		codec_golden_tensor(b.x);
-		assert_int_equal(encode(&b, &codec_call0, 2, &bytes, &len), SL_OK);
+		assert_int_equal(both_encode(&b, &codec_call0, 2, &bytes, &len), SL_OK);
 		golden_len = codec_golden_read(g, "payload", golden, sizeof golden);
 		if (strstr(g->spec, "zstd") == NULL && (golden_len != len || memcmp(golden, bytes, len) != 0))
 			fail_msg("%s: %zu bytes, not the %zu of %s.payload", g->spec, len, golden_len, g->name);
-		assert_int_equal(decode(&b, &codec_call0, golden, golden_len, 2), SL_OK);
+		assert_int_equal(both_decode(&b, &codec_call0, golden, golden_len, 2), SL_OK);
 		assert_int_equal(codec_golden_read(g, "f32", b.want, sizeof(float) * CODEC_GOLDEN_N),
 				 sizeof(float) * CODEC_GOLDEN_N);
 		assert_memory_equal(b.got, b.want, sizeof(float) * CODEC_GOLDEN_N);
@@ -663,7 +312,7 @@ static void what_is_missing_is_unavailable(void **state)
 {
 	static const char *const texts[] = {"topk:0.1", "quant:8,per=channel", "qsgd:4,bucket=64", "quant:8,ef=true",
 					    "f16,ef=true"};
-	struct sl_backend *be = backend(state);
+	struct sl_backend *be = rig_backend(state);
 	struct sl_backend_ops ops = *be->ops;
 	struct sl_backend less = *be;
 
@@ -685,47 +334,39 @@ static void what_is_missing_is_unavailable(void **state)
 /* A tensor of the size that crosses at 224². */
 static void large_tensors_too(void **state)
 {
-	struct sl_backend *be = backend(state);
+	struct sl_backend *be = rig_backend(state);
 	static const char *const texts[] = {"quant:8",          "f16",       "qsgd:255",    "terngrad",
 					    "topk:0.1|quant:8", "topk:0.01", "threshold:1", "randomk:0.1",
 					    "sortquant:6+2",    "lowrank:7", "downsample:2"};
 
 	/* in brief, the first one: more elements than the threads of one launch take in one turn */
-	for (size_t t = 0; t < (brief(be) ? 1 : sizeof texts / sizeof texts[0]); t++) {
+	for (size_t t = 0; t < (rig_brief(be) ? 1 : sizeof texts / sizeof texts[0]); t++) {
 		struct both b = both_open(be, texts[t], sl_shape4(16, 112, 112, 32), SL_DIR_HEAD_ACT, NULL);
 
 		codec_fill(b.x, sl_shape_count(&b.shape), RANDOM);
-		cross(&b, 16);
+		both_cross(&b, 16);
 		codec_fill(b.x, sl_shape_count(&b.shape), RELU);
-		cross(&b, 15);
+		both_cross(&b, 15);
 		both_close(&b);
 	}
 }
-
-#define ON_BOTH(test)                                          \
-	{#test " (on a CPU)", test, use_sim, NULL, NULL},      \
-	{                                                      \
-#test " (on a GPU)", test, use_gpu, NULL, NULL \
-	}
 
 /* An argument chooses tests by name: '*GPU*'. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		ON_BOTH(payloads_and_values_are_the_same),
-		ON_BOTH(ties_are_kept_from_the_front),
-		ON_BOTH(values_that_cannot_be_carried_are_refused),
-		ON_BOTH(gradients_use_the_places_of_their_activation),
-		ON_BOTH(factors_are_the_same),
-		ON_BOTH(state_follows_the_step),
-		ON_BOTH(edges_are_found_where_the_sample_misleads),
-		ON_BOTH(payloads_are_what_they_were),
-		ON_BOTH(hostile_payloads_meet_the_same_verdict),
-		{"what_is_missing_is_unavailable (on a CPU)", what_is_missing_is_unavailable, use_sim, NULL, NULL},
-		ON_BOTH(large_tensors_too),
+		RIG_ON_BOTH(payloads_and_values_are_the_same),
+		RIG_ON_BOTH(ties_are_kept_from_the_front),
+		RIG_ON_BOTH(values_that_cannot_be_carried_are_refused),
+		RIG_ON_BOTH(factors_are_the_same),
+		RIG_ON_BOTH(edges_are_found_where_the_sample_misleads),
+		RIG_ON_BOTH(payloads_are_what_they_were),
+		RIG_ON_BOTH(hostile_payloads_meet_the_same_verdict),
+		{"what_is_missing_is_unavailable (on a CPU)", what_is_missing_is_unavailable, rig_use_sim, NULL, NULL},
+		RIG_ON_BOTH(large_tensors_too),
 	};
 
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests_name("gpu codecs", tests, NULL, close_gpu);
+	return cmocka_run_group_tests_name("gpu codecs", tests, NULL, rig_close_gpu);
 }

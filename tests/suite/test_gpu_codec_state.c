@@ -1,0 +1,137 @@
+/* What a device's codecs keep from one tensor for another, beside the portable ones: the places of an activation for
+ * its gradient, warm factors, residuals; and what of it checkpoints hold. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/support/gpu_codecs/rig.h"
+
+/* A gradient at its activation's places, from either side, two slots in flight. */
+static void gradients_use_the_places_of_their_activation(void **state)
+{
+	struct sl_backend *be = rig_backend(state);
+	static const char *const texts[][2] = {
+		{"topk:0.1", "topk:0.1|quant:8"},   {"threshold:0.7", "threshold:0.7"},
+		{"randomk:0.3", "randomk:0.3|f16"}, {"cells:3|topk:0.2", "cells:3|topk:0.2|quant:8"},
+		{"downsample:2", "downsample:2"},   {"downsample:5", "downsample:5|quant:8"}};
+
+	for (size_t t = 0; t < sizeof texts / sizeof texts[0]; t++) {
+		struct sl_shape shape = sl_shape4(4, 33, 65, 9);
+		struct both act = both_open(be, texts[t][0], shape, SL_DIR_MID_ACT, NULL);
+		struct both grad = both_open(be, texts[t][1], shape, SL_DIR_MID_GRAD, &act);
+		struct sl_codec_call call[2] = {codec_call0, codec_call0};
+		uint8_t *bytes;
+		size_t len;
+
+		call[1].slot = 1;
+		call[1].chunk = 2;
+		for (int c = 0; c < 2; c++) {
+			codec_fill(act.x, sl_shape_count(&shape), c ? RELU : RANDOM);
+			assert_int_equal(both_encode(&act, &call[c], shape.dim[0], &bytes, &len), SL_OK);
+			assert_int_equal(both_decode(&act, &call[c], bytes, len, shape.dim[0]), SL_OK);
+			free(bytes);
+		}
+		for (int c = 0; c < 2; c++) {
+			codec_fill(grad.x, sl_shape_count(&shape), RANDOM);
+			assert_int_equal(both_encode(&grad, &call[c], shape.dim[0], &bytes, &len), SL_OK);
+			assert_int_equal(both_decode(&grad, &call[c], bytes, len, shape.dim[0]), SL_OK);
+			free(bytes);
+		}
+		grad.x[17] = NAN;
+		assert_int_equal(both_encode(&grad, &call[0], shape.dim[0], &bytes, &len), SL_ERR_NONFINITE);
+		free(bytes);
+		both_close(&grad);
+		both_close(&act);
+	}
+}
+
+/* Either side's checkpoint, taken up by the other. */
+static void swap_states(struct both *b)
+{
+	size_t cap = sl_codec_state_bytes(b->host);
+	struct sl_buf mine = {malloc(cap), 0, cap}, theirs = {malloc(cap), 0, cap};
+
+	assert_non_null(mine.data);
+	assert_non_null(theirs.data);
+	assert_int_equal(sl_codec_state_bytes(b->device), cap);
+	assert_int_equal(sl_codec_save(b->host, &mine), SL_OK);
+	assert_int_equal(sl_codec_save(b->device, &theirs), SL_OK);
+	assert_int_equal(mine.len, theirs.len);
+	assert_memory_equal(mine.data, theirs.data, mine.len);
+	assert_int_equal(sl_codec_load(b->device, (struct sl_bytes){mine.data, mine.len - 1}), SL_ERR_DATA);
+	assert_int_equal(sl_codec_load(b->device, (struct sl_bytes){mine.data, mine.len}), SL_OK);
+	assert_int_equal(sl_codec_load(b->host, (struct sl_bytes){theirs.data, theirs.len}), SL_OK);
+	free(mine.data);
+	free(theirs.data);
+}
+
+static void follow_the_step(struct sl_backend *be, const char *text)
+{
+	struct both b = both_open(be, text, sl_shape4(3, 6, 7, 10), SL_DIR_HEAD_ACT, NULL);
+	uint8_t *first = NULL, *bytes;
+	size_t first_len = 0, len;
+
+	for (int step = 0; step < 6; step++) {
+		for (int chunk = 0; chunk < 2; chunk++) {
+			struct sl_codec_call call = {
+				.slot = chunk, .step = (uint64_t)step, .chunk = (uint16_t)chunk, .training = step != 4};
+			int64_t rows = step == 1 && chunk == 1 ? 1 : 3;
+
+			codec_fill(b.x, sl_shape_count(&b.shape), step % 2 ? RELU : RANDOM);
+			if (step == 3)
+				memset(b.x, 0, 6 * 7 * 10 * sizeof(float));
+			assert_int_equal(both_encode(&b, &call, rows, &bytes, &len), SL_OK);
+			assert_int_equal(both_decode(&b, &call, bytes, len, rows), SL_OK);
+			/* a step that is run again gives the same bytes */
+			if (step == 2 && chunk == 0) {
+				first = bytes;
+				first_len = len;
+				sl_codec_rollback(b.host);
+				sl_codec_rollback(b.device);
+				assert_int_equal(both_encode(&b, &call, rows, &bytes, &len), SL_OK);
+				assert_int_equal(len, first_len);
+				assert_memory_equal(bytes, first, len);
+				free(first);
+			}
+			free(bytes);
+		}
+		sl_codec_commit(b.host);
+		sl_codec_commit(b.device);
+		if (step == 2)
+			swap_states(&b);
+	}
+	both_close(&b);
+}
+
+/* Warm factors and residuals change at commit alone, are of their chunk, start cold for rows that were not there, and
+ * are part of checkpoints. */
+static void state_follows_the_step(void **state)
+{
+	struct sl_backend *be = rig_backend(state);
+
+	follow_the_step(be, "lowrank:3,iters=2,warm=true|f16");
+	follow_the_step(be, "topk:0.1,ef=true");
+	follow_the_step(be, "quant:3,ef=true");
+	follow_the_step(be, "lowrank:2,warm=true,ef=true|quant:8");
+	follow_the_step(be, "terngrad,bucket=64,ef=true");
+}
+
+/* An argument chooses tests by name: '*GPU*'. */
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		RIG_ON_BOTH(gradients_use_the_places_of_their_activation),
+		RIG_ON_BOTH(state_follows_the_step),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests_name("gpu codec state", tests, NULL, rig_close_gpu);
+}

@@ -1,0 +1,243 @@
+#include "tests/support/gpu_codecs/rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/cuda/codec_stage.h"
+#include "kernels/module.h"
+
+/* ---- the backends */
+
+enum sl_err cu_codec_stream(struct sl_backend *be, cudaStream_t *out)
+{
+	(void)be;
+	*out = NULL;
+	return SL_OK;
+}
+
+enum sl_err cu_codec_check(struct sl_backend *be, cudaError_t status)
+{
+	(void)be;
+	return status == cudaSuccess ? SL_OK : SL_ERR_DEVICE;
+}
+
+static enum sl_err sim_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
+{
+	(void)be;
+	(void)fail;
+	*out = calloc(1, bytes ? bytes : 1);
+	return *out ? SL_OK : SL_ERR_NOMEM;
+}
+
+static void sim_free(struct sl_backend *be, void *ptr)
+{
+	(void)be;
+	free(ptr);
+}
+
+static enum sl_err sim_upload(struct sl_backend *be, void *dst, const void *host, size_t bytes)
+{
+	(void)be;
+	memcpy(dst, host, bytes);
+	return SL_OK;
+}
+
+static enum sl_err sim_download(struct sl_backend *be, void *host, const void *src, size_t bytes)
+{
+	(void)be;
+	memcpy(host, src, bytes);
+	return SL_OK;
+}
+
+static enum sl_err sim_zero(struct sl_backend *be, void *dst, size_t bytes)
+{
+	(void)be;
+	memset(dst, 0, bytes);
+	return SL_OK;
+}
+
+static enum sl_err sim_combine(struct sl_backend *be, float *out, const float *a, const float *b, float sign,
+			       int64_t count)
+{
+	(void)be;
+	return cu_combine(NULL, out, a, b, sign, count) == cudaSuccess ? SL_OK : SL_ERR_DEVICE;
+}
+
+static const struct sl_backend_ops sim_ops = {.name = "cuda-sim",
+					      .alloc = sim_alloc,
+					      .free = sim_free,
+					      .upload = sim_upload,
+					      .download = sim_download,
+					      .zero = sim_zero,
+					      .combine = sim_combine,
+					      .host_alloc = sim_alloc,
+					      .host_free = sim_free,
+					      .codec_stages = cu_codec_stages_all};
+static struct sl_backend sim = {.ops = &sim_ops}, gpu;
+
+int rig_use_sim(void **state)
+{
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+	/* one follows no jump from one stack to another, the other takes minutes over so many */
+	print_message("SKIP fibers under sanitizers\n");
+	sim.ops = NULL;
+#endif
+	*state = &sim;
+	return 0;
+}
+
+int rig_use_gpu(void **state)
+{
+	const struct sl_module_options options = {0};
+	struct sl_fail fail;
+
+	setenv("SPLIT_CUDA_CODECS", "all", 1);
+	if (!gpu.ops && sl_module_open_with(NULL, &gpu, &options, &fail))
+		print_message("SKIP %s\n", fail.text);
+	*state = &gpu;
+	return 0;
+}
+
+bool rig_brief(const struct sl_backend *be)
+{
+	return be == &sim || getenv("SPLIT_TEST_SHORT") != NULL;
+}
+
+int rig_close_gpu(void **state)
+{
+	(void)state;
+	if (gpu.ops)
+		gpu.ops->close(&gpu);
+	return 0;
+}
+
+struct sl_backend *rig_backend(void **state)
+{
+	struct sl_backend *be = *state;
+
+	if (!be->ops)
+		skip();
+	return be;
+}
+
+/* ---- one codec on both sides */
+
+static void *xalloc(size_t bytes)
+{
+	void *p = malloc(bytes ? bytes : 1);
+
+	assert_non_null(p);
+	return p;
+}
+
+struct both both_open(struct sl_backend *be, const char *text, struct sl_shape shape, enum sl_dir dir,
+		      const struct both *pair)
+{
+	size_t bytes = (size_t)sl_shape_count(&shape) * sizeof(float);
+	struct both b = {.be = be, .shape = shape, .text = text};
+	struct sl_fail fail = {0};
+
+	b.host = codec_open(text, shape, NULL, dir, pair ? pair->host : NULL);
+	b.device = codec_open(text, shape, be, dir, pair ? pair->device : NULL);
+	b.x = xalloc(bytes);
+	b.want = xalloc(bytes);
+	b.got = xalloc(bytes);
+	assert_int_equal(be->ops->alloc(be, bytes, (void **)&b.there, &fail), SL_OK);
+	return b;
+}
+
+void both_close(struct both *b)
+{
+	sl_codec_close(b->host);
+	sl_codec_close(b->device);
+	b->be->ops->free(b->be, b->there);
+	free(b->x);
+	free(b->want);
+	free(b->got);
+}
+
+static const float poison = -12345.678f;
+
+static void put_poison(struct both *b)
+{
+	for (int64_t i = 0; i < sl_shape_count(&b->shape); i++)
+		b->got[i] = b->want[i] = poison;
+	assert_int_equal(b->be->ops->upload(b->be, b->there, b->got, (size_t)sl_shape_count(&b->shape) * 4), SL_OK);
+}
+
+static void fetch(struct both *b)
+{
+	assert_int_equal(b->be->ops->download(b->be, b->got, b->there, (size_t)sl_shape_count(&b->shape) * 4), SL_OK);
+}
+
+static void differ(const struct both *b, const char *what, const void *want, const void *got, size_t bytes)
+{
+	char shape[SL_SHAPE_TEXT];
+	size_t at = 0;
+
+	while (at < bytes && ((const uint8_t *)want)[at] == ((const uint8_t *)got)[at])
+		at++;
+	if (at < bytes)
+		fail_msg("%s, %s: %s differ at byte %zu of %zu", b->text, sl_shape_text(&b->shape, shape), what, at,
+			 bytes);
+}
+
+enum sl_err both_decode(struct both *b, const struct sl_codec_call *call, const uint8_t *bytes, size_t len,
+			int64_t rows)
+{
+	struct sl_shape s = sl_shape_rows(b->shape, rows);
+	enum sl_err want, got;
+
+	put_poison(b);
+	want = codec_decode(b->host, call, bytes, len, s, b->want);
+	got = codec_decode(b->device, call, bytes, len, s, b->there);
+	if (got != want)
+		fail_msg("%s: decoding %zu bytes gave %s, the portable codec says %s", b->text, len, sl_err_name(got),
+			 sl_err_name(want));
+	fetch(b);
+	/* the portable codec may have begun to write when an inner stage found the fault; the device's never does */
+	if (want != SL_OK)
+		for (int64_t i = 0; i < sl_shape_count(&b->shape); i++)
+			b->want[i] = poison;
+	differ(b, want == SL_OK ? "values" : "untouched values", b->want, b->got,
+	       (size_t)sl_shape_count(&b->shape) * 4);
+	return want;
+}
+
+enum sl_err both_encode(struct both *b, const struct sl_codec_call *call, int64_t rows, uint8_t **bytes, size_t *len)
+{
+	struct sl_shape s = sl_shape_rows(b->shape, rows);
+	enum sl_err want, got;
+	uint8_t *other;
+	size_t other_len;
+
+	assert_int_equal(b->be->ops->upload(b->be, b->there, b->x, (size_t)sl_shape_count(&b->shape) * 4), SL_OK);
+	want = codec_encode(b->host, call, b->x, s, bytes, len);
+	got = codec_encode(b->device, call, b->there, s, &other, &other_len);
+	if (got != want)
+		fail_msg("%s: encoding gave %s, the portable codec says %s", b->text, sl_err_name(got),
+			 sl_err_name(want));
+	if (want == SL_OK) {
+		if (*len != other_len)
+			fail_msg("%s: %zu bytes, the portable codec has %zu", b->text, other_len, *len);
+		differ(b, "payloads", *bytes, other, *len);
+	}
+	free(other);
+	return want;
+}
+
+void both_cross(struct both *b, int64_t rows)
+{
+	uint8_t *bytes;
+	size_t len;
+
+	assert_int_equal(both_encode(b, &codec_call0, rows, &bytes, &len), SL_OK);
+	assert_int_equal(both_decode(b, &codec_call0, bytes, len, rows), SL_OK);
+	free(bytes);
+}
