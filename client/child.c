@@ -11,7 +11,7 @@
 
 extern char **environ;
 
-void sl_child_arg(struct sl_child *c, const char *arg)
+static void add_arg(struct sl_child *c, const char *arg)
 {
 	if (c->n_arg + 1 < SL_CHILD_ARGS)
 		c->arg[c->n_arg++] = arg;
@@ -22,19 +22,19 @@ void sl_child_arg(struct sl_child *c, const char *arg)
 void sl_child_open(struct sl_child *c, const struct sl_options *o)
 {
 	*c = (struct sl_child){.n_arg = 0};
-	sl_child_arg(c, "splitc");
-	sl_child_arg(c, strcmp(o->command, "sweep") == 0 ? "train" : o->command);
-	sl_child_arg(c, o->config);
-	sl_child_arg(c, "--json");
+	add_arg(c, "splitc");
+	add_arg(c, strcmp(o->command, "sweep") == 0 ? "train" : o->command);
+	add_arg(c, o->config);
+	add_arg(c, "--json");
 	if (o->local)
-		sl_child_arg(c, "--local");
+		add_arg(c, "--local");
 	if (o->weights) {
-		sl_child_arg(c, "--weights");
-		sl_child_arg(c, o->weights);
+		add_arg(c, "--weights");
+		add_arg(c, o->weights);
 	}
 	for (int i = 0; i < o->n_set; i++) {
-		sl_child_arg(c, "--set");
-		sl_child_arg(c, o->set[i]);
+		add_arg(c, "--set");
+		add_arg(c, o->set[i]);
 	}
 }
 
@@ -49,8 +49,8 @@ void sl_child_set(struct sl_child *c, const char *key, const char *value)
 	text = c->text[c->n_text++];
 	if (snprintf(text, SL_CHILD_TEXT, "%s=%s", key, value) >= SL_CHILD_TEXT)
 		c->overflow = true;
-	sl_child_arg(c, "--set");
-	sl_child_arg(c, text);
+	add_arg(c, "--set");
+	add_arg(c, text);
 }
 
 static enum sl_err spawn(struct sl_child *c, int out_fd, const char *stderr_path, pid_t *pid, struct sl_fail *fail)

@@ -19,7 +19,6 @@ struct sl_child {
 
 /* "COMMAND CONFIG --json", then --local, --weights and every --set of `o`. */
 void sl_child_open(struct sl_child *c, const struct sl_options *o);
-void sl_child_arg(struct sl_child *c, const char *arg);
 /* --set key=value, after those of the options, so that it wins. */
 void sl_child_set(struct sl_child *c, const char *key, const char *value);
 

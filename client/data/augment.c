@@ -8,13 +8,12 @@
 enum { CHANNELS = 3, LEVELS = 256 };
 
 static const struct {
-	const char *name;
 	float mean[CHANNELS], std[CHANNELS];
 } norms[SL_NORM_COUNT] = {
-	[SL_NORM_NONE] = {"none", {0, 0, 0}, {1, 1, 1}},
-	[SL_NORM_CIFAR10] = {"cifar10", {0.4914f, 0.4822f, 0.4465f}, {0.2470f, 0.2435f, 0.2616f}},
-	[SL_NORM_CIFAR100] = {"cifar100", {0.5071f, 0.4865f, 0.4409f}, {0.2673f, 0.2564f, 0.2762f}},
-	[SL_NORM_IMAGENET] = {"imagenet", {0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}},
+	[SL_NORM_NONE] = {{0, 0, 0}, {1, 1, 1}},
+	[SL_NORM_CIFAR10] = {{0.4914f, 0.4822f, 0.4465f}, {0.2470f, 0.2435f, 0.2616f}},
+	[SL_NORM_CIFAR100] = {{0.5071f, 0.4865f, 0.4409f}, {0.2673f, 0.2564f, 0.2762f}},
+	[SL_NORM_IMAGENET] = {{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}},
 };
 
 /* Output position i of one axis is (1 − frac)·source[low] + frac·source[high]. */
@@ -29,22 +28,6 @@ struct sl_augment {
 	struct tap *rows, *columns;         /* [out_h], [out_w] */
 	float normalised[CHANNELS][LEVELS]; /* of every byte: exact, and cheaper than arithmetic */
 };
-
-const char *sl_norm_name(enum sl_norm norm)
-{
-	return (unsigned)norm < SL_NORM_COUNT ? norms[norm].name : "?";
-}
-
-enum sl_err sl_norm_parse(const char *text, enum sl_norm *out, struct sl_fail *fail)
-{
-	for (int i = 0; i < SL_NORM_COUNT; i++)
-		if (!strcmp(text, norms[i].name)) {
-			*out = (enum sl_norm)i;
-			return SL_OK;
-		}
-	return sl_fail_set(fail, SL_ERR_CONFIG, "'%.40s' is not a normalisation: none, cifar10, cifar100 or imagenet",
-			   text);
-}
 
 /* In single precision, as PyTorch computes them (area_pixel_compute_source_index). */
 static void taps_fill(struct tap *taps, int in, int out)

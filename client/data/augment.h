@@ -12,9 +12,6 @@
 /* (byte / 255 − mean) / std, per channel; NONE is byte / 255. */
 enum sl_norm { SL_NORM_NONE, SL_NORM_CIFAR10, SL_NORM_CIFAR100, SL_NORM_IMAGENET, SL_NORM_COUNT };
 
-const char *sl_norm_name(enum sl_norm norm); /* "none", "cifar10", "cifar100", "imagenet" */
-enum sl_err sl_norm_parse(const char *text, enum sl_norm *out, struct sl_fail *fail) SL_MUST_CHECK;
-
 enum { SL_AUGMENT_MAX_SIDE = 4096 };
 
 struct sl_augment_spec {

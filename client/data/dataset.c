@@ -183,7 +183,7 @@ enum sl_err sl_dataset_open(struct sl_dataset *out, const struct sl_dataset_spec
 	err = sources_open(sources, &nsources, &set.count, spec, fail);
 	if (err)
 		goto fail;
-	set.classes = sl_dataset_kind_classes(spec->kind);
+	set.classes = formats[spec->kind].classes[formats[spec->kind].label_bytes - 1];
 	set.pixels = malloc((size_t)set.count * SL_IMAGE_BYTES);
 	set.labels = malloc((size_t)set.count * sizeof *set.labels);
 	if (!set.pixels || !set.labels) {
@@ -212,19 +212,4 @@ void sl_dataset_close(struct sl_dataset *set)
 const char *sl_dataset_kind_name(enum sl_dataset_kind kind)
 {
 	return (unsigned)kind < SL_DATASET_KIND_COUNT ? formats[kind].name : "?";
-}
-
-enum sl_err sl_dataset_kind_parse(const char *text, enum sl_dataset_kind *out, struct sl_fail *fail)
-{
-	for (int i = 0; i < SL_DATASET_KIND_COUNT; i++)
-		if (!strcmp(text, formats[i].name)) {
-			*out = (enum sl_dataset_kind)i;
-			return SL_OK;
-		}
-	return sl_fail_set(fail, SL_ERR_CONFIG, "'%.40s' is not a data set: cifar10 or cifar100", text);
-}
-
-int sl_dataset_kind_classes(enum sl_dataset_kind kind)
-{
-	return formats[kind].classes[formats[kind].label_bytes - 1];
 }

@@ -45,7 +45,5 @@ enum sl_err sl_dataset_open(struct sl_dataset *out, const struct sl_dataset_spec
 void sl_dataset_close(struct sl_dataset *set); /* idempotent; a zeroed one is fine */
 
 const char *sl_dataset_kind_name(enum sl_dataset_kind kind); /* "cifar10", "cifar100" */
-enum sl_err sl_dataset_kind_parse(const char *text, enum sl_dataset_kind *out, struct sl_fail *fail) SL_MUST_CHECK;
-int sl_dataset_kind_classes(enum sl_dataset_kind kind);
 
 #endif

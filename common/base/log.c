@@ -14,13 +14,13 @@
 enum { LINE_BYTES = 2048 };
 
 static const struct {
-	const char *word, *label;
+	const char *label;
 	const char *priority; /* of sd-daemon(3) */
 } levels[SL_LOG_COUNT] = {
-	[SL_LOG_ERROR] = {"error", "ERROR", "<3>"},
-	[SL_LOG_WARN] = {"warn", "WARN", "<4>"},
-	[SL_LOG_INFO] = {"info", "INFO", "<6>"},
-	[SL_LOG_DEBUG] = {"debug", "DEBUG", "<7>"},
+	[SL_LOG_ERROR] = {"ERROR", "<3>"},
+	[SL_LOG_WARN] = {"WARN", "<4>"},
+	[SL_LOG_INFO] = {"INFO", "<6>"},
+	[SL_LOG_DEBUG] = {"DEBUG", "<7>"},
 };
 
 static _Atomic int current_level = SL_LOG_INFO;
@@ -36,17 +36,6 @@ void sl_log_set_level(enum sl_log_level level)
 enum sl_log_level sl_log_level(void)
 {
 	return (enum sl_log_level)atomic_load_explicit(&current_level, memory_order_relaxed);
-}
-
-enum sl_err sl_log_level_parse(const char *text, enum sl_log_level *out)
-{
-	for (int i = 0; i < SL_LOG_COUNT; i++) {
-		if (strcmp(text, levels[i].word) == 0) {
-			*out = (enum sl_log_level)i;
-			return SL_OK;
-		}
-	}
-	return SL_ERR_USAGE;
 }
 
 void sl_log_set_hook(void (*before_line)(void *arg), void *arg)

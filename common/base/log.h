@@ -10,7 +10,6 @@ enum sl_log_level { SL_LOG_ERROR, SL_LOG_WARN, SL_LOG_INFO, SL_LOG_DEBUG, SL_LOG
 
 void sl_log_set_level(enum sl_log_level level); /* default INFO */
 enum sl_log_level sl_log_level(void);
-enum sl_err sl_log_level_parse(const char *text, enum sl_log_level *out) SL_MUST_CHECK; /* error|warn|info|debug */
 
 /* "<3>" where stderr is the journal's, else "": for lines that are written without sl_log. */
 const char *sl_log_priority(enum sl_log_level level);

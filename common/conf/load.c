@@ -35,7 +35,7 @@ static enum sl_err SL_PRINTF(3, 4) fail_at(struct loader *l, yaml_mark_t mark, c
 	return sl_fail_set(l->fail, SL_ERR_CONFIG, "%s:%zu:%zu: %s", l->name, mark.line + 1, mark.column + 1, text);
 }
 
-int sl_conf_find(const struct sl_conf_schema *schema, const char *path)
+static int find_key(const struct sl_conf_schema *schema, const char *path)
 {
 	for (int i = 0; i < schema->n_key; i++)
 		if (strcmp(schema->key[i].path, path) == 0)
@@ -204,7 +204,7 @@ static enum sl_err load_section(struct loader *l, const char *section, int depth
 /* The current event is what follows the key `path`. */
 static enum sl_err load_entry(struct loader *l, const char *path, int depth)
 {
-	int index = sl_conf_find(l->schema, path);
+	int index = find_key(l->schema, path);
 	const char *text;
 	enum sl_err err;
 	bool plain;
@@ -246,7 +246,7 @@ static enum sl_err load_section(struct loader *l, const char *section, int depth
 		snprintf(path, sizeof path, "%s%s%.60s", section, *section ? "." : "", name);
 		/* a dot in a key would reach into another section behind the back of the duplicate check */
 		if (strlen(name) >= sizeof names[0] || strchr(name, '.') ||
-		    (sl_conf_find(l->schema, path) < 0 && !is_section(l->schema, path)))
+		    (find_key(l->schema, path) < 0 && !is_section(l->schema, path)))
 			return fail_at(l, mark, "unknown key \"%.60s\"%s%s: %s", name, *section ? " in " : "", section,
 				       sl_conf_suggest(l->schema, section, name, hint));
 		for (int i = 0; i < n_name; i++)
@@ -325,7 +325,7 @@ static enum sl_err apply_set(struct loader *l, const char *set)
 	if (!equals || equals == set || equals - set >= PATH_TEXT)
 		return sl_fail_set(l->fail, SL_ERR_CONFIG, "--set %.60s: must be key.path=value", set);
 	snprintf(path, sizeof path, "%.*s", (int)(equals - set), set);
-	index = sl_conf_find(l->schema, path);
+	index = find_key(l->schema, path);
 	if (index >= 0)
 		return apply_one(l, index, equals + 1);
 	if (is_spread(l->schema, path)) {
@@ -419,7 +419,7 @@ enum sl_err sl_conf_fail(const struct sl_conf_schema *schema, const void *conf, 
 			 const char *fmt, ...)
 {
 	const struct sl_conf_origin *origin = sl_conf_origin(schema, conf);
-	int index = sl_conf_find(schema, key);
+	int index = find_key(schema, key);
 	struct sl_conf_mark mark = index >= 0 ? origin->mark[index] : (struct sl_conf_mark){0, 0};
 	char text[SL_FAIL_TEXT];
 	va_list args;

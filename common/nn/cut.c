@@ -244,17 +244,6 @@ void sl_cut_ops(const struct sl_cut *cut, const struct sl_model *model, enum sl_
 	*end = boundary[segment + 1];
 }
 
-int64_t sl_cut_macs(const struct sl_cut *cut, const struct sl_model *model, enum sl_segment segment, int64_t rows)
-{
-	int64_t macs = 0;
-	int first, end;
-
-	sl_cut_ops(cut, model, segment, &first, &end);
-	for (int i = first; i < end; i++)
-		macs += sl_op_macs(&model->op[i], rows);
-	return macs;
-}
-
 const char *sl_segment_name(enum sl_segment segment)
 {
 	static const char *const names[SL_SEGMENT_COUNT] = {"head", "middle", "tail"};

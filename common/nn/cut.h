@@ -28,8 +28,6 @@ enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const 
 
 /* Ops [*first, *end) of a segment. */
 void sl_cut_ops(const struct sl_cut *cut, const struct sl_model *model, enum sl_segment segment, int *first, int *end);
-/* Multiply-accumulates of a segment's forward pass over `rows` rows (sl_op_macs). */
-int64_t sl_cut_macs(const struct sl_cut *cut, const struct sl_model *model, enum sl_segment segment, int64_t rows);
 const char *sl_segment_name(enum sl_segment segment); /* "head" … */
 
 #endif

@@ -20,13 +20,6 @@ static const struct zoo_entry {
 };
 enum { N_ZOO = sizeof(zoo) / sizeof(zoo[0]) };
 
-static const char *const zoo_names[N_ZOO + 1] = {"mobilenet_v2", NULL};
-
-const char *const *sl_model_names(void)
-{
-	return zoo_names;
-}
-
 static enum sl_err unknown_model(const char *name, struct sl_fail *fail)
 {
 	char known[256] = "";
@@ -134,12 +127,4 @@ void sl_param_init(const struct sl_model *model, int index, uint64_t seed, float
 	case SL_INIT_COUNT:
 		break;
 	}
-}
-
-int sl_model_find_unit(const struct sl_model *model, const char *name)
-{
-	for (int i = 0; i < model->n_unit; i++)
-		if (!strcmp(model->unit[i].name, name))
-			return i;
-	return -1;
 }

@@ -68,8 +68,6 @@ struct sl_model_spec {
 /* Builds the model named; CONFIG with the list of known names otherwise. Free with sl_model_close. */
 enum sl_err sl_model_open(struct sl_model **out, const struct sl_model_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_model_close(struct sl_model *model);
-/* NULL-terminated names of the zoo. */
-const char *const *sl_model_names(void);
 
 /* For the files of the zoo: append and return the index. All shapes are inferred as ops are added; the first failure
  * is kept in *fail and every later call is a no-op that returns -1, so that builders read straight through. */
@@ -102,8 +100,5 @@ enum sl_err sl_builder_finish(struct sl_model_builder *b, struct sl_model **out)
 /* Seeded initialisation of one parameter (memory layout), the same on either side of any cut:
  * key (seed, step = index in model->param, stream SL_RNG_INIT). */
 void sl_param_init(const struct sl_model *model, int index, uint64_t seed, float *out);
-
-/* Units as `partition` and the plan's texts number them; "features.0 … classifier" for error messages. */
-int sl_model_find_unit(const struct sl_model *model, const char *name); /* -1: none */
 
 #endif

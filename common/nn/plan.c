@@ -41,11 +41,6 @@ struct sl_shape sl_plan_cut_shape_after(const struct sl_plan *plan, bool mid, in
 	return shape;
 }
 
-int64_t sl_plan_cut_count(const struct sl_plan *plan, bool mid)
-{
-	return sl_shape_row(&plan->segment[mid ? SL_TAIL : SL_MIDDLE].in_shape);
-}
-
 int64_t sl_plan_plain_count(const struct sl_plan *plan, bool mid)
 {
 	return sl_shape_row(&plan->plain[mid]);

@@ -81,8 +81,7 @@ int64_t sl_plan_chunk_rows(const struct sl_plan *plan, int64_t batch_rows, int c
  * is the largest of the run: decaying inserts make it narrower. _after: of the pass that follows `done` steps. */
 struct sl_shape sl_plan_cut_shape(const struct sl_plan *plan, bool mid, int64_t rows);
 struct sl_shape sl_plan_cut_shape_after(const struct sl_plan *plan, bool mid, int64_t rows, uint64_t done);
-/* Elements of that tensor per row, and those of the uncompressed one: what would cross without inserts. */
-int64_t sl_plan_cut_count(const struct sl_plan *plan, bool mid);
+/* Elements per row of the tensor that would cross without inserts. */
 int64_t sl_plan_plain_count(const struct sl_plan *plan, bool mid);
 
 #endif

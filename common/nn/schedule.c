@@ -1,26 +1,8 @@
 #include "common/nn/schedule.h"
 
 #include <math.h>
-#include <string.h>
 
-static const char *const names[SL_SCHEDULE_COUNT] = {"constant", "cosine", "polynomial"};
 static const double max_steps = 1e15; /* exact in a double */
-
-const char *sl_schedule_name(enum sl_schedule_kind kind)
-{
-	return (unsigned)kind < SL_SCHEDULE_COUNT ? names[kind] : "?";
-}
-
-enum sl_err sl_schedule_parse(const char *text, enum sl_schedule_kind *out, struct sl_fail *fail)
-{
-	for (int i = 0; i < SL_SCHEDULE_COUNT; i++) {
-		if (!strcmp(text, names[i])) {
-			*out = (enum sl_schedule_kind)i;
-			return SL_OK;
-		}
-	}
-	return sl_fail_set(fail, SL_ERR_CONFIG, "schedule \"%.40s\" is none of constant, cosine, polynomial", text);
-}
 
 /* The comparisons are written so that NaN fails them. */
 enum sl_err sl_schedule_set_epochs(struct sl_schedule *s, double epochs, double warmup_epochs, int64_t steps_per_epoch,

@@ -25,9 +25,6 @@ struct sl_schedule {
 	int64_t total_steps; /* warm-up included */
 };
 
-const char *sl_schedule_name(enum sl_schedule_kind kind); /* "constant" … */
-enum sl_err sl_schedule_parse(const char *text, enum sl_schedule_kind *out, struct sl_fail *fail) SL_MUST_CHECK;
-
 /* Sets the two step counts from epochs (fractions allowed, rounded to the nearest step). CONFIG where a value lies
  * outside what the formulas allow: lr > 0, 0 ≤ end_lr ≤ lr, power > 0, 0 ≤ warm-up < epochs, steps_per_epoch ≥ 1. */
 enum sl_err sl_schedule_set_epochs(struct sl_schedule *s, double epochs, double warmup_epochs, int64_t steps_per_epoch,

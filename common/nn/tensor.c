@@ -3,22 +3,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const struct {
-	const char *name;
-	size_t bytes;
-} dtypes[SL_DTYPE_COUNT] = {
-	[SL_F32] = {"f32", 4}, [SL_F16] = {"f16", 2}, [SL_BF16] = {"bf16", 2},
-	[SL_I32] = {"i32", 4}, [SL_I64] = {"i64", 8}, [SL_U8] = {"u8", 1},
-};
-
 size_t sl_dtype_bytes(enum sl_dtype dtype)
 {
-	return (unsigned)dtype < SL_DTYPE_COUNT ? dtypes[dtype].bytes : 0;
-}
+	static const size_t bytes[SL_DTYPE_COUNT] = {
+		[SL_F32] = 4, [SL_F16] = 2, [SL_BF16] = 2, [SL_I32] = 4, [SL_I64] = 8, [SL_U8] = 1,
+	};
 
-const char *sl_dtype_name(enum sl_dtype dtype)
-{
-	return (unsigned)dtype < SL_DTYPE_COUNT ? dtypes[dtype].name : "?";
+	return (unsigned)dtype < SL_DTYPE_COUNT ? bytes[dtype] : 0;
 }
 
 bool sl_shape_equal(const struct sl_shape *a, const struct sl_shape *b)

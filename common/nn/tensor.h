@@ -27,7 +27,6 @@ struct sl_tensor {
 };
 
 size_t sl_dtype_bytes(enum sl_dtype dtype);
-const char *sl_dtype_name(enum sl_dtype dtype); /* "f32" … */
 
 static inline struct sl_shape sl_shape4(int64_t n, int64_t h, int64_t w, int64_t c)
 {

@@ -63,11 +63,6 @@ struct sl_frame *sl_outbox_frame(struct sl_session *s, struct sl_outbox *out, en
 	return f;
 }
 
-int sl_session_chunks_of(const struct sl_session *s, uint64_t batch_rows)
-{
-	return (int)((batch_rows + s->limits.rows - 1) / s->limits.rows);
-}
-
 uint64_t sl_session_chunk_rows(const struct sl_session *s, int chunk)
 {
 	uint64_t left = s->batch_rows - (uint64_t)chunk * s->limits.rows;
@@ -80,7 +75,7 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 	s->training = training;
 	s->number = number;
 	s->batch_rows = batch_rows;
-	s->chunks = sl_session_chunks_of(s, batch_rows);
+	s->chunks = (int)((batch_rows + s->limits.rows - 1) / s->limits.rows);
 	s->committed = false;
 	s->abandoned = s->quiet = s->skip = false;
 	memset(s->lane, 0, sizeof s->lane);

@@ -210,7 +210,6 @@ void sl_session_fail(struct sl_session *s, const struct sl_fail *why, uint64_t n
 /* NaN or Inf found now is an event, not the session's end: a training pass is under way. */
 bool sl_session_abandons(const struct sl_session *s);
 
-int sl_session_chunks_of(const struct sl_session *s, uint64_t batch_rows);
 uint64_t sl_session_chunk_rows(const struct sl_session *s, int chunk); /* of the pass under way */
 const char *sl_session_state_name(enum sl_session_state state);
 const char *sl_task_name(enum sl_task task);

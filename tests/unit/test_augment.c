@@ -185,27 +185,12 @@ static void bad_specs_are_refused(void **state)
 	}
 }
 
-static void norms_have_names(void **state)
-{
-	struct sl_fail fail = {0};
-	enum sl_norm norm;
-
-	(void)state;
-	for (int i = 0; i < SL_NORM_COUNT; i++) {
-		assert_int_equal(sl_norm_parse(sl_norm_name((enum sl_norm)i), &norm, &fail), SL_OK);
-		assert_int_equal(norm, i);
-	}
-	assert_int_equal(sl_norm_parse("imagnet", &norm, &fail), SL_ERR_CONFIG);
-	assert_non_null(strstr(fail.text, "imagenet"));
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(agrees_with_pytorch),        cmocka_unit_test(crop_and_flip_are_exact),
 		cmocka_unit_test(draws_are_a_function),       cmocka_unit_test(without_crop_or_flip_nothing_is_drawn),
 		cmocka_unit_test(centre_is_the_image_itself), cmocka_unit_test(bad_specs_are_refused),
-		cmocka_unit_test(norms_have_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

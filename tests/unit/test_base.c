@@ -144,19 +144,6 @@ static void log_lines(void **state)
 	assert_ptr_equal(strstr(text, "INFO test-info: value 7\nWARN test-warn:"), text);
 }
 
-static void log_level_words(void **state)
-{
-	enum sl_log_level level = SL_LOG_INFO;
-	(void)state;
-
-	assert_int_equal(sl_log_level_parse("debug", &level), SL_OK);
-	assert_int_equal(level, SL_LOG_DEBUG);
-	assert_int_equal(sl_log_level_parse("error", &level), SL_OK);
-	assert_int_equal(level, SL_LOG_ERROR);
-	assert_int_not_equal(sl_log_level_parse("loud", &level), SL_OK);
-	assert_int_equal(level, SL_LOG_ERROR);
-}
-
 static void buf_never_grows(void **state)
 {
 	uint8_t mem[8] = {0};
@@ -271,11 +258,15 @@ static void clock_advances(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(err_map_is_whole), cmocka_unit_test(fail_text_is_one_line),
-		cmocka_unit_test(log_lines),        cmocka_unit_test(log_level_words),
-		cmocka_unit_test(buf_never_grows),  cmocka_unit_test(bytes_are_taken_in_order),
-		cmocka_unit_test(file_read_checks), cmocka_unit_test(arena_cuts),
-		cmocka_unit_test(arena_extremes),   cmocka_unit_test(clock_advances),
+		cmocka_unit_test(err_map_is_whole),
+		cmocka_unit_test(fail_text_is_one_line),
+		cmocka_unit_test(log_lines),
+		cmocka_unit_test(buf_never_grows),
+		cmocka_unit_test(bytes_are_taken_in_order),
+		cmocka_unit_test(file_read_checks),
+		cmocka_unit_test(arena_cuts),
+		cmocka_unit_test(arena_extremes),
+		cmocka_unit_test(clock_advances),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -230,21 +230,6 @@ static void wrong_specs_are_refused(void **state)
 	open_badly(&spec, SL_ERR_CONFIG, "records", "");
 }
 
-static void kinds_have_names(void **state)
-{
-	struct sl_fail fail = {0};
-	enum sl_dataset_kind kind;
-
-	(void)state;
-	for (int i = 0; i < SL_DATASET_KIND_COUNT; i++) {
-		assert_int_equal(sl_dataset_kind_parse(sl_dataset_kind_name((enum sl_dataset_kind)i), &kind, &fail),
-				 SL_OK);
-		assert_int_equal(kind, i);
-	}
-	assert_int_equal(sl_dataset_kind_parse("cifar", &kind, &fail), SL_ERR_CONFIG);
-	assert_non_null(strstr(fail.text, "cifar100"));
-}
-
 /* NULL where the real files are not there. */
 static const char *real_folder(void)
 {
@@ -326,15 +311,10 @@ static int remove_folder(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(files_are_read_in_order),
-		cmocka_unit_test(cifar100_has_two_labels),
-		cmocka_unit_test(wrong_sizes_are_refused),
-		cmocka_unit_test(labels_out_of_range_are_refused),
-		cmocka_unit_test(missing_files_are_named),
-		cmocka_unit_test(a_limit_opens_no_more_than_it_needs),
-		cmocka_unit_test(too_many_records_are_refused),
-		cmocka_unit_test(wrong_specs_are_refused),
-		cmocka_unit_test(kinds_have_names),
+		cmocka_unit_test(files_are_read_in_order),      cmocka_unit_test(cifar100_has_two_labels),
+		cmocka_unit_test(wrong_sizes_are_refused),      cmocka_unit_test(labels_out_of_range_are_refused),
+		cmocka_unit_test(missing_files_are_named),      cmocka_unit_test(a_limit_opens_no_more_than_it_needs),
+		cmocka_unit_test(too_many_records_are_refused), cmocka_unit_test(wrong_specs_are_refused),
 		cmocka_unit_test(the_real_files_are_cifar10),
 	};
 

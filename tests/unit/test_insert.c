@@ -121,7 +121,9 @@ static double macs(const struct sl_plan *plan, enum sl_segment which)
 
 static double rate(const struct sl_plan *plan)
 {
-	return (double)(sl_plan_cut_count(plan, false) + sl_plan_cut_count(plan, true)) /
+	struct sl_shape head = sl_plan_cut_shape(plan, false, 1), mid = sl_plan_cut_shape(plan, true, 1);
+
+	return (double)(sl_shape_count(&head) + sl_shape_count(&mid)) /
 	       (double)(sl_plan_plain_count(plan, false) + sl_plan_plain_count(plan, true));
 }
 

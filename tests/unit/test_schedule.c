@@ -124,7 +124,6 @@ static void wrong_settings_are_refused(void **state)
 		{1, 0, 1, 1, 0, 0},           {1, 0, 1, 1e300, 0, 1},
 	};
 	struct sl_fail fail;
-	enum sl_schedule_kind kind = SL_SCHEDULE_COSINE;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -133,11 +132,6 @@ static void wrong_settings_are_refused(void **state)
 		assert_int_equal(sl_schedule_set_epochs(&s, bad[i].epochs, bad[i].warmup, bad[i].per_epoch, &fail),
 				 SL_ERR_CONFIG);
 	}
-	assert_int_equal(sl_schedule_parse("polynomial", &kind, &fail), SL_OK);
-	assert_int_equal(kind, SL_SCHEDULE_POLYNOMIAL);
-	assert_int_equal(sl_schedule_parse("linear", &kind, &fail), SL_ERR_CONFIG);
-	assert_int_equal(kind, SL_SCHEDULE_POLYNOMIAL);
-	assert_string_equal(sl_schedule_name(SL_SCHEDULE_COSINE), "cosine");
 }
 
 int main(void)
