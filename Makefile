@@ -65,7 +65,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE help all fail deps test check build-tests build-bench format format-check rooms install clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda cuda-sim test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: FORCE help all fail deps test check build-tests build-bench format format-check rooms install clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
 
@@ -84,11 +84,13 @@ $(B)/splits: $(B)/server/main.o $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(filter-out %/test_gpu_codecs %/test_gpu_codec_state %/test_gpu_graphs %/test_gpu_start,$(TEST_BIN)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
+$(filter-out %/test_cuda_sim %/test_gpu_codecs %/test_gpu_codec_state %/test_gpu_graphs %/test_gpu_start,$(TEST_BIN)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
-# The kernels of the device's codecs, as C, for a CPU: tests/support/cuda_sim.
+# The kernels of the device's codecs, as C, for a CPU: tests/support/cuda_sim. Shared memory, a section of its own, has
+# redzones too.
+SIM_CHECKS := $(if $(findstring address,$(SAN)),-fsanitize-sections=sim_shared)
 SIM_OBJ := $(patsubst %,$(B)/cuda-sim/%.o,$(wildcard tests/support/cuda_sim/*.c kernels/cuda/codec_*.cu kernels/cuda/codec_*.c))
 CODEC_RIG := $(B)/cuda-sim/tests/support/gpu_codecs/rig.c.o
 CODEC_TESTS := $(B)/tests/suite/test_gpu_codecs $(B)/tests/suite/test_gpu_codec_state
@@ -96,39 +98,89 @@ CODEC_TESTS := $(B)/tests/suite/test_gpu_codecs $(B)/tests/suite/test_gpu_codec_
 $(SIM_OBJ) $(CODEC_RIG): $(B)/cuda-sim/%.o: % Makefile
 	@mkdir -p $(@D)
 	@echo '  CC    $< (on a CPU)'
-	$(Q)$(CC) $(BASE_CFLAGS) -ffp-contract=off -Wno-unknown-pragmas -Itests/support/cuda_sim $(CFLAGS) -MMD -MP -x c -c -o $@ $<
+	$(Q)$(CC) $(BASE_CFLAGS) -ffp-contract=off -Wno-unknown-pragmas -Itests/support/cuda_sim $(SIM_CHECKS) $(CFLAGS) -MMD -MP -x c -c -o $@ $<
 
 -include $(SIM_OBJ:.o=.d) $(CODEC_RIG:.o=.d)
 
-$(CODEC_TESTS:=.o): CFLAGS += -Itests/support/cuda_sim
-$(CODEC_TESTS): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(CODEC_RIG) $(SIM_OBJ) $(LIB)
+SIM_TESTS := $(B)/tests/suite/test_cuda_sim $(CODEC_TESTS)
+$(SIM_TESTS:=.o): CFLAGS += -Itests/support/cuda_sim -Wno-unknown-pragmas $(SIM_CHECKS)
+$(CODEC_TESTS): $(CODEC_RIG) $(SIM_OBJ)
+$(B)/tests/suite/test_cuda_sim: $(filter-out $(B)/cuda-sim/kernels/%,$(SIM_OBJ))
+$(SIM_TESTS): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LDFLAGS) -Wl,-z,execstack -o $@ $< $(SUPPORT_OBJ) $(CODEC_RIG) $(SIM_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -Wl,-z,execstack -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
+
+# The same with a check for races in place of the thread sanitizer's library: race/race.c. Kernels alone are instrumented.
+RACE_OBJ := $(patsubst %,$(B)/cuda-sim-race/%.o,$(wildcard tests/support/cuda_sim/*.c tests/support/cuda_sim/race/*.c kernels/cuda/codec_*.cu kernels/cuda/codec_*.c))
+RACE_TESTS := $(if $(SAN),,$(SIM_TESTS:$(B)/tests/suite/%=$(B)/cuda-sim-race/%))
+WATCHED = -DSIM_RACECHECK $(if $(filter %.cu %/test_cuda_sim.c,$1),-fsanitize=thread -O1)
+
+$(B)/cuda-sim-race/%.o: % Makefile
+	@mkdir -p $(@D)
+	@echo '  CC    $< (for races)'
+	$(Q)$(CC) $(BASE_CFLAGS) -ffp-contract=off -Wno-unknown-pragmas -Itests/support/cuda_sim $(call WATCHED,$<) $(CFLAGS) -MMD -MP -x c -c -o $@ $<
+
+$(filter-out %/test_cuda_sim,$(RACE_TESTS)): $(CODEC_RIG) $(RACE_OBJ)
+$(B)/cuda-sim-race/test_cuda_sim: $(filter-out $(B)/cuda-sim-race/kernels/%,$(RACE_OBJ))
+$(RACE_TESTS): $(B)/cuda-sim-race/%: $(B)/cuda-sim-race/tests/suite/%.c.o $(SUPPORT_OBJ) $(LIB)
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(LDFLAGS) -Wl,-z,execstack -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
+
+-include $(RACE_OBJ:.o=.d) $(RACE_TESTS:$(B)/cuda-sim-race/%=$(B)/cuda-sim-race/tests/suite/%.c.d)
 
 # The whole module for a CPU, with one simulated device, where a C++ compiler is. In a folder of its own: only
-# what asks for it (tests/e2e/gpu_on_cpu.sh) finds it. Fibers and sanitizers do not go together.
+# what asks for it (tests/e2e/gpu_on_cpu.sh) finds it. The thread sanitizer knows no fibers.
 SIM_MODULE_SRC := $(wildcard tests/support/cuda_sim/*.c tests/support/cuda_sim/module/*.c*) $(wildcard kernels/cuda/*.cu) \
                   $(filter-out %/dnn.c %/graph_run.c,$(wildcard kernels/cuda/*.c)) $(addprefix common/base/,err.c log.c worker.c clock.c buf.c)
 SIM_MODULE_OBJ := $(SIM_MODULE_SRC:%=$(B)/cuda-sim-module/%.o)
-SIM_MODULE := $(if $(SAN),,$(if $(shell command -v $(firstword $(CXX)) 2>/dev/null),$(B)/cuda-sim-module/libsplit_cuda.so))
-SIM_FLAGS = -fPIC -fvisibility=hidden -ffp-contract=off -Wno-unknown-pragmas -Itests/support/cuda_sim $(CFLAGS) -MMD -MP
+SIM_MODULE := $(if $(findstring thread,$(SAN)),,$(if $(shell command -v $(firstword $(CXX)) 2>/dev/null),$(B)/cuda-sim-module/libsplit_cuda.so))
+SIM_FLAGS = -fPIC -fvisibility=hidden -ffp-contract=off -Wno-unknown-pragmas -Itests/support/cuda_sim $(SIM_CHECKS) $(CFLAGS) -MMD -MP
 cuda-sim: $(SIM_MODULE) ## build/<variant>/cuda-sim-module/libsplit_cuda.so: the CUDA module on a CPU, for tests
 
+# ... and the same with the check for races.
+SIM_RACE_OBJ := $(SIM_MODULE_OBJ:$(B)/cuda-sim-module/%=$(B)/cuda-sim-race/module/%) $(B)/cuda-sim-race/module/tests/support/cuda_sim/race/race.c.o
+RACE_MODULE := $(if $(SAN),,$(SIM_MODULE:$(B)/cuda-sim-module/%=$(B)/cuda-sim-race/module/%))
+$(SIM_RACE_OBJ): SIM_FLAGS += $(call WATCHED,$<)
+
+cuda-sim-racecheck: ## races in the GPU's kernels, looked for on a CPU (SPLIT_LONG=1: by every test)
+	@$(MAKE) --no-print-directory check SAN= T=gpu_races
+
+cuda-sim-memcheck: ## wrong addresses in them, with AddressSanitizer and UBSan (SPLIT_LONG=1: by every test)
+	@$(MAKE) --no-print-directory check SAN=address,undefined T='test_cuda_sim test_gpu_codecs gpu_on_cpu'
+
 $(B)/cuda-sim-module/libsplit_cuda.so: $(SIM_MODULE_OBJ)
+$(B)/cuda-sim-race/module/libsplit_cuda.so: $(SIM_RACE_OBJ)
+$(B)/cuda-sim-module/libsplit_cuda.so $(B)/cuda-sim-race/module/libsplit_cuda.so:
 	@echo '  LINK  $@'
 	$(Q)$(CXX) -shared -Wl,-z,defs $(LDFLAGS) -o $@ $^ -lm -ldl -pthread
 
-$(B)/cuda-sim-module/%.c.o: %.c Makefile
+# g++ leaves variables of templates out of sections that they are said to be in: shared memory is all that lies in a kernel's .bss.
+SIM_SECTION := sim_shared,alloc,load,data,contents
+define sim_cc
 	@mkdir -p $(@D)
 	@echo '  CC    $< (on a CPU)'
 	$(Q)$(CC) $(BASE_CFLAGS) -DCU_ARCHS='"a CPU"' $(SIM_FLAGS) -c -o $@ $<
-
-$(filter %.cu.o %.cc.o,$(SIM_MODULE_OBJ)): $(B)/cuda-sim-module/%.o: % Makefile
+endef
+define sim_cxx
 	@mkdir -p $(@D)
 	@echo '  CXX   $< (on a CPU)'
 	$(Q)$(CXX) -std=c++17 -I. -D_GNU_SOURCE $(OPT) -Wall -Wextra -Werror -pthread $(SIM_FLAGS) -x c++ -c -o $@ $<
+	$(Q)$(if $(filter %.cu,$<),objcopy --rename-section .bss=$(SIM_SECTION) $@)
+endef
 
--include $(SIM_MODULE_OBJ:.o=.d)
+$(filter %.c.o,$(SIM_MODULE_OBJ)): $(B)/cuda-sim-module/%.o: % Makefile
+	$(sim_cc)
+
+$(filter-out %.c.o,$(SIM_MODULE_OBJ)): $(B)/cuda-sim-module/%.o: % Makefile
+	$(sim_cxx)
+
+$(filter %.c.o,$(SIM_RACE_OBJ)): $(B)/cuda-sim-race/module/%.o: % Makefile
+	$(sim_cc)
+
+$(filter-out %.c.o,$(SIM_RACE_OBJ)): $(B)/cuda-sim-race/module/%.o: % Makefile
+	$(sim_cxx)
+
+-include $(SIM_MODULE_OBJ:.o=.d) $(SIM_RACE_OBJ:.o=.d)
 
 # What the module decides by itself, which is plain C: passes that are recorded, devices that it can run on. Tests bring
 # the fakes.
@@ -203,7 +255,8 @@ test-long: deps ## everything at length: 1,000 kills, an hour of soak, fuzzing, 
 
 build-tests: $(TEST_BIN) $(if $(TEST_SH),$(E2E_TOOLS)) $(if $(filter $(shell grep -lE 'lib/failpoints|/fail/' tests/e2e/*.sh),$(TEST_SH)),$(FAIL_BINS)) \
              $(if $(filter %/gpu_on_cpu.sh,$(TEST_SH)),$(addprefix $(B)/tests/suite/,test_ops test_gpu test_gpu_middle)) \
-             $(if $(filter %/gpu_on_cpu.sh %/mixed_precision.sh,$(TEST_SH)),$(SIM_MODULE))
+             $(if $(filter %/gpu_on_cpu.sh %/mixed_precision.sh,$(TEST_SH)),$(SIM_MODULE)) \
+             $(if $(filter %/gpu_races.sh,$(TEST_SH)),$(RACE_TESTS) $(RACE_MODULE) $(B)/tests/suite/test_ops)
 
 check: all build-tests
 	@BUILD=$(B) SAN='$(SAN)' scripts/run-tests.sh $(TEST_BIN) $(TEST_SH)

@@ -126,7 +126,8 @@ __global__ void __launch_bounds__(threads_per_block)
 	if (group == 0 && tile * width + column < c)
 		op.finish(tile * width + column, sums);
 	if (thread == 0)
-		counter[tile] = 0; // for the next launch
+		atomicExch(&counter[tile],
+			   0u); // for the next launch; it orders nothing, and races with no other atomic
 }
 
 template <class Op>

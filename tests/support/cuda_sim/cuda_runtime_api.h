@@ -2,8 +2,8 @@
  * C and CUDA C++ have in common, and are linked into a test; all of it together, as C++, is a libsplit_cuda.so that has
  * one device (make cuda-sim). Threads of a block are fibers of one thread, resumed in varying order, and meet at
  * barriers, warp votes and shuffles as on a device; blocks run one after another. Every copy and launch is done when
- * the call returns. One thread of a process computes. What this cannot show: races between blocks, the device's own
- * rounding of products and library calls, its limits, recorded graphs, and time. */
+ * the call returns. One thread of a process computes. Races, of blocks too, are looked for by race/race.c. What this
+ * cannot show: the device's own rounding of products and library calls, its limits, recorded graphs, and time. */
 #ifndef SL_TESTS_CUDA_SIM_H
 #define SL_TESTS_CUDA_SIM_H
 
@@ -23,6 +23,9 @@ enum { cudaSuccess, cudaErrorUnknown, cudaErrorInvalidValue, cudaErrorMemoryAllo
 enum { cudaStreamNonBlocking, cudaEventDisableTiming, cudaEventBlockingSync, cudaHostAllocDefault };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor };
+
+/* A word of memory that nobody has written: a signalling NaN. */
+#define SIM_POISON 0x7fa07fa0u
 
 struct cudaDeviceProp {
 	char name[256];
@@ -59,7 +62,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 #define __global__
 #define __device__
 #define __host__
-#define __shared__      static
+#define __shared__      static __attribute__((section("sim_shared")))
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
@@ -73,6 +76,7 @@ extern struct sim_index threadIdx, blockIdx, blockDim, gridDim;
  * would take is an error, which cudaGetLastError says. */
 cudaError_t sim_launch_grid(void (*thread)(void), struct sim_index grid, struct sim_index block);
 cudaError_t sim_launch(void (*thread)(void), int64_t blocks, unsigned threads);
+extern const void *sim_body; /* free for who launches: what `thread` needs to know */
 
 #ifndef __cplusplus
 /* A function inside the calling one sees its arguments, as CUDA's launch would copy them. */
@@ -92,28 +96,30 @@ void __syncthreads(void);
 float __shfl_xor_sync(unsigned mask, float v, int lanes); /* of all 32 lanes */
 unsigned __ballot_sync(unsigned mask, int predicate);     /* of all 32 lanes */
 
+void __threadfence(void);
+
 static inline unsigned atomicAdd(unsigned *at, unsigned v)
 {
-	unsigned old = *at;
-
-	*at += v;
-	return old;
+	return __atomic_fetch_add(at, v, __ATOMIC_RELAXED);
 }
 
 static inline unsigned atomicMax(unsigned *at, unsigned v)
 {
-	unsigned old = *at;
+	unsigned old = __atomic_load_n(at, __ATOMIC_RELAXED);
 
-	*at = v > old ? v : old;
+	while (!__atomic_compare_exchange_n(at, &old, v > old ? v : old, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		continue;
 	return old;
 }
 
 static inline unsigned atomicOr(unsigned *at, unsigned v)
 {
-	unsigned old = *at;
+	return __atomic_fetch_or(at, v, __ATOMIC_RELAXED);
+}
 
-	*at |= v;
-	return old;
+static inline unsigned atomicExch(unsigned *at, unsigned v)
+{
+	return __atomic_exchange_n(at, v, __ATOMIC_RELAXED);
 }
 
 static inline int __popc(unsigned v)
@@ -159,10 +165,8 @@ struct dim3 : sim_index {
 /* Every thread calls `body`, which copies the arguments as CUDA's launch would. */
 template <class F> cudaError_t sim_run(dim3 grid, dim3 block, const F &body)
 {
-	static const F *now;
-
-	now = &body;
-	return sim_launch_grid([] { (*now)(); }, grid, block);
+	sim_body = &body;
+	return sim_launch_grid([] { (*(const F *)sim_body)(); }, grid, block);
 }
 
 #define CU_RUN(kernel, grid, block, s, ...) ((void)(s), (void)sim_run((grid), (block), [&] { (kernel)(__VA_ARGS__); }))
@@ -183,10 +187,6 @@ template <class T> T min(T a, T b)
 template <class T> T __ldcg(const T *p)
 {
 	return *p;
-}
-
-static inline void __threadfence(void)
-{
 }
 #endif
 

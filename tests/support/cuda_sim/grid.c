@@ -1,25 +1,23 @@
-/* Launches: the threads of a block as fibers, started on stacks of their own with makecontext, switched with _setjmp,
- * which makes no system call. */
+/* Launches: the threads of a block as fibers, blocks one after another. */
 #include "tests/support/cuda_sim/cuda_runtime_api.h"
 
-#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <ucontext.h>
 
-enum { MOST_THREADS = 1024, WARP = 32, STACK_BYTES = 64 << 10 };
+#include "tests/support/cuda_sim/fiber.h"
+#include "tests/support/cuda_sim/race.h"
+
+enum { MOST_THREADS = 1024, WARP = 32 };
 
 struct sim_index threadIdx, blockIdx, blockDim, gridDim;
+const void *sim_body;
 
 struct meeting {
 	unsigned arrived, round;
 };
 
 static struct {
-	ucontext_t start[MOST_THREADS];
-	jmp_buf at[MOST_THREADS];
-	bool started[MOST_THREADS], done[MOST_THREADS];
-	unsigned char *stack;
+	bool done[MOST_THREADS];
 	void (*thread)(void);
 	unsigned running, threads; /* of the block */
 	unsigned events;           /* meetings that came about, threads that ended */
@@ -28,16 +26,7 @@ static struct {
 	float lane[MOST_THREADS];
 } sim;
 
-static jmp_buf scheduler;
 static uint32_t luck = 1;
-
-static void pause_thread(void)
-{
-	unsigned me = sim.running;
-
-	if (_setjmp(sim.at[me]) == 0)
-		_longjmp(scheduler, 1);
-}
 
 static void meet(struct meeting *m, unsigned all)
 {
@@ -49,13 +38,15 @@ static void meet(struct meeting *m, unsigned all)
 		sim.events++;
 	} else {
 		while (m->round == round)
-			pause_thread();
+			fiber_pause();
 	}
 }
 
 void __syncthreads(void)
 {
+	race_arrive();
 	meet(&sim.block, sim.threads);
+	race_leave(sim.block.round);
 }
 
 unsigned __ballot_sync(unsigned mask, int predicate)
@@ -85,6 +76,11 @@ float __shfl_xor_sync(unsigned mask, float v, int lanes)
 	return result;
 }
 
+void __threadfence(void)
+{
+	race_fence();
+}
+
 /* A fiber outlives its thread: for the next one it is only resumed. */
 static void thread_main(void)
 {
@@ -92,31 +88,16 @@ static void thread_main(void)
 		sim.thread();
 		sim.done[sim.running] = true;
 		sim.events++;
-		pause_thread();
+		fiber_pause();
 	}
-}
-
-static void start(unsigned t)
-{
-	ucontext_t *c = &sim.start[t];
-
-	getcontext(c);
-	c->uc_stack.ss_sp = sim.stack + (size_t)t * STACK_BYTES;
-	c->uc_stack.ss_size = STACK_BYTES;
-	makecontext(c, thread_main, 0);
-	sim.started[t] = true;
-	setcontext(c);
 }
 
 static void resume(unsigned t)
 {
 	sim.running = t;
 	threadIdx = (struct sim_index){t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
-	if (_setjmp(scheduler) != 0)
-		return;
-	if (sim.started[t])
-		_longjmp(sim.at[t], 1);
-	start(t);
+	race_thread(t);
+	fiber_resume(t, thread_main);
 }
 
 /* Every thread once, from a place and in a direction that vary. */
@@ -142,11 +123,24 @@ static bool all_done(void)
 	return true;
 }
 
-static void run_block(void)
+/* Where __shared__ variables are: names that the linker gives, weak as a program may have none. */
+extern uint32_t __start_sim_shared[] __attribute__((weak)), __stop_sim_shared[] __attribute__((weak));
+
+/* What nobody has written is NaN, as fp32, half and bfloat16, and as an integer out of all bounds. Not by memset: these
+ * bytes lie between redzones, and are no thread's. */
+static __attribute__((no_sanitize_address, noinline)) void spoil_shared(void)
+{
+	for (volatile uint32_t *at = __start_sim_shared; at < __stop_sim_shared; at++)
+		*at = SIM_POISON;
+}
+
+static void run_block(unsigned number)
 {
 	memset(sim.done, 0, sizeof sim.done);
 	memset(&sim.block, 0, sizeof sim.block);
 	memset(sim.warp, 0, sizeof sim.warp);
+	spoil_shared();
+	race_block(number, sim.threads);
 	while (!all_done()) {
 		unsigned before = sim.events;
 
@@ -171,20 +165,23 @@ cudaError_t cudaGetLastError(void)
 cudaError_t sim_launch_grid(void (*thread)(void), struct sim_index grid, struct sim_index block)
 {
 	const uint64_t threads = (uint64_t)block.x * block.y * block.z;
+	unsigned number = 0;
 
 	if (grid.x < 1 || grid.x > INT32_MAX || grid.y < 1 || grid.y > 65535 || grid.z < 1 || grid.z > 65535 ||
 	    threads < 1 || threads > MOST_THREADS)
 		return last_error = cudaErrorInvalidValue;
-	if (sim.stack == NULL && (sim.stack = malloc((size_t)MOST_THREADS * STACK_BYTES)) == NULL)
+	if (!fiber_ready())
 		return last_error = cudaErrorMemoryAllocation;
 	sim.thread = thread;
 	sim.threads = (unsigned)threads;
 	gridDim = grid;
 	blockDim = block;
+	race_launch(__start_sim_shared, (size_t)(__stop_sim_shared - __start_sim_shared) * sizeof(uint32_t));
 	for (blockIdx.z = 0; blockIdx.z < grid.z; blockIdx.z++)
 		for (blockIdx.y = 0; blockIdx.y < grid.y; blockIdx.y++)
 			for (blockIdx.x = 0; blockIdx.x < grid.x; blockIdx.x++)
-				run_block();
+				run_block(number++);
+	race_launched();
 	return cudaSuccess;
 }
 

@@ -1,0 +1,306 @@
+/* The simulated device itself (tests/support/cuda_sim): what threads, barriers and votes do, and that sanitizers see
+ * what is wrong in a kernel: each fault in a process of its own, beside the same kernel without it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "kernels/cuda/codec_grid.h"
+
+enum { THREADS = 64, BLOCKS = 5, WORDS = THREADS * BLOCKS };
+
+/* ---- kernels, each right or with a fault */
+
+enum fault {
+	RIGHT,
+	NO_BARRIER,
+	ONE_WORD,
+	NO_FENCE,
+	NO_FENCE_BEHIND,
+	FENCE_TOO_LATE,
+	PLAIN,
+	BY_VOTE,
+	BEYOND,
+	BEYOND_SHARED,
+	ASKEW
+};
+
+static __global__ void neighbours(uint32_t *out, enum fault fault)
+{
+	__shared__ uint32_t word[THREADS];
+	const unsigned t = threadIdx.x;
+
+	word[t] = t;
+	if (fault != NO_BARRIER)
+		__syncthreads();
+	out[blockIdx.x * THREADS + t] = word[(t + 1) % THREADS];
+	__syncthreads();
+	/* and once more in the same place */
+	word[(t + 2) % THREADS] = t;
+}
+
+static __global__ void by_block(uint32_t *out, enum fault fault)
+{
+	if (threadIdx.x == 0)
+		out[fault == ONE_WORD ? 0 : blockIdx.x] = blockIdx.x;
+}
+
+/* The last block to arrive adds what all have left. */
+static __global__ void last_adds(uint32_t *out, uint32_t *part, unsigned *arrived, enum fault fault)
+{
+	__shared__ bool last;
+	const unsigned t = threadIdx.x;
+
+	part[blockIdx.x * THREADS + t] = blockIdx.x + t;
+	if (fault != NO_FENCE)
+		__threadfence();
+	if (fault != FENCE_TOO_LATE)
+		__syncthreads();
+	if (t == 0)
+		last = atomicAdd(arrived, 1) == gridDim.x - 1;
+	__syncthreads();
+	if (!last)
+		return;
+	if (fault != NO_FENCE_BEHIND)
+		__threadfence();
+	out[t] = 0;
+	for (unsigned b = 0; b < gridDim.x; b++)
+		out[t] += part[b * THREADS + (t + 1) % THREADS];
+	if (t == 0)
+		atomicExch(arrived, 0);
+}
+
+static __global__ void count(unsigned *out, enum fault fault)
+{
+	if (fault == PLAIN && blockIdx.x == 1 && threadIdx.x == 0)
+		*out += 1;
+	else
+		atomicAdd(out, 1);
+}
+
+static __global__ void vote(uint32_t *out, enum fault fault)
+{
+	__shared__ uint32_t word[THREADS];
+	const unsigned t = threadIdx.x;
+
+	word[t] = t;
+	out[t] = __ballot_sync(0xffffffffu, t % 3 == 0);
+	out[t] += (uint32_t)__shfl_xor_sync(0xffffffffu, (float)t, 1);
+	if (fault == BY_VOTE)
+		out[t] += word[t ^ 1];
+}
+
+static __global__ void reach(uint32_t *out, const uint32_t *in, enum fault fault)
+{
+	__shared__ uint32_t word[THREADS];
+	const unsigned t = threadIdx.x;
+
+	word[t] = in[fault == BEYOND ? WORDS + t % 2 : t];
+	__syncthreads();
+	out[blockIdx.x * THREADS + t] = word[fault == BEYOND_SHARED ? t + 1 : t];
+}
+
+struct __align__(16) quad
+{
+	uint32_t v[4];
+};
+
+static __global__ void vectors(uint32_t *out, const uint32_t *in, enum fault fault)
+{
+	const struct quad q = *(const struct quad *)(const void *)(in + 4 * threadIdx.x + (fault == ASKEW));
+
+	out[threadIdx.x] = q.v[0] + q.v[3];
+}
+
+static void *device(size_t bytes)
+{
+	void *p = NULL;
+
+	assert_int_equal(posix_memalign(&p, 256, bytes), 0);
+	memset(p, 0, bytes);
+	return p;
+}
+
+/* The thread sanitizer's own library knows no fibers. */
+static void need_fibers(void)
+{
+#if defined(__SANITIZE_THREAD__) && !defined(SIM_RACECHECK)
+	skip();
+#endif
+}
+
+static void run_kernel(enum fault kind, enum fault fault)
+{
+	uint32_t *out = device(WORDS * 4), *in = device(WORDS * 4);
+	unsigned *arrived = device(4);
+
+	switch (kind) {
+	case NO_BARRIER:
+		CU_LAUNCH(neighbours, BLOCKS, THREADS, NULL, out, fault);
+		assert_int_equal(out[3 * THREADS + 7], 8);
+		break;
+	case ONE_WORD:
+		CU_LAUNCH(by_block, BLOCKS, THREADS, NULL, out, fault);
+		assert_int_equal(out[4], 4);
+		break;
+	case NO_FENCE:
+	case NO_FENCE_BEHIND:
+	case FENCE_TOO_LATE:
+		for (int twice = 0; twice < 2; twice++)
+			CU_LAUNCH(last_adds, BLOCKS, THREADS, NULL, out, in, arrived, fault);
+		assert_int_equal(out[7], 10 + 8 * BLOCKS);
+		assert_int_equal(*arrived, 0);
+		break;
+	case PLAIN:
+		CU_LAUNCH(count, BLOCKS, THREADS, NULL, arrived, fault);
+		assert_int_equal(*arrived, WORDS);
+		break;
+	case BY_VOTE:
+		CU_LAUNCH(vote, 1, THREADS, NULL, out, fault);
+		assert_int_equal(out[4], 0x49249249u + 5);
+		assert_int_equal(out[33], 0x92492492u + 32);
+		break;
+	case BEYOND:
+	case BEYOND_SHARED:
+		CU_LAUNCH(reach, 2, THREADS, NULL, out, in, fault);
+		break;
+	default:
+		CU_LAUNCH(vectors, 1, THREADS, NULL, out, in, fault);
+	}
+	free(out);
+	free(in);
+	free(arrived);
+}
+
+/* ---- what is said of them */
+
+#if defined(SIM_RACECHECK) || defined(__SANITIZE_ADDRESS__)
+
+/* Status of a process that runs it; its report in `said`. */
+static int child(enum fault kind, enum fault fault, char *said, size_t cap)
+{
+	int pipes[2], status;
+	size_t len = 0;
+	ssize_t got;
+	pid_t pid;
+
+	assert_int_equal(pipe(pipes), 0);
+	fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		dup2(pipes[1], 2);
+		run_kernel(kind, fault);
+		exit(0);
+	}
+	close(pipes[1]);
+	while ((got = read(pipes[0], said + len, cap - 1 - len)) > 0)
+		len += (size_t)got;
+	said[len] = '\0';
+	close(pipes[0]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+static void reported(const enum fault *faults, size_t count, const char *words)
+{
+	static char said[1 << 16];
+
+	for (size_t i = 0; i < count; i++) {
+		if (child(faults[i], RIGHT, said, sizeof said) != 0)
+			fail_msg("kernel %d without its fault: %s", (int)faults[i], said);
+		if (child(faults[i], faults[i], said, sizeof said) == 0 || strstr(said, words) == NULL)
+			fail_msg("fault %d is not reported as '%s': %s", (int)faults[i], words, said);
+	}
+}
+
+#if defined(SIM_RACECHECK)
+static void faults_are_reported(void **state)
+{
+	static const enum fault faults[] = {NO_BARRIER,     ONE_WORD, NO_FENCE, NO_FENCE_BEHIND,
+					    FENCE_TOO_LATE, PLAIN,    BY_VOTE};
+
+	(void)state;
+	reported(faults, sizeof faults / sizeof faults[0], "data race");
+}
+#else
+static void faults_are_reported(void **state)
+{
+	static const enum fault faults[] = {BEYOND, BEYOND_SHARED}, askew[] = {ASKEW};
+
+	(void)state;
+	reported(faults, 2, "AddressSanitizer");
+	reported(askew, 1, "misaligned address");
+}
+#endif
+#endif
+
+/* ---- without faults, in any build */
+
+static void kernels_give_what_they_should(void **state)
+{
+	(void)state;
+	need_fibers();
+	for (int kind = RIGHT + 1; kind <= ASKEW; kind++)
+		run_kernel((enum fault)kind, RIGHT);
+}
+
+static __global__ void leave_behind(float *out)
+{
+	__shared__ float word[THREADS];
+
+	out[threadIdx.x] = word[threadIdx.x];
+	word[threadIdx.x] = 1;
+}
+
+/* Every block finds NaN in its shared memory, whatever the last one left. */
+static void shared_memory_is_nobodys_at_first(void **state)
+{
+	float *out = device(THREADS * sizeof *out);
+
+	(void)state;
+	need_fibers();
+	for (int launch = 0; launch < 2; launch++) {
+		CU_LAUNCH(leave_behind, 1, THREADS, NULL, out);
+		for (int t = 0; t < THREADS; t++)
+			assert_true(out[t] != out[t]);
+	}
+	free(out);
+}
+
+static void launches_that_no_device_takes_are_errors(void **state)
+{
+	uint32_t *out = device(4);
+
+	(void)state;
+	need_fibers();
+	assert_int_not_equal(CU_LAUNCH(by_block, 0, 1, NULL, out, RIGHT), cudaSuccess);
+	assert_int_not_equal(CU_LAUNCH(by_block, 1, 1025, NULL, out, RIGHT), cudaSuccess);
+	assert_int_not_equal(cudaGetLastError(), cudaSuccess);
+	assert_int_equal(cudaGetLastError(), cudaSuccess);
+	free(out);
+}
+
+/* An argument chooses tests by name. */
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(kernels_give_what_they_should),
+		cmocka_unit_test(shared_memory_is_nobodys_at_first),
+		cmocka_unit_test(launches_that_no_device_takes_are_errors),
+#if defined(SIM_RACECHECK) || defined(__SANITIZE_ADDRESS__)
+		cmocka_unit_test(faults_are_reported),
+#endif
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests_name("simulated device", tests, NULL, NULL);
+}
