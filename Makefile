@@ -401,10 +401,10 @@ test-gpu: cuda ## every test that uses a GPU, on one; skipped and counted where 
 	@$(MAKE) --no-print-directory build-tests T='$(GPU_TESTS)'
 	@BUILD=$(B) LD_LIBRARY_PATH=$(B):$$LD_LIBRARY_PATH scripts/run-tests.sh $(GPU_BIN)
 
-gpu-bundle: cuda ## build/gpu: tests and benchmark for a GPU host without a build, run there by its gpu-check.sh
+gpu-bundle: cuda all ## build/gpu: tests, benchmarks, both daemons for a GPU host, run there by its gpu-check.sh (PAIR_DATA, PAIR_WEIGHTS)
 	@$(MAKE) --no-print-directory build-tests T='$(GPU_TESTS)'
 	@$(MAKE) --no-print-directory $(B)/tests/bench/bench_gpu $(B)/tests/bench/bench_gpu_codecs
-	BUILD=$(B) scripts/gpu-bundle.sh build/gpu
+	BUILD=$(B) scripts/gpu-bundle.sh build/gpu $(PAIR_DATA) $(PAIR_WEIGHTS)
 
 bench-gpu: cuda ## the middle on the GPU, and in PyTorch beside it
 	@$(MAKE) --no-print-directory $(B)/tests/bench/bench_gpu $(B)/tests/bench/bench_gpu_codecs

@@ -1,20 +1,33 @@
 #!/usr/bin/env bash
-# usage: gpu-bundle.sh FOLDER
-# Copies the CUDA module, the GPU's tests and benchmark, and the shared libraries of theirs that a GPU host may lack into
-# FOLDER, for scripts/gpu-check.sh there. Not the driver, CUDA, cuDNN or the C library. `make gpu-bundle` builds first.
+# usage: gpu-bundle.sh FOLDER [DATA WEIGHTS]
+# Copies the CUDA module, the GPU's tests and benchmarks, both daemons, and the shared libraries of theirs that a GPU host
+# may lack into FOLDER, for scripts/gpu-check.sh there. Not the driver, CUDA, cuDNN or the C library. `make gpu-bundle`
+# builds first. DATA: CIFAR-10's binary files; WEIGHTS: an ImageNet backbone in safetensors; for gpu-check.sh's `pair`, which
+# reads the first images alone: of the others there are but zeros, which take no room. FOLDER.tar.gz is all of it.
 set -eu
 cd "$(dirname "$0")/.."
-out=$1
+out=$1 data=${2:-} weights=${3:-}
 build=${BUILD:-build/release}
 rm -rf "$out"
 mkdir -p "$out/lib"
 programs=("$build"/tests/suite/test_{ops,gpu,gpu_middle,gpu_codecs,gpu_codec_state} "$build"/tests/unit/test_module
-	"$build"/tests/bench/bench_{gpu,gpu_codecs})
+	"$build"/tests/bench/bench_{gpu,gpu_codecs} "$build"/split{c,s})
 cp "$build/libsplit_cuda.so" "${programs[@]}" "$out"
 cp -r tests/golden/codec "$out/golden"
-cp tests/bench/bench_gpu_peer.py scripts/gpu-check.sh "$out"
+cp tests/bench/{bench_gpu_peer,pair_table}.py scripts/gpu-check.sh "$out"
+mkdir "$out/scripts" "$out/configs"
+cp scripts/gpu-pair.sh "$out/scripts"
+cp configs/client-finetune224.yaml "$out/configs"
+if [ -n "$data" ]; then
+	mkdir "$out/pair"
+	cp "$weights" "$out/pair/weights.safetensors"
+	first() { { head -c $((3073 * $2)) "$data/$1"; head -c $((3073 * (10000 - $2))) /dev/zero; } | gzip >"$out/pair/$1.gz"; }
+	first data_batch_1.bin 2000
+	first test_batch.bin 64
+fi
 for program in "${programs[@]}"; do
 	ldd "$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}'
 done | sort -u | grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+))\.so' | xargs -r cp -Lt "$out/lib"
-strip --strip-debug "$out"/*.so "$out"/test_* "$out"/bench_gpu "$out"/bench_gpu_codecs
-du -sh "$out"
+strip --strip-debug "$out"/*.so "$out"/test_* "$out"/bench_gpu "$out"/bench_gpu_codecs "$out"/split[cs]
+tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"
+du -sh "$out" "$out.tar.gz"

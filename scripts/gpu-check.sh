@@ -1,12 +1,157 @@
 #!/usr/bin/env bash
-# usage: gpu-check.sh [STEP]…    steps: codecs tests mixed graphs sanitizer racecheck bench peer profile (without arguments all of them but profile
-# and mixed, which is what tests and bench have of tf32, bf16 and fp16). `sanitizer` is memcheck of everything; `sanitizer racecheck` (or `racecheck`) looks for races in shared memory.
-# Runs, on a host with a GPU, what scripts/gpu-bundle.sh has put beside this script. cuBLAS and cuDNN are taken from the
-# CUDA toolkit, or else from the wheels that PyTorch installs. Logs go to LOGS (default: logs/ here), a digest to stdout.
+# usage: gpu-check.sh plan | call 1|2|3 | all | STEP…
+# Runs, on a host with a GPU, what scripts/gpu-bundle.sh has put beside this script.
+#   plan     prints the steps in order of worth, with their limits and groups
+#   call N   runs those of one call: nine minutes at most, for hosts that take commands of ten minutes. 1: is it right,
+#            2: is it fast, 3: does a checker of memory and races find anything
+#   all      all three, one after another
+#   STEP…    steps by name or group, whatever their call
+# A step that runs over its limit is ended, and the next one begins. OUT (default: results/ here) gets NAME.txt, a digest
+# that ends with a line for every step, and NAME.log, all that they said; NAME is call-1 or the like. Exit status: 0 where
+# every step passed, 77 where some had to be skipped, 1 where one failed or ran over. MOST_S: seconds that a step may take
+# at most, below its own limit. cuBLAS and cuDNN are taken from the CUDA toolkit, or else from the wheels that PyTorch installs.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-logs=${LOGS:-$here/logs}
-mkdir -p "$logs"
+
+# CALL LIMIT_S GROUPS NAME COMMAND. Nothing of call 0 is in the plan. Memory that is refused on purpose is no error.
+steps() {
+	local memcheck='compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9'
+	local racecheck='compute-sanitizer --tool racecheck --error-exitcode 9'
+	cat <<-END
+		1  15 tests                module             ./test_module
+		1 100 codecs               codecs             ./test_gpu_codecs '*GPU*'
+		1  30 codecs               codec_state        ./test_gpu_codec_state '*GPU*'
+		1 100 tests,mixed,graphs   middle             ./test_gpu_middle
+		1 100 tests,mixed          ops                SPLIT_TEST_BACKEND=cuda ./test_ops
+		1  40 tests                device             ./test_gpu
+		1  50 tests                ops_without_cudnn  SPLIT_CUDNN=none SPLIT_TEST_BACKEND=cuda ./test_ops 'cuda, two chunks*'
+		1  50 codecs               bench_codecs       ./bench_gpu_codecs
+		1  25 graphs,bench         bench_fp32         ./bench_gpu
+		1  25 graphs               bench_graphs_fp32  ./bench_gpu --graphs
+		2 150 pair                 pair               pair
+		2  25 mixed,graphs,bench   bench_tf32         ./bench_gpu --precision tf32
+		2  25 mixed,graphs,bench   bench_fp16         ./bench_gpu --precision fp16
+		2  25 mixed,graphs         bench_graphs_tf32  ./bench_gpu --precision tf32 --graphs
+		2  25 mixed,graphs         bench_graphs_bf16  ./bench_gpu --precision bf16 --graphs
+		2  25 mixed,graphs         bench_graphs_fp16  ./bench_gpu --precision fp16 --graphs
+		2  60 mixed,graphs,bench   bench_layers_bf16  ./bench_gpu --precision bf16 --layers
+		2 140 mixed,peer           peer               python3 bench_gpu_peer.py
+		2  60 bench                bench_layers_fp32  ./bench_gpu --layers
+		3 110 sanitizer            memory_codecs      SPLIT_TEST_SHORT=1 $memcheck ./test_gpu_codecs '*GPU*'
+		3  40 sanitizer            memory_state       SPLIT_TEST_SHORT=1 $memcheck ./test_gpu_codec_state '*GPU*'
+		3 110 racecheck            races_codecs       SPLIT_TEST_SHORT=1 $racecheck ./test_gpu_codecs '*GPU*'
+		3  40 racecheck            races_state        SPLIT_TEST_SHORT=1 $racecheck ./test_gpu_codec_state '*GPU*'
+		3  80 sanitizer            memory_ops         SPLIT_TEST_BACKEND=cuda $memcheck ./test_ops 'cuda, bf16*'
+		3  30 sanitizer            memory_device      $memcheck ./test_gpu
+		3  50 sanitizer            memory_middle      $memcheck ./test_gpu_middle '*fp16*'
+		3  80 racecheck            races_ops          SPLIT_TEST_BACKEND=cuda $racecheck ./test_ops 'cuda, two chunks*'
+	END
+	for p in fp32 tf32 bf16; do
+		echo "0 120 profile profile_$p ncu --clock-control none --metrics gpu__time_duration.sum --csv" \
+			"--log-file \$OUT/profile_$p.csv ./bench_gpu --profile --precision $p && gzip -f \$OUT/profile_$p.csv"
+	done
+}
+
+# scripts/gpu-pair.sh on what PAIR_DATA and PAIR_WEIGHTS have put into the bundle, every codec on the device.
+# shellcheck disable=SC2317 # a step calls it
+pair() {
+	local work rc=0 file
+	[ -d pair ] || { echo 'SKIP no data in the bundle: make gpu-bundle PAIR_DATA=FOLDER PAIR_WEIGHTS=FILE'; return 77; }
+	work=$(mktemp -d)
+	mkdir "$work/out"
+	ln -s "$OUT/pair.jsonl" "$work/out/timing.jsonl" # rows that are there when time is up stay
+	for file in data_batch_1 test_batch; do gzip -dc "pair/$file.bin.gz" >"$work/$file.bin"; done
+	SPLIT_CUDA_CODECS=all BIN=$here STEPS=8 scripts/gpu-pair.sh "$work" "$here/pair/weights.safetensors" "$work/out" || rc=$?
+	python3 pair_table.py "$OUT/pair.jsonl" || rc=$?
+	rm -rf "$work"
+	return "$rc"
+}
+export -f pair
+export here
+
+plan() {
+	local call
+	for call in 1 2 3; do
+		echo "call $call: $(steps | awk -v c=$call '$1 == c {s += $2} END {print s}') s at most"
+		steps | awk -v c=$call '$1 == c {printf "%5d s  %-18s %-21s", $2, $4, $3; $1 = $2 = $3 = $4 = ""; sub(/ +/, ""); print}'
+	done
+}
+
+usage() {
+	sed -n '2,/^set/{/^#/s/^# \?//p}' "$0"
+	exit "$1"
+}
+
+# Of a step, from its exit status and what it said.
+verdict() { # STATUS SECONDS LIMIT LOG
+	if [ "$1" = 124 ] || { [ "$1" = 137 ] && [ "$2" -ge "$3" ]; }; then
+		echo timeout
+	elif [ "$1" = 77 ]; then
+		echo skipped
+	elif [ "$1" != 0 ] || grep -q graph-refused "$4"; then
+		echo failed
+	elif grep -q '^\[==========\]' "$4" && ! grep -q '^\[       OK ' "$4"; then # a suite of which nothing ran
+		if grep -q '^\[  SKIPPED ' "$4"; then echo skipped; else echo failed; fi
+	else
+		echo passed
+	fi
+}
+
+digest() { # NAME VERDICT LOG
+	case $2-$1 in
+	passed-bench_* | passed-peer | passed-pair) tail -n 70 "$3" ;;
+	passed-*) grep -E 'relative errors|left out, scale|SUMMARY|SKIP |cudnn-missing|driver for CUDA' "$3" | sort | uniq -c | sed 's/^ *1 //' ;;
+	timeout-*) tail -n 8 "$3" ;;
+	skipped-*) grep -m 1 -E '^SKIP' "$3" || tail -n 1 "$3" ;;
+	*) grep -vE '^\[ RUN|^\[       OK|^\[  SKIPPED' "$3" | tail -n 25 ;;
+	esac | sed 's/^/    /'
+}
+
+# Steps as `steps` prints them, from stdin.
+run() { # NAME
+	local title=$1 log limit name command start rc said line
+	log=$OUT/$title.step
+	: >"$OUT/$title.log"
+	: >"$log.lines"
+	while read -r _ limit _ name command; do
+		[ "${MOST_S:-$limit}" -ge "$limit" ] || limit=$MOST_S
+		start=$SECONDS rc=0
+		timeout -k 2 "$limit" bash -c "$command" >"$log" 2>&1 </dev/null || rc=$?
+		said=$(verdict $rc $((SECONDS - start)) "$limit" "$log")
+		line=$(printf '%-18s %-8s %4d s of %d' "$name" "$said" $((SECONDS - start)) "$limit")
+		echo "$line" | tee -a "$log.lines"
+		digest "$name" "$said" "$log"
+		{ echo "==== $line: $command"; cat "$log"; } >>"$OUT/$title.log"
+	done
+	echo
+	cat "$log.lines"
+	awk '{n[$2]++} END {printf "%d passed, %d failed, %d timeout, %d skipped\n", n["passed"], n["failed"], n["timeout"], n["skipped"]
+		exit n["failed"] || n["timeout"] || NR == 0 ? 1 : n["skipped"] ? 77 : 0}' "$log.lines"
+	rc=$?
+	rm -f "$log" "$log.lines"
+	return $rc
+}
+
+chosen() { # STEP…
+	local want
+	for want in "$@"; do
+		steps | awk -v w="$want" '$4 == w || index("," $3 ",", "," w ",") {found = 1} END {exit !found}' ||
+			{ echo "no step or group is called $want; gpu-check.sh plan lists them" >&2; return 64; }
+	done
+	steps | awk -v w=" $* " 'function has(x) {return index(w, " " x " ")}
+		{n = split($3, group, ","); for (i = 1; i <= n && !has(group[i]); i++); if (has($4) || i <= n) print}'
+}
+
+case ${1:-} in
+plan) plan; exit ;;
+call)
+	[[ ${2:-} == [123] ]] || usage 64 >&2
+	title=call-$2 todo=$(steps | awk -v c="$2" '$1 == c') ;;
+all) title=all todo=$(steps | awk '$1 > 0') ;;
+'' | -*) usage 64 >&2 ;;
+*) title=$(printf '%s-' "$@") title=${title%-} todo=$(chosen "$@") || exit ;;
+esac
+
 wheels=$(python3 - 2>/dev/null <<'PY'
 import os
 try:
@@ -18,98 +163,14 @@ PY
 )
 export LD_LIBRARY_PATH="$here:$here/lib${wheels:+:$wheels}:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 export BUILD=$here SPLIT_GOLDEN=$here/golden
-bad=0
-step() { [ "${#steps[@]}" = 0 ] && [[ $1 != @(profile|mixed) ]] || [[ " ${steps[*]} " == *" $1 "* ]]; }
-steps=("$@")
-
-# NAME LIMIT_S COMMAND…: its log, and a line with the verdict
-try() {
-	local name=$1 limit=$2 rc start=$SECONDS
-	shift 2
-	timeout -k 5 "$limit" "$@" >"$logs/$name.log" 2>&1
-	rc=$?
-	echo "$name: exit status $rc, $((SECONDS - start)) s"
-	if [ $rc != 0 ]; then
-		bad=1
-		grep -vE '^\[ (RUN|      OK)' "$logs/$name.log" | tail -n 25
-	fi
-}
-
-nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
-if step codecs; then
-	try test_gpu_codecs 100 "$here/test_gpu_codecs" '*GPU*'
-	try test_gpu_codec_state 30 "$here/test_gpu_codec_state" '*GPU*'
-	try bench_codecs 60 "$here/bench_gpu_codecs"
-	cat "$logs/bench_codecs.log"
-fi
-if step tests; then
-	try test_module 60 "$here/test_module"
-	grep -h 'driver for CUDA' "$logs/test_module.log"
-	try test_gpu 60 "$here/test_gpu"
-	try test_gpu_middle 100 "$here/test_gpu_middle"
-	grep -hE 'relative errors|left out, scale|^SKIP' "$logs/test_gpu_middle.log"
-	SPLIT_TEST_BACKEND=cuda try test_ops 150 "$here/test_ops"
-	SPLIT_CUDNN=none SPLIT_TEST_BACKEND=cuda try test_ops_without_cudnn 150 "$here/test_ops"
-	grep -h cudnn-missing "$logs"/test_*.log | sort | uniq -c
-fi
-if step mixed; then
-	try test_gpu_precisions 100 "$here/test_gpu_middle" '*precisions*'
-	try test_gpu_fp16 60 "$here/test_gpu_middle" '*fp16*'
-	grep -hE 'relative errors|left out, scale|^SKIP' "$logs"/test_gpu_{precisions,fp16}.log
-	for p in tf32 bf16 fp16; do
-		SPLIT_TEST_BACKEND=cuda try "test_ops_$p" 60 "$here/test_ops" "cuda, $p*"
-		try "mixed_plain_$p" 60 "$here/bench_gpu" --precision $p
-		try "mixed_graphs_$p" 60 "$here/bench_gpu" --precision $p --graphs
-		try "mixed_peer_$p" 100 python3 "$here/bench_gpu_peer.py" --precision $p
-		grep -hE '^(ours|torch)' "$logs"/mixed_{plain,graphs,peer}_$p.log
-	done
-fi
-if step graphs; then
-	try test_gpu_graphs 60 "$here/test_gpu_middle" '*graphs*'
-	for p in fp32 tf32 bf16 fp16; do
-		try "bench_plain_$p" 60 "$here/bench_gpu" --precision $p
-		try "bench_graphs_$p" 60 "$here/bench_gpu" --graphs --precision $p
-		grep -H '^ours' "$logs/bench_plain_$p.log" "$logs/bench_graphs_$p.log"
-	done
-	grep -h graph-refused "$logs"/{test_gpu,bench}_graphs*.log && bad=1
-fi
-if step bench; then
-	for p in fp32 tf32 bf16 fp16; do
-		try "bench_$p" 100 "$here/bench_gpu" --precision $p --layers
-		grep -hE '^(ours|all)' "$logs/bench_$p.log"
-	done
-	cat "$logs/bench_fp32.log" "$logs/bench_bf16.log"
-fi
-if step profile; then
-	for p in fp32 tf32 bf16; do
-		try "profile_$p" 120 ncu --clock-control none --metrics gpu__time_duration.sum --csv \
-			--log-file "$logs/profile_$p.csv" "$here/bench_gpu" --profile --precision $p
-		gzip -f "$logs/profile_$p.csv"
-	done
-fi
-if step peer; then
-	try peer 300 python3 "$here/bench_gpu_peer.py"
-	cat "$logs/peer.log"
-fi
-if step sanitizer || step racecheck; then
-	sanitize() { # TOOL LIMIT_S PROGRAM ARGUMENT…; memory that is refused on purpose is no error
-		local api=()
-		[ "$1" != memcheck ] || api=(--report-api-errors no)
-		try "$1_$3" "$2" compute-sanitizer --tool "$1" "${api[@]}" --error-exitcode 9 "$here/$3" "${@:4}"
-		grep -h 'SUMMARY' "$logs/$1_$3.log"
-	}
-	export SPLIT_TEST_BACKEND=cuda
-fi
-if step sanitizer; then
-	sanitize memcheck 150 test_ops
-	sanitize memcheck 60 test_gpu
-	sanitize memcheck 60 test_gpu_middle
-	SPLIT_TEST_SHORT=1 sanitize memcheck 180 test_gpu_codecs '*GPU*'
-	SPLIT_TEST_SHORT=1 sanitize memcheck 60 test_gpu_codec_state '*GPU*'
-fi
-if step racecheck; then
-	SPLIT_TEST_SHORT=1 sanitize racecheck 180 test_gpu_codecs '*GPU*'
-	SPLIT_TEST_SHORT=1 sanitize racecheck 60 test_gpu_codec_state '*GPU*'
-	sanitize racecheck 240 test_ops 'cuda, two chunks*'
-fi
-exit $bad
+OUT=${OUT:-$here/results}
+mkdir -p "$OUT"
+OUT=$(cd "$OUT" && pwd)
+export OUT
+cd "$here" || exit
+{
+	echo "$title, $(date -u +%F), $(nproc) processors"
+	nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null || echo 'nvidia-smi says nothing'
+	echo "$todo" | run "$title"
+} | tee "$OUT/$title.txt"
+exit "${PIPESTATUS[0]}"

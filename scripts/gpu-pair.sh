@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# shellcheck disable=SC2046
 # usage: gpu-pair.sh DATA WEIGHTS OUT [EPOCHS]
 # Seed 003's setting on one host with a GPU: splitc on its CPUs, splits on its GPU. DATA: CIFAR-10's binary files; WEIGHTS:
 # an ImageNet backbone in safetensors; OUT gets timing.jsonl (a row per codec and chunk count) and, with EPOCHS > 0, the
@@ -37,9 +38,9 @@ grep serving "$out/server.log"
 train() { # NAME, then --set pairs
 	local name=$1
 	shift
-	timeout -s INT "${limit:-600}" "$bin/splitc" train "$here/configs/client-finetune224.yaml" --json --set "server=$endpoint" --set "data.dir=$data" \
+	timeout --foreground -s INT "${limit:-600}" "$bin/splitc" train "$here/configs/client-finetune224.yaml" --json --set "server=$endpoint" --set "data.dir=$data" \
 		--set "model.weights=$weights" --set "threads=$threads" --set "log.dir=$out/$name" \
-		--set "control=$out/splitc.sock" --set log.level=warn "$@" 2>"$out/$name.log" || { tail -n 3 "$out/$name.log"; return 1; }
+		--set "control=$out/splitc.sock" --set log.level=warn "$@" 2>"$out/$name.log" || { tail -n 3 "$out/$name.log"; touch "$out/failed"; return 1; }
 }
 
 codec_sets() { # CODEC → --set pairs; lowrank:3,7 is rank 3 at the head's cut and 7 at the tail's
@@ -51,6 +52,7 @@ codec_sets() { # CODEC → --set pairs; lowrank:3,7 is rank 3 at the head's cut 
 }
 
 : >"$out/timing.jsonl"
+rm -f "$out/failed"
 for codec in ${CODECS-none f16 quant:8 sortquant:6+2 topk:0.1 lowrank:3,7 conv-insert}; do
 	for chunks in ${CHUNKS-1 4 8}; do
 		row=$(train "row" $(codec_sets "$codec") --set "train.chunks=$chunks" --set "train.max_steps=$steps" \
@@ -71,3 +73,4 @@ if [ "$epochs" -gt 0 ]; then
 		cp "$out/$name/log.jsonl" "$out/$name.jsonl"
 	done
 fi
+[ ! -e "$out/failed" ]

@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# scripts/gpu-check.sh with stubs in place of the GPU's programs: verdicts, limits, exit statuses, files; and its plan fits.
+set -eu
+cd "$(dirname "$0")/../.."
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+fail() { echo "FAILED: $*"; cat "$tmp/said" 2>/dev/null || true; exit 1; }
+cp scripts/gpu-check.sh "$tmp"
+
+# ---- the plan
+scripts/gpu-check.sh plan >"$tmp/said"
+for call in 1 2 3; do
+	sum=$(sed -n "s/^call $call: \([0-9]*\) s at most/\1/p" "$tmp/said")
+	[ "${sum:-999}" -le 540 ] || fail "call $call takes $sum s"
+done
+grep -oE '\./[a-z_]+' "$tmp/said" | sort -u >"$tmp/programs"
+[ -s "$tmp/programs" ] || fail 'a plan without programs'
+programs=() # and then as gpu-bundle.sh has them
+# shellcheck disable=SC2034
+build=x
+eval "$(sed -n '/^programs=/,/)$/p' scripts/gpu-bundle.sh)"
+while read -r p; do
+	[[ " ${programs[*]##*/} " == *" ${p#./} "* ]] || fail "the bundle has no $p"
+done <"$tmp/programs"
+[ -z "$(sed -nE 's/^ +[0-9]+ s  ([a-z0-9_]+).*/\1/p' "$tmp/said" | sort | uniq -d)" ] || fail 'a name twice'
+
+# ---- a host where all is well, but for what is said
+stub() { printf '#!/bin/sh\n%s\n' "$2" >"$tmp/$1"; chmod +x "$tmp/$1"; }
+well="printf '[==========] Running 1 test(s).\n[       OK ] x\n'"
+while read -r p; do stub "${p#./}" "$well"; done <"$tmp/programs"
+mkdir "$tmp/bin"
+stub bin/nvidia-smi 'echo a GPU'
+stub bin/python3 'echo torch'
+stub bin/compute-sanitizer "$(cat <<'END'
+while [ "${1#--}" != "$1" ]; do
+	case $1 in --tool | --report-api-errors | --error-exitcode) shift ;; *) exit 3 ;; esac
+	shift
+done
+echo '========= ERROR SUMMARY: 0 errors'
+exec "$@"
+END
+)"
+check() { # WANTED_STATUS ARGUMENT…
+	local want=$1 rc=0
+	shift
+	rm -rf "$tmp/out"
+	PATH=$tmp/bin:$PATH OUT=$tmp/out "$tmp/gpu-check.sh" "$@" >"$tmp/said" 2>&1 || rc=$?
+	[ $rc = "$want" ] || fail "$*: exit status $rc, not $want"
+}
+says() { grep -qE -- "$1" "$tmp/said" || fail "$title: not said: $1"; }
+
+title='call 1'
+check 0 call 1
+says '^10 passed, 0 failed, 0 timeout, 0 skipped$'
+tail -n 5 "$tmp/out/call-1.txt" | grep -q '^bench_graphs_fp32 *passed' || fail 'no digest'
+[ "$(grep -c '^==== ' "$tmp/out/call-1.log")" = 10 ] || fail 'no log'
+[ "$(ls "$tmp/out")" = "call-1.log
+call-1.txt" ] || fail 'other files'
+title='call 2, no data'
+check 77 call 2
+says '^    SKIP no data in the bundle'
+says '^8 passed, 0 failed, 0 timeout, 1 skipped$'
+title='call 3'
+check 0 call 3
+says '^8 passed, 0'
+title='names and groups'
+check 0 codec_state graphs
+says '^10 passed, 0 failed'
+check 64 codec_sate
+check 64 call 4
+check 64
+
+title=verdicts
+stub test_gpu_codecs 'echo "[==========] Running"; echo "[       OK ] a"; echo "bytes differ"; exit 1'
+stub test_gpu_codec_state 'sleep 100'
+stub test_gpu_middle 'echo "[==========] Running"; echo "SKIP no CUDA device"; echo "[  SKIPPED ] a"'
+stub test_ops 'echo "[==========] Running 0 test(s)."'
+stub bench_gpu_codecs 'echo "SKIP no device"; exit 77'
+stub bench_gpu "[ -z \"\$1\" ] || echo 'WARN graph-refused: it cannot'; echo ours 3"
+MOST_S=1 check 1 call 1
+says '^codecs +failed .* of 1$'
+says '^    bytes differ$'
+says '^codec_state +timeout +[1-3] s of 1$'
+says '^middle +skipped'
+says '^    SKIP no CUDA device$'
+says '^ops +failed'
+says '^bench_codecs +skipped'
+says '^bench_fp32 +passed'
+says '^bench_graphs_fp32 +failed'
+says '^3 passed, 4 failed, 1 timeout, 2 skipped$'
+
+! command -v shellcheck >/dev/null || shellcheck scripts/gpu-check.sh scripts/gpu-bundle.sh scripts/gpu-pair.sh || fail shellcheck
