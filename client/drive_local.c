@@ -126,6 +126,8 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
+	if (signal(SIGHUP, on_signal) == SIG_IGN) /* nohup */
+		signal(SIGHUP, SIG_IGN);
 	if (!err)
 		err = run_all(setup, local, run, loader, fail);
 	if (!err || err == SL_ERR_NONFINITE) {

@@ -118,9 +118,9 @@ static enum sl_err open_all(struct serve *s, struct sl_fail *fail)
 	if (!err)
 		err = sl_loop_open(&s->loop, fail);
 	if (!err)
-		err = sl_loop_on_signals(s->loop, on_signal, s, fail);
-	if (!err)
 		err = sl_loop_on_hangup(s->loop, on_hangup, s, fail);
+	if (!err)
+		err = sl_loop_on_signals(s->loop, on_signal, s, fail);
 	if (!err)
 		err = sl_host_open(&s->host, s->loop, &s->conf, &s->auth, &s->device, fail);
 	if (!err)

@@ -4,7 +4,7 @@
 
 #include "common/link/loop_uv.h"
 
-enum { SIGNALS = 2, CLOSE_TURNS = 16 };
+enum { SIGNALS = 3, CLOSE_TURNS = 16 };
 
 struct sl_loop {
 	uv_loop_t uv;
@@ -73,7 +73,7 @@ static void close_leftover(uv_handle_t *handle, void *arg)
 		uv_close(handle, NULL);
 }
 
-static const int signums[SIGNALS] = {SIGINT, SIGTERM};
+static const int signums[SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
 
 /* libuv leaves the default action behind, which would end a process that is over already, and change its status. */
 static void close_signals(struct sl_loop *loop)
@@ -210,18 +210,30 @@ static void signalled(uv_signal_t *uv, int signum)
 	loop->on_signal(loop->signal_arg, signum);
 }
 
+/* What a shell's `nohup` asks for. */
+static bool is_ignored(int signum)
+{
+	struct sigaction now;
+
+	return sigaction(signum, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 enum sl_err sl_loop_on_signals(struct sl_loop *loop, void (*fn)(void *arg, int signum), void *arg, struct sl_fail *fail)
 {
 	loop->on_signal = fn;
 	loop->signal_arg = arg;
-	while (loop->signals_open < SIGNALS) {
+	for (int i = 0; i < SIGNALS; i++) {
 		uv_signal_t *uv = &loop->signal[loop->signals_open];
-		int rc = uv_signal_init(&loop->uv, uv);
+		int rc;
 
+		if (signums[i] == SIGHUP && (loop->hangup_open || is_ignored(SIGHUP)))
+			continue;
+		rc = uv_signal_init(&loop->uv, uv);
 		if (rc)
 			return sl_uv_fail(fail, rc, "signal handler");
 		uv->data = loop;
-		rc = uv_signal_start(uv, signalled, signums[loop->signals_open++]);
+		loop->signals_open++;
+		rc = uv_signal_start(uv, signalled, signums[i]);
 		if (rc)
 			return sl_uv_fail(fail, rc, "signal handler");
 		uv_unref((uv_handle_t *)uv); /* waiting for a signal alone keeps nobody up */

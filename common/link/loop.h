@@ -30,12 +30,12 @@ enum sl_err sl_async_open(struct sl_async **out, struct sl_loop *loop, void (*fn
 void sl_async_wake(struct sl_async *async);
 void sl_async_close(struct sl_async *async);
 
-/* SIGINT and SIGTERM. Behind sl_loop_close these, and SIGHUP below, are ignored: what listened to them is over, and its
- * status stands. */
+/* SIGINT and SIGTERM; SIGHUP too, a terminal that is gone, unless the process ignores it (nohup) or sl_loop_on_hangup
+ * came before. Behind sl_loop_close these are ignored: what listened to them is over, and its status stands. */
 enum sl_err sl_loop_on_signals(struct sl_loop *loop, void (*fn)(void *arg, int signum), void *arg,
 			       struct sl_fail *fail) SL_MUST_CHECK;
 
-/* SIGHUP, which otherwise ends the process. */
+/* SIGHUP, as something else than an end. */
 enum sl_err sl_loop_on_hangup(struct sl_loop *loop, void (*fn)(void *arg), void *arg,
 			      struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,11 +44,20 @@ enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, int append, s
 	log = malloc(sizeof *log);
 	if (!log)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory", path);
-	log->fd = SL_FAILPOINT_CALL(
-		SL_FP_LOG_OPEN, open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (append ? 0 : O_TRUNC), 0666));
-	if (log->fd < 0) {
+	log->fd = SL_FAILPOINT_CALL(SL_FP_LOG_OPEN, open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666));
+	if (log->fd < 0)
+		err = sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+	/* the lock is the file's as long as it is open; where there are no locks the log is written all the same */
+	else if (flock(log->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+		err = sl_fail_set(fail, SL_ERR_BUSY,
+				  "%s: another run is writing it; give this one a log.dir of its own", path);
+	else if (!append && ftruncate(log->fd, 0) != 0 && errno != EINVAL) /* a pipe, a device */
+		err = sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+	if (err) {
+		if (log->fd >= 0)
+			close(log->fd);
 		free(log);
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+		return err;
 	}
 	*out = log;
 	return SL_OK;

@@ -120,6 +120,30 @@ static void append_or_empty(void **state)
 	assert_null(line(1));
 }
 
+/* … before it has touched what the first one writes. */
+static void a_second_run_is_turned_away(void)
+{
+	const struct sl_jsonl_step line = {.step = 1};
+	char path[] = "/tmp/split-jsonl.XXXXXX";
+	struct sl_jsonl *log, *second;
+	struct sl_fail fail;
+	uint64_t end;
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(sl_jsonl_open(&log, path, 0, &fail), SL_OK);
+	assert_int_equal(sl_jsonl_step(log, &line), SL_OK);
+	for (int append = 0; append < 2; append++)
+		assert_int_equal(sl_jsonl_open(&second, path, append, &fail), SL_ERR_BUSY);
+	assert_int_equal(sl_jsonl_tell(log, &end), SL_OK);
+	assert_true(end > 10);
+	assert_int_equal(sl_jsonl_close(log), SL_OK);
+	assert_int_equal(sl_jsonl_open(&second, path, 1, &fail), SL_OK);
+	assert_int_equal(sl_jsonl_close(second), SL_OK);
+	unlink(path);
+}
+
 static void faults_are_told(void **state)
 {
 	const struct sl_jsonl_step step = {.step = 1};
@@ -129,6 +153,7 @@ static void faults_are_told(void **state)
 
 	assert_int_equal(sl_jsonl_open(&log, "/proc/nowhere/log.jsonl", 0, &fail), SL_ERR_CANTCREATE);
 	assert_int_equal(sl_jsonl_open(&log, "/", 0, &fail), SL_ERR_CANTCREATE);
+	a_second_run_is_turned_away();
 	assert_null(log);
 	if (access("/dev/full", W_OK) == 0) {
 		assert_int_equal(sl_jsonl_open(&log, "/dev/full", 1, &fail), SL_OK);

@@ -109,7 +109,7 @@ static void the_last_wake_is_never_lost(void **state)
 
 struct signals {
 	struct sl_loop *loop;
-	int last, calls;
+	int last, calls, hangups;
 };
 
 static void on_signal(void *arg, int signum)
@@ -131,6 +131,49 @@ static void raise_int(void *arg)
 {
 	(void)arg;
 	raise(SIGINT);
+}
+
+static void raise_hup(void *arg)
+{
+	(void)arg;
+	raise(SIGHUP);
+}
+
+static void on_hangup(void *arg)
+{
+	struct signals *s = arg;
+
+	s->hangups++;
+	sl_loop_stop(s->loop);
+}
+
+/* A terminal that is gone ends a run in good order, unless the run is to outlive it or has another use of it. */
+static void hangup_is_a_signal_like_the_others(void **state)
+{
+	struct signals s = {.loop = open_loop()};
+	struct sl_timer *hup, *term;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		signal(SIGHUP, i == 1 ? SIG_IGN : SIG_DFL);
+		s.last = 0;
+		if (i == 2)
+			assert_int_equal(sl_loop_on_hangup(s.loop, on_hangup, &s, NULL), SL_OK);
+		assert_int_equal(sl_loop_on_signals(s.loop, on_signal, &s, NULL), SL_OK);
+		assert_int_equal(sl_timer_open(&hup, s.loop, raise_hup, NULL, NULL), SL_OK);
+		assert_int_equal(sl_timer_open(&term, s.loop, raise_term, NULL, NULL), SL_OK);
+		sl_timer_start(hup, 1, 1000);
+		sl_timer_start(term, 100, 1000);
+		sl_loop_run(s.loop);
+		assert_int_equal(s.last, i == 0 ? SIGHUP : i == 1 ? SIGTERM : 0);
+		assert_int_equal(s.hangups, i == 2);
+		sl_timer_close(hup);
+		sl_timer_close(term);
+		sl_loop_close(s.loop);
+		s.loop = open_loop();
+	}
+	sl_loop_close(s.loop);
+	signal(SIGHUP, SIG_DFL);
 }
 
 static void signals_reach_the_loop(void **state)
@@ -182,6 +225,7 @@ int main(void)
 		cmocka_unit_test(timers_fire_once_or_repeat_and_stop),
 		cmocka_unit_test(the_last_wake_is_never_lost),
 		cmocka_unit_test(signals_reach_the_loop),
+		cmocka_unit_test(hangup_is_a_signal_like_the_others),
 		cmocka_unit_test(an_armed_timer_closes_with_the_loop),
 	};
 
