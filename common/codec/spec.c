@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/nearest.h"
 #include "common/codec/stage.h"
 
 struct parser {
@@ -124,6 +125,7 @@ static enum sl_err parse_option(struct parser *p, const struct sl_codec_stage *s
 
 static enum sl_err find_stage(const struct parser *p, const char *text, size_t len, const struct sl_codec_stage **stage)
 {
+	struct sl_nearest best = {NULL, 0};
 	char names[160] = "";
 
 	*stage = sl_codec_stage_find(text, len);
@@ -133,7 +135,11 @@ static enum sl_err find_stage(const struct parser *p, const char *text, size_t l
 		size_t used = strlen(names);
 
 		snprintf(names + used, sizeof names - used, "%s%s", used == 0 ? "" : ", ", (*s)->name);
+		sl_nearest_offer(&best, text, len, (*s)->name);
 	}
+	if (best.name)
+		return sl_fail_set(p->fail, SL_ERR_CONFIG, "codec: no method is called '%.*s': did you mean \"%s\"?",
+				   (int)len, text, best.name);
 	return sl_fail_set(p->fail, SL_ERR_CONFIG, "codec: no method is called '%.*s'; there are %s", (int)len, text,
 			   names);
 }

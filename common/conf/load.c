@@ -317,8 +317,8 @@ static enum sl_err apply_one(struct loader *l, int index, const char *value)
 
 static enum sl_err apply_set(struct loader *l, const char *set)
 {
-	const char *equals = strchr(set, '='), *dot;
-	char path[PATH_TEXT], section[PATH_TEXT], hint[SL_CONF_WHY];
+	const char *equals = strchr(set, '='), *dot, *name;
+	char path[PATH_TEXT], section[PATH_TEXT] = "", word[PATH_TEXT], hint[SL_CONF_WHY];
 	enum sl_err err = SL_OK;
 	int index;
 
@@ -338,14 +338,16 @@ static enum sl_err apply_set(struct loader *l, const char *set)
 	if (is_section(l->schema, path))
 		return sl_fail_set(l->fail, SL_ERR_CONFIG, "--set %s: is a section: %s", path,
 				   sl_conf_suggest(l->schema, path, "", hint));
-	dot = strrchr(path, '.');
-	snprintf(section, sizeof section, "%.*s", dot ? (int)(dot - path) : 0, path);
-	if (*section && !is_section(l->schema, section)) {
-		*section = 0;
-		dot = NULL;
+	/* the first word that is none in the sections before it */
+	for (dot = strchr(path, '.'), name = path; dot; name = dot + 1, dot = strchr(name, '.')) {
+		snprintf(word, sizeof word, "%.*s", (int)(dot - path), path);
+		if (!is_section(l->schema, word))
+			break;
+		strcpy(section, word);
 	}
+	snprintf(word, sizeof word, "%.*s", dot ? (int)(dot - name) : PATH_TEXT, name);
 	return sl_fail_set(l->fail, SL_ERR_CONFIG, "--set %.100s: unknown key: %s", path,
-			   sl_conf_suggest(l->schema, section, dot ? dot + 1 : path, hint));
+			   sl_conf_suggest(l->schema, section, word, hint));
 }
 
 static enum sl_err apply_presets(struct loader *l)

@@ -41,6 +41,8 @@ static void bad_specs_say_what_would_be_right(void **state)
 {
 	static const char *const cases[][2] = {
 		{"", "no method is called ''"},
+		{"qunat:8", "no method is called 'qunat': did you mean \"quant\"?"},
+		{"f16|zst:3", "no method is called 'zst': did you mean \"zstd\"?"},
 		{"gzip", "no method is called 'gzip'"},
 		{"quant", "quant:b with b = 1…16"},
 		{"quant:", "quant:b with b = 1…16"},

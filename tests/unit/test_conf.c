@@ -197,6 +197,9 @@ static void faults_in_sets(void **state)
 	} cases[] = {
 		{"train.batch", "--set train.batch: must be key.path=value"},
 		{"=3", "--set =3: must be key.path=value"},
+		{"trian.batch=3", "--set trian.batch: unknown key: did you mean \"train\"?"},
+		{"train.optimzer.lr=3", "--set train.optimzer.lr: unknown key: did you mean \"optimizer\"?"},
+		{"foo=3", "--set foo: unknown key: valid here: "},
 		{"train.bacth=3", "--set train.bacth: unknown key: did you mean \"batch\"?"},
 		{"lr=3", "--set lr: unknown key: did you mean train.optimizer.lr?"},
 		{"nowhere.lr=3", "--set nowhere.lr: unknown key"},
