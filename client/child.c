@@ -26,6 +26,8 @@ void sl_child_open(struct sl_child *c, const struct sl_options *o)
 	add_arg(c, strcmp(o->command, "sweep") == 0 ? "train" : o->command);
 	add_arg(c, o->config);
 	add_arg(c, "--json");
+	if (strcmp(o->command, "sweep") == 0)
+		add_arg(c, "--fresh"); /* rows that were interrupted are run again */
 	if (o->local)
 		add_arg(c, "--local");
 	if (o->weights) {

@@ -9,9 +9,9 @@
 static const char *const usage[] = {
 	"splitc codecs [--json]",
 	"Lists the codecs that `codec:` takes; a chain joins them with '|', as in topk:0.2|quant:8.",
-	"--measure (FILE.safetensors | --shape N,H,W,C) [CODEC]… [--threads N] [--json]",
-	"measures them: bytes, real and nominal ratio, relative error, GB/s; on every tensor of floats in FILE",
-	"(NHWC, as activations lie in memory), or on normal values.",
+	"`splitc codecs --measure (FILE.safetensors | --shape N,H,W,C) [CODEC]… [--threads N] [--json]` measures them: "
+	"bytes, real and nominal ratio, relative error, GB/s; on every tensor of floats in FILE (NHWC, as activations "
+	"lie in memory), or on normal values.",
 	NULL,
 };
 

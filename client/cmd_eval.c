@@ -6,13 +6,10 @@
 #include "common/nn/weights_file.h"
 
 static const char *const usage[] = {
-	"splitc eval CONFIG [--weights FILE] [--local] [--parity] [--set key=value]… [--json]",
-	"Loss and accuracy on the test set, over the link unless --local. The weights are those of the run's last",
+	"splitc eval CONFIG [--weights FILE] [--local] [--parity] [--set KEY=VALUE]… [--json]",
+	"Loss and accuracy on the test set, over the link unless --local. The weights are those of the run's last "
 	"`train` (log.dir/model.safetensors), or FILE; a decaying insert is as wide as it was behind their last step "
-	"(FILE",
-	"says which; where it does not, behind the last fall). --parity: with the codecs of the config and with none, "
-	"side",
-	"by side.",
+	"(FILE says which; where it does not, behind the last fall).",
 	NULL,
 };
 

@@ -9,8 +9,8 @@
 #include "common/nn/weights_file.h"
 
 static const char *const usage[] = {
-	"splitc export CONFIG OUT.safetensors [--weights FILE] [--set key=value]…",
-	"Writes the whole model with torchvision's names and layouts. The weights are those of the run's last",
+	"splitc export CONFIG OUT.safetensors [--weights FILE] [--set KEY=VALUE]…",
+	"Writes the whole model with torchvision's names and layouts. The weights are those of the run's last "
 	"`train` (log.dir/model.safetensors), or FILE; they are checked against the config's model.",
 	NULL,
 };
@@ -47,10 +47,8 @@ int splitc_export(int argc, char **argv)
 		status = sl_options_load(&o, &conf);
 	if (status >= 0)
 		return status;
-	if (!o.operand) {
-		fprintf(stderr, "splitc export: missing argument 'OUT.safetensors'; usage: %s\n", usage[0]);
-		return sl_err_exit_status(SL_ERR_USAGE);
-	}
+	if (!o.operand)
+		return sl_options_missing(&o, "OUT.safetensors");
 	status = export(&o, &conf, &setup, &fail) ? sl_command_failed(&fail) : 0;
 	if (!status)
 		printf("%s: %s, %d tensors\n", o.operand, setup.plan->model->name, setup.plan->model->n_param);

@@ -6,13 +6,12 @@
 #include "client/setup.h"
 
 static const char *const usage[] = {
-	"splitc flops CONFIG [--set key=value]… [--json]",
+	"splitc flops CONFIG [--set KEY=VALUE]… [--json]",
 	"Multiply-accumulates (forward, of one batch), parameters and tensors at the cut.",
-	"Counted as seed 002 does: one per product of a convolution or linear layer, two per element of a",
-	"batch norm; a transposed convolution as one that reads a whole window per output, which is more than it",
-	"computes. The compress rate is that of the inserts: elements of both activations over what they were. Where "
-	"an",
-	"insert decays, MACs are those of the first step, and the rate that it falls to and all widths follow.",
+	"Counted are one per product of a convolution or linear layer, two per element of a batch norm; a transposed "
+	"convolution as one that reads a whole window per output, which is more than it computes. The compress rate is "
+	"that of the inserts: elements of both activations over what they were. Where an insert decays, MACs are those "
+	"of the first step, and the rate that it falls to and all widths follow.",
 	NULL,
 };
 

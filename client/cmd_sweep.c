@@ -8,14 +8,12 @@
 #include "client/sweep.h"
 
 static const char *const usage[] = {
-	"splitc sweep CONFIG --codecs LIST.yaml [--local] [--out DIR] [--set key=value]…",
-	"Trains the run of the config once for every row of the list, each in a process of its own, and writes",
+	"splitc sweep CONFIG --codecs LIST.yaml [--local] [--out DIR] [--set KEY=VALUE]…",
+	"Trains the run of the config once for every row of the list, each in a process of its own, and writes "
 	"DIR/sweep.csv (rate, accuracy, loss, times, bandwidths) and gnuplot scripts with their pictures. DIR: sweep.",
 	"A row is a section: name, and what it changes of the config: codec (one, or one by tensor), insert (none: "
-	"without",
-	"the config's), chunks;",
-	"rows of one name and different chunks make one line of a picture. A row that fails is marked and passed over;",
-	"the exit status is then 69.",
+	"without the config's), chunks; rows of one name and different chunks make one line of a picture. A row that "
+	"fails is marked and passed over; the exit status is then 69.",
 	NULL,
 };
 

@@ -1,14 +1,15 @@
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "client/command.h"
 #include "client/drive.h"
 
 static const char *const usage[] = {
-	"splitc train CONFIG [--local | --resume] [--set key=value]… [--json] [--check-config] [--print-config]",
-	"Trains with the server of the config; --local computes head, middle and tail in this process.",
-	"log.dir gets log.jsonl (a line per step) and, at the end, model.safetensors. A first Ctrl-C ends the run",
-	"after the step under way and keeps its weights; a second one at once.",
-	"--resume goes on from the newest checkpoint that client and server both hold: after Ctrl-C, or a crash.",
+	"splitc train CONFIG [--local | --resume | --fresh] [--set KEY=VALUE]… [--json]",
+	"Trains with the server of the config. log.dir gets log.jsonl (a line per step and per epoch, and a summary), "
+	"checkpoints, and at the end model.safetensors.",
+	"A first Ctrl-C, SIGTERM or SIGHUP ends the run after the step under way and keeps its weights; a second one "
+	"ends it at once. --resume goes on with it.",
 	NULL,
 };
 
@@ -21,6 +22,20 @@ static enum sl_err open_setup(struct sl_setup *setup, const struct sl_conf_clien
 	if (!err)
 		err = sl_setup_data(setup, true, fail);
 	return err ? err : sl_setup_backend(setup, fail);
+}
+
+/* A run that begins anew removes what another one left. */
+static enum sl_err check_unfinished(const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	uint64_t step[SL_CHECKPOINT_KEPT];
+	const char *dir = conf->log.dir;
+
+	if (!dir[0] || sl_checkpoint_list(dir, "checkpoint", step) == 0)
+		return SL_OK;
+	return sl_fail_set(fail, SL_ERR_CANTCREATE,
+			   "log.dir '%s' holds an unfinished run, at step %" PRIu64
+			   ": --resume goes on with it, --fresh removes it and begins anew",
+			   dir, step[0]);
 }
 
 int splitc_train(int argc, char **argv)
@@ -40,6 +55,11 @@ int splitc_train(int argc, char **argv)
 	if (o.local && o.resume)
 		return sl_command_failed(&(struct sl_fail){
 			SL_ERR_USAGE, "train: --local keeps no checkpoints, there is nothing to --resume"});
+	if (o.resume && o.fresh)
+		return sl_command_failed(
+			&(struct sl_fail){SL_ERR_USAGE, "train: --resume goes on, --fresh begins anew: not both"});
+	if (!o.resume && !o.fresh && check_unfinished(&conf, &fail) != SL_OK)
+		return sl_command_failed(&fail);
 	drive.json = o.json;
 	drive.resume = o.resume;
 	err = open_setup(&setup, &conf, &fail);

@@ -47,7 +47,7 @@ done
 echo "splits serves on $endpoint, its log is $run/splits.log. Watch it: $build/splits status --control $socket/splits.sock"
 echo "splitc trains configs/client-demo.yaml; Ctrl-C ends it"
 
-$child "$build/splitc" train configs/client-demo.yaml --set server="$endpoint" --set log.dir="$run" \
+$child "$build/splitc" train configs/client-demo.yaml --fresh --set server="$endpoint" --set log.dir="$run" \
 	--set control="$socket/splitc.sock" >"$run/summary.txt" &
 client=$!
 trap 'kill -INT $client 2>/dev/null || true' INT

@@ -15,9 +15,13 @@
 #include "server/device.h"
 #include "server/host.h"
 
-enum { MAX_SETS = 64 };
-
-static const char usage[] = "splits serve CONFIG [--set key=value]… [--check-config] [--print-config]";
+static const char *const usage[] = {
+	"splits serve CONFIG [--set KEY=VALUE]… [--check-config] [--print-config]",
+	"Trains the middle layers of networks for clients, until SIGTERM or Ctrl-C, which end it in good order; a "
+	"second "
+	"one ends it at once. SIGHUP: the list of clients is read again.",
+	NULL,
+};
 
 struct serve {
 	struct sl_conf_server conf;
@@ -37,8 +41,7 @@ enum { DRAIN_MIN_MS = 1 };
 
 static int failed(const struct sl_fail *fail)
 {
-	fprintf(stderr, "%ssplits: %s\n", sl_log_priority(SL_LOG_ERROR), fail->text);
-	return sl_err_exit_status(fail->code);
+	return sl_options_failed("splits", fail);
 }
 
 static char *answer(void *arg, const char *request)
@@ -171,42 +174,22 @@ static int serve(struct serve *s)
 
 int splits_serve(int argc, char **argv)
 {
-	const char *config = NULL, *set[MAX_SETS];
-	bool check = false, print = false;
+	struct sl_options o = {.command = "serve", .usage = usage};
 	static struct serve s; /* a task that hangs works on it until the process is gone */
 	struct sl_fail fail;
-	int n_set = 0;
+	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG, 1);
 
-	for (int i = 0; i < argc; i++) {
-		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-			printf("usage: %s\n  Trains the middle layers of networks for clients, until SIGTERM.\n",
-			       usage);
-			return 0;
-		}
-		if (strcmp(argv[i], "--set") == 0 && i + 1 < argc && n_set < MAX_SETS) {
-			set[n_set++] = argv[++i];
-		} else if (strcmp(argv[i], "--check-config") == 0) {
-			check = true;
-		} else if (strcmp(argv[i], "--print-config") == 0) {
-			print = true;
-		} else if (argv[i][0] != '-' && !config) {
-			config = argv[i];
-		} else {
-			fprintf(stderr, "splits serve: unexpected '%s'; usage: %s\n", argv[i], usage);
-			return sl_err_exit_status(SL_ERR_USAGE);
-		}
-	}
-	if (!config) {
-		fprintf(stderr, "splits serve: missing argument 'CONFIG'; usage: %s\n", usage);
-		return sl_err_exit_status(SL_ERR_USAGE);
-	}
-	if (sl_conf_server_load(&s.conf, config, set, n_set, &fail) != SL_OK)
+	if (status < 0 && !o.config)
+		status = sl_options_missing(&o, "CONFIG");
+	if (status >= 0)
+		return status;
+	if (sl_conf_server_load(&s.conf, o.config, o.set, o.n_set, &fail) != SL_OK)
 		return failed(&fail);
 	sl_log_set_level(s.conf.log.level);
-	if (print)
+	if (o.print_config)
 		return sl_err_exit_status(sl_conf_server_print(&s.conf, stdout));
-	if (check) {
-		printf("%s: ok\n", config);
+	if (o.check_config) {
+		printf("%s: ok\n", o.config);
 		return 0;
 	}
 	return serve(&s);

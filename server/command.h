@@ -3,6 +3,8 @@
 #ifndef SL_SERVER_COMMAND_H
 #define SL_SERVER_COMMAND_H
 
+#include "common/conf/options.h"
+
 int splits_serve(int argc, char **argv);
 int splits_keygen(int argc, char **argv);
 int splits_status(int argc, char **argv);

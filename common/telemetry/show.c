@@ -18,7 +18,7 @@ static int columns(void)
 	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-enum sl_err sl_status_show(const char *control_path, bool json, struct sl_fail *fail)
+enum sl_err sl_status_show(const char *control_path, enum sl_show as, struct sl_fail *fail)
 {
 	struct sl_status status;
 	char *answer;
@@ -26,12 +26,15 @@ enum sl_err sl_status_show(const char *control_path, bool json, struct sl_fail *
 
 	if (err)
 		return err;
-	if (json) {
+	if (as == SL_SHOW_JSON) {
 		printf("%s\n", answer);
 	} else {
 		err = sl_status_parse(answer, &status, fail);
 		if (!err) {
-			sl_status_table(&status, columns(), stdout);
+			if (as == SL_SHOW_TABLE)
+				sl_status_table(&status, columns(), stdout);
+			else
+				sl_status_prometheus(&status, stdout);
 			sl_status_free(&status);
 		}
 	}

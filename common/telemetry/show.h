@@ -6,7 +6,9 @@
 
 #include "common/base/err.h"
 
-/* To stdout: a table, or the JSON as it came. */
-enum sl_err sl_status_show(const char *control_path, bool json, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_show { SL_SHOW_TABLE, SL_SHOW_JSON, SL_SHOW_PROMETHEUS };
+
+/* To stdout: a table, the JSON as it came, or metrics. */
+enum sl_err sl_status_show(const char *control_path, enum sl_show as, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

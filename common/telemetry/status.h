@@ -68,4 +68,7 @@ void sl_status_free(struct sl_status *status);
  * rows are kept within by leaving columns out; 0: no limit. */
 void sl_status_table(const struct sl_status *status, int columns, FILE *file);
 
+/* The same for Prometheus: metrics named split_…, with HELP and TYPE; a session's by its id and peer. */
+void sl_status_prometheus(const struct sl_status *status, FILE *file);
+
 #endif

@@ -46,10 +46,14 @@ serve() { # STATUS FRAGMENT [key=value]…
 }
 
 # the command line
-expect 64 "unknown command 'trian'" "$SPLITC" trian
-expect 64 "unknown command 'server'" "$SPLITS" server
+expect 64 "unknown command 'trian': did you mean 'train'?" "$SPLITC" trian
+expect 64 "unknown command 'server': did you mean 'serve'?" "$SPLITS" server
+expect 64 "unknown command 'server'" "$SPLITC" help server
+expect 0 'usage: splitc train CONFIG' "$SPLITC" help train
+expect 0 '--set KEY=VALUE' "$SPLITS" serve --help
+expect 64 '--resume goes on, --fresh begins anew' "$SPLITC" train "$tmp/good.yaml" --resume --fresh
 expect 64 "unknown option '--loacl'" "$SPLITC" train "$tmp/good.yaml" --loacl
-expect 64 "unexpected '--daemon'" "$SPLITS" serve "$tmp/server.yaml" --daemon
+expect 64 "unknown option '--daemon'" "$SPLITS" serve "$tmp/server.yaml" --daemon
 expect 64 "missing argument 'CONFIG'" "$SPLITC" train
 expect 64 "missing argument 'CONFIG'" "$SPLITS" serve
 expect 64 'one argument too many' "$SPLITC" eval "$tmp/good.yaml" "$tmp/good.yaml"

@@ -21,6 +21,14 @@ kill -INT "$client_pid"
 ends_with "$client_pid" 0 $patience "the interrupted client"
 ls "$tmp"/paused/checkpoint-*.safetensors >/dev/null || fail "no checkpoint after SIGINT"
 [ "$(steps_of paused)" -lt 120 ] || fail "it was over before it was interrupted"
+ls "$tmp/paused" >"$tmp/before"
+for again in '' --local; do
+	rc=0
+	"$SPLITC" train "$tmp/client.yaml" $again "${sets[@]}" --set log.dir="$tmp/paused" 2>"$tmp/again.log" || rc=$?
+	[ $rc = 73 ] && grep -q "holds an unfinished run, at step [0-9]*: --resume goes on" "$tmp/again.log" ||
+		fail "a run begins anew over an unfinished one: status $rc"
+done
+ls "$tmp/paused" | cmp -s - "$tmp/before" || fail "a run that was not begun has changed the folder"
 start_client paused "$tmp/client.yaml" "${sets[@]}" --resume
 wait_for "forty steps" has_steps paused 40
 kill -TERM "$server_pid"
@@ -39,6 +47,19 @@ start_client forgotten "$tmp/client.yaml" "${sets[@]}"
 wait_for "ten steps" has_steps forgotten 10
 kill -INT "$client_pid"
 ends_with "$client_pid" 0 $patience "the interrupted client of a server without a store"
+cp -r "$tmp/forgotten" "$tmp/fresh"
 client forgotten "$tmp/client.yaml" "${sets[@]}" --resume || fail "the run that begins anew: status $?"
 grep -qE "^WARN steps-lost: .* step [0-9]+, the server from step 0: .*\`store\`" "$tmp/forgotten.log" || fail "steps were lost without a word"
 same_run undisturbed forgotten 120
+
+# --fresh begins anew over what is there; one folder is one run's at a time; a terminal that is closed pauses the run
+rm "$tmp/fresh/log.jsonl"
+start_client fresh "$tmp/client.yaml" "${sets[@]}" --set train.epochs=100000 --fresh
+wait_for "ten steps" has_steps fresh 10
+grep -q 'from step 0$' "$tmp/fresh.log" || fail "--fresh did not begin anew: $(cat "$tmp/fresh.log")"
+rc=0
+"$SPLITC" train "$tmp/client.yaml" "${sets[@]}" --fresh --set log.dir="$tmp/fresh" --set control="$tmp/second.sock" 2>"$tmp/second.log" || rc=$?
+[ $rc = 75 ] && grep -q 'another run is writing it' "$tmp/second.log" || fail "two runs in one folder: status $rc"
+kill -HUP "$client_pid"
+ends_with "$client_pid" 0 $patience "the client whose terminal is closed"
+ls "$tmp"/fresh/checkpoint-*.safetensors >/dev/null || fail "no checkpoint after SIGHUP"

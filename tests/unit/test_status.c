@@ -257,6 +257,53 @@ static void table_shows_no_control_characters(void **state)
 	assert_non_null(strstr(text, "\n01234567  ?[2J?ppp"));
 }
 
+static int count(const char *text, const char *part)
+{
+	int n = 0;
+
+	while ((text = strstr(text, part))) {
+		text++;
+		n++;
+	}
+	return n;
+}
+
+/* Every name has HELP and TYPE once, before its samples, which stand together; what is not known has none. */
+static void prometheus_can_read_it(void **state)
+{
+	static char text[16384];
+	struct sl_status in = snapshot(2);
+	FILE *file = fmemopen(text, sizeof text, "w");
+	char name[64] = "", type[16];
+	(void)state;
+
+	strcpy(in.device, "a \"quoted\\ device");
+	sl_status_prometheus(&in, file);
+	fclose(file);
+	assert_non_null(strstr(text, "split_info{role=\"server\",version=\"0.1\",address=\"tcp://127.0.0.1:5570\","
+				     "device=\"a \\\"quoted\\\\ device\"} 1\n"));
+	assert_non_null(
+		strstr(text, "# TYPE split_received_bytes_total counter\nsplit_received_bytes_total 1099511627776\n"));
+	assert_non_null(strstr(text, "\nsplit_uptime_seconds 61\n"));
+	assert_non_null(strstr(text,
+			       "\nsplit_session_sent_bytes_total{session=\"0123456789abcdef\",peer=\"127.0.0.1\"} "
+			       "1234567890123\nsplit_session_sent_bytes_total{session=\"f\",peer=\"\"} 0\n"));
+	assert_int_equal(count(text, "\nsplit_session_loss{"), 1);
+	assert_int_equal(count(text, "nan"), 0);
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+		if (strncmp(line, "# HELP ", 7) == 0) {
+			assert_int_equal(sscanf(line + 7, "%63s", name), 1);
+		} else if (line[0] == '#') {
+			assert_int_equal(strncmp(line + 7, name, strlen(name)), 0);
+			assert_int_equal(sscanf(line + 7 + strlen(name), "%15s", type), 1);
+			assert_int_equal(strcmp(type, "counter") == 0, strcmp(name + strlen(name) - 6, "_total") == 0);
+		} else {
+			assert_int_equal(strncmp(line, name, strlen(name)), 0);
+			assert_int_equal(strcspn(line, "{ "), strlen(name));
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -266,6 +313,7 @@ int main(void)
 		cmocka_unit_test(table_is_aligned),
 		cmocka_unit_test(table_fits_the_terminal),
 		cmocka_unit_test(younger_members_may_be_missing),
+		cmocka_unit_test(prometheus_can_read_it),
 		cmocka_unit_test(table_shows_no_control_characters),
 	};
 

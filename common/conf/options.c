@@ -1,0 +1,172 @@
+#include "common/conf/options.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/log.h"
+
+enum { HELP_COLUMN = 22, HELP_WIDTH = 79 };
+
+struct option {
+	const char *name, *value; /* value NULL: a flag */
+	unsigned takes;
+	size_t at; /* of the bool or the text in struct sl_options; --set has a list instead */
+	const char *help;
+};
+
+#define AT(member) offsetof(struct sl_options, member)
+
+static const struct option table[] = {
+	{"--local", NULL, SL_OPT_LOCAL, AT(local), "compute head, middle and tail in this process, without a server"},
+	{"--resume", NULL, SL_OPT_RESUME, AT(resume),
+	 "go on from the newest checkpoint that client and server both hold, after Ctrl-C or a crash"},
+	{"--fresh", NULL, SL_OPT_RESUME, AT(fresh),
+	 "begin anew where log.dir holds an unfinished run, and remove that"},
+	{"--weights", "FILE", SL_OPT_WEIGHTS, AT(weights), "take these weights, not log.dir/model.safetensors"},
+	{"--parity", NULL, SL_OPT_PARITY, AT(parity), "with the codecs of the config and with none, side by side"},
+	{"--codecs", "LIST.yaml", SL_OPT_SWEEP, AT(codecs), "the rows of the sweep"},
+	{"--out", "DIR", SL_OPT_SWEEP, AT(out), "folder of the results (sweep)"},
+	{"--out", "FILE", SL_OPT_OUT, AT(out), "where the secret key goes; a file that is there is never overwritten"},
+	{"--control", "PATH", SL_OPT_CONTROL, AT(control),
+	 "the control socket to ask, not the config's or the usual one"},
+	{"--prometheus", NULL, SL_OPT_CONTROL, AT(prometheus),
+	 "metrics in Prometheus' text format, say for the textfile collector of its node exporter"},
+	{"--json", NULL, SL_OPT_JSON, AT(json), "one JSON object on stdout instead of a table"},
+	{"--set", "KEY=VALUE", SL_OPT_CONFIG, 0, "change a key of the config for this run; may be given again"},
+	{"--check-config", NULL, SL_OPT_CONFIG, AT(check_config), "check the config, say ok, and end"},
+	{"--print-config", NULL, SL_OPT_CONFIG, AT(print_config),
+	 "print every key, what it means and its value, and end"},
+};
+
+enum { OPTIONS = sizeof table / sizeof table[0] };
+
+static int program_length(const struct sl_options *o)
+{
+	return (int)strcspn(o->usage[0], " ");
+}
+
+static int usage_error(const struct sl_options *o, const char *what, const char *arg)
+{
+	fprintf(stderr, "%.*s %s: %s '%s'; usage: %s\n", program_length(o), o->usage[0], o->command, what, arg,
+		o->usage[0]);
+	return sl_err_exit_status(SL_ERR_USAGE);
+}
+
+/* Words of `text` in lines that begin at `column`, where the cursor stands. */
+static void print_wrapped(const char *text, int column)
+{
+	int at = column;
+
+	while (*text) {
+		/* a letter beyond ASCII is as wide as one: its other bytes do not count */
+		size_t len = strcspn(text, " ");
+		int width = 0;
+
+		for (size_t i = 0; i < len; i++)
+			width += ((unsigned char)text[i] & 0xc0) != 0x80;
+		if (at > column && at + 1 + width > HELP_WIDTH) {
+			printf("\n%*s", column, "");
+			at = column;
+		} else if (at > column) {
+			putchar(' ');
+			at++;
+		}
+		printf("%.*s", (int)len, text);
+		at += width;
+		text += len;
+		text += strspn(text, " ");
+	}
+	putchar('\n');
+}
+
+static void print_option(const char *name, const char *value, const char *help)
+{
+	int at = printf("  %s%s%s", name, value ? " " : "", value ? value : "");
+
+	if (at + 2 > HELP_COLUMN)
+		at = printf("\n") - 1;
+	printf("%*s", HELP_COLUMN - at, "");
+	print_wrapped(help, HELP_COLUMN);
+}
+
+static void print_usage(const struct sl_options *o, unsigned takes)
+{
+	printf("usage: %s\n", o->usage[0]);
+	for (int i = 1; o->usage[i]; i++) {
+		printf("\n  ");
+		print_wrapped(o->usage[i], 2);
+	}
+	printf("\noptions:\n");
+	for (int i = 0; i < OPTIONS; i++)
+		if (takes & table[i].takes)
+			print_option(table[i].name, table[i].value, table[i].help);
+	print_option("-h, --help", NULL, "say this");
+}
+
+static const struct option *find(const char *name, unsigned takes)
+{
+	for (int i = 0; i < OPTIONS; i++)
+		if ((takes & table[i].takes) && strcmp(name, table[i].name) == 0)
+			return &table[i];
+	return NULL;
+}
+
+/* How many arguments were taken; 0: the value is missing, or is one --set too many. */
+static int take(struct sl_options *o, const struct option *option, const char *value)
+{
+	char *at = (char *)o + option->at;
+
+	if (!option->value) {
+		*(bool *)at = true;
+		return 1;
+	}
+	if (!value)
+		return 0;
+	if (option->at) {
+		*(const char **)(void *)at = value;
+		return 2;
+	}
+	if (o->n_set == SL_MAX_SETS)
+		return 0;
+	o->set[o->n_set++] = value;
+	return 2;
+}
+
+int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes, int operands)
+{
+	int n = 0;
+
+	for (int i = 0, taken; i < argc; i += taken) {
+		const struct option *option = find(argv[i], takes);
+
+		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+			print_usage(o, takes);
+			return 0;
+		}
+		if (option) {
+			taken = take(o, option, i + 1 < argc ? argv[i + 1] : NULL);
+			if (!taken)
+				return usage_error(o, "no value (or too many) for", argv[i]);
+			continue;
+		}
+		if (argv[i][0] == '-')
+			return usage_error(o, "unknown option", argv[i]);
+		if (n == operands)
+			return usage_error(o, "one argument too many:", argv[i]);
+		*(n++ ? &o->operand : &o->config) = argv[i];
+		taken = 1;
+	}
+	return -1;
+}
+
+int sl_options_missing(const struct sl_options *o, const char *what)
+{
+	return usage_error(o, "missing argument", what);
+}
+
+int sl_options_failed(const char *program, const struct sl_fail *fail)
+{
+	fprintf(stderr, "%s%s: %s\n", sl_log_priority(SL_LOG_ERROR), program, fail->text);
+	return sl_err_exit_status(fail->code);
+}

@@ -1,0 +1,55 @@
+/* What follows a sub-command's name on the command line, of both programs. One table names every option with a line of
+ * help; parsing, --help and the manual pages (scripts/man.sh, from --help) come from it. Errors go to stderr as one
+ * line. */
+#ifndef SL_CONF_OPTIONS_H
+#define SL_CONF_OPTIONS_H
+
+#include <stdbool.h>
+
+#include "common/base/err.h"
+
+enum { SL_MAX_SETS = 64 };
+
+struct sl_options {
+	const char *command;      /* "train" */
+	const char *const *usage; /* the synopsis, "splitc train CONFIG …"; then paragraphs; NULL-terminated */
+	const char *config;       /* positional 1; NULL: not given */
+	const char *operand;      /* positional 2; NULL: not given */
+	const char *set[SL_MAX_SETS];
+	int n_set;
+	bool json, local, resume, fresh, check_config, print_config, parity, prometheus;
+	const char *weights, *control, *codecs, *out; /* NULL: not given */
+};
+
+enum {
+	SL_OPT_LOCAL = 1,
+	SL_OPT_JSON = 2,
+	SL_OPT_CONFIG = 4, /* --check-config, --print-config, --set */
+	SL_OPT_WEIGHTS = 8,
+	SL_OPT_CONTROL = 16, /* --control, --prometheus */
+	SL_OPT_SWEEP = 32,   /* --codecs, --out DIR */
+	SL_OPT_PARITY = 64,
+	SL_OPT_OUT = 128,    /* --out FILE */
+	SL_OPT_RESUME = 256, /* --resume, --fresh */
+};
+
+/* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments. Returns -1 to go on, or the exit status
+ * (help printed: 0; a wrong command line: 64). */
+int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes, int operands);
+/* Says that `what` was not given; returns the exit status. */
+int sl_options_missing(const struct sl_options *o, const char *what);
+/* Prints `splitc: text`, with the journal's priority where stderr is the journal's; returns the error's exit status. */
+int sl_options_failed(const char *program, const struct sl_fail *fail);
+
+/* Sub-commands of a program, in the order of its help; a NULL name ends them. Each returns an exit status of
+ * sysexits.h. */
+struct sl_command {
+	const char *name;
+	int (*run)(int argc, char **argv); /* what follows the name */
+	const char *help;
+};
+
+/* The main of a program: its sub-commands, --help, help COMMAND and --version, whose line is `version`. */
+int sl_command_run(const char *program, const char *version, const struct sl_command *commands, int argc, char **argv);
+
+#endif
