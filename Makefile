@@ -65,7 +65,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE help all fail deps test check build-tests build-bench format format-check rooms install clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: FORCE help all fail deps test check build-tests build-bench format format-check rooms man install clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
 
@@ -433,8 +433,18 @@ format-check: ## fail where clang-format would change a source
 rooms: ## fail where a source includes what its room may not
 	@scripts/check-rooms.sh
 
-install: all ## PREFIX (/usr/local), DESTDIR: daemons, example configs, units for systemd
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/split/configs $(DESTDIR)$(PREFIX)/lib/systemd/system
+$(B)/man/%.1: $(B)/% scripts/man.sh common/base/err.h
+	@mkdir -p $(@D)
+	@echo '  MAN   $@'
+	$(Q)scripts/man.sh $* $< >$@
+
+man: $(B)/man/splitc.1 $(B)/man/splits.1 ## build/<variant>/man: manual pages, from what the programs say of themselves
+
+install: all man ## PREFIX (/usr/local), DESTDIR: daemons, manual pages, example configs, units for systemd
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin share/split/configs lib/systemd/system share/man/man1 share/bash-completion/completions)
+	install -m 644 $(B)/man/splitc.1 $(B)/man/splits.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	for p in splitc splits; do \
+		install -m 644 deploy/completions/split.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$p || exit 1; done
 	install -m 755 $(BINS) $(DESTDIR)$(PREFIX)/bin/
 	install -m 644 $(wildcard configs/*.yaml) $(DESTDIR)$(PREFIX)/share/split/configs/
 	for u in $(notdir $(wildcard deploy/*.service)); do \

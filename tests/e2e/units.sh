@@ -56,7 +56,7 @@ if command -v systemd-analyze >/dev/null; then
 	here <deploy/splits.service >"$tmp/units/splits.service"
 	here <$unit >"$tmp/units/splitc@run.service"
 	for file in "$tmp"/units/*; do
-		systemd-analyze verify "$file" >"$tmp/verify.log" 2>&1 || fail "${file##*/}"
+		systemd-analyze verify --man=no "$file" >"$tmp/verify.log" 2>&1 || fail "${file##*/}"
 		[ ! -s "$tmp/verify.log" ] || fail "${file##*/}"
 	done
 fi

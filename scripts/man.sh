@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# usage: scripts/man.sh splitc|splits PROGRAM >splitc.1       (make man)
+# A manual page from what the program itself says: its --help, every sub-command's --help, every key of the config as
+# --print-config explains it, and the exit statuses of common/base/err.h. So no second source can fall behind.
+set -eu
+cd "$(dirname "$0")/.."
+name=$1 program=$2
+export LC_ALL=C.UTF-8
+case $name in
+splitc) about='split learning client: trains where the data are' ;;
+splits) about='split learning server: computes the middle of networks' ;;
+*) echo "usage: scripts/man.sh splitc|splits PROGRAM" >&2; exit 64 ;;
+esac
+version=$("$program" --version | awk '{print $2}')
+
+# plain text as troff: backslashes, and a dot or quote at the beginning of a line
+escape() { sed -e 's/\\/\\e/g' -e 's/-/\\-/g' -e "s/^\([.']\)/\\\\\&\1/"; }
+
+# the --help of a sub-command: synopsis, paragraphs, options
+command_page() {
+	"$program" "$1" --help | escape | awk -v name="$name" '
+		/^usage: / { sub(/^usage: /, ""); print ".SS \"" name " " cmd "\""; print ".B " $0; next }
+		/^options:$/ { options = 1; next }
+		!options && /^$/ { print ".PP"; next }
+		options && /^  \\-/ {
+			print ".TP"
+			split($0, part, /  +/)
+			print ".B \"" part[2] "\""
+			if (part[3] != "") { sub(/^  [^ ].*[^ ]  +/, ""); print part[3] }
+			next
+		}
+		{ sub(/^ +/, ""); print }' cmd="$1"
+}
+
+# KEY, indented by section, behind remarks that explain it
+config_keys() {
+	local minimal
+	minimal=$(mktemp)
+	[ "$name" = splits ] || printf 'model: {name: mobilenet_v2}\ndata: {dir: .}\n' >"$minimal"
+	env -u XDG_RUNTIME_DIR "$program" "$([ "$name" = splits ] && echo serve || echo train)" "$minimal" --print-config
+	rm -f "$minimal"
+}
+
+cat <<EOF
+.TH ${name^^} 1 "" "Split $version" "Split"
+.SH NAME
+$name \\- $about
+.SH SYNOPSIS
+.B $name
+.I COMMAND
+\\&...
+.SH COMMANDS
+EOF
+"$program" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p' | while read -r command; do command_page "$command"; done
+cat <<'EOF'
+.SH CONFIG
+One file of YAML. An unknown key, a value of the wrong type or out of bounds is an error with file, line and column.
+.B \-\-set
+.I KEY=VALUE
+names a key with its sections:
+.BR train.batch=64 .
+The keys, with their defaults:
+EOF
+config_keys | escape | awk '
+	/^ *#/ { sub(/^ *# /, ""); help = $0; next }
+	{
+		depth = match($0, /[^ ]/) - 1
+		key = $1; sub(/:$/, "", key)
+		value = $0; sub(/^ *[^:]*: ?/, "", value)
+		section[depth / 2] = key
+		path = ""
+		for (i = 0; i <= depth / 2; i++)
+			path = path (i ? "." : "") section[i]
+		if (help == "")
+			next # a section
+		# what this machine and the minimal config fill in is no default
+		if (path ~ /^(control|model\.name|data\.dir)$/)
+			value = ""
+		print ".TP"
+		print ".B \"" path "\""
+		print help (value == "" || value == "\"\"" ? "" : ". Default: " value)
+		help = ""
+	}'
+printf '.SH EXIT STATUS\nOf sysexits.h, with one line on stderr.\n'
+# several errors share a status: the first one of each, with the words of the others
+sed -n 's/^\tX([A-Z_]*, \([0-9]*\), "\([^"]*\)").*/\1\t\2/p' common/base/err.h | awk -F'\t' '
+	!($1 in text) { order[++n] = $1 }
+	{ text[$1] = text[$1] (text[$1] == "" ? "" : "; ") $2 }
+	END { for (i = 1; i <= n; i++) print ".TP\n.B " order[i] "\n" text[order[i]] }' | sed 's/-/\\-/g'
+printf '.SH SEE ALSO\n.BR %s (1)\n' "$([ "$name" = splitc ] && echo splits || echo splitc)"

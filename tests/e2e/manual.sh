@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Manual pages and completions say what the programs do: every command, option, key and exit status is there; where man is, it
+# finds nothing wrong with the pages.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+
+# has PAGE TEXT: the page has it, as troff spells it
+has() { grep -qF -- "${2//-/\\-}" "$1" || fail "${1##*/} lacks $2"; }
+
+for program in "$SPLITC" "$SPLITS"; do
+	name=${program##*/} page=$tmp/${program##*/}.1
+	scripts/man.sh "$name" "$program" >"$page" || fail "man.sh $name"
+	commands=$("$program" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p')
+	[ -n "$commands" ] || fail "$name has no commands"
+	for command in $commands; do
+		has "$page" ".SS \"$name $command\""
+		for option in $("$program" "$command" --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p'); do has "$page" ".B \"$option"; done
+	done
+	for key in threads drain_s link.timeout_ms auth.secret_key log.level control; do has "$page" ".B \"$key\""; done
+	for status in 0 64 65 66 69 70 71 73 74 75 76 77 78; do has "$page" ".B $status"; done
+	if command -v man >/dev/null; then
+		man --warnings -l "$page" >"$tmp/$name.txt" 2>"$tmp/$name.log" || fail "man cannot read $name.1"
+		[ ! -s "$tmp/$name.log" ] || fail "$name.1 has faults"
+	fi
+done
+has "$tmp/splitc.1" '.B "train.optimizer.momentum"'
+has "$tmp/splits.1" '.B "limits.memory_bytes"'
+
+. deploy/completions/split.bash
+# completes EXPECTED WORD…: what stands there last is completed to EXPECTED
+completes() {
+	local expected=$1
+	shift
+	COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+	_split "$1" "${COMP_WORDS[COMP_CWORD]}"
+	[ "${COMPREPLY[*]}" = "$expected" ] || fail "${*:2}: '${COMPREPLY[*]}', not '$expected'"
+}
+completes train "$SPLITC" tr
+completes serve "$SPLITS" se
+completes '--resume' "$SPLITC" train --res
+completes '--check-config' "$SPLITS" serve x --ch
+completes Makefile "$SPLITC" train Makefi
+echo passed
