@@ -1,6 +1,8 @@
 #include "common/conf/check.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -47,14 +49,14 @@ const char *sl_conf_check_server(const void *value, char why[SL_CONF_WHY])
 bool sl_conf_is_loopback(const char *address)
 {
 	char host[SL_CONF_TEXT];
-	int part[4], used = 0;
+	struct in_addr in;
 
 	if (!split_address(address, 0, host))
 		return false;
 	if (strcmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0)
 		return true;
-	return sscanf(host, "%3d.%3d.%3d.%3d%n", &part[0], &part[1], &part[2], &part[3], &used) == 4 && !host[used] &&
-	       part[0] == 127;
+	/* what is no address would be looked up as a name, which may be anybody's */
+	return inet_pton(AF_INET, host, &in) == 1 && ntohl(in.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
 const char *sl_conf_check_listen(const void *value, char why[SL_CONF_WHY])

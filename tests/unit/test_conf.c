@@ -246,9 +246,10 @@ static void sets_win_in_order(void **state)
 
 static void server_stays_on_loopback(void **state)
 {
-	static const char *const refused[] = {"tcp://*:5570",     "tcp://0.0.0.0:5570", "tcp://192.168.1.1:5570",
-					      "tcp://eth0:5570",  "tcp://[::]:5570",    "tcp://127.0.0.1.evil:5570",
-					      "tcp://128.0.0.1:1"};
+	static const char *const refused[] = {"tcp://*:5570",      "tcp://0.0.0.0:5570",  "tcp://192.168.1.1:5570",
+					      "tcp://eth0:5570",   "tcp://[::]:5570",     "tcp://127.0.0.1.evil:5570",
+					      "tcp://128.0.0.1:1", "tcp://127.0.0.256:1", "tcp://127.-1.0.1:1",
+					      "tcp://127.0.1:1"};
 	static const char *const fine[] = {"tcp://127.0.0.1:0", "tcp://127.9.9.9:65535", "tcp://localhost:1",
 					   "tcp://[::1]:5570"};
 	struct sl_conf_server s;
