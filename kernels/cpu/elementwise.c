@@ -14,17 +14,6 @@ struct job {
 	float p;
 };
 
-static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
-			   struct sl_fail *fail)
-{
-	(void)be;
-	(void)op;
-	(void)state;
-	(void)fail;
-	*sizes = (struct sl_op_sizes){0};
-	return SL_OK;
-}
-
 static void run(struct sl_backend *be, sl_pool_fn *fn, struct job *job)
 {
 	job->simd = sl_cpu_simd_of(be);
@@ -210,7 +199,7 @@ static enum sl_err flatten_backward(struct sl_backend *be, const struct sl_op *o
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_act = {prepare, NULL, act_forward, act_backward, NULL};
-const struct sl_kernel sl_cpu_add = {prepare, NULL, add_forward, add_backward, NULL};
-const struct sl_kernel sl_cpu_dropout = {prepare, NULL, dropout_forward, dropout_backward, NULL};
-const struct sl_kernel sl_cpu_flatten = {prepare, NULL, flatten_forward, flatten_backward, NULL};
+const struct sl_kernel sl_cpu_act = {sl_cpu_prepare_nothing, NULL, act_forward, act_backward, NULL};
+const struct sl_kernel sl_cpu_add = {sl_cpu_prepare_nothing, NULL, add_forward, add_backward, NULL};
+const struct sl_kernel sl_cpu_dropout = {sl_cpu_prepare_nothing, NULL, dropout_forward, dropout_backward, NULL};
+const struct sl_kernel sl_cpu_flatten = {sl_cpu_prepare_nothing, NULL, flatten_forward, flatten_backward, NULL};

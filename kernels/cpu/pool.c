@@ -14,17 +14,6 @@ struct job {
 	bool add;
 };
 
-static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
-			   struct sl_fail *fail)
-{
-	(void)be;
-	(void)op;
-	(void)state;
-	(void)fail;
-	*sizes = (struct sl_op_sizes){0};
-	return SL_OK;
-}
-
 static struct job job_of(struct sl_backend *be, const struct sl_op *op)
 {
 	const int64_t *in = op->in_shape[0].dim, *out = op->out_shape.dim;
@@ -56,6 +45,32 @@ static struct window window_at(const struct job *j, int64_t oh, int64_t ow)
 			       sl_cpu_min(j->w, w + j->k_w)};
 }
 
+static enum sl_err pool(struct sl_backend *be, const struct sl_op *op, const struct sl_tensor *in,
+			struct sl_tensor *out, sl_pool_fn *image)
+{
+	struct job j = job_of(be, op);
+
+	j.x = in[0].data;
+	j.out = out->data;
+	sl_pool_run(be->pool, in[0].shape.dim[0], image, &j);
+	return SL_OK;
+}
+
+static enum sl_err pool_back(struct sl_backend *be, const struct sl_op *op, const struct sl_tensor *in,
+			     const struct sl_tensor *dout, struct sl_tensor *din, bool add, sl_pool_fn *image)
+{
+	struct job j = job_of(be, op);
+
+	if (din[0].data == NULL)
+		return SL_OK;
+	j.x = in[0].data;
+	j.dy = dout->data;
+	j.out = din[0].data;
+	j.add = add;
+	sl_pool_run(be->pool, dout->shape.dim[0], image, &j);
+	return SL_OK;
+}
+
 static void average_image(void *arg, int64_t n, int worker)
 {
 	const struct job *j = arg;
@@ -78,14 +93,9 @@ static void average_image(void *arg, int64_t n, int worker)
 static enum sl_err average_forward(struct sl_backend *be, const struct sl_op *op, void *state,
 				   const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
 {
-	struct job j = job_of(be, op);
-
 	(void)state;
 	(void)call;
-	j.x = in[0].data;
-	j.out = out->data;
-	sl_pool_run(be->pool, in[0].shape.dim[0], average_image, &j);
-	return SL_OK;
+	return pool(be, op, in, out, average_image);
 }
 
 static void average_back_image(void *arg, int64_t n, int worker)
@@ -114,19 +124,10 @@ static enum sl_err average_backward(struct sl_backend *be, const struct sl_op *o
 				    const struct sl_tensor *out, const struct sl_tensor *dout, struct sl_tensor *din,
 				    const bool *din_add)
 {
-	struct job j = job_of(be, op);
-
 	(void)state;
 	(void)call;
-	(void)in;
 	(void)out;
-	if (din[0].data == NULL)
-		return SL_OK;
-	j.dy = dout->data;
-	j.out = din[0].data;
-	j.add = din_add[0];
-	sl_pool_run(be->pool, dout->shape.dim[0], average_back_image, &j);
-	return SL_OK;
+	return pool_back(be, op, in, dout, din, din_add[0], average_back_image);
 }
 
 /* A NaN is a maximum, so that it is seen. */
@@ -161,14 +162,9 @@ static void max_image(void *arg, int64_t n, int worker)
 static enum sl_err max_forward(struct sl_backend *be, const struct sl_op *op, void *state,
 			       const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
 {
-	struct job j = job_of(be, op);
-
 	(void)state;
 	(void)call;
-	j.x = in[0].data;
-	j.out = out->data;
-	sl_pool_run(be->pool, in[0].shape.dim[0], max_image, &j);
-	return SL_OK;
+	return pool(be, op, in, out, max_image);
 }
 
 static void max_back_window(const struct job *j, float *dx, const float *dy, const float *x, struct window v)
@@ -208,20 +204,11 @@ static enum sl_err max_backward(struct sl_backend *be, const struct sl_op *op, v
 				const struct sl_op_call *call, const struct sl_tensor *in, const struct sl_tensor *out,
 				const struct sl_tensor *dout, struct sl_tensor *din, const bool *din_add)
 {
-	struct job j = job_of(be, op);
-
 	(void)state;
 	(void)call;
 	(void)out;
-	if (din[0].data == NULL)
-		return SL_OK;
-	j.x = in[0].data;
-	j.dy = dout->data;
-	j.out = din[0].data;
-	j.add = din_add[0];
-	sl_pool_run(be->pool, dout->shape.dim[0], max_back_image, &j);
-	return SL_OK;
+	return pool_back(be, op, in, dout, din, din_add[0], max_back_image);
 }
 
-const struct sl_kernel sl_cpu_maxpool = {prepare, NULL, max_forward, max_backward, NULL};
-const struct sl_kernel sl_cpu_avgpool = {prepare, NULL, average_forward, average_backward, NULL};
+const struct sl_kernel sl_cpu_maxpool = {sl_cpu_prepare_nothing, NULL, max_forward, max_backward, NULL};
+const struct sl_kernel sl_cpu_avgpool = {sl_cpu_prepare_nothing, NULL, average_forward, average_backward, NULL};
