@@ -9,8 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 static void add_arg(struct sl_child *c, const char *arg)
 {
 	if (c->n_arg + 1 < SL_CHILD_ARGS)

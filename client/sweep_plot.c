@@ -9,8 +9,6 @@
 #include "client/sweep.h"
 #include "common/base/log.h"
 
-extern char **environ;
-
 /* The seeds' figures: a value by number of chunks, a line per name. */
 static const struct by_chunks {
 	const char *file, *title, *axis;
