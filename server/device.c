@@ -55,8 +55,8 @@ static enum sl_err open_device(struct sl_device *d, const struct sl_conf_server 
 
 	if (err)
 		return err;
-	if (strncmp(conf->device, "cuda", 4) == 0)
-		return open_cuda(d, conf, conf->device[4] == ':' ? atoi(conf->device + 5) : 0, fail);
+	if (strncmp(conf->device, "cuda:", 5) == 0)
+		return open_cuda(d, conf, atoi(conf->device + 5), fail);
 	if (strcmp(conf->device, "auto") == 0) {
 		if (open_cuda(d, conf, 0, &why) == SL_OK)
 			return SL_OK;

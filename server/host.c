@@ -314,6 +314,15 @@ static void on_lost(void *arg, sl_peer peer)
 	sl_middle_end(h->session[i], &why);
 }
 
+static void host_free(struct sl_host *h)
+{
+	free(h->session);
+	free(h->ending);
+	free(h->key);
+	free(h->tidy.what.live);
+	free(h);
+}
+
 static void finish_close(struct sl_host *h)
 {
 	void (*closed)(void *) = h->closed;
@@ -324,11 +333,7 @@ static void finish_close(struct sl_host *h)
 	h->worker = NULL;
 	sl_async_close(h->jobs_done);
 	sl_transport_close(h->transport, LINGER_MS);
-	free(h->session);
-	free(h->ending);
-	free(h->key);
-	free(h->tidy.what.live);
-	free(h);
+	host_free(h);
 	closed(closed_arg);
 }
 
@@ -450,47 +455,51 @@ static enum sl_err open_parts(struct sl_host *h, struct sl_fail *fail)
 	return err;
 }
 
+static struct sl_host *host_new(const struct sl_conf_server *conf)
+{
+	struct sl_host *h = calloc(1, sizeof *h);
+	size_t sessions = (size_t)conf->limits.sessions;
+
+	if (!h)
+		return NULL;
+	h->conf = conf;
+	h->session = calloc(sessions, sizeof(struct sl_middle *));
+	h->ending = calloc(sessions, sizeof *h->ending);
+	h->key = calloc(sessions, sizeof *h->key);
+	h->tidy.what = (struct sl_tidy){
+		.dir = conf->store,
+		.ttl_s = conf->store_ttl_s,
+		.bytes = conf->store_bytes,
+		.max_live = 2 * conf->limits.sessions, /* as many again may come while it runs */
+		.live = calloc(2 * sessions, sizeof *h->tidy.what.live),
+	};
+	if (h->session && h->ending && h->key && h->tidy.what.live)
+		return h;
+	host_free(h);
+	return NULL;
+}
+
 enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struct sl_conf_server *conf,
 			 struct sl_server_auth *auth, struct sl_device *device, struct sl_fail *fail)
 {
-	struct sl_host *h = calloc(1, sizeof *h);
+	struct sl_host *h = host_new(conf);
 	enum sl_err err;
 
-	if (h) {
-		h->conf = conf;
-		h->auth = auth && auth->gate ? auth : NULL;
-		h->loop = loop;
-		h->threads = device->pool ? sl_pool_threads(device->pool) : 1;
-		h->opened_ms = sl_loop_now_ms(loop);
-		h->tidy.opened_ms = sl_now_ms();
-		h->tidy.opened_s = (int64_t)time(NULL);
-		h->session = calloc((size_t)conf->limits.sessions, sizeof(struct sl_middle *));
-		h->ending = calloc((size_t)conf->limits.sessions, sizeof *h->ending);
-		h->key = calloc((size_t)conf->limits.sessions, sizeof *h->key);
-		h->tidy.what = (struct sl_tidy){
-			.dir = conf->store,
-			.ttl_s = conf->store_ttl_s,
-			.bytes = conf->store_bytes,
-			.max_live = 2 * conf->limits.sessions, /* as many again may come while it runs */
-			.live = calloc(2 * (size_t)conf->limits.sessions, sizeof *h->tidy.what.live),
-		};
-	}
-	if (!h || !h->session || !h->ending || !h->key || !h->tidy.what.live)
-		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %d sessions", conf->limits.sessions);
-	else
-		err = open_parts(h, fail);
+	if (!h)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %d sessions", conf->limits.sessions);
+	h->auth = auth && auth->gate ? auth : NULL;
+	h->loop = loop;
+	h->threads = device->pool ? sl_pool_threads(device->pool) : 1;
+	h->opened_ms = sl_loop_now_ms(loop);
+	h->tidy.opened_ms = sl_now_ms();
+	h->tidy.opened_s = (int64_t)time(NULL);
+	err = open_parts(h, fail);
 	if (err) {
-		if (h) {
-			sl_timer_close(h->ticker);
-			sl_transport_close(h->transport, 0);
-			sl_worker_close(h->worker);
-			sl_async_close(h->jobs_done);
-			free(h->session);
-			free(h->ending);
-			free(h->key);
-			free(h->tidy.what.live);
-		}
-		free(h);
+		sl_timer_close(h->ticker);
+		sl_transport_close(h->transport, 0);
+		sl_worker_close(h->worker);
+		sl_async_close(h->jobs_done);
+		host_free(h);
 		return err;
 	}
 	h->env = (struct sl_middle_env){
