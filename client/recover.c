@@ -355,6 +355,8 @@ enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, s
 	return give(remote, held, fail);
 }
 
+_Static_assert((int)SL_CHECKPOINT_KEPT == (int)SL_WIRE_KEPT, "COMMIT names every checkpoint that is kept");
+
 void sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEPT])
 {
 	int n = 0;

@@ -465,7 +465,7 @@ void sl_remote_skip(struct sl_remote *r)
 	sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_SKIP});
 }
 
-void sl_remote_kept(struct sl_remote *r, const uint64_t kept[2])
+void sl_remote_kept(struct sl_remote *r, const uint64_t kept[SL_WIRE_KEPT])
 {
 	memcpy(sl_port_session(r->port)->kept, kept, sizeof sl_port_session(r->port)->kept);
 }

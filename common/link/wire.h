@@ -16,7 +16,8 @@ enum {
 	SL_WIRE_TEXT_MAX = 384,
 	SL_WIRE_SPEC_MAX = 128,
 	SL_WIRE_NAME_MAX = 96,
-	SL_WIRE_HELD_MAX = 4,
+	SL_WIRE_HELD_MAX = 4, /* steps that Hello offers */
+	SL_WIRE_KEPT = 2,     /* checkpoints that COMMIT names */
 	SL_WIRE_PRECISIONS = 4
 };
 
@@ -110,9 +111,9 @@ struct sl_commit {
 	uint64_t step;
 	uint32_t chunks;
 	double lr;
-	bool checkpoint;  /* keep the state behind this step on disk */
-	bool skip;        /* nothing is to be applied: the step was abandoned, and counts as done */
-	uint64_t kept[2]; /* steps that the client has on its own disk, newest first; 0: none */
+	bool checkpoint;             /* keep the state behind this step on disk */
+	bool skip;                   /* nothing is to be applied: the step was abandoned, and counts as done */
+	uint64_t kept[SL_WIRE_KEPT]; /* steps that the client has on its own disk, newest first; 0: none */
 };
 
 struct sl_committed {

@@ -168,15 +168,15 @@ struct sl_session {
 	uint64_t batch_rows;
 	int chunks;
 	double lr;
-	bool checkpoint;       /* of this step: the server keeps the state behind it on disk */
-	uint64_t kept[2];      /* the client's checkpoints, newest first, as COMMIT names them; its driver sets them */
-	bool checkpointed;     /* client: COMMITTED said that it does */
-	bool committed;        /* client: COMMITTED of this pass has come */
-	bool fetch_asked;      /* server: FETCH came before the weights were whole, or the pass was quiet */
-	bool abandon_asked;    /* server: ABANDON came before the weights were whole */
-	bool skip_asked;       /* server: COMMIT that skips, the same */
-	bool abandoned, quiet; /* of this pass; and nothing of it is under way here */
-	bool skip;             /* the COMMIT of this pass applies nothing */
+	bool checkpoint;                  /* of this step: the server keeps the state behind it on disk */
+	uint64_t kept[SL_WIRE_KEPT];      /* the client's checkpoints, as COMMIT names them; its driver sets them */
+	bool checkpointed;                /* client: COMMITTED said that it does */
+	bool committed;                   /* client: COMMITTED of this pass has come */
+	bool fetch_asked;                 /* server: FETCH came before the weights were whole, or the pass was quiet */
+	bool abandon_asked;               /* server: ABANDON came before the weights were whole */
+	bool skip_asked;                  /* server: COMMIT that skips, the same */
+	bool abandoned, quiet;            /* of this pass; and nothing of it is under way here */
+	bool skip;                        /* the COMMIT of this pass applies nothing */
 	char nonfinite[SL_WIRE_TEXT_MAX]; /* why it was abandoned */
 	double server_compute_s;          /* client: what COMMITTED said, summed over the steps */
 	struct {
