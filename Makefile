@@ -200,9 +200,16 @@ $(B)/tests/suite/test_gpu_graphs $(B)/tests/suite/test_gpu_start: $(B)/%: $(B)/%
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
+$(B)/tests/e2e/tools/powercut: $(B)/tests/support/disk_model.o
 $(E2E_TOOLS): $(B)/%: $(B)/%.o $(LIB)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(LIB) $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LDLIBS)
+
+# Put before libc in the daemons' processes, so never with a sanitizer.
+$(B)/tests/support/preload/%.so: tests/support/preload/%.c tests/support/disk_log.h Makefile
+	@mkdir -p $(@D)
+	@echo '  LINK  $@'
+	$(Q)$(CC) -std=gnu11 $(WARN) -O2 -g -D_GNU_SOURCE= -I. -fPIC -shared -pthread -o $@ $<
 
 # Both daemons with failpoints (common/base/failpoint.h): only the sources that have some are compiled once more, and come
 # before the library's.
@@ -256,7 +263,8 @@ test-long: deps ## everything at length: 1,000 kills, an hour of soak, fuzzing, 
 build-tests: $(TEST_BIN) $(if $(TEST_SH),$(E2E_TOOLS)) $(if $(filter $(shell grep -lE 'lib/failpoints|/fail/' tests/e2e/*.sh),$(TEST_SH)),$(FAIL_BINS)) \
              $(if $(filter %/gpu_on_cpu.sh,$(TEST_SH)),$(addprefix $(B)/tests/suite/,test_ops test_gpu test_gpu_middle)) \
              $(if $(filter %/gpu_on_cpu.sh %/mixed_precision.sh,$(TEST_SH)),$(SIM_MODULE)) \
-             $(if $(filter %/gpu_races.sh,$(TEST_SH)),$(RACE_TESTS) $(RACE_MODULE) $(B)/tests/suite/test_ops)
+             $(if $(filter %/gpu_races.sh,$(TEST_SH)),$(RACE_TESTS) $(RACE_MODULE) $(B)/tests/suite/test_ops) \
+             $(if $(SAN),,$(if $(filter %/powercut.sh,$(TEST_SH)),$(B)/tests/support/preload/disk_recorder.so))
 
 check: all build-tests
 	@BUILD=$(B) SAN='$(SAN)' scripts/run-tests.sh $(TEST_BIN) $(TEST_SH)

@@ -52,7 +52,7 @@ enum sl_err sl_client_state_give(const struct sl_client_state *s, struct sl_ends
 
 void sl_client_checkpoint(struct sl_checkpoint *c, const char *dir, const struct sl_plan *plan)
 {
-	*c = (struct sl_checkpoint){.dir = dir, .prefix = "checkpoint"};
+	*c = (struct sl_checkpoint){.dir = dir, .prefix = SL_CHECKPOINT_CLIENT};
 	sl_checkpoint_plan(c, plan);
 	sl_checkpoint_note(c, "core", "%s", sl_cpu_describe());
 }

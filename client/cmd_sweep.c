@@ -1,11 +1,10 @@
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "client/sweep.h"
+#include "common/base/folder.h"
 
 static const char *const usage[] = {
 	"splitc sweep CONFIG --codecs LIST.yaml [--local] [--out DIR] [--set KEY=VALUE]…",
@@ -54,8 +53,9 @@ static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_client
 	enum sl_err err = SL_OK;
 	int done = 0;
 
-	if (mkdir(out_dir, 0777) != 0 && errno != EEXIST)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", out_dir, strerror(errno));
+	err = sl_folder_make(out_dir, 0777, fail);
+	if (err)
+		return err;
 	catch_signals();
 	while (done < n && !err && !stop_asked) {
 		sl_sweep_run(&result[done], o, conf, &row[done], done + 1, out_dir);

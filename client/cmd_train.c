@@ -30,7 +30,7 @@ static enum sl_err check_unfinished(const struct sl_conf_client *conf, struct sl
 	uint64_t step[SL_CHECKPOINT_KEPT];
 	const char *dir = conf->log.dir;
 
-	if (!dir[0] || sl_checkpoint_list(dir, "checkpoint", step) == 0)
+	if (!dir[0] || sl_checkpoint_list(dir, SL_CHECKPOINT_CLIENT, step) == 0)
 		return SL_OK;
 	return sl_fail_set(fail, SL_ERR_CANTCREATE,
 			   "log.dir '%s' holds an unfinished run, at step %" PRIu64

@@ -42,7 +42,8 @@ struct drive {
 	bool drop;                    /* the batch that the loader owes is of no use: the run stands elsewhere */
 	bool due;                     /* the step under way ends with a checkpoint */
 	bool signalled, stop, ending, paused;
-	bool at_once; /* the process ends as it is */
+	bool concluded; /* the run is done: summary, log, checkpoints */
+	bool at_once;   /* the process ends as it is */
 	struct sl_timer *watch, *drain;
 	bool nonfinite;               /* the run ends before the step under way, which was abandoned */
 	struct sl_fail why;           /* … of that */
@@ -106,6 +107,7 @@ static void release_batch(struct drive *d)
 }
 
 static void advance(struct drive *d);
+static void say_hung(struct drive *d, uint64_t busy_ms);
 
 /* Loaders to where the run stands; only while none owes a batch. */
 static void follow(struct drive *d)
@@ -263,21 +265,49 @@ static void blame_nonfinite(struct drive *d)
 	d->err = d->why.code;
 }
 
+/* The model is on the disk. Each of what follows is, too, before the next: the log, the removal of this side's
+ * checkpoints, goodbye, at which the server removes its own. So a run without checkpoints is one that is whole. */
+static void conclude(struct drive *d)
+{
+	struct sl_training_link link = d->link;
+
+	if (!sl_recover_settle(d->recover)) {
+		say_hung(d, sl_recover_busy_ms(d->recover));
+		return;
+	}
+	sl_report_add(&link, d->remote);
+	sl_training_finish(d->run, &link, "finished", d->options->json);
+	sl_training_sync(d->run);
+	sl_recover_forget(d->recover);
+	d->concluded = true;
+}
+
 static void on_fetched(void *arg)
 {
 	struct drive *d = arg;
+	bool pauses = d->stop || d->nonfinite;
+	struct sl_fail fail;
+	enum sl_err err = sl_remote_get_weights(d->remote, &d->setup->weights);
 
 	SL_FAILPOINT(SL_FP_CLIENT_FETCHED);
-	d->err = sl_remote_get_weights(d->remote, &d->setup->weights);
-	if (d->err)
-		sl_fail_set(d->fail, d->err, "the weights could not be read back");
-	else
-		d->err = sl_drive_save(d->setup, sl_training_state(d->run).step, d->fail);
-	SL_FAILPOINT(SL_FP_CLIENT_SAVED);
-	if (d->stop || d->nonfinite || d->err) /* a model that could not be written can be, later, by --resume */
+	if (pauses) /* before the model: one without a checkpoint is that of a run that is done */
 		pause_session(d);
+	if (err)
+		sl_fail_set(&fail, err, "the weights could not be read back");
+	else
+		err = sl_drive_save(d->setup, sl_training_state(d->run).step, &fail);
+	SL_FAILPOINT(SL_FP_CLIENT_SAVED);
+	if (err && !d->err) {
+		d->err = err;
+		*d->fail = fail;
+	}
+	if (!pauses && d->err) /* a model that could not be written can be, later, by --resume */
+		pause_session(d);
+	else if (!pauses)
+		conclude(d);
 	blame_nonfinite(d);
-	end(d);
+	if (!d->at_once)
+		end(d);
 }
 
 /* By the config the step is skipped; or the run ends with the weights that it had before, and can be resumed. */
@@ -532,7 +562,8 @@ static enum sl_err open_all(struct drive *d)
 	enum sl_err err = sl_loop_open(&d->loop, d->fail);
 
 	if (!err)
-		err = sl_recover_open(&d->recover, d->loop, d->setup, train, d->options->resume, &events, d, d->fail);
+		err = sl_recover_open(&d->recover, d->loop, d->setup, d->run, train, d->options->resume, &events, d,
+				      d->fail);
 	if (!err)
 		err = sl_async_open(&d->loaded, d->loop, on_loaded, d, d->fail);
 	if (!err)
@@ -574,9 +605,7 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	}
 	if (d.at_once)
 		return err;
-	if (!err && !options->eval_only && !d.paused)
-		sl_recover_forget(d.recover);
-	if (!err || (d.nonfinite && d.paused))
+	if (!d.concluded && (!err || (d.nonfinite && d.paused)))
 		sl_training_finish(d.run, &d.link,
 				   d.nonfinite ? "nonfinite"
 				   : d.stop    ? "interrupted"

@@ -11,6 +11,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/worker.h"
+#include "common/nn/weights_file.h"
 
 struct sl_recover {
 	const struct sl_setup *setup;
@@ -70,15 +71,30 @@ static enum sl_err check_file(struct sl_recover *r, uint64_t step, uint8_t sessi
 	return err;
 }
 
+/* There is no checkpoint: the run is done, or has not come to its first. */
+static enum sl_err say_none(const struct sl_recover *r, uint64_t total_steps, struct sl_fail *fail)
+{
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof path, "%s/model.safetensors", r->dir) < PATH_MAX &&
+	    sl_weights_steps(path) == (int64_t)total_steps)
+		return sl_fail_set(fail, SL_ERR_NOINPUT,
+				   "--resume: no checkpoint in '%.200s': the run of %" PRIu64
+				   " steps is done, model.safetensors is what it trained",
+				   r->dir, total_steps);
+	return sl_fail_set(fail, SL_ERR_NOINPUT,
+			   "--resume: no checkpoint in '%.200s': without --resume a run begins there", r->dir);
+}
+
 /* The good ones of the files, and the session of the newest. */
-static enum sl_err find_session(struct sl_recover *r, struct sl_fail *fail)
+static enum sl_err find_session(struct sl_recover *r, uint64_t total_steps, struct sl_fail *fail)
 {
 	uint64_t step[SL_CHECKPOINT_KEPT];
-	int n = r->dir[0] ? sl_checkpoint_list(r->dir, "checkpoint", step) : 0;
+	int n = r->dir[0] ? sl_checkpoint_list(r->dir, SL_CHECKPOINT_CLIENT, step) : 0;
 	struct sl_fail why;
 
 	if (!n)
-		return sl_fail_set(fail, SL_ERR_NOINPUT, "--resume: no checkpoint in '%s'", r->dir);
+		return say_none(r, total_steps, fail);
 	for (int i = 0; i < n; i++) {
 		uint8_t session[16];
 		enum sl_err err = check_file(r, step[i], session, &why);
@@ -164,8 +180,9 @@ static void on_written(void *arg)
 	sl_worker_drain(r->disk);
 }
 
-enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const struct sl_setup *setup, bool keep,
-			    bool resume, const struct sl_recover_events *events, void *arg, struct sl_fail *fail)
+enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const struct sl_setup *setup,
+			    const struct sl_training *run, bool keep, bool resume,
+			    const struct sl_recover_events *events, void *arg, struct sl_fail *fail)
 {
 	struct sl_recover *r = calloc(1, sizeof *r);
 	enum sl_err err = SL_OK;
@@ -177,11 +194,9 @@ enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const
 	r->arg = arg;
 	r->dir = keep ? setup->conf->log.dir : "";
 	if (resume)
-		err = find_session(r, fail);
+		err = find_session(r, sl_training_state(run).total_steps, fail);
 	else if (getrandom(r->session, sizeof r->session, 0) != sizeof r->session)
 		err = sl_fail_set(fail, SL_ERR_OS, "no random bytes for the session's id");
-	else if (r->dir[0])
-		sl_checkpoint_clear(r->dir, "checkpoint");
 	if (!err)
 		err = sl_async_open(&r->written, loop, on_written, r, fail);
 	if (!err)
@@ -481,5 +496,5 @@ void sl_recover_forget(struct sl_recover *r)
 {
 	r->n_file = 0;
 	if (r->dir[0])
-		sl_checkpoint_clear(r->dir, "checkpoint");
+		sl_checkpoint_clear(r->dir, SL_CHECKPOINT_CLIENT);
 }

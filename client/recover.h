@@ -18,13 +18,13 @@ struct sl_recover_events {
 	void (*missed)(void *arg, const struct sl_fail *fail);
 };
 
-/* resume: the session, and its checkpoints, are those of log.dir; NOINPUT where there are none. Otherwise a new
- * session, and old checkpoints are removed. Each file is read once here: a damaged one, or one of another plan, is not
- * offered, and where no other is left DATA or MISMATCH says so. Without `keep`, or with an empty log.dir, nothing is
- * kept on disk. */
-enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const struct sl_setup *setup, bool keep,
-			    bool resume, const struct sl_recover_events *events, void *arg,
-			    struct sl_fail *fail) SL_MUST_CHECK;
+/* resume: the session, and its checkpoints, are those of log.dir; NOINPUT where there are none, with a sentence that
+ * says whether the run is done. Otherwise a new session. Each file is read once here: a damaged one, or one of another
+ * plan, is not offered, and where no other is left DATA or MISMATCH says so. Without `keep`, or with an empty log.dir,
+ * nothing is kept on disk. */
+enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const struct sl_setup *setup,
+			    const struct sl_training *run, bool keep, bool resume,
+			    const struct sl_recover_events *events, void *arg, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_recover_close(struct sl_recover *r); /* NULL is fine; behind sl_recover_settle */
 
 /* Fills session, epoch and held of a link about to be opened. */
@@ -63,7 +63,8 @@ uint64_t sl_recover_busy_ms(const struct sl_recover *r);
 /* Waits for that file. False: it takes longer than watchdog_s, and whoever closes waits for ever. */
 bool sl_recover_settle(struct sl_recover *r) SL_MUST_CHECK;
 struct sl_checkpoint_state sl_recover_state(const struct sl_recover *r);
-/* The run is over, and no file is being written: its checkpoints are of no more use. */
+/* The run is over, and no file is being written: its checkpoints are of no more use, and go for good. Before goodbye:
+ * the server, which has its own, forgets them then, and these alone could only begin anew. */
 void sl_recover_forget(struct sl_recover *r);
 
 #endif

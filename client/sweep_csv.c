@@ -1,9 +1,10 @@
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/sweep.h"
+#include "common/base/newfile.h"
 
 /* Quoted where it must be (RFC 4180). */
 static void put_text(FILE *file, const char *text)
@@ -55,23 +56,33 @@ static void put_row(FILE *file, const struct sl_conf_sweep_row *row, const struc
 enum sl_err sl_sweep_write_csv(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n,
 			       const char *out_dir, struct sl_fail *fail)
 {
-	char path[PATH_MAX];
+	struct sl_newfile to;
+	char path[PATH_MAX], *text = NULL;
+	size_t len = 0;
 	FILE *file;
-	bool bad;
+	enum sl_err err;
 
 	if (snprintf(path, sizeof path, "%s/sweep.csv", out_dir) >= (int)sizeof path)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "the path of --out is too long");
-	file = fopen(path, "w");
+	file = open_memstream(&text, &len);
 	if (!file)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %s", path);
 	fputs("name,codec_head_act,codec_mid_act,codec_mid_grad,codec_head_grad,insert_head,insert_tail,chunks,outcome,"
 	      "rate_nominal,rate_real,test_acc,best_test_acc,test_loss,steps,t_per_batch_s,t_compute_per_batch_s,"
 	      "avg_mb_s,peak_client_mb_s,peak_server_mb_s,wire_tx_bytes,wire_rx_bytes\n",
 	      file);
 	for (int i = 0; i < n; i++)
 		put_row(file, &row[i], &result[i]);
-	bad = ferror(file) != 0;
-	if (fclose(file) != 0 || bad)
-		return sl_fail_set(fail, SL_ERR_IO, "%s: not written whole", path);
-	return SL_OK;
+	if (fclose(file) != 0) {
+		free(text);
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %s", path);
+	}
+	/* rows took hours: those that are there are never given up for one more */
+	err = sl_newfile_open(&to, path, 0666, SL_FP_NONE, fail);
+	if (!err)
+		err = sl_newfile_write(&to, text, len, fail);
+	if (!err)
+		err = sl_newfile_finish(&to, fail);
+	free(text);
+	return err;
 }

@@ -1,11 +1,10 @@
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "client/child.h"
 #include "client/sweep.h"
+#include "common/base/folder.h"
 
 static double number(const json_t *root, const char *key)
 {
@@ -81,8 +80,9 @@ static enum sl_err run(struct sl_sweep_result *r, const struct sl_options *o, co
 	const char *outcome;
 	enum sl_err err;
 
-	if (mkdir(dir, 0777) != 0 && errno != EEXIST)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", dir, strerror(errno));
+	err = sl_folder_make(dir, 0777, fail);
+	if (err)
+		return err;
 	snprintf(log, sizeof log, "%s/stderr.log", dir);
 	sl_child_open(&child, o);
 	add_settings(&child, row, dir);

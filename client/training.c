@@ -1,9 +1,11 @@
 #include "client/training.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/summary.h"
 #include "common/base/clock.h"
@@ -98,6 +100,18 @@ static enum sl_err open_schedule(struct sl_training *r, struct sl_fail *fail)
 	return SL_OK;
 }
 
+/* An earlier run in log.dir, which the log's lock says has ended: its checkpoints go before the log that they count on,
+ * so that it is there whole, or cannot be gone on with. */
+static enum sl_err begin_anew(struct sl_training *r, struct sl_fail *fail)
+{
+	const char *dir = r->setup->conf->log.dir;
+
+	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
+	return sl_jsonl_empty(r->log) == SL_OK
+		       ? SL_OK
+		       : sl_fail_set(fail, SL_ERR_CANTCREATE, "%s/log.jsonl: %s", dir, strerror(errno));
+}
+
 static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *fail)
 {
 	const struct sl_progress_options options = {.fd = 2};
@@ -108,7 +122,9 @@ static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *
 	if (dir[0] && !r->eval_only) {
 		if (snprintf(path, sizeof path, "%s/log.jsonl", dir) >= PATH_MAX)
 			return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
-		err = sl_jsonl_open(&r->log, path, resume, fail);
+		err = sl_jsonl_open(&r->log, path, fail);
+		if (!err && !resume)
+			err = begin_anew(r, fail);
 	}
 	return err ? err : sl_progress_open(&r->progress, &options, fail);
 }

@@ -40,7 +40,7 @@ struct sl_training_link {
 };
 
 /* `mode`: "local" or "remote", for the log. eval_only: one evaluation, then the end. resume:
- * the log goes on instead of beginning anew. */
+ * the log goes on instead of beginning anew, for which the checkpoints of an earlier run in log.dir are removed. */
 enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *setup, const char *mode, bool eval_only,
 			     bool resume, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_training_close(struct sl_training *run); /* NULL is fine */

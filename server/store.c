@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/buf.h"
+#include "common/base/folder.h"
 #include "common/base/log.h"
 #include "common/base/newfile.h"
 #include "common/nn/weights.h"
@@ -46,21 +47,13 @@ static void remove_tmp(const char *dir)
 
 enum sl_err sl_store_check(const char *dir, struct sl_fail *fail)
 {
-	char path[PATH_MAX];
+	struct sl_fail why;
 	struct stat st;
 
 	if (!dir[0])
 		return SL_OK;
-	if (snprintf(path, sizeof path, "%s", dir) >= PATH_MAX)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "store: the path is too long");
-	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		if (mkdir(path, 0700) != 0 && errno != EEXIST)
-			break; /* the last mkdir says why */
-		*slash = '/';
-	}
-	if (mkdir(dir, 0700) != 0 && errno != EEXIST)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "store '%s': %s", dir, strerror(errno));
+	if (sl_folder_make(dir, 0700, &why) != SL_OK)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "store: %s", why.text);
 	if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode) || access(dir, W_OK | X_OK) != 0)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "store '%s' must be a folder that this user can write to",
 				   dir);

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/folder.h"
+
 /* As the points of a file lie in SL_FP_FILE. */
 enum call { OPEN, WRITE, SYNC, CLOSE, RENAME, DIRSYNC, DONE, UNDO };
 
@@ -51,25 +53,6 @@ enum sl_err sl_newfile_write(struct sl_newfile *f, const void *from, size_t len,
 	return SL_OK;
 }
 
-/* The rename itself must be on the disk: that is the folder's content. */
-static int sync_folder_of(const struct sl_newfile *f)
-{
-	char folder[PATH_MAX];
-	const char *slash = strrchr(f->path, '/');
-	int fd, status;
-
-	if (!slash)
-		strcpy(folder, ".");
-	else
-		snprintf(folder, sizeof folder, "%.*s", slash == f->path ? 1 : (int)(slash - f->path), f->path);
-	fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	status = SL_FAILPOINT_CALL(POINT(f, DIRSYNC), fsync(fd));
-	close(fd);
-	return status;
-}
-
 enum sl_err sl_newfile_finish(struct sl_newfile *f, struct sl_fail *fail)
 {
 	int closed;
@@ -82,7 +65,8 @@ enum sl_err sl_newfile_finish(struct sl_newfile *f, struct sl_fail *fail)
 		return give_up(f, SL_ERR_IO, f->tmp, fail);
 	if (SL_FAILPOINT_CALL(POINT(f, RENAME), rename(f->tmp, f->path)) != 0)
 		return give_up(f, SL_ERR_CANTCREATE, f->path, fail);
-	if (sync_folder_of(f) != 0)
+	/* the rename itself is the folder's content */
+	if (SL_FAILPOINT_CALL(POINT(f, DIRSYNC), sl_folder_sync_of(f->path)) != 0)
 		return sl_fail_set(fail, SL_ERR_IO, "the folder of %s: %s", f->path, strerror(errno));
 	SL_FAILPOINT(POINT(f, DONE));
 	return SL_OK;

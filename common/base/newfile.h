@@ -13,7 +13,7 @@
 
 struct sl_newfile {
 	int fd;
-	enum sl_failpoint points; /* the first of the file's own: SL_FP_CKPT_OPEN … */
+	enum sl_failpoint points; /* the first of the file's own: SL_FP_CKPT_OPEN …; SL_FP_NONE: it has none */
 	char path[PATH_MAX], tmp[PATH_MAX];
 };
 

@@ -10,6 +10,7 @@
 #include <zmq.h>
 
 #include "common/base/buf.h"
+#include "common/base/folder.h"
 #include "common/base/sha256.h"
 
 enum { FILE_BYTES = 4096, Z85 = SL_KEY_TEXT - 1 };
@@ -188,6 +189,9 @@ enum sl_err sl_keypair_save(const struct sl_keypair *pair, const char *path, str
 	explicit_bzero(text, sizeof text);
 	if (close(fd) && !err)
 		err = sl_fail_set(fail, SL_ERR_IO, "%s: %s", path, strerror(errno));
+	/* who has been shown a public key counts on the secret one */
+	if (!err && sl_folder_sync_of(path) != 0 && errno != EINVAL)
+		err = sl_fail_set(fail, SL_ERR_IO, "the folder of %s: %s", path, strerror(errno));
 	if (err)
 		unlink(path);
 	return err;

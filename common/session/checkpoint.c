@@ -1,6 +1,7 @@
 #include "common/session/checkpoint.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -13,6 +14,7 @@
 
 #include <xxhash.h>
 
+#include "common/base/folder.h"
 #include "common/base/log.h"
 
 void sl_checkpoint_floats(struct sl_checkpoint *c, const char *name, float *data, int64_t count)
@@ -183,21 +185,29 @@ static void prune(const struct sl_checkpoint *c, uint64_t step)
 	each_file(c->dir, c->prefix, tmp_suffix, remove_tmp, (void *)(uintptr_t)c);
 }
 
+struct clearing {
+	struct sl_checkpoint c;
+	char removed[PATH_MAX]; /* one of them; "": none */
+};
+
 static void clear_one(void *arg, uint64_t step)
 {
-	const struct sl_checkpoint *c = arg;
+	struct clearing *a = arg;
 	char path[PATH_MAX];
 
-	if (path_of(path, c->dir, c->prefix, step))
-		(void)!SL_FAILPOINT_CALL(SL_FP_CKPT_CLEAR, unlink(path));
+	if (path_of(path, a->c.dir, a->c.prefix, step) && SL_FAILPOINT_CALL(SL_FP_CKPT_CLEAR, unlink(path)) == 0)
+		memcpy(a->removed, path, sizeof path);
 }
 
 void sl_checkpoint_clear(const char *dir, const char *prefix)
 {
-	struct sl_checkpoint c = {.dir = dir, .prefix = prefix};
+	struct clearing a = {.c = {.dir = dir, .prefix = prefix}, .removed = ""};
 
-	each_file(dir, prefix, suffix, clear_one, &c);
-	each_file(dir, prefix, tmp_suffix, remove_tmp, &c);
+	each_file(dir, prefix, suffix, clear_one, &a);
+	each_file(dir, prefix, tmp_suffix, remove_tmp, &a.c);
+	if (a.removed[0] && sl_folder_sync_of(a.removed) != 0)
+		sl_log(SL_LOG_WARN, "checkpoint-clear", "%s: %s; old checkpoints may come back after a power cut", dir,
+		       strerror(errno));
 }
 
 /* ---- the hash: of the step, of all notes (in any order: their hashes are added), of all parts by name, with dtype and

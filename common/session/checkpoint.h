@@ -18,6 +18,8 @@ enum {
 	SL_CHECKPOINT_WHY = 128
 };
 
+#define SL_CHECKPOINT_CLIENT "checkpoint" /* the client's prefix, in log.dir */
+
 /* A named range of memory: floats, or bytes. */
 struct sl_checkpoint_part {
 	const char *name;
@@ -70,7 +72,7 @@ struct sl_checkpoint_state {
 void sl_checkpoint_good(struct sl_checkpoint_state *s, uint64_t step);
 void sl_checkpoint_missed(struct sl_checkpoint_state *s, uint64_t step, const struct sl_fail *why);
 
-/* Removes all of them, .tmp included. */
+/* Removes all of them, .tmp included, for good: not even a power cut brings them back. */
 void sl_checkpoint_clear(const char *dir, const char *prefix);
 
 #endif

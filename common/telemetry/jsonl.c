@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/failpoint.h"
+#include "common/base/folder.h"
 
 struct sl_jsonl {
 	int fd;
@@ -21,20 +21,17 @@ struct sl_jsonl {
 
 static enum sl_err make_folders(const char *path, struct sl_fail *fail)
 {
+	const char *slash = strrchr(path, '/');
 	char dir[PATH_MAX];
 
-	if (snprintf(dir, sizeof dir, "%s", path) >= (int)sizeof dir)
+	if (!slash || slash == path)
+		return SL_OK;
+	if (snprintf(dir, sizeof dir, "%.*s", (int)(slash - path), path) >= (int)sizeof dir)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: path too long", path);
-	for (char *slash = strchr(dir + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = 0;
-		if (mkdir(dir, 0777) != 0 && errno != EEXIST)
-			return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", dir, strerror(errno));
-		*slash = '/';
-	}
-	return SL_OK;
+	return sl_folder_make(dir, 0777, fail);
 }
 
-enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, int append, struct sl_fail *fail)
+enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fail *fail)
 {
 	enum sl_err err = make_folders(path, fail);
 	struct sl_jsonl *log;
@@ -51,16 +48,20 @@ enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, int append, s
 	else if (flock(log->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
 		err = sl_fail_set(fail, SL_ERR_BUSY,
 				  "%s: another run is writing it; give this one a log.dir of its own", path);
-	else if (!append && ftruncate(log->fd, 0) != 0 && errno != EINVAL) /* a pipe, a device */
-		err = sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
 	if (err) {
 		if (log->fd >= 0)
 			close(log->fd);
 		free(log);
 		return err;
 	}
+	(void)!sl_folder_sync_of(path); /* a log without checkpoints, too; /dev is nobody's to sync */
 	*out = log;
 	return SL_OK;
+}
+
+enum sl_err sl_jsonl_empty(struct sl_jsonl *log)
+{
+	return ftruncate(log->fd, 0) == 0 || errno == EINVAL /* a pipe, a device */ ? SL_OK : SL_ERR_IO;
 }
 
 /* A pipe or a device: need not be. */

@@ -52,9 +52,10 @@ struct sl_jsonl_summary {
 
 struct sl_jsonl;
 
-/* Creates `path`'s folders and the file, or empties it where `append` is 0. CANTCREATE; BUSY: another process has it
- * open. */
-enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, int append, struct sl_fail *fail) SL_MUST_CHECK;
+/* Creates `path`'s folders and the file, or goes on with it. CANTCREATE; BUSY: another process has it open. */
+enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
+/* Whatever an earlier run wrote goes. IO. */
+enum sl_err sl_jsonl_empty(struct sl_jsonl *log) SL_MUST_CHECK;
 /* Each writes its line whole before it returns. IO: not written (disk full); nothing of the line is left in a
  * file, and the log may be used on. `log` NULL: OK,
  * nothing done, for runs without a log. */

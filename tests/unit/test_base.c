@@ -1,4 +1,5 @@
-/* err, log, buf, arena. */
+/* err, log, buf, arena, folder. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +16,7 @@
 #include "common/base/buf.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
+#include "common/base/folder.h"
 #include "common/base/log.h"
 
 static void err_map_is_whole(void **state)
@@ -255,6 +257,42 @@ static void clock_advances(void **state)
 	assert_true(sl_now_ms() >= start / 1000000u + 2);
 }
 
+static void folders_are_made_and_synced(void **state)
+{
+	const char *tmp = getenv("TMPDIR");
+	char top[256], path[512];
+	struct sl_fail fail;
+	struct stat st;
+	FILE *file;
+	(void)state;
+
+	snprintf(top, sizeof top, "%s/folders-%d", tmp ? tmp : "/tmp", (int)getpid());
+	snprintf(path, sizeof path, "%s/a/b/", top);
+	for (int again = 0; again < 2; again++)
+		assert_int_equal(sl_folder_make(path, 0700, &fail), SL_OK);
+	assert_true(stat(path, &st) == 0 && S_ISDIR(st.st_mode));
+	assert_int_equal(sl_folder_sync_of(path), 0);
+	assert_int_equal(sl_folder_sync_of("relative"), 0);
+	assert_int_equal(sl_folder_sync_of("/"), 0);
+	snprintf(path, sizeof path, "%s/none/file", top);
+	assert_int_equal(sl_folder_sync_of(path), -1);
+	assert_int_equal(errno, ENOENT);
+	snprintf(path, sizeof path, "%s/a/file", top);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fclose(file);
+	strcat(path, "/below");
+	assert_int_equal(sl_folder_make(path, 0700, &fail), SL_ERR_CANTCREATE);
+	assert_non_null(strstr(fail.text, "/a/file/below: Not a directory"));
+	assert_int_equal(sl_folder_make("", 0700, &fail), SL_OK); /* here */
+	for (int i = 0; i < 4; i++) {
+		const char *const each[] = {"/a/file", "/a/b", "/a", ""};
+
+		snprintf(path, sizeof path, "%s%s", top, each[i]);
+		assert_int_equal(remove(path), 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -267,6 +305,7 @@ int main(void)
 		cmocka_unit_test(arena_cuts),
 		cmocka_unit_test(arena_extremes),
 		cmocka_unit_test(clock_advances),
+		cmocka_unit_test(folders_are_made_and_synced),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

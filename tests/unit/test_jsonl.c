@@ -69,7 +69,7 @@ static void lines_are_whole_at_once(void **state)
 
 	summary.direction[0] = (struct sl_jsonl_direction){"head_act", "quant:8", 1000, 900, 3600, 900};
 	summary.direction[3] = (struct sl_jsonl_direction){.name = "head_grad", .codec = "none", .raw_bytes = 3};
-	assert_int_equal(sl_jsonl_open(&log, path, 0, &fail), SL_OK);
+	assert_int_equal(sl_jsonl_open(&log, path, &fail), SL_OK);
 	assert_int_equal(sl_jsonl_step(log, &step), SL_OK);
 	json = line(0); /* before close */
 	assert_string_equal(json_string_value(json_object_get(json, "type")), "step");
@@ -110,7 +110,8 @@ static void append_or_empty(void **state)
 	(void)state;
 
 	for (int append = 1; append >= 0; append--) {
-		assert_int_equal(sl_jsonl_open(&log, path, append, NULL), SL_OK);
+		assert_int_equal(sl_jsonl_open(&log, path, NULL), SL_OK);
+		assert_int_equal(append ? SL_OK : sl_jsonl_empty(log), SL_OK);
 		assert_int_equal(sl_jsonl_step(log, &step), SL_OK);
 		assert_int_equal(sl_jsonl_close(log), SL_OK);
 		json = line(append ? 3 : 0);
@@ -132,14 +133,13 @@ static void a_second_run_is_turned_away(void)
 
 	assert_true(fd >= 0);
 	close(fd);
-	assert_int_equal(sl_jsonl_open(&log, path, 0, &fail), SL_OK);
+	assert_int_equal(sl_jsonl_open(&log, path, &fail), SL_OK);
 	assert_int_equal(sl_jsonl_step(log, &line), SL_OK);
-	for (int append = 0; append < 2; append++)
-		assert_int_equal(sl_jsonl_open(&second, path, append, &fail), SL_ERR_BUSY);
+	assert_int_equal(sl_jsonl_open(&second, path, &fail), SL_ERR_BUSY);
 	assert_int_equal(sl_jsonl_tell(log, &end), SL_OK);
 	assert_true(end > 10);
 	assert_int_equal(sl_jsonl_close(log), SL_OK);
-	assert_int_equal(sl_jsonl_open(&second, path, 1, &fail), SL_OK);
+	assert_int_equal(sl_jsonl_open(&second, path, &fail), SL_OK);
 	assert_int_equal(sl_jsonl_close(second), SL_OK);
 	unlink(path);
 }
@@ -151,12 +151,12 @@ static void faults_are_told(void **state)
 	struct sl_fail fail;
 	(void)state;
 
-	assert_int_equal(sl_jsonl_open(&log, "/proc/nowhere/log.jsonl", 0, &fail), SL_ERR_CANTCREATE);
-	assert_int_equal(sl_jsonl_open(&log, "/", 0, &fail), SL_ERR_CANTCREATE);
+	assert_int_equal(sl_jsonl_open(&log, "/proc/nowhere/log.jsonl", &fail), SL_ERR_CANTCREATE);
+	assert_int_equal(sl_jsonl_open(&log, "/", &fail), SL_ERR_CANTCREATE);
 	a_second_run_is_turned_away();
 	assert_null(log);
 	if (access("/dev/full", W_OK) == 0) {
-		assert_int_equal(sl_jsonl_open(&log, "/dev/full", 1, &fail), SL_OK);
+		assert_int_equal(sl_jsonl_open(&log, "/dev/full", &fail), SL_OK);
 		assert_int_equal(sl_jsonl_step(log, &step), SL_ERR_IO);
 		assert_int_equal(sl_jsonl_close(log), SL_OK);
 	}

@@ -55,13 +55,18 @@ undisturbed() {
 	mv "$run" "$tmp/undisturbed-$1"
 }
 
+# over: … and there is nothing left to go on with
+over() { finished && [ -f "$run/model.safetensors" ] && ! compgen -G "$run/checkpoint-*.safetensors" >/dev/null; }
 finished() { tail -n 1 "$run/log.jsonl" 2>/dev/null | grep -q '"outcome":"finished"'; }
 
 # The client's end: done, or another life. Sets $killed.
 client_ended() { # STATUS
 	case $1 in
 	0) ! finished || { done=1; return 0; } ;;
-	137) killed=$((killed + 1)) ;;
+	137)
+		killed=$((killed + 1))
+		! over || { done=1; return 0; }
+		;;
 	*) fail "$what: the client ended with status $1" ;;
 	esac
 	client_life=$((client_life + 1))

@@ -1,0 +1,65 @@
+#include "common/base/folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int sl_folder_sync_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char folder[PATH_MAX];
+	int fd, status, why;
+
+	if (snprintf(folder, sizeof folder, "%.*s",
+		     !slash          ? 1
+		     : slash == path ? 1
+				     : (int)(slash - path),
+		     slash ? path : ".") >= (int)sizeof folder) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	status = fsync(fd);
+	why = errno;
+	close(fd);
+	errno = why;
+	return status;
+}
+
+/* One of them. A folder that is there may be one whose maker was killed before he synced it: that is tried, and no
+ * more, for the one above need not be ours to open. */
+static bool make_one(const char *path, mode_t mode)
+{
+	if (mkdir(path, mode) == 0)
+		return sl_folder_sync_of(path) == 0 || errno == EINVAL; /* a file system without syncs of folders */
+	if (errno == EEXIST)
+		(void)!sl_folder_sync_of(path);
+	else
+		return false;
+	return true;
+}
+
+enum sl_err sl_folder_make(const char *dir, mode_t mode, struct sl_fail *fail)
+{
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%.96s…: too long a path", dir);
+	for (char *end = path[0] ? path : NULL; end;) {
+		end = strchr(end + 1, '/');
+		if (end)
+			*end = '\0';
+		if (!make_one(path, mode))
+			return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+		if (end)
+			*end = '/';
+	}
+	return SL_OK;
+}

@@ -1,0 +1,16 @@
+/* Folders whose names survive a power cut: a name is on the disk once the folder that it lies in has been synced. Any
+ * thread. */
+#ifndef SL_BASE_FOLDER_H
+#define SL_BASE_FOLDER_H
+
+#include <sys/types.h>
+
+#include "common/base/err.h"
+
+/* Syncs the folder that `path` lies in: the names in it, that of `path` among them. 0, or -1 with errno. */
+int sl_folder_sync_of(const char *path) SL_MUST_CHECK;
+/* Makes `dir` and the folders above it where they are not there, and brings their names to the disk. CANTCREATE, and
+ * what was made stays. */
+enum sl_err sl_folder_make(const char *dir, mode_t mode, struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif
