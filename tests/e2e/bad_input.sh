@@ -113,7 +113,7 @@ train 78 'model.classes' model.classes=4
 
 # weights
 expect 66 '`splitc train` writes it' "$SPLITC" eval "$tmp/good.yaml"
-expect 66 'No such file' "$SPLITC" export "$tmp/good.yaml" "$tmp/out.safetensors"
+expect 66 'cannot be read: `splitc train` writes it' "$SPLITC" export "$tmp/good.yaml" "$tmp/out.safetensors"
 client source "$tmp/good.yaml" --local || fail 'no weights to spoil'
 weights="$tmp/source/model.safetensors"
 train 66 'No such file' model.weights="$tmp/nowhere"
