@@ -80,12 +80,14 @@ static enum sl_err open_schedule(struct sl_training *r, struct sl_fail *fail)
 	const struct sl_conf_client *c = r->setup->conf;
 	double epochs = c->train.epochs;
 	struct sl_fail why;
+	bool cut;
 
 	if (r->steps_per_epoch < 1)
 		return sl_conf_client_fail(c, "train.batch", fail, "drop_last leaves no batch of %d in %lld images",
 					   c->train.batch, (long long)r->setup->set[SL_SPLIT_TRAIN].count);
 	/* A schedule ends where the run does. */
-	if (c->train.max_steps && (double)c->train.max_steps < epochs * (double)r->steps_per_epoch)
+	cut = c->train.max_steps && (double)c->train.max_steps < epochs * (double)r->steps_per_epoch;
+	if (cut)
 		epochs = (double)c->train.max_steps / (double)r->steps_per_epoch;
 	r->schedule = (struct sl_schedule){
 		.kind = kind[c->train.schedule.kind],
@@ -95,7 +97,10 @@ static enum sl_err open_schedule(struct sl_training *r, struct sl_fail *fail)
 	};
 	if (sl_schedule_set_epochs(&r->schedule, epochs, c->train.schedule.warmup_epochs, r->steps_per_epoch, &why) !=
 	    SL_OK)
-		return sl_conf_client_fail(c, "train.schedule.warmup_epochs", fail, "%s", why.text);
+		return sl_conf_client_fail(
+			c, "train.schedule.warmup_epochs", fail, "%s%s", why.text,
+			cut ? ": train.max_steps ends the run there; for a short one, train.schedule.warmup_epochs=0"
+			    : "");
 	r->total_steps = (uint64_t)r->schedule.total_steps;
 	return SL_OK;
 }
