@@ -39,19 +39,28 @@ static double batchnorm_gain(const struct op_case *c, const struct op_host *host
 	return most;
 }
 
+static double dout_size(const struct op_host *host)
+{
+	double square = 0;
+
+	for (int64_t i = 0; i < host->out_count; i++)
+		square += (double)host->dout[i] * host->dout[i];
+	return sqrt(square / (double)host->out_count);
+}
+
 /* The terms of batchnorm's din are about γ / sqrt(var + eps) · dout; those of xent's are loss_scale. */
 static double din_scale(const struct op_case *c, const struct op_host *host, const struct op_host_params *p,
 			const struct op_chunk *chunk)
 {
-	double square = 0;
-
 	if (c->kind == SL_OP_XENT)
 		return chunk->call.loss_scale;
-	if (c->kind != SL_OP_BATCHNORM)
-		return 0;
-	for (int64_t i = 0; i < host->out_count; i++)
-		square += (double)host->dout[i] * host->dout[i];
-	return batchnorm_gain(c, host, p) * sqrt(square / (double)host->out_count);
+	return c->kind == SL_OP_BATCHNORM ? batchnorm_gain(c, host, p) * dout_size(host) : 0;
+}
+
+/* Those of batchnorm's parameters are about dout: with one channel nothing else says how large they were. */
+static double grad_scale(const struct op_case *c, const struct op_host *host)
+{
+	return c->kind == SL_OP_BATCHNORM ? dout_size(host) : 0;
 }
 
 /* One value per channel: x − mean is 0, and cancels at 1 / sqrt(eps) where a backend computes x·a + b, as torch does.
@@ -116,7 +125,7 @@ static void keep_all(struct op_result *r, struct run *run, const struct op_case 
 	}
 	for (int i = 0; i < rig->op.n_param; i++) {
 		if (how->backward)
-			keep(r, "grad", i, &rig->grad[i], SL_F32, 0, rig->log);
+			keep(r, "grad", i, &rig->grad[i], SL_F32, grad_scale(c, &run->host[0]), rig->log);
 		if (how->commit)
 			keep(r, "param", i, &rig->param[i], SL_F32, 0, rig->log);
 	}
