@@ -31,7 +31,7 @@ checked() { # SAN
 # minutes NAME: what a stage takes where nothing else runs
 minutes() {
 	case $1 in
-	long) echo $((40 + ${SPLIT_KILLS:-1000} / 50 + ${SPLIT_SOAK_S:-3600} / 60)) ;;
+	long) echo $((30 + ${SPLIT_KILLS:-1000} / 40 + ${SPLIT_SOAK_S:-3600} / 60)) ;;
 	fuzz) echo $((2 + FUZZ_SECONDS * $(ls tests/fuzz/fuzz_*.c | wc -l) / 60)) ;;
 	asan) echo 30 ;;
 	tsan) echo 40 ;;

@@ -6,15 +6,15 @@
 # Two things are sampled: its heap, of which a run leaves nothing behind, and its resident memory, where fragments are in
 # it too. glibc's caches of freed blocks, one a thread, are off in this server: they fill for an hour and count as used.
 # SPLIT_SOAK_S: seconds (3; with SPLIT_LONG=1: 3600). SPLIT_SOAK_HEAP_KB_MIN: the bound on the slope of the heap, in KiB a
-# minute (1), asserted from five minutes on, and SPLIT_SOAK_KB_MIN that of resident memory (64), from half an hour on: it goes
-# up and down by a MiB with where the last blocks lie, which makes a slope of any in less time.
+# minute (1), asserted from five minutes on, and SPLIT_SOAK_KB_MIN that of resident memory (10), from half an hour on: it goes
+# up and down by some 200 KiB with where the last blocks lie, which makes a slope of any in less time.
 # SPLIT_SOAK_CSV: where the samples go (seconds, KiB resident, bytes of heap).
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 long=3
 [ -z "${SPLIT_LONG:-}" ] || long=3600
-seconds=${SPLIT_SOAK_S:-$long} bound=${SPLIT_SOAK_KB_MIN:-64} heap_bound=${SPLIT_SOAK_HEAP_KB_MIN:-1} samples=${SPLIT_SOAK_CSV:-$tmp/rss.csv}
+seconds=${SPLIT_SOAK_S:-$long} bound=${SPLIT_SOAK_KB_MIN:-10} heap_bound=${SPLIT_SOAK_HEAP_KB_MIN:-1} samples=${SPLIT_SOAK_CSV:-$tmp/rss.csv}
 clients=16
 patience=$((patience + seconds))
 make_data 64 16

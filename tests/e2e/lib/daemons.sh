@@ -17,6 +17,7 @@ started=()
 
 end_all() {
 	local pid
+	exec 2>/dev/null # where bash says of each that it was killed
 	for pid in ${started[@]+"${started[@]}"}; do
 		# ids are used again: one that has ended may be somebody else's by now
 		if grep -qsE "^PPid:[[:space:]]($$|$BASHPID)\$" "/proc/$pid/status"; then kill -9 "$pid" 2>/dev/null || true; fi
