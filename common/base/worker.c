@@ -1,7 +1,6 @@
 #include "common/base/worker.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,18 +11,59 @@
 struct sl_worker {
 	pthread_t thread;
 	pthread_mutex_t lock;
-	pthread_cond_t posted; /* something is queued, or closing */
-	pthread_cond_t idle;   /* `running` became NULL */
+	pthread_cond_t posted; /* something is queued, a held job is released, or closing */
+	pthread_cond_t ended;  /* a job is over, or is held */
 	struct sl_job *queue;  /* sorted by (priority, seq) */
 	struct sl_job *done, **done_tail;
 	struct sl_job *running;
+	struct sl_job *held, **held_tail; /* in the order in which they were */
+	int held_count;
 	unsigned long long next_seq;
 	bool closing;
-	_Atomic uint64_t began_ms; /* of the running job; 0: none */
 	void (*wake)(void *arg);
 	void *wake_arg;
 	char name[16]; /* as long as the kernel shows */
 };
+
+/* The first held job that may go on, else the first of the queue; NULL: neither. */
+static struct sl_job *take(struct sl_worker *w)
+{
+	struct sl_job *job = w->held;
+
+	if (job && job->released) {
+		w->held = job->next;
+		if (!w->held)
+			w->held_tail = &w->held;
+		w->held_count--;
+		job->held = job->released = false;
+		return job;
+	}
+	job = w->closing || w->held_count == SL_WORKER_HELD ? NULL : w->queue;
+	if (job) {
+		w->queue = job->next;
+		job->began_ms = sl_now_ms();
+	}
+	return job;
+}
+
+/* After a call of run. True: the job is over. */
+static bool settle(struct sl_worker *w, struct sl_job *job)
+{
+	bool held = job->held;
+
+	job->next = NULL;
+	w->running = NULL;
+	if (held) {
+		*w->held_tail = job;
+		w->held_tail = &job->next;
+		w->held_count++;
+	} else {
+		*w->done_tail = job;
+		w->done_tail = &job->next;
+	}
+	pthread_cond_broadcast(&w->ended);
+	return !held;
+}
 
 static void *worker_main(void *arg)
 {
@@ -32,26 +72,19 @@ static void *worker_main(void *arg)
 	pthread_setname_np(pthread_self(), w->name);
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
-		struct sl_job *job;
+		struct sl_job *job = take(w);
 
-		while (!w->queue && !w->closing)
-			pthread_cond_wait(&w->posted, &w->lock);
-		if (w->closing)
+		if (!job && w->closing && !w->held)
 			break;
-		job = w->queue;
-		w->queue = job->next;
+		if (!job) {
+			pthread_cond_wait(&w->posted, &w->lock);
+			continue;
+		}
 		w->running = job;
 		pthread_mutex_unlock(&w->lock);
-		atomic_store(&w->began_ms, sl_now_ms());
 		job->run(job);
-		atomic_store(&w->began_ms, 0);
 		pthread_mutex_lock(&w->lock);
-		job->next = NULL;
-		*w->done_tail = job;
-		w->done_tail = &job->next;
-		w->running = NULL;
-		pthread_cond_broadcast(&w->idle);
-		if (w->wake) {
+		if (settle(w, job) && w->wake) {
 			pthread_mutex_unlock(&w->lock);
 			w->wake(w->wake_arg);
 			pthread_mutex_lock(&w->lock);
@@ -71,8 +104,9 @@ enum sl_err sl_worker_open(struct sl_worker **out, const char *thread_name, void
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for worker %s", thread_name);
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->posted, NULL);
-	pthread_cond_init(&w->idle, NULL);
+	pthread_cond_init(&w->ended, NULL);
 	w->done_tail = &w->done;
+	w->held_tail = &w->held;
 	w->wake = wake;
 	w->wake_arg = arg;
 	snprintf(w->name, sizeof w->name, "%s", thread_name);
@@ -95,6 +129,21 @@ void sl_worker_post(struct sl_worker *worker, struct sl_job *job)
 		at = &(*at)->next;
 	job->next = *at;
 	*at = job;
+	pthread_cond_signal(&worker->posted);
+	pthread_mutex_unlock(&worker->lock);
+}
+
+void sl_worker_hold(struct sl_worker *worker, struct sl_job *job)
+{
+	pthread_mutex_lock(&worker->lock);
+	job->held = true;
+	pthread_mutex_unlock(&worker->lock);
+}
+
+void sl_worker_release(struct sl_worker *worker, struct sl_job *job)
+{
+	pthread_mutex_lock(&worker->lock);
+	job->released = true;
 	pthread_cond_signal(&worker->posted);
 	pthread_mutex_unlock(&worker->lock);
 }
@@ -123,11 +172,16 @@ void sl_worker_drain(struct sl_worker *worker)
 		job->done(job);
 }
 
-uint64_t sl_worker_busy_ms(const struct sl_worker *worker)
+uint64_t sl_worker_busy_ms(struct sl_worker *worker)
 {
-	uint64_t began_ms = atomic_load(&worker->began_ms), now_ms = sl_now_ms();
+	uint64_t now_ms = sl_now_ms(), began_ms;
 
-	return began_ms && now_ms > began_ms ? now_ms - began_ms : 0;
+	pthread_mutex_lock(&worker->lock);
+	began_ms = worker->running ? worker->running->began_ms : now_ms;
+	if (worker->held && worker->held->began_ms < began_ms)
+		began_ms = worker->held->began_ms;
+	pthread_mutex_unlock(&worker->lock);
+	return now_ms > began_ms ? now_ms - began_ms : 0;
 }
 
 bool sl_worker_idle(struct sl_worker *worker)
@@ -135,7 +189,7 @@ bool sl_worker_idle(struct sl_worker *worker)
 	bool idle;
 
 	pthread_mutex_lock(&worker->lock);
-	idle = !worker->running && !worker->queue;
+	idle = !worker->running && !worker->held && !worker->queue;
 	pthread_mutex_unlock(&worker->lock);
 	return idle;
 }
@@ -157,12 +211,22 @@ void sl_worker_forget(struct sl_worker *worker, int (*owned)(const struct sl_job
 	pthread_mutex_unlock(&worker->lock);
 }
 
+static bool under_way(const struct sl_worker *w, int (*owned)(const struct sl_job *job, void *arg), void *arg)
+{
+	if (w->running && owned(w->running, arg))
+		return true;
+	for (const struct sl_job *job = w->held; job; job = job->next)
+		if (owned(job, arg))
+			return true;
+	return false;
+}
+
 void sl_worker_cancel(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg)
 {
 	pthread_mutex_lock(&worker->lock);
 	forget(&worker->queue, owned, arg);
-	while (worker->running && owned(worker->running, arg))
-		pthread_cond_wait(&worker->idle, &worker->lock);
+	while (under_way(worker, owned, arg))
+		pthread_cond_wait(&worker->ended, &worker->lock);
 	forget(&worker->done, owned, arg);
 	worker->done_tail = &worker->done;
 	while (*worker->done_tail)
@@ -179,7 +243,7 @@ void sl_worker_close(struct sl_worker *worker)
 	pthread_cond_signal(&worker->posted);
 	pthread_mutex_unlock(&worker->lock);
 	pthread_join(worker->thread, NULL);
-	pthread_cond_destroy(&worker->idle);
+	pthread_cond_destroy(&worker->ended);
 	pthread_cond_destroy(&worker->posted);
 	pthread_mutex_destroy(&worker->lock);
 	free(worker);

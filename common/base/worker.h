@@ -10,31 +10,42 @@
 
 struct sl_worker;
 
+enum { SL_WORKER_HELD = 2 };
+
 struct sl_job {
 	void (*run)(struct sl_job *job);  /* on the worker's thread */
 	void (*done)(struct sl_job *job); /* on the thread that calls sl_worker_drain */
 	int priority;                     /* lower runs first; equal ones in order of submission */
-	struct sl_job *next;              /* the worker's */
-	unsigned long long seq;           /* the worker's */
+	/* the worker's */
+	struct sl_job *next;
+	unsigned long long seq;
+	uint64_t began_ms;
+	bool held, released;
 };
 
 /* `wake` is called from the worker's thread whenever finished jobs wait for sl_worker_drain (uv_async_send). */
 enum sl_err sl_worker_open(struct sl_worker **out, const char *thread_name, void (*wake)(void *arg), void *arg,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 void sl_worker_post(struct sl_worker *worker, struct sl_job *job); /* any thread */
+/* For work that goes on elsewhere, on a device, when `run` returns. Hold, from within run: the job is not over yet.
+ * Release, from any thread, once, be it before run returns: `run` is called again, in front of all that is queued, in
+ * the order of holding. Meanwhile the worker runs others, until SL_WORKER_HELD jobs are held: so the device has the
+ * next one before it has done this one, and what is urgent waits for no more than these. */
+void sl_worker_hold(struct sl_worker *worker, struct sl_job *job);
+void sl_worker_release(struct sl_worker *worker, struct sl_job *job);
 /* Calls `done` of every finished job, in order of completion, on the calling thread. */
 void sl_worker_drain(struct sl_worker *worker);
-/* Forgets every job with `owned(job, arg)` true, whether it is queued, running (its end is waited for) or finished and
- * not drained: after the return neither its `run` nor its `done` is called, and its memory is the submitter's again. */
+/* Forgets every job with `owned(job, arg)` true, whether it is queued, running or held (its end is waited for) or
+ * finished and not drained: after the return neither its `run` nor its `done` is called, and its memory is the
+ * submitter's again. */
 void sl_worker_cancel(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg);
 /* Forgets those of them that are queued, and waits for none. */
 void sl_worker_forget(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg);
-/* How long the running job has run, 0 where none does: for whoever watches over a kernel that may never end. Any
- * thread.
- */
-uint64_t sl_worker_busy_ms(const struct sl_worker *worker);
-/* No job runs, and none is queued: what they work on is the submitter's. Any thread. */
+/* How long ago the oldest of the jobs began that run or are held, 0 where there is none: for whoever watches over a
+ * kernel that may never end. Any thread. */
+uint64_t sl_worker_busy_ms(struct sl_worker *worker);
+/* No job runs or is held, and none is queued: what they work on is the submitter's. Any thread. */
 bool sl_worker_idle(struct sl_worker *worker);
-void sl_worker_close(struct sl_worker *worker); /* NULL is fine; waits for the running job, forgets the others */
+void sl_worker_close(struct sl_worker *worker); /* NULL is fine; waits for jobs that have begun, forgets the others */
 
 #endif

@@ -251,6 +251,144 @@ static void busy_says_how_long_a_job_has_run(void **state)
 	assert_true(sl_worker_idle(w));
 }
 
+/* ---- jobs that are held */
+
+/* Its first run holds it, its second is that of any probe. `entered` is posted behind the first. */
+struct held {
+	struct probe p; /* first */
+	struct sl_worker *worker;
+	bool again, at_once;
+};
+
+static sem_t entered;
+
+static void held_run(struct sl_job *job)
+{
+	struct held *h = (struct held *)job;
+
+	if (h->again) {
+		probe_run(job);
+		return;
+	}
+	h->again = true;
+	if (h->at_once)
+		sl_worker_release(h->worker, job);
+	sl_worker_hold(h->worker, job);
+	sem_post(&entered);
+}
+
+static struct held held(struct sl_worker *w, int id, int priority)
+{
+	struct held h = {.p = probe(id, priority), .worker = w};
+
+	h.p.job.run = held_run;
+	return h;
+}
+
+static void others_run_while_jobs_are_held(void **state)
+{
+	static const int expect[] = {0, 4, 3, 1, 2, 5};
+	struct held a = held(*state, 1, 0), b = held(*state, 2, 0);
+	struct probe gate, more[3] = {probe(3, 0), probe(4, -1), probe(5, 0)};
+
+	sem_init(&entered, 0, 0);
+	sl_worker_post(*state, &a.p.job);
+	sem_wait(&entered);
+	post_gate(*state, &gate);
+	for (int i = 0; i < 2; i++)
+		sl_worker_post(*state, &more[i].job);
+	sl_worker_post(*state, &b.p.job);
+	sl_worker_post(*state, &more[2].job);
+	sem_post(&gate_open);
+	sem_wait(&entered);
+	drain_until(*state, 3);
+	/* two are held: what is queued waits */
+	assert_false(sl_worker_idle(*state));
+	assert_int_equal(more[2].ran, 0);
+	/* in the order of holding, whichever is released first */
+	sl_worker_release(*state, &b.p.job);
+	assert_int_equal(sl_worker_idle(*state), false);
+	sl_worker_release(*state, &a.p.job);
+	drain_until(*state, 6);
+	assert_memory_equal(order, expect, sizeof expect);
+	assert_true(sl_worker_idle(*state));
+	assert_int_equal(sl_worker_busy_ms(*state), 0);
+}
+
+static void a_job_may_be_released_before_it_is_held(void **state)
+{
+	struct held a = held(*state, 1, 0);
+
+	sem_init(&entered, 0, 0);
+	a.at_once = true;
+	sl_worker_post(*state, &a.p.job);
+	drain_until(*state, 1);
+	assert_int_equal(a.p.ran, 1);
+	assert_int_equal(a.p.delivered, 1);
+}
+
+static void held_jobs_count_as_busy(void **state)
+{
+	const struct timespec moment = {0, 30000000};
+	struct held a = held(*state, 1, 0);
+	struct probe p = probe(2, 0);
+
+	sem_init(&entered, 0, 0);
+	sl_worker_post(*state, &a.p.job);
+	sem_wait(&entered);
+	nanosleep(&moment, NULL);
+	sl_worker_post(*state, &p.job);
+	drain_until(*state, 1);
+	assert_in_range(sl_worker_busy_ms(*state), 29, 10000);
+	sl_worker_release(*state, &a.p.job);
+	drain_until(*state, 2);
+}
+
+static void *release_soon(void *arg)
+{
+	const struct timespec moment = {0, 20000000};
+	struct held *h = arg;
+
+	nanosleep(&moment, NULL);
+	sl_worker_release(h->worker, &h->p.job);
+	return NULL;
+}
+
+static void cancel_waits_for_held_jobs(void **state)
+{
+	struct held a = held(*state, 1, 0);
+	pthread_t releaser;
+
+	sem_init(&entered, 0, 0);
+	sl_worker_post(*state, &a.p.job);
+	sem_wait(&entered);
+	assert_int_equal(pthread_create(&releaser, NULL, release_soon, &a), 0);
+	sl_worker_cancel(*state, is_odd, NULL);
+	assert_int_equal(a.p.ran, 1);
+	sl_worker_drain(*state);
+	assert_int_equal(a.p.delivered, 0);
+	pthread_join(releaser, NULL);
+	assert_true(sl_worker_idle(*state));
+}
+
+static void close_waits_for_held_jobs(void **state)
+{
+	struct sl_worker *w;
+	struct held a;
+	pthread_t releaser;
+
+	(void)state;
+	sem_init(&entered, 0, 0);
+	assert_int_equal(sl_worker_open(&w, "second", NULL, NULL, NULL), SL_OK);
+	a = held(w, 1, 0);
+	sl_worker_post(w, &a.p.job);
+	sem_wait(&entered);
+	assert_int_equal(pthread_create(&releaser, NULL, release_soon, &a), 0);
+	sl_worker_close(w);
+	pthread_join(releaser, NULL);
+	assert_int_equal(a.p.ran, 1);
+}
+
 static void close_forgets_the_queue(void **state)
 {
 	struct probe gate, p = probe(1, 0);
@@ -281,6 +419,11 @@ int main(void)
 		CASE(cancel_waits_for_the_running),
 		CASE(cancel_forgets_finished),
 		CASE(done_may_post),
+		CASE(others_run_while_jobs_are_held),
+		CASE(a_job_may_be_released_before_it_is_held),
+		CASE(held_jobs_count_as_busy),
+		CASE(cancel_waits_for_held_jobs),
+		CASE(close_waits_for_held_jobs),
 		CASE(close_forgets_the_queue),
 		CASE(busy_says_how_long_a_job_has_run),
 	};
