@@ -84,6 +84,20 @@ enum sl_err sl_codec_encode(struct sl_codec *codec, const struct sl_codec_call *
 enum sl_err sl_codec_decode(struct sl_codec *codec, const struct sl_codec_call *call, struct sl_bytes in,
 			    struct sl_tensor *x, struct sl_fail *fail) SL_MUST_CHECK;
 
+/* On a backend that queues (sl_backend_ops.ahead): as encode and decode, which may return before all is done. *later:
+ * they did, and `in`, or what was appended to *out, and x stay with the codec until sl_codec_collect has been called
+ * for the same call. That waits, and says what they would have said. */
+enum sl_err sl_codec_queue_encode(struct sl_codec *codec, const struct sl_codec_call *call, const struct sl_tensor *x,
+				  struct sl_buf *out, bool *later) SL_MUST_CHECK;
+enum sl_err sl_codec_queue_decode(struct sl_codec *codec, const struct sl_codec_call *call, struct sl_bytes in,
+				  struct sl_tensor *x, bool *later, struct sl_fail *fail) SL_MUST_CHECK;
+/* Whether queue_encode returns early; then a NaN or Inf in training is NONFINITE, be the method able to carry it or
+ * not.
+ */
+bool sl_codec_queues(const struct sl_codec *codec, bool training);
+enum sl_err sl_codec_collect(struct sl_codec *codec, const struct sl_codec_call *call,
+			     struct sl_fail *fail) SL_MUST_CHECK;
+
 /* Where a payload is SL_FRAME_BYTES (frame.h) and behind them the tensor as it lies in host memory, so that it can be
  * sent from there and received there, and neither encoded nor decoded. */
 bool sl_codec_is_plain(const struct sl_codec *codec);

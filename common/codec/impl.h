@@ -1,4 +1,4 @@
-/* Inside of the codec object: what codec.c and state.c share. */
+/* Inside of the codec object: codec.c opens and closes it, chain.c encodes and decodes, state.c saves and loads. */
 #ifndef SL_CODEC_IMPL_H
 #define SL_CODEC_IMPL_H
 
@@ -28,6 +28,7 @@ struct sl_codec {
 	const struct sl_codec_loops *loops;
 	struct sl_pool *pool;
 	bool device;             /* tensors are not in host memory: stages are the backend's */
+	bool later;              /* during a queue_… call: the quantizer is not waited for */
 	bool paired, pair_found; /* with an activation's codec; its transform that pairs is open */
 
 	int n_transform;
@@ -46,6 +47,12 @@ struct sl_codec {
 	void *feedback_there;
 	float *sum, *back; /* tensor + residual; what the other side will see */
 };
+
+/* codec.c. The tensor that so many transforms leave, at most; most bytes behind the header, before a stage of bytes. */
+struct sl_shape sl_codec_shape_after(const struct sl_codec *c, int transforms, int64_t rows);
+size_t sl_codec_body_bound(const struct sl_codec *c, int64_t rows);
+/* The last transform writes its values into the payload itself. */
+bool sl_codec_direct(const struct sl_codec *c);
 
 /* feedback.c. UNAVAILABLE where the backend has no sums for it. */
 enum sl_err sl_feedback_open(struct sl_codec *c, struct sl_fail *fail) SL_MUST_CHECK;

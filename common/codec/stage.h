@@ -123,6 +123,16 @@ struct sl_codec_stage {
 	enum sl_err (*decode)(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
 			      const struct sl_shape *xs, struct sl_fail *fail);
 
+	/* Quantizer of a backend that queues (sl_backend_ops.ahead), in place of encode and decode: these, but they
+	 * return when the work is queued; `in`, and what was appended to `out`, are theirs until collect. That waits
+	 * for it, and says what has come of it; with `finite` NONFINITE also where the method could carry it. Calls for
+	 * other slots may come between. */
+	enum sl_err (*queue_encode)(void *state, const struct sl_codec_call *call, const float *x,
+				    const struct sl_shape *xs, bool finite, struct sl_buf *out);
+	enum sl_err (*queue_decode)(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
+				    const struct sl_shape *xs, struct sl_fail *fail);
+	enum sl_err (*collect)(void *state, const struct sl_codec_call *call, struct sl_fail *fail);
+
 	/* Bytes. unpack: PAYLOAD where the result would pass out->cap. */
 	enum sl_err (*pack)(void *state, struct sl_bytes in, struct sl_buf *out);
 	enum sl_err (*unpack)(void *state, struct sl_bytes in, struct sl_buf *out, struct sl_fail *fail);
