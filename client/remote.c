@@ -39,12 +39,13 @@ struct sl_remote {
 
 static enum sl_err head_forward(struct sl_remote *r, int chunk, struct sl_fail *fail)
 {
-	uint64_t start = sl_now_ns();
-	enum sl_err err = sl_ends_head_forward(&r->ends, chunk);
 	struct sl_tensor out =
 		sl_exec_output(r->ends.head, chunk, sl_plan_chunk_rows(r->conf.plan, r->ends.batch_rows, chunk));
+	enum sl_err err;
 
-	sl_port_computed(r->port, sl_seconds_since(start));
+	sl_port_compute_begins(r->port);
+	err = sl_ends_head_forward(&r->ends, chunk);
+	sl_port_compute_ends(r->port);
 	return err ? err : sl_port_encode(r->port, SL_DIR_HEAD_ACT, chunk, &out, fail);
 }
 
@@ -53,11 +54,11 @@ static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
 	int64_t rows = sl_plan_chunk_rows(r->conf.plan, r->ends.batch_rows, chunk);
 	struct sl_tensor in = sl_exec_input(r->ends.tail, chunk, rows);
 	enum sl_err err = sl_port_decode(r->port, SL_DIR_MID_ACT, chunk, &in, fail);
-	uint64_t start = sl_now_ns();
 
+	sl_port_compute_begins(r->port);
 	if (!err)
 		err = sl_ends_tail(&r->ends, chunk, fail);
-	sl_port_computed(r->port, sl_seconds_since(start));
+	sl_port_compute_ends(r->port);
 	if (!err && r->ends.training) {
 		struct sl_tensor din = sl_exec_din(r->ends.tail, chunk, rows);
 
@@ -71,14 +72,14 @@ static enum sl_err head_backward(struct sl_remote *r, int chunk, struct sl_fail 
 	struct sl_tensor dout =
 		sl_exec_dout(r->ends.head, chunk, sl_plan_chunk_rows(r->conf.plan, r->ends.batch_rows, chunk));
 	enum sl_err err = sl_port_decode(r->port, SL_DIR_HEAD_GRAD, chunk, &dout, fail);
-	uint64_t start = sl_now_ns();
 
+	sl_port_compute_begins(r->port);
 	if (!err)
 		err = sl_ends_head_backward(&r->ends, chunk);
 	/* the step's last task: what is asked of the server next is to apply it */
 	if (!err && chunk == sl_plan_chunks_of(r->conf.plan, r->ends.batch_rows) - 1)
 		err = sl_ends_check(&r->ends, fail);
-	sl_port_computed(r->port, sl_seconds_since(start));
+	sl_port_compute_ends(r->port);
 	return err;
 }
 
@@ -94,13 +95,13 @@ static enum sl_err commit(struct sl_remote *r, struct sl_fail *fail)
 	bool skip = sl_port_session(r->port)->skip;
 	enum sl_err err =
 		sl_port_follow(r->port, r->ends.step + 1, fail); /* first: it can fail and leave all as it was */
-	uint64_t start = sl_now_ns();
 
 	if (err)
 		return err;
+	sl_port_compute_begins(r->port);
 	SL_FAILPOINT(skip ? SL_FP_CLIENT_SKIP : SL_FP_CLIENT_APPLY);
 	err = skip ? SL_OK : sl_ends_commit(&r->ends, &sgd);
-	sl_port_computed(r->port, sl_seconds_since(start));
+	sl_port_compute_ends(r->port);
 	if (err)
 		return err;
 	if (!skip) {

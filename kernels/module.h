@@ -18,11 +18,12 @@
 
 #include "common/nn/backend.h"
 
-enum { SL_MODULE_ABI = 4, SL_MODULE_TEXT = 256 };
+enum { SL_MODULE_ABI = 5, SL_MODULE_TEXT = 256 };
 
 struct sl_module_options {
 	int device;         /* 0 … device_count - 1 */
 	bool graphs;        /* passes are recorded once, as a CUDA graph each, and launched as one */
+	bool overlap;       /* a task is queued while the one before it is done, and payloads are copied beside it */
 	bool inexact_order; /* cuDNN may choose algorithms that add in a varying order: two runs differ in the last bits
 			     */
 };

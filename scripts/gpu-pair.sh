@@ -5,7 +5,8 @@
 # an ImageNet backbone in safetensors; OUT gets timing.jsonl (a row per codec and chunk count) and, with EPOCHS > 0, the
 # fine-tuning run over the whole training set. BIN: folder of splitc and splits (default build/release), CODECS and
 # CHUNKS: what to time, DEVICE: cuda:0 unless said otherwise, STEPS: timed steps per row. FINETUNE_CODECS, SCHEDULE, and
-# LIMIT_S: seconds after which a fine-tuning run is ended after its step.
+# LIMIT_S: seconds after which a fine-tuning run is ended after its step. OVERLAP, GRAPHS: true for the server's keys of
+# these names, which may change times but not the hash of the weights that every row ends with.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 data=$1 weights=$2 out=$3 epochs=${4:-0}
@@ -22,6 +23,8 @@ listen: tcp://127.0.0.1:0
 store: $out/store
 device: $device
 threads: $threads
+overlap: ${OVERLAP:-false}
+graphs: ${GRAPHS:-false}
 limits: {memory_bytes: 64 GiB}
 control: $out/splits.sock
 YAML
@@ -57,9 +60,10 @@ for codec in ${CODECS-none f16 quant:8 sortquant:6+2 topk:0.1 lowrank:3,7 conv-i
 	for chunks in ${CHUNKS-1 4 8}; do
 		row=$(train "row" $(codec_sets "$codec") --set "train.chunks=$chunks" --set "train.max_steps=$steps" \
 			--set data.train_limit=2000 --set data.test_limit=64) || continue
-		echo "{\"codec\":\"$codec\",\"chunks\":$chunks,\"result\":$row,\"steps\":[$(grep '"type":"step"' "$out/row/log.jsonl" | paste -sd,)]}" \
+		hash=$(sha256sum <"$out/row/model.safetensors" | cut -c 1-16)
+		echo "{\"codec\":\"$codec\",\"chunks\":$chunks,\"weights\":\"$hash\",\"result\":$row,\"steps\":[$(grep '"type":"step"' "$out/row/log.jsonl" | paste -sd,)]}" \
 			>>"$out/timing.jsonl"
-		echo "$codec, $chunks chunks: done"
+		echo "$codec, $chunks chunks: done, weights $hash"
 	done
 done
 if [ "$epochs" -gt 0 ]; then

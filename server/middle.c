@@ -189,13 +189,13 @@ static enum sl_err forward(struct sl_middle *m, int chunk, struct sl_fail *fail)
 	struct sl_tensor in = sl_exec_input(m->exec, chunk, call.rows);
 	struct sl_tensor out = sl_exec_output(m->exec, chunk, call.rows);
 	enum sl_err err = sl_port_decode(m->port, SL_DIR_HEAD_ACT, chunk, &in, fail);
-	uint64_t start = sl_now_ns();
 
+	sl_port_compute_begins(m->port);
 	if (!err && chunk == 0 && call.training)
 		err = sl_exec_begin(m->exec);
 	if (!err)
 		err = sl_exec_forward(m->exec, &call, NULL);
-	sl_port_computed(m->port, sl_seconds_since(start));
+	sl_port_compute_ends(m->port);
 	return err ? err : sl_port_encode(m->port, SL_DIR_MID_ACT, chunk, &out, fail);
 }
 
@@ -205,11 +205,11 @@ static enum sl_err backward(struct sl_middle *m, int chunk, struct sl_fail *fail
 	struct sl_tensor dout = sl_exec_dout(m->exec, chunk, call.rows);
 	struct sl_tensor din = sl_exec_din(m->exec, chunk, call.rows);
 	enum sl_err err = sl_port_decode(m->port, SL_DIR_MID_GRAD, chunk, &dout, fail);
-	uint64_t start = sl_now_ns();
 
+	sl_port_compute_begins(m->port);
 	if (!err)
 		err = sl_exec_backward(m->exec, &call, NULL);
-	sl_port_computed(m->port, sl_seconds_since(start));
+	sl_port_compute_ends(m->port);
 	return err ? err : sl_port_encode(m->port, SL_DIR_HEAD_GRAD, chunk, &din, fail);
 }
 
@@ -243,9 +243,9 @@ static enum sl_err apply(struct sl_middle *m, struct sl_fail *fail)
 		.nesterov = m->agreement.nesterov,
 	};
 	int64_t rows[SL_SESSION_MAX_CHUNKS];
-	uint64_t start = sl_now_ns();
 	enum sl_err err;
 
+	sl_port_compute_begins(m->port);
 	for (int i = 0; i < s->chunks; i++)
 		rows[i] = (int64_t)sl_session_chunk_rows(s, i);
 	err = SL_FAILPOINT_CALL(SL_FP_SERVER_CHECK, 0) ? SL_ERR_NONFINITE
@@ -258,7 +258,7 @@ static enum sl_err apply(struct sl_middle *m, struct sl_fail *fail)
 	m->torn = m->torn || !err;
 	if (!err)
 		err = sl_exec_commit(m->exec, &sgd, rows, s->chunks);
-	sl_port_computed(m->port, sl_seconds_since(start));
+	sl_port_compute_ends(m->port);
 	if (!err && SL_FAILPOINT_CALL(SL_FP_SERVER_CODECS, 0) != 0)
 		err = SL_ERR_DEVICE;
 	if (!err)

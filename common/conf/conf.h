@@ -148,7 +148,7 @@ struct sl_conf_server {
 		enum sl_log_level level;
 	} log;
 	char control[SL_CONF_SOCKET_PATH];
-	bool deterministic, graphs;
+	bool deterministic, graphs, overlap;
 	int watchdog_s, drain_s; /* as the client's */
 	struct sl_conf_origin origin;
 };

@@ -14,6 +14,7 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "device", device, sl_conf_check_server_device, "auto", "where the middle runs: auto, cpu or cuda:N"),
 	SL_BOOL(T, "deterministic", deterministic, "true", "take only algorithms that give the same bits every time"),
 	SL_BOOL(T, "graphs", graphs, "false", "on a GPU: record what a chunk needs once, and launch it as one (CUDA graphs)"),
+	SL_BOOL(T, "overlap", overlap, "false", "on a GPU: queue a chunk's work while the one before it is computed, and copy payloads beside"),
 
 	SL_BYTES(T, "link.part_bytes", link.part_bytes, 4096, 1 << 20, "1 MiB", "payload of one message"),
 	SL_BYTES(T, "link.window_bytes", link.window_bytes, 4096, 0x1p34, "64 MiB", "credit: most bytes in flight in one direction of a session"),

@@ -120,8 +120,19 @@ struct sl_backend_ops {
 	enum sl_err (*upload)(struct sl_backend *be, void *dst, const void *host_src, size_t bytes);
 	enum sl_err (*download)(struct sl_backend *be, void *host_dst, const void *src, size_t bytes);
 	enum sl_err (*zero)(struct sl_backend *be, void *dst, size_t bytes);
-	/* Calls done(arg) once everything queued before is complete; a CPU backend calls it at once. */
+	/* Calls done(arg) once everything queued before is complete, on a thread of the backend; a CPU backend calls it
+	 * at once. Those of one backend are called in order. */
 	enum sl_err (*fence)(struct sl_backend *be, void (*done)(void *arg), void *arg);
+	/* Optional, with `fence`: work of one task may be queued while that of another is under way, and copies to and
+	 * from locked host memory run beside it (the queue_… functions of codec stages). */
+	bool ahead;
+	/* Optional, all or none, where work is queued. A mark notes when all that was queued before it is done; seconds
+	 * from one to another, once a fence behind both has passed, or all is known to be done. mark_close takes NULL.
+	 */
+	enum sl_err (*mark_open)(struct sl_backend *be, void **mark);
+	enum sl_err (*mark)(struct sl_backend *be, void *mark);
+	enum sl_err (*between)(struct sl_backend *be, const void *from, const void *to, double *seconds);
+	void (*mark_close)(struct sl_backend *be, void *mark);
 	/* weights, grads, momenta: [count] each, one range over all parameters of a segment. */
 	enum sl_err (*sgd)(struct sl_backend *be, const struct sl_sgd *sgd, int64_t count, float *weight, float *grad,
 			   float *momentum);

@@ -16,17 +16,6 @@ static const int run_priority[SL_PART_WHAT_COUNT] = {[SL_PART_WEIGHTS] = 0,
 						     [SL_PART_MID_ACT] = 1,
 						     [SL_PART_HEAD_GRAD] = 2};
 
-/* Weights and commits order everything; the tail and the middle's backward unblock the other side. */
-static const int task_priority[SL_TASK_COUNT] = {
-	[SL_TASK_OPEN] = 0,    [SL_TASK_INSTALL] = 0, [SL_TASK_GATHER] = 0,   [SL_TASK_COMMIT] = 0,  [SL_TASK_TAIL] = 1,
-	[SL_TASK_MID_BWD] = 1, [SL_TASK_MID_FWD] = 2, [SL_TASK_HEAD_FWD] = 2, [SL_TASK_HEAD_BWD] = 3};
-
-/* Behind all that the session has queued, though not behind what other sessions queue later. */
-static int abandon_priority(enum sl_session_role role)
-{
-	return task_priority[role == SL_SESSION_SERVER ? SL_TASK_MID_FWD : SL_TASK_HEAD_BWD];
-}
-
 /* Parts that come within this had all been here already: they say nothing of the link. */
 static const double run_min_s = 1e-3;
 
@@ -68,94 +57,12 @@ float *sl_port_weights(struct sl_port *p)
 
 /* ---- tasks ---- */
 
-static bool task_per_chunk(enum sl_task task)
-{
-	return task >= SL_TASK_HEAD_FWD && task <= SL_TASK_HEAD_BWD;
-}
-
-/* Codecs forget a pass that was abandoned; tasks of it that still wait have nothing to do. */
-static enum sl_err run_task(struct task_job *t)
-{
-	struct sl_port *p = t->port;
-
-	if (t->task == SL_TASK_ABANDON) {
-		for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-			sl_codec_rollback(p->codec[dir]);
-		return SL_OK;
-	}
-	if (task_per_chunk(t->task) && atomic_load(&p->abandoning))
-		return SL_OK;
-	return p->events.run(p->arg, t->task, t->chunk, &t->fail);
-}
-
-static void run_job(struct sl_job *job)
-{
-	struct task_job *t = (struct task_job *)job;
-
-	t->fail.text[0] = '\0';
-	t->err = run_task(t);
-}
-
-static void task_failed(struct task_job *t)
-{
-	const struct sl_event found = {.kind = SL_EV_NONFINITE, .task = t->task, .chunk = t->chunk, .why = &t->fail};
-	struct sl_port *p = t->port;
-
-	if (!t->fail.text[0])
-		sl_fail_set(&t->fail, t->err, "%s of chunk %d: %s", sl_task_name(t->task), t->chunk,
-			    sl_err_text(t->err));
-	if (t->err == SL_ERR_NONFINITE && sl_session_abandons(&p->session))
-		sl_port_event(p, &found);
-	else
-		sl_port_fail(p, &t->fail);
-}
-
-static void job_done(struct sl_job *job)
-{
-	struct task_job *t = (struct task_job *)job;
-	struct sl_port *p = t->port;
-	struct sl_event ev = {.kind = SL_EV_TASK_DONE, .task = t->task, .chunk = t->chunk};
-
-	if (p->dead)
-		return;
-	if (t->err) {
-		task_failed(t);
-		return;
-	}
-	if (t->task == SL_TASK_ABANDON)
-		atomic_store(&p->abandoning, false);
-	p->events.ran(p->arg, t->task, &ev);
-	sl_port_event(p, &ev);
-}
-
-enum sl_err sl_port_open_jobs(struct sl_port *p, bool per_chunk, int count)
-{
-	for (int task = 0; task < SL_TASK_COUNT; task++) {
-		if (task_per_chunk((enum sl_task)task) != per_chunk)
-			continue;
-		p->job[task] = calloc((size_t)count, sizeof *p->job[task]);
-		if (!p->job[task])
-			return SL_ERR_NOMEM;
-		for (int i = 0; i < count; i++)
-			p->job[task][i] = (struct task_job){.job = {run_job, job_done, task_priority[task], NULL, 0},
-							    .port = p,
-							    .task = (enum sl_task)task,
-							    .chunk = i};
-	}
-	return SL_OK;
-}
-
-static void dispatch(struct sl_port *p, enum sl_task task, int chunk)
-{
-	sl_worker_post(p->worker, &p->job[task][chunk].job);
-}
-
 static void dispatch_waiting(struct sl_port *p, enum sl_part_what what)
 {
 	struct lane_out *w = &p->waiting[what];
 
 	for (; w->count && !p->run[what][w->first].busy; w->first++, w->count--)
-		dispatch(p, w->task, w->first);
+		sl_port_dispatch(p, w->task, w->first);
 }
 
 static void start_task(struct sl_port *p, enum sl_task task, int chunk)
@@ -163,11 +70,8 @@ static void start_task(struct sl_port *p, enum sl_task task, int chunk)
 	enum sl_part_what what = task_output(task, p->session.training);
 	struct lane_out *w = what < SL_PART_WHAT_COUNT ? &p->waiting[what] : NULL;
 
-	if (task == SL_TASK_ABANDON)
-		p->job[task][0].job.priority = abandon_priority(p->session.role);
-
 	if (!w) {
-		dispatch(p, task, chunk);
+		sl_port_dispatch(p, task, chunk);
 		return;
 	}
 	if (!w->count)
@@ -449,8 +353,7 @@ static void port_free(struct sl_port *p)
 	if (p->outq)
 		sl_outq_close(p->outq);
 	sl_port_unequip(p);
-	for (int task = 0; task < SL_TASK_COUNT; task++)
-		free(p->job[task]);
+	sl_port_close_jobs(p);
 	free(p);
 }
 

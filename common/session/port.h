@@ -75,7 +75,9 @@ void sl_port_discard(struct sl_port *port);
 
 /* (worker) x := decoded run of `dir`, chunk; and the reverse into the buffer that the session will POST. In training
  * NONFINITE where x holds NaN or Inf, whether the codec could carry it or not. A plain payload is sent from x itself:
- * only the same chunk's next task of this kind may change x, which starts when the run has left. */
+ * only the same chunk's next task of this kind may change x, which starts when the run has left. On a backend that
+ * queues (sl_backend_ops.ahead) both may only have been queued when they return; then the task's end says what came of
+ * it, and a decoded payload that is refused then was computed with, which no commit has followed. */
 enum sl_err sl_port_decode(struct sl_port *port, enum sl_dir dir, int chunk, struct sl_tensor *x,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_port_encode(struct sl_port *port, enum sl_dir dir, int chunk, const struct sl_tensor *x,
@@ -86,8 +88,10 @@ void sl_port_commit_codecs(struct sl_port *port); /* (worker) */
 enum sl_err sl_port_follow(struct sl_port *port, uint64_t done, struct sl_fail *fail) SL_MUST_CHECK;
 /* (worker; or loop while no task is under way) By direction, for checkpoints; NULLs before sl_port_equip. */
 struct sl_codec *const *sl_port_codecs(struct sl_port *port);
-/* (worker) Adds to compute_s. */
-void sl_port_computed(struct sl_port *port, double seconds);
+/* (worker) Around a task's computation, between decoding and encoding: what it takes, on a device too, is added to
+ * compute_s when the task ends. */
+void sl_port_compute_begins(struct sl_port *port);
+void sl_port_compute_ends(struct sl_port *port);
 
 struct sl_port_stats sl_port_stats(const struct sl_port *port);
 

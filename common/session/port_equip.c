@@ -9,6 +9,11 @@
 
 /* ---- codecs at work ---- */
 
+static bool receives(const struct sl_port *p, int what)
+{
+	return (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == (p->session.role == SL_SESSION_CLIENT);
+}
+
 /* The tensor as the codec sees it: where that is the host's and the backend's memory is not, a copy of it. */
 static struct sl_tensor codec_view(struct sl_port *p, enum sl_dir dir, const struct sl_tensor *x)
 {
@@ -30,11 +35,18 @@ static struct sl_codec_call codec_call(const struct sl_port *p, int chunk)
 				      .training = s->training};
 }
 
+/* Coded in two halves: queued, and collected at the task's end. */
+static bool ahead(const struct sl_port *p, enum sl_dir dir)
+{
+	return p->be->ops->ahead && !p->host_codec[dir];
+}
+
 static enum sl_err decode(struct sl_port *p, enum sl_dir dir, int chunk, struct sl_tensor *x, struct sl_fail *fail)
 {
-	const struct run_slot *slot = &p->run[dir][chunk];
+	struct run_slot *slot = &p->run[dir][chunk];
 	struct sl_codec_call call = codec_call(p, chunk);
 	struct sl_tensor view = codec_view(p, dir, x);
+	const struct sl_bytes in = {slot->data, slot->len};
 	enum sl_err err;
 
 	if (slot->tensor && slot->tensor != x->data)
@@ -42,7 +54,9 @@ static enum sl_err decode(struct sl_port *p, enum sl_dir dir, int chunk, struct 
 				   chunk);
 	if (slot->tensor)
 		return sl_codec_plain_check(p->codec[dir], slot->data, slot->len, x, fail);
-	err = sl_codec_decode(p->codec[dir], &call, (struct sl_bytes){slot->data, slot->len}, &view, fail);
+	if (ahead(p, dir))
+		return sl_codec_queue_decode(p->codec[dir], &call, in, x, &slot->queued, fail);
+	err = sl_codec_decode(p->codec[dir], &call, in, &view, fail);
 	if (!err && view.data != x->data)
 		err = p->be->ops->upload(p->be, x->data, view.data, (size_t)sl_shape_count(&x->shape) * sizeof(float));
 	return err;
@@ -50,13 +64,15 @@ static enum sl_err decode(struct sl_port *p, enum sl_dir dir, int chunk, struct 
 
 enum sl_err sl_port_decode(struct sl_port *p, enum sl_dir dir, int chunk, struct sl_tensor *x, struct sl_fail *fail)
 {
+	bool marked = sl_port_mark(p, MARK_BEGUN);
 	uint64_t start = sl_now_ns();
 	enum sl_err err = decode(p, dir, chunk, x, fail);
 
 	if (!err)
 		atomic_store(&p->nominal_rx[dir],
 			     atomic_load(&p->nominal_rx[dir]) + sl_codec_nominal_bytes(p->codec[dir], x->shape.dim[0]));
-	atomic_fetch_add(&p->codec_ns, sl_now_ns() - start);
+	if (!marked)
+		atomic_fetch_add(&p->codec_ns, sl_now_ns() - start);
 	return err;
 }
 
@@ -89,6 +105,11 @@ static enum sl_err encode(struct sl_port *p, enum sl_dir dir, int chunk, const s
 		encode_plain(p, dir, slot, x);
 		return SL_OK;
 	}
+	if (ahead(p, dir)) {
+		err = sl_codec_queue_encode(p->codec[dir], &call, x, &out, &slot->queued);
+		slot->len = out.len;
+		return err;
+	}
 	if (view.data != x->data)
 		err = p->be->ops->download(p->be, view.data, x->data,
 					   (size_t)sl_shape_count(&x->shape) * sizeof(float));
@@ -98,22 +119,67 @@ static enum sl_err encode(struct sl_port *p, enum sl_dir dir, int chunk, const s
 	return err;
 }
 
+static enum sl_err encode_failed(enum sl_dir dir, int chunk, enum sl_err err, struct sl_fail *fail)
+{
+	if (err == SL_ERR_NONFINITE)
+		return sl_fail_set(fail, err, "NaN or Inf in %s of chunk %d", sl_dir_name(dir), chunk);
+	return sl_fail_set(fail, err, "%s of chunk %d: %s", sl_dir_name(dir), chunk, sl_err_text(err));
+}
+
 enum sl_err sl_port_encode(struct sl_port *p, enum sl_dir dir, int chunk, const struct sl_tensor *x,
 			   struct sl_fail *fail)
 {
 	uint64_t start = sl_now_ns();
 	enum sl_err err = SL_OK;
 
-	if (p->session.training)
+	if (p->session.training && !(ahead(p, dir) && sl_codec_queues(p->codec[dir], true)))
 		err = sl_finite_tensor(x, sl_dir_name(dir), chunk, fail);
 	if (err)
 		return err;
 	err = encode(p, dir, chunk, x);
 	if (err)
-		return sl_fail_set(fail, err, "%s of chunk %d: %s", sl_dir_name(dir), chunk, sl_err_text(err));
+		return encode_failed(dir, chunk, err, fail);
 	p->run[dir][chunk].nominal = sl_codec_nominal_bytes(p->codec[dir], x->shape.dim[0]);
-	atomic_fetch_add(&p->codec_ns, sl_now_ns() - start);
+	if (!sl_port_mark(p, MARK_ENCODED))
+		atomic_fetch_add(&p->codec_ns, sl_now_ns() - start);
 	return SL_OK;
+}
+
+static bool queued(const struct sl_port *p, int dir, int chunk)
+{
+	return p->run[dir] && p->run[dir][chunk].queued;
+}
+
+bool sl_port_queued(const struct sl_port *p, int chunk)
+{
+	bool any = false;
+
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		any = any || queued(p, dir, chunk);
+	return any;
+}
+
+enum sl_err sl_port_collect(struct sl_port *p, int chunk, struct sl_fail *fail)
+{
+	const struct sl_codec_call call = codec_call(p, chunk);
+	enum sl_err first = SL_OK;
+
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		struct sl_fail why;
+		enum sl_err err;
+
+		if (!queued(p, dir, chunk))
+			continue;
+		p->run[dir][chunk].queued = false;
+		err = sl_codec_collect(p->codec[dir], &call, &why);
+		if (err && !receives(p, dir))
+			err = encode_failed((enum sl_dir)dir, chunk, err, &why);
+		if (err && !first) {
+			first = err;
+			*fail = why;
+		}
+	}
+	return first;
 }
 
 struct sl_codec *const *sl_port_codecs(struct sl_port *p)
@@ -125,11 +191,6 @@ void sl_port_commit_codecs(struct sl_port *p)
 {
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		sl_codec_commit(p->codec[dir]);
-}
-
-void sl_port_computed(struct sl_port *p, double seconds)
-{
-	atomic_fetch_add(&p->compute_ns, (uint64_t)(seconds * 1e9));
 }
 
 /* ---- opening them ---- */
@@ -273,11 +334,6 @@ static size_t run_cap(const struct sl_port *p, int what)
 {
 	return what == SL_PART_WEIGHTS ? (size_t)p->plan->segment[SL_MIDDLE].weight_count * sizeof(float)
 				       : sl_codec_bound(p->codec[what], p->plan->rows);
-}
-
-static bool receives(const struct sl_port *p, int what)
-{
-	return (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == (p->session.role == SL_SESSION_CLIENT);
 }
 
 /* What a run's buffer holds; of a plain payload the codec's header, or that and what else is in the first part. */

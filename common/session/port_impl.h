@@ -1,5 +1,5 @@
-/* What a port is made of, for the files that implement it: port.c drives it, port_equip.c gives it codecs and buffers.
- */
+/* What a port is made of, for the files that implement it: port.c drives it, port_task.c runs its tasks on the worker,
+ * port_equip.c gives it codecs and buffers. */
 #ifndef SL_SESSION_PORT_IMPL_H
 #define SL_SESSION_PORT_IMPL_H
 
@@ -8,11 +8,21 @@
 #include "common/base/arena.h"
 #include "common/session/port.h"
 
+/* Moments of a task, on a backend that queues. */
+enum task_mark { MARK_BEGUN, MARK_DECODED, MARK_COMPUTED, MARK_ENCODED, MARK_COUNT };
+
+/* NEW: not held. Else, what the worker calls again for when the backend has done what was queued: the task's beginning,
+ * which waited for tasks before it, or its end. */
+enum task_stage { TASK_NEW, TASK_BEGINS, TASK_ENDS };
+
 struct task_job {
 	struct sl_job job; /* first: a job is its task */
 	struct sl_port *port;
 	enum sl_task task;
 	int chunk;
+	enum task_stage stage;  /* (worker) */
+	void *mark[MARK_COUNT]; /* (worker) the backend's; NULL: never needed */
+	unsigned marked;        /* (worker) bits 1 << enum task_mark */
 	enum sl_err err;
 	struct sl_fail fail;
 };
@@ -23,7 +33,8 @@ struct run_slot {
 	uint8_t *data;
 	size_t cap, len;
 	struct sl_run run;
-	bool busy; /* posted, and the transport may still read it */
+	bool busy;   /* posted, and the transport may still read it */
+	bool queued; /* (worker) the backend reads or writes it: sl_codec_collect is due */
 	/* Of a plain payload (codec.h): sending, its bytes from rest_at on lie in the tensor, at `rest`; receiving,
 	 * those behind the codec's header go to `tensor`. NULL: `data` has all of them. */
 	const uint8_t *rest;
@@ -64,8 +75,12 @@ struct sl_port {
 	int slots;
 	bool equipped;
 	uint64_t done;                       /* (worker) steps, behind which the codecs have their shapes */
-	struct task_job *job[SL_TASK_COUNT]; /* [slots] */
-	struct sl_port_stats stats;          /* but what sl_port_stats fills in */
+	struct task_job *job[SL_TASK_COUNT]; /* [job_count]: slots, or 1 */
+	int job_count[SL_TASK_COUNT];
+	struct task_job *running;   /* (worker) the task that `run` is called for */
+	int held;                   /* (worker) jobs of this port that are */
+	uint64_t compute_began_ns;  /* (worker) */
+	struct sl_port_stats stats; /* but what sl_port_stats fills in */
 	_Atomic uint64_t compute_ns, codec_ns;
 	_Atomic double nominal_rx[SL_DIR_COUNT]; /* of received runs; added to by the worker alone */
 	size_t header_bytes;                     /* of the message being delivered */
@@ -78,6 +93,14 @@ struct sl_port {
 
 /* Jobs of the tasks that each chunk has (count: slots), or of the others (1). SL_ERR_NOMEM. */
 enum sl_err sl_port_open_jobs(struct sl_port *port, bool per_chunk, int count) SL_MUST_CHECK;
+void sl_port_close_jobs(struct sl_port *port); /* before the backend goes */
+void sl_port_dispatch(struct sl_port *port, enum sl_task task, int chunk);
+/* (worker) For the running task; false: this backend's work is done when its functions return, so the clock will do. */
+bool sl_port_mark(struct sl_port *port, enum task_mark mark);
+/* (worker) Whether payloads of this chunk are on their way to or from a device; and what came of those, waiting where
+ * they have not arrived. */
+bool sl_port_queued(const struct sl_port *port, int chunk);
+enum sl_err sl_port_collect(struct sl_port *port, int chunk, struct sl_fail *fail) SL_MUST_CHECK;
 /* Frees what sl_port_equip has taken, if anything. */
 void sl_port_unequip(struct sl_port *port);
 

@@ -47,13 +47,13 @@ enum sl_err cu_check(struct cuda *cu, cudaError_t status, const char *what)
 	return SL_ERR_DEVICE;
 }
 
-enum sl_err cu_codec_stream(struct sl_backend *be, cudaStream_t *out)
+enum sl_err cu_codec_streams(struct sl_backend *be, struct cu_streams *out)
 {
 	struct cuda *cu;
 	enum sl_err err = cu_enter(be, &cu);
 
 	if (!err)
-		*out = cu->stream;
+		*out = (struct cu_streams){cu->stream, cu->in ? cu->in : cu->stream, cu->out ? cu->out : cu->stream};
 	return err;
 }
 
@@ -207,6 +207,19 @@ static void fence_recycle(struct sl_job *job)
 	((struct cu_fence *)job)->pending = false;
 }
 
+/* What was queued to bring payloads is followed by the main stream already. */
+static cudaError_t record_all(struct cuda *cu, cudaEvent_t event)
+{
+	cudaError_t status = cudaSuccess;
+
+	if (cu->out) {
+		status = cudaEventRecord(cu->tail, cu->stream);
+		if (!status)
+			status = cudaStreamWaitEvent(cu->out, cu->tail, 0);
+	}
+	return status ? status : cudaEventRecord(event, cu->out ? cu->out : cu->stream);
+}
+
 static enum sl_err cu_fence_queue(struct sl_backend *be, void (*done)(void *arg), void *arg)
 {
 	struct cu_fence *fence = NULL;
@@ -221,7 +234,7 @@ static enum sl_err cu_fence_queue(struct sl_backend *be, void (*done)(void *arg)
 			fence = &cu->fence[i];
 	if (!fence)
 		return SL_ERR_LIMIT;
-	err = cu_check(cu, cudaEventRecord(fence->event, cu->stream), "recording an event");
+	err = cu_check(cu, record_all(cu, fence->event), "recording an event");
 	if (err)
 		return err;
 	fence->pending = true;
@@ -232,6 +245,61 @@ static enum sl_err cu_fence_queue(struct sl_backend *be, void (*done)(void *arg)
 	return SL_OK;
 }
 
+static enum sl_err mark_open(struct sl_backend *be, void **mark)
+{
+	cudaEvent_t event = NULL;
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	if (!err)
+		err = cu_check(cu, cudaEventCreateWithFlags(&event, cudaEventBlockingSync), "creating an event");
+	*mark = event;
+	return err;
+}
+
+static enum sl_err mark_now(struct sl_backend *be, void *mark)
+{
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	return err ? err : cu_check(cu, cudaEventRecord(mark, cu->stream), "recording an event");
+}
+
+static enum sl_err between(struct sl_backend *be, const void *from, const void *to, double *seconds)
+{
+	cudaEvent_t first = (void *)(uintptr_t)from, last = (void *)(uintptr_t)to;
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+	float ms = 0;
+
+	if (!err)
+		err = cu_check(cu, cudaEventSynchronize(last), "waiting");
+	if (!err)
+		err = cu_check(cu, cudaEventElapsedTime(&ms, first, last), "measuring");
+	*seconds = (double)ms / 1000;
+	return err;
+}
+
+static void mark_close(struct sl_backend *be, void *mark)
+{
+	struct cuda *cu;
+
+	if (mark && !cu_enter(be, &cu))
+		cudaEventDestroy(mark);
+}
+
+static void close_streams(struct cuda *cu)
+{
+	if (cu->tail)
+		cudaEventDestroy(cu->tail);
+	if (cu->in)
+		cudaStreamDestroy(cu->in);
+	if (cu->out)
+		cudaStreamDestroy(cu->out);
+	if (cu->stream)
+		cudaStreamDestroy(cu->stream);
+}
+
 static void cu_close(struct sl_backend *be)
 {
 	struct cuda *cu = be->impl;
@@ -239,7 +307,7 @@ static void cu_close(struct sl_backend *be)
 	if (!cu)
 		return;
 	if (!bind_thread(cu) && cu->stream)
-		cudaStreamSynchronize(cu->stream);
+		cudaDeviceSynchronize();
 	sl_worker_close(cu->waiter);
 	cu_graphs_forget(&cu->graphs, NULL);
 	dnn_close(cu->dnn);
@@ -255,16 +323,29 @@ static void cu_close(struct sl_backend *be)
 	for (int i = 0; i < CU_FENCES; i++)
 		if (cu->fence[i].event)
 			cudaEventDestroy(cu->fence[i].event);
-	if (cu->stream)
-		cudaStreamDestroy(cu->stream);
+	close_streams(cu);
 	free(cu);
 	*be = (struct sl_backend){0};
+}
+
+static cudaError_t open_streams(struct cuda *cu)
+{
+	cudaError_t status = cudaStreamCreateWithFlags(&cu->stream, cudaStreamNonBlocking);
+
+	if (!cu->options.overlap || status)
+		return status;
+	status = cudaStreamCreateWithFlags(&cu->in, cudaStreamNonBlocking);
+	if (!status)
+		status = cudaStreamCreateWithFlags(&cu->out, cudaStreamNonBlocking);
+	if (!status)
+		status = cudaEventCreateWithFlags(&cu->tail, cudaEventDisableTiming);
+	return status;
 }
 
 static enum sl_err open_parts(struct cuda *cu, struct sl_fail *fail)
 {
 	const int device = cu->options.device;
-	cudaError_t status = cudaStreamCreateWithFlags(&cu->stream, cudaStreamNonBlocking);
+	cudaError_t status = open_streams(cu);
 
 	for (int i = 0; i < CU_FENCES && !status; i++) {
 		cu->fence[i].cu = cu;
@@ -316,6 +397,7 @@ enum sl_err cu_backend_open(struct sl_backend *be, const struct sl_module_option
 	cu->options = *options;
 	cu->ops = cu_backend_ops;
 	cu->ops.precisions = precisions_of(options->device);
+	cu->ops.ahead = options->overlap;
 	if (codecs && strcmp(codecs, "all") == 0) {
 		cu->ops.codec_stages = cu_codec_stages_all;
 		cu->ops.combine = combine;
@@ -374,6 +456,10 @@ const struct sl_backend_ops cu_backend_ops = {
 	.host_alloc = cu_host_alloc,
 	.host_free = cu_host_free,
 	.codec_stages = cu_codec_stages,
+	.mark_open = mark_open,
+	.mark = mark_now,
+	.between = between,
+	.mark_close = mark_close,
 	.finite = cu_finite,
 	.sgd = cu_sgd_range,
 	.convert = cu_convert_range,

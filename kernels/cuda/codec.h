@@ -60,7 +60,8 @@ cudaError_t cu_squares(cudaStream_t s, double *partial, uint32_t *status, const 
 cudaError_t cu_codes_head(cudaStream_t s, const struct cu_codes *c, const double *partial, const uint32_t *status);
 cudaError_t cu_codes_encode(cudaStream_t s, const struct cu_codes *c, const float *x);
 cudaError_t cu_codes_check(cudaStream_t s, uint32_t *status, const struct cu_codes *c); /* no level above `most` */
-cudaError_t cu_codes_decode(cudaStream_t s, float *x, const struct cu_codes *c);
+/* `refused`: a word of device memory; x is left alone where it is not 0. May be NULL. */
+cudaError_t cu_codes_decode(cudaStream_t s, float *x, const uint32_t *refused, const struct cu_codes *c);
 
 /* ---- codec_groups.cu: the same with a scale for every group ---- */
 enum { CU_GROUP_SMALL = 1024 }; /* elements of a group that one thread measures */
@@ -80,7 +81,7 @@ cudaError_t cu_groups_heads(cudaStream_t s, const struct cu_grouped *g);
 cudaError_t cu_groups_coefficients(cudaStream_t s, const struct cu_grouped *g); /* from the heads */
 cudaError_t cu_groups_encode(cudaStream_t s, const struct cu_grouped *g, const float *x);
 cudaError_t cu_groups_check(cudaStream_t s, uint32_t *status, const struct cu_grouped *g); /* no level above `most` */
-cudaError_t cu_groups_decode(cudaStream_t s, float *x, const struct cu_grouped *g);
+cudaError_t cu_groups_decode(cudaStream_t s, float *x, const uint32_t *refused, const struct cu_grouped *g);
 
 /* ---- codec_select.cu: the exact k-th largest magnitude, and the marks of what is kept ---- */
 struct cu_selection {    /* in device memory */

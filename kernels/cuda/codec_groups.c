@@ -125,7 +125,7 @@ static enum sl_err open_tern(void **state, const struct sl_stage_env *env, struc
 	return open_levels(state, env, &cu_stage_terngrad, 1, (int64_t)env->arg[TERN_BUCKET], false, fail);
 }
 
-static cudaError_t queue_encode(struct grouped *g, const float *x)
+static cudaError_t queue_codes(struct grouped *g, const float *x)
 {
 	struct cu_stage *s = &g->stage;
 	cudaError_t queued = cu_groups_measure(s->stream, &g->groups, s->status, x);
@@ -139,8 +139,8 @@ static cudaError_t queue_encode(struct grouped *g, const float *x)
 	return queued;
 }
 
-static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
-			  struct sl_buf *out)
+static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, const float *x,
+				const struct sl_shape *xs, bool finite, struct sl_buf *out)
 {
 	struct grouped *g = state;
 	struct cu_stage *s = &g->stage;
@@ -150,14 +150,14 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 	size_t bytes;
 
 	if (g->plain != NULL)
-		return g->plain->encode(g->state, call, x, xs, out);
+		return g->plain->queue_encode(g->state, call, x, xs, finite, out);
 	set_groups(g, xs);
 	bytes = cu_groups_bytes(&g->groups);
 	if (out->cap - out->len < bytes)
 		return SL_ERR_LIMIT;
+	out->len += bytes;
 	if (g->groups.codes.n == 0) {
-		memset(out->data + out->len, 0, bytes);
-		out->len += bytes;
+		memset(out->data + out->len - bytes, 0, bytes);
 		return SL_OK;
 	}
 	key = sl_codec_key(s->env.seed, s->env.dir, call, SL_STAGE_QUANTIZER);
@@ -165,13 +165,10 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 	err = cu_stage_begin(s);
 	if (err != SL_OK)
 		return err;
-	queued = queue_encode(g, x);
+	queued = queue_codes(g, x);
 	if (queued == cudaSuccess)
-		queued = cu_stage_download(s, out->data + out->len, g->groups.codes.payload, bytes);
-	err = cu_stage_end(s, queued);
-	if (err == SL_OK)
-		out->len += bytes;
-	return err;
+		queued = cu_stage_send(s, call->slot, out->data + out->len - bytes, g->groups.codes.payload, bytes);
+	return cu_codec_check(s->env.be, queued);
 }
 
 /* Sizes, spare bits and the heads: what can be seen on the host. */
@@ -198,17 +195,24 @@ static enum sl_err check_bytes(const struct cu_grouped *g, struct sl_bytes in, s
 	return SL_OK;
 }
 
-static enum sl_err decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-			  const struct sl_shape *xs, struct sl_fail *fail)
+/* A level above the greatest can be written, but is none. */
+static bool may_be_bad(const struct cu_codes *c)
+{
+	return c->kind == CU_CODE_LEVELS && c->most != (1u << (c->bits - 1)) - 1;
+}
+
+static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
+				const struct sl_shape *xs, struct sl_fail *fail)
 {
 	struct grouped *g = state;
 	struct cu_stage *s = &g->stage;
 	const struct cu_codes *c = &g->groups.codes;
+	const uint32_t *refused = may_be_bad(c) ? s->status + CU_STATUS_BAD : NULL;
 	cudaError_t queued;
 	enum sl_err err;
 
 	if (g->plain != NULL)
-		return g->plain->decode(g->state, call, in, x, xs, fail);
+		return g->plain->queue_decode(g->state, call, in, x, xs, fail);
 	set_groups(g, xs);
 	err = check_bytes(&g->groups, in, fail);
 	if (err != SL_OK || c->n == 0)
@@ -216,26 +220,46 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 	err = cu_stage_begin(s);
 	if (err != SL_OK)
 		return sl_fail_set(fail, err, "the device has failed");
-	queued = cu_stage_upload(s, c->payload, in.data, in.len);
-	if (c->kind == CU_CODE_LEVELS && c->most != (1u << (c->bits - 1)) - 1) {
-		if (queued == cudaSuccess)
-			queued = cu_groups_check(s->stream, s->status, &g->groups);
-		err = cu_stage_end(s, queued);
-		if (err == SL_OK && s->seen[CU_STATUS_BAD] != 0)
-			return sl_fail_set(fail, SL_ERR_PAYLOAD, "levels: one is above %u", c->most);
-	}
-	if (err == SL_OK && queued == cudaSuccess)
+	queued = cu_stage_bring(s, c->payload, in.data, in.len);
+	if (queued == cudaSuccess && refused != NULL)
+		queued = cu_groups_check(s->stream, s->status, &g->groups);
+	if (queued == cudaSuccess)
 		queued = cu_groups_coefficients(s->stream, &g->groups);
-	if (err == SL_OK && queued == cudaSuccess)
-		queued = cu_groups_decode(s->stream, x, &g->groups);
-	if (err == SL_OK)
-		err = cu_stage_end(s, queued);
-	return err == SL_OK ? SL_OK : sl_fail_set(fail, err, "the device failed to restore values");
+	if (queued == cudaSuccess)
+		queued = cu_groups_decode(s->stream, x, refused, &g->groups);
+	if (queued == cudaSuccess)
+		queued = cu_stage_take(s, call->slot, refused != NULL);
+	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
 }
 
-const struct sl_codec_stage cu_stage_quant_groups = {
-	.id = SL_STAGE_ID_QUANT, .open = open_quant, .close = close_grouped, .encode = encode, .decode = decode};
-const struct sl_codec_stage cu_stage_qsgd_groups = {
-	.id = SL_STAGE_ID_QSGD, .open = open_qsgd, .close = close_grouped, .encode = encode, .decode = decode};
-const struct sl_codec_stage cu_stage_terngrad_groups = {
-	.id = SL_STAGE_ID_TERNGRAD, .open = open_tern, .close = close_grouped, .encode = encode, .decode = decode};
+static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_fail *fail)
+{
+	struct grouped *g = state;
+	enum sl_err err;
+
+	if (g->plain != NULL)
+		return g->plain->collect(g->state, call, fail);
+	err = cu_stage_collect(&g->stage, call->slot);
+	if (err == SL_ERR_PAYLOAD)
+		return sl_fail_set(fail, err, "levels: one is above %u", g->groups.codes.most);
+	return cu_stage_said(err, fail);
+}
+
+const struct sl_codec_stage cu_stage_quant_groups = {.id = SL_STAGE_ID_QUANT,
+						     .open = open_quant,
+						     .close = close_grouped,
+						     .queue_encode = queue_encode,
+						     .queue_decode = queue_decode,
+						     .collect = collect};
+const struct sl_codec_stage cu_stage_qsgd_groups = {.id = SL_STAGE_ID_QSGD,
+						    .open = open_qsgd,
+						    .close = close_grouped,
+						    .queue_encode = queue_encode,
+						    .queue_decode = queue_decode,
+						    .collect = collect};
+const struct sl_codec_stage cu_stage_terngrad_groups = {.id = SL_STAGE_ID_TERNGRAD,
+							.open = open_tern,
+							.close = close_grouped,
+							.queue_encode = queue_encode,
+							.queue_decode = queue_decode,
+							.collect = collect};

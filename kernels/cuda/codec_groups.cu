@@ -274,11 +274,13 @@ cudaError_t cu_groups_check(cudaStream_t s, uint32_t *status, const struct cu_gr
 	return CU_LAUNCH(check, cu_tiles(g->codes.n), CU_THREADS, s, status, *g);
 }
 
-static __global__ void decode(float *x, struct cu_grouped g)
+static __global__ void decode(float *x, const uint32_t *refused, struct cu_grouped g)
 {
 	const struct affine *table = (const struct affine *)(const void *)g.table;
 	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x;
 
+	if (refused != NULL && *refused != 0)
+		return;
 #pragma unroll 2
 	for (int e = 0; e < CU_EACH; e++) {
 		const int64_t i = first + e * CU_THREADS;
@@ -292,7 +294,7 @@ static __global__ void decode(float *x, struct cu_grouped g)
 	}
 }
 
-cudaError_t cu_groups_decode(cudaStream_t s, float *x, const struct cu_grouped *g)
+cudaError_t cu_groups_decode(cudaStream_t s, float *x, const uint32_t *refused, const struct cu_grouped *g)
 {
-	return CU_LAUNCH(decode, cu_tiles(g->codes.n), CU_THREADS, s, x, *g);
+	return CU_LAUNCH(decode, cu_tiles(g->codes.n), CU_THREADS, s, x, refused, *g);
 }

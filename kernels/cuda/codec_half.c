@@ -52,61 +52,85 @@ static enum sl_err open_bf16(void **state, const struct sl_stage_env *env, struc
 	return open_as(state, env, true, true, fail);
 }
 
-static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
-			  struct sl_buf *out)
+static size_t value_bytes(const struct half *h, int64_t n)
+{
+	return (size_t)n * (h->staging != NULL ? sizeof *h->staging : sizeof(float));
+}
+
+static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, const float *x,
+				const struct sl_shape *xs, bool finite, struct sl_buf *out)
 {
 	struct half *h = state;
+	struct cu_stage *s = &h->stage;
 	int64_t n = sl_shape_count(xs);
-	size_t bytes = (size_t)n * (h->staging != NULL ? 2 : 4);
+	size_t bytes = value_bytes(h, n);
 	cudaError_t queued = cudaSuccess;
 	enum sl_err err;
 
-	(void)call;
 	if (out->cap - out->len < bytes)
 		return SL_ERR_LIMIT;
 	if (n == 0)
 		return SL_OK;
-	err = cu_stage_begin(&h->stage);
+	err = cu_stage_begin(s);
 	if (err != SL_OK)
 		return err;
 	if (h->staging != NULL)
-		queued = cu_to_half(h->stage.stream, h->staging, h->stage.status, x, h->bf16, n);
+		queued = cu_to_half(s->stream, h->staging, s->status, x, h->bf16, n);
+	else if (finite)
+		queued = cu_check_finite(s->stream, s->status, x, n);
 	if (queued == cudaSuccess)
-		queued = cu_stage_download(&h->stage, out->data + out->len,
-					   h->staging != NULL ? (const void *)h->staging : x, bytes);
-	err = cu_stage_end(&h->stage, queued);
-	if (err == SL_OK)
-		out->len += bytes;
-	return err;
+		queued = cu_stage_send(s, call->slot, out->data + out->len,
+				       h->staging != NULL ? (const void *)h->staging : x, bytes);
+	out->len += bytes;
+	return cu_codec_check(s->env.be, queued);
 }
 
-static enum sl_err decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-			  const struct sl_shape *xs, struct sl_fail *fail)
+static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
+				const struct sl_shape *xs, struct sl_fail *fail)
 {
 	struct half *h = state;
+	struct cu_stage *s = &h->stage;
 	int64_t n = sl_shape_count(xs);
-	size_t bytes = (size_t)n * (h->staging != NULL ? 2 : 4);
 	cudaError_t queued;
 	enum sl_err err;
 
-	(void)call;
-	if (in.len != bytes)
-		return sl_fail_set(fail, SL_ERR_PAYLOAD, "values: %zu bytes, expected %zu", in.len, bytes);
+	if (in.len != value_bytes(h, n))
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "values: %zu bytes, expected %zu", in.len, value_bytes(h, n));
 	if (n == 0)
 		return SL_OK;
-	err = cu_stage_begin(&h->stage);
-	if (err == SL_OK) {
-		queued = cu_stage_upload(&h->stage, h->staging != NULL ? (void *)h->staging : x, in.data, bytes);
-		if (queued == cudaSuccess && h->staging != NULL)
-			queued = cu_from_half(h->stage.stream, x, h->staging, h->bf16, n);
-		err = cu_stage_end(&h->stage, queued);
-	}
-	return err == SL_OK ? SL_OK : sl_fail_set(fail, err, "the device failed to restore values");
+	err = cu_stage_begin(s);
+	if (err != SL_OK)
+		return sl_fail_set(fail, err, "the device has failed");
+	queued = cu_stage_bring(s, h->staging != NULL ? (void *)h->staging : x, in.data, in.len);
+	if (queued == cudaSuccess && h->staging != NULL)
+		queued = cu_from_half(s->stream, x, h->staging, h->bf16, n);
+	if (queued == cudaSuccess)
+		queued = cu_stage_take(s, call->slot, false);
+	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
 }
 
-const struct sl_codec_stage cu_stage_none = {
-	.id = SL_STAGE_ID_NONE, .open = open_none, .close = close_half, .encode = encode, .decode = decode};
-const struct sl_codec_stage cu_stage_f16 = {
-	.id = SL_STAGE_ID_F16, .open = open_f16, .close = close_half, .encode = encode, .decode = decode};
-const struct sl_codec_stage cu_stage_bf16 = {
-	.id = SL_STAGE_ID_BF16, .open = open_bf16, .close = close_half, .encode = encode, .decode = decode};
+static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_fail *fail)
+{
+	struct half *h = state;
+
+	return cu_stage_said(cu_stage_collect(&h->stage, call->slot), fail);
+}
+
+const struct sl_codec_stage cu_stage_none = {.id = SL_STAGE_ID_NONE,
+					     .open = open_none,
+					     .close = close_half,
+					     .queue_encode = queue_encode,
+					     .queue_decode = queue_decode,
+					     .collect = collect};
+const struct sl_codec_stage cu_stage_f16 = {.id = SL_STAGE_ID_F16,
+					    .open = open_f16,
+					    .close = close_half,
+					    .queue_encode = queue_encode,
+					    .queue_decode = queue_decode,
+					    .collect = collect};
+const struct sl_codec_stage cu_stage_bf16 = {.id = SL_STAGE_ID_BF16,
+					     .open = open_bf16,
+					     .close = close_half,
+					     .queue_encode = queue_encode,
+					     .queue_decode = queue_decode,
+					     .collect = collect};

@@ -87,7 +87,7 @@ static enum sl_err open_tern(void **state, const struct sl_stage_env *env, struc
 	return open_levels(state, env, 1, env->arg[TERN_BUCKET], false, fail);
 }
 
-static cudaError_t queue_encode(struct levels *l, const float *x)
+static cudaError_t queue_codes(struct levels *l, const float *x)
 {
 	struct cu_stage *s = &l->stage;
 	cudaError_t queued;
@@ -103,8 +103,8 @@ static cudaError_t queue_encode(struct levels *l, const float *x)
 	return queued;
 }
 
-static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
-			  struct sl_buf *out)
+static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, const float *x,
+				const struct sl_shape *xs, bool finite, struct sl_buf *out)
 {
 	struct levels *l = state;
 	struct sl_rng_key key = sl_codec_key(l->stage.env.seed, l->stage.env.dir, call, SL_STAGE_QUANTIZER);
@@ -112,26 +112,24 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 	enum sl_err err;
 	size_t bytes;
 
+	(void)finite; /* the range, or the scale, is */
 	l->codes.n = sl_shape_count(xs);
 	l->codes.key = cu_philox_of(&key);
 	bytes = cu_codes_bytes(&l->codes);
 	if (out->cap - out->len < bytes)
 		return SL_ERR_LIMIT;
+	out->len += bytes;
 	if (l->codes.n == 0) {
-		memset(out->data + out->len, 0, bytes);
-		out->len += bytes;
+		memset(out->data + out->len - bytes, 0, bytes);
 		return SL_OK;
 	}
 	err = cu_stage_begin(&l->stage);
 	if (err != SL_OK)
 		return err;
-	queued = queue_encode(l, x);
+	queued = queue_codes(l, x);
 	if (queued == cudaSuccess)
-		queued = cu_stage_download(&l->stage, out->data + out->len, l->codes.payload, bytes);
-	err = cu_stage_end(&l->stage, queued);
-	if (err == SL_OK)
-		out->len += bytes;
-	return err;
+		queued = cu_stage_send(&l->stage, call->slot, out->data + out->len - bytes, l->codes.payload, bytes);
+	return cu_codec_check(l->stage.env.be, queued);
 }
 
 static enum sl_err check_head(const struct cu_codes *c, const uint8_t *in, struct sl_fail *fail)
@@ -162,15 +160,21 @@ static enum sl_err check_bytes(const struct cu_codes *c, struct sl_bytes in, str
 	return check_head(c, in.data, fail);
 }
 
-static enum sl_err decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-			  const struct sl_shape *xs, struct sl_fail *fail)
+/* A level above the greatest can be written, but is none. */
+static bool may_be_bad(const struct cu_codes *c)
+{
+	return c->kind == CU_CODE_LEVELS && c->most != (1u << (c->bits - 1)) - 1;
+}
+
+static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
+				const struct sl_shape *xs, struct sl_fail *fail)
 {
 	struct levels *l = state;
 	struct cu_stage *s = &l->stage;
+	const bool check = may_be_bad(&l->codes);
 	cudaError_t queued;
 	enum sl_err err;
 
-	(void)call;
 	l->codes.n = sl_shape_count(xs);
 	err = check_bytes(&l->codes, in, fail);
 	if (err != SL_OK || l->codes.n == 0)
@@ -178,24 +182,41 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 	err = cu_stage_begin(s);
 	if (err != SL_OK)
 		return sl_fail_set(fail, err, "the device has failed");
-	queued = cu_stage_upload(s, l->codes.payload, in.data, in.len);
-	if (l->codes.kind == CU_CODE_LEVELS && l->codes.most != (1u << (l->codes.bits - 1)) - 1) {
-		if (queued == cudaSuccess)
-			queued = cu_codes_check(s->stream, s->status, &l->codes);
-		err = cu_stage_end(s, queued);
-		if (err == SL_OK && s->seen[CU_STATUS_BAD] != 0)
-			return sl_fail_set(fail, SL_ERR_PAYLOAD, "levels: one is above %u", l->codes.most);
-	}
-	if (err == SL_OK && queued == cudaSuccess)
-		queued = cu_codes_decode(s->stream, x, &l->codes);
-	if (err == SL_OK)
-		err = cu_stage_end(s, queued);
-	return err == SL_OK ? SL_OK : sl_fail_set(fail, err, "the device failed to restore values");
+	queued = cu_stage_bring(s, l->codes.payload, in.data, in.len);
+	if (queued == cudaSuccess && check)
+		queued = cu_codes_check(s->stream, s->status, &l->codes);
+	if (queued == cudaSuccess)
+		queued = cu_codes_decode(s->stream, x, check ? s->status + CU_STATUS_BAD : NULL, &l->codes);
+	if (queued == cudaSuccess)
+		queued = cu_stage_take(s, call->slot, check);
+	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
 }
 
-const struct sl_codec_stage cu_stage_quant = {
-	.id = SL_STAGE_ID_QUANT, .open = open_quant, .close = close_levels, .encode = encode, .decode = decode};
-const struct sl_codec_stage cu_stage_qsgd = {
-	.id = SL_STAGE_ID_QSGD, .open = open_qsgd, .close = close_levels, .encode = encode, .decode = decode};
-const struct sl_codec_stage cu_stage_terngrad = {
-	.id = SL_STAGE_ID_TERNGRAD, .open = open_tern, .close = close_levels, .encode = encode, .decode = decode};
+static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_fail *fail)
+{
+	struct levels *l = state;
+	enum sl_err err = cu_stage_collect(&l->stage, call->slot);
+
+	if (err == SL_ERR_PAYLOAD)
+		return sl_fail_set(fail, err, "levels: one is above %u", l->codes.most);
+	return cu_stage_said(err, fail);
+}
+
+const struct sl_codec_stage cu_stage_quant = {.id = SL_STAGE_ID_QUANT,
+					      .open = open_quant,
+					      .close = close_levels,
+					      .queue_encode = queue_encode,
+					      .queue_decode = queue_decode,
+					      .collect = collect};
+const struct sl_codec_stage cu_stage_qsgd = {.id = SL_STAGE_ID_QSGD,
+					     .open = open_qsgd,
+					     .close = close_levels,
+					     .queue_encode = queue_encode,
+					     .queue_decode = queue_decode,
+					     .collect = collect};
+const struct sl_codec_stage cu_stage_terngrad = {.id = SL_STAGE_ID_TERNGRAD,
+						 .open = open_tern,
+						 .close = close_levels,
+						 .queue_encode = queue_encode,
+						 .queue_decode = queue_decode,
+						 .collect = collect};

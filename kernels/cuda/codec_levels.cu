@@ -195,11 +195,13 @@ cudaError_t cu_codes_check(cudaStream_t s, uint32_t *status, const struct cu_cod
 	return CU_LAUNCH(check, cu_tiles(c->n), CU_THREADS, s, status, *c);
 }
 
-static __global__ void decode(float *x, struct cu_codes c)
+static __global__ void decode(float *x, const uint32_t *refused, struct cu_codes c)
 {
 	__shared__ struct affine a;
 	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x;
 
+	if (refused != NULL && *refused != 0)
+		return;
 	if (threadIdx.x == 0)
 		a = affine_of_head(&c);
 	__syncthreads();
@@ -213,7 +215,7 @@ static __global__ void decode(float *x, struct cu_codes c)
 	}
 }
 
-cudaError_t cu_codes_decode(cudaStream_t s, float *x, const struct cu_codes *c)
+cudaError_t cu_codes_decode(cudaStream_t s, float *x, const uint32_t *refused, const struct cu_codes *c)
 {
-	return CU_LAUNCH(decode, cu_tiles(c->n), CU_THREADS, s, x, *c);
+	return CU_LAUNCH(decode, cu_tiles(c->n), CU_THREADS, s, x, refused, *c);
 }

@@ -1,20 +1,55 @@
 #include "kernels/cuda/codec_stage.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 _Static_assert((int)CU_BLOCK == (int)SL_CODEC_BLOCK && (int)CU_F32_INF_BITS == (int)SL_F32_INF_BITS,
 	       "blocks are those of the payload formats");
 
+static cudaError_t open_event(cudaEvent_t *out)
+{
+	return cudaEventCreateWithFlags(out, cudaEventDisableTiming | cudaEventBlockingSync);
+}
+
+static enum sl_err open_events(struct cu_stage *s, struct sl_fail *fail)
+{
+	cudaError_t status;
+
+	s->slot = calloc((size_t)s->env.slots, sizeof *s->slot);
+	if (s->slot == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory");
+	status = open_event(&s->free);
+	if (status == cudaSuccess)
+		status = open_event(&s->arrived);
+	if (status == cudaSuccess)
+		status = open_event(&s->written);
+	for (int i = 0; i < s->env.slots && status == cudaSuccess; i++)
+		status = open_event(&s->slot[i].settled);
+	if (cu_codec_check(s->env.be, status) != SL_OK)
+		return sl_fail_set(fail, SL_ERR_DEVICE, "the device has failed");
+	return SL_OK;
+}
+
 enum sl_err cu_stage_open(struct cu_stage *s, const struct sl_stage_env *env, struct sl_fail *fail)
 {
+	const size_t words = (size_t)env->slots * CU_STATUS_WORDS;
 	enum sl_err err;
 
 	*s = (struct cu_stage){.env = *env};
-	err = cu_codec_stream(env->be, &s->stream);
+	err = cu_codec_streams(env->be, &s->streams);
 	if (err != SL_OK)
 		return sl_fail_set(fail, err, "the device has failed");
-	err = cu_stage_alloc(s, CU_STATUS_WORDS * sizeof *s->status, (void **)&s->status, fail);
-	if (err != SL_OK)
-		return err;
-	return env->be->ops->host_alloc(env->be, CU_STATUS_WORDS * sizeof *s->seen, (void **)&s->seen, fail);
+	s->stream = s->streams.main;
+	err = open_events(s, fail);
+	if (err == SL_OK)
+		err = cu_stage_alloc(s, CU_STATUS_WORDS * sizeof *s->status, (void **)&s->status, fail);
+	return err != SL_OK ? err : env->be->ops->host_alloc(env->be, words * sizeof *s->seen, (void **)&s->seen, fail);
+}
+
+static void close_event(cudaEvent_t event)
+{
+	if (event != NULL)
+		cudaEventDestroy(event);
 }
 
 void cu_stage_close(struct cu_stage *s)
@@ -23,6 +58,12 @@ void cu_stage_close(struct cu_stage *s)
 		return;
 	cu_stage_free(s, s->status);
 	s->env.be->ops->host_free(s->env.be, s->seen);
+	close_event(s->free);
+	close_event(s->arrived);
+	close_event(s->written);
+	for (int i = 0; s->slot != NULL && i < s->env.slots; i++)
+		close_event(s->slot[i].settled);
+	free(s->slot);
 }
 
 enum sl_err cu_stage_alloc(struct cu_stage *s, size_t bytes, void **out, struct sl_fail *fail)
@@ -38,11 +79,16 @@ void cu_stage_free(struct cu_stage *s, void *ptr)
 
 enum sl_err cu_stage_begin(struct cu_stage *s)
 {
-	enum sl_err err = cu_codec_stream(s->env.be, &s->stream);
+	enum sl_err err = cu_codec_streams(s->env.be, &s->streams);
+	cudaError_t queued = cudaSuccess;
 
 	if (err != SL_OK)
 		return err;
-	return cu_codec_check(s->env.be, cudaMemsetAsync(s->status, 0, CU_STATUS_WORDS * sizeof *s->status, s->stream));
+	if (s->sent != NULL)
+		queued = cudaStreamWaitEvent(s->stream, s->sent, 0);
+	if (queued == cudaSuccess)
+		queued = cudaMemsetAsync(s->status, 0, CU_STATUS_WORDS * sizeof *s->status, s->stream);
+	return cu_codec_check(s->env.be, queued);
 }
 
 cudaError_t cu_stage_upload(struct cu_stage *s, void *dst, const void *host, size_t bytes)
@@ -67,6 +113,95 @@ enum sl_err cu_stage_end(struct cu_stage *s, cudaError_t queued)
 	if (err != SL_OK)
 		return err;
 	return s->seen[CU_STATUS_NONFINITE] >= CU_F32_INF_BITS ? SL_ERR_NONFINITE : SL_OK;
+}
+
+/* ---- queued calls */
+
+static cudaError_t follow(cudaStream_t stream, cudaEvent_t event, cudaStream_t behind)
+{
+	cudaError_t queued = cudaEventRecord(event, behind);
+
+	return queued != cudaSuccess ? queued : cudaStreamWaitEvent(stream, event, 0);
+}
+
+cudaError_t cu_stage_bring(struct cu_stage *s, void *dst, const void *host, size_t bytes)
+{
+	cudaError_t queued = cudaSuccess;
+
+	/* the first one: behind the clearing of fresh memory */
+	if (!s->brought)
+		queued = cudaEventRecord(s->free, s->stream);
+	s->brought = true;
+	if (queued == cudaSuccess)
+		queued = cudaStreamWaitEvent(s->streams.in, s->free, 0);
+	if (queued == cudaSuccess)
+		queued = cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice, s->streams.in);
+	return queued != cudaSuccess ? queued : follow(s->stream, s->arrived, s->streams.in);
+}
+
+static cudaError_t send_status(struct cu_stage *s, int slot)
+{
+	return cudaMemcpyAsync(s->seen + (size_t)slot * CU_STATUS_WORDS, s->status, CU_STATUS_WORDS * sizeof *s->seen,
+			       cudaMemcpyDeviceToHost, s->streams.out);
+}
+
+static cudaError_t settle(struct cu_stage *s, int slot, cudaStream_t stream)
+{
+	s->slot[slot].due = true;
+	return cudaEventRecord(s->slot[slot].settled, stream);
+}
+
+cudaError_t cu_stage_take(struct cu_stage *s, int slot, bool status)
+{
+	cudaError_t queued = cudaEventRecord(s->free, s->stream);
+
+	memset(s->seen + (size_t)slot * CU_STATUS_WORDS, 0, CU_STATUS_WORDS * sizeof *s->seen);
+	if (queued != cudaSuccess || !status)
+		return queued != cudaSuccess ? queued : settle(s, slot, s->streams.in);
+	queued = follow(s->streams.out, s->written, s->stream);
+	if (queued == cudaSuccess)
+		queued = send_status(s, slot);
+	if (queued == cudaSuccess)
+		queued = settle(s, slot, s->streams.out);
+	s->sent = s->slot[slot].settled;
+	return queued;
+}
+
+cudaError_t cu_stage_send(struct cu_stage *s, int slot, void *host, const void *src, size_t bytes)
+{
+	cudaError_t queued = follow(s->streams.out, s->written, s->stream);
+
+	if (queued == cudaSuccess)
+		queued = cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, s->streams.out);
+	if (queued == cudaSuccess)
+		queued = send_status(s, slot);
+	if (queued == cudaSuccess)
+		queued = settle(s, slot, s->streams.out);
+	s->sent = s->slot[slot].settled;
+	return queued;
+}
+
+enum sl_err cu_stage_collect(struct cu_stage *s, int slot)
+{
+	const uint32_t *seen = s->seen + (size_t)slot * CU_STATUS_WORDS;
+	enum sl_err err;
+
+	if (!s->slot[slot].due)
+		return SL_OK;
+	s->slot[slot].due = false;
+	err = cu_codec_check(s->env.be, cudaEventSynchronize(s->slot[slot].settled));
+	if (err != SL_OK)
+		return err;
+	if (seen[CU_STATUS_NONFINITE] >= CU_F32_INF_BITS)
+		return SL_ERR_NONFINITE;
+	return seen[CU_STATUS_BAD] != 0 ? SL_ERR_PAYLOAD : SL_OK;
+}
+
+enum sl_err cu_stage_said(enum sl_err err, struct sl_fail *fail)
+{
+	if (err == SL_OK)
+		return SL_OK;
+	return sl_fail_set(fail, err, err == SL_ERR_NONFINITE ? "NaN or Inf" : "the device failed to code values");
 }
 
 extern const struct sl_codec_stage cu_stage_none, cu_stage_f16, cu_stage_bf16, cu_stage_quant, cu_stage_terngrad,

@@ -1,8 +1,12 @@
 /* What the device's codec stages share on the host: memory, the status words, waiting. A stage of a backend fills its
  * id and the functions from `open` on; the rest of its table is the portable stage's (common/codec/stage.h).
  *
- * Every call ends with the stream idle: payloads are host memory whose owner may reuse them, and what they say has to
- * be known. Restoring values (`inverse`) alone is only queued. */
+ * Calls of most stages end with the stream idle: payloads are host memory whose owner may reuse them, and what they say
+ * has to be known; restoring values (`inverse`) alone is only queued. Quantizers whose payloads have a size that is
+ * known before queue all of it, their payloads on copy streams beside the computation (cu_stage_bring, cu_stage_send).
+ * What orders the streams, all of it for one piece of device memory, the staging of a payload:
+ *   bring  in:  after `free` of the call before, upload, `arrived`;  main: after `arrived`, kernels, `free`
+ *   send   main: after `sent` of the call before, kernels, `written`;  out: after `written`, download, `sent` */
 #ifndef SL_KERNELS_CUDA_CODEC_STAGE_H
 #define SL_KERNELS_CUDA_CODEC_STAGE_H
 
@@ -10,15 +14,30 @@
 #include "common/nn/backend.h"
 #include "kernels/cuda/codec.h"
 
-struct cu_stage {
-	struct sl_stage_env env;
-	cudaStream_t stream;
-	uint32_t *status; /* [CU_STATUS_WORDS] device memory */
-	uint32_t *seen;   /* their copy, locked host memory */
+/* in, out: copies to and from the device; main again where nothing is to run ahead. */
+struct cu_streams {
+	cudaStream_t main, in, out;
 };
 
-/* The backend's stream; DEVICE where it has failed. Binds the calling thread. backend.c. */
-enum sl_err cu_codec_stream(struct sl_backend *be, cudaStream_t *out) SL_MUST_CHECK;
+struct cu_stage_slot {
+	cudaEvent_t settled; /* the payload has come, or gone and the status with it */
+	bool due;            /* collect has not been called */
+};
+
+struct cu_stage {
+	struct sl_stage_env env;
+	cudaStream_t stream; /* main */
+	struct cu_streams streams;
+	uint32_t *status; /* [CU_STATUS_WORDS] device memory */
+	uint32_t *seen;   /* [slots][CU_STATUS_WORDS] copies, locked host memory; of calls that wait: the first */
+	struct cu_stage_slot *slot; /* [slots] */
+	cudaEvent_t free, arrived, written;
+	cudaEvent_t sent; /* `settled` of the slot sent last, or NULL */
+	bool brought;     /* something, ever */
+};
+
+/* The backend's streams; DEVICE where it has failed. Binds the calling thread. backend.c. */
+enum sl_err cu_codec_streams(struct sl_backend *be, struct cu_streams *out) SL_MUST_CHECK;
 enum sl_err cu_codec_check(struct sl_backend *be, cudaError_t status) SL_MUST_CHECK;
 
 enum sl_err cu_stage_open(struct cu_stage *s, const struct sl_stage_env *env, struct sl_fail *fail) SL_MUST_CHECK;
@@ -34,6 +53,16 @@ cudaError_t cu_stage_download(struct cu_stage *s, void *host, const void *src, s
 /* Waits for all that was queued; `queued` is what queueing said. Then s->seen is the status: NONFINITE where it says
  * so. */
 enum sl_err cu_stage_end(struct cu_stage *s, cudaError_t queued) SL_MUST_CHECK;
+
+/* A queued call, slot by slot. Decoding: bring, kernels, take; encoding: begin, kernels, send. `status`: with the
+ * status words, of a call that began with cu_stage_begin. Then collect, once: NONFINITE, PAYLOAD where the status is
+ * BAD, or DEVICE. */
+cudaError_t cu_stage_bring(struct cu_stage *s, void *dst, const void *host, size_t bytes);
+cudaError_t cu_stage_take(struct cu_stage *s, int slot, bool status);
+cudaError_t cu_stage_send(struct cu_stage *s, int slot, void *host, const void *src, size_t bytes);
+enum sl_err cu_stage_collect(struct cu_stage *s, int slot) SL_MUST_CHECK;
+/* err, in a sentence where it is one. */
+enum sl_err cu_stage_said(enum sl_err err, struct sl_fail *fail) SL_MUST_CHECK;
 
 static inline struct cu_philox cu_philox_of(const struct sl_rng_key *key)
 {

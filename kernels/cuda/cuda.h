@@ -1,4 +1,5 @@
-/* The inside of the CUDA backend: one device, one stream, on which everything is queued in order. */
+/* The inside of the CUDA backend: one device, one stream, on which everything is queued in order; and, where tasks run
+ * ahead, two more for payloads alone (codec_stage.h). */
 #ifndef SL_KERNELS_CUDA_CUDA_H
 #define SL_KERNELS_CUDA_CUDA_H
 
@@ -62,6 +63,8 @@ struct cuda {
 	struct sl_backend_ops ops; /* cu_backend_ops, with what the options add */
 	struct sl_module_options options;
 	cudaStream_t stream;
+	cudaStream_t in, out; /* copies to and from the device; NULL: `stream` */
+	cudaEvent_t tail;     /* with them: of `stream`, for a fence */
 	cublasLtHandle_t blas;
 	void *blas_workspace;          /* [CU_BLAS_WORKSPACE]: all is one stream, so one serves every product */
 	struct cu_gemm gemm[CU_GEMMS]; /* a hash table */

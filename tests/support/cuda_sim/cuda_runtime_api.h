@@ -1,9 +1,10 @@
 /* What kernels/cuda needs of CUDA, on a CPU: so that its kernels run where no GPU is. Those of the codecs keep to what
  * C and CUDA C++ have in common, and are linked into a test; all of it together, as C++, is a libsplit_cuda.so that has
  * one device (make cuda-sim). Threads of a block are fibers of one thread, resumed in varying order, and meet at
- * barriers, warp votes and shuffles as on a device; blocks run one after another. Every copy and launch is done when
- * the call returns. One thread of a process computes. Races, of blocks too, are looked for by race/race.c. What this
- * cannot show: the device's own rounding of products and library calls, its limits, recorded graphs, and time. */
+ * barriers, warp votes and shuffles as on a device; blocks run one after another. In the module copies, launches and
+ * products wait in streams, as late and in as odd an order as a device may take them (stream.c); in C they are done
+ * when the call returns. Races, of blocks too, are looked for by race/race.c. What this cannot show: the device's own
+ * rounding of products and library calls, its limits, recorded graphs, and time. */
 #ifndef SL_TESTS_CUDA_SIM_H
 #define SL_TESTS_CUDA_SIM_H
 
@@ -18,7 +19,8 @@ extern "C" {
 #endif
 
 typedef int cudaError_t;
-typedef void *cudaStream_t, *cudaEvent_t;
+typedef struct sim_stream *cudaStream_t;
+typedef struct sim_event *cudaEvent_t;
 enum { cudaSuccess, cudaErrorUnknown, cudaErrorInvalidValue, cudaErrorMemoryAllocation };
 enum { cudaStreamNonBlocking, cudaEventDisableTiming, cudaEventBlockingSync, cudaHostAllocDefault };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
@@ -39,6 +41,17 @@ struct cudaFuncAttributes {
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *dst, int byte, size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaDeviceSynchronize(void);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+/* run(arg) as the stream's next piece of work; `run` frees arg. */
+cudaError_t sim_queue(cudaStream_t stream, void (*run)(void *arg), void *arg);
 /* runtime.c; none fails but for memory beyond the host's, or a device other than 0 */
 cudaError_t cudaMalloc(void **out, size_t bytes);
 cudaError_t cudaFree(void *ptr);
@@ -52,12 +65,6 @@ cudaError_t cudaDriverGetVersion(int *out);
 cudaError_t cudaRuntimeGetVersion(int *out);
 cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t status);
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags);
-cudaError_t cudaStreamDestroy(cudaStream_t stream);
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags);
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
-cudaError_t cudaEventSynchronize(cudaEvent_t event);
-cudaError_t cudaEventDestroy(cudaEvent_t event);
 
 #define __global__
 #define __device__
@@ -74,6 +81,7 @@ extern struct sim_index threadIdx, blockIdx, blockDim, gridDim;
 
 /* Runs `thread` for every thread of every block. Aborts where a barrier is not reached by all. A launch that no device
  * would take is an error, which cudaGetLastError says. */
+cudaError_t sim_takes_grid(struct sim_index grid, struct sim_index block);
 cudaError_t sim_launch_grid(void (*thread)(void), struct sim_index grid, struct sim_index block);
 cudaError_t sim_launch(void (*thread)(void), int64_t blocks, unsigned threads);
 extern const void *sim_body; /* free for who launches: what `thread` needs to know */
@@ -162,16 +170,37 @@ struct dim3 : sim_index {
 	}
 };
 
-/* Every thread calls `body`, which copies the arguments as CUDA's launch would. */
+/* Every thread calls `body`. */
 template <class F> cudaError_t sim_run(dim3 grid, dim3 block, const F &body)
 {
 	sim_body = &body;
 	return sim_launch_grid([] { (*(const F *)sim_body)(); }, grid, block);
 }
 
-#define CU_RUN(kernel, grid, block, s, ...) ((void)(s), (void)sim_run((grid), (block), [&] { (kernel)(__VA_ARGS__); }))
+/* f() as the stream's next piece of work. */
+template <class F> cudaError_t sim_later(cudaStream_t s, F f)
+{
+	const auto run = [](void *arg) {
+		(*(F *)arg)();
+		delete (F *)arg;
+	};
+
+	return sim_queue(s, run, new F(f));
+}
+
+/* The arguments are those of the moment, as CUDA's launch copies them. */
+template <class K, class... A> cudaError_t sim_call(dim3 grid, dim3 block, cudaStream_t s, K kernel, A... args)
+{
+	cudaError_t err = sim_takes_grid(grid, block);
+
+	return err ? err : sim_later(s, [=] { sim_run(grid, block, [&] { kernel(args...); }); });
+}
+
 #define CU_LAUNCH(kernel, blocks, threads, s, ...) \
-	((void)(s), sim_run((unsigned)(blocks), (threads), [&] { kernel(__VA_ARGS__); }))
+	sim_call((unsigned)(blocks), (threads), (s), [=](auto... a) { (kernel)(a...); }, __VA_ARGS__)
+#define CU_RUN(...) ((void)CU_LAUNCH_GRID(__VA_ARGS__))
+#define CU_LAUNCH_GRID(kernel, grid, block, s, ...) \
+	sim_call((grid), (block), (s), [=](auto... a) { (kernel)(a...); }, __VA_ARGS__)
 
 template <class F> cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, F)
 {

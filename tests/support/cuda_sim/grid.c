@@ -162,14 +162,23 @@ cudaError_t cudaGetLastError(void)
 	return last;
 }
 
+cudaError_t sim_takes_grid(struct sim_index grid, struct sim_index block)
+{
+	const uint64_t threads = (uint64_t)block.x * block.y * block.z;
+
+	if (grid.x < 1 || grid.x > INT32_MAX || grid.y < 1 || grid.y > 65535 || grid.z < 1 || grid.z > 65535 ||
+	    threads < 1 || threads > MOST_THREADS)
+		return last_error = cudaErrorInvalidValue;
+	return cudaSuccess;
+}
+
 cudaError_t sim_launch_grid(void (*thread)(void), struct sim_index grid, struct sim_index block)
 {
 	const uint64_t threads = (uint64_t)block.x * block.y * block.z;
 	unsigned number = 0;
 
-	if (grid.x < 1 || grid.x > INT32_MAX || grid.y < 1 || grid.y > 65535 || grid.z < 1 || grid.z > 65535 ||
-	    threads < 1 || threads > MOST_THREADS)
-		return last_error = cudaErrorInvalidValue;
+	if (sim_takes_grid(grid, block))
+		return last_error;
 	if (!fiber_ready())
 		return last_error = cudaErrorMemoryAllocation;
 	sim.thread = thread;

@@ -1,23 +1,301 @@
-/* Copies and fills, done when the call returns. */
+/* Streams: queues of work that wait for as long as a device may let them wait. Nothing is done until somebody waits for
+ * it, and then what may be done next is drawn among the streams; or, as the draw falls, some of it at once. So what is
+ * not ordered by a stream or an event comes in another order sooner or later, and copies read and write host memory
+ * when their owner may have gone on. Stream NULL: done when the call returns. */
 #include "tests/support/cuda_sim/cuda_runtime_api.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+struct sim_event {
+	uint64_t recorded, passed;
+	double passed_s;
+};
+
+struct work {
+	struct work *next;
+	void (*run)(void *arg);
+	void *arg;
+	struct sim_event *record, *wait; /* of one at most */
+	uint64_t round;
+};
+
+struct sim_stream {
+	struct sim_stream *next;
+	struct work *first, **last;
+};
+
+struct copy {
+	void *dst;
+	const void *src;
+	size_t bytes;
+	int fill;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sim_stream *streams;
+static uint32_t luck;
+
+static unsigned draw(unsigned most)
+{
+	if (luck == 0) {
+		const char *seed = getenv("SPLIT_SIM_SEED");
+
+		luck = seed ? (uint32_t)strtoul(seed, NULL, 10) | 1 : 1;
+	}
+	luck = luck * 1664525u + 1013904223u;
+	return (luck >> 8) % most;
+}
+
+static bool ready(const struct sim_stream *s)
+{
+	return s->first && (!s->first->wait || s->first->wait->passed >= s->first->round);
+}
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void do_first(struct sim_stream *s)
+{
+	struct work *w = s->first;
+
+	s->first = w->next;
+	if (!s->first)
+		s->last = &s->first;
+	if (w->run)
+		w->run(w->arg);
+	if (w->record && w->round > w->record->passed)
+		w->record->passed = w->round;
+	if (w->record)
+		w->record->passed_s = now_s();
+	free(w);
+}
+
+/* The stream that does nothing while another can, for some hundred pieces of work: in any other order a fair draw lets
+ * it catch up. */
+static const struct sim_stream *slow;
+
+/* The which-th stream that can go on, or NULL; *n: how many there are. */
+static struct sim_stream *find_ready(bool slow_too, unsigned which, unsigned *n)
+{
+	struct sim_stream *found = NULL;
+
+	*n = 0;
+	for (struct sim_stream *s = streams; s; s = s->next)
+		if (ready(s) && (slow_too || s != slow) && (*n)++ == which)
+			found = s;
+	return found;
+}
+
+/* One piece of work of a stream that is drawn. False: nothing can be done. */
+static bool do_some(void)
+{
+	bool slow_too;
+	unsigned n;
+
+	if (draw(300) == 0) {
+		slow = streams;
+		for (unsigned i = draw(4); i > 0 && slow; i--)
+			slow = slow->next;
+	}
+	slow_too = !find_ready(false, 0, &n);
+	if (slow_too)
+		find_ready(true, 0, &n);
+	if (n == 0)
+		return false;
+	do_first(find_ready(slow_too, draw(n), &n));
+	return true;
+}
+
+static void must_do_some(void)
+{
+	if (do_some())
+		return;
+	fprintf(stderr, "cuda_sim: streams wait for events that nothing records\n");
+	abort();
+}
+
+static cudaError_t queue(struct sim_stream *s, const struct work *what)
+{
+	struct work *w;
+
+	if (!s) {
+		what->run(what->arg);
+		return cudaSuccess;
+	}
+	w = malloc(sizeof *w);
+	if (!w)
+		return cudaErrorMemoryAllocation;
+	pthread_mutex_lock(&lock);
+	*w = *what;
+	w->next = NULL;
+	*s->last = w;
+	s->last = &w->next;
+	for (unsigned n = draw(4) == 0 ? draw(8) : 0; n > 0 && do_some(); n--)
+		;
+	pthread_mutex_unlock(&lock);
+	return cudaSuccess;
+}
+
+cudaError_t sim_queue(cudaStream_t stream, void (*run)(void *arg), void *arg)
+{
+	return queue(stream, &(struct work){.run = run, .arg = arg});
+}
+
+static void run_copy(void *arg)
+{
+	struct copy *c = arg;
+
+	if (c->src)
+		memcpy(c->dst, c->src, c->bytes);
+	else
+		memset(c->dst, c->fill, c->bytes);
+	free(c);
+}
+
+static cudaError_t queue_copy(cudaStream_t stream, struct copy copy)
+{
+	struct copy *c = malloc(sizeof *c);
+
+	if (!c)
+		return cudaErrorMemoryAllocation;
+	*c = copy;
+	return sim_queue(stream, run_copy, c);
+}
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
 	(void)kind;
-	(void)stream;
-	memcpy(dst, src, bytes);
-	return cudaSuccess;
+	return bytes ? queue_copy(stream, (struct copy){.dst = dst, .src = src, .bytes = bytes}) : cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void *dst, int byte, size_t bytes, cudaStream_t stream)
 {
-	(void)stream;
-	memset(dst, byte, bytes);
+	return queue_copy(stream, (struct copy){.dst = dst, .bytes = bytes, .fill = byte});
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
+{
+	struct sim_stream *s = calloc(1, sizeof *s);
+
+	(void)flags;
+	if (!s)
+		return cudaErrorMemoryAllocation;
+	s->last = &s->first;
+	pthread_mutex_lock(&lock);
+	s->next = streams;
+	streams = s;
+	pthread_mutex_unlock(&lock);
+	*out = s;
 	return cudaSuccess;
+}
+
+static void drain(const struct sim_stream *s)
+{
+	while (s->first)
+		must_do_some();
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-	(void)stream;
+	pthread_mutex_lock(&lock);
+	if (stream)
+		drain(stream);
+	pthread_mutex_unlock(&lock);
+	return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+	pthread_mutex_lock(&lock);
+	for (const struct sim_stream *s = streams; s; s = s->next)
+		drain(s);
+	pthread_mutex_unlock(&lock);
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+	struct sim_stream **at = &streams;
+
+	pthread_mutex_lock(&lock);
+	drain(stream);
+	while (*at != stream)
+		at = &(*at)->next;
+	*at = (*at)->next;
+	slow = slow == stream ? NULL : slow;
+	pthread_mutex_unlock(&lock);
+	free(stream);
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
+{
+	(void)flags;
+	*out = calloc(1, sizeof **out);
+	return *out ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+	struct work record = {.record = event};
+
+	pthread_mutex_lock(&lock);
+	record.round = ++event->recorded;
+	if (!stream)
+		event->passed = event->recorded;
+	pthread_mutex_unlock(&lock);
+	return stream ? queue(stream, &record) : cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
+{
+	struct work wait = {.wait = event};
+
+	(void)flags;
+	pthread_mutex_lock(&lock);
+	wait.round = event->recorded;
+	pthread_mutex_unlock(&lock);
+	return stream ? queue(stream, &wait) : cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+	unsigned idle_ms;
+	uint64_t round;
+
+	pthread_mutex_lock(&lock);
+	round = event->recorded;
+	idle_ms = event->passed < round && draw(4) ? draw(25) : 0;
+	pthread_mutex_unlock(&lock);
+	/* other threads queue more before any of it is done */
+	nanosleep(&(struct timespec){0, (long)idle_ms * 1000000}, NULL);
+	pthread_mutex_lock(&lock);
+	while (event->passed < round)
+		must_do_some();
+	pthread_mutex_unlock(&lock);
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+	pthread_mutex_lock(&lock);
+	*ms = (float)((to->passed_s - from->passed_s) * 1000);
+	pthread_mutex_unlock(&lock);
+	return from->passed == from->recorded && to->passed == to->recorded ? cudaSuccess : cudaErrorUnknown;
+}
+
+/* With work that names it still queued, as on a device. */
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+	cudaDeviceSynchronize();
+	free(event);
 	return cudaSuccess;
 }

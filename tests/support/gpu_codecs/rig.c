@@ -14,10 +14,10 @@
 
 /* ---- the backends */
 
-enum sl_err cu_codec_stream(struct sl_backend *be, cudaStream_t *out)
+enum sl_err cu_codec_streams(struct sl_backend *be, struct cu_streams *out)
 {
 	(void)be;
-	*out = NULL;
+	*out = (struct cu_streams){0};
 	return SL_OK;
 }
 

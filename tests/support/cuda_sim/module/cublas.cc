@@ -76,6 +76,31 @@ static double dot(const float *a, const float *b, int64_t n)
 	return sum[0] + sum[1] + sum[2] + sum[3];
 }
 
+struct sim_product {
+	sim_desc desc;
+	sim_matrix la, lb, lc, ld;
+	const void *a, *b, *c;
+	void *d;
+	float alpha, beta;
+};
+
+static void multiply(const sim_product &p)
+{
+	const bool round = p.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+	const std::vector<float> x = rows_of(p.a, &p.la, p.desc.a == CUBLAS_OP_T, round);
+	const std::vector<float> y = rows_of(p.b, &p.lb, p.desc.b == CUBLAS_OP_N, round);
+	const int64_t k = (int64_t)(p.desc.a == CUBLAS_OP_T ? p.la.rows : p.la.cols);
+
+	for (int64_t j = 0; j < (int64_t)p.ld.cols; j++)
+		for (int64_t i = 0; i < (int64_t)p.ld.rows; i++) {
+			float v = p.alpha * (float)dot(&x[(size_t)(i * k)], &y[(size_t)(j * k)], k);
+
+			if (p.beta != 0)
+				v += p.beta * get(p.c, p.lc.type, j * p.lc.ld + i);
+			put(p.d, p.ld.type, j * p.ld.ld + i, v);
+		}
+}
+
 extern "C" {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *out)
@@ -170,22 +195,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
 			      cublasLtMatrixLayout_t la, const void *b, cublasLtMatrixLayout_t lb, const void *beta,
 			      const void *c, cublasLtMatrixLayout_t lc, void *d, cublasLtMatrixLayout_t ld,
-			      const cublasLtMatmulAlgo_t *, void *, size_t, cudaStream_t)
+			      const cublasLtMatmulAlgo_t *, void *, size_t, cudaStream_t stream)
 {
-	const bool round = desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-	const std::vector<float> x = rows_of(a, la, desc->a == CUBLAS_OP_T, round);
-	const std::vector<float> y = rows_of(b, lb, desc->b == CUBLAS_OP_N, round);
-	const float by = *(const float *)alpha, keep = *(const float *)beta;
-	const int64_t k = (int64_t)(desc->a == CUBLAS_OP_T ? la->rows : la->cols);
+	const sim_product product = {*desc, *la, *lb, *lc, *ld, a, b, c, d, *(const float *)alpha, *(const float *)beta};
 
-	for (int64_t j = 0; j < (int64_t)ld->cols; j++)
-		for (int64_t i = 0; i < (int64_t)ld->rows; i++) {
-			float v = by * (float)dot(&x[(size_t)(i * k)], &y[(size_t)(j * k)], k);
-
-			if (keep != 0)
-				v += keep * get(c, lc->type, j * lc->ld + i);
-			put(d, ld->type, j * ld->ld + i, v);
-		}
-	return CUBLAS_STATUS_SUCCESS;
+	return sim_later(stream, [=] { multiply(product); }) ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
 }
 }

@@ -16,6 +16,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
 
 cudaError_t cudaFree(void *ptr)
 {
+	cudaDeviceSynchronize();
 	free(ptr);
 	return cudaSuccess;
 }
@@ -70,47 +71,6 @@ cudaError_t cudaRuntimeGetVersion(int *out)
 const char *cudaGetErrorString(cudaError_t status)
 {
 	return status == cudaSuccess ? "no error" : "refused by the simulation";
-}
-
-/* Streams and events: everything is done when it has been queued. */
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
-{
-	(void)flags;
-	*out = NULL;
-	return cudaSuccess;
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t stream)
-{
-	(void)stream;
-	return cudaSuccess;
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
-{
-	(void)flags;
-	*out = NULL;
-	return cudaSuccess;
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
-{
-	(void)event;
-	(void)stream;
-	return cudaSuccess;
-}
-
-cudaError_t cudaEventSynchronize(cudaEvent_t event)
-{
-	(void)event;
-	return cudaSuccess;
-}
-
-cudaError_t cudaEventDestroy(cudaEvent_t event)
-{
-	(void)event;
-	return cudaSuccess;
 }
 
 /* kernels/cuda/graph_run.c: nothing is recorded, every pass is plain */

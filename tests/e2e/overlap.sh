@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# overlap: true. On a simulated device (make cuda-sim), whose streams are late and take what they may in any order, a
+# run with tasks queued ahead and payloads on copy streams learns what the plain one does, byte for byte: codecs that
+# can be queued and such that cannot, dropout, a ragged batch, gradients that overflow, two sessions at once, a server that is killed.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+module=$PWD/$BUILD/cuda-sim-module/libsplit_cuda.so
+[ -f "$module" ] || { echo "no simulated device here: no C++ compiler, or a build with sanitizers"; exit 77; }
+
+make_data 72 20
+write_config "$tmp/client.yaml"
+mkdir "$tmp/bin"
+cp "$SPLITS" "$module" "$tmp/bin/"
+SPLITS=$tmp/bin/splits
+export SPLIT_CUDA_CODECS=all
+small=(--set model.width=0.1 --set model.form=cifar --set head_end=features.0.1 --set tail_begin=features.2 --set train.batch=16
+	--set train.chunks=4 --set train.schedule.warmup_epochs=0 --set train.schedule.kind=constant --set train.optimizer.lr=0.02
+	--set train.checkpoint_every=2 --set train.epochs=2)
+run() { client "$1" "$tmp/client.yaml" "${small[@]}" --set server="$endpoint" "${@:2}" || fail "$1: $(tail -n 1 "$tmp/$1.log")"; }
+serve() { # NAME OVERLAP
+	[ -z "${server_pid:-}" ] || { kill -9 "$server_pid"; wait "$server_pid" 2>/dev/null || true; }
+	start_server "$1" device=cuda:0 overlap="$2"
+}
+codecs=(none f16 quant:8 'quant:4,per=channel' 'qsgd:100' 'topk:0.3|quant:8')
+mixed=(--set codec.head_act=quant:8 --set codec.mid_act=none --set codec.mid_grad='topk:0.2|f16' --set codec.head_grad=qsgd:20,bucket=256)
+[ -n "${SPLIT_LONG:-}" ] || codecs=(none 'qsgd:100')
+nan=(--set train.on_nan=skip --set train.precision=fp16 --set train.batch=8 --set train.chunks=2 --set train.optimizer.lr=0.005)
+
+serve plain false
+for codec in "${codecs[@]}"; do run "plain-${codec//[^a-z0-9]/-}" --set codec="$codec"; done
+run plain-mixed "${mixed[@]}"
+run plain-nan "${nan[@]}"
+grep -q '"skipped":true' "$tmp/plain-nan/log.jsonl" || fail "no step was left out for NaN or Inf"
+
+for seed in ${SPLIT_LONG:+3 5 7 9 11} 1; do
+	export SPLIT_SIM_SEED=$seed
+	serve ahead true
+	for codec in "${codecs[@]}"; do
+		name=${codec//[^a-z0-9]/-}
+		rm -rf "$tmp/ahead-$name"
+		run "ahead-$name" --set codec="$codec"
+		same_run "plain-$name" "ahead-$name" "$(steps_of "plain-$name")"
+	done
+	rm -rf "$tmp/ahead-mixed" "$tmp/ahead-nan" "$tmp/ahead-beside"
+	start_client ahead-beside "$tmp/client.yaml" "${small[@]}" --set server="$endpoint" "${mixed[@]}"
+	run ahead-mixed "${mixed[@]}"
+	ends_with "$client_pid" 0 $patience "the session beside"
+	for name in mixed beside; do same_run plain-mixed "ahead-$name" "$(steps_of plain-mixed)"; done
+	run ahead-nan "${nan[@]}"
+	same_run plain-nan ahead-nan "$(steps_of plain-nan)"
+done
+
+# ---- killed between two steps, and gone on from what both keep
+start_client ahead-killed "$tmp/client.yaml" "${small[@]}" --set server="$endpoint" "${mixed[@]}"
+wait_for "4 steps" has_steps ahead-killed 4
+kill -9 "$client_pid" "$server_pid" || fail "ended before it could be killed"
+wait "$client_pid" "$server_pid" 2>/dev/null || true
+server_pid=
+serve ahead true
+run ahead-killed --resume "${mixed[@]}"
+same_run plain-mixed ahead-killed "$(steps_of plain-mixed)"
+echo "$((${#codecs[@]} + 3)) runs equal their plain twins"
