@@ -264,6 +264,18 @@ static enum sl_err load_section(struct loader *l, const char *section, int depth
 	return err;
 }
 
+/* Behind the only document. */
+static enum sl_err load_end(struct loader *l)
+{
+	enum sl_err err = next_event(l); /* document end */
+
+	if (!err)
+		err = next_event(l);
+	if (!err && l->event.type != YAML_STREAM_END_EVENT)
+		err = fail_at(l, l->event.start_mark, "one document per file: remove what follows \"---\"");
+	return err;
+}
+
 static enum sl_err load_stream(struct loader *l)
 {
 	enum sl_err err = next_event(l); /* stream start */
@@ -279,13 +291,7 @@ static enum sl_err load_stream(struct loader *l)
 		err = load_section(l, "", 0);
 	else if (l->event.type != YAML_SCALAR_EVENT || l->event.data.scalar.length > 0)
 		err = fail_at(l, l->event.start_mark, "the file must be a section of keys, got %s", kind_of(&l->event));
-	if (!err)
-		err = next_event(l); /* document end */
-	if (!err)
-		err = next_event(l);
-	if (!err && l->event.type != YAML_STREAM_END_EVENT)
-		err = fail_at(l, l->event.start_mark, "one document per file: remove what follows \"---\"");
-	return err;
+	return err ? err : load_end(l);
 }
 
 static enum sl_err load_yaml(struct loader *l, const char *text, size_t len, enum sl_err (*load)(struct loader *l))
@@ -476,13 +482,7 @@ static enum sl_err load_rows(struct loader *l)
 		return fail_at(l, l->event.start_mark, "the file must be a list of rows, got %s", kind_of(&l->event));
 	while (!err && (err = next_event(l)) == SL_OK && l->event.type != YAML_SEQUENCE_END_EVENT)
 		err = load_row(l);
-	if (!err)
-		err = next_event(l); /* document end */
-	if (!err)
-		err = next_event(l);
-	if (!err && l->event.type != YAML_STREAM_END_EVENT)
-		err = fail_at(l, l->event.start_mark, "one document per file: remove what follows \"---\"");
-	return err;
+	return err ? err : load_end(l);
 }
 
 enum sl_err sl_conf_load_list(const struct sl_conf_schema *schema, void *rows, int most, int *n, const char *path,
