@@ -88,7 +88,7 @@ static int plan(int from, int count, uint64_t seed)
 						   (enum disk_mode)disk_random(&seed, DISK_MODE_COUNT)};
 		struct promise p = promised(from, cut);
 
-		if (!busy(cut) && disk_random(&seed, 4))
+		if (!busy(cut) && disk_random(&seed, 16))
 			continue;
 		if (which < DISK_SIDES) /* of the other side only the process has died */
 			mode[which] = DISK_ALL;
