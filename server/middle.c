@@ -417,8 +417,12 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 		note_step(m);
 		break;
 	case SL_ACTION_FAIL:
-		sl_log(SL_LOG_WARN, "session-failed", "peer %" PRIu64 ": %s: %s", m->peer, sl_err_name(fail->code),
-		       fail->text);
+		if (fail->code == SL_ERR_BUSY) /* as a client says that means to come back */
+			sl_log(SL_LOG_INFO, "session-paused", "peer %" PRIu64 " after %" PRIu64 " steps", m->peer,
+			       m->steps);
+		else
+			sl_log(SL_LOG_WARN, "session-failed", "peer %" PRIu64 ": %s: %s", m->peer,
+			       sl_err_name(fail->code), fail->text);
 		session_over(m);
 		break;
 	case SL_ACTION_LEFT:

@@ -20,6 +20,8 @@ wait_for "ten steps" has_steps paused 10
 kill -INT "$client_pid"
 ends_with "$client_pid" 0 $patience "the interrupted client"
 ls "$tmp"/paused/checkpoint-*.safetensors >/dev/null || fail "no checkpoint after SIGINT"
+wait_for "the server says nothing of the pause" grep -q '^INFO session-paused: ' "$tmp/server.log"
+! grep 'session-failed' "$tmp/server.log" || fail "the server takes a pause for a failure"
 [ "$(steps_of paused)" -lt 120 ] || fail "it was over before it was interrupted"
 ls "$tmp/paused" >"$tmp/before"
 for again in '' --local; do
