@@ -10,18 +10,10 @@
 #include "client/report.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
-#include "common/base/rng.h"
 #include "common/link/control.h"
 #include "common/link/loop.h"
 
-enum {
-	RETRY_MAX_MS = 32000,
-	WATCH_MS = 250,
-	DRAIN_LOOK_MS = 5,
-	/* links that a refused or broken frame ended, one after another without a step between: then it is no accident
-	 */
-	PROTOCOL_TRIES = 5
-};
+enum { WATCH_MS = 250, DRAIN_LOOK_MS = 5 };
 
 struct drive {
 	struct sl_setup *setup;
@@ -325,29 +317,11 @@ static void on_abandoned(void *arg, const struct sl_fail *why)
 	sl_remote_fetch(d->remote);
 }
 
-/* What may be different next time. A broken frame is, once; a peer that breaks every frame is not. */
-static bool may_pass(const struct drive *d, enum sl_err err)
-{
-	switch (err) {
-	case SL_ERR_PEER_LOST:
-	case SL_ERR_TIMEOUT:
-	case SL_ERR_UNAVAILABLE:
-	case SL_ERR_BUSY:
-	case SL_ERR_DEVICE:
-		return true;
-	case SL_ERR_PROTOCOL:
-	case SL_ERR_PAYLOAD:
-		return d->tries < PROTOCOL_TRIES;
-	default:
-		return false;
-	}
-}
-
 static void on_failed(void *arg, const struct sl_fail *fail)
 {
 	struct drive *d = arg;
 	bool wait = d->setup->conf->link.on_server_lost == SL_LOST_WAIT && !d->stop && !d->nonfinite &&
-		    may_pass(d, fail->code);
+		    sl_recover_may_pass(fail->code, d->tries);
 	struct sl_step_result result;
 	bool done = false;
 
@@ -379,20 +353,6 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 
 static enum sl_err open_link(struct drive *d);
 
-/* 1, 2, 4 … times the configured pause, at most 32 s, each shortened by up to a quarter. */
-static void retry_later(struct drive *d)
-{
-	const struct sl_conf_client *c = d->setup->conf;
-	const struct sl_rng_key key = {(uint64_t)c->train.seed, sl_training_state(d->run).step, 0, SL_RNG_JITTER};
-	uint64_t pause = (uint64_t)c->link.retry_ms;
-
-	for (int i = 1; i < d->tries && pause < RETRY_MAX_MS; i++)
-		pause *= 2;
-	pause = pause < RETRY_MAX_MS ? pause : RETRY_MAX_MS;
-	pause -= sl_rng_below(sl_rng_u32(&key, (uint64_t)d->tries), (uint32_t)(pause / 4 + 1));
-	sl_timer_start(d->retry, pause, 0);
-}
-
 static void on_retry(void *arg)
 {
 	struct drive *d = arg;
@@ -412,7 +372,7 @@ static void on_closed(void *arg)
 	if (d->ending)
 		sl_loop_stop(d->loop);
 	else
-		retry_later(d);
+		sl_timer_start(d->retry, sl_recover_retry_ms(d->recover, d->run, d->tries), 0);
 }
 
 /* Nothing is closed: with a task that does not end nothing can be. */

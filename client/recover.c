@@ -10,8 +10,14 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/base/rng.h"
 #include "common/base/worker.h"
 #include "common/nn/weights_file.h"
+
+enum {
+	RETRY_MAX_MS = 32000,
+	PROTOCOL_TRIES = 5 /* links that a refused or broken frame ended, without a step between: no accident */
+};
 
 struct sl_recover {
 	const struct sl_setup *setup;
@@ -256,6 +262,36 @@ void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf)
 			conf->held[conf->n_held++] = r->file[i];
 	if (conf->n_held < SL_WIRE_HELD_MAX && !(conf->n_held && conf->held[conf->n_held - 1] == 0))
 		conf->held[conf->n_held++] = 0;
+}
+
+/* A broken frame is an accident, once; a peer that breaks every frame is not. */
+bool sl_recover_may_pass(enum sl_err err, int tries)
+{
+	switch (err) {
+	case SL_ERR_PEER_LOST:
+	case SL_ERR_TIMEOUT:
+	case SL_ERR_UNAVAILABLE:
+	case SL_ERR_BUSY:
+	case SL_ERR_DEVICE:
+		return true;
+	case SL_ERR_PROTOCOL:
+	case SL_ERR_PAYLOAD:
+		return tries < PROTOCOL_TRIES;
+	default:
+		return false;
+	}
+}
+
+uint64_t sl_recover_retry_ms(const struct sl_recover *r, const struct sl_training *run, int tries)
+{
+	const struct sl_conf_client *c = r->setup->conf;
+	const struct sl_rng_key key = {(uint64_t)c->train.seed, sl_training_state(run).step, 0, SL_RNG_JITTER};
+	uint64_t pause = (uint64_t)c->link.retry_ms;
+
+	for (int i = 1; i < tries && pause < RETRY_MAX_MS; i++)
+		pause *= 2;
+	pause = pause < RETRY_MAX_MS ? pause : RETRY_MAX_MS;
+	return pause - sl_rng_below(sl_rng_u32(&key, (uint64_t)tries), (uint32_t)(pause / 4 + 1));
 }
 
 static enum sl_err take(struct sl_remote *remote, struct sl_client_state *s, uint64_t step, struct sl_fail *fail)

@@ -35,6 +35,12 @@ void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf);
 enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool *done,
 			    struct sl_step_result *result, struct sl_fail *fail) SL_MUST_CHECK;
 
+/* Whether a link that failed so may stand next time: `tries` links have failed since the last step. */
+bool sl_recover_may_pass(enum sl_err err, int tries);
+/* How long until the next one: 1, 2, 4 … times the configured pause, at most 32 s, each shortened by up to a quarter.
+ */
+uint64_t sl_recover_retry_ms(const struct sl_recover *r, const struct sl_training *run, int tries);
+
 enum sl_restored {
 	SL_RESTORED_SAME,  /* as it was when the link was lost: what was under way begins again */
 	SL_RESTORED_AHEAD, /* the step under way took place: *result is its result */
