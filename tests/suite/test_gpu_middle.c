@@ -448,5 +448,7 @@ int main(int argc, char **argv)
 
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
+	if (argc > 2)
+		cmocka_set_skip_filter(argv[2]);
 	return cmocka_run_group_tests_name("gpu middle", tests, gpu_open, gpu_close);
 }
