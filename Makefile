@@ -89,10 +89,10 @@ $(filter-out %/test_cuda_sim %/test_gpu_codecs %/test_gpu_codec_state %/test_gpu
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
 # The kernels of the device's codecs, as C, for a CPU: tests/support/cuda_sim. Shared memory, a section of its own, has
-# redzones too.
-SIM_CHECKS := $(if $(findstring address,$(SAN)),-fsanitize-sections=sim_shared)
+# redzones too. Frames stay on stacks: launches put code into them.
+SIM_CHECKS := $(if $(findstring address,$(SAN)),-fsanitize-sections=sim_shared --param asan-use-after-return=0)
 SIM_OBJ := $(patsubst %,$(B)/cuda-sim/%.o,$(wildcard tests/support/cuda_sim/*.c kernels/cuda/codec_*.cu kernels/cuda/codec_*.c))
-CODEC_RIG := $(B)/cuda-sim/tests/support/gpu_codecs/rig.c.o
+CODEC_RIG := $(patsubst %,$(B)/cuda-sim/%.o,$(wildcard tests/support/gpu_codecs/*.c))
 CODEC_TESTS := $(B)/tests/suite/test_gpu_codecs $(B)/tests/suite/test_gpu_codec_state
 
 $(SIM_OBJ) $(CODEC_RIG): $(B)/cuda-sim/%.o: % Makefile
@@ -146,7 +146,7 @@ cuda-sim-racecheck: ## races in the GPU's kernels, looked for on a CPU (SPLIT_LO
 	@$(MAKE) --no-print-directory check SAN= T=gpu_races
 
 cuda-sim-memcheck: ## wrong addresses in them, with AddressSanitizer and UBSan (SPLIT_LONG=1: by every test)
-	@$(MAKE) --no-print-directory check SAN=address,undefined T='test_cuda_sim test_gpu_codecs gpu_on_cpu'
+	@$(MAKE) --no-print-directory check SAN=address,undefined T='test_cuda_sim test_gpu_codecs test_gpu_codec_state gpu_on_cpu'
 
 $(B)/cuda-sim-module/libsplit_cuda.so: $(SIM_MODULE_OBJ)
 $(B)/cuda-sim-race/module/libsplit_cuda.so: $(SIM_RACE_OBJ)
@@ -331,7 +331,20 @@ build/fuzz/libsplit.a: $(FUZZ_LIB_OBJ)
 $(FUZZ_BIN): build/fuzz/%: %.c build/fuzz/libsplit.a
 	@mkdir -p $(@D)
 	@echo '  LINK  $@'
-	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer,address,undefined -MMD -MP -o $@ $< build/fuzz/libsplit.a $(LDLIBS)
+	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer,address,undefined -MMD -MP -o $@ $< $(filter %.o,$^) build/fuzz/libsplit.a $(LDLIBS)
+
+# The device's decoders for a CPU: tests/support/cuda_sim.
+FUZZ_SIM_OBJ := $(patsubst %,build/fuzz/cuda-sim/%.o,$(wildcard tests/support/cuda_sim/*.c tests/support/gpu_codecs/sim.c kernels/cuda/codec_*.cu kernels/cuda/codec_*.c))
+build/fuzz/tests/fuzz/fuzz_codec_gpu: $(FUZZ_SIM_OBJ)
+
+$(FUZZ_SIM_OBJ): build/fuzz/cuda-sim/%.o: % Makefile
+	@mkdir -p $(@D)
+	@echo '  CLANG $< (on a CPU)'
+	$(Q)clang $(FUZZ_FLAGS) $(if $(filter %.cu,$<),-x c++ -std=c++17 -Wno-unknown-pragmas -Wno-macro-redefined) -ffp-contract=off -Itests/support/cuda_sim \
+		-fsanitize=$(if $(filter kernels/%.c,$<),fuzzer-no-link$(comma))address,undefined \
+		$(if $(filter %.cu,$<),-fsanitize-coverage=inline-8bit-counters$(comma)pc-table) -MMD -MP -c -o $@ $<
+
+-include $(FUZZ_SIM_OBJ:.o=.d)
 
 build/fuzz/gen/%.pb-c.c build/fuzz/gen/%.pb-c.h &: %.proto
 	@mkdir -p build/fuzz/gen

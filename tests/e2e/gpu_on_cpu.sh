@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 module=$PWD/$BUILD/cuda-sim-module/libsplit_cuda.so
-[ -f "$module" ] || { echo "no simulated device here: no C++ compiler, or a build with sanitizers"; exit 77; }
+[ -f "$module" ] || { echo "no simulated device here: no C++ compiler, or a build with the thread sanitizer"; exit 77; }
 
 run_suite() { # PROGRAM PATTERN [PATTERN of those left out]
 	LD_LIBRARY_PATH=${module%/*} SPLIT_TEST_BACKEND=cuda "$BUILD/tests/suite/$1" "${@:2}" >"$tmp/suite.log" 2>&1 ||

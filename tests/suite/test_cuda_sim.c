@@ -100,11 +100,12 @@ static __global__ void vote(uint32_t *out, enum fault fault)
 static __global__ void reach(uint32_t *out, const uint32_t *in, enum fault fault)
 {
 	__shared__ uint32_t word[THREADS];
+	const uint32_t *volatile first = word; /* whose length the compiler does not know */
 	const unsigned t = threadIdx.x;
 
 	word[t] = in[fault == BEYOND ? WORDS + t % 2 : t];
 	__syncthreads();
-	out[blockIdx.x * THREADS + t] = word[fault == BEYOND_SHARED ? t + 1 : t];
+	out[blockIdx.x * THREADS + t] = first[fault == BEYOND_SHARED ? t + 1 : t];
 }
 
 struct __align__(16) quad

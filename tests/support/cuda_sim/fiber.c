@@ -93,7 +93,10 @@ static void first(void)
 	abort();
 }
 
-static __attribute__((noinline)) void jump(void **to)
+/* No frame is left for good, which the address sanitizer would clean up before each jump. */
+#define JUMPS __attribute__((noinline, no_sanitize_address))
+
+static JUMPS void jump(void **to)
 {
 	__builtin_longjmp(to, 1);
 }
@@ -109,7 +112,7 @@ static __attribute__((noinline)) void begin(struct fiber *f)
 	setcontext(&f->start);
 }
 
-__attribute__((noinline)) void fiber_resume(unsigned i, void (*run)(void))
+JUMPS void fiber_resume(unsigned i, void (*run)(void))
 {
 	struct fiber *f = &all.fiber[i];
 
@@ -125,7 +128,7 @@ __attribute__((noinline)) void fiber_resume(unsigned i, void (*run)(void))
 	jump(f->at);
 }
 
-__attribute__((noinline)) void fiber_pause(void)
+JUMPS void fiber_pause(void)
 {
 	if (__builtin_setjmp(all.fiber[all.running].at) != 0) {
 		arrived_at(&all.fiber[all.running]);

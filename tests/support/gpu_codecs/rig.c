@@ -9,86 +9,21 @@
 
 #include <cmocka.h>
 
-#include "kernels/cuda/codec_stage.h"
 #include "kernels/module.h"
+#include "tests/support/gpu_codecs/sim.h"
 
 /* ---- the backends */
 
-enum sl_err cu_codec_streams(struct sl_backend *be, struct cu_streams *out)
-{
-	(void)be;
-	*out = (struct cu_streams){0};
-	return SL_OK;
-}
-
-enum sl_err cu_codec_check(struct sl_backend *be, cudaError_t status)
-{
-	(void)be;
-	return status == cudaSuccess ? SL_OK : SL_ERR_DEVICE;
-}
-
-static enum sl_err sim_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
-{
-	(void)be;
-	(void)fail;
-	*out = calloc(1, bytes ? bytes : 1);
-	return *out ? SL_OK : SL_ERR_NOMEM;
-}
-
-static void sim_free(struct sl_backend *be, void *ptr)
-{
-	(void)be;
-	free(ptr);
-}
-
-static enum sl_err sim_upload(struct sl_backend *be, void *dst, const void *host, size_t bytes)
-{
-	(void)be;
-	memcpy(dst, host, bytes);
-	return SL_OK;
-}
-
-static enum sl_err sim_download(struct sl_backend *be, void *host, const void *src, size_t bytes)
-{
-	(void)be;
-	memcpy(host, src, bytes);
-	return SL_OK;
-}
-
-static enum sl_err sim_zero(struct sl_backend *be, void *dst, size_t bytes)
-{
-	(void)be;
-	memset(dst, 0, bytes);
-	return SL_OK;
-}
-
-static enum sl_err sim_combine(struct sl_backend *be, float *out, const float *a, const float *b, float sign,
-			       int64_t count)
-{
-	(void)be;
-	return cu_combine(NULL, out, a, b, sign, count) == cudaSuccess ? SL_OK : SL_ERR_DEVICE;
-}
-
-static const struct sl_backend_ops sim_ops = {.name = "cuda-sim",
-					      .alloc = sim_alloc,
-					      .free = sim_free,
-					      .upload = sim_upload,
-					      .download = sim_download,
-					      .zero = sim_zero,
-					      .combine = sim_combine,
-					      .host_alloc = sim_alloc,
-					      .host_free = sim_free,
-					      .codec_stages = cu_codec_stages_all};
-static struct sl_backend sim = {.ops = &sim_ops}, gpu;
+static struct sl_backend *sim = &sim_codec_backend, gpu;
 
 int rig_use_sim(void **state)
 {
 #if defined(__SANITIZE_THREAD__)
 	/* it knows no fibers; races are looked for by tests/e2e/gpu_races.sh */
 	print_message("SKIP fibers under the thread sanitizer\n");
-	sim.ops = NULL;
+	sim->ops = NULL;
 #endif
-	*state = &sim;
+	*state = sim;
 	return 0;
 }
 
@@ -106,7 +41,7 @@ int rig_use_gpu(void **state)
 
 bool rig_brief(const struct sl_backend *be)
 {
-	return be == &sim || getenv("SPLIT_TEST_SHORT") != NULL;
+	return be == sim || getenv("SPLIT_TEST_SHORT") != NULL;
 }
 
 int rig_close_gpu(void **state)

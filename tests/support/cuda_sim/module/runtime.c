@@ -9,8 +9,12 @@ static const size_t most_bytes = (size_t)16 << 30;
 
 cudaError_t cudaMalloc(void **out, size_t bytes)
 {
+	const uint32_t poison = SIM_POISON;
+
 	if (bytes > most_bytes || posix_memalign(out, 256, bytes ? bytes : 1))
 		return cudaErrorMemoryAllocation;
+	for (size_t i = 0; i < bytes; i += sizeof poison)
+		memcpy((unsigned char *)*out + i, &poison, bytes - i < sizeof poison ? bytes - i : sizeof poison);
 	return cudaSuccess;
 }
 

@@ -1,0 +1,10 @@
+/* A backend that is all codecs of the device on a simulated one (tests/support/cuda_sim), whose memory is the host's.
+ */
+#ifndef SL_TESTS_GPU_CODECS_SIM_H
+#define SL_TESTS_GPU_CODECS_SIM_H
+
+#include "common/nn/backend.h"
+
+extern struct sl_backend sim_codec_backend;
+
+#endif
