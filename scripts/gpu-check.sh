@@ -36,7 +36,8 @@ steps() {
 		2  25 mixed,graphs         bench_graphs_fp16  ./bench_gpu --precision fp16 --graphs
 		2  60 mixed,graphs,bench   bench_layers_bf16  ./bench_gpu --precision bf16 --layers
 		2 140 mixed,peer           peer               python3 bench_gpu_peer.py
-		2  60 bench                bench_layers_fp32  ./bench_gpu --layers
+		2  60 overlap              overlap            overlap
+		0  60 bench                bench_layers_fp32  ./bench_gpu --layers
 		3 110 sanitizer            memory_codecs      SPLIT_TEST_SHORT=1 $memcheck ./test_gpu_codecs '*GPU*'
 		3  40 sanitizer            memory_state       SPLIT_TEST_SHORT=1 $memcheck ./test_gpu_codec_state '*GPU*'
 		3 110 racecheck            races_codecs       SPLIT_TEST_SHORT=1 $racecheck ./test_gpu_codecs '*GPU*'
@@ -52,21 +53,39 @@ steps() {
 	done
 }
 
-# scripts/gpu-pair.sh on what PAIR_DATA and PAIR_WEIGHTS have put into the bundle, every codec on the device.
-# shellcheck disable=SC2317 # a step calls it
-pair() {
+# rows NAME: scripts/gpu-pair.sh on what PAIR_DATA and PAIR_WEIGHTS have put into the bundle, every codec on the device;
+# its rows in NAME.jsonl, and those that are there when time is up stay
+# shellcheck disable=SC2317 # steps call these
+rows() {
 	local work rc=0 file
 	[ -d pair ] || { echo 'SKIP no data in the bundle: make gpu-bundle PAIR_DATA=FOLDER PAIR_WEIGHTS=FILE'; return 77; }
 	work=$(mktemp -d)
 	mkdir "$work/out"
-	ln -s "$OUT/pair.jsonl" "$work/out/timing.jsonl" # rows that are there when time is up stay
+	ln -s "$OUT/$1.jsonl" "$work/out/timing.jsonl"
 	for file in data_batch_1 test_batch; do gzip -dc "pair/$file.bin.gz" >"$work/$file.bin"; done
 	SPLIT_CUDA_CODECS=all BIN=$here STEPS=8 scripts/gpu-pair.sh "$work" "$here/pair/weights.safetensors" "$work/out" || rc=$?
-	python3 pair_table.py "$OUT/pair.jsonl" || rc=$?
+	python3 pair_table.py "$OUT/$1.jsonl" || rc=$?
 	rm -rf "$work"
 	return "$rc"
 }
-export -f pair
+# shellcheck disable=SC2317
+pair() { rows pair; }
+# Tasks queued ahead and graphs change times, and no weights.
+# shellcheck disable=SC2317
+overlap() {
+	local on rc=0
+	export CODECS='none quant:8' CHUNKS=8
+	for on in false true; do
+		echo "overlap, graphs: $on"
+		OVERLAP=$on GRAPHS=$on rows "overlap-$on" || rc=$?
+		[ $rc != 77 ] || return 77
+		grep -o '"weights":"[^"]*"' "$OUT/overlap-$on.jsonl" >"$OUT/overlap-$on.weights"
+	done
+	cmp "$OUT"/overlap-{false,true}.weights || rc=1
+	rm -f "$OUT"/overlap-*.weights
+	return $rc
+}
+export -f rows pair overlap
 export here
 
 plan() {
@@ -99,7 +118,7 @@ verdict() { # STATUS SECONDS LIMIT LOG
 
 digest() { # NAME VERDICT LOG
 	case $2-$1 in
-	passed-bench_* | passed-peer | passed-pair) tail -n 70 "$3" ;;
+	passed-bench_* | passed-peer | passed-pair | passed-overlap) tail -n 70 "$3" ;;
 	passed-*) grep -E 'relative errors|left out, scale|SUMMARY|SKIP |cudnn-missing|driver for CUDA' "$3" | sort | uniq -c | sed 's/^ *1 //' ;;
 	timeout-*) tail -n 8 "$3" ;;
 	skipped-*) grep -m 1 -E '^SKIP' "$3" || tail -n 1 "$3" ;;

@@ -59,7 +59,7 @@ call-1.txt" ] || fail 'other files'
 title='call 2, no data'
 check 77 call 2
 says '^    SKIP no data in the bundle'
-says '^8 passed, 0 failed, 0 timeout, 1 skipped$'
+says '^7 passed, 0 failed, 0 timeout, 2 skipped$'
 title='call 3'
 check 0 call 3
 says '^8 passed, 0'
@@ -69,6 +69,15 @@ says '^10 passed, 0 failed'
 check 64 codec_sate
 check 64 call 4
 check 64
+
+title='weights with and without overlap'
+mkdir "$tmp/pair" "$tmp/scripts"
+for file in data_batch_1 test_batch; do echo | gzip >"$tmp/pair/$file.bin.gz"; done
+stub scripts/gpu-pair.sh 'echo "{\"codec\":\"none\",\"weights\":\"$WEIGHTS$OVERLAP\"}" >"$3/timing.jsonl"'
+check 1 overlap
+sed -i 's/\$OVERLAP//' "$tmp/scripts/gpu-pair.sh"
+WEIGHTS=a check 0 overlap
+says '^overlap +passed'
 
 title=verdicts
 stub test_gpu_codecs 'echo "[==========] Running"; echo "[       OK ] a"; echo "bytes differ"; exit 1'
