@@ -78,12 +78,12 @@ overlap() {
 	for on in false true; do
 		echo "overlap, graphs: $on"
 		OVERLAP=$on GRAPHS=$on rows "overlap-$on" || rc=$?
-		[ $rc != 77 ] || return 77
+		[ "$rc" != 77 ] || return 77
 		grep -o '"weights":"[^"]*"' "$OUT/overlap-$on.jsonl" >"$OUT/overlap-$on.weights"
 	done
 	cmp "$OUT"/overlap-{false,true}.weights || rc=1
 	rm -f "$OUT"/overlap-*.weights
-	return $rc
+	return "$rc"
 }
 export -f rows pair overlap
 export here
@@ -148,7 +148,7 @@ run() { # NAME
 		exit n["failed"] || n["timeout"] || NR == 0 ? 1 : n["skipped"] ? 77 : 0}' "$log.lines"
 	rc=$?
 	rm -f "$log" "$log.lines"
-	return $rc
+	return "$rc"
 }
 
 chosen() { # STEP…
