@@ -57,6 +57,7 @@ SUPPORT_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/support/*.c))
 BINS := $(if $(wildcard client/main.c),$(B)/splitc) $(if $(wildcard server/main.c),$(B)/splits)
 
 TEST_SRC := $(wildcard tests/unit/test_*.c tests/suite/test_*.c)
+ANY_TEST := $(TEST_SRC:%.c=$(B)/%)
 TEST_SH := $(wildcard tests/e2e/*.sh)
 ifneq ($(T),)
 TEST_SRC := $(filter $(addprefix %/,$(addsuffix .c,$(T))),$(TEST_SRC))
@@ -84,7 +85,7 @@ $(B)/splits: $(B)/server/main.o $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(filter-out %/test_cuda_sim %/test_gpu_codecs %/test_gpu_codec_state %/test_gpu_graphs %/test_gpu_start,$(TEST_BIN)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
+$(filter-out %/test_cuda_sim %/test_gpu_codecs %/test_gpu_codec_state %/test_gpu_graphs %/test_gpu_start,$(ANY_TEST)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
