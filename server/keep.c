@@ -57,7 +57,7 @@ enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec
 	enum sl_err err;
 
 	if (!k->dir[0])
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "the server has no store");
+		return sl_fail_set(fail, SL_ERR_BUG, "no store to write to");
 	err = open_states(k, port, &state, &codecs, fail);
 	if (!err && (sl_exec_state_take(&state, exec) || sl_codecs_state_take(&codecs, sl_port_codecs(port))))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the middle's state could not be read");

@@ -26,6 +26,7 @@ struct sl_middle {
 	struct sl_exec *exec;
 	_Atomic uint64_t memory_bytes; /* counted in *env.memory_used */
 	bool need_weights, over;
+	bool said_storeless; /* (worker) */
 	/* recovery: what the worker has applied, and the last words that it writes of it */
 	struct sl_keep keep;
 	bool owned; /* … by the client with this key: there is auth */
@@ -218,6 +219,15 @@ static bool keep_state(struct sl_middle *m)
 	struct sl_fail fail;
 	enum sl_err err;
 
+	if (!m->env.store[0]) {
+		sl_fail_set(&fail, SL_ERR_CANTCREATE, "the server has no store");
+		if (!m->said_storeless)
+			sl_log(SL_LOG_WARN, "checkpoint-write",
+			       "%s, so this session cannot be resumed: name a folder in `store`", fail.text);
+		m->said_storeless = true;
+		sl_checkpoint_missed(&m->kept, m->applied, &fail);
+		return false;
+	}
 	SL_FAILPOINT(SL_FP_SERVER_KEEP);
 	err = sl_keep_write(&m->keep, m->applied, m->exec, m->port, &fail);
 	SL_FAILPOINT(SL_FP_SERVER_KEPT);

@@ -23,7 +23,7 @@ struct list {
 	int n, cap;
 };
 
-void sl_tidy_join(struct sl_tidy *w, const char id[33])
+void sl_tidy_join(struct sl_tidy *w, const char id[SL_HEX16_TEXT])
 {
 	int n = atomic_load(&w->n_live);
 

@@ -7,19 +7,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/buf.h"
+
 struct sl_tidy {
 	const char *dir; /* the store; "": there is nothing to do */
 	int64_t ttl_s;   /* 0: for ever */
 	int64_t bytes;   /* 0: no limit */
 	/* Ids of live sessions, as their files have them in their names: room for max_live. Looked at before every
 	 * removal, so that sessions may join meanwhile. More than there is room for: all sessions count as live. */
-	char (*live)[33];
+	char (*live)[SL_HEX16_TEXT];
 	int max_live;
 	_Atomic int n_live;
 };
 
 /* A session that is live from here on. One thread at a time; sl_tidy_run may be under way on another. */
-void sl_tidy_join(struct sl_tidy *tidy, const char id[33]);
+void sl_tidy_join(struct sl_tidy *tidy, const char id[SL_HEX16_TEXT]);
 
 struct sl_tidy_result {
 	int64_t files, bytes, oldest_s; /* that are left; oldest_s: since the one unused for longest was used */

@@ -1,11 +1,13 @@
 #include "client/data/dataset.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { MAX_LABEL_BYTES = 2, MAX_STANDARD_FILES = 5 };
 
@@ -52,14 +54,18 @@ static size_t record_bytes(const struct format *format)
 static enum sl_err source_open(struct source *src, const char *dir, const char *name, const char *hint,
 			       struct sl_fail *fail)
 {
-	int n = snprintf(src->path, sizeof src->path, "%s%s%s", dir ? dir : "", dir ? "/" : "", name);
+	int n = snprintf(src->path, sizeof src->path, "%s%s%s", dir ? dir : "", dir ? "/" : "", name), fd;
 
 	if (n < 0 || (size_t)n >= sizeof src->path)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: file name too long", name);
-	src->file = fopen(src->path, "rbe");
-	if (!src->file)
-		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s%s", src->path, strerror(errno), hint);
-	return SL_OK;
+	fd = open(src->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block us */
+	src->file = fd < 0 ? NULL : fdopen(fd, "rb");
+	if (src->file)
+		return SL_OK;
+	sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s%s", src->path, strerror(errno), hint);
+	if (fd >= 0)
+		close(fd);
+	return SL_ERR_NOINPUT;
 }
 
 /* `expected` records, or any whole number of them where it is SL_DATASET_ANY_SIZE. */

@@ -45,8 +45,10 @@ same_run undisturbed paused 120
 kill -TERM "$server_pid"
 ends_with "$server_pid" 0 $patience "the server that keeps states"
 start_server server "listen=tcp://127.0.0.1:$port" store=
-start_client forgotten "$tmp/client.yaml" "${sets[@]}"
+start_client forgotten "$tmp/client.yaml" "${sets[@]}" --set train.checkpoint_every=2
 wait_for "ten steps" has_steps forgotten 10
+[ "$(grep -c 'so this session cannot be resumed: name a folder in `store`' "$tmp/server.log")" = 1 ] ||
+	fail "what a server without a store says: $(cat "$tmp/server.log")"
 kill -INT "$client_pid"
 ends_with "$client_pid" 0 $patience "the interrupted client of a server without a store"
 cp -r "$tmp/forgotten" "$tmp/fresh"

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/data/dataset.h"
@@ -173,7 +174,7 @@ static void labels_out_of_range_are_refused(void **state)
 
 static void missing_files_are_named(void **state)
 {
-	const char *const files[] = {"gone.bin"}, *const dirs[] = {"."};
+	const char *const files[] = {"gone.bin"}, *const dirs[] = {"."}, *const pipes[] = {"pipe.bin"};
 	struct sl_dataset_spec spec = spec_of(SL_DATASET_CIFAR10, files, 1);
 
 	(void)state;
@@ -184,6 +185,9 @@ static void missing_files_are_named(void **state)
 	open_badly(&spec, SL_ERR_NOINPUT, "test_batch.bin: No such file", "");
 	spec = spec_of(SL_DATASET_CIFAR10, dirs, 1);
 	open_badly(&spec, SL_ERR_NOINPUT, "not a regular file", "");
+	assert_int_equal(mkfifo(path_of("pipe.bin"), 0600), 0); /* which nobody will ever write to */
+	spec = spec_of(SL_DATASET_CIFAR10, pipes, 1);
+	open_badly(&spec, SL_ERR_NOINPUT, "pipe.bin: not a regular file", "");
 }
 
 static void a_limit_opens_no_more_than_it_needs(void **state)
