@@ -91,10 +91,10 @@ static bool hold(struct task_job *t, enum task_stage next)
 {
 	struct sl_port *p = t->port;
 
-	t->stage = next;
 	if (p->be->ops->fence(p->be, release, t) != SL_OK)
 		return false;
 	sl_worker_hold(p->worker, &t->job);
+	t->stage = next;
 	p->held++;
 	return true;
 }

@@ -155,23 +155,17 @@ cudaError_t cu_stage_take(struct cu_stage *s, int slot, bool status)
 {
 	cudaError_t queued = cudaEventRecord(s->free, s->stream);
 
+	if (queued == cudaSuccess && status)
+		return cu_stage_send(s, slot, NULL, NULL, 0);
 	memset(s->seen + (size_t)slot * CU_STATUS_WORDS, 0, CU_STATUS_WORDS * sizeof *s->seen);
-	if (queued != cudaSuccess || !status)
-		return queued != cudaSuccess ? queued : settle(s, slot, s->streams.in);
-	queued = follow(s->streams.out, s->written, s->stream);
-	if (queued == cudaSuccess)
-		queued = send_status(s, slot);
-	if (queued == cudaSuccess)
-		queued = settle(s, slot, s->streams.out);
-	s->sent = s->slot[slot].settled;
-	return queued;
+	return queued != cudaSuccess ? queued : settle(s, slot, s->streams.in);
 }
 
 cudaError_t cu_stage_send(struct cu_stage *s, int slot, void *host, const void *src, size_t bytes)
 {
 	cudaError_t queued = follow(s->streams.out, s->written, s->stream);
 
-	if (queued == cudaSuccess)
+	if (queued == cudaSuccess && bytes != 0)
 		queued = cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, s->streams.out);
 	if (queued == cudaSuccess)
 		queued = send_status(s, slot);
