@@ -171,16 +171,10 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 	return cu_codec_check(s->env.be, queued);
 }
 
-/* Sizes, spare bits and the heads: what can be seen on the host. */
-static enum sl_err check_bytes(const struct cu_grouped *g, struct sl_bytes in, struct sl_fail *fail)
+static enum sl_err check_heads(const struct cu_grouped *g, struct sl_bytes in, struct sl_fail *fail)
 {
-	int used = (int)(g->codes.n * g->codes.bits % 8);
 	bool levels = g->codes.kind == CU_CODE_LEVELS;
 
-	if (in.len != cu_groups_bytes(g))
-		return sl_fail_set(fail, SL_ERR_PAYLOAD, "codes: %zu bytes, expected %zu", in.len, cu_groups_bytes(g));
-	if (used != 0 && in.data[in.len - 1] >> used != 0)
-		return sl_fail_set(fail, SL_ERR_PAYLOAD, "codes: bits are set behind the last one");
 	for (int64_t i = 0; i < g->count; i++) {
 		float head[2] = {0};
 
@@ -195,26 +189,23 @@ static enum sl_err check_bytes(const struct cu_grouped *g, struct sl_bytes in, s
 	return SL_OK;
 }
 
-/* A level above the greatest can be written, but is none. */
-static bool may_be_bad(const struct cu_codes *c)
-{
-	return c->kind == CU_CODE_LEVELS && c->most != (1u << (c->bits - 1)) - 1;
-}
-
 static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
 				const struct sl_shape *xs, struct sl_fail *fail)
 {
 	struct grouped *g = state;
 	struct cu_stage *s = &g->stage;
 	const struct cu_codes *c = &g->groups.codes;
-	const uint32_t *refused = may_be_bad(c) ? s->status + CU_STATUS_BAD : NULL;
+	const uint32_t *refused;
 	cudaError_t queued;
 	enum sl_err err;
 
 	if (g->plain != NULL)
 		return g->plain->queue_decode(g->state, call, in, x, xs, fail);
+	refused = cu_codes_may_be_bad(c) ? s->status + CU_STATUS_BAD : NULL;
 	set_groups(g, xs);
-	err = check_bytes(&g->groups, in, fail);
+	err = cu_codes_check_size(c, cu_groups_bytes(&g->groups), in, fail);
+	if (err == SL_OK)
+		err = check_heads(&g->groups, in, fail);
 	if (err != SL_OK || c->n == 0)
 		return err;
 	err = cu_stage_begin(s);
@@ -235,14 +226,10 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_fail *fail)
 {
 	struct grouped *g = state;
-	enum sl_err err;
 
 	if (g->plain != NULL)
 		return g->plain->collect(g->state, call, fail);
-	err = cu_stage_collect(&g->stage, call->slot);
-	if (err == SL_ERR_PAYLOAD)
-		return sl_fail_set(fail, err, "levels: one is above %u", g->groups.codes.most);
-	return cu_stage_said(err, fail);
+	return cu_codes_collect(&g->stage, &g->groups.codes, call->slot, fail);
 }
 
 const struct sl_codec_stage cu_stage_quant_groups = {.id = SL_STAGE_ID_QUANT,

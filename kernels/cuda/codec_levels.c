@@ -148,22 +148,29 @@ static enum sl_err check_head(const struct cu_codes *c, const uint8_t *in, struc
 	return SL_OK;
 }
 
-/* Sizes, spare bits and the head: what can be seen on the host. */
-static enum sl_err check_bytes(const struct cu_codes *c, struct sl_bytes in, struct sl_fail *fail)
+enum sl_err cu_codes_check_size(const struct cu_codes *c, size_t bytes, struct sl_bytes in, struct sl_fail *fail)
 {
 	int used = (int)(c->n * c->bits % 8);
 
-	if (in.len != cu_codes_bytes(c))
-		return sl_fail_set(fail, SL_ERR_PAYLOAD, "codes: %zu bytes, expected %zu", in.len, cu_codes_bytes(c));
+	if (in.len != bytes)
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "codes: %zu bytes, expected %zu", in.len, bytes);
 	if (used != 0 && in.data[in.len - 1] >> used != 0)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "codes: bits are set behind the last one");
-	return check_head(c, in.data, fail);
+	return SL_OK;
 }
 
-/* A level above the greatest can be written, but is none. */
-static bool may_be_bad(const struct cu_codes *c)
+bool cu_codes_may_be_bad(const struct cu_codes *c)
 {
 	return c->kind == CU_CODE_LEVELS && c->most != (1u << (c->bits - 1)) - 1;
+}
+
+enum sl_err cu_codes_collect(struct cu_stage *s, const struct cu_codes *c, int slot, struct sl_fail *fail)
+{
+	enum sl_err err = cu_stage_collect(s, slot);
+
+	if (err == SL_ERR_PAYLOAD)
+		return sl_fail_set(fail, err, "levels: one is above %u", c->most);
+	return cu_stage_said(err, fail);
 }
 
 static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
@@ -171,35 +178,34 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 {
 	struct levels *l = state;
 	struct cu_stage *s = &l->stage;
-	const bool check = may_be_bad(&l->codes);
+	const uint32_t *refused = cu_codes_may_be_bad(&l->codes) ? s->status + CU_STATUS_BAD : NULL;
 	cudaError_t queued;
 	enum sl_err err;
 
 	l->codes.n = sl_shape_count(xs);
-	err = check_bytes(&l->codes, in, fail);
+	err = cu_codes_check_size(&l->codes, cu_codes_bytes(&l->codes), in, fail);
+	if (err == SL_OK)
+		err = check_head(&l->codes, in.data, fail);
 	if (err != SL_OK || l->codes.n == 0)
 		return err;
 	err = cu_stage_begin(s);
 	if (err != SL_OK)
 		return sl_fail_set(fail, err, "the device has failed");
 	queued = cu_stage_bring(s, l->codes.payload, in.data, in.len);
-	if (queued == cudaSuccess && check)
+	if (queued == cudaSuccess && refused != NULL)
 		queued = cu_codes_check(s->stream, s->status, &l->codes);
 	if (queued == cudaSuccess)
-		queued = cu_codes_decode(s->stream, x, check ? s->status + CU_STATUS_BAD : NULL, &l->codes);
+		queued = cu_codes_decode(s->stream, x, refused, &l->codes);
 	if (queued == cudaSuccess)
-		queued = cu_stage_take(s, call->slot, check);
+		queued = cu_stage_take(s, call->slot, refused != NULL);
 	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
 }
 
 static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_fail *fail)
 {
 	struct levels *l = state;
-	enum sl_err err = cu_stage_collect(&l->stage, call->slot);
 
-	if (err == SL_ERR_PAYLOAD)
-		return sl_fail_set(fail, err, "levels: one is above %u", l->codes.most);
-	return cu_stage_said(err, fail);
+	return cu_codes_collect(&l->stage, &l->codes, call->slot, fail);
 }
 
 const struct sl_codec_stage cu_stage_quant = {.id = SL_STAGE_ID_QUANT,

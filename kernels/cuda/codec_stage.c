@@ -33,13 +33,15 @@ static enum sl_err open_events(struct cu_stage *s, struct sl_fail *fail)
 enum sl_err cu_stage_open(struct cu_stage *s, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	const size_t words = (size_t)env->slots * CU_STATUS_WORDS;
-	enum sl_err err;
+	struct cu_streams streams;
+	enum sl_err err = cu_codec_streams(env->be, &streams);
 
 	*s = (struct cu_stage){.env = *env};
-	err = cu_codec_streams(env->be, &s->streams);
 	if (err != SL_OK)
 		return sl_fail_set(fail, err, "the device has failed");
-	s->stream = s->streams.main;
+	s->stream = streams.main;
+	s->in = streams.in;
+	s->out = streams.out;
 	err = open_events(s, fail);
 	if (err == SL_OK)
 		err = cu_stage_alloc(s, CU_STATUS_WORDS * sizeof *s->status, (void **)&s->status, fail);
@@ -79,7 +81,8 @@ void cu_stage_free(struct cu_stage *s, void *ptr)
 
 enum sl_err cu_stage_begin(struct cu_stage *s)
 {
-	enum sl_err err = cu_codec_streams(s->env.be, &s->streams);
+	struct cu_streams same;
+	enum sl_err err = cu_codec_streams(s->env.be, &same);
 	cudaError_t queued = cudaSuccess;
 
 	if (err != SL_OK)
@@ -133,16 +136,16 @@ cudaError_t cu_stage_bring(struct cu_stage *s, void *dst, const void *host, size
 		queued = cudaEventRecord(s->free, s->stream);
 	s->brought = true;
 	if (queued == cudaSuccess)
-		queued = cudaStreamWaitEvent(s->streams.in, s->free, 0);
+		queued = cudaStreamWaitEvent(s->in, s->free, 0);
 	if (queued == cudaSuccess)
-		queued = cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice, s->streams.in);
-	return queued != cudaSuccess ? queued : follow(s->stream, s->arrived, s->streams.in);
+		queued = cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice, s->in);
+	return queued != cudaSuccess ? queued : follow(s->stream, s->arrived, s->in);
 }
 
 static cudaError_t send_status(struct cu_stage *s, int slot)
 {
 	return cudaMemcpyAsync(s->seen + (size_t)slot * CU_STATUS_WORDS, s->status, CU_STATUS_WORDS * sizeof *s->seen,
-			       cudaMemcpyDeviceToHost, s->streams.out);
+			       cudaMemcpyDeviceToHost, s->out);
 }
 
 static cudaError_t settle(struct cu_stage *s, int slot, cudaStream_t stream)
@@ -158,19 +161,19 @@ cudaError_t cu_stage_take(struct cu_stage *s, int slot, bool status)
 	if (queued == cudaSuccess && status)
 		return cu_stage_send(s, slot, NULL, NULL, 0);
 	memset(s->seen + (size_t)slot * CU_STATUS_WORDS, 0, CU_STATUS_WORDS * sizeof *s->seen);
-	return queued != cudaSuccess ? queued : settle(s, slot, s->streams.in);
+	return queued != cudaSuccess ? queued : settle(s, slot, s->in);
 }
 
 cudaError_t cu_stage_send(struct cu_stage *s, int slot, void *host, const void *src, size_t bytes)
 {
-	cudaError_t queued = follow(s->streams.out, s->written, s->stream);
+	cudaError_t queued = follow(s->out, s->written, s->stream);
 
 	if (queued == cudaSuccess && bytes != 0)
-		queued = cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, s->streams.out);
+		queued = cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, s->out);
 	if (queued == cudaSuccess)
 		queued = send_status(s, slot);
 	if (queued == cudaSuccess)
-		queued = settle(s, slot, s->streams.out);
+		queued = settle(s, slot, s->out);
 	s->sent = s->slot[slot].settled;
 	return queued;
 }

@@ -26,10 +26,9 @@ struct cu_stage_slot {
 
 struct cu_stage {
 	struct sl_stage_env env;
-	cudaStream_t stream; /* main */
-	struct cu_streams streams;
-	uint32_t *status; /* [CU_STATUS_WORDS] device memory */
-	uint32_t *seen;   /* [slots][CU_STATUS_WORDS] copies, locked host memory; of calls that wait: the first */
+	cudaStream_t stream, in, out; /* those of struct cu_streams */
+	uint32_t *status;             /* [CU_STATUS_WORDS] device memory */
+	uint32_t *seen; /* [slots][CU_STATUS_WORDS] copies, locked host memory; of calls that wait: the first */
 	struct cu_stage_slot *slot; /* [slots] */
 	cudaEvent_t free, arrived, written;
 	cudaEvent_t sent; /* `settled` of the slot sent last, or NULL */
@@ -63,6 +62,16 @@ cudaError_t cu_stage_send(struct cu_stage *s, int slot, void *host, const void *
 enum sl_err cu_stage_collect(struct cu_stage *s, int slot) SL_MUST_CHECK;
 /* err, in a sentence where it is one. */
 enum sl_err cu_stage_said(enum sl_err err, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Of packed codes, with one scale or many. codec_levels.c.
+ * A level above `most` can be written, but is none: whether such codes are to be looked for. */
+bool cu_codes_may_be_bad(const struct cu_codes *c);
+/* PAYLOAD where `in` is not of `bytes` bytes, or has bits behind its last code. */
+enum sl_err cu_codes_check_size(const struct cu_codes *c, size_t bytes, struct sl_bytes in,
+				struct sl_fail *fail) SL_MUST_CHECK;
+/* cu_stage_collect, in words. */
+enum sl_err cu_codes_collect(struct cu_stage *s, const struct cu_codes *c, int slot,
+			     struct sl_fail *fail) SL_MUST_CHECK;
 
 static inline struct cu_philox cu_philox_of(const struct sl_rng_key *key)
 {

@@ -72,6 +72,15 @@ static void outcome_free(struct outcome *o)
 	free(o->weight);
 }
 
+/* To the bit. */
+static void assert_same_outcome(const struct outcome *a, const struct outcome *b)
+{
+	assert_memory_equal(a->out, b->out, (size_t)a->out_count * sizeof(float));
+	assert_memory_equal(a->din, b->din, (size_t)a->din_count * sizeof(float));
+	assert_memory_equal(a->grad, b->grad, (size_t)a->trainable_count * sizeof(float));
+	assert_memory_equal(a->weight, b->weight, (size_t)a->weight_count * sizeof(float));
+}
+
 static void load_weights(struct sl_exec *exec, const struct sl_plan *plan)
 {
 	const struct sl_plan_segment *s = sl_exec_segment(exec);
@@ -327,10 +336,7 @@ static void test_fp16_repeats(void **state)
 	assert_int_equal(sl_module_open_with(NULL, &recorded, &options, &fail), SL_OK);
 	a = train_as(&gpu, &t);
 	b = train_as(&recorded, &t);
-	assert_memory_equal(a.out, b.out, (size_t)a.out_count * sizeof(float));
-	assert_memory_equal(a.din, b.din, (size_t)a.din_count * sizeof(float));
-	assert_memory_equal(a.grad, b.grad, (size_t)a.trainable_count * sizeof(float));
-	assert_memory_equal(a.weight, b.weight, (size_t)a.weight_count * sizeof(float));
+	assert_same_outcome(&a, &b);
 	outcome_free(&a);
 	outcome_free(&b);
 	recorded.ops->close(&recorded);
@@ -403,10 +409,7 @@ static void test_same_bits_twice(void **state)
 	NEEDS_GPU();
 	a = train(&gpu, 2);
 	b = train(&gpu, 2);
-	assert_memory_equal(a.out, b.out, (size_t)a.out_count * sizeof(float));
-	assert_memory_equal(a.din, b.din, (size_t)a.din_count * sizeof(float));
-	assert_memory_equal(a.grad, b.grad, (size_t)a.trainable_count * sizeof(float));
-	assert_memory_equal(a.weight, b.weight, (size_t)a.weight_count * sizeof(float));
+	assert_same_outcome(&a, &b);
 	outcome_free(&a);
 	outcome_free(&b);
 }
@@ -426,10 +429,7 @@ static void test_graphs_give_the_same_bits(void **state)
 	for (int i = 0; i < 2; i++) {
 		struct outcome a = train_with(&gpu, 6, i * 0.2), b = train_with(&recorded, 6, i * 0.2);
 
-		assert_memory_equal(a.out, b.out, (size_t)a.out_count * sizeof(float));
-		assert_memory_equal(a.din, b.din, (size_t)a.din_count * sizeof(float));
-		assert_memory_equal(a.grad, b.grad, (size_t)a.trainable_count * sizeof(float));
-		assert_memory_equal(a.weight, b.weight, (size_t)a.weight_count * sizeof(float));
+		assert_same_outcome(&a, &b);
 		outcome_free(&a);
 		outcome_free(&b);
 	}
