@@ -93,15 +93,5 @@ while IFS=$'\t' read -r point sides before beside _; do
 	done
 done <"$tmp/list"
 [ $cases -gt 0 ] || fail "no such point"
-for worker in 0 1; do
-	"$0" --worker "$tmp" $worker >"$tmp/worker.$worker" 2>&1 &
-	started+=($!)
-	workers[worker]=$!
-done
-bad=0
-for worker in 0 1; do
-	wait "${workers[worker]}" || bad=1
-	cat "$tmp/worker.$worker"
-done
-[ $bad = 0 ] || exit 1
+two_workers
 echo "$cases kills at $(cut -f 1 "$tmp"/cases.? | sort -u | wc -l) failpoints"

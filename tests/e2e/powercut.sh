@@ -62,18 +62,11 @@ begun_anew() {
 	sleep 0.2 # its last words
 	stat -c %s "$tmp/$name.disk" >"$tmp/$name.from"
 	settings "${codecs[$codec]}"
-	begin
+	run_with "$SPLITC" --fresh
 	ends_with "$client_pid" 0 $patience "$what"
 	end_server
 }
 
-# begin: as go_on, but anew
-begin() {
-	"$SPLITC" train "$shared/client.yaml" --set server="tcp://127.0.0.1:$port" --set log.dir="$run" \
-		--set control="$tmp/client.sock" "${sets[@]}" --fresh >>"$tmp/client.log" 2>&1 &
-	client_pid=$!
-	started+=("$client_pid")
-}
 end_server() {
 	wait_for "$what: the server does not listen" listens # … and does not yet know what SIGTERM is
 	kill -TERM "$server_pid"
@@ -159,7 +152,7 @@ check() {
 	[ ! -f "$run/model.safetensors" ] || compgen -G "$run/checkpoint-*.safetensors" >/dev/null || [ "$7" = 1 ] ||
 		fail "$what: a model without a checkpoint, and the run is not done"
 	serve ''
-	resume
+	run_with "$release/splitc" --resume
 	{ wait "$client_pid" || rc=$?; } 2>/dev/null
 	kill -0 "$server_pid" 2>/dev/null || fail "$what: the server ended"
 	if [ $rc = 66 ] && [ "$6" = 0 ] || { [ $rc = 66 ] && [ "$7" = 1 ]; }; then
@@ -180,13 +173,6 @@ check() {
 	result=old
 }
 
-resume() {
-	"$release/splitc" train "$shared/client.yaml" --set server="tcp://127.0.0.1:$port" --set log.dir="$run" \
-		--set control="$tmp/client.sock" "${sets[@]}" --resume >>"$tmp/client.log" 2>&1 &
-	client_pid=$!
-	started+=("$client_pid")
-}
-
 # lost_pause NAME: a pause before the first checkpoint, and a server that died before it had written its side of it
 lost_pause() {
 	[ "$1" = paused ] && grep -q '^WARN steps-lost: ' "$tmp/client.log" || fail "$what: it began anew without being asked to"
@@ -201,7 +187,7 @@ refused() {
 	elif grep -q '^splitc: --resume: no checkpoint in .*without --resume' "$tmp/client.log"; then
 		[ "$1" = 0 ] || fail "$what: the run is lost"
 		result=refused
-		begin
+		run_with "$SPLITC" --fresh
 		ends_with "$client_pid" 0 $patience "$what: begun anew"
 	else
 		fail "$what: it does not say what to do"
@@ -235,17 +221,7 @@ planned() {
 for name in "$@"; do planned "$name" "$cuts"; done >"$tmp/cases"
 awk -v tmp="$tmp" '{print > tmp "/cases." NR % 2}' "$tmp/cases"
 : >"$tmp/passed.0" && : >"$tmp/passed.1"
-for worker in 0 1; do
-	"$0" --worker "$tmp" $worker >"$tmp/worker.$worker" 2>&1 &
-	started+=($!)
-	workers[worker]=$!
-done
-bad=0
-for worker in 0 1; do
-	wait "${workers[worker]}" || bad=1
-	cat "$tmp/worker.$worker"
-done
-[ $bad = 0 ] || exit 1
+two_workers
 
 # ---- a sync that is left out must be found, in 20 (40) states of the first recording
 kinds="client:data server:file"

@@ -32,10 +32,30 @@ serve() {
 go_on() {
 	local resume=()
 	! ls "$run"/checkpoint-*.safetensors >/dev/null 2>&1 || resume=(--resume)
-	SPLIT_FAILPOINTS=$1 SPLIT_FAILPOINTS_COUNT=${count:+$count.c} "$SPLITC" train "$shared/client.yaml" \
-		--set server="tcp://127.0.0.1:$port" --set log.dir="$run" --set control="$tmp/client.sock" "${sets[@]}" ${resume[@]+"${resume[@]}"} >>"$tmp/client.log" 2>&1 &
+	SPLIT_FAILPOINTS=$1 SPLIT_FAILPOINTS_COUNT=${count:+$count.c} run_with "$SPLITC" ${resume[@]+"${resume[@]}"}
+}
+
+# run_with SPLITC [argument]…: $client_pid, on the run's folder; its log goes on
+run_with() {
+	"$1" train "$shared/client.yaml" --set server="tcp://127.0.0.1:$port" --set log.dir="$run" \
+		--set control="$tmp/client.sock" "${sets[@]}" "${@:2}" >>"$tmp/client.log" 2>&1 &
 	client_pid=$!
 	started+=("$client_pid")
+}
+
+# two_workers: this script twice, as --worker $tmp 0 and 1, each with the cases that were dealt to it
+two_workers() {
+	local worker workers=() bad=0
+	for worker in 0 1; do
+		"$0" --worker "$tmp" $worker >"$tmp/worker.$worker" 2>&1 &
+		started+=($!)
+		workers[worker]=$!
+	done
+	for worker in 0 1; do
+		wait "${workers[worker]}" || bad=1
+		cat "$tmp/worker.$worker"
+	done
+	[ $bad = 0 ] || exit 1
 }
 
 # first_weights: $shared with data, config and the weights that every run uploads
