@@ -399,6 +399,8 @@ static void on_watch(void *arg)
 	uint64_t disk_ms = sl_recover_busy_ms(d->recover);
 	int bound_s = d->setup->conf->watchdog_s;
 
+	if (d->remote && !d->closing)
+		sl_report_watch(&d->link, d->remote);
 	busy_ms = busy_ms > disk_ms ? busy_ms : disk_ms;
 	if (bound_s && busy_ms > (uint64_t)bound_s * 1000)
 		say_hung(d, busy_ms);

@@ -46,12 +46,42 @@ void sl_report_add(struct sl_training_link *link, const struct sl_remote *remote
 	link->peak_tx = stats.peak_tx > link->peak_tx ? stats.peak_tx : link->peak_tx;
 	link->peak_rx = stats.peak_rx > link->peak_rx ? stats.peak_rx : link->peak_rx;
 	link->server_compute_s += sl_remote_server_compute_s(remote);
+	link->rate.n = 0; /* the next link counts from 0 */
 	count(link, remote);
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
 		link->wire[dir] += stats.wire[dir];
 		link->payload[dir] += stats.payload[dir];
 		link->nominal[dir] += stats.nominal[dir];
 	}
+}
+
+static struct sl_rate_sample sample(const struct sl_port_stats *stats)
+{
+	return (struct sl_rate_sample){sl_now_ms(), {stats->tx_bytes, stats->rx_bytes}};
+}
+
+void sl_report_watch(struct sl_training_link *link, const struct sl_remote *remote)
+{
+	const struct sl_port_stats stats = sl_remote_stats(remote);
+	const struct sl_rate_sample now = sample(&stats);
+
+	sl_rate_keep(&link->rate, &now);
+}
+
+static void put_link(struct sl_status_session *out, const struct sl_training_link *link, const struct sl_remote *remote)
+{
+	const struct sl_port_stats stats = sl_remote_stats(remote);
+	const struct sl_rate_sample now = sample(&stats);
+	const struct sl_session *s = sl_remote_session(remote);
+
+	sl_hex16(s->hello.session, out->id);
+	PUT(out->phase, "%s", phase(s));
+	out->tx_bytes = (int64_t)stats.tx_bytes;
+	out->rx_bytes = (int64_t)stats.rx_bytes;
+	out->tx_mb_s = sl_rate_per_s(&link->rate, &now, 0) / 1e6;
+	out->rx_mb_s = sl_rate_per_s(&link->rate, &now, 1) / 1e6;
+	out->link_epoch = (int64_t)s->epoch;
+	out->stale_frames = (int64_t)s->counts.stale_frames;
 }
 
 static void put_totals(struct sl_status *out, const struct sl_training_link *link, const struct sl_remote *remote)
@@ -87,8 +117,6 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 		.age_s = t.age_s,
 		.idle_s = t.idle_s,
 		.left_s = t.left_s,
-		.tx_mb_s = t.tx_bytes_per_s / 1e6,
-		.rx_mb_s = t.rx_bytes_per_s / 1e6,
 	};
 	struct sl_status status = {.pid = getpid(), .threads = sl_pool_threads(setup->pool), .uptime_s = t.age_s};
 
@@ -106,14 +134,7 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		PUT(session.codec[dir], "%.120s", setup->agreement.codec[dir].text);
 	if (remote) {
-		struct sl_port_stats stats = sl_remote_stats(remote);
-
-		sl_hex16(sl_remote_session(remote)->hello.session, session.id);
-		PUT(session.phase, "%s", phase(sl_remote_session(remote)));
-		session.tx_bytes = (int64_t)stats.tx_bytes;
-		session.rx_bytes = (int64_t)stats.rx_bytes;
-		session.link_epoch = (int64_t)sl_remote_session(remote)->epoch;
-		session.stale_frames = (int64_t)sl_remote_session(remote)->counts.stale_frames;
+		put_link(&session, link, remote);
 		status.session = &session;
 		status.n_session = 1;
 	}

@@ -46,7 +46,7 @@ struct sl_training {
 	struct mark mark;
 	uint64_t linked_train_images, linked_eval_images; /* of this process: what its links have carried */
 	uint64_t linked_steps, linked_from;               /* the same; the step that it went on from */
-	double loss, acc, images_per_s, tx_bytes_per_s, rx_bytes_per_s;
+	double loss, acc, images_per_s;
 	struct sl_jsonl *log;
 	bool log_broken;
 	struct sl_progress *progress;
@@ -354,8 +354,6 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 		r->totals.train_tx_bytes += s->tx_bytes;
 		r->totals.train_rx_bytes += s->rx_bytes;
 		follow(&r->images_per_s, (double)s->rows, s->t_step_s);
-		follow(&r->tx_bytes_per_s, (double)s->tx_bytes, s->t_step_s);
-		follow(&r->rx_bytes_per_s, (double)s->rx_bytes, s->t_step_s);
 		log_step(r, s);
 	}
 	show(r);
@@ -509,8 +507,6 @@ struct sl_training_state sl_training_state(const struct sl_training *r)
 		.images_per_s = r->images_per_s,
 		.tx_bytes = r->totals.tx_bytes,
 		.rx_bytes = r->totals.rx_bytes,
-		.tx_bytes_per_s = r->tx_bytes_per_s,
-		.rx_bytes_per_s = r->rx_bytes_per_s,
 		.left_s = ratio(images_left, r->images_per_s),
 		.age_s = sl_seconds_since(r->started_ns),
 		.idle_s = sl_seconds_since(r->done_ns),

@@ -7,6 +7,7 @@
 #include "client/step.h"
 #include "common/nn/schedule.h"
 #include "common/session/checkpoint.h"
+#include "common/telemetry/rate.h"
 
 struct sl_training;
 
@@ -19,12 +20,11 @@ enum sl_want { SL_WANT_STEP, SL_WANT_EVAL, SL_WANT_FINISH };
 /* Running figures for a status. */
 struct sl_training_state {
 	enum sl_want doing;
-	uint64_t step, total_steps; /* done and all */
-	uint64_t skipped;           /* of those done */
-	int epoch, epochs;          /* from 1 */
-	double loss, acc;           /* of the last batch; acc in 0 … 1; NAN before the first */
-	double images_per_s;        /* over the last steps, as the link's bytes are; 0 before the first */
-	double tx_bytes_per_s, rx_bytes_per_s;
+	uint64_t step, total_steps;  /* done and all */
+	uint64_t skipped;            /* of those done */
+	int epoch, epochs;           /* from 1 */
+	double loss, acc;            /* of the last batch; acc in 0 … 1; NAN before the first */
+	double images_per_s;         /* over the last ten steps or so; 0 before the first */
 	uint64_t tx_bytes, rx_bytes; /* of the run */
 	double left_s;               /* at this rate, evaluations not counted; NAN: not known */
 	double age_s, idle_s;        /* since the start, since the last batch */
@@ -37,6 +37,7 @@ struct sl_training_link {
 	uint64_t wire[SL_DIR_COUNT], payload[SL_DIR_COUNT]; /* bytes by tensor, evaluation included */
 	double nominal[SL_DIR_COUNT];
 	uint64_t links, lost, frames, bytes, rejected, stale; /* as in struct sl_status */
+	struct sl_rate rate;                                  /* bytes sent and received on the link that stands */
 };
 
 /* `mode`: "local" or "remote", for the log. eval_only: one evaluation, then the end. resume:

@@ -2,30 +2,17 @@
 
 #include <inttypes.h>
 #include <malloc.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/pool.h"
 #include "server/host_sessions.h"
+#include "server/housekeeping.h"
 #include "server/store.h"
-#include "server/tidy.h"
 
-enum { LINGER_MS = 500, HWM = 64, TICK_MS = 20, TELL_MS = 1000, TIDY_MS = 60000, TIDY_PRIORITY = 9 };
-
-/* The store's housekeeping, as a job of the device's worker: there no session writes beside it. */
-struct tidying {
-	struct sl_job job; /* first */
-	struct sl_tidy what;
-	struct sl_tidy_result result; /* of the last one that is done */
-	struct sl_tidy_result found;  /* (worker) */
-	uint64_t due_ms, opened_ms;
-	int64_t opened_s; /* by the clock that files have their times from */
-	bool busy;
-};
+enum { LINGER_MS = 500, HWM = 64, TICK_MS = 20, TELL_MS = 1000 };
 
 struct sl_host {
 	const struct sl_conf_server *conf;
@@ -44,7 +31,8 @@ struct sl_host {
 	uint64_t turned_away, malformed; /* peers without a session; messages of the wrong form */
 	struct sl_host_counts counts;    /* of links that are over; frames and bytes of all */
 	uint64_t opened_ms, told_ms;     /* refused keys were logged last */
-	struct tidying tidy;
+	struct sl_housekeeping keeping;
+	struct sl_rate *rate; /* [limits.sessions]: bytes sent and received */
 	int threads;
 	bool shut, hung;
 	void (*on_hung)(void *arg);
@@ -215,14 +203,6 @@ static int find_place(struct sl_host *h)
 	return -1;
 }
 
-/* The housekeeping that may be under way leaves this session's files alone. */
-static void join_tidy(struct sl_host *h, const uint8_t session[16])
-{
-	char id[SL_HEX16_TEXT];
-
-	sl_tidy_join(&h->tidy.what, sl_hex16(session, id));
-}
-
 static void own(struct sl_host *h, int slot, const struct sl_key *key)
 {
 	char print[SL_FINGERPRINT];
@@ -261,7 +241,8 @@ static void welcome(struct sl_host *h, sl_peer peer, struct sl_bytes header, str
 		return;
 	}
 	h->ending[slot] = false;
-	join_tidy(h, frame.u.hello.session);
+	h->rate[slot] = (struct sl_rate){0};
+	sl_housekeeping_join(&h->keeping, frame.u.hello.session);
 	if (h->auth)
 		own(h, slot, &key);
 	sl_middle_deliver(h->session[slot], header, payload);
@@ -319,7 +300,8 @@ static void host_free(struct sl_host *h)
 	free(h->session);
 	free(h->ending);
 	free(h->key);
-	free(h->tidy.what.live);
+	free(h->rate);
+	sl_housekeeping_close(&h->keeping);
 	free(h);
 }
 
@@ -353,40 +335,14 @@ static void tell_refusals(struct sl_host *h)
 	       told.count);
 }
 
-/* ---- the store's housekeeping */
-
-static void run_tidy(struct sl_job *job)
-{
-	struct tidying *s = (struct tidying *)(void *)job;
-
-	s->found = sl_tidy_run(
-		&s->what, sl_tidy_now((int64_t)time(NULL), s->opened_s, (int64_t)(sl_now_ms() - s->opened_ms) / 1000));
-}
-
-static void tidy_done(struct sl_job *job)
-{
-	struct tidying *s = (struct tidying *)(void *)job;
-
-	s->result = s->found;
-	s->busy = false;
-}
-
 static void tidy_if_due(struct sl_host *h)
 {
-	struct tidying *s = &h->tidy;
-	int64_t every_ms = h->conf->store_ttl_s ? h->conf->store_ttl_s * 250 : TIDY_MS;
-	uint64_t now_ms = sl_loop_now_ms(h->loop);
-
-	if (h->shut || s->busy || now_ms < s->due_ms || !h->conf->store[0])
+	if (h->shut || !sl_housekeeping_begin(&h->keeping, sl_loop_now_ms(h->loop)))
 		return;
-	s->due_ms = now_ms + (uint64_t)(every_ms < TIDY_MS ? every_ms : TIDY_MS);
-	atomic_store(&s->what.n_live, 0);
 	for (int i = 0; i < h->conf->limits.sessions; i++)
 		if (h->session[i])
-			join_tidy(h, sl_middle_session(h->session[i])->hello.session);
-	s->busy = true;
-	s->job = (struct sl_job){.run = run_tidy, .done = tidy_done, .priority = TIDY_PRIORITY};
-	sl_worker_post(h->worker, &s->job);
+			sl_housekeeping_join(&h->keeping, sl_middle_session(h->session[i])->hello.session);
+	sl_housekeeping_start(&h->keeping, h->worker);
 }
 
 /* A kernel or a file that never ends: nothing behind it will be computed, written or freed. */
@@ -402,6 +358,14 @@ static void watch_worker(struct sl_host *h)
 	h->on_hung(h->hung_arg);
 }
 
+static void keep_rate(struct sl_host *h, int i)
+{
+	const struct sl_port_stats stats = sl_middle_status(h->session[i]).stats;
+	const struct sl_rate_sample now = {sl_loop_now_ms(h->loop), {stats.tx_bytes, stats.rx_bytes}};
+
+	sl_rate_keep(&h->rate[i], &now);
+}
+
 static void on_tick(void *arg)
 {
 	struct sl_host *h = arg;
@@ -413,8 +377,10 @@ static void on_tick(void *arg)
 	for (int i = 0; i < h->conf->limits.sessions; i++) {
 		if (!h->session[i])
 			continue;
-		if (!h->ending[i])
+		if (!h->ending[i]) {
 			sl_middle_tick(h->session[i]);
+			keep_rate(h, i);
+		}
 		if (h->ending[i])
 			close_session(h, i);
 		else
@@ -466,14 +432,8 @@ static struct sl_host *host_new(const struct sl_conf_server *conf)
 	h->session = calloc(sessions, sizeof(struct sl_middle *));
 	h->ending = calloc(sessions, sizeof *h->ending);
 	h->key = calloc(sessions, sizeof *h->key);
-	h->tidy.what = (struct sl_tidy){
-		.dir = conf->store,
-		.ttl_s = conf->store_ttl_s,
-		.bytes = conf->store_bytes,
-		.max_live = 2 * conf->limits.sessions, /* as many again may come while it runs */
-		.live = calloc(2 * sessions, sizeof *h->tidy.what.live),
-	};
-	if (h->session && h->ending && h->key && h->tidy.what.live)
+	h->rate = calloc(sessions, sizeof *h->rate);
+	if (h->session && h->ending && h->key && h->rate && sl_housekeeping_open(&h->keeping, conf) == SL_OK)
 		return h;
 	host_free(h);
 	return NULL;
@@ -491,8 +451,6 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 	h->loop = loop;
 	h->threads = device->pool ? sl_pool_threads(device->pool) : 1;
 	h->opened_ms = sl_loop_now_ms(loop);
-	h->tidy.opened_ms = sl_now_ms();
-	h->tidy.opened_s = (int64_t)time(NULL);
 	err = open_parts(h, fail);
 	if (err) {
 		sl_timer_close(h->ticker);
@@ -537,6 +495,7 @@ struct sl_host_view sl_host_view(const struct sl_host *h)
 			count(&counts, h->session[i], h->ending[i]);
 	return (struct sl_host_view){
 		.session = h->session,
+		.rate = h->rate,
 		.key = h->auth ? h->key : NULL,
 		.allow = h->auth ? sl_gate_list(h->auth->gate) : NULL,
 		.n_session = h->conf->limits.sessions,
@@ -547,7 +506,7 @@ struct sl_host_view sl_host_view(const struct sl_host *h)
 		.malformed = h->malformed,
 		.turned_away = h->turned_away,
 		.task_s = (double)sl_worker_busy_ms(h->worker) / 1000,
-		.store = h->tidy.result,
+		.store = h->keeping.result,
 		.counts = counts,
 	};
 }

@@ -2,6 +2,7 @@
 #ifndef SL_SERVER_HOST_SESSIONS_H
 #define SL_SERVER_HOST_SESSIONS_H
 
+#include "common/telemetry/rate.h"
 #include "server/host.h"
 #include "server/middle.h"
 #include "server/tidy.h"
@@ -13,6 +14,7 @@ struct sl_host_counts {
 
 struct sl_host_view {
 	struct sl_middle *const *session; /* [n_session]; NULL: a free place */
+	const struct sl_rate *rate;       /* [n_session]: bytes sent and received */
 	const struct sl_key *key;         /* [n_session] of their clients; NULL: no auth */
 	const struct sl_allow *allow;     /* with auth */
 	int n_session, threads;

@@ -47,11 +47,11 @@ static void put_peer(char out[SL_STATUS_TEXT], const struct sl_middle *m, const 
 }
 
 static void fill(struct sl_status_session *out, const struct sl_middle *m, const struct sl_key *key,
-		 const struct sl_allow *allow, uint64_t now_ms)
+		 const struct sl_allow *allow, const struct sl_rate *rate, uint64_t now_ms)
 {
 	const struct sl_session *s = sl_middle_session(m);
 	struct sl_middle_status st = sl_middle_status(m);
-	double age = (double)(now_ms - st.opened_ms) / 1000;
+	const struct sl_rate_sample now = {now_ms, {st.stats.tx_bytes, st.stats.rx_bytes}};
 
 	*out = (struct sl_status_session){
 		.step = (int64_t)st.steps,
@@ -65,9 +65,9 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, const
 		.images_per_s = st.step_s > 0 ? (double)s->batch_rows / st.step_s : NAN,
 		.tx_bytes = (int64_t)st.stats.tx_bytes,
 		.rx_bytes = (int64_t)st.stats.rx_bytes,
-		.tx_mb_s = age > 0 ? (double)st.stats.tx_bytes / age / 1e6 : NAN,
-		.rx_mb_s = age > 0 ? (double)st.stats.rx_bytes / age / 1e6 : NAN,
-		.age_s = age,
+		.tx_mb_s = sl_rate_per_s(rate, &now, 0) / 1e6,
+		.rx_mb_s = sl_rate_per_s(rate, &now, 1) / 1e6,
+		.age_s = (double)(now_ms - st.opened_ms) / 1000,
 		.idle_s = (double)(now_ms - s->heard_ms) / 1000,
 		.stale_frames = (int64_t)s->counts.stale_frames,
 	};
@@ -112,7 +112,7 @@ char *sl_host_status(const struct sl_host *host)
 	for (int i = 0; i < v.n_session; i++)
 		if (v.session[i])
 			fill(&status.session[status.n_session++], v.session[i], v.key ? &v.key[i] : NULL, v.allow,
-			     v.now_ms);
+			     &v.rate[i], v.now_ms);
 	text = sl_status_json(&status, 0);
 	free(status.session);
 	return text;

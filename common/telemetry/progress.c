@@ -10,20 +10,11 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/telemetry/rate.h"
 
-enum {
-	DRAW_MS = 100,
-	PLAIN_MS = 10000,
-	WINDOW_MS = 10000, /* rates are over about this long */
-	SAMPLES = 32,
-	BAR_MIN = 8,
-	BAR_MAX = 40,
-	PLAIN_WIDTH = 400
-};
+enum { DRAW_MS = 100, PLAIN_MS = 10000, BAR_MIN = 8, BAR_MAX = 40, PLAIN_WIDTH = 400 };
 
-struct sample {
-	uint64_t ms, images, steps, tx_bytes, rx_bytes;
-};
+enum { IMAGES, STEPS, TX_BYTES, RX_BYTES }; /* what has a rate */
 
 struct sl_progress {
 	int fd;
@@ -33,8 +24,7 @@ struct sl_progress {
 	bool drawn_once, visible; /* visible: the bar is on the screen, under the log's lock */
 	struct sl_progress_state state;
 	struct sl_progress_rates rates;
-	struct sample sample[SAMPLES]; /* ring; oldest at `first` */
-	int first, n_sample;
+	struct sl_rate rate;
 };
 
 const char *sl_progress_duration(double seconds, char out[16])
@@ -202,45 +192,23 @@ enum sl_err sl_progress_open(struct sl_progress **out, const struct sl_progress_
 	return SL_OK;
 }
 
-/* Keeps a sample each WINDOW_MS / SAMPLES at most, and returns the oldest that is not older than the window (or the
- * one before it). */
-static const struct sample *remember(struct sl_progress *p, const struct sample *now)
-{
-	int last = (p->first + p->n_sample - 1) % SAMPLES;
-
-	if (p->n_sample == 0 || now->ms - p->sample[last].ms >= WINDOW_MS / (SAMPLES - 2)) {
-		if (p->n_sample == SAMPLES) {
-			p->first = (p->first + 1) % SAMPLES;
-			p->n_sample--;
-		}
-		p->sample[(p->first + p->n_sample++) % SAMPLES] = *now;
-	}
-	while (p->n_sample > 2 && now->ms - p->sample[(p->first + 1) % SAMPLES].ms >= WINDOW_MS) {
-		p->first = (p->first + 1) % SAMPLES;
-		p->n_sample--;
-	}
-	return &p->sample[p->first];
-}
-
 static void update_rates(struct sl_progress *p, const struct sl_progress_state *s, uint64_t now_ms)
 {
-	const struct sample now = {now_ms, s->images, s->step, s->tx_bytes, s->rx_bytes}, *old;
-	double seconds;
+	const struct sl_rate_sample now = {now_ms, {s->images, s->step, s->tx_bytes, s->rx_bytes}};
+	double grown[SL_RATE_COUNTERS], seconds;
 
 	/* another phase has another pace */
 	if (p->drawn_once && (strcmp(p->state.phase, s->phase) != 0 || s->step < p->state.step))
-		p->n_sample = 0;
-	old = remember(p, &now);
-	seconds = (double)(now_ms - old->ms) * 1e-3;
-	if (seconds <= 0) {
-		p->rates = (struct sl_progress_rates){NAN, NAN, NAN, NAN};
+		p->rate.n = 0;
+	sl_rate_keep(&p->rate, &now);
+	seconds = sl_rate_grown(&p->rate, &now, grown);
+	p->rates = (struct sl_progress_rates){NAN, NAN, NAN, NAN};
+	if (seconds <= 0)
 		return;
-	}
-	p->rates.images_per_s = (double)(now.images - old->images) / seconds;
-	p->rates.tx_mb_s = (double)(now.tx_bytes - old->tx_bytes) / seconds * 1e-6;
-	p->rates.rx_mb_s = (double)(now.rx_bytes - old->rx_bytes) / seconds * 1e-6;
-	p->rates.left_s =
-		now.steps > old->steps ? (double)s->steps_left * seconds / (double)(now.steps - old->steps) : NAN;
+	p->rates.images_per_s = grown[IMAGES] / seconds;
+	p->rates.tx_mb_s = grown[TX_BYTES] / seconds * 1e-6;
+	p->rates.rx_mb_s = grown[RX_BYTES] / seconds * 1e-6;
+	p->rates.left_s = grown[STEPS] > 0 ? (double)s->steps_left * seconds / grown[STEPS] : NAN;
 }
 
 void sl_progress_update(struct sl_progress *p, const struct sl_progress_state *state, uint64_t now_ms)

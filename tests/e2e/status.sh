@@ -5,10 +5,14 @@ set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 make_data 480 24
-start_server host threads=2
+start_server host threads=2 link.timeout_ms=60000
 write_config "$tmp/client.yaml"
-start_client run "$tmp/client.yaml" --set train.epochs=100000 --set train.optimizer.lr=0.002 --set codec='topk:0.2|quant:8' --set partition=2:-2
+start_client run "$tmp/client.yaml" --set link.timeout_ms=60000 --set train.epochs=100000 --set train.optimizer.lr=0.002 --set codec='topk:0.2|quant:8' --set partition=2:-2
 wait_for 'no steps' has_steps run 5
+# rates are those of the last seconds: known once there are some
+known() { "$1" status --control "$2" --json | jq -e '.sessions[0] | .tx_mb_s > 0.01 and .rx_mb_s > 0.01' >"$tmp/jq.out"; }
+wait_for 'splitc has no rates' known "$SPLITC" "$tmp/run.sock"
+wait_for 'splits has no rates' known "$SPLITS" "$tmp/host.sock"
 
 # holds FILE JQ-CONDITION
 holds() { jq -e "$2" "$1" >"$tmp/jq.out" || { cat "$1"; fail "${1##*/}: not so: $2"; }; }
@@ -50,9 +54,9 @@ rc=0
 client second "$tmp/client.yaml" --set control="$tmp/run.sock" || rc=$?
 [ $rc = 69 ] || fail "a second client on the same control socket: exit status $rc, not 69"
 
-kill -INT "$client_pid"
-ends_with "$client_pid" 0 10 'client'
-wait_for 'the session is still there' sh -c "'$SPLITS' status --control '$tmp/host.sock' --json | jq -e '.sessions == []'"
+# a client that stands still moves nothing: after ten seconds, in which the runs below go on, its rates are those of heartbeats
+kill -STOP "$client_pid"
+id=$(jq -r '.sessions[0].id' "$tmp/client.json")
 
 # the summary adds up: bytes of the four tensors, and what headers and control add to them
 client end "$tmp/client.yaml" --json || fail "a run with --json: exit status $?"
@@ -81,4 +85,13 @@ holds "$tmp/codecs.json" 'map(.name) | contains(["none", "f16", "quant", "topk"]
 "$SPLITC" codecs | grep -qE '^ +[0-9]+ +quant ' || fail 'splitc codecs'
 "$SPLITC" flops "$tmp/client.yaml" --json >"$tmp/flops.json"
 holds "$tmp/flops.json" 'type == "object"'
+stands() {
+	"$SPLITS" status --control "$tmp/host.sock" --json |
+		jq -e ".sessions[] | select(.id == \"$id\") | .tx_bytes > 100000 and .tx_mb_s < 0.001 and .rx_mb_s < 0.001" >"$tmp/jq.out"
+}
+wait_for 'the rates of a client that stands still are not those of heartbeats' stands
+kill -CONT "$client_pid"
+kill -INT "$client_pid"
+ends_with "$client_pid" 0 10 'client'
+wait_for 'the session is still there' sh -c "'$SPLITS' status --control '$tmp/host.sock' --json | jq -e '.sessions == []' >'$tmp/jq.out'"
 echo passed

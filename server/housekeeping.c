@@ -1,0 +1,72 @@
+#include "server/housekeeping.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/base/clock.h"
+
+enum { EVERY_MS = 60000, PRIORITY = 9 };
+
+enum sl_err sl_housekeeping_open(struct sl_housekeeping *k, const struct sl_conf_server *conf)
+{
+	int64_t quarter_ms = conf->store_ttl_s * 250;
+	size_t live = 2 * (size_t)conf->limits.sessions; /* as many again may come while it runs */
+
+	*k = (struct sl_housekeeping){
+		.what = {.dir = conf->store,
+			 .ttl_s = conf->store_ttl_s,
+			 .bytes = conf->store_bytes,
+			 .max_live = (int)live,
+			 .live = calloc(live, sizeof *k->what.live)},
+		.opened_ms = sl_now_ms(),
+		.opened_s = (int64_t)time(NULL),
+		.every_ms = quarter_ms && quarter_ms < EVERY_MS ? quarter_ms : EVERY_MS,
+	};
+	return k->what.live ? SL_OK : SL_ERR_NOMEM;
+}
+
+void sl_housekeeping_close(struct sl_housekeeping *k)
+{
+	free(k->what.live);
+	k->what.live = NULL;
+}
+
+static void run(struct sl_job *job)
+{
+	struct sl_housekeeping *k = (struct sl_housekeeping *)(void *)job;
+
+	k->found = sl_tidy_run(
+		&k->what, sl_tidy_now((int64_t)time(NULL), k->opened_s, (int64_t)(sl_now_ms() - k->opened_ms) / 1000));
+}
+
+static void done(struct sl_job *job)
+{
+	struct sl_housekeeping *k = (struct sl_housekeeping *)(void *)job;
+
+	k->result = k->found;
+	k->busy = false;
+}
+
+void sl_housekeeping_join(struct sl_housekeeping *k, const uint8_t session[16])
+{
+	char id[SL_HEX16_TEXT];
+
+	sl_tidy_join(&k->what, sl_hex16(session, id));
+}
+
+bool sl_housekeeping_begin(struct sl_housekeeping *k, uint64_t now_ms)
+{
+	if (k->busy || now_ms < k->due_ms || !k->what.dir[0])
+		return false;
+	k->due_ms = now_ms + (uint64_t)k->every_ms;
+	atomic_store(&k->what.n_live, 0);
+	return true;
+}
+
+void sl_housekeeping_start(struct sl_housekeeping *k, struct sl_worker *worker)
+{
+	k->busy = true;
+	k->job = (struct sl_job){.run = run, .done = done, .priority = PRIORITY};
+	sl_worker_post(worker, &k->job);
+}

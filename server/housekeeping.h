@@ -1,0 +1,31 @@
+/* The store's housekeeping (tidy.h) as a job of the device's worker, now and then: there no session writes beside it.
+ * Loop thread. */
+#ifndef SL_SERVER_HOUSEKEEPING_H
+#define SL_SERVER_HOUSEKEEPING_H
+
+#include "common/base/worker.h"
+#include "common/conf/conf.h"
+#include "server/tidy.h"
+
+struct sl_housekeeping {
+	struct sl_job job; /* first */
+	struct sl_tidy what;
+	struct sl_tidy_result result; /* of the last one that is done */
+	struct sl_tidy_result found;  /* (worker) */
+	uint64_t due_ms, opened_ms;
+	int64_t opened_s; /* by the clock that files have their times from */
+	int64_t every_ms;
+	bool busy;
+};
+
+/* `conf` is borrowed. NOMEM */
+enum sl_err sl_housekeeping_open(struct sl_housekeeping *keeping, const struct sl_conf_server *conf) SL_MUST_CHECK;
+void sl_housekeeping_close(struct sl_housekeeping *keeping); /* no job may be under way; zeroed is fine */
+
+/* A session that is live from here on: its files are left alone, by the job under way, too. */
+void sl_housekeeping_join(struct sl_housekeeping *keeping, const uint8_t session[16]);
+/* Whether it is time. Then no session counts as live any more: say which are, and start. */
+bool sl_housekeeping_begin(struct sl_housekeeping *keeping, uint64_t now_ms);
+void sl_housekeeping_start(struct sl_housekeeping *keeping, struct sl_worker *worker);
+
+#endif
