@@ -66,7 +66,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE help all fail deps test test-long check build-tests build-bench format format-check rooms man install clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: FORCE help all fail deps test test-long check build-tests build-bench format format-check rooms man install clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
 
@@ -128,6 +128,22 @@ $(RACE_TESTS): $(B)/cuda-sim-race/%: $(B)/cuda-sim-race/tests/suite/%.c.o $(SUPP
 	$(Q)$(CC) $(LDFLAGS) -Wl,-z,execstack -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
 -include $(RACE_OBJ:.o=.d) $(RACE_TESTS:$(B)/cuda-sim-race/%=$(B)/cuda-sim-race/tests/suite/%.c.d)
+
+# The same kernels with their accesses counted instead: traffic/traffic.c.
+TRAFFIC_OBJ := $(filter-out %/race/race.c.o,$(RACE_OBJ)) $(B)/cuda-sim-race/tests/support/cuda_sim/traffic/traffic.c.o \
+               $(B)/cuda-sim/tests/support/gpu_codecs/sim.c.o $(B)/tests/bench/gpu_traffic.o
+TRAFFIC_CALLS := cudaMemsetAsync cudaMemcpyAsync cudaStreamSynchronize cudaEventSynchronize
+
+$(B)/tests/bench/gpu_traffic.o: CFLAGS += -Itests/support/cuda_sim
+$(B)/cuda-sim-race/gpu_traffic: $(TRAFFIC_OBJ) $(LIB)
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(LDFLAGS) -Wl,-z,execstack $(TRAFFIC_CALLS:%=-Wl,--wrap=%) -o $@ $(TRAFFIC_OBJ) $(LIB) $(LDLIBS)
+
+-include $(filter %/traffic.c.d %/gpu_traffic.d,$(TRAFFIC_OBJ:.o=.d))
+
+cuda-sim-traffic: ## what the GPU's codecs read and write, counted on a CPU (TRAFFIC_ARGS="--json --kernels --relu CODEC…")
+	@$(MAKE) --no-print-directory SAN= build/release/cuda-sim-race/gpu_traffic
+	@build/release/cuda-sim-race/gpu_traffic $(TRAFFIC_ARGS)
 
 # The whole module for a CPU, with one simulated device, where a C++ compiler is. In a folder of its own: only
 # what asks for it (tests/e2e/gpu_on_cpu.sh) finds it. The thread sanitizer knows no fibers.

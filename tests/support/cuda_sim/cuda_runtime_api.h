@@ -84,7 +84,8 @@ extern struct sim_index threadIdx, blockIdx, blockDim, gridDim;
 cudaError_t sim_takes_grid(struct sim_index grid, struct sim_index block);
 cudaError_t sim_launch_grid(void (*thread)(void), struct sim_index grid, struct sim_index block);
 cudaError_t sim_launch(void (*thread)(void), int64_t blocks, unsigned threads);
-extern const void *sim_body; /* free for who launches: what `thread` needs to know */
+extern const void *sim_body;   /* free for who launches: what `thread` needs to know */
+extern const char *sim_kernel; /* FILE:KERNEL, for who counts (traffic/); in C alone */
 
 #ifndef __cplusplus
 /* A function inside the calling one sees its arguments, as CUDA's launch would copy them. */
@@ -95,6 +96,7 @@ extern const void *sim_body; /* free for who launches: what `thread` needs to kn
 			kernel(__VA_ARGS__);                 \
 		}                                            \
 		(void)(stream);                              \
+		sim_kernel = __FILE__ ":" #kernel;           \
 		sim_launch(sim_thread, (blocks), (threads)); \
 	})
 

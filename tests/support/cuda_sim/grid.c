@@ -11,6 +11,7 @@ enum { MOST_THREADS = 1024, WARP = 32 };
 
 struct sim_index threadIdx, blockIdx, blockDim, gridDim;
 const void *sim_body;
+const char *sim_kernel;
 
 struct meeting {
 	unsigned arrived, round;

@@ -1,4 +1,5 @@
-/* Who may race with whom: what grid.c says to race/race.c, in builds that look for races (SIM_RACECHECK). */
+/* Who may race with whom: what grid.c says to race/race.c, or to traffic/traffic.c which counts instead, in builds
+ * whose accesses are watched (SIM_RACECHECK). */
 #ifndef SL_TESTS_CUDA_SIM_RACE_H
 #define SL_TESTS_CUDA_SIM_RACE_H
 

@@ -22,8 +22,11 @@ static enum sl_err sim_alloc(struct sl_backend *be, size_t bytes, void **out, st
 {
 	(void)be;
 	(void)fail;
-	*out = calloc(1, bytes ? bytes : 1);
-	return *out ? SL_OK : SL_ERR_NOMEM;
+	/* as a device's is: what a warp reads begins with a sector */
+	if (posix_memalign(out, 256, bytes ? bytes : 1) != 0)
+		return SL_ERR_NOMEM;
+	memset(*out, 0, bytes);
+	return SL_OK;
 }
 
 static void sim_free(struct sl_backend *be, void *ptr)
