@@ -2,16 +2,6 @@
 
 #include "common/base/log.h"
 
-/* The config's place before the file's; the exit status stays that of the file's fault. */
-static enum sl_err at(const struct sl_conf_client *conf, const char *key, enum sl_err err, struct sl_fail *fail)
-{
-	if (err) {
-		sl_conf_client_fail(conf, key, fail, "%s", fail->text);
-		fail->code = err;
-	}
-	return err;
-}
-
 enum sl_err sl_client_auth_open(struct sl_client_auth *auth, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	char own[SL_FINGERPRINT], server[SL_FINGERPRINT];
@@ -20,9 +10,11 @@ enum sl_err sl_client_auth_open(struct sl_client_auth *auth, const struct sl_con
 	*auth = (struct sl_client_auth){0};
 	if (!conf->auth.secret_key[0])
 		return SL_OK;
-	err = at(conf, "auth.secret_key", sl_keypair_load(&auth->own, conf->auth.secret_key, fail), fail);
+	err = sl_conf_client_blame(conf, "auth.secret_key", sl_keypair_load(&auth->own, conf->auth.secret_key, fail),
+				   fail);
 	if (!err)
-		err = at(conf, "auth.server_key", sl_key_load_public(&auth->server, conf->auth.server_key, fail), fail);
+		err = sl_conf_client_blame(conf, "auth.server_key",
+					   sl_key_load_public(&auth->server, conf->auth.server_key, fail), fail);
 	if (err)
 		return err;
 	auth->transport = (struct sl_transport_auth){.own = &auth->own, .server = &auth->server, .met = &auth->met};

@@ -3,7 +3,6 @@
 #include "client/child.h"
 #include "client/command.h"
 #include "client/drive.h"
-#include "common/nn/weights_file.h"
 
 static const char *const usage[] = {
 	"splitc eval CONFIG [--weights FILE] [--local] [--parity] [--set KEY=VALUE]… [--json]",
@@ -16,20 +15,8 @@ static const char *const usage[] = {
 static enum sl_err open_setup(struct sl_setup *setup, const struct sl_options *o, const struct sl_conf_client *conf,
 			      struct sl_fail *fail)
 {
-	char path[PATH_MAX];
-	enum sl_err err;
+	enum sl_err err = sl_options_trained(o, conf, setup, false, fail);
 
-	if (o->weights ? snprintf(path, sizeof path, "%s", o->weights) >= PATH_MAX
-		       : snprintf(path, sizeof path, "%s/model.safetensors", conf->log.dir) >= PATH_MAX)
-		return sl_fail_set(fail, SL_ERR_NOINPUT, "the path of the weights is too long");
-	setup->trained = sl_weights_steps(path);
-	err = sl_setup_plan(setup, conf, fail);
-	if (err)
-		return err;
-	err = sl_setup_weights(setup, path, true, fail);
-	if (err == SL_ERR_NOINPUT && !o->weights)
-		return sl_fail_set(fail, err,
-				   "%s cannot be read: `splitc train` writes it, --weights names another file", path);
 	if (!err)
 		err = sl_setup_data(setup, false, fail);
 	return err ? err : sl_setup_backend(setup, fail);
@@ -99,7 +86,7 @@ int splitc_eval(int argc, char **argv)
 				      SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_LOCAL | SL_OPT_WEIGHTS | SL_OPT_PARITY, 1);
 
 	if (status < 0)
-		status = sl_options_load(&o, &conf);
+		status = sl_options_load(&o, SL_USES_TRAINED | SL_USES_TEST_SET | SL_USES_LINK, &conf);
 	if (status >= 0)
 		return status;
 	if (o.parity)

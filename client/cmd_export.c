@@ -1,10 +1,7 @@
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "client/command.h"
-#include "client/setup.h"
 #include "common/base/version.h"
 #include "common/nn/weights_file.h"
 
@@ -18,25 +15,14 @@ static const char *const usage[] = {
 static enum sl_err export_model(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 				struct sl_fail *fail)
 {
-	char path[PATH_MAX], steps[24];
+	char steps[24];
 	const struct sl_st_note note[] = {{"software", "splitc " SL_VERSION}, {SL_WEIGHTS_STEPS, steps}};
-	int64_t trained;
-	enum sl_err err;
+	enum sl_err err = sl_options_trained(o, conf, setup, false, fail);
 
-	if (o->weights ? snprintf(path, sizeof path, "%s", o->weights) >= PATH_MAX
-		       : snprintf(path, sizeof path, "%s/model.safetensors", conf->log.dir) >= PATH_MAX)
-		return sl_fail_set(fail, SL_ERR_NOINPUT, "the path of the weights is too long");
-	trained = sl_weights_steps(path);
-	snprintf(steps, sizeof steps, "%" PRId64, trained);
-	err = sl_setup_plan(setup, conf, fail);
-	if (!err)
-		err = sl_setup_weights(setup, path, true, fail);
-	if (err == SL_ERR_NOINPUT && !o->weights)
-		return sl_fail_set(fail, err,
-				   "%s cannot be read: `splitc train` writes it, --weights names another file", path);
+	snprintf(steps, sizeof steps, "%" PRId64, setup->trained);
 	return err ? err
 		   : sl_weights_save(setup->plan->model, o->operand, (const float *const *)setup->weights.value, 0,
-				     note, trained < INT64_MAX ? 2 : 1, fail);
+				     note, setup->trained < INT64_MAX ? 2 : 1, fail);
 }
 
 int splitc_export(int argc, char **argv)
@@ -48,7 +34,7 @@ int splitc_export(int argc, char **argv)
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_WEIGHTS, 2);
 
 	if (status < 0)
-		status = sl_options_load(&o, &conf);
+		status = sl_options_load(&o, SL_USES_TRAINED, &conf);
 	if (status >= 0)
 		return status;
 	if (!o.operand)

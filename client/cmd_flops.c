@@ -139,7 +139,7 @@ int splitc_flops(int argc, char **argv)
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_JSON, 1);
 
 	if (status < 0)
-		status = sl_options_load(&o, &conf);
+		status = sl_options_load(&o, 0, &conf);
 	if (status >= 0)
 		return status;
 	if (sl_setup_plan(&setup, &conf, &fail) != SL_OK)

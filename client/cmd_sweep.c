@@ -79,7 +79,7 @@ int splitc_sweep(int argc, char **argv)
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_LOCAL | SL_OPT_SWEEP, 1);
 
 	if (status < 0)
-		status = sl_options_load(&o, &conf);
+		status = sl_options_load(&o, SL_USES_FOR_TRAINING, &conf);
 	if (status < 0 && !o.codecs)
 		status = sl_options_missing(&o, "--codecs LIST.yaml");
 	if (status >= 0)

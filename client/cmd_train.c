@@ -49,7 +49,7 @@ int splitc_train(int argc, char **argv)
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_LOCAL | SL_OPT_RESUME, 1);
 
 	if (status < 0)
-		status = sl_options_load(&o, &conf);
+		status = sl_options_load(&o, SL_USES_FOR_TRAINING, &conf);
 	if (status >= 0)
 		return status;
 	if (o.local && o.resume)

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "common/conf/conf.h"
+#include "client/setup.h"
 #include "common/conf/options.h"
 
 int splitc_train(int argc, char **argv);
@@ -17,8 +17,23 @@ int splitc_status(int argc, char **argv);
 int splitc_export(int argc, char **argv);
 int splitc_keygen(int argc, char **argv);
 
-/* Loads o->config; handles --check-config and --print-config. -1 to go on, or the exit status. */
-int sl_options_load(const struct sl_options *o, struct sl_conf_client *conf);
+/* Files that a command reads: what --check-config looks at beside the config. */
+enum {
+	SL_USES_TRAIN_SET = 1,
+	SL_USES_TEST_SET = 2,
+	SL_USES_WEIGHTS = 4, /* model.weights */
+	SL_USES_TRAINED = 8, /* those of sl_options_trained */
+	SL_USES_LINK = 16,   /* auth's keys; not with --local */
+	SL_USES_FOR_TRAINING = SL_USES_TRAIN_SET | SL_USES_TEST_SET | SL_USES_WEIGHTS | SL_USES_LINK,
+};
+
+/* Loads o->config; handles --check-config and --print-config. -1 to go on, or the exit status. `uses`: SL_USES_… */
+int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_client *conf);
+
+/* The weights that a run has left, or those of --weights: where, and (into setup) how long they were trained, the plan
+ * and them. `check`: they are looked at, and not read. */
+enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
+			       bool check, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Prints `splitc: text` and returns the error's exit status. */
 int sl_command_failed(const struct sl_fail *fail);

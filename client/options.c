@@ -1,16 +1,78 @@
+#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 
+#include "client/auth.h"
 #include "client/command.h"
-#include "client/setup.h"
+#include "client/training.h"
+#include "common/nn/weights_file.h"
 
 int sl_command_failed(const struct sl_fail *fail)
 {
 	return sl_options_failed("splitc", fail);
 }
 
-int sl_options_load(const struct sl_options *o, struct sl_conf_client *conf)
+enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
+			       bool check, struct sl_fail *fail)
 {
+	char path[PATH_MAX];
+	enum sl_err err;
+
+	if (o->weights ? snprintf(path, sizeof path, "%s", o->weights) >= PATH_MAX
+		       : snprintf(path, sizeof path, "%s/model.safetensors", conf->log.dir) >= PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "the path of the weights is too long");
+	setup->trained = sl_weights_steps(path);
+	err = sl_setup_plan(setup, conf, fail);
+	if (err)
+		return err;
+	err = check ? sl_setup_check_weights(setup, path, true, fail) : sl_setup_weights(setup, path, true, fail);
+	if (err == SL_ERR_NOINPUT && !o->weights)
+		return sl_fail_set(fail, err,
+				   "%s cannot be read: `splitc train` writes it, --weights names another file", path);
+	return err;
+}
+
+static enum sl_err check_auth(const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	struct sl_client_auth auth;
+	enum sl_err err = sl_client_auth_open(&auth, conf, fail);
+
+	sl_client_auth_close(&auth);
+	return err;
+}
+
+static enum sl_err check_all(const struct sl_options *o, unsigned uses, const struct sl_conf_client *conf,
+			     struct sl_setup *setup, struct sl_fail *fail)
+{
+	int64_t images[SL_SPLIT_COUNT];
+	uint64_t steps;
+	enum sl_err err = uses & SL_USES_TRAINED ? sl_options_trained(o, conf, setup, true, fail)
+						 : sl_setup_plan(setup, conf, fail);
+
+	if (!err && (uses & SL_USES_WEIGHTS))
+		err = sl_setup_check_weights(setup, conf->model.weights, false, fail);
+	if (!err && (uses & SL_USES_TEST_SET))
+		err = sl_setup_check_data(setup, uses & SL_USES_TRAIN_SET, images, fail);
+	if (!err && (uses & SL_USES_TRAIN_SET))
+		err = sl_training_steps(conf, images[SL_SPLIT_TRAIN], &steps, fail);
+	if (!err && (uses & SL_USES_LINK) && !o->local)
+		err = check_auth(conf, fail);
+	if (err)
+		return err;
+	printf("%s: ok", o->config);
+	if (uses & SL_USES_TRAIN_SET)
+		printf(", %" PRIu64 " steps on %" PRId64 " images", steps, images[SL_SPLIT_TRAIN]);
+	if (uses & SL_USES_TEST_SET)
+		printf(", %" PRId64 " images to test with", images[SL_SPLIT_TEST]);
+	putchar('\n');
+	return SL_OK;
+}
+
+int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_client *conf)
+{
+	struct sl_setup setup = {0};
 	struct sl_fail fail;
+	enum sl_err err;
 
 	if (!o->config)
 		return sl_options_missing(o, "CONFIG");
@@ -19,15 +81,9 @@ int sl_options_load(const struct sl_options *o, struct sl_conf_client *conf)
 	sl_log_set_level(conf->log.level);
 	if (o->print_config)
 		return sl_err_exit_status(sl_conf_client_print(conf, stdout));
-	if (o->check_config) {
-		struct sl_setup setup = {0};
-		enum sl_err err = sl_setup_plan(&setup, conf, &fail);
-
-		sl_setup_close(&setup);
-		if (err)
-			return sl_command_failed(&fail);
-		printf("%s: ok\n", o->config);
-		return 0;
-	}
-	return -1;
+	if (!o->check_config)
+		return -1;
+	err = check_all(o, uses, conf, &setup, &fail);
+	sl_setup_close(&setup);
+	return err ? sl_command_failed(&fail) : 0;
 }

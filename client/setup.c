@@ -149,6 +149,29 @@ static bool middle_untouched(const struct sl_plan *plan, const bool *loaded)
 	return true;
 }
 
+/* The config's own file, not one that a run has left. */
+static enum sl_err blame_weights(const struct sl_setup *s, bool strict, enum sl_err err, struct sl_fail *fail)
+{
+	const struct sl_fail why = *fail;
+
+	if (strict)
+		return err;
+	if (err == SL_ERR_NOINPUT)
+		sl_fail_set(fail, err,
+			    "%s (a safetensors file with torchvision's names of %s, as `splitc export` writes)",
+			    why.text, s->plan->model->name);
+	return sl_conf_client_blame(s->conf, "model.weights", err, fail);
+}
+
+enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail)
+{
+	bool partial = s->conf->model.partial && !strict;
+
+	return path[0] ? blame_weights(s, strict, sl_weights_load(s->plan->model, path, partial, NULL, NULL, fail),
+				       fail)
+		       : SL_OK;
+}
+
 enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail)
 {
 	const struct sl_model *model = s->plan->model;
@@ -166,7 +189,7 @@ enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, 
 	loaded = calloc((size_t)model->n_param, sizeof *loaded);
 	if (!loaded)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the weights");
-	err = sl_weights_load(model, path, partial, s->weights.value, loaded, fail);
+	err = blame_weights(s, strict, sl_weights_load(model, path, partial, s->weights.value, loaded, fail), fail);
 	for (int i = 0; i < model->n_param && !err; i++)
 		missing += !loaded[i];
 	if (!err && missing)
@@ -178,17 +201,15 @@ enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, 
 	return err;
 }
 
-static enum sl_err open_split(struct sl_setup *s, enum sl_dataset_split split, struct sl_fail *fail)
+/* `name`: [SL_CONF_LIST_MAX], for the spec to point to. */
+static struct sl_dataset_spec data_spec(const struct sl_conf_client *c, enum sl_dataset_split split, const char **name)
 {
-	const struct sl_conf_client *c = s->conf;
-	const char *name[SL_CONF_LIST_MAX];
 	struct sl_dataset_spec spec = {
 		.kind = c->data.kind == SL_DATA_CIFAR100 ? SL_DATASET_CIFAR100 : SL_DATASET_CIFAR10,
 		.split = split,
 		.dir = c->data.dir,
 		.max_records = split == SL_SPLIT_TRAIN ? c->data.train_limit : c->data.test_limit,
 	};
-	enum sl_err err;
 
 	if (split == SL_SPLIT_TRAIN && c->data.train_files.n) {
 		for (int i = 0; i < c->data.train_files.n; i++)
@@ -196,10 +217,40 @@ static enum sl_err open_split(struct sl_setup *s, enum sl_dataset_split split, s
 		spec.files = name;
 		spec.nfiles = c->data.train_files.n;
 	}
-	err = sl_dataset_open(&s->set[split], &spec, fail);
-	if (!err && s->set[split].classes > c->model.classes)
+	return spec;
+}
+
+/* `err`: of a split's files. */
+static enum sl_err check_split(const struct sl_conf_client *c, const struct sl_dataset_spec *spec, enum sl_err err,
+			       struct sl_fail *fail)
+{
+	int classes = sl_dataset_classes(spec->kind);
+
+	if (!err && classes > c->model.classes)
 		return sl_conf_client_fail(c, "model.classes", fail, "%s has %d classes, the model only %d",
-					   sl_dataset_kind_name(spec.kind), s->set[split].classes, c->model.classes);
+					   sl_dataset_kind_name(spec->kind), classes, c->model.classes);
+	return sl_conf_client_blame(c, spec->files ? "data.train_files" : "data.dir", err, fail);
+}
+
+static enum sl_err open_split(struct sl_setup *s, enum sl_dataset_split split, struct sl_fail *fail)
+{
+	const char *name[SL_CONF_LIST_MAX];
+	const struct sl_dataset_spec spec = data_spec(s->conf, split, name);
+
+	return check_split(s->conf, &spec, sl_dataset_open(&s->set[split], &spec, fail), fail);
+}
+
+enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *images, struct sl_fail *fail)
+{
+	const char *name[SL_CONF_LIST_MAX];
+	enum sl_err err = SL_OK;
+
+	images[SL_SPLIT_TRAIN] = 0;
+	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && !err; split++) {
+		const struct sl_dataset_spec spec = data_spec(s->conf, (enum sl_dataset_split)split, name);
+
+		err = check_split(s->conf, &spec, sl_dataset_count(&images[split], &spec, fail), fail);
+	}
 	return err;
 }
 

@@ -70,39 +70,64 @@ static int64_t batches(int64_t images, int64_t batch, bool drop_last)
 	return drop_last ? images / batch : (images + batch - 1) / batch;
 }
 
-static enum sl_err open_schedule(struct sl_training *r, struct sl_fail *fail)
+/* The schedule of a run with so many steps in an epoch. */
+static enum sl_err make_schedule(const struct sl_conf_client *c, int64_t images, int64_t steps_per_epoch,
+				 struct sl_schedule *out, struct sl_fail *fail)
 {
 	static const enum sl_schedule_kind kind[] = {
 		[SL_CONF_CONSTANT] = SL_SCHEDULE_CONSTANT,
 		[SL_CONF_COSINE] = SL_SCHEDULE_COSINE,
 		[SL_CONF_POLYNOMIAL] = SL_SCHEDULE_POLYNOMIAL,
 	};
-	const struct sl_conf_client *c = r->setup->conf;
 	double epochs = c->train.epochs;
 	struct sl_fail why;
 	bool cut;
 
-	if (r->steps_per_epoch < 1)
+	if (steps_per_epoch < 1)
 		return sl_conf_client_fail(c, "train.batch", fail, "drop_last leaves no batch of %d in %lld images",
-					   c->train.batch, (long long)r->setup->set[SL_SPLIT_TRAIN].count);
+					   c->train.batch, (long long)images);
 	/* A schedule ends where the run does. */
-	cut = c->train.max_steps && (double)c->train.max_steps < epochs * (double)r->steps_per_epoch;
+	cut = c->train.max_steps && (double)c->train.max_steps < epochs * (double)steps_per_epoch;
 	if (cut)
-		epochs = (double)c->train.max_steps / (double)r->steps_per_epoch;
-	r->schedule = (struct sl_schedule){
+		epochs = (double)c->train.max_steps / (double)steps_per_epoch;
+	*out = (struct sl_schedule){
 		.kind = kind[c->train.schedule.kind],
 		.lr = c->train.optimizer.lr,
 		.end_lr = c->train.schedule.end_lr,
 		.power = c->train.schedule.power,
 	};
-	if (sl_schedule_set_epochs(&r->schedule, epochs, c->train.schedule.warmup_epochs, r->steps_per_epoch, &why) !=
-	    SL_OK)
+	if (sl_schedule_set_epochs(out, epochs, c->train.schedule.warmup_epochs, steps_per_epoch, &why) != SL_OK)
 		return sl_conf_client_fail(
 			c, "train.schedule.warmup_epochs", fail, "%s%s", why.text,
 			cut ? ": train.max_steps ends the run there; for a short one, train.schedule.warmup_epochs=0"
 			    : "");
-	r->total_steps = (uint64_t)r->schedule.total_steps;
 	return SL_OK;
+}
+
+static int64_t epoch_steps(const struct sl_conf_client *c, int64_t images)
+{
+	return batches(images, c->train.batch, c->train.drop_last);
+}
+
+enum sl_err sl_training_steps(const struct sl_conf_client *c, int64_t images, uint64_t *steps, struct sl_fail *fail)
+{
+	struct sl_schedule schedule;
+	enum sl_err err = make_schedule(c, images, epoch_steps(c, images), &schedule, fail);
+
+	if (!err)
+		*steps = (uint64_t)schedule.total_steps;
+	return err;
+}
+
+static enum sl_err open_schedule(struct sl_training *r, struct sl_fail *fail)
+{
+	int64_t images = r->setup->set[SL_SPLIT_TRAIN].count;
+	enum sl_err err;
+
+	r->steps_per_epoch = epoch_steps(r->setup->conf, images);
+	err = make_schedule(r->setup->conf, images, r->steps_per_epoch, &r->schedule, fail);
+	r->total_steps = (uint64_t)r->schedule.total_steps;
+	return err;
 }
 
 /* An earlier run in log.dir, which the log's lock says has ended: its checkpoints go before the log that they count on,
@@ -149,10 +174,8 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 	r->totals.mode = mode;
 	r->totals.test_loss = r->totals.test_acc = r->totals.best_test_acc = NAN;
 	r->eval_batches = batches(setup->set[SL_SPLIT_TEST].count, c->train.batch, false);
-	if (!eval_only) {
-		r->steps_per_epoch = batches(setup->set[SL_SPLIT_TRAIN].count, c->train.batch, c->train.drop_last);
+	if (!eval_only)
 		err = open_schedule(r, fail);
-	}
 	if (!err)
 		err = open_log(r, resume, fail);
 	if (err) {

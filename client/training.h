@@ -46,6 +46,10 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 			     bool resume, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_training_close(struct sl_training *run); /* NULL is fine */
 
+/* How many steps a run on so many training images has. CONFIG where there is none, or the schedule does not fit it. */
+enum sl_err sl_training_steps(const struct sl_conf_client *conf, int64_t images, uint64_t *steps,
+			      struct sl_fail *fail) SL_MUST_CHECK;
+
 enum sl_want sl_training_next(struct sl_training *run);
 /* For a wanted step: its number and learning rate. For a wanted evaluation: the number of the batch. */
 uint64_t sl_training_number(const struct sl_training *run);

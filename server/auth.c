@@ -2,16 +2,6 @@
 
 #include "common/base/log.h"
 
-/* The config's place before the file's; the exit status stays that of the file's fault. */
-static enum sl_err at(const struct sl_conf_server *conf, const char *key, enum sl_err err, struct sl_fail *fail)
-{
-	if (err) {
-		sl_conf_server_fail(conf, key, fail, "%s", fail->text);
-		fail->code = err;
-	}
-	return err;
-}
-
 enum sl_err sl_server_auth_open(struct sl_server_auth *auth, const struct sl_conf_server *conf, struct sl_fail *fail)
 {
 	char print[SL_FINGERPRINT];
@@ -21,9 +11,10 @@ enum sl_err sl_server_auth_open(struct sl_server_auth *auth, const struct sl_con
 	*auth = (struct sl_server_auth){0};
 	if (!conf->auth.secret_key[0])
 		return SL_OK;
-	err = at(conf, "auth.secret_key", sl_keypair_load(&auth->own, conf->auth.secret_key, fail), fail);
+	err = sl_conf_server_blame(conf, "auth.secret_key", sl_keypair_load(&auth->own, conf->auth.secret_key, fail),
+				   fail);
 	if (!err)
-		err = at(conf, "auth.clients", sl_allow_load(&allow, conf->auth.clients, fail), fail);
+		err = sl_conf_server_blame(conf, "auth.clients", sl_allow_load(&allow, conf->auth.clients, fail), fail);
 	if (!err)
 		err = sl_gate_open(&auth->gate, allow, fail);
 	if (err) {
@@ -39,7 +30,8 @@ enum sl_err sl_server_auth_open(struct sl_server_auth *auth, const struct sl_con
 enum sl_err sl_server_auth_reload(struct sl_server_auth *auth, const struct sl_conf_server *conf, struct sl_fail *fail)
 {
 	struct sl_allow *allow;
-	enum sl_err err = at(conf, "auth.clients", sl_allow_load(&allow, conf->auth.clients, fail), fail);
+	enum sl_err err =
+		sl_conf_server_blame(conf, "auth.clients", sl_allow_load(&allow, conf->auth.clients, fail), fail);
 
 	if (!err)
 		sl_allow_free(sl_gate_swap(auth->gate, allow));

@@ -18,8 +18,7 @@
 static const char *const usage[] = {
 	"splits serve CONFIG [--set KEY=VALUE]… [--check-config] [--print-config]",
 	"Trains the middle layers of networks for clients, until SIGTERM or Ctrl-C, which end it in good order; a "
-	"second "
-	"one ends it at once. SIGHUP: the list of clients is read again.",
+	"second one ends it at once. SIGHUP: the list of clients is read again.",
 	NULL,
 };
 
@@ -140,6 +139,19 @@ static void share_one_heap(void)
 	mallopt(M_ARENA_MAX, 1);
 }
 
+/* The config was loaded: what it names beside that. */
+static int check_config(struct serve *s, const char *path)
+{
+	struct sl_fail fail;
+	enum sl_err err = sl_server_auth_open(&s->auth, &s->conf, &fail);
+
+	sl_server_auth_close(&s->auth);
+	if (err)
+		return failed(&fail);
+	printf("%s: ok\n", path);
+	return 0;
+}
+
 static int serve(struct serve *s)
 {
 	struct sl_fail fail;
@@ -188,9 +200,5 @@ int splits_serve(int argc, char **argv)
 	sl_log_set_level(s.conf.log.level);
 	if (o.print_config)
 		return sl_err_exit_status(sl_conf_server_print(&s.conf, stdout));
-	if (o.check_config) {
-		printf("%s: ok\n", o.config);
-		return 0;
-	}
-	return serve(&s);
+	return o.check_config ? check_config(&s, o.config) : serve(&s);
 }

@@ -174,22 +174,53 @@ static enum sl_err spec_check(const struct sl_dataset_spec *spec, struct sl_fail
 	return SL_OK;
 }
 
+/* *sources: for sources_close, in any case. */
+static enum sl_err sources_of(const struct sl_dataset_spec *spec, struct source **sources, int *nsources,
+			      int64_t *total, struct sl_fail *fail)
+{
+	enum sl_err err = spec_check(spec, fail);
+
+	*sources = NULL;
+	*nsources = 0;
+	*total = 0;
+	if (err)
+		return err;
+	*sources = calloc(spec->files ? (size_t)spec->nfiles : MAX_STANDARD_FILES, sizeof **sources);
+	if (!*sources)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "data set: out of memory for the list of files");
+	return sources_open(*sources, nsources, total, spec, fail);
+}
+
+static void sources_close(struct source *sources, int nsources)
+{
+	for (int i = 0; i < nsources; i++)
+		fclose(sources[i].file);
+	free(sources);
+}
+
+enum sl_err sl_dataset_count(int64_t *count, const struct sl_dataset_spec *spec, struct sl_fail *fail)
+{
+	struct source *sources;
+	int64_t total;
+	int nsources;
+	enum sl_err err = sources_of(spec, &sources, &nsources, &total, fail);
+
+	sources_close(sources, nsources);
+	if (!err)
+		*count = total;
+	return err;
+}
+
 enum sl_err sl_dataset_open(struct sl_dataset *out, const struct sl_dataset_spec *spec, struct sl_fail *fail)
 {
 	struct sl_dataset set = {0};
-	struct source *sources = NULL;
-	int nsources = 0;
-	enum sl_err err = spec_check(spec, fail);
+	struct source *sources;
+	int nsources;
+	enum sl_err err = sources_of(spec, &sources, &nsources, &set.count, fail);
 
 	if (err)
-		return err;
-	sources = calloc(spec->files ? (size_t)spec->nfiles : MAX_STANDARD_FILES, sizeof *sources);
-	if (!sources)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "data set: out of memory for the list of files");
-	err = sources_open(sources, &nsources, &set.count, spec, fail);
-	if (err)
 		goto fail;
-	set.classes = formats[spec->kind].classes[formats[spec->kind].label_bytes - 1];
+	set.classes = sl_dataset_classes(spec->kind);
 	set.pixels = malloc((size_t)set.count * SL_IMAGE_BYTES);
 	set.labels = malloc((size_t)set.count * sizeof *set.labels);
 	if (!set.pixels || !set.labels) {
@@ -198,14 +229,17 @@ enum sl_err sl_dataset_open(struct sl_dataset *out, const struct sl_dataset_spec
 	}
 	err = sources_read(&set, sources, nsources, &formats[spec->kind], fail);
 fail:
-	for (int i = 0; i < nsources; i++)
-		fclose(sources[i].file);
-	free(sources);
+	sources_close(sources, nsources);
 	if (err)
 		sl_dataset_close(&set);
 	else
 		*out = set;
 	return err;
+}
+
+int sl_dataset_classes(enum sl_dataset_kind kind)
+{
+	return formats[kind].classes[formats[kind].label_bytes - 1];
 }
 
 void sl_dataset_close(struct sl_dataset *set)

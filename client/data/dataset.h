@@ -42,6 +42,9 @@ struct sl_dataset {
  * from 0 in its file); LIMIT: more than SL_DATASET_MAX_RECORDS; IO; NOMEM. */
 enum sl_err sl_dataset_open(struct sl_dataset *out, const struct sl_dataset_spec *spec,
 			    struct sl_fail *fail) SL_MUST_CHECK;
+/* How many records it would have: all of its checks but those of the labels, without reading. */
+enum sl_err sl_dataset_count(int64_t *count, const struct sl_dataset_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+int sl_dataset_classes(enum sl_dataset_kind kind);
 void sl_dataset_close(struct sl_dataset *set); /* idempotent; a zeroed one is fine */
 
 const char *sl_dataset_kind_name(enum sl_dataset_kind kind); /* "cifar10", "cifar100" */

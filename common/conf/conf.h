@@ -184,6 +184,9 @@ enum sl_err sl_conf_print(const struct sl_conf_schema *schema, const void *conf,
 /* Returns CONFIG; *fail becomes "file:line:column: key: text", or "--set key: text", or "key (default): text". */
 enum sl_err sl_conf_fail(const struct sl_conf_schema *schema, const void *conf, const char *key, struct sl_fail *fail,
 			 const char *fmt, ...) SL_PRINTF(5, 6);
+/* The same before what *fail, of status `err`, says already; that stays the status, and is returned. OK: nothing. */
+enum sl_err sl_conf_blame(const struct sl_conf_schema *schema, const void *conf, const char *key, enum sl_err err,
+			  struct sl_fail *fail);
 
 static inline enum sl_err SL_MUST_CHECK sl_conf_client_load(struct sl_conf_client *out, const char *path,
 							    const char *const *set, int n_set, struct sl_fail *fail)
@@ -212,5 +215,7 @@ static inline enum sl_err SL_MUST_CHECK sl_conf_server_print(const struct sl_con
 	sl_conf_fail(&sl_conf_client_schema, (conf), (key), (fail), __VA_ARGS__)
 #define sl_conf_server_fail(conf, key, fail, ...) \
 	sl_conf_fail(&sl_conf_server_schema, (conf), (key), (fail), __VA_ARGS__)
+#define sl_conf_client_blame(conf, key, err, fail) sl_conf_blame(&sl_conf_client_schema, (conf), (key), (err), (fail))
+#define sl_conf_server_blame(conf, key, err, fail) sl_conf_blame(&sl_conf_server_schema, (conf), (key), (err), (fail))
 
 #endif

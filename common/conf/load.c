@@ -443,6 +443,16 @@ enum sl_err sl_conf_fail(const struct sl_conf_schema *schema, const void *conf, 
 	return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s (default): %s", origin->path, key, text);
 }
 
+enum sl_err sl_conf_blame(const struct sl_conf_schema *schema, const void *conf, const char *key, enum sl_err err,
+			  struct sl_fail *fail)
+{
+	if (err) {
+		sl_conf_fail(schema, conf, key, fail, "%s", fail->text);
+		fail->code = err;
+	}
+	return err;
+}
+
 /* The current event starts the section of the next row. */
 static enum sl_err load_row(struct loader *l)
 {

@@ -34,7 +34,8 @@ static const struct option table[] = {
 	 "metrics in Prometheus' text format, say for the textfile collector of its node exporter"},
 	{"--json", NULL, SL_OPT_JSON, AT(json), "one JSON object on stdout instead of a table"},
 	{"--set", "KEY=VALUE", SL_OPT_CONFIG, 0, "change a key of the config for this run; may be given again"},
-	{"--check-config", NULL, SL_OPT_CONFIG, AT(check_config), "check the config, say ok, and end"},
+	{"--check-config", NULL, SL_OPT_CONFIG, AT(check_config),
+	 "check the config and the files that it names, say ok, and end"},
 	{"--print-config", NULL, SL_OPT_CONFIG, AT(print_config),
 	 "print every key, what it means and its value, and end"},
 };

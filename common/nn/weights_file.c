@@ -169,7 +169,7 @@ enum sl_err sl_weights_load_file(const struct sl_model *model, const struct sl_s
 		err = check_extra(model, file, partial, fail);
 	for (int i = 0; i < model->n_param && err == SL_OK; i++) {
 		err = check_wanted(model, file, partial, i, &wanted, fail);
-		if (err == SL_OK && wanted && param[i])
+		if (err == SL_OK && wanted && param && param[i])
 			err = sl_weights_read_param(file, &model->param[i], param[i], fail);
 		if (err == SL_OK && loaded)
 			loaded[i] = wanted;

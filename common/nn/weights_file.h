@@ -20,7 +20,8 @@ enum sl_err sl_weights_read_param(const struct sl_st_file *file, const struct sl
  * *.num_batches_tracked is passed over. `partial`: tensors of the model's last unit may be missing or of another shape
  * (a new classifier), and others in its name are passed over. Optional parameters may be missing. loaded[i] (of
  * n_param, may be NULL) says which parameters the file gave; the others' buffers are untouched, for sl_param_init to
- * fill. Everything is checked before the first buffer is written; an IO error later leaves them undefined. */
+ * fill. Everything is checked before the first buffer is written; an IO error later leaves them undefined. `param`
+ * NULL: nothing is read, only checked. */
 enum sl_err sl_weights_load_file(const struct sl_model *model, const struct sl_st_file *file, bool partial,
 				 float *const *param, bool *loaded, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_weights_load(const struct sl_model *model, const char *path, bool partial, float *const *param,

@@ -80,7 +80,7 @@ method_sets() { # METHOD → --set pairs
 common=(--set "model.image=$image" --set "train.batch=$batch") # shellcheck disable=SC2206
 common+=(${CLIENT_SETS:-})
 methods=${CODECS:-none quant:8 sortquant:6+2}
-if [ -z "${CODECS:-}" ] && "$BUILD/splitc" train tests/bench/bench.yaml "${common[@]}" $(method_sets insert) --check-config >/dev/null 2>&1; then
+if [ -z "${CODECS:-}" ] && "$BUILD/splitc" train tests/bench/bench.yaml "${common[@]}" $(method_sets insert) --set "data.dir=$data" --check-config >/dev/null 2>&1; then
 	methods="$methods insert"
 fi
 

@@ -35,7 +35,15 @@ train() { # STATUS FRAGMENT [key=value]…
 	local status=$1 fragment=$2 set=() pair
 	shift 2
 	for pair in "$@"; do set+=(--set "$pair"); done
-	expect "$status" "$fragment" "$SPLITC" train "$tmp/good.yaml" ${set[@]+"${set[@]}"}
+	expect "$status" "$fragment" "$SPLITC" train "$tmp/good.yaml" ${set[@]+"${set[@]}"} ${more[@]+"${more[@]}"}
+}
+more=()
+# the same, and --check-config says so already
+both() {
+	train "$@"
+	more=(--check-config)
+	train "$@"
+	more=()
 }
 
 serve() { # STATUS FRAGMENT [key=value]…
@@ -64,10 +72,11 @@ expect 0 'splits COMMAND' "$SPLITS" --help
 expect 0 'OpenBLAS' "$SPLITC" --version
 
 # configs
-expect 0 'ok' "$SPLITC" train "$tmp/good.yaml" --check-config
+expect 0 'good.yaml: ok, 3 steps on 48 images, 24 images to test with' "$SPLITC" train "$tmp/good.yaml" --check-config
 expect 0 'ok' "$SPLITS" serve configs/server.yaml --check-config
+for i in 2 3 4 5; do ln -s data_batch_1.bin "$tmp/data/data_batch_$i.bin"; done
 for config in configs/client-*.yaml; do
-	expect 0 'ok' "$SPLITC" train "$config" --set model.weights= --set model.partial=false --check-config
+	expect 0 'ok, ' "$SPLITC" train "$config" --set model.weights= --set model.partial=false --set data.dir="$tmp/data" --check-config
 done
 expect 0 'partition: ' "$SPLITC" train "$tmp/good.yaml" --print-config
 expect 66 'No such file' "$SPLITC" train "$tmp/nowhere.yaml"
@@ -82,51 +91,72 @@ printf 'model: {name: mobilenet_v2\n' >"$tmp/bad.yaml"
 expect 78 'bad.yaml:2:1' "$SPLITC" train "$tmp/bad.yaml"
 head -c 5000 /dev/urandom >"$tmp/bad.yaml"
 expect 78 'bad.yaml' "$SPLITS" serve "$tmp/bad.yaml"
-train 78 'train.chunks: must be at most train.batch (16), got 17' train.chunks=17
-train 78 'chunks' train.batch=65536 train.chunks=1024
-train 78 'train.optimizer.lr' train.optimizer.lr=fast
-train 78 'no method is called' codec=squeeze:8
-train 78 'quant:b with b = 1…16' codec=quant:17
-train 78 'quant:b with b = 1…16' codec.mid_grad='topk:0.1|quant:0'
-train 78 'codec.head_grad' codec.head_grad='quant:8|topk:0.1'
-train 78 'model.name' model.name=mobilenet_v9
+both 78 'train.chunks: must be at most train.batch (16), got 17' train.chunks=17
+both 78 'chunks' train.batch=65536 train.chunks=1024
+both 78 'train.optimizer.lr' train.optimizer.lr=fast
+both 78 'no method is called' codec=squeeze:8
+both 78 'quant:b with b = 1…16' codec=quant:17
+both 78 'quant:b with b = 1…16' codec.mid_grad='topk:0.1|quant:0'
+both 78 'codec.head_grad' codec.head_grad='quant:8|topk:0.1'
+both 78 'model.name' model.name=mobilenet_v9
 
 # cuts
-train 78 'is not A:-B' partition=0:-1
-train 78 'partition' partition=1:-40
-train 78 'partition' partition=12:-12
-train 78 'one must' head_end=features.9.conv.0.0
-train 78 'has no "nowhere"' tail_begin=nowhere
-train 78 'tail_begin: no middle' head_end=features.12 tail_begin=features.3
+both 78 'is not A:-B' partition=0:-1
+both 78 'partition' partition=1:-40
+both 78 'partition' partition=12:-12
+both 78 'one must' head_end=features.9.conv.0.0
+both 78 'has no "nowhere"' tail_begin=nowhere
+both 78 'tail_begin: no middle' head_end=features.12 tail_begin=features.3
 
 # data
-train 66 'No such file' data.dir="$tmp/nowhere"
-train 66 'No such file' data.train_files=[data_batch_7.bin]
+mkdir "$tmp/short" "$tmp/locked" "$tmp/100"
+ln -s "$tmp/data/data_batch_1.bin" "$tmp/short"
+ln -s "$tmp/data/data_batch_1.bin" "$tmp/100/train.bin"
+ln -s "$tmp/data/data_batch_1.bin" "$tmp/locked"
+: >"$tmp/locked/test_batch.bin"
+chmod 0 "$tmp/locked/test_batch.bin"
+both 66 "--set data.dir: $tmp/nowhere/data_batch_1.bin: No such file or directory (scripts/fetch-cifar10.sh fetches CIFAR-10)" \
+	data.dir="$tmp/nowhere" data.train_files=
+both 66 'test_batch.bin: No such file' data.dir="$tmp/short"
+[ "$(id -u)" = 0 ] || both 66 'Permission denied' data.dir="$tmp/locked" # root may read all
+both 65 'bytes, must be 153700000 (50000 cifar100 records' data.kind=cifar100 data.dir="$tmp/100" data.train_files= model.classes=100
+both 78 'drop_last leaves no batch of 64 in 48 images' train.batch=64 train.drop_last=true train.schedule.warmup_epochs=0
+both 78 'warmup_epochs' train.schedule.warmup_epochs=2
+both 66 'No such file' data.train_files=[data_batch_7.bin]
 mkdir "$tmp/cut"
 head -c 100000 "$tmp/data/data_batch_1.bin" >"$tmp/cut/data_batch_1.bin"
 cp --sparse=always "$tmp/data/test_batch.bin" "$tmp/cut"
-train 65 'truncated' data.dir="$tmp/cut"
+both 65 'truncated' data.dir="$tmp/cut"
 cp --sparse=always "$tmp/data/data_batch_1.bin" "$tmp/cut"
 printf '\012' | dd of="$tmp/cut/data_batch_1.bin" conv=notrunc bs=1 seek=3073 status=none
 train 65 'record 1: label byte 0 is 10, must be below 10' data.dir="$tmp/cut"
-train 78 'model.classes' model.classes=4
+both 78 'model.classes' model.classes=4
+
+# keys
+both 66 "--set auth.secret_key: $tmp/nowhere.key: No such file" auth.secret_key="$tmp/nowhere.key" auth.server_key="$tmp/nowhere.pub"
+expect 66 "--set auth.secret_key: $tmp/nowhere.key: No such file" "$SPLITS" serve "$tmp/server.yaml" --check-config \
+	--set auth.secret_key="$tmp/nowhere.key" --set auth.clients="$tmp/nowhere"
 
 # weights
 expect 66 '`splitc train` writes it' "$SPLITC" eval "$tmp/good.yaml"
 expect 66 'cannot be read: `splitc train` writes it' "$SPLITC" export "$tmp/good.yaml" "$tmp/out.safetensors"
 client source "$tmp/good.yaml" --local || fail 'no weights to spoil'
 weights="$tmp/source/model.safetensors"
-train 66 'No such file' model.weights="$tmp/nowhere"
+both 66 "--set model.weights: $tmp/nowhere: No such file or directory (a safetensors file with torchvision's names of mobilenet_v2" model.weights="$tmp/nowhere"
+expect 66 '`splitc train` writes it' "$SPLITC" eval "$tmp/good.yaml" --set log.dir="$tmp/none" --check-config
+expect 0 'ok, 24 images to test with' "$SPLITC" eval "$tmp/good.yaml" --weights "$weights" --check-config
+expect 65 'is [8,3,3,3] in the file' "$SPLITC" export "$tmp/good.yaml" --weights "$weights" --set model.width=0.5 --check-config
+expect 0 ': ok' "$SPLITC" flops "$tmp/good.yaml" --set data.dir="$tmp/nowhere" --check-config # it reads no file
 head -c 9000 "$weights" >"$tmp/short.safetensors"
-train 65 'short.safetensors' model.weights="$tmp/short.safetensors"
+both 65 'short.safetensors' model.weights="$tmp/short.safetensors"
 head -c -1 "$weights" >"$tmp/short.safetensors"
-train 65 'short.safetensors' model.weights="$tmp/short.safetensors"
+both 65 'short.safetensors' model.weights="$tmp/short.safetensors"
 head -c 4096 /dev/urandom >"$tmp/garbage.safetensors"
-train 65 'garbage.safetensors' model.weights="$tmp/garbage.safetensors"
+both 65 'garbage.safetensors' model.weights="$tmp/garbage.safetensors"
 : >"$tmp/empty.safetensors"
-train 65 'empty.safetensors' model.weights="$tmp/empty.safetensors"
-train 65 'is [8,3,3,3] in the file and [16,3,3,3] in the model' model.weights="$weights" model.width=0.5
-train 65 'classifier.1' model.weights="$weights" model.classes=12
+both 65 'empty.safetensors' model.weights="$tmp/empty.safetensors"
+both 65 'is [8,3,3,3] in the file and [16,3,3,3] in the model' model.weights="$weights" model.width=0.5
+both 65 'classifier.1' model.weights="$weights" model.classes=12
 expect 65 'is [8,3,3,3] in the file and [16,3,3,3] in the model' "$SPLITC" eval "$tmp/good.yaml" --weights "$weights" --set model.width=0.5
 expect 73 "$tmp/nowhere" "$SPLITC" export "$tmp/good.yaml" "$tmp/nowhere/out.safetensors" --weights "$weights"
 expect 0 'mobilenet_v2, 262 tensors' "$SPLITC" export "$tmp/good.yaml" "$tmp/out.safetensors" --weights "$weights"

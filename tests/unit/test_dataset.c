@@ -66,8 +66,12 @@ static void open_well(struct sl_dataset *set, const struct sl_dataset_spec *spec
 {
 	struct sl_fail fail = {0};
 
-	if (sl_dataset_open(set, spec, &fail) != SL_OK)
+	int64_t count;
+
+	if (sl_dataset_open(set, spec, &fail) != SL_OK || sl_dataset_count(&count, spec, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
+	assert_int_equal(count, set->count);
+	assert_int_equal(sl_dataset_classes(spec->kind), set->classes);
 }
 
 /* The error has this code and its text all these words; nothing was written to the output. */
@@ -80,6 +84,15 @@ static void open_badly(const struct sl_dataset_spec *spec, enum sl_err code, con
 	if (!strstr(fail.text, a) || !strstr(fail.text, b))
 		fail_msg("'%s' lacks '%s' or '%s'", fail.text, a, b);
 	assert_true(set.count == 77 && !set.pixels && !set.labels);
+	/* nor does it count them, but where it is the labels that are wrong */
+	if (!strstr(fail.text, "label byte")) {
+		const struct sl_fail why = fail;
+		int64_t count = 77;
+
+		assert_int_equal(sl_dataset_count(&count, spec, &fail), code);
+		assert_string_equal(fail.text, why.text);
+		assert_int_equal(count, 77);
+	}
 }
 
 static void assert_records(const struct sl_dataset *set, int count)
