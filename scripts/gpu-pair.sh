@@ -12,7 +12,7 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 data=$1 weights=$2 out=$3 epochs=${4:-0}
 bin=${BIN:-$here/build/release}
 device=${DEVICE:-cuda:0} steps=${STEPS:-12}
-threads=$(($(nproc) / 2))
+threads=$((($(nproc) + 1) / 2))
 mkdir -p "$out"
 unset OPENBLAS_CORETYPE
 cleanup() { kill "$server" 2>/dev/null || true; wait 2>/dev/null || true; }
@@ -32,7 +32,7 @@ YAML
 server=$!
 for _ in $(seq 300); do
 	endpoint=$(sed -n 's/.*serving: .* on \(tcp:[^,]*\), .*/\1/p' "$out/server.log")
-	[ -z "$endpoint" ] || break
+	if [ -n "$endpoint" ] || ! kill -0 "$server" 2>/dev/null; then break; fi
 	sleep 0.2
 done
 [ -n "$endpoint" ] || { cat "$out/server.log"; exit 69; }

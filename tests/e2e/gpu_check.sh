@@ -63,6 +63,21 @@ says '^7 passed, 0 failed, 0 timeout, 2 skipped$'
 title='call 3'
 check 0 call 3
 says '^8 passed, 0'
+title='call 3, no sanitizer'
+mv "$tmp/bin/compute-sanitizer" "$tmp/away"
+check 77 call 3
+says '^    SKIP no compute-sanitizer on this host$'
+says '^0 passed, 0 failed, 0 timeout, 8 skipped$'
+mv "$tmp/away" "$tmp/bin/compute-sanitizer"
+title='nowhere to write, and much to say'
+stub test_module "printf '[==========] Running 1 test(s).\\n[       OK ] x\\n'; head -c 3000000 /dev/zero | tr '\\0' x; echo the end"
+rc=0
+PATH=$tmp/bin:$PATH OUT=/dev/null/out TMPDIR=$tmp "$tmp/gpu-check.sh" module >"$tmp/said" 2>&1 || rc=$?
+[ $rc = 0 ] || fail "exit status $rc"
+says "^results are in $tmp/"
+log=$(sed -n 's/^results are in //p' "$tmp/said")/module.log
+if [ "$(wc -c <"$log")" -gt 1100000 ] || ! tail -n 1 "$log" | grep -q 'the end$'; then fail 'a log that is too long, or has no end'; fi
+stub test_module "$well"
 title='names and groups'
 check 0 codec_state graphs
 says '^10 passed, 0 failed'
