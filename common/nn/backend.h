@@ -163,7 +163,8 @@ struct sl_backend_ops {
 	const struct sl_codec_loops *(*codec_loops)(void);
 	/* Optional, all or none: passes that are recorded once, and then launched as one. Between pass_begin with
 	 * RECORD and pass_end only kernels of the pass are called; `recorded` is what they said. pass_end: DONE, or
-	 * PLAIN: nothing was computed, do it now. pass_forget: before memory of the owner's passes goes. */
+	 * PLAIN: nothing was computed, do it now. pass_forget: before memory of the owner's passes goes, on any thread,
+	 * but none of its own passes is under way. */
 	enum sl_err (*pass_begin)(struct sl_backend *be, const struct sl_pass *pass, enum sl_pass_way *way);
 	enum sl_err (*pass_end)(struct sl_backend *be, enum sl_err recorded, enum sl_pass_way *way);
 	void (*pass_forget)(struct sl_backend *be, const void *owner);

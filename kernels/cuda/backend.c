@@ -309,7 +309,7 @@ static void cu_close(struct sl_backend *be)
 	if (!bind_thread(cu) && cu->stream)
 		cudaDeviceSynchronize();
 	sl_worker_close(cu->waiter);
-	cu_graphs_forget(&cu->graphs, NULL);
+	cu_graphs_close(&cu->graphs);
 	dnn_close(cu->dnn);
 	cu_gemm_close(cu);
 	if (cu->blas)

@@ -1,10 +1,30 @@
 #include "kernels/cuda/graph.h"
 
+#include <string.h>
+
 #include "common/base/log.h"
 
 void cu_graphs_open(struct cu_graphs *g, const struct cu_graph_runtime *runtime, void *arg)
 {
-	*g = (struct cu_graphs){.runtime = runtime, .arg = arg};
+	memset(g, 0, sizeof *g);
+	g->runtime = runtime;
+	g->arg = arg;
+}
+
+static void drop(struct cu_graphs *g, struct cu_graph *at)
+{
+	if (at->graph != NULL)
+		g->runtime->drop(g->arg, at->graph);
+	memset(at, 0, sizeof *at);
+}
+
+static void drop_forgotten(struct cu_graphs *g)
+{
+	if (!atomic_exchange(&g->any_forgotten, false))
+		return;
+	for (int i = 0; i < CU_GRAPHS; i++)
+		if (atomic_load(&g->graph[i].forgotten))
+			drop(g, &g->graph[i]);
 }
 
 static bool same_pass(const struct sl_pass *a, const struct sl_pass *b)
@@ -21,7 +41,7 @@ static struct cu_graph *place_of(struct cu_graphs *g, const struct sl_pass *pass
 	for (int i = 0; i < CU_GRAPHS; i++) {
 		struct cu_graph *at = &g->graph[i];
 
-		if (at->pass.owner == NULL)
+		if (at->owner == NULL)
 			free_place = free_place == NULL ? at : free_place;
 		else if (same_pass(&at->pass, pass))
 			return at;
@@ -50,13 +70,15 @@ enum sl_err cu_graphs_begin(struct cu_graphs *g, const struct sl_pass *pass, enu
 		return SL_OK;
 	if (g->recording != NULL || pass->owner == NULL)
 		return SL_ERR_BUG;
+	drop_forgotten(g);
 	at = place_of(g, pass);
 	if (at == NULL) {
 		complain(g, "there are more different passes than places for graphs");
 		return SL_OK;
 	}
-	if (at->pass.owner == NULL) {
-		*at = (struct cu_graph){.pass = *pass};
+	if (at->owner == NULL) {
+		at->pass = *pass;
+		at->owner = pass->owner;
 		return SL_OK;
 	}
 	if (at->refused)
@@ -96,21 +118,24 @@ enum sl_err cu_graphs_end(struct cu_graphs *g, enum sl_err recorded, enum sl_pas
 
 void cu_graphs_forget(struct cu_graphs *g, const void *owner)
 {
-	for (int i = 0; i < CU_GRAPHS; i++) {
-		struct cu_graph *at = &g->graph[i];
+	for (int i = 0; i < CU_GRAPHS; i++)
+		if (atomic_load(&g->graph[i].owner) == owner)
+			atomic_store(&g->graph[i].forgotten, true);
+	atomic_store(&g->any_forgotten, true);
+}
 
-		if (at->pass.owner == NULL || (owner != NULL && at->pass.owner != owner))
-			continue;
-		if (at->graph != NULL)
-			g->runtime->drop(g->arg, at->graph);
-		*at = (struct cu_graph){0};
-	}
+void cu_graphs_close(struct cu_graphs *g)
+{
+	for (int i = 0; i < CU_GRAPHS; i++)
+		if (g->graph[i].owner != NULL)
+			drop(g, &g->graph[i]);
 }
 
 bool cu_graphs_take_step(struct cu_graphs *g)
 {
-	if (g->recording == NULL)
-		return false;
-	g->recording->uses_step = true;
-	return true;
+	struct cu_graph *at = g->recording;
+
+	if (at != NULL)
+		at->uses_step = true;
+	return at != NULL;
 }

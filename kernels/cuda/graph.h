@@ -13,6 +13,8 @@
 #ifndef SL_KERNELS_CUDA_GRAPH_H
 #define SL_KERNELS_CUDA_GRAPH_H
 
+#include <stdatomic.h>
+
 #include "common/nn/backend.h"
 
 enum { CU_GRAPHS = 512 }; /* passes known at once, of all sessions; beyond: plain */
@@ -23,20 +25,23 @@ struct cu_graph_runtime {
 	enum sl_err (*finish)(void *arg, bool keep, void **graph);
 	/* step NULL: the pass does not look at it. */
 	enum sl_err (*launch)(void *arg, void *graph, const uint64_t *step);
-	void (*drop)(void *arg, void *graph); /* not in use any more: waits */
+	void (*drop)(void *arg, void *graph); /* may still be under way on the device */
 };
 
 struct cu_graph {
-	struct sl_pass pass; /* owner NULL: a free place */
-	void *graph;         /* NULL: not recorded yet */
+	_Atomic(const void *) owner; /* that of `pass`; NULL: a free place */
+	atomic_bool forgotten;       /* by its owner: free when the next pass begins */
+	struct sl_pass pass;
+	void *graph; /* NULL: not recorded yet */
 	bool uses_step, refused;
 };
 
 struct cu_graphs {
 	const struct cu_graph_runtime *runtime; /* NULL: all plain */
 	void *arg;
-	struct cu_graph *recording; /* NULL: none */
+	_Atomic(struct cu_graph *) recording; /* NULL: none */
 	struct cu_graph graph[CU_GRAPHS];
+	atomic_bool any_forgotten;
 	bool complained;
 };
 
@@ -44,7 +49,10 @@ void cu_graphs_open(struct cu_graphs *g, const struct cu_graph_runtime *runtime,
 /* As sl_backend_ops.pass_begin, pass_end, pass_forget. */
 enum sl_err cu_graphs_begin(struct cu_graphs *g, const struct sl_pass *pass, enum sl_pass_way *way) SL_MUST_CHECK;
 enum sl_err cu_graphs_end(struct cu_graphs *g, enum sl_err recorded, enum sl_pass_way *way) SL_MUST_CHECK;
-void cu_graphs_forget(struct cu_graphs *g, const void *owner); /* NULL: all */
+/* From any thread, that of a pass under way included: a session ends on the event loop's while the worker records one
+ * of another, and to wait for the stream then would spoil that recording. They are dropped as the next pass begins. */
+void cu_graphs_forget(struct cu_graphs *g, const void *owner);
+void cu_graphs_close(struct cu_graphs *g); /* drops all */
 /* While recording: the pass looks at the step in device memory. False: it is computed now, from its own step. */
 bool cu_graphs_take_step(struct cu_graphs *g);
 
