@@ -85,7 +85,7 @@ $(B)/splits: $(B)/server/main.o $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(filter-out %/test_cuda_sim %/test_gpu_codecs %/test_gpu_codec_state %/test_gpu_graphs %/test_gpu_start,$(ANY_TEST)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
+$(filter-out %/test_codec_memory %/test_port_memory %/test_cuda_sim %/test_gpu_codecs %/test_gpu_codec_state %/test_gpu_graphs %/test_gpu_start,$(ANY_TEST)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
@@ -110,6 +110,15 @@ $(B)/tests/suite/test_cuda_sim: $(filter-out $(B)/cuda-sim/kernels/%,$(SIM_OBJ))
 $(SIM_TESTS): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -Wl,-z,execstack -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
+
+# What codecs and ports take, on the host and on a device, is counted where they ask for it.
+MEMORY_TESTS := $(B)/tests/suite/test_codec_memory $(B)/tests/suite/test_port_memory
+COUNTED := malloc calloc realloc sl_arena_open cudaEventCreateWithFlags
+COUNTED_OBJ := $(B)/tests/support/counted/counted.o
+$(MEMORY_TESTS:=.o) $(COUNTED_OBJ): CFLAGS += -Itests/support/cuda_sim -Wno-unknown-pragmas
+$(MEMORY_TESTS): $(B)/%: $(B)/%.o $(COUNTED_OBJ) $(CODEC_RIG) $(SIM_OBJ) $(SUPPORT_OBJ) $(LIB)
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(LDFLAGS) -Wl,-z,execstack $(COUNTED:%=-Wl,--wrap=%) -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
 # The same with a check for races in place of the thread sanitizer's library: race/race.c. Kernels alone are instrumented.
 RACE_OBJ := $(patsubst %,$(B)/cuda-sim-race/%.o,$(wildcard tests/support/cuda_sim/*.c tests/support/cuda_sim/race/*.c kernels/cuda/codec_*.cu kernels/cuda/codec_*.c))

@@ -506,6 +506,8 @@ struct sl_host_view sl_host_view(const struct sl_host *h)
 		.malformed = h->malformed,
 		.turned_away = h->turned_away,
 		.task_s = (double)sl_worker_busy_ms(h->worker) / 1000,
+		.memory_bytes = atomic_load(&h->memory_used),
+		.memory_limit_bytes = h->env.memory_bytes,
 		.store = h->keeping.result,
 		.counts = counts,
 	};

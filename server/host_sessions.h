@@ -23,6 +23,7 @@ struct sl_host_view {
 	const char *device;
 	uint64_t malformed, turned_away;
 	struct sl_host_counts counts;
+	uint64_t memory_bytes, memory_limit_bytes;
 	double task_s;               /* how long the running task has run */
 	struct sl_tidy_result store; /* as it was at the last housekeeping */
 };

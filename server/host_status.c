@@ -46,6 +46,18 @@ static void put_peer(char out[SL_STATUS_TEXT], const struct sl_middle *m, const 
 	snprintf(out, SL_STATUS_TEXT, "%s %s", name ? name : "-", print);
 }
 
+static void put_memory(struct sl_status_session *out, const struct sl_session_memory *m)
+{
+	struct sl_memory sum = sl_session_memory_sum(m);
+
+	out->memory_bytes = (int64_t)sl_memory_total(sum);
+	out->memory_device_bytes = (int64_t)sum.device;
+	out->weights_bytes = (int64_t)sl_memory_total(m->weights);
+	out->activations_bytes = (int64_t)sl_memory_total(m->activations);
+	out->codecs_bytes = (int64_t)sl_memory_total(m->codecs);
+	out->payloads_bytes = (int64_t)sl_memory_total(m->payloads);
+}
+
 static void fill(struct sl_status_session *out, const struct sl_middle *m, const struct sl_key *key,
 		 const struct sl_allow *allow, const struct sl_rate *rate, uint64_t now_ms)
 {
@@ -71,6 +83,7 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, const
 		.idle_s = (double)(now_ms - s->heard_ms) / 1000,
 		.stale_frames = (int64_t)s->counts.stale_frames,
 	};
+	put_memory(out, &st.memory);
 	sl_hex16(s->hello.session, out->id);
 	put_peer(out->peer, m, key, allow);
 	PUT(out->checkpoint_error, "%s", st.checkpoint.why);
@@ -91,6 +104,8 @@ char *sl_host_status(const struct sl_host *host)
 				   .turned_away = (int64_t)v.turned_away,
 				   .task_s = v.task_s,
 				   .heap_bytes = (int64_t)mallinfo2().uordblks,
+				   .memory_bytes = (int64_t)v.memory_bytes,
+				   .memory_limit_bytes = (int64_t)v.memory_limit_bytes,
 				   .store_files = v.store.files,
 				   .store_bytes = v.store.bytes,
 				   .store_oldest_s = (double)v.store.oldest_s,

@@ -24,7 +24,8 @@ struct sl_middle {
 	struct sl_agreement agreement;
 	struct sl_plan *plan;
 	struct sl_exec *exec;
-	_Atomic uint64_t memory_bytes; /* counted in *env.memory_used */
+	_Atomic uint64_t memory_bytes;                 /* counted in *env.memory_used */
+	struct sl_session_memory memory, shown_memory; /* the worker's; the loop's copy of it, from READY on */
 	bool need_weights, over;
 	bool said_storeless; /* (worker) */
 	/* recovery: what the worker has applied, and the last words that it writes of it */
@@ -67,13 +68,15 @@ static enum sl_err agree(struct sl_middle *m, struct sl_fail *fail)
  * worker; beside it others can only end. */
 static enum sl_err reserve_memory(struct sl_middle *m, struct sl_fail *fail)
 {
-	uint64_t need = sl_exec_memory(m->exec).total + sl_port_memory(m->plan);
-	uint64_t used = atomic_load(m->env.memory_used), most = m->env.memory_bytes;
+	enum sl_err err = sl_session_memory(&m->memory, m->exec, m->env.be, m->env.host_be, m->agreement.codec, fail);
+	uint64_t need;
 
-	if (most && (used > most || need > most - used))
-		return sl_fail_set(fail, SL_ERR_LIMIT,
-				   "the session needs %" PRIu64 " bytes on %s, %" PRIu64 " of %" PRIu64 " are taken",
-				   need, m->env.device, used, most);
+	if (!err)
+		err = sl_session_memory_check(&m->memory, m->env.be, m->env.device, m->env.memory_bytes,
+					      atomic_load(m->env.memory_used), fail);
+	if (err)
+		return err;
+	need = sl_memory_total(sl_session_memory_sum(&m->memory));
 	atomic_fetch_add(m->env.memory_used, need);
 	m->memory_bytes = need;
 	return SL_OK;
@@ -338,6 +341,7 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 		done->need_weights = m->need_weights;
 		done->next_step = m->applied;
 		m->shown = m->kept;
+		m->shown_memory = m->memory;
 	} else if (task == SL_TASK_COMMIT) {
 		double total = sl_port_stats(m->port).compute_s;
 
@@ -541,6 +545,6 @@ const struct sl_session *sl_middle_session(const struct sl_middle *m)
 struct sl_middle_status sl_middle_status(const struct sl_middle *m)
 {
 	return (struct sl_middle_status){m->opened_ms, m->steps,        m->skipped,
-					 m->step_s,    m->memory_bytes, m->welcomed,
+					 m->step_s,    m->shown_memory, m->welcomed,
 					 m->left,      m->shown,        sl_port_stats(m->port)};
 }

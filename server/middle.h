@@ -5,6 +5,7 @@
 
 #include "common/session/checkpoint.h"
 #include "common/session/port.h"
+#include "server/memory.h"
 
 struct sl_middle;
 
@@ -19,7 +20,7 @@ struct sl_middle_env {
 	const char *device;         /* "cpu", "cuda:0 …": for Welcome */
 	uint32_t part_bytes;
 	uint64_t window_bytes;
-	uint64_t memory_bytes; /* of the device that sessions may take together; 0: no limit */
+	uint64_t memory_bytes; /* that sessions may take together, on host and device; 0: no limit */
 	_Atomic uint64_t *memory_used;
 	/* The session is over, for good or ill: sl_middle_close may be called from the loop, not from within. */
 	void (*over)(void *arg, struct sl_middle *middle);
@@ -41,9 +42,9 @@ const struct sl_session *sl_middle_session(const struct sl_middle *middle);
 
 /* For the status. */
 struct sl_middle_status {
-	uint64_t opened_ms, steps, skipped; /* skipped: of steps */
-	double step_s;                      /* moving average, seconds from one commit to the next; 0: none yet */
-	uint64_t memory_bytes;
+	uint64_t opened_ms, steps, skipped;    /* skipped: of steps */
+	double step_s;                         /* moving average, seconds from one commit to the next; 0: none yet */
+	struct sl_session_memory memory;       /* zeros until it is open */
 	bool welcomed, left;                   /* the handshake was done; the client said goodbye */
 	struct sl_checkpoint_state checkpoint; /* as of the last COMMIT */
 	struct sl_port_stats stats;

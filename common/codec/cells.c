@@ -80,9 +80,19 @@ static void close_cells(void *state)
 	free(s);
 }
 
+static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	const struct sl_shape *s = &env->shape;
+	int64_t w = s->ndim == 4 ? s->dim[2] : 1, line = over(w, (int64_t)env->arg[SIDE]) * s->dim[s->ndim - 1];
+
+	(void)pairing;
+	sl_need(&need->host, 1, sizeof(struct cells));
+	sl_need(&need->host, sl_stage_threads(env) * line, sizeof(float));
+}
+
 static enum sl_err open_cells(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	size_t threads = env->pool == NULL ? 1 : (size_t)sl_pool_threads(env->pool);
+	size_t threads = (size_t)sl_stage_threads(env);
 	const struct sl_shape *shape = &env->shape;
 	char text[SL_SHAPE_TEXT];
 	struct cells *s;
@@ -268,6 +278,7 @@ const struct sl_codec_stage sl_stage_cells = {
 	.keeps_samples = true,
 	.shape = shape,
 	.bound = bound,
+	.memory = memory,
 	.open = open_cells,
 	.close = close_cells,
 	.forward = forward,

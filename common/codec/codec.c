@@ -66,6 +66,7 @@ static struct sl_codec_stage join(const struct sl_codec_stage *plain, const stru
 {
 	struct sl_codec_stage s = *plain;
 
+	s.memory = device->memory;
 	s.open = device->open;
 	s.close = device->close;
 	s.keep = device->keep;
@@ -97,7 +98,7 @@ static enum sl_err resolve(const struct sl_codec *c, const struct sl_codec_stage
 		if ((*s)->id == stage->id) {
 			link->joined = join(stage, *s);
 			link->stage = &link->joined;
-			return SL_OK;
+			return (*s)->offers == NULL ? SL_OK : (*s)->offers(c->env.be, link->arg, fail);
 		}
 	}
 	link->stage = NULL;
@@ -105,36 +106,75 @@ static enum sl_err resolve(const struct sl_codec *c, const struct sl_codec_stage
 			   stage->name);
 }
 
-static enum sl_err open_link(struct sl_codec *c, struct link *link, const struct sl_codec_stage *stage,
-			     const double *arg, const struct sl_shape *shape, struct sl_fail *fail)
+static enum sl_err find_link(struct sl_codec *c, struct link *link, const struct sl_codec_stage *stage,
+			     const double *arg, struct sl_fail *fail)
 {
-	struct sl_codec *pair = c->env.pair;
-	struct sl_stage_env env = {.be = c->env.be,
-				   .loops = c->loops,
-				   .pool = c->pool,
-				   .shape = *shape,
-				   .slots = c->env.slots,
-				   .seed = c->env.seed,
-				   .dir = c->env.dir,
-				   .pair_dir = c->env.dir,
-				   .arg = arg};
-	enum sl_err err = resolve(c, stage, link, fail);
+	enum sl_err err;
 
+	link->arg = arg;
+	err = resolve(c, stage, link, fail);
 	if (err != SL_OK)
 		return err;
-	link->arg = arg;
-	if (link->stage->finishes && c->n_transform > 0 &&
-	    c->transform[c->n_transform - 1].stage->restore_run != NULL) {
-		link->finishes = true;
-		env.front = c->transform[c->n_transform - 1].stage;
-		env.front_state = c->transform[c->n_transform - 1].state;
+	link->finishes = link->stage->finishes && c->n_transform > 0 &&
+			 c->transform[c->n_transform - 1].stage->restore_run != NULL;
+	link->paired = c->paired && stage->pairs && !c->pair_found;
+	c->pair_found = c->pair_found || link->paired;
+	return SL_OK;
+}
+
+static enum sl_err find_links(struct sl_codec *c, struct sl_fail *fail)
+{
+	static const double no_arg[SL_CODEC_MAX_ARGS];
+	enum sl_err err;
+
+	for (int s = 0; s < c->spec.n_stage; s++) {
+		const struct sl_codec_stage *stage = c->spec.stage[s].stage;
+		struct link *link = stage->kind == SL_STAGE_TRANSFORM   ? &c->transform[c->n_transform]
+				    : stage->kind == SL_STAGE_QUANTIZER ? &c->quantizer
+									: &c->bytes;
+
+		err = find_link(c, link, stage, c->spec.stage[s].arg, fail);
+		if (err != SL_OK)
+			return err;
+		if (stage->kind == SL_STAGE_TRANSFORM)
+			c->kept[c->n_transform++] = 1;
 	}
-	if (c->paired && stage->pairs && !c->pair_found) {
-		link->paired = c->pair_found = true;
-		env.pair = pair->transform[c->n_transform].state;
-		env.pair_dir = pair->env.dir;
+	if (c->quantizer.stage != NULL)
+		return SL_OK;
+	return find_link(c, &c->quantizer, sl_codec_stage_find("none", 4), no_arg, fail);
+}
+
+struct sl_stage_env sl_codec_stage_env(const struct sl_codec *c, const struct link *link)
+{
+	bool transform = link >= c->transform && link < c->transform + c->n_transform;
+	int before = transform ? (int)(link - c->transform) : c->n_transform;
+
+	return (struct sl_stage_env){.be = c->env.be,
+				     .loops = c->loops,
+				     .pool = c->pool,
+				     .shape = sl_codec_shape_after(c, before, c->env.shape.dim[0]),
+				     .slots = c->env.slots,
+				     .seed = c->env.seed,
+				     .dir = c->env.dir,
+				     .pair_dir = c->env.dir,
+				     .arg = link->arg};
+}
+
+static enum sl_err open_link(struct sl_codec *c, struct link *link, struct sl_fail *fail)
+{
+	struct sl_stage_env env = sl_codec_stage_env(c, link);
+	int at = (int)(link - c->transform);
+
+	if (link->finishes) {
+		env.front = c->transform[at - 1].stage;
+		env.front_state = c->transform[at - 1].state;
+	}
+	if (link->paired) {
+		env.pair = c->env.pair->transform[at].state;
+		env.pair_dir = c->env.pair->env.dir;
 		if (link->stage->keep != NULL) {
-			err = link->stage->keep(env.pair, fail);
+			enum sl_err err = link->stage->keep(env.pair, fail);
+
 			if (err != SL_OK)
 				return err;
 		}
@@ -144,28 +184,15 @@ static enum sl_err open_link(struct sl_codec *c, struct link *link, const struct
 
 static enum sl_err open_links(struct sl_codec *c, struct sl_fail *fail)
 {
-	static const double no_arg[SL_CODEC_MAX_ARGS];
-	int64_t rows = c->env.shape.dim[0];
-	struct sl_shape shape = c->env.shape;
-	enum sl_err err;
+	enum sl_err err = SL_OK;
 
-	for (int s = 0; s < c->spec.n_stage; s++) {
-		const struct sl_codec_stage *stage = c->spec.stage[s].stage;
-		struct link *link = stage->kind == SL_STAGE_TRANSFORM   ? &c->transform[c->n_transform]
-				    : stage->kind == SL_STAGE_QUANTIZER ? &c->quantizer
-									: &c->bytes;
-
-		err = open_link(c, link, stage, c->spec.stage[s].arg, &shape, fail);
-		if (err != SL_OK)
-			return err;
-		if (stage->kind == SL_STAGE_TRANSFORM) {
-			c->kept[c->n_transform++] = 1;
-			shape = sl_codec_shape_after(c, c->n_transform, rows);
-		}
-	}
-	if (c->quantizer.stage != NULL)
-		return SL_OK;
-	return open_link(c, &c->quantizer, sl_codec_stage_find("none", 4), no_arg, &shape, fail);
+	for (int i = 0; i < c->n_transform && err == SL_OK; i++)
+		err = open_link(c, &c->transform[i], fail);
+	if (err == SL_OK)
+		err = open_link(c, &c->quantizer, fail);
+	if (err == SL_OK && c->bytes.stage != NULL)
+		err = open_link(c, &c->bytes, fail);
+	return err;
 }
 
 bool sl_codec_direct(const struct sl_codec *c)
@@ -173,13 +200,12 @@ bool sl_codec_direct(const struct sl_codec *c)
 	return !c->device && c->n_transform > 0 && c->quantizer.stage->id == SL_STAGE_ID_NONE;
 }
 
-static size_t float_bytes(const struct sl_shape *s)
+size_t sl_codec_values_bytes(const struct sl_shape *s)
 {
 	return sl_align((size_t)sl_shape_count(s) * sizeof(float));
 }
 
-/* Cuts the scratch out of one arena; with c->arena not opened yet, only counts. */
-static size_t lay_out(struct sl_codec *c, bool take)
+size_t sl_codec_lay_out(struct sl_codec *c, bool take)
 {
 	int64_t rows = c->env.shape.dim[0];
 	size_t total = 0;
@@ -189,11 +215,11 @@ static size_t lay_out(struct sl_codec *c, bool take)
 		bool values = !c->device && !(i == c->n_transform - 1 && sl_codec_direct(c));
 
 		c->side_cap[i] = c->transform[i].stage->bound(c->transform[i].arg, c->transform[i].paired, &in);
-		total += sl_align(c->side_cap[i]) + (values ? float_bytes(&out) : 0);
+		total += sl_align(c->side_cap[i]) + (values ? sl_codec_values_bytes(&out) : 0);
 		if (take) {
 			c->side[i] = sl_arena_take(&c->arena, c->side_cap[i]);
 			if (values)
-				c->values[i] = sl_arena_take(&c->arena, float_bytes(&out));
+				c->values[i] = sl_arena_take(&c->arena, sl_codec_values_bytes(&out));
 		}
 	}
 	if (c->bytes.stage != NULL) {
@@ -216,20 +242,20 @@ static enum sl_err open_memory(struct sl_codec *c, struct sl_fail *fail)
 			return err;
 	}
 	if (c->device && c->env.be->ops->host_alloc != NULL) {
-		size_t bytes = lay_out(c, false);
+		size_t bytes = sl_codec_lay_out(c, false);
 
 		err = c->env.be->ops->host_alloc(c->env.be, bytes, &c->pinned, fail);
 		c->arena = (struct sl_arena){.base = c->pinned, .cap = bytes};
 	} else {
-		err = sl_arena_open(&c->arena, lay_out(c, false), fail);
+		err = sl_arena_open(&c->arena, sl_codec_lay_out(c, false), fail);
 	}
 	if (err != SL_OK)
 		return err;
-	lay_out(c, true);
+	sl_codec_lay_out(c, true);
 	for (int i = 0; c->device && i < c->n_transform; i++) {
 		struct sl_shape out = sl_codec_shape_after(c, i + 1, c->env.shape.dim[0]);
 
-		err = c->env.be->ops->alloc(c->env.be, float_bytes(&out), (void **)&c->values[i], fail);
+		err = c->env.be->ops->alloc(c->env.be, sl_codec_values_bytes(&out), (void **)&c->values[i], fail);
 		if (err != SL_OK)
 			return err;
 	}
@@ -255,38 +281,46 @@ static enum sl_err check_env(const struct sl_codec_spec *spec, const struct sl_c
 	return SL_OK;
 }
 
-enum sl_err sl_codec_open(struct sl_codec **out, const struct sl_codec_spec *spec, const struct sl_codec_env *env,
-			  struct sl_fail *fail)
+enum sl_err sl_codec_find(struct sl_codec *c, const struct sl_codec_spec *spec, const struct sl_codec_env *env,
+			  bool paired, struct sl_fail *fail)
 {
 	const struct sl_backend_ops *ops = env->be == NULL ? NULL : env->be->ops;
 	enum sl_err err = check_env(spec, env, fail);
-	struct sl_codec *c;
 
 	if (err != SL_OK)
 		return err;
-	c = calloc(1, sizeof *c);
-	if (c == NULL)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory");
-	c->spec = *spec;
-	c->env = *env;
+	*c = (struct sl_codec){.spec = *spec, .env = *env, .paired = paired};
 	c->pool = env->be == NULL ? NULL : env->be->pool;
 	c->device = ops != NULL && ops->codec_stages != NULL;
 	c->loops = ops != NULL && ops->codec_loops != NULL ? ops->codec_loops() : &sl_codec_loops_c;
 	if (c->loops->streaming != NULL &&
 	    sl_shape_count(&env->shape) * (int64_t)sizeof(float) >= SL_CODEC_STREAM_BYTES)
 		c->loops = c->loops->streaming;
-	c->paired = env->pair != NULL;
-	err = open_links(c, fail);
-	if (err != SL_OK)
-		goto fail;
-	err = open_memory(c, fail);
-	if (err != SL_OK)
-		goto fail;
+	if (c->device && c->spec.error_feedback && ops->combine == NULL)
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "codec %s: no error feedback on %s", c->spec.text,
+				   ops->name);
+	return find_links(c, fail);
+}
+
+enum sl_err sl_codec_open(struct sl_codec **out, const struct sl_codec_spec *spec, const struct sl_codec_env *env,
+			  struct sl_fail *fail)
+{
+	struct sl_codec *c = calloc(1, sizeof *c);
+	enum sl_err err;
+
+	if (c == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory");
+	err = sl_codec_find(c, spec, env, env->pair != NULL, fail);
+	if (err == SL_OK)
+		err = open_links(c, fail);
+	if (err == SL_OK)
+		err = open_memory(c, fail);
+	if (err != SL_OK) {
+		sl_codec_close(c);
+		return err;
+	}
 	*out = c;
 	return SL_OK;
-fail:
-	sl_codec_close(c);
-	return err;
 }
 
 static void close_link(struct link *link)

@@ -13,6 +13,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
+#include "common/base/memory.h"
 #include "common/base/rng.h"
 #include "common/nn/tensor.h"
 
@@ -58,6 +59,19 @@ struct sl_codec_env {
 	struct sl_codec *pair;
 };
 
+/* PAIRED: a gradient's codec that uses the places of its activation's; KEEPS: that activation's. */
+enum sl_codec_pairing { SL_CODEC_ALONE, SL_CODEC_KEEPS, SL_CODEC_PAIRED };
+
+/* What a codec will take, and be. `memory`: at most, malloc's own bytes aside; a few structs less at the least. */
+struct sl_codec_need {
+	struct sl_memory memory;
+	size_t bound; /* sl_codec_bound for the most rows */
+	bool plain;   /* sl_codec_is_plain */
+};
+/* Before anything is allocated, of what may come from a peer: env->pair is not looked at, `pairing` says it. Errors as
+ * open's, but for NOMEM and DEVICE. */
+enum sl_err sl_codec_need(const struct sl_codec_spec *spec, const struct sl_codec_env *env,
+			  enum sl_codec_pairing pairing, struct sl_codec_need *out, struct sl_fail *fail) SL_MUST_CHECK;
 /* All memory is taken here. */
 enum sl_err sl_codec_open(struct sl_codec **out, const struct sl_codec_spec *spec, const struct sl_codec_env *env,
 			  struct sl_fail *fail) SL_MUST_CHECK;

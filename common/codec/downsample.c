@@ -85,9 +85,23 @@ static struct sl_tap *make_taps(int64_t n, int64_t small, int64_t f)
 	return taps;
 }
 
+static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	struct sl_shape small;
+	int64_t h, w, c, n;
+
+	(void)pairing;
+	shape(env->arg, &env->shape, &small);
+	sides(&env->shape, &h, &w, &c);
+	n = sl_shape_row(&small);
+	sl_need(&need->host, 1, sizeof(struct downsample));
+	sl_need(&need->host, h + w, sizeof(struct sl_tap));
+	sl_need(&need->host, sl_stage_threads(env) * n, sizeof(float));
+}
+
 static enum sl_err open_downsample(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	size_t threads = env->pool == NULL ? 1 : (size_t)sl_pool_threads(env->pool);
+	size_t threads = (size_t)sl_stage_threads(env);
 	char text[SL_SHAPE_TEXT];
 	struct downsample *d;
 
@@ -266,6 +280,7 @@ const struct sl_codec_stage sl_stage_downsample = {
 	.keeps_samples = true,
 	.shape = shape,
 	.bound = sl_sized_bound,
+	.memory = memory,
 	.open = open_downsample,
 	.close = close_downsample,
 	.forward = forward,

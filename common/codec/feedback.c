@@ -11,6 +11,12 @@ static size_t tensor_bytes(const struct sl_codec *c)
 	return sl_align((size_t)sl_shape_count(&c->env.shape) * sizeof(float));
 }
 
+void sl_feedback_memory(const struct sl_codec *c, struct sl_memory *need)
+{
+	sl_need(&need->host, c->env.slots, sizeof *c->residual);
+	sl_need(c->device ? &need->device : &need->host, 2 + 2 * (int64_t)c->env.slots, tensor_bytes(c));
+}
+
 enum sl_err sl_feedback_open(struct sl_codec *c, struct sl_fail *fail)
 {
 	size_t each = tensor_bytes(c) / sizeof(float), bytes = tensor_bytes(c) * (2 + 2 * (size_t)c->env.slots);
@@ -18,9 +24,6 @@ enum sl_err sl_feedback_open(struct sl_codec *c, struct sl_fail *fail)
 	enum sl_err err;
 	float *at;
 
-	if (c->device && ops->combine == NULL)
-		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "codec %s: no error feedback on %s", c->spec.text,
-				   ops->name);
 	c->residual = calloc((size_t)c->env.slots, sizeof *c->residual);
 	if (c->residual == NULL)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory for %d slots", c->env.slots);

@@ -13,6 +13,11 @@ struct measure {
 	int64_t groups; /* of a block, where groups are smaller */
 };
 
+void sl_groups_memory(int64_t n, int64_t most, struct sl_memory *need)
+{
+	sl_need(&need->host, sl_codec_blocks(n) + 2 * most + 2, sizeof(struct sl_group_stat));
+}
+
 enum sl_err sl_groups_open(struct sl_groups *g, int64_t n, int64_t most, struct sl_fail *fail)
 {
 	*g = (struct sl_groups){0};

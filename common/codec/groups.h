@@ -21,6 +21,7 @@ static inline int64_t sl_groups_count(int64_t n, int64_t size)
 	return size == 0 ? 1 : (n + size - 1) / size;
 }
 
+void sl_groups_memory(int64_t n, int64_t most, struct sl_memory *need);
 /* Memory for tensors of at most n elements in at most `most` groups. NOMEM. */
 enum sl_err sl_groups_open(struct sl_groups *g, int64_t n, int64_t most, struct sl_fail *fail);
 void sl_groups_close(struct sl_groups *g);

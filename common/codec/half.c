@@ -33,6 +33,13 @@ static double nominal(const double *arg, const struct sl_shape *in)
 	return (double)bound(arg, false, in);
 }
 
+static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	(void)env;
+	(void)pairing;
+	sl_need(&need->host, 1, sizeof(struct half));
+}
+
 static struct half *open_half(const struct sl_stage_env *env)
 {
 	struct half *h = calloc(1, sizeof *h);
@@ -135,6 +142,7 @@ const struct sl_codec_stage sl_stage_f16 = {
 	.args = args,
 	.bound = bound,
 	.nominal = nominal,
+	.memory = memory,
 	.open = open_f16,
 	.close = free,
 	.encode = encode,
@@ -149,6 +157,7 @@ const struct sl_codec_stage sl_stage_bf16 = {
 	.args = args,
 	.bound = bound,
 	.nominal = nominal,
+	.memory = memory,
 	.open = open_bf16,
 	.close = free,
 	.encode = encode,

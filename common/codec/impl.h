@@ -3,6 +3,7 @@
 #define SL_CODEC_IMPL_H
 
 #include "common/base/arena.h"
+#include "common/base/memory.h"
 #include "common/codec/stage.h"
 
 enum { MAX_TRANSFORMS = SL_CODEC_MAX_STAGES };
@@ -51,10 +52,19 @@ struct sl_codec {
 /* codec.c. The tensor that so many transforms leave, at most; most bytes behind the header, before a stage of bytes. */
 struct sl_shape sl_codec_shape_after(const struct sl_codec *c, int transforms, int64_t rows);
 size_t sl_codec_body_bound(const struct sl_codec *c, int64_t rows);
+/* What a codec is, before it has memory: its stages, as its backend has them. `paired`: with an activation, be
+ * env->pair NULL or not. UNAVAILABLE where the backend lacks something; *c is then to be closed, or forgotten. */
+enum sl_err sl_codec_find(struct sl_codec *c, const struct sl_codec_spec *spec, const struct sl_codec_env *env,
+			  bool paired, struct sl_fail *fail) SL_MUST_CHECK;
+struct sl_stage_env sl_codec_stage_env(const struct sl_codec *c, const struct link *link);
+/* Bytes of the scratch; `take`: cut out of c->arena, too. */
+size_t sl_codec_lay_out(struct sl_codec *c, bool take);
+size_t sl_codec_values_bytes(const struct sl_shape *s); /* of a transform's values */
 /* The last transform writes its values into the payload itself. */
 bool sl_codec_direct(const struct sl_codec *c);
 
-/* feedback.c. UNAVAILABLE where the backend has no sums for it. */
+/* feedback.c */
+void sl_feedback_memory(const struct sl_codec *c, struct sl_memory *need);
 enum sl_err sl_feedback_open(struct sl_codec *c, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_feedback_close(struct sl_codec *c);
 /* *x becomes x + what was lost, where something was. */

@@ -1,6 +1,12 @@
 /* Stages that keep places: pairing, reading, restoring. */
 #include "common/codec/places.h"
 
+void sl_keeper_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	if (pairing != SL_CODEC_PAIRED)
+		sl_places_memory(env, pairing, need);
+}
+
 enum sl_err sl_keeper_open(struct sl_keeper *k, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	k->env = *env;

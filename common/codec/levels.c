@@ -92,6 +92,27 @@ static void close_levels(void *state)
 	free(l);
 }
 
+static void need_levels(const struct sl_stage_env *env, int64_t bucket, struct sl_memory *need)
+{
+	int64_t n = sl_shape_count(&env->shape), most = sl_groups_count(n, bucket);
+
+	sl_need(&need->host, 1, sizeof(struct levels));
+	sl_groups_memory(n, most, need);
+	sl_need(&need->host, most, sizeof(struct sl_affine));
+}
+
+static void qsgd_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	(void)pairing;
+	need_levels(env, (int64_t)env->arg[QSGD_BUCKET], need);
+}
+
+static void tern_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	(void)pairing;
+	need_levels(env, (int64_t)env->arg[TERN_BUCKET], need);
+}
+
 static enum sl_err open_levels(void **state, const struct sl_stage_env *env, int q, int64_t bucket, bool squares,
 			       struct sl_fail *fail)
 {
@@ -336,6 +357,7 @@ const struct sl_codec_stage sl_stage_qsgd = {
 	.args = qsgd_args,
 	.bound = qsgd_bound,
 	.nominal = qsgd_nominal,
+	.memory = qsgd_memory,
 	.open = open_qsgd,
 	.close = close_levels,
 	.encode = encode,
@@ -350,6 +372,7 @@ const struct sl_codec_stage sl_stage_terngrad = {
 	.args = tern_args,
 	.bound = tern_bound,
 	.nominal = tern_nominal,
+	.memory = tern_memory,
 	.open = open_tern,
 	.close = close_levels,
 	.encode = encode,

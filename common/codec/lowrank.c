@@ -97,9 +97,27 @@ static enum sl_err open_warm(struct lowrank *l)
 	return SL_OK;
 }
 
+static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	int64_t m, c, r = (int64_t)env->arg[RANK], large;
+
+	(void)pairing;
+	sides(&env->shape, &m, &c);
+	large = m < c ? c : m;
+	sl_need(&need->host, 1, sizeof(struct lowrank));
+	sl_need(&need->host, r * large, sizeof(float));
+	sl_need(&need->host, sl_stage_threads(env) * r * (m + c), sizeof(float));
+	if (env->arg[WARM] != 0) {
+		uint64_t slot = sizeof(struct sl_warm);
+
+		sl_need(&slot, env->shape.dim[0] * r * large, 2 * sizeof(float));
+		sl_need(&need->host, env->slots, slot);
+	}
+}
+
 static enum sl_err open_lowrank(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	size_t threads = env->pool == NULL ? 1 : (size_t)sl_pool_threads(env->pool);
+	size_t threads = (size_t)sl_stage_threads(env);
 	char text[SL_SHAPE_TEXT];
 	struct lowrank *l;
 	int64_t m, c;
@@ -368,6 +386,7 @@ const struct sl_codec_stage sl_stage_lowrank = {
 	.keeps_samples = true,
 	.shape = shape,
 	.bound = sl_sized_bound,
+	.memory = memory,
 	.open = open_lowrank,
 	.close = close_lowrank,
 	.commit = commit,

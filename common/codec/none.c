@@ -26,6 +26,13 @@ static double nominal(const double *arg, const struct sl_shape *in)
 	return (double)bound(arg, false, in);
 }
 
+static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	(void)env;
+	(void)pairing;
+	sl_need(&need->host, 1, sizeof(struct copy));
+}
+
 static enum sl_err open_none(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	struct copy *copy = calloc(1, sizeof *copy);
@@ -89,6 +96,7 @@ const struct sl_codec_stage sl_stage_none = {
 	.args = args,
 	.bound = bound,
 	.nominal = nominal,
+	.memory = memory,
 	.open = open_none,
 	.close = free,
 	.encode = encode,

@@ -47,9 +47,23 @@ fail:
 	return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory for the places of %d slots", slots);
 }
 
+void sl_places_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	const struct sl_place_set *set = NULL;
+	const struct sl_places *p = NULL;
+	int64_t blocks = sl_codec_blocks(sl_shape_count(&env->shape));
+	int64_t slots = pairing == SL_CODEC_KEEPS ? env->slots : 1;
+
+	sl_need(&need->host, slots + 1, sizeof *set); /* 1: while the array grows */
+	sl_need(&need->host, slots * blocks, BLOCK_WORDS * sizeof *set->bitmap + sizeof *set->count);
+	sl_need(&need->host, slots * blocks, sizeof *set->offset);
+	sl_need(&need->host, blocks, SL_PLACES_BLOCK_BYTES + sizeof *p->coded_bytes);
+	sl_need(&need->host, sl_stage_threads(env), 2 * SL_PLACES_SCRATCH * sizeof *p->scratch);
+}
+
 enum sl_err sl_places_open(struct sl_places *p, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	size_t threads = env->pool == NULL ? 1 : (size_t)sl_pool_threads(env->pool);
+	size_t threads = (size_t)sl_stage_threads(env);
 	int64_t n = sl_shape_count(&env->shape);
 	size_t blocks = (size_t)sl_codec_blocks(n);
 

@@ -30,6 +30,8 @@ enum {
 	SL_PLACES_GROUP = 256 /* gaps that share a width */
 };
 
+/* What sl_places_open takes, and sl_places_keep with KEEPS. */
+void sl_places_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need);
 enum sl_err sl_places_open(struct sl_places *p, const struct sl_stage_env *env, struct sl_fail *fail);
 void sl_places_close(struct sl_places *p);
 /* From now on one set a slot. */
@@ -65,6 +67,7 @@ struct sl_keeper {
 	struct sl_place_set *set; /* of the running call */
 };
 
+void sl_keeper_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need);
 enum sl_err sl_keeper_open(struct sl_keeper *k, const struct sl_stage_env *env, struct sl_fail *fail);
 void sl_keeper_close(struct sl_keeper *k);
 enum sl_err sl_keeper_keep(void *keeper, struct sl_fail *fail);

@@ -92,6 +92,11 @@ static int64_t task_rows(int64_t channels)
 	return channels < SL_CODEC_BLOCK ? SL_CODEC_BLOCK / channels : 1;
 }
 
+static int64_t channel_period(int64_t channels)
+{
+	return (PERIOD + channels - 1) / channels * channels;
+}
+
 static void close_quant(void *state)
 {
 	struct quant *q = state;
@@ -110,11 +115,29 @@ static enum sl_err open_channels(struct quant *q)
 	int64_t rows = task_rows(c), tasks = (n / c + rows - 1) / rows;
 
 	q->channels = c;
-	q->period = (PERIOD + c - 1) / c * c;
+	q->period = channel_period(c);
 	q->cols = calloc((size_t)q->period * COEFFICIENTS, sizeof *q->cols);
 	q->extremes = calloc((size_t)(tasks * 2 * c), sizeof *q->extremes);
 	q->tops = calloc((size_t)tasks, sizeof *q->tops);
 	return q->cols == NULL || q->extremes == NULL || q->tops == NULL ? SL_ERR_NOMEM : SL_OK;
+}
+
+static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	int64_t n = sl_shape_count(&env->shape), most = group_count(env->arg, &env->shape);
+	const struct quant *q = NULL;
+
+	(void)pairing;
+	sl_need(&need->host, 1, sizeof *q);
+	sl_groups_memory(n, most, need);
+	sl_need(&need->host, most, sizeof *q->affine);
+	if (env->arg[PER] == PER_CHANNEL) {
+		int64_t tasks = (n / most + task_rows(most) - 1) / task_rows(most);
+
+		sl_need(&need->host, channel_period(most), COEFFICIENTS * sizeof *q->cols);
+		sl_need(&need->host, tasks * 2 * most, sizeof *q->extremes);
+		sl_need(&need->host, tasks, sizeof *q->tops);
+	}
 }
 
 static enum sl_err open_quant(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
@@ -396,6 +419,7 @@ const struct sl_codec_stage sl_stage_quant = {
 	.check = check,
 	.bound = bound,
 	.nominal = nominal,
+	.memory = memory,
 	.open = open_quant,
 	.close = close_quant,
 	.encode = encode,

@@ -48,6 +48,13 @@ static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
 	return 0;
 }
 
+static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	(void)env;
+	(void)pairing;
+	sl_need(&need->host, 1, sizeof(struct randomk));
+}
+
 static enum sl_err open_randomk(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	struct randomk *r = calloc(1, sizeof *r);
@@ -205,6 +212,7 @@ const struct sl_codec_stage sl_stage_randomk = {
 	.args = args,
 	.shape = shape,
 	.bound = bound,
+	.memory = memory,
 	.open = open_randomk,
 	.close = free,
 	.forward = forward,

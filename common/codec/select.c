@@ -32,6 +32,18 @@ struct sl_select {
 	int shift;
 };
 
+void sl_select_memory(const struct sl_stage_env *env, struct sl_memory *need)
+{
+	const struct sl_select *s = NULL;
+	int64_t blocks = sl_codec_blocks(sl_shape_count(&env->shape));
+
+	sl_need(&need->host, 1, sizeof *s);
+	sl_need(&need->host, blocks, sizeof *s->above + sizeof *s->equal + sizeof *s->found + sizeof *s->top);
+	sl_need(&need->host, blocks, CANDIDATE_STRIDE * sizeof *s->candidate);
+	sl_need(&need->host, sl_stage_threads(env), ALL_BINS * sizeof *s->bins);
+	sl_need(&need->host, SL_SAMPLE, sizeof *s->sample + sizeof *s->scratch);
+}
+
 enum sl_err sl_select_open(struct sl_select **out, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	int64_t n = sl_shape_count(&env->shape);
@@ -42,7 +54,7 @@ enum sl_err sl_select_open(struct sl_select **out, const struct sl_stage_env *en
 		goto fail;
 	s->loops = env->loops;
 	s->pool = env->pool;
-	s->threads = env->pool == NULL ? 1 : sl_pool_threads(env->pool);
+	s->threads = (int)sl_stage_threads(env);
 	s->above = calloc(blocks, sizeof *s->above);
 	s->equal = calloc(blocks, sizeof *s->equal);
 	s->found = calloc(blocks, sizeof *s->found);

@@ -14,6 +14,7 @@ struct sl_selection {
 
 struct sl_select;
 
+void sl_select_memory(const struct sl_stage_env *env, struct sl_memory *need);
 enum sl_err sl_select_open(struct sl_select **out, const struct sl_stage_env *env, struct sl_fail *fail);
 void sl_select_close(struct sl_select *s);
 /* 1 ≤ k ≤ n. *out borrows from s. NONFINITE. */

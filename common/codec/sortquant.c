@@ -76,9 +76,20 @@ static void close_sortquant(void *state)
 	free(q);
 }
 
+static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	const struct sortquant *q = NULL;
+
+	(void)pairing;
+	sl_need(&need->host, 1, sizeof *q);
+	sl_need(&need->host, sl_codec_blocks(sl_shape_count(&env->shape)) + 1, sizeof *q->stats);
+	sl_need(&need->host, SL_SAMPLE, sizeof *q->sample + sizeof *q->scratch);
+	sl_need(&need->host, sl_stage_threads(env), BINS * sizeof *q->bins);
+}
+
 static enum sl_err open_sortquant(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	size_t threads = env->pool == NULL ? 1 : (size_t)sl_pool_threads(env->pool);
+	size_t threads = (size_t)sl_stage_threads(env);
 	int64_t n = sl_shape_count(&env->shape);
 	struct sortquant *q = calloc(1, sizeof *q);
 
@@ -418,6 +429,7 @@ const struct sl_codec_stage sl_stage_sortquant = {
 	.check = check,
 	.bound = bound,
 	.nominal = nominal,
+	.memory = memory,
 	.open = open_sortquant,
 	.close = close_sortquant,
 	.encode = encode,

@@ -17,10 +17,10 @@
 
 #include <math.h>
 
+#include "common/base/memory.h"
+#include "common/base/pool.h"
 #include "common/codec/codec.h"
 #include "common/codec/loops.h"
-
-struct sl_pool;
 
 enum sl_stage_kind { SL_STAGE_TRANSFORM, SL_STAGE_QUANTIZER, SL_STAGE_BYTES };
 
@@ -93,6 +93,10 @@ struct sl_codec_stage {
 	/* As a paper counts them; quantizer only. */
 	double (*nominal)(const double *arg, const struct sl_shape *in);
 
+	/* A backend's: UNAVAILABLE where it has not these options. NULL: it has all. */
+	enum sl_err (*offers)(const struct sl_backend *be, const double *arg, struct sl_fail *fail);
+	/* Adds what open, and keep with KEEPS, will take. env->pair, env->front: not set. */
+	void (*memory)(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need);
 	enum sl_err (*open)(void **state, const struct sl_stage_env *env, struct sl_fail *fail); /* NULL: no state */
 	void (*close)(void *state);
 	/* Called on the activation's stage when a gradient is paired with it: keep places by slot from now on. */
@@ -137,6 +141,11 @@ struct sl_codec_stage {
 	enum sl_err (*pack)(void *state, struct sl_bytes in, struct sl_buf *out);
 	enum sl_err (*unpack)(void *state, struct sl_bytes in, struct sl_buf *out, struct sl_fail *fail);
 };
+
+static inline int64_t sl_stage_threads(const struct sl_stage_env *env)
+{
+	return env->pool == NULL ? 1 : sl_pool_threads(env->pool);
+}
 
 /* NULL where no stage has this id (name). */
 const struct sl_codec_stage *sl_codec_stage_find(const char *name, size_t len);

@@ -46,6 +46,12 @@ static void close_threshold(void *state)
 	free(t);
 }
 
+static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	sl_need(&need->host, 1, sizeof(struct threshold));
+	sl_keeper_memory(env, pairing, need);
+}
+
 static enum sl_err open_threshold(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	struct threshold *t = calloc(1, sizeof *t);
@@ -132,6 +138,7 @@ const struct sl_codec_stage sl_stage_threshold = {
 	.args = args,
 	.shape = shape,
 	.bound = bound,
+	.memory = memory,
 	.open = open_threshold,
 	.close = close_threshold,
 	.keep = sl_keeper_keep,

@@ -45,6 +45,14 @@ static void close_topk(void *state)
 	free(t);
 }
 
+static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	sl_need(&need->host, 1, sizeof(struct topk));
+	sl_keeper_memory(env, pairing, need);
+	if (pairing != SL_CODEC_PAIRED)
+		sl_select_memory(env, need);
+}
+
 static enum sl_err open_topk(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	struct topk *t = calloc(1, sizeof *t);
@@ -162,6 +170,7 @@ const struct sl_codec_stage sl_stage_topk = {
 	.args = args,
 	.shape = shape,
 	.bound = bound,
+	.memory = memory,
 	.open = open_topk,
 	.close = close_topk,
 	.keep = sl_keeper_keep,

@@ -35,6 +35,13 @@ static void close_zstd(void *state)
 	free(z);
 }
 
+static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	(void)pairing;
+	sl_need(&need->host, 1, sizeof(struct zstd));
+	sl_need(&need->host, 1, ZSTD_estimateCCtxSize((int)env->arg[LEVEL]) + ZSTD_estimateDCtxSize());
+}
+
 static enum sl_err open_zstd(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	int level = (int)env->arg[LEVEL];
@@ -93,6 +100,7 @@ const struct sl_codec_stage sl_stage_zstd = {
 	.usage = "zstd:level with level = 1…19, 3 if left out",
 	.args = args,
 	.bound = bound,
+	.memory = memory,
 	.open = open_zstd,
 	.close = close_zstd,
 	.pack = pack,

@@ -258,6 +258,11 @@ struct sl_exec_memory sl_exec_memory(const struct sl_exec *e)
 	return m;
 }
 
+const struct sl_plan *sl_exec_plan(const struct sl_exec *e)
+{
+	return e->plan;
+}
+
 const struct sl_plan_segment *sl_exec_segment(const struct sl_exec *e)
 {
 	return e->segment;

@@ -31,6 +31,7 @@ enum sl_err sl_exec_open(struct sl_exec **out, const struct sl_plan *plan, enum 
 			 struct sl_fail *fail) SL_MUST_CHECK;
 void sl_exec_close(struct sl_exec *exec); /* NULL is fine */
 struct sl_exec_memory sl_exec_memory(const struct sl_exec *exec);
+const struct sl_plan *sl_exec_plan(const struct sl_exec *exec);
 const struct sl_plan_segment *sl_exec_segment(const struct sl_exec *exec);
 
 /* `done` steps are: the schedules of decaying inserts stand there from now on. The executor begins at 0; call this

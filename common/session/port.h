@@ -49,9 +49,16 @@ enum sl_err sl_port_open(struct sl_port **out, struct sl_loop *loop, struct sl_t
 struct sl_session *sl_port_session(struct sl_port *port);
 void sl_port_epoch(struct sl_port *port, uint64_t epoch); /* of what is sent from here on */
 
-/* Host memory that sl_port_equip takes for the link, at most: weights, and all four tensors of every chunk as raw
- * floats. What codecs keep beside that is not counted. */
-uint64_t sl_port_memory(const struct sl_plan *plan);
+/* What sl_port_equip takes, and sl_port_follow beside it, at most, malloc's own bytes aside: `weights` for their
+ * upload, what codecs keep and work with, and payloads with what the port notes of them. ZeroMQ's queues are bounded by
+ * the credit (link.window_bytes), and not in it. Nothing is allocated, and sums end at UINT64_MAX: the plan may be a
+ * peer's. Errors of the codecs, such as CONFIG. */
+struct sl_port_memory {
+	struct sl_memory weights, codecs, payloads;
+};
+enum sl_err sl_port_memory(const struct sl_plan *plan, struct sl_backend *be, struct sl_backend *host_be,
+			   const struct sl_codec_spec spec[SL_DIR_COUNT], enum sl_session_role role,
+			   struct sl_port_memory *out, struct sl_fail *fail) SL_MUST_CHECK;
 /* Codecs (spec by direction) and buffers, once the plan is known. (worker or loop, before the first part.) `plan`, `be`
  * and `host_be` are borrowed; host_be is the CPU's, which runs, on copies, the codecs that a `be` with memory of its
  * own lacks (a line in the log names them); NULL where be's memory is the host's. Also fills the session's limits. */

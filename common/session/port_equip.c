@@ -11,7 +11,7 @@
 
 static bool receives(const struct sl_port *p, int what)
 {
-	return (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == (p->session.role == SL_SESSION_CLIENT);
+	return sl_port_receives(p->session.role, what);
 }
 
 /* The tensor as the codec sees it: where that is the host's and the backend's memory is not, a copy of it. */
@@ -195,64 +195,41 @@ void sl_port_commit_codecs(struct sl_port *p)
 
 /* ---- opening them ---- */
 
-static enum sl_err open_codec(struct sl_port *p, enum sl_dir dir, struct sl_codec *pair, bool on_host,
-			      struct sl_fail *fail)
+static struct coders coders_of(const struct sl_port *p)
 {
-	bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
-	const struct sl_codec_env env = {
-		.be = on_host ? p->host_be : p->be,
-		.shape = sl_plan_cut_shape_after(p->plan, mid, p->plan->rows, p->done),
-		.slots = p->slots,
-		.seed = p->plan->spec.seed,
-		.dir = dir,
-		.pair = pair,
-	};
-
-	p->host_codec[dir] = on_host;
-	return sl_codec_open(&p->codec[dir], &p->spec[dir], &env, fail);
+	return (struct coders){.plan = p->plan, .be = p->be, .host_be = p->host_be, .spec = p->spec};
 }
 
-static void say_on_host(const struct sl_port *p, const char *which, const char *also, const struct sl_fail *why)
+static void say_on_host(const struct sl_port *p, const struct coding *k)
 {
-	if (!p->equipped)
-		sl_log(SL_LOG_INFO, "codec-on-host", "%s%s: %s", which, also, why->text);
+	if (k->lacks.code && !p->equipped)
+		sl_log(SL_LOG_INFO, "codec-on-host", "%s%s: %s", sl_dir_name(k->dir),
+		       k->pairing == SL_CODEC_PAIRED ? " and its activation" : "", k->lacks.text);
 }
 
-/* A tensor's activation and gradient, which share their places where they are paired: then both are coded where one of
- * them must be. */
-static enum sl_err open_pair(struct sl_port *p, enum sl_dir act, enum sl_dir grad, struct sl_fail *fail)
+/* A tensor's activation and gradient. */
+static enum sl_err open_pair(struct sl_port *p, bool mid, struct sl_fail *fail)
 {
-	bool paired = sl_codec_spec_pairs(&p->spec[act], &p->spec[grad]);
-	bool device = !p->be->host_memory && p->be->ops->codec_stages, on_host = !p->be->host_memory && !device;
-	enum sl_err err = open_codec(p, act, NULL, on_host, fail);
-	bool act_lacks = device && err == SL_ERR_UNAVAILABLE;
+	const struct coders coders = coders_of(p);
+	struct coding pair[2];
+	enum sl_err err = sl_port_place(&coders, mid, p->done, pair, fail);
 
-	if (act_lacks)
-		say_on_host(p, sl_dir_name(act), "", fail);
-	if (act_lacks)
-		err = open_codec(p, act, NULL, true, fail);
-	if (err)
-		return err;
-	on_host = on_host || (paired && act_lacks);
-	err = open_codec(p, grad, paired ? p->codec[act] : NULL, on_host, fail);
-	if (err != SL_ERR_UNAVAILABLE || !device || on_host)
-		return err;
-	say_on_host(p, sl_dir_name(grad), paired ? " and its activation" : "", fail);
-	if (paired) {
-		sl_codec_close(p->codec[act]);
-		p->codec[act] = NULL;
-		err = open_codec(p, act, NULL, true, fail);
-		if (err)
-			return err;
+	for (int i = 0; i < 2 && !err; i++) {
+		struct coding *k = &pair[i];
+
+		say_on_host(p, k);
+		p->host_codec[k->dir] = k->on_host;
+		k->env.pair = k->pairing == SL_CODEC_PAIRED ? p->codec[pair[0].dir] : NULL;
+		err = sl_codec_open(&p->codec[k->dir], &p->spec[k->dir], &k->env, fail);
 	}
-	return open_codec(p, grad, paired ? p->codec[act] : NULL, true, fail);
+	return err;
 }
 
 static enum sl_err open_codecs(struct sl_port *p, struct sl_fail *fail)
 {
-	enum sl_err err = open_pair(p, SL_DIR_HEAD_ACT, SL_DIR_HEAD_GRAD, fail);
+	enum sl_err err = open_pair(p, false, fail);
 
-	return err ? err : open_pair(p, SL_DIR_MID_ACT, SL_DIR_MID_GRAD, fail);
+	return err ? err : open_pair(p, true, fail);
 }
 
 /* A gradient's before its activation's, whose places it uses. */
@@ -280,7 +257,7 @@ enum sl_err sl_port_follow(struct sl_port *p, uint64_t done, struct sl_fail *fai
 		spent[act[mid]] = p->codec[act[mid]];
 		spent[grad[mid]] = p->codec[grad[mid]];
 		p->codec[act[mid]] = p->codec[grad[mid]] = NULL;
-		err = open_pair(p, act[mid], grad[mid], fail);
+		err = open_pair(p, mid, fail);
 	}
 	for (int dir = 0; dir < SL_DIR_COUNT && err; dir++)
 		spent[dir] = p->codec[dir] == before[dir] ? NULL : p->codec[dir];
@@ -319,31 +296,18 @@ static enum sl_err open_host_tensor(struct sl_port *p, struct sl_fail *fail)
 
 /* ---- buffers ---- */
 
-uint64_t sl_port_memory(const struct sl_plan *plan)
-{
-	struct sl_shape head = sl_plan_cut_shape(plan, false, plan->rows),
-			mid = sl_plan_cut_shape(plan, true, plan->rows);
-	uint64_t chunk = 2 * (uint64_t)(sl_shape_count(&head) + sl_shape_count(&mid));
-
-	return ((uint64_t)plan->segment[SL_MIDDLE].weight_count +
-		(uint64_t)sl_plan_chunks_of(plan, plan->spec.batch) * chunk) *
-	       sizeof(float);
-}
-
 static size_t run_cap(const struct sl_port *p, int what)
 {
 	return what == SL_PART_WEIGHTS ? (size_t)p->plan->segment[SL_MIDDLE].weight_count * sizeof(float)
 				       : sl_codec_bound(p->codec[what], p->plan->rows);
 }
 
-/* What a run's buffer holds; of a plain payload the codec's header, or that and what else is in the first part. */
 static size_t buffer_bytes(const struct sl_port *p, int what)
 {
-	size_t cap = run_cap(p, what);
+	const struct sl_codec_need need = {.bound = run_cap(p, what),
+					   .plain = what != SL_PART_WEIGHTS && p->plain[what]};
 
-	if (what == SL_PART_WEIGHTS || !p->plain[what])
-		return cap;
-	return receives(p, what) ? SL_FRAME_BYTES : cap < SL_WIRE_PART_MAX ? cap : SL_WIRE_PART_MAX;
+	return sl_port_buffer_bytes(p->be, &need, receives(p, what));
 }
 
 static enum sl_err open_runs(struct sl_port *p, struct sl_fail *fail)

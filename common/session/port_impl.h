@@ -46,6 +46,23 @@ struct run_slot {
 	double nominal;        /* sending: of what it holds */
 };
 
+/* What codecs are opened from; borrowed. */
+struct coders {
+	const struct sl_plan *plan;
+	struct sl_backend *be, *host_be;
+	const struct sl_codec_spec *spec; /* [SL_DIR_COUNT] */
+};
+
+/* How one tensor is coded. */
+struct coding {
+	enum sl_dir dir;
+	enum sl_codec_pairing pairing;
+	bool on_host;            /* on a copy of the backend's tensor */
+	struct sl_codec_env env; /* pair: not set */
+	struct sl_codec_need need;
+	struct sl_fail lacks; /* code OK: nothing; else what the backend lacks for it */
+};
+
 struct lane_out {
 	int first, count; /* tasks that wait for their chunk's buffer, in chunk order */
 	enum sl_task task;
@@ -101,6 +118,16 @@ bool sl_port_mark(struct sl_port *port, enum task_mark mark);
  * they have not arrived. */
 bool sl_port_queued(const struct sl_port *port, int chunk);
 enum sl_err sl_port_collect(struct sl_port *port, int chunk, struct sl_fail *fail) SL_MUST_CHECK;
+/* port_memory.c: activation and gradient of one cut, once `done` steps are. */
+enum sl_err sl_port_place(const struct coders *coders, bool mid, uint64_t done, struct coding out[2],
+			  struct sl_fail *fail) SL_MUST_CHECK;
+/* What a run's buffer holds; of a plain payload the codec's header, or that and what else is in the first part. */
+size_t sl_port_buffer_bytes(const struct sl_backend *be, const struct sl_codec_need *need, bool receives);
+size_t sl_port_jobs_bytes(int slots); /* of the jobs that each chunk has */
+static inline bool sl_port_receives(enum sl_session_role role, int what)
+{
+	return (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == (role == SL_SESSION_CLIENT);
+}
 /* Frees what sl_port_equip has taken, if anything. */
 void sl_port_unequip(struct sl_port *port);
 

@@ -176,6 +176,15 @@ static void job_done(struct sl_job *job)
 	sl_port_event(p, &ev);
 }
 
+size_t sl_port_jobs_bytes(int slots)
+{
+	size_t bytes = 0;
+
+	for (int task = 0; task < SL_TASK_COUNT; task++)
+		bytes += per_chunk((enum sl_task)task) ? (size_t)slots * sizeof(struct task_job) : 0;
+	return bytes;
+}
+
 enum sl_err sl_port_open_jobs(struct sl_port *p, bool chunks, int count)
 {
 	for (int task = 0; task < SL_TASK_COUNT; task++) {

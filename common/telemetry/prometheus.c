@@ -36,6 +36,8 @@ static const struct metric daemon_metrics[] = {
 	WHOLE(sl_status, store_files, "store_files", "gauge", "Files in the store."),
 	WHOLE(sl_status, store_bytes, "store_bytes", "gauge", "Bytes of these."),
 	WHOLE(sl_status, heap_bytes, "heap_bytes", "gauge", "What malloc has given out, tensors not counted."),
+	WHOLE(sl_status, memory_bytes, "memory_bytes", "gauge", "Promised to sessions, on host and device."),
+	WHOLE(sl_status, memory_limit_bytes, "memory_limit_bytes", "gauge", "What may be; 0: no limit."),
 };
 
 static const struct metric session_metrics[] = {
@@ -51,6 +53,13 @@ static const struct metric session_metrics[] = {
 	WHOLE(sl_status_session, rx_bytes, "session_received_bytes_total", "counter", "On this link."),
 	REAL(sl_status_session, age_s, "session_age_seconds", "gauge", "Since it began."),
 	REAL(sl_status_session, idle_s, "session_idle_seconds", "gauge", "Since its last step."),
+	WHOLE(sl_status_session, memory_bytes, "session_memory_bytes", "gauge", "What it takes at most."),
+	WHOLE(sl_status_session, memory_device_bytes, "session_memory_device_bytes", "gauge",
+	      "Of that, on the device."),
+	WHOLE(sl_status_session, weights_bytes, "session_weights_bytes", "gauge", "Weights, gradients, optimizer."),
+	WHOLE(sl_status_session, activations_bytes, "session_activations_bytes", "gauge", "Of all chunks."),
+	WHOLE(sl_status_session, codecs_bytes, "session_codecs_bytes", "gauge", "What codecs keep and work with."),
+	WHOLE(sl_status_session, payloads_bytes, "session_payloads_bytes", "gauge", "Buffers of the link."),
 	WHOLE(sl_status_session, checkpoint_step, "session_checkpoint_step", "gauge", "Of the newest checkpoint."),
 	WHOLE(sl_status_session, checkpoint_missed, "session_checkpoint_missed_step", "gauge",
 	      "Of the one that could not be written behind it; 0: all is well."),

@@ -28,13 +28,28 @@ struct member {
 	}
 
 static const struct member daemon_members[] = {
-	M(sl_status, role, TEXT),           M(sl_status, version, TEXT),      M(sl_status, address, TEXT),
-	M(sl_status, device, TEXT),         M(sl_status, pid, WHOLE),         M(sl_status, threads, WHOLE),
-	M(sl_status, uptime_s, REAL),       M(sl_status, malformed, WHOLE),   M(sl_status, turned_away, WHOLE),
-	M(sl_status, links, WHOLE),         M(sl_status, lost, WHOLE),        M(sl_status, frames, WHOLE),
-	M(sl_status, bytes, WHOLE),         M(sl_status, rejected, WHOLE),    M(sl_status, stale, WHOLE),
-	M(sl_status, task_s, REAL),         M(sl_status, store_files, WHOLE), M(sl_status, store_bytes, WHOLE),
-	M(sl_status, store_oldest_s, REAL), M(sl_status, heap_bytes, WHOLE),
+	M(sl_status, role, TEXT),
+	M(sl_status, version, TEXT),
+	M(sl_status, address, TEXT),
+	M(sl_status, device, TEXT),
+	M(sl_status, pid, WHOLE),
+	M(sl_status, threads, WHOLE),
+	M(sl_status, uptime_s, REAL),
+	M(sl_status, malformed, WHOLE),
+	M(sl_status, turned_away, WHOLE),
+	M(sl_status, links, WHOLE),
+	M(sl_status, lost, WHOLE),
+	M(sl_status, frames, WHOLE),
+	M(sl_status, bytes, WHOLE),
+	M(sl_status, rejected, WHOLE),
+	M(sl_status, stale, WHOLE),
+	M(sl_status, task_s, REAL),
+	M(sl_status, store_files, WHOLE),
+	M(sl_status, store_bytes, WHOLE),
+	M(sl_status, store_oldest_s, REAL),
+	M(sl_status, heap_bytes, WHOLE),
+	YOUNGER(sl_status, memory_bytes, WHOLE),
+	YOUNGER(sl_status, memory_limit_bytes, WHOLE),
 };
 
 static const struct member session_members[] = {
@@ -63,6 +78,12 @@ static const struct member session_members[] = {
 	YOUNGER(sl_status_session, steps, WHOLE),
 	YOUNGER(sl_status_session, left_s, REAL),
 	YOUNGER(sl_status_session, link_epoch, WHOLE),
+	YOUNGER(sl_status_session, memory_bytes, WHOLE),
+	YOUNGER(sl_status_session, memory_device_bytes, WHOLE),
+	YOUNGER(sl_status_session, weights_bytes, WHOLE),
+	YOUNGER(sl_status_session, activations_bytes, WHOLE),
+	YOUNGER(sl_status_session, codecs_bytes, WHOLE),
+	YOUNGER(sl_status_session, payloads_bytes, WHOLE),
 };
 
 static const struct member codec_members[] = {

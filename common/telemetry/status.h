@@ -32,6 +32,9 @@ struct sl_status_session {
 	double left_s;              /* until the run is done, as fast as it is now; NaN: not known */
 	double idle_s;              /* since its last step */
 	int64_t stale_frames;       /* of older epochs: dropped */
+	/* Of a server, what the session takes at most: in all, on the device, and of all by kind. 0: not known */
+	int64_t memory_bytes, memory_device_bytes;
+	int64_t weights_bytes, activations_bytes, codecs_bytes, payloads_bytes;
 };
 
 struct sl_status {
@@ -54,6 +57,7 @@ struct sl_status {
 	/* by a server: what malloc has given out and has not got back. Tensors and the link's buffers are mapped, and
 	 * not in it. */
 	int64_t heap_bytes;
+	int64_t memory_bytes, memory_limit_bytes; /* of a server: of all sessions, and limits.memory_bytes */
 	int n_session;
 	struct sl_status_session *session; /* of whoever filled it in; after sl_status_parse, freed by sl_status_free */
 };

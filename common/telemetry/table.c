@@ -199,6 +199,26 @@ static void print_text(FILE *file, const char *before, const char *text)
 	fprintf(file, "%s%s", before, line);
 }
 
+static void print_bytes(FILE *file, const char *before, int64_t bytes)
+{
+	char text[CELL];
+
+	put_bytes(text, bytes);
+	fprintf(file, "%s%s", before, text);
+}
+
+static void print_memory(FILE *file, const struct sl_status_session *s)
+{
+	print_bytes(file, "  memory ", s->memory_bytes);
+	if (s->memory_device_bytes)
+		print_bytes(file, ", on the device ", s->memory_device_bytes);
+	print_bytes(file, ": weights ", s->weights_bytes);
+	print_bytes(file, ", activations ", s->activations_bytes);
+	print_bytes(file, ", codecs ", s->codecs_bytes);
+	print_bytes(file, ", payloads ", s->payloads_bytes);
+	fputc('\n', file);
+}
+
 /* Below its row, what does not change from step to step, and what adds up. */
 static void print_details(FILE *file, const struct sl_status_session *s)
 {
@@ -220,6 +240,8 @@ static void print_details(FILE *file, const struct sl_status_session *s)
 	if (s->skipped)
 		fprintf(file, "; steps skipped for NaN or Inf: %" PRId64, s->skipped);
 	fputc('\n', file);
+	if (s->memory_bytes)
+		print_memory(file, s);
 }
 
 /* Below the table: what needs somebody's hand. */
@@ -246,7 +268,12 @@ static void print_daemon(FILE *file, const struct sl_status *status)
 	fprintf(file, "  up %s  %d session%s\n", sl_progress_duration(status->uptime_s, text), status->n_session,
 		status->n_session == 1 ? "" : "s");
 	print_text(file, "", status->device);
-	fprintf(file, ", %" PRId64 " thread%s\n", status->threads, status->threads == 1 ? "" : "s");
+	fprintf(file, ", %" PRId64 " thread%s", status->threads, status->threads == 1 ? "" : "s");
+	if (status->memory_limit_bytes) {
+		print_bytes(file, ", memory ", status->memory_bytes);
+		print_bytes(file, " of ", status->memory_limit_bytes);
+	}
+	fputc('\n', file);
 }
 
 static void print_trouble(FILE *file, const struct sl_status *status)

@@ -92,6 +92,18 @@ static void cu_free(struct sl_backend *be, void *ptr)
 		cudaFree(ptr); /* waits for the work that uses it */
 }
 
+static enum sl_err cu_free_bytes(struct sl_backend *be, uint64_t *out)
+{
+	size_t left = 0, all;
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	if (!err)
+		err = cu_check(cu, cudaMemGetInfo(&left, &all), "looking for free memory");
+	*out = left;
+	return err;
+}
+
 static enum sl_err cu_host_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
 {
 	void *ptr = NULL;
@@ -448,6 +460,7 @@ enum sl_err cu_prepare_nothing(struct sl_backend *be, const struct sl_op *op, vo
 const struct sl_backend_ops cu_backend_ops = {
 	.name = "cuda",
 	.alloc = cu_alloc,
+	.free_bytes = cu_free_bytes,
 	.free = cu_free,
 	.upload = cu_upload,
 	.download = cu_download,

@@ -27,6 +27,18 @@ static size_t side_bytes(const struct cells *s, int64_t samples)
 	return (size_t)(samples * c->small_h * c->small_w * c->c) * sizeof *s->mean;
 }
 
+static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	const struct sl_shape *s = &env->shape;
+	int64_t f = (int64_t)env->arg[SIDE], n = s->dim[0] * s->dim[s->ndim - 1];
+
+	(void)pairing;
+	for (int i = 1; i + 1 < s->ndim; i++)
+		n *= (s->dim[i] + f - 1) / f;
+	cu_stage_memory(env, sizeof(struct cells), need);
+	sl_need(&need->device, n, sizeof(uint16_t));
+}
+
 static enum sl_err open_cells(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	const struct sl_shape *shape = &env->shape;
@@ -124,6 +136,7 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 }
 
 const struct sl_codec_stage cu_stage_cells = {.id = SL_STAGE_ID_CELLS,
+					      .memory = memory,
 					      .open = open_cells,
 					      .close = close_cells,
 					      .forward = forward,

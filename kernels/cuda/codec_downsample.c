@@ -54,6 +54,19 @@ static enum sl_err open_taps(struct downsample *d, struct sl_fail *fail)
 	return err;
 }
 
+static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	const struct sl_shape *s = &env->shape;
+	int64_t taps = 2;
+
+	(void)pairing;
+	for (int i = 1; i + 1 < s->ndim; i++)
+		taps += s->dim[i];
+	cu_stage_memory(env, sizeof(struct downsample), need);
+	sl_need(&need->device, taps, sizeof(struct cu_tap));
+	sl_need(&need->host, taps, sizeof(struct cu_tap)); /* on their way */
+}
+
 static enum sl_err open_downsample(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	const struct sl_shape *s = &env->shape;
@@ -140,6 +153,7 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 }
 
 const struct sl_codec_stage cu_stage_downsample = {.id = SL_STAGE_ID_DOWNSAMPLE,
+						   .memory = memory,
 						   .open = open_downsample,
 						   .close = close_downsample,
 						   .forward = forward,

@@ -21,6 +21,7 @@ struct grouped {
 	struct cu_stage stage;
 	struct cu_grouped groups;
 	int64_t size; /* as asked for; 0: a row of the tensor */
+	bool norm;    /* scales are 2-norms */
 };
 
 static void close_grouped(void *state)
@@ -49,7 +50,7 @@ static void set_groups(struct grouped *g, const struct sl_shape *s)
 	to->parts = sl_codec_blocks(to->size);
 }
 
-static enum sl_err open_memory(struct grouped *g, bool norm, struct sl_fail *fail)
+static enum sl_err open_memory(struct grouped *g, struct sl_fail *fail)
 {
 	struct cu_grouped *to = &g->groups;
 	struct cu_stage *s = &g->stage;
@@ -60,15 +61,31 @@ static enum sl_err open_memory(struct grouped *g, bool norm, struct sl_fail *fai
 		err = cu_stage_alloc(s, count * sizeof *to->low, (void **)&to->low, fail);
 	if (err == SL_OK)
 		err = cu_stage_alloc(s, count * sizeof *to->high, (void **)&to->high, fail);
-	if (err == SL_OK && norm)
+	if (err == SL_OK && g->norm)
 		err = cu_stage_alloc(s, count * (size_t)to->parts * sizeof *to->partial, (void **)&to->partial, fail);
 	if (err == SL_OK)
 		err = cu_stage_alloc(s, count * COEFFICIENTS * sizeof *to->table, (void **)&to->table, fail);
 	return err;
 }
 
-static enum sl_err open_grouped(void **state, const struct sl_stage_env *env, struct grouped how, bool grouped,
-				bool norm, struct sl_fail *fail)
+static void memory_of(const struct sl_stage_env *env, struct grouped how, struct sl_memory *need)
+{
+	const struct cu_grouped *to = &how.groups;
+
+	if (how.plain != NULL) {
+		sl_need(&need->host, 1, sizeof how);
+		how.plain->memory(env, SL_CODEC_ALONE, need);
+		return;
+	}
+	set_groups(&how, &env->shape);
+	cu_stage_memory(env, sizeof how, need);
+	sl_need(&need->device, 1, cu_groups_bytes(to) + CU_CODE_PAD);
+	sl_need(&need->device, to->count, sizeof *to->low + sizeof *to->high + COEFFICIENTS * sizeof *to->table);
+	if (how.norm)
+		sl_need(&need->device, to->count * to->parts, sizeof *to->partial);
+}
+
+static enum sl_err open_grouped(void **state, const struct sl_stage_env *env, struct grouped how, struct sl_fail *fail)
 {
 	struct grouped *g = calloc(1, sizeof *g);
 	enum sl_err err;
@@ -76,14 +93,13 @@ static enum sl_err open_grouped(void **state, const struct sl_stage_env *env, st
 	if (g == NULL)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory");
 	*g = how;
-	if (!grouped) {
+	if (g->plain != NULL) {
 		err = g->plain->open(&g->state, env, fail);
 	} else {
-		g->plain = NULL;
 		set_groups(g, &env->shape);
 		err = cu_stage_open(&g->stage, env, fail);
 		if (err == SL_OK)
-			err = open_memory(g, norm, fail);
+			err = open_memory(g, fail);
 	}
 	if (err != SL_OK) {
 		close_grouped(g);
@@ -93,36 +109,68 @@ static enum sl_err open_grouped(void **state, const struct sl_stage_env *env, st
 	return SL_OK;
 }
 
-static enum sl_err open_quant(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+static struct grouped quant_of(const double *arg)
 {
-	int bits = (int)env->arg[QUANT_BITS], per = (int)env->arg[QUANT_PER];
-	struct grouped how = {.plain = &cu_stage_quant, .size = (int64_t)env->arg[QUANT_BLOCK]};
+	int bits = (int)arg[QUANT_BITS], per = (int)arg[QUANT_PER];
+	struct grouped how = {.size = (int64_t)arg[QUANT_BLOCK]};
 
+	how.plain = per == PER_TENSOR && how.size == 0 ? &cu_stage_quant : NULL;
 	how.groups.channels = per == PER_CHANNEL;
-	how.groups.codes = (struct cu_codes){.kind = env->arg[QUANT_ROUND] != 0 ? CU_CODE_STOCHASTIC : CU_CODE_NEAREST,
+	how.groups.codes = (struct cu_codes){.kind = arg[QUANT_ROUND] != 0 ? CU_CODE_STOCHASTIC : CU_CODE_NEAREST,
 					     .bits = bits,
 					     .most = (1u << bits) - 1};
-	return open_grouped(state, env, how, per != PER_TENSOR || how.size != 0, false, fail);
+	return how;
 }
 
-static enum sl_err open_levels(void **state, const struct sl_stage_env *env, const struct sl_codec_stage *plain,
-			       uint32_t q, int64_t bucket, bool norm, struct sl_fail *fail)
+static struct grouped levels_of(const struct sl_codec_stage *plain, uint32_t q, double bucket, bool norm)
 {
-	struct grouped how = {.plain = plain, .size = bucket};
+	struct grouped how = {.plain = bucket == 0 ? plain : NULL, .size = (int64_t)bucket, .norm = norm};
 
 	how.groups.codes = (struct cu_codes){.kind = CU_CODE_LEVELS, .bits = 33 - __builtin_clz(q), .most = q};
-	return open_grouped(state, env, how, bucket != 0, norm, fail);
+	return how;
+}
+
+static struct grouped qsgd_of(const double *arg)
+{
+	return levels_of(&cu_stage_qsgd, (uint32_t)arg[QSGD_Q], arg[QSGD_BUCKET], arg[QSGD_NORM] == 0);
+}
+
+static struct grouped tern_of(const double *arg)
+{
+	return levels_of(&cu_stage_terngrad, 1, arg[TERN_BUCKET], false);
+}
+
+static void quant_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	(void)pairing;
+	memory_of(env, quant_of(env->arg), need);
+}
+
+static void qsgd_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	(void)pairing;
+	memory_of(env, qsgd_of(env->arg), need);
+}
+
+static void tern_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	(void)pairing;
+	memory_of(env, tern_of(env->arg), need);
+}
+
+static enum sl_err open_quant(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	return open_grouped(state, env, quant_of(env->arg), fail);
 }
 
 static enum sl_err open_qsgd(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	return open_levels(state, env, &cu_stage_qsgd, (uint32_t)env->arg[QSGD_Q], (int64_t)env->arg[QSGD_BUCKET],
-			   env->arg[QSGD_NORM] == 0, fail);
+	return open_grouped(state, env, qsgd_of(env->arg), fail);
 }
 
 static enum sl_err open_tern(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	return open_levels(state, env, &cu_stage_terngrad, 1, (int64_t)env->arg[TERN_BUCKET], false, fail);
+	return open_grouped(state, env, tern_of(env->arg), fail);
 }
 
 static cudaError_t queue_codes(struct grouped *g, const float *x)
@@ -233,18 +281,21 @@ static enum sl_err collect(void *state, const struct sl_codec_call *call, struct
 }
 
 const struct sl_codec_stage cu_stage_quant_groups = {.id = SL_STAGE_ID_QUANT,
+						     .memory = quant_memory,
 						     .open = open_quant,
 						     .close = close_grouped,
 						     .queue_encode = queue_encode,
 						     .queue_decode = queue_decode,
 						     .collect = collect};
 const struct sl_codec_stage cu_stage_qsgd_groups = {.id = SL_STAGE_ID_QSGD,
+						    .memory = qsgd_memory,
 						    .open = open_qsgd,
 						    .close = close_grouped,
 						    .queue_encode = queue_encode,
 						    .queue_decode = queue_decode,
 						    .collect = collect};
 const struct sl_codec_stage cu_stage_terngrad_groups = {.id = SL_STAGE_ID_TERNGRAD,
+							.memory = tern_memory,
 							.open = open_tern,
 							.close = close_grouped,
 							.queue_encode = queue_encode,

@@ -18,6 +18,19 @@ static void close_half(void *state)
 	free(h);
 }
 
+static void none_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	(void)pairing;
+	cu_stage_memory(env, sizeof(struct half), need);
+}
+
+static void half_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	(void)pairing;
+	cu_stage_memory(env, sizeof(struct half), need);
+	sl_need(&need->device, sl_shape_count(&env->shape), 2);
+}
+
 static enum sl_err open_as(void **state, const struct sl_stage_env *env, bool half, bool bf16, struct sl_fail *fail)
 {
 	struct half *h = calloc(1, sizeof *h);
@@ -117,18 +130,21 @@ static enum sl_err collect(void *state, const struct sl_codec_call *call, struct
 }
 
 const struct sl_codec_stage cu_stage_none = {.id = SL_STAGE_ID_NONE,
+					     .memory = none_memory,
 					     .open = open_none,
 					     .close = close_half,
 					     .queue_encode = queue_encode,
 					     .queue_decode = queue_decode,
 					     .collect = collect};
 const struct sl_codec_stage cu_stage_f16 = {.id = SL_STAGE_ID_F16,
+					    .memory = half_memory,
 					    .open = open_f16,
 					    .close = close_half,
 					    .queue_encode = queue_encode,
 					    .queue_decode = queue_decode,
 					    .collect = collect};
 const struct sl_codec_stage cu_stage_bf16 = {.id = SL_STAGE_ID_BF16,
+					     .memory = half_memory,
 					     .open = open_bf16,
 					     .close = close_half,
 					     .queue_encode = queue_encode,

@@ -11,6 +11,14 @@ static size_t words(int64_t blocks, int64_t n)
 	return (size_t)(ARRAYS * blocks + n / CU_GAPS + blocks);
 }
 
+void cu_index_memory(int64_t n, struct sl_memory *need)
+{
+	const struct cu_index *index = NULL;
+	uint64_t bytes = words(sl_codec_blocks(n), n) * sizeof *index->host;
+
+	sl_memory_add(need, (struct sl_memory){bytes, bytes});
+}
+
 enum sl_err cu_index_open(struct cu_index *index, struct cu_stage *s, int64_t n, struct sl_fail *fail)
 {
 	int64_t blocks = sl_codec_blocks(n);

@@ -13,6 +13,7 @@ struct cu_index {
 	uint32_t *device; /* the same */
 };
 
+void cu_index_memory(int64_t n, struct sl_memory *need);
 enum sl_err cu_index_open(struct cu_index *index, struct cu_stage *s, int64_t n, struct sl_fail *fail) SL_MUST_CHECK;
 void cu_index_close(struct cu_index *index, struct cu_stage *s);
 /* For n elements of which `total` are kept. PAYLOAD. */

@@ -82,6 +82,23 @@ static void close_keeper(void *state)
 	free(k);
 }
 
+static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	int64_t n = sl_shape_count(&env->shape), blocks = sl_codec_blocks(n);
+	int64_t slots = pairing == SL_CODEC_KEEPS ? env->slots : 1;
+	const struct keeper *k = NULL;
+
+	cu_stage_memory(env, sizeof *k, need);
+	if (pairing == SL_CODEC_PAIRED)
+		return;
+	sl_need(&need->host, slots + 1, sizeof *k->set); /* 1: while the array grows */
+	sl_need(&need->device, slots * blocks, CU_BLOCK_WORDS * sizeof *k->set->bitmap + sizeof *k->set->offset);
+	sl_need(&need->device, WORD_ARRAYS * blocks + CU_SELECT_BINS, sizeof *k->words);
+	sl_need(&need->device, 1, sizeof *k->selection);
+	sl_need(&need->device, blocks, CU_BLOCK * sizeof *k->coding.place + CU_BLOCK_BYTES + SIDE_BLOCK_BYTES);
+	cu_index_memory(n, need);
+}
+
 static enum sl_err open_coding(struct keeper *k, struct sl_fail *fail)
 {
 	struct cu_stage *s = &k->stage;
@@ -313,6 +330,7 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 }
 
 const struct sl_codec_stage cu_stage_topk = {.id = SL_STAGE_ID_TOPK,
+					     .memory = memory,
 					     .open = open_topk,
 					     .close = close_keeper,
 					     .keep = keep,
@@ -320,6 +338,7 @@ const struct sl_codec_stage cu_stage_topk = {.id = SL_STAGE_ID_TOPK,
 					     .parse = parse,
 					     .inverse = inverse};
 const struct sl_codec_stage cu_stage_threshold = {.id = SL_STAGE_ID_THRESHOLD,
+						  .memory = memory,
 						  .open = open_threshold,
 						  .close = close_keeper,
 						  .keep = keep,

@@ -27,6 +27,17 @@ static void close_levels(void *state)
 	free(l);
 }
 
+static void need_codes(const struct sl_stage_env *env, struct cu_codes codes, bool norm, struct sl_memory *need)
+{
+	const struct levels *l = NULL;
+
+	codes.n = sl_shape_count(&env->shape);
+	cu_stage_memory(env, sizeof *l, need);
+	sl_need(&need->device, 1, cu_codes_bytes(&codes) + CU_CODE_PAD);
+	if (norm)
+		sl_need(&need->device, sl_codec_blocks(codes.n), sizeof *l->partial);
+}
+
 static enum sl_err open_codes(void **state, const struct sl_stage_env *env, const struct cu_codes *codes, bool norm,
 			      struct sl_fail *fail)
 {
@@ -52,39 +63,83 @@ static enum sl_err open_codes(void **state, const struct sl_stage_env *env, cons
 	return SL_OK;
 }
 
+static enum sl_err offers_quant(const struct sl_backend *be, const double *arg, struct sl_fail *fail)
+{
+	if (arg[QUANT_PER] == 0 && arg[QUANT_BLOCK] == 0)
+		return SL_OK;
+	return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
+			   "quant: %s has one range for a tensor, no per= or block=", be->ops->name);
+}
+
+static struct cu_codes quant_codes(const double *arg)
+{
+	int bits = (int)arg[QUANT_BITS];
+
+	return (struct cu_codes){.kind = arg[QUANT_ROUND] != 0 ? CU_CODE_STOCHASTIC : CU_CODE_NEAREST,
+				 .bits = bits,
+				 .most = (1u << bits) - 1};
+}
+
+static void quant_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	(void)pairing;
+	need_codes(env, quant_codes(env->arg), false, need);
+}
+
 static enum sl_err open_quant(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	int bits = (int)env->arg[QUANT_BITS];
-	const struct cu_codes codes = {.kind = env->arg[QUANT_ROUND] != 0 ? CU_CODE_STOCHASTIC : CU_CODE_NEAREST,
-				       .bits = bits,
-				       .most = (1u << bits) - 1};
+	const struct cu_codes codes = quant_codes(env->arg);
 
-	if (env->arg[QUANT_PER] != 0 || env->arg[QUANT_BLOCK] != 0)
-		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
-				   "quant: %s has one range for a tensor, no per= or block=", env->be->ops->name);
 	return open_codes(state, env, &codes, false, fail);
 }
 
-static enum sl_err open_levels(void **state, const struct sl_stage_env *env, uint32_t q, double bucket, bool norm,
-			       struct sl_fail *fail)
+static enum sl_err offers_one_bucket(const struct sl_backend *be, double bucket, struct sl_fail *fail)
 {
-	const struct cu_codes codes = {.kind = CU_CODE_LEVELS, .bits = 33 - __builtin_clz(q), .most = q};
+	if (bucket == 0)
+		return SL_OK;
+	return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
+			   "levels: %s has one scale for a tensor, no bucket=", be->ops->name);
+}
 
-	if (bucket != 0)
-		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
-				   "levels: %s has one scale for a tensor, no bucket=", env->be->ops->name);
-	return open_codes(state, env, &codes, norm, fail);
+static struct cu_codes level_codes(uint32_t q)
+{
+	return (struct cu_codes){.kind = CU_CODE_LEVELS, .bits = 33 - __builtin_clz(q), .most = q};
+}
+
+static enum sl_err offers_qsgd(const struct sl_backend *be, const double *arg, struct sl_fail *fail)
+{
+	return offers_one_bucket(be, arg[QSGD_BUCKET], fail);
+}
+
+static void qsgd_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	(void)pairing;
+	need_codes(env, level_codes((uint32_t)env->arg[QSGD_Q]), env->arg[QSGD_NORM] == 0, need);
 }
 
 static enum sl_err open_qsgd(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	return open_levels(state, env, (uint32_t)env->arg[QSGD_Q], env->arg[QSGD_BUCKET], env->arg[QSGD_NORM] == 0,
-			   fail);
+	const struct cu_codes codes = level_codes((uint32_t)env->arg[QSGD_Q]);
+
+	return open_codes(state, env, &codes, env->arg[QSGD_NORM] == 0, fail);
+}
+
+static enum sl_err offers_tern(const struct sl_backend *be, const double *arg, struct sl_fail *fail)
+{
+	return offers_one_bucket(be, arg[TERN_BUCKET], fail);
+}
+
+static void tern_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	(void)pairing;
+	need_codes(env, level_codes(1), false, need);
 }
 
 static enum sl_err open_tern(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	return open_levels(state, env, 1, env->arg[TERN_BUCKET], false, fail);
+	const struct cu_codes codes = level_codes(1);
+
+	return open_codes(state, env, &codes, false, fail);
 }
 
 static cudaError_t queue_codes(struct levels *l, const float *x)
@@ -209,18 +264,24 @@ static enum sl_err collect(void *state, const struct sl_codec_call *call, struct
 }
 
 const struct sl_codec_stage cu_stage_quant = {.id = SL_STAGE_ID_QUANT,
+					      .offers = offers_quant,
+					      .memory = quant_memory,
 					      .open = open_quant,
 					      .close = close_levels,
 					      .queue_encode = queue_encode,
 					      .queue_decode = queue_decode,
 					      .collect = collect};
 const struct sl_codec_stage cu_stage_qsgd = {.id = SL_STAGE_ID_QSGD,
+					     .offers = offers_qsgd,
+					     .memory = qsgd_memory,
 					     .open = open_qsgd,
 					     .close = close_levels,
 					     .queue_encode = queue_encode,
 					     .queue_decode = queue_decode,
 					     .collect = collect};
 const struct sl_codec_stage cu_stage_terngrad = {.id = SL_STAGE_ID_TERNGRAD,
+						 .offers = offers_tern,
+						 .memory = tern_memory,
 						 .open = open_tern,
 						 .close = close_levels,
 						 .queue_encode = queue_encode,

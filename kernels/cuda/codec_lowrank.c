@@ -51,6 +51,21 @@ static enum sl_err open_warm(struct lowrank *l, struct sl_fail *fail)
 	return err;
 }
 
+static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	const struct sl_shape *s = &env->shape;
+	int64_t c = s->dim[s->ndim - 1], m = sl_shape_row(s) / c;
+	uint64_t slot = 0;
+
+	(void)pairing;
+	cu_stage_memory(env, sizeof(struct lowrank), need);
+	if (env->arg[WARM] == 0)
+		return;
+	sl_need(&slot, s->dim[0] * (int64_t)env->arg[RANK] * (c <= m ? m : c), 2 * sizeof(float));
+	sl_need(&need->device, env->slots, slot);
+	sl_need(&need->host, env->slots, sizeof(struct sl_warm));
+}
+
 static enum sl_err open_lowrank(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	const struct sl_shape *s = &env->shape;
@@ -246,6 +261,7 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 }
 
 const struct sl_codec_stage cu_stage_lowrank = {.id = SL_STAGE_ID_LOWRANK,
+						.memory = memory,
 						.open = open_lowrank,
 						.close = close_lowrank,
 						.commit = commit,

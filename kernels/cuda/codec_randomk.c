@@ -18,6 +18,12 @@ static void close_randomk(void *state)
 	free(r);
 }
 
+static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	(void)pairing;
+	cu_stage_memory(env, sizeof(struct randomk), need);
+}
+
 static enum sl_err open_randomk(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	struct randomk *r = calloc(1, sizeof *r);
@@ -101,6 +107,7 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 }
 
 const struct sl_codec_stage cu_stage_randomk = {.id = SL_STAGE_ID_RANDOMK,
+						.memory = memory,
 						.open = open_randomk,
 						.close = close_randomk,
 						.forward = forward,

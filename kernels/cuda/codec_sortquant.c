@@ -41,6 +41,19 @@ static size_t code_bytes(const struct sortquant *q, int64_t n)
 	return (size_t)sl_packed_bytes(n, q->buckets.bits);
 }
 
+static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	const struct sortquant *q = NULL;
+	int bits = (int)(env->arg[BITS] + env->arg[SPLIT]);
+
+	(void)pairing;
+	cu_stage_memory(env, sizeof *q, need);
+	sl_need(&need->host, 1, sizeof *q->seen);
+	sl_need(&need->device, 1, sizeof *q->there);
+	sl_need(&need->device, CU_SAMPLE + BIN_WORDS, sizeof *q->sample);
+	sl_need(&need->device, sl_packed_bytes(sl_shape_count(&env->shape), bits) + CU_CODE_PAD, 1);
+}
+
 static enum sl_err open_sortquant(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	struct sortquant *q = calloc(1, sizeof *q);
@@ -319,6 +332,7 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 }
 
 const struct sl_codec_stage cu_stage_sortquant = {.id = SL_STAGE_ID_SORTQUANT,
+						  .memory = memory,
 						  .open = open_sortquant,
 						  .close = close_sortquant,
 						  .encode = encode,

@@ -30,6 +30,15 @@ static enum sl_err open_events(struct cu_stage *s, struct sl_fail *fail)
 	return SL_OK;
 }
 
+void cu_stage_memory(const struct sl_stage_env *env, size_t state_bytes, struct sl_memory *need)
+{
+	const struct cu_stage *s = NULL;
+
+	sl_need(&need->host, 1, state_bytes);
+	sl_need(&need->host, env->slots, sizeof *s->slot + CU_STATUS_WORDS * sizeof *s->seen);
+	sl_need(&need->device, CU_STATUS_WORDS, sizeof *s->status);
+}
+
 enum sl_err cu_stage_open(struct cu_stage *s, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	const size_t words = (size_t)env->slots * CU_STATUS_WORDS;

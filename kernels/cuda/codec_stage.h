@@ -39,6 +39,8 @@ struct cu_stage {
 enum sl_err cu_codec_streams(struct sl_backend *be, struct cu_streams *out) SL_MUST_CHECK;
 enum sl_err cu_codec_check(struct sl_backend *be, cudaError_t status) SL_MUST_CHECK;
 
+/* Host memory of a state of `state_bytes`, and what cu_stage_open takes. */
+void cu_stage_memory(const struct sl_stage_env *env, size_t state_bytes, struct sl_memory *need);
 enum sl_err cu_stage_open(struct cu_stage *s, const struct sl_stage_env *env, struct sl_fail *fail) SL_MUST_CHECK;
 void cu_stage_close(struct cu_stage *s);
 /* Device memory. */

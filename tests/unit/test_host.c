@@ -23,13 +23,83 @@ static void a_hello_beyond_the_memory_is_refused_before_any_is_taken(void **stat
 	host_rig_connect_raw(&one);
 	host_rig_connect_raw(&other);
 	host_rig_say(&one, &huge);
-	assert_non_null(strstr(host_rig_refusal(&one, SL_ERR_LIMIT), "bytes on cpu, 0 of 67108864 are taken"));
+	assert_non_null(strstr(host_rig_refusal(&one, SL_ERR_LIMIT), "67108864 of 67108864 are free"));
 	assert_int_equal(host_rig.taken, 0);
 	host_rig_say(&other, &small); /* what was asked for in vain does not count against it */
 	host_rig_await(&other.came[SL_FRAME_WELCOME], 1);
 	assert_in_range(host_rig.taken, 1, 64 << 20);
 	host_rig_hang_up(&one);
 	host_rig_hang_up(&other);
+	host_rig_close();
+}
+
+/* Refused with a server of `memory_bytes`: what it says that it needs, in bytes; 0: it is let in. */
+static uint64_t asks(const char *codec, int64_t memory_bytes)
+{
+	struct sl_agreement a = host_rig_agreement_of(10, 32, 2);
+	unsigned long long need = 0, codecs = 0;
+	struct sl_frame hello;
+	struct host_client c;
+	struct sl_fail fail;
+
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		assert_int_equal(sl_codec_parse(codec, &a.codec[dir], &fail), SL_OK);
+	sl_agreement_seal(&a);
+	hello = host_rig_hello_of(&a, 1, 1, NULL);
+	host_rig_open(1, memory_bytes);
+	host_rig_connect_raw(&c);
+	host_rig_say(&c, &hello);
+	while (c.came[SL_FRAME_WELCOME] + c.came[SL_FRAME_REFUSE] == 0)
+		host_rig_turn();
+	if (c.came[SL_FRAME_REFUSE]) {
+		const char *text = host_rig_refusal(&c, SL_ERR_LIMIT);
+
+		assert_int_equal(sscanf(text, "the session needs %llu bytes on cpu", &need), 1);
+		assert_int_equal(sscanf(strstr(text, "codecs "), "codecs %llu", &codecs), 1);
+		assert_int_equal(host_rig.taken, 0);
+		assert_in_range(codecs, 1, need);
+		assert_non_null(strstr(text, "take a smaller batch"));
+	}
+	host_rig_hang_up(&c);
+	host_rig_close();
+	return need;
+}
+
+/* Residuals, warm factors and places are the session's memory as well. */
+static void what_codecs_keep_counts(void **state)
+{
+	uint64_t plain = asks("none", 1 << 20), heavy = asks("lowrank:1,warm=true,ef=true|zstd:3", 1 << 20);
+
+	(void)state;
+	assert_in_range(heavy, plain + (1 << 20), 1 << 30);
+	assert_int_equal(asks("none", (int64_t)plain), 0);
+	assert_int_equal(asks("none", (int64_t)plain - 1), plain);
+	assert_int_equal(asks("lowrank:1,warm=true,ef=true|zstd:3", (int64_t)heavy - 1), heavy);
+	assert_int_equal(asks("lowrank:1,warm=true,ef=true|zstd:3", (int64_t)heavy), 0);
+}
+
+/* The largest that a Hello can name: refused in words, and nothing is taken for it. */
+static void a_hello_as_large_as_can_be(void **state)
+{
+	struct sl_agreement a = host_rig_agreement_of(10, 4096, 1 << 20);
+	struct host_client c;
+	struct sl_frame hello;
+	struct sl_fail fail;
+
+	(void)state;
+	a.plan.chunks = 256;
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		assert_int_equal(sl_codec_parse("lowrank:1024,warm=true,ef=true|topk:1|quant:16,block=8|zstd:19",
+						&a.codec[dir], &fail),
+				 SL_OK);
+	sl_agreement_seal(&a);
+	hello = host_rig_hello_of(&a, 1, 1, NULL);
+	host_rig_open(1, 64 << 20);
+	host_rig_connect_raw(&c);
+	host_rig_say(&c, &hello);
+	assert_true(strlen(host_rig_refusal(&c, SL_ERR_LIMIT)) > 20);
+	assert_int_equal(host_rig.taken, 0);
+	host_rig_hang_up(&c);
 	host_rig_close();
 }
 
@@ -179,6 +249,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_hello_beyond_the_memory_is_refused_before_any_is_taken),
+		cmocka_unit_test(what_codecs_keep_counts),
+		cmocka_unit_test(a_hello_as_large_as_can_be),
 		cmocka_unit_test(weights_of_the_other_segments_take_no_memory),
 		cmocka_unit_test(a_full_server_says_so),
 		cmocka_unit_test(the_newest_epoch_of_a_session_wins),

@@ -35,6 +35,12 @@ static struct sl_status_session sessions[2] = {
 	 .age_s = 3725,
 	 .idle_s = 0.25,
 	 .stale_frames = 3,
+	 .memory_bytes = 10200300,
+	 .memory_device_bytes = 9000000,
+	 .weights_bytes = 1000000,
+	 .activations_bytes = 8000000,
+	 .codecs_bytes = 1000000,
+	 .payloads_bytes = 200300,
 	 .checkpoint_step = 20,
 	 .checkpoint_missed = 40,
 	 .checkpoint_error = "No space left on \x1b device"},
@@ -64,6 +70,8 @@ static struct sl_status snapshot(int n)
 				  .frames = 4000,
 				  .bytes = 1ll << 40,
 				  .heap_bytes = 180112,
+				  .memory_bytes = 10200300,
+				  .memory_limit_bytes = 1ll << 33,
 				  .rejected = 1,
 				  .stale = 3,
 				  .n_session = n,
@@ -94,6 +102,8 @@ static void json_round_trip(void **state)
 		assert_int_equal(out.frames, 4000);
 		assert_int_equal(out.bytes, 1ll << 40);
 		assert_int_equal(out.heap_bytes, 180112);
+		assert_int_equal(out.memory_bytes, 10200300);
+		assert_int_equal(out.memory_limit_bytes, 1ll << 33);
 		assert_int_equal(out.rejected, 1);
 		assert_int_equal(out.stale, 3);
 		assert_int_equal(out.n_session, 2);
@@ -182,7 +192,7 @@ static void table_is_aligned(void **state)
 	assert_string_equal(
 		table(&in, 0),
 		"splits 0.1  pid 77  tcp://127.0.0.1:5570  up 1m01s  2 sessions\n"
-		"cpu, 2 threads\n"
+		"cpu, 2 threads, memory 10.2 MB of 8.6 GB\n"
 		"4 malformed messages, 12 peers turned away\n"
 		"2 of 9 links lost, 1 of 4000 frames rejected, 3 of older epochs\n"
 		"SESSION   PEER       PHASE    EPOCH     STEP    LOSS    ACC  IMG/S  TX MB/S  RX MB/S   LEFT  IDLE\n"
@@ -190,6 +200,8 @@ static void table_is_aligned(void **state)
 		"  mobilenet_v2, 1:-1\n"
 		"  codec quant:8\n"
 		"  sent 1.2 TB, received 999 B in 1h02m; checkpoint at step 20\n"
+		"  memory 10.2 MB, on the device 9.0 MB: weights 1.0 MB, activations 8.0 MB, codecs 1.0 MB, payloads "
+		"200.3 kB\n"
 		"f         -          connect      -        -       -      -      -      0.0      0.0      -    0s\n"
 		"  -, -\n"
 		"  codec none f16 none none\n"
@@ -199,6 +211,7 @@ static void table_is_aligned(void **state)
 	strcpy(in.role, "client");
 	in.malformed = in.turned_away = in.lost = in.rejected = in.stale = 0;
 	in.threads = 1;
+	in.memory_limit_bytes = 0;
 	assert_string_equal(table(&in, 0), "splitc 0.1  pid 77  tcp://127.0.0.1:5570  up 1m01s  0 sessions\n"
 					   "cpu, 1 thread\n");
 }

@@ -1,39 +1,69 @@
 /* The rest of CUDA's runtime that a whole module needs, with the host's memory as the device's; no cuDNN, no graphs. */
 #include "tests/support/cuda_sim/cuda_runtime_api.h"
+#include <malloc.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "kernels/cuda/cuda.h"
 
-static const size_t most_bytes = (size_t)16 << 30;
+static atomic_size_t taken_bytes; /* of the device */
 
-cudaError_t cudaMalloc(void **out, size_t bytes)
+static size_t most_bytes(void)
+{
+	const char *text = getenv("SPLIT_SIM_MEMORY");
+
+	return text ? (size_t)strtoull(text, NULL, 10) : (size_t)16 << 30;
+}
+
+static cudaError_t take(void **out, size_t bytes)
 {
 	const uint32_t poison = SIM_POISON;
 
-	if (bytes > most_bytes || posix_memalign(out, 256, bytes ? bytes : 1))
+	if (bytes > most_bytes() || posix_memalign(out, 256, bytes ? bytes : 1))
 		return cudaErrorMemoryAllocation;
 	for (size_t i = 0; i < bytes; i += sizeof poison)
 		memcpy((unsigned char *)*out + i, &poison, bytes - i < sizeof poison ? bytes - i : sizeof poison);
 	return cudaSuccess;
 }
 
+cudaError_t cudaMemGetInfo(size_t *left, size_t *all)
+{
+	size_t taken = atomic_load(&taken_bytes);
+
+	*all = most_bytes();
+	*left = taken < *all ? *all - taken : 0;
+	return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **out, size_t bytes)
+{
+	size_t left, all;
+	cudaError_t status = cudaMemGetInfo(&left, &all);
+
+	status = bytes > left ? cudaErrorMemoryAllocation : take(out, bytes);
+	if (status == cudaSuccess)
+		atomic_fetch_add(&taken_bytes, malloc_usable_size(*out));
+	return status;
+}
+
 cudaError_t cudaFree(void *ptr)
 {
-	cudaDeviceSynchronize();
-	free(ptr);
-	return cudaSuccess;
+	atomic_fetch_sub(&taken_bytes, malloc_usable_size(ptr));
+	return cudaFreeHost(ptr);
 }
 
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
 {
 	(void)flags;
-	return cudaMalloc(out, bytes);
+	return take(out, bytes);
 }
 
 cudaError_t cudaFreeHost(void *ptr)
 {
-	return cudaFree(ptr);
+	cudaDeviceSynchronize();
+	free(ptr);
+	return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device)
@@ -49,7 +79,7 @@ cudaError_t cudaGetDeviceCount(int *out)
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int device)
 {
-	*out = (struct cudaDeviceProp){"simulated on a CPU", 9, 0, 1, most_bytes};
+	*out = (struct cudaDeviceProp){"simulated on a CPU", 9, 0, 1, most_bytes()};
 	return cudaSetDevice(device);
 }
 

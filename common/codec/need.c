@@ -1,0 +1,60 @@
+/* What a codec will take, counted before it is opened; tests/unit/test_codec_memory.c holds it against what is. */
+#include "common/codec/frame.h"
+#include "common/codec/impl.h"
+#include "common/nn/backend.h"
+
+/* The transform whose places a gradient uses: the first that a gradient can be paired with. */
+static int keeper_of(const struct sl_codec *c)
+{
+	int i = 0;
+
+	while (i < c->n_transform && !c->transform[i].stage->pairs)
+		i++;
+	return i;
+}
+
+static void add_link(const struct sl_codec *c, const struct link *link, enum sl_codec_pairing pairing,
+		     struct sl_memory *need)
+{
+	const struct sl_stage_env env = sl_codec_stage_env(c, link);
+
+	if (link->stage->memory != NULL)
+		link->stage->memory(&env, pairing, need);
+}
+
+static void add_links(const struct sl_codec *c, enum sl_codec_pairing pairing, struct sl_memory *need)
+{
+	for (int i = 0; i < c->n_transform; i++)
+		add_link(c, &c->transform[i], i == keeper_of(c) ? pairing : SL_CODEC_ALONE, need);
+	add_link(c, &c->quantizer, SL_CODEC_ALONE, need);
+	if (c->bytes.stage != NULL)
+		add_link(c, &c->bytes, SL_CODEC_ALONE, need);
+}
+
+enum sl_err sl_codec_need(const struct sl_codec_spec *spec, const struct sl_codec_env *env,
+			  enum sl_codec_pairing pairing, struct sl_codec_need *out, struct sl_fail *fail)
+{
+	struct sl_codec_env alone = *env;
+	struct sl_codec_need need = {0};
+	struct sl_codec c;
+	enum sl_err err;
+
+	alone.pair = NULL;
+	err = sl_codec_find(&c, spec, &alone, pairing == SL_CODEC_PAIRED, fail);
+	if (err != SL_OK)
+		return err;
+	sl_need(&need.memory.host, 1, sizeof c);
+	if (spec->error_feedback)
+		sl_feedback_memory(&c, &need.memory);
+	sl_need(&need.memory.host, 1, sl_align(sl_codec_lay_out(&c, false)));
+	for (int i = 0; c.device && i < c.n_transform; i++) {
+		struct sl_shape left = sl_codec_shape_after(&c, i + 1, env->shape.dim[0]);
+
+		sl_need(&need.memory.device, 1, sl_codec_values_bytes(&left));
+	}
+	add_links(&c, pairing, &need.memory);
+	need.bound = sl_codec_bound(&c, env->shape.dim[0]);
+	need.plain = sl_codec_is_plain(&c);
+	*out = need;
+	return SL_OK;
+}

@@ -1,0 +1,129 @@
+/* Where a session's tensors are coded, and what its port takes, before any of it is taken. What is opened follows what
+ * is counted here: port_equip.c; tests/suite/test_port_memory.c holds one against the other. */
+#include "common/codec/frame.h"
+#include "common/session/port_impl.h"
+
+static struct sl_codec_env env_of(const struct coders *c, enum sl_dir dir, struct sl_shape shape, bool on_host)
+{
+	return (struct sl_codec_env){
+		.be = on_host ? c->host_be : c->be,
+		.shape = shape,
+		.slots = sl_plan_chunks_of(c->plan, c->plan->spec.batch),
+		.seed = c->plan->spec.seed,
+		.dir = dir,
+	};
+}
+
+static enum sl_err place(const struct coders *c, struct coding *to, struct sl_shape shape, bool on_host,
+			 struct sl_fail *fail)
+{
+	to->on_host = on_host;
+	to->env = env_of(c, to->dir, shape, on_host);
+	return sl_codec_need(&c->spec[to->dir], &to->env, to->pairing, &to->need, fail);
+}
+
+/* Both where one of them must be, if they share their places. */
+enum sl_err sl_port_place(const struct coders *c, bool mid, uint64_t done, struct coding out[2], struct sl_fail *fail)
+{
+	struct sl_shape shape = sl_plan_cut_shape_after(c->plan, mid, c->plan->rows, done);
+	enum sl_dir dir[2] = {mid ? SL_DIR_MID_ACT : SL_DIR_HEAD_ACT, mid ? SL_DIR_MID_GRAD : SL_DIR_HEAD_GRAD};
+	bool paired = sl_codec_spec_pairs(&c->spec[dir[0]], &c->spec[dir[1]]);
+	bool device = !c->be->host_memory && c->be->ops->codec_stages, all_on_host = !c->be->host_memory && !device;
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < 2 && !err; i++) {
+		bool on_host = all_on_host || (i == 1 && paired && out[0].on_host);
+
+		out[i] = (struct coding){.dir = dir[i]};
+		if (paired)
+			out[i].pairing = i == 0 ? SL_CODEC_KEEPS : SL_CODEC_PAIRED;
+		err = place(c, &out[i], shape, on_host, fail);
+		if (err != SL_ERR_UNAVAILABLE || !device || on_host)
+			continue;
+		out[i].lacks = *fail;
+		err = place(c, &out[i], shape, true, fail);
+		if (!err && i == 1 && paired)
+			err = place(c, &out[0], shape, true, fail);
+	}
+	return err;
+}
+
+/* ---- sums */
+
+/* Codecs of narrower tensors are opened before those of the wider ones are closed. */
+static enum sl_err add_narrower(const struct coders *c, bool mid, struct sl_memory *codecs, struct sl_fail *fail)
+{
+	const struct sl_decay *d = &c->plan->decay[mid];
+	struct sl_memory most = {0};
+	struct coding pair[2];
+
+	if (d->full == 0)
+		return SL_OK;
+	for (int falls = sl_decay_falls(d, 0) + 1; falls <= d->times; falls++) {
+		struct sl_memory sum = {0};
+		enum sl_err err = sl_port_place(c, mid, (uint64_t)(d->every * falls - d->from), pair, fail);
+
+		if (err)
+			return err;
+		sl_memory_add(&sum, pair[0].need.memory);
+		sl_memory_add(&sum, pair[1].need.memory);
+		most.host = sum.host > most.host ? sum.host : most.host;
+		most.device = sum.device > most.device ? sum.device : most.device;
+	}
+	sl_memory_add(codecs, most);
+	return SL_OK;
+}
+
+size_t sl_port_buffer_bytes(const struct sl_backend *be, const struct sl_codec_need *need, bool receives)
+{
+	if (!be->host_memory || !need->plain)
+		return need->bound;
+	if (receives)
+		return SL_FRAME_BYTES;
+	return need->bound < SL_WIRE_PART_MAX ? need->bound : SL_WIRE_PART_MAX;
+}
+
+static void add_runs(const struct coders *c, const struct coding *k, bool receives, uint64_t *host)
+{
+	const uint64_t buffer = sl_align(sl_port_buffer_bytes(c->be, &k->need, receives));
+
+	sl_need(host, k->env.slots, sizeof(struct run_slot) + buffer);
+}
+
+static void add_tensor(const struct coding *k, uint64_t *host_tensor)
+{
+	uint64_t bytes = (uint64_t)sl_shape_count(&k->env.shape) * sizeof(float);
+
+	if (k->on_host && bytes > *host_tensor)
+		*host_tensor = bytes;
+}
+
+enum sl_err sl_port_memory(const struct sl_plan *plan, struct sl_backend *be, struct sl_backend *host_be,
+			   const struct sl_codec_spec spec[SL_DIR_COUNT], enum sl_session_role role,
+			   struct sl_port_memory *out, struct sl_fail *fail)
+{
+	const struct coders c = {.plan = plan, .be = be, .host_be = host_be, .spec = spec};
+	struct sl_port_memory m = {0};
+	uint64_t host_tensor = 0;
+
+	sl_need(&m.weights.host, 1, sl_align((size_t)plan->segment[SL_MIDDLE].weight_count * sizeof(float)));
+	for (int mid = 0; mid < 2; mid++) {
+		struct coding pair[2];
+		enum sl_err err = sl_port_place(&c, mid, 0, pair, fail);
+
+		if (!err)
+			err = add_narrower(&c, mid, &m.codecs, fail);
+		if (err)
+			return err;
+		for (int i = 0; i < 2; i++) {
+			sl_memory_add(&m.codecs, pair[i].need.memory);
+			add_runs(&c, &pair[i], sl_port_receives(role, pair[i].dir), &m.payloads.host);
+			add_tensor(&pair[i], &host_tensor);
+		}
+	}
+	sl_need(&m.payloads.host, 1, host_tensor);
+	sl_need(&m.payloads.host, 1, sizeof(struct run_slot)); /* of the weights */
+	sl_need(&m.payloads.host, 1, sl_port_jobs_bytes(sl_plan_chunks_of(plan, plan->spec.batch)));
+	*out = m;
+	return SL_OK;
+}

@@ -1,0 +1,76 @@
+#include "server/memory.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NEED_TEXT = 240, NAME = 16 };
+
+static const char advice[] =
+	"take a smaller batch, another cut or other codecs, or raise limits.memory_bytes on the server";
+
+enum sl_err sl_session_memory(struct sl_session_memory *out, const struct sl_exec *exec, struct sl_backend *be,
+			      struct sl_backend *host_be, const struct sl_codec_spec codec[SL_DIR_COUNT],
+			      struct sl_fail *fail)
+{
+	const struct sl_exec_memory e = sl_exec_memory(exec);
+	struct sl_session_memory m = {0};
+	struct sl_port_memory port;
+	enum sl_err err = sl_port_memory(sl_exec_plan(exec), be, host_be, codec, SL_SESSION_SERVER, &port, fail);
+
+	if (err)
+		return err;
+	sl_need(be->host_memory ? &m.weights.host : &m.weights.device, 1, e.weights);
+	sl_need(be->host_memory ? &m.activations.host : &m.activations.device, 1, e.slots);
+	sl_need(be->host_memory ? &m.activations.host : &m.activations.device, 1, e.scratch);
+	sl_memory_add(&m.weights, port.weights);
+	m.codecs = port.codecs;
+	m.payloads = port.payloads;
+	*out = m;
+	return SL_OK;
+}
+
+struct sl_memory sl_session_memory_sum(const struct sl_session_memory *m)
+{
+	struct sl_memory sum = m->weights;
+
+	sl_memory_add(&sum, m->activations);
+	sl_memory_add(&sum, m->codecs);
+	sl_memory_add(&sum, m->payloads);
+	return sum;
+}
+
+/* "10 bytes on cpu (weights 4, activations 3, codecs 2, payloads 1)" */
+static void describe(char out[NEED_TEXT], const struct sl_session_memory *m, const struct sl_backend *be,
+		     const char *device)
+{
+	struct sl_memory sum = sl_session_memory_sum(m);
+	const char *end = strstr(device, ": "); /* "cuda:0": what follows says which hardware it is */
+	int name = end ? (int)(end - device) : (int)strlen(device);
+	char apart[32] = "";
+
+	if (!be->host_memory)
+		snprintf(apart, sizeof apart, ", %" PRIu64 " of them", sum.device);
+	snprintf(out, NEED_TEXT,
+		 "%" PRIu64 " bytes%s on %.*s (weights %" PRIu64 ", activations %" PRIu64 ", codecs %" PRIu64
+		 ", payloads %" PRIu64 ")",
+		 sl_memory_total(sum), apart, name < NAME ? name : NAME, device, sl_memory_total(m->weights),
+		 sl_memory_total(m->activations), sl_memory_total(m->codecs), sl_memory_total(m->payloads));
+}
+
+enum sl_err sl_session_memory_check(const struct sl_session_memory *m, struct sl_backend *be, const char *device,
+				    uint64_t limit, uint64_t used, struct sl_fail *fail)
+{
+	struct sl_memory sum = sl_session_memory_sum(m);
+	uint64_t need = sl_memory_total(sum), there;
+	char text[NEED_TEXT];
+
+	describe(text, m, be, device);
+	if (limit && (used > limit || need > limit - used))
+		return sl_fail_set(fail, SL_ERR_LIMIT, "the session needs %s; %" PRIu64 " of %" PRIu64 " are free: %s",
+				   text, used > limit ? 0 : limit - used, limit, advice);
+	if (be->ops->free_bytes && be->ops->free_bytes(be, &there) == SL_OK && sum.device > there)
+		return sl_fail_set(fail, SL_ERR_LIMIT, "the session needs %s; the device has %" PRIu64 " free: %s",
+				   text, there, "take a smaller batch, another cut or other codecs");
+	return SL_OK;
+}

@@ -1,0 +1,25 @@
+/* What a session takes of the server's memory, said before any of it is taken. */
+#ifndef SL_SERVER_MEMORY_H
+#define SL_SERVER_MEMORY_H
+
+#include "common/base/memory.h"
+#include "common/nn/exec.h"
+#include "common/session/port.h"
+
+/* At most. `weights` with gradients, the optimizer's state and the host's copy for the link; `activations` of all
+ * chunks, with the kernels' scratch; `codecs`: places, residuals, factors, staging; `payloads`: the link's buffers. */
+struct sl_session_memory {
+	struct sl_memory weights, activations, codecs, payloads;
+};
+
+/* Nothing is allocated. Errors of sl_port_memory. */
+enum sl_err sl_session_memory(struct sl_session_memory *out, const struct sl_exec *exec, struct sl_backend *be,
+			      struct sl_backend *host_be, const struct sl_codec_spec codec[SL_DIR_COUNT],
+			      struct sl_fail *fail) SL_MUST_CHECK;
+struct sl_memory sl_session_memory_sum(const struct sl_session_memory *memory);
+/* LIMIT, with the sum, what it is made of and what is free, where host and device together pass `limit` bytes (0: none)
+ * of which `used` are taken, or the device's part what is free there. `device`: its name. */
+enum sl_err sl_session_memory_check(const struct sl_session_memory *memory, struct sl_backend *be, const char *device,
+				    uint64_t limit, uint64_t used, struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

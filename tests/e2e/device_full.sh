@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# A session that a GPU has no room for is told so in the handshake, with what it needs and what is free; one that fits
+# is served, and status says what both sides of the bus hold. On a simulated device (make cuda-sim).
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+module=$PWD/$BUILD/cuda-sim-module/libsplit_cuda.so
+[ -z "${SAN:-}" ] && [ -f "$module" ] || { echo "no simulated device here: no C++ compiler, or a build with sanitizers"; exit 77; }
+
+make_data 32 16
+write_config "$tmp/client.yaml"
+mkdir "$tmp/bin"
+cp "$SPLITS" "$module" "$tmp/bin/"
+SPLITS=$tmp/bin/splits
+small=(--set model.width=0.1 --set model.form=cifar --set train.batch=16 --set train.chunks=4 --set train.epochs=1
+	--set train.schedule.warmup_epochs=0 --set codec='topk:0.2,ef=true|quant:8')
+
+own=$((33 << 20)) # what the module takes for itself
+SPLIT_SIM_MEMORY=$((own + 1000000)) start_server short device=cuda:0
+status=0
+client refused "$tmp/client.yaml" "${small[@]}" --set server="$endpoint" || status=$?
+[ $status = 76 ] || fail "no room on the device: status $status"
+grep -qE 'the session needs [0-9]+ bytes, [0-9]+ of them on cuda:0 \(.*\); the device has [0-9]+ free' "$tmp/refused.log" ||
+	fail "no room on the device: $(tail -n 1 "$tmp/refused.log")"
+kill -0 "$server_pid" || fail 'the server did not survive its refusal'
+needs=$(sed -nE 's/.* ([0-9]+) of them on cuda:0.*/\1/p' "$tmp/refused.log" | head -n 1)
+kill "$server_pid"
+wait "$server_pid" || true
+
+SPLIT_SIM_MEMORY=$((own + needs)) start_server enough device=cuda:0
+start_client fits "$tmp/client.yaml" "${small[@]}" --set server="$endpoint" --set train.epochs=2
+shows_memory() {
+	"$SPLITS" status --control "$tmp/enough.sock" --json >"$tmp/status.json" &&
+		jq -e --argjson needs "$needs" '.sessions[0] | .memory_device_bytes == $needs and .memory_bytes > $needs and
+			.memory_bytes == .weights_bytes + .activations_bytes + .codecs_bytes + .payloads_bytes' "$tmp/status.json" >/dev/null
+}
+wait_for 'the memory of a session' shows_memory
+ends_with "$client_pid" 0 $patience 'a session that fits'
+echo "refused with 1000000 bytes, served with $needs"

@@ -1,0 +1,256 @@
+/* What a codec says it will take, and what it takes: for every method and for chains, alone and in pairs, with and
+ * without error feedback and zstd, on the host and on a simulated device. Every malloc, arena and allocation of the
+ * backend is counted where it is asked for (--wrap). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/pool.h"
+#include "common/codec/stage.h"
+#include "kernels/cpu/cpu.h"
+#include "tests/support/counted/counted.h"
+#include "tests/support/gpu_codecs/sim.h"
+
+/* What is said beyond what is taken, at most: structs of states that share an estimate, and rounding. */
+enum { SLACK = 1024, SLOTS = 5 };
+
+static const char *const specs[] = {
+	"none",
+	"f16",
+	"bf16",
+	"quant:8",
+	"quant:3,block=8",
+	"quant:8,per=channel",
+	"quant:5,per=sample,round=stochastic",
+	"sortquant:6+2",
+	"terngrad",
+	"terngrad,bucket=1000",
+	"qsgd:255",
+	"qsgd:6,bucket=100",
+	"qsgd:7,bucket=64,norm=max",
+	"topk:0.1",
+	"topk:0.3|topk:0.5|quant:4",
+	"topk:0.2|quant:8",
+	"randomk:0.1",
+	"randomk:0.77|qsgd:15",
+	"threshold:0.5",
+	"threshold:1|bf16",
+	"lowrank:3",
+	"lowrank:2,iters=2,warm=true",
+	"lowrank:3|quant:8,per=sample",
+	"downsample:2",
+	"downsample:3|topk:0.3|f16",
+	"cells:2",
+	"cells:3|topk:0.2|quant:8",
+};
+enum { SPECS = sizeof specs / sizeof specs[0] };
+
+/* ---- what is said against what is taken */
+
+static void hold(const char *what, const char *text, uint64_t said, uint64_t got)
+{
+	if (said < got || said > got + SLACK)
+		fail_msg("%s: %s: %llu bytes were said, %llu taken", text, what, (unsigned long long)said,
+			 (unsigned long long)got);
+}
+
+static struct sl_codec *open_counted(const char *text, const struct sl_codec_spec *spec, const struct sl_codec_env *env,
+				     enum sl_codec_pairing pairing, struct sl_memory *said, struct sl_memory *taken)
+{
+	struct sl_codec_need need;
+	struct sl_codec *codec;
+	struct sl_memory none;
+	struct sl_fail fail;
+
+	counted_begin();
+	if (sl_codec_need(spec, env, pairing, &need, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	none = counted_end();
+	assert_int_equal(sl_memory_total(none), 0);
+	counted_begin();
+	if (sl_codec_open(&codec, spec, env, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	sl_memory_add(taken, counted_end());
+	sl_memory_add(said, need.memory);
+	if (need.bound != sl_codec_bound(codec, env->shape.dim[0]) || need.plain != sl_codec_is_plain(codec))
+		fail_msg("%s: payloads are not those that were said", text);
+	return codec;
+}
+
+static void compare(const char *text, const struct sl_codec_env *env)
+{
+	struct sl_codec_env grad_env = *env;
+	struct sl_codec *act, *grad = NULL;
+	struct sl_memory said, taken;
+	struct sl_codec_spec spec;
+	struct sl_fail fail;
+	bool pairs;
+
+	if (sl_codec_parse(text, &spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	for (int paired = 0; paired < 2; paired++) {
+		pairs = paired && sl_codec_spec_pairs(&spec, &spec);
+		if (paired && !pairs)
+			return;
+		said = taken = (struct sl_memory){0};
+		act = open_counted(text, &spec, env, pairs ? SL_CODEC_KEEPS : SL_CODEC_ALONE, &said, &taken);
+		if (pairs) {
+			grad_env.dir = SL_DIR_HEAD_GRAD;
+			grad_env.pair = act;
+			grad = open_counted(text, &spec, &grad_env, SL_CODEC_PAIRED, &said, &taken);
+		}
+		hold(pairs ? "host, a pair" : "host", text, said.host, taken.host);
+		hold(pairs ? "device, a pair" : "device", text, said.device, taken.device);
+		sl_codec_close(pairs ? grad : NULL);
+		sl_codec_close(act);
+	}
+}
+
+/* Of the first stage: ef=true stands there. */
+static void spell(char text[SL_CODEC_SPEC_MAX], const char *spec, bool feedback, const char *bytes)
+{
+	int first = (int)strcspn(spec, "|");
+
+	snprintf(text, SL_CODEC_SPEC_MAX, "%.*s%s%s%s", first, spec, feedback ? ",ef=true" : "", spec + first, bytes);
+}
+
+static void compare_all(struct sl_backend *be)
+{
+	static const int64_t dims[][4] = {{3, 4, 5, 6}, {1, 7, 9, 3}, {4, 33, 65, 9}};
+
+	for (size_t shape = 0; shape < sizeof dims / sizeof dims[0]; shape++)
+		for (int p = 0; p < SPECS; p++)
+			for (int with = 0; with < 4; with++) {
+				const int64_t *d = dims[shape];
+				const struct sl_codec_env env = {.be = be,
+								 .shape = sl_shape4(d[0], d[1], d[2], d[3]),
+								 .slots = SLOTS,
+								 .dir = SL_DIR_HEAD_ACT};
+				char text[SL_CODEC_SPEC_MAX];
+
+				spell(text, specs[p], with & 1, with & 2 ? "|zstd:3" : "");
+				compare(text, &env);
+			}
+}
+
+static void on_the_host(void **state)
+{
+	(void)state;
+	compare_all(NULL);
+}
+
+static void on_the_cpu_with_threads(void **state)
+{
+	struct sl_backend be;
+	struct sl_pool *pool;
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_pool_open(&pool, 3, &fail), SL_OK);
+	assert_int_equal(sl_cpu_backend_open(&be, pool, &fail), SL_OK);
+	compare_all(&be);
+	be.ops->close(&be);
+	sl_pool_close(pool);
+}
+
+static void on_a_device(void **state)
+{
+	struct sl_backend be = counted_backend();
+
+	(void)state;
+	compare_all(&be);
+}
+
+/* A method that comes to the registry comes to this test. */
+static void every_method_is_tried(void **state)
+{
+	(void)state;
+	for (const struct sl_codec_stage *const *s = sl_codec_stages(); *s; s++) {
+		bool found = strcmp((*s)->name, "zstd") == 0;
+
+		for (int p = 0; p < SPECS; p++)
+			found = found || strncmp(specs[p], (*s)->name, strlen((*s)->name)) == 0;
+		if (!found)
+			fail_msg("%s is in no specification", (*s)->name);
+		assert_non_null((*s)->memory);
+	}
+}
+
+/* ---- what a peer may ask for */
+
+static void wild_sizes_wrap_nowhere(void **state)
+{
+	static const int64_t most = INT64_MAX;
+	static const struct sl_shape refused[] = {
+		{4, {1 << 30, 1, 1, 1}}, {4, {most, most, most, most}}, {4, {most, 2, 1, 1}},
+		{3, {0, 4, 4}},          {4, {-1, -1, -1, -1}},         {0, {1, 1, 1, 1}},
+		{SL_MAX_DIMS + 1, {1}},  {4, {1, 1, 1, most}},          {4, {1 << 20, 1 << 20, 1, 1}},
+	};
+	static const struct sl_shape large[] = {{4, {1 << 29, 1, 1, 1}},
+						{4, {1, 1, 1, 1 << 29}},
+						{4, {1, 1 << 15, 1 << 14, 1}},
+						{1, {1 << 29}},
+						{3, {2, 1 << 27, 2}}};
+	struct sl_codec_env env = {.dir = SL_DIR_HEAD_ACT};
+	struct sl_backend *backends[] = {NULL, &sim_codec_backend};
+	struct sl_codec_need need;
+	struct sl_memory none;
+	struct sl_fail fail;
+
+	(void)state;
+	for (int p = 0; p < 2 * SPECS; p++) {
+		struct sl_codec_spec spec;
+		char text[SL_CODEC_SPEC_MAX];
+
+		spell(text, specs[p / 2], p & 1, p & 1 ? "|zstd:19" : "");
+		assert_int_equal(sl_codec_parse(text, &spec, &fail), SL_OK);
+		counted_begin();
+		env.slots = 1;
+		for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+			env.shape = refused[i];
+			assert_int_equal(sl_codec_need(&spec, &env, SL_CODEC_ALONE, &need, &fail), SL_ERR_LIMIT);
+		}
+		for (size_t i = 0; i < sizeof large / sizeof large[0]; i++)
+			for (int b = 0; b < 2; b++)
+				for (int k = SL_CODEC_ALONE; k <= SL_CODEC_PAIRED; k++) {
+					uint64_t one;
+
+					env.be = backends[b];
+					env.shape = large[i];
+					env.slots = 1;
+					assert_int_equal(
+						sl_codec_need(&spec, &env, (enum sl_codec_pairing)k, &need, &fail),
+						SL_OK);
+					one = sl_memory_total(need.memory);
+					env.slots = INT32_MAX;
+					assert_int_equal(
+						sl_codec_need(&spec, &env, (enum sl_codec_pairing)k, &need, &fail),
+						SL_OK);
+					/* two residuals a slot, or saturated */
+					assert_true(sl_memory_total(need.memory) >= one);
+					if (spec.error_feedback)
+						assert_true(sl_memory_total(need.memory) >= (uint64_t)1 << 62);
+				}
+		none = counted_end();
+		assert_int_equal(sl_memory_total(none), 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(on_the_host),
+		cmocka_unit_test(on_the_cpu_with_threads),
+		cmocka_unit_test(on_a_device),
+		cmocka_unit_test(every_method_is_tried),
+		cmocka_unit_test(wild_sizes_wrap_nowhere),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,179 @@
+/* What a session's port says it will take, and what it takes: payload buffers, codecs of all four tensors where they
+ * are coded on the CPU, on a device, or half and half, and those that a decaying insert has opened beside them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/session/port.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cuda/codec_stage.h"
+#include "tests/support/counted/counted.h"
+#include "tests/support/small_plan.h"
+
+enum { SLACK = 4096, CHUNKS = 4, PART = 4096 };
+
+static const char *const quadruples[][SL_DIR_COUNT] = {
+	{"none", "none", "none", "none"},
+	{"quant:8", "quant:8", "quant:8", "quant:8"},
+	{"topk:0.2|quant:8", "topk:0.1", "topk:0.1", "topk:0.2|quant:8"},
+	{"topk:0.2,ef=true|quant:8|zstd:3", "none", "f16", "topk:0.2,ef=true|quant:4"},
+	{"lowrank:1,warm=true", "quant:4,block=64", "terngrad", "lowrank:1,warm=true"},
+	{"topk:0.2|quant:8,block=64", "qsgd:7,bucket=64", "none|zstd:1", "topk:0.2"},
+};
+enum { QUADRUPLES = sizeof quadruples / sizeof quadruples[0] };
+
+static struct sl_backend cpu;
+static float tensor[1];
+
+static float *place(void *arg, enum sl_dir dir, int chunk)
+{
+	(void)arg;
+	(void)dir;
+	(void)chunk;
+	return tensor;
+}
+
+static void hold(const char *what, int which, uint64_t said, uint64_t got)
+{
+	if (said < got || said > got + SLACK)
+		fail_msg("quadruple %d: %s: %llu bytes were said, %llu taken", which, what, (unsigned long long)said,
+			 (unsigned long long)got);
+}
+
+static struct sl_memory most_of(struct sl_memory a, struct sl_memory b)
+{
+	return (struct sl_memory){a.host > b.host ? a.host : b.host, a.device > b.device ? a.device : b.device};
+}
+
+/* Bytes taken by sl_port_equip, and the most that a later sl_port_follow took. */
+static struct sl_memory equip(const struct sl_plan *plan, struct sl_backend *be, enum sl_session_role role,
+			      const struct sl_codec_spec spec[SL_DIR_COUNT])
+{
+	static const struct sl_port_events events = {.place = place};
+	struct sl_backend *host_be = be->host_memory ? NULL : &cpu;
+	struct sl_memory all, narrower = {0};
+	struct sl_loop *loop;
+	struct sl_port *port;
+	struct sl_fail fail;
+
+	assert_int_equal(sl_loop_open(&loop, &fail), SL_OK);
+	assert_int_equal(sl_port_open(&port, loop, NULL, 1, NULL, &events, NULL, &fail), SL_OK);
+	sl_port_session(port)->role = role;
+	sl_port_session(port)->hello.part_bytes = PART;
+	counted_begin();
+	if (sl_port_equip(port, plan, be, host_be, spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	all = counted_end();
+	for (uint64_t done = 1; plan->decay[0].full && done <= 12; done++) {
+		counted_begin();
+		if (sl_port_follow(port, done, &fail) != SL_OK)
+			fail_msg("%s", fail.text);
+		narrower = most_of(narrower, counted_end());
+	}
+	sl_memory_add(&all, narrower);
+	sl_port_discard(port);
+	sl_loop_close(loop);
+	return all;
+}
+
+static void compare(const struct sl_plan *plan, struct sl_backend *be)
+{
+	struct sl_backend *host_be = be->host_memory ? NULL : &cpu;
+	struct sl_codec_spec spec[SL_DIR_COUNT];
+	struct sl_port_memory need;
+	struct sl_memory said, got;
+	struct sl_fail fail;
+
+	for (int q = 0; q < QUADRUPLES; q++)
+		for (int role = SL_SESSION_CLIENT; role <= SL_SESSION_SERVER; role++) {
+			for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+				assert_int_equal(sl_codec_parse(quadruples[q][dir], &spec[dir], &fail), SL_OK);
+			counted_begin();
+			if (sl_port_memory(plan, be, host_be, spec, (enum sl_session_role)role, &need, &fail) != SL_OK)
+				fail_msg("%s", fail.text);
+			got = counted_end();
+			assert_int_equal(got.host + got.device, 0);
+			said = need.weights;
+			sl_memory_add(&said, need.codecs);
+			sl_memory_add(&said, need.payloads);
+			got = equip(plan, be, (enum sl_session_role)role, spec);
+			hold("host", q, said.host, got.host);
+			hold("device", q, said.device, got.device);
+		}
+}
+
+static struct sl_plan *decaying_plan(void)
+{
+	struct sl_plan_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2},
+				    .cut = {.partition = "1:-1"},
+				    .insert_head = "decaylinear:rate=0.7,every=3,times=4",
+				    .batch = SMALL_BATCH,
+				    .chunks = CHUNKS};
+	struct sl_plan *plan;
+	struct sl_fail fail;
+
+	if (sl_plan_open(&plan, &spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return plan;
+}
+
+static void compare_plans(struct sl_backend *be)
+{
+	struct sl_plan *plan = small_plan_open("1:-1", CHUNKS), *decaying = decaying_plan();
+
+	compare(plan, be);
+	compare(decaying, be);
+	sl_plan_close(plan);
+	sl_plan_close(decaying);
+}
+
+static void on_the_cpu(void **state)
+{
+	(void)state;
+	compare_plans(&cpu);
+}
+
+static void on_a_device(void **state)
+{
+	struct sl_backend be = counted_backend();
+
+	(void)state;
+	compare_plans(&be);
+}
+
+/* Groups and transforms are the host's here. */
+static void on_a_device_that_lacks_codecs(void **state)
+{
+	struct sl_backend be = counted_backend();
+	struct sl_backend_ops ops = *be.ops;
+
+	(void)state;
+	ops.codec_stages = cu_codec_stages;
+	be.ops = &ops;
+	compare_plans(&be);
+	ops.codec_stages = NULL;
+	compare_plans(&be);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(on_the_cpu),
+		cmocka_unit_test(on_a_device),
+		cmocka_unit_test(on_a_device_that_lacks_codecs),
+	};
+	struct sl_fail fail;
+	int failed;
+
+	if (sl_cpu_backend_open(&cpu, NULL, &fail) != SL_OK)
+		return 1;
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	cpu.ops->close(&cpu);
+	return failed;
+}

@@ -1,0 +1,14 @@
+/* Counts what is allocated: every malloc, calloc, realloc and arena (--wrap: Makefile), and what is asked of a
+ * simulated device. Bytes that were asked for; what is freed meanwhile stays counted. One thread. */
+#ifndef SL_TESTS_COUNTED_H
+#define SL_TESTS_COUNTED_H
+
+#include "common/base/memory.h"
+#include "common/nn/backend.h"
+
+void counted_begin(void);
+struct sl_memory counted_end(void);
+/* All codecs of a simulated device (tests/support/gpu_codecs/sim.h), whose allocations are counted. */
+struct sl_backend counted_backend(void);
+
+#endif
