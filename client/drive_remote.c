@@ -282,6 +282,10 @@ static void on_fetched(void *arg)
 	enum sl_err err = sl_remote_get_weights(d->remote, &d->setup->weights);
 
 	SL_FAILPOINT(SL_FP_CLIENT_FETCHED);
+	if (pauses && d->setup->conf->log.dir[0] && !sl_remote_kept_there(d->remote))
+		sl_log(SL_LOG_WARN, "pause-unsure",
+		       "the server has not written its side (no `store`, or see its log): --resume may go back, or "
+		       "begin anew");
 	if (pauses) /* before the model: one without a checkpoint is that of a run that is done */
 		pause_session(d);
 	if (err)

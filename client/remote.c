@@ -471,6 +471,13 @@ void sl_remote_kept(struct sl_remote *r, const uint64_t kept[SL_WIRE_KEPT])
 	memcpy(sl_port_session(r->port)->kept, kept, sizeof sl_port_session(r->port)->kept);
 }
 
+bool sl_remote_kept_there(const struct sl_remote *r)
+{
+	const struct sl_session *s = sl_port_session(r->port);
+
+	return s->kept_step == s->next_step;
+}
+
 bool sl_remote_checkpointed(const struct sl_remote *r)
 {
 	return sl_port_session(r->port)->checkpointed;

@@ -301,6 +301,15 @@ static enum sl_err commit(struct sl_middle *m, struct sl_fail *fail)
 	return SL_OK;
 }
 
+/* Who fetches may be about to pause: the state is on the disk before its weights leave. */
+static enum sl_err gather(struct sl_middle *m)
+{
+	enum sl_err err = sl_exec_get_weights(m->exec, sl_port_weights(m->port));
+
+	m->checkpointed = !err && m->env.store[0] && (m->applied == m->on_disk || keep_state(m));
+	return err;
+}
+
 static enum sl_err run_task(void *arg, enum sl_task task, int chunk, struct sl_fail *fail)
 {
 	struct sl_middle *m = arg;
@@ -317,7 +326,7 @@ static enum sl_err run_task(void *arg, enum sl_task task, int chunk, struct sl_f
 	case SL_TASK_COMMIT:
 		return commit(m, fail);
 	case SL_TASK_GATHER:
-		return sl_exec_get_weights(m->exec, sl_port_weights(m->port));
+		return gather(m);
 	default:
 		return sl_fail_set(fail, SL_ERR_BUG, "a server has no task %s", sl_task_name(task));
 	}
@@ -349,6 +358,9 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 		m->shown = m->kept;
 		done->compute_s = total - m->compute_at_commit;
 		m->compute_at_commit = total;
+	} else if (task == SL_TASK_GATHER) {
+		done->checkpointed = m->checkpointed;
+		m->shown = m->kept;
 	}
 }
 

@@ -138,8 +138,13 @@ static enum sl_err on_fetch_part(struct sl_session *s, const struct sl_event *ev
 	if (ev->frame->u.part.what != SL_PART_WEIGHTS)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of kind %u while weights are fetched",
 				   ev->frame->u.part.what);
+	if (ev->frame->u.part.step != 0 && ev->frame->u.part.step != s->next_step)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "weights of step %" PRIu64 " where both sides stand at %" PRIu64,
+				   ev->frame->u.part.step, s->next_step);
 	err = sl_pass_part(s, ev->frame, out, &whole);
 	if (!err && whole) {
+		s->kept_step = ev->frame->u.part.step;
 		sl_outbox_add(out, SL_ACTION_FETCHED);
 		s->state = SL_SESSION_READY;
 	}

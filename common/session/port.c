@@ -111,7 +111,7 @@ static void post_run(struct sl_port *p, enum sl_part_what what, int chunk)
 	slot->run = (struct sl_run){
 		.part = {.what = what,
 			 .training = !weights && s->training,
-			 .step = weights ? 0 : s->number,
+			 .step = weights ? s->kept_step : s->number,
 			 .chunk = (uint32_t)chunk,
 			 .rows = weights ? 0 : (uint32_t)sl_session_chunk_rows(s, chunk),
 			 .batch_rows = weights ? 0 : (uint32_t)s->batch_rows},

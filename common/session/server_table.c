@@ -331,6 +331,7 @@ static enum sl_err fetch_task(struct sl_session *s, const struct sl_event *ev, u
 	(void)now_ms;
 	if (ev->task != SL_TASK_GATHER)
 		return SL_OK; /* INSTALL */
+	s->kept_step = ev->checkpointed ? s->next_step : 0;
 	sl_outbox_post(out, SL_PART_WEIGHTS, 0);
 	s->state = SL_SESSION_READY;
 	return SL_OK;

@@ -95,7 +95,7 @@ struct sl_event {
 	uint64_t number;              /* BEGIN_STEP: the step; BEGIN_EVAL: number of the batch */
 	double lr;                    /* BEGIN_STEP */
 	bool checkpoint;              /* BEGIN_STEP: the server keeps the state behind it on disk */
-	bool checkpointed;            /* TASK_DONE(COMMIT) on the server: it did */
+	bool checkpointed;            /* TASK_DONE(COMMIT or GATHER) on the server: that state is on its disk */
 	double compute_s;             /* TASK_DONE(COMMIT) on the server */
 	bool need_weights;            /* TASK_DONE(OPEN) */
 	uint64_t next_step;           /* TASK_DONE(OPEN): the step that both go on from, one of hello.held */
@@ -171,6 +171,8 @@ struct sl_session {
 	bool checkpoint;                  /* of this step: the server keeps the state behind it on disk */
 	uint64_t kept[SL_WIRE_KEPT];      /* the client's checkpoints, as COMMIT names them; its driver sets them */
 	bool checkpointed;                /* client: COMMITTED said that it does */
+	uint64_t kept_step;               /* the last FETCH's answer: its weights are those of a state that the server
+					     has on its disk, behind so many steps; 0: it has not */
 	bool committed;                   /* client: COMMITTED of this pass has come */
 	bool fetch_asked;                 /* server: FETCH came before the weights were whole, or the pass was quiet */
 	bool abandon_asked;               /* server: ABANDON came before the weights were whole */

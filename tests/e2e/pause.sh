@@ -15,6 +15,27 @@ for pair in train.epochs=6 link.on_server_lost=wait link.retry_ms=20 link.heartb
 done
 client undisturbed "$tmp/client.yaml" "${sets[@]}" || fail "the undisturbed run: status $?"
 
+# the server has its side on the disk before the client says that it paused: here it dies when it hears of the pause
+plain_splits=$SPLITS
+kill -TERM "$server_pid"
+ends_with "$server_pid" 0 $patience "the server"
+SPLITS=$PWD/$BUILD/fail/splits
+export SPLIT_FAILPOINTS=server.last=kill
+serve
+unset SPLIT_FAILPOINTS
+start_client died "$tmp/client.yaml" "${sets[@]}"
+wait_for "ten steps" has_steps died 10
+kill -INT "$client_pid"
+ends_with "$client_pid" 0 $patience "the client whose server dies at its pause"
+grep -q '^INFO paused: ' "$tmp/died.log" || fail "it does not say that it paused"
+! grep 'pause-unsure' "$tmp/died.log" || fail "the server has kept its side, the client does not know"
+ends_with "$server_pid" 137 $patience "the server that hears of the pause"
+SPLITS=$plain_splits
+serve
+client died "$tmp/client.yaml" "${sets[@]}" --resume || fail "the run whose server died at its pause: status $?"
+same_run undisturbed died 120
+! grep -q 'steps-lost' "$tmp/died.log" || fail "what was paused was lost: $(grep steps-lost "$tmp/died.log")"
+
 start_client paused "$tmp/client.yaml" "${sets[@]}"
 wait_for "ten steps" has_steps paused 10
 kill -INT "$client_pid"
@@ -51,6 +72,7 @@ wait_for "ten steps" has_steps forgotten 10
 	fail "what a server without a store says: $(cat "$tmp/server.log")"
 kill -INT "$client_pid"
 ends_with "$client_pid" 0 $patience "the interrupted client of a server without a store"
+grep -q '^WARN pause-unsure: the server has not written its side (no `store`' "$tmp/forgotten.log" || fail "an unsure pause is not said to be one"
 cp -r "$tmp/forgotten" "$tmp/fresh"
 client forgotten "$tmp/client.yaml" "${sets[@]}" --resume || fail "the run that begins anew: status $?"
 grep -qE "^WARN steps-lost: .* step [0-9]+, the server from step 0: .*\`store\`" "$tmp/forgotten.log" || fail "steps were lost without a word"

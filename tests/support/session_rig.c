@@ -104,7 +104,7 @@ static void post(struct rig *rig, struct rig_side *side, const struct sl_action 
 	side->run[a->what][a->chunk] = (struct rig_run){
 		.part = {.what = a->what,
 			 .training = !weights && s->training,
-			 .step = weights ? 0 : s->number,
+			 .step = weights ? s->kept_step : s->number,
 			 .chunk = (uint32_t)a->chunk,
 			 .rows = weights ? 0 : (uint32_t)sl_session_chunk_rows(s, a->chunk),
 			 .batch_rows = weights ? 0 : (uint32_t)s->batch_rows},
@@ -234,6 +234,7 @@ static bool finish_task(struct rig *rig, enum rig_who who, enum sl_task task)
 			      .task = task,
 			      .chunk = f->first,
 			      .compute_s = 0.25,
+			      .checkpointed = task == SL_TASK_GATHER && !rig->conf.storeless,
 			      .need_weights = rig->conf.need_weights,
 			      .next_step = rig->conf.next_step};
 	const struct sl_fail why = {SL_ERR_NONFINITE, "NaN in a tensor"};
@@ -355,7 +356,7 @@ struct sl_frame rig_part(const struct rig *rig, enum rig_who to, enum sl_part_wh
 		.epoch = s->epoch,
 		.u.part = {.what = what,
 			   .training = !weights && from->training,
-			   .step = weights ? 0 : from->number,
+			   .step = weights ? from->kept_step : from->number,
 			   .chunk = weights ? 0 : (uint32_t)chunk,
 			   .rows = weights ? 0 : (uint32_t)sl_session_chunk_rows(from, chunk),
 			   .batch_rows = weights ? 0 : (uint32_t)from->batch_rows,

@@ -17,6 +17,7 @@ struct rig_conf {
 	bool need_weights;
 	uint64_t next_step; /* that the server goes on from: 12 or 0, as the Hello says */
 	uint64_t seed;      /* of the choices */
+	bool storeless;     /* the server keeps nothing */
 };
 
 struct rig_run {

@@ -310,6 +310,31 @@ static void a_fetch_takes_weights_alone(void **state)
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
 }
 
+/* The answer to FETCH says whether the server has on its disk what both sides stand at. */
+static void a_fetch_says_what_is_kept(void **state)
+{
+	struct rig_conf steps = conf;
+	struct sl_frame f;
+
+	(void)state;
+	for (int storeless = 0; storeless < 2; storeless++) {
+		steps.storeless = storeless;
+		rig_open_ready(&rig, &steps);
+		rig_begin_step(&rig, 61);
+		rig_settle(&rig);
+		rig_begin_fetch(&rig);
+		rig_settle(&rig);
+		assert_int_equal(rig.side[RIG_CLIENT].fetched, 1);
+		assert_int_equal(rig.side[RIG_CLIENT].s.next_step, 1);
+		assert_int_equal(rig.side[RIG_CLIENT].s.kept_step, storeless ? 0 : 1);
+	}
+	rig_begin_fetch(&rig);
+	f = rig_part(&rig, RIG_CLIENT, SL_PART_WEIGHTS, 1000);
+	f.u.part.step = 2;
+	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
+	assert_non_null(strstr(rig.side[RIG_CLIENT].fail.text, "step 2"));
+}
+
 /* ---- commit */
 
 /* The server has computed all of a step of one chunk, unless `early`. */
@@ -429,6 +454,7 @@ int main(void)
 		cmocka_unit_test(gradients_wait_for_their_activations),
 		cmocka_unit_test(there_is_no_chunk_behind_the_last),
 		cmocka_unit_test(a_fetch_takes_weights_alone),
+		cmocka_unit_test(a_fetch_says_what_is_kept),
 		cmocka_unit_test(a_commit_must_be_of_the_whole_step),
 		cmocka_unit_test(a_step_is_committed_once),
 		cmocka_unit_test(older_epochs_are_dropped_and_counted),
