@@ -75,7 +75,7 @@ $(LIB): $(LIB_OBJ)
 	@echo '  AR    $@'
 	$(Q)$(AR) qcs $@ $^
 
-$(B)/client/main.o $(B)/server/main.o: CFLAGS += -DSL_BUILD_VERSION='"$(GIT_VERSION)"'
+$(B)/common/conf/command.o: CFLAGS += -DSL_BUILD_VERSION='"$(GIT_VERSION)"'
 
 $(B)/splitc: $(B)/client/main.o $(LIB)
 	@echo '  LINK  $@'
@@ -244,7 +244,7 @@ FAIL_BINS := $(B)/fail/splitc $(B)/fail/splits
 fail: $(FAIL_BINS) ## build/<variant>/fail: both daemons with failpoints, for tests
 
 $(B)/fail/%.o: CFLAGS += -DSL_FAILPOINTS
-$(B)/fail/client/main.o $(B)/fail/server/main.o: CFLAGS += -DSL_BUILD_VERSION='"$(GIT_VERSION), with failpoints"'
+$(B)/fail/common/conf/command.o: CFLAGS += -DSL_BUILD_VERSION='"$(GIT_VERSION), with failpoints"'
 $(B)/fail/%.o: %.c Makefile | $(GEN_HDR)
 	@mkdir -p $(@D)
 	@echo '  CC    $< (failpoints)'

@@ -19,19 +19,13 @@ int splitc_status(int argc, char **argv)
 	struct sl_options o = {.command = "status", .usage = usage};
 	struct sl_conf_client conf;
 	struct sl_fail fail;
-	enum sl_err err = SL_OK;
-	enum sl_show as;
+	enum sl_err err;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_JSON | SL_OPT_CONTROL, 1);
 
 	if (status >= 0)
 		return status;
-	as = o.json ? SL_SHOW_JSON : o.prometheus ? SL_SHOW_PROMETHEUS : SL_SHOW_TABLE;
-	if (!o.control && o.config)
-		err = sl_conf_client_load(&conf, o.config, NULL, 0, &fail);
-	else if (!o.control)
-		err = sl_conf_parse(&sl_conf_client_schema, &conf, "default", no_config, sizeof no_config - 1, NULL, 0,
-				    &fail);
+	err = sl_options_whom(&o, &sl_conf_client_schema, &conf, no_config, &fail);
 	if (!err)
-		err = sl_status_show(o.control ? o.control : conf.control, as, &fail);
+		err = sl_status_show(o.control ? o.control : conf.control, o.json, o.prometheus, &fail);
 	return err ? sl_command_failed(&fail) : 0;
 }

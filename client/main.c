@@ -1,9 +1,4 @@
-#include <signal.h>
-#include <stdio.h>
-
 #include "client/command.h"
-#include "common/base/failpoint.h"
-#include "common/base/version.h"
 #include "kernels/cpu/cpu.h"
 
 static const struct sl_command commands[] = {
@@ -20,12 +15,5 @@ static const struct sl_command commands[] = {
 
 int main(int argc, char **argv)
 {
-	int status = SL_FAILPOINT_MAIN(argc, argv);
-	char version[256];
-
-	if (status >= 0)
-		return status;
-	signal(SIGPIPE, SIG_IGN);
-	snprintf(version, sizeof version, "%s (%s), %s", SL_VERSION, SL_BUILD_VERSION, sl_cpu_describe());
-	return sl_command_run("splitc", version, commands, argc, argv);
+	return sl_command_run("splitc", sl_cpu_describe(), commands, argc, argv);
 }

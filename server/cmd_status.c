@@ -20,22 +20,17 @@ int splits_status(int argc, char **argv)
 	struct sl_options o = {.command = "status", .usage = usage};
 	struct sl_conf_server conf;
 	struct sl_fail fail, other;
-	enum sl_err err = SL_OK;
-	enum sl_show as;
+	enum sl_err err;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_JSON | SL_OPT_CONTROL, 1);
 
 	if (status >= 0)
 		return status;
-	as = o.json ? SL_SHOW_JSON : o.prometheus ? SL_SHOW_PROMETHEUS : SL_SHOW_TABLE;
-	if (!o.control && o.config)
-		err = sl_conf_server_load(&conf, o.config, NULL, 0, &fail);
-	else if (!o.control)
-		err = sl_conf_parse(&sl_conf_server_schema, &conf, "default", "", 0, NULL, 0, &fail);
+	err = sl_options_whom(&o, &sl_conf_server_schema, &conf, "", &fail);
 	if (!err)
-		err = sl_status_show(o.control ? o.control : conf.control, as, &fail);
+		err = sl_status_show(o.control ? o.control : conf.control, o.json, o.prometheus, &fail);
 	/* root's shell has an $XDG_RUNTIME_DIR, a service has none */
 	if (err == SL_ERR_UNAVAILABLE && !o.control && !o.config && strcmp(conf.control, service) != 0 &&
-	    sl_status_show(service, as, &other) == SL_OK)
+	    sl_status_show(service, o.json, o.prometheus, &other) == SL_OK)
 		return 0;
 	return err ? sl_options_failed("splits", &fail) : 0;
 }

@@ -1,8 +1,3 @@
-#include <signal.h>
-#include <stdio.h>
-
-#include "common/base/failpoint.h"
-#include "common/base/version.h"
 #include "kernels/cpu/cpu.h"
 #include "server/command.h"
 
@@ -15,12 +10,5 @@ static const struct sl_command commands[] = {
 
 int main(int argc, char **argv)
 {
-	int status = SL_FAILPOINT_MAIN(argc, argv);
-	char version[256];
-
-	if (status >= 0)
-		return status;
-	signal(SIGPIPE, SIG_IGN);
-	snprintf(version, sizeof version, "%s (%s), %s", SL_VERSION, SL_BUILD_VERSION, sl_cpu_describe());
-	return sl_command_run("splits", version, commands, argc, argv);
+	return sl_command_run("splits", sl_cpu_describe(), commands, argc, argv);
 }

@@ -1,7 +1,10 @@
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/failpoint.h"
 #include "common/base/nearest.h"
+#include "common/base/version.h"
 #include "common/conf/options.h"
 
 static void print_help(FILE *to, const char *program, const struct sl_command *commands)
@@ -35,16 +38,21 @@ static int run(const char *program, const struct sl_command *commands, const cha
 	return sl_err_exit_status(SL_ERR_USAGE);
 }
 
-int sl_command_run(const char *program, const char *version, const struct sl_command *commands, int argc, char **argv)
+int sl_command_run(const char *program, const char *computes_with, const struct sl_command *commands, int argc,
+		   char **argv)
 {
 	char help[] = "--help", *ask[] = {help, NULL};
+	int status = SL_FAILPOINT_MAIN(argc, argv);
 
+	if (status >= 0)
+		return status;
+	signal(SIGPIPE, SIG_IGN);
 	if (argc < 2) {
 		print_help(stderr, program, commands);
 		return sl_err_exit_status(SL_ERR_USAGE);
 	}
 	if (is_one_of(argv[1], "--version", "-V")) {
-		printf("%s %s\n", program, version);
+		printf("%s %s (%s), %s\n", program, SL_VERSION, SL_BUILD_VERSION, computes_with);
 		return 0;
 	}
 	if (strcmp(argv[1], "help") == 0 && argc > 2)

@@ -161,6 +161,15 @@ int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes
 	return -1;
 }
 
+enum sl_err sl_options_whom(const struct sl_options *o, const struct sl_conf_schema *schema, void *conf,
+			    const char *text, struct sl_fail *fail)
+{
+	if (o->control)
+		return SL_OK;
+	return o->config ? sl_conf_load(schema, conf, o->config, NULL, 0, fail)
+			 : sl_conf_parse(schema, conf, "default", text, strlen(text), NULL, 0, fail);
+}
+
 int sl_options_missing(const struct sl_options *o, const char *what)
 {
 	return usage_error(o, "missing argument", what);

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "common/base/err.h"
+#include "common/conf/conf.h"
 
 enum { SL_MAX_SETS = 64 };
 
@@ -36,6 +36,9 @@ enum {
 /* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments. Returns -1 to go on, or the exit status
  * (help printed: 0; a wrong command line: 64). */
 int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes, int operands);
+/* *conf is the config that was named, or else that of `text`; untouched where --control says already whom to ask. */
+enum sl_err sl_options_whom(const struct sl_options *o, const struct sl_conf_schema *schema, void *conf,
+			    const char *text, struct sl_fail *fail) SL_MUST_CHECK;
 /* Says that `what` was not given; returns the exit status. */
 int sl_options_missing(const struct sl_options *o, const char *what);
 /* Prints `splitc: text`, with the journal's priority where stderr is the journal's; returns the error's exit status. */
@@ -49,7 +52,9 @@ struct sl_command {
 	const char *help;
 };
 
-/* The main of a program: its sub-commands, --help, help COMMAND and --version, whose line is `version`. */
-int sl_command_run(const char *program, const char *version, const struct sl_command *commands, int argc, char **argv);
+/* The main of a program: its sub-commands, --help, help COMMAND and --version, which ends with what it computes with.
+ */
+int sl_command_run(const char *program, const char *computes_with, const struct sl_command *commands, int argc,
+		   char **argv);
 
 #endif

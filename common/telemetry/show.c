@@ -18,7 +18,7 @@ static int columns(void)
 	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-enum sl_err sl_status_show(const char *control_path, enum sl_show as, struct sl_fail *fail)
+enum sl_err sl_status_show(const char *control_path, bool json, bool prometheus, struct sl_fail *fail)
 {
 	struct sl_status status;
 	char *answer;
@@ -26,15 +26,15 @@ enum sl_err sl_status_show(const char *control_path, enum sl_show as, struct sl_
 
 	if (err)
 		return err;
-	if (as == SL_SHOW_JSON) {
+	if (json) {
 		printf("%s\n", answer);
 	} else {
 		err = sl_status_parse(answer, &status, fail);
 		if (!err) {
-			if (as == SL_SHOW_TABLE)
-				sl_status_table(&status, columns(), stdout);
-			else
+			if (prometheus)
 				sl_status_prometheus(&status, stdout);
+			else
+				sl_status_table(&status, columns(), stdout);
 			sl_status_free(&status);
 		}
 	}
