@@ -66,7 +66,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE help all fail deps test test-long check build-tests build-bench format format-check rooms man install clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: FORCE cuda-resources help all fail deps test test-long check build-tests build-bench format format-check rooms man install clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
 
@@ -404,7 +404,10 @@ cuda: $(B)/libsplit_cuda.so ## build/<variant>/libsplit_cuda.so, where nvcc and 
 ifeq ($(origin CUDA_ARCHS),undefined)
 CUDA_ARCHS = $(shell $(NVCC) --list-gpu-arch | sed -n 's/^compute_//p' | grep -xE '61|70|75|80|86|89|90|100|120' | sort -n | tr '\n' ' ')
 endif
+cuda-resources: cuda $(patsubst %.cu,$(B)/cuda-module/%.ptx,$(wildcard kernels/cuda/codec_*.cu)) ## registers, spills and shared memory of its kernels, and how they round, where no GPU is
+	scripts/cuda-resources.sh kernels/cuda $(patsubst %.o,%.usage,$(filter %.cu.o,$(CUDA_OBJ))) $(filter %.ptx,$^)
 else
+cuda-resources: cuda
 cuda:
 	@echo 'CUDA module left out: $(if $(NVCC),cudnn.h,nvcc) not found'
 endif
@@ -431,7 +434,11 @@ $(B)/cuda-module/%.cu.o: %.cu Makefile
 	@mkdir -p $(@D)
 	@echo '  NVCC  $<'
 	$(Q)$(NVCC) -std=c++17 $(CUDA_GENCODE) $(if $(filter codec_%,$(<F)),-fmad=false) -Werror all-warnings -Wno-deprecated-gpu-targets -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror \
-		$(CUDA_CFLAGS) -c -o $@ $<
+		-Xptxas -v $(CUDA_CFLAGS) -c -o $@ $< 2>$(@:.o=.usage) || { cat $(@:.o=.usage) >&2; exit 1; }
+
+$(B)/cuda-module/%.ptx: %.cu Makefile
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) -std=c++17 -O3 -I. -fmad=false -Wno-deprecated-gpu-targets -ptx -arch=compute_$(firstword $(CUDA_ARCHS)) -o $@ $<
 
 $(B)/cuda-module/%.c.o: %.c Makefile
 	@mkdir -p $(@D)

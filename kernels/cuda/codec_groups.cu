@@ -34,11 +34,16 @@ static __device__ __forceinline__ void see(const struct cu_grouped *g, uint32_t 
 
 static __device__ __forceinline__ double join_lanes(double *lane)
 {
+	/* every loop is counted, so that it is unrolled, and the lanes stay in registers */
 #pragma unroll
-	for (int width = LANES / 2; width > 0; width /= 2)
+	for (int j = 0; j < 8; j++)
+		lane[j] += lane[j + 8];
 #pragma unroll
-		for (int j = 0; j < width; j++)
-			lane[j] += lane[j + width];
+	for (int j = 0; j < 4; j++)
+		lane[j] += lane[j + 4];
+	lane[0] += lane[2];
+	lane[1] += lane[3];
+	lane[0] += lane[1];
 	return lane[0];
 }
 
