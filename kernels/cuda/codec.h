@@ -22,6 +22,7 @@ enum {
 	CU_GAPS = 256, /* that share a width: SL_PLACES_GROUP */
 	CU_F32_INF_BITS = 0x7f800000,
 	CU_SELECT_BINS = 2048,
+	CU_SELECT_PASSES = 3,
 	CU_CODE_PAD = 8 /* bytes behind packed codes that are read or written whole */
 };
 
@@ -84,20 +85,37 @@ cudaError_t cu_groups_check(cudaStream_t s, uint32_t *status, const struct cu_gr
 cudaError_t cu_groups_decode(cudaStream_t s, float *x, const uint32_t *refused, const struct cu_grouped *g);
 
 /* ---- codec_select.cu: the exact k-th largest magnitude, and the marks of what is kept ---- */
-struct cu_selection {    /* in device memory */
-	uint32_t least;  /* |bits| of the k-th largest */
-	uint32_t ties;   /* of the elements equal to it so many are kept, the first ones */
-	uint32_t inside; /* while selecting: elements under the prefix found so far */
+struct cu_known { /* the first bits of a key, the wanted one's rank among those that begin so, 1 the largest; how many
+		   */
+	uint32_t prefix, rank, inside;
 };
-/* Starts with memset 0 on *sel and bins [CU_SELECT_BINS]; 1 ≤ k ≤ n. NONFINITE. */
-cudaError_t cu_select(cudaStream_t s, struct cu_selection *sel, uint32_t *bins, uint32_t *status, const float *x,
-		      int64_t n, int64_t k);
-/* bitmap: |bits| ≥ sel->least; above, equal [blocks]: how many are above it, and equal to it. NONFINITE. */
+struct cu_selection {   /* in device memory */
+	uint32_t least; /* |bits| of the k-th largest */
+	uint32_t ties;  /* of the elements equal to it so many are kept, the first ones */
+	/* while selecting: the sample says low ≤ k-th < high; elements from high on; elements listed */
+	uint32_t low, high, sure, listed;
+	struct cu_known known[CU_SELECT_PASSES];
+};
+struct cu_listed {
+	uint32_t place, magnitude;
+};
+struct cu_search { /* all in device memory; bins [CU_SELECT_PASSES][CU_SELECT_BINS] */
+	struct cu_selection *sel;
+	uint32_t *bins;
+	struct cu_listed *list;
+	uint32_t room; /* of the list; how much there is changes no result */
+};
+/* 1 ≤ k ≤ n. bitmap: |bits| ≥ sel->least; above, equal [blocks]: how many are above it, and, where it is not 0, equal
+ * to it. NONFINITE. */
+cudaError_t cu_select(cudaStream_t s, const struct cu_search *search, uint32_t *bitmap, uint32_t *above,
+		      uint32_t *equal, uint32_t *status, const float *x, int64_t n, int64_t k);
+/* The same marks and counts for a sel->least that is known. NONFINITE. */
 cudaError_t cu_mark(cudaStream_t s, uint32_t *bitmap, uint32_t *above, uint32_t *equal, uint32_t *status,
 		    const float *x, const struct cu_selection *sel, int64_t n);
-/* count, offset, quota [blocks]: kept of a block; kept before it; ties kept. KEPT. */
+/* count, offset, quota [blocks]: kept of a block; kept before it; ties kept. `equal` becomes right where sel->least is
+ * 0. KEPT. */
 cudaError_t cu_share(cudaStream_t s, uint32_t *count, uint32_t *offset, uint32_t *quota, uint32_t *status,
-		     const uint32_t *above, const uint32_t *equal, const struct cu_selection *sel, int64_t blocks);
+		     const uint32_t *above, uint32_t *equal, const struct cu_selection *sel, int64_t n);
 /* Clears the marks of ties beyond the quota of their block. */
 cudaError_t cu_drop_ties(cudaStream_t s, uint32_t *bitmap, const uint32_t *quota, const uint32_t *equal, const float *x,
 			 const struct cu_selection *sel, int64_t n);

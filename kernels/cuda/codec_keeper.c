@@ -4,6 +4,7 @@
 #include "kernels/cuda/codec_index.h"
 #include "kernels/cuda/codec_stage.h"
 
+enum { BIN_WORDS = CU_SELECT_PASSES * CU_SELECT_BINS };
 enum { VALUE };                                 /* the only argument of both */
 enum { SIDE_BLOCK_BYTES = 4 + CU_BLOCK_BYTES }; /* a bitmap and its entry; gaps are sent where they are shorter */
 
@@ -104,7 +105,7 @@ static enum sl_err open_coding(struct keeper *k, struct sl_fail *fail)
 	struct cu_stage *s = &k->stage;
 	size_t blocks = (size_t)k->blocks;
 	enum sl_err err =
-		cu_stage_alloc(s, (WORD_ARRAYS * blocks + CU_SELECT_BINS) * sizeof *k->words, (void **)&k->words, fail);
+		cu_stage_alloc(s, (WORD_ARRAYS * blocks + BIN_WORDS) * sizeof *k->words, (void **)&k->words, fail);
 
 	if (err == SL_OK)
 		err = cu_stage_alloc(s, sizeof *k->selection, (void **)&k->selection, fail);
@@ -199,17 +200,24 @@ static enum sl_err forward_paired(struct keeper *k, const float *x, int64_t n, f
 static cudaError_t queue_forward(struct keeper *k, const float *x, int64_t n, float *y)
 {
 	struct cu_stage *s = &k->stage;
-	uint32_t *bitmap = k->now->bitmap, *equal = words_of(k, EQUAL), *quota = words_of(k, QUOTA);
-	cudaError_t queued = cudaSuccess;
+	uint32_t *bitmap = k->now->bitmap, *above = words_of(k, ABOVE), *equal = words_of(k, EQUAL);
+	uint32_t *quota = words_of(k, QUOTA);
+	/* the list lies where places will, which come later */
+	const struct cu_search search = {.sel = k->selection,
+					 .bins = words_of(k, WORD_ARRAYS),
+					 .list = (struct cu_listed *)(void *)k->coding.place,
+					 .room = (uint32_t)(k->blocks * CU_BLOCK * (int64_t)sizeof *k->coding.place /
+							    (int64_t)sizeof(struct cu_listed))};
+	cudaError_t queued;
 
-	if (!k->threshold)
-		queued = cu_select(s->stream, k->selection, words_of(k, WORD_ARRAYS), s->status, x, n,
+	if (k->threshold)
+		queued = cu_mark(s->stream, bitmap, above, equal, s->status, x, k->selection, n);
+	else
+		queued = cu_select(s->stream, &search, bitmap, above, equal, s->status, x, n,
 				   sl_codec_kept(s->env.arg[VALUE], n));
 	if (queued == cudaSuccess)
-		queued = cu_mark(s->stream, bitmap, words_of(k, ABOVE), equal, s->status, x, k->selection, n);
-	if (queued == cudaSuccess)
-		queued = cu_share(s->stream, words_of(k, COUNT), k->now->offset, quota, s->status, words_of(k, ABOVE),
-				  equal, k->selection, sl_codec_blocks(n));
+		queued = cu_share(s->stream, words_of(k, COUNT), k->now->offset, quota, s->status, above, equal,
+				  k->selection, n);
 	if (queued == cudaSuccess && !k->threshold)
 		queued = cu_drop_ties(s->stream, bitmap, quota, equal, x, k->selection, n);
 	if (queued == cudaSuccess)

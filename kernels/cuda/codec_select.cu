@@ -1,28 +1,283 @@
-/* The exact k-th largest magnitude by three histograms of its bits, from the top (11, 11 and 9 of them), and the marks
- * of what is kept: all above it, and of those equal to it the first ones. */
+/* The exact k-th largest magnitude, and the marks of what is kept: all above it, and of those equal to it the first
+ * ones. A sample says between which two magnitudes the k-th lies; one pass over the tensor marks what is not below them
+ * and lists what is between; three histograms of the list's bits (11, 11 and 9 of them, from the top) find it. Where
+ * the sample misled, or the list is too short, the histograms are of the whole tensor. All of it by counts, so that the
+ * order in which threads come changes nothing. */
+#include <math.h>
+
 #include "kernels/cuda/codec_grid.h"
 
-enum { PASSES = 3, HISTOGRAM_BLOCKS = 1024, INF_BIN = CU_F32_INF_BITS >> 20 };
+enum { SAMPLE = 16384, KEYS = SAMPLE / CU_PLACE_THREADS, LEAST_SPREAD = 8, SIGMAS = 5 };
+enum { WARPS = CU_THREADS / 32, SIFTED = 1024 /* elements of a warp */, SIFT_TILE = WARPS * SIFTED };
+enum { PASSES = CU_SELECT_PASSES, LAST_WIDTH = 9, HISTOGRAM_BLOCKS = 512 };
+enum { ALL_BITS = 0x7fffffff };
 
-static __global__ void histogram(uint32_t *bins, const float *x, const struct cu_selection *sel, int shift, int width,
-				 int64_t n)
+static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
+/* ---- the sample: an element in every 1/SAMPLE of the tensor, at jittered places */
+
+struct ranks { /* in the sample, 0 the largest */
+	uint32_t low;
+	int32_t high; /* < 0: none is sure to be above the k-th */
+};
+
+static __device__ __forceinline__ uint32_t sampled(const float *x, uint32_t i, int64_t n)
+{
+	const uint32_t hash = i * 2654435761u, mix = hash ^ hash >> 15;
+	int64_t at = i;
+
+	if (n > SAMPLE)
+		at = (int64_t)(((uint64_t)i * (uint64_t)n + ((uint64_t)mix * (uint64_t)n >> 32)) / SAMPLE);
+	return at < n ? magnitude(x[at]) : 0;
+}
+
+/* The bits of the element of rank `left`, but for the lowest 9; zeros are what is missing. */
+static __device__ __forceinline__ uint32_t find_rank(const uint32_t *m, uint32_t left)
+{
+	__shared__ uint32_t bins[CU_SELECT_BINS], found, under;
+	const unsigned t = threadIdx.x;
+	uint32_t prefix = 0;
+
+	for (int shift = 20; shift >= LAST_WIDTH; shift -= 11) {
+		uint32_t own, above, total;
+
+		bins[2 * t] = 0;
+		bins[2 * t + 1] = 0;
+		if (t == 0) {
+			found = prefix << 11;
+			under = left;
+		}
+		__syncthreads();
+#pragma unroll
+		for (int e = 0; e < KEYS; e++)
+			if (m[e] != 0 && m[e] >> shift >> 11 == prefix)
+				atomicAdd(&bins[m[e] >> shift & (CU_SELECT_BINS - 1)], 1u);
+		__syncthreads();
+		own = bins[2 * t] + bins[2 * t + 1];
+		above = scan_block(own, &total);
+		above = total - above - own;
+		if (above <= left && left - above < own) {
+			const bool second = left - above < bins[2 * t + 1];
+
+			found = prefix << 11 | (2 * t + second);
+			under = left - above - (second ? 0 : bins[2 * t + 1]);
+		}
+		__syncthreads();
+		prefix = found;
+		left = under;
+		__syncthreads();
+	}
+	return prefix << LAST_WIDTH;
+}
+
+/* Two blocks: sel->low, sel->high, and everything else at its begin. */
+static __global__ void __launch_bounds__(CU_PLACE_THREADS, 1)
+	estimate(struct cu_selection *sel, uint32_t *bins, uint32_t *above, uint32_t *equal, const float *x,
+		 struct ranks ranks, int64_t n)
+{
+	const bool high = blockIdx.x != 0;
+	const int64_t blocks = (n + CU_BLOCK - 1) / CU_BLOCK;
+	uint32_t m[KEYS], found;
+
+#pragma unroll
+	for (int e = 0; e < KEYS; e++)
+		m[e] = sampled(x, (uint32_t)e * CU_PLACE_THREADS + threadIdx.x, n);
+	for (int64_t b = threadIdx.x; b < blocks; b += CU_PLACE_THREADS)
+		(high ? above : equal)[b] = 0;
+	for (int b = (int)threadIdx.x; !high && b < PASSES * CU_SELECT_BINS; b += CU_PLACE_THREADS)
+		bins[b] = 0;
+	found = find_rank(m, high ? (uint32_t)(ranks.high < 0 ? 0 : ranks.high) : ranks.low);
+	if (threadIdx.x != 0)
+		return;
+	if (high) {
+		sel->high = ranks.high < 0 ? (uint32_t)ALL_BITS + 1 : found + (1u << LAST_WIDTH);
+		return;
+	}
+	sel->low = found;
+	sel->sure = 0;
+	sel->listed = 0;
+}
+
+static struct ranks ranks_of(int64_t n, int64_t k)
+{
+	const double part = (double)k / (double)n, at = part * fmin((double)n, (double)SAMPLE);
+	const double spread = SIGMAS * sqrt(at * (1 - part)) + LEAST_SPREAD;
+
+	return (struct ranks){(uint32_t)(at + spread), (int32_t)floor(at - spread) - 1};
+}
+
+/* ---- one pass: marks, and the list. A warp has 1024 elements, and writes their 32 words at once. */
+
+static __global__ void __launch_bounds__(CU_THREADS)
+	sift(struct cu_selection *sel, struct cu_listed *list, uint32_t room, uint32_t *bitmap, uint32_t *above,
+	     uint32_t *status, const float *x, int64_t n)
+{
+	__shared__ uint32_t listed[WARPS], sure[WARPS], begin;
+	const uint32_t low = larger(sel->low, 1), high = larger(sel->high, sel->low + 1);
+	const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+	const int64_t first = ((int64_t)blockIdx.x * WARPS + warp) * SIFTED;
+	uint32_t m[32], word = 0, top = 0, at = 0, over = 0;
+
+#pragma unroll
+	for (int j = 0; j < 32; j++) {
+		const int64_t i = first + 32 * j + lane;
+
+		m[j] = i < n ? magnitude(x[i]) : 0;
+	}
+#pragma unroll
+	for (int j = 0; j < 32; j++) {
+		const uint32_t kept = __ballot_sync(0xffffffffu, m[j] >= low);
+		const uint32_t beyond = __ballot_sync(0xffffffffu, m[j] >= high);
+
+		word = lane == j ? kept : word;
+		over += (uint32_t)__popc(beyond);
+		at += (uint32_t)__popc(kept & ~beyond);
+		top = larger(top, m[j]);
+	}
+	bitmap[first / 32 + lane] = word;
+	if (top >= CU_F32_INF_BITS)
+		atomicMax(&status[CU_STATUS_NONFINITE], top);
+	if (lane == 0) {
+		listed[warp] = at;
+		sure[warp] = over;
+	}
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		for (int w = 1; w < WARPS; w++) {
+			at += listed[w];
+			over += sure[w];
+		}
+		begin = atomicAdd(&sel->listed, at);
+		atomicAdd(&sel->sure, over);
+		atomicAdd(&above[first / CU_BLOCK], over);
+	}
+	__syncthreads();
+	at = begin;
+	for (int w = 0; w < warp; w++)
+		at += listed[w];
+#pragma unroll
+	for (int j = 0; j < 32; j++) {
+		const bool mine = m[j] >= low && m[j] < high;
+		const uint32_t between = __ballot_sync(0xffffffffu, mine);
+		const uint32_t to = at + (uint32_t)__popc(between & lanes_below());
+
+		if (mine && to < room) {
+			list[to].place = (uint32_t)(first + 32 * j + lane);
+			list[to].magnitude = m[j];
+		}
+		at += (uint32_t)__popc(between);
+	}
+}
+
+/* ---- the k-th */
+
+/* What the histograms look at: the list, or all; its magnitudes, less `low`, as keys of 31 bits. */
+struct view {
+	bool all;
+	uint32_t low, rank, inside; /* the k-th of all is that of rank `rank` among `inside` elements, 1 the largest */
+	int up;
+};
+
+static __device__ __forceinline__ struct view view_of(const struct cu_selection *sel, uint32_t room, uint32_t n,
+						      uint32_t k)
+{
+	const uint32_t sure = sel->sure, listed = sel->listed;
+	uint32_t high = larger(sel->high, sel->low + 1);
+	struct view v;
+
+	v.all = sure >= k || listed > room || (sel->low != 0 && sure + listed < k);
+	v.low = v.all ? 0 : sel->low;
+	if (v.all)
+		high = (uint32_t)ALL_BITS + 1;
+	v.rank = v.all ? k : k - sure;
+	/* zeros are never listed */
+	v.inside = v.all ? n : v.low == 0 ? n - sure : listed;
+	v.up = __clz((int)((high - v.low - 1) | 1)) - 1;
+	return v;
+}
+
+static __device__ __forceinline__ int width_of(int pass)
+{
+	return pass < 2 ? 11 : LAST_WIDTH;
+}
+
+/* What is known of the key before a pass, by all threads of a block: what was known before the pass before it, and the
+ * bin of its histogram in which the wanted one lies. Left for the pass after this one in sel->known. */
+static __device__ __forceinline__ struct cu_known known_before(struct cu_selection *sel, const uint32_t *bins,
+							       const struct view *v, int pass)
+{
+	__shared__ struct cu_known known;
+	const uint32_t each = CU_SELECT_BINS / blockDim.x, first = threadIdx.x * each;
+	uint32_t own = 0, total, above;
+	struct cu_known k;
+
+	k.prefix = 0;
+	k.rank = v->rank;
+	k.inside = v->inside;
+	if (pass == 0)
+		return k;
+	if (pass > 1)
+		k = sel->known[pass - 2];
+	bins += (pass - 1) * CU_SELECT_BINS;
+	for (uint32_t b = first; b < first + each; b++)
+		own += bins[b];
+	above = scan_block(own, &total);
+	/* zeros, which are in no bin, are of the first one */
+	own += threadIdx.x == 0 ? k.inside - total : 0;
+	above = k.inside - (threadIdx.x == 0 ? 0 : above + (k.inside - total)) - own;
+	for (uint32_t b = first + each; b-- > first;) {
+		const uint32_t in = bins[b] + (b == 0 ? k.inside - total : 0);
+
+		if (above < k.rank && k.rank - above <= in) {
+			known.prefix = k.prefix << width_of(pass - 1) | b;
+			known.rank = k.rank - above;
+			known.inside = in;
+		}
+		above += in;
+	}
+	__syncthreads();
+	if (blockIdx.x == 0 && threadIdx.x == 0)
+		sel->known[pass - 1] = known;
+	return known;
+}
+
+static __global__ void histogram(struct cu_selection *sel, uint32_t *bins, const struct cu_listed *list, uint32_t room,
+				 const float *x, int pass, int64_t n, uint32_t k)
 {
 	__shared__ uint32_t count[CU_SELECT_BINS];
-	const uint32_t prefix = sel->least, mask = (1u << width) - 1;
+	const struct view v = view_of(sel, room, (uint32_t)n, k);
+	const int width = width_of(pass), shift = pass == 0 ? 20 : pass == 1 ? LAST_WIDTH : 0;
+	const int64_t all = v.all ? n : sel->listed;
+	uint32_t prefix;
 
+	/* keys end above these bits */
+	if (pass == 2 && v.up >= LAST_WIDTH)
+		return;
+	prefix = known_before(sel, bins, &v, pass).prefix;
+	bins += pass * CU_SELECT_BINS;
 	for (unsigned b = threadIdx.x; b < CU_SELECT_BINS; b += CU_THREADS)
 		count[b] = 0;
 	__syncthreads();
-	for (int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x; first < n;
+	for (int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x; first < all;
 	     first += (int64_t)gridDim.x * CU_TILE) {
+		uint32_t m[CU_EACH];
+
 #pragma unroll
 		for (int e = 0; e < CU_EACH; e++) {
 			const int64_t i = first + e * CU_THREADS;
-			const uint32_t m = i < n ? magnitude(x[i]) : 0;
+
+			m[e] = i >= all ? 0 : v.all ? magnitude(x[i]) : list[i].magnitude;
+		}
+#pragma unroll
+		for (int e = 0; e < CU_EACH; e++) {
+			const uint32_t key = (m[e] - v.low) << v.up;
 
 			/* zeros, of which there may be very many, are what is missing in the end */
-			if (m != 0 && m >> shift >> width == prefix)
-				atomicAdd(&count[m >> shift & mask], 1u);
+			if (m[e] != 0 && key >> shift >> width == prefix)
+				atomicAdd(&count[key >> shift & ((1u << width) - 1)], 1u);
 		}
 	}
 	__syncthreads();
@@ -31,72 +286,12 @@ static __global__ void histogram(uint32_t *bins, const float *x, const struct cu
 			atomicAdd(&bins[b], count[b]);
 }
 
-/* One block of CU_THREADS: the bin in which the k-th lies becomes part of the prefix. sel->ties: k among what is under
- * the prefix. The bins are cleared for the next pass. */
-static __global__ void narrow(struct cu_selection *sel, uint32_t *bins, uint32_t *status, int width, bool first)
-{
-	const unsigned t = threadIdx.x;
-	const uint32_t k = sel->ties, inside = sel->inside, prefix = sel->least;
-	uint32_t bin[CU_EACH], own = 0, total, above;
+/* ---- marks. Every warp of a block has 64 words of the bitmap. Returns the largest magnitude that the thread saw. */
 
-	for (int e = 0; e < CU_EACH; e++) {
-		bin[e] = bins[t * CU_EACH + e];
-		own += bin[e];
-		if (first && bin[e] != 0 && t * CU_EACH + e >= INF_BIN)
-			atomicMax(&status[CU_STATUS_NONFINITE], (unsigned)CU_F32_INF_BITS);
-	}
-	above = scan_block(own, &total);
-	if (t == 0) {
-		bin[0] += inside - total;
-		own += inside - total;
-	} else {
-		above += inside - total;
-	}
-	above = inside - above - own;
-	for (int e = CU_EACH - 1; e >= 0; e--) {
-		if (above < k && k - above <= bin[e]) {
-			sel->least = prefix << width | (t * CU_EACH + e);
-			sel->ties = k - above;
-			sel->inside = bin[e];
-		}
-		above += bin[e];
-		bins[t * CU_EACH + e] = 0;
-	}
-}
-
-static __global__ void begin(struct cu_selection *sel, uint32_t n, uint32_t k)
-{
-	sel->least = 0;
-	sel->ties = k;
-	sel->inside = n;
-}
-
-cudaError_t cu_select(cudaStream_t s, struct cu_selection *sel, uint32_t *bins, uint32_t *status, const float *x,
-		      int64_t n, int64_t k)
-{
-	static const int widths[PASSES] = {11, 11, 9};
-	const int64_t tiles = cu_tiles(n), most = HISTOGRAM_BLOCKS, blocks = tiles < most ? tiles : most;
-	cudaError_t err = CU_LAUNCH(begin, 1, 1, s, sel, (uint32_t)n, (uint32_t)k);
-	int shift = 31;
-
-	for (int p = 0; p < PASSES && err == cudaSuccess; p++) {
-		const int width = widths[p];
-
-		shift -= width;
-		err = CU_LAUNCH(histogram, blocks, CU_THREADS, s, bins, x, sel, shift, width, n);
-		if (err == cudaSuccess)
-			err = CU_LAUNCH(narrow, 1, CU_THREADS, s, sel, bins, status, width, p == 0);
-	}
-	return err;
-}
-
-/* ---- marks. Every warp of a block has 64 words of the bitmap. */
-
-static __global__ void PLACE_THREADS mark(uint32_t *bitmap, uint32_t *above, uint32_t *equal, uint32_t *status,
-					  const float *x, const struct cu_selection *sel, int64_t n)
+static __device__ __forceinline__ uint32_t mark_block(uint32_t *bitmap, uint32_t *above, uint32_t *equal,
+						      const float *x, uint32_t least, int64_t n)
 {
 	__shared__ uint32_t more, same;
-	const uint32_t least = sel->least;
 	const int len = block_length(n), warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
 	uint32_t *words = bitmap + (int64_t)blockIdx.x * CU_BLOCK_WORDS;
 	uint32_t my_more = 0, my_same = 0, top = 0;
@@ -117,7 +312,7 @@ static __global__ void PLACE_THREADS mark(uint32_t *bitmap, uint32_t *above, uin
 			kept = __ballot_sync(0xffffffffu, i < len && m >= least);
 			ties = __ballot_sync(0xffffffffu, i < len && m == least);
 		}
-		top = m > top ? m : top;
+		top = larger(top, m);
 		my_more += (uint32_t)__popc(kept & ~ties);
 		my_same += (uint32_t)__popc(ties);
 		if (lane == 0)
@@ -127,13 +322,21 @@ static __global__ void PLACE_THREADS mark(uint32_t *bitmap, uint32_t *above, uin
 		atomicAdd(&more, my_more);
 		atomicAdd(&same, my_same);
 	}
-	if (top >= CU_F32_INF_BITS)
-		atomicMax(&status[CU_STATUS_NONFINITE], top);
 	__syncthreads();
 	if (threadIdx.x == 0) {
 		above[blockIdx.x] = more;
 		equal[blockIdx.x] = same;
 	}
+	return top;
+}
+
+static __global__ void PLACE_THREADS mark(uint32_t *bitmap, uint32_t *above, uint32_t *equal, uint32_t *status,
+					  const float *x, const struct cu_selection *sel, int64_t n)
+{
+	const uint32_t top = mark_block(bitmap, above, equal, x, sel->least, n);
+
+	if (top >= CU_F32_INF_BITS)
+		atomicMax(&status[CU_STATUS_NONFINITE], top);
 }
 
 cudaError_t cu_mark(cudaStream_t s, uint32_t *bitmap, uint32_t *above, uint32_t *equal, uint32_t *status,
@@ -142,20 +345,101 @@ cudaError_t cu_mark(cudaStream_t s, uint32_t *bitmap, uint32_t *above, uint32_t 
 	return CU_LAUNCH(mark, cu_blocks(n), CU_PLACE_THREADS, s, bitmap, above, equal, status, x, sel, n);
 }
 
-static __global__ void PLACE_THREADS share(uint32_t *count, uint32_t *offset, uint32_t *quota, uint32_t *status,
-					   const uint32_t *above, const uint32_t *equal, const struct cu_selection *sel,
-					   int64_t blocks)
+/* This warp's part of the list: marks below `least` go, the others are counted; neighbours in the list are mostly of
+ * one block. */
+static __device__ __forceinline__ void settle_listed(uint32_t *bitmap, uint32_t *above, uint32_t *equal,
+						     const struct cu_listed *list, uint32_t listed, uint32_t least)
 {
+	const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+	for (uint32_t first = (blockIdx.x * (CU_PLACE_THREADS / 32) + warp) * 32; first < listed;
+	     first += gridDim.x * CU_PLACE_THREADS) {
+		const bool there = first + lane < listed;
+		const uint32_t place = there ? list[first + lane].place : 0;
+		const uint32_t m = there ? list[first + lane].magnitude : 0;
+		uint32_t left;
+
+		if (there && m < least)
+			atomicAnd(&bitmap[place / 32], ~(1u << place % 32));
+		left = __ballot_sync(0xffffffffu, there && m >= least);
+		while (left != 0) {
+			const uint32_t block = list[first + 31 - (uint32_t)__clz((int)left)].place / CU_BLOCK;
+			const bool mine = there && m >= least && place / CU_BLOCK == block;
+			const uint32_t members = __ballot_sync(0xffffffffu, mine);
+			const uint32_t ties = __ballot_sync(0xffffffffu, mine && m == least);
+
+			if (lane == 0 && members != ties)
+				atomicAdd(&above[block], (uint32_t)__popc(members & ~ties));
+			if (lane == 0 && ties != 0)
+				atomicAdd(&equal[block], (uint32_t)__popc(ties));
+			left &= ~members;
+		}
+	}
+}
+
+static __global__ void PLACE_THREADS settle(struct cu_selection *sel, const uint32_t *bins, uint32_t *bitmap,
+					    uint32_t *above, uint32_t *equal, const struct cu_listed *list,
+					    uint32_t room, const float *x, int64_t n, uint32_t k)
+{
+	const struct view v = view_of(sel, room, (uint32_t)n, k);
+	const bool brief = v.up >= LAST_WIDTH;
+	const struct cu_known known = known_before(sel, bins, &v, brief ? PASSES - 1 : (int)PASSES);
+	const uint32_t least = v.low + ((brief ? known.prefix << LAST_WIDTH : known.prefix) >> v.up);
+
+	if (blockIdx.x == 0 && threadIdx.x == 0) {
+		sel->least = least;
+		sel->ties = known.rank;
+	}
+	if (v.all) {
+		mark_block(bitmap, above, equal, x, least, n);
+		return;
+	}
+	if (least == 0) { /* zeros have no marks yet, and nothing that was listed goes */
+		uint32_t *words = bitmap + (int64_t)blockIdx.x * CU_BLOCK_WORDS;
+		const int len = block_length(n);
+
+		for (int w = (int)threadIdx.x; w < CU_BLOCK_WORDS; w += CU_PLACE_THREADS)
+			words[w] = len >= 32 * (w + 1) ? 0xffffffffu : len > 32 * w ? (1u << (len - 32 * w)) - 1 : 0;
+	}
+	settle_listed(bitmap, above, equal, list, sel->listed, least);
+}
+
+cudaError_t cu_select(cudaStream_t s, const struct cu_search *search, uint32_t *bitmap, uint32_t *above,
+		      uint32_t *equal, uint32_t *status, const float *x, int64_t n, int64_t k)
+{
+	const int64_t tiles = cu_tiles(n), most = HISTOGRAM_BLOCKS, blocks = cu_blocks(n);
+	cudaError_t err = CU_LAUNCH(estimate, 2, CU_PLACE_THREADS, s, search->sel, search->bins, above, equal, x,
+				    ranks_of(n, k), n);
+
+	if (err == cudaSuccess)
+		err = CU_LAUNCH(sift, blocks * (CU_BLOCK / SIFT_TILE), CU_THREADS, s, search->sel, search->list,
+				search->room, bitmap, above, status, x, n);
+	for (int p = 0; p < PASSES && err == cudaSuccess; p++)
+		err = CU_LAUNCH(histogram, tiles < most ? tiles : most, CU_THREADS, s, search->sel, search->bins,
+				search->list, search->room, x, p, n, (uint32_t)k);
+	if (err == cudaSuccess)
+		err = CU_LAUNCH(settle, blocks, CU_PLACE_THREADS, s, search->sel, search->bins, bitmap, above, equal,
+				search->list, search->room, x, n, (uint32_t)k);
+	return err;
+}
+
+static __global__ void PLACE_THREADS share(uint32_t *count, uint32_t *offset, uint32_t *quota, uint32_t *status,
+					   const uint32_t *above, uint32_t *equal, const struct cu_selection *sel,
+					   int64_t n)
+{
+	const int64_t blocks = (n + CU_BLOCK - 1) / CU_BLOCK;
 	uint32_t ties_before = 0, kept_before = 0;
 
 	for (int64_t first = 0; first < blocks; first += CU_PLACE_THREADS) {
 		const int64_t b = first + threadIdx.x;
-		const uint32_t same = b < blocks ? equal[b] : 0;
-		uint32_t total, before = ties_before + scan_block(same, &total), left, ties, kept;
+		const int64_t left = n - b * CU_BLOCK, block = CU_BLOCK, len = left < block ? left : block;
+		/* zeros are not counted by themselves */
+		const uint32_t same = b >= blocks ? 0 : sel->least == 0 ? (uint32_t)len - above[b] : equal[b];
+		uint32_t total, before = ties_before + scan_block(same, &total), ties, kept;
 
 		ties_before += total;
-		left = before < sel->ties ? sel->ties - before : 0;
-		ties = same < left ? same : left;
+		ties = before < sel->ties ? sel->ties - before : 0;
+		ties = same < ties ? same : ties;
 		kept = b < blocks ? above[b] + ties : 0;
 		before = kept_before + scan_block(kept, &total);
 		kept_before += total;
@@ -163,6 +447,7 @@ static __global__ void PLACE_THREADS share(uint32_t *count, uint32_t *offset, ui
 			count[b] = kept;
 			offset[b] = before;
 			quota[b] = ties;
+			equal[b] = same;
 		}
 	}
 	if (threadIdx.x == 0)
@@ -170,37 +455,41 @@ static __global__ void PLACE_THREADS share(uint32_t *count, uint32_t *offset, ui
 }
 
 cudaError_t cu_share(cudaStream_t s, uint32_t *count, uint32_t *offset, uint32_t *quota, uint32_t *status,
-		     const uint32_t *above, const uint32_t *equal, const struct cu_selection *sel, int64_t blocks)
+		     const uint32_t *above, uint32_t *equal, const struct cu_selection *sel, int64_t n)
 {
-	return CU_LAUNCH(share, 1, CU_PLACE_THREADS, s, count, offset, quota, status, above, equal, sel, blocks);
+	return CU_LAUNCH(share, 1, CU_PLACE_THREADS, s, count, offset, quota, status, above, equal, sel, n);
 }
 
 static __global__ void PLACE_THREADS drop_ties(uint32_t *bitmap, const uint32_t *quota, const uint32_t *equal,
 					       const float *x, const struct cu_selection *sel, int64_t n)
 {
-	const uint32_t least = sel->least, most = quota[blockIdx.x];
-	const int len = block_length(n), word0 = (int)threadIdx.x * 2;
+	__shared__ uint32_t ties[CU_BLOCK_WORDS];
+	const uint32_t least = sel->least, most = quota[blockIdx.x], t = threadIdx.x, lane = t % 32;
+	const int len = block_length(n);
 	uint32_t *words = bitmap + (int64_t)blockIdx.x * CU_BLOCK_WORDS;
-	uint32_t ties[2] = {0, 0}, total, rank;
+	uint32_t total, rank;
 
 	if (most == equal[blockIdx.x])
 		return;
 	x += (int64_t)blockIdx.x * CU_BLOCK;
-	/* two words a thread, so that ranks are in the order of the elements; few blocks ever come here */
-	for (int w = 0; w < 2; w++)
-		for (int j = 0; j < 32; j++) {
-			const int i = (word0 + w) * 32 + j;
+#pragma unroll 8
+	for (uint32_t word = t / 32; word < CU_BLOCK_WORDS; word += CU_PLACE_THREADS / 32) {
+		const int i = (int)(word * 32 + lane);
+		const uint32_t same = __ballot_sync(0xffffffffu, i < len && magnitude(x[i]) == least);
 
-			ties[w] |= (uint32_t)(i < len && magnitude(x[i]) == least) << j;
-		}
-	rank = scan_block((uint32_t)(__popc(ties[0]) + __popc(ties[1])), &total);
-	for (int w = 0; w < 2; w++) {
-		uint32_t kept = words[word0 + w];
+		if (lane == 0)
+			ties[word] = same;
+	}
+	__syncthreads();
+	/* two words a thread, so that ranks are in the order of the elements */
+	rank = scan_block((uint32_t)(__popc(ties[2 * t]) + __popc(ties[2 * t + 1])), &total);
+	for (uint32_t word = 2 * t; word < 2 * t + 2; word++) {
+		uint32_t gone = 0;
 
-		for (int j = 0; j < 32; j++)
-			if (ties[w] >> j & 1 && rank++ >= most)
-				kept &= ~(1u << j);
-		words[word0 + w] = kept;
+		for (uint32_t left = ties[word]; left != 0; left &= left - 1)
+			if (rank++ >= most)
+				gone |= left & (0 - left);
+		words[word] &= ~gone;
 	}
 }
 

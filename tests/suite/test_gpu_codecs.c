@@ -269,6 +269,33 @@ static void edges_are_found_where_the_sample_misleads(void **state)
 		}
 }
 
+/* The same for the k-th largest magnitude: what the sample looks at is larger than the rest, or smaller, or nothing but
+ * zeros, or one value; and the list of what is between is too short. */
+static void kth_is_found_where_the_sample_misleads(void **state)
+{
+	struct sl_backend *be = rig_backend(state);
+	static const char *const texts[] = {"topk:0.02", "topk:0.3|topk:0.5", "topk:0.8"};
+	struct sl_shape shape = sl_shape4(1, 32, 32, 81);
+	uint64_t n = (uint64_t)sl_shape_count(&shape);
+
+	for (size_t t = 0; t < sizeof texts / sizeof texts[0]; t++)
+		for (int trap = 0; trap < 5; trap++) {
+			struct both b = both_open(be, texts[t], shape, SL_DIR_HEAD_ACT, NULL);
+
+			codec_fill(b.x, (int64_t)n, trap == 4 ? RELU : RANDOM);
+			for (uint64_t i = 0; trap < 4 && i < 16384; i++) {
+				uint32_t mix = (uint32_t)i * 2654435761u;
+				float *at = &b.x[(i * n + ((mix ^ mix >> 15) * n >> 32)) / 16384];
+
+				*at = trap == 0 ? 100 + *at : trap == 1 ? *at * 1e-3f : trap == 2 ? 0 : 0.25f;
+			}
+			for (uint64_t i = 0; trap == 4 && i < n; i++)
+				b.x[i] = i % 3 == 0 ? 2 : b.x[i];
+			both_cross(&b, 1);
+			both_close(&b);
+		}
+}
+
 /* The payloads of tests/golden/codec. */
 static void payloads_are_what_they_were(void **state)
 {
@@ -360,6 +387,7 @@ int main(int argc, char **argv)
 		RIG_ON_BOTH(values_that_cannot_be_carried_are_refused),
 		RIG_ON_BOTH(factors_are_the_same),
 		RIG_ON_BOTH(edges_are_found_where_the_sample_misleads),
+		RIG_ON_BOTH(kth_is_found_where_the_sample_misleads),
 		RIG_ON_BOTH(payloads_are_what_they_were),
 		RIG_ON_BOTH(hostile_payloads_meet_the_same_verdict),
 		{"what_is_missing_is_unavailable (on a CPU)", what_is_missing_is_unavailable, rig_use_sim, NULL, NULL},

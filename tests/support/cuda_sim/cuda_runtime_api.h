@@ -128,6 +128,11 @@ static inline unsigned atomicOr(unsigned *at, unsigned v)
 	return __atomic_fetch_or(at, v, __ATOMIC_RELAXED);
 }
 
+static inline unsigned atomicAnd(unsigned *at, unsigned v)
+{
+	return __atomic_fetch_and(at, v, __ATOMIC_RELAXED);
+}
+
 static inline unsigned atomicExch(unsigned *at, unsigned v)
 {
 	return __atomic_exchange_n(at, v, __ATOMIC_RELAXED);

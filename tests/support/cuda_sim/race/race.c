@@ -411,6 +411,7 @@ static void atomic(const volatile void *p, const void *pc)
 
 ATOMIC_CALL(__tsan_atomic32_fetch_add, old + v)
 ATOMIC_CALL(__tsan_atomic32_fetch_or, old | v)
+ATOMIC_CALL(__tsan_atomic32_fetch_and, old &v)
 ATOMIC_CALL(__tsan_atomic32_exchange, v)
 
 unsigned __tsan_atomic32_load(const volatile unsigned *p, int order);
