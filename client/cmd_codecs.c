@@ -7,11 +7,11 @@
 #include "common/codec/stage.h"
 
 static const char *const usage[] = {
-	"splitc codecs [--json]",
+	"splitc codecs [--measure (FILE.safetensors | --shape N,H,W,C) [CODEC]… [--threads N]] [--json]",
 	"Lists the codecs that `codec:` takes; a chain joins them with '|', as in topk:0.2|quant:8.",
-	"`splitc codecs --measure (FILE.safetensors | --shape N,H,W,C) [CODEC]… [--threads N] [--json]` measures them: "
-	"bytes, real and nominal ratio, relative error, GB/s; on every tensor of floats in FILE (NHWC, as activations "
-	"lie in memory), or on normal values.",
+	"--measure: bytes, real and nominal ratio, relative error and GB/s of these CODECs (some usual ones where none "
+	"is "
+	"named), on every tensor of floats in FILE (NHWC, as activations lie in memory), or on normal values.",
 	NULL,
 };
 
@@ -22,17 +22,27 @@ static const char *kind_name(enum sl_stage_kind kind)
 	return name[kind];
 }
 
+static bool has(int argc, char **argv, const char *option)
+{
+	for (int i = 0; i < argc; i++)
+		if (strcmp(argv[i], option) == 0)
+			return true;
+	return false;
+}
+
 int splitc_codecs(int argc, char **argv)
 {
 	struct sl_options o = {.command = "codecs", .usage = usage};
 	json_t *list;
 	int status;
 
-	if (argc > 0 && strcmp(argv[0], "--measure") == 0)
-		return splitc_measure(argc - 1, argv + 1);
-	status = sl_options_parse(&o, argc, argv, SL_OPT_JSON, 0);
+	if (has(argc, argv, "--measure") && !has(argc, argv, "--help") && !has(argc, argv, "-h"))
+		return splitc_measure(argc, argv);
+	status = sl_options_parse(&o, argc, argv, SL_OPT_JSON | SL_OPT_MEASURE, 0);
 	if (status >= 0)
 		return status;
+	if (o.shape || o.threads)
+		return sl_options_missing(&o, "--measure");
 	if (!o.json) {
 		printf("%3s  %-12s %-10s %s\n", "id", "name", "kind", "written as");
 		for (const struct sl_codec_stage *const *s = sl_codec_stages(); *s; s++)

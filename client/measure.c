@@ -250,7 +250,9 @@ static enum sl_err parse(struct measure *m, int argc, char **argv, struct sl_fai
 		const char *value = i + 1 < argc ? argv[i + 1] : "";
 		size_t len = strlen(argv[i]);
 
-		if (strcmp(argv[i], "--json") == 0) {
+		if (strcmp(argv[i], "--measure") == 0) {
+			continue;
+		} else if (strcmp(argv[i], "--json") == 0) {
 			m->json = true;
 		} else if (strcmp(argv[i], "--shape") == 0) {
 			if (!parse_shape(value, &m->shape))

@@ -2,7 +2,7 @@
 #ifndef SL_CLIENT_MEASURE_H
 #define SL_CLIENT_MEASURE_H
 
-/* The arguments behind --measure; returns an exit status. */
+/* The arguments of `codecs`, --measure among them; returns an exit status. */
 int splitc_measure(int argc, char **argv);
 
 #endif

@@ -160,8 +160,9 @@ static int serve(struct serve *s)
 	share_one_heap();
 	err = open_all(s, &fail);
 	if (!err) {
-		sl_log(SL_LOG_INFO, "serving", "splits %s on %s, %s, %d threads", SL_VERSION, sl_host_endpoint(s->host),
-		       s->device.text, sl_pool_threads(s->device.pool));
+		sl_log(SL_LOG_INFO, "serving", "splits %s on %s, %s, %d thread%s", SL_VERSION,
+		       sl_host_endpoint(s->host), s->device.text, sl_pool_threads(s->device.pool),
+		       sl_pool_threads(s->device.pool) == 1 ? "" : "s");
 		sl_host_on_hung(s->host, on_hung, s);
 		sl_notify("READY=1");
 		if (sl_notify_watchdog_ms())
