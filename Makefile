@@ -85,7 +85,7 @@ $(B)/splits: $(B)/server/main.o $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(filter-out %/test_codec_memory %/test_port_memory %/test_cuda_sim %/test_gpu_codecs %/test_gpu_codec_state %/test_gpu_graphs %/test_gpu_start,$(ANY_TEST)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
+$(filter-out %/test_codec_memory %/test_port_memory %/test_cuda_sim %/test_gpu_codecs %/test_gpu_codec_state %/test_gpu_codec_ahead %/test_gpu_graphs %/test_gpu_start,$(ANY_TEST)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
@@ -94,7 +94,7 @@ $(filter-out %/test_codec_memory %/test_port_memory %/test_cuda_sim %/test_gpu_c
 SIM_CHECKS := $(if $(findstring address,$(SAN)),-fsanitize-sections=sim_shared --param asan-use-after-return=0)
 SIM_OBJ := $(patsubst %,$(B)/cuda-sim/%.o,$(wildcard tests/support/cuda_sim/*.c kernels/cuda/codec_*.cu kernels/cuda/codec_*.c))
 CODEC_RIG := $(patsubst %,$(B)/cuda-sim/%.o,$(wildcard tests/support/gpu_codecs/*.c))
-CODEC_TESTS := $(B)/tests/suite/test_gpu_codecs $(B)/tests/suite/test_gpu_codec_state
+CODEC_TESTS := $(addprefix $(B)/tests/suite/test_gpu_,codecs codec_state codec_ahead)
 
 $(SIM_OBJ) $(CODEC_RIG): $(B)/cuda-sim/%.o: % Makefile
 	@mkdir -p $(@D)
@@ -172,7 +172,7 @@ cuda-sim-racecheck: ## races in the GPU's kernels, looked for on a CPU (SPLIT_LO
 	@$(MAKE) --no-print-directory check SAN= T=gpu_races
 
 cuda-sim-memcheck: ## wrong addresses in them, with AddressSanitizer and UBSan (SPLIT_LONG=1: by every test)
-	@$(MAKE) --no-print-directory check SAN=address,undefined T='test_cuda_sim test_gpu_codecs test_gpu_codec_state gpu_on_cpu'
+	@$(MAKE) --no-print-directory check SAN=address,undefined T='test_cuda_sim test_gpu_codecs test_gpu_codec_state test_gpu_codec_ahead gpu_on_cpu'
 
 $(B)/cuda-sim-module/libsplit_cuda.so: $(SIM_MODULE_OBJ)
 $(B)/cuda-sim-race/module/libsplit_cuda.so: $(SIM_RACE_OBJ)
@@ -448,7 +448,7 @@ $(B)/cuda-module/%.c.o: %.c Makefile
 
 -include $(CUDA_OBJ:.o=.d)
 
-GPU_TESTS := test_ops test_gpu test_gpu_middle test_gpu_codecs test_gpu_codec_state test_module
+GPU_TESTS := test_ops test_gpu test_gpu_middle test_gpu_codecs test_gpu_codec_state test_gpu_codec_ahead test_module
 GPU_BIN := $(patsubst %,$(B)/tests/suite/%,$(filter-out test_module,$(GPU_TESTS))) $(B)/tests/unit/test_module
 
 test-gpu: cuda ## every test that uses a GPU, on one; skipped and counted where none is

@@ -10,7 +10,7 @@ out=$1 data=${2:-} weights=${3:-}
 build=${BUILD:-build/release}
 rm -rf "$out"
 mkdir -p "$out/lib"
-programs=("$build"/tests/suite/test_{ops,gpu,gpu_middle,gpu_codecs,gpu_codec_state} "$build"/tests/unit/test_module
+programs=("$build"/tests/suite/test_{ops,gpu,gpu_middle,gpu_codecs,gpu_codec_state,gpu_codec_ahead} "$build"/tests/unit/test_module
 	"$build"/tests/bench/bench_{gpu,gpu_codecs} "$build"/split{c,s})
 cp "$build/libsplit_cuda.so" "${programs[@]}" "$out"
 cp -r tests/golden/codec "$out/golden"

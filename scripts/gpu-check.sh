@@ -20,7 +20,8 @@ steps() {
 	cat <<-END
 		1  15 tests                module             ./test_module
 		1 100 codecs               codecs             ./test_gpu_codecs '*GPU*'
-		1  30 codecs               codec_state        ./test_gpu_codec_state '*GPU*'
+		1  15 codecs               codec_state        ./test_gpu_codec_state '*GPU*'
+		1  20 codecs               codec_ahead        ./test_gpu_codec_ahead '*GPU*'
 		1 100 tests,mixed,graphs   middle             ./test_gpu_middle
 		1 100 tests,mixed          ops                SPLIT_TEST_BACKEND=cuda ./test_ops
 		1  40 tests                device             ./test_gpu

@@ -1,131 +1,152 @@
-/* One call of a codec: frame, order of stages, error feedback. */
+/* One call of a codec: frame, order of stages, error feedback. Stages of a device queue what they do; a call waits for
+ * all of them together at its end, or leaves that to sl_codec_collect. */
 #include "common/codec/codec.h"
 #include "common/codec/frame.h"
 #include "common/codec/impl.h"
 
-/* ---- quantizers, at once or in two halves */
-
-static enum sl_err collect(struct sl_codec *c, const struct sl_codec_call *call, struct sl_fail *fail)
+static struct flight *flight_of(struct sl_codec *c, const struct sl_codec_call *call)
 {
-	return c->quantizer.stage->collect(c->quantizer.state, call, fail);
+	return &c->flight[c->flights > 1 ? call->slot : 0];
 }
 
-/* The payload holds what the quantizer wrote and a header: it can leave the quantizer later than the call. */
-static bool alone(const struct sl_codec *c)
+/* Waits for what the stages have queued for this slot; the first fault counts. f NULL: of a decoding. */
+static enum sl_err collect(struct sl_codec *c, const struct sl_codec_call *call, struct flight *f, struct sl_fail *fail)
 {
-	return c->quantizer.stage->collect != NULL && c->n_transform == 0 && c->bytes.stage == NULL;
-}
+	enum sl_err first = SL_OK;
+	const struct link *l;
 
-/* c->later, if the caller has set it: collect comes later. */
-static enum sl_err quantize(struct sl_codec *c, const struct sl_codec_call *call, const float *x,
-			    const struct sl_shape *xs, struct sl_buf *out)
-{
-	const struct sl_codec_stage *q = c->quantizer.stage;
-	struct sl_fail fail;
-	enum sl_err err;
+	for (int i = 0; (l = sl_codec_link(c, i)) != NULL; i++) {
+		struct sl_buf *side = f != NULL && i < c->n_transform ? &f->side[i] : NULL;
+		struct sl_fail why;
+		enum sl_err err = SL_OK;
 
-	if (q->collect == NULL)
-		return q->encode(c->quantizer.state, call, x, xs, out);
-	err = q->queue_encode(c->quantizer.state, call, x, xs, c->later && call->training, out);
-	return err != SL_OK || c->later ? err : collect(c, call, &fail);
-}
-
-static enum sl_err restore(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-			   const struct sl_shape *xs, struct sl_fail *fail)
-{
-	const struct sl_codec_stage *q = c->quantizer.stage;
-	enum sl_err err;
-
-	if (q->collect == NULL)
-		return q->decode(c->quantizer.state, call, in, x, xs, fail);
-	err = q->queue_decode(c->quantizer.state, call, in, x, xs, fail);
-	return err != SL_OK || c->later ? err : collect(c, call, fail);
+		if (l->stage->collect != NULL)
+			err = l->stage->collect(l->state, call, side, &why);
+		if (err == SL_OK || first != SL_OK)
+			continue;
+		first = err;
+		*fail = why;
+	}
+	return first;
 }
 
 /* ---- encoding */
 
-/* Everything behind the header, before a stage of bytes. `out` has room for sl_codec_body_bound. */
-static enum sl_err encode_body(struct sl_codec *c, const struct sl_codec_call *call, const float *x, int64_t rows,
-			       struct sl_buf *out)
+/* `later`: of a call that is collected later, which looks for what a caller would have looked for. */
+static enum sl_err quantize(struct sl_codec *c, const struct sl_codec_call *call, const float *x,
+			    const struct sl_shape *xs, bool later, struct sl_buf *out)
 {
-	struct sl_shape s = sl_shape_rows(c->env.shape, rows);
+	const struct sl_codec_stage *q = c->quantizer.stage;
+
+	if (q->queue_encode == NULL)
+		return q->encode(c->quantizer.state, call, x, xs, out);
+	return q->queue_encode(c->quantizer.state, call, x, xs, later && call->training && c->n_transform == 0, out);
+}
+
+/* Everything behind the header, before a stage of bytes, but for the sizes of side bytes and these themselves. `out`
+ * has room for sl_codec_body_bound. s[0] is x's shape, s[i + 1] becomes that of what transform i left. */
+static enum sl_err begin_body(struct sl_codec *c, const struct sl_codec_call *call, const float *x, struct sl_shape *s,
+			      bool later, struct sl_buf *out)
+{
+	struct flight *f = flight_of(c, call);
 	uint8_t *table = out->data + out->len;
-	struct sl_buf side[MAX_TRANSFORMS];
-	enum sl_err err = SL_OK;
+	int n = c->n_transform;
 
-	out->len += (size_t)c->n_transform * SL_FRAME_PART_BYTES;
-	for (int i = 0; i < c->n_transform; i++) {
+	f->table = out->len;
+	out->len += (size_t)n * SL_FRAME_PART_BYTES;
+	for (int i = 0; i < n; i++) {
 		struct link *t = &c->transform[i];
-		struct sl_shape most = sl_codec_shape_after(c, i + 1, rows), left = most;
+		struct sl_shape most = sl_codec_shape_after(c, i + 1, s[0].dim[0]);
 		sl_f32u *y = c->values[i] != NULL ? c->values[i] : (sl_f32u *)(out->data + out->len);
+		enum sl_err err;
 
-		side[i] = (struct sl_buf){c->side[i], 0, c->side_cap[i]};
-		err = t->stage->forward(t->state, call, x, &s, y, &left, &side[i]);
+		s[i + 1] = most;
+		f->side[i].len = 0;
+		err = t->stage->forward(t->state, call, x, &s[i], y, &s[i + 1], &f->side[i]);
 		if (err != SL_OK)
 			return err;
-		sl_put_u32(table + i * SL_FRAME_PART_BYTES, (uint32_t)sl_shape_count(&left));
-		sl_put_u32(table + i * SL_FRAME_PART_BYTES + 4, (uint32_t)side[i].len);
+		sl_put_u32(table + i * SL_FRAME_PART_BYTES, (uint32_t)sl_shape_count(&s[i + 1]));
 		if (t->stage->variable)
-			c->kept[i] = (double)sl_shape_count(&left) / (double)sl_shape_count(&most);
-		s = left;
+			c->kept[i] = (double)sl_shape_count(&s[i + 1]) / (double)sl_shape_count(&most);
 		x = c->values[i];
 	}
-	if (sl_codec_direct(c))
-		out->len += (size_t)sl_shape_count(&s) * sizeof(float);
-	else
-		err = quantize(c, call, x, &s, out);
-	for (int i = 0; err == SL_OK && i < c->n_transform; i++)
-		err = sl_buf_put(out, side[i].data, side[i].len);
+	if (!sl_codec_direct(c))
+		return quantize(c, call, x, &s[n], later, out);
+	out->len += (size_t)sl_shape_count(&s[n]) * sizeof(float);
+	return SL_OK;
+}
+
+static enum sl_err end_body(struct sl_codec *c, struct flight *f, struct sl_buf *out)
+{
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; err == SL_OK && i < c->n_transform; i++) {
+		uint8_t *part = out->data + f->table + (size_t)i * SL_FRAME_PART_BYTES;
+
+		sl_put_u32(part + 4, (uint32_t)f->side[i].len);
+		err = sl_buf_put(out, f->side[i].data, f->side[i].len);
+	}
 	return err;
 }
 
-static enum sl_err encode_payload(struct sl_codec *c, const struct sl_codec_call *call, const float *x, int64_t rows,
-				  struct sl_buf *out)
+static enum sl_err begin_payload(struct sl_codec *c, const struct sl_codec_call *call, const float *x,
+				 struct sl_shape *s, bool later, struct sl_buf *out)
 {
-	size_t start = out->len;
-	uint8_t *head = out->data + start;
-	enum sl_err err;
+	struct flight *f = flight_of(c, call);
 
-	sl_frame_write(head, &c->spec, c->paired, rows);
+	sl_frame_write(out->data + out->len, &c->spec, c->paired, s[0].dim[0]);
 	out->len += SL_FRAME_BYTES;
-	if (c->bytes.stage == NULL) {
-		err = encode_body(c, call, x, rows, out);
-	} else {
-		c->body.len = 0;
-		err = encode_body(c, call, x, rows, &c->body);
-		if (err == SL_OK) {
-			sl_put_u32(out->data + out->len, (uint32_t)c->body.len);
-			out->len += 4;
-			err = c->bytes.stage->pack(c->bytes.state, (struct sl_bytes){c->body.data, c->body.len}, out);
-		}
-	}
-	if (err != SL_OK)
-		out->len = start;
-	return err;
+	f->body.len = 0;
+	return begin_body(c, call, x, s, later, c->bytes.stage == NULL ? out : &f->body);
+}
+
+static enum sl_err end_payload(struct sl_codec *c, const struct sl_codec_call *call, struct sl_buf *out,
+			       struct sl_fail *fail)
+{
+	struct flight *f = flight_of(c, call);
+	enum sl_err err = collect(c, call, f, fail);
+
+	if (err == SL_OK)
+		err = end_body(c, f, c->bytes.stage == NULL ? out : &f->body);
+	if (err != SL_OK || c->bytes.stage == NULL)
+		return err;
+	sl_put_u32(out->data + out->len, (uint32_t)f->body.len);
+	out->len += 4;
+	return c->bytes.stage->pack(c->bytes.state, (struct sl_bytes){f->body.data, f->body.len}, out);
 }
 
 static enum sl_err decode_payload(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-				  int64_t rows, struct sl_fail *fail);
+				  int64_t rows, bool later, struct sl_fail *fail);
+static enum sl_err restore(struct sl_codec *c, const struct sl_codec_call *call, const sl_f32u *y,
+			   const struct sl_shape *s, float *x, struct sl_fail *fail);
 
-/* Encodes x + residual, and keeps what was lost as the pending residual. */
-static enum sl_err encode_with_feedback(struct sl_codec *c, const struct sl_codec_call *call, const float *x,
-					int64_t rows, struct sl_buf *out)
+/* What was lost at this slot's chunk, where that counts. */
+static struct residual *residual_of(struct sl_codec *c, const struct sl_codec_call *call)
 {
-	struct residual *r = &c->residual[call->chunk % c->env.slots];
-	int64_t n = rows * sl_shape_row(&c->env.shape);
-	size_t start = out->len;
-	struct sl_fail fail;
-	enum sl_err err = sl_feedback_add(c, r, &x, n);
+	return c->spec.error_feedback && call->training ? &c->residual[call->chunk % c->env.slots] : NULL;
+}
 
+/* The pending residual of x, which is x + residual already: behind begin_payload on a device, which has what it needs
+ * for that; else behind end_payload. */
+static enum sl_err keep_lost(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes payload,
+			     const float *x, const struct sl_shape *s)
+{
+	const struct link *q = &c->quantizer;
+	int n = c->n_transform;
+	float *values = n == 0 ? c->back : c->values[n - 1];
+	struct sl_fail fail;
+	enum sl_err err;
+
+	if (c->device) {
+		err = q->stage->echo(q->state, values, &s[n]);
+		if (err == SL_OK)
+			err = restore(c, call, values, s, c->back, &fail);
+	} else {
+		err = decode_payload(c, call, payload, c->back, s[0].dim[0], false, &fail);
+	}
 	if (err == SL_OK)
-		err = encode_payload(c, call, x, rows, out);
-	if (err != SL_OK)
-		return err;
-	err = decode_payload(c, call, (struct sl_bytes){out->data + start, out->len - start}, c->back, rows, &fail);
-	err = err == SL_OK ? sl_feedback_keep(c, r, x, n) : err == SL_ERR_DEVICE ? err : SL_ERR_BUG;
-	if (err != SL_OK)
-		out->len = start;
-	return err;
+		err = sl_feedback_keep(c, residual_of(c, call), x, sl_shape_count(&s[0]));
+	return err == SL_OK || err == SL_ERR_DEVICE ? err : SL_ERR_BUG;
 }
 
 static bool fits(const struct sl_codec *c, const struct sl_codec_call *call, const struct sl_tensor *x)
@@ -136,34 +157,61 @@ static bool fits(const struct sl_codec *c, const struct sl_codec_call *call, con
 	       x->shape.dim[0] <= c->env.shape.dim[0] && call->slot >= 0 && call->slot < c->env.slots;
 }
 
+static enum sl_err encode(struct sl_codec *c, const struct sl_codec_call *call, const struct sl_tensor *t, bool later,
+			  struct sl_buf *out)
+{
+	struct residual *r = residual_of(c, call);
+	struct sl_shape s[MAX_TRANSFORMS + 1] = {t->shape};
+	const float *x = t->data;
+	size_t start = out->len;
+	struct sl_fail fail;
+	enum sl_err err;
+
+	if (!fits(c, call, t))
+		return SL_ERR_BUG;
+	if (out->cap - out->len < sl_codec_bound(c, s[0].dim[0]))
+		return SL_ERR_LIMIT;
+	err = r == NULL ? SL_OK : sl_feedback_add(c, r, &x, sl_shape_count(&s[0]));
+	if (err == SL_OK)
+		err = begin_payload(c, call, x, s, later, out);
+	if (err == SL_OK && r != NULL && c->device)
+		err = keep_lost(c, call, (struct sl_bytes){0}, x, s);
+	if (err == SL_OK && !later)
+		err = end_payload(c, call, out, &fail);
+	if (err == SL_OK && r != NULL && !c->device)
+		err = keep_lost(c, call, (struct sl_bytes){out->data + start, out->len - start}, x, s);
+	if (err == SL_OK)
+		return SL_OK;
+	(void)!collect(c, call, NULL, &fail);
+	if (r != NULL)
+		r->has_pending = false;
+	out->len = start;
+	return err;
+}
+
 enum sl_err sl_codec_encode(struct sl_codec *c, const struct sl_codec_call *call, const struct sl_tensor *x,
 			    struct sl_buf *out)
 {
-	int64_t rows = x->shape.dim[0];
-
-	if (!fits(c, call, x))
-		return SL_ERR_BUG;
-	if (out->cap - out->len < sl_codec_bound(c, rows))
-		return SL_ERR_LIMIT;
-	if (c->spec.error_feedback && call->training)
-		return encode_with_feedback(c, call, x->data, rows, out);
-	return encode_payload(c, call, x->data, rows, out);
+	return encode(c, call, x, false, out);
 }
 
-bool sl_codec_queues(const struct sl_codec *c, bool training)
+bool sl_codec_queues(const struct sl_codec *c)
 {
-	return alone(c) && !(c->spec.error_feedback && training);
+	const struct link *l;
+	bool all = true;
+
+	for (int i = 0; (l = sl_codec_link(c, i)) != NULL; i++)
+		all = all && l->stage->collect != NULL;
+	return all;
 }
 
 enum sl_err sl_codec_queue_encode(struct sl_codec *c, const struct sl_codec_call *call, const struct sl_tensor *x,
 				  struct sl_buf *out, bool *later)
 {
-	enum sl_err err;
+	bool queues = sl_codec_queues(c);
+	enum sl_err err = encode(c, call, x, queues, out);
 
-	c->later = sl_codec_queues(c, call->training);
-	err = sl_codec_encode(c, call, x, out);
-	*later = c->later && err == SL_OK;
-	c->later = false;
+	*later = queues && err == SL_OK;
 	return err;
 }
 
@@ -197,8 +245,37 @@ static enum sl_err take_apart(const struct sl_codec *c, struct sl_bytes in, stru
 	return SL_OK;
 }
 
+static enum sl_err dequantize(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in, float *x,
+			      const struct sl_shape *xs, struct sl_fail *fail)
+{
+	const struct sl_codec_stage *q = c->quantizer.stage;
+
+	if (q->queue_decode == NULL)
+		return q->decode(c->quantizer.state, call, in, x, xs, fail);
+	return q->queue_decode(c->quantizer.state, call, in, x, xs, fail);
+}
+
+/* From y, what the last transform left, back to x; s as in begin_body. */
+static enum sl_err restore(struct sl_codec *c, const struct sl_codec_call *call, const sl_f32u *y,
+			   const struct sl_shape *s, float *x, struct sl_fail *fail)
+{
+	for (int i = c->n_transform - 1; i >= 0; i--) {
+		struct link *t = &c->transform[i];
+		enum sl_err err;
+		float *to;
+
+		i -= t->finishes;
+		to = i == 0 ? x : c->values[i - 1];
+		err = t->stage->inverse(t->state, call, y, &s[i + 1 + t->finishes], to, &s[i + t->finishes]);
+		if (err != SL_OK)
+			return sl_fail_set(fail, err, "%s cannot restore its tensor", t->stage->name);
+		y = to;
+	}
+	return SL_OK;
+}
+
 static enum sl_err decode_body(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-			       int64_t rows, struct sl_fail *fail)
+			       int64_t rows, bool later, struct sl_fail *fail)
 {
 	struct sl_shape s[MAX_TRANSFORMS + 1];
 	const sl_f32u *y = NULL;
@@ -225,70 +302,80 @@ static enum sl_err decode_body(struct sl_codec *c, const struct sl_codec_call *c
 	} else {
 		float *values = n == 0 ? x : c->values[n - 1];
 
-		err = restore(c, call, p.values, values, &s[n], fail);
+		err = dequantize(c, call, p.values, values, &s[n], fail);
+		/* so that nothing is written of what turns out to be no payload */
+		if (err == SL_OK && !later)
+			err = collect(c, call, NULL, fail);
 		if (err != SL_OK)
 			return err;
 		y = values;
 	}
-	for (int i = n - 1; i >= 0; i--) {
-		struct link *t = &c->transform[i];
-		float *to;
-
-		i -= t->finishes;
-		to = i == 0 ? x : c->values[i - 1];
-		err = t->stage->inverse(t->state, call, y, &s[i + 1 + t->finishes], to, &s[i + t->finishes]);
-		if (err != SL_OK)
-			return sl_fail_set(fail, err, "%s cannot restore its tensor", t->stage->name);
-		y = to;
-	}
-	return SL_OK;
+	return restore(c, call, y, s, x, fail);
 }
 
 static enum sl_err decode_payload(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-				  int64_t rows, struct sl_fail *fail)
+				  int64_t rows, bool later, struct sl_fail *fail)
 {
 	enum sl_err err = sl_frame_take(&in, &c->spec, c->paired, rows, fail);
+	struct flight *f = flight_of(c, call);
 	struct sl_bytes size;
 	struct sl_buf body;
 
 	if (err != SL_OK)
 		return err;
 	if (c->bytes.stage == NULL)
-		return decode_body(c, call, in, x, rows, fail);
+		return decode_body(c, call, in, x, rows, later, fail);
 	if (sl_bytes_take(&in, 4, &size) != SL_OK || sl_get_u32(size.data) > sl_codec_body_bound(c, rows))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "declared size is missing or above %zu bytes",
 				   sl_codec_body_bound(c, rows));
-	body = (struct sl_buf){c->body.data, 0, sl_get_u32(size.data)};
+	body = (struct sl_buf){f->body.data, 0, sl_get_u32(size.data)};
 	err = c->bytes.stage->unpack(c->bytes.state, in, &body, fail);
 	if (err != SL_OK)
 		return err;
 	if (body.len != body.cap)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "unpacked to %zu bytes, %zu were declared", body.len,
 				   body.cap);
-	return decode_body(c, call, (struct sl_bytes){body.data, body.len}, x, rows, fail);
+	return decode_body(c, call, (struct sl_bytes){body.data, body.len}, x, rows, later, fail);
+}
+
+static enum sl_err decode(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in, bool later,
+			  struct sl_tensor *x, struct sl_fail *fail)
+{
+	struct sl_fail other;
+	enum sl_err err;
+
+	if (!fits(c, call, x))
+		return sl_fail_set(fail, SL_ERR_BUG, "codec %s: tensor or slot is not of the plan", c->spec.text);
+	err = decode_payload(c, call, in, x->data, x->shape.dim[0], later, fail);
+	/* what stages in front have queued reads `in` */
+	if (err != SL_OK)
+		(void)!collect(c, call, NULL, &other);
+	return err;
 }
 
 enum sl_err sl_codec_decode(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in,
 			    struct sl_tensor *x, struct sl_fail *fail)
 {
-	if (!fits(c, call, x))
-		return sl_fail_set(fail, SL_ERR_BUG, "codec %s: tensor or slot is not of the plan", c->spec.text);
-	return decode_payload(c, call, in, x->data, x->shape.dim[0], fail);
+	return decode(c, call, in, false, x, fail);
 }
 
 enum sl_err sl_codec_queue_decode(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in,
 				  struct sl_tensor *x, bool *later, struct sl_fail *fail)
 {
-	enum sl_err err;
+	bool queues = sl_codec_queues(c);
+	enum sl_err err = decode(c, call, in, queues, x, fail);
 
-	c->later = alone(c);
-	err = sl_codec_decode(c, call, in, x, fail);
-	*later = c->later && err == SL_OK;
-	c->later = false;
+	*later = queues && err == SL_OK;
 	return err;
 }
 
-enum sl_err sl_codec_collect(struct sl_codec *c, const struct sl_codec_call *call, struct sl_fail *fail)
+enum sl_err sl_codec_collect(struct sl_codec *c, const struct sl_codec_call *call, struct sl_buf *out,
+			     struct sl_fail *fail)
 {
-	return collect(c, call, fail);
+	struct residual *r = residual_of(c, call);
+	enum sl_err err = out == NULL ? collect(c, call, NULL, fail) : end_payload(c, call, out, fail);
+
+	if (err != SL_OK && out != NULL && r != NULL)
+		r->has_pending = false;
+	return err;
 }

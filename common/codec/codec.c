@@ -84,6 +84,7 @@ static struct sl_codec_stage join(const struct sl_codec_stage *plain, const stru
 	s.queue_encode = device->queue_encode;
 	s.queue_decode = device->queue_decode;
 	s.collect = device->collect;
+	s.echo = device->echo;
 	return s;
 }
 
@@ -157,7 +158,8 @@ struct sl_stage_env sl_codec_stage_env(const struct sl_codec *c, const struct li
 				     .seed = c->env.seed,
 				     .dir = c->env.dir,
 				     .pair_dir = c->env.dir,
-				     .arg = link->arg};
+				     .arg = link->arg,
+				     .scratch = c->n_transform > 0 || c->spec.error_feedback};
 }
 
 static enum sl_err open_link(struct sl_codec *c, struct link *link, struct sl_fail *fail)
@@ -213,21 +215,20 @@ size_t sl_codec_lay_out(struct sl_codec *c, bool take)
 	for (int i = 0; i < c->n_transform; i++) {
 		struct sl_shape in = sl_codec_shape_after(c, i, rows), out = sl_codec_shape_after(c, i + 1, rows);
 		bool values = !c->device && !(i == c->n_transform - 1 && sl_codec_direct(c));
+		size_t cap = c->transform[i].stage->bound(c->transform[i].arg, c->transform[i].paired, &in);
 
-		c->side_cap[i] = c->transform[i].stage->bound(c->transform[i].arg, c->transform[i].paired, &in);
-		total += sl_align(c->side_cap[i]) + (values ? sl_codec_values_bytes(&out) : 0);
-		if (take) {
-			c->side[i] = sl_arena_take(&c->arena, c->side_cap[i]);
-			if (values)
-				c->values[i] = sl_arena_take(&c->arena, sl_codec_values_bytes(&out));
-		}
+		total += (size_t)c->flights * sl_align(cap) + (values ? sl_codec_values_bytes(&out) : 0);
+		for (int f = 0; take && f < c->flights; f++)
+			c->flight[f].side[i] = (struct sl_buf){sl_arena_take(&c->arena, cap), 0, cap};
+		if (take && values)
+			c->values[i] = sl_arena_take(&c->arena, sl_codec_values_bytes(&out));
 	}
 	if (c->bytes.stage != NULL) {
 		size_t cap = sl_codec_body_bound(c, rows);
 
-		total += sl_align(cap);
-		if (take)
-			c->body = (struct sl_buf){sl_arena_take(&c->arena, cap), 0, cap};
+		total += (size_t)c->flights * sl_align(cap);
+		for (int f = 0; take && f < c->flights; f++)
+			c->flight[f].body = (struct sl_buf){sl_arena_take(&c->arena, cap), 0, cap};
 	}
 	return total;
 }
@@ -236,6 +237,9 @@ static enum sl_err open_memory(struct sl_codec *c, struct sl_fail *fail)
 {
 	enum sl_err err;
 
+	c->flight = calloc((size_t)c->flights, sizeof *c->flight);
+	if (c->flight == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory for %d slots", c->flights);
 	if (c->spec.error_feedback) {
 		err = sl_feedback_open(c, fail);
 		if (err != SL_OK)
@@ -292,6 +296,7 @@ enum sl_err sl_codec_find(struct sl_codec *c, const struct sl_codec_spec *spec, 
 	*c = (struct sl_codec){.spec = *spec, .env = *env, .paired = paired};
 	c->pool = env->be == NULL ? NULL : env->be->pool;
 	c->device = ops != NULL && ops->codec_stages != NULL;
+	c->flights = c->device && ops->ahead ? env->slots : 1;
 	c->loops = ops != NULL && ops->codec_loops != NULL ? ops->codec_loops() : &sl_codec_loops_c;
 	if (c->loops->streaming != NULL &&
 	    sl_shape_count(&env->shape) * (int64_t)sizeof(float) >= SL_CODEC_STREAM_BYTES)
@@ -345,6 +350,7 @@ void sl_codec_close(struct sl_codec *c)
 	else
 		sl_arena_close(&c->arena);
 	sl_feedback_close(c);
+	free(c->flight);
 	free(c);
 }
 
@@ -352,17 +358,13 @@ void sl_codec_close(struct sl_codec *c)
 
 static void each_link(struct sl_codec *c, bool commit)
 {
-	struct link *links[MAX_TRANSFORMS + 1];
-	int n = 0;
+	const struct link *l;
 
-	for (int i = 0; i < c->n_transform; i++)
-		links[n++] = &c->transform[i];
-	links[n++] = &c->quantizer;
-	for (int i = 0; i < n; i++) {
-		void (*fn)(void *) = commit ? links[i]->stage->commit : links[i]->stage->rollback;
+	for (int i = 0; (l = sl_codec_link(c, i)) != NULL; i++) {
+		void (*fn)(void *) = commit ? l->stage->commit : l->stage->rollback;
 
 		if (fn != NULL)
-			fn(links[i]->state);
+			fn(l->state);
 	}
 }
 

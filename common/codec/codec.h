@@ -99,17 +99,17 @@ enum sl_err sl_codec_decode(struct sl_codec *codec, const struct sl_codec_call *
 			    struct sl_tensor *x, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* On a backend that queues (sl_backend_ops.ahead): as encode and decode, which may return before all is done. *later:
- * they did, and `in`, or what was appended to *out, and x stay with the codec until sl_codec_collect has been called
- * for the same call. That waits, and says what they would have said. */
+ * they did, and `in`, or *out from its old length on, and x stay with the codec until sl_codec_collect has been called
+ * for the same call. That waits, says what they would have said, and appends to *out what was not known before; NULL:
+ * of a decoding. Nothing that is queued may still use what a decoder is to write; of the calls under way no two have
+ * the same slot. Where a payload turns out to be none, x may have been written. */
 enum sl_err sl_codec_queue_encode(struct sl_codec *codec, const struct sl_codec_call *call, const struct sl_tensor *x,
 				  struct sl_buf *out, bool *later) SL_MUST_CHECK;
 enum sl_err sl_codec_queue_decode(struct sl_codec *codec, const struct sl_codec_call *call, struct sl_bytes in,
 				  struct sl_tensor *x, bool *later, struct sl_fail *fail) SL_MUST_CHECK;
-/* Whether queue_encode returns early; then a NaN or Inf in training is NONFINITE, be the method able to carry it or
- * not.
- */
-bool sl_codec_queues(const struct sl_codec *codec, bool training);
-enum sl_err sl_codec_collect(struct sl_codec *codec, const struct sl_codec_call *call,
+/* Whether they return early; then a NaN or Inf in training is NONFINITE, be the method able to carry it or not. */
+bool sl_codec_queues(const struct sl_codec *codec);
+enum sl_err sl_codec_collect(struct sl_codec *codec, const struct sl_codec_call *call, struct sl_buf *out,
 			     struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Where a payload is SL_FRAME_BYTES (frame.h) and behind them the tensor as it lies in host memory, so that it can be

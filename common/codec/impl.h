@@ -23,13 +23,19 @@ struct residual {
 	bool has_current, has_pending;
 };
 
+/* A call from its beginning to its end, on which other slots' may follow: of a payload what is not in it yet. */
+struct flight {
+	struct sl_buf side[MAX_TRANSFORMS];
+	struct sl_buf body; /* between the chain and a stage of bytes */
+	size_t table;       /* where it lies in what the body is appended to */
+};
+
 struct sl_codec {
 	struct sl_codec_spec spec;
 	struct sl_codec_env env;
 	const struct sl_codec_loops *loops;
 	struct sl_pool *pool;
 	bool device;             /* tensors are not in host memory: stages are the backend's */
-	bool later;              /* during a queue_… call: the quantizer is not waited for */
 	bool paired, pair_found; /* with an activation's codec; its transform that pairs is open */
 
 	int n_transform;
@@ -39,15 +45,22 @@ struct sl_codec {
 	struct sl_arena arena;
 	void *pinned;                  /* what the arena cuts up where the backend has locked memory, else NULL */
 	float *values[MAX_TRANSFORMS]; /* what transform i left */
-	uint8_t *side[MAX_TRANSFORMS];
-	size_t side_cap[MAX_TRANSFORMS];
-	struct sl_buf body; /* between the chain and a stage of bytes */
+	struct flight *flight;         /* [flights]: slots, or 1 where calls do not overlap */
+	int flights;
 	struct residual
 		*residual; /* feedback.c; in `feedback` on the host, in `feedback_there` where the tensors are */
 	struct sl_arena feedback;
 	void *feedback_there;
 	float *sum, *back; /* tensor + residual; what the other side will see */
 };
+
+/* Link i of the chain that may have state: the transforms, then the quantizer; NULL behind them. */
+static inline const struct link *sl_codec_link(const struct sl_codec *c, int i)
+{
+	if (i < c->n_transform)
+		return &c->transform[i];
+	return i == c->n_transform ? &c->quantizer : NULL;
+}
 
 /* codec.c. The tensor that so many transforms leave, at most; most bytes behind the header, before a stage of bytes. */
 struct sl_shape sl_codec_shape_after(const struct sl_codec *c, int transforms, int64_t rows);

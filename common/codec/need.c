@@ -44,6 +44,7 @@ enum sl_err sl_codec_need(const struct sl_codec_spec *spec, const struct sl_code
 	if (err != SL_OK)
 		return err;
 	sl_need(&need.memory.host, 1, sizeof c);
+	sl_need(&need.memory.host, c.flights, sizeof *c.flight);
 	if (spec->error_feedback)
 		sl_feedback_memory(&c, &need.memory);
 	sl_need(&need.memory.host, 1, sl_align(sl_codec_lay_out(&c, false)));

@@ -68,6 +68,7 @@ struct sl_stage_env {
 	 * instead of writing x, which is that transform's. */
 	const struct sl_codec_stage *front;
 	void *front_state;
+	bool scratch; /* quantizer: its tensors are memory of the chain, which the next call writes to */
 };
 
 struct sl_codec_stage {
@@ -127,15 +128,22 @@ struct sl_codec_stage {
 	enum sl_err (*decode)(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
 			      const struct sl_shape *xs, struct sl_fail *fail);
 
-	/* Quantizer of a backend that queues (sl_backend_ops.ahead), in place of encode and decode: these, but they
-	 * return when the work is queued; `in`, and what was appended to `out`, are theirs until collect. That waits
-	 * for it, and says what has come of it; with `finite` NONFINITE also where the method could carry it. Calls for
-	 * other slots may come between. */
+	/* A backend whose tensors live elsewhere may return when the work is queued, from all of the above and, in
+	 * place of encode and decode, from these. Host memory of the call (`in`, side bytes, what was appended to
+	 * `out`) is then theirs until collect. That waits, and says what has come of it, if anything was queued for
+	 * this slot; the length of `side`, where only the device knew it, is right behind it; NULL: of a decoding.
+	 * Calls for other slots may come between. With `finite` NONFINITE also where the method could carry it. Where a
+	 * payload turns out to be none, what decode or inverse was told to write is as before, or behind another stage,
+	 * undefined. */
 	enum sl_err (*queue_encode)(void *state, const struct sl_codec_call *call, const float *x,
 				    const struct sl_shape *xs, bool finite, struct sl_buf *out);
 	enum sl_err (*queue_decode)(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
 				    const struct sl_shape *xs, struct sl_fail *fail);
-	enum sl_err (*collect)(void *state, const struct sl_codec_call *call, struct sl_fail *fail);
+	enum sl_err (*collect)(void *state, const struct sl_codec_call *call, struct sl_buf *side,
+			       struct sl_fail *fail);
+	/* Behind queue_encode, for error feedback: what decode will make of that payload, from what the device has of
+	 * it. */
+	enum sl_err (*echo)(void *state, float *x, const struct sl_shape *xs);
 
 	/* Bytes. unpack: PAYLOAD where the result would pass out->cap. */
 	enum sl_err (*pack)(void *state, struct sl_bytes in, struct sl_buf *out);

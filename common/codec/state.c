@@ -12,14 +12,6 @@ static size_t residual_floats(const struct sl_codec *c)
 	return (size_t)sl_shape_count(&c->env.shape);
 }
 
-/* Link i of the chain that may have state: the transforms, then the quantizer; NULL behind them. */
-static const struct link *link_at(const struct sl_codec *c, int i)
-{
-	if (i < c->n_transform)
-		return &c->transform[i];
-	return i == c->n_transform ? &c->quantizer : NULL;
-}
-
 size_t sl_codec_state_bytes(const struct sl_codec *c)
 {
 	const struct link *link;
@@ -27,7 +19,7 @@ size_t sl_codec_state_bytes(const struct sl_codec *c)
 
 	if (c->residual != NULL)
 		bytes += (size_t)c->env.slots * (4 + residual_floats(c) * sizeof(float));
-	for (int i = 0; (link = link_at(c, i)) != NULL; i++)
+	for (int i = 0; (link = sl_codec_link(c, i)) != NULL; i++)
 		if (link->stage->state_bytes != NULL)
 			bytes += link->stage->state_bytes(link->state);
 	return bytes;
@@ -61,7 +53,7 @@ enum sl_err sl_codec_save(const struct sl_codec *c, struct sl_buf *out)
 		if (err == SL_OK && c->residual[s].has_current)
 			err = sl_feedback_save(c, &c->residual[s], out);
 	}
-	for (int i = 0; err == SL_OK && (link = link_at(c, i)) != NULL; i++)
+	for (int i = 0; err == SL_OK && (link = sl_codec_link(c, i)) != NULL; i++)
 		if (link->stage->save != NULL)
 			err = link->stage->save(link->state, out);
 	return err;
@@ -97,7 +89,7 @@ void sl_codec_forget(struct sl_codec *c)
 	sl_codec_rollback(c);
 	for (int s = 0; c->residual != NULL && s < c->env.slots; s++)
 		c->residual[s].has_current = false;
-	for (int i = 0; (link = link_at(c, i)) != NULL; i++)
+	for (int i = 0; (link = sl_codec_link(c, i)) != NULL; i++)
 		if (link->stage->load != NULL)
 			(void)!link->stage->load(link->state, &(struct sl_bytes){0});
 }
@@ -114,7 +106,7 @@ enum sl_err sl_codec_load(struct sl_codec *c, struct sl_bytes in)
 		err = SL_ERR_DATA;
 	if (err == SL_OK)
 		err = load_residuals(c, &in);
-	for (int i = 0; err == SL_OK && (link = link_at(c, i)) != NULL; i++)
+	for (int i = 0; err == SL_OK && (link = sl_codec_link(c, i)) != NULL; i++)
 		if (link->stage->load != NULL)
 			err = link->stage->load(link->state, &in);
 	if (err == SL_OK && in.len != 0)

@@ -132,7 +132,7 @@ enum sl_err sl_port_encode(struct sl_port *p, enum sl_dir dir, int chunk, const 
 	uint64_t start = sl_now_ns();
 	enum sl_err err = SL_OK;
 
-	if (p->session.training && !(ahead(p, dir) && sl_codec_queues(p->codec[dir], true)))
+	if (p->session.training && !(ahead(p, dir) && sl_codec_queues(p->codec[dir])))
 		err = sl_finite_tensor(x, sl_dir_name(dir), chunk, fail);
 	if (err)
 		return err;
@@ -165,13 +165,18 @@ enum sl_err sl_port_collect(struct sl_port *p, int chunk, struct sl_fail *fail)
 	enum sl_err first = SL_OK;
 
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		struct run_slot *slot;
 		struct sl_fail why;
+		struct sl_buf out;
 		enum sl_err err;
 
 		if (!queued(p, dir, chunk))
 			continue;
-		p->run[dir][chunk].queued = false;
-		err = sl_codec_collect(p->codec[dir], &call, &why);
+		slot = &p->run[dir][chunk];
+		slot->queued = false;
+		out = (struct sl_buf){slot->data, slot->len, slot->cap};
+		err = sl_codec_collect(p->codec[dir], &call, receives(p, dir) ? NULL : &out, &why);
+		slot->len = out.len;
 		if (err && !receives(p, dir))
 			err = encode_failed((enum sl_dir)dir, chunk, err, &why);
 		if (err && !first) {

@@ -41,6 +41,9 @@ enum cu_status {
 cudaError_t cu_to_half(cudaStream_t s, uint16_t *out, uint32_t *status, const float *x, bool bf16, int64_t n);
 cudaError_t cu_from_half(cudaStream_t s, float *x, const uint16_t *in, bool bf16, int64_t n);
 cudaError_t cu_check_finite(cudaStream_t s, uint32_t *status, const float *x, int64_t n);
+/* host = from, of `bytes` of device memory so many bytes, `most` at most; both begin at a multiple of 8. `host` is
+ * locked, and the device writes to it. Few blocks: it runs beside kernels that compute. */
+cudaError_t cu_carry(cudaStream_t s, void *host, const void *from, const uint32_t *bytes, int64_t most);
 cudaError_t cu_combine(cudaStream_t s, float *out, const float *a, const float *b, float sign, int64_t n);
 
 /* ---- codec_levels.cu: affine codes and levels, one scale for all ---- */
@@ -124,8 +127,9 @@ cudaError_t cu_drop_ties(cudaStream_t s, uint32_t *bitmap, const uint32_t *quota
 /* y = the marked elements in order. `check`: NONFINITE of all elements, marked or not. */
 cudaError_t cu_gather(cudaStream_t s, float *y, uint32_t *status, const float *x, const uint32_t *bitmap,
 		      const uint32_t *offset, bool check, int64_t n);
+/* `refused` as for cu_codes_decode. */
 cudaError_t cu_expand(cudaStream_t s, float *x, const float *y, const uint32_t *bitmap, const uint32_t *offset,
-		      int64_t n);
+		      const uint32_t *refused, int64_t n);
 /* The side bytes of places: place [blocks][CU_BLOCK], coded [blocks][CU_BLOCK_BYTES], entry, size [blocks]: scratch.
  * SIDE: their number. */
 struct cu_place_coding {

@@ -79,7 +79,6 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	cudaError_t queued;
 	enum sl_err err;
 
-	(void)call;
 	if (side->cap - side->len < bytes)
 		return SL_ERR_LIMIT;
 	err = cu_stage_begin(s);
@@ -87,13 +86,18 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 		return err;
 	queued = cu_cells_split(s->stream, c->mean, (float *)(void *)y, s->status, x, &c->cells, xs->dim[0]);
 	if (queued == cudaSuccess)
-		queued = cu_stage_download(s, side->data + side->len, c->mean, bytes);
-	err = cu_stage_end(s, queued);
-	if (err != SL_OK)
-		return err;
+		queued = cu_stage_send(s, call->slot, side->data + side->len, c->mean, bytes);
 	side->len += bytes;
 	*ys = *xs;
-	return SL_OK;
+	return cu_codec_check(s->env.be, queued);
+}
+
+static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *side, struct sl_fail *fail)
+{
+	struct cells *c = state;
+
+	(void)side;
+	return cu_stage_said(cu_stage_collect(&c->stage, call->slot), fail);
 }
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
@@ -102,9 +106,9 @@ static enum sl_err parse(void *state, const struct sl_codec_call *call, struct s
 	struct cells *c = state;
 	struct cu_stage *s = &c->stage;
 	size_t bytes = side_bytes(c, xs->dim[0]);
+	cudaError_t queued;
 	enum sl_err err;
 
-	(void)call;
 	if (side.len != bytes || count != sl_shape_count(xs))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD,
 				   "cells: %zu bytes of means and %lld values, expected %zu and %lld", side.len,
@@ -112,13 +116,14 @@ static enum sl_err parse(void *state, const struct sl_codec_call *call, struct s
 	for (size_t i = 0; i < bytes; i += sizeof *c->mean)
 		if ((side.data[i + 1] & 0x7f) == 0x7f && (side.data[i] & 0x80) != 0)
 			return sl_fail_set(fail, SL_ERR_PAYLOAD, "cells: mean %zu is not finite", i / sizeof *c->mean);
-	err = cu_stage_begin(s);
-	if (err == SL_OK)
-		err = cu_stage_end(s, cu_stage_upload(s, c->mean, side.data, bytes));
+	err = cu_stage_enter(s);
 	if (err != SL_OK)
-		return sl_fail_set(fail, err, "the device failed to take means");
+		return sl_fail_set(fail, err, "the device has failed");
+	queued = cu_stage_bring(s, c->mean, side.data, bytes);
+	if (queued == cudaSuccess)
+		queued = cu_stage_settle(s, call->slot, false);
 	*ys = *xs;
-	return SL_OK;
+	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
 }
 
 static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_shape *ys,
@@ -126,13 +131,17 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 {
 	struct cells *c = state;
 	struct cu_stage *s = &c->stage;
-	enum sl_err err = cu_stage_begin(s);
+	enum sl_err err = cu_stage_enter(s);
+	cudaError_t queued;
 
 	(void)call;
 	(void)ys;
-	return err ? err
-		   : cu_codec_check(s->env.be, cu_cells_join(s->stream, x, c->mean, (const float *)(const void *)y,
-							     &c->cells, xs->dim[0]));
+	if (err != SL_OK)
+		return err;
+	queued = cu_cells_join(s->stream, x, c->mean, (const float *)(const void *)y, &c->cells, xs->dim[0]);
+	if (queued == cudaSuccess)
+		queued = cu_stage_read(s);
+	return cu_codec_check(s->env.be, queued);
 }
 
 const struct sl_codec_stage cu_stage_cells = {.id = SL_STAGE_ID_CELLS,
@@ -141,4 +150,5 @@ const struct sl_codec_stage cu_stage_cells = {.id = SL_STAGE_ID_CELLS,
 					      .close = close_cells,
 					      .forward = forward,
 					      .parse = parse,
-					      .inverse = inverse};
+					      .inverse = inverse,
+					      .collect = collect};

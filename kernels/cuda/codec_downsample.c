@@ -116,13 +116,24 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	struct downsample *d = state;
 	struct cu_stage *s = &d->stage;
 	enum sl_err err = cu_stage_begin(s);
+	cudaError_t queued;
 
-	(void)call;
 	(void)side;
 	if (err != SL_OK)
 		return err;
 	*ys = small_shape(d, xs);
-	return cu_stage_end(s, cu_cells_shrink(s->stream, (float *)(void *)y, s->status, x, &d->cells, xs->dim[0]));
+	queued = cu_cells_shrink(s->stream, (float *)(void *)y, s->status, x, &d->cells, xs->dim[0]);
+	if (queued == cudaSuccess)
+		queued = cu_stage_send(s, call->slot, NULL, NULL, 0);
+	return cu_codec_check(s->env.be, queued);
+}
+
+static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *side, struct sl_fail *fail)
+{
+	struct downsample *d = state;
+
+	(void)side;
+	return cu_stage_said(cu_stage_collect(&d->stage, call->slot), fail);
 }
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
@@ -143,7 +154,7 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 {
 	struct downsample *d = state;
 	struct cu_stage *s = &d->stage;
-	enum sl_err err = cu_stage_begin(s);
+	enum sl_err err = cu_stage_enter(s);
 
 	(void)call;
 	(void)ys;
@@ -158,4 +169,5 @@ const struct sl_codec_stage cu_stage_downsample = {.id = SL_STAGE_ID_DOWNSAMPLE,
 						   .close = close_downsample,
 						   .forward = forward,
 						   .parse = parse,
-						   .inverse = inverse};
+						   .inverse = inverse,
+						   .collect = collect};

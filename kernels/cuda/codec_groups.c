@@ -271,13 +271,24 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
 }
 
-static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_fail *fail)
+static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *side, struct sl_fail *fail)
 {
 	struct grouped *g = state;
 
 	if (g->plain != NULL)
-		return g->plain->collect(g->state, call, fail);
+		return g->plain->collect(g->state, call, side, fail);
 	return cu_codes_collect(&g->stage, &g->groups.codes, call->slot, fail);
+}
+
+static enum sl_err echo(void *state, float *x, const struct sl_shape *xs)
+{
+	struct grouped *g = state;
+
+	if (g->plain != NULL)
+		return g->plain->echo(g->state, x, xs);
+	if (g->groups.codes.n == 0)
+		return SL_OK;
+	return cu_codec_check(g->stage.env.be, cu_groups_decode(g->stage.stream, x, NULL, &g->groups));
 }
 
 const struct sl_codec_stage cu_stage_quant_groups = {.id = SL_STAGE_ID_QUANT,
@@ -286,18 +297,21 @@ const struct sl_codec_stage cu_stage_quant_groups = {.id = SL_STAGE_ID_QUANT,
 						     .close = close_grouped,
 						     .queue_encode = queue_encode,
 						     .queue_decode = queue_decode,
-						     .collect = collect};
+						     .collect = collect,
+						     .echo = echo};
 const struct sl_codec_stage cu_stage_qsgd_groups = {.id = SL_STAGE_ID_QSGD,
 						    .memory = qsgd_memory,
 						    .open = open_qsgd,
 						    .close = close_grouped,
 						    .queue_encode = queue_encode,
 						    .queue_decode = queue_decode,
-						    .collect = collect};
+						    .collect = collect,
+						    .echo = echo};
 const struct sl_codec_stage cu_stage_terngrad_groups = {.id = SL_STAGE_ID_TERNGRAD,
 							.memory = tern_memory,
 							.open = open_tern,
 							.close = close_grouped,
 							.queue_encode = queue_encode,
 							.queue_decode = queue_decode,
-							.collect = collect};
+							.collect = collect,
+							.echo = echo};

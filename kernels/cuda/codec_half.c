@@ -5,8 +5,8 @@
 
 struct half {
 	struct cu_stage stage;
-	uint16_t *staging; /* NULL: none */
-	bool bf16;
+	bool half, bf16;
+	void *staging; /* values as they are sent; NULL: the tensor */
 };
 
 static void close_half(void *state)
@@ -18,17 +18,24 @@ static void close_half(void *state)
 	free(h);
 }
 
+static size_t value_bytes(const struct half *h, int64_t n)
+{
+	return (size_t)n * (h->half ? sizeof(uint16_t) : sizeof(float));
+}
+
 static void none_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
 	(void)pairing;
 	cu_stage_memory(env, sizeof(struct half), need);
+	if (env->scratch)
+		sl_need(&need->device, sl_shape_count(&env->shape), sizeof(float));
 }
 
 static void half_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
 	(void)pairing;
 	cu_stage_memory(env, sizeof(struct half), need);
-	sl_need(&need->device, sl_shape_count(&env->shape), 2);
+	sl_need(&need->device, sl_shape_count(&env->shape), sizeof(uint16_t));
 }
 
 static enum sl_err open_as(void **state, const struct sl_stage_env *env, bool half, bool bf16, struct sl_fail *fail)
@@ -38,10 +45,11 @@ static enum sl_err open_as(void **state, const struct sl_stage_env *env, bool ha
 
 	if (h == NULL)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory");
+	h->half = half;
 	h->bf16 = bf16;
 	err = cu_stage_open(&h->stage, env, fail);
-	if (err == SL_OK && half)
-		err = cu_stage_alloc(&h->stage, (size_t)sl_shape_count(&env->shape) * 2, (void **)&h->staging, fail);
+	if (err == SL_OK && (half || env->scratch))
+		err = cu_stage_alloc(&h->stage, value_bytes(h, sl_shape_count(&env->shape)), &h->staging, fail);
 	if (err != SL_OK) {
 		close_half(h);
 		return err;
@@ -65,9 +73,11 @@ static enum sl_err open_bf16(void **state, const struct sl_stage_env *env, struc
 	return open_as(state, env, true, true, fail);
 }
 
-static size_t value_bytes(const struct half *h, int64_t n)
+static cudaError_t unstage(struct half *h, float *x, int64_t n)
 {
-	return (size_t)n * (h->staging != NULL ? sizeof *h->staging : sizeof(float));
+	if (h->half)
+		return cu_from_half(h->stage.stream, x, h->staging, h->bf16, n);
+	return cudaMemcpyAsync(x, h->staging, value_bytes(h, n), cudaMemcpyDeviceToDevice, h->stage.stream);
 }
 
 static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, const float *x,
@@ -87,13 +97,14 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 	err = cu_stage_begin(s);
 	if (err != SL_OK)
 		return err;
-	if (h->staging != NULL)
+	if (h->half)
 		queued = cu_to_half(s->stream, h->staging, s->status, x, h->bf16, n);
 	else if (finite)
 		queued = cu_check_finite(s->stream, s->status, x, n);
+	if (queued == cudaSuccess && !h->half && h->staging != NULL)
+		queued = cudaMemcpyAsync(h->staging, x, bytes, cudaMemcpyDeviceToDevice, s->stream);
 	if (queued == cudaSuccess)
-		queued = cu_stage_send(s, call->slot, out->data + out->len,
-				       h->staging != NULL ? (const void *)h->staging : x, bytes);
+		queued = cu_stage_send(s, call->slot, out->data + out->len, h->staging != NULL ? h->staging : x, bytes);
 	out->len += bytes;
 	return cu_codec_check(s->env.be, queued);
 }
@@ -114,19 +125,28 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 	err = cu_stage_begin(s);
 	if (err != SL_OK)
 		return sl_fail_set(fail, err, "the device has failed");
-	queued = cu_stage_bring(s, h->staging != NULL ? (void *)h->staging : x, in.data, in.len);
+	queued = cu_stage_bring(s, h->staging != NULL ? h->staging : x, in.data, in.len);
 	if (queued == cudaSuccess && h->staging != NULL)
-		queued = cu_from_half(s->stream, x, h->staging, h->bf16, n);
+		queued = unstage(h, x, n);
 	if (queued == cudaSuccess)
 		queued = cu_stage_take(s, call->slot, false);
 	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
 }
 
-static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_fail *fail)
+static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *side, struct sl_fail *fail)
 {
 	struct half *h = state;
 
+	(void)side;
 	return cu_stage_said(cu_stage_collect(&h->stage, call->slot), fail);
+}
+
+static enum sl_err echo(void *state, float *x, const struct sl_shape *xs)
+{
+	struct half *h = state;
+	int64_t n = sl_shape_count(xs);
+
+	return n == 0 ? SL_OK : cu_codec_check(h->stage.env.be, unstage(h, x, n));
 }
 
 const struct sl_codec_stage cu_stage_none = {.id = SL_STAGE_ID_NONE,
@@ -135,18 +155,21 @@ const struct sl_codec_stage cu_stage_none = {.id = SL_STAGE_ID_NONE,
 					     .close = close_half,
 					     .queue_encode = queue_encode,
 					     .queue_decode = queue_decode,
-					     .collect = collect};
+					     .collect = collect,
+					     .echo = echo};
 const struct sl_codec_stage cu_stage_f16 = {.id = SL_STAGE_ID_F16,
 					    .memory = half_memory,
 					    .open = open_f16,
 					    .close = close_half,
 					    .queue_encode = queue_encode,
 					    .queue_decode = queue_decode,
-					    .collect = collect};
+					    .collect = collect,
+					    .echo = echo};
 const struct sl_codec_stage cu_stage_bf16 = {.id = SL_STAGE_ID_BF16,
 					     .memory = half_memory,
 					     .open = open_bf16,
 					     .close = close_half,
 					     .queue_encode = queue_encode,
 					     .queue_decode = queue_decode,
-					     .collect = collect};
+					     .collect = collect,
+					     .echo = echo};

@@ -101,3 +101,21 @@ cudaError_t cu_combine(cudaStream_t s, float *out, const float *a, const float *
 {
 	return CU_LAUNCH(combine, cu_tiles(n), CU_THREADS, s, out, a, b, sign, n);
 }
+
+enum { CARRY_BLOCKS = 16 };
+
+static __global__ void carry(uint64_t *host, const uint64_t *from, const uint32_t *bytes, int64_t most)
+{
+	const int64_t len = (int64_t)*bytes < most ? (int64_t)*bytes : most, words = len / 8;
+	const int64_t first = (int64_t)blockIdx.x * CU_THREADS + threadIdx.x;
+
+	for (int64_t i = first; i < words; i += CARRY_BLOCKS * CU_THREADS)
+		host[i] = from[i];
+	if (first < len % 8)
+		((uint8_t *)host)[words * 8 + first] = ((const uint8_t *)from)[words * 8 + first];
+}
+
+cudaError_t cu_carry(cudaStream_t s, void *host, const void *from, const uint32_t *bytes, int64_t most)
+{
+	return CU_LAUNCH(carry, CARRY_BLOCKS, CU_THREADS, s, (uint64_t *)host, (const uint64_t *)from, bytes, most);
+}

@@ -11,24 +11,32 @@ static size_t words(int64_t blocks, int64_t n)
 	return (size_t)(ARRAYS * blocks + n / CU_GAPS + blocks);
 }
 
-void cu_index_memory(int64_t n, struct sl_memory *need)
+void cu_index_memory(const struct sl_stage_env *env, int64_t n, struct sl_memory *need)
 {
 	const struct cu_index *index = NULL;
 	uint64_t bytes = words(sl_codec_blocks(n), n) * sizeof *index->host;
 
-	sl_memory_add(need, (struct sl_memory){bytes, bytes});
+	sl_need(&need->host, cu_stage_flights(env), bytes);
+	sl_need(&need->device, 1, bytes);
 }
 
 enum sl_err cu_index_open(struct cu_index *index, struct cu_stage *s, int64_t n, struct sl_fail *fail)
 {
 	int64_t blocks = sl_codec_blocks(n);
-	size_t bytes = words(blocks, n) * sizeof *index->host;
 	struct sl_backend *be = s->env.be;
+	size_t bytes;
 	enum sl_err err;
 
 	index->most = blocks;
-	err = be->ops->host_alloc(be, bytes, (void **)&index->host, fail);
+	index->words = words(blocks, n);
+	bytes = index->words * sizeof *index->host;
+	err = be->ops->host_alloc(be, (size_t)s->flights * bytes, (void **)&index->host, fail);
 	return err ? err : cu_stage_alloc(s, bytes, (void **)&index->device, fail);
+}
+
+static uint32_t *host_of(const struct cu_index *index, const struct cu_stage *s, int slot)
+{
+	return index->host + (s->flights > 1 ? (size_t)slot * index->words : 0);
 }
 
 void cu_index_close(struct cu_index *index, struct cu_stage *s)
@@ -39,9 +47,8 @@ void cu_index_close(struct cu_index *index, struct cu_stage *s)
 }
 
 /* Bytes of the gaps that begin at `at`, their groups noted; -1: they pass the end. */
-static int64_t hop(struct cu_index *index, struct sl_bytes in, size_t at, int64_t count)
+static int64_t hop(struct cu_index *index, uint32_t *group_at, struct sl_bytes in, size_t at, int64_t count)
 {
-	uint32_t *group_at = index->host + ARRAYS * index->most;
 	size_t start = at;
 
 	for (int64_t first = 0; first < count; first += CU_GAPS) {
@@ -55,9 +62,10 @@ static int64_t hop(struct cu_index *index, struct sl_bytes in, size_t at, int64_
 	return at <= in.len ? (int64_t)(at - start) : -1;
 }
 
-enum sl_err cu_index_read(struct cu_index *index, struct sl_bytes side, int64_t n, int64_t total, struct sl_fail *fail)
+enum sl_err cu_index_read(struct cu_index *index, const struct cu_stage *s, int slot, struct sl_bytes side, int64_t n,
+			  int64_t total, struct sl_fail *fail)
 {
-	uint32_t *array[ARRAYS];
+	uint32_t *host = host_of(index, s, slot), *array[ARRAYS];
 	struct sl_bytes table;
 	int64_t kept = 0;
 	size_t at = 0;
@@ -65,7 +73,7 @@ enum sl_err cu_index_read(struct cu_index *index, struct sl_bytes side, int64_t 
 	index->blocks = sl_codec_blocks(n);
 	index->groups = 0;
 	for (int i = 0; i < ARRAYS; i++)
-		array[i] = index->host + i * index->most;
+		array[i] = host + i * index->most;
 	if (sl_bytes_take(&side, (size_t)index->blocks * 4, &table) != SL_OK)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "places: %zu bytes do not hold the table of %lld blocks",
 				   side.len, (long long)index->blocks);
@@ -80,7 +88,7 @@ enum sl_err cu_index_read(struct cu_index *index, struct sl_bytes side, int64_t 
 		array[AT][b] = (uint32_t)at;
 		array[GROUP][b] = index->groups;
 		if (entry & gaps_flag)
-			bytes = hop(index, side, at, count);
+			bytes = hop(index, host + ARRAYS * index->most, side, at, count);
 		if (bytes < 0 || (size_t)bytes > side.len - at)
 			return sl_fail_set(fail, SL_ERR_PAYLOAD, "places: block %lld passes the end", (long long)b);
 		kept += count;
@@ -92,13 +100,15 @@ enum sl_err cu_index_read(struct cu_index *index, struct sl_bytes side, int64_t 
 	return SL_OK;
 }
 
-cudaError_t cu_index_upload(struct cu_index *index, struct cu_stage *s, uint32_t *offset, struct cu_place_index *out)
+cudaError_t cu_index_bring(struct cu_index *index, struct cu_stage *s, int slot, uint32_t *offset,
+			   struct cu_place_index *out)
 {
-	size_t words_used = (size_t)(ARRAYS * index->most) + index->groups;
-	cudaError_t queued = cu_stage_upload(s, index->device, index->host, words_used * sizeof *index->host);
+	size_t used = (size_t)(ARRAYS * index->most) + index->groups;
+	cudaError_t queued = cu_stage_bring(s, index->device, host_of(index, s, slot), used * sizeof *index->host);
 
 	if (queued == cudaSuccess)
-		queued = cu_stage_upload(s, offset, index->host, (size_t)index->blocks * sizeof *offset);
+		queued = cudaMemcpyAsync(offset, index->device + OFFSET * index->most,
+					 (size_t)index->blocks * sizeof *offset, cudaMemcpyDeviceToDevice, s->stream);
 	*out = (struct cu_place_index){.entry = index->device + ENTRY * index->most,
 				       .at = index->device + AT * index->most,
 				       .group = index->device + GROUP * index->most,

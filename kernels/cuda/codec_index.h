@@ -9,17 +9,19 @@ struct cu_index {
 	int64_t most;   /* blocks there is memory for */
 	int64_t blocks; /* of the last reading */
 	uint32_t groups;
-	uint32_t *host;   /* offset, entry, at, group [most] each, then group_at; locked */
-	uint32_t *device; /* the same */
+	size_t words;     /* offset, entry, at, group [most] each, then group_at */
+	uint32_t *host;   /* [flights][words], locked */
+	uint32_t *device; /* [words] */
 };
 
-void cu_index_memory(int64_t n, struct sl_memory *need);
+void cu_index_memory(const struct sl_stage_env *env, int64_t n, struct sl_memory *need);
 enum sl_err cu_index_open(struct cu_index *index, struct cu_stage *s, int64_t n, struct sl_fail *fail) SL_MUST_CHECK;
 void cu_index_close(struct cu_index *index, struct cu_stage *s);
-/* For n elements of which `total` are kept. PAYLOAD. */
-enum sl_err cu_index_read(struct cu_index *index, struct sl_bytes side, int64_t n, int64_t total,
-			  struct sl_fail *fail) SL_MUST_CHECK;
-/* Queues its upload, and a copy of the offsets to offset [blocks]. */
-cudaError_t cu_index_upload(struct cu_index *index, struct cu_stage *s, uint32_t *offset, struct cu_place_index *out);
+/* For n elements of which `total` are kept. PAYLOAD. What it has read stays with the slot's call. */
+enum sl_err cu_index_read(struct cu_index *index, const struct cu_stage *s, int slot, struct sl_bytes side, int64_t n,
+			  int64_t total, struct sl_fail *fail) SL_MUST_CHECK;
+/* Brings what was read last, and puts the offsets into offset [blocks]. */
+cudaError_t cu_index_bring(struct cu_index *index, struct cu_stage *s, int slot, uint32_t *offset,
+			   struct cu_place_index *out);
 
 #endif

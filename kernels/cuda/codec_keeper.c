@@ -97,7 +97,7 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 	sl_need(&need->device, WORD_ARRAYS * blocks + CU_SELECT_BINS, sizeof *k->words);
 	sl_need(&need->device, 1, sizeof *k->selection);
 	sl_need(&need->device, blocks, CU_BLOCK * sizeof *k->coding.place + CU_BLOCK_BYTES + SIDE_BLOCK_BYTES);
-	cu_index_memory(n, need);
+	cu_index_memory(env, n, need);
 }
 
 static enum sl_err open_coding(struct keeper *k, struct sl_fail *fail)
@@ -184,17 +184,22 @@ static struct place_set *set_of(struct keeper *k, int slot)
 
 /* ---- encoding */
 
-static enum sl_err forward_paired(struct keeper *k, const float *x, int64_t n, float *y, struct sl_shape *ys)
+static enum sl_err forward_paired(struct keeper *k, int slot, const float *x, int64_t n, float *y, struct sl_shape *ys)
 {
 	struct cu_stage *s = &k->stage;
+	cudaError_t queued;
 	enum sl_err err;
 
 	if (k->now->n != n || n == 0)
 		return SL_ERR_BUG;
 	*ys = sl_shape1(k->now->total);
 	err = cu_stage_begin(s);
-	return err ? err
-		   : cu_stage_end(s, cu_gather(s->stream, y, s->status, x, k->now->bitmap, k->now->offset, true, n));
+	if (err != SL_OK)
+		return err;
+	queued = cu_gather(s->stream, y, s->status, x, k->now->bitmap, k->now->offset, true, n);
+	if (queued == cudaSuccess)
+		queued = cu_stage_send(s, slot, NULL, NULL, 0);
+	return cu_codec_check(s->env.be, queued);
 }
 
 static cudaError_t queue_forward(struct keeper *k, const float *x, int64_t n, float *y)
@@ -233,57 +238,72 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	struct keeper *k = state;
 	struct cu_stage *s = &k->stage;
 	int64_t n = sl_shape_count(xs);
+	cudaError_t queued;
 	enum sl_err err;
-	uint32_t bytes;
 
 	k->now = set_of(k, call->slot);
 	if (k->pair != NULL)
-		return forward_paired(k, x, n, (float *)(void *)y, ys);
+		return forward_paired(k, call->slot, x, n, (float *)(void *)y, ys);
 	k->now->n = 0;
 	*ys = sl_shape1(0);
+	cu_stage_seen(s, call->slot)[CU_STATUS_SIDE] = 0;
 	if (n == 0)
 		return k->threshold ? SL_OK : SL_ERR_BUG;
 	err = cu_stage_begin(s);
-	if (err == SL_OK)
-		err = cu_stage_end(s, queue_forward(k, x, n, (float *)(void *)y));
 	if (err != SL_OK)
 		return err;
-	bytes = s->seen[CU_STATUS_SIDE];
-	if (bytes > side->cap - side->len)
-		return SL_ERR_BUG;
-	*ys = sl_shape1(s->seen[CU_STATUS_KEPT]);
-	err = cu_stage_end(s, cu_stage_download(s, side->data + side->len, k->coding.side, bytes));
+	queued = queue_forward(k, x, n, (float *)(void *)y);
+	if (queued == cudaSuccess)
+		queued = cu_stage_send_said(s, call->slot, side->data, k->coding.side, CU_STATUS_SIDE, side->cap);
+	err = cu_codec_check(s->env.be, queued);
+	/* what is behind has to know how many values there are */
+	if (err == SL_OK && k->threshold)
+		err = cu_stage_collect(s, call->slot);
 	if (err != SL_OK)
 		return err;
-	side->len += bytes;
 	k->now->n = n;
-	k->now->total = sl_shape_count(ys);
+	k->now->total =
+		k->threshold ? cu_stage_seen(s, call->slot)[CU_STATUS_KEPT] : sl_codec_kept(s->env.arg[VALUE], n);
+	*ys = sl_shape1(k->now->total);
 	return SL_OK;
+}
+
+static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *side, struct sl_fail *fail)
+{
+	struct keeper *k = state;
+	enum sl_err err = cu_stage_collect(&k->stage, call->slot);
+
+	if (err == SL_OK && side != NULL && k->pair == NULL) {
+		side->len = cu_stage_seen(&k->stage, call->slot)[CU_STATUS_SIDE];
+		err = side->len > side->cap ? SL_ERR_BUG : SL_OK;
+	}
+	if (err != SL_OK && k->pair == NULL)
+		set_of(k, call->slot)->n = 0;
+	if (err == SL_ERR_PAYLOAD)
+		return sl_fail_set(fail, err, "places: one lies beyond its block, or their number is wrong");
+	return cu_stage_said(err, fail);
 }
 
 /* ---- decoding */
 
-static enum sl_err read_places(struct keeper *k, struct sl_bytes side, int64_t n, struct sl_fail *fail)
+static enum sl_err read_places(struct keeper *k, int slot, struct sl_bytes side, int64_t n, struct sl_fail *fail)
 {
 	struct cu_stage *s = &k->stage;
 	enum sl_err err = cu_stage_begin(s);
 	struct cu_place_index index;
 	cudaError_t queued;
 
-	if (err == SL_OK) {
-		queued = cu_stage_upload(s, k->coding.side, side.data, side.len);
-		if (queued == cudaSuccess)
-			queued = cu_index_upload(&k->index, s, k->now->offset, &index);
-		if (queued == cudaSuccess)
-			queued = cu_places_read(s->stream, k->now->bitmap, s->status,
-						k->coding.side + 4 * sl_codec_blocks(n), &index, n);
-		err = cu_stage_end(s, queued);
-	}
 	if (err != SL_OK)
-		return sl_fail_set(fail, err, "the device failed to read places");
-	if (s->seen[CU_STATUS_BAD] != 0)
-		return sl_fail_set(fail, SL_ERR_PAYLOAD, "places: one lies beyond its block, or their number is wrong");
-	return SL_OK;
+		return sl_fail_set(fail, err, "the device has failed");
+	queued = cu_stage_bring(s, k->coding.side, side.data, side.len);
+	if (queued == cudaSuccess)
+		queued = cu_index_bring(&k->index, s, slot, k->now->offset, &index);
+	if (queued == cudaSuccess)
+		queued = cu_places_read(s->stream, k->now->bitmap, s->status, k->coding.side + 4 * sl_codec_blocks(n),
+					&index, n);
+	if (queued == cudaSuccess)
+		queued = cu_stage_take(s, slot, true);
+	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
 }
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
@@ -309,9 +329,9 @@ static enum sl_err parse(void *state, const struct sl_codec_call *call, struct s
 	if (side.len > (size_t)k->blocks * SIDE_BLOCK_BYTES)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "places: %zu bytes, %lld at most", side.len,
 				   (long long)k->blocks * SIDE_BLOCK_BYTES);
-	err = cu_index_read(&k->index, side, n, count, fail);
+	err = cu_index_read(&k->index, &k->stage, call->slot, side, n, count, fail);
 	if (err == SL_OK && n > 0)
-		err = read_places(k, side, n, fail);
+		err = read_places(k, call->slot, side, n, fail);
 	if (err != SL_OK)
 		return err;
 	k->now->n = n;
@@ -331,10 +351,11 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 	(void)ys;
 	if (n == 0)
 		return SL_OK;
-	err = cu_stage_begin(s);
+	err = cu_stage_enter(s);
+	/* the status is still that of parse, or of forward */
 	return err ? err
 		   : cu_codec_check(s->env.be, cu_expand(s->stream, x, (const float *)(const void *)y, k->now->bitmap,
-							 k->now->offset, n));
+							 k->now->offset, s->status + CU_STATUS_BAD, n));
 }
 
 const struct sl_codec_stage cu_stage_topk = {.id = SL_STAGE_ID_TOPK,
@@ -344,7 +365,8 @@ const struct sl_codec_stage cu_stage_topk = {.id = SL_STAGE_ID_TOPK,
 					     .keep = keep,
 					     .forward = forward,
 					     .parse = parse,
-					     .inverse = inverse};
+					     .inverse = inverse,
+					     .collect = collect};
 const struct sl_codec_stage cu_stage_threshold = {.id = SL_STAGE_ID_THRESHOLD,
 						  .memory = memory,
 						  .open = open_threshold,
@@ -352,4 +374,5 @@ const struct sl_codec_stage cu_stage_threshold = {.id = SL_STAGE_ID_THRESHOLD,
 						  .keep = keep,
 						  .forward = forward,
 						  .parse = parse,
-						  .inverse = inverse};
+						  .inverse = inverse,
+						  .collect = collect};

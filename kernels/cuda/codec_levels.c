@@ -256,11 +256,22 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
 }
 
-static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_fail *fail)
+static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *side, struct sl_fail *fail)
 {
 	struct levels *l = state;
 
+	(void)side;
 	return cu_codes_collect(&l->stage, &l->codes, call->slot, fail);
+}
+
+static enum sl_err echo(void *state, float *x, const struct sl_shape *xs)
+{
+	struct levels *l = state;
+
+	(void)xs;
+	if (l->codes.n == 0)
+		return SL_OK;
+	return cu_codec_check(l->stage.env.be, cu_codes_decode(l->stage.stream, x, NULL, &l->codes));
 }
 
 const struct sl_codec_stage cu_stage_quant = {.id = SL_STAGE_ID_QUANT,
@@ -270,7 +281,8 @@ const struct sl_codec_stage cu_stage_quant = {.id = SL_STAGE_ID_QUANT,
 					      .close = close_levels,
 					      .queue_encode = queue_encode,
 					      .queue_decode = queue_decode,
-					      .collect = collect};
+					      .collect = collect,
+					      .echo = echo};
 const struct sl_codec_stage cu_stage_qsgd = {.id = SL_STAGE_ID_QSGD,
 					     .offers = offers_qsgd,
 					     .memory = qsgd_memory,
@@ -278,7 +290,8 @@ const struct sl_codec_stage cu_stage_qsgd = {.id = SL_STAGE_ID_QSGD,
 					     .close = close_levels,
 					     .queue_encode = queue_encode,
 					     .queue_decode = queue_decode,
-					     .collect = collect};
+					     .collect = collect,
+					     .echo = echo};
 const struct sl_codec_stage cu_stage_terngrad = {.id = SL_STAGE_ID_TERNGRAD,
 						 .offers = offers_tern,
 						 .memory = tern_memory,
@@ -286,4 +299,5 @@ const struct sl_codec_stage cu_stage_terngrad = {.id = SL_STAGE_ID_TERNGRAD,
 						 .close = close_levels,
 						 .queue_encode = queue_encode,
 						 .queue_decode = queue_decode,
-						 .collect = collect};
+						 .collect = collect,
+						 .echo = echo};

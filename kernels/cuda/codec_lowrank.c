@@ -128,6 +128,12 @@ static cudaError_t queue_iteration(struct lowrank *l, const struct cu_factors *f
 	return queued;
 }
 
+/* NULL: none, or they do not count. */
+static struct sl_warm *warm_of(const struct lowrank *l, const struct sl_codec_call *call)
+{
+	return l->warm != NULL && call->training ? &l->warm[call->chunk % l->stage.env.slots] : NULL;
+}
+
 static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
 			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
 {
@@ -135,7 +141,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	struct cu_stage *s = &l->stage;
 	const struct sl_rng_key key = sl_codec_key(s->env.seed, s->env.dir, call, SL_STAGE_TRANSFORM);
 	const struct cu_philox philox = cu_philox_of(&key);
-	struct sl_warm *warm = l->warm != NULL && call->training ? &l->warm[call->chunk % s->env.slots] : NULL;
+	struct sl_warm *warm = warm_of(l, call);
 	const struct cu_factors f = factors_in(l, (float *)(void *)y, x, xs->dim[0]);
 	enum sl_err err = cu_stage_begin(s);
 	cudaError_t queued;
@@ -149,15 +155,26 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 		queued = queue_iteration(l, &f);
 	if (queued == cudaSuccess)
 		queued = cu_factors_check(s->stream, s->status, &f, l->a_large);
-	err = cu_stage_end(s, queued);
-	if (err == SL_OK && warm != NULL)
-		err = cu_codec_check(s->env.be, cu_factors_keep(s->stream, warm->pending, &f, l->a_large));
-	if (err != SL_OK)
-		return err;
+	if (queued == cudaSuccess && warm != NULL)
+		queued = cu_factors_keep(s->stream, warm->pending, &f, l->a_large);
+	if (queued == cudaSuccess)
+		queued = cu_stage_send(s, call->slot, NULL, NULL, 0);
 	if (warm != NULL)
 		warm->pending_rows = xs->dim[0];
 	*ys = values_shape(l, xs);
-	return SL_OK;
+	return cu_codec_check(s->env.be, queued);
+}
+
+static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *side, struct sl_fail *fail)
+{
+	struct lowrank *l = state;
+	struct sl_warm *warm = warm_of(l, call);
+	enum sl_err err = cu_stage_collect(&l->stage, call->slot);
+
+	(void)side;
+	if (err != SL_OK && warm != NULL)
+		warm->pending_rows = 0;
+	return cu_stage_said(err, fail);
 }
 
 static void commit(void *state)
@@ -253,7 +270,7 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 	struct lowrank *l = state;
 	struct cu_stage *s = &l->stage;
 	const struct cu_factors f = factors_in(l, (float *)(uintptr_t)y, NULL, xs->dim[0]);
-	enum sl_err err = cu_stage_begin(s);
+	enum sl_err err = cu_stage_enter(s);
 
 	(void)call;
 	(void)ys;
@@ -271,4 +288,5 @@ const struct sl_codec_stage cu_stage_lowrank = {.id = SL_STAGE_ID_LOWRANK,
 						.load = load,
 						.forward = forward,
 						.parse = parse,
-						.inverse = inverse};
+						.inverse = inverse,
+						.collect = collect};

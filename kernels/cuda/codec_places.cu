@@ -53,12 +53,15 @@ cudaError_t cu_gather(cudaStream_t s, float *y, uint32_t *status, const float *x
 }
 
 static __global__ void PLACE_THREADS expand(float *x, const float *y, const uint32_t *bitmap, const uint32_t *offset,
-					    int64_t n)
+					    const uint32_t *refused, int64_t n)
 {
 	__shared__ uint32_t before[CU_BLOCK_WORDS];
 	const int len = block_length(n), warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
 	const uint32_t *words = bitmap + (int64_t)blockIdx.x * CU_BLOCK_WORDS;
 
+	/* such a bitmap may have more marks than there are values */
+	if (refused && *refused != 0)
+		return;
 	rank_words(before, words);
 	x += (int64_t)blockIdx.x * CU_BLOCK;
 	y += offset[blockIdx.x];
@@ -73,9 +76,9 @@ static __global__ void PLACE_THREADS expand(float *x, const float *y, const uint
 }
 
 cudaError_t cu_expand(cudaStream_t s, float *x, const float *y, const uint32_t *bitmap, const uint32_t *offset,
-		      int64_t n)
+		      const uint32_t *refused, int64_t n)
 {
-	return CU_LAUNCH(expand, cu_blocks(n), CU_PLACE_THREADS, s, x, y, bitmap, offset, n);
+	return CU_LAUNCH(expand, cu_blocks(n), CU_PLACE_THREADS, s, x, y, bitmap, offset, refused, n);
 }
 
 /* ---- coding */

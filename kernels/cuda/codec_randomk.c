@@ -72,8 +72,18 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	queued = cu_check_finite(s->stream, s->status, x, n);
 	if (queued == cudaSuccess)
 		queued = cu_draw_gather(s->stream, (float *)(void *)y, x, &r->draw);
+	if (queued == cudaSuccess)
+		queued = cu_stage_send(s, call->slot, NULL, NULL, 0);
 	*ys = sl_shape1(r->draw.k);
-	return cu_stage_end(s, queued);
+	return cu_codec_check(s->env.be, queued);
+}
+
+static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *side, struct sl_fail *fail)
+{
+	struct randomk *r = state;
+
+	(void)side;
+	return cu_stage_said(cu_stage_collect(&r->stage, call->slot), fail);
 }
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
@@ -101,7 +111,7 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 	(void)ys;
 	if (sl_shape_count(xs) == 0)
 		return SL_ERR_BUG;
-	err = cu_stage_begin(s);
+	err = cu_stage_enter(s);
 	return err ? err
 		   : cu_codec_check(s->env.be, cu_draw_scatter(s->stream, x, (const float *)(const void *)y, &r->draw));
 }
@@ -112,4 +122,5 @@ const struct sl_codec_stage cu_stage_randomk = {.id = SL_STAGE_ID_RANDOMK,
 						.close = close_randomk,
 						.forward = forward,
 						.parse = parse,
-						.inverse = inverse};
+						.inverse = inverse,
+						.collect = collect};

@@ -1,5 +1,5 @@
 /* sortquant: edges from the portable codec's sample, moved as it moves them (common/codec/sortquant.c); the device
- * counts, the host decides. In the usual case it waits for the counts once, and for the codes. */
+ * counts, the host decides: in the usual case, encoding waits for the counts once. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,7 +181,7 @@ static void move_ranks(struct sortquant *q, int64_t samples)
 }
 
 /* Counts what lies between the edges that the ranks say; waits. */
-static enum sl_err look(struct sortquant *q, const float *x, bool sample, bool exact)
+static enum sl_err look(struct sortquant *q, int slot, const float *x, bool sample, bool exact)
 {
 	struct cu_stage *s = &q->stage;
 	int64_t n = q->buckets.n, samples = n < CU_SAMPLE ? n : CU_SAMPLE;
@@ -194,22 +194,20 @@ static enum sl_err look(struct sortquant *q, const float *x, bool sample, bool e
 			       : cu_bucket_pick(s->stream, q->there, q->sample, samples, &q->ranks, count);
 	if (queued == cudaSuccess)
 		queued = cu_bucket_measure(s->stream, q->there, s->status, x, n, count);
-	if (queued == cudaSuccess)
-		queued = cu_stage_download(s, q->seen, q->there, sizeof *q->seen);
-	err = cu_stage_end(s, queued);
+	err = cu_stage_look(s, slot, queued, q->seen, q->there, sizeof *q->seen);
 	if (err == SL_OK)
 		read_counts(q);
 	return err;
 }
 
-static enum sl_err find_edges(struct sortquant *q, const float *x)
+static enum sl_err find_edges(struct sortquant *q, int slot, const float *x)
 {
 	int64_t n = q->buckets.n, samples = n < CU_SAMPLE ? n : CU_SAMPLE;
 	enum sl_err err;
 
 	for (int k = 0; k < q->buckets.count; k++)
 		q->ranks.rank[k] = (uint32_t)(samples * k / q->buckets.count);
-	err = look(q, x, true, false);
+	err = look(q, slot, x, true, false);
 	if (err != SL_OK)
 		return err;
 	find_ties(q, samples);
@@ -218,17 +216,18 @@ static enum sl_err find_edges(struct sortquant *q, const float *x)
 		if (tries == TRIES) {
 			for (int k = 1; k < q->buckets.count; k++)
 				q->ranks.rank[k] = (uint32_t)target(q, k);
-			return look(q, x, false, true);
+			return look(q, slot, x, false, true);
 		}
 		move_ranks(q, samples);
-		err = look(q, x, false, false);
+		err = look(q, slot, x, false, false);
 	}
 	return err;
 }
 
 /* ---- codes */
 
-static void set_ranges(struct sortquant *q)
+/* `low`: the word LOW of the status. */
+static void set_ranges(struct sortquant *q, uint32_t low)
 {
 	struct cu_buckets *b = &q->buckets;
 	float most = -INFINITY;
@@ -239,14 +238,14 @@ static void set_ranges(struct sortquant *q)
 	for (int k = 0; k < b->count; k++) {
 		float max = k == b->count - 1 ? most : q->max_below[k + 1];
 
-		b->min[k] = k == 0 ? value_of(~q->stage.seen[CU_STATUS_LOW]) : b->edge[k];
+		b->min[k] = k == 0 ? value_of(~low) : b->edge[k];
 		/* an empty bucket: nothing lies between two equal edges, or below the first one */
 		b->max[k] = max < b->min[k] ? b->min[k] : max;
 	}
 }
 
-static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
-			  struct sl_buf *out)
+static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, const float *x,
+				const struct sl_shape *xs, bool finite, struct sl_buf *out)
 {
 	struct sortquant *q = state;
 	struct cu_buckets *b = &q->buckets;
@@ -256,7 +255,7 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 	cudaError_t queued;
 	enum sl_err err;
 
-	(void)call;
+	(void)finite; /* the ranges are */
 	b->n = sl_shape_count(xs);
 	bytes = code_bytes(q, b->n);
 	if (out->cap - out->len < head + bytes)
@@ -268,21 +267,19 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 	}
 	err = cu_stage_begin(s);
 	if (err == SL_OK)
-		err = find_edges(q, x);
+		err = find_edges(q, call->slot, x);
 	if (err != SL_OK)
 		return err;
-	set_ranges(q);
+	set_ranges(q, cu_stage_seen(s, call->slot)[CU_STATUS_LOW]);
 	for (int k = 0; k < b->count; k++) {
 		memcpy(to + k * RANGE_BYTES, &b->min[k], 4);
 		memcpy(to + k * RANGE_BYTES + 4, &b->max[k], 4);
 	}
 	queued = cu_bucket_encode(s->stream, b, x);
 	if (queued == cudaSuccess)
-		queued = cu_stage_download(s, to + head, b->codes, bytes);
-	err = cu_stage_end(s, queued);
-	if (err == SL_OK)
-		out->len += head + bytes;
-	return err;
+		queued = cu_stage_send(s, call->slot, to + head, b->codes, bytes);
+	out->len += head + bytes;
+	return cu_codec_check(s->env.be, queued);
 }
 
 static enum sl_err check_bytes(struct sortquant *q, struct sl_bytes in, struct sl_fail *fail)
@@ -306,8 +303,8 @@ static enum sl_err check_bytes(struct sortquant *q, struct sl_bytes in, struct s
 }
 
 /* Any code is one of a bucket: what could be wrong is seen on the host. */
-static enum sl_err decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-			  const struct sl_shape *xs, struct sl_fail *fail)
+static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
+				const struct sl_shape *xs, struct sl_fail *fail)
 {
 	struct sortquant *q = state;
 	struct cu_buckets *b = &q->buckets;
@@ -316,24 +313,44 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 	cudaError_t queued;
 	enum sl_err err;
 
-	(void)call;
 	b->n = sl_shape_count(xs);
 	err = check_bytes(q, in, fail);
 	if (err != SL_OK || b->n == 0)
 		return err;
-	err = cu_stage_begin(s);
-	if (err == SL_OK) {
-		queued = cu_stage_upload(s, b->codes, in.data + head, in.len - head);
-		if (queued == cudaSuccess)
-			queued = cu_bucket_decode(s->stream, x, b);
-		err = cu_stage_end(s, queued);
-	}
-	return err == SL_OK ? SL_OK : sl_fail_set(fail, err, "the device failed to restore values");
+	err = cu_stage_enter(s);
+	if (err != SL_OK)
+		return sl_fail_set(fail, err, "the device has failed");
+	queued = cu_stage_bring(s, b->codes, in.data + head, in.len - head);
+	if (queued == cudaSuccess)
+		queued = cu_bucket_decode(s->stream, x, b);
+	if (queued == cudaSuccess)
+		queued = cu_stage_take(s, call->slot, false);
+	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
+}
+
+static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *side, struct sl_fail *fail)
+{
+	struct sortquant *q = state;
+
+	(void)side;
+	return cu_stage_said(cu_stage_collect(&q->stage, call->slot), fail);
+}
+
+static enum sl_err echo(void *state, float *x, const struct sl_shape *xs)
+{
+	struct sortquant *q = state;
+
+	(void)xs;
+	if (q->buckets.n == 0)
+		return SL_OK;
+	return cu_codec_check(q->stage.env.be, cu_bucket_decode(q->stage.stream, x, &q->buckets));
 }
 
 const struct sl_codec_stage cu_stage_sortquant = {.id = SL_STAGE_ID_SORTQUANT,
 						  .memory = memory,
 						  .open = open_sortquant,
 						  .close = close_sortquant,
-						  .encode = encode,
-						  .decode = decode};
+						  .queue_encode = queue_encode,
+						  .queue_decode = queue_decode,
+						  .collect = collect,
+						  .echo = echo};

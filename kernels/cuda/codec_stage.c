@@ -30,6 +30,11 @@ static enum sl_err open_events(struct cu_stage *s, struct sl_fail *fail)
 	return SL_OK;
 }
 
+int cu_stage_flights(const struct sl_stage_env *env)
+{
+	return env->be->ops->ahead ? env->slots : 1;
+}
+
 void cu_stage_memory(const struct sl_stage_env *env, size_t state_bytes, struct sl_memory *need)
 {
 	const struct cu_stage *s = NULL;
@@ -45,7 +50,7 @@ enum sl_err cu_stage_open(struct cu_stage *s, const struct sl_stage_env *env, st
 	struct cu_streams streams;
 	enum sl_err err = cu_codec_streams(env->be, &streams);
 
-	*s = (struct cu_stage){.env = *env};
+	*s = (struct cu_stage){.env = *env, .flights = cu_stage_flights(env)};
 	if (err != SL_OK)
 		return sl_fail_set(fail, err, "the device has failed");
 	s->stream = streams.main;
@@ -88,10 +93,16 @@ void cu_stage_free(struct cu_stage *s, void *ptr)
 		s->env.be->ops->free(s->env.be, ptr);
 }
 
-enum sl_err cu_stage_begin(struct cu_stage *s)
+enum sl_err cu_stage_enter(struct cu_stage *s)
 {
 	struct cu_streams same;
-	enum sl_err err = cu_codec_streams(s->env.be, &same);
+
+	return cu_codec_streams(s->env.be, &same);
+}
+
+enum sl_err cu_stage_begin(struct cu_stage *s)
+{
+	enum sl_err err = cu_stage_enter(s);
 	cudaError_t queued = cudaSuccess;
 
 	if (err != SL_OK)
@@ -103,37 +114,81 @@ enum sl_err cu_stage_begin(struct cu_stage *s)
 	return cu_codec_check(s->env.be, queued);
 }
 
-cudaError_t cu_stage_upload(struct cu_stage *s, void *dst, const void *host, size_t bytes)
+uint32_t *cu_stage_seen(const struct cu_stage *s, int slot)
 {
-	return bytes == 0 ? cudaSuccess : cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice, s->stream);
+	return s->seen + (size_t)slot * CU_STATUS_WORDS;
 }
 
-cudaError_t cu_stage_download(struct cu_stage *s, void *host, const void *src, size_t bytes)
+static cudaError_t fetch_status(struct cu_stage *s, int slot, cudaStream_t stream)
 {
-	return bytes == 0 ? cudaSuccess : cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, s->stream);
+	return cudaMemcpyAsync(cu_stage_seen(s, slot), s->status, CU_STATUS_WORDS * sizeof *s->status,
+			       cudaMemcpyDeviceToHost, stream);
 }
 
-enum sl_err cu_stage_end(struct cu_stage *s, cudaError_t queued)
+static enum sl_err verdict(const struct cu_stage *s, int slot)
+{
+	const uint32_t *seen = cu_stage_seen(s, slot);
+
+	if (seen[CU_STATUS_NONFINITE] >= CU_F32_INF_BITS)
+		return SL_ERR_NONFINITE;
+	return seen[CU_STATUS_BAD] != 0 ? SL_ERR_PAYLOAD : SL_OK;
+}
+
+enum sl_err cu_stage_look(struct cu_stage *s, int slot, cudaError_t queued, void *host, const void *src, size_t bytes)
 {
 	enum sl_err err;
 
 	if (queued == cudaSuccess)
-		queued = cu_stage_download(s, s->seen, s->status, CU_STATUS_WORDS * sizeof *s->seen);
+		queued = cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, s->stream);
+	if (queued == cudaSuccess)
+		queued = fetch_status(s, slot, s->stream);
 	if (queued == cudaSuccess)
 		queued = cudaStreamSynchronize(s->stream);
 	err = cu_codec_check(s->env.be, queued);
-	if (err != SL_OK)
-		return err;
-	return s->seen[CU_STATUS_NONFINITE] >= CU_F32_INF_BITS ? SL_ERR_NONFINITE : SL_OK;
+	return err != SL_OK ? err : verdict(s, slot);
 }
-
-/* ---- queued calls */
 
 static cudaError_t follow(cudaStream_t stream, cudaEvent_t event, cudaStream_t behind)
 {
 	cudaError_t queued = cudaEventRecord(event, behind);
 
 	return queued != cudaSuccess ? queued : cudaStreamWaitEvent(stream, event, 0);
+}
+
+static cudaError_t settle(struct cu_stage *s, int slot, cudaStream_t stream)
+{
+	s->slot[slot].due = true;
+	return cudaEventRecord(s->slot[slot].settled, stream);
+}
+
+/* Behind what `out` does for the call. */
+static cudaError_t sent(struct cu_stage *s, int slot, cudaError_t queued)
+{
+	if (queued == cudaSuccess)
+		queued = fetch_status(s, slot, s->out);
+	if (queued == cudaSuccess)
+		queued = settle(s, slot, s->out);
+	s->sent = s->slot[slot].settled;
+	return queued;
+}
+
+cudaError_t cu_stage_send(struct cu_stage *s, int slot, void *host, const void *src, size_t bytes)
+{
+	cudaError_t queued = follow(s->out, s->written, s->stream);
+
+	if (queued == cudaSuccess && bytes != 0)
+		queued = cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, s->out);
+	return sent(s, slot, queued);
+}
+
+cudaError_t cu_stage_send_said(struct cu_stage *s, int slot, void *host, const void *src, enum cu_status which,
+			       size_t most)
+{
+	cudaError_t queued = follow(s->out, s->written, s->stream);
+
+	if (queued == cudaSuccess)
+		queued = cu_carry(s->out, host, src, s->status + which, (int64_t)most);
+	return sent(s, slot, queued);
 }
 
 cudaError_t cu_stage_bring(struct cu_stage *s, void *dst, const void *host, size_t bytes)
@@ -151,56 +206,35 @@ cudaError_t cu_stage_bring(struct cu_stage *s, void *dst, const void *host, size
 	return queued != cudaSuccess ? queued : follow(s->stream, s->arrived, s->in);
 }
 
-static cudaError_t send_status(struct cu_stage *s, int slot)
+cudaError_t cu_stage_read(struct cu_stage *s)
 {
-	return cudaMemcpyAsync(s->seen + (size_t)slot * CU_STATUS_WORDS, s->status, CU_STATUS_WORDS * sizeof *s->seen,
-			       cudaMemcpyDeviceToHost, s->out);
+	return cudaEventRecord(s->free, s->stream);
 }
 
-static cudaError_t settle(struct cu_stage *s, int slot, cudaStream_t stream)
+cudaError_t cu_stage_settle(struct cu_stage *s, int slot, bool status)
 {
-	s->slot[slot].due = true;
-	return cudaEventRecord(s->slot[slot].settled, stream);
+	if (status)
+		return cu_stage_send(s, slot, NULL, NULL, 0);
+	memset(cu_stage_seen(s, slot), 0, CU_STATUS_WORDS * sizeof *s->seen);
+	return settle(s, slot, s->in);
 }
 
 cudaError_t cu_stage_take(struct cu_stage *s, int slot, bool status)
 {
-	cudaError_t queued = cudaEventRecord(s->free, s->stream);
+	cudaError_t queued = cu_stage_read(s);
 
-	if (queued == cudaSuccess && status)
-		return cu_stage_send(s, slot, NULL, NULL, 0);
-	memset(s->seen + (size_t)slot * CU_STATUS_WORDS, 0, CU_STATUS_WORDS * sizeof *s->seen);
-	return queued != cudaSuccess ? queued : settle(s, slot, s->in);
-}
-
-cudaError_t cu_stage_send(struct cu_stage *s, int slot, void *host, const void *src, size_t bytes)
-{
-	cudaError_t queued = follow(s->out, s->written, s->stream);
-
-	if (queued == cudaSuccess && bytes != 0)
-		queued = cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, s->out);
-	if (queued == cudaSuccess)
-		queued = send_status(s, slot);
-	if (queued == cudaSuccess)
-		queued = settle(s, slot, s->out);
-	s->sent = s->slot[slot].settled;
-	return queued;
+	return queued != cudaSuccess ? queued : cu_stage_settle(s, slot, status);
 }
 
 enum sl_err cu_stage_collect(struct cu_stage *s, int slot)
 {
-	const uint32_t *seen = s->seen + (size_t)slot * CU_STATUS_WORDS;
 	enum sl_err err;
 
 	if (!s->slot[slot].due)
 		return SL_OK;
 	s->slot[slot].due = false;
 	err = cu_codec_check(s->env.be, cudaEventSynchronize(s->slot[slot].settled));
-	if (err != SL_OK)
-		return err;
-	if (seen[CU_STATUS_NONFINITE] >= CU_F32_INF_BITS)
-		return SL_ERR_NONFINITE;
-	return seen[CU_STATUS_BAD] != 0 ? SL_ERR_PAYLOAD : SL_OK;
+	return err != SL_OK ? err : verdict(s, slot);
 }
 
 enum sl_err cu_stage_said(enum sl_err err, struct sl_fail *fail)

@@ -1,12 +1,15 @@
 /* What the device's codec stages share on the host: memory, the status words, waiting. A stage of a backend fills its
  * id and the functions from `open` on; the rest of its table is the portable stage's (common/codec/stage.h).
  *
- * Calls of most stages end with the stream idle: payloads are host memory whose owner may reuse them, and what they say
- * has to be known; restoring values (`inverse`) alone is only queued. Quantizers whose payloads have a size that is
- * known before queue all of it, their payloads on copy streams beside the computation (cu_stage_bring, cu_stage_send).
- * What orders the streams, all of it for one piece of device memory, the staging of a payload:
+ * Calls queue what they do, payloads and side bytes on copy streams beside the computation (cu_stage_bring,
+ * cu_stage_send); only what the host has to decide in between is waited for: how many values threshold keeps, where
+ * sortquant's edges lie. What orders the streams, all of it for one piece of device memory, the staging of one stage:
  *   bring  in:  after `free` of the call before, upload, `arrived`;  main: after `arrived`, kernels, `free`
- *   send   main: after `sent` of the call before, kernels, `written`;  out: after `written`, download, `sent` */
+ *   send   main: after `sent` of the call before, kernels, `written`;  out: after `written`, download, `sent`
+ * How many side bytes places take, only the device knows when they are queued. A kernel on `out` writes just these into
+ * the locked memory of the host (cu_carry), the number goes with the status.
+ * Everything else on the device belongs to `main`: scratch between stages, bitmaps, residuals, warm factors. So a copy
+ * neither reads nor writes what is not a staging, or the tensor of a slot whose call is under way. */
 #ifndef SL_KERNELS_CUDA_CODEC_STAGE_H
 #define SL_KERNELS_CUDA_CODEC_STAGE_H
 
@@ -20,7 +23,7 @@ struct cu_streams {
 };
 
 struct cu_stage_slot {
-	cudaEvent_t settled; /* the payload has come, or gone and the status with it */
+	cudaEvent_t settled; /* what came has come; or what goes has gone, and the status with it */
 	bool due;            /* collect has not been called */
 };
 
@@ -28,8 +31,9 @@ struct cu_stage {
 	struct sl_stage_env env;
 	cudaStream_t stream, in, out; /* those of struct cu_streams */
 	uint32_t *status;             /* [CU_STATUS_WORDS] device memory */
-	uint32_t *seen; /* [slots][CU_STATUS_WORDS] copies, locked host memory; of calls that wait: the first */
-	struct cu_stage_slot *slot; /* [slots] */
+	uint32_t *seen;               /* [slots][CU_STATUS_WORDS] copies, locked host memory */
+	struct cu_stage_slot *slot;   /* [slots] */
+	int flights;
 	cudaEvent_t free, arrived, written;
 	cudaEvent_t sent; /* `settled` of the slot sent last, or NULL */
 	bool brought;     /* something, ever */
@@ -39,6 +43,8 @@ struct cu_stage {
 enum sl_err cu_codec_streams(struct sl_backend *be, struct cu_streams *out) SL_MUST_CHECK;
 enum sl_err cu_codec_check(struct sl_backend *be, cudaError_t status) SL_MUST_CHECK;
 
+/* Calls that can be under way: slots, or 1. */
+int cu_stage_flights(const struct sl_stage_env *env);
 /* Host memory of a state of `state_bytes`, and what cu_stage_open takes. */
 void cu_stage_memory(const struct sl_stage_env *env, size_t state_bytes, struct sl_memory *need);
 enum sl_err cu_stage_open(struct cu_stage *s, const struct sl_stage_env *env, struct sl_fail *fail) SL_MUST_CHECK;
@@ -47,21 +53,29 @@ void cu_stage_close(struct cu_stage *s);
 enum sl_err cu_stage_alloc(struct cu_stage *s, size_t bytes, void **out, struct sl_fail *fail) SL_MUST_CHECK;
 void cu_stage_free(struct cu_stage *s, void *ptr);
 
-/* Clears the status words; the first thing of a call that has kernels. */
-enum sl_err cu_stage_begin(struct cu_stage *s) SL_MUST_CHECK;
-cudaError_t cu_stage_upload(struct cu_stage *s, void *dst, const void *host, size_t bytes);
-cudaError_t cu_stage_download(struct cu_stage *s, void *host, const void *src, size_t bytes);
-/* Waits for all that was queued; `queued` is what queueing said. Then s->seen is the status: NONFINITE where it says
- * so. */
-enum sl_err cu_stage_end(struct cu_stage *s, cudaError_t queued) SL_MUST_CHECK;
+/* A call, slot by slot. Encoding: begin, kernels, send. Decoding: bring, kernels, take; with `status`, begin in front.
+ * Then collect: NONFINITE, PAYLOAD where the status is BAD, or DEVICE; OK where nothing is under way. */
 
-/* A queued call, slot by slot. Decoding: bring, kernels, take; encoding: begin, kernels, send. `status`: with the
- * status words, of a call that began with cu_stage_begin. Then collect, once: NONFINITE, PAYLOAD where the status is
- * BAD, or DEVICE. */
-cudaError_t cu_stage_bring(struct cu_stage *s, void *dst, const void *host, size_t bytes);
-cudaError_t cu_stage_take(struct cu_stage *s, int slot, bool status);
+/* DEVICE where it has failed. Binds the calling thread. */
+enum sl_err cu_stage_enter(struct cu_stage *s) SL_MUST_CHECK;
+/* That, and the status words are zero. */
+enum sl_err cu_stage_begin(struct cu_stage *s) SL_MUST_CHECK;
 cudaError_t cu_stage_send(struct cu_stage *s, int slot, void *host, const void *src, size_t bytes);
+/* As many bytes as this word of the status says, `most` at most, to locked memory. */
+cudaError_t cu_stage_send_said(struct cu_stage *s, int slot, void *host, const void *src, enum cu_status which,
+			       size_t most);
+cudaError_t cu_stage_bring(struct cu_stage *s, void *dst, const void *host, size_t bytes);
+/* read: what was brought has been read; settle: collect waits for what was brought, or the status. take is both. */
+cudaError_t cu_stage_read(struct cu_stage *s);
+cudaError_t cu_stage_settle(struct cu_stage *s, int slot, bool status);
+cudaError_t cu_stage_take(struct cu_stage *s, int slot, bool status);
 enum sl_err cu_stage_collect(struct cu_stage *s, int slot) SL_MUST_CHECK;
+/* The status words of the slot's call, once it has been waited for. */
+uint32_t *cu_stage_seen(const struct cu_stage *s, int slot);
+/* In a call, for what the host has to know: waits for all of it so far, and a copy to the host; `queued` is what
+ * queueing said. NONFINITE where the status, which is seen now, says so. */
+enum sl_err cu_stage_look(struct cu_stage *s, int slot, cudaError_t queued, void *host, const void *src,
+			  size_t bytes) SL_MUST_CHECK;
 /* err, in a sentence where it is one. */
 enum sl_err cu_stage_said(enum sl_err err, struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -51,9 +51,9 @@ says() { grep -qE -- "$1" "$tmp/said" || fail "$title: not said: $1"; }
 
 title='call 1'
 check 0 call 1
-says '^10 passed, 0 failed, 0 timeout, 0 skipped$'
+says '^11 passed, 0 failed, 0 timeout, 0 skipped$'
 tail -n 5 "$tmp/out/call-1.txt" | grep -q '^bench_graphs_fp32 *passed' || fail 'no digest'
-[ "$(grep -c '^==== ' "$tmp/out/call-1.log")" = 10 ] || fail 'no log'
+[ "$(grep -c '^==== ' "$tmp/out/call-1.log")" = 11 ] || fail 'no log'
 [ "$(ls "$tmp/out")" = "call-1.log
 call-1.txt" ] || fail 'other files'
 title='call 2, no data'
@@ -111,6 +111,6 @@ says '^ops +failed'
 says '^bench_codecs +skipped'
 says '^bench_fp32 +passed'
 says '^bench_graphs_fp32 +failed'
-says '^3 passed, 4 failed, 1 timeout, 2 skipped$'
+says '^4 passed, 4 failed, 1 timeout, 2 skipped$'
 
 ! command -v shellcheck >/dev/null || shellcheck scripts/gpu-check.sh scripts/gpu-bundle.sh scripts/gpu-pair.sh || fail shellcheck

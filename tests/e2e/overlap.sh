@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # overlap: true. On a simulated device (make cuda-sim), whose streams are late and take what they may in any order, a
-# run with tasks queued ahead and payloads on copy streams learns what the plain one does, byte for byte: codecs that
-# can be queued and such that cannot, dropout, a ragged batch, gradients that overflow, two sessions at once, a server that is killed.
+# run with tasks queued ahead and payloads on copy streams learns what the plain one does, byte for byte: codecs of
+# every kind, dropout, a ragged batch, gradients that overflow, two sessions at once, a server that is killed.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -22,9 +22,10 @@ serve() { # NAME OVERLAP
 	[ -z "${server_pid:-}" ] || { kill -9 "$server_pid"; wait "$server_pid" 2>/dev/null || true; }
 	start_server "$1" device=cuda:0 overlap="$2"
 }
-codecs=(none f16 quant:8 'quant:4,per=channel' 'qsgd:100' 'topk:0.3|quant:8')
+codecs=(none f16 quant:8 'quant:4,per=channel' 'qsgd:100' 'topk:0.3|quant:8' 'cells:8|topk:0.2|quant:8' 'topk:0.2,ef=true|quant:4'
+	'randomk:0.2' 'lowrank:2,warm=true,ef=true|quant:8' downsample:2 'threshold:0.5' sortquant:6+2 'topk:0.2|quant:4|zstd:1')
 mixed=(--set codec.head_act=quant:8 --set codec.mid_act=none --set codec.mid_grad='topk:0.2|f16' --set codec.head_grad=qsgd:20,bucket=256)
-[ -n "${SPLIT_LONG:-}" ] || codecs=(none 'qsgd:100')
+[ -n "${SPLIT_LONG:-}" ] || codecs=(none 'cells:8,ef=true|topk:0.2|quant:8|zstd:1')
 nan=(--set train.on_nan=skip --set train.precision=fp16 --set train.batch=8 --set train.chunks=2 --set train.optimizer.lr=0.005)
 
 serve plain false
@@ -49,6 +50,13 @@ for seed in ${SPLIT_LONG:+3 5 7 9 11} 1; do
 	for name in mixed beside; do same_run plain-mixed "ahead-$name" "$(steps_of plain-mixed)"; done
 	run ahead-nan "${nan[@]}"
 	same_run plain-nan ahead-nan "$(steps_of plain-nan)"
+done
+
+# ---- codecs alone, calls of three slots under way
+for seed in ${SPLIT_LONG:+3 5 7 9 11} 1; do
+	SPLIT_TEST_SHORT=1 SPLIT_SIM_SEED=$seed LD_LIBRARY_PATH=${module%/*} "$BUILD/tests/suite/test_gpu_codec_ahead" \
+		"${SPLIT_LONG:+*}calls*GPU*" >"$tmp/ahead.log" 2>&1 || fail "seed $seed: $(grep -v '^\[' "$tmp/ahead.log" | head -n 3)"
+	grep -q '^\[  PASSED  \] [1-9]' "$tmp/ahead.log" || fail "no such test"
 done
 
 # ---- killed between two steps, and gone on from what both keep

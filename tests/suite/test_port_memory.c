@@ -141,7 +141,7 @@ static void on_the_cpu(void **state)
 
 static void on_a_device(void **state)
 {
-	struct sl_backend be = counted_backend();
+	struct sl_backend be = counted_backend(false);
 
 	(void)state;
 	compare_plans(&be);
@@ -150,7 +150,7 @@ static void on_a_device(void **state)
 /* Groups and transforms are the host's here. */
 static void on_a_device_that_lacks_codecs(void **state)
 {
-	struct sl_backend be = counted_backend();
+	struct sl_backend be = counted_backend(false);
 	struct sl_backend_ops ops = *be.ops;
 
 	(void)state;

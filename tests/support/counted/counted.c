@@ -84,11 +84,12 @@ static enum sl_err locked_alloc(struct sl_backend *be, size_t bytes, void **out,
 	return backend_alloc(be, bytes, out, &taken.host, fail);
 }
 
-struct sl_backend counted_backend(void)
+struct sl_backend counted_backend(bool ahead)
 {
 	static struct sl_backend_ops ops;
 
 	ops = *sim_codec_backend.ops;
+	ops.ahead = ahead;
 	ops.alloc = device_alloc;
 	ops.host_alloc = locked_alloc;
 	return (struct sl_backend){.ops = &ops};

@@ -8,7 +8,8 @@
 
 void counted_begin(void);
 struct sl_memory counted_end(void);
-/* All codecs of a simulated device (tests/support/gpu_codecs/sim.h), whose allocations are counted. */
-struct sl_backend counted_backend(void);
+/* All codecs of a simulated device (tests/support/gpu_codecs/sim.h), whose allocations are counted. ahead: it queues.
+ * Of two such backends the last counts for both. */
+struct sl_backend counted_backend(bool ahead);
 
 #endif

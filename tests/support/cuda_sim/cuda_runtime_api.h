@@ -50,6 +50,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
+extern unsigned sim_waits; /* calls so far that wait for what was queued */
 /* run(arg) as the stream's next piece of work; `run` frees arg. */
 cudaError_t sim_queue(cudaStream_t stream, void (*run)(void *arg), void *arg);
 /* runtime.c; none fails but for memory beyond the host's, or a device other than 0 */

@@ -37,6 +37,7 @@ struct copy {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim_stream *streams;
 static uint32_t luck;
+unsigned sim_waits;
 
 static unsigned draw(unsigned most)
 {
@@ -206,6 +207,7 @@ static void drain(const struct sim_stream *s)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
 	pthread_mutex_lock(&lock);
+	sim_waits++;
 	if (stream)
 		drain(stream);
 	pthread_mutex_unlock(&lock);
@@ -215,6 +217,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 cudaError_t cudaDeviceSynchronize(void)
 {
 	pthread_mutex_lock(&lock);
+	sim_waits++;
 	for (const struct sim_stream *s = streams; s; s = s->next)
 		drain(s);
 	pthread_mutex_unlock(&lock);
@@ -272,6 +275,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 	uint64_t round;
 
 	pthread_mutex_lock(&lock);
+	sim_waits++;
 	round = event->recorded;
 	idle_ms = event->passed < round && draw(4) ? draw(25) : 0;
 	pthread_mutex_unlock(&lock);

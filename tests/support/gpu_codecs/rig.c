@@ -14,22 +14,32 @@
 
 /* ---- the backends */
 
-static struct sl_backend *sim = &sim_codec_backend, gpu;
+static struct sl_backend *sim = &sim_codec_backend, *sim_ahead = &sim_codec_backend_ahead, gpu;
 
-int rig_use_sim(void **state)
+static int use_sim(struct sl_backend *be, void **state)
 {
 #if defined(__SANITIZE_THREAD__)
 	/* it knows no fibers; races are looked for by tests/e2e/gpu_races.sh */
 	print_message("SKIP fibers under the thread sanitizer\n");
-	sim->ops = NULL;
+	be->ops = NULL;
 #endif
-	*state = sim;
+	*state = be;
 	return 0;
 }
 
-int rig_use_gpu(void **state)
+int rig_use_sim(void **state)
 {
-	const struct sl_module_options options = {0};
+	return use_sim(sim, state);
+}
+
+int rig_use_sim_ahead(void **state)
+{
+	return use_sim(sim_ahead, state);
+}
+
+static int use_gpu(bool overlap, void **state)
+{
+	const struct sl_module_options options = {.overlap = overlap};
 	struct sl_fail fail;
 
 	setenv("SPLIT_CUDA_CODECS", "all", 1);
@@ -39,9 +49,19 @@ int rig_use_gpu(void **state)
 	return 0;
 }
 
+int rig_use_gpu(void **state)
+{
+	return use_gpu(false, state);
+}
+
+int rig_use_gpu_ahead(void **state)
+{
+	return use_gpu(true, state);
+}
+
 bool rig_brief(const struct sl_backend *be)
 {
-	return be == sim || getenv("SPLIT_TEST_SHORT") != NULL;
+	return be == sim || be == sim_ahead || getenv("SPLIT_TEST_SHORT") != NULL;
 }
 
 int rig_close_gpu(void **state)

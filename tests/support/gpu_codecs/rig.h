@@ -11,11 +11,22 @@ int rig_use_sim(void **state);
 int rig_use_gpu(void **state);
 int rig_close_gpu(void **state);
 
+/* The same, of backends that queue what they do; the GPU, or the module on a simulated device, with streams of its own
+ * for copies. */
+int rig_use_sim_ahead(void **state);
+int rig_use_gpu_ahead(void **state);
+
 /* A test on each of the two. */
 #define RIG_ON_BOTH(test)                                          \
 	{#test " (on a CPU)", test, rig_use_sim, NULL, NULL},      \
 	{                                                          \
 #test " (on a GPU)", test, rig_use_gpu, NULL, NULL \
+	}
+
+#define RIG_AHEAD(test)                                                  \
+	{#test " (on a CPU)", test, rig_use_sim_ahead, NULL, NULL},      \
+	{                                                                \
+#test " (on a GPU)", test, rig_use_gpu_ahead, NULL, NULL \
 	}
 
 struct sl_backend *rig_backend(void **state); /* skips the test where there is none */

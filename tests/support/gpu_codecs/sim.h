@@ -5,6 +5,7 @@
 
 #include "common/nn/backend.h"
 
-extern struct sl_backend sim_codec_backend;
+/* ahead: calls of several slots may be under way, though what they queue is done at once. */
+extern struct sl_backend sim_codec_backend, sim_codec_backend_ahead;
 
 #endif
