@@ -131,7 +131,7 @@ verdict() { # STATUS SECONDS LIMIT LOG
 digest() { # NAME VERDICT LOG
 	case $2-$1 in
 	passed-bench_* | passed-peer | passed-pair | passed-overlap) tail -n 70 "$3" ;;
-	passed-*) grep -E 'relative errors|left out, scale|SUMMARY|SKIP |cudnn-missing|driver for CUDA' "$3" | sort | uniq -c | sed 's/^ *1 //' ;;
+	passed-*) grep -E 'relative errors|left out, scale|SUMMARY|SKIP |cudnn-missing|cudnn-refused|driver for CUDA' "$3" | sort | uniq -c | sed 's/^ *1 //' ;;
 	timeout-*) tail -n 8 "$3" ;;
 	skipped-*) grep -m 1 -E '^SKIP' "$3" || tail -n 1 "$3" ;;
 	*) grep -vE '^\[ RUN|^\[       OK|^\[  SKIPPED' "$3" | tail -n 25 ;;

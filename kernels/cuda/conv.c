@@ -135,10 +135,13 @@ static void *out_image(const struct conv *cv, const void *out, int64_t i)
 static enum sl_err dense_forward(struct cuda *cu, struct conv *cv, void *patches, const void *w, const void *x,
 				 void *out, int64_t rows)
 {
-	enum sl_err err = SL_OK;
+	enum sl_err err = SL_ERR_UNAVAILABLE;
 
 	if (cv->dnn && dnn_conv_has(cv->dnn, DNN_FORWARD, rows))
-		return dnn_conv_forward(cv->dnn, out, x, w, patches);
+		err = dnn_conv_forward(cv->dnn, out, x, w, patches);
+	if (err != SL_ERR_UNAVAILABLE)
+		return err;
+	err = SL_OK;
 	for (int64_t i = 0; i < rows && !err; i += cv->patch_images) {
 		const struct cu_window win = patch_part(cv, i, rows);
 		const int64_t m = win.n * win.ho * win.wo;
@@ -155,10 +158,13 @@ static enum sl_err dense_forward(struct cuda *cu, struct conv *cv, void *patches
 static enum sl_err dense_data(struct cuda *cu, struct conv *cv, void *patches, const void *w, const void *dout,
 			      void *dx, bool add, int64_t rows)
 {
-	enum sl_err err = SL_OK;
+	enum sl_err err = SL_ERR_UNAVAILABLE;
 
 	if (cv->dnn && dnn_conv_has(cv->dnn, DNN_DATA, rows))
-		return dnn_conv_data(cv->dnn, dx, add, dout, w, patches);
+		err = dnn_conv_data(cv->dnn, dx, add, dout, w, patches);
+	if (err != SL_ERR_UNAVAILABLE)
+		return err;
+	err = SL_OK;
 	for (int64_t i = 0; i < rows && !err; i += cv->patch_images) {
 		const struct cu_window win = patch_part(cv, i, rows);
 
@@ -175,10 +181,13 @@ static enum sl_err dense_data(struct cuda *cu, struct conv *cv, void *patches, c
 static enum sl_err dense_weight(struct cuda *cu, struct conv *cv, void *patches, float *dw, const void *dout,
 				const void *x, int64_t rows)
 {
-	enum sl_err err = SL_OK;
+	enum sl_err err = SL_ERR_UNAVAILABLE;
 
 	if (cv->dnn && cv->product.in == CU_F32 && dnn_conv_has(cv->dnn, DNN_WEIGHT, rows))
-		return dnn_conv_weight(cv->dnn, dw, dout, x, patches);
+		err = dnn_conv_weight(cv->dnn, dw, dout, x, patches);
+	if (err != SL_ERR_UNAVAILABLE)
+		return err;
+	err = SL_OK;
 	for (int64_t i = 0; i < rows && !err; i += cv->patch_images) {
 		const struct cu_window win = patch_part(cv, i, rows);
 		const int64_t m = win.n * win.ho * win.wo;

@@ -321,32 +321,42 @@ bool dnn_conv_has(struct dnn_conv *c, enum dnn_pass pass, int64_t rows)
 	return c->fits[pass];
 }
 
+static enum sl_err ran(struct dnn_conv *c, enum dnn_pass pass, cudnnStatus_t status, const char *what)
+{
+	if (!dnn_only_refuses((int)status))
+		return check(c->dnn, status, what);
+	sl_log(SL_LOG_WARN, "cudnn-refused", "%s %dx%d of %lld channels: %s; it runs as im2col and cuBLAS from now on",
+	       what, c->win.kh, c->win.kw, (long long)c->win.c, c->dnn->cudnnGetErrorString(status));
+	c->has[pass] = c->fits[pass] = false;
+	return SL_ERR_UNAVAILABLE;
+}
+
 enum sl_err dnn_conv_forward(struct dnn_conv *c, void *out, const void *x, const void *w, void *workspace)
 {
 	const float one = 1, zero = 0;
 
-	return check(c->dnn,
-		     c->dnn->cudnnConvolutionForward(c->dnn->handle, &one, c->x, x, c->w, w, c->conv, c->forward,
-						     workspace, c->bytes[DNN_FORWARD], &zero, c->y, out),
-		     "convolution, forward");
+	return ran(c, DNN_FORWARD,
+		   c->dnn->cudnnConvolutionForward(c->dnn->handle, &one, c->x, x, c->w, w, c->conv, c->forward,
+						   workspace, c->bytes[DNN_FORWARD], &zero, c->y, out),
+		   "convolution, forward");
 }
 
 enum sl_err dnn_conv_data(struct dnn_conv *c, void *dx, bool add, const void *dout, const void *w, void *workspace)
 {
 	const float one = 1, beta = add ? 1 : 0;
 
-	return check(c->dnn,
-		     c->dnn->cudnnConvolutionBackwardData(c->dnn->handle, &one, c->w, w, c->y, dout, c->conv, c->data,
-							  workspace, c->bytes[DNN_DATA], &beta, c->x, dx),
-		     "convolution, gradient of the input");
+	return ran(c, DNN_DATA,
+		   c->dnn->cudnnConvolutionBackwardData(c->dnn->handle, &one, c->w, w, c->y, dout, c->conv, c->data,
+							workspace, c->bytes[DNN_DATA], &beta, c->x, dx),
+		   "convolution, gradient of the input");
 }
 
 enum sl_err dnn_conv_weight(struct dnn_conv *c, float *dw, const float *dout, const float *x, void *workspace)
 {
 	const float one = 1;
 
-	return check(c->dnn,
-		     c->dnn->cudnnConvolutionBackwardFilter(c->dnn->handle, &one, c->x, x, c->y, dout, c->conv,
-							    c->weight, workspace, c->bytes[DNN_WEIGHT], &one, c->w, dw),
-		     "convolution, gradient of the weights");
+	return ran(c, DNN_WEIGHT,
+		   c->dnn->cudnnConvolutionBackwardFilter(c->dnn->handle, &one, c->x, x, c->y, dout, c->conv, c->weight,
+							  workspace, c->bytes[DNN_WEIGHT], &one, c->w, dw),
+		   "convolution, gradient of the weights");
 }

@@ -20,6 +20,13 @@ static inline bool dnn_serves(size_t version, int major, int minor)
 	return version < 91100 || 10 * major + minor >= 75; /* 9.11 dropped Maxwell, Pascal and Volta */
 }
 
+/* A cudnnStatus_t that says that this call is not to be had (bad parameters, not supported), not that the device or the
+ * library is at fault. */
+static inline bool dnn_only_refuses(int status)
+{
+	return status / 1000 == 2 || status / 1000 == 3;
+}
+
 /* For the present device. UNAVAILABLE: no cuDNN here, or none that serves it. */
 enum sl_err dnn_open(struct dnn **out, cudaStream_t stream, struct sl_fail *fail) SL_MUST_CHECK;
 void dnn_close(struct dnn *dnn);           /* NULL is fine */
@@ -41,7 +48,8 @@ size_t dnn_conv_workspace(const struct dnn_conv *conv);
 
 /* False where no algorithm fits this pass for `rows` images: the caller does it another way. Host work only. */
 bool dnn_conv_has(struct dnn_conv *conv, enum dnn_pass pass, int64_t rows);
-/* After dnn_conv_has(…, rows): out = x ∗ w, dx = or +=, dw +=. */
+/* After dnn_conv_has(…, rows): out = x ∗ w, dx = or +=, dw +=. UNAVAILABLE: cuDNN refuses what it has proposed; nothing
+ * was queued, and dnn_conv_has is false from now on. */
 enum sl_err dnn_conv_forward(struct dnn_conv *conv, void *out, const void *x, const void *w,
 			     void *workspace) SL_MUST_CHECK;
 enum sl_err dnn_conv_data(struct dnn_conv *conv, void *dx, bool add, const void *dout, const void *w,

@@ -13,7 +13,7 @@ write_config "$tmp/client.yaml"
 mkdir "$tmp/bin"
 cp "$SPLITS" "$module" "$tmp/bin/"
 SPLITS=$tmp/bin/splits
-export SPLIT_CUDA_CODECS=all
+export SPLIT_CUDA_CODECS=all SPLIT_SIM_LOCKED=1
 small=(--set model.width=0.1 --set model.form=cifar --set head_end=features.0.1 --set tail_begin=features.2 --set train.batch=16
 	--set train.chunks=4 --set train.schedule.warmup_epochs=0 --set train.schedule.kind=constant --set train.optimizer.lr=0.02
 	--set train.checkpoint_every=2 --set train.epochs=2)

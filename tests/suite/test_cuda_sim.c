@@ -1,6 +1,7 @@
 /* The simulated device itself (tests/support/cuda_sim): what threads, barriers and votes do, and that sanitizers see
  * what is wrong in a kernel: each fault in a process of its own, beside the same kernel without it. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -289,6 +290,75 @@ static void launches_that_no_device_takes_are_errors(void **state)
 	free(out);
 }
 
+static void events_that_measure_nothing_are_errors(void **state)
+{
+	cudaEvent_t timed[2], untimed;
+	cudaStream_t stream;
+	float ms = -1;
+
+	(void)state;
+	assert_int_equal(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(cudaEventCreateWithFlags(&timed[i], cudaEventBlockingSync), cudaSuccess);
+	assert_int_equal(cudaEventCreateWithFlags(&untimed, cudaEventBlockingSync | cudaEventDisableTiming),
+			 cudaSuccess);
+	assert_int_equal(cudaEventRecord(timed[0], stream), cudaSuccess);
+	assert_int_equal(cudaEventRecord(untimed, stream), cudaSuccess);
+	assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
+	assert_int_not_equal(cudaEventElapsedTime(&ms, timed[0], untimed), cudaSuccess);
+	assert_int_not_equal(cudaEventElapsedTime(&ms, timed[0], timed[1]), cudaSuccess);
+	assert_int_equal(cudaEventRecord(timed[1], stream), cudaSuccess);
+	assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
+	assert_int_equal(cudaEventElapsedTime(&ms, timed[0], timed[1]), cudaSuccess);
+	assert_true(ms >= 0);
+	for (int i = 0; i < 2; i++)
+		cudaEventDestroy(timed[i]);
+	cudaEventDestroy(untimed);
+	cudaStreamDestroy(stream);
+}
+
+/* Exits with 0, or aborts. */
+static void copy_ahead(bool locks)
+{
+	static char host[64], there[64];
+	cudaStream_t main_one, beside;
+
+	setenv("SPLIT_SIM_LOCKED", "1", 1);
+	cudaStreamCreateWithFlags(&main_one, cudaStreamNonBlocking);
+	cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking);
+	cudaMemcpyAsync(there, host, sizeof host, cudaMemcpyHostToDevice, main_one);
+	if (locks)
+		sim_lock(host + 1, 40);
+	cudaMemcpyAsync(there, host + 1, 40, cudaMemcpyHostToDevice, beside);
+	cudaMemcpyAsync(host + 2, there, 39, cudaMemcpyDeviceToHost, beside);
+	cudaDeviceSynchronize();
+	sim_unlock(host + 1);
+	cudaMemcpyAsync(host + 2, there, 39, cudaMemcpyDeviceToHost, locks ? main_one : beside);
+	cudaDeviceSynchronize();
+	_exit(0);
+}
+
+static void copies_ahead_are_of_locked_memory(void **state)
+{
+	(void)state;
+	for (int locks = 0; locks < 2; locks++) {
+		pid_t pid = fork();
+		int status;
+
+		if (pid == 0) {
+			signal(SIGABRT, SIG_DFL);
+			if (freopen("/dev/null", "w", stderr) != NULL)
+				copy_ahead(locks);
+			_exit(1);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		if (locks)
+			assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+		else
+			assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	}
+}
+
 /* An argument chooses tests by name. */
 int main(int argc, char **argv)
 {
@@ -296,6 +366,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(kernels_give_what_they_should),
 		cmocka_unit_test(shared_memory_is_nobodys_at_first),
 		cmocka_unit_test(launches_that_no_device_takes_are_errors),
+		cmocka_unit_test(events_that_measure_nothing_are_errors),
+		cmocka_unit_test(copies_ahead_are_of_locked_memory),
 #if defined(SIM_RACECHECK) || defined(__SANITIZE_ADDRESS__)
 		cmocka_unit_test(faults_are_reported),
 #endif

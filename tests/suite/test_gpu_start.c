@@ -218,6 +218,19 @@ static void test_cudnn_that_serves_the_device(void **state)
 	assert_true(dnn_serves(91900, 12, 0));
 }
 
+/* What cuDNN refuses is done another way; what fails is a fault. */
+static void test_what_cudnn_only_refuses(void **state)
+{
+	(void)state;
+	assert_true(dnn_only_refuses(2003)); /* a misaligned pointer */
+	assert_true(dnn_only_refuses(3000)); /* not supported */
+	assert_true(dnn_only_refuses(3007)); /* no code for this architecture */
+	assert_false(dnn_only_refuses(0));
+	assert_false(dnn_only_refuses(1001)); /* not initialized */
+	assert_false(dnn_only_refuses(4000)); /* internal error */
+	assert_false(dnn_only_refuses(5000)); /* execution failed */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -228,6 +241,7 @@ int main(void)
 		cmocka_unit_test(test_no_driver_no_device),
 		cmocka_unit_test(test_description),
 		cmocka_unit_test(test_cudnn_that_serves_the_device),
+		cmocka_unit_test(test_what_cudnn_only_refuses),
 	};
 
 	return cmocka_run_group_tests_name("gpu start", tests, NULL, NULL);

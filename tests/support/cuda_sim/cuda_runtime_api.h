@@ -22,7 +22,7 @@ typedef int cudaError_t;
 typedef struct sim_stream *cudaStream_t;
 typedef struct sim_event *cudaEvent_t;
 enum { cudaSuccess, cudaErrorUnknown, cudaErrorInvalidValue, cudaErrorMemoryAllocation };
-enum { cudaStreamNonBlocking, cudaEventDisableTiming, cudaEventBlockingSync, cudaHostAllocDefault };
+enum { cudaStreamNonBlocking = 1, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor };
 
@@ -53,6 +53,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 extern unsigned sim_waits; /* calls so far that wait for what was queued */
 /* run(arg) as the stream's next piece of work; `run` frees arg. */
 cudaError_t sim_queue(cudaStream_t stream, void (*run)(void *arg), void *arg);
+/* Memory that cudaHostAlloc gave, and that goes. */
+cudaError_t sim_lock(const void *ptr, size_t bytes);
+void sim_unlock(const void *ptr);
 /* runtime.c; none fails but for memory beyond the host's, or a device other than 0 */
 cudaError_t cudaMalloc(void **out, size_t bytes);
 cudaError_t cudaFree(void *ptr);

@@ -1,7 +1,8 @@
 /* Streams: queues of work that wait for as long as a device may let them wait. Nothing is done until somebody waits for
  * it, and then what may be done next is drawn among the streams; or, as the draw falls, some of it at once. So what is
  * not ordered by a stream or an event comes in another order sooner or later, and copies read and write host memory
- * when their owner may have gone on. Stream NULL: done when the call returns. */
+ * when their owner may have gone on. Stream NULL: done when the call returns. With SPLIT_SIM_LOCKED in the environment
+ * all streams but the first, of a backend that is alone, copy from and to locked memory only. */
 #include "tests/support/cuda_sim/cuda_runtime_api.h"
 
 #include <pthread.h>
@@ -10,6 +11,7 @@
 #include <time.h>
 
 struct sim_event {
+	bool timed;
 	uint64_t recorded, passed;
 	double passed_s;
 };
@@ -25,6 +27,13 @@ struct work {
 struct sim_stream {
 	struct sim_stream *next;
 	struct work *first, **last;
+	bool only_locked;
+};
+
+struct locked {
+	struct locked *next;
+	const char *at;
+	size_t bytes;
 };
 
 struct copy {
@@ -36,6 +45,7 @@ struct copy {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim_stream *streams;
+static struct locked *locked;
 static uint32_t luck;
 unsigned sim_waits;
 
@@ -171,9 +181,57 @@ static cudaError_t queue_copy(cudaStream_t stream, struct copy copy)
 	return sim_queue(stream, run_copy, c);
 }
 
+cudaError_t sim_lock(const void *ptr, size_t bytes)
+{
+	struct locked *l = malloc(sizeof *l);
+
+	if (!l)
+		return cudaErrorMemoryAllocation;
+	pthread_mutex_lock(&lock);
+	*l = (struct locked){locked, ptr, bytes};
+	locked = l;
+	pthread_mutex_unlock(&lock);
+	return cudaSuccess;
+}
+
+void sim_unlock(const void *ptr)
+{
+	pthread_mutex_lock(&lock);
+	for (struct locked **at = &locked; *at; at = &(*at)->next)
+		if ((*at)->at == ptr) {
+			struct locked *l = *at;
+
+			*at = l->next;
+			free(l);
+			break;
+		}
+	pthread_mutex_unlock(&lock);
+}
+
+static bool is_locked(const char *ptr, size_t bytes)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&lock);
+	for (const struct locked *l = locked; l && !found; l = l->next)
+		found = ptr >= l->at && bytes <= l->bytes && (size_t)(ptr - l->at) <= l->bytes - bytes;
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+/* A copy of other host memory is no error on a device, but goes through a buffer of the driver's, and is waited for. */
+static void must_be_locked(const void *host, size_t bytes)
+{
+	if (is_locked(host, bytes))
+		return;
+	fprintf(stderr, "cuda_sim: a copy that should run ahead is of memory that is not locked\n");
+	abort();
+}
+
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
-	(void)kind;
+	if (bytes && stream && stream->only_locked && kind != cudaMemcpyDeviceToDevice)
+		must_be_locked(kind == cudaMemcpyHostToDevice ? src : dst, bytes);
 	return bytes ? queue_copy(stream, (struct copy){.dst = dst, .src = src, .bytes = bytes}) : cudaSuccess;
 }
 
@@ -191,6 +249,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 		return cudaErrorMemoryAllocation;
 	s->last = &s->first;
 	pthread_mutex_lock(&lock);
+	s->only_locked = streams && getenv("SPLIT_SIM_LOCKED");
 	s->next = streams;
 	streams = s;
 	pthread_mutex_unlock(&lock);
@@ -241,9 +300,11 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
 {
-	(void)flags;
 	*out = calloc(1, sizeof **out);
-	return *out ? cudaSuccess : cudaErrorMemoryAllocation;
+	if (!*out)
+		return cudaErrorMemoryAllocation;
+	(*out)->timed = !(flags & cudaEventDisableTiming);
+	return cudaSuccess;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
@@ -290,6 +351,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 {
+	if (!from->timed || !to->timed || !from->recorded || !to->recorded)
+		return cudaErrorInvalidValue;
 	pthread_mutex_lock(&lock);
 	*ms = (float)((to->passed_s - from->passed_s) * 1000);
 	pthread_mutex_unlock(&lock);

@@ -55,12 +55,15 @@ cudaError_t cudaFree(void *ptr)
 
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
 {
+	cudaError_t err = take(out, bytes);
+
 	(void)flags;
-	return take(out, bytes);
+	return err ? err : sim_lock(*out, bytes);
 }
 
 cudaError_t cudaFreeHost(void *ptr)
 {
+	sim_unlock(ptr);
 	cudaDeviceSynchronize();
 	free(ptr);
 	return cudaSuccess;
