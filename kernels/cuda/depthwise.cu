@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(threads_backward, 4)
 	backward3_kernel(T *__restrict__ dx, bool add, float *__restrict__ partial, const T *__restrict__ dout,
 			 const T *__restrict__ x, const float *__restrict__ weight, Geometry g)
 {
-	__shared__ float part[threads_backward * V];
+	__shared__ __align__(16) float part[threads_backward * V]; // of vectors
 	const int lanes = blockDim.x, ys = blockDim.y, lane = threadIdx.x, y = threadIdx.y;
 	const int width = lanes * V, channel = (blockIdx.y * lanes + lane) * V;
 	const int columns = STRIDE == 1 ? g.w : g.wo, column_groups = (columns + ys - 1) / ys;
