@@ -196,8 +196,11 @@ static void on_ready(void *arg, uint64_t next_step)
 		give_up(d, err);
 		return;
 	}
-	sl_log(SL_LOG_INFO, "session-open", "training with %s, from step %llu", d->setup->conf->server,
-	       (unsigned long long)next_step);
+	if (d->options->eval_only)
+		sl_log(SL_LOG_INFO, "session-open", "evaluating with %s", d->setup->conf->server);
+	else
+		sl_log(SL_LOG_INFO, "session-open", "training with %s, from step %llu", d->setup->conf->server,
+		       (unsigned long long)next_step);
 	SL_FAILPOINT(SL_FP_CLIENT_GIVEN);
 	d->linked = true;
 	d->link.links++;

@@ -291,7 +291,7 @@ static void on_tick(void *arg)
 	/* a server that builds its plan has not said WELCOME, but heartbeats: it is there */
 	if (r->ready || sl_port_session(r->port)->counts.frames) {
 		sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_TICK});
-	} else if (waited > SAY_MS && !r->said) {
+	} else if (waited > SAY_MS + (uint64_t)r->conf.heartbeat_ms && !r->said) {
 		r->said = true;
 		sl_log(SL_LOG_INFO, "connecting", "%s has not answered yet", r->conf.endpoint);
 	} else if (waited > (uint64_t)r->conf.connect_timeout_ms) {

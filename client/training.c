@@ -46,7 +46,7 @@ struct sl_training {
 	struct mark mark;
 	uint64_t linked_train_images, linked_eval_images; /* of this process: what its links have carried */
 	uint64_t linked_steps, linked_from;               /* the same; the step that it went on from */
-	double loss, acc, images_per_s;
+	double loss, acc, image_s;                        /* image_s: seconds each; 0: not known */
 	struct sl_jsonl *log;
 	bool log_broken;
 	struct sl_progress *progress;
@@ -272,6 +272,22 @@ static double ratio(double a, double b)
 	return b > 0 ? a / b : NAN;
 }
 
+/* That there will be: train.max_steps may end the run before train.epochs are over. */
+static int all_epochs(const struct sl_training *r)
+{
+	uint64_t per_epoch = (uint64_t)r->steps_per_epoch;
+
+	return r->eval_only ? 1 : (int)((r->total_steps + per_epoch - 1) / per_epoch);
+}
+
+/* Of the epoch under way. */
+static uint64_t all_steps(const struct sl_training *r)
+{
+	uint64_t left = r->total_steps - (r->step - (uint64_t)r->in_epoch);
+
+	return left < (uint64_t)r->steps_per_epoch ? left : (uint64_t)r->steps_per_epoch;
+}
+
 static void log_epoch(struct sl_training *r)
 {
 	const struct tally *t = &r->train, *e = &r->eval;
@@ -294,8 +310,8 @@ static void log_epoch(struct sl_training *r)
 	check_log(r, sl_jsonl_epoch(r->log, &line));
 	if (e->rows)
 		snprintf(test, sizeof test, "; test loss %.4f, accuracy %.2f %%", line.test_loss, 100 * line.test_acc);
-	sl_log(SL_LOG_INFO, "epoch", "%d of %d: train loss %.4f, accuracy %.2f %%%s", r->epoch + 1,
-	       r->setup->conf->train.epochs, line.train_loss, 100 * line.train_acc, test);
+	sl_log(SL_LOG_INFO, "epoch", "%d of %d: train loss %.4f, accuracy %.2f %%%s", r->epoch + 1, all_epochs(r),
+	       line.train_loss, 100 * line.train_acc, test);
 }
 
 static void tally_add(struct tally *t, const struct sl_step_result *s)
@@ -315,9 +331,9 @@ static void show(struct sl_training *r)
 	const struct sl_progress_state state = {
 		.phase = eval ? "eval" : "train",
 		.epoch = r->epoch + 1,
-		.epochs = r->eval_only ? 1 : r->setup->conf->train.epochs,
+		.epochs = all_epochs(r),
 		.step = (uint64_t)(eval ? r->in_eval : r->in_epoch),
-		.steps = (uint64_t)(eval ? r->eval_batches : r->steps_per_epoch),
+		.steps = eval ? (uint64_t)r->eval_batches : all_steps(r),
 		.steps_left = eval ? (uint64_t)(r->eval_batches - r->in_eval) : r->total_steps - r->step,
 		.images = r->totals.images,
 		.tx_bytes = r->totals.tx_bytes,
@@ -339,12 +355,12 @@ static void eval_over(struct sl_training *r)
 		t->best_test_acc = t->test_acc;
 }
 
-/* Of the last ten steps or so. */
-static void follow(double *rate, double n, double seconds)
+/* Of the last ten steps or so: of their times, since a mean of rates is above what they took together. */
+static void follow(double *image_s, double n, double seconds)
 {
-	double now = ratio(n, seconds);
+	double now = ratio(seconds, n);
 
-	*rate = *rate > 0 ? 0.9 * *rate + 0.1 * now : now;
+	*image_s = *image_s > 0 ? 0.9 * *image_s + 0.1 * now : now;
 }
 
 void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
@@ -376,7 +392,7 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 		r->totals.compute_s += s->t_compute_s;
 		r->totals.train_tx_bytes += s->tx_bytes;
 		r->totals.train_rx_bytes += s->rx_bytes;
-		follow(&r->images_per_s, (double)s->rows, s->t_step_s);
+		follow(&r->image_s, (double)s->rows, s->t_step_s);
 		log_step(r, s);
 	}
 	show(r);
@@ -524,13 +540,13 @@ struct sl_training_state sl_training_state(const struct sl_training *r)
 		.total_steps = r->total_steps,
 		.skipped = r->totals.skipped,
 		.epoch = r->epoch + 1,
-		.epochs = r->eval_only ? 1 : r->setup->conf->train.epochs,
+		.epochs = all_epochs(r),
 		.loss = r->loss,
 		.acc = r->acc,
-		.images_per_s = r->images_per_s,
+		.images_per_s = r->image_s > 0 ? 1 / r->image_s : 0,
 		.tx_bytes = r->totals.tx_bytes,
 		.rx_bytes = r->totals.rx_bytes,
-		.left_s = ratio(images_left, r->images_per_s),
+		.left_s = r->image_s > 0 ? images_left * r->image_s : NAN,
 		.age_s = sl_seconds_since(r->started_ns),
 		.idle_s = sl_seconds_since(r->done_ns),
 	};

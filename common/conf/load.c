@@ -329,7 +329,7 @@ static enum sl_err apply_set(struct loader *l, const char *set)
 	int index;
 
 	if (!equals || equals == set || equals - set >= PATH_TEXT)
-		return sl_fail_set(l->fail, SL_ERR_CONFIG, "--set %.60s: must be key.path=value", set);
+		return sl_fail_set(l->fail, SL_ERR_CONFIG, "--set %.60s: must be KEY=VALUE, such as threads=2", set);
 	snprintf(path, sizeof path, "%.*s", (int)(equals - set), set);
 	index = find_key(l->schema, path);
 	if (index >= 0)

@@ -108,10 +108,14 @@ static void print_usage(const struct sl_options *o, unsigned takes)
 	print_option("-h, --help", NULL, "say this");
 }
 
-static const struct option *find(const char *name, unsigned takes)
+/* `arg`: --name, or --name=value of an option that takes one. */
+static const struct option *find(const char *arg, unsigned takes)
 {
+	size_t len = strcspn(arg, "=");
+
 	for (int i = 0; i < OPTIONS; i++)
-		if ((takes & table[i].takes) && strcmp(name, table[i].name) == 0)
+		if ((takes & table[i].takes) && strlen(table[i].name) == len && strncmp(arg, table[i].name, len) == 0 &&
+		    (!arg[len] || table[i].value))
 			return &table[i];
 	return NULL;
 }
@@ -149,9 +153,12 @@ int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes
 			return 0;
 		}
 		if (option) {
-			taken = take(o, option, i + 1 < argc ? argv[i + 1] : NULL);
+			const char *joined = strchr(argv[i], '=');
+
+			taken = take(o, option, joined ? joined + 1 : i + 1 < argc ? argv[i + 1] : NULL);
 			if (!taken)
 				return usage_error(o, "no value (or too many) for", argv[i]);
+			taken = joined ? 1 : taken;
 			continue;
 		}
 		if (argv[i][0] == '-')

@@ -212,7 +212,7 @@ static void print_memory(FILE *file, const struct sl_status_session *s)
 	print_bytes(file, "  memory ", s->memory_bytes);
 	if (s->memory_device_bytes)
 		print_bytes(file, ", on the device ", s->memory_device_bytes);
-	print_bytes(file, ": weights ", s->weights_bytes);
+	print_bytes(file, "\n    weights ", s->weights_bytes);
 	print_bytes(file, ", activations ", s->activations_bytes);
 	print_bytes(file, ", codecs ", s->codecs_bytes);
 	print_bytes(file, ", payloads ", s->payloads_bytes);

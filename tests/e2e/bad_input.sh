@@ -67,6 +67,10 @@ expect 64 "missing argument 'CONFIG'" "$SPLITS" serve
 expect 64 'one argument too many' "$SPLITC" eval "$tmp/good.yaml" "$tmp/good.yaml"
 expect 64 "for '--set'" "$SPLITC" train "$tmp/good.yaml" --set
 expect 64 "missing argument 'OUT.safetensors'" "$SPLITC" export "$tmp/good.yaml"
+expect 64 "unknown option '--local=1'" "$SPLITC" train "$tmp/good.yaml" --local=1
+expect 78 '--set train.batch: must be a whole number' "$SPLITC" train "$tmp/good.yaml" --set=train.batch=many
+expect 78 '--set train.batch: must be KEY=VALUE, such as threads=2' "$SPLITC" train "$tmp/good.yaml" --set train.batch
+expect 0 'batch: 48' "$SPLITC" train "$tmp/good.yaml" --set=train.batch=48 --print-config
 expect 0 'splitc COMMAND' "$SPLITC" --help
 expect 0 'splits COMMAND' "$SPLITS" --help
 expect 0 'OpenBLAS' "$SPLITC" --version

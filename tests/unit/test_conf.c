@@ -195,8 +195,8 @@ static void faults_in_sets(void **state)
 	static const struct {
 		const char *set, *expect;
 	} cases[] = {
-		{"train.batch", "--set train.batch: must be key.path=value"},
-		{"=3", "--set =3: must be key.path=value"},
+		{"train.batch", "--set train.batch: must be KEY=VALUE, such as threads=2"},
+		{"=3", "--set =3: must be KEY=VALUE, such as threads=2"},
 		{"trian.batch=3", "--set trian.batch: unknown key: did you mean \"train\"?"},
 		{"train.optimzer.lr=3", "--set train.optimzer.lr: unknown key: did you mean \"optimizer\"?"},
 		{"foo=3", "--set foo: unknown key: valid here: "},
