@@ -204,7 +204,7 @@ static void stop_tasks(struct sl_remote *r)
 	if (r->waiting)
 		return;
 	r->waiting = true;
-	r->last = (struct sl_job){.run = run_last, .done = last_done};
+	r->last = (struct sl_job){.run = run_last, .done = last_done, .share = sl_port_share(r->port)};
 	sl_worker_post(r->worker, &r->last);
 }
 

@@ -14,6 +14,9 @@ struct sl_worker {
 	pthread_cond_t posted; /* something is queued, a held job is released, or closing */
 	pthread_cond_t ended;  /* a job is over, or is held */
 	struct sl_job *queue;  /* sorted by (priority, seq) */
+	struct sl_share own;   /* of jobs that name none */
+	uint64_t served_ns;    /* what the share had used whose job was taken last */
+	uint64_t ended_ns;     /* when the last job was over */
 	struct sl_job *done, **done_tail;
 	struct sl_job *running;
 	struct sl_job *held, **held_tail; /* in the order in which they were */
@@ -25,10 +28,58 @@ struct sl_worker {
 	char name[16]; /* as long as the kernel shows */
 };
 
-/* The first held job that may go on, else the first of the queue; NULL: neither. */
+/* ---- whose turn it is */
+
+static struct sl_share *share_of(struct sl_worker *w, const struct sl_job *job)
+{
+	return job->share ? job->share : &w->own;
+}
+
+/* Where in the queue the next job stands; it is not empty. Of shares that are equal, whose job is more urgent. */
+static struct sl_job **next_of(struct sl_worker *w)
+{
+	struct sl_job **best = &w->queue;
+
+	for (struct sl_job **at = &w->queue; *at; at = &(*at)->next)
+		if (share_of(w, *at)->used_ns < share_of(w, *best)->used_ns)
+			best = at;
+	return best;
+}
+
+static bool has_work(struct sl_worker *w, const struct sl_share *share)
+{
+	const struct sl_job *lists[] = {w->queue, w->held};
+
+	if (w->running && share_of(w, w->running) == share)
+		return true;
+	for (int i = 0; i < 2; i++)
+		for (const struct sl_job *job = lists[i]; job; job = job->next)
+			if (share_of(w, job) == share)
+				return true;
+	return false;
+}
+
+/* Before a job is queued. */
+static void come_back(struct sl_worker *w, struct sl_share *share)
+{
+	if (share->used_ns < w->served_ns && !has_work(w, share))
+		share->used_ns = w->served_ns;
+}
+
+/* A job is over. What it had of a device's time, while others were queued behind it, began when the one before ended.
+ */
+static void charge(struct sl_worker *w, const struct sl_job *job)
+{
+	uint64_t now = sl_now_ns(), from = job->began_ns > w->ended_ns ? job->began_ns : w->ended_ns;
+
+	share_of(w, job)->used_ns += now - from;
+	w->ended_ns = now;
+}
+
+/* The first held job that may go on, else the next of the queue; NULL: neither. */
 static struct sl_job *take(struct sl_worker *w)
 {
-	struct sl_job *job = w->held;
+	struct sl_job *job = w->held, **at;
 
 	if (job && job->released) {
 		w->held = job->next;
@@ -38,11 +89,13 @@ static struct sl_job *take(struct sl_worker *w)
 		job->held = job->released = false;
 		return job;
 	}
-	job = w->closing || w->held_count == SL_WORKER_HELD ? NULL : w->queue;
-	if (job) {
-		w->queue = job->next;
-		job->began_ms = sl_now_ms();
-	}
+	if (!w->queue || w->closing || w->held_count == SL_WORKER_HELD)
+		return NULL;
+	at = next_of(w);
+	job = *at;
+	*at = job->next;
+	w->served_ns = share_of(w, job)->used_ns;
+	job->began_ns = sl_now_ns();
 	return job;
 }
 
@@ -58,6 +111,7 @@ static bool settle(struct sl_worker *w, struct sl_job *job)
 		w->held_tail = &job->next;
 		w->held_count++;
 	} else {
+		charge(w, job);
 		*w->done_tail = job;
 		w->done_tail = &job->next;
 	}
@@ -124,6 +178,7 @@ void sl_worker_post(struct sl_worker *worker, struct sl_job *job)
 	struct sl_job **at = &worker->queue;
 
 	pthread_mutex_lock(&worker->lock);
+	come_back(worker, share_of(worker, job));
 	job->seq = worker->next_seq++;
 	while (*at && (*at)->priority <= job->priority)
 		at = &(*at)->next;
@@ -174,14 +229,14 @@ void sl_worker_drain(struct sl_worker *worker)
 
 uint64_t sl_worker_busy_ms(struct sl_worker *worker)
 {
-	uint64_t now_ms = sl_now_ms(), began_ms;
+	uint64_t now_ns = sl_now_ns(), began_ns;
 
 	pthread_mutex_lock(&worker->lock);
-	began_ms = worker->running ? worker->running->began_ms : now_ms;
-	if (worker->held && worker->held->began_ms < began_ms)
-		began_ms = worker->held->began_ms;
+	began_ns = worker->running ? worker->running->began_ns : now_ns;
+	if (worker->held && worker->held->began_ns < began_ns)
+		began_ns = worker->held->began_ns;
 	pthread_mutex_unlock(&worker->lock);
-	return now_ms > began_ms ? now_ms - began_ms : 0;
+	return now_ns > began_ns ? (now_ns - began_ns) / 1000000 : 0;
 }
 
 bool sl_worker_idle(struct sl_worker *worker)

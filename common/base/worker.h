@@ -1,5 +1,8 @@
-/* One thread that runs jobs in order of (priority, submission): the place where kernels and codecs run, so that an
- * event loop never computes. Jobs are owned by their submitter and must stay valid until `done` was delivered. */
+/* One thread that runs jobs: the place where kernels and codecs run, so that an event loop never computes. Whoever
+ * shares it has a share; the next job is one of the share that has had the least time, and of that share's the first by
+ * (priority, submission). So nobody waits for more than the job that runs, those that are held, and one of each other
+ * share, however many jobs others queue and however urgent they say that they are. Jobs are owned by their submitter
+ * and must stay valid until `done` was delivered. */
 #ifndef SL_BASE_WORKER_H
 #define SL_BASE_WORKER_H
 
@@ -12,14 +15,21 @@ struct sl_worker;
 
 enum { SL_WORKER_HELD = 2 };
 
+/* Zeroed before its first job is posted; valid as long as its jobs. `used_ns`, the worker's: the time that its jobs
+ * had, and never less, when it comes back with work, than what the share had that was served last: nobody saves up. */
+struct sl_share {
+	uint64_t used_ns;
+};
+
 struct sl_job {
 	void (*run)(struct sl_job *job);  /* on the worker's thread */
 	void (*done)(struct sl_job *job); /* on the thread that calls sl_worker_drain */
-	int priority;                     /* lower runs first; equal ones in order of submission */
+	int priority;                     /* lower runs first within a share; equal ones in order of submission */
+	struct sl_share *share;           /* NULL: one of the worker's own, for whoever shares it with nobody */
 	/* the worker's */
 	struct sl_job *next;
 	unsigned long long seq;
-	uint64_t began_ms;
+	uint64_t began_ns;
 	bool held, released;
 };
 

@@ -334,6 +334,11 @@ enum sl_err sl_port_open(struct sl_port **out, struct sl_loop *loop, struct sl_t
 	return SL_OK;
 }
 
+struct sl_share *sl_port_share(struct sl_port *p)
+{
+	return &p->share;
+}
+
 struct sl_port_stats sl_port_stats(const struct sl_port *p)
 {
 	struct sl_port_stats s = p->stats;

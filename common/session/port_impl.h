@@ -76,6 +76,7 @@ struct sl_port {
 	sl_peer peer;
 	struct sl_outq *outq;
 	struct sl_worker *worker;
+	struct sl_share share; /* (worker's) all tasks' */
 	struct sl_port_events events;
 	void *arg;
 	const struct sl_plan *plan;

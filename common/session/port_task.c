@@ -11,7 +11,7 @@ static const int task_priority[SL_TASK_COUNT] = {
 	[SL_TASK_OPEN] = 0,    [SL_TASK_INSTALL] = 0, [SL_TASK_GATHER] = 0,   [SL_TASK_COMMIT] = 0,  [SL_TASK_TAIL] = 1,
 	[SL_TASK_MID_BWD] = 1, [SL_TASK_MID_FWD] = 2, [SL_TASK_HEAD_FWD] = 2, [SL_TASK_HEAD_BWD] = 3};
 
-/* Behind all that the session has queued, though not behind what other sessions queue later. */
+/* Behind all that the session has queued. */
 static int abandon_priority(enum sl_session_role role)
 {
 	return task_priority[role == SL_SESSION_SERVER ? SL_TASK_MID_FWD : SL_TASK_HEAD_BWD];
@@ -195,11 +195,13 @@ enum sl_err sl_port_open_jobs(struct sl_port *p, bool chunks, int count)
 			return SL_ERR_NOMEM;
 		p->job_count[task] = count;
 		for (int i = 0; i < count; i++)
-			p->job[task][i] = (struct task_job){
-				.job = {.run = run_job, .done = job_done, .priority = task_priority[task]},
-				.port = p,
-				.task = (enum sl_task)task,
-				.chunk = i};
+			p->job[task][i] = (struct task_job){.job = {.run = run_job,
+								    .done = job_done,
+								    .priority = task_priority[task],
+								    .share = &p->share},
+							    .port = p,
+							    .task = (enum sl_task)task,
+							    .chunk = i};
 	}
 	return SL_OK;
 }

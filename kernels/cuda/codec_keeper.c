@@ -94,7 +94,7 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 		return;
 	sl_need(&need->host, slots + 1, sizeof *k->set); /* 1: while the array grows */
 	sl_need(&need->device, slots * blocks, CU_BLOCK_WORDS * sizeof *k->set->bitmap + sizeof *k->set->offset);
-	sl_need(&need->device, WORD_ARRAYS * blocks + CU_SELECT_BINS, sizeof *k->words);
+	sl_need(&need->device, WORD_ARRAYS * blocks + BIN_WORDS, sizeof *k->words);
 	sl_need(&need->device, 1, sizeof *k->selection);
 	sl_need(&need->device, blocks, CU_BLOCK * sizeof *k->coding.place + CU_BLOCK_BYTES + SIDE_BLOCK_BYTES);
 	cu_index_memory(env, n, need);

@@ -408,11 +408,140 @@ static void close_forgets_the_queue(void **state)
 	sl_worker_close(NULL);
 }
 
+/* ---- shares */
+
+enum { OWNERS = 4, MEETINGS = 20, EACH = 8, LIGHT = OWNERS };
+
+/* Always queued again, from within, until `stop`: an owner who never runs out of urgent work. */
+struct busy {
+	struct sl_job job; /* first */
+	struct sl_worker *worker;
+	struct timespec length;
+	int owner;
+};
+
+static struct sl_share shares[OWNERS + 1];
+static _Atomic int stop, jobs_of_others;
+static struct busy busy[OWNERS][EACH];
+static int waited_for[MEETINGS], meetings;
+static sem_t met;
+
+static void busy_done(struct sl_job *job)
+{
+	(void)job;
+}
+
+static void busy_run(struct sl_job *job)
+{
+	struct busy *b = (struct busy *)job;
+
+	nanosleep(&b->length, NULL);
+	jobs_of_others++;
+}
+
+/* On the draining thread: what is queued is never less than EACH - 1 jobs of the owner. */
+static void busy_again(struct sl_job *job)
+{
+	struct busy *b = (struct busy *)job;
+
+	if (!stop)
+		sl_worker_post(b->worker, &b->job);
+}
+
+static void light_run(struct sl_job *job)
+{
+	(void)job;
+	waited_for[meetings++] = jobs_of_others;
+	sem_post(&met);
+}
+
+static void start_busy(struct sl_worker *w, int owner, int each, int priority, long job_ns)
+{
+	for (int i = 0; i < each; i++) {
+		busy[owner][i] = (struct busy){
+			.job = {.run = busy_run, .done = busy_again, .priority = priority, .share = &shares[owner]},
+			.worker = w,
+			.length = {0, job_ns},
+			.owner = owner};
+		sl_worker_post(w, &busy[owner][i].job);
+	}
+}
+
+static int setup_shares(void **state)
+{
+	memset(shares, 0, sizeof shares);
+	stop = jobs_of_others = meetings = 0;
+	sem_init(&met, 0, 0);
+	return setup(state);
+}
+
+/* Four owners whose queues are never empty, of work that is more urgent: a fifth waits for one job of each at most, and
+ * the one that runs. */
+static void nobody_starves(void **state)
+{
+	struct sl_job light = {.run = light_run, .done = busy_done, .priority = 9, .share = &shares[LIGHT]};
+	struct sl_worker *w = *state;
+	int before[MEETINGS];
+
+	for (int owner = 0; owner < OWNERS; owner++)
+		start_busy(w, owner, EACH, owner % 2, 200000);
+	for (int i = 0; i < MEETINGS; i++) {
+		before[i] = jobs_of_others;
+		sl_worker_post(w, &light);
+		while (sem_trywait(&met))
+			sl_worker_drain(w);
+	}
+	stop = 1;
+	sl_worker_cancel(w, is_any, NULL);
+	for (int i = 0; i < MEETINGS; i++)
+		assert_in_range(waited_for[i] - before[i], 0, OWNERS + 1);
+}
+
+/* Eight long jobs against two short ones, in time; an owner that comes late has nothing saved. */
+static void shares_are_of_time(void **state)
+{
+	struct sl_worker *w = *state;
+
+	start_busy(w, 0, EACH, 1, 2000000);
+	start_busy(w, 1, EACH, 2, 300000);
+	while (jobs_of_others < 100)
+		sl_worker_drain(w);
+	start_busy(w, 2, EACH, 0, 300000);
+	while (jobs_of_others < 400)
+		sl_worker_drain(w);
+	stop = 1;
+	sl_worker_cancel(w, is_any, NULL);
+	/* but for a job of each, or what came between on a busy machine */
+	assert_true(shares[0].used_ns > 20000000);
+	assert_in_range(shares[1].used_ns, shares[0].used_ns / 10 * 8, shares[0].used_ns / 10 * 12);
+	assert_in_range(shares[2].used_ns, shares[0].used_ns / 10 * 8, shares[0].used_ns / 10 * 12);
+}
+
+/* Of equal shares, and within one, the urgent first. */
+static void within_a_share_order_is_by_priority(void **state)
+{
+	static const int expect[] = {0, 3, 4, 1, 2};
+	struct probe gate, p[4];
+
+	post_gate(*state, &gate);
+	for (int i = 0; i < 4; i++) {
+		p[i] = probe(i + 1, 2 - i / 2);
+		p[i].job.share = &shares[0];
+		sl_worker_post(*state, &p[i].job);
+	}
+	sem_post(&gate_open);
+	drain_until(*state, 5);
+	assert_memory_equal(order, expect, sizeof expect);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(runs_by_priority_then_submission),
+		cmocka_unit_test_setup_teardown(nobody_starves, setup_shares, teardown),
+		cmocka_unit_test_setup_teardown(shares_are_of_time, setup_shares, teardown),
+		cmocka_unit_test_setup_teardown(within_a_share_order_is_by_priority, setup_shares, teardown),
 		CASE(done_waits_for_drain),
 		CASE(cancel_forgets_queued),
 		CASE(forget_waits_for_none),
