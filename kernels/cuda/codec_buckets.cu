@@ -204,18 +204,28 @@ static __global__ void measure(struct cu_bucket_seen *seen, uint32_t *status, co
 #pragma unroll
 	for (int k = 0; k < CU_BUCKETS; k++)
 		e[k] = edge[k];
-	for (int64_t i = (int64_t)blockIdx.x * CU_THREADS + t; i < n; i += (int64_t)gridDim.x * CU_THREADS) {
-		const float v = x[i];
-		const uint32_t key = ordered(v + 0.0f);
-		uint32_t bucket = 0;
+	for (int64_t first = (int64_t)blockIdx.x * CU_TILE + t; first < n; first += (int64_t)gridDim.x * CU_TILE) {
+		float values[CU_EACH];
 
 #pragma unroll
-		for (int k = 1; k < CU_BUCKETS; k++)
-			bucket += v >= e[k];
-		tally[bucket * CU_THREADS + t] += 1 + ((uint32_t)(v == edge[bucket]) << 16);
-		most[bucket * CU_THREADS + t] = larger(most[bucket * CU_THREADS + t], key);
-		lo = larger(lo, ~key);
-		highest = larger(highest, magnitude(v));
+		for (int j = 0; j < CU_EACH; j++)
+			values[j] = first + j * CU_THREADS < n ? x[first + j * CU_THREADS] : 0.0f;
+#pragma unroll
+		for (int j = 0; j < CU_EACH; j++) {
+			const float v = values[j];
+			const uint32_t key = ordered(v + 0.0f);
+			uint32_t bucket = 0;
+
+			if (first + j * CU_THREADS >= n)
+				break;
+#pragma unroll
+			for (int k = 1; k < CU_BUCKETS; k++)
+				bucket += v >= e[k];
+			tally[bucket * CU_THREADS + t] += 1 + ((uint32_t)(v == edge[bucket]) << 16);
+			most[bucket * CU_THREADS + t] = larger(most[bucket * CU_THREADS + t], key);
+			lo = larger(lo, ~key);
+			highest = larger(highest, magnitude(v));
+		}
 	}
 	low[t] = lo;
 	top[t] = highest;
@@ -278,15 +288,21 @@ static __global__ void encode(struct cu_buckets b, const float *x)
 	const unsigned t = threadIdx.x;
 	const int64_t first = (int64_t)blockIdx.x * CU_TILE, left = b.n - first;
 	const int len = left < CU_TILE ? (int)left : (int)CU_TILE;
+	float values[CU_EACH];
 
+#pragma unroll
+	for (int e = 0; e < CU_EACH; e++)
+		values[e] = e * CU_THREADS + (int)t < len ? x[first + e * CU_THREADS + t] : 0.0f;
 	if (t < (unsigned)b.count)
 		a[t] = affine_of(b.min[t], b.max[t], (1u << b.code_bits) - 1);
 	__syncthreads();
-	for (int i = (int)t; i < CU_TILE; i += CU_THREADS) {
+#pragma unroll
+	for (int e = 0; e < CU_EACH; e++) {
+		const int i = e * CU_THREADS + (int)t;
 		uint32_t bucket = 0, v = 0;
 
 		if (i < len) {
-			const float value = x[first + i];
+			const float value = values[e];
 
 #pragma unroll
 			for (int k = 1; k < CU_BUCKETS; k++)
@@ -308,6 +324,7 @@ static __global__ void decode(float *x, struct cu_buckets b)
 {
 	__shared__ struct affine a[CU_BUCKETS];
 	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x;
+	uint32_t code[CU_EACH];
 
 	if (threadIdx.x < (unsigned)b.count)
 		a[threadIdx.x] = affine_of(b.min[threadIdx.x], b.max[threadIdx.x], (1u << b.code_bits) - 1);
@@ -316,10 +333,15 @@ static __global__ void decode(float *x, struct cu_buckets b)
 	for (int e = 0; e < CU_EACH; e++) {
 		const int64_t i = first + e * CU_THREADS;
 
+		code[e] = i < b.n ? unpack_at(b.codes, i, b.bits) : 0;
+	}
+#pragma unroll
+	for (int e = 0; e < CU_EACH; e++) {
+		const int64_t i = first + e * CU_THREADS;
+
 		if (i < b.n) {
-			const uint32_t code = unpack_at(b.codes, i, b.bits);
-			const struct affine *at = &a[code >> b.code_bits];
-			const float level = (float)(code & ((1u << b.code_bits) - 1));
+			const struct affine *at = &a[code[e] >> b.code_bits];
+			const float level = (float)(code[e] & ((1u << b.code_bits) - 1));
 
 			x[i] = at_most((at->lo + level * at->step) * at->post, at->max);
 		}

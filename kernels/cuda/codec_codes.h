@@ -26,6 +26,95 @@ static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b)
 	return a > b ? a : b;
 }
 
+/* ---- what a block of CU_THREADS threads finds out about up to CU_BLOCK elements */
+
+struct seen {
+	uint32_t low, high, top; /* ~ordered bits of the least, ordered bits of the largest, largest magnitude */
+	double squares;          /* their sum */
+};
+
+static __device__ __forceinline__ void see_value(struct seen *to, float v)
+{
+	to->low = larger(to->low, ~ordered(v));
+	to->high = larger(to->high, ordered(v));
+	to->top = larger(to->top, magnitude(v));
+}
+
+/* The extremes over all threads, in thread 0's. */
+static __device__ __forceinline__ void join_extremes(struct seen *to)
+{
+	__shared__ uint32_t low[CU_THREADS], high[CU_THREADS], top[CU_THREADS];
+	const unsigned t = threadIdx.x;
+
+	low[t] = to->low;
+	high[t] = to->high;
+	top[t] = to->top;
+	for (unsigned width = CU_THREADS / 2; width > 0; width /= 2) {
+		__syncthreads();
+		if (t < width) {
+			low[t] = larger(low[t], low[t + width]);
+			high[t] = larger(high[t], high[t + width]);
+			top[t] = larger(top[t], top[t + width]);
+		}
+	}
+	to->low = low[t];
+	to->high = high[t];
+	to->top = top[t];
+}
+
+enum { CU_LANES = 16 /* of a sum of squares */, CU_RUN = 16, CU_SUM_TILE = CU_THREADS * CU_RUN };
+
+/* Sums of squares as sl_codec_loops.sum_squares has them: element i in lane i % 16, in order; then lane j + lane j + 8,
+ * + 4, + 2, + 1. Sixteen threads add, all load: the next tile while this one is added. For thread 0; the extremes are
+ * of the thread's own elements. */
+static __device__ __forceinline__ struct seen look_at(const float *x, int len)
+{
+	__shared__ float tile[CU_SUM_TILE];
+	__shared__ double lane[CU_LANES];
+	const int t = (int)threadIdx.x;
+	struct seen seen;
+	float next[CU_RUN];
+
+	seen.low = 0;
+	seen.high = 0;
+	seen.top = 0;
+	seen.squares = 0;
+#pragma unroll
+	for (int e = 0; e < CU_RUN; e++)
+		next[e] = e * CU_THREADS + t < len ? x[e * CU_THREADS + t] : 0.0f;
+	for (int first = 0; first < len; first += CU_SUM_TILE) {
+		__syncthreads();
+#pragma unroll
+		for (int e = 0; e < CU_RUN; e++) {
+			tile[e * CU_THREADS + t] = next[e];
+			if (first + e * CU_THREADS + t < len)
+				see_value(&seen, next[e]);
+		}
+		__syncthreads();
+#pragma unroll
+		for (int e = 0; e < CU_RUN; e++) {
+			const int i = first + CU_SUM_TILE + e * CU_THREADS + t;
+
+			next[e] = i < len ? x[i] : 0.0f;
+		}
+		if (t < CU_LANES) {
+#pragma unroll 16
+			for (int i = t; i < CU_SUM_TILE; i += CU_LANES) /* + 0 behind the end changes nothing */
+				seen.squares += (double)tile[i] * (double)tile[i];
+		}
+	}
+	if (t < CU_LANES)
+		lane[t] = seen.squares;
+	for (int width = CU_LANES / 2; width > 0; width /= 2) {
+		__syncthreads();
+		if (t < width)
+			lane[t] += lane[t + width];
+	}
+	if (t == 0)
+		seen.squares = lane[0];
+	return seen;
+}
+
 struct affine {
 	float pre, lo, inv, step, post, max;
 };

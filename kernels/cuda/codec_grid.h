@@ -36,6 +36,9 @@ static __device__ __forceinline__ uint32_t bf16_of(uint32_t m)
 	return (m + 0x7fffu + (m >> 16 & 1)) >> 16;
 }
 
+/* A thread's elements of a tile are loaded before the first is stored: stores might be to what the next one reads, for
+ * all that a compiler knows, and every load would wait for the one before it. */
+
 /* Elements of this block of threads' block. */
 static __device__ __forceinline__ int block_length(int64_t n)
 {

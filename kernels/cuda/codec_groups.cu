@@ -5,11 +5,20 @@
 #include "kernels/cuda/codec_codes.h"
 #include "kernels/cuda/philox.h"
 
-enum { LANES = 16 /* of a sum of squares */, COLUMN_BLOCKS = 512, SMALL = CU_GROUP_SMALL };
+enum {
+	GROUPS = CU_THREADS / CU_LANES /* small ones, of a block of threads */,
+	COLUMN_BLOCKS = 512,
+	SMALL = CU_GROUP_SMALL
+};
 
 static __device__ __forceinline__ int64_t group_of(const struct cu_grouped *g, int64_t i)
 {
-	return g->channels ? i % g->count : i / g->size;
+	const int64_t by = g->channels ? g->count : g->size;
+
+	/* a division of 64 bits takes a device as long as all else that it does for an element */
+	if (g->codes.n >> 32 == 0)
+		return g->channels ? (uint32_t)i % (uint32_t)by : (uint32_t)i / (uint32_t)by;
+	return g->channels ? i % by : i / by;
 }
 
 static __device__ __forceinline__ int64_t lesser(int64_t a, int64_t b)
@@ -30,96 +39,76 @@ static __device__ __forceinline__ void see(const struct cu_grouped *g, uint32_t 
 		atomicMax(&status[CU_STATUS_NONFINITE], top);
 }
 
-/* ---- small groups: a thread has one, and sums the squares of its lanes side by side */
-
-static __device__ __forceinline__ double join_lanes(double *lane)
-{
-	/* every loop is counted, so that it is unrolled, and the lanes stay in registers */
-#pragma unroll
-	for (int j = 0; j < 8; j++)
-		lane[j] += lane[j + 8];
-#pragma unroll
-	for (int j = 0; j < 4; j++)
-		lane[j] += lane[j + 4];
-	lane[0] += lane[2];
-	lane[1] += lane[3];
-	lane[0] += lane[1];
-	return lane[0];
-}
+/* ---- small groups: 16 threads have one, each a lane of its sum of squares */
 
 static __global__ void measure_small(struct cu_grouped g, uint32_t *status, const float *x)
 {
-	const int64_t group = (int64_t)blockIdx.x * CU_THREADS + threadIdx.x, first = group * g.size;
-	const int64_t len = lesser(g.size, g.codes.n - first);
-	uint32_t low = 0, high = 0, top = 0;
-	double lane[LANES];
+	__shared__ uint32_t low[CU_THREADS], high[CU_THREADS], top[CU_THREADS];
+	__shared__ double lane[CU_THREADS];
+	const unsigned t = threadIdx.x, mine = t % CU_LANES;
+	const int64_t group = (int64_t)blockIdx.x * GROUPS + t / CU_LANES, first = group * g.size;
+	const int len = group < g.count ? (int)lesser(g.size, g.codes.n - first) : 0;
+	struct seen seen;
 
-	if (group >= g.count)
-		return;
-#pragma unroll
-	for (int j = 0; j < LANES; j++)
-		lane[j] = 0;
-	for (int64_t i = 0; i < len; i += LANES) {
-#pragma unroll
-		for (int j = 0; j < LANES; j++)
-			if (i + j < len) {
-				const float v = x[first + i + j];
+	seen.low = 0;
+	seen.high = 0;
+	seen.top = 0;
+	seen.squares = 0;
+#pragma unroll 8
+	for (int i = (int)mine; i < len; i += CU_LANES) {
+		const float v = x[first + i];
 
-				lane[j] += (double)v * (double)v;
-				low = larger(low, ~ordered(v));
-				high = larger(high, ordered(v));
-				top = larger(top, magnitude(v));
-			}
+		seen.squares += (double)v * (double)v;
+		see_value(&seen, v);
 	}
+	low[t] = seen.low;
+	high[t] = seen.high;
+	top[t] = seen.top;
+	lane[t] = seen.squares;
+	for (unsigned width = CU_LANES / 2; width > 0; width /= 2) {
+		__syncthreads();
+		if (mine < width) {
+			low[t] = larger(low[t], low[t + width]);
+			high[t] = larger(high[t], high[t + width]);
+			top[t] = larger(top[t], top[t + width]);
+			lane[t] += lane[t + width];
+		}
+	}
+	if (mine != 0 || group >= g.count)
+		return;
 	if (g.partial)
-		g.partial[group] = join_lanes(lane);
-	see(&g, status, group, low, high, top);
+		g.partial[group] = lane[t];
+	see(&g, status, group, low[t], high[t], top[t]);
 }
 
 /* ---- large ones: a block of threads has at most CU_BLOCK elements of one */
 
 static __global__ void measure_large(struct cu_grouped g, uint32_t *status, const float *x)
 {
-	__shared__ uint32_t low[CU_THREADS], high[CU_THREADS], top[CU_THREADS];
-	__shared__ double lane[LANES];
 	const int64_t group = blockIdx.x / (unsigned)g.parts, part = blockIdx.x % (unsigned)g.parts;
 	const int64_t first = group * g.size + part * CU_BLOCK;
 	const int64_t stop = lesser(lesser(first + CU_BLOCK, (group + 1) * g.size), g.codes.n);
-	const unsigned t = threadIdx.x;
+	/* the last group may have fewer parts */
+	const int len = first < stop ? (int)(stop - first) : 0;
+	struct seen seen;
 
-	low[t] = 0;
-	high[t] = 0;
-	top[t] = 0;
-	for (int64_t i = first + t; i < stop; i += CU_THREADS) {
-		const float v = x[i];
-
-		low[t] = larger(low[t], ~ordered(v));
-		high[t] = larger(high[t], ordered(v));
-		top[t] = larger(top[t], magnitude(v));
+	if (g.partial) {
+		seen = look_at(x + first, len);
+	} else {
+		seen.low = 0;
+		seen.high = 0;
+		seen.top = 0;
+#pragma unroll 8
+		for (int i = (int)threadIdx.x; i < len; i += CU_THREADS)
+			see_value(&seen, x[first + i]);
 	}
-	if (g.partial && t < LANES) {
-		double sum = 0;
-
-#pragma unroll 16
-		for (int64_t i = first + t; i < stop; i += LANES)
-			sum += (double)x[i] * (double)x[i];
-		lane[t] = sum;
-	}
-	for (unsigned width = CU_THREADS / 2; width > 0; width /= 2) {
-		__syncthreads();
-		if (t < width) {
-			low[t] = larger(low[t], low[t + width]);
-			high[t] = larger(high[t], high[t + width]);
-			top[t] = larger(top[t], top[t + width]);
-		}
-	}
-	if (t != 0)
+	join_extremes(&seen);
+	if (threadIdx.x != 0)
 		return;
 	if (g.partial)
-		g.partial[blockIdx.x] = join_lanes(lane);
-	/* the last group may have fewer parts */
-	if (first < stop)
-		see(&g, status, group, low[0], high[0], top[0]);
+		g.partial[blockIdx.x] = seen.squares;
+	if (len > 0)
+		see(&g, status, group, seen.low, seen.high, seen.top);
 }
 
 /* ---- channels: threads side by side, on as many rows as fit */
@@ -160,7 +149,7 @@ cudaError_t cu_groups_measure(cudaStream_t s, const struct cu_grouped *g, uint32
 		return CU_LAUNCH(measure_columns, (rows + step - 1) / step < most ? (rows + step - 1) / step : most,
 				 CU_THREADS, s, *g, status, x, lanes);
 	if (g->size <= SMALL)
-		return CU_LAUNCH(measure_small, (g->count + CU_THREADS - 1) / CU_THREADS, CU_THREADS, s, *g, status, x);
+		return CU_LAUNCH(measure_small, (g->count + GROUPS - 1) / GROUPS, CU_THREADS, s, *g, status, x);
 	return CU_LAUNCH(measure_large, g->count * g->parts, CU_THREADS, s, *g, status, x);
 }
 
@@ -235,17 +224,23 @@ static __global__ void encode(struct cu_grouped g, const float *x)
 	const unsigned t = threadIdx.x;
 	const int64_t first = (int64_t)blockIdx.x * CU_TILE;
 	const int len = (int)lesser(CU_TILE, g.codes.n - first);
+	float values[CU_EACH];
 
+#pragma unroll
+	for (int e = 0; e < CU_EACH; e++)
+		values[e] = e * CU_THREADS + (int)t < len ? x[first + e * CU_THREADS + t] : 0.0f;
 	if (g.codes.kind != CU_CODE_NEAREST) /* 16 bits an element: 8 of one block of Philox */
 		philox_quad(&g.codes.key, (uint32_t)(first / 8) + t, random + 4 * t);
 	__syncthreads();
-	for (int i = (int)t; i < CU_TILE; i += CU_THREADS) {
+#pragma unroll
+	for (int e = 0; e < CU_EACH; e++) {
+		const int i = e * CU_THREADS + (int)t;
 		uint32_t v = 0;
 
 		if (i < len) {
 			const struct affine a = table[group_of(&g, first + i)];
 
-			v = code_of(&g.codes, &a, x[first + i], random[i / 2] >> 16 * (i % 2) & 0xffffu);
+			v = code_of(&g.codes, &a, values[e], random[i / 2] >> 16 * (i % 2) & 0xffffu);
 		}
 		code[i] = (uint16_t)v;
 	}
@@ -283,18 +278,24 @@ static __global__ void decode(float *x, const uint32_t *refused, struct cu_group
 {
 	const struct affine *table = (const struct affine *)(const void *)g.table;
 	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x;
+	uint32_t code[CU_EACH];
 
 	if (refused != NULL && *refused != 0)
 		return;
-#pragma unroll 2
+#pragma unroll
+	for (int e = 0; e < CU_EACH; e++) {
+		const int64_t i = first + e * CU_THREADS;
+
+		code[e] = i < g.codes.n ? unpack_at(g.codes.payload + head_bytes(&g), i, g.codes.bits) : 0;
+	}
+#pragma unroll
 	for (int e = 0; e < CU_EACH; e++) {
 		const int64_t i = first + e * CU_THREADS;
 
 		if (i < g.codes.n) {
 			const struct affine a = table[group_of(&g, i)];
 
-			x[i] = value_of_code(&g.codes, &a,
-					     unpack_at(g.codes.payload + head_bytes(&g), i, g.codes.bits));
+			x[i] = value_of_code(&g.codes, &a, code[e]);
 		}
 	}
 }

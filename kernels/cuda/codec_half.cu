@@ -13,17 +13,22 @@ static __device__ __forceinline__ uint32_t f16_of(uint32_t m)
 static __global__ void to_half(uint16_t *out, uint32_t *status, const float *x, bool bf16, int64_t n)
 {
 	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x;
-	uint32_t top = 0;
+	uint32_t bits[CU_EACH], top = 0;
 
+#pragma unroll
 	for (int e = 0; e < CU_EACH; e++) {
 		const int64_t i = first + e * CU_THREADS;
 
-		if (i < n) {
-			const uint32_t bits = __float_as_uint(x[i]), m = bits & 0x7fffffffu;
+		bits[e] = i < n ? __float_as_uint(x[i]) : 0;
+	}
+#pragma unroll
+	for (int e = 0; e < CU_EACH; e++) {
+		const int64_t i = first + e * CU_THREADS;
+		const uint32_t m = bits[e] & 0x7fffffffu;
 
-			top = m > top ? m : top;
-			out[i] = (uint16_t)((bf16 ? bf16_of(m) : f16_of(m)) | (bits >> 16 & 0x8000u));
-		}
+		top = m > top ? m : top;
+		if (i < n)
+			out[i] = (uint16_t)((bf16 ? bf16_of(m) : f16_of(m)) | (bits[e] >> 16 & 0x8000u));
 	}
 	if (top >= CU_F32_INF_BITS)
 		atomicMax(&status[CU_STATUS_NONFINITE], top);
@@ -51,12 +56,20 @@ static __device__ __forceinline__ float f16_value(uint32_t h)
 static __global__ void from_half(float *x, const uint16_t *in, bool bf16, int64_t n)
 {
 	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x;
+	uint32_t half[CU_EACH];
 
+#pragma unroll
+	for (int e = 0; e < CU_EACH; e++) {
+		const int64_t i = first + e * CU_THREADS;
+
+		half[e] = i < n ? in[i] : 0;
+	}
+#pragma unroll
 	for (int e = 0; e < CU_EACH; e++) {
 		const int64_t i = first + e * CU_THREADS;
 
 		if (i < n)
-			x[i] = bf16 ? __uint_as_float((uint32_t)in[i] << 16) : f16_value(in[i]);
+			x[i] = bf16 ? __uint_as_float(half[e] << 16) : f16_value(half[e]);
 	}
 }
 
@@ -70,6 +83,7 @@ static __global__ void check_finite(uint32_t *status, const float *x, int64_t n)
 	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x;
 	uint32_t top = 0;
 
+#pragma unroll
 	for (int e = 0; e < CU_EACH; e++) {
 		const int64_t i = first + e * CU_THREADS;
 		const uint32_t m = i < n ? magnitude(x[i]) : 0;
@@ -88,13 +102,18 @@ cudaError_t cu_check_finite(cudaStream_t s, uint32_t *status, const float *x, in
 static __global__ void combine(float *out, const float *a, const float *b, float sign, int64_t n)
 {
 	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x;
+	float sum[CU_EACH];
 
+#pragma unroll
 	for (int e = 0; e < CU_EACH; e++) {
 		const int64_t i = first + e * CU_THREADS;
 
-		if (i < n)
-			out[i] = a[i] + sign * b[i];
+		sum[e] = i < n ? a[i] + sign * b[i] : 0.0f;
 	}
+#pragma unroll
+	for (int e = 0; e < CU_EACH; e++)
+		if (first + e * CU_THREADS < n)
+			out[first + e * CU_THREADS] = sum[e];
 }
 
 cudaError_t cu_combine(cudaStream_t s, float *out, const float *a, const float *b, float sign, int64_t n)

@@ -4,45 +4,29 @@
 #include "kernels/cuda/codec_codes.h"
 #include "kernels/cuda/philox.h"
 
-enum { LANES = 16 /* of a sum of squares */, MEASURE_BLOCKS = 2048 };
+enum { MEASURE_BLOCKS = 2048 };
 
 /* ---- range */
 
 static __global__ void measure(uint32_t *status, const float *x, int64_t n)
 {
-	__shared__ uint32_t low[CU_THREADS], high[CU_THREADS], top[CU_THREADS];
-	const unsigned t = threadIdx.x;
-	uint32_t lo = 0, hi = 0, most = 0;
+	struct seen seen;
 
-	for (int64_t first = (int64_t)blockIdx.x * CU_TILE + t; first < n; first += (int64_t)gridDim.x * CU_TILE) {
+	seen.low = 0;
+	seen.high = 0;
+	seen.top = 0;
+	for (int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x; first < n;
+	     first += (int64_t)gridDim.x * CU_TILE) {
 #pragma unroll
-		for (int e = 0; e < CU_EACH; e++) {
-			const int64_t i = first + e * CU_THREADS;
-
-			if (i < n) {
-				const float v = x[i];
-
-				lo = larger(lo, ~ordered(v));
-				hi = larger(hi, ordered(v));
-				most = larger(most, magnitude(v));
-			}
-		}
+		for (int e = 0; e < CU_EACH; e++)
+			if (first + e * CU_THREADS < n)
+				see_value(&seen, x[first + e * CU_THREADS]);
 	}
-	low[t] = lo;
-	high[t] = hi;
-	top[t] = most;
-	for (unsigned width = CU_THREADS / 2; width > 0; width /= 2) {
-		__syncthreads();
-		if (t < width) {
-			low[t] = larger(low[t], low[t + width]);
-			high[t] = larger(high[t], high[t + width]);
-			top[t] = larger(top[t], top[t + width]);
-		}
-	}
-	if (t == 0) {
-		atomicMax(&status[CU_STATUS_LOW], low[0]);
-		atomicMax(&status[CU_STATUS_HIGH], high[0]);
-		atomicMax(&status[CU_STATUS_NONFINITE], top[0]);
+	join_extremes(&seen);
+	if (threadIdx.x == 0) {
+		atomicMax(&status[CU_STATUS_LOW], seen.low);
+		atomicMax(&status[CU_STATUS_HIGH], seen.high);
+		atomicMax(&status[CU_STATUS_NONFINITE], seen.top);
 	}
 }
 
@@ -53,55 +37,58 @@ cudaError_t cu_range(cudaStream_t s, uint32_t *status, const float *x, int64_t n
 	return CU_LAUNCH(measure, tiles < most ? tiles : most, CU_THREADS, s, status, x, n);
 }
 
-/* ---- sums of squares: element i of a block in lane i % 16, in order; then lane j + lane j+8, +4, +2, +1 */
+/* ---- sums of squares */
 
 static __global__ void squares(double *partial, uint32_t *status, const float *x, int64_t n)
 {
-	__shared__ double sum[LANES];
-	const int lane = (int)threadIdx.x, len = block_length(n);
-	const float *at = x + (int64_t)blockIdx.x * CU_BLOCK;
+	struct seen seen = look_at(x + (int64_t)blockIdx.x * CU_BLOCK, block_length(n));
 
-	if (lane < LANES) {
-		double total = 0;
-		uint32_t top = 0;
-
-		for (int i = lane; i < len; i += 16 * LANES) {
-			float v[16];
-
-			/* loads that do not wait for the sums */
-#pragma unroll
-			for (int e = 0; e < 16; e++)
-				v[e] = i + e * LANES < len ? at[i + e * LANES] : 0.0f;
-#pragma unroll
-			for (int e = 0; e < 16; e++) {
-				total += (double)v[e] * (double)v[e]; /* + 0 behind the end changes nothing */
-				top = larger(top, magnitude(v[e]));
-			}
-		}
-		sum[lane] = total;
-		atomicMax(&status[CU_STATUS_NONFINITE], top);
+	join_extremes(&seen);
+	if (threadIdx.x == 0) {
+		partial[blockIdx.x] = seen.squares;
+		atomicMax(&status[CU_STATUS_NONFINITE], seen.top);
 	}
-	for (int width = LANES / 2; width > 0; width /= 2) {
-		__syncthreads();
-		if (lane < width)
-			sum[lane] += sum[lane + width];
-	}
-	if (lane == 0)
-		partial[blockIdx.x] = sum[0];
 }
 
 cudaError_t cu_squares(cudaStream_t s, double *partial, uint32_t *status, const float *x, int64_t n)
 {
-	return CU_LAUNCH(squares, cu_blocks(n), 32, s, partial, status, x, n);
+	return CU_LAUNCH(squares, cu_blocks(n), CU_THREADS, s, partial, status, x, n);
 }
 
 /* ---- the head of a payload */
+
+/* Thread 0 adds in order what all have loaded. */
+static __device__ __forceinline__ double sum_partials(const double *partial, int64_t count)
+{
+	__shared__ double part[CU_THREADS];
+	const int64_t most = CU_THREADS;
+	double sum = 0;
+
+	for (int64_t first = 0; first < count; first += most) {
+		const int len = (int)(count - first < most ? count - first : most);
+
+		__syncthreads();
+		if ((int)threadIdx.x < len)
+			part[threadIdx.x] = partial[first + threadIdx.x];
+		__syncthreads();
+		if (threadIdx.x == 0) {
+#pragma unroll 8
+			for (int i = 0; i < len; i++)
+				sum += part[i];
+		}
+	}
+	return sum;
+}
 
 static __global__ void head(struct cu_codes c, const double *partial, const uint32_t *status)
 {
 	float *out = (float *)(void *)c.payload, top;
 	double sum = 0, norm;
 
+	if (partial)
+		sum = sum_partials(partial, (c.n + CU_BLOCK - 1) / CU_BLOCK);
+	if (threadIdx.x != 0)
+		return;
 	if (c.kind != CU_CODE_LEVELS) {
 		out[0] = from_ordered(~status[CU_STATUS_LOW]);
 		out[1] = from_ordered(status[CU_STATUS_HIGH]);
@@ -109,20 +96,16 @@ static __global__ void head(struct cu_codes c, const double *partial, const uint
 		return;
 	}
 	top = __uint_as_float(status[CU_STATUS_NONFINITE]);
-	if (!partial) {
-		out[0] = top;
-		return;
-	}
-	sum = partial[0];
-	for (int64_t b = 1; b < (c.n + CU_BLOCK - 1) / CU_BLOCK; b++)
-		sum += partial[b];
 	norm = sqrt(sum);
-	out[0] = norm > (double)FLT_MAX ? FLT_MAX : fmaxf((float)norm, top);
+	if (!partial)
+		out[0] = top;
+	else
+		out[0] = norm > (double)FLT_MAX ? FLT_MAX : fmaxf((float)norm, top);
 }
 
 cudaError_t cu_codes_head(cudaStream_t s, const struct cu_codes *c, const double *partial, const uint32_t *status)
 {
-	return CU_LAUNCH(head, 1, 1, s, *c, partial, status);
+	return CU_LAUNCH(head, 1, CU_THREADS, s, *c, partial, status);
 }
 
 /* ---- codes */
@@ -152,15 +135,23 @@ static __global__ void encode(struct cu_codes c, const float *x)
 	const unsigned t = threadIdx.x;
 	const int64_t first = (int64_t)blockIdx.x * CU_TILE, left = c.n - first;
 	const int len = left < CU_TILE ? (int)left : (int)CU_TILE;
+	float v[CU_EACH];
 
+#pragma unroll
+	for (int e = 0; e < CU_EACH; e++)
+		v[e] = e * CU_THREADS + (int)t < len ? x[first + e * CU_THREADS + t] : 0.0f;
 	if (t == 0)
 		a = affine_of_head(&c);
 	if (c.kind != CU_CODE_NEAREST) /* 16 bits an element: 8 of one block of Philox */
 		philox_quad(&c.key, (uint32_t)(first / 8) + t, random + 4 * t);
 	__syncthreads();
-	for (int i = (int)t; i < CU_TILE; i += CU_THREADS)
-		code[i] = i < len ? (uint16_t)code_of(&c, &a, x[first + i], random[i / 2] >> 16 * (i % 2) & 0xffffu)
+#pragma unroll
+	for (int e = 0; e < CU_EACH; e++) {
+		const int i = e * CU_THREADS + (int)t;
+
+		code[i] = i < len ? (uint16_t)code_of(&c, &a, v[e], random[i / 2] >> 16 * (i % 2) & 0xffffu)
 				  : (uint16_t)0;
+	}
 	__syncthreads();
 	pack_tile(c.payload + head_bytes(&c), code, len, c.bits);
 }
@@ -199,6 +190,7 @@ static __global__ void decode(float *x, const uint32_t *refused, struct cu_codes
 {
 	__shared__ struct affine a;
 	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x;
+	uint32_t code[CU_EACH];
 
 	if (refused != NULL && *refused != 0)
 		return;
@@ -209,9 +201,14 @@ static __global__ void decode(float *x, const uint32_t *refused, struct cu_codes
 	for (int e = 0; e < CU_EACH; e++) {
 		const int64_t i = first + e * CU_THREADS;
 
-		if (i < c.n) {
-			x[i] = value_of_code(&c, &a, code_at(&c, i));
-		}
+		code[e] = i < c.n ? code_at(&c, i) : 0;
+	}
+#pragma unroll
+	for (int e = 0; e < CU_EACH; e++) {
+		const int64_t i = first + e * CU_THREADS;
+
+		if (i < c.n)
+			x[i] = value_of_code(&c, &a, code[e]);
 	}
 }
 
