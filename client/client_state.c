@@ -2,9 +2,6 @@
 
 #include "kernels/cpu/cpu.h"
 
-static const char *const head_names[2] = {"head.weights", "head.momentum"};
-static const char *const tail_names[2] = {"tail.weights", "tail.momentum"};
-
 enum sl_err sl_client_state_open(struct sl_client_state *s, const struct sl_plan *plan,
 				 struct sl_codec *const codec[SL_DIR_COUNT], struct sl_fail *fail)
 {
@@ -59,8 +56,8 @@ void sl_client_checkpoint(struct sl_checkpoint *c, const char *dir, const struct
 
 static void add_parts(struct sl_client_state *s, struct sl_checkpoint *c, bool reading)
 {
-	sl_exec_state_parts(&s->head, head_names, c);
-	sl_exec_state_parts(&s->tail, tail_names, c);
+	sl_exec_state_parts(&s->head, c);
+	sl_exec_state_parts(&s->tail, c);
 	sl_codecs_state_parts(&s->codecs, reading, c);
 }
 

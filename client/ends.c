@@ -162,13 +162,13 @@ static void say_widths(const struct sl_plan *plan, uint64_t done)
 	}
 }
 
-enum sl_err sl_ends_commit(struct sl_ends *ends, const struct sl_sgd *sgd)
+enum sl_err sl_ends_commit(struct sl_ends *ends, double lr)
 {
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	int chunks = sl_chunk_rows(ends->plan, ends->batch_rows, rows);
-	enum sl_err err = sl_exec_commit(ends->head, sgd, rows, chunks);
+	enum sl_err err = sl_exec_commit(ends->head, lr, rows, chunks);
 
-	return err ? err : sl_exec_commit(ends->tail, sgd, rows, chunks);
+	return err ? err : sl_exec_commit(ends->tail, lr, rows, chunks);
 }
 
 enum sl_err sl_ends_follow(struct sl_ends *ends, uint64_t done)

@@ -217,12 +217,6 @@ enum sl_err sl_local_follow(struct sl_local *l, uint64_t done, struct sl_fail *f
 
 static enum sl_err commit(struct sl_local *l, double lr, struct sl_fail *fail)
 {
-	const struct sl_sgd sgd = {
-		.lr = (float)lr,
-		.momentum = (float)l->agreement.momentum,
-		.weight_decay = (float)l->agreement.weight_decay,
-		.nesterov = l->agreement.nesterov,
-	};
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	int chunks = sl_chunk_rows(l->plan, l->ends.batch_rows, rows);
 	enum sl_err err = sl_ends_check(&l->ends, fail);
@@ -230,11 +224,11 @@ static enum sl_err commit(struct sl_local *l, double lr, struct sl_fail *fail)
 	if (!err)
 		err = sl_exec_check(l->middle, rows, chunks, fail);
 	if (!err)
-		err = sl_exec_commit(l->middle, &sgd, rows, chunks);
+		err = sl_exec_commit(l->middle, lr, rows, chunks);
 	for (int i = 0; i < SIDES * SL_DIR_COUNT && !err; i++)
 		sl_codec_commit(l->codec[i / SL_DIR_COUNT][i % SL_DIR_COUNT]);
 	if (!err)
-		err = sl_ends_commit(&l->ends, &sgd);
+		err = sl_ends_commit(&l->ends, lr);
 	return err ? err : sl_local_follow(l, l->ends.step + 1, fail);
 }
 

@@ -85,13 +85,6 @@ static enum sl_err head_backward(struct sl_remote *r, int chunk, struct sl_fail 
 
 static enum sl_err commit(struct sl_remote *r, struct sl_fail *fail)
 {
-	const struct sl_agreement *a = r->conf.agreement;
-	const struct sl_sgd sgd = {
-		.lr = (float)r->lr,
-		.momentum = (float)a->momentum,
-		.weight_decay = (float)a->weight_decay,
-		.nesterov = a->nesterov,
-	};
 	bool skip = sl_port_session(r->port)->skip;
 	enum sl_err err =
 		sl_port_follow(r->port, r->ends.step + 1, fail); /* first: it can fail and leave all as it was */
@@ -100,7 +93,7 @@ static enum sl_err commit(struct sl_remote *r, struct sl_fail *fail)
 		return err;
 	sl_port_compute_begins(r->port);
 	SL_FAILPOINT(skip ? SL_FP_CLIENT_SKIP : SL_FP_CLIENT_APPLY);
-	err = skip ? SL_OK : sl_ends_commit(&r->ends, &sgd);
+	err = skip ? SL_OK : sl_ends_commit(&r->ends, r->lr);
 	sl_port_compute_ends(r->port);
 	if (err)
 		return err;

@@ -12,6 +12,26 @@ _Static_assert((int)SL_CONF_FP32 == (int)SL_PRECISION_FP32 && (int)SL_CONF_TF32 
 		       (int)SL_CONF_BF16 == (int)SL_PRECISION_BF16 && (int)SL_CONF_FP16 == (int)SL_PRECISION_FP16,
 	       "precisions are numbered alike");
 
+_Static_assert((int)SL_CONF_SGD == (int)SL_OPTIMIZER_SGD && (int)SL_CONF_ADAM == (int)SL_OPTIMIZER_ADAM &&
+		       (int)SL_CONF_ADAMW == (int)SL_OPTIMIZER_ADAMW,
+	       "optimizers are numbered alike");
+
+static struct sl_optimizer read_optimizer(const struct sl_conf_client *c)
+{
+	struct sl_optimizer o = {.kind = (enum sl_optimizer_kind)c->train.optimizer.kind,
+				 .weight_decay = c->train.optimizer.weight_decay};
+
+	if (o.kind == SL_OPTIMIZER_SGD) {
+		o.momentum = c->train.optimizer.momentum;
+		o.nesterov = c->train.optimizer.nesterov;
+	} else {
+		o.beta1 = c->train.optimizer.beta1;
+		o.beta2 = c->train.optimizer.beta2;
+		o.eps = c->train.optimizer.eps;
+	}
+	return o;
+}
+
 static enum sl_err read_codecs(struct sl_setup *s, struct sl_fail *fail)
 {
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
@@ -114,9 +134,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	spec->batch = conf->train.batch;
 	spec->chunks = conf->train.chunks;
 	spec->seed = (uint64_t)conf->train.seed;
-	s->agreement.momentum = conf->train.optimizer.momentum;
-	s->agreement.weight_decay = conf->train.optimizer.weight_decay;
-	s->agreement.nesterov = conf->train.optimizer.nesterov;
+	spec->optimizer = read_optimizer(conf);
 	spec->precision = (enum sl_precision)conf->train.precision;
 	err = read_codecs(s, fail);
 	if (err)

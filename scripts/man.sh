@@ -61,7 +61,8 @@ names a key with its sections:
 .BR train.batch=64 .
 The keys, with their defaults:
 EOF
-config_keys | escape | awk '
+# a key that the minimal config has no use for is printed behind a # of its own
+config_keys | sed 's/^\( *\)#\([^ ]\)/\1\2/' | escape | awk '
 	/^ *#/ { sub(/^ *# /, ""); help = $0; next }
 	{
 		depth = match($0, /[^ ]/) - 1

@@ -7,8 +7,6 @@
 
 #include "common/base/failpoint.h"
 
-static const char *const names[2] = {"middle.weights", "middle.momentum"};
-
 void sl_keep_open(struct sl_keep *k, const char *dir, const uint8_t session[16], const struct sl_key *owner,
 		  const struct sl_plan *plan, const char *core)
 {
@@ -63,7 +61,7 @@ enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the middle's state could not be read");
 	if (!err) {
 		begin(k, step, &c);
-		sl_exec_state_parts(&state, names, &c);
+		sl_exec_state_parts(&state, &c);
 		sl_codecs_state_parts(&codecs, false, &c);
 		err = sl_checkpoint_write(&c, step, fail);
 	}
@@ -85,7 +83,7 @@ enum sl_err sl_keep_read(const struct sl_keep *k, uint64_t step, struct sl_exec 
 	err = open_states(k, port, &state, &codecs, fail);
 	if (!err) {
 		begin(k, step, &c);
-		sl_exec_state_parts(&state, names, &c);
+		sl_exec_state_parts(&state, &c);
 		sl_codecs_state_parts(&codecs, true, &c);
 		if (SL_FAILPOINT_CALL(SL_FP_CKPT_READ_S, 0) != 0)
 			err = sl_fail_set(fail, SL_ERR_IO, "the checkpoint of step %" PRIu64 ": %s", step,
@@ -95,18 +93,17 @@ enum sl_err sl_keep_read(const struct sl_keep *k, uint64_t step, struct sl_exec 
 	}
 	if (!err) {
 		sl_codecs_state_read(&codecs, &c);
-		if (sl_codecs_state_give(&codecs, sl_port_codecs(port)))
-			err = sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 ": not a state of these codecs", step);
+		err = sl_exec_state_check(&state, exec);
+		if (err)
+			sl_fail_set(fail, err, "step %" PRIu64 ": its loss scale or count of applied steps is none",
+				    step);
 	}
+	if (!err && sl_codecs_state_give(&codecs, sl_port_codecs(port)))
+		err = sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 ": not a state of these codecs", step);
 	if (!err)
 		sl_checkpoint_touch(&c, step);
-	if (!err) {
-		err = sl_exec_state_give(&state, exec);
-		if (err == SL_ERR_DATA)
-			sl_fail_set(fail, err, "step %" PRIu64 ": its loss scale is none", step);
-		else if (err)
-			err = sl_fail_set(fail, SL_ERR_DEVICE, "the middle's state could not be set");
-	}
+	if (!err && sl_exec_state_give(&state, exec))
+		err = sl_fail_set(fail, SL_ERR_DEVICE, "the middle's state could not be set");
 	sl_exec_state_close(&state);
 	sl_codecs_state_close(&codecs);
 	return err;

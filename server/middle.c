@@ -249,12 +249,6 @@ static bool keep_state(struct sl_middle *m)
 static enum sl_err apply(struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_session *s = sl_port_session(m->port);
-	const struct sl_sgd sgd = {
-		.lr = (float)s->lr,
-		.momentum = (float)m->agreement.momentum,
-		.weight_decay = (float)m->agreement.weight_decay,
-		.nesterov = m->agreement.nesterov,
-	};
 	int64_t rows[SL_SESSION_MAX_CHUNKS];
 	enum sl_err err;
 
@@ -270,7 +264,7 @@ static enum sl_err apply(struct sl_middle *m, struct sl_fail *fail)
 		err = sl_port_follow(m->port, s->number + 1, fail); /* before: it can fail and leave all as it was */
 	m->torn = m->torn || !err;
 	if (!err)
-		err = sl_exec_commit(m->exec, &sgd, rows, s->chunks);
+		err = sl_exec_commit(m->exec, s->lr, rows, s->chunks);
 	sl_port_compute_ends(m->port);
 	if (!err && SL_FAILPOINT_CALL(SL_FP_SERVER_CODECS, 0) != 0)
 		err = SL_ERR_DEVICE;

@@ -22,7 +22,7 @@ enum {
 	SL_CONF_CODEC_TEXT = 128,
 	SL_CONF_NAME_TEXT = 64,
 	SL_CONF_SOCKET_PATH = 108, /* sun_path */
-	SL_CONF_MAX_KEYS = 64,
+	SL_CONF_MAX_KEYS = 80,
 	SL_CONF_MAX_BYTES = 1 << 20 /* of a config file */
 };
 
@@ -42,7 +42,7 @@ struct sl_conf_origin {
 enum sl_conf_form { SL_FORM_CIFAR, SL_FORM_IMAGENET };
 enum sl_conf_data_kind { SL_DATA_CIFAR10, SL_DATA_CIFAR100 };
 enum sl_conf_normalize { SL_NORMALIZE_IMAGENET, SL_NORMALIZE_CIFAR10, SL_NORMALIZE_CIFAR100, SL_NORMALIZE_NONE };
-enum sl_conf_optimizer { SL_OPTIMIZER_SGD };
+enum sl_conf_optimizer { SL_CONF_SGD, SL_CONF_ADAM, SL_CONF_ADAMW };
 enum sl_conf_schedule { SL_CONF_CONSTANT, SL_CONF_COSINE, SL_CONF_POLYNOMIAL };
 enum sl_conf_chunk_loss { SL_CHUNK_LOSS_MEAN, SL_CHUNK_LOSS_SUM };
 enum sl_conf_nan { SL_NAN_STOP, SL_NAN_SKIP };
@@ -94,8 +94,10 @@ struct sl_conf_client {
 		int64_t seed;
 		struct {
 			enum sl_conf_optimizer kind;
-			double lr, momentum, weight_decay;
+			double lr, weight_decay;
+			double momentum; /* this and nesterov: sgd */
 			bool nesterov;
+			double beta1, beta2, eps; /* adam, adamw */
 		} optimizer;
 		struct {
 			enum sl_conf_schedule kind;

@@ -37,6 +37,9 @@ struct sl_conf_schema {
 	int n_key;
 	size_t size, origin_offset;
 	const char *spread[2]; /* sections that may be one scalar, meant for each of their keys; NULL: none */
+	/* Whether nothing reads the key, given the other values: it is printed as a remark, and `finish` refuses it
+	 * where it was set. NULL: there are none. */
+	bool (*idle)(const void *conf, const char *path);
 	/* After all values are in: fills what depends on the environment, then looks at values together. Returns the
 	 * path of the key to blame, with a sentence in `why`; NULL: fine. */
 	const char *(*finish)(void *conf, char why[SL_CONF_WHY]);

@@ -31,7 +31,8 @@ enum sl_err sl_conf_print(const struct sl_conf_schema *schema, const void *conf,
 		fprintf(file, "%*s# %s", depth * 2, "", key->help);
 		if (key->type != SL_CONF_STRING && key->type != SL_CONF_NAMES && key->type != SL_CONF_BOOL)
 			fprintf(file, "; %s", sl_conf_value_wanted(key, wanted));
-		fprintf(file, "\n%*s%s: ", depth * 2, "", dot ? dot + 1 : key->path);
+		fprintf(file, "\n%*s%s%s: ", depth * 2, "", schema->idle && schema->idle(conf, key->path) ? "#" : "",
+			dot ? dot + 1 : key->path);
 		sl_conf_value_print(key, conf, file);
 		fputc('\n', file);
 		last = key->path;

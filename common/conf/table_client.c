@@ -44,11 +44,16 @@ static const struct sl_conf_key keys[] = {
 	SL_INT(T, "train.epochs", train.epochs, 1, 1e6, "1", NULL, "passes over the training data"),
 	SL_INT64(T, "train.max_steps", train.max_steps, 0, 0x1p53, "0", "0: no limit", "stop after this many steps"),
 	SL_INT64(T, "train.seed", train.seed, 0, 0x1p53, "0", NULL, "of weights, order, augmentation and dropout"),
-	SL_CHOICE(T, "train.optimizer.kind", train.optimizer.kind, SL_WORDS("sgd"), "sgd", "of both sides"),
+	SL_CHOICE(T, "train.optimizer.kind", train.optimizer.kind, SL_WORDS("sgd", "adam", "adamw"), "sgd",
+		"of both sides; adam and adamw need an lr of their own: PyTorch's is 0.001"),
 	SL_DOUBLE(T, "train.optimizer.lr", train.optimizer.lr, 0, 1000, "0.1", NULL, "learning rate, the highest of the schedule"),
-	SL_DOUBLE(T, "train.optimizer.momentum", train.optimizer.momentum, 0, 0.9999, "0.9", NULL, "as torch.optim.SGD has it"),
-	SL_BOOL(T, "train.optimizer.nesterov", train.optimizer.nesterov, "false", "Nesterov's momentum"),
-	SL_DOUBLE(T, "train.optimizer.weight_decay", train.optimizer.weight_decay, 0, 1, "0", NULL, "times the weight, added to its gradient"),
+	SL_DOUBLE(T, "train.optimizer.momentum", train.optimizer.momentum, 0, 0.9999, "0.9", NULL, "of sgd, as torch.optim.SGD has it"),
+	SL_BOOL(T, "train.optimizer.nesterov", train.optimizer.nesterov, "false", "of sgd: Nesterov's momentum"),
+	SL_DOUBLE(T, "train.optimizer.beta1", train.optimizer.beta1, 0, 0.999999, "0.9", NULL, "of adam and adamw: what the mean of gradients keeps of itself"),
+	SL_DOUBLE(T, "train.optimizer.beta2", train.optimizer.beta2, 0, 0.999999, "0.999", NULL, "of adam and adamw: the same of their squares"),
+	SL_DOUBLE(T, "train.optimizer.eps", train.optimizer.eps, 1e-16, 1, "1e-8", NULL, "of adam and adamw: added to the root of the squares"),
+	SL_DOUBLE(T, "train.optimizer.weight_decay", train.optimizer.weight_decay, 0, 1, "0", NULL,
+		"times the weight, added to its gradient; adamw: times weight and lr, taken off the weight (PyTorch's default there is 0.01)"),
 	SL_CHOICE(T, "train.schedule.kind", train.schedule.kind, SL_WORDS("constant", "cosine", "polynomial"), "constant",
 		"of the learning rate"),
 	SL_DOUBLE(T, "train.schedule.warmup_epochs", train.schedule.warmup_epochs, 0, 1e6, "0", "epochs", "linear rise from 0 at the start"),
@@ -94,9 +99,58 @@ static const struct sl_conf_key keys[] = {
 };
 /* clang-format on */
 
+static bool is_set(const struct sl_conf_client *c, const char *path)
+{
+	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+		if (strcmp(keys[i].path, path) == 0)
+			return c->origin.mark[i].line != 0;
+	return false;
+}
+
+static const char *const of_sgd[] = {"train.optimizer.momentum", "train.optimizer.nesterov", NULL};
+static const char *const of_adam[] = {"train.optimizer.beta1", "train.optimizer.beta2", "train.optimizer.eps", NULL};
+
+static bool idle(const void *conf, const char *path)
+{
+	const struct sl_conf_client *c = conf;
+
+	for (const char *const *key = c->train.optimizer.kind == SL_CONF_SGD ? of_adam : of_sgd; *key; key++)
+		if (strcmp(*key, path) == 0)
+			return true;
+	return false;
+}
+
+static const char *check_optimizer(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	static const char *const kinds[] = {"sgd", "adam", "adamw"};
+	const char *kind = kinds[c->train.optimizer.kind];
+	const bool sgd = c->train.optimizer.kind == SL_CONF_SGD;
+
+	for (const char *const *key = sgd ? of_adam : of_sgd; *key; key++)
+		if (is_set(c, *key)) {
+			snprintf(why, SL_CONF_WHY, "%s has none: it is of %s", kind, sgd ? "adam and adamw" : "sgd");
+			return *key;
+		}
+	if (!sgd && !is_set(c, "train.optimizer.lr")) {
+		snprintf(why, SL_CONF_WHY,
+			 "%s needs a train.optimizer.lr: the default of %g is meant for sgd; PyTorch's for %s is 0.001",
+			 kind, c->train.optimizer.lr, kind);
+		return "train.optimizer.kind";
+	}
+	if (sgd && c->train.optimizer.nesterov && c->train.optimizer.momentum == 0) {
+		snprintf(why, SL_CONF_WHY, "needs a train.optimizer.momentum above 0");
+		return "train.optimizer.nesterov";
+	}
+	return NULL;
+}
+
 static const char *finish(void *conf, char why[SL_CONF_WHY])
 {
 	struct sl_conf_client *c = conf;
+	const char *blame = check_optimizer(c, why);
+
+	if (blame)
+		return blame;
 
 	if (c->train.chunks > c->train.batch) {
 		snprintf(why, SL_CONF_WHY, "must be at most train.batch (%d), got %d", c->train.batch, c->train.chunks);
@@ -106,10 +160,6 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 		snprintf(why, SL_CONF_WHY, "must be at most train.optimizer.lr (%g), got %g", c->train.optimizer.lr,
 			 c->train.schedule.end_lr);
 		return "train.schedule.end_lr";
-	}
-	if (c->train.optimizer.nesterov && c->train.optimizer.momentum == 0) {
-		snprintf(why, SL_CONF_WHY, "needs a train.optimizer.momentum above 0");
-		return "train.optimizer.nesterov";
 	}
 	if (c->train.precision == SL_CONF_FP16 && c->train.on_nan != SL_NAN_SKIP) {
 		snprintf(why, SL_CONF_WHY,
@@ -140,5 +190,6 @@ const struct sl_conf_schema sl_conf_client_schema = {
 	.size = sizeof(T),
 	.origin_offset = offsetof(T, origin),
 	.spread = {"codec", "insert"},
+	.idle = idle,
 	.finish = finish,
 };

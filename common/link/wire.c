@@ -207,6 +207,10 @@ static enum sl_err hello_put(Split__Hello *out, const struct sl_hello *in, uint6
 	out->weight_decay = in->weight_decay;
 	out->nesterov = in->nesterov;
 	out->precision = in->precision;
+	out->optimizer = in->optimizer;
+	out->beta1 = in->beta1;
+	out->beta2 = in->beta2;
+	out->eps = in->eps;
 	out->weights_source = in->weights_source;
 	put_bytes(&out->weights_hash, in->weights_hash, UUID_BYTES);
 	out->part_bytes = in->part_bytes;
@@ -248,6 +252,10 @@ static void hello_get(struct reader *r, struct sl_hello *out, const Split__Hello
 	out->weight_decay = get_finite(r, in->weight_decay, "weight_decay");
 	out->nesterov = in->nesterov;
 	out->precision = get_below(r, in->precision, SL_WIRE_PRECISIONS, "precision");
+	out->optimizer = get_below(r, in->optimizer, SL_WIRE_OPTIMIZERS, "optimizer");
+	out->beta1 = get_finite(r, in->beta1, "beta1");
+	out->beta2 = get_finite(r, in->beta2, "beta2");
+	out->eps = get_finite(r, in->eps, "eps");
 	out->weights_source = get_below(r, in->weights_source, SL_WEIGHTS_HASH + 1, "weights_source");
 	get_bytes(r, out->weights_hash, UUID_BYTES, &in->weights_hash, "weights_hash");
 	out->part_bytes = get_part_bytes(r, in->part_bytes);

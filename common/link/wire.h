@@ -10,7 +10,7 @@
 #include "common/base/err.h"
 
 enum {
-	SL_WIRE_VERSION = 6,
+	SL_WIRE_VERSION = 7,
 	SL_WIRE_HEADER_MAX = 4096,
 	SL_WIRE_PART_MAX = 1 << 20,
 	SL_WIRE_TEXT_MAX = 384,
@@ -18,7 +18,8 @@ enum {
 	SL_WIRE_NAME_MAX = 96,
 	SL_WIRE_HELD_MAX = 4, /* steps that Hello offers */
 	SL_WIRE_KEPT = 2,     /* checkpoints that COMMIT names */
-	SL_WIRE_PRECISIONS = 4
+	SL_WIRE_PRECISIONS = 4,
+	SL_WIRE_OPTIMIZERS = 3
 };
 
 enum sl_frame_kind {
@@ -65,7 +66,8 @@ struct sl_hello {
 	char insert[2][SL_WIRE_SPEC_MAX];    /* layers at the head's end and the tail's begin, canonical; "": none */
 	char codec[4][SL_WIRE_SPEC_MAX];     /* by direction, canonical */
 	uint64_t seed;
-	double momentum, weight_decay;
+	uint32_t optimizer; /* of both sides: sgd, adam, adamw (nn/optimizer.h) */
+	double momentum, weight_decay, beta1, beta2, eps;
 	bool nesterov;
 	uint32_t precision;       /* of the middle: fp32, tf32, bf16, fp16 (nn/precision.h) */
 	uint32_t weights_source;  /* enum sl_weights_source */

@@ -10,6 +10,7 @@
 #include "common/base/err.h"
 #include "common/base/rng.h"
 #include "common/nn/op.h"
+#include "common/nn/optimizer.h"
 
 struct sl_pool;
 struct sl_codec_stage; /* common/codec/stage.h */
@@ -105,13 +106,6 @@ enum sl_pass_way { SL_PASS_PLAIN, SL_PASS_RECORD, SL_PASS_DONE };
 
 /* ---- the backend */
 
-/* torch.optim.SGD: g += wd·w; m = first ? g : mu·m + g; g = nesterov ? g + mu·m : m; w -= lr·g. */
-struct sl_sgd {
-	float lr, momentum, weight_decay;
-	bool nesterov;
-	bool first; /* this is the first step: momentum buffers start as the gradient */
-};
-
 struct sl_backend_ops {
 	const char *name; /* "ref", "cpu", "cuda" */
 	enum sl_err (*alloc)(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail); /* zeroed */
@@ -135,9 +129,10 @@ struct sl_backend_ops {
 	enum sl_err (*mark)(struct sl_backend *be, void *mark);
 	enum sl_err (*between)(struct sl_backend *be, const void *from, const void *to, double *seconds);
 	void (*mark_close)(struct sl_backend *be, void *mark);
-	/* weights, grads, momenta: [count] each, one range over all parameters of a segment. */
-	enum sl_err (*sgd)(struct sl_backend *be, const struct sl_sgd *sgd, int64_t count, float *weight, float *grad,
-			   float *momentum);
+	/* One step of an optimizer (optimizer.h). weight, grad, moment[i]: [count] each, one range over all parameters
+	 * of a segment; as many moments as the kind has, the others NULL. grad is read. Queued. */
+	enum sl_err (*update)(struct sl_backend *be, const struct sl_update *update, int64_t count, float *weight,
+			      const float *grad, float *const moment[SL_MOMENTS_MOST]);
 	/* Precisions beside FP32 that kernels compute in: bits 1 << enum sl_precision. */
 	unsigned precisions;
 	/* With precisions of 16 bits: out [count], of type `to`, = x [count], of type `from`, × *scale; both types F32,

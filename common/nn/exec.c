@@ -61,6 +61,11 @@ static enum sl_err clear_fallen(struct sl_exec *e, float *area)
 	return err;
 }
 
+static size_t trainable_bytes(const struct sl_exec *e)
+{
+	return (size_t)e->segment->trainable_count * sizeof(float);
+}
+
 enum sl_err sl_exec_follow(struct sl_exec *e, uint64_t done)
 {
 	bool same = true;
@@ -75,7 +80,9 @@ enum sl_err sl_exec_follow(struct sl_exec *e, uint64_t done)
 	err = clear_fallen(e, e->weight);
 	if (!err)
 		err = sl_exec_lower(e);
-	return err ? err : clear_fallen(e, e->momentum);
+	for (int i = 0; i < e->segment->moments && !err; i++)
+		err = clear_fallen(e, e->moment[i]);
+	return err;
 }
 
 static enum sl_err take(struct sl_exec *e, void *out, size_t bytes, struct sl_fail *fail)
@@ -103,9 +110,9 @@ enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 	enum sl_err err = take(e, &e->weight, (size_t)s->weight_count * sizeof(float), fail);
 
 	if (!err)
-		err = take(e, &e->grad, (size_t)s->trainable_count * sizeof(float), fail);
-	if (!err)
-		err = take(e, &e->momentum, (size_t)s->trainable_count * sizeof(float), fail);
+		err = take(e, &e->grad, trainable_bytes(e), fail);
+	for (int i = 0; i < s->moments && !err; i++)
+		err = take(e, &e->moment[i], trainable_bytes(e), fail);
 	if (!err && sl_exec_mixed(e))
 		err = take(e, &e->weight_low, low_bytes(e), fail);
 	if (!err && s->precision == SL_PRECISION_FP16)
@@ -230,8 +237,8 @@ void sl_exec_close(struct sl_exec *e)
 			release_op(e, e->narrow[i].at, e->narrow[i].state[k]);
 		sl_narrow_close(&e->narrow[i]);
 	}
-	void *const area[] = {e->weight,  e->grad,      e->momentum,   e->slot_area, e->saved_area,
-			      e->scratch, e->workspace, e->weight_low, e->scale};
+	void *const area[] = {e->weight,     e->grad,    e->moment[0], e->moment[1],  e->slot_area,
+			      e->saved_area, e->scratch, e->workspace, e->weight_low, e->scale};
 
 	for (size_t i = 0; i < sizeof area / sizeof area[0]; i++)
 		if (area[i])
@@ -249,7 +256,8 @@ struct sl_exec_memory sl_exec_memory(const struct sl_exec *e)
 	const struct sl_plan_segment *s = e->segment;
 	size_t slots = (size_t)e->slots;
 	struct sl_exec_memory m = {
-		.weights = (size_t)(s->weight_count + 2 * s->trainable_count) * sizeof(float) + low_bytes(e),
+		.weights = (size_t)s->weight_count * sizeof(float) + (size_t)(1 + s->moments) * trainable_bytes(e) +
+			   low_bytes(e),
 		.slots = slots * (e->layout.slot_bytes + e->layout.saved_bytes),
 		.scratch = e->layout.scratch_bytes + e->layout.workspace_bytes,
 	};
@@ -282,24 +290,37 @@ enum sl_err sl_exec_get_weights(struct sl_exec *e, float *host)
 	return e->be->ops->download(e->be, host, e->weight, (size_t)e->segment->weight_count * sizeof *host);
 }
 
-enum sl_err sl_exec_set_momentum(struct sl_exec *e, const float *host)
+enum sl_err sl_exec_set_moment(struct sl_exec *e, int which, const float *host)
 {
-	enum sl_err err =
-		e->be->ops->upload(e->be, e->momentum, host, (size_t)e->segment->trainable_count * sizeof *host);
+	enum sl_err err = e->be->ops->upload(e->be, e->moment[which], host, trainable_bytes(e));
 
-	return err ? err : clear_fallen(e, e->momentum);
+	return err ? err : clear_fallen(e, e->moment[which]);
 }
 
-enum sl_err sl_exec_get_momentum(struct sl_exec *e, float *host)
+enum sl_err sl_exec_get_moment(struct sl_exec *e, int which, float *host)
 {
-	return e->be->ops->download(e->be, host, e->momentum, (size_t)e->segment->trainable_count * sizeof *host);
+	return e->be->ops->download(e->be, host, e->moment[which], trainable_bytes(e));
+}
+
+uint64_t sl_exec_done(const struct sl_exec *e)
+{
+	return e->done;
+}
+
+uint64_t sl_exec_applied(const struct sl_exec *e)
+{
+	return e->applied;
+}
+
+void sl_exec_set_applied(struct sl_exec *e, uint64_t applied)
+{
+	e->applied = applied;
 }
 
 enum sl_err sl_exec_get_gradients(struct sl_exec *e, float *host)
 {
 	const float unscale = 1 / e->loss_scale.scale;
-	enum sl_err err =
-		e->be->ops->download(e->be, host, e->grad, (size_t)e->segment->trainable_count * sizeof *host);
+	enum sl_err err = e->be->ops->download(e->be, host, e->grad, trainable_bytes(e));
 
 	for (int64_t i = 0; i < e->segment->trainable_count && !err; i++)
 		host[i] *= unscale;

@@ -1,8 +1,9 @@
 /* The executor: one segment's weights, memory and kernels on one backend.
  *
- * A step is a transaction: forward and backward of its chunks change only activations and gradients; weights, momentum
- * and running statistics change in sl_exec_commit alone. Chunks are computed in order of their number, in each of the
- * two passes. One thread at a time. On a GPU the functions queue; sl_backend_ops.fence says when all is done.
+ * A step is a transaction: forward and backward of its chunks change only activations and gradients; weights, the
+ * optimizer's moments and running statistics change in sl_exec_commit alone. Chunks are computed in order of their
+ * number, in each of the two passes. One thread at a time. On a GPU the functions queue; sl_backend_ops.fence says when
+ * all is done.
  *
  * A segment of 16 bits (plan.h, precision.h) keeps its weights in fp32, with a copy for its kernels, and its
  * activations in 16 bits; tensors at the cut are fp32, and converted as a pass begins and ends. In FP16 the gradient
@@ -36,16 +37,22 @@ const struct sl_plan_segment *sl_exec_segment(const struct sl_exec *exec);
 
 /* `done` steps are: the schedules of decaying inserts stand there from now on. The executor begins at 0; call this
  * behind every commit, and before a state is set that was taken elsewhere. What falls off a matrix becomes 0, and its
- * momentum. Shapes at the cut follow (sl_plan_cut_shape_after). Nothing changes where no width does. */
+ * moments. Shapes at the cut follow (sl_plan_cut_shape_after). Nothing changes where no width does. */
 enum sl_err sl_exec_follow(struct sl_exec *exec, uint64_t done) SL_MUST_CHECK;
 
 /* The weight range (plan.h), weight_count floats in host memory; waits for the device. What has fallen off a decaying
  * insert is set to 0, whatever `host` has there. */
 enum sl_err sl_exec_set_weights(struct sl_exec *exec, const float *host) SL_MUST_CHECK;
 enum sl_err sl_exec_get_weights(struct sl_exec *exec, float *host) SL_MUST_CHECK;
-/* The optimizer's momentum, trainable_count floats in the order of the weight range; fallen parts are set to 0. */
-enum sl_err sl_exec_set_momentum(struct sl_exec *exec, const float *host) SL_MUST_CHECK;
-enum sl_err sl_exec_get_momentum(struct sl_exec *exec, float *host) SL_MUST_CHECK;
+/* A moment of the optimizer, 0 … segment->moments - 1: trainable_count floats in the order of the weight range; fallen
+ * parts are set to 0. */
+enum sl_err sl_exec_set_moment(struct sl_exec *exec, int which, const float *host) SL_MUST_CHECK;
+enum sl_err sl_exec_get_moment(struct sl_exec *exec, int which, float *host) SL_MUST_CHECK;
+/* Steps that are done (sl_exec_follow), and those of them that were applied, not left out: by these Adam corrects its
+ * moments. */
+uint64_t sl_exec_done(const struct sl_exec *exec);
+uint64_t sl_exec_applied(const struct sl_exec *exec);
+void sl_exec_set_applied(struct sl_exec *exec, uint64_t applied);
 /* How the loss scale stands; ok to call in any precision, where only FP16 looks at it. Waits for the device. */
 struct sl_loss_scale sl_exec_loss_scale(const struct sl_exec *exec);
 enum sl_err sl_exec_set_loss_scale(struct sl_exec *exec, struct sl_loss_scale scale) SL_MUST_CHECK;
@@ -84,9 +91,8 @@ enum sl_err sl_exec_backward(struct sl_exec *exec, const struct sl_exec_call *ca
 /* NONFINITE where the step must not be applied, with a sentence that names the parameter: a gradient, or a running
  * statistic as it would become, is NaN or Inf. Nothing is changed. */
 enum sl_err sl_exec_check(struct sl_exec *exec, const int64_t *rows, int chunks, struct sl_fail *fail) SL_MUST_CHECK;
-/* Applies the step: running statistics in chunk order, then the optimizer. `rows` [chunks]. */
-enum sl_err sl_exec_commit(struct sl_exec *exec, const struct sl_sgd *sgd, const int64_t *rows,
-			   int chunks) SL_MUST_CHECK;
+/* Applies the step: running statistics in chunk order, then the plan's optimizer. `rows` [chunks]. */
+enum sl_err sl_exec_commit(struct sl_exec *exec, double lr, const int64_t *rows, int chunks) SL_MUST_CHECK;
 /* In its place: the step is left out, by both sides; a loss scale falls. */
 enum sl_err sl_exec_skip(struct sl_exec *exec) SL_MUST_CHECK;
 

@@ -20,7 +20,9 @@ struct sl_exec {
 	struct sl_fusion *fusion; /* [n_op] */
 	struct sl_layout layout;
 	int slots;
-	float *weight, *grad, *momentum; /* device: [weight_count], [trainable_count], [trainable_count] */
+	float *weight, *grad;            /* device: [weight_count], [trainable_count] */
+	float *moment[SL_MOMENTS_MOST];  /* device: [trainable_count]; NULL from segment->moments on */
+	uint64_t applied;                /* steps */
 	void *weight_low;                /* device: [trainable_count] in 16 bits; NULL: FP32, TF32 */
 	struct sl_loss_scale loss_scale; /* FP16; else a scale of 1 */
 	float *scale;                    /* device: [2], it and its inverse; NULL: nothing is scaled */

@@ -397,18 +397,22 @@ enum sl_err sl_exec_check(struct sl_exec *e, const int64_t *rows, int chunks, st
 	return err ? err : check_statistics(e, rows, chunks, fail);
 }
 
-enum sl_err sl_exec_commit(struct sl_exec *e, const struct sl_sgd *sgd, const int64_t *rows, int chunks)
+enum sl_err sl_exec_commit(struct sl_exec *e, double lr, const int64_t *rows, int chunks)
 {
+	const struct sl_update update = sl_optimizer_step(&e->plan->spec.optimizer, lr, e->applied + 1);
 	const int64_t count = e->segment->trainable_count;
 	enum sl_err err = commit_statistics(e, rows, chunks);
 
 	if (!err && e->scale)
 		err = e->be->ops->convert(e->be, e->grad, SL_F32, e->grad, SL_F32, e->scale + 1, count);
 	if (!err)
-		err = e->be->ops->sgd(e->be, sgd, count, e->weight, e->grad, e->momentum);
+		err = e->be->ops->update(e->be, &update, count, e->weight, e->grad, e->moment);
 	if (!err)
 		err = sl_exec_lower(e);
-	return err ? err : sl_exec_set_loss_scale(e, sl_loss_scale_applied(e->loss_scale));
+	if (err)
+		return err;
+	e->applied++;
+	return sl_exec_set_loss_scale(e, sl_loss_scale_applied(e->loss_scale));
 }
 
 enum sl_err sl_exec_skip(struct sl_exec *e)

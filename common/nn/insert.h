@@ -12,7 +12,7 @@
  * the second that are to go at the next fall have L·sign(w) added to their gradient, once a step. A steps count as done
  * before the first. The last of its side none                       the same as the empty text
  *
- * Of a decaying pair only the live part takes part in a step; the rest is 0, momentum included (decay.h, exec.h). The
+ * Of a decaying pair only the live part takes part in a step; the rest is 0, moments included (decay.h, exec.h). The
  * second matrix is stored transposed, [features that cross, features], so that the live part is the front of both.
  *
  * The items of `head` end the head and begin the middle; those of `tail` end the middle and begin the tail. Ops and

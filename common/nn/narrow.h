@@ -24,7 +24,7 @@ enum sl_err sl_narrow_open(struct sl_narrow narrow[SL_NARROW_MOST], int *n, cons
 			   const struct sl_plan_segment *segment, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_narrow_close(struct sl_narrow *narrow); /* a zeroed one is fine */
 
-/* Zeroes what `falls` falls have left behind the live rows; `area`: weights or momentum of the segment. */
+/* Zeroes what `falls` falls have left behind the live rows; `area`: weights or a moment of the segment. */
 enum sl_err sl_narrow_clear(const struct sl_narrow *narrow, struct sl_backend *be, float *area,
 			    int falls) SL_MUST_CHECK;
 /* grad = gain · l1 · sign(weight) where the next fall will cut; the gradients there are zero before. */

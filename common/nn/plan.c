@@ -153,6 +153,7 @@ static enum sl_err build_segment(struct sl_plan *plan, enum sl_segment which, st
 		n_param += m->op[i].n_param;
 	s->which = which;
 	s->precision = which == SL_MIDDLE ? plan->spec.precision : SL_PRECISION_FP32;
+	s->moments = sl_optimizer_moments(plan->spec.optimizer.kind);
 	s->op = calloc((size_t)(end - first), sizeof *s->op);
 	s->param = calloc((size_t)n_param + 1, sizeof *s->param);
 	if (!s->op || !s->param)
@@ -303,7 +304,7 @@ static enum sl_err check_spec(const struct sl_plan_spec *spec, struct sl_fail *f
 				   spec->batch, SL_PLAN_MAX_CHUNKS, spec->chunks);
 	if ((unsigned)spec->precision >= SL_PRECISION_COUNT)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "no precision has the number %d", (int)spec->precision);
-	return SL_OK;
+	return sl_optimizer_check(&spec->optimizer, fail);
 }
 
 enum sl_err sl_plan_open(struct sl_plan **out, const struct sl_plan_spec *spec, struct sl_fail *fail)

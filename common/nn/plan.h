@@ -7,6 +7,7 @@
 #include "common/nn/cut.h"
 #include "common/nn/insert.h"
 #include "common/nn/model.h"
+#include "common/nn/optimizer.h"
 
 enum { SL_PLAN_MAX_CHUNKS = 256, SL_PLAN_HASH_BYTES = 16, SL_PLAN_MAX_BATCH = 1 << 20, SL_PLAN_NOTE_MAX = 768 };
 
@@ -17,7 +18,7 @@ struct sl_cut_spec {
 };
 
 /* What both sides must agree on. `note` is text that is hashed with the rest and that this room does not interpret:
- * codecs, optimizer. */
+ * codecs, and the optimizer's text. */
 struct sl_plan_spec {
 	struct sl_model_spec model;
 	struct sl_cut_spec cut;
@@ -26,6 +27,7 @@ struct sl_plan_spec {
 	int chunks;                                                    /* that it is cut into; 1 … batch */
 	uint64_t seed;
 	enum sl_precision precision; /* of the middle; head and tail are FP32 */
+	struct sl_optimizer optimizer;
 	char note[SL_PLAN_NOTE_MAX];
 };
 
@@ -37,7 +39,7 @@ struct sl_segment_op {
 	bool narrows;                /* a decaying insert's: shapes are those of its schedule's beginning */
 };
 
-/* A parameter's place in the segment's weight range, in floats; the same offset serves its gradient and momentum. */
+/* A parameter's place in the segment's weight range, in floats; the same offset serves its gradient and moments. */
 struct sl_segment_param {
 	int model_param; /* index into model->param */
 	int64_t offset, count;
@@ -52,6 +54,7 @@ struct sl_plan_segment {
 	int n_op;
 	struct sl_segment_param *param;
 	int n_param;
+	int moments;                         /* of the optimizer, each of trainable_count floats */
 	int64_t trainable_count;             /* floats of the range's trainable front, padding included */
 	int64_t weight_count;                /* floats of the whole range */
 	int in_value, out_value;             /* of the model; the tail's out_value is its loss (one float) */

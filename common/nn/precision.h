@@ -1,4 +1,4 @@
-/* In what numbers a segment is computed. Weights, their gradients, momentum, batch statistics and what crosses a cut
+/* In what numbers a segment is computed. Weights, their gradients, moments, batch statistics and what crosses a cut
  * are fp32 in all of them; sums are, too.
  *
  * FP32    as it is

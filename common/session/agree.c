@@ -5,12 +5,15 @@
 #include <string.h>
 
 _Static_assert((int)SL_PRECISION_COUNT == (int)SL_WIRE_PRECISIONS, "what Hello carries is enum sl_precision");
+_Static_assert((int)SL_OPTIMIZER_COUNT == (int)SL_WIRE_OPTIMIZERS, "what Hello carries is enum sl_optimizer_kind");
 
 void sl_agreement_seal(struct sl_agreement *a)
 {
-	snprintf(a->plan.note, sizeof a->plan.note, "codec %s %s %s %s\nsgd momentum=%a decay=%a nesterov=%d",
-		 a->codec[0].text, a->codec[1].text, a->codec[2].text, a->codec[3].text, a->momentum, a->weight_decay,
-		 a->nesterov);
+	char optimizer[SL_OPTIMIZER_TEXT];
+
+	sl_optimizer_text(&a->plan.optimizer, optimizer);
+	snprintf(a->plan.note, sizeof a->plan.note, "codec %s %s %s %s\n%s", a->codec[0].text, a->codec[1].text,
+		 a->codec[2].text, a->codec[3].text, optimizer);
 }
 
 static void put(char *to, size_t cap, const char *text)
@@ -21,6 +24,7 @@ static void put(char *to, size_t cap, const char *text)
 void sl_agreement_to_hello(const struct sl_agreement *a, const struct sl_plan *plan, struct sl_hello *h)
 {
 	const struct sl_model_spec *m = &a->plan.model;
+	const struct sl_optimizer *o = &a->plan.optimizer;
 
 	memcpy(h->plan_hash, plan->hash, sizeof h->plan_hash);
 	put(h->model, sizeof h->model, m->name);
@@ -37,9 +41,13 @@ void sl_agreement_to_hello(const struct sl_agreement *a, const struct sl_plan *p
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		put(h->codec[dir], sizeof h->codec[dir], a->codec[dir].text);
 	h->seed = a->plan.seed;
-	h->momentum = a->momentum;
-	h->weight_decay = a->weight_decay;
-	h->nesterov = a->nesterov;
+	h->optimizer = o->kind;
+	h->momentum = o->momentum;
+	h->weight_decay = o->weight_decay;
+	h->nesterov = o->nesterov;
+	h->beta1 = o->beta1;
+	h->beta2 = o->beta2;
+	h->eps = o->eps;
 	h->precision = a->plan.precision;
 }
 
@@ -103,9 +111,15 @@ enum sl_err sl_agreement_from_hello(struct sl_agreement *a, const struct sl_hell
 		err = read_insert(read.plan.insert_head, h->insert[0], fail);
 	if (!err)
 		err = read_insert(read.plan.insert_tail, h->insert[1], fail);
-	if (!err && (!between(h->momentum, 0, 1) || !between(h->weight_decay, 0, 1)))
-		err = sl_fail_set(fail, SL_ERR_LIMIT, "momentum %g and weight decay %g must lie in 0 to 1", h->momentum,
-				  h->weight_decay);
+	read.plan.optimizer = (struct sl_optimizer){.kind = (enum sl_optimizer_kind)h->optimizer,
+						    .weight_decay = h->weight_decay,
+						    .momentum = h->momentum,
+						    .nesterov = h->nesterov,
+						    .beta1 = h->beta1,
+						    .beta2 = h->beta2,
+						    .eps = h->eps};
+	if (!err)
+		err = sl_optimizer_check(&read.plan.optimizer, fail);
 	if (!err && (h->batch < 1 || h->batch > SL_PLAN_MAX_BATCH || h->chunks < 1 || h->chunks > SL_PLAN_MAX_CHUNKS))
 		err = sl_fail_set(fail, SL_ERR_LIMIT, "a batch of %u rows (1 to %d) in %u chunks (1 to %d)", h->batch,
 				  SL_PLAN_MAX_BATCH, h->chunks, SL_PLAN_MAX_CHUNKS);
@@ -116,9 +130,6 @@ enum sl_err sl_agreement_from_hello(struct sl_agreement *a, const struct sl_hell
 	read.plan.batch = h->batch;
 	read.plan.chunks = (int)h->chunks;
 	read.plan.seed = h->seed;
-	read.momentum = h->momentum;
-	read.weight_decay = h->weight_decay;
-	read.nesterov = h->nesterov;
 	read.plan.precision = (enum sl_precision)h->precision;
 	sl_agreement_seal(&read);
 	*a = read;

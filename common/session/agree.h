@@ -10,8 +10,6 @@
 struct sl_agreement {
 	struct sl_plan_spec plan; /* its note is written by sl_agreement_seal */
 	struct sl_codec_spec codec[SL_DIR_COUNT];
-	double momentum, weight_decay;
-	bool nesterov;
 };
 
 /* Writes plan.note from the rest: call before sl_plan_open. */

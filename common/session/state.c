@@ -5,15 +5,18 @@
 
 enum sl_err sl_exec_state_open(struct sl_exec_state *s, const struct sl_plan_segment *segment)
 {
-	int64_t floats = segment->weight_count + segment->trainable_count;
+	int64_t floats = segment->weight_count + segment->moments * segment->trainable_count;
 
-	*s = (struct sl_exec_state){.weight = calloc((size_t)floats + 1, sizeof(float)),
+	*s = (struct sl_exec_state){.which = segment->which,
+				    .weight = calloc((size_t)floats + 1, sizeof(float)),
+				    .moments = segment->moments,
 				    .weight_count = segment->weight_count,
 				    .trainable_count = segment->trainable_count,
 				    .scaled = segment->precision == SL_PRECISION_FP16};
 	if (!s->weight)
 		return SL_ERR_NOMEM;
-	s->momentum = s->weight + s->weight_count;
+	for (int i = 0; i < s->moments; i++)
+		s->moment[i] = s->weight + s->weight_count + i * s->trainable_count;
 	return SL_OK;
 }
 
@@ -28,26 +31,65 @@ enum sl_err sl_exec_state_take(struct sl_exec_state *s, struct sl_exec *exec)
 	enum sl_err err = sl_exec_get_weights(exec, s->weight);
 
 	sl_loss_scale_write(sl_exec_loss_scale(exec), s->scale);
+	sl_steps_write(sl_exec_applied(exec), s->applied);
+	for (int i = 0; i < s->moments && !err; i++)
+		err = sl_exec_get_moment(exec, i, s->moment[i]);
+	return err;
+}
 
-	return err ? err : sl_exec_get_momentum(exec, s->momentum);
+/* What of *s is not floats as they come. */
+static bool read_counts(const struct sl_exec_state *s, const struct sl_exec *exec, struct sl_loss_scale *scale,
+			uint64_t *applied)
+{
+	*scale = sl_exec_loss_scale(exec);
+	*applied = 0;
+	return (!s->scaled || sl_loss_scale_read(scale, s->scale)) &&
+	       (s->moments < 2 || (sl_steps_read(applied, s->applied) && *applied <= sl_exec_done(exec)));
+}
+
+enum sl_err sl_exec_state_check(const struct sl_exec_state *s, const struct sl_exec *exec)
+{
+	struct sl_loss_scale scale;
+	uint64_t applied;
+
+	return read_counts(s, exec, &scale, &applied) ? SL_OK : SL_ERR_DATA;
 }
 
 enum sl_err sl_exec_state_give(const struct sl_exec_state *s, struct sl_exec *exec)
 {
-	struct sl_loss_scale scale = sl_exec_loss_scale(exec);
-	enum sl_err err = s->scaled && !sl_loss_scale_read(&scale, s->scale) ? SL_ERR_DATA : SL_OK;
+	struct sl_loss_scale scale;
+	uint64_t applied;
+	enum sl_err err = read_counts(s, exec, &scale, &applied) ? SL_OK : SL_ERR_DATA;
 
 	if (!err)
 		err = sl_exec_set_weights(exec, s->weight);
 	if (!err)
+		sl_exec_set_applied(exec, applied);
+	if (!err)
 		err = sl_exec_set_loss_scale(exec, scale);
-	return err ? err : sl_exec_set_momentum(exec, s->momentum);
+	for (int i = 0; i < s->moments && !err; i++)
+		err = sl_exec_set_moment(exec, i, s->moment[i]);
+	return err;
 }
 
-void sl_exec_state_parts(struct sl_exec_state *s, const char *const names[2], struct sl_checkpoint *c)
+/* SEGMENT.KIND, in that order. */
+enum part { WEIGHTS, MOMENTUM, MOMENT1, MOMENT2, APPLIED, PARTS };
+static const char *const part_names[SL_SEGMENT_COUNT][PARTS] = {
+	[SL_HEAD] = {"head.weights", "head.momentum", "head.moment1", "head.moment2", "head.applied"},
+	[SL_MIDDLE] = {"middle.weights", "middle.momentum", "middle.moment1", "middle.moment2", "middle.applied"},
+	[SL_TAIL] = {"tail.weights", "tail.momentum", "tail.moment1", "tail.moment2", "tail.applied"},
+};
+
+void sl_exec_state_parts(struct sl_exec_state *s, struct sl_checkpoint *c)
 {
-	sl_checkpoint_floats(c, names[0], s->weight, s->weight_count);
-	sl_checkpoint_floats(c, names[1], s->momentum, s->trainable_count);
+	const char *const *name = part_names[s->which];
+
+	sl_checkpoint_floats(c, name[WEIGHTS], s->weight, s->weight_count);
+	for (int i = 0; i < s->moments; i++)
+		sl_checkpoint_floats(c, name[s->moments > 1 ? MOMENT1 + i : MOMENTUM], s->moment[i],
+				     s->trainable_count);
+	if (s->moments > 1)
+		sl_checkpoint_floats(c, name[APPLIED], s->applied, 2);
 	if (s->scaled)
 		sl_checkpoint_floats(c, "loss_scale", s->scale, 2);
 }

@@ -1,6 +1,6 @@
-/* What a step changes in one segment, in host memory: weights with running statistics, momentum, in FP16 the loss
- * scale; and the state of the codecs of one side. Taken from executors between steps, given back to them, written to
- * and read from checkpoints.
+/* What a step changes in one segment, in host memory: weights with running statistics, the optimizer's moments and,
+ * with two of them, how many steps were applied, in FP16 the loss scale; and the state of the codecs of one side. Taken
+ * from executors between steps, given back to them, written to and read from checkpoints.
  */
 #ifndef SL_SESSION_STATE_H
 #define SL_SESSION_STATE_H
@@ -11,19 +11,26 @@
 
 /* One segment's. */
 struct sl_exec_state {
-	float *weight, *momentum; /* [weight_count], [trainable_count]; momentum lies behind weight in one allocation */
+	enum sl_segment which;
+	float *weight;                  /* [weight_count] */
+	float *moment[SL_MOMENTS_MOST]; /* [trainable_count], behind weight in one allocation */
+	int moments;
 	int64_t weight_count, trainable_count;
-	bool scaled;    /* FP16 */
-	float scale[2]; /* sl_loss_scale_write */
+	float applied[2]; /* sl_steps_write; kept where there are two moments */
+	bool scaled;      /* FP16 */
+	float scale[2];   /* sl_loss_scale_write */
 };
 
 enum sl_err sl_exec_state_open(struct sl_exec_state *s, const struct sl_plan_segment *segment) SL_MUST_CHECK;
 void sl_exec_state_close(struct sl_exec_state *s); /* idempotent; a zeroed one is fine */
 enum sl_err sl_exec_state_take(struct sl_exec_state *s, struct sl_exec *exec) SL_MUST_CHECK;
-/* DATA, and nothing given: a loss scale that is none. */
+/* DATA where sl_exec_state_give would say it. */
+enum sl_err sl_exec_state_check(const struct sl_exec_state *s, const struct sl_exec *exec) SL_MUST_CHECK;
+/* DATA, and nothing given: a loss scale that is none, more steps applied than *exec stands at (sl_exec_follow). */
 enum sl_err sl_exec_state_give(const struct sl_exec_state *s, struct sl_exec *exec) SL_MUST_CHECK;
-/* Names its parts "NAME.weights" and "NAME.momentum", and that of FP16 "loss_scale"; `names` [2] must outlive *c. */
-void sl_exec_state_parts(struct sl_exec_state *s, const char *const names[2], struct sl_checkpoint *c);
+/* Names its parts "SEGMENT.weights"; "SEGMENT.momentum", or "….moment1", "….moment2" and "….applied"; and that of FP16
+ * "loss_scale". *s must outlive *c. */
+void sl_exec_state_parts(struct sl_exec_state *s, struct sl_checkpoint *c);
 
 /* The codecs' of one side, all four directions. */
 struct sl_codecs_state {

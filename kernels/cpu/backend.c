@@ -57,29 +57,38 @@ static enum sl_err fence(struct sl_backend *be, void (*done)(void *arg), void *a
 	return SL_OK;
 }
 
-struct sgd_job {
+struct update_job {
 	const struct sl_cpu_simd *simd;
-	const struct sl_sgd *sgd;
+	const struct sl_update *update;
 	int64_t count;
-	float *weight, *grad, *momentum;
+	float *weight, *first, *second;
+	const float *grad;
 };
 
-static void sgd_block(void *arg, int64_t block, int worker)
+static void update_block(void *arg, int64_t block, int worker)
 {
-	const struct sgd_job *j = arg;
+	const struct update_job *j = arg;
 	int64_t at = block * SL_CPU_BLOCK, n = sl_cpu_min(SL_CPU_BLOCK, j->count - at);
 
 	(void)worker;
-	j->simd->sgd(j->weight + at, j->grad + at, j->momentum + at, n, j->sgd->lr, j->sgd->momentum,
-		     j->sgd->weight_decay, j->sgd->nesterov, j->sgd->first);
+	if (j->second)
+		j->simd->adam(j->update, n, j->weight + at, j->grad + at, j->first + at, j->second + at);
+	else
+		j->simd->sgd(j->update, n, j->weight + at, j->grad + at, j->first + at);
 }
 
-static enum sl_err sgd(struct sl_backend *be, const struct sl_sgd *how, int64_t count, float *weight, float *grad,
-		       float *momentum)
+static enum sl_err update(struct sl_backend *be, const struct sl_update *how, int64_t count, float *weight,
+			  const float *grad, float *const moment[SL_MOMENTS_MOST])
 {
-	struct sgd_job job = {sl_cpu_simd_of(be), how, count, weight, grad, momentum};
+	struct update_job job = {.simd = sl_cpu_simd_of(be),
+				 .update = how,
+				 .count = count,
+				 .weight = weight,
+				 .first = moment[0],
+				 .second = how->kind == SL_OPTIMIZER_SGD ? NULL : moment[1],
+				 .grad = grad};
 
-	sl_pool_run(be->pool, sl_cpu_blocks(count, SL_CPU_BLOCK), sgd_block, &job);
+	sl_pool_run(be->pool, sl_cpu_blocks(count, SL_CPU_BLOCK), update_block, &job);
 	return SL_OK;
 }
 
@@ -175,7 +184,7 @@ static const struct sl_backend_ops ops = {
 	.download = copy,
 	.zero = zero,
 	.fence = fence,
-	.sgd = sgd,
+	.update = update,
 	.finite = sl_cpu_finite,
 	.kernel =
 		{

@@ -189,16 +189,32 @@ static void dropout(float *y, const float *x, const struct sl_rng_key *key, int6
 	}
 }
 
-static void sgd(float *w, float *g, float *m, int64_t n, float lr, float mu, float wd, bool nesterov, bool first)
+static void sgd(const struct sl_update *u, int64_t n, float *w, const float *g, float *m)
 {
+	const float lr = u->lr, mu = u->momentum, wd = u->weight_decay;
+	const bool nesterov = u->nesterov;
+
 	for (int64_t i = 0; i < n; i += VL) {
 		int l = left(n - i);
-		vf wv = ldv(w + i, l), gv = ldv(g + i, l) + wd * wv;
-
-		vf mv = first ? gv : mu * ldv(m + i, l) + gv;
+		vf wv = ldv(w + i, l), gv = ldv(g + i, l) + wd * wv, mv = mu * ldv(m + i, l) + gv;
 
 		stv(m + i, mv, l);
 		stv(w + i, wv - lr * (nesterov ? gv + mu * mv : mv), l);
+	}
+}
+
+static void adam(const struct sl_update *u, int64_t n, float *w, const float *g, float *m, float *v)
+{
+	const struct sl_update o = *u; /* which no store can change */
+
+	for (int64_t i = 0; i < n; i += VL) {
+		int l = left(n - i);
+		vf wv = ldv(w + i, l), gv = ldv(g + i, l) + o.weight_decay * wv;
+		vf mv = o.beta1 * ldv(m + i, l) + o.gain1 * gv, vv = o.beta2 * ldv(v + i, l) + o.gain2 * (gv * gv);
+
+		stv(m + i, mv, l);
+		stv(v + i, vv, l);
+		stv(w + i, o.keep * wv - o.rate * mv / (square_root(vv) * o.root + o.eps), l);
 	}
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/base/rng.h"
 #include "common/nn/op.h"
+#include "common/nn/optimizer.h"
 
 /* A batchnorm with its activation, per channel [C]: z = (x − mean)·scale + shift; y = act(z).
  * Backward: g = dy where z lies in the activation's linear part, else 0; dx = a·g + b·(x − mean) + d.
@@ -51,7 +52,9 @@ struct sl_cpu_simd {
 	/* y = or += x/(1-p) where draw first + i of the key keeps element i; first is a multiple of 4. */
 	void (*dropout)(float *y, const float *x, const struct sl_rng_key *key, int64_t first, int64_t n, float p,
 			bool add);
-	void (*sgd)(float *w, float *g, float *m, int64_t n, float lr, float mu, float wd, bool nesterov, bool first);
+	/* nn/optimizer.h; w, g, m, v [n] */
+	void (*sgd)(const struct sl_update *u, int64_t n, float *w, const float *g, float *m);
+	void (*adam)(const struct sl_update *u, int64_t n, float *w, const float *g, float *m, float *v);
 	/* [rows, C]; with ld: of rows that long, C columns */
 	void (*row_sum)(float *sum, const float *x, int64_t rows, int c); /* sum += column sums */
 	void (*add_row)(float *y, const float *row, int64_t rows, int c); /* y[r] += row */

@@ -150,6 +150,17 @@ static inline vf where_between(vf g, vf z, float low, float high)
 }
 #endif
 
+static inline vf square_root(vf x)
+{
+#if VL == 16
+	return (vf)_mm512_sqrt_ps((__m512)x);
+#elif VL == 8
+	return (vf)_mm256_sqrt_ps((__m256)x);
+#else
+	return (vf)_mm_sqrt_ps((__m128)x);
+#endif
+}
+
 /* `n` of [1, VL]: the whole register where it is full. */
 static inline vf ldv(const float *p, int n)
 {

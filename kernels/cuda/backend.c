@@ -474,7 +474,7 @@ const struct sl_backend_ops cu_backend_ops = {
 	.between = between,
 	.mark_close = mark_close,
 	.finite = cu_finite,
-	.sgd = cu_sgd_range,
+	.update = cu_update_range,
 	.convert = cu_convert_range,
 	.kernel = {[SL_OP_CONV2D] = &cu_conv2d,
 		   [SL_OP_CONVT2D] = &cu_convt2d,

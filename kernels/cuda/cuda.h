@@ -162,7 +162,7 @@ extern const struct cu_graph_runtime cu_graph_runtime;
 void cu_graph_ops(struct sl_backend_ops *ops); /* puts those for recorded passes there */
 enum sl_err cu_convert_range(struct sl_backend *be, void *out, enum sl_dtype to, const void *x, enum sl_dtype from,
 			     const float *scale, int64_t count);
-enum sl_err cu_sgd_range(struct sl_backend *be, const struct sl_sgd *sgd, int64_t count, float *weight, float *grad,
-			 float *momentum);
+enum sl_err cu_update_range(struct sl_backend *be, const struct sl_update *u, int64_t count, float *weight,
+			    const float *grad, float *const moment[SL_MOMENTS_MOST]);
 
 #endif

@@ -134,18 +134,43 @@ static enum sl_err dropout_backward(struct sl_backend *be, const struct sl_op *o
 	return dropout(be, op, call, din[0].data, din_add[0], dout->data, sl_shape_count(&dout->shape));
 }
 
-enum sl_err cu_sgd_range(struct sl_backend *be, const struct sl_sgd *sgd, int64_t count, float *weight, float *grad,
-			 float *momentum)
+static cudaError_t sgd(struct cuda *cu, const struct sl_update *u, int64_t count, float *weight, const float *grad,
+		       float *momentum)
 {
-	const struct cu_sgd o = {.lr = sgd->lr,
-				 .momentum = sgd->momentum,
-				 .weight_decay = sgd->weight_decay,
-				 .nesterov = sgd->nesterov,
-				 .first = sgd->first};
+	const struct cu_sgd o = {
+		.lr = u->lr, .momentum = u->momentum, .weight_decay = u->weight_decay, .nesterov = u->nesterov};
+
+	return cu_sgd(cu->stream, weight, grad, momentum, &o, count);
+}
+
+static cudaError_t adam(struct cuda *cu, const struct sl_update *u, int64_t count, float *weight, const float *grad,
+			float *const moment[SL_MOMENTS_MOST])
+{
+	const struct cu_adam o = {.weight_decay = u->weight_decay,
+				  .keep = u->keep,
+				  .beta1 = u->beta1,
+				  .gain1 = u->gain1,
+				  .beta2 = u->beta2,
+				  .gain2 = u->gain2,
+				  .rate = u->rate,
+				  .root = u->root,
+				  .eps = u->eps};
+
+	return cu_adam(cu->stream, weight, grad, moment[0], moment[1], &o, count);
+}
+
+enum sl_err cu_update_range(struct sl_backend *be, const struct sl_update *u, int64_t count, float *weight,
+			    const float *grad, float *const moment[SL_MOMENTS_MOST])
+{
 	struct cuda *cu;
 	enum sl_err err = cu_enter(be, &cu);
 
-	return err ? err : cu_check(cu, cu_sgd(cu->stream, weight, grad, momentum, &o, count), "the optimizer");
+	if (err)
+		return err;
+	return cu_check(cu,
+			u->kind == SL_OPTIMIZER_SGD ? sgd(cu, u, count, weight, grad, moment[0])
+						    : adam(cu, u, count, weight, grad, moment),
+			"the optimizer");
 }
 
 enum sl_err cu_convert_range(struct sl_backend *be, void *out, enum sl_dtype to, const void *x, enum sl_dtype from,

@@ -140,20 +140,43 @@ struct Sgd {
 
 	template <int V> __device__ void run(int64_t i) const
 	{
-		Vec<V> w = load<V>(weight + i), m = zeros<V>();
+		Vec<V> w = load<V>(weight + i), m = load<V>(momentum + i);
 		const Vec<V> g0 = load<V>(grad + i);
 
-		if (!o.first)
-			m = load<V>(momentum + i);
 #pragma unroll
 		for (int k = 0; k < V; k++) {
 			float g = fmaf(o.weight_decay, w.v[k], g0.v[k]);
 
-			m.v[k] = o.first ? g : fmaf(o.momentum, m.v[k], g);
+			m.v[k] = fmaf(o.momentum, m.v[k], g);
 			g = o.nesterov ? fmaf(o.momentum, m.v[k], g) : m.v[k];
 			w.v[k] = fmaf(-o.lr, g, w.v[k]);
 		}
 		store<V>(momentum + i, m);
+		store<V>(weight + i, w);
+	}
+};
+
+// 28 bytes an element: what a square root and a division take hides behind them.
+struct Adam {
+	float *weight, *first, *second;
+	const float *grad;
+	struct cu_adam o;
+
+	template <int V> __device__ void run(int64_t i) const
+	{
+		Vec<V> w = load<V>(weight + i), m = load<V>(first + i), v = load<V>(second + i);
+		const Vec<V> g0 = load<V>(grad + i);
+
+#pragma unroll
+		for (int k = 0; k < V; k++) {
+			const float g = fmaf(o.weight_decay, w.v[k], g0.v[k]);
+
+			m.v[k] = fmaf(o.beta1, m.v[k], o.gain1 * g);
+			v.v[k] = fmaf(o.beta2, v.v[k], o.gain2 * (g * g));
+			w.v[k] = fmaf(o.keep, w.v[k], -(o.rate * m.v[k] / fmaf(sqrtf(v.v[k]), o.root, o.eps)));
+		}
+		store<V>(first + i, m);
+		store<V>(second + i, v);
 		store<V>(weight + i, w);
 	}
 };
@@ -274,6 +297,13 @@ cudaError_t cu_sgd(cudaStream_t s, float *weight, const float *grad, float *mome
 {
 	return each(s, Sgd{weight, momentum, grad, *sgd}, n,
 		    aligned16(weight) && aligned16(grad) && aligned16(momentum));
+}
+
+cudaError_t cu_adam(cudaStream_t s, float *weight, const float *grad, float *first, float *second,
+		    const struct cu_adam *adam, int64_t n)
+{
+	return each(s, Adam{weight, first, second, grad, *adam}, n,
+		    aligned16(weight) && aligned16(grad) && aligned16(first) && aligned16(second));
 }
 
 cudaError_t cu_probe(void)

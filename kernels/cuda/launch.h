@@ -94,7 +94,10 @@ struct cu_philox {
 };
 struct cu_sgd {
 	float lr, momentum, weight_decay;
-	bool nesterov, first;
+	bool nesterov;
+};
+struct cu_adam { /* fields of struct sl_update */
+	float weight_decay, keep, beta1, gain1, beta2, gain2, rate, root, eps;
 };
 cudaError_t cu_act_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, int act, int64_t n);
 cudaError_t cu_act_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout, const void *x,
@@ -113,6 +116,8 @@ cudaError_t cu_bias(cudaStream_t s, enum cu_type type, void *out, const float *b
 		    int64_t c); /* out [M, C] += bias */
 cudaError_t cu_sgd(cudaStream_t s, float *weight, const float *grad, float *momentum, const struct cu_sgd *sgd,
 		   int64_t n);
+cudaError_t cu_adam(cudaStream_t s, float *weight, const float *grad, float *first, float *second,
+		    const struct cu_adam *adam, int64_t n);
 
 /* ---- xent.cu ---- */
 enum { CU_LABELS_PER_LAUNCH = 512 };

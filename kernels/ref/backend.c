@@ -71,7 +71,7 @@ static const struct sl_backend_ops ref_ops = {
 	.download = ref_copy,
 	.zero = ref_zero,
 	.fence = ref_fence,
-	.sgd = sl_ref_sgd,
+	.update = sl_ref_update,
 	.kernel =
 		{
 			[SL_OP_CONV2D] = &sl_ref_conv2d,

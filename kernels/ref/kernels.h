@@ -7,8 +7,8 @@
 extern const struct sl_kernel sl_ref_conv2d, sl_ref_convt2d, sl_ref_batchnorm, sl_ref_act, sl_ref_add, sl_ref_maxpool,
 	sl_ref_avgpool, sl_ref_linear, sl_ref_dropout, sl_ref_flatten, sl_ref_xent;
 
-enum sl_err sl_ref_sgd(struct sl_backend *be, const struct sl_sgd *sgd, int64_t count, float *weight, float *grad,
-		       float *momentum);
+enum sl_err sl_ref_update(struct sl_backend *be, const struct sl_update *u, int64_t count, float *weight,
+			  const float *grad, float *const moment[SL_MOMENTS_MOST]);
 
 /* For kernels that keep nothing between calls. */
 enum sl_err sl_ref_prepare_nothing(struct sl_backend *be, const struct sl_op *op, void **state,

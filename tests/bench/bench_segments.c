@@ -199,7 +199,6 @@ static enum sl_err pair_chunk(struct bench *b, int c)
 
 static enum sl_err pair(struct bench *b)
 {
-	const struct sl_sgd sgd = {.lr = 1e-4f};
 	enum sl_err err = sl_exec_begin(b->middle);
 	uint64_t at;
 
@@ -209,10 +208,10 @@ static enum sl_err pair(struct bench *b)
 		err = pair_chunk(b, c);
 	at = sl_now_ns();
 	if (!err)
-		err = sl_exec_commit(b->middle, &sgd, b->rows, b->chunks);
+		err = sl_exec_commit(b->middle, 1e-4, b->rows, b->chunks);
 	lap(b, LAP_SERVER, &at);
 	if (!err)
-		err = sl_ends_commit(&b->ends, &sgd);
+		err = sl_ends_commit(&b->ends, 1e-4);
 	lap(b, LAP_CLIENT, &at);
 	for (int i = 0; i < SIDES * SL_DIR_COUNT && !err; i++)
 		sl_codec_commit(b->codec[i / SL_DIR_COUNT][i % SL_DIR_COUNT]);

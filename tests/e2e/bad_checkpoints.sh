@@ -7,6 +7,7 @@ cd "$(dirname "$0")/../.."
 first_weights
 undisturbed 1
 undisturbed 2
+undisturbed 3
 
 ours() { echo "$run/checkpoint-$(printf %012d "$1").safetensors"; }
 theirs() { echo "$store"/session-*-"$(printf %012d "$1")".safetensors; }
@@ -35,6 +36,7 @@ end_server() {
 }
 interrupted saved quant:8
 interrupted other topk:0.1,ef=true
+interrupted adamw "${codecs[3]}"
 
 # put_back: both sides as they were
 put_back() {
@@ -92,11 +94,11 @@ broken_client=client.kept=kill resumed 137 train.checkpoint_every=2
 
 # A state that no codec takes, in a file whose hash is right: an older one is gone on from, or the beginning, and the codecs
 # that had taken theirs have none of it left.
-put_other() {
+put_other() { # [NAME CODEC]
 	rm -rf "$run" "$store" "$tmp"/*.log
-	cp -r "$tmp/other/run" "$run"
-	cp -r "$tmp/other/store" "$store"
-	settings topk:0.1,ef=true
+	cp -r "$tmp/${1:-other}/run" "$run"
+	cp -r "$tmp/${1:-other}/store" "$store"
+	settings "${2:-topk:0.1,ef=true}"
 	sets+=(--set log.level=info)
 }
 forge() { # FILE STEP PART
@@ -111,11 +113,20 @@ what="forged, server" && put_other && forge "$(theirs 9)" 9 head_grad
 codec=2 goes_on_from 6 server
 what="both forged, server" && put_other && forge "$(theirs 9)" 9 head_grad && forge "$(theirs 6)" 6 head_grad
 codec=2 goes_on_from 0 server
+# more steps counted than there were
+what="forged count, client" && put_other adamw "${codecs[3]}" && forge "$(ours 9)" 9 tail.applied
+codec=3 goes_on_from 6 client
+what="forged count, server" && put_other adamw "${codecs[3]}" && forge "$(theirs 9)" 9 middle.applied
+codec=3 goes_on_from 6 server
+grep -q 'checkpoint-refused: step 9: its loss scale or count of applied steps is none' "$tmp/server.log" || fail "$what: no sentence"
+what="both counts forged, server" && put_other adamw "${codecs[3]}" && forge "$(theirs 9)" 9 middle.applied && forge "$(theirs 6)" 6 middle.applied
+codec=3 goes_on_from 0 server
 
 # refuses WHAT KEY=VALUE: status 78, and the two values in one sentence
 refuses() {
 	what="another $1"
 	put_back
+	config=${other_config:-$config}
 	resumed 78 "${@:4}"
 	grep -q "^splitc: --resume: no good checkpoint: .*checkpoint-000000000009.safetensors: its $1 is .*$2.*, this run's is .*$3" "$tmp/client.log" ||
 		fail "$what: not both named"
@@ -126,3 +137,5 @@ refuses model 'width 0.25' 'width 0.5' model.width=0.5 model.weights=
 refuses cut 'features.0.2 ' 'features.1.add ' partition=2:-2
 refuses batch '16 in 4 chunks' '16 in 2 chunks' train.chunks=2
 refuses optimizer 'nesterov=1' 'nesterov=0' train.optimizer.nesterov=false
+other_config=$tmp/adamw.yaml
+refuses optimizer 'sgd momentum=.*' 'adamw beta1=0.9 beta2=0.99 eps=1e-08 decay=0.05'

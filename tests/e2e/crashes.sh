@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Client, server, or both are killed with SIGKILL at moments that chance chooses (SPLIT_KILLS times, 20, with SPLIT_LONG=1
 # 1000; SPLIT_KILL_SEED), and started again: what is learned, step by step, and the final weights are those of a run that nobody disturbed. With
-# codecs that keep state between steps.
+# codecs that keep state between steps, and an optimizer that counts them.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -15,6 +15,7 @@ port=$(free_port)
 serve() { start_server server "listen=tcp://127.0.0.1:$port"; }
 serve
 write_config "$tmp/client.yaml"
+use_adamw "$tmp/client.yaml"
 sets=()
 for pair in "train.epochs=$epochs" train.checkpoint_every=7 train.batch=32 link.on_server_lost=wait link.retry_ms=20 \
 	link.heartbeat_ms=100 link.timeout_ms=2000 link.connect_timeout_ms=2000 'codec.head_act=topk:0.1,ef=true' \

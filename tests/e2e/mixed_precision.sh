@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # train.precision. What a config asks for and a CPU has not is refused with the config's place. On a simulated device
 # (make cuda-sim) the steps in fp16 whose gradients overflow are left out by both sides, and a run goes on
-# from checkpoints, the loss scale among them, as if it had not been stopped.
+# from checkpoints, the loss scale and AdamW's count of steps among them, as if it had not been stopped.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -30,6 +30,7 @@ mkdir "$tmp/bin"
 cp "$SPLITS" "$module" "$tmp/bin/"
 SPLITS=$tmp/bin/splits
 sed -i 's/precision: bf16/precision: fp16\n  on_nan: skip/' "$tmp/client.yaml"
+use_adamw "$tmp/client.yaml" # whose count of steps is without those that are left out
 small=(--set model.width=0.1 --set model.form=cifar --set head_end=features.0.1 --set tail_begin=features.2 --set train.batch=8
 	--set train.chunks=2 --set train.schedule.warmup_epochs=0 --set train.schedule.kind=constant --set train.optimizer.lr=0.005
 	--set train.checkpoint_every=2 --set train.eval_every=0 --set train.max_steps=18 --set train.epochs=3)

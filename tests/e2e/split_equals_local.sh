@@ -13,12 +13,14 @@ two=$endpoint
 write_config "$tmp/client.yaml"
 cases=0
 
+config=$tmp/client.yaml
+
 # compare NAME LOCAL ENDPOINT [key=value]…: a run with the server equals the local run LOCAL
 compare() {
 	local name=$1 reference=$2 server=$3 set=() pair
 	shift 3
 	for pair in "$@"; do set+=(--set "$pair"); done
-	client "$name" "$tmp/client.yaml" --set server="$server" "${set[@]}" || fail "$name: exit status $?"
+	client "$name" "$config" --set server="$server" "${set[@]}" || fail "$name: exit status $?"
 	same_run "$name" "$reference" $steps
 	cases=$((cases + 1))
 }
@@ -28,7 +30,7 @@ local_run() {
 	local name=$1 set=() pair
 	shift
 	for pair in "$@"; do set+=(--set "$pair"); done
-	client "$name" "$tmp/client.yaml" --local "${set[@]}" || fail "$name: exit status $?"
+	client "$name" "$config" --local "${set[@]}" || fail "$name: exit status $?"
 }
 
 for chunks in 1 4 8; do
@@ -84,6 +86,21 @@ for codec in 'quant:8,round=stochastic' sortquant:6+2 'randomk:0.2|qsgd:255' 'lo
 	local_run "local $codec" "${both[@]}"
 	compare "two $codec" "local $codec" "$two" "${both[@]}"
 done
+
+# an optimizer with two moments and a count of steps; evaluations between steps are none of them
+config=$tmp/adamw.yaml
+write_config "$config"
+use_adamw "$config"
+for chunks in 1 4; do
+	local_run "local adamw $chunks" train.chunks=$chunks
+	compare "one adamw $chunks" "local adamw $chunks" "$one" train.chunks=$chunks
+	compare "two adamw $chunks" "local adamw $chunks" "$two" train.chunks=$chunks threads=2
+done
+local_run 'local adam' train.optimizer.kind=adam codec=quant:8
+compare 'two adam' 'local adam' "$two" train.optimizer.kind=adam codec=quant:8
+[ "$(learned 'local adamw 4')" != "$(learned 'local 4 partition=1:-1')" ] || fail 'the optimizer made no difference'
+[ "$(learned 'local adamw 4')" != "$(learned 'local adamw 1')" ] || fail 'chunks made no difference'
+config=$tmp/client.yaml
 
 # parts smaller than a tensor, and a window of two of them
 compare 'small parts' 'local 4 partition=1:-1' "$one" link.part_bytes=4096 link.window_bytes=8192

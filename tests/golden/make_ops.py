@@ -157,5 +157,32 @@ static const struct {
 	{0.4f, 0.9f, 1e-4f, false, sgd1_before, sgd1_grad, sgd1_after},
 	{0.05f, 0.5f, 0.25f, true, sgd2_before, sgd2_grad, sgd2_after},
 };
+""")
+
+settings = [("ADAM", 0.001, 0.9, 0.999, 1e-8, 0), ("ADAM", 0.125, 0.5, 0.75, 1e-3, 0.25), ("ADAMW", 0.001, 0.9, 0.999, 1e-8, 0.01),
+            ("ADAMW", 2e-5, 0.9, 0.999, 1e-6, 1e-4), ("ADAMW", 0.25, 0.5, 0.75, 0.125, 0.5)]
+for i, (kind, lr, beta1, beta2, eps, wd) in enumerate(settings):
+    w = torch.nn.Parameter(draw(9))
+    emit("adam%d_before" % i, w)
+    opt = (torch.optim.Adam if kind == "ADAM" else torch.optim.AdamW)([w], lr, (beta1, beta2), eps, wd)
+    grads = draw(3, 9)
+    for g in grads:
+        w.grad = g.clone()
+        opt.step()
+    state = opt.state[w]
+    emit("adam%d_grad" % i, grads)
+    emit("adam%d_after" % i, w)
+    emit("adam%d_first" % i, state["exp_avg"])
+    emit("adam%d_second" % i, state["exp_avg_sq"])
+print("""
+static const struct {
+	struct sl_optimizer how;
+	double lr;
+	const float *before, *grad, *after, *first, *second;
+} golden_adam[] = {""")
+for i, (kind, lr, beta1, beta2, eps, wd) in enumerate(settings):
+    print("{{.kind = SL_OPTIMIZER_%s, .beta1 = %r, .beta2 = %r, .eps = %r, .weight_decay = %r}, %r," % (kind, beta1, beta2, eps, wd, lr))
+    print(", ".join("adam%d_%s" % (i, what) for what in ("before", "grad", "after", "first", "second")) + "},")
+print("""};
 
 #endif""")

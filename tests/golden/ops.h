@@ -1600,4 +1600,98 @@ static const struct {
 	{0.05f, 0.5f, 0.25f, true, sgd2_before, sgd2_grad, sgd2_after},
 };
 
+static const float adam0_before[] = {0.3125f, 1.75f, 1.875f, -0.3125f, 0.9375f, -0.875f, 1.8125f, -0.375f, -0.375f};
+static const float adam0_grad[] = {1.625f,  0.9375f, -0.5f,   1.0f,   -0.1875f, -0.6875f, 1.125f,  0.5625f, 1.0625f,
+				   -1.625f, 1.1875f, 1.0f,    -0.25f, 2.0f,     0.9375f,  0.5625f, -1.5f,   -0.1875f,
+				   0.875f,  1.75f,   -1.125f, -0.5f,  1.8125f,  -1.125f,  -0.75f,  0.9375f, 0.375f};
+static const float adam0_after[] = {0.311363192f,  1.74701239f, 1.87588771f,   -0.314016902f, 0.937004315f,
+				    -0.873872994f, 1.81027645f, -0.375553218f, -0.377127665f};
+static const float adam0_first[] = {0.072875f,   0.3578125f, -0.063f,    0.0085f,   0.3460625f,
+				    -0.0838125f, 0.06675f,   0.0043125f, 0.1066875f};
+static const float adam0_second[] = {0.00603895577f, 0.00534839541f, 0.00251412525f, 0.0013104385f, 0.00731624222f,
+				     0.00261536375f, 0.00214168486f, 0.00344243f,    0.00130239566f};
+static const float adam1_before[] = {-1.875f, 0.875f, -1.1875f, 0.375f, -1.0f, -1.0f, -1.875f, 1.625f, 0.875f};
+static const float adam1_grad[] = {-0.875f, 0.9375f, -1.125f, -0.875f,  -1.875f, 0.125f,   0.125f,   -0.4375f, 0.625f,
+				   1.9375f, 1.5f,    0.4375f, -1.1875f, 1.75f,   -0.5625f, -1.5625f, -1.3125f, 0.1875f,
+				   -2.0f,   1.6875f, -1.875f, -0.625f,  0.0f,    1.0f,     -0.4375f, 1.3125f,  0.6875f};
+static const float adam1_after[] = {-1.72323997f,  0.494046499f, -0.905709976f, 0.736066134f, -0.897162445f,
+				    -0.798005601f, -1.52422947f, 1.78333449f,   0.52119682f};
+static const float adam1_first[] = {-1.01774274f, 1.48802663f,   -1.19912614f, -0.597431159f, 0.00510494631f,
+				    0.194218059f, -0.965745346f, 0.66561494f,  0.623397769f};
+static const float adam1_second[] = {2.17584053f, 1.57132786f,  1.42269472f,  0.352338031f, 1.08719923f,
+				     0.28091213f, 0.945405696f, 0.933466274f, 0.306405299f};
+static const float adam2_before[] = {1.1875f, -0.3125f, 1.125f, -0.5f, 0.375f, 0.25f, 0.125f, -1.9375f, 1.375f};
+static const float adam2_grad[] = {1.0f,     -1.6875f, -0.4375f, -1.0625f, -1.6875f, 0.0f,    1.4375f,
+				   1.125f,   0.75f,    -0.4375f, 1.875f,   -1.5625f, 2.0f,    0.625f,
+				   -0.4375f, -0.1875f, 0.75f,    1.1875f,  -1.125f,  0.1875f, 1.6875f,
+				   0.0f,     0.9375f,  0.875f,   -0.9375f, 0.875f,   1.5625f};
+static const float adam2_after[] = {1.18643793f,  -0.311724175f, 1.12688337f,  -0.499593144f, 0.376316529f,
+				    0.250422343f, 0.123406622f,  -1.94038904f, 1.37198681f};
+static const float adam2_first[] = {-0.070875f, 0.0508125f, -0.0073125f, 0.0939375f, 0.0133125f,
+				    0.048125f,  0.0058125f, 0.246125f,   0.323875f};
+static const float adam2_second[] = {0.00245484084f,  0.00638922941f, 0.00547764472f, 0.00512264957f, 0.00411110441f,
+				     0.000956839844f, 0.00297630285f, 0.00259065752f, 0.00441152791f};
+static const float adam3_before[] = {-0.9375f, -0.875f, 0.25f, -0.9375f, 0.1875f, -0.75f, 1.125f, -2.0f, -0.875f};
+static const float adam3_grad[] = {0.9375f,  -1.5f,   0.0625f, -1.375f,  -0.875f,  0.375f,  -1.5625f, -1.375f, -1.75f,
+				   0.6875f,  0.9375f, 0.375f,  -0.6875f, -0.1875f, 1.1875f, -1.9375f, 2.0f,    -0.9375f,
+				   -0.1875f, -1.0f,   0.5625f, 1.0625f,  -0.375f,  -0.25f,  -0.375f,  1.5f,    1.0f};
+static const float adam3_after[] = {-0.937552531f, -0.874967895f, 0.249945224f, -0.937456767f, 0.187552729f,
+				    -0.750049519f, 1.12505718f,   -1.99999446f, -0.874953898f};
+static const float adam3_first[] = {0.1190625f, -0.137125f,  0.0950625f, -0.067f,   -0.12525f,
+				    0.11225f,   -0.3384375f, 0.218625f,  -0.126125f};
+static const float adam3_second[] = {0.00138448916f, 0.00412352959f, 0.000460789066f, 0.00348793548f, 0.000939840609f,
+				     0.00161158998f, 0.00632730322f, 0.00813284564f,  0.00493440541f};
+static const float adam4_before[] = {-1.6875f, -1.3125f, 1.4375f, -1.6875f, 0.9375f, -0.9375f, -0.75f, 0.625f, 0.0f};
+static const float adam4_grad[] = {0.1875f, 1.5f,    -1.5f,   1.875f,   -1.375f, -1.4375f, -0.25f, 0.75f,    0.6875f,
+				   1.6875f, 1.1875f, -0.625f, -1.1875f, 0.1875f, -1.25f,   -0.5f,  -1.0625f, -0.375f,
+				   -0.875f, 1.0f,    1.125f,  -1.3125f, 1.9375f, -1.0625f, 1.375f, -2.0f,    -2.0f};
+static const float adam4_after[] = {-1.43181065f,   -1.46254887f,  1.25396234f,  -1.15609077f, 0.720547262f,
+				    -0.0383167634f, -0.345484962f, 0.555439526f, 0.0369574006f};
+static const float adam4_first[] = {0.0078125f,  0.984375f, 0.21875f,   -0.71875f,  0.84375f,
+				    -1.0234375f, 0.53125f,  -1.171875f, -1.0078125f};
+static const float adam4_second[] = {0.730285645f, 0.830810547f, 0.706054688f, 1.18945312f, 1.2109375f,
+				     0.865783691f, 0.528320312f, 1.29077148f,  1.09283447f};
+
+static const struct {
+	struct sl_optimizer how;
+	double lr;
+	const float *before, *grad, *after, *first, *second;
+} golden_adam[] = {
+	{{.kind = SL_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-08, .weight_decay = 0},
+	 0.001,
+	 adam0_before,
+	 adam0_grad,
+	 adam0_after,
+	 adam0_first,
+	 adam0_second},
+	{{.kind = SL_OPTIMIZER_ADAM, .beta1 = 0.5, .beta2 = 0.75, .eps = 0.001, .weight_decay = 0.25},
+	 0.125,
+	 adam1_before,
+	 adam1_grad,
+	 adam1_after,
+	 adam1_first,
+	 adam1_second},
+	{{.kind = SL_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-08, .weight_decay = 0.01},
+	 0.001,
+	 adam2_before,
+	 adam2_grad,
+	 adam2_after,
+	 adam2_first,
+	 adam2_second},
+	{{.kind = SL_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-06, .weight_decay = 0.0001},
+	 2e-05,
+	 adam3_before,
+	 adam3_grad,
+	 adam3_after,
+	 adam3_first,
+	 adam3_second},
+	{{.kind = SL_OPTIMIZER_ADAMW, .beta1 = 0.5, .beta2 = 0.75, .eps = 0.125, .weight_decay = 0.5},
+	 0.25,
+	 adam4_before,
+	 adam4_grad,
+	 adam4_after,
+	 adam4_first,
+	 adam4_second},
+};
+
 #endif

@@ -104,8 +104,8 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 	snprintf(spec->cut.head_end, sizeof spec->cut.head_end, "%s", head_end);
 	spec->batch = g->rows;
 	spec->chunks = 1;
-	g->agreement.momentum = meta(g, "momentum");
-	g->agreement.weight_decay = meta(g, "weight_decay");
+	spec->optimizer.momentum = meta(g, "momentum");
+	spec->optimizer.weight_decay = meta(g, "weight_decay");
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		assert_int_equal(sl_codec_parse("none", &g->agreement.codec[dir], &fail), SL_OK);
 	sl_agreement_seal(&g->agreement);

@@ -495,8 +495,6 @@ static void step(struct outcome *o, struct sl_exec *exec, const struct sl_plan *
 {
 	/* the last batch of an epoch is smaller */
 	const int batch = number % 3 == 2 ? BATCH - 1 : BATCH;
-	const struct sl_sgd sgd = {
-		.lr = 0.05f / (float)(number + 1), .momentum = 0.9f, .nesterov = true, .first = number == 0};
 	int64_t rows[CHUNKS];
 
 	assert_int_equal(sl_exec_begin(exec), SL_OK);
@@ -515,7 +513,7 @@ static void step(struct outcome *o, struct sl_exec *exec, const struct sl_plan *
 		t = sl_exec_din(exec, c, rows[c]);
 		look(o, &t);
 	}
-	assert_int_equal(sl_exec_commit(exec, &sgd, rows, CHUNKS), SL_OK);
+	assert_int_equal(sl_exec_commit(exec, 0.05 / (number + 1), rows, CHUNKS), SL_OK);
 	forward(o, exec, &(struct sl_exec_call){.slot = 0, .rows = number % 2 ? 2 : 1, .step = (uint64_t)number});
 }
 
@@ -531,7 +529,8 @@ static struct outcome train(bool recorded, int refuse, bool narrows)
 				    .cut = {.head_end = "features.0.1", .tail_begin = "classifier.1"},
 				    .batch = BATCH,
 				    .chunks = CHUNKS,
-				    .seed = SEED};
+				    .seed = SEED,
+				    .optimizer = {.momentum = 0.9, .nesterov = true}};
 	struct outcome o = {.seen = 14695981039346656037u};
 	struct sl_backend_ops ops;
 	struct sl_backend be;

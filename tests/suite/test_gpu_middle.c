@@ -113,8 +113,6 @@ static int64_t download(struct sl_backend *be, float *to, const struct sl_tensor
 static void run_step(struct outcome *o, struct sl_exec *exec, struct sl_backend *be, const struct sl_plan *plan,
 		     int step)
 {
-	const struct sl_sgd sgd = {
-		.lr = 0.05f, .momentum = 0.9f, .weight_decay = 1e-4f, .nesterov = true, .first = step == 0};
 	/* these gradients are of no loss: they need no scale, and another would drive them out of half's range */
 	const struct sl_loss_scale scale = {1, 0};
 	int64_t rows[CHUNKS], out_at = 0, din_at = 0;
@@ -145,7 +143,7 @@ static void run_step(struct outcome *o, struct sl_exec *exec, struct sl_backend 
 	}
 	if (step == 0)
 		assert_int_equal(sl_exec_get_gradients(exec, o->grad), SL_OK);
-	assert_int_equal(sl_exec_commit(exec, &sgd, rows, CHUNKS), SL_OK);
+	assert_int_equal(sl_exec_commit(exec, 0.05, rows, CHUNKS), SL_OK);
 	settle(be);
 }
 
@@ -155,10 +153,14 @@ struct training {
 	double width;   /* 0: 0.5 */
 	enum sl_precision precision;
 	const char *tail_begin; /* NULL: the classifier */
+	bool adamw;             /* else SGD */
 };
 
 static struct sl_plan *plan_of(const struct training *t)
 {
+	static const struct sl_optimizer sgd = {.momentum = 0.9, .weight_decay = 1e-4, .nesterov = true};
+	static const struct sl_optimizer adamw = {
+		.kind = SL_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .weight_decay = 0.1};
 	const char *last = t->dropout > 0 ? "classifier.1" : "classifier";
 	struct sl_plan_spec spec = {.model = {.name = "mobilenet_v2",
 					      .width = t->width > 0 ? t->width : 0.5,
@@ -170,7 +172,8 @@ static struct sl_plan *plan_of(const struct training *t)
 				    .batch = BATCH,
 				    .chunks = CHUNKS,
 				    .seed = SEED,
-				    .precision = t->precision};
+				    .precision = t->precision,
+				    .optimizer = t->adamw ? adamw : sgd};
 	struct sl_fail fail = {0};
 	struct sl_plan *plan;
 
@@ -326,7 +329,8 @@ static void test_precisions_middle(void **state)
 static void test_fp16_repeats(void **state)
 {
 	const struct sl_module_options options = {.graphs = true};
-	const struct training t = {.steps = 6, .dropout = 0.2, .precision = SL_PRECISION_FP16, .width = 0.1};
+	const struct training t = {
+		.steps = 6, .dropout = 0.2, .precision = SL_PRECISION_FP16, .width = 0.1, .adamw = true};
 	struct sl_backend recorded;
 	struct outcome a, b;
 	struct sl_fail fail;
@@ -365,7 +369,6 @@ static void test_fp16_overflow_is_found(void **state)
 {
 	const struct training t = {.precision = SL_PRECISION_FP16, .tail_begin = "features.4", .width = 0.1};
 	const struct sl_module_options options = {.graphs = true};
-	const struct sl_sgd sgd = {.lr = 0.05f, .first = true};
 	struct sl_backend plain = gpu, recorded;
 	struct sl_fail fail;
 	int64_t rows[CHUNKS];
@@ -389,7 +392,7 @@ static void test_fp16_overflow_is_found(void **state)
 			assert_int_equal(sl_exec_skip(exec), SL_OK);
 		}
 		print_message("%d steps left out, scale %g\n", left_out[i], (double)sl_exec_loss_scale(exec).scale);
-		assert_int_equal(sl_exec_commit(exec, &sgd, rows, CHUNKS), SL_OK);
+		assert_int_equal(sl_exec_commit(exec, 0.05, rows, CHUNKS), SL_OK);
 		assert_int_equal(sl_exec_loss_scale(exec).good, 1);
 		settle(&gpu);
 		sl_exec_close(exec);
@@ -403,15 +406,16 @@ static void test_fp16_overflow_is_found(void **state)
 
 static void test_same_bits_twice(void **state)
 {
-	struct outcome a, b;
-
 	(void)state;
 	NEEDS_GPU();
-	a = train(&gpu, 2);
-	b = train(&gpu, 2);
-	assert_same_outcome(&a, &b);
-	outcome_free(&a);
-	outcome_free(&b);
+	for (int i = 0; i < 2; i++) {
+		const struct training t = {.steps = 2, .adamw = i == 1};
+		struct outcome a = train_as(&gpu, &t), b = train_as(&gpu, &t);
+
+		assert_same_outcome(&a, &b);
+		outcome_free(&a);
+		outcome_free(&b);
+	}
 }
 
 /* Steps whose passes are plain, then recorded, then launched: the same bits as all plain, dropout included, whose

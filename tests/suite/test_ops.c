@@ -21,6 +21,7 @@
 #include "kernels/module.h"
 #include "kernels/ref/ref.h"
 #include "tests/support/op_run.h"
+#include "tests/support/op_update.h"
 
 enum { SEED = 20240229, RANDOM_CASES = 200, RANDOM_SEED = 77 };
 
@@ -107,6 +108,37 @@ static void run_against_ref(const struct job *job, struct op_log *log)
 	device_close(&want);
 }
 
+static void run_updates(const struct job *job, struct op_log *log)
+{
+	struct device got, want;
+
+	device_must_open(&got, job->backend, 2);
+	device_must_open(&want, "ref", 1);
+	op_update_compare(&got.be, &want.be, false, log);
+	device_close(&got);
+	device_close(&want);
+}
+
+static void run_updates_repeat(const struct job *job, struct op_log *log)
+{
+	struct device one, three;
+
+	device_must_open(&one, job->backend, 1);
+	device_must_open(&three, job->backend, 3);
+	op_update_compare(&one.be, &three.be, true, log);
+	device_close(&one);
+	device_close(&three);
+}
+
+static void run_updates_by_hand(const struct job *job, struct op_log *log)
+{
+	struct device d;
+
+	device_must_open(&d, job->backend, 1);
+	op_update_by_hand(&d.be, log);
+	device_close(&d);
+}
+
 static void run_random_shapes(const struct job *job, struct op_log *log)
 {
 	struct device got, want;
@@ -137,6 +169,7 @@ static void run_simd_levels(const struct job *job, struct op_log *log)
 		log->mode = levels[i];
 		run_against_ref(job, log);
 		run_random_shapes(job, log);
+		run_updates(job, log);
 	}
 	if (set)
 		setenv(variable, before, 1);
@@ -211,113 +244,6 @@ static void run_precision(const struct job *job, struct op_log *log)
 		print_message("SKIP this device has no %s\n", sl_precision_name(p));
 		skip();
 	}
-}
-
-/* ---- SGD */
-
-enum { SGD_STEPS = 4 };
-
-static const struct sl_sgd sgd_settings[] = {
-	{.lr = 0.1f},
-	{.lr = 0.005f, .momentum = 0.1f},
-	{.lr = 0.4f, .momentum = 0.9f, .weight_decay = 1e-4f},
-	{.lr = 0.05f, .momentum = 0.9f, .weight_decay = 0.1f, .nesterov = true},
-	{.lr = 0.3f, .weight_decay = 0.01f},
-};
-
-struct sgd_state {
-	struct op_area weight, grad, momentum;
-};
-
-static void sgd_steps(struct sgd_state *s, struct sl_backend *be, const struct sl_sgd *setting, int64_t count,
-		      struct op_log *log)
-{
-	struct sl_op op = {.kind = SL_OP_LINEAR, .n_param = 1, .u.linear = {(int)count, 1, false, false}};
-	struct op_host_params data;
-	size_t bytes = (size_t)count * sizeof(float);
-	int before = log->failures;
-
-	op_host_params_fill(&data, &op, SEED);
-	op_area_open(&s->weight, be, bytes, data.param[0], log);
-	op_area_open(&s->grad, be, bytes, NULL, log);
-	op_area_open(&s->momentum, be, bytes, NULL, log); /* NaNs: the first step may not read them */
-	op_host_params_free(&data);
-	for (int step = 0; step < SGD_STEPS && log->failures == before; step++) {
-		struct sl_sgd sgd = *setting;
-
-		sgd.first = step == 0;
-		op_host_params_fill(&data, &op, SEED + (uint64_t)step);
-		op_area_set(&s->grad, data.grad_start[0], log);
-		op_host_params_free(&data);
-		if (be->ops->sgd(be, &sgd, count, op_area_data(&s->weight), op_area_data(&s->grad),
-				 op_area_data(&s->momentum)))
-			op_log_fail(log, "sgd failed");
-	}
-}
-
-static void sgd_state_close(struct sgd_state *s)
-{
-	op_area_close(&s->weight);
-	op_area_close(&s->grad);
-	op_area_close(&s->momentum);
-}
-
-static void run_sgd(const struct job *job, struct op_log *log)
-{
-	static const int64_t counts[] = {1, 3, 16, 17, 1000, 70001};
-	struct device got_on, want_on;
-
-	device_must_open(&got_on, job->backend, 2);
-	device_must_open(&want_on, "ref", 1);
-	for (size_t k = 0; k < sizeof(sgd_settings) / sizeof(sgd_settings[0]); k++)
-		for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-			struct sgd_state got, want;
-
-			snprintf(log->op, sizeof(log->op), "sgd setting %zu, %lld weights", k, (long long)counts[i]);
-			sgd_steps(&got, &got_on.be, &sgd_settings[k], counts[i], log);
-			sgd_steps(&want, &want_on.be, &sgd_settings[k], counts[i], log);
-			op_area_read(&got.grad, "gradient", log);
-			op_compare("weight", op_area_read(&got.weight, "weight", log),
-				   op_area_read(&want.weight, "weight", log), counts[i], 0, log);
-			if (sgd_settings[k].momentum > 0) /* else a backend may leave the buffer as it is */
-				op_compare("momentum", op_area_read(&got.momentum, "momentum", log),
-					   op_area_read(&want.momentum, "momentum", log), counts[i], 0, log);
-			sgd_state_close(&got);
-			sgd_state_close(&want);
-		}
-	device_close(&got_on);
-	device_close(&want_on);
-}
-
-/* The formula itself, by hand: 2 steps of one weight, torch.optim.SGD(lr=0.5, momentum=0.5, weight_decay=0.25).
- * Without Nesterov: g = 1 + 0.25·2 = 1.5, m = 1.5, w = 2 − 0.75 = 1.25; g = 1 + 0.3125, m = 0.75 + 1.3125 = 2.0625,
- * w = 0.21875. With: w = 2 − 0.5·(1.5 + 0.75) = 0.875; g = 1.21875, m = 1.96875, w = 0.875 − 0.5·2.203125. */
-static void run_sgd_by_hand(const struct job *job, struct op_log *log)
-{
-	static const float want[2] = {0.21875f, -0.2265625f};
-	struct device d;
-
-	device_must_open(&d, job->backend, 1);
-	snprintf(log->op, sizeof(log->op), "sgd by hand");
-	for (int nesterov = 0; nesterov < 2; nesterov++) {
-		struct sl_sgd sgd = {.lr = 0.5f, .momentum = 0.5f, .weight_decay = 0.25f, .nesterov = nesterov};
-		struct sgd_state s;
-		const float weight = 2, grad = 1;
-
-		op_area_open(&s.weight, &d.be, sizeof(float), &weight, log);
-		op_area_open(&s.grad, &d.be, sizeof(float), NULL, log);
-		op_area_open(&s.momentum, &d.be, sizeof(float), NULL, log);
-		for (int step = 0; step < 2; step++) {
-			sgd.first = step == 0;
-			op_area_set(&s.grad, &grad, log);
-			if (d.be.ops->sgd(&d.be, &sgd, 1, op_area_data(&s.weight), op_area_data(&s.grad),
-					  op_area_data(&s.momentum)))
-				op_log_fail(log, "sgd failed");
-		}
-		op_compare("weight", op_area_read(&s.weight, "weight", log), &want[nesterov], 1, 0, log);
-		sgd_state_close(&s);
-	}
-	device_close(&d);
 }
 
 /* ---- the reference's gradients against numeric differences */
@@ -510,8 +436,9 @@ static const struct mode modes[] = {
 	 run_precision,
 	 {.chunks = 1, .backward = true, .din = OP_DIN_ADD, .precision = SL_PRECISION_FP16},
 	 "cuda"},
-	{"sgd", run_sgd, {0}, "cpu cuda"},
-	{"sgd by hand", run_sgd_by_hand, {0}, "ref cpu cuda"},
+	{"optimizers", run_updates, {0}, "cpu cuda"},
+	{"optimizers, same bits for any threads", run_updates_repeat, {0}, "cpu cuda"},
+	{"optimizers by hand", run_updates_by_hand, {0}, "ref cpu cuda"},
 	{"numeric gradients", run_numeric, {0}, "ref"},
 };
 enum { MODES = sizeof(modes) / sizeof(modes[0]), BACKENDS = 3 };

@@ -101,22 +101,51 @@ static void test_sgd_equals_torch(void **state)
 	(void)state;
 	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
 	for (size_t k = 0; k < sizeof(golden_sgd) / sizeof(golden_sgd[0]); k++) {
-		float weight[GOLDEN_SGD_COUNT], grad[GOLDEN_SGD_COUNT], momentum[GOLDEN_SGD_COUNT];
+		float weight[GOLDEN_SGD_COUNT], grad[GOLDEN_SGD_COUNT], momentum[GOLDEN_SGD_COUNT] = {0};
+		float *const moment[SL_MOMENTS_MOST] = {momentum};
 
 		memcpy(weight, golden_sgd[k].before, sizeof(weight));
 		for (int step = 0; step < GOLDEN_SGD_STEPS; step++) {
-			struct sl_sgd sgd = {
-				.lr = golden_sgd[k].lr,
-				.momentum = golden_sgd[k].momentum,
-				.weight_decay = golden_sgd[k].weight_decay,
-				.nesterov = golden_sgd[k].nesterov,
-				.first = step == 0,
-			};
+			const struct sl_optimizer how = {.momentum = golden_sgd[k].momentum,
+							 .weight_decay = golden_sgd[k].weight_decay,
+							 .nesterov = golden_sgd[k].nesterov};
+			const struct sl_update update = sl_optimizer_step(&how, golden_sgd[k].lr, (uint64_t)step + 1);
 
 			memcpy(grad, golden_sgd[k].grad + (ptrdiff_t)step * GOLDEN_SGD_COUNT, sizeof(grad));
-			assert_int_equal(be.ops->sgd(&be, &sgd, GOLDEN_SGD_COUNT, weight, grad, momentum), SL_OK);
+			assert_int_equal(be.ops->update(&be, &update, GOLDEN_SGD_COUNT, weight, grad, moment), SL_OK);
 		}
 		op_compare("weight", weight, golden_sgd[k].after, GOLDEN_SGD_COUNT, 0, &log);
+	}
+	be.ops->close(&be);
+	assert_int_equal(log.failures, 0);
+}
+
+static void test_adam_equals_torch(void **state)
+{
+	enum { N = GOLDEN_SGD_COUNT };
+	struct op_log log = {.backend = "ref", .mode = "torch"};
+	struct sl_backend be;
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
+	for (size_t k = 0; k < sizeof(golden_adam) / sizeof(golden_adam[0]); k++) {
+		float weight[N], first[N] = {0}, second[N] = {0};
+		float *const moment[SL_MOMENTS_MOST] = {first, second};
+
+		snprintf(log.op, sizeof(log.op), "%s, setting %zu", sl_optimizer_name(golden_adam[k].how.kind), k);
+		memcpy(weight, golden_adam[k].before, sizeof(weight));
+		for (int step = 0; step < GOLDEN_SGD_STEPS; step++) {
+			const struct sl_update update =
+				sl_optimizer_step(&golden_adam[k].how, golden_adam[k].lr, (uint64_t)step + 1);
+
+			assert_int_equal(be.ops->update(&be, &update, N, weight,
+							golden_adam[k].grad + (ptrdiff_t)step * N, moment),
+					 SL_OK);
+		}
+		op_compare("weight", weight, golden_adam[k].after, N, 0, &log);
+		op_compare("first moment", first, golden_adam[k].first, N, 0, &log);
+		op_compare("second moment", second, golden_adam[k].second, N, 0, &log);
 	}
 	be.ops->close(&be);
 	assert_int_equal(log.failures, 0);
@@ -127,6 +156,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ops_equal_torch),
 		cmocka_unit_test(test_sgd_equals_torch),
+		cmocka_unit_test(test_adam_equals_torch),
 	};
 
 	return cmocka_run_group_tests_name("ops against torch", tests, NULL, NULL);

@@ -18,13 +18,14 @@ void local_run_open(struct local_run *r, const struct local_run_conf *conf)
 	struct sl_fail fail;
 	enum sl_err err;
 
-	*r = (struct local_run){.agreement = {.momentum = conf->momentum, .weight_decay = conf->weight_decay}};
+	*r = (struct local_run){.plan = NULL};
 	*spec = (struct sl_plan_spec){
 		.model = {"mobilenet_v2", 0.25, LOCAL_CLASSES, LOCAL_IMAGE, conf->form_cifar, conf->dropout},
 		.cut = {"1:-1", "", ""},
 		.batch = LOCAL_ROWS,
 		.chunks = conf->chunks,
 		.seed = 7,
+		.optimizer = conf->optimizer,
 	};
 	strcpy(spec->insert_head, conf->head);
 	strcpy(spec->insert_tail, conf->tail);

@@ -21,7 +21,7 @@ struct local_run_conf {
 	double dropout;
 	int chunks, threads; /* of LOCAL_ROWS images; of the CPU backend */
 	bool ref;            /* the reference's kernels instead */
-	double momentum, weight_decay;
+	struct sl_optimizer optimizer;
 };
 
 /* Fails the test where it cannot. No codec; cut "1:-1". */

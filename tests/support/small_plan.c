@@ -9,14 +9,22 @@
 
 struct sl_plan *small_plan_open(const char *partition, int chunks)
 {
+	return small_plan_open_as(partition, chunks, &(struct sl_optimizer){.kind = SL_OPTIMIZER_SGD}, "");
+}
+
+struct sl_plan *small_plan_open_as(const char *partition, int chunks, const struct sl_optimizer *optimizer,
+				   const char *insert_head)
+{
 	struct sl_plan_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2},
 				    .batch = SMALL_BATCH,
 				    .chunks = chunks,
-				    .seed = 11};
+				    .seed = 11,
+				    .optimizer = *optimizer};
 	struct sl_plan *plan;
 	struct sl_fail fail;
 
 	snprintf(spec.cut.partition, sizeof spec.cut.partition, "%s", partition);
+	snprintf(spec.insert_head, sizeof spec.insert_head, "%s", insert_head);
 	if (sl_plan_open(&plan, &spec, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	return plan;

@@ -8,6 +8,9 @@ enum { SMALL_BATCH = 8, SMALL_IMAGE = 32, SMALL_CLASSES = 10 };
 
 /* Fails the test where the plan cannot be opened. */
 struct sl_plan *small_plan_open(const char *partition, int chunks);
+/* With that optimizer, and layers at the head's end. */
+struct sl_plan *small_plan_open_as(const char *partition, int chunks, const struct sl_optimizer *optimizer,
+				   const char *insert_head);
 
 static inline size_t small_plan_bytes(const struct sl_shape *shape)
 {

@@ -146,6 +146,19 @@ static void faults_in_files(void **state)
 		 "c.yaml:3:27: train.chunks: must be at most train.batch (4), got 5"},
 		{BASE "train: {schedule: {end_lr: 0.2}}\n", "c.yaml:3:28: train.schedule.end_lr: must be at most"},
 		{BASE "train: {optimizer: {momentum: 0, nesterov: true}}\n", "train.optimizer.nesterov: needs"},
+		{BASE "train: {optimizer: {kind: adamw, lr: 0.001, momentum: 0.9}}\n",
+		 "c.yaml:3:55: train.optimizer.momentum: adamw has none: it is of sgd"},
+		{BASE "train: {optimizer: {nesterov: false, kind: adam, lr: 0.001}}\n",
+		 "c.yaml:3:31: train.optimizer.nesterov: adam has none: it is of sgd"},
+		{BASE "train: {optimizer: {beta1: 0.9}}\n",
+		 "c.yaml:3:28: train.optimizer.beta1: sgd has none: it is of adam and adamw"},
+		{BASE "train: {optimizer: {kind: sgd, beta2: 0.9}}\n", "train.optimizer.beta2: sgd has none"},
+		{BASE "train: {optimizer: {eps: 1e-6}}\n", "train.optimizer.eps: sgd has none"},
+		{BASE "train: {optimizer: {kind: adam}}\n",
+		 "c.yaml:3:27: train.optimizer.kind: adam needs a train.optimizer.lr: the default of 0.1 is"},
+		{BASE "train: {optimizer: {kind: adam, lr: 1e-3, beta1: 1}}\n", "must be a number from 0 to 0.999999"},
+		{BASE "train: {optimizer: {kind: adam, lr: 1e-3, eps: 0}}\n", "must be a number from 1e-16 to 1"},
+		{BASE "train: {optimizer: {kind: rmsprop}}\n", "must be sgd, adam or adamw, got \"rmsprop\""},
 		{BASE "server: 127.0.0.1:5570\n", "c.yaml:3:9: server must be tcp://host:port"},
 		{BASE "server: tcp://h:0\n", "must be tcp://host:port"},
 		{BASE "server: tcp://h:65536\n", "must be tcp://host:port"},
@@ -322,6 +335,32 @@ static char *printed(const struct sl_conf_schema *schema, const void *conf)
 	return text;
 }
 
+/* Keys that the optimizer has not are printed as remarks: what is printed is a config all the same. */
+static void print_can_be_loaded_with_any_optimizer(void **state)
+{
+	static const char *const sets[][3] = {
+		{"train.optimizer.kind=sgd", "train.optimizer.momentum=0.5", "train.optimizer.lr=0.1"},
+		{"train.optimizer.kind=adam", "train.optimizer.beta2=0.99", "train.optimizer.lr=1e-3"},
+		{"train.optimizer.kind=adamw", "train.optimizer.eps=1e-6", "train.optimizer.lr=2e-5"}};
+	struct sl_conf_client a, b;
+	struct sl_fail fail;
+	char *text;
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(
+			sl_conf_parse(&sl_conf_client_schema, &a, "c.yaml", BASE, strlen(BASE), sets[i], 3, &fail),
+			SL_OK);
+		text = printed(&sl_conf_client_schema, &a);
+		assert_int_equal(strstr(text, "\n    #momentum: 0.9\n") != NULL, i > 0);
+		assert_int_equal(strstr(text, "\n    #beta1: 0.9\n") != NULL, i == 0);
+		assert_int_equal(
+			sl_conf_parse(&sl_conf_client_schema, &b, "p.yaml", text, strlen(text), NULL, 0, &fail), SL_OK);
+		assert_memory_equal(&a, &b, offsetof(struct sl_conf_client, origin));
+		free(text);
+	}
+}
+
 static void print_can_be_loaded(void **state)
 {
 	static const char *const sets[] = {"model.width=0.35000000000000003",   "model.name=we\"ird\\ : name #1",
@@ -420,6 +459,7 @@ int main(void)
 		cmocka_unit_test(server_stays_on_loopback),
 		cmocka_unit_test(auth_is_whole_and_opens_the_bind),
 		cmocka_unit_test(print_can_be_loaded),
+		cmocka_unit_test(print_can_be_loaded_with_any_optimizer),
 		cmocka_unit_test(examples_load),
 		cmocka_unit_test(files_that_cannot_be_read),
 		cmocka_unit_test(hostile_nesting),

@@ -80,15 +80,11 @@ static void advancing(void **state)
 
 enum { TAIL = 24 };
 
-static void run_open(struct local_run *r, bool ref, const char *head, const char *tail, double momentum, double decay)
+static void run_open(struct local_run *r, bool ref, const char *head, const char *tail, struct sl_optimizer optimizer)
 {
-	local_run_open(r, &(struct local_run_conf){.head = head,
-						   .tail = tail,
-						   .chunks = 2,
-						   .threads = 1,
-						   .ref = ref,
-						   .momentum = momentum,
-						   .weight_decay = decay});
+	local_run_open(
+		r, &(struct local_run_conf){
+			   .head = head, .tail = tail, .chunks = 2, .threads = 1, .ref = ref, .optimizer = optimizer});
 }
 
 static double evaluate(struct local_run *r, uint64_t *tx_bytes)
@@ -149,7 +145,7 @@ static const char *const first = "insert.tail.1.weight", *const second = "insert
 
 static void open_scattered(struct local_run *r, bool ref, const char *tail)
 {
-	run_open(r, ref, "", tail, 0, 0);
+	run_open(r, ref, "", tail, (struct sl_optimizer){0});
 	scatter(r, first);
 	scatter(r, second);
 	assert_int_equal(sl_local_set_weights(r->local, &r->weights), SL_OK);
@@ -236,7 +232,7 @@ static void numeric_gradients(void **state)
 }
 
 /* Schedules of both cuts, with everything that could move what is dead. */
-static void what_has_fallen_is_zero(void **state)
+static void what_has_fallen_is_zero_with(struct sl_optimizer optimizer)
 {
 	static const char head[] = "decaylinear:rate=0.7,every=2,times=3,l1=0.01",
 			  tail[] = "conv:24+decaylinear:rate=0.5,every=3,times=2,l1=0.01";
@@ -251,8 +247,7 @@ static void what_has_fallen_is_zero(void **state)
 	};
 	struct local_run r;
 
-	(void)state;
-	run_open(&r, false, head, tail, 0.9, 0.01);
+	run_open(&r, false, head, tail, optimizer);
 	for (uint64_t s = 0; s < 8; s++)
 		local_run_step(&r, s, 0.005);
 	assert_int_equal(sl_local_get_weights(r.local, &r.weights), SL_OK);
@@ -269,6 +264,16 @@ static void what_has_fallen_is_zero(void **state)
 	local_run_close(&r);
 }
 
+static void what_has_fallen_is_zero(void **state)
+{
+	(void)state;
+	what_has_fallen_is_zero_with((struct sl_optimizer){.momentum = 0.9, .weight_decay = 0.01});
+	what_has_fallen_is_zero_with((struct sl_optimizer){
+		.kind = SL_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.01});
+	what_has_fallen_is_zero_with((struct sl_optimizer){
+		.kind = SL_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.01});
+}
+
 /* Evaluated at 6 of 24, the network is the one with a plain insert of 6 whose weights are the live ones; on the
  * reference too. */
 static void the_live_part_is_a_plain_insert(void **state)
@@ -281,7 +286,7 @@ static void the_live_part_is_a_plain_insert(void **state)
 	(void)state;
 	open_scattered(&decaying, false, text);
 	open_scattered(&on_ref, true, text);
-	run_open(&plain, false, "", "conv:24+linear:6", 0, 0);
+	run_open(&plain, false, "", "conv:24+linear:6", (struct sl_optimizer){0});
 	for (int i = 0; i < plain.plan->model->n_param; i++) {
 		const struct sl_param *p = &plain.plan->model->param[i];
 		int64_t n = sl_shape_count(&p->shape);

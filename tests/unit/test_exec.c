@@ -11,6 +11,7 @@
 #include "common/base/rng.h"
 #include "common/nn/exec.h"
 #include "common/nn/weights.h"
+#include "common/session/state.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/ref/ref.h"
 #include "tests/support/small_plan.h"
@@ -28,12 +29,19 @@ struct net {
 	int64_t correct;
 };
 
+/* What the nets below are opened with. */
+static const struct sl_optimizer sgd = {.momentum = 0.9, .weight_decay = 1e-4};
+static const struct sl_optimizer adamw = {
+	.kind = SL_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-4, .weight_decay = 0.1};
+static const struct sl_optimizer *optimizer = &sgd;
+static const char *insert = "";
+
 static void open_net(struct net *n, const char *backend, struct sl_pool *pool, const char *partition, int chunks)
 {
 	struct sl_weights w;
 	struct sl_fail fail;
 
-	*n = (struct net){.plan = small_plan_open(partition, chunks)};
+	*n = (struct net){.plan = small_plan_open_as(partition, chunks, optimizer, insert)};
 	assert_int_equal(strcmp(backend, "ref") == 0 ? sl_ref_backend_open(&n->be, &fail)
 						     : sl_cpu_backend_open(&n->be, pool, &fail),
 			 SL_OK);
@@ -152,14 +160,13 @@ static void compute(struct net *n, int64_t batch_rows, uint64_t step)
 
 static void commit(struct net *n, int64_t batch_rows)
 {
-	const struct sl_sgd sgd = {.lr = 0.05f, .momentum = 0.9f, .weight_decay = 1e-4f};
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	int chunks = sl_plan_chunks_of(n->plan, batch_rows);
 
 	for (int i = 0; i < chunks; i++)
 		rows[i] = sl_plan_chunk_rows(n->plan, batch_rows, i);
 	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
-		assert_int_equal(sl_exec_commit(n->exec[which], &sgd, rows, chunks), SL_OK);
+		assert_int_equal(sl_exec_commit(n->exec[which], 0.05, rows, chunks), SL_OK);
 }
 
 typedef enum sl_err get_fn(struct sl_exec *exec, float *host);
@@ -253,6 +260,14 @@ static void ref_and_cpu_agree_at_any_number_of_chunks(void **state)
 	compare_backends("2:-2", 4, 8);
 	compare_backends("1:-1", 2, 7);
 	compare_backends("2:-1", 4, 5); /* chunks of 2, 2 and 1 */
+}
+
+static void ref_and_cpu_agree_with_adamw(void **state)
+{
+	(void)state;
+	optimizer = &adamw;
+	compare_backends("1:-1", 2, 7);
+	optimizer = &sgd;
 }
 
 /* ---- a step is a transaction */
@@ -381,6 +396,110 @@ static void what_crosses_stays_until_the_next_pass(void **state)
 	tensors_at_the_cuts_are_left_alone("2:-1");
 }
 
+static void skip_step(struct net *n)
+{
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
+		assert_int_equal(sl_exec_skip(n->exec[which]), SL_OK);
+}
+
+/* AdamW corrects its moments by the number of steps that were applied: one that is left out counts for nothing. */
+static void a_step_left_out_does_not_age_the_moments(void **state)
+{
+	struct net plain, gap;
+
+	(void)state;
+	optimizer = &adamw;
+	open_net(&plain, "cpu", NULL, "1:-1", 2);
+	open_net(&gap, "cpu", NULL, "1:-1", 2);
+	for (uint64_t step = 0; step < 3; step++) {
+		compute(&plain, SMALL_BATCH, step);
+		commit(&plain, SMALL_BATCH);
+		compute(&gap, 5, 77);
+		skip_step(&gap);
+		compute(&gap, SMALL_BATCH, step);
+		commit(&gap, SMALL_BATCH);
+	}
+	assert_true(sl_exec_applied(gap.exec[SL_MIDDLE]) == 3);
+	assert_true(same_bits(&plain, &gap, sl_exec_get_weights));
+	close_net(&plain);
+	close_net(&gap);
+	optimizer = &sgd;
+}
+
+/* Weights, both moments and the count of steps are all that a run goes on from. */
+static void a_state_is_all_that_a_step_changes(void **state)
+{
+	struct sl_exec_state kept[SL_SEGMENT_COUNT];
+	struct net run, again;
+
+	(void)state;
+	optimizer = &adamw;
+	open_net(&run, "cpu", NULL, "1:-1", 2);
+	open_net(&again, "cpu", NULL, "1:-1", 2);
+	compute(&run, SMALL_BATCH, 0);
+	commit(&run, SMALL_BATCH);
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		struct sl_exec_state *s = &kept[which];
+
+		assert_int_equal(sl_exec_state_open(s, &run.plan->segment[which]), SL_OK);
+		assert_int_equal(sl_exec_state_take(s, run.exec[which]), SL_OK);
+		/* a count beyond the steps that are done gives nothing */
+		assert_int_equal(sl_exec_state_give(s, again.exec[which]), SL_ERR_DATA);
+		assert_int_equal(sl_exec_state_check(s, again.exec[which]), SL_ERR_DATA);
+	}
+	assert_false(same_bits(&run, &again, sl_exec_get_weights));
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		assert_int_equal(sl_exec_follow(again.exec[which], 1), SL_OK);
+		assert_int_equal(sl_exec_state_give(&kept[which], again.exec[which]), SL_OK);
+		sl_exec_state_close(&kept[which]);
+	}
+	compute(&run, 7, 1);
+	commit(&run, 7);
+	compute(&again, 7, 1);
+	commit(&again, 7);
+	assert_true(same_bits(&run, &again, sl_exec_get_weights));
+	close_net(&run);
+	close_net(&again);
+	optimizer = &sgd;
+}
+
+/* Where a weight has fallen off a decaying insert both moments are 0, and elsewhere as they were. */
+static void moments_fall_with_their_weights(void **state)
+{
+	struct net n;
+
+	(void)state;
+	optimizer = &adamw;
+	insert = "decaylinear:rate=0.5,every=1,times=2";
+	open_net(&n, "cpu", NULL, "1:-1", 2);
+	compute(&n, SMALL_BATCH, 0);
+	commit(&n, SMALL_BATCH);
+	for (int which = SL_HEAD; which <= SL_MIDDLE; which++) {
+		struct sl_exec *e = n.exec[which];
+		struct sl_exec_state before, after;
+		int64_t fallen = 0;
+
+		assert_int_equal(sl_exec_state_open(&before, &n.plan->segment[which]), SL_OK);
+		assert_int_equal(sl_exec_state_open(&after, &n.plan->segment[which]), SL_OK);
+		assert_int_equal(sl_exec_state_take(&before, e), SL_OK);
+		assert_int_equal(sl_exec_follow(e, 1), SL_OK);
+		assert_int_equal(sl_exec_state_take(&after, e), SL_OK);
+		for (int64_t i = 0; i < after.trainable_count; i++) {
+			bool gone = before.weight[i] != 0 && after.weight[i] == 0;
+
+			for (int k = 0; k < 2; k++)
+				assert_true(after.moment[k][i] == (gone ? 0 : before.moment[k][i]));
+			fallen += gone && before.moment[0][i] != 0 && before.moment[1][i] != 0;
+		}
+		assert_true(fallen > 0);
+		sl_exec_state_close(&before);
+		sl_exec_state_close(&after);
+	}
+	close_net(&n);
+	insert = "";
+	optimizer = &sgd;
+}
+
 static void running_statistics_change_in_the_commit(void **state)
 {
 	struct net n;
@@ -453,9 +572,10 @@ static enum sl_err count_alloc(struct sl_backend *be, size_t bytes, void **out, 
 
 static void memory_is_known_before_it_is_taken(void **state)
 {
-	struct sl_plan *plan = small_plan_open("1:-1", 4);
+	struct sl_plan *const plans[2] = {small_plan_open("1:-1", 4), small_plan_open_as("1:-1", 4, &adamw, "")};
 	struct sl_backend be;
 	struct sl_fail fail;
+	size_t total[2] = {0};
 
 	(void)state;
 	assert_int_equal(sl_cpu_backend_open(&be, NULL, &fail), SL_OK);
@@ -463,27 +583,37 @@ static void memory_is_known_before_it_is_taken(void **state)
 	real_alloc = be.ops->alloc;
 	counting_ops.alloc = count_alloc;
 	be.ops = &counting_ops;
-	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+	for (int i = 0; i < 2 * SL_SEGMENT_COUNT; i++) {
+		const int which = i % SL_SEGMENT_COUNT, moments = i / SL_SEGMENT_COUNT;
 		struct sl_exec *e;
 		size_t said;
 
 		taken = 0;
-		assert_int_equal(sl_exec_prepare(&e, plan, (enum sl_segment)which, &be, &fail), SL_OK);
+		assert_int_equal(sl_exec_prepare(&e, plans[moments], (enum sl_segment)which, &be, &fail), SL_OK);
 		assert_int_equal(taken, 0);
 		said = sl_exec_memory(e).total;
+		total[moments] += said;
 		assert_int_equal(sl_exec_allocate(e, &fail), SL_OK);
 		assert_in_range(taken, said, said + 7); /* an empty area is one byte */
 		sl_exec_close(e);
 	}
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
+		total[0] += (size_t)plans[0]->segment[which].trainable_count * sizeof(float);
+	assert_true(total[0] == total[1]); /* a moment more */
 	be.ops->close(&be);
-	sl_plan_close(plan);
+	sl_plan_close(plans[0]);
+	sl_plan_close(plans[1]);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ref_and_cpu_agree_at_any_number_of_chunks),
+		cmocka_unit_test(ref_and_cpu_agree_with_adamw),
 		cmocka_unit_test(nothing_changes_before_the_commit),
+		cmocka_unit_test(a_step_left_out_does_not_age_the_moments),
+		cmocka_unit_test(a_state_is_all_that_a_step_changes),
+		cmocka_unit_test(moments_fall_with_their_weights),
 		cmocka_unit_test(what_crosses_stays_until_the_next_pass),
 		cmocka_unit_test(running_statistics_change_in_the_commit),
 		cmocka_unit_test(threads_do_not_change_bits),

@@ -300,7 +300,7 @@ static void run_open(struct local_run *r, const char *head, const char *tail, in
 						   .dropout = 0.2,
 						   .chunks = 3,
 						   .threads = threads,
-						   .momentum = 0.9});
+						   .optimizer = {.momentum = 0.9}});
 }
 
 /* Loss of `steps` steps on the same images. */

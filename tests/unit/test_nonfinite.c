@@ -70,9 +70,8 @@ static void open_case(const struct run_case *c)
 	agreement = (struct sl_agreement){.plan = {.model = {"mobilenet_v2", 0.25, 10, IMAGE, false, 0.2},
 						   .batch = BATCH,
 						   .chunks = CHUNKS,
-						   .seed = 9},
-					  .momentum = 0.9,
-					  .weight_decay = 1e-4};
+						   .seed = 9,
+						   .optimizer = {.momentum = 0.9, .weight_decay = 1e-4}}};
 	snprintf(agreement.plan.cut.head_end, sizeof agreement.plan.cut.head_end, "%s", c->cut);
 	snprintf(agreement.plan.cut.tail_begin, sizeof agreement.plan.cut.tail_begin, "classifier");
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)

@@ -49,6 +49,10 @@ static struct sl_frame sample_hello(void)
 	h->weight_decay = 1e-4;
 	h->nesterov = true;
 	h->precision = 2;
+	h->optimizer = 2;
+	h->beta1 = 0.9;
+	h->beta2 = 0.999;
+	h->eps = 1e-8;
 	h->weights_source = SL_WEIGHTS_HASH;
 	fill(h->weights_hash, 16, 0x80);
 	h->part_bytes = SL_WIRE_PART_MAX;
@@ -383,6 +387,14 @@ static void values_out_of_range_are_refused_by_name(void **state)
 	expect_refused(&f, "weights_source");
 	f = sample(SL_FRAME_HELLO), f.u.hello.precision = SL_WIRE_PRECISIONS;
 	expect_refused(&f, "precision");
+	f = sample(SL_FRAME_HELLO), f.u.hello.optimizer = SL_WIRE_OPTIMIZERS;
+	expect_refused(&f, "optimizer");
+	f = sample(SL_FRAME_HELLO), f.u.hello.beta1 = NAN;
+	expect_refused(&f, "beta1");
+	f = sample(SL_FRAME_HELLO), f.u.hello.beta2 = INFINITY;
+	expect_refused(&f, "beta2");
+	f = sample(SL_FRAME_HELLO), f.u.hello.eps = -INFINITY;
+	expect_refused(&f, "eps");
 	f = sample(SL_FRAME_COMMIT), f.u.commit.lr = -INFINITY;
 	expect_refused(&f, "lr");
 	f = sample(SL_FRAME_COMMITTED), f.u.committed.compute_s = NAN;
@@ -491,17 +503,17 @@ static void the_largest_hello_fits(void **state)
 
 static void a_hello_of_another_version_names_both(void **state)
 {
-	/* epoch 1, Hello { version 7, and of what we require only an unknown field 40 } */
-	static const uint8_t hello7[] = {0x08, 0x01, 0x12, 0x05, 0x08, 0x07, 0xc0, 0x02, 0x01};
+	/* epoch 1, Hello { version 8, and of what we require only an unknown field 40 } */
+	static const uint8_t hello8[] = {0x08, 0x01, 0x12, 0x05, 0x08, 0x08, 0xc0, 0x02, 0x01};
 	struct sl_frame f = sample(SL_FRAME_HELLO), got;
 	uint8_t header[SL_WIRE_HEADER_MAX];
 	struct sl_fail fail;
 	size_t len;
 
 	(void)state;
-	assert_int_equal(decode(hello7, sizeof hello7, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
-	assert_non_null(strstr(fail.text, "version 7"));
-	assert_non_null(strstr(fail.text, "this side 6"));
+	assert_int_equal(decode(hello8, sizeof hello8, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
+	assert_non_null(strstr(fail.text, "version 8"));
+	assert_non_null(strstr(fail.text, "this side 7"));
 	/* one that can be read is the session's to judge */
 	f.u.hello.version = 5;
 	len = encode(&f, header);

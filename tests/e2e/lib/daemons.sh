@@ -100,6 +100,12 @@ write_config() {
 	YAML
 }
 
+# use_adamw FILE: … with another optimizer, whose keys are others
+use_adamw() {
+	sed -i 's/optimizer: {.*}/optimizer: {kind: adamw, lr: 0.002, beta2: 0.99, weight_decay: 0.05}/' "$1"
+	grep -q 'kind: adamw' "$1" || fail "$1 has no optimizer"
+}
+
 # client NAME CONFIG [argument]…: splitc train in the foreground, its run in $tmp/NAME, its output in $tmp/NAME.log;
 # the exit status is splitc's
 client() {

@@ -8,8 +8,10 @@ steps=12 run=$tmp/run store=$tmp/store
 port=$(free_port)
 codecs=(none quant:8 topk:0.1,ef=true lowrank:3,warm=true) # of what the tail takes: topk, for lowrank
 
-settings() { # CODEC
+settings() { # CODEC; with lowrank the optimizer is another one, too
 	local pair
+	config=$shared/client.yaml
+	[ "${1#lowrank}" = "$1" ] || config=$shared/adamw.yaml
 	sets=()
 	for pair in train.epochs=3 train.schedule.warmup_epochs=0 train.checkpoint_every=3 link.on_server_lost=wait link.retry_ms=10 \
 		link.heartbeat_ms=50 link.timeout_ms=1000 link.connect_timeout_ms=2000 log.level=warn \
@@ -37,7 +39,7 @@ go_on() {
 
 # run_with SPLITC [argument]…: $client_pid, on the run's folder; its log goes on
 run_with() {
-	"$1" train "$shared/client.yaml" --set server="tcp://127.0.0.1:$port" --set log.dir="$run" \
+	"$1" train "$config" --set server="tcp://127.0.0.1:$port" --set log.dir="$run" \
 		--set control="$tmp/client.sock" "${sets[@]}" "${@:2}" >>"$tmp/client.log" 2>&1 &
 	client_pid=$!
 	started+=("$client_pid")
@@ -63,6 +65,8 @@ first_weights() {
 	shared=$tmp
 	make_data 64 16
 	write_config "$tmp/client.yaml"
+	write_config "$tmp/adamw.yaml"
+	use_adamw "$tmp/adamw.yaml"
 	client first "$tmp/client.yaml" --local --set train.schedule.warmup_epochs=0 || fail "weights to begin with"
 	mv "$tmp/first/model.safetensors" "$tmp/first.safetensors"
 }

@@ -41,8 +41,8 @@ static void open_plan(const char *codec)
 			 .cut = {.partition = "1:-1"},
 			 .batch = BATCH,
 			 .chunks = CHUNKS,
-			 .seed = 5},
-		.momentum = 0.9};
+			 .seed = 5,
+			 .optimizer = {.momentum = 0.9}}};
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		if (sl_codec_parse(codec, &agreement.codec[dir], &fail))
 			die(codec, fail.text);

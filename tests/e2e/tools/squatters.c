@@ -179,8 +179,8 @@ static void open_plan(void)
 			 .cut = {.partition = "1:-1"},
 			 .batch = 2,
 			 .chunks = 1,
-			 .seed = 5},
-		.momentum = 0.9};
+			 .seed = 5,
+			 .optimizer = {.momentum = 0.9}}};
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		good = good && sl_codec_parse("none", &agreement.codec[dir], &fail) == SL_OK;
 	sl_agreement_seal(&agreement);
