@@ -40,9 +40,10 @@ steps() {
 		2  60 overlap              overlap            overlap
 		0  60 bench                bench_layers_fp32  ./bench_gpu --layers
 		3 110 sanitizer            memory_codecs      SPLIT_TEST_SHORT=1 $memcheck ./test_gpu_codecs '*GPU*'
-		3  40 sanitizer            memory_state       SPLIT_TEST_SHORT=1 $memcheck ./test_gpu_codec_state '*GPU*'
+		3  20 sanitizer            memory_state       SPLIT_TEST_SHORT=1 $memcheck ./test_gpu_codec_state '*GPU*'
+		3  40 sanitizer            memory_ahead       SPLIT_TEST_SHORT=1 $memcheck ./test_gpu_codec_ahead '*GPU*'
 		3 110 racecheck            races_codecs       SPLIT_TEST_SHORT=1 $racecheck ./test_gpu_codecs '*GPU*'
-		3  40 racecheck            races_state        SPLIT_TEST_SHORT=1 $racecheck ./test_gpu_codec_state '*GPU*'
+		3  20 racecheck            races_state        SPLIT_TEST_SHORT=1 $racecheck ./test_gpu_codec_state '*GPU*'
 		3  80 sanitizer            memory_ops         SPLIT_TEST_BACKEND=cuda $memcheck ./test_ops 'cuda, bf16*'
 		3  30 sanitizer            memory_device      $memcheck ./test_gpu
 		3  50 sanitizer            memory_middle      $memcheck ./test_gpu_middle '*fp16*'
@@ -86,7 +87,7 @@ pair() { rows pair; }
 # shellcheck disable=SC2317
 overlap() {
 	local on rc=0
-	export CODECS='none quant:8' CHUNKS=8
+	export CODECS='none quant:8 topk:0.2|quant:8' CHUNKS=8
 	for on in false true; do
 		echo "overlap, graphs: $on"
 		OVERLAP=$on GRAPHS=$on rows "overlap-$on" || rc=$?

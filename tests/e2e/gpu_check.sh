@@ -62,12 +62,12 @@ says '^    SKIP no data in the bundle'
 says '^7 passed, 0 failed, 0 timeout, 2 skipped$'
 title='call 3'
 check 0 call 3
-says '^8 passed, 0'
+says '^9 passed, 0'
 title='call 3, no sanitizer'
 mv "$tmp/bin/compute-sanitizer" "$tmp/away"
 check 77 call 3
 says '^    SKIP no compute-sanitizer on this host$'
-says '^0 passed, 0 failed, 0 timeout, 8 skipped$'
+says '^0 passed, 0 failed, 0 timeout, 9 skipped$'
 mv "$tmp/away" "$tmp/bin/compute-sanitizer"
 title='nowhere to write, and much to say'
 stub test_module "printf '[==========] Running 1 test(s).\\n[       OK ] x\\n'; head -c 3000000 /dev/zero | tr '\\0' x; echo the end"
