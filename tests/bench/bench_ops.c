@@ -1,10 +1,11 @@
-/* bench_ops [image] [batch] [chunk] [threads] [runs] [1: segments only, 2, 3, 4: one of them, 5: profile]: milliseconds
- * of MobileNetV2 on the CPU backend, forward and backward, each op by itself and each segment through the executor;
- * medians of `runs`. Ops: `chunk` rows, on memory that is not in the cache unless it fits. Segments: cut features.0.1 |
- * classifier, all chunks of the batch forward, then all backward; "CPU min": the least CPU time of all threads, forward
- * and backward. Profile: each op of the middle as the executor calls it, by CPU time of the caller alone (so with one
- * thread), its least call times the chunks, beside the time that its floating-point operations would take at
- * PEAK_GFLOPS and its tensors at MEMORY_GBS, whichever is longer. */
+/* bench_ops [image] [batch] [chunk] [threads] [runs] [1: segments only, 2, 3, 4: one of them, 5: profile, 6: updates]:
+ * milliseconds of MobileNetV2 on the CPU backend, forward and backward, each op by itself and each segment through the
+ * executor; medians of `runs`. Ops: `chunk` rows, on memory that is not in the cache unless it fits. Segments: cut
+ * features.0.1 | classifier, all chunks of the batch forward, then all backward; "CPU min": the least CPU time of all
+ * threads, forward and backward. Profile: each op of the middle as the executor calls it, by CPU time of the caller
+ * alone (so with one thread), its least call times the chunks, beside the time that its floating-point operations would
+ * take at PEAK_GFLOPS and its tensors at MEMORY_GBS, whichever is longer. Updates: one step of each optimizer over as
+ * many weights as the model has, its least CPU time, and the bytes of an element that it reads and writes. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@
 
 enum { MAX_RUNS = 99, PEAK_GFLOPS = 240, MEMORY_GBS = 45 };
 
-enum { PROFILE = 5 }; /* of segments_only */
+enum { PROFILE = 5, UPDATES = 6 }; /* of segments_only */
 
 struct setting {
 	int image, batch, chunk, threads, runs, segments_only;
@@ -368,6 +369,39 @@ static void bench_segment(struct sl_backend *be, const struct sl_plan *plan, enu
 	free((void *)loss.labels);
 }
 
+/* ---- optimizers */
+
+static void bench_updates(struct sl_backend *be, const struct sl_plan *plan, int runs)
+{
+	static const struct sl_optimizer how[] = {
+		{.kind = SL_OPTIMIZER_SGD, .momentum = 0.9, .weight_decay = 1e-4},
+		{.kind = SL_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01}};
+	int64_t count = 0;
+	float *area[2 + SL_MOMENTS_MOST];
+
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
+		count += plan->segment[i].trainable_count;
+	for (int i = 0; i < 2 + SL_MOMENTS_MOST; i++)
+		area[i] = take(be, (size_t)count * sizeof(float), 0, 1);
+	for (size_t k = 0; k < sizeof how / sizeof how[0]; k++) {
+		const int bytes = 12 + 8 * sl_optimizer_moments(how[k].kind); /* w twice, g once, a moment twice */
+		double least = 1e30;
+
+		for (int r = 0; r < runs; r++) {
+			const struct sl_update u = sl_optimizer_step(&how[k], 1e-3, (uint64_t)r + 1);
+			double began = cpu_ms();
+
+			if (be->ops->update(be, &u, count, area[0], area[1], area + 2) != SL_OK)
+				exit(1);
+			least = fmin(least, cpu_ms() - began);
+		}
+		printf("%-8s %" PRId64 " weights  CPU min %7.3f ms  %d bytes each  %.1f GB/s\n",
+		       sl_optimizer_name(how[k].kind), count, least, bytes, (double)(count * bytes) / least * 1e-6);
+	}
+	for (int i = 0; i < 2 + SL_MOMENTS_MOST; i++)
+		be->ops->free(be, area[i]);
+}
+
 int main(int argc, char **argv)
 {
 	struct setting set = {224, 64, 64, 1, 5, 0};
@@ -400,7 +434,10 @@ int main(int argc, char **argv)
 		open_profile(&be);
 	if (!set.segments_only)
 		bench_ops(&be, plan, set.runs);
-	printf("%-12s %9s %9s %9s\n", "segment", "fwd ms", "bwd ms", "step");
+	if (set.segments_only == UPDATES)
+		bench_updates(&be, plan, set.runs);
+	else
+		printf("%-12s %9s %9s %9s\n", "segment", "fwd ms", "bwd ms", "step");
 	for (int s = 0; s < SL_SEGMENT_COUNT; s++)
 		if (set.segments_only < 2 || set.segments_only == s + 2 ||
 		    (set.segments_only == PROFILE && s == SL_MIDDLE))

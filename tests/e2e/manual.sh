@@ -24,7 +24,7 @@ for program in "$SPLITC" "$SPLITS"; do
 		[ ! -s "$tmp/$name.log" ] || fail "$name.1 has faults"
 	fi
 done
-has "$tmp/splitc.1" '.B "train.optimizer.momentum"'
+for key in momentum beta1; do has "$tmp/splitc.1" ".B \"train.optimizer.$key\""; done # one of them is the default optimizer's
 has "$tmp/splits.1" '.B "limits.memory_bytes"'
 
 . deploy/completions/split.bash
