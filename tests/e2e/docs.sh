@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 pages=("$@")
 [ $# -gt 0 ] || pages=(README.md docs/*.md)
-declare -A command option key section codec file
+declare -A command option key section whole codec file
 bad=0
 wrong() { echo "$at: $*"; bad=$((bad + 1)); }
 
@@ -36,7 +36,7 @@ paths_of() { # PROGRAM COMMAND
 		}'
 }
 while read -r kind path; do
-	if [ "$kind" = section ]; then section[$path]=1; else key[$path]=1 key[.${path##*.}]=1; fi
+	if [ "$kind" = section ]; then section[$path]=1 whole[${path##*.}]=$path; else key[$path]=1 key[.${path##*.}]=1; fi
 done < <(paths_of "$SPLITC" train; paths_of "$SPLITS" serve)
 key[codec]=1 # of all four tensors
 while read -r name; do codec[$name]=1; done < <("$SPLITC" codecs --json | jq -r '.[].name')
@@ -123,6 +123,7 @@ shell_line() {
 config_line() { # KEY: VALUE
 	local name=${1%%:*} value=${1#*:} item plain
 	value=${value# }
+	known "$name" || name=${whole[$name]:-$name} # `optimizer: {kind: …}` is train.optimizer
 	if ! known "$name"; then
 		[ -n "${key[.$name]:-}" ] || [ "$name" = checkpoint ] || wrong "no config has the key '$name'"
 		return
@@ -212,6 +213,7 @@ cat >"$tmp/wrong.md" <<'MD'
 `train.on_nan: stop\|panic`
 `train: {batch, chunkz, …}`
 `store_gone: 3`
+`optimizer: {kind: adam, gone: 0.9}`
 `quant:17`
 `make gone`
 `tests/e2e/gone.sh`
