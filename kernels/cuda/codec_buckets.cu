@@ -64,14 +64,25 @@ static __global__ void PLACE_THREADS pick(struct cu_bucket_seen *seen, const uin
 		__syncthreads();
 		prefix = found;
 		rank = left;
-		for (uint32_t i = t; i < total; i += CU_PLACE_THREADS) {
-			if (key[i] >> shift >> width != prefix)
-				continue;
-			/* of which there may be very many */
-			if (key[i] == ZERO_KEY)
-				zeros++;
-			else
-				atomicAdd(&bins[key[i] >> shift & mask], 1u);
+		for (uint32_t first = t; first < total; first += CU_EACH * CU_PLACE_THREADS) {
+			uint32_t v[CU_EACH];
+
+#pragma unroll
+			for (uint32_t e = 0; e < CU_EACH; e++) {
+				const uint32_t i = first + e * CU_PLACE_THREADS;
+
+				v[e] = i < total ? key[i] : 0;
+			}
+#pragma unroll
+			for (uint32_t e = 0; e < CU_EACH; e++) {
+				if (first + e * CU_PLACE_THREADS >= total || v[e] >> shift >> width != prefix)
+					continue;
+				/* of which there may be very many */
+				if (v[e] == ZERO_KEY)
+					zeros++;
+				else
+					atomicAdd(&bins[v[e] >> shift & mask], 1u);
+			}
 		}
 		if (zeros != 0)
 			atomicAdd(&bins[ZERO_KEY >> shift & mask], zeros);

@@ -4,6 +4,8 @@
 
 #define GAPS_FLAG 0x80000000u
 
+enum { AHEAD = 4 /* words of a warp whose elements are loaded before any is stored */ };
+
 /* before[w]: marks of this block's bitmap before word w. Returns the marks of all. */
 static __device__ __forceinline__ uint32_t rank_words(uint32_t *before, const uint32_t *words)
 {
@@ -28,18 +30,26 @@ static __global__ void PLACE_THREADS gather(float *y, uint32_t *status, const fl
 	rank_words(before, words);
 	x += (int64_t)blockIdx.x * CU_BLOCK;
 	y += offset[blockIdx.x];
-#pragma unroll 8
-	for (int w = 0; w < CU_BLOCK_WORDS / 32; w++) {
-		const int word = w * 32 + warp, i = word * 32 + lane;
-		const bool kept = words[word] >> lane & 1;
+	for (int word = warp; word < CU_BLOCK_WORDS; word += AHEAD * 32) {
+		uint32_t kept[AHEAD];
+		float v[AHEAD];
 
-		if (i < len && (check || kept)) {
-			const float v = x[i];
-			const uint32_t m = magnitude(v);
+#pragma unroll
+		for (int e = 0; e < AHEAD; e++)
+			kept[e] = words[word + 32 * e];
+#pragma unroll
+		for (int e = 0; e < AHEAD; e++) {
+			const int i = (word + 32 * e) * 32 + lane;
+
+			v[e] = i < len && (check || kept[e] >> lane & 1) ? x[i] : 0.0f;
+		}
+#pragma unroll
+		for (int e = 0; e < AHEAD; e++) {
+			const uint32_t m = magnitude(v[e]);
 
 			top = m > top ? m : top;
-			if (kept)
-				y[before[word] + (uint32_t)__popc(words[word] & lanes_below())] = v;
+			if (kept[e] >> lane & 1)
+				y[before[word + 32 * e] + (uint32_t)__popc(kept[e] & lanes_below())] = v[e];
 		}
 	}
 	if (top >= CU_F32_INF_BITS)
@@ -65,13 +75,25 @@ static __global__ void PLACE_THREADS expand(float *x, const float *y, const uint
 	rank_words(before, words);
 	x += (int64_t)blockIdx.x * CU_BLOCK;
 	y += offset[blockIdx.x];
-#pragma unroll 8
-	for (int w = 0; w < CU_BLOCK_WORDS / 32; w++) {
-		const int word = w * 32 + warp, i = word * 32 + lane;
-		const uint32_t kept = words[word];
+	for (int word = warp; word < CU_BLOCK_WORDS; word += AHEAD * 32) {
+		uint32_t kept[AHEAD];
+		float v[AHEAD];
 
-		if (i < len)
-			x[i] = kept >> lane & 1 ? y[before[word] + (uint32_t)__popc(kept & lanes_below())] : 0.0f;
+#pragma unroll
+		for (int e = 0; e < AHEAD; e++)
+			kept[e] = words[word + 32 * e];
+#pragma unroll
+		for (int e = 0; e < AHEAD; e++)
+			v[e] = kept[e] >> lane & 1
+				       ? y[before[word + 32 * e] + (uint32_t)__popc(kept[e] & lanes_below())]
+				       : 0.0f;
+#pragma unroll
+		for (int e = 0; e < AHEAD; e++) {
+			const int i = (word + 32 * e) * 32 + lane;
+
+			if (i < len)
+				x[i] = v[e];
+		}
 	}
 }
 
@@ -247,19 +269,48 @@ static __device__ __forceinline__ uint32_t packed_at(const uint8_t *in, int i, i
 	return v & ((1u << width) - 1);
 }
 
-/* Groups begin where those before them end: every gap g moves on by g + 1. Thread t has group t. Places beyond the
- * block are not marked; then the block is bad. */
+/* By a warp: the `n` gaps of a group, whose places begin at `start`. */
+static __device__ __forceinline__ void mark_group(uint32_t *marks, const uint8_t *in, uint32_t start, int n)
+{
+	const int width = in[0], lane = (int)threadIdx.x % 32;
+	uint32_t gap[CU_GAPS / 32], own = 0, upto;
+
+#pragma unroll
+	for (int e = 0; e < CU_GAPS / 32; e++) {
+		const int i = lane * (CU_GAPS / 32) + e;
+
+		gap[e] = i < n && width != 0 ? packed_at(in + 1, i, width) : 0;
+		own += i < n ? gap[e] + 1 : 0;
+	}
+	upto = own;
+	for (unsigned step = 1; step < 32; step *= 2) {
+		const uint32_t below = __shfl_up_sync(0xffffffffu, upto, step);
+
+		upto += (unsigned)lane >= step ? below : 0;
+	}
+	start += upto - own;
+#pragma unroll
+	for (int e = 0; e < CU_GAPS / 32; e++) {
+		start += gap[e];
+		if (lane * (CU_GAPS / 32) + e < n)
+			atomicOr(&marks[start / 32], 1u << start % 32);
+		start++;
+	}
+}
+
+/* Groups begin where those before them end: every gap g moves on by g + 1. A warp has a group, a thread eight gaps of
+ * it. Nothing is marked where a place lies beyond the block, which is bad then. */
 static __device__ __forceinline__ bool read_gaps(uint32_t *words, const uint8_t *coded, const uint32_t *group_at,
 						 int len, uint32_t count)
 {
-	__shared__ uint32_t length[CU_BLOCK / CU_GAPS];
+	__shared__ uint32_t length[CU_BLOCK / CU_GAPS], marks[CU_BLOCK_WORDS];
 	const int groups = (int)((count + CU_GAPS - 1) / CU_GAPS), t = (int)threadIdx.x;
 	const int warp = t / 32, lane = t % 32;
 	uint32_t total;
 	bool good = true;
 
-	words[2 * t] = 0;
-	words[2 * t + 1] = 0;
+	for (int w = t; w < CU_BLOCK_WORDS; w += CU_PLACE_THREADS)
+		marks[w] = 0;
 	if (t < CU_BLOCK / CU_GAPS)
 		length[t] = 0;
 	__syncthreads();
@@ -286,16 +337,11 @@ static __device__ __forceinline__ bool read_gaps(uint32_t *words, const uint8_t 
 	}
 	good = good && total <= (uint32_t)len;
 	__syncthreads();
-	if (t < groups && total <= (uint32_t)len) {
-		const uint8_t *in = coded + group_at[t];
-		const int width = in[0];
-		uint32_t at = length[t];
-
-		for (int i = 0; i < group_length(count, t); i++, at++) {
-			at += width == 0 ? 0 : packed_at(in + 1, i, width);
-			atomicOr(&words[at / 32], 1u << at % 32);
-		}
-	}
+	for (int g = warp; g < groups && total <= (uint32_t)len; g += CU_PLACE_THREADS / 32)
+		mark_group(marks, coded + group_at[g], length[g], group_length(count, g));
+	__syncthreads();
+	for (int w = t; w < CU_BLOCK_WORDS; w += CU_PLACE_THREADS)
+		words[w] = marks[w];
 	return good;
 }
 

@@ -10,7 +10,7 @@
 enum { SAMPLE = 16384, KEYS = SAMPLE / CU_PLACE_THREADS, LEAST_SPREAD = 8, SIGMAS = 5 };
 enum { WARPS = CU_THREADS / 32, SIFTED = 1024 /* elements of a warp */, SIFT_TILE = WARPS * SIFTED };
 enum { PASSES = CU_SELECT_PASSES, LAST_WIDTH = 9, HISTOGRAM_BLOCKS = 512 };
-enum { ALL_BITS = 0x7fffffff };
+enum { ALL_BITS = 0x7fffffff, AHEAD = 4 /* words of a warp that are loaded together */ };
 
 static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b)
 {
@@ -302,21 +302,30 @@ static __device__ __forceinline__ uint32_t mark_block(uint32_t *bitmap, uint32_t
 		same = 0;
 	}
 	__syncthreads();
-#pragma unroll 8
-	for (int w = 0; w < CU_BLOCK_WORDS / 32; w++) {
-		const int word = w * 32 + warp, i = word * 32 + lane;
-		const uint32_t m = i < len ? magnitude(x[i]) : 0;
-		uint32_t kept = 0, ties = 0;
+	for (int first = warp; first < CU_BLOCK_WORDS; first += AHEAD * 32) {
+		uint32_t m[AHEAD];
 
-		if (word * 32 < len) { /* all of the warp, or none */
-			kept = __ballot_sync(0xffffffffu, i < len && m >= least);
-			ties = __ballot_sync(0xffffffffu, i < len && m == least);
+#pragma unroll
+		for (int e = 0; e < AHEAD; e++) {
+			const int i = (first + 32 * e) * 32 + lane;
+
+			m[e] = i < len ? magnitude(x[i]) : 0;
 		}
-		top = larger(top, m);
-		my_more += (uint32_t)__popc(kept & ~ties);
-		my_same += (uint32_t)__popc(ties);
-		if (lane == 0)
-			words[word] = kept;
+#pragma unroll
+		for (int e = 0; e < AHEAD; e++) {
+			const int word = first + 32 * e, i = word * 32 + lane;
+			uint32_t kept = 0, ties = 0;
+
+			if (word * 32 < len) { /* all of the warp, or none */
+				kept = __ballot_sync(0xffffffffu, i < len && m[e] >= least);
+				ties = __ballot_sync(0xffffffffu, i < len && m[e] == least);
+			}
+			top = larger(top, m[e]);
+			my_more += (uint32_t)__popc(kept & ~ties);
+			my_same += (uint32_t)__popc(ties);
+			if (lane == 0)
+				words[word] = kept;
+		}
 	}
 	if (lane == 0) {
 		atomicAdd(&more, my_more);

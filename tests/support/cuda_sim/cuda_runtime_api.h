@@ -109,7 +109,9 @@ extern const char *sim_kernel; /* FILE:KERNEL, for who counts (traffic/); in C a
 
 void __syncthreads(void);
 float __shfl_xor_sync(unsigned mask, float v, int lanes); /* of all 32 lanes */
-unsigned __ballot_sync(unsigned mask, int predicate);     /* of all 32 lanes */
+/* of all 32 lanes: v of the lane so many below, or the own one */
+unsigned __shfl_up_sync(unsigned mask, unsigned v, unsigned lanes);
+unsigned __ballot_sync(unsigned mask, int predicate); /* of all 32 lanes */
 
 void __threadfence(void);
 

@@ -25,6 +25,7 @@ static struct {
 	struct meeting block, warp[MOST_THREADS / WARP];
 	unsigned vote[MOST_THREADS / WARP];
 	float lane[MOST_THREADS];
+	unsigned word[MOST_THREADS];
 } sim;
 
 static uint32_t luck = 1;
@@ -73,6 +74,19 @@ float __shfl_xor_sync(unsigned mask, float v, int lanes)
 	sim.lane[me] = v;
 	meet(&sim.warp[warp], WARP);
 	result = sim.lane[me ^ (unsigned)lanes];
+	meet(&sim.warp[warp], WARP);
+	return result;
+}
+
+unsigned __shfl_up_sync(unsigned mask, unsigned v, unsigned lanes)
+{
+	unsigned me = sim.running, warp = me / WARP, result;
+
+	if (mask != 0xffffffffu)
+		abort();
+	sim.word[me] = v;
+	meet(&sim.warp[warp], WARP);
+	result = me % WARP >= lanes ? sim.word[me - lanes] : v;
 	meet(&sim.warp[warp], WARP);
 	return result;
 }

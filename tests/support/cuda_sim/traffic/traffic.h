@@ -1,7 +1,8 @@
 /* What the kernels of a launch touch, counted on a simulated device: kernels are compiled with -fsanitize=thread, whose
  * calls at every access end in traffic.c. Accesses are counted as a warp makes them: the k-th time that a thread comes
- * to an instruction belongs together with the k-th time of the other 31. That is what a device does where a loop does
- * not diverge, and the best that it can do where one does. What a compiler keeps in registers is gcc's guess at -O1. */
+ * to an instruction belongs together with the k-th time of the other 31. That is what a device does where all threads
+ * take the same turns of a loop. Where some skip one, sectors asked for and turns are too many; sectors moved, launches
+ * and atomics are right nevertheless. What a compiler keeps in registers is gcc's guess at -O1. */
 #ifndef SL_TESTS_CUDA_SIM_TRAFFIC_H
 #define SL_TESTS_CUDA_SIM_TRAFFIC_H
 
