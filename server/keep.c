@@ -25,87 +25,103 @@ void sl_keep_open(struct sl_keep *k, const char *dir, const uint8_t session[16],
 	k->core = core;
 }
 
-/* The checkpoint's frame; the notes carry what must be equal on reading. */
-static void begin(const struct sl_keep *k, uint64_t step, struct sl_checkpoint *c)
+/* A state on its way to or from the disk. */
+struct snapshot {
+	struct sl_exec_state exec;
+	struct sl_codecs_state codecs;
+	struct sl_checkpoint c;
+};
+
+static enum sl_err open_snapshot(struct snapshot *s, const struct sl_keep *k, struct sl_port *port,
+				 struct sl_fail *fail)
 {
+	enum sl_err err;
+
+	*s = (struct snapshot){0};
+	err = sl_exec_state_open(&s->exec, &k->plan->segment[SL_MIDDLE]);
+	if (!err)
+		err = sl_codecs_state_open(&s->codecs, sl_port_codecs(port));
+	return err ? sl_fail_set(fail, err, "no memory for a checkpoint") : SL_OK;
+}
+
+static void close_snapshot(struct snapshot *s)
+{
+	sl_exec_state_close(&s->exec);
+	sl_codecs_state_close(&s->codecs);
+}
+
+/* The checkpoint's frame, and what it is made of; the notes carry what must be equal on reading. */
+static void frame(struct snapshot *s, const struct sl_keep *k, uint64_t step, bool reading)
+{
+	struct sl_checkpoint *c = &s->c;
+
 	*c = (struct sl_checkpoint){.dir = k->dir, .prefix = k->prefix};
 	memcpy(c->pin, k->pin, sizeof c->pin);
 	c->n_pin = k->n_pin;
 	sl_checkpoint_plan(c, k->plan);
 	sl_checkpoint_note(c, "core", "%s", k->core);
 	sl_checkpoint_note(c, "step", "%" PRIu64, step);
-}
-
-static enum sl_err open_states(const struct sl_keep *k, struct sl_port *port, struct sl_exec_state *exec,
-			       struct sl_codecs_state *codecs, struct sl_fail *fail)
-{
-	enum sl_err err = sl_exec_state_open(exec, &k->plan->segment[SL_MIDDLE]);
-
-	if (!err)
-		err = sl_codecs_state_open(codecs, sl_port_codecs(port));
-	return err ? sl_fail_set(fail, err, "no memory for a checkpoint") : SL_OK;
+	sl_exec_state_parts(&s->exec, c);
+	sl_codecs_state_parts(&s->codecs, reading, c);
 }
 
 enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
 			  struct sl_fail *fail)
 {
-	struct sl_exec_state state = {0};
-	struct sl_codecs_state codecs = {0};
-	struct sl_checkpoint c;
+	struct snapshot s;
 	enum sl_err err;
 
 	if (!k->dir[0])
 		return sl_fail_set(fail, SL_ERR_BUG, "no store to write to");
-	err = open_states(k, port, &state, &codecs, fail);
-	if (!err && (sl_exec_state_take(&state, exec) || sl_codecs_state_take(&codecs, sl_port_codecs(port))))
+	err = open_snapshot(&s, k, port, fail);
+	if (!err && (sl_exec_state_take(&s.exec, exec) || sl_codecs_state_take(&s.codecs, sl_port_codecs(port))))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the middle's state could not be read");
 	if (!err) {
-		begin(k, step, &c);
-		sl_exec_state_parts(&state, &c);
-		sl_codecs_state_parts(&codecs, false, &c);
-		err = sl_checkpoint_write(&c, step, fail);
+		frame(&s, k, step, false);
+		err = sl_checkpoint_write(&s.c, step, fail);
 	}
-	sl_exec_state_close(&state);
-	sl_codecs_state_close(&codecs);
+	close_snapshot(&s);
 	return err;
+}
+
+static enum sl_err give(struct snapshot *s, uint64_t step, struct sl_exec *exec, struct sl_port *port,
+			struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	sl_codecs_state_read(&s->codecs, &s->c);
+	err = sl_exec_state_check(&s->exec, exec);
+	if (err)
+		return sl_fail_set(fail, err, "step %" PRIu64 ": its loss scale or count of applied steps is none",
+				   step);
+	if (sl_codecs_state_give(&s->codecs, sl_port_codecs(port)))
+		return sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 ": not a state of these codecs", step);
+	sl_checkpoint_touch(&s->c, step);
+	return sl_exec_state_give(&s->exec, exec)
+		       ? sl_fail_set(fail, SL_ERR_DEVICE, "the middle's state could not be set")
+		       : SL_OK;
 }
 
 enum sl_err sl_keep_read(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
 			 struct sl_fail *fail)
 {
-	struct sl_exec_state state = {0};
-	struct sl_codecs_state codecs = {0};
-	struct sl_checkpoint c;
+	struct snapshot s;
 	enum sl_err err;
 
 	if (!k->dir[0])
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "the server has no store");
-	err = open_states(k, port, &state, &codecs, fail);
+	err = open_snapshot(&s, k, port, fail);
 	if (!err) {
-		begin(k, step, &c);
-		sl_exec_state_parts(&state, &c);
-		sl_codecs_state_parts(&codecs, true, &c);
+		frame(&s, k, step, true);
 		if (SL_FAILPOINT_CALL(SL_FP_CKPT_READ_S, 0) != 0)
 			err = sl_fail_set(fail, SL_ERR_IO, "the checkpoint of step %" PRIu64 ": %s", step,
 					  strerror(errno));
 		else
-			err = sl_checkpoint_read(&c, step, fail);
+			err = sl_checkpoint_read(&s.c, step, fail);
 	}
-	if (!err) {
-		sl_codecs_state_read(&codecs, &c);
-		err = sl_exec_state_check(&state, exec);
-		if (err)
-			sl_fail_set(fail, err, "step %" PRIu64 ": its loss scale or count of applied steps is none",
-				    step);
-	}
-	if (!err && sl_codecs_state_give(&codecs, sl_port_codecs(port)))
-		err = sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 ": not a state of these codecs", step);
 	if (!err)
-		sl_checkpoint_touch(&c, step);
-	if (!err && sl_exec_state_give(&state, exec))
-		err = sl_fail_set(fail, SL_ERR_DEVICE, "the middle's state could not be set");
-	sl_exec_state_close(&state);
-	sl_codecs_state_close(&codecs);
+		err = give(&s, step, exec, port, fail);
+	close_snapshot(&s);
 	return err;
 }
 

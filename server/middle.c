@@ -187,34 +187,39 @@ static struct sl_exec_call exec_call(struct sl_middle *m, int chunk)
 	};
 }
 
-static enum sl_err forward(struct sl_middle *m, int chunk, struct sl_fail *fail)
+static enum sl_err compute_forward(struct sl_middle *m, const struct sl_exec_call *call)
 {
-	struct sl_exec_call call = exec_call(m, chunk);
-	struct sl_tensor in = sl_exec_input(m->exec, chunk, call.rows);
-	struct sl_tensor out = sl_exec_output(m->exec, chunk, call.rows);
-	enum sl_err err = sl_port_decode(m->port, SL_DIR_HEAD_ACT, chunk, &in, fail);
+	enum sl_err err = call->slot == 0 && call->training ? sl_exec_begin(m->exec) : SL_OK;
 
-	sl_port_compute_begins(m->port);
-	if (!err && chunk == 0 && call.training)
-		err = sl_exec_begin(m->exec);
-	if (!err)
-		err = sl_exec_forward(m->exec, &call, NULL);
-	sl_port_compute_ends(m->port);
-	return err ? err : sl_port_encode(m->port, SL_DIR_MID_ACT, chunk, &out, fail);
+	return err ? err : sl_exec_forward(m->exec, call, NULL);
 }
 
-static enum sl_err backward(struct sl_middle *m, int chunk, struct sl_fail *fail)
+static enum sl_err compute_backward(struct sl_middle *m, const struct sl_exec_call *call)
+{
+	return sl_exec_backward(m->exec, call, NULL);
+}
+
+/* What a pass over one chunk takes in and gives out. */
+struct pass {
+	enum sl_dir from, to;
+	struct sl_tensor (*in)(struct sl_exec *exec, int slot, int64_t rows);
+	struct sl_tensor (*out)(struct sl_exec *exec, int slot, int64_t rows);
+	enum sl_err (*compute)(struct sl_middle *m, const struct sl_exec_call *call);
+};
+static const struct pass forward = {SL_DIR_HEAD_ACT, SL_DIR_MID_ACT, sl_exec_input, sl_exec_output, compute_forward};
+static const struct pass backward = {SL_DIR_MID_GRAD, SL_DIR_HEAD_GRAD, sl_exec_dout, sl_exec_din, compute_backward};
+
+static enum sl_err run_pass(struct sl_middle *m, const struct pass *pass, int chunk, struct sl_fail *fail)
 {
 	struct sl_exec_call call = exec_call(m, chunk);
-	struct sl_tensor dout = sl_exec_dout(m->exec, chunk, call.rows);
-	struct sl_tensor din = sl_exec_din(m->exec, chunk, call.rows);
-	enum sl_err err = sl_port_decode(m->port, SL_DIR_MID_GRAD, chunk, &dout, fail);
+	struct sl_tensor in = pass->in(m->exec, chunk, call.rows), out = pass->out(m->exec, chunk, call.rows);
+	enum sl_err err = sl_port_decode(m->port, pass->from, chunk, &in, fail);
 
 	sl_port_compute_begins(m->port);
 	if (!err)
-		err = sl_exec_backward(m->exec, &call, NULL);
+		err = pass->compute(m, &call);
 	sl_port_compute_ends(m->port);
-	return err ? err : sl_port_encode(m->port, SL_DIR_HEAD_GRAD, chunk, &din, fail);
+	return err ? err : sl_port_encode(m->port, pass->to, chunk, &out, fail);
 }
 
 static bool keep_state(struct sl_middle *m)
@@ -314,9 +319,9 @@ static enum sl_err run_task(void *arg, enum sl_task task, int chunk, struct sl_f
 	case SL_TASK_INSTALL:
 		return install_weights(m, fail);
 	case SL_TASK_MID_FWD:
-		return forward(m, chunk, fail);
+		return run_pass(m, &forward, chunk, fail);
 	case SL_TASK_MID_BWD:
-		return backward(m, chunk, fail);
+		return run_pass(m, &backward, chunk, fail);
 	case SL_TASK_COMMIT:
 		return commit(m, fail);
 	case SL_TASK_GATHER:

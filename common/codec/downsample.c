@@ -73,15 +73,8 @@ static struct sl_tap *make_taps(int64_t n, int64_t small, int64_t f)
 {
 	struct sl_tap *taps = malloc((size_t)n * sizeof *taps);
 
-	for (int64_t i = 0; taps != NULL && i < n; i++) {
-		double at = ((double)i + 0.5) / (double)f - 0.5;
-
-		at = at < 0 ? 0 : at > (double)(small - 1) ? (double)(small - 1) : at;
-		taps[i].at = (int64_t)at;
-		taps[i].next = taps[i].at + 1 < small ? taps[i].at + 1 : taps[i].at;
-		taps[i].far = (float)(at - (double)taps[i].at);
-		taps[i].near = 1 - taps[i].far;
-	}
+	for (int64_t i = 0; taps != NULL && i < n; i++)
+		taps[i] = sl_tap_of(i, small, f);
 	return taps;
 }
 

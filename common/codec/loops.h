@@ -61,6 +61,20 @@ struct sl_tap {
 	float near, far; /* weights, 1 in sum */
 };
 
+/* Of output i, `f` of which come from each of `small` positions. */
+static inline struct sl_tap sl_tap_of(int64_t i, int64_t small, int64_t f)
+{
+	double at = ((double)i + 0.5) / (double)f - 0.5;
+	struct sl_tap tap;
+
+	at = at < 0 ? 0 : at > (double)(small - 1) ? (double)(small - 1) : at;
+	tap.at = (int64_t)at;
+	tap.next = tap.at + 1 < small ? tap.at + 1 : tap.at;
+	tap.far = (float)(at - (double)tap.at);
+	tap.near = 1 - tap.far;
+	return tap;
+}
+
 struct sl_codec_loops {
 	const char *name;
 	/* The same for tensors of SL_CODEC_STREAM_BYTES and more: what restores values writes them past the caches,

@@ -23,13 +23,9 @@ static void close_downsample(void *state)
 static void make_taps(struct cu_tap *tap, int n, int small, int f)
 {
 	for (int i = 0; i < n; i++) {
-		double at = ((double)i + 0.5) / (double)f - 0.5;
+		const struct sl_tap t = sl_tap_of(i, small, f);
 
-		at = at < 0 ? 0 : at > (double)(small - 1) ? (double)(small - 1) : at;
-		tap[i].at = (int)at;
-		tap[i].next = tap[i].at + 1 < small ? tap[i].at + 1 : tap[i].at;
-		tap[i].far = (float)(at - (double)tap[i].at);
-		tap[i].near = 1 - tap[i].far;
+		tap[i] = (struct cu_tap){(int)t.at, (int)t.next, t.near, t.far};
 	}
 }
 
