@@ -382,6 +382,7 @@ build/fuzz/gen/%.o: build/fuzz/gen/%.c
 	@echo '  CLANG $<'
 	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link,address,undefined -c -o $@ $<
 
+build/fuzz/common/conf/command.o: FUZZ_FLAGS += -DSL_BUILD_VERSION='"$(GIT_VERSION), fuzzed"'
 build/fuzz/%.o: %.c Makefile | $(PROTO:%.proto=build/fuzz/gen/%.pb-c.h)
 	@mkdir -p $(@D)
 	@echo '  CLANG $<'
