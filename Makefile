@@ -85,7 +85,7 @@ $(B)/splits: $(B)/server/main.o $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(filter-out %/test_codec_memory %/test_port_memory %/test_cuda_sim %/test_gpu_codecs %/test_gpu_codec_state %/test_gpu_codec_ahead %/test_gpu_graphs %/test_gpu_start,$(ANY_TEST)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
+$(filter-out %/test_codec_memory %/test_port_memory %/test_cuda_sim %/test_gpu_codecs %/test_gpu_codec_state %/test_gpu_codec_ahead %/test_gpu_graphs %/test_gpu_tape %/test_gpu_start,$(ANY_TEST)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
@@ -220,9 +220,9 @@ $(DECIDING_OBJ): $(B)/cuda-sim/%.o: % Makefile
 -include $(DECIDING_OBJ:.o=.d)
 
 $(B)/tests/suite/test_gpu_start.o: CFLAGS += -Itests/support/cuda_sim
-$(B)/tests/suite/test_gpu_graphs: $(B)/cuda-sim/kernels/cuda/graph.c.o
+$(B)/tests/suite/test_gpu_graphs $(B)/tests/suite/test_gpu_tape: $(B)/cuda-sim/kernels/cuda/graph.c.o
 $(B)/tests/suite/test_gpu_start: $(B)/cuda-sim/kernels/cuda/entry.c.o
-$(B)/tests/suite/test_gpu_graphs $(B)/tests/suite/test_gpu_start: $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
+$(B)/tests/suite/test_gpu_graphs $(B)/tests/suite/test_gpu_tape $(B)/tests/suite/test_gpu_start: $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
 

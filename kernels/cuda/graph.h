@@ -1,5 +1,6 @@
 /* Passes that are recorded once and launched as one (sl_backend_ops.pass_begin): which are, and what becomes of each.
- * Host-side bookkeeping alone: CUDA is behind a table, which tests replace (tests/suite/test_gpu_graphs.c).
+ * Host-side bookkeeping alone: CUDA is behind a table, which tests replace (tests/suite/test_gpu_graphs.c,
+ * test_gpu_tape.c).
  *
  * A pass is computed plainly the first time, when libraries choose algorithms and load code; the second time it is
  * recorded and launched; from then on, launched. One that cannot be recorded is computed plainly for ever, with one

@@ -1,0 +1,121 @@
+/* What the executor keeps from step to step beside weights: the optimizer's moments and the count of applied steps. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/session/state.h"
+#include "tests/support/small_net.h"
+
+static void skip_step(struct small_net *n)
+{
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
+		assert_int_equal(sl_exec_skip(n->exec[which]), SL_OK);
+}
+
+/* AdamW corrects its moments by the number of steps that were applied: one that is left out counts for nothing. */
+static void a_step_left_out_does_not_age_the_moments(void **state)
+{
+	struct small_net plain, gap;
+
+	(void)state;
+	small_net_open(&plain,
+		       &(struct small_net_how){.partition = "1:-1", .chunks = 2, .optimizer = &small_net_adamw});
+	small_net_open(&gap, &(struct small_net_how){.partition = "1:-1", .chunks = 2, .optimizer = &small_net_adamw});
+	for (uint64_t step = 0; step < 3; step++) {
+		small_net_compute(&plain, SMALL_BATCH, step);
+		small_net_commit(&plain, SMALL_BATCH);
+		small_net_compute(&gap, 5, 77);
+		skip_step(&gap);
+		small_net_compute(&gap, SMALL_BATCH, step);
+		small_net_commit(&gap, SMALL_BATCH);
+	}
+	assert_true(sl_exec_applied(gap.exec[SL_MIDDLE]) == 3);
+	assert_true(small_net_same(&plain, &gap, sl_exec_get_weights));
+	small_net_close(&plain);
+	small_net_close(&gap);
+}
+
+/* Weights, both moments and the count of steps are all that a run goes on from. */
+static void a_state_is_all_that_a_step_changes(void **state)
+{
+	struct sl_exec_state kept[SL_SEGMENT_COUNT];
+	struct small_net run, again;
+
+	(void)state;
+	small_net_open(&run, &(struct small_net_how){.partition = "1:-1", .chunks = 2, .optimizer = &small_net_adamw});
+	small_net_open(&again,
+		       &(struct small_net_how){.partition = "1:-1", .chunks = 2, .optimizer = &small_net_adamw});
+	small_net_compute(&run, SMALL_BATCH, 0);
+	small_net_commit(&run, SMALL_BATCH);
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		struct sl_exec_state *s = &kept[which];
+
+		assert_int_equal(sl_exec_state_open(s, &run.plan->segment[which]), SL_OK);
+		assert_int_equal(sl_exec_state_take(s, run.exec[which]), SL_OK);
+		/* a count beyond the steps that are done gives nothing */
+		assert_int_equal(sl_exec_state_give(s, again.exec[which]), SL_ERR_DATA);
+		assert_int_equal(sl_exec_state_check(s, again.exec[which]), SL_ERR_DATA);
+	}
+	assert_false(small_net_same(&run, &again, sl_exec_get_weights));
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		assert_int_equal(sl_exec_follow(again.exec[which], 1), SL_OK);
+		assert_int_equal(sl_exec_state_give(&kept[which], again.exec[which]), SL_OK);
+		sl_exec_state_close(&kept[which]);
+	}
+	small_net_compute(&run, 7, 1);
+	small_net_commit(&run, 7);
+	small_net_compute(&again, 7, 1);
+	small_net_commit(&again, 7);
+	assert_true(small_net_same(&run, &again, sl_exec_get_weights));
+	small_net_close(&run);
+	small_net_close(&again);
+}
+
+/* Where a weight has fallen off a decaying insert both moments are 0, and elsewhere as they were. */
+static void moments_fall_with_their_weights(void **state)
+{
+	struct small_net n;
+
+	(void)state;
+	small_net_open(&n, &(struct small_net_how){.partition = "1:-1",
+						   .chunks = 2,
+						   .optimizer = &small_net_adamw,
+						   .insert = "decaylinear:rate=0.5,every=1,times=2"});
+	small_net_compute(&n, SMALL_BATCH, 0);
+	small_net_commit(&n, SMALL_BATCH);
+	for (int which = SL_HEAD; which <= SL_MIDDLE; which++) {
+		struct sl_exec *e = n.exec[which];
+		struct sl_exec_state before, after;
+		int64_t fallen = 0;
+
+		assert_int_equal(sl_exec_state_open(&before, &n.plan->segment[which]), SL_OK);
+		assert_int_equal(sl_exec_state_open(&after, &n.plan->segment[which]), SL_OK);
+		assert_int_equal(sl_exec_state_take(&before, e), SL_OK);
+		assert_int_equal(sl_exec_follow(e, 1), SL_OK);
+		assert_int_equal(sl_exec_state_take(&after, e), SL_OK);
+		for (int64_t i = 0; i < after.trainable_count; i++) {
+			bool gone = before.weight[i] != 0 && after.weight[i] == 0;
+
+			for (int k = 0; k < 2; k++)
+				assert_true(after.moment[k][i] == (gone ? 0 : before.moment[k][i]));
+			fallen += gone && before.moment[0][i] != 0 && before.moment[1][i] != 0;
+		}
+		assert_true(fallen > 0);
+		sl_exec_state_close(&before);
+		sl_exec_state_close(&after);
+	}
+	small_net_close(&n);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_step_left_out_does_not_age_the_moments),
+		cmocka_unit_test(a_state_is_all_that_a_step_changes),
+		cmocka_unit_test(moments_fall_with_their_weights),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
