@@ -15,7 +15,8 @@ struct sl_worker {
 	pthread_cond_t ended;  /* a job is over, or is held */
 	struct sl_job *queue;  /* sorted by (priority, seq) */
 	struct sl_share own;   /* of jobs that name none */
-	uint64_t served_ns;    /* what the share had used whose job was taken last */
+	uint64_t served_ns;    /* the most that a share had used when a job of it was taken */
+	uint64_t most_ns;      /* that any has used */
 	uint64_t ended_ns;     /* when the last job was over */
 	struct sl_job *done, **done_tail;
 	struct sl_job *running;
@@ -59,9 +60,17 @@ static bool has_work(struct sl_worker *w, const struct sl_share *share)
 	return false;
 }
 
-/* Before a job is queued. */
+static bool idle(const struct sl_worker *w)
+{
+	return !w->running && !w->held && !w->queue;
+}
+
+/* Before a job is queued. Behind a time when nobody wanted anything all are equal: what one had alone took nothing from
+ * the others. */
 static void come_back(struct sl_worker *w, struct sl_share *share)
 {
+	if (idle(w))
+		w->served_ns = w->most_ns;
 	if (share->used_ns < w->served_ns && !has_work(w, share))
 		share->used_ns = w->served_ns;
 }
@@ -71,8 +80,11 @@ static void come_back(struct sl_worker *w, struct sl_share *share)
 static void charge(struct sl_worker *w, const struct sl_job *job)
 {
 	uint64_t now = sl_now_ns(), from = job->began_ns > w->ended_ns ? job->began_ns : w->ended_ns;
+	struct sl_share *share = share_of(w, job);
 
-	share_of(w, job)->used_ns += now - from;
+	share->used_ns += now - from;
+	if (share->used_ns > w->most_ns)
+		w->most_ns = share->used_ns;
 	w->ended_ns = now;
 }
 
@@ -94,7 +106,8 @@ static struct sl_job *take(struct sl_worker *w)
 	at = next_of(w);
 	job = *at;
 	*at = job->next;
-	w->served_ns = share_of(w, job)->used_ns;
+	if (share_of(w, job)->used_ns > w->served_ns) /* not where one lags, since a job of it was held */
+		w->served_ns = share_of(w, job)->used_ns;
 	job->began_ns = sl_now_ns();
 	return job;
 }
@@ -241,12 +254,12 @@ uint64_t sl_worker_busy_ms(struct sl_worker *worker)
 
 bool sl_worker_idle(struct sl_worker *worker)
 {
-	bool idle;
+	bool is;
 
 	pthread_mutex_lock(&worker->lock);
-	idle = !worker->running && !worker->held && !worker->queue;
+	is = idle(worker);
 	pthread_mutex_unlock(&worker->lock);
-	return idle;
+	return is;
 }
 
 static void forget(struct sl_job **at, int (*owned)(const struct sl_job *job, void *arg), void *arg)

@@ -1,8 +1,9 @@
 /* One thread that runs jobs: the place where kernels and codecs run, so that an event loop never computes. Whoever
  * shares it has a share; the next job is one of the share that has had the least time, and of that share's the first by
- * (priority, submission). So nobody waits for more than the job that runs, those that are held, and one of each other
- * share, however many jobs others queue and however urgent they say that they are. Jobs are owned by their submitter
- * and must stay valid until `done` was delivered. */
+ * (priority, submission). So who comes with work waits for no more than the job that runs, those that are held, and one
+ * of each other share, however many jobs others queue and however urgent they say that they are; behind a long job of
+ * its own it waits until the others have had as much. Jobs are owned by their submitter and must stay valid until
+ * `done` was delivered. */
 #ifndef SL_BASE_WORKER_H
 #define SL_BASE_WORKER_H
 
@@ -16,7 +17,8 @@ struct sl_worker;
 enum { SL_WORKER_HELD = 2 };
 
 /* Zeroed before its first job is posted; valid as long as its jobs. `used_ns`, the worker's: the time that its jobs
- * had, and never less, when it comes back with work, than what the share had that was served last: nobody saves up. */
+ * had. When it comes back with work it is never less than what shares had that were served meanwhile, and where the
+ * worker was idle, than what any had: nobody saves up, and nobody owes for time that no other wanted. */
 struct sl_share {
 	uint64_t used_ns;
 };

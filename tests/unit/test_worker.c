@@ -1,98 +1,5 @@
 /* Order by priority then submission, delivery on the draining thread, and cancel in each state a job can be in. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-#include <pthread.h>
-#include <semaphore.h>
-#include <time.h>
-
-#include "common/base/worker.h"
-
-struct probe {
-	struct sl_job job; /* first: a job's address is its probe's */
-	int id, ran, delivered;
-};
-
-static sem_t gate_entered, gate_open, woken;
-static int order[64], ran_count, delivered_order[64], delivered_count;
-static pthread_t drain_thread;
-
-static void probe_run(struct sl_job *job)
-{
-	struct probe *p = (struct probe *)job;
-
-	p->ran++;
-	order[ran_count++] = p->id;
-}
-
-static void probe_done(struct sl_job *job)
-{
-	struct probe *p = (struct probe *)job;
-
-	assert_true(pthread_equal(pthread_self(), drain_thread));
-	p->delivered++;
-	delivered_order[delivered_count++] = p->id;
-}
-
-static void gate_run(struct sl_job *job)
-{
-	sem_post(&gate_entered);
-	sem_wait(&gate_open);
-	probe_run(job);
-}
-
-static void wake(void *arg)
-{
-	assert_string_equal((const char *)arg, "wake");
-	sem_post(&woken);
-}
-
-static int setup(void **state)
-{
-	struct sl_worker *w;
-
-	sem_init(&gate_entered, 0, 0);
-	sem_init(&gate_open, 0, 0);
-	sem_init(&woken, 0, 0);
-	ran_count = delivered_count = 0;
-	drain_thread = pthread_self();
-	if (sl_worker_open(&w, "test-worker-with-a-long-name", wake, "wake", NULL) != SL_OK)
-		return -1;
-	*state = w;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	sl_worker_close(*state);
-	return 0;
-}
-
-static struct probe probe(int id, int priority)
-{
-	return (struct probe){.job = {.run = probe_run, .done = probe_done, .priority = priority}, .id = id};
-}
-
-/* Holds the worker inside a job until gate_open is posted. */
-static void post_gate(struct sl_worker *w, struct probe *gate)
-{
-	*gate = probe(0, 0);
-	gate->job.run = gate_run;
-	sl_worker_post(w, &gate->job);
-	sem_wait(&gate_entered);
-}
-
-static void drain_until(struct sl_worker *w, int count)
-{
-	while (delivered_count < count) {
-		sem_wait(&woken);
-		sl_worker_drain(w);
-	}
-}
+#include "tests/support/worker_probe.h"
 
 static void runs_by_priority_then_submission(void **state)
 {
@@ -128,13 +35,6 @@ static int is_odd(const struct sl_job *job, void *arg)
 {
 	(void)arg;
 	return ((const struct probe *)job)->id % 2;
-}
-
-static int is_any(const struct sl_job *job, void *arg)
-{
-	(void)job;
-	(void)arg;
-	return 1;
 }
 
 static void cancel_forgets_queued(void **state)
@@ -252,38 +152,6 @@ static void busy_says_how_long_a_job_has_run(void **state)
 }
 
 /* ---- jobs that are held */
-
-/* Its first run holds it, its second is that of any probe. `entered` is posted behind the first. */
-struct held {
-	struct probe p; /* first */
-	struct sl_worker *worker;
-	bool again, at_once;
-};
-
-static sem_t entered;
-
-static void held_run(struct sl_job *job)
-{
-	struct held *h = (struct held *)job;
-
-	if (h->again) {
-		probe_run(job);
-		return;
-	}
-	h->again = true;
-	if (h->at_once)
-		sl_worker_release(h->worker, job);
-	sl_worker_hold(h->worker, job);
-	sem_post(&entered);
-}
-
-static struct held held(struct sl_worker *w, int id, int priority)
-{
-	struct held h = {.p = probe(id, priority), .worker = w};
-
-	h.p.job.run = held_run;
-	return h;
-}
 
 static void others_run_while_jobs_are_held(void **state)
 {
@@ -408,141 +276,11 @@ static void close_forgets_the_queue(void **state)
 	sl_worker_close(NULL);
 }
 
-/* ---- shares */
-
-enum { OWNERS = 4, MEETINGS = 20, EACH = 8, LIGHT = OWNERS };
-
-/* Always queued again, from within, until `stop`: an owner who never runs out of urgent work. */
-struct busy {
-	struct sl_job job; /* first */
-	struct sl_worker *worker;
-	struct timespec length;
-	int owner;
-};
-
-static struct sl_share shares[OWNERS + 1];
-static _Atomic int stop, jobs_of_others;
-static struct busy busy[OWNERS][EACH];
-static int waited_for[MEETINGS], meetings;
-static sem_t met;
-
-static void busy_done(struct sl_job *job)
-{
-	(void)job;
-}
-
-static void busy_run(struct sl_job *job)
-{
-	struct busy *b = (struct busy *)job;
-
-	nanosleep(&b->length, NULL);
-	jobs_of_others++;
-}
-
-/* On the draining thread: what is queued is never less than EACH - 1 jobs of the owner. */
-static void busy_again(struct sl_job *job)
-{
-	struct busy *b = (struct busy *)job;
-
-	if (!stop)
-		sl_worker_post(b->worker, &b->job);
-}
-
-static void light_run(struct sl_job *job)
-{
-	(void)job;
-	waited_for[meetings++] = jobs_of_others;
-	sem_post(&met);
-}
-
-static void start_busy(struct sl_worker *w, int owner, int each, int priority, long job_ns)
-{
-	for (int i = 0; i < each; i++) {
-		busy[owner][i] = (struct busy){
-			.job = {.run = busy_run, .done = busy_again, .priority = priority, .share = &shares[owner]},
-			.worker = w,
-			.length = {0, job_ns},
-			.owner = owner};
-		sl_worker_post(w, &busy[owner][i].job);
-	}
-}
-
-static int setup_shares(void **state)
-{
-	memset(shares, 0, sizeof shares);
-	stop = jobs_of_others = meetings = 0;
-	sem_init(&met, 0, 0);
-	return setup(state);
-}
-
-/* Four owners whose queues are never empty, of work that is more urgent: a fifth waits for one job of each at most, and
- * the one that runs. */
-static void nobody_starves(void **state)
-{
-	struct sl_job light = {.run = light_run, .done = busy_done, .priority = 9, .share = &shares[LIGHT]};
-	struct sl_worker *w = *state;
-	int before[MEETINGS];
-
-	for (int owner = 0; owner < OWNERS; owner++)
-		start_busy(w, owner, EACH, owner % 2, 200000);
-	for (int i = 0; i < MEETINGS; i++) {
-		sl_worker_post(w, &light);
-		before[i] = jobs_of_others; /* not before: this thread may lie still between the two */
-		while (sem_trywait(&met))
-			sl_worker_drain(w);
-	}
-	stop = 1;
-	sl_worker_cancel(w, is_any, NULL);
-	for (int i = 0; i < MEETINGS; i++)
-		assert_true(waited_for[i] - before[i] <= OWNERS + 1);
-}
-
-/* Eight long jobs against two short ones, in time; an owner that comes late has nothing saved. */
-static void shares_are_of_time(void **state)
-{
-	struct sl_worker *w = *state;
-
-	start_busy(w, 0, EACH, 1, 2000000);
-	start_busy(w, 1, EACH, 2, 300000);
-	while (jobs_of_others < 100)
-		sl_worker_drain(w);
-	start_busy(w, 2, EACH, 0, 300000);
-	while (jobs_of_others < 800)
-		sl_worker_drain(w);
-	stop = 1;
-	sl_worker_cancel(w, is_any, NULL);
-	/* in submission's order it would be one to seven; queues run dry where this thread lies still on a busy machine
-	 */
-	assert_true(shares[0].used_ns > 20000000);
-	assert_in_range(shares[1].used_ns, shares[0].used_ns / 2, shares[0].used_ns * 2);
-	assert_in_range(shares[2].used_ns, shares[0].used_ns / 2, shares[0].used_ns * 2);
-}
-
-/* Of equal shares, and within one, the urgent first. */
-static void within_a_share_order_is_by_priority(void **state)
-{
-	static const int expect[] = {0, 3, 4, 1, 2};
-	struct probe gate, p[4];
-
-	post_gate(*state, &gate);
-	for (int i = 0; i < 4; i++) {
-		p[i] = probe(i + 1, 2 - i / 2);
-		p[i].job.share = &shares[0];
-		sl_worker_post(*state, &p[i].job);
-	}
-	sem_post(&gate_open);
-	drain_until(*state, 5);
-	assert_memory_equal(order, expect, sizeof expect);
-}
-
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(runs_by_priority_then_submission),
-		cmocka_unit_test_setup_teardown(nobody_starves, setup_shares, teardown),
-		cmocka_unit_test_setup_teardown(shares_are_of_time, setup_shares, teardown),
-		cmocka_unit_test_setup_teardown(within_a_share_order_is_by_priority, setup_shares, teardown),
 		CASE(done_waits_for_drain),
 		CASE(cancel_forgets_queued),
 		CASE(forget_waits_for_none),

@@ -1,0 +1,203 @@
+/* Shares of a worker's time: who is next, who waits how long, and what is held against nobody. */
+#include "tests/support/worker_probe.h"
+
+enum { OWNERS = 4, MEETINGS = 20, EACH = 8, LIGHT = OWNERS };
+
+/* Always queued again, from within, until `stop`: an owner who never runs out of urgent work. */
+struct busy {
+	struct sl_job job; /* first */
+	struct sl_worker *worker;
+	struct timespec length;
+	int owner;
+};
+
+static struct sl_share shares[OWNERS + 1];
+static _Atomic int stop, jobs_of_others;
+static struct busy busy[OWNERS][EACH];
+static int waited_for[MEETINGS], meetings;
+static sem_t met;
+
+static void busy_done(struct sl_job *job)
+{
+	(void)job;
+}
+
+static void busy_run(struct sl_job *job)
+{
+	struct busy *b = (struct busy *)job;
+
+	nanosleep(&b->length, NULL);
+	jobs_of_others++;
+}
+
+/* On the draining thread: what is queued is never less than EACH - 1 jobs of the owner. */
+static void busy_again(struct sl_job *job)
+{
+	struct busy *b = (struct busy *)job;
+
+	if (!stop)
+		sl_worker_post(b->worker, &b->job);
+}
+
+static void light_run(struct sl_job *job)
+{
+	(void)job;
+	waited_for[meetings++] = jobs_of_others;
+	sem_post(&met);
+}
+
+static void start_busy(struct sl_worker *w, int owner, int each, int priority, long job_ns)
+{
+	for (int i = 0; i < each; i++) {
+		busy[owner][i] = (struct busy){
+			.job = {.run = busy_run, .done = busy_again, .priority = priority, .share = &shares[owner]},
+			.worker = w,
+			.length = {0, job_ns},
+			.owner = owner};
+		sl_worker_post(w, &busy[owner][i].job);
+	}
+}
+
+static int setup_shares(void **state)
+{
+	memset(shares, 0, sizeof shares);
+	stop = jobs_of_others = meetings = 0;
+	sem_init(&met, 0, 0);
+	return setup(state);
+}
+
+/* Four owners whose queues are never empty, of work that is more urgent: a fifth waits for one job of each at most, and
+ * the one that runs. */
+static void nobody_starves(void **state)
+{
+	struct sl_job light = {.run = light_run, .done = busy_done, .priority = 9, .share = &shares[LIGHT]};
+	struct sl_worker *w = *state;
+	int before[MEETINGS];
+
+	for (int owner = 0; owner < OWNERS; owner++)
+		start_busy(w, owner, EACH, owner % 2, 200000);
+	for (int i = 0; i < MEETINGS; i++) {
+		sl_worker_post(w, &light);
+		before[i] = jobs_of_others; /* not before: this thread may lie still between the two */
+		while (sem_trywait(&met))
+			sl_worker_drain(w);
+	}
+	stop = 1;
+	sl_worker_cancel(w, is_any, NULL);
+	for (int i = 0; i < MEETINGS; i++)
+		assert_true(waited_for[i] - before[i] <= OWNERS + 1);
+}
+
+/* Eight long jobs against two short ones, in time; an owner that comes late has nothing saved. */
+static void shares_are_of_time(void **state)
+{
+	struct sl_worker *w = *state;
+
+	start_busy(w, 0, EACH, 1, 2000000);
+	start_busy(w, 1, EACH, 2, 300000);
+	while (jobs_of_others < 100)
+		sl_worker_drain(w);
+	start_busy(w, 2, EACH, 0, 300000);
+	while (jobs_of_others < 800)
+		sl_worker_drain(w);
+	stop = 1;
+	sl_worker_cancel(w, is_any, NULL);
+	/* in submission's order it would be one to seven; queues run dry where this thread lies still on a busy machine
+	 */
+	assert_true(shares[0].used_ns > 20000000);
+	assert_in_range(shares[1].used_ns, shares[0].used_ns / 2, shares[0].used_ns * 2);
+	assert_in_range(shares[2].used_ns, shares[0].used_ns / 2, shares[0].used_ns * 2);
+}
+
+/* Of equal shares, and within one, the urgent first. */
+static void within_a_share_order_is_by_priority(void **state)
+{
+	static const int expect[] = {0, 3, 4, 1, 2};
+	struct probe gate, p[4];
+
+	post_gate(*state, &gate);
+	for (int i = 0; i < 4; i++) {
+		p[i] = probe(i + 1, 2 - i / 2);
+		p[i].job.share = &shares[0];
+		sl_worker_post(*state, &p[i].job);
+	}
+	sem_post(&gate_open);
+	drain_until(*state, 5);
+	assert_memory_equal(order, expect, sizeof expect);
+}
+
+static void tenth_run(struct sl_job *job)
+{
+	nanosleep(&(struct timespec){0, 100000000}, NULL);
+	probe_run(job);
+}
+
+static void half_run(struct sl_job *job)
+{
+	nanosleep(&(struct timespec){0, 50000000}, NULL);
+	probe_run(job);
+}
+
+static void post_of(struct sl_worker *w, struct probe *p, int id, void (*run)(struct sl_job *job), int owner)
+{
+	*p = probe(id, 0);
+	p->job.run = run;
+	p->job.share = &shares[owner];
+	sl_worker_post(w, &p->job);
+}
+
+/* What an owner had while nobody else wanted anything is not held against it. */
+static void time_alone_is_not_owed(void **state)
+{
+	static const int expect[] = {9, 0, 1, 2, 3, 4};
+	struct probe alone, gate, p[4];
+
+	post_of(*state, &alone, 9, half_run, 0);
+	drain_until(*state, 1);
+	post_gate(*state, &gate);
+	for (int i = 0; i < 4; i++)
+		post_of(*state, &p[i], i + 1, probe_run, i == 1 ? 0 : 1);
+	sem_post(&gate_open);
+	drain_until(*state, 6);
+	assert_memory_equal(order, expect, sizeof expect);
+}
+
+/* An owner that lags behind, since the device has its job, is served: who comes then begins where the others are. */
+static void nobody_begins_where_another_lags(void **state)
+{
+	static const int expect[] = {8, 7, 0, 2, 3, 4, 1};
+	struct held a = held(*state, 1, 0);
+	struct probe before[2], gate, p[3];
+
+	sem_init(&entered, 0, 0);
+	a.p.job.share = &shares[0];
+	sl_worker_post(*state, &a.p.job);
+	sem_wait(&entered);
+	post_of(*state, &before[0], 8, tenth_run, 1);
+	post_of(*state, &before[1], 7, probe_run, 1);
+	drain_until(*state, 2);
+	post_of(*state, &gate, 0, gate_run, 0);
+	sem_wait(&gate_entered);
+	post_of(*state, &p[0], 2, half_run, 2);
+	post_of(*state, &p[1], 4, half_run, 2);
+	post_of(*state, &p[2], 3, probe_run, 1);
+	sem_post(&gate_open);
+	drain_until(*state, 6);
+	sl_worker_release(*state, &a.p.job);
+	drain_until(*state, 7);
+	assert_memory_equal(order, expect, sizeof expect);
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup_shares, teardown)
+	const struct CMUnitTest tests[] = {
+		CASE(nobody_starves),
+		CASE(shares_are_of_time),
+		CASE(within_a_share_order_is_by_priority),
+		CASE(time_alone_is_not_owed),
+		CASE(nobody_begins_where_another_lags),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
