@@ -244,34 +244,46 @@ static bool parse_shape(const char *text, struct sl_shape *out)
 	return end[-1] == '\0' && s.ndim >= 2 && sl_shape_count_checked(&s, MAX_TENSOR, &count);
 }
 
+/* The value of argv[*i] where that is `name`: behind its "=", or the next argument, on which *i is then. NULL: it is
+ * another one. */
+static const char *value_of(const char *name, int argc, char **argv, int *i)
+{
+	size_t len = strlen(name);
+	const char *arg = argv[*i];
+
+	if (strncmp(arg, name, len) != 0 || (arg[len] && arg[len] != '='))
+		return NULL;
+	if (arg[len])
+		return arg + len + 1;
+	return ++*i < argc ? argv[*i] : "";
+}
+
 static enum sl_err parse(struct measure *m, int argc, char **argv, struct sl_fail *fail)
 {
 	for (int i = 0; i < argc; i++) {
-		const char *value = i + 1 < argc ? argv[i + 1] : "";
-		size_t len = strlen(argv[i]);
+		const char *arg = argv[i], *value;
+		size_t len = strlen(arg);
 
-		if (strcmp(argv[i], "--measure") == 0) {
+		if (strcmp(arg, "--measure") == 0) {
 			continue;
-		} else if (strcmp(argv[i], "--json") == 0) {
+		} else if (strcmp(arg, "--json") == 0) {
 			m->json = true;
-		} else if (strcmp(argv[i], "--shape") == 0) {
+		} else if ((value = value_of("--shape", argc, argv, &i))) {
 			if (!parse_shape(value, &m->shape))
 				return sl_fail_set(fail, SL_ERR_USAGE,
 						   "--shape takes 2 to 4 numbers such as 64,112,112,32, not '%s'",
 						   value);
-			i++;
-		} else if (strcmp(argv[i], "--threads") == 0) {
+		} else if ((value = value_of("--threads", argc, argv, &i))) {
 			m->threads = atoi(value);
 			if (m->threads < 1 || m->threads > SL_POOL_MAX_THREADS)
 				return sl_fail_set(fail, SL_ERR_USAGE, "--threads takes 1 to %d, not '%s'",
 						   SL_POOL_MAX_THREADS, value);
-			i++;
-		} else if (len > 12 && strcmp(argv[i] + len - 12, ".safetensors") == 0 && !m->file) {
-			m->file = argv[i];
-		} else if (argv[i][0] != '-' && m->n_spec < MAX_SPECS) {
-			m->spec[m->n_spec++] = argv[i];
+		} else if (len > 12 && strcmp(arg + len - 12, ".safetensors") == 0 && !m->file) {
+			m->file = arg;
+		} else if (arg[0] != '-' && m->n_spec < MAX_SPECS) {
+			m->spec[m->n_spec++] = arg;
 		} else {
-			return sl_fail_set(fail, SL_ERR_USAGE, "unexpected '%s'; usage: %s", argv[i], usage);
+			return sl_fail_set(fail, SL_ERR_USAGE, "unexpected '%s'; usage: %s", arg, usage);
 		}
 	}
 	if (!m->file == !m->shape.ndim)

@@ -100,7 +100,8 @@ static enum sl_err cu_free_bytes(struct sl_backend *be, uint64_t *out)
 
 	if (!err)
 		err = cu_check(cu, cudaMemGetInfo(&left, &all), "looking for free memory");
-	*out = left;
+	if (!err)
+		*out = left;
 	return err;
 }
 

@@ -1,4 +1,4 @@
-/* IEEE half and bfloat16, as common/codec/loops.c rounds them; what is done to values as they are. */
+/* IEEE half and bfloat16, as common/codec/body_codes.h rounds them; what is done to values as they are. */
 #include "kernels/cuda/codec_grid.h"
 
 static __device__ __forceinline__ uint32_t f16_of(uint32_t m)

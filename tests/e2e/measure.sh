@@ -10,6 +10,8 @@ jq -e --argjson n $n '[.codecs[] | .bytes] | .[0] >= $n and .[0] < $n + 64 and .
 	and .[2] >= 2 * $n and .[2] < 2 * $n + 64' "$tmp/made.json" >/dev/null || fail "bytes: $(cat "$tmp/made.json")"
 jq -e '.codecs | .[1].relative_error == 0 and .[0].relative_error > 0.001 and .[0].relative_error < 0.05 and
 	all(.encode_gb_s > 0 and .decode_gb_s > 0)' "$tmp/made.json" >/dev/null || fail "errors and rates: $(cat "$tmp/made.json")"
+"$SPLITC" codecs --measure --shape=4,7,7,16 --threads=2 --json quant:8 none f16 'topk:0.1|quant:8' >"$tmp/joined.json" 2>"$tmp/made.log" || fail "options with =: status $?"
+[ "$(jq -c '[.shape, .codecs[].bytes]' "$tmp/joined.json")" = "$(jq -c '[.shape, .codecs[].bytes]' "$tmp/made.json")" ] || fail "options with = measure something else"
 "$SPLITC" codecs --measure tests/golden/mobilenet_v2_run.safetensors none >"$tmp/file.out" 2>"$tmp/file.log" || fail "status $?"
 grep -q '^input \[4,64,64,3\]' "$tmp/file.out" || fail "the tensors of a file"
 rc=0
