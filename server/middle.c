@@ -34,7 +34,7 @@ struct sl_middle {
 	struct sl_key owner;
 	uint64_t applied;                       /* steps, on the worker: the next one to do */
 	uint64_t on_disk;                       /* the newest checkpoint that is known to be there; 0: none */
-	bool checkpointed;                      /* of the last commit */
+	bool checkpointed;                      /* of the last commit or gather */
 	struct sl_checkpoint_state kept, shown; /* the worker's, and the loop's copy of it */
 	struct sl_job last; /* writes the state behind the last applied step, or clears the checkpoints of a client that
 			       left */

@@ -362,15 +362,10 @@ static void port_free(struct sl_port *p)
 	free(p);
 }
 
-static int job_is_mine(const struct sl_job *job, void *arg)
-{
-	return ((const struct task_job *)job)->port == arg;
-}
-
 void sl_port_stop(struct sl_port *p)
 {
 	p->dead = true;
-	sl_worker_forget(p->worker, job_is_mine, p);
+	sl_worker_forget(p->worker, sl_port_is_task, p);
 }
 
 void sl_port_discard(struct sl_port *p)
@@ -398,7 +393,7 @@ void sl_port_close(struct sl_port *p, void (*closed)(void *arg), void *arg)
 	p->dead = true;
 	p->closed = closed;
 	p->closed_arg = arg;
-	sl_worker_cancel(p->worker, job_is_mine, p);
+	sl_worker_cancel(p->worker, sl_port_is_task, p);
 	sl_outq_abort(p->outq);
 	/* The transport may still hold buffers of this port: they are freed when it has let them go. */
 	if (sl_timer_open(&p->reaper, p->loop, reap, p, &fail) != SL_OK) {

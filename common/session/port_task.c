@@ -144,6 +144,11 @@ static void run_job(struct sl_job *job)
 	end(t);
 }
 
+int sl_port_is_task(const struct sl_job *job, void *port)
+{
+	return job->run == run_job && ((const struct task_job *)job)->port == port;
+}
+
 static void task_failed(struct task_job *t)
 {
 	const struct sl_event found = {.kind = SL_EV_NONFINITE, .task = t->task, .chunk = t->chunk, .why = &t->fail};
