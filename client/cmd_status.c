@@ -7,8 +7,7 @@ static const char *const usage[] = {
 	"splitc status [CONFIG] [--control PATH] [--json | --prometheus]",
 	"Asks the splitc that runs with this config (or listens at PATH) what it is doing: how far it is, loss and "
 	"accuracy of the last batch, images a second over the last steps, and what has crossed the link: all of it, "
-	"and "
-	"MB/s (10^6 bytes) over the last 10 s.",
+	"and MB/s (10^6 bytes) over the last 10 s.",
 	NULL,
 };
 

@@ -9,8 +9,7 @@ static const char *const usage[] = {
 	"splits status [CONFIG] [--control PATH] [--json | --prometheus]",
 	"Asks the splits that runs with this config (or listens at PATH) what it is doing: its sessions with images a "
 	"second over the last steps, the bytes that have crossed the link and MB/s (10^6 bytes) over the last 10 s, "
-	"its store, "
-	"and what it has turned away.",
+	"its store, and what it has turned away.",
 	NULL,
 };
 

@@ -103,6 +103,45 @@ static void a_hello_as_large_as_can_be(void **state)
 	host_rig_close();
 }
 
+/* Bounds of a Hello's optimizer, each by itself; finite all of them, or the frame is none (test_wire.c). */
+static void an_optimizer_out_of_bounds_is_refused(void **state)
+{
+	static const struct {
+		uint32_t kind;
+		double momentum, weight_decay, beta1, beta2, eps;
+		enum sl_err err;
+		const char *says;
+	} bad[] = {
+		{SL_OPTIMIZER_ADAM, 0, 0, 0.9, 0.999, 0, SL_ERR_LIMIT, "eps 0 "},
+		{SL_OPTIMIZER_ADAMW, 0, 0, 1, 0.999, 1e-8, SL_ERR_LIMIT, "beta1 1 "},
+		{SL_OPTIMIZER_ADAMW, 0, 0, 0.9, -0.5, 1e-8, SL_ERR_LIMIT, "beta2 -0.5 "},
+		{SL_OPTIMIZER_ADAMW, 0, 1e300, 0.9, 0.999, 1e-8, SL_ERR_LIMIT, "weight decay 1e+300"},
+		{SL_OPTIMIZER_ADAM, 0.9, 0, 0.9, 0.999, 1e-8, SL_ERR_CONFIG, "adam has no momentum"},
+		{SL_OPTIMIZER_SGD, 0.9, 0, 0, 0, 1e-8, SL_ERR_CONFIG, "sgd has no"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		struct sl_frame hello = host_rig_small_hello(1, 1);
+		struct host_client c;
+
+		hello.u.hello.optimizer = bad[i].kind;
+		hello.u.hello.momentum = bad[i].momentum;
+		hello.u.hello.weight_decay = bad[i].weight_decay;
+		hello.u.hello.nesterov = false;
+		hello.u.hello.beta1 = bad[i].beta1;
+		hello.u.hello.beta2 = bad[i].beta2;
+		hello.u.hello.eps = bad[i].eps;
+		host_rig_open(1, 256 << 20);
+		host_rig_connect_raw(&c);
+		host_rig_say(&c, &hello);
+		assert_non_null(strstr(host_rig_refusal(&c, bad[i].err), bad[i].says));
+		assert_int_equal(host_rig.taken, 0);
+		host_rig_hang_up(&c);
+		host_rig_close();
+	}
+}
+
 /* The tail is the client's: a million classes are no business of the server's memory. */
 static void weights_of_the_other_segments_take_no_memory(void **state)
 {
@@ -251,6 +290,7 @@ int main(void)
 		cmocka_unit_test(a_hello_beyond_the_memory_is_refused_before_any_is_taken),
 		cmocka_unit_test(what_codecs_keep_counts),
 		cmocka_unit_test(a_hello_as_large_as_can_be),
+		cmocka_unit_test(an_optimizer_out_of_bounds_is_refused),
 		cmocka_unit_test(weights_of_the_other_segments_take_no_memory),
 		cmocka_unit_test(a_full_server_says_so),
 		cmocka_unit_test(the_newest_epoch_of_a_session_wins),
