@@ -142,7 +142,8 @@ cudaError_t cu_places_code(cudaStream_t s, const struct cu_place_coding *p, uint
 			   int64_t n);
 /* The bitmap from side bytes. For every block its entry (count, top bit: gaps), where it begins behind the table, and
  * the first of its groups; for every group of gaps where its width lies. All within the side bytes: the host has hopped
- * through them. BAD where a place is beyond its block, or the number of places or a spare bit is wrong. */
+ * through them. BAD where a place is beyond its block, or the number of places or a spare bit is wrong; then, too, a
+ * block has no more marks than its entry says. */
 struct cu_place_index {
 	const uint32_t *entry, *at, *group, *group_at;
 };

@@ -255,6 +255,9 @@ static __device__ __forceinline__ bool read_bitmap(uint32_t *words, const uint8_
 		total += (uint32_t)__popc(word);
 	}
 	scan_block(total, &total);
+	/* a gradient may be gathered at these places before the host knows: never more of them than values */
+	for (int w = 2 * (int)threadIdx.x; w < 2 * (int)threadIdx.x + 2 && total != count; w++)
+		words[w] = 0;
 	return good && total == count;
 }
 

@@ -6,6 +6,7 @@
  * sortquant's edges lie. What orders the streams, all of it for one piece of device memory, the staging of one stage:
  *   bring  in:  after `free` of the call before, upload, `arrived`;  main: after `arrived`, kernels, `free`
  *   send   main: after `sent` of the call before, kernels, `written`;  out: after `written`, download, `sent`
+ * Neither waits for the other: the calls of a codec that are under way are all of one kind (common/codec/codec.h).
  * How many side bytes places take, only the device knows when they are queued. A kernel on `out` writes just these into
  * the locked memory of the host (cu_carry), the number goes with the status.
  * Everything else on the device belongs to `main`: scratch between stages, bitmaps, residuals, warm factors. So a copy

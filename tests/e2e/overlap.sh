@@ -54,9 +54,11 @@ done
 
 # ---- codecs alone, calls of three slots under way
 for seed in ${SPLIT_LONG:+3 5 7 9 11} 1; do
-	SPLIT_TEST_SHORT=1 SPLIT_SIM_SEED=$seed LD_LIBRARY_PATH=${module%/*} "$BUILD/tests/suite/test_gpu_codec_ahead" \
-		"${SPLIT_LONG:+*}calls*GPU*" >"$tmp/ahead.log" 2>&1 || fail "seed $seed: $(grep -v '^\[' "$tmp/ahead.log" | head -n 3)"
-	grep -q '^\[  PASSED  \] [1-9]' "$tmp/ahead.log" || fail "no such test"
+	for tests in 'calls*GPU*' '*refused*GPU*'; do
+		SPLIT_TEST_SHORT=1 SPLIT_SIM_SEED=$seed LD_LIBRARY_PATH=${module%/*} "$BUILD/tests/suite/test_gpu_codec_ahead" \
+			"${SPLIT_LONG:+*}$tests" >"$tmp/ahead.log" 2>&1 || fail "seed $seed: $(grep -v '^\[' "$tmp/ahead.log" | head -n 3)"
+		grep -q '^\[  PASSED  \] [1-9]' "$tmp/ahead.log" || fail "no such test"
+	done
 done
 
 # ---- killed between two steps, and gone on from what both keep

@@ -10,9 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "common/codec/frame.h"
 #include "common/codec/stage.h"
 #include "kernels/cuda/codec_stage.h"
 #include "tests/support/gpu_codecs/rig.h"
@@ -76,6 +79,8 @@ struct beside {
 	float *x, *want, *got;
 	struct lane {
 		struct sl_codec_call call;
+		struct sl_shape shape; /* the last one is short of a row */
+		int64_t n;
 		float *there;     /* on the device */
 		struct sl_buf of; /* its payload, in the backend's host memory */
 		uint8_t *right;   /* the portable codec's */
@@ -123,6 +128,8 @@ static void beside_open(struct beside *b, struct sl_backend *be, const struct sp
 		struct lane *l = &b->lane[s];
 
 		l->call = (struct sl_codec_call){.slot = s, .chunk = (uint16_t)s, .training = true};
+		l->shape = sl_shape_rows(shape, shape.dim[0] - (s == SLOTS - 1));
+		l->n = sl_shape_count(&l->shape);
 		assert_int_equal(be->ops->alloc(be, bytes, (void **)&l->there, &fail), SL_OK);
 		assert_int_equal(be->ops->host_alloc(be, b->bound, (void **)&l->of.data, &fail), SL_OK);
 		l->of.cap = b->bound;
@@ -157,13 +164,13 @@ static void check_waits(const struct beside *b, const struct lane *l, unsigned b
 /* b->x of this lane, which the portable codec encodes at once. */
 static void begin_encode(struct beside *b, struct lane *l)
 {
-	struct sl_tensor there = {.dtype = SL_F32, .shape = b->shape, .data = l->there};
+	struct sl_tensor there = {.dtype = SL_F32, .shape = l->shape, .data = l->there};
 	unsigned before = sim_waits;
 	enum sl_err err;
 
 	assert_int_equal(b->be->ops->upload(b->be, l->there, b->x, (size_t)b->n * sizeof(float)), SL_OK);
 	free(l->right);
-	l->err = codec_encode(b->host, &l->call, b->x, b->shape, &l->right, &l->right_len);
+	l->err = codec_encode(b->host, &l->call, b->x, l->shape, &l->right, &l->right_len);
 	before = sim_waits;
 	l->of.len = 0;
 	err = sl_codec_queue_encode(b->device, &l->call, &there, &l->of, &l->later);
@@ -197,7 +204,7 @@ static void end_encode(struct beside *b, struct lane *l, enum sl_err expect)
 
 static enum sl_err begin_decode(struct beside *b, struct lane *l, const uint8_t *bytes, size_t len)
 {
-	struct sl_tensor there = {.dtype = SL_F32, .shape = b->shape, .data = l->there};
+	struct sl_tensor there = {.dtype = SL_F32, .shape = l->shape, .data = l->there};
 	unsigned before = sim_waits;
 	struct sl_fail fail;
 	enum sl_err err;
@@ -217,9 +224,9 @@ static enum sl_err begin_decode(struct beside *b, struct lane *l, const uint8_t 
 
 static void check_values(struct beside *b, const struct lane *l)
 {
-	size_t bytes = (size_t)b->n * sizeof(float);
+	size_t bytes = (size_t)l->n * sizeof(float);
 
-	assert_int_equal(codec_decode(b->host, &l->call, l->right, l->right_len, b->shape, b->want), SL_OK);
+	assert_int_equal(codec_decode(b->host, &l->call, l->right, l->right_len, l->shape, b->want), SL_OK);
 	assert_int_equal(b->be->ops->download(b->be, b->got, l->there, bytes), SL_OK);
 	if (memcmp(b->got, b->want, bytes) != 0)
 		fail_msg("%s, slot %d: values differ", b->spec->text, l->call.slot);
@@ -348,7 +355,7 @@ static void values_that_cannot_be_carried_are_found_when_collected(void **state)
 			for (int s = 0; s < SLOTS; s++) {
 				fill(&b, round, s);
 				if (s == bad)
-					b.x[b.n - 3] = p % 2 ? NAN : -INFINITY;
+					b.x[b.lane[s].n - 3] = p % 2 ? NAN : -INFINITY;
 				begin_encode(&b, &b.lane[s]);
 			}
 			for (int i = 0; i < SLOTS; i++) {
@@ -423,6 +430,98 @@ static void one_hostile_payload_among_others(void **state)
 	assert_true(refused > 50 && taken > 50);
 }
 
+/* A quantizer refuses what transforms have begun to bring to the device: its memory is not read any more. */
+static void what_is_refused_is_not_read_later(void **state)
+{
+	static const struct spec chains[] = {{"cells:3|quant:8", false},
+					     {"topk:0.2|quant:8", false},
+					     {"topk:0.6|f16", false},
+					     {"cells:3|topk:0.2|sortquant:3+1", true},
+					     {"threshold:0.5,ef=true|qsgd:10", true}};
+	struct sl_backend *be = rig_backend(state);
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	for (size_t p = 0; p < sizeof chains / sizeof chains[0]; p++) {
+		size_t len, values, cap;
+		struct beside b;
+		void *memory;
+		uint8_t *at;
+		struct sl_fail fail;
+
+		beside_open(&b, be, &chains[p], small, SL_DIR_HEAD_ACT, NULL);
+		encode_all(&b, 0);
+		make_idle(&b);
+		/* values come behind the header and the table of parts, side bytes last */
+		values = SL_FRAME_BYTES + (strncmp(chains[p].text, "cells:3|topk", 12) ? 1 : 2) * SL_FRAME_PART_BYTES;
+		len = b.lane[1].right_len - 1;
+		cap = (len + page - 1) / page * page;
+		assert_int_equal(be->ops->host_alloc(be, cap + page, &memory, &fail), SL_OK);
+		at = (uint8_t *)(((uintptr_t)memory + page - 1) / page * page);
+		for (int round = 0; round < 4; round++) {
+			struct sl_tensor there = {.dtype = SL_F32, .shape = b.lane[1].shape, .data = b.lane[1].there};
+
+			unsigned before = sim_waits;
+
+			memcpy(at, b.lane[1].right, values);
+			memcpy(at + values, b.lane[1].right + values + 1, len - values);
+			assert_int_equal(sl_codec_queue_decode(b.device, &b.lane[1].call, (struct sl_bytes){at, len},
+							       &there, &b.lane[1].later, &fail),
+					 SL_ERR_PAYLOAD);
+			assert_false(b.lane[1].later);
+			/* where all is done at once, that it would have waited */
+			assert_true(sim_waits != before || strcmp(be->ops->name, "cuda-sim") != 0);
+			assert_int_equal(mprotect(at, cap, PROT_NONE), 0);
+			for (int s = 0; s < SLOTS; s += 2)
+				assert_int_equal(begin_decode(&b, &b.lane[s], b.lane[s].right, b.lane[s].right_len),
+						 SL_OK);
+			for (int s = 0; s < SLOTS; s += 2)
+				end_decode(&b, &b.lane[s]);
+			for (int s = 0; s < SLOTS; s += 2)
+				check_values(&b, &b.lane[s]);
+			assert_int_equal(mprotect(at, cap, PROT_READ | PROT_WRITE), 0);
+		}
+		be->ops->host_free(be, memory);
+		beside_close(&b);
+	}
+}
+
+/* A gradient is queued at the places of an activation of which nobody knows yet that its bitmap is none: it follows no
+ * more of them than there are values. */
+static void a_gradient_at_places_that_are_refused(void **state)
+{
+	static const struct spec spec = {"topk:0.6|quant:8", false};
+	struct sl_backend *be = rig_backend(state);
+	struct beside act, grad;
+	struct sl_fail fail;
+
+	beside_open(&act, be, &spec, small, SL_DIR_MID_ACT, NULL);
+	beside_open(&grad, be, &spec, small, SL_DIR_MID_GRAD, &act);
+	encode_all(&act, 0);
+	make_idle(&act);
+	for (int s = 0; s < SLOTS; s++) {
+		struct lane *a = &act.lane[s], *g = &grad.lane[s];
+		size_t bitmap = (size_t)(a->n + 7) / 8;
+		struct sl_tensor there = {.dtype = SL_F32, .shape = g->shape, .data = g->there};
+		uint8_t *bytes = xalloc(a->right_len);
+
+		memcpy(bytes, a->right, a->right_len);
+		memset(bytes + a->right_len - bitmap, 0xff, bitmap - 1);
+		assert_int_equal(begin_decode(&act, a, bytes, a->right_len), SL_OK);
+		g->of.len = 0;
+		assert_int_equal(sl_codec_queue_encode(grad.device, &g->call, &there, &g->of, &g->later), SL_OK);
+		assert_int_equal(sl_codec_collect(act.device, &a->call, NULL, &fail), SL_ERR_PAYLOAD);
+		assert_int_equal(sl_codec_collect(grad.device, &g->call, &g->of, &fail), SL_OK);
+		/* and now that it is known, not at all */
+		g->of.len = 0;
+		assert_int_equal(sl_codec_queue_encode(grad.device, &g->call, &there, &g->of, &g->later), SL_ERR_BUG);
+		free(bytes);
+	}
+	encode_all(&act, 1);
+	encode_all(&grad, 1);
+	beside_close(&grad);
+	beside_close(&act);
+}
+
 /* Every stage of the device queues, and is among the specifications above. */
 static void every_stage_is_queued(void **state)
 {
@@ -452,6 +551,8 @@ int main(int argc, char **argv)
 		RIG_AHEAD(gradients_of_several_slots_use_their_places),
 		RIG_AHEAD(values_that_cannot_be_carried_are_found_when_collected),
 		RIG_AHEAD(one_hostile_payload_among_others),
+		RIG_AHEAD(what_is_refused_is_not_read_later),
+		RIG_AHEAD(a_gradient_at_places_that_are_refused),
 		cmocka_unit_test(every_stage_is_queued),
 	};
 
