@@ -409,11 +409,12 @@ static void last_done(struct sl_job *job)
 		close_port(m);
 }
 
-/* At once when the session ends, so that its client finds its state when it comes back, however soon. Also where OPEN
- * is still under way: closing waits for this, and never on the loop's thread for a task. */
+/* At once when the session ends, and ahead of the OPEN of its next link, so that its client finds its state when it
+ * comes back, however soon and however much of the worker's time it has had. Also where OPEN is still under way:
+ * closing waits for this, and never on the loop's thread for a task. */
 static void post_last(struct sl_middle *m)
 {
-	m->last = (struct sl_job){.run = run_last, .done = last_done, .share = sl_port_share(m->port)};
+	m->last = (struct sl_job){.run = run_last, .done = last_done, .share = sl_port_share(m->port), .ahead = true};
 	m->last_posted = true;
 	sl_worker_post(m->env.worker, &m->last);
 }

@@ -39,8 +39,15 @@ static struct sl_share *share_of(struct sl_worker *w, const struct sl_job *job)
 /* Where in the queue the next job stands; it is not empty. Of shares that are equal, whose job is more urgent. */
 static struct sl_job **next_of(struct sl_worker *w)
 {
-	struct sl_job **best = &w->queue;
+	struct sl_job **best = &w->queue, *ahead = w->queue;
 
+	while (ahead && !ahead->ahead)
+		ahead = ahead->next;
+	if (ahead) {
+		while (share_of(w, *best) != share_of(w, ahead))
+			best = &(*best)->next;
+		return best;
+	}
 	for (struct sl_job **at = &w->queue; *at; at = &(*at)->next)
 		if (share_of(w, *at)->used_ns < share_of(w, *best)->used_ns)
 			best = at;

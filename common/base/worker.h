@@ -1,9 +1,9 @@
 /* One thread that runs jobs: the place where kernels and codecs run, so that an event loop never computes. Whoever
  * shares it has a share; the next job is one of the share that has had the least time, and of that share's the first by
- * (priority, submission). So who comes with work waits for no more than the job that runs, those that are held, and one
- * of each other share, however many jobs others queue and however urgent they say that they are; behind a long job of
- * its own it waits until the others have had as much. Jobs are owned by their submitter and must stay valid until
- * `done` was delivered. */
+ * (priority, submission). So who comes with work waits for no more than the job that runs, those that are held or go
+ * ahead, and one of each other share, however many jobs others queue and however urgent they say that they are; behind
+ * a long job of its own it waits until the others have had as much. Jobs are owned by their submitter and must stay
+ * valid until `done` was delivered. */
 #ifndef SL_BASE_WORKER_H
 #define SL_BASE_WORKER_H
 
@@ -28,6 +28,8 @@ struct sl_job {
 	void (*done)(struct sl_job *job); /* on the thread that calls sl_worker_drain */
 	int priority;                     /* lower runs first within a share; equal ones in order of submission */
 	struct sl_share *share;           /* NULL: one of the worker's own, for whoever shares it with nobody */
+	bool ahead; /* before the turn of any share, though behind what its own has in front of it: what others that are
+		     * posted later must find done */
 	/* the worker's */
 	struct sl_job *next;
 	unsigned long long seq;

@@ -188,6 +188,28 @@ static void nobody_begins_where_another_lags(void **state)
 	assert_memory_equal(order, expect, sizeof expect);
 }
 
+/* The last words of one that has had much, and what it has in front of them, go before newcomers; nothing behind them
+ * does. */
+static void last_words_go_ahead(void **state)
+{
+	static const int expect[] = {0, 1, 2, 4, 3};
+	struct probe gate, p[4];
+
+	post_gate(*state, &gate);
+	shares[0].used_ns = UINT64_C(1) << 40;
+	for (int i = 0; i < 4; i++) {
+		static const int id[] = {4, 1, 2, 3};
+
+		p[i] = probe(id[i], i == 3);
+		p[i].job.share = &shares[i == 0];
+		p[i].job.ahead = i == 2;
+		sl_worker_post(*state, &p[i].job);
+	}
+	sem_post(&gate_open);
+	drain_until(*state, 5);
+	assert_memory_equal(order, expect, sizeof expect);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup_shares, teardown)
@@ -197,6 +219,7 @@ int main(void)
 		CASE(within_a_share_order_is_by_priority),
 		CASE(time_alone_is_not_owed),
 		CASE(nobody_begins_where_another_lags),
+		CASE(last_words_go_ahead),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
