@@ -1,5 +1,5 @@
 /* quant (per tensor), qsgd and terngrad (one bucket): the portable stages' payloads. Options that need a scale for
- * every group are left to the host. */
+ * every group are those of codec_groups.c, and the host's where that is not offered. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

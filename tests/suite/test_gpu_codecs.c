@@ -296,6 +296,60 @@ static void kth_is_found_where_the_sample_misleads(void **state)
 		}
 }
 
+static float float_of(uint32_t bits)
+{
+	float v;
+
+	memcpy(&v, &bits, sizeof v);
+	return v;
+}
+
+/* Tensors that topk may stumble on: ties, keys side by side, all exponents, next to nothing. */
+enum { ALL_EQUAL, ONE_VALUE, DENORMALS, TWO_VALUES, EXPONENTS, NEIGHBOURS, ASCENDING, STUMBLES };
+
+static float stumble(int kind, uint32_t i, uint32_t n)
+{
+	const uint32_t mixed = i * 2654435761u >> 8, sign = mixed << 31;
+
+	switch (kind) {
+	case ALL_EQUAL:
+		return float_of(0x3fc00000 | sign);
+	case ONE_VALUE:
+		return i == n / 2 ? -1e-45f : float_of(sign);
+	case DENORMALS:
+		return float_of((1 + mixed % 3000) | sign);
+	case TWO_VALUES:
+		return i / 700 % 2 ? 1.0f : -2.0f;
+	case EXPONENTS:
+		return float_of(mixed % 255 << 23 | sign);
+	case NEIGHBOURS:
+		return float_of((0x3f800000 + mixed % 5000) | sign);
+	default:
+		return (float)i;
+	}
+}
+
+static void kth_is_found_whatever_the_tensor(void **state)
+{
+	struct sl_backend *be = rig_backend(state);
+	static const int64_t sizes[] = {1, 2, 33, 1024, 16383, 16384, 16385, 65536, 65537, 100003};
+	static const char *const texts[] = {"topk:1e-9", "topk:0.37", "topk:0.99", "topk:1"};
+
+	for (int s = 0; s < (int)(sizeof sizes / sizeof sizes[0]); s++)
+		for (int t = 0; t < (int)(sizeof texts / sizeof texts[0]); t++) {
+			struct both b = both_open(be, texts[t], sl_shape4(1, 1, 1, sizes[s]), SL_DIR_HEAD_ACT, NULL);
+
+			for (int kind = 0; kind < STUMBLES; kind++) {
+				if (rig_brief(be) && s > 3 && (s + t + kind) % 4 != 0)
+					continue;
+				for (uint32_t i = 0; i < sizes[s]; i++)
+					b.x[i] = stumble(kind, i, (uint32_t)sizes[s]);
+				both_cross(&b, 1);
+			}
+			both_close(&b);
+		}
+}
+
 /* The payloads of tests/golden/codec. */
 static void payloads_are_what_they_were(void **state)
 {
@@ -388,6 +442,7 @@ int main(int argc, char **argv)
 		RIG_ON_BOTH(factors_are_the_same),
 		RIG_ON_BOTH(edges_are_found_where_the_sample_misleads),
 		RIG_ON_BOTH(kth_is_found_where_the_sample_misleads),
+		RIG_ON_BOTH(kth_is_found_whatever_the_tensor),
 		RIG_ON_BOTH(payloads_are_what_they_were),
 		RIG_ON_BOTH(hostile_payloads_meet_the_same_verdict),
 		{"what_is_missing_is_unavailable (on a CPU)", what_is_missing_is_unavailable, rig_use_sim, NULL, NULL},
