@@ -69,7 +69,8 @@ struct sl_codec_need {
 	bool plain;   /* sl_codec_is_plain */
 };
 /* Before anything is allocated, of what may come from a peer: env->pair is not looked at, `pairing` says it. Errors as
- * open's, but for NOMEM and DEVICE. */
+ * open's, but for NOMEM and DEVICE, and CONFIG where a stage is not for tensors of this shape: open alone finds that.
+ */
 enum sl_err sl_codec_need(const struct sl_codec_spec *spec, const struct sl_codec_env *env,
 			  enum sl_codec_pairing pairing, struct sl_codec_need *out, struct sl_fail *fail) SL_MUST_CHECK;
 /* All memory is taken here. */

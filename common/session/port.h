@@ -54,7 +54,7 @@ void sl_port_epoch(struct sl_port *port, uint64_t epoch); /* of what is sent fro
 /* What sl_port_equip takes, and sl_port_follow beside it, at most, malloc's own bytes aside: `weights` for their
  * upload, what codecs keep and work with, and payloads with what the port notes of them. ZeroMQ's queues are bounded by
  * the credit (link.window_bytes), and not in it. Nothing is allocated, and sums end at UINT64_MAX: the plan may be a
- * peer's. Errors of the codecs, such as CONFIG. */
+ * peer's. Errors of sl_codec_need. */
 struct sl_port_memory {
 	struct sl_memory weights, codecs, payloads;
 };
