@@ -256,7 +256,7 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 		err = check_heads(&g->groups, in, fail);
 	if (err != SL_OK || c->n == 0)
 		return err;
-	err = cu_stage_begin(s);
+	err = refused != NULL ? cu_stage_begin(s) : cu_stage_enter(s);
 	if (err != SL_OK)
 		return sl_fail_set(fail, err, "the device has failed");
 	queued = cu_stage_bring(s, c->payload, in.data, in.len);

@@ -122,7 +122,7 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "values: %zu bytes, expected %zu", in.len, value_bytes(h, n));
 	if (n == 0)
 		return SL_OK;
-	err = cu_stage_begin(s);
+	err = cu_stage_enter(s);
 	if (err != SL_OK)
 		return sl_fail_set(fail, err, "the device has failed");
 	queued = cu_stage_bring(s, h->staging != NULL ? h->staging : x, in.data, in.len);
