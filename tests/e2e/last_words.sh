@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# A link that is lost while the server computes: what the session has applied is written before the next link looks for it,
+# though its share of the worker's time is spent. No checkpoint is asked for, so nothing else keeps the state.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 320 16
+sets=()
+for pair in train.checkpoint_every=0 link.on_server_lost=wait link.retry_ms=20 link.heartbeat_ms=100 link.timeout_ms=5000 \
+	'codec.head_act=topk:0.2,ef=true'; do
+	sets+=(--set "$pair")
+done
+start_server plain
+write_config "$tmp/client.yaml"
+client good "$tmp/client.yaml" "${sets[@]}" || fail "over the good link: status $?"
+
+SPLITS=$PWD/$BUILD/fail/splits
+export SPLIT_FAILPOINTS=server.apply=delay:4000@2
+start_server slow
+unset SPLIT_FAILPOINTS
+"$TOOLS/faulty_link" "${endpoint##*:}" drop down heartbeat 15 >"$tmp/relay.out" &
+started+=("$!")
+wait_for 'the relay' test -s "$tmp/relay.out"
+client run "$tmp/client.yaml" "${sets[@]}" --set "server=tcp://127.0.0.1:$(head -n 1 "$tmp/relay.out")" ||
+	fail "over the link that is lost: status $?: $(tail -n 3 "$tmp/run.log")"
+same_run good run 20
+[ "$(grep -c ' server-lost: ' "$tmp/run.log")" = 1 ] || fail "the link was not lost once"
+grep -q '^INFO session-open: training with .*, from step [12]$' "$tmp/run.log" || fail "not lost in the second step: $(grep session-open "$tmp/run.log")"
+! grep 'steps-lost' "$tmp/run.log" || fail "the next link came before the last words"
