@@ -1,5 +1,5 @@
 /* A check for races in place of the thread sanitizer's own: kernels are compiled with -fsanitize=thread, which calls
- * what is at the end of this file at every access, but not linked with its library: that one keeps a clock of every
+ * what is in calls.h at every access, but not linked with its library: that one keeps a clock of every
  * thread in every thread, and a barrier of 1024 threads costs it a million steps. Here a block's barriers are counted,
  * so that an access is compared with the last ones of its byte in a few steps, exactly, whatever the order in which
  * threads happened to run.
@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/cuda_sim/calls.h"
 #include "tests/support/cuda_sim/fiber.h"
 
 enum { MOST_THREADS = 1024, PAGE = 4096, BUCKETS = 1 << 16, MOST_PUBLISHED = 1 << 14, MOST_SEEN = 64 };
@@ -310,8 +311,6 @@ static void come(struct few *f)
 	f->last = now;
 }
 
-enum kind { READ, WRITE, ATOMIC };
-
 static void access(const void *ptr, size_t bytes, enum kind kind, const void *pc)
 {
 	const uintptr_t at = (uintptr_t)ptr;
@@ -336,103 +335,9 @@ static void access(const void *ptr, size_t bytes, enum kind kind, const void *pc
 	}
 }
 
-/* ---- what gcc calls with -fsanitize=thread */
-
-#define PC __builtin_return_address(0)
-
-void __tsan_init(void);
-void __tsan_func_entry(void *pc);
-void __tsan_func_exit(void);
-void __tsan_read_range(void *p, size_t bytes);
-void __tsan_write_range(void *p, size_t bytes);
-
-void __tsan_init(void)
+static void accessed(const void *ptr, size_t bytes, enum kind kind, const void *pc)
 {
-}
-
-void __tsan_func_entry(void *pc)
-{
-	(void)pc;
-}
-
-void __tsan_func_exit(void)
-{
-}
-
-void __tsan_read_range(void *p, size_t bytes)
-{
-	access(p, bytes, READ, PC);
-}
-
-void __tsan_write_range(void *p, size_t bytes)
-{
-	access(p, bytes, WRITE, PC);
-}
-
-#define CALL(name, bytes, kind)                 \
-	void name(void *p);                     \
-	void name(void *p)                      \
-	{                                       \
-		access(p, (bytes), (kind), PC); \
-	}
-
-#define CALLS(bytes)                                    \
-	CALL(__tsan_read##bytes, bytes, READ)           \
-	CALL(__tsan_write##bytes, bytes, WRITE)         \
-	CALL(__tsan_unaligned_read##bytes, bytes, READ) \
-	CALL(__tsan_unaligned_write##bytes, bytes, WRITE)
-
-CALLS(1)
-CALLS(2)
-CALLS(4)
-CALLS(8)
-CALLS(16)
-
-/* Atomics of 32 bits: all that kernels have. */
-
-static void atomic(const volatile void *p, const void *pc)
-{
-	access((const void *)p, 4, ATOMIC, pc);
-	if (launch.watched)
-		note_atomic((uintptr_t)p);
-}
-
-#define ATOMIC_CALL(name, expression)                               \
-	unsigned name(volatile unsigned *p, unsigned v, int order); \
-	unsigned name(volatile unsigned *p, unsigned v, int order)  \
-	{                                                           \
-		const unsigned old = *p;                            \
-                                                                    \
-		(void)order;                                        \
-		atomic(p, PC);                                      \
-		*p = (expression);                                  \
-		return old;                                         \
-	}
-
-ATOMIC_CALL(__tsan_atomic32_fetch_add, old + v)
-ATOMIC_CALL(__tsan_atomic32_fetch_or, old | v)
-ATOMIC_CALL(__tsan_atomic32_fetch_and, old &v)
-ATOMIC_CALL(__tsan_atomic32_exchange, v)
-
-unsigned __tsan_atomic32_load(const volatile unsigned *p, int order);
-unsigned __tsan_atomic32_load(const volatile unsigned *p, int order)
-{
-	(void)order;
-	access((const void *)p, 4, ATOMIC, PC);
-	return *p;
-}
-
-bool __tsan_atomic32_compare_exchange_strong(volatile unsigned *p, unsigned *want, unsigned v, int order, int other);
-bool __tsan_atomic32_compare_exchange_strong(volatile unsigned *p, unsigned *want, unsigned v, int order, int other)
-{
-	const unsigned old = *p;
-	const bool equal = old == *want;
-
-	(void)order;
-	(void)other;
-	atomic(p, PC);
-	if (equal)
-		*p = v;
-	*want = old;
-	return equal;
+	access(ptr, bytes, kind == ATOMIC_READ ? ATOMIC : kind, pc);
+	if (kind == ATOMIC && launch.watched)
+		note_atomic((uintptr_t)ptr);
 }

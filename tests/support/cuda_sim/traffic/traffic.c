@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/cuda_sim/calls.h"
 #include "tests/support/cuda_sim/cuda_runtime_api.h"
 #include "tests/support/cuda_sim/fiber.h"
 #include "tests/support/cuda_sim/race.h"
@@ -51,8 +52,6 @@ static struct page *page_of(uintptr_t at)
 }
 
 /* ---- what the running block has done: by warp and instruction, a group for each time that threads came to it */
-
-enum kind { READ, WRITE, ATOMIC };
 
 struct group {
 	uintptr_t at[WARP];
@@ -120,13 +119,14 @@ static bool is_index(const void *ptr)
 	return false;
 }
 
-static void note(const void *ptr, size_t bytes, enum kind kind, const void *pc)
+/* Of an atomic maximum the exchange is what counts. */
+static void accessed(const void *ptr, size_t bytes, enum kind kind, const void *pc)
 {
 	struct groups *g;
 	uint32_t time;
 	unsigned site;
 
-	if (!launch.watched || fiber_owns(ptr) || is_index(ptr))
+	if (!launch.watched || kind == ATOMIC_READ || fiber_owns(ptr) || is_index(ptr))
 		return;
 	launch.busy = true;
 	site = site_of(pc, kind);
@@ -367,96 +367,4 @@ size_t traffic_kernels(const struct traffic_kernel **out)
 struct traffic_host traffic_host(void)
 {
 	return host;
-}
-
-/* ---- what gcc calls with -fsanitize=thread */
-
-#define PC __builtin_return_address(0)
-
-void __tsan_init(void);
-void __tsan_func_entry(void *pc);
-void __tsan_func_exit(void);
-void __tsan_read_range(void *p, size_t bytes);
-void __tsan_write_range(void *p, size_t bytes);
-
-void __tsan_init(void)
-{
-}
-
-void __tsan_func_entry(void *pc)
-{
-	(void)pc;
-}
-
-void __tsan_func_exit(void)
-{
-}
-
-void __tsan_read_range(void *p, size_t bytes)
-{
-	note(p, bytes, READ, PC);
-}
-
-void __tsan_write_range(void *p, size_t bytes)
-{
-	note(p, bytes, WRITE, PC);
-}
-
-#define CALL(name, bytes, kind)               \
-	void name(void *p);                   \
-	void name(void *p)                    \
-	{                                     \
-		note(p, (bytes), (kind), PC); \
-	}
-
-#define CALLS(bytes)                                    \
-	CALL(__tsan_read##bytes, bytes, READ)           \
-	CALL(__tsan_write##bytes, bytes, WRITE)         \
-	CALL(__tsan_unaligned_read##bytes, bytes, READ) \
-	CALL(__tsan_unaligned_write##bytes, bytes, WRITE)
-
-CALLS(1)
-CALLS(2)
-CALLS(4)
-CALLS(8)
-CALLS(16)
-
-#define ATOMIC_CALL(name, expression)                               \
-	unsigned name(volatile unsigned *p, unsigned v, int order); \
-	unsigned name(volatile unsigned *p, unsigned v, int order)  \
-	{                                                           \
-		const unsigned old = *p;                            \
-                                                                    \
-		(void)order;                                        \
-		note((const void *)p, sizeof *p, ATOMIC, PC);       \
-		*p = (expression);                                  \
-		return old;                                         \
-	}
-
-ATOMIC_CALL(__tsan_atomic32_fetch_add, old + v)
-ATOMIC_CALL(__tsan_atomic32_fetch_or, old | v)
-ATOMIC_CALL(__tsan_atomic32_fetch_and, old &v)
-ATOMIC_CALL(__tsan_atomic32_exchange, v)
-
-/* The begin of an atomic maximum, whose exchange is what counts. */
-unsigned __tsan_atomic32_load(const volatile unsigned *p, int order);
-unsigned __tsan_atomic32_load(const volatile unsigned *p, int order)
-{
-	(void)order;
-	return *p;
-}
-
-bool __tsan_atomic32_compare_exchange_strong(volatile unsigned *p, unsigned *want, unsigned v, int order, int other);
-bool __tsan_atomic32_compare_exchange_strong(volatile unsigned *p, unsigned *want, unsigned v, int order, int other)
-{
-	const unsigned old = *p;
-	const bool equal = old == *want;
-
-	(void)order;
-	(void)other;
-	note((const void *)p, sizeof *p, ATOMIC, PC);
-	if (equal)
-		*p = v;
-	*want = old;
-	return equal;
 }
