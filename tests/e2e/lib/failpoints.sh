@@ -117,6 +117,20 @@ play() {
 	done
 }
 
+# first_to_end PID…: $ended, and its status, $rc. bash 5.2's wait -n waits for ever for one whose end was noticed before,
+# behind any other command; wait PID still has its status.
+first_to_end() {
+	local pid
+	rc=0
+	for pid in "$@"; do
+		kill -0 "$pid" && continue
+		ended=$pid
+		wait "$pid" || rc=$?
+		return 0
+	done
+	wait -n -p ended "$@" || rc=$?
+}
+
 play_once() {
 	local rc ended done='' alarm
 	rm -rf "$run" "$store" "$tmp"/*.log
@@ -127,8 +141,7 @@ play_once() {
 	alarm=$!
 	started+=("$alarm")
 	while [ -z "$done" ]; do
-		rc=0
-		{ wait -n -p ended "$client_pid" "$server_pid" "$alarm" || rc=$?; } 2>/dev/null # it speaks of the killed
+		first_to_end "$client_pid" "$server_pid" "$alarm" 2>/dev/null # it speaks of the killed
 		[ "$ended" != "$alarm" ] || fail "$what: not done within $patience s"
 		if [ "$ended" = "$client_pid" ]; then client_ended $rc; else server_ended $rc; fi
 	done
