@@ -99,7 +99,7 @@ refused() {
 	refused 'key to come' 'does not know' "$(print_of edge-2)" $(as edge-2)
 	refused 'wrong server' 'cuts the handshake' "$(print_of other)" \
 		--set "auth.secret_key=$tmp/edge-1.key" --set "auth.server_key=$tmp/other.pub"
-	refused 'no key' 'authenticated clients only' 'auth section' --set link.connect_timeout_ms=60000
+	refused 'no key' 'authenticated clients only' 'auth section' --set link.connect_timeout_ms=180000
 
 	# a list that cannot be read changes nothing; one with another key lets that in, and the other's owner out
 	start_client revoked "$tmp/client.yaml" --set train.epochs=5000 --set train.eval_every=0 --set train.optimizer.lr=0.002 $(as edge-1)
