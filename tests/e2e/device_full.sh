@@ -4,14 +4,10 @@
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
-module=$PWD/$BUILD/cuda-sim-module/libsplit_cuda.so
-[ -z "${SAN:-}" ] && [ -f "$module" ] || { echo "no simulated device here: no C++ compiler, or a build with sanitizers"; exit 77; }
+needs_simulated_device
 
 make_data 32 16
 write_config "$tmp/client.yaml"
-mkdir "$tmp/bin"
-cp "$SPLITS" "$module" "$tmp/bin/"
-SPLITS=$tmp/bin/splits
 small=(--set model.width=0.1 --set model.form=cifar --set train.batch=16 --set train.chunks=4 --set train.epochs=1
 	--set train.schedule.warmup_epochs=0 --set codec='topk:0.2,ef=true|quant:8')
 

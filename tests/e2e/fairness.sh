@@ -10,14 +10,6 @@ cd "$(dirname "$0")/../.."
 patience=100
 make_data 512 4
 write_config "$tmp/client.yaml"
-module=$PWD/$BUILD/cuda-sim-module/libsplit_cuda.so
-module_bin=
-if [ -z "${SAN:-}" ] && [ -f "$module" ]; then
-	mkdir "$tmp/bin"
-	cp "$SPLITS" "$module" "$tmp/bin/"
-	module_bin=$tmp/bin/splits
-	export SPLIT_CUDA_CODECS=all
-fi
 steps=${SPLIT_LONG:+60}
 steps=${steps:-12}
 endless=(--set train.epochs=1000 --set train.checkpoint_every=0 --set train.optimizer.lr=0.0001
@@ -82,8 +74,8 @@ start_server cpu
 equal 2 cpu-two
 equal 4 cpu-four
 beside cpu
-if [ -n "$module_bin" ]; then
-	SPLITS=$module_bin
+if simulated_device; then
+	export SPLIT_CUDA_CODECS=all
 	start_server ahead device=cuda:0 overlap=true
 	steps=$((steps / 3)) # a simulation
 	for what in endless light heavy; do declare -n args=$what && args+=(--set model.width=0.1 --set head_end=features.0.1 --set tail_begin=features.2); done

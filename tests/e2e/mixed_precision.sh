@@ -5,7 +5,6 @@
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
-module=$PWD/$BUILD/cuda-sim-module/libsplit_cuda.so
 
 # ---- a CPU has fp32 alone
 make_data 64 16
@@ -23,12 +22,9 @@ for where in local remote; do
 	grep -qE "client.yaml:$at:14: train.precision: (the server refused: )?the middle runs on cpu, $says" "$tmp/refused-$where.log" ||
 		fail "bf16 on a CPU, $where: $(tail -n 1 "$tmp/refused-$where.log")"
 done
-[ -z "${SAN:-}" ] && [ -f "$module" ] || { echo "no simulated device here: no C++ compiler, or a build with sanitizers"; exit 77; }
+needs_simulated_device
 
 # ---- a server; the module is looked for beside its executable
-mkdir "$tmp/bin"
-cp "$SPLITS" "$module" "$tmp/bin/"
-SPLITS=$tmp/bin/splits
 sed -i 's/precision: bf16/precision: fp16\n  on_nan: skip/' "$tmp/client.yaml"
 use_adamw "$tmp/client.yaml" # whose count of steps is without those that are left out
 small=(--set model.width=0.1 --set model.form=cifar --set head_end=features.0.1 --set tail_begin=features.2 --set train.batch=8

@@ -5,14 +5,10 @@
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
-module=$PWD/$BUILD/cuda-sim-module/libsplit_cuda.so
-[ -z "${SAN:-}" ] && [ -f "$module" ] || { echo "no simulated device here: no C++ compiler, or a build with sanitizers"; exit 77; }
+needs_simulated_device
 
 make_data 72 20
 write_config "$tmp/client.yaml"
-mkdir "$tmp/bin"
-cp "$SPLITS" "$module" "$tmp/bin/"
-SPLITS=$tmp/bin/splits
 export SPLIT_CUDA_CODECS=all SPLIT_SIM_LOCKED=1
 small=(--set model.width=0.1 --set model.form=cifar --set head_end=features.0.1 --set tail_begin=features.2 --set train.batch=16
 	--set train.chunks=4 --set train.schedule.warmup_epochs=0 --set train.schedule.kind=constant --set train.optimizer.lr=0.02
@@ -55,7 +51,7 @@ done
 # ---- codecs alone, calls of three slots under way
 for seed in ${SPLIT_LONG:+3 5 7 9 11} 1; do
 	for tests in 'calls*GPU*' '*refused*GPU*'; do
-		SPLIT_TEST_SHORT=1 SPLIT_SIM_SEED=$seed LD_LIBRARY_PATH=${module%/*} "$BUILD/tests/suite/test_gpu_codec_ahead" \
+		SPLIT_TEST_SHORT=1 SPLIT_SIM_SEED=$seed LD_LIBRARY_PATH=$tmp/bin "$BUILD/tests/suite/test_gpu_codec_ahead" \
 			"${SPLIT_LONG:+*}$tests" >"$tmp/ahead.log" 2>&1 || fail "seed $seed: $(grep -v '^\[' "$tmp/ahead.log" | head -n 3)"
 		grep -q '^\[  PASSED  \] [1-9]' "$tmp/ahead.log" || fail "no such test"
 	done

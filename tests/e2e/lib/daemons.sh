@@ -54,6 +54,16 @@ free_port() {
 	echo "$port"
 }
 
+# simulated_device: from here on the CUDA module for a CPU lies beside $SPLITS. 1: there is none
+simulated_device() {
+	local module=$PWD/$BUILD/cuda-sim-module/libsplit_cuda.so
+	[ -z "${SAN:-}" ] && [ -f "$module" ] || return 1
+	mkdir "$tmp/bin"
+	cp "$SPLITS" "$module" "$tmp/bin/"
+	SPLITS=$tmp/bin/splits
+}
+needs_simulated_device() { simulated_device || { echo "no simulated device here: no C++ compiler, or a build with sanitizers"; exit 77; }; }
+
 # start_server NAME [key=value]…: $server_pid, $endpoint. Its log is $tmp/NAME.log, its control socket $tmp/NAME.sock
 start_server() {
 	local name=$1 set=() pair
