@@ -62,15 +62,18 @@ enum sl_err sl_session_memory_check(const struct sl_session_memory *m, struct sl
 				    uint64_t limit, uint64_t used, struct sl_fail *fail)
 {
 	struct sl_memory sum = sl_session_memory_sum(m);
-	uint64_t need = sl_memory_total(sum), there;
+	uint64_t need = sl_memory_total(sum), left = used > limit ? 0 : limit - used, there;
 	char text[NEED_TEXT];
 
 	describe(text, m, be, device);
-	if (limit && (used > limit || need > limit - used))
-		return sl_fail_set(fail, SL_ERR_LIMIT, "the session needs %s; %" PRIu64 " of %" PRIu64 " are free: %s",
-				   text, used > limit ? 0 : limit - used, limit, advice);
+	if (limit && need > left)
+		return sl_fail_set(fail, need > limit ? SL_ERR_LIMIT : SL_ERR_BUSY,
+				   "the session needs %s; %" PRIu64 " of %" PRIu64 " are free: %s%s", text, left, limit,
+				   need > limit ? "" : "come back when others have ended, or ", advice);
 	if (be->ops->free_bytes && be->ops->free_bytes(be, &there) == SL_OK && sum.device > there)
-		return sl_fail_set(fail, SL_ERR_LIMIT, "the session needs %s; the device has %" PRIu64 " free: %s",
-				   text, there, "take a smaller batch, another cut or other codecs");
+		return sl_fail_set(fail, used ? SL_ERR_BUSY : SL_ERR_LIMIT,
+				   "the session needs %s; the device has %" PRIu64 " free: %s%s", text, there,
+				   used ? "come back when others have ended, or " : "",
+				   "take a smaller batch, another cut or other codecs");
 	return SL_OK;
 }

@@ -443,7 +443,7 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 		note_step(m);
 		break;
 	case SL_ACTION_FAIL:
-		if (fail->code == SL_ERR_BUSY) /* as a client says that means to come back */
+		if (fail->code == SL_ERR_BUSY && m->welcomed) /* as a client says that means to come back */
 			sl_log(SL_LOG_INFO, "session-paused", "peer %" PRIu64 " after %" PRIu64 " steps", m->peer,
 			       m->steps);
 		else

@@ -78,6 +78,42 @@ static void what_codecs_keep_counts(void **state)
 	assert_int_equal(asks("lowrank:1,warm=true,ef=true|zstd:3", (int64_t)heavy), 0);
 }
 
+/* Memory that others hold now is free later: who would fit without them is told to come back. So is a client whose old
+ * link the server has not missed: what that one held goes as its end is noticed, behind the new link's Hello. */
+static void memory_that_others_hold_is_worth_waiting_for(void **state)
+{
+	int64_t need = (int64_t)asks("none", 1 << 20);
+	struct sl_frame first = host_rig_small_hello(1, 1), other = host_rig_small_hello(2, 1);
+	struct host_client one, two, again;
+	int tries = 0;
+
+	(void)state;
+	host_rig_open(2, need);
+	host_rig_connect_raw(&one);
+	host_rig_say(&one, &first);
+	host_rig_await(&one.came[SL_FRAME_WELCOME], 1);
+	host_rig_connect_raw(&two);
+	host_rig_say(&two, &other);
+	assert_non_null(strstr(host_rig_refusal(&two, SL_ERR_BUSY), "; 0 of "));
+	host_rig_hang_up(&two);
+	do {
+		struct sl_frame next = host_rig_small_hello(1, (uint64_t)++tries + 1);
+
+		if (tries > 1)
+			host_rig_hang_up(&again);
+		host_rig_connect_raw(&again);
+		host_rig_say(&again, &next);
+		while (again.came[SL_FRAME_WELCOME] + again.came[SL_FRAME_REFUSE] == 0)
+			host_rig_turn();
+		if (again.came[SL_FRAME_REFUSE])
+			host_rig_refusal(&again, SL_ERR_BUSY);
+	} while (!again.came[SL_FRAME_WELCOME] && tries < 1000);
+	assert_int_equal(again.came[SL_FRAME_WELCOME], 1);
+	host_rig_hang_up(&one);
+	host_rig_hang_up(&again);
+	host_rig_close();
+}
+
 /* The largest that a Hello can name: refused in words, and nothing is taken for it. */
 static void a_hello_as_large_as_can_be(void **state)
 {
@@ -289,6 +325,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_hello_beyond_the_memory_is_refused_before_any_is_taken),
 		cmocka_unit_test(what_codecs_keep_counts),
+		cmocka_unit_test(memory_that_others_hold_is_worth_waiting_for),
 		cmocka_unit_test(a_hello_as_large_as_can_be),
 		cmocka_unit_test(an_optimizer_out_of_bounds_is_refused),
 		cmocka_unit_test(weights_of_the_other_segments_take_no_memory),
