@@ -17,21 +17,38 @@
 #include "common/base/folder.h"
 #include "common/base/log.h"
 
+/* Whether one more fits beside n. */
+static bool room(struct sl_checkpoint *c, int n, int most)
+{
+	if (n >= most)
+		c->too_many = true;
+	return n < most;
+}
+
+static void add_part(struct sl_checkpoint *c, struct sl_checkpoint_part part)
+{
+	if (room(c, c->n_part, SL_CHECKPOINT_MAX_PARTS))
+		c->part[c->n_part++] = part;
+}
+
 void sl_checkpoint_floats(struct sl_checkpoint *c, const char *name, float *data, int64_t count)
 {
-	c->part[c->n_part++] = (struct sl_checkpoint_part){name, true, data, count};
+	add_part(c, (struct sl_checkpoint_part){name, true, data, count});
 }
 
 void sl_checkpoint_bytes(struct sl_checkpoint *c, const char *name, uint8_t *data, int64_t count)
 {
-	c->part[c->n_part++] = (struct sl_checkpoint_part){name, false, data, count};
+	add_part(c, (struct sl_checkpoint_part){name, false, data, count});
 }
 
 void sl_checkpoint_note(struct sl_checkpoint *c, const char *key, const char *fmt, ...)
 {
-	struct sl_checkpoint_note *n = &c->note[c->n_note++];
+	struct sl_checkpoint_note *n = &c->note[c->n_note];
 	va_list ap;
 
+	if (!room(c, c->n_note, SL_CHECKPOINT_MAX_NOTES))
+		return;
+	c->n_note++;
 	n->key = key;
 	va_start(ap, fmt);
 	vsnprintf(n->value, sizeof n->value, fmt, ap);
@@ -304,15 +321,25 @@ static enum sl_err check_hash(const struct sl_st_file *file, const char *path, u
 
 /* ---- writing and reading */
 
+static enum sl_err path_for(char path[PATH_MAX], const struct sl_checkpoint *c, uint64_t step, enum sl_err too_long,
+			    struct sl_fail *fail)
+{
+	if (c->too_many)
+		return sl_fail_set(fail, SL_ERR_BUG, "checkpoint: more than %d parts or %d notes",
+				   SL_CHECKPOINT_MAX_PARTS, SL_CHECKPOINT_MAX_NOTES);
+	return path_of(path, c->dir, c->prefix, step) ? SL_OK
+						      : sl_fail_set(fail, too_long, "checkpoint: the path is too long");
+}
+
 enum sl_err sl_checkpoint_write(const struct sl_checkpoint *c, uint64_t step, struct sl_fail *fail)
 {
 	struct sl_st_item item[SL_CHECKPOINT_MAX_PARTS];
 	struct sl_st_note note[SL_CHECKPOINT_MAX_NOTES + 1];
 	char path[PATH_MAX], hash[HASH_TEXT];
-	enum sl_err err;
+	enum sl_err err = path_for(path, c, step, SL_ERR_CANTCREATE, fail);
 
-	if (!path_of(path, c->dir, c->prefix, step))
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "checkpoint: the path is too long");
+	if (err)
+		return err;
 	for (int i = 0; i < c->n_part; i++)
 		item[i] = (struct sl_st_item){.name = c->part[i].name,
 					      .dtype = dtype_of(&c->part[i]),
@@ -365,11 +392,10 @@ enum sl_err sl_checkpoint_read(struct sl_checkpoint *c, uint64_t step, struct sl
 {
 	struct sl_st_file *file;
 	char path[PATH_MAX];
-	enum sl_err err;
+	enum sl_err err = path_for(path, c, step, SL_ERR_NOINPUT, fail);
 
-	if (!path_of(path, c->dir, c->prefix, step))
-		return sl_fail_set(fail, SL_ERR_NOINPUT, "checkpoint: the path is too long");
-	err = sl_st_open(&file, path, fail);
+	if (!err)
+		err = sl_st_open(&file, path, fail);
 	if (err)
 		return err;
 	for (int i = 0; i < c->n_note && !err; i++)

@@ -42,8 +42,10 @@ struct sl_checkpoint {
 	uint64_t pin[SL_CHECKPOINT_MAX_PINS]; /* steps whose files a write leaves, because the other side counts on them
 					       */
 	int n_pin;
+	bool too_many; /* a part or note that had no room was left out: neither written nor read */
 };
 
+/* One more than there is room for: none of *c is written or read any more, but BUG. */
 void sl_checkpoint_floats(struct sl_checkpoint *c, const char *name, float *data, int64_t count);
 void sl_checkpoint_bytes(struct sl_checkpoint *c, const char *name, uint8_t *data, int64_t count);
 void sl_checkpoint_note(struct sl_checkpoint *c, const char *key, const char *fmt, ...) SL_PRINTF(3, 4);

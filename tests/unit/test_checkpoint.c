@@ -224,6 +224,42 @@ static void what_could_not_be_written_leaves_the_rest(void **state)
 	sl_checkpoint_clear(dir, "side");
 }
 
+/* All places taken is fine; one more is left out, and then nothing is written or read. */
+static void more_than_fit_are_a_bug(void **state)
+{
+	static const char *const name[] = {"00", "01", "02", "03", "04", "05", "06", "07", "08",
+					   "09", "10", "11", "12", "13", "14", "15", "16"};
+	struct sl_fail fail;
+	(void)state;
+
+	for (int notes = 0; notes <= 1; notes++) {
+		const int most = notes ? SL_CHECKPOINT_MAX_NOTES : SL_CHECKPOINT_MAX_PARTS;
+		struct guarded {
+			struct sl_checkpoint c;
+			uint64_t guard;
+		} g = {.c = {.dir = dir, .prefix = "side"}, .guard = 42};
+		uint8_t byte = 1;
+
+		for (int i = 0; i < most; i++)
+			notes ? sl_checkpoint_note(&g.c, name[i], "%d", i)
+			      : sl_checkpoint_bytes(&g.c, name[i], &byte, 1);
+		assert_int_equal(sl_checkpoint_write(&g.c, 3, &fail), SL_OK);
+		assert_int_equal(sl_checkpoint_read(&g.c, 3, &fail), SL_OK);
+		for (int i = 0; i < 3; i++)
+			notes ? sl_checkpoint_note(&g.c, name[most], "%d", i)
+			: i   ? sl_checkpoint_bytes(&g.c, name[most], &byte, 1)
+			      : sl_checkpoint_floats(&g.c, name[most], NULL, 0);
+		assert_int_equal(notes ? g.c.n_note : g.c.n_part, most);
+		assert_int_equal(notes ? g.c.n_part : g.c.n_note, 0);
+		assert_int_equal(g.guard, 42);
+		assert_int_equal(sl_checkpoint_write(&g.c, 4, &fail), SL_ERR_BUG);
+		assert_non_null(strstr(fail.text, "more than 16 parts or 16 notes"));
+		assert_false(there(4, ""));
+		assert_int_equal(sl_checkpoint_read(&g.c, 3, &fail), SL_ERR_BUG);
+		sl_checkpoint_clear(dir, "side");
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -232,6 +268,7 @@ int main(void)
 		cmocka_unit_test(another_plan_is_refused_with_both_named),
 		cmocka_unit_test(the_newest_two_and_the_pinned_stay),
 		cmocka_unit_test(what_could_not_be_written_leaves_the_rest),
+		cmocka_unit_test(more_than_fit_are_a_bug),
 	};
 	int failed;
 
