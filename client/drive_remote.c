@@ -245,6 +245,10 @@ static void pause_session(struct drive *d)
 		*d->fail = fail;
 	}
 	SL_FAILPOINT(SL_FP_CLIENT_PAUSED);
+	if (!err && d->setup->conf->log.dir[0] && !sl_remote_kept_there(d->remote, sl_training_state(d->run).step))
+		sl_log(SL_LOG_WARN, "pause-unsure",
+		       "the server has not said that its side is on its disk (drain_s was over, it has no `store`, or "
+		       "see its log): --resume may go back, or begin anew");
 	if (!err && d->setup->conf->log.dir[0])
 		sl_log(SL_LOG_INFO, "paused", "`splitc train … --resume` goes on from here");
 	d->paused = true;
@@ -285,10 +289,6 @@ static void on_fetched(void *arg)
 	enum sl_err err = sl_remote_get_weights(d->remote, &d->setup->weights);
 
 	SL_FAILPOINT(SL_FP_CLIENT_FETCHED);
-	if (pauses && d->setup->conf->log.dir[0] && !sl_remote_kept_there(d->remote))
-		sl_log(SL_LOG_WARN, "pause-unsure",
-		       "the server has not written its side (no `store`, or see its log): --resume may go back, or "
-		       "begin anew");
 	if (pauses) /* before the model: one without a checkpoint is that of a run that is done */
 		pause_session(d);
 	if (err)

@@ -464,11 +464,9 @@ void sl_remote_kept(struct sl_remote *r, const uint64_t kept[SL_WIRE_KEPT])
 	memcpy(sl_port_session(r->port)->kept, kept, sizeof sl_port_session(r->port)->kept);
 }
 
-bool sl_remote_kept_there(const struct sl_remote *r)
+bool sl_remote_kept_there(const struct sl_remote *r, uint64_t step)
 {
-	const struct sl_session *s = sl_port_session(r->port);
-
-	return s->kept_step == s->next_step;
+	return sl_port_session(r->port)->kept_step == step;
 }
 
 bool sl_remote_checkpointed(const struct sl_remote *r)

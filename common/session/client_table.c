@@ -49,7 +49,7 @@ static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, u
 				   w->next_step);
 	s->hello.part_bytes = w->part_bytes;
 	s->peer_window_bytes = w->window_bytes;
-	s->next_step = w->next_step;
+	s->next_step = s->kept_step = w->next_step; /* read from there */
 	s->state = SL_SESSION_READY;
 	if (w->need_weights)
 		sl_outbox_post(out, SL_PART_WEIGHTS, 0);
@@ -192,6 +192,8 @@ static enum sl_err on_committed(struct sl_session *s, const struct sl_event *ev,
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " committed twice", s->number);
 	s->committed = true;
 	s->checkpointed = ev->frame->u.committed.checkpointed;
+	if (s->checkpointed)
+		s->kept_step = s->number + 1;
 	s->server_compute_s += ev->frame->u.committed.compute_s;
 	sl_outbox_task(out, SL_TASK_COMMIT, 0);
 	return SL_OK;

@@ -171,8 +171,9 @@ struct sl_session {
 	bool checkpoint;                  /* of this step: the server keeps the state behind it on disk */
 	uint64_t kept[SL_WIRE_KEPT];      /* the client's checkpoints, as COMMIT names them; its driver sets them */
 	bool checkpointed;                /* client: COMMITTED said that it does */
-	uint64_t kept_step;               /* the last FETCH's answer: its weights are those of a state that the server
-					     has on its disk, behind so many steps; 0: it has not */
+	uint64_t kept_step;               /* client: the newest state that the server said it has on its disk (WELCOME,
+					     COMMITTED, the answer to FETCH), behind so many steps; 0: none. Server:
+					     of its answer to FETCH */
 	bool committed;                   /* client: COMMITTED of this pass has come */
 	bool fetch_asked;                 /* server: FETCH came before the weights were whole, or the pass was quiet */
 	bool abandon_asked;               /* server: ABANDON came before the weights were whole */

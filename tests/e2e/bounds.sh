@@ -78,6 +78,7 @@ go client.begin=term@7,client.apply=delay:400@7 term
 at_point term client.begin
 began=$(date +%s%N)
 ended "$client_pid" 0 4000 "the client that is stopped in a step"
+! grep 'pause-unsure' "$tmp/term.log" || fail "the server has kept its side, the client does not know"
 [ "$(steps_of term)" = 7 ] || fail "$(steps_of term) steps, not 7, are in the log"
 stop_server
 serve server.commit=term@3,server.apply=delay:400@3
@@ -105,10 +106,12 @@ at_point server port.whole
 began=$(date +%s%N)
 kill -TERM "$client_pid"
 ended "$client_pid" 0 4000 "the client whose server is slow"
+says late '^WARN pause-unsure: '
 kill -9 "$server_pid"
 serve ''
 go '' late --resume
 ends_with "$client_pid" 0 $patience "the client that was paused before a step"
+says late '^WARN steps-lost: .* step 3, the server from step 0: ' # it died before it heard of the pause
 same_run hung late $steps
 
 # ---- drain_s is over while the client applies a step: that step is part of what it keeps
@@ -119,6 +122,7 @@ at_point applied client.asked
 began=$(date +%s%N)
 ended "$client_pid" 0 7000 "the client that was applying a step"
 [ "$(steps_of applied)" = 6 ] || fail "$(steps_of applied) steps, not 6, are in the log"
+says applied '^WARN pause-unsure: '
 go '' applied --resume
 ends_with "$client_pid" 0 $patience "the client that was paused while it applied a step"
 grep -q 'session-open: .*, from step 6$' "$tmp/applied.log" || fail "it did not go on from step 6"

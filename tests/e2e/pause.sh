@@ -72,7 +72,7 @@ wait_for "ten steps" has_steps forgotten 10
 	fail "what a server without a store says: $(cat "$tmp/server.log")"
 kill -INT "$client_pid"
 ends_with "$client_pid" 0 $patience "the interrupted client of a server without a store"
-grep -q '^WARN pause-unsure: the server has not written its side (no `store`' "$tmp/forgotten.log" || fail "an unsure pause is not said to be one"
+grep -q '^WARN pause-unsure: the server has not said that its side is on its disk (.* no `store`' "$tmp/forgotten.log" || fail "an unsure pause is not said to be one"
 cp -r "$tmp/forgotten" "$tmp/fresh"
 client forgotten "$tmp/client.yaml" "${sets[@]}" --resume || fail "the run that begins anew: status $?"
 grep -qE "^WARN steps-lost: .* step [0-9]+, the server from step 0: .*\`store\`" "$tmp/forgotten.log" || fail "steps were lost without a word"

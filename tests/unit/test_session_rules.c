@@ -328,6 +328,23 @@ static void a_fetch_says_what_is_kept(void **state)
 		assert_int_equal(rig.side[RIG_CLIENT].s.next_step, 1);
 		assert_int_equal(rig.side[RIG_CLIENT].s.kept_step, storeless ? 0 : 1);
 	}
+	/* and so do WELCOME and COMMITTED, of what they speak of */
+	for (int kept = 0; kept < 2; kept++) {
+		steps.next_step = 12;
+		rig_open_ready(&rig, &steps);
+		assert_int_equal(rig.side[RIG_CLIENT].s.kept_step, 12);
+		rig_begin_step(&rig, 16);
+		while (rig.side[RIG_CLIENT].s.state != SL_SESSION_COMMIT && rig_turn(&rig))
+			;
+		f = (struct sl_frame){.kind = SL_FRAME_COMMITTED, .epoch = 7};
+		f.u.committed = (struct sl_committed){.step = 12, .checkpointed = kept};
+		assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_OK);
+		assert_int_equal(rig.side[RIG_CLIENT].s.kept_step, kept ? 13 : 12);
+	}
+	steps.next_step = 0;
+	rig_open_ready(&rig, &steps);
+	rig_begin_step(&rig, 61);
+	rig_settle(&rig);
 	rig_begin_fetch(&rig);
 	f = rig_part(&rig, RIG_CLIENT, SL_PART_WEIGHTS, 1000);
 	f.u.part.step = 2;
