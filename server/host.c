@@ -386,7 +386,8 @@ static void on_tick(void *arg)
 		else
 			open++;
 	}
-	if (h->shut && !open && !h->closing)
+	/* the worker is waited for by the loop's thread: never while a job is under way that may hang */
+	if (h->shut && !open && !h->closing && !h->keeping.busy)
 		finish_close(h);
 }
 

@@ -29,7 +29,8 @@ extern struct host_rig {
 	struct sl_conf_server conf;
 	struct sl_backend cpu, counting;
 	struct sl_backend_ops counting_ops;
-	size_t taken; /* bytes that the backend was asked for */
+	size_t taken;      /* bytes that the backend was asked for */
+	const char *store; /* set before it is opened; NULL: none */
 	struct sl_device device;
 	struct sl_server_auth auth;
 } host_rig;

@@ -1,10 +1,16 @@
 /* The server's host against clients that do as they like: frames by hand, over the transport of one process. */
+#include <dirent.h>
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -320,6 +326,55 @@ static void weights_can_be_fetched_while_they_are_sent(void **state)
 	host_rig_close();
 }
 
+/* ---- its end */
+
+static const char *slow_folder; /* a disk that does not answer until the loop has turned */
+static atomic_bool asked, turned, gave_up;
+
+DIR *opendir(const char *name)
+{
+	DIR *(*real)(const char *) = (DIR * (*)(const char *)) dlsym(RTLD_NEXT, "opendir");
+	const struct timespec moment = {0, 2000000};
+
+	if (slow_folder && strcmp(name, slow_folder) == 0) {
+		atomic_store(&asked, true);
+		for (int i = 0; i < HOST_RIG_GIVE_UP_MS / 2 && !atomic_load(&turned); i++)
+			nanosleep(&moment, NULL);
+		atomic_store(&gave_up, !atomic_load(&turned));
+	}
+	return real(name);
+}
+
+static void turn(void *arg)
+{
+	(void)arg;
+	if (atomic_load(&asked))
+		atomic_store(&turned, true);
+}
+
+/* drain_s and a second signal are of use only while the loop turns. */
+static void a_store_that_hangs_does_not_stop_the_loop(void **state)
+{
+	char folder[] = "/tmp/split-host.XXXXXX";
+	struct sl_timer *timer;
+	struct sl_fail fail;
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	host_rig.store = folder;
+	host_rig_open(1, 0);
+	slow_folder = folder;
+	while (!atomic_load(&asked))
+		host_rig_turn();
+	assert_int_equal(sl_timer_open(&timer, host_rig.loop, turn, NULL, &fail), SL_OK);
+	sl_timer_start(timer, 200, 10); /* ten ticks of the host later */
+	host_rig_close();
+	assert_true(atomic_load(&turned));
+	assert_false(atomic_load(&gave_up));
+	slow_folder = host_rig.store = NULL;
+	rmdir(folder);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -334,6 +389,7 @@ int main(void)
 		cmocka_unit_test(strangers_hear_what_is_wrong),
 		cmocka_unit_test(a_silent_client_is_lost),
 		cmocka_unit_test(weights_can_be_fetched_while_they_are_sent),
+		cmocka_unit_test(a_store_that_hangs_does_not_stop_the_loop),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
