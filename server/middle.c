@@ -82,13 +82,18 @@ static enum sl_err reserve_memory(struct sl_middle *m, struct sl_fail *fail)
 	return SL_OK;
 }
 
+static const struct sl_key *owner_of(const struct sl_middle *m)
+{
+	return m->owned ? &m->owner : NULL;
+}
+
 static enum sl_err first_weights(struct sl_middle *m)
 {
 	const struct sl_hello *h = &sl_port_session(m->port)->hello;
 	const struct sl_plan_segment *s = &m->plan->segment[SL_MIDDLE];
 	float *range = sl_port_weights(m->port);
 
-	if (sl_store_get(m->env.store, h->weights_hash, range, s->weight_count))
+	if (sl_store_get(m->env.store, owner_of(m), h->weights_hash, range, s->weight_count))
 		return sl_exec_set_weights(m->exec, range);
 	if (h->weights_source != SL_WEIGHTS_SEED) {
 		m->need_weights = true;
@@ -151,8 +156,8 @@ static enum sl_err open_session(struct sl_middle *m, struct sl_fail *fail)
 		err = sl_port_equip(m->port, m->plan, m->env.be, m->env.host_be, m->agreement.codec, fail);
 	if (err)
 		return err;
-	sl_keep_open(&m->keep, m->env.store, sl_port_session(m->port)->hello.session, m->owned ? &m->owner : NULL,
-		     m->plan, m->env.device);
+	sl_keep_open(&m->keep, m->env.store, sl_port_session(m->port)->hello.session, owner_of(m), m->plan,
+		     m->env.device);
 	pin(m, sl_port_session(m->port)->hello.held, sl_port_session(m->port)->hello.n_held);
 	err = choose_step(m, fail);
 	m->opened = !err;
@@ -171,7 +176,7 @@ static enum sl_err install_weights(struct sl_middle *m, struct sl_fail *fail)
 	if (memcmp(hash, h->weights_hash, sizeof hash) != 0)
 		return sl_fail_set(fail, SL_ERR_MISMATCH,
 				   "the uploaded weights do not have the hash that Hello announced");
-	sl_store_put(m->env.store, hash, range, count);
+	sl_store_put(m->env.store, owner_of(m), hash, range, count);
 	return sl_exec_set_weights(m->exec, range);
 }
 

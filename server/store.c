@@ -24,11 +24,14 @@ static bool ends(const char *name, const char *suffix)
 
 bool sl_store_owns(const char *name)
 {
-	size_t hex = strspn(name, "0123456789abcdef");
+	size_t hex = strspn(name, "0123456789abcdef"), owner;
 	bool session = strncmp(name, "session-", strlen("session-")) == 0;
 
-	if (hex == 32 && (strcmp(name + hex, ".f32") == 0 || strcmp(name + hex, ".f32.tmp") == 0))
-		return true;
+	if (hex == 32) {
+		owner = name[hex] == '.' ? strspn(name + hex + 1, "0123456789abcdef-") : 0;
+		name += owner == SL_FINGERPRINT - 1 ? hex + 1 + owner : hex;
+		return strcmp(name, ".f32") == 0 || strcmp(name, ".f32.tmp") == 0;
+	}
 	return session && (ends(name, ".safetensors") || ends(name, ".safetensors.tmp"));
 }
 
@@ -61,12 +64,13 @@ enum sl_err sl_store_check(const char *dir, struct sl_fail *fail)
 	return SL_OK;
 }
 
-static bool path_of(const char *dir, const uint8_t hash[16], char out[PATH_MAX])
+static bool path_of(const char *dir, const struct sl_key *owner, const uint8_t hash[16], char out[PATH_MAX])
 {
-	char hex[SL_HEX16_TEXT];
+	char hex[SL_HEX16_TEXT], print[SL_FINGERPRINT] = "";
 
-	sl_hex16(hash, hex);
-	return snprintf(out, PATH_MAX, "%s/%s.f32", dir, hex) < PATH_MAX;
+	if (owner)
+		sl_key_fingerprint(owner, print);
+	return snprintf(out, PATH_MAX, "%s/%s%s%s.f32", dir, sl_hex16(hash, hex), owner ? "." : "", print) < PATH_MAX;
 }
 
 static bool read_all(int fd, uint8_t *to, size_t len)
@@ -84,7 +88,7 @@ static bool read_all(int fd, uint8_t *to, size_t len)
 	return true;
 }
 
-bool sl_store_get(const char *dir, const uint8_t hash[16], float *range, int64_t count)
+bool sl_store_get(const char *dir, const struct sl_key *owner, const uint8_t hash[16], float *range, int64_t count)
 {
 	size_t len = (size_t)count * sizeof *range;
 	char path[PATH_MAX];
@@ -93,7 +97,7 @@ bool sl_store_get(const char *dir, const uint8_t hash[16], float *range, int64_t
 	bool whole;
 	int fd;
 
-	if (!dir[0] || !path_of(dir, hash, path))
+	if (!dir[0] || !path_of(dir, owner, hash, path))
 		return false;
 	fd = SL_FAILPOINT_CALL(SL_FP_STORE_READ, open(path, O_RDONLY | O_CLOEXEC));
 	if (fd < 0)
@@ -109,14 +113,15 @@ bool sl_store_get(const char *dir, const uint8_t hash[16], float *range, int64_t
 	return false;
 }
 
-void sl_store_put(const char *dir, const uint8_t hash[16], const float *range, int64_t count)
+void sl_store_put(const char *dir, const struct sl_key *owner, const uint8_t hash[16], const float *range,
+		  int64_t count)
 {
 	struct sl_newfile file;
 	struct sl_fail fail;
 	char path[PATH_MAX];
 	enum sl_err err;
 
-	if (!dir[0] || !path_of(dir, hash, path))
+	if (!dir[0] || !path_of(dir, owner, hash, path))
 		return;
 	err = sl_newfile_open(&file, path, 0600, SL_FP_STORE_OPEN, &fail);
 	if (!err)

@@ -1,5 +1,7 @@
 /* The server's store of middle weights: one file per weight range, named by its hash, so that a client uploads its
- * weights once. Files are written as `.tmp`, synced and renamed; what is read is hashed again and not trusted. */
+ * weights once, and, where there is auth, by its owner's key: XXH3 finds faults, but who wants other weights of the
+ * same hash can compute some, and no other client must get those. Files are written as `.tmp`, synced and renamed; what
+ * is read is hashed again and not trusted. On the device's worker. */
 #ifndef SL_SERVER_STORE_H
 #define SL_SERVER_STORE_H
 
@@ -7,6 +9,7 @@
 #include <stdint.h>
 
 #include "common/base/err.h"
+#include "common/link/key.h"
 
 /* A file of the store, by its name: weights by their hash, checkpoints of sessions, and what was left of either half
  * written. All else in the folder is somebody else's. */
@@ -14,9 +17,11 @@ bool sl_store_owns(const char *name);
 /* `dir` "": nothing is kept. Creates the folder, CANTCREATE where that fails; removes its own .tmp files from it: a
  * store is one server's. */
 enum sl_err sl_store_check(const char *dir, struct sl_fail *fail) SL_MUST_CHECK;
-/* Reads `count` floats into range; false where the store does not hold them whole. */
-bool sl_store_get(const char *dir, const uint8_t hash[16], float *range, int64_t count);
+/* Reads `count` floats into range; false where the store does not hold them whole: range may then be anything. `owner`
+ * NULL: no auth. */
+bool sl_store_get(const char *dir, const struct sl_key *owner, const uint8_t hash[16], float *range, int64_t count);
 /* Keeps them. A failure is logged and nothing worse: the client still has its weights. */
-void sl_store_put(const char *dir, const uint8_t hash[16], const float *range, int64_t count);
+void sl_store_put(const char *dir, const struct sl_key *owner, const uint8_t hash[16], const float *range,
+		  int64_t count);
 
 #endif

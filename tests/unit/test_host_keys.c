@@ -11,7 +11,9 @@
 
 #include <cmocka.h>
 
+#include "common/nn/weights.h"
 #include "server/keep.h"
+#include "server/store.h"
 #include "tests/support/host_rig.h"
 
 static struct host_auth_files files;
@@ -125,6 +127,67 @@ static void checkpoints_are_their_owner_s(void **state)
 	assert_string_not_equal(mine.prefix, stolen.prefix);
 }
 
+/* Two numbers that XXH3 multiplies by zero, so that it sees their neighbours' sum alone: 1 + 1 in bits is 2 + 1/2. */
+static void same_hash(float *one, float *other, int64_t count, uint8_t hash[16])
+{
+	static const uint32_t secret[2] = {0x396cfeb8, 0x2c81017c}; /* of XXH3 without a seed: bytes 0 to 3, 8 to 11 */
+	uint8_t found[16];
+
+	assert_in_range(count, 64, INT32_MAX);
+	memset(one, 0, (size_t)count * sizeof *one);
+	memcpy(one, &secret[0], sizeof *one);
+	memcpy(one + 16, &secret[1], sizeof *one);
+	memcpy(other, one, (size_t)count * sizeof *one);
+	one[1] = one[17] = 1;
+	other[1] = 2;
+	other[17] = 0.5f;
+	sl_weights_hash(one, count, hash);
+	sl_weights_hash(other, count, found);
+	assert_memory_equal(hash, found, sizeof found);
+}
+
+/* Who found other weights of the hash that another client's have, and uploads them first, trains alone. */
+static void weights_are_their_owner_s(void **state)
+{
+	char folder[] = "/tmp/split-keys.XXXXXX", command[64];
+	struct sl_agreement a = host_rig_agreement_of(10, 32, 2);
+	struct sl_frame hello[2];
+	struct host_client c[2];
+	uint8_t hash[16];
+	int64_t count;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		hello[i] = host_rig_hello_of(&a, (uint8_t)(i + 1), 1, &count);
+		hello[i].u.hello.weights_source = SL_WEIGHTS_HASH;
+	}
+	float *mine = malloc((size_t)count * sizeof(float)), *poison = malloc((size_t)count * sizeof(float));
+	assert_true(mine && poison);
+	same_hash(mine, poison, count, hash);
+	assert_non_null(mkdtemp(folder));
+	host_rig.store = folder;
+	open_secure_host(2);
+	sl_store_put(folder, &pair[0].public_key, hash, poison, count);
+	for (int i = 0; i < 2; i++) {
+		memcpy(hello[i].u.hello.weights_hash, hash, sizeof hash);
+		connect_as(&c[i], i);
+		host_rig_say(&c[i], &hello[i]);
+		host_rig_await(&c[i].came[SL_FRAME_WELCOME], 1);
+		assert_int_equal(c[i].last[SL_FRAME_WELCOME].u.welcome.need_weights, i == 1);
+		host_rig_hang_up(&c[i]);
+	}
+	assert_false(sl_store_get(folder, &pair[1].public_key, hash, mine, count));
+	assert_false(sl_store_get(folder, NULL, hash, mine, count));
+	assert_true(sl_store_get(folder, &pair[0].public_key, hash, mine, count));
+	assert_memory_equal(mine, poison, (size_t)count * sizeof(float));
+	close_secure_host();
+	host_rig.store = NULL;
+	snprintf(command, sizeof command, "rm -r %s", folder);
+	assert_int_equal(system(command), 0);
+	free(mine);
+	free(poison);
+}
+
 static void a_key_has_so_many_sessions_and_no_more(void **state)
 {
 	struct sl_frame hello[4] = {host_rig_small_hello(1, 1), host_rig_small_hello(2, 1), host_rig_small_hello(3, 1),
@@ -190,6 +253,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_session_s_id_is_worth_nothing_without_its_key),
 		cmocka_unit_test(checkpoints_are_their_owner_s),
+		cmocka_unit_test(weights_are_their_owner_s),
 		cmocka_unit_test(a_key_has_so_many_sessions_and_no_more),
 		cmocka_unit_test(a_revoked_key_is_out_at_once_and_a_new_one_in),
 	};

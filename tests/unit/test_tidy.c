@@ -23,14 +23,14 @@ static const struct {
 	const char *name;
 	int bytes, age_s;
 } files[] = {
-	{ID_A ".f32", 100, 50},
+	{ID_A ".0123-4567-89ab-cdef.f32", 100, 50},
 	{ID_B ".f32", 200, 400},
 	{"session-" ID_A "-000000000007.safetensors", 300, 300},
 	{"session-" ID_A ".k-000000000009.safetensors", 10, 250},
 	{"session-" ID_B "-000000000003.safetensors", 400, 300},
 	{"session-" ID_B "-000000000004.safetensors.tmp", 5, 300},
 	{"notes.txt", 50, 9999},
-	{"abc.f32", 50, 9999},
+	{ID_B ".0123-4567.f32", 50, 9999},
 	{"session-" ID_B ".txt", 50, 9999},
 };
 
