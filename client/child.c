@@ -100,7 +100,8 @@ static enum sl_err wait_for(pid_t pid, const char *stderr_path, struct sl_fail *
 	last_line(stderr_path, said);
 	if (WIFSIGNALED(status))
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "ended by signal %d: %.300s", WTERMSIG(status), said);
-	return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "exit status %d: %.300s", WEXITSTATUS(status), said);
+	return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "exit status %d%s%.300s", WEXITSTATUS(status), *said ? ": " : "",
+			   said);
 }
 
 enum sl_err sl_child_run(struct sl_child *c, const char *stderr_path, json_t **out, struct sl_fail *fail)

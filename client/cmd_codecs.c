@@ -4,13 +4,15 @@
 
 #include "client/command.h"
 #include "client/measure.h"
+#include "common/base/wrap.h"
 #include "common/codec/stage.h"
 
 static const char *const usage[] = {
-	"splitc codecs [--measure (FILE.safetensors | --shape N,H,W,C) [CODEC]… [--threads N]] [--json]",
+	"splitc codecs [--measure (FILE | --shape N,H,W,C) [CODEC]… [--threads N]] [--json]",
 	"Lists the codecs that `codec:` takes; a chain joins them with '|', as in topk:0.2|quant:8.",
 	"--measure: bytes, real and nominal ratio, relative error and GB/s of these CODECs (some usual ones where "
-	"none is named), on every tensor of floats in FILE (NHWC, as activations lie in memory), or on normal values.",
+	"none is named), on every tensor of floats in the safetensors FILE (NHWC, as activations lie in memory), or "
+	"on normal values.",
 	NULL,
 };
 
@@ -45,7 +47,9 @@ int splitc_codecs(int argc, char **argv)
 	if (!o.json) {
 		printf("%3s  %-12s %-10s %s\n", "id", "name", "kind", "written as");
 		for (const struct sl_codec_stage *const *s = sl_codec_stages(); *s; s++)
-			printf("%3u  %-12s %-10s %s\n", (*s)->id, (*s)->name, kind_name((*s)->kind), (*s)->usage);
+			sl_print_wrapped(stdout, (*s)->usage,
+					 printf("%3u  %-12s %-10s ", (*s)->id, (*s)->name, kind_name((*s)->kind)),
+					 SL_WRAP_WIDTH);
 		return 0;
 	}
 	list = json_array();

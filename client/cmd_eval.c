@@ -3,6 +3,7 @@
 #include "client/child.h"
 #include "client/command.h"
 #include "client/drive.h"
+#include "common/base/wrap.h"
 
 static const char *const usage[] = {
 	"splitc eval CONFIG [--weights FILE] [--local] [--parity] [--set KEY=VALUE]… [--json]",
@@ -54,7 +55,9 @@ static void print_parity(const struct sl_conf_client *conf, bool json, const dou
 		return;
 	}
 	printf("%-48s %10s %10s\n", "codecs of head_act, mid_act at inference", "accuracy", "loss");
-	printf("%-22s %-25s %8.2f %% %10.4f\n", conf->codec[0], conf->codec[1], 100 * acc[0], loss[0]);
+	sl_print_cell(stdout, conf->codec[0], 0, 23);
+	sl_print_cell(stdout, conf->codec[1], 23, 25);
+	printf(" %8.2f %% %10.4f\n", 100 * acc[0], loss[0]);
 	printf("%-22s %-25s %8.2f %% %10.4f\n", "none", "none", 100 * acc[1], loss[1]);
 	printf("%-48s %+8.2f   %+10.4f\n", "difference (points)", 100 * (acc[0] - acc[1]), loss[0] - loss[1]);
 }

@@ -4,6 +4,7 @@
 
 #include "client/command.h"
 #include "client/setup.h"
+#include "common/base/wrap.h"
 
 static const char *const usage[] = {
 	"splitc flops CONFIG [--set KEY=VALUE]… [--json]",
@@ -67,14 +68,15 @@ static void print_decay(const struct sl_plan *plan)
 	printf("falls to             %.4f\n\n", compress_rate(plan, UINT64_MAX));
 	for (int cut = 0; cut < 2; cut++) {
 		const struct sl_decay *d = &plan->decay[cut];
-		int width[SL_DECAY_MAX_TIMES + 1], n = sl_decay_widths(d, width);
+		int width[SL_DECAY_MAX_TIMES + 1], n = sl_decay_widths(d, width), at;
+		char text[64 + 12 * (SL_DECAY_MAX_TIMES + 1)];
 
 		if (!d->full)
 			continue;
-		printf("%s  features that cross, every %" PRId64 " steps:", key[cut], d->every);
+		at = snprintf(text, sizeof text, "features that cross, every %" PRId64 " steps:", d->every);
 		for (int i = sl_decay_falls(d, 0); i < n; i++)
-			printf(" %d", width[i]);
-		putchar('\n');
+			at += snprintf(text + at, sizeof text - (size_t)at, " %d", width[i]);
+		sl_print_wrapped(stdout, text, printf("%s  ", key[cut]), SL_WRAP_WIDTH);
 	}
 }
 

@@ -9,14 +9,14 @@
 #include "client/command.h"
 #include "common/base/clock.h"
 #include "common/base/pool.h"
+#include "common/base/wrap.h"
 #include "common/codec/codec.h"
 #include "common/nn/safetensors.h"
 #include "kernels/cpu/cpu.h"
 
-enum { MAX_SPECS = 64, REPEATS = 5, MAX_TENSOR = 1 << 29 };
+enum { MAX_SPECS = 64, REPEATS = 5, MAX_TENSOR = 1 << 29, CODEC_WIDTH = 24 };
 
-static const char usage[] =
-	"splitc codecs --measure (FILE.safetensors | --shape N,H,W,C) [CODEC]… [--threads N] [--json]";
+static const char usage[] = "splitc codecs --measure (FILE | --shape N,H,W,C) [CODEC]… [--threads N] [--json]";
 
 static const char *const usual[] = {"none",         "f16",
 				    "bf16",         "quant:8",
@@ -91,8 +91,9 @@ static void show(struct measure *m, const char *spec, const struct sl_shape *sha
 	double whole = (double)sl_shape_count(shape) * sizeof(float);
 
 	if (!m->json) {
-		printf("%-26s %12zu %8.4f %8.4f %10.3g %8.2f %8.2f\n", spec, r->bytes, (double)r->bytes / whole,
-		       r->nominal / whole, r->error, whole / r->encode_s / 1e9, whole / r->decode_s / 1e9);
+		sl_print_cell(stdout, spec, 0, CODEC_WIDTH);
+		printf("%11zu %7.4f %7.4f %9.3g %8.2f %8.2f\n", r->bytes, (double)r->bytes / whole, r->nominal / whole,
+		       r->error, whole / r->encode_s / 1e9, whole / r->decode_s / 1e9);
 		fflush(stdout);
 		return;
 	}
@@ -129,11 +130,12 @@ static void measure_tensor(struct measure *m, const char *name, struct sl_tensor
 	char shape[SL_SHAPE_TEXT];
 
 	if (!m->json)
-		printf("%s %s, fp32 %.2f MiB, %d threads; GB = 10^9 bytes of the tensor\n%-26s %12s %8s %8s %10s %8s "
-		       "%8s\n",
+		printf("%s %s\nfp32 %.2f MiB; %d thread%s; GB = 10^9 bytes of the tensor\n"
+		       "%-*s%11s %7s %7s %9s %8s %8s\n",
 		       name, sl_shape_text(&x->shape, shape),
-		       (double)sl_shape_count(&x->shape) * sizeof(float) / 0x1p20, sl_pool_threads(m->pool), "codec",
-		       "bytes", "ratio", "nominal", "rel. error", "enc GB/s", "dec GB/s");
+		       (double)sl_shape_count(&x->shape) * sizeof(float) / 0x1p20, sl_pool_threads(m->pool),
+		       sl_pool_threads(m->pool) == 1 ? "" : "s", CODEC_WIDTH, "codec", "bytes", "ratio", "nominal",
+		       "rel. err.", "enc GB/s", "dec GB/s");
 	m->rows = json_array();
 	for (int i = 0; i < m->n_spec; i++)
 		measure_codec(m, m->spec[i], x, y);

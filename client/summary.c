@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/wrap.h"
+
+enum { CODEC_WIDTH = 24 };
+
 static const double MB = 1e6;
 
 static double per(double a, double b)
@@ -70,16 +74,18 @@ static void print_bytes(const struct sl_jsonl_summary *s, uint64_t from)
 
 	if (from)
 		snprintf(codec, sizeof codec, "codec (from step %" PRIu64 ")", from);
-	printf("\n%-9s  %-24s %10s %10s %7s %7s\n", "tensor", codec, "wire MB", "fp32 MB", "real", "nominal");
+	printf("\n%-9s  %-*s %10s %10s %7s %7s\n", "tensor", CODEC_WIDTH, codec, "wire MB", "fp32 MB", "real",
+	       "nominal");
 	for (int dir = 0; dir < SL_JSONL_DIRECTIONS; dir++) {
 		const struct sl_jsonl_direction *d = &s->direction[dir];
 		bool up = dir == SL_DIR_HEAD_ACT || dir == SL_DIR_MID_GRAD;
 
 		if (!d->name)
 			continue;
-		printf("%-9s  %-24s %10.2f %10.2f %7.4f %7.4f  %s\n", d->name, d->codec, (double)d->wire_bytes / MB,
-		       (double)d->raw_bytes / MB, per((double)d->wire_bytes, (double)d->raw_bytes),
-		       per(d->nominal_bytes, (double)d->raw_bytes), up ? "up" : "down");
+		sl_print_cell(stdout, d->codec, printf("%-9s  ", d->name), CODEC_WIDTH);
+		printf(" %10.2f %10.2f %7.4f %7.4f  %s\n", (double)d->wire_bytes / MB, (double)d->raw_bytes / MB,
+		       per((double)d->wire_bytes, (double)d->raw_bytes), per(d->nominal_bytes, (double)d->raw_bytes),
+		       up ? "up" : "down");
 	}
 	printf("%-9s  headers and control too%s: %.2f MB up%s, %.2f MB down\n", "all", from ? ", from step 0" : "",
 	       (double)s->wire_tx_bytes / MB, from ? "" : " (to the server)", (double)s->wire_rx_bytes / MB);

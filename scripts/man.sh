@@ -19,7 +19,9 @@ escape() { sed -e 's/\\/\\e/g' -e 's/-/\\-/g' -e "s/^\([.']\)/\\\\\&\1/"; }
 # the --help of a sub-command: synopsis, paragraphs, options
 command_page() {
 	"$program" "$1" --help | escape | awk -v name="$name" '
-		/^usage: / { sub(/^usage: /, ""); print ".SS \"" name " " cmd "\""; print ".B " $0; next }
+		/^usage: / { sub(/^usage: /, ""); print ".SS \"" name " " cmd "\""; synopsis = $0; next }
+		synopsis && !/^$/ { sub(/^ +/, ""); synopsis = synopsis " " $0; next }
+		synopsis { print ".B " synopsis; synopsis = "" }
 		/^options:$/ { options = 1; next }
 		!options && /^$/ { print ".PP"; next }
 		options && /^  \\-/ {

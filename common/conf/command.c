@@ -12,7 +12,7 @@ static void print_help(FILE *to, const char *program, const struct sl_command *c
 	fprintf(to, "usage: %s COMMAND …\n\n", program);
 	for (const struct sl_command *c = commands; c->name; c++)
 		fprintf(to, "  %-8s  %s\n", c->name, c->help);
-	fprintf(to, "\n`%s COMMAND --help` says more, and `man %s`. Errors end with an exit status of sysexits.h.\n",
+	fprintf(to, "\n`%s COMMAND --help` says more, and `man %s`.\nErrors end with an exit status of sysexits.h.\n",
 		program, program);
 }
 

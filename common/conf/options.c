@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/wrap.h"
 
-enum { HELP_COLUMN = 22, HELP_WIDTH = 79 };
+enum { HELP_COLUMN = 22 };
 
 struct option {
 	const char *name, *value; /* value NULL: a flag */
@@ -57,33 +58,6 @@ static int usage_error(const struct sl_options *o, const char *what, const char 
 	return sl_err_exit_status(SL_ERR_USAGE);
 }
 
-/* Words of `text` in lines that begin at `column`, where the cursor stands. */
-static void print_wrapped(const char *text, int column)
-{
-	int at = column;
-
-	while (*text) {
-		/* a letter beyond ASCII is as wide as one: its other bytes do not count */
-		size_t len = strcspn(text, " ");
-		int width = 0;
-
-		for (size_t i = 0; i < len; i++)
-			width += ((unsigned char)text[i] & 0xc0) != 0x80;
-		if (at > column && at + 1 + width > HELP_WIDTH) {
-			printf("\n%*s", column, "");
-			at = column;
-		} else if (at > column) {
-			putchar(' ');
-			at++;
-		}
-		printf("%.*s", (int)len, text);
-		at += width;
-		text += len;
-		text += strspn(text, " ");
-	}
-	putchar('\n');
-}
-
 static void print_option(const char *name, const char *value, const char *help)
 {
 	int at = printf("  %s%s%s", name, value ? " " : "", value ? value : "");
@@ -91,15 +65,15 @@ static void print_option(const char *name, const char *value, const char *help)
 	if (at + 2 > HELP_COLUMN)
 		at = printf("\n") - 1;
 	printf("%*s", HELP_COLUMN - at, "");
-	print_wrapped(help, HELP_COLUMN);
+	sl_print_wrapped(stdout, help, HELP_COLUMN, SL_WRAP_WIDTH);
 }
 
 static void print_usage(const struct sl_options *o, unsigned takes)
 {
-	printf("usage: %s\n", o->usage[0]);
+	sl_print_wrapped(stdout, o->usage[0], printf("usage: "), SL_WRAP_WIDTH);
 	for (int i = 1; o->usage[i]; i++) {
 		printf("\n  ");
-		print_wrapped(o->usage[i], 2);
+		sl_print_wrapped(stdout, o->usage[i], 2, SL_WRAP_WIDTH);
 	}
 	printf("\noptions:\n");
 	for (int i = 0; i < OPTIONS; i++)

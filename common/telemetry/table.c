@@ -5,10 +5,11 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "common/base/wrap.h"
 #include "common/telemetry/progress.h"
 #include "common/telemetry/status.h"
 
-enum { CELL = 64, ID_SHOWN = 8, LONG_TASK_S = 10 };
+enum { CELL = 64, ID_SHOWN = 8, PEER_LEAST = 8, LONG_TASK_S = 10 };
 
 struct column {
 	const char *title;
@@ -147,7 +148,8 @@ static const struct column columns[] = {
 enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
 /* Their widths, 0 for those in which no session says anything, and for a client's peer, whose address stands above; all
- * of them without those to spare where that is more than `most`. */
+ * of them without those to spare where that is more than `most`, and then, of the names of peers, what there is room
+ * for. */
 static void choose_columns(const struct sl_status *status, int most, int width[COLUMNS])
 {
 	bool client = strcmp(status->role, "client") == 0;
@@ -169,8 +171,15 @@ static void choose_columns(const struct sl_status *status, int most, int width[C
 		width[c] = says ? width[c] : 0;
 		sum += says ? width[c] + 2 : 0;
 	}
-	for (int c = 0; c < COLUMNS && most && sum > most; c++)
+	if (!most || sum <= most)
+		return;
+	for (int c = 0; c < COLUMNS; c++) {
+		sum -= columns[c].spare && width[c] ? width[c] + 2 : 0;
 		width[c] = columns[c].spare ? 0 : width[c];
+	}
+	for (int c = 0; c < COLUMNS; c++)
+		if (columns[c].cell == cell_peer && sum > most && width[c] > PEER_LEAST)
+			width[c] = width[c] - PEER_LEAST < sum - most ? PEER_LEAST : width[c] - (sum - most);
 }
 
 static void print_row(FILE *file, const int width[COLUMNS], const struct sl_status_session *s)
@@ -185,7 +194,7 @@ static void print_row(FILE *file, const int width[COLUMNS], const struct sl_stat
 			columns[c].cell(s, cell);
 		else
 			strcpy(cell, columns[c].title);
-		fprintf(file, columns[c].left ? "%s%-*s" : "%s%*s", gap, width[c], cell);
+		fprintf(file, columns[c].left ? "%s%-*.*s" : "%s%*.*s", gap, width[c], width[c], cell);
 		gap = "  ";
 	}
 	fputc('\n', file);
@@ -220,21 +229,26 @@ static void print_memory(FILE *file, const struct sl_status_session *s)
 }
 
 /* Below its row, what does not change from step to step, and what adds up. */
-static void print_details(FILE *file, const struct sl_status_session *s)
+static void print_details(FILE *file, const struct sl_status_session *s, int most)
 {
-	char sent[CELL], received[CELL], age[16];
+	char sent[CELL], received[CELL], age[16], codec[5 * SL_STATUS_TEXT] = "codec";
 	bool same = true;
 
 	for (int i = 1; i < 4; i++)
 		same = same && strcmp(s->codec[i], s->codec[0]) == 0;
 	print_text(file, "  ", s->model);
 	print_text(file, ", ", s->partition);
-	fputs("\n  codec", file);
-	for (int i = 0; i < (same ? 1 : 4); i++)
-		print_text(file, " ", s->codec[i]);
+	fputs("\n  ", file);
+	for (int i = 0; i < (same ? 1 : 4); i++) {
+		char line[SL_STATUS_TEXT];
+
+		put_line(line, sizeof line, s->codec[i]);
+		strcat(strcat(codec, " "), line);
+	}
+	sl_print_wrapped(file, codec, 2, most);
 	put_bytes(sent, s->tx_bytes);
 	put_bytes(received, s->rx_bytes);
-	fprintf(file, "\n  sent %s, received %s in %s", sent, received, sl_progress_duration(s->age_s, age));
+	fprintf(file, "  sent %s, received %s in %s", sent, received, sl_progress_duration(s->age_s, age));
 	if (s->checkpoint_step)
 		fprintf(file, "; checkpoint at step %" PRId64, s->checkpoint_step);
 	if (s->skipped)
@@ -310,7 +324,7 @@ void sl_status_table(const struct sl_status *status, int columns_most, FILE *fil
 	print_row(file, width, NULL);
 	for (int i = 0; i < status->n_session; i++) {
 		print_row(file, width, &status->session[i]);
-		print_details(file, &status->session[i]);
+		print_details(file, &status->session[i], columns_most);
 	}
 	for (int i = 0; i < status->n_session; i++)
 		print_missed(file, &status->session[i]);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Manual pages and completions say what the programs do: every command, option, key and exit status is there; where man is, it
-# finds nothing wrong with the pages.
+# finds nothing wrong with the pages. What is said on a terminal fits 80 columns.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -13,7 +13,12 @@ for program in "$SPLITC" "$SPLITS"; do
 	scripts/man.sh "$name" "$program" >"$page" || fail "man.sh $name"
 	commands=$("$program" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p')
 	[ -n "$commands" ] || fail "$name has no commands"
+	"$program" --help >"$tmp/$name help"
+	fits "$tmp/$name help"
 	for command in $commands; do
+		"$program" "$command" --help >"$tmp/$name $command"
+		fits "$tmp/$name $command"
+		has "$page" ".B $(sed -n '/^usage: /,/^$/p' "$tmp/$name $command" | sed 's/^usage: //' | xargs echo)"
 		has "$page" ".SS \"$name $command\""
 		for option in $("$program" "$command" --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p'); do has "$page" ".B \"$option"; done
 	done

@@ -14,6 +14,10 @@ jq -e '.codecs | .[1].relative_error == 0 and .[0].relative_error > 0.001 and .[
 [ "$(jq -c '[.shape, .codecs[].bytes]' "$tmp/joined.json")" = "$(jq -c '[.shape, .codecs[].bytes]' "$tmp/made.json")" ] || fail "options with = measure something else"
 "$SPLITC" codecs --measure tests/golden/mobilenet_v2_run.safetensors none >"$tmp/file.out" 2>"$tmp/file.log" || fail "status $?"
 grep -q '^input \[4,64,64,3\]' "$tmp/file.out" || fail "the tensors of a file"
+"$SPLITC" codecs --measure --shape 4,7,7,16 none 'topk:0.2,ef=true|quant:8|zstd:12' >"$tmp/table.out" 2>"$tmp/made.log" || fail "status $?"
+grep -qE '^ {24} +[0-9]+ ' "$tmp/table.out" || fail "a codec too long for its column: $(cat "$tmp/table.out")"
+"$SPLITC" codecs >"$tmp/list.out"
+for table in file table list; do fits "$tmp/$table.out"; done
 rc=0
 "$SPLITC" codecs --measure --shape 0,4 2>"$tmp/bad.log" || rc=$?
 [ $rc = 64 ] || fail "a shape that is none: status $rc"

@@ -63,6 +63,7 @@ done
 # rows that switch off what the config has are the rows of a config without
 timeout -k 5 $patience "$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/none.yaml" --out "$tmp/off" --local \
 	--set insert.head=linear:2 --set insert.tail=conv:160 >"$tmp/off.log" 2>&1 || fail "a sweep over inserts: $?"
+fits "$tmp/off.log"
 [ "$(cell off 2 rate_nominal)" = 1 ] && [ "$(cell off 2 test_loss)" = "$(cell local 2 test_loss)" ] || fail 'insert: none leaves an insert'
 holds "$(cell off 3 rate_nominal) < 1 && $(cell off 3 rate_nominal) > 0.6" 'insert: {tail: none} leaves the head alone'
 holds "$(cell off 4 rate_nominal) < 0.21" "an empty row has the config's"
@@ -86,6 +87,8 @@ client trained "$tmp/client.yaml" --local || fail 'no weights to evaluate'
 for where in --local "--set server=$endpoint"; do
 	evaluate=("$SPLITC" eval "$tmp/client.yaml" $where --set log.dir="$tmp/trained" --set control="$tmp/eval.sock" --json)
 	"${evaluate[@]}" --parity --set codec=quant:2 >"$tmp/parity.json" 2>"$tmp/parity.log" || fail "parity $where"
+	"${evaluate[@]/#--json/--parity}" --set codec='topk:0.2,ef=true|quant:8' >"$tmp/parity.txt" 2>"$tmp/parity.log" || fail "parity as a table $where"
+	fits "$tmp/parity.txt"
 	with=$(sed -n 's/.*"with":{"test_acc":\([^,]*\),"test_loss":\([^}]*\)}.*/\1 \2/p' "$tmp/parity.json")
 	without=$(sed -n 's/.*"without":{"test_acc":\([^,]*\),"test_loss":\([^}]*\)}.*/\1 \2/p' "$tmp/parity.json")
 	for codec in quant:2 none; do

@@ -1,4 +1,4 @@
-/* err, log, buf, arena, folder. */
+/* err, log, buf, arena, folder, wrap. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,6 +18,7 @@
 #include "common/base/err.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"
+#include "common/base/wrap.h"
 
 static void err_map_is_whole(void **state)
 {
@@ -293,6 +294,31 @@ static void folders_are_made_and_synced(void **state)
 	}
 }
 
+static void text_fits_its_columns(void **state)
+{
+	char text[256];
+	FILE *file = fmemopen(text, sizeof text, "w");
+	(void)state;
+
+	assert_non_null(file);
+	sl_print_wrapped(file, "one two… [--set KEY=VALUE]… three", 2, 11);
+	sl_print_wrapped(file, "one two… [--set KEY=VALUE]… three", 2, 0);
+	sl_print_wrapped(file, "", 2, 11);
+	for (int i = 0; i < 2; i++) {
+		fputs("a ", file);
+		sl_print_cell(file, i ? "quant:16" : "quant:8", 2, 7);
+		fputs(" 4\n", file);
+	}
+	sl_print_cell(file, "r…", 0, 3);
+	fclose(file);
+	assert_string_equal(text, "one two…\n  [--set KEY=VALUE]…\n  three\n"
+				  "one two… [--set KEY=VALUE]… three\n"
+				  "\n"
+				  "a quant:8 4\n"
+				  "a quant:16\n          4\n"
+				  "r… ");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -306,6 +332,7 @@ int main(void)
 		cmocka_unit_test(arena_extremes),
 		cmocka_unit_test(clock_advances),
 		cmocka_unit_test(folders_are_made_and_synced),
+		cmocka_unit_test(text_fits_its_columns),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -229,6 +229,22 @@ static void table_fits_the_terminal(void **state)
 	assert_non_null(strstr(table(&in, 80), "SESSION   PEER       PHASE     STEP  IMG/S  TX MB/S  RX MB/S  IDLE\n"));
 	assert_non_null(strstr(table(&in, 66), "SESSION   PEER       PHASE     STEP  IMG/S  TX MB/S  RX MB/S  IDLE\n"));
 	assert_non_null(strstr(table(&in, 65), "SESSION   PEER       PHASE     STEP  IMG/S  IDLE\n"));
+	/* a peer with a key, and a name as long as no terminal is wide */
+	strcpy(one.peer, "edge-1 0123-4567-89ab-cdef");
+	assert_non_null(
+		strstr(table(&in, 80), "\n01234567  edge-1 0123-4567-89ab-cdef  train  120/360    812    0s\n"));
+	memset(one.peer, 'n', 100);
+	one.peer[100] = 0;
+	for (int i = 0; i < 4; i++)
+		strcpy(one.codec[i], "topk:0.2,ef=true|quant:8");
+	strcpy(one.codec[3], "lowrank:3,warm=true");
+	one.checkpoint_missed = one.memory_bytes = 0;
+	for (int most = 62; most <= 80; most += 6)
+		for (const char *line = strstr(table(&in, most), "SESSION"); *line; line += strcspn(line, "\n") + 1)
+			assert_in_range(strcspn(line, "\n"), 1, most);
+	assert_non_null(strstr(table(&in, 80), "\n  codec topk:0.2,ef=true|quant:8 topk:0.2,ef=true|quant:8\n"
+					       "  topk:0.2,ef=true|quant:8 lowrank:3,warm=true\n"));
+	strcpy(one.peer, "127.0.0.1");
 	strcpy(in.role, "client");
 	assert_non_null(strstr(table(&in, 65), "SESSION   PHASE     STEP  IMG/S  TX MB/S  RX MB/S  IDLE\n"));
 }

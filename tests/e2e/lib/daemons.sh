@@ -149,6 +149,9 @@ ends_with() {
 # at_point NAME POINT: a process whose log is NAME's stands at that failpoint, or has passed it
 at_point() { wait_for "$1 does not get to $2" grep -q " failpoint: $2, " "$tmp/$1.log"; }
 
+# fits FILE: no line of it is wider than a terminal
+fits() { [ "$(wc -L <"$1")" -le 80 ] || fail "${1##*/} is wider than 80 columns: $(awk 'length > 80' "$1" | head -n 3)"; }
+
 # steps_of NAME: how many steps log.jsonl holds
 steps_of() { grep -c '^{"type":"step"' "$tmp/$1/log.jsonl" 2>/dev/null || true; }
 has_steps() { [ "$(steps_of "$1")" -ge "$2" ]; }

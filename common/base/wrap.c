@@ -1,0 +1,56 @@
+#include "common/base/wrap.h"
+
+#include <stddef.h>
+
+static int columns_of(const char *text, size_t len)
+{
+	int n = 0;
+
+	for (size_t i = 0; i < len; i++)
+		n += ((unsigned char)text[i] & 0xc0) != 0x80;
+	return n;
+}
+
+static size_t word_length(const char *text)
+{
+	int depth = 0;
+	size_t n = 0;
+
+	for (; text[n] && (text[n] != ' ' || depth > 0); n++)
+		depth += (text[n] == '[') - (text[n] == ']');
+	return n;
+}
+
+void sl_print_wrapped(FILE *to, const char *text, int column, int width)
+{
+	int at = column;
+
+	while (*text) {
+		size_t len = word_length(text);
+		int word = columns_of(text, len);
+
+		if (at > column && width && at + 1 + word > width) {
+			fprintf(to, "\n%*s", column, "");
+			at = column;
+		} else if (at > column) {
+			fputc(' ', to);
+			at++;
+		}
+		fprintf(to, "%.*s", (int)len, text);
+		at += word;
+		for (text += len; *text == ' '; text++)
+			;
+	}
+	fputc('\n', to);
+}
+
+void sl_print_cell(FILE *to, const char *text, int column, int width)
+{
+	int n = 0, over;
+
+	for (const char *c = text; *c; c++)
+		n += columns_of(c, 1);
+	over = n > width;
+	fprintf(to, over ? "%s\n" : "%s", text);
+	fprintf(to, "%*s", over ? column + width : width - n, "");
+}
