@@ -32,10 +32,14 @@ void sl_child_open(struct sl_child *c, const struct sl_options *o)
 		add_arg(c, "--weights");
 		add_arg(c, o->weights);
 	}
-	for (int i = 0; i < o->n_set; i++) {
-		add_arg(c, "--set");
-		add_arg(c, o->set[i]);
-	}
+	for (int i = 0; i < o->n_set; i++)
+		sl_child_setting(c, o->set[i]);
+}
+
+void sl_child_setting(struct sl_child *c, const char *setting)
+{
+	add_arg(c, "--set");
+	add_arg(c, setting);
 }
 
 void sl_child_set(struct sl_child *c, const char *key, const char *value)
@@ -49,8 +53,7 @@ void sl_child_set(struct sl_child *c, const char *key, const char *value)
 	text = c->text[c->n_text++];
 	if (snprintf(text, SL_CHILD_TEXT, "%s=%s", key, value) >= SL_CHILD_TEXT)
 		c->overflow = true;
-	add_arg(c, "--set");
-	add_arg(c, text);
+	sl_child_setting(c, text);
 }
 
 static enum sl_err spawn(struct sl_child *c, int out_fd, const char *stderr_path, pid_t *pid, struct sl_fail *fail)

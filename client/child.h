@@ -7,7 +7,7 @@
 
 #include "client/command.h"
 
-enum { SL_CHILD_ARGS = 2 * SL_MAX_SETS + 48, SL_CHILD_TEXT = 512 };
+enum { SL_CHILD_ARGS = 2 * SL_MAX_SETS + 2 * SL_CONF_LIST_MAX + 48, SL_CHILD_TEXT = 512 };
 
 struct sl_child {
 	const char *arg[SL_CHILD_ARGS]; /* borrowed, or in `text` */
@@ -19,7 +19,8 @@ struct sl_child {
 
 /* "COMMAND CONFIG --json", then --local, --weights and every --set of `o`. */
 void sl_child_open(struct sl_child *c, const struct sl_options *o);
-/* --set key=value, after those of the options, so that it wins. */
+/* --set setting, or key=value, after those of the options, so that it wins. The setting is borrowed. */
+void sl_child_setting(struct sl_child *c, const char *setting);
 void sl_child_set(struct sl_child *c, const char *key, const char *value);
 
 /* Waits for it. stderr goes to the file (NULL: to ours). UNAVAILABLE where its exit status is not 0 (the text ends with

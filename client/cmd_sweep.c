@@ -11,8 +11,9 @@ static const char *const usage[] = {
 	"Trains the run of the config once for every row of the list, each in a process of its own, and writes "
 	"DIR/sweep.csv (rate, accuracy, loss, times, bandwidths) and gnuplot scripts with their pictures. DIR: sweep.",
 	"A row is a section: name, and what it changes of the config: codec (one, or one by tensor), insert (none: "
-	"without the config's), chunks; rows of one name and different chunks make one line of a picture. A row that "
-	"fails is marked and passed over; the exit status is then 69.",
+	"without the config's), chunks, and in `set` a list of any other keys, as --set takes them: "
+	"{name: adamw, set: [train.optimizer.kind=adamw, train.optimizer.lr=0.001]}. Rows of one name and different "
+	"chunks make one line of a picture. A row that fails is marked and passed over; the exit status is then 69.",
 	NULL,
 };
 
@@ -45,20 +46,22 @@ static void say(const struct sl_conf_sweep_row *row, const struct sl_sweep_resul
 }
 
 /* The CSV is whole after every row. */
-static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_client *conf,
-			 const struct sl_conf_sweep_row *row, struct sl_sweep_result *result, int n, int *failed,
-			 struct sl_fail *fail)
+static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_sweep_row *row,
+			 struct sl_sweep_result *result, int n, int *failed, struct sl_fail *fail)
 {
 	const char *out_dir = o->out ? o->out : "sweep";
 	enum sl_err err = SL_OK;
 	int done = 0;
 
-	err = sl_folder_make(out_dir, 0777, fail);
+	for (int i = 0; i < n && !err; i++) /* no row is found wrong after hours of others */
+		err = sl_sweep_begin(&result[i], o, &row[i], fail);
+	if (!err)
+		err = sl_folder_make(out_dir, 0777, fail);
 	if (err)
 		return err;
 	catch_signals();
 	while (done < n && !err && !stop_asked) {
-		sl_sweep_run(&result[done], o, conf, &row[done], done + 1, out_dir);
+		sl_sweep_run(&result[done], o, &row[done], done + 1, out_dir);
 		say(&row[done], &result[done], done + 1, n);
 		*failed += !result[done].done;
 		done++;
@@ -89,7 +92,7 @@ int splitc_sweep(int argc, char **argv)
 	err = row && result ? sl_conf_load_list(&sl_conf_sweep_schema, row, SL_SWEEP_MAX_ROWS, &n, o.codecs, &fail)
 			    : sl_fail_set(&fail, SL_ERR_NOMEM, "no memory for the rows");
 	if (!err)
-		err = sweep(&o, &conf, row, result, n, &failed, &fail);
+		err = sweep(&o, row, result, n, &failed, &fail);
 	free(row);
 	free(result);
 	if (err)

@@ -18,9 +18,13 @@ struct sl_sweep_result {
 	double steps, wire_tx_bytes, wire_rx_bytes;
 };
 
-/* Runs one row in a process of its own; its log goes to out_dir/row-NN/. Fills `result` in any case. */
-void sl_sweep_run(struct sl_sweep_result *result, const struct sl_options *o, const struct sl_conf_client *conf,
-		  const struct sl_conf_sweep_row *row, int number, const char *out_dir);
+/* What is known of a row beforehand: the config with what --set and the row's own `set` change. CONFIG: there is no
+ * such run. */
+enum sl_err sl_sweep_begin(struct sl_sweep_result *result, const struct sl_options *o,
+			   const struct sl_conf_sweep_row *row, struct sl_fail *fail) SL_MUST_CHECK;
+/* Runs it in a process of its own; its log goes to out_dir/row-NN/. Fills what remains in any case. */
+void sl_sweep_run(struct sl_sweep_result *result, const struct sl_options *o, const struct sl_conf_sweep_row *row,
+		  int number, const char *out_dir);
 
 /* out_dir/sweep.csv, a line per row that has been run, with a header. */
 enum sl_err sl_sweep_write_csv(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n,

@@ -22,6 +22,18 @@ static void put_text(FILE *file, const char *text)
 	fputs("\",", file);
 }
 
+/* As on a command line, between blanks. */
+static void put_settings(FILE *file, const struct sl_conf_list *set)
+{
+	char text[SL_CONF_LIST_MAX * SL_CONF_TEXT];
+	int at = 0;
+
+	text[0] = 0;
+	for (int i = 0; i < set->n; i++)
+		at += snprintf(text + at, sizeof text - (size_t)at, "%s%s", i ? " " : "", set->item[i]);
+	put_text(file, text);
+}
+
 /* Empty where it is not known. */
 static void put_number(FILE *file, double x, const char *end)
 {
@@ -37,6 +49,7 @@ static void put_row(FILE *file, const struct sl_conf_sweep_row *row, const struc
 		put_text(file, r->codec[i]);
 	put_text(file, row->insert.head);
 	put_text(file, row->insert.tail);
+	put_settings(file, &row->set);
 	fprintf(file, "%d,", r->chunks);
 	put_text(file, r->done ? "done" : r->error);
 	put_number(file, r->rate_nominal, ",");
@@ -67,7 +80,8 @@ enum sl_err sl_sweep_write_csv(const struct sl_conf_sweep_row *row, const struct
 	file = open_memstream(&text, &len);
 	if (!file)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %s", path);
-	fputs("name,codec_head_act,codec_mid_act,codec_mid_grad,codec_head_grad,insert_head,insert_tail,chunks,outcome,"
+	fputs("name,codec_head_act,codec_mid_act,codec_mid_grad,codec_head_grad,insert_head,insert_tail,set,chunks,"
+	      "outcome,"
 	      "rate_nominal,rate_real,test_acc,best_test_acc,test_loss,steps,t_per_batch_s,t_compute_per_batch_s,"
 	      "avg_mb_s,peak_client_mb_s,peak_server_mb_s,wire_tx_bytes,wire_rx_bytes\n",
 	      file);

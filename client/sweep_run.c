@@ -57,6 +57,8 @@ static void add_settings(struct sl_child *c, const struct sl_conf_sweep_row *row
 	static const char *const codec[] = {"codec.head_act", "codec.mid_act", "codec.mid_grad", "codec.head_grad"};
 	char chunks[16];
 
+	for (int i = 0; i < row->set.n; i++)
+		sl_child_setting(c, row->set.item[i]);
 	for (int i = 0; i < 4; i++)
 		if (row->codec[i][0])
 			sl_child_set(c, codec[i], row->codec[i]);
@@ -97,15 +99,24 @@ static enum sl_err run(struct sl_sweep_result *r, const struct sl_options *o, co
 	return err;
 }
 
-void sl_sweep_run(struct sl_sweep_result *r, const struct sl_options *o, const struct sl_conf_client *conf,
-		  const struct sl_conf_sweep_row *row, int n, const char *out_dir)
+enum sl_err sl_sweep_begin(struct sl_sweep_result *r, const struct sl_options *o, const struct sl_conf_sweep_row *row,
+			   struct sl_fail *fail)
 {
 	const double unknown = (double)NAN;
-	char dir[SL_CHILD_TEXT - 32];
-	struct sl_fail fail;
+	const char *set[SL_MAX_SETS + SL_CONF_LIST_MAX];
+	struct sl_conf_client conf;
+	struct sl_fail why;
+	int n = 0;
 
+	for (int i = 0; i < o->n_set; i++)
+		set[n++] = o->set[i];
+	for (int i = 0; i < row->set.n; i++)
+		set[n++] = row->set.item[i];
+	if (sl_conf_client_load(&conf, o->config, set, n, &why) != SL_OK)
+		return sl_fail_set(fail, why.code, "%s, row \"%s\": %.*s", o->codecs, row->name, SL_FAIL_TEXT / 2,
+				   why.text);
 	*r = (struct sl_sweep_result){
-		.chunks = row->chunks ? row->chunks : conf->train.chunks,
+		.chunks = row->chunks ? row->chunks : conf.train.chunks,
 		.rate_nominal = unknown,
 		.rate_real = unknown,
 		.test_acc = unknown,
@@ -121,7 +132,16 @@ void sl_sweep_run(struct sl_sweep_result *r, const struct sl_options *o, const s
 		.wire_rx_bytes = unknown,
 	};
 	for (int i = 0; i < 4; i++)
-		snprintf(r->codec[i], sizeof r->codec[i], "%s", row->codec[i][0] ? row->codec[i] : conf->codec[i]);
+		snprintf(r->codec[i], sizeof r->codec[i], "%s", row->codec[i][0] ? row->codec[i] : conf.codec[i]);
+	return SL_OK;
+}
+
+void sl_sweep_run(struct sl_sweep_result *r, const struct sl_options *o, const struct sl_conf_sweep_row *row, int n,
+		  const char *out_dir)
+{
+	char dir[SL_CHILD_TEXT - 32];
+	struct sl_fail fail;
+
 	if (snprintf(dir, sizeof dir, "%s/row-%02d", out_dir, n) >= (int)sizeof dir)
 		snprintf(r->error, sizeof r->error, "the path of --out is too long");
 	else if (run(r, o, row, dir, &fail) != SL_OK)

@@ -164,6 +164,7 @@ struct sl_conf_sweep_row {
 		char head[SL_CONF_CODEC_TEXT], tail[SL_CONF_CODEC_TEXT];
 	} insert;
 	int chunks;
+	struct sl_conf_list set; /* other keys of the config, "key.path=value" each */
 	struct sl_conf_origin origin;
 };
 

@@ -23,6 +23,17 @@ static const char *check_codec(const void *value, char why[SL_CONF_WHY])
 	return *(const char *)value ? sl_conf_check_codec(value, why) : NULL;
 }
 
+/* That the key is one of the config's, and the value one of its values, is seen once both are read together. */
+static const char *check_setting(const void *value, char why[SL_CONF_WHY])
+{
+	const char *text = value, *equals = strchr(text, '=');
+
+	if (equals && equals > text)
+		return NULL;
+	snprintf(why, SL_CONF_WHY, "must be KEY=VALUE, such as train.optimizer.lr=0.01, got \"%.60s\"", text);
+	return why;
+}
+
 /* clang-format off */
 static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "name", name, check_name, NULL, "of the method, as pictures name it"),
@@ -32,6 +43,7 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "codec.head_grad", codec[3], check_codec, "", "codec of the head's gradients; empty: the config's"),
 	SL_STRING(T, "insert.head", insert.head, sl_conf_check_insert, "", "learned layers at the head's end; empty: the config's; none: not even those"),
 	SL_STRING(T, "insert.tail", insert.tail, sl_conf_check_insert, "", "learned layers where the tail begins, likewise"),
+	SL_NAMES(T, "set", set, check_setting, "", "any other keys of the config, as --set takes them"),
 	SL_INT(T, "chunks", chunks, 0, 1024, "0", "0: the config's", "parts of a batch in the pipeline"),
 };
 /* clang-format on */

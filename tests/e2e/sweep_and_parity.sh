@@ -67,6 +67,22 @@ fits "$tmp/off.log"
 [ "$(cell off 2 rate_nominal)" = 1 ] && [ "$(cell off 2 test_loss)" = "$(cell local 2 test_loss)" ] || fail 'insert: none leaves an insert'
 holds "$(cell off 3 rate_nominal) < 1 && $(cell off 3 rate_nominal) > 0.6" 'insert: {tail: none} leaves the head alone'
 holds "$(cell off 4 rate_nominal) < 0.21" "an empty row has the config's"
+# rows with other optimizers: what they learn is what a run with these keys learns
+sed 's/optimizer: {.*}/optimizer: {lr: 0.05}/' "$tmp/client.yaml" >"$tmp/any.yaml"
+adamw=(train.optimizer.kind=adamw train.optimizer.lr=0.002 train.optimizer.beta2=0.99)
+cat >"$tmp/optimizers.yaml" <<YAML
+- {name: sgd, set: [train.optimizer.momentum=0.9]}
+- {name: adamw, set: [$(IFS=,; echo "${adamw[*]}")], chunks: 2, codec: quant:8}
+- {name: two chunks, set: [train.chunks=2, codec=f16]}
+YAML
+timeout -k 5 $patience "$SPLITC" sweep "$tmp/any.yaml" --codecs "$tmp/optimizers.yaml" --out "$tmp/optimizers" --local \
+	>"$tmp/optimizers.log" 2>&1 || fail "a sweep over optimizers: $?"
+client adamw "$tmp/any.yaml" --local "${adamw[@]/#/--set=}" --set train.chunks=2 --set codec=quant:8 --json || fail "adamw: $?"
+holds "$(cell optimizers 3 test_loss) - $(tail -n 1 "$tmp/adamw.log" | jq .test_loss) < 1e-6 &&
+	$(tail -n 1 "$tmp/adamw.log" | jq .test_loss) - $(cell optimizers 3 test_loss) < 1e-6" 'a row learns what the same run learns'
+[ "$(cell optimizers 2 test_loss)" != "$(cell optimizers 3 test_loss)" ] || fail 'the optimizer made no difference'
+[ "$(cell optimizers 3 set)" = "${adamw[*]}" ] && [ -z "$(cell local 2 set)" ] || fail "set: $(cell optimizers 3 set)"
+[ "$(cell optimizers 4 chunks)" = 2 ] && [ "$(cell optimizers 4 codec_mid_act)" = f16 ] || fail 'chunks and codec by set'
 # the same runs, whoever computes the middle
 for line in 2 3 4 6 7; do
 	[ "$(cell local $line test_loss)" = "$(cell remote $line test_loss)" ] || fail "row $((line - 1)) learned differently"
@@ -80,6 +96,12 @@ for bad in 'name: x' '- {codec: none}' '- {name: x, codecs: none}' '- {name: "a,
 	rc=0
 	"$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/bad.yaml" --out "$tmp/never" 2>"$tmp/bad.log" || rc=$?
 	[ $rc = 78 ] && grep -q "bad.yaml:1:" "$tmp/bad.log" || fail "list '$bad': exit status $rc, $(cat "$tmp/bad.log")"
+done
+for bad in 'train.optimzer.lr=1:train.optimzer.lr: unknown key' 'train.optimizer.beta1=0.9:train.optimizer.beta1' 'lr:must be KEY=VALUE'; do
+	printf -- '- {name: good}\n- {name: x, set: [%s]}\n' "${bad%%:*}" >"$tmp/bad.yaml"
+	rc=0
+	"$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/bad.yaml" --out "$tmp/never" 2>"$tmp/bad.log" || rc=$?
+	[ $rc = 78 ] && grep -q 'bad.yaml' "$tmp/bad.log" && grep -qF "${bad#*:}" "$tmp/bad.log" || fail "a row's set: $bad: exit status $rc, $(cat "$tmp/bad.log")"
 done
 [ ! -e "$tmp/never" ] || fail 'a sweep began with a list that is wrong'
 

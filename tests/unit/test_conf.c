@@ -404,6 +404,9 @@ static void examples_load(void **state)
 	assert_string_equal(c.head_end, "features.0.1");
 	assert_int_equal(c.train.batch, 64);
 	assert_true(c.train.optimizer.lr == 0.005 && c.train.optimizer.momentum == 0.1);
+	assert_int_equal(sl_conf_client_load(&c, "configs/client-finetune-adamw.yaml", NULL, 0, &fail), SL_OK);
+	assert_int_equal(c.train.optimizer.kind, SL_CONF_ADAMW);
+	assert_true(c.train.optimizer.lr == 1e-4 && c.train.optimizer.weight_decay == 0.01);
 	assert_int_equal(sl_conf_server_load(&s, "configs/server.yaml", NULL, 0, &fail), SL_OK);
 	assert_int_equal(s.limits.memory_bytes, (int64_t)8 << 30);
 }
