@@ -8,6 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/link/gate.h"
+#include "common/link/handshake.h"
 #include "common/link/zap.h"
 #include "common/link/zsocket.h"
 
@@ -15,7 +16,6 @@ enum {
 	ENFORCE_DOMAIN = 93, /* ZMQ_ZAP_ENFORCE_DOMAIN: a draft in the header, there in the library */
 	PROVE_MS = 5000,
 	PROVE_ENDPOINT = 64,
-	CUTS = 3, /* one may be the server's restart */
 };
 
 static enum sl_err set(void *socket, int option, const void *value, size_t len, const char *name, struct sl_fail *fail)
@@ -164,57 +164,4 @@ enum sl_err sl_curve_prove(void *socket, const struct sl_transport_auth *auth, s
 	sl_keypair_wipe(&stranger);
 	sl_keypair_wipe(&guest);
 	return err;
-}
-
-/* ---- a client's handshakes */
-
-int sl_handshake_events(void)
-{
-	return ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-	       ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
-}
-
-static void cut(struct sl_handshakes *h, const char *print, struct sl_fail *fail)
-{
-	char server[SL_FINGERPRINT];
-
-	/* A plain connection can be cut for any reason, and one that once stood has the right keys. */
-	if (!h->auth || h->ever || (h->auth->met && *h->auth->met) || ++h->cut < CUTS)
-		return;
-	sl_key_fingerprint(h->auth->server, server);
-	sl_fail_set(fail, SL_ERR_AUTH,
-		    "%s cuts the handshake: its key is not %s (auth.server_key), or it has no auth section; this "
-		    "client's key is %s",
-		    h->endpoint, server, print);
-}
-
-void sl_handshake_event(struct sl_handshakes *h, int event, int value, struct sl_fail *fail)
-{
-	char print[SL_FINGERPRINT] = "";
-	bool mismatch =
-		event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH;
-
-	if (h->auth)
-		sl_key_fingerprint(&h->auth->own->public_key, print);
-	if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
-		h->done = h->ever = true;
-		if (h->auth && h->auth->met)
-			*h->auth->met = true;
-		h->cut = 0;
-	} else if (mismatch && h->auth) {
-		sl_fail_set(fail, SL_ERR_AUTH,
-			    "%s does not authenticate: it has no auth section, this client has one (the fingerprint of "
-			    "its key is %s)",
-			    h->endpoint, print);
-	} else if (mismatch) {
-		sl_fail_set(fail, SL_ERR_AUTH, "%s lets in authenticated clients only: this one has no auth section",
-			    h->endpoint);
-	} else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH && value == SL_ZAP_REFUSED) {
-		sl_fail_set(fail, SL_ERR_AUTH,
-			    "%s does not know this client's key, fingerprint %s: its public key must be in the "
-			    "server's auth.clients",
-			    h->endpoint, print);
-	} else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL || event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) {
-		cut(h, print, fail);
-	}
 }

@@ -20,18 +20,4 @@ enum sl_err sl_curve_prove(void *socket, const struct sl_transport_auth *auth, s
 enum sl_err sl_curve_guard(struct sl_zap **out, void *context, void *socket, const struct sl_transport_auth *auth,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 
-/* What the monitor of a connecting socket says about its handshakes, over the life of a transport. */
-struct sl_handshakes {
-	const struct sl_transport_auth *auth; /* NULL: none */
-	const char *endpoint;
-	bool done; /* one has gone well since the connection was last lost */
-	bool ever; /* … or at any time; auth->met says so too */
-	int cut;   /* given up by the other side without a word, in a row */
-};
-
-/* Of events, for zmq_socket_monitor. */
-int sl_handshake_events(void);
-/* Looks at one; fills *fail (AUTH) where trying again is clearly of no use, else leaves it. */
-void sl_handshake_event(struct sl_handshakes *h, int event, int value, struct sl_fail *fail);
-
 #endif

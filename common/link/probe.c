@@ -1,20 +1,36 @@
 #include "common/link/probe.h"
 
 #include <errno.h>
-#include <netdb.h>
-#include <poll.h>
-#include <stdbool.h>
+#include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
+
+#include "common/link/loop_uv.h"
 
 enum { HOST = 256, PORT = 8 };
+
+enum stage { LOOKING_UP, CONNECTING, LISTENING, OVER };
+
+struct sl_probe {
+	uv_timer_t timer;
+	uv_getaddrinfo_t lookup;
+	uv_tcp_t tcp;
+	uv_connect_t connect;
+	int open; /* what libuv holds of the first three */
+	enum stage stage;
+	size_t len;
+	uint8_t heard[SL_GREETING_BYTES];
+	char host[HOST], port[PORT];
+	void (*done)(void *arg, enum sl_greeting greeting, const char *text);
+	void *arg;
+};
 
 /* tcp://host:port, tcp://[host]:port */
 static bool split(const char *endpoint, char host[HOST], char port[PORT])
 {
-	const char *at = strncmp(endpoint, "tcp://", 6) == 0 ? endpoint + 6 : endpoint, *colon = strrchr(at, ':');
+	const char *at = strncmp(endpoint, "tcp://", 6) == 0 ? endpoint + 6 : "", *colon = strrchr(at, ':');
 	size_t len = colon ? (size_t)(colon - at) : 0;
 
 	if (len >= 2 && at[0] == '[' && at[len - 1] == ']') {
@@ -28,48 +44,203 @@ static bool split(const char *endpoint, char host[HOST], char port[PORT])
 	return true;
 }
 
-/* An errno; 0: connected. */
-static int try_connect(const struct addrinfo *to, int timeout_ms)
+static void let_go(struct sl_probe *p)
 {
-	int fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), why = 0;
-	struct pollfd poll_for = {.fd = fd, .events = POLLOUT};
-	socklen_t len = sizeof why;
-
-	if (fd < 0)
-		return errno;
-	if (connect(fd, to->ai_addr, to->ai_addrlen) != 0)
-		why = errno;
-	if (why == EINPROGRESS && poll(&poll_for, 1, timeout_ms) <= 0)
-		why = ETIMEDOUT;
-	else if (why == EINPROGRESS && getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &len) != 0)
-		why = errno;
-	close(fd);
-	return why;
+	if (--p->open == 0)
+		free(p);
 }
 
-const char *sl_probe(const char *endpoint, int timeout_ms, char out[SL_PROBE_TEXT])
+static void handle_closed(uv_handle_t *handle)
 {
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-	struct addrinfo *found = NULL;
-	char host[HOST], port[PORT];
-	int why;
+	let_go(handle->data);
+}
 
-	if (!split(endpoint, host, port)) {
-		snprintf(out, SL_PROBE_TEXT, "no address");
-		return out;
-	}
-	why = getaddrinfo(host, port, &hints, &found);
-	if (why) {
-		snprintf(out, SL_PROBE_TEXT, "%.60s: %s", host, gai_strerror(why));
-		return out;
-	}
-	/* the first one is what ZeroMQ takes */
-	why = try_connect(found, timeout_ms);
-	freeaddrinfo(found);
-	if (why)
-		snprintf(out, SL_PROBE_TEXT, "%s", strerror(why));
+static void stop(struct sl_probe *p)
+{
+	if (p->stage == LOOKING_UP)
+		(void)uv_cancel((uv_req_t *)&p->lookup); /* only while it is queued; found() comes in any case */
+	uv_close((uv_handle_t *)&p->tcp, handle_closed);
+	uv_close((uv_handle_t *)&p->timer, handle_closed);
+	p->stage = OVER;
+}
+
+static void tell(struct sl_probe *p, enum sl_greeting greeting, const char *text)
+{
+	void (*done)(void *, enum sl_greeting, const char *) = p->done;
+	void *arg = p->arg;
+
+	stop(p);
+	done(arg, greeting, text);
+}
+
+static void tell_about_host(struct sl_probe *p, const char *what)
+{
+	char text[SL_PROBE_TEXT];
+
+	snprintf(text, sizeof text, "%.60s: %.60s", p->host, what);
+	tell(p, SL_GREETING_PART, text);
+}
+
+static void timed_out(uv_timer_t *timer)
+{
+	struct sl_probe *p = timer->data;
+
+	if (p->stage == LOOKING_UP)
+		tell_about_host(p, "its address is not known yet");
+	else if (p->stage == CONNECTING)
+		tell(p, SL_GREETING_PART, strerror(ETIMEDOUT));
 	else
-		snprintf(out, SL_PROBE_TEXT,
-			 "the port is open: another service's, or one side has keys and the other none");
-	return out;
+		tell(p, SL_GREETING_PART,
+		     p->len ? sl_greeting_text(SL_GREETING_PART)
+			    : "the port is open, but who listens there says nothing");
+}
+
+static void take_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+	struct sl_probe *p = handle->data;
+
+	(void)suggested;
+	*buf = uv_buf_init((char *)p->heard + p->len, (unsigned)(sizeof p->heard - p->len));
+}
+
+static void was_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+	struct sl_probe *p = stream->data;
+	enum sl_greeting greeting;
+
+	(void)buf;
+	if (n < 0) {
+		tell(p, SL_GREETING_PART,
+		     p->len ? sl_greeting_text(SL_GREETING_PART) : "who listens there closes the connection at once");
+		return;
+	}
+	p->len += (size_t)n;
+	greeting = sl_greeting_read((struct sl_bytes){p->heard, p->len});
+	if (greeting != SL_GREETING_PART)
+		tell(p, greeting, sl_greeting_text(greeting));
+}
+
+static void connected(uv_connect_t *connect, int status)
+{
+	struct sl_probe *p = connect->handle->data;
+	uv_os_fd_t fd;
+
+	if (p->stage == OVER)
+		return;
+	if (!status)
+		status = uv_fileno((uv_handle_t *)&p->tcp, &fd);
+	if (!status)
+		status = uv_read_start((uv_stream_t *)&p->tcp, take_buffer, was_read);
+	if (status) {
+		tell(p, SL_GREETING_PART, strerror(-status));
+		return;
+	}
+	p->stage = LISTENING;
+	/* a new connection takes these few; where it is gone again, reading says so */
+	(void)send(fd, sl_greeting_opening.data, sl_greeting_opening.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* An IPv4 address in IPv6's clothes is taken as what it is, which also a host without IPv6 can reach. */
+static int connect_to(struct sl_probe *p, const struct sockaddr *to)
+{
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)to;
+	struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = six->sin6_port};
+
+	if (IN6_IS_ADDR_V4MAPPED(&six->sin6_addr)) {
+		memcpy(&four.sin_addr, &six->sin6_addr.s6_addr[12], sizeof four.sin_addr);
+		to = (const struct sockaddr *)&four;
+	}
+	return uv_tcp_connect(&p->connect, &p->tcp, to, connected);
+}
+
+static void found(uv_getaddrinfo_t *lookup, int status, struct addrinfo *address)
+{
+	struct sl_probe *p = lookup->data;
+
+	if (p->stage != OVER && status) {
+		p->stage = CONNECTING;
+		tell_about_host(p, uv_strerror(status));
+	} else if (p->stage != OVER) {
+		p->stage = CONNECTING;
+		status = connect_to(p, address->ai_addr); /* ZeroMQ, too, takes the first */
+		if (status)
+			tell(p, SL_GREETING_PART, strerror(-status));
+	}
+	uv_freeaddrinfo(address);
+	let_go(p);
+}
+
+enum sl_err sl_probe_open(struct sl_probe **out, struct sl_loop *loop, const char *endpoint, int timeout_ms,
+			  void (*done)(void *arg, enum sl_greeting greeting, const char *text), void *arg,
+			  struct sl_fail *fail)
+{
+	/* as ZeroMQ does */
+	const struct addrinfo hints = {.ai_family = AF_INET6, .ai_socktype = SOCK_STREAM, .ai_flags = AI_V4MAPPED};
+	struct sl_probe *p = calloc(1, sizeof *p);
+	uv_loop_t *uv = sl_loop_uv(loop);
+	int rc;
+
+	if (!p)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a connection");
+	if (!split(endpoint, p->host, p->port)) {
+		free(p);
+		return sl_fail_set(fail, SL_ERR_CONFIG, "no address");
+	}
+	p->done = done;
+	p->arg = arg;
+	uv_timer_init(uv, &p->timer);
+	uv_tcp_init(uv, &p->tcp);
+	p->timer.data = p->tcp.data = p->lookup.data = p;
+	p->open = 3;
+	rc = uv_getaddrinfo(uv, &p->lookup, found, p->host, p->port, &hints);
+	if (rc) {
+		p->open--;
+		p->stage = CONNECTING;
+		stop(p);
+		return sl_uv_fail(fail, rc, "lookup of an address");
+	}
+	uv_update_time(uv);
+	uv_timer_start(&p->timer, timed_out, (uint64_t)timeout_ms, 0);
+	*out = p;
+	return SL_OK;
+}
+
+void sl_probe_close(struct sl_probe *p)
+{
+	if (p)
+		stop(p);
+}
+
+/* ---- waiting for it */
+
+struct answer {
+	struct sl_loop *loop;
+	enum sl_greeting greeting;
+	char *text;
+};
+
+static void answered(void *arg, enum sl_greeting greeting, const char *text)
+{
+	struct answer *a = arg;
+
+	a->greeting = greeting;
+	snprintf(a->text, SL_PROBE_TEXT, "%s", text);
+	sl_loop_stop(a->loop);
+}
+
+enum sl_greeting sl_probe_wait(const char *endpoint, int timeout_ms, char out[SL_PROBE_TEXT])
+{
+	struct answer a = {.greeting = SL_GREETING_PART, .text = out};
+	struct sl_probe *probe;
+	struct sl_fail fail;
+	enum sl_err err = sl_loop_open(&a.loop, &fail);
+
+	if (!err)
+		err = sl_probe_open(&probe, a.loop, endpoint, timeout_ms, answered, &a, &fail);
+	if (err)
+		snprintf(out, SL_PROBE_TEXT, "%.*s", SL_PROBE_TEXT - 1, fail.text);
+	else
+		sl_loop_run(a.loop);
+	sl_loop_close(a.loop);
+	return a.greeting;
 }

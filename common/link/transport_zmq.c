@@ -11,6 +11,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/link/curve.h"
+#include "common/link/handshake.h"
 #include "common/link/peers.h"
 #include "common/link/transport_impl.h"
 #include "common/link/wire.h"
@@ -52,11 +53,10 @@ struct zmq_transport {
 	int watches; /* not yet closed */
 	struct sl_timer *retry;
 	bool retrying;
-	struct sl_peers *peers; /* of a bound one */
-	struct sl_zap *zap;     /* of a bound one with auth */
-	bool busy, lost;        /* of a connected one */
-	struct sl_handshakes handshakes;
-	struct sl_fail refusal; /* code 0: none */
+	struct sl_peers *peers;          /* of a bound one */
+	struct sl_zap *zap;              /* of a bound one with auth */
+	bool busy, lost;                 /* of a connected one */
+	struct sl_handshakes handshakes; /* of a connected one */
 	struct record *free;
 	_Atomic(struct record *) freed; /* pushed by ZeroMQ's thread, taken whole by the loop's */
 	struct slab *slabs;
@@ -233,10 +233,10 @@ static void tell_flagged(void *arg, int zmq_events)
 {
 	struct zmq_transport *t = arg;
 
-	if (t->refusal.code) {
-		const struct sl_fail why = t->refusal;
+	if (t->handshakes.refusal.code) {
+		const struct sl_fail why = t->handshakes.refusal;
 
-		t->refusal.code = SL_OK;
+		t->handshakes.refusal.code = SL_OK;
 		if (t->events.refused)
 			t->events.refused(t->arg, &why);
 	}
@@ -393,8 +393,8 @@ static void monitor_readable(void *arg)
 			t->handshakes.done = false;
 		} else if (event == ZMQ_EVENT_CONNECTED) {
 			sl_zsocket_keep_unsent_short(value);
-		} else if (!t->refusal.code) {
-			sl_handshake_event(&t->handshakes, event, value, &t->refusal);
+		} else {
+			sl_handshake_event(&t->handshakes, event, value);
 		}
 	}
 }
@@ -427,6 +427,7 @@ static void zmq_transport_close(struct sl_transport *transport, int linger_ms)
 
 	t->closing = true;
 	sl_timer_close(t->retry);
+	sl_handshake_close(&t->handshakes);
 	t->watches = 3; /* two and this call */
 	if (t->socket)
 		zmq_setsockopt(t->socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
@@ -534,6 +535,7 @@ enum sl_err sl_transport_zmq_open(struct sl_transport **out, struct sl_loop *loo
 	t->bound = bind;
 	t->handshakes.auth = conf->auth;
 	t->handshakes.endpoint = t->endpoint;
+	t->handshakes.loop = loop;
 	t->watch.arg = t->monitor_watch.arg = t;
 	t->watch.closed = t->monitor_watch.closed = watch_closed;
 	t->watch.readable = readable;

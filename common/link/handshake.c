@@ -1,0 +1,107 @@
+#include "common/link/handshake.h"
+
+#include <zmq.h>
+
+#include "common/base/log.h"
+#include "common/link/loop.h"
+#include "common/link/probe.h"
+#include "common/link/zap.h"
+
+enum {
+	CUTS = 3, /* one may be the server's restart */
+	PROBE_MS = 2000,
+	PROBE_PAUSE_MS = 1000, /* from one probe's start to the next one's */
+};
+
+int sl_handshake_events(void)
+{
+	return ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+	       ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+}
+
+static const char *own_print(const struct sl_handshakes *h, char print[SL_FINGERPRINT])
+{
+	if (!h->auth)
+		return NULL;
+	sl_key_fingerprint(&h->auth->own->public_key, print);
+	return print;
+}
+
+/* ZMTP tells by its greeting alone that the mechanisms differ. */
+static void judge(struct sl_handshakes *h, enum sl_greeting theirs)
+{
+	char print[SL_FINGERPRINT];
+
+	(void)!sl_greeting_judge(theirs, h->auth, own_print(h, print), h->endpoint, &h->refusal);
+}
+
+static void was_probed(void *arg, enum sl_greeting greeting, const char *text)
+{
+	struct sl_handshakes *h = arg;
+
+	h->probe = NULL;
+	h->theirs = greeting;
+	sl_log(SL_LOG_DEBUG, "probe", "%s: %s", h->endpoint, text);
+	if (!h->done)
+		judge(h, greeting);
+}
+
+static void probe(struct sl_handshakes *h)
+{
+	uint64_t now_ms = sl_loop_now_ms(h->loop);
+	struct sl_fail fail;
+
+	if (h->probe || (h->probed_ms && now_ms - h->probed_ms < PROBE_PAUSE_MS))
+		return;
+	h->probed_ms = now_ms;
+	if (sl_probe_open(&h->probe, h->loop, h->endpoint, PROBE_MS, was_probed, h, &fail) != SL_OK)
+		sl_log(SL_LOG_DEBUG, "probe", "%s: %s", h->endpoint, fail.text);
+}
+
+static void cut(struct sl_handshakes *h)
+{
+	char server[SL_FINGERPRINT], print[SL_FINGERPRINT];
+
+	h->cut++;
+	/* A plain connection can be cut for any reason, and one that once stood has the right keys. */
+	if (h->auth && !h->ever && !(h->auth->met && *h->auth->met) && h->cut >= CUTS && !h->probe &&
+	    (h->theirs == SL_GREETING_PART || h->theirs == SL_GREETING_CURVE)) {
+		sl_key_fingerprint(h->auth->server, server);
+		sl_fail_set(&h->refusal, SL_ERR_AUTH,
+			    "%s cuts the handshake: its key is not %s (auth.server_key)%s; this client's key is %s",
+			    h->endpoint, server, h->theirs == SL_GREETING_CURVE ? "" : ", or it has no auth section",
+			    own_print(h, print));
+		return;
+	}
+	probe(h);
+}
+
+void sl_handshake_event(struct sl_handshakes *h, int event, int value)
+{
+	char print[SL_FINGERPRINT];
+
+	if (h->refusal.code)
+		return;
+	if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
+		h->done = h->ever = true;
+		if (h->auth && h->auth->met)
+			*h->auth->met = true;
+		h->cut = 0;
+	} else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL &&
+		   value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) {
+		judge(h, h->auth ? SL_GREETING_NULL : SL_GREETING_CURVE);
+	} else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH && value == SL_ZAP_REFUSED) {
+		sl_fail_set(&h->refusal, SL_ERR_AUTH,
+			    "%s does not know this client's key, fingerprint %s: its public key must be in the "
+			    "server's auth.clients",
+			    h->endpoint, own_print(h, print));
+	} else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL || event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) {
+		cut(h);
+	}
+}
+
+void sl_handshake_close(struct sl_handshakes *h)
+{
+	sl_probe_close(h->probe);
+	h->probe = NULL;
+}

@@ -1,0 +1,154 @@
+/* A connecting transport whose handshakes are cut in the worst way: the other side's greeting never gets through to
+ * ZeroMQ. What is wrong must be known all the same, and soon. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <zmq.h>
+
+#include "common/base/clock.h"
+#include "tests/support/fake_peer.h"
+#include "tests/support/secure_rig.h"
+
+enum { WATCH_MS = 1000, LONG_MS = 2500 };
+
+/* A client, with good_key or none, of a peer that says `say`; its refusal is in `e`. */
+static void meet(struct secure_end *e, struct fake_peer *peer, bool keys, bool *met, int ms)
+{
+	const struct sl_transport_auth auth = {
+		.own = &secure.good_key, .server = &secure.server_key.public_key, .met = met};
+	struct sl_transport_conf conf = {NULL, SECURE_PART, SECURE_HWM, keys ? &auth : NULL};
+	struct sl_fail fail;
+
+	if (keys && !zmq_has("curve"))
+		skip();
+	*e = (struct secure_end){0};
+	assert_int_equal(sl_loop_open(&secure.loop, NULL), SL_OK);
+	fake_peer_open(peer);
+	conf.endpoint = peer->endpoint;
+	if (sl_transport_connect(&e->transport, secure.loop, &conf, &secure_events, e, &fail))
+		fail_msg("%s", fail.text);
+	secure_run_until(NULL, 0, &e->refusals, ms);
+	sl_transport_close(e->transport, 0);
+	fake_peer_close(peer);
+	sl_loop_close(secure.loop);
+	assert_int_equal(e->lost, 0);
+}
+
+static void expect(bool keys, const char *mechanism, const char *text, const char * not )
+{
+	const struct fake_greeting g = fake_greeting(mechanism);
+	struct fake_peer peer = {.say = g.byte, .len = sizeof g.byte, .snatches = true};
+	struct secure_end e;
+
+	meet(&e, &peer, keys, NULL, SECURE_PROMPT_MS);
+	assert_int_equal(e.refusals, 1);
+	assert_int_equal(e.refusal.code, SL_ERR_AUTH);
+	if (!strstr(e.refusal.text, text) || (not &&strstr(e.refusal.text, not )))
+		fail_msg("\"%s\"", e.refusal.text);
+}
+
+static void without_keys_at_a_server_with_keys(void **state)
+{
+	(void)state;
+	expect(false, "CURVE", "lets in authenticated clients only: this one has no auth section", NULL);
+}
+
+static void with_keys_at_a_server_without(void **state)
+{
+	char print[SL_FINGERPRINT];
+
+	(void)state;
+	sl_key_fingerprint(&secure.good_key.public_key, print);
+	expect(true, "NULL", "does not authenticate: it has no auth section", NULL);
+	expect(true, "NULL", print, NULL);
+}
+
+static void with_keys_at_a_server_with_another(void **state)
+{
+	(void)state;
+	expect(true, "CURVE", "cuts the handshake: its key is not", "no auth section");
+}
+
+/* Whoever else is there, it is not for keys that nobody gets in. */
+static void others_refuse_nobody(void **state)
+{
+	static const uint8_t http[] = "HTTP/1.1 400 Bad Request\r\n\r\n";
+	const struct fake_greeting null = fake_greeting("NULL"), plain = fake_greeting("PLAIN"),
+				   curve = fake_greeting("CURVE");
+	const struct {
+		struct fake_peer peer;
+		bool keys;
+	} cases[] = {
+		{{.say = http, .len = sizeof http - 1, .end = FAKE_CLOSE}, true},
+		{{.say = http, .len = sizeof http - 1, .end = FAKE_CLOSE}, false},
+		{{.say = plain.byte, .len = 64, .snatches = true}, true},
+		{{.say = plain.byte, .len = 64, .snatches = true}, false},
+		{{.say = null.byte, .len = 64, .snatches = true}, false},
+		{{.say = curve.byte, .len = 9}, true}, /* silence, to ZeroMQ */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct fake_peer peer = {.say = cases[i].peer.say,
+					 .len = cases[i].peer.len,
+					 .end = cases[i].peer.end,
+					 .snatches = cases[i].peer.snatches};
+		struct secure_end e;
+
+		meet(&e, &peer, cases[i].keys, NULL, WATCH_MS);
+		if (e.refusals)
+			fail_msg("case %zu: \"%s\"", i, e.refusal.text);
+		assert_true(peer.accepted > 0);
+	}
+}
+
+/* One probe a second at most, however often ZeroMQ tries. */
+static void probes_are_few(void **state)
+{
+	const struct fake_greeting null = fake_greeting("NULL");
+	struct fake_peer peer = {.say = null.byte, .len = 64, .snatches = true};
+	struct secure_end e;
+
+	(void)state;
+	meet(&e, &peer, false, NULL, LONG_MS);
+	assert_int_equal(e.refusals, 0);
+	assert_in_range(peer.probed, 1, 1 + LONG_MS / 1000);
+	assert_true(peer.accepted > 2 * peer.probed);
+}
+
+/* A client whose keys have been right once takes a cut for the network's doing, yet hears of a server that has changed.
+ */
+static void who_has_met_the_server_still_reads_its_greeting(void **state)
+{
+	const struct fake_greeting null = fake_greeting("NULL"), curve = fake_greeting("CURVE");
+	struct fake_peer same = {.say = curve.byte, .len = 64, .snatches = true};
+	struct fake_peer changed = {.say = null.byte, .len = 64, .snatches = true};
+	struct secure_end e;
+	bool met = true;
+
+	(void)state;
+	meet(&e, &same, true, &met, WATCH_MS);
+	assert_int_equal(e.refusals, 0);
+	meet(&e, &changed, true, &met, SECURE_PROMPT_MS);
+	assert_int_equal(e.refusals, 1);
+	assert_non_null(strstr(e.refusal.text, "does not authenticate"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(without_keys_at_a_server_with_keys),
+		cmocka_unit_test(with_keys_at_a_server_without),
+		cmocka_unit_test(with_keys_at_a_server_with_another),
+		cmocka_unit_test(others_refuse_nobody),
+		cmocka_unit_test(probes_are_few),
+		cmocka_unit_test(who_has_met_the_server_still_reads_its_greeting),
+	};
+
+	return cmocka_run_group_tests(tests, secure_make_keys, NULL);
+}
