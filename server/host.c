@@ -535,7 +535,8 @@ void sl_host_reload(struct sl_host *h)
 		return;
 	}
 	list = sl_gate_list(h->auth->gate);
-	sl_log(SL_LOG_INFO, "reload", "%d clients may come in", sl_allow_count(list));
+	sl_log(SL_LOG_INFO, "reload", "%d client%s may come in", sl_allow_count(list),
+	       sl_allow_count(list) == 1 ? "" : "s");
 	for (int i = 0; i < h->conf->limits.sessions; i++) {
 		if (!h->session[i] || h->ending[i] || sl_allow_name(list, &h->key[i]))
 			continue;

@@ -527,9 +527,11 @@ static enum sl_err unreadable(struct sl_bytes header, struct bump *bump, Protobu
 	probe = split__version_probe__unpack(allocator, header.len, header.data);
 	if (probe)
 		any = probe->hello ? probe->hello : probe->welcome;
+	/* true at both ends: the one that refuses tells it to the other */
 	if (any && any->has_version && any->version != SL_WIRE_VERSION)
-		return sl_fail_set(fail, SL_ERR_VERSION, "the other side speaks protocol version %u, this side %d",
-				   any->version, SL_WIRE_VERSION);
+		return sl_fail_set(fail, SL_ERR_VERSION, "the %s speaks protocol %u, the %s %d",
+				   probe->hello ? "client" : "server", any->version, probe->hello ? "server" : "client",
+				   SL_WIRE_VERSION);
 	return sl_fail_set(fail, SL_ERR_PROTOCOL,
 			   "malformed frame: its header of %zu bytes is not one of this protocol", header.len);
 }
