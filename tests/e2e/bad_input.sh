@@ -163,7 +163,15 @@ both 65 'is [8,3,3,3] in the file and [16,3,3,3] in the model' model.weights="$w
 both 65 'classifier.1' model.weights="$weights" model.classes=12
 expect 65 'is [8,3,3,3] in the file and [16,3,3,3] in the model' "$SPLITC" eval "$tmp/good.yaml" --weights "$weights" --set model.width=0.5
 expect 73 "$tmp/nowhere" "$SPLITC" export "$tmp/good.yaml" "$tmp/nowhere/out.safetensors" --weights "$weights"
-expect 0 'mobilenet_v2, 262 tensors' "$SPLITC" export "$tmp/good.yaml" "$tmp/out.safetensors" --weights "$weights"
+expect 0 'mobilenet_v2, 314 tensors' "$SPLITC" export "$tmp/good.yaml" "$tmp/out.safetensors" --weights "$weights"
+[ ! -s "$tmp/err" ] || fail "an export of torchvision's form says $(cat "$tmp/err")"
+header() { tail -c +9 "$1" | head -c "$(od -An -tu8 -N8 "$1")"; }
+[ "$(header "$tmp/out.safetensors" | jq length)" = 315 ] || fail "tensors of an export"
+# what a state_dict does not say: said at the export, and in the file
+expect 0 '314 tensors' "$SPLITC" export "$tmp/good.yaml" "$tmp/out.safetensors" --weights "$weights" --set model.form=cifar
+grep -q '^WARN form-cifar: ' "$tmp/err" || fail "strides of form: cifar: $(cat "$tmp/err")"
+header "$tmp/out.safetensors" | jq -e '.__metadata__ | .model == "mobilenet_v2" and .form == "cifar" and .width == "0.25" and
+	.image == "32" and .normalize == "cifar10"' >"$tmp/out" || fail "an export's metadata: $(header "$tmp/out.safetensors" | jq .__metadata__)"
 train 73 'proc' log.dir=/proc/nowhere
 
 # places to talk at

@@ -19,3 +19,8 @@ train: {batch: 8, epochs: 1}
 YAML
 "$BUILD/splitc" export "$dir/export.yaml" "$dir/export.safetensors" --weights "$dir/mobilenet_v2_full_after.safetensors"
 "$python" tests/golden/check_export.py "$dir/export.safetensors" "$dir/mobilenet_v2_full_run.safetensors"
+
+# The CIFAR form by README.md's Python: golden weights, whose logits torch computed in that form.
+sed 's/classes: 1000, image: 224, form: imagenet/classes: 10, image: 32, form: cifar, width: 0.1/' "$dir/export.yaml" >"$dir/cifar.yaml"
+"$BUILD/splitc" export "$dir/cifar.yaml" "$dir/cifar.safetensors" --weights tests/golden/mobilenet_v2_cifar_after.safetensors
+"$python" tests/golden/check_export.py "$dir/cifar.safetensors" tests/golden/mobilenet_v2_cifar_run.safetensors --width 0.1 --readme README.md
