@@ -36,9 +36,11 @@ struct sl_conf_schema {
 	const struct sl_conf_key *key;
 	int n_key;
 	size_t size, origin_offset;
+	const struct sl_conf_schema *other; /* whose config may have been taken for this one; NULL: none */
+	const char *program;                /* whose config this is, where it is some other's `other` */
 	const char *spread[2]; /* sections that may be one scalar, meant for each of their keys; NULL: none */
 	/* Whether nothing reads the key, given the other values: it is printed as a remark, and `finish` refuses it
-	 * where it was set. NULL: there are none. */
+	 * where it was set, but for what --set has put aside. NULL: there are none. */
 	bool (*idle)(const void *conf, const char *path);
 	/* After all values are in: fills what depends on the environment, then looks at values together. Returns the
 	 * path of the key to blame, with a sentence in `why`; NULL: fine. */

@@ -93,19 +93,53 @@ static enum sl_err refuse_extras(struct loader *l)
 	return SL_OK;
 }
 
+/* What is usually behind libyaml's words. */
+static void explain(const struct loader *l, char out[SL_CONF_WHY])
+{
+	static const struct {
+		const char *problem, *why;
+	} usual[] = {
+		{"mapping values are not allowed",
+		 "keys of one section stand in one column, and text with \": \" in quotes"},
+		{"did not find expected key", "keys of one section stand in one column"},
+		{"could not find expected ':'", "a key ends with a colon and a space"},
+	};
+	const yaml_parser_t *p = &l->parser;
+	const char *problem = p->problem;
+	int at;
+
+	if (strncmp(problem, "found character that cannot start", 33) == 0) {
+		at = p->buffer.pointer < p->buffer.last ? *p->buffer.pointer : 0;
+		if (at == '\t')
+			snprintf(out, SL_CONF_WHY, "a tab; YAML is indented with spaces");
+		else if (at > ' ' && at < 0x7f)
+			snprintf(out, SL_CONF_WHY, "%c cannot begin a value: put it in quotes", at);
+		else
+			snprintf(out, SL_CONF_WHY, "%s", problem);
+		return;
+	}
+	snprintf(out, SL_CONF_WHY, "%s", problem);
+	for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
+		if (strncmp(problem, usual[i].problem, strlen(usual[i].problem)) == 0)
+			snprintf(out, SL_CONF_WHY, "%s: %s", problem, usual[i].why);
+}
+
 static enum sl_err next_event(struct loader *l)
 {
+	char why[SL_CONF_WHY] = "no memory";
+
 	if (l->have_event)
 		yaml_event_delete(&l->event);
 	l->have_event = false;
 	if (!yaml_parser_parse(&l->parser, &l->event)) {
-		yaml_mark_t mark = l->parser.problem_mark;
-		const char *problem = l->parser.problem ? l->parser.problem : "no memory";
+		const char *problem = l->parser.problem;
 
+		if (problem)
+			explain(l, why);
 		if (l->parser.error == YAML_READER_ERROR)
 			return sl_fail_set(l->fail, SL_ERR_CONFIG, "%s: byte %zu: %s: the file must be UTF-8 text",
-					   l->name, l->parser.problem_offset + 1, problem);
-		return fail_at(l, mark, "not YAML: %s", problem);
+					   l->name, l->parser.problem_offset + 1, why);
+		return fail_at(l, l->parser.problem_mark, "not YAML: %s", why);
 	}
 	l->have_event = true;
 	return refuse_extras(l);
@@ -221,6 +255,9 @@ static enum sl_err load_entry(struct loader *l, const char *path, int depth)
 			return SL_OK; /* all its keys are commented out */
 		if (is_spread(l->schema, path))
 			return load_spread(l, path);
+		if (plain && strchr(text, ':'))
+			return fail_at(l, l->event.start_mark,
+				       "%s must be a section of keys, each with a colon and a space", path);
 	}
 	return fail_at(l, l->event.start_mark, "%s must be a section of keys, got %s", path, kind_of(&l->event));
 }

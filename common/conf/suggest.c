@@ -40,6 +40,17 @@ static bool nearest(const struct sl_conf_schema *schema, const char *section, co
 	return best.name != NULL;
 }
 
+/* Whether `name` stands at the top of that config. */
+static bool child_of(const struct sl_conf_schema *schema, const char *name)
+{
+	char child[NAME_MAX_LEN];
+
+	for (int i = 0; i < schema->n_key; i++)
+		if (child_name("", schema->key[i].path, child) && strcmp(child, name) == 0)
+			return true;
+	return false;
+}
+
 /* The path whose last part is `name`: a key in the wrong section. */
 static const char *elsewhere(const struct sl_conf_schema *schema, const char *name)
 {
@@ -71,7 +82,9 @@ const char *sl_conf_suggest(const struct sl_conf_schema *schema, const char *sec
 	char best[NAME_MAX_LEN];
 	const char *path;
 
-	if ((path = elsewhere(schema, name)))
+	if (schema->other && !*section && child_of(schema->other, name))
+		snprintf(out, SL_CONF_WHY, "it is of %s's config", schema->other->program);
+	else if ((path = elsewhere(schema, name)))
 		snprintf(out, SL_CONF_WHY, "did you mean %s?", path);
 	else if (nearest(schema, section, name, best))
 		snprintf(out, SL_CONF_WHY, "did you mean \"%s\"?", best);

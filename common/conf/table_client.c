@@ -99,12 +99,13 @@ static const struct sl_conf_key keys[] = {
 };
 /* clang-format on */
 
-static bool is_set(const struct sl_conf_client *c, const char *path)
+/* Where it was set: a line of the file, -1: by --set, 0: nowhere. */
+static int line_of(const struct sl_conf_client *c, const char *path)
 {
 	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
 		if (strcmp(keys[i].path, path) == 0)
-			return c->origin.mark[i].line != 0;
-	return false;
+			return c->origin.mark[i].line;
+	return 0;
 }
 
 static const char *const of_sgd[] = {"train.optimizer.momentum", "train.optimizer.nesterov", NULL};
@@ -120,23 +121,39 @@ static bool idle(const void *conf, const char *path)
 	return false;
 }
 
-static const char *check_optimizer(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+/* `by_set`: it was --set that chose the kind. What the file has of the other kind was meant for that, with its lr. */
+static const char *check_kind(const struct sl_conf_client *c, bool by_set, char why[SL_CONF_WHY])
 {
 	static const char *const kinds[] = {"sgd", "adam", "adamw"};
 	const char *kind = kinds[c->train.optimizer.kind];
 	const bool sgd = c->train.optimizer.kind == SL_CONF_SGD;
+	const char *lr_is = line_of(c, "train.optimizer.lr") ? NULL : "the default of";
 
-	for (const char *const *key = sgd ? of_adam : of_sgd; *key; key++)
-		if (is_set(c, *key)) {
+	for (const char *const *key = sgd ? of_adam : of_sgd; *key; key++) {
+		int line = line_of(c, *key);
+
+		if (line > 0 && by_set) {
+			if (line_of(c, "train.optimizer.lr") > 0)
+				lr_is = "the file's";
+		} else if (line) {
 			snprintf(why, SL_CONF_WHY, "%s has none: it is of %s", kind, sgd ? "adam and adamw" : "sgd");
 			return *key;
 		}
-	if (!sgd && !is_set(c, "train.optimizer.lr")) {
-		snprintf(why, SL_CONF_WHY,
-			 "%s needs a train.optimizer.lr: the default of %g is meant for sgd; PyTorch's for %s is 0.001",
-			 kind, c->train.optimizer.lr, kind);
-		return "train.optimizer.kind";
 	}
+	if (sgd || !lr_is)
+		return NULL;
+	snprintf(why, SL_CONF_WHY, "%s needs a train.optimizer.lr%s: %s %g is meant for sgd; PyTorch's for %s is 0.001",
+		 kind, by_set ? " by --set, too" : "", lr_is, c->train.optimizer.lr, kind);
+	return "train.optimizer.kind";
+}
+
+static const char *check_optimizer(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	const bool sgd = c->train.optimizer.kind == SL_CONF_SGD;
+	const char *blame = check_kind(c, line_of(c, "train.optimizer.kind") < 0, why);
+
+	if (blame)
+		return blame;
 	if (sgd && c->train.optimizer.nesterov && c->train.optimizer.momentum == 0) {
 		snprintf(why, SL_CONF_WHY, "needs a train.optimizer.momentum above 0");
 		return "train.optimizer.nesterov";
@@ -189,6 +206,8 @@ const struct sl_conf_schema sl_conf_client_schema = {
 	.n_key = sizeof keys / sizeof keys[0],
 	.size = sizeof(T),
 	.origin_offset = offsetof(T, origin),
+	.other = &sl_conf_server_schema,
+	.program = "splitc",
 	.spread = {"codec", "insert"},
 	.idle = idle,
 	.finish = finish,

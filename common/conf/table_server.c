@@ -66,5 +66,7 @@ const struct sl_conf_schema sl_conf_server_schema = {
 	.n_key = sizeof keys / sizeof keys[0],
 	.size = sizeof(T),
 	.origin_offset = offsetof(T, origin),
+	.other = &sl_conf_client_schema,
+	.program = "splits",
 	.finish = finish,
 };

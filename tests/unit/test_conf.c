@@ -182,7 +182,17 @@ static void faults_in_files(void **state)
 		{BASE "<<: {threads: 1}\n", "c.yaml:3:1: unknown key \"<<\""},
 		{BASE "? [a]\n: 1\n", "c.yaml:3:3: a key must be a word, got a list"},
 		{BASE "server: \"tcp\n", "not YAML"},
-		{BASE "\tthreads: 1\n", "not YAML"},
+		{BASE "\tthreads: 1\n", "c.yaml:3:1: not YAML: a tab; YAML is indented with spaces"},
+		{BASE "train:\n\tbatch: 1\n", "c.yaml:4:1: not YAML: a tab;"},
+		{BASE "control: @a\n", "c.yaml:3:10: not YAML: @ cannot begin a value: put it in quotes"},
+		{BASE "train:\n   batch: 8\n  chunks: 2\n",
+		 "c.yaml:5:3: not YAML: did not find expected key: keys of one section stand in one column"},
+		{BASE "control: a: b\n",
+		 "c.yaml:3:11: not YAML: mapping values are not allowed in this context: keys of one section "
+		 "stand in one column, and text with \": \" in quotes"},
+		{BASE "threads:1\n", "not YAML: could not find expected ':': a key ends with a colon and a space"},
+		{BASE "train:\n  batch:8\n",
+		 "c.yaml:4:3: train must be a section of keys, each with a colon and a space"},
 		{BASE "control: \"a\\0b\"\n", "c.yaml:3:10: must not contain a NUL"},
 		{BASE "control: \"a\\nb\"\n", "must be UTF-8 without control characters (byte 2)"},
 		{BASE "control: \"\xff\"\n", "the file must be UTF-8 text"},
@@ -213,6 +223,7 @@ static void faults_in_sets(void **state)
 		{"trian.batch=3", "--set trian.batch: unknown key: did you mean \"train\"?"},
 		{"train.optimzer.lr=3", "--set train.optimzer.lr: unknown key: did you mean \"optimizer\"?"},
 		{"foo=3", "--set foo: unknown key: valid here: "},
+		{"listen=3", "--set listen: unknown key: it is of splits's config"},
 		{"train.bacth=3", "--set train.bacth: unknown key: did you mean \"batch\"?"},
 		{"lr=3", "--set lr: unknown key: did you mean train.optimizer.lr?"},
 		{"nowhere.lr=3", "--set nowhere.lr: unknown key"},
@@ -254,6 +265,37 @@ static void sets_win_in_order(void **state)
 	assert_string_equal(c.model.name, "m2");
 	/* a required key may come from --set alone */
 	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &c, "c.yaml", "data: {dir: d}", 14, sets, 6, &fail),
+			 SL_OK);
+}
+
+/* What a file has for one optimizer does not stand in the way of another by --set; nor does its lr pass for that one's.
+ */
+static void set_of_another_optimizer(void **state)
+{
+	static const char of_sgd[] = BASE "train: {optimizer: {lr: 0.1, momentum: 0.9, nesterov: true}}\n";
+	static const char of_adam[] = BASE "train: {optimizer: {kind: adam, lr: 0.002, beta1: 0.8}}\n";
+	const char *sets[] = {"train.optimizer.kind=adamw", "train.optimizer.lr=0.001", "train.optimizer.momentum=0.5"};
+	const char *const sgd[] = {"train.optimizer.kind=sgd"};
+	struct sl_conf_client c;
+	struct sl_fail fail;
+	(void)state;
+
+	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &c, "c.yaml", of_sgd, strlen(of_sgd), sets, 2, &fail),
+			 SL_OK);
+	assert_int_equal(c.train.optimizer.kind, SL_CONF_ADAMW);
+	assert_true(c.train.optimizer.lr == 0.001);
+	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &c, "c.yaml", of_sgd, strlen(of_sgd), sets, 1, &fail),
+			 SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text,
+			       "--set train.optimizer.kind: adamw needs a train.optimizer.lr by --set, too: the "
+			       "file's 0.1 is meant for sgd"));
+	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &c, "c.yaml", of_sgd, strlen(of_sgd), sets, 3, &fail),
+			 SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "--set train.optimizer.momentum: adamw has none"));
+	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &c, "c.yaml", of_adam, strlen(of_adam), sgd, 1, &fail),
+			 SL_OK);
+	assert_true(c.train.optimizer.lr == 0.002);
+	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &c, "c.yaml", of_adam, strlen(of_adam), sets, 1, &fail),
 			 SL_OK);
 }
 
@@ -459,6 +501,7 @@ int main(void)
 		cmocka_unit_test(faults_in_files),
 		cmocka_unit_test(faults_in_sets),
 		cmocka_unit_test(sets_win_in_order),
+		cmocka_unit_test(set_of_another_optimizer),
 		cmocka_unit_test(server_stays_on_loopback),
 		cmocka_unit_test(auth_is_whole_and_opens_the_bind),
 		cmocka_unit_test(print_can_be_loaded),
