@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/same_run.h"
 #include "client/summary.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -446,6 +447,7 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 /* ---- checkpoints */
 
 static const char *const note_keys[] = {"position", "train", "totals", "tests", "skipped"};
+static const char settings_key[] = "settings";
 
 void sl_training_sync(const struct sl_training *r)
 {
@@ -458,6 +460,7 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 	const struct mark *m = &r->mark;
 	const struct tally *t = &m->train;
 	const struct sl_training_totals *a = &m->totals;
+	char settings[SL_CHECKPOINT_NOTE];
 
 	sl_checkpoint_note(c, note_keys[0], "%" PRIu64 " %d %" PRId64 " %" PRIu64, m->step, m->epoch, m->in_epoch,
 			   m->log_bytes);
@@ -469,12 +472,15 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 			   a->train_rx_bytes, a->train_s, a->compute_s);
 	sl_checkpoint_note(c, note_keys[3], "%a %a %a", a->test_loss, a->test_acc, a->best_test_acc);
 	sl_checkpoint_note(c, note_keys[4], "%" PRIu64 " %" PRIu64, a->skipped, m->skipped_in_row);
+	sl_same_run_note(r->setup->conf, settings);
+	sl_checkpoint_note(c, settings_key, "%s", settings);
 }
 
 void sl_training_notes(struct sl_checkpoint *c)
 {
 	for (size_t i = 0; i < sizeof note_keys / sizeof note_keys[0]; i++)
 		sl_checkpoint_note(c, note_keys[i], "%s", "");
+	sl_checkpoint_ask(c, settings_key);
 }
 
 static bool read_notes(struct sl_training *r, const struct sl_checkpoint *c, uint64_t *log_bytes)
@@ -499,6 +505,7 @@ static bool read_notes(struct sl_training *r, const struct sl_checkpoint *c, uin
 enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoint *c, struct sl_fail *fail)
 {
 	const char *mode = r->totals.mode;
+	char changed[SL_SAME_RUN_TEXT];
 	uint64_t log_bytes = 0;
 
 	r->step = 0;
@@ -516,6 +523,9 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 		return sl_fail_set(fail, SL_ERR_MISMATCH,
 				   "the checkpoint is at step %" PRIu64 ", the run ends at %" PRIu64, r->step,
 				   r->total_steps);
+	if (c && sl_same_run_changed(r->setup->conf, sl_checkpoint_noted(c, settings_key), changed))
+		sl_log(SL_LOG_WARN, "resume-changed", "from step %" PRIu64 " on this is another run: %s", r->step,
+		       changed);
 	if (!r->linked_steps) /* else a link was lost, and this process goes back a little */
 		r->linked_from = r->step;
 	check_log(r, sl_jsonl_cut(r->log, log_bytes));

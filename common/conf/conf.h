@@ -184,6 +184,9 @@ enum sl_err sl_conf_load_list(const struct sl_conf_schema *schema, void *rows, i
 			      struct sl_fail *fail) SL_MUST_CHECK;
 /* The effective config as YAML that can be loaded again, with each key's help as a comment. IO where `file` fails. */
 enum sl_err sl_conf_print(const struct sl_conf_schema *schema, const void *conf, FILE *file) SL_MUST_CHECK;
+/* One key's value as sl_conf_print writes it, cut off where it is longer. BUG, and "", where there is no such key. */
+enum sl_err sl_conf_value_text(const struct sl_conf_schema *schema, const void *conf, const char *path, char *out,
+			       size_t size) SL_MUST_CHECK;
 /* Returns CONFIG; *fail becomes "file:line:column: key: text", or "--set key: text", or "key (default): text". */
 enum sl_err sl_conf_fail(const struct sl_conf_schema *schema, const void *conf, const char *key, struct sl_fail *fail,
 			 const char *fmt, ...) SL_PRINTF(5, 6);

@@ -39,3 +39,23 @@ enum sl_err sl_conf_print(const struct sl_conf_schema *schema, const void *conf,
 	}
 	return fflush(file) == 0 && !ferror(file) ? SL_OK : SL_ERR_IO;
 }
+
+enum sl_err sl_conf_value_text(const struct sl_conf_schema *schema, const void *conf, const char *path, char *out,
+			       size_t size)
+{
+	FILE *file;
+
+	out[0] = 0;
+	for (int i = 0; i < schema->n_key; i++) {
+		if (strcmp(schema->key[i].path, path) != 0)
+			continue;
+		file = fmemopen(out, size, "w");
+		if (!file)
+			return SL_ERR_NOMEM;
+		sl_conf_value_print(&schema->key[i], conf, file);
+		fclose(file); /* too long a value fails here: what fits is in `out` */
+		out[size - 1] = 0;
+		return SL_OK;
+	}
+	return SL_ERR_BUG;
+}

@@ -50,9 +50,16 @@ void sl_checkpoint_note(struct sl_checkpoint *c, const char *key, const char *fm
 		return;
 	c->n_note++;
 	n->key = key;
+	n->may_lack = false;
 	va_start(ap, fmt);
 	vsnprintf(n->value, sizeof n->value, fmt, ap);
 	va_end(ap);
+}
+
+void sl_checkpoint_ask(struct sl_checkpoint *c, const char *key)
+{
+	sl_checkpoint_note(c, key, "%s", "");
+	c->note[c->n_note - 1].may_lack = true;
 }
 
 void sl_checkpoint_plan(struct sl_checkpoint *c, const struct sl_plan *plan)
@@ -361,6 +368,8 @@ static enum sl_err check_note(const struct sl_st_file *file, const char *path, s
 {
 	const char *found = sl_st_metadata(file, n->key);
 
+	if (!found && n->may_lack)
+		return SL_OK;
 	if (!found || strlen(found) >= sizeof n->value)
 		return sl_fail_set(fail, SL_ERR_DATA, "%s: no note '%s'", path, n->key);
 	if (n->value[0] && strcmp(n->value, found) != 0)

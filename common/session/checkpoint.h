@@ -31,6 +31,7 @@ struct sl_checkpoint_part {
 struct sl_checkpoint_note {
 	const char *key;
 	char value[SL_CHECKPOINT_NOTE];
+	bool may_lack;
 };
 
 struct sl_checkpoint {
@@ -49,6 +50,8 @@ struct sl_checkpoint {
 void sl_checkpoint_floats(struct sl_checkpoint *c, const char *name, float *data, int64_t count);
 void sl_checkpoint_bytes(struct sl_checkpoint *c, const char *name, uint8_t *data, int64_t count);
 void sl_checkpoint_note(struct sl_checkpoint *c, const char *key, const char *fmt, ...) SL_PRINTF(3, 4);
+/* For reading: one that files may lack, and is "" then. */
+void sl_checkpoint_ask(struct sl_checkpoint *c, const char *key);
 /* What must be equal on reading, in words before it is in a hash: model, cut, codecs, optimizer, batch, plan. */
 void sl_checkpoint_plan(struct sl_checkpoint *c, const struct sl_plan *plan);
 const char *sl_checkpoint_noted(const struct sl_checkpoint *c, const char *key); /* NULL: none */

@@ -61,6 +61,17 @@ ends_with "$client_pid" 0 $patience "the resumed client"
 same_run undisturbed paused 120
 ! ls "$tmp"/paused/checkpoint-*.safetensors >/dev/null 2>&1 || fail "checkpoints are left behind a finished run"
 ! grep -q 'steps-lost' "$tmp/paused.log" || fail "nothing was lost: $(grep steps-lost "$tmp/paused.log")"
+! grep 'resume-changed' "$tmp/paused.log" || fail "its settings are the same"
+
+# what is gone on with under other settings is one run no more, and is told so
+start_client changed "$tmp/client.yaml" "${sets[@]}"
+wait_for "ten steps" has_steps changed 10
+kill -INT "$client_pid"
+ends_with "$client_pid" 0 $patience "the interrupted client whose config will change"
+client changed "$tmp/client.yaml" "${sets[@]}" --set train.epochs=5 --set data.flip=false --resume || fail "other settings: status $?"
+grep -q '^WARN resume-changed: from step [0-9]* on this is another run: train.epochs was 6, is 5; data.flip was true, is false$' \
+	"$tmp/changed.log" || fail "other settings, and not a word: $(cat "$tmp/changed.log")"
+[ "$(steps_of changed)" = 100 ] || fail "five epochs have $(steps_of changed) steps"
 
 # with a server that keeps nothing the run begins anew, and says so
 kill -TERM "$server_pid"

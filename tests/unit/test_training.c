@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "client/same_run.h"
 #include "client/training.h"
 
 enum { BATCH = 2, STEPS = 3, EVALS = 2, EPOCHS = 3, TEXT = 1 << 16 };
@@ -151,10 +152,42 @@ static void and_where_few_epochs_are_evaluated(void **state)
 	check_every_place(0);
 }
 
+/* What may change between two processes of a run is noted and told apart; an older file's lack of it is not. */
+static void changed_settings_are_named(void **state)
+{
+	char then[SL_CHECKPOINT_NOTE], text[SL_SAME_RUN_TEXT];
+
+	(void)state;
+	configure("changed", 1);
+	snprintf(conf.data.train_files.item[0], sizeof conf.data.train_files.item[0], "a b.bin");
+	conf.data.train_files.n = 1;
+	sl_same_run_note(&conf, then);
+	assert_false(sl_same_run_changed(&conf, then, text));
+	assert_false(sl_same_run_changed(&conf, "", text));
+	conf.train.optimizer.lr = 0.05;
+	conf.data.train_limit = 100;
+	assert_true(sl_same_run_changed(&conf, then, text));
+	assert_string_equal(text, "train.optimizer.lr was 0.1, is 0.05; data.train_limit was 0, is 100");
+	conf.data.train_limit = 0;
+	conf.train.optimizer.lr = 0.1;
+	conf.data.train_files.n = 0;
+	assert_true(sl_same_run_changed(&conf, then, text));
+	assert_string_equal(text, "data.train_files was [\"a b.bin\"], is []");
+	/* more files than a note has room for: cut off, and equal to itself */
+	conf.data.train_files.n = SL_CONF_LIST_MAX;
+	for (int i = 0; i < SL_CONF_LIST_MAX; i++)
+		snprintf(conf.data.train_files.item[i], sizeof conf.data.train_files.item[i],
+			 "a-file-of-the-data-%d.bin", i);
+	sl_same_run_note(&conf, then);
+	assert_true(strlen(then) < sizeof then && strlen(then) > sizeof then / 2);
+	assert_false(sl_same_run_changed(&conf, then, text));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(places_that_are_none_are_refused),
+		cmocka_unit_test(changed_settings_are_named),
 		cmocka_unit_test(a_run_goes_on_from_anywhere),
 		cmocka_unit_test(and_where_few_epochs_are_evaluated),
 	};
