@@ -14,14 +14,14 @@ made_up_data() {
 }
 
 # WORK ADDRESS THREADS [PREFIX…]: starts splits, sets server_pid and endpoint. PREFIX: such as `taskset -c 1`.
-# SERVER_YAML: more lines for its config.
+# SERVER_DEVICE: cpu; SERVER_YAML: more lines for its config.
 server_start() {
 	local work=$1 address=$2 threads=$3
 	shift 3
 	cat >"$work/server.yaml" <<YAML
 listen: tcp://$address:0
 store: ""
-device: cpu
+device: ${SERVER_DEVICE:-cpu}
 threads: $threads
 limits: {memory_bytes: 12 GiB}
 ${SERVER_YAML:-}
@@ -31,9 +31,10 @@ YAML
 	"$@" "$BUILD/splits" serve "$work/server.yaml" 2>"$work/server.log" &
 	server_pid=$!
 	endpoint=
-	for _ in $(seq 100); do
+	for _ in $(seq 300); do
 		endpoint=$(sed -n 's/.*serving: .* on \(tcp:[^,]*\), .*/\1/p' "$work/server.log")
 		[ -z "$endpoint" ] || return 0
+		kill -0 "$server_pid" 2>/dev/null || break
 		sleep 0.1
 	done
 	cat "$work/server.log" >&2

@@ -6,21 +6,17 @@
 # are summed in double, and its times mean nothing. DATA: CIFAR-10's binary files, a whole path.
 set -eu
 cd "$(dirname "$0")/../.."
-data=${1:?DATA} steps=${2:-120} BUILD=${BUILD:-build/release}
+. tests/bench/pair.sh
+data=${1:?DATA} steps=${2:-120}
 shift $(($# < 2 ? $# : 2))
 [ $# -gt 0 ] || set -- fp32 tf32 bf16 fp16
-unset OPENBLAS_CORETYPE
-work=$(mktemp -d) server_pid=''
-end_all() {
-	[ -z "$server_pid" ] || kill "$server_pid" 2>/dev/null || true
-	wait 2>/dev/null || true
-	rm -rf "$work"
-}
-trap end_all EXIT
+work=$(mktemp -d)
+trap 'server_stop; rm -rf "$work"' EXIT
 
 # the module is looked for beside the executable
 mkdir "$work/bin"
 cp "$BUILD/splitc" "$BUILD/splits" "$BUILD/cuda-sim-module/libsplit_cuda.so" "$work/bin/"
+BUILD=$work/bin SERVER_DEVICE=cuda:0
 cat >"$work/client.yaml" <<YAML
 server: tcp://127.0.0.1:5570
 model: {name: mobilenet_v2, classes: 10, image: 32, form: imagenet, width: 0.1, dropout: 0}
@@ -41,19 +37,6 @@ threads: 1
 link: {timeout_ms: 60000}
 YAML
 
-start_server() {
-	printf '%s\n' 'listen: tcp://127.0.0.1:0' 'store: ""' 'device: cuda:0' 'threads: 1' "control: $work/splits.sock" >"$work/server.yaml"
-	"$work/bin/splits" serve "$work/server.yaml" 2>"$work/server.log" &
-	server_pid=$!
-	for _ in $(seq 200); do
-		endpoint=$(sed -n 's/.*serving: .* on \(tcp:[^ ,]*\),.*/\1/p' "$work/server.log")
-		[ -z "$endpoint" ] || return 0
-		sleep 0.1
-	done
-	cat "$work/server.log" >&2
-	exit 1
-}
-
 # mean LOG FIELD: over the last 40 steps
 mean() { jq -s --arg field "$2" 'map(select(.type == "step" and .loss != null))[-40:] | map(.[$field]) | add / length * 1000 | round / 1000' "$1"; }
 
@@ -70,5 +53,5 @@ row() {
 echo "| | loss of the first step | mean of the last 40 | accuracy in them | steps left out |"
 echo "|---|---|---|---|---|"
 for seed in 1 2 3 4 5; do row "CPU, \`fp32\`, seed $seed" --local --set train.seed=$seed; done
-start_server
+server_start "$work" 127.0.0.1 1
 for precision in "$@"; do row "\`$precision\`" --set server="$endpoint" --set train.precision="$precision"; done
