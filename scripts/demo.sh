@@ -33,6 +33,7 @@ trap 'exit 143' TERM HUP
 # outlives this script, however that ends.
 child='setsid setpriv --pdeathsig TERM'
 
+: >"$run/splits.log" # read below before splits may have opened it; and an earlier demo's address is not this one's
 # any free port, and sockets of its own: a demo disturbs no other splits here
 $child "$build/splits" serve configs/server.yaml --set listen=tcp://127.0.0.1:0 --set store="$run/store" \
 	--set control="$socket/splits.sock" 2>"$run/splits.log" &

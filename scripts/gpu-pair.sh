@@ -28,6 +28,7 @@ graphs: ${GRAPHS:-false}
 limits: {memory_bytes: 64 GiB}
 control: $out/splits.sock
 YAML
+: >"$out/server.log" # read below before splits may have opened it
 "$bin/splits" serve "$out/server.yaml" 2>"$out/server.log" &
 server=$!
 for _ in $(seq 300); do
