@@ -239,7 +239,7 @@ $(B)/tests/support/preload/%.so: tests/support/preload/%.c tests/support/disk_lo
 
 # Both daemons with failpoints (common/base/failpoint.h): only the sources that have some are compiled once more, and come
 # before the library's.
-FAIL_OBJ := $(patsubst %.c,$(B)/fail/%.o,$(filter-out %/main.c,$(shell grep -l SL_FAILPOINT common/*/*.c client/*.c server/*.c)))
+FAIL_OBJ := $(patsubst %.c,$(B)/fail/%.o,$(filter-out %/main.c,$(shell grep -l SL_FAILPOINT common/*/*.c client/*.c client/*/*.c server/*.c)))
 FAIL_BINS := $(B)/fail/splitc $(B)/fail/splits
 fail: $(FAIL_BINS) ## build/<variant>/fail: both daemons with failpoints, for tests
 

@@ -31,7 +31,7 @@ struct drive {
 	const struct sl_batch *batch; /* … and the batch; NULL while `requested` */
 	bool requested;               /* the loader owes a batch */
 	bool linked, closing;         /* a session stands; is being closed */
-	bool drop;                    /* the batch that the loader owes is of no use: the run stands elsewhere */
+	bool astray;                  /* the loaders stand elsewhere than the run: what they owe is of no use */
 	bool due;                     /* the step under way ends with a checkpoint */
 	bool signalled, stop, ending, paused;
 	bool concluded; /* the run is done: summary, log, checkpoints */
@@ -108,6 +108,7 @@ static void follow(struct drive *d)
 	uint64_t epoch;
 	enum sl_err err;
 
+	d->astray = false;
 	sl_training_position(d->run, &epoch, &in_epoch, &in_eval);
 	if (in_epoch == sl_loader_batches(d->loader[SL_SPLIT_TRAIN])) {
 		epoch++;
@@ -128,13 +129,10 @@ static void on_batch(void *arg, const struct sl_batch *batch)
 
 	d->requested = false;
 	d->batch = batch;
-	if (d->ending || d->drop) {
+	if (d->ending || d->astray) {
 		release_batch(d);
-		if (d->drop && !d->ending) {
-			d->drop = false;
-			if (d->linked)
-				follow(d);
-		}
+		if (d->linked && !d->ending)
+			follow(d);
 	} else if (d->linked && d->stop) {
 		release_batch(d);
 		advance(d);
@@ -208,13 +206,15 @@ static void on_ready(void *arg, uint64_t next_step)
 		sl_training_done(d->run, &result);
 	if (how != SL_RESTORED_SAME)
 		release_batch(d);
-	if (how == SL_RESTORED_BACK && d->requested)
-		d->drop = true;
-	else if (how == SL_RESTORED_BACK && !d->options->eval_only)
+	if (how == SL_RESTORED_BACK && !d->options->eval_only)
+		d->astray = true;
+	if (d->requested) /* on_batch goes on */
+		return;
+	if (d->astray)
 		follow(d);
 	else if (d->batch)
 		begin_batch(d);
-	else if (!d->requested)
+	else
 		advance(d);
 }
 

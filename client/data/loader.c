@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/arena.h"
+#include "common/base/failpoint.h"
 #include "common/base/pool.h"
 #include "common/base/rng.h"
 #include "common/base/worker.h"
@@ -106,6 +107,7 @@ static void slot_run(struct sl_job *job)
 
 	if (slot->generation != atomic_load(&loader->generation))
 		return;
+	SL_FAILPOINT(SL_FP_CLIENT_LOAD);
 	if (loader->spec.train && !(loader->order_known && loader->order_epoch == slot->batch.epoch)) {
 		order_shuffle(loader, slot->batch.epoch);
 		loader->order_epoch = slot->batch.epoch;

@@ -57,6 +57,7 @@
 	X(PORT_WHOLE, "port.whole", "b", "", "", "the last part of a tensor has come")                           \
 	X(CLIENT_WELCOMED, "client.welcomed", "c", "", "", "the server has chosen the step to go on from")       \
 	X(CLIENT_GIVEN, "client.given", "c", "", "", "weights and position are those of that step")              \
+	X(CLIENT_LOAD, "client.load", "c", "", "", "a batch is prepared")                                        \
 	X(CLIENT_BEGIN, "client.begin", "c", "", "", "a step begins")                                            \
 	X(CLIENT_CHECK, "client.check", "c", "", "", "gradients are checked; an errno: they hold NaN")           \
 	X(CLIENT_ABANDON, "client.abandon", "c", "", "client.check=EIO@4", "a step that holds NaN is abandoned") \

@@ -61,9 +61,9 @@ for i in "${!codecs[@]}"; do
 	rm -r "$tmp/by-release"
 done
 
-# passages POINT SIDE CODEC-NUMBER: how many there surely are; how many messages and blocks there are depends on the
-# moment, and on how long numbers are in text
-passages() { awk -v point="$1" '$1 == point {print $1 ~ /^link\.|\.write$/ ? int(($2 * 3 + 3) / 4) : $2}' "$tmp/count-$3.$2"; }
+# passages POINT SIDE CODEC-NUMBER: how many there surely are; how many messages, blocks and batches ahead there are depends
+# on the moment, and on how long numbers are in text
+passages() { awk -v point="$1" '$1 == point {print $1 ~ /^link\.|\.write$|^client\.load$/ ? int(($2 * 3 + 3) / 4) : $2}' "$tmp/count-$3.$2"; }
 
 # ---- the cases: POINT SIDE BEFORE BESIDE CODEC PASSAGE, dealt to two workers
 cases=0
