@@ -102,7 +102,7 @@ struct sl_port {
 	_Atomic uint64_t compute_ns, codec_ns;
 	_Atomic double nominal_rx[SL_DIR_COUNT]; /* of received runs; added to by the worker alone */
 	size_t header_bytes;                     /* of the message being delivered */
-	atomic_bool abandoning;                  /* from DROP until the ABANDON task is done */
+	atomic_bool abandoning; /* from DROP until the ABANDON task is done, and from the session's end on */
 	bool dead;
 	void (*closed)(void *arg);
 	void *closed_arg;

@@ -166,9 +166,8 @@ void host_rig_connect_raw(struct host_client *c)
 	host_rig_connect_with(c, NULL);
 }
 
-void host_rig_say(struct host_client *c, const struct sl_frame *f)
+static void send_frame(struct host_client *c, const struct sl_frame *f, const struct sl_payload *payload)
 {
-	const struct sl_payload none = {0};
 	uint8_t header[SL_WIRE_HEADER_MAX];
 	enum sl_err err;
 	size_t len;
@@ -176,12 +175,23 @@ void host_rig_say(struct host_client *c, const struct sl_frame *f)
 	assert_int_equal(sl_wire_encode(f, header, &len), SL_OK);
 	/* BUSY: no connection stands yet */
 	for (int i = 0; i < HOST_RIG_GIVE_UP_MS / HOST_RIG_STEP_MS; i++) {
-		err = sl_transport_send(c->transport, SL_PEER_SERVER, (struct sl_bytes){header, len}, &none);
+		err = sl_transport_send(c->transport, SL_PEER_SERVER, (struct sl_bytes){header, len}, payload);
 		if (err != SL_ERR_BUSY)
 			break;
 		host_rig_turn();
 	}
 	assert_int_equal(err, SL_OK);
+}
+
+void host_rig_say(struct host_client *c, const struct sl_frame *f)
+{
+	send_frame(c, f, &(struct sl_payload){0});
+}
+
+void host_rig_say_part(struct host_client *c, struct sl_frame *part, struct sl_bytes payload)
+{
+	part->u.part.xxh3 = sl_wire_hash(payload);
+	send_frame(c, part, &(struct sl_payload){.bytes = payload});
 }
 
 void host_rig_hang_up(struct host_client *c)

@@ -47,6 +47,8 @@ void host_rig_turn(void);
 void host_rig_connect_with(struct host_client *c, const struct sl_transport_auth *with);
 void host_rig_connect_raw(struct host_client *c);
 void host_rig_say(struct host_client *c, const struct sl_frame *f);
+/* The same with a payload of at most HOST_RIG_PART bytes, whose hash the frame is given. */
+void host_rig_say_part(struct host_client *c, struct sl_frame *part, struct sl_bytes payload);
 void host_rig_hang_up(struct host_client *c);
 
 struct sl_agreement host_rig_agreement_of(int classes, int image, int64_t batch);
