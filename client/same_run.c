@@ -21,6 +21,20 @@ static const char *const paths[] = {"train.epochs",
 				    "data.train_files"};
 enum { N_PATHS = sizeof paths / sizeof paths[0] };
 
+/* A character of several bytes whose last ones were cut off goes: a file takes UTF-8 alone. */
+static void drop_half_character(char *text)
+{
+	size_t end = strlen(text), at = end, follow;
+	unsigned char first;
+
+	while (at > 0 && ((unsigned char)text[at - 1] & 0xc0) == 0x80)
+		at--;
+	first = at > 0 ? (unsigned char)text[at - 1] : 0;
+	follow = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : first >= 0xc0 ? 1 : 0;
+	if (end - at < follow)
+		text[at - 1] = 0;
+}
+
 void sl_same_run_note(const struct sl_conf_client *conf, char out[SL_CHECKPOINT_NOTE])
 {
 	size_t at = 0;
@@ -33,6 +47,7 @@ void sl_same_run_note(const struct sl_conf_client *conf, char out[SL_CHECKPOINT_
 		at += strlen(out + at);
 	}
 	out[at] = 0;
+	drop_half_character(out);
 }
 
 bool sl_same_run_changed(const struct sl_conf_client *conf, const char *then, char out[SL_SAME_RUN_TEXT])

@@ -183,12 +183,39 @@ static void changed_settings_are_named(void **state)
 	assert_false(sl_same_run_changed(&conf, then, text));
 }
 
+/* Names of files are UTF-8, and so are notes: wherever one is cut off, a file can hold it. */
+static void a_note_that_is_cut_off_is_text(void **state)
+{
+	const struct sl_training_link none = {.links = 1};
+	struct sl_training *run;
+	struct sl_fail fail;
+
+	(void)state;
+	for (int shift = 0; shift < 3; shift++) {
+		struct sl_checkpoint c = {.dir = conf.log.dir, .prefix = SL_CHECKPOINT_CLIENT};
+
+		configure("utf8", 1);
+		conf.data.train_files.n = 1;
+		snprintf(conf.data.train_files.item[0], SL_CONF_TEXT, "%.*s", shift, "xxx");
+		while (strlen(conf.data.train_files.item[0]) < SL_CONF_TEXT - 4)
+			strcat(conf.data.train_files.item[0], "€");
+		run = open_run(false);
+		sl_training_save(run, &c);
+		if (sl_checkpoint_write(&c, 1, &fail) != SL_OK)
+			fail_msg("%d bytes in front: %s", shift, fail.text);
+		assert_int_equal(sl_checkpoint_read(&c, 1, &fail), SL_OK);
+		sl_checkpoint_clear(c.dir, c.prefix);
+		sl_training_finish(run, &none, "interrupted", true);
+		sl_training_close(run);
+		log_text();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(places_that_are_none_are_refused),
-		cmocka_unit_test(changed_settings_are_named),
-		cmocka_unit_test(a_run_goes_on_from_anywhere),
+		cmocka_unit_test(places_that_are_none_are_refused),   cmocka_unit_test(changed_settings_are_named),
+		cmocka_unit_test(a_note_that_is_cut_off_is_text),     cmocka_unit_test(a_run_goes_on_from_anywhere),
 		cmocka_unit_test(and_where_few_epochs_are_evaluated),
 	};
 
