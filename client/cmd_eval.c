@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 
 #include "client/child.h"
@@ -23,7 +24,7 @@ static enum sl_err open_setup(struct sl_setup *setup, const struct sl_options *o
 	return err ? err : sl_setup_backend(setup, fail);
 }
 
-/* Loss and accuracy of an evaluation with these codecs (NULL: the config's). */
+/* Loss and accuracy of an evaluation with these codecs (NULL: the config's); a loss of NaN or Inf is NaN. */
 static enum sl_err evaluate(const struct sl_options *o, const char *codec, double *acc, double *loss,
 			    struct sl_fail *fail)
 {
@@ -37,29 +38,49 @@ static enum sl_err evaluate(const struct sl_options *o, const char *codec, doubl
 	err = sl_child_run(&child, NULL, &summary, fail);
 	if (err)
 		return err;
-	*acc = json_number_value(json_object_get(summary, "test_acc"));
-	*loss = json_number_value(json_object_get(summary, "test_loss"));
+	*acc = sl_child_number(summary, "test_acc");
+	*loss = sl_child_number(summary, "test_loss");
 	json_decref(summary);
 	return SL_OK;
 }
 
-static void print_parity(const struct sl_conf_client *conf, bool json, const double acc[2], const double loss[2])
+enum { NUMBER_TEXT = 32 };
+
+static const char *number_text(double x, const char *fmt, const char *unknown, char out[NUMBER_TEXT])
 {
-	if (json) {
-		printf("{\"schema\":1,\"codec\":{");
-		for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-			printf("%s\"%s\":\"%s\"", dir ? "," : "", sl_dir_name((enum sl_dir)dir), conf->codec[dir]);
-		printf("},\"with\":{\"test_acc\":%.17g,\"test_loss\":%.17g},\"without\":{\"test_acc\":%.17g,"
-		       "\"test_loss\":%.17g}}\n",
-		       acc[0], loss[0], acc[1], loss[1]);
-		return;
-	}
+	if (isnan(x))
+		snprintf(out, NUMBER_TEXT, "%s", unknown);
+	else
+		snprintf(out, NUMBER_TEXT, fmt, x);
+	return out;
+}
+
+static void print_json(const struct sl_conf_client *conf, const double acc[2], const double loss[2])
+{
+	static const char *const side[2] = {"with", "without"};
+	char a[NUMBER_TEXT], l[NUMBER_TEXT];
+
+	printf("{\"schema\":1,\"codec\":{");
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		printf("%s\"%s\":\"%s\"", dir ? "," : "", sl_dir_name((enum sl_dir)dir), conf->codec[dir]);
+	putchar('}');
+	for (int i = 0; i < 2; i++)
+		printf(",\"%s\":{\"test_acc\":%s,\"test_loss\":%s}", side[i], number_text(acc[i], "%.17g", "null", a),
+		       number_text(loss[i], "%.17g", "null", l));
+	printf("}\n");
+}
+
+static void print_table(const struct sl_conf_client *conf, const double acc[2], const double loss[2])
+{
+	char text[NUMBER_TEXT];
+
 	printf("%-48s %10s %10s\n", "codecs of head_act, mid_act at inference", "accuracy", "loss");
 	sl_print_cell(stdout, conf->codec[0], 0, 23);
 	sl_print_cell(stdout, conf->codec[1], 23, 25);
-	printf(" %8.2f %% %10.4f\n", 100 * acc[0], loss[0]);
-	printf("%-22s %-25s %8.2f %% %10.4f\n", "none", "none", 100 * acc[1], loss[1]);
-	printf("%-48s %+8.2f   %+10.4f\n", "difference (points)", 100 * (acc[0] - acc[1]), loss[0] - loss[1]);
+	printf(" %8.2f %% %10s\n", 100 * acc[0], number_text(loss[0], "%.4f", "-", text));
+	printf("%-22s %-25s %8.2f %% %10s\n", "none", "none", 100 * acc[1], number_text(loss[1], "%.4f", "-", text));
+	printf("%-48s %+8.2f   %10s\n", "difference (points)", 100 * (acc[0] - acc[1]),
+	       number_text(loss[0] - loss[1], "%+.4f", "-", text));
 }
 
 /* The two sessions differ in what they agree on, so each is a run of its own. */
@@ -73,7 +94,7 @@ static int parity(const struct sl_options *o, const struct sl_conf_client *conf)
 		err = evaluate(o, "none", &acc[1], &loss[1], &fail);
 	if (err)
 		return sl_command_failed(&fail);
-	print_parity(conf, o->json, acc, loss);
+	(o->json ? print_json : print_table)(conf, acc, loss);
 	return 0;
 }
 

@@ -6,13 +6,6 @@
 #include "client/sweep.h"
 #include "common/base/folder.h"
 
-static double number(const json_t *root, const char *key)
-{
-	const json_t *value = json_object_get(root, key);
-
-	return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static double positive(double x)
 {
 	return x > 0 ? x : (double)NAN;
@@ -26,9 +19,9 @@ static void read_directions(struct sl_sweep_result *r, const json_t *list)
 		const json_t *d = json_array_get(list, i);
 		const char *codec = json_string_value(json_object_get(d, "codec"));
 
-		raw += number(d, "raw_bytes");
-		nominal += number(d, "nominal_bytes");
-		wire += number(d, "wire_bytes");
+		raw += sl_child_number(d, "raw_bytes");
+		nominal += sl_child_number(d, "nominal_bytes");
+		wire += sl_child_number(d, "wire_bytes");
 		snprintf(r->codec[i], sizeof r->codec[i], "%s", codec ? codec : "");
 	}
 	r->rate_nominal = raw > 0 ? nominal / raw : (double)NAN;
@@ -37,18 +30,18 @@ static void read_directions(struct sl_sweep_result *r, const json_t *list)
 
 static void read_summary(struct sl_sweep_result *r, const json_t *root)
 {
-	r->test_acc = number(root, "test_acc");
-	r->best_test_acc = number(root, "best_test_acc");
-	r->test_loss = number(root, "test_loss");
-	r->steps = number(root, "steps");
-	r->t_per_batch_s = number(root, "t_per_batch_s");
-	r->t_compute_per_batch_s = number(root, "t_compute_per_batch_s");
-	r->peak_client_mb_s = positive(number(root, "peak_client_mb_s"));
-	r->peak_server_mb_s = positive(number(root, "peak_server_mb_s"));
+	r->test_acc = sl_child_number(root, "test_acc");
+	r->best_test_acc = sl_child_number(root, "best_test_acc");
+	r->test_loss = sl_child_number(root, "test_loss");
+	r->steps = sl_child_number(root, "steps");
+	r->t_per_batch_s = sl_child_number(root, "t_per_batch_s");
+	r->t_compute_per_batch_s = sl_child_number(root, "t_compute_per_batch_s");
+	r->peak_client_mb_s = positive(sl_child_number(root, "peak_client_mb_s"));
+	r->peak_server_mb_s = positive(sl_child_number(root, "peak_server_mb_s"));
 	if (r->peak_client_mb_s > 0)
-		r->avg_mb_s = number(root, "avg_mb_s");
-	r->wire_tx_bytes = number(root, "wire_tx_bytes");
-	r->wire_rx_bytes = number(root, "wire_rx_bytes");
+		r->avg_mb_s = sl_child_number(root, "avg_mb_s");
+	r->wire_tx_bytes = sl_child_number(root, "wire_tx_bytes");
+	r->wire_rx_bytes = sl_child_number(root, "wire_rx_bytes");
 	read_directions(r, json_object_get(root, "directions"));
 }
 

@@ -121,3 +121,14 @@ for where in --local "--set server=$endpoint"; do
 	[ "$without" = "$(alone none)" ] || fail "parity without: $without, alone $(alone none)"
 	[ "$with" != "$without" ] || fail 'two bits made no difference'
 done
+
+# weights that hold NaN: a loss that is none is no 0
+model=$tmp/trained/model.safetensors
+head_bytes=$(od -An -tu8 -N 8 "$model" | tr -d ' ')
+at=$(tail -c +9 "$model" | head -c "$head_bytes" | jq '."classifier.1.bias".data_offsets[0]')
+printf '\0\0\300\177' | dd of="$model" bs=1 seek=$((8 + head_bytes + at)) conv=notrunc status=none
+evaluate=("$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/trained" --set control="$tmp/eval.sock" --parity)
+"${evaluate[@]}" --json >"$tmp/parity.json" 2>"$tmp/parity.log" || fail "parity with NaN: status $?"
+jq -e '.with.test_loss == null and .without.test_loss == null and .with.test_acc >= 0' "$tmp/parity.json" >/dev/null || fail "a loss that is NaN: $(cat "$tmp/parity.json")"
+"${evaluate[@]}" >"$tmp/parity.txt" 2>"$tmp/parity.log" || fail "parity with NaN as a table: status $?"
+[ "$(awk '$NF != "-" && NR > 1' "$tmp/parity.txt" | wc -l)" = 0 ] || fail "a loss that is NaN: $(cat "$tmp/parity.txt")"
