@@ -30,7 +30,7 @@ static const char *const usual[] = {"none",         "f16",
 struct measure {
 	const char *file;
 	struct sl_shape shape; /* of --shape; ndim 0: none */
-	const char *spec[MAX_SPECS];
+	struct sl_codec_spec spec[MAX_SPECS];
 	int n_spec, threads;
 	bool json;
 	struct sl_backend be;
@@ -40,7 +40,7 @@ struct measure {
 
 struct row {
 	size_t bytes;
-	double nominal, error, encode_s, decode_s; /* error: NAN where the codec cannot say */
+	double nominal, error, encode_s, decode_s; /* error: NAN where the tensor holds NaN or Inf */
 };
 
 static double relative_error(const float *x, const float *y, int64_t n)
@@ -53,6 +53,8 @@ static double relative_error(const float *x, const float *y, int64_t n)
 		error += d * d;
 		norm += (double)x[i] * (double)x[i];
 	}
+	if (!isfinite(norm))
+		return NAN; /* nothing is known of what a codec carried of it */
 	return norm > 0 ? sqrt(error / norm) : error > 0 ? INFINITY : 0;
 }
 
@@ -86,42 +88,48 @@ static enum sl_err time_codec(struct sl_codec *codec, struct sl_tensor *x, struc
 	return err;
 }
 
+/* JSON has neither NaN nor Inf. */
+static json_t *real(double x)
+{
+	return isfinite(x) ? json_real(x) : json_null();
+}
+
 static void show(struct measure *m, const char *spec, const struct sl_shape *shape, const struct row *r)
 {
 	double whole = (double)sl_shape_count(shape) * sizeof(float);
+	char error[16] = "-";
 
 	if (!m->json) {
+		if (!isnan(r->error))
+			snprintf(error, sizeof error, "%.3g", r->error);
 		sl_print_cell(stdout, spec, 0, CODEC_WIDTH);
-		printf("%11zu %7.4f %7.4f %9.3g %8.2f %8.2f\n", r->bytes, (double)r->bytes / whole, r->nominal / whole,
-		       r->error, whole / r->encode_s / 1e9, whole / r->decode_s / 1e9);
+		printf("%11zu %7.4f %7.4f %9s %8.2f %8.2f\n", r->bytes, (double)r->bytes / whole, r->nominal / whole,
+		       error, whole / r->encode_s / 1e9, whole / r->decode_s / 1e9);
 		fflush(stdout);
 		return;
 	}
-	json_array_append_new(m->rows,
-			      json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f}", "codec", spec, "bytes",
-					(json_int_t)r->bytes, "ratio", (double)r->bytes / whole, "nominal_ratio",
-					r->nominal / whole, "relative_error", r->error, "encode_gb_s",
-					whole / r->encode_s / 1e9, "decode_gb_s", whole / r->decode_s / 1e9));
+	json_array_append_new(m->rows, json_pack("{s:s, s:I, s:f, s:f, s:o, s:o, s:o}", "codec", spec, "bytes",
+						 (json_int_t)r->bytes, "ratio", (double)r->bytes / whole,
+						 "nominal_ratio", r->nominal / whole, "relative_error", real(r->error),
+						 "encode_gb_s", real(whole / r->encode_s / 1e9), "decode_gb_s",
+						 real(whole / r->decode_s / 1e9)));
 }
 
-static void measure_codec(struct measure *m, const char *text, struct sl_tensor *x, struct sl_tensor *y)
+static void measure_codec(struct measure *m, const struct sl_codec_spec *spec, struct sl_tensor *x, struct sl_tensor *y)
 {
 	const struct sl_codec_env env = {.be = &m->be, .shape = x->shape, .slots = 1, .dir = SL_DIR_HEAD_ACT};
-	struct sl_codec_spec spec;
 	struct sl_codec *codec = NULL;
 	struct sl_fail fail = {0};
 	struct row row = {0};
-	enum sl_err err = sl_codec_parse(text, &spec, &fail);
+	enum sl_err err = sl_codec_open(&codec, spec, &env, &fail);
 
-	if (!err)
-		err = sl_codec_open(&codec, &spec, &env, &fail);
 	if (!err)
 		err = time_codec(codec, x, y, &row, &fail);
 	row.error = err ? NAN : relative_error(x->data, y->data, sl_shape_count(&x->shape));
 	if (err)
-		fprintf(stderr, "splitc: %s: %s\n", text, fail.text);
+		fprintf(stderr, "splitc: %s: %s\n", spec->text, fail.text);
 	else
-		show(m, spec.text, &x->shape, &row);
+		show(m, spec->text, &x->shape, &row);
 	sl_codec_close(codec);
 }
 
@@ -138,7 +146,7 @@ static void measure_tensor(struct measure *m, const char *name, struct sl_tensor
 		       "rel. err.", "enc GB/s", "dec GB/s");
 	m->rows = json_array();
 	for (int i = 0; i < m->n_spec; i++)
-		measure_codec(m, m->spec[i], x, y);
+		measure_codec(m, &m->spec[i], x, y);
 	if (m->json) {
 		json_t *line = json_pack("{s:i, s:s, s:s}", "schema", 1, "tensor", name, "shape",
 					 sl_shape_text(&x->shape, shape));
@@ -260,41 +268,51 @@ static const char *value_of(const char *name, int argc, char **argv, int *i)
 	return ++*i < argc ? argv[*i] : "";
 }
 
+static enum sl_err parse_threads(const char *text, int *out, struct sl_fail *fail)
+{
+	char *end;
+	long n = strtol(text, &end, 10);
+
+	if (end == text || *end || n < 1 || n > SL_POOL_MAX_THREADS)
+		return sl_fail_set(fail, SL_ERR_USAGE, "--threads takes 1 to %d, not '%s'", SL_POOL_MAX_THREADS, text);
+	*out = (int)n;
+	return SL_OK;
+}
+
 static enum sl_err parse(struct measure *m, int argc, char **argv, struct sl_fail *fail)
 {
-	for (int i = 0; i < argc; i++) {
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < argc && !err; i++) {
 		const char *arg = argv[i], *value;
 		size_t len = strlen(arg);
 
-		if (strcmp(arg, "--measure") == 0) {
+		if (strcmp(arg, "--measure") == 0)
 			continue;
-		} else if (strcmp(arg, "--json") == 0) {
+		else if (strcmp(arg, "--json") == 0)
 			m->json = true;
-		} else if ((value = value_of("--shape", argc, argv, &i))) {
-			if (!parse_shape(value, &m->shape))
-				return sl_fail_set(fail, SL_ERR_USAGE,
-						   "--shape takes 2 to 4 numbers such as 64,112,112,32, not '%s'",
-						   value);
-		} else if ((value = value_of("--threads", argc, argv, &i))) {
-			m->threads = atoi(value);
-			if (m->threads < 1 || m->threads > SL_POOL_MAX_THREADS)
-				return sl_fail_set(fail, SL_ERR_USAGE, "--threads takes 1 to %d, not '%s'",
-						   SL_POOL_MAX_THREADS, value);
-		} else if (len > 12 && strcmp(arg + len - 12, ".safetensors") == 0 && !m->file) {
+		else if ((value = value_of("--shape", argc, argv, &i)))
+			err = parse_shape(value, &m->shape)
+				      ? SL_OK
+				      : sl_fail_set(fail, SL_ERR_USAGE,
+						    "--shape takes 2 to 4 numbers such as 64,112,112,32, not '%s'",
+						    value);
+		else if ((value = value_of("--threads", argc, argv, &i)))
+			err = parse_threads(value, &m->threads, fail);
+		else if (len > 12 && strcmp(arg + len - 12, ".safetensors") == 0 && !m->file)
 			m->file = arg;
-		} else if (arg[0] != '-' && m->n_spec < MAX_SPECS) {
-			m->spec[m->n_spec++] = arg;
-		} else {
-			return sl_fail_set(fail, SL_ERR_USAGE, "unexpected '%s'; usage: %s", arg, usage);
-		}
+		else if (arg[0] != '-' && m->n_spec < MAX_SPECS)
+			err = sl_codec_parse(arg, &m->spec[m->n_spec++], fail);
+		else
+			err = sl_fail_set(fail, SL_ERR_USAGE, "unexpected '%s'; usage: %s", arg, usage);
 	}
-	if (!m->file == !m->shape.ndim)
+	if (!err && !m->file == !m->shape.ndim)
 		return sl_fail_set(fail, SL_ERR_USAGE, "one of FILE.safetensors and --shape; usage: %s", usage);
-	for (size_t i = 0; !m->n_spec && i < sizeof usual / sizeof usual[0]; i++)
-		m->spec[i] = usual[i];
-	if (!m->n_spec)
-		m->n_spec = (int)(sizeof usual / sizeof usual[0]);
-	return SL_OK;
+	if (m->n_spec)
+		return err;
+	for (size_t i = 0; i < sizeof usual / sizeof usual[0] && !err; i++)
+		err = sl_codec_parse(usual[i], &m->spec[m->n_spec++], fail);
+	return err;
 }
 
 int splitc_measure(int argc, char **argv)

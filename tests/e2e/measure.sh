@@ -24,3 +24,19 @@ rc=0
 rc=0
 "$SPLITC" codecs --measure "$tmp/nothing.safetensors" 2>"$tmp/bad.log" || rc=$?
 [ $rc = 66 ] || fail "a file that is not there: status $rc"
+
+# a tensor with NaN: codecs that can carry it say so, and none that it came back as it was
+header='{"nan":{"dtype":"F32","shape":[2,2,2,4],"data_offsets":[0,128]}}'
+{ printf "\\x$(printf %x ${#header})\0\0\0\0\0\0\0%s" "$header"; printf '\0\0\300\177'; head -c 124 /dev/zero; } >"$tmp/nan.safetensors"
+"$SPLITC" codecs --measure "$tmp/nan.safetensors" none quant:8 --json >"$tmp/nan.json" 2>"$tmp/nan.log" || fail "a tensor with NaN: status $?"
+jq -e '.codecs | length == 1 and .[0].codec == "none" and .[0].relative_error == null' "$tmp/nan.json" >/dev/null || fail "a tensor with NaN: $(cat "$tmp/nan.json")"
+grep -q '^splitc: quant:8: NaN or Inf' "$tmp/nan.log" || fail "quant:8 of NaN: $(cat "$tmp/nan.log")"
+"$SPLITC" codecs --measure "$tmp/nan.safetensors" none >"$tmp/nan.out" 2>&1 || fail "a tensor with NaN as a table: status $?"
+[ "$(awk '$1 == "none" {print $5}' "$tmp/nan.out")" = - ] || fail "a tensor with NaN as a table: $(cat "$tmp/nan.out")"
+# what is no codec, and what is no number, ends before anything is measured
+for bad in '78:nonsense:no method is called' '78:quant:99:with b = 1' '64:--threads=2x:--threads takes'; do
+	rc=0
+	word=${bad#*:}
+	"$SPLITC" codecs --measure --shape 4,7,7,16 none "${word%:*}" >"$tmp/bad.out" 2>"$tmp/bad.log" || rc=$?
+	[ $rc = "${bad%%:*}" ] && [ ! -s "$tmp/bad.out" ] && grep -q -- "${bad##*:}" "$tmp/bad.log" || fail "$bad: status $rc: $(cat "$tmp/bad.log")"
+done
