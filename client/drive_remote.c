@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/link/control.h"
 #include "common/link/loop.h"
+#include "common/telemetry/metrics.h"
 
 enum { WATCH_MS = 250, DRAIN_LOOK_MS = 5 };
 
@@ -20,8 +21,8 @@ struct drive {
 	const struct sl_drive_options *options;
 	struct sl_loop *loop;
 	struct sl_async *loaded;
-	struct sl_timer *retry;
 	struct sl_control *control;
+	struct sl_metrics *metrics;
 	struct sl_client_auth auth;
 	struct sl_remote *remote; /* NULL between two links */
 	struct sl_recover *recover;
@@ -36,7 +37,7 @@ struct drive {
 	bool signalled, stop, ending, paused;
 	bool concluded; /* the run is done: summary, log, checkpoints */
 	bool at_once;   /* the process ends as it is */
-	struct sl_timer *watch, *drain;
+	struct sl_timer *retry, *watch, *drain;
 	bool nonfinite;               /* the run ends before the step under way, which was abandoned */
 	struct sl_fail why;           /* … of that */
 	int tries;                    /* links that failed since the last step */
@@ -484,7 +485,6 @@ static void on_signal(void *arg, int signum)
 static char *answer(void *arg, const char *request)
 {
 	struct drive *d = arg;
-
 	const struct sl_checkpoint_state checkpoint = sl_recover_state(d->recover);
 
 	return sl_report_status(d->setup, d->run, d->closing ? NULL : d->remote, &d->link, &checkpoint, request);
@@ -527,6 +527,7 @@ static void on_missed(void *arg, const struct sl_fail *why)
 static enum sl_err open_all(struct drive *d)
 {
 	static const struct sl_recover_events events = {on_missed};
+	const struct sl_conf_client *c = d->setup->conf;
 	bool train = !d->options->eval_only;
 	enum sl_err err = sl_loop_open(&d->loop, d->fail);
 
@@ -546,7 +547,10 @@ static enum sl_err open_all(struct drive *d)
 	if (!err)
 		err = sl_setup_loader(d->setup, SL_SPLIT_TEST, wake_loop, d, &d->loader[SL_SPLIT_TEST], d->fail);
 	if (!err)
-		err = sl_control_open(&d->control, d->loop, d->setup->conf->control, answer, d, d->fail);
+		err = sl_control_open(&d->control, d->loop, c->control, answer, d, d->fail);
+	if (!err)
+		err = sl_conf_client_blame(
+			c, "metrics", sl_metrics_open(&d->metrics, d->loop, c->metrics, answer, d, d->fail), d->fail);
 	if (!err)
 		err = sl_loop_on_signals(d->loop, on_signal, d, d->fail);
 	return err ? err : open_link(d);
@@ -583,6 +587,7 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	sl_loader_close(d.loader[SL_SPLIT_TRAIN]);
 	sl_loader_close(d.loader[SL_SPLIT_TEST]);
 	sl_control_close(d.control);
+	sl_metrics_close(d.metrics);
 	sl_recover_close(d.recover);
 	sl_timer_close(d.retry);
 	sl_timer_close(d.watch);

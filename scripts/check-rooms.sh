@@ -16,7 +16,7 @@ BEGIN {
 	may["common/nn"] = "common/base common/conf"
 	may["common/codec"] = "common/base common/nn/tensor.h common/nn/backend.h"
 	may["common/link"] = "common/base proto"
-	may["common/telemetry"] = "common/base common/link/loop.h common/link/control.h" # the status socket
+	may["common/telemetry"] = "common/base common/link/loop.h common/link/control.h common/link/http.h" # the status socket, /metrics
 	may["common/session"] = "common/base common/nn common/codec common/link common/telemetry"
 	may["kernels"] = "common/base common/nn common/codec"
 	may["client"] = "common kernels"

@@ -11,6 +11,7 @@
 #include "common/conf/conf.h"
 #include "common/link/control.h"
 #include "common/link/loop.h"
+#include "common/telemetry/metrics.h"
 #include "server/command.h"
 #include "server/device.h"
 #include "server/host.h"
@@ -29,6 +30,7 @@ struct serve {
 	struct sl_loop *loop;
 	struct sl_host *host;
 	struct sl_control *control;
+	struct sl_metrics *metrics;
 	struct sl_timer *drain, *alive; /* after SIGTERM; pings for systemd */
 	bool stopping;
 	/* The process ends as it is: with a task that does not end nothing can be closed. */
@@ -129,7 +131,13 @@ static enum sl_err open_all(struct serve *s, struct sl_fail *fail)
 		err = sl_timer_open(&s->drain, s->loop, on_drain_over, s, fail);
 	if (!err)
 		err = sl_timer_open(&s->alive, s->loop, on_alive, s, fail);
-	return err ? err : sl_control_open(&s->control, s->loop, s->conf.control, answer, s, fail);
+	if (!err)
+		err = sl_control_open(&s->control, s->loop, s->conf.control, answer, s, fail);
+	if (!err)
+		err = sl_conf_server_blame(&s->conf, "metrics",
+					   sl_metrics_open(&s->metrics, s->loop, s->conf.metrics, answer, s, fail),
+					   fail);
+	return err;
 }
 
 /* glibc gives each thread a heap of its own, and the end of one that is not the first never back (malloc_trim does not
@@ -175,6 +183,7 @@ static int serve(struct serve *s)
 	if (s->at_once)
 		return failed(&s->why);
 	sl_control_close(s->control);
+	sl_metrics_close(s->metrics);
 	if (s->drain)
 		sl_timer_close(s->drain);
 	if (s->alive)

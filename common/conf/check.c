@@ -68,6 +68,27 @@ const char *sl_conf_check_listen(const void *value, char why[SL_CONF_WHY])
 	return say(why, "must be tcp://host:port, such as tcp://127.0.0.1:5570 (port 0: any free one)", value);
 }
 
+/* An address that stands there, not a name, nor all of them by default: who can read it is to be seen in the config. */
+const char *sl_conf_check_metrics(const void *value, char why[SL_CONF_WHY])
+{
+	char address[SL_CONF_TEXT + 8], host[SL_CONF_TEXT];
+	struct in6_addr in;
+	size_t len;
+
+	if (!*(const char *)value)
+		return NULL;
+	snprintf(address, sizeof address, "tcp://%s", (const char *)value);
+	if (split_address(address, 0, host)) {
+		len = strlen(host);
+		if (strcmp(host, "localhost") == 0 || inet_pton(AF_INET, host, &in) == 1)
+			return NULL;
+		host[len - 1] = 0; /* [IPv6] */
+		if (host[0] == '[' && inet_pton(AF_INET6, host + 1, &in) == 1)
+			return NULL;
+	}
+	return say(why, "must be ADDRESS:PORT, such as 127.0.0.1:9570 or [::1]:9570 (port 0: any free one)", value);
+}
+
 const char *sl_conf_check_partition(const void *value, char why[SL_CONF_WHY])
 {
 	int head, tail, used = 0;

@@ -6,6 +6,7 @@
 
 const char *sl_conf_check_server(const void *value, char why[SL_CONF_WHY]);    /* tcp://host:port */
 const char *sl_conf_check_listen(const void *value, char why[SL_CONF_WHY]);    /* the same; port 0 and host * will do */
+const char *sl_conf_check_metrics(const void *value, char why[SL_CONF_WHY]);   /* 127.0.0.1:9570, or "" */
 const char *sl_conf_check_partition(const void *value, char why[SL_CONF_WHY]); /* 1:-1 */
 const char *sl_conf_check_file_name(const void *value, char why[SL_CONF_WHY]); /* no folder in it */
 const char *sl_conf_check_word(const void *value, char why[SL_CONF_WHY]);      /* not empty */

@@ -125,6 +125,7 @@ struct sl_conf_client {
 		enum sl_log_level level;
 	} log;
 	char control[SL_CONF_SOCKET_PATH]; /* resolved, never "" */
+	char metrics[SL_CONF_TEXT];        /* 127.0.0.1:9570; "": none */
 	int watchdog_s, drain_s;           /* 0: never; at once */
 	struct sl_conf_origin origin;
 };
@@ -150,6 +151,7 @@ struct sl_conf_server {
 		enum sl_log_level level;
 	} log;
 	char control[SL_CONF_SOCKET_PATH];
+	char metrics[SL_CONF_TEXT]; /* as the client's */
 	bool deterministic, graphs, overlap;
 	int watchdog_s, drain_s; /* as the client's */
 	struct sl_conf_origin origin;

@@ -96,6 +96,7 @@ static const struct sl_conf_key keys[] = {
 	SL_INT(T, "watchdog_s", watchdog_s, 0, 86400, "300", "seconds; 0: never", "a kernel or file that takes longer hangs: end with status 75"),
 	SL_INT(T, "drain_s", drain_s, 0, 3600, "10", "seconds", "SIGTERM ends the run in good order within them; a second one at once"),
 	SL_STRING(T, "control", control, NULL, "", "Unix socket of splitc status; empty: splitc.sock in $XDG_RUNTIME_DIR, /run/split or /tmp"),
+	SL_STRING(T, "metrics", metrics, sl_conf_check_metrics, "", "address of /metrics for Prometheus, such as 127.0.0.1:9570; on another address than loopback everybody there can read it; empty: none"),
 };
 /* clang-format on */
 

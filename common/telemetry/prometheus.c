@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "common/telemetry/status.h"
 
@@ -140,4 +141,29 @@ void sl_status_prometheus(const struct sl_status *status, FILE *file)
 	}
 	for (int i = 0; i < SESSION_METRICS; i++)
 		print_sessions(file, &session_metrics[i], status);
+}
+
+char *sl_status_metrics(const char *json)
+{
+	struct sl_status status;
+	struct sl_fail fail;
+	char *text = NULL;
+	size_t len;
+	FILE *file;
+
+	if (sl_status_parse(json, &status, &fail) != SL_OK)
+		return NULL;
+	file = open_memstream(&text, &len);
+	if (file) {
+		bool failed;
+
+		sl_status_prometheus(&status, file);
+		failed = ferror(file);
+		if (fclose(file) != 0 || failed) {
+			free(text);
+			text = NULL;
+		}
+	}
+	sl_status_free(&status);
+	return text;
 }

@@ -75,5 +75,7 @@ void sl_status_table(const struct sl_status *status, int columns, FILE *file);
 
 /* The same for Prometheus: metrics named split_…, with HELP and TYPE; a session's by its id and peer. */
 void sl_status_prometheus(const struct sl_status *status, FILE *file);
+/* That, malloc'ed, from what sl_status_json made; NULL: no memory, or no such document. */
+char *sl_status_metrics(const char *json);
 
 #endif

@@ -188,6 +188,10 @@ serve 73 'store' store="$tmp/server.yaml/store"
 serve 78 'device' device=gpu
 start_server first
 serve 69 'Address already in use' listen="$endpoint"
+for address in 9570 :9570 '*:9570' localhost 127.0.0.1:70000 host.example:9570 tcp://127.0.0.1:9570; do
+	serve 78 '--set metrics: must be ADDRESS:PORT, such as 127.0.0.1:9570' metrics="$address"
+done
+both 78 '--set metrics: must be ADDRESS:PORT, such as 127.0.0.1:9570' metrics=:9570
 serve 69 'control' control="$tmp/first.sock"
 if command -v nvidia-smi >/dev/null && nvidia-smi >/dev/null 2>&1; then
 	echo 'a GPU is here: device=cuda:0 was not tried'

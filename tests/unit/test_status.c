@@ -333,6 +333,24 @@ static void prometheus_can_read_it(void **state)
 	}
 }
 
+/* What /metrics serves is what the command prints. */
+static void metrics_come_from_the_document(void **state)
+{
+	static char printed[16384];
+	struct sl_status in = snapshot(2);
+	FILE *file = fmemopen(printed, sizeof printed, "w");
+	char *json = sl_status_json(&in, 0), *served = sl_status_metrics(json);
+	(void)state;
+
+	sl_status_prometheus(&in, file);
+	fclose(file);
+	assert_non_null(served);
+	assert_string_equal(served, printed);
+	assert_null(sl_status_metrics("{\"schema\": 2}"));
+	free(served);
+	free(json);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -343,6 +361,7 @@ int main(void)
 		cmocka_unit_test(table_fits_the_terminal),
 		cmocka_unit_test(younger_members_may_be_missing),
 		cmocka_unit_test(prometheus_can_read_it),
+		cmocka_unit_test(metrics_come_from_the_document),
 		cmocka_unit_test(table_shows_no_control_characters),
 	};
 

@@ -1,0 +1,142 @@
+#include "common/link/request.h"
+
+#include <string.h>
+#include <strings.h>
+
+/* What is left to read of a head, or of a line of it. */
+struct rest {
+	const char *at;
+	size_t len;
+};
+
+/* Letters, digits and marks that methods and names of fields are made of. */
+static bool is_token(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       (c && strchr("!#$%&'*+-.^_`|~", c));
+}
+
+static bool is_visible(char c)
+{
+	return c > ' ' && c < 0x7f;
+}
+
+/* Takes the longest run of such bytes off *r. */
+static struct rest take(struct rest *r, bool (*is)(char c))
+{
+	struct rest taken = {r->at, 0};
+
+	while (taken.len < r->len && is(taken.at[taken.len]))
+		taken.len++;
+	r->at += taken.len;
+	r->len -= taken.len;
+	return taken;
+}
+
+static bool take_text(struct rest *r, const char *text)
+{
+	size_t len = strlen(text);
+
+	if (r->len < len || memcmp(r->at, text, len) != 0)
+		return false;
+	r->at += len;
+	r->len -= len;
+	return true;
+}
+
+static bool is_text(struct rest r, const char *text)
+{
+	return take_text(&r, text) && r.len == 0;
+}
+
+/* No line has these: not even one whose end is still to come. */
+static bool has_control(struct rest r)
+{
+	for (size_t i = 0; i < r.len; i++) {
+		unsigned char c = (unsigned char)r.at[i];
+
+		if (c == 0x7f || (c < ' ' && c != '\t' && c != '\r' && c != '\n'))
+			return true;
+	}
+	return false;
+}
+
+/* Takes a line, without its end; false: there is no whole one. */
+static bool take_line(struct rest *r, struct rest *line)
+{
+	const char *end = r->len ? memchr(r->at, '\n', r->len) : NULL;
+
+	if (!end)
+		return false;
+	*line = (struct rest){r->at, (size_t)(end - r->at)};
+	r->at += line->len + 1;
+	r->len -= line->len + 1;
+	if (line->len && line->at[line->len - 1] == '\r')
+		line->len--;
+	return true;
+}
+
+struct request {
+	struct rest method, path;
+	int minor; /* of the version: HTTP/1.x */
+	int hosts;
+};
+
+/* "GET /metrics HTTP/1.1" */
+static bool read_first(struct rest line, struct request *out)
+{
+	struct rest target;
+	const char *query;
+
+	out->method = take(&line, is_token);
+	if (!out->method.len || !take_text(&line, " "))
+		return false;
+	target = take(&line, is_visible);
+	if (!target.len || target.at[0] != '/' || !take_text(&line, " HTTP/1."))
+		return false;
+	if (line.len != 1 || line.at[0] < '0' || line.at[0] > '9')
+		return false;
+	query = memchr(target.at, '?', target.len);
+	out->path = (struct rest){target.at, query ? (size_t)(query - target.at) : target.len};
+	out->minor = line.at[0] - '0';
+	return true;
+}
+
+/* "Host: localhost:9570" */
+static bool read_field(struct rest line, struct request *out)
+{
+	struct rest name = take(&line, is_token);
+
+	out->hosts += name.len == 4 && strncasecmp(name.at, "host", 4) == 0;
+	return name.len && take_text(&line, ":") && !memchr(line.at, '\r', line.len);
+}
+
+int sl_request_status(const char *head, size_t len, const char *path)
+{
+	struct request request = {.hosts = 0};
+	struct rest rest = {head, len < SL_REQUEST_MAX ? len : SL_REQUEST_MAX}, line;
+	bool first = true;
+
+	while (take_line(&rest, &line)) {
+		if (has_control(line))
+			return 400;
+		if (!first && !line.len) {
+			if (request.hosts > 1 || (request.minor && !request.hosts))
+				return 400;
+			if (!is_text(request.path, path))
+				return 404;
+			return is_text(request.method, "GET") ? 200 : 405;
+		}
+		if (!(first ? read_first(line, &request) : read_field(line, &request)))
+			return 400;
+		first = false;
+	}
+	if (has_control(rest))
+		return 400;
+	return len < SL_REQUEST_MAX ? 0 : 431;
+}
+
+bool sl_request_is_head(const char *head, size_t len)
+{
+	return len >= 5 && memcmp(head, "HEAD ", 5) == 0;
+}

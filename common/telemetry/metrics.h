@@ -1,0 +1,17 @@
+/* /metrics: a daemon's status over HTTP, as Prometheus reads it. Loop thread. */
+#ifndef SL_TELEMETRY_METRICS_H
+#define SL_TELEMETRY_METRICS_H
+
+#include "common/base/err.h"
+
+struct sl_loop;
+struct sl_metrics;
+
+/* `address` as in link/http.h; "": nothing is opened, and *out is NULL. `answer` is the control socket's: asked for
+ * "status" it returns JSON. Logs where it listens, as a warning where that is not on loopback. CONFIG, UNAVAILABLE. */
+enum sl_err sl_metrics_open(struct sl_metrics **out, struct sl_loop *loop, const char *address,
+			    char *(*answer)(void *arg, const char *request), void *arg,
+			    struct sl_fail *fail) SL_MUST_CHECK;
+void sl_metrics_close(struct sl_metrics *metrics); /* NULL is fine */
+
+#endif

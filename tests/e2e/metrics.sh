@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# /metrics of both daemons during a run: what `status --prometheus` prints, for curl and, where it is there, promtool; other
+# requests, garbage and silence; off by default; ports in use and addresses beyond loopback.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+command -v curl >/dev/null || { echo 'no curl'; exit 77; }
+make_data 480 24
+start_server host metrics=127.0.0.1:0
+write_config "$tmp/client.yaml"
+start_client run "$tmp/client.yaml" --set link.timeout_ms=60000 --set train.epochs=100000 --set train.optimizer.lr=0.002 --set metrics='[::1]:0'
+sleep 0.2
+if ! kill -0 "$client_pid" 2>/dev/null; then # a host without IPv6
+	start_client run "$tmp/client.yaml" --set link.timeout_ms=60000 --set train.epochs=100000 --set train.optimizer.lr=0.002 --set metrics=localhost:0
+fi
+wait_for 'no steps' has_steps run 5
+url_of() { sed -n 's/^INFO metrics: on \(http:[^ ]*\)$/\1/p' "$tmp/$1.log"; }
+client_url=$(url_of run) server_url=$(url_of host)
+[ -n "$client_url" ] && [ -n "$server_url" ] || fail 'no line says where /metrics is'
+
+# names and labels, without values: they are moving
+names() { sed 's/^\([^#].*\) [^ ]*$/\1/'; }
+# same PROGRAM NAME URL: the page is what the command prints
+same() {
+	curl -sS -D "$tmp/head" -o "$tmp/page" "$3" || return 1
+	"$1" status --control "$tmp/$2.sock" --prometheus >"$tmp/printed" || return 1
+	cmp -s <(names <"$tmp/page") <(names <"$tmp/printed") && grep -q '^split_session_step{' "$tmp/page"
+}
+for program in "$SPLITC run $client_url" "$SPLITS host $server_url"; do
+	wait_for "not what the command prints: $program" same $program
+	[ "$(tr -d '\r' <"$tmp/head")" = "HTTP/1.1 200 OK
+Content-Type: text/plain; version=0.0.4; charset=utf-8
+Content-Length: $(wc -c <"$tmp/page")
+Connection: close" ] || fail "another head: $(cat "$tmp/head")"
+	if command -v promtool >/dev/null; then
+		promtool check metrics <"$tmp/page" >"$tmp/promtool" 2>&1 || { cat "$tmp/promtool"; fail 'promtool'; }
+	fi
+done
+value() { curl -sS "$1" | sed -n "s/^$2[{ ].*[} ]\([^ ]*\)$/\1/p"; }
+step=$(value "$client_url" split_session_step)
+more() { [ "$(value "$1" split_session_step)" -gt "$step" ]; }
+wait_for "splitc's page stands still" more "$client_url"
+wait_for "splits' page stands still" more "$server_url"
+[ -n "$(value "$client_url" split_session_loss)" ] || fail 'no loss'
+[ -z "$(value "$server_url" split_session_loss)" ] || fail "the server's page has a loss"
+
+code() { curl -s -o "$tmp/body" -w '%{http_code}' "$@"; }
+[ "$(code "$server_url?x=1")" = 200 ] || fail 'with a query'
+for path in / /metrics/ /status /../metrics%00 /metric; do
+	[ "$(code --path-as-is "${server_url%/metrics}$path")" = 404 ] || fail "$path: not 404"
+done
+for method in POST PUT DELETE OPTIONS; do
+	[ "$(code -X "$method" "$server_url")" = 405 ] || fail "$method: not 405"
+done
+[ "$(code -I "$server_url")" = 405 ] || fail 'HEAD: not 405'
+[ "$(code -H "X: $(head -c 9000 /dev/zero | tr '\0' x)" "$server_url")" = 431 ] || fail 'a long head: not 431'
+[ "$(code --http2-prior-knowledge "$server_url")" != 200 ] || fail 'HTTP/2'
+trap '' PIPE
+# garbage, and connections that say nothing: more than there are places for
+port=${server_url#http://*:} port=${port%/metrics}
+for i in $(seq 20); do
+	exec {silent}<>"/dev/tcp/127.0.0.1/$port"
+	head -c 20000 /dev/urandom 2>/dev/null >"/dev/tcp/127.0.0.1/$port" || true
+	{ printf 'GET /metrics HTTP/1.1\r\nHost: \0\r\n\r\n' >&"$silent"; } 2>/dev/null || true
+	exec {silent}<>"/dev/tcp/127.0.0.1/$port" # this one is left open
+	[ "$(code "$server_url")" = 200 ] || fail "not answered, with $i silent ones"
+done
+# a port that is in use: the place in the config, and the status of `listen`
+printf 'control: %s\nmetrics: 127.0.0.1:%s\n' "$tmp/other.sock" "$port" >"$tmp/other.yaml"
+rc=0
+timeout -k 5 $patience "$SPLITS" serve "$tmp/other.yaml" --set listen=tcp://127.0.0.1:0 2>"$tmp/other.log" || rc=$?
+[ $rc = 69 ] || fail "a port in use: status $rc, not 69"
+grep -qxF "splits: $tmp/other.yaml:2:10: metrics: cannot listen on 127.0.0.1:$port: address already in use" "$tmp/other.log" || fail 'a port in use: not said'
+rc=0
+client second "$tmp/client.yaml" --set metrics="127.0.0.1:$port" || rc=$?
+[ $rc = 69 ] || fail "a port in use, client: status $rc, not 69"
+grep -qF -- "--set metrics: cannot listen on 127.0.0.1:$port: address already in use" "$tmp/second.log" || fail 'a port in use, client: not said'
+
+step=$(value "$client_url" split_session_step)
+wait_for 'the run stands still' more "$client_url"
+kill -INT "$client_pid"
+ends_with "$client_pid" 0 10 'client'
+kill "$server_pid"
+ends_with "$server_pid" 0 10 'server'
+
+# by default there is none; beyond loopback it says so
+start_server plain
+start_server open metrics=0.0.0.0:0
+! grep -q metrics "$tmp/plain.log" || fail 'metrics that nobody asked for'
+grep -qE '^WARN metrics: on http://0\.0\.0\.0:[0-9]+/metrics, for everybody who can reach it$' "$tmp/open.log" || fail 'no warning'
+echo passed
