@@ -87,6 +87,8 @@ static enum sl_err make_schedule(const struct sl_conf_client *c, int64_t images,
 	if (steps_per_epoch < 1)
 		return sl_conf_client_fail(c, "train.batch", fail, "drop_last leaves no batch of %d in %lld images",
 					   c->train.batch, (long long)images);
+	if (c->train.optimizer.lr == 0)
+		return sl_conf_client_fail(c, "train.optimizer.lr", fail, "must be above 0 to train");
 	/* A schedule ends where the run does. */
 	cut = c->train.max_steps && (double)c->train.max_steps < epochs * (double)steps_per_epoch;
 	if (cut)

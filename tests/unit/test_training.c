@@ -211,12 +211,38 @@ static void a_note_that_is_cut_off_is_text(void **state)
 	}
 }
 
+/* Each with the key that is to blame. */
+static void schedules_that_are_none_are_refused(void **state)
+{
+	struct sl_fail fail;
+	uint64_t steps;
+
+	(void)state;
+	configure("schedule", 1);
+	assert_int_equal(sl_training_steps(&conf, STEPS * BATCH, &steps, &fail), SL_OK);
+	assert_true(steps == STEPS * EPOCHS);
+	conf.train.optimizer.lr = 0;
+	assert_int_equal(sl_training_steps(&conf, STEPS * BATCH, &steps, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "train.optimizer.lr (default): "));
+	configure("schedule", 1);
+	conf.train.schedule.warmup_epochs = EPOCHS;
+	assert_int_equal(sl_training_steps(&conf, STEPS * BATCH, &steps, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "train.schedule.warmup_epochs (default): "));
+	configure("schedule", 1);
+	conf.train.drop_last = true;
+	assert_int_equal(sl_training_steps(&conf, BATCH - 1, &steps, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "train.batch (default): "));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(places_that_are_none_are_refused),   cmocka_unit_test(changed_settings_are_named),
-		cmocka_unit_test(a_note_that_is_cut_off_is_text),     cmocka_unit_test(a_run_goes_on_from_anywhere),
+		cmocka_unit_test(places_that_are_none_are_refused),
+		cmocka_unit_test(changed_settings_are_named),
+		cmocka_unit_test(a_note_that_is_cut_off_is_text),
+		cmocka_unit_test(a_run_goes_on_from_anywhere),
 		cmocka_unit_test(and_where_few_epochs_are_evaluated),
+		cmocka_unit_test(schedules_that_are_none_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
