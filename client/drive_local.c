@@ -114,8 +114,6 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 	bool sum = setup->conf->train.chunk_loss == SL_CHUNK_LOSS_SUM;
 	enum sl_err err = sl_training_open(&run, setup, "local", options->eval_only, false, fail);
 
-	if (!err && !options->eval_only && setup->conf->log.dir[0])
-		sl_checkpoint_clear(setup->conf->log.dir, "checkpoint"); /* of an older run, whose log is gone */
 	if (!err && !options->eval_only)
 		err = sl_setup_loader(setup, SL_SPLIT_TRAIN, NULL, NULL, &loader[SL_SPLIT_TRAIN], fail);
 	if (!err)

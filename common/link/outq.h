@@ -41,7 +41,7 @@ struct sl_outq_stats {
 enum sl_err sl_outq_open(struct sl_outq **out, struct sl_loop *loop, struct sl_transport *transport, sl_peer peer,
 			 struct sl_fail *fail) SL_MUST_CHECK;
 /* Set at the handshake: payload bytes of a part, and the credit the peer has granted. Until then no part leaves, and a
- * credit smaller than a part never lets one out: the handshake sees to it that windows hold at least two. */
+ * credit smaller than a part never lets one out: the handshake sees to it that a window holds at least one. */
 void sl_outq_limits(struct sl_outq *queue, size_t part_bytes, uint64_t window_bytes);
 void sl_outq_epoch(struct sl_outq *queue, uint64_t epoch);
 /* Encodes at once, with the frame's own epoch, and sends at once where the transport takes it. */

@@ -8,9 +8,11 @@
  *                              identity, so that the first F features cross unchanged and the others come back as 0
  *   decaylinear:rate=R,every=S,times=T[,l1=L][,from=A]
  *                              a linear layer to as many features as there are, and one back, which begin as the
- * identity and narrow: after every S steps the width w becomes ⌊w·R⌋, T times; rows of the first matrix and columns of
- * the second that are to go at the next fall have L·sign(w) added to their gradient, once a step. A steps count as done
- * before the first. The last of its side none                       the same as the empty text
+ *                              identity and narrow: after every S steps the width w becomes ⌊w·R⌋, T times; rows of
+ *                              the first matrix and columns of the second that are to go at the next fall have
+ *                              L·sign(w) added to their gradient, once a step. A steps count as done before the
+ *                              first. The last of its side
+ *   none                       the same as the empty text
  *
  * Of a decaying pair only the live part takes part in a step; the rest is 0, moments included (decay.h, exec.h). The
  * second matrix is stored transposed, [features that cross, features], so that the live part is the front of both.
