@@ -5,6 +5,7 @@
 
 #include "client/sweep.h"
 #include "common/base/folder.h"
+#include "common/base/log.h"
 
 static const char *const usage[] = {
 	"splitc sweep CONFIG --codecs LIST.yaml [--local] [--out DIR] [--set KEY=VALUE]…",
@@ -14,6 +15,8 @@ static const char *const usage[] = {
 	"without the config's), chunks, and in `set` a list of any other keys, as --set takes them: "
 	"{name: adamw, set: [train.optimizer.kind=adamw, train.optimizer.lr=0.001]}. Rows of one name and different "
 	"chunks make one line of a picture. A row that fails is marked and passed over; the exit status is then 69.",
+	"What a row says goes to DIR/row-NN/stderr.log; `splitc status` shows how far it is. A list to begin with is "
+	"configs/sweep.yaml.",
 	NULL,
 };
 
@@ -61,13 +64,19 @@ static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_sweep_
 		return err;
 	catch_signals();
 	while (done < n && !err && !stop_asked) {
+		sl_log(SL_LOG_INFO, "row", "%d of %d, %s; its messages are in row-%02d/stderr.log", done + 1, n,
+		       row[done].name, done + 1);
 		sl_sweep_run(&result[done], o, &row[done], done + 1, out_dir);
 		say(&row[done], &result[done], done + 1, n);
 		*failed += !result[done].done;
 		done++;
 		err = sl_sweep_write_csv(row, result, done, out_dir, fail);
 	}
-	return err ? err : sl_sweep_plot(row, result, done, out_dir, fail);
+	if (!err)
+		err = sl_sweep_plot(row, result, done, out_dir, fail);
+	if (!err)
+		printf("sweep.csv, pictures and their scripts are in %s\n", out_dir);
+	return err;
 }
 
 int splitc_sweep(int argc, char **argv)

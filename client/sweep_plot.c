@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <spawn.h>
 #include <stddef.h>
@@ -58,7 +59,8 @@ static int write_rate_accuracy(FILE *file, const struct sl_conf_sweep_row *row, 
 	      "set xlabel 'bytes sent / bytes as fp32'\n"
 	      "set ylabel 'test accuracy (%)'\n"
 	      "set logscale x\n"
-	      "set offsets graph 0.05, graph 0.2, graph 0.08, graph 0.08\n"
+	      "set autoscale xfix\n" /* not to the next power of ten */
+	      "set offsets graph 0.05, graph 0.15, graph 0.08, graph 0.08\n"
 	      "plot $rows using 1:2 with points pt 7 ps 1.2 notitle, \\\n"
 	      "     $rows using 1:2:3 with labels left offset 0.8,0.4 font ',9' noenhanced notitle\n",
 	      file);
@@ -90,7 +92,7 @@ static int next_row(const struct sl_conf_sweep_row *row, const struct sl_sweep_r
 static int write_by_chunks(FILE *file, const struct by_chunks *what, const struct sl_conf_sweep_row *row,
 			   const struct sl_sweep_result *result, int n)
 {
-	int lines = 0;
+	int lines = 0, least = INT_MAX, most = 0;
 
 	begin(file, what->file, what->title);
 	fputs("$rows << EOD\n", file);
@@ -100,11 +102,16 @@ static int write_by_chunks(FILE *file, const struct by_chunks *what, const struc
 		if (at < 0)
 			continue;
 		fprintf(file, "%s\"%s\"\n", lines++ ? "\n\n" : "", row[i].name);
-		for (; at >= 0; at = next_row(row, result, n, row[i].name, result[at].chunks, what->value))
+		for (; at >= 0; at = next_row(row, result, n, row[i].name, result[at].chunks, what->value)) {
 			fprintf(file, "%d %.6g\n", result[at].chunks, value_of(&result[at], what->value));
+			least = result[at].chunks < least ? result[at].chunks : least;
+			most = result[at].chunks > most ? result[at].chunks : most;
+		}
 	}
+	fputs("EOD\n", file);
+	if (least == most) /* gnuplot warns of a range that is a point */
+		fprintf(file, "set xrange [%d:%d]\n", least - 1, least + 1);
 	fprintf(file,
-		"EOD\n"
 		"set xlabel 'chunks'\n"
 		"set ylabel '%s'\n"
 		"set xtics 1\n"

@@ -63,7 +63,12 @@ done
 # rows that switch off what the config has are the rows of a config without
 timeout -k 5 $patience "$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/none.yaml" --out "$tmp/off" --local \
 	--set insert.head=linear:2 --set insert.tail=conv:160 >"$tmp/off.log" 2>&1 || fail "a sweep over inserts: $?"
+[ "$(tail -n 1 "$tmp/off.log")" = "sweep.csv, pictures and their scripts are in $tmp/off" ] || fail "where the table is"
+sed -i '$d' "$tmp/off.log" # the folder is as long as it is
 fits "$tmp/off.log"
+# all have as many chunks: no range of one point, which gnuplot would warn of; each row says where it writes
+! grep -i 'warning' "$tmp/off.log" || fail "gnuplot warns"
+[ "$(grep -c '^INFO row: [123] of 3, .*; its messages are in row-0[123]/stderr.log$' "$tmp/off.log")" = 3 ] || fail "rows: $(cat "$tmp/off.log")"
 [ "$(cell off 2 rate_nominal)" = 1 ] && [ "$(cell off 2 test_loss)" = "$(cell local 2 test_loss)" ] || fail 'insert: none leaves an insert'
 holds "$(cell off 3 rate_nominal) < 1 && $(cell off 3 rate_nominal) > 0.6" 'insert: {tail: none} leaves the head alone'
 holds "$(cell off 4 rate_nominal) < 0.21" "an empty row has the config's"

@@ -435,11 +435,16 @@ static void print_can_be_loaded(void **state)
 
 static void examples_load(void **state)
 {
+	static struct sl_conf_sweep_row row[16];
 	struct sl_conf_client c;
 	struct sl_conf_server s;
 	struct sl_fail fail;
+	int n;
 	(void)state;
 
+	assert_int_equal(sl_conf_load_list(&sl_conf_sweep_schema, row, 16, &n, "configs/sweep.yaml", &fail), SL_OK);
+	assert_int_equal(n, 7);
+	assert_int_equal(row[2].chunks, 8);
 	assert_int_equal(sl_conf_client_load(&c, "configs/client-demo.yaml", NULL, 0, &fail), SL_OK);
 	assert_string_equal(c.codec[3], "quant:8,round=stochastic");
 	assert_int_equal(sl_conf_client_load(&c, "configs/client-finetune224.yaml", NULL, 0, &fail), SL_OK);
