@@ -104,11 +104,24 @@ static void print_steps(const struct sl_jsonl_summary *s, const struct sl_traini
 	printf("%s: %" PRIu64 " steps", s->outcome, s->steps);
 	if (t->linked_from)
 		printf(", those from %" PRIu64 " on", t->linked_from);
-	printf(" in %.1f s (%.1f images/s)\n", s->t_total_s, per((double)t->train_images, t->train_s));
+	printf(" in %.1f s in all; %.1f images/s in training\n", s->t_total_s,
+	       per((double)t->train_images, t->train_s));
 	if (s->skipped)
 		printf("%" PRIu64 " of these steps were skipped for NaN or Inf\n", s->skipped);
 	printf("time per batch %.4f s, computation %.4f s (client %.4f, server %.4f)\n", s->t_per_batch_s,
 	       s->t_compute_per_batch_s, per(t->compute_s, (double)t->steps), server_compute_s(t, link));
+}
+
+/* Of the last evaluation; an earlier one may have been better. */
+static void print_test(const struct sl_jsonl_summary *s, const struct sl_training_totals *t)
+{
+	printf("\ntest accuracy %.2f %%", 100 * s->test_acc);
+	if (t->test_images) /* else it was another process of the run that evaluated */
+		printf(" of %" PRIu64 " images", t->test_images);
+	printf(", loss %.4f", s->test_loss);
+	if (s->best_test_acc > s->test_acc)
+		printf("; the best of the run was %.2f %%", 100 * s->best_test_acc);
+	putchar('\n');
 }
 
 static void print_table(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
@@ -121,15 +134,14 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 	if (link->lost)
 		printf("%" PRIu64 " of %" PRIu64 " links were lost\n", link->lost, link->links);
 	if (s->direction[0].name) {
-		if (strcmp(t->mode, "local") != 0)
+		if (s->steps && strcmp(t->mode, "local") != 0)
 			printf("MB/s (MB = 10^6 bytes): average %s, peak client %s, peak server %s\n",
 			       rate_text(s->avg_mb_s, text[0]), rate_text(s->peak_client_mb_s, text[1]),
 			       rate_text(s->peak_server_mb_s, text[2]));
 		print_bytes(s, t->linked_from);
 	}
 	if (!isnan(s->test_acc))
-		printf("\ntest accuracy %.2f %% (best %.2f %%), loss %.4f, %" PRIu64 " images evaluated\n",
-		       100 * s->test_acc, 100 * s->best_test_acc, s->test_loss, t->eval_images);
+		print_test(s, t);
 }
 
 static json_t *number(double x)

@@ -8,6 +8,7 @@
 struct sl_training_totals {
 	const char *mode; /* "local", "remote" */
 	uint64_t epochs, steps, skipped, images, train_images, eval_images;
+	uint64_t test_images;                             /* of the last evaluation, where this process made it */
 	uint64_t linked_train_images, linked_eval_images; /* of this process alone, as the link's figures are */
 	uint64_t linked_steps, linked_from;               /* the same; the step that it went on from, 0: none */
 	uint64_t tx_bytes, rx_bytes;                      /* everything */

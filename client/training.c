@@ -352,6 +352,7 @@ static void eval_over(struct sl_training *r)
 {
 	struct sl_training_totals *t = &r->totals;
 
+	t->test_images = (uint64_t)r->eval.rows;
 	t->test_loss = ratio(r->eval.loss, (double)r->eval.rows);
 	t->test_acc = ratio((double)r->eval.correct, (double)r->eval.rows);
 	if (!(t->best_test_acc >= t->test_acc))

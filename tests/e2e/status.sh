@@ -79,6 +79,15 @@ for where in --local --json; do
 	[ "$(jq '[.test_loss, .test_acc]' "$tmp/eval.json")" = "$(jq '[.test_loss, .test_acc]' "$tmp/summary.json")" ] ||
 		fail "eval $where: $(cat "$tmp/eval.json")"
 done
+# as a table: of how many images the last evaluation was, however many there were before it, and no figure that has none
+client table "$tmp/client.yaml" --set train.epochs=2 --set train.eval_every=1 || fail "a run that ends with a table: $?"
+grep -qE '^finished: [0-9]+ steps in [0-9.]+ s in all; [0-9.]+ images/s in training$' "$tmp/table.log" || fail "table: $(cat "$tmp/table.log")"
+"$SPLITC" eval "$tmp/client.yaml" --weights "$tmp/end/model.safetensors" --set control="$tmp/eval.sock" >"$tmp/eval.txt" 2>"$tmp/eval.log" ||
+	fail "eval as a table: $?"
+for table in table.log eval.txt; do
+	grep -qE '^test accuracy [0-9.]+ % of 24 images, loss [0-9.]+(; the best of the run was [0-9.]+ %)?$' "$tmp/$table" || fail "$table: $(cat "$tmp/$table")"
+done
+! grep 'average -\|best of' "$tmp/eval.txt" || fail "eval has figures of a training run"
 
 "$SPLITC" codecs --json >"$tmp/codecs.json"
 holds "$tmp/codecs.json" 'map(.name) | contains(["none", "f16", "quant", "topk"])'
