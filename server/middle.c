@@ -431,6 +431,22 @@ static void session_over(struct sl_middle *m)
 	m->env.over(m->env.arg, m);
 }
 
+/* The session's id as `splits status` has it; one codec where all four are that. */
+static void log_open(const struct sl_middle *m, const struct sl_hello *h)
+{
+	char id[SL_HEX16_TEXT], others[3 * (sizeof h->codec[0] + 1)] = "";
+	bool same = true;
+
+	for (int dir = 1; dir < SL_DIR_COUNT; dir++)
+		same = same && strcmp(h->codec[0], h->codec[dir]) == 0;
+	if (!same)
+		snprintf(others, sizeof others, " %s %s %s", h->codec[1], h->codec[2], h->codec[3]);
+	sl_log(SL_LOG_INFO, "session-open",
+	       "peer %" PRIu64 ", %s, session %.8s: %s, %s, batch %u in %u chunks, %s, codec %s%s", m->peer,
+	       h->software, sl_hex16(h->session, id), h->model, h->cut, h->batch, h->chunks,
+	       sl_precision_name((enum sl_precision)h->precision), h->codec[0], others);
+}
+
 static void session_action(void *arg, const struct sl_action *action, const struct sl_fail *fail)
 {
 	struct sl_middle *m = arg;
@@ -439,10 +455,7 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 	switch (action->kind) {
 	case SL_ACTION_READY:
 		m->welcomed = true;
-		sl_log(SL_LOG_INFO, "session-open",
-		       "peer %" PRIu64 ", %s: %s, %s, batch %u in %u chunks, %s, %s|%s|%s|%s", m->peer, h->software,
-		       h->model, h->cut, h->batch, h->chunks, sl_precision_name((enum sl_precision)h->precision),
-		       h->codec[0], h->codec[1], h->codec[2], h->codec[3]);
+		log_open(m, h);
 		break;
 	case SL_ACTION_STEPPED:
 		note_step(m);

@@ -57,6 +57,7 @@ client second "$tmp/client.yaml" --set control="$tmp/run.sock" || rc=$?
 # a client that stands still moves nothing: after ten seconds, in which the runs below go on, its rates are those of heartbeats
 kill -STOP "$client_pid"
 id=$(jq -r '.sessions[0].id' "$tmp/client.json")
+grep -q "^INFO session-open: .*, session ${id:0:8}: mobilenet_v2, .*, codec " "$tmp/host.log" || fail "the server's log names no session $id"
 
 # the summary adds up: bytes of the four tensors, and what headers and control add to them
 client end "$tmp/client.yaml" --json || fail "a run with --json: exit status $?"
