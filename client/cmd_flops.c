@@ -98,11 +98,11 @@ static void print_table(const struct sl_plan *plan)
 		params += parameters(plan, s);
 	}
 	printf("%-8s %12.3e %14" PRId64 "\n\n", "whole", (double)macs, params);
-	printf("head_act, head_grad  %s  %.2f MiB\n", sl_shape_text(&head, text),
-	       (double)sl_shape_count(&head) * sizeof(float) / 0x1p20);
-	printf("mid_act, mid_grad    %s  %.2f MiB\n", sl_shape_text(&tail, text),
-	       (double)sl_shape_count(&tail) * sizeof(float) / 0x1p20);
-	printf("compress rate        %.4f\n", compress_rate(plan, 0));
+	printf("head_act, head_grad  %s  %.2f MB in fp32\n", sl_shape_text(&head, text),
+	       (double)sl_shape_count(&head) * sizeof(float) / 1e6);
+	printf("mid_act, mid_grad    %s  %.2f MB in fp32\n", sl_shape_text(&tail, text),
+	       (double)sl_shape_count(&tail) * sizeof(float) / 1e6);
+	printf("compress rate        %.4f, of inserts alone: codecs come on top\n", compress_rate(plan, 0));
 	if (decays(plan))
 		print_decay(plan);
 }

@@ -210,7 +210,9 @@ static enum sl_err clear_path(const struct sockaddr_un *address, struct sl_fail 
 	rc = connect(fd, (const struct sockaddr *)address, sizeof *address) < 0 ? errno : 0;
 	close(fd);
 	if (rc == 0 || rc == EAGAIN) /* EAGAIN: its backlog is full */
-		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "control socket %s: another process answers there", path);
+		return sl_fail_set(
+			fail, SL_ERR_UNAVAILABLE,
+			"control socket %s: another process answers there; give this one a `control` of its own", path);
 	if (rc == ECONNREFUSED && unlink(path) == 0)
 		return SL_OK;
 	return sl_fail_set(fail, SL_ERR_CANTCREATE, "control socket %s: cannot be replaced: %s", path,

@@ -35,6 +35,7 @@ row none none 1 7.45e8 1.93e10 8.19e7                                           
 row conv:20,k=3,s=3 conv:360 0.0970 1.25e9 2.53e10 1.53e9                        # type 2's MACs: those of the rate 0.097
 row conv:32,k=4,s=4+conv:20 conv:380+conv:40 0.0380 1.60e9 3.40e10 1.65e9        # type 3
 flops conv:20,k=4,s=4 conv:320
+grep -qx 'head_act, head_grad  \[64,28,28,20\]  4.01 MB in fp32' "$tmp/flops" || fail "sizes: $(cat "$tmp/flops")"
 is 'compress rate' 0.0676 # "0.070": by seed 003's averages too
 
 flops decaylinear:rate=0.9,every=300,times=9 decaylinear:rate=0.9,every=300,times=9
