@@ -66,11 +66,11 @@ static void end_at_once(struct serve *s)
 	sl_loop_stop(s->loop);
 }
 
-static void on_hung(void *arg)
+static void on_broken(void *arg, const struct sl_fail *why)
 {
 	struct serve *s = arg;
 
-	sl_fail_set(&s->why, SL_ERR_DEVICE, "a task did not end within watchdog_s");
+	s->why = *why;
 	end_at_once(s);
 }
 
@@ -171,7 +171,7 @@ static int serve(struct serve *s)
 		sl_log(SL_LOG_INFO, "serving", "splits %s on %s, %s, %d thread%s", SL_VERSION,
 		       sl_host_endpoint(s->host), s->device.text, sl_pool_threads(s->device.pool),
 		       sl_pool_threads(s->device.pool) == 1 ? "" : "s");
-		sl_host_on_hung(s->host, on_hung, s);
+		sl_host_on_broken(s->host, on_broken, s);
 		sl_notify("READY=1");
 		if (sl_notify_watchdog_ms())
 			sl_timer_start(s->alive, sl_notify_watchdog_ms(), sl_notify_watchdog_ms());

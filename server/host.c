@@ -34,9 +34,9 @@ struct sl_host {
 	struct sl_housekeeping keeping;
 	struct sl_rate *rate; /* [limits.sessions]: bytes sent and received */
 	int threads;
-	bool shut, hung;
-	void (*on_hung)(void *arg);
-	void *hung_arg;
+	bool shut, broken;
+	void (*on_broken)(void *arg, const struct sl_fail *why);
+	void *broken_arg;
 	void (*closed)(void *arg);
 	void *closed_arg;
 };
@@ -345,17 +345,34 @@ static void tidy_if_due(struct sl_host *h)
 	sl_housekeeping_start(&h->keeping, h->worker);
 }
 
-/* A kernel or a file that never ends: nothing behind it will be computed, written or freed. */
+static void give_up(struct sl_host *h, const struct sl_fail *why)
+{
+	h->broken = true;
+	h->on_broken(h->broken_arg, why);
+}
+
+/* A kernel or a file that never ends: nothing behind it will be computed, written or freed. Or a device whose error
+ * stays: clients would come back to it for ever, and be refused. */
 static void watch_worker(struct sl_host *h)
 {
 	uint64_t busy_ms = sl_worker_busy_ms(h->worker);
+	const struct sl_backend *be = h->env.be;
+	struct sl_fail why;
 
-	if (!h->conf->watchdog_s || !h->on_hung || h->hung || busy_ms <= (uint64_t)h->conf->watchdog_s * 1000)
+	if (!h->on_broken || h->broken)
 		return;
-	h->hung = true;
-	sl_log(SL_LOG_ERROR, "watchdog", "a task on %s has run for %" PRIu64 " s (watchdog_s is %d): the server ends",
-	       h->env.device, busy_ms / 1000, h->conf->watchdog_s);
-	h->on_hung(h->hung_arg);
+	if (be->ops->failed && be->ops->failed(be)) {
+		sl_log(SL_LOG_ERROR, "device-failed", "%s computes nothing more in this process: the server ends",
+		       h->env.device);
+		sl_fail_set(&why, SL_ERR_DEVICE, "the device has failed");
+		give_up(h, &why);
+	} else if (h->conf->watchdog_s && busy_ms > (uint64_t)h->conf->watchdog_s * 1000) {
+		sl_log(SL_LOG_ERROR, "watchdog",
+		       "a task on %s has run for %" PRIu64 " s (watchdog_s is %d): the server ends", h->env.device,
+		       busy_ms / 1000, h->conf->watchdog_s);
+		sl_fail_set(&why, SL_ERR_DEVICE, "a task did not end within watchdog_s");
+		give_up(h, &why);
+	}
 }
 
 static void keep_rate(struct sl_host *h, int i)
@@ -514,10 +531,10 @@ struct sl_host_view sl_host_view(const struct sl_host *h)
 	};
 }
 
-void sl_host_on_hung(struct sl_host *h, void (*fn)(void *arg), void *arg)
+void sl_host_on_broken(struct sl_host *h, void (*fn)(void *arg, const struct sl_fail *why), void *arg)
 {
-	h->on_hung = fn;
-	h->hung_arg = arg;
+	h->on_broken = fn;
+	h->broken_arg = arg;
 }
 
 void sl_host_reload(struct sl_host *h)

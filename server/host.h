@@ -13,9 +13,10 @@ struct sl_host;
 enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struct sl_conf_server *conf,
 			 struct sl_server_auth *auth, struct sl_device *device, struct sl_fail *fail) SL_MUST_CHECK;
 const char *sl_host_endpoint(const struct sl_host *host);
-/* `fn` is called, once, when a task has run for longer than watchdog_s: what the host holds can then not be freed, and
- * the process should end with status 75. Set before the loop runs, where conf has a watchdog_s. */
-void sl_host_on_hung(struct sl_host *host, void (*fn)(void *arg), void *arg);
+/* `fn` is called, once, when a task has run for longer than watchdog_s, or the device has failed for good: what the
+ * host holds can then not be freed, and the process should end as it is, with why's status, to be started again. Set
+ * before the loop runs. */
+void sl_host_on_broken(struct sl_host *host, void (*fn)(void *arg, const struct sl_fail *why), void *arg);
 /* Reads the list of clients again; whose key is no longer on it is told so, and its session ends now. A list that
  * cannot be read is logged, and changes nothing. */
 void sl_host_reload(struct sl_host *host);

@@ -165,6 +165,9 @@ struct sl_backend_ops {
 	enum sl_err (*pass_begin)(struct sl_backend *be, const struct sl_pass *pass, enum sl_pass_way *way);
 	enum sl_err (*pass_end)(struct sl_backend *be, enum sl_err recorded, enum sl_pass_way *way);
 	void (*pass_forget)(struct sl_backend *be, const void *owner);
+	/* Optional: the device has reported an error that stays, and every call says DEVICE until the process has
+	 * started again. Any thread. NULL: there is no such error. */
+	bool (*failed)(const struct sl_backend *be);
 	void (*close)(struct sl_backend *be);
 };
 

@@ -301,6 +301,13 @@ static void mark_close(struct sl_backend *be, void *mark)
 		cudaEventDestroy(mark);
 }
 
+static bool cu_failed(const struct sl_backend *be)
+{
+	const struct cuda *cu = be->impl;
+
+	return atomic_load_explicit(&cu->failed, memory_order_relaxed);
+}
+
 static void close_streams(struct cuda *cu)
 {
 	if (cu->tail)
@@ -488,5 +495,6 @@ const struct sl_backend_ops cu_backend_ops = {
 		   [SL_OP_DROPOUT] = &cu_dropout_op,
 		   [SL_OP_FLATTEN] = &cu_flatten,
 		   [SL_OP_XENT] = &cu_xent},
+	.failed = cu_failed,
 	.close = cu_close,
 };

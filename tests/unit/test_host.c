@@ -392,6 +392,45 @@ static void what_a_lost_session_has_queued_is_not_computed(void **state)
 	assert_in_range(atomic_load(&convs), 0, of_a_chunk); /* the one that ran */
 }
 
+static atomic_bool device_failed;
+static struct sl_fail ended;
+static int ends;
+
+static bool has_failed(const struct sl_backend *be)
+{
+	(void)be;
+	return atomic_load(&device_failed);
+}
+
+static void on_broken(void *arg, const struct sl_fail *why)
+{
+	(void)arg;
+	ended = *why;
+	ends++;
+}
+
+/* Clients would come back for ever: the process has to. */
+static void a_device_that_has_failed_ends_the_server_once(void **state)
+{
+	int turns = 0;
+
+	(void)state;
+	host_rig_open(1, 0);
+	host_rig.counting_ops.failed = has_failed;
+	sl_host_on_broken(host_rig.host, on_broken, NULL);
+	for (int i = 0; i < 30; i++)
+		host_rig_turn();
+	assert_int_equal(ends, 0);
+	atomic_store(&device_failed, true);
+	host_rig_await(&ends, 1);
+	assert_int_equal(ended.code, SL_ERR_DEVICE);
+	assert_string_equal(ended.text, "the device has failed");
+	while (++turns < 30)
+		host_rig_turn();
+	assert_int_equal(ends, 1);
+	host_rig_close();
+}
+
 /* ---- its end */
 
 static const char *slow_folder; /* a disk that does not answer until the loop has turned */
@@ -456,6 +495,7 @@ int main(void)
 		cmocka_unit_test(a_silent_client_is_lost),
 		cmocka_unit_test(weights_can_be_fetched_while_they_are_sent),
 		cmocka_unit_test(what_a_lost_session_has_queued_is_not_computed),
+		cmocka_unit_test(a_device_that_has_failed_ends_the_server_once),
 		cmocka_unit_test(a_store_that_hangs_does_not_stop_the_loop),
 	};
 

@@ -2,7 +2,8 @@
  * it, and then what may be done next is drawn among the streams; or, as the draw falls, some of it at once. So what is
  * not ordered by a stream or an event comes in another order sooner or later, and copies read and write host memory
  * when their owner may have gone on. Stream NULL: done when the call returns. With SPLIT_SIM_LOCKED in the environment
- * all streams but the first, of a backend that is alone, copy from and to locked memory only. */
+ * all streams but the first, of a backend that is alone, copy from and to locked memory only. With SPLIT_SIM_FAILS=N
+ * the device fails at the N-th time that a stream is waited for, and has from there on. */
 #include "tests/support/cuda_sim/cuda_runtime_api.h"
 
 #include <pthread.h>
@@ -263,14 +264,26 @@ static void drain(const struct sim_stream *s)
 		must_do_some();
 }
 
+static bool has_failed(void)
+{
+	static unsigned long last, waits;
+	const char *fails = getenv("SPLIT_SIM_FAILS");
+
+	last = fails && !last ? strtoul(fails, NULL, 10) : last;
+	return last && ++waits >= last;
+}
+
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
+	bool failed;
+
 	pthread_mutex_lock(&lock);
 	sim_waits++;
 	if (stream)
 		drain(stream);
+	failed = has_failed();
 	pthread_mutex_unlock(&lock);
-	return cudaSuccess;
+	return failed ? cudaErrorUnknown : cudaSuccess;
 }
 
 cudaError_t cudaDeviceSynchronize(void)
