@@ -44,6 +44,7 @@ struct drive {
 	struct sl_training_link link; /* figures of the links that are closed */
 	enum sl_err err;
 	struct sl_fail *fail;
+	const char *goes_on; /* what a message that ends the run adds; nothing for an evaluation */
 };
 
 static void close_link(struct drive *d)
@@ -393,11 +394,8 @@ static void end_at_once(struct drive *d, enum sl_err err)
 
 static void say_hung(struct drive *d, uint64_t busy_ms)
 {
-	end_at_once(
-		d,
-		sl_fail_set(d->fail, SL_ERR_DEVICE,
-			    "a task has run for %llu s (watchdog_s is %d); --resume goes on from the last checkpoint",
-			    (unsigned long long)busy_ms / 1000, d->setup->conf->watchdog_s));
+	end_at_once(d, sl_fail_set(d->fail, SL_ERR_DEVICE, "a task has run for %llu s (watchdog_s is %d)%s",
+				   (unsigned long long)busy_ms / 1000, d->setup->conf->watchdog_s, d->goes_on));
 }
 
 static void on_watch(void *arg)
@@ -436,10 +434,8 @@ static void on_drain_over(void *arg)
 	uint64_t hangs_ms = (uint64_t)(drain_s ? drain_s : 1) * 1000; /* a pause waits for a task that is shorter */
 
 	if (d->remote && sl_remote_busy_ms(d->remote) >= hangs_ms) {
-		end_at_once(d, sl_fail_set(d->fail, SL_ERR_BUSY,
-					   "a task did not end within %d s (drain_s); --resume goes on from the last "
-					   "checkpoint",
-					   drain_s));
+		end_at_once(d, sl_fail_set(d->fail, SL_ERR_BUSY, "a task did not end within %d s (drain_s)%s", drain_s,
+					   d->goes_on));
 		return;
 	}
 	if (d->linked && !d->ending)
@@ -451,16 +447,17 @@ static void on_drain_over(void *arg)
 	if (d->ending)
 		return;
 	if (d->linked && !sl_remote_in_doubt(d->remote)) {
-		sl_log(SL_LOG_WARN, "stopping", "drain_s is over: the run is paused before the step under way");
+		sl_log(SL_LOG_WARN, "stopping", "drain_s is over: the run %s",
+		       d->options->eval_only ? "ends here" : "is paused before the step under way");
 		take_applied(d);
-		pause_session(d);
+		if (!d->options->eval_only)
+			pause_session(d);
 		blame_nonfinite(d);
 		end(d);
 		return;
 	}
 	give_up(d,
-		sl_fail_set(d->fail, SL_ERR_UNAVAILABLE,
-			    "not stopped within %d s (drain_s); --resume goes on from the last checkpoint", drain_s));
+		sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "not stopped within %d s (drain_s)%s", drain_s, d->goes_on));
 }
 
 static void on_signal(void *arg, int signum)
@@ -477,7 +474,8 @@ static void on_signal(void *arg, int signum)
 		return;
 	d->stop = true;
 	if (d->linked)
-		sl_log(SL_LOG_INFO, "stopping", "after the step under way; a second signal ends the run at once");
+		sl_log(SL_LOG_INFO, "stopping", "after the %s under way; a second signal ends the run at once",
+		       d->options->eval_only ? "batch" : "step");
 	else
 		give_up(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d", signum));
 }
@@ -562,6 +560,7 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	enum sl_err err;
 
 	d = (struct drive){.setup = setup, .options = options, .fail = fail};
+	d.goes_on = options->eval_only ? "" : "; --resume goes on from the last checkpoint";
 	err = sl_client_auth_open(&d.auth, setup->conf, fail);
 	if (!err)
 		err = sl_training_open(&d.run, setup, "remote", options->eval_only, options->resume, fail);

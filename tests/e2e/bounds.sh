@@ -114,8 +114,20 @@ ends_with "$client_pid" 0 $patience "the client that was paused before a step"
 says late '^WARN steps-lost: .* step 3, the server from step 0: ' # it died before it heard of the pause
 same_run hung late $steps
 
-# ---- drain_s is over while the client applies a step: that step is part of what it keeps
+# ---- an evaluation that does not end in time: nothing of it is kept, and nothing can be gone on with
 stop_server
+serve port.whole=delay:20000@3
+"$SPLITC" eval "$tmp/client.yaml" "${sets[@]}" --set log.dir="$tmp/late" --set drain_s=1 --set control="$tmp/eval.sock" >"$tmp/eval.log" 2>&1 &
+client_pid=$!
+started+=("$client_pid")
+at_point server port.whole
+began=$(date +%s%N)
+kill -TERM "$client_pid"
+ended "$client_pid" 0 4000 "the evaluation whose server is slow"
+! grep -E 'resume|pause|step' "$tmp/eval.log" || fail "an evaluation has no steps to go on from"
+kill -9 "$server_pid"
+
+# ---- drain_s is over while the client applies a step: that step is part of what it keeps
 serve server.apply=delay:1500@6
 go client.asked=term@6,client.applied=delay:2500@6 applied --set drain_s=3
 at_point applied client.asked
