@@ -4,8 +4,8 @@
 # CUDA module where it was built, and the shared libraries that a host may lack; not the driver, CUDA, cuDNN or the C
 # library. The programs look for their libraries beside themselves.
 set -eu
+out=$(realpath -m "$1")
 cd "$(dirname "$0")/.."
-out=$1
 build=${BUILD:-build/release}
 rm -rf "$out"
 mkdir -p "$out/bin" "$out/lib" "$out/configs"

@@ -5,16 +5,15 @@
 # and seed (1 2 3), by `splitc sweep --local`; tested on the first 5,000 test images. OUT gets a folder per seed,
 # codec-accuracy.csv with all rows and codec-accuracy.md with the means. BUILD: folder of splitc. Two seeds at once, a thread
 # each: results are the same for any number of threads. EPOCHS: 3. ROWS: a regular expression of the rows' names, all of them.
-set -eu
+set -eu -o pipefail
 [ $# -ge 3 ] || { sed -n 2p "$0"; exit 64; }
-data=$(realpath "$1") weights=$(realpath "$2") out=$3
+data=$(realpath "$1") weights=$(realpath "$2") out=$(realpath -m "$3")
 shift 3
 [ $# -gt 0 ] || set -- 1 2 3
 cd "$(dirname "$0")/.."
 splitc=${BUILD:-build/release}/splitc
 unset OPENBLAS_CORETYPE
 mkdir -p "$out"
-out=$(realpath "$out")
 
 cat >"$out/config.yaml" <<YAML
 model: {name: mobilenet_v2, classes: 10, image: 32, form: cifar, dropout: 0.2, weights: "$weights", partial: true}
@@ -63,13 +62,13 @@ sweep() {
 	"$splitc" sweep "$out/config.yaml" --codecs "$out/list.yaml" --local --out "$out/seed-$1" --set train.seed="$1" \
 		--set control="$out/seed-$1.sock" | sed -u "s/^/seed $1: /"
 }
-running=0
+running=0 bad=0
 for seed; do
-	[ $running -lt 2 ] || { wait -n; running=$((running - 1)); }
+	[ $running -lt 2 ] || { wait -n || bad=1; running=$((running - 1)); }
 	sweep "$seed" &
 	running=$((running + 1))
 done
-wait
+for (( ; running > 0; running--)); do wait -n || bad=1; done
 for seed; do
 	[ -s "$out/codec-accuracy.csv.part" ] || head -n 1 "$out/seed-$seed/sweep.csv" | sed 's/^/seed,/' >"$out/codec-accuracy.csv.part"
 	sed "1d; s/^/$seed,/" "$out/seed-$seed/sweep.csv" >>"$out/codec-accuracy.csv.part"
@@ -95,3 +94,5 @@ awk -F, '
 		}
 	}' "$out/codec-accuracy.csv" >"$out/codec-accuracy.md"
 cat "$out/codec-accuracy.md"
+[ $bad = 0 ] || echo "codec-accuracy: some rows failed, see $out/seed-*" >&2
+exit $bad

@@ -5,8 +5,8 @@
 # builds first. DATA: CIFAR-10's binary files; WEIGHTS: an ImageNet backbone in safetensors; for gpu-check.sh's `pair`, which
 # reads the first images alone: of the others there are but zeros, which take no room. FOLDER.tar.gz is all of it.
 set -eu
+out=$(realpath -m "$1") data=${2:+$(realpath "$2")} weights=${3:+$(realpath "$3")}
 cd "$(dirname "$0")/.."
-out=$1 data=${2:-} weights=${3:-}
 build=${BUILD:-build/release}
 rm -rf "$out"
 mkdir -p "$out/lib"
