@@ -355,6 +355,8 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 		d->err = SL_OK;
 		d->tries++;
 	} else {
+		if (!d->nonfinite)
+			sl_recover_end(d->recover, d->remote, d->run, fail->code);
 		d->ending = true;
 	}
 	close_link(d);

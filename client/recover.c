@@ -523,6 +523,28 @@ enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote,
 	return SL_OK;
 }
 
+void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run, enum sl_err why)
+{
+	struct sl_step_result result;
+	struct sl_fail fail;
+	uint64_t step;
+
+	if (!r->dir[0] || !sl_recover_may_pass(why, 0) || !sl_remote_ready(remote) || sl_remote_in_doubt(remote))
+		return;
+	if (sl_remote_in_step(remote) && sl_remote_applied(remote)) {
+		result = sl_remote_result(remote);
+		sl_training_done(run, &result);
+	}
+	step = sl_training_state(run).step;
+	if (step == (r->n_file ? r->file[0] : 0)) /* there, or the beginning */
+		return;
+	if (sl_recover_keep_last(r, remote, run, &fail) != SL_OK)
+		sl_log(SL_LOG_WARN, "checkpoint-missed", "%s", fail.text);
+	else
+		sl_log(SL_LOG_INFO, "kept",
+		       "this side of step %" PRIu64 ": --resume goes on from it, or from the server's", step);
+}
+
 struct sl_checkpoint_state sl_recover_state(const struct sl_recover *r)
 {
 	return r->state;

@@ -64,6 +64,9 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 /* At a pause: waits for the file. IO: it is not there, and what is left is an older one. */
 enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
 				 struct sl_fail *fail) SL_MUST_CHECK;
+/* The link is lost (`why`), and the run ends with it: keeps what it has done, as the server does that lives. Not where
+ * COMMIT has no answer: the server may be a step ahead, and then could not go on from what was kept. */
+void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run, enum sl_err why);
 /* How long the file that is being written has been; 0: none is. */
 uint64_t sl_recover_busy_ms(const struct sl_recover *r);
 /* Waits for that file. False: it takes longer than watchdog_s, and whoever closes waits for ever. */

@@ -63,6 +63,36 @@ same_run undisturbed paused 120
 ! grep -q 'steps-lost' "$tmp/paused.log" || fail "nothing was lost: $(grep steps-lost "$tmp/paused.log")"
 ! grep 'resume-changed' "$tmp/paused.log" || fail "its settings are the same"
 
+# a server that shuts down, a client that stood still for longer than the link's timeout: the run that ends with its link is gone on
+# with from the step that it had done, but where COMMIT was under way; killed, the server has nothing of it
+kept=0
+for how in told stood stood-again killed; do
+	start_client $how "$tmp/client.yaml" "${sets[@]}" --set link.on_server_lost=exit
+	wait_for "ten steps" has_steps $how 10
+	case $how in
+	told) kill -TERM "$server_pid" ;;
+	killed) kill -9 "$server_pid" ;;
+	stood*)
+		kill -STOP "$client_pid"
+		noticed=$(grep -c '^WARN session-failed: .*nothing heard' "$tmp/server.log" || true)
+		has_noticed() { [ "$(grep -c '^WARN session-failed: .*nothing heard' "$tmp/server.log")" -gt "$noticed" ]; }
+		wait_for "the server does not notice" has_noticed
+		kill -CONT "$client_pid"
+		;;
+	esac
+	ends_with "$client_pid" 69 $patience "the client whose server is lost ($how)"
+	[ $how != told ] || ends_with "$server_pid" 0 $patience "the server"
+	case $how in stood*) ;; *) serve ;; esac
+	at=$(sed -n 's/^INFO kept: this side of step \([0-9]*\): .*/\1/p' "$tmp/$how.log")
+	[ -z "$at" ] || kept=$((kept + 1))
+	rc=0
+	client $how "$tmp/client.yaml" "${sets[@]}" ${at:+--resume} || rc=$?
+	[ $rc = 0 ] || fail "the run that lost its server ($how): status $rc"
+	[ -z "$at" ] || [ $how = killed ] || grep -q "from step $at\$" "$tmp/$how.log" || fail "$how: not from step $at: $(cat "$tmp/$how.log")"
+	same_run undisturbed $how 120
+done
+[ $kept -ge 1 ] || fail "nothing was kept at any of these ends: $(cat "$tmp/told.log" "$tmp/stood.log")"
+
 # what is gone on with under other settings is one run no more, and is told so
 start_client changed "$tmp/client.yaml" "${sets[@]}"
 wait_for "ten steps" has_steps changed 10
