@@ -46,4 +46,6 @@ completes serve "$SPLITS" se
 completes '--resume' "$SPLITC" train --res
 completes '--check-config' "$SPLITS" serve x --ch
 completes Makefile "$SPLITC" train Makefi
+completes 'train.optimizer.kind=' "$SPLITC" train configs/client-demo.yaml --set train.optimizer.k
+completes 'limits.sessions= limits.sessions_per_key=' "$SPLITS" serve configs/server.yaml --json --set limits.s
 echo passed
