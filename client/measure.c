@@ -306,7 +306,8 @@ static enum sl_err parse(struct measure *m, int argc, char **argv, struct sl_fai
 			err = sl_fail_set(fail, SL_ERR_USAGE, "unexpected '%s'; usage: %s", arg, usage);
 	}
 	if (!err && !m->file == !m->shape.ndim)
-		return sl_fail_set(fail, SL_ERR_USAGE, "--measure what? FILE.safetensors or --shape N,H,W,C; usage: %s", usage);
+		return sl_fail_set(fail, SL_ERR_USAGE, "--measure what? FILE.safetensors or --shape N,H,W,C; usage: %s",
+				   usage);
 	if (m->n_spec)
 		return err;
 	for (size_t i = 0; i < sizeof usual / sizeof usual[0] && !err; i++)

@@ -10,7 +10,7 @@
 #include "common/base/version.h"
 #include "common/link/loop.h"
 
-enum { LINGER_MS = 500, TICK_FRACTION = 4, HWM = 64, SAY_MS = 1000 };
+enum { LINGER_MS = 500, TICK_FRACTION = 4, HWM = 64, SAY_MS = 1000, SAY_THERE_MS = 5000 };
 
 struct sl_remote {
 	struct sl_remote_conf conf;
@@ -24,7 +24,7 @@ struct sl_remote {
 	struct sl_port *port;
 	struct sl_ends ends;
 	uint64_t opened_ms;
-	bool ready, over, closing, said;
+	bool ready, over, closing, said, said_there;
 	struct sl_job last; /* behind the task that ran when the session ended */
 	bool waiting;       /* … for it */
 	struct sl_fail why;
@@ -283,6 +283,10 @@ static void on_tick(void *arg)
 		return;
 	/* a server that builds its plan has not said WELCOME, but heartbeats: it is there */
 	if (r->ready || sl_port_session(r->port)->counts.frames) {
+		if (!r->ready && !r->said_there && waited > SAY_THERE_MS) {
+			r->said_there = true;
+			sl_log(SL_LOG_INFO, "preparing", "%s has answered, and prepares this run", r->conf.endpoint);
+		}
 		sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_TICK});
 	} else if (waited > SAY_MS + (uint64_t)r->conf.heartbeat_ms && !r->said) {
 		r->said = true;

@@ -179,6 +179,14 @@ for second in '' yes; do
 	wait "$client_pid" 2>/dev/null || true
 done
 
+# ---- a server that is there and takes its time before the first step: the client says which of the two
+serve server.chosen=delay:6000
+go '' slow
+wait_for "not a word of a server that prepares" grep -q '^INFO preparing: .* has answered, and prepares this run$' "$tmp/slow.log"
+ends_with "$client_pid" 0 $patience "the client of a server that takes its time"
+kill -9 "$server_pid"
+wait "$server_pid" 2>/dev/null || true
+
 # ---- the store
 ls "$tmp/store" | grep -q session- || fail "no session's files in the store"
 serve '' store_ttl_s=2
