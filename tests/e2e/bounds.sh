@@ -32,6 +32,7 @@ ended() {
 	local ms=$((($(date +%s%N) - began) / 1000000))
 	[ -n "${SAN:-}" ] || [ $ms -le "$3" ] || fail "$4: took $ms ms, not $3"
 }
+kill_server() { kill -9 "$server_pid"; wait "$server_pid" 2>/dev/null || true; } # and its address is free
 stop_server() { kill -TERM "$server_pid"; ends_with "$server_pid" 0 15 "the server"; }
 says() { grep -q "$2" "$tmp/$1.log" || fail "$1 does not say '$2'"; }
 
@@ -54,7 +55,7 @@ same_run hung hung $steps
 go client.apply=delay:20000@4 hung4 --set watchdog_s=3 --set link.timeout_ms=1000
 at_point hung4 client.apply
 began=$(date +%s%N)
-kill -9 "$server_pid"
+kill_server
 ended "$client_pid" 75 8000 "the client whose task hangs when its server is lost"
 says hung4 'a task has run for .* s (watchdog_s is 3)'
 serve ''
@@ -107,7 +108,7 @@ began=$(date +%s%N)
 kill -TERM "$client_pid"
 ended "$client_pid" 0 4000 "the client whose server is slow"
 says late '^WARN pause-unsure: '
-kill -9 "$server_pid"
+kill_server
 serve ''
 go '' late --resume
 ends_with "$client_pid" 0 $patience "the client that was paused before a step"
@@ -125,7 +126,7 @@ began=$(date +%s%N)
 kill -TERM "$client_pid"
 ended "$client_pid" 0 4000 "the evaluation whose server is slow"
 ! grep -E 'resume|pause|step' "$tmp/eval.log" || fail "an evaluation has no steps to go on from"
-kill -9 "$server_pid"
+kill_server
 
 # ---- drain_s is over while the client applies a step: that step is part of what it keeps
 serve server.apply=delay:1500@6

@@ -64,6 +64,8 @@ simulated_device() {
 }
 needs_simulated_device() { simulated_device || { echo "no simulated device here: no C++ compiler, or a build with sanitizers"; exit 77; }; }
 
+serves_or_ended() { grep -q ' serving: ' "$tmp/$1.log" || ! kill -0 "$server_pid"; }
+
 # start_server NAME [key=value]…: $server_pid, $endpoint. Its log is $tmp/NAME.log, its control socket $tmp/NAME.sock
 start_server() {
 	local name=$1 set=() pair
@@ -76,9 +78,9 @@ start_server() {
 	"$SPLITS" serve "$tmp/empty.yaml" "${set[@]}" 2>"$tmp/$name.log" &
 	server_pid=$!
 	started+=("$server_pid")
-	wait_for "splits does not serve" grep -q ' serving: ' "$tmp/$name.log"
+	wait_for "splits does not serve" serves_or_ended "$name"
 	endpoint=$(sed -n 's/^INFO serving: .* on \(tcp:[^ ,]*\),.*/\1/p' "$tmp/$name.log")
-	[ -n "$endpoint" ] || fail "no endpoint in $name.log"
+	[ -n "$endpoint" ] || fail "splits does not serve: $(tail -n 1 "$tmp/$name.log")"
 }
 
 # wait_for WHAT COMMAND…: until the command succeeds
