@@ -387,13 +387,13 @@ static struct sl_middle *of_last(struct sl_job *job)
 	return (struct sl_middle *)(void *)((char *)job - offsetof(struct sl_middle, last));
 }
 
-/* (worker) Behind every task that ran: what was applied is written, unless it is on the disk already, or is neither
- * the state before a step nor the one behind it. */
+/* (worker) Behind every task that ran, on a device too: what was applied is written, unless it is on the disk already,
+ * or is neither the state before a step nor the one behind it. */
 static void run_last(struct sl_job *job)
 {
 	struct sl_middle *m = of_last(job);
 
-	if (!m->opened)
+	if (sl_port_waits(m->port, job) || !m->opened)
 		return;
 	SL_FAILPOINT(m->left ? SL_FP_SERVER_LEFT : SL_FP_SERVER_LAST);
 	if (m->left)

@@ -97,6 +97,7 @@ struct sl_port {
 	int job_count[SL_TASK_COUNT];
 	struct task_job *running;   /* (worker) the task that `run` is called for */
 	int held;                   /* (worker) jobs of this port that are */
+	struct sl_job *behind;      /* (worker) held behind these */
 	uint64_t compute_began_ns;  /* (worker) */
 	struct sl_port_stats stats; /* but what sl_port_stats fills in */
 	_Atomic uint64_t compute_ns, codec_ns;

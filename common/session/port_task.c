@@ -99,6 +99,22 @@ static bool hold(struct task_job *t, enum task_stage next)
 	return true;
 }
 
+static void release_behind(void *arg)
+{
+	struct sl_port *p = arg;
+
+	sl_worker_release(p->worker, p->behind);
+}
+
+bool sl_port_waits(struct sl_port *p, struct sl_job *job)
+{
+	p->behind = job;
+	if (!p->held || p->be->ops->fence(p->be, release_behind, p) != SL_OK)
+		return false;
+	sl_worker_hold(p->worker, job);
+	return true;
+}
+
 /* True: the job is over for now. */
 static bool begin(struct task_job *t)
 {

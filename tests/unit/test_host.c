@@ -1,21 +1,13 @@
 /* The server's host against clients that do as they like: frames by hand, over the transport of one process. */
-#include <dirent.h>
-#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "common/codec/frame.h"
-#include "common/nn/plan.h"
 #include "tests/support/host_rig.h"
 
 /* ---- memory */
@@ -328,158 +320,6 @@ static void weights_can_be_fetched_while_they_are_sent(void **state)
 	host_rig_close();
 }
 
-static const struct sl_kernel *quick_conv;
-static atomic_int convs;
-
-static enum sl_err slow_forward(struct sl_backend *be, const struct sl_op *op, void *state,
-				const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
-{
-	const struct timespec moment = {0, 3000000};
-
-	atomic_fetch_add(&convs, 1);
-	nanosleep(&moment, NULL);
-	return quick_conv->forward(be, op, state, call, in, out);
-}
-
-/* Chunks that are queued when a session ends are nobody's business: none of them is computed, least of all while the
- * loop's thread waits for it to take the session down. */
-static void what_a_lost_session_has_queued_is_not_computed(void **state)
-{
-	enum { CHUNKS = 4 };
-	static struct sl_kernel slow;
-	static uint8_t payload[HOST_RIG_PART];
-	struct sl_agreement a = host_rig_agreement_of(10, 32, CHUNKS);
-	struct sl_frame hello, part = {.kind = SL_FRAME_PART, .epoch = 1};
-	const struct sl_frame wrong = {.kind = SL_FRAME_FETCH, .epoch = 1}; /* in the middle of a step */
-	struct host_client c;
-	struct sl_plan *plan;
-	struct sl_fail fail;
-	int of_a_chunk = 0;
-	size_t len;
-
-	(void)state;
-	a.plan.chunks = CHUNKS;
-	sl_agreement_seal(&a);
-	assert_int_equal(sl_plan_open(&plan, &a.plan, &fail), SL_OK);
-	hello = host_rig_hello_of(&a, 1, 1, NULL);
-	len = SL_FRAME_BYTES + (size_t)sl_shape_row(&plan->segment[SL_MIDDLE].in_shape) * sizeof(float);
-	for (int i = 0; i < plan->segment[SL_MIDDLE].n_op; i++)
-		of_a_chunk += plan->segment[SL_MIDDLE].op[i].op.kind == SL_OP_CONV2D;
-	sl_plan_close(plan);
-	assert_in_range(len, SL_FRAME_BYTES + 1, sizeof payload);
-	sl_frame_write(payload, &a.codec[SL_DIR_HEAD_ACT], false, 1);
-	host_rig_open(1, 256 << 20);
-	quick_conv = host_rig.counting_ops.kernel[SL_OP_CONV2D];
-	slow = *quick_conv;
-	slow.forward = slow_forward;
-	host_rig.counting_ops.kernel[SL_OP_CONV2D] = &slow;
-	host_rig_connect_raw(&c);
-	host_rig_say(&c, &hello);
-	host_rig_await(&c.came[SL_FRAME_WELCOME], 1);
-	for (uint32_t chunk = 0; chunk < CHUNKS; chunk++) {
-		part.u.part = (struct sl_part){.what = SL_PART_HEAD_ACT,
-					       .training = true,
-					       .chunk = chunk,
-					       .rows = 1,
-					       .batch_rows = CHUNKS,
-					       .total = len};
-		host_rig_say_part(&c, &part, (struct sl_bytes){payload, len});
-	}
-	host_rig_say(&c, &wrong);
-	host_rig_refusal(&c, SL_ERR_PROTOCOL);
-	host_rig_hang_up(&c);
-	host_rig_close();
-	assert_in_range(atomic_load(&convs), 0, of_a_chunk); /* the one that ran */
-}
-
-static atomic_bool device_failed;
-static struct sl_fail ended;
-static int ends;
-
-static bool has_failed(const struct sl_backend *be)
-{
-	(void)be;
-	return atomic_load(&device_failed);
-}
-
-static void on_broken(void *arg, const struct sl_fail *why)
-{
-	(void)arg;
-	ended = *why;
-	ends++;
-}
-
-/* Clients would come back for ever: the process has to. */
-static void a_device_that_has_failed_ends_the_server_once(void **state)
-{
-	int turns = 0;
-
-	(void)state;
-	host_rig_open(1, 0);
-	host_rig.counting_ops.failed = has_failed;
-	sl_host_on_broken(host_rig.host, on_broken, NULL);
-	for (int i = 0; i < 30; i++)
-		host_rig_turn();
-	assert_int_equal(ends, 0);
-	atomic_store(&device_failed, true);
-	host_rig_await(&ends, 1);
-	assert_int_equal(ended.code, SL_ERR_DEVICE);
-	assert_string_equal(ended.text, "the device has failed");
-	while (++turns < 30)
-		host_rig_turn();
-	assert_int_equal(ends, 1);
-	host_rig_close();
-}
-
-/* ---- its end */
-
-static const char *slow_folder; /* a disk that does not answer until the loop has turned */
-static atomic_bool asked, turned, gave_up;
-
-DIR *opendir(const char *name)
-{
-	DIR *(*real)(const char *) = (DIR * (*)(const char *)) dlsym(RTLD_NEXT, "opendir");
-	const struct timespec moment = {0, 2000000};
-
-	if (slow_folder && strcmp(name, slow_folder) == 0) {
-		atomic_store(&asked, true);
-		for (int i = 0; i < HOST_RIG_GIVE_UP_MS / 2 && !atomic_load(&turned); i++)
-			nanosleep(&moment, NULL);
-		atomic_store(&gave_up, !atomic_load(&turned));
-	}
-	return real(name);
-}
-
-static void turn(void *arg)
-{
-	(void)arg;
-	if (atomic_load(&asked))
-		atomic_store(&turned, true);
-}
-
-/* drain_s and a second signal are of use only while the loop turns. */
-static void a_store_that_hangs_does_not_stop_the_loop(void **state)
-{
-	char folder[] = "/tmp/split-host.XXXXXX";
-	struct sl_timer *timer;
-	struct sl_fail fail;
-
-	(void)state;
-	assert_non_null(mkdtemp(folder));
-	host_rig.store = folder;
-	host_rig_open(1, 0);
-	slow_folder = folder;
-	while (!atomic_load(&asked))
-		host_rig_turn();
-	assert_int_equal(sl_timer_open(&timer, host_rig.loop, turn, NULL, &fail), SL_OK);
-	sl_timer_start(timer, 200, 10); /* ten ticks of the host later */
-	host_rig_close();
-	assert_true(atomic_load(&turned));
-	assert_false(atomic_load(&gave_up));
-	slow_folder = host_rig.store = NULL;
-	rmdir(folder);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -494,9 +334,6 @@ int main(void)
 		cmocka_unit_test(strangers_hear_what_is_wrong),
 		cmocka_unit_test(a_silent_client_is_lost),
 		cmocka_unit_test(weights_can_be_fetched_while_they_are_sent),
-		cmocka_unit_test(what_a_lost_session_has_queued_is_not_computed),
-		cmocka_unit_test(a_device_that_has_failed_ends_the_server_once),
-		cmocka_unit_test(a_store_that_hangs_does_not_stop_the_loop),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,310 @@
+/* The end of sessions, and of the host: what it must not wait for, and whom it tells. */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/codec/frame.h"
+#include "common/nn/plan.h"
+#include "tests/support/host_rig.h"
+
+/* A run of zeros, plain: `p` says which, but for its bytes. */
+static void send_run(struct host_client *c, const struct sl_agreement *a, const struct sl_shape *tensor,
+		     struct sl_part p)
+{
+	static uint8_t payload[HOST_RIG_PART];
+	struct sl_frame part = {.kind = SL_FRAME_PART, .epoch = 1};
+
+	p.training = true;
+	p.total = SL_FRAME_BYTES + p.rows * (uint64_t)sl_shape_row(tensor) * sizeof(float);
+	assert_in_range(p.total, SL_FRAME_BYTES + 1, sizeof payload);
+	sl_frame_write(payload, &a->codec[SL_DIR_HEAD_ACT], false, p.rows);
+	part.u.part = p;
+	host_rig_say_part(c, &part, (struct sl_bytes){payload, p.total});
+}
+
+static const struct sl_kernel *quick_conv;
+static atomic_int convs;
+
+static enum sl_err slow_forward(struct sl_backend *be, const struct sl_op *op, void *state,
+				const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+{
+	const struct timespec moment = {0, 3000000};
+
+	atomic_fetch_add(&convs, 1);
+	nanosleep(&moment, NULL);
+	return quick_conv->forward(be, op, state, call, in, out);
+}
+
+/* Chunks that are queued when a session ends are nobody's business: none of them is computed, least of all while the
+ * loop's thread waits for it to take the session down. */
+static void what_a_lost_session_has_queued_is_not_computed(void **state)
+{
+	enum { CHUNKS = 4 };
+	static struct sl_kernel slow;
+	struct sl_agreement a = host_rig_agreement_of(10, 32, CHUNKS);
+	struct sl_frame hello;
+	const struct sl_frame wrong = {.kind = SL_FRAME_FETCH, .epoch = 1}; /* in the middle of a step */
+	struct host_client c;
+	struct sl_plan *plan;
+	struct sl_fail fail;
+	int of_a_chunk = 0;
+
+	(void)state;
+	a.plan.chunks = CHUNKS;
+	sl_agreement_seal(&a);
+	assert_int_equal(sl_plan_open(&plan, &a.plan, &fail), SL_OK);
+	hello = host_rig_hello_of(&a, 1, 1, NULL);
+	for (int i = 0; i < plan->segment[SL_MIDDLE].n_op; i++)
+		of_a_chunk += plan->segment[SL_MIDDLE].op[i].op.kind == SL_OP_CONV2D;
+	host_rig_open(1, 256 << 20);
+	quick_conv = host_rig.counting_ops.kernel[SL_OP_CONV2D];
+	slow = *quick_conv;
+	slow.forward = slow_forward;
+	host_rig.counting_ops.kernel[SL_OP_CONV2D] = &slow;
+	host_rig_connect_raw(&c);
+	host_rig_say(&c, &hello);
+	host_rig_await(&c.came[SL_FRAME_WELCOME], 1);
+	for (uint32_t chunk = 0; chunk < CHUNKS; chunk++)
+		send_run(&c, &a, &plan->segment[SL_MIDDLE].in_shape,
+			 (struct sl_part){.what = SL_PART_HEAD_ACT, .chunk = chunk, .rows = 1, .batch_rows = CHUNKS});
+	host_rig_say(&c, &wrong);
+	host_rig_refusal(&c, SL_ERR_PROTOCOL);
+	host_rig_hang_up(&c);
+	host_rig_close();
+	assert_in_range(atomic_load(&convs), 0, of_a_chunk); /* the one that ran */
+	sl_plan_close(plan);
+}
+
+static atomic_bool device_failed;
+static struct sl_fail ended;
+static int ends;
+
+static bool has_failed(const struct sl_backend *be)
+{
+	(void)be;
+	return atomic_load(&device_failed);
+}
+
+static void on_broken(void *arg, const struct sl_fail *why)
+{
+	(void)arg;
+	ended = *why;
+	ends++;
+}
+
+/* Clients would come back for ever: the process has to. */
+static void a_device_that_has_failed_ends_the_server_once(void **state)
+{
+	int turns = 0;
+
+	(void)state;
+	host_rig_open(1, 0);
+	host_rig.counting_ops.failed = has_failed;
+	sl_host_on_broken(host_rig.host, on_broken, NULL);
+	for (int i = 0; i < 30; i++)
+		host_rig_turn();
+	assert_int_equal(ends, 0);
+	atomic_store(&device_failed, true);
+	host_rig_await(&ends, 1);
+	assert_int_equal(ended.code, SL_ERR_DEVICE);
+	assert_string_equal(ended.text, "the device has failed");
+	while (++turns < 30)
+		host_rig_turn();
+	assert_int_equal(ends, 1);
+	host_rig_close();
+}
+
+/* ---- what does not answer until the loop has turned for a while; it gives up in the end */
+
+static struct {
+	atomic_bool asked, turned, gave_up;
+	struct sl_timer *timer;
+} hang;
+
+static void answer_late(void)
+{
+	const struct timespec moment = {0, 2000000};
+
+	atomic_store(&hang.asked, true);
+	for (int i = 0; i < HOST_RIG_GIVE_UP_MS / 2 && !atomic_load(&hang.turned); i++)
+		nanosleep(&moment, NULL);
+	if (!atomic_load(&hang.turned))
+		atomic_store(&hang.gave_up, true);
+}
+
+static void turn(void *arg)
+{
+	(void)arg;
+	atomic_store(&hang.turned, true);
+	sl_timer_close(hang.timer);
+}
+
+static void await_question(void)
+{
+	struct sl_fail fail;
+
+	while (!atomic_load(&hang.asked))
+		host_rig_turn();
+	assert_int_equal(sl_timer_open(&hang.timer, host_rig.loop, turn, NULL, &fail), SL_OK);
+	sl_timer_start(hang.timer, 200, 0); /* ten ticks of the host later */
+}
+
+static void assert_answered(void)
+{
+	bool turned = atomic_exchange(&hang.turned, false), gave_up = atomic_exchange(&hang.gave_up, false);
+
+	atomic_store(&hang.asked, false);
+	assert_true(turned);
+	assert_false(gave_up);
+}
+
+static const char *slow_folder;
+
+DIR *opendir(const char *name)
+{
+	DIR *(*real)(const char *) = (DIR * (*)(const char *)) dlsym(RTLD_NEXT, "opendir");
+
+	if (slow_folder && strcmp(name, slow_folder) == 0)
+		answer_late();
+	return real(name);
+}
+
+/* drain_s and a second signal are of use only while the loop turns. */
+static void a_store_that_hangs_does_not_stop_the_loop(void **state)
+{
+	char folder[] = "/tmp/split-host.XXXXXX";
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	host_rig.store = folder;
+	host_rig_open(1, 0);
+	slow_folder = folder;
+	await_question();
+	host_rig_close();
+	assert_answered();
+	slow_folder = host_rig.store = NULL;
+	rmdir(folder);
+}
+
+/* A backend that queues, as far as a commit sees it: marked, and done when somebody says so. */
+
+static enum sl_err mark_open(struct sl_backend *be, void **mark)
+{
+	(void)be;
+	*mark = &hang;
+	return SL_OK;
+}
+
+static enum sl_err mark(struct sl_backend *be, void *which)
+{
+	(void)be;
+	(void)which;
+	return SL_OK;
+}
+
+static enum sl_err between(struct sl_backend *be, const void *from, const void *to, double *seconds)
+{
+	(void)be;
+	(void)from;
+	(void)to;
+	*seconds = 0;
+	return SL_OK;
+}
+
+static void mark_close(struct sl_backend *be, void *which)
+{
+	(void)be;
+	(void)which;
+}
+
+struct fence {
+	void (*done)(void *arg);
+	void *arg;
+};
+
+static void *pass_late(void *arg)
+{
+	struct fence f = *(struct fence *)arg;
+
+	free(arg);
+	answer_late();
+	f.done(f.arg);
+	return NULL;
+}
+
+static enum sl_err slow_fence(struct sl_backend *be, void (*done)(void *arg), void *arg)
+{
+	struct fence *f = malloc(sizeof *f);
+	pthread_t thread;
+
+	(void)be;
+	assert_non_null(f);
+	*f = (struct fence){done, arg};
+	assert_int_equal(pthread_create(&thread, NULL, pass_late, f), 0);
+	pthread_detach(thread);
+	return SL_OK;
+}
+
+/* A session's last task is on the device still when it ends: its memory is freed behind that, and nobody stands still
+ * until then. */
+static void what_a_device_has_not_done_does_not_stop_the_loop(void **state)
+{
+	enum { ROWS = 2 };
+	struct sl_agreement a = host_rig_agreement_of(10, 32, ROWS);
+	struct sl_frame hello = host_rig_hello_of(&a, 1, 1, NULL), commit = {.kind = SL_FRAME_COMMIT, .epoch = 1};
+	const struct sl_frame wrong = {.kind = SL_FRAME_FETCH, .epoch = 1}; /* in the middle of a step */
+	struct host_client c;
+	struct sl_plan *plan;
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_plan_open(&plan, &a.plan, &fail), SL_OK);
+	host_rig_open(1, 256 << 20);
+	host_rig.counting_ops.mark_open = mark_open;
+	host_rig.counting_ops.mark = mark;
+	host_rig.counting_ops.between = between;
+	host_rig.counting_ops.mark_close = mark_close;
+	host_rig.counting_ops.fence = slow_fence;
+	host_rig_connect_raw(&c);
+	host_rig_say(&c, &hello);
+	host_rig_await(&c.came[SL_FRAME_WELCOME], 1);
+	send_run(&c, &a, &plan->segment[SL_MIDDLE].in_shape,
+		 (struct sl_part){.what = SL_PART_HEAD_ACT, .rows = ROWS, .batch_rows = ROWS});
+	host_rig_await(&c.came[SL_FRAME_PART], 1);
+	send_run(&c, &a, &plan->segment[SL_MIDDLE].out_shape,
+		 (struct sl_part){.what = SL_PART_MID_GRAD, .rows = ROWS, .batch_rows = ROWS});
+	host_rig_await(&c.came[SL_FRAME_PART], 2);
+	commit.u.commit = (struct sl_commit){.chunks = 1, .lr = 0.1};
+	host_rig_say(&c, &commit);
+	await_question();
+	host_rig_say(&c, &wrong);
+	host_rig_refusal(&c, SL_ERR_PROTOCOL);
+	host_rig_hang_up(&c);
+	host_rig_close();
+	assert_answered();
+	assert_int_equal(c.came[SL_FRAME_COMMITTED], 0);
+	sl_plan_close(plan);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_a_lost_session_has_queued_is_not_computed),
+		cmocka_unit_test(what_a_device_has_not_done_does_not_stop_the_loop),
+		cmocka_unit_test(a_store_that_hangs_does_not_stop_the_loop),
+		cmocka_unit_test(a_device_that_has_failed_ends_the_server_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
