@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { LONGEST = 48, MOST_EDITS = 3 };
+enum { MOST_EDITS = 3 };
 
 static int min3(int a, int b, int c)
 {
@@ -11,10 +11,10 @@ static int min3(int a, int b, int c)
 	return m < c ? m : c;
 }
 
-/* Edits between two names: insert, delete, change, swap neighbours (optimal string alignment). */
-static int distance(const char *a, int la, const char *b, int lb)
+int sl_nearest_edits(const char *a, size_t len, const char *b)
 {
-	int row[3][LONGEST + 1], *before = row[0], *prev = row[1], *cur = row[2];
+	int row[3][SL_NEAREST_LONGEST + 1], *before = row[0], *prev = row[1], *cur = row[2];
+	int la = (int)len, lb = (int)strlen(b);
 
 	for (int j = 0; j <= lb; j++)
 		prev[j] = j;
@@ -37,13 +37,12 @@ static int distance(const char *a, int la, const char *b, int lb)
 
 void sl_nearest_offer(struct sl_nearest *best, const char *name, size_t len, const char *candidate)
 {
-	size_t other = strlen(candidate);
 	int most = (int)(len + 1) / 3, d;
 
-	if (len > LONGEST || other > LONGEST)
+	if (len > SL_NEAREST_LONGEST || strlen(candidate) > SL_NEAREST_LONGEST)
 		return;
 	most = most < 1 ? 1 : most > MOST_EDITS ? MOST_EDITS : most;
-	d = distance(name, (int)len, candidate, (int)other);
+	d = sl_nearest_edits(name, len, candidate);
 	if (d > most || d >= (int)len || (best->name && d >= best->edits))
 		return;
 	*best = (struct sl_nearest){candidate, d};

@@ -4,6 +4,12 @@
 
 #include <stddef.h>
 
+enum { SL_NEAREST_LONGEST = 96 };
+
+/* Edits between a, of `len` bytes, and b: insert, drop, change, swap neighbours (optimal string alignment). Neither is
+ * longer than SL_NEAREST_LONGEST. */
+int sl_nearest_edits(const char *a, size_t len, const char *b);
+
 /* The nearest of the names so far; begin with zeros. */
 struct sl_nearest {
 	const char *name; /* the candidate's own memory; NULL: none is near enough */
@@ -11,7 +17,7 @@ struct sl_nearest {
 };
 
 /* Takes `candidate` where it is nearer to `name` (of `len` bytes) than what was offered before, and near enough: at
- * most one letter in three inserted, dropped, changed or swapped with its neighbour, and three in all. */
+ * most one edit for three letters, and three in all. Nothing longer than SL_NEAREST_LONGEST is near. */
 void sl_nearest_offer(struct sl_nearest *best, const char *name, size_t len, const char *candidate);
 
 #endif

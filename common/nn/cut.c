@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/nearest.h"
+
 enum { MOST_CROSSING = 3, MOST_NAMES = 3 };
+_Static_assert((int)SL_NAME_MAX <= (int)SL_NEAREST_LONGEST, "any name can be compared");
 
 /* A boundary `at` lies before op `at`: the ops [0, at) are on one side of it. */
 struct crossing {
@@ -71,35 +74,9 @@ static bool path_holds(const char *path, const char *name)
 	return len > 0 && !strncmp(path, name, len) && (name[len] == 0 || name[len] == '.');
 }
 
-/* Levenshtein's distance. */
-static int distance(const char *a, const char *b)
-{
-	int row[SL_NAME_MAX + 1];
-	int len = (int)strlen(b);
-
-	for (int j = 0; j <= len; j++)
-		row[j] = j;
-	for (int i = 1; a[i - 1]; i++) {
-		int diagonal = row[0];
-
-		row[0] = i;
-		for (int j = 1; j <= len; j++) {
-			int best = diagonal + (a[i - 1] != b[j - 1]);
-
-			if (row[j] + 1 < best)
-				best = row[j] + 1;
-			if (row[j - 1] + 1 < best)
-				best = row[j - 1] + 1;
-			diagonal = row[j];
-			row[j] = best;
-		}
-	}
-	return row[len];
-}
-
 static void keep_nearest(const char *near[MOST_NAMES], int far[MOST_NAMES], const char *name, const char *wanted)
 {
-	int d = distance(wanted, name);
+	int d = sl_nearest_edits(wanted, strlen(wanted), name);
 
 	for (int i = 0; i < MOST_NAMES; i++) {
 		if (near[i] && far[i] < d) /* of equals the later: features.18 for features.19 */
