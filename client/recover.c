@@ -298,7 +298,7 @@ static enum sl_err take(struct sl_remote *remote, struct sl_client_state *s, uin
 {
 	enum sl_err err = s->head.weight ? SL_OK : sl_remote_state_open(remote, s, fail);
 
-	if (!err && sl_remote_take(remote, s))
+	if (!err && (sl_remote_torn(remote) || sl_remote_take(remote, s)))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the state of step %" PRIu64 " could not be read", step);
 	s->step = step;
 	return err;
@@ -314,6 +314,11 @@ enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, cons
 	if (!sl_remote_ready(remote))
 		return SL_OK; /* that link never got its state: what was held before it still is */
 	r->has_live = r->has_ahead = false;
+	if (sl_remote_torn(remote)) {
+		sl_log(SL_LOG_WARN, "step-torn",
+		       "step %" PRIu64 " was applied in part; a checkpoint's state takes over", step);
+		return SL_OK;
+	}
 	if (*done) {
 		*result = sl_remote_result(remote);
 		step++;

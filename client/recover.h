@@ -30,8 +30,8 @@ void sl_recover_close(struct sl_recover *r); /* NULL is fine; behind sl_recover_
 /* Fills session, epoch and held of a link about to be opened. */
 void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf);
 
-/* The link is lost: takes the state out of it before it is closed. *done: the step under way turned out to be applied
- * on both sides; *result is its result, and the run has not heard of it. */
+/* The link is lost: takes the state out of it before it is closed; none where a step was applied in part. *done: the
+ * step under way turned out to be applied on both sides; *result is its result, and the run has not heard of it. */
 enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool *done,
 			    struct sl_step_result *result, struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -33,6 +33,7 @@ struct sl_remote {
 	struct sl_port_stats before;
 	double lr;
 	uint64_t applied; /* (worker) the step behind the last one that was applied */
+	bool torn;        /* (worker) a step is applied in part, and there is no way back */
 };
 
 /* ---- tasks, on the worker ---- */
@@ -77,8 +78,10 @@ static enum sl_err head_backward(struct sl_remote *r, int chunk, struct sl_fail 
 	if (!err)
 		err = sl_ends_head_backward(&r->ends, chunk);
 	/* the step's last task: what is asked of the server next is to apply it */
-	if (!err && chunk == sl_plan_chunks_of(r->conf.plan, r->ends.batch_rows) - 1)
+	if (!err && chunk == sl_plan_chunks_of(r->conf.plan, r->ends.batch_rows) - 1) {
 		err = sl_ends_check(&r->ends, fail);
+		r->torn = err && err != SL_ERR_NONFINITE; /* statistics that were tried out may not be back */
+	}
 	sl_port_compute_ends(r->port);
 	return err;
 }
@@ -91,20 +94,22 @@ static enum sl_err commit(struct sl_remote *r, struct sl_fail *fail)
 
 	if (err)
 		return err;
+	r->torn = true;
 	sl_port_compute_begins(r->port);
 	SL_FAILPOINT(skip ? SL_FP_CLIENT_SKIP : SL_FP_CLIENT_APPLY);
 	err = skip ? SL_OK : sl_ends_commit(&r->ends, r->lr);
 	sl_port_compute_ends(r->port);
+	if (!err && !skip && SL_FAILPOINT_CALL(SL_FP_CLIENT_CODECS, 0) != 0)
+		err = SL_ERR_DEVICE;
 	if (err)
 		return err;
-	if (!skip) {
-		SL_FAILPOINT(SL_FP_CLIENT_CODECS);
+	if (!skip)
 		sl_port_commit_codecs(r->port);
-	}
 	err = sl_ends_follow(&r->ends, r->ends.step + 1);
 	if (err)
 		return err;
 	r->applied = r->ends.step + 1;
+	r->torn = false;
 	SL_FAILPOINT(SL_FP_CLIENT_APPLIED);
 	return SL_OK;
 }
@@ -513,6 +518,11 @@ bool sl_remote_in_step(const struct sl_remote *r)
 bool sl_remote_applied(const struct sl_remote *r)
 {
 	return r->ends.training && r->applied == r->ends.step + 1;
+}
+
+bool sl_remote_torn(const struct sl_remote *r)
+{
+	return r->torn;
 }
 
 bool sl_remote_in_doubt(const struct sl_remote *r)

@@ -72,6 +72,8 @@ bool sl_remote_ready(const struct sl_remote *remote);
 bool sl_remote_in_step(const struct sl_remote *remote);
 /* After `failed`: the last step begun was applied here, though `done` has not said so. */
 bool sl_remote_applied(const struct sl_remote *remote);
+/* After `failed`: the step under way was applied in part. What this side holds is no step's state. */
+bool sl_remote_torn(const struct sl_remote *remote);
 /* After `failed`: the step under way is whole on this side and COMMIT was sent, but its answer is lost. Applied here it
  * may, or may not, be a step ahead of the server. */
 bool sl_remote_in_doubt(const struct sl_remote *remote);

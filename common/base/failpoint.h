@@ -66,7 +66,7 @@
 	X(CLIENT_ASKED, "client.asked", "c", "", "", "COMMIT is sent")                                           \
 	X(CLIENT_ANSWER, "client.answer", "c", "", "", "COMMITTED has come")                                     \
 	X(CLIENT_APPLY, "client.apply", "c", "", "", "before the optimizer")                                     \
-	X(CLIENT_CODECS, "client.codecs", "c", "", "", "between the optimizer and the codecs' state")            \
+	X(CLIENT_CODECS, "client.codecs", "c", "", "", "behind the optimizer; an errno: the device fails")       \
 	X(CLIENT_APPLIED, "client.applied", "c", "", "", "the step is applied")                                  \
 	X(CLIENT_DONE, "client.done", "c", "", "", "the step is done, not logged")                               \
 	X(CLIENT_LOGGED, "client.logged", "c", "", "", "the step is logged")                                     \

@@ -73,6 +73,10 @@ go '' torn
 ends_with "$client_pid" 0 $patience "the client whose server failed in a commit"
 says server 'session-failed: .* DEVICE'
 same_run hung torn $steps
+go client.codecs=EIO@8 torn2
+ends_with "$client_pid" 0 $patience "the client that failed in a commit"
+says torn2 '^WARN server-lost: COMMIT of .*: device error'
+same_run hung torn2 $steps
 
 # ---- SIGTERM in the middle of a step, of each side
 go client.begin=term@7,client.apply=delay:400@7 term
