@@ -34,6 +34,7 @@ ended() {
 }
 kill_server() { kill -9 "$server_pid"; wait "$server_pid" 2>/dev/null || true; } # and its address is free
 stop_server() { kill -TERM "$server_pid"; ends_with "$server_pid" 0 15 "the server"; }
+kill_server() { kill -9 "$server_pid"; { wait "$server_pid" || true; } 2>/dev/null; } # its address is free then
 says() { grep -q "$2" "$tmp/$1.log" || fail "$1 does not say '$2'"; }
 
 # ---- the watchdog
