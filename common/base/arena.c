@@ -56,8 +56,9 @@ enum sl_err sl_arena_open(struct sl_arena *arena, size_t bytes, struct sl_fail *
 	len = round_up(cap > 0 ? cap : 1, page);
 	mem = map_aligned(len);
 	if (mem == MAP_FAILED)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for an arena of %zu bytes: %s", bytes,
-				   strerror(errno));
+		return sl_fail_set(fail, SL_ERR_NOMEM,
+				   "no memory for %.1f GB of tensors: %s; a smaller batch or image takes less",
+				   (double)bytes / 1e9, strerror(errno));
 	/* a hint: where huge pages are switched off, ordinary ones do */
 	(void)madvise(mem, len, MADV_HUGEPAGE);
 	if (fault_in(mem, len, page) != 0) {

@@ -222,6 +222,12 @@ static enum sl_err parse_header(struct sl_st_file *f, const char *text, size_t l
 	return check_cover(f, data_bytes, fail);
 }
 
+/* Where what should be a length is the beginning of a zip archive, or, before PyTorch 1.6, of a pickle. */
+static bool of_torch_save(const unsigned char first[LENGTH_BYTES])
+{
+	return memcmp(first, "PK\3\4", 4) == 0 || memcmp(first, "\x80\2\x8a\n", 4) == 0;
+}
+
 /* Reads the header of a file of `total` bytes. */
 static enum sl_err load_header(struct sl_st_file *f, uint64_t total, struct sl_fail *fail)
 {
@@ -234,9 +240,15 @@ static enum sl_err load_header(struct sl_st_file *f, uint64_t total, struct sl_f
 	err = read_at(f, 0, &len, sizeof(len), fail);
 	if (err != SL_OK)
 		return err;
-	if (len > SL_ST_MAX_HEADER || len > total - LENGTH_BYTES)
+	if (len > SL_ST_MAX_HEADER || len > total - LENGTH_BYTES) {
+		if (of_torch_save((const unsigned char *)&len))
+			return sl_fail_set(fail, SL_ERR_DATA,
+					   "%s: a file of torch.save, which may hold code: write it with "
+					   "safetensors.torch.save_file(model.state_dict(), FILE)",
+					   f->name);
 		return sl_fail_set(fail, SL_ERR_DATA, "%s: no safetensors file, or truncated: a header of %llu bytes",
 				   f->name, (unsigned long long)len);
+	}
 	text = malloc((size_t)len + 1);
 	if (!text)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory for a header of %llu bytes", f->name,

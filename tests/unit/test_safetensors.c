@@ -191,6 +191,13 @@ static void every_truncation_is_refused(void **state)
 	im = make_image(ONE("F32", "[2]", "[0,8]"), 8);
 	memcpy(im.bytes, &huge, 8);
 	assert_refused(&im, "a header of 18446744073709551615 bytes");
+	memcpy(im.bytes, "PK\3\4\0\0\10\10", 8); /* torch.save, and what it wrote before PyTorch 1.6 */
+	assert_refused(&im, "a file of torch.save, which may hold code: write it with safetensors");
+	memcpy(im.bytes,
+	       "\x80\2\x8a\nl\xfc\x9c"
+	       "F",
+	       8);
+	assert_refused(&im, "a file of torch.save");
 }
 
 static void narrow_floats_widen_exactly(void **state)
