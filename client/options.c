@@ -5,11 +5,26 @@
 #include "client/auth.h"
 #include "client/command.h"
 #include "client/training.h"
+#include "common/base/log.h"
 #include "common/nn/weights_file.h"
+#include "common/session/checkpoint.h"
 
 int sl_command_failed(const struct sl_fail *fail)
 {
 	return sl_options_failed("splitc", fail);
+}
+
+/* A run that was killed has left no model yet: what lies there is an earlier one's. */
+static void warn_of_older(const char *dir, int64_t trained)
+{
+	uint64_t step[SL_CHECKPOINT_KEPT];
+
+	if (trained != INT64_MAX && sl_checkpoint_list(dir, SL_CHECKPOINT_CLIENT, step) > 0 &&
+	    (int64_t)step[0] != trained)
+		sl_log(SL_LOG_WARN, "unfinished",
+		       "%s/model.safetensors is of step %" PRId64
+		       ": what the unfinished run there has learned up to step %" PRIu64 " is not in it",
+		       dir, trained, step[0]);
 }
 
 enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
@@ -22,6 +37,8 @@ enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_
 		       : snprintf(path, sizeof path, "%s/model.safetensors", conf->log.dir) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "the path of the weights is too long");
 	setup->trained = sl_weights_steps(path);
+	if (!o->weights)
+		warn_of_older(conf->log.dir, setup->trained);
 	err = sl_setup_plan(setup, conf, fail);
 	if (err)
 		return err;
