@@ -75,7 +75,12 @@ $(LIB): $(LIB_OBJ)
 	@echo '  AR    $@'
 	$(Q)$(AR) qcs $@ $^
 
-$(B)/common/conf/command.o: CFLAGS += -DSL_BUILD_VERSION='"$(GIT_VERSION)"'
+# The version that both programs say is that of this build, whatever else has not changed.
+$(B)/version: FORCE
+	@mkdir -p $(@D)
+	@echo '$(GIT_VERSION)' | cmp -s - $@ || echo '$(GIT_VERSION)' >$@
+$(foreach m,client/main.o server/main.o,$(B)/$m $(B)/fail/$m): $(B)/version
+$(B)/client/main.o $(B)/server/main.o: CFLAGS += -DSL_BUILD_VERSION='"$(GIT_VERSION)"'
 
 $(B)/splitc: $(B)/client/main.o $(LIB)
 	@echo '  LINK  $@'
@@ -244,7 +249,7 @@ FAIL_BINS := $(B)/fail/splitc $(B)/fail/splits
 fail: $(FAIL_BINS) ## build/<variant>/fail: both daemons with failpoints, for tests
 
 $(B)/fail/%.o: CFLAGS += -DSL_FAILPOINTS
-$(B)/fail/common/conf/command.o: CFLAGS += -DSL_BUILD_VERSION='"$(GIT_VERSION), with failpoints"'
+$(B)/fail/client/main.o $(B)/fail/server/main.o: CFLAGS += -DSL_BUILD_VERSION='"$(GIT_VERSION), with failpoints"'
 $(B)/fail/%.o: %.c Makefile | $(GEN_HDR)
 	@mkdir -p $(@D)
 	@echo '  CC    $< (failpoints)'
@@ -382,7 +387,6 @@ build/fuzz/gen/%.o: build/fuzz/gen/%.c
 	@echo '  CLANG $<'
 	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link,address,undefined -c -o $@ $<
 
-build/fuzz/common/conf/command.o: FUZZ_FLAGS += -DSL_BUILD_VERSION='"$(GIT_VERSION), fuzzed"'
 build/fuzz/%.o: %.c Makefile | $(PROTO:%.proto=build/fuzz/gen/%.pb-c.h)
 	@mkdir -p $(@D)
 	@echo '  CLANG $<'

@@ -15,5 +15,5 @@ static const struct sl_command commands[] = {
 
 int main(int argc, char **argv)
 {
-	return sl_command_run("splitc", sl_cpu_describe(), commands, argc, argv);
+	return sl_command_run("splitc", SL_BUILD_VERSION, sl_cpu_describe(), commands, argc, argv);
 }

@@ -10,5 +10,5 @@ static const struct sl_command commands[] = {
 
 int main(int argc, char **argv)
 {
-	return sl_command_run("splits", sl_cpu_describe(), commands, argc, argv);
+	return sl_command_run("splits", SL_BUILD_VERSION, sl_cpu_describe(), commands, argc, argv);
 }

@@ -38,8 +38,8 @@ static int run(const char *program, const struct sl_command *commands, const cha
 	return sl_err_exit_status(SL_ERR_USAGE);
 }
 
-int sl_command_run(const char *program, const char *computes_with, const struct sl_command *commands, int argc,
-		   char **argv)
+int sl_command_run(const char *program, const char *build, const char *computes_with, const struct sl_command *commands,
+		   int argc, char **argv)
 {
 	char help[] = "--help", *ask[] = {help, NULL};
 	int status = SL_FAILPOINT_MAIN(argc, argv);
@@ -52,7 +52,7 @@ int sl_command_run(const char *program, const char *computes_with, const struct 
 		return sl_err_exit_status(SL_ERR_USAGE);
 	}
 	if (is_one_of(argv[1], "--version", "-V")) {
-		printf("%s %s (%s), %s\n", program, SL_VERSION, SL_BUILD_VERSION, computes_with);
+		printf("%s %s (%s), %s\n", program, SL_VERSION, build, computes_with);
 		return 0;
 	}
 	if (strcmp(argv[1], "help") == 0 && argc > 2)

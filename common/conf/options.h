@@ -53,9 +53,9 @@ struct sl_command {
 	const char *help;
 };
 
-/* The main of a program: its sub-commands, --help, help COMMAND and --version, which ends with what it computes with.
- */
-int sl_command_run(const char *program, const char *computes_with, const struct sl_command *commands, int argc,
-		   char **argv);
+/* The main of a program: its sub-commands, --help, help COMMAND and --version, which says of which commit this build
+ * is, and what it computes with. */
+int sl_command_run(const char *program, const char *build, const char *computes_with, const struct sl_command *commands,
+		   int argc, char **argv);
 
 #endif
