@@ -10,13 +10,10 @@ static const char *const usage[] = {
 	"checkpoints, and at the end model.safetensors.",
 	"A first Ctrl-C, SIGTERM or SIGHUP ends the run after the step under way and keeps its weights; a second one "
 	"ends it at once. --resume goes on with it.",
-	"The table at the end: wire MB crossed the link for each of the four tensors, headers of messages included; "
-	"fp32 MB is "
-	"what these are without codec and insert; real is their ratio, and nominal that of the codec's own count. "
-	"MB/s, average: "
-	"what was sent for a step over the computation of both sides; peak client, server: the fastest tensor that was "
-	"sent, "
-	"and received.",
+	"The table at the end: wire MB crossed the link for each of the four tensors, up to the server or down from "
+	"it, headers of messages included; fp32 MB is what these are without codec and insert; real is their ratio, "
+	"and nominal that of the codec's own count. MB/s, average: what was sent for a step over the computation of "
+	"both sides; peak client, server: the fastest tensor that was sent, and received.",
 	NULL,
 };
 

@@ -87,8 +87,8 @@ static void print_bytes(const struct sl_jsonl_summary *s, uint64_t from)
 		       per((double)d->wire_bytes, (double)d->raw_bytes), per(d->nominal_bytes, (double)d->raw_bytes),
 		       up ? "up" : "down");
 	}
-	printf("%-9s  headers and control too%s: %.2f MB up%s, %.2f MB down\n", "all", from ? ", from step 0" : "",
-	       (double)s->wire_tx_bytes / MB, from ? "" : " (to the server)", (double)s->wire_rx_bytes / MB);
+	printf("%-9s  headers and control too%s: %.2f MB up, %.2f MB down\n", "all", from ? ", from step 0" : "",
+	       (double)s->wire_tx_bytes / MB, (double)s->wire_rx_bytes / MB);
 }
 
 /* Receiving a run of a single part takes no time that could be measured: "-". */
