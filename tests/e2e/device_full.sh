@@ -8,8 +8,10 @@ needs_simulated_device
 
 make_data 32 16
 write_config "$tmp/client.yaml"
-small=(--set model.width=0.1 --set model.form=cifar --set train.batch=16 --set train.chunks=4 --set train.epochs=1
-	--set train.schedule.warmup_epochs=0 --set codec='topk:0.2,ef=true|quant:8')
+# a short middle, which a simulation is not long about
+small=(--set model.width=0.1 --set model.form=cifar --set head_end=features.0.1 --set tail_begin=features.7 --set train.batch=16
+	--set train.chunks=4 --set train.epochs=1000 --set train.schedule.warmup_epochs=0 --set train.optimizer.lr=0.0001
+	--set codec='topk:0.2,ef=true|quant:8')
 
 own=$((33 << 20)) # what the module takes for itself
 SPLIT_SIM_MEMORY=$((own + 1000000)) start_server short device=cuda:0
@@ -24,12 +26,14 @@ kill "$server_pid"
 wait "$server_pid" || true
 
 SPLIT_SIM_MEMORY=$((own + needs)) start_server enough device=cuda:0
-start_client fits "$tmp/client.yaml" "${small[@]}" --set server="$endpoint" --set train.epochs=2
+start_client fits "$tmp/client.yaml" "${small[@]}" --set server="$endpoint"
 shows_memory() {
 	"$SPLITS" status --control "$tmp/enough.sock" --json >"$tmp/status.json" &&
 		jq -e --argjson needs "$needs" '.sessions[0] | .memory_device_bytes == $needs and .memory_bytes > $needs and
 			.memory_bytes == .weights_bytes + .activations_bytes + .codecs_bytes + .payloads_bytes' "$tmp/status.json" >/dev/null
 }
 wait_for 'the memory of a session' shows_memory
+wait_for 'no steps' has_steps fits 2
+kill -INT "$client_pid"
 ends_with "$client_pid" 0 $patience 'a session that fits'
 echo "refused with 1000000 bytes, served with $needs"

@@ -45,6 +45,30 @@ make_data() {
 	"$TOOLS/make_cifar" "$tmp/data" "$1" "$2"
 }
 
+# two_at_a_time FUNCTION WORDS…: FUNCTION with each of WORDS, split at bars, as a process of its own that may write to $out. The
+# others end before the script does, where one fails.
+two_at_a_time() {
+	local function=$1 words pid pids=() bad=0 n=0
+	shift
+	for words in "$@"; do
+		if [ ${#pids[@]} = 2 ]; then
+			wait "${pids[0]}" || bad=1
+			pids=("${pids[1]}")
+		fi
+		[ $bad = 0 ] || break
+		n=$((n + 1))
+		(
+			out=$tmp/turn-$n.log
+			IFS='|' read -r -a words <<<"$words"
+			"$function" "${words[@]}"
+		) &
+		pids+=($!)
+		started+=($!)
+	done
+	for pid in ${pids[@]+"${pids[@]}"}; do wait "$pid" || bad=1; done
+	[ $bad = 0 ] || exit 1
+}
+
 # free_port: one that nobody listens at, below the ephemeral ones, for servers that come back to the same address
 free_port() {
 	local port
@@ -92,6 +116,9 @@ wait_for() {
 		sleep 0.05
 	done
 }
+
+# ask PROGRAM SOCKET FILE: its status as JSON. A process that a busy machine keeps waiting does not answer within 2 s.
+ask() { wait_for "${1##*/} does not answer at $2" "$1" status --control "$2" --json >"$3"; }
 
 # write_config FILE [key=value]…: a small client config; a key is written as in --set
 write_config() {
