@@ -52,14 +52,13 @@ begun_anew() {
 	local rc=0
 	what="recording of a run begun anew"
 	rm -f "$tmp"/*.log
-	serve ''
+	serve server.lasted=delay:1 # it says when its last words are written
 	settings "${codecs[$codec]}"
 	sets+=(--set train.optimizer.lr=0.09)
 	go_on "client.kept=kill@2"
 	{ wait "$client_pid" || rc=$?; } 2>/dev/null
 	[ $rc = 137 ] || fail "$what: status $rc"
-	wait_for "the server does not see it go" grep -q ' session-failed: ' "$tmp/server.log"
-	sleep 0.2 # its last words
+	at_point server server.lasted
 	stat -c %s "$tmp/$name.disk" >"$tmp/$name.from"
 	settings "${codecs[$codec]}"
 	run_with "$SPLITC" --fresh

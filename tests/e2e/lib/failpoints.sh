@@ -117,38 +117,45 @@ play() {
 	done
 }
 
-# first_to_end PID…: $ended, and its status, $rc. bash 5.2's wait -n waits for ever for one whose end was noticed before,
-# behind any other command; wait PID still has its status.
+# first_to_end PID…: $ended, and its status, $rc; one may have ended before. Not by wait -n: bash 5.2's waits for ever for one
+# whose end it has noticed behind some other command, and there is always one more.
+mkfifo "$tmp/never"
+exec {never}<>"$tmp/never"
 first_to_end() {
-	local pid
+	local pid until=$((SECONDS + patience))
 	rc=0
-	for pid in "$@"; do
-		kill -0 "$pid" && continue
-		ended=$pid
-		wait "$pid" || rc=$?
-		return 0
+	while [ $SECONDS -lt $until ]; do
+		for pid in "$@"; do
+			kill -0 "$pid" && continue
+			ended=$pid
+			wait "$pid" || rc=$?
+			return 0
+		done
+		read -r -t 0.005 -u "$never" || true # a sleep without a process
 	done
-	wait -n -p ended "$@" || rc=$?
+	ended=''
+}
+
+# server_is_through: it is dead, or knows of no session any more
+server_is_through() {
+	kill -0 "$server_pid" || return 0
+	"$SPLITS" status --control "$tmp/server.sock" --json | jq -e '.sessions == []' >/dev/null
 }
 
 play_once() {
-	local rc ended done='' alarm
+	local rc ended done=''
 	rm -rf "$run" "$store" "$tmp"/*.log
 	client_life=0 server_life=0 killed=0
 	serve "${server_lives[0]:-}"
 	go_on "${client_lives[0]:-}"
-	sleep $patience &
-	alarm=$!
-	started+=("$alarm")
 	while [ -z "$done" ]; do
-		first_to_end "$client_pid" "$server_pid" "$alarm" 2>/dev/null # it speaks of the killed
-		[ "$ended" != "$alarm" ] || fail "$what: not done within $patience s"
+		first_to_end "$client_pid" "$server_pid" 2>/dev/null # it speaks of the killed
+		[ -n "$ended" ] || fail "$what: nobody ended within $patience s"
 		if [ "$ended" = "$client_pid" ]; then client_ended $rc; else server_ended $rc; fi
 	done
-	kill "$alarm"
 	# what the server does when the client has said goodbye
 	if [ "$killed" -lt "$1" ]; then
-		sleep 0.3
+		wait_for "$what: the server does not see the client go" server_is_through
 		kill -TERM "$server_pid" 2>/dev/null || true
 		rc=0
 		{ wait "$server_pid" || rc=$?; } 2>/dev/null
@@ -157,5 +164,4 @@ play_once() {
 		kill -9 "$server_pid" 2>/dev/null || true
 		{ wait "$server_pid" || true; } 2>/dev/null
 	fi
-	wait "$alarm" 2>/dev/null || true
 }
