@@ -34,9 +34,9 @@ go_on
 n=0 victims=""
 while [ $n -lt "$kills" ]; do
 	sleep "0.$((RANDOM % 25 + 10))"
-	kill -0 "$client_pid" 2>/dev/null || break
 	victim=$((RANDOM % 3))
-	[ $victim = 1 ] || kill -9 "$client_pid"
+	[ $victim = 1 ] || kill -9 "$client_pid" 2>/dev/null || break # the run is over
+	kill -0 "$client_pid" 2>/dev/null || [ $victim != 1 ] || break
 	[ $victim = 0 ] || kill -9 "$server_pid"
 	[ $victim = 0 ] || { wait "$server_pid" 2>/dev/null || true; serve; }
 	[ $victim = 1 ] || { wait "$client_pid" 2>/dev/null || true; go_on; }

@@ -89,14 +89,15 @@ for pair in train.optimizer.lr=0.002 train.epochs=6 train.eval_every=0 link.on_s
 	sets+=(--set "$pair")
 done
 client undisturbed "$tmp/client.yaml" "${sets[@]}" || fail "the undisturbed run: status $?"
-start_client disturbed "$tmp/client.yaml" "${sets[@]}"
+start_slow_client 16 500 disturbed "$tmp/client.yaml" "${sets[@]}"
 wait_for 'sixteen steps' has_steps disturbed 16
 kill -INT "$client_pid"
 ends_with "$client_pid" 0 $patience 'the interrupted client'
-start_client disturbed "$tmp/client.yaml" "${sets[@]}" --resume
-wait_for 'forty steps' has_steps disturbed 40
-kill -9 "$server_pid"
-wait "$server_pid" 2>/dev/null || true
+kill -TERM "$server_pid"
+ends_with "$server_pid" 0 $patience 'the server of the interrupted client'
+SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=server.answered=kill@24 serve
+start_slow_client 50 500 disturbed "$tmp/client.yaml" "${sets[@]}" --resume
+ends_with "$server_pid" 137 $patience 'the server that is killed at the fortieth step or soon after'
 serve
 wait_for 'sixty-six steps' has_steps disturbed 66
 kill -9 "$server_pid" "$client_pid"

@@ -65,9 +65,9 @@ stop() {
 what="status, client"
 begin "ckpt.sync=ENOSPC@2+,$hold" '' link.timeout_ms=30000
 wait_for "$what: not said" holds "$SPLITC" "$tmp/client.sock" "$missed"
-"$SPLITC" status --control "$tmp/client.sock" | grep -q "checkpoint: failed at step 6: .*No space left on device; last good 3$" ||
-	fail "$what: not in the table"
-holds "$SPLITS" "$tmp/server.sock" '.checkpoint_step == 6 and .checkpoint_missed == 0' || fail "$what: the server's own: $(cat "$tmp/status.json")"
+in_table() { "$SPLITC" status --control "$tmp/client.sock" | grep -q "checkpoint: failed at step 6: .*No space left on device; last good 3$"; }
+wait_for "$what: not in the table" in_table
+wait_for "$what: the server's own" holds "$SPLITS" "$tmp/server.sock" '.checkpoint_step == 6 and .checkpoint_missed == 0'
 stop
 what="status, server"
 begin "$hold" 'ckpt.sync=ENOSPC@2+' link.timeout_ms=30000

@@ -18,7 +18,7 @@ for pair in train.epochs=30 train.eval_every=0 train.checkpoint_every=20 link.on
 done
 client undisturbed "$tmp/client.yaml" "${sets[@]}" || fail "the undisturbed run: status $?"
 sets+=(--set log.dir="$tmp/small/run")
-start_client run "$tmp/client.yaml" "${sets[@]}"
+start_slow_client 60 40 run "$tmp/client.yaml" "${sets[@]}"
 kept() { ls "$tmp"/small/run/checkpoint-*.safetensors >/dev/null; }
 step_is() { [ "$("$SPLITC" status --control "$tmp/run.sock" --json | jq '.sessions[0].step')" -ge "$1" ]; }
 missing() { "$1" status --control "$2" | grep -q 'checkpoint: failed at step .*: No space left on device; last good [0-9]*[1-9]'; }
@@ -27,7 +27,7 @@ wait_for "no checkpoint" kept
 dd if=/dev/zero of="$tmp/small/filler" bs=64k status=none 2>/dev/null || true
 wait_for "the server does not say that its disk is full" missing "$SPLITS" "$tmp/server.sock"
 said() {
-	"$SPLITC" status --control "$tmp/run.sock" --json >"$tmp/status.json"
+	ask "$SPLITC" "$tmp/run.sock" "$tmp/status.json"
 	jq -e '.sessions[0] | .checkpoint_missed > .checkpoint_step' "$tmp/status.json" >/dev/null
 }
 wait_for "the client does not say so" said

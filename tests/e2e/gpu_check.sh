@@ -96,15 +96,15 @@ says '^overlap +passed'
 
 title=verdicts
 stub test_gpu_codecs 'echo "[==========] Running"; echo "[       OK ] a"; echo "bytes differ"; exit 1'
-stub test_gpu_codec_state 'sleep 100'
+stub test_gpu_codec_state 'exit 124' # as timeout says of one that it ended
 stub test_gpu_middle 'echo "[==========] Running"; echo "SKIP no CUDA device"; echo "[  SKIPPED ] a"'
 stub test_ops 'echo "[==========] Running 0 test(s)."'
 stub bench_gpu_codecs 'echo "SKIP no device"; exit 77'
 stub bench_gpu "[ -z \"\$1\" ] || echo 'WARN graph-refused: it cannot'; echo ours 3"
-MOST_S=1 check 1 call 1
-says '^codecs +failed .* of 1$'
+check 1 call 1
+says '^codecs +failed .* of [0-9]+$'
 says '^    bytes differ$'
-says '^codec_state +timeout +[1-3] s of 1$'
+says '^codec_state +timeout '
 says '^middle +skipped'
 says '^    SKIP no CUDA device$'
 says '^ops +failed'
@@ -112,5 +112,10 @@ says '^bench_codecs +skipped'
 says '^bench_fp32 +passed'
 says '^bench_graphs_fp32 +failed'
 says '^4 passed, 4 failed, 1 timeout, 2 skipped$'
+# alone, that no other one is too slow for such a limit on a busy machine
+title='a limit'
+stub test_gpu_codec_state 'sleep 100'
+MOST_S=1 check 1 codec_state
+says '^codec_state +timeout +[0-9]+ s of 1$'
 
 ! command -v shellcheck >/dev/null || shellcheck scripts/gpu-check.sh scripts/gpu-bundle.sh scripts/gpu-pair.sh || fail shellcheck

@@ -16,7 +16,7 @@ rounds=2
 start_client good "${run[@]}"
 wait_for 'no steps' has_steps good 5
 timeout -k 5 $patience "$TOOLS/hostile" "$endpoint" $rounds >"$tmp/hostile.log" 2>&1 || fail 'a peer that misbehaves got the wrong answer'
-"$SPLITS" status --control "$tmp/host.sock" --json >"$tmp/status.json" || fail 'no status'
+ask "$SPLITS" "$tmp/host.sock" "$tmp/status.json"
 failed=$(grep -c ' session-failed: ' "$tmp/host.log")
 # what is not even ZeroMQ
 for _ in 1 2 3 4 5; do

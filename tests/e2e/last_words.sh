@@ -15,15 +15,25 @@ write_config "$tmp/client.yaml"
 client good "$tmp/client.yaml" "${sets[@]}" || fail "over the good link: status $?"
 
 SPLITS=$PWD/$BUILD/fail/splits
-export SPLIT_FAILPOINTS=server.apply=delay:4000@2
-start_server slow
-unset SPLIT_FAILPOINTS
-"$TOOLS/faulty_link" "${endpoint##*:}" drop down heartbeat 15 >"$tmp/relay.out" &
-started+=("$!")
-wait_for 'the relay' test -s "$tmp/relay.out"
-client run "$tmp/client.yaml" "${sets[@]}" --set "server=tcp://127.0.0.1:$(head -n 1 "$tmp/relay.out")" ||
-	fail "over the link that is lost: status $?: $(tail -n 3 "$tmp/run.log")"
+# second_step: the link was lost in it. A heartbeat says when: on a busy machine another step may be under way by then, and it is played again
+second_step() { grep -q '^INFO session-open: training with .*, from step [12]$' "$tmp/run.log"; }
+for try in 1 2 3 4 5 6; do
+	export SPLIT_FAILPOINTS=server.apply=delay:4000@2
+	start_server slow
+	unset SPLIT_FAILPOINTS
+	"$TOOLS/faulty_link" "${endpoint##*:}" drop down heartbeat 15 >"$tmp/relay.out" &
+	relay=$!
+	started+=("$relay")
+	wait_for 'the relay' test -s "$tmp/relay.out"
+	rm -rf "$tmp/run"
+	client run "$tmp/client.yaml" "${sets[@]}" --set "server=tcp://127.0.0.1:$(head -n 1 "$tmp/relay.out")" ||
+		fail "over the link that is lost: status $?: $(tail -n 3 "$tmp/run.log")"
+	! second_step || break
+	kill -9 "$relay" "$server_pid"
+	wait "$relay" "$server_pid" 2>/dev/null || true
+	rm -f "$tmp/relay.out"
+done
 same_run good run 20
 [ "$(grep -c ' server-lost: ' "$tmp/run.log")" = 1 ] || fail "the link was not lost once"
-grep -q '^INFO session-open: training with .*, from step [12]$' "$tmp/run.log" || fail "not lost in the second step: $(grep session-open "$tmp/run.log")"
+second_step || fail "not lost in the second step: $(grep session-open "$tmp/run.log")"
 ! grep 'steps-lost' "$tmp/run.log" || fail "the next link came before the last words"

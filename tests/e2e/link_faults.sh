@@ -99,11 +99,10 @@ judge() {
 		"$(count .stale host)" "$(count .turned_away host)" "$(count .noticed_ms relay)"
 }
 
-status_of_host() { "$SPLITS" status --control "$tmp/host.sock" --json >"$tmp/host.json"; }
 # the session is over and its last frame counted, as one that was late may come after the client has gone
 settled() {
 	local before=-1 until=$((SECONDS + patience))
-	while status_of_host && { [ "$(count '.sessions | length' host)" != 0 ] || [ "$(count .frames host)" != $before ]; }; do
+	while ask "$SPLITS" "$tmp/host.sock" "$tmp/host.json" && { [ "$(count '.sessions | length' host)" != 0 ] || [ "$(count .frames host)" != $before ]; }; do
 		before=$(count .frames host)
 		[ $SECONDS -lt $until ] || fail "$name: a session stays"
 		sleep 0.1

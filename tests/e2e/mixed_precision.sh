@@ -51,7 +51,7 @@ stands() {
 }
 
 serve
-start_client whole "$tmp/client.yaml" "${small[@]}" --set server="$endpoint"
+start_slow_client 8 500 whole "$tmp/client.yaml" "${small[@]}" --set server="$endpoint"
 wait_for "12 steps" has_steps whole 12
 kill -9 "$client_pid" "$server_pid" || fail "whole: ended before it could be killed"
 wait "$client_pid" "$server_pid" 2>/dev/null || true

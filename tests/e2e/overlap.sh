@@ -58,7 +58,7 @@ for seed in ${SPLIT_LONG:+3 5 7 9 11} 1; do
 done
 
 # ---- killed between two steps, and gone on from what both keep
-start_client ahead-killed "$tmp/client.yaml" "${small[@]}" --set server="$endpoint" "${mixed[@]}"
+start_slow_client 4 500 ahead-killed "$tmp/client.yaml" "${small[@]}" --set server="$endpoint" "${mixed[@]}"
 wait_for "4 steps" has_steps ahead-killed 4
 kill -9 "$client_pid" "$server_pid" || fail "ended before it could be killed"
 wait "$client_pid" "$server_pid" 2>/dev/null || true

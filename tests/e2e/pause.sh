@@ -6,6 +6,12 @@ cd "$(dirname "$0")/../.."
 make_data 320 64
 port=$(free_port)
 serve() { start_server server "listen=tcp://127.0.0.1:$port"; }
+# serve_failing FAILPOINTS: another one in its place
+serve_failing() {
+	kill -TERM "$server_pid"
+	ends_with "$server_pid" 0 $patience "the server"
+	SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=$1 serve
+}
 serve
 write_config "$tmp/client.yaml"
 sets=()
@@ -16,27 +22,20 @@ done
 client undisturbed "$tmp/client.yaml" "${sets[@]}" || fail "the undisturbed run: status $?"
 
 # the server has its side on the disk before the client says that it paused: here it dies when it hears of the pause
-plain_splits=$SPLITS
-kill -TERM "$server_pid"
-ends_with "$server_pid" 0 $patience "the server"
-SPLITS=$PWD/$BUILD/fail/splits
-export SPLIT_FAILPOINTS=server.last=kill
-serve
-unset SPLIT_FAILPOINTS
-start_client died "$tmp/client.yaml" "${sets[@]}"
+serve_failing server.last=kill
+start_slow_client 9 500 died "$tmp/client.yaml" "${sets[@]}"
 wait_for "ten steps" has_steps died 10
 kill -INT "$client_pid"
 ends_with "$client_pid" 0 $patience "the client whose server dies at its pause"
 grep -q '^INFO paused: ' "$tmp/died.log" || fail "it does not say that it paused"
 ! grep 'pause-unsure' "$tmp/died.log" || fail "the server has kept its side, the client does not know"
 ends_with "$server_pid" 137 $patience "the server that hears of the pause"
-SPLITS=$plain_splits
 serve
 client died "$tmp/client.yaml" "${sets[@]}" --resume || fail "the run whose server died at its pause: status $?"
 same_run undisturbed died 120
 ! grep -q 'steps-lost' "$tmp/died.log" || fail "what was paused was lost: $(grep steps-lost "$tmp/died.log")"
 
-start_client paused "$tmp/client.yaml" "${sets[@]}"
+start_slow_client 9 500 paused "$tmp/client.yaml" "${sets[@]}"
 wait_for "ten steps" has_steps paused 10
 kill -INT "$client_pid"
 ends_with "$client_pid" 0 $patience "the interrupted client"
@@ -52,9 +51,8 @@ for again in '' --local; do
 		fail "a run begins anew over an unfinished one: status $rc"
 done
 ls "$tmp/paused" | cmp -s - "$tmp/before" || fail "a run that was not begun has changed the folder"
+serve_failing server.commit=term@25
 start_client paused "$tmp/client.yaml" "${sets[@]}" --resume
-wait_for "forty steps" has_steps paused 40
-kill -TERM "$server_pid"
 ends_with "$server_pid" 0 $patience "the server"
 serve
 ends_with "$client_pid" 0 $patience "the resumed client"
@@ -107,7 +105,7 @@ grep -q '^WARN resume-changed: from step [0-9]* on this is another run: train.ep
 kill -TERM "$server_pid"
 ends_with "$server_pid" 0 $patience "the server that keeps states"
 start_server server "listen=tcp://127.0.0.1:$port" store=
-start_client forgotten "$tmp/client.yaml" "${sets[@]}" --set train.checkpoint_every=2
+start_slow_client 9 500 forgotten "$tmp/client.yaml" "${sets[@]}" --set train.checkpoint_every=2
 wait_for "ten steps" has_steps forgotten 10
 [ "$(grep -c 'so this session cannot be resumed: name a folder in `store`' "$tmp/server.log")" = 1 ] ||
 	fail "what a server without a store says: $(cat "$tmp/server.log")"

@@ -72,10 +72,12 @@ as() { echo --set "auth.secret_key=$tmp/$1.key" --set "auth.server_key=$tmp/serv
 
 # refused NAME WORDS FINGERPRINT [argument]…: splitc ends with 77, soon, with one line that has both
 refused() {
-	local name=$1 words=$2 print=$3 rc=0 from=$EPOCHREALTIME took
+	local name=$1 words=$2 print=$3 rc=0 most=$prompt
 	shift 3
+	# who has no key to try must get to read the server's greeting, which may be cut off some times
+	[ "$name" != 'no key' ] || most=$((patience * 1000))
+	clock_starts
 	client "$name" "$tmp/client.yaml" "$@" || rc=$?
-	took=$(((${EPOCHREALTIME/./} - ${from/./}) / 1000))
 	[ $rc = 77 ] || fail "$name: exit status $rc, not 77"
 	tail -n 1 "$tmp/$name.log" | grep -qF -- "$words" || fail "$name: no word on '$words'"
 	tail -n 1 "$tmp/$name.log" | grep -qF -- "$print" || fail "$name: the fingerprint $print is not named"
@@ -116,8 +118,10 @@ refused() {
 	steps=$(steps_of revoked)
 	wait_for 'the session ended' has_steps revoked $((steps + 5))
 	allow edge-2
+	clock_starts
 	kill -HUP $secure_pid
-	ends_with $revoked_pid 77 $((prompt / 1000)) 'revoked client'
+	ends_with $revoked_pid 77 $patience 'revoked client'
+	clock_within "$prompt" 'revoked client'
 	tail -n 1 "$tmp/revoked.log" | grep -qF "$(print_of edge-1)" || fail 'revoked: the fingerprint is not named'
 	refused 'revoked key' 'does not know' "$(print_of edge-1)" $(as edge-1)
 	client added "$tmp/client.yaml" $(as edge-2) || fail "added: exit status $?"
@@ -136,12 +140,11 @@ for i in 1 2 3; do
 	start_client "stranger $i" "$tmp/client.yaml" $(as stranger)
 done
 wait_for 'the rogues do not stand' grep -q standing "$tmp/rogues.out"
-from=$EPOCHREALTIME
+clock_starts
 # shellcheck disable=SC2046
 client among "$tmp/client.yaml" $(as edge-2) || fail "among rogues: exit status $?"
-took=$(((${EPOCHREALTIME/./} - ${from/./}) / 1000))
+clock_within "$prompt" 'a client among rogues'
 same_run among alone 6
-[ $took -le $prompt ] || fail "among rogues the client took $took ms"
 wait_for 'nobody is cut' grep -q cut "$tmp/rogues.out" # those that say nothing: after 2 s
 grown=$(($(rss) - before))
 kill -TERM $rogues_pid

@@ -83,12 +83,12 @@ for n in $(seq $clients); do
 	lives+=($!)
 	started+=($!)
 done
-sessions() { "$SPLITS" status --control "$tmp/host.sock" --json | jq '.sessions | length'; }
+sessions() { ask "$SPLITS" "$tmp/host.sock" "$tmp/now.json" && jq '.sessions | length' "$tmp/now.json"; }
 : >"$samples"
 from=$SECONDS most=0 highest=0 next=15
 while [ $((SECONDS - from)) -lt "$seconds" ]; do
 	sleep 1
-	n=$(sessions) || fail 'no status'
+	n=$(sessions)
 	[ "$n" -le $most ] || most=$n
 	r=$(rss)
 	[ "$r" -le $highest ] || highest=$r
@@ -97,7 +97,8 @@ while [ $((SECONDS - from)) -lt "$seconds" ]; do
 	touch "$tmp/rest"
 	wait_for 'the clients do not pause' eval '[ "$(sessions)" = 0 ]'
 	sleep 0.2
-	echo "$((SECONDS - from)) $(rss) $("$SPLITS" status --control "$tmp/host.sock" --json | jq .heap_bytes)" >>"$samples"
+	ask "$SPLITS" "$tmp/host.sock" "$tmp/now.json"
+	echo "$((SECONDS - from)) $(rss) $(jq .heap_bytes "$tmp/now.json")" >>"$samples"
 	rm "$tmp/rest"
 	[ $(($(wc -l <"$samples") % 20)) != 0 ] || echo "after $((SECONDS - from)) of $seconds s: $(cat "$tmp"/c*.word | grep -c '^run') runs"
 	next=$((SECONDS - from + 15))
@@ -108,11 +109,11 @@ for pid in "${lives[@]}"; do wait "$pid" || fail 'a client script failed'; done
 runs=$(cat "$tmp"/c*.word | grep -c '^run') resumed=$(cat "$tmp"/c*.word | grep -c '^resumed' || true)
 for n in $(seq $clients); do grep -q '^run' "$tmp/c$n.word" || fail "client $n never finished a run"; done
 kill -0 "$host_pid" || fail 'the server is dead'
-"$SPLITS" status --control "$tmp/host.sock" --json >"$tmp/host.json"
+ask "$SPLITS" "$tmp/host.sock" "$tmp/host.json"
 [ "$(jq .rejected+.malformed "$tmp/host.json")" = 0 ] || fail 'frames were rejected'
 
 kill -TERM "$host_pid" # with a sanitizer, this is when it says what leaked
-ends_with "$host_pid" 0 60 'the server'
+ends_with "$host_pid" 0 "$patience" 'the server'
 
 # COLUMN UNIT: least squares over the samples behind the first fifth
 slope_of() {

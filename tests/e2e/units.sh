@@ -40,9 +40,10 @@ starts() {
 }
 
 starts || fail "a run that has not begun is not started"
+command=${command//"$SPLITC"/$PWD/$BUILD/fail/splitc}
+export SPLIT_FAILPOINTS=client.kept=kill@3
 start first
-wait_for "a checkpoint" compgen -G "$tmp/run/checkpoint-*.safetensors" >/dev/null
-kill -9 "$service_pid"
+unset SPLIT_FAILPOINTS
 ends_with "$service_pid" 137 $patience "the killed run"
 starts || fail "a run that was killed is not started"
 start second

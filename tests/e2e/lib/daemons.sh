@@ -163,6 +163,17 @@ start_client() {
 	started+=("$client_pid")
 }
 
+# start_slow_client STEP MS NAME CONFIG [argument]…: … whose steps take so long from that one on, so that it is still there to be
+# interrupted or killed when the script gets to it: steps take 3 ms, and a busy machine may keep a script waiting for seconds.
+start_slow_client() {
+	local plain=$SPLITC
+	SPLITC=$PWD/$BUILD/fail/splitc
+	export SPLIT_FAILPOINTS=client.apply=delay:$2@$1+
+	start_client "${@:3}"
+	unset SPLIT_FAILPOINTS
+	SPLITC=$plain
+}
+
 # ends_with PID STATUS SECONDS WHAT: the process ends within SECONDS, with STATUS
 ends_with() {
 	local rc=0 until=$((SECONDS + $3))
@@ -173,6 +184,28 @@ ends_with() {
 	done
 	wait "$1" || rc=$?
 	[ $rc = "$2" ] || fail "$4: exit status $rc, not $2"
+}
+
+# clock_starts; clock_within MS WHAT: no more than MS since then, and as long as a busy machine has kept a process waiting meanwhile
+# (how late sleeps of 50 ms were, added up). $took
+clock_starts() {
+	[ -n "${clock_pid:-}" ] || { clock_listens & clock_pid=$!; started+=("$clock_pid"); }
+	: >"$tmp/clock.late"
+	began=${EPOCHREALTIME/./}
+}
+clock_listens() {
+	local from
+	while :; do
+		from=${EPOCHREALTIME/./}
+		sleep 0.05
+		echo $(((${EPOCHREALTIME/./} - from) / 1000 - 50)) >>"$tmp/clock.late"
+	done
+}
+clock_within() {
+	local late
+	took=$(((${EPOCHREALTIME/./} - began) / 1000))
+	late=$(awk '{n += $1} END {print n + 0}' "$tmp/clock.late")
+	[ $took -le $(($1 + late)) ] || fail "$2: took $took ms, not $1; a process was kept waiting for $late ms"
 }
 
 # at_point NAME POINT: a process whose log is NAME's stands at that failpoint, or has passed it
