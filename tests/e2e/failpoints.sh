@@ -16,9 +16,12 @@ case_of() {
 	client_lives=() server_lives=()
 	if [ "$2" = c ]; then client_lives=("${lives[@]}"); else server_lives=("${lives[@]}"); fi
 	settings "${codecs[$5]}"
-	play $kills
+	local left try
+	for try in 1 2 3; do # a life that was to leave a file is over before it, where the disk's thread is kept waiting
+		play $kills
+		[ $killed -lt $kills ] || break
+	done
 	[ $killed -ge $kills ] || fail "$what: never passed"
-	local left
 	left=$(find "$run" "$store" -name '*.tmp' | head -n 1)
 	[ -z "$left" ] || fail "$what: $left is left"
 	same_run "../${shared##*/}/undisturbed-$5" run $steps || fail "$what"

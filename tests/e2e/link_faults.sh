@@ -30,12 +30,13 @@ must() { [ "$(count "$3" "$1")" = true ] || fail "$name: $2: $(jq -c 'del(.sessi
 # listen, starved: how late a sleep of 50 ms has been at most meanwhile. Where it is a heartbeat, processes are kept waiting that
 # have to be heard: links are lost by themselves, and what is counted then says nothing. It is played again, a few times.
 listen() {
+	local from late most=0
 	echo 0 >"$tmp/late"
 	while :; do
-		local from=${EPOCHREALTIME/./} late
+		from=${EPOCHREALTIME/./}
 		sleep 0.05
 		late=$(((${EPOCHREALTIME/./} - from) / 1000 - 50))
-		[ $late -le "$(cat "$tmp/late")" ] || echo $late >"$tmp/late"
+		[ $late -le $most ] || { most=$late && echo $late >"$tmp/late"; }
 	done
 }
 starved() {

