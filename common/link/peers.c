@@ -12,6 +12,7 @@ struct slot {
 	sl_peer number; /* serial << SLOT_BITS | slot; 0: free */
 	uint8_t id[SL_PEER_ID_BYTES];
 	bool gone, claimed;
+	int fd;            /* of its connection; -1: not known */
 	struct sl_key key; /* where claimed */
 	int list;          /* which it is in, or NONE */
 	int prev, next;    /* in that list; of a free slot: next free one */
@@ -19,6 +20,7 @@ struct slot {
 };
 
 struct sl_peers {
+	struct sl_crowd *crowd;
 	struct slot *slot;
 	int cap, used, free;
 	int count[LISTS];
@@ -26,7 +28,7 @@ struct sl_peers {
 	int bucket[BUCKETS];
 };
 
-enum sl_err sl_peers_open(struct sl_peers **out, struct sl_fail *fail)
+enum sl_err sl_peers_open(struct sl_peers **out, struct sl_crowd *crowd, struct sl_fail *fail)
 {
 	struct sl_peers *peers = calloc(1, sizeof *peers);
 
@@ -36,6 +38,7 @@ enum sl_err sl_peers_open(struct sl_peers **out, struct sl_fail *fail)
 		free(peers);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "peer table: out of memory");
 	}
+	peers->crowd = crowd;
 	peers->cap = FIRST_SLOTS;
 	peers->used = LISTS;
 	peers->free = NONE;
@@ -102,6 +105,8 @@ static void drop(struct sl_peers *peers, int i)
 	while (*link != i)
 		link = &peers->slot[*link].chain;
 	*link = s->chain;
+	if (peers->crowd && s->list != STRANGERS)
+		sl_crowd_leave(peers->crowd, s->fd, s->number);
 	list_remove(peers, i);
 	s->number = 0;
 	s->next = peers->free;
@@ -130,7 +135,7 @@ static int take_slot(struct sl_peers *peers)
 	return peers->used++;
 }
 
-sl_peer sl_peers_seen(struct sl_peers *peers, const void *id, size_t len)
+sl_peer sl_peers_seen(struct sl_peers *peers, const void *id, size_t len, int fd)
 {
 	struct slot *s;
 	int i, *link;
@@ -154,7 +159,8 @@ sl_peer sl_peers_seen(struct sl_peers *peers, const void *id, size_t len)
 	if (i == NONE)
 		return 0;
 	s = &peers->slot[i];
-	*s = (struct slot){.number = ++peers->serial << SLOT_BITS | (uint64_t)i, .list = NONE, .chain = *link};
+	*s = (struct slot){
+		.number = ++peers->serial << SLOT_BITS | (uint64_t)i, .fd = fd, .list = NONE, .chain = *link};
 	memcpy(s->id, id, SL_PEER_ID_BYTES);
 	*link = i;
 	list_append(peers, STRANGERS, i);
@@ -167,8 +173,11 @@ const uint8_t *sl_peers_address(struct sl_peers *peers, sl_peer peer)
 
 	if (!s)
 		return NULL;
-	if (s->list == STRANGERS)
+	if (s->list == STRANGERS) {
 		list_remove(peers, (int)(s - peers->slot));
+		if (peers->crowd)
+			sl_crowd_settle(peers->crowd, s->fd, peer);
+	}
 	return s->id;
 }
 

@@ -6,17 +6,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/link/transport.h"
+#include "common/link/crowd.h"
 
 enum { SL_PEER_ID_BYTES = 5 }; /* of an id that ZeroMQ made: 0 and four bytes */
 
 struct sl_peers;
 
-enum sl_err sl_peers_open(struct sl_peers **out, struct sl_fail *fail) SL_MUST_CHECK;
+/* `crowd`, borrowed, hears which connections have a peer that is no stranger; NULL: nobody does. */
+enum sl_err sl_peers_open(struct sl_peers **out, struct sl_crowd *crowd, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_peers_close(struct sl_peers *peers); /* NULL is fine */
 
-/* The number of the peer with this id, new or old; 0: the table is full, or the id is not one that ZeroMQ made. */
-sl_peer sl_peers_seen(struct sl_peers *peers, const void *id, size_t len);
+/* The number of the peer with this id, new or old; 0: the table is full, or the id is not one that ZeroMQ made. `fd`:
+ * of its connection, -1: not known. */
+sl_peer sl_peers_seen(struct sl_peers *peers, const void *id, size_t len, int fd);
 /* Its id, SL_PEER_ID_BYTES long; NULL for a number that is not, or no longer, in the table. From now on no stranger. */
 const uint8_t *sl_peers_address(struct sl_peers *peers, sl_peer peer);
 /* Whose messages come from here: the first call keeps the key, later ones say whether it is still the same. */

@@ -18,7 +18,7 @@ struct sl_transport;
 typedef uint64_t sl_peer;
 enum { SL_PEER_SERVER = 1 };
 
-enum { SL_TRANSPORT_STRANGERS = 256, SL_TRANSPORT_PEERS = 16384 };
+enum { SL_TRANSPORT_STRANGERS = 256, SL_TRANSPORT_PEERS = 16384, SL_TRANSPORT_CROWD = 2048 };
 
 struct sl_transport_events {
 	/* Header and payload are valid during the call only. */
@@ -81,7 +81,9 @@ enum sl_err sl_transport_send(struct sl_transport *transport, sl_peer peer, stru
 bool sl_transport_peer_key(const struct sl_transport *transport, sl_peer peer, struct sl_key *out);
 /* Forgets a peer (its later messages get a new number); what was sent to it still leaves. A bound transport remembers
  * at most SL_TRANSPORT_STRANGERS peers that it never sent anything, dropping the one silent for longest, and at most
- * SL_TRANSPORT_PEERS at all, ignoring newcomers: so whoever answers a peer must forget it in the end. */
+ * SL_TRANSPORT_PEERS at all, ignoring newcomers: so whoever answers a peer must forget it in the end. Of connections
+ * whose peer has no number, is a stranger or forgotten, at most SL_TRANSPORT_CROWD stand, or half as many as the
+ * process may have descriptors; forgotten ones are cut first, then the oldest. */
 void sl_transport_forget(struct sl_transport *transport, sl_peer peer);
 /* Every payload still owned is released before this returns, or soon after from another thread: memory behind
  * payloads must outlive it by `linger_ms`. Blocks at most that long. No event comes after it. NULL is fine. */

@@ -54,6 +54,7 @@ struct zmq_transport {
 	struct sl_timer *retry;
 	bool retrying;
 	struct sl_peers *peers;          /* of a bound one */
+	struct sl_crowd *crowd;          /* of a bound one: its connections that no peer has */
 	struct sl_zap *zap;              /* of a bound one with auth */
 	bool busy, lost;                 /* of a connected one */
 	struct sl_handshakes handshakes; /* of a connected one */
@@ -354,7 +355,8 @@ static bool receive_one(struct zmq_transport *t)
 		if (more(&header))
 			two = receive(t->socket, &payload) >= 0;
 		if (t->bound)
-			peer = sl_peers_seen(t->peers, zmq_msg_data(&id), zmq_msg_size(&id));
+			peer = sl_peers_seen(t->peers, zmq_msg_data(&id), zmq_msg_size(&id),
+					     zmq_msg_get(&header, ZMQ_SRCFD));
 		fault = fault_of(t, &header, &payload, two);
 		if (t->zap && peer && !is_whose_it_was(t, peer, two ? &payload : &header)) {
 			peer = 0;
@@ -373,30 +375,38 @@ static bool receive_one(struct zmq_transport *t)
 	return got;
 }
 
-static void readable(void *arg)
-{
-	struct zmq_transport *t = arg;
-
-	for (int i = 0; i < DRAIN_MESSAGES && !t->closing && receive_one(t); i++)
-		;
-}
-
 static void monitor_readable(void *arg)
 {
 	struct zmq_transport *t = arg;
 	int event, value;
 
 	while (sl_zsocket_read(t->monitor, &event, &value)) {
-		if (event == ZMQ_EVENT_DISCONNECTED) {
+		if (event == ZMQ_EVENT_LISTENING || event == ZMQ_EVENT_CONNECTED) {
+			sl_zsocket_keep_unsent_short(value);
+		} else if (event == ZMQ_EVENT_ACCEPTED) {
+			sl_crowd_came(t->crowd, value);
+		} else if (event == ZMQ_EVENT_DISCONNECTED && t->bound) {
+			sl_crowd_went(t->crowd, value);
+		} else if (event == ZMQ_EVENT_DISCONNECTED) {
 			/* also said of a connection that never stood */
 			t->lost |= t->handshakes.done;
 			t->handshakes.done = false;
-		} else if (event == ZMQ_EVENT_CONNECTED) {
-			sl_zsocket_keep_unsent_short(value);
 		} else {
 			sl_handshake_event(&t->handshakes, event, value);
 		}
 	}
+	if (t->bound)
+		sl_crowd_thin(t->crowd);
+}
+
+static void readable(void *arg)
+{
+	struct zmq_transport *t = arg;
+
+	if (t->bound)
+		monitor_readable(t); /* a message may be of a connection that is not known yet */
+	for (int i = 0; i < DRAIN_MESSAGES && !t->closing && receive_one(t); i++)
+		;
 }
 
 /* ---- opening and closing */
@@ -410,6 +420,7 @@ static void transport_free(struct zmq_transport *t)
 		t->slabs = next;
 	}
 	sl_peers_close(t->peers);
+	sl_crowd_close(t->crowd);
 	free(t);
 }
 
@@ -447,9 +458,8 @@ static void zmq_transport_close(struct sl_transport *transport, int linger_ms)
 
 static enum sl_err open_monitor(struct zmq_transport *t, struct sl_loop *loop, struct sl_fail *fail)
 {
-	enum sl_err err = sl_zsocket_monitor(t->context, t->socket,
-					     ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED | sl_handshake_events(),
-					     &t->monitor, fail);
+	int events = t->bound ? ZMQ_EVENT_LISTENING | ZMQ_EVENT_ACCEPTED : ZMQ_EVENT_CONNECTED | sl_handshake_events();
+	enum sl_err err = sl_zsocket_monitor(t->context, t->socket, events | ZMQ_EVENT_DISCONNECTED, &t->monitor, fail);
 
 	if (err)
 		return err;
@@ -460,12 +470,13 @@ static enum sl_err open_monitor(struct zmq_transport *t, struct sl_loop *loop, s
 
 static enum sl_err attach(struct zmq_transport *t, const struct sl_transport_conf *conf, struct sl_fail *fail)
 {
-	int rc = t->bound ? SL_FAILPOINT_CALL(SL_FP_LINK_BIND, sl_zsocket_bind(t->context, t->socket, conf->endpoint))
+	int rc = t->bound ? SL_FAILPOINT_CALL(SL_FP_LINK_BIND, zmq_bind(t->socket, conf->endpoint))
 			  : SL_FAILPOINT_CALL(SL_FP_LINK_CONNECT, zmq_connect(t->socket, conf->endpoint));
 
 	if (rc < 0)
 		return sl_fail_set(fail, errno == EINVAL ? SL_ERR_CONFIG : SL_ERR_UNAVAILABLE, "cannot %s %s: %s",
 				   t->bound ? "listen on" : "connect to", conf->endpoint, zmq_strerror(errno));
+	monitor_readable(t); /* that it listens: before it can have accepted much */
 	return sl_zsocket_endpoint(t->socket, t->endpoint, sizeof t->endpoint, fail);
 }
 
@@ -549,13 +560,15 @@ enum sl_err sl_transport_zmq_open(struct sl_transport **out, struct sl_loop *loo
 	if (!err)
 		err = sl_timer_open(&t->retry, loop, retry, t, fail);
 	if (!err && bind)
-		err = sl_peers_open(&t->peers, fail);
+		err = sl_crowd_open(&t->crowd, SL_TRANSPORT_CROWD, fail);
+	if (!err && bind)
+		err = sl_peers_open(&t->peers, t->crowd, fail);
 	if (!err)
 		err = sl_zsocket_options(t->socket, bind, conf, fail);
 	if (!err && conf->auth)
 		err = bind ? sl_curve_guard(&t->zap, t->context, t->socket, conf->auth, fail)
 			   : sl_curve_client(t->socket, conf->auth, fail);
-	if (!err && !bind)
+	if (!err)
 		err = open_monitor(t, loop, fail);
 	if (!err)
 		err = attach(t, conf, fail);

@@ -63,7 +63,9 @@ enum sl_err sl_zsocket_monitor(void *context, void *socket, int events, void **o
 	static const char address[] = "inproc://monitor"; /* the context is ours alone */
 
 	*out = zmq_socket(context, ZMQ_PAIR);
+	/* ZeroMQ's thread waits for room: without a high-water mark it never has to */
 	if (!*out || zmq_setsockopt(*out, ZMQ_RCVTIMEO, &(int){0}, sizeof(int)) < 0 ||
+	    zmq_setsockopt(*out, ZMQ_RCVHWM, &(int){0}, sizeof(int)) < 0 ||
 	    zmq_socket_monitor(socket, address, events) < 0 || zmq_connect(*out, address) < 0)
 		return sl_fail_set(fail, SL_ERR_OS, "ZeroMQ monitor: %s", zmq_strerror(errno));
 	return SL_OK;
@@ -100,21 +102,6 @@ void sl_zsocket_unmonitor(void *socket, void **monitor)
 void sl_zsocket_keep_unsent_short(int fd)
 {
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){NOTSENT_BYTES}, sizeof(int));
-}
-
-/* The sockets that a listening one accepts have its options. */
-int sl_zsocket_bind(void *context, void *socket, const char *endpoint)
-{
-	struct sl_fail fail;
-	void *monitor = NULL;
-	bool told = sl_zsocket_monitor(context, socket, ZMQ_EVENT_LISTENING, &monitor, &fail) == SL_OK;
-	int rc = zmq_bind(socket, endpoint), cause = errno, event, fd;
-
-	if (rc == 0 && told && sl_zsocket_read(monitor, &event, &fd))
-		sl_zsocket_keep_unsent_short(fd);
-	sl_zsocket_unmonitor(socket, &monitor);
-	errno = cause;
-	return rc;
 }
 
 /* A socket of both IP versions gives "tcp://[::ffff:127.0.0.1]:5570": written the way users do. */

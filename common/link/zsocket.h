@@ -8,18 +8,17 @@
 enum sl_err sl_zsocket_options(void *socket, bool bound, const struct sl_transport_conf *conf,
 			       struct sl_fail *fail) SL_MUST_CHECK;
 
-/* `events` of `socket` can be read from *out, without waiting. One monitor a context at a time. *out may be set on
- * failure too: sl_zsocket_unmonitor takes it, and NULL. */
+/* `events` of `socket` can be read from *out, without waiting; any number of them waits there. One monitor a context at
+ * a time. *out may be set on failure too: sl_zsocket_unmonitor takes it, and NULL. */
 enum sl_err sl_zsocket_monitor(void *context, void *socket, int events, void **out, struct sl_fail *fail) SL_MUST_CHECK;
 /* The next event, without waiting for one longer than the monitor's ZMQ_RCVTIMEO says; false: none. */
 bool sl_zsocket_read(void *monitor, int *event, int *value);
 void sl_zsocket_unmonitor(void *socket, void **monitor);
 
-/* zmq_bind, errno kept, with what is below for each connection to come. */
-int sl_zsocket_bind(void *context, void *socket, const char *endpoint);
 /* A TCP socket's send buffer grows to megabytes, and a gradient would stand behind them however empty the queues before
  * it are. So TCP takes little beyond what is on its way; parts then also come back when they have left, which is what
- * rates are measured by. Without consequence where it fails: other transports do not know it. */
+ * rates are measured by. What a listening socket accepts later has it too. Without consequence where it fails: other
+ * transports do not know it. */
 void sl_zsocket_keep_unsent_short(int fd);
 
 /* Where it is bound or connected to, as users write it. */

@@ -13,7 +13,7 @@ static sl_peer seen(struct sl_peers *peers, uint32_t n)
 {
 	uint8_t id[SL_PEER_ID_BYTES] = {0, (uint8_t)(n >> 24), (uint8_t)(n >> 16), (uint8_t)(n >> 8), (uint8_t)n};
 
-	return sl_peers_seen(peers, id, sizeof id);
+	return sl_peers_seen(peers, id, sizeof id, -1);
 }
 
 static void strangers_are_bounded_and_acquaintances_stay(void **state)
@@ -22,7 +22,7 @@ static void strangers_are_bounded_and_acquaintances_stay(void **state)
 	sl_peer known, quiet, talker, other;
 
 	(void)state;
-	assert_int_equal(sl_peers_open(&peers, NULL), SL_OK);
+	assert_int_equal(sl_peers_open(&peers, NULL, NULL), SL_OK);
 	known = seen(peers, 1);
 	quiet = seen(peers, 2);
 	talker = seen(peers, 3);
@@ -45,7 +45,7 @@ static void a_full_table_ignores_newcomers(void **state)
 	sl_peer first = 0;
 
 	(void)state;
-	assert_int_equal(sl_peers_open(&peers, NULL), SL_OK);
+	assert_int_equal(sl_peers_open(&peers, NULL, NULL), SL_OK);
 	for (uint32_t n = 0; n < SL_TRANSPORT_PEERS; n++) {
 		sl_peer p = seen(peers, n);
 
@@ -66,7 +66,7 @@ static void flagged_peers_are_listed_once_in_order(void **state)
 	bool gone;
 
 	(void)state;
-	assert_int_equal(sl_peers_open(&peers, NULL), SL_OK);
+	assert_int_equal(sl_peers_open(&peers, NULL, NULL), SL_OK);
 	a = seen(peers, 1), b = seen(peers, 2), c = seen(peers, 3);
 	sl_peers_flag(peers, b, false);
 	sl_peers_flag(peers, a, false);

@@ -1,0 +1,258 @@
+/* Connections that no session has: how many may stand, and who has to go. */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <arpa/inet.h>
+#include <cmocka.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "common/link/crowd.h"
+#include "tests/support/fake_peer.h"
+#include "tests/support/link_end.h"
+
+/* ---- the table */
+
+enum { PAIRS = 8, LIMIT = 3 };
+
+struct pairs {
+	int ours[PAIRS], theirs[PAIRS];
+	struct sl_crowd *crowd;
+};
+
+static void open_pairs(struct pairs *p)
+{
+	assert_int_equal(sl_crowd_open(&p->crowd, LIMIT, NULL), SL_OK);
+	for (int i = 0; i < PAIRS; i++) {
+		int fd[2];
+
+		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+		p->ours[i] = fd[0];
+		p->theirs[i] = fd[1];
+		sl_crowd_came(p->crowd, fd[0]);
+	}
+	assert_int_equal(sl_crowd_count(p->crowd), PAIRS);
+}
+
+static bool is_cut(int fd)
+{
+	char byte;
+	ssize_t n = recv(fd, &byte, 1, MSG_DONTWAIT);
+
+	return n == 0 || (n < 0 && errno != EAGAIN);
+}
+
+/* `cut`: a letter for each pair, x where it must be cut. */
+static void close_pairs(struct pairs *p, const char *cut)
+{
+	for (int i = 0; i < PAIRS; i++) {
+		if (is_cut(p->theirs[i]) != (cut[i] == 'x'))
+			fail_msg("pair %d of %s", i, cut);
+		close(p->ours[i]);
+		close(p->theirs[i]);
+	}
+	sl_crowd_close(p->crowd);
+}
+
+static void the_oldest_go_first(void **state)
+{
+	struct pairs p;
+
+	(void)state;
+	open_pairs(&p);
+	sl_crowd_thin(p.crowd);
+	assert_int_equal(sl_crowd_count(p.crowd), LIMIT);
+	sl_crowd_thin(p.crowd);
+	assert_int_equal(sl_crowd_count(p.crowd), LIMIT);
+	close_pairs(&p, "xxxxx...");
+}
+
+static void who_has_a_session_is_not_of_them(void **state)
+{
+	struct pairs p;
+
+	(void)state;
+	open_pairs(&p);
+	sl_crowd_settle(p.crowd, p.ours[0], 70);
+	sl_crowd_settle(p.crowd, p.ours[2], 72);
+	sl_crowd_thin(p.crowd);
+	assert_int_equal(sl_crowd_count(p.crowd), LIMIT);
+	close_pairs(&p, ".x.xx...");
+}
+
+static void who_had_his_turn_goes_before_all(void **state)
+{
+	struct pairs p;
+
+	(void)state;
+	open_pairs(&p);
+	for (int i = 0; i < 6; i++)
+		sl_crowd_settle(p.crowd, p.ours[i], 70 + (sl_peer)i);
+	sl_crowd_leave(p.crowd, p.ours[1], 71);
+	sl_crowd_leave(p.crowd, p.ours[0], 71); /* not whose it is */
+	sl_crowd_thin(p.crowd);
+	assert_int_equal(sl_crowd_count(p.crowd), LIMIT);
+	sl_crowd_leave(p.crowd, p.ours[4], 74);
+	sl_crowd_leave(p.crowd, p.ours[5], 75);
+	sl_crowd_thin(p.crowd);
+	close_pairs(&p, "....xx..");
+}
+
+static void a_descriptor_is_used_again(void **state)
+{
+	struct pairs p;
+
+	(void)state;
+	open_pairs(&p);
+	sl_crowd_settle(p.crowd, p.ours[0], 70);
+	for (int i = 0; i < 6; i++)
+		sl_crowd_went(p.crowd, p.ours[i]);
+	sl_crowd_went(p.crowd, p.ours[0]);
+	assert_int_equal(sl_crowd_count(p.crowd), 2);
+	sl_crowd_came(p.crowd, p.ours[0]);
+	sl_crowd_leave(p.crowd, p.ours[0], 70); /* of the one before */
+	sl_crowd_came(p.crowd, p.ours[7]);      /* its end was missed */
+	assert_int_equal(sl_crowd_count(p.crowd), 3);
+	sl_crowd_came(p.crowd, p.ours[1]);
+	sl_crowd_thin(p.crowd);
+	close_pairs(&p, "......x.");
+}
+
+static void other_numbers_are_nobody(void **state)
+{
+	static const int bad[] = {-1, -1000, 1 << 30, 63, 64, 1 << 16};
+	struct sl_crowd *c;
+
+	(void)state;
+	assert_int_equal(sl_crowd_open(&c, LIMIT, NULL), SL_OK);
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		sl_crowd_settle(c, bad[i], 1);
+		sl_crowd_leave(c, bad[i], 1);
+		sl_crowd_leave(c, bad[i], 0);
+		sl_crowd_went(c, bad[i]);
+	}
+	assert_int_equal(sl_crowd_count(c), 0);
+	sl_crowd_came(c, -1);
+	sl_crowd_came(c, 1 << 30);
+	assert_int_equal(sl_crowd_count(c), 0);
+	sl_crowd_thin(c);
+	sl_crowd_close(c);
+	sl_crowd_close(NULL);
+}
+
+/* ---- a server */
+
+enum { FDS = 256, STRANGERS = 300, ROUND = 20, SETTLE_MS = 20, ENOUGH_FDS = 2048 };
+
+static rlim_t allow_fds(rlim_t n)
+{
+	struct rlimit r;
+	rlim_t before;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &r), 0);
+	before = r.rlim_cur;
+	if (r.rlim_max != RLIM_INFINITY && r.rlim_max < n)
+		skip();
+	r.rlim_cur = n;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &r), 0);
+	return before;
+}
+
+/* A client of ZeroMQ's that has finished its handshake and says nothing. */
+static int stranger(const char *endpoint)
+{
+	static const char ready[] = "\4\34\5READY\13Socket-Type\0\0\0\6DEALER";
+	const struct fake_greeting g = fake_greeting("NULL");
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	to.sin_port = htons((uint16_t)atoi(strrchr(endpoint, ':') + 1));
+	assert_true(fd >= 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+	(void)!send(fd, g.byte, sizeof g.byte, MSG_NOSIGNAL);
+	(void)!send(fd, ready, sizeof ready - 1, MSG_NOSIGNAL);
+	return fd;
+}
+
+static bool stands(int fd)
+{
+	char heard[256];
+	ssize_t n;
+
+	do
+		n = recv(fd, heard, sizeof heard, MSG_DONTWAIT);
+	while (n > 0);
+	return n < 0 && errno == EAGAIN;
+}
+
+static void ping(struct link_end *client, struct link_end *server)
+{
+	server->echo = true;
+	client->stop_at = client->messages + 1;
+	link_end_send_when_writable(client, "ping");
+	link_end_run(client->loop);
+	assert_int_equal(client->messages, client->stop_at);
+}
+
+static void strangers_take_neither_places_nor_sessions(void **state)
+{
+	struct sl_loop *loop = link_end_open_loop();
+	struct link_end server, good, refused, newcomer;
+	int fd[STRANGERS], standing = 0;
+	rlim_t before;
+
+	(void)state;
+	before = allow_fds(FDS);
+	link_end_open_server(&server, loop, "tcp://127.0.0.1:*");
+	allow_fds(ENOUGH_FDS);
+	link_end_open_client(&good, loop, sl_transport_endpoint(server.transport));
+	link_end_open_client(&refused, loop, sl_transport_endpoint(server.transport));
+	ping(&good, &server);
+	ping(&refused, &server);
+	sl_transport_forget(server.transport, server.peer);
+	for (int i = 0; i < STRANGERS; i++) {
+		fd[i] = stranger(sl_transport_endpoint(server.transport));
+		if (i % ROUND == ROUND - 1)
+			link_end_run_for(loop, SETTLE_MS);
+	}
+	link_end_open_client(&newcomer, loop, sl_transport_endpoint(server.transport));
+	ping(&newcomer, &server);
+	ping(&good, &server);
+	link_end_run_for(loop, 200);
+	for (int i = 0; i < STRANGERS; i++)
+		standing += stands(fd[i]);
+	assert_in_range(standing, FDS / 2 - 2, FDS / 2);
+	assert_true(stands(fd[STRANGERS - 1]));
+	assert_int_equal(good.lost + newcomer.lost, 0);
+	assert_int_equal(refused.lost, 1);
+	for (int i = 0; i < STRANGERS; i++)
+		close(fd[i]);
+	sl_transport_close(good.transport, 0);
+	sl_transport_close(refused.transport, 0);
+	sl_transport_close(newcomer.transport, 0);
+	sl_transport_close(server.transport, 0);
+	sl_loop_close(loop);
+	allow_fds(before);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_oldest_go_first),
+		cmocka_unit_test(who_has_a_session_is_not_of_them),
+		cmocka_unit_test(who_had_his_turn_goes_before_all),
+		cmocka_unit_test(a_descriptor_is_used_again),
+		cmocka_unit_test(other_numbers_are_nobody),
+		cmocka_unit_test(strangers_take_neither_places_nor_sessions),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
