@@ -62,18 +62,17 @@ static void cut(struct sl_handshakes *h)
 {
 	char server[SL_FINGERPRINT], print[SL_FINGERPRINT];
 
-	h->cut++;
-	/* A plain connection can be cut for any reason, and one that once stood has the right keys. */
-	if (h->auth && !h->ever && !(h->auth->met && *h->auth->met) && h->cut >= CUTS && !h->probe &&
-	    (h->theirs == SL_GREETING_PART || h->theirs == SL_GREETING_CURVE)) {
-		sl_key_fingerprint(h->auth->server, server);
-		sl_fail_set(&h->refusal, SL_ERR_AUTH,
-			    "%s cuts the handshake: its key is not %s (auth.server_key)%s; this client's key is %s",
-			    h->endpoint, server, h->theirs == SL_GREETING_CURVE ? "" : ", or it has no auth section",
-			    own_print(h, print));
+	/* Only who has been heard to ask for keys cuts for their sake, and one that once let this client in has the
+	 * right ones: else it is the network, another service, or a server that hangs. */
+	if (++h->cut < CUTS || h->theirs != SL_GREETING_CURVE || !h->auth || h->ever ||
+	    (h->auth->met && *h->auth->met)) {
+		probe(h);
 		return;
 	}
-	probe(h);
+	sl_key_fingerprint(h->auth->server, server);
+	sl_fail_set(&h->refusal, SL_ERR_AUTH,
+		    "%s cuts the handshake: its key is not %s (auth.server_key); this client's key is %s", h->endpoint,
+		    server, own_print(h, print));
 }
 
 void sl_handshake_event(struct sl_handshakes *h, int event, int value)
