@@ -225,10 +225,12 @@ enum sl_err sl_on_refuse(struct sl_session *s, const struct sl_event *ev, uint64
 {
 	const struct sl_refuse *r = &ev->frame->u.refuse;
 	enum sl_err code = r->code < SL_ERR_COUNT && r->code ? (enum sl_err)r->code : SL_ERR_PROTOCOL;
+	/* it shuts down, or has not heard of this side for long: nothing was asked for that could be refused */
+	bool ended = code == SL_ERR_UNAVAILABLE || code == SL_ERR_PEER_LOST;
 
 	(void)now_ms;
-	return sl_fail_set(&out->fail, code, "the %s refused: %s", s->role == SL_SESSION_CLIENT ? "server" : "client",
-			   r->text);
+	return sl_fail_set(&out->fail, code, "the %s %s: %s", s->role == SL_SESSION_CLIENT ? "server" : "client",
+			   ended ? "ended the session" : "refused", r->text);
 }
 
 static void end(struct sl_session *s, struct sl_outbox *out, bool tell_peer)

@@ -462,6 +462,18 @@ static void a_refusal_of_no_epoch_counts(void **state)
 	assert_int_equal(rig.side[RIG_SERVER].in.count, 1); /* Hello: a REFUSE is not answered by another */
 }
 
+/* A server that shuts down refuses nothing. */
+static void an_end_is_no_refusal(void **state)
+{
+	const struct sl_frame f = {.kind = SL_FRAME_REFUSE, .u.refuse = {SL_ERR_UNAVAILABLE, "the server shuts down"}};
+
+	(void)state;
+	rig_open(&rig, &conf);
+	assert_int_equal(rig_event(&rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_OPEN}), SL_OK);
+	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_UNAVAILABLE);
+	assert_string_equal(rig.side[RIG_CLIENT].fail.text, "the server ended the session: the server shuts down");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -477,6 +489,7 @@ int main(void)
 		cmocka_unit_test(older_epochs_are_dropped_and_counted),
 		cmocka_unit_test(newer_epochs_are_refused),
 		cmocka_unit_test(a_refusal_of_no_epoch_counts),
+		cmocka_unit_test(an_end_is_no_refusal),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
