@@ -8,10 +8,12 @@ command -v curl >/dev/null || { echo 'no curl'; exit 77; }
 make_data 480 24
 start_server host metrics=127.0.0.1:0
 write_config "$tmp/client.yaml"
-start_client run "$tmp/client.yaml" --set link.timeout_ms=60000 --set train.epochs=100000 --set train.optimizer.lr=0.002 --set metrics='[::1]:0'
-sleep 0.2
+endless=("$tmp/client.yaml" --set link.timeout_ms=60000 --set train.epochs=100000 --set train.optimizer.lr=0.002)
+steps_or_end() { has_steps run 5 || ! kill -0 "$client_pid"; }
+start_client run "${endless[@]}" --set metrics='[::1]:0'
+wait_for 'no steps, and no end' steps_or_end
 if ! kill -0 "$client_pid" 2>/dev/null; then # a host without IPv6
-	start_client run "$tmp/client.yaml" --set link.timeout_ms=60000 --set train.epochs=100000 --set train.optimizer.lr=0.002 --set metrics=localhost:0
+	start_client run "${endless[@]}" --set metrics=localhost:0
 fi
 wait_for 'no steps' has_steps run 5
 url_of() { sed -n 's/^INFO metrics: on \(http:[^ ]*\)$/\1/p' "$tmp/$1.log"; }
@@ -79,9 +81,9 @@ grep -qF -- "--set metrics: cannot listen on 127.0.0.1:$port: address already in
 step=$(value "$client_url" split_session_step)
 wait_for 'the run stands still' more "$client_url"
 kill -INT "$client_pid"
-ends_with "$client_pid" 0 10 'client'
+ends_with "$client_pid" 0 $patience 'client'
 kill "$server_pid"
-ends_with "$server_pid" 0 10 'server'
+ends_with "$server_pid" 0 $patience 'server'
 
 # by default there is none; beyond loopback it says so
 start_server plain
