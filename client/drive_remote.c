@@ -75,6 +75,20 @@ static void give_up(struct drive *d, enum sl_err err)
 	end(d);
 }
 
+/* Nothing is closed: with a task that does not end nothing can be. */
+static void end_at_once(struct drive *d, enum sl_err err)
+{
+	d->err = err;
+	d->at_once = d->setup->in_use = true;
+	sl_loop_stop(d->loop);
+}
+
+static void say_hung(struct drive *d, uint64_t busy_ms)
+{
+	end_at_once(d, sl_fail_set(d->fail, SL_ERR_DEVICE, "a task has run for %llu s (watchdog_s is %d)%s",
+				   (unsigned long long)busy_ms / 1000, d->setup->conf->watchdog_s, d->goes_on));
+}
+
 static void begin_batch(struct drive *d)
 {
 	const struct sl_batch *b = d->batch;
@@ -101,7 +115,6 @@ static void release_batch(struct drive *d)
 }
 
 static void advance(struct drive *d);
-static void say_hung(struct drive *d, uint64_t busy_ms);
 
 /* Loaders to where the run stands; only while none owes a batch. */
 static void follow(struct drive *d)
@@ -330,7 +343,7 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 {
 	struct drive *d = arg;
 	bool wait = d->setup->conf->link.on_server_lost == SL_LOST_WAIT && !d->stop && !d->nonfinite &&
-		    sl_recover_may_pass(fail->code, d->tries);
+		    (sl_recover_may_pass(fail->code, d->tries) || sl_recover_make_room(d->recover, fail->code));
 	struct sl_step_result result;
 	bool done = false;
 
@@ -362,18 +375,6 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 	close_link(d);
 }
 
-static enum sl_err open_link(struct drive *d);
-
-static void on_retry(void *arg)
-{
-	struct drive *d = arg;
-
-	if (d->ending)
-		return;
-	if (open_link(d) != SL_OK)
-		give_up(d, d->fail->code);
-}
-
 static void on_closed(void *arg)
 {
 	struct drive *d = arg;
@@ -384,20 +385,6 @@ static void on_closed(void *arg)
 		sl_loop_stop(d->loop);
 	else
 		sl_timer_start(d->retry, sl_recover_retry_ms(d->recover, d->run, d->tries), 0);
-}
-
-/* Nothing is closed: with a task that does not end nothing can be. */
-static void end_at_once(struct drive *d, enum sl_err err)
-{
-	d->err = err;
-	d->at_once = d->setup->in_use = true;
-	sl_loop_stop(d->loop);
-}
-
-static void say_hung(struct drive *d, uint64_t busy_ms)
-{
-	end_at_once(d, sl_fail_set(d->fail, SL_ERR_DEVICE, "a task has run for %llu s (watchdog_s is %d)%s",
-				   (unsigned long long)busy_ms / 1000, d->setup->conf->watchdog_s, d->goes_on));
 }
 
 static void on_watch(void *arg)
@@ -513,6 +500,16 @@ static enum sl_err open_link(struct drive *d)
 
 	sl_recover_offer(d->recover, &remote);
 	return sl_remote_open(&d->remote, d->loop, &remote, &events, d, d->fail);
+}
+
+static void on_retry(void *arg)
+{
+	struct drive *d = arg;
+
+	if (d->ending)
+		return;
+	if (open_link(d) != SL_OK)
+		give_up(d, d->fail->code);
 }
 
 static void on_missed(void *arg, const struct sl_fail *why)

@@ -31,6 +31,7 @@ struct sl_recover {
 	/* from the last link */
 	struct sl_client_state live, ahead, saving;
 	bool has_live, has_ahead;
+	bool crowded; /* step 0 had no place in the last offer */
 	struct sl_step_result ahead_result;
 	/* writing */
 	struct sl_worker *disk;
@@ -260,8 +261,18 @@ void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf)
 	for (int i = 0; i < r->n_file && conf->n_held < SL_WIRE_HELD_MAX; i++)
 		if (!r->has_live || r->file[i] < r->live.step)
 			conf->held[conf->n_held++] = r->file[i];
+	r->crowded = conf->n_held == SL_WIRE_HELD_MAX && conf->held[conf->n_held - 1];
 	if (conf->n_held < SL_WIRE_HELD_MAX && !(conf->n_held && conf->held[conf->n_held - 1] == 0))
 		conf->held[conf->n_held++] = 0;
+}
+
+/* Only a step that may be ahead of the server makes more than there is room for. */
+bool sl_recover_make_room(struct sl_recover *r, enum sl_err err)
+{
+	if (err != SL_ERR_MISMATCH || !r->crowded || !r->has_ahead)
+		return false;
+	r->has_ahead = false;
+	return true;
 }
 
 /* A broken frame is an accident, once; a peer that breaks every frame is not. */

@@ -37,6 +37,9 @@ enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, cons
 
 /* Whether a link that failed so may stand next time: `tries` links have failed since the last step. */
 bool sl_recover_may_pass(enum sl_err err, int tries);
+/* Whether the next link may stand after a refusal of all that was offered, since step 0 had no place there: it has it
+ * now. */
+bool sl_recover_make_room(struct sl_recover *r, enum sl_err err);
 /* How long until the next one: 1, 2, 4 … times the configured pause, at most 32 s, each shortened by up to a quarter.
  */
 uint64_t sl_recover_retry_ms(const struct sl_recover *r, const struct sl_training *run, int tries);
