@@ -12,7 +12,7 @@ mkdir "$tmp/bin"
 printf '#!/bin/sh\nexit 1\n' >"$tmp/bin/npm"
 chmod +x "$tmp/bin/npm"
 export PATH="$tmp/bin:$PATH" CIFAR10_URL="file://$tmp/archive.tar"
-tar -cf "$tmp/archive.tar" -C "$(dirname "$real")" cifar-10-batches-bin
+tar -chf "$tmp/archive.tar" -C "$(dirname "$real")" cifar-10-batches-bin # -h: it may be a link to another disk
 
 fetch() { scripts/fetch-cifar10.sh "$tmp/new/home/cifar" | tee "$tmp/log"; }
 
