@@ -1,17 +1,16 @@
 #include "client/training.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/journal.h"
 #include "client/same_run.h"
 #include "client/summary.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/telemetry/jsonl.h"
 #include "common/telemetry/progress.h"
 
 /* Sums over the batches of one phase: an epoch's training, or one evaluation. */
@@ -30,6 +29,7 @@ struct mark {
 	int64_t in_epoch;
 	struct tally train;
 	struct sl_training_totals totals;
+	struct sl_jsonl_step last;
 };
 
 struct sl_training {
@@ -43,13 +43,13 @@ struct sl_training {
 	enum sl_want doing;
 	struct tally train, eval;
 	struct sl_training_totals totals;
+	struct sl_jsonl_step last; /* of another step: not known */
 	uint64_t skipped_in_row;
 	struct mark mark;
 	uint64_t linked_train_images, linked_eval_images; /* of this process: what its links have carried */
 	uint64_t linked_steps, linked_from;               /* the same; the step that it went on from */
 	double loss, acc, image_s;                        /* image_s: seconds each; 0: not known */
-	struct sl_jsonl *log;
-	bool log_broken;
+	struct sl_journal journal;
 	struct sl_progress *progress;
 	uint64_t started_ns, done_ns; /* the run began; its last batch was done */
 };
@@ -57,13 +57,13 @@ struct sl_training {
 static void set_mark(struct sl_training *r)
 {
 	r->mark = (struct mark){.step = r->step,
+				.log_bytes = sl_journal_tell(&r->journal),
 				.skipped_in_row = r->skipped_in_row,
 				.epoch = r->epoch,
 				.in_epoch = r->in_epoch,
 				.train = r->train,
-				.totals = r->totals};
-	if (r->log && sl_jsonl_tell(r->log, &r->mark.log_bytes) != SL_OK)
-		sl_log(SL_LOG_WARN, "log-write", "log.jsonl: its length is not known");
+				.totals = r->totals,
+				.last = r->last};
 }
 
 static int64_t batches(int64_t images, int64_t batch, bool drop_last)
@@ -133,32 +133,11 @@ static enum sl_err open_schedule(struct sl_training *r, struct sl_fail *fail)
 	return err;
 }
 
-/* An earlier run in log.dir, which the log's lock says has ended: its checkpoints go before the log that they count on,
- * so that it is there whole, or cannot be gone on with. */
-static enum sl_err begin_anew(struct sl_training *r, struct sl_fail *fail)
-{
-	const char *dir = r->setup->conf->log.dir;
-
-	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
-	return sl_jsonl_empty(r->log) == SL_OK
-		       ? SL_OK
-		       : sl_fail_set(fail, SL_ERR_CANTCREATE, "%s/log.jsonl: %s", dir, strerror(errno));
-}
-
 static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *fail)
 {
 	const struct sl_progress_options options = {.fd = 2};
-	const char *dir = r->setup->conf->log.dir;
-	char path[PATH_MAX];
-	enum sl_err err = SL_OK;
+	enum sl_err err = r->eval_only ? SL_OK : sl_journal_open(&r->journal, r->setup->conf, resume, fail);
 
-	if (dir[0] && !r->eval_only) {
-		if (snprintf(path, sizeof path, "%s/log.jsonl", dir) >= PATH_MAX)
-			return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
-		err = sl_jsonl_open(&r->log, path, fail);
-		if (!err && !resume)
-			err = begin_anew(r, fail);
-	}
 	return err ? err : sl_progress_open(&r->progress, &options, fail);
 }
 
@@ -196,8 +175,7 @@ void sl_training_close(struct sl_training *r)
 	if (!r)
 		return;
 	sl_progress_close(r->progress);
-	if (sl_jsonl_close(r->log) != SL_OK)
-		sl_log(SL_LOG_WARN, "log-close", "log.jsonl may not be on the disk");
+	sl_journal_close(&r->journal);
 	free(r);
 }
 
@@ -245,16 +223,9 @@ double sl_training_lr(const struct sl_training *r)
 	return r->doing == SL_WANT_STEP ? sl_schedule_lr(&r->schedule, (int64_t)r->step) : 0;
 }
 
-static void check_log(struct sl_training *r, enum sl_err err)
-{
-	if (err && !r->log_broken)
-		sl_log(SL_LOG_WARN, "log-write", "log.jsonl: %s; lines are lost from here on", sl_err_text(err));
-	r->log_broken = err != SL_OK;
-}
-
 static void log_step(struct sl_training *r, const struct sl_step_result *s)
 {
-	const struct sl_jsonl_step line = {
+	r->last = (struct sl_jsonl_step){
 		.step = s->step + 1,
 		.skipped = s->skipped,
 		.loss = s->skipped ? NAN : s->loss,
@@ -267,7 +238,7 @@ static void log_step(struct sl_training *r, const struct sl_step_result *s)
 		.t_wait_s = fmax(0, s->t_step_s - s->t_compute_s),
 	};
 
-	check_log(r, sl_jsonl_step(r->log, &line));
+	sl_journal_step(&r->journal, &r->last);
 }
 
 static double ratio(double a, double b)
@@ -310,7 +281,7 @@ static void log_epoch(struct sl_training *r)
 	};
 	char test[64] = "";
 
-	check_log(r, sl_jsonl_epoch(r->log, &line));
+	sl_journal_epoch(&r->journal, &line);
 	if (e->rows)
 		snprintf(test, sizeof test, "; test loss %.4f, accuracy %.2f %%", line.test_loss, 100 * line.test_acc);
 	sl_log(SL_LOG_INFO, "epoch", "%d of %d: train loss %.4f, accuracy %.2f %%%s", r->epoch + 1, all_epochs(r),
@@ -443,19 +414,18 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 	r->totals.epochs = r->eval_only ? 0 : (uint64_t)r->epoch + (epoch_over(r) ? 1 : 0);
 	r->totals.total_s = sl_seconds_since(r->started_ns);
 	sl_summary_fill(&line, r->setup, &r->totals, link, outcome);
-	check_log(r, sl_jsonl_summary(r->log, &line));
+	sl_journal_summary(&r->journal, &line);
 	sl_summary_print(&line, &r->totals, link, json);
 }
 
 /* ---- checkpoints */
 
 static const char *const note_keys[] = {"position", "train", "totals", "tests", "skipped"};
-static const char settings_key[] = "settings";
+static const char settings_key[] = "settings", last_key[] = "last step";
 
 void sl_training_sync(const struct sl_training *r)
 {
-	if (sl_jsonl_sync(r->log) != SL_OK)
-		sl_log(SL_LOG_WARN, "log-write", "log.jsonl may not be on the disk");
+	sl_journal_sync(&r->journal);
 }
 
 void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
@@ -477,6 +447,10 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 	sl_checkpoint_note(c, note_keys[4], "%" PRIu64 " %" PRIu64, a->skipped, m->skipped_in_row);
 	sl_same_run_note(r->setup->conf, settings);
 	sl_checkpoint_note(c, settings_key, "%s", settings);
+	if (m->last.step == m->step)
+		sl_checkpoint_note(c, last_key, "%.9g %.9g %.9g %" PRIu64 " %" PRIu64 " %.9g %.9g %.9g", m->last.loss,
+				   m->last.acc, m->last.lr, m->last.wire_tx_bytes, m->last.wire_rx_bytes,
+				   m->last.t_step_s, m->last.t_compute_s, m->last.t_wait_s);
 }
 
 void sl_training_notes(struct sl_checkpoint *c)
@@ -484,6 +458,7 @@ void sl_training_notes(struct sl_checkpoint *c)
 	for (size_t i = 0; i < sizeof note_keys / sizeof note_keys[0]; i++)
 		sl_checkpoint_note(c, note_keys[i], "%s", "");
 	sl_checkpoint_ask(c, settings_key);
+	sl_checkpoint_ask(c, last_key);
 }
 
 static bool read_notes(struct sl_training *r, const struct sl_checkpoint *c, uint64_t *log_bytes)
@@ -503,6 +478,29 @@ static bool read_notes(struct sl_training *r, const struct sl_checkpoint *c, uin
 		      &a->best_test_acc) == 3 &&
 	       sscanf(sl_checkpoint_noted(c, note_keys[4]), "%" SCNu64 " %" SCNu64, &a->skipped, &r->skipped_in_row) ==
 		       2;
+}
+
+static bool read_last(struct sl_training *r, const struct sl_checkpoint *c)
+{
+	const char *note = c ? sl_checkpoint_noted(c, last_key) : NULL;
+	struct sl_jsonl_step *s = &r->last;
+
+	*s = (struct sl_jsonl_step){.step = 0};
+	if (!note || sscanf(note, "%lf %lf %lf %" SCNu64 " %" SCNu64 " %lf %lf %lf", &s->loss, &s->acc, &s->lr,
+			    &s->wire_tx_bytes, &s->wire_rx_bytes, &s->t_step_s, &s->t_compute_s, &s->t_wait_s) != 8)
+		return false;
+	s->step = r->step;
+	return true;
+}
+
+/* An evaluation that is run again has the x of the step before it: of that, everything is said again. */
+static void go_back(struct sl_training *r, uint64_t log_bytes, bool last_known)
+{
+	bool with_last = last_known && epoch_over(r) && wants_eval(r) && r->eval_batches > 0;
+
+	sl_journal_go_back(&r->journal, log_bytes, r->step + !with_last);
+	if (with_last)
+		sl_journal_repeat(&r->journal, &r->last);
 }
 
 enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoint *c, struct sl_fail *fail)
@@ -531,7 +529,7 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 		       changed);
 	if (!r->linked_steps) /* else a link was lost, and this process goes back a little */
 		r->linked_from = r->step;
-	check_log(r, sl_jsonl_cut(r->log, log_bytes));
+	go_back(r, log_bytes, read_last(r, c));
 	set_mark(r);
 	return SL_OK;
 }

@@ -49,6 +49,9 @@
 	X(LOG_SYNC, "log.sync", "c", "", "", "log.jsonl is synced before a checkpoint that counts on it")        \
 	X(LOG_CUT, "log.cut", "c", SL_FP_KILLED_C, "", "log.jsonl is cut back to the step gone back to")         \
 	X(LOG_CLOSE, "log.close", "c", "", "", "log.jsonl is synced and closed")                                 \
+	X(EVENTS_OPEN, "events.open", "c", "", "", "events for TensorBoard are opened")                          \
+	X(EVENTS_WRITE, "events.write", "c", "", "", "an event is written")                                      \
+	X(EVENTS_SYNC, "events.sync", "c", "", "", "events are synced, before a checkpoint or at the end")       \
 	X(LINK_BIND, "link.bind", "s", "", "", "the server listens")                                             \
 	X(LINK_CONNECT, "link.connect", "c", "", "", "the client connects")                                      \
 	X(LINK_SEND, "link.send", "b", "", "", "a message is handed to the socket")                              \

@@ -122,6 +122,7 @@ struct sl_conf_client {
 	char device[SL_CONF_TEXT];
 	struct {
 		char dir[PATH_MAX]; /* of log.jsonl; "": no log */
+		bool tensorboard;   /* … and of events; never without a log */
 		enum sl_log_level level;
 	} log;
 	char control[SL_CONF_SOCKET_PATH]; /* resolved, never "" */

@@ -93,6 +93,7 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "device", device, sl_conf_check_client_device, "cpu", "where head and tail run: cpu"),
 	SL_STRING(T, "log.dir", log.dir, NULL, "runs", "folder of log.jsonl; empty: no log"),
 	SL_CHOICE(T, "log.level", log.level, SL_WORDS("error", "warn", "info", "debug"), "info", "of the lines on stderr"),
+	SL_BOOL(T, "log.tensorboard", log.tensorboard, "false", "write events for TensorBoard there, too: tensorboard --logdir of it"),
 	SL_INT(T, "watchdog_s", watchdog_s, 0, 86400, "300", "seconds; 0: never", "a kernel or file that takes longer hangs: end with status 75"),
 	SL_INT(T, "drain_s", drain_s, 0, 3600, "10", "seconds", "SIGTERM ends the run in good order within them; a second one at once"),
 	SL_STRING(T, "control", control, NULL, "", "Unix socket of splitc status; empty: splitc.sock in $XDG_RUNTIME_DIR, /run/split or /tmp"),
@@ -187,6 +188,10 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 	if (c->model.partial && !c->model.weights[0]) {
 		snprintf(why, SL_CONF_WHY, "needs a file in model.weights");
 		return "model.partial";
+	}
+	if (c->log.tensorboard && !c->log.dir[0]) {
+		snprintf(why, SL_CONF_WHY, "needs a folder in log.dir");
+		return "log.tensorboard";
 	}
 	if (!c->auth.secret_key[0] != !c->auth.server_key[0]) {
 		snprintf(why, SL_CONF_WHY, "auth needs both secret_key and server_key, or neither");

@@ -143,3 +143,21 @@ grep -q '^WARN log-write: log.jsonl: .*; lines are lost' "$tmp/client.log" || fa
 jq -es 'map(select(.type == "step")) | length == 11' "$run/log.jsonl" >/dev/null || fail "$what: one line should be missing, and all others whole"
 cmp "$run/model.safetensors" "$tmp/undisturbed-1/model.safetensors" || fail "$what: other weights"
 stop
+# an event costs that event, what the run learns and ends with nothing; and so it is with one that cannot be begun
+for broken in events.write=ENOSPC@8 events.write=EIO@5+ events.open=ENOSPC@1+ events.sync=EIO@1+; do
+	what=$broken
+	begin "$broken" ''
+	ends_with "$client_pid" 0 $patience "$what"
+	stop
+	same_run undisturbed-1 run $steps
+	[ $broken = events.sync=EIO@1+ ] || grep -q '^WARN log-write: events for TensorBoard: .*; they are lost from here on$' "$tmp/client.log" || fail "$what: not said"
+	[ $broken = events.open=ENOSPC@1+ ] && continue
+	"$TOOLS/events" "$run"/events.out.tfevents.* >"$tmp/events" || fail "$what: a damaged file"
+	! grep -q 'cut off' "$tmp/events" || fail "$what: a torn record is left"
+	n=$(grep -c ' train/loss ' "$tmp/events" || true)
+	case $broken in
+	*@8) [ "$n" = $((steps - 1)) ] ;;
+	*@5+) [ "$n" = 2 ] ;;
+	*) [ "$n" = $steps ] ;;
+	esac || fail "$what: $n of $steps steps"
+done

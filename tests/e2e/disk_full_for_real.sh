@@ -13,7 +13,7 @@ steps=600
 make_data 320 16
 start_server server store="$tmp/small/store"
 write_config "$tmp/client.yaml"
-for pair in train.epochs=30 train.eval_every=0 train.checkpoint_every=20 link.on_server_lost=wait codec=quant:8; do
+for pair in train.epochs=30 train.eval_every=0 train.checkpoint_every=20 log.tensorboard=true link.on_server_lost=wait codec=quant:8; do
 	sets+=(--set "$pair")
 done
 client undisturbed "$tmp/client.yaml" "${sets[@]}" || fail "the undisturbed run: status $?"
@@ -36,6 +36,7 @@ kill -9 "$client_pid"
 { wait "$client_pid" || true; } 2>/dev/null
 mv "$tmp/run.log" "$tmp/first.log"
 grep -q 'log-write: log.jsonl: .*; lines are lost' "$tmp/first.log" || fail "nothing was said of the log"
+grep -q 'log-write: events for TensorBoard: .*; they are lost' "$tmp/first.log" || fail "nothing was said of the events"
 rm "$tmp/small/filler"
 no_tmp() { [ -z "$(find "$tmp/small" -name '*.tmp')" ]; } # the server may be writing its last words
 wait_for "a .tmp is left" no_tmp
@@ -43,3 +44,6 @@ start_client run "$tmp/client.yaml" "${sets[@]}" --resume
 ends_with "$client_pid" 0 $patience "the resumed run"
 grep -q 'session-open: .*, from step [1-9]' "$tmp/run.log" || fail "the old checkpoint was not loaded"
 same_run undisturbed small/run $steps
+"$TOOLS/events" "$tmp"/small/run/events.out.tfevents.* >"$tmp/events" || fail "damaged events"
+! grep -q 'cut off' "$tmp/events" || fail "a torn event is left"
+[ "$(awk '$3 == "train/loss" && $1 == 2' "$tmp/events" | tail -n 1 | cut -d' ' -f2)" = $steps ] || fail "events end before the run"

@@ -1,4 +1,5 @@
 /* The run's bookkeeping: what a checkpoint says of it, wherever the run is interrupted. */
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +13,8 @@
 
 #include "client/same_run.h"
 #include "client/training.h"
+#include "common/base/buf.h"
+#include "tests/support/events.h"
 
 enum { BATCH = 2, STEPS = 3, EVALS = 2, EPOCHS = 3, TEXT = 1 << 16 };
 
@@ -23,6 +26,7 @@ static void configure(const char *name, int eval_every)
 	const char *tmp = getenv("TMPDIR");
 
 	memset(&conf, 0, sizeof conf);
+	conf.log.tensorboard = true;
 	conf.train.batch = BATCH;
 	conf.train.epochs = EPOCHS;
 	conf.train.eval_every = eval_every;
@@ -81,9 +85,98 @@ static char *log_text(void)
 	return text[which];
 }
 
-/* Interrupted behind every batch there is, and resumed: the same log, and the same figures. */
-static void check_every_place(int eval_every)
+/* ---- events */
+
+enum { POINTS = 1024 };
+
+struct points {
+	int n;
+	struct {
+		char tag[EVENT_TEXT];
+		uint64_t step;
+		float value;
+	} point[POINTS];
+};
+
+static void drop(struct points *p, const char *tag, uint64_t from)
 {
+	int n = 0;
+
+	for (int i = 0; i < p->n; i++)
+		if (p->point[i].step < from || (tag && strcmp(p->point[i].tag, tag) != 0))
+			p->point[n++] = p->point[i];
+	memset(&p->point[n], 0, (size_t)(p->n - n) * sizeof p->point[0]);
+	p->n = n;
+}
+
+static void take(struct points *p, const struct event *event, bool heeds_start, bool first_start)
+{
+	if (event->start && heeds_start && !first_start)
+		drop(p, NULL, event->step);
+	for (int i = 0; i < event->n; i++) {
+		if (!heeds_start)
+			drop(p, event->value[i].tag, event->step);
+		assert_true(p->n < POINTS);
+		memcpy(p->point[p->n].tag, event->value[i].tag, EVENT_TEXT); /* zeros behind it */
+		p->point[p->n].step = event->step;
+		p->point[p->n++].value = event->value[i].value;
+	}
+}
+
+static int by_tag(const void *a, const void *b)
+{
+	return memcmp(a, b, sizeof((struct points *)0)->point[0]);
+}
+
+static int is_events(const struct dirent *entry)
+{
+	return strncmp(entry->d_name, "events.out.tfevents.", 20) == 0;
+}
+
+/* What counts of the events in log.dir, which go: for TensorBoard's reader in Python, where a START (but the first)
+ * takes off what it runs again; or for the one in Rust, where a value does, of its own tag. */
+static struct points *see_events(bool heeds_start)
+{
+	static struct points seen[2];
+	struct points *p = &seen[heeds_start];
+	struct dirent **entry;
+	int n = scandir(conf.log.dir, &entry, is_events, alphasort), starts = 0;
+
+	memset(p, 0, sizeof *p);
+	for (int i = 0; i < n; i++) {
+		char path[sizeof conf.log.dir + 300];
+		struct event_bytes left;
+		struct event event;
+		struct sl_fail fail;
+		uint8_t *data;
+
+		snprintf(path, sizeof path, "%s/%s", conf.log.dir, entry[i]->d_name);
+		assert_int_equal(sl_file_read(path, 1 << 20, &data, &left.len, &fail), SL_OK);
+		for (left.at = data; left.len;) {
+			assert_int_equal(event_next(&left, &event), EVENT_READ);
+			take(p, &event, heeds_start, starts == 0);
+			starts += event.start;
+		}
+		free(data);
+		if (heeds_start)
+			unlink(path);
+		free(entry[i]);
+	}
+	free(entry);
+	qsort(p->point, (size_t)p->n, sizeof p->point[0], by_tag);
+	return p;
+}
+
+static void forget_events(struct points *rust, struct points *python)
+{
+	*rust = *see_events(false);
+	*python = *see_events(true);
+}
+
+/* Interrupted behind every batch there is, and resumed: the same log, and the same figures. */
+static void check_every_place(int eval_every, int evals)
+{
+	static struct points rust, python, rust_again, python_again;
 	const struct sl_training_link none = {.links = 1};
 	struct sl_training_state whole, state;
 	struct sl_training *run;
@@ -95,6 +188,9 @@ static void check_every_place(int eval_every)
 	batches = go_on(run, 1000);
 	whole = sl_training_state(run);
 	sl_training_close(run);
+	forget_events(&rust, &python);
+	assert_true(python.n == (8 * STEPS * EPOCHS + 7 * EPOCHS + 2 * evals));
+	assert_memory_equal(&rust, &python, sizeof rust);
 	undisturbed = strdup(log_text());
 	for (int at = 0; at <= batches; at++) {
 		struct sl_checkpoint c = {.dir = "", .prefix = ""};
@@ -111,6 +207,10 @@ static void check_every_place(int eval_every)
 		go_on(run, 1000);
 		state = sl_training_state(run);
 		sl_training_close(run);
+		forget_events(&rust_again, &python_again);
+		assert_int_equal(python_again.n, python.n);
+		assert_memory_equal(&python_again, &python, sizeof python);
+		assert_memory_equal(&rust_again, &rust, sizeof rust);
 		assert_string_equal(log_text(), undisturbed);
 		assert_true(state.step == whole.step && state.tx_bytes == whole.tx_bytes);
 		assert_true(state.rx_bytes == whole.rx_bytes && state.loss == whole.loss);
@@ -142,14 +242,14 @@ static void places_that_are_none_are_refused(void **state)
 static void a_run_goes_on_from_anywhere(void **state)
 {
 	(void)state;
-	check_every_place(1);
+	check_every_place(1, EPOCHS);
 }
 
 static void and_where_few_epochs_are_evaluated(void **state)
 {
 	(void)state;
-	check_every_place(2);
-	check_every_place(0);
+	check_every_place(2, 2);
+	check_every_place(0, 1);
 }
 
 /* What may change between two processes of a run is noted and told apart; an older file's lack of it is not. */

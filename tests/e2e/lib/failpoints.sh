@@ -15,7 +15,7 @@ settings() { # CODEC; with lowrank the optimizer is another one, too
 	sets=()
 	for pair in train.epochs=3 train.schedule.warmup_epochs=0 train.checkpoint_every=3 link.on_server_lost=wait link.retry_ms=10 \
 		link.heartbeat_ms=50 link.timeout_ms=1000 link.connect_timeout_ms=2000 log.level=warn \
-		train.on_nan=skip "codec=${1/lowrank*/topk:0.1,ef=true}" "codec.head_act=$1" "codec.head_grad=$1" \
+		train.on_nan=skip log.tensorboard=true "codec=${1/lowrank*/topk:0.1,ef=true}" "codec.head_act=$1" "codec.head_grad=$1" \
 		"model.weights=$shared/first.safetensors" data.prefetch=1; do
 		sets+=(--set "$pair")
 	done

@@ -1,0 +1,108 @@
+#include "client/journal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/session/checkpoint.h"
+
+/* An earlier run in log.dir, which the log's lock says has ended: its checkpoints go before the log that they count on,
+ * so that it is there whole, or cannot be gone on with. */
+static enum sl_err begin_anew(struct sl_journal *j, const char *dir, struct sl_fail *fail)
+{
+	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
+	return sl_jsonl_empty(j->log) == SL_OK
+		       ? SL_OK
+		       : sl_fail_set(fail, SL_ERR_CANTCREATE, "%s/log.jsonl: %s", dir, strerror(errno));
+}
+
+enum sl_err sl_journal_open(struct sl_journal *j, const struct sl_conf_client *conf, bool resume, struct sl_fail *fail)
+{
+	const char *dir = conf->log.dir;
+	char path[PATH_MAX];
+	enum sl_err err;
+
+	*j = (struct sl_journal){.log = NULL};
+	if (!dir[0])
+		return SL_OK;
+	if (snprintf(path, sizeof path, "%s/log.jsonl", dir) >= PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
+	err = sl_jsonl_open(&j->log, path, fail);
+	if (!err && !resume)
+		err = begin_anew(j, dir, fail);
+	if (!err && conf->log.tensorboard)
+		err = sl_events_open(&j->events, dir, !resume, fail);
+	if (!err && !resume)
+		sl_events_start(j->events, 1);
+	return err;
+}
+
+void sl_journal_close(struct sl_journal *j)
+{
+	if (sl_jsonl_close(j->log) != SL_OK)
+		sl_log(SL_LOG_WARN, "log-close", "log.jsonl may not be on the disk");
+	if (sl_events_close(j->events) != SL_OK)
+		sl_log(SL_LOG_WARN, "log-close", "events for TensorBoard may not be on the disk");
+	*j = (struct sl_journal){.log = NULL};
+}
+
+static void check_log(struct sl_journal *j, enum sl_err err)
+{
+	if (err && !j->log_broken)
+		sl_log(SL_LOG_WARN, "log-write", "log.jsonl: %s; lines are lost from here on", sl_err_text(err));
+	j->log_broken = err != SL_OK;
+}
+
+static void check_events(struct sl_journal *j, enum sl_err err)
+{
+	if (err && !j->events_broken)
+		sl_log(SL_LOG_WARN, "log-write", "events for TensorBoard: %s; they are lost from here on",
+		       sl_err_text(err));
+	j->events_broken = err != SL_OK;
+}
+
+void sl_journal_step(struct sl_journal *j, const struct sl_jsonl_step *step)
+{
+	check_log(j, sl_jsonl_step(j->log, step));
+	check_events(j, sl_events_step(j->events, step));
+}
+
+void sl_journal_epoch(struct sl_journal *j, const struct sl_jsonl_epoch *epoch)
+{
+	check_log(j, sl_jsonl_epoch(j->log, epoch));
+	check_events(j, sl_events_epoch(j->events, epoch));
+}
+
+void sl_journal_summary(struct sl_journal *j, const struct sl_jsonl_summary *summary)
+{
+	check_log(j, sl_jsonl_summary(j->log, summary));
+}
+
+uint64_t sl_journal_tell(const struct sl_journal *j)
+{
+	uint64_t bytes = 0;
+
+	if (sl_jsonl_tell(j->log, &bytes) != SL_OK)
+		sl_log(SL_LOG_WARN, "log-write", "log.jsonl: its length is not known");
+	return bytes;
+}
+
+void sl_journal_go_back(struct sl_journal *j, uint64_t log_bytes, uint64_t step)
+{
+	check_log(j, sl_jsonl_cut(j->log, log_bytes));
+	sl_events_start(j->events, step);
+}
+
+void sl_journal_repeat(struct sl_journal *j, const struct sl_jsonl_step *step)
+{
+	check_events(j, sl_events_step(j->events, step));
+}
+
+void sl_journal_sync(const struct sl_journal *j)
+{
+	if (sl_jsonl_sync(j->log) != SL_OK)
+		sl_log(SL_LOG_WARN, "log-write", "log.jsonl may not be on the disk");
+	if (sl_events_sync(j->events) != SL_OK)
+		sl_log(SL_LOG_WARN, "log-write", "events for TensorBoard may not be on the disk");
+}

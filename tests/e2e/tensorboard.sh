@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Events for TensorBoard: by default there are none; those of a run say what its log says; a run that is killed again and again and
+# goes on leaves one value of each step, as TensorBoard reads its files; one that begins anew removes what was. Where the
+# folder's disk is full the run goes on. (tests/e2e/failpoints.sh kills at each of its calls.)
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 160 32
+start_server host
+write_config "$tmp/client.yaml"
+
+# show NAME: what its files hold, in the order in which they are read
+show() { "$TOOLS/events" "$tmp/$1"/events.out.tfevents.* >"$tmp/$1.events" || fail "$1: a damaged file"; }
+# seen NAME: STEP TAG VALUE that count. A START but the first takes off what is at its step or behind it.
+seen() {
+	awk '
+		$2 == "start" { if (started++) for (key in value) { split(key, part, " "); if (part[1] + 0 >= $3) delete value[key] }; next }
+		NF == 4 { value[$2 " " $3] = $4 }
+		END { for (key in value) print key, value[key] }' "$tmp/$1.events" | sort -k2,2 -k1,1n
+}
+# logged NAME: the same of log.jsonl, without times and bytes
+logged() {
+	jq -r '(if .type == "step" then [.step, {"train/loss": .loss, "train/acc": .acc, lr: .lr}]
+		elif .type == "epoch" then [.steps, {"epoch/train_loss": .train_loss, "epoch/train_acc": .train_acc, "eval/loss": .test_loss, "eval/acc": .test_acc}]
+		else empty end) as [$s, $v] | $v | to_entries[] | "\($s) \(.key) \(.value)"' "$tmp/$1/log.jsonl" | sort -k2,2 -k1,1n
+}
+# agree NAME: events and log say the same, to what a float holds
+agree() {
+	show "$1"
+	logged "$1" >"$tmp/$1.logged"
+	seen "$1" | grep -vE ' (wire|time)/| epoch/([rt]x_bytes|(train|eval|images_per)_s) ' >"$tmp/$1.seen" || true
+	[ -s "$tmp/$1.logged" ] || fail "$1: an empty log"
+	paste -d' ' "$tmp/$1.logged" "$tmp/$1.seen" | awk '
+		{ d = $3 - $6; if (d < 0) d = -d; m = $3 < 0 ? -$3 : $3 }
+		NF != 6 || $1 != $4 || $2 != $5 || d > m * 1e-6 { print; bad = 1 }
+		END { exit bad }' >"$tmp/differ" || { head -n 5 "$tmp/differ"; fail "$1: events and log differ"; }
+}
+
+client none "$tmp/client.yaml" --set train.max_steps=2 --set train.schedule.warmup_epochs=0 || fail "none: exit status $?"
+! compgen -G "$tmp/none/*tfevents*" >/dev/null || fail 'events that nobody asked for'
+
+client whole "$tmp/client.yaml" --set train.epochs=3 --set log.tensorboard=true || fail "whole: exit status $?"
+agree whole
+[ "$(awk '$3 == "wire/tx_bytes" && $4 > 1000' "$tmp/whole.events" | wc -l)" = 30 ] || fail 'no bytes'
+[ "$(awk 'NF == 4 {print $3}' "$tmp/whole.events" | sort -u | wc -l)" = 17 ] || fail "other tags: $(awk '{print $3}' "$tmp/whole.events" | sort -u)"
+client whole "$tmp/client.yaml" --local --set train.epochs=2 --set log.tensorboard=true || fail "anew: exit status $?"
+agree whole
+[ "$(ls "$tmp/whole" | grep -c tfevents)" = 1 ] || fail 'events of an earlier run are left'
+
+# killed three times, at its checkpoints of the end of an epoch and elsewhere; a last record is torn besides
+set -- "$tmp/client.yaml" --set train.epochs=40 --set train.checkpoint_every=5 --set log.tensorboard=true
+start_client killed "$@"
+for life in 1 2 3; do
+	wait_for "life $life: no steps" has_steps killed $((life * 13))
+	kill -9 "$client_pid"
+	{ wait "$client_pid" || true; } 2>/dev/null
+	newest=$(ls "$tmp/killed"/events.out.tfevents.* | tail -n 1)
+	[ $life != 2 ] || truncate -s -3 "$newest"
+	start_client killed "$@" --resume
+done
+ends_with "$client_pid" 0 $patience 'the last life'
+agree killed
+[ "$(ls "$tmp/killed" | grep -c tfevents)" = 4 ] || fail 'not a file of each life'
+grep -q ' cut off$' "$tmp/killed.events" || fail 'no record was torn'
+[ "$(grep -c ' start ' "$tmp/killed.events")" = 4 ] || fail 'not a START of each life'
+
+# log.dir is needed
+rc=0
+client nowhere "$tmp/client.yaml" --set log.tensorboard=true --set log.dir= || rc=$?
+[ $rc = 78 ] && grep -q -- '--set log.tensorboard: needs a folder in log.dir' "$tmp/nowhere.log" || fail "no log.dir: status $rc"
+echo passed
