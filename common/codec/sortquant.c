@@ -304,9 +304,10 @@ static enum sl_err find_edges(struct sortquant *q)
 			all = all && balanced(q, k);
 		if (all)
 			return SL_OK;
-		b->ties = true;
 		if (tries < TRIES) {
+			/* by what was counted: without ties, where these were left out */
 			move_edges(q, rank, samples);
+			b->ties = true;
 			continue;
 		}
 		for (int k = 1; k < b->count; k++)

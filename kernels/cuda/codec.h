@@ -202,35 +202,52 @@ cudaError_t cu_factors_check(cudaStream_t s, uint32_t *status, const struct cu_f
 cudaError_t cu_factors_keep(cudaStream_t s, float *pending, const struct cu_factors *f, bool a);
 cudaError_t cu_factors_product(cudaStream_t s, float *x, const struct cu_factors *f); /* X = Aᵀ·B, f->x not used */
 
-/* ---- codec_buckets.cu: sortquant ---- */
-enum { CU_BUCKETS = 16, CU_SAMPLE = 65536 /* = SL_SAMPLE, asserted in codec_sortquant.c */ };
-struct cu_ranks { /* of the element that edge k is, 0 the least */
-	uint32_t rank[CU_BUCKETS];
+/* ---- sortquant: codec_edges.cu, where its edges lie; codec_buckets.cu, what lies between them, codes ---- */
+enum {
+	CU_BUCKETS = 16,
+	CU_SAMPLE = 65536,                 /* = SL_SAMPLE, asserted in codec_sortquant.c */
+	CU_BUCKET_TRIES = 4,               /* rounds with edges from the sample */
+	CU_BUCKET_EXACT = CU_BUCKET_TRIES, /* the last round: edges from all of x */
+	CU_BUCKET_ROUNDS = CU_BUCKET_EXACT + 1,
+	CU_DIGITS = 4, /* of a key */
+	CU_DIGIT_VALUES = 256
 };
-struct cu_bucket_seen { /* in device memory, and its copy on the host */
-	/* Ordered bits of edge k ≥ 1 at 3k - 2, of its neighbours in the sample beside it. */
+struct cu_bucket_round {
+	uint32_t settled;          /* the edges of a round before are good enough: this one is left out */
+	uint32_t ties;             /* elements equal to an edge may stand on either side of it */
+	uint32_t rank[CU_BUCKETS]; /* of the element that edge k ≥ 1 is, 0 the least, in the sample or in x */
+	/* Ordered bits of edge k ≥ 1 at 3k - 2; in the first round, of its neighbours in the sample beside it. */
 	uint32_t picked[3 * CU_BUCKETS];
 	/* By the number of edges ≤ x: elements, those of them equal to an edge, ordered bits of the largest (0: none).
 	 */
 	uint32_t count[CU_BUCKETS], equal[CU_BUCKETS], most[CU_BUCKETS];
 };
+struct cu_bucket_search { /* in device memory; nothing in it outlives a call */
+	struct cu_bucket_round round[CU_BUCKET_ROUNDS];
+	uint32_t key[CU_SAMPLE]; /* ordered bits of the portable codec's sample */
+	/* of the last round: by edge and digit what is counted; what digits before say of the edge, its rank therein */
+	uint32_t bins[CU_DIGITS][CU_BUCKETS * CU_DIGIT_VALUES];
+	uint32_t prefix[CU_DIGITS][CU_BUCKETS], rank[CU_DIGITS][CU_BUCKETS];
+};
 struct cu_buckets {
 	int count, code_bits, bits; /* 2^s, b, b + s */
 	int64_t n;
-	float edge[CU_BUCKETS], min[CU_BUCKETS], max[CU_BUCKETS]; /* of buckets < count; edge[0] is not used */
-	uint8_t *codes;                                           /* packed; CU_CODE_PAD more */
+	uint8_t *payload; /* floats {min, max} of every bucket, min of bucket k ≥ 1 being edge k; then the packed
+			     codes; CU_CODE_PAD more */
 };
-/* key [min(n, CU_SAMPLE)]: ordered bits of the portable codec's sample */
-cudaError_t cu_bucket_sample(cudaStream_t s, uint32_t *key, const float *x, int64_t n);
-/* seen->picked from the sample */
-cudaError_t cu_bucket_pick(cudaStream_t s, struct cu_bucket_seen *seen, const uint32_t *key, int64_t samples,
-			   const struct cu_ranks *ranks, int buckets);
-/* Edges, picked[3k - 2] alone, from all of x. bins [CU_SELECT_BINS + 2]: zero before and after */
-cudaError_t cu_bucket_exact(cudaStream_t s, struct cu_bucket_seen *seen, uint32_t *bins, const float *x, int64_t n,
-			    const struct cu_ranks *ranks, int buckets);
-/* seen->count … between the edges that were picked; LOW, NONFINITE */
-cudaError_t cu_bucket_measure(cudaStream_t s, struct cu_bucket_seen *seen, uint32_t *status, const float *x, int64_t n,
-			      int buckets);
+size_t cu_buckets_bytes(const struct cu_buckets *b); /* of the payload, without the padding */
+cudaError_t cu_bucket_sample(cudaStream_t s, struct cu_bucket_search *to, const struct cu_buckets *b, const float *x);
+/* For round 0 … CU_BUCKET_TRIES - 1, behind the measure of the round before: nothing where that was good enough, or the
+ * edges that the sample has at ranks moved by its counts. */
+cudaError_t cu_bucket_pick(cudaStream_t s, struct cu_bucket_search *to, const struct cu_buckets *b, int round);
+/* The same for round CU_BUCKET_EXACT: edges at their share of x. */
+cudaError_t cu_bucket_exact(cudaStream_t s, struct cu_bucket_search *to, const struct cu_buckets *b, const float *x);
+/* round[round].count … ; LOW, NONFINITE */
+cudaError_t cu_bucket_measure(cudaStream_t s, struct cu_bucket_search *to, uint32_t *status, const struct cu_buckets *b,
+			      const float *x, int round);
+/* The head of the payload, behind all rounds. */
+cudaError_t cu_bucket_ranges(cudaStream_t s, const struct cu_bucket_search *from, const uint32_t *status,
+			     const struct cu_buckets *b);
 cudaError_t cu_bucket_encode(cudaStream_t s, const struct cu_buckets *b, const float *x);
 cudaError_t cu_bucket_decode(cudaStream_t s, float *x, const struct cu_buckets *b);
 

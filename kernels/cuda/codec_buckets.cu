@@ -1,233 +1,56 @@
-/* sortquant: where the edges of its buckets lie, by histograms of keys; what lies between them; codes. Keys are
- * unsigned integers in the order of the floats. */
+/* sortquant: what lies between the edges of its buckets (codec_edges.cu), their ranges, codes. Keys are unsigned
+ * integers in the order of the floats. */
 #include <math.h>
 
 #include "kernels/cuda/codec_codes.h"
 
-#define ZERO_KEY 0x80000000u
+enum { MEASURE_BLOCKS = 1024, PARTS = CU_THREADS / CU_BUCKETS };
 
-enum { PASSES = 3, RUN = 16, MEASURE_BLOCKS = 1024, EXACT_BLOCKS = 1024, PARTS = CU_THREADS / CU_BUCKETS };
-
-/* Bits of a key that a pass looks at, from the top: 11, 11 and 10 of them. */
-static __host__ __device__ __forceinline__ int pass_width(int pass)
+/* Edge k of 1 … count-1; the others are beyond all elements. */
+static __device__ __forceinline__ float edge_at(const struct cu_bucket_round *round, int buckets, int k)
 {
-	return pass < 2 ? 11 : 10;
-}
-
-static __host__ __device__ __forceinline__ int pass_shift(int pass)
-{
-	return pass == 0 ? 21 : pass == 1 ? 10 : 0;
-}
-
-/* ---- the sample: runs of neighbours at jittered distances, as sl_sample takes them */
-
-static __global__ void sample(uint32_t *key, const float *x, int64_t n)
-{
-	const int64_t i = (int64_t)blockIdx.x * CU_THREADS + threadIdx.x, run = i / RUN, step = n / (CU_SAMPLE / RUN);
-	const uint32_t hash = (uint32_t)run * 2654435761u, mix = hash ^ hash >> 15;
-	int64_t at = i;
-
-	if (i >= n || i >= CU_SAMPLE)
-		return;
-	if (n > CU_SAMPLE)
-		at = run * step + (int64_t)((uint64_t)mix * (uint64_t)(step - RUN + 1) >> 32) + i % RUN;
-	key[i] = ordered(x[at]);
-}
-
-cudaError_t cu_bucket_sample(cudaStream_t s, uint32_t *key, const float *x, int64_t n)
-{
-	const int64_t most = CU_SAMPLE, samples = n < most ? n : most;
-
-	return CU_LAUNCH(sample, (samples + CU_THREADS - 1) / CU_THREADS, CU_THREADS, s, key, x, n);
-}
-
-/* Block b has the element of rank (b % 3 - 1) beside edge b / 3 + 1. */
-static __global__ void PLACE_THREADS pick(struct cu_bucket_seen *seen, const uint32_t *key, uint32_t total,
-					  struct cu_ranks ranks)
-{
-	__shared__ uint32_t bins[CU_SELECT_BINS], found, left;
-	const unsigned t = threadIdx.x;
-
-	if (t == 0) {
-		const int64_t want = (int64_t)ranks.rank[blockIdx.x / 3 + 1] + (int)(blockIdx.x % 3) - 1;
-
-		found = 0;
-		left = want < 0 ? 0 : want < total ? (uint32_t)want : total - 1;
-	}
-	for (int pass = 0; pass < PASSES; pass++) {
-		const int shift = pass_shift(pass), width = pass_width(pass);
-		const uint32_t mask = (1u << width) - 1;
-		uint32_t prefix, rank, own, before, all, zeros = 0;
-
-		bins[t] = 0;
-		bins[t + CU_PLACE_THREADS] = 0;
-		__syncthreads();
-		prefix = found;
-		rank = left;
-		for (uint32_t first = t; first < total; first += CU_EACH * CU_PLACE_THREADS) {
-			uint32_t v[CU_EACH];
-
-#pragma unroll
-			for (uint32_t e = 0; e < CU_EACH; e++) {
-				const uint32_t i = first + e * CU_PLACE_THREADS;
-
-				v[e] = i < total ? key[i] : 0;
-			}
-#pragma unroll
-			for (uint32_t e = 0; e < CU_EACH; e++) {
-				if (first + e * CU_PLACE_THREADS >= total || v[e] >> shift >> width != prefix)
-					continue;
-				/* of which there may be very many */
-				if (v[e] == ZERO_KEY)
-					zeros++;
-				else
-					atomicAdd(&bins[v[e] >> shift & mask], 1u);
-			}
-		}
-		if (zeros != 0)
-			atomicAdd(&bins[ZERO_KEY >> shift & mask], zeros);
-		__syncthreads();
-		own = bins[2 * t] + bins[2 * t + 1];
-		before = scan_block(own, &all);
-		if (before <= rank && rank - before < own) {
-			const uint32_t second = rank - before >= bins[2 * t];
-
-			found = prefix << width | (2 * t + second);
-			left = rank - before - (second ? bins[2 * t] : 0);
-		}
-		__syncthreads();
-	}
-	if (t == 0)
-		seen->picked[blockIdx.x] = found;
-}
-
-cudaError_t cu_bucket_pick(cudaStream_t s, struct cu_bucket_seen *seen, const uint32_t *key, int64_t samples,
-			   const struct cu_ranks *ranks, int buckets)
-{
-	return CU_LAUNCH(pick, 3 * (buckets - 1), CU_PLACE_THREADS, s, seen, key, (uint32_t)samples, *ranks);
-}
-
-/* ---- the same among all elements, -0 as 0. Behind the bins: the prefix found so far, and the rank under it. */
-
-static __global__ void begin_rank(uint32_t *bins, uint32_t rank)
-{
-	bins[CU_SELECT_BINS] = 0;
-	bins[CU_SELECT_BINS + 1] = rank;
-}
-
-static __global__ void key_histogram(uint32_t *bins, const float *x, int pass, int64_t n)
-{
-	__shared__ uint32_t count[CU_SELECT_BINS];
-	const int shift = pass_shift(pass), width = pass_width(pass);
-	const uint32_t prefix = bins[CU_SELECT_BINS], mask = (1u << width) - 1;
-	uint32_t zeros = 0;
-
-	for (unsigned b = threadIdx.x; b < CU_SELECT_BINS; b += CU_THREADS)
-		count[b] = 0;
-	__syncthreads();
-	for (int64_t i = (int64_t)blockIdx.x * CU_THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * CU_THREADS) {
-		const uint32_t key = ordered(x[i] + 0.0f);
-
-		if (key >> shift >> width != prefix)
-			continue;
-		if (key == ZERO_KEY)
-			zeros++;
-		else
-			atomicAdd(&count[key >> shift & mask], 1u);
-	}
-	if (zeros != 0)
-		atomicAdd(&count[ZERO_KEY >> shift & mask], zeros);
-	__syncthreads();
-	for (unsigned b = threadIdx.x; b < CU_SELECT_BINS; b += CU_THREADS)
-		if (count[b] != 0)
-			atomicAdd(&bins[b], count[b]);
-}
-
-static __global__ void PLACE_THREADS key_narrow(uint32_t *bins, uint32_t *picked, int pass)
-{
-	const unsigned t = threadIdx.x;
-	const uint32_t prefix = bins[CU_SELECT_BINS], rank = bins[CU_SELECT_BINS + 1];
-	const uint32_t first = bins[2 * t], own = first + bins[2 * t + 1];
-	uint32_t all, before = scan_block(own, &all);
-
-	if (before <= rank && rank - before < own) {
-		const uint32_t second = rank - before >= first;
-
-		bins[CU_SELECT_BINS] = prefix << pass_width(pass) | (2 * t + second);
-		bins[CU_SELECT_BINS + 1] = rank - before - (second ? first : 0);
-		*picked = bins[CU_SELECT_BINS];
-	}
-	bins[2 * t] = 0;
-	bins[2 * t + 1] = 0;
-}
-
-cudaError_t cu_bucket_exact(cudaStream_t s, struct cu_bucket_seen *seen, uint32_t *bins, const float *x, int64_t n,
-			    const struct cu_ranks *ranks, int buckets)
-{
-	const int64_t all = (n + CU_THREADS - 1) / CU_THREADS, most = EXACT_BLOCKS, blocks = all < most ? all : most;
-	cudaError_t err = cudaSuccess;
-
-	for (int k = 1; k < buckets && err == cudaSuccess; k++) {
-		uint32_t *picked = seen->picked + 3 * k - 2;
-
-		err = CU_LAUNCH(begin_rank, 1, 1, s, bins, ranks->rank[k]);
-		for (int pass = 0; pass < PASSES && err == cudaSuccess; pass++) {
-			err = CU_LAUNCH(key_histogram, blocks, CU_THREADS, s, bins, x, pass, n);
-			if (err == cudaSuccess)
-				err = CU_LAUNCH(key_narrow, 1, CU_PLACE_THREADS, s, bins, picked, pass);
-		}
-	}
-	return err;
+	return k > 0 && k < buckets ? from_ordered(round->picked[3 * k - 2]) : __uint_as_float(CU_F32_INF_BITS);
 }
 
 /* ---- what lies between the edges. A thread has a column of tallies of its own: elements in the low half of a word,
  * those equal to an edge in the high one. */
 
-static __device__ __forceinline__ void sort_edges(float *edge, const struct cu_bucket_seen *seen, int buckets)
-{
-	for (int k = 0; k < CU_BUCKETS; k++) {
-		const float v =
-			k > 0 && k < buckets ? from_ordered(seen->picked[3 * k - 2]) : __uint_as_float(CU_F32_INF_BITS);
-		int at = k;
-
-		for (; k > 0 && at > 1 && edge[at - 1] > v; at--)
-			edge[at] = edge[at - 1];
-		edge[at] = v;
-	}
-}
-
-static __global__ void measure(struct cu_bucket_seen *seen, uint32_t *status, const float *x, int buckets, int64_t n)
+static __global__ void measure(struct cu_bucket_search *to, uint32_t *status, struct cu_buckets b, const float *x,
+			       int round)
 {
 	__shared__ uint32_t tally[CU_BUCKETS * CU_THREADS], most[CU_BUCKETS * CU_THREADS];
 	__shared__ uint32_t low[CU_THREADS], top[CU_THREADS], parts[3][CU_THREADS];
 	__shared__ float edge[CU_BUCKETS];
+	struct cu_bucket_round *seen = &to->round[round];
 	const unsigned t = threadIdx.x;
 	uint32_t lo = 0, highest = 0, count = 0, equal = 0, largest = 0;
 	float e[CU_BUCKETS];
 
+	if (seen->settled != 0)
+		return;
 	for (int k = 0; k < CU_BUCKETS; k++) {
 		tally[k * CU_THREADS + t] = 0;
 		most[k * CU_THREADS + t] = 0;
 	}
-	if (t == 0)
-		sort_edges(edge, seen, buckets);
+	if (t < CU_BUCKETS)
+		edge[t] = edge_at(seen, b.count, (int)t);
 	__syncthreads();
 #pragma unroll
 	for (int k = 0; k < CU_BUCKETS; k++)
 		e[k] = edge[k];
-	for (int64_t first = (int64_t)blockIdx.x * CU_TILE + t; first < n; first += (int64_t)gridDim.x * CU_TILE) {
+	for (int64_t first = (int64_t)blockIdx.x * CU_TILE + t; first < b.n; first += (int64_t)gridDim.x * CU_TILE) {
 		float values[CU_EACH];
 
 #pragma unroll
 		for (int j = 0; j < CU_EACH; j++)
-			values[j] = first + j * CU_THREADS < n ? x[first + j * CU_THREADS] : 0.0f;
+			values[j] = first + j * CU_THREADS < b.n ? x[first + j * CU_THREADS] : 0.0f;
 #pragma unroll
 		for (int j = 0; j < CU_EACH; j++) {
 			const float v = values[j];
 			const uint32_t key = ordered(v + 0.0f);
 			uint32_t bucket = 0;
 
-			if (first + j * CU_THREADS >= n)
+			if (first + j * CU_THREADS >= b.n)
 				break;
 #pragma unroll
 			for (int k = 1; k < CU_BUCKETS; k++)
@@ -279,51 +102,107 @@ static __global__ void measure(struct cu_bucket_seen *seen, uint32_t *status, co
 	}
 }
 
-cudaError_t cu_bucket_measure(cudaStream_t s, struct cu_bucket_seen *seen, uint32_t *status, const float *x, int64_t n,
-			      int buckets)
+cudaError_t cu_bucket_measure(cudaStream_t s, struct cu_bucket_search *to, uint32_t *status, const struct cu_buckets *b,
+			      const float *x, int round)
 {
-	const int64_t all = cu_tiles(n), most = MEASURE_BLOCKS;
-	cudaError_t err = cudaMemsetAsync(seen->count, 0, 3 * sizeof(seen->count), s);
+	const int64_t all = cu_tiles(b->n), most = MEASURE_BLOCKS;
 
-	return err == cudaSuccess
-		       ? CU_LAUNCH(measure, all < most ? all : most, CU_THREADS, s, seen, status, x, buckets, n)
-		       : err;
+	return CU_LAUNCH(measure, all < most ? all : most, CU_THREADS, s, to, status, *b, x, round);
+}
+
+/* ---- ranges: the head of a payload */
+
+static __host__ __device__ __forceinline__ int head_bytes(const struct cu_buckets *b)
+{
+	return b->count * 8;
+}
+
+size_t cu_buckets_bytes(const struct cu_buckets *b)
+{
+	return (size_t)head_bytes(b) + (size_t)((b->n * b->bits + 7) / 8);
+}
+
+/* A thread has a bucket. Of the last round that took place. */
+static __global__ void ranges(const struct cu_bucket_search *from, const uint32_t *status, struct cu_buckets b)
+{
+	float *out = (float *)(void *)b.payload;
+	const int k = (int)threadIdx.x;
+	const struct cu_bucket_round *seen = from->round;
+	float next, min;
+	uint32_t most = 0;
+
+	if (k >= b.count)
+		return;
+	for (int round = 1; round < CU_BUCKET_ROUNDS && from->round[round].settled == 0; round++)
+		seen++;
+	next = edge_at(seen, b.count, k + 1);
+	/* below the next edge: with fewer edges than that one has, itself not among them */
+	for (int j = 0; j < CU_BUCKETS; j++)
+		if (j == 0 || k + 1 == b.count || edge_at(seen, b.count, j) < next)
+			most = larger(most, seen->most[j]);
+	min = k == 0 ? from_ordered(~status[CU_STATUS_LOW]) : edge_at(seen, b.count, k);
+	out[2 * k] = min;
+	/* an empty bucket: nothing lies between two equal edges, or below the first one */
+	out[2 * k + 1] = most == 0 || from_ordered(most) < min ? min : from_ordered(most);
+}
+
+cudaError_t cu_bucket_ranges(cudaStream_t s, const struct cu_bucket_search *from, const uint32_t *status,
+			     const struct cu_buckets *b)
+{
+	return CU_LAUNCH(ranges, 1, CU_THREADS, s, from, status, *b);
 }
 
 /* ---- codes */
+
+/* Of bucket `t`. */
+static __device__ __forceinline__ struct affine affine_of_bucket(const struct cu_buckets *b, unsigned t)
+{
+	const float *in = (const float *)(const void *)b->payload;
+
+	return affine_of(in[2 * t], in[2 * t + 1], (1u << b->code_bits) - 1);
+}
 
 static __global__ void encode(struct cu_buckets b, const float *x)
 {
 	__shared__ uint16_t code[CU_TILE];
 	__shared__ struct affine a[CU_BUCKETS];
+	__shared__ float edge[CU_BUCKETS];
 	const unsigned t = threadIdx.x;
 	const int64_t first = (int64_t)blockIdx.x * CU_TILE, left = b.n - first;
 	const int len = left < CU_TILE ? (int)left : (int)CU_TILE;
-	float values[CU_EACH];
+	float values[CU_EACH], e[CU_BUCKETS];
 
 #pragma unroll
-	for (int e = 0; e < CU_EACH; e++)
-		values[e] = e * CU_THREADS + (int)t < len ? x[first + e * CU_THREADS + t] : 0.0f;
-	if (t < (unsigned)b.count)
-		a[t] = affine_of(b.min[t], b.max[t], (1u << b.code_bits) - 1);
+	for (int i = 0; i < CU_EACH; i++)
+		values[i] = i * CU_THREADS + (int)t < len ? x[first + i * CU_THREADS + t] : 0.0f;
+	if (t < CU_BUCKETS) {
+		const bool is = t > 0 && t < (unsigned)b.count;
+
+		edge[t] = is ? ((const float *)(const void *)b.payload)[2 * t] : __uint_as_float(CU_F32_INF_BITS);
+		if (t < (unsigned)b.count)
+			a[t] = affine_of_bucket(&b, t);
+	}
 	__syncthreads();
 #pragma unroll
-	for (int e = 0; e < CU_EACH; e++) {
-		const int i = e * CU_THREADS + (int)t;
+	for (int k = 0; k < CU_BUCKETS; k++)
+		e[k] = edge[k];
+#pragma unroll
+	for (int j = 0; j < CU_EACH; j++) {
+		const int i = j * CU_THREADS + (int)t;
 		uint32_t bucket = 0, v = 0;
 
 		if (i < len) {
-			const float value = values[e];
+			const float value = values[j];
 
 #pragma unroll
 			for (int k = 1; k < CU_BUCKETS; k++)
-				bucket += k < b.count && value >= b.edge[k];
+				bucket += k < b.count && value >= e[k];
 			v = bucket << b.code_bits | nearest((value * a[bucket].pre - a[bucket].lo) * a[bucket].inv);
 		}
 		code[i] = (uint16_t)v;
 	}
 	__syncthreads();
-	pack_tile(b.codes, code, len, b.bits);
+	pack_tile(b.payload + head_bytes(&b), code, len, b.bits);
 }
 
 cudaError_t cu_bucket_encode(cudaStream_t s, const struct cu_buckets *b, const float *x)
@@ -338,13 +217,13 @@ static __global__ void decode(float *x, struct cu_buckets b)
 	uint32_t code[CU_EACH];
 
 	if (threadIdx.x < (unsigned)b.count)
-		a[threadIdx.x] = affine_of(b.min[threadIdx.x], b.max[threadIdx.x], (1u << b.code_bits) - 1);
+		a[threadIdx.x] = affine_of_bucket(&b, threadIdx.x);
 	__syncthreads();
 #pragma unroll
 	for (int e = 0; e < CU_EACH; e++) {
 		const int64_t i = first + e * CU_THREADS;
 
-		code[e] = i < b.n ? unpack_at(b.codes, i, b.bits) : 0;
+		code[e] = i < b.n ? unpack_at(b.payload + head_bytes(&b), i, b.bits) : 0;
 	}
 #pragma unroll
 	for (int e = 0; e < CU_EACH; e++) {

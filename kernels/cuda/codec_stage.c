@@ -134,20 +134,6 @@ static enum sl_err verdict(const struct cu_stage *s, int slot)
 	return seen[CU_STATUS_BAD] != 0 ? SL_ERR_PAYLOAD : SL_OK;
 }
 
-enum sl_err cu_stage_look(struct cu_stage *s, int slot, cudaError_t queued, void *host, const void *src, size_t bytes)
-{
-	enum sl_err err;
-
-	if (queued == cudaSuccess)
-		queued = cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, s->stream);
-	if (queued == cudaSuccess)
-		queued = fetch_status(s, slot, s->stream);
-	if (queued == cudaSuccess)
-		queued = cudaStreamSynchronize(s->stream);
-	err = cu_codec_check(s->env.be, queued);
-	return err != SL_OK ? err : verdict(s, slot);
-}
-
 static cudaError_t follow(cudaStream_t stream, cudaEvent_t event, cudaStream_t behind)
 {
 	cudaError_t queued = cudaEventRecord(event, behind);

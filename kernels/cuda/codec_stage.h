@@ -73,10 +73,6 @@ cudaError_t cu_stage_take(struct cu_stage *s, int slot, bool status);
 enum sl_err cu_stage_collect(struct cu_stage *s, int slot) SL_MUST_CHECK;
 /* The status words of the slot's call, once it has been waited for. */
 uint32_t *cu_stage_seen(const struct cu_stage *s, int slot);
-/* In a call, for what the host has to know: waits for all of it so far, and a copy to the host; `queued` is what
- * queueing said. NONFINITE where the status, which is seen now, says so. */
-enum sl_err cu_stage_look(struct cu_stage *s, int slot, cudaError_t queued, void *host, const void *src,
-			  size_t bytes) SL_MUST_CHECK;
 /* err, in a sentence where it is one. */
 enum sl_err cu_stage_said(enum sl_err err, struct sl_fail *fail) SL_MUST_CHECK;
 

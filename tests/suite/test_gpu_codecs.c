@@ -240,30 +240,59 @@ static void factors_are_the_same(void **state)
 	}
 }
 
+/* What sortquant's sample looks at, in a tensor of `n`: runs of 16 at jittered distances. */
+static float *sampled_run(float *x, int64_t n, int64_t run)
+{
+	const int64_t step = n / 4096;
+	const uint32_t mix = (uint32_t)run * 2654435761u;
+
+	return x + run * step + (int64_t)((uint64_t)(mix ^ mix >> 15) * (uint64_t)(step - 15) >> 32);
+}
+
+/* A value that misleads, where the sample looks; some of them about a few of the edges alone. */
+static float misleading(int trap, int64_t run, float v)
+{
+	switch (trap) {
+	case 0:
+		return v + 1;
+	case 1:
+		return 100 + v;
+	case 2:
+		return run % 3 ? -0.0f : 0.25f;
+	case 3:
+		return v > 0.5f ? v + 1 : v;
+	case 4:
+		return v > 0 ? v * 3 : v;
+	default: /* few of the many zeros: below them an edge moves, past one among them that stays */
+		return v > -0.025f && v < 0.25f ? 0 : v;
+	}
+}
+enum { PASSING = 5, TRAPS };
+
 /* Samples that mislead: edges are moved, and at last found exactly. */
 static void edges_are_found_where_the_sample_misleads(void **state)
 {
 	struct sl_backend *be = rig_backend(state);
 	static const char *const texts[] = {"sortquant:6+2", "sortquant:3+4"};
-	struct sl_shape shape = sl_shape4(1, 32, 32, 81);
-	int64_t n = sl_shape_count(&shape), step = n / 4096;
 
 	for (size_t t = 0; t < sizeof texts / sizeof texts[0]; t++)
-		for (int trap = 0; trap < 3; trap++) {
+		for (int trap = 0; trap < TRAPS; trap++) {
+			struct sl_shape shape = sl_shape4(1, 32, trap == PASSING ? 150 : 32, 81);
 			struct both b = both_open(be, texts[t], shape, SL_DIR_HEAD_ACT, NULL);
+			int64_t n = sl_shape_count(&shape);
+			float *v = codec_make(n, RANDOM), upper = 1;
 
-			codec_fill(b.x, n, RANDOM);
-			/* what the sample looks at: runs of 16 at jittered distances */
+			for (int64_t i = 0; i < n; i++) {
+				upper = v[i] > 0.675f ? v[i] : upper;
+				b.x[i] = trap != PASSING ? v[i] : i % 2 ? 0 : upper;
+			}
 			for (int64_t run = 0; run < 4096; run++) {
-				uint32_t mix = (uint32_t)run * 2654435761u;
-				int64_t at = run * step +
-					     (int64_t)((uint64_t)(mix ^ mix >> 15) * (uint64_t)(step - 15) >> 32);
+				float *at = sampled_run(b.x, n, run);
 
 				for (int j = 0; j < 16; j++)
-					b.x[at + j] = trap == 0   ? b.x[at + j] + 1
-						      : trap == 1 ? 100 + b.x[at + j]
-								  : (run % 3 ? -0.0f : 0.25f);
+					at[j] = misleading(trap, run, v[at - b.x + j]);
 			}
+			free(v);
 			both_cross(&b, 1);
 			both_close(&b);
 		}

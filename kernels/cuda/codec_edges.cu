@@ -1,0 +1,369 @@
+/* sortquant: where the edges of its buckets lie, as common/codec/sortquant.c finds them. Edges are those elements of a
+ * sample that have their share of it below them; they move while the counts of all elements say that they are off, and
+ * at last come from all elements. A round is picking edges and counting between them (codec_buckets.cu). All rounds are
+ * queued, and those behind one that is good enough do nothing: the host decides nothing, and waits for nothing. Every
+ * block of a kernel decides for itself, from what the kernels before it have counted. Keys are unsigned integers in the
+ * order of the floats. */
+#include "kernels/cuda/codec_codes.h"
+
+#define ZERO_KEY 0x80000000u
+
+enum { PASSES = 3, RUN = 16, EXACT_BLOCKS = 1024, DIGIT_BINS = CU_BUCKETS * CU_DIGIT_VALUES };
+
+static __host__ __device__ __forceinline__ int64_t samples_of(int64_t n)
+{
+	return n < CU_SAMPLE ? n : (int64_t)CU_SAMPLE;
+}
+
+/* ---- the sample: runs of neighbours at jittered distances, as sl_sample takes them */
+
+static __global__ void sample(struct cu_bucket_search *to, struct cu_buckets b, const float *x)
+{
+	const int64_t i = (int64_t)blockIdx.x * CU_THREADS + threadIdx.x, run = i / RUN, step = b.n / (CU_SAMPLE / RUN);
+	const uint32_t hash = (uint32_t)run * 2654435761u, mix = hash ^ hash >> 15;
+	int64_t at = i;
+
+	if (i >= samples_of(b.n))
+		return;
+	if (b.n > CU_SAMPLE)
+		at = run * step + (int64_t)((uint64_t)mix * (uint64_t)(step - RUN + 1) >> 32) + i % RUN;
+	to->key[i] = ordered(x[at]);
+}
+
+cudaError_t cu_bucket_sample(cudaStream_t s, struct cu_bucket_search *to, const struct cu_buckets *b, const float *x)
+{
+	return CU_LAUNCH(sample, (samples_of(b->n) + CU_THREADS - 1) / CU_THREADS, CU_THREADS, s, to, *b, x);
+}
+
+/* ---- how a round begins */
+
+struct start { /* edges 0 and `count` are the ends */
+	uint32_t settled, ties, off;
+	uint32_t rank[CU_BUCKETS + 1], moved[CU_BUCKETS];
+	int64_t below[CU_BUCKETS + 1];
+};
+
+static __device__ __forceinline__ int64_t target(const struct cu_buckets *b, int k)
+{
+	return b->n * k / b->count;
+}
+
+/* What was counted by number of edges ≤ x, as elements below edge k, and up to it. */
+static __device__ __forceinline__ void count_below(int64_t *below, int64_t *upto, const struct cu_bucket_round *seen,
+						   int buckets, int k)
+{
+	const float edge = from_ordered(seen->picked[3 * k - 2]);
+	int edges = 0;
+
+	for (int j = 1; j < buckets; j++)
+		edges += from_ordered(seen->picked[3 * j - 2]) <= edge;
+	*below = 0;
+	for (int j = 0; j < edges; j++)
+		*below += seen->count[j];
+	*upto = *below + seen->equal[edges];
+}
+
+/* Within 1 % of n of its share. */
+static __device__ __forceinline__ bool balanced(const struct cu_buckets *b, int64_t below, int64_t upto, int k)
+{
+	const int64_t slack = b->n / 100;
+
+	return below <= target(b, k) + slack && upto >= target(b, k) - slack;
+}
+
+/* An edge that the sample has twice is one that many elements may be equal to. */
+static __device__ __forceinline__ bool is_twice(const struct cu_bucket_round *seen, int64_t samples, int k)
+{
+	const uint32_t *at = &seen->picked[3 * k - 2];
+
+	return (seen->rank[k] > 0 && at[-1] == at[0]) || (seen->rank[k] + 1 < samples && at[1] == at[0]);
+}
+
+/* Sample ranks are taken as linear between neighbouring edges. */
+static __device__ __forceinline__ uint32_t moved_rank(const struct start *from, const struct cu_buckets *b,
+						      int64_t samples, int k)
+{
+	const int64_t want = target(b, k);
+	int64_t rank, gap;
+	int at = 0;
+
+	while (at < b->count - 1 && from->below[at + 1] <= want)
+		at++;
+	gap = from->below[at + 1] - from->below[at];
+	rank = from->rank[at] + (int64_t)((double)(want - from->below[at]) / (double)(gap < 1 ? 1 : gap) *
+					  (double)((int64_t)from->rank[at + 1] - (int64_t)from->rank[at]));
+	return rank < 0 ? 0 : rank >= samples ? (uint32_t)(samples - 1) : (uint32_t)rank;
+}
+
+/* By all threads of a block, of which there are more than edges: whether there is a round, and the ranks of its edges.
+ * The first block leaves that behind for the kernels that follow. */
+static __device__ __forceinline__ void begin(struct start *to, struct cu_bucket_search *search,
+					     const struct cu_buckets *b, int number)
+{
+	struct cu_bucket_round *round = &search->round[number], *before = number > 0 ? round - 1 : round;
+	const int k = (int)threadIdx.x;
+	const bool edge = k > 0 && k < b->count;
+	const int64_t samples = samples_of(b->n);
+	int64_t below = 0, upto = 0;
+
+	if (k == 0) {
+		to->settled = number > 0 ? before->settled : 0;
+		to->ties = number > 0 ? before->ties : b->n <= CU_SAMPLE;
+		to->off = 0;
+	}
+	if (k <= b->count)
+		to->rank[k] = k == b->count         ? (uint32_t)samples
+			      : number > 0 && k > 0 ? before->rank[k]
+						    : (uint32_t)(samples * k / b->count);
+	__syncthreads();
+	if (number > 0 && to->settled == 0) {
+		if (number == 1 && edge && is_twice(before, samples, k))
+			atomicOr(&to->ties, 1u);
+		if (edge)
+			count_below(&below, &upto, before, b->count, k);
+		if (k <= b->count)
+			to->below[k] = k == b->count ? b->n : below;
+		__syncthreads();
+		const bool off = edge && !balanced(b, below, to->ties ? upto : below, k);
+
+		if (off)
+			atomicOr(&to->off, 1u);
+		if (edge)
+			to->moved[k] = number == CU_BUCKET_EXACT ? (uint32_t)target(b, k)
+				       : off                     ? moved_rank(to, b, samples, k)
+								 : to->rank[k];
+		__syncthreads();
+		/* lines between counts can pass an edge that stays, where many elements equal it */
+		for (int j = k; edge && j < b->count; j++)
+			if (j == k || to->moved[j] < to->rank[k])
+				to->rank[k] = to->moved[j];
+		if (k == 0) {
+			to->settled = to->off == 0;
+			to->ties = 1;
+		}
+		__syncthreads();
+	}
+	if (blockIdx.x != 0)
+		return;
+	if (k == 0) {
+		round->settled = to->settled;
+		round->ties = to->ties;
+	}
+	if (k < CU_BUCKETS && to->settled == 0) {
+		round->rank[k] = k < b->count ? to->rank[k] : 0;
+		round->count[k] = 0;
+		round->equal[k] = 0;
+		round->most[k] = 0;
+	}
+}
+
+/* ---- edges from the sample */
+
+/* Bits of a key that a pass looks at, from the top: 11, 11 and 10 of them. */
+static __device__ __forceinline__ int pass_width(int pass)
+{
+	return pass < 2 ? 11 : 10;
+}
+
+static __device__ __forceinline__ int pass_shift(int pass)
+{
+	return pass == 0 ? 21 : pass == 1 ? 10 : 0;
+}
+
+/* The key of rank `left` among `total`, by a block of CU_PLACE_THREADS. */
+static __device__ __forceinline__ uint32_t find_key(const uint32_t *key, uint32_t total, uint32_t left)
+{
+	__shared__ uint32_t bins[CU_SELECT_BINS], found, under;
+	const unsigned t = threadIdx.x;
+
+	if (t == 0) {
+		found = 0;
+		under = left;
+	}
+	for (int pass = 0; pass < PASSES; pass++) {
+		const int shift = pass_shift(pass), width = pass_width(pass);
+		const uint32_t mask = (1u << width) - 1;
+		uint32_t prefix, rank, own, before, all, zeros = 0;
+
+		bins[t] = 0;
+		bins[t + CU_PLACE_THREADS] = 0;
+		__syncthreads();
+		prefix = found;
+		rank = under;
+		for (uint32_t first = t; first < total; first += CU_EACH * CU_PLACE_THREADS) {
+			uint32_t v[CU_EACH];
+
+#pragma unroll
+			for (uint32_t e = 0; e < CU_EACH; e++) {
+				const uint32_t i = first + e * CU_PLACE_THREADS;
+
+				v[e] = i < total ? key[i] : 0;
+			}
+#pragma unroll
+			for (uint32_t e = 0; e < CU_EACH; e++) {
+				if (first + e * CU_PLACE_THREADS >= total || v[e] >> shift >> width != prefix)
+					continue;
+				/* of which there may be very many */
+				if (v[e] == ZERO_KEY)
+					zeros++;
+				else
+					atomicAdd(&bins[v[e] >> shift & mask], 1u);
+			}
+		}
+		if (zeros != 0)
+			atomicAdd(&bins[ZERO_KEY >> shift & mask], zeros);
+		__syncthreads();
+		own = bins[2 * t] + bins[2 * t + 1];
+		before = scan_block(own, &all);
+		if (before <= rank && rank - before < own) {
+			const uint32_t second = rank - before >= bins[2 * t];
+
+			found = prefix << width | (2 * t + second);
+			under = rank - before - (second ? bins[2 * t] : 0);
+		}
+		__syncthreads();
+	}
+	return found;
+}
+
+/* In round 0 block i has the element of rank (i % 3 - 1) beside edge i / 3 + 1; later block i has edge i + 1. */
+static __global__ void PLACE_THREADS pick(struct cu_bucket_search *search, struct cu_buckets b, int round)
+{
+	__shared__ struct start start;
+	const unsigned at = round == 0 ? blockIdx.x : 3 * blockIdx.x + 1;
+	const int64_t total = samples_of(b.n);
+	int64_t want;
+	uint32_t found;
+
+	begin(&start, search, &b, round);
+	__syncthreads();
+	if (start.settled != 0)
+		return;
+	want = (int64_t)start.rank[at / 3 + 1] + (int)(at % 3) - 1;
+	found = find_key(search->key, (uint32_t)total,
+			 want < 0       ? 0
+			 : want < total ? (uint32_t)want
+					: (uint32_t)total - 1);
+	if (threadIdx.x == 0)
+		search->round[round].picked[at] = found;
+	/* for the last round */
+	for (unsigned i = blockIdx.x * CU_PLACE_THREADS + threadIdx.x; round == CU_BUCKET_TRIES - 1 && i < DIGIT_BINS;
+	     i += gridDim.x * CU_PLACE_THREADS)
+		for (int digit = 0; digit < CU_DIGITS; digit++)
+			search->bins[digit][i] = 0;
+}
+
+cudaError_t cu_bucket_pick(cudaStream_t s, struct cu_bucket_search *to, const struct cu_buckets *b, int round)
+{
+	return CU_LAUNCH(pick, (round == 0 ? 3 : 1) * (b->count - 1), CU_PLACE_THREADS, s, to, *b, round);
+}
+
+/* ---- edges from all elements, -0 as 0: digit by digit of their keys, all edges at once */
+
+static __device__ __forceinline__ int digit_shift(int digit)
+{
+	return 8 * (CU_DIGITS - 1 - digit);
+}
+
+/* prefix, rank [CU_BUCKETS] before this digit, by all threads of a block: from those before the digit before it, and
+ * its bins. A warp has an edge, a thread eight bins. The first block leaves them for the next digit. */
+static __device__ __forceinline__ void narrow(uint32_t *prefix, uint32_t *rank, struct cu_bucket_search *search,
+					      int buckets, int digit)
+{
+	enum { EACH = CU_DIGIT_VALUES / 32 };
+	const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+
+	for (int k = 1 + warp; k < buckets; k += CU_THREADS / 32) {
+		const uint32_t *bins = search->bins[digit - 1] + k * CU_DIGIT_VALUES + lane * EACH;
+		const uint32_t before = digit == 1 ? 0 : search->prefix[digit - 1][k];
+		const uint32_t want = digit == 1 ? search->round[CU_BUCKET_EXACT].rank[k] : search->rank[digit - 1][k];
+		uint32_t own = 0, upto;
+
+		for (int e = 0; e < EACH; e++)
+			own += bins[e];
+		upto = own;
+		for (unsigned step = 1; step < 32; step *= 2) {
+			const uint32_t below = __shfl_up_sync(0xffffffffu, upto, step);
+
+			upto += (unsigned)lane >= step ? below : 0;
+		}
+		if (upto - own <= want && want < upto) {
+			uint32_t left = want - (upto - own);
+			int e = 0;
+
+			while (e < EACH - 1 && left >= bins[e])
+				left -= bins[e++];
+			prefix[k] = before << 8 | (uint32_t)(lane * EACH + e);
+			rank[k] = left;
+			if (blockIdx.x == 0 && digit < CU_DIGITS) {
+				search->prefix[digit][k] = prefix[k];
+				search->rank[digit][k] = left;
+			}
+		}
+	}
+	__syncthreads();
+}
+
+static __global__ void count_digits(struct cu_bucket_search *search, struct cu_buckets b, const float *x, int digit)
+{
+	__shared__ uint32_t count[DIGIT_BINS], prefix[CU_BUCKETS], rank[CU_BUCKETS];
+	__shared__ struct start start;
+	const int shift = digit_shift(digit);
+	uint32_t zeros = 0;
+
+	if (digit == 0)
+		begin(&start, search, &b, CU_BUCKET_EXACT);
+	else if (threadIdx.x == 0)
+		start.settled = search->round[CU_BUCKET_EXACT].settled;
+	if (threadIdx.x < CU_BUCKETS)
+		prefix[threadIdx.x] = 0;
+	__syncthreads();
+	if (start.settled != 0)
+		return;
+	if (digit > 0)
+		narrow(prefix, rank, search, b.count, digit);
+	for (unsigned i = threadIdx.x; i < DIGIT_BINS; i += CU_THREADS)
+		count[i] = 0;
+	__syncthreads();
+	for (int64_t i = (int64_t)blockIdx.x * CU_THREADS + threadIdx.x; i < b.n;
+	     i += (int64_t)gridDim.x * CU_THREADS) {
+		const uint32_t key = ordered(x[i] + 0.0f);
+
+		if (key == ZERO_KEY) {
+			zeros++;
+			continue;
+		}
+		for (int k = 1; k < b.count; k++)
+			if (key >> shift >> 8 == prefix[k])
+				atomicAdd(&count[k * CU_DIGIT_VALUES + (int)(key >> shift & 255)], 1u);
+	}
+	for (int k = 1; k < b.count; k++)
+		if (zeros != 0 && ZERO_KEY >> shift >> 8 == prefix[k])
+			atomicAdd(&count[k * CU_DIGIT_VALUES + (int)(ZERO_KEY >> shift & 255)], zeros);
+	__syncthreads();
+	for (unsigned i = threadIdx.x; i < DIGIT_BINS; i += CU_THREADS)
+		if (count[i] != 0)
+			atomicAdd(&search->bins[digit][i], count[i]);
+}
+
+static __global__ void take_digits(struct cu_bucket_search *search, int buckets)
+{
+	__shared__ uint32_t prefix[CU_BUCKETS], rank[CU_BUCKETS];
+	const unsigned k = threadIdx.x;
+
+	if (search->round[CU_BUCKET_EXACT].settled != 0)
+		return;
+	narrow(prefix, rank, search, buckets, CU_DIGITS);
+	if (k > 0 && k < (unsigned)buckets)
+		search->round[CU_BUCKET_EXACT].picked[3 * k - 2] = prefix[k];
+}
+
+cudaError_t cu_bucket_exact(cudaStream_t s, struct cu_bucket_search *to, const struct cu_buckets *b, const float *x)
+{
+	const int64_t all = (b->n + CU_THREADS - 1) / CU_THREADS, most = EXACT_BLOCKS;
+	cudaError_t err = cudaSuccess;
+
+	for (int digit = 0; digit < CU_DIGITS && err == cudaSuccess; digit++)
+		err = CU_LAUNCH(count_digits, all < most ? all : most, CU_THREADS, s, to, *b, x, digit);
+	return err != cudaSuccess ? err : CU_LAUNCH(take_digits, 1, CU_THREADS, s, to, b->count);
+}
