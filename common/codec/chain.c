@@ -9,19 +9,26 @@ static struct flight *flight_of(struct sl_codec *c, const struct sl_codec_call *
 	return &c->flight[c->flights > 1 ? call->slot : 0];
 }
 
-/* Waits for what the stages have queued for this slot; the first fault counts. f NULL: of a decoding. */
-static enum sl_err collect(struct sl_codec *c, const struct sl_codec_call *call, struct flight *f, struct sl_fail *fail)
+/* Waits for what the stages have queued for this slot; the first fault counts. `body`: what begin_body was given; NULL:
+ * of a decoding, or what is given up. */
+static enum sl_err collect(struct sl_codec *c, const struct sl_codec_call *call, struct sl_buf *body,
+			   struct sl_fail *fail)
 {
+	struct flight *f = flight_of(c, call);
 	enum sl_err first = SL_OK;
 	const struct link *l;
 
 	for (int i = 0; (l = sl_codec_link(c, i)) != NULL; i++) {
-		struct sl_buf *side = f != NULL && i < c->n_transform ? &f->side[i] : NULL;
+		struct sl_buf values = {0}, *of = body == NULL ? NULL : i < c->n_transform ? &f->side[i] : &values;
 		struct sl_fail why;
 		enum sl_err err = SL_OK;
 
+		if (of == &values)
+			values = (struct sl_buf){body->data + f->values, body->len - f->values, body->len - f->values};
 		if (l->stage->collect != NULL)
-			err = l->stage->collect(l->state, call, side, &why);
+			err = l->stage->collect(l->state, call, of, &why);
+		if (of == &values)
+			body->len = f->values + values.len;
 		if (err == SL_OK || first != SL_OK)
 			continue;
 		first = err;
@@ -32,15 +39,44 @@ static enum sl_err collect(struct sl_codec *c, const struct sl_codec_call *call,
 
 /* ---- encoding */
 
-/* `later`: of a call that is collected later, which looks for what a caller would have looked for. */
+/* `later`: of a call that is collected later, which looks for what a caller would have looked for. `count` as for
+ * queue_encode. */
 static enum sl_err quantize(struct sl_codec *c, const struct sl_codec_call *call, const float *x,
-			    const struct sl_shape *xs, bool later, struct sl_buf *out)
+			    const struct sl_shape *xs, const uint32_t *count, bool later, struct sl_buf *out)
 {
 	const struct sl_codec_stage *q = c->quantizer.stage;
 
 	if (q->queue_encode == NULL)
 		return q->encode(c->quantizer.state, call, x, xs, out);
-	return q->queue_encode(c->quantizer.state, call, x, xs, later && call->training && c->n_transform == 0, out);
+	return q->queue_encode(c->quantizer.state, call, x, xs, count, later && call->training && c->n_transform == 0,
+			       out);
+}
+
+/* How many of `most` values transform i has left. */
+static void put_count(struct sl_codec *c, int i, uint8_t *table, int64_t count, int64_t most)
+{
+	sl_put_u32(table + i * SL_FRAME_PART_BYTES, (uint32_t)count);
+	if (c->transform[i].stage->variable)
+		c->kept[i] = (double)count / (double)most;
+}
+
+/* *count becomes NULL where *s says how many values transform i has left: at once, or, where that cannot be left to the
+ * device, when it has been waited for. */
+static enum sl_err find_count(struct sl_codec *c, const struct sl_codec_call *call, int i, bool later,
+			      struct sl_shape *s, const uint32_t **count)
+{
+	const struct link *t = &c->transform[i];
+	struct sl_fail fail;
+	enum sl_err err;
+
+	*count = t->stage->count == NULL ? NULL : t->stage->count(t->state);
+	if (*count == NULL || (later && i == c->n_transform - 1))
+		return SL_OK;
+	*count = NULL;
+	err = t->stage->collect(t->state, call, &flight_of(c, call)->side[i], &fail);
+	if (err == SL_OK)
+		*s = sl_shape1(t->stage->counted(t->state, call));
+	return err;
 }
 
 /* Everything behind the header, before a stage of bytes, but for the sizes of side bytes and these themselves. `out`
@@ -50,9 +86,11 @@ static enum sl_err begin_body(struct sl_codec *c, const struct sl_codec_call *ca
 {
 	struct flight *f = flight_of(c, call);
 	uint8_t *table = out->data + out->len;
+	const uint32_t *count = NULL;
 	int n = c->n_transform;
 
 	f->table = out->len;
+	f->most = 0;
 	out->len += (size_t)n * SL_FRAME_PART_BYTES;
 	for (int i = 0; i < n; i++) {
 		struct link *t = &c->transform[i];
@@ -63,22 +101,34 @@ static enum sl_err begin_body(struct sl_codec *c, const struct sl_codec_call *ca
 		s[i + 1] = most;
 		f->side[i].len = 0;
 		err = t->stage->forward(t->state, call, x, &s[i], y, &s[i + 1], &f->side[i]);
+		if (err == SL_OK)
+			err = find_count(c, call, i, later, &s[i + 1], &count);
 		if (err != SL_OK)
 			return err;
-		sl_put_u32(table + i * SL_FRAME_PART_BYTES, (uint32_t)sl_shape_count(&s[i + 1]));
-		if (t->stage->variable)
-			c->kept[i] = (double)sl_shape_count(&s[i + 1]) / (double)sl_shape_count(&most);
+		if (count != NULL)
+			f->most = sl_shape_count(&most);
+		else
+			put_count(c, i, table, sl_shape_count(&s[i + 1]), sl_shape_count(&most));
 		x = c->values[i];
 	}
+	f->values = out->len;
 	if (!sl_codec_direct(c))
-		return quantize(c, call, x, &s[n], later, out);
+		return quantize(c, call, x, &s[n], count, later, out);
 	out->len += (size_t)sl_shape_count(&s[n]) * sizeof(float);
 	return SL_OK;
 }
 
-static enum sl_err end_body(struct sl_codec *c, struct flight *f, struct sl_buf *out)
+static enum sl_err end_body(struct sl_codec *c, const struct sl_codec_call *call, struct sl_buf *out)
 {
+	const struct flight *f = flight_of(c, call);
 	enum sl_err err = SL_OK;
+
+	if (f->most != 0) {
+		const struct link *last = &c->transform[c->n_transform - 1];
+
+		put_count(c, c->n_transform - 1, out->data + f->table, last->stage->counted(last->state, call),
+			  f->most);
+	}
 
 	for (int i = 0; err == SL_OK && i < c->n_transform; i++) {
 		uint8_t *part = out->data + f->table + (size_t)i * SL_FRAME_PART_BYTES;
@@ -104,10 +154,11 @@ static enum sl_err end_payload(struct sl_codec *c, const struct sl_codec_call *c
 			       struct sl_fail *fail)
 {
 	struct flight *f = flight_of(c, call);
-	enum sl_err err = collect(c, call, f, fail);
+	struct sl_buf *body = c->bytes.stage == NULL ? out : &f->body;
+	enum sl_err err = collect(c, call, body, fail);
 
 	if (err == SL_OK)
-		err = end_body(c, f, c->bytes.stage == NULL ? out : &f->body);
+		err = end_body(c, call, body);
 	if (err != SL_OK || c->bytes.stage == NULL)
 		return err;
 	sl_put_u32(out->data + out->len, (uint32_t)f->body.len);

@@ -84,6 +84,8 @@ static struct sl_codec_stage join(const struct sl_codec_stage *plain, const stru
 	s.queue_encode = device->queue_encode;
 	s.queue_decode = device->queue_decode;
 	s.collect = device->collect;
+	s.count = device->count;
+	s.counted = device->counted;
 	s.echo = device->echo;
 	return s;
 }

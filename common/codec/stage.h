@@ -77,7 +77,7 @@ struct sl_codec_stage {
 	bool pairs;        /* a gradient can use the places of its activation */
 	bool keeps_places; /* transform: one value for every element, in its place; a stage behind it can be paired */
 	bool finishes;     /* transform: inverse serves env->front */
-	bool variable;     /* how many values remain depends on the tensor */
+	bool variable;     /* how many values remain depends on the tensor; no stage behind it needs their shape */
 	const char *name;
 	const char *usage; /* "quant:b with b = 1…16" */
 	const struct sl_stage_arg *args;
@@ -131,16 +131,21 @@ struct sl_codec_stage {
 	/* A backend whose tensors live elsewhere may return when the work is queued, from all of the above and, in
 	 * place of encode and decode, from these. Host memory of the call (`in`, side bytes, what was appended to
 	 * `out`) is then theirs until collect. That waits, and says what has come of it, if anything was queued for
-	 * this slot; the length of `side`, where only the device knew it, is right behind it; NULL: of a decoding.
-	 * Calls for other slots may come between. With `finite` NONFINITE also where the method could carry it. Where a
-	 * payload turns out to be none, what decode or inverse was told to write is as before, or behind another stage,
-	 * undefined. */
+	 * this slot. `of`: the side bytes of a transform, what a quantizer appended; its length, where only the device
+	 * knew it, is right behind it; NULL: of a decoding. Calls for other slots may come between. With `finite`
+	 * NONFINITE also where the method could carry it. Where a payload turns out to be none, what decode or inverse
+	 * was told to write is as before, or behind another stage, undefined. */
 	enum sl_err (*queue_encode)(void *state, const struct sl_codec_call *call, const float *x,
-				    const struct sl_shape *xs, bool finite, struct sl_buf *out);
+				    const struct sl_shape *xs, const uint32_t *count, bool finite, struct sl_buf *out);
 	enum sl_err (*queue_decode)(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
 				    const struct sl_shape *xs, struct sl_fail *fail);
-	enum sl_err (*collect)(void *state, const struct sl_codec_call *call, struct sl_buf *side,
-			       struct sl_fail *fail);
+	enum sl_err (*collect)(void *state, const struct sl_codec_call *call, struct sl_buf *of, struct sl_fail *fail);
+	/* A variable transform's, whose forward may leave *ys as it was, the most: where on the device the number of
+	 * values will be, for queue_encode, which is then given the most values as xs; NULL where *ys says it. And that
+	 * number, once the call has been collected. `out` is the backend's locked memory then, and what is appended
+	 * begins at a multiple of 8. */
+	const uint32_t *(*count)(const void *state);
+	int64_t (*counted)(const void *state, const struct sl_codec_call *call);
 	/* Behind queue_encode, for error feedback: what decode will make of that payload, from what the device has of
 	 * it. */
 	enum sl_err (*echo)(void *state, float *x, const struct sl_shape *xs);

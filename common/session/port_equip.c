@@ -139,6 +139,7 @@ enum sl_err sl_port_encode(struct sl_port *p, enum sl_dir dir, int chunk, const 
 	err = encode(p, dir, chunk, x);
 	if (err)
 		return encode_failed(dir, chunk, err, fail);
+	p->run[dir][chunk].rows = x->shape.dim[0];
 	p->run[dir][chunk].nominal = sl_codec_nominal_bytes(p->codec[dir], x->shape.dim[0]);
 	if (!sl_port_mark(p, MARK_ENCODED))
 		atomic_fetch_add(&p->codec_ns, sl_now_ns() - start);
@@ -177,6 +178,9 @@ enum sl_err sl_port_collect(struct sl_port *p, int chunk, struct sl_fail *fail)
 		out = (struct sl_buf){slot->data, slot->len, slot->cap};
 		err = sl_codec_collect(p->codec[dir], &call, receives(p, dir) ? NULL : &out, &why);
 		slot->len = out.len;
+		/* how many values there are may be known by now alone */
+		if (!err && !receives(p, dir))
+			slot->nominal = sl_codec_nominal_bytes(p->codec[dir], slot->rows);
 		if (err && !receives(p, dir))
 			err = encode_failed((enum sl_dir)dir, chunk, err, &why);
 		if (err && !first) {

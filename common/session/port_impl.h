@@ -43,7 +43,8 @@ struct run_slot {
 	uint64_t started_ns;   /* receiving: first part's arrival */
 	size_t first_bytes;    /* receiving: of that part */
 	uint64_t header_bytes; /* receiving: of the parts so far */
-	double nominal;        /* sending: of what it holds */
+	int64_t rows;          /* sending: of the tensor that it holds */
+	double nominal;        /* of it */
 };
 
 /* What codecs are opened from; borrowed. */

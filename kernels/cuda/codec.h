@@ -32,14 +32,20 @@ enum cu_status {
 	CU_STATUS_BAD,       /* a payload that is not one */
 	CU_STATUS_LOW,       /* ~ordered bits of the least value; see codec_levels.cu */
 	CU_STATUS_HIGH,      /* ordered bits of the largest */
-	CU_STATUS_SIDE,      /* bytes of coded places */
+	CU_STATUS_BYTES,     /* of coded places, or of a payload of which only the device knows how long it is */
 	CU_STATUS_KEPT,      /* places */
 	CU_STATUS_WORDS = 8
 };
 
+/* How many elements there are, where only the device knows it: `said`, a word of its memory, at most `n` of them. NULL:
+ * `n`. Of an encoder alone; it then says BYTES. */
+
 /* ---- codec_half.cu: IEEE half, bfloat16 ---- */
-cudaError_t cu_to_half(cudaStream_t s, uint16_t *out, uint32_t *status, const float *x, bool bf16, int64_t n);
-cudaError_t cu_from_half(cudaStream_t s, float *x, const uint16_t *in, bool bf16, int64_t n);
+cudaError_t cu_to_half(cudaStream_t s, uint16_t *out, uint32_t *status, const float *x, bool bf16, int64_t n,
+		       const uint32_t *said);
+cudaError_t cu_from_half(cudaStream_t s, float *x, const uint16_t *in, bool bf16, int64_t n, const uint32_t *said);
+/* out = x, of so many elements */
+cudaError_t cu_copy_said(cudaStream_t s, float *out, uint32_t *status, const float *x, int64_t n, const uint32_t *said);
 cudaError_t cu_check_finite(cudaStream_t s, uint32_t *status, const float *x, int64_t n);
 /* host = from, of `bytes` of device memory so many bytes, `most` at most; both begin at a multiple of 8. `host` is
  * locked, and the device writes to it. Few blocks: it runs beside kernels that compute. */
@@ -50,18 +56,20 @@ cudaError_t cu_combine(cudaStream_t s, float *out, const float *a, const float *
 enum cu_code_kind { CU_CODE_NEAREST, CU_CODE_STOCHASTIC, CU_CODE_LEVELS };
 struct cu_codes {
 	enum cu_code_kind kind;
-	int bits;             /* of a code, with the sign of a level */
-	uint32_t most;        /* code or level */
-	int64_t n;            /* elements, ≥ 1 */
+	int bits;      /* of a code, with the sign of a level */
+	uint32_t most; /* code or level */
+	int64_t n;     /* elements, ≥ 1 */
+	const uint32_t *said;
 	struct cu_philox key; /* but for NEAREST */
 	uint8_t *payload;     /* floats {min, max} or, for LEVELS, {scale}; then the packed codes; CU_CODE_PAD more */
 };
 size_t cu_codes_bytes(const struct cu_codes *c); /* of the payload, without the padding */
-cudaError_t cu_range(cudaStream_t s, uint32_t *status, const float *x, int64_t n); /* LOW, HIGH, NONFINITE */
+cudaError_t cu_range(cudaStream_t s, uint32_t *status, const struct cu_codes *c,
+		     const float *x); /* LOW, HIGH, NONFINITE */
 /* partial [blocks]: sums of squares in the order of sl_codec_loops.sum_squares; and NONFINITE */
-cudaError_t cu_squares(cudaStream_t s, double *partial, uint32_t *status, const float *x, int64_t n);
+cudaError_t cu_squares(cudaStream_t s, double *partial, uint32_t *status, const struct cu_codes *c, const float *x);
 /* The head of the payload from what was measured. partial NULL: the largest magnitude is the scale. */
-cudaError_t cu_codes_head(cudaStream_t s, const struct cu_codes *c, const double *partial, const uint32_t *status);
+cudaError_t cu_codes_head(cudaStream_t s, const struct cu_codes *c, const double *partial, uint32_t *status);
 cudaError_t cu_codes_encode(cudaStream_t s, const struct cu_codes *c, const float *x);
 cudaError_t cu_codes_check(cudaStream_t s, uint32_t *status, const struct cu_codes *c); /* no level above `most` */
 /* `refused`: a word of device memory; x is left alone where it is not 0. May be NULL. */
@@ -81,7 +89,7 @@ size_t cu_groups_bytes(const struct cu_grouped *g);
 cudaError_t cu_groups_measure(cudaStream_t s, const struct cu_grouped *g, uint32_t *status,
 			      const float *x); /* NONFINITE
 						*/
-cudaError_t cu_groups_heads(cudaStream_t s, const struct cu_grouped *g);
+cudaError_t cu_groups_heads(cudaStream_t s, const struct cu_grouped *g, uint32_t *status);
 cudaError_t cu_groups_coefficients(cudaStream_t s, const struct cu_grouped *g); /* from the heads */
 cudaError_t cu_groups_encode(cudaStream_t s, const struct cu_grouped *g, const float *x);
 cudaError_t cu_groups_check(cudaStream_t s, uint32_t *status, const struct cu_grouped *g); /* no level above `most` */
@@ -131,7 +139,7 @@ cudaError_t cu_gather(cudaStream_t s, float *y, uint32_t *status, const float *x
 cudaError_t cu_expand(cudaStream_t s, float *x, const float *y, const uint32_t *bitmap, const uint32_t *offset,
 		      const uint32_t *refused, int64_t n);
 /* The side bytes of places: place [blocks][CU_BLOCK], coded [blocks][CU_BLOCK_BYTES], entry, size [blocks]: scratch.
- * SIDE: their number. */
+ * BYTES: their number. */
 struct cu_place_coding {
 	uint16_t *place;
 	uint8_t *coded;
@@ -232,6 +240,7 @@ struct cu_bucket_search { /* in device memory; nothing in it outlives a call */
 struct cu_buckets {
 	int count, code_bits, bits; /* 2^s, b, b + s */
 	int64_t n;
+	const uint32_t *said;
 	uint8_t *payload; /* floats {min, max} of every bucket, min of bucket k ≥ 1 being edge k; then the packed
 			     codes; CU_CODE_PAD more */
 };
@@ -246,7 +255,7 @@ cudaError_t cu_bucket_exact(cudaStream_t s, struct cu_bucket_search *to, const s
 cudaError_t cu_bucket_measure(cudaStream_t s, struct cu_bucket_search *to, uint32_t *status, const struct cu_buckets *b,
 			      const float *x, int round);
 /* The head of the payload, behind all rounds. */
-cudaError_t cu_bucket_ranges(cudaStream_t s, const struct cu_bucket_search *from, const uint32_t *status,
+cudaError_t cu_bucket_ranges(cudaStream_t s, const struct cu_bucket_search *from, uint32_t *status,
 			     const struct cu_buckets *b);
 cudaError_t cu_bucket_encode(cudaStream_t s, const struct cu_buckets *b, const float *x);
 cudaError_t cu_bucket_decode(cudaStream_t s, float *x, const struct cu_buckets *b);

@@ -28,6 +28,7 @@ static __global__ void measure(struct cu_bucket_search *to, uint32_t *status, st
 
 	if (seen->settled != 0)
 		return;
+	b.n = counted(b.n, b.said);
 	for (int k = 0; k < CU_BUCKETS; k++) {
 		tally[k * CU_THREADS + t] = 0;
 		most[k * CU_THREADS + t] = 0;
@@ -117,13 +118,18 @@ static __host__ __device__ __forceinline__ int head_bytes(const struct cu_bucket
 	return b->count * 8;
 }
 
+static __host__ __device__ __forceinline__ int64_t payload_bytes(const struct cu_buckets *b)
+{
+	return head_bytes(b) + (b->n * b->bits + 7) / 8;
+}
+
 size_t cu_buckets_bytes(const struct cu_buckets *b)
 {
-	return (size_t)head_bytes(b) + (size_t)((b->n * b->bits + 7) / 8);
+	return (size_t)payload_bytes(b);
 }
 
 /* A thread has a bucket. Of the last round that took place. */
-static __global__ void ranges(const struct cu_bucket_search *from, const uint32_t *status, struct cu_buckets b)
+static __global__ void ranges(const struct cu_bucket_search *from, uint32_t *status, struct cu_buckets b)
 {
 	float *out = (float *)(void *)b.payload;
 	const int k = (int)threadIdx.x;
@@ -131,8 +137,16 @@ static __global__ void ranges(const struct cu_bucket_search *from, const uint32_
 	float next, min;
 	uint32_t most = 0;
 
+	b.n = counted(b.n, b.said);
+	if (k == 0 && b.said != NULL)
+		status[CU_STATUS_BYTES] = (uint32_t)payload_bytes(&b);
 	if (k >= b.count)
 		return;
+	if (b.n == 0) {
+		out[2 * k] = 0;
+		out[2 * k + 1] = 0;
+		return;
+	}
 	for (int round = 1; round < CU_BUCKET_ROUNDS && from->round[round].settled == 0; round++)
 		seen++;
 	next = edge_at(seen, b.count, k + 1);
@@ -146,7 +160,7 @@ static __global__ void ranges(const struct cu_bucket_search *from, const uint32_
 	out[2 * k + 1] = most == 0 || from_ordered(most) < min ? min : from_ordered(most);
 }
 
-cudaError_t cu_bucket_ranges(cudaStream_t s, const struct cu_bucket_search *from, const uint32_t *status,
+cudaError_t cu_bucket_ranges(cudaStream_t s, const struct cu_bucket_search *from, uint32_t *status,
 			     const struct cu_buckets *b)
 {
 	return CU_LAUNCH(ranges, 1, CU_THREADS, s, from, status, *b);
@@ -168,10 +182,12 @@ static __global__ void encode(struct cu_buckets b, const float *x)
 	__shared__ struct affine a[CU_BUCKETS];
 	__shared__ float edge[CU_BUCKETS];
 	const unsigned t = threadIdx.x;
-	const int64_t first = (int64_t)blockIdx.x * CU_TILE, left = b.n - first;
+	const int64_t first = (int64_t)blockIdx.x * CU_TILE, left = counted(b.n, b.said) - first;
 	const int len = left < CU_TILE ? (int)left : (int)CU_TILE;
 	float values[CU_EACH], e[CU_BUCKETS];
 
+	if (left <= 0)
+		return;
 #pragma unroll
 	for (int i = 0; i < CU_EACH; i++)
 		values[i] = i * CU_THREADS + (int)t < len ? x[first + i * CU_THREADS + t] : 0.0f;
@@ -216,6 +232,7 @@ static __global__ void decode(float *x, struct cu_buckets b)
 	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x;
 	uint32_t code[CU_EACH];
 
+	b.n = counted(b.n, b.said);
 	if (threadIdx.x < (unsigned)b.count)
 		a[threadIdx.x] = affine_of_bucket(&b, threadIdx.x);
 	__syncthreads();

@@ -86,7 +86,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 		return err;
 	queued = cu_cells_split(s->stream, c->mean, (float *)(void *)y, s->status, x, &c->cells, xs->dim[0]);
 	if (queued == cudaSuccess)
-		queued = cu_stage_send(s, call->slot, side->data + side->len, c->mean, bytes);
+		queued = cu_stage_send(s, call->slot, side->data + side->len, c->mean, bytes, false);
 	side->len += bytes;
 	*ys = *xs;
 	return cu_codec_check(s->env.be, queued);
@@ -97,7 +97,7 @@ static enum sl_err collect(void *state, const struct sl_codec_call *call, struct
 	struct cells *c = state;
 
 	(void)side;
-	return cu_stage_said(cu_stage_collect(&c->stage, call->slot), fail);
+	return cu_stage_said(cu_stage_collect(&c->stage, call->slot, NULL), fail);
 }
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,

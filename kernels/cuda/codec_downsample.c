@@ -120,7 +120,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	*ys = small_shape(d, xs);
 	queued = cu_cells_shrink(s->stream, (float *)(void *)y, s->status, x, &d->cells, xs->dim[0]);
 	if (queued == cudaSuccess)
-		queued = cu_stage_send(s, call->slot, NULL, NULL, 0);
+		queued = cu_stage_send(s, call->slot, NULL, NULL, 0, false);
 	return cu_codec_check(s->env.be, queued);
 }
 
@@ -129,7 +129,7 @@ static enum sl_err collect(void *state, const struct sl_codec_call *call, struct
 	struct downsample *d = state;
 
 	(void)side;
-	return cu_stage_said(cu_stage_collect(&d->stage, call->slot), fail);
+	return cu_stage_said(cu_stage_collect(&d->stage, call->slot, NULL), fail);
 }
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,

@@ -19,13 +19,14 @@ static __host__ __device__ __forceinline__ int64_t samples_of(int64_t n)
 
 static __global__ void sample(struct cu_bucket_search *to, struct cu_buckets b, const float *x)
 {
-	const int64_t i = (int64_t)blockIdx.x * CU_THREADS + threadIdx.x, run = i / RUN, step = b.n / (CU_SAMPLE / RUN);
+	const int64_t n = counted(b.n, b.said), step = n / (CU_SAMPLE / RUN);
+	const int64_t i = (int64_t)blockIdx.x * CU_THREADS + threadIdx.x, run = i / RUN;
 	const uint32_t hash = (uint32_t)run * 2654435761u, mix = hash ^ hash >> 15;
 	int64_t at = i;
 
-	if (i >= samples_of(b.n))
+	if (i >= samples_of(n))
 		return;
-	if (b.n > CU_SAMPLE)
+	if (n > CU_SAMPLE)
 		at = run * step + (int64_t)((uint64_t)mix * (uint64_t)(step - RUN + 1) >> 32) + i % RUN;
 	to->key[i] = ordered(x[at]);
 }
@@ -231,10 +232,11 @@ static __global__ void PLACE_THREADS pick(struct cu_bucket_search *search, struc
 {
 	__shared__ struct start start;
 	const unsigned at = round == 0 ? blockIdx.x : 3 * blockIdx.x + 1;
-	const int64_t total = samples_of(b.n);
-	int64_t want;
+	int64_t total, want;
 	uint32_t found;
 
+	b.n = counted(b.n, b.said);
+	total = samples_of(b.n);
 	begin(&start, search, &b, round);
 	__syncthreads();
 	if (start.settled != 0)
@@ -311,6 +313,7 @@ static __global__ void count_digits(struct cu_bucket_search *search, struct cu_b
 	const int shift = digit_shift(digit);
 	uint32_t zeros = 0;
 
+	b.n = counted(b.n, b.said);
 	if (digit == 0)
 		begin(&start, search, &b, CU_BUCKET_EXACT);
 	else if (threadIdx.x == 0)

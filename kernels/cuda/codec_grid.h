@@ -24,6 +24,12 @@ static inline int64_t cu_blocks(int64_t n)
 	return (n + CU_BLOCK - 1) / CU_BLOCK;
 }
 
+/* Elements, of at most `most` (codec.h). */
+static __device__ __forceinline__ int64_t counted(int64_t most, const uint32_t *said)
+{
+	return said != NULL && *said < most ? (int64_t)*said : most;
+}
+
 static __device__ __forceinline__ uint32_t magnitude(float v)
 {
 	return __float_as_uint(v) & 0x7fffffffu;

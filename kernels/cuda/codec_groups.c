@@ -179,7 +179,7 @@ static cudaError_t queue_codes(struct grouped *g, const float *x)
 	cudaError_t queued = cu_groups_measure(s->stream, &g->groups, s->status, x);
 
 	if (queued == cudaSuccess)
-		queued = cu_groups_heads(s->stream, &g->groups);
+		queued = cu_groups_heads(s->stream, &g->groups, s->status);
 	if (queued == cudaSuccess)
 		queued = cu_groups_coefficients(s->stream, &g->groups);
 	if (queued == cudaSuccess)
@@ -188,7 +188,7 @@ static cudaError_t queue_codes(struct grouped *g, const float *x)
 }
 
 static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, const float *x,
-				const struct sl_shape *xs, bool finite, struct sl_buf *out)
+				const struct sl_shape *xs, const uint32_t *count, bool finite, struct sl_buf *out)
 {
 	struct grouped *g = state;
 	struct cu_stage *s = &g->stage;
@@ -198,8 +198,9 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 	size_t bytes;
 
 	if (g->plain != NULL)
-		return g->plain->queue_encode(g->state, call, x, xs, finite, out);
+		return g->plain->queue_encode(g->state, call, x, xs, count, finite, out);
 	set_groups(g, xs);
+	g->groups.codes.said = count;
 	bytes = cu_groups_bytes(&g->groups);
 	if (out->cap - out->len < bytes)
 		return SL_ERR_LIMIT;
@@ -215,7 +216,8 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 		return err;
 	queued = queue_codes(g, x);
 	if (queued == cudaSuccess)
-		queued = cu_stage_send(s, call->slot, out->data + out->len - bytes, g->groups.codes.payload, bytes);
+		queued = cu_stage_send(s, call->slot, out->data + out->len - bytes, g->groups.codes.payload, bytes,
+				       count != NULL);
 	return cu_codec_check(s->env.be, queued);
 }
 
@@ -251,6 +253,7 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 		return g->plain->queue_decode(g->state, call, in, x, xs, fail);
 	refused = cu_codes_may_be_bad(c) ? s->status + CU_STATUS_BAD : NULL;
 	set_groups(g, xs);
+	g->groups.codes.said = NULL;
 	err = cu_codes_check_size(c, cu_groups_bytes(&g->groups), in, fail);
 	if (err == SL_OK)
 		err = check_heads(&g->groups, in, fail);
@@ -271,13 +274,13 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
 }
 
-static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *side, struct sl_fail *fail)
+static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *of, struct sl_fail *fail)
 {
 	struct grouped *g = state;
 
 	if (g->plain != NULL)
-		return g->plain->collect(g->state, call, side, fail);
-	return cu_codes_collect(&g->stage, &g->groups.codes, call->slot, fail);
+		return g->plain->collect(g->state, call, of, fail);
+	return cu_codes_collect(&g->stage, &g->groups.codes, call->slot, of, fail);
 }
 
 static enum sl_err echo(void *state, float *x, const struct sl_shape *xs)

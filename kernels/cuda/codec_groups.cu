@@ -21,6 +21,15 @@ static __device__ __forceinline__ int64_t group_of(const struct cu_grouped *g, i
 	return g->channels ? i % by : i / by;
 }
 
+/* The groups that there are. Where that is not known before, they are no channels. */
+static __device__ __forceinline__ void count_groups(struct cu_grouped *g)
+{
+	if (g->codes.said == NULL)
+		return;
+	g->codes.n = counted(g->codes.n, g->codes.said);
+	g->count = (g->codes.n + g->size - 1) / g->size;
+}
+
 static __device__ __forceinline__ int64_t lesser(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
@@ -47,9 +56,11 @@ static __global__ void measure_small(struct cu_grouped g, uint32_t *status, cons
 	__shared__ double lane[CU_THREADS];
 	const unsigned t = threadIdx.x, mine = t % CU_LANES;
 	const int64_t group = (int64_t)blockIdx.x * GROUPS + t / CU_LANES, first = group * g.size;
-	const int len = group < g.count ? (int)lesser(g.size, g.codes.n - first) : 0;
 	struct seen seen;
+	int len;
 
+	count_groups(&g);
+	len = group < g.count ? (int)lesser(g.size, g.codes.n - first) : 0;
 	seen.low = 0;
 	seen.high = 0;
 	seen.top = 0;
@@ -86,8 +97,8 @@ static __global__ void measure_small(struct cu_grouped g, uint32_t *status, cons
 static __global__ void measure_large(struct cu_grouped g, uint32_t *status, const float *x)
 {
 	const int64_t group = blockIdx.x / (unsigned)g.parts, part = blockIdx.x % (unsigned)g.parts;
-	const int64_t first = group * g.size + part * CU_BLOCK;
-	const int64_t stop = lesser(lesser(first + CU_BLOCK, (group + 1) * g.size), g.codes.n);
+	const int64_t first = group * g.size + part * CU_BLOCK, n = counted(g.codes.n, g.codes.said);
+	const int64_t stop = lesser(lesser(first + CU_BLOCK, (group + 1) * g.size), n);
 	/* the last group may have fewer parts */
 	const int len = first < stop ? (int)(stop - first) : 0;
 	struct seen seen;
@@ -155,13 +166,31 @@ cudaError_t cu_groups_measure(cudaStream_t s, const struct cu_grouped *g, uint32
 
 /* ---- heads and coefficients */
 
-static __global__ void heads(struct cu_grouped g)
+static __host__ __device__ __forceinline__ int64_t head_bytes(const struct cu_grouped *g)
+{
+	return g->count * (g->codes.kind == CU_CODE_LEVELS ? 4 : 8);
+}
+
+static __host__ __device__ __forceinline__ int64_t payload_bytes(const struct cu_grouped *g)
+{
+	return head_bytes(g) + (g->codes.n * g->codes.bits + 7) / 8;
+}
+
+size_t cu_groups_bytes(const struct cu_grouped *g)
+{
+	return (size_t)payload_bytes(g);
+}
+
+static __global__ void heads(struct cu_grouped g, uint32_t *status)
 {
 	const int64_t group = (int64_t)blockIdx.x * CU_THREADS + threadIdx.x;
 	const int64_t parts = g.size <= SMALL ? 1 : g.parts;
 	float *out = (float *)(void *)g.codes.payload, top;
 	double sum, norm;
 
+	count_groups(&g);
+	if (g.codes.said != NULL && group == 0)
+		status[CU_STATUS_BYTES] = (uint32_t)payload_bytes(&g);
 	if (group >= g.count)
 		return;
 	if (g.codes.kind != CU_CODE_LEVELS) {
@@ -182,9 +211,9 @@ static __global__ void heads(struct cu_grouped g)
 	out[group] = norm > (double)FLT_MAX ? FLT_MAX : fmaxf((float)norm, top);
 }
 
-cudaError_t cu_groups_heads(cudaStream_t s, const struct cu_grouped *g)
+cudaError_t cu_groups_heads(cudaStream_t s, const struct cu_grouped *g, uint32_t *status)
 {
-	return CU_LAUNCH(heads, (g->count + CU_THREADS - 1) / CU_THREADS, CU_THREADS, s, *g);
+	return CU_LAUNCH(heads, (g->count + CU_THREADS - 1) / CU_THREADS, CU_THREADS, s, *g, status);
 }
 
 static __global__ void coefficients(struct cu_grouped g)
@@ -193,6 +222,7 @@ static __global__ void coefficients(struct cu_grouped g)
 	const float *in = (const float *)(const void *)g.codes.payload;
 	struct affine *out = (struct affine *)(void *)g.table;
 
+	count_groups(&g);
 	if (group >= g.count)
 		return;
 	out[group] = g.codes.kind == CU_CODE_LEVELS ? affine_of(0, in[group], g.codes.most)
@@ -206,16 +236,6 @@ cudaError_t cu_groups_coefficients(cudaStream_t s, const struct cu_grouped *g)
 
 /* ---- codes */
 
-static __host__ __device__ __forceinline__ int64_t head_bytes(const struct cu_grouped *g)
-{
-	return g->count * (g->codes.kind == CU_CODE_LEVELS ? 4 : 8);
-}
-
-size_t cu_groups_bytes(const struct cu_grouped *g)
-{
-	return (size_t)head_bytes(g) + (size_t)((g->codes.n * g->codes.bits + 7) / 8);
-}
-
 static __global__ void encode(struct cu_grouped g, const float *x)
 {
 	__shared__ uint16_t code[CU_TILE];
@@ -223,9 +243,13 @@ static __global__ void encode(struct cu_grouped g, const float *x)
 	const struct affine *table = (const struct affine *)(const void *)g.table;
 	const unsigned t = threadIdx.x;
 	const int64_t first = (int64_t)blockIdx.x * CU_TILE;
-	const int len = (int)lesser(CU_TILE, g.codes.n - first);
 	float values[CU_EACH];
+	int len;
 
+	count_groups(&g);
+	if (first >= g.codes.n)
+		return;
+	len = (int)lesser(CU_TILE, g.codes.n - first);
 #pragma unroll
 	for (int e = 0; e < CU_EACH; e++)
 		values[e] = e * CU_THREADS + (int)t < len ? x[first + e * CU_THREADS + t] : 0.0f;
@@ -282,6 +306,7 @@ static __global__ void decode(float *x, const uint32_t *refused, struct cu_group
 
 	if (refused != NULL && *refused != 0)
 		return;
+	count_groups(&g);
 #pragma unroll
 	for (int e = 0; e < CU_EACH; e++) {
 		const int64_t i = first + e * CU_THREADS;

@@ -6,7 +6,8 @@
 struct half {
 	struct cu_stage stage;
 	bool half, bf16;
-	void *staging; /* values as they are sent; NULL: the tensor */
+	void *staging;        /* values as they are sent; NULL: the tensor */
+	const uint32_t *said; /* of the last call (codec.h) */
 };
 
 static void close_half(void *state)
@@ -76,12 +77,12 @@ static enum sl_err open_bf16(void **state, const struct sl_stage_env *env, struc
 static cudaError_t unstage(struct half *h, float *x, int64_t n)
 {
 	if (h->half)
-		return cu_from_half(h->stage.stream, x, h->staging, h->bf16, n);
+		return cu_from_half(h->stage.stream, x, h->staging, h->bf16, n, h->said);
 	return cudaMemcpyAsync(x, h->staging, value_bytes(h, n), cudaMemcpyDeviceToDevice, h->stage.stream);
 }
 
 static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, const float *x,
-				const struct sl_shape *xs, bool finite, struct sl_buf *out)
+				const struct sl_shape *xs, const uint32_t *count, bool finite, struct sl_buf *out)
 {
 	struct half *h = state;
 	struct cu_stage *s = &h->stage;
@@ -90,6 +91,7 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 	cudaError_t queued = cudaSuccess;
 	enum sl_err err;
 
+	h->said = count;
 	if (out->cap - out->len < bytes)
 		return SL_ERR_LIMIT;
 	if (n == 0)
@@ -98,13 +100,16 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 	if (err != SL_OK)
 		return err;
 	if (h->half)
-		queued = cu_to_half(s->stream, h->staging, s->status, x, h->bf16, n);
+		queued = cu_to_half(s->stream, h->staging, s->status, x, h->bf16, n, count);
 	else if (finite)
 		queued = cu_check_finite(s->stream, s->status, x, n);
-	if (queued == cudaSuccess && !h->half && h->staging != NULL)
+	if (queued == cudaSuccess && !h->half && count != NULL)
+		queued = cu_copy_said(s->stream, h->staging, s->status, x, n, count);
+	else if (queued == cudaSuccess && !h->half && h->staging != NULL)
 		queued = cudaMemcpyAsync(h->staging, x, bytes, cudaMemcpyDeviceToDevice, s->stream);
 	if (queued == cudaSuccess)
-		queued = cu_stage_send(s, call->slot, out->data + out->len, h->staging != NULL ? h->staging : x, bytes);
+		queued = cu_stage_send(s, call->slot, out->data + out->len, h->staging != NULL ? h->staging : x, bytes,
+				       count != NULL);
 	out->len += bytes;
 	return cu_codec_check(s->env.be, queued);
 }
@@ -118,6 +123,7 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 	cudaError_t queued;
 	enum sl_err err;
 
+	h->said = NULL;
 	if (in.len != value_bytes(h, n))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "values: %zu bytes, expected %zu", in.len, value_bytes(h, n));
 	if (n == 0)
@@ -133,12 +139,11 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
 }
 
-static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *side, struct sl_fail *fail)
+static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *of, struct sl_fail *fail)
 {
 	struct half *h = state;
 
-	(void)side;
-	return cu_stage_said(cu_stage_collect(&h->stage, call->slot), fail);
+	return cu_stage_said(cu_stage_collect(&h->stage, call->slot, of), fail);
 }
 
 static enum sl_err echo(void *state, float *x, const struct sl_shape *xs)

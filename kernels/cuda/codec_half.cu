@@ -10,11 +10,14 @@ static __device__ __forceinline__ uint32_t f16_of(uint32_t m)
 	return __float_as_uint(__uint_as_float(m) + 0.5f) - 0x3f000000u;
 }
 
-static __global__ void to_half(uint16_t *out, uint32_t *status, const float *x, bool bf16, int64_t n)
+static __global__ void to_half(uint16_t *out, uint32_t *status, const float *x, bool bf16, int64_t most,
+			       const uint32_t *said)
 {
-	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x;
+	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x, n = counted(most, said);
 	uint32_t bits[CU_EACH], top = 0;
 
+	if (said != NULL && first == 0)
+		status[CU_STATUS_BYTES] = (uint32_t)(n * (int)sizeof(*out));
 #pragma unroll
 	for (int e = 0; e < CU_EACH; e++) {
 		const int64_t i = first + e * CU_THREADS;
@@ -34,9 +37,10 @@ static __global__ void to_half(uint16_t *out, uint32_t *status, const float *x, 
 		atomicMax(&status[CU_STATUS_NONFINITE], top);
 }
 
-cudaError_t cu_to_half(cudaStream_t s, uint16_t *out, uint32_t *status, const float *x, bool bf16, int64_t n)
+cudaError_t cu_to_half(cudaStream_t s, uint16_t *out, uint32_t *status, const float *x, bool bf16, int64_t n,
+		       const uint32_t *said)
 {
-	return CU_LAUNCH(to_half, cu_tiles(n), CU_THREADS, s, out, status, x, bf16, n);
+	return CU_LAUNCH(to_half, cu_tiles(n), CU_THREADS, s, out, status, x, bf16, n, said);
 }
 
 static __device__ __forceinline__ float f16_value(uint32_t h)
@@ -53,9 +57,9 @@ static __device__ __forceinline__ float f16_value(uint32_t h)
 	return __uint_as_float(bits | (h & 0x8000u) << 16);
 }
 
-static __global__ void from_half(float *x, const uint16_t *in, bool bf16, int64_t n)
+static __global__ void from_half(float *x, const uint16_t *in, bool bf16, int64_t most, const uint32_t *said)
 {
-	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x;
+	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x, n = counted(most, said);
 	uint32_t half[CU_EACH];
 
 #pragma unroll
@@ -73,9 +77,30 @@ static __global__ void from_half(float *x, const uint16_t *in, bool bf16, int64_
 	}
 }
 
-cudaError_t cu_from_half(cudaStream_t s, float *x, const uint16_t *in, bool bf16, int64_t n)
+cudaError_t cu_from_half(cudaStream_t s, float *x, const uint16_t *in, bool bf16, int64_t n, const uint32_t *said)
 {
-	return CU_LAUNCH(from_half, cu_tiles(n), CU_THREADS, s, x, in, bf16, n);
+	return CU_LAUNCH(from_half, cu_tiles(n), CU_THREADS, s, x, in, bf16, n, said);
+}
+
+static __global__ void copy_said(float *out, uint32_t *status, const float *x, int64_t most, const uint32_t *said)
+{
+	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x, n = counted(most, said);
+	float v[CU_EACH];
+
+	if (first == 0)
+		status[CU_STATUS_BYTES] = (uint32_t)(n * (int)sizeof(*out));
+#pragma unroll
+	for (int e = 0; e < CU_EACH; e++)
+		v[e] = first + e * CU_THREADS < n ? x[first + e * CU_THREADS] : 0.0f;
+#pragma unroll
+	for (int e = 0; e < CU_EACH; e++)
+		if (first + e * CU_THREADS < n)
+			out[first + e * CU_THREADS] = v[e];
+}
+
+cudaError_t cu_copy_said(cudaStream_t s, float *out, uint32_t *status, const float *x, int64_t n, const uint32_t *said)
+{
+	return CU_LAUNCH(copy_said, cu_tiles(n), CU_THREADS, s, out, status, x, n, said);
 }
 
 static __global__ void check_finite(uint32_t *status, const float *x, int64_t n)

@@ -9,7 +9,7 @@ enum { VALUE };                                 /* the only argument of both */
 enum { SIDE_BLOCK_BYTES = 4 + CU_BLOCK_BYTES }; /* a bitmap and its entry; gaps are sent where they are shorter */
 
 struct place_set {
-	int64_t n, total; /* n = 0: never set */
+	int64_t n, total; /* n = 0: never set; total < 0: not collected yet */
 	uint32_t *bitmap, *offset;
 };
 
@@ -190,7 +190,7 @@ static enum sl_err forward_paired(struct keeper *k, int slot, const float *x, in
 	cudaError_t queued;
 	enum sl_err err;
 
-	if (k->now->n != n || n == 0)
+	if (k->now->n != n || n == 0 || k->now->total < 0)
 		return SL_ERR_BUG;
 	*ys = sl_shape1(k->now->total);
 	err = cu_stage_begin(s);
@@ -198,7 +198,7 @@ static enum sl_err forward_paired(struct keeper *k, int slot, const float *x, in
 		return err;
 	queued = cu_gather(s->stream, y, s->status, x, k->now->bitmap, k->now->offset, true, n);
 	if (queued == cudaSuccess)
-		queued = cu_stage_send(s, slot, NULL, NULL, 0);
+		queued = cu_stage_send(s, slot, NULL, NULL, 0, false);
 	return cu_codec_check(s->env.be, queued);
 }
 
@@ -245,38 +245,46 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	if (k->pair != NULL)
 		return forward_paired(k, call->slot, x, n, (float *)(void *)y, ys);
 	k->now->n = 0;
-	*ys = sl_shape1(0);
-	cu_stage_seen(s, call->slot)[CU_STATUS_SIDE] = 0;
-	if (n == 0)
+	if (n == 0) {
+		*ys = sl_shape1(0);
 		return k->threshold ? SL_OK : SL_ERR_BUG;
+	}
 	err = cu_stage_begin(s);
 	if (err != SL_OK)
 		return err;
 	queued = queue_forward(k, x, n, (float *)(void *)y);
 	if (queued == cudaSuccess)
-		queued = cu_stage_send_said(s, call->slot, side->data, k->coding.side, CU_STATUS_SIDE, side->cap);
+		queued = cu_stage_send(s, call->slot, side->data, k->coding.side, side->cap, true);
 	err = cu_codec_check(s->env.be, queued);
-	/* what is behind has to know how many values there are */
-	if (err == SL_OK && k->threshold)
-		err = cu_stage_collect(s, call->slot);
 	if (err != SL_OK)
 		return err;
 	k->now->n = n;
-	k->now->total =
-		k->threshold ? cu_stage_seen(s, call->slot)[CU_STATUS_KEPT] : sl_codec_kept(s->env.arg[VALUE], n);
-	*ys = sl_shape1(k->now->total);
+	k->now->total = k->threshold ? -1 : sl_codec_kept(s->env.arg[VALUE], n);
+	*ys = sl_shape1(k->threshold ? n : k->now->total);
 	return SL_OK;
+}
+
+static const uint32_t *count(const void *state)
+{
+	const struct keeper *k = state;
+
+	return k->pair == NULL && k->now->n != 0 ? k->stage.status + CU_STATUS_KEPT : NULL;
+}
+
+static int64_t counted(const void *state, const struct sl_codec_call *call)
+{
+	const struct keeper *k = state;
+
+	return cu_stage_seen(&k->stage, call->slot)[CU_STATUS_KEPT];
 }
 
 static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *side, struct sl_fail *fail)
 {
 	struct keeper *k = state;
-	enum sl_err err = cu_stage_collect(&k->stage, call->slot);
+	enum sl_err err = cu_stage_collect(&k->stage, call->slot, side);
 
-	if (err == SL_OK && side != NULL && k->pair == NULL) {
-		side->len = cu_stage_seen(&k->stage, call->slot)[CU_STATUS_SIDE];
-		err = side->len > side->cap ? SL_ERR_BUG : SL_OK;
-	}
+	if (err == SL_OK && side != NULL && k->threshold && k->pair == NULL)
+		set_of(k, call->slot)->total = counted(state, call);
 	if (err != SL_OK && k->pair == NULL)
 		set_of(k, call->slot)->n = 0;
 	if (err == SL_ERR_PAYLOAD)
@@ -375,4 +383,6 @@ const struct sl_codec_stage cu_stage_threshold = {.id = SL_STAGE_ID_THRESHOLD,
 						  .forward = forward,
 						  .parse = parse,
 						  .inverse = inverse,
-						  .collect = collect};
+						  .collect = collect,
+						  .count = count,
+						  .counted = counted};

@@ -148,9 +148,9 @@ static cudaError_t queue_codes(struct levels *l, const float *x)
 	cudaError_t queued;
 
 	if (l->partial != NULL)
-		queued = cu_squares(s->stream, l->partial, s->status, x, l->codes.n);
+		queued = cu_squares(s->stream, l->partial, s->status, &l->codes, x);
 	else
-		queued = cu_range(s->stream, s->status, x, l->codes.n);
+		queued = cu_range(s->stream, s->status, &l->codes, x);
 	if (queued == cudaSuccess)
 		queued = cu_codes_head(s->stream, &l->codes, l->partial, s->status);
 	if (queued == cudaSuccess)
@@ -159,7 +159,7 @@ static cudaError_t queue_codes(struct levels *l, const float *x)
 }
 
 static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, const float *x,
-				const struct sl_shape *xs, bool finite, struct sl_buf *out)
+				const struct sl_shape *xs, const uint32_t *count, bool finite, struct sl_buf *out)
 {
 	struct levels *l = state;
 	struct sl_rng_key key = sl_codec_key(l->stage.env.seed, l->stage.env.dir, call, SL_STAGE_QUANTIZER);
@@ -169,6 +169,7 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 
 	(void)finite; /* the range, or the scale, is */
 	l->codes.n = sl_shape_count(xs);
+	l->codes.said = count;
 	l->codes.key = cu_philox_of(&key);
 	bytes = cu_codes_bytes(&l->codes);
 	if (out->cap - out->len < bytes)
@@ -183,7 +184,8 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 		return err;
 	queued = queue_codes(l, x);
 	if (queued == cudaSuccess)
-		queued = cu_stage_send(&l->stage, call->slot, out->data + out->len - bytes, l->codes.payload, bytes);
+		queued = cu_stage_send(&l->stage, call->slot, out->data + out->len - bytes, l->codes.payload, bytes,
+				       count != NULL);
 	return cu_codec_check(l->stage.env.be, queued);
 }
 
@@ -219,9 +221,10 @@ bool cu_codes_may_be_bad(const struct cu_codes *c)
 	return c->kind == CU_CODE_LEVELS && c->most != (1u << (c->bits - 1)) - 1;
 }
 
-enum sl_err cu_codes_collect(struct cu_stage *s, const struct cu_codes *c, int slot, struct sl_fail *fail)
+enum sl_err cu_codes_collect(struct cu_stage *s, const struct cu_codes *c, int slot, struct sl_buf *of,
+			     struct sl_fail *fail)
 {
-	enum sl_err err = cu_stage_collect(s, slot);
+	enum sl_err err = cu_stage_collect(s, slot, of);
 
 	if (err == SL_ERR_PAYLOAD)
 		return sl_fail_set(fail, err, "levels: one is above %u", c->most);
@@ -238,6 +241,7 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 	enum sl_err err;
 
 	l->codes.n = sl_shape_count(xs);
+	l->codes.said = NULL;
 	err = cu_codes_check_size(&l->codes, cu_codes_bytes(&l->codes), in, fail);
 	if (err == SL_OK)
 		err = check_head(&l->codes, in.data, fail);
@@ -256,12 +260,11 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
 }
 
-static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *side, struct sl_fail *fail)
+static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *of, struct sl_fail *fail)
 {
 	struct levels *l = state;
 
-	(void)side;
-	return cu_codes_collect(&l->stage, &l->codes, call->slot, fail);
+	return cu_codes_collect(&l->stage, &l->codes, call->slot, of, fail);
 }
 
 static enum sl_err echo(void *state, float *x, const struct sl_shape *xs)

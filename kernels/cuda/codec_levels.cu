@@ -8,8 +8,9 @@ enum { MEASURE_BLOCKS = 2048 };
 
 /* ---- range */
 
-static __global__ void measure(uint32_t *status, const float *x, int64_t n)
+static __global__ void measure(uint32_t *status, struct cu_codes c, const float *x)
 {
+	const int64_t n = counted(c.n, c.said);
 	struct seen seen;
 
 	seen.low = 0;
@@ -30,19 +31,23 @@ static __global__ void measure(uint32_t *status, const float *x, int64_t n)
 	}
 }
 
-cudaError_t cu_range(cudaStream_t s, uint32_t *status, const float *x, int64_t n)
+cudaError_t cu_range(cudaStream_t s, uint32_t *status, const struct cu_codes *c, const float *x)
 {
-	const int64_t tiles = cu_tiles(n), most = MEASURE_BLOCKS;
+	const int64_t tiles = cu_tiles(c->n), most = MEASURE_BLOCKS;
 
-	return CU_LAUNCH(measure, tiles < most ? tiles : most, CU_THREADS, s, status, x, n);
+	return CU_LAUNCH(measure, tiles < most ? tiles : most, CU_THREADS, s, status, *c, x);
 }
 
 /* ---- sums of squares */
 
-static __global__ void squares(double *partial, uint32_t *status, const float *x, int64_t n)
+static __global__ void squares(double *partial, uint32_t *status, struct cu_codes c, const float *x)
 {
-	struct seen seen = look_at(x + (int64_t)blockIdx.x * CU_BLOCK, block_length(n));
+	const int len = block_length(counted(c.n, c.said));
+	struct seen seen;
 
+	if (len <= 0)
+		return;
+	seen = look_at(x + (int64_t)blockIdx.x * CU_BLOCK, len);
 	join_extremes(&seen);
 	if (threadIdx.x == 0) {
 		partial[blockIdx.x] = seen.squares;
@@ -50,9 +55,9 @@ static __global__ void squares(double *partial, uint32_t *status, const float *x
 	}
 }
 
-cudaError_t cu_squares(cudaStream_t s, double *partial, uint32_t *status, const float *x, int64_t n)
+cudaError_t cu_squares(cudaStream_t s, double *partial, uint32_t *status, const struct cu_codes *c, const float *x)
 {
-	return CU_LAUNCH(squares, cu_blocks(n), CU_THREADS, s, partial, status, x, n);
+	return CU_LAUNCH(squares, cu_blocks(c->n), CU_THREADS, s, partial, status, *c, x);
 }
 
 /* ---- the head of a payload */
@@ -80,18 +85,36 @@ static __device__ __forceinline__ double sum_partials(const double *partial, int
 	return sum;
 }
 
-static __global__ void head(struct cu_codes c, const double *partial, const uint32_t *status)
+static __host__ __device__ __forceinline__ int head_bytes(const struct cu_codes *c)
+{
+	return c->kind == CU_CODE_LEVELS ? 4 : 8;
+}
+
+static __host__ __device__ __forceinline__ int64_t payload_bytes(const struct cu_codes *c)
+{
+	return head_bytes(c) + (c->n * c->bits + 7) / 8;
+}
+
+size_t cu_codes_bytes(const struct cu_codes *c)
+{
+	return (size_t)payload_bytes(c);
+}
+
+static __global__ void head(struct cu_codes c, const double *partial, uint32_t *status)
 {
 	float *out = (float *)(void *)c.payload, top;
 	double sum = 0, norm;
 
+	c.n = counted(c.n, c.said);
 	if (partial)
 		sum = sum_partials(partial, (c.n + CU_BLOCK - 1) / CU_BLOCK);
 	if (threadIdx.x != 0)
 		return;
+	if (c.said != NULL)
+		status[CU_STATUS_BYTES] = (uint32_t)payload_bytes(&c);
 	if (c.kind != CU_CODE_LEVELS) {
-		out[0] = from_ordered(~status[CU_STATUS_LOW]);
-		out[1] = from_ordered(status[CU_STATUS_HIGH]);
+		out[0] = c.n == 0 ? 0 : from_ordered(~status[CU_STATUS_LOW]);
+		out[1] = c.n == 0 ? 0 : from_ordered(status[CU_STATUS_HIGH]);
 		hold_zero(&out[0], &out[1], (int)c.most, c.bits);
 		return;
 	}
@@ -103,17 +126,12 @@ static __global__ void head(struct cu_codes c, const double *partial, const uint
 		out[0] = norm > (double)FLT_MAX ? FLT_MAX : fmaxf((float)norm, top);
 }
 
-cudaError_t cu_codes_head(cudaStream_t s, const struct cu_codes *c, const double *partial, const uint32_t *status)
+cudaError_t cu_codes_head(cudaStream_t s, const struct cu_codes *c, const double *partial, uint32_t *status)
 {
 	return CU_LAUNCH(head, 1, CU_THREADS, s, *c, partial, status);
 }
 
 /* ---- codes */
-
-static __host__ __device__ __forceinline__ int head_bytes(const struct cu_codes *c)
-{
-	return c->kind == CU_CODE_LEVELS ? 4 : 8;
-}
 
 static __device__ __forceinline__ struct affine affine_of_head(const struct cu_codes *c)
 {
@@ -122,21 +140,18 @@ static __device__ __forceinline__ struct affine affine_of_head(const struct cu_c
 	return c->kind == CU_CODE_LEVELS ? affine_of(0, in[0], c->most) : affine_of(in[0], in[1], c->most);
 }
 
-size_t cu_codes_bytes(const struct cu_codes *c)
-{
-	return (size_t)head_bytes(c) + (size_t)((c->n * c->bits + 7) / 8);
-}
-
 static __global__ void encode(struct cu_codes c, const float *x)
 {
 	__shared__ uint16_t code[CU_TILE];
 	__shared__ uint32_t random[CU_TILE / 2];
 	__shared__ struct affine a;
 	const unsigned t = threadIdx.x;
-	const int64_t first = (int64_t)blockIdx.x * CU_TILE, left = c.n - first;
+	const int64_t first = (int64_t)blockIdx.x * CU_TILE, left = counted(c.n, c.said) - first;
 	const int len = left < CU_TILE ? (int)left : (int)CU_TILE;
 	float v[CU_EACH];
 
+	if (left <= 0)
+		return;
 #pragma unroll
 	for (int e = 0; e < CU_EACH; e++)
 		v[e] = e * CU_THREADS + (int)t < len ? x[first + e * CU_THREADS + t] : 0.0f;
@@ -194,6 +209,7 @@ static __global__ void decode(float *x, const uint32_t *refused, struct cu_codes
 
 	if (refused != NULL && *refused != 0)
 		return;
+	c.n = counted(c.n, c.said);
 	if (threadIdx.x == 0)
 		a = affine_of_head(&c);
 	__syncthreads();

@@ -158,7 +158,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	if (queued == cudaSuccess && warm != NULL)
 		queued = cu_factors_keep(s->stream, warm->pending, &f, l->a_large);
 	if (queued == cudaSuccess)
-		queued = cu_stage_send(s, call->slot, NULL, NULL, 0);
+		queued = cu_stage_send(s, call->slot, NULL, NULL, 0, false);
 	if (warm != NULL)
 		warm->pending_rows = xs->dim[0];
 	*ys = values_shape(l, xs);
@@ -169,7 +169,7 @@ static enum sl_err collect(void *state, const struct sl_codec_call *call, struct
 {
 	struct lowrank *l = state;
 	struct sl_warm *warm = warm_of(l, call);
-	enum sl_err err = cu_stage_collect(&l->stage, call->slot);
+	enum sl_err err = cu_stage_collect(&l->stage, call->slot, NULL);
 
 	(void)side;
 	if (err != SL_OK && warm != NULL)

@@ -206,13 +206,13 @@ static __global__ void PLACE_THREADS lay_out(struct cu_place_coding p, uint32_t 
 		before += total;
 	}
 	if (threadIdx.x == 0)
-		status[CU_STATUS_SIDE] = before;
+		status[CU_STATUS_BYTES] = before;
 }
 
 static __global__ void join(struct cu_place_coding p, const uint32_t *status, int64_t blocks)
 {
 	const uint32_t b = blockIdx.x, at = p.size[b];
-	const uint32_t end = (int64_t)b + 1 < blocks ? p.size[b + 1] : status[CU_STATUS_SIDE];
+	const uint32_t end = (int64_t)b + 1 < blocks ? p.size[b + 1] : status[CU_STATUS_BYTES];
 	const uint8_t *from = p.coded + (int64_t)b * CU_BLOCK_BYTES;
 
 	if (threadIdx.x < 4)

@@ -73,7 +73,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	if (queued == cudaSuccess)
 		queued = cu_draw_gather(s->stream, (float *)(void *)y, x, &r->draw);
 	if (queued == cudaSuccess)
-		queued = cu_stage_send(s, call->slot, NULL, NULL, 0);
+		queued = cu_stage_send(s, call->slot, NULL, NULL, 0, false);
 	*ys = sl_shape1(r->draw.k);
 	return cu_codec_check(s->env.be, queued);
 }
@@ -83,7 +83,7 @@ static enum sl_err collect(void *state, const struct sl_codec_call *call, struct
 	struct randomk *r = state;
 
 	(void)side;
-	return cu_stage_said(cu_stage_collect(&r->stage, call->slot), fail);
+	return cu_stage_said(cu_stage_collect(&r->stage, call->slot, NULL), fail);
 }
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,

@@ -92,7 +92,7 @@ static cudaError_t queue_codes(struct sortquant *q, const float *x)
 }
 
 static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, const float *x,
-				const struct sl_shape *xs, bool finite, struct sl_buf *out)
+				const struct sl_shape *xs, const uint32_t *count, bool finite, struct sl_buf *out)
 {
 	struct sortquant *q = state;
 	struct cu_buckets *b = &q->buckets;
@@ -103,6 +103,7 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 
 	(void)finite; /* the ranges are */
 	b->n = sl_shape_count(xs);
+	b->said = count;
 	bytes = cu_buckets_bytes(b);
 	if (out->cap - out->len < bytes)
 		return SL_ERR_LIMIT;
@@ -116,7 +117,7 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 		return err;
 	queued = queue_codes(q, x);
 	if (queued == cudaSuccess)
-		queued = cu_stage_send(s, call->slot, out->data + out->len - bytes, b->payload, bytes);
+		queued = cu_stage_send(s, call->slot, out->data + out->len - bytes, b->payload, bytes, count != NULL);
 	return cu_codec_check(s->env.be, queued);
 }
 
@@ -153,6 +154,7 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 	enum sl_err err;
 
 	b->n = sl_shape_count(xs);
+	b->said = NULL;
 	err = check_bytes(b, in, fail);
 	if (err != SL_OK || b->n == 0)
 		return err;
@@ -167,12 +169,11 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
 }
 
-static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *side, struct sl_fail *fail)
+static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *of, struct sl_fail *fail)
 {
 	struct sortquant *q = state;
 
-	(void)side;
-	return cu_stage_said(cu_stage_collect(&q->stage, call->slot), fail);
+	return cu_stage_said(cu_stage_collect(&q->stage, call->slot, of), fail);
 }
 
 static enum sl_err echo(void *state, float *x, const struct sl_shape *xs)

@@ -158,22 +158,15 @@ static cudaError_t sent(struct cu_stage *s, int slot, cudaError_t queued)
 	return queued;
 }
 
-cudaError_t cu_stage_send(struct cu_stage *s, int slot, void *host, const void *src, size_t bytes)
+cudaError_t cu_stage_send(struct cu_stage *s, int slot, void *host, const void *src, size_t bytes, bool said)
 {
 	cudaError_t queued = follow(s->out, s->written, s->stream);
 
-	if (queued == cudaSuccess && bytes != 0)
+	if (queued == cudaSuccess && said)
+		queued = cu_carry(s->out, host, src, s->status + CU_STATUS_BYTES, (int64_t)bytes);
+	else if (queued == cudaSuccess && bytes != 0)
 		queued = cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, s->out);
-	return sent(s, slot, queued);
-}
-
-cudaError_t cu_stage_send_said(struct cu_stage *s, int slot, void *host, const void *src, enum cu_status which,
-			       size_t most)
-{
-	cudaError_t queued = follow(s->out, s->written, s->stream);
-
-	if (queued == cudaSuccess)
-		queued = cu_carry(s->out, host, src, s->status + which, (int64_t)most);
+	s->slot[slot].said = said;
 	return sent(s, slot, queued);
 }
 
@@ -200,8 +193,9 @@ cudaError_t cu_stage_read(struct cu_stage *s)
 cudaError_t cu_stage_settle(struct cu_stage *s, int slot, bool status)
 {
 	if (status)
-		return cu_stage_send(s, slot, NULL, NULL, 0);
+		return cu_stage_send(s, slot, NULL, NULL, 0, false);
 	memset(cu_stage_seen(s, slot), 0, CU_STATUS_WORDS * sizeof *s->seen);
+	s->slot[slot].said = false;
 	return settle(s, slot, s->in);
 }
 
@@ -212,7 +206,7 @@ cudaError_t cu_stage_take(struct cu_stage *s, int slot, bool status)
 	return queued != cudaSuccess ? queued : cu_stage_settle(s, slot, status);
 }
 
-enum sl_err cu_stage_collect(struct cu_stage *s, int slot)
+enum sl_err cu_stage_collect(struct cu_stage *s, int slot, struct sl_buf *of)
 {
 	enum sl_err err;
 
@@ -220,7 +214,12 @@ enum sl_err cu_stage_collect(struct cu_stage *s, int slot)
 		return SL_OK;
 	s->slot[slot].due = false;
 	err = cu_codec_check(s->env.be, cudaEventSynchronize(s->slot[slot].settled));
-	return err != SL_OK ? err : verdict(s, slot);
+	if (err == SL_OK)
+		err = verdict(s, slot);
+	if (err != SL_OK || of == NULL || !s->slot[slot].said)
+		return err;
+	of->len = cu_stage_seen(s, slot)[CU_STATUS_BYTES];
+	return of->len > of->cap ? SL_ERR_BUG : SL_OK;
 }
 
 enum sl_err cu_stage_said(enum sl_err err, struct sl_fail *fail)

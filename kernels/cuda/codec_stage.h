@@ -2,13 +2,14 @@
  * id and the functions from `open` on; the rest of its table is the portable stage's (common/codec/stage.h).
  *
  * Calls queue what they do, payloads and side bytes on copy streams beside the computation (cu_stage_bring,
- * cu_stage_send); only what the host has to decide in between is waited for: how many values threshold keeps, where
- * sortquant's edges lie. What orders the streams, all of it for one piece of device memory, the staging of one stage:
+ * cu_stage_send), and wait for nothing. What orders the streams, all of it for one piece of device memory, the staging
+ * of one stage:
  *   bring  in:  after `free` of the call before, upload, `arrived`;  main: after `arrived`, kernels, `free`
  *   send   main: after `sent` of the call before, kernels, `written`;  out: after `written`, download, `sent`
  * Neither waits for the other: the calls of a codec that are under way are all of one kind (common/codec/codec.h).
- * How many side bytes places take, only the device knows when they are queued. A kernel on `out` writes just these into
- * the locked memory of the host (cu_carry), the number goes with the status.
+ * How many side bytes places take, and how many values threshold keeps, only the device knows when they are queued.
+ * What is behind such values reads their number there (codec.h). A kernel on `out` writes as many bytes as there are
+ * into the locked memory of the host (cu_carry), the number goes with the status.
  * Everything else on the device belongs to `main`: scratch between stages, bitmaps, residuals, warm factors. So a copy
  * neither reads nor writes what is not a staging, or the tensor of a slot whose call is under way. */
 #ifndef SL_KERNELS_CUDA_CODEC_STAGE_H
@@ -26,6 +27,7 @@ struct cu_streams {
 struct cu_stage_slot {
 	cudaEvent_t settled; /* what came has come; or what goes has gone, and the status with it */
 	bool due;            /* collect has not been called */
+	bool said;           /* the status says how much went */
 };
 
 struct cu_stage {
@@ -61,16 +63,15 @@ void cu_stage_free(struct cu_stage *s, void *ptr);
 enum sl_err cu_stage_enter(struct cu_stage *s) SL_MUST_CHECK;
 /* That, and the status words are zero. */
 enum sl_err cu_stage_begin(struct cu_stage *s) SL_MUST_CHECK;
-cudaError_t cu_stage_send(struct cu_stage *s, int slot, void *host, const void *src, size_t bytes);
-/* As many bytes as this word of the status says, `most` at most, to locked memory. */
-cudaError_t cu_stage_send_said(struct cu_stage *s, int slot, void *host, const void *src, enum cu_status which,
-			       size_t most);
+/* `said`: as many of the bytes as BYTES of the status says, to locked memory. */
+cudaError_t cu_stage_send(struct cu_stage *s, int slot, void *host, const void *src, size_t bytes, bool said);
 cudaError_t cu_stage_bring(struct cu_stage *s, void *dst, const void *host, size_t bytes);
 /* read: what was brought has been read; settle: collect waits for what was brought, or the status. take is both. */
 cudaError_t cu_stage_read(struct cu_stage *s);
 cudaError_t cu_stage_settle(struct cu_stage *s, int slot, bool status);
 cudaError_t cu_stage_take(struct cu_stage *s, int slot, bool status);
-enum sl_err cu_stage_collect(struct cu_stage *s, int slot) SL_MUST_CHECK;
+/* The length of `of`, where it was not known before; NULL: of a decoding. */
+enum sl_err cu_stage_collect(struct cu_stage *s, int slot, struct sl_buf *of) SL_MUST_CHECK;
 /* The status words of the slot's call, once it has been waited for. */
 uint32_t *cu_stage_seen(const struct cu_stage *s, int slot);
 /* err, in a sentence where it is one. */
@@ -83,7 +84,7 @@ bool cu_codes_may_be_bad(const struct cu_codes *c);
 enum sl_err cu_codes_check_size(const struct cu_codes *c, size_t bytes, struct sl_bytes in,
 				struct sl_fail *fail) SL_MUST_CHECK;
 /* cu_stage_collect, in words. */
-enum sl_err cu_codes_collect(struct cu_stage *s, const struct cu_codes *c, int slot,
+enum sl_err cu_codes_collect(struct cu_stage *s, const struct cu_codes *c, int slot, struct sl_buf *of,
 			     struct sl_fail *fail) SL_MUST_CHECK;
 
 static inline struct cu_philox cu_philox_of(const struct sl_rng_key *key)

@@ -22,7 +22,7 @@
 
 enum { SLOTS = 3, ROUNDS = 4 };
 
-/* waits: the host has to know something of the tensor before it can queue the rest. */
+/* waits: the host has to know how many values there are before it can queue the rest. */
 static const struct spec {
 	const char *text;
 	bool waits;
@@ -42,8 +42,21 @@ static const struct spec {
 	{"topk:0.6|quant:8", false}, /* places as a bitmap */
 	{"topk:0.3|topk:0.5|qsgd:10", false},
 	{"topk:0.2|sortquant:3+1", false},
-	{"threshold:0.5", true},
-	{"threshold:0.9|quant:4", true},
+	{"threshold:0.5", false},
+	{"threshold:0.9|quant:4", false},
+	{"threshold:1|quant:3,block=60,round=stochastic", false},
+	{"threshold:0.7|qsgd:10", false},
+	{"threshold:0.7|qsgd:10,bucket=64", false},
+	{"threshold:1.5|terngrad", false},
+	{"threshold:1.5|terngrad,bucket=5000|zstd:1", false},
+	{"threshold:0.3|bf16|zstd:1", false},
+	{"threshold:0.1|sortquant:3+4", false},
+	{"threshold:1e9|sortquant:3+1", false}, /* of no values */
+	{"threshold:1e9|quant:8", false},
+	{"threshold:1e9|qsgd:6,bucket=10", false},
+	{"threshold:1e9", false},
+	{"cells:3|threshold:0.4|quant:6", false},
+	{"threshold:0.5|topk:0.5|quant:4", true},
 	{"randomk:0.1|f16", false},
 	{"lowrank:2", false},
 	{"lowrank:2,warm=true|quant:6", false},
@@ -64,7 +77,9 @@ static const struct spec {
 	{"lowrank:2,warm=true,ef=true|quant:8", false},
 	{"randomk:0.3,ef=true|qsgd:10,bucket=64", false},
 	{"downsample:2,ef=true", false},
-	{"threshold:0.5,ef=true|f16", true},
+	{"threshold:0.5,ef=true|f16", false},
+	{"threshold:0.5,ef=true", false},
+	{"threshold:0.8,ef=true|quant:4,block=100", false},
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 
@@ -316,7 +331,7 @@ static void calls_of_several_slots_are_collected_in_any_order(void **state)
 /* A server's: activations are decoded, gradients encoded at their places. And a client's. */
 static void gradients_of_several_slots_use_their_places(void **state)
 {
-	static const struct spec pairs[] = {{"topk:0.2|quant:8", false}, {"threshold:0.7", true},
+	static const struct spec pairs[] = {{"topk:0.2|quant:8", false}, {"threshold:0.7", false},
 					    {"randomk:0.3", false},      {"downsample:2", false},
 					    {"cells:3|topk:0.2", false}, {"topk:0.1,ef=true|qsgd:10", false}};
 	struct sl_backend *be = rig_backend(state);
@@ -436,8 +451,8 @@ static void what_is_refused_is_not_read_later(void **state)
 	static const struct spec chains[] = {{"cells:3|quant:8", false},
 					     {"topk:0.2|quant:8", false},
 					     {"topk:0.6|f16", false},
-					     {"cells:3|topk:0.2|sortquant:3+1", true},
-					     {"threshold:0.5,ef=true|qsgd:10", true}};
+					     {"cells:3|topk:0.2|sortquant:3+1", false},
+					     {"threshold:0.5,ef=true|qsgd:10", false}};
 	struct sl_backend *be = rig_backend(state);
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
