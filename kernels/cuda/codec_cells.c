@@ -89,7 +89,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 		queued = cu_stage_send(s, call->slot, side->data + side->len, c->mean, bytes, false);
 	side->len += bytes;
 	*ys = *xs;
-	return cu_codec_check(s->env.be, queued);
+	return cu_stage_queued(s, queued);
 }
 
 static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *side, struct sl_fail *fail)
@@ -123,7 +123,7 @@ static enum sl_err parse(void *state, const struct sl_codec_call *call, struct s
 	if (queued == cudaSuccess)
 		queued = cu_stage_settle(s, call->slot, false);
 	*ys = *xs;
-	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
+	return cu_stage_said(cu_stage_queued(s, queued), fail);
 }
 
 static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_shape *ys,
@@ -141,7 +141,7 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 	queued = cu_cells_join(s->stream, x, c->mean, (const float *)(const void *)y, &c->cells, xs->dim[0]);
 	if (queued == cudaSuccess)
 		queued = cu_stage_read(s);
-	return cu_codec_check(s->env.be, queued);
+	return cu_stage_queued(s, queued);
 }
 
 const struct sl_codec_stage cu_stage_cells = {.id = SL_STAGE_ID_CELLS,

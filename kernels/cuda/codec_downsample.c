@@ -121,7 +121,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	queued = cu_cells_shrink(s->stream, (float *)(void *)y, s->status, x, &d->cells, xs->dim[0]);
 	if (queued == cudaSuccess)
 		queued = cu_stage_send(s, call->slot, NULL, NULL, 0, false);
-	return cu_codec_check(s->env.be, queued);
+	return cu_stage_queued(s, queued);
 }
 
 static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *side, struct sl_fail *fail)

@@ -218,7 +218,7 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 	if (queued == cudaSuccess)
 		queued = cu_stage_send(s, call->slot, out->data + out->len - bytes, g->groups.codes.payload, bytes,
 				       count != NULL);
-	return cu_codec_check(s->env.be, queued);
+	return cu_stage_queued(s, queued);
 }
 
 static enum sl_err check_heads(const struct cu_grouped *g, struct sl_bytes in, struct sl_fail *fail)
@@ -271,7 +271,7 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 		queued = cu_groups_decode(s->stream, x, refused, &g->groups);
 	if (queued == cudaSuccess)
 		queued = cu_stage_take(s, call->slot, refused != NULL);
-	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
+	return cu_stage_said(cu_stage_queued(s, queued), fail);
 }
 
 static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *of, struct sl_fail *fail)
@@ -291,7 +291,7 @@ static enum sl_err echo(void *state, float *x, const struct sl_shape *xs)
 		return g->plain->echo(g->state, x, xs);
 	if (g->groups.codes.n == 0)
 		return SL_OK;
-	return cu_codec_check(g->stage.env.be, cu_groups_decode(g->stage.stream, x, NULL, &g->groups));
+	return cu_stage_queued(&g->stage, cu_groups_decode(g->stage.stream, x, NULL, &g->groups));
 }
 
 const struct sl_codec_stage cu_stage_quant_groups = {.id = SL_STAGE_ID_QUANT,

@@ -111,7 +111,7 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 		queued = cu_stage_send(s, call->slot, out->data + out->len, h->staging != NULL ? h->staging : x, bytes,
 				       count != NULL);
 	out->len += bytes;
-	return cu_codec_check(s->env.be, queued);
+	return cu_stage_queued(s, queued);
 }
 
 static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
@@ -136,7 +136,7 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 		queued = unstage(h, x, n);
 	if (queued == cudaSuccess)
 		queued = cu_stage_take(s, call->slot, false);
-	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
+	return cu_stage_said(cu_stage_queued(s, queued), fail);
 }
 
 static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *of, struct sl_fail *fail)
@@ -151,7 +151,7 @@ static enum sl_err echo(void *state, float *x, const struct sl_shape *xs)
 	struct half *h = state;
 	int64_t n = sl_shape_count(xs);
 
-	return n == 0 ? SL_OK : cu_codec_check(h->stage.env.be, unstage(h, x, n));
+	return n == 0 ? SL_OK : cu_stage_queued(&h->stage, unstage(h, x, n));
 }
 
 const struct sl_codec_stage cu_stage_none = {.id = SL_STAGE_ID_NONE,

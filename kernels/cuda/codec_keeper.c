@@ -199,7 +199,7 @@ static enum sl_err forward_paired(struct keeper *k, int slot, const float *x, in
 	queued = cu_gather(s->stream, y, s->status, x, k->now->bitmap, k->now->offset, true, n);
 	if (queued == cudaSuccess)
 		queued = cu_stage_send(s, slot, NULL, NULL, 0, false);
-	return cu_codec_check(s->env.be, queued);
+	return cu_stage_queued(s, queued);
 }
 
 static cudaError_t queue_forward(struct keeper *k, const float *x, int64_t n, float *y)
@@ -255,7 +255,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	queued = queue_forward(k, x, n, (float *)(void *)y);
 	if (queued == cudaSuccess)
 		queued = cu_stage_send(s, call->slot, side->data, k->coding.side, side->cap, true);
-	err = cu_codec_check(s->env.be, queued);
+	err = cu_stage_queued(s, queued);
 	if (err != SL_OK)
 		return err;
 	k->now->n = n;
@@ -311,7 +311,7 @@ static enum sl_err read_places(struct keeper *k, int slot, struct sl_bytes side,
 					&index, n);
 	if (queued == cudaSuccess)
 		queued = cu_stage_take(s, slot, true);
-	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
+	return cu_stage_said(cu_stage_queued(s, queued), fail);
 }
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
@@ -362,8 +362,8 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 	err = cu_stage_enter(s);
 	/* the status is still that of parse, or of forward */
 	return err ? err
-		   : cu_codec_check(s->env.be, cu_expand(s->stream, x, (const float *)(const void *)y, k->now->bitmap,
-							 k->now->offset, s->status + CU_STATUS_BAD, n));
+		   : cu_stage_queued(s, cu_expand(s->stream, x, (const float *)(const void *)y, k->now->bitmap,
+						  k->now->offset, s->status + CU_STATUS_BAD, n));
 }
 
 const struct sl_codec_stage cu_stage_topk = {.id = SL_STAGE_ID_TOPK,

@@ -186,7 +186,7 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 	if (queued == cudaSuccess)
 		queued = cu_stage_send(&l->stage, call->slot, out->data + out->len - bytes, l->codes.payload, bytes,
 				       count != NULL);
-	return cu_codec_check(l->stage.env.be, queued);
+	return cu_stage_queued(&l->stage, queued);
 }
 
 static enum sl_err check_head(const struct cu_codes *c, const uint8_t *in, struct sl_fail *fail)
@@ -257,7 +257,7 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 		queued = cu_codes_decode(s->stream, x, refused, &l->codes);
 	if (queued == cudaSuccess)
 		queued = cu_stage_take(s, call->slot, refused != NULL);
-	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
+	return cu_stage_said(cu_stage_queued(s, queued), fail);
 }
 
 static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *of, struct sl_fail *fail)
@@ -274,7 +274,7 @@ static enum sl_err echo(void *state, float *x, const struct sl_shape *xs)
 	(void)xs;
 	if (l->codes.n == 0)
 		return SL_OK;
-	return cu_codec_check(l->stage.env.be, cu_codes_decode(l->stage.stream, x, NULL, &l->codes));
+	return cu_stage_queued(&l->stage, cu_codes_decode(l->stage.stream, x, NULL, &l->codes));
 }
 
 const struct sl_codec_stage cu_stage_quant = {.id = SL_STAGE_ID_QUANT,

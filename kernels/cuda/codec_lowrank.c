@@ -162,7 +162,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	if (warm != NULL)
 		warm->pending_rows = xs->dim[0];
 	*ys = values_shape(l, xs);
-	return cu_codec_check(s->env.be, queued);
+	return cu_stage_queued(s, queued);
 }
 
 static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *side, struct sl_fail *fail)
@@ -274,7 +274,7 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 
 	(void)call;
 	(void)ys;
-	return err ? err : cu_codec_check(s->env.be, cu_factors_product(s->stream, x, &f));
+	return err ? err : cu_stage_queued(s, cu_factors_product(s->stream, x, &f));
 }
 
 const struct sl_codec_stage cu_stage_lowrank = {.id = SL_STAGE_ID_LOWRANK,

@@ -75,7 +75,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	if (queued == cudaSuccess)
 		queued = cu_stage_send(s, call->slot, NULL, NULL, 0, false);
 	*ys = sl_shape1(r->draw.k);
-	return cu_codec_check(s->env.be, queued);
+	return cu_stage_queued(s, queued);
 }
 
 static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *side, struct sl_fail *fail)
@@ -112,8 +112,7 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 	if (sl_shape_count(xs) == 0)
 		return SL_ERR_BUG;
 	err = cu_stage_enter(s);
-	return err ? err
-		   : cu_codec_check(s->env.be, cu_draw_scatter(s->stream, x, (const float *)(const void *)y, &r->draw));
+	return err ? err : cu_stage_queued(s, cu_draw_scatter(s->stream, x, (const float *)(const void *)y, &r->draw));
 }
 
 const struct sl_codec_stage cu_stage_randomk = {.id = SL_STAGE_ID_RANDOMK,

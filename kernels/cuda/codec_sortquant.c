@@ -118,7 +118,7 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 	queued = queue_codes(q, x);
 	if (queued == cudaSuccess)
 		queued = cu_stage_send(s, call->slot, out->data + out->len - bytes, b->payload, bytes, count != NULL);
-	return cu_codec_check(s->env.be, queued);
+	return cu_stage_queued(s, queued);
 }
 
 /* ---- decoding */
@@ -166,7 +166,7 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 		queued = cu_bucket_decode(s->stream, x, b);
 	if (queued == cudaSuccess)
 		queued = cu_stage_take(s, call->slot, false);
-	return cu_stage_said(cu_codec_check(s->env.be, queued), fail);
+	return cu_stage_said(cu_stage_queued(s, queued), fail);
 }
 
 static enum sl_err collect(void *state, const struct sl_codec_call *call, struct sl_buf *of, struct sl_fail *fail)
@@ -183,7 +183,7 @@ static enum sl_err echo(void *state, float *x, const struct sl_shape *xs)
 	(void)xs;
 	if (q->buckets.n == 0)
 		return SL_OK;
-	return cu_codec_check(q->stage.env.be, cu_bucket_decode(q->stage.stream, x, &q->buckets));
+	return cu_stage_queued(&q->stage, cu_bucket_decode(q->stage.stream, x, &q->buckets));
 }
 
 const struct sl_codec_stage cu_stage_sortquant = {.id = SL_STAGE_ID_SORTQUANT,

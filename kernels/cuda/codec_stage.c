@@ -100,6 +100,18 @@ enum sl_err cu_stage_enter(struct cu_stage *s)
 	return cu_codec_streams(s->env.be, &same);
 }
 
+enum sl_err cu_stage_queued(struct cu_stage *s, cudaError_t queued)
+{
+	enum sl_err err = cu_codec_check(s->env.be, queued);
+
+	if (err != SL_OK) {
+		cudaStreamSynchronize(s->in);
+		cudaStreamSynchronize(s->stream);
+		cudaStreamSynchronize(s->out);
+	}
+	return err;
+}
+
 enum sl_err cu_stage_begin(struct cu_stage *s)
 {
 	enum sl_err err = cu_stage_enter(s);
@@ -111,7 +123,7 @@ enum sl_err cu_stage_begin(struct cu_stage *s)
 		queued = cudaStreamWaitEvent(s->stream, s->sent, 0);
 	if (queued == cudaSuccess)
 		queued = cudaMemsetAsync(s->status, 0, CU_STATUS_WORDS * sizeof *s->status, s->stream);
-	return cu_codec_check(s->env.be, queued);
+	return cu_stage_queued(s, queued);
 }
 
 uint32_t *cu_stage_seen(const struct cu_stage *s, int slot)

@@ -61,7 +61,10 @@ void cu_stage_free(struct cu_stage *s, void *ptr);
 
 /* DEVICE where it has failed. Binds the calling thread. */
 enum sl_err cu_stage_enter(struct cu_stage *s) SL_MUST_CHECK;
-/* That, and the status words are zero. */
+/* Of a call, what queueing said. Where that failed (for lack of memory, say), waits for all that was queued before, by
+ * which memory of the call would be used when it is its owner's again. */
+enum sl_err cu_stage_queued(struct cu_stage *s, cudaError_t queued) SL_MUST_CHECK;
+/* enter, and the status words are zero. */
 enum sl_err cu_stage_begin(struct cu_stage *s) SL_MUST_CHECK;
 /* `said`: as many of the bytes as BYTES of the status says, to locked memory. */
 cudaError_t cu_stage_send(struct cu_stage *s, int slot, void *host, const void *src, size_t bytes, bool said);

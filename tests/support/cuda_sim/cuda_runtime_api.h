@@ -85,7 +85,8 @@ struct sim_index {
 extern struct sim_index threadIdx, blockIdx, blockDim, gridDim;
 
 /* Runs `thread` for every thread of every block. Aborts where a barrier is not reached by all. A launch that no device
- * would take is an error, which cudaGetLastError says. */
+ * would take is an error, which cudaGetLastError says; so is any, for lack of memory, while SPLIT_SIM_NO_ROOM is in the
+ * environment. */
 cudaError_t sim_takes_grid(struct sim_index grid, struct sim_index block);
 cudaError_t sim_launch_grid(void (*thread)(void), struct sim_index grid, struct sim_index block);
 cudaError_t sim_launch(void (*thread)(void), int64_t blocks, unsigned threads);

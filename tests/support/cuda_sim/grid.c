@@ -181,6 +181,8 @@ cudaError_t sim_takes_grid(struct sim_index grid, struct sim_index block)
 {
 	const uint64_t threads = (uint64_t)block.x * block.y * block.z;
 
+	if (getenv("SPLIT_SIM_NO_ROOM") != NULL)
+		return last_error = cudaErrorMemoryAllocation;
 	if (grid.x < 1 || grid.x > INT32_MAX || grid.y < 1 || grid.y > 65535 || grid.z < 1 || grid.z > 65535 ||
 	    threads < 1 || threads > MOST_THREADS)
 		return last_error = cudaErrorInvalidValue;

@@ -15,6 +15,8 @@ enum sl_err cu_codec_streams(struct sl_backend *be, struct cu_streams *out)
 enum sl_err cu_codec_check(struct sl_backend *be, cudaError_t status)
 {
 	(void)be;
+	if (status == cudaErrorMemoryAllocation)
+		return SL_ERR_NOMEM;
 	return status == cudaSuccess ? SL_OK : SL_ERR_DEVICE;
 }
 
