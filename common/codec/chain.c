@@ -53,11 +53,10 @@ static enum sl_err quantize(struct sl_codec *c, const struct sl_codec_call *call
 }
 
 /* How many of `most` values transform i has left. */
-static void put_count(struct sl_codec *c, int i, uint8_t *table, int64_t count, int64_t most)
+static void put_count(struct flight *f, int i, uint8_t *table, int64_t count, int64_t most)
 {
 	sl_put_u32(table + i * SL_FRAME_PART_BYTES, (uint32_t)count);
-	if (c->transform[i].stage->variable)
-		c->kept[i] = (double)count / (double)most;
+	f->kept[i] = (double)count / (double)most;
 }
 
 /* *count becomes NULL where *s says how many values transform i has left: at once, or, where that cannot be left to the
@@ -108,7 +107,7 @@ static enum sl_err begin_body(struct sl_codec *c, const struct sl_codec_call *ca
 		if (count != NULL)
 			f->most = sl_shape_count(&most);
 		else
-			put_count(c, i, table, sl_shape_count(&s[i + 1]), sl_shape_count(&most));
+			put_count(f, i, table, sl_shape_count(&s[i + 1]), sl_shape_count(&most));
 		x = c->values[i];
 	}
 	f->values = out->len;
@@ -120,19 +119,21 @@ static enum sl_err begin_body(struct sl_codec *c, const struct sl_codec_call *ca
 
 static enum sl_err end_body(struct sl_codec *c, const struct sl_codec_call *call, struct sl_buf *out)
 {
-	const struct flight *f = flight_of(c, call);
+	struct flight *f = flight_of(c, call);
 	enum sl_err err = SL_OK;
 
 	if (f->most != 0) {
 		const struct link *last = &c->transform[c->n_transform - 1];
 
-		put_count(c, c->n_transform - 1, out->data + f->table, last->stage->counted(last->state, call),
+		put_count(f, c->n_transform - 1, out->data + f->table, last->stage->counted(last->state, call),
 			  f->most);
 	}
 
 	for (int i = 0; err == SL_OK && i < c->n_transform; i++) {
 		uint8_t *part = out->data + f->table + (size_t)i * SL_FRAME_PART_BYTES;
 
+		if (c->transform[i].stage->variable)
+			c->kept[i] = f->kept[i];
 		sl_put_u32(part + 4, (uint32_t)f->side[i].len);
 		err = sl_buf_put(out, f->side[i].data, f->side[i].len);
 	}

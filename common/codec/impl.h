@@ -26,9 +26,10 @@ struct residual {
 /* A call from its beginning to its end, on which other slots' may follow: of a payload what is not in it yet. */
 struct flight {
 	struct sl_buf side[MAX_TRANSFORMS];
-	struct sl_buf body;   /* between the chain and a stage of bytes */
-	size_t table, values; /* where they lie in what the body is appended to */
-	int64_t most;         /* of values, where only the device knows how many there are; 0: the table says it */
+	struct sl_buf body;          /* between the chain and a stage of bytes */
+	size_t table, values;        /* where they lie in what the body is appended to */
+	double kept[MAX_TRANSFORMS]; /* what c->kept becomes */
+	int64_t most; /* of values, where only the device knows how many there are; 0: the table says it */
 };
 
 struct sl_codec {

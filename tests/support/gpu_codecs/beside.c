@@ -89,6 +89,7 @@ void beside_begin_encode(struct beside *b, struct lane *l)
 	assert_int_equal(b->be->ops->upload(b->be, l->there, b->x, (size_t)b->n * sizeof(float)), SL_OK);
 	free(l->right);
 	l->err = codec_encode(b->host, &l->call, b->x, l->shape, &l->right, &l->right_len);
+	l->nominal = sl_codec_nominal_bytes(b->host, l->shape.dim[0]);
 	before = sim_waits;
 	l->of.len = 0;
 	err = sl_codec_queue_encode(b->device, &l->call, &there, &l->of, &l->later);
@@ -117,6 +118,8 @@ void beside_end_encode(struct beside *b, struct lane *l, enum sl_err expect)
 	if (err == SL_OK && (l->of.len != l->right_len || memcmp(l->of.data, l->right, l->right_len) != 0))
 		fail_msg("%s, slot %d: a payload of %zu bytes is not that of %zu", b->spec->text, l->call.slot,
 			 l->of.len, l->right_len);
+	if (err == SL_OK)
+		assert_true(sl_codec_nominal_bytes(b->device, l->shape.dim[0]) == l->nominal);
 	scribble(b, l);
 }
 

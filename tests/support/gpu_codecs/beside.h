@@ -29,6 +29,7 @@ struct beside {
 		struct sl_buf of; /* its payload, in the backend's host memory */
 		uint8_t *right;   /* the portable codec's */
 		size_t right_len;
+		double nominal;  /* as that counts its bytes */
 		enum sl_err err; /* what that said */
 		bool later;
 	} lane[SLOTS];
