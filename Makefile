@@ -293,6 +293,7 @@ test-long: deps ## everything at length: 1,000 kills, an hour of soak, fuzzing, 
 
 build-tests: $(TEST_BIN) $(if $(TEST_SH),$(E2E_TOOLS)) $(if $(filter $(shell grep -lE 'lib/failpoints|/fail/' tests/e2e/*.sh),$(TEST_SH)),$(FAIL_BINS)) \
              $(if $(filter %/gpu_on_cpu.sh,$(TEST_SH)),$(addprefix $(B)/tests/suite/,test_ops test_gpu test_gpu_middle)) \
+             $(if $(filter %/gpu_check.sh,$(TEST_SH)),$(B)/tests/suite/test_ops) \
              $(if $(filter $(shell grep -lE 'cuda-sim-module|simulated_device' tests/e2e/*.sh),$(TEST_SH)),$(SIM_MODULE)) \
              $(if $(filter %/gpu_races.sh,$(TEST_SH)),$(RACE_TESTS) $(RACE_MODULE) $(B)/tests/suite/test_ops) \
              $(if $(SAN),,$(if $(filter %/gpu_traffic.sh,$(TEST_SH)),$(B)/cuda-sim-race/gpu_traffic)) \

@@ -78,6 +78,21 @@ says "^results are in $tmp/"
 log=$(sed -n 's/^results are in //p' "$tmp/said")/module.log
 if [ "$(wc -c <"$log")" -gt 1100000 ] || ! tail -n 1 "$log" | grep -q 'the end$'; then fail 'a log that is too long, or has no end'; fi
 stub test_module "$well"
+
+title='no device'
+stub test_ops 'echo "SKIP cuda: none"; [ "$SPLIT_TEST_ABSENT" = skip ] || exit 1; exit 77'
+check 77 ops ops_without_cudnn
+says '^    SKIP cuda: none$'
+says '^0 passed, 0 failed, 0 timeout, 2 skipped$'
+stub test_ops "$well"
+ops=${BUILD:-build/release}/tests/suite/test_ops
+for absent in skip ''; do
+	rc=0
+	SPLIT_TEST_ABSENT=$absent SPLIT_TEST_BACKEND=cuda LD_LIBRARY_PATH= "$ops" 'cuda, two chunks*' >"$tmp/said" 2>&1 || rc=$?
+	[ "$rc" = "$([ -z "$absent" ] && echo 1 || echo 77)" ] || fail "test_ops without a device: exit status $rc"
+	says 'cuda: .*libsplit_cuda.so'
+done
+
 title='names and groups'
 check 0 codec_state graphs
 says '^10 passed, 0 failed'

@@ -2,8 +2,8 @@
  * (tests/support/op_case.c), run in the modes below. Guard bytes, poisoned outputs and read-only inputs are checked in
  * all of them (tests/support/op_rig.h); tolerances stand in tests/support/op_run.h.
  *
- * SPLIT_TEST_BACKEND=ref|cpu|cuda tests that one alone, and fails where it cannot be had. Without it, a GPU that does
- * not answer is a SKIP. */
+ * SPLIT_TEST_BACKEND=ref|cpu|cuda tests that one alone, and fails where it cannot be had, or, with
+ * SPLIT_TEST_ABSENT=skip, exits with 77. Without it, a GPU that does not answer is a SKIP. */
 #include <malloc.h>
 #include <math.h>
 #include <setjmp.h>
@@ -466,7 +466,8 @@ int main(int argc, char **argv)
 	static const char *const names[BACKENDS] = {"ref", "cpu", "cuda"};
 	static struct job jobs[BACKENDS * MODES + 1];
 	struct CMUnitTest tests[BACKENDS * MODES + 1] = {0};
-	const char *only = getenv("SPLIT_TEST_BACKEND");
+	const char *only = getenv("SPLIT_TEST_BACKEND"), *absent = getenv("SPLIT_TEST_ABSENT");
+	const bool must = only && !(absent && !strcmp(absent, "skip"));
 	size_t count = 0;
 
 	mallopt(M_MMAP_THRESHOLD, 1 << 30); /* thousands of short-lived areas: keep their pages */
@@ -477,14 +478,16 @@ int main(int argc, char **argv)
 
 		if (only && strcmp(only, names[b]))
 			continue;
-		if (!only && device_open(&probe, names[b], 1, &fail) == SL_ERR_UNAVAILABLE) {
+		if (!must && device_open(&probe, names[b], 1, &fail) == SL_ERR_UNAVAILABLE) {
 			snprintf(jobs[count].name, sizeof(jobs[count].name), "all modes on %s: none here", names[b]);
 			fprintf(stderr, "SKIP %s: %s\n", names[b], fail.text);
+			if (only)
+				return 77;
 			tests[count] = (struct CMUnitTest){.name = jobs[count].name, .test_func = test_absent};
 			count++;
 			continue;
 		}
-		if (!only)
+		if (!must)
 			device_close(&probe);
 		for (size_t m = 0; m < MODES; m++) {
 			if (!strstr(modes[m].backends, names[b]))
