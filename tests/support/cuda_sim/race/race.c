@@ -23,7 +23,7 @@
 #include "tests/support/cuda_sim/calls.h"
 #include "tests/support/cuda_sim/fiber.h"
 
-enum { MOST_THREADS = 1024, PAGE = 4096, BUCKETS = 1 << 16, MOST_PUBLISHED = 1 << 14, MOST_SEEN = 64 };
+enum { MOST_THREADS = 1024, PAGE = 4096, MOST_PUBLISHED = 1 << 14, MOST_SEEN = 64 };
 
 /* ---- what is known of a byte: numbers of stretches, 0: none */
 
@@ -48,29 +48,16 @@ struct page {
 	struct cell cell[PAGE];
 };
 
-static struct page *pages[BUCKETS], *recent;
+#include "tests/support/cuda_sim/pages.h"
 
 static struct cell *cell_of(uintptr_t at)
 {
-	struct page **p = &pages[at / PAGE % BUCKETS];
-
-	if (recent != NULL && recent->at == at / PAGE)
-		return &recent->cell[at % PAGE];
-	while (*p != NULL && (*p)->at != at / PAGE)
-		p = &(*p)->next;
-	if (*p == NULL) {
-		*p = calloc(1, sizeof **p);
-		if (*p == NULL)
-			abort();
-		(*p)->at = at / PAGE;
-	}
-	recent = *p;
-	return &recent->cell[at % PAGE];
+	return &page_of(at)->cell[at % PAGE];
 }
 
 static void forget_all(void)
 {
-	for (int b = 0; b < BUCKETS; b++)
+	for (int b = 0; b < PAGE_BUCKETS; b++)
 		for (struct page *p = pages[b], *next; p != NULL; p = next) {
 			next = p->next;
 			free(p);

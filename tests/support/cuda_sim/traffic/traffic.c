@@ -12,7 +12,7 @@
 #include "tests/support/cuda_sim/race.h"
 
 enum { WARP = 32, BANKS = 32, WORD = 4, MOST_THREADS = 1024, MOST_WARPS = MOST_THREADS / WARP, MOST_SITES = 256 };
-enum { PAGE = 4096, PAGE_SECTORS = PAGE / TRAFFIC_SECTOR, BUCKETS = 1 << 16, MOST_KERNELS = 64 };
+enum { PAGE = 4096, PAGE_SECTORS = PAGE / TRAFFIC_SECTOR, MOST_KERNELS = 64 };
 
 static void *grown(void *ptr, size_t bytes)
 {
@@ -32,24 +32,7 @@ struct page {
 	uint32_t changed[PAGE / WORD], changes[PAGE / WORD]; /* by atomics: in which launch, how often */
 };
 
-static struct page *pages[BUCKETS], *recent;
-
-static struct page *page_of(uintptr_t at)
-{
-	struct page **p = &pages[at / PAGE % BUCKETS];
-
-	if (recent != NULL && recent->at == at / PAGE)
-		return recent;
-	while (*p != NULL && (*p)->at != at / PAGE)
-		p = &(*p)->next;
-	if (*p == NULL) {
-		*p = calloc(1, sizeof **p);
-		if (*p == NULL)
-			abort();
-		(*p)->at = at / PAGE;
-	}
-	return recent = *p;
-}
+#include "tests/support/cuda_sim/pages.h"
 
 /* ---- what the running block has done: by warp and instruction, a group for each time that threads came to it */
 
