@@ -294,6 +294,10 @@ static void edges_are_found_where_the_sample_misleads(void **state)
 			}
 			free(v);
 			both_cross(&b, 1);
+			for (int64_t i = 0; trap < 2 && i < n; i++) /* and once more: nothing is left of it */
+				b.x[i] *= -3;
+			if (trap < 2)
+				both_cross(&b, 1);
 			both_close(&b);
 		}
 }
