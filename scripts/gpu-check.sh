@@ -73,7 +73,10 @@ rows() {
 	ln -s "$OUT/$1.jsonl" "$work/out/timing.jsonl"
 	for file in data_batch_1 test_batch; do gzip -dc "pair/$file.bin.gz" >"$work/$file.bin"; done
 	SPLIT_CUDA_CODECS=all BIN=$here STEPS=8 scripts/gpu-pair.sh "$work" "$here/pair/weights.safetensors" "$work/out" || rc=$?
-	if ! [ -s "$OUT/$1.jsonl" ]; then
+	if [ "$rc" = 69 ] && grep -q 'no CUDA device' "$work/out/server.log"; then
+		echo "SKIP $(grep -om 1 'no CUDA device.*' "$work/out/server.log")"
+		rc=77
+	elif ! [ -s "$OUT/$1.jsonl" ]; then
 		echo 'no rows'
 	elif has python3; then
 		python3 pair_table.py "$OUT/$1.jsonl" || rc=$?

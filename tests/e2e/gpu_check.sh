@@ -109,6 +109,14 @@ sed -i 's/\$OVERLAP//' "$tmp/scripts/gpu-pair.sh"
 WEIGHTS=a check 0 overlap
 says '^overlap +passed'
 
+title='pairs without a device'
+stub scripts/gpu-pair.sh 'echo "splits: no CUDA device: none" >"$3/server.log"; exit 69'
+check 77 pair overlap
+says '^    SKIP no CUDA device: none$'
+says '^0 passed, 0 failed, 0 timeout, 2 skipped$'
+stub scripts/gpu-pair.sh 'echo "splits: port in use" >"$3/server.log"; exit 69'
+check 1 overlap
+
 title=verdicts
 stub test_gpu_codecs 'echo "[==========] Running"; echo "[       OK ] a"; echo "bytes differ"; exit 1'
 stub test_gpu_codec_state 'exit 124' # as timeout says of one that it ended
