@@ -28,6 +28,7 @@ struct sl_recover {
 	uint64_t epoch;
 	uint64_t file[SL_CHECKPOINT_KEPT]; /* checkpoints that are known to be good, newest first */
 	int n_file;
+	uint64_t back_to; /* files of later steps are of what the run went back behind; UINT64_MAX: of nothing */
 	/* from the last link */
 	struct sl_client_state live, ahead, saving;
 	bool has_live, has_ahead;
@@ -39,7 +40,8 @@ struct sl_recover {
 	struct sl_job job;
 	struct sl_checkpoint checkpoint;
 	const struct sl_training *run; /* … whose log it counts on */
-	bool busy;
+	uint64_t above;                /* files of later steps go first */
+	bool busy, leaving;            /* leaving: these are all that back_to speaks of */
 	enum sl_err write_err;
 	struct sl_fail write_fail;
 	struct sl_checkpoint_state state;
@@ -135,6 +137,20 @@ static void add_file(struct sl_recover *r, uint64_t step)
 	r->n_file = before ? 2 : 1;
 }
 
+/* The run went back to `step`: what was kept of later ones is another past's, and none may go on from it once this one
+ * is behind there, nor does it count among the checkpoints that are kept. */
+static void leave_later(struct sl_recover *r, uint64_t step)
+{
+	int n = 0;
+
+	for (int i = 0; i < r->n_file; i++)
+		if (r->file[i] <= step)
+			r->file[n++] = r->file[i];
+	r->n_file = n;
+	r->back_to = step;
+	r->leaving = false;
+}
+
 static void miss(struct sl_recover *r, uint64_t step, const struct sl_fail *why)
 {
 	sl_log(SL_LOG_WARN, "checkpoint-missed", "step %" PRIu64 ": %s; the last good one is %" PRIu64, step, why->text,
@@ -148,6 +164,7 @@ static void run_write(struct sl_job *job)
 
 	/* a log that is shorter than the checkpoint says could not be cut back to it */
 	sl_training_sync(r->run);
+	sl_checkpoint_leave(&r->checkpoint, r->above);
 	r->write_err = sl_client_state_write(&r->saving, &r->checkpoint, &r->write_fail);
 }
 
@@ -162,6 +179,7 @@ static void write_done(struct sl_job *job)
 		return;
 	}
 	add_file(r, r->saving.step);
+	leave_later(r, r->leaving ? UINT64_MAX : r->back_to); /* not leaving: it went back while this was written */
 	sl_checkpoint_good(&r->state, r->saving.step);
 }
 
@@ -197,6 +215,7 @@ enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const
 	if (!r)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the run");
 	r->setup = setup;
+	r->back_to = UINT64_MAX;
 	r->events = *events;
 	r->arg = arg;
 	r->dir = keep ? setup->conf->log.dir : "";
@@ -404,6 +423,7 @@ enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, s
 			       struct sl_fail *fail)
 {
 	const struct sl_client_state *held = NULL;
+	enum sl_err err;
 
 	if (r->has_ahead && next_step == r->ahead.step) {
 		held = &r->ahead;
@@ -415,9 +435,11 @@ enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, s
 	} else {
 		*how = SL_RESTORED_BACK;
 		warn_back(r, next_step);
-		if (next_step)
-			return read_file(r, remote, run, next_step, fail);
-		return sl_training_restore(run, NULL, fail); /* the link began with the first weights */
+		err = next_step ? read_file(r, remote, run, next_step, fail)
+				: sl_training_restore(run, NULL, fail); /* the link began with the first weights */
+		if (!err)
+			leave_later(r, next_step);
+		return err;
 	}
 	return give(remote, held, fail);
 }
@@ -486,6 +508,8 @@ static enum sl_err begin_write(struct sl_recover *r, struct sl_remote *remote, c
 	sl_training_save(run, &r->checkpoint);
 	pin_below(r, sl_training_state(run).step);
 	r->run = run;
+	r->above = r->back_to;
+	r->leaving = true;
 	r->job = (struct sl_job){.run = run_write, .done = done};
 	r->busy = true;
 	sl_worker_post(r->disk, &r->job);

@@ -200,6 +200,23 @@ static void prune_one(void *arg, uint64_t step)
 		(void)!SL_FAILPOINT_CALL(SL_FP_CKPT_PRUNE, unlink(path));
 }
 
+static void leave_one(void *arg, uint64_t step)
+{
+	const struct pruning *p = arg;
+	char path[PATH_MAX];
+
+	if (step > p->step && path_of(path, p->c->dir, p->c->prefix, step))
+		(void)!SL_FAILPOINT_CALL(SL_FP_CKPT_PRUNE, unlink(path));
+}
+
+void sl_checkpoint_leave(const struct sl_checkpoint *c, uint64_t step)
+{
+	struct pruning p = {.c = c, .step = step};
+
+	if (step < UINT64_MAX)
+		each_file(c->dir, c->prefix, suffix, leave_one, &p);
+}
+
 static void prune(const struct sl_checkpoint *c, uint64_t step)
 {
 	struct pruning p = {.c = c, .step = step};
