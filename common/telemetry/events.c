@@ -16,6 +16,7 @@
 #include "common/base/folder.h"
 
 #define PREFIX "events.out.tfevents."
+#define OWNER  ".splitc"
 
 enum { RECORD_MAX = 1024, VALUE_MAX = 64, SCALARS_MAX = 9, TIME_DIGITS = 10, HOST_MAX = 65 };
 
@@ -156,10 +157,12 @@ static enum sl_err write_record(struct sl_events *e, const struct bytes *event)
 
 /* ---- files */
 
-/* events.out.tfevents.<time>.…: the time; 0: it is something else. */
+/* events.out.tfevents.<time>.….splitc: the time; 0: it is somebody else's. */
 static uint64_t time_of(const char *name)
 {
-	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0)
+	size_t len = strlen(name), owner = strlen(OWNER);
+
+	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || len < owner || strcmp(name + len - owner, OWNER) != 0)
 		return 0;
 	name += strlen(PREFIX);
 	return strspn(name, "0123456789") == TIME_DIGITS && name[TIME_DIGITS] == '.' ? strtoull(name, NULL, 10) : 0;
@@ -214,7 +217,7 @@ static enum sl_err create(struct sl_events *e)
 	char path[PATH_MAX], host[HOST_MAX];
 
 	put_host(host);
-	if (snprintf(path, sizeof path, "%s/" PREFIX "%0*llu.%s.%ld", e->dir, TIME_DIGITS,
+	if (snprintf(path, sizeof path, "%s/" PREFIX "%0*llu.%s.%ld" OWNER, e->dir, TIME_DIGITS,
 		     (unsigned long long)(now > e->newest ? now : e->newest + 1), host,
 		     (long)getpid()) >= (int)sizeof path)
 		return SL_ERR_CANTCREATE;

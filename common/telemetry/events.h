@@ -1,6 +1,6 @@
-/* Events for TensorBoard, beside log.jsonl and with its figures: DIR/events.out.tfevents.<time>.<host>.<pid>, a
- * TFRecord file of Event messages (tensorflow/core/util/event.proto) with scalars, x being the step. What is not known
- * (NaN) is left out.
+/* Events for TensorBoard, beside log.jsonl and with its figures: DIR/events.out.tfevents.<time>.<host>.<pid>.splitc,
+ * a TFRecord file of Event messages (tensorflow/core/util/event.proto) with scalars, x being the step. What is not
+ * known (NaN) is left out.
  *
  *   step   train/loss train/acc lr wire/tx_bytes wire/rx_bytes time/step_s time/compute_s time/wait_s
  *   epoch  epoch/train_loss epoch/train_acc eval/loss eval/acc epoch/tx_bytes epoch/rx_bytes epoch/train_s
@@ -20,7 +20,8 @@
 
 struct sl_events;
 
-/* anew: the events of an earlier run in `dir` are removed. A file comes with the first event. NOMEM. */
+/* anew: the events of an earlier run in `dir` are removed, not those of other programs. A file comes with the first
+ * event. NOMEM. */
 enum sl_err sl_events_open(struct sl_events **out, const char *dir, bool anew, struct sl_fail *fail) SL_MUST_CHECK;
 /* Each writes one record before it returns. CANTCREATE, IO: not written (disk full); nothing of it is left in the file,
  * and the log may be used on. `events` NULL: OK, nothing done. */

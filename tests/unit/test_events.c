@@ -219,7 +219,7 @@ static void what_is_run_again_comes_behind(void **state)
 		assert_int_equal(read_file(path[0], event, &n), EVENT_CUT_OFF);
 		assert_int_equal(n, 6);
 	}
-	snprintf(ahead, sizeof ahead, "%s/events.out.tfevents.%010ld.other.1", dir, time(NULL) + 100000);
+	snprintf(ahead, sizeof ahead, "%s/events.out.tfevents.%010ld.other.1.splitc", dir, time(NULL) + 100000);
 	assert_int_equal(rename(path[0], ahead), 0); /* the clock went back since */
 	for (int again = 1; again <= 3; again++) {
 		events = open_events(false);
@@ -239,27 +239,34 @@ static void what_is_run_again_comes_behind(void **state)
 
 static void a_run_that_begins_anew_removes_what_was(void **state)
 {
-	static const char *const others[] = {"events.out.tfevents.backup", "my.tfevents.1234567890.host.1",
-					     "events.out.tfevents.123.host.1"};
+	static const char *const others[] = {
+		"events.out.tfevents.backup",
+		"my.tfevents.1234567890.host.1.splitc",
+		"events.out.tfevents.123.host.1.splitc",
+		"events.out.tfevents.1700000000.host",        /* TensorFlow's, */
+		"events.out.tfevents.1700000000.host.1.0.v2", /* …, */
+		"events.out.tfevents.1700000000.host.1.0",    /* PyTorch's */
+	};
+	enum { OTHERS = sizeof others / sizeof others[0] };
 	struct sl_events *events = open_events(true);
 	char path[MOST][512], other[512];
 
 	(void)state;
 	assert_int_equal(put_step(events, 1), SL_OK);
 	assert_int_equal(sl_events_close(events), SL_OK);
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < OTHERS; i++) {
 		snprintf(other, sizeof other, "%s/%s", dir, others[i]);
 		fclose(fopen(other, "w"));
 	}
-	assert_int_equal(list(path), 4);
+	assert_int_equal(list(path), OTHERS + 1);
 	assert_int_equal(sl_events_close(open_events(false)), SL_OK); /* no event: no file */
-	assert_int_equal(list(path), 4);
+	assert_int_equal(list(path), OTHERS + 1);
 	assert_int_equal(sl_events_close(open_events(true)), SL_OK);
-	assert_int_equal(list(path), 3); /* and nobody else's */
+	assert_int_equal(list(path), OTHERS); /* and nobody else's */
 	events = open_events(true);
 	assert_int_equal(put_step(events, 1), SL_OK);
 	assert_int_equal(sl_events_close(events), SL_OK);
-	assert_int_equal(list(path), 4);
+	assert_int_equal(list(path), OTHERS + 1);
 }
 
 static void set_limit(rlim_t most)
