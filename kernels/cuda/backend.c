@@ -29,6 +29,18 @@ enum sl_err cu_enter(struct sl_backend *be, struct cuda **out)
 	return err;
 }
 
+/* An error of a kernel or of the device stays with the context, and every call says so from then on. One of a call (a
+ * grid that no device takes) is that call's alone. */
+static bool stays(const struct cuda *cu)
+{
+	cudaError_t status;
+
+	cudaGetLastError();
+	status = cudaStreamQuery(cu->stream);
+	cudaGetLastError(); /* "not ready" is kept, too */
+	return status != cudaSuccess && status != cudaErrorNotReady;
+}
+
 enum sl_err cu_check(struct cuda *cu, cudaError_t status, const char *what)
 {
 	if (status == cudaSuccess)
@@ -40,8 +52,8 @@ enum sl_err cu_check(struct cuda *cu, cudaError_t status, const char *what)
 		cudaGetLastError();
 		return SL_ERR_DEVICE;
 	}
-	/* Errors of kernels stay with the context: the process has to start again. One line, not one per call. */
-	if (!atomic_exchange(&cu->failed, 1))
+	/* Where it stays the process has to start again: one line, not one per call. */
+	if (!stays(cu) || !atomic_exchange(&cu->failed, 1))
 		sl_log(SL_LOG_ERROR, "cuda-error", "device %d, %s: %s", cu->options.device, what,
 		       cudaGetErrorString(status));
 	return SL_ERR_DEVICE;
@@ -203,6 +215,8 @@ static void fence_wait(struct sl_job *job)
 
 	if (!err)
 		err = cu_check(cu, cudaEventSynchronize(fence->event), "waiting");
+	if (err) /* results are lost, and nobody else hears of it */
+		atomic_store(&cu->failed, 1);
 	for (; at != fence->results; at++) {
 		const struct cu_result *to = &cu->result_to[at % CU_RESULTS];
 

@@ -14,6 +14,7 @@ static cudaError_t open_event(cudaEvent_t *out)
 static enum sl_err open_events(struct cu_stage *s, struct sl_fail *fail)
 {
 	cudaError_t status;
+	enum sl_err err;
 
 	s->slot = calloc((size_t)s->env.slots, sizeof *s->slot);
 	if (s->slot == NULL)
@@ -25,9 +26,8 @@ static enum sl_err open_events(struct cu_stage *s, struct sl_fail *fail)
 		status = open_event(&s->written);
 	for (int i = 0; i < s->env.slots && status == cudaSuccess; i++)
 		status = open_event(&s->slot[i].settled);
-	if (cu_codec_check(s->env.be, status) != SL_OK)
-		return sl_fail_set(fail, SL_ERR_DEVICE, "the device has failed");
-	return SL_OK;
+	err = cu_codec_check(s->env.be, status);
+	return err == SL_OK ? SL_OK : sl_fail_set(fail, err, "no events for a codec: %s", sl_err_text(err));
 }
 
 int cu_stage_flights(const struct sl_stage_env *env)

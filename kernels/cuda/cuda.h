@@ -85,7 +85,8 @@ struct cuda {
 
 /* Binds the calling thread to the device; DEVICE where it has failed before. First line of every entry. */
 enum sl_err cu_enter(struct sl_backend *be, struct cuda **out) SL_MUST_CHECK;
-/* OK, or DEVICE (NOMEM for memory) with one log line; while a graph is recorded, which may fail, without. */
+/* OK, or DEVICE (NOMEM for memory) with a log line; while a graph is recorded, which may fail, without. What stays is
+ * `failed` from then on, and said once. */
 enum sl_err cu_check(struct cuda *cu, cudaError_t status, const char *what) SL_MUST_CHECK;
 
 enum cu_type cu_type_of(enum sl_dtype dtype);

@@ -28,3 +28,12 @@ start_server again device=cuda:0 "listen=$endpoint"
 ends_with "$client_pid" 0 $patience 'the client whose server came back'
 same_run undisturbed comes_back "$(steps_of undisturbed)"
 echo "failed behind a step, went on, $(steps_of comes_back) steps"
+kill "$server_pid"
+wait "$server_pid" || true
+
+SPLIT_SIM_REFUSES=60 start_server refusing device=cuda:0 "listen=$endpoint"
+client past_it "$tmp/client.yaml" "${small[@]}" || fail "the run in which one call failed: status $?"
+grep -q '^ERROR cuda-error: ' "$tmp/refusing.log" || fail 'no call failed'
+kill -0 "$server_pid" || fail 'one call that failed ended the server'
+! grep -q device-failed "$tmp/refusing.log" || fail 'one call that failed is taken for a device that has'
+same_run undisturbed past_it "$(steps_of undisturbed)"

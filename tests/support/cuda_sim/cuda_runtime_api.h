@@ -21,7 +21,7 @@ extern "C" {
 typedef int cudaError_t;
 typedef struct sim_stream *cudaStream_t;
 typedef struct sim_event *cudaEvent_t;
-enum { cudaSuccess, cudaErrorUnknown, cudaErrorInvalidValue, cudaErrorMemoryAllocation };
+enum { cudaSuccess, cudaErrorUnknown, cudaErrorInvalidValue, cudaErrorMemoryAllocation, cudaErrorNotReady };
 enum { cudaStreamNonBlocking = 1, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor };
@@ -41,6 +41,7 @@ struct cudaFuncAttributes {
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *dst, int byte, size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaDeviceSynchronize(void);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);

@@ -3,7 +3,8 @@
  * not ordered by a stream or an event comes in another order sooner or later, and copies read and write host memory
  * when their owner may have gone on. Stream NULL: done when the call returns. With SPLIT_SIM_LOCKED in the environment
  * all streams but the first, of a backend that is alone, copy from and to locked memory only. With SPLIT_SIM_FAILS=N
- * the device fails at the N-th time that a stream is waited for, and has from there on. */
+ * the device fails at the N-th time that a stream is waited for, and has from there on; with SPLIT_SIM_REFUSES=N that
+ * one call fails, and nothing behind it. */
 #include "tests/support/cuda_sim/cuda_runtime_api.h"
 
 #include <pthread.h>
@@ -264,26 +265,52 @@ static void drain(const struct sim_stream *s)
 		must_do_some();
 }
 
-static bool has_failed(void)
+static unsigned long of_environment(const char *name)
 {
-	static unsigned long last, waits;
-	const char *fails = getenv("SPLIT_SIM_FAILS");
+	const char *text = getenv(name);
 
-	last = fails && !last ? strtoul(fails, NULL, 10) : last;
-	return last && ++waits >= last;
+	return text ? strtoul(text, NULL, 10) : 0;
 }
+
+/* What a call says when streams have been waited for so often. */
+static cudaError_t fault_at(unsigned long waits)
+{
+	static unsigned long fails, refuses;
+	static bool read;
+
+	fails = read ? fails : of_environment("SPLIT_SIM_FAILS");
+	refuses = read ? refuses : of_environment("SPLIT_SIM_REFUSES");
+	read = true;
+	if (fails && waits >= fails)
+		return cudaErrorUnknown;
+	return refuses && waits == refuses ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+static unsigned long stream_waits;
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-	bool failed;
+	cudaError_t said;
 
 	pthread_mutex_lock(&lock);
 	sim_waits++;
 	if (stream)
 		drain(stream);
-	failed = has_failed();
+	said = fault_at(++stream_waits);
 	pthread_mutex_unlock(&lock);
-	return failed ? cudaErrorUnknown : cudaSuccess;
+	return said;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+	cudaError_t said;
+
+	pthread_mutex_lock(&lock);
+	said = fault_at(stream_waits) == cudaErrorUnknown ? cudaErrorUnknown
+	       : stream && stream->first                  ? cudaErrorNotReady
+							  : cudaSuccess;
+	pthread_mutex_unlock(&lock);
+	return said;
 }
 
 cudaError_t cudaDeviceSynchronize(void)
