@@ -12,8 +12,8 @@ enum { FIRST_FDS = 64, FDS_MAX = 1 << 20, TELL_MS = 1000, NONE = -1 };
 
 /* Of one descriptor. */
 struct member {
-	bool here;
-	sl_peer peer; /* whose it is; 0: nobody's */
+	uint64_t stamp; /* of the connection, from 1; 0: none is here */
+	int peers;      /* that are answered */
 	bool listed;
 	int prev, next; /* where listed; NONE: the end */
 };
@@ -22,6 +22,7 @@ struct sl_crowd {
 	struct member *member; /* [cap], by descriptor */
 	int cap, limit, count;
 	int first, last;       /* the first is the first to go */
+	uint64_t stamp;        /* the last one given */
 	uint64_t cut, told_ms; /* cut: not told yet */
 };
 
@@ -81,7 +82,7 @@ static void unlist(struct sl_crowd *c, int fd)
 /* NULL: no connection that is known. */
 static struct member *find(struct sl_crowd *c, int fd)
 {
-	return fd >= 0 && fd < c->cap && c->member[fd].here ? &c->member[fd] : NULL;
+	return fd >= 0 && fd < c->cap && c->member[fd].stamp ? &c->member[fd] : NULL;
 }
 
 static bool has_room(struct sl_crowd *c, int fd)
@@ -110,7 +111,7 @@ void sl_crowd_came(struct sl_crowd *c, int fd)
 	if (!has_room(c, fd))
 		return;
 	unlist(c, fd);
-	c->member[fd] = (struct member){.here = true};
+	c->member[fd] = (struct member){.stamp = ++c->stamp};
 	list(c, fd, c->last, NONE);
 }
 
@@ -124,24 +125,23 @@ void sl_crowd_went(struct sl_crowd *c, int fd)
 	*m = (struct member){0};
 }
 
-void sl_crowd_settle(struct sl_crowd *c, int fd, sl_peer peer)
+uint64_t sl_crowd_settle(struct sl_crowd *c, int fd)
 {
 	struct member *m = find(c, fd);
 
 	if (!m)
-		return;
+		return 0;
 	unlist(c, fd);
-	m->peer = peer;
+	m->peers++;
+	return m->stamp;
 }
 
-void sl_crowd_leave(struct sl_crowd *c, int fd, sl_peer peer)
+void sl_crowd_leave(struct sl_crowd *c, int fd, uint64_t stamp)
 {
 	struct member *m = find(c, fd);
 
-	if (!m || m->peer != peer)
-		return;
-	m->peer = 0;
-	list(c, fd, NONE, c->first);
+	if (m && m->stamp == stamp && --m->peers == 0)
+		list(c, fd, NONE, c->first);
 }
 
 int sl_crowd_count(const struct sl_crowd *c)

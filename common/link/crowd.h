@@ -16,9 +16,11 @@ void sl_crowd_close(struct sl_crowd *crowd); /* NULL is fine */
  * number, and news of others, are taken for nothing. */
 void sl_crowd_came(struct sl_crowd *crowd, int fd);
 void sl_crowd_went(struct sl_crowd *crowd, int fd);
-/* `peer`, whose connection it is, is answered; is forgotten again. */
-void sl_crowd_settle(struct sl_crowd *crowd, int fd, sl_peer peer);
-void sl_crowd_leave(struct sl_crowd *crowd, int fd, sl_peer peer);
+/* A peer that its messages said to be of this connection is answered. The stamp is for leave; 0: of no connection that
+ * is known. Messages outlive their connection, and its descriptor may be another's by then: so several may be there. */
+uint64_t sl_crowd_settle(struct sl_crowd *crowd, int fd);
+/* … is forgotten again. */
+void sl_crowd_leave(struct sl_crowd *crowd, int fd, uint64_t stamp);
 
 int sl_crowd_count(const struct sl_crowd *crowd);
 /* Shuts down what is too much, and says so in the log, once a second at most. Only with all the monitor's news taken

@@ -13,6 +13,7 @@ struct slot {
 	uint8_t id[SL_PEER_ID_BYTES];
 	bool gone, claimed;
 	int fd;            /* of its connection; -1: not known */
+	uint64_t stamp;    /* the crowd's, once it is no stranger */
 	struct sl_key key; /* where claimed */
 	int list;          /* which it is in, or NONE */
 	int prev, next;    /* in that list; of a free slot: next free one */
@@ -106,7 +107,7 @@ static void drop(struct sl_peers *peers, int i)
 		link = &peers->slot[*link].chain;
 	*link = s->chain;
 	if (peers->crowd && s->list != STRANGERS)
-		sl_crowd_leave(peers->crowd, s->fd, s->number);
+		sl_crowd_leave(peers->crowd, s->fd, s->stamp);
 	list_remove(peers, i);
 	s->number = 0;
 	s->next = peers->free;
@@ -176,7 +177,7 @@ const uint8_t *sl_peers_address(struct sl_peers *peers, sl_peer peer)
 	if (s->list == STRANGERS) {
 		list_remove(peers, (int)(s - peers->slot));
 		if (peers->crowd)
-			sl_crowd_settle(peers->crowd, s->fd, peer);
+			s->stamp = sl_crowd_settle(peers->crowd, s->fd);
 	}
 	return s->id;
 }

@@ -81,8 +81,8 @@ static void who_has_a_session_is_not_of_them(void **state)
 
 	(void)state;
 	open_pairs(&p);
-	sl_crowd_settle(p.crowd, p.ours[0], 70);
-	sl_crowd_settle(p.crowd, p.ours[2], 72);
+	assert_true(sl_crowd_settle(p.crowd, p.ours[0]));
+	assert_true(sl_crowd_settle(p.crowd, p.ours[2]));
 	sl_crowd_thin(p.crowd);
 	assert_int_equal(sl_crowd_count(p.crowd), LIMIT);
 	close_pairs(&p, ".x.xx...");
@@ -90,36 +90,61 @@ static void who_has_a_session_is_not_of_them(void **state)
 
 static void who_had_his_turn_goes_before_all(void **state)
 {
+	uint64_t stamp[6];
 	struct pairs p;
 
 	(void)state;
 	open_pairs(&p);
 	for (int i = 0; i < 6; i++)
-		sl_crowd_settle(p.crowd, p.ours[i], 70 + (sl_peer)i);
-	sl_crowd_leave(p.crowd, p.ours[1], 71);
-	sl_crowd_leave(p.crowd, p.ours[0], 71); /* not whose it is */
+		stamp[i] = sl_crowd_settle(p.crowd, p.ours[i]);
+	sl_crowd_leave(p.crowd, p.ours[1], stamp[1]);
+	sl_crowd_leave(p.crowd, p.ours[0], stamp[1]); /* not whose it is */
 	sl_crowd_thin(p.crowd);
 	assert_int_equal(sl_crowd_count(p.crowd), LIMIT);
-	sl_crowd_leave(p.crowd, p.ours[4], 74);
-	sl_crowd_leave(p.crowd, p.ours[5], 75);
+	sl_crowd_leave(p.crowd, p.ours[4], stamp[4]);
+	sl_crowd_leave(p.crowd, p.ours[5], stamp[5]);
 	sl_crowd_thin(p.crowd);
 	close_pairs(&p, "....xx..");
 }
 
-static void a_descriptor_is_used_again(void **state)
+/* Messages of a connection that is gone come behind those of another with its descriptor. */
+static void who_is_late_takes_nobody_along(void **state)
 {
+	uint64_t late, whose;
 	struct pairs p;
 
 	(void)state;
 	open_pairs(&p);
-	sl_crowd_settle(p.crowd, p.ours[0], 70);
+	late = sl_crowd_settle(p.crowd, p.ours[0]);
+	sl_crowd_went(p.crowd, p.ours[0]);
+	sl_crowd_came(p.crowd, p.ours[0]);
+	whose = sl_crowd_settle(p.crowd, p.ours[0]);
+	sl_crowd_leave(p.crowd, p.ours[0], late);
+	late = sl_crowd_settle(p.crowd, p.ours[0]);
+	sl_crowd_leave(p.crowd, p.ours[0], late);
+	assert_int_equal(sl_crowd_count(p.crowd), PAIRS - 1);
+	sl_crowd_thin(p.crowd);
+	assert_false(is_cut(p.theirs[0]));
+	sl_crowd_leave(p.crowd, p.ours[0], whose);
+	sl_crowd_thin(p.crowd);
+	close_pairs(&p, "xxxxx...");
+}
+
+static void a_descriptor_is_used_again(void **state)
+{
+	uint64_t stamp;
+	struct pairs p;
+
+	(void)state;
+	open_pairs(&p);
+	stamp = sl_crowd_settle(p.crowd, p.ours[0]);
 	for (int i = 0; i < 6; i++)
 		sl_crowd_went(p.crowd, p.ours[i]);
 	sl_crowd_went(p.crowd, p.ours[0]);
 	assert_int_equal(sl_crowd_count(p.crowd), 2);
 	sl_crowd_came(p.crowd, p.ours[0]);
-	sl_crowd_leave(p.crowd, p.ours[0], 70); /* of the one before */
-	sl_crowd_came(p.crowd, p.ours[7]);      /* its end was missed */
+	sl_crowd_leave(p.crowd, p.ours[0], stamp); /* of the one before */
+	sl_crowd_came(p.crowd, p.ours[7]);         /* its end was missed */
 	assert_int_equal(sl_crowd_count(p.crowd), 3);
 	sl_crowd_came(p.crowd, p.ours[1]);
 	sl_crowd_thin(p.crowd);
@@ -134,7 +159,7 @@ static void other_numbers_are_nobody(void **state)
 	(void)state;
 	assert_int_equal(sl_crowd_open(&c, LIMIT, NULL), SL_OK);
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-		sl_crowd_settle(c, bad[i], 1);
+		assert_int_equal(sl_crowd_settle(c, bad[i]), 0);
 		sl_crowd_leave(c, bad[i], 1);
 		sl_crowd_leave(c, bad[i], 0);
 		sl_crowd_went(c, bad[i]);
@@ -249,6 +274,7 @@ int main(void)
 		cmocka_unit_test(the_oldest_go_first),
 		cmocka_unit_test(who_has_a_session_is_not_of_them),
 		cmocka_unit_test(who_had_his_turn_goes_before_all),
+		cmocka_unit_test(who_is_late_takes_nobody_along),
 		cmocka_unit_test(a_descriptor_is_used_again),
 		cmocka_unit_test(other_numbers_are_nobody),
 		cmocka_unit_test(strangers_take_neither_places_nor_sessions),
