@@ -11,7 +11,9 @@
 #include "common/link/wire.h"
 
 enum {
-	HANDSHAKE_MS = 2000, /* connections that do not speak ZMTP are cut */
+	/* Connections that do not speak ZMTP are cut; with keys an end needs three round trips, and some take seconds.
+	 * How many may wait for it is crowd.h's. */
+	HANDSHAKE_MS = 8000,
 	RECONNECT_MS = 100,
 	RECONNECT_MAX_MS = 2000,
 	CONNECT_MS = 5000,

@@ -145,7 +145,7 @@ clock_starts
 client among "$tmp/client.yaml" $(as edge-2) || fail "among rogues: exit status $?"
 clock_within "$prompt" 'a client among rogues'
 same_run among alone 6
-wait_for 'nobody is cut' grep -q cut "$tmp/rogues.out" # those that say nothing: after 2 s
+wait_for 'nobody is cut' grep -q cut "$tmp/rogues.out" # those that say nothing: after 8 s
 grown=$(($(rss) - before))
 kill -TERM $rogues_pid
 wait $rogues_pid || fail 'the rogues failed'

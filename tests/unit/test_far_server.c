@@ -1,0 +1,144 @@
+/* A server far away: the handshake with keys takes three round trips, and is not given up meanwhile by either side. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/base/clock.h"
+#include "tests/support/secure_rig.h"
+
+enum { ONE_WAY_MS = 1000, FLIGHTS = 256, READ = 4096, TURN_MS = 5 };
+
+struct flight {
+	uint64_t due_ms;
+	int to;
+	ssize_t len; /* 0: the end of what comes */
+	char bytes[READ];
+};
+
+/* A relay of one connection, by which each byte is ONE_WAY_MS under way. */
+static struct far {
+	pthread_t thread;
+	int listener, port;
+	atomic_bool over;
+	struct flight flight[FLIGHTS];
+	unsigned sent, arrived;
+} far;
+
+static int loopback(int port, bool listens)
+{
+	struct sockaddr_in at = {
+		.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (listens)
+		assert_true(bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && listen(fd, 1) == 0);
+	else if (connect(fd, (struct sockaddr *)&at, sizeof at) != 0)
+		abort();
+	return fd;
+}
+
+static void deliver(void)
+{
+	while (far.arrived != far.sent) {
+		struct flight *f = &far.flight[far.arrived % FLIGHTS];
+
+		if (sl_now_ms() < f->due_ms)
+			return;
+		if (f->len)
+			(void)!send(f->to, f->bytes, (size_t)f->len, MSG_NOSIGNAL);
+		else
+			(void)shutdown(f->to, SHUT_WR);
+		far.arrived++;
+	}
+}
+
+static void *relay(void *arg)
+{
+	struct pollfd end[2] = {{.events = POLLIN}, {.events = POLLIN}};
+
+	(void)arg;
+	end[0].fd = accept(far.listener, NULL, NULL);
+	end[1].fd = loopback(far.port, false);
+	while (!atomic_load(&far.over)) {
+		poll(end, 2, TURN_MS);
+		deliver();
+		for (int i = 0; i < 2; i++) {
+			struct flight *f = &far.flight[far.sent % FLIGHTS];
+
+			if (!end[i].revents || end[i].fd < 0 || far.sent - far.arrived == FLIGHTS)
+				continue;
+			f->len = recv(end[i].fd, f->bytes, READ, 0);
+			f->len = f->len < 0 ? 0 : f->len;
+			f->to = end[!i].fd < 0 ? ~end[!i].fd : end[!i].fd;
+			f->due_ms = sl_now_ms() + ONE_WAY_MS;
+			far.sent++;
+			if (!f->len)
+				end[i].fd = ~end[i].fd; /* poll passes it over */
+		}
+	}
+	for (int i = 0; i < 2; i++)
+		close(end[i].fd < 0 ? ~end[i].fd : end[i].fd);
+	return NULL;
+}
+
+/* The endpoint behind which `server` is far away. */
+static void go_far(char endpoint[64], const char *server)
+{
+	struct sockaddr_in at;
+	socklen_t len = sizeof at;
+
+	far.port = atoi(strrchr(server, ':') + 1);
+	far.listener = loopback(0, true);
+	assert_int_equal(getsockname(far.listener, (struct sockaddr *)&at, &len), 0);
+	snprintf(endpoint, 64, "tcp://127.0.0.1:%d", ntohs(at.sin_port));
+	assert_int_equal(pthread_create(&far.thread, NULL, relay, NULL), 0);
+}
+
+static void come_back(void)
+{
+	atomic_store(&far.over, true);
+	pthread_join(far.thread, NULL);
+	close(far.listener);
+}
+
+static void two_seconds_there_and_back(void **state)
+{
+	const struct sl_transport_auth auth = {.own = &secure.good_key, .server = &secure.server_key.public_key};
+	char endpoint[64];
+	const struct sl_transport_conf conf = {endpoint, SECURE_PART, SECURE_HWM, &auth};
+	struct secure_end client = {0};
+
+	(void)state;
+	secure_open_server(true);
+	go_far(endpoint, sl_transport_endpoint(secure.server.transport));
+	assert_int_equal(sl_transport_connect(&client.transport, secure.loop, &conf, &secure_events, &client, NULL),
+			 SL_OK);
+	secure_ping(&client, SECURE_GIVE_UP_MS);
+	assert_int_equal(client.lost, 0);
+	assert_int_equal(client.refusals, 0);
+	sl_transport_close(client.transport, 0);
+	secure_close_server();
+	come_back();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(two_seconds_there_and_back),
+	};
+
+	return cmocka_run_group_tests(tests, secure_make_keys, NULL);
+}
