@@ -95,6 +95,14 @@ static void charge(struct sl_worker *w, const struct sl_job *job)
 	w->ended_ns = now;
 }
 
+static bool holds_ahead(const struct sl_worker *w)
+{
+	for (const struct sl_job *job = w->held; job; job = job->next)
+		if (job->ahead)
+			return true;
+	return false;
+}
+
 /* The first held job that may go on, else the next of the queue; NULL: neither. */
 static struct sl_job *take(struct sl_worker *w)
 {
@@ -108,7 +116,7 @@ static struct sl_job *take(struct sl_worker *w)
 		job->held = job->released = false;
 		return job;
 	}
-	if (!w->queue || w->closing || w->held_count == SL_WORKER_HELD)
+	if (!w->queue || w->closing || w->held_count == SL_WORKER_HELD || holds_ahead(w))
 		return NULL;
 	at = next_of(w);
 	job = *at;

@@ -43,8 +43,8 @@ enum sl_err sl_worker_open(struct sl_worker **out, const char *thread_name, void
 void sl_worker_post(struct sl_worker *worker, struct sl_job *job); /* any thread */
 /* For work that goes on elsewhere, on a device, when `run` returns. Hold, from within run: the job is not over yet.
  * Release, from any thread, once, be it before run returns: `run` is called again, in front of all that is queued, in
- * the order of holding. Meanwhile the worker runs others, until SL_WORKER_HELD jobs are held: so the device has the
- * next one before it has done this one, and what is urgent waits for no more than these. */
+ * the order of holding. Meanwhile the worker runs others, until SL_WORKER_HELD jobs are held, or one that goes ahead:
+ * so the device has the next one before it has done this one, and what is urgent waits for no more than these. */
 void sl_worker_hold(struct sl_worker *worker, struct sl_job *job);
 void sl_worker_release(struct sl_worker *worker, struct sl_job *job);
 /* Calls `done` of every finished job, in order of completion, on the calling thread. */

@@ -183,6 +183,25 @@ static void others_run_while_jobs_are_held(void **state)
 	assert_int_equal(sl_worker_busy_ms(*state), 0);
 }
 
+/* What goes ahead of others is over before them, though it is held. */
+static void nobody_passes_who_goes_ahead(void **state)
+{
+	const struct timespec moment = {0, 30000000};
+	static const int expect[] = {1, 2};
+	struct held a = held(*state, 1, 9);
+	struct probe p = probe(2, 0);
+
+	sem_init(&entered, 0, 0);
+	a.p.job.ahead = true;
+	sl_worker_post(*state, &a.p.job);
+	sem_wait(&entered);
+	sl_worker_post(*state, &p.job);
+	nanosleep(&moment, NULL);
+	sl_worker_release(*state, &a.p.job);
+	drain_until(*state, 2);
+	assert_memory_equal(order, expect, sizeof expect);
+}
+
 static void a_job_may_be_released_before_it_is_held(void **state)
 {
 	struct held a = held(*state, 1, 0);
@@ -288,6 +307,7 @@ int main(void)
 		CASE(cancel_forgets_finished),
 		CASE(done_may_post),
 		CASE(others_run_while_jobs_are_held),
+		CASE(nobody_passes_who_goes_ahead),
 		CASE(a_job_may_be_released_before_it_is_held),
 		CASE(held_jobs_count_as_busy),
 		CASE(cancel_waits_for_held_jobs),
