@@ -1,6 +1,6 @@
 /* The session: which frame, task or request is legal when, on either side of the link. A pure state machine: no
- * socket, clock, thread or memory of its own. It is fed events with the time, and answers with actions for its driver
- * (client/remote.c, server/host.c). client_table.c and server_table.c are the specification, as tables.
+ * socket, clock, thread or memory of its own. It is fed events with the time, and answers with actions for its driver,
+ * port.c, on both sides. client_table.c and server_table.c are the specification, as tables.
  *
  * A training step of n chunks is one pass: head_act up, mid_act down, mid_grad up, head_grad down per chunk, then
  * COMMIT and COMMITTED. An evaluation pass is head_act and mid_act alone. Runs of one kind come in chunk order, the

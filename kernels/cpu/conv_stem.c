@@ -212,7 +212,7 @@ static void statistics(const struct job *j)
 			mean += (double)w[i] * s.mean[i];
 			m2 += (double)w[i] * row;
 		}
-		sl_bn_put_stats(bn->op, bn->call, o, mean, m2 > 0 ? m2 : 0, *s.rows);
+		sl_bn_put_stats(bn->op, bn->call, o, mean, m2 < 0 ? 0 : m2, *s.rows);
 	}
 }
 

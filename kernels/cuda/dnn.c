@@ -175,7 +175,8 @@ static cudnnStatus_t set_rows(struct dnn_conv *c, int64_t rows)
 	if (status == CUDNN_STATUS_SUCCESS)
 		status = c->dnn->cudnnSetTensor4dDescriptor(c->y, CUDNN_TENSOR_NHWC, type_of(c), (int)rows,
 							    (int)c->out_c, (int)g->ho, (int)g->wo);
-	c->win.n = rows;
+	/* a refusal may leave one of the two behind: the next call describes both again */
+	c->win.n = status == CUDNN_STATUS_SUCCESS ? rows : 0;
 	return status;
 }
 
