@@ -66,7 +66,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE cuda-resources help all fail deps test test-long check build-tests build-bench format format-check rooms man install clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: FORCE cuda-resources help all fail deps test test-long check build-tests build-bench format format-check rooms man install uninstall clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
 
@@ -501,17 +501,25 @@ $(B)/man/%.1: $(B)/% scripts/man.sh common/base/err.h
 
 man: $(B)/man/splitc.1 $(B)/man/splits.1 ## build/<variant>/man: manual pages, from what the programs say of themselves
 
+INTO := "$(DESTDIR)$(PREFIX)"
 install: all man ## PREFIX (/usr/local), DESTDIR: daemons, manual pages, example configs, units for systemd
-	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin share/split/configs lib/systemd/system share/man/man1 share/bash-completion/completions)
-	install -m 644 $(B)/man/splitc.1 $(B)/man/splits.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -d $(addprefix $(INTO)/,bin share/split/configs lib/systemd/system share/man/man1 share/bash-completion/completions)
+	install -m 644 $(B)/man/splitc.1 $(B)/man/splits.1 $(INTO)/share/man/man1/
 	for p in splitc splits; do \
-		install -m 644 deploy/completions/split.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$p || exit 1; done
-	install -m 755 $(BINS) $(DESTDIR)$(PREFIX)/bin/
-	install -m 644 $(wildcard configs/*.yaml) $(DESTDIR)$(PREFIX)/share/split/configs/
+		install -m 644 deploy/completions/split.bash $(INTO)/share/bash-completion/completions/$$p || exit 1; done
+	install -m 755 $(BINS) $(INTO)/bin/
+	install -m 644 $(wildcard configs/*.yaml) $(INTO)/share/split/configs/
 	for u in $(notdir $(wildcard deploy/*.service)); do \
-		sed 's|/usr/local/|$(PREFIX)/|' deploy/$$u | install -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/$$u || exit 1; done
+		sed 's|/usr/local/|$(PREFIX)/|' deploy/$$u | install -m 644 /dev/stdin $(INTO)/lib/systemd/system/$$u || exit 1; done
 	# the CUDA module, where it was built: splits looks for it in its own folder
-	$(if $(wildcard $(B)/libsplit_cuda.so),install -m 755 $(B)/libsplit_cuda.so $(DESTDIR)$(PREFIX)/bin/)
+	$(if $(wildcard $(B)/libsplit_cuda.so),install -m 755 $(B)/libsplit_cuda.so $(INTO)/bin/)
+
+uninstall: ## PREFIX, DESTDIR: removes what install put there; configs in /etc, keys and stores stay
+	rm -f $(addprefix $(INTO)/bin/,splitc splits libsplit_cuda.so) $(addprefix $(INTO)/share/man/man1/,splitc.1 splits.1) \
+		$(addprefix $(INTO)/share/bash-completion/completions/,splitc splits) \
+		$(addprefix $(INTO)/lib/systemd/system/,$(notdir $(wildcard deploy/*.service)))
+	rm -f $(addprefix $(INTO)/share/split/,$(wildcard configs/*.yaml))
+	-rmdir $(INTO)/share/split/configs $(INTO)/share/split
 
 clean: ## remove build/
 	rm -rf build
