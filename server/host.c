@@ -34,6 +34,7 @@ struct sl_host {
 	struct sl_housekeeping keeping;
 	struct sl_rate *rate; /* [limits.sessions]: bytes sent and received */
 	int threads;
+	int store_lock; /* sl_store_open */
 	bool shut, broken;
 	void (*on_broken)(void *arg, const struct sl_fail *why);
 	void *broken_arg;
@@ -302,6 +303,7 @@ static void host_free(struct sl_host *h)
 	free(h->key);
 	free(h->rate);
 	sl_housekeeping_close(&h->keeping);
+	sl_store_close(h->store_lock);
 	free(h);
 }
 
@@ -426,7 +428,7 @@ static enum sl_err open_parts(struct sl_host *h, struct sl_fail *fail)
 	static const struct sl_transport_events events = {on_message, on_writable, on_malformed, on_lost, NULL};
 	const struct sl_transport_conf transport = {h->conf->listen, (size_t)h->conf->limits.part_bytes, HWM,
 						    h->auth ? &h->auth->transport : NULL};
-	enum sl_err err = sl_store_check(h->conf->store, fail);
+	enum sl_err err = sl_store_open(h->conf->store, &h->store_lock, fail);
 
 	if (!err)
 		err = sl_async_open(&h->jobs_done, h->loop, on_jobs_done, h, fail);
@@ -447,6 +449,7 @@ static struct sl_host *host_new(const struct sl_conf_server *conf)
 	if (!h)
 		return NULL;
 	h->conf = conf;
+	h->store_lock = -1;
 	h->session = calloc(sessions, sizeof(struct sl_middle *));
 	h->ending = calloc(sessions, sizeof *h->ending);
 	h->key = calloc(sessions, sizeof *h->key);

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -48,11 +49,12 @@ static void remove_tmp(const char *dir)
 		closedir(d);
 }
 
-enum sl_err sl_store_check(const char *dir, struct sl_fail *fail)
+enum sl_err sl_store_open(const char *dir, int *lock, struct sl_fail *fail)
 {
 	struct sl_fail why;
 	struct stat st;
 
+	*lock = -1;
 	if (!dir[0])
 		return SL_OK;
 	if (sl_folder_make(dir, 0700, &why) != SL_OK)
@@ -60,8 +62,22 @@ enum sl_err sl_store_check(const char *dir, struct sl_fail *fail)
 	if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode) || access(dir, W_OK | X_OK) != 0)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "store '%s' must be a folder that this user can write to",
 				   dir);
+	*lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	/* where there are no locks, or the folder may not be read, it is used all the same */
+	if (*lock >= 0 && flock(*lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+		sl_store_close(*lock);
+		*lock = -1;
+		return sl_fail_set(fail, SL_ERR_BUSY, "store '%s' is that of a server that runs; give this one its own",
+				   dir);
+	}
 	remove_tmp(dir);
 	return SL_OK;
+}
+
+void sl_store_close(int lock)
+{
+	if (lock >= 0)
+		close(lock);
 }
 
 static bool path_of(const char *dir, const struct sl_key *owner, const uint8_t hash[16], char out[PATH_MAX])

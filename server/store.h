@@ -14,9 +14,11 @@
 /* A file of the store, by its name: weights by their hash, checkpoints of sessions, and what was left of either half
  * written. All else in the folder is somebody else's. */
 bool sl_store_owns(const char *name);
-/* `dir` "": nothing is kept. Creates the folder, CANTCREATE where that fails; removes its own .tmp files from it: a
- * store is one server's. */
-enum sl_err sl_store_check(const char *dir, struct sl_fail *fail) SL_MUST_CHECK;
+/* `dir` "": nothing is kept. Creates the folder, CANTCREATE where that fails; BUSY where another server that runs has
+ * it; removes its own .tmp files from it. It is this server's until `lock` (-1: there is none) is given back, or the
+ * process ends. */
+enum sl_err sl_store_open(const char *dir, int *lock, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_store_close(int lock);
 /* Reads `count` floats into range; false where the store does not hold them whole: range may then be anything. `owner`
  * NULL: no auth. */
 bool sl_store_get(const char *dir, const struct sl_key *owner, const uint8_t hash[16], float *range, int64_t count);

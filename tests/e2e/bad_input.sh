@@ -200,7 +200,7 @@ else
 fi
 
 # a session that the server's limits refuse
-start_server small limits.memory_bytes="1 MiB"
+start_server small "store=$tmp/small store" limits.memory_bytes="1 MiB"
 train 76 'the session needs' server="$endpoint"
 kill -0 "$server_pid" || fail 'the server did not survive its refusal'
 [ $bad = 0 ] || fail "$bad of $cases cases"

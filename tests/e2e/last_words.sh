@@ -20,7 +20,7 @@ SPLITS=$PWD/$BUILD/fail/splits
 went_on() { sed -n 's/^INFO session-open: training with .*, from step \([0-9]*\)$/\1/p' "$tmp/run.log" | tail -n 1; }
 for try in 1 2 3 4 5 6; do
 	export SPLIT_FAILPOINTS=server.apply=delay:4000@2
-	start_server slow
+	start_server slow "store=$tmp/slow"
 	unset SPLIT_FAILPOINTS
 	"$TOOLS/faulty_link" "${endpoint##*:}" drop down heartbeat 15 >"$tmp/relay.out" &
 	relay=$!

@@ -69,7 +69,10 @@ for how in told stood stood-again killed; do
 	wait_for "ten steps" has_steps $how 10
 	case $how in
 	told) kill -TERM "$server_pid" ;;
-	killed) kill -9 "$server_pid" ;;
+	killed)
+		kill -9 "$server_pid"
+		wait "$server_pid" 2>/dev/null || true
+		;;
 	stood*)
 		kill -STOP "$client_pid"
 		noticed=$(grep -c '^WARN session-failed: .*nothing heard' "$tmp/server.log" || true)

@@ -34,6 +34,7 @@ start_server before listen="tcp://127.0.0.1:$port" threads=1
 start_client waits "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}" --set link.on_server_lost=wait
 wait_for 'no steps' has_steps waits 3
 kill -9 "$server_pid"
+wait "$server_pid" 2>/dev/null || true
 wait_for 'the client does not wait' grep -q 'waiting for it' "$tmp/waits.log"
 start_server after listen="tcp://127.0.0.1:$port" threads=1
 wait_for 'the client did not come back' grep -q ' session-open: ' "$tmp/after.log"
@@ -83,7 +84,7 @@ same_run 'pair b' 'solo b' 60
 [ "$(learned 'solo a')" != "$(learned 'solo b')" ] || fail 'the two clients were the same'
 
 # more sessions than the server has room for: the newcomer is refused, the first goes on
-start_server narrow limits.sessions=1
+start_server narrow limits.sessions=1 "store=$tmp/narrow"
 start_client first "$tmp/client.yaml" "${endless[@]}" --set server="$endpoint"
 wait_for 'no steps' has_steps first 1
 rc=0
@@ -94,4 +95,15 @@ steps=$(steps_of first)
 wait_for 'the first client stands still' has_steps first $((steps + 3))
 kill -INT "$client_pid"
 ends_with "$client_pid" 0 $patience 'first client'
+
+# a store is one server's: a second one hears so, and touches nothing, not even where the first hangs
+: >"$tmp/narrow/session-00112233445566778899aabbccddeeff-000000000001.safetensors.tmp"
+kill -STOP "$server_pid"
+rc=0
+timeout $patience "$SPLITS" serve "$tmp/empty.yaml" --set listen=tcp://127.0.0.1:0 --set device=cpu --set "store=$tmp/narrow" \
+	--set "control=$tmp/intruder.sock" 2>"$tmp/intruder.log" || rc=$?
+kill -CONT "$server_pid"
+[ $rc = 75 ] || fail "a second server on one store: exit status $rc, not 75"
+says intruder "store '$tmp/narrow' is that of a server that runs"
+[ -e "$tmp/narrow/session-00112233445566778899aabbccddeeff-000000000001.safetensors.tmp" ] || fail 'the second server removed files of the first'
 echo passed

@@ -8,7 +8,7 @@ make_data 56 24 # batches of 16, 16, 16 and 8
 steps=4
 start_server one threads=1
 one=$endpoint
-start_server two threads=2
+start_server two "store=$tmp/two" threads=2
 two=$endpoint
 write_config "$tmp/client.yaml"
 cases=0

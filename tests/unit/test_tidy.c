@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "server/store.h"
 #include "server/tidy.h"
 
 #define ID_A "00112233445566778899aabbccddeeff"
@@ -144,6 +145,21 @@ static void without_a_store_there_is_nothing_to_do(void **state)
 }
 
 /* Set right by years, forward or back, while the server runs: what was just written is no older than it is. */
+static void a_store_is_one_server_s(void **state)
+{
+	struct sl_fail fail;
+	int mine, others;
+
+	(void)state;
+	assert_int_equal(sl_store_open(dir, &mine, &fail), SL_OK);
+	assert_int_equal(sl_store_open(dir, &others, &fail), SL_ERR_BUSY);
+	assert_int_equal(others, -1);
+	assert_non_null(strstr(fail.text, "a server that runs"));
+	sl_store_close(mine);
+	assert_int_equal(sl_store_open(dir, &others, &fail), SL_OK);
+	sl_store_close(others);
+}
+
 static void a_clock_that_jumps_makes_no_file_old(void **state)
 {
 	const int64_t years = 200000000;
@@ -178,6 +194,7 @@ int main(void)
 		cmocka_unit_test_setup(the_oldest_beyond_the_budget_go, fill),
 		cmocka_unit_test(a_clock_that_jumps_makes_no_file_old),
 		cmocka_unit_test(without_a_store_there_is_nothing_to_do),
+		cmocka_unit_test_setup(a_store_is_one_server_s, fill),
 	};
 
 	return cmocka_run_group_tests(tests, make_folder, remove_all);
