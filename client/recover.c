@@ -137,18 +137,16 @@ static void add_file(struct sl_recover *r, uint64_t step)
 	r->n_file = before ? 2 : 1;
 }
 
-/* The run went back to `step`: what was kept of later ones is another past's, and none may go on from it once this one
- * is behind there, nor does it count among the checkpoints that are kept. */
+/* The run went back to `step`: what was kept of later ones is another past's, and nothing may go on from it. From 0 it
+ * may have gone by mistake, to a server that is another's: there files stay until others are to be written. */
 static void leave_later(struct sl_recover *r, uint64_t step)
 {
-	int n = 0;
-
-	for (int i = 0; i < r->n_file; i++)
-		if (r->file[i] <= step)
-			r->file[n++] = r->file[i];
-	r->n_file = n;
+	while (r->n_file && r->file[0] > step)
+		memmove(r->file, r->file + 1, (size_t)--r->n_file * sizeof r->file[0]);
 	r->back_to = step;
 	r->leaving = false;
+	if (step)
+		sl_checkpoint_leave(r->dir, SL_CHECKPOINT_CLIENT, step);
 }
 
 static void miss(struct sl_recover *r, uint64_t step, const struct sl_fail *why)
@@ -164,7 +162,7 @@ static void run_write(struct sl_job *job)
 
 	/* a log that is shorter than the checkpoint says could not be cut back to it */
 	sl_training_sync(r->run);
-	sl_checkpoint_leave(&r->checkpoint, r->above);
+	sl_checkpoint_leave(r->dir, SL_CHECKPOINT_CLIENT, r->above);
 	r->write_err = sl_client_state_write(&r->saving, &r->checkpoint, &r->write_fail);
 }
 

@@ -125,6 +125,12 @@ enum sl_err sl_keep_read(const struct sl_keep *k, uint64_t step, struct sl_exec 
 	return err;
 }
 
+void sl_keep_leave(const struct sl_keep *k, uint64_t step)
+{
+	if (k->dir[0])
+		sl_checkpoint_leave(k->dir, k->prefix, step);
+}
+
 void sl_keep_clear(const struct sl_keep *k)
 {
 	if (k->dir[0])

@@ -26,6 +26,8 @@ enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec
  * nothing of exec and port has changed, unless the device failed. */
 enum sl_err sl_keep_read(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
 			 struct sl_fail *fail) SL_MUST_CHECK;
+/* As sl_checkpoint_leave: what the session left behind when it went back to `step`. */
+void sl_keep_leave(const struct sl_keep *k, uint64_t step);
 void sl_keep_clear(const struct sl_keep *k);
 
 #endif

@@ -33,6 +33,7 @@ struct sl_middle {
 	bool owned; /* … by the client with this key: there is auth */
 	struct sl_key owner;
 	uint64_t applied;                       /* steps, on the worker: the next one to do */
+	uint64_t from;                          /* the step that was gone on from */
 	uint64_t on_disk;                       /* the newest checkpoint that is known to be there; 0: none */
 	bool checkpointed;                      /* of the last commit or gather */
 	struct sl_checkpoint_state kept, shown; /* the worker's, and the loop's copy of it */
@@ -128,7 +129,7 @@ static enum sl_err choose_step(struct sl_middle *m, struct sl_fail *fail)
 
 		if (!err) {
 			SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
-			m->applied = m->on_disk = h->held[i];
+			m->applied = m->on_disk = m->from = h->held[i];
 			sl_checkpoint_good(&m->kept, h->held[i]);
 			return SL_OK;
 		}
@@ -297,6 +298,8 @@ static enum sl_err commit(struct sl_middle *m, struct sl_fail *fail)
 		err = sl_exec_follow(m->exec, s->number + 1);
 	if (err)
 		return err;
+	if (s->number == m->from) /* the first one: from here on the steps kept behind it are another past's */
+		sl_keep_leave(&m->keep, s->number);
 	m->applied = s->number + 1;
 	m->torn = false;
 	SL_FAILPOINT(SL_FP_SERVER_APPLIED);

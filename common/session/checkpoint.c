@@ -209,12 +209,13 @@ static void leave_one(void *arg, uint64_t step)
 		(void)!SL_FAILPOINT_CALL(SL_FP_CKPT_PRUNE, unlink(path));
 }
 
-void sl_checkpoint_leave(const struct sl_checkpoint *c, uint64_t step)
+void sl_checkpoint_leave(const char *dir, const char *prefix, uint64_t step)
 {
-	struct pruning p = {.c = c, .step = step};
+	const struct sl_checkpoint c = {.dir = dir, .prefix = prefix};
+	struct pruning p = {.c = &c, .step = step};
 
 	if (step < UINT64_MAX)
-		each_file(c->dir, c->prefix, suffix, leave_one, &p);
+		each_file(dir, prefix, suffix, leave_one, &p);
 }
 
 static void prune(const struct sl_checkpoint *c, uint64_t step)

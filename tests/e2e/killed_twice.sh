@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 SPLITC=$PWD/$BUILD/fail/splitc SPLITS=$PWD/$BUILD/fail/splits
 make_data 192 16
-sets=(--set train.checkpoint_every=6 --set link.on_server_lost=exit --set link.heartbeat_ms=50 --set link.timeout_ms=1000)
+sets=(--set train.checkpoint_every=6 --set link.on_server_lost=exit --set link.heartbeat_ms=50 --set link.timeout_ms=3000)
 
 # life TENSORS [ARGUMENT]…: a server that is killed when so many tensors have come (eight a step), and its client
 life() {
