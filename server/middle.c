@@ -143,18 +143,35 @@ static enum sl_err choose_step(struct sl_middle *m, struct sl_fail *fail)
 			   held);
 }
 
-static enum sl_err open_session(struct sl_middle *m, struct sl_fail *fail)
+/* The figures let it in, and there is no memory all the same: others may give theirs back. */
+static enum sl_err refused_memory(const struct sl_middle *m, struct sl_fail *fail)
 {
-	enum sl_err err = agree(m, fail);
+	const struct sl_fail why = *fail;
 
-	if (!err)
-		err = sl_exec_prepare(&m->exec, m->plan, SL_MIDDLE, m->env.be, fail);
+	if (atomic_load(m->env.memory_used) <= m->memory_bytes)
+		return SL_ERR_NOMEM;
+	return sl_fail_set(fail, SL_ERR_BUSY, "%s; come back when others have ended", why.text);
+}
+
+static enum sl_err take_memory(struct sl_middle *m, struct sl_fail *fail)
+{
+	enum sl_err err = sl_exec_prepare(&m->exec, m->plan, SL_MIDDLE, m->env.be, fail);
+
 	if (!err)
 		err = reserve_memory(m, fail);
 	if (!err)
 		err = sl_exec_allocate(m->exec, fail);
 	if (!err)
 		err = sl_port_equip(m->port, m->plan, m->env.be, m->env.host_be, m->agreement.codec, fail);
+	return err == SL_ERR_NOMEM ? refused_memory(m, fail) : err;
+}
+
+static enum sl_err open_session(struct sl_middle *m, struct sl_fail *fail)
+{
+	enum sl_err err = agree(m, fail);
+
+	if (!err)
+		err = take_memory(m, fail);
 	if (err)
 		return err;
 	sl_keep_open(&m->keep, m->env.store, sl_port_session(m->port)->hello.session, owner_of(m), m->plan,
