@@ -32,8 +32,7 @@ struct sl_middle {
 	struct sl_keep keep;
 	bool owned; /* … by the client with this key: there is auth */
 	struct sl_key owner;
-	uint64_t applied;                       /* steps, on the worker: the next one to do */
-	uint64_t from;                          /* the step that was gone on from */
+	uint64_t applied, from;                 /* steps, on the worker: the next one to do; where the session began */
 	uint64_t on_disk;                       /* the newest checkpoint that is known to be there; 0: none */
 	bool checkpointed;                      /* of the last commit or gather */
 	struct sl_checkpoint_state kept, shown; /* the worker's, and the loop's copy of it */
