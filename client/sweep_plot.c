@@ -137,7 +137,7 @@ static bool run_gnuplot(const char *out_dir, const char *script)
 		rc = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&actions);
 	if (rc) {
-		sl_log(SL_LOG_INFO, "no-gnuplot", "gnuplot: %s; the scripts in %s are written", strerror(rc), out_dir);
+		sl_log(SL_LOG_INFO, "no-gnuplot", "%s; only its scripts are written", strerror(rc));
 		return false;
 	}
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
