@@ -137,3 +137,12 @@ void link_end_send_when_writable(struct link_end *e, const char *header)
 		e->stop_on_writable = false;
 	}
 }
+
+void link_end_ping(struct link_end *client, struct link_end *server)
+{
+	server->echo = true;
+	client->stop_at = client->messages + 1;
+	link_end_send_when_writable(client, "ping");
+	link_end_run(client->loop);
+	assert_int_equal(client->messages, client->stop_at);
+}

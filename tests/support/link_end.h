@@ -41,5 +41,7 @@ void link_end_run_for(struct sl_loop *loop, uint64_t ms);
 struct sl_bytes link_end_text(const char *s);
 /* A connected client has no connection yet: BUSY, and then `writable`. */
 void link_end_send_when_writable(struct link_end *e, const char *header);
+/* The client says something, and hears the server's echo of it. */
+void link_end_ping(struct link_end *client, struct link_end *server);
 
 #endif

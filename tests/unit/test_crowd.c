@@ -218,15 +218,6 @@ static bool stands(int fd)
 	return n < 0 && errno == EAGAIN;
 }
 
-static void ping(struct link_end *client, struct link_end *server)
-{
-	server->echo = true;
-	client->stop_at = client->messages + 1;
-	link_end_send_when_writable(client, "ping");
-	link_end_run(client->loop);
-	assert_int_equal(client->messages, client->stop_at);
-}
-
 static void strangers_take_neither_places_nor_sessions(void **state)
 {
 	struct sl_loop *loop = link_end_open_loop();
@@ -240,8 +231,8 @@ static void strangers_take_neither_places_nor_sessions(void **state)
 	allow_fds(ENOUGH_FDS);
 	link_end_open_client(&good, loop, sl_transport_endpoint(server.transport));
 	link_end_open_client(&refused, loop, sl_transport_endpoint(server.transport));
-	ping(&good, &server);
-	ping(&refused, &server);
+	link_end_ping(&good, &server);
+	link_end_ping(&refused, &server);
 	sl_transport_forget(server.transport, server.peer);
 	for (int i = 0; i < STRANGERS; i++) {
 		fd[i] = stranger(sl_transport_endpoint(server.transport));
@@ -249,8 +240,8 @@ static void strangers_take_neither_places_nor_sessions(void **state)
 			link_end_run_for(loop, SETTLE_MS);
 	}
 	link_end_open_client(&newcomer, loop, sl_transport_endpoint(server.transport));
-	ping(&newcomer, &server);
-	ping(&good, &server);
+	link_end_ping(&newcomer, &server);
+	link_end_ping(&good, &server);
 	link_end_run_for(loop, 200);
 	for (int i = 0; i < STRANGERS; i++)
 		standing += stands(fd[i]);

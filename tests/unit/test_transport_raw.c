@@ -63,15 +63,6 @@ static void expect_malformed(struct link_end *server, struct raw *r, const size_
 	assert_int_equal(server->malformed, before + 1);
 }
 
-static void ping(struct link_end *client, struct link_end *server)
-{
-	server->echo = true;
-	client->stop_at = client->messages + 1;
-	link_end_send_when_writable(client, "ping");
-	link_end_run(client->loop);
-	assert_int_equal(client->messages, client->stop_at);
-}
-
 static void malformed_messages_are_dropped_and_others_go_on(void **state)
 {
 	struct sl_loop *loop = link_end_open_loop();
@@ -83,7 +74,7 @@ static void malformed_messages_are_dropped_and_others_go_on(void **state)
 	(void)state;
 	link_end_open_server(&server, loop, "tcp://127.0.0.1:*");
 	link_end_open_client(&client, loop, sl_transport_endpoint(server.transport));
-	ping(&client, &server);
+	link_end_ping(&client, &server);
 	r = raw_open(sl_transport_endpoint(server.transport), NULL);
 	good = server.messages;
 	expect_malformed(&server, &r, (size_t[]){10}, 1);
@@ -105,7 +96,7 @@ static void malformed_messages_are_dropped_and_others_go_on(void **state)
 	raw_send(&r, (size_t[]){10, LINK_END_PART + SL_WIRE_HEADER_MAX + 1}, 2);
 	link_end_run_for(loop, 50);
 	assert_int_equal(server.messages, good + 1);
-	ping(&client, &server);
+	link_end_ping(&client, &server);
 	raw_close(&r);
 	sl_transport_close(client.transport, 0);
 	sl_transport_close(server.transport, 0);
@@ -138,7 +129,7 @@ static void thousands_of_garbage_connections_disturb_nobody(void **state)
 	srand(7);
 	link_end_open_server(&server, loop, "tcp://127.0.0.1:*");
 	link_end_open_client(&client, loop, sl_transport_endpoint(server.transport));
-	ping(&client, &server);
+	link_end_ping(&client, &server);
 	good = server.echo_to = server.peer; /* strangers may be gone again */
 	for (int b = 0; b < BATCHES; b++) {
 		int fd[TCP];
@@ -152,7 +143,7 @@ static void thousands_of_garbage_connections_disturb_nobody(void **state)
 		for (int i = 0; i < TCP; i++)
 			fd[i] = raw_tcp(sl_transport_endpoint(server.transport));
 		link_end_run_for(loop, 5);
-		ping(&client, &server);
+		link_end_ping(&client, &server);
 		for (int i = 0; i < TCP; i++)
 			close(fd[i]);
 		for (int i = 0; i < ZMQ; i++)
