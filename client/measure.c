@@ -12,6 +12,7 @@
 #include "common/base/wrap.h"
 #include "common/codec/codec.h"
 #include "common/nn/safetensors.h"
+#include "common/telemetry/json.h"
 #include "kernels/cpu/cpu.h"
 
 enum { MAX_SPECS = 64, REPEATS = 5, MAX_TENSOR = 1 << 29, CODEC_WIDTH = 24 };
@@ -88,12 +89,6 @@ static enum sl_err time_codec(struct sl_codec *codec, struct sl_tensor *x, struc
 	return err;
 }
 
-/* JSON has neither NaN nor Inf. */
-static json_t *real(double x)
-{
-	return isfinite(x) ? json_real(x) : json_null();
-}
-
 static void show(struct measure *m, const char *spec, const struct sl_shape *shape, const struct row *r)
 {
 	double whole = (double)sl_shape_count(shape) * sizeof(float);
@@ -108,11 +103,12 @@ static void show(struct measure *m, const char *spec, const struct sl_shape *sha
 		fflush(stdout);
 		return;
 	}
-	json_array_append_new(m->rows, json_pack("{s:s, s:I, s:f, s:f, s:o, s:o, s:o}", "codec", spec, "bytes",
-						 (json_int_t)r->bytes, "ratio", (double)r->bytes / whole,
-						 "nominal_ratio", r->nominal / whole, "relative_error", real(r->error),
-						 "encode_gb_s", real(whole / r->encode_s / 1e9), "decode_gb_s",
-						 real(whole / r->decode_s / 1e9)));
+	json_array_append_new(m->rows,
+			      json_pack("{s:s, s:I, s:f, s:f, s:o, s:o, s:o}", "codec", spec, "bytes",
+					(json_int_t)r->bytes, "ratio", (double)r->bytes / whole, "nominal_ratio",
+					r->nominal / whole, "relative_error", sl_json_real(r->error), "encode_gb_s",
+					sl_json_real(whole / r->encode_s / 1e9), "decode_gb_s",
+					sl_json_real(whole / r->decode_s / 1e9)));
 }
 
 static void measure_codec(struct measure *m, const struct sl_codec_spec *spec, struct sl_tensor *x, struct sl_tensor *y)

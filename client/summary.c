@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/wrap.h"
+#include "common/telemetry/json.h"
 
 enum { CODEC_WIDTH = 24 };
 
@@ -144,11 +145,6 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 		print_test(s, t);
 }
 
-static json_t *number(double x)
-{
-	return isfinite(x) ? json_real(x) : json_null();
-}
-
 static void print_json(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
 		       const struct sl_training_link *link)
 {
@@ -161,17 +157,17 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 	json_object_set_new(root, "links", json_integer((json_int_t)link->links));
 	json_object_set_new(root, "lost", json_integer((json_int_t)link->lost));
 	json_object_set_new(root, "rejected", json_integer((json_int_t)link->rejected));
-	json_object_set_new(root, "test_loss", number(s->test_loss));
-	json_object_set_new(root, "test_acc", number(s->test_acc));
-	json_object_set_new(root, "best_test_acc", number(s->best_test_acc));
-	json_object_set_new(root, "t_total_s", number(s->t_total_s));
-	json_object_set_new(root, "t_per_batch_s", number(s->t_per_batch_s));
-	json_object_set_new(root, "t_compute_per_batch_s", number(s->t_compute_per_batch_s));
-	json_object_set_new(root, "t_compute_client_per_batch_s", number(per(t->compute_s, (double)t->steps)));
-	json_object_set_new(root, "t_compute_server_per_batch_s", number(server_compute_s(t, link)));
-	json_object_set_new(root, "avg_mb_s", number(s->avg_mb_s));
-	json_object_set_new(root, "peak_client_mb_s", number(s->peak_client_mb_s));
-	json_object_set_new(root, "peak_server_mb_s", number(s->peak_server_mb_s));
+	json_object_set_new(root, "test_loss", sl_json_real(s->test_loss));
+	json_object_set_new(root, "test_acc", sl_json_real(s->test_acc));
+	json_object_set_new(root, "best_test_acc", sl_json_real(s->best_test_acc));
+	json_object_set_new(root, "t_total_s", sl_json_real(s->t_total_s));
+	json_object_set_new(root, "t_per_batch_s", sl_json_real(s->t_per_batch_s));
+	json_object_set_new(root, "t_compute_per_batch_s", sl_json_real(s->t_compute_per_batch_s));
+	json_object_set_new(root, "t_compute_client_per_batch_s", sl_json_real(per(t->compute_s, (double)t->steps)));
+	json_object_set_new(root, "t_compute_server_per_batch_s", sl_json_real(server_compute_s(t, link)));
+	json_object_set_new(root, "avg_mb_s", sl_json_real(s->avg_mb_s));
+	json_object_set_new(root, "peak_client_mb_s", sl_json_real(s->peak_client_mb_s));
+	json_object_set_new(root, "peak_server_mb_s", sl_json_real(s->peak_server_mb_s));
 	for (int dir = 0; dir < SL_JSONL_DIRECTIONS; dir++) {
 		const struct sl_jsonl_direction *d = &s->direction[dir];
 

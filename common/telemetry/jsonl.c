@@ -14,6 +14,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/folder.h"
+#include "common/telemetry/json.h"
 
 struct sl_jsonl {
 	int fd;
@@ -70,12 +71,6 @@ static bool cannot_sync(void)
 	return errno == EINVAL || errno == EROFS;
 }
 
-/* JSON has no NaN. */
-static json_t *real(double x)
-{
-	return isfinite(x) ? json_real(x) : json_null();
-}
-
 static json_t *whole(uint64_t n)
 {
 	return json_integer((json_int_t)n);
@@ -118,9 +113,10 @@ enum sl_err sl_jsonl_step(struct sl_jsonl *log, const struct sl_jsonl_step *s)
 	if (!log)
 		return SL_OK;
 	line = json_pack("{ss so so so so so so so so so}", "type", "step", "step", whole(s->step), "loss",
-			 real(s->loss), "acc", real(s->acc), "lr", real(s->lr), "wire_tx_bytes",
+			 sl_json_real(s->loss), "acc", sl_json_real(s->acc), "lr", sl_json_real(s->lr), "wire_tx_bytes",
 			 whole(s->wire_tx_bytes), "wire_rx_bytes", whole(s->wire_rx_bytes), "t_step_s",
-			 real(s->t_step_s), "t_compute_s", real(s->t_compute_s), "t_wait_s", real(s->t_wait_s));
+			 sl_json_real(s->t_step_s), "t_compute_s", sl_json_real(s->t_compute_s), "t_wait_s",
+			 sl_json_real(s->t_wait_s));
 	if (s->skipped)
 		json_object_set_new(line, "skipped", json_true());
 	return put(log, line);
@@ -131,11 +127,12 @@ enum sl_err sl_jsonl_epoch(struct sl_jsonl *log, const struct sl_jsonl_epoch *e)
 	if (!log)
 		return SL_OK;
 	return put(log, json_pack("{ss so so so so so so so so so so so so}", "type", "epoch", "epoch", whole(e->epoch),
-				  "steps", whole(e->steps), "train_loss", real(e->train_loss), "train_acc",
-				  real(e->train_acc), "test_loss", real(e->test_loss), "test_acc", real(e->test_acc),
-				  "lr", real(e->lr), "wire_tx_bytes", whole(e->wire_tx_bytes), "wire_rx_bytes",
-				  whole(e->wire_rx_bytes), "t_train_s", real(e->t_train_s), "t_eval_s",
-				  real(e->t_eval_s), "images_per_s", real(e->images_per_s)));
+				  "steps", whole(e->steps), "train_loss", sl_json_real(e->train_loss), "train_acc",
+				  sl_json_real(e->train_acc), "test_loss", sl_json_real(e->test_loss), "test_acc",
+				  sl_json_real(e->test_acc), "lr", sl_json_real(e->lr), "wire_tx_bytes",
+				  whole(e->wire_tx_bytes), "wire_rx_bytes", whole(e->wire_rx_bytes), "t_train_s",
+				  sl_json_real(e->t_train_s), "t_eval_s", sl_json_real(e->t_eval_s), "images_per_s",
+				  sl_json_real(e->images_per_s)));
 }
 
 static json_t *directions(const struct sl_jsonl_direction *d)
@@ -148,7 +145,7 @@ static json_t *directions(const struct sl_jsonl_direction *d)
 					    json_pack("{ss* so so so so}", "codec", d[i].codec, "wire_bytes",
 						      whole(d[i].wire_bytes), "payload_bytes",
 						      whole(d[i].payload_bytes), "raw_bytes", whole(d[i].raw_bytes),
-						      "nominal_bytes", real(d[i].nominal_bytes)));
+						      "nominal_bytes", sl_json_real(d[i].nominal_bytes)));
 	return all;
 }
 
@@ -156,16 +153,16 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 {
 	if (!log)
 		return SL_OK;
-	return put(log,
-		   json_pack("{ss ss* so so so so so so so so so so so so so so so so}", "type", "summary", "outcome",
-			     s->outcome, "epochs", whole(s->epochs), "steps", whole(s->steps), "skipped",
-			     whole(s->skipped), "images", whole(s->images), "test_loss", real(s->test_loss), "test_acc",
-			     real(s->test_acc), "best_test_acc", real(s->best_test_acc), "t_total_s",
-			     real(s->t_total_s), "t_per_batch_s", real(s->t_per_batch_s), "t_compute_per_batch_s",
-			     real(s->t_compute_per_batch_s), "avg_mb_s", real(s->avg_mb_s), "peak_client_mb_s",
-			     real(s->peak_client_mb_s), "peak_server_mb_s", real(s->peak_server_mb_s), "wire_tx_bytes",
-			     whole(s->wire_tx_bytes), "wire_rx_bytes", whole(s->wire_rx_bytes), "direction",
-			     directions(s->direction)));
+	return put(log, json_pack("{ss ss* so so so so so so so so so so so so so so so so}", "type", "summary",
+				  "outcome", s->outcome, "epochs", whole(s->epochs), "steps", whole(s->steps),
+				  "skipped", whole(s->skipped), "images", whole(s->images), "test_loss",
+				  sl_json_real(s->test_loss), "test_acc", sl_json_real(s->test_acc), "best_test_acc",
+				  sl_json_real(s->best_test_acc), "t_total_s", sl_json_real(s->t_total_s),
+				  "t_per_batch_s", sl_json_real(s->t_per_batch_s), "t_compute_per_batch_s",
+				  sl_json_real(s->t_compute_per_batch_s), "avg_mb_s", sl_json_real(s->avg_mb_s),
+				  "peak_client_mb_s", sl_json_real(s->peak_client_mb_s), "peak_server_mb_s",
+				  sl_json_real(s->peak_server_mb_s), "wire_tx_bytes", whole(s->wire_tx_bytes),
+				  "wire_rx_bytes", whole(s->wire_rx_bytes), "direction", directions(s->direction)));
 }
 
 enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset)

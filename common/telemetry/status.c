@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/telemetry/json.h"
+
 enum member_type { TEXT, WHOLE, REAL };
 
 struct member {
@@ -122,7 +124,7 @@ static json_t *members_to_json(const struct member *m, size_t n, const void *fro
 		else if (m[i].type == WHOLE)
 			value = json_integer(*(const int64_t *)at);
 		else
-			value = isfinite(*(const double *)at) ? json_real(*(const double *)at) : json_null();
+			value = sl_json_real(*(const double *)at);
 		json_object_set_new(object, m[i].name, value);
 	}
 	return object;
