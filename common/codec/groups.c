@@ -76,8 +76,7 @@ static void measure_part(void *arg, int64_t block, int worker)
 	(void)worker;
 	if (stop > end)
 		stop = end;
-	/* the last group may have fewer blocks */
-	measure_run(m->loops, m->x, m->squares, first < stop ? first : stop, stop, &m->g->partial[block]);
+	measure_run(m->loops, m->x, m->squares, first, stop, &m->g->partial[block]);
 }
 
 static void measure_groups(void *arg, int64_t block, int worker)
@@ -90,15 +89,11 @@ static void measure_groups(void *arg, int64_t block, int worker)
 	sl_groups_measure_some(m->g, m->loops, m->x, m->squares, first, stop < m->g->count ? stop : m->g->count);
 }
 
-/* Adds partial results in order of blocks: the sum does not depend on who computed them. */
-static void join(struct sl_groups *g, int64_t group, int64_t blocks)
+/* Adds partial results of a group, `blocks` from p on, in their order: the sum does not depend on who computed them. */
+static void join(struct sl_group_stat *s, const struct sl_group_stat *p, int64_t blocks)
 {
-	struct sl_group_stat *s = &g->stat[group];
-
-	*s = g->partial[group * blocks];
-	for (int64_t b = 1; b < blocks; b++) {
-		const struct sl_group_stat *p = &g->partial[group * blocks + b];
-
+	*s = *p++;
+	for (; --blocks > 0; p++) {
 		s->squares += p->squares;
 		s->range.min = p->range.min < s->range.min ? p->range.min : s->range.min;
 		s->range.max = p->range.max > s->range.max ? p->range.max : s->range.max;
@@ -116,10 +111,13 @@ enum sl_err sl_groups_measure(struct sl_groups *g, const struct sl_codec_loops *
 		return SL_OK;
 	}
 	if (g->size >= SL_CODEC_BLOCK) {
+		/* the last group may be far smaller: `partial` has no room for blocks that it does not have */
+		int64_t last = g->count - 1, in_last = sl_codec_blocks(g->n - last * g->size);
+
 		m.blocks = sl_codec_blocks(g->size);
-		sl_pool_run(pool, g->count * m.blocks, measure_part, &m);
+		sl_pool_run(pool, last * m.blocks + in_last, measure_part, &m);
 		for (int64_t group = 0; group < g->count; group++)
-			join(g, group, m.blocks);
+			join(&g->stat[group], &g->partial[group * m.blocks], group < last ? m.blocks : in_last);
 	} else {
 		m.groups = SL_CODEC_BLOCK / g->size;
 		sl_pool_run(pool, (g->count + m.groups - 1) / m.groups, measure_groups, &m);

@@ -82,11 +82,64 @@ static void levels_are_multiples_of_the_scale(void **state)
 	free(back);
 }
 
+/* A bucket or block that holds more than the tensor is the tensor: same payload, and no memory but what was counted.
+ * The same of a last one that holds a fraction of what the others do. */
+static void groups_may_be_larger_than_the_tensor(void **state)
+{
+	static const char *const specs[][2] = {
+		{"qsgd:10", "qsgd:10,bucket=16777216"},
+		{"qsgd:10,norm=max", "qsgd:10,bucket=1000000,norm=max"},
+		{"terngrad", "terngrad,bucket=16777216"},
+		{"quant:8", "quant:8,block=16777216"},
+		{"threshold:0.5|quant:8", "threshold:0.5|quant:8,block=16777216"},
+	};
+	static const int64_t counts[] = {9, 1000, 65536, 65537, 200001};
+	(void)state;
+
+	for (int i = 0; i < 5; i++) {
+		for (int k = 0; k < 5; k++) {
+			struct sl_shape shape = sl_shape2(1, counts[k]);
+			float *x = codec_make(counts[k], RANDOM);
+			uint8_t *bytes[2];
+			size_t len[2];
+
+			for (int one = 0; one < 2; one++) {
+				struct sl_codec *c = codec_open(specs[i][one], shape, NULL, SL_DIR_MID_ACT, NULL);
+
+				assert_int_equal(codec_encode(c, &codec_call0, x, shape, &bytes[one], &len[one]),
+						 SL_OK);
+				sl_codec_close(c);
+			}
+			assert_int_equal(len[0], len[1]);
+			assert_memory_equal(bytes[0], bytes[1], len[0]);
+			free(bytes[0]);
+			free(bytes[1]);
+			free(x);
+		}
+	}
+}
+
+static void a_last_group_may_be_a_fraction_of_the_others(void **state)
+{
+	enum { GROUP = 1 << 20, N = GROUP + 3 };
+	float *x = codec_make(N, RANDOM), *back = codec_make(N, ZERO), *alone = codec_make(3, ZERO);
+	(void)state;
+
+	codec_round_trip("quant:8,block=1048576", sl_shape2(1, N), x, back);
+	codec_round_trip("quant:8", sl_shape2(1, 3), x + GROUP, alone);
+	assert_memory_equal(back + GROUP, alone, 3 * sizeof *alone);
+	free(x);
+	free(back);
+	free(alone);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stochastic_levels_are_unbiased),
 		cmocka_unit_test(levels_are_multiples_of_the_scale),
+		cmocka_unit_test(groups_may_be_larger_than_the_tensor),
+		cmocka_unit_test(a_last_group_may_be_a_fraction_of_the_others),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
