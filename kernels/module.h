@@ -18,7 +18,7 @@
 
 #include "common/nn/backend.h"
 
-enum { SL_MODULE_ABI = 8, SL_MODULE_TEXT = 256 };
+enum { SL_MODULE_ABI = 9, SL_MODULE_TEXT = 256 };
 
 struct sl_module_options {
 	int device;         /* 0 … device_count - 1 */

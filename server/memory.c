@@ -3,11 +3,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
 
 enum { NEED_TEXT = 240, NAME = 16 };
 
-static const char advice[] =
-	"take a smaller batch, another cut or other codecs, or raise limits.memory_bytes on the server";
+#define ADVICE    "take a smaller batch, another cut or other codecs"
+#define COME_BACK "come back when others have ended, or "
+#define RAISE     ", or raise limits.memory_bytes on the server"
 
 enum sl_err sl_session_memory(struct sl_session_memory *out, const struct sl_exec *exec, struct sl_backend *be,
 			      struct sl_backend *host_be, const struct sl_codec_spec codec[SL_DIR_COUNT],
@@ -58,22 +61,41 @@ static void describe(char out[NEED_TEXT], const struct sl_session_memory *m, con
 		 sl_memory_total(m->activations), sl_memory_total(m->codecs), sl_memory_total(m->payloads));
 }
 
+/* What this process could have if it were alone on its machine. */
+static uint64_t host_bytes(void)
+{
+	struct sysinfo host;
+	struct rlimit limit;
+	uint64_t bytes = UINT64_MAX;
+
+	if (sysinfo(&host) == 0)
+		bytes = ((uint64_t)host.totalram + host.totalswap) * host.mem_unit;
+	if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < bytes) /* RLIM_INFINITY is the largest of all */
+		bytes = limit.rlim_cur;
+	return bytes;
+}
+
 enum sl_err sl_session_memory_check(const struct sl_session_memory *m, struct sl_backend *be, const char *device,
 				    uint64_t limit, uint64_t used, struct sl_fail *fail)
 {
 	struct sl_memory sum = sl_session_memory_sum(m);
-	uint64_t need = sl_memory_total(sum), left = used > limit ? 0 : limit - used, there;
+	uint64_t need = sl_memory_total(sum), left = used > limit ? 0 : limit - used, host = host_bytes(), all;
 	char text[NEED_TEXT];
 
 	describe(text, m, be, device);
 	if (limit && need > left)
 		return sl_fail_set(fail, need > limit ? SL_ERR_LIMIT : SL_ERR_BUSY,
-				   "the session needs %s; %" PRIu64 " of %" PRIu64 " are free: %s%s", text, left, limit,
-				   need > limit ? "" : "come back when others have ended, or ", advice);
-	if (be->ops->free_bytes && be->ops->free_bytes(be, &there) == SL_OK && sum.device > there)
-		return sl_fail_set(fail, used ? SL_ERR_BUSY : SL_ERR_LIMIT,
-				   "the session needs %s; the device has %" PRIu64 " free: %s%s", text, there,
-				   used ? "come back when others have ended, or " : "",
-				   "take a smaller batch, another cut or other codecs");
-	return SL_OK;
+				   "the session needs %s; %" PRIu64 " of %" PRIu64 " are free: %s" ADVICE RAISE, text,
+				   left, limit, need > limit ? "" : COME_BACK);
+	if (sum.host > host)
+		return sl_fail_set(fail, SL_ERR_LIMIT, "the session needs %s; the host has %" PRIu64 ": " ADVICE, text,
+				   host);
+	if (!be->ops->free_bytes || be->ops->free_bytes(be, &left, &all) != SL_OK || sum.device <= left)
+		return SL_OK;
+	if (sum.device > all)
+		return sl_fail_set(fail, SL_ERR_LIMIT, "the session needs %s; the device has %" PRIu64 ": " ADVICE,
+				   text, all);
+	return sl_fail_set(fail, SL_ERR_BUSY,
+			   "the session needs %s; the device has %" PRIu64 " free of %" PRIu64 ": " COME_BACK ADVICE,
+			   text, left, all);
 }

@@ -142,19 +142,12 @@ static enum sl_err choose_step(struct sl_middle *m, struct sl_fail *fail)
 			   held);
 }
 
-/* The figures let it in, and there is no memory all the same: others may give theirs back. */
-static enum sl_err refused_memory(const struct sl_middle *m, struct sl_fail *fail)
-{
-	const struct sl_fail why = *fail;
-
-	if (atomic_load(m->env.memory_used) <= m->memory_bytes)
-		return SL_ERR_NOMEM;
-	return sl_fail_set(fail, SL_ERR_BUSY, "%s; come back when others have ended", why.text);
-}
-
+/* Where the figures let it in and there is no memory all the same, others have it, sessions or programs, and may give
+ * it back. */
 static enum sl_err take_memory(struct sl_middle *m, struct sl_fail *fail)
 {
 	enum sl_err err = sl_exec_prepare(&m->exec, m->plan, SL_MIDDLE, m->env.be, fail);
+	struct sl_fail why;
 
 	if (!err)
 		err = reserve_memory(m, fail);
@@ -162,7 +155,10 @@ static enum sl_err take_memory(struct sl_middle *m, struct sl_fail *fail)
 		err = sl_exec_allocate(m->exec, fail);
 	if (!err)
 		err = sl_port_equip(m->port, m->plan, m->env.be, m->env.host_be, m->agreement.codec, fail);
-	return err == SL_ERR_NOMEM ? refused_memory(m, fail) : err;
+	if (err != SL_ERR_NOMEM)
+		return err;
+	why = *fail;
+	return sl_fail_set(fail, SL_ERR_BUSY, "%s; come back when others have ended", why.text);
 }
 
 static enum sl_err open_session(struct sl_middle *m, struct sl_fail *fail)

@@ -110,8 +110,9 @@ struct sl_backend_ops {
 	const char *name; /* "ref", "cpu", "cuda" */
 	enum sl_err (*alloc)(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail); /* zeroed */
 	void (*free)(struct sl_backend *be, void *ptr);
-	/* What alloc can give out now. NULL: memory is the host's, which does not say. */
-	enum sl_err (*free_bytes)(struct sl_backend *be, uint64_t *out);
+	/* What alloc can give out now, and at most while nobody else, this process included, uses the device. NULL:
+	 * memory is the host's, which does not say. */
+	enum sl_err (*free_bytes)(struct sl_backend *be, uint64_t *left, uint64_t *all);
 	/* Both return when done. */
 	enum sl_err (*upload)(struct sl_backend *be, void *dst, const void *host_src, size_t bytes);
 	enum sl_err (*download)(struct sl_backend *be, void *host_dst, const void *src, size_t bytes);

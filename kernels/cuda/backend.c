@@ -104,17 +104,20 @@ static void cu_free(struct sl_backend *be, void *ptr)
 		cudaFree(ptr); /* waits for the work that uses it */
 }
 
-static enum sl_err cu_free_bytes(struct sl_backend *be, uint64_t *out)
+/* What the driver keeps of `all` for a process nobody says; the backend's own workspace goes off here. */
+static enum sl_err cu_free_bytes(struct sl_backend *be, uint64_t *left, uint64_t *all)
 {
-	size_t left = 0, all;
+	size_t now = 0, most = 0;
 	struct cuda *cu;
 	enum sl_err err = cu_enter(be, &cu);
 
 	if (!err)
-		err = cu_check(cu, cudaMemGetInfo(&left, &all), "looking for free memory");
-	if (!err)
-		*out = left;
-	return err;
+		err = cu_check(cu, cudaMemGetInfo(&now, &most), "looking for free memory");
+	if (err)
+		return err;
+	*left = now;
+	*all = most > CU_BLAS_WORKSPACE ? most - CU_BLAS_WORKSPACE : 0;
+	return SL_OK;
 }
 
 static enum sl_err cu_host_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)

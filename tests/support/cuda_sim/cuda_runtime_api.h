@@ -60,7 +60,8 @@ void sim_unlock(const void *ptr);
 /* runtime.c; none fails but for memory beyond the host's, or a device other than 0 */
 cudaError_t cudaMalloc(void **out, size_t bytes);
 cudaError_t cudaFree(void *ptr);
-cudaError_t cudaMemGetInfo(size_t *left, size_t *all); /* all: SPLIT_SIM_MEMORY bytes, 16 GiB otherwise */
+/* all: SPLIT_SIM_MEMORY bytes, 16 GiB otherwise; what others hold of them is in the file SPLIT_SIM_OTHERS */
+cudaError_t cudaMemGetInfo(size_t *left, size_t *all);
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *ptr);
 cudaError_t cudaSetDevice(int device);

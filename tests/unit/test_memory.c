@@ -1,0 +1,87 @@
+/* Who is refused for memory: for good where the machine or its device could never hold a session, else until others
+ * have ended, other programs among them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+#include "server/memory.h"
+
+static uint64_t device_left, device_all;
+
+static enum sl_err free_bytes(struct sl_backend *be, uint64_t *left, uint64_t *all)
+{
+	(void)be;
+	*left = device_left;
+	*all = device_all;
+	return SL_OK;
+}
+
+static struct sl_fail fail;
+
+/* A session of `host` and `device` bytes beside `used`, on a GPU of `all` bytes of which `left` are free; limit 0. */
+static enum sl_err asks(uint64_t host, uint64_t device, uint64_t left, uint64_t all, uint64_t used)
+{
+	const struct sl_backend_ops ops = {.free_bytes = free_bytes};
+	struct sl_backend be = {.ops = &ops};
+	const struct sl_session_memory m = {.weights = {host, device}};
+
+	device_left = left;
+	device_all = all;
+	memset(&fail, 0, sizeof fail);
+	return sl_session_memory_check(&m, &be, "cuda:0: a device", 0, used, &fail);
+}
+
+static void a_device_that_is_too_small_is_so_for_good(void **state)
+{
+	(void)state;
+	for (uint64_t used = 0; used < 2; used++) {
+		assert_int_equal(asks(1, 1001, 1000, 1000, used), SL_ERR_LIMIT);
+		assert_non_null(strstr(fail.text, "the session needs 1002 bytes, 1001 of them on cuda:0"));
+		assert_non_null(strstr(fail.text, "the device has 1000: take a smaller batch"));
+	}
+}
+
+/* No session is open here: what is taken is another program's, which may end. */
+static void what_another_program_holds_is_worth_waiting_for(void **state)
+{
+	(void)state;
+	for (uint64_t used = 0; used < 2; used++) {
+		assert_int_equal(asks(1, 1000, 999, 1000, used), SL_ERR_BUSY);
+		assert_non_null(strstr(fail.text, "the device has 999 free of 1000: come back when others have ended"));
+	}
+	assert_int_equal(asks(1, 999, 999, 1000, 0), SL_OK);
+}
+
+static void a_host_that_is_too_small_is_so_for_good(void **state)
+{
+	struct rlimit old, low;
+	enum sl_err err;
+
+	(void)state;
+	assert_int_equal(asks(UINT64_MAX, 0, 1, 1, 0), SL_ERR_LIMIT);
+	assert_non_null(strstr(fail.text, "the host has "));
+	assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
+	low = (struct rlimit){1 << 19, old.rlim_max};
+	assert_int_equal(asks(1 << 20, 0, 1, 1, 0), SL_OK);
+	assert_int_equal(setrlimit(RLIMIT_AS, &low), 0);
+	err = asks(1 << 20, 0, 1, 1, 0);
+	assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
+	assert_int_equal(err, SL_ERR_LIMIT);
+	assert_non_null(strstr(fail.text, "the host has 524288: take a smaller batch"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_device_that_is_too_small_is_so_for_good),
+		cmocka_unit_test(what_another_program_holds_is_worth_waiting_for),
+		cmocka_unit_test(a_host_that_is_too_small_is_so_for_good),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
