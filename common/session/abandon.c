@@ -16,7 +16,6 @@ void sl_abandon_begin(struct sl_session *s, struct sl_outbox *out, const char *w
 	if (why != s->nonfinite)
 		snprintf(s->nonfinite, sizeof s->nonfinite, "%.*s", (int)sizeof s->nonfinite - 1, why);
 	s->abandoned = true;
-	s->quiet = false;
 	s->state = SL_SESSION_ABANDON;
 	/* first of all: behind ABANDON nothing of the step may leave */
 	sl_outbox_add(out, SL_ACTION_DROP);

@@ -53,7 +53,6 @@ static enum sl_err opened(struct sl_session *s, const struct sl_event *ev, uint6
 	w->need_weights = ev->need_weights;
 	s->state = ev->need_weights ? SL_SESSION_WEIGHTS : SL_SESSION_READY;
 	s->heard_ms = now_ms; /* until now it was this side's turn to speak */
-	memset(s->lane, 0, sizeof s->lane);
 	sl_outbox_add(out, SL_ACTION_READY);
 	return SL_OK;
 }
@@ -312,7 +311,6 @@ static enum sl_err commit_task(struct sl_session *s, const struct sl_event *ev, 
 	f = sl_outbox_frame(s, out, SL_FRAME_COMMITTED);
 	f->u.committed = (struct sl_committed){s->number, ev->compute_s, ev->checkpointed};
 	s->next_step = s->number + 1;
-	s->abandoned = false;
 	s->state = SL_SESSION_READY;
 	sl_outbox_add(out, SL_ACTION_STEPPED);
 	return SL_OK;

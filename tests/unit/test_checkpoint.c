@@ -144,6 +144,47 @@ static void another_plan_is_refused_with_both_named(void **state)
 	sl_checkpoint_clear(dir, "side");
 }
 
+/* A file whose hash would be right, of parts and notes that are not ours: nothing is written beside their places. */
+static void parts_and_notes_of_other_lengths_are_refused(void **state)
+{
+	char text[SL_CHECKPOINT_NOTE + 1];
+	float longer[ROOM + 1] = {0};
+	const struct sl_st_note note[] = {{"plan", "0123"}, {"session", text}};
+	const struct {
+		int floats, bytes;
+		const char *type[2]; /* of weights, and of the codec's state */
+		int session;
+		const char *why;
+	} bad[] = {
+		{FLOATS, ROOM, {"F32", "U8"}, 3, "damaged"}, /* all fits but the hash */
+		{FLOATS - 1, ROOM, {"F32", "U8"}, 3, "no 'weights'"},
+		{FLOATS, ROOM + 1, {"F32", "U8"}, 3, "no 'codec'"},
+		{FLOATS, ROOM, {"F32", "F32"}, 3, "no 'codec'"},
+		{FLOATS, ROOM, {"U8", "U8"}, 3, "no 'weights'"},
+		{FLOATS, ROOM, {"F32", "U8"}, SL_CHECKPOINT_NOTE, "no note 'session'"},
+	};
+	struct sl_fail fail;
+	struct state s;
+	char path[128];
+	(void)state;
+
+	path_of(path, 7, "");
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		const struct sl_st_item item[] = {
+			{.name = "weights", .dtype = bad[i].type[0], .ndim = 1, .dim = {bad[i].floats}, .data = longer},
+			{.name = "codec", .dtype = bad[i].type[1], .ndim = 1, .dim = {bad[i].bytes}, .data = longer}};
+
+		memset(text, 'a', sizeof text);
+		text[bad[i].session] = '\0';
+		assert_int_equal(sl_st_write(path, item, 2, note, 2, SL_FP_NONE, &fail), SL_OK);
+		open_state(&s, true);
+		assert_int_equal(sl_checkpoint_read(&s.c, 7, &fail), SL_ERR_DATA);
+		if (!strstr(fail.text, bad[i].why))
+			fail_msg("%zu: %s", i, fail.text);
+	}
+	sl_checkpoint_clear(dir, "side");
+}
+
 /* Which of steps 1 … 9 are there, as digits. */
 static const char *steps(void)
 {
@@ -198,6 +239,28 @@ static void the_newest_two_and_the_pinned_stay(void **state)
 	unlink(path);
 }
 
+/* What a run goes back to stays, and what lies behind it goes. */
+static void going_back_leaves_what_is_gone_back_to(void **state)
+{
+	const uint64_t pin[] = {1, 2, 3};
+	uint64_t listed[SL_CHECKPOINT_KEPT];
+	char path[128];
+	(void)state;
+
+	for (int step = 1; step <= 4; step++)
+		write_step(step, pin, 3);
+	sl_checkpoint_leave(dir, "side", UINT64_MAX);
+	assert_string_equal(steps(), "1234");
+	sl_checkpoint_leave(dir, "side", 2);
+	assert_string_equal(steps(), "12");
+	sl_checkpoint_clear(dir, "side");
+	/* a name that is not quite one of ours */
+	snprintf(path, sizeof path, "%s/side-12abcdefghij.safetensors", dir);
+	close(open(path, O_WRONLY | O_CREAT, 0600));
+	assert_int_equal(sl_checkpoint_list(dir, "side", listed), 0);
+	unlink(path);
+}
+
 static void what_could_not_be_written_leaves_the_rest(void **state)
 {
 	struct sl_checkpoint_state shown = {0};
@@ -206,6 +269,7 @@ static void what_could_not_be_written_leaves_the_rest(void **state)
 	char path[128];
 	(void)state;
 
+	write_step(2, NULL, 0);
 	write_step(3, NULL, 0);
 	sl_checkpoint_good(&shown, 3);
 	path_of(path, 5, ""); /* a folder in its place */
@@ -213,11 +277,14 @@ static void what_could_not_be_written_leaves_the_rest(void **state)
 	open_state(&s, false);
 	assert_int_equal(sl_checkpoint_write(&s.c, 5, &fail), SL_ERR_CANTCREATE);
 	assert_false(there(5, ".tmp"));
-	assert_true(there(3, ""));
+	assert_true(there(2, "") && there(3, "")); /* both: the newer one may be refused */
 	sl_checkpoint_missed(&shown, 5, &fail);
 	assert_int_equal(shown.good, 3);
 	assert_int_equal(shown.missed, 5);
 	assert_string_equal(shown.why, "side-000000000005.safetensors: Is a directory");
+	sl_checkpoint_good(&shown, 6); /* the next one mends it */
+	assert_int_equal(shown.missed, 0);
+	assert_string_equal(shown.why, "");
 	rmdir(path);
 	open_state(&s, true);
 	assert_int_equal(sl_checkpoint_read(&s.c, 3, &fail), SL_OK);
@@ -266,7 +333,9 @@ int main(void)
 		cmocka_unit_test(what_is_written_is_read),
 		cmocka_unit_test(nothing_damaged_is_read),
 		cmocka_unit_test(another_plan_is_refused_with_both_named),
+		cmocka_unit_test(parts_and_notes_of_other_lengths_are_refused),
 		cmocka_unit_test(the_newest_two_and_the_pinned_stay),
+		cmocka_unit_test(going_back_leaves_what_is_gone_back_to),
 		cmocka_unit_test(what_could_not_be_written_leaves_the_rest),
 		cmocka_unit_test(more_than_fit_are_a_bug),
 	};

@@ -133,6 +133,8 @@ static void a_hello_that_cannot_be_is_refused(void **state)
 	refuse_hello(&h, SL_ERR_VERSION, "the client speaks protocol 9, the server 7");
 	h = good, h.epoch = 0;
 	refuse_hello(&h, SL_ERR_PROTOCOL, "epochs begin at 1");
+	h = good, h.n_held = 0;
+	refuse_hello(&h, SL_ERR_PROTOCOL, "at least one step");
 	h = good, h.part_bytes = 4095;
 	refuse_hello(&h, SL_ERR_LIMIT, "the client has 4095");
 	h = good, h.part_bytes = SL_WIRE_PART_MAX + 1, h.window_bytes = 1 << 22;

@@ -255,6 +255,101 @@ static void nothing_is_decided_while_tasks_run(void **state)
 	}
 }
 
+/* COMMIT that skips asks for a checkpoint, and names those of the client, as any other does: also where it overtakes
+ * the weights that were uploaded. */
+static void a_skipped_step_carries_what_is_kept(void **state)
+{
+	struct sl_event ev = {.kind = SL_EV_BEGIN_STEP, .batch_rows = 61, .number = 0, .lr = 0.1, .checkpoint = true};
+	int early = 0;
+
+	(void)state;
+	for (uint64_t seed = 0; seed < 40; seed++) {
+		struct rig_conf conf = conf_of(seed);
+
+		conf.need_weights = true;
+		rig_open(&rig, &conf);
+		assert_int_equal(ask(SL_EV_OPEN), SL_OK);
+		while (client()->s.state != SL_SESSION_READY)
+			assert_true(rig_turn(&rig));
+		client()->s.kept[0] = 12;
+		client()->s.kept[1] = 5;
+		poison(RIG_CLIENT, SL_TASK_HEAD_FWD, 0);
+		assert_int_equal(rig_event(&rig, RIG_CLIENT, &ev), SL_OK);
+		while (!client()->abandoned)
+			assert_true(rig_turn(&rig));
+		assert_int_equal(ask(SL_EV_SKIP), SL_OK);
+		assert_false(sl_session_abandons(&client()->s)); /* it is not done twice */
+		while (!server()->stepped) {
+			assert_true(rig_turn(&rig));
+			early += server()->s.state == SL_SESSION_WEIGHTS && server()->s.skip_asked;
+		}
+		assert_true(server()->s.checkpoint);
+		assert_memory_equal(server()->s.kept, client()->s.kept, sizeof server()->s.kept);
+		rig_settle(&rig);
+		assert_whole(1, 1);
+	}
+	assert_true(early > 0);
+}
+
+/* The client's word on an abandoned step: one, whatever the server is still busy with. */
+static void of_skip_and_fetch_one_is_asked_for(void **state)
+{
+	const struct sl_fail why = {SL_ERR_NONFINITE, "NaN"};
+	const struct sl_event found = {.kind = SL_EV_NONFINITE, .why = &why};
+	const struct sl_frame abandon = {.kind = SL_FRAME_ABANDON, .epoch = 7, .u.abandon = {.step = 0, .text = "x"}};
+	const struct sl_frame word[2] = {
+		{.kind = SL_FRAME_COMMIT, .epoch = 7, .u.commit = {0, 4, 0.1, false, true, {0}}},
+		{.kind = SL_FRAME_FETCH, .epoch = 7}};
+
+	(void)state;
+	for (int early = 0; early < 2; early++)
+		for (int first = 0; first < 2; first++)
+			for (int second = 0; second < 2; second++) {
+				struct rig_conf conf = conf_of(4);
+
+				conf.need_weights = early;
+				rig_open(&rig, &conf);
+				assert_int_equal(ask(SL_EV_OPEN), SL_OK);
+				while (client()->s.state != SL_SESSION_READY)
+					assert_true(rig_turn(&rig));
+				rig_begin_step(&rig, 61);
+				if (early) {
+					assert_int_equal(server()->s.state, SL_SESSION_WEIGHTS);
+					assert_int_equal(rig_frame(&rig, RIG_SERVER, &abandon), SL_OK);
+				} else {
+					rig_give(&rig, RIG_SERVER, SL_PART_HEAD_ACT);
+					assert_int_equal(rig_event(&rig, RIG_SERVER, &found), SL_OK);
+				}
+				assert_int_equal(rig_frame(&rig, RIG_SERVER, &word[first]), SL_OK);
+				assert_int_equal(rig_frame(&rig, RIG_SERVER, &word[second]), SL_ERR_PROTOCOL);
+			}
+}
+
+static void the_server_abandons_the_step_under_way_alone(void **state)
+{
+	struct sl_frame f = {.kind = SL_FRAME_ABANDON, .epoch = 7, .u.abandon = {.step = 1, .text = "x"}};
+	const struct sl_frame committed = {.kind = SL_FRAME_COMMITTED, .epoch = 7};
+	struct rig_conf conf = conf_of(4);
+
+	(void)state;
+	for (int who = 0; who < 2; who++) {
+		rig_step_under_way(&rig, &conf);
+		assert_int_equal(rig_frame(&rig, (enum rig_who)who, &f), SL_ERR_PROTOCOL);
+	}
+	f.u.abandon.step = 0;
+	/* it has said that it applied it */
+	rig_open_ready(&rig, &conf);
+	rig_begin_step(&rig, 61);
+	while (client()->s.state != SL_SESSION_COMMIT)
+		assert_true(rig_turn(&rig));
+	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &committed), SL_OK);
+	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
+	/* none is under way */
+	rig_open_ready(&rig, &conf);
+	rig_begin_fetch(&rig);
+	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
+}
+
 static void an_evaluation_is_not_abandoned(void **state)
 {
 	struct rig_conf conf = conf_of(4);
@@ -280,6 +375,9 @@ int main(void)
 		cmocka_unit_test(what_does_not_belong_to_the_step_is_refused),
 		cmocka_unit_test(a_step_that_is_done_cannot_be_abandoned),
 		cmocka_unit_test(nothing_is_decided_while_tasks_run),
+		cmocka_unit_test(a_skipped_step_carries_what_is_kept),
+		cmocka_unit_test(of_skip_and_fetch_one_is_asked_for),
+		cmocka_unit_test(the_server_abandons_the_step_under_way_alone),
 		cmocka_unit_test(an_evaluation_is_not_abandoned),
 	};
 

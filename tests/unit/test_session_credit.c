@@ -41,6 +41,17 @@ static void credit_is_counted(void **state)
 	credit_after(1900, 100, 2000);
 }
 
+/* A window of one part: what is held back, however little, would leave no room for the next full one. */
+static void a_narrow_window_holds_nothing_back(void **state)
+{
+	(void)state;
+	rig_step_under_way(&rig, &conf);
+	rig.side[RIG_SERVER].s.window_bytes = 1000;
+	rig.side[RIG_SERVER].s.hello.part_bytes = 1000;
+	credit_after(0, 100, 100);
+	credit_after(100, 1000, 1100);
+}
+
 static void try_credit(uint64_t bytes, enum sl_err code)
 {
 	const struct sl_frame f = {.kind = SL_FRAME_CREDIT, .epoch = 7, .u.credit = {bytes}};
@@ -110,6 +121,44 @@ static void heartbeats_keep_a_session(void **state)
 	assert_true(rig.side[RIG_CLIENT].s.rtt_ms >= 30 && rig.side[RIG_CLIENT].s.rtt_ms <= 35);
 }
 
+static void heartbeat(enum rig_who to, uint64_t sent_ms, uint64_t echo_ms)
+{
+	const struct sl_frame f = {.kind = SL_FRAME_HEARTBEAT, .epoch = 7, .u.heartbeat = {sent_ms, echo_ms}};
+
+	assert_int_equal(rig_frame(&rig, to, &f), SL_OK);
+}
+
+/* The time between hearing and answering is no part of the way; and nobody hears back from the future. */
+static void a_round_trip_is_the_way_alone(void **state)
+{
+	const struct sl_frame *said = &rig.side[RIG_CLIENT].inbox[0];
+
+	(void)state;
+	rig_open_ready(&rig, &conf);
+	heartbeat(RIG_SERVER, 777, 0);
+	rig.side[RIG_CLIENT].in = (struct rig_fifo){0, 0};
+	assert_int_equal(tick(RIG_SERVER, 250), SL_OK);
+	assert_int_equal(said->kind, SL_FRAME_HEARTBEAT);
+	assert_int_equal(said->u.heartbeat.echo_ms, 777 + 250);
+	heartbeat(RIG_CLIENT, 1, rig.now_ms + 1);
+	assert_true(rig.side[RIG_CLIENT].s.rtt_ms == 0);
+	heartbeat(RIG_CLIENT, 1, rig.now_ms - 9);
+	assert_true(rig.side[RIG_CLIENT].s.rtt_ms == 9);
+}
+
+static void older_epochs_are_no_sign_of_life(void **state)
+{
+	const struct sl_frame old = {.kind = SL_FRAME_HEARTBEAT, .epoch = 6};
+
+	(void)state;
+	for (int who = 0; who < 2; who++) {
+		rig_open_ready(&rig, &conf);
+		rig.now_ms += 900;
+		assert_int_equal(rig_frame(&rig, (enum rig_who)who, &old), SL_OK);
+		assert_int_equal(tick((enum rig_who)who, 101), SL_ERR_PEER_LOST);
+	}
+}
+
 /* A server that builds its plan does not hold the client's silence against it, and says that it is alive. */
 static void opening_may_take_its_time(void **state)
 {
@@ -141,6 +190,7 @@ static void a_session_can_be_ended_from_outside(void **state)
 	assert_int_equal(out.frame[0].u.refuse.code, SL_ERR_NONFINITE);
 	assert_string_equal(out.frame[0].u.refuse.text, why.text);
 	assert_int_equal(out.action[1].kind, SL_ACTION_FAIL);
+	assert_int_equal(rig.side[RIG_SERVER].s.ended_in, SL_SESSION_READY);
 	sl_session_fail(&rig.side[RIG_SERVER].s, &why, rig.now_ms, &out);
 	assert_int_equal(out.n_action, 0);
 }
@@ -148,9 +198,15 @@ static void a_session_can_be_ended_from_outside(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(credit_is_counted),         cmocka_unit_test(credit_beyond_the_window_is_refused),
-		cmocka_unit_test(silence_ends_a_session),    cmocka_unit_test(heartbeats_keep_a_session),
-		cmocka_unit_test(opening_may_take_its_time), cmocka_unit_test(a_session_can_be_ended_from_outside),
+		cmocka_unit_test(credit_is_counted),
+		cmocka_unit_test(a_narrow_window_holds_nothing_back),
+		cmocka_unit_test(credit_beyond_the_window_is_refused),
+		cmocka_unit_test(silence_ends_a_session),
+		cmocka_unit_test(heartbeats_keep_a_session),
+		cmocka_unit_test(a_round_trip_is_the_way_alone),
+		cmocka_unit_test(older_epochs_are_no_sign_of_life),
+		cmocka_unit_test(opening_may_take_its_time),
+		cmocka_unit_test(a_session_can_be_ended_from_outside),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -414,6 +414,28 @@ static void a_step_is_committed_once(void **state)
 	assert_int_equal(rig.side[RIG_CLIENT].tasks[SL_TASK_COMMIT], 1);
 }
 
+/* A checkpoint that is asked for, and the steps that the client has on its disk. */
+static void a_commit_carries_what_is_kept(void **state)
+{
+	const struct sl_event ev = {
+		.kind = SL_EV_BEGIN_STEP, .batch_rows = 61, .number = 0, .lr = 0.1, .checkpoint = true};
+	struct sl_session *client = &rig.side[RIG_CLIENT].s, *server = &rig.side[RIG_SERVER].s;
+
+	(void)state;
+	rig_open_ready(&rig, &conf);
+	client->kept[0] = 12;
+	client->kept[1] = 5;
+	assert_int_equal(rig_event(&rig, RIG_CLIENT, &ev), SL_OK);
+	while (server->state != SL_SESSION_COMMIT)
+		assert_true(rig_turn(&rig));
+	assert_true(server->checkpoint);
+	assert_memory_equal(server->kept, client->kept, sizeof server->kept);
+	rig_settle(&rig);
+	rig_begin_step(&rig, 61); /* the next one asks for none */
+	rig_settle(&rig);
+	assert_false(server->checkpoint);
+}
+
 /* ---- epochs */
 
 static void older_epochs_are_dropped_and_counted(void **state)
@@ -486,6 +508,7 @@ int main(void)
 		cmocka_unit_test(a_fetch_says_what_is_kept),
 		cmocka_unit_test(a_commit_must_be_of_the_whole_step),
 		cmocka_unit_test(a_step_is_committed_once),
+		cmocka_unit_test(a_commit_carries_what_is_kept),
 		cmocka_unit_test(older_epochs_are_dropped_and_counted),
 		cmocka_unit_test(newer_epochs_are_refused),
 		cmocka_unit_test(a_refusal_of_no_epoch_counts),
