@@ -31,15 +31,15 @@ static enum sl_err open_setup(struct sl_setup *setup, const struct sl_conf_clien
 /* A run that begins anew removes what another one left. */
 static enum sl_err check_unfinished(const struct sl_conf_client *conf, struct sl_fail *fail)
 {
-	uint64_t step[SL_CHECKPOINT_KEPT];
+	uint64_t step = UINT64_MAX;
 	const char *dir = conf->log.dir;
 
-	if (!dir[0] || sl_checkpoint_list(dir, SL_CHECKPOINT_CLIENT, step) == 0)
+	if (!dir[0] || !sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step))
 		return SL_OK;
 	return sl_fail_set(fail, SL_ERR_CANTCREATE,
 			   "log.dir '%s' holds an unfinished run, at step %" PRIu64
 			   ": --resume goes on with it, --fresh removes it and begins anew",
-			   dir, step[0]);
+			   dir, step);
 }
 
 int splitc_train(int argc, char **argv)

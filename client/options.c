@@ -17,14 +17,13 @@ int sl_command_failed(const struct sl_fail *fail)
 /* A run that was killed has left no model yet: what lies there is an earlier one's. */
 static void warn_of_older(const char *dir, int64_t trained)
 {
-	uint64_t step[SL_CHECKPOINT_KEPT];
+	uint64_t step = UINT64_MAX;
 
-	if (trained != INT64_MAX && sl_checkpoint_list(dir, SL_CHECKPOINT_CLIENT, step) > 0 &&
-	    (int64_t)step[0] != trained)
+	if (trained != INT64_MAX && sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step) && (int64_t)step != trained)
 		sl_log(SL_LOG_WARN, "unfinished",
 		       "%s/model.safetensors is of step %" PRId64
 		       ": what the unfinished run there has learned up to step %" PRIu64 " is not in it",
-		       dir, trained, step[0]);
+		       dir, trained, step);
 }
 
 enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,

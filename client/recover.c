@@ -8,11 +8,11 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "client/last_run.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/rng.h"
 #include "common/base/worker.h"
-#include "common/nn/weights_file.h"
 
 enum {
 	RETRY_MAX_MS = 32000,
@@ -26,7 +26,7 @@ struct sl_recover {
 	void *arg;
 	uint8_t session[16];
 	uint64_t epoch;
-	uint64_t file[SL_CHECKPOINT_KEPT]; /* checkpoints that are known to be good, newest first */
+	uint64_t file[SL_LAST_RUN_STEPS]; /* checkpoints that are known to be good, newest first */
 	int n_file;
 	uint64_t back_to; /* files of later steps are of what the run went back behind; UINT64_MAX: of nothing */
 	/* from the last link */
@@ -47,14 +47,6 @@ struct sl_recover {
 	struct sl_checkpoint_state state;
 };
 
-static bool uuid_parse(const char *text, uint8_t out[16])
-{
-	for (int i = 0; i < 16; i++)
-		if (sscanf(text + 2 * i, "%2hhx", &out[i]) != 1)
-			return false;
-	return strlen(text) == SL_HEX16_TEXT - 1;
-}
-
 /* Above every epoch that this session ever had, whichever process chose it. */
 static uint64_t new_epoch(uint64_t last)
 {
@@ -66,62 +58,19 @@ static uint64_t new_epoch(uint64_t last)
 	return ms > last ? ms : last + 1;
 }
 
-/* A file that is whole and of this plan; its session's id goes to `session`. */
-static enum sl_err check_file(struct sl_recover *r, uint64_t step, uint8_t session[16], struct sl_fail *fail)
-{
-	struct sl_checkpoint c;
-	enum sl_err err;
-
-	sl_client_checkpoint(&c, r->dir, r->setup->plan);
-	sl_checkpoint_note(&c, "session", "%s", "");
-	err = sl_checkpoint_read(&c, step, fail);
-	if (!err && !uuid_parse(sl_checkpoint_noted(&c, "session"), session))
-		err = sl_fail_set(fail, SL_ERR_DATA, "no session in its notes");
-	return err;
-}
-
-/* There is no checkpoint: the run is done, or has not come to its first. */
-static enum sl_err say_none(const struct sl_recover *r, uint64_t total_steps, struct sl_fail *fail)
-{
-	char path[PATH_MAX];
-
-	if (snprintf(path, sizeof path, "%s/model.safetensors", r->dir) < PATH_MAX &&
-	    sl_weights_steps(path) == (int64_t)total_steps)
-		return sl_fail_set(fail, SL_ERR_NOINPUT,
-				   "--resume: no checkpoint in '%.200s': the run of %" PRIu64
-				   " steps is done, model.safetensors is what it trained",
-				   r->dir, total_steps);
-	return sl_fail_set(fail, SL_ERR_NOINPUT,
-			   "--resume: no checkpoint in '%.200s': without --resume a run begins there", r->dir);
-}
-
-/* The good ones of the files, and the session of the newest. */
+/* The good ones of the files, and their session. */
 static enum sl_err find_session(struct sl_recover *r, uint64_t total_steps, struct sl_fail *fail)
 {
-	uint64_t step[SL_CHECKPOINT_KEPT];
-	int n = r->dir[0] ? sl_checkpoint_list(r->dir, SL_CHECKPOINT_CLIENT, step) : 0;
-	struct sl_fail why;
+	struct sl_last_run run;
+	enum sl_err err = sl_last_run_read(&run, r->setup, total_steps, fail);
 
-	if (!n)
-		return say_none(r, total_steps, fail);
-	for (int i = 0; i < n; i++) {
-		uint8_t session[16];
-		enum sl_err err = check_file(r, step[i], session, &why);
-
-		if (!err && r->n_file && memcmp(session, r->session, sizeof session) != 0)
-			err = sl_fail_set(&why, SL_ERR_DATA, "step %" PRIu64 " is another session's", step[i]);
-		if (err) {
-			sl_log(SL_LOG_WARN, "checkpoint-refused", "%s", why.text);
-			if (i == 0)
-				*fail = why;
-			continue;
-		}
-		memcpy(r->session, session, sizeof r->session);
-		r->file[r->n_file++] = step[i];
-	}
-	if (r->n_file)
-		sl_checkpoint_good(&r->state, r->file[0]);
-	return r->n_file ? SL_OK : sl_fail_set(fail, fail->code, "--resume: no good checkpoint: %s", fail->text);
+	if (err)
+		return err;
+	memcpy(r->session, run.session, sizeof r->session);
+	memcpy(r->file, run.step, sizeof r->file);
+	r->n_file = run.n;
+	sl_checkpoint_good(&r->state, r->file[0]);
+	return SL_OK;
 }
 
 /* As sl_checkpoint_write leaves them. */
@@ -275,7 +224,8 @@ void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf)
 		conf->held[conf->n_held++] = r->ahead.step;
 	if (r->has_live)
 		conf->held[conf->n_held++] = r->live.step;
-	for (int i = 0; i < r->n_file && conf->n_held < SL_WIRE_HELD_MAX; i++)
+	/* step 0 has its place, but where a step ahead takes it */
+	for (int i = 0; i < r->n_file && conf->n_held < SL_WIRE_HELD_MAX - !r->has_ahead; i++)
 		if (!r->has_live || r->file[i] < r->live.step)
 			conf->held[conf->n_held++] = r->file[i];
 	r->crowded = conf->n_held == SL_WIRE_HELD_MAX && conf->held[conf->n_held - 1];

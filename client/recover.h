@@ -2,8 +2,8 @@
  * the checkpoints on disk. It is the authority of a recovery: the server takes the newest of the steps offered here.
  *
  * A step is offered where its state is at hand: the one under way (nothing of it has been applied), the one behind it
- * where only the server's answer to COMMIT is missing, and two checkpoints. Loop thread; files are written by a worker
- * of its own. */
+ * where only the server's answer to COMMIT is missing, and checkpoints. Loop thread; files are written by a worker of
+ * its own. */
 #ifndef SL_CLIENT_RECOVER_H
 #define SL_CLIENT_RECOVER_H
 
@@ -18,10 +18,8 @@ struct sl_recover_events {
 	void (*missed)(void *arg, const struct sl_fail *fail);
 };
 
-/* resume: the session, and its checkpoints, are those of log.dir; NOINPUT where there are none, with a sentence that
- * says whether the run is done. Otherwise a new session. Each file is read once here: a damaged one, or one of another
- * plan, is not offered, and where no other is left DATA or MISMATCH says so. Without `keep`, or with an empty log.dir,
- * nothing is kept on disk. */
+/* resume: the session, and its checkpoints, are those of log.dir; each file is read once here, with the errors of
+ * sl_last_run_read. Otherwise a new session. Without `keep`, or with an empty log.dir, nothing is kept on disk. */
 enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const struct sl_setup *setup,
 			    const struct sl_training *run, bool keep, bool resume,
 			    const struct sl_recover_events *events, void *arg, struct sl_fail *fail) SL_MUST_CHECK;

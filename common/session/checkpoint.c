@@ -122,34 +122,29 @@ static void each_file(const char *dir, const char *prefix, const char *end, void
 		closedir(d);
 }
 
-struct newest {
-	uint64_t step[SL_CHECKPOINT_KEPT];
-	int n;
+struct older {
+	uint64_t than, newest;
+	bool any;
 };
 
-static void keep_newest(void *arg, uint64_t step)
+static void find_older(void *arg, uint64_t step)
 {
-	struct newest *k = arg;
-	int at = k->n;
+	struct older *o = arg;
 
-	while (at > 0 && k->step[at - 1] < step)
-		at--;
-	if (at == SL_CHECKPOINT_KEPT)
-		return;
-	if (k->n < SL_CHECKPOINT_KEPT)
-		k->n++;
-	for (int i = k->n - 1; i > at; i--)
-		k->step[i] = k->step[i - 1];
-	k->step[at] = step;
+	if (step < o->than && (!o->any || step > o->newest)) {
+		o->newest = step;
+		o->any = true;
+	}
 }
 
-int sl_checkpoint_list(const char *dir, const char *prefix, uint64_t step[SL_CHECKPOINT_KEPT])
+bool sl_checkpoint_older(const char *dir, const char *prefix, uint64_t *step)
 {
-	struct newest k = {.n = 0};
+	struct older o = {.than = *step};
 
-	each_file(dir, prefix, suffix, keep_newest, &k);
-	memcpy(step, k.step, sizeof k.step);
-	return k.n;
+	each_file(dir, prefix, suffix, find_older, &o);
+	if (o.any)
+		*step = o.newest;
+	return o.any;
 }
 
 /* ---- what goes */
@@ -176,16 +171,6 @@ struct pruning {
 	uint64_t step, below; /* the one just written; the newest before it */
 	bool any_below;
 };
-
-static void find_below(void *arg, uint64_t step)
-{
-	struct pruning *p = arg;
-
-	if (step < p->step && (!p->any_below || step > p->below)) {
-		p->below = step;
-		p->any_below = true;
-	}
-}
 
 static void prune_one(void *arg, uint64_t step)
 {
@@ -220,9 +205,9 @@ void sl_checkpoint_leave(const char *dir, const char *prefix, uint64_t step)
 
 static void prune(const struct sl_checkpoint *c, uint64_t step)
 {
-	struct pruning p = {.c = c, .step = step};
+	struct pruning p = {.c = c, .step = step, .below = step};
 
-	each_file(c->dir, c->prefix, suffix, find_below, &p);
+	p.any_below = sl_checkpoint_older(c->dir, c->prefix, &p.below);
 	each_file(c->dir, c->prefix, suffix, prune_one, &p);
 	each_file(c->dir, c->prefix, tmp_suffix, remove_tmp, (void *)(uintptr_t)c);
 }

@@ -69,8 +69,8 @@ void sl_checkpoint_leave(const char *dir, const char *prefix, uint64_t step);
 enum sl_err sl_checkpoint_read(struct sl_checkpoint *c, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
 /* The file is in use: whoever removes files by their age sees it as new. */
 void sl_checkpoint_touch(const struct sl_checkpoint *c, uint64_t step);
-/* Steps of the files that are there, newest first; returns how many, at most SL_CHECKPOINT_KEPT. */
-int sl_checkpoint_list(const char *dir, const char *prefix, uint64_t step[SL_CHECKPOINT_KEPT]);
+/* *step becomes that of the newest file that is there of a step below it (UINT64_MAX: of all); false: there is none. */
+bool sl_checkpoint_older(const char *dir, const char *prefix, uint64_t *step);
 /* How one side's checkpoints stand, for a status. */
 struct sl_checkpoint_state {
 	uint64_t good;               /* the newest one on the disk; 0: none yet */

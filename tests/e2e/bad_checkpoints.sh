@@ -38,11 +38,29 @@ interrupted saved quant:8
 interrupted other topk:0.1,ef=true
 interrupted adamw "${codecs[3]}"
 
+# both sides of step 3 beside those of 9 and 6, as a pinned one is
+settings quant:8
+serve ''
+go_on client.kept=kill
+{ wait "$client_pid" || rc=$?; } 2>/dev/null
+[ -f "$(ours 3)" ] || fail "no third checkpoint"
+cp "$(ours 3)" "$tmp/ours-3"
+cp "$(theirs 3)" "$tmp/theirs-3"
+go_on client.kept=kill@2,client.apply=delay:150
+{ wait "$client_pid" || rc=$?; } 2>/dev/null
+end_server
+[ -f "$(ours 9)" ] && [ -f "$(ours 6)" ] || fail "three checkpoints: there are $(ls "$run")"
+cp "$tmp/ours-3" "$(ours 3)"
+cp "$tmp/theirs-3" "$(theirs 9 | sed s/000000000009/000000000003/)"
+mkdir "$tmp/three"
+mv "$run" "$tmp/three/run"
+mv "$store" "$tmp/three/store"
+
 # put_back: both sides as they were
-put_back() {
+put_back() { # [NAME]
 	rm -rf "$run" "$store" "$tmp"/*.log
-	cp -r "$tmp/saved/run" "$run"
-	cp -r "$tmp/saved/store" "$store"
+	cp -r "$tmp/${1:-saved}/run" "$run"
+	cp -r "$tmp/${1:-saved}/store" "$store"
 	settings quant:8
 	sets+=(--set log.level=info)
 }
@@ -85,6 +103,10 @@ what="a disk that does not give it, client" && put_back
 broken_client=client.ckpt.read=EIO goes_on_from 6 client
 what="a disk that does not give it, server" && put_back
 broken_server=server.ckpt.read=EIO goes_on_from 6 server
+what="the two newest, client" && put_back three && flip "$(ours 9)" && truncate -s 100 "$(ours 6)" && goes_on_from 3 client
+[ "$(grep -c '^WARN checkpoint-refused: ' "$tmp/client.log")" = 2 ] || fail "$what: not both named"
+what="the two newest, server" && put_back three && flip "$(theirs 9)" && truncate -s 100 "$(theirs 6)" && goes_on_from 3 server
+what="the newest here, the next there" && put_back three && flip "$(ours 9)" && flip "$(theirs 6)" && goes_on_from 3 server
 what="another step's, client" && put_back && mv "$(ours 6)" "$(ours 9)" && : >"$(ours 6)"
 resumed 65
 grep -q '^splitc: --resume: no good checkpoint: .*damaged: its hash is ' "$tmp/client.log" || fail "$what: no sentence"

@@ -1,0 +1,80 @@
+#include "client/last_run.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/client_state.h"
+#include "common/base/log.h"
+#include "common/nn/weights_file.h"
+
+static bool uuid_parse(const char *text, uint8_t out[16])
+{
+	for (int i = 0; i < 16; i++)
+		if (sscanf(text + 2 * i, "%2hhx", &out[i]) != 1)
+			return false;
+	return strlen(text) == SL_HEX16_TEXT - 1;
+}
+
+/* A file that is whole and of this plan; its session's id goes to `session`. */
+static enum sl_err check_file(const struct sl_setup *setup, uint64_t step, uint8_t session[16], struct sl_fail *fail)
+{
+	struct sl_checkpoint c;
+	enum sl_err err;
+
+	sl_client_checkpoint(&c, setup->conf->log.dir, setup->plan);
+	sl_checkpoint_note(&c, "session", "%s", "");
+	err = sl_checkpoint_read(&c, step, fail);
+	if (!err && !uuid_parse(sl_checkpoint_noted(&c, "session"), session))
+		err = sl_fail_set(fail, SL_ERR_DATA, "no session in its notes");
+	return err;
+}
+
+/* There is no checkpoint: the run is done, or has not come to its first. */
+static enum sl_err say_none(const char *dir, uint64_t total_steps, struct sl_fail *fail)
+{
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof path, "%s/model.safetensors", dir) < PATH_MAX &&
+	    sl_weights_steps(path) == (int64_t)total_steps)
+		return sl_fail_set(fail, SL_ERR_NOINPUT,
+				   "--resume: no checkpoint in '%.200s': the run of %" PRIu64
+				   " steps is done, model.safetensors is what it trained",
+				   dir, total_steps);
+	return sl_fail_set(fail, SL_ERR_NOINPUT,
+			   "--resume: no checkpoint in '%.200s': without --resume a run begins there", dir);
+}
+
+enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_setup *setup, uint64_t total_steps,
+			     struct sl_fail *fail)
+{
+	const char *dir = setup->conf->log.dir;
+	struct sl_last_run run = {.n = 0};
+	struct sl_fail first = {.code = SL_OK};
+	uint64_t step = UINT64_MAX;
+
+	if (!dir[0])
+		return say_none(dir, total_steps, fail);
+	while (run.n < SL_LAST_RUN_STEPS && sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step)) {
+		uint8_t session[16];
+		struct sl_fail why;
+		enum sl_err err = check_file(setup, step, session, &why);
+
+		if (!err && run.n && memcmp(session, run.session, sizeof session) != 0)
+			err = sl_fail_set(&why, SL_ERR_DATA, "step %" PRIu64 " is another session's", step);
+		if (err) {
+			sl_log(SL_LOG_WARN, "checkpoint-refused", "%s", why.text);
+			if (!first.code)
+				first = why;
+			continue;
+		}
+		memcpy(run.session, session, sizeof run.session);
+		run.step[run.n++] = step;
+	}
+	if (!run.n)
+		return first.code ? sl_fail_set(fail, first.code, "--resume: no good checkpoint: %s", first.text)
+				  : say_none(dir, total_steps, fail);
+	*out = run;
+	return SL_OK;
+}
