@@ -8,6 +8,7 @@
 #include "common/nn/weights_file.h"
 #include "kernels/cpu/cpu.h"
 
+_Static_assert((int)SL_CONF_MAX_CHUNKS == (int)SL_PLAN_MAX_CHUNKS, "what a config may ask for, a plan has");
 _Static_assert((int)SL_CONF_FP32 == (int)SL_PRECISION_FP32 && (int)SL_CONF_TF32 == (int)SL_PRECISION_TF32 &&
 		       (int)SL_CONF_BF16 == (int)SL_PRECISION_BF16 && (int)SL_CONF_FP16 == (int)SL_PRECISION_FP16,
 	       "precisions are numbered alike");

@@ -21,7 +21,7 @@
 #ifndef SL_BASE_FAILPOINT_H
 #define SL_BASE_FAILPOINT_H
 
-/* The six calls that bring a file whole to the disk, in the order of enum sl_newfile_call. */
+/* The six calls that bring a file whole to the disk, in the order of newfile.c's enum call. */
 #define SL_FP_FILE(X, ID, name, sides, before, beside, what)                                  \
 	X(ID##_OPEN, name ".open", sides, before, beside, what ": opened as .tmp")            \
 	X(ID##_WRITE, name ".write", sides, before, beside, what ": a block is written")      \

@@ -7,7 +7,8 @@
 
 #include "common/base/err.h"
 
-/* Syncs the folder that `path` lies in: the names in it, that of `path` among them. 0, or -1 with errno. */
+/* Syncs the folder that `path` lies in: the names in it, that of `path` among them. 0, also where the file system has
+ * no syncs of folders, or -1 with errno. */
 int sl_folder_sync_of(const char *path) SL_MUST_CHECK;
 /* Makes `dir` and the folders above it where they are not there, and brings their names to the disk. CANTCREATE, and
  * what was made stays. */

@@ -84,6 +84,11 @@ static enum sl_err parse_positional(const struct parser *p, const struct sl_code
 	}
 }
 
+static enum sl_err given_twice(const struct parser *p, const struct sl_codec_stage *stage, const char *key)
+{
+	return sl_fail_set(p->fail, SL_ERR_CONFIG, "codec: '%s' is given twice for %s", key, stage->name);
+}
+
 static enum sl_err parse_option(struct parser *p, const struct sl_codec_stage *stage, const char *text, size_t len,
 				double *arg, unsigned *given)
 {
@@ -104,6 +109,9 @@ static enum sl_err parse_option(struct parser *p, const struct sl_codec_stage *s
 				p->fail, SL_ERR_CONFIG,
 				"codec: ef concerns the whole chain and stands at its first stage, not at '%s'",
 				stage->name);
+		if (*given >> SL_CODEC_MAX_ARGS & 1)
+			return given_twice(p, stage, ef.key);
+		*given |= 1u << SL_CODEC_MAX_ARGS; /* behind the stage's own */
 		p->spec.error_feedback = on != 0;
 		return SL_OK;
 	}
@@ -114,8 +122,7 @@ static enum sl_err parse_option(struct parser *p, const struct sl_codec_stage *s
 		    memcmp(key, text, key_len) != 0)
 			continue;
 		if (*given >> i & 1)
-			return sl_fail_set(p->fail, SL_ERR_CONFIG, "codec: '%s' is given twice for %s", key,
-					   stage->name);
+			return given_twice(p, stage, key);
 		*given |= 1u << i;
 		return parse_value(p, stage, &stage->args[i], value, value_len, &arg[i]);
 	}

@@ -97,7 +97,7 @@ const char *sl_conf_check_partition(const void *value, char why[SL_CONF_WHY])
 	if (strspn(text, "0123456789:-") == strlen(text) && strlen(text) < 16 &&
 	    sscanf(text, "%5d:%5d%n", &head, &tail, &used) == 2 && !text[used])
 		return NULL;
-	return say(why, "must be two whole numbers of units, negative ones from the end, such as \"1:-1\"", value);
+	return say(why, "must be two whole numbers of units, the second negative, such as \"1:-1\"", value);
 }
 
 const char *sl_conf_check_file_name(const void *value, char why[SL_CONF_WHY])

@@ -23,6 +23,7 @@ enum {
 	SL_CONF_NAME_TEXT = 64,
 	SL_CONF_SOCKET_PATH = 108, /* sun_path */
 	SL_CONF_MAX_KEYS = 80,
+	SL_CONF_MAX_CHUNKS = 256,   /* a plan's */
 	SL_CONF_MAX_BYTES = 1 << 20 /* of a config file */
 };
 
@@ -72,7 +73,7 @@ struct sl_conf_client {
 		char weights[PATH_MAX]; /* "": initialised from train.seed */
 		bool partial;
 	} model;
-	char partition[SL_CONF_TEXT];  /* "a:b", two whole numbers; negative ones count from the end */
+	char partition[SL_CONF_TEXT];  /* "A:-B": A units of the head, B of the tail */
 	char head_end[SL_CONF_TEXT];   /* "": partition's first number */
 	char tail_begin[SL_CONF_TEXT]; /* "": partition's second number */
 	struct {

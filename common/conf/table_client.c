@@ -21,7 +21,7 @@ static const struct sl_conf_key keys[] = {
 	SL_BOOL(T, "model.partial", model.partial, "false", "weights may lack parameters, which then start from train.seed"),
 
 	SL_STRING(T, "partition", partition, sl_conf_check_partition, "1:-1",
-		"units of the head : where the tail begins; negative numbers count from the end"),
+		"units of the head : minus those of the tail; between them lies the middle"),
 	SL_STRING(T, "head_end", head_end, NULL, "", "last layer of the head by name, such as features.0.1, instead of partition's first number"),
 	SL_STRING(T, "tail_begin", tail_begin, NULL, "", "first layer of the tail by name, such as classifier, instead of partition's second number"),
 	SL_STRING(T, "insert.head", insert.head, sl_conf_check_insert, "",
@@ -40,7 +40,7 @@ static const struct sl_conf_key keys[] = {
 	SL_INT(T, "data.prefetch", data.prefetch, 1, 64, "4", "batches", "loaded ahead of the step"),
 
 	SL_INT(T, "train.batch", train.batch, 1, 65536, "128", "images", "batch of one step"),
-	SL_INT(T, "train.chunks", train.chunks, 1, 1024, "4", NULL, "parts of a batch in the pipeline"),
+	SL_INT(T, "train.chunks", train.chunks, 1, SL_CONF_MAX_CHUNKS, "4", NULL, "parts of a batch in the pipeline"),
 	SL_INT(T, "train.epochs", train.epochs, 1, 1e6, "1", NULL, "passes over the training data"),
 	SL_INT64(T, "train.max_steps", train.max_steps, 0, 0x1p53, "0", "0: no limit", "stop after this many steps"),
 	SL_INT64(T, "train.seed", train.seed, 0, 0x1p53, "0", NULL, "of weights, order, augmentation and dropout"),

@@ -44,7 +44,7 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "insert.head", insert.head, sl_conf_check_insert, "", "learned layers at the head's end; empty: the config's; none: not even those"),
 	SL_STRING(T, "insert.tail", insert.tail, sl_conf_check_insert, "", "learned layers where the tail begins, likewise"),
 	SL_NAMES(T, "set", set, check_setting, "", "any other keys of the config, as --set takes them"),
-	SL_INT(T, "chunks", chunks, 0, 1024, "0", "0: the config's", "parts of a batch in the pipeline"),
+	SL_INT(T, "chunks", chunks, 0, SL_CONF_MAX_CHUNKS, "0", "0: the config's", "parts of a batch in the pipeline"),
 };
 /* clang-format on */
 

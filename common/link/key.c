@@ -190,7 +190,7 @@ enum sl_err sl_keypair_save(const struct sl_keypair *pair, const char *path, str
 	if (close(fd) && !err)
 		err = sl_fail_set(fail, SL_ERR_IO, "%s: %s", path, strerror(errno));
 	/* who has been shown a public key counts on the secret one */
-	if (!err && sl_folder_sync_of(path) != 0 && errno != EINVAL)
+	if (!err && sl_folder_sync_of(path) != 0)
 		err = sl_fail_set(fail, SL_ERR_IO, "the folder of %s: %s", path, strerror(errno));
 	if (err)
 		unlink(path);

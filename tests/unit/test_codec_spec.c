@@ -55,6 +55,7 @@ static void bad_specs_say_what_would_be_right(void **state)
 		{"quant:8,bucket=3", "no option 'bucket'"},
 		{"quant:8,per=row", "got 'row'"},
 		{"quant:8,per=channel,per=channel", "given twice"},
+		{"quant:8,ef=true,ef=false", "'ef' is given twice for quant"},
 		{"quant:8,per=channel,block=64", "not both"},
 		{"topk:0", "topk:r with 0 < r ≤ 1"},
 		{"topk:1.5", "got '1.5'"},

@@ -143,6 +143,8 @@ static void faults_in_files(void **state)
 		{BASE "link: {part_bytes: 1 MiB, window_bytes: 4096}\n",
 		 "c.yaml:3:41: link.window_bytes: must not be smaller than link.part_bytes (1048576 bytes)"},
 		{BASE "link: {timeout_ms: 1999}\n", "c.yaml:3:20: link.timeout_ms: must be at least twice"},
+		{BASE "train: {batch: 1024, chunks: 257}\n",
+		 "c.yaml:3:30: train.chunks must be a whole number from 1 to 256"},
 		{BASE "train: {batch: 4, chunks: 5}\n",
 		 "c.yaml:3:27: train.chunks: must be at most train.batch (4), got 5"},
 		{BASE "train: {schedule: {end_lr: 0.2}}\n", "c.yaml:3:28: train.schedule.end_lr: must be at most"},
