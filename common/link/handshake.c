@@ -85,7 +85,6 @@ void sl_handshake_event(struct sl_handshakes *h, int event, int value)
 		h->done = h->ever = true;
 		if (h->auth && h->auth->met)
 			*h->auth->met = true;
-		h->cut = 0;
 	} else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL &&
 		   value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) {
 		judge(h, h->auth ? SL_GREETING_NULL : SL_GREETING_CURVE);

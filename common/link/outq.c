@@ -65,7 +65,6 @@ struct sl_outq {
 	struct sl_outq_stats stats;
 	/* a part that found the transport busy is not hashed again */
 	const struct sl_run *hashed_run;
-	size_t hashed_offset;
 	uint64_t hash;
 	struct record record[RECORDS];
 };
@@ -245,10 +244,9 @@ static bool pump_control(struct sl_outq *q)
 
 static uint64_t hash_of(struct sl_outq *q, const struct sl_run *run, struct sl_bytes payload)
 {
-	if (q->hashed_run != run || q->hashed_offset != run->next_offset) {
+	if (q->hashed_run != run) {
 		q->hash = sl_wire_hash(payload);
 		q->hashed_run = run;
-		q->hashed_offset = run->next_offset;
 	}
 	return q->hash;
 }

@@ -274,10 +274,6 @@ static void retry(void *arg)
 
 	/* tell_flagged runs before the loop waits again; whoever is still busy then asks for the next retry */
 	t->retrying = false;
-	if (sl_peers_flagged(t->peers)) {
-		t->retrying = true;
-		sl_timer_start(t->retry, RETRY_MS, 0);
-	}
 }
 
 /* ---- receiving */

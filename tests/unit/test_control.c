@@ -152,7 +152,7 @@ static void questions_that_have_no_answer(void **state)
 {
 	struct daemon *d = *state;
 	struct sl_fail fail;
-	char *text = NULL, longest[65];
+	char *text = NULL, longest[65], path[sizeof((struct sockaddr_un *)0)->sun_path + 1];
 
 	assert_int_equal(sl_control_ask(d->path, "what?", ASK_MS, &text, &fail), SL_ERR_UNAVAILABLE);
 	assert_int_equal(sl_control_ask(d->path, "too large", ASK_MS, &text, &fail), SL_ERR_LIMIT);
@@ -161,6 +161,9 @@ static void questions_that_have_no_answer(void **state)
 	assert_int_equal(sl_control_ask(d->path, longest, ASK_MS, &text, &fail), SL_ERR_LIMIT);
 	assert_int_equal(sl_control_ask("/nowhere/at/all", "status", ASK_MS, &text, &fail), SL_ERR_UNAVAILABLE);
 	assert_non_null(strstr(fail.text, "/nowhere/at/all"));
+	memset(path, 'a', sizeof path);
+	path[sizeof path - 1] = 0; /* its end would have no place in an address */
+	assert_int_equal(sl_control_ask(path, "status", ASK_MS, &text, &fail), SL_ERR_CONFIG);
 	assert_null(text);
 }
 

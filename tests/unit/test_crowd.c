@@ -75,6 +75,27 @@ static void the_oldest_go_first(void **state)
 	close_pairs(&p, "xxxxx...");
 }
 
+/* However many may stand, the process has descriptors for twice that. */
+static void half_of_the_descriptors_are_left(void **state)
+{
+	struct rlimit fds, few;
+	struct pairs p;
+
+	(void)state;
+	open_pairs(&p);
+	sl_crowd_close(p.crowd);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &fds), 0);
+	few = (struct rlimit){PAIRS, fds.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	assert_int_equal(sl_crowd_open(&p.crowd, PAIRS - 1, NULL), SL_OK);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &fds), 0);
+	for (int i = 0; i < PAIRS; i++)
+		sl_crowd_came(p.crowd, p.ours[i]);
+	sl_crowd_thin(p.crowd);
+	assert_int_equal(sl_crowd_count(p.crowd), PAIRS / 2);
+	close_pairs(&p, "xxxx....");
+}
+
 static void who_has_a_session_is_not_of_them(void **state)
 {
 	struct pairs p;
@@ -263,6 +284,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_oldest_go_first),
+		cmocka_unit_test(half_of_the_descriptors_are_left),
 		cmocka_unit_test(who_has_a_session_is_not_of_them),
 		cmocka_unit_test(who_had_his_turn_goes_before_all),
 		cmocka_unit_test(who_is_late_takes_nobody_along),

@@ -11,6 +11,7 @@
 #include <zmq.h>
 
 #include "common/base/clock.h"
+#include "common/link/handshake.h"
 #include "tests/support/fake_peer.h"
 #include "tests/support/secure_rig.h"
 
@@ -152,6 +153,41 @@ static void who_has_met_the_server_still_reads_its_greeting(void **state)
 	assert_non_null(strstr(e.refusal.text, "does not authenticate"));
 }
 
+/* What is blamed on keys, of what ZeroMQ says. */
+static void only_clear_words_blame_a_key(void **state)
+{
+	const struct sl_transport_auth auth = {.own = &secure.good_key, .server = &secure.server_key.public_key};
+	struct fake_peer busy; /* stands for a probe under way: no other is begun */
+	struct sl_loop *loop;
+	struct sl_handshakes fresh = {.auth = &auth,
+				      .endpoint = "tcp://a.example:1",
+				      .probe = (struct sl_probe *)(void *)&busy,
+				      .theirs = SL_GREETING_CURVE};
+	struct sl_handshakes h;
+
+	(void)state;
+	assert_int_equal(sl_loop_open(&loop, NULL), SL_OK);
+	fresh.loop = loop;
+	h = fresh;
+	for (int i = 1; i <= 3; i++) { /* one may be a restart, and so may two */
+		sl_handshake_event(&h, ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL, 0);
+		assert_int_equal(h.refusal.code, i < 3 ? SL_OK : SL_ERR_AUTH);
+	}
+	h = fresh;
+	sl_handshake_event(&h, ZMQ_EVENT_HANDSHAKE_SUCCEEDED, 0); /* its keys are right */
+	for (int i = 0; i < 10; i++)
+		sl_handshake_event(&h, ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL, 0);
+	assert_int_equal(h.refusal.code, SL_OK);
+	h = fresh;
+	sl_handshake_event(&h, ZMQ_EVENT_HANDSHAKE_FAILED_AUTH, 300); /* the server's handler could not tell */
+	sl_handshake_event(&h, ZMQ_EVENT_HANDSHAKE_FAILED_AUTH, 500);
+	assert_int_equal(h.refusal.code, SL_OK);
+	sl_handshake_event(&h, ZMQ_EVENT_HANDSHAKE_FAILED_AUTH, 400);
+	assert_int_equal(h.refusal.code, SL_ERR_AUTH);
+	assert_non_null(strstr(h.refusal.text, "does not know this client's key"));
+	sl_loop_close(loop);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -162,6 +198,7 @@ int main(void)
 		cmocka_unit_test(a_greeting_that_nobody_hears_blames_no_key),
 		cmocka_unit_test(probes_are_few),
 		cmocka_unit_test(who_has_met_the_server_still_reads_its_greeting),
+		cmocka_unit_test(only_clear_words_blame_a_key),
 	};
 
 	return cmocka_run_group_tests(tests, secure_make_keys, NULL);

@@ -164,7 +164,7 @@ static void a_key_file_that_others_may_use_is_refused(void **state)
 	struct sl_keypair pair = make_pair(), read;
 	const char *path = path_of("open");
 	struct sl_fail fail;
-	char folder[256];
+	char folder[256], around[1024];
 
 	(void)state;
 	assert_int_equal(sl_keypair_save(&pair, path, &fail), SL_OK);
@@ -178,9 +178,19 @@ static void a_key_file_that_others_may_use_is_refused(void **state)
 	snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
 	setenv("CREDENTIALS_DIRECTORY", folder, 1);
 	assert_int_equal(sl_keypair_load(&read, path, &fail), SL_OK);
-	assert_int_equal(chmod(path, 0444), 0);
-	assert_int_equal(sl_keypair_load(&read, path, &fail), SL_ERR_CONFIG);
+	for (int others = 0; others < 3; others++) {
+		assert_int_equal(chmod(path, (mode_t[]){0444, 0460, 0450}[others]), 0);
+		assert_int_equal(sl_keypair_load(&read, path, &fail), SL_ERR_CONFIG);
+	}
 	assert_int_equal(chmod(path, 0440), 0);
+	/* a folder whose name begins like that one, and a way out of it */
+	folder[strlen(folder) - 1] = 0;
+	setenv("CREDENTIALS_DIRECTORY", folder, 1);
+	assert_int_equal(sl_keypair_load(&read, path, &fail), SL_ERR_CONFIG);
+	snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+	setenv("CREDENTIALS_DIRECTORY", folder, 1);
+	snprintf(around, sizeof around, "%s/..%s%s", folder, strrchr(folder, '/'), strrchr(path, '/'));
+	assert_int_equal(sl_keypair_load(&read, around, &fail), SL_ERR_CONFIG);
 	setenv("CREDENTIALS_DIRECTORY", "/run/credentials", 1);
 	assert_int_equal(sl_keypair_load(&read, path, &fail), SL_ERR_CONFIG);
 	unsetenv("CREDENTIALS_DIRECTORY");
@@ -224,6 +234,10 @@ static void key_files_are_read_strictly(void **state)
 	}
 	memset(text, '#', sizeof text);
 	assert_int_equal(sl_keypair_load(&read, put("k", text, 8192, 0600), &fail), SL_ERR_DATA);
+	/* what is behind the part that is read could be anything */
+	text[snprintf(text, sizeof text, "public %s\nsecret %s\n", p, s)] = '#';
+	assert_int_equal(sl_keypair_load(&read, put("k", text, 8192, 0600), &fail), SL_ERR_DATA);
+	assert_non_null(strstr(fail.text, "too long"));
 	assert_int_equal(sl_keypair_load(&read, put("k", "\0\0\0\n\xff\xfe", 6, 0600), &fail), SL_ERR_DATA);
 	assert_int_equal(sl_keypair_load(&read, path_of("not there"), &fail), SL_ERR_NOINPUT);
 	assert_int_equal(sl_keypair_load(&read, dir, &fail), SL_ERR_NOINPUT);

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -16,6 +17,7 @@ struct counter {
 	struct sl_loop *loop;
 	struct sl_timer *timer;
 	int calls, stop_at;
+	uint64_t started_ms;
 };
 
 static struct sl_loop *open_loop(void)
@@ -61,6 +63,36 @@ static void timers_fire_once_or_repeat_and_stop(void **state)
 	sl_timer_close(often.timer);
 	sl_timer_close(never.timer);
 	sl_loop_close(once.loop);
+}
+
+/* A timer that is started behind a long callback has its whole time. */
+static void start_late(void *arg)
+{
+	const struct timespec moment = {0, 60000000};
+	struct counter *late = arg;
+
+	nanosleep(&moment, NULL);
+	sl_timer_start(late->timer, 40, 0);
+	late->started_ms = sl_now_ms();
+}
+
+static void a_delay_counts_from_its_start(void **state)
+{
+	struct counter late = {.loop = open_loop(), .stop_at = 1}, often = {.loop = late.loop};
+	struct sl_timer *first;
+
+	(void)state;
+	assert_int_equal(sl_timer_open(&late.timer, late.loop, count, &late, NULL), SL_OK);
+	assert_int_equal(sl_timer_open(&first, late.loop, start_late, &late, NULL), SL_OK);
+	assert_int_equal(sl_timer_open(&often.timer, late.loop, count, &often, NULL), SL_OK);
+	sl_timer_start(often.timer, 5, 5); /* else the loop would look at its clock but once */
+	sl_timer_start(first, 1, 0);
+	sl_loop_run(late.loop);
+	assert_in_range(sl_now_ms() - late.started_ms, 35, 5000);
+	sl_timer_close(first);
+	sl_timer_close(often.timer);
+	sl_timer_close(late.timer);
+	sl_loop_close(late.loop);
 }
 
 struct waker {
@@ -223,6 +255,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(timers_fire_once_or_repeat_and_stop),
+		cmocka_unit_test(a_delay_counts_from_its_start),
 		cmocka_unit_test(the_last_wake_is_never_lost),
 		cmocka_unit_test(signals_reach_the_loop),
 		cmocka_unit_test(hangup_is_a_signal_like_the_others),

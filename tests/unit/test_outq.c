@@ -31,6 +31,7 @@ struct rig {
 	int parts[4];       /* by chunk */
 	int log[LOG], logs; /* chunk of each part, -1 - kind of control frames */
 	bool give_credit;
+	uint64_t beats_ms; /* what the heartbeats said, summed */
 	uint64_t stop_at_bytes;
 	int stop_at_logs;
 	/* sending */
@@ -50,6 +51,8 @@ static void server_message(void *arg, sl_peer peer, struct sl_bytes header, stru
 		fail_msg("%s", fail.text);
 	assert_true(rig->logs < LOG);
 	rig->log[rig->logs++] = f.kind == SL_FRAME_PART ? (int)f.u.part.chunk : -1 - (int)f.kind;
+	if (f.kind == SL_FRAME_HEARTBEAT)
+		rig->beats_ms += f.u.heartbeat.sent_ms;
 	if (f.kind == SL_FRAME_PART) {
 		assert_int_equal(f.epoch, 5);
 		assert_int_equal(f.u.part.total, RUN);
@@ -459,6 +462,7 @@ static void control_frames_are_bounded(void **state)
 	assert_true(n > 1 && n < 100);
 	rig->stop_at_logs = n;
 	sl_loop_run(rig->loop);
+	assert_int_equal(rig->beats_ms, n * (n - 1) / 2); /* each of them, once */
 	assert_int_equal(sl_outq_control(rig->queue, &beat), SL_OK);
 	rig_close(rig);
 }
@@ -481,6 +485,78 @@ static void a_part_aborted_while_busy_is_hashed_anew(void **state)
 	rig->stop_at_sents = 1;
 	sl_loop_run(rig->loop);
 	assert_memory_equal(rig->got[0], data, RUN);
+	rig_close(rig);
+}
+
+/* Parts that have left come back first; weights stay, and leave when there is credit. */
+static void what_is_dropped_ends_once(void **state)
+{
+	struct rig *rig = rig_open(schemes[1], 64);
+	static uint8_t data[RUN];
+	struct sl_run run = run_of(rig, fill(data, 1), 0, 0), weights = run_of(rig, data, 2, 0);
+	uint64_t header_bytes;
+
+	(void)state;
+	weights.part.what = SL_PART_WEIGHTS;
+	sl_outq_limits(rig->queue, PART, 10 * PART);
+	sl_outq_post(rig->queue, &run);
+	sl_outq_post(rig->queue, &weights);
+	sl_outq_drop(rig->queue);
+	assert_int_equal(rig->sents, 0);
+	assert_int_equal(sl_outq_stats(rig->queue).waiting_bytes, RUN);
+	sl_outq_credit(rig->queue, PLENTY);
+	rig->stop_at_sents = 2;
+	sl_loop_run(rig->loop);
+	assert_int_equal(rig->sents, 2);
+	assert_int_equal(rig->sent[0], 0);
+	assert_int_equal(rig->parts[0], 10);
+	assert_memory_equal(rig->got[2], data, RUN);
+	assert_int_equal(sl_outq_stats(rig->queue).waiting_bytes, 0);
+	header_bytes = weights.header_bytes;
+	assert_int_equal(run.header_bytes + header_bytes, sl_outq_stats(rig->queue).header_bytes);
+	rig->stop_at_sents = 3;
+	sl_outq_post(rig->queue, &weights); /* the same once more */
+	sl_loop_run(rig->loop);
+	assert_int_equal(weights.header_bytes, header_bytes);
+	rig_close(rig);
+}
+
+static void a_part_dropped_while_busy_is_hashed_anew(void **state)
+{
+	struct rig *rig = rig_open(schemes[1], 1);
+	struct sl_frame beat = {.kind = SL_FRAME_HEARTBEAT};
+	static uint8_t data[RUN];
+	struct sl_run run = run_of(rig, fill(data, 1), 0, 0);
+
+	(void)state;
+	assert_int_equal(sl_outq_control(rig->queue, &beat), SL_OK); /* the transport is full now */
+	sl_outq_limits(rig->queue, PART, PLENTY);
+	sl_outq_post(rig->queue, &run);
+	sl_outq_drop(rig->queue);
+	assert_int_equal(rig->sents, 1);
+	run = run_of(rig, fill(data, 2), 0, 0);
+	sl_outq_post(rig->queue, &run);
+	rig->stop_at_sents = 2;
+	sl_loop_run(rig->loop);
+	assert_memory_equal(rig->got[0], data, RUN);
+	rig_close(rig);
+}
+
+static void credit_does_not_wrap(void **state)
+{
+	struct rig *rig = rig_open(schemes[1], 64);
+	static uint8_t data[RUN];
+	struct sl_run run = run_of(rig, fill(data, 1), 0, 0);
+
+	(void)state;
+	sl_outq_limits(rig->queue, PART, UINT64_MAX);
+	for (int i = 1; i <= 2; i++) {
+		rig->stop_at_sents = i;
+		sl_outq_post(rig->queue, &run);
+		sl_loop_run(rig->loop);
+		sl_outq_credit(rig->queue, RUN + PART);
+	}
+	assert_int_equal(rig->parts[0], 2 * 101);
 	rig_close(rig);
 }
 
@@ -565,6 +641,9 @@ int main(void)
 		cmocka_unit_test(both_the_queue_may_close_before_its_parts_are_back),
 		cmocka_unit_test(control_frames_are_bounded),
 		cmocka_unit_test(a_part_aborted_while_busy_is_hashed_anew),
+		cmocka_unit_test(what_is_dropped_ends_once),
+		cmocka_unit_test(a_part_dropped_while_busy_is_hashed_anew),
+		cmocka_unit_test(credit_does_not_wrap),
 		cmocka_unit_test(corrupt_parts_are_noticed),
 		cmocka_unit_test(a_rate_is_what_the_peer_confirms),
 	};

@@ -77,6 +77,33 @@ static void flagged_peers_are_listed_once_in_order(void **state)
 	assert_true(sl_peers_take_flagged(peers, &gone) == b && gone);
 	assert_true(sl_peers_take_flagged(peers, &gone) == a && !gone);
 	assert_true(sl_peers_take_flagged(peers, &gone) == 0);
+	sl_peers_flag(peers, b, false); /* that it was gone has been told */
+	assert_true(sl_peers_take_flagged(peers, &gone) == b && !gone);
+	sl_peers_close(peers);
+}
+
+/* A connection's number is one key's; and ids that peers chose for themselves are nobody's. */
+static void a_peer_has_one_key(void **state)
+{
+	const struct sl_key one = {{1}}, two = {{2}};
+	const uint8_t own[SL_PEER_ID_BYTES] = {1, 0, 0, 0, 1};
+	struct sl_peers *peers;
+	sl_peer a, b;
+
+	(void)state;
+	assert_int_equal(sl_peers_open(&peers, NULL, NULL), SL_OK);
+	a = seen(peers, 1), b = seen(peers, 2);
+	assert_null(sl_peers_key(peers, a));
+	assert_true(sl_peers_claim(peers, a, &one));
+	assert_true(sl_peers_claim(peers, a, &one));
+	assert_false(sl_peers_claim(peers, a, &two));
+	assert_true(sl_key_equal(sl_peers_key(peers, a), &one));
+	assert_true(sl_peers_claim(peers, b, &two));
+	sl_peers_forget(peers, a);
+	assert_null(sl_peers_key(peers, a));
+	assert_false(sl_peers_claim(peers, a, &one));
+	assert_true(sl_peers_seen(peers, own, sizeof own, -1) == 0);
+	assert_true(sl_peers_seen(peers, own, sizeof own - 1, -1) == 0);
 	sl_peers_close(peers);
 }
 
@@ -86,6 +113,7 @@ int main(void)
 		cmocka_unit_test(strangers_are_bounded_and_acquaintances_stay),
 		cmocka_unit_test(a_full_table_ignores_newcomers),
 		cmocka_unit_test(flagged_peers_are_listed_once_in_order),
+		cmocka_unit_test(a_peer_has_one_key),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

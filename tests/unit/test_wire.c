@@ -349,10 +349,12 @@ static void sizes_of_headers_are_bounded(void **state)
 {
 	uint8_t header[SL_WIRE_HEADER_MAX + 1] = {0};
 	struct sl_frame got;
+	struct sl_fail fail;
 
 	(void)state;
 	assert_int_equal(decode(header, 0, (struct sl_bytes){0}, &got, NULL), SL_ERR_PROTOCOL);
-	assert_int_equal(decode(header, sizeof header, (struct sl_bytes){0}, &got, NULL), SL_ERR_PROTOCOL);
+	assert_int_equal(decode(header, sizeof header, (struct sl_bytes){0}, &got, &fail), SL_ERR_PROTOCOL);
+	assert_non_null(strstr(fail.text, "1 to 4096")); /* before a byte of it is read */
 }
 
 /* ---- values */
@@ -389,6 +391,8 @@ static void values_out_of_range_are_refused_by_name(void **state)
 	expect_refused(&f, "precision");
 	f = sample(SL_FRAME_HELLO), f.u.hello.optimizer = SL_WIRE_OPTIMIZERS;
 	expect_refused(&f, "optimizer");
+	f = sample(SL_FRAME_HELLO), f.u.hello.n_held = SL_WIRE_HELD_MAX + 1; /* steps that it has no place for */
+	expect_refused(&f, "held");
 	f = sample(SL_FRAME_HELLO), f.u.hello.beta1 = NAN;
 	expect_refused(&f, "beta1");
 	f = sample(SL_FRAME_HELLO), f.u.hello.beta2 = INFINITY;
@@ -403,6 +407,7 @@ static void values_out_of_range_are_refused_by_name(void **state)
 
 static void parts_stay_inside_their_run(void **state)
 {
+	static uint8_t too_long[SL_WIRE_PART_MAX + 1];
 	struct sl_frame f;
 
 	(void)state;
@@ -411,6 +416,9 @@ static void parts_stay_inside_their_run(void **state)
 	f = sample(SL_FRAME_PART), f.u.part.total = f.u.part.offset + f.payload.len - 1;
 	expect_refused(&f, "end of its run");
 	f = sample(SL_FRAME_PART), f.payload.len = 0;
+	expect_refused(&f, "length");
+	f = sample(SL_FRAME_PART), f.payload = (struct sl_bytes){too_long, sizeof too_long};
+	f.u.part.offset = 0, f.u.part.total = sizeof too_long, f.u.part.xxh3 = sl_wire_hash(f.payload);
 	expect_refused(&f, "length");
 	f = sample(SL_FRAME_PART), f.payload.len -= 1;
 	expect_refused(&f, "corrupt part");

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 #include <zmq.h>
 
+#include "common/link/wire.h"
 #include "common/link/zsocket.h"
 
 enum { FD_MAX = 256, WAIT_MS = 5000 };
@@ -79,10 +80,43 @@ static void both_ends_of_a_connection_keep_little_unsent(void **state)
 	zmq_ctx_term(of_server);
 }
 
+static int64_t option(void *socket, int name, size_t len)
+{
+	int64_t wide = 0;
+	int narrow = 0;
+
+	assert_int_equal(zmq_getsockopt(socket, name, len == sizeof wide ? (void *)&wide : &narrow, &len), 0);
+	return len == sizeof wide ? wide : narrow;
+}
+
+/* What bounds memory and waiting is of no consequence in any other test. */
+static void sockets_are_bounded(void **state)
+{
+	const struct sl_transport_conf conf = {.part_bytes = 1000, .hwm = 7};
+	struct sl_fail fail;
+
+	(void)state;
+	for (int bound = 0; bound < 2; bound++) {
+		void *socket, *context = context_with(&socket, bound ? ZMQ_ROUTER : ZMQ_DEALER);
+
+		assert_int_equal(sl_zsocket_options(socket, bound, &conf, &fail), SL_OK);
+		assert_int_equal(option(socket, ZMQ_SNDHWM, sizeof(int)), 7);
+		assert_int_equal(option(socket, ZMQ_RCVHWM, sizeof(int)), 7);
+		assert_int_equal(option(socket, ZMQ_MAXMSGSIZE, sizeof(int64_t)), 1000 + SL_WIRE_HEADER_MAX);
+		assert_int_equal(option(socket, ZMQ_LINGER, sizeof(int)), 0);
+		assert_int_equal(option(socket, ZMQ_HANDSHAKE_IVL, sizeof(int)), 8000);
+		assert_int_equal(option(socket, ZMQ_TCP_KEEPALIVE, sizeof(int)), 1);
+		assert_int_equal(option(socket, ZMQ_IMMEDIATE, sizeof(int)), !bound);
+		zmq_close(socket);
+		zmq_ctx_term(context);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_ends_of_a_connection_keep_little_unsent),
+		cmocka_unit_test(sockets_are_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
