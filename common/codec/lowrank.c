@@ -265,10 +265,10 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	l->y = y;
 	l->nonfinite = false;
 	sl_pool_run(l->env.pool, xs->dim[0], factor_sample, l);
+	if (l->save != NULL)
+		l->save->pending_rows = l->nonfinite ? 0 : xs->dim[0];
 	if (l->nonfinite)
 		return SL_ERR_NONFINITE;
-	if (l->save != NULL)
-		l->save->pending_rows = xs->dim[0];
 	shape(l->env.arg, xs, ys);
 	return SL_OK;
 }

@@ -139,8 +139,9 @@ static void statistics(void **state)
 	for (int s = 0; s < SIZES; s++) {
 		int64_t n = sizes[s];
 		float *x = at_end(0, (size_t)n * 4), lo[2][70], hi[2][70];
-		struct sl_range a = SL_RANGE_EMPTY, b = SL_RANGE_EMPTY;
-		uint32_t top[2] = {0};
+		/* what was there before counts, too: nothing, or more than comes */
+		uint32_t before = s % 2 ? sl_magnitude(1e30f) : 0, top[2] = {before, before};
+		struct sl_range a = s % 2 ? (struct sl_range){-1e30f, 1e30f, before} : SL_RANGE_EMPTY, b = a;
 		double sum[2];
 
 		values(x, n);
@@ -222,8 +223,14 @@ static void affine_codes(void **state)
 			affine = n == 0 ? sl_affine_of(0, 0, most) : sl_affine_of(range.min, range.max, most);
 			for (int64_t i = 0; i < 6 * n; i++)
 				cols[i] = parts[i / n];
+			if (n > 0) { /* the highest code, drawn upwards: it stays that */
+				x[n - 1] = range.max;
+				rnd[n - 1] = UINT16_MAX;
+			}
 			for (int r = 0; r < 2; r++) {
 				plain->quantize(x, n, &affine, r ? rnd : NULL, most, a);
+				if (n > 0 && range.max > range.min)
+					assert_int_equal(a[n - 1], most);
 				fast->quantize(x, n, &affine, r ? rnd : NULL, most, b);
 				same(a, b, (size_t)n * 2, "quantize", n);
 				plain->dequantize(a, n, &affine, y);
@@ -256,7 +263,13 @@ static void signs_and_levels(void **state)
 			uint16_t q = (uint16_t)((1 << bits) - 1 - (bits > 3));
 			struct sl_affine affine = sl_affine_of_scale(4.5f, q);
 
+			if (n > 0) {
+				x[n - 1] = 4.5f;
+				rnd[n - 1] = UINT16_MAX;
+			}
 			plain->levels(x, n, &affine, rnd, bits, q, a);
+			if (n > 0)
+				assert_int_equal(a[n - 1], q);
 			fast->levels(x, n, &affine, rnd, bits, q, b);
 			same(a, b, (size_t)n * 2, "levels", n);
 			plain->unlevels(a, n, &affine, bits, y);
@@ -428,6 +441,31 @@ static void places(void **state)
 	}
 }
 
+/* Runs that end where they wrap, among them; none is drawn from `wrap` on. */
+static void drawn_places(void **state)
+{
+	(void)state;
+	for (int s = 0; s < SIZES; s++) {
+		int64_t n = sizes[s];
+		uint32_t *random = at_end(0, (size_t)n * 4), *a = at_end(1, (size_t)n * 4),
+			 *b = at_end(2, (size_t)n * 4);
+
+		for (int64_t i = 0; i < n; i++)
+			random[i] = word((uint32_t)i + 7);
+		for (int length = 1; length <= 9; length += 4) { /* of a run */
+			uint64_t step = ((uint64_t)length << 32) + (length > 1 ? 0x12345678u : 0);
+			uint32_t wrap = (uint32_t)((uint64_t)n * step >> 32);
+			uint64_t at = (wrap / 2 * UINT64_C(0x100000000)) + (length > 1 ? 0x9abcdef0u : 0);
+
+			plain->draw(at, step, random, n, wrap, a);
+			fast->draw(at, step, random, n, wrap, b);
+			same(a, b, (size_t)n * 4, "draw", n);
+			for (int64_t i = 0; i < n; i++)
+				assert_true(a[i] < wrap);
+		}
+	}
+}
+
 static void products(void **state)
 {
 	static const int64_t ms[] = {1, 5, 16, 17, 49, 100}, cs[] = {1, 7, 16, 31, 32, 33, 48, 100};
@@ -537,6 +575,7 @@ int main(void)
 		EVERY_LEVEL(packed_bits),
 		EVERY_LEVEL(halves),
 		EVERY_LEVEL(places),
+		EVERY_LEVEL(drawn_places),
 		EVERY_LEVEL(products),
 		EVERY_LEVEL(interpolation),
 		EVERY_LEVEL(cells),

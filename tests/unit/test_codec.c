@@ -137,6 +137,79 @@ static void feedback_returns_what_was_lost(void **state)
 	sl_codec_close(c);
 }
 
+/* Encodes the same tensor with both, `b` in changing slots; the same bytes. */
+static void assert_same_bytes(struct sl_codec *a, struct sl_codec *b, uint64_t step, bool training, const float *x,
+			      struct sl_shape s)
+{
+	struct sl_codec_call call = {.step = step, .chunk = 1, .training = training};
+	uint8_t *one, *two;
+	size_t len, other;
+
+	assert_int_equal(codec_encode(a, &call, x, s, &one, &len), SL_OK);
+	call.slot = (int)(step % 2);
+	assert_int_equal(codec_encode(b, &call, x, s, &two, &other), SL_OK);
+	assert_int_equal(len, other);
+	assert_memory_equal(one, two, len);
+	free(one);
+	free(two);
+}
+
+static const char *const with_state[] = {"topk:0.1,ef=true", "lowrank:1,warm=true"};
+
+/* It does as a codec does that has never seen a step, and leaves nothing behind. State is a chunk's, not a slot's. */
+static void evaluation_neither_takes_nor_leaves_state(void **state)
+{
+	struct sl_shape s = sl_shape4(2, 5, 5, 4);
+	float x[200], y[200];
+	(void)state;
+
+	codec_fill(x, 200, RANDOM);
+	codec_fill(y, 200, RELU);
+	for (int i = 0; i < 2; i++) {
+		struct sl_codec *a = codec_open(with_state[i], s, NULL, SL_DIR_HEAD_ACT, NULL),
+				*b = codec_open(with_state[i], s, NULL, SL_DIR_HEAD_ACT, NULL),
+				*fresh = codec_open(with_state[i], s, NULL, SL_DIR_HEAD_ACT, NULL);
+
+		for (uint64_t step = 0; step < 3; step++) {
+			assert_same_bytes(a, b, step, true, x, s);
+			sl_codec_commit(a);
+			sl_codec_commit(b);
+			assert_same_bytes(a, fresh, step, false, y, s);
+			sl_codec_commit(a);
+		}
+		sl_codec_close(a);
+		sl_codec_close(b);
+		sl_codec_close(fresh);
+	}
+}
+
+/* Whatever was encoded there before in the same step. */
+static void an_encoding_that_fails_leaves_nothing_to_commit(void **state)
+{
+	struct sl_shape s = sl_shape4(2, 5, 5, 4);
+	const struct sl_codec_call call = {.chunk = 1, .training = true};
+	float x[200], bad[200];
+	(void)state;
+
+	codec_fill(x, 200, RANDOM);
+	memcpy(bad, x, sizeof bad);
+	bad[150] = NAN;
+	for (int i = 0; i < 2; i++) {
+		struct sl_codec *a = codec_open(with_state[i], s, NULL, SL_DIR_HEAD_ACT, NULL),
+				*fresh = codec_open(with_state[i], s, NULL, SL_DIR_HEAD_ACT, NULL);
+		uint8_t *bytes;
+		size_t len;
+
+		assert_int_equal(codec_encode(a, &call, x, s, &bytes, &len), SL_OK);
+		free(bytes);
+		assert_int_equal(codec_encode(a, &call, bad, s, &bytes, &len), SL_ERR_NONFINITE);
+		sl_codec_commit(a);
+		assert_same_bytes(a, fresh, 1, true, x, s);
+		sl_codec_close(a);
+		sl_codec_close(fresh);
+	}
+}
+
 static enum sl_err own_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
 {
 	(void)be;
@@ -257,6 +330,8 @@ int main(void)
 		cmocka_unit_test(wrong_frames_are_refused),
 		cmocka_unit_test(a_short_buffer_is_a_limit),
 		cmocka_unit_test(feedback_returns_what_was_lost),
+		cmocka_unit_test(evaluation_neither_takes_nor_leaves_state),
+		cmocka_unit_test(an_encoding_that_fails_leaves_nothing_to_commit),
 		cmocka_unit_test(a_backend_may_bring_its_own_stages),
 		cmocka_unit_test(threads_do_not_change_bytes),
 	};

@@ -159,27 +159,63 @@ static void ranges_must_be_finite_and_in_order(void **state)
 	}
 }
 
+/* Of the bits that the last byte has to spare, from seven down to one, none may be set. */
+static void bits_behind_the_last_code_are_refused(void **state)
+{
+	static const char *const packed[] = {"quant:3", "qsgd:3", "sortquant:2+1"};
+	float x[8] = {1, 2, -3, 4, 5, -6, 7, 8}, back[8];
+	(void)state;
+
+	for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++) {
+		for (int64_t n = 1; n < 8; n++) {
+			struct sl_shape s = sl_shape2(1, n);
+			struct sl_codec *c = codec_open(packed[i], s, NULL, SL_DIR_HEAD_ACT, NULL);
+			uint8_t *bytes, was;
+			size_t len;
+
+			assert_int_equal(codec_encode(c, &codec_call0, x, s, &bytes, &len), SL_OK);
+			was = bytes[len - 1];
+			for (int bit = (int)(3 * n % 8); bit < 8; bit++) {
+				bytes[len - 1] = (uint8_t)(was | 1 << bit);
+				if (codec_decode(c, &codec_call0, bytes, len, s, back) != SL_ERR_PAYLOAD)
+					fail_msg("%s: bit %d behind %d codes", packed[i], bit, (int)n);
+			}
+			free(bytes);
+			sl_codec_close(c);
+		}
+	}
+}
+
 static void levels_and_scales_must_fit(void **state)
 {
 	static const float bad[] = {NAN, INFINITY, -1, -0.0f};
-	struct sl_codec *c = codec_open("qsgd:10", shape(), NULL, SL_DIR_HEAD_ACT, NULL);
-	size_t len;
-	uint8_t *bytes = honest(c, &len), was[4];
+	static const struct {
+		const char *spec;
+		uint8_t above, most; /* last bytes */
+	} cases[] = {
+		{"qsgd:10", 0x0b << 3, 0x0a << 3}, /* sign and four bits of level, 11 of 10 */
+		{"qsgd:6", 0x76, 0x66},            /* two of sign and three bits, 7 of 6: the last that three hold */
+	};
 	(void)state;
 
-	memcpy(was, bytes + 16, 4);
-	for (int i = 0; i < 4; i++) {
-		memcpy(bytes + 16, &bad[i], 4);
+	for (size_t s = 0; s < sizeof cases / sizeof cases[0]; s++) {
+		struct sl_codec *c = codec_open(cases[s].spec, shape(), NULL, SL_DIR_HEAD_ACT, NULL);
+		size_t len;
+		uint8_t *bytes = honest(c, &len), was[4];
+
+		memcpy(was, bytes + 16, 4);
+		for (int i = 0; i < 4; i++) {
+			memcpy(bytes + 16, &bad[i], 4);
+			assert_int_equal(attack(c, bytes, len), SL_ERR_PAYLOAD);
+		}
+		memcpy(bytes + 16, was, 4);
+		bytes[len - 1] = cases[s].above;
 		assert_int_equal(attack(c, bytes, len), SL_ERR_PAYLOAD);
+		bytes[len - 1] = cases[s].most;
+		assert_int_equal(attack(c, bytes, len), SL_OK);
+		free(bytes);
+		sl_codec_close(c);
 	}
-	memcpy(bytes + 16, was, 4);
-	/* the last element: sign and four bits of level, 11 of 10 */
-	bytes[len - 1] = 0x0b << 3;
-	assert_int_equal(attack(c, bytes, len), SL_ERR_PAYLOAD);
-	bytes[len - 1] = 0x0a << 3;
-	assert_int_equal(attack(c, bytes, len), SL_OK);
-	free(bytes);
-	sl_codec_close(c);
 }
 
 /* header 16, table of parts 8 {values, side bytes}, values, side: table of blocks, blocks */
@@ -258,6 +294,44 @@ static void zstd_bombs_do_not_go_off(void **state)
 	sl_codec_close(c);
 }
 
+static void refused_with(struct sl_codec *c, const uint8_t *bytes, size_t len, const char *why)
+{
+	float x[N];
+	struct sl_tensor t = {.dtype = SL_F32, .shape = shape(), .data = x};
+	struct sl_fail fail = {0};
+
+	assert_int_equal(sl_codec_decode(c, &codec_call0, (struct sl_bytes){bytes, len}, &t, &fail), SL_ERR_PAYLOAD);
+	if (strstr(fail.text, why) == NULL)
+		fail_msg("'%s', not '%s'", fail.text, why);
+}
+
+/* Nothing is read in front of a payload, or written behind the memory for what zstd unpacks: what would, is seen. */
+static void sizes_are_those_that_fit(void **state)
+{
+	struct sl_codec *c = codec_open("cells:3|topk:0.2|f16", shape(), NULL, SL_DIR_HEAD_ACT, NULL);
+	size_t len, most;
+	uint8_t *bytes = honest(c, &len), *body, packed[4096];
+	(void)state;
+
+	/* of two stages with side bytes: each fits, both together are a byte too many */
+	sl_put_u32(bytes + 28, (uint32_t)(len - 32 - sl_get_u32(bytes + 20) + 1));
+	refused_with(c, bytes, len, "side bytes of topk pass the end");
+	free(bytes);
+	sl_codec_close(c);
+
+	c = codec_open("quant:4|zstd", shape(), NULL, SL_DIR_HEAD_ACT, NULL);
+	bytes = honest(c, &len);
+	most = 8 + N / 2;
+	body = calloc(1, most + 1);
+	memcpy(packed, bytes, SL_FRAME_BYTES);
+	sl_put_u32(packed + SL_FRAME_BYTES, (uint32_t)most + 1);
+	len = ZSTD_compress(packed + SL_FRAME_BYTES + 4, sizeof packed - SL_FRAME_BYTES - 4, body, most + 1, 3);
+	refused_with(c, packed, SL_FRAME_BYTES + 4 + len, "declared size is missing or above");
+	free(body);
+	free(bytes);
+	sl_codec_close(c);
+}
+
 static void a_gradient_without_its_activation_is_refused(void **state)
 {
 	struct sl_codec *act = codec_open("topk:0.1", shape(), NULL, SL_DIR_HEAD_ACT, NULL);
@@ -292,9 +366,11 @@ int main(void)
 		cmocka_unit_test(every_changed_byte_is_survived),
 		cmocka_unit_test(random_bytes_are_survived),
 		cmocka_unit_test(ranges_must_be_finite_and_in_order),
+		cmocka_unit_test(bits_behind_the_last_code_are_refused),
 		cmocka_unit_test(levels_and_scales_must_fit),
 		cmocka_unit_test(places_beyond_the_tensor_are_refused),
 		cmocka_unit_test(zstd_bombs_do_not_go_off),
+		cmocka_unit_test(sizes_are_those_that_fit),
 		cmocka_unit_test(a_gradient_without_its_activation_is_refused),
 	};
 

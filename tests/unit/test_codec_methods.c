@@ -86,6 +86,34 @@ static void every_kind_of_tensor_comes_back_finite(void **state)
 	}
 }
 
+/* Around the ends of tiles and blocks: what lies behind a tensor is NaN, and is neither read nor written. */
+static void what_lies_behind_is_left_alone(void **state)
+{
+	static const int64_t sizes[] = {SL_CODEC_TILE - 1,  SL_CODEC_TILE,  SL_CODEC_TILE + 1,
+					SL_CODEC_BLOCK - 1, SL_CODEC_BLOCK, SL_CODEC_BLOCK + 1};
+	enum { BEHIND = 16, MOST = SL_CODEC_BLOCK + 1 + BEHIND };
+	float *x = malloc(MOST * sizeof *x), *back = malloc(MOST * sizeof *back);
+	(void)state;
+
+	for (int i = 0; i < SPECS; i++) {
+		for (int s = 0; s < 6; s++) {
+			int64_t n = sizes[s];
+
+			if (strstr(all_specs[i], "lowrank:2")) /* of one channel */
+				continue;
+			codec_fill(x, n, RANDOM);
+			for (int64_t e = n; e < n + BEHIND; e++)
+				x[e] = NAN;
+			memcpy(back, x, (size_t)(n + BEHIND) * sizeof *back);
+			codec_round_trip(all_specs[i], sl_shape4(1, n, 1, 1), x, back);
+			if (memcmp(back + n, x + n, BEHIND * sizeof *back) != 0)
+				fail_msg("%s writes behind %d elements", all_specs[i], (int)n);
+		}
+	}
+	free(x);
+	free(back);
+}
+
 static void nonfinite_is_refused_by_all_but_none(void **state)
 {
 	static const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -220,6 +248,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_kind_of_tensor_comes_back_finite),
+		cmocka_unit_test(what_lies_behind_is_left_alone),
 		cmocka_unit_test(nonfinite_is_refused_by_all_but_none),
 		cmocka_unit_test(threads_and_slots_do_not_change_bytes),
 		cmocka_unit_test(ratios_are_the_arithmetic),

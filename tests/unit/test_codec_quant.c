@@ -113,6 +113,29 @@ static void quant_brings_zero_back(void **state)
 	}
 }
 
+/* Zero next to an end of the range: its code is the first but one, or the last but one. */
+static void quant_brings_zero_back_near_an_end(void **state)
+{
+	const float near[] = {-0.9f, 0, 254}, far[] = {-254, 0, 0.9f};
+	float back[3];
+	(void)state;
+
+	codec_round_trip("quant:8", sl_shape2(1, 3), near, back);
+	assert_true(back[1] == 0 && back[0] == -1 && back[2] == 254);
+	codec_round_trip("quant:8", sl_shape2(1, 3), far, back);
+	assert_true(back[1] == 0 && back[0] == -254 && back[2] == 1);
+}
+
+static void quant_takes_the_smallest_range_there_is(void **state)
+{
+	const float x[] = {0, FLT_TRUE_MIN, FLT_TRUE_MIN, 0};
+	float back[4];
+	(void)state;
+
+	codec_round_trip("quant:16", sl_shape2(1, 4), x, back);
+	assert_memory_equal(back, x, sizeof x);
+}
+
 static void quant_keeps_half_a_step(void **state)
 {
 	static const char *const per[] = {"", ",per=sample", ",per=channel", ",block=64"};
@@ -156,6 +179,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(quant_keeps_half_a_step),
 		cmocka_unit_test(quant_brings_zero_back),
+		cmocka_unit_test(quant_brings_zero_back_near_an_end),
+		cmocka_unit_test(quant_takes_the_smallest_range_there_is),
 		cmocka_unit_test(stochastic_rounding_is_unbiased),
 	};
 
