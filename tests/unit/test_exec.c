@@ -8,6 +8,8 @@
 #include <math.h>
 
 #include "common/base/pool.h"
+#include "common/base/rng.h"
+#include "common/nn/weights.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/small_net.h"
 
@@ -281,6 +283,56 @@ static enum sl_err count_alloc(struct sl_backend *be, size_t bytes, void **out, 
 	return real_alloc(be, bytes, out, fail);
 }
 
+/* What is dropped is a matter of seed, step, chunk, op and element: it differs from chunk to chunk and step to step. */
+static void dropout_is_drawn_for_every_step_and_chunk(void **state)
+{
+	static const struct sl_exec_call calls[] = {{0, 3, 0, true}, {1, 3, 0, true}, {0, 3, 1, true}, {1, 3, 1, true}};
+	struct sl_plan_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.5},
+				    .cut = {.head_end = "features.17", .tail_begin = "classifier.1"},
+				    .batch = SMALL_BATCH,
+				    .chunks = 2,
+				    .seed = 11};
+	const struct sl_plan_segment *s;
+	struct sl_backend be;
+	struct sl_exec *e;
+	struct sl_plan *plan;
+	struct sl_fail fail;
+	float *range;
+
+	(void)state;
+	assert_int_equal(sl_cpu_backend_open(&be, NULL, &fail), SL_OK);
+	assert_int_equal(sl_plan_open(&plan, &spec, &fail), SL_OK);
+	assert_int_equal(sl_exec_open(&e, plan, SL_MIDDLE, &be, &fail), SL_OK);
+	s = sl_exec_segment(e);
+	assert_int_equal(s->op[s->n_op - 1].op.kind, SL_OP_DROPOUT);
+	range = malloc((size_t)s->weight_count * sizeof *range);
+	sl_weights_init_range(plan->model, s, 3, range);
+	assert_int_equal(sl_exec_set_weights(e, range), SL_OK);
+	for (size_t k = 0; k < sizeof calls / sizeof calls[0]; k++) {
+		const struct sl_exec_call *c = &calls[k];
+		const struct sl_rng_key key = {spec.seed, c->step, (uint16_t)c->slot, s->op[s->n_op - 1].op.stream};
+		struct sl_tensor in = sl_exec_input(e, c->slot, c->rows), out;
+		float *x = in.data;
+		int64_t kept = 0, count;
+
+		for (int64_t i = 0; i < sl_shape_count(&in.shape); i++)
+			x[i] = (float)(i % 11) - 5;
+		assert_int_equal(sl_exec_forward(e, c, NULL), SL_OK);
+		out = sl_exec_output(e, c->slot, c->rows);
+		x = out.data;
+		count = sl_shape_count(&out.shape);
+		for (int64_t i = 0; i < count; i++) {
+			assert_true(x[i] == 0 || sl_rng_unit(sl_rng_u32(&key, (uint64_t)i)) >= 0.5f);
+			kept += x[i] != 0;
+		}
+		assert_true(kept > count / 4);
+	}
+	free(range);
+	sl_exec_close(e);
+	sl_plan_close(plan);
+	be.ops->close(&be);
+}
+
 static void memory_is_known_before_it_is_taken(void **state)
 {
 	struct sl_plan *const plans[2] = {small_plan_open("1:-1", 4),
@@ -327,6 +379,7 @@ int main(void)
 		cmocka_unit_test(running_statistics_change_in_the_commit),
 		cmocka_unit_test(threads_do_not_change_bits),
 		cmocka_unit_test(labels_that_are_none_are_refused),
+		cmocka_unit_test(dropout_is_drawn_for_every_step_and_chunk),
 		cmocka_unit_test(memory_is_known_before_it_is_taken),
 	};
 

@@ -74,7 +74,8 @@ static void a_state_is_all_that_a_step_changes(void **state)
 	small_net_close(&again);
 }
 
-/* Where a weight has fallen off a decaying insert both moments are 0, and elsewhere as they were. */
+/* Where a weight has fallen off a decaying insert both moments are 0, and elsewhere as they were; also where a state
+ * from before the fall is given behind it. */
 static void moments_fall_with_their_weights(void **state)
 {
 	struct small_net n;
@@ -104,6 +105,11 @@ static void moments_fall_with_their_weights(void **state)
 			fallen += gone && before.moment[0][i] != 0 && before.moment[1][i] != 0;
 		}
 		assert_true(fallen > 0);
+		assert_int_equal(sl_exec_state_give(&before, e), SL_OK);
+		assert_int_equal(sl_exec_state_take(&before, e), SL_OK);
+		for (int k = 0; k < 2; k++)
+			assert_memory_equal(before.moment[k], after.moment[k],
+					    (size_t)after.trainable_count * sizeof(float));
 		sl_exec_state_close(&before);
 		sl_exec_state_close(&after);
 	}
