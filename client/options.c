@@ -95,8 +95,10 @@ int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_cl
 	if (sl_conf_client_load(conf, o->config, o->set, o->n_set, &fail) != SL_OK)
 		return sl_command_failed(&fail);
 	sl_log_set_level(conf->log.level);
-	if (o->print_config)
-		return sl_err_exit_status(sl_conf_client_print(conf, stdout));
+	if (o->print_config) {
+		(void)!sl_conf_client_print(conf, stdout); /* sl_command_run looks at stdout */
+		return 0;
+	}
 	if (!o->check_config)
 		return -1;
 	err = check_all(o, uses, conf, &setup, &fail);

@@ -1,6 +1,10 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/failpoint.h"
 #include "common/base/nearest.h"
@@ -38,15 +42,39 @@ static int run(const char *program, const struct sl_command *commands, const cha
 	return sl_err_exit_status(SL_ERR_USAGE);
 }
 
-int sl_command_run(const char *program, const char *build, const char *computes_with, const struct sl_command *commands,
-		   int argc, char **argv)
+/* Where the caller has closed one of these, the next file that is opened would be it, and lines of the log would land
+ * in log.jsonl or in a checkpoint. */
+static void open_closed_streams(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR); /* children inherit it as they would the stream */
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd > STDERR_FILENO)
+		close(fd);
+}
+
+/* A result that a full disk has swallowed is no success. A reader that has gone (`| head`) wanted no more. */
+static int said(const char *program, int status)
+{
+	struct pollfd out = {.fd = STDOUT_FILENO};
+	int why = fflush(stdout) == 0 ? 0 : errno;
+
+	if ((!why && !ferror(stdout)) || status)
+		return status;
+	if (poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)))
+		return status;
+	fprintf(stderr, "%s: stdout could not be written whole%s%s\n", program, why ? ": " : "",
+		why ? strerror(why) : "");
+	return sl_err_exit_status(SL_ERR_IO);
+}
+
+static int choose(const char *program, const char *build, const char *computes_with, const struct sl_command *commands,
+		  int argc, char **argv)
 {
 	char help[] = "--help", *ask[] = {help, NULL};
-	int status = SL_FAILPOINT_MAIN(argc, argv);
 
-	if (status >= 0)
-		return status;
-	signal(SIGPIPE, SIG_IGN);
 	if (argc < 2) {
 		print_help(stderr, program, commands);
 		return sl_err_exit_status(SL_ERR_USAGE);
@@ -62,4 +90,17 @@ int sl_command_run(const char *program, const char *build, const char *computes_
 		return 0;
 	}
 	return run(program, commands, argv[1], argc - 2, argv + 2);
+}
+
+int sl_command_run(const char *program, const char *build, const char *computes_with, const struct sl_command *commands,
+		   int argc, char **argv)
+{
+	int status;
+
+	open_closed_streams();
+	status = SL_FAILPOINT_MAIN(argc, argv);
+	if (status >= 0)
+		return status;
+	signal(SIGPIPE, SIG_IGN);
+	return said(program, choose(program, build, computes_with, commands, argc, argv));
 }

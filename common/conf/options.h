@@ -54,7 +54,8 @@ struct sl_command {
 };
 
 /* The main of a program: its sub-commands, --help, help COMMAND and --version, which says of which commit this build
- * is, and what it computes with. */
+ * is, and what it computes with. Streams that are closed become /dev/null; a command that succeeds and whose stdout
+ * could not be written, though somebody reads it, ends with IO's status. */
 int sl_command_run(const char *program, const char *build, const char *computes_with, const struct sl_command *commands,
 		   int argc, char **argv);
 
