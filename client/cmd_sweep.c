@@ -14,7 +14,8 @@ static const char *const usage[] = {
 	"A row is a section: name, and what it changes of the config: codec (one, or one by tensor), insert (none: "
 	"without the config's), chunks, and in `set` a list of any other keys, as --set takes them: "
 	"{name: adamw, set: [train.optimizer.kind=adamw, train.optimizer.lr=0.001]}. Rows of one name and different "
-	"chunks make one line of a picture. A row that fails is marked and passed over; the exit status is then 69.",
+	"chunks make one line of a picture. A row that fails is marked and passed over; the exit status is then 69. "
+	"--check-config tries keys and codecs of every row, and trains none.",
 	"What a row says goes to DIR/row-NN/stderr.log; `splitc status` shows how far it is. A list to begin with is "
 	"configs/sweep.yaml.",
 	NULL,
@@ -54,6 +55,7 @@ static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_sweep_
 {
 	const char *out_dir = o->out ? o->out : "sweep";
 	enum sl_err err = SL_OK;
+	bool pictures;
 	int done = 0;
 
 	for (int i = 0; i < n && !err; i++) /* no row is found wrong after hours of others */
@@ -73,9 +75,21 @@ static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_sweep_
 		err = sl_sweep_write_csv(row, result, done, out_dir, fail);
 	}
 	if (!err)
-		err = sl_sweep_plot(row, result, done, out_dir, fail);
+		err = sl_sweep_plot(row, result, done, out_dir, &pictures, fail);
 	if (!err)
-		printf("sweep.csv, pictures and their scripts are in %s\n", out_dir);
+		printf("sweep.csv, %s are in %s\n", pictures ? "pictures and their scripts" : "scripts for pictures",
+		       out_dir);
+	return err;
+}
+
+static enum sl_err check(const struct sl_options *o, const struct sl_conf_sweep_row *row, int n, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < n && !err; i++)
+		err = sl_sweep_check(o, &row[i], fail);
+	if (!err)
+		printf("%s: ok, %d row%s\n", o->codecs, n, n == 1 ? "" : "s");
 	return err;
 }
 
@@ -90,18 +104,19 @@ int splitc_sweep(int argc, char **argv)
 	int n = 0, failed = 0;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_LOCAL | SL_OPT_SWEEP, 1);
 
-	if (status < 0)
-		status = sl_options_load(&o, SL_USES_FOR_TRAINING, &conf);
-	if (status < 0 && !o.codecs)
-		status = sl_options_missing(&o, "--codecs LIST.yaml");
 	if (status >= 0)
 		return status;
+	status = sl_options_load(&o, SL_USES_FOR_TRAINING, &conf);
+	if (status > 0 || (status == 0 && !o.check_config))
+		return status;
+	if (!o.codecs)
+		return sl_options_missing(&o, "--codecs LIST.yaml");
 	row = calloc(SL_SWEEP_MAX_ROWS, sizeof *row);
 	result = calloc(SL_SWEEP_MAX_ROWS, sizeof *result);
 	err = row && result ? sl_conf_load_list(&sl_conf_sweep_schema, row, SL_SWEEP_MAX_ROWS, &n, o.codecs, &fail)
 			    : sl_fail_set(&fail, SL_ERR_NOMEM, "no memory for the rows");
 	if (!err)
-		err = sweep(&o, row, result, n, &failed, &fail);
+		err = o.check_config ? check(&o, row, n, &fail) : sweep(&o, row, result, n, &failed, &fail);
 	free(row);
 	free(result);
 	if (err)

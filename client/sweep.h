@@ -22,6 +22,9 @@ struct sl_sweep_result {
  * such run. */
 enum sl_err sl_sweep_begin(struct sl_sweep_result *result, const struct sl_options *o,
 			   const struct sl_conf_sweep_row *row, struct sl_fail *fail) SL_MUST_CHECK;
+/* For --check-config: the config with all that the row changes is one, with codecs that fit its cut. CONFIG, DATA … */
+enum sl_err sl_sweep_check(const struct sl_options *o, const struct sl_conf_sweep_row *row,
+			   struct sl_fail *fail) SL_MUST_CHECK;
 /* Runs it in a process of its own; its log goes to out_dir/row-NN/. Fills what remains in any case. */
 void sl_sweep_run(struct sl_sweep_result *result, const struct sl_options *o, const struct sl_conf_sweep_row *row,
 		  int number, const char *out_dir);
@@ -29,9 +32,9 @@ void sl_sweep_run(struct sl_sweep_result *result, const struct sl_options *o, co
 /* out_dir/sweep.csv, a line per row that has been run, with a header. */
 enum sl_err sl_sweep_write_csv(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n,
 			       const char *out_dir, struct sl_fail *fail) SL_MUST_CHECK;
-/* Gnuplot scripts that hold their data, and the PNG pictures where gnuplot is installed: rate against accuracy; time,
- * computation, average and peak bandwidth by number of chunks, a line per name. */
+/* Gnuplot scripts that hold their data, and the PNG pictures where gnuplot is installed (*pictures): rate against
+ * accuracy; time, computation, average and peak bandwidth by number of chunks, a line per name. */
 enum sl_err sl_sweep_plot(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n,
-			  const char *out_dir, struct sl_fail *fail) SL_MUST_CHECK;
+			  const char *out_dir, bool *pictures, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -175,12 +175,13 @@ static enum sl_err plot_one(const struct by_chunks *by, const struct sl_conf_swe
 }
 
 enum sl_err sl_sweep_plot(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n,
-			  const char *out_dir, struct sl_fail *fail)
+			  const char *out_dir, bool *pictures, struct sl_fail *fail)
 {
-	bool gnuplot = true;
-	enum sl_err err = plot_one(NULL, row, result, n, out_dir, &gnuplot, fail);
+	enum sl_err err;
 
+	*pictures = true;
+	err = plot_one(NULL, row, result, n, out_dir, pictures, fail);
 	for (int i = 0; i < N_BY_CHUNKS && !err; i++)
-		err = plot_one(&by_chunks[i], row, result, n, out_dir, &gnuplot, fail);
+		err = plot_one(&by_chunks[i], row, result, n, out_dir, pictures, fail);
 	return err;
 }

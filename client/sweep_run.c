@@ -129,6 +129,30 @@ enum sl_err sl_sweep_begin(struct sl_sweep_result *r, const struct sl_options *o
 	return SL_OK;
 }
 
+enum sl_err sl_sweep_check(const struct sl_options *o, const struct sl_conf_sweep_row *row, struct sl_fail *fail)
+{
+	const char *set[SL_CHILD_ARGS];
+	struct sl_setup setup = {0};
+	struct sl_conf_client conf;
+	struct sl_child child;
+	struct sl_fail why;
+	enum sl_err err;
+	int n = 0;
+
+	sl_child_open(&child, o);
+	add_settings(&child, row, "");
+	for (int i = 0; i + 1 < child.n_arg; i++)
+		if (strcmp(child.arg[i], "--set") == 0)
+			set[n++] = child.arg[++i];
+	err = child.overflow ? sl_fail_set(&why, SL_ERR_LIMIT, "too many or too long settings")
+			     : sl_conf_client_load(&conf, o->config, set, n, &why);
+	if (!err)
+		err = sl_setup_plan(&setup, &conf, &why);
+	sl_setup_close(&setup);
+	return err ? sl_fail_set(fail, err, "%s, row \"%s\": %.*s", o->codecs, row->name, SL_FAIL_TEXT / 2, why.text)
+		   : SL_OK;
+}
+
 void sl_sweep_run(struct sl_sweep_result *r, const struct sl_options *o, const struct sl_conf_sweep_row *row, int n,
 		  const char *out_dir)
 {

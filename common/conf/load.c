@@ -338,6 +338,11 @@ static enum sl_err load_yaml(struct loader *l, const char *text, size_t len, enu
 	if (!yaml_parser_initialize(&l->parser))
 		return sl_fail_set(l->fail, SL_ERR_NOMEM, "%s: no memory for the YAML parser", l->name);
 	yaml_parser_set_encoding(&l->parser, YAML_UTF8_ENCODING);
+	if (len >= 3 &&
+	    memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* some editors' mark; libyaml would indent line 1 by it */
+		text += 3;
+		len -= 3;
+	}
 	yaml_parser_set_input_string(&l->parser, (const unsigned char *)text, len);
 	err = load(l);
 	if (l->have_event)
@@ -529,6 +534,8 @@ static enum sl_err load_rows(struct loader *l)
 		return fail_at(l, l->event.start_mark, "the file must be a list of rows, got %s", kind_of(&l->event));
 	while (!err && (err = next_event(l)) == SL_OK && l->event.type != YAML_SEQUENCE_END_EVENT)
 		err = load_row(l);
+	if (!err && !l->n_row)
+		return fail_at(l, l->event.start_mark, "the list has no rows");
 	return err ? err : load_end(l);
 }
 

@@ -148,6 +148,8 @@ int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes
 enum sl_err sl_options_whom(const struct sl_options *o, const struct sl_conf_schema *schema, void *conf,
 			    const char *text, struct sl_fail *fail)
 {
+	if (o->json && o->prometheus)
+		return sl_fail_set(fail, SL_ERR_USAGE, "%s: --json or --prometheus, not both", o->command);
 	if (o->control)
 		return SL_OK;
 	return o->config ? sl_conf_load(schema, conf, o->config, NULL, 0, fail)

@@ -469,9 +469,17 @@ static enum sl_err attach(struct zmq_transport *t, const struct sl_transport_con
 	int rc = t->bound ? SL_FAILPOINT_CALL(SL_FP_LINK_BIND, zmq_bind(t->socket, conf->endpoint))
 			  : SL_FAILPOINT_CALL(SL_FP_LINK_CONNECT, zmq_connect(t->socket, conf->endpoint));
 
+	if (rc < 0 && t->bound && (errno == ENODEV || errno == EADDRNOTAVAIL))
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
+				   "cannot listen on %s: this machine has no such address; an address of its own is "
+				   "right, such as 127.0.0.1, not a name",
+				   conf->endpoint);
 	if (rc < 0)
-		return sl_fail_set(fail, errno == EINVAL ? SL_ERR_CONFIG : SL_ERR_UNAVAILABLE, "cannot %s %s: %s",
-				   t->bound ? "listen on" : "connect to", conf->endpoint, zmq_strerror(errno));
+		return sl_fail_set(fail, errno == EINVAL ? SL_ERR_CONFIG : SL_ERR_UNAVAILABLE, "cannot %s %s: %s%s",
+				   t->bound ? "listen on" : "connect to", conf->endpoint, zmq_strerror(errno),
+				   t->bound && errno == EADDRINUSE
+					   ? ": another server has this port; port 0 takes any that is free"
+					   : "");
 	monitor_readable(t); /* that it listens: before it can have accepted much */
 	return sl_zsocket_endpoint(t->socket, t->endpoint, sizeof t->endpoint, fail);
 }

@@ -315,8 +315,8 @@ void sl_status_table(const struct sl_status *status, int columns_most, FILE *fil
 	print_trouble(file, status);
 	if (status->store_files) {
 		put_bytes(bytes, status->store_bytes);
-		fprintf(file, "store: %" PRId64 " files, %s, the oldest unused for %s\n", status->store_files, bytes,
-			sl_progress_duration(status->store_oldest_s, text));
+		fprintf(file, "store: %" PRId64 " file%s, %s, the oldest unused for %s\n", status->store_files,
+			status->store_files == 1 ? "" : "s", bytes, sl_progress_duration(status->store_oldest_s, text));
 	}
 	if (status->n_session == 0)
 		return;

@@ -181,13 +181,15 @@ train 69 'no answer from tcp://127.0.0.1:9 within 300 ms: is splits running ther
 train 78 'server' server=127.0.0.1:5570
 train 73 'control' control="$tmp/nowhere/splitc.sock"
 expect 69 'nobody answers' "$SPLITC" status "$tmp/good.yaml"
+expect 64 '--json or --prometheus, not both' "$SPLITC" status "$tmp/good.yaml" --json --prometheus
 expect 69 'nobody answers' "$SPLITS" status --control "$tmp/splits.sock"
 serve 78 'must be on loopback' listen=tcp://0.0.0.0:5570
 serve 78 'must be on loopback' listen=tcp://192.168.1.1:5570
+serve 69 'has no such address; an address of its own is right, such as 127.0.0.1, not a name' listen=tcp://localhost:0
 serve 73 'store' store="$tmp/server.yaml/store"
 serve 78 'device' device=gpu
 start_server first
-serve 69 'Address already in use' listen="$endpoint"
+serve 69 'Address already in use: another server has this port' listen="$endpoint"
 for address in 9570 :9570 '*:9570' localhost 127.0.0.1:70000 host.example:9570 tcp://127.0.0.1:9570; do
 	serve 78 '--set metrics: must be ADDRESS:PORT, such as 127.0.0.1:9570' metrics="$address"
 done
@@ -198,6 +200,22 @@ if command -v nvidia-smi >/dev/null && nvidia-smi >/dev/null 2>&1; then
 else
 	serve 69 'cuda' device=cuda:0
 fi
+
+# who speaks to a full disk, to a reader that has gone, or to nobody
+run=("$SPLITC" train "$tmp/good.yaml" --local)
+if [ -w /dev/full ]; then
+	for words in '--help' 'codecs --json' "flops $tmp/good.yaml" "train $tmp/good.yaml --print-config" "train $tmp/good.yaml --check-config" \
+		"eval $tmp/good.yaml --local --json --weights $weights"; do
+		rc=0
+		"$SPLITC" $words >/dev/full 2>"$tmp/err" || rc=$?
+		[ $rc = 74 ] && [ "$(grep -c '^splitc: stdout could not be written whole' "$tmp/err")" = 1 ] || fail "$words >/dev/full: status $rc, $(cat "$tmp/err")"
+	done
+fi
+(set -o pipefail; "$SPLITC" codecs --measure --shape 8,8 none f16 | :) 2>"$tmp/err" && [ ! -s "$tmp/err" ] || fail "a reader that has gone: $(cat "$tmp/err")"
+for closed in '>&-' '2>&-' '<&- >&- 2>&-'; do
+	eval '"${run[@]}" --fresh >"$tmp/out" 2>"$tmp/err" '"$closed" || fail "a run with $closed"
+	jq -e .type "$tmp/run/log.jsonl" >"$tmp/out" || fail "with $closed something else is in log.jsonl"
+done
 
 # a session that the server's limits refuse
 start_server small "store=$tmp/small store" limits.memory_bytes="1 MiB"

@@ -63,7 +63,9 @@ done
 # rows that switch off what the config has are the rows of a config without
 timeout -k 5 $patience "$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/none.yaml" --out "$tmp/off" --local \
 	--set insert.head=linear:2 --set insert.tail=conv:160 >"$tmp/off.log" 2>&1 || fail "a sweep over inserts: $?"
-[ "$(tail -n 1 "$tmp/off.log")" = "sweep.csv, pictures and their scripts are in $tmp/off" ] || fail "where the table is"
+pictures='pictures and their scripts'
+command -v gnuplot >/dev/null || pictures='scripts for pictures'
+[ "$(tail -n 1 "$tmp/off.log")" = "sweep.csv, $pictures are in $tmp/off" ] || fail "where the table is"
 sed -i '$d' "$tmp/off.log" # the folder is as long as it is
 fits "$tmp/off.log"
 # all have as many chunks: no range of one point, which gnuplot would warn of; each row says where it writes
@@ -96,7 +98,7 @@ holds "$(cell remote 3 peak_client_mb_s) > 0 && $(cell remote 3 avg_mb_s) > 0" '
 [ -z "$(cell local 3 peak_client_mb_s)" ] || fail 'a local run has no link'
 [ ! -e "$tmp/local/peak_bandwidth.gp" ] || fail 'a picture of nothing'
 
-for bad in 'name: x' '- {codec: none}' '- {name: x, codecs: none}' '- {name: "a,b"}' '- x' '- {name: x, chunks: -1}'; do
+for bad in 'name: x' '- {codec: none}' '- {name: x, codecs: none}' '- {name: "a,b"}' '- x' '- {name: x, chunks: -1}' '[]'; do
 	echo "$bad" >"$tmp/bad.yaml"
 	rc=0
 	"$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/bad.yaml" --out "$tmp/never" 2>"$tmp/bad.log" || rc=$?
@@ -109,6 +111,12 @@ for bad in 'train.optimzer.lr=1:train.optimzer.lr: unknown key' 'train.optimizer
 	[ $rc = 78 ] && grep -q 'bad.yaml' "$tmp/bad.log" && grep -qF "${bad#*:}" "$tmp/bad.log" || fail "a row's set: $bad: exit status $rc, $(cat "$tmp/bad.log")"
 done
 [ ! -e "$tmp/never" ] || fail 'a sweep began with a list that is wrong'
+# --check-config reads the rows too, and finds the one that cannot be
+check() { "$SPLITC" sweep "$tmp/client.yaml" --codecs "$1" --check-config >"$tmp/check.log" 2>&1; }
+check "$tmp/optimizers.yaml" && grep -q "optimizers.yaml: ok, 3 rows$" "$tmp/check.log" || fail "a list that is right: $(cat "$tmp/check.log")"
+rc=0
+check "$tmp/list.yaml" || rc=$?
+[ $rc = 78 ] && grep -q 'list.yaml, row "no such": .*quant:b with' "$tmp/check.log" || fail "a row that cannot be: status $rc, $(cat "$tmp/check.log")"
 
 client trained "$tmp/client.yaml" --local || fail 'no weights to evaluate'
 for where in --local "--set server=$endpoint"; do

@@ -44,6 +44,9 @@ static void defaults(void **state)
 	unsetenv("XDG_RUNTIME_DIR");
 	assert_int_equal(parse(&c, BASE, NULL, &fail), SL_OK);
 	assert_non_null(strstr(c.control, "splitc"));
+	/* as an editor of another system leaves it: a mark in front, ends of lines of two characters */
+	assert_int_equal(parse(&c, "\xef\xbb\xbfmodel: {name: mobilenet_v2}\r\ndata: {dir: data}\r\n", NULL, &fail),
+			 SL_OK);
 }
 
 static void values_and_places(void **state)
