@@ -55,7 +55,7 @@ static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_sweep_
 {
 	const char *out_dir = o->out ? o->out : "sweep";
 	enum sl_err err = SL_OK;
-	bool pictures;
+	struct sl_sweep_made made;
 	int done = 0;
 
 	for (int i = 0; i < n && !err; i++) /* no row is found wrong after hours of others */
@@ -75,10 +75,13 @@ static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_sweep_
 		err = sl_sweep_write_csv(row, result, done, out_dir, fail);
 	}
 	if (!err)
-		err = sl_sweep_plot(row, result, done, out_dir, &pictures, fail);
+		err = sl_sweep_plot(row, result, done, out_dir, &made, fail);
 	if (!err)
-		printf("sweep.csv, %s are in %s\n", pictures ? "pictures and their scripts" : "scripts for pictures",
-		       out_dir);
+		printf("sweep.csv%s %s in %s\n",
+		       made.pictures  ? ", pictures and their scripts"
+		       : made.scripts ? ", scripts for pictures"
+				      : "",
+		       made.scripts ? "are" : "is", out_dir);
 	return err;
 }
 

@@ -69,7 +69,7 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		};
 }
 
-static void print_bytes(const struct sl_jsonl_summary *s, uint64_t from)
+static void print_bytes(const struct sl_jsonl_summary *s, uint64_t from, bool local)
 {
 	char codec[64] = "codec";
 
@@ -88,7 +88,8 @@ static void print_bytes(const struct sl_jsonl_summary *s, uint64_t from)
 		       per((double)d->wire_bytes, (double)d->raw_bytes), per(d->nominal_bytes, (double)d->raw_bytes),
 		       up ? "up" : "down");
 	}
-	printf("%-9s  headers and control too%s: %.2f MB up, %.2f MB down\n", "all", from ? ", from step 0" : "",
+	printf("%-9s  %s%s: %.2f MB up, %.2f MB down\n", "all",
+	       local ? "payloads, as if they had crossed" : "headers and control too", from ? ", from step 0" : "",
 	       (double)s->wire_tx_bytes / MB, (double)s->wire_rx_bytes / MB);
 }
 
@@ -128,6 +129,7 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 static void print_table(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
 			const struct sl_training_link *link)
 {
+	bool local = strcmp(t->mode, "local") == 0;
 	char text[3][32];
 
 	if (s->steps)
@@ -135,11 +137,11 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 	if (link->lost)
 		printf("%" PRIu64 " of %" PRIu64 " links were lost\n", link->lost, link->links);
 	if (s->direction[0].name) {
-		if (s->steps && strcmp(t->mode, "local") != 0)
+		if (s->steps && !local)
 			printf("MB/s (MB = 10^6 bytes): average %s, peak client %s, peak server %s\n",
 			       rate_text(s->avg_mb_s, text[0]), rate_text(s->peak_client_mb_s, text[1]),
 			       rate_text(s->peak_server_mb_s, text[2]));
-		print_bytes(s, t->linked_from);
+		print_bytes(s, t->linked_from, local);
 	}
 	if (!isnan(s->test_acc))
 		print_test(s, t);

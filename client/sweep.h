@@ -32,9 +32,12 @@ void sl_sweep_run(struct sl_sweep_result *result, const struct sl_options *o, co
 /* out_dir/sweep.csv, a line per row that has been run, with a header. */
 enum sl_err sl_sweep_write_csv(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n,
 			       const char *out_dir, struct sl_fail *fail) SL_MUST_CHECK;
-/* Gnuplot scripts that hold their data, and the PNG pictures where gnuplot is installed (*pictures): rate against
- * accuracy; time, computation, average and peak bandwidth by number of chunks, a line per name. */
+/* Gnuplot scripts that hold their data, and the PNG pictures where gnuplot is installed: rate against accuracy; time,
+ * computation, average and peak bandwidth by number of chunks, a line per name. */
+struct sl_sweep_made {
+	int scripts, pictures;
+};
 enum sl_err sl_sweep_plot(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n,
-			  const char *out_dir, bool *pictures, struct sl_fail *fail) SL_MUST_CHECK;
+			  const char *out_dir, struct sl_sweep_made *made, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

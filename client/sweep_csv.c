@@ -63,7 +63,10 @@ static void put_row(FILE *file, const struct sl_conf_sweep_row *row, const struc
 	put_number(file, r->avg_mb_s, ",");
 	put_number(file, r->peak_client_mb_s, ",");
 	put_number(file, r->peak_server_mb_s, ",");
-	fprintf(file, "%.0f,%.0f\n", r->done ? r->wire_tx_bytes : 0, r->done ? r->wire_rx_bytes : 0);
+	if (r->done)
+		fprintf(file, "%.0f,%.0f\n", r->wire_tx_bytes, r->wire_rx_bytes);
+	else
+		fputs(",\n", file);
 }
 
 enum sl_err sl_sweep_write_csv(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n,

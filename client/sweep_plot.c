@@ -149,8 +149,8 @@ static bool run_gnuplot(const char *out_dir, const char *script)
 
 /* One picture; `by` NULL: rate against accuracy. */
 static enum sl_err plot_one(const struct by_chunks *by, const struct sl_conf_sweep_row *row,
-			    const struct sl_sweep_result *result, int n, const char *out_dir, bool *gnuplot,
-			    struct sl_fail *fail)
+			    const struct sl_sweep_result *result, int n, const char *out_dir,
+			    struct sl_sweep_made *made, struct sl_fail *fail)
 {
 	char path[PATH_MAX], script[64];
 	bool bad;
@@ -167,21 +167,24 @@ static enum sl_err plot_one(const struct by_chunks *by, const struct sl_conf_swe
 	bad = ferror(file) != 0;
 	if (fclose(file) != 0 || bad)
 		return sl_fail_set(fail, SL_ERR_IO, "%s: not written whole", path);
-	if (!any)
+	if (!any) {
 		remove(path);
-	else if (*gnuplot)
-		*gnuplot = run_gnuplot(out_dir, script);
+		return SL_OK;
+	}
+	/* where there is no gnuplot for the first script there is none for others */
+	if (made->pictures == made->scripts++ && run_gnuplot(out_dir, script))
+		made->pictures++;
 	return SL_OK;
 }
 
 enum sl_err sl_sweep_plot(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n,
-			  const char *out_dir, bool *pictures, struct sl_fail *fail)
+			  const char *out_dir, struct sl_sweep_made *made, struct sl_fail *fail)
 {
 	enum sl_err err;
 
-	*pictures = true;
-	err = plot_one(NULL, row, result, n, out_dir, pictures, fail);
+	*made = (struct sl_sweep_made){0};
+	err = plot_one(NULL, row, result, n, out_dir, made, fail);
 	for (int i = 0; i < N_BY_CHUNKS && !err; i++)
-		err = plot_one(&by_chunks[i], row, result, n, out_dir, pictures, fail);
+		err = plot_one(&by_chunks[i], row, result, n, out_dir, made, fail);
 	return err;
 }

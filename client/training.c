@@ -100,10 +100,8 @@ static enum sl_err make_schedule(const struct sl_conf_client *c, int64_t images,
 		.power = c->train.schedule.power,
 	};
 	if (sl_schedule_set_epochs(out, epochs, c->train.schedule.warmup_epochs, steps_per_epoch, &why) != SL_OK)
-		return sl_conf_client_fail(
-			c, "train.schedule.warmup_epochs", fail, "%s%s", why.text,
-			cut ? ": train.max_steps ends the run there; for a short one, train.schedule.warmup_epochs=0"
-			    : "");
+		return sl_conf_client_fail(c, "train.schedule.warmup_epochs", fail, "%s%s", why.text,
+					   cut ? ", which train.max_steps ends there: 0 is right for a short one" : "");
 	return SL_OK;
 }
 

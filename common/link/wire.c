@@ -529,7 +529,7 @@ static enum sl_err unreadable(struct sl_bytes header, struct bump *bump, Protobu
 		any = probe->hello ? probe->hello : probe->welcome;
 	/* true at both ends: the one that refuses tells it to the other */
 	if (any && any->has_version && any->version != SL_WIRE_VERSION)
-		return sl_fail_set(fail, SL_ERR_VERSION, "the %s speaks protocol %u, the %s %d",
+		return sl_fail_set(fail, SL_ERR_VERSION, "the %s speaks protocol %u, the %s %d: update the older one",
 				   probe->hello ? "client" : "server", any->version, probe->hello ? "server" : "client",
 				   SL_WIRE_VERSION);
 	return sl_fail_set(fail, SL_ERR_PROTOCOL,

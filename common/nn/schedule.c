@@ -19,7 +19,7 @@ enum sl_err sl_schedule_set_epochs(struct sl_schedule *s, double epochs, double 
 				   (long long)steps_per_epoch);
 	if (!(warmup_epochs >= 0 && warmup_epochs < epochs))
 		return sl_fail_set(fail, SL_ERR_CONFIG,
-				   "warm-up of %g epochs; it must lie in 0 … epochs (%g), short of it", warmup_epochs,
+				   "a warm-up of %g epochs must be shorter than the run, of %g epochs", warmup_epochs,
 				   epochs);
 	s->total_steps = llround(epochs * (double)steps_per_epoch);
 	s->warmup_steps = llround(warmup_epochs * (double)steps_per_epoch);

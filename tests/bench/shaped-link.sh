@@ -139,7 +139,8 @@ for method in $methods; do
 				split(raw, r, " "); total /= 1e3; up = up_mb / rate; down = down_mb / rate
 				ideal = c; if (s > ideal) ideal = s; if (up > ideal) ideal = up; if (down > ideal) ideal = down
 				fill = (c + s + up + down - ideal) / n
-				printf "%s %.1f %s %d %.4f %.2f %.1f %.1f %.3f %.3f %.3f %.3f %.3f %.3f %.3f %.3f %.3f %.3f %.3f %.3f\n",
+				ps = ps == "" ? "-" : sprintf("%.1f", ps)
+				printf "%s %.1f %s %d %.4f %.2f %.1f %s %.3f %.3f %.3f %.3f %.3f %.3f %.3f %.3f %.3f %.3f %.3f %.3f\n",
 					factor, rate, method, n, (up_mb + down_mb) / (r[1] + r[2]), avg, pc, ps, compute, total, lo / 1e3,
 					hi / 1e3, c, s, up, down, ideal, fill, (total - fill) / ideal, total / (c + s) }' |
 				tee -a "$work/rows" |
@@ -162,7 +163,7 @@ loopback=$(sed -n '/^## On loopback/,$p' "$out/link.md" 2>/dev/null) # bench_lin
 	echo
 	echo "\`make bench-link BENCH_ARGS=--write\`, $(date -I). $about."
 	echo
-	echo "Seconds, MB = 10^6 bytes; medians of $steps steps, TCP ${CONGESTION:-reno}. avg, peak client, peak server and compute: as seed 003 defines them."
+	echo "Seconds, MB = 10^6 bytes; medians of $steps steps, TCP ${CONGESTION:-reno}. avg, peak client, peak server and compute: as seed 003 defines them (-: a tensor is one message, whose receiving has no time that could be measured)."
 	echo "ideal = max(client, server, up / rate, down / rate), each alone; fill = what one chunk spends at the other three."
 	echo "Over ideal = (total - fill) / ideal, at most 1.15 at 8 chunks; over compute = total / (client + server), at most 1.05 there where the link is not the bottleneck."
 	for factor in $factors; do

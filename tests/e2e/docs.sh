@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# What README.md and docs/*.md (not docs/results) name exists: sub-commands, options, keys of both configs with the values that stand
+# What README.md, docs/*.md and docs/results/*.md name exists: sub-commands, options, keys of both configs with the values that stand
 # beside them, codecs, make's targets, files, tests, links and their headings. And a page in which none does is found out.
 # Arguments: pages, instead of these.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 pages=("$@")
-[ $# -gt 0 ] || pages=(README.md docs/*.md)
+[ $# -gt 0 ] || pages=(README.md docs/*.md docs/results/*.md)
 declare -A command option key section whole codec file
 bad=0
 wrong() { echo "$at: $*"; bad=$((bad + 1)); }

@@ -46,7 +46,7 @@ for run in local remote; do
 		[ "$(cell $run $line outcome)" = done ] || fail "$run: row $((line - 1)) is not done"
 		holds "$(cell $run $line test_acc) >= 0 && $(cell $run $line steps) == 3" "$run: row $((line - 1))"
 	done
-	grep -q '^no such,.*quant:99' "$tmp/$run/sweep.csv" || fail "$run: the row that fails does not say why"
+	grep -q '^no such,.*quant:99.*,,,$' "$tmp/$run/sweep.csv" || fail "$run: the row that fails does not say why"
 	holds "$(cell $run 2 rate_nominal) == 1 && $(cell $run 2 rate_real) >= 1 && $(cell $run 2 rate_real) < 1.02" "$run: rate of none"
 	holds "$(cell $run 3 rate_nominal) == 0.25 && $(cell $run 3 rate_real) > 0.25 && $(cell $run 3 rate_real) < 0.27" "$run: rate of quant:8"
 	# 2·16² and 160 of 8·16² and 1280 elements; 48 images trained, 32 evaluated; f16 halves one of the four tensors: 65536 / 425984
@@ -60,6 +60,10 @@ for run in local remote; do
 			fail "$run: no picture"
 	fi
 done
+# where no row is done there is nothing to draw
+echo '- {name: no such, codec: quant:99}' >"$tmp/none.list"
+! "$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/none.list" --out "$tmp/drawn" --local >"$tmp/drawn.log" 2>&1 || fail 'a sweep without a row'
+[ "$(tail -n 1 "$tmp/drawn.log")" = "sweep.csv is in $tmp/drawn" ] || fail "pictures of nothing: $(tail -n 1 "$tmp/drawn.log")"
 # rows that switch off what the config has are the rows of a config without
 timeout -k 5 $patience "$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/none.yaml" --out "$tmp/off" --local \
 	--set insert.head=linear:2 --set insert.tail=conv:160 >"$tmp/off.log" 2>&1 || fail "a sweep over inserts: $?"

@@ -130,7 +130,7 @@ static void a_hello_that_cannot_be_is_refused(void **state)
 
 	(void)state;
 	h = good, h.version = 9;
-	refuse_hello(&h, SL_ERR_VERSION, "the client speaks protocol 9, the server 7");
+	refuse_hello(&h, SL_ERR_VERSION, "the client speaks protocol 9, the server 7: update the older one");
 	h = good, h.epoch = 0;
 	refuse_hello(&h, SL_ERR_PROTOCOL, "epochs begin at 1");
 	h = good, h.n_held = 0;
@@ -171,7 +171,7 @@ static void a_welcome_that_cannot_be_is_refused(void **state)
 	(void)state;
 	memcpy(good.plan_hash, h.plan_hash, sizeof good.plan_hash);
 	w = good, w.version = 9;
-	refuse_welcome(&w, SL_ERR_VERSION, "the server speaks protocol 9, the client 7");
+	refuse_welcome(&w, SL_ERR_VERSION, "the server speaks protocol 9, the client 7: update the older one");
 	w = good, w.plan_hash[15] = 0x01;
 	refuse_welcome(&w, SL_ERR_MISMATCH, "the server has ababababababababababababababab01");
 	refuse_welcome(&w, SL_ERR_MISMATCH, "this client has abababababababababababababababab");

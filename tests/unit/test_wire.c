@@ -522,9 +522,9 @@ static void a_hello_of_another_version_names_both(void **state)
 
 	(void)state;
 	assert_int_equal(decode(hello8, sizeof hello8, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
-	assert_string_equal(fail.text, "the client speaks protocol 8, the server 7");
+	assert_string_equal(fail.text, "the client speaks protocol 8, the server 7: update the older one");
 	assert_int_equal(decode(welcome8, sizeof welcome8, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
-	assert_string_equal(fail.text, "the server speaks protocol 8, the client 7");
+	assert_string_equal(fail.text, "the server speaks protocol 8, the client 7: update the older one");
 	/* one that can be read is the session's to judge */
 	f.u.hello.version = 5;
 	len = encode(&f, header);

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# docs/OUTPUT.md names every member that log.jsonl, --json, sweep.csv and the metrics have, and no other.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+page=docs/OUTPUT.md
+[ $# = 0 ] || page=$1
+make_data 96 24
+start_server host
+write_config "$tmp/client.yaml"
+sed -i 's/optimizer: {.*}/optimizer: {lr: 0.002}/' "$tmp/client.yaml"
+: >"$tmp/wrong" # of pipelines too
+
+# named HEADING [TABLE]: what stands in `…` below the heading: anywhere, or in first cells of the table that begins with that cell
+# (-: an empty one)
+named() {
+	awk -v heading="## $1" -v table="${2:-}" '
+		/^## / { on = $0 == heading; next }
+		!on { next }
+		/^\|/ { if (!row++) in_table = index($0, table == "-" ? "| | |" : "| " table " |") == 1 }
+		!/^\|/ { row = 0; in_table = 0 }
+		table != "" && in_table && row > 2 { split($0, cell, "|"); print cell[2] }
+		table == "" { print }' "$page" | grep -oE '`[a-z_]+`' | tr -d '`' | sort -u
+}
+
+# compare WHAT HEADING TABLE <members: both have the same
+compare() {
+	sort -u >"$tmp/there"
+	named "$2" "$3" | { [ "$2" != Metrics ] && cat || grep '^split_'; } >"$tmp/named"
+	[ -s "$tmp/there" ] && diff "$tmp/named" "$tmp/there" >"$tmp/diff" && return
+	echo "$1: < only in $page, > only in what is written"
+	cat "$tmp/diff"
+	echo "$1" >>"$tmp/wrong"
+}
+# has WHAT HEADING <members: each is named somewhere below the heading
+has() {
+	sort -u >"$tmp/there"
+	named "$2" >"$tmp/named"
+	[ -s "$tmp/there" ] && ! comm -13 "$tmp/named" "$tmp/there" | grep . || { echo "$1: not in $page" | tee -a "$tmp/wrong"; }
+}
+
+start_slow_client 4 200 run "$tmp/client.yaml" --set train.epochs=1000 --set train.checkpoint_every=2
+wait_for 'no steps' has_steps run 5
+ask "$PWD/$BUILD/fail/splitc" "$tmp/run.sock" "$tmp/client.json"
+ask "$SPLITS" "$tmp/host.sock" "$tmp/server.json"
+for f in client server; do
+	jq -r 'keys[]' "$tmp/$f.json" | compare "status of the $f" 'status --json' -
+	jq -r '.sessions[] | keys[]' "$tmp/$f.json" | compare "sessions of the $f" 'status --json' 'of `sessions`'
+done
+for f in "$SPLITC $tmp/run.sock" "$SPLITS $tmp/host.sock"; do
+	wait_for 'no metrics' "${f%% *}" status --control "${f#* }" --prometheus >>"$tmp/metrics"
+done
+sed -n 's/^\(split_[a-z_]*\).*/\1/p' "$tmp/metrics" | compare metrics Metrics ''
+kill -INT "$client_pid"
+ends_with "$client_pid" 0 $patience 'client'
+
+client end "$tmp/client.yaml" --json || fail "a run with --json: exit status $?"
+tail -n 1 "$tmp/end.log" >"$tmp/summary.json"
+jq -r 'keys[]' "$tmp/summary.json" | compare 'train --json' 'splitc train --json, eval --json' -
+jq -r '.directions[] | keys[]' "$tmp/summary.json" | compare 'directions' 'splitc train --json, eval --json' 'of `directions`'
+for type in step epoch summary; do
+	jq -r "select(.type == \"$type\") | keys[]" "$tmp/end/log.jsonl" >"$tmp/keys"
+	[ $type != step ] || echo skipped >>"$tmp/keys" # of steps with NaN
+	compare "log.jsonl, $type" log.jsonl "\`$type\`" <"$tmp/keys"
+done
+"$SPLITC" eval "$tmp/client.yaml" --local --parity --json --weights "$tmp/end/model.safetensors" 2>"$tmp/eval.log" |
+	jq -r 'paths | map(strings)[]' | has 'eval --parity --json' 'splitc train --json, eval --json'
+"$SPLITC" flops "$tmp/client.yaml" --json | jq -r 'keys[]' | compare 'flops --json' 'splitc flops --json, codecs --json' '`flops`'
+{
+	"$SPLITC" flops "$tmp/client.yaml" --json
+	"$SPLITC" codecs --json
+	"$SPLITC" codecs --measure --shape 8,8 none --json
+} | jq -r 'paths | map(strings)[]' | has 'flops and codecs' 'splitc flops --json, codecs --json'
+echo '- {name: x}' >"$tmp/list.yaml"
+"$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/list.yaml" --out "$tmp/sweep" --local --set train.schedule.warmup_epochs=0 >"$tmp/sweep.log" 2>&1 || fail sweep
+head -n 1 "$tmp/sweep/sweep.csv" | tr , '\n' | has sweep.csv sweep.csv
+[ ! -s "$tmp/wrong" ] || fail "$(wc -l <"$tmp/wrong") tables of $page"
+
+# a page that lacks one, or has one too many, is found out
+if [ $# = 0 ]; then
+	for fault in 's/`t_wait_s`/`t_waited_s`/' 's/`idle_s`, //' 's/`split_heap_bytes`, //' 's/`rejected`, `stale`/`rejected`, `rejects`, `stale`/'; do
+		sed "$fault" $page >"$tmp/wrong.md"
+		! "$0" "$tmp/wrong.md" >"$tmp/found" 2>&1 || fail "not found: $fault"
+	done
+fi
+echo passed
