@@ -9,6 +9,7 @@
 # these names, which may change times but not the hash of the weights that every row ends with.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
+: "${3:?usage: gpu-pair.sh DATA WEIGHTS OUT [EPOCHS]}"
 data=$1 weights=$2 out=$3 epochs=${4:-0}
 bin=${BIN:-$here/build/release}
 device=${DEVICE:-cuda:0} steps=${STEPS:-12}

@@ -7,7 +7,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/bench/pair.sh
-data=${1:?DATA} steps=${2:-120}
+data=${1:?usage: precisions.sh DATA [STEPS] [PRECISION…]} steps=${2:-120}
 shift $(($# < 2 ? $# : 2))
 [ $# -gt 0 ] || set -- fp32 tf32 bf16 fp16
 work=$(mktemp -d)
