@@ -30,7 +30,7 @@ static const struct sl_conf_key keys[] = {
 
 	SL_CHOICE(T, "data.kind", data.kind, SL_WORDS("cifar10", "cifar100"), "cifar10", "format of the files"),
 	SL_STRING(T, "data.dir", data.dir, sl_conf_check_word, NULL, "folder of the data's binary files"),
-	SL_NAMES(T, "data.train_files", data.train_files, sl_conf_check_file_name, "", "files to train on; empty: all of the kind"),
+	SL_NAMES(T, "data.train_files", data.train_files, sl_conf_check_file_name, "", "files to train on, with --set one,two; empty: all of the kind"),
 	SL_INT(T, "data.train_limit", data.train_limit, 0, 1e9, "0", "images; 0: all", "train on the first ones only"),
 	SL_INT(T, "data.test_limit", data.test_limit, 0, 1e9, "0", "images; 0: all", "evaluate on the first ones only"),
 	SL_INT(T, "data.crop_padding", data.crop_padding, 0, 16, "4", "pixels; 0: no crop", "random crop after zero padding"),
