@@ -1,6 +1,7 @@
 /* The control socket. Byte 0 of the input: bit 0 the side. 0: the rest goes to a daemon's socket, in pieces whose
  * length byte 1 says, and the daemon must hear the first line exactly as it was sent, or nothing, and answer it whole.
  * 1: the rest is what a daemon answers to `status`: what parses must render as JSON that parses to the same. */
+#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -71,6 +72,7 @@ static void start(void)
 	atexit(remove_dir);
 }
 
+/* libFuzzer's clock is a signal that interrupts system calls: here each is made again. */
 static void ask(const uint8_t *data, size_t size, size_t piece)
 {
 	const uint8_t *newline = size ? memchr(data, '\n', size < REQUEST_MAX ? size : REQUEST_MAX) : NULL;
@@ -79,14 +81,17 @@ static void ask(const uint8_t *data, size_t size, size_t piece)
 	size_t len = 0;
 	ssize_t n;
 
-	must(fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) == 0);
+	must(fd >= 0 && TEMP_FAILURE_RETRY(connect(fd, (struct sockaddr *)&at, sizeof at)) == 0);
 	times = 0;
 	/* a daemon that has had enough closes: what it did not read is none of its business */
-	for (size_t from = 0; from < size; from += piece)
-		if (send(fd, data + from, size - from < piece ? size - from : piece, MSG_NOSIGNAL) < 0)
+	for (size_t from = 0; from < size; from += piece) {
+		size_t some = size - from < piece ? size - from : piece;
+
+		if (TEMP_FAILURE_RETRY(send(fd, data + from, some, MSG_NOSIGNAL)) < 0)
 			break;
+	}
 	shutdown(fd, SHUT_WR);
-	while (len < sizeof got && (n = recv(fd, got + len, sizeof got - len, 0)) > 0)
+	while (len < sizeof got && (n = TEMP_FAILURE_RETRY(recv(fd, got + len, sizeof got - len, 0))) > 0)
 		len += (size_t)n;
 	close(fd);
 	must(times == (newline != NULL));
