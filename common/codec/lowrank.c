@@ -8,6 +8,9 @@
  * The start is uniform in [-1, 1), the same for all samples of a chunk; with warm=true, what this sample of this chunk
  * had at the last committed step.
  *
+ * Each row of Aᵀ and Bᵀ then gets a power of two, the one of the other, so that the largest of both are alike: a stage
+ * behind codes them together, and of an orthonormal factor beside one of another size it would leave noise, or zeros.
+ *
  * Values left: for every sample Bᵀ [r, C], then Aᵀ [r, M]. Side bytes: none. */
 #include <math.h>
 #include <stdatomic.h>
@@ -193,12 +196,33 @@ static bool orthonormalise(float *a, int r, int64_t n)
 	return true;
 }
 
-static bool all_finite(const struct sl_codec_loops *loops, const float *a, int64_t n)
+/* Largest |bits|. */
+static uint32_t top_of(const struct sl_codec_loops *loops, const float *a, int64_t n)
 {
 	struct sl_range range = SL_RANGE_EMPTY;
 
 	loops->minmax(a, n, &range);
-	return range.top < SL_F32_INF_BITS;
+	return range.top;
+}
+
+static void scale(float *a, int64_t n, int exponent)
+{
+	const float by = ldexpf(1, exponent);
+
+	for (int64_t i = 0; i < n; i++)
+		a[i] *= by;
+}
+
+/* Row j of Aᵀ and of Bᵀ, one of them of length 1: a·b stays what it is. */
+static void balance(const struct sl_codec_loops *loops, float *a, int64_t m, float *b, int64_t c)
+{
+	uint32_t top_a = top_of(loops, a, m), top_b = top_of(loops, b, c);
+	int up = ((int)(top_b >> 23) - (int)(top_a >> 23)) / 2;
+
+	if (top_a == 0 || top_b == 0 || up == 0)
+		return;
+	scale(a, m, up);
+	scale(b, c, -up);
 }
 
 static bool all_zero(const float *a, int64_t n)
@@ -235,12 +259,14 @@ static void factor_sample(void *arg, int64_t row, int worker)
 			loops->mul_xt(x, l->m, l->c, a, l->r, b);
 		}
 	}
-	if (!good || !all_finite(loops, big, large)) {
+	if (!good || top_of(loops, big, large) >= SL_F32_INF_BITS) {
 		atomic_store_explicit(&l->nonfinite, true, memory_order_relaxed);
 		return;
 	}
 	if (l->save != NULL)
 		memcpy(l->save->pending + row * large, big, (size_t)large * sizeof *big);
+	for (int j = 0; j < l->r; j++)
+		balance(loops, a + j * l->m, l->m, b + j * l->c, l->c);
 	memcpy((void *)(l->y + row * count), b, (size_t)count * sizeof *b);
 }
 

@@ -208,6 +208,7 @@ cudaError_t cu_factors_a(cudaStream_t s, const struct cu_factors *f);
 cudaError_t cu_factors_orthonormal(cudaStream_t s, uint32_t *status, const struct cu_factors *f, bool a);
 cudaError_t cu_factors_check(cudaStream_t s, uint32_t *status, const struct cu_factors *f, bool a); /* NONFINITE */
 cudaError_t cu_factors_keep(cudaStream_t s, float *pending, const struct cu_factors *f, bool a);
+cudaError_t cu_factors_balance(cudaStream_t s, const struct cu_factors *f); /* powers of two between A and B */
 cudaError_t cu_factors_product(cudaStream_t s, float *x, const struct cu_factors *f); /* X = Aᵀ·B, f->x not used */
 
 /* ---- sortquant: codec_edges.cu, where its edges lie; codec_buckets.cu, what lies between them, codes ---- */

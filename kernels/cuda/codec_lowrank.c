@@ -158,6 +158,8 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	if (queued == cudaSuccess && warm != NULL)
 		queued = cu_factors_keep(s->stream, warm->pending, &f, l->a_large);
 	if (queued == cudaSuccess)
+		queued = cu_factors_balance(s->stream, &f);
+	if (queued == cudaSuccess)
 		queued = cu_stage_send(s, call->slot, NULL, NULL, 0, false);
 	if (warm != NULL)
 		warm->pending_rows = xs->dim[0];

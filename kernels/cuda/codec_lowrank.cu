@@ -287,6 +287,53 @@ cudaError_t cu_factors_check(cudaStream_t s, uint32_t *status, const struct cu_f
 	return CU_LAUNCH(check_factors, f->samples, CU_THREADS, s, status, a ? f->a : f->b, f->stride, count_of(f, a));
 }
 
+/* Largest |bits| of a row, to *top. */
+static __device__ __forceinline__ void see_row(uint32_t *top, const float *row, int64_t n)
+{
+	uint32_t most = 0;
+
+	for (int64_t i = threadIdx.x; i < n; i += CU_THREADS) {
+		const uint32_t m = magnitude(row[i]);
+
+		most = m > most ? m : most;
+	}
+	atomicMax(top, most);
+}
+
+static __device__ __forceinline__ void scale_row(float *row, int64_t n, int exponent)
+{
+	const float by = __uint_as_float((uint32_t)(127 + exponent) << 23);
+
+	for (int64_t i = threadIdx.x; i < n; i += CU_THREADS)
+		row[i] *= by;
+}
+
+/* A block has row j of both factors of a sample. One is of length 1: the exponent is far from the ends of fp32. */
+static __global__ void balance_rows(struct cu_factors f)
+{
+	__shared__ uint32_t top_a, top_b;
+	const int64_t sample = blockIdx.x / (unsigned)f.r, j = blockIdx.x % (unsigned)f.r;
+	float *a = f.a + sample * f.stride + j * f.m, *b = f.b + sample * f.stride + j * f.c;
+	int up;
+
+	if (threadIdx.x == 0)
+		top_a = top_b = 0;
+	__syncthreads();
+	see_row(&top_a, a, f.m);
+	see_row(&top_b, b, f.c);
+	__syncthreads();
+	up = ((int)(top_b >> 23) - (int)(top_a >> 23)) / 2;
+	if (top_a == 0 || top_b == 0 || top_a >= CU_F32_INF_BITS || up == 0)
+		return;
+	scale_row(a, f.m, up);
+	scale_row(b, f.c, -up);
+}
+
+cudaError_t cu_factors_balance(cudaStream_t s, const struct cu_factors *f)
+{
+	return CU_LAUNCH(balance_rows, f->samples * f->r, CU_THREADS, s, *f);
+}
+
 static __global__ void keep_factors(float *pending, const float *factor, int64_t stride, int64_t count)
 {
 	const float *from = factor + (int64_t)blockIdx.x * stride;

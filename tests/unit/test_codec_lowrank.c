@@ -50,6 +50,51 @@ static void lowrank_restores_low_rank(void **state)
 	}
 }
 
+/* Both factors are coded in one range: whatever the size of the tensor, neither may drown in the other's. What a
+ * quantizer costs is then about what it costs anywhere, and nothing depends on the unit of the values. */
+static void a_stage_behind_serves_both_factors(void **state)
+{
+	static const struct {
+		const char *spec;
+		double most; /* of the error */
+	} cases[] = {{"lowrank:3|quant:8", 0.03},
+		     {"lowrank:3|sortquant:6+2", 0.05},
+		     {"lowrank:3|quant:16", 1e-4},
+		     {"lowrank:3|f16", 1e-3},
+		     {"lowrank:3|bf16", 5e-3}};
+	static const float sizes[] = {1e-8f, 1e-6f, 1e-4f, 0.1f, 1, 100, 1e4f, 1e6f};
+	static const int64_t shapes[][4] = {{2, 14, 14, 24}, {2, 3, 3, 40}};
+	(void)state;
+
+	for (int s = 0; s < 2; s++) {
+		struct sl_shape shape = sl_shape4(shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3]);
+		int64_t n = sl_shape_count(&shape), m = shapes[s][1] * shapes[s][2], c = shapes[s][3];
+		float *x = codec_make(n, ZERO), *back = codec_make(n, ZERO), *a = codec_make(m * 3, RANDOM),
+		      *b = codec_make(c * 3, RELU);
+
+		for (int z = 0; z < 8; z++) {
+			for (int64_t i = 0; i < n; i++) {
+				x[i] = 0;
+				for (int j = 0; j < 3; j++)
+					x[i] += sizes[z] * a[j * m + i / c % m] * b[j * c + i % c];
+			}
+			for (int k = 0; k < 5; k++) {
+				double error;
+
+				codec_round_trip(cases[k].spec, shape, x, back);
+				error = codec_relative_error(x, back, n);
+				if (!(error <= cases[k].most))
+					fail_msg("%s, values about %g: error %g", cases[k].spec, (double)sizes[z],
+						 error);
+			}
+		}
+		free(x);
+		free(back);
+		free(a);
+		free(b);
+	}
+}
+
 static void lowrank_improves_with_iterations_and_warmth(void **state)
 {
 	struct sl_shape shape = sl_shape4(2, 20, 20, 32);
@@ -140,6 +185,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lowrank_restores_low_rank),
+		cmocka_unit_test(a_stage_behind_serves_both_factors),
 		cmocka_unit_test(lowrank_improves_with_iterations_and_warmth),
 		cmocka_unit_test(ratios_of_the_seeds_hold),
 		cmocka_unit_test(overflowing_products_are_refused),
