@@ -297,7 +297,8 @@ build-tests: $(TEST_BIN) $(if $(TEST_SH),$(E2E_TOOLS)) $(if $(filter $(shell gre
              $(if $(filter $(shell grep -lE 'cuda-sim-module|simulated_device' tests/e2e/*.sh),$(TEST_SH)),$(SIM_MODULE)) \
              $(if $(filter %/gpu_races.sh,$(TEST_SH)),$(RACE_TESTS) $(RACE_MODULE) $(B)/tests/suite/test_ops) \
              $(if $(SAN),,$(if $(filter %/gpu_traffic.sh,$(TEST_SH)),$(B)/cuda-sim-race/gpu_traffic)) \
-             $(if $(SAN),,$(if $(filter %/powercut.sh,$(TEST_SH)),$(B)/tests/support/preload/disk_recorder.so))
+             $(if $(SAN),,$(if $(filter %/powercut.sh,$(TEST_SH)),$(B)/tests/support/preload/disk_recorder.so)) \
+             $(if $(SAN),,$(if $(filter %/clock_back.sh,$(TEST_SH)),$(B)/tests/support/preload/clock_back.so))
 
 check: all build-tests
 	@BUILD=$(B) SAN='$(SAN)' scripts/run-tests.sh $(TEST_BIN) $(TEST_SH)

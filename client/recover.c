@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "client/epoch.h"
 #include "client/last_run.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
@@ -25,7 +26,7 @@ struct sl_recover {
 	struct sl_recover_events events;
 	void *arg;
 	uint8_t session[16];
-	uint64_t epoch;
+	uint64_t epoch;                   /* of the last link */
 	uint64_t file[SL_LAST_RUN_STEPS]; /* checkpoints that are known to be good, newest first */
 	int n_file;
 	uint64_t back_to; /* files of later steps are of what the run went back behind; UINT64_MAX: of nothing */
@@ -46,17 +47,6 @@ struct sl_recover {
 	struct sl_fail write_fail;
 	struct sl_checkpoint_state state;
 };
-
-/* Above every epoch that this session ever had, whichever process chose it. */
-static uint64_t new_epoch(uint64_t last)
-{
-	struct timespec now;
-	uint64_t ms;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-	return ms > last ? ms : last + 1;
-}
 
 /* The good ones of the files, and their session. */
 static enum sl_err find_session(struct sl_recover *r, uint64_t total_steps, struct sl_fail *fail)
@@ -157,6 +147,7 @@ enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const
 			    const struct sl_recover_events *events, void *arg, struct sl_fail *fail)
 {
 	struct sl_recover *r = calloc(1, sizeof *r);
+	struct timespec now;
 	enum sl_err err = SL_OK;
 
 	if (!r)
@@ -178,6 +169,8 @@ enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const
 		sl_recover_close(r);
 		return err;
 	}
+	clock_gettime(CLOCK_REALTIME, &now);
+	r->epoch = sl_epoch_begin(r->dir, (uint64_t)now.tv_sec);
 	*out = r;
 	return SL_OK;
 }
@@ -218,7 +211,7 @@ void sl_recover_close(struct sl_recover *r)
 void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf)
 {
 	memcpy(conf->session, r->session, sizeof conf->session);
-	conf->epoch = r->epoch = new_epoch(r->epoch);
+	conf->epoch = ++r->epoch;
 	conf->n_held = 0;
 	if (r->has_ahead)
 		conf->held[conf->n_held++] = r->ahead.step;

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# A host whose clock nobody keeps: the run goes on in a process for which it is a day earlier, and in one more, while the server
+# still holds the link of the one before. The newest link wins all the same.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+clock=$PWD/$BUILD/tests/support/preload/clock_back.so
+[ -z "${SAN:-}" ] && [ -f "$clock" ] || { echo "nothing is put before libc in this build"; exit 77; }
+
+make_data 320 16
+start_server host
+write_config "$tmp/client.yaml"
+sets=(--set train.checkpoint_every=5 --set link.timeout_ms=300000 --set link.heartbeat_ms=60000)
+client good "$tmp/client.yaml" "${sets[@]}" || fail "undisturbed: status $?"
+
+# goes_dark NAME STEP [argument]…: a client of $PWD/$BUILD/fail/splitc that stands still behind that checkpoint, its link open
+goes_dark() {
+	start_slow_client $(($2 + 1)) 500 "$1" "$tmp/client.yaml" "${sets[@]}" "${@:3}"
+	wait_for "$1: no checkpoint" test -f "$tmp/$1/checkpoint-$(printf %012d "$2").safetensors"
+	kill -STOP "$client_pid"
+}
+goes_dark first 5
+cp -r "$tmp/first" "$tmp/second"
+export LD_PRELOAD=$clock SPLIT_CLOCK_BACK_S=86400
+goes_dark second 10 --resume
+cp -r "$tmp/second" "$tmp/third"
+export SPLIT_CLOCK_BACK_S=172800
+client third "$tmp/client.yaml" "${sets[@]}" --resume || fail "a process for which it is earlier: status $?"
+unset LD_PRELOAD
+same_run good third 20
+[ "$(grep -c 'replaced by epoch' "$tmp/host.log")" = 2 ] || fail 'the server did not end both older links'
