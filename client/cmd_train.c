@@ -1,8 +1,8 @@
-#include <inttypes.h>
 #include <stdio.h>
 
 #include "client/command.h"
 #include "client/drive.h"
+#include "client/journal.h"
 
 static const char *const usage[] = {
 	"splitc train CONFIG [--local | --resume | --fresh] [--set KEY=VALUE]… [--json]",
@@ -28,20 +28,6 @@ static enum sl_err open_setup(struct sl_setup *setup, const struct sl_conf_clien
 	return err ? err : sl_setup_backend(setup, fail);
 }
 
-/* A run that begins anew removes what another one left. */
-static enum sl_err check_unfinished(const struct sl_conf_client *conf, struct sl_fail *fail)
-{
-	uint64_t step = UINT64_MAX;
-	const char *dir = conf->log.dir;
-
-	if (!dir[0] || !sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step))
-		return SL_OK;
-	return sl_fail_set(fail, SL_ERR_CANTCREATE,
-			   "log.dir '%s' holds an unfinished run, at step %" PRIu64
-			   ": --resume goes on with it, --fresh removes it and begins anew",
-			   dir, step);
-}
-
 int splitc_train(int argc, char **argv)
 {
 	struct sl_options o = {.command = "train", .usage = usage};
@@ -53,7 +39,7 @@ int splitc_train(int argc, char **argv)
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_LOCAL | SL_OPT_RESUME, 1);
 
 	if (status < 0)
-		status = sl_options_load(&o, SL_USES_FOR_TRAINING, &conf);
+		status = sl_options_load(&o, SL_USES_FOR_TRAINING | SL_USES_LOG, &conf);
 	if (status >= 0)
 		return status;
 	if (o.local && o.resume)
@@ -62,7 +48,7 @@ int splitc_train(int argc, char **argv)
 	if (o.resume && o.fresh)
 		return sl_command_failed(
 			&(struct sl_fail){SL_ERR_USAGE, "train: --resume goes on, --fresh begins anew: not both"});
-	if (!o.resume && !o.fresh && check_unfinished(&conf, &fail) != SL_OK)
+	if (!o.resume && !o.fresh && sl_journal_unfinished(&conf, &fail) != SL_OK)
 		return sl_command_failed(&fail);
 	drive.json = o.json;
 	drive.resume = o.resume;

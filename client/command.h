@@ -24,6 +24,7 @@ enum {
 	SL_USES_WEIGHTS = 4, /* model.weights */
 	SL_USES_TRAINED = 8, /* those of sl_options_trained */
 	SL_USES_LINK = 16,   /* auth's keys; not with --local */
+	SL_USES_LOG = 32,    /* log.dir, and what --resume goes on with */
 	SL_USES_FOR_TRAINING = SL_USES_TRAIN_SET | SL_USES_TEST_SET | SL_USES_WEIGHTS | SL_USES_LINK,
 };
 

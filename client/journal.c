@@ -1,6 +1,7 @@
 #include "client/journal.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +18,34 @@ static enum sl_err begin_anew(struct sl_journal *j, const char *dir, struct sl_f
 		       : sl_fail_set(fail, SL_ERR_CANTCREATE, "%s/log.jsonl: %s", dir, strerror(errno));
 }
 
+static enum sl_err path_of(char path[PATH_MAX], const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	if (snprintf(path, PATH_MAX, "%s/log.jsonl", conf->log.dir) >= PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
+	return SL_OK;
+}
+
+enum sl_err sl_journal_check(const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	char path[PATH_MAX];
+	enum sl_err err = conf->log.dir[0] ? path_of(path, conf, fail) : SL_OK;
+
+	return err || !conf->log.dir[0] ? err : sl_jsonl_check(path, fail);
+}
+
+enum sl_err sl_journal_unfinished(const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	uint64_t step = UINT64_MAX;
+	const char *dir = conf->log.dir;
+
+	if (!dir[0] || !sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step))
+		return SL_OK;
+	return sl_fail_set(fail, SL_ERR_CANTCREATE,
+			   "log.dir '%s' holds an unfinished run, at step %" PRIu64
+			   ": --resume goes on with it, --fresh removes it and begins anew",
+			   dir, step);
+}
+
 enum sl_err sl_journal_open(struct sl_journal *j, const struct sl_conf_client *conf, bool resume, struct sl_fail *fail)
 {
 	const char *dir = conf->log.dir;
@@ -26,9 +55,9 @@ enum sl_err sl_journal_open(struct sl_journal *j, const struct sl_conf_client *c
 	*j = (struct sl_journal){.log = NULL};
 	if (!dir[0])
 		return SL_OK;
-	if (snprintf(path, sizeof path, "%s/log.jsonl", dir) >= PATH_MAX)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
-	err = sl_jsonl_open(&j->log, path, fail);
+	err = path_of(path, conf, fail);
+	if (!err)
+		err = sl_jsonl_open(&j->log, path, fail);
 	if (!err && !resume)
 		err = begin_anew(j, dir, fail);
 	if (!err && conf->log.tensorboard)

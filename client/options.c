@@ -4,6 +4,8 @@
 
 #include "client/auth.h"
 #include "client/command.h"
+#include "client/journal.h"
+#include "client/last_run.h"
 #include "client/training.h"
 #include "common/base/log.h"
 #include "common/nn/weights_file.h"
@@ -57,14 +59,28 @@ static enum sl_err check_auth(const struct sl_conf_client *conf, struct sl_fail 
 	return err;
 }
 
+/* What `train` says of the place of its files, in its order; nothing is written. */
+static enum sl_err check_log(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
+			     uint64_t steps, struct sl_fail *fail)
+{
+	enum sl_err err = sl_journal_check(conf, fail);
+	struct sl_last_run run;
+
+	return err || !o->resume ? err : sl_last_run_read(&run, setup, steps, fail);
+}
+
 static enum sl_err check_all(const struct sl_options *o, unsigned uses, const struct sl_conf_client *conf,
 			     struct sl_setup *setup, struct sl_fail *fail)
 {
 	int64_t images[SL_SPLIT_COUNT];
-	uint64_t steps;
-	enum sl_err err = uses & SL_USES_TRAINED ? sl_options_trained(o, conf, setup, true, fail)
-						 : sl_setup_plan(setup, conf, fail);
+	uint64_t steps = 0;
+	enum sl_err err = SL_OK;
 
+	if ((uses & SL_USES_LOG) && !o->resume && !o->fresh)
+		err = sl_journal_unfinished(conf, fail);
+	if (!err)
+		err = uses & SL_USES_TRAINED ? sl_options_trained(o, conf, setup, true, fail)
+					     : sl_setup_plan(setup, conf, fail);
 	if (!err && (uses & SL_USES_WEIGHTS))
 		err = sl_setup_check_weights(setup, conf->model.weights, false, fail);
 	if (!err && (uses & SL_USES_TEST_SET))
@@ -73,6 +89,8 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 		err = sl_training_steps(conf, images[SL_SPLIT_TRAIN], &steps, fail);
 	if (!err && (uses & SL_USES_LINK) && !o->local)
 		err = check_auth(conf, fail);
+	if (!err && (uses & SL_USES_LOG))
+		err = check_log(o, conf, setup, steps, fail);
 	if (err)
 		return err;
 	printf("%s: ok", o->config);

@@ -65,3 +65,22 @@ enum sl_err sl_folder_make(const char *dir, mode_t mode, struct sl_fail *fail)
 	}
 	return SL_OK;
 }
+
+/* One that is not there is judged by the nearest above it that is. */
+enum sl_err sl_folder_try(const char *dir, struct sl_fail *fail)
+{
+	struct stat there;
+	char path[PATH_MAX], *slash;
+
+	if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%.96s…: too long a path", dir);
+	while (stat(path, &there) != 0 && errno == ENOENT && strcmp(path, "/") != 0 && strcmp(path, ".") != 0) {
+		slash = strrchr(path, '/');
+		if (!slash)
+			strcpy(path, ".");
+		else
+			slash[slash == path] = '\0';
+	}
+	return access(path, W_OK | X_OK) == 0 ? SL_OK
+					      : sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+}

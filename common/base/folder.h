@@ -13,5 +13,7 @@ int sl_folder_sync_of(const char *path) SL_MUST_CHECK;
 /* Makes `dir` and the folders above it where they are not there, and brings their names to the disk. CANTCREATE, and
  * what was made stays. */
 enum sl_err sl_folder_make(const char *dir, mode_t mode, struct sl_fail *fail) SL_MUST_CHECK;
+/* Whether `dir` is a folder in which names may be made, or could be made one. Nothing is written. CANTCREATE. */
+enum sl_err sl_folder_try(const char *dir, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

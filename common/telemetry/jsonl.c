@@ -20,23 +20,50 @@ struct sl_jsonl {
 	int fd;
 };
 
-static enum sl_err make_folders(const char *path, struct sl_fail *fail)
+static enum sl_err folder_of(char dir[PATH_MAX], const char *path, struct sl_fail *fail)
 {
 	const char *slash = strrchr(path, '/');
-	char dir[PATH_MAX];
+	int len = !slash || slash == path ? 1 : (int)(slash - path);
 
-	if (!slash || slash == path)
-		return SL_OK;
-	if (snprintf(dir, sizeof dir, "%.*s", (int)(slash - path), path) >= (int)sizeof dir)
+	if (snprintf(dir, PATH_MAX, "%.*s", len, slash ? path : ".") >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: path too long", path);
-	return sl_folder_make(dir, 0777, fail);
+	return SL_OK;
+}
+
+/* The lock is the file's as long as it is open; where there are no locks the log is written all the same. */
+static enum sl_err lock(int fd, const char *path, struct sl_fail *fail)
+{
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+		return SL_OK;
+	return sl_fail_set(fail, SL_ERR_BUSY, "%s: another run is writing it; give this one a log.dir of its own",
+			   path);
+}
+
+enum sl_err sl_jsonl_check(const char *path, struct sl_fail *fail)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC | O_APPEND | O_NONBLOCK);
+	char dir[PATH_MAX];
+	enum sl_err err;
+
+	if (fd < 0 && errno != ENOENT && errno != ENXIO) /* a pipe that nobody reads yet */
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+	if (fd < 0) {
+		err = folder_of(dir, path, fail);
+		return err ? err : sl_folder_try(dir, fail);
+	}
+	err = lock(fd, path, fail);
+	close(fd);
+	return err;
 }
 
 enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fail *fail)
 {
-	enum sl_err err = make_folders(path, fail);
+	char dir[PATH_MAX];
+	enum sl_err err = folder_of(dir, path, fail);
 	struct sl_jsonl *log;
 
+	if (!err)
+		err = sl_folder_make(dir, 0777, fail);
 	if (err)
 		return err;
 	log = malloc(sizeof *log);
@@ -45,10 +72,8 @@ enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fai
 	log->fd = SL_FAILPOINT_CALL(SL_FP_LOG_OPEN, open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666));
 	if (log->fd < 0)
 		err = sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
-	/* the lock is the file's as long as it is open; where there are no locks the log is written all the same */
-	else if (flock(log->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-		err = sl_fail_set(fail, SL_ERR_BUSY,
-				  "%s: another run is writing it; give this one a log.dir of its own", path);
+	else
+		err = lock(log->fd, path, fail);
 	if (err) {
 		if (log->fd >= 0)
 			close(log->fd);

@@ -54,6 +54,8 @@ struct sl_jsonl;
 
 /* Creates `path`'s folders and the file, or goes on with it. CANTCREATE; BUSY: another process has it open. */
 enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
+/* Whether sl_jsonl_open would, and why not; nothing is made or written. */
+enum sl_err sl_jsonl_check(const char *path, struct sl_fail *fail) SL_MUST_CHECK;
 /* Whatever an earlier run wrote goes. IO. */
 enum sl_err sl_jsonl_empty(struct sl_jsonl *log) SL_MUST_CHECK;
 /* Each writes its line whole before it returns. IO: not written (disk full); nothing of the line is left in a

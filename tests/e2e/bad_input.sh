@@ -80,7 +80,7 @@ expect 0 'good.yaml: ok, 3 steps on 48 images, 24 images to test with' "$SPLITC"
 expect 0 'ok' "$SPLITS" serve configs/server.yaml --check-config
 for i in 2 3 4 5; do ln -s data_batch_1.bin "$tmp/data/data_batch_$i.bin"; done
 for config in configs/client-*.yaml; do
-	expect 0 'ok, ' "$SPLITC" train "$config" --set model.weights= --set model.partial=false --set data.dir="$tmp/data" --check-config
+	expect 0 'ok, ' "$SPLITC" train "$config" --set model.weights= --set model.partial=false --set data.dir="$tmp/data" --set log.dir="$tmp/example" --check-config
 done
 expect 0 'partition: ' "$SPLITC" train "$tmp/good.yaml" --print-config
 expect 66 'No such file' "$SPLITC" train "$tmp/nowhere.yaml"
@@ -172,7 +172,32 @@ expect 0 '314 tensors' "$SPLITC" export "$tmp/good.yaml" "$tmp/out.safetensors" 
 grep -q '^WARN form-cifar: ' "$tmp/err" || fail "strides of form: cifar: $(cat "$tmp/err")"
 header "$tmp/out.safetensors" | jq -e '.__metadata__ | .model == "mobilenet_v2" and .form == "cifar" and .width == "0.25" and
 	.image == "32" and .normalize == "cifar10"' >"$tmp/out" || fail "an export's metadata: $(header "$tmp/out.safetensors" | jq .__metadata__)"
+
+# where a run's files go: looked at, and left as it was
 train 73 'proc' log.dir=/proc/nowhere
+both 73 "$tmp/empty.safetensors/log.jsonl: Not a directory" log.dir="$tmp/empty.safetensors"
+both 73 "$tmp/empty.safetensors" log.dir="$tmp/empty.safetensors/run"
+mkdir "$tmp/shut" "$tmp/shut/log.jsonl"
+both 73 "$tmp/shut/log.jsonl: Is a directory" log.dir="$tmp/shut"
+rmdir "$tmp/shut/log.jsonl"
+chmod 0555 "$tmp/shut"
+[ "$(id -u)" = 0 ] || both 73 'Permission denied' log.dir="$tmp/shut" # root may write all
+mkdir "$tmp/unfinished"
+cp "$weights" "$tmp/unfinished/checkpoint-000000000007.safetensors"
+both 73 "log.dir '$tmp/unfinished' holds an unfinished run, at step 7: --resume goes on with it" log.dir="$tmp/unfinished"
+for resume in "" --check-config; do
+	expect 66 "--resume: no checkpoint in '$tmp/none'" "$SPLITC" train "$tmp/good.yaml" --set log.dir="$tmp/none" --resume $resume
+	rm -rf "$tmp/none"
+done
+expect 0 'ok, ' "$SPLITC" train "$tmp/good.yaml" --set log.dir="$tmp/unfinished" --fresh --check-config
+[ "$(ls "$tmp/unfinished")" = checkpoint-000000000007.safetensors ] || fail "--check-config left $(ls "$tmp/unfinished")"
+expect 0 'ok, ' "$SPLITC" train "$tmp/good.yaml" --set log.dir="$tmp/new/run" --check-config
+[ ! -e "$tmp/new" ] || fail '--check-config made a folder'
+exec 8>"$tmp/unfinished/log.jsonl"
+flock 8
+rm "$tmp/unfinished/checkpoint-000000000007.safetensors"
+both 75 'another run is writing it' log.dir="$tmp/unfinished"
+exec 8>&-
 
 # places to talk at
 before=$SECONDS
