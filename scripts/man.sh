@@ -65,7 +65,7 @@ The keys, with their defaults:
 EOF
 # a key that the minimal config has no use for is printed behind a # of its own
 config_keys | sed 's/^\( *\)#\([^ ]\)/\1\2/' | escape | awk '
-	/^ *#/ { sub(/^ *# /, ""); help = $0; next }
+	/^ *#/ { sub(/^ *# /, ""); help = help (help == "" ? "" : " ") $0; next }
 	{
 		depth = match($0, /[^ ]/) - 1
 		key = $1; sub(/:$/, "", key)

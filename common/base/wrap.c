@@ -21,7 +21,7 @@ static size_t word_length(const char *text)
 	return n;
 }
 
-void sl_print_wrapped(FILE *to, const char *text, int column, int width)
+void sl_print_remark(FILE *to, const char *mark, const char *text, int column, int width)
 {
 	int at = column;
 
@@ -30,7 +30,7 @@ void sl_print_wrapped(FILE *to, const char *text, int column, int width)
 		int word = columns_of(text, len);
 
 		if (at > column && width && at + 1 + word > width) {
-			fprintf(to, "\n%*s", column, "");
+			fprintf(to, "\n%*s", column, mark);
 			at = column;
 		} else if (at > column) {
 			fputc(' ', to);
@@ -42,6 +42,11 @@ void sl_print_wrapped(FILE *to, const char *text, int column, int width)
 			;
 	}
 	fputc('\n', to);
+}
+
+void sl_print_wrapped(FILE *to, const char *text, int column, int width)
+{
+	sl_print_remark(to, "", text, column, width);
 }
 
 void sl_print_cell(FILE *to, const char *text, int column, int width)

@@ -9,6 +9,8 @@ enum { SL_WRAP_WIDTH = 79 };
 /* Words of `text` and a newline, in lines of at most `width` (0: one line) that begin at `column`, where the cursor
  * stands. What is in [] is one word. */
 void sl_print_wrapped(FILE *to, const char *text, int column, int width);
+/* The same behind `mark` (ASCII), which stands in front of `column` in each line but the first. */
+void sl_print_remark(FILE *to, const char *mark, const char *text, int column, int width);
 /* A cell to the left, in a column of a table that begins at `column`, where the cursor stands: one that is too long has
  * a line of its own, and the cursor stands behind the cell in the next. */
 void sl_print_cell(FILE *to, const char *text, int column, int width);

@@ -1,6 +1,7 @@
 /* The effective config as YAML. */
 #include <string.h>
 
+#include "common/base/wrap.h"
 #include "common/conf/key.h"
 
 /* Writes the section headers on the way to `path` that `last` was not already in; returns the depth of the key. */
@@ -18,6 +19,18 @@ static int open_sections(const char *path, const char *last, FILE *file)
 	return depth;
 }
 
+/* "# help; bounds", in as many lines as that takes */
+static void print_help(const struct sl_conf_key *key, int column, FILE *file)
+{
+	const bool bounded = key->type != SL_CONF_STRING && key->type != SL_CONF_NAMES && key->type != SL_CONF_BOOL;
+	char wanted[SL_CONF_WHY], text[2 * SL_CONF_WHY];
+
+	snprintf(text, sizeof text, "%s%s%s", key->help, bounded ? "; " : "",
+		 bounded ? sl_conf_value_wanted(key, wanted) : "");
+	fprintf(file, "%*s# ", column, "");
+	sl_print_remark(file, "# ", text, column + 2, SL_WRAP_WIDTH);
+}
+
 enum sl_err sl_conf_print(const struct sl_conf_schema *schema, const void *conf, FILE *file)
 {
 	const char *last = "";
@@ -26,12 +39,9 @@ enum sl_err sl_conf_print(const struct sl_conf_schema *schema, const void *conf,
 		const struct sl_conf_key *key = &schema->key[i];
 		int depth = open_sections(key->path, last, file);
 		const char *dot = strrchr(key->path, '.');
-		char wanted[SL_CONF_WHY];
 
-		fprintf(file, "%*s# %s", depth * 2, "", key->help);
-		if (key->type != SL_CONF_STRING && key->type != SL_CONF_NAMES && key->type != SL_CONF_BOOL)
-			fprintf(file, "; %s", sl_conf_value_wanted(key, wanted));
-		fprintf(file, "\n%*s%s%s: ", depth * 2, "", schema->idle && schema->idle(conf, key->path) ? "#" : "",
+		print_help(key, depth * 2, file);
+		fprintf(file, "%*s%s%s: ", depth * 2, "", schema->idle && schema->idle(conf, key->path) ? "#" : "",
 			dot ? dot + 1 : key->path);
 		sl_conf_value_print(key, conf, file);
 		fputc('\n', file);

@@ -380,6 +380,13 @@ static char *printed(const struct sl_conf_schema *schema, const void *conf)
 	assert_non_null(file);
 	assert_int_equal(sl_conf_print(schema, conf, file), SL_OK);
 	fclose(file);
+	/* remarks fit a terminal */
+	for (const char *line = text, *end; *line; line = end + 1) {
+		const char *begin = line + strspn(line, " ");
+
+		end = strchr(line, '\n');
+		assert_true(end - line < 80 || *begin != '#');
+	}
 	return text;
 }
 
