@@ -107,14 +107,15 @@ static void a_short_buffer_is_a_limit(void **state)
 
 static void feedback_returns_what_was_lost(void **state)
 {
-	struct sl_shape s = sl_shape2(4, 100);
-	float x[400], back[400], sum[400] = {0};
+	enum { N = 3 * 133 };
+	struct sl_shape s = sl_shape2(3, 133);
+	float x[N], back[N], sum[N] = {0};
 	struct sl_codec *c = codec_open("topk:0.1,ef=true", s, NULL, SL_DIR_HEAD_ACT, NULL);
 	uint8_t *one, *two;
 	size_t len, again;
 	(void)state;
 
-	codec_fill(x, 400, RANDOM);
+	codec_fill(x, N, RANDOM);
 	for (int step = 0; step < 200; step++) {
 		struct sl_codec_call call = {.step = (uint64_t)step, .training = true};
 
@@ -126,13 +127,14 @@ static void feedback_returns_what_was_lost(void **state)
 		assert_memory_equal(one, two, len);
 		sl_codec_commit(c);
 		assert_int_equal(codec_decode(c, &call, one, len, s, back), SL_OK);
-		for (int i = 0; i < 400; i++)
+		for (int i = 0; i < N; i++)
 			sum[i] += back[i];
 		free(one);
 		free(two);
 	}
 	/* what 200 steps delivered differs from 200 x by one residual, which is bounded */
-	for (int i = 0; i < 400; i++)
+	assert_true(fabsf(x[N - 1]) > 0.3f);
+	for (int i = 0; i < N; i++)
 		assert_true(fabs((double)sum[i] - 200 * (double)x[i]) < 40);
 	sl_codec_close(c);
 }
@@ -183,7 +185,7 @@ static void evaluation_neither_takes_nor_leaves_state(void **state)
 	}
 }
 
-/* Whatever was encoded there before in the same step. */
+/* Whatever was encoded there before in the same step; nor does a step that is rolled back. */
 static void an_encoding_that_fails_leaves_nothing_to_commit(void **state)
 {
 	struct sl_shape s = sl_shape4(2, 5, 5, 4);
@@ -194,20 +196,72 @@ static void an_encoding_that_fails_leaves_nothing_to_commit(void **state)
 	codec_fill(x, 200, RANDOM);
 	memcpy(bad, x, sizeof bad);
 	bad[150] = NAN;
-	for (int i = 0; i < 2; i++) {
-		struct sl_codec *a = codec_open(with_state[i], s, NULL, SL_DIR_HEAD_ACT, NULL),
-				*fresh = codec_open(with_state[i], s, NULL, SL_DIR_HEAD_ACT, NULL);
+	for (int k = 0; k < 4; k++) {
+		struct sl_codec *a = codec_open(with_state[k / 2], s, NULL, SL_DIR_HEAD_ACT, NULL),
+				*fresh = codec_open(with_state[k / 2], s, NULL, SL_DIR_HEAD_ACT, NULL);
 		uint8_t *bytes;
 		size_t len;
 
 		assert_int_equal(codec_encode(a, &call, x, s, &bytes, &len), SL_OK);
 		free(bytes);
-		assert_int_equal(codec_encode(a, &call, bad, s, &bytes, &len), SL_ERR_NONFINITE);
+		if (k % 2)
+			sl_codec_rollback(a);
+		else
+			assert_int_equal(codec_encode(a, &call, bad, s, &bytes, &len), SL_ERR_NONFINITE);
 		sl_codec_commit(a);
 		assert_same_bytes(a, fresh, 1, true, x, s);
 		sl_codec_close(a);
 		sl_codec_close(fresh);
 	}
+}
+
+/* Rows that a short last chunk does not have have lost nothing there. */
+static void rows_that_were_not_there_have_no_residual(void **state)
+{
+	struct sl_shape s = sl_shape2(4, 50), two = sl_shape2(2, 50);
+	struct sl_codec *c = codec_open("topk:0.1,ef=true", s, NULL, SL_DIR_HEAD_ACT, NULL);
+	size_t cap = sl_codec_state_bytes(c), len;
+	struct sl_buf kept = {malloc(cap), 0, cap};
+	const float *residual =
+		(const float *)(void *)(kept.data + 16); /* magic, slots, none of slot 0, one of slot 1 */
+	float x[200];
+	uint8_t *bytes;
+	(void)state;
+
+	codec_fill(x, 200, RANDOM);
+	for (int step = 0; step < 4; step++) {
+		assert_int_equal(codec_encode(c, &codec_call0, x, step == 3 ? two : s, &bytes, &len), SL_OK);
+		free(bytes);
+		sl_codec_commit(c);
+	}
+	assert_int_equal(sl_codec_save(c, &kept), SL_OK);
+	assert_int_equal(kept.len, 16 + sizeof x);
+	assert_true(residual[0] != 0 || residual[1] != 0);
+	for (int i = 100; i < 200; i++)
+		assert_true(residual[i] == 0);
+	free(kept.data);
+	sl_codec_close(c);
+}
+
+static void tensors_beyond_the_plan_are_refused(void **state)
+{
+	struct sl_shape s = sl_shape2(2, 50), more = sl_shape2(3, 50), wider = sl_shape2(2, 51);
+	const struct sl_codec_call beyond = {.slot = 2}, before = {.slot = -1};
+	struct sl_codec *c = codec_open("quant:8", s, NULL, SL_DIR_HEAD_ACT, NULL);
+	uint8_t *bytes, *none;
+	float x[153] = {1}, back[153];
+	size_t len, no_len;
+	(void)state;
+
+	assert_int_equal(codec_encode(c, &codec_call0, x, s, &bytes, &len), SL_OK);
+	assert_int_equal(codec_encode(c, &codec_call0, x, more, &none, &no_len), SL_ERR_BUG);
+	assert_int_equal(codec_encode(c, &codec_call0, x, wider, &none, &no_len), SL_ERR_BUG);
+	assert_int_equal(codec_encode(c, &beyond, x, s, &none, &no_len), SL_ERR_BUG);
+	assert_int_equal(codec_encode(c, &before, x, s, &none, &no_len), SL_ERR_BUG);
+	assert_int_equal(codec_decode(c, &codec_call0, bytes, len, more, back), SL_ERR_BUG);
+	assert_int_equal(codec_decode(c, &beyond, bytes, len, s, back), SL_ERR_BUG);
+	free(bytes);
+	sl_codec_close(c);
 }
 
 static enum sl_err own_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
@@ -332,6 +386,8 @@ int main(void)
 		cmocka_unit_test(feedback_returns_what_was_lost),
 		cmocka_unit_test(evaluation_neither_takes_nor_leaves_state),
 		cmocka_unit_test(an_encoding_that_fails_leaves_nothing_to_commit),
+		cmocka_unit_test(rows_that_were_not_there_have_no_residual),
+		cmocka_unit_test(tensors_beyond_the_plan_are_refused),
 		cmocka_unit_test(a_backend_may_bring_its_own_stages),
 		cmocka_unit_test(threads_do_not_change_bytes),
 	};

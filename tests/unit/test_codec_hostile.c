@@ -330,6 +330,14 @@ static void sizes_are_those_that_fit(void **state)
 	free(body);
 	free(bytes);
 	sl_codec_close(c);
+
+	/* of a body that may have any length: it is the one declared */
+	c = codec_open("threshold:1|f16|zstd", shape(), NULL, SL_DIR_HEAD_ACT, NULL);
+	bytes = honest(c, &len);
+	sl_put_u32(bytes + SL_FRAME_BYTES, sl_get_u32(bytes + SL_FRAME_BYTES) + 1);
+	refused_with(c, bytes, len, "were declared");
+	free(bytes);
+	sl_codec_close(c);
 }
 
 static void a_gradient_without_its_activation_is_refused(void **state)

@@ -88,7 +88,9 @@ static void survives(const char *text, bool has_state)
 	for (int i = 0; i < SLOTS; i++)
 		differs |= at_a[i].len != at_b[i].len || memcmp(at_a[i].data, at_b[i].data, at_a[i].len) != 0;
 	assert_int_equal(differs, has_state);
+	encode(b, 5, 0, &at_b[0]); /* of a step that never ends: nothing of it stays */
 	assert_int_equal(sl_codec_load(b, (struct sl_bytes){state.data, state.len}), SL_OK);
+	sl_codec_commit(b);
 	step(b, 2, at_b);
 	for (int i = 0; i < SLOTS; i++) {
 		assert_int_equal(at_a[i].len, at_b[i].len);
@@ -100,6 +102,11 @@ static void survives(const char *text, bool has_state)
 	state.data[0] ^= 1;
 	refuses(b, text, (struct sl_bytes){state.data, state.len});
 	state.data[0] ^= 1;
+	if (state.len > 8) { /* neither there nor not, or of another number of rows */
+		state.data[8] ^= 2;
+		refuses(b, text, (struct sl_bytes){state.data, state.len});
+		state.data[8] ^= 2;
+	}
 	assert_int_equal(sl_codec_load(b, (struct sl_bytes){state.data, state.len}), SL_OK);
 	sl_codec_forget(b);
 	assert_new(b, text);

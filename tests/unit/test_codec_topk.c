@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/codec/codec.h"
+#include "common/codec/frame.h"
 #include "tests/support/codec.h"
 
 static uint32_t magnitude(float v)
@@ -129,6 +130,43 @@ static void chain_quantizes_what_is_kept(void **state)
 	free(expect);
 }
 
+/* Of two selections it is the first whose places are shared; the gradient makes the second one by itself. */
+static void a_gradient_shares_one_selection_alone(void **state)
+{
+	static const char text[] = "topk:0.5|topk:0.4";
+	struct sl_shape s = sl_shape2(2, 500);
+	struct sl_codec *act = codec_open(text, s, NULL, SL_DIR_HEAD_ACT, NULL);
+	struct sl_codec *grad = codec_open(text, s, NULL, SL_DIR_HEAD_GRAD, act);
+	struct sl_codec *back_act = codec_open(text, s, NULL, SL_DIR_HEAD_ACT, NULL);
+	struct sl_codec *back_grad = codec_open(text, s, NULL, SL_DIR_HEAD_GRAD, back_act);
+	float x[1000], back[1000];
+	int kept = 0;
+	uint8_t *bytes;
+	size_t len;
+	(void)state;
+
+	codec_fill(x, 1000, RANDOM);
+	assert_int_equal(codec_encode(act, &codec_call0, x, s, &bytes, &len), SL_OK);
+	assert_int_equal(codec_decode(back_act, &codec_call0, bytes, len, s, back), SL_OK);
+	free(bytes);
+	for (int i = 0; i < 1000; i++) /* what was large is small: the second selection is another one */
+		x[i] = 1 / x[i];
+	assert_int_equal(codec_encode(grad, &codec_call0, x, s, &bytes, &len), SL_OK);
+	assert_int_equal(sl_get_u32(bytes + 20), 0);
+	assert_true(sl_get_u32(bytes + 28) > 0);
+	assert_int_equal(codec_decode(back_grad, &codec_call0, bytes, len, s, back), SL_OK);
+	for (int i = 0; i < 1000; i++) {
+		assert_true(back[i] == 0 || back[i] == x[i]);
+		kept += back[i] != 0;
+	}
+	assert_int_equal(kept, 200);
+	free(bytes);
+	sl_codec_close(grad);
+	sl_codec_close(act);
+	sl_codec_close(back_grad);
+	sl_codec_close(back_act);
+}
+
 static void a_gradient_uses_the_places_of_its_activation(void **state)
 {
 	struct sl_shape s = sl_shape4(3, 40, 41, 16), two = sl_shape_rows(s, 2);
@@ -183,6 +221,7 @@ int main(void)
 		cmocka_unit_test(sparse_places_cost_less_than_a_bitmap),
 		cmocka_unit_test(chain_quantizes_what_is_kept),
 		cmocka_unit_test(a_gradient_uses_the_places_of_its_activation),
+		cmocka_unit_test(a_gradient_shares_one_selection_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
