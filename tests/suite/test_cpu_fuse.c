@@ -14,6 +14,8 @@
 #include <cmocka.h>
 
 #include "common/base/pool.h"
+#include "common/nn/fuse.h"
+#include "kernels/cpu/bn.h"
 #include "kernels/cpu/cpu.h"
 
 enum { FRONT, NORM, BEHIND, OPS, VALUES = OPS + 1, RESULTS = 10 };
@@ -412,12 +414,70 @@ static void backend_says_what_it_fuses(void **state)
 	be.ops->close(&be);
 }
 
+/* Where its input's gradient has been written already: the convolution cannot add what goes through the activation. */
+static void an_activation_that_adds_stays_by_itself(void **state)
+{
+	struct sl_segment_op op[2] = {
+		{.op = {.kind = SL_OP_ACT, .n_in = 1, .in = {0}, .out = 1, .u.act = SL_ACT_RELU}, .din_want = {true}},
+		{.op = conv_op(&behinds[2], sl_shape4(1, 3, 3, 8)), .din_want = {true}},
+	};
+	const struct sl_plan_segment s = {.op = op, .n_op = 2, .in_value = 0, .out_value = 2};
+	struct sl_fusion fusion[2];
+	struct sl_backend be;
+	struct sl_fail fail;
+
+	(void)state;
+	op[1].op.in[0] = 1;
+	op[1].op.out = 2;
+	assert_int_equal(sl_cpu_backend_open(&be, NULL, &fail), SL_OK);
+	sl_fuse_find(fusion, &be, &s);
+	assert_true(fusion[0].consumer == 1 && fusion[0].absorbed && fusion[1].before == 0);
+	op[0].din_add[0] = true;
+	sl_fuse_find(fusion, &be, &s);
+	assert_true(fusion[0].consumer == -1 && !fusion[0].absorbed && fusion[1].before == -1);
+	be.ops->close(&be);
+}
+
+/* Stores that go round the cache write what others do, and that alone: also where rows are no whole registers, and
+ * where they begin beside one. */
+static void streamed_rows_are_the_stored_ones(void **state)
+{
+	static const struct sl_cpu_simd *const levels[] = {&sl_cpu_simd_base, &sl_cpu_simd_avx2, &sl_cpu_simd_avx512};
+	enum { ROWS = 5, MOST = 48, GUARD = 16, FLOATS = ROWS * MOST + 2 * GUARD };
+	const struct sl_cpu_simd *best = sl_cpu_simd_choose();
+	_Alignas(64) float streamed[FLOATS], stored[FLOATS];
+	float x[ROWS * MOST], mean[MOST], scale[MOST], shift[MOST];
+	struct sl_cpu_bn n = {.mean = mean, .scale = scale, .shift = shift};
+
+	(void)state;
+	fill(x, ROWS * MOST, 1, 0);
+	fill(mean, MOST, 2, 0);
+	fill(scale, MOST, 3, 1);
+	fill(shift, MOST, 4, 2);
+	for (size_t l = 0; l < 3; l++) {
+		for (int c = 1; c <= MOST; c++) {
+			for (int off = 0; off < 2; off++) {
+				memset(streamed, 0x5a, sizeof streamed);
+				memset(stored, 0x5a, sizeof stored);
+				levels[l]->bn_forward(stored + GUARD + off, x, &n, c, ROWS, c, SL_ACT_RELU6);
+				levels[l]->bn_forward_stream(streamed + GUARD + off, x, &n, ROWS, c, SL_ACT_RELU6);
+				levels[l]->stream_end();
+				assert_memory_equal(streamed, stored, sizeof stored);
+			}
+		}
+		if (levels[l] == best) /* this CPU has no more */
+			break;
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_pair_of_convolutions),
 		cmocka_unit_test(an_activation_rides_on_the_convolution_behind),
 		cmocka_unit_test(backend_says_what_it_fuses),
+		cmocka_unit_test(an_activation_that_adds_stays_by_itself),
+		cmocka_unit_test(streamed_rows_are_the_stored_ones),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

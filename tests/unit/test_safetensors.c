@@ -86,7 +86,7 @@ static void lists_and_reads(void **state)
 	uint32_t bits[2];
 	float x[2];
 	int64_t n = -1;
-	uint8_t *copy;
+	uint8_t *copy, raw[2];
 
 	(void)state;
 	assert_int_equal(open_image(&file, &im, &copy, &fail), SL_OK);
@@ -111,6 +111,11 @@ static void lists_and_reads(void **state)
 	assert_non_null(strstr(fail.text, "I9"));
 	assert_int_equal(sl_st_read_i64(file, sl_st_find(file, "b"), &n, &fail), SL_ERR_DATA);
 	assert_int_equal(sl_st_read_f32(file, sl_st_find(file, "d"), x, &fail), SL_OK);
+	/* bytes of a tensor end with it, whatever comes behind */
+	assert_int_equal(sl_st_read_raw(file, sl_st_find(file, "b"), 6, raw, 2, &fail), SL_OK);
+	assert_true(raw[0] == 6 && raw[1] == 7);
+	assert_int_equal(sl_st_read_raw(file, sl_st_find(file, "b"), 7, raw, 2, &fail), SL_ERR_BUG);
+	assert_int_equal(sl_st_read_raw(file, sl_st_find(file, "b"), 9, raw, 0, &fail), SL_ERR_BUG);
 	sl_st_close(file);
 	free(copy);
 }

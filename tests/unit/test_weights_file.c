@@ -226,6 +226,9 @@ static void missing_extra_and_mistyped_tensors_are_named(void **state)
 		rewrite("features.0.1.num_batches_tracked", "features.99.weight", "I64");
 		assert_refused(&w, partial, "1 tensor of the file is not of mobilenet_v2", "\"features.99.weight\"");
 		save(&w, 5);
+		rewrite("features.0.1.num_batches_tracked", "classifiers.1.weight", "I64");
+		assert_refused(&w, partial, "1 tensor of the file is not of mobilenet_v2", "\"classifiers.1.weight\"");
+		save(&w, 5);
 		rewrite(bn, bn, "I32");
 		assert_refused(&w, partial, bn, "I32");
 	}

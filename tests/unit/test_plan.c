@@ -1,0 +1,124 @@
+/* The plan: how a batch is cut into chunks, and that its hash covers what either side computes with. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/nn/plan.h"
+
+static const struct sl_plan_spec base = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2},
+					 .cut = {.partition = "1:-1"},
+					 .batch = 8,
+					 .chunks = 2,
+					 .seed = 11,
+					 .note = "codec none"};
+
+static struct sl_plan *plan_of(const struct sl_plan_spec *spec)
+{
+	struct sl_plan *plan;
+	struct sl_fail fail;
+
+	if (sl_plan_open(&plan, spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return plan;
+}
+
+/* Chunks of equal size but for the last, and no more of them than were asked for. */
+static void a_batch_is_cut_into_chunks(void **state)
+{
+	struct sl_plan_spec spec = base;
+
+	(void)state;
+	for (spec.batch = 1; spec.batch <= 9; spec.batch++) {
+		for (spec.chunks = 1; spec.chunks <= spec.batch; spec.chunks++) {
+			struct sl_plan *plan = plan_of(&spec);
+
+			for (int64_t rows = 1; rows <= spec.batch; rows++) {
+				int chunks = sl_plan_chunks_of(plan, rows);
+				int64_t sum = 0;
+
+				assert_in_range(chunks, 1, spec.chunks);
+				for (int i = 0; i < chunks; i++) {
+					int64_t one = sl_plan_chunk_rows(plan, rows, i);
+
+					assert_true(i + 1 < chunks ? one == plan->rows : one >= 1 && one <= plan->rows);
+					sum += one;
+				}
+				assert_int_equal(sum, rows);
+			}
+			sl_plan_close(plan);
+		}
+	}
+}
+
+/* Trainable ones first, none over another. */
+static void parameters_begin_on_cache_lines(void **state)
+{
+	struct sl_plan *plan = plan_of(&base);
+
+	(void)state;
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		const struct sl_plan_segment *s = &plan->segment[which];
+		int64_t end = 0;
+
+		for (int i = 0; i < s->n_param; i++) {
+			bool trainable = plan->model->param[s->param[i].model_param].trainable;
+
+			assert_true(s->param[i].offset >= end && s->param[i].offset % 16 == 0);
+			assert_int_equal(s->param[i].offset < s->trainable_count, trainable);
+			end = s->param[i].offset + s->param[i].count;
+		}
+		assert_true(end <= s->weight_count && s->n_param > 0);
+	}
+	sl_plan_close(plan);
+}
+
+static void the_hash_covers_every_choice(void **state)
+{
+	enum { CHOICES = 14 };
+	struct sl_plan_spec other[CHOICES];
+	struct sl_plan *plan = plan_of(&base), *again = plan_of(&base);
+	int n = 0;
+
+	(void)state;
+	assert_memory_equal(plan->hash, again->hash, sizeof plan->hash);
+	sl_plan_close(again);
+	for (int i = 0; i < CHOICES; i++)
+		other[i] = base;
+	other[n++].model.width = 0.35;
+	other[n++].model.classes = 11;
+	other[n++].model.image = 64;
+	other[n++].model.cifar_stem = false;
+	other[n++].model.dropout = 0.3;
+	strcpy(other[n++].cut.partition, "2:-1");
+	strcpy(other[n++].cut.partition, "1:-2");
+	other[n++].batch = 9;
+	other[n++].chunks = 3;
+	other[n++].seed = 12;
+	other[n++].precision = SL_PRECISION_BF16;
+	strcpy(other[n++].insert_head, "conv:8");
+	strcpy(other[n++].insert_tail, "conv:8");
+	strcpy(other[n++].note, "codec f16");
+	assert_int_equal(n, CHOICES);
+	for (int i = 0; i < CHOICES; i++) {
+		again = plan_of(&other[i]);
+		if (memcmp(plan->hash, again->hash, sizeof plan->hash) == 0)
+			fail_msg("choice %d is not in the hash", i);
+		sl_plan_close(again);
+	}
+	sl_plan_close(plan);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_batch_is_cut_into_chunks),
+		cmocka_unit_test(parameters_begin_on_cache_lines),
+		cmocka_unit_test(the_hash_covers_every_choice),
+	};
+
+	return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
+}
