@@ -9,7 +9,7 @@
 #include "common/base/buf.h"
 #include "common/conf/key.h"
 
-enum { DEPTH_MAX = 8, PATH_TEXT = 160 };
+enum { PATH_TEXT = 160 };
 
 struct loader {
 	const struct sl_conf_schema *schema;
@@ -233,10 +233,10 @@ static enum sl_err load_spread(struct loader *l, const char *section)
 	return err;
 }
 
-static enum sl_err load_section(struct loader *l, const char *section, int depth);
+static enum sl_err load_section(struct loader *l, const char *section);
 
 /* The current event is what follows the key `path`. */
-static enum sl_err load_entry(struct loader *l, const char *path, int depth)
+static enum sl_err load_entry(struct loader *l, const char *path)
 {
 	int index = find_key(l->schema, path);
 	const char *text;
@@ -246,7 +246,7 @@ static enum sl_err load_entry(struct loader *l, const char *path, int depth)
 	if (index >= 0)
 		return load_value(l, index);
 	if (l->event.type == YAML_MAPPING_START_EVENT)
-		return load_section(l, path, depth + 1);
+		return load_section(l, path);
 	if (l->event.type == YAML_SCALAR_EVENT) {
 		err = scalar_text(l, &text, &plain);
 		if (err)
@@ -262,15 +262,14 @@ static enum sl_err load_entry(struct loader *l, const char *path, int depth)
 	return fail_at(l, l->event.start_mark, "%s must be a section of keys, got %s", path, kind_of(&l->event));
 }
 
-/* The current event starts the mapping of `section` ("": the whole file). */
-static enum sl_err load_section(struct loader *l, const char *section, int depth)
+/* The current event starts the mapping of `section` ("": the whole file). Sections nest as deep as keys of the schema
+ * do, and no deeper: any other name is refused before what follows it is looked at. */
+static enum sl_err load_section(struct loader *l, const char *section)
 {
 	char names[32][48], path[PATH_TEXT], hint[SL_CONF_WHY];
 	enum sl_err err;
 	int n_name = 0;
 
-	if (depth > DEPTH_MAX)
-		return fail_at(l, l->event.start_mark, "nested too deeply");
 	while ((err = next_event(l)) == SL_OK && l->event.type != YAML_MAPPING_END_EVENT) {
 		yaml_mark_t mark = l->event.start_mark;
 		const char *name;
@@ -294,7 +293,7 @@ static enum sl_err load_section(struct loader *l, const char *section, int depth
 		strcpy(names[n_name++], name);
 		err = next_event(l);
 		if (!err)
-			err = load_entry(l, path, depth);
+			err = load_entry(l, path);
 		if (err)
 			return err;
 	}
@@ -325,7 +324,7 @@ static enum sl_err load_stream(struct loader *l)
 	if (err)
 		return err;
 	if (l->event.type == YAML_MAPPING_START_EVENT)
-		err = load_section(l, "", 0);
+		err = load_section(l, "");
 	else if (l->event.type != YAML_SCALAR_EVENT || l->event.data.scalar.length > 0)
 		err = fail_at(l, l->event.start_mark, "the file must be a section of keys, got %s", kind_of(&l->event));
 	return err ? err : load_end(l);
@@ -513,7 +512,7 @@ static enum sl_err load_row(struct loader *l)
 	snprintf(sl_conf_origin(l->schema, l->conf)->path, PATH_MAX, "%s", l->name);
 	err = apply_presets(l);
 	if (!err)
-		err = load_section(l, "", 1);
+		err = load_section(l, "");
 	if (!err)
 		err = check_required(l, mark);
 	if (!err && (blame = l->schema->finish(l->conf, why)))

@@ -18,6 +18,8 @@
 #include "common/base/err.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"
+#include "common/base/memory.h"
+#include "common/base/nearest.h"
 #include "common/base/wrap.h"
 
 static void err_map_is_whole(void **state)
@@ -244,8 +246,56 @@ static void arena_extremes(void **state)
 	assert_null(sl_arena_take(&arena, 1));
 	sl_arena_close(&arena);
 	assert_int_equal(sl_arena_open(&arena, SIZE_MAX, &fail), SL_ERR_NOMEM);
+	assert_int_equal(sl_arena_open(&arena, SIZE_MAX - 10, &fail), SL_ERR_NOMEM);
 	assert_int_equal(sl_arena_open(&arena, (size_t)1 << 60, &fail), SL_ERR_NOMEM);
 	assert_null(arena.base);
+}
+
+/* Sums of what a peer may ask for end at the largest number. */
+static void needs_do_not_wrap(void **state)
+{
+	struct sl_memory a = {UINT64_MAX - 5, 7}, b = {4, UINT64_MAX - 6};
+	uint64_t sum = 1;
+	(void)state;
+
+	sl_need(&sum, 3, 5);
+	assert_true(sum == 16);
+	sl_need(&sum, 0, UINT64_MAX);
+	assert_true(sum == 16);
+	sl_need(&sum, INT64_MAX, 3);
+	assert_true(sum == UINT64_MAX);
+	sum = 0;
+	sl_need(&sum, -1, 0);
+	assert_true(sum == UINT64_MAX);
+	sum = 2;
+	sl_need(&sum, 1, UINT64_MAX - 1);
+	assert_true(sum == UINT64_MAX);
+	sl_memory_add(&a, b);
+	assert_true(a.host == UINT64_MAX - 1 && a.device == UINT64_MAX);
+	assert_true(sl_memory_total(a) == UINT64_MAX && sl_memory_total((struct sl_memory){2, 3}) == 5);
+}
+
+/* Insertions, deletions, changes, and two neighbours that changed places. */
+static void edits_are_counted(void **state)
+{
+	static const struct {
+		const char *a, *b;
+		int edits;
+	} cases[] = {{"", "", 0},         {"abc", "abc", 0}, {"abc", "abd", 1},
+		     {"abc", "ab", 1},    {"ab", "abc", 1},  {"trian", "train", 1},
+		     {"abcd", "badc", 2}, {"", "abc", 3},    {"kitten", "sitting", 3}};
+	struct sl_nearest best = {NULL, 0};
+	(void)state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+		assert_int_equal(sl_nearest_edits(cases[i].a, strlen(cases[i].a), cases[i].b), cases[i].edits);
+	sl_nearest_offer(&best, "x", 1, "y"); /* nothing of it would be left */
+	assert_null(best.name);
+	sl_nearest_offer(&best, "chunk", 5, "chink");
+	sl_nearest_offer(&best, "chunk", 5, "chunks");
+	assert_string_equal(best.name, "chink"); /* of equals the first */
+	sl_nearest_offer(&best, "chunk", 5, "batch");
+	assert_string_equal(best.name, "chink");
 }
 
 static void clock_advances(void **state)
@@ -331,6 +381,8 @@ int main(void)
 		cmocka_unit_test(file_read_checks),
 		cmocka_unit_test(arena_cuts),
 		cmocka_unit_test(arena_extremes),
+		cmocka_unit_test(needs_do_not_wrap),
+		cmocka_unit_test(edits_are_counted),
 		cmocka_unit_test(clock_advances),
 		cmocka_unit_test(folders_are_made_and_synced),
 		cmocka_unit_test(text_fits_its_columns),

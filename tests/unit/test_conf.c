@@ -135,7 +135,9 @@ static void faults_in_files(void **state)
 		{BASE "train: {optimizer: {lr: nan}}\n", "must be a number from 0 to 1000, got \"nan\""},
 		{BASE "train: {optimizer: {lr: 0x10}}\n", "must be a number from 0 to 1000, got \"0x10\""},
 		{BASE "train: {optimizer: {lr: 1e999}}\n", "must be a number from 0 to 1000"},
+		{BASE "train: {optimizer: {lr: 0.1.2}}\n", "must be a number from 0 to 1000, got \"0.1.2\""},
 		{BASE "train: {optimizer: {lr: -0.1}}\n", "must be a number from 0 to 1000, got \"-0.1\""},
+		{BASE "train: {drop_last: \"true\"}\n", "train.drop_last must be true or false, got \"true\""},
 		{BASE "train: {drop_last: yes}\n", "c.yaml:3:20: train.drop_last must be true or false, got \"yes\""},
 		{BASE "train: {precision: fp8}\n", "train.precision must be fp32, tf32, bf16 or fp16, got \"fp8\""},
 		{BASE "train: {precision: fp16}\n", "c.yaml:3:20: train.precision: fp16 needs train.on_nan: skip"},
@@ -143,6 +145,8 @@ static void faults_in_files(void **state)
 		{BASE "link: {part_bytes: 2 MiB}\n", "link.part_bytes must be bytes from 4 KiB to 1 MiB, such as"},
 		{BASE "link: {part_bytes: 1 MB}\n", "got \"1 MB\""},
 		{BASE "link: {window_bytes: 9223372036854775807 GiB}\n", "link.window_bytes must be bytes"},
+		{BASE "link: {part_bytes: 18014398509482048 KiB}\n",
+		 "link.part_bytes must be bytes"}, /* 2^64 + 64 KiB */
 		{BASE "link: {part_bytes: 1 MiB, window_bytes: 4096}\n",
 		 "c.yaml:3:41: link.window_bytes: must not be smaller than link.part_bytes (1048576 bytes)"},
 		{BASE "link: {timeout_ms: 1999}\n", "c.yaml:3:20: link.timeout_ms: must be at least twice"},
@@ -242,6 +246,11 @@ static void faults_in_sets(void **state)
 		{"control=\xc3\x28", "--set control: must be UTF-8"},
 		{"control=\xed\xa0\x80", "--set control: must be UTF-8"},
 		{"control=\xc2\x85", "--set control: must be UTF-8"},
+		/* ends of lines to YAML, the byte order mark, no character */
+		{"control=\xe2\x80\xa8", "--set control: must be UTF-8"},
+		{"control=\xe2\x80\xa9", "--set control: must be UTF-8"},
+		{"control=\xef\xbb\xbf", "--set control: must be UTF-8"},
+		{"control=\xef\xbf\xbe", "--set control: must be UTF-8"},
 	};
 	struct sl_conf_client c;
 	struct sl_fail fail;
@@ -252,6 +261,32 @@ static void faults_in_sets(void **state)
 		if (!strstr(fail.text, cases[i].expect))
 			fail_msg("--set %s\n  gave     %s\n  expected %s", cases[i].set, fail.text, cases[i].expect);
 	}
+}
+
+/* As many items as there is room for, and no more; texts as long as they may be, and no longer. */
+static void lists_and_texts_end(void **state)
+{
+	char text[1024], longest[SL_CONF_SOCKET_PATH + 16] = "control=/";
+	const size_t begin = strlen(longest);
+	struct sl_conf_client c;
+	struct sl_fail fail;
+	(void)state;
+
+	strcpy(text, "model: {name: m}\ndata:\n  dir: d\n  train_files: [a0");
+	for (int i = 1; i < SL_CONF_LIST_MAX; i++)
+		sprintf(text + strlen(text), ", a%d", i);
+	strcat(text, "]\n");
+	assert_int_equal(parse(&c, text, NULL, &fail), SL_OK);
+	assert_int_equal(c.data.train_files.n, SL_CONF_LIST_MAX);
+	strcpy(strchr(text, ']'), ", more]\n");
+	assert_int_equal(parse(&c, text, NULL, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "must have at most"));
+	memset(longest + begin, 'a', SL_CONF_SOCKET_PATH - 2); /* with the slash and its end it fills the field */
+	assert_int_equal(parse(&c, BASE, longest, &fail), SL_OK);
+	assert_int_equal(strlen(c.control), SL_CONF_SOCKET_PATH - 1);
+	strcat(longest, "a");
+	assert_int_equal(parse(&c, BASE, longest, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "bytes, got"));
 }
 
 static void sets_win_in_order(void **state)
@@ -518,6 +553,7 @@ int main(void)
 		cmocka_unit_test(codec_for_all_or_each),
 		cmocka_unit_test(faults_in_files),
 		cmocka_unit_test(faults_in_sets),
+		cmocka_unit_test(lists_and_texts_end),
 		cmocka_unit_test(sets_win_in_order),
 		cmocka_unit_test(set_of_another_optimizer),
 		cmocka_unit_test(server_stays_on_loopback),
