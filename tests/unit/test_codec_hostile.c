@@ -267,6 +267,88 @@ static void places_beyond_the_tensor_are_refused(void **state)
 	sl_codec_close(c);
 }
 
+enum { FEW = 13 };
+
+/* A payload of `kept` of FEW elements, all 1, with these places. */
+static enum sl_err decode_places(struct sl_codec *c, uint32_t kept, const uint8_t *side, size_t side_len)
+{
+	struct sl_shape s = sl_shape2(1, FEW);
+	const float one = 1;
+	float x[FEW] = {1}, back[FEW];
+	uint8_t *head, bytes[128];
+	size_t len;
+	enum sl_err err;
+
+	assert_int_equal(codec_encode(c, &codec_call0, x, s, &head, &len), SL_OK);
+	memcpy(bytes, head, SL_FRAME_BYTES);
+	free(head);
+	sl_put_u32(bytes + 16, kept);
+	sl_put_u32(bytes + 20, (uint32_t)side_len);
+	for (uint32_t i = 0; i < kept; i++)
+		memcpy(bytes + 24 + 4 * i, &one, 4);
+	memcpy(bytes + 24 + 4 * kept, side, side_len);
+	err = codec_decode(c, &codec_call0, bytes, 24 + 4 * kept + side_len, s, back);
+	for (int i = 0; i < FEW && err == SL_OK; i++)
+		kept -= back[i] == 1;
+	assert_true(err != SL_OK || kept == 0);
+	return err;
+}
+
+/* Every second of 13: as a bitmap, then as gaps; and what is nearly that. */
+static void places_must_be_what_they_say(void **state)
+{
+	static const struct {
+		uint32_t kept;
+		enum sl_err err;
+		size_t len;
+		uint8_t side[8]; /* count, the highest bit for gaps; then the bitmap, or width and gaps */
+	} cases[] = {
+		{7, SL_OK, 6, {7, 0, 0, 0, 0x55, 0x15}},
+		{7, SL_OK, 6, {7, 0, 0, 0, 0x55, 0x0d}},             /* place 11 for 12 */
+		{7, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0, 0x55, 0x25}},    /* place 13: there is none */
+		{7, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0, 0x55, 0x85}},    /* place 15 */
+		{7, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0, 0x55, 0x05}},    /* six of seven */
+		{7, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0, 0x55, 0x1d}},    /* eight */
+		{7, SL_ERR_PAYLOAD, 7, {7, 0, 0, 0, 0x55, 0x15, 0}}, /* a byte more */
+		{7, SL_ERR_PAYLOAD, 5, {7, 0, 0, 0, 0x55}},          /* a byte less */
+		{6, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0, 0x55, 0x15}},    /* a value less */
+		{7, SL_OK, 6, {7, 0, 0, 0x80, 1, 0x7e}},
+		{7, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0x80, 1, 0xfe}},    /* a bit behind the last gap */
+		{7, SL_ERR_PAYLOAD, 6, {7, 0, 0, 0x80, 1, 0x7f}},    /* they pass the end */
+		{7, SL_ERR_PAYLOAD, 7, {7, 0, 0, 0x80, 1, 0x7e, 0}}, /* a byte more */
+		{7, SL_ERR_PAYLOAD, 5, {7, 0, 0, 0x80, 1}},          /* a byte less */
+		{1, SL_OK, 7, {1, 0, 0, 0x80, 16, 12, 0}},
+		{1, SL_ERR_PAYLOAD, 7, {1, 0, 0, 0x80, 16, 13, 0}},
+		{1, SL_ERR_PAYLOAD, 8, {1, 0, 0, 0x80, 17, 12, 0, 0}}, /* wider than any gap */
+		{14, SL_ERR_PAYLOAD, 5, {14, 0, 0, 0x80, 0}},          /* more than there are */
+		{13, SL_OK, 5, {13, 0, 0, 0x80, 0}},
+	};
+	struct sl_codec *c = codec_open("threshold:0.5", sl_shape2(1, FEW), NULL, SL_DIR_HEAD_ACT, NULL);
+	float x[FEW];
+	uint8_t *bytes;
+	size_t len;
+	(void)state;
+
+	/* as it is written: no gaps where these are not shorter */
+	for (int i = 0; i < FEW; i++)
+		x[i] = (float)(i % 2 == 0);
+	assert_int_equal(codec_encode(c, &codec_call0, x, sl_shape2(1, FEW), &bytes, &len), SL_OK);
+	assert_memory_equal(bytes + len - 6, cases[0].side, 6);
+	free(bytes);
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		enum sl_err err = decode_places(c, cases[i].kept, cases[i].side, cases[i].len);
+
+		if (err != cases[i].err)
+			fail_msg("case %zu: %s", i, sl_err_name(err));
+	}
+	sl_codec_close(c);
+	c = codec_open("topk:0.54", sl_shape2(1, FEW), NULL, SL_DIR_HEAD_ACT, NULL);
+	assert_int_equal(decode_places(c, 7, (uint8_t[]){7, 0, 0, 0, 0x55, 0x15}, 6), SL_OK);
+	assert_int_equal(decode_places(c, 6, (uint8_t[]){6, 0, 0, 0, 0x55, 0x05}, 6), SL_ERR_PAYLOAD);
+	assert_int_equal(decode_places(c, 8, (uint8_t[]){8, 0, 0, 0, 0x55, 0x1d}, 6), SL_ERR_PAYLOAD);
+	sl_codec_close(c);
+}
+
 static void zstd_bombs_do_not_go_off(void **state)
 {
 	struct sl_codec *c = codec_open("quant:4|zstd", shape(), NULL, SL_DIR_HEAD_ACT, NULL);
@@ -377,6 +459,7 @@ int main(void)
 		cmocka_unit_test(bits_behind_the_last_code_are_refused),
 		cmocka_unit_test(levels_and_scales_must_fit),
 		cmocka_unit_test(places_beyond_the_tensor_are_refused),
+		cmocka_unit_test(places_must_be_what_they_say),
 		cmocka_unit_test(zstd_bombs_do_not_go_off),
 		cmocka_unit_test(sizes_are_those_that_fit),
 		cmocka_unit_test(a_gradient_without_its_activation_is_refused),

@@ -13,6 +13,7 @@
 
 #include "common/codec/codec.h"
 #include "common/codec/frame.h"
+#include "common/codec/loops.h"
 #include "tests/support/codec.h"
 
 static uint32_t magnitude(float v)
@@ -86,6 +87,25 @@ static void topk_is_exact(void **state)
 		check_topk(0.1, sl_shape4(2, 56, 57, 33), (enum codec_kind)kind);
 		check_topk(0.5, sl_shape4(2, 56, 57, 33), (enum codec_kind)kind);
 	}
+}
+
+/* More of one block lies near the last that is kept than a scan takes down. */
+static void one_block_may_hold_all_that_is_close(void **state)
+{
+	enum { BLOCKS = 8 };
+	struct sl_shape s = sl_shape2(BLOCKS, SL_CODEC_BLOCK);
+	int64_t n = sl_shape_count(&s);
+	float *x = codec_make(n, RANDOM), *back = malloc((size_t)n * 4), *expect = malloc((size_t)n * 4);
+	(void)state;
+
+	for (int64_t i = 0; i < n; i++)
+		x[i] = i / SL_CODEC_BLOCK == 3 ? 1 + fabsf(x[i]) : x[i] > 0 ? 10 : 0.5f;
+	codec_round_trip("topk:0.5", s, x, back);
+	plain_topk(x, n, n / 2, expect);
+	assert_memory_equal(back, expect, (size_t)n * 4);
+	free(x);
+	free(back);
+	free(expect);
 }
 
 static void sparse_places_cost_less_than_a_bitmap(void **state)
@@ -218,6 +238,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(topk_is_exact),
+		cmocka_unit_test(one_block_may_hold_all_that_is_close),
 		cmocka_unit_test(sparse_places_cost_less_than_a_bitmap),
 		cmocka_unit_test(chain_quantizes_what_is_kept),
 		cmocka_unit_test(a_gradient_uses_the_places_of_its_activation),

@@ -149,6 +149,7 @@ static void faults_in_files(void **state)
 		 "link.part_bytes must be bytes"}, /* 2^64 + 64 KiB */
 		{BASE "link: {part_bytes: 1 MiB, window_bytes: 4096}\n",
 		 "c.yaml:3:41: link.window_bytes: must not be smaller than link.part_bytes (1048576 bytes)"},
+		{BASE "link: {part_bytes: 1 MiB, window_bytes: 1048575}\n", "must not be smaller than link.part_bytes"},
 		{BASE "link: {timeout_ms: 1999}\n", "c.yaml:3:20: link.timeout_ms: must be at least twice"},
 		{BASE "train: {batch: 1024, chunks: 257}\n",
 		 "c.yaml:3:30: train.chunks must be a whole number from 1 to 256"},
@@ -173,6 +174,9 @@ static void faults_in_files(void **state)
 		{BASE "server: tcp://h:0\n", "must be tcp://host:port"},
 		{BASE "server: tcp://h:65536\n", "must be tcp://host:port"},
 		{BASE "server: tcp://:5570\n", "must be tcp://host:port"},
+		{BASE "server: \"tcp://[::1:5570\"\n", "must be tcp://host:port"},
+		{BASE "server: \"tcp://::1:5570\"\n", "must be tcp://host:port"},
+		{BASE "server: \"tcp://*:5570\"\n", "must be tcp://host:port"},
 		{BASE "partition: 1\n", "c.yaml:3:12: partition must be two whole numbers"},
 		{BASE "partition: \"1:-1:2\"\n", "partition must be two whole numbers"},
 		{BASE "device: cuda:0\n", "device must be cpu"},
@@ -365,6 +369,10 @@ static void server_stays_on_loopback(void **state)
 		assert_int_equal(sl_conf_parse(&sl_conf_server_schema, &s, "s.yaml", "", 0, &sets, 1, &fail), SL_OK);
 		assert_string_equal(s.listen, fine[i]);
 	}
+	snprintf(set, sizeof set, "device=cuda:99");
+	assert_int_equal(sl_conf_parse(&sl_conf_server_schema, &s, "s.yaml", "", 0, &sets, 1, &fail), SL_OK);
+	snprintf(set, sizeof set, "device=cuda:100");
+	assert_int_equal(sl_conf_parse(&sl_conf_server_schema, &s, "s.yaml", "", 0, &sets, 1, &fail), SL_ERR_CONFIG);
 	snprintf(set, sizeof set, "device=cuda");
 	assert_int_equal(sl_conf_parse(&sl_conf_server_schema, &s, "s.yaml", "", 0, &sets, 1, &fail), SL_ERR_CONFIG);
 	assert_string_equal(fail.text, "--set device: must be auto, cpu or cuda:N with N from 0 to 99, got \"cuda\"");
@@ -506,6 +514,45 @@ static void examples_load(void **state)
 	assert_int_equal(s.limits.memory_bytes, (int64_t)8 << 30);
 }
 
+/* Every row by itself: as many as there is room for, each with what it must have. */
+static void rows_are_counted_and_whole(void **state)
+{
+	static const struct {
+		const char *text, *expect; /* NULL: fine */
+	} cases[] = {
+		{"- {name: a}\n- {name: b}\n", NULL},
+		{"- {name: a}\n- {name: b}\n- {name: c}\n", ":3:3: the list has more than 2 rows"},
+		{"- {name: a}\n- {chunks: 2}\n", ":2:3: name is missing"},
+		{"- {name: a}\n- b\n", ":2:3: a row must be a section of keys, got a single value"},
+		{"name: a\n", "the file must be a list of rows, got a section of keys"},
+		{"- {name: a}\n---\n- {name: b}\n", "one document per file"},
+	};
+	const char *dir = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+	struct sl_conf_sweep_row row[3];
+	struct sl_fail fail;
+	char path[4096];
+	(void)state;
+
+	snprintf(path, sizeof path, "%s/rows-%d.yaml", dir, (int)getpid());
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		FILE *file = fopen(path, "w");
+		enum sl_err err;
+		int n = 0;
+
+		assert_non_null(file);
+		fputs(cases[i].text, file);
+		fclose(file);
+		memset(&row[2], 0x5a, sizeof row[2]);
+		err = sl_conf_load_list(&sl_conf_sweep_schema, row, 2, &n, path, &fail);
+		assert_int_equal(err, cases[i].expect ? SL_ERR_CONFIG : SL_OK);
+		if (cases[i].expect && !strstr(fail.text, cases[i].expect))
+			fail_msg("%s\n  gave     %s\n  expected %s", cases[i].text, fail.text, cases[i].expect);
+		for (size_t k = 0; k < sizeof row[2]; k++)
+			assert_int_equal(((unsigned char *)&row[2])[k], 0x5a);
+	}
+	unlink(path);
+}
+
 static void files_that_cannot_be_read(void **state)
 {
 	const char *dir = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
@@ -561,6 +608,7 @@ int main(void)
 		cmocka_unit_test(print_can_be_loaded),
 		cmocka_unit_test(print_can_be_loaded_with_any_optimizer),
 		cmocka_unit_test(examples_load),
+		cmocka_unit_test(rows_are_counted_and_whole),
 		cmocka_unit_test(files_that_cannot_be_read),
 		cmocka_unit_test(hostile_nesting),
 	};
