@@ -454,7 +454,8 @@ static void on_signal(void *arg, int signum)
 	struct drive *d = arg;
 
 	if (d->signalled) {
-		end_at_once(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d", signum));
+		end_at_once(d,
+			    sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d%s", signum, d->goes_on));
 		return;
 	}
 	d->signalled = true;
@@ -466,7 +467,7 @@ static void on_signal(void *arg, int signum)
 		sl_log(SL_LOG_INFO, "stopping", "after the %s under way; a second signal ends the run at once",
 		       d->options->eval_only ? "batch" : "step");
 	else
-		give_up(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d", signum));
+		give_up(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d%s", signum, d->goes_on));
 }
 
 static char *answer(void *arg, const char *request)

@@ -41,6 +41,13 @@ wait_for 'the client did not come back' grep -q ' session-open: ' "$tmp/after.lo
 wait_for 'no steps with the new server' has_steps waits 3
 kill -9 "$client_pid"
 
+# a run that waits and is told to stop has no step to end: it says what is left of it
+start_client patient "$tmp/client.yaml" --set server=tcp://127.0.0.1:9 --set link.on_server_lost=wait --set link.connect_timeout_ms=100
+wait_for 'the client does not wait' grep -q 'waiting for it' "$tmp/patient.log"
+kill "$client_pid"
+ends_with "$client_pid" 69 $patience 'client that waits, and is told to stop'
+says patient 'splitc: interrupted by signal 15; --resume goes on from the last checkpoint'
+
 # SIGTERM: the client hears of it at once
 start_client told "$tmp/client.yaml" "${endless[@]}"
 wait_for 'no steps' has_steps told 3
