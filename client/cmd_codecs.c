@@ -8,10 +8,10 @@
 #include "common/codec/stage.h"
 
 static const char *const usage[] = {
-	"splitc codecs [--measure (FILE | --shape N,H,W,C) [CODEC]… [--threads N]] [--json]",
+	"splitc codecs [--measure (FILE.safetensors | --shape N,H,W,C) [CODEC]… [--threads N]] [--json]",
 	"Lists the codecs that `codec:` takes; a chain joins them with '|', as in topk:0.2|quant:8.",
 	"--measure: bytes, real and nominal ratio, relative error and GB/s of these CODECs (some usual ones where "
-	"none is named), on every tensor of floats in the safetensors FILE (NHWC, as activations lie in memory), or "
+	"none is named), on every tensor of floats in FILE.safetensors (NHWC, as activations lie in memory), or "
 	"on normal values.",
 	NULL,
 };

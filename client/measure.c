@@ -17,7 +17,8 @@
 
 enum { MAX_SPECS = 64, REPEATS = 5, MAX_TENSOR = 1 << 29, CODEC_WIDTH = 24 };
 
-static const char usage[] = "splitc codecs --measure (FILE | --shape N,H,W,C) [CODEC]… [--threads N] [--json]";
+static const char usage[] =
+	"splitc codecs --measure (FILE.safetensors | --shape N,H,W,C) [CODEC]… [--threads N] [--json]";
 
 static const char *const usual[] = {"none",         "f16",
 				    "bf16",         "quant:8",

@@ -95,7 +95,8 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 		return err;
 	printf("%s: ok", o->config);
 	if (uses & SL_USES_TRAIN_SET)
-		printf(", %" PRIu64 " steps on %" PRId64 " images", steps, images[SL_SPLIT_TRAIN]);
+		printf(", %" PRIu64 " step%s on %" PRId64 " images", steps, steps == 1 ? "" : "s",
+		       images[SL_SPLIT_TRAIN]);
 	if (uses & SL_USES_TEST_SET)
 		printf(", %" PRId64 " images to test with", images[SL_SPLIT_TEST]);
 	putchar('\n');
