@@ -14,7 +14,7 @@ cp "$build/bundle/splitc" "$build/bundle/splits" "$out/bin"
 cp configs/*.yaml "$out/configs"
 for program in "$out"/bin/split?; do
 	ldd "$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}'
-done | sort -u | grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+))\.so' | xargs -r cp -Lt "$out/lib"
+done | sort -u | grep -vE '/(ld-linux[^/]*|lib(c|m|mvec|dl|rt|pthread|resolv|anl|util|gcc_s|stdc\+\+))\.so' | xargs -r cp -Lt "$out/lib"
 strip --strip-debug "$out"/bin/*
 # libraries find each other where the programs' own path does not reach
 LD_LIBRARY_PATH=$out/lib "$out/bin/splitc" --version

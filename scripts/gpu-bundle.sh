@@ -27,7 +27,7 @@ if [ -n "$data" ]; then
 fi
 for program in "${programs[@]}"; do
 	ldd "$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}'
-done | sort -u | grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+))\.so' | xargs -r cp -Lt "$out/lib"
+done | sort -u | grep -vE '/(ld-linux[^/]*|lib(c|m|mvec|dl|rt|pthread|resolv|anl|util|gcc_s|stdc\+\+))\.so' | xargs -r cp -Lt "$out/lib"
 strip --strip-debug "$out"/*.so "$out"/test_* "$out"/bench_gpu "$out"/bench_gpu_codecs "$out"/split[cs]
 tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"
 du -sh "$out" "$out.tar.gz"

@@ -21,14 +21,15 @@ steps() {
 		1  15 tests                module             ./test_module
 		1 100 codecs               codecs             ./test_gpu_codecs '*GPU*'
 		1  15 codecs               codec_state        ./test_gpu_codec_state '*GPU*'
-		1  20 codecs               codec_ahead        ./test_gpu_codec_ahead '*GPU*'
+		1  25 codecs               codec_ahead        ./test_gpu_codec_ahead '*GPU*'
 		1 100 tests,mixed,graphs   middle             ./test_gpu_middle
 		1 100 tests,mixed          ops                SPLIT_TEST_BACKEND=cuda ./test_ops
-		1  40 tests                device             ./test_gpu
+		1  35 tests                device             ./test_gpu
 		1  50 tests                ops_without_cudnn  SPLIT_CUDNN=none SPLIT_TEST_BACKEND=cuda ./test_ops 'cuda, two chunks*'
 		1  50 codecs               bench_codecs       ./bench_gpu_codecs
 		1  25 graphs,bench         bench_fp32         ./bench_gpu
 		1  25 graphs               bench_graphs_fp32  ./bench_gpu --graphs
+		2  60 overlap              overlap            overlap
 		2 150 pair                 pair               pair
 		2  25 mixed,graphs,bench   bench_tf32         ./bench_gpu --precision tf32
 		2  25 mixed,graphs,bench   bench_fp16         ./bench_gpu --precision fp16
@@ -37,7 +38,6 @@ steps() {
 		2  25 mixed,graphs         bench_graphs_fp16  ./bench_gpu --precision fp16 --graphs
 		2  60 mixed,graphs,bench   bench_layers_bf16  ./bench_gpu --precision bf16 --layers
 		2 140 mixed,peer           peer               peer
-		2  60 overlap              overlap            overlap
 		0  60 bench                bench_layers_fp32  ./bench_gpu --layers
 		3 110 sanitizer            memory_codecs      SPLIT_TEST_SHORT=1 $memcheck ./test_gpu_codecs '*GPU*'
 		3  20 sanitizer            memory_state       SPLIT_TEST_SHORT=1 $memcheck ./test_gpu_codec_state '*GPU*'
@@ -57,10 +57,13 @@ steps() {
 
 # shellcheck disable=SC2317 # steps call these
 has() { command -v "$1" >/dev/null || { echo "SKIP no $1 on this host"; return 77; }; }
+# A program of the host's, without the bundle's libraries.
+# shellcheck disable=SC2317
+of_host() { LD_LIBRARY_PATH=$host_libraries "$@"; }
 # shellcheck disable=SC2317
 sanitizer() { has compute-sanitizer && compute-sanitizer "$@"; }
 # shellcheck disable=SC2317
-peer() { has python3 && python3 bench_gpu_peer.py; }
+peer() { has python3 && of_host python3 bench_gpu_peer.py; }
 # rows NAME: scripts/gpu-pair.sh on what PAIR_DATA and PAIR_WEIGHTS have put into the bundle, every codec on the device;
 # its rows in NAME.jsonl, and those that are there when time is up stay
 # shellcheck disable=SC2317 # steps call these
@@ -79,7 +82,7 @@ rows() {
 	elif ! [ -s "$OUT/$1.jsonl" ]; then
 		echo 'no rows'
 	elif has python3; then
-		python3 pair_table.py "$OUT/$1.jsonl" || rc=$?
+		of_host python3 pair_table.py "$OUT/$1.jsonl" || rc=$?
 	fi
 	rm -rf "$work"
 	return "$rc"
@@ -101,8 +104,8 @@ overlap() {
 	rm -f "$OUT"/overlap-*.weights
 	return "$rc"
 }
-export -f has sanitizer peer rows pair overlap
-export here
+export -f has of_host sanitizer peer rows pair overlap
+export here host_libraries=${LD_LIBRARY_PATH-}
 
 plan() {
 	local call

@@ -24,13 +24,21 @@ while read -r p; do
 done <"$tmp/programs"
 [ -z "$(sed -nE 's/^ +[0-9]+ s  ([a-z0-9_]+).*/\1/p' "$tmp/said" | sort | uniq -d)" ] || fail 'a name twice'
 
+# ---- what the C library consists of goes with the host's C library: parts of two of them do not fit together
+for script in scripts/gpu-bundle.sh scripts/bundle.sh; do
+	left_out=$(sed -n "s/.*grep -vE '\([^']*\)'.*/\1/p" "$script")
+	for part in c m mvec dl rt pthread resolv anl util; do
+		echo "/lib/x86_64-linux-gnu/lib$part.so.6" | grep -qE "$left_out" || fail "$script takes lib$part along"
+	done
+	echo /lib/x86_64-linux-gnu/libzmq.so.5 | grep -vqE "$left_out" || fail "$script leaves libzmq behind"
+done
+
 # ---- a host where all is well, but for what is said
 stub() { printf '#!/bin/sh\n%s\n' "$2" >"$tmp/$1"; chmod +x "$tmp/$1"; }
 well="printf '[==========] Running 1 test(s).\n[       OK ] x\n'"
 while read -r p; do stub "${p#./}" "$well"; done <"$tmp/programs"
 mkdir "$tmp/bin"
 stub bin/nvidia-smi 'echo a GPU'
-stub bin/python3 'echo torch'
 stub bin/compute-sanitizer "$(cat <<'END'
 while [ "${1#--}" != "$1" ]; do
 	case $1 in --tool | --report-api-errors | --error-exitcode) shift ;; *) exit 3 ;; esac
@@ -40,11 +48,12 @@ echo '========= ERROR SUMMARY: 0 errors'
 exec "$@"
 END
 )"
+stub bin/python3 'echo "libraries: ${LD_LIBRARY_PATH-}"'
 check() { # WANTED_STATUS ARGUMENT…
 	local want=$1 rc=0
 	shift
 	rm -rf "$tmp/out"
-	PATH=$tmp/bin:$PATH OUT=$tmp/out "$tmp/gpu-check.sh" "$@" >"$tmp/said" 2>&1 || rc=$?
+	LD_LIBRARY_PATH=/of/the/host PATH=$tmp/bin:$PATH OUT=$tmp/out "$tmp/gpu-check.sh" "$@" >"$tmp/said" 2>&1 || rc=$?
 	[ $rc = "$want" ] || fail "$*: exit status $rc, not $want"
 }
 says() { grep -qE -- "$1" "$tmp/said" || fail "$title: not said: $1"; }
@@ -60,6 +69,7 @@ title='call 2, no data'
 check 77 call 2
 says '^    SKIP no data in the bundle'
 says '^7 passed, 0 failed, 0 timeout, 2 skipped$'
+says '^    libraries: /of/the/host$' # of PyTorch: not the bundle's
 title='call 3'
 check 0 call 3
 says '^9 passed, 0'
