@@ -20,11 +20,11 @@ static inline bool dnn_serves(size_t version, int major, int minor)
 	return version < 91100 || 10 * major + minor >= 75; /* 9.11 dropped Maxwell, Pascal and Volta */
 }
 
-/* A cudnnStatus_t that says that this call is not to be had (bad parameters, not supported), not that the device or the
- * library is at fault. */
+/* A cudnnStatus_t that says that this call is not to be had (bad parameters, not supported; a part of the library that
+ * is of another version, or missing; a kernel that it could not compile), not that the device is at fault. */
 static inline bool dnn_only_refuses(int status)
 {
-	return status / 1000 == 2 || status / 1000 == 3;
+	return status / 1000 == 2 || status / 1000 == 3 || status == 1002 || status == 1008 || status == 4001;
 }
 
 /* For the present device. UNAVAILABLE: no cuDNN here, or none that serves it. */

@@ -225,6 +225,9 @@ static void test_what_cudnn_only_refuses(void **state)
 	assert_true(dnn_only_refuses(2003)); /* a misaligned pointer */
 	assert_true(dnn_only_refuses(3000)); /* not supported */
 	assert_true(dnn_only_refuses(3007)); /* no code for this architecture */
+	assert_true(dnn_only_refuses(1002)); /* a library of another version */
+	assert_true(dnn_only_refuses(1008)); /* one that does not load */
+	assert_true(dnn_only_refuses(4001)); /* not compiled */
 	assert_false(dnn_only_refuses(0));
 	assert_false(dnn_only_refuses(1001)); /* not initialized */
 	assert_false(dnn_only_refuses(4000)); /* internal error */
