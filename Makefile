@@ -162,7 +162,7 @@ cuda-sim-traffic: ## what the GPU's codecs read and write, counted on a CPU (TRA
 # The whole module for a CPU, with one simulated device, where a C++ compiler is. In a folder of its own: only
 # what asks for it (tests/e2e/gpu_on_cpu.sh) finds it. The thread sanitizer knows no fibers.
 SIM_MODULE_SRC := $(wildcard tests/support/cuda_sim/*.c tests/support/cuda_sim/module/*.c*) $(wildcard kernels/cuda/*.cu) \
-                  $(filter-out %/dnn.c %/graph_run.c,$(wildcard kernels/cuda/*.c)) $(addprefix common/base/,err.c log.c worker.c clock.c buf.c)
+                  $(filter-out %/dnn.c,$(wildcard kernels/cuda/*.c)) $(addprefix common/base/,err.c log.c worker.c clock.c buf.c)
 SIM_MODULE_OBJ := $(SIM_MODULE_SRC:%=$(B)/cuda-sim-module/%.o)
 SIM_MODULE := $(if $(findstring thread,$(SAN)),,$(if $(shell command -v $(firstword $(CXX)) 2>/dev/null),$(B)/cuda-sim-module/libsplit_cuda.so))
 SIM_FLAGS = -fPIC -fvisibility=hidden -ffp-contract=off -Wno-unknown-pragmas -Itests/support/cuda_sim $(SIM_CHECKS) $(CFLAGS) -MMD -MP

@@ -8,15 +8,17 @@
 
 static _Thread_local int bound_device = -1;
 
+cudaError_t cu_choose_device(int device)
+{
+	cudaError_t status = bound_device == device ? cudaSuccess : cudaSetDevice(device);
+
+	bound_device = status == cudaSuccess ? device : -1;
+	return status;
+}
+
 static enum sl_err bind_thread(struct cuda *cu)
 {
-	enum sl_err err = SL_OK;
-
-	if (bound_device != cu->options.device)
-		err = cu_check(cu, cudaSetDevice(cu->options.device), "choosing the device");
-	if (!err)
-		bound_device = cu->options.device;
-	return err;
+	return cu_check(cu, cu_choose_device(cu->options.device), "choosing the device");
 }
 
 enum sl_err cu_enter(struct sl_backend *be, struct cuda **out)
@@ -45,8 +47,10 @@ enum sl_err cu_check(struct cuda *cu, cudaError_t status, const char *what)
 {
 	if (status == cudaSuccess)
 		return SL_OK;
-	if (status == cudaErrorMemoryAllocation)
+	if (status == cudaErrorMemoryAllocation) {
+		cudaGetLastError(); /* or the next launch, which asks for it, would seem to have failed */
 		return SL_ERR_NOMEM;
+	}
 	/* what cannot be recorded is computed without; a fault of the device itself will show there */
 	if (cu->graphs.recording) {
 		cudaGetLastError();
@@ -83,10 +87,8 @@ static enum sl_err cu_alloc(struct sl_backend *be, size_t bytes, void **out, str
 	if (err)
 		return sl_fail_set(fail, err, "the device has failed");
 	err = cu_check(cu, cudaMalloc(&ptr, bytes ? bytes : 1), "allocating");
-	if (err) {
-		cudaGetLastError(); /* out of memory does not stick */
+	if (err)
 		return sl_fail_set(fail, err, "%zu bytes of memory refused by device %d", bytes, cu->options.device);
-	}
 	err = cu_check(cu, cudaMemsetAsync(ptr, 0, bytes, cu->stream), "clearing memory");
 	if (err) {
 		cudaFree(ptr);
@@ -129,11 +131,9 @@ static enum sl_err cu_host_alloc(struct sl_backend *be, size_t bytes, void **out
 	if (err)
 		return sl_fail_set(fail, err, "the device has failed");
 	err = cu_check(cu, cudaHostAlloc(&ptr, bytes ? bytes : 1, cudaHostAllocDefault), "locking host memory");
-	if (err) {
-		cudaGetLastError();
+	if (err)
 		return sl_fail_set(fail, err, "%zu bytes of host memory cannot be locked for device %d", bytes,
 				   cu->options.device);
-	}
 	memset(ptr, 0, bytes);
 	*out = ptr;
 	return SL_OK;

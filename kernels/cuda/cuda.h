@@ -83,6 +83,8 @@ struct cuda {
 	atomic_int failed; /* the device reported an error that does not go away */
 };
 
+/* For the calling thread; nothing else may choose one. */
+cudaError_t cu_choose_device(int device);
 /* Binds the calling thread to the device; DEVICE where it has failed before. First line of every entry. */
 enum sl_err cu_enter(struct sl_backend *be, struct cuda **out) SL_MUST_CHECK;
 /* OK, or DEVICE (NOMEM for memory) with a log line; while a graph is recorded, which may fail, without. What stays is

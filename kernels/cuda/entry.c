@@ -89,7 +89,7 @@ static enum sl_err open_device(struct sl_backend *be, const struct sl_module_opt
 
 	if (err)
 		return err;
-	status = cudaSetDevice(options->device);
+	status = cu_choose_device(options->device);
 	if (status == cudaSuccess)
 		status = cu_probe();
 	if (status != cudaSuccess) {

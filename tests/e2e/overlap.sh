@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # overlap: true. On a simulated device (make cuda-sim), whose streams are late and take what they may in any order, a
-# run with tasks queued ahead and payloads on copy streams learns what the plain one does, byte for byte: codecs of
-# every kind, dropout, a ragged batch, gradients that overflow, two sessions at once, a server that is killed.
+# run with tasks queued ahead, payloads on copy streams and passes that are recorded and launched learns what the plain
+# one does, byte for byte: codecs of every kind, dropout, a ragged batch, gradients that overflow, two sessions at once,
+# a server that is killed.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -16,7 +17,7 @@ small=(--set model.width=0.1 --set model.form=cifar --set head_end=features.0.1 
 run() { client "$1" "$tmp/client.yaml" "${small[@]}" --set server="$endpoint" "${@:2}" || fail "$1: $(tail -n 1 "$tmp/$1.log")"; }
 serve() { # NAME OVERLAP
 	[ -z "${server_pid:-}" ] || { kill -9 "$server_pid"; wait "$server_pid" 2>/dev/null || true; }
-	start_server "$1" device=cuda:0 overlap="$2"
+	start_server "$1" device=cuda:0 overlap="$2" graphs="$2"
 }
 codecs=(none f16 quant:8 'quant:4,per=channel' 'qsgd:100' 'topk:0.3|quant:8' 'cells:8|topk:0.2|quant:8' 'topk:0.2,ef=true|quant:4'
 	'randomk:0.2' 'lowrank:2,warm=true,ef=true|quant:8' downsample:2 'threshold:0.5' sortquant:6+2 'topk:0.2|quant:4|zstd:1')

@@ -1,5 +1,6 @@
 /* The simulated device itself (tests/support/cuda_sim): what threads, barriers and votes do, and that sanitizers see
  * what is wrong in a kernel: each fault in a process of its own, beside the same kernel without it. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -318,7 +319,7 @@ static void events_that_measure_nothing_are_errors(void **state)
 }
 
 /* Exits with 0, or aborts. */
-static void copy_ahead(bool locks)
+static void copy_ahead(int locks)
 {
 	static char host[64], there[64];
 	cudaStream_t main_one, beside;
@@ -338,25 +339,110 @@ static void copy_ahead(bool locks)
 	_exit(0);
 }
 
+/* What run(which), which ends with _exit(0), comes to in a process of its own. */
+static bool aborts(void (*run)(int which), int which)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		signal(SIGABRT, SIG_DFL);
+		if (freopen("/dev/null", "w", stderr) != NULL)
+			run(which);
+		_exit(1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) ? WTERMSIG(status) == SIGABRT : WEXITSTATUS(status) == 0);
+	return WIFSIGNALED(status);
+}
+
 static void copies_ahead_are_of_locked_memory(void **state)
 {
 	(void)state;
-	for (int locks = 0; locks < 2; locks++) {
-		pid_t pid = fork();
-		int status;
+	assert_true(aborts(copy_ahead, false));
+	assert_false(aborts(copy_ahead, true));
+}
 
-		if (pid == 0) {
-			signal(SIGABRT, SIG_DFL);
-			if (freopen("/dev/null", "w", stderr) != NULL)
-				copy_ahead(locks);
-			_exit(1);
-		}
-		assert_int_equal(waitpid(pid, &status, 0), pid);
-		if (locks)
-			assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-		else
-			assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+/* ---- recordings */
+
+static void a_recording_is_done_by_its_launches(void **state)
+{
+	unsigned char there[4] = {0}, more[4] = {0};
+	cudaStream_t stream;
+	cudaGraph_t graph;
+	cudaGraphExec_t exec;
+
+	(void)state;
+	assert_int_equal(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+	assert_int_equal(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+	cudaMemsetAsync(there, 7, sizeof there, stream);
+	cudaMemcpyAsync(more, there, sizeof more, cudaMemcpyDeviceToDevice, stream);
+	assert_int_equal(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+	assert_int_equal(cudaGraphInstantiateWithFlags(&exec, graph, 0), cudaSuccess);
+	cudaGraphDestroy(graph);
+	cudaStreamSynchronize(stream);
+	assert_int_equal(more[3], 0);
+	for (int i = 0; i < 2; i++) {
+		memset(more, 0, sizeof more);
+		assert_int_equal(cudaGraphLaunch(exec, stream), cudaSuccess);
+		cudaStreamSynchronize(stream);
+		assert_int_equal(more[3], 7);
 	}
+	cudaGraphExecDestroy(exec);
+	/* who waits for one spoils it, and is told so once more */
+	assert_int_equal(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+	cudaMemsetAsync(there, 8, sizeof there, stream);
+	cudaGetLastError();
+	assert_int_not_equal(cudaStreamSynchronize(stream), cudaSuccess);
+	assert_int_not_equal(cudaGetLastError(), cudaSuccess);
+	assert_int_equal(cudaGetLastError(), cudaSuccess);
+	assert_int_not_equal(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+	assert_int_equal(there[0], 7);
+	cudaStreamDestroy(stream);
+}
+
+enum mistake { NONE, HOST_COPY, EVENT, WAIT, OTHER_THREAD, OTHER_DEVICE, MISTAKES };
+
+static unsigned char there_too[16];
+
+static void *set_there(void *stream)
+{
+	cudaMemsetAsync(there_too, 1, sizeof there_too, stream);
+	return NULL;
+}
+
+static void record_with(int mistake)
+{
+	static unsigned char host[16];
+	cudaStream_t stream;
+	cudaEvent_t event;
+	cudaGraph_t graph;
+	pthread_t thread;
+
+	cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+	cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+	cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed);
+	set_there(stream);
+	if (mistake == HOST_COPY)
+		cudaMemcpyAsync(there_too, host, sizeof host, cudaMemcpyHostToDevice, stream);
+	if (mistake == EVENT)
+		cudaEventRecord(event, stream);
+	if (mistake == WAIT)
+		cudaStreamWaitEvent(stream, event, 0);
+	if (mistake == OTHER_THREAD && pthread_create(&thread, NULL, set_there, stream) == 0)
+		pthread_join(thread, NULL);
+	if (mistake == OTHER_DEVICE) {
+		sim_device = 1;
+		set_there(stream);
+	}
+	_exit(cudaStreamEndCapture(stream, &graph) == cudaSuccess ? 0 : 2);
+}
+
+static void what_no_recording_may_hold_is_seen(void **state)
+{
+	(void)state;
+	for (int mistake = NONE; mistake < MISTAKES; mistake++)
+		assert_int_equal(aborts(record_with, mistake), mistake != NONE);
 }
 
 /* An argument chooses tests by name. */
@@ -368,6 +454,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(launches_that_no_device_takes_are_errors),
 		cmocka_unit_test(events_that_measure_nothing_are_errors),
 		cmocka_unit_test(copies_ahead_are_of_locked_memory),
+		cmocka_unit_test(a_recording_is_done_by_its_launches),
+		cmocka_unit_test(what_no_recording_may_hold_is_seen),
 #if defined(SIM_RACECHECK) || defined(__SANITIZE_ADDRESS__)
 		cmocka_unit_test(faults_are_reported),
 #endif

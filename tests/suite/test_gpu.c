@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/module.h"
 #include "kernels/ref/ref.h"
 #include "tests/support/gpu.h"
 #include "tests/support/op_run.h"
@@ -171,6 +172,39 @@ static void test_refused_memory_is_not_fatal(void **state)
 	gpu.ops->free(&gpu, memory);
 }
 
+/* Two backends of one thread, each on a device of its own, in turn. */
+static void test_two_devices(void **state)
+{
+	const uint32_t words[] = {0x3f800000u, 0x40000000u};
+	const struct sl_module *module;
+	struct sl_backend be[2] = {gpu, {0}};
+	struct sl_fail fail;
+	uint32_t *there[2];
+	int count = 0;
+
+	(void)state;
+	NEEDS_GPU();
+	assert_int_equal(sl_module_load(NULL, &module, &fail), SL_OK);
+	assert_int_equal(module->device_count(&count, &fail), SL_OK);
+	if (count < 2) {
+		print_message("SKIP there is one device\n");
+		skip();
+	}
+	assert_int_equal(gpu.ops->alloc(&be[0], sizeof words, (void **)&there[0], &fail), SL_OK);
+	assert_int_equal(sl_module_open(NULL, &be[1], 1, &fail), SL_OK);
+	assert_int_equal(gpu.ops->upload(&be[0], there[0], words, sizeof words), SL_OK);
+	assert_int_equal(be[1].ops->alloc(&be[1], sizeof words, (void **)&there[1], &fail), SL_OK);
+	assert_int_equal(be[1].ops->upload(&be[1], there[1], words, sizeof words), SL_OK);
+	for (int i = 0; i < 2; i++) {
+		uint32_t back[2] = {0};
+
+		assert_int_equal(be[i].ops->download(&be[i], back, there[i], sizeof back), SL_OK);
+		assert_memory_equal(back, words, sizeof words);
+		be[i].ops->free(&be[i], there[i]);
+	}
+	be[1].ops->close(&be[1]);
+}
+
 /* An argument chooses tests by name: '*fences*'. */
 int main(int argc, char **argv)
 {
@@ -179,6 +213,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_finite),
 		cmocka_unit_test(test_fences_arrive_in_order),
 		cmocka_unit_test(test_refused_memory_is_not_fatal),
+		cmocka_unit_test(test_two_devices),
 	};
 
 	if (argc > 1)

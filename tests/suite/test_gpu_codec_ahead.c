@@ -242,20 +242,33 @@ static struct paged paged_open(struct sl_backend *be, size_t len)
 	return p;
 }
 
+/* False: a driver's pages may not let themselves be locked. Then they are written over, which a late reader would find.
+ */
+static bool lock(const struct paged *p)
+{
+	if (mprotect(p->at, p->cap, PROT_NONE) == 0)
+		return true;
+	memset(p->at, 0x5a, p->cap);
+	return false;
+}
+
 /* Lane 1 has been refused, and its payload is not read any more; the other lanes are as they should be. */
 static void nobody_reads(struct beside *b, const struct paged *p, unsigned waits_before)
 {
+	bool locked;
+
 	assert_false(b->lane[1].later);
 	/* where all is done at once, that it would have waited */
 	assert_true(sim_waits != waits_before || strcmp(b->be->ops->name, "cuda-sim") != 0);
-	assert_int_equal(mprotect(p->at, p->cap, PROT_NONE), 0);
+	locked = lock(p);
 	for (int s = 0; s < SLOTS; s += 2)
 		assert_int_equal(beside_begin_decode(b, &b->lane[s], b->lane[s].right, b->lane[s].right_len), SL_OK);
 	for (int s = 0; s < SLOTS; s += 2)
 		beside_end_decode(b, &b->lane[s]);
 	for (int s = 0; s < SLOTS; s += 2)
 		beside_check(b, &b->lane[s]);
-	assert_int_equal(mprotect(p->at, p->cap, PROT_READ | PROT_WRITE), 0);
+	if (locked)
+		assert_int_equal(mprotect(p->at, p->cap, PROT_READ | PROT_WRITE), 0);
 }
 
 static enum sl_err decode_paged(struct beside *b, const struct paged *p, size_t len)

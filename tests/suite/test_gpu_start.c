@@ -37,7 +37,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int device)
 	return fake.properties_status;
 }
 
-cudaError_t cudaSetDevice(int device)
+cudaError_t cu_choose_device(int device)
 {
 	fake.chosen = device;
 	return cudaSuccess;

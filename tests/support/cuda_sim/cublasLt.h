@@ -25,7 +25,7 @@ typedef struct sim_desc *cublasLtMatmulDesc_t;
 typedef struct sim_matrix *cublasLtMatrixLayout_t;
 typedef struct sim_wish *cublasLtMatmulPreference_t;
 typedef struct {
-	int unused;
+	uint32_t align[4]; /* what the preference promised of a, b, c and d */
 } cublasLtMatmulAlgo_t;
 typedef struct {
 	cublasLtMatmulAlgo_t algo;

@@ -4,7 +4,7 @@
  * barriers, warp votes and shuffles as on a device; blocks run one after another. In the module copies, launches and
  * products wait in streams, as late and in as odd an order as a device may take them (stream.c); in C they are done
  * when the call returns. Races, of blocks too, are looked for by race/race.c. What this cannot show: the device's own
- * rounding of products and library calls, its limits, recorded graphs, and time. */
+ * rounding of products and library calls, its limits, and time. */
 #ifndef SL_TESTS_CUDA_SIM_H
 #define SL_TESTS_CUDA_SIM_H
 
@@ -15,13 +15,23 @@
 #include <string.h>
 
 #ifdef __cplusplus
+#define _Thread_local thread_local
 extern "C" {
 #endif
 
 typedef int cudaError_t;
 typedef struct sim_stream *cudaStream_t;
 typedef struct sim_event *cudaEvent_t;
-enum { cudaSuccess, cudaErrorUnknown, cudaErrorInvalidValue, cudaErrorMemoryAllocation, cudaErrorNotReady };
+typedef struct sim_graph *cudaGraph_t, *cudaGraphExec_t;
+enum {
+	cudaSuccess,
+	cudaErrorUnknown,
+	cudaErrorInvalidValue,
+	cudaErrorMemoryAllocation,
+	cudaErrorNotReady,
+	cudaErrorStreamCaptureUnsupported
+};
+enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed };
 enum { cudaStreamNonBlocking = 1, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor };
@@ -51,13 +61,24 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out);
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 extern unsigned sim_waits; /* calls so far that wait for what was queued */
-/* run(arg) as the stream's next piece of work; `run` frees arg. */
-cudaError_t sim_queue(cudaStream_t stream, void (*run)(void *arg), void *arg);
+/* run(arg) as the stream's next piece of work, then drop(arg); or, in a recording, run(arg) at every launch. */
+cudaError_t sim_queue(cudaStream_t stream, void (*run)(void *arg), void (*drop)(void *arg), void *arg);
+/* The status of a call, which cudaGetLastError of this thread says again where it is an error. */
+cudaError_t sim_says(cudaError_t status);
+/* The calling thread's device; work, events and recordings are for that one alone. */
+extern _Thread_local int sim_device;
 /* Memory that cudaHostAlloc gave, and that goes. */
 cudaError_t sim_lock(const void *ptr, size_t bytes);
 void sim_unlock(const void *ptr);
-/* runtime.c; none fails but for memory beyond the host's, or a device other than 0 */
+/* runtime.c; none fails but for memory beyond the host's, or a device that is not there: there are SPLIT_SIM_DEVICES,
+ * or one */
 cudaError_t cudaMalloc(void **out, size_t bytes);
 cudaError_t cudaFree(void *ptr);
 /* all: SPLIT_SIM_MEMORY bytes, 16 GiB otherwise; what others hold of them is in the file SPLIT_SIM_OTHERS */
@@ -197,12 +218,10 @@ template <class F> cudaError_t sim_run(dim3 grid, dim3 block, const F &body)
 /* f() as the stream's next piece of work. */
 template <class F> cudaError_t sim_later(cudaStream_t s, F f)
 {
-	const auto run = [](void *arg) {
-		(*(F *)arg)();
-		delete (F *)arg;
-	};
+	const auto run = [](void *arg) { (*(F *)arg)(); };
+	const auto drop = [](void *arg) { delete (F *)arg; };
 
-	return sim_queue(s, run, new F(f));
+	return sim_queue(s, run, drop, new F(f));
 }
 
 /* The arguments are those of the moment, as CUDA's launch copies them. */

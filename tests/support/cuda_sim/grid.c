@@ -167,7 +167,14 @@ static void run_block(unsigned number)
 	}
 }
 
-static cudaError_t last_error;
+static _Thread_local cudaError_t last_error;
+
+cudaError_t sim_says(cudaError_t status)
+{
+	if (status != cudaSuccess)
+		last_error = status;
+	return status;
+}
 
 cudaError_t cudaGetLastError(void)
 {

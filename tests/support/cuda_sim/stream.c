@@ -4,7 +4,9 @@
  * when their owner may have gone on. Stream NULL: done when the call returns. With SPLIT_SIM_LOCKED in the environment
  * all streams but the first, of a backend that is alone, copy from and to locked memory only. With SPLIT_SIM_FAILS=N
  * the device fails at the N-th time that a stream is waited for, and has from there on; with SPLIT_SIM_REFUSES=N that
- * one call fails, and nothing behind it. */
+ * one call fails, and nothing behind it. While a stream records a graph, what is queued on it is kept, and queued by
+ * every launch of that graph; what a recording does not bear is an error, as on a device, or, where a device would
+ * record something else than was meant, the end. */
 #include "tests/support/cuda_sim/cuda_runtime_api.h"
 
 #include <pthread.h>
@@ -12,23 +14,35 @@
 #include <stdlib.h>
 #include <time.h>
 
+_Thread_local int sim_device;
+
 struct sim_event {
 	bool timed;
+	int device;
 	uint64_t recorded, passed;
 	double passed_s;
 };
 
 struct work {
 	struct work *next;
-	void (*run)(void *arg);
+	void (*run)(void *arg),
+		(*drop)(void *arg); /* drop: when it will not be run again; NULL: not this one's to drop */
 	void *arg;
 	struct sim_event *record, *wait; /* of one at most */
 	uint64_t round;
 };
 
+struct sim_graph {
+	struct work *first, **last;
+	pthread_t by;
+	bool spoiled;
+};
+
 struct sim_stream {
 	struct sim_stream *next;
 	struct work *first, **last;
+	struct sim_graph *capture; /* that it records, or NULL */
+	int device;
 	bool only_locked;
 };
 
@@ -84,6 +98,8 @@ static void do_first(struct sim_stream *s)
 		s->last = &s->first;
 	if (w->run)
 		w->run(w->arg);
+	if (w->drop)
+		w->drop(w->arg);
 	if (w->record && w->round > w->record->passed)
 		w->record->passed = w->round;
 	if (w->record)
@@ -127,12 +143,23 @@ static bool do_some(void)
 	return true;
 }
 
+static void wrong(const char *what)
+{
+	fprintf(stderr, "cuda_sim: %s\n", what);
+	abort();
+}
+
 static void must_do_some(void)
 {
-	if (do_some())
-		return;
-	fprintf(stderr, "cuda_sim: streams wait for events that nothing records\n");
-	abort();
+	if (!do_some())
+		wrong("streams wait for events that nothing records");
+}
+
+/* A launch on another device's stream fails, a copy does not; ours are to do neither. */
+static void must_be_chosen(int device)
+{
+	if (device != sim_device)
+		wrong("a thread queues for a device that it has not chosen");
 }
 
 static cudaError_t queue(struct sim_stream *s, const struct work *what)
@@ -141,14 +168,25 @@ static cudaError_t queue(struct sim_stream *s, const struct work *what)
 
 	if (!s) {
 		what->run(what->arg);
+		if (what->drop)
+			what->drop(what->arg);
 		return cudaSuccess;
 	}
+	must_be_chosen(s->device);
 	w = malloc(sizeof *w);
 	if (!w)
 		return cudaErrorMemoryAllocation;
 	pthread_mutex_lock(&lock);
 	*w = *what;
 	w->next = NULL;
+	if (s->capture) {
+		if (!pthread_equal(s->capture->by, pthread_self()))
+			wrong("a thread queues what another one's recording takes");
+		*s->capture->last = w;
+		s->capture->last = &w->next;
+		pthread_mutex_unlock(&lock);
+		return cudaSuccess;
+	}
 	*s->last = w;
 	s->last = &w->next;
 	for (unsigned n = draw(4) == 0 ? draw(8) : 0; n > 0 && do_some(); n--)
@@ -157,9 +195,9 @@ static cudaError_t queue(struct sim_stream *s, const struct work *what)
 	return cudaSuccess;
 }
 
-cudaError_t sim_queue(cudaStream_t stream, void (*run)(void *arg), void *arg)
+cudaError_t sim_queue(cudaStream_t stream, void (*run)(void *arg), void (*drop)(void *arg), void *arg)
 {
-	return queue(stream, &(struct work){.run = run, .arg = arg});
+	return queue(stream, &(struct work){.run = run, .drop = drop, .arg = arg});
 }
 
 static void run_copy(void *arg)
@@ -170,7 +208,6 @@ static void run_copy(void *arg)
 		memcpy(c->dst, c->src, c->bytes);
 	else
 		memset(c->dst, c->fill, c->bytes);
-	free(c);
 }
 
 static cudaError_t queue_copy(cudaStream_t stream, struct copy copy)
@@ -180,7 +217,7 @@ static cudaError_t queue_copy(cudaStream_t stream, struct copy copy)
 	if (!c)
 		return cudaErrorMemoryAllocation;
 	*c = copy;
-	return sim_queue(stream, run_copy, c);
+	return sim_queue(stream, run_copy, free, c);
 }
 
 cudaError_t sim_lock(const void *ptr, size_t bytes)
@@ -224,14 +261,14 @@ static bool is_locked(const char *ptr, size_t bytes)
 /* A copy of other host memory is no error on a device, but goes through a buffer of the driver's, and is waited for. */
 static void must_be_locked(const void *host, size_t bytes)
 {
-	if (is_locked(host, bytes))
-		return;
-	fprintf(stderr, "cuda_sim: a copy that should run ahead is of memory that is not locked\n");
-	abort();
+	if (!is_locked(host, bytes))
+		wrong("a copy that should run ahead is of memory that is not locked");
 }
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
+	if (bytes && stream && stream->capture && kind != cudaMemcpyDeviceToDevice)
+		wrong("a recording holds a place of the host's memory");
 	if (bytes && stream && stream->only_locked && kind != cudaMemcpyDeviceToDevice)
 		must_be_locked(kind == cudaMemcpyHostToDevice ? src : dst, bytes);
 	return bytes ? queue_copy(stream, (struct copy){.dst = dst, .src = src, .bytes = bytes}) : cudaSuccess;
@@ -250,6 +287,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 	if (!s)
 		return cudaErrorMemoryAllocation;
 	s->last = &s->first;
+	s->device = sim_device;
 	pthread_mutex_lock(&lock);
 	s->only_locked = streams && getenv("SPLIT_SIM_LOCKED");
 	s->next = streams;
@@ -288,11 +326,24 @@ static cudaError_t fault_at(unsigned long waits)
 
 static unsigned long stream_waits;
 
+/* Locked. A stream that records is not waited for: the recording comes to nothing. */
+static bool spoils(cudaStream_t stream)
+{
+	if (!stream || !stream->capture)
+		return false;
+	stream->capture->spoiled = true;
+	return true;
+}
+
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
 	cudaError_t said;
 
 	pthread_mutex_lock(&lock);
+	if (spoils(stream)) {
+		pthread_mutex_unlock(&lock);
+		return sim_says(cudaErrorStreamCaptureUnsupported);
+	}
 	sim_waits++;
 	if (stream)
 		drain(stream);
@@ -306,11 +357,12 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 	cudaError_t said;
 
 	pthread_mutex_lock(&lock);
-	said = fault_at(stream_waits) == cudaErrorUnknown ? cudaErrorUnknown
-	       : stream && stream->first                  ? cudaErrorNotReady
-							  : cudaSuccess;
+	said = spoils(stream)                               ? cudaErrorStreamCaptureUnsupported
+	       : fault_at(stream_waits) == cudaErrorUnknown ? cudaErrorUnknown
+	       : stream && stream->first                    ? cudaErrorNotReady
+							    : cudaSuccess;
 	pthread_mutex_unlock(&lock);
-	return said;
+	return sim_says(said);
 }
 
 cudaError_t cudaDeviceSynchronize(void)
@@ -343,15 +395,26 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
 	*out = calloc(1, sizeof **out);
 	if (!*out)
 		return cudaErrorMemoryAllocation;
+	(*out)->device = sim_device;
 	(*out)->timed = !(flags & cudaEventDisableTiming);
 	return cudaSuccess;
+}
+
+/* A recorded one tells nobody of the work before it, and no recording waits for one from outside. */
+static void no_events_in(cudaStream_t stream)
+{
+	if (stream && stream->capture)
+		wrong("a recording holds an event");
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
 	struct work record = {.record = event};
 
+	if (stream)
+		must_be_chosen(event->device);
 	pthread_mutex_lock(&lock);
+	no_events_in(stream);
 	record.round = ++event->recorded;
 	if (!stream)
 		event->passed = event->recorded;
@@ -365,6 +428,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 	(void)flags;
 	pthread_mutex_lock(&lock);
+	no_events_in(stream);
 	wait.round = event->recorded;
 	pthread_mutex_unlock(&lock);
 	return stream ? queue(stream, &wait) : cudaSuccess;
@@ -405,4 +469,79 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 	cudaDeviceSynchronize();
 	free(event);
 	return cudaSuccess;
+}
+
+/* ---- graphs */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
+{
+	struct sim_graph *g = stream && !stream->capture ? calloc(1, sizeof *g) : NULL;
+
+	(void)mode;
+	if (!g)
+		return cudaErrorInvalidValue;
+	g->last = &g->first;
+	g->by = pthread_self();
+	pthread_mutex_lock(&lock);
+	stream->capture = g;
+	pthread_mutex_unlock(&lock);
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
+{
+	struct sim_graph *g = stream->capture;
+
+	*out = NULL;
+	if (!g)
+		return cudaErrorInvalidValue;
+	pthread_mutex_lock(&lock);
+	stream->capture = NULL;
+	pthread_mutex_unlock(&lock);
+	if (g->spoiled) {
+		cudaGraphDestroy(g);
+		return sim_says(cudaErrorStreamCaptureUnsupported);
+	}
+	*out = g;
+	return cudaSuccess;
+}
+
+/* Takes what the graph holds; here nobody makes two of one. */
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags)
+{
+	struct sim_graph *exec = calloc(1, sizeof *exec);
+
+	(void)flags;
+	if (!exec)
+		return cudaErrorMemoryAllocation;
+	exec->first = graph->first;
+	graph->first = NULL;
+	*out = exec;
+	return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
+{
+	cudaError_t err = cudaSuccess;
+
+	for (const struct work *w = exec->first; w && !err; w = w->next)
+		err = sim_queue(stream, w->run, NULL, w->arg);
+	return err;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+	for (struct work *w = graph->first, *next; w; w = next) {
+		next = w->next;
+		w->drop(w->arg);
+		free(w);
+	}
+	free(graph);
+	return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+	cudaDeviceSynchronize();
+	return cudaGraphDestroy(exec);
 }

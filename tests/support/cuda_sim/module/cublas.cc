@@ -9,7 +9,7 @@ struct sim_blas {
 	int unused;
 };
 struct sim_wish {
-	int unused;
+	uint32_t align[4]; /* that a, b, c and d are promised to have */
 };
 struct sim_desc {
 	cublasComputeType_t compute;
@@ -170,16 +170,23 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t wish)
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
-						    const void *, size_t)
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t wish,
+						    cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
+						    size_t bytes)
 {
+	const size_t size = attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? sizeof(uint64_t) : sizeof(uint32_t);
+
+	if (bytes != size)
+		return CUBLAS_STATUS_INVALID_VALUE;
+	if (attribute >= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES)
+		wish->align[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES] = *(const uint32_t *)value;
 	return CUBLAS_STATUS_SUCCESS;
 }
 
 /* The combinations of types that cublasLtMatmul's documentation lists for sums in fp32. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
 					      cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
-					      cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t, int,
+					      cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t wish, int,
 					      cublasLtMatmulHeuristicResult_t *out, int *count)
 {
 	const bool types = a->type == b->type && c->type == d->type && (c->type == CUDA_R_32F || c->type == a->type);
@@ -188,16 +195,22 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 	const bool plain = desc->compute == CUBLAS_COMPUTE_32F || a->type == CUDA_R_32F;
 
 	*count = types && plain && k == k_b && c->rows == m && c->cols == n;
-	*out = {{}, 0, CUBLAS_STATUS_SUCCESS};
+	*out = {{{wish->align[0], wish->align[1], wish->align[2], wish->align[3]}}, 0, CUBLAS_STATUS_SUCCESS};
 	return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
 			      cublasLtMatrixLayout_t la, const void *b, cublasLtMatrixLayout_t lb, const void *beta,
 			      const void *c, cublasLtMatrixLayout_t lc, void *d, cublasLtMatrixLayout_t ld,
-			      const cublasLtMatmulAlgo_t *, void *, size_t, cudaStream_t stream)
+			      const cublasLtMatmulAlgo_t *algo, void *, size_t, cudaStream_t stream)
 {
-	const sim_product product = {*desc, *la, *lb, *lc, *ld, a, b, c, d, *(const float *)alpha, *(const float *)beta};
+	const void *const at[] = {a, b, c, d};
+
+	for (int i = 0; i < 4; i++)
+		if (algo->align[i] == 0 || (uintptr_t)at[i] % algo->align[i] != 0)
+			return CUBLAS_STATUS_INVALID_VALUE;
+	const sim_product product = {
+		*desc, *la, *lb, *lc, *ld, a, b, c, d, *(const float *)alpha, *(const float *)beta};
 
 	return sim_later(stream, [=] { multiply(product); }) ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
 }

@@ -1,4 +1,4 @@
-/* The rest of CUDA's runtime that a whole module needs, with the host's memory as the device's; no cuDNN, no graphs. */
+/* The rest of CUDA's runtime that a whole module needs, with the host's memory as the device's; no cuDNN. */
 #include "tests/support/cuda_sim/cuda_runtime_api.h"
 #include <malloc.h>
 #include <stdatomic.h>
@@ -21,7 +21,7 @@ static cudaError_t take(void **out, size_t bytes)
 	const uint32_t poison = SIM_POISON;
 
 	if (bytes > most_bytes() || posix_memalign(out, 256, bytes ? bytes : 1))
-		return cudaErrorMemoryAllocation;
+		return sim_says(cudaErrorMemoryAllocation);
 	for (size_t i = 0; i < bytes; i += sizeof poison)
 		memcpy((unsigned char *)*out + i, &poison, bytes - i < sizeof poison ? bytes - i : sizeof poison);
 	return cudaSuccess;
@@ -55,7 +55,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
 	size_t left, all;
 	cudaError_t status = cudaMemGetInfo(&left, &all);
 
-	status = bytes > left ? cudaErrorMemoryAllocation : take(out, bytes);
+	status = bytes > left ? sim_says(cudaErrorMemoryAllocation) : take(out, bytes);
 	if (status == cudaSuccess)
 		atomic_fetch_add(&taken_bytes, malloc_usable_size(*out));
 	return status;
@@ -83,28 +83,44 @@ cudaError_t cudaFreeHost(void *ptr)
 	return cudaSuccess;
 }
 
+static int devices(void)
+{
+	const char *text = getenv("SPLIT_SIM_DEVICES");
+
+	return text ? atoi(text) : 1;
+}
+
+static cudaError_t is_there(int device)
+{
+	return device < 0 || device >= devices() ? sim_says(cudaErrorInvalidValue) : cudaSuccess;
+}
+
 cudaError_t cudaSetDevice(int device)
 {
-	return device ? cudaErrorInvalidValue : cudaSuccess;
+	cudaError_t status = is_there(device);
+
+	if (status == cudaSuccess)
+		sim_device = device;
+	return status;
 }
 
 cudaError_t cudaGetDeviceCount(int *out)
 {
-	*out = 1;
+	*out = devices();
 	return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int device)
 {
 	*out = (struct cudaDeviceProp){"simulated on a CPU", 9, 0, 1, most_bytes()};
-	return cudaSetDevice(device);
+	return is_there(device);
 }
 
 cudaError_t cudaDeviceGetAttribute(int *out, enum cudaDeviceAttr attribute, int device)
 {
 	(void)attribute;
 	*out = 9;
-	return cudaSetDevice(device);
+	return is_there(device);
 }
 
 cudaError_t cudaDriverGetVersion(int *out)
@@ -122,21 +138,6 @@ cudaError_t cudaRuntimeGetVersion(int *out)
 const char *cudaGetErrorString(cudaError_t status)
 {
 	return status == cudaSuccess ? "no error" : "refused by the simulation";
-}
-
-/* kernels/cuda/graph_run.c: nothing is recorded, every pass is plain */
-
-static enum sl_err record(void *arg)
-{
-	(void)arg;
-	return SL_ERR_DEVICE;
-}
-
-const struct cu_graph_runtime cu_graph_runtime = {.record = record};
-
-void cu_graph_ops(struct sl_backend_ops *ops)
-{
-	(void)ops;
 }
 
 /* kernels/cuda/dnn.c: as on a host without it */
