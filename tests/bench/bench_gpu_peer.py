@@ -95,7 +95,7 @@ def bench(chunks, graph, precision):
 def main():
     torch.backends.cudnn.benchmark = True
     print(f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, {torch.cuda.get_device_name()}")
-    wanted = sys.argv[2:] if sys.argv[1:2] == ["--precision"] else ["fp32", "tf32", "bf16", "fp16"]
+    wanted = sys.argv[2:] if sys.argv[1:2] == ["--precision"] else ["bf16", "fp16", "tf32", "fp32"]
     for precision in wanted:
         tf32 = precision != "fp32"
         torch.backends.cuda.matmul.allow_tf32 = tf32
