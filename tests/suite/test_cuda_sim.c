@@ -333,7 +333,7 @@ static void copy_ahead(int locks)
 	cudaMemcpyAsync(there, host + 1, 40, cudaMemcpyHostToDevice, beside);
 	cudaMemcpyAsync(host + 2, there, 39, cudaMemcpyDeviceToHost, beside);
 	cudaDeviceSynchronize();
-	sim_unlock(host + 1);
+	sim_forget(host + 1);
 	cudaMemcpyAsync(host + 2, there, 39, cudaMemcpyDeviceToHost, locks ? main_one : beside);
 	cudaDeviceSynchronize();
 	_exit(0);
@@ -361,6 +361,30 @@ static void copies_ahead_are_of_locked_memory(void **state)
 	(void)state;
 	assert_true(aborts(copy_ahead, false));
 	assert_false(aborts(copy_ahead, true));
+}
+
+enum use { REACHED, BY_KERNEL, BY_COPY, BY_CLEARING, REACHES };
+
+static void use_memory(int fault)
+{
+	static char there[64], locked[64], other[64];
+
+	if (sim_own(there, sizeof there) || sim_lock(locked, sizeof locked))
+		_exit(2);
+	sim_reach(NULL);
+	sim_reach(there + 8);
+	sim_reach(fault == BY_KERNEL ? other : locked + 8);
+	cudaMemcpyAsync(fault == BY_COPY ? other : there, locked, 8, cudaMemcpyHostToDevice, NULL);
+	cudaMemcpyAsync(other, there, sizeof there, cudaMemcpyDeviceToHost, NULL);
+	cudaMemsetAsync(fault == BY_CLEARING ? locked : there, 0, 8, NULL);
+	_exit(0);
+}
+
+static void what_a_device_does_not_reach_is_seen(void **state)
+{
+	(void)state;
+	for (int fault = REACHED; fault < REACHES; fault++)
+		assert_int_equal(aborts(use_memory, fault), fault != REACHED);
 }
 
 /* ---- recordings */
@@ -454,6 +478,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(launches_that_no_device_takes_are_errors),
 		cmocka_unit_test(events_that_measure_nothing_are_errors),
 		cmocka_unit_test(copies_ahead_are_of_locked_memory),
+		cmocka_unit_test(what_a_device_does_not_reach_is_seen),
 		cmocka_unit_test(a_recording_is_done_by_its_launches),
 		cmocka_unit_test(what_no_recording_may_hold_is_seen),
 #if defined(SIM_RACECHECK) || defined(__SANITIZE_ADDRESS__)

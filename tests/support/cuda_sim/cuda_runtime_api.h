@@ -74,9 +74,12 @@ cudaError_t sim_queue(cudaStream_t stream, void (*run)(void *arg), void (*drop)(
 cudaError_t sim_says(cudaError_t status);
 /* The calling thread's device; work, events and recordings are for that one alone. */
 extern _Thread_local int sim_device;
-/* Memory that cudaHostAlloc gave, and that goes. */
+/* Memory that cudaHostAlloc gave, or cudaMalloc, and that goes. */
 cudaError_t sim_lock(const void *ptr, size_t bytes);
-void sim_unlock(const void *ptr);
+cudaError_t sim_own(const void *ptr, size_t bytes);
+void sim_forget(const void *ptr);
+/* For a pointer that a kernel is given. */
+void sim_reach(const void *ptr);
 /* runtime.c; none fails but for memory beyond the host's, or a device that is not there: there are SPLIT_SIM_DEVICES,
  * or one */
 cudaError_t cudaMalloc(void **out, size_t bytes);
@@ -224,11 +227,20 @@ template <class F> cudaError_t sim_later(cudaStream_t s, F f)
 	return sim_queue(s, run, drop, new F(f));
 }
 
+template <class T> void sim_look(const T &)
+{
+}
+template <class T> void sim_look(T *const &at)
+{
+	sim_reach(at);
+}
+
 /* The arguments are those of the moment, as CUDA's launch copies them. */
 template <class K, class... A> cudaError_t sim_call(dim3 grid, dim3 block, cudaStream_t s, K kernel, A... args)
 {
 	cudaError_t err = sim_takes_grid(grid, block);
 
+	(sim_look(args), ...);
 	return err ? err : sim_later(s, [=] { sim_run(grid, block, [&] { kernel(args...); }); });
 }
 

@@ -46,10 +46,12 @@ struct sim_stream {
 	bool only_locked;
 };
 
-struct locked {
-	struct locked *next;
+/* Memory that a kernel reaches. */
+struct known {
+	struct known *next;
 	const char *at;
 	size_t bytes;
+	bool device; /* else locked memory of the host's */
 };
 
 struct copy {
@@ -61,7 +63,8 @@ struct copy {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim_stream *streams;
-static struct locked *locked;
+static struct known *known;
+static bool has_memory; /* the device, of its own: not where host memory is all there is */
 static uint32_t luck;
 unsigned sim_waits;
 
@@ -220,53 +223,82 @@ static cudaError_t queue_copy(cudaStream_t stream, struct copy copy)
 	return sim_queue(stream, run_copy, free, c);
 }
 
-cudaError_t sim_lock(const void *ptr, size_t bytes)
+static cudaError_t note(const void *ptr, size_t bytes, bool device)
 {
-	struct locked *l = malloc(sizeof *l);
+	struct known *k = malloc(sizeof *k);
 
-	if (!l)
+	if (!k)
 		return cudaErrorMemoryAllocation;
 	pthread_mutex_lock(&lock);
-	*l = (struct locked){locked, ptr, bytes};
-	locked = l;
+	*k = (struct known){known, ptr, bytes, device};
+	known = k;
+	has_memory = has_memory || device;
 	pthread_mutex_unlock(&lock);
 	return cudaSuccess;
 }
 
-void sim_unlock(const void *ptr)
+cudaError_t sim_lock(const void *ptr, size_t bytes)
+{
+	return note(ptr, bytes, false);
+}
+
+cudaError_t sim_own(const void *ptr, size_t bytes)
+{
+	return note(ptr, bytes, true);
+}
+
+void sim_forget(const void *ptr)
 {
 	pthread_mutex_lock(&lock);
-	for (struct locked **at = &locked; *at; at = &(*at)->next)
+	for (struct known **at = &known; *at; at = &(*at)->next)
 		if ((*at)->at == ptr) {
-			struct locked *l = *at;
+			struct known *k = *at;
 
-			*at = l->next;
-			free(l);
+			*at = k->next;
+			free(k);
 			break;
 		}
 	pthread_mutex_unlock(&lock);
 }
 
-static bool is_locked(const char *ptr, size_t bytes)
+static bool is_known(const char *ptr, size_t bytes, bool device, bool host)
 {
 	bool found = false;
 
 	pthread_mutex_lock(&lock);
-	for (const struct locked *l = locked; l && !found; l = l->next)
-		found = ptr >= l->at && bytes <= l->bytes && (size_t)(ptr - l->at) <= l->bytes - bytes;
+	for (const struct known *k = known; k && !found; k = k->next)
+		found = (k->device ? device : host) && ptr >= k->at && bytes <= k->bytes &&
+			(size_t)(ptr - k->at) <= k->bytes - bytes;
 	pthread_mutex_unlock(&lock);
 	return found;
+}
+
+void sim_reach(const void *ptr)
+{
+	if (ptr && has_memory && !is_known(ptr, 0, true, true))
+		wrong("a kernel is given memory that it does not reach");
+}
+
+/* What of a copy is the device's by its kind. */
+static void must_be_there(const void *ptr, size_t bytes)
+{
+	if (has_memory && !is_known(ptr, bytes, true, false))
+		wrong("a copy is of memory that is not the device's");
 }
 
 /* A copy of other host memory is no error on a device, but goes through a buffer of the driver's, and is waited for. */
 static void must_be_locked(const void *host, size_t bytes)
 {
-	if (!is_locked(host, bytes))
+	if (!is_known(host, bytes, false, true))
 		wrong("a copy that should run ahead is of memory that is not locked");
 }
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
+	if (bytes && kind != cudaMemcpyDeviceToHost)
+		must_be_there(dst, bytes);
+	if (bytes && kind != cudaMemcpyHostToDevice)
+		must_be_there(src, bytes);
 	if (bytes && stream && stream->capture && kind != cudaMemcpyDeviceToDevice)
 		wrong("a recording holds a place of the host's memory");
 	if (bytes && stream && stream->only_locked && kind != cudaMemcpyDeviceToDevice)
@@ -276,6 +308,8 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaM
 
 cudaError_t cudaMemsetAsync(void *dst, int byte, size_t bytes, cudaStream_t stream)
 {
+	if (bytes)
+		must_be_there(dst, bytes);
 	return queue_copy(stream, (struct copy){.dst = dst, .bytes = bytes, .fill = byte});
 }
 

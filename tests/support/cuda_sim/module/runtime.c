@@ -56,9 +56,10 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
 	cudaError_t status = cudaMemGetInfo(&left, &all);
 
 	status = bytes > left ? sim_says(cudaErrorMemoryAllocation) : take(out, bytes);
-	if (status == cudaSuccess)
-		atomic_fetch_add(&taken_bytes, malloc_usable_size(*out));
-	return status;
+	if (status != cudaSuccess)
+		return status;
+	atomic_fetch_add(&taken_bytes, malloc_usable_size(*out));
+	return sim_own(*out, bytes);
 }
 
 cudaError_t cudaFree(void *ptr)
@@ -77,7 +78,7 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
 
 cudaError_t cudaFreeHost(void *ptr)
 {
-	sim_unlock(ptr);
+	sim_forget(ptr);
 	cudaDeviceSynchronize();
 	free(ptr);
 	return cudaSuccess;
