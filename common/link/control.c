@@ -21,8 +21,8 @@ struct client {
 	uv_pipe_t pipe;
 	uv_timer_t timer;
 	uv_write_t write;
-	int open; /* handles that libuv holds; 0: the slot is free */
-	bool closing;
+	int open;           /* handles that libuv holds; 0: the slot is free */
+	bool closing, late; /* late: its time was over a turn of the loop ago */
 	size_t len;
 	char request[REQUEST_MAX + 1];
 	char *answer;
@@ -71,9 +71,23 @@ static void client_close(struct client *client)
 	uv_close((uv_handle_t *)&client->timer, client_handle_closed);
 }
 
+/* Where the loop has stood still, what came in time is not yet read, for timers come first: one turn more. */
 static void client_timed_out(uv_timer_t *timer)
 {
-	client_close(timer->data);
+	struct client *client = timer->data;
+
+	if (client->late) {
+		client_close(client);
+		return;
+	}
+	client->late = true;
+	uv_timer_start(timer, client_timed_out, 1, 0);
+}
+
+static void client_give_time(struct client *client)
+{
+	client->late = false;
+	uv_timer_start(&client->timer, client_timed_out, CLIENT_MS, 0);
 }
 
 static void client_written(uv_write_t *write, int status)
@@ -88,6 +102,7 @@ static void client_answer(struct client *client)
 	uv_buf_t buf;
 
 	uv_read_stop((uv_stream_t *)&client->pipe);
+	client_give_time(client); /* to take the answer */
 	client->answer = c->answer(c->arg, client->request);
 	if (!client->answer) {
 		client_close(client);
@@ -168,7 +183,7 @@ static void connected(uv_stream_t *server, int status)
 	uv_pipe_init(server->loop, &client->pipe, 0);
 	uv_timer_init(server->loop, &client->timer);
 	client->pipe.data = client->timer.data = client;
-	uv_timer_start(&client->timer, client_timed_out, CLIENT_MS, 0);
+	client_give_time(client);
 	if (uv_accept(server, (uv_stream_t *)&client->pipe) ||
 	    uv_read_start((uv_stream_t *)&client->pipe, client_buffer, client_read))
 		client_close(client);

@@ -1,6 +1,6 @@
 /* The control socket: a Unix stream socket (mode 0600) on which a status is asked for. A request is one line
- * ("status\n", at most 64 bytes), the answer one JSON document, then the connection closes. Slow, silent or greedy
- * clients are dropped after a second and never block the loop. */
+ * ("status\n", at most 64 bytes), the answer one JSON document, then the connection closes. A client has a second to
+ * ask, and one to take the answer; slow, silent or greedy ones are dropped, and none ever blocks the loop. */
 #ifndef SL_LINK_CONTROL_H
 #define SL_LINK_CONTROL_H
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,11 +28,20 @@ struct daemon {
 	struct sl_control *control;
 	struct sl_async *quit;
 	pthread_t thread;
+	_Atomic bool holds;
 };
+
+enum { HOLD_MS = 1500 }; /* longer than a client's time */
 
 static char *answer(void *arg, const char *request)
 {
-	(void)arg;
+	struct daemon *d = arg;
+
+	if (strcmp(request, "hold") == 0) { /* the loop */
+		d->holds = true;
+		usleep(HOLD_MS * 1000);
+		return strdup("held\n");
+	}
 	if (strcmp(request, "status") == 0)
 		return strdup("{\"schema\":1}\n");
 	if (strcmp(request, "large") == 0 || strcmp(request, "too large") == 0) {
@@ -199,6 +209,39 @@ static void silent_slow_and_greedy_clients_are_dropped(void **state)
 	assert_true(seconds_to_close(lazy) < 8);
 }
 
+/* What a client says on `fd` while the loop stands still; the bytes of the answer. */
+static ssize_t asked_while_held(struct daemon *d, int fd)
+{
+	int holder = raw_connect(d->path);
+	char text[64];
+	ssize_t n;
+
+	d->holds = false;
+	assert_int_equal(send(holder, "hold\n", 5, MSG_NOSIGNAL), 5);
+	while (!d->holds)
+		usleep(1000);
+	n = send(fd, "status\n", 7, MSG_NOSIGNAL) == 7 ? recv(fd, text, sizeof text, 0) : 0;
+	(void)seconds_to_close(holder);
+	return n;
+}
+
+static void who_asked_in_time_is_answered_by_a_loop_that_stood_still(void **state)
+{
+	struct daemon *d = *state;
+	ssize_t n = 0;
+	char *text;
+
+	for (int i = 0; i < TRIES && n <= 0; i++) { /* his time may be over before the loop is held */
+		int fd = raw_connect(d->path);
+
+		assert_int_equal(sl_control_ask(d->path, "status", ASK_MS, &text, NULL), SL_OK); /* so he is let in */
+		free(text);
+		n = asked_while_held(d, fd);
+		close(fd);
+	}
+	assert_int_equal(n, strlen("{\"schema\":1}\n"));
+}
+
 static void a_crowd_is_bounded_and_goes_away(void **state)
 {
 	enum { CROWD = 100 };
@@ -332,6 +375,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_question_is_answered, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(questions_that_have_no_answer, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(silent_slow_and_greedy_clients_are_dropped, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(who_asked_in_time_is_answered_by_a_loop_that_stood_still, set_up,
+						tear_down),
 		cmocka_unit_test_setup_teardown(a_crowd_is_bounded_and_goes_away, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(the_file_is_for_its_owner_alone, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_living_socket_is_respected_and_a_dead_one_replaced, set_up,
