@@ -130,6 +130,7 @@ static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct s
 	if (sl_wire_decode(header, payload, &f, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	c->came[f.kind]++;
+	c->header_bytes[f.kind] += header.len;
 	if (f.kind == SL_FRAME_PART)
 		c->out_of_order += f.u.part.offset != c->payload_bytes % f.u.part.total;
 	c->last[f.kind] = f;

@@ -15,7 +15,7 @@ struct host_client {
 	struct sl_transport *transport;
 	int came[SL_FRAME_COUNT];
 	struct sl_frame last[SL_FRAME_COUNT];
-	uint64_t payload_bytes;
+	uint64_t payload_bytes, header_bytes[SL_FRAME_COUNT];
 	int out_of_order; /* parts that do not go on where the last one ended */
 };
 

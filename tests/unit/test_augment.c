@@ -171,6 +171,8 @@ static void bad_specs_are_refused(void **state)
 		{.in_h = 32, .in_w = 32, .out_w = -1},
 		{.in_h = 32, .in_w = 32, .crop_padding = -1},
 		{.in_h = 32, .in_w = 32, .crop_padding = 33},
+		{.in_h = 32, .in_w = 8, .crop_padding = 9},
+		{.in_h = 8, .in_w = 32, .crop_padding = 9},
 		{.in_h = 32, .in_w = 32, .norm = SL_NORM_COUNT},
 	};
 

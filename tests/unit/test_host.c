@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "server/host_sessions.h"
 #include "tests/support/host_rig.h"
 
 /* ---- memory */
@@ -324,6 +325,107 @@ static void a_silent_client_is_lost(void **state)
 	host_rig_close();
 }
 
+/* Both build the plan; only the server compares them. */
+static void another_plan_is_refused(void **state)
+{
+	struct sl_frame hello = host_rig_small_hello(1, 1);
+	struct host_client c;
+
+	(void)state;
+	hello.u.hello.plan_hash[15] ^= 1;
+	host_rig_open(1, 256 << 20);
+	host_rig_connect_raw(&c);
+	host_rig_say(&c, &hello);
+	assert_non_null(strstr(host_rig_refusal(&c, SL_ERR_MISMATCH), "the two versions build different plans"));
+	assert_int_equal(host_rig.taken, 0);
+	assert_int_equal(sl_host_view(host_rig.host).counts.links, 0);
+	host_rig_hang_up(&c);
+	host_rig_close();
+}
+
+static void weights_that_were_not_announced_are_refused(void **state)
+{
+	struct sl_agreement a = host_rig_agreement_of(10, 32, 2);
+	static uint8_t zeros[HOST_RIG_PART];
+	struct sl_frame hello, part = {.kind = SL_FRAME_PART, .epoch = 1, .u.part = {.what = SL_PART_WEIGHTS}};
+	int64_t count;
+	uint64_t total;
+	struct host_client c;
+
+	(void)state;
+	hello = host_rig_hello_of(&a, 1, 1, &count);
+	hello.u.hello.weights_source = SL_WEIGHTS_HASH;
+	memset(hello.u.hello.weights_hash, 0x77, sizeof hello.u.hello.weights_hash);
+	total = (uint64_t)count * sizeof(float);
+	host_rig_open(1, 256 << 20);
+	host_rig_connect_raw(&c);
+	host_rig_say(&c, &hello);
+	host_rig_await(&c.came[SL_FRAME_WELCOME], 1);
+	assert_true(c.last[SL_FRAME_WELCOME].u.welcome.need_weights);
+	part.u.part.total = total;
+	for (uint64_t at = 0; at < total; at += HOST_RIG_PART) {
+		part.u.part.offset = at;
+		host_rig_say_part(&c, &part,
+				  (struct sl_bytes){zeros, total - at < HOST_RIG_PART ? total - at : HOST_RIG_PART});
+	}
+	assert_non_null(strstr(host_rig_refusal(&c, SL_ERR_MISMATCH), "do not have the hash that Hello announced"));
+	host_rig_hang_up(&c);
+	host_rig_close();
+}
+
+static uint64_t length_of(const struct sl_frame *f)
+{
+	uint8_t header[SL_WIRE_HEADER_MAX];
+	size_t len;
+
+	assert_int_equal(sl_wire_encode(f, header, &len), SL_OK);
+	return len;
+}
+
+/* The number of the only session's connection; 0: there is no session. */
+static uint64_t number(void)
+{
+	struct sl_host_view v = sl_host_view(host_rig.host);
+
+	return v.session[0] ? sl_middle_peer(v.session[0]) : 0;
+}
+
+/* Whoever was turned away, or has left, gives back his number, of which there are only so many. And what came of each
+ * is counted once. */
+static void who_is_done_with_is_forgotten_and_counted(void **state)
+{
+	const struct sl_frame beat = {.kind = SL_FRAME_HEARTBEAT, .epoch = 1}, bye = {.kind = SL_FRAME_BYE, .epoch = 1};
+	const struct sl_frame hello = host_rig_small_hello(1, 1), again = host_rig_small_hello(1, 2);
+	struct sl_host_counts n;
+	struct host_client c;
+
+	(void)state;
+	host_rig_open(1, 256 << 20);
+	host_rig_connect_raw(&c);
+	host_rig_say(&c, &beat);
+	(void)host_rig_refusal(&c, SL_ERR_PEER_LOST);
+	host_rig_say(&c, &hello);
+	host_rig_await(&c.came[SL_FRAME_WELCOME], 1);
+	assert_int_equal(number(), 2);
+	host_rig_say(&c, &bye);
+	while (number())
+		host_rig_turn();
+	host_rig_say(&c, &again);
+	host_rig_await(&c.came[SL_FRAME_WELCOME], 2);
+	assert_int_equal(number(), 3);
+	n = sl_host_view(host_rig.host).counts;
+	assert_int_equal(n.links, 2);
+	assert_int_equal(n.lost, 0); /* it said goodbye */
+	assert_int_equal(n.frames, 4);
+	assert_int_equal(n.bytes, length_of(&beat) + length_of(&hello) + length_of(&bye) + length_of(&again));
+	host_rig_hang_up(&c);
+	while (number())
+		host_rig_turn();
+	assert_int_equal(sl_host_view(host_rig.host).counts.lost, 1);
+	assert_int_equal(sl_host_view(host_rig.host).turned_away, 1);
+	host_rig_close();
+}
+
 /* The second is gathered into the memory that the first is sent from: not before it has left. */
 static void weights_can_be_fetched_while_they_are_sent(void **state)
 {
@@ -373,6 +475,9 @@ int main(void)
 		cmocka_unit_test(the_newest_epoch_of_a_session_wins),
 		cmocka_unit_test(strangers_hear_what_is_wrong),
 		cmocka_unit_test(a_silent_client_is_lost),
+		cmocka_unit_test(another_plan_is_refused),
+		cmocka_unit_test(weights_that_were_not_announced_are_refused),
+		cmocka_unit_test(who_is_done_with_is_forgotten_and_counted),
 		cmocka_unit_test(weights_can_be_fetched_while_they_are_sent),
 	};
 

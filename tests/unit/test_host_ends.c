@@ -16,6 +16,7 @@
 
 #include "common/codec/frame.h"
 #include "common/nn/plan.h"
+#include "common/session/checkpoint.h"
 #include "tests/support/host_rig.h"
 
 /* A run of zeros, plain: `p` says which, but for its bytes. */
@@ -197,6 +198,88 @@ static void a_store_that_hangs_does_not_stop_the_loop(void **state)
 	rmdir(folder);
 }
 
+/* A checkpoint of step 9 as a server on `core` would have written it, of zeros. */
+static void write_checkpoint(const char *folder, const struct sl_agreement *a, const char *prefix, const char *core)
+{
+	static const char *const codecs[] = {"head_act", "mid_act", "mid_grad", "head_grad"};
+	struct sl_checkpoint c = {.dir = folder, .prefix = prefix};
+	const struct sl_plan_segment *s;
+	uint8_t state[SL_DIR_COUNT][256];
+	struct sl_plan *plan;
+	struct sl_fail fail;
+	float *zeros;
+
+	if (sl_plan_open(&plan, &a->plan, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	s = &plan->segment[SL_MIDDLE];
+	zeros = calloc((size_t)s->weight_count, sizeof *zeros);
+	assert_non_null(zeros);
+	sl_checkpoint_plan(&c, plan);
+	sl_checkpoint_note(&c, "core", "%s", core);
+	sl_checkpoint_note(&c, "step", "9");
+	sl_checkpoint_floats(&c, "middle.weights", zeros, s->weight_count);
+	sl_checkpoint_floats(&c, "middle.momentum", zeros, s->trainable_count);
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		const struct sl_codec_env env = {.shape = s->in_shape, .slots = 1, .dir = (enum sl_dir)dir};
+		struct sl_buf out = {state[dir], 0, sizeof state[dir]};
+		struct sl_codec *codec;
+
+		assert_int_equal(sl_codec_open(&codec, &a->codec[dir], &env, &fail), SL_OK);
+		assert_in_range(sl_codec_state_bytes(codec), 0, out.cap);
+		assert_int_equal(sl_codec_save(codec, &out), SL_OK);
+		sl_codec_close(codec);
+		sl_checkpoint_bytes(&c, codecs[dir], state[dir], (int64_t)out.len);
+	}
+	if (sl_checkpoint_write(&c, 9, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	free(zeros);
+	sl_plan_close(plan);
+}
+
+static bool any_checkpoint(const char *folder, const char *prefix)
+{
+	uint64_t step = UINT64_MAX;
+
+	return sl_checkpoint_older(folder, prefix, &step);
+}
+
+/* One that another device would not go on from bit for bit is refused; and at goodbye none is left. */
+static void checkpoints_are_one_device_s_and_go_at_goodbye(void **state)
+{
+	static const char prefix[] = "session-01000000000000000000000000000000";
+	const struct sl_frame bye = {.kind = SL_FRAME_BYE, .epoch = 1};
+	struct sl_agreement a = host_rig_agreement_of(10, 32, 2);
+	char folder[] = "/tmp/split-host.XXXXXX";
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	host_rig.store = folder;
+	for (int same = 0; same < 2; same++) {
+		struct sl_frame hello = host_rig_hello_of(&a, 1, 1, NULL);
+		struct host_client c;
+
+		write_checkpoint(folder, &a, prefix, same ? "cpu" : "another");
+		hello.u.hello.held[0] = 9;
+		host_rig_open(1, 0);
+		host_rig_connect_raw(&c);
+		host_rig_say(&c, &hello);
+		if (same) {
+			host_rig_await(&c.came[SL_FRAME_WELCOME], 1);
+			assert_int_equal(c.last[SL_FRAME_WELCOME].u.welcome.next_step, 9);
+			host_rig_say(&c, &bye);
+			for (int i = 0; i < 1000 && any_checkpoint(folder, prefix); i++)
+				host_rig_turn();
+		} else {
+			assert_non_null(strstr(host_rig_refusal(&c, SL_ERR_MISMATCH), "the client holds 9"));
+		}
+		host_rig_hang_up(&c);
+		host_rig_close();
+		assert_int_equal(any_checkpoint(folder, prefix), !same);
+	}
+	host_rig.store = NULL;
+	rmdir(folder);
+}
+
 /* A backend that queues, as far as a commit sees it: marked, and done when somebody says so. */
 
 static enum sl_err mark_open(struct sl_backend *be, void **mark)
@@ -297,6 +380,36 @@ static void what_a_device_has_not_done_does_not_stop_the_loop(void **state)
 	sl_plan_close(plan);
 }
 
+static void host_closed(void *arg)
+{
+	*(int *)arg = 1;
+}
+
+/* A Hello that comes while the sessions end: else the last of them would never be over. */
+static void who_comes_to_a_server_that_closes_hears_so(void **state)
+{
+	struct sl_frame hello = host_rig_small_hello(1, 1), late = host_rig_small_hello(2, 1);
+	struct host_client c, comes;
+	int gone = 0;
+
+	(void)state;
+	host_rig_open(2, 256 << 20);
+	host_rig_connect_raw(&c);
+	host_rig_connect_raw(&comes);
+	host_rig_say(&c, &hello);
+	host_rig_await(&c.came[SL_FRAME_WELCOME], 1);
+	sl_host_close(host_rig.host, host_closed, &gone);
+	host_rig_say(&comes, &late);
+	assert_non_null(strstr(host_rig_refusal(&comes, SL_ERR_UNAVAILABLE), "shutting down"));
+	assert_non_null(strstr(host_rig_refusal(&c, SL_ERR_UNAVAILABLE), "shuts down"));
+	host_rig_await(&gone, 1);
+	host_rig_hang_up(&c);
+	host_rig_hang_up(&comes);
+	sl_server_auth_close(&host_rig.auth);
+	sl_loop_close(host_rig.loop);
+	host_rig.cpu.ops->close(&host_rig.cpu);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -304,6 +417,8 @@ int main(void)
 		cmocka_unit_test(what_a_device_has_not_done_does_not_stop_the_loop),
 		cmocka_unit_test(a_store_that_hangs_does_not_stop_the_loop),
 		cmocka_unit_test(a_device_that_has_failed_ends_the_server_once),
+		cmocka_unit_test(who_comes_to_a_server_that_closes_hears_so),
+		cmocka_unit_test(checkpoints_are_one_device_s_and_go_at_goodbye),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

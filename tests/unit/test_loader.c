@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "client/data/loader.h"
@@ -500,6 +501,55 @@ static int drop_set(void **state)
 	return 0;
 }
 
+/* Batches that were ready when the run went elsewhere hold no place of those that come next. */
+static void what_is_ready_elsewhere_makes_room(void **state)
+{
+	struct sl_loader_spec spec = spec_of(8, true);
+	struct sl_loader *loader = open_loader(&spec);
+	const struct timespec moment = {0, 5000000};
+
+	(void)state;
+	sl_loader_release(loader, next(loader));
+	for (int i = 0; i < 20; i++) { /* both are, by now */
+		nanosleep(&moment, NULL);
+		sl_loader_drain(loader);
+	}
+	assert_int_equal(sl_loader_seek(loader, 5, 2), SL_OK);
+	for (int64_t index = 2; index < 5; index++) {
+		const struct sl_batch *b = next(loader);
+
+		assert_true(b->epoch == 5 && b->index == index);
+		assert_rows(b, &spec);
+		sl_loader_release(loader, b);
+		sl_loader_release(loader, b); /* it is nobody's: nothing happens */
+	}
+	(void)next(loader);
+	assert_int_equal(sl_loader_next(loader, &(const struct sl_batch *){NULL}), SL_ERR_LIMIT);
+	sl_loader_close(loader);
+}
+
+/* Any image may come at any place, its own included. */
+static void an_image_may_stay_where_it_is(void **state)
+{
+	const int64_t count = set.count;
+	struct sl_loader_spec spec = spec_of(2, true);
+	struct sl_loader *loader;
+	int first[2] = {0};
+
+	(void)state;
+	set.count = 2;
+	loader = open_loader(&spec);
+	for (int epoch = 0; epoch < 40; epoch++) {
+		const struct sl_batch *b = next(loader);
+
+		first[b->samples[0]]++;
+		sl_loader_release(loader, b);
+	}
+	sl_loader_close(loader);
+	set.count = count;
+	assert_true(first[0] > 5 && first[1] > 5);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -515,6 +565,8 @@ int main(void)
 		cmocka_unit_test(a_request_waits_for_a_free_buffer),
 		cmocka_unit_test(closing_while_busy_is_fine),
 		cmocka_unit_test(wrong_specs_are_refused),
+		cmocka_unit_test(what_is_ready_elsewhere_makes_room),
+		cmocka_unit_test(an_image_may_stay_where_it_is),
 	};
 
 	return cmocka_run_group_tests(tests, make_set, drop_set);

@@ -1,0 +1,321 @@
+/* The run's figures, counted by hand: what is asked for in which order, what its log and its checkpoints say. */
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "client/training.h"
+
+static struct sl_conf_client conf;
+static struct sl_setup setup = {.conf = &conf};
+static char dir[] = "/tmp/test_books.XXXXXX";
+
+/* 2 epochs of 3 steps in batches of 2, the last of 1 row; 2 batches of 3 test images. */
+static void configure(int max_steps)
+{
+	memset(&conf, 0, sizeof conf);
+	conf.train.batch = 2;
+	conf.train.epochs = 2;
+	conf.train.max_steps = max_steps;
+	conf.train.eval_every = 1;
+	conf.train.optimizer.lr = 0.1;
+	conf.train.schedule.kind = SL_CONF_POLYNOMIAL;
+	conf.train.schedule.power = 1;
+	snprintf(conf.log.dir, sizeof conf.log.dir, "%s", dir);
+	setup.set[SL_SPLIT_TRAIN].count = 5;
+	setup.set[SL_SPLIT_TEST].count = 3;
+}
+
+static struct sl_training *open_run(void)
+{
+	struct sl_training *run;
+	struct sl_fail fail;
+
+	if (sl_training_open(&run, &setup, "remote", false, false, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return run;
+}
+
+/* The next batch must be this one, of so many rows. */
+static void one(struct sl_training *run, enum sl_want want, uint64_t number, int64_t rows, int64_t correct)
+{
+	struct sl_step_result r = {.step = number,
+				   .rows = rows,
+				   .correct = correct,
+				   .loss = (double)number + 1,
+				   .tx_bytes = 100,
+				   .rx_bytes = 7,
+				   .t_step_s = 0.5,
+				   .t_compute_s = 0.75}; /* of two threads */
+
+	assert_int_equal(sl_training_next(run), want);
+	assert_int_equal(sl_training_number(run), number);
+	r.lr = sl_training_lr(run);
+	assert_true(want == SL_WANT_EVAL ? r.lr == 0 : r.lr > 0);
+	sl_training_done(run, &r);
+}
+
+static void skipped(struct sl_training *run)
+{
+	const struct sl_step_result r = {.step = sl_training_number(run), .rows = 2, .skipped = true, .loss = NAN};
+
+	sl_training_done(run, &r);
+}
+
+/* The line of this type and number in the log. */
+static json_t *line_of(const char *type, int number)
+{
+	char path[64], text[4096];
+	json_t *line = NULL;
+	FILE *file;
+
+	snprintf(path, sizeof path, "%s/log.jsonl", dir);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	while (fgets(text, sizeof text, file)) {
+		json_decref(line);
+		line = json_loads(text, 0, NULL);
+		assert_non_null(line);
+		if (strcmp(json_string_value(json_object_get(line, "type")), type) == 0 && --number == 0)
+			break;
+	}
+	fclose(file);
+	assert_int_equal(number, 0);
+	return line;
+}
+
+static void says(json_t *line, const char *key, double value)
+{
+	double is = json_number_value(json_object_get(line, key));
+
+	if (!(fabs(is - value) < 1e-9))
+		fail_msg("%s is %g, not %g", key, is, value);
+}
+
+static void close_run(struct sl_training *run, const char *outcome)
+{
+	const struct sl_training_link link = {.links = 1};
+
+	sl_training_finish(run, &link, outcome, true);
+	sl_training_close(run);
+}
+
+/* train.max_steps ends the second epoch early; the first evaluation is the better one. */
+static void every_figure_is_what_was_counted(void **state)
+{
+	struct sl_checkpoint c = {.dir = "", .prefix = ""};
+	struct sl_training *run;
+	json_t *line;
+
+	(void)state;
+	configure(5);
+	run = open_run();
+	one(run, SL_WANT_STEP, 0, 2, 1);
+	assert_true(fabs(sl_training_state(run).left_s - 4 * 2 * 0.25) < 1e-9);
+	assert_int_equal(sl_training_state(run).epochs, 2);
+	one(run, SL_WANT_STEP, 1, 2, 2);
+	one(run, SL_WANT_STEP, 2, 1, 0);
+	one(run, SL_WANT_EVAL, 0, 2, 2);
+	one(run, SL_WANT_EVAL, 1, 1, 1);
+	one(run, SL_WANT_STEP, 3, 2, 1);
+	one(run, SL_WANT_STEP, 4, 2, 1);
+	sl_training_save(run, &c);
+	one(run, SL_WANT_EVAL, 2, 2, 1);
+	one(run, SL_WANT_EVAL, 3, 1, 0);
+	assert_int_equal(sl_training_next(run), SL_WANT_FINISH);
+	close_run(run, "finished");
+	line = line_of("epoch", 1);
+	says(line, "train_loss", (1 * 2 + 2 * 2 + 3 * 1) / 5.0);
+	says(line, "train_acc", 3 / 5.0);
+	says(line, "test_loss", (1 * 2 + 2 * 1) / 3.0);
+	says(line, "test_acc", 1);
+	says(line, "lr", 0.1 * 3 / 5);
+	says(line, "wire_tx_bytes", 300);
+	says(line, "images_per_s", 5 / 1.5);
+	json_decref(line);
+	line = line_of("epoch", 2);
+	says(line, "steps", 5);
+	says(line, "train_loss", (4 * 2 + 5 * 2) / 4.0);
+	says(line, "test_loss", (3 * 2 + 4 * 1) / 3.0);
+	says(line, "test_acc", 1 / 3.0);
+	says(line, "lr", 0.1 * 1 / 5);
+	json_decref(line);
+	line = line_of("step", 3);
+	says(line, "step", 3);
+	says(line, "acc", 0);
+	says(line, "t_wait_s", 0);
+	json_decref(line);
+	line = line_of("summary", 1);
+	says(line, "epochs", 2);
+	says(line, "steps", 5);
+	says(line, "images", 9 + 6);
+	says(line, "test_acc", 1 / 3.0);
+	says(line, "best_test_acc", 1);
+	says(line, "wire_tx_bytes", 900);
+	says(line, "wire_rx_bytes", 63);
+	json_decref(line);
+	assert_int_equal(strncmp(sl_checkpoint_noted(&c, "position"), "5 1 2 ", 6), 0);
+	/* images, of training, of evaluations; bytes of all, and of training */
+	assert_int_equal(strncmp(sl_checkpoint_noted(&c, "totals"), "12 9 3 700 49 500 35 ", 21), 0);
+	assert_string_equal(sl_checkpoint_noted(&c, "skipped"), "0 0");
+}
+
+/* As many epochs as train.eval_every says from one to the next, and one behind the last. */
+static void evaluations_come_when_they_are_due(void **state)
+{
+	static const char *const all[] = {"SSSSSSSSSSSSEE", "SSSEESSSEESSSEESSSEE", "SSSSSSEESSSSSSEE",
+					  "SSSSSSSSSEESSSEE"};
+
+	(void)state;
+	for (int every = 0; every < 4; every++) {
+		struct sl_training *run;
+		char done[32] = "";
+		int n = 0;
+
+		configure(0);
+		conf.train.epochs = 4;
+		conf.train.eval_every = every;
+		run = open_run();
+		for (enum sl_want want; n < 31 && (want = sl_training_next(run)) != SL_WANT_FINISH;) {
+			one(run, want, sl_training_number(run), 1, 1);
+			done[n++] = want == SL_WANT_STEP ? 'S' : 'E';
+		}
+		assert_string_equal(done, all[every]);
+		close_run(run, "finished");
+	}
+}
+
+static void an_epoch_that_is_interrupted_is_none(void **state)
+{
+	struct sl_training *run;
+	json_t *line;
+
+	(void)state;
+	configure(0);
+	run = open_run();
+	for (uint64_t step = 0; step < 3; step++)
+		one(run, SL_WANT_STEP, step, 2, 1);
+	for (uint64_t batch = 0; batch < 2; batch++)
+		one(run, SL_WANT_EVAL, batch, 2, 1);
+	one(run, SL_WANT_STEP, 3, 2, 1);
+	close_run(run, "interrupted");
+	line = line_of("summary", 1);
+	says(line, "epochs", 1);
+	says(line, "steps", 4);
+	json_decref(line);
+}
+
+/* The link was lost in it, and the run goes back to the step before it. */
+static void an_evaluation_that_is_interrupted_begins_anew(void **state)
+{
+	struct sl_checkpoint c = {.dir = "", .prefix = ""};
+	struct sl_training *run;
+	struct sl_fail fail;
+	json_t *line;
+
+	(void)state;
+	configure(3);
+	run = open_run();
+	for (uint64_t step = 0; step < 3; step++)
+		one(run, SL_WANT_STEP, step, 2, 1);
+	sl_training_save(run, &c);
+	one(run, SL_WANT_EVAL, 0, 2, 2);
+	assert_int_equal(sl_training_restore(run, &c, &fail), SL_OK);
+	one(run, SL_WANT_EVAL, 0, 2, 1);
+	one(run, SL_WANT_EVAL, 1, 1, 0);
+	assert_int_equal(sl_training_next(run), SL_WANT_FINISH);
+	close_run(run, "finished");
+	line = line_of("epoch", 1);
+	says(line, "test_acc", 1 / 3.0);
+	json_decref(line);
+	line = line_of("summary", 1);
+	says(line, "images", 6 + 3);
+	json_decref(line);
+}
+
+/* A bound on the steps that the epochs do not reach changes nothing. */
+static void more_steps_than_there_are_are_none(void **state)
+{
+	struct sl_fail fail;
+	uint64_t steps;
+
+	(void)state;
+	configure(100);
+	assert_int_equal(sl_training_steps(&conf, 5, &steps, &fail), SL_OK);
+	assert_int_equal(steps, 6);
+	configure(4);
+	assert_int_equal(sl_training_steps(&conf, 5, &steps, &fail), SL_OK);
+	assert_int_equal(steps, 4);
+}
+
+/* In a row: a step that is applied between begins the count anew, and so does going back. */
+static void so_many_steps_are_skipped_in_a_row(void **state)
+{
+	const struct sl_fail why = {SL_ERR_NONFINITE, "NaN"};
+	struct sl_checkpoint c = {.dir = "", .prefix = ""};
+	struct sl_training *run;
+	struct sl_fail fail;
+
+	(void)state;
+	configure(0);
+	conf.train.epochs = 20;
+	conf.train.on_nan = SL_NAN_SKIP;
+	setup.set[SL_SPLIT_TRAIN].count = 200;
+	run = open_run();
+	assert_int_equal(sl_training_next(run), SL_WANT_STEP);
+	for (int turn = 0; turn < 3; turn++) {
+		for (int i = 0; i < SL_TRAINING_MAX_SKIPPED; i++) {
+			assert_int_equal(sl_training_abandoned(run, &why, &fail), SL_OK);
+			skipped(run);
+		}
+		assert_int_equal(sl_training_abandoned(run, &why, &fail), SL_ERR_NONFINITE);
+		if (turn == 0)
+			one(run, SL_WANT_STEP, 10, 2, 1);
+		if (turn == 1) {
+			sl_training_save(run, &c);
+			assert_string_equal(sl_checkpoint_noted(&c, "skipped"), "20 10");
+			assert_null(strstr(sl_checkpoint_noted(&c, "train"), "nan"));
+			assert_int_equal(sl_training_restore(run, NULL, &fail), SL_OK);
+			assert_int_equal(sl_training_next(run), SL_WANT_STEP);
+		}
+	}
+	close_run(run, "nonfinite");
+}
+
+static int make_folder(void **state)
+{
+	(void)state;
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+	char path[64];
+
+	(void)state;
+	snprintf(path, sizeof path, "%s/log.jsonl", dir);
+	unlink(path);
+	return rmdir(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_figure_is_what_was_counted),
+		cmocka_unit_test(evaluations_come_when_they_are_due),
+		cmocka_unit_test(an_epoch_that_is_interrupted_is_none),
+		cmocka_unit_test(an_evaluation_that_is_interrupted_begins_anew),
+		cmocka_unit_test(more_steps_than_there_are_are_none),
+		cmocka_unit_test(so_many_steps_are_skipped_in_a_row),
+	};
+
+	return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

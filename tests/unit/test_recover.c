@@ -1,0 +1,208 @@
+/* What a run that has lost its link does about it, as far as no link is needed: what it offers, what it comes back
+ * after, and how soon. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "client/recover.h"
+#include "tests/support/small_plan.h"
+
+static struct sl_conf_client conf;
+static struct sl_setup setup = {.conf = &conf};
+
+struct rig {
+	struct sl_loop *loop;
+	struct sl_training *run;
+	struct sl_recover *recover;
+};
+
+static void missed(void *arg, const struct sl_fail *why)
+{
+	(void)arg;
+	fail_msg("%s", why->text);
+}
+
+static struct rig rig_open(bool resume)
+{
+	static const struct sl_recover_events events = {missed};
+	struct sl_fail fail;
+	struct rig r;
+
+	conf.train.batch = 1;
+	conf.train.epochs = 1;
+	conf.train.optimizer.lr = 0.1;
+	conf.link.retry_ms = 1000;
+	setup.set[SL_SPLIT_TRAIN].count = setup.set[SL_SPLIT_TEST].count = 8;
+	if (sl_loop_open(&r.loop, &fail) || sl_training_open(&r.run, &setup, "remote", false, resume, &fail) ||
+	    sl_recover_open(&r.recover, r.loop, &setup, r.run, true, resume, &events, NULL, &fail))
+		fail_msg("%s", fail.text);
+	return r;
+}
+
+static void rig_close(struct rig *r)
+{
+	sl_recover_close(r->recover);
+	sl_training_close(r->run);
+	sl_loop_close(r->loop);
+}
+
+/* The server takes the newest epoch alone: links that follow each other within a millisecond, or a clock that is set
+ * back, must not give the same one twice. */
+static void every_link_has_an_epoch_above_the_last(void **state)
+{
+	struct rig r = rig_open(false);
+	struct sl_remote_conf first = {.epoch = 0}, next = {.epoch = 0};
+	uint64_t last;
+
+	(void)state;
+	sl_recover_offer(r.recover, &first);
+	assert_int_equal(first.n_held, 1); /* nothing is kept: it begins */
+	assert_int_equal(first.held[0], 0);
+	assert_true(first.epoch > 0);
+	last = first.epoch;
+	for (int i = 0; i < 100000; i++, last = next.epoch) {
+		sl_recover_offer(r.recover, &next);
+		if (next.epoch <= last)
+			fail_msg("epoch %llu behind %llu", (unsigned long long)next.epoch, (unsigned long long)last);
+	}
+	assert_memory_equal(next.session, first.session, sizeof next.session);
+	rig_close(&r);
+}
+
+/* What waiting may mend, and what it cannot; a peer that breaks every frame is no accident. */
+static void a_run_comes_back_after_what_may_pass(void **state)
+{
+	(void)state;
+	for (int err = SL_OK + 1; err < SL_ERR_COUNT; err++) {
+		bool passes = err == SL_ERR_PEER_LOST || err == SL_ERR_TIMEOUT || err == SL_ERR_UNAVAILABLE ||
+			      err == SL_ERR_BUSY || err == SL_ERR_DEVICE,
+		     once = err == SL_ERR_PROTOCOL || err == SL_ERR_PAYLOAD;
+
+		for (int tries = 0; tries < 9; tries++)
+			if (sl_recover_may_pass((enum sl_err)err, tries) != (passes || (once && tries < 5)))
+				fail_msg("%s after %d links", sl_err_name((enum sl_err)err), tries);
+	}
+}
+
+/* 1, 2, 4 … times the configured pause, 32 s at most; clients of one server do not come back all at once. */
+static void pauses_double_and_differ(void **state)
+{
+	struct rig r = rig_open(false);
+	int shorter = 0;
+
+	(void)state;
+	for (int tries = 1; tries < 40; tries++) {
+		uint64_t whole = tries < 6 ? 1000u << (tries - 1) : 32000;
+		uint64_t ms = sl_recover_retry_ms(r.recover, r.run, tries);
+
+		assert_in_range(ms, whole - whole / 4, whole);
+		shorter += ms < whole - 10;
+	}
+	assert_true(shorter > 20);
+	rig_close(&r);
+}
+
+/* ---- files of an earlier process */
+
+static char dir[] = "/tmp/test_recover.XXXXXX";
+
+static void write_file(uint64_t step, const char *session)
+{
+	struct sl_checkpoint c;
+	struct sl_fail fail;
+
+	sl_client_checkpoint(&c, dir, setup.plan);
+	sl_checkpoint_note(&c, "session", "%s", session);
+	c.pin[c.n_pin++] = 9;
+	if (sl_checkpoint_write(&c, step, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+}
+
+static void offers(uint8_t session, uint64_t first, uint64_t second, int n)
+{
+	struct rig r;
+	struct sl_remote_conf offer = {.epoch = 0};
+
+	snprintf(conf.log.dir, sizeof conf.log.dir, "%s", dir);
+	r = rig_open(true);
+	sl_recover_offer(r.recover, &offer);
+	assert_int_equal(offer.session[15], session);
+	assert_int_equal(offer.n_held, n);
+	assert_true(offer.held[0] == first && offer.held[1] == second && offer.held[n - 1] == 0);
+	rig_close(&r);
+	conf.log.dir[0] = 0;
+}
+
+/* The newest file says whose session it is: one of another's, however good, is none of its steps. */
+static void a_run_goes_on_with_one_session(void **state)
+{
+	static const char one[] = "00000000000000000000000000000001", two[] = "00000000000000000000000000000002";
+	char path[64];
+	FILE *file;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	setup.plan = small_plan_open("1:-1", 1);
+	write_file(5, one);
+	write_file(9, one);
+	offers(1, 9, 5, 3);
+	sl_checkpoint_leave(dir, SL_CHECKPOINT_CLIENT, 5);
+	write_file(9, two);
+	offers(2, 9, 0, 2);
+	snprintf(path, sizeof path, "%s/%s-000000000009.safetensors", dir, SL_CHECKPOINT_CLIENT);
+	file = fopen(path, "r+"); /* torn */
+	assert_non_null(file);
+	assert_int_equal(ftruncate(fileno(file), 40), 0);
+	fclose(file);
+	offers(1, 5, 0, 2);
+	write_file(9, "0000000000000000000000000000000"); /* half an id */
+	offers(1, 5, 0, 2);
+	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
+	sl_plan_close(setup.plan);
+	setup.plan = NULL;
+}
+
+static void without_a_file_there_is_nothing_to_resume(void **state)
+{
+	static const struct sl_recover_events events = {missed};
+	struct sl_recover *recover;
+	struct rig r = rig_open(false);
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_recover_open(&recover, r.loop, &setup, r.run, true, true, &events, NULL, &fail),
+			 SL_ERR_NOINPUT);
+	assert_non_null(strstr(fail.text, "without --resume a run begins there"));
+	rig_close(&r);
+}
+
+static int remove_folder(void **state)
+{
+	char path[64];
+
+	(void)state;
+	snprintf(path, sizeof path, "%s/log.jsonl", dir);
+	unlink(path);
+	rmdir(dir);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_link_has_an_epoch_above_the_last),
+		cmocka_unit_test(a_run_comes_back_after_what_may_pass),
+		cmocka_unit_test(pauses_double_and_differ),
+		cmocka_unit_test(a_run_goes_on_with_one_session),
+		cmocka_unit_test(without_a_file_there_is_nothing_to_resume),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, remove_folder);
+}
