@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/codec/codec.h"
+#include "common/session/state.h"
 
 enum { ROWS = 3, SLOTS = 2, FLOATS = ROWS * 4 * 5 * 6 };
 
@@ -130,9 +131,42 @@ static void state_survives(void **state)
 	survives("lowrank:2,warm=true,ef=true", true);
 }
 
+/* Memory for the state of narrow tensors is taken anew where a run goes back to wider ones. */
+static void a_state_may_become_larger(void **state)
+{
+	static uint8_t bytes[SLOTS][8 * FLOATS];
+	struct sl_codec *narrow[SL_DIR_COUNT], *wide[SL_DIR_COUNT];
+	struct sl_codecs_state s;
+	struct sl_buf out[SLOTS];
+
+	(void)state;
+	for (int slot = 0; slot < SLOTS; slot++)
+		out[slot] = (struct sl_buf){bytes[slot], 0, sizeof bytes[slot]};
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		narrow[dir] = open_codec("none");
+		wide[dir] = open_codec("topk:0.25,ef=true");
+	}
+	assert_int_equal(sl_codecs_state_open(&s, narrow), SL_OK);
+	assert_int_equal(sl_codecs_state_take(&s, narrow), SL_OK);
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		step(wide[dir], 0, out); /* residuals come with the first one */
+	for (int again = 0; again < 2; again++) {
+		assert_int_equal(sl_codecs_state_take(&s, wide), SL_OK);
+		for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+			assert_in_range(s.dir[dir].len, FLOATS * sizeof(float), s.dir[dir].cap);
+		assert_int_equal(sl_codecs_state_give(&s, wide), SL_OK);
+	}
+	sl_codecs_state_close(&s);
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		sl_codec_close(narrow[dir]);
+		sl_codec_close(wide[dir]);
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(state_survives)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(state_survives),
+					   cmocka_unit_test(a_state_may_become_larger)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

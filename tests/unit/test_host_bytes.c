@@ -1,9 +1,11 @@
 /* What a server says of a session's bytes: headers and payloads of either way, as they were on the link, by tensor and
  * in all. */
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -61,6 +63,23 @@ static uint64_t came(const struct host_client *c)
 	return bytes;
 }
 
+/* The status has the same bytes, and its times are seconds. */
+static void check_status(const struct sl_port_stats *s)
+{
+	char *text = sl_host_status(host_rig.host);
+	json_t *root = json_loads(text, 0, NULL), *session = json_array_get(json_object_get(root, "sessions"), 0);
+	double age_s = json_number_value(json_object_get(session, "age_s"));
+	double idle_s = json_number_value(json_object_get(session, "idle_s"));
+
+	assert_non_null(session);
+	assert_int_equal(json_integer_value(json_object_get(session, "tx_bytes")), s->tx_bytes);
+	assert_int_equal(json_integer_value(json_object_get(session, "rx_bytes")), s->rx_bytes);
+	assert_true(age_s > 0 && age_s <= json_number_value(json_object_get(root, "uptime_s")));
+	assert_true(idle_s >= 0 && idle_s <= age_s);
+	json_decref(root);
+	free(text);
+}
+
 static void bytes_are_those_of_the_link(void **state)
 {
 	struct sl_agreement a = host_rig_agreement_of(10, 32, ROWS);
@@ -97,6 +116,10 @@ static void bytes_are_those_of_the_link(void **state)
 	assert_int_equal(s.wire[SL_DIR_MID_ACT], c.payload_bytes + c.header_bytes[SL_FRAME_PART]);
 	assert_true(s.nominal[SL_DIR_MID_ACT] == (double)(c.payload_bytes - BATCHES * SL_FRAME_BYTES));
 	assert_int_equal(s.wire[SL_DIR_MID_GRAD] + s.wire[SL_DIR_HEAD_GRAD], 0);
+	for (int i = 0; i < 10; i++)
+		host_rig_turn(); /* it is silent for some ms */
+	s = stats();
+	check_status(&s);
 	host_rig_hang_up(&c);
 	host_rig_close();
 }

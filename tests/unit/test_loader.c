@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "client/data/loader.h"
+#include "client/setup.h"
 #include "common/base/rng.h"
 
 enum { IMAGES = 53, SIDE = 40, IMAGE_FLOATS = SIDE * SIDE * 3 };
@@ -528,6 +529,24 @@ static void what_is_ready_elsewhere_makes_room(void **state)
 	sl_loader_close(loader);
 }
 
+/* A run may leave the last batch of an epoch out; what it is tested with is all of the test set. */
+static void batches_are_dropped_from_training_alone(void **state)
+{
+	struct sl_conf_client conf = {.train = {.batch = 10, .drop_last = true}, .data = {.prefetch = 1}};
+	struct sl_setup setup = {.conf = &conf, .augment = augment, .set = {set, set}};
+
+	(void)state;
+	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
+		struct sl_loader *loader;
+		struct sl_fail fail;
+
+		if (sl_setup_loader(&setup, (enum sl_dataset_split)split, NULL, NULL, &loader, &fail) != SL_OK)
+			fail_msg("%s", fail.text);
+		assert_int_equal(sl_loader_batches(loader), IMAGES / 10 + (split == SL_SPLIT_TEST));
+		sl_loader_close(loader);
+	}
+}
+
 /* Any image may come at any place, its own included. */
 static void an_image_may_stay_where_it_is(void **state)
 {
@@ -567,6 +586,7 @@ int main(void)
 		cmocka_unit_test(wrong_specs_are_refused),
 		cmocka_unit_test(what_is_ready_elsewhere_makes_room),
 		cmocka_unit_test(an_image_may_stay_where_it_is),
+		cmocka_unit_test(batches_are_dropped_from_training_alone),
 	};
 
 	return cmocka_run_group_tests(tests, make_set, drop_set);

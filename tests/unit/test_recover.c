@@ -113,16 +113,24 @@ static void pauses_double_and_differ(void **state)
 
 static char dir[] = "/tmp/test_recover.XXXXXX";
 
-static void write_file(uint64_t step, const char *session)
+static void write_file_of(const char *core, uint64_t step, const char *session)
 {
 	struct sl_checkpoint c;
 	struct sl_fail fail;
 
 	sl_client_checkpoint(&c, dir, setup.plan);
+	for (int i = 0; i < c.n_note && core; i++)
+		if (strcmp(c.note[i].key, "core") == 0)
+			snprintf(c.note[i].value, sizeof c.note[i].value, "%s", core);
 	sl_checkpoint_note(&c, "session", "%s", session);
 	c.pin[c.n_pin++] = 9;
 	if (sl_checkpoint_write(&c, step, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
+}
+
+static void write_file(uint64_t step, const char *session)
+{
+	write_file_of(NULL, step, session);
 }
 
 static void offers(uint8_t session, uint64_t first, uint64_t second, int n)
@@ -164,6 +172,8 @@ static void a_run_goes_on_with_one_session(void **state)
 	offers(1, 5, 0, 2);
 	write_file(9, "0000000000000000000000000000000"); /* half an id */
 	offers(1, 5, 0, 2);
+	write_file_of("another core, whose bits are others", 9, one);
+	offers(1, 5, 0, 2);
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
 	sl_plan_close(setup.plan);
 	setup.plan = NULL;
@@ -185,13 +195,15 @@ static void without_a_file_there_is_nothing_to_resume(void **state)
 
 static int remove_folder(void **state)
 {
+	static const char *const left[] = {"log.jsonl", "link-epoch"};
 	char path[64];
 
 	(void)state;
-	snprintf(path, sizeof path, "%s/log.jsonl", dir);
-	unlink(path);
-	rmdir(dir);
-	return 0;
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof path, "%s/%s", dir, left[i]);
+		unlink(path);
+	}
+	return rmdir(dir);
 }
 
 int main(void)

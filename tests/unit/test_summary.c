@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "client/summary.h"
+#include "tests/support/small_plan.h"
 
 /* The checkpoint knows what the client computed in all steps; the server's share is known of this process's alone. */
 static void after_resume_times_are_those_of_a_batch(void **state)
@@ -32,10 +33,43 @@ static void after_resume_times_are_those_of_a_batch(void **state)
 	assert_float_equal(s.avg_mb_s, 2 / 0.4, 1e-9);
 }
 
+/* MB are 10^6 bytes, ratios those of fp32, and evaluations have no gradients. */
+static void bytes_are_those_of_the_tensors(void **state)
+{
+	struct sl_agreement a = {.codec = {{.text = "none"}, {.text = "f16"}, {.text = "none"}, {.text = "none"}}};
+	struct sl_setup setup = {.agreement = a, .plan = small_plan_open("1:-1", 1)};
+	const struct sl_training_totals t = {.mode = "remote", .linked_train_images = 30, .linked_eval_images = 4};
+	const struct sl_training_link link = {.peak_tx = 3e6,
+					      .peak_rx = 5e6,
+					      .wire = {10, 20, 30, 40},
+					      .payload = {1, 2, 3, 4},
+					      .nominal = {0.5, 1, 1.5, 2}};
+	struct sl_jsonl_summary s;
+	(void)state;
+
+	sl_summary_fill(&s, &setup, &t, &link, "finished");
+	assert_float_equal(s.peak_client_mb_s, 3, 1e-9);
+	assert_float_equal(s.peak_server_mb_s, 5, 1e-9);
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		bool grad = dir == SL_DIR_MID_GRAD || dir == SL_DIR_HEAD_GRAD;
+		bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
+		uint64_t one = (uint64_t)sl_plan_plain_count(setup.plan, mid) * 4;
+
+		assert_string_equal(s.direction[dir].name, sl_dir_name((enum sl_dir)dir));
+		assert_string_equal(s.direction[dir].codec, a.codec[dir].text);
+		assert_int_equal(s.direction[dir].wire_bytes, link.wire[dir]);
+		assert_int_equal(s.direction[dir].payload_bytes, link.payload[dir]);
+		assert_true(s.direction[dir].nominal_bytes == link.nominal[dir]);
+		assert_int_equal(s.direction[dir].raw_bytes, one * (grad ? 30 : 34));
+	}
+	sl_plan_close(setup.plan);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(after_resume_times_are_those_of_a_batch),
+		cmocka_unit_test(bytes_are_those_of_the_tensors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

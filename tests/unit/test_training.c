@@ -273,6 +273,12 @@ static void changed_settings_are_named(void **state)
 	conf.data.train_files.n = 0;
 	assert_true(sl_same_run_changed(&conf, then, text));
 	assert_string_equal(text, "data.train_files was [\"a b.bin\"], is []");
+	/* one of which the other is the beginning */
+	conf.train.optimizer.lr = 0.15;
+	sl_same_run_note(&conf, then);
+	conf.train.optimizer.lr = 0.1;
+	assert_true(sl_same_run_changed(&conf, then, text));
+	assert_string_equal(text, "train.optimizer.lr was 0.15, is 0.1");
 	/* more files than a note has room for: cut off, and equal to itself */
 	conf.data.train_files.n = SL_CONF_LIST_MAX;
 	for (int i = 0; i < SL_CONF_LIST_MAX; i++)

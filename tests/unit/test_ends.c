@@ -1,0 +1,172 @@
+/* The client's two ends alone: what of a step must not be applied, and whose mean a loss is. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "client/ends.h"
+#include "kernels/cpu/cpu.h"
+#include "tests/support/small_plan.h"
+
+enum { CHUNKS = 2, IMAGE_FLOATS = SMALL_IMAGE * SMALL_IMAGE * 3 };
+
+static struct sl_backend be;
+static struct sl_plan *plan;
+static float images[SMALL_BATCH * IMAGE_FLOATS];
+static int32_t labels[SMALL_BATCH]; /* all 0 */
+
+static void open_ends(struct sl_ends *e, int64_t rows)
+{
+	struct sl_fail fail;
+	float *zeros;
+
+	if (sl_ends_open(e, plan, &be, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	zeros = calloc((size_t)plan->segment[SL_TAIL].weight_count, sizeof *zeros);
+	assert_non_null(zeros);
+	assert_int_equal(sl_exec_set_weights(e->tail, zeros), SL_OK);
+	free(zeros);
+	e->images = images;
+	e->labels = labels;
+	e->batch_rows = rows;
+	e->training = true;
+	for (int chunk = 0; chunk < CHUNKS; chunk++)
+		assert_int_equal(sl_ends_head_forward(e, chunk), SL_OK);
+}
+
+static void fill(struct sl_tensor t, float value)
+{
+	for (int64_t i = 0; i < sl_shape_count(&t.shape); i++)
+		((float *)t.data)[i] = value;
+}
+
+/* What would come from the server: this for every activation, and no gradient. */
+static enum sl_err tail_of(struct sl_ends *e, int chunk, float value, struct sl_fail *fail)
+{
+	int64_t rows = sl_plan_chunk_rows(plan, e->batch_rows, chunk);
+
+	fill(sl_exec_input(e->tail, chunk, rows), value);
+	return sl_ends_tail(e, chunk, fail);
+}
+
+static void whole_step(struct sl_ends *e, float value)
+{
+	struct sl_fail fail;
+
+	for (int chunk = 0; chunk < CHUNKS; chunk++) {
+		if (tail_of(e, chunk, value, &fail) != SL_OK)
+			fail_msg("%s", fail.text);
+		fill(sl_exec_dout(e->head, chunk, sl_plan_chunk_rows(plan, e->batch_rows, chunk)), 0);
+		assert_int_equal(sl_ends_head_backward(e, chunk), SL_OK);
+	}
+}
+
+/* Each chunk's gradient is a number, and their sum is none. */
+static void a_tail_s_gradient_is_looked_at(void **state)
+{
+	struct sl_fail fail = {0};
+	struct sl_ends e;
+
+	(void)state;
+	open_ends(&e, SMALL_BATCH);
+	whole_step(&e, 1);
+	assert_int_equal(sl_ends_check(&e, &fail), SL_OK);
+	sl_ends_close(&e);
+	open_ends(&e, SMALL_BATCH);
+	e.chunk_loss_sum = true;
+	whole_step(&e, 2.2e38f);
+	assert_int_equal(sl_ends_check(&e, &fail), SL_ERR_NONFINITE);
+	assert_non_null(strstr(fail.text, "classifier"));
+	sl_ends_close(&e);
+}
+
+static void a_loss_is_looked_at(void **state)
+{
+	const int64_t count = plan->segment[SL_TAIL].weight_count;
+	float *large = malloc((size_t)count * sizeof *large);
+	struct sl_fail fail;
+	struct sl_ends e;
+
+	(void)state;
+	assert_non_null(large);
+	for (int64_t i = 0; i < count; i++)
+		large[i] = 1e30f;
+	open_ends(&e, SMALL_BATCH);
+	assert_int_equal(sl_exec_set_weights(e.tail, large), SL_OK);
+	assert_int_equal(tail_of(&e, 1, 1e30f, &fail), SL_ERR_NONFINITE);
+	assert_string_equal(fail.text, "NaN or Inf in the loss of chunk 1");
+	e.training = false; /* an evaluation says what it finds */
+	assert_int_equal(tail_of(&e, 0, 1e30f, &fail), SL_OK);
+	sl_ends_close(&e);
+	free(large);
+}
+
+/* The bias' gradient for the label is the mean of p - 1 over the rows: of all of them, or of each chunk, summed. */
+static void a_chunk_s_loss_is_its_own_mean_where_asked_for(void **state)
+{
+	const struct sl_plan_segment *s = &plan->segment[SL_TAIL];
+	float *gradient = malloc((size_t)s->trainable_count * sizeof *gradient);
+
+	(void)state;
+	assert_non_null(gradient);
+	for (int sum = 0; sum < 2; sum++) {
+		int found = 0;
+		struct sl_ends e;
+
+		open_ends(&e, SMALL_BATCH - 1); /* the last chunk has a row less */
+		e.chunk_loss_sum = sum;
+		whole_step(&e, 0);
+		assert_int_equal(sl_exec_get_gradients(e.tail, gradient), SL_OK);
+		for (int64_t i = 0; i < s->trainable_count; i++)
+			if (gradient[i] < -0.1f) {
+				float d = gradient[i] + 0.9f * (float)(1 + sum);
+
+				found++;
+				assert_true(d > -1e-5f && d < 1e-5f);
+			}
+		assert_int_equal(found, 1);
+		sl_ends_close(&e);
+	}
+	free(gradient);
+}
+
+/* The tail is the last layer alone: no pooling adds up what a test puts in. */
+static struct sl_plan *open_plan(void)
+{
+	const struct sl_plan_spec spec = {
+		.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0},
+		.cut = {.head_end = "features.0.1", .tail_begin = "classifier.1"},
+		.batch = SMALL_BATCH,
+		.chunks = CHUNKS,
+		.optimizer = {.kind = SL_OPTIMIZER_SGD},
+	};
+	struct sl_plan *opened;
+	struct sl_fail fail;
+
+	return sl_plan_open(&opened, &spec, &fail) == SL_OK ? opened : NULL;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_tail_s_gradient_is_looked_at),
+		cmocka_unit_test(a_loss_is_looked_at),
+		cmocka_unit_test(a_chunk_s_loss_is_its_own_mean_where_asked_for),
+	};
+	struct sl_fail fail;
+	int failed;
+
+	if (sl_cpu_backend_open(&be, NULL, &fail) != SL_OK)
+		return 1;
+	plan = open_plan();
+	if (!plan)
+		return 1;
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	sl_plan_close(plan);
+	be.ops->close(&be);
+	return failed;
+}

@@ -1,0 +1,516 @@
+/* What a run keeps of its steps, and goes on from when its link is lost: against a link that says what it is told to,
+ * so that every order of losses can be had. A state is one number. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "client/recover.h"
+#include "tests/support/small_plan.h"
+
+/* ---- the link */
+
+enum { CODED = 0x5a };
+
+struct sl_remote {
+	bool ready, torn, in_step, applied, in_doubt, checkpointed;
+	float state;  /* behind the steps that it has applied */
+	size_t coded; /* bytes of its codecs' state, of which each is CODED */
+	int applies;
+};
+
+static void put(struct sl_exec_state *s, enum sl_segment which)
+{
+	*s = (struct sl_exec_state){.which = which, .weight = calloc(1, sizeof(float)), .weight_count = 1};
+	assert_non_null(s->weight);
+}
+
+enum sl_err sl_remote_state_open(struct sl_remote *r, struct sl_client_state *s, struct sl_fail *fail)
+{
+	(void)r, (void)fail;
+	*s = (struct sl_client_state){.step = 0};
+	put(&s->head, SL_HEAD);
+	put(&s->tail, SL_TAIL);
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		s->codecs.dir[dir] = (struct sl_buf){malloc(1), 0, 1};
+	return SL_OK;
+}
+
+enum sl_err sl_remote_take(struct sl_remote *r, struct sl_client_state *s)
+{
+	s->head.weight[0] = r->state;
+	s->codecs.dir[SL_DIR_HEAD_ACT].data[0] = CODED;
+	s->codecs.dir[SL_DIR_HEAD_ACT].len = 1;
+	return SL_OK;
+}
+
+enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
+{
+	r->state = s->head.weight[0];
+	r->coded = s->codecs.dir[SL_DIR_HEAD_ACT].len;
+	assert_true(!r->coded || s->codecs.dir[SL_DIR_HEAD_ACT].data[0] == CODED);
+	return SL_OK;
+}
+
+enum sl_err sl_remote_apply(struct sl_remote *r)
+{
+	r->applies++;
+	r->state++;
+	return SL_OK;
+}
+
+struct sl_step_result sl_remote_result(const struct sl_remote *r)
+{
+	return (struct sl_step_result){.rows = 1, .loss = (double)r->state};
+}
+
+bool sl_remote_ready(const struct sl_remote *r)
+{
+	return r->ready;
+}
+
+bool sl_remote_torn(const struct sl_remote *r)
+{
+	return r->torn;
+}
+
+bool sl_remote_in_step(const struct sl_remote *r)
+{
+	return r->in_step;
+}
+
+bool sl_remote_applied(const struct sl_remote *r)
+{
+	return r->applied;
+}
+
+bool sl_remote_in_doubt(const struct sl_remote *r)
+{
+	return r->in_doubt;
+}
+
+bool sl_remote_checkpointed(const struct sl_remote *r)
+{
+	return r->checkpointed;
+}
+
+/* ---- the run */
+
+static char dir[] = "/tmp/test_recover.XXXXXX";
+static struct sl_conf_client conf;
+static struct sl_setup setup = {.conf = &conf};
+
+static struct rig {
+	struct sl_loop *loop;
+	struct sl_training *run;
+	struct sl_recover *recover;
+	struct sl_remote link;
+	int missed;
+} rig;
+
+static void missed(void *arg, const struct sl_fail *why)
+{
+	(void)arg;
+	(void)why;
+	rig.missed++;
+}
+
+static int open_rig(void **state)
+{
+	static const struct sl_recover_events events = {missed};
+	struct sl_fail fail;
+
+	(void)state;
+	rig = (struct rig){.link = {.ready = true, .checkpointed = true}};
+	if (sl_loop_open(&rig.loop, &fail) || sl_training_open(&rig.run, &setup, "remote", false, false, &fail) ||
+	    sl_recover_open(&rig.recover, rig.loop, &setup, rig.run, true, false, &events, NULL, &fail))
+		fail_msg("%s", fail.text);
+	return 0;
+}
+
+static int close_rig(void **state)
+{
+	(void)state;
+	assert_true(sl_recover_settle(rig.recover));
+	sl_recover_close(rig.recover);
+	sl_training_close(rig.run);
+	sl_loop_close(rig.loop);
+	return 0;
+}
+
+static void step(void)
+{
+	const struct sl_step_result r = {.step = sl_training_state(rig.run).step, .rows = 1, .loss = 1};
+
+	assert_int_equal(sl_training_next(rig.run), SL_WANT_STEP);
+	assert_true(sl_recover_due(rig.recover, rig.run) == (r.step % 2 == 1)); /* every second one */
+	rig.link.state++;
+	sl_training_done(rig.run, &r);
+}
+
+/* Steps up to this one, each of the second kept. */
+static void steps_to(uint64_t last)
+{
+	while (sl_training_state(rig.run).step < last) {
+		bool due = sl_recover_due(rig.recover, rig.run);
+
+		step();
+		if (due)
+			sl_recover_keep(rig.recover, &rig.link, rig.run);
+		assert_true(sl_recover_settle(rig.recover));
+	}
+}
+
+static void assert_kept(uint64_t one, uint64_t two)
+{
+	uint64_t kept[SL_CHECKPOINT_KEPT];
+
+	sl_recover_kept(rig.recover, kept);
+	if (kept[0] != one || kept[1] != two)
+		fail_msg("%d and %d are kept", (int)kept[0], (int)kept[1]);
+}
+
+/* Steps of the files that are there, as digits, newest first. */
+static void assert_files(const char *digits)
+{
+	uint64_t at = UINT64_MAX;
+	char there[16] = "";
+	int n = 0;
+
+	while (n < 15 && sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &at))
+		there[n++] = (char)('0' + at);
+	assert_string_equal(there, digits);
+}
+
+static void assert_offer(const char *digits)
+{
+	struct sl_remote_conf offer = {.epoch = 0};
+	char held[SL_WIRE_HELD_MAX + 1] = "";
+
+	sl_recover_offer(rig.recover, &offer);
+	for (int i = 0; i < offer.n_held; i++)
+		held[i] = (char)('0' + offer.held[i]);
+	assert_string_equal(held, digits);
+}
+
+/* The link is gone; whether the step under way turned out to be done. */
+static bool lose(void)
+{
+	struct sl_step_result result;
+	struct sl_fail fail;
+	bool done;
+
+	assert_int_equal(sl_recover_lost(rig.recover, &rig.link, rig.run, &done, &result, &fail), SL_OK);
+	if (done)
+		sl_training_done(rig.run, &result);
+	rig.link = (struct sl_remote){.ready = true, .checkpointed = true, .state = -1};
+	return done;
+}
+
+static enum sl_restored restore(uint64_t next_step)
+{
+	struct sl_step_result result;
+	enum sl_restored how;
+	struct sl_fail fail;
+
+	if (sl_recover_restore(rig.recover, &rig.link, rig.run, next_step, &how, &result, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return how;
+}
+
+/* ---- */
+
+static void the_two_newest_are_kept_and_named(void **state)
+{
+	(void)state;
+	assert_kept(0, 0);
+	steps_to(2);
+	assert_kept(2, 0);
+	steps_to(7);
+	assert_kept(6, 4);
+	assert_files("64");
+	step();
+	sl_recover_keep(rig.recover, &rig.link, rig.run); /* on its way to the disk: named as well */
+	assert_kept(8, 6);
+	assert_true(sl_recover_settle(rig.recover));
+	assert_kept(8, 6);
+	assert_files("86");
+	assert_int_equal(rig.missed, 0);
+	sl_recover_forget(rig.recover);
+	assert_kept(0, 0);
+	assert_files("");
+}
+
+/* Without the server's side a file is of no use. */
+static void what_the_server_lacks_is_not_kept(void **state)
+{
+	(void)state;
+	steps_to(2);
+	rig.link.checkpointed = false;
+	steps_to(4);
+	assert_int_equal(rig.missed, 1);
+	assert_kept(2, 0);
+	assert_files("2");
+	assert_int_equal(sl_recover_state(rig.recover).missed, 4);
+}
+
+static void a_step_in_doubt_is_offered_both_ways(void **state)
+{
+	(void)state;
+	steps_to(5);
+	rig.link.in_step = rig.link.in_doubt = true;
+	assert_false(lose());
+	assert_offer("6542");
+	assert_false(sl_recover_make_room(rig.recover, SL_ERR_BUSY));
+	rig.link.ready = false; /* a link that never stood takes nothing away */
+	assert_false(lose());
+	assert_int_equal(restore(6), SL_RESTORED_AHEAD);
+	assert_true(rig.link.state == 6);
+	rig.link.ready = true;
+	assert_false(lose());
+	assert_offer("5420");
+	assert_int_equal(restore(5), SL_RESTORED_SAME);
+}
+
+/* Then it is the one in doubt that leaves it its place. */
+static void a_refusal_of_all_makes_room_for_the_beginning(void **state)
+{
+	(void)state;
+	steps_to(5);
+	rig.link.in_step = rig.link.in_doubt = true;
+	assert_false(lose());
+	assert_offer("6542");
+	assert_true(sl_recover_make_room(rig.recover, SL_ERR_MISMATCH));
+	assert_offer("5420");
+	assert_false(sl_recover_make_room(rig.recover, SL_ERR_MISMATCH));
+}
+
+static void a_step_that_was_applied_is_done(void **state)
+{
+	(void)state;
+	steps_to(5);
+	rig.link.in_step = rig.link.applied = true;
+	rig.link.state = 6;
+	assert_true(lose());
+	assert_int_equal(sl_training_state(rig.run).step, 6);
+	assert_offer("6420");
+	assert_int_equal(restore(6), SL_RESTORED_SAME);
+	assert_true(rig.link.state == 6);
+}
+
+/* Applied in part: it is the files' turn. */
+static void a_torn_step_is_offered_by_nobody(void **state)
+{
+	(void)state;
+	steps_to(5);
+	assert_false(lose());
+	assert_int_equal(restore(5), SL_RESTORED_SAME);
+	rig.link.in_step = rig.link.torn = true;
+	assert_false(lose());
+	assert_offer("420");
+	assert_int_equal(restore(4), SL_RESTORED_BACK);
+	assert_true(rig.link.state == 4);
+	assert_int_equal(sl_training_state(rig.run).step, 4);
+}
+
+/* What lies ahead is another past's: at once, and for good. */
+static void going_back_leaves_what_was_later(void **state)
+{
+	(void)state;
+	steps_to(7);
+	assert_false(lose());
+	assert_int_equal(restore(4), SL_RESTORED_BACK);
+	assert_true(rig.link.state == 4 && rig.link.coded == 1);
+	assert_files("4");
+	assert_kept(4, 0);
+	assert_false(lose());
+	assert_offer("40");
+	steps_to(6);
+	assert_kept(6, 4);
+}
+
+/* It may have been by mistake, to a server that is another's: until there is something new. */
+static void from_the_beginning_files_stay_until_others_come(void **state)
+{
+	(void)state;
+	steps_to(7);
+	assert_false(lose());
+	assert_int_equal(restore(0), SL_RESTORED_BACK);
+	assert_files("64");
+	assert_kept(0, 0);
+	rig.link.state = 0;
+	steps_to(1);
+	assert_files("64");
+	steps_to(2);
+	assert_files("2");
+	assert_kept(2, 0);
+}
+
+static const char *path_of(int step)
+{
+	static char path[128];
+
+	snprintf(path, sizeof path, "%s/%s-%012d.safetensors", dir, SL_CHECKPOINT_CLIENT, step);
+	return path;
+}
+
+/* Those of the other past go before the first of the new one comes: at no time do both lie there. */
+static void files_of_two_pasts_never_lie_side_by_side(void **state)
+{
+	(void)state;
+	steps_to(7);
+	assert_false(lose());
+	assert_int_equal(restore(0), SL_RESTORED_BACK);
+	assert_int_equal(mkdir(path_of(2), 0700), 0); /* the file does not come */
+	steps_to(2);
+	assert_int_equal(rig.missed, 1);
+	assert_files("2");
+	assert_kept(0, 0);
+	assert_int_equal(rmdir(path_of(2)), 0);
+}
+
+static void a_file_that_comes_behind_going_back_is_not_kept(void **state)
+{
+	(void)state;
+	steps_to(7);
+	step();
+	sl_recover_keep(rig.recover, &rig.link, rig.run);
+	assert_false(lose());
+	assert_int_equal(restore(4), SL_RESTORED_BACK);
+	assert_true(sl_recover_settle(rig.recover));
+	assert_files("4");
+	assert_kept(4, 0);
+}
+
+/* What was at hand before it was read into is gone with it. */
+static void a_file_that_cannot_be_read_leaves_no_state(void **state)
+{
+	struct sl_step_result result;
+	enum sl_restored how;
+	struct sl_fail fail;
+
+	(void)state;
+	steps_to(7);
+	assert_false(lose());
+	assert_offer("7640");
+	assert_int_equal(truncate(path_of(4), 40), 0);
+	assert_int_equal(sl_recover_restore(rig.recover, &rig.link, rig.run, 4, &how, &result, &fail), SL_ERR_DATA);
+	assert_true(sl_recover_refuse(rig.recover, 4, SL_ERR_DATA));
+	assert_offer("60");
+}
+
+static void half_a_step_is_not_kept(void **state)
+{
+	struct sl_fail fail;
+
+	(void)state;
+	steps_to(3);
+	rig.link.torn = true;
+	assert_int_equal(sl_recover_keep_last(rig.recover, &rig.link, rig.run, &fail), SL_ERR_IO);
+	assert_files("2");
+	rig.link.torn = false;
+	assert_int_equal(sl_recover_keep_last(rig.recover, &rig.link, rig.run, &fail), SL_OK);
+	assert_files("32");
+}
+
+/* A file that cannot be read is offered no more; a plan that differs is no file's fault. */
+static void a_refused_file_is_offered_no_more(void **state)
+{
+	(void)state;
+	steps_to(7);
+	rig.link.torn = true;
+	assert_false(lose());
+	assert_offer("640");
+	assert_false(sl_recover_refuse(rig.recover, 6, SL_ERR_MISMATCH));
+	assert_false(sl_recover_refuse(rig.recover, 5, SL_ERR_DATA)); /* of no file */
+	assert_true(sl_recover_refuse(rig.recover, 6, SL_ERR_IO));
+	assert_offer("40");
+	assert_int_equal(restore(4), SL_RESTORED_BACK);
+	steps_to(6);
+	assert_kept(6, 4);
+	assert_files("64");
+}
+
+/* A run that ends with its link keeps what it has done, but for a step whose COMMIT has no answer. */
+static void a_lost_run_keeps_what_it_has_done(void **state)
+{
+	(void)state;
+	steps_to(5);
+	rig.link.in_doubt = true;
+	sl_recover_end(rig.recover, &rig.link, rig.run, SL_ERR_PEER_LOST);
+	assert_files("42");
+	rig.link.in_doubt = false;
+	sl_recover_end(rig.recover, &rig.link, rig.run, SL_ERR_CONFIG);
+	assert_files("42");
+	rig.link.in_step = rig.link.applied = true; /* … and the step that the run has not heard of */
+	rig.link.state = 6;
+	sl_recover_end(rig.recover, &rig.link, rig.run, SL_ERR_PEER_LOST);
+	assert_files("64");
+	rig.link.in_step = false;
+	assert_int_equal(restore(4), SL_RESTORED_BACK);
+	assert_true(rig.link.state == 4);
+	sl_recover_end(rig.recover, &rig.link, rig.run, SL_ERR_PEER_LOST); /* it is there */
+	assert_files("4");
+}
+
+static int make_all(void **state)
+{
+	(void)state;
+	conf.train.batch = 1;
+	conf.train.epochs = 1;
+	conf.train.checkpoint_every = 2;
+	conf.train.optimizer.lr = 0.1;
+	setup.set[SL_SPLIT_TRAIN].count = 9;
+	setup.set[SL_SPLIT_TEST].count = 1;
+	setup.plan = small_plan_open("1:-1", 1);
+	if (!mkdtemp(dir))
+		return -1;
+	snprintf(conf.log.dir, sizeof conf.log.dir, "%s", dir);
+	return 0;
+}
+
+static int remove_all(void **state)
+{
+	static const char *const left[] = {"log.jsonl", "link-epoch"};
+	char path[64];
+
+	(void)state;
+	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof path, "%s/%s", dir, left[i]);
+		unlink(path);
+	}
+	sl_plan_close(setup.plan);
+	return rmdir(dir);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, open_rig, close_rig)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(the_two_newest_are_kept_and_named),
+		CASE(what_the_server_lacks_is_not_kept),
+		CASE(a_step_in_doubt_is_offered_both_ways),
+		CASE(a_refusal_of_all_makes_room_for_the_beginning),
+		CASE(a_step_that_was_applied_is_done),
+		CASE(a_torn_step_is_offered_by_nobody),
+		CASE(going_back_leaves_what_was_later),
+		CASE(from_the_beginning_files_stay_until_others_come),
+		CASE(files_of_two_pasts_never_lie_side_by_side),
+		CASE(a_file_that_comes_behind_going_back_is_not_kept),
+		CASE(a_file_that_cannot_be_read_leaves_no_state),
+		CASE(half_a_step_is_not_kept),
+		CASE(a_refused_file_is_offered_no_more),
+		CASE(a_lost_run_keeps_what_it_has_done),
+	};
+
+	return cmocka_run_group_tests(tests, make_all, remove_all);
+}

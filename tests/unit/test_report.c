@@ -1,0 +1,145 @@
+/* What the client says of its links while it runs, and sums up of those that are over: against a link that is figures
+ * alone. */
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "client/report.h"
+#include "kernels/cpu/cpu.h"
+#include "tests/support/small_plan.h"
+
+struct sl_remote {
+	struct sl_session session;
+	struct sl_port_stats stats;
+};
+
+const struct sl_session *sl_remote_session(const struct sl_remote *r)
+{
+	return &r->session;
+}
+
+struct sl_port_stats sl_remote_stats(const struct sl_remote *r)
+{
+	return r->stats;
+}
+
+double sl_remote_server_compute_s(const struct sl_remote *r)
+{
+	return r->session.server_compute_s;
+}
+
+static struct sl_remote figures(void)
+{
+	return (struct sl_remote){
+		.session = {.state = SL_SESSION_STEP,
+			    .epoch = 9,
+			    .server_compute_s = 0.5,
+			    .counts = {.frames = 11, .parts = 7, .stale_frames = 3, .refused_frames = 2}},
+		.stats = {.tx_bytes = 1000,
+			  .rx_bytes = 200,
+			  .wire = {1, 2, 3, 4},
+			  .payload = {5, 6, 7, 8},
+			  .nominal = {0.5, 1.5, 2.5, 3.5},
+			  .peak_tx = 30,
+			  .peak_rx = 40},
+	};
+}
+
+static void links_that_are_over_are_summed(void **state)
+{
+	struct sl_remote first = figures(), second = figures();
+	struct sl_training_link link = {.rate = {.n = 3}};
+
+	(void)state;
+	second.stats.peak_tx = 20;
+	second.stats.peak_rx = 50;
+	sl_report_add(&link, &first);
+	assert_int_equal(link.rate.n, 0); /* the next one counts from 0 */
+	sl_report_add(&link, &second);
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		assert_int_equal(link.wire[dir], 2 * first.stats.wire[dir]);
+		assert_int_equal(link.payload[dir], 2 * first.stats.payload[dir]);
+		assert_true(link.nominal[dir] == 2 * first.stats.nominal[dir]);
+	}
+	assert_true(link.peak_tx == 30 && link.peak_rx == 50 && link.server_compute_s == 1);
+	assert_int_equal(link.frames, 22);
+	assert_int_equal(link.bytes, 400); /* what came in */
+	assert_int_equal(link.rejected, 4);
+	assert_int_equal(link.stale, 6);
+}
+
+static int64_t whole(const json_t *object, const char *key)
+{
+	const json_t *value = json_object_get(object, key);
+
+	assert_true(json_is_integer(value));
+	return json_integer_value(value);
+}
+
+static void the_status_has_both_ways_apart(void **state)
+{
+	struct sl_conf_client conf = {.train = {.batch = 1, .epochs = 1, .optimizer = {.lr = 0.1}}};
+	struct sl_setup setup = {.conf = &conf, .plan = small_plan_open("1:-1", 1)};
+	const struct sl_checkpoint_state checkpoint = {.good = 20, .missed = 40, .why = "no room"};
+	struct sl_training_link link = {.links = 3, .lost = 2, .frames = 100, .bytes = 1, .rejected = 1, .stale = 1};
+	const struct timespec moment = {0, 50000000};
+	struct sl_remote remote = figures();
+	struct sl_training *run;
+	const json_t *session;
+	struct sl_fail fail;
+	json_t *root;
+	char *text;
+
+	(void)state;
+	setup.set[SL_SPLIT_TRAIN].count = setup.set[SL_SPLIT_TEST].count = 4;
+	if (sl_pool_open(&setup.pool, 1, &fail) || sl_cpu_backend_open(&setup.be, setup.pool, &fail) ||
+	    sl_training_open(&run, &setup, "remote", false, false, &fail))
+		fail_msg("%s", fail.text);
+	sl_report_watch(&link, &remote);
+	nanosleep(&moment, NULL);
+	remote.stats.tx_bytes += 4000000;
+	remote.stats.rx_bytes += 1000000;
+	assert_null(sl_report_status(&setup, run, &remote, &link, &checkpoint, "what?"));
+	text = sl_report_status(&setup, run, &remote, &link, &checkpoint, "status");
+	root = json_loads(text, 0, NULL);
+	session = json_array_get(json_object_get(root, "sessions"), 0);
+	assert_non_null(session);
+	assert_int_equal(whole(root, "links"), 3);
+	assert_int_equal(whole(root, "lost"), 2);
+	assert_int_equal(whole(root, "frames"), 111);
+	assert_int_equal(whole(root, "bytes"), 1000201);
+	assert_int_equal(whole(root, "rejected"), 3);
+	assert_int_equal(whole(root, "stale"), 4);
+	assert_int_equal(whole(session, "tx_bytes"), 4001000);
+	assert_int_equal(whole(session, "rx_bytes"), 1000200);
+	assert_int_equal(whole(session, "link_epoch"), 9);
+	assert_int_equal(whole(session, "stale_frames"), 3);
+	assert_int_equal(whole(session, "checkpoint_step"), 20);
+	assert_int_equal(whole(session, "checkpoint_missed"), 40);
+	assert_true(json_real_value(json_object_get(session, "tx_mb_s")) > 0);
+	assert_float_equal(json_real_value(json_object_get(session, "tx_mb_s")),
+			   4 * json_real_value(json_object_get(session, "rx_mb_s")), 1e-3);
+	json_decref(root);
+	free(text);
+	sl_training_close(run);
+	setup.be.ops->close(&setup.be);
+	sl_pool_close(setup.pool);
+	sl_plan_close(setup.plan);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(links_that_are_over_are_summed),
+		cmocka_unit_test(the_status_has_both_ways_apart),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
