@@ -82,6 +82,25 @@ struct request {
 	int hosts;
 };
 
+/* "http://host:9570/metrics", as proxies write it, without its first part: what host is named does not matter here.
+ * false: no target of a server of HTTP (RFC 9112 3.2). */
+static bool drop_host(struct rest *target)
+{
+	static const char scheme[] = "http://";
+	size_t at = sizeof scheme - 1;
+
+	if (target->len && target->at[0] == '/')
+		return true;
+	if (target->len <= at || strncasecmp(target->at, scheme, at) != 0 || target->at[at] == '/' ||
+	    target->at[at] == '?')
+		return false;
+	while (at < target->len && target->at[at] != '/' && target->at[at] != '?')
+		at++;
+	target->at += at;
+	target->len -= at;
+	return true;
+}
+
 /* "GET /metrics HTTP/1.1" */
 static bool read_first(struct rest line, struct request *out)
 {
@@ -92,11 +111,11 @@ static bool read_first(struct rest line, struct request *out)
 	if (!out->method.len || !take_text(&line, " "))
 		return false;
 	target = take(&line, is_visible);
-	if (!target.len || target.at[0] != '/' || !take_text(&line, " HTTP/1."))
+	if (!drop_host(&target) || !take_text(&line, " HTTP/1."))
 		return false;
 	if (line.len != 1 || line.at[0] < '0' || line.at[0] > '9')
 		return false;
-	query = memchr(target.at, '?', target.len);
+	query = target.len ? memchr(target.at, '?', target.len) : NULL;
 	out->path = (struct rest){target.at, query ? (size_t)(query - target.at) : target.len};
 	out->minor = line.at[0] - '0';
 	return true;

@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/link/request.h"
 
@@ -32,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	must(known || size < SL_REQUEST_MAX);
 	must(known == 0 || known == 200 || known == 400 || known == 404 || known == 405 || known == 431);
 	if (known == 200) {
-		must(at > 25 && memcmp(head, "GET /metrics", 12) == 0);
+		must(at >= 23 && (memcmp(head, "GET /metrics", 12) == 0 || strncasecmp(head, "GET http://", 11) == 0));
 		must(at < 600 ? head[at - 1] == '\n' && !memchr(head, 0, at) : 1);
 	}
 	must(!sl_request_is_head(head, size) || known != 200);
