@@ -21,6 +21,11 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_options *options,
 			    struct sl_fail *fail) SL_MUST_CHECK;
 
+/* Nobody answered in time, *fail says so: adds what the network says to that, and where a server is there, only further
+ * away than the config allows for, the value that would do. TIMEOUT, or AUTH where keys are the trouble. Blocks, for 2
+ * s or half of link.connect_timeout_ms, at most 10 s. */
+enum sl_err sl_drive_explain(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
+
 /* Writes setup->weights to log.dir/model.safetensors, unless log.dir is "". */
 enum sl_err sl_drive_save(const struct sl_setup *setup, uint64_t steps, struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "client/drive.h"
 #include "common/base/clock.h"
 #include "tests/support/secure_rig.h"
 
@@ -100,6 +101,7 @@ static void go_far(char endpoint[64], const char *server)
 	struct sockaddr_in at;
 	socklen_t len = sizeof at;
 
+	atomic_store(&far.over, false);
 	far.port = atoi(strrchr(server, ':') + 1);
 	far.listener = loopback(0, true);
 	assert_int_equal(getsockname(far.listener, (struct sockaddr *)&at, &len), 0);
@@ -134,10 +136,34 @@ static void two_seconds_there_and_back(void **state)
 	come_back();
 }
 
+/* Who allows too little is told what would do: more than the 10 s that it takes, the relay's connection taking none of
+ * them, and not beyond reason. */
+static void how_much_would_do_is_said(void **state)
+{
+	static struct sl_conf_client conf;
+	struct sl_fail fail;
+	int would_do = 0;
+	const char *at;
+
+	(void)state;
+	secure_open_server(true);
+	go_far(conf.server, sl_transport_endpoint(secure.server.transport));
+	snprintf(conf.auth.secret_key, sizeof conf.auth.secret_key, "some");
+	conf.link.connect_timeout_ms = 10000;
+	sl_fail_set(&fail, SL_ERR_TIMEOUT, "no answer");
+	assert_int_equal(sl_drive_explain(&conf, &fail), SL_ERR_TIMEOUT);
+	at = strstr(fail.text, "link.connect_timeout_ms: ");
+	assert_true(at && sscanf(at, "link.connect_timeout_ms: %d would do)", &would_do) == 1);
+	assert_in_range(would_do, 10001, 50000);
+	secure_close_server();
+	come_back();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(two_seconds_there_and_back),
+		cmocka_unit_test(how_much_would_do_is_said),
 	};
 
 	return cmocka_run_group_tests(tests, secure_make_keys, NULL);
