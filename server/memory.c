@@ -6,6 +6,8 @@
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
 
+#include "common/base/wrap.h"
+
 enum { NEED_TEXT = 240, NAME = 16 };
 
 #define ADVICE    "take a smaller batch, another cut or other codecs"
@@ -43,21 +45,22 @@ struct sl_memory sl_session_memory_sum(const struct sl_session_memory *m)
 	return sum;
 }
 
-/* "10 bytes on cpu (weights 4, activations 3, codecs 2, payloads 1)" */
+/* "1234 bytes on cpu (1.2 kB: weights 1200, activations 20, codecs 10, payloads 4)" */
 static void describe(char out[NEED_TEXT], const struct sl_session_memory *m, const struct sl_backend *be,
 		     const char *device)
 {
 	struct sl_memory sum = sl_session_memory_sum(m);
 	const char *end = strstr(device, ": "); /* "cuda:0": what follows says which hardware it is */
 	int name = end ? (int)(end - device) : (int)strlen(device);
-	char apart[32] = "";
+	char apart[32] = "", unit[SL_BYTES_TEXT];
 
 	if (!be->host_memory)
 		snprintf(apart, sizeof apart, ", %" PRIu64 " of them", sum.device);
 	snprintf(out, NEED_TEXT,
-		 "%" PRIu64 " bytes%s on %.*s (weights %" PRIu64 ", activations %" PRIu64 ", codecs %" PRIu64
+		 "%" PRIu64 " bytes%s on %.*s (%s: weights %" PRIu64 ", activations %" PRIu64 ", codecs %" PRIu64
 		 ", payloads %" PRIu64 ")",
-		 sl_memory_total(sum), apart, name < NAME ? name : NAME, device, sl_memory_total(m->weights),
+		 sl_memory_total(sum), apart, name < NAME ? name : NAME, device,
+		 sl_bytes_text(sl_memory_total(sum), unit), sl_memory_total(m->weights),
 		 sl_memory_total(m->activations), sl_memory_total(m->codecs), sl_memory_total(m->payloads));
 }
 
@@ -80,22 +83,25 @@ enum sl_err sl_session_memory_check(const struct sl_session_memory *m, struct sl
 {
 	struct sl_memory sum = sl_session_memory_sum(m);
 	uint64_t need = sl_memory_total(sum), left = used > limit ? 0 : limit - used, host = host_bytes(), all;
-	char text[NEED_TEXT];
+	char text[NEED_TEXT], one[SL_BYTES_TEXT], two[SL_BYTES_TEXT];
 
 	describe(text, m, be, device);
 	if (limit && need > left)
 		return sl_fail_set(fail, need > limit ? SL_ERR_LIMIT : SL_ERR_BUSY,
-				   "the session needs %s; %" PRIu64 " of %" PRIu64 " are free: %s" ADVICE RAISE, text,
-				   left, limit, need > limit ? "" : COME_BACK);
+				   "the session needs %s; %" PRIu64 " of %" PRIu64
+				   " are free (%s of %s): %s" ADVICE RAISE,
+				   text, left, limit, sl_bytes_text(left, one), sl_bytes_text(limit, two),
+				   need > limit ? "" : COME_BACK);
 	if (sum.host > host)
-		return sl_fail_set(fail, SL_ERR_LIMIT, "the session needs %s; the host has %" PRIu64 ": " ADVICE, text,
-				   host);
+		return sl_fail_set(fail, SL_ERR_LIMIT, "the session needs %s; the host has %" PRIu64 " (%s): " ADVICE,
+				   text, host, sl_bytes_text(host, one));
 	if (!be->ops->free_bytes || be->ops->free_bytes(be, &left, &all) != SL_OK || sum.device <= left)
 		return SL_OK;
 	if (sum.device > all)
-		return sl_fail_set(fail, SL_ERR_LIMIT, "the session needs %s; the device has %" PRIu64 ": " ADVICE,
-				   text, all);
+		return sl_fail_set(fail, SL_ERR_LIMIT, "the session needs %s; the device has %" PRIu64 " (%s): " ADVICE,
+				   text, all, sl_bytes_text(all, one));
 	return sl_fail_set(fail, SL_ERR_BUSY,
-			   "the session needs %s; the device has %" PRIu64 " free of %" PRIu64 ": " COME_BACK ADVICE,
-			   text, left, all);
+			   "the session needs %s; the device has %" PRIu64 " free of %" PRIu64
+			   " (%s of %s): " COME_BACK ADVICE,
+			   text, left, all, sl_bytes_text(left, one), sl_bytes_text(all, two));
 }

@@ -49,6 +49,20 @@ void sl_print_wrapped(FILE *to, const char *text, int column, int width)
 	sl_print_remark(to, "", text, column, width);
 }
 
+const char *sl_bytes_text(uint64_t bytes, char out[SL_BYTES_TEXT])
+{
+	static const char *const unit[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+	double x = (double)bytes;
+	int i = 0;
+
+	while (x >= 999.95 && i < 6) {
+		x /= 1000;
+		i++;
+	}
+	snprintf(out, SL_BYTES_TEXT, i ? "%.1f %s" : "%.0f %s", x, unit[i]);
+	return out;
+}
+
 void sl_print_cell(FILE *to, const char *text, int column, int width)
 {
 	int n = 0, over;

@@ -49,15 +49,9 @@ static void SL_PRINTF(3, 4) put_real(char out[CELL], double x, const char *fmt, 
 
 static void put_bytes(char out[CELL], int64_t n)
 {
-	static const char *const unit[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-	double x = (double)n;
-	int i = 0;
+	char text[SL_BYTES_TEXT];
 
-	while (x >= 999.95 && i < 5) {
-		x /= 1000;
-		i++;
-	}
-	snprintf(out, CELL, i ? "%.1f %s" : "%.0f %s", x, unit[i]);
+	put_text(out, sl_bytes_text(n > 0 ? (uint64_t)n : 0, text));
 }
 
 static void cell_id(const struct sl_status_session *s, char out[CELL])

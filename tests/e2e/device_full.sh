@@ -19,7 +19,7 @@ SPLIT_SIM_MEMORY=$((workspace + 100000)) start_server short device=cuda:0
 status=0
 client refused "$tmp/client.yaml" "${small[@]}" --set server="$endpoint" || status=$?
 [ $status = 76 ] || fail "a device that is too small: status $status"
-grep -qE 'the session needs [0-9]+ bytes, [0-9]+ of them on cuda:0 \(.*\); the device has 100000: ' "$tmp/refused.log" ||
+grep -qE 'the session needs [0-9]+ bytes, [0-9]+ of them on cuda:0 \(.*\); the device has 100000 \(100.0 kB\): ' "$tmp/refused.log" ||
 	fail "a device that is too small: $(tail -n 1 "$tmp/refused.log")"
 kill -0 "$server_pid" || fail 'the server did not survive its refusal'
 needs=$(sed -nE 's/.* ([0-9]+) of them on cuda:0.*/\1/p' "$tmp/refused.log" | head -n 1)
@@ -31,7 +31,7 @@ SPLIT_SIM_MEMORY=$((own + needs)) SPLIT_SIM_OTHERS=$tmp/others start_server enou
 status=0
 client busy "$tmp/client.yaml" "${small[@]}" --set server="$endpoint" || status=$?
 [ $status = 75 ] || fail "a device that another program uses: status $status"
-grep -qE "the device has [0-9]+ free of [0-9]+: come back when others have ended" "$tmp/busy.log" ||
+grep -qE "the device has [0-9]+ free of [0-9]+ \([0-9.]+ [kMG]?B of [0-9.]+ [kMG]?B\): come back when others have ended" "$tmp/busy.log" ||
 	fail "a device that another program uses: $(tail -n 1 "$tmp/busy.log")"
 start_client fits "$tmp/client.yaml" "${small[@]}" --set server="$endpoint" --set link.on_server_lost=wait --set link.retry_ms=100
 waits() { grep -q 'server-lost.*; waiting for it' "$tmp/fits.log"; }

@@ -41,8 +41,9 @@ static void a_device_that_is_too_small_is_so_for_good(void **state)
 	(void)state;
 	for (uint64_t used = 0; used < 2; used++) {
 		assert_int_equal(asks(1, 1001, 1000, 1000, used), SL_ERR_LIMIT);
-		assert_non_null(strstr(fail.text, "the session needs 1002 bytes, 1001 of them on cuda:0"));
-		assert_non_null(strstr(fail.text, "the device has 1000: take a smaller batch"));
+		assert_non_null(strstr(fail.text,
+				       "the session needs 1002 bytes, 1001 of them on cuda:0 (1.0 kB: weights 1002,"));
+		assert_non_null(strstr(fail.text, "the device has 1000 (1.0 kB): take a smaller batch"));
 	}
 }
 
@@ -52,7 +53,9 @@ static void what_another_program_holds_is_worth_waiting_for(void **state)
 	(void)state;
 	for (uint64_t used = 0; used < 2; used++) {
 		assert_int_equal(asks(1, 1000, 999, 1000, used), SL_ERR_BUSY);
-		assert_non_null(strstr(fail.text, "the device has 999 free of 1000: come back when others have ended"));
+		assert_non_null(
+			strstr(fail.text,
+			       "the device has 999 free of 1000 (999 B of 1.0 kB): come back when others have ended"));
 	}
 	assert_int_equal(asks(1, 999, 999, 1000, 0), SL_OK);
 }
@@ -72,7 +75,7 @@ static void a_host_that_is_too_small_is_so_for_good(void **state)
 	err = asks(1 << 20, 0, 1, 1, 0);
 	assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
 	assert_int_equal(err, SL_ERR_LIMIT);
-	assert_non_null(strstr(fail.text, "the host has 524288: take a smaller batch"));
+	assert_non_null(strstr(fail.text, "the host has 524288 (524.3 kB): take a smaller batch"));
 }
 
 int main(void)
