@@ -185,24 +185,6 @@ static void prune_one(void *arg, uint64_t step)
 		(void)!SL_FAILPOINT_CALL(SL_FP_CKPT_PRUNE, unlink(path));
 }
 
-static void leave_one(void *arg, uint64_t step)
-{
-	const struct pruning *p = arg;
-	char path[PATH_MAX];
-
-	if (step > p->step && path_of(path, p->c->dir, p->c->prefix, step))
-		(void)!SL_FAILPOINT_CALL(SL_FP_CKPT_PRUNE, unlink(path));
-}
-
-void sl_checkpoint_leave(const char *dir, const char *prefix, uint64_t step)
-{
-	const struct sl_checkpoint c = {.dir = dir, .prefix = prefix};
-	struct pruning p = {.c = &c, .step = step};
-
-	if (step < UINT64_MAX)
-		each_file(dir, prefix, suffix, leave_one, &p);
-}
-
 static void prune(const struct sl_checkpoint *c, uint64_t step)
 {
 	struct pruning p = {.c = c, .step = step, .below = step};
@@ -214,6 +196,8 @@ static void prune(const struct sl_checkpoint *c, uint64_t step)
 
 struct clearing {
 	struct sl_checkpoint c;
+	uint64_t from; /* steps from here on */
+	enum sl_failpoint point;
 	char removed[PATH_MAX]; /* one of them; "": none */
 };
 
@@ -222,19 +206,36 @@ static void clear_one(void *arg, uint64_t step)
 	struct clearing *a = arg;
 	char path[PATH_MAX];
 
-	if (path_of(path, a->c.dir, a->c.prefix, step) && SL_FAILPOINT_CALL(SL_FP_CKPT_CLEAR, unlink(path)) == 0)
+	if (step >= a->from && path_of(path, a->c.dir, a->c.prefix, step) &&
+	    SL_FAILPOINT_CALL(a->point, unlink(path)) == 0)
 		memcpy(a->removed, path, sizeof path);
+}
+
+/* Else a power cut may bring them back, beside the other side's of another past. */
+static void sync_clearing(const struct clearing *a)
+{
+	if (a->removed[0] && sl_folder_sync_of(a->removed) != 0)
+		sl_log(SL_LOG_WARN, "checkpoint-clear", "%s: %s; old checkpoints may come back after a power cut",
+		       a->c.dir, strerror(errno));
+}
+
+void sl_checkpoint_leave(const char *dir, const char *prefix, uint64_t step)
+{
+	struct clearing a = {.c = {.dir = dir, .prefix = prefix}, .from = step + 1, .point = SL_FP_CKPT_PRUNE};
+
+	if (step == UINT64_MAX)
+		return;
+	each_file(dir, prefix, suffix, clear_one, &a);
+	sync_clearing(&a);
 }
 
 void sl_checkpoint_clear(const char *dir, const char *prefix)
 {
-	struct clearing a = {.c = {.dir = dir, .prefix = prefix}, .removed = ""};
+	struct clearing a = {.c = {.dir = dir, .prefix = prefix}, .point = SL_FP_CKPT_CLEAR};
 
 	each_file(dir, prefix, suffix, clear_one, &a);
 	each_file(dir, prefix, tmp_suffix, remove_tmp, &a.c);
-	if (a.removed[0] && sl_folder_sync_of(a.removed) != 0)
-		sl_log(SL_LOG_WARN, "checkpoint-clear", "%s: %s; old checkpoints may come back after a power cut", dir,
-		       strerror(errno));
+	sync_clearing(&a);
 }
 
 /* ---- the hash: of the step, of all notes (in any order: their hashes are added), of all parts by name, with dtype and

@@ -61,7 +61,7 @@ const char *sl_checkpoint_noted(const struct sl_checkpoint *c, const char *key);
  * pinned one. */
 enum sl_err sl_checkpoint_write(const struct sl_checkpoint *c, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
 /* Removes files of steps above `step`: the run goes on from there, and comes by their steps again, maybe with other
- * settings. UINT64_MAX: none. */
+ * settings; for good, as below. UINT64_MAX: none. */
 void sl_checkpoint_leave(const char *dir, const char *prefix, uint64_t step);
 /* Fills the parts named in *c and the values of the notes whose keys are in *c. A note that came with a value must
  * have the same one in the file: MISMATCH, both named. NOINPUT: no such file; DATA: damaged; IO. Without parts, a check

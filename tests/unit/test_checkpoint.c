@@ -242,7 +242,16 @@ static void the_newest_two_and_the_pinned_stay(void **state)
 	unlink(path);
 }
 
-/* What a run goes back to stays, and what lies behind it goes. */
+static int syncs;
+
+/* Takes the place of libc's. */
+int fsync(int fd)
+{
+	syncs++;
+	return fdatasync(fd);
+}
+
+/* What a run goes back to stays, and what lies behind it goes, for good. */
 static void going_back_leaves_what_is_gone_back_to(void **state)
 {
 	const uint64_t pin[] = {1, 2, 3};
@@ -252,10 +261,14 @@ static void going_back_leaves_what_is_gone_back_to(void **state)
 
 	for (int step = 1; step <= 4; step++)
 		write_step(step, pin, 3);
+	syncs = 0;
 	sl_checkpoint_leave(dir, "side", UINT64_MAX);
+	sl_checkpoint_leave(dir, "side", 4);
 	assert_string_equal(steps(), "1234");
+	assert_int_equal(syncs, 0);
 	sl_checkpoint_leave(dir, "side", 2);
 	assert_string_equal(steps(), "12");
+	assert_int_equal(syncs, 1);
 	sl_checkpoint_clear(dir, "side");
 	/* a name that is not quite one of ours */
 	snprintf(path, sizeof path, "%s/side-12abcdefghij.safetensors", dir);
