@@ -6,7 +6,7 @@
  *   M < C: iters × { A = orthonormal(X·B),  B = Xᵀ·A }       start: B
  *
  * The start is uniform in [-1, 1), the same for all samples of a chunk; with warm=true, what this sample of this chunk
- * had at the last committed step.
+ * had at the last committed step, but for rows of zeros: of a tensor of lower rank, they would stay zero for ever.
  *
  * Each row of Aᵀ and Bᵀ then gets a power of two, the one of the other, so that the largest of both are alike: a stage
  * behind codes them together, and of an orthonormal factor beside one of another size it would leave noise, or zeros.
@@ -234,18 +234,34 @@ static bool all_zero(const float *a, int64_t n)
 	return true;
 }
 
+/* What the sample begins with: l->start, or in `to` [r][large] its rows and those of the last step. */
+static const float *start_of(const struct lowrank *l, int64_t row, float *to)
+{
+	int64_t large = l->r * l->large;
+
+	if (l->use == NULL || row >= l->use->current_rows)
+		return l->start;
+	for (int j = 0; j < l->r; j++) {
+		const float *warm = l->use->current + row * large + j * l->large;
+
+		if (all_zero(warm, l->large))
+			warm = l->start + j * l->large;
+		memcpy(to + j * l->large, warm, (size_t)l->large * sizeof *to);
+	}
+	return to;
+}
+
 static void factor_sample(void *arg, int64_t row, int worker)
 {
 	struct lowrank *l = arg;
 	const struct sl_codec_loops *loops = l->env.loops;
-	const float *x = l->x + row * l->m * l->c, *start = l->start;
+	const float *x = l->x + row * l->m * l->c;
 	int64_t count = l->r * (l->m + l->c), large = l->r * l->large;
 	float *b = l->factor + worker * count, *a = b + l->r * l->c;
 	float *big = l->c <= l->m ? a : b;
+	const float *start = start_of(l, row, big);
 	bool good = true;
 
-	if (l->use != NULL && row < l->use->current_rows && !all_zero(l->use->current + row * large, large))
-		start = l->use->current + row * large;
 	for (int i = 0; good && i < l->iters; i++) {
 		const float *from = i == 0 ? start : big;
 

@@ -197,8 +197,8 @@ struct cu_factors {
 	float *a, *b;   /* the first sample's */
 	int64_t stride;
 };
-/* to[j] = uniform in [-1, 1), words of the stream j < count: the start of every sample. Those of `rows` samples whose
- * `current` [rows][count] is not all zero start with that. */
+/* to[j] = uniform in [-1, 1), words of the stream j < count: the start of every sample. Of the first
+ * `rows` samples, each row of `current` [rows][r][count / r] that is not all zero stands in its place. */
 cudaError_t cu_factors_start(cudaStream_t s, const struct cu_factors *f, bool a, const struct cu_philox *key,
 			     const float *current, int64_t rows);
 /* B = Xᵀ·A and A = X·B: sums in ascending order of m, of c, every product rounded before it is added */

@@ -45,35 +45,35 @@ static __device__ __forceinline__ int64_t smaller(int64_t a, int64_t b)
 
 /* ---- the start */
 
+/* A row of r is what it was, or drawn where that is all zero. */
 static __global__ void start(struct cu_factors f, float *to, int64_t count, struct cu_philox key, const float *current,
 			     int64_t rows)
 {
-	__shared__ uint32_t warm;
-	const int64_t sample = blockIdx.x;
+	__shared__ uint32_t warm[MOST_RANK];
+	const int64_t sample = blockIdx.x, n = count / f.r;
 	const float *old = current ? current + sample * count : current;
-	uint32_t any = 0;
 
 	to += sample * f.stride;
-	if (threadIdx.x == 0)
-		warm = 0;
+	for (int j = (int)threadIdx.x; j < f.r; j += START_THREADS)
+		warm[j] = 0;
 	__syncthreads();
-	if (current && sample < rows)
-		for (int64_t i = threadIdx.x; i < count; i += START_THREADS)
-			any |= old[i] != 0;
-	if (any)
-		atomicOr(&warm, 1u);
-	__syncthreads();
-	if (warm) {
-		for (int64_t i = threadIdx.x; i < count; i += START_THREADS)
-			to[i] = old[i];
-		return;
+	for (int j = 0; j < f.r && current && sample < rows; j++) {
+		uint32_t any = 0;
+
+		for (int64_t i = threadIdx.x; i < n; i += START_THREADS)
+			any |= old[j * n + i] != 0;
+		if (any)
+			atomicOr(&warm[j], 1u);
 	}
+	__syncthreads();
 	for (int64_t q = threadIdx.x; q * 4 < count; q += START_THREADS) {
 		uint32_t word[4];
 
 		philox_quad(&key, (uint32_t)q, word);
 		for (int i = 0; i < 4 && q * 4 + i < count; i++)
-			to[q * 4 + i] = (float)(word[i] >> 8) * 5.9604644775390625e-8f * 2 - 1; /* 2^-24 */
+			to[q * 4 + i] = warm[(q * 4 + i) / n]
+						? old[q * 4 + i]
+						: (float)(word[i] >> 8) * 5.9604644775390625e-8f * 2 - 1; /* 2^-24 */
 	}
 }
 

@@ -85,8 +85,11 @@ static void follow_the_step(struct sl_backend *be, const char *text)
 			int64_t rows = step == 1 && chunk == 1 ? 1 : 3;
 
 			codec_fill(b.x, sl_shape_count(&b.shape), step % 2 ? RELU : RANDOM);
+			/* no rank at all, and rank 1 */
 			if (step == 3)
 				memset(b.x, 0, 6 * 7 * 10 * sizeof(float));
+			for (int i = 0; i < 6 * 7 * 10 && step == 3; i++)
+				b.x[6 * 7 * 10 + i] = 1.5f;
 			assert_int_equal(both_encode(&b, &call, rows, &bytes, &len), SL_OK);
 			assert_int_equal(both_decode(&b, &call, bytes, len, rows), SL_OK);
 			/* a step that is run again gives the same bytes */

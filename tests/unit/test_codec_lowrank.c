@@ -181,12 +181,48 @@ static void a_rank_beyond_the_sample_is_refused(void **state)
 	assert_non_null(strstr(fail.text, "[1,2,2,8]"));
 }
 
+/* A tensor of lower rank leaves rows of zeros behind, which no product brings back: they begin anew. */
+static void warmth_does_not_forget_a_rank(void **state)
+{
+	struct sl_shape shape = sl_shape4(1, 14, 14, 24);
+	int64_t n = sl_shape_count(&shape), m = 14 * 14, c = 24;
+	float *x = codec_make(n, ZERO), *back = codec_make(n, ZERO), *a = codec_make(m * 3, RANDOM),
+	      *b = codec_make(c * 3, RELU);
+	struct sl_codec *warm = codec_open("lowrank:3,warm=true", shape, NULL, SL_DIR_HEAD_ACT, NULL);
+	static const int ranks[] = {1, 3, 0, 3, 2, 3};
+	(void)state;
+
+	for (int step = 0; step < 6; step++) {
+		struct sl_codec_call call = {.step = (uint64_t)step, .training = true};
+		uint8_t *bytes;
+		size_t len;
+
+		for (int64_t i = 0; i < n; i++) {
+			x[i] = 0;
+			for (int j = 0; j < ranks[step]; j++)
+				x[i] += a[j * m + i / c % m] * b[j * c + i % c];
+		}
+		assert_int_equal(codec_encode(warm, &call, x, shape, &bytes, &len), SL_OK);
+		assert_int_equal(codec_decode(warm, &call, bytes, len, shape, back), SL_OK);
+		sl_codec_commit(warm);
+		free(bytes);
+		if (ranks[step] != 0 && codec_relative_error(x, back, n) > 1e-5)
+			fail_msg("rank %d at step %d: error %g", ranks[step], step, codec_relative_error(x, back, n));
+	}
+	sl_codec_close(warm);
+	free(x);
+	free(back);
+	free(a);
+	free(b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lowrank_restores_low_rank),
 		cmocka_unit_test(a_stage_behind_serves_both_factors),
 		cmocka_unit_test(lowrank_improves_with_iterations_and_warmth),
+		cmocka_unit_test(warmth_does_not_forget_a_rank),
 		cmocka_unit_test(ratios_of_the_seeds_hold),
 		cmocka_unit_test(overflowing_products_are_refused),
 		cmocka_unit_test(a_rank_beyond_the_sample_is_refused),
