@@ -95,6 +95,61 @@ static void a_stage_behind_serves_both_factors(void **state)
 	}
 }
 
+/* Parts each a thirtieth of the one before: small ones are no rounding. */
+static void lowrank_keeps_small_parts(void **state)
+{
+	struct sl_shape shape = sl_shape4(1, 14, 14, 24);
+	int64_t n = sl_shape_count(&shape), m = 14 * 14, c = 24;
+	float *x = codec_make(n, ZERO), *back = malloc((size_t)n * 4), *a = codec_make(m * 3, RANDOM),
+	      *b = codec_make(c * 3, RANDOM);
+	double error;
+	(void)state;
+
+	for (int64_t i = 0; i < n; i++)
+		x[i] = a[i / c] * b[i % c] + a[m + i / c] * b[c + i % c] / 30 +
+		       a[2 * m + i / c] * b[2 * c + i % c] / 900;
+	codec_round_trip("lowrank:3", shape, x, back);
+	error = codec_relative_error(x, back, n);
+	if (error > 2e-4)
+		fail_msg("error %g", error);
+	free(x);
+	free(back);
+	free(a);
+	free(b);
+}
+
+/* A sample that a short chunk lacked begins like one that was never seen. */
+static void warmth_ends_with_the_rows(void **state)
+{
+	enum { ROWS = 3, EACH = 2 * (20 + 8) };
+	struct sl_shape s = sl_shape4(ROWS, 4, 5, 8), two = sl_shape_rows(s, 2);
+	int64_t n = sl_shape_count(&s);
+	struct sl_codec *warm = codec_open("lowrank:2,warm=true", s, NULL, SL_DIR_HEAD_ACT, NULL);
+	struct sl_codec *fresh = codec_open("lowrank:2,warm=true", s, NULL, SL_DIR_HEAD_ACT, NULL);
+	float *x = codec_make(n, RANDOM), one[ROWS * EACH], other[ROWS * EACH];
+	uint8_t *bytes;
+	size_t len;
+	(void)state;
+
+	for (int step = 0; step < 4; step++) {
+		assert_int_equal(codec_encode(warm, &codec_call0, x, step == 2 ? two : s, &bytes, &len), SL_OK);
+		sl_codec_commit(warm);
+		if (step == 3) {
+			assert_int_equal(len, 24 + sizeof one);
+			memcpy(one, bytes + 24, sizeof one);
+		}
+		free(bytes);
+	}
+	assert_int_equal(codec_encode(fresh, &codec_call0, x, s, &bytes, &len), SL_OK);
+	memcpy(other, bytes + 24, sizeof other);
+	assert_memory_not_equal(one, other, 2 * EACH * sizeof *one);
+	assert_memory_equal(one + 2 * EACH, other + 2 * EACH, EACH * sizeof *one);
+	free(bytes);
+	free(x);
+	sl_codec_close(warm);
+	sl_codec_close(fresh);
+}
+
 static void lowrank_improves_with_iterations_and_warmth(void **state)
 {
 	struct sl_shape shape = sl_shape4(2, 20, 20, 32);
@@ -222,6 +277,8 @@ int main(void)
 		cmocka_unit_test(lowrank_restores_low_rank),
 		cmocka_unit_test(a_stage_behind_serves_both_factors),
 		cmocka_unit_test(lowrank_improves_with_iterations_and_warmth),
+		cmocka_unit_test(warmth_ends_with_the_rows),
+		cmocka_unit_test(lowrank_keeps_small_parts),
 		cmocka_unit_test(warmth_does_not_forget_a_rank),
 		cmocka_unit_test(ratios_of_the_seeds_hold),
 		cmocka_unit_test(overflowing_products_are_refused),

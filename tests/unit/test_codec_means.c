@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -116,6 +117,42 @@ static void cells_bring_back_means(void **state)
 	free(back);
 }
 
+/* Cells at the far edges are smaller, in one direction or both. */
+static void downsample_keeps_a_constant(void **state)
+{
+	enum { H = 8, W = 11 };
+	float x[H * W], back[H * W];
+	(void)state;
+
+	for (int i = 0; i < H * W; i++)
+		x[i] = 5;
+	codec_round_trip("downsample:3", sl_shape4(1, H, W, 1), x, back);
+	for (int i = 0; i < H * W; i++)
+		assert_true(fabsf(back[i] - 5) < 1e-5f);
+}
+
+static void means_must_be_finite(void **state)
+{
+	static const uint16_t bad[] = {0x7f80, 0xff80, 0x7fc0, 0xffff};
+	struct sl_shape shape = sl_shape4(1, 4, 5, 3);
+	struct sl_codec *c = codec_open("cells:3", shape, NULL, SL_DIR_HEAD_ACT, NULL);
+	float x[60], back[60];
+	uint8_t *bytes;
+	size_t len;
+	(void)state;
+
+	codec_fill(x, 60, RANDOM);
+	assert_int_equal(codec_encode(c, &codec_call0, x, shape, &bytes, &len), SL_OK);
+	for (int i = 0; i < 4; i++) {
+		memcpy(bytes + len - 2, &bad[i], 2);
+		assert_int_equal(codec_decode(c, &codec_call0, bytes, len, shape, back), SL_ERR_PAYLOAD);
+	}
+	memcpy(bytes + len - 2, (uint16_t[]){0x7f7f}, 2); /* the largest that is */
+	assert_int_equal(codec_decode(c, &codec_call0, bytes, len, shape, back), SL_OK);
+	free(bytes);
+	sl_codec_close(c);
+}
+
 static void downsample_keeps_what_is_smooth(void **state)
 {
 	struct sl_shape shape = sl_shape4(1, 9, 12, 2);
@@ -139,8 +176,8 @@ static void downsample_keeps_what_is_smooth(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(downsample_has_an_adjoint),
-		cmocka_unit_test(downsample_keeps_what_is_smooth),
+		cmocka_unit_test(downsample_has_an_adjoint),   cmocka_unit_test(downsample_keeps_what_is_smooth),
+		cmocka_unit_test(downsample_keeps_a_constant), cmocka_unit_test(means_must_be_finite),
 		cmocka_unit_test(cells_bring_back_means),
 	};
 

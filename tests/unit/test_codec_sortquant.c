@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "common/base/rng.h"
+#include "common/codec/select.h"
 #include "tests/support/codec.h"
 
 static int by_value(const void *a, const void *b)
@@ -113,11 +115,50 @@ static void sortquant_survives_a_sample_that_misleads(void **state)
 	sl_codec_close(c);
 }
 
+/* What is sampled is a fifth smaller than the rest: every edge has to be moved. */
+static void sortquant_moves_edges_that_a_sample_misplaced(void **state)
+{
+	enum { BUCKETS = 4 };
+	struct sl_shape shape = sl_shape2(4, 200000);
+	int64_t n = sl_shape_count(&shape), count[BUCKETS] = {0};
+	const struct sl_rng_key key = {.seed = 4, .tensor = SL_RNG_TEST};
+	struct sl_codec *c = codec_open("sortquant:6+2", shape, NULL, SL_DIR_HEAD_ACT, NULL);
+	float *x = malloc((size_t)n * 4);
+	uint32_t *sampled = malloc(SL_SAMPLE * 4);
+	uint8_t *bytes;
+	size_t len;
+	(void)state;
+
+	for (int64_t i = 0; i < n; i++)
+		x[i] = (float)i;
+	sl_sample(x, n, true, sampled);
+	for (int64_t i = 0; i < n; i++)
+		x[i] = sl_rng_unit(sl_rng_u32(&key, (uint64_t)i));
+	for (int i = 0; i < SL_SAMPLE; i++) {
+		float at;
+
+		memcpy(&at, &sampled[i], sizeof at);
+		x[(int64_t)at] *= 0.8f;
+	}
+	assert_int_equal(codec_encode(c, &codec_call0, x, shape, &bytes, &len), SL_OK);
+	for (int64_t i = 0; i < n; i++)
+		count[bytes[16 + 8 * BUCKETS + i] >> 6]++;
+	for (int64_t k = 0, below = 0; k < BUCKETS; k++) {
+		below += count[k];
+		assert_true(llabs(below - n * (k + 1) / BUCKETS) <= n / 100 + 1);
+	}
+	free(bytes);
+	free(sampled);
+	free(x);
+	sl_codec_close(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sortquant_keeps_shares_and_half_a_step),
 		cmocka_unit_test(sortquant_survives_a_sample_that_misleads),
+		cmocka_unit_test(sortquant_moves_edges_that_a_sample_misplaced),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

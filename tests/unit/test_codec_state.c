@@ -163,10 +163,29 @@ static void a_state_may_become_larger(void **state)
 	}
 }
 
+/* More rows than there is room for, and as many floats as that would be. */
+static void more_rows_than_the_plan_has_are_refused(void **state)
+{
+	static const char text[] = "lowrank:2,warm=true";
+	struct sl_codec *c = open_codec(text);
+	const uint32_t words[] = {0x31534353, 0, ROWS + 1}; /* magic, no residuals, rows of the first slot */
+	const size_t len = sizeof words + (ROWS + 1) * 2 * 20 * sizeof(float) + 4;
+	uint8_t *bytes = calloc(1, len);
+	(void)state;
+
+	memcpy(bytes, words, sizeof words);
+	refuses(c, text, (struct sl_bytes){bytes, len});
+	free(bytes);
+	sl_codec_close(c);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(state_survives),
-					   cmocka_unit_test(a_state_may_become_larger)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(state_survives),
+		cmocka_unit_test(a_state_may_become_larger),
+		cmocka_unit_test(more_rows_than_the_plan_has_are_refused),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
