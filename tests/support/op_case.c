@@ -253,6 +253,13 @@ const struct op_case op_cases[] = {
 	XENT(4, 1000, DATA_PLAIN),
 	XENT(128, 17, DATA_TIES),
 	XENT(257, 10, DATA_PLAIN),
+	/* more images than tasks, so that one goes on from image to image; little that goes in, much that comes out */
+	DEPTHWISE(130, 4, 3, 5, 3, 1, 1, true),
+	DEPTHWISE(130, 5, 4, 17, 3, 2, 1, false),
+	DEPTHWISE(130, 3, 3, 3, 5, 1, 2, true),
+	CONV(130, 3, 2, 5, 3, 1, 1, true),
+	CONV(70, 5, 3, 4, 3, 2, 1, false),
+	CONVT(3, 1, 1, 1, 33, 1, 1, 1, 0, 0, 0, true),
 };
 const int op_case_count = sizeof(op_cases) / sizeof(op_cases[0]);
 
