@@ -260,6 +260,8 @@ const struct op_case op_cases[] = {
 	CONV(130, 3, 2, 5, 3, 1, 1, true),
 	CONV(70, 5, 3, 4, 3, 2, 1, false),
 	CONVT(3, 1, 1, 1, 33, 1, 1, 1, 0, 0, 0, true),
+	/* a window as large as the image, and padding */
+	AVGPOOL(2, 3, 3, 5, 3, 1, 1),
 };
 const int op_case_count = sizeof(op_cases) / sizeof(op_cases[0]);
 
