@@ -104,4 +104,8 @@ config=$tmp/client.yaml
 
 # parts smaller than a tensor, and a window of two of them
 compare 'small parts' 'local 4 partition=1:-1' "$one" link.part_bytes=4096 link.window_bytes=8192
+# and those of which 8, 12 or 0 bytes are left over, less than the codec's header, by which a plain tensor's first part begins
+for part in 4097 4098; do
+	compare "parts of $part" 'local 4 partition=1:-1' "$one" link.part_bytes=$part link.window_bytes=8200
+done
 echo "$cases runs equal their local twin"
