@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "server/housekeeping.h"
 #include "server/store.h"
 #include "server/tidy.h"
 
@@ -123,6 +124,31 @@ static void sessions_that_join_stay(void **state)
 	assert_left(0x1fc);
 }
 
+/* Round after round: who was live in the last one is not for that in this one. */
+static void sessions_that_left_are_live_no_more(void **state)
+{
+	static const uint8_t session[16] = {0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
+					    0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff}; /* ID_A */
+	struct sl_conf_server conf = {.store_ttl_s = 10, .limits.sessions = 1};
+	struct sl_housekeeping keeping;
+	uint64_t now_ms = 1;
+
+	(void)state;
+	snprintf(conf.store, sizeof conf.store, "%s", dir);
+	assert_int_equal(sl_housekeeping_open(&keeping, &conf), SL_OK);
+	for (int round = 0; round < 5; round++, now_ms += (uint64_t)keeping.every_ms) {
+		assert_true(sl_housekeeping_begin(&keeping, now_ms));
+		assert_false(sl_housekeeping_begin(&keeping, now_ms)); /* it is not time again */
+		sl_housekeeping_join(&keeping, session);
+		sl_tidy_run(&keeping.what, NOW);
+		assert_left(0x1cc);
+	}
+	assert_true(sl_housekeeping_begin(&keeping, now_ms));
+	sl_tidy_run(&keeping.what, NOW);
+	assert_left(0x1c0);
+	sl_housekeeping_close(&keeping);
+}
+
 static void the_oldest_beyond_the_budget_go(void **state)
 {
 	char live[1][33] = {ID_A};
@@ -144,7 +170,6 @@ static void without_a_store_there_is_nothing_to_do(void **state)
 	assert_int_equal(sl_tidy_run(&gone, NOW).files, 0);
 }
 
-/* Set right by years, forward or back, while the server runs: what was just written is no older than it is. */
 static void a_store_is_one_server_s(void **state)
 {
 	struct sl_fail fail;
@@ -160,6 +185,7 @@ static void a_store_is_one_server_s(void **state)
 	sl_store_close(others);
 }
 
+/* Set right by years, forward or back, while the server runs: what was just written is no older than it is. */
 static void a_clock_that_jumps_makes_no_file_old(void **state)
 {
 	const int64_t years = 200000000;
@@ -191,6 +217,7 @@ int main(void)
 		cmocka_unit_test_setup(what_is_too_old_goes, fill),
 		cmocka_unit_test_setup(live_sessions_stay, fill),
 		cmocka_unit_test_setup(sessions_that_join_stay, fill),
+		cmocka_unit_test_setup(sessions_that_left_are_live_no_more, fill),
 		cmocka_unit_test_setup(the_oldest_beyond_the_budget_go, fill),
 		cmocka_unit_test(a_clock_that_jumps_makes_no_file_old),
 		cmocka_unit_test(without_a_store_there_is_nothing_to_do),
