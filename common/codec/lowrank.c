@@ -205,24 +205,35 @@ static uint32_t top_of(const struct sl_codec_loops *loops, const float *a, int64
 	return range.top;
 }
 
-static void scale(float *a, int64_t n, int exponent)
+static void put_scaled(sl_f32u *restrict to, const float *restrict a, int64_t n, int exponent)
 {
 	const float by = ldexpf(1, exponent);
 
 	for (int64_t i = 0; i < n; i++)
-		a[i] *= by;
+		to[i] = a[i] * by;
 }
 
-/* Row j of Aᵀ and of Bᵀ, one of them of length 1: a·b stays what it is. */
-static void balance(const struct sl_codec_loops *loops, float *a, int64_t m, float *b, int64_t c)
+/* What a row of Aᵀ gets and one of Bᵀ loses, of which these are the largest |bits|: a·b stays what it is. One of the
+ * rows is of length 1: the exponent is far from the ends of fp32. */
+static int balance(uint32_t top_a, uint32_t top_b)
 {
-	uint32_t top_a = top_of(loops, a, m), top_b = top_of(loops, b, c);
-	int up = ((int)(top_b >> 23) - (int)(top_a >> 23)) / 2;
+	return top_a == 0 || top_b == 0 ? 0 : ((int)(top_b >> 23) - (int)(top_a >> 23)) / 2;
+}
 
-	if (top_a == 0 || top_b == 0 || up == 0)
-		return;
-	scale(a, m, up);
-	scale(b, c, -up);
+/* To y: Bᵀ [r][c], Aᵀ [r][m], balanced; a and b stay as they are, for a warm start. False: NaN or Inf. */
+static bool send_factors(const struct sl_codec_loops *loops, const float *a, int64_t m, const float *b, int64_t c,
+			 int r, sl_f32u *y)
+{
+	for (int j = 0; j < r; j++) {
+		uint32_t top_a = top_of(loops, a + j * m, m), top_b = top_of(loops, b + j * c, c);
+		int up = balance(top_a, top_b);
+
+		if (top_a >= SL_F32_INF_BITS || top_b >= SL_F32_INF_BITS)
+			return false;
+		put_scaled(y + j * c, b + j * c, c, -up);
+		put_scaled(y + r * c + j * m, a + j * m, m, up);
+	}
+	return true;
 }
 
 static bool all_zero(const float *a, int64_t n)
@@ -275,15 +286,12 @@ static void factor_sample(void *arg, int64_t row, int worker)
 			loops->mul_xt(x, l->m, l->c, a, l->r, b);
 		}
 	}
-	if (!good || top_of(loops, big, large) >= SL_F32_INF_BITS) {
+	if (!good || !send_factors(loops, a, l->m, b, l->c, l->r, l->y + row * count)) {
 		atomic_store_explicit(&l->nonfinite, true, memory_order_relaxed);
 		return;
 	}
 	if (l->save != NULL)
 		memcpy(l->save->pending + row * large, big, (size_t)large * sizeof *big);
-	for (int j = 0; j < l->r; j++)
-		balance(loops, a + j * l->m, l->m, b + j * l->c, l->c);
-	memcpy((void *)(l->y + row * count), b, (size_t)count * sizeof *b);
 }
 
 static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
