@@ -38,8 +38,6 @@ int splitc_train(int argc, char **argv)
 	enum sl_err err;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_LOCAL | SL_OPT_RESUME, 1);
 
-	if (status < 0)
-		status = sl_options_load(&o, SL_USES_FOR_TRAINING | SL_USES_LOG, &conf);
 	if (status >= 0)
 		return status;
 	if (o.local && o.resume)
@@ -48,6 +46,9 @@ int splitc_train(int argc, char **argv)
 	if (o.resume && o.fresh)
 		return sl_command_failed(
 			&(struct sl_fail){SL_ERR_USAGE, "train: --resume goes on, --fresh begins anew: not both"});
+	status = sl_options_load(&o, SL_USES_FOR_TRAINING | SL_USES_LOG, &conf);
+	if (status >= 0)
+		return status;
 	if (!o.resume && !o.fresh && sl_journal_unfinished(&conf, &fail) != SL_OK)
 		return sl_command_failed(&fail);
 	drive.json = o.json;

@@ -59,7 +59,10 @@ expect 64 "unknown command 'server': did you mean 'serve'?" "$SPLITS" server
 expect 64 "unknown command 'server'" "$SPLITC" help server
 expect 0 'usage: splitc train CONFIG' "$SPLITC" help train
 expect 0 '--set KEY=VALUE' "$SPLITS" serve --help
-expect 64 '--resume goes on, --fresh begins anew' "$SPLITC" train "$tmp/good.yaml" --resume --fresh
+for check in "" --check-config; do
+	expect 64 '--resume goes on, --fresh begins anew' "$SPLITC" train "$tmp/good.yaml" --resume --fresh $check
+	expect 64 '--local keeps no checkpoints' "$SPLITC" train "$tmp/good.yaml" --resume --local $check
+done
 expect 64 "unknown option '--loacl'" "$SPLITC" train "$tmp/good.yaml" --loacl
 expect 64 "unknown option '--daemon'" "$SPLITS" serve "$tmp/server.yaml" --daemon
 expect 64 "missing argument 'CONFIG'" "$SPLITC" train
