@@ -67,14 +67,17 @@ static void describe(char out[NEED_TEXT], const struct sl_session_memory *m, con
 /* What this process could have if it were alone on its machine. */
 static uint64_t host_bytes(void)
 {
+	static const int bound[] = {RLIMIT_AS, RLIMIT_DATA};
 	struct sysinfo host;
 	struct rlimit limit;
 	uint64_t bytes = UINT64_MAX;
 
 	if (sysinfo(&host) == 0)
 		bytes = ((uint64_t)host.totalram + host.totalswap) * host.mem_unit;
-	if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < bytes) /* RLIM_INFINITY is the largest of all */
-		bytes = limit.rlim_cur;
+	for (int i = 0; i < 2; i++)
+		if (getrlimit(bound[i], &limit) == 0 &&
+		    limit.rlim_cur < bytes) /* RLIM_INFINITY is the largest of all */
+			bytes = limit.rlim_cur;
 	return bytes;
 }
 

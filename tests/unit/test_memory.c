@@ -62,20 +62,23 @@ static void what_another_program_holds_is_worth_waiting_for(void **state)
 
 static void a_host_that_is_too_small_is_so_for_good(void **state)
 {
+	static const int bound[] = {RLIMIT_AS, RLIMIT_DATA};
 	struct rlimit old, low;
 	enum sl_err err;
 
 	(void)state;
 	assert_int_equal(asks(UINT64_MAX, 0, 1, 1, 0), SL_ERR_LIMIT);
 	assert_non_null(strstr(fail.text, "the host has "));
-	assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
-	low = (struct rlimit){1 << 19, old.rlim_max};
-	assert_int_equal(asks(1 << 20, 0, 1, 1, 0), SL_OK);
-	assert_int_equal(setrlimit(RLIMIT_AS, &low), 0);
-	err = asks(1 << 20, 0, 1, 1, 0);
-	assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
-	assert_int_equal(err, SL_ERR_LIMIT);
-	assert_non_null(strstr(fail.text, "the host has 524288 (524.3 kB): take a smaller batch"));
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(getrlimit(bound[i], &old), 0);
+		low = (struct rlimit){1 << 19, old.rlim_max};
+		assert_int_equal(asks(1 << 20, 0, 1, 1, 0), SL_OK);
+		assert_int_equal(setrlimit(bound[i], &low), 0);
+		err = asks(1 << 20, 0, 1, 1, 0);
+		assert_int_equal(setrlimit(bound[i], &old), 0);
+		assert_int_equal(err, SL_ERR_LIMIT);
+		assert_non_null(strstr(fail.text, "the host has 524288 (524.3 kB): take a smaller batch"));
+	}
 }
 
 int main(void)
