@@ -23,7 +23,7 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 
 /* Nobody answered in time, *fail says so: adds what the network says to that, and where a server is there, only further
  * away than the config allows for, the value that would do. TIMEOUT, or AUTH where keys are the trouble. Blocks, for 2
- * s or half of link.connect_timeout_ms, at most 10 s. */
+ * s or half of link.connect_timeout_ms, at most 10 s, or until a signal. */
 enum sl_err sl_drive_explain(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Writes setup->weights to log.dir/model.safetensors, unless log.dir is "". */

@@ -217,30 +217,44 @@ struct answer {
 	struct sl_loop *loop;
 	enum sl_greeting greeting;
 	char *text;
+	bool came;
 };
 
 static void answered(void *arg, enum sl_greeting greeting, const char *text)
 {
 	struct answer *a = arg;
 
+	a->came = true;
 	a->greeting = greeting;
 	snprintf(a->text, SL_PROBE_TEXT, "%s", text);
+	sl_loop_stop(a->loop);
+}
+
+static void interrupted(void *arg, int signum)
+{
+	struct answer *a = arg;
+
+	snprintf(a->text, SL_PROBE_TEXT, "interrupted by signal %d", signum);
 	sl_loop_stop(a->loop);
 }
 
 enum sl_greeting sl_probe_wait(const char *endpoint, int timeout_ms, char out[SL_PROBE_TEXT])
 {
 	struct answer a = {.greeting = SL_GREETING_PART, .text = out};
-	struct sl_probe *probe;
+	struct sl_probe *probe = NULL;
 	struct sl_fail fail;
 	enum sl_err err = sl_loop_open(&a.loop, &fail);
 
+	if (!err)
+		err = sl_loop_on_signals(a.loop, interrupted, &a, &fail);
 	if (!err)
 		err = sl_probe_open(&probe, a.loop, endpoint, timeout_ms, answered, &a, &fail);
 	if (err)
 		snprintf(out, SL_PROBE_TEXT, "%.*s", SL_PROBE_TEXT - 1, fail.text);
 	else
 		sl_loop_run(a.loop);
+	if (!err && !a.came)
+		sl_probe_close(probe);
 	sl_loop_close(a.loop);
 	return a.greeting;
 }

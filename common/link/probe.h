@@ -21,7 +21,8 @@ enum sl_err sl_probe_open(struct sl_probe **out, struct sl_loop *loop, const cha
  * waits for it. */
 void sl_probe_close(struct sl_probe *probe);
 
-/* The same for who has no loop (any more): blocks. */
+/* The same for who has no loop (any more): blocks, until SIGINT or SIGTERM at most, which are then ignored as they are
+ * behind any loop's end; PART, and `out` says so. */
 enum sl_greeting sl_probe_wait(const char *endpoint, int timeout_ms, char out[SL_PROBE_TEXT]);
 
 #endif

@@ -1,5 +1,7 @@
 /* What a connection of our own hears at an endpoint where nobody answers: all kinds of peers, none of them trusted. */
+#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -133,6 +135,38 @@ static void says_what_the_network_says(void **state)
 		assert_int_equal(sl_probe_wait(*bad, MS, out), SL_GREETING_PART);
 		assert_string_equal(out, "no address");
 	}
+}
+
+/* Once somebody listens to it. */
+static void *terminate(void *arg)
+{
+	struct sigaction now;
+
+	(void)arg;
+	do {
+		usleep(1000);
+		sigaction(SIGTERM, NULL, &now);
+	} while (now.sa_handler == SIG_IGN || now.sa_handler == SIG_DFL);
+	kill(getpid(), SIGTERM);
+	return NULL;
+}
+
+/* Who stops a program that asks why nobody answers does not wait for that. */
+static void a_signal_ends_the_wait(void **state)
+{
+	uint64_t from_ms = sl_now_ms();
+	char endpoint[64], out[SL_PROBE_TEXT];
+	int fd = bound(endpoint);
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(listen(fd, 1), 0); /* and never says a word */
+	assert_int_equal(pthread_create(&thread, NULL, terminate, NULL), 0);
+	assert_int_equal(sl_probe_wait(endpoint, 4 * MS, out), SL_GREETING_PART);
+	assert_string_equal(out, "interrupted by signal 15");
+	assert_in_range(sl_now_ms() - from_ms, 0, 2 * MS);
+	pthread_join(thread, NULL);
+	close(fd);
 }
 
 /* ---- peers */
@@ -296,6 +330,7 @@ int main(void)
 		cmocka_unit_test(what_is_no_greeting_is_seen_as_soon_as_it_shows),
 		cmocka_unit_test(who_has_keys_wants_one_that_has),
 		cmocka_unit_test(says_what_the_network_says),
+		cmocka_unit_test(a_signal_ends_the_wait),
 		cmocka_unit_test(every_kind_of_peer_is_told_apart),
 		cmocka_unit_test(zeromq_is_heard_whole),
 		cmocka_unit_test(a_probe_can_be_closed_at_any_time),
