@@ -406,7 +406,7 @@ static void take_applied(struct drive *d)
 {
 	struct sl_step_result result;
 
-	if (!sl_remote_in_step(d->remote) || !sl_remote_applied(d->remote))
+	if (!sl_remote_applied(d->remote))
 		return;
 	result = sl_remote_result(d->remote);
 	release_batch(d);

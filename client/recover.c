@@ -281,7 +281,7 @@ enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, cons
 	uint64_t step = sl_training_state(run).step;
 	enum sl_err err;
 
-	*done = sl_remote_in_step(remote) && sl_remote_applied(remote);
+	*done = sl_remote_applied(remote);
 	if (!sl_remote_ready(remote))
 		return SL_OK; /* that link never got its state: what was held before it still is */
 	r->has_live = r->has_ahead = false;
@@ -512,7 +512,7 @@ void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_tr
 
 	if (!r->dir[0] || !sl_recover_may_pass(why, 0) || !sl_remote_ready(remote) || sl_remote_in_doubt(remote))
 		return;
-	if (sl_remote_in_step(remote) && sl_remote_applied(remote)) {
+	if (sl_remote_applied(remote)) {
 		result = sl_remote_result(remote);
 		sl_training_done(run, &result);
 	}

@@ -508,16 +508,14 @@ bool sl_remote_ready(const struct sl_remote *r)
 	return r->ready;
 }
 
-bool sl_remote_in_step(const struct sl_remote *r)
+static bool ended_in_commit(const struct sl_remote *r)
 {
-	enum sl_session_state in = sl_port_session(r->port)->ended_in;
-
-	return in == SL_SESSION_STEP || in == SL_SESSION_ABANDON || in == SL_SESSION_COMMIT;
+	return sl_port_session(r->port)->ended_in == SL_SESSION_COMMIT;
 }
 
 bool sl_remote_applied(const struct sl_remote *r)
 {
-	return r->ends.training && r->applied == r->ends.step + 1;
+	return ended_in_commit(r) && r->applied == r->ends.step + 1;
 }
 
 bool sl_remote_torn(const struct sl_remote *r)
@@ -527,7 +525,7 @@ bool sl_remote_torn(const struct sl_remote *r)
 
 bool sl_remote_in_doubt(const struct sl_remote *r)
 {
-	return sl_port_session(r->port)->ended_in == SL_SESSION_COMMIT && !sl_remote_applied(r);
+	return ended_in_commit(r) && !sl_remote_applied(r);
 }
 
 enum sl_err sl_remote_apply(struct sl_remote *r)

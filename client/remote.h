@@ -67,10 +67,9 @@ enum sl_err sl_remote_state_open(struct sl_remote *remote, struct sl_client_stat
 				 struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_remote_take(struct sl_remote *remote, struct sl_client_state *s) SL_MUST_CHECK;
 enum sl_err sl_remote_give(struct sl_remote *remote, const struct sl_client_state *s) SL_MUST_CHECK;
-/* After `failed`: the handshake had been done; and a training step was under way. */
+/* After `failed`: the handshake had been done. */
 bool sl_remote_ready(const struct sl_remote *remote);
-bool sl_remote_in_step(const struct sl_remote *remote);
-/* After `failed`: the last step begun was applied here, though `done` has not said so. */
+/* After `failed`: the step under way was applied here, though `done` has not said so. */
 bool sl_remote_applied(const struct sl_remote *remote);
 /* After `failed`: the step under way was applied in part. What this side holds is no step's state. */
 bool sl_remote_torn(const struct sl_remote *remote);

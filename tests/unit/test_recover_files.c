@@ -20,7 +20,7 @@
 enum { CODED = 0x5a };
 
 struct sl_remote {
-	bool ready, torn, in_step, applied, in_doubt, checkpointed;
+	bool ready, torn, applied, in_doubt, checkpointed;
 	float state;  /* behind the steps that it has applied */
 	size_t coded; /* bytes of its codecs' state, of which each is CODED */
 	int applies;
@@ -79,11 +79,6 @@ bool sl_remote_ready(const struct sl_remote *r)
 bool sl_remote_torn(const struct sl_remote *r)
 {
 	return r->torn;
-}
-
-bool sl_remote_in_step(const struct sl_remote *r)
-{
-	return r->in_step;
 }
 
 bool sl_remote_applied(const struct sl_remote *r)
@@ -265,7 +260,7 @@ static void a_step_in_doubt_is_offered_both_ways(void **state)
 {
 	(void)state;
 	steps_to(5);
-	rig.link.in_step = rig.link.in_doubt = true;
+	rig.link.in_doubt = true;
 	assert_false(lose());
 	assert_offer("6542");
 	assert_false(sl_recover_make_room(rig.recover, SL_ERR_BUSY));
@@ -284,7 +279,7 @@ static void a_refusal_of_all_makes_room_for_the_beginning(void **state)
 {
 	(void)state;
 	steps_to(5);
-	rig.link.in_step = rig.link.in_doubt = true;
+	rig.link.in_doubt = true;
 	assert_false(lose());
 	assert_offer("6542");
 	assert_true(sl_recover_make_room(rig.recover, SL_ERR_MISMATCH));
@@ -296,7 +291,7 @@ static void a_step_that_was_applied_is_done(void **state)
 {
 	(void)state;
 	steps_to(5);
-	rig.link.in_step = rig.link.applied = true;
+	rig.link.applied = true;
 	rig.link.state = 6;
 	assert_true(lose());
 	assert_int_equal(sl_training_state(rig.run).step, 6);
@@ -312,7 +307,7 @@ static void a_torn_step_is_offered_by_nobody(void **state)
 	steps_to(5);
 	assert_false(lose());
 	assert_int_equal(restore(5), SL_RESTORED_SAME);
-	rig.link.in_step = rig.link.torn = true;
+	rig.link.torn = true;
 	assert_false(lose());
 	assert_offer("420");
 	assert_int_equal(restore(4), SL_RESTORED_BACK);
@@ -449,11 +444,11 @@ static void a_lost_run_keeps_what_it_has_done(void **state)
 	rig.link.in_doubt = false;
 	sl_recover_end(rig.recover, &rig.link, rig.run, SL_ERR_CONFIG);
 	assert_files("42");
-	rig.link.in_step = rig.link.applied = true; /* … and the step that the run has not heard of */
+	rig.link.applied = true; /* … and the step that the run has not heard of */
 	rig.link.state = 6;
 	sl_recover_end(rig.recover, &rig.link, rig.run, SL_ERR_PEER_LOST);
 	assert_files("64");
-	rig.link.in_step = false;
+	rig.link.applied = false;
 	assert_int_equal(restore(4), SL_RESTORED_BACK);
 	assert_true(rig.link.state == 4);
 	sl_recover_end(rig.recover, &rig.link, rig.run, SL_ERR_PEER_LOST); /* it is there */
