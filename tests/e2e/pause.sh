@@ -61,6 +61,19 @@ same_run undisturbed paused 120
 ! grep -q 'steps-lost' "$tmp/paused.log" || fail "nothing was lost: $(grep steps-lost "$tmp/paused.log")"
 ! grep 'resume-changed' "$tmp/paused.log" || fail "its settings are the same"
 
+# stopped while the loader owes a batch, which comes later: no step is begun with it
+for load_ms in 1000 6000 60000; do # the second batch is there no sooner than twice that: where this script was kept waiting, again
+	began=${EPOCHREALTIME/./}
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.load=delay:$load_ms@1+ start_client owed-$load_ms "$tmp/client.yaml" \
+		"${sets[@]}" --set drain_s=600
+	wait_for "a step" has_steps owed-$load_ms 1
+	kill -TERM "$client_pid"
+	took=$(((${EPOCHREALTIME/./} - began) / 1000))
+	ends_with "$client_pid" 0 $patience "the client that waits for its loader"
+	[ $took -ge $((2 * load_ms)) ] || break
+done
+[ "$(steps_of owed-$load_ms)" = 1 ] || fail "$(steps_of owed-$load_ms) steps, not 1: one was begun behind the signal"
+
 # a server that shuts down, a client that stood still for longer than the link's timeout: the run that ends with its link is gone on
 # with from the step that it had done, but where COMMIT was under way; killed, the server has nothing of it
 kept=0
