@@ -44,7 +44,6 @@ struct drive {
 	struct sl_training_link link; /* figures of the links that are closed */
 	enum sl_err err;
 	struct sl_fail *fail;
-	const char *goes_on; /* what a message that ends the run adds; nothing for an evaluation */
 };
 
 static void close_link(struct drive *d)
@@ -86,7 +85,8 @@ static void end_at_once(struct drive *d, enum sl_err err)
 static void say_hung(struct drive *d, uint64_t busy_ms)
 {
 	end_at_once(d, sl_fail_set(d->fail, SL_ERR_DEVICE, "a task has run for %llu s (watchdog_s is %d)%s",
-				   (unsigned long long)busy_ms / 1000, d->setup->conf->watchdog_s, d->goes_on));
+				   (unsigned long long)busy_ms / 1000, d->setup->conf->watchdog_s,
+				   sl_recover_outlook(d->recover)));
 }
 
 static void begin_batch(struct drive *d)
@@ -424,7 +424,7 @@ static void on_drain_over(void *arg)
 
 	if (d->remote && sl_remote_busy_ms(d->remote) >= hangs_ms) {
 		end_at_once(d, sl_fail_set(d->fail, SL_ERR_BUSY, "a task did not end within %d s (drain_s)%s", drain_s,
-					   d->goes_on));
+					   sl_recover_outlook(d->recover)));
 		return;
 	}
 	if (d->linked && !d->ending)
@@ -445,8 +445,8 @@ static void on_drain_over(void *arg)
 		end(d);
 		return;
 	}
-	give_up(d,
-		sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "not stopped within %d s (drain_s)%s", drain_s, d->goes_on));
+	give_up(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "not stopped within %d s (drain_s)%s", drain_s,
+			       sl_recover_outlook(d->recover)));
 }
 
 static void on_signal(void *arg, int signum)
@@ -454,8 +454,8 @@ static void on_signal(void *arg, int signum)
 	struct drive *d = arg;
 
 	if (d->signalled) {
-		end_at_once(d,
-			    sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d%s", signum, d->goes_on));
+		end_at_once(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d%s", signum,
+					   sl_recover_outlook(d->recover)));
 		return;
 	}
 	d->signalled = true;
@@ -467,7 +467,8 @@ static void on_signal(void *arg, int signum)
 		sl_log(SL_LOG_INFO, "stopping", "after the %s under way; a second signal ends the run at once",
 		       d->options->eval_only ? "batch" : "step");
 	else
-		give_up(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d%s", signum, d->goes_on));
+		give_up(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d%s", signum,
+				       sl_recover_outlook(d->recover)));
 }
 
 static char *answer(void *arg, const char *request)
@@ -560,7 +561,6 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	enum sl_err err;
 
 	d = (struct drive){.setup = setup, .options = options, .fail = fail};
-	d.goes_on = options->eval_only ? "" : "; --resume goes on from the last checkpoint";
 	err = sl_client_auth_open(&d.auth, setup->conf, fail);
 	if (!err)
 		err = sl_training_open(&d.run, setup, "remote", options->eval_only, options->resume, fail);

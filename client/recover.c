@@ -531,6 +531,14 @@ struct sl_checkpoint_state sl_recover_state(const struct sl_recover *r)
 	return r->state;
 }
 
+const char *sl_recover_outlook(const struct sl_recover *r)
+{
+	if (!r || !r->dir[0])
+		return "";
+	return r->state.good ? "; --resume goes on from the last checkpoint"
+			     : "; there is no checkpoint to --resume from";
+}
+
 void sl_recover_forget(struct sl_recover *r)
 {
 	r->n_file = 0;

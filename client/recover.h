@@ -73,6 +73,9 @@ uint64_t sl_recover_busy_ms(const struct sl_recover *r);
 /* Waits for that file. False: it takes longer than watchdog_s, and whoever closes waits for ever. */
 bool sl_recover_settle(struct sl_recover *r) SL_MUST_CHECK;
 struct sl_checkpoint_state sl_recover_state(const struct sl_recover *r);
+/* What a message that ends the run adds: whether --resume has a checkpoint to go on from. "" where nothing is kept on
+ * disk, as by an evaluation, or r is NULL. Static. */
+const char *sl_recover_outlook(const struct sl_recover *r);
 /* The run is over, and no file is being written: its checkpoints are of no more use, and go for good. Before goodbye:
  * the server, which has its own, forgets them then, and these alone could only begin anew. */
 void sl_recover_forget(struct sl_recover *r);

@@ -41,12 +41,15 @@ wait_for 'the client did not come back' grep -q ' session-open: ' "$tmp/after.lo
 wait_for 'no steps with the new server' has_steps waits 3
 kill -9 "$client_pid"
 
-# a run that waits and is told to stop has no step to end: it says what is left of it
-start_client patient "$tmp/client.yaml" --set server=tcp://127.0.0.1:9 --set link.on_server_lost=wait --set link.connect_timeout_ms=100
-wait_for 'the client does not wait' grep -q 'waiting for it' "$tmp/patient.log"
-kill "$client_pid"
-ends_with "$client_pid" 69 $patience 'client that waits, and is told to stop'
-says patient 'splitc: interrupted by signal 15; --resume goes on from the last checkpoint'
+# waits_in_vain NAME WORDS [argument]…: a run that waits and is told to stop has no step to end: it says what is left of it
+waits_in_vain() {
+	start_client "$1" "$tmp/client.yaml" --set server=tcp://127.0.0.1:9 --set link.on_server_lost=wait --set link.connect_timeout_ms=100 "${@:3}"
+	wait_for 'the client does not wait' grep -q 'waiting for it' "$tmp/$1.log"
+	kill "$client_pid"
+	ends_with "$client_pid" 69 $patience 'client that waits, and is told to stop'
+	says "$1" "splitc: interrupted by signal 15; $2"
+}
+waits_in_vain patient 'there is no checkpoint to --resume from'
 
 # SIGTERM: the client hears of it at once
 start_client told "$tmp/client.yaml" "${endless[@]}"
@@ -69,6 +72,7 @@ ends_with "$client_pid" 0 $patience 'client that is told to stop'
 grep -q '"outcome":"interrupted"' "$tmp/stopped/log.jsonl" || fail 'the summary does not say interrupted'
 says stopped 'interrupted: '
 client resumed "$tmp/client.yaml" "${calm[@]}" --set model.weights="$tmp/stopped/model.safetensors" || fail 'the saved weights are no good'
+waits_in_vain stopped '--resume goes on from the last checkpoint' "${endless[@]}" --resume
 
 # SIGKILL of a client: the server notices, and goes on
 start_client shot "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}"
