@@ -1,5 +1,6 @@
 /* The device's codecs against the portable ones, a tensor at a time: the same payloads, the same values back, the same
  * payloads refused; portable → device and device → portable. */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -240,6 +241,56 @@ static void factors_are_the_same(void **state)
 	}
 }
 
+/* Samples of rank 0 to 3, of which each row or column has a size of its own: denormals, the largest, and both together.
+ * What balances the factors meets all of their exponents, and must do the same to all of their bits. */
+static void factors_of_any_size_are_the_same(void **state)
+{
+	struct sl_backend *be = rig_backend(state);
+	static const struct {
+		const char *text;
+		struct sl_shape shape;
+	} cases[] = {
+		{"lowrank:3", {4, {4, 5, 7, 9}}},
+		{"lowrank:3,iters=2,warm=true", {4, {4, 4, 4, 40}}},
+		{"lowrank:4,warm=true,ef=true|quant:8", {4, {4, 6, 6, 16}}},
+	};
+	static const int exponents[][2] = {{0, 0},   {-149, 0}, {-130, 3}, {-90, 1}, {-60, 0},
+					   {-20, 2}, {40, 0},   {60, 1},   {100, 0}};
+
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct both b = both_open(be, cases[i].text, cases[i].shape, SL_DIR_HEAD_ACT, NULL);
+		int64_t n = sl_shape_count(&b.shape), c = b.shape.dim[3], m = n / 4 / c;
+		float *values = codec_make(3 * (m + c), RANDOM);
+
+		for (int k = 0; k < 17; k++) {
+			const int *e = exponents[(k + 1) / 2 % 9];
+			struct sl_codec_call call = codec_call0;
+			uint8_t *bytes;
+			size_t len;
+
+			call.step = (uint64_t)k;
+			for (int64_t at = 0; at < n; at++) {
+				int64_t row = at / c % m, col = at % c;
+				float v = 0;
+
+				for (int j = 0; j < at / (m * c); j++) /* the sample's number is its rank */
+					v += values[j * m + row] * values[3 * m + j * c + col];
+				/* at first, of a factor that is not zero, products that are */
+				b.x[at] = k == 0 ? FLT_TRUE_MIN : ldexpf(v, e[0] + e[1] * (int)(k % 2 ? row : col));
+			}
+			if (both_encode(&b, &call, 4, &bytes, &len) == SL_OK)
+				assert_int_equal(both_decode(&b, &call, bytes, len, 4), SL_OK);
+			else
+				assert_true(e[0] >= 60); /* products overflow */
+			free(bytes);
+			sl_codec_commit(b.host);
+			sl_codec_commit(b.device);
+		}
+		free(values);
+		both_close(&b);
+	}
+}
+
 /* What sortquant's sample looks at, in a tensor of `n`: runs of 16 at jittered distances. */
 static float *sampled_run(float *x, int64_t n, int64_t run)
 {
@@ -473,6 +524,7 @@ int main(int argc, char **argv)
 		RIG_ON_BOTH(ties_are_kept_from_the_front),
 		RIG_ON_BOTH(values_that_cannot_be_carried_are_refused),
 		RIG_ON_BOTH(factors_are_the_same),
+		RIG_ON_BOTH(factors_of_any_size_are_the_same),
 		RIG_ON_BOTH(edges_are_found_where_the_sample_misleads),
 		RIG_ON_BOTH(kth_is_found_where_the_sample_misleads),
 		RIG_ON_BOTH(kth_is_found_whatever_the_tensor),
