@@ -144,6 +144,15 @@ ends_with "$client_pid" 0 $patience "the client that was paused while it applied
 grep -q 'session-open: .*, from step 6$' "$tmp/applied.log" || fail "it did not go on from step 6"
 same_run hung applied $steps
 
+# ---- the link is lost while the client applies a step: that one is done, and the next one has its own batch
+go client.applied=delay:2500@6 lost
+at_point lost client.applied
+stop_server
+serve ''
+ends_with "$client_pid" 0 $patience "the client that lost its link while it applied a step"
+! grep 'steps-lost' "$tmp/lost.log" || fail "what both sides had applied was lost"
+same_run hung lost $steps
+
 # ---- drain_s of a client, and of a server, whose task hangs
 go client.apply=delay:20000@4 stuck --set drain_s=1
 at_point stuck client.apply

@@ -88,6 +88,7 @@ for side in c s; do
 	serve ''
 	go_on ''
 	ends_with "$client_pid" 0 $patience "$what: resumed"
+	! grep 'steps-lost' "$tmp/client.log" || fail "$what: the server has forgotten the last good checkpoint"
 	sed -i '/ failpoint: /d' "$tmp/client.log"
 	stop
 	mv "$run" "$tmp/policy-$side"

@@ -51,6 +51,16 @@ waits_in_vain() {
 }
 waits_in_vain patient 'there is no checkpoint to --resume from'
 
+# … nor does one wait that is told to stop in a step, and loses its server then
+start_client leaving "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}" --set link.on_server_lost=wait --set drain_s=3000
+wait_for 'no steps' has_steps leaving 3
+kill -STOP "$server_pid"
+kill "$client_pid"
+wait_for 'the client does not stop' grep -q ' stopping: ' "$tmp/leaving.log"
+kill -9 "$server_pid"
+ends_with "$client_pid" 69 $patience 'client that is told to stop, and loses its server'
+start_server after listen="tcp://127.0.0.1:$port" threads=1
+
 # SIGTERM: the client hears of it at once
 start_client told "$tmp/client.yaml" "${endless[@]}"
 wait_for 'no steps' has_steps told 3

@@ -122,7 +122,7 @@ static void every_figure_is_what_was_counted(void **state)
 	assert_true(fabs(sl_training_state(run).left_s - 4 * 2 * 0.25) < 1e-9);
 	assert_int_equal(sl_training_state(run).epochs, 2);
 	one(run, SL_WANT_STEP, 1, 2, 2);
-	one(run, SL_WANT_STEP, 2, 1, 0);
+	one(run, SL_WANT_STEP, 2, 1, 1);
 	one(run, SL_WANT_EVAL, 0, 2, 2);
 	one(run, SL_WANT_EVAL, 1, 1, 1);
 	one(run, SL_WANT_STEP, 3, 2, 1);
@@ -134,7 +134,7 @@ static void every_figure_is_what_was_counted(void **state)
 	close_run(run, "finished");
 	line = line_of("epoch", 1);
 	says(line, "train_loss", (1 * 2 + 2 * 2 + 3 * 1) / 5.0);
-	says(line, "train_acc", 3 / 5.0);
+	says(line, "train_acc", 4 / 5.0);
 	says(line, "test_loss", (1 * 2 + 2 * 1) / 3.0);
 	says(line, "test_acc", 1);
 	says(line, "lr", 0.1 * 3 / 5);
@@ -150,7 +150,7 @@ static void every_figure_is_what_was_counted(void **state)
 	json_decref(line);
 	line = line_of("step", 3);
 	says(line, "step", 3);
-	says(line, "acc", 0);
+	says(line, "acc", 1); /* of its one row */
 	says(line, "t_wait_s", 0);
 	json_decref(line);
 	line = line_of("summary", 1);
@@ -161,6 +161,7 @@ static void every_figure_is_what_was_counted(void **state)
 	says(line, "best_test_acc", 1);
 	says(line, "wire_tx_bytes", 900);
 	says(line, "wire_rx_bytes", 63);
+	assert_true(json_number_value(json_object_get(line, "t_total_s")) > 0);
 	json_decref(line);
 	assert_int_equal(strncmp(sl_checkpoint_noted(&c, "position"), "5 1 2 ", 6), 0);
 	/* images, of training, of evaluations; bytes of all, and of training */
@@ -290,6 +291,29 @@ static void so_many_steps_are_skipped_in_a_row(void **state)
 	close_run(run, "nonfinite");
 }
 
+/* Those of a loss scale that is found, too. */
+static void a_scaled_loss_may_skip_more(void **state)
+{
+	const struct sl_fail why = {SL_ERR_NONFINITE, "NaN"};
+	struct sl_training *run;
+	struct sl_fail fail;
+
+	(void)state;
+	configure(0);
+	conf.train.epochs = 20;
+	conf.train.on_nan = SL_NAN_SKIP;
+	conf.train.precision = SL_CONF_FP16;
+	setup.set[SL_SPLIT_TRAIN].count = 200;
+	run = open_run();
+	assert_int_equal(sl_training_next(run), SL_WANT_STEP);
+	for (int i = 0; i < SL_TRAINING_MAX_SKIPPED + SL_TRAINING_MAX_SCALED; i++) {
+		assert_int_equal(sl_training_abandoned(run, &why, &fail), SL_OK);
+		skipped(run);
+	}
+	assert_int_equal(sl_training_abandoned(run, &why, &fail), SL_ERR_NONFINITE);
+	close_run(run, "nonfinite");
+}
+
 static int make_folder(void **state)
 {
 	(void)state;
@@ -315,6 +339,7 @@ int main(void)
 		cmocka_unit_test(an_evaluation_that_is_interrupted_begins_anew),
 		cmocka_unit_test(more_steps_than_there_are_are_none),
 		cmocka_unit_test(so_many_steps_are_skipped_in_a_row),
+		cmocka_unit_test(a_scaled_loss_may_skip_more),
 	};
 
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
