@@ -95,8 +95,10 @@ ends_with "$client_pid" 0 $patience "the resumed client"
 same_run hung term $steps
 
 # ---- SIGTERM behind the goodbye: the run is done, and stays so
-go client.leave=term done
+SPLIT_FAILPOINTS_COUNT=$tmp/count go client.leave=term done
 ends_with "$client_pid" 0 $patience "the client that is stopped when it is done"
+kept=$(awk '$1 == "client.keep" {print $2}' "$tmp/count")
+[ "$kept" = $((steps / 5)) ] || fail "$kept checkpoints in $steps steps, not $((steps / 5)): evaluations have none"
 grep -q ' failpoint: client.leave, ' "$tmp/done.log" || fail "it was not stopped"
 grep -q '"outcome":"finished"' "$tmp/done/log.jsonl" || fail "a run that was done is not"
 ! ls "$tmp"/done/checkpoint-* >/dev/null 2>&1 || fail "a run that was done left checkpoints"
