@@ -63,6 +63,12 @@ static enum sl_err find_session(struct sl_recover *r, uint64_t total_steps, stru
 	return SL_OK;
 }
 
+/* A status names a file that is there. */
+static void name_newest(struct sl_recover *r)
+{
+	r->state.good = r->n_file ? r->file[0] : 0;
+}
+
 /* As sl_checkpoint_write leaves them. */
 static void add_file(struct sl_recover *r, uint64_t step)
 {
@@ -84,8 +90,10 @@ static void leave_later(struct sl_recover *r, uint64_t step)
 		memmove(r->file, r->file + 1, (size_t)--r->n_file * sizeof r->file[0]);
 	r->back_to = step;
 	r->leaving = false;
-	if (step)
-		sl_checkpoint_leave(r->dir, SL_CHECKPOINT_CLIENT, step);
+	if (!step)
+		return;
+	sl_checkpoint_leave(r->dir, SL_CHECKPOINT_CLIENT, step);
+	name_newest(r);
 }
 
 static void miss(struct sl_recover *r, uint64_t step, const struct sl_fail *why)
@@ -112,12 +120,14 @@ static void write_done(struct sl_job *job)
 	r->busy = false;
 	SL_FAILPOINT(SL_FP_CLIENT_KEPT);
 	if (r->write_err) {
+		if (r->leaving)
+			name_newest(r); /* those of another past are gone all the same */
 		miss(r, r->saving.step, &r->write_fail);
 		return;
 	}
 	add_file(r, r->saving.step);
-	leave_later(r, r->leaving ? UINT64_MAX : r->back_to); /* not leaving: it went back while this was written */
 	sl_checkpoint_good(&r->state, r->saving.step);
+	leave_later(r, r->leaving ? UINT64_MAX : r->back_to); /* not leaving: it went back while this was written */
 }
 
 /* A file's end, in the course of a run. */
@@ -419,6 +429,7 @@ bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err
 	if (n == r->n_file)
 		return false;
 	r->n_file = n;
+	name_newest(r);
 	return true;
 }
 
@@ -535,13 +546,15 @@ const char *sl_recover_outlook(const struct sl_recover *r)
 {
 	if (!r || !r->dir[0])
 		return "";
-	return r->state.good ? "; --resume goes on from the last checkpoint"
-			     : "; there is no checkpoint to --resume from";
+	/* n_file: of step 0, too; good: of another past, too, from the beginning until something new is there */
+	return r->n_file || r->state.good ? "; --resume goes on from the last checkpoint"
+					  : "; there is no checkpoint to --resume from";
 }
 
 void sl_recover_forget(struct sl_recover *r)
 {
 	r->n_file = 0;
+	name_newest(r);
 	if (r->dir[0])
 		sl_checkpoint_clear(r->dir, SL_CHECKPOINT_CLIENT);
 }

@@ -455,6 +455,69 @@ static void a_lost_run_keeps_what_it_has_done(void **state)
 	assert_files("4");
 }
 
+static void assert_newest(uint64_t step, bool resumes)
+{
+	const char *words = sl_recover_outlook(rig.recover);
+
+	assert_int_equal(sl_recover_state(rig.recover).good, step);
+	assert_string_equal(words, resumes ? "; --resume goes on from the last checkpoint"
+					   : "; there is no checkpoint to --resume from");
+}
+
+/* What a status and the last words of a run call the newest checkpoint is one that is there. */
+static void the_newest_is_one_that_is_there(void **state)
+{
+	struct sl_fail fail;
+
+	(void)state;
+	assert_string_equal(sl_recover_outlook(NULL), "");
+	assert_newest(0, false);
+	assert_int_equal(sl_recover_keep_last(rig.recover, &rig.link, rig.run, &fail), SL_OK);
+	assert_files("0");
+	assert_newest(0, true); /* a pause before the first step can be gone on from */
+	steps_to(7);
+	assert_newest(6, true);
+	assert_false(lose());
+	assert_int_equal(restore(4), SL_RESTORED_BACK);
+	assert_newest(4, true);
+	rig.link.torn = true;
+	assert_false(lose());
+	assert_true(sl_recover_refuse(rig.recover, 4, SL_ERR_DATA));
+	assert_newest(0, false);
+	rig.link = (struct sl_remote){.ready = true, .checkpointed = true};
+	steps_to(8);
+	assert_newest(8, true);
+	sl_recover_forget(rig.recover);
+	assert_newest(0, false);
+}
+
+static void the_newest_is_none_where_those_of_another_past_are_gone(void **state)
+{
+	(void)state;
+	steps_to(7);
+	assert_false(lose());
+	assert_int_equal(restore(0), SL_RESTORED_BACK);
+	assert_newest(6, true); /* until there is something new */
+	assert_int_equal(mkdir(path_of(2), 0700), 0);
+	steps_to(2);
+	assert_int_equal(rmdir(path_of(2)), 0);
+	assert_files("");
+	assert_newest(0, false);
+}
+
+static void the_newest_is_not_what_a_run_went_back_behind(void **state)
+{
+	(void)state;
+	steps_to(7);
+	step();
+	sl_recover_keep(rig.recover, &rig.link, rig.run);
+	assert_false(lose());
+	assert_int_equal(restore(6), SL_RESTORED_BACK);
+	assert_true(sl_recover_settle(rig.recover));
+	assert_files("6");
+	assert_newest(6, true);
+}
+
 static int make_all(void **state)
 {
 	(void)state;
@@ -505,6 +568,9 @@ int main(void)
 		CASE(half_a_step_is_not_kept),
 		CASE(a_refused_file_is_offered_no_more),
 		CASE(a_lost_run_keeps_what_it_has_done),
+		CASE(the_newest_is_one_that_is_there),
+		CASE(the_newest_is_none_where_those_of_another_past_are_gone),
+		CASE(the_newest_is_not_what_a_run_went_back_behind),
 	};
 
 	return cmocka_run_group_tests(tests, make_all, remove_all);
