@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "client/last_run.h"
 #include "client/recover.h"
 #include "tests/support/small_plan.h"
 
@@ -467,6 +468,7 @@ static void assert_newest(uint64_t step, bool resumes)
 /* What a status and the last words of a run call the newest checkpoint is one that is there. */
 static void the_newest_is_one_that_is_there(void **state)
 {
+	struct sl_last_run last;
 	struct sl_fail fail;
 
 	(void)state;
@@ -475,6 +477,8 @@ static void the_newest_is_one_that_is_there(void **state)
 	assert_int_equal(sl_recover_keep_last(rig.recover, &rig.link, rig.run, &fail), SL_OK);
 	assert_files("0");
 	assert_newest(0, true); /* a pause before the first step can be gone on from */
+	assert_int_equal(sl_last_run_read(&last, &setup, 9, &fail), SL_OK);
+	assert_true(last.n == 1 && last.step[0] == 0);
 	steps_to(7);
 	assert_newest(6, true);
 	assert_false(lose());
