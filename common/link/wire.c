@@ -512,6 +512,12 @@ static void body_get(struct reader *r, struct sl_frame *out, const Split__Frame 
 		bad(r, sl_frame_kind_name(out->kind), "has a payload");
 }
 
+enum sl_err sl_wire_other_version(uint32_t theirs, bool clients, struct sl_fail *fail)
+{
+	return sl_fail_set(fail, SL_ERR_VERSION, "the %s speaks protocol %u, the %s %d: update the older one",
+			   clients ? "client" : "server", theirs, clients ? "server" : "client", SL_WIRE_VERSION);
+}
+
 /* What could not be read may be of another version: then the sentence names both. */
 static enum sl_err unreadable(struct sl_bytes header, struct bump *bump, ProtobufCAllocator *allocator,
 			      struct sl_fail *fail)
@@ -527,11 +533,8 @@ static enum sl_err unreadable(struct sl_bytes header, struct bump *bump, Protobu
 	probe = split__version_probe__unpack(allocator, header.len, header.data);
 	if (probe)
 		any = probe->hello ? probe->hello : probe->welcome;
-	/* true at both ends: the one that refuses tells it to the other */
 	if (any && any->has_version && any->version != SL_WIRE_VERSION)
-		return sl_fail_set(fail, SL_ERR_VERSION, "the %s speaks protocol %u, the %s %d: update the older one",
-				   probe->hello ? "client" : "server", any->version, probe->hello ? "server" : "client",
-				   SL_WIRE_VERSION);
+		return sl_wire_other_version(any->version, probe->hello, fail);
 	return sl_fail_set(fail, SL_ERR_PROTOCOL,
 			   "malformed frame: its header of %zu bytes is not one of this protocol", header.len);
 }

@@ -166,6 +166,9 @@ enum sl_err sl_wire_encode(const struct sl_frame *frame, uint8_t header[SL_WIRE_
  * session's to refuse. */
 enum sl_err sl_wire_decode(struct sl_bytes header, struct sl_bytes payload, struct sl_frame *frame,
 			   struct sl_fail *fail) SL_MUST_CHECK;
+/* VERSION, with a sentence that is true at both ends, as the one that refuses tells it to the other: the client
+ * (`clients`), or else the server, speaks `theirs`, its peer here SL_WIRE_VERSION. */
+enum sl_err sl_wire_other_version(uint32_t theirs, bool clients, struct sl_fail *fail);
 
 /* What sl_part.xxh3 says of a payload. */
 uint64_t sl_wire_hash(struct sl_bytes payload);

@@ -34,9 +34,7 @@ static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, u
 
 	(void)now_ms;
 	if (w->version != SL_WIRE_VERSION)
-		return sl_fail_set(&out->fail, SL_ERR_VERSION,
-				   "the server speaks protocol %u, the client %d: update the older one", w->version,
-				   SL_WIRE_VERSION);
+		return sl_wire_other_version(w->version, false, &out->fail);
 	if (memcmp(w->plan_hash, s->hello.plan_hash, sizeof w->plan_hash) != 0)
 		return plans_differ(s, w, &out->fail);
 	if (w->part_bytes < SL_SESSION_PART_MIN || w->part_bytes > s->hello.part_bytes ||

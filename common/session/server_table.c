@@ -13,9 +13,7 @@ static enum sl_err on_hello(struct sl_session *s, const struct sl_event *ev, uin
 	(void)now_ms;
 	s->epoch = ev->frame->epoch;
 	if (h->version != SL_WIRE_VERSION)
-		return sl_fail_set(&out->fail, SL_ERR_VERSION,
-				   "the client speaks protocol %u, the server %d: update the older one", h->version,
-				   SL_WIRE_VERSION);
+		return sl_wire_other_version(h->version, true, &out->fail);
 	if (s->epoch < 1)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "a session's epochs begin at 1");
 	if (h->part_bytes < SL_SESSION_PART_MIN || h->part_bytes > SL_WIRE_PART_MAX || h->window_bytes < h->part_bytes)
