@@ -92,6 +92,12 @@ static enum sl_err run(struct sl_sweep_result *r, const struct sl_options *o, co
 	return err;
 }
 
+static enum sl_err blame_row(const struct sl_options *o, const struct sl_conf_sweep_row *row, const struct sl_fail *why,
+			     struct sl_fail *fail)
+{
+	return sl_fail_set(fail, why->code, "%s, row \"%s\": %.*s", o->codecs, row->name, SL_FAIL_TEXT / 2, why->text);
+}
+
 enum sl_err sl_sweep_begin(struct sl_sweep_result *r, const struct sl_options *o, const struct sl_conf_sweep_row *row,
 			   struct sl_fail *fail)
 {
@@ -106,8 +112,7 @@ enum sl_err sl_sweep_begin(struct sl_sweep_result *r, const struct sl_options *o
 	for (int i = 0; i < row->set.n; i++)
 		set[n++] = row->set.item[i];
 	if (sl_conf_client_load(&conf, o->config, set, n, &why) != SL_OK)
-		return sl_fail_set(fail, why.code, "%s, row \"%s\": %.*s", o->codecs, row->name, SL_FAIL_TEXT / 2,
-				   why.text);
+		return blame_row(o, row, &why, fail);
 	*r = (struct sl_sweep_result){
 		.chunks = row->chunks ? row->chunks : conf.train.chunks,
 		.rate_nominal = unknown,
@@ -149,8 +154,7 @@ enum sl_err sl_sweep_check(const struct sl_options *o, const struct sl_conf_swee
 	if (!err)
 		err = sl_setup_plan(&setup, &conf, &why);
 	sl_setup_close(&setup);
-	return err ? sl_fail_set(fail, err, "%s, row \"%s\": %.*s", o->codecs, row->name, SL_FAIL_TEXT / 2, why.text)
-		   : SL_OK;
+	return err ? blame_row(o, row, &why, fail) : SL_OK;
 }
 
 void sl_sweep_run(struct sl_sweep_result *r, const struct sl_options *o, const struct sl_conf_sweep_row *row, int n,
