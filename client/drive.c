@@ -11,16 +11,19 @@ enum {
 	PROBES = 5 /* a greeting takes two round trips, with keys Welcome three more; and as many again to be sure */
 };
 
+static int probe_ms(int half)
+{
+	if (half < PROBE_MS)
+		return PROBE_MS;
+	return half < PROBE_MOST_MS ? half : PROBE_MOST_MS;
+}
+
 enum sl_err sl_drive_explain(const struct sl_conf_client *conf, struct sl_fail *fail)
 {
-	const int allowed = conf->link.connect_timeout_ms, half = allowed / 2;
+	const int allowed = conf->link.connect_timeout_ms;
 	char why[SL_PROBE_TEXT];
 	uint64_t began = sl_now_ms(), would_do;
-	enum sl_greeting greeting = sl_probe_wait(conf->server,
-						  half < PROBE_MS        ? PROBE_MS
-						  : half < PROBE_MOST_MS ? half
-									 : PROBE_MOST_MS,
-						  why);
+	enum sl_greeting greeting = sl_probe_wait(conf->server, probe_ms(allowed / 2), why);
 	enum sl_err err = sl_greeting_judge(greeting, conf->auth.secret_key[0], NULL, conf->server, fail);
 
 	would_do = ((sl_now_ms() - began) * PROBES + 999) / 1000 * 1000;

@@ -28,9 +28,12 @@ static enum sl_err path_of(char path[PATH_MAX], const struct sl_conf_client *con
 enum sl_err sl_journal_check(const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	char path[PATH_MAX];
-	enum sl_err err = conf->log.dir[0] ? path_of(path, conf, fail) : SL_OK;
+	enum sl_err err;
 
-	return err || !conf->log.dir[0] ? err : sl_jsonl_check(path, fail);
+	if (!conf->log.dir[0])
+		return SL_OK;
+	err = path_of(path, conf, fail);
+	return err ? err : sl_jsonl_check(path, fail);
 }
 
 enum sl_err sl_journal_unfinished(const struct sl_conf_client *conf, struct sl_fail *fail)
