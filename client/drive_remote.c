@@ -40,7 +40,6 @@ struct drive {
 	struct sl_timer *retry, *watch, *drain;
 	bool nonfinite;               /* the run ends before the step under way, which was abandoned */
 	struct sl_fail why;           /* … of that */
-	int tries;                    /* links that failed since the last step */
 	struct sl_training_link link; /* figures of the links that are closed */
 	enum sl_err err;
 	struct sl_fail *fail;
@@ -242,7 +241,7 @@ static void on_done(void *arg, const struct sl_step_result *result)
 	SL_FAILPOINT(step ? SL_FP_CLIENT_DONE : SL_FP_NONE);
 	sl_training_done(d->run, result);
 	SL_FAILPOINT(step ? SL_FP_CLIENT_LOGGED : SL_FP_NONE);
-	d->tries = 0;
+	sl_recover_progress(d->recover);
 	if (step && d->due)
 		sl_recover_keep(d->recover, d->remote, d->run);
 	if (!d->ending)
@@ -343,7 +342,7 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 {
 	struct drive *d = arg;
 	bool wait = d->setup->conf->link.on_server_lost == SL_LOST_WAIT && !d->stop && !d->nonfinite &&
-		    (sl_recover_may_pass(fail->code, d->tries) || sl_recover_make_room(d->recover, fail->code));
+		    sl_recover_failed(d->recover, fail->code);
 	struct sl_step_result result;
 	bool done = false;
 
@@ -366,7 +365,6 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 			sl_training_done(d->run, &result);
 		}
 		d->err = SL_OK;
-		d->tries++;
 	} else {
 		if (!d->nonfinite)
 			sl_recover_end(d->recover, d->remote, d->run, fail->code);
@@ -384,7 +382,7 @@ static void on_closed(void *arg)
 	if (d->ending)
 		sl_loop_stop(d->loop);
 	else
-		sl_timer_start(d->retry, sl_recover_retry_ms(d->recover, d->run, d->tries), 0);
+		sl_timer_start(d->retry, sl_recover_retry_ms(d->recover, d->run), 0);
 }
 
 static void on_watch(void *arg)

@@ -17,7 +17,7 @@
 
 enum {
 	RETRY_MAX_MS = 32000,
-	PROTOCOL_TRIES = 5 /* links that a refused or broken frame ended, without a step between: no accident */
+	BROKEN_MAX = 5 /* links that a refused or broken frame ended without a step between: one more is no accident */
 };
 
 struct sl_recover {
@@ -34,6 +34,8 @@ struct sl_recover {
 	struct sl_client_state live, ahead, saving;
 	bool has_live, has_ahead;
 	bool crowded; /* step 0 had no place in the last offer */
+	int lost,
+		broken; /* links that failed since the last step; those of them that a refused or broken frame ended */
 	struct sl_step_result ahead_result;
 	/* writing */
 	struct sl_worker *disk;
@@ -237,7 +239,7 @@ void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf)
 }
 
 /* Only a step that may be ahead of the server makes more than there is room for. */
-bool sl_recover_make_room(struct sl_recover *r, enum sl_err err)
+static bool make_room(struct sl_recover *r, enum sl_err err)
 {
 	if (err != SL_ERR_MISMATCH || !r->crowded || !r->has_ahead)
 		return false;
@@ -245,8 +247,7 @@ bool sl_recover_make_room(struct sl_recover *r, enum sl_err err)
 	return true;
 }
 
-/* A broken frame is an accident, once; a peer that breaks every frame is not. */
-bool sl_recover_may_pass(enum sl_err err, int tries)
+static bool may_pass(enum sl_err err)
 {
 	switch (err) {
 	case SL_ERR_PEER_LOST:
@@ -255,24 +256,40 @@ bool sl_recover_may_pass(enum sl_err err, int tries)
 	case SL_ERR_BUSY:
 	case SL_ERR_DEVICE:
 		return true;
-	case SL_ERR_PROTOCOL:
-	case SL_ERR_PAYLOAD:
-		return tries < PROTOCOL_TRIES;
 	default:
 		return false;
 	}
 }
 
-uint64_t sl_recover_retry_ms(const struct sl_recover *r, const struct sl_training *run, int tries)
+/* One broken frame is an accident; a peer that breaks every frame is not. */
+static bool is_broken(enum sl_err err)
+{
+	return err == SL_ERR_PROTOCOL || err == SL_ERR_PAYLOAD;
+}
+
+bool sl_recover_failed(struct sl_recover *r, enum sl_err err)
+{
+	r->lost++;
+	if (is_broken(err))
+		return r->broken++ < BROKEN_MAX;
+	return may_pass(err) || make_room(r, err);
+}
+
+void sl_recover_progress(struct sl_recover *r)
+{
+	r->lost = r->broken = 0;
+}
+
+uint64_t sl_recover_retry_ms(const struct sl_recover *r, const struct sl_training *run)
 {
 	const struct sl_conf_client *c = r->setup->conf;
 	const struct sl_rng_key key = {(uint64_t)c->train.seed, sl_training_state(run).step, 0, SL_RNG_JITTER};
 	uint64_t pause = (uint64_t)c->link.retry_ms;
 
-	for (int i = 1; i < tries && pause < RETRY_MAX_MS; i++)
+	for (int i = 1; i < r->lost && pause < RETRY_MAX_MS; i++)
 		pause *= 2;
 	pause = pause < RETRY_MAX_MS ? pause : RETRY_MAX_MS;
-	return pause - sl_rng_below(sl_rng_u32(&key, (uint64_t)tries), (uint32_t)(pause / 4 + 1));
+	return pause - sl_rng_below(sl_rng_u32(&key, (uint64_t)r->lost), (uint32_t)(pause / 4 + 1));
 }
 
 static enum sl_err take(struct sl_remote *remote, struct sl_client_state *s, uint64_t step, struct sl_fail *fail)
@@ -521,7 +538,7 @@ void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_tr
 	struct sl_fail fail;
 	uint64_t step;
 
-	if (!r->dir[0] || !sl_recover_may_pass(why, 0) || !sl_remote_ready(remote) || sl_remote_in_doubt(remote))
+	if (!r->dir[0] || !(may_pass(why) || is_broken(why)) || !sl_remote_ready(remote) || sl_remote_in_doubt(remote))
 		return;
 	if (sl_remote_applied(remote)) {
 		result = sl_remote_result(remote);

@@ -33,14 +33,15 @@ void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf);
 enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool *done,
 			    struct sl_step_result *result, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* Whether a link that failed so may stand next time: `tries` links have failed since the last step. */
-bool sl_recover_may_pass(enum sl_err err, int tries);
-/* Whether the next link may stand after a refusal of all that was offered, since step 0 had no place there: it has it
- * now. */
-bool sl_recover_make_room(struct sl_recover *r, enum sl_err err);
-/* How long until the next one: 1, 2, 4 … times the configured pause, at most 32 s, each shortened by up to a quarter.
- */
-uint64_t sl_recover_retry_ms(const struct sl_recover *r, const struct sl_training *run, int tries);
+/* A link failed with `err`: whether the next one may stand. A link that is merely lost may be lost any number of times.
+ * Refused and broken frames may end 5 links since the last sl_recover_progress, however many were lost between them. A
+ * refusal of all that was offered is answered once by an offer that has room for step 0. Counts the failure. */
+bool sl_recover_failed(struct sl_recover *r, enum sl_err err);
+/* A batch is done: failures are counted from here. */
+void sl_recover_progress(struct sl_recover *r);
+/* How long until the next link: 1, 2, 4 … times the configured pause by the number of failures, at most 32 s, each
+ * shortened by up to a quarter. */
+uint64_t sl_recover_retry_ms(const struct sl_recover *r, const struct sl_training *run);
 
 enum sl_restored {
 	SL_RESTORED_SAME,  /* as it was when the link was lost: what was under way begins again */

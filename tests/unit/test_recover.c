@@ -76,19 +76,46 @@ static void every_link_has_an_epoch_above_the_last(void **state)
 	rig_close(&r);
 }
 
+static bool is_lost(enum sl_err err)
+{
+	return err == SL_ERR_PEER_LOST || err == SL_ERR_TIMEOUT || err == SL_ERR_UNAVAILABLE || err == SL_ERR_BUSY ||
+	       err == SL_ERR_DEVICE;
+}
+
 /* What waiting may mend, and what it cannot; a peer that breaks every frame is no accident. */
 static void a_run_comes_back_after_what_may_pass(void **state)
 {
 	(void)state;
 	for (int err = SL_OK + 1; err < SL_ERR_COUNT; err++) {
-		bool passes = err == SL_ERR_PEER_LOST || err == SL_ERR_TIMEOUT || err == SL_ERR_UNAVAILABLE ||
-			      err == SL_ERR_BUSY || err == SL_ERR_DEVICE,
-		     once = err == SL_ERR_PROTOCOL || err == SL_ERR_PAYLOAD;
+		bool broken = err == SL_ERR_PROTOCOL || err == SL_ERR_PAYLOAD;
+		struct rig r = rig_open(false);
 
-		for (int tries = 0; tries < 9; tries++)
-			if (sl_recover_may_pass((enum sl_err)err, tries) != (passes || (once && tries < 5)))
-				fail_msg("%s after %d links", sl_err_name((enum sl_err)err), tries);
+		for (int failed = 0; failed < 9; failed++)
+			if (sl_recover_failed(r.recover, (enum sl_err)err) !=
+			    (is_lost((enum sl_err)err) || (broken && failed < 5)))
+				fail_msg("%s after %d links", sl_err_name((enum sl_err)err), failed);
+		rig_close(&r);
 	}
+}
+
+/* A server that is away for long is no server that breaks frames. */
+static void links_that_are_lost_are_no_broken_frames(void **state)
+{
+	struct rig r = rig_open(false);
+
+	(void)state;
+	for (int broken = 0; broken < 5; broken++) {
+		for (int lost = 0; lost < 20; lost++)
+			assert_true(sl_recover_failed(r.recover, SL_ERR_PEER_LOST));
+		assert_true(sl_recover_failed(r.recover, broken % 2 ? SL_ERR_PROTOCOL : SL_ERR_PAYLOAD));
+	}
+	assert_true(sl_recover_failed(r.recover, SL_ERR_TIMEOUT));
+	assert_false(sl_recover_failed(r.recover, SL_ERR_PROTOCOL));
+	sl_recover_progress(r.recover);
+	for (int broken = 0; broken < 5; broken++)
+		assert_true(sl_recover_failed(r.recover, SL_ERR_PROTOCOL));
+	assert_false(sl_recover_failed(r.recover, SL_ERR_PROTOCOL));
+	rig_close(&r);
 }
 
 /* 1, 2, 4 … times the configured pause, 32 s at most; clients of one server do not come back all at once. */
@@ -98,10 +125,11 @@ static void pauses_double_and_differ(void **state)
 	int shorter = 0;
 
 	(void)state;
-	for (int tries = 1; tries < 40; tries++) {
-		uint64_t whole = tries < 6 ? 1000u << (tries - 1) : 32000;
-		uint64_t ms = sl_recover_retry_ms(r.recover, r.run, tries);
+	for (int failed = 1; failed < 40; failed++) {
+		uint64_t whole = failed < 6 ? 1000u << (failed - 1) : 32000, ms;
 
+		assert_true(sl_recover_failed(r.recover, SL_ERR_PEER_LOST));
+		ms = sl_recover_retry_ms(r.recover, r.run);
 		assert_in_range(ms, whole - whole / 4, whole);
 		shorter += ms < whole - 10;
 	}
@@ -211,6 +239,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_link_has_an_epoch_above_the_last),
 		cmocka_unit_test(a_run_comes_back_after_what_may_pass),
+		cmocka_unit_test(links_that_are_lost_are_no_broken_frames),
 		cmocka_unit_test(pauses_double_and_differ),
 		cmocka_unit_test(a_run_goes_on_with_one_session),
 		cmocka_unit_test(without_a_file_there_is_nothing_to_resume),
