@@ -9,6 +9,8 @@
 #include "common/base/log.h"
 #include "common/nn/weights_file.h"
 
+enum { REFUSED_MOST = 4 };
+
 static bool uuid_parse(const char *text, uint8_t out[16])
 {
 	for (int i = 0; i < 16; i++)
@@ -31,6 +33,37 @@ static enum sl_err check_file(const struct sl_setup *setup, uint64_t step, uint8
 	return err;
 }
 
+/* Files that cannot be gone on from, newest first. */
+struct refused {
+	int n;
+	struct sl_fail why[REFUSED_MOST]; /* of the first so many */
+};
+
+static void refuse(struct refused *r, const struct sl_fail *why)
+{
+	if (r->n < REFUSED_MOST)
+		r->why[r->n] = *why;
+	r->n++;
+}
+
+static void warn_of(const struct refused *r, enum sl_err but)
+{
+	for (int i = 0; i < r->n && i < REFUSED_MOST; i++)
+		if (r->why[i].code != but)
+			sl_log(SL_LOG_WARN, "checkpoint-refused", "%s", r->why[i].text);
+}
+
+/* None is good. All of them have one fault where the config is another's: that is said once. */
+static enum sl_err say_refused(const struct refused *r, struct sl_fail *fail)
+{
+	char older[48] = "";
+
+	warn_of(r, r->why[0].code);
+	if (r->n > 1)
+		snprintf(older, sizeof older, " (%d older one%s cannot be used either)", r->n - 1, r->n > 2 ? "s" : "");
+	return sl_fail_set(fail, r->why[0].code, "--resume: no good checkpoint: %s%s", r->why[0].text, older);
+}
+
 /* There is no checkpoint: the run is done, or has not come to its first. */
 static enum sl_err say_none(const char *dir, uint64_t total_steps, struct sl_fail *fail)
 {
@@ -51,7 +84,7 @@ enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_setup *set
 {
 	const char *dir = setup->conf->log.dir;
 	struct sl_last_run run = {.n = 0};
-	struct sl_fail first = {.code = SL_OK};
+	struct refused refused = {.n = 0};
 	uint64_t step = UINT64_MAX;
 
 	if (!dir[0])
@@ -64,17 +97,15 @@ enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_setup *set
 		if (!err && run.n && memcmp(session, run.session, sizeof session) != 0)
 			err = sl_fail_set(&why, SL_ERR_DATA, "step %" PRIu64 " is another session's", step);
 		if (err) {
-			sl_log(SL_LOG_WARN, "checkpoint-refused", "%s", why.text);
-			if (!first.code)
-				first = why;
+			refuse(&refused, &why);
 			continue;
 		}
 		memcpy(run.session, session, sizeof run.session);
 		run.step[run.n++] = step;
 	}
 	if (!run.n)
-		return first.code ? sl_fail_set(fail, first.code, "--resume: no good checkpoint: %s", first.text)
-				  : say_none(dir, total_steps, fail);
+		return refused.n ? say_refused(&refused, fail) : say_none(dir, total_steps, fail);
+	warn_of(&refused, SL_OK);
 	*out = run;
 	return SL_OK;
 }

@@ -268,7 +268,7 @@ enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *i
 	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && !err; split++) {
 		const struct sl_dataset_spec spec = data_spec(s->conf, (enum sl_dataset_split)split, name);
 
-		err = check_split(s->conf, &spec, sl_dataset_count(&images[split], &spec, fail), fail);
+		err = check_split(s->conf, &spec, sl_dataset_check(&images[split], &spec, fail), fail);
 	}
 	return err;
 }

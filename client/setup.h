@@ -32,7 +32,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail) SL_MUST_CHECK;
 /* What the two above would say of the files, without reading them: whether they are there, and of the right form and
- * size; labels are not looked at. *images: [SL_SPLIT_COUNT], those of `train` are 0 where it is false. */
+ * size, and their labels in range. *images: [SL_SPLIT_COUNT], those of `train` are 0 where it is false. */
 enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, bool strict,
 				   struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *images,

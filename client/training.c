@@ -87,8 +87,6 @@ static enum sl_err make_schedule(const struct sl_conf_client *c, int64_t images,
 	if (steps_per_epoch < 1)
 		return sl_conf_client_fail(c, "train.batch", fail, "drop_last leaves no batch of %d in %lld images",
 					   c->train.batch, (long long)images);
-	if (c->train.optimizer.lr == 0)
-		return sl_conf_client_fail(c, "train.optimizer.lr", fail, "must be above 0 to train");
 	/* A schedule ends where the run does. */
 	cut = c->train.max_steps && (double)c->train.max_steps < epochs * (double)steps_per_epoch;
 	if (cut)
@@ -299,7 +297,6 @@ static void tally_add(struct tally *t, const struct sl_step_result *s)
 static void show(struct sl_training *r)
 {
 	bool eval = r->doing == SL_WANT_EVAL;
-	const struct tally *t = eval ? &r->eval : &r->train;
 	const struct sl_progress_state state = {
 		.phase = eval ? "eval" : "train",
 		.epoch = r->epoch + 1,
@@ -310,8 +307,8 @@ static void show(struct sl_training *r)
 		.images = r->totals.images,
 		.tx_bytes = r->totals.tx_bytes,
 		.rx_bytes = r->totals.rx_bytes,
-		.loss = ratio(t->loss, (double)t->rows),
-		.acc = ratio((double)t->correct, (double)t->rows),
+		.loss = r->loss,
+		.acc = r->acc,
 	};
 
 	sl_progress_update(r->progress, &state, sl_now_ms());

@@ -16,7 +16,6 @@ struct format {
 	int label_bytes;              /* the last one is the label that counts */
 	int classes[MAX_LABEL_BYTES]; /* label byte i is below classes[i] */
 	struct {
-		int64_t file_records;
 		int nfiles;
 		const char *files[MAX_STANDARD_FILES];
 	} standard[SL_SPLIT_COUNT];
@@ -27,16 +26,15 @@ static const struct format formats[SL_DATASET_KIND_COUNT] = {
 				" (scripts/fetch-cifar10.sh fetches CIFAR-10)",
 				1,
 				{10},
-				{{10000,
-				  5,
+				{{5,
 				  {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
 				   "data_batch_5.bin"}},
-				 {10000, 1, {"test_batch.bin"}}}},
+				 {1, {"test_batch.bin"}}}},
 	[SL_DATASET_CIFAR100] = {"cifar100",
 				 " (https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz holds it)",
 				 2,
 				 {20, 100},
-				 {{50000, 1, {"train.bin"}}, {10000, 1, {"test.bin"}}}},
+				 {{1, {"train.bin"}}, {1, {"test.bin"}}}},
 };
 
 /* One open file of the set, and how many of its records are wanted. */
@@ -68,9 +66,8 @@ static enum sl_err source_open(struct source *src, const char *dir, const char *
 	return SL_ERR_NOINPUT;
 }
 
-/* `expected` records, or any whole number of them where it is SL_DATASET_ANY_SIZE. */
-static enum sl_err source_count(const struct source *src, const struct format *format, int64_t expected,
-				int64_t *records, struct sl_fail *fail)
+static enum sl_err source_count(const struct source *src, const struct format *format, int64_t *records,
+				struct sl_fail *fail)
 {
 	int64_t record = (int64_t)record_bytes(format);
 	struct stat st;
@@ -79,18 +76,34 @@ static enum sl_err source_count(const struct source *src, const struct format *f
 		return sl_fail_set(fail, SL_ERR_IO, "%s: %s", src->path, strerror(errno));
 	if (!S_ISREG(st.st_mode))
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: not a regular file", src->path);
-	if (expected != SL_DATASET_ANY_SIZE && st.st_size != expected * record)
-		return sl_fail_set(
-			fail, SL_ERR_DATA, "%s: %s: %lld bytes, must be %lld (%lld %s records of %lld bytes)",
-			src->path, st.st_size < expected * record ? "truncated" : "too long", (long long)st.st_size,
-			(long long)(expected * record), (long long)expected, format->name, (long long)record);
-	if (st.st_size == 0 || st.st_size % record)
+	if (st.st_size == 0)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: is empty; %s records have %lld bytes each", src->path,
+				   format->name, (long long)record);
+	if (st.st_size % record)
 		return sl_fail_set(fail, SL_ERR_DATA,
-				   "%s: %lld bytes, must be one or more whole %s records of %lld bytes (%lld too many)",
-				   src->path, (long long)st.st_size, format->name, (long long)record,
-				   (long long)(st.st_size % record));
+				   "%s: truncated: its %lld bytes end %lld bytes into a %s record of %lld", src->path,
+				   (long long)st.st_size, (long long)(st.st_size % record), format->name,
+				   (long long)record);
 	*records = st.st_size / record;
 	return SL_OK;
+}
+
+static enum sl_err check_labels(const struct source *src, const struct format *format, int64_t record,
+				const uint8_t *label, struct sl_fail *fail)
+{
+	for (int i = 0; i < format->label_bytes; i++)
+		if (label[i] >= format->classes[i])
+			return sl_fail_set(fail, SL_ERR_DATA, "%s: record %lld: label byte %d is %d, must be below %d",
+					   src->path, (long long)record, i, label[i], format->classes[i]);
+	return SL_OK;
+}
+
+static enum sl_err read_failed(const struct source *src, int64_t record, struct sl_fail *fail)
+{
+	if (ferror(src->file))
+		return sl_fail_set(fail, SL_ERR_IO, "%s: %s", src->path, strerror(errno));
+	return sl_fail_set(fail, SL_ERR_DATA, "%s: ends within record %lld: it shrank while it was read", src->path,
+			   (long long)record);
 }
 
 static enum sl_err source_read(struct source *src, const struct format *format, uint8_t *pixels, int32_t *labels,
@@ -99,22 +112,36 @@ static enum sl_err source_read(struct source *src, const struct format *format, 
 	uint8_t record[MAX_LABEL_BYTES + SL_IMAGE_BYTES];
 
 	for (int64_t r = 0; r < src->wanted; r++) {
-		if (fread(record, record_bytes(format), 1, src->file) != 1) {
-			if (ferror(src->file))
-				return sl_fail_set(fail, SL_ERR_IO, "%s: %s", src->path, strerror(errno));
-			return sl_fail_set(fail, SL_ERR_DATA,
-					   "%s: ends within record %lld: it shrank while it was read", src->path,
-					   (long long)r);
-		}
-		for (int i = 0; i < format->label_bytes; i++)
-			if (record[i] >= format->classes[i])
-				return sl_fail_set(fail, SL_ERR_DATA,
-						   "%s: record %lld: label byte %d is %d, must be below %d", src->path,
-						   (long long)r, i, record[i], format->classes[i]);
+		enum sl_err err;
+
+		if (fread(record, record_bytes(format), 1, src->file) != 1)
+			return read_failed(src, r, fail);
+		err = check_labels(src, format, r, record, fail);
+		if (err)
+			return err;
 		labels[r] = record[format->label_bytes - 1];
 		memcpy(pixels + r * SL_IMAGE_BYTES, record + format->label_bytes, SL_IMAGE_BYTES);
 	}
 	return SL_OK;
+}
+
+/* The labels alone. */
+static enum sl_err source_check(struct source *src, const struct format *format, struct sl_fail *fail)
+{
+	const off_t step = (off_t)record_bytes(format);
+	uint8_t label[MAX_LABEL_BYTES];
+	enum sl_err err = SL_OK;
+
+	for (int64_t r = 0; r < src->wanted && !err; r++) {
+		ssize_t n = pread(fileno(src->file), label, (size_t)format->label_bytes, r * step);
+
+		if (n < 0)
+			return sl_fail_set(fail, SL_ERR_IO, "%s: %s", src->path, strerror(errno));
+		if (n != format->label_bytes)
+			return read_failed(src, r, fail);
+		err = check_labels(src, format, r, label, fail);
+	}
+	return err;
 }
 
 /* Opens files and counts records until all files are open or `max` records are reached. */
@@ -124,7 +151,6 @@ static enum sl_err sources_open(struct source *sources, int *nsources, int64_t *
 	const struct format *format = &formats[spec->kind];
 	const char *const *files = spec->files ? spec->files : format->standard[spec->split].files;
 	int nfiles = spec->files ? spec->nfiles : format->standard[spec->split].nfiles;
-	int64_t expected = spec->file_records ? spec->file_records : format->standard[spec->split].file_records;
 	int64_t max = spec->max_records ? spec->max_records : INT64_MAX;
 
 	for (int i = 0; i < nfiles && *total < max; i++) {
@@ -135,7 +161,7 @@ static enum sl_err sources_open(struct source *sources, int *nsources, int64_t *
 		if (err)
 			return err;
 		++*nsources;
-		err = source_count(src, format, expected, &records, fail);
+		err = source_count(src, format, &records, fail);
 		if (err)
 			return err;
 		src->wanted = records < max - *total ? records : max - *total;
@@ -168,8 +194,7 @@ static enum sl_err spec_check(const struct sl_dataset_spec *spec, struct sl_fail
 		return sl_fail_set(fail, SL_ERR_CONFIG, "data set: unknown kind or split");
 	if (spec->files && spec->nfiles < 1)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "data set: the list of files is empty");
-	if (spec->file_records < SL_DATASET_ANY_SIZE || spec->file_records > SL_DATASET_MAX_RECORDS ||
-	    spec->max_records < 0)
+	if (spec->max_records < 0)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "data set: number of records out of range");
 	return SL_OK;
 }
@@ -198,13 +223,15 @@ static void sources_close(struct source *sources, int nsources)
 	free(sources);
 }
 
-enum sl_err sl_dataset_count(int64_t *count, const struct sl_dataset_spec *spec, struct sl_fail *fail)
+enum sl_err sl_dataset_check(int64_t *count, const struct sl_dataset_spec *spec, struct sl_fail *fail)
 {
 	struct source *sources;
 	int64_t total;
 	int nsources;
 	enum sl_err err = sources_of(spec, &sources, &nsources, &total, fail);
 
+	for (int i = 0; i < nsources && !err; i++)
+		err = source_check(&sources[i], &formats[spec->kind], fail);
 	sources_close(sources, nsources);
 	if (!err)
 		*count = total;

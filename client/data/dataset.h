@@ -16,8 +16,7 @@ enum {
 	SL_IMAGE_CHANNELS = 3,
 	SL_IMAGE_PIXELS = SL_IMAGE_SIDE * SL_IMAGE_SIDE,
 	SL_IMAGE_BYTES = SL_IMAGE_CHANNELS * SL_IMAGE_PIXELS,
-	SL_DATASET_MAX_RECORDS = 1 << 24, /* in all files together: 48 GiB of pixels */
-	SL_DATASET_ANY_SIZE = -1
+	SL_DATASET_MAX_RECORDS = 1 << 24 /* in all files together: 48 GiB of pixels */
 };
 
 struct sl_dataset_spec {
@@ -26,7 +25,6 @@ struct sl_dataset_spec {
 	const char *dir;          /* NULL: file names are used as they are */
 	const char *const *files; /* read in this order; NULL: the standard files of the split */
 	int nfiles;
-	int64_t file_records; /* records that every file must have; 0: as the standard file; SL_DATASET_ANY_SIZE: ≥ 1 */
 	int64_t max_records; /* only the first so many (files behind them are not opened); 0: all */
 };
 
@@ -38,12 +36,13 @@ struct sl_dataset {
 	int classes;
 };
 
-/* NOINPUT: a file cannot be opened; DATA: truncated, overlong, or a label out of range (the record is named, counted
- * from 0 in its file); LIMIT: more than SL_DATASET_MAX_RECORDS; IO; NOMEM. */
+/* A file holds one or more whole records. NOINPUT: a file cannot be opened; DATA: no record, a last one that is cut off
+ * (both sizes are named), or a label out of range (the record is named, counted from 0 in its file); LIMIT: more than
+ * SL_DATASET_MAX_RECORDS; IO; NOMEM. */
 enum sl_err sl_dataset_open(struct sl_dataset *out, const struct sl_dataset_spec *spec,
 			    struct sl_fail *fail) SL_MUST_CHECK;
-/* How many records it would have: all of its checks but those of the labels, without reading. */
-enum sl_err sl_dataset_count(int64_t *count, const struct sl_dataset_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+/* How many records it would have: all of its checks, and its errors. Reads the labels alone. */
+enum sl_err sl_dataset_check(int64_t *count, const struct sl_dataset_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
 int sl_dataset_classes(enum sl_dataset_kind kind);
 void sl_dataset_close(struct sl_dataset *set); /* idempotent; a zeroed one is fine */
 

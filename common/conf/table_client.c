@@ -46,7 +46,7 @@ static const struct sl_conf_key keys[] = {
 	SL_INT64(T, "train.seed", train.seed, 0, 0x1p53, "0", NULL, "of weights, order, augmentation and dropout"),
 	SL_CHOICE(T, "train.optimizer.kind", train.optimizer.kind, SL_WORDS("sgd", "adam", "adamw"), "sgd",
 		"of both sides; adam and adamw need an lr of their own: PyTorch's is 0.001"),
-	SL_DOUBLE(T, "train.optimizer.lr", train.optimizer.lr, 0, 1000, "0.1", NULL, "learning rate, the highest of the schedule"),
+	SL_DOUBLE(T, "train.optimizer.lr", train.optimizer.lr, 1e-12, 1000, "0.1", NULL, "learning rate, the highest of the schedule"),
 	SL_DOUBLE(T, "train.optimizer.momentum", train.optimizer.momentum, 0, 0.9999, "0.9", NULL, "of sgd, as torch.optim.SGD has it"),
 	SL_BOOL(T, "train.optimizer.nesterov", train.optimizer.nesterov, "false", "of sgd: Nesterov's momentum"),
 	SL_DOUBLE(T, "train.optimizer.beta1", train.optimizer.beta1, 0, 0.999999, "0.9", NULL, "of adam and adamw: what the mean of gradients keeps of itself"),

@@ -208,8 +208,8 @@ enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const 
 	out->tail_begin_op = tail_at;
 	out->head_value = crossing_at(model, head_at).value[0];
 	out->tail_value = crossing_at(model, tail_at).value[0];
-	snprintf(out->text, sizeof(out->text), "head_end=%s tail_begin=%s", model->op[head_at - 1].name,
-		 model->op[tail_at].name);
+	snprintf(out->text, sizeof(out->text), "head_end=%s tail_begin=%s", boundary_name(model, head_at, true),
+		 boundary_name(model, tail_at, false));
 	return SL_OK;
 }
 

@@ -13,7 +13,8 @@ struct sl_cut {
 	int tail_begin_op;      /* first op of the tail */
 	int head_value;         /* value number that goes to the middle: head_act, and head_grad back */
 	int tail_value;         /* value number that goes to the tail: mid_act, and mid_grad back */
-	char text[SL_CUT_TEXT]; /* "head_end=features.0.2 tail_begin=classifier.pool": equal text, equal cut */
+	char text[SL_CUT_TEXT]; /* "head_end=features.0 tail_begin=classifier", as users write it: equal text, equal cut
+				 */
 };
 
 enum sl_segment { SL_HEAD, SL_MIDDLE, SL_TAIL, SL_SEGMENT_COUNT };

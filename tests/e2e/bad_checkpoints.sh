@@ -152,11 +152,13 @@ refuses() {
 	resumed 78 "${@:4}"
 	grep -q "^splitc: --resume: no good checkpoint: .*checkpoint-000000000009.safetensors: its $1 is .*$2.*, this run's is .*$3" "$tmp/client.log" ||
 		fail "$what: not both named"
+	[ "$(grep -c ": its $1 is " "$tmp/client.log")" = 1 ] || fail "$what: one refusal is said more than once"
+	grep -q ' (1 older one cannot be used either)$' "$tmp/client.log" || fail "$what: nothing of the older one"
 	cmp "$(ours 9)" "$tmp/saved/run/checkpoint-000000000009.safetensors" || fail "$what: the checkpoint was touched"
 }
 refuses codecs 'quant:8' 'quant:4' codec=quant:4
 refuses model 'width 0.25' 'width 0.5' model.width=0.5 model.weights=
-refuses cut 'features.0.2 ' 'features.1.add ' partition=2:-2
+refuses cut 'head_end=features.0 ' 'head_end=features.1 ' partition=2:-2
 refuses batch '16 in 4 chunks' '16 in 2 chunks' train.chunks=2
 refuses optimizer 'nesterov=1' 'nesterov=0' train.optimizer.nesterov=false
 other_config=$tmp/adamw.yaml

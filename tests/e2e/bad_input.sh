@@ -101,6 +101,7 @@ expect 78 'bad.yaml' "$SPLITS" serve "$tmp/bad.yaml"
 both 78 'train.chunks: must be at most train.batch (16), got 17' train.chunks=17
 both 78 'chunks' train.batch=65536 train.chunks=1024
 both 78 'train.optimizer.lr' train.optimizer.lr=fast
+both 78 'train.optimizer.lr: must be a number from 1e-12 to 1000' train.optimizer.lr=0
 both 78 'no method is called' codec=squeeze:8
 both 78 'quant:b with b = 1…16' codec=quant:17
 both 78 'quant:b with b = 1…16' codec.mid_grad='topk:0.1|quant:0'
@@ -126,17 +127,17 @@ both 66 "--set data.dir: $tmp/nowhere/data_batch_1.bin: No such file or director
 	data.dir="$tmp/nowhere" data.train_files=
 both 66 'test_batch.bin: No such file' data.dir="$tmp/short"
 [ "$(id -u)" = 0 ] || both 66 'Permission denied' data.dir="$tmp/locked" # root may read all
-both 65 'bytes, must be 153700000 (50000 cifar100 records' data.kind=cifar100 data.dir="$tmp/100" data.train_files= model.classes=100
+both 65 'truncated: its 30730000 bytes end 2296 bytes into a cifar100 record of 3074' data.kind=cifar100 data.dir="$tmp/100" data.train_files= model.classes=100
 both 78 'drop_last leaves no batch of 64 in 48 images' train.batch=64 train.drop_last=true train.schedule.warmup_epochs=0
 both 78 'warmup_epochs' train.schedule.warmup_epochs=2
 both 66 'No such file' data.train_files=[data_batch_7.bin]
 mkdir "$tmp/cut"
 head -c 100000 "$tmp/data/data_batch_1.bin" >"$tmp/cut/data_batch_1.bin"
 cp --sparse=always "$tmp/data/test_batch.bin" "$tmp/cut"
-both 65 'truncated' data.dir="$tmp/cut"
+both 65 'data_batch_1.bin: truncated: its 100000 bytes end 1664 bytes into a cifar10 record of 3073' data.dir="$tmp/cut"
 cp --sparse=always "$tmp/data/data_batch_1.bin" "$tmp/cut"
 printf '\012' | dd of="$tmp/cut/data_batch_1.bin" conv=notrunc bs=1 seek=3073 status=none
-train 65 'record 1: label byte 0 is 10, must be below 10' data.dir="$tmp/cut"
+both 65 'record 1: label byte 0 is 10, must be below 10' data.dir="$tmp/cut"
 both 78 'model.classes' model.classes=4
 
 # keys

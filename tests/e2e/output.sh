@@ -56,6 +56,10 @@ ends_with "$client_pid" 0 $patience 'client'
 
 client end "$tmp/client.yaml" --json || fail "a run with --json: exit status $?"
 tail -n 1 "$tmp/end.log" >"$tmp/summary.json"
+# `loss` is the last batch's, on the progress lines as in the log
+shown=$(sed -n 's|^train 1/1  6/6  loss \([0-9.]*\)  acc \([0-9.]*\)%.*|\1 \2|p' "$tmp/end.log")
+logged=$(jq -r 'select(.type == "step" and .step == 6) | "\(.loss) \(.acc * 100)"' "$tmp/end/log.jsonl" | xargs printf '%.4f %.1f')
+[ "$shown" = "$logged" ] || fail "loss and accuracy are '$shown' on the progress line, '$logged' in the log"
 jq -r 'keys[]' "$tmp/summary.json" | compare 'train --json' 'splitc train --json, eval --json' -
 jq -r '.directions[] | keys[]' "$tmp/summary.json" | compare 'directions' 'splitc train --json, eval --json' 'of `directions`'
 for type in step epoch summary; do

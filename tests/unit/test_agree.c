@@ -18,7 +18,7 @@ static struct sl_hello good(void)
 				 .classes = 10,
 				 .image = 32,
 				 .cifar_stem = true,
-				 .cut = "head_end=features.0.1 tail_begin=classifier.pool",
+				 .cut = "head_end=features.0.1 tail_begin=classifier",
 				 .batch = 8,
 				 .chunks = 2,
 				 .insert = {"conv:8", ""},

@@ -55,22 +55,22 @@ static void assert_refused(const struct sl_model *m, const char *partition, cons
 
 static void partitions(void **state)
 {
-	assert_cut(*state, NULL, NULL, NULL, "head_end=features.0.2 tail_begin=classifier.pool");
-	assert_cut(*state, "1:-1", NULL, NULL, "head_end=features.0.2 tail_begin=classifier.pool");
-	assert_cut(*state, "2:-2", NULL, NULL, "head_end=features.1.conv.2 tail_begin=features.18.0");
-	assert_cut(*state, "2:-1", NULL, NULL, "head_end=features.1.conv.2 tail_begin=classifier.pool");
-	assert_cut(*state, "1:-2", NULL, NULL, "head_end=features.0.2 tail_begin=features.18.0");
-	assert_cut(*state, "4:-15", NULL, NULL, "head_end=features.3.add tail_begin=features.5.conv.0.0");
-	assert_cut(*state, "18:-1", NULL, NULL, "head_end=features.17.conv.3 tail_begin=classifier.pool");
+	assert_cut(*state, NULL, NULL, NULL, "head_end=features.0 tail_begin=classifier");
+	assert_cut(*state, "1:-1", NULL, NULL, "head_end=features.0 tail_begin=classifier");
+	assert_cut(*state, "2:-2", NULL, NULL, "head_end=features.1 tail_begin=features.18");
+	assert_cut(*state, "2:-1", NULL, NULL, "head_end=features.1 tail_begin=classifier");
+	assert_cut(*state, "1:-2", NULL, NULL, "head_end=features.0 tail_begin=features.18");
+	assert_cut(*state, "4:-15", NULL, NULL, "head_end=features.3 tail_begin=features.5");
+	assert_cut(*state, "18:-1", NULL, NULL, "head_end=features.17 tail_begin=classifier");
 }
 
 static void names(void **state)
 {
-	assert_cut(*state, NULL, "features.0.1", "classifier", "head_end=features.0.1 tail_begin=classifier.pool");
-	assert_cut(*state, "2:-2", "features.0.1", NULL, "head_end=features.0.1 tail_begin=features.18.0");
-	assert_cut(*state, "1:-1", NULL, "classifier.1", "head_end=features.0.2 tail_begin=classifier.1");
-	assert_cut(*state, NULL, "features.1.conv.0", NULL, "head_end=features.1.conv.0.2 tail_begin=classifier.pool");
-	assert_cut(*state, NULL, "features.3", "features.5", "head_end=features.3.add tail_begin=features.5.conv.0.0");
+	assert_cut(*state, NULL, "features.0.1", "classifier", "head_end=features.0.1 tail_begin=classifier");
+	assert_cut(*state, "2:-2", "features.0.1", NULL, "head_end=features.0.1 tail_begin=features.18");
+	assert_cut(*state, "1:-1", NULL, "classifier.1", "head_end=features.0 tail_begin=classifier.1");
+	assert_cut(*state, NULL, "features.1.conv.0", NULL, "head_end=features.1.conv.0.2 tail_begin=classifier");
+	assert_cut(*state, NULL, "features.3", "features.5", "head_end=features.3 tail_begin=features.5");
 }
 
 static int64_t macs_of(const struct sl_cut *cut, const struct sl_model *m, enum sl_segment segment, int64_t rows)

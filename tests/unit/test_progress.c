@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
@@ -177,7 +178,11 @@ static struct terminal open_terminal(unsigned short columns)
 	struct winsize size = {.ws_row = 24, .ws_col = columns};
 	struct terminal t;
 
-	assert_int_equal(openpty(&t.master, &t.slave, NULL, NULL, &size), 0);
+	/* no /dev/pts is mounted, as in many chroots: no fault of what is tested */
+	if (openpty(&t.master, &t.slave, NULL, NULL, &size) != 0) {
+		print_message("no terminal can be opened here: %s\n", strerror(errno));
+		skip();
+	}
 	t.keep_stderr = dup(STDERR_FILENO);
 	dup2(t.slave, STDERR_FILENO);
 	return t;

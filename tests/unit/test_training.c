@@ -327,10 +327,6 @@ static void schedules_that_are_none_are_refused(void **state)
 	configure("schedule", 1);
 	assert_int_equal(sl_training_steps(&conf, STEPS * BATCH, &steps, &fail), SL_OK);
 	assert_true(steps == STEPS * EPOCHS);
-	conf.train.optimizer.lr = 0;
-	assert_int_equal(sl_training_steps(&conf, STEPS * BATCH, &steps, &fail), SL_ERR_CONFIG);
-	assert_non_null(strstr(fail.text, "train.optimizer.lr (default): "));
-	configure("schedule", 1);
 	conf.train.schedule.warmup_epochs = EPOCHS;
 	assert_int_equal(sl_training_steps(&conf, STEPS * BATCH, &steps, &fail), SL_ERR_CONFIG);
 	assert_non_null(strstr(fail.text, "train.schedule.warmup_epochs (default): "));
