@@ -278,6 +278,7 @@ static enum sl_err pass(struct sl_local *l, double lr, struct sl_step_result *re
 		.t_step_s = sl_seconds_since(start),
 		.t_compute_s = sl_seconds_since(start),
 		.t_codec_s = l->codec_s,
+		.t_server_s = 0, /* this process is both sides */
 		.tx_bytes = l->tx_bytes,
 		.rx_bytes = l->rx_bytes,
 	};

@@ -1,5 +1,6 @@
 #include "client/remote.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,16 +154,18 @@ static float *place(void *arg, enum sl_dir dir, int chunk)
 struct sl_step_result sl_remote_result(const struct sl_remote *r)
 {
 	struct sl_port_stats now = sl_port_stats(r->port);
+	const struct sl_session *s = sl_port_session(r->port);
 
 	return (struct sl_step_result){
 		.step = r->ends.step,
 		.rows = r->ends.batch_rows,
 		.correct = sl_ends_correct(&r->ends),
 		.loss = sl_ends_loss(&r->ends),
-		.skipped = sl_port_session(r->port)->skip,
+		.skipped = s->skip,
 		.lr = r->lr,
 		.t_step_s = sl_seconds_since(r->started_ns),
 		.t_compute_s = now.compute_s + now.codec_s - r->before.compute_s - r->before.codec_s,
+		.t_server_s = s->training && s->committed ? s->server_compute_s : NAN,
 		.t_codec_s = now.codec_s - r->before.codec_s,
 		.tx_bytes = now.tx_bytes - r->before.tx_bytes,
 		.rx_bytes = now.rx_bytes - r->before.rx_bytes,
@@ -554,11 +557,6 @@ bool sl_remote_idle(const struct sl_remote *r)
 struct sl_port_stats sl_remote_stats(const struct sl_remote *r)
 {
 	return sl_port_stats(r->port);
-}
-
-double sl_remote_server_compute_s(const struct sl_remote *r)
-{
-	return sl_port_session(r->port)->server_compute_s;
 }
 
 const struct sl_session *sl_remote_session(const struct sl_remote *r)

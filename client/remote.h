@@ -87,7 +87,6 @@ uint64_t sl_remote_busy_ms(const struct sl_remote *remote);
 /* No task runs or waits: after sl_remote_pause, state can be taken. */
 bool sl_remote_idle(const struct sl_remote *remote);
 struct sl_port_stats sl_remote_stats(const struct sl_remote *remote);
-double sl_remote_server_compute_s(const struct sl_remote *remote); /* sum over the steps */
 const struct sl_session *sl_remote_session(const struct sl_remote *remote);
 
 /* Ends the session so that the server keeps its state and the client can come back to it. No task begins any more; one

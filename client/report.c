@@ -45,7 +45,6 @@ void sl_report_add(struct sl_training_link *link, const struct sl_remote *remote
 
 	link->peak_tx = stats.peak_tx > link->peak_tx ? stats.peak_tx : link->peak_tx;
 	link->peak_rx = stats.peak_rx > link->peak_rx ? stats.peak_rx : link->peak_rx;
-	link->server_compute_s += sl_remote_server_compute_s(remote);
 	link->rate.n = 0; /* the next link counts from 0 */
 	count(link, remote);
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {

@@ -14,6 +14,7 @@ struct sl_step_result {
 	double t_step_s;             /* wall clock, from the batch at hand to the step applied */
 	double t_compute_s;          /* this side's kernels and codecs */
 	double t_codec_s;            /* of these, codecs */
+	double t_server_s;           /* the server's kernels; NAN: it has not said, as of an evaluation */
 	uint64_t tx_bytes, rx_bytes; /* on the wire, headers included */
 };
 

@@ -28,17 +28,17 @@ static uint64_t raw_bytes(const struct sl_setup *setup, const struct sl_training
 	return (t->linked_train_images + (grad ? 0 : t->linked_eval_images)) * elements * sizeof(float);
 }
 
-/* The run's own, of which the server has told this process what it has seen. */
-static double server_compute_s(const struct sl_training_totals *t, const struct sl_training_link *link)
+/* Of a step. Where the answer to COMMIT was lost, the server's share of that step is not known. */
+static double server_compute_s(const struct sl_training_totals *t)
 {
-	return per(link->server_compute_s, (double)t->linked_steps);
+	return per(t->server_s, (double)t->server_steps);
 }
 
 void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup, const struct sl_training_totals *t,
 		     const struct sl_training_link *link, const char *outcome)
 {
 	double steps = (double)t->steps;
-	double compute_s = per(t->compute_s, steps) + server_compute_s(t, link);
+	double compute_s = per(t->compute_s, steps) + server_compute_s(t);
 
 	*out = (struct sl_jsonl_summary){
 		.epochs = t->epochs,
@@ -100,8 +100,7 @@ static const char *rate_text(double mb_s, char out[32])
 	return out;
 }
 
-static void print_steps(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
-			const struct sl_training_link *link)
+static void print_steps(const struct sl_jsonl_summary *s, const struct sl_training_totals *t)
 {
 	printf("%s: %" PRIu64 " steps", s->outcome, s->steps);
 	if (t->linked_from)
@@ -111,7 +110,7 @@ static void print_steps(const struct sl_jsonl_summary *s, const struct sl_traini
 	if (s->skipped)
 		printf("%" PRIu64 " of these steps were skipped for NaN or Inf\n", s->skipped);
 	printf("time per batch %.4f s, computation %.4f s (client %.4f, server %.4f)\n", s->t_per_batch_s,
-	       s->t_compute_per_batch_s, per(t->compute_s, (double)t->steps), server_compute_s(t, link));
+	       s->t_compute_per_batch_s, per(t->compute_s, (double)t->steps), server_compute_s(t));
 }
 
 /* Of the last evaluation; an earlier one may have been better. */
@@ -133,7 +132,7 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 	char text[3][32];
 
 	if (s->steps)
-		print_steps(s, t, link);
+		print_steps(s, t);
 	if (link->lost)
 		printf("%" PRIu64 " of %" PRIu64 " links were lost\n", link->lost, link->links);
 	if (s->direction[0].name) {
@@ -166,7 +165,7 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 	json_object_set_new(root, "t_per_batch_s", sl_json_real(s->t_per_batch_s));
 	json_object_set_new(root, "t_compute_per_batch_s", sl_json_real(s->t_compute_per_batch_s));
 	json_object_set_new(root, "t_compute_client_per_batch_s", sl_json_real(per(t->compute_s, (double)t->steps)));
-	json_object_set_new(root, "t_compute_server_per_batch_s", sl_json_real(server_compute_s(t, link)));
+	json_object_set_new(root, "t_compute_server_per_batch_s", sl_json_real(server_compute_s(t)));
 	json_object_set_new(root, "avg_mb_s", sl_json_real(s->avg_mb_s));
 	json_object_set_new(root, "peak_client_mb_s", sl_json_real(s->peak_client_mb_s));
 	json_object_set_new(root, "peak_server_mb_s", sl_json_real(s->peak_server_mb_s));

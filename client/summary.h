@@ -10,11 +10,13 @@ struct sl_training_totals {
 	uint64_t epochs, steps, skipped, images, train_images, eval_images;
 	uint64_t test_images;                             /* of the last evaluation, where this process made it */
 	uint64_t linked_train_images, linked_eval_images; /* of this process alone, as the link's figures are */
-	uint64_t linked_steps, linked_from;               /* the same; the step that it went on from, 0: none */
+	uint64_t linked_from;                             /* the step that it went on from; 0: none */
 	uint64_t tx_bytes, rx_bytes;                      /* everything */
 	uint64_t train_tx_bytes, train_rx_bytes;          /* steps alone */
 	double total_s, train_s;                          /* wall clock: all, and the steps' */
 	double compute_s;                                 /* this side's kernels and codecs in the steps */
+	double server_s;                                  /* the server's kernels in the steps of which it told them */
+	uint64_t server_steps;                            /* … and how many those are */
 	double test_loss, test_acc, best_test_acc;
 };
 

@@ -360,6 +360,10 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 		r->totals.train_images += (uint64_t)s->rows;
 		r->totals.train_s += s->t_step_s;
 		r->totals.compute_s += s->t_compute_s;
+		if (!isnan(s->t_server_s)) {
+			r->totals.server_s += s->t_server_s;
+			r->totals.server_steps++;
+		}
 		r->totals.train_tx_bytes += s->tx_bytes;
 		r->totals.train_rx_bytes += s->rx_bytes;
 		follow(&r->image_s, (double)s->rows, s->t_step_s);
@@ -404,7 +408,6 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 	r->totals.steps = r->step;
 	r->totals.linked_train_images = r->linked_train_images;
 	r->totals.linked_eval_images = r->linked_eval_images;
-	r->totals.linked_steps = r->linked_steps;
 	r->totals.linked_from = r->linked_from;
 	r->totals.epochs = r->eval_only ? 0 : (uint64_t)r->epoch + (epoch_over(r) ? 1 : 0);
 	r->totals.total_s = sl_seconds_since(r->started_ns);
@@ -416,7 +419,7 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 /* ---- checkpoints */
 
 static const char *const note_keys[] = {"position", "train", "totals", "tests", "skipped"};
-static const char settings_key[] = "settings", last_key[] = "last step";
+static const char settings_key[] = "settings", last_key[] = "last step", server_key[] = "server";
 
 void sl_training_sync(const struct sl_training *r)
 {
@@ -438,6 +441,7 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 			   "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %a %a",
 			   a->images, a->train_images, a->eval_images, a->tx_bytes, a->rx_bytes, a->train_tx_bytes,
 			   a->train_rx_bytes, a->train_s, a->compute_s);
+	sl_checkpoint_note(c, server_key, "%a %" PRIu64, a->server_s, a->server_steps);
 	sl_checkpoint_note(c, note_keys[3], "%a %a %a", a->test_loss, a->test_acc, a->best_test_acc);
 	sl_checkpoint_note(c, note_keys[4], "%" PRIu64 " %" PRIu64, a->skipped, m->skipped_in_row);
 	sl_same_run_note(r->setup->conf, settings);
@@ -454,6 +458,7 @@ void sl_training_notes(struct sl_checkpoint *c)
 		sl_checkpoint_note(c, note_keys[i], "%s", "");
 	sl_checkpoint_ask(c, settings_key);
 	sl_checkpoint_ask(c, last_key);
+	sl_checkpoint_ask(c, server_key);
 }
 
 static bool read_notes(struct sl_training *r, const struct sl_checkpoint *c, uint64_t *log_bytes)
@@ -473,6 +478,16 @@ static bool read_notes(struct sl_training *r, const struct sl_checkpoint *c, uin
 		      &a->best_test_acc) == 3 &&
 	       sscanf(sl_checkpoint_noted(c, note_keys[4]), "%" SCNu64 " %" SCNu64, &a->skipped, &r->skipped_in_row) ==
 		       2;
+}
+
+/* Files of earlier versions lack it: the server's share is that of the steps from here on. */
+static void read_server(struct sl_training *r, const struct sl_checkpoint *c)
+{
+	const char *note = c ? sl_checkpoint_noted(c, server_key) : NULL;
+	struct sl_training_totals *a = &r->totals;
+
+	if (note && sscanf(note, "%la %" SCNu64, &a->server_s, &a->server_steps) != 2)
+		a->server_s = 0;
 }
 
 static bool read_last(struct sl_training *r, const struct sl_checkpoint *c)
@@ -513,6 +528,7 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 	r->loss = r->acc = NAN;
 	if (c && !read_notes(r, c, &log_bytes))
 		return sl_fail_set(fail, SL_ERR_DATA, "the checkpoint's notes on the run cannot be read");
+	read_server(r, c);
 	if (r->epoch < 0 || r->in_epoch < 0)
 		return sl_fail_set(fail, SL_ERR_DATA, "the checkpoint's notes on the run have an epoch below 0");
 	if (r->step > r->total_steps || r->in_epoch > r->steps_per_epoch)

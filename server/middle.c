@@ -41,7 +41,7 @@ struct sl_middle {
 	bool opened, torn;  /* (worker) torn: a step is applied in part, and there is no way back */
 	bool welcomed, left, last_posted, last_done, closing;
 	uint64_t opened_ms, stepped_ns, steps, skipped;
-	double step_s, compute_at_commit;
+	double step_s, compute_before; /* kernels, in all, before the step under way */
 	void (*closed)(void *arg);
 	void *closed_arg;
 };
@@ -209,6 +209,7 @@ static enum sl_err compute_forward(struct sl_middle *m, const struct sl_exec_cal
 {
 	enum sl_err err = call->slot == 0 && call->training ? sl_exec_begin(m->exec) : SL_OK;
 
+	SL_FAILPOINT(call->training ? SL_FP_NONE : SL_FP_SERVER_EVAL);
 	return err ? err : sl_exec_forward(m->exec, call, NULL);
 }
 
@@ -375,8 +376,11 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 
 		done->checkpointed = m->checkpointed;
 		m->shown = m->kept;
-		done->compute_s = total - m->compute_at_commit;
-		m->compute_at_commit = total;
+		done->compute_s = total - m->compute_before;
+		m->compute_before = total;
+	} else if (task == SL_TASK_MID_FWD && !sl_port_session(m->port)->training) {
+		/* an evaluation is no step's: the next one begins once the last chunk of this has left */
+		m->compute_before = sl_port_stats(m->port).compute_s;
 	} else if (task == SL_TASK_GATHER) {
 		done->checkpointed = m->checkpointed;
 		m->shown = m->kept;

@@ -83,6 +83,7 @@
 	X(SERVER_HELLO, "server.hello", "s", "", "", "HELLO has come")                                           \
 	X(SERVER_CHOSEN, "server.chosen", "s", "", "", "the step to go on from is chosen")                       \
 	X(SERVER_INSTALL, "server.install", "s", "", "", "uploaded weights are whole")                           \
+	X(SERVER_EVAL, "server.eval", "s", "", "", "a chunk of an evaluation is computed")                       \
 	X(SERVER_COMMIT, "server.commit", "s", "", "", "COMMIT has come")                                        \
 	X(SERVER_CHECK, "server.check", "s", "", "", "gradients are checked; an errno: they hold NaN")           \
 	X(SERVER_ABANDON, "server.abandon", "s", "", "server.check=EIO@4", "a step that holds NaN is abandoned") \

@@ -193,7 +193,7 @@ static enum sl_err on_committed(struct sl_session *s, const struct sl_event *ev,
 	s->checkpointed = ev->frame->u.committed.checkpointed;
 	if (s->checkpointed)
 		s->kept_step = s->number + 1;
-	s->server_compute_s += ev->frame->u.committed.compute_s;
+	s->server_compute_s = ev->frame->u.committed.compute_s;
 	sl_outbox_task(out, SL_TASK_COMMIT, 0);
 	return SL_OK;
 }

@@ -181,7 +181,7 @@ struct sl_session {
 	bool abandoned, quiet;            /* of this pass; and nothing of it is under way here */
 	bool skip;                        /* the COMMIT of this pass applies nothing */
 	char nonfinite[SL_WIRE_TEXT_MAX]; /* why it was abandoned */
-	double server_compute_s;          /* client: what COMMITTED said, summed over the steps */
+	double server_compute_s;          /* client: what COMMITTED said of this pass, where it is `committed` */
 	struct {
 		int chunk; /* the only one whose parts are accepted */
 		uint64_t received, total;

@@ -30,17 +30,11 @@ struct sl_port_stats sl_remote_stats(const struct sl_remote *r)
 	return r->stats;
 }
 
-double sl_remote_server_compute_s(const struct sl_remote *r)
-{
-	return r->session.server_compute_s;
-}
-
 static struct sl_remote figures(void)
 {
 	return (struct sl_remote){
 		.session = {.state = SL_SESSION_STEP,
 			    .epoch = 9,
-			    .server_compute_s = 0.5,
 			    .counts = {.frames = 11, .parts = 7, .stale_frames = 3, .refused_frames = 2}},
 		.stats = {.tx_bytes = 1000,
 			  .rx_bytes = 200,
@@ -68,7 +62,7 @@ static void links_that_are_over_are_summed(void **state)
 		assert_int_equal(link.payload[dir], 2 * first.stats.payload[dir]);
 		assert_true(link.nominal[dir] == 2 * first.stats.nominal[dir]);
 	}
-	assert_true(link.peak_tx == 30 && link.peak_rx == 50 && link.server_compute_s == 1);
+	assert_true(link.peak_tx == 30 && link.peak_rx == 50);
 	assert_int_equal(link.frames, 22);
 	assert_int_equal(link.bytes, 400); /* what came in */
 	assert_int_equal(link.rejected, 4);

@@ -11,19 +11,20 @@
 #include "client/summary.h"
 #include "tests/support/small_plan.h"
 
-/* The checkpoint knows what the client computed in all steps; the server's share is known of this process's alone. */
-static void after_resume_times_are_those_of_a_batch(void **state)
+/* Both shares are of a step of the run; an answer that was lost takes its step out of the server's alone. */
+static void times_are_those_of_a_batch(void **state)
 {
 	const struct sl_training_totals t = {
 		.mode = "remote",
 		.steps = 480,
-		.linked_steps = 120,
 		.linked_from = 360,
 		.train_s = 240,
 		.compute_s = 48,
+		.server_s = 143.7,
+		.server_steps = 479,
 		.train_tx_bytes = 480ull * 2000000,
 	};
-	const struct sl_training_link link = {.server_compute_s = 36};
+	const struct sl_training_link link = {.links = 1};
 	struct sl_jsonl_summary s;
 	(void)state;
 
@@ -68,7 +69,7 @@ static void bytes_are_those_of_the_tensors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(after_resume_times_are_those_of_a_batch),
+		cmocka_unit_test(times_are_those_of_a_batch),
 		cmocka_unit_test(bytes_are_those_of_the_tensors),
 	};
 

@@ -1,5 +1,7 @@
 /* The run's bookkeeping: what a checkpoint says of it, wherever the run is interrupted. */
 #include <dirent.h>
+#include <jansson.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,12 +55,21 @@ static int go_on(struct sl_training *run, int most)
 
 	for (; done < most; done++) {
 		enum sl_want want = sl_training_next(run);
-		struct sl_step_result r = {
-			.rows = BATCH, .correct = 1, .tx_bytes = 100, .rx_bytes = 50, .t_step_s = 0.5};
+		struct sl_step_result r = {.rows = BATCH,
+					   .correct = 1,
+					   .tx_bytes = 100,
+					   .rx_bytes = 50,
+					   .t_step_s = 0.5,
+					   .t_server_s = NAN};
 
 		if (want == SL_WANT_FINISH)
 			break;
 		r.step = sl_training_number(run);
+		if (want == SL_WANT_STEP) { /* known work: no two steps take as long, nor an evaluation */
+			r.t_step_s = 1 + (double)r.step;
+			r.t_compute_s = r.t_step_s / 4;
+			r.t_server_s = r.t_step_s / 2;
+		}
 		r.loss = (want == SL_WANT_STEP ? 3 : 7) + (double)r.step / 8;
 		sl_training_done(run, &r);
 	}
@@ -218,6 +229,61 @@ static void check_every_place(int eval_every, int evals)
 	free(undisturbed);
 }
 
+/* The figure of the summary that log.jsonl ends with. */
+static double figure(const char *name)
+{
+	char path[sizeof conf.log.dir + 16];
+	json_t *line = NULL;
+	char text[4096];
+	double value;
+	FILE *file;
+
+	snprintf(path, sizeof path, "%s/log.jsonl", conf.log.dir);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	while (fgets(text, sizeof text, file)) {
+		json_decref(line);
+		line = json_loads(text, 0, NULL);
+	}
+	fclose(file);
+	assert_string_equal(json_string_value(json_object_get(line, "type")), "summary");
+	assert_true(json_is_number(json_object_get(line, name)));
+	value = json_number_value(json_object_get(line, name));
+	json_decref(line);
+	return value;
+}
+
+/* Whatever processes a run had, and however long its evaluations took: time per batch, and both shares of it, are those
+ * of all of its steps. */
+static void times_are_of_the_whole_run(void **state)
+{
+	const struct sl_training_link none = {.links = 1};
+	const double steps = STEPS * EPOCHS, mean = 1 + (steps - 1) / 2;
+
+	(void)state;
+	for (int at = 0; at <= (STEPS + EVALS) * EPOCHS; at++) {
+		struct sl_checkpoint c = {.dir = "", .prefix = ""};
+		struct sl_training *run;
+		struct sl_fail fail;
+
+		configure("times", 1);
+		run = open_run(false);
+		go_on(run, at);
+		sl_training_save(run, &c);
+		sl_training_close(run);
+		run = open_run(true);
+		assert_int_equal(sl_training_restore(run, &c, &fail), SL_OK);
+		go_on(run, 1000);
+		sl_training_finish(run, &none, "finished", true);
+		sl_training_close(run);
+		assert_float_equal(figure("t_per_batch_s"), mean, 1e-9);
+		assert_float_equal(figure("t_compute_per_batch_s"), mean / 4 + mean / 2, 1e-9);
+		assert_float_equal(figure("avg_mb_s"), 100e-6 / (mean * 3 / 4), 1e-9);
+		see_events(true);
+		log_text();
+	}
+}
+
 /* Notes that a file may hold, whose hash is right. */
 static void places_that_are_none_are_refused(void **state)
 {
@@ -343,6 +409,7 @@ int main(void)
 		cmocka_unit_test(changed_settings_are_named),
 		cmocka_unit_test(a_note_that_is_cut_off_is_text),
 		cmocka_unit_test(a_run_goes_on_from_anywhere),
+		cmocka_unit_test(times_are_of_the_whole_run),
 		cmocka_unit_test(and_where_few_epochs_are_evaluated),
 		cmocka_unit_test(schedules_that_are_none_are_refused),
 	};
