@@ -66,9 +66,11 @@ static enum sl_err spawn(struct sl_child *c, int out_fd, const char *stderr_path
 		return sl_fail_set(fail, SL_ERR_OS, "another splitc cannot be started: %s", strerror(rc));
 	c->arg[c->n_arg] = NULL;
 	rc = posix_spawn_file_actions_adddup2(&actions, out_fd, STDOUT_FILENO);
+	if (stderr_path)
+		(void)!unlink(stderr_path); /* of an earlier sweep, or a link; what cannot be removed fails O_EXCL */
 	if (!rc && stderr_path)
 		rc = posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, stderr_path,
-						      O_WRONLY | O_CREAT | O_TRUNC, 0644);
+						      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (!rc)
 		rc = posix_spawn(pid, "/proc/self/exe", &actions, NULL, (char *const *)c->arg, environ);
 	posix_spawn_file_actions_destroy(&actions);

@@ -61,7 +61,7 @@ static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_sweep_
 	for (int i = 0; i < n && !err; i++) /* no row is found wrong after hours of others */
 		err = sl_sweep_begin(&result[i], o, &row[i], fail);
 	if (!err)
-		err = sl_folder_make(out_dir, 0777, fail);
+		err = sl_folder_make(out_dir, 0700, fail);
 	if (err)
 		return err;
 	catch_signals();

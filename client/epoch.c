@@ -31,7 +31,7 @@ static enum sl_err write_down(const char *path, uint64_t number, struct sl_fail 
 	char text[DIGITS + 2];
 	int n = snprintf(text, sizeof text, "%" PRIu64 "\n", number);
 	struct sl_newfile f;
-	enum sl_err err = sl_newfile_open(&f, path, 0666, SL_FP_NONE, fail);
+	enum sl_err err = sl_newfile_open(&f, path, 0600, SL_FP_NONE, fail);
 
 	if (!err)
 		err = sl_newfile_write(&f, text, (size_t)n, fail);

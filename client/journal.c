@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/guard.h"
 #include "common/base/log.h"
 #include "common/session/checkpoint.h"
 
@@ -49,6 +50,15 @@ enum sl_err sl_journal_unfinished(const struct sl_conf_client *conf, struct sl_f
 			   dir, step);
 }
 
+/* Checkpoints are believed; who lays log.dir into a folder of somebody else is to know whom that trusts. */
+static void warn_of_others(const char *dir)
+{
+	struct sl_fail why;
+
+	if (sl_guard_folder(dir, &why) != SL_OK)
+		sl_log(SL_LOG_WARN, "log-folder", "log.dir: %s", why.text);
+}
+
 enum sl_err sl_journal_open(struct sl_journal *j, const struct sl_conf_client *conf, bool resume, struct sl_fail *fail)
 {
 	const char *dir = conf->log.dir;
@@ -61,6 +71,8 @@ enum sl_err sl_journal_open(struct sl_journal *j, const struct sl_conf_client *c
 	err = path_of(path, conf, fail);
 	if (!err)
 		err = sl_jsonl_open(&j->log, path, fail);
+	if (!err)
+		warn_of_others(dir);
 	if (!err && !resume)
 		err = begin_anew(j, dir, fail);
 	if (!err && conf->log.tensorboard)

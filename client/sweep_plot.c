@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "client/sweep.h"
 #include "common/base/log.h"
@@ -160,7 +161,8 @@ static enum sl_err plot_one(const struct by_chunks *by, const struct sl_conf_swe
 	snprintf(script, sizeof script, "%s.gp", by ? by->file : "rate_accuracy");
 	if (snprintf(path, sizeof path, "%s/%s", out_dir, script) >= (int)sizeof path)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "the path of --out is too long");
-	file = fopen(path, "w");
+	(void)!unlink(path); /* of an earlier sweep, or a link */
+	file = fopen(path, "wx");
 	if (!file)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
 	any = by ? write_by_chunks(file, by, row, result, n) : write_rate_accuracy(file, row, result, n);

@@ -12,6 +12,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/folder.h"
+#include "common/base/guard.h"
 #include "common/base/log.h"
 #include "common/base/newfile.h"
 #include "common/nn/weights.h"
@@ -62,6 +63,8 @@ enum sl_err sl_store_open(const char *dir, int *lock, struct sl_fail *fail)
 	if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode) || access(dir, W_OK | X_OK) != 0)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "store '%s' must be a folder that this user can write to",
 				   dir);
+	if (sl_guard_folder(dir, &why) != SL_OK)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "store: %s", why.text);
 	*lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	/* where there are no locks, or the folder may not be read, it is used all the same */
 	if (*lock >= 0 && flock(*lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
@@ -115,7 +118,7 @@ bool sl_store_get(const char *dir, const struct sl_key *owner, const uint8_t has
 
 	if (!dir[0] || !path_of(dir, owner, hash, path))
 		return false;
-	fd = SL_FAILPOINT_CALL(SL_FP_STORE_READ, open(path, O_RDONLY | O_CLOEXEC));
+	fd = SL_FAILPOINT_CALL(SL_FP_STORE_READ, open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
 	if (fd < 0)
 		return false;
 	(void)!futimens(fd, NULL); /* in use: tidy.c goes by age */

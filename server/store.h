@@ -14,7 +14,8 @@
 /* A file of the store, by its name: weights by their hash, checkpoints of sessions, and what was left of either half
  * written. All else in the folder is somebody else's. */
 bool sl_store_owns(const char *name);
-/* `dir` "": nothing is kept. Creates the folder, CANTCREATE where that fails; BUSY where another server that runs has
+/* `dir` "": nothing is kept. Creates the folder, CANTCREATE where that fails; CONFIG where another user owns it or
+ * every user may write to it; BUSY where another server that runs has
  * it; removes its own .tmp files from it. It is this server's until `lock` (-1: there is none) is given back, or the
  * process ends. */
 enum sl_err sl_store_open(const char *dir, int *lock, struct sl_fail *fail) SL_MUST_CHECK;

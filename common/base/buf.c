@@ -54,7 +54,8 @@ static ssize_t read_up_to(int fd, uint8_t *data, size_t len)
 	return (ssize_t)got;
 }
 
-enum sl_err sl_file_read(const char *path, size_t max, uint8_t **data, size_t *len, struct sl_fail *fail)
+static enum sl_err read_file(const char *path, size_t max, bool guarded, uint8_t **data, size_t *len,
+			     struct sl_fail *fail)
 {
 	enum sl_err err;
 	struct stat st;
@@ -67,6 +68,14 @@ enum sl_err sl_file_read(const char *path, size_t max, uint8_t **data, size_t *l
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", path, strerror(errno));
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
 		err = sl_fail_set(fail, SL_ERR_NOINPUT, "%s: not a regular file", path);
+		goto fail;
+	}
+	if (guarded && (st.st_mode & S_IWOTH)) {
+		err = sl_fail_set(
+			fail, SL_ERR_CONFIG,
+			"%s: every user may write to this file (mode %04o): chmod o-w it, and look at what it "
+			"says",
+			path, (unsigned)st.st_mode & 07777);
 		goto fail;
 	}
 	if ((uint64_t)st.st_size > max) {
@@ -93,4 +102,14 @@ fail:
 	free(mem);
 	close(fd);
 	return err;
+}
+
+enum sl_err sl_file_read(const char *path, size_t max, uint8_t **data, size_t *len, struct sl_fail *fail)
+{
+	return read_file(path, max, false, data, len, fail);
+}
+
+enum sl_err sl_file_read_guarded(const char *path, size_t max, uint8_t **data, size_t *len, struct sl_fail *fail)
+{
+	return read_file(path, max, true, data, len, fail);
 }

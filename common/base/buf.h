@@ -31,5 +31,8 @@ const char *sl_hex16(const uint8_t id[16], char out[SL_HEX16_TEXT]);
 /* Reads a whole regular file of at most `max` bytes into malloc'ed memory that the caller frees (one NUL is added
  * behind the data and not counted). NOINPUT: cannot be opened; LIMIT: longer than max; IO: read failed. */
 enum sl_err sl_file_read(const char *path, size_t max, uint8_t **data, size_t *len, struct sl_fail *fail) SL_MUST_CHECK;
+/* The same; CONFIG where every user may write to the file. */
+enum sl_err sl_file_read_guarded(const char *path, size_t max, uint8_t **data, size_t *len,
+				 struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -25,6 +25,20 @@ static enum sl_err give_up(struct sl_newfile *f, enum sl_err code, const char *p
 	return err;
 }
 
+/* What lies at the temporary name may be what a killed process left, or a link that somebody else laid: it is removed,
+ * and never written to. */
+static int create(const char *path, mode_t mode)
+{
+	int fd = -1;
+
+	for (int i = 0; i < 2 && fd < 0; i++) {
+		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+		if (fd < 0 && (errno != EEXIST || unlink(path) != 0))
+			break;
+	}
+	return fd;
+}
+
 enum sl_err sl_newfile_open(struct sl_newfile *f, const char *path, mode_t mode, enum sl_failpoint points,
 			    struct sl_fail *fail)
 {
@@ -32,7 +46,7 @@ enum sl_err sl_newfile_open(struct sl_newfile *f, const char *path, mode_t mode,
 	if (snprintf(f->path, sizeof f->path, "%s", path) >= (int)sizeof f->path ||
 	    snprintf(f->tmp, sizeof f->tmp, "%s.tmp", path) >= (int)sizeof f->tmp)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%.96s…: too long a path", path);
-	f->fd = SL_FAILPOINT_CALL(POINT(f, OPEN), open(f->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
+	f->fd = SL_FAILPOINT_CALL(POINT(f, OPEN), create(f->tmp, mode));
 	return f->fd < 0 ? sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", f->tmp, strerror(errno)) : SL_OK;
 }
 

@@ -1,5 +1,6 @@
 /* A file that appears whole or not at all: written as `path`.tmp, synced, renamed, the folder synced. Whichever of
  * these calls fails: the file that was there before still is, .tmp is gone, and the caller only passes the error on.
+ * No symbolic link is followed, neither at `path` nor at the temporary name: both are replaced.
  * After a failed sync nothing is tried again: the kernel may have dropped what it could not write. Any thread. */
 #ifndef SL_BASE_NEWFILE_H
 #define SL_BASE_NEWFILE_H

@@ -107,7 +107,7 @@ enum sl_err sl_allow_load(struct sl_allow **out, const char *path, struct sl_fai
 {
 	uint8_t *text;
 	size_t len;
-	enum sl_err err = sl_file_read(path, LIST_BYTES, &text, &len, fail);
+	enum sl_err err = sl_file_read_guarded(path, LIST_BYTES, &text, &len, fail);
 
 	if (err)
 		return err;

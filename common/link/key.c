@@ -11,6 +11,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/folder.h"
+#include "common/base/guard.h"
 #include "common/base/sha256.h"
 
 enum { FILE_BYTES = 4096, Z85 = SL_KEY_TEXT - 1 };
@@ -212,6 +213,12 @@ static enum sl_err check_private(int fd, const char *path, struct sl_fail *fail)
 
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: not a regular file", path);
+	if (!is_credential(path) && sl_guard_is_foreign(&st))
+		return sl_fail_set(
+			fail, SL_ERR_CONFIG,
+			"%s: another user (uid %u) owns this secret key and may know it: make a key of your own with "
+			"keygen, or chown the file to uid %u if you trust them",
+			path, (unsigned)st.st_uid, (unsigned)geteuid());
 	if (st.st_mode & (is_credential(path) ? 037 : 077))
 		return sl_fail_set(
 			fail, SL_ERR_CONFIG,
@@ -332,7 +339,7 @@ enum sl_err sl_key_load_public(struct sl_key *out, const char *text, struct sl_f
 
 	if (access(text, F_OK) != 0 && sl_key_parse(out, text, strlen(text)))
 		return SL_OK;
-	err = sl_file_read(text, FILE_BYTES, &data, &len, fail);
+	err = sl_file_read_guarded(text, FILE_BYTES, &data, &len, fail);
 	if (err)
 		return err;
 	err = parse_public(out, text, (const char *)data, len, fail);

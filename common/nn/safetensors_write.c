@@ -104,7 +104,7 @@ enum sl_err sl_st_write(const char *path, const struct sl_st_item *items, int n_
 		err = sl_fail_set(fail, SL_ERR_BUG, "%s: a name that is not UTF-8, or one that comes twice", path);
 		goto fail;
 	}
-	err = sl_newfile_open(&file, path, 0644, points, fail);
+	err = sl_newfile_open(&file, path, 0600, points, fail);
 	if (!err)
 		err = write_file(&file, header, list, n_items, fail);
 fail:

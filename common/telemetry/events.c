@@ -222,7 +222,7 @@ static enum sl_err create(struct sl_events *e)
 		     (long)getpid()) >= (int)sizeof path)
 		return SL_ERR_CANTCREATE;
 	e->fd = SL_FAILPOINT_CALL(SL_FP_EVENTS_OPEN,
-				  open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_APPEND, 0666));
+				  open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_APPEND, 0600));
 	if (e->fd < 0)
 		return SL_ERR_CANTCREATE;
 	(void)!sl_folder_sync_of(path);

@@ -14,6 +14,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/folder.h"
+#include "common/base/guard.h"
 #include "common/telemetry/json.h"
 
 struct sl_jsonl {
@@ -41,17 +42,19 @@ static enum sl_err lock(int fd, const char *path, struct sl_fail *fail)
 
 enum sl_err sl_jsonl_check(const char *path, struct sl_fail *fail)
 {
-	int fd = open(path, O_WRONLY | O_CLOEXEC | O_APPEND | O_NONBLOCK);
+	int fd = open(path, O_WRONLY | O_CLOEXEC | O_APPEND | O_NONBLOCK | O_NOFOLLOW);
 	char dir[PATH_MAX];
 	enum sl_err err;
 
 	if (fd < 0 && errno != ENOENT && errno != ENXIO) /* a pipe that nobody reads yet */
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+		return sl_guard_open_failed(path, fail);
 	if (fd < 0) {
 		err = folder_of(dir, path, fail);
 		return err ? err : sl_folder_try(dir, fail);
 	}
-	err = lock(fd, path, fail);
+	err = sl_guard_written(fd, path, fail);
+	if (!err)
+		err = lock(fd, path, fail);
 	close(fd);
 	return err;
 }
@@ -63,16 +66,19 @@ enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fai
 	struct sl_jsonl *log;
 
 	if (!err)
-		err = sl_folder_make(dir, 0777, fail);
+		err = sl_folder_make(dir, 0700, fail);
 	if (err)
 		return err;
 	log = malloc(sizeof *log);
 	if (!log)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory", path);
-	log->fd = SL_FAILPOINT_CALL(SL_FP_LOG_OPEN, open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666));
+	log->fd = SL_FAILPOINT_CALL(SL_FP_LOG_OPEN,
+				    open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NOFOLLOW, 0600));
 	if (log->fd < 0)
-		err = sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+		err = sl_guard_open_failed(path, fail);
 	else
+		err = sl_guard_written(log->fd, path, fail);
+	if (!err)
 		err = lock(log->fd, path, fail);
 	if (err) {
 		if (log->fd >= 0)
