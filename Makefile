@@ -59,14 +59,19 @@ BINS := $(if $(wildcard client/main.c),$(B)/splitc) $(if $(wildcard server/main.
 TEST_SRC := $(wildcard tests/unit/test_*.c tests/suite/test_*.c)
 ANY_TEST := $(TEST_SRC:%.c=$(B)/%)
 TEST_SH := $(wildcard tests/e2e/*.sh)
+# `make test` leaves out what tests/tiers marks as slow; T names tests of either tier.
+SLOW := $(if $(QUICK),$(shell awk '$$2 ~ /slow/ {print $$1}' tests/tiers))
 ifneq ($(T),)
 TEST_SRC := $(filter $(addprefix %/,$(addsuffix .c,$(T))),$(TEST_SRC))
 TEST_SH := $(filter $(addprefix %/,$(addsuffix .sh,$(T))),$(TEST_SH))
+else
+TEST_SRC := $(filter-out $(addprefix %/,$(addsuffix .c,$(SLOW))),$(TEST_SRC))
+TEST_SH := $(filter-out $(addprefix %/,$(addsuffix .sh,$(SLOW))),$(TEST_SH))
 endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE cuda-resources help all fail deps test test-long check build-tests build-bench format format-check rooms man install uninstall clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: FORCE cuda-resources help all fail deps test test-all test-long test-tutorial prose check build-tests build-bench format format-check rooms man install uninstall clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
 
@@ -285,8 +290,18 @@ $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h &: %.proto
 deps: ## install the Debian packages that build and tests need (SPLIT_NO_DEPS=1: leave them)
 	@test -n "$(SPLIT_NO_DEPS)" || scripts/install-deps.sh
 
-test: deps ## all tests: unit, suite, end to end
-	@$(MAKE) --no-print-directory check
+PARALLEL := $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+test: deps ## the tests of every day, with the build in 5 minutes on two cores
+	@TEST_BEGAN=$$(date +%s) $(MAKE) --no-print-directory $(PARALLEL) QUICK=1 check
+
+test-all: deps ## all tests: also the simulated device and the long scripts
+	@TEST_BEGAN=$$(date +%s) $(MAKE) --no-print-directory $(PARALLEL) check
+
+test-tutorial: all ## every command of docs/tutorial.md, on two network namespaces (root, package iproute2)
+	@BUILD=$(CURDIR)/$(B) scripts/test-tutorial.sh
+
+prose: ## how long the sentences of pages and messages are; fails where a page's are too long
+	@scripts/prose.py
 
 test-long: deps ## everything at length: 1,000 kills, an hour of soak, fuzzing, sanitizers (STAGES="long fuzz asan tsan")
 	@scripts/test-long.sh $(STAGES)

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # usage: run-tests.sh PROGRAM|SCRIPT.sh …
-# Runs cmocka programs and end-to-end scripts one after another, each with a time limit and a temporary directory of its
-# own. Which one runs, of how many, is shown while it does, its output only where something failed. A script is one case:
-# exit 0 passed, 77 skipped, anything else failed.
-# With SPLIT_LONG=1 scripts run their long forms, within TEST_TIMEOUT (here 6 h), each is shown with the time it began and
-# the last line that it said, and the first line names the folder in which those that take an hour say how far they are.
+# Runs cmocka programs and end-to-end scripts, as many at a time as there are cores. Each has a time limit and a temporary
+# directory of its own. A line is printed as each ends; its output only where something failed. A script is one case:
+# exit 0 passed, 77 skipped, anything else failed. Tests that tests/tiers marks `alone` run last, one after another.
+# With SPLIT_LONG=1 scripts run their long forms, one at a time, within TEST_TIMEOUT (here 6 h). Each is shown with the time
+# it began and its last line. The first line names the folder in which those that take an hour say how far they are.
 # The last line is `N passed, N failed, N skipped`; exit status 1 where anything failed, or nothing ran at all.
-# Environment: BUILD (folder of the binaries), SAN, TEST_TIMEOUT (seconds; 300 a program, 900 a script, × 5 with SAN: a
-# machine may be busy, and a test that ends is not waited for).
+# Environment: BUILD (folder of the binaries), SAN, JOBS (tests at a time), TEST_BEGAN (when the build began, in seconds of
+# the epoch), TEST_TIMEOUT (seconds; 300 a program, 900 a script, × 5 with SAN: a machine may be busy, and a test that ends
+# is not waited for).
 set -u
 cd "$(dirname "$0")/.."
-export BUILD="${BUILD:-build/release}"
+export BUILD="${BUILD:-build/release}" SAN="${SAN:-}"
 export SPLITC="$PWD/$BUILD/splitc" SPLITS="$PWD/$BUILD/splits"
 export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_stack_use_after_return=1}"
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
@@ -19,60 +20,107 @@ export LC_ALL=C.UTF-8
 unset CMOCKA_MESSAGE_OUTPUT CMOCKA_XML_FILE CMOCKA_TEST_ABORT
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/split-test.XXXXXX")
+export scratch total=$#
+began=$SECONDS
 trap 'rm -rf "$scratch"' EXIT
-trap 'exit 130' INT TERM
-passed=0 failed=0 skipped=0 ran=0
-skips=()
 
 count() { grep -c -- "$1" "$2" || true; }
 
-run_one() {
-	local prog=$1 name limit start end rc ok=0 bad=0 skip=0 out
-	name=$(basename "$prog")
-	out="$scratch/$name.out"
-	case $prog in *.sh) limit=900 ;; *) limit=300 ;; esac
+# The first line of cases that cmocka marks with a word ($1), each once, in a program's output ($2).
+marked() { awk -v word="$1" '$0 ~ word && !/] ([0-9]+ test|---)/ {seen[$0] = 1} END {n = 0; for (k in seen) n++; print n}' "$2"; }
+
+# run PROGRAM: its output into $out, its exit status into $rc. Signals reach it.
+run() {
+	local child limit=300
+	case $1 in *.sh) limit=900 ;; esac
 	[ -z "${SPLIT_LONG:-}" ] || limit=21600
 	limit=${TEST_TIMEOUT:-$((limit * (${#SAN} > 0 ? 5 : 1)))}
 	mkdir -p "$scratch/$name"
-	printf '[%*d/%d] ' "${#total}" $((ran + 1)) "$total"
-	[ -z "${SPLIT_LONG:-}" ] || printf '%(%H:%M:%S)T ' -1
-	printf '%-26s ' "$name"
-	start=$(date +%s%N)
-	# the group: bash reports a crash on its own stderr, and the output below does it better
-	{ TMPDIR="$scratch/$name" timeout -k 5 "$limit" "$prog" >"$out" 2>&1 </dev/null; } 2>/dev/null
+	TMPDIR="$scratch/$name" timeout -k 5 "$limit" "$1" >"$out" 2>&1 </dev/null &
+	child=$!
+	trap 'kill -TERM $child; wait $child; exit 130' INT TERM
+	{ wait $child; } 2>/dev/null # bash reports a crash on its own stderr; the output says it better
 	rc=$?
-	end=$(date +%s%N)
-	case $prog in
-	*.sh)
-		case $rc in 0) ok=1 ;; 77) skip=1 ;; *) bad=1 ;; esac
-		[ $skip = 0 ] || skips+=("$name: $(tail -n 1 "$out")")
-		;;
-	*)
-		ok=$(count '^\[       OK \] ' "$out")
-		bad=$(awk '/^\[  (FAILED |ERROR  ?) ?\] / && !/] ([0-9]+ test|---)/ {seen[$0] = 1} END {n = 0; for (k in seen) n++; print n}' "$out")
-		skip=$(awk '/^\[  SKIPPED \] / && !/] ([0-9]+ test|---)/ {seen[$0] = 1} END {n = 0; for (k in seen) n++; print n}' "$out")
-		while read -r line; do skips+=("$name: $line"); done < <(sed -n 's/^\[  SKIPPED \] //p' "$out" | grep -v '^[0-9]* test' | sort -u)
-		# a crash, a leak report, a program without cases: a failure that no case of its own reports
-		if [ $rc -ne 0 ] && [ "$bad" = 0 ]; then bad=1; fi
-		if [ $rc -eq 0 ] && [ $((ok + bad + skip)) = 0 ]; then bad=1; echo 'no test case ran' >>"$out"; fi
-		;;
-	esac
-	printf '%4d passed %3d failed %3d skipped %7.1f s\n' "$ok" "$bad" "$skip" "$(((end - start) / 1000000))e-3"
-	case $prog in *.sh) [ -z "${SPLIT_LONG:-}" ] || [ $ok = 0 ] || tail -n 1 "$out" | sed 's/^/    /' ;; esac
-	if [ "$bad" != 0 ]; then
-		[ $rc = 124 ] || [ $rc = 137 ] && echo "timed out after $limit s" >>"$out"
-		echo "---- $name: exit status $rc"
-		tail -n 200 "$out" | sed 's/^/    /'
-		echo "----"
-	fi
-	passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip)) ran=$((ran + 1))
-	rm -rf "${scratch:?}/$name"
+	trap - INT TERM
+	[ $rc != 124 ] && [ $rc != 137 ] || echo "timed out after $limit s" >>"$out"
 }
 
-SAN=${SAN:-} total=$#
+# judge PROGRAM: cases passed, failed and skipped into $ok, $bad and $skip
+judge() {
+	ok=0 bad=0 skip=0
+	case $1 in
+	*.sh)
+		case $rc in 0) ok=1 ;; 77) skip=1 ;; *) bad=1 ;; esac
+		[ $skip = 0 ] || echo "SKIP $name: $(tail -n 1 "$out")" >>"$scratch/skips"
+		return
+		;;
+	esac
+	ok=$(count '^\[       OK \] ' "$out")
+	bad=$(marked '^\\[  (FAILED |ERROR  ?) ?\\] ' "$out")
+	skip=$(marked '^\\[  SKIPPED \\] ' "$out")
+	sed -n 's/^\[  SKIPPED \] //p' "$out" | grep -v '^[0-9]* test' | sort -u | sed "s/^/SKIP $name: /" >>"$scratch/skips"
+	# a crash, a leak report, a program without cases: a failure that no case of its own reports
+	if [ $rc -ne 0 ] && [ "$bad" = 0 ]; then bad=1; fi
+	if [ $rc -eq 0 ] && [ $((ok + bad + skip)) = 0 ]; then bad=1; echo 'no test case ran' >>"$out"; fi
+}
+
+report() {
+	local ran
+	echo "$ok $bad $skip" >>"$scratch/tally"
+	ran=$(wc -l <"$scratch/tally")
+	printf '[%*d/%d] ' "${#total}" "$ran" "$total"
+	printf '%-26s %4d passed %3d failed %3d skipped %7.1f s\n' "$name" "$ok" "$bad" "$skip" "$((took / 1000000))e-3"
+	case $1 in *.sh) [ -z "${SPLIT_LONG:-}" ] || [ $ok = 0 ] || tail -n 1 "$out" | sed 's/^/    /' ;; esac
+	[ "$bad" = 0 ] || { echo "---- $name: exit status $rc"; tail -n 200 "$out" | sed 's/^/    /'; echo "----"; }
+}
+
+run_one() {
+	local name out rc ok bad skip start took
+	name=$(basename "$1") out="$scratch/$(basename "$1").out"
+	[ -z "${SPLIT_LONG:-}" ] || printf '%(%H:%M:%S)T %s …\n' -1 "$name"
+	start=$(date +%s%N)
+	run "$1"
+	took=$(($(date +%s%N) - start))
+	exec 3>"$scratch/lock"
+	flock 3 # one report at a time
+	judge "$1"
+	report "$1"
+	exec 3>&-
+	rm -rf "${scratch:?}/$name"
+}
+export -f count marked run judge report run_one
+
+# some JOBS PROGRAM…
+some() {
+	local jobs=$1 workers
+	shift
+	[ $# -gt 0 ] || return 0
+	printf '%s\0' "$@" >"$scratch/list"
+	setsid xargs -0 -a "$scratch/list" -P "$jobs" -n 1 bash -c 'run_one "$1"' - & # a group of their own, to be ended by one kill
+	workers=$!
+	trap 'kill -TERM -- -$workers; wait $workers; exit 130' INT TERM
+	wait $workers
+	trap - INT TERM
+}
+
 [ -z "${SPLIT_LONG:-}" ] || echo "what they say as they run: $scratch/*.out"
-for prog in "$@"; do run_one "$prog"; done
-for s in ${skips[@]+"${skips[@]}"}; do echo "SKIP $s"; done
-[ $ran -gt 0 ] || { echo 'no test to run'; failed=1; }
+: >"$scratch/tally"
+: >"$scratch/skips"
+lonely=" $(awk '$2 ~ /alone/ {print $1}' tests/tiers 2>/dev/null | tr '\n' ' ') "
+together=() alone=()
+for prog in "$@"; do
+	name=$(basename "$prog" .sh)
+	case $lonely in *" $name "*) alone+=("$prog") ;; *) together+=("$prog") ;; esac
+done
+jobs=${JOBS:-$([ -n "${SPLIT_LONG:-}" ] && echo 1 || nproc)}
+some "$jobs" ${together[@]+"${together[@]}"}
+some 1 ${alone[@]+"${alone[@]}"}
+
+sort "$scratch/skips"
+read -r ran passed failed skipped < <(awk '{p += $1; f += $2; s += $3} END {print NR, p + 0, f + 0, s + 0}' "$scratch/tally")
+[ "$ran" -gt 0 ] || { echo 'no test to run'; failed=1; }
+[ "$ran" = "$total" ] || { echo "$((total - ran)) tests did not end"; failed=$((failed + total - ran)); }
+tests_s=$((SECONDS - began)) all_s=$(($(date +%s) - ${TEST_BEGAN:-$(date +%s)}))
+echo "$ran programs and scripts in $tests_s s, $jobs at a time${TEST_BEGAN:+; with the build $((all_s / 60)) min $((all_s % 60)) s}"
 echo "$passed passed, $failed failed, $skipped skipped"
-[ $failed = 0 ]
+[ "$failed" = 0 ]
