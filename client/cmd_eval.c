@@ -14,16 +14,6 @@ static const char *const usage[] = {
 	NULL,
 };
 
-static enum sl_err open_setup(struct sl_setup *setup, const struct sl_options *o, const struct sl_conf_client *conf,
-			      struct sl_fail *fail)
-{
-	enum sl_err err = sl_options_trained(o, conf, setup, false, fail);
-
-	if (!err)
-		err = sl_setup_data(setup, false, fail);
-	return err ? err : sl_setup_backend(setup, fail);
-}
-
 /* Loss and accuracy of an evaluation with these codecs (NULL: the config's); a loss of NaN or Inf is NaN. */
 static enum sl_err evaluate(const struct sl_options *o, const char *codec, double *acc, double *loss,
 			    struct sl_fail *fail)
@@ -116,7 +106,7 @@ int splitc_eval(int argc, char **argv)
 	if (o.parity)
 		return parity(&o, &conf);
 	drive.json = o.json;
-	err = open_setup(&setup, &o, &conf, &fail);
+	err = sl_options_evaluation(&o, &conf, &setup, &fail);
 	if (!err)
 		err = sl_drive(&setup, &drive, o.local, &fail);
 	sl_setup_close(&setup);

@@ -10,6 +10,7 @@
 
 int splitc_train(int argc, char **argv);
 int splitc_eval(int argc, char **argv);
+int splitc_predict(int argc, char **argv);
 int splitc_flops(int argc, char **argv);
 int splitc_codecs(int argc, char **argv);
 int splitc_sweep(int argc, char **argv);
@@ -35,6 +36,9 @@ int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_cl
  * and them. `check`: they are looked at, and not read. */
 enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 			       bool check, struct sl_fail *fail) SL_MUST_CHECK;
+/* All of *setup that an evaluation of these weights needs: they, the test set and a backend. */
+enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
+				  struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Prints `splitc: text` and returns the error's exit status. */
 int sl_command_failed(const struct sl_fail *fail);

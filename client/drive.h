@@ -3,12 +3,14 @@
 #ifndef SL_CLIENT_DRIVE_H
 #define SL_CLIENT_DRIVE_H
 
+#include "client/predict.h"
 #include "client/training.h"
 
 struct sl_drive_options {
 	bool eval_only;
-	bool resume; /* go on from the newest checkpoint of log.dir; over a link only */
-	bool json;   /* the summary goes to stdout as JSON */
+	bool resume;                /* go on from the newest checkpoint of log.dir; over a link only */
+	bool json;                  /* the summary goes to stdout as JSON */
+	struct sl_predict *predict; /* with eval_only: a line per sample, and no summary; NULL: none */
 };
 
 /* `setup` has its plan, weights, data and backend. Trained weights end up in setup->weights, and for a training run

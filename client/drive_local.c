@@ -31,7 +31,7 @@ enum sl_err sl_drive_save(const struct sl_setup *setup, uint64_t steps, struct s
 }
 
 static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, struct sl_loader *loader, bool training,
-			     struct sl_fail *fail)
+			     struct sl_predict *predict, struct sl_fail *fail)
 {
 	struct sl_step_result result;
 	const struct sl_batch *batch;
@@ -45,6 +45,8 @@ static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, st
 	else
 		err = sl_local_eval(local, batch->images, batch->labels, batch->rows, sl_training_number(run), &result,
 				    fail);
+	if (!err && predict)
+		sl_predict_batch(predict, batch->labels, batch->rows);
 	sl_loader_release(loader, batch);
 	if (err == SL_ERR_NONFINITE && training) {
 		const struct sl_fail why = *fail;
@@ -68,8 +70,8 @@ static struct sl_training_link payload_figures(const struct sl_local *local)
 	return link;
 }
 
-static enum sl_err run_all(struct sl_setup *setup, struct sl_local *local, struct sl_training *run,
-			   struct sl_loader *loader[SL_SPLIT_COUNT], struct sl_fail *fail)
+static enum sl_err run_all(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_local *local,
+			   struct sl_training *run, struct sl_loader *loader[SL_SPLIT_COUNT], struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
 
@@ -79,7 +81,7 @@ static enum sl_err run_all(struct sl_setup *setup, struct sl_local *local, struc
 		if (want == SL_WANT_FINISH)
 			break;
 		err = one_batch(local, run, loader[want == SL_WANT_STEP ? SL_SPLIT_TRAIN : SL_SPLIT_TEST],
-				want == SL_WANT_STEP, fail);
+				want == SL_WANT_STEP, options->predict, fail);
 	}
 	/* NaN or Inf ends a run in good order: its weights are those of the last step that was applied */
 	if ((!err || err == SL_ERR_NONFINITE) && sl_local_get_weights(local, &setup->weights))
@@ -101,7 +103,7 @@ static enum sl_err finish(struct sl_setup *setup, const struct sl_drive_options 
 
 	if (!options->eval_only)
 		err = sl_drive_save(setup, sl_training_state(run).step, fail);
-	if (!err)
+	if (!err && !options->predict)
 		sl_training_finish(run, &link, outcome(nonfinite), options->json);
 	return err;
 }
@@ -124,12 +126,16 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 		sl_setup_blame(setup, fail);
 	if (!err && sl_local_set_weights(local, &setup->weights))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
+	if (!err && options->predict) {
+		sl_training_hush(run);
+		sl_local_want_logits(local, options->predict->row);
+	}
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
 	if (signal(SIGHUP, on_signal) == SIG_IGN) /* nohup */
 		signal(SIGHUP, SIG_IGN);
 	if (!err)
-		err = run_all(setup, local, run, loader, fail);
+		err = run_all(setup, options, local, run, loader, fail);
 	if (!err || err == SL_ERR_NONFINITE) {
 		const struct sl_fail why = *fail;
 		enum sl_err end = finish(setup, options, local, run, err == SL_ERR_NONFINITE, fail);

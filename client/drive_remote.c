@@ -237,6 +237,8 @@ static void on_done(void *arg, const struct sl_step_result *result)
 	struct drive *d = arg;
 	bool step = d->from == d->loader[SL_SPLIT_TRAIN];
 
+	if (d->options->predict)
+		sl_predict_batch(d->options->predict, d->batch->labels, d->batch->rows);
 	release_batch(d);
 	SL_FAILPOINT(step ? SL_FP_CLIENT_DONE : SL_FP_NONE);
 	sl_training_done(d->run, result);
@@ -490,6 +492,7 @@ static enum sl_err open_link(struct drive *d)
 		.be = &d->setup->be,
 		.weights = &d->setup->weights,
 		.weights_from_seed = d->setup->weights_from_seed,
+		.logits = d->options->predict ? d->options->predict->row : NULL,
 		.chunk_loss_sum = c->train.chunk_loss == SL_CHUNK_LOSS_SUM,
 		.part_bytes = (size_t)c->link.part_bytes,
 		.window_bytes = (uint64_t)c->link.window_bytes,
@@ -562,6 +565,8 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	err = sl_client_auth_open(&d.auth, setup->conf, fail);
 	if (!err)
 		err = sl_training_open(&d.run, setup, "remote", options->eval_only, options->resume, fail);
+	if (!err && options->predict)
+		sl_training_hush(d.run);
 	if (!err)
 		err = open_all(&d);
 	if (!err) {
@@ -575,7 +580,7 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	}
 	if (d.at_once)
 		return err;
-	if (!d.concluded && (!err || (d.nonfinite && d.paused)))
+	if (!d.concluded && !options->predict && (!err || (d.nonfinite && d.paused)))
 		sl_training_finish(d.run, &d.link,
 				   d.nonfinite ? "nonfinite"
 				   : d.stop    ? "interrupted"

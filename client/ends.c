@@ -112,10 +112,12 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 {
 	struct sl_exec_call call = exec_call(ends, chunk);
 	struct sl_exec_loss *loss = &ends->loss[chunk];
+	int64_t first = chunk * ends->plan->rows;
 	enum sl_err err;
 
 	*loss = (struct sl_exec_loss){
-		.labels = ends->labels + chunk * ends->plan->rows,
+		.labels = ends->labels + first,
+		.logits = ends->logits ? ends->logits + first * ends->plan->model->classes : NULL,
 		.scale = 1.0f / (float)(ends->chunk_loss_sum ? call.rows : ends->batch_rows),
 	};
 	err = sl_exec_forward(ends->tail, &call, loss);

@@ -128,6 +128,11 @@ enum sl_err sl_local_set_weights(struct sl_local *l, const struct sl_weights *we
 	return err ? err : sl_exec_put(l->middle, weights);
 }
 
+void sl_local_want_logits(struct sl_local *l, float *logits)
+{
+	l->ends.logits = logits;
+}
+
 enum sl_err sl_local_get_weights(struct sl_local *l, struct sl_weights *weights)
 {
 	enum sl_err err = sl_ends_get_weights(&l->ends, weights);

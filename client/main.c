@@ -4,6 +4,7 @@
 static const struct sl_command commands[] = {
 	{"train", splitc_train, "train a network with a server, or with --local in this process"},
 	{"eval", splitc_eval, "accuracy of trained weights on the test set"},
+	{"predict", splitc_predict, "what a trained model says of each image of the test set"},
 	{"flops", splitc_flops, "multiply-accumulates and parameters of head, middle and tail"},
 	{"codecs", splitc_codecs, "list the codecs, or measure them"},
 	{"sweep", splitc_sweep, "train the same run with every codec of a list, to a CSV and pictures"},

@@ -50,6 +50,16 @@ enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_
 	return err;
 }
 
+enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
+				  struct sl_fail *fail)
+{
+	enum sl_err err = sl_options_trained(o, conf, setup, false, fail);
+
+	if (!err)
+		err = sl_setup_data(setup, false, fail);
+	return err ? err : sl_setup_backend(setup, fail);
+}
+
 static enum sl_err check_auth(const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	struct sl_client_auth auth;

@@ -19,6 +19,7 @@ struct sl_remote_conf {
 	const struct sl_weights *weights; /* the whole model's; copied */
 	bool weights_from_seed;           /* the server can make the middle's itself */
 	bool chunk_loss_sum;
+	float *logits; /* as in struct sl_ends; whole at `done` */
 	size_t part_bytes;
 	uint64_t window_bytes;
 	int heartbeat_ms, timeout_ms, connect_timeout_ms;

@@ -175,6 +175,12 @@ void sl_training_close(struct sl_training *r)
 	free(r);
 }
 
+void sl_training_hush(struct sl_training *r)
+{
+	sl_progress_close(r->progress);
+	r->progress = NULL;
+}
+
 static bool epoch_over(const struct sl_training *r)
 {
 	return r->in_epoch == r->steps_per_epoch || r->step == r->total_steps;
@@ -311,7 +317,8 @@ static void show(struct sl_training *r)
 		.acc = r->acc,
 	};
 
-	sl_progress_update(r->progress, &state, sl_now_ms());
+	if (r->progress)
+		sl_progress_update(r->progress, &state, sl_now_ms());
 }
 
 static void eval_over(struct sl_training *r)
@@ -403,8 +410,7 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 {
 	struct sl_jsonl_summary line;
 
-	sl_progress_close(r->progress);
-	r->progress = NULL;
+	sl_training_hush(r);
 	r->totals.steps = r->step;
 	r->totals.linked_train_images = r->linked_train_images;
 	r->totals.linked_eval_images = r->linked_eval_images;

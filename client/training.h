@@ -44,6 +44,8 @@ struct sl_training_link {
 enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *setup, const char *mode, bool eval_only,
 			     bool resume, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_training_close(struct sl_training *run); /* NULL is fine */
+/* Without a progress bar from here on: stdout is lines that somebody may read on the same terminal. */
+void sl_training_hush(struct sl_training *run);
 
 /* How many steps a run on so many training images has. CONFIG where there is none, or the schedule does not fit it. */
 enum sl_err sl_training_steps(const struct sl_conf_client *conf, int64_t images, uint64_t *steps,

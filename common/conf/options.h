@@ -17,7 +17,7 @@ struct sl_options {
 	const char *operand;      /* positional 2; NULL: not given */
 	const char *set[SL_MAX_SETS];
 	int n_set;
-	bool json, local, resume, fresh, check_config, print_config, parity, prometheus, measure;
+	bool json, local, resume, fresh, check_config, print_config, parity, prometheus, measure, csv, logits;
 	const char *weights, *control, *codecs, *out, *shape, *threads; /* NULL: not given */
 };
 
@@ -29,9 +29,10 @@ enum {
 	SL_OPT_CONTROL = 16, /* --control, --prometheus */
 	SL_OPT_SWEEP = 32,   /* --codecs, --out DIR */
 	SL_OPT_PARITY = 64,
-	SL_OPT_OUT = 128,     /* --out FILE */
-	SL_OPT_RESUME = 256,  /* --resume, --fresh */
-	SL_OPT_MEASURE = 512, /* --measure, --shape, --threads */
+	SL_OPT_OUT = 128,      /* --out FILE */
+	SL_OPT_RESUME = 256,   /* --resume, --fresh */
+	SL_OPT_MEASURE = 512,  /* --measure, --shape, --threads */
+	SL_OPT_PREDICT = 1024, /* --logits, --csv, and --json of lines */
 };
 
 /* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments. Returns -1 to go on, or the exit status

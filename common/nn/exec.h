@@ -78,6 +78,7 @@ struct sl_exec_call {
 struct sl_exec_loss {
 	const int32_t *labels; /* [rows], 0 ≤ label < classes: checked, DATA otherwise */
 	float scale;           /* of the gradient: 1 / rows that the loss averages over */
+	float *logits;         /* out, [rows, classes], host memory; NULL: not wanted */
 	double sum;            /* out */
 	int64_t correct;       /* out */
 };

@@ -144,6 +144,7 @@ static enum sl_err forward_op(struct sl_exec *e, int i, const struct sl_exec_cal
 	const struct sl_op *op = e->op[i];
 	struct sl_tensor in[SL_OP_MAX_IN], out;
 	struct fused_call f;
+	enum sl_err err;
 
 	open_fused(&f, e, i, call);
 	f.call.reduced = e->fusion[i].producer >= 0;
@@ -157,7 +158,11 @@ static enum sl_err forward_op(struct sl_exec *e, int i, const struct sl_exec_cal
 		f.call.loss_sum = &loss->sum;
 		f.call.correct = &loss->correct;
 	}
-	return sl_exec_kernel(e, i)->forward(e->be, op, e->state[i], &f.call, in, &out);
+	err = sl_exec_kernel(e, i)->forward(e->be, op, e->state[i], &f.call, in, &out);
+	if (!err && op->kind == SL_OP_XENT && loss->logits)
+		err = e->be->ops->download(e->be, loss->logits, in[0].data,
+					   (size_t)sl_shape_count(&in[0].shape) * sizeof *loss->logits);
+	return err;
 }
 
 static enum sl_err forward_ops(struct sl_exec *e, const struct sl_exec_call *call, struct sl_exec_loss *loss)

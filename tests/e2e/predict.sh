@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# splitc predict: a line for each image of the test set, from a model file alone and with the server, in text, CSV and JSON; its
+# accuracy is the one that eval says, to the last digit.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 96 70 # batches of 16: the last is a short one, of chunks that are not equal
+start_server host
+write_config "$tmp/client.yaml"
+client run "$tmp/client.yaml" || fail "no model to predict with"
+
+# predict NAME [argument]…: $tmp/NAME.out
+predict() {
+	local rc=0
+	timeout -k 5 $patience "$SPLITC" predict "$tmp/client.yaml" --set log.dir="$tmp/run" --set control="$tmp/c.sock" "${@:2}" \
+		>"$tmp/$1.out" 2>"$tmp/$1.log" || rc=$?
+	[ $rc = "${status:-0}" ] || fail "predict ${*:2}: exit status $rc, not ${status:-0}"
+}
+
+"$SPLITC" eval "$tmp/client.yaml" --set log.dir="$tmp/run" --set control="$tmp/c.sock" --json >"$tmp/eval.json" 2>"$tmp/eval.log" || fail 'eval'
+predict split --json
+predict local --json --local
+cmp "$tmp/split.out" "$tmp/local.out" || fail 'the server makes a difference'
+[ "$(wc -l <"$tmp/split.out")" = 70 ] || fail "$(wc -l <"$tmp/split.out") lines for 70 images"
+jq -se 'to_entries | all(.value.sample == .key and (.value.probabilities | length == 10 and (add - 1 | . < 1e-6 and . > -1e-6)) and
+	.value.probabilities[.value.class] == (.value.probabilities | max))' "$tmp/split.out" >/dev/null || fail "$(head -n 2 "$tmp/split.out")"
+jq -s 'map(select(.class == .label)) | length / 70' "$tmp/split.out" >"$tmp/accuracy"
+jq -e --argjson acc "$(cat "$tmp/accuracy")" '.test_acc == $acc' "$tmp/eval.json" >/dev/null ||
+	fail "predict's accuracy is $(cat "$tmp/accuracy"), eval's $(jq .test_acc "$tmp/eval.json")"
+grep -q "predicted: 70 images, accuracy $(jq -r '.test_acc * 10000 | round / 100' "$tmp/eval.json")" "$tmp/split.log" || fail "$(cat "$tmp/split.log")"
+
+# the loss, too, is that of these logits
+predict logits --json --logits --local
+jq -s --slurpfile eval "$tmp/eval.json" 'map(.logits[.label] as $x | (.logits | max) as $top | ([.logits[] | . - $top | exp] | add | log) - ($x - $top)) |
+	add / 70 - $eval[0].test_loss | . < 1e-6 and . > -1e-6' "$tmp/logits.out" | grep -q true || fail 'the logits have another loss'
+
+# the same in the other forms
+predict csv --csv
+[ "$(head -n 1 "$tmp/csv.out")" = "sample,label,class,$(seq -s , -f 'probability_%g' 0 9)" ] || fail "$(head -n 1 "$tmp/csv.out")"
+jq -r '[.sample, .label, .class] + .probabilities | map(tostring) | .[0:3] | join(",")' "$tmp/split.out" | diff - <(tail -n +2 "$tmp/csv.out" | cut -d , -f 1-3) ||
+	fail 'CSV and JSON differ'
+predict text
+fits "$tmp/text.out"
+tail -n +2 "$tmp/text.out" | awk '{print $1 "," $2 "," $3}' | diff - <(tail -n +2 "$tmp/csv.out" | cut -d , -f 1-3) || fail 'text and CSV differ'
+# an exported model alone
+"$SPLITC" export "$tmp/client.yaml" "$tmp/model.safetensors" --set log.dir="$tmp/run" >"$tmp/export.log" 2>&1 || fail 'export'
+predict exported --csv --local --weights "$tmp/model.safetensors" --set log.dir=
+cmp "$tmp/csv.out" "$tmp/exported.out" || fail 'an exported model says something else'
+# a codec that is lossy makes a difference, so the values are those that crossed
+predict coarse --csv --set codec=quant:2
+! cmp -s "$tmp/csv.out" "$tmp/coarse.out" || fail 'two bits made no difference'
+
+# ---- what is wrong is said
+status=64 predict both --csv --json
+grep -q 'predict: --csv or --json, not both' "$tmp/both.log" || fail "$(cat "$tmp/both.log")"
+status=66 predict none --local --set log.dir="$tmp/nowhere"
+grep -q 'model.safetensors cannot be read: `splitc train` writes it, --weights names another file' "$tmp/none.log" || fail "$(cat "$tmp/none.log")"
+predict checked --check-config
+grep -q ': ok, 70 images to test with' "$tmp/checked.out" || fail "$(cat "$tmp/checked.out")"
+kill "$server_pid"
+ends_with "$server_pid" 0 60 splits
+status=69 predict alone --json --set link.connect_timeout_ms=1000
+[ ! -s "$tmp/alone.out" ] || fail 'predictions without a server'
+# lines of some images are no success
+SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=server.eval=delay:300@3+ start_server slow
+"$SPLITC" predict "$tmp/client.yaml" --csv --set server="$endpoint" --set log.dir="$tmp/run" --set control="$tmp/c.sock" >"$tmp/cut.out" 2>"$tmp/cut.log" &
+started+=($!)
+at_point slow server.eval
+kill -INT $!
+ends_with $! 69 60 'predict that is interrupted'
+grep -qE 'interrupted: [0-9]+ of 70 images were predicted' "$tmp/cut.log" || fail "$(cat "$tmp/cut.log")"
+echo "70 images, by the server and alone, in four forms; accuracy $(cat "$tmp/accuracy")"

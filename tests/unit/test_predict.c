@@ -1,0 +1,88 @@
+/* Lines of `splitc predict`. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "client/predict.h"
+
+enum { CLASSES = 3, BATCH = 2 };
+
+/* Two batches: a row that is right, one that is a tie, and one that holds a NaN. */
+static char *write_three(enum sl_predict_format format, bool logits)
+{
+	static const float row[3][CLASSES] = {{0, 0, 0.6931472f}, {1, -1, 1}, {NAN, 2, 0}};
+	static const int32_t label[3] = {2, 2, 1};
+	struct sl_predict p;
+	struct sl_fail fail;
+	char *text = NULL;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	assert_non_null(out);
+	assert_int_equal(sl_predict_open(&p, format, logits, out, BATCH, CLASSES, &fail), SL_OK);
+	memcpy(p.row, row, 2 * sizeof row[0]);
+	sl_predict_batch(&p, label, 2);
+	memcpy(p.row, row[2], sizeof row[2]);
+	sl_predict_batch(&p, label + 2, 1);
+	fclose(out);
+	assert_int_equal(p.rows, 3);
+	assert_int_equal(p.correct, 1);
+	sl_predict_close(&p);
+	sl_predict_close(&p);
+	return text;
+}
+
+static void check(enum sl_predict_format format, bool logits, const char *want)
+{
+	char *text = write_three(format, logits);
+
+	assert_string_equal(text, want);
+	free(text);
+}
+
+static void text_has_the_class_and_its_probability(void **state)
+{
+	(void)state;
+	check(SL_PREDICT_TEXT, false,
+	      "  sample  label  class  probability\n"
+	      "       0      2      2  0.5000\n"
+	      "       1      2      0  0.4683\n"
+	      "       2      1      0  -\n");
+}
+
+static void csv_has_all_classes(void **state)
+{
+	(void)state;
+	check(SL_PREDICT_CSV, true,
+	      "sample,label,class,logit_0,logit_1,logit_2\n"
+	      "0,2,2,0,0,0.693147182\n"
+	      "1,2,0,1,-1,1\n"
+	      "2,1,0,,2,0\n");
+}
+
+static void json_is_an_object_a_line(void **state)
+{
+	(void)state;
+	check(SL_PREDICT_JSON, true,
+	      "{\"sample\":0,\"label\":2,\"class\":2,\"logits\":[0,0,0.693147182]}\n"
+	      "{\"sample\":1,\"label\":2,\"class\":0,\"logits\":[1,-1,1]}\n"
+	      "{\"sample\":2,\"label\":1,\"class\":0,\"logits\":[null,2,0]}\n");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(text_has_the_class_and_its_probability),
+		cmocka_unit_test(csv_has_all_classes),
+		cmocka_unit_test(json_is_an_object_a_line),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
