@@ -127,8 +127,8 @@ static enum sl_err check_owner(const struct sl_host *h, int i, const struct sl_k
 	if (!h->auth || sl_key_equal(&h->key[i], key))
 		return SL_OK;
 	sl_key_fingerprint(key, print);
-	sl_log(SL_LOG_WARN, "session-theft", "key %s (%s) asked for a session that is another key's", print,
-	       sl_allow_name(sl_gate_list(h->auth->gate), key));
+	sl_log_limited(SL_LOG_WARN, "session-theft", "key %s (%s) asked for a session that is another key's", print,
+		       sl_allow_name(sl_gate_list(h->auth->gate), key));
 	return sl_fail_set(fail, SL_ERR_AUTH, "this session is not that of the key %s", print);
 }
 
@@ -210,8 +210,8 @@ static void own(struct sl_host *h, int slot, const struct sl_key *key)
 
 	h->key[slot] = *key;
 	sl_key_fingerprint(key, print);
-	sl_log(SL_LOG_INFO, "session-key", "peer %" PRIu64 " is %s, key %s", sl_middle_peer(h->session[slot]),
-	       sl_allow_name(sl_gate_list(h->auth->gate), key), print);
+	sl_log_limited(SL_LOG_INFO, "session-key", "peer %" PRIu64 " is %s, key %s", sl_middle_peer(h->session[slot]),
+		       sl_allow_name(sl_gate_list(h->auth->gate), key), print);
 }
 
 static void welcome(struct sl_host *h, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
@@ -277,7 +277,7 @@ static void on_malformed(void *arg, sl_peer peer, const char *why)
 	int i = find(h, peer);
 
 	h->malformed++;
-	sl_log(SL_LOG_WARN, "malformed", "peer %" PRIu64 ": %s", peer, why);
+	sl_log_limited(SL_LOG_WARN, "malformed", "peer %" PRIu64 ": %s", peer, why);
 	if (i >= 0)
 		sl_middle_malformed(h->session[i], why);
 	else
@@ -312,6 +312,7 @@ static void finish_close(struct sl_host *h)
 	void (*closed)(void *) = h->closed;
 	void *closed_arg = h->closed_arg;
 
+	sl_log_tell_left_out(true);
 	sl_timer_close(h->ticker);
 	sl_worker_close(h->worker);
 	h->worker = NULL;
@@ -391,6 +392,7 @@ static void on_tick(void *arg)
 	int open = 0;
 
 	tell_refusals(h);
+	sl_log_tell_left_out(false);
 	watch_worker(h);
 	tidy_if_due(h);
 	for (int i = 0; i < h->conf->limits.sessions; i++) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/telemetry/status.h"
 #include "server/host.h"
@@ -102,6 +103,7 @@ char *sl_host_status(const struct sl_host *host)
 				   .uptime_s = v.uptime_s,
 				   .malformed = (int64_t)v.malformed,
 				   .turned_away = (int64_t)v.turned_away,
+				   .log_left_out = (int64_t)sl_log_left_out(),
 				   .task_s = v.task_s,
 				   .heap_bytes = (int64_t)mallinfo2().uordblks,
 				   .memory_bytes = (int64_t)v.memory_bytes,

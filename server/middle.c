@@ -135,7 +135,7 @@ static enum sl_err choose_step(struct sl_middle *m, struct sl_fail *fail)
 		if (err != SL_ERR_NOINPUT && err != SL_ERR_DATA && err != SL_ERR_MISMATCH && err != SL_ERR_IO)
 			return err;
 		if (err != SL_ERR_NOINPUT)
-			sl_log(SL_LOG_WARN, "checkpoint-refused", "%s", fail->text);
+			sl_log_limited(SL_LOG_WARN, "checkpoint-refused", "%s", fail->text);
 		snprintf(held + strlen(held), sizeof held - strlen(held), " %" PRIu64, h->held[i]);
 	}
 	return sl_fail_set(fail, SL_ERR_MISMATCH, "no step to go on from: the client holds%s, this server none of them",
@@ -249,8 +249,8 @@ static bool keep_state(struct sl_middle *m)
 	if (!m->env.store[0]) {
 		sl_fail_set(&fail, SL_ERR_CANTCREATE, "the server has no store");
 		if (!m->said_storeless)
-			sl_log(SL_LOG_WARN, "checkpoint-write",
-			       "%s, so this session cannot be resumed: name a folder in `store`", fail.text);
+			sl_log_limited(SL_LOG_WARN, "checkpoint-write",
+				       "%s, so this session cannot be resumed: name a folder in `store`", fail.text);
 		m->said_storeless = true;
 		sl_checkpoint_missed(&m->kept, m->applied, &fail);
 		return false;
@@ -259,8 +259,8 @@ static bool keep_state(struct sl_middle *m)
 	err = sl_keep_write(&m->keep, m->applied, m->exec, m->port, &fail);
 	SL_FAILPOINT(SL_FP_SERVER_KEPT);
 	if (err) {
-		sl_log(SL_LOG_WARN, "checkpoint-write", "step %" PRIu64 ": %s; the one before it is kept", m->applied,
-		       fail.text);
+		sl_log_limited(SL_LOG_WARN, "checkpoint-write", "step %" PRIu64 ": %s; the one before it is kept",
+			       m->applied, fail.text);
 		sl_checkpoint_missed(&m->kept, m->applied, &fail);
 		return false;
 	}
@@ -460,10 +460,10 @@ static void log_open(const struct sl_middle *m, const struct sl_hello *h)
 		same = same && strcmp(h->codec[0], h->codec[dir]) == 0;
 	if (!same)
 		snprintf(others, sizeof others, " %s %s %s", h->codec[1], h->codec[2], h->codec[3]);
-	sl_log(SL_LOG_INFO, "session-open",
-	       "peer %" PRIu64 ", %s, session %.8s: %s, %s, batch %u in %u chunks, %s, codec %s%s", m->peer,
-	       h->software, sl_hex16(h->session, id), h->model, h->cut, h->batch, h->chunks,
-	       sl_precision_name((enum sl_precision)h->precision), h->codec[0], others);
+	sl_log_limited(SL_LOG_INFO, "session-open",
+		       "peer %" PRIu64 ", %s, session %.8s: %s, %s, batch %u in %u chunks, %s, codec %s%s", m->peer,
+		       h->software, sl_hex16(h->session, id), h->model, h->cut, h->batch, h->chunks,
+		       sl_precision_name((enum sl_precision)h->precision), h->codec[0], others);
 }
 
 static void session_action(void *arg, const struct sl_action *action, const struct sl_fail *fail)
@@ -481,15 +481,16 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 		break;
 	case SL_ACTION_FAIL:
 		if (fail->code == SL_ERR_BUSY && m->welcomed) /* as a client says that means to come back */
-			sl_log(SL_LOG_INFO, "session-paused", "peer %" PRIu64 " after %" PRIu64 " steps", m->peer,
-			       m->steps);
+			sl_log_limited(SL_LOG_INFO, "session-paused", "peer %" PRIu64 " after %" PRIu64 " steps",
+				       m->peer, m->steps);
 		else
-			sl_log(SL_LOG_WARN, "session-failed", "peer %" PRIu64 ": %s: %s", m->peer,
-			       sl_err_name(fail->code), fail->text);
+			sl_log_limited(SL_LOG_WARN, "session-failed", "peer %" PRIu64 ": %s: %s", m->peer,
+				       sl_err_name(fail->code), fail->text);
 		session_over(m);
 		break;
 	case SL_ACTION_LEFT:
-		sl_log(SL_LOG_INFO, "session-left", "peer %" PRIu64 " after %" PRIu64 " steps", m->peer, m->steps);
+		sl_log_limited(SL_LOG_INFO, "session-left", "peer %" PRIu64 " after %" PRIu64 " steps", m->peer,
+			       m->steps);
 		m->left = true;
 		session_over(m);
 		break;

@@ -128,7 +128,8 @@ bool sl_store_get(const char *dir, const struct sl_key *owner, const uint8_t has
 		sl_weights_hash(range, count, found);
 	if (whole && memcmp(found, hash, sizeof found) == 0)
 		return true;
-	sl_log(SL_LOG_WARN, "store-damaged", "%s is not the weights it is named after; it will be replaced", path);
+	sl_log_limited(SL_LOG_WARN, "store-damaged", "%s is not the weights it is named after; it will be replaced",
+		       path);
 	return false;
 }
 
@@ -148,5 +149,5 @@ void sl_store_put(const char *dir, const struct sl_key *owner, const uint8_t has
 	if (!err)
 		err = sl_newfile_finish(&file, &fail);
 	if (err)
-		sl_log(SL_LOG_WARN, "store-write", "%s: the weights are not kept", fail.text);
+		sl_log_limited(SL_LOG_WARN, "store-write", "%s: the weights are not kept", fail.text);
 }

@@ -80,7 +80,7 @@ static void read_folder(struct list *l, const struct sl_tidy *w)
 	if (dir)
 		closedir(dir);
 	else
-		sl_log(SL_LOG_WARN, "store-tidy", "%s: %s", w->dir, strerror(errno));
+		sl_log_limited(SL_LOG_WARN, "store-tidy", "%s: %s", w->dir, strerror(errno));
 }
 
 static int by_use(const void *a, const void *b)
@@ -99,11 +99,11 @@ static bool removed(const struct sl_tidy *w, const struct entry *e, int64_t age_
 	if (snprintf(path, sizeof path, "%s/%s", w->dir, e->name) >= PATH_MAX)
 		return false;
 	if (unlink(path) != 0 && errno != ENOENT) {
-		sl_log(SL_LOG_WARN, "store-tidy", "%s: %s", path, strerror(errno));
+		sl_log_limited(SL_LOG_WARN, "store-tidy", "%s: %s", path, strerror(errno));
 		return false;
 	}
-	sl_log(SL_LOG_INFO, "store-tidy", "%s, %lld bytes, unused for %lld s, is removed", e->name, (long long)e->bytes,
-	       (long long)age_s);
+	sl_log_limited(SL_LOG_INFO, "store-tidy", "%s, %lld bytes, unused for %lld s, is removed", e->name,
+		       (long long)e->bytes, (long long)age_s);
 	return true;
 }
 

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
+
 enum { LINE_BYTES = 2048 };
 
 static const struct {
@@ -111,4 +113,79 @@ void sl_log_write(enum sl_log_level level, const char *id, const char *fmt, ...)
 	write_whole(line, (size_t)(n + m) + 1);
 	pthread_mutex_unlock(&lock);
 	errno = saved_errno;
+}
+
+/* ---- lines that a peer can cause */
+
+enum { BURST = 64, REFILL_MS = 1000, TELL_MS = 10000 };
+
+static pthread_mutex_t limits_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct limit {
+	const char *id;
+	int spent;            /* lines written, less one for each second since */
+	uint64_t refilled_ms; /* up to when that was reckoned */
+	uint64_t left_out;    /* since the last line that said so */
+	uint64_t told_ms;
+} limits[SL_LOG_LIMITED];
+static uint64_t left_out;
+
+static struct limit *limit_of(const char *id, uint64_t now_ms)
+{
+	int i = 0;
+
+	while (i < SL_LOG_LIMITED - 1 && limits[i].id && strcmp(limits[i].id, id) != 0)
+		i++;
+	if (!limits[i].id)
+		limits[i] = (struct limit){.id = id, .refilled_ms = now_ms, .told_ms = now_ms};
+	return &limits[i];
+}
+
+bool sl_log_admits(const char *id)
+{
+	uint64_t now_ms = sl_now_ms(), seconds;
+	struct limit *l;
+	bool admitted;
+
+	pthread_mutex_lock(&limits_lock);
+	l = limit_of(id, now_ms);
+	seconds = (now_ms - l->refilled_ms) / REFILL_MS;
+	l->refilled_ms += seconds * REFILL_MS;
+	l->spent = seconds < (uint64_t)l->spent ? l->spent - (int)seconds : 0;
+	admitted = l->spent < BURST;
+	l->spent += admitted;
+	l->left_out += !admitted;
+	left_out += !admitted;
+	pthread_mutex_unlock(&limits_lock);
+	return admitted;
+}
+
+void sl_log_tell_left_out(bool now)
+{
+	uint64_t now_ms = sl_now_ms();
+
+	for (int i = 0; i < SL_LOG_LIMITED; i++) {
+		struct limit told = {0};
+
+		pthread_mutex_lock(&limits_lock);
+		if (limits[i].left_out && (now || now_ms - limits[i].told_ms >= TELL_MS)) {
+			told = limits[i];
+			limits[i].left_out = 0;
+			limits[i].told_ms = now_ms;
+		}
+		pthread_mutex_unlock(&limits_lock);
+		if (told.left_out)
+			sl_log(SL_LOG_WARN, "log-limit", "%llu more lines of \"%s\" were left out in the last %llu s",
+			       (unsigned long long)told.left_out, told.id,
+			       (unsigned long long)(now_ms - told.told_ms + 999) / 1000);
+	}
+}
+
+uint64_t sl_log_left_out(void)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&limits_lock);
+	n = left_out;
+	pthread_mutex_unlock(&limits_lock);
+	return n;
 }

@@ -4,6 +4,9 @@
 #ifndef SL_BASE_LOG_H
 #define SL_BASE_LOG_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "common/base/err.h"
 
 enum sl_log_level { SL_LOG_ERROR, SL_LOG_WARN, SL_LOG_INFO, SL_LOG_DEBUG, SL_LOG_COUNT };
@@ -19,6 +22,19 @@ void sl_log_set_hook(void (*before_line)(void *arg), void *arg);
 /* Runs fn under the log's lock: while it draws, no line can come in between. fn must not log. */
 void sl_log_exclusive(void (*fn)(void *arg), void *arg);
 void sl_log_write(enum sl_log_level level, const char *id, const char *fmt, ...) SL_PRINTF(3, 4);
+/* For lines that a peer can cause as often as it likes: of each id 64 at once and one a second after that are written,
+ * the others counted. At most SL_LOG_LIMITED ids. */
+enum { SL_LOG_LIMITED = 32 };
+bool sl_log_admits(const char *id);
+/* Now and then: for each id of which lines were left out, one line that says how many; every 10 s at most, or `now`. */
+void sl_log_tell_left_out(bool now);
+uint64_t sl_log_left_out(void); /* lines, of all ids, since the start */
+
+#define sl_log_limited(level, id, ...)                              \
+	do {                                                        \
+		if ((level) <= sl_log_level() && sl_log_admits(id)) \
+			sl_log_write((level), (id), __VA_ARGS__);   \
+	} while (0)
 
 #define sl_log(level, id, ...)                                    \
 	do {                                                      \

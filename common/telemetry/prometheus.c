@@ -34,6 +34,7 @@ static const struct metric daemon_metrics[] = {
 	WHOLE(sl_status, stale, "frames_stale_total", "counter", "Frames of older links, dropped."),
 	WHOLE(sl_status, malformed, "messages_malformed_total", "counter", "Messages that are no frame."),
 	WHOLE(sl_status, turned_away, "peers_turned_away_total", "counter", "Peers that got no session."),
+	WHOLE(sl_status, log_left_out, "log_lines_left_out_total", "counter", "Lines beyond the limits of the log."),
 	WHOLE(sl_status, store_files, "store_files", "gauge", "Files in the store."),
 	WHOLE(sl_status, store_bytes, "store_bytes", "gauge", "Bytes of these."),
 	WHOLE(sl_status, heap_bytes, "heap_bytes", "gauge", "What malloc has given out, tensors not counted."),

@@ -52,6 +52,7 @@ static const struct member daemon_members[] = {
 	M(sl_status, heap_bytes, WHOLE),
 	YOUNGER(sl_status, memory_bytes, WHOLE),
 	YOUNGER(sl_status, memory_limit_bytes, WHOLE),
+	YOUNGER(sl_status, log_left_out, WHOLE),
 };
 
 static const struct member session_members[] = {

@@ -45,6 +45,7 @@ struct sl_status {
 	int64_t pid, threads;
 	/* by a server: messages that are no frame; peers turned away before they had a session */
 	int64_t malformed, turned_away;
+	int64_t log_left_out; /* lines that the log's limits left out */
 	/* Of all links so far, those that are over included. links: handshakes done; lost: links that ended without a
 	 * goodbye; frames: messages that came in the right form, bytes: their headers and payloads; rejected: frames
 	 * that ended a session; stale: frames of older epochs, dropped. */

@@ -149,6 +149,37 @@ static void log_lines(void **state)
 	assert_ptr_equal(strstr(text, "INFO test-info: value 7\nWARN test-warn:"), text);
 }
 
+static void flood(void)
+{
+	for (int i = 0; i < 10000; i++)
+		sl_log_limited(SL_LOG_WARN, "test-flood", "peer %d", i);
+	sl_log_limited(SL_LOG_WARN, "test-other", "has its own limit");
+	sl_log_tell_left_out(false); /* it is not time yet */
+	sl_log_tell_left_out(true);
+	sl_log_tell_left_out(true);
+}
+
+/* What a peer can cause is bounded, and what is left out is counted. */
+static void lines_of_peers_are_limited(void **state)
+{
+	char *text = captured(flood);
+	unsigned long long more = 0;
+	int lines = 0;
+	char *told;
+
+	(void)state;
+	for (char *at = text; (at = strstr(at, "test-flood: peer ")); at++)
+		lines++;
+	assert_in_range(lines, 64, 90); /* one a second more, should that take so long */
+	assert_non_null(strstr(text, "test-other: has its own limit\n"));
+	told = strstr(text, "WARN log-limit: ");
+	assert_non_null(told);
+	assert_int_equal(sscanf(told, "WARN log-limit: %llu more lines of \"test-flood\" were left out", &more), 1);
+	assert_int_equal(more, 10000 - lines);
+	assert_int_equal(sl_log_left_out(), more);
+	assert_null(strstr(strstr(told, "left out"), "log-limit"));
+}
+
 static void buf_never_grows(void **state)
 {
 	uint8_t mem[8] = {0};
@@ -376,6 +407,7 @@ int main(void)
 		cmocka_unit_test(err_map_is_whole),
 		cmocka_unit_test(fail_text_is_one_line),
 		cmocka_unit_test(log_lines),
+		cmocka_unit_test(lines_of_peers_are_limited),
 		cmocka_unit_test(buf_never_grows),
 		cmocka_unit_test(bytes_are_taken_in_order),
 		cmocka_unit_test(file_read_checks),

@@ -65,6 +65,7 @@ static struct sl_status snapshot(int n)
 				  .uptime_s = 61,
 				  .malformed = 4,
 				  .turned_away = 12,
+				  .log_left_out = 31,
 				  .links = 9,
 				  .lost = 2,
 				  .frames = 4000,
@@ -97,6 +98,7 @@ static void json_round_trip(void **state)
 		assert_true(out.uptime_s == 61);
 		assert_int_equal(out.malformed, 4);
 		assert_int_equal(out.turned_away, 12);
+		assert_int_equal(out.log_left_out, 31);
 		assert_int_equal(out.links, 9);
 		assert_int_equal(out.lost, 2);
 		assert_int_equal(out.frames, 4000);
