@@ -71,7 +71,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE cuda-resources help all fail deps test test-all test-long test-tutorial prose check build-tests build-bench format format-check rooms man install uninstall clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: FORCE cuda-resources help all fail deps test test-all test-long test-tutorial config-page prose check build-tests build-bench format format-check rooms man install uninstall clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
 
@@ -299,6 +299,9 @@ test-all: deps ## all tests: also the simulated device and the long scripts
 
 test-tutorial: all ## every command of docs/tutorial.md, on two network namespaces (root, package iproute2)
 	@BUILD=$(CURDIR)/$(B) scripts/test-tutorial.sh
+
+config-page: all ## docs/config.md, from what --print-config says
+	@BUILD=$(B) scripts/config-page.sh >$(B)/config.md && cp $(B)/config.md docs/config.md
 
 prose: ## how long the sentences of pages and messages are; fails where a page's are too long
 	@scripts/prose.py

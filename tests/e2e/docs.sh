@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # What README.md, docs/*.md and docs/results/*.md name exists: sub-commands, options, keys of both configs with the values that stand
 # beside them, codecs, make's targets, files, tests, links and their headings. And a page in which none does is found out.
-# Arguments: pages, instead of these.
+# docs/config.md is what both programs print. Arguments: pages, instead of these.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
+[ $# -gt 0 ] || scripts/config-page.sh | diff -u docs/config.md - || fail 'docs/config.md is not what the programs say: run make config-page'
 pages=("$@")
 [ $# -gt 0 ] || pages=(README.md docs/*.md docs/results/*.md)
 declare -A command option key section whole codec file

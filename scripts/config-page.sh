@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# usage: scripts/config-page.sh >docs/config.md       (make config-page)
+# The reference page of both configs, from what the programs print with --print-config: key, default, meaning.
+# tests/e2e/docs.sh fails where docs/config.md is not what this prints.
+set -eu
+cd "$(dirname "$0")/.."
+build=${BUILD:-build/release}
+export LC_ALL=C.UTF-8
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+# PROGRAM COMMAND: a table for each section of its config. Comments stand before their key; a section has no value.
+tables() {
+	env -u XDG_RUNTIME_DIR "$1" "$2" "$tmp/config.yaml" --print-config | awk '
+		function escape(s) { gsub(/\|/, "\\|", s); sub(/-[0-9]+\.sock/, "-UID.sock", s); return s }
+		function head(title) { printf "\n%s\n\n| key | default | meaning |\n|---|---|---|\n", title }
+		/^ *#/ { sub(/^ *# ?/, ""); note = note (note == "" ? "" : " ") $0; next }
+		/^ *[a-z_0-9]+:/ {
+			depth = (match($0, /[^ ]/) - 1) / 2
+			key = $1; sub(/:.*/, "", key); name[depth] = key
+			value = $0; sub(/^ *[a-z_0-9]+: ?/, "", value)
+			if (value == "") {
+				if (depth == 0) head("### `" key "`")
+				note = ""; inside = 1; next
+			}
+			if (depth == 0 && (inside || !begun)) { head(begun ? "### More keys" : "### Keys of the first level"); inside = 0 }
+			begun = 1
+			path = name[0]
+			for (i = 1; i <= depth; i++) path = path "." name[i]
+			printf "| `%s` | `%s` | %s |\n", path, escape(value), escape(note)
+			note = ""
+		}'
+}
+
+cat <<'EOF'
+# Every key of both configs
+
+Each program reads one YAML file. `splitc train CONFIG --print-config` and `splits serve CONFIG --print-config` print this reference with the values of your config. `--set KEY=VALUE` changes a key for one run.
+
+An unknown key, a wrong type or a value out of bounds is an error with file, line and column. Sizes are bytes and may have a unit, as in `64 MiB`. Paths are relative to the folder in which the program starts.
+
+This page is made by `make config-page`.
+
+## The client: splitc
+EOF
+printf 'model: {name: mobilenet_v2}\ndata: {dir: .}\n' >"$tmp/config.yaml"
+tables "$build/splitc" train
+printf '\n## The server: splits\n'
+: >"$tmp/config.yaml"
+tables "$build/splits" serve
