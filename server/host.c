@@ -188,6 +188,7 @@ static void close_session(struct sl_host *h, int i)
 	count(&h->counts, middle, true);
 	sl_transport_forget(h->transport, sl_middle_peer(middle));
 	h->session[i] = NULL;
+	sl_housekeeping_leave(&h->keeping, i);
 	h->closing++;
 	sl_middle_close(middle, session_closed, h);
 }
@@ -243,7 +244,7 @@ static void welcome(struct sl_host *h, sl_peer peer, struct sl_bytes header, str
 	}
 	h->ending[slot] = false;
 	h->rate[slot] = (struct sl_rate){0};
-	sl_housekeeping_join(&h->keeping, frame.u.hello.session);
+	sl_housekeeping_join(&h->keeping, slot, frame.u.hello.session);
 	if (h->auth)
 		own(h, slot, &key);
 	sl_middle_deliver(h->session[slot], header, payload);
@@ -338,16 +339,6 @@ static void tell_refusals(struct sl_host *h)
 	       told.count);
 }
 
-static void tidy_if_due(struct sl_host *h)
-{
-	if (h->shut || !sl_housekeeping_begin(&h->keeping, sl_loop_now_ms(h->loop)))
-		return;
-	for (int i = 0; i < h->conf->limits.sessions; i++)
-		if (h->session[i])
-			sl_housekeeping_join(&h->keeping, sl_middle_session(h->session[i])->hello.session);
-	sl_housekeeping_start(&h->keeping, h->worker);
-}
-
 static void give_up(struct sl_host *h, const struct sl_fail *why)
 {
 	h->broken = true;
@@ -394,7 +385,8 @@ static void on_tick(void *arg)
 	tell_refusals(h);
 	sl_log_tell_left_out(false);
 	watch_worker(h);
-	tidy_if_due(h);
+	if (!h->shut)
+		sl_housekeeping_tick(&h->keeping, h->worker, sl_loop_now_ms(h->loop));
 	for (int i = 0; i < h->conf->limits.sessions; i++) {
 		if (!h->session[i])
 			continue;
@@ -432,6 +424,8 @@ static enum sl_err open_parts(struct sl_host *h, struct sl_fail *fail)
 						    h->auth ? &h->auth->transport : NULL};
 	enum sl_err err = sl_store_open(h->conf->store, &h->store_lock, fail);
 
+	if (!err)
+		sl_housekeeping_measure(&h->keeping);
 	if (!err)
 		err = sl_async_open(&h->jobs_done, h->loop, on_jobs_done, h, fail);
 	if (!err)
@@ -490,6 +484,7 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 		.be = &device->be,
 		.host_be = device->be.host_memory ? NULL : &device->cpu,
 		.store = conf->store,
+		.tidy = &h->keeping.what,
 		.device = device->text,
 		.part_bytes = (uint32_t)conf->limits.part_bytes,
 		.window_bytes = (uint64_t)conf->link.window_bytes,
@@ -532,6 +527,8 @@ struct sl_host_view sl_host_view(const struct sl_host *h)
 		.memory_bytes = atomic_load(&h->memory_used),
 		.memory_limit_bytes = h->env.memory_bytes,
 		.store = h->keeping.result,
+		.store_limit_bytes = h->keeping.what.bytes,
+		.not_stored = atomic_load(&h->keeping.what.not_stored),
 		.counts = counts,
 	};
 }

@@ -26,6 +26,7 @@ struct sl_host_view {
 	uint64_t memory_bytes, memory_limit_bytes;
 	double task_s;               /* how long the running task has run */
 	struct sl_tidy_result store; /* as it was at the last housekeeping */
+	int64_t store_limit_bytes, not_stored;
 };
 
 struct sl_host_view sl_host_view(const struct sl_host *host);

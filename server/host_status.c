@@ -110,6 +110,8 @@ char *sl_host_status(const struct sl_host *host)
 				   .memory_limit_bytes = (int64_t)v.memory_limit_bytes,
 				   .store_files = v.store.files,
 				   .store_bytes = v.store.bytes,
+				   .store_limit_bytes = v.store_limit_bytes,
+				   .not_stored = v.not_stored,
 				   .store_oldest_s = (double)v.store.oldest_s,
 				   .links = (int64_t)v.counts.links,
 				   .lost = (int64_t)v.counts.lost,

@@ -1,24 +1,26 @@
 #include "server/housekeeping.h"
 
-#include <stdatomic.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 
 enum { EVERY_MS = 60000, PRIORITY = 9 };
 
 enum sl_err sl_housekeeping_open(struct sl_housekeeping *k, const struct sl_conf_server *conf)
 {
 	int64_t quarter_ms = conf->store_ttl_s * 250;
-	size_t live = 2 * (size_t)conf->limits.sessions; /* as many again may come while it runs */
+	size_t places = (size_t)conf->limits.sessions;
 
 	*k = (struct sl_housekeeping){
 		.what = {.dir = conf->store,
 			 .ttl_s = conf->store_ttl_s,
 			 .bytes = conf->store_bytes,
-			 .max_live = (int)live,
-			 .live = calloc(live, sizeof *k->what.live)},
+			 .bytes_per_key = conf->store_bytes_per_key,
+			 .n_live = (int)places,
+			 .live = calloc(places, sizeof *k->what.live)},
 		.opened_ms = sl_now_ms(),
 		.opened_s = (int64_t)time(NULL),
 		.every_ms = quarter_ms && quarter_ms < EVERY_MS ? quarter_ms : EVERY_MS,
@@ -48,24 +50,29 @@ static void done(struct sl_job *job)
 	k->busy = false;
 }
 
-void sl_housekeeping_join(struct sl_housekeeping *k, const uint8_t session[16])
+void sl_housekeeping_measure(struct sl_housekeeping *k)
 {
-	char id[SL_HEX16_TEXT];
-
-	sl_tidy_join(&k->what, sl_hex16(session, id));
+	sl_tidy_set_limits(&k->what);
+	if (k->what.bytes)
+		sl_log(SL_LOG_INFO, "store", "%s may hold %" PRId64 " bytes, %" PRId64 " of one key", k->what.dir,
+		       k->what.bytes, k->what.bytes_per_key);
 }
 
-bool sl_housekeeping_begin(struct sl_housekeeping *k, uint64_t now_ms)
+void sl_housekeeping_join(struct sl_housekeeping *k, int place, const uint8_t session[16])
+{
+	sl_tidy_join(&k->what, place, session);
+}
+
+void sl_housekeeping_leave(struct sl_housekeeping *k, int place)
+{
+	sl_tidy_leave(&k->what, place);
+}
+
+void sl_housekeeping_tick(struct sl_housekeeping *k, struct sl_worker *worker, uint64_t now_ms)
 {
 	if (k->busy || now_ms < k->due_ms || !k->what.dir[0])
-		return false;
+		return;
 	k->due_ms = now_ms + (uint64_t)k->every_ms;
-	atomic_store(&k->what.n_live, 0);
-	return true;
-}
-
-void sl_housekeeping_start(struct sl_housekeeping *k, struct sl_worker *worker)
-{
 	k->busy = true;
 	k->job = (struct sl_job){.run = run, .done = done, .priority = PRIORITY};
 	sl_worker_post(worker, &k->job);

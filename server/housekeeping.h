@@ -22,10 +22,13 @@ struct sl_housekeeping {
 enum sl_err sl_housekeeping_open(struct sl_housekeeping *keeping, const struct sl_conf_server *conf) SL_MUST_CHECK;
 void sl_housekeeping_close(struct sl_housekeeping *keeping); /* no job may be under way; zeroed is fine */
 
-/* A session that is live from here on: its files are left alone, by the job under way, too. */
-void sl_housekeeping_join(struct sl_housekeeping *keeping, const uint8_t session[16]);
-/* Whether it is time. Then no session counts as live any more: say which are, and start. */
-bool sl_housekeeping_begin(struct sl_housekeeping *keeping, uint64_t now_ms);
-void sl_housekeeping_start(struct sl_housekeeping *keeping, struct sl_worker *worker);
+/* The store is there: its limits, where the config leaves them open. */
+void sl_housekeeping_measure(struct sl_housekeeping *keeping);
+/* A session is live in this place, below limits.sessions, until another one is or sl_housekeeping_leave: its files are
+ * left alone, by the job under way, too. */
+void sl_housekeeping_join(struct sl_housekeeping *keeping, int place, const uint8_t session[16]);
+void sl_housekeeping_leave(struct sl_housekeeping *keeping, int place);
+/* Starts the job where it is time. */
+void sl_housekeeping_tick(struct sl_housekeeping *keeping, struct sl_worker *worker, uint64_t now_ms);
 
 #endif

@@ -7,13 +7,16 @@
 
 #include "common/base/failpoint.h"
 
-void sl_keep_open(struct sl_keep *k, const char *dir, const uint8_t session[16], const struct sl_key *owner,
-		  const struct sl_plan *plan, const char *core)
+void sl_keep_open(struct sl_keep *k, const char *dir, struct sl_tidy *tidy, const uint8_t session[16],
+		  const struct sl_key *owner, const struct sl_plan *plan, const char *core)
 {
 	char id[SL_HEX16_TEXT];
 	int n = snprintf(k->prefix, sizeof k->prefix, "session-%s", sl_hex16(session, id));
 
+	k->tidy = tidy;
+	k->owned = owner != NULL;
 	if (owner) {
+		k->owner = *owner;
 		char print[SL_FINGERPRINT];
 
 		sl_key_fingerprint(owner, print);
@@ -24,6 +27,8 @@ void sl_keep_open(struct sl_keep *k, const char *dir, const uint8_t session[16],
 	k->plan = plan;
 	k->core = core;
 }
+
+enum { HEADER_BYTES = 8192 };
 
 /* A state on its way to or from the disk. */
 struct snapshot {
@@ -65,6 +70,21 @@ static void frame(struct snapshot *s, const struct sl_keep *k, uint64_t step, bo
 	sl_codecs_state_parts(&s->codecs, reading, c);
 }
 
+/* Of the file, its header estimated from above. */
+static int64_t bytes_of(const struct sl_checkpoint *c)
+{
+	int64_t bytes = HEADER_BYTES;
+
+	for (int i = 0; i < c->n_part; i++)
+		bytes += c->part[i].count * (c->part[i].floats ? (int64_t)sizeof(float) : 1);
+	return bytes;
+}
+
+static enum sl_err make_room(const struct sl_keep *k, const struct sl_checkpoint *c, struct sl_fail *fail)
+{
+	return k->tidy ? sl_tidy_make_room(k->tidy, k->owned ? &k->owner : NULL, k->prefix, bytes_of(c), fail) : SL_OK;
+}
+
 enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
 			  struct sl_fail *fail)
 {
@@ -78,6 +98,9 @@ enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the middle's state could not be read");
 	if (!err) {
 		frame(&s, k, step, false);
+		err = make_room(k, &s.c, fail);
+	}
+	if (!err) {
 		err = sl_checkpoint_write(&s.c, step, fail);
 	}
 	close_snapshot(&s);

@@ -6,9 +6,13 @@
 #include "common/link/key.h"
 #include "common/session/port.h"
 #include "common/session/state.h"
+#include "server/tidy.h"
 
 struct sl_keep {
 	const char *dir; /* the store; "": nothing is kept */
+	struct sl_tidy *tidy;
+	bool owned;
+	struct sl_key owner;
 	char prefix[64]; /* "session-<uuid>", or "session-<uuid>.<fingerprint>" */
 	const struct sl_plan *plan;
 	const char *core;                     /* what the bits depend on: the backend's own words */
@@ -16,10 +20,10 @@ struct sl_keep {
 	int n_pin;
 };
 
-/* `owner` NULL: no auth. */
-void sl_keep_open(struct sl_keep *k, const char *dir, const uint8_t session[16], const struct sl_key *owner,
-		  const struct sl_plan *plan, const char *core);
-/* `step`: the next one to do. */
+/* `tidy`: the store's limits, borrowed; NULL: none. `owner` NULL: no auth. */
+void sl_keep_open(struct sl_keep *k, const char *dir, struct sl_tidy *tidy, const uint8_t session[16],
+		  const struct sl_key *owner, const struct sl_plan *plan, const char *core);
+/* `step`: the next one to do. LIMIT: the store has no room for it. */
 enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
 			  struct sl_fail *fail) SL_MUST_CHECK;
 /* NOINPUT: not kept; DATA, MISMATCH, IO: kept, but damaged, of another plan, or the disk does not give it. On failure

@@ -169,7 +169,7 @@ static enum sl_err open_session(struct sl_middle *m, struct sl_fail *fail)
 		err = take_memory(m, fail);
 	if (err)
 		return err;
-	sl_keep_open(&m->keep, m->env.store, sl_port_session(m->port)->hello.session, owner_of(m), m->plan,
+	sl_keep_open(&m->keep, m->env.store, m->env.tidy, sl_port_session(m->port)->hello.session, owner_of(m), m->plan,
 		     m->env.device);
 	pin(m, sl_port_session(m->port)->hello.held, sl_port_session(m->port)->hello.n_held);
 	err = choose_step(m, fail);
@@ -189,7 +189,7 @@ static enum sl_err install_weights(struct sl_middle *m, struct sl_fail *fail)
 	if (memcmp(hash, h->weights_hash, sizeof hash) != 0)
 		return sl_fail_set(fail, SL_ERR_MISMATCH,
 				   "the uploaded weights do not have the hash that Hello announced");
-	sl_store_put(m->env.store, owner_of(m), hash, range, count);
+	sl_store_put(m->env.store, m->env.tidy, owner_of(m), hash, range, count);
 	return sl_exec_set_weights(m->exec, range);
 }
 

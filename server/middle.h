@@ -6,6 +6,7 @@
 #include "common/session/checkpoint.h"
 #include "common/session/port.h"
 #include "server/memory.h"
+#include "server/tidy.h"
 
 struct sl_middle;
 
@@ -17,6 +18,7 @@ struct sl_middle_env {
 	struct sl_backend *be;
 	struct sl_backend *host_be; /* the CPU's, for codecs where be is a GPU's; else NULL */
 	const char *store;          /* folder, or "" */
+	struct sl_tidy *tidy;       /* its limits */
 	const char *device;         /* "cpu", "cuda:0 …": for Welcome */
 	uint32_t part_bytes;
 	uint64_t window_bytes;

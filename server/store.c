@@ -133,9 +133,10 @@ bool sl_store_get(const char *dir, const struct sl_key *owner, const uint8_t has
 	return false;
 }
 
-void sl_store_put(const char *dir, const struct sl_key *owner, const uint8_t hash[16], const float *range,
-		  int64_t count)
+void sl_store_put(const char *dir, struct sl_tidy *tidy, const struct sl_key *owner, const uint8_t hash[16],
+		  const float *range, int64_t count)
 {
+	const int64_t bytes = count * (int64_t)sizeof *range;
 	struct sl_newfile file;
 	struct sl_fail fail;
 	char path[PATH_MAX];
@@ -143,9 +144,11 @@ void sl_store_put(const char *dir, const struct sl_key *owner, const uint8_t has
 
 	if (!dir[0] || !path_of(dir, owner, hash, path))
 		return;
-	err = sl_newfile_open(&file, path, 0600, SL_FP_STORE_OPEN, &fail);
+	err = tidy ? sl_tidy_make_room(tidy, owner, NULL, bytes, &fail) : SL_OK;
 	if (!err)
-		err = sl_newfile_write(&file, range, (size_t)count * sizeof *range, &fail);
+		err = sl_newfile_open(&file, path, 0600, SL_FP_STORE_OPEN, &fail);
+	if (!err)
+		err = sl_newfile_write(&file, range, (size_t)bytes, &fail);
 	if (!err)
 		err = sl_newfile_finish(&file, &fail);
 	if (err)

@@ -10,6 +10,7 @@
 
 #include "common/base/err.h"
 #include "common/link/key.h"
+#include "server/tidy.h"
 
 /* A file of the store, by its name: weights by their hash, checkpoints of sessions, and what was left of either half
  * written. All else in the folder is somebody else's. */
@@ -23,8 +24,9 @@ void sl_store_close(int lock);
 /* Reads `count` floats into range; false where the store does not hold them whole: range may then be anything. `owner`
  * NULL: no auth. */
 bool sl_store_get(const char *dir, const struct sl_key *owner, const uint8_t hash[16], float *range, int64_t count);
-/* Keeps them. A failure is logged and nothing worse: the client still has its weights. */
-void sl_store_put(const char *dir, const struct sl_key *owner, const uint8_t hash[16], const float *range,
-		  int64_t count);
+/* Keeps them, where `tidy` (NULL: no limits) has room. A failure is logged and nothing worse: the client still has its
+ * weights. */
+void sl_store_put(const char *dir, struct sl_tidy *tidy, const struct sl_key *owner, const uint8_t hash[16],
+		  const float *range, int64_t count);
 
 #endif

@@ -1,5 +1,9 @@
-/* The store's housekeeping: files that nobody has used for longer than their time, and the oldest of those beyond the
- * budget, are removed. Never those of live sessions. Used: written, or read to go on from. */
+/* The store's housekeeping: what is removed, so that the store keeps within its limits. Files that nobody has used for
+ * longer than their time go; beyond a limit the oldest ones of whoever has the most. Never those of live sessions.
+ * Used: written, or read to go on from.
+ *
+ * Owner: the key whose fingerprint a file's name carries. Files without one belong to all clients without a key
+ * together: they cannot be told apart, and a server without keys listens on loopback alone. */
 #ifndef SL_SERVER_TIDY_H
 #define SL_SERVER_TIDY_H
 
@@ -8,20 +12,28 @@
 #include <stdint.h>
 
 #include "common/base/buf.h"
+#include "common/base/err.h"
+#include "common/link/key.h"
 
-struct sl_tidy {
-	const char *dir; /* the store; "": there is nothing to do */
-	int64_t ttl_s;   /* 0: for ever */
-	int64_t bytes;   /* 0: no limit */
-	/* Ids of live sessions, as their files have them in their names: room for max_live. Looked at before every
-	 * removal, so that sessions may join meanwhile. More than there is room for: all sessions count as live. */
-	char (*live)[SL_HEX16_TEXT];
-	int max_live;
-	_Atomic int n_live;
+/* A session that is live, by the place that it has on the server. */
+struct sl_tidy_live {
+	_Atomic uint64_t id[2];
+	_Atomic bool on;
 };
 
-/* A session that is live from here on. One thread at a time; sl_tidy_run may be under way on another. */
-void sl_tidy_join(struct sl_tidy *tidy, const char id[SL_HEX16_TEXT]);
+struct sl_tidy {
+	const char *dir;       /* the store; "": there is nothing to do */
+	int64_t ttl_s;         /* 0: for ever */
+	int64_t bytes;         /* 0: no limit */
+	int64_t bytes_per_key; /* 0: no limit; of each owner that has a key */
+	struct sl_tidy_live *live;
+	int n_live;                 /* places */
+	_Atomic int64_t not_stored; /* writes for which no room could be made */
+};
+
+/* A session is live in this place from here on, and no other; or none is. One thread at a time, while others look. */
+void sl_tidy_join(struct sl_tidy *tidy, int place, const uint8_t session[16]);
+void sl_tidy_leave(struct sl_tidy *tidy, int place);
 
 struct sl_tidy_result {
 	int64_t files, bytes, oldest_s; /* that are left; oldest_s: since the one unused for longest was used */
@@ -31,7 +43,16 @@ struct sl_tidy_result {
 /* Now, by a clock that may jump: `opened_s` is what it said `since_s` seconds ago, by one that does not. The earlier of
  * both: a file that is taken for older than it is would be gone. */
 int64_t sl_tidy_now(int64_t clock_s, int64_t opened_s, int64_t since_s);
+/* Sets limits that are 0 by what the folder holds and its file system has free: half of both together, never less than
+ * what the folder holds; of one key half of `bytes`. Where the file system does not say, there is no limit. */
+void sl_tidy_set_limits(struct sl_tidy *tidy);
 /* Blocks on the disk. A file that cannot be removed is logged, and counted as left. */
 struct sl_tidy_result sl_tidy_run(const struct sl_tidy *tidy, int64_t now_s);
+/* Before `bytes` more are written for `owner` (NULL: no key): makes room by removing the owner's files that were unused
+ * for longest, then those of the owner that has the most, as long as that is more than this one will have. Files of
+ * live sessions stay, and those whose name begins with `keep` (NULL: none). LIMIT: there is no room; then nothing was
+ * removed. Blocks on the disk; on the thread that writes the store. */
+enum sl_err sl_tidy_make_room(struct sl_tidy *tidy, const struct sl_key *owner, const char *keep, int64_t bytes,
+			      struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -133,10 +133,11 @@ struct sl_conf_client {
 };
 
 struct sl_conf_server {
-	char listen[SL_CONF_TEXT]; /* tcp://host:port, on loopback where there is no auth; port 0: any free one */
-	char store[PATH_MAX];      /* "": uploaded weights are not kept */
-	int64_t store_ttl_s;       /* 0: for ever */
-	int64_t store_bytes;       /* 0: no limit */
+	char listen[SL_CONF_TEXT];   /* tcp://host:port, on loopback where there is no auth; port 0: any free one */
+	char store[PATH_MAX];        /* "": uploaded weights are not kept */
+	int64_t store_ttl_s;         /* 0: for ever */
+	int64_t store_bytes;         /* 0: by what is free */
+	int64_t store_bytes_per_key; /* 0: half of it */
 	int threads;
 	char device[SL_CONF_TEXT]; /* auto | cpu | cuda:N */
 	struct sl_conf_link link;

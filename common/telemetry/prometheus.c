@@ -37,6 +37,8 @@ static const struct metric daemon_metrics[] = {
 	WHOLE(sl_status, log_left_out, "log_lines_left_out_total", "counter", "Lines beyond the limits of the log."),
 	WHOLE(sl_status, store_files, "store_files", "gauge", "Files in the store."),
 	WHOLE(sl_status, store_bytes, "store_bytes", "gauge", "Bytes of these."),
+	WHOLE(sl_status, store_limit_bytes, "store_limit_bytes", "gauge", "What these may be; 0: no limit."),
+	WHOLE(sl_status, not_stored, "store_refused_total", "counter", "Uploads and checkpoints without room."),
 	WHOLE(sl_status, heap_bytes, "heap_bytes", "gauge", "What malloc has given out, tensors not counted."),
 	WHOLE(sl_status, memory_bytes, "memory_bytes", "gauge", "Promised to sessions, on host and device."),
 	WHOLE(sl_status, memory_limit_bytes, "memory_limit_bytes", "gauge", "What may be; 0: no limit."),

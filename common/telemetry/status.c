@@ -53,6 +53,8 @@ static const struct member daemon_members[] = {
 	YOUNGER(sl_status, memory_bytes, WHOLE),
 	YOUNGER(sl_status, memory_limit_bytes, WHOLE),
 	YOUNGER(sl_status, log_left_out, WHOLE),
+	YOUNGER(sl_status, store_limit_bytes, WHOLE),
+	YOUNGER(sl_status, not_stored, WHOLE),
 };
 
 static const struct member session_members[] = {

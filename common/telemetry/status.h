@@ -55,6 +55,8 @@ struct sl_status {
 	/* of a server's store: how much it holds, and how long ago the file unused for longest was used */
 	int64_t store_files, store_bytes;
 	double store_oldest_s;
+	/* most bytes that it may hold, 0: no limit; uploads and checkpoints for which it had no room */
+	int64_t store_limit_bytes, not_stored;
 	/* by a server: what malloc has given out and has not got back. Tensors and the link's buffers are mapped, and
 	 * not in it. */
 	int64_t heap_bytes;

@@ -117,10 +117,10 @@ static void checkpoints_are_their_owner_s(void **state)
 	struct sl_keep plain, mine, again, stolen;
 
 	(void)state;
-	sl_keep_open(&plain, "store", session, NULL, NULL, "cpu");
-	sl_keep_open(&mine, "store", session, &one, NULL, "cpu");
-	sl_keep_open(&again, "store", session, &one, NULL, "cpu");
-	sl_keep_open(&stolen, "store", session, &other, NULL, "cpu");
+	sl_keep_open(&plain, "store", NULL, session, NULL, NULL, "cpu");
+	sl_keep_open(&mine, "store", NULL, session, &one, NULL, "cpu");
+	sl_keep_open(&again, "store", NULL, session, &one, NULL, "cpu");
+	sl_keep_open(&stolen, "store", NULL, session, &other, NULL, "cpu");
 	assert_string_equal(plain.prefix, "session-07000000000000000000000000000000");
 	assert_string_equal(mine.prefix, again.prefix);
 	assert_int_equal(strlen(mine.prefix), strlen(plain.prefix) + SL_FINGERPRINT);
@@ -167,7 +167,7 @@ static void weights_are_their_owner_s(void **state)
 	assert_non_null(mkdtemp(folder));
 	host_rig.store = folder;
 	open_secure_host(2);
-	sl_store_put(folder, &pair[0].public_key, hash, poison, count);
+	sl_store_put(folder, NULL, &pair[0].public_key, hash, poison, count);
 	for (int i = 0; i < 2; i++) {
 		memcpy(hello[i].u.hello.weights_hash, hash, sizeof hash);
 		connect_as(&c[i], i);

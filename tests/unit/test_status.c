@@ -66,6 +66,8 @@ static struct sl_status snapshot(int n)
 				  .malformed = 4,
 				  .turned_away = 12,
 				  .log_left_out = 31,
+				  .store_limit_bytes = 1ll << 41,
+				  .not_stored = 17,
 				  .links = 9,
 				  .lost = 2,
 				  .frames = 4000,
@@ -99,6 +101,8 @@ static void json_round_trip(void **state)
 		assert_int_equal(out.malformed, 4);
 		assert_int_equal(out.turned_away, 12);
 		assert_int_equal(out.log_left_out, 31);
+		assert_int_equal(out.store_limit_bytes, 1ll << 41);
+		assert_int_equal(out.not_stored, 17);
 		assert_int_equal(out.links, 9);
 		assert_int_equal(out.lost, 2);
 		assert_int_equal(out.frames, 4000);

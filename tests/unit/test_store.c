@@ -39,7 +39,7 @@ static int put(void **state)
 	for (int i = 0; i < COUNT; i++)
 		weights[i] = 0.5f * (float)i;
 	sl_weights_hash(weights, COUNT, hash);
-	sl_store_put(dir, NULL, hash, weights, COUNT);
+	sl_store_put(dir, NULL, NULL, hash, weights, COUNT);
 	return access(path_of(".f32"), F_OK);
 }
 
@@ -76,7 +76,7 @@ static void an_owner_s_are_nobody_else_s(void **state)
 
 	(void)state;
 	assert_false(sl_store_get(dir, &one, hash, got, COUNT));
-	sl_store_put(dir, &one, hash, weights, COUNT);
+	sl_store_put(dir, NULL, &one, hash, weights, COUNT);
 	assert_true(sl_store_get(dir, &one, hash, got, COUNT));
 	assert_false(sl_store_get(dir, &two, hash, got, COUNT));
 	unlink(path_of(".f32"));

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -17,7 +18,13 @@
 #define ID_A "00112233445566778899aabbccddeeff"
 #define ID_B "ffeeddccbbaa99887766554433221100"
 
+/* A key's fingerprint. */
+#define KEY_1 "0123-4567-89ab-cdef"
+
 enum { NOW = 1000000 };
+
+static const uint8_t id_a[16] = {0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
+				 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
 
 static char dir[] = "/tmp/test_tidy.XXXXXX";
 
@@ -25,10 +32,10 @@ static const struct {
 	const char *name;
 	int bytes, age_s;
 } files[] = {
-	{ID_A ".0123-4567-89ab-cdef.f32", 100, 50},
+	{ID_A "." KEY_1 ".f32", 100, 50},
 	{ID_B ".f32", 200, 400},
 	{"session-" ID_A "-000000000007.safetensors", 300, 300},
-	{"session-" ID_A ".k-000000000009.safetensors", 10, 250},
+	{"session-" ID_A "." KEY_1 "-000000000009.safetensors", 10, 250},
 	{"session-" ID_B "-000000000003.safetensors", 400, 300},
 	{"session-" ID_B "-000000000004.safetensors.tmp", 5, 300},
 	{"notes.txt", 50, 9999},
@@ -44,6 +51,11 @@ static const char *path_of(const char *name)
 
 	snprintf(path, sizeof path, "%s/%s", dir, name);
 	return path;
+}
+
+static void wake(void *arg)
+{
+	(void)arg;
 }
 
 static int fill(void **state)
@@ -99,66 +111,197 @@ static void what_is_too_old_goes(void **state)
 
 static void live_sessions_stay(void **state)
 {
-	char live[1][33] = {ID_A};
-	const struct sl_tidy w = {.dir = dir, .ttl_s = 10, .live = live, .max_live = 1, .n_live = 1};
+	struct sl_tidy_live live[2] = {0};
+	struct sl_tidy w = {.dir = dir, .ttl_s = 10, .live = live, .n_live = 2};
 
 	(void)state;
+	sl_tidy_join(&w, 1, id_a);
 	sl_tidy_run(&w, NOW);
 	assert_left(0x1cc);
+	sl_tidy_leave(&w, 1);
+	sl_tidy_run(&w, NOW);
+	assert_left(0x1c0);
 }
 
-/* As when a Hello comes between the list and the removals. */
-static void sessions_that_join_stay(void **state)
+static void run_now(struct sl_housekeeping *keeping, struct sl_worker *worker, uint64_t now_ms)
 {
-	char live[1][33];
-	struct sl_tidy w = {.dir = dir, .ttl_s = 10, .live = live, .max_live = 1};
-
-	(void)state;
-	sl_tidy_join(&w, ID_A);
-	sl_tidy_run(&w, NOW);
-	assert_left(0x1cc);
-	fill(NULL);
-	sl_tidy_join(&w, ID_B); /* there is no room for it: then all of them stay */
-	sl_tidy_join(&w, ID_B);
-	sl_tidy_run(&w, NOW);
-	assert_left(0x1fc);
+	sl_housekeeping_tick(keeping, worker, now_ms);
+	while (keeping->busy)
+		sl_worker_drain(worker);
 }
 
-/* Round after round: who was live in the last one is not for that in this one. */
+/* Round after round: a session is live until it leaves, and again when it comes back to another place. */
 static void sessions_that_left_are_live_no_more(void **state)
 {
-	static const uint8_t session[16] = {0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
-					    0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff}; /* ID_A */
-	struct sl_conf_server conf = {.store_ttl_s = 10, .limits.sessions = 1};
+	struct sl_conf_server conf = {.store_ttl_s = 10, .limits.sessions = 2};
 	struct sl_housekeeping keeping;
+	struct sl_worker *worker;
+	struct sl_fail fail;
 	uint64_t now_ms = 1;
 
 	(void)state;
 	snprintf(conf.store, sizeof conf.store, "%s", dir);
+	assert_int_equal(sl_worker_open(&worker, "test", wake, NULL, &fail), SL_OK);
 	assert_int_equal(sl_housekeeping_open(&keeping, &conf), SL_OK);
-	for (int round = 0; round < 5; round++, now_ms += (uint64_t)keeping.every_ms) {
-		assert_true(sl_housekeeping_begin(&keeping, now_ms));
-		assert_false(sl_housekeeping_begin(&keeping, now_ms)); /* it is not time again */
-		sl_housekeeping_join(&keeping, session);
-		sl_tidy_run(&keeping.what, NOW);
+	for (int round = 0; round < 4; round++, now_ms += (uint64_t)keeping.every_ms) {
+		sl_housekeeping_join(&keeping, round % 2, id_a);
+		run_now(&keeping, worker, now_ms);
+		assert_left(0x1cc);
+		sl_housekeeping_leave(&keeping, round % 2);
+		run_now(&keeping, worker, now_ms + (uint64_t)keeping.every_ms - 1); /* it is not time again */
 		assert_left(0x1cc);
 	}
-	assert_true(sl_housekeeping_begin(&keeping, now_ms));
-	sl_tidy_run(&keeping.what, NOW);
+	run_now(&keeping, worker, now_ms);
 	assert_left(0x1c0);
+	sl_worker_close(worker);
 	sl_housekeeping_close(&keeping);
 }
 
 static void the_oldest_beyond_the_budget_go(void **state)
 {
-	char live[1][33] = {ID_A};
-	const struct sl_tidy w = {.dir = dir, .bytes = 415, .live = live, .max_live = 1, .n_live = 1};
-	struct sl_tidy_result r = sl_tidy_run(&w, NOW);
+	struct sl_tidy_live live[1] = {0};
+	struct sl_tidy w = {.dir = dir, .bytes = 415, .live = live, .n_live = 1};
+	struct sl_tidy_result r;
 
 	(void)state;
+	sl_tidy_join(&w, 0, id_a);
+	r = sl_tidy_run(&w, NOW);
 	assert_left(0x1cd | 0x20); /* 200 and 400 bytes, until 415 are left */
 	assert_int_equal(r.bytes, 415);
 	assert_int_equal(r.removed, 2);
+}
+
+/* ---- room for what is written */
+
+static struct sl_key key_of(uint8_t n)
+{
+	return (struct sl_key){{n}};
+}
+
+/* A session's state; `n` tells sessions apart. */
+static const char *state_of(const struct sl_key *owner, int n)
+{
+	static char name[4][128];
+	static int turn;
+	char print[SL_FINGERPRINT] = "";
+
+	turn = (turn + 1) % 4;
+	if (owner)
+		sl_key_fingerprint(owner, print);
+	snprintf(name[turn], sizeof name[turn], "session-%032x%s%s-000000000001.safetensors", (unsigned)n,
+		 owner ? "." : "", print);
+	return name[turn];
+}
+
+static void lay(const char *name, int bytes, int age_s)
+{
+	const struct timespec at[2] = {{NOW - age_s, 0}, {NOW - age_s, 0}};
+	int fd = open(path_of(name), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, bytes), 0);
+	assert_int_equal(futimens(fd, at), 0);
+	close(fd);
+}
+
+static bool is_there(const struct sl_key *owner, int n)
+{
+	return access(path_of(state_of(owner, n)), F_OK) == 0;
+}
+
+/* A client that begins session after session pushes out its own, not another one's paused state, which is older. */
+static void a_client_s_own_oldest_go_first(void **state)
+{
+	const struct sl_key good = key_of(1), greedy = key_of(2);
+	struct sl_tidy w = {.dir = dir, .bytes = 1000, .bytes_per_key = 1000};
+	struct sl_fail fail;
+
+	(void)state;
+	lay(state_of(&good, 1), 300, 9000);
+	for (int n = 2; n < 40; n++) {
+		assert_int_equal(sl_tidy_make_room(&w, &greedy, NULL, 100, &fail), SL_OK);
+		lay(state_of(&greedy, n), 100, 1000 - n);
+		assert_true(is_there(&good, 1));
+	}
+	for (int n = 2; n < 40; n++)
+		assert_int_equal(is_there(&greedy, n), n >= 33); /* seven of them fit beside the 300 */
+	/* whoever has less than the greedy one pushes that one out */
+	assert_int_equal(sl_tidy_make_room(&w, &good, "session-00000000000000000000000000000001", 150, &fail), SL_OK);
+	assert_true(is_there(&good, 1) && !is_there(&greedy, 33) && !is_there(&greedy, 34) && is_there(&greedy, 35));
+	assert_int_equal(w.not_stored, 0);
+}
+
+static void a_key_has_its_share_and_no_more(void **state)
+{
+	const struct sl_key one = key_of(1), two = key_of(2);
+	struct sl_tidy_live live[1] = {0};
+	struct sl_tidy w = {.dir = dir, .bytes = 10000, .bytes_per_key = 500, .live = live, .n_live = 1};
+	uint8_t session[16] = {[15] = 1};
+	struct sl_fail fail;
+
+	(void)state;
+	sl_tidy_join(&w, 0, session);
+	lay(state_of(&one, 1), 200, 5000); /* live */
+	lay(state_of(&one, 2), 200, 4000);
+	lay(state_of(&two, 3), 400, 9000);
+	assert_int_equal(sl_tidy_make_room(&w, &one, NULL, 400, &fail), SL_ERR_LIMIT);
+	assert_non_null(
+		strstr(fail.text, " has 400 bytes in the store and may have 500 (store_bytes_per_key): 400 more"));
+	assert_true(is_there(&one, 2)); /* nothing is given up for nothing */
+	assert_int_equal(w.not_stored, 1);
+	assert_int_equal(sl_tidy_make_room(&w, &one, NULL, 300, &fail), SL_OK);
+	assert_true(is_there(&one, 1) && !is_there(&one, 2) && is_there(&two, 3));
+}
+
+/* Where one cannot be told from another the oldest goes, as ever; what is live, or being written, does not. */
+static void without_keys_all_are_one(void **state)
+{
+	struct sl_tidy_live live[1] = {0};
+	struct sl_tidy w = {.dir = dir, .bytes = 500, .bytes_per_key = 100, .live = live, .n_live = 1};
+	uint8_t session[16] = {[15] = 1};
+	struct sl_fail fail;
+
+	(void)state;
+	sl_tidy_join(&w, 0, session);
+	lay(state_of(NULL, 1), 200, 5000);
+	lay(state_of(NULL, 2), 100, 4000);
+	lay(state_of(NULL, 3), 100, 3000);
+	assert_int_equal(sl_tidy_make_room(&w, NULL, "session-00000000000000000000000000000002", 100, &fail), SL_OK);
+	assert_true(is_there(NULL, 1) && is_there(NULL, 2) && is_there(NULL, 3));
+	assert_int_equal(sl_tidy_make_room(&w, NULL, "session-00000000000000000000000000000002", 150, &fail), SL_OK);
+	assert_true(is_there(NULL, 1) && is_there(NULL, 2) && !is_there(NULL, 3));
+	assert_int_equal(sl_tidy_make_room(&w, NULL, NULL, 301, &fail), SL_ERR_LIMIT);
+	assert_non_null(strstr(fail.text, "the store holds 300 bytes and may hold 500 (store_bytes): 301 more"));
+	assert_true(is_there(NULL, 2));
+}
+
+static void limits_that_are_open_fit_the_disk(void **state)
+{
+	struct sl_tidy w = {.dir = dir}, set = {.dir = dir, .bytes = 77, .bytes_per_key = 7},
+		       half = {.dir = dir, .bytes = 77};
+	struct statvfs fs;
+	int64_t all;
+
+	(void)state;
+	lay(state_of(NULL, 1), 200, 5000);
+	assert_int_equal(statvfs(dir, &fs), 0);
+	sl_tidy_set_limits(&w);
+	all = (int64_t)(fs.f_blocks * fs.f_frsize);
+	assert_true(w.bytes >= 200 && w.bytes <= all / 2 + 200);
+	assert_true(w.bytes_per_key > 0 && w.bytes_per_key <= w.bytes / 2 + 1);
+	sl_tidy_set_limits(&set);
+	assert_true(set.bytes == 77 && set.bytes_per_key == 7);
+	sl_tidy_set_limits(&half);
+	assert_true(half.bytes == 77 && half.bytes_per_key == 39);
+}
+
+static int clear(void **state)
+{
+	char command[64];
+
+	(void)state;
+	snprintf(command, sizeof command, "rm -f %s/*", dir);
+	return system(command);
 }
 
 static void without_a_store_there_is_nothing_to_do(void **state)
@@ -199,8 +342,7 @@ static void a_clock_that_jumps_makes_no_file_old(void **state)
 static int remove_all(void **state)
 {
 	(void)state;
-	for (int i = 0; i < FILES; i++)
-		unlink(path_of(files[i].name));
+	clear(NULL);
 	return rmdir(dir);
 }
 
@@ -216,9 +358,12 @@ int main(void)
 		cmocka_unit_test_setup(without_bounds_all_stays, fill),
 		cmocka_unit_test_setup(what_is_too_old_goes, fill),
 		cmocka_unit_test_setup(live_sessions_stay, fill),
-		cmocka_unit_test_setup(sessions_that_join_stay, fill),
 		cmocka_unit_test_setup(sessions_that_left_are_live_no_more, fill),
 		cmocka_unit_test_setup(the_oldest_beyond_the_budget_go, fill),
+		cmocka_unit_test_setup(a_client_s_own_oldest_go_first, clear),
+		cmocka_unit_test_setup(a_key_has_its_share_and_no_more, clear),
+		cmocka_unit_test_setup(without_keys_all_are_one, clear),
+		cmocka_unit_test_setup(limits_that_are_open_fit_the_disk, clear),
 		cmocka_unit_test(a_clock_that_jumps_makes_no_file_old),
 		cmocka_unit_test(without_a_store_there_is_nothing_to_do),
 		cmocka_unit_test_setup(a_store_is_one_server_s, fill),
