@@ -1,11 +1,14 @@
 /* usage: hostile ENDPOINT [ROUNDS]
+ *        hostile ENDPOINT flood SECONDS
  * Peers that misbehave, each on a raw ZeroMQ socket of its own: what is not a frame, frames out of place, sessions that
  * break their own rules. Each case names the error that the server must answer with. Exit status 1 where an answer is
- * another one. */
+ * another one. A flood is messages that are no frames, and sessions that fail at once, as fast as they can be sent:
+ * it says how many. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 
 #include <zmq.h>
 
@@ -340,6 +343,16 @@ static void early_gradient(struct peer *p)
 	send_frame(p, &g);
 }
 
+/* … where nothing else has come: refused at once. */
+static void early_gradient_alone(struct peer *p)
+{
+	struct sl_frame f = first_bytes(p), refused;
+
+	f.u.part.what = SL_PART_MID_GRAD;
+	send_frame(p, &f);
+	await(p, SL_FRAME_REFUSE, &refused);
+}
+
 static void early_commit(struct peer *p)
 {
 	struct sl_frame f = first_bytes(p);
@@ -441,6 +454,28 @@ static int run(const struct hostile_case *c)
 	return right ? 0 : 1;
 }
 
+/* Each of them is worth a line of the server's log. */
+static void flood(int seconds)
+{
+	const time_t end = time(NULL) + seconds;
+	int messages = 0, sessions = 0;
+
+	open_plan("none");
+	while (time(NULL) < end) {
+		struct peer p = open_peer();
+
+		join(&p);
+		early_gradient_alone(&p);
+		sessions++;
+		close_peer(&p);
+		p = open_peer();
+		for (int i = 0; i < 200; i++, messages++)
+			one_part(&p);
+		close_peer(&p);
+	}
+	printf("%d messages, %d sessions\n", messages, sessions);
+}
+
 int main(int argc, char **argv)
 {
 	int wrong = 0, rounds = argc > 2 ? atoi(argv[2]) : 1;
@@ -449,6 +484,12 @@ int main(int argc, char **argv)
 		return 64;
 	endpoint = argv[1];
 	context = zmq_ctx_new();
+	if (argc > 3 && strcmp(argv[2], "flood") == 0) {
+		flood(atoi(argv[3]));
+		sl_plan_close(plan);
+		zmq_ctx_term(context);
+		return 0;
+	}
 	for (int round = 0; round < rounds; round++)
 		for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
 			wrong += run(&cases[i]);
