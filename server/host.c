@@ -349,7 +349,7 @@ static void give_up(struct sl_host *h, const struct sl_fail *why)
  * stays: clients would come back to it for ever, and be refused. */
 static void watch_worker(struct sl_host *h)
 {
-	uint64_t busy_ms = sl_worker_busy_ms(h->worker);
+	uint64_t silent_ms = sl_worker_silent_ms(h->worker);
 	const struct sl_backend *be = h->env.be;
 	struct sl_fail why;
 
@@ -360,10 +360,10 @@ static void watch_worker(struct sl_host *h)
 		       h->env.device);
 		sl_fail_set(&why, SL_ERR_DEVICE, "the device has failed");
 		give_up(h, &why);
-	} else if (h->conf->watchdog_s && busy_ms > (uint64_t)h->conf->watchdog_s * 1000) {
+	} else if (h->conf->watchdog_s && silent_ms > (uint64_t)h->conf->watchdog_s * 1000) {
 		sl_log(SL_LOG_ERROR, "watchdog",
 		       "a task on %s has run for %" PRIu64 " s (watchdog_s is %d): the server ends", h->env.device,
-		       busy_ms / 1000, h->conf->watchdog_s);
+		       silent_ms / 1000, h->conf->watchdog_s);
 		sl_fail_set(&why, SL_ERR_DEVICE, "a task did not end within watchdog_s");
 		give_up(h, &why);
 	}

@@ -438,7 +438,11 @@ static void last_done(struct sl_job *job)
  * closing waits for this, and never on the loop's thread for a task. */
 static void post_last(struct sl_middle *m)
 {
-	m->last = (struct sl_job){.run = run_last, .done = last_done, .share = sl_port_share(m->port), .ahead = true};
+	m->last = (struct sl_job){.run = run_last,
+				  .done = last_done,
+				  .share = sl_port_share(m->port),
+				  .ahead = true,
+				  .key = sl_port_key(sl_port_session(m->port)->hello.session)};
 	m->last_posted = true;
 	sl_worker_post(m->env.worker, &m->last);
 }

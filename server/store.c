@@ -15,6 +15,8 @@
 #include "common/base/guard.h"
 #include "common/base/log.h"
 #include "common/base/newfile.h"
+#include "common/base/pieces.h"
+#include "common/base/worker.h"
 #include "common/nn/weights.h"
 
 static bool ends(const char *name, const char *suffix)
@@ -95,7 +97,7 @@ static bool path_of(const char *dir, const struct sl_key *owner, const uint8_t h
 static bool read_all(int fd, uint8_t *to, size_t len)
 {
 	while (len > 0) {
-		ssize_t n = read(fd, to, len);
+		ssize_t n = read(fd, to, sl_piece(len));
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -103,6 +105,7 @@ static bool read_all(int fd, uint8_t *to, size_t len)
 			return false;
 		to += n;
 		len -= (size_t)n;
+		sl_worker_turn();
 	}
 	return true;
 }

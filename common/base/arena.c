@@ -6,6 +6,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/base/pieces.h"
+#include "common/base/worker.h"
+
 enum { HUGE_PAGE = 2 << 20 };
 
 #ifndef MADV_POPULATE_WRITE
@@ -36,12 +39,16 @@ static unsigned char *map_aligned(size_t len)
 /* Older kernels lack POPULATE_WRITE: touch a byte of each page. */
 static int fault_in(unsigned char *mem, size_t len, size_t page)
 {
-	if (madvise(mem, len, MADV_POPULATE_WRITE) == 0)
-		return 0;
-	if (errno != EINVAL)
-		return -1;
-	for (size_t i = 0; i < len; i += page)
-		((volatile unsigned char *)mem)[i] = 0;
+	for (size_t at = 0, n; at < len; at += n) {
+		n = sl_piece(len - at);
+		sl_worker_turn();
+		if (madvise(mem + at, n, MADV_POPULATE_WRITE) == 0)
+			continue;
+		if (errno != EINVAL)
+			return -1;
+		for (size_t i = 0; i < n; i += page)
+			((volatile unsigned char *)mem)[at + i] = 0;
+	}
 	return 0;
 }
 

@@ -8,12 +8,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/pieces.h"
+
 enum sl_err sl_buf_put(struct sl_buf *buf, const void *src, size_t len)
 {
 	if (len > buf->cap - buf->len)
 		return SL_ERR_LIMIT;
 	if (len > 0)
-		memcpy(buf->data + buf->len, src, len);
+		sl_copy(buf->data + buf->len, src, len);
 	buf->len += len;
 	return SL_OK;
 }

@@ -7,9 +7,15 @@
 #include <unistd.h>
 
 #include "common/base/folder.h"
+#include "common/base/pieces.h"
+#include "common/base/worker.h"
 
 /* As the points of a file lie in SL_FP_FILE. */
 enum call { OPEN, WRITE, SYNC, CLOSE, RENAME, DIRSYNC, DONE, UNDO };
+
+/* So much goes to the disk at once. A worker's job gives way in between: else the last sync writes all of a large file,
+ * while others wait. */
+enum { SYNC_BYTES = 32 << 20 };
 
 #define POINT(f, call) ((enum sl_failpoint)((int)(f)->points + (call)))
 
@@ -43,6 +49,7 @@ enum sl_err sl_newfile_open(struct sl_newfile *f, const char *path, mode_t mode,
 			    struct sl_fail *fail)
 {
 	f->points = points;
+	f->unsynced = 0;
 	if (snprintf(f->path, sizeof f->path, "%s", path) >= (int)sizeof f->path ||
 	    snprintf(f->tmp, sizeof f->tmp, "%s.tmp", path) >= (int)sizeof f->tmp)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%.96s…: too long a path", path);
@@ -55,7 +62,7 @@ enum sl_err sl_newfile_write(struct sl_newfile *f, const void *from, size_t len,
 	const char *at = from;
 
 	while (len > 0) {
-		ssize_t put = SL_FAILPOINT_WRITE(POINT(f, WRITE), f->fd, at, len);
+		ssize_t put = SL_FAILPOINT_WRITE(POINT(f, WRITE), f->fd, at, sl_piece(len));
 
 		if (put < 0 && errno == EINTR)
 			continue;
@@ -63,6 +70,13 @@ enum sl_err sl_newfile_write(struct sl_newfile *f, const void *from, size_t len,
 			return give_up(f, SL_ERR_IO, f->tmp, fail);
 		at += put;
 		len -= (size_t)put;
+		f->unsynced += (size_t)put;
+		if (f->unsynced < SYNC_BYTES)
+			continue;
+		f->unsynced = 0;
+		if (fdatasync(f->fd) != 0)
+			return give_up(f, SL_ERR_IO, f->tmp, fail);
+		sl_worker_turn();
 	}
 	return SL_OK;
 }

@@ -14,6 +14,7 @@
 
 struct sl_newfile {
 	int fd;
+	size_t unsynced;          /* bytes that were written since the last sync */
 	enum sl_failpoint points; /* the first of the file's own: SL_FP_CKPT_OPEN …; SL_FP_NONE: it has none */
 	char path[PATH_MAX], tmp[PATH_MAX];
 };

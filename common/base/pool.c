@@ -2,7 +2,8 @@
  * caches. Who is done with it helps the others. A share is handed out by an atomic countdown, `unclaimed`: whoever
  * takes it from k > 0 to k - 1 owns the k-th block from the end of that share in the current run, and that run cannot
  * end before the block is done. So `fn`, `arg` and `blocks` may be read after the claim, even by a thread that slept
- * through earlier runs. No thread has to check in or out. */
+ * through earlier runs. No thread has to check in or out. Where the caller's job is to give way (worker.h), a thread
+ * takes all that is unclaimed off the run, which then ends early; the caller runs that later. */
 #include "common/base/pool.h"
 
 #include <errno.h>
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/worker.h"
 
 /* How long an idle thread keeps looking before it sleeps: longer than the serial gaps between two kernels, much shorter
  * than a scheduler's slice, so that another process on the same cores loses next to nothing. */
@@ -30,6 +32,7 @@ enum { ASLEEP = -1, NOWHERE = -1 }; /* beside numbers of CPUs, in `place` and in
 
 struct member {                                         /* the caller is the first */
 	_Alignas(CACHE_LINE) _Atomic int64_t unclaimed; /* of its share; may fall below 0 */
+	int64_t end, left; /* where its share ends; what was not done when a run broke off */
 	_Alignas(CACHE_LINE) struct sl_pool *pool;
 	pthread_t thread;
 	int worker;
@@ -47,6 +50,7 @@ struct sl_pool {
 	_Alignas(CACHE_LINE) sl_pool_fn *fn;
 	void *arg;
 	int64_t blocks;
+	const struct sl_worker *turns; /* whose job the caller runs, or NULL */
 	int threads;
 	uint64_t spin_ns;
 	bool spreads;                                                /* there is a CPU for each thread */
@@ -77,12 +81,28 @@ static void futex_wake(_Atomic uint32_t *word, int count)
 }
 
 /* The first block of a thread's share; that of `threads` is the end of all. */
-static int64_t share_at(const struct sl_pool *pool, int worker)
+static int64_t share_at(const struct sl_pool *pool, int64_t blocks, int worker)
 {
-	return pool->blocks * worker / pool->threads;
+	return blocks * worker / pool->threads;
 }
 
-/* Runs what it can claim of a share; returns how many blocks. */
+/* Takes what nobody has claimed, so that the run ends with the blocks that are under way; returns how many. */
+static int64_t break_off(struct sl_pool *pool)
+{
+	int64_t taken = 0;
+
+	for (int i = 0; i < pool->threads; i++) {
+		int64_t k = atomic_exchange_explicit(&pool->members[i].unclaimed, 0, memory_order_acq_rel);
+
+		if (k > 0) {
+			pool->members[i].left = k;
+			taken += k;
+		}
+	}
+	return taken;
+}
+
+/* Runs what it can claim of a share; returns how many blocks, those that it broke off counted in. */
 static int64_t work_share(struct sl_pool *pool, int share, int worker)
 {
 	_Atomic int64_t *unclaimed = &pool->members[share].unclaimed;
@@ -90,8 +110,10 @@ static int64_t work_share(struct sl_pool *pool, int share, int worker)
 
 	while (atomic_load_explicit(unclaimed, memory_order_relaxed) > 0 &&
 	       (k = atomic_fetch_sub_explicit(unclaimed, 1, memory_order_acq_rel)) > 0) {
-		pool->fn(pool->arg, share_at(pool, share + 1) - k, worker);
+		pool->fn(pool->arg, pool->members[share].end - k, worker);
 		done++;
+		if (pool->turns && sl_worker_turn_due(pool->turns))
+			done += break_off(pool);
 	}
 	return done;
 }
@@ -241,27 +263,67 @@ static void wait_finished(struct sl_pool *pool)
 	atomic_store(&pool->caller_sleeps, false);
 }
 
-void sl_pool_run(struct sl_pool *pool, int64_t blocks, sl_pool_fn *fn, void *arg)
+struct rest {
+	int64_t end, left;
+};
+
+/* One run over what is left of each share. */
+static void run_shares(struct sl_pool *pool, struct rest *share, int64_t blocks, sl_pool_fn *fn, void *arg)
 {
-	if (!pool || pool->threads == 1 || blocks <= 1) {
-		for (int64_t i = 0; i < blocks; i++)
-			fn(arg, i, 0);
-		return;
-	}
 	pool->fn = fn;
 	pool->arg = arg;
 	pool->blocks = blocks;
+	pool->turns = sl_worker_here();
 	atomic_store_explicit(&pool->finished, 0, memory_order_relaxed);
 	atomic_store_explicit(&pool->undone, blocks, memory_order_relaxed);
-	for (int i = 0; i < pool->threads; i++)
-		atomic_store_explicit(&pool->members[i].unclaimed, share_at(pool, i + 1) - share_at(pool, i),
-				      memory_order_release);
+	for (int i = 0; i < pool->threads; i++) {
+		pool->members[i].end = share[i].end;
+		pool->members[i].left = 0;
+		atomic_store_explicit(&pool->members[i].unclaimed, share[i].left, memory_order_release);
+	}
 	atomic_fetch_add(&pool->runs, 1);
 	spread(pool);
 	if (atomic_load(&pool->sleepers) > 0)
 		futex_wake(&pool->runs, blocks - 1 < pool->threads - 1 ? (int)blocks - 1 : pool->threads - 1);
 	work(pool, 0);
 	wait_finished(pool);
+	for (int i = 0; i < pool->threads; i++)
+		share[i].left = pool->members[i].left;
+}
+
+static void run_here(int64_t blocks, sl_pool_fn *fn, void *arg)
+{
+	const struct sl_worker *turns = sl_worker_here();
+
+	for (int64_t i = 0; i < blocks; i++) {
+		fn(arg, i, 0);
+		if (turns && sl_worker_turn_due(turns))
+			sl_worker_turn();
+	}
+}
+
+void sl_pool_run(struct sl_pool *pool, int64_t blocks, sl_pool_fn *fn, void *arg)
+{
+	struct rest share[SL_POOL_MAX_THREADS];
+
+	sl_worker_turn();
+	if (!pool || pool->threads == 1 || blocks <= 1) {
+		run_here(blocks, fn, arg);
+		return;
+	}
+	for (int i = 0; i < pool->threads; i++) {
+		share[i].end = share_at(pool, blocks, i + 1);
+		share[i].left = share[i].end - share_at(pool, blocks, i);
+	}
+	for (;;) {
+		run_shares(pool, share, blocks, fn, arg);
+		blocks = 0;
+		for (int i = 0; i < pool->threads; i++)
+			blocks += share[i].left;
+		if (blocks == 0)
+			return;
+		sl_worker_turn();
+	}
 }
 
 static int usable_cpus(cpu_set_t *set)

@@ -24,7 +24,7 @@ int sl_pool_threads(const struct sl_pool *pool);
 /* Runs fn for every block and returns when all are done. One caller at a time; never from inside fn.
  * `pool` NULL runs the blocks in the calling thread. Blocks come in no order that could be relied on:
  * a thread takes those of its own share first, the same part of [0, blocks) in every run, then what others have left.
- */
+ * In a job of a worker (worker.h) that job may give way between blocks: other jobs then use the pool meanwhile. */
 void sl_pool_run(struct sl_pool *pool, int64_t blocks, sl_pool_fn *fn, void *arg);
 
 #endif

@@ -2,8 +2,8 @@
  * shares it has a share; the next job is one of the share that has had the least time, and of that share's the first by
  * (priority, submission). So who comes with work waits for no more than the job that runs, those that are held or go
  * ahead, and one of each other share, however many jobs others queue and however urgent they say that they are; behind
- * a long job of its own it waits until the others have had as much. Jobs are owned by their submitter and must stay
- * valid until `done` was delivered. */
+ * a long job of its own it waits until the others have had as much. Long jobs give way between their pieces. Jobs are
+ * owned by their submitter and must stay valid until `done` was delivered. */
 #ifndef SL_BASE_WORKER_H
 #define SL_BASE_WORKER_H
 
@@ -21,6 +21,7 @@ enum { SL_WORKER_HELD = 2 };
  * worker was idle, than what any had: nobody saves up, and nobody owes for time that no other wanted. */
 struct sl_share {
 	uint64_t used_ns;
+	uint64_t scan; /* the worker's */
 };
 
 struct sl_job {
@@ -30,11 +31,16 @@ struct sl_job {
 	struct sl_share *share;           /* NULL: one of the worker's own, for whoever shares it with nobody */
 	bool ahead; /* before the turn of any share, though behind what its own has in front of it: what others that are
 		     * posted later must find done */
+	/* Not 0: jobs with the same key never overlap, and of these one that goes ahead comes before the others. */
+	uint64_t key;
 	/* the worker's */
 	struct sl_job *next;
 	unsigned long long seq;
 	uint64_t began_ns;
+	uint64_t slice_ns, had_ns;
+	struct lane *lane;
 	bool held, released;
+	_Atomic bool unwanted;
 };
 
 /* `wake` is called from the worker's thread whenever finished jobs wait for sl_worker_drain (uv_async_send). */
@@ -47,6 +53,22 @@ void sl_worker_post(struct sl_worker *worker, struct sl_job *job); /* any thread
  * so the device has the next one before it has done this one, and what is urgent waits for no more than these. */
 void sl_worker_hold(struct sl_worker *worker, struct sl_job *job);
 void sl_worker_release(struct sl_worker *worker, struct sl_job *job);
+/* Long jobs give way. A job that runs calls sl_worker_turn between pieces of its work, and sl_pool_run does between
+ * blocks: where it has had 20 ms and another share is next, others run until it is this job's turn again. So nobody
+ * waits for a long job, only for its longest piece. While a job has given way no other of its share begins; one that
+ * goes ahead gives way only if it has a key. What a job works on must be its own: no other job may use it. */
+void sl_worker_turn(void);              /* any thread; does nothing where no job of a worker runs on it */
+struct sl_worker *sl_worker_here(void); /* whose job runs on this thread, or NULL */
+bool sl_worker_turn_due(const struct sl_worker *worker); /* that job should call sl_worker_turn. Any thread. */
+/* Tells jobs under way that nobody wants what comes of them. What a job makes of that is its own business. */
+void sl_worker_unwant(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg);
+bool sl_worker_unwanted(void); /* on the thread of a job: it was told so */
+/* How long ago the running job gave its last sign of life, by sl_worker_turn, or a held one began; 0: there is none. */
+uint64_t sl_worker_silent_ms(struct sl_worker *worker);
+/* What this share's job under way has had of the worker's time; 0: there is none. */
+uint64_t sl_worker_had_ms(struct sl_worker *worker, const struct sl_share *share);
+/* The most that a job has given way, or ended, too late, while others waited: the longest piece so far. */
+uint64_t sl_worker_late_ns(struct sl_worker *worker);
 /* Calls `done` of every finished job, in order of completion, on the calling thread. */
 void sl_worker_drain(struct sl_worker *worker);
 /* Forgets every job with `owned(job, arg)` true, whether it is queued, running or held (its end is waited for) or
@@ -55,8 +77,7 @@ void sl_worker_drain(struct sl_worker *worker);
 void sl_worker_cancel(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg);
 /* Forgets those of them that are queued, and waits for none. */
 void sl_worker_forget(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg);
-/* How long ago the oldest of the jobs began that run or are held, 0 where there is none: for whoever watches over a
- * kernel that may never end. Any thread. */
+/* How long ago the oldest of the jobs began that run, are held or have given way, 0 where there is none. Any thread. */
 uint64_t sl_worker_busy_ms(struct sl_worker *worker);
 /* No job runs or is held, and none is queued: what they work on is the submitter's. Any thread. */
 bool sl_worker_idle(struct sl_worker *worker);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/pieces.h"
 #include "common/base/pool.h"
 #include "common/codec/impl.h"
 #include "common/nn/backend.h"
@@ -95,7 +96,7 @@ enum sl_err sl_feedback_keep(struct sl_codec *c, struct residual *r, const float
 
 	/* rows that this chunk does not have */
 	if (!c->device)
-		memset(r->pending + n, 0, rest);
+		sl_clear(r->pending + n, rest);
 	else if (rest > 0)
 		err = c->env.be->ops->zero(c->env.be, r->pending + n, rest);
 	if (err == SL_OK)
@@ -122,6 +123,6 @@ enum sl_err sl_feedback_load(struct sl_codec *c, struct residual *r, struct sl_b
 {
 	if (c->device)
 		return c->env.be->ops->upload(c->env.be, r->current, in.data, in.len);
-	memcpy(r->current, in.data, in.len);
+	sl_copy(r->current, in.data, in.len);
 	return SL_OK;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/base/pool.h"
+#include "common/base/worker.h"
 #include "common/codec/groups.h"
 
 enum { QSGD_Q, QSGD_BUCKET, QSGD_NORM };
@@ -330,6 +331,8 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 	for (int64_t g = 0; g < l->groups.count; g++) {
 		float scale;
 
+		if (g % SL_CODEC_BLOCK == 0)
+			sl_worker_turn();
 		memcpy(&scale, in.data + g * SCALE_BYTES, sizeof scale);
 		if (!isfinite(scale) || signbit(scale))
 			return sl_fail_set(fail, SL_ERR_PAYLOAD, "levels: scale %g of bucket %lld", (double)scale,

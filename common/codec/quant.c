@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/pool.h"
+#include "common/base/worker.h"
 #include "common/codec/frame.h"
 #include "common/codec/groups.h"
 
@@ -395,6 +396,8 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 	for (int64_t g = 0; g < count; g++) {
 		float range[2];
 
+		if (g % SL_CODEC_BLOCK == 0)
+			sl_worker_turn();
 		memcpy(range, in.data + g * RANGE_BYTES, sizeof range);
 		if (!isfinite(range[0]) || !isfinite(range[1]) || range[0] > range[1])
 			return sl_fail_set(fail, SL_ERR_PAYLOAD, "quant: range %g to %g of group %lld",

@@ -1,11 +1,15 @@
-/* zstd:level — the body as one Zstandard frame (RFC 8878). Contexts lie in memory taken at open. */
+/* zstd:level — the body as one Zstandard frame (RFC 8878). Contexts lie in memory taken at open. It is made and read
+ * block by block, so that a worker's job can give way in between; the bytes are those of ZSTD_compressCCtx. */
+#define ZSTD_DISABLE_DEPRECATE_WARNINGS
 #define ZSTD_STATIC_LINKING_ONLY
 #include <stdlib.h>
 #include <zstd.h>
 
+#include "common/base/worker.h"
 #include "common/codec/stage.h"
 
 enum { LEVEL };
+enum { BLOCK = ZSTD_BLOCKSIZE_MAX }; /* a multiple of zstd's own, or the bytes would change */
 
 static const struct sl_stage_arg args[] = {
 	{.key = "level", .type = SL_ARG_INT, .positional = true, .least = 1, .most = 19, .otherwise = 3},
@@ -70,27 +74,48 @@ fail:
 static enum sl_err pack(void *state, struct sl_bytes in, struct sl_buf *out)
 {
 	struct zstd *z = state;
-	size_t len = ZSTD_compressCCtx(z->pack, out->data + out->len, out->cap - out->len, in.data, in.len, z->level);
+	const ZSTD_parameters params = ZSTD_getParams(z->level, in.len, 0);
+	size_t len = ZSTD_compressBegin_advanced(z->pack, NULL, 0, params, in.len), start = out->len, n;
 
-	if (ZSTD_isError(len))
-		return SL_ERR_BUG;
-	out->len += len;
-	return SL_OK;
+	for (size_t at = 0; !ZSTD_isError(len); at += n) {
+		bool last = in.len - at <= BLOCK;
+
+		sl_worker_turn();
+		if (sl_worker_unwanted()) {
+			out->len = start;
+			return SL_ERR_PEER_LOST;
+		}
+		n = last ? in.len - at : BLOCK;
+		len = (last ? ZSTD_compressEnd : ZSTD_compressContinue)(z->pack, out->data + out->len,
+									out->cap - out->len, in.data + at, n);
+		if (ZSTD_isError(len))
+			break;
+		out->len += len;
+		if (last)
+			return SL_OK;
+	}
+	out->len = start;
+	return SL_ERR_BUG;
 }
 
 static enum sl_err unpack(void *state, struct sl_bytes in, struct sl_buf *out, struct sl_fail *fail)
 {
 	struct zstd *z = state;
-	size_t len;
+	size_t len = ZSTD_decompressBegin(z->unpack), at = 0, start = out->len, n = 1;
 
 	/* one frame and nothing behind it */
-	if (ZSTD_findFrameCompressedSize(in.data, in.len) != in.len)
-		return sl_fail_set(fail, SL_ERR_PAYLOAD, "zstd: %zu bytes are not one frame", in.len);
-	len = ZSTD_decompressDCtx(z->unpack, out->data + out->len, out->cap - out->len, in.data, in.len);
+	while (!ZSTD_isError(len) && (n = ZSTD_nextSrcSizeToDecompress(z->unpack)) != 0 && n <= in.len - at) {
+		len = ZSTD_decompressContinue(z->unpack, out->data + out->len, out->cap - out->len, in.data + at, n);
+		at += n;
+		out->len += ZSTD_isError(len) ? 0 : len;
+		sl_worker_turn();
+	}
+	if (!ZSTD_isError(len) && n == 0 && at == in.len)
+		return SL_OK;
+	out->len = start;
 	if (ZSTD_isError(len))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "zstd: %s", ZSTD_getErrorName(len));
-	out->len += len;
-	return SL_OK;
+	return sl_fail_set(fail, SL_ERR_PAYLOAD, "zstd: %zu bytes are not one frame", in.len);
 }
 
 const struct sl_codec_stage sl_stage_zstd = {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/worker.h"
 #include "common/nn/exec_impl.h"
 #include "common/nn/finite.h"
 
@@ -171,7 +172,7 @@ static enum sl_err forward_ops(struct sl_exec *e, const struct sl_exec_call *cal
 
 	for (int i = 0; i < e->segment->n_op && !err; i++)
 		if (!e->fusion[i].absorbed)
-			err = forward_op(e, i, call, loss);
+			err = sl_worker_unwanted() ? SL_ERR_PEER_LOST : forward_op(e, i, call, loss);
 	return err;
 }
 
@@ -217,7 +218,7 @@ static enum sl_err backward_ops(struct sl_exec *e, const struct sl_exec_call *ca
 
 	for (int i = e->segment->n_op - 1; i >= 0 && !err; i--)
 		if (!e->fusion[i].absorbed)
-			err = backward_op(e, i, call, loss);
+			err = sl_worker_unwanted() ? SL_ERR_PEER_LOST : backward_op(e, i, call, loss);
 	return err;
 }
 

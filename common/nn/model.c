@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/rng.h"
+#include "common/base/worker.h"
 #include "common/nn/zoo.h"
 
 /* Bounds of a spec, which may come from a peer: generous, and small enough that no product below can overflow. */
@@ -77,6 +78,8 @@ void sl_model_close(struct sl_model *model)
 	free(model);
 }
 
+enum { PIECE = 1 << 16 }; /* numbers, between which a worker's job gives way */
+
 static void fill(float *out, int64_t count, float value)
 {
 	for (int64_t i = 0; i < count; i++)
@@ -90,6 +93,8 @@ static void fill_normal(float *out, int64_t count, float std, const struct sl_rn
 		uint32_t word[4];
 		float z[4];
 
+		if (i % PIECE == 0)
+			sl_worker_turn();
 		sl_rng_quad(key, (uint32_t)(i / 4), word);
 		sl_rng_normal2(word[0], word[1], z);
 		sl_rng_normal2(word[2], word[3], z + 2);

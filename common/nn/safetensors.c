@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/worker.h"
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors files are little endian");
 
 enum { LENGTH_BYTES = 8, CHUNK_BYTES = 32768 };
@@ -474,7 +476,10 @@ static enum sl_err read_converted(const struct sl_st_file *f, const struct sl_st
 	while (done < t->bytes) {
 		const size_t size = (size_t)sl_st_dtype_bytes(t->dtype);
 		const size_t len = t->bytes - done < CHUNK_BYTES ? (size_t)(t->bytes - done) : CHUNK_BYTES;
-		enum sl_err err = read_at(f, f->data_start + t->offset + done, chunk, len, fail);
+		enum sl_err err;
+
+		sl_worker_turn();
+		err = read_at(f, f->data_start + t->offset + done, chunk, len, fail);
 
 		if (err != SL_OK)
 			return err;

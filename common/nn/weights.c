@@ -3,7 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_STATIC_LINKING_ONLY /* a state on the stack */
 #include <xxhash.h>
+
+#include "common/base/pieces.h"
+#include "common/base/worker.h"
 
 enum sl_err sl_weights_open(struct sl_weights *w, const struct sl_model *model, struct sl_fail *fail)
 {
@@ -41,7 +45,7 @@ void sl_weights_init(struct sl_weights *w, const struct sl_model *model, uint64_
 void sl_weights_init_range(const struct sl_model *model, const struct sl_plan_segment *segment, uint64_t seed,
 			   float *range)
 {
-	memset(range, 0, (size_t)segment->weight_count * sizeof *range);
+	sl_clear(range, (size_t)segment->weight_count * sizeof *range);
 	for (int i = 0; i < segment->n_param; i++)
 		sl_param_init(model, segment->param[i].model_param, seed, range + segment->param[i].offset);
 }
@@ -67,8 +71,16 @@ void sl_weights_unpack(struct sl_weights *w, const struct sl_plan_segment *segme
 
 void sl_weights_hash(const float *range, int64_t count, uint8_t out[16])
 {
+	const size_t bytes = (size_t)count * sizeof *range;
 	XXH128_canonical_t canonical;
+	XXH3_state_t state;
 
-	XXH128_canonicalFromHash(&canonical, XXH3_128bits(range, (size_t)count * sizeof *range));
+	XXH3_128bits_reset(&state);
+	for (size_t at = 0, n; at < bytes; at += n) {
+		n = sl_piece(bytes - at);
+		(void)XXH3_128bits_update(&state, (const char *)range + at, n);
+		sl_worker_turn();
+	}
+	XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(&state));
 	memcpy(out, canonical.digest, 16);
 }

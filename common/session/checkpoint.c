@@ -16,6 +16,7 @@
 
 #include "common/base/folder.h"
 #include "common/base/log.h"
+#include "common/base/worker.h"
 
 /* Whether one more fits beside n. */
 static bool room(struct sl_checkpoint *c, int n, int most)
@@ -285,6 +286,7 @@ static uint64_t hash_of(const struct sl_checkpoint *c, uint64_t step)
 		h = hash_head(h, part[i].name, dtype_of(&part[i]), part[i].count);
 		for (const uint8_t *at = part[i].data; left > 0; at += len, left -= len) {
 			len = left < BLOCK ? left : BLOCK;
+			sl_worker_turn();
 			h = XXH3_64bits_withSeed(at, len, h);
 		}
 	}
@@ -307,6 +309,7 @@ static enum sl_err hash_of_file(const struct sl_st_file *file, uint64_t step, ui
 
 			if (err)
 				return err;
+			sl_worker_turn();
 			h = XXH3_64bits_withSeed(block, len, h);
 		}
 	}

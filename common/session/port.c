@@ -240,7 +240,8 @@ static void act_one(struct sl_port *p, const struct sl_action *a, const struct s
 	case SL_ACTION_FAIL:
 	case SL_ACTION_LEFT:
 		p->dead = true;
-		atomic_store(&p->abandoning, true); /* nobody waits for the chunks that are queued */
+		atomic_store(&p->abandoning, true);               /* nobody waits for the chunks that are queued, */
+		sl_worker_unwant(p->worker, sl_port_is_chunk, p); /* nor for those under way */
 		p->events.action(p->arg, a, &p->outbox.fail);
 		break;
 	default:

@@ -49,6 +49,8 @@ enum sl_err sl_port_open(struct sl_port **out, struct sl_loop *loop, struct sl_t
 struct sl_session *sl_port_session(struct sl_port *port);
 /* Of the worker: of its tasks, and of what else is done for this session until the port is closed. */
 struct sl_share *sl_port_share(struct sl_port *port);
+/* Of a job (worker.h) for the session with this id: its OPEN has it. INSTALL has that of the weights' hash. */
+uint64_t sl_port_key(const uint8_t id[16]);
 void sl_port_epoch(struct sl_port *port, uint64_t epoch); /* of what is sent from here on */
 
 /* What sl_port_equip takes, and sl_port_follow beside it, at most, malloc's own bytes aside: `weights` for their

@@ -117,6 +117,7 @@ void sl_port_close_jobs(struct sl_port *port); /* before the backend goes */
 void sl_port_dispatch(struct sl_port *port, enum sl_task task, int chunk);
 /* For sl_worker_forget and sl_worker_cancel: of the worker's jobs, which are this port's tasks. Others share it. */
 int sl_port_is_task(const struct sl_job *job, void *port);
+int sl_port_is_chunk(const struct sl_job *job, void *port); /* one that each chunk has */
 /* (worker) For the running task; false: this backend's work is done when its functions return, so the clock will do. */
 bool sl_port_mark(struct sl_port *port, enum task_mark mark);
 /* (worker) Whether payloads of this chunk are on their way to or from a device; and what came of those, waiting where

@@ -2,6 +2,7 @@
  * worker queues the next one's behind it meanwhile: the device goes from one to the other without a gap, and payloads
  * cross its bus beside the computation. Whatever is no chunk's waits until nothing of its session is held. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/clock.h"
 #include "common/session/port_impl.h"
@@ -165,6 +166,11 @@ int sl_port_is_task(const struct sl_job *job, void *port)
 	return job->run == run_job && ((const struct task_job *)job)->port == port;
 }
 
+int sl_port_is_chunk(const struct sl_job *job, void *port)
+{
+	return sl_port_is_task(job, port) && per_chunk(((const struct task_job *)job)->task);
+}
+
 static void task_failed(struct task_job *t)
 {
 	const struct sl_event found = {.kind = SL_EV_NONFINITE, .task = t->task, .chunk = t->chunk, .why = &t->fail};
@@ -238,11 +244,23 @@ void sl_port_close_jobs(struct sl_port *p)
 	}
 }
 
+uint64_t sl_port_key(const uint8_t id[16])
+{
+	uint64_t key;
+
+	memcpy(&key, id, sizeof key);
+	return key | 1;
+}
+
 void sl_port_dispatch(struct sl_port *p, enum sl_task task, int chunk)
 {
 	struct sl_job *job = &p->job[task][chunk].job;
 
 	if (task == SL_TASK_ABANDON)
 		job->priority = abandon_priority(p->session.role);
+	if (task == SL_TASK_OPEN)
+		job->key = sl_port_key(p->session.hello.session);
+	if (task == SL_TASK_INSTALL) /* two write the same file */
+		job->key = sl_port_key(p->session.hello.weights_hash);
 	sl_worker_post(p->worker, job);
 }

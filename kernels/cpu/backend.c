@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/arena.h"
+#include "common/base/pieces.h"
 #include "kernels/cpu/codec_loops.h"
 #include "kernels/cpu/impl.h"
 
@@ -39,14 +40,14 @@ static void free_(struct sl_backend *be, void *ptr)
 static enum sl_err copy(struct sl_backend *be, void *dst, const void *src, size_t bytes)
 {
 	(void)be;
-	memcpy(dst, src, bytes);
+	sl_copy(dst, src, bytes);
 	return SL_OK;
 }
 
 static enum sl_err zero(struct sl_backend *be, void *dst, size_t bytes)
 {
 	(void)be;
-	memset(dst, 0, bytes);
+	sl_clear(dst, bytes);
 	return SL_OK;
 }
 

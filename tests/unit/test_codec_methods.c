@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <zstd.h>
 
 #include "common/base/pool.h"
 #include "common/codec/stage.h"
@@ -244,6 +245,41 @@ static void zstd_shrinks_what_repeats(void **state)
 	free(back);
 }
 
+/* Made block by block, it is what the whole at once would be; so other versions read and write the same. */
+static void zstd_in_blocks_is_zstd(void **state)
+{
+	static const int64_t values[] = {1, 5, 32767, 32768, 32769, 65536, 300001};
+	static const int levels[] = {1, 3, 7, 13, 16, 19};
+	const struct sl_codec_stage *stage = sl_codec_stage_find("zstd", 4);
+
+	(void)state;
+	for (size_t k = 0; k < sizeof values / sizeof values[0]; k++) {
+		const size_t bytes = (size_t)values[k] * 4, cap = ZSTD_compressBound(bytes);
+		uint8_t *whole = malloc(cap), *blocks = malloc(cap);
+		float *x = codec_make(values[k], RANDOM);
+
+		for (int64_t i = 0; i < values[k]; i += 3) /* something to find */
+			x[i] = 0.5f * (float)(i % 16);
+		for (size_t l = 0; l < sizeof levels / sizeof levels[0]; l++) {
+			const double arg[SL_CODEC_MAX_ARGS] = {levels[l]};
+			const struct sl_stage_env env = {.arg = arg};
+			struct sl_buf out = {blocks, 0, cap};
+			struct sl_fail fail;
+			void *zstd;
+			size_t len = ZSTD_compress(whole, cap, x, bytes, levels[l]);
+
+			assert_int_equal(stage->open(&zstd, &env, &fail), SL_OK);
+			assert_int_equal(stage->pack(zstd, (struct sl_bytes){(void *)x, bytes}, &out), SL_OK);
+			assert_int_equal(out.len, len);
+			assert_memory_equal(out.data, whole, len);
+			stage->close(zstd);
+		}
+		free(x);
+		free(whole);
+		free(blocks);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -253,6 +289,7 @@ int main(void)
 		cmocka_unit_test(threads_and_slots_do_not_change_bytes),
 		cmocka_unit_test(ratios_are_the_arithmetic),
 		cmocka_unit_test(zstd_shrinks_what_repeats),
+		cmocka_unit_test(zstd_in_blocks_is_zstd),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

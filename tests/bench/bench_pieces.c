@@ -1,0 +1,217 @@
+/* What codecs cost, and how long the longest piece of theirs is, between which a worker's job gives way: the figures of
+ * common/codec/cost.c, and a check of them.
+ *
+ *   bench_pieces [--shape N,H,W,C] [--threads T] [--portable] [SPEC …]
+ *
+ * A rival has work at all times on the same worker; "piece" is the longest that it had to wait beyond a job's slice. */
+#include <getopt.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/arena.h"
+#include "common/base/clock.h"
+#include "common/base/pool.h"
+#include "common/base/worker.h"
+#include "common/codec/codec.h"
+#include "common/nn/backend.h"
+#include "kernels/cpu/cpu.h"
+
+static const char *default_specs[] = {"none",
+				      "f16",
+				      "bf16",
+				      "quant:8",
+				      "quant:16",
+				      "quant:8,per=channel",
+				      "quant:3,block=8",
+				      "quant:8,round=stochastic",
+				      "sortquant:6+2",
+				      "sortquant:12+4",
+				      "terngrad",
+				      "terngrad,bucket=8",
+				      "qsgd:255",
+				      "qsgd:32767,bucket=8",
+				      "topk:0.01",
+				      "topk:0.5",
+				      "topk:1",
+				      "randomk:0.01",
+				      "randomk:0.5",
+				      "randomk:1",
+				      "threshold:0.001",
+				      "threshold:2",
+				      "lowrank:1",
+				      "lowrank:8",
+				      "lowrank:8,iters=2,warm=false",
+				      "downsample:2",
+				      "downsample:64",
+				      "cells:2|topk:0.1",
+				      "cells:2|topk:1",
+				      "topk:0.1,ef",
+				      "zstd:1",
+				      "zstd:3",
+				      "zstd:7",
+				      "zstd:12",
+				      "zstd:15",
+				      "zstd:19",
+				      "quant:8|zstd:19",
+				      NULL};
+
+struct bench {
+	struct sl_shape shape;
+	struct sl_backend be;
+	struct sl_arena arena;
+	float *x, *back;
+	struct sl_worker *worker;
+};
+
+/* ---- a job, and its rival */
+
+struct task {
+	struct sl_job job; /* first */
+	struct sl_codec *codec;
+	struct bench *b;
+	struct sl_buf *payload;
+	bool decodes;
+	enum sl_err err;
+	atomic_bool over;
+};
+
+static void run_task(struct sl_job *job)
+{
+	static const struct sl_codec_call call = {.training = true};
+	struct task *t = (struct task *)job;
+	struct sl_tensor x = {SL_F32, t->b->shape, t->decodes ? t->b->back : t->b->x, &t->b->be};
+	struct sl_fail fail = {0};
+
+	if (t->decodes)
+		t->err = sl_codec_decode(t->codec, &call, (struct sl_bytes){t->payload->data, t->payload->len}, &x,
+					 &fail);
+	else
+		t->err = sl_codec_encode(t->codec, &call, &x, t->payload);
+}
+
+static void task_over(struct sl_job *job)
+{
+	((struct task *)job)->over = true;
+}
+
+struct rival {
+	struct sl_job job; /* first */
+	struct sl_worker *worker;
+	struct task *until;
+	bool over;
+};
+
+static void rival_runs(struct sl_job *job)
+{
+	(void)job;
+}
+
+static void rival_again(struct sl_job *job)
+{
+	struct rival *r = (struct rival *)job;
+
+	if (r->until->over)
+		r->over = true;
+	else
+		sl_worker_post(r->worker, &r->job);
+}
+
+/* Seconds that the task had; its longest piece in *piece_s. */
+static double measure(struct bench *b, struct task *t, double *piece_s)
+{
+	static struct sl_share shares[2];
+	struct rival r;
+
+	memset(shares, 0, sizeof shares);
+	if (sl_worker_open(&b->worker, "bench", NULL, NULL, NULL))
+		abort();
+	r = (struct rival){
+		.job = {.run = rival_runs, .done = rival_again, .share = &shares[1]}, .worker = b->worker, .until = t};
+	t->job = (struct sl_job){.run = run_task, .done = task_over, .share = &shares[0]};
+	t->over = false;
+
+	sl_worker_post(b->worker, &t->job);
+	sl_worker_post(b->worker, &r.job);
+	while (!t->over || !r.over) {
+		sl_worker_drain(b->worker);
+		usleep(200);
+	}
+	*piece_s = (double)sl_worker_late_ns(b->worker) * 1e-9;
+	sl_worker_close(b->worker);
+
+	return (double)shares[0].used_ns * 1e-9;
+}
+
+static void row(struct bench *b, const char *text)
+{
+	struct sl_codec_env env = {.be = &b->be, .shape = b->shape, .slots = 1, .seed = 1, .dir = SL_DIR_MID_ACT};
+	struct sl_codec_spec spec;
+	struct sl_codec *codec;
+	struct sl_fail fail;
+	double elements = (double)sl_shape_count(&b->shape);
+
+	if (sl_codec_parse(text, &spec, &fail) || sl_codec_open(&codec, &spec, &env, &fail)) {
+		printf("| %s | %s |\n", text, fail.text);
+		return;
+	}
+	struct sl_buf payload = {.cap = sl_codec_bound(codec, b->shape.dim[0])};
+	payload.data = malloc(payload.cap);
+	struct task t = {.codec = codec, .b = b, .payload = &payload};
+	double encode_piece, decode_piece, encode = measure(b, &t, &encode_piece);
+	enum sl_err err = t.err;
+
+	t.decodes = true;
+	double decode = err ? 0 : measure(b, &t, &decode_piece);
+
+	if (err || t.err)
+		printf("| %s | failed: %s |\n", text, sl_err_text(err ? err : t.err));
+	else
+		printf("| %s | %.1f | %.2f | %.2f | %.1f | %.2f | %.2f |\n", text, encode * 1e3,
+		       encode / elements * 1e9, encode_piece * 1e3, decode * 1e3, decode / elements * 1e9,
+		       decode_piece * 1e3);
+	fflush(stdout);
+	free(payload.data);
+	sl_codec_close(codec);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {{"shape", 1, NULL, 's'}, {"threads", 1, NULL, 't'}, {NULL, 0, NULL, 0}};
+	long long d[4] = {64, 56, 56, 64};
+	struct bench b = {0};
+	struct sl_pool *pool;
+	struct sl_fail fail;
+	int threads = 1, c;
+
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (c == 's')
+			sscanf(optarg, "%lld,%lld,%lld,%lld", &d[0], &d[1], &d[2], &d[3]);
+		else
+			threads = atoi(optarg);
+	}
+	b.shape = sl_shape4(d[0], d[1], d[2], d[3]);
+	size_t n = (size_t)sl_shape_count(&b.shape);
+
+	if (sl_pool_open(&pool, threads, &fail) || sl_cpu_backend_open(&b.be, pool, &fail) ||
+	    sl_arena_open(&b.arena, 2 * sl_align(n * sizeof(float)), &fail))
+		return fprintf(stderr, "%s\n", fail.text), 1;
+	b.x = sl_arena_take(&b.arena, n * sizeof(float));
+	b.back = sl_arena_take(&b.arena, n * sizeof(float));
+	const struct sl_rng_key key = {.seed = 5};
+
+	for (size_t i = 0; i < n; i += 2) {
+		uint32_t word[4];
+
+		sl_rng_quad(&key, (uint32_t)i, word);
+		sl_rng_normal2(word[0], word[1], b.x + i);
+	}
+	printf("| codec | encode ms | ns an element | longest piece ms | decode ms | ns an element | longest piece ms "
+	       "|\n"
+	       "|---|---|---|---|---|---|---|\n");
+	for (const char *const *s = optind < argc ? (const char *const *)argv + optind : default_specs; *s; s++)
+		row(&b, *s);
+	return 0;
+}
