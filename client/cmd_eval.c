@@ -7,7 +7,7 @@
 #include "common/base/wrap.h"
 
 static const char *const usage[] = {
-	"splitc eval CONFIG [--weights FILE] [--local] [--parity] [--set KEY=VALUE]… [--json]",
+	"splitc eval [CONFIG] [--weights FILE] [--local] [--parity] [--set KEY=VALUE]… [--json]",
 	"Loss and accuracy on the test set, over the link unless --local. The weights are those of the run's last "
 	"`train` (log.dir/model.safetensors), or FILE; a decaying insert is as wide as it was behind their last step "
 	"(FILE says which; where it does not, behind the last fall).",
@@ -94,13 +94,16 @@ int splitc_eval(int argc, char **argv)
 	struct sl_drive_options drive = {.eval_only = true};
 	static struct sl_conf_client conf;
 	static struct sl_setup setup; /* as in sl_drive_remote */
+	unsigned uses = SL_USES_TRAINED | SL_USES_TEST_SET | SL_USES_LINK;
 	struct sl_fail fail;
 	enum sl_err err;
 	int status = sl_options_parse(&o, argc, argv,
 				      SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_LOCAL | SL_OPT_WEIGHTS | SL_OPT_PARITY, 1);
 
+	if (!o.parity) /* whose processes need a file */
+		uses |= SL_USES_DEMO;
 	if (status < 0)
-		status = sl_options_load(&o, SL_USES_TRAINED | SL_USES_TEST_SET | SL_USES_LINK, &conf);
+		status = sl_options_load(&o, uses, &conf);
 	if (status >= 0)
 		return status;
 	if (o.parity)

@@ -7,7 +7,7 @@
 #include "common/base/wrap.h"
 
 static const char *const usage[] = {
-	"splitc flops CONFIG [--set KEY=VALUE]… [--json]",
+	"splitc flops [CONFIG] [--set KEY=VALUE]… [--json]",
 	"Multiply-accumulates (forward, of one batch), parameters and tensors at the cut.",
 	"Counted are one per product of a convolution or linear layer, two per element of a batch norm; a transposed "
 	"convolution as one that reads a whole window per output, which is more than it computes. The compress rate is "
@@ -141,7 +141,7 @@ int splitc_flops(int argc, char **argv)
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_JSON, 1);
 
 	if (status < 0)
-		status = sl_options_load(&o, 0, &conf);
+		status = sl_options_load(&o, SL_USES_DEMO, &conf);
 	if (status >= 0)
 		return status;
 	if (sl_setup_plan(&setup, &conf, &fail) != SL_OK)

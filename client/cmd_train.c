@@ -5,11 +5,17 @@
 #include "client/journal.h"
 
 static const char *const usage[] = {
-	"splitc train CONFIG [--local | --resume | --fresh] [--set KEY=VALUE]… [--json]",
+	"splitc train [CONFIG] [--local | --resume | --fresh] [--set KEY=VALUE]… [--json]",
 	"Trains with the server of the config. log.dir gets log.jsonl (a line per step and per epoch, and a summary), "
 	"checkpoints, and at the end model.safetensors.",
+	"Without CONFIG it trains what the demo does: a small MobileNetV2 on CIFAR-10, which lies in "
+	"data/cifar-10-batches-bin or in $XDG_DATA_HOME/split (~/.local/share/split), with splits on this host, in "
+	"runs/demo. `splitc init` writes a config.",
 	"A first Ctrl-C, SIGTERM or SIGHUP ends the run after the step under way and keeps its weights; a second one "
 	"ends it at once. --resume goes on with it.",
+	"A run that is done stays: another one in its log.dir needs --fresh, and --resume --set train.epochs=N trains "
+	"it "
+	"further.",
 	"The table at the end: wire MB crossed the link for each of the four tensors, up to the server or down from "
 	"it, headers of messages included; fp32 MB is what these are without codec and insert; real is their ratio, "
 	"and nominal that of the codec's own count. MB/s, average: what was sent for a step over the computation of "
@@ -46,10 +52,10 @@ int splitc_train(int argc, char **argv)
 	if (o.resume && o.fresh)
 		return sl_command_failed(
 			&(struct sl_fail){SL_ERR_USAGE, "train: --resume goes on, --fresh begins anew: not both"});
-	status = sl_options_load(&o, SL_USES_FOR_TRAINING | SL_USES_LOG, &conf);
+	status = sl_options_load(&o, SL_USES_FOR_TRAINING | SL_USES_LOG | SL_USES_DEMO, &conf);
 	if (status >= 0)
 		return status;
-	if (!o.resume && !o.fresh && sl_journal_unfinished(&conf, &fail) != SL_OK)
+	if (!o.resume && !o.fresh && sl_journal_taken(&conf, &fail) != SL_OK)
 		return sl_command_failed(&fail);
 	drive.json = o.json;
 	drive.resume = o.resume;

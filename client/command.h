@@ -9,6 +9,7 @@
 #include "common/conf/options.h"
 
 int splitc_train(int argc, char **argv);
+int splitc_init(int argc, char **argv);
 int splitc_eval(int argc, char **argv);
 int splitc_predict(int argc, char **argv);
 int splitc_flops(int argc, char **argv);
@@ -26,10 +27,12 @@ enum {
 	SL_USES_TRAINED = 8, /* those of sl_options_trained */
 	SL_USES_LINK = 16,   /* auth's keys; not with --local */
 	SL_USES_LOG = 32,    /* log.dir, and what --resume goes on with */
+	SL_USES_DEMO = 64,   /* without CONFIG the demo's */
 	SL_USES_FOR_TRAINING = SL_USES_TRAIN_SET | SL_USES_TEST_SET | SL_USES_WEIGHTS | SL_USES_LINK,
 };
 
-/* Loads o->config; handles --check-config and --print-config. -1 to go on, or the exit status. `uses`: SL_USES_… */
+/* Loads o->config (with SL_USES_DEMO the demo's run where there is none); handles --check-config and --print-config. -1
+ * to go on, or the exit status. `uses`: SL_USES_… */
 int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_client *conf);
 
 /* The weights that a run has left, or those of --weights: where, and (into setup) how long they were trained, the plan

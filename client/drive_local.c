@@ -23,7 +23,7 @@ enum sl_err sl_drive_save(const struct sl_setup *setup, uint64_t steps, struct s
 
 	if (!setup->conf->log.dir[0])
 		return SL_OK;
-	if (snprintf(path, sizeof path, "%s/model.safetensors", setup->conf->log.dir) >= PATH_MAX)
+	if (snprintf(path, sizeof path, "%s/" SL_MODEL_FILE, setup->conf->log.dir) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
 	snprintf(count, sizeof count, "%" PRIu64, steps);
 	return sl_weights_save(setup->plan->model, path, (const float *const *)setup->weights.value, (int64_t)steps,

@@ -3,16 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/answers.h"
 #include "client/auth.h"
 #include "client/drive.h"
+#include "client/last_run.h"
 #include "client/recover.h"
 #include "client/remote.h"
 #include "client/report.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
-#include "common/link/control.h"
 #include "common/link/loop.h"
-#include "common/telemetry/metrics.h"
 
 enum { WATCH_MS = 250, DRAIN_LOOK_MS = 5 };
 
@@ -21,8 +21,7 @@ struct drive {
 	const struct sl_drive_options *options;
 	struct sl_loop *loop;
 	struct sl_async *loaded;
-	struct sl_control *control;
-	struct sl_metrics *metrics;
+	struct sl_answers answers;
 	struct sl_client_auth auth;
 	struct sl_remote *remote; /* NULL between two links */
 	struct sl_recover *recover;
@@ -293,7 +292,7 @@ static void conclude(struct drive *d)
 	sl_report_add(&link, d->remote);
 	sl_training_finish(d->run, &link, "finished", d->options->json);
 	sl_training_sync(d->run);
-	sl_recover_forget(d->recover);
+	sl_recover_finish(d->recover, d->remote, sl_training_state(d->run).step);
 	d->concluded = true;
 }
 
@@ -350,6 +349,8 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 
 	*d->fail = *fail;
 	sl_setup_blame(d->setup, d->fail);
+	if (sl_recover_longer(d->recover))
+		sl_last_run_explain(d->fail);
 	d->err = fail->code;
 	d->link.lost += sl_remote_ready(d->remote);
 	if (d->nonfinite) { /* the link, too, is lost: the state is the one before the step all the same */
@@ -519,7 +520,10 @@ static void on_missed(void *arg, const struct sl_fail *why)
 {
 	struct drive *d = arg;
 
-	if (!d->ending && d->setup->conf->train.on_checkpoint_error == SL_MISSED_EXIT)
+	const struct sl_training_state s = sl_training_state(d->run);
+
+	/* behind the last step the model is still to come */
+	if (!d->ending && s.step < s.total_steps && d->setup->conf->train.on_checkpoint_error == SL_MISSED_EXIT)
 		give_up(d, sl_fail_set(d->fail, SL_ERR_IO, "no checkpoint (train.on_checkpoint_error: exit): %s",
 				       why->text));
 }
@@ -527,7 +531,6 @@ static void on_missed(void *arg, const struct sl_fail *why)
 static enum sl_err open_all(struct drive *d)
 {
 	static const struct sl_recover_events events = {on_missed};
-	const struct sl_conf_client *c = d->setup->conf;
 	bool train = !d->options->eval_only;
 	enum sl_err err = sl_loop_open(&d->loop, d->fail);
 
@@ -547,10 +550,7 @@ static enum sl_err open_all(struct drive *d)
 	if (!err)
 		err = sl_setup_loader(d->setup, SL_SPLIT_TEST, wake_loop, d, &d->loader[SL_SPLIT_TEST], d->fail);
 	if (!err)
-		err = sl_control_open(&d->control, d->loop, c->control, answer, d, d->fail);
-	if (!err)
-		err = sl_conf_client_blame(
-			c, "metrics", sl_metrics_open(&d->metrics, d->loop, c->metrics, answer, d, d->fail), d->fail);
+		err = sl_answers_open(&d->answers, d->loop, d->setup->conf, answer, d, d->fail);
 	if (!err)
 		err = sl_loop_on_signals(d->loop, on_signal, d, d->fail);
 	return err ? err : open_link(d);
@@ -588,8 +588,7 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 				   options->json);
 	sl_loader_close(d.loader[SL_SPLIT_TRAIN]);
 	sl_loader_close(d.loader[SL_SPLIT_TEST]);
-	sl_control_close(d.control);
-	sl_metrics_close(d.metrics);
+	sl_answers_close(&d.answers);
 	sl_recover_close(d.recover);
 	sl_timer_close(d.retry);
 	sl_timer_close(d.watch);

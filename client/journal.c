@@ -4,16 +4,27 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "client/last_run.h"
+#include "common/base/folder.h"
 #include "common/base/guard.h"
 #include "common/base/log.h"
 #include "common/session/checkpoint.h"
 
 /* An earlier run in log.dir, which the log's lock says has ended: its checkpoints go before the log that they count on,
- * so that it is there whole, or cannot be gone on with. */
+ * so that it is there whole, or cannot be gone on with. Its model goes, too: one without checkpoints is that of a run
+ * that is done, and this one is not. */
 static enum sl_err begin_anew(struct sl_journal *j, const char *dir, struct sl_fail *fail)
 {
+	char model[PATH_MAX];
+
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
+	sl_checkpoint_clear(dir, SL_CHECKPOINT_DONE);
+	if (snprintf(model, sizeof model, "%s/" SL_MODEL_FILE, dir) >= PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
+	if (unlink(model) == 0 ? sl_folder_sync_of(model) != 0 : errno != ENOENT)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", model, strerror(errno));
 	return sl_jsonl_empty(j->log) == SL_OK
 		       ? SL_OK
 		       : sl_fail_set(fail, SL_ERR_CANTCREATE, "%s/log.jsonl: %s", dir, strerror(errno));
@@ -37,13 +48,31 @@ enum sl_err sl_journal_check(const struct sl_conf_client *conf, struct sl_fail *
 	return err ? err : sl_jsonl_check(path, fail);
 }
 
-enum sl_err sl_journal_unfinished(const struct sl_conf_client *conf, struct sl_fail *fail)
+static enum sl_err say_done(const struct sl_conf_client *conf, const struct sl_past_run *past, struct sl_fail *fail)
+{
+	char longer[80] = "", steps[48] = "";
+
+	if (past->resumable)
+		snprintf(longer, sizeof longer, "--resume --set %s=N trains it further, ",
+			 conf->train.max_steps ? "train.max_steps" : "train.epochs");
+	if (past->steps)
+		snprintf(steps, sizeof steps, ", of %" PRIu64 " steps", past->steps);
+	return sl_fail_set(fail, SL_ERR_CANTCREATE,
+			   "log.dir '%.200s' holds a trained model%s: %s--fresh removes it and begins anew; "
+			   "or give this run a log.dir of its own",
+			   conf->log.dir, steps, longer);
+}
+
+enum sl_err sl_journal_taken(const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	uint64_t step = UINT64_MAX;
 	const char *dir = conf->log.dir;
+	struct sl_past_run past = sl_past_run(dir);
 
-	if (!dir[0] || !sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step))
+	if (!dir[0])
 		return SL_OK;
+	if (!sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step))
+		return past.model ? say_done(conf, &past, fail) : SL_OK;
 	return sl_fail_set(fail, SL_ERR_CANTCREATE,
 			   "log.dir '%s' holds an unfinished run, at step %" PRIu64
 			   ": --resume goes on with it, --fresh removes it and begins anew",

@@ -14,15 +14,15 @@ struct sl_journal {
 	bool log_broken, events_broken;
 };
 
-/* In log.dir; "": nothing is written. resume: the log goes on; else it begins anew, and the checkpoints and events of
- * an earlier run there are removed. On failure *journal is to be closed too. */
+/* In log.dir; "": nothing is written. resume: the log goes on; else it begins anew, and the checkpoints, model and
+ * events of an earlier run there are removed. On failure *journal is to be closed too. */
 enum sl_err sl_journal_open(struct sl_journal *journal, const struct sl_conf_client *conf, bool resume,
 			    struct sl_fail *fail) SL_MUST_CHECK;
 void sl_journal_close(struct sl_journal *journal);
 /* Whether log.jsonl could be opened in log.dir, and why not; nothing is made or written. */
 enum sl_err sl_journal_check(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
-/* CANTCREATE where log.dir holds a run that one which begins anew would remove. */
-enum sl_err sl_journal_unfinished(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
+/* CANTCREATE where log.dir holds a run, finished or not, that one which begins anew would remove. */
+enum sl_err sl_journal_taken(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
 
 void sl_journal_step(struct sl_journal *journal, const struct sl_jsonl_step *step);
 void sl_journal_epoch(struct sl_journal *journal, const struct sl_jsonl_epoch *epoch);

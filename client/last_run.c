@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/client_state.h"
 #include "common/base/log.h"
@@ -20,12 +21,14 @@ static bool uuid_parse(const char *text, uint8_t out[16])
 }
 
 /* A file that is whole and of this plan; its session's id goes to `session`. */
-static enum sl_err check_file(const struct sl_setup *setup, uint64_t step, uint8_t session[16], struct sl_fail *fail)
+static enum sl_err check_file(const struct sl_setup *setup, const char *prefix, uint64_t step, uint8_t session[16],
+			      struct sl_fail *fail)
 {
 	struct sl_checkpoint c;
 	enum sl_err err;
 
 	sl_client_checkpoint(&c, setup->conf->log.dir, setup->plan);
+	c.prefix = prefix;
 	sl_checkpoint_note(&c, "session", "%s", "");
 	err = sl_checkpoint_read(&c, step, fail);
 	if (!err && !uuid_parse(sl_checkpoint_noted(&c, "session"), session))
@@ -65,18 +68,59 @@ static enum sl_err say_refused(const struct refused *r, struct sl_fail *fail)
 }
 
 /* There is no checkpoint: the run is done, or has not come to its first. */
-static enum sl_err say_none(const char *dir, uint64_t total_steps, struct sl_fail *fail)
+static enum sl_err say_none(const struct sl_conf_client *conf, struct sl_fail *fail)
 {
-	char path[PATH_MAX];
+	const char *dir = conf->log.dir;
+	struct sl_past_run past = sl_past_run(dir);
 
-	if (snprintf(path, sizeof path, "%s/model.safetensors", dir) < PATH_MAX &&
-	    sl_weights_steps(path) == (int64_t)total_steps)
+	if (past.resumable)
 		return sl_fail_set(fail, SL_ERR_NOINPUT,
 				   "--resume: no checkpoint in '%.200s': the run of %" PRIu64
-				   " steps is done, model.safetensors is what it trained",
-				   dir, total_steps);
+				   " steps is done. To train it further, give it more: --resume --set %s=N",
+				   dir, past.steps, conf->train.max_steps ? "train.max_steps" : "train.epochs");
+	if (past.model)
+		return sl_fail_set(fail, SL_ERR_NOINPUT,
+				   "--resume: no checkpoint in '%.200s': the run there is done, and its optimizer's "
+				   "state was not kept. A run in another log.dir can begin with its weights: "
+				   "model.weights",
+				   dir);
 	return sl_fail_set(fail, SL_ERR_NOINPUT,
 			   "--resume: no checkpoint in '%.200s': without --resume a run begins there", dir);
+}
+
+/* The last state of a run that is done, which is to be longer. */
+static enum sl_err read_done(struct sl_last_run *out, const struct sl_setup *setup, uint64_t total_steps,
+			     struct sl_fail *fail)
+{
+	struct sl_past_run past = sl_past_run(setup->conf->log.dir);
+	struct sl_last_run run = {.step = {past.steps}, .n = 1, .done = true};
+	struct sl_fail why;
+	enum sl_err err;
+
+	if (!past.resumable || total_steps <= past.steps)
+		return say_none(setup->conf, fail);
+	err = check_file(setup, SL_CHECKPOINT_DONE, past.steps, run.session, &why);
+	if (err)
+		return sl_fail_set(fail, err, "--resume: the run is done, and its last state is no good: %s", why.text);
+	*out = run;
+	return SL_OK;
+}
+
+struct sl_past_run sl_past_run(const char *dir)
+{
+	struct sl_past_run past = {.steps = UINT64_MAX};
+	char path[PATH_MAX];
+	int64_t steps;
+
+	if (!dir[0])
+		return past;
+	past.model = snprintf(path, sizeof path, "%s/" SL_MODEL_FILE, dir) < PATH_MAX && access(path, F_OK) == 0;
+	past.resumable = past.model && sl_checkpoint_older(dir, SL_CHECKPOINT_DONE, &past.steps);
+	if (past.resumable || !past.model)
+		return past;
+	steps = sl_weights_steps(path);
+	past.steps = steps == INT64_MAX ? 0 : (uint64_t)steps;
+	return past;
 }
 
 enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_setup *setup, uint64_t total_steps,
@@ -88,11 +132,11 @@ enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_setup *set
 	uint64_t step = UINT64_MAX;
 
 	if (!dir[0])
-		return say_none(dir, total_steps, fail);
+		return say_none(setup->conf, fail);
 	while (run.n < SL_LAST_RUN_STEPS && sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step)) {
 		uint8_t session[16];
 		struct sl_fail why;
-		enum sl_err err = check_file(setup, step, session, &why);
+		enum sl_err err = check_file(setup, SL_CHECKPOINT_CLIENT, step, session, &why);
 
 		if (!err && run.n && memcmp(session, run.session, sizeof session) != 0)
 			err = sl_fail_set(&why, SL_ERR_DATA, "step %" PRIu64 " is another session's", step);
@@ -104,8 +148,32 @@ enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_setup *set
 		run.step[run.n++] = step;
 	}
 	if (!run.n)
-		return refused.n ? say_refused(&refused, fail) : say_none(dir, total_steps, fail);
+		return refused.n ? say_refused(&refused, fail) : read_done(out, setup, total_steps, fail);
 	warn_of(&refused, SL_OK);
 	*out = run;
 	return SL_OK;
+}
+
+void sl_last_run_explain(struct sl_fail *fail)
+{
+	const struct sl_fail why = *fail;
+
+	if (why.code == SL_ERR_MISMATCH)
+		sl_fail_set(fail, why.code,
+			    "%.300s. The run is done, and as it was. Where the server no longer has its side, a run in "
+			    "another log.dir can begin with its weights: model.weights",
+			    why.text);
+}
+
+void sl_last_run_finish(const char *dir, uint64_t step, bool keep)
+{
+	struct sl_fail fail;
+
+	/* under another name before the others go, so that a power cut leaves something to go on from */
+	if (keep && sl_checkpoint_rename(dir, SL_CHECKPOINT_CLIENT, SL_CHECKPOINT_DONE, step, &fail) != SL_OK) {
+		sl_log(SL_LOG_WARN, "last-state", "%s: the run cannot be made longer by --resume", fail.text);
+		keep = false;
+	}
+	sl_checkpoint_only(dir, SL_CHECKPOINT_DONE, keep ? step : UINT64_MAX);
+	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
 }

@@ -3,6 +3,7 @@
 
 static const struct sl_command commands[] = {
 	{"train", splitc_train, "train a network with a server, or with --local in this process"},
+	{"init", splitc_init, "write a config from a few answers"},
 	{"eval", splitc_eval, "accuracy of trained weights on the test set"},
 	{"predict", splitc_predict, "what a trained model says of each image of the test set"},
 	{"flops", splitc_flops, "multiply-accumulates and parameters of head, middle and tail"},

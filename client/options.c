@@ -1,11 +1,14 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "client/auth.h"
 #include "client/command.h"
 #include "client/journal.h"
 #include "client/last_run.h"
+#include "client/preset.h"
 #include "client/training.h"
 #include "common/base/log.h"
 #include "common/nn/weights_file.h"
@@ -23,7 +26,7 @@ static void warn_of_older(const char *dir, int64_t trained)
 
 	if (trained != INT64_MAX && sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step) && (int64_t)step != trained)
 		sl_log(SL_LOG_WARN, "unfinished",
-		       "%s/model.safetensors is of step %" PRId64
+		       "%s/" SL_MODEL_FILE " is of step %" PRId64
 		       ": what the unfinished run there has learned up to step %" PRIu64 " is not in it",
 		       dir, trained, step);
 }
@@ -35,7 +38,7 @@ enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_
 	enum sl_err err;
 
 	if (o->weights ? snprintf(path, sizeof path, "%s", o->weights) >= PATH_MAX
-		       : snprintf(path, sizeof path, "%s/model.safetensors", conf->log.dir) >= PATH_MAX)
+		       : snprintf(path, sizeof path, "%s/" SL_MODEL_FILE, conf->log.dir) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "the path of the weights is too long");
 	setup->trained = sl_weights_steps(path);
 	if (!o->weights)
@@ -87,7 +90,7 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 	enum sl_err err = SL_OK;
 
 	if ((uses & SL_USES_LOG) && !o->resume && !o->fresh)
-		err = sl_journal_unfinished(conf, fail);
+		err = sl_journal_taken(conf, fail);
 	if (!err)
 		err = uses & SL_USES_TRAINED ? sl_options_trained(o, conf, setup, true, fail)
 					     : sl_setup_plan(setup, conf, fail);
@@ -103,7 +106,7 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 		err = check_log(o, conf, setup, steps, fail);
 	if (err)
 		return err;
-	printf("%s: ok", o->config);
+	printf("%s: ok", o->config ? o->config : "the demo's run");
 	if (uses & SL_USES_TRAIN_SET)
 		printf(", %" PRIu64 " step%s on %" PRId64 " images", steps, steps == 1 ? "" : "s",
 		       images[SL_SPLIT_TRAIN]);
@@ -113,15 +116,52 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 	return SL_OK;
 }
 
+/* The demo's run, where its data are. */
+static enum sl_err load_demo(const struct sl_options *o, unsigned uses, struct sl_conf_client *conf,
+			     struct sl_fail *fail)
+{
+	char place[PATH_MAX], text[SL_PRESET_TEXT], first[PATH_MAX] = "", second[PATH_MAX] = "";
+	struct sl_preset preset = {.data = NULL};
+	enum sl_err err;
+
+	for (int n = 0; !preset.data && sl_preset_place(n, place); n++) {
+		snprintf(n ? second : first, PATH_MAX, "%s", place);
+		if (access(place, R_OK) == 0)
+			preset.data = place;
+	}
+	err = sl_preset_make(text, conf, &preset, fail);
+	if (!err)
+		err = sl_conf_parse(&sl_conf_client_schema, conf, "default", text, strlen(text), o->set, o->n_set,
+				    fail);
+	if (err || preset.data || !(uses & SL_USES_TEST_SET) || o->print_config || strcmp(conf->data.dir, first) != 0)
+		return err;
+	return sl_fail_set(
+		fail, SL_ERR_NOINPUT,
+		"%s: no CONFIG, and no CIFAR-10 in %.100s or %.200s. scripts/fetch-cifar10.sh DIR fetches it. "
+		"`splitc init` writes a config; these three lines are enough of one:",
+		o->command, first, second);
+}
+
+static int demo_failed(const struct sl_fail *fail)
+{
+	int status = sl_command_failed(fail);
+
+	if (fail->code == SL_ERR_NOINPUT)
+		fputs("  server: tcp://127.0.0.1:5570\n  model: {name: mobilenet_v2}\n  data: {dir: DIR}\n", stderr);
+	return status;
+}
+
 int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_client *conf)
 {
 	struct sl_setup setup = {0};
 	struct sl_fail fail;
 	enum sl_err err;
 
-	if (!o->config)
+	if (!o->config && !(uses & SL_USES_DEMO))
 		return sl_options_missing(o, "CONFIG");
-	if (sl_conf_client_load(conf, o->config, o->set, o->n_set, &fail) != SL_OK)
+	if (!o->config && load_demo(o, uses, conf, &fail) != SL_OK)
+		return demo_failed(&fail);
+	if (o->config && sl_conf_client_load(conf, o->config, o->set, o->n_set, &fail) != SL_OK)
 		return sl_command_failed(&fail);
 	sl_log_set_level(conf->log.level);
 	if (o->print_config) {

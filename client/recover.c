@@ -29,6 +29,8 @@ struct sl_recover {
 	uint64_t epoch;                   /* of the last link */
 	uint64_t file[SL_LAST_RUN_STEPS]; /* checkpoints that are known to be good, newest first */
 	int n_file;
+	bool longer;      /* … of a run that was done, whose last state, its newest, has another name */
+	uint64_t done_at; /* … and is of this step */
 	uint64_t back_to; /* files of later steps are of what the run went back behind; UINT64_MAX: of nothing */
 	/* from the last link */
 	struct sl_client_state live, ahead, saving;
@@ -61,6 +63,8 @@ static enum sl_err find_session(struct sl_recover *r, uint64_t total_steps, stru
 	memcpy(r->session, run.session, sizeof r->session);
 	memcpy(r->file, run.step, sizeof r->file);
 	r->n_file = run.n;
+	r->longer = run.done;
+	r->done_at = run.step[0];
 	sl_checkpoint_good(&r->state, r->file[0]);
 	return SL_OK;
 }
@@ -234,7 +238,8 @@ void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf)
 		if (!r->has_live || r->file[i] < r->live.step)
 			conf->held[conf->n_held++] = r->file[i];
 	r->crowded = conf->n_held == SL_WIRE_HELD_MAX && conf->held[conf->n_held - 1];
-	if (conf->n_held < SL_WIRE_HELD_MAX && !(conf->n_held && conf->held[conf->n_held - 1] == 0))
+	/* what was learned to its end does not begin anew because a server has forgotten it */
+	if (!r->longer && conf->n_held < SL_WIRE_HELD_MAX && !(conf->n_held && conf->held[conf->n_held - 1] == 0))
 		conf->held[conf->n_held++] = 0;
 }
 
@@ -359,6 +364,8 @@ static enum sl_err read_file(struct sl_recover *r, struct sl_remote *remote, str
 	if (err)
 		return err;
 	sl_client_checkpoint(&c, r->dir, r->setup->plan);
+	if (r->longer && step == r->done_at)
+		c.prefix = SL_CHECKPOINT_DONE;
 	sl_training_notes(&c);
 	if (SL_FAILPOINT_CALL(SL_FP_CKPT_READ_C, 0) != 0)
 		err = sl_fail_set(fail, SL_ERR_IO, "the checkpoint of step %" PRIu64 ": %s", step, strerror(errno));
@@ -427,9 +434,11 @@ void sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEP
 
 bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run)
 {
-	int every = r->setup->conf->train.checkpoint_every;
+	uint64_t every = (uint64_t)r->setup->conf->train.checkpoint_every;
+	const struct sl_training_state s = sl_training_state(run);
 
-	return r->dir[0] && every && (sl_training_state(run).step + 1) % (uint64_t)every == 0;
+	/* the state behind the last step is what a longer run goes on from */
+	return r->dir[0] && every && ((s.step + 1) % every == 0 || s.step + 1 == s.total_steps);
 }
 
 /* Refusing what a file's own content or disk is to blame for; a plan, a core or a schedule that differs stays an error.
@@ -503,6 +512,10 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 		err = sl_fail_set(&fail, SL_ERR_IO, "the server could not keep its side, its log says why");
 	if (!err)
 		return;
+	if (step == sl_training_state(run).total_steps) { /* the model is still to come */
+		sl_log(SL_LOG_INFO, "last-state", "%s: the run cannot be made longer by --resume", fail.text);
+		return;
+	}
 	miss(r, step, &fail);
 	r->events.missed(r->arg, &fail);
 }
@@ -568,10 +581,17 @@ const char *sl_recover_outlook(const struct sl_recover *r)
 					  : "; there is no checkpoint to --resume from";
 }
 
-void sl_recover_forget(struct sl_recover *r)
+bool sl_recover_longer(const struct sl_recover *r)
 {
+	return r->longer;
+}
+
+void sl_recover_finish(struct sl_recover *r, const struct sl_remote *remote, uint64_t step)
+{
+	bool keep = sl_remote_kept_there(remote, step) && r->n_file && r->file[0] == step;
+
 	r->n_file = 0;
 	name_newest(r);
 	if (r->dir[0])
-		sl_checkpoint_clear(r->dir, SL_CHECKPOINT_CLIENT);
+		sl_last_run_finish(r->dir, step, keep);
 }

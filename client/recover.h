@@ -77,8 +77,11 @@ struct sl_checkpoint_state sl_recover_state(const struct sl_recover *r);
 /* What a message that ends the run adds: whether --resume has a checkpoint to go on from. "" where nothing is kept on
  * disk, as by an evaluation, or r is NULL. Static. */
 const char *sl_recover_outlook(const struct sl_recover *r);
-/* The run is over, and no file is being written: its checkpoints are of no more use, and go for good. Before goodbye:
- * the server, which has its own, forgets them then, and these alone could only begin anew. */
-void sl_recover_forget(struct sl_recover *r);
+/* The run was done, and goes on from there: without the server's side of that state it does not go on at all. */
+bool sl_recover_longer(const struct sl_recover *r);
+/* The run has come to its end at `step`, and no file is being written: its checkpoints are of no more use, and go for
+ * good; the last one stays under another name, for a longer run, if the server has its side too. Before
+ * goodbye: the server, which has its own, removes them then, and these alone could only begin anew. */
+void sl_recover_finish(struct sl_recover *r, const struct sl_remote *remote, uint64_t step);
 
 #endif

@@ -3,9 +3,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/diskspace.h"
 #include "common/base/version.h"
 #include "common/telemetry/status.h"
 
@@ -97,6 +99,16 @@ static void put_totals(struct sl_status *out, const struct sl_training_link *lin
 	out->stale = (int64_t)all.stale;
 }
 
+/* Of the process: where it writes, and since when. */
+static void put_place(struct sl_status *out, const char *dir)
+{
+	const struct sl_diskspace disk = sl_diskspace_of(dir);
+
+	out->disk_free_bytes = disk.free;
+	out->disk_bytes = disk.all;
+	out->started_s = (int64_t)time(NULL) - (int64_t)out->uptime_s;
+}
+
 char *sl_report_status(const struct sl_setup *setup, const struct sl_training *training, const struct sl_remote *remote,
 		       const struct sl_training_link *link, const struct sl_checkpoint_state *checkpoint,
 		       const char *request)
@@ -115,6 +127,8 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 		.images_per_s = t.images_per_s,
 		.age_s = t.age_s,
 		.idle_s = t.idle_s,
+		.tx_mb_s = NAN,
+		.rx_mb_s = NAN,
 		.left_s = t.left_s,
 	};
 	struct sl_status status = {.pid = getpid(), .threads = sl_pool_threads(setup->pool), .uptime_s = t.age_s};
@@ -122,6 +136,7 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 	if (strcmp(request, "status") != 0)
 		return NULL;
 	put_totals(&status, link, remote);
+	put_place(&status, setup->conf->log.dir);
 	PUT(status.role, "client");
 	PUT(status.version, "%s", SL_VERSION);
 	PUT(status.address, "%.120s", setup->conf->server);
@@ -132,10 +147,14 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 	PUT(session.partition, "%.120s", setup->plan->cut.text);
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		PUT(session.codec[dir], "%.120s", setup->agreement.codec[dir].text);
-	if (remote) {
+	PUT(session.phase, "connect");
+	if (remote)
 		put_link(&session, link, remote);
-		status.session = &session;
-		status.n_session = 1;
-	}
+	status.ready = strcmp(session.phase, "connect") != 0 && strcmp(session.phase, "closed") != 0;
+	if (!status.ready)
+		session.images_per_s = session.left_s = NAN; /* nothing is trained, however fast it was */
+	status.ready = status.ready || (t.total_steps && t.step == t.total_steps);
+	status.session = &session;
+	status.n_session = 1;
 	return sl_status_json(&status, 0);
 }

@@ -6,7 +6,8 @@
 #include "client/training.h"
 
 /* JSON (common/telemetry/status.h), malloc'ed; NULL for a request that is not "status". `remote`: NULL between two
- * links; `link`: what sl_report_add has added up of those before. */
+ * links, where the run is in phase "connect" and has no rates; `link`: what sl_report_add has added up of those before.
+ */
 char *sl_report_status(const struct sl_setup *setup, const struct sl_training *training, const struct sl_remote *remote,
 		       const struct sl_training_link *link, const struct sl_checkpoint_state *checkpoint,
 		       const char *request);

@@ -12,6 +12,7 @@ struct sl_sweep_result {
 	bool done;
 	char error[300]; /* where it is not */
 	int chunks;
+	bool waits; /* for a server that is lost */
 	char codec[4][SL_CONF_CODEC_TEXT];
 	double rate_nominal, rate_real, test_acc, best_test_acc, test_loss;
 	double t_per_batch_s, t_compute_per_batch_s, avg_mb_s, peak_client_mb_s, peak_server_mb_s;

@@ -45,7 +45,7 @@ static void read_summary(struct sl_sweep_result *r, const json_t *root)
 	read_directions(r, json_object_get(root, "directions"));
 }
 
-static void add_settings(struct sl_child *c, const struct sl_conf_sweep_row *row, const char *dir)
+static void add_settings(struct sl_child *c, const struct sl_conf_sweep_row *row, bool waits, const char *dir)
 {
 	static const char *const codec[] = {"codec.head_act", "codec.mid_act", "codec.mid_grad", "codec.head_grad"};
 	char chunks[16];
@@ -63,6 +63,9 @@ static void add_settings(struct sl_child *c, const struct sl_conf_sweep_row *row
 		snprintf(chunks, sizeof chunks, "%d", row->chunks);
 		sl_child_set(c, "train.chunks", chunks);
 	}
+	/* rows are never gone on with: checkpoints are of use where the server may come back */
+	if (!waits)
+		sl_child_set(c, "train.checkpoint_every", "0");
 	sl_child_set(c, "log.dir", dir);
 }
 
@@ -80,7 +83,7 @@ static enum sl_err run(struct sl_sweep_result *r, const struct sl_options *o, co
 		return err;
 	snprintf(log, sizeof log, "%s/stderr.log", dir);
 	sl_child_open(&child, o);
-	add_settings(&child, row, dir);
+	add_settings(&child, row, r->waits, dir);
 	err = sl_child_run(&child, log, &summary, fail);
 	if (err)
 		return err;
@@ -114,6 +117,7 @@ enum sl_err sl_sweep_begin(struct sl_sweep_result *r, const struct sl_options *o
 	if (sl_conf_client_load(&conf, o->config, set, n, &why) != SL_OK)
 		return blame_row(o, row, &why, fail);
 	*r = (struct sl_sweep_result){
+		.waits = conf.link.on_server_lost == SL_LOST_WAIT,
 		.chunks = row->chunks ? row->chunks : conf.train.chunks,
 		.rate_nominal = unknown,
 		.rate_real = unknown,
@@ -145,7 +149,7 @@ enum sl_err sl_sweep_check(const struct sl_options *o, const struct sl_conf_swee
 	int n = 0;
 
 	sl_child_open(&child, o);
-	add_settings(&child, row, "");
+	add_settings(&child, row, true, "");
 	for (int i = 0; i + 1 < child.n_arg; i++)
 		if (strcmp(child.arg[i], "--set") == 0)
 			set[n++] = child.arg[++i];

@@ -560,7 +560,10 @@ void sl_training_position(const struct sl_training *r, uint64_t *epoch, int64_t 
 
 struct sl_training_state sl_training_state(const struct sl_training *r)
 {
-	double images_left = (double)(r->total_steps - r->step) * r->setup->conf->train.batch;
+	const double batch = r->setup->conf->train.batch, idle_s = sl_seconds_since(r->done_ns);
+	double images_left = (double)(r->total_steps - r->step) * batch;
+	/* the batch under way may already have taken longer than those before it */
+	double image_s = r->image_s > 0 ? fmax(r->image_s, idle_s / batch) : 0;
 
 	return (struct sl_training_state){
 		.doing = r->doing,
@@ -571,11 +574,11 @@ struct sl_training_state sl_training_state(const struct sl_training *r)
 		.epochs = all_epochs(r),
 		.loss = r->loss,
 		.acc = r->acc,
-		.images_per_s = r->image_s > 0 ? 1 / r->image_s : 0,
+		.images_per_s = image_s > 0 ? 1 / image_s : 0,
 		.tx_bytes = r->totals.tx_bytes,
 		.rx_bytes = r->totals.rx_bytes,
-		.left_s = r->image_s > 0 ? images_left * r->image_s : NAN,
+		.left_s = image_s > 0 ? images_left * image_s : NAN,
 		.age_s = sl_seconds_since(r->started_ns),
-		.idle_s = sl_seconds_since(r->done_ns),
+		.idle_s = idle_s,
 	};
 }

@@ -24,7 +24,8 @@ struct sl_training_state {
 	uint64_t skipped;            /* of those done */
 	int epoch, epochs;           /* from 1 */
 	double loss, acc;            /* of the last batch; acc in 0 … 1; NAN before the first */
-	double images_per_s;         /* over the last ten steps or so; 0 before the first */
+	double images_per_s;         /* over the last ten steps or so, the one under way too where that takes longer; 0
+					before the first */
 	uint64_t tx_bytes, rx_bytes; /* of the run */
 	double left_s;               /* at this rate, evaluations not counted; NAN: not known */
 	double age_s, idle_s;        /* since the start, since the last batch */

@@ -12,7 +12,7 @@ trap 'rm -rf "$tmp"' EXIT
 # PROGRAM COMMAND: a table for each section of its config. Comments stand before their key; a section has no value.
 tables() {
 	env -u XDG_RUNTIME_DIR "$1" "$2" "$tmp/config.yaml" --print-config | awk '
-		function escape(s) { gsub(/\|/, "\\|", s); sub(/-[0-9]+\.sock/, "-UID.sock", s); return s }
+		function escape(s) { gsub(/\|/, "\\|", s); sub(/-[0-9]+(-[0-9a-f]+)?\.sock/, s ~ /splitc/ ? "-UID-RUN.sock" : "-UID.sock", s); return s }
 		function head(title) { printf "\n%s\n\n| key | default | meaning |\n|---|---|---|\n", title }
 		/^ *#/ { sub(/^ *# ?/, ""); note = note (note == "" ? "" : " ") $0; next }
 		/^ *[a-z_0-9]+:/ {

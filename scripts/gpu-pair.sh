@@ -43,7 +43,7 @@ grep serving "$out/server.log"
 train() { # NAME, then --set pairs
 	local name=$1
 	shift
-	timeout --foreground -s INT "${limit:-600}" "$bin/splitc" train "$here/configs/client-finetune224.yaml" --json --set "server=$endpoint" --set "data.dir=$data" \
+	timeout --foreground -s INT "${limit:-600}" "$bin/splitc" train "$here/configs/client-finetune224.yaml" --fresh --json --set "server=$endpoint" --set "data.dir=$data" \
 		--set "model.weights=$weights" --set "threads=$threads" --set "log.dir=$out/$name" \
 		--set "control=$out/splitc.sock" --set log.level=warn "$@" 2>"$out/$name.log" || { tail -n 3 "$out/$name.log"; touch "$out/failed"; return 1; }
 }

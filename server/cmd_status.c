@@ -6,10 +6,12 @@
 #include "server/command.h"
 
 static const char *const usage[] = {
-	"splits status [CONFIG] [--control PATH] [--json | --prometheus]",
+	"splits status [CONFIG] [--control PATH] [--json | --prometheus | --live | --ready] [--quiet]",
 	"Asks the splits that runs with this config (or listens at PATH) what it is doing: its sessions with images a "
 	"second over the last steps, the bytes that have crossed the link and MB/s (10^6 bytes) over the last 10 s, "
 	"its store, and what it has turned away.",
+	"--live and --ready are for the probes of a service manager. A server is ready while it would take another "
+	"session: it does not shut down, and fewer than limits.sessions are there.",
 	NULL,
 };
 
@@ -21,15 +23,16 @@ int splits_status(int argc, char **argv)
 	struct sl_fail fail, other;
 	enum sl_err err;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_JSON | SL_OPT_CONTROL, 1);
+	const struct sl_status_how how = {o.json, o.prometheus, o.live, o.ready, o.quiet};
 
 	if (status >= 0)
 		return status;
 	err = sl_options_whom(&o, &sl_conf_server_schema, &conf, "", &fail);
 	if (!err)
-		err = sl_status_show(o.control ? o.control : conf.control, o.json, o.prometheus, &fail);
+		err = sl_status_show(o.control ? o.control : conf.control, &how, &fail);
 	/* root's shell has an $XDG_RUNTIME_DIR, a service has none */
 	if (err == SL_ERR_UNAVAILABLE && !o.control && !o.config && strcmp(conf.control, service) != 0 &&
-	    sl_status_show(service, o.json, o.prometheus, &other) == SL_OK)
+	    sl_status_show(service, &how, &other) == SL_OK)
 		return 0;
 	return err ? sl_options_failed("splits", &fail) : 0;
 }

@@ -517,6 +517,7 @@ struct sl_host_view sl_host_view(const struct sl_host *h)
 		.key = h->auth ? h->key : NULL,
 		.allow = h->auth ? sl_gate_list(h->auth->gate) : NULL,
 		.n_session = h->conf->limits.sessions,
+		.shut = h->shut,
 		.threads = h->threads,
 		.now_ms = now_ms,
 		.uptime_s = (double)(now_ms - h->opened_ms) / 1000,

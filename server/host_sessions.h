@@ -18,6 +18,7 @@ struct sl_host_view {
 	const struct sl_key *key;         /* [n_session] of their clients; NULL: no auth */
 	const struct sl_allow *allow;     /* with auth */
 	int n_session, threads;
+	bool shut; /* no session is taken any more */
 	uint64_t now_ms;
 	double uptime_s;
 	const char *device;

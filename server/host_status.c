@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
@@ -81,7 +82,7 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, const
 		.tx_mb_s = sl_rate_per_s(rate, &now, 0) / 1e6,
 		.rx_mb_s = sl_rate_per_s(rate, &now, 1) / 1e6,
 		.age_s = (double)(now_ms - st.opened_ms) / 1000,
-		.idle_s = (double)(now_ms - s->heard_ms) / 1000,
+		.idle_s = (double)(now_ms - st.worked_ms) / 1000,
 		.stale_frames = (int64_t)s->counts.stale_frames,
 	};
 	put_memory(out, &st.memory);
@@ -113,6 +114,8 @@ char *sl_host_status(const struct sl_host *host)
 				   .store_limit_bytes = v.store_limit_bytes,
 				   .not_stored = v.not_stored,
 				   .store_oldest_s = (double)v.store.oldest_s,
+				   .disk_free_bytes = v.store.space.free,
+				   .disk_bytes = v.store.space.all,
 				   .links = (int64_t)v.counts.links,
 				   .lost = (int64_t)v.counts.lost,
 				   .frames = (int64_t)v.counts.frames,
@@ -128,10 +131,13 @@ char *sl_host_status(const struct sl_host *host)
 	PUT(status.version, "%s", SL_VERSION);
 	PUT(status.address, "%.120s", sl_host_endpoint(host));
 	PUT(status.device, "%.120s", v.device);
+	status.started_s = (int64_t)time(NULL) - (int64_t)v.uptime_s;
+	status.sessions_limit = v.n_session;
 	for (int i = 0; i < v.n_session; i++)
 		if (v.session[i])
 			fill(&status.session[status.n_session++], v.session[i], v.key ? &v.key[i] : NULL, v.allow,
 			     &v.rate[i], v.now_ms);
+	status.ready = !v.shut && status.n_session < v.n_session;
 	text = sl_status_json(&status, 0);
 	free(status.session);
 	return text;

@@ -154,8 +154,8 @@ void sl_keep_leave(const struct sl_keep *k, uint64_t step)
 		sl_checkpoint_leave(k->dir, k->prefix, step);
 }
 
-void sl_keep_clear(const struct sl_keep *k)
+void sl_keep_only(const struct sl_keep *k, uint64_t step)
 {
 	if (k->dir[0])
-		sl_checkpoint_clear(k->dir, k->prefix);
+		sl_checkpoint_only(k->dir, k->prefix, step);
 }

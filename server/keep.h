@@ -32,6 +32,7 @@ enum sl_err sl_keep_read(const struct sl_keep *k, uint64_t step, struct sl_exec 
 			 struct sl_fail *fail) SL_MUST_CHECK;
 /* As sl_checkpoint_leave: what the session left behind when it went back to `step`. */
 void sl_keep_leave(const struct sl_keep *k, uint64_t step);
-void sl_keep_clear(const struct sl_keep *k);
+/* The state of `step` stays, the others go; UINT64_MAX: all of them. */
+void sl_keep_only(const struct sl_keep *k, uint64_t step);
 
 #endif

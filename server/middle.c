@@ -32,15 +32,16 @@ struct sl_middle {
 	struct sl_keep keep;
 	bool owned; /* … by the client with this key: there is auth */
 	struct sl_key owner;
-	uint64_t applied, from;                 /* steps, on the worker: the next one to do; where the session began */
-	uint64_t on_disk;                       /* the newest checkpoint that is known to be there; 0: none */
+	uint64_t applied, from; /* steps, on the worker: the next one to do; where the session began */
+	uint64_t on_disk;       /* the newest checkpoint that is known to be there; 0: none */
+	bool stays; /* the client has asked for one behind the last step: it outlives a goodbye, for a longer run */
 	bool checkpointed;                      /* of the last commit or gather */
 	struct sl_checkpoint_state kept, shown; /* the worker's, and the loop's copy of it */
 	struct sl_job last; /* writes the state behind the last applied step, or clears the checkpoints of a client that
 			       left */
 	bool opened, torn;  /* (worker) torn: a step is applied in part, and there is no way back */
 	bool welcomed, left, last_posted, last_done, closing;
-	uint64_t opened_ms, stepped_ns, steps, skipped;
+	uint64_t opened_ms, worked_ms, stepped_ns, steps, skipped;
 	double step_s, compute_before; /* kernels, in all, before the step under way */
 	void (*closed)(void *arg);
 	void *closed_arg;
@@ -317,7 +318,7 @@ static enum sl_err commit(struct sl_middle *m, struct sl_fail *fail)
 	m->torn = false;
 	SL_FAILPOINT(SL_FP_SERVER_APPLIED);
 	pin(m, s->kept, SL_CHECKPOINT_KEPT);
-	m->checkpointed = s->checkpoint && keep_state(m);
+	m->checkpointed = m->stays = s->checkpoint && keep_state(m);
 	return SL_OK;
 }
 
@@ -327,6 +328,7 @@ static enum sl_err gather(struct sl_middle *m)
 	enum sl_err err = sl_exec_get_weights(m->exec, sl_port_weights(m->port));
 
 	m->checkpointed = !err && m->env.store[0] && (m->applied == m->on_disk || keep_state(m));
+	m->stays = m->stays || (m->checkpointed && m->applied == m->from); /* it came back to a run's end */
 	return err;
 }
 
@@ -366,6 +368,7 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 {
 	struct sl_middle *m = arg;
 
+	m->worked_ms = sl_loop_now_ms(m->env.loop);
 	if (task == SL_TASK_OPEN) {
 		done->need_weights = m->need_weights;
 		done->next_step = m->applied;
@@ -416,7 +419,7 @@ static void run_last(struct sl_job *job)
 		return;
 	SL_FAILPOINT(m->left ? SL_FP_SERVER_LEFT : SL_FP_SERVER_LAST);
 	if (m->left)
-		sl_keep_clear(&m->keep);
+		sl_keep_only(&m->keep, m->stays ? m->on_disk : UINT64_MAX);
 	else if (!m->torn && m->applied != m->on_disk && m->env.store[0])
 		keep_state(m);
 	SL_FAILPOINT(m->left ? SL_FP_NONE : SL_FP_SERVER_LASTED);
@@ -517,7 +520,7 @@ enum sl_err sl_middle_open(struct sl_middle **out, const struct sl_middle_env *e
 	m->owned = owner != NULL;
 	if (owner)
 		m->owner = *owner;
-	m->opened_ms = sl_loop_now_ms(env->loop);
+	m->opened_ms = m->worked_ms = sl_loop_now_ms(env->loop);
 	err = sl_port_open(&m->port, env->loop, env->transport, peer, env->worker, &events, m, fail);
 	if (err) {
 		free(m);
@@ -598,7 +601,6 @@ const struct sl_session *sl_middle_session(const struct sl_middle *m)
 
 struct sl_middle_status sl_middle_status(const struct sl_middle *m)
 {
-	return (struct sl_middle_status){m->opened_ms, m->steps,        m->skipped,
-					 m->step_s,    m->shown_memory, m->welcomed,
-					 m->left,      m->shown,        sl_port_stats(m->port)};
+	return (struct sl_middle_status){m->opened_ms,    m->worked_ms, m->steps, m->skipped, m->step_s,
+					 m->shown_memory, m->welcomed,  m->left,  m->shown,   sl_port_stats(m->port)};
 }

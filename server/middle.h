@@ -44,7 +44,8 @@ const struct sl_session *sl_middle_session(const struct sl_middle *middle);
 
 /* For the status. */
 struct sl_middle_status {
-	uint64_t opened_ms, steps, skipped;    /* skipped: of steps */
+	uint64_t opened_ms, worked_ms;         /* by the loop; worked: the last task that was done for it */
+	uint64_t steps, skipped;               /* skipped: of steps */
 	double step_s;                         /* moving average, seconds from one commit to the next; 0: none yet */
 	struct sl_session_memory memory;       /* zeros until it is open */
 	bool welcomed, left;                   /* the handshake was done; the client said goodbye */

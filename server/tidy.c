@@ -296,6 +296,7 @@ struct sl_tidy_result sl_tidy_run(const struct sl_tidy *w, int64_t now_s)
 		r.oldest_s = age_s > r.oldest_s ? age_s : r.oldest_s;
 	}
 	list_close(&l);
+	r.space = sl_diskspace_of(w->dir);
 	return r;
 }
 

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "common/base/buf.h"
+#include "common/base/diskspace.h"
 #include "common/base/err.h"
 #include "common/link/key.h"
 
@@ -38,6 +39,7 @@ void sl_tidy_leave(struct sl_tidy *tidy, int place);
 struct sl_tidy_result {
 	int64_t files, bytes, oldest_s; /* that are left; oldest_s: since the one unused for longest was used */
 	int64_t removed, removed_bytes;
+	struct sl_diskspace space; /* of the disk it lies on, when that is done */
 };
 
 /* Now, by a clock that may jump: `opened_s` is what it said `since_s` seconds ago, by one that does not. The earlier of

@@ -2,7 +2,9 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <limits.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -162,18 +164,53 @@ const char *sl_conf_check_link(const struct sl_conf_link *link, char why[SL_CONF
 	return NULL;
 }
 
-bool sl_conf_default_control(char control[SL_CONF_SOCKET_PATH], const char *name)
+/* `path` from the root on, without "." and "..", symbolic links not looked at: whoever names a folder by the same words
+ * means the same one. */
+static void absolute(const char *path, char out[PATH_MAX])
+{
+	char whole[2 * PATH_MAX] = "", *rest = whole, *part;
+	size_t len = 0;
+
+	if (path[0] != '/' && !getcwd(whole, PATH_MAX))
+		whole[0] = 0;
+	snprintf(whole + strlen(whole), sizeof whole - strlen(whole), "/%s", path);
+	while ((part = strsep(&rest, "/"))) {
+		if (strcmp(part, "..") == 0)
+			while (len > 0 && out[--len] != '/')
+				;
+		else if (*part && strcmp(part, ".") != 0 && len + strlen(part) + 2 < PATH_MAX)
+			len += (size_t)sprintf(out + len, "/%s", part);
+	}
+	out[len] = 0;
+}
+
+/* FNV-1a: short, and good enough for the few runs of one user. */
+static uint64_t tag_of(const char *folder)
+{
+	char path[PATH_MAX];
+	uint64_t h = 0xcbf29ce484222325u;
+
+	absolute(folder, path);
+	for (const char *c = path; *c; c++)
+		h = (h ^ (uint8_t)*c) * 0x100000001b3u;
+	return h;
+}
+
+bool sl_conf_default_control(char control[SL_CONF_SOCKET_PATH], const char *name, const char *run)
 {
 	const char *dir = getenv("XDG_RUNTIME_DIR");
+	char tag[20] = "";
 	int n;
 
 	if (control[0])
 		return true;
+	if (run)
+		snprintf(tag, sizeof tag, "-%016llx", (unsigned long long)tag_of(run));
 	if (dir && dir[0] == '/')
-		n = snprintf(control, SL_CONF_SOCKET_PATH, "%s/%s.sock", dir, name);
+		n = snprintf(control, SL_CONF_SOCKET_PATH, "%s/%s%s.sock", dir, name, tag);
 	else if (access("/run/split", W_OK) == 0)
-		n = snprintf(control, SL_CONF_SOCKET_PATH, "/run/split/%s.sock", name);
+		n = snprintf(control, SL_CONF_SOCKET_PATH, "/run/split/%s%s.sock", name, tag);
 	else
-		n = snprintf(control, SL_CONF_SOCKET_PATH, "/tmp/%s-%u.sock", name, (unsigned)getuid());
+		n = snprintf(control, SL_CONF_SOCKET_PATH, "/tmp/%s-%u%s.sock", name, (unsigned)getuid(), tag);
 	return n < SL_CONF_SOCKET_PATH;
 }

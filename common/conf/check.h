@@ -19,7 +19,9 @@ const char *sl_conf_check_server_device(const void *value, char why[SL_CONF_WHY]
 const char *sl_conf_check_link(const struct sl_conf_link *link, char why[SL_CONF_WHY]);
 bool sl_conf_is_loopback(const char *address); /* that has the form of sl_conf_check_listen */
 /* Fills an empty `control` with the default for this user: NAME.sock in $XDG_RUNTIME_DIR, else in /run/split where
- * that can be written to, else /tmp/NAME-<uid>.sock. False where that is too long for a socket. */
-bool sl_conf_default_control(char control[SL_CONF_SOCKET_PATH], const char *name);
+ * that can be written to, else /tmp/NAME-<uid>.sock. `run`: a folder that belongs to one run; its absolute path, as 16
+ * hexadecimal digits, is part of the name then, so that two runs on one host do not meet. NULL: none. False where that
+ * is too long for a socket. */
+bool sl_conf_default_control(char control[SL_CONF_SOCKET_PATH], const char *name, const char *run);
 
 #endif

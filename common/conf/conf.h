@@ -192,6 +192,8 @@ enum sl_err sl_conf_print(const struct sl_conf_schema *schema, const void *conf,
 /* One key's value as sl_conf_print writes it, cut off where it is longer. BUG, and "", where there is no such key. */
 enum sl_err sl_conf_value_text(const struct sl_conf_schema *schema, const void *conf, const char *path, char *out,
 			       size_t size) SL_MUST_CHECK;
+/* Neither the file nor --set has set it. */
+bool sl_conf_is_default(const struct sl_conf_schema *schema, const void *conf, const char *key);
 /* Returns CONFIG; *fail becomes "file:line:column: key: text", or "--set key: text", or "key (default): text". */
 enum sl_err sl_conf_fail(const struct sl_conf_schema *schema, const void *conf, const char *key, struct sl_fail *fail,
 			 const char *fmt, ...) SL_PRINTF(5, 6);

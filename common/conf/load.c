@@ -464,6 +464,13 @@ enum sl_err sl_conf_load(const struct sl_conf_schema *schema, void *out, const c
 	return err;
 }
 
+bool sl_conf_is_default(const struct sl_conf_schema *schema, const void *conf, const char *key)
+{
+	int index = find_key(schema, key);
+
+	return index >= 0 && sl_conf_origin(schema, conf)->mark[index].line == 0;
+}
+
 enum sl_err sl_conf_fail(const struct sl_conf_schema *schema, const void *conf, const char *key, struct sl_fail *fail,
 			 const char *fmt, ...)
 {

@@ -21,9 +21,10 @@ struct option {
 static const struct option table[] = {
 	{"--local", NULL, SL_OPT_LOCAL, AT(local), "compute head, middle and tail in this process, without a server"},
 	{"--resume", NULL, SL_OPT_RESUME, AT(resume),
-	 "go on from the newest checkpoint that client and server both hold, after Ctrl-C or a crash"},
+	 "go on from the newest checkpoint that client and server both hold, after Ctrl-C or a crash; a run that is "
+	 "done goes on where it is given more: --set train.epochs=N"},
 	{"--fresh", NULL, SL_OPT_RESUME, AT(fresh),
-	 "begin anew where log.dir holds an unfinished run, and remove that"},
+	 "begin anew where log.dir holds a run, finished or not, and remove that"},
 	{"--weights", "FILE", SL_OPT_WEIGHTS, AT(weights), "take these weights, not log.dir/model.safetensors"},
 	{"--parity", NULL, SL_OPT_PARITY, AT(parity), "with the codecs of the config and with none, side by side"},
 	{"--codecs", "LIST.yaml", SL_OPT_SWEEP, AT(codecs), "the rows of the sweep"},
@@ -33,12 +34,24 @@ static const struct option table[] = {
 	 "the control socket to ask, not the config's or the usual one"},
 	{"--prometheus", NULL, SL_OPT_CONTROL, AT(prometheus),
 	 "metrics in Prometheus' text format, say for the textfile collector of its node exporter"},
+	{"--live", NULL, SL_OPT_CONTROL, AT(live),
+	 "a liveness probe: one line and exit status 0 where its loop answers within 2 s, else 69"},
+	{"--ready", NULL, SL_OPT_CONTROL, AT(ready),
+	 "a readiness probe: the same where a server would take another session, or a client has its server or is "
+	 "done"},
+	{"--quiet", NULL, SL_OPT_CONTROL, AT(quiet), "with --live or --ready: no line where the exit status is 0"},
 	{"--measure", NULL, SL_OPT_MEASURE, AT(measure), "measure codecs instead of listing them"},
 	{"--shape", "N,H,W,C", SL_OPT_MEASURE, AT(shape), "measure on normal values of this shape (2 to 4 numbers)"},
 	{"--threads", "N", SL_OPT_MEASURE, AT(threads), "measure with so many threads (1)"},
 	{"--logits", NULL, SL_OPT_PREDICT, AT(logits), "logits, not probabilities (their softmax)"},
 	{"--csv", NULL, SL_OPT_PREDICT, AT(csv), "comma-separated values of all classes, below a line of names"},
 	{"--json", NULL, SL_OPT_PREDICT, AT(json), "a JSON object for each image, one a line"},
+	{"--server", "ADDRESS", SL_OPT_INIT, AT(server), "where splits listens, tcp://HOST:PORT"},
+	{"--model", "NAME", SL_OPT_INIT, AT(model), "the network (mobilenet_v2)"},
+	{"--data", "KIND:DIR", SL_OPT_INIT, AT(data),
+	 "the data, such as cifar100:/data/cifar-100-binary; KIND or DIR alone will do"},
+	{"--cut", "CUT", SL_OPT_INIT, AT(cut), "what of the network stays here"},
+	{"--force", NULL, SL_OPT_INIT, AT(force), "write the file anew where there is one"},
 	{"--json", NULL, SL_OPT_JSON, AT(json), "one JSON object on stdout instead of a table"},
 	{"--set", "KEY=VALUE", SL_OPT_CONFIG, 0, "change a key of the config for this run; may be given again"},
 	{"--check-config", NULL, SL_OPT_CONFIG, AT(check_config),
@@ -151,8 +164,11 @@ int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes
 enum sl_err sl_options_whom(const struct sl_options *o, const struct sl_conf_schema *schema, void *conf,
 			    const char *text, struct sl_fail *fail)
 {
-	if (o->json && o->prometheus)
-		return sl_fail_set(fail, SL_ERR_USAGE, "%s: --json or --prometheus, not both", o->command);
+	if (o->json + o->prometheus + o->live + o->ready > 1)
+		return sl_fail_set(fail, SL_ERR_USAGE, "%s: --json, --prometheus, --live or --ready: one of them",
+				   o->command);
+	if (o->quiet && !o->live && !o->ready)
+		return sl_fail_set(fail, SL_ERR_USAGE, "%s: --quiet goes with --live or --ready", o->command);
 	if (o->control)
 		return SL_OK;
 	return o->config ? sl_conf_load(schema, conf, o->config, NULL, 0, fail)

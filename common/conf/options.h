@@ -17,8 +17,10 @@ struct sl_options {
 	const char *operand;      /* positional 2; NULL: not given */
 	const char *set[SL_MAX_SETS];
 	int n_set;
-	bool json, local, resume, fresh, check_config, print_config, parity, prometheus, measure, csv, logits;
+	bool json, local, resume, fresh, check_config, print_config, parity, prometheus, measure, csv, logits, live,
+		ready, quiet, force;
 	const char *weights, *control, *codecs, *out, *shape, *threads; /* NULL: not given */
+	const char *server, *model, *data, *cut;                        /* of init; the same */
 };
 
 enum {
@@ -26,13 +28,14 @@ enum {
 	SL_OPT_JSON = 2,
 	SL_OPT_CONFIG = 4, /* --check-config, --print-config, --set */
 	SL_OPT_WEIGHTS = 8,
-	SL_OPT_CONTROL = 16, /* --control, --prometheus */
+	SL_OPT_CONTROL = 16, /* --control, --prometheus, --live, --ready, --quiet */
 	SL_OPT_SWEEP = 32,   /* --codecs, --out DIR */
 	SL_OPT_PARITY = 64,
 	SL_OPT_OUT = 128,      /* --out FILE */
 	SL_OPT_RESUME = 256,   /* --resume, --fresh */
 	SL_OPT_MEASURE = 512,  /* --measure, --shape, --threads */
 	SL_OPT_PREDICT = 1024, /* --logits, --csv, and --json of lines */
+	SL_OPT_INIT = 2048,    /* --server, --model, --data, --cut, --force */
 };
 
 /* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments. Returns -1 to go on, or the exit status

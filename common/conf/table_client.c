@@ -96,7 +96,7 @@ static const struct sl_conf_key keys[] = {
 	SL_BOOL(T, "log.tensorboard", log.tensorboard, "false", "write events for TensorBoard there, too: tensorboard --logdir of it"),
 	SL_INT(T, "watchdog_s", watchdog_s, 0, 86400, "300", "seconds; 0: never", "a kernel or file that takes longer hangs: end with status 75"),
 	SL_INT(T, "drain_s", drain_s, 0, 3600, "10", "seconds", "SIGTERM ends the run in good order within them; a second one at once"),
-	SL_STRING(T, "control", control, NULL, "", "Unix socket of splitc status; empty: splitc.sock in $XDG_RUNTIME_DIR, /run/split or /tmp"),
+	SL_STRING(T, "control", control, NULL, "", "Unix socket of splitc status; empty: one named after log.dir, in $XDG_RUNTIME_DIR, /run/split or /tmp"),
 	SL_STRING(T, "metrics", metrics, sl_conf_check_metrics, "", "address of /metrics for Prometheus, such as 127.0.0.1:9570; on another address than loopback everybody there can read it; empty: none"),
 };
 /* clang-format on */
@@ -197,7 +197,7 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 		snprintf(why, SL_CONF_WHY, "auth needs both secret_key and server_key, or neither");
 		return c->auth.secret_key[0] ? "auth.secret_key" : "auth.server_key";
 	}
-	if (!sl_conf_default_control(c->control, "splitc")) {
+	if (!sl_conf_default_control(c->control, "splitc", c->log.dir)) {
 		snprintf(why, SL_CONF_WHY, "$XDG_RUNTIME_DIR is too long for a socket: give a path of at most %d bytes",
 			 SL_CONF_SOCKET_PATH - 1);
 		return "control";

@@ -53,7 +53,7 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 			 c->listen);
 		return "listen";
 	}
-	if (!sl_conf_default_control(c->control, "splits")) {
+	if (!sl_conf_default_control(c->control, "splits", NULL)) {
 		snprintf(why, SL_CONF_WHY, "$XDG_RUNTIME_DIR is too long for a socket: give a path of at most %d bytes",
 			 SL_CONF_SOCKET_PATH - 1);
 		return "control";

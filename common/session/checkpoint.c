@@ -197,7 +197,7 @@ static void prune(const struct sl_checkpoint *c, uint64_t step)
 
 struct clearing {
 	struct sl_checkpoint c;
-	uint64_t from; /* steps from here on */
+	uint64_t from, but; /* steps from here on, but this one */
 	enum sl_failpoint point;
 	char removed[PATH_MAX]; /* one of them; "": none */
 };
@@ -207,7 +207,7 @@ static void clear_one(void *arg, uint64_t step)
 	struct clearing *a = arg;
 	char path[PATH_MAX];
 
-	if (step >= a->from && path_of(path, a->c.dir, a->c.prefix, step) &&
+	if (step >= a->from && step != a->but && path_of(path, a->c.dir, a->c.prefix, step) &&
 	    SL_FAILPOINT_CALL(a->point, unlink(path)) == 0)
 		memcpy(a->removed, path, sizeof path);
 }
@@ -222,7 +222,8 @@ static void sync_clearing(const struct clearing *a)
 
 void sl_checkpoint_leave(const char *dir, const char *prefix, uint64_t step)
 {
-	struct clearing a = {.c = {.dir = dir, .prefix = prefix}, .from = step + 1, .point = SL_FP_CKPT_PRUNE};
+	struct clearing a = {
+		.c = {.dir = dir, .prefix = prefix}, .from = step + 1, .but = UINT64_MAX, .point = SL_FP_CKPT_PRUNE};
 
 	if (step == UINT64_MAX)
 		return;
@@ -232,7 +233,24 @@ void sl_checkpoint_leave(const char *dir, const char *prefix, uint64_t step)
 
 void sl_checkpoint_clear(const char *dir, const char *prefix)
 {
-	struct clearing a = {.c = {.dir = dir, .prefix = prefix}, .point = SL_FP_CKPT_CLEAR};
+	sl_checkpoint_only(dir, prefix, UINT64_MAX);
+}
+
+enum sl_err sl_checkpoint_rename(const char *dir, const char *prefix, const char *other, uint64_t step,
+				 struct sl_fail *fail)
+{
+	char from[PATH_MAX], to[PATH_MAX];
+
+	if (!path_of(from, dir, prefix, step) || !path_of(to, dir, other, step))
+		return sl_fail_set(fail, SL_ERR_IO, "%s: the path is too long", dir);
+	if (rename(from, to) != 0 || sl_folder_sync_of(to) != 0)
+		return sl_fail_set(fail, SL_ERR_IO, "%s: %s", to, strerror(errno));
+	return SL_OK;
+}
+
+void sl_checkpoint_only(const char *dir, const char *prefix, uint64_t step)
+{
+	struct clearing a = {.c = {.dir = dir, .prefix = prefix}, .but = step, .point = SL_FP_CKPT_CLEAR};
 
 	each_file(dir, prefix, suffix, clear_one, &a);
 	each_file(dir, prefix, tmp_suffix, remove_tmp, &a.c);

@@ -19,6 +19,7 @@ enum {
 };
 
 #define SL_CHECKPOINT_CLIENT "checkpoint" /* the client's prefix, in log.dir */
+#define SL_CHECKPOINT_DONE   "finished"   /* there, too: the last state of a run that is done */
 
 /* A named range of memory: floats, or bytes. */
 struct sl_checkpoint_part {
@@ -82,5 +83,10 @@ void sl_checkpoint_missed(struct sl_checkpoint_state *s, uint64_t step, const st
 
 /* Removes all of them, .tmp included, for good: not even a power cut brings them back. */
 void sl_checkpoint_clear(const char *dir, const char *prefix);
+/* The same, but for the file of `step`. */
+void sl_checkpoint_only(const char *dir, const char *prefix, uint64_t step);
+/* The file of `step` is one of another prefix from now on. IO: it is not, and nothing has changed. */
+enum sl_err sl_checkpoint_rename(const char *dir, const char *prefix, const char *other, uint64_t step,
+				 struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

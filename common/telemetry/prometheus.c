@@ -24,6 +24,11 @@ struct metric {
 
 static const struct metric daemon_metrics[] = {
 	REAL(sl_status, uptime_s, "uptime_seconds", "gauge", "Since the daemon began."),
+	WHOLE(sl_status, started_s, "start_time_seconds", "gauge", "When it began, since 1970."),
+	WHOLE(sl_status, ready, "ready", "gauge", "1: takes a session (server), is linked or done (client)."),
+	WHOLE(sl_status, sessions_limit, "sessions_limit", "gauge", "Places of a server; 0: of a client."),
+	WHOLE(sl_status, disk_free_bytes, "disk_free_bytes", "gauge", "Free where store or log.dir lies."),
+	WHOLE(sl_status, disk_bytes, "disk_bytes", "gauge", "In all there; 0: nothing is written."),
 	WHOLE(sl_status, threads, "threads", "gauge", "Threads that compute."),
 	REAL(sl_status, task_s, "task_seconds", "gauge", "How long the task under way has run."),
 	WHOLE(sl_status, links, "links_total", "counter", "Handshakes done."),
@@ -56,7 +61,8 @@ static const struct metric session_metrics[] = {
 	      "On this link; rate() of it is its speed."),
 	WHOLE(sl_status_session, rx_bytes, "session_received_bytes_total", "counter", "On this link."),
 	REAL(sl_status_session, age_s, "session_age_seconds", "gauge", "Since it began."),
-	REAL(sl_status_session, idle_s, "session_idle_seconds", "gauge", "Since its last step."),
+	REAL(sl_status_session, idle_s, "session_idle_seconds", "gauge",
+	     "Since its last batch (client), or the last task done for it (server)."),
 	WHOLE(sl_status_session, memory_bytes, "session_memory_bytes", "gauge", "What it takes at most."),
 	WHOLE(sl_status_session, memory_device_bytes, "session_memory_device_bytes", "gauge",
 	      "Of that, on the device."),

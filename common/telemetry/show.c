@@ -2,10 +2,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "common/link/control.h"
+#include "common/telemetry/progress.h"
 #include "common/telemetry/status.h"
 
 enum { TIMEOUT_MS = 2000 };
@@ -18,26 +20,73 @@ static int columns(void)
 	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-enum sl_err sl_status_show(const char *control_path, bool json, bool prometheus, struct sl_fail *fail)
+static enum sl_err not_ready(const struct sl_status *s, struct sl_fail *fail)
+{
+	char text[16];
+
+	if (strcmp(s->role, "server") != 0 && s->n_session)
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "not ready: no link to %s; the last batch was done %s ago",
+				   s->address, sl_progress_duration(s->session[0].idle_s, text));
+	if (s->n_session < s->sessions_limit)
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "not ready: it is shutting down");
+	return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "not ready: all places are taken (%d of %lld, limits.sessions)",
+			   s->n_session, (long long)s->sessions_limit);
+}
+
+/* What it does, in a few words. */
+static void print_doing(const struct sl_status *s)
+{
+	char text[16];
+
+	printf("%s, pid %lld, up %s", s->version, (long long)s->pid, sl_progress_duration(s->uptime_s, text));
+	if (strcmp(s->role, "server") == 0)
+		printf(", %d of %lld sessions\n", s->n_session, (long long)s->sessions_limit);
+	else if (s->n_session)
+		printf(", %s, step %lld of %lld\n", s->session[0].phase, (long long)s->session[0].step,
+		       (long long)s->session[0].steps);
+	else
+		putchar('\n');
+}
+
+static enum sl_err probe(const struct sl_status *s, const struct sl_status_how *how, struct sl_fail *fail)
+{
+	if (how->ready && !s->ready)
+		return not_ready(s, fail);
+	if (how->quiet)
+		return SL_OK;
+	printf("%s: %s ", how->ready ? "ready" : "live", strcmp(s->role, "server") == 0 ? "splits" : "splitc");
+	print_doing(s);
+	return SL_OK;
+}
+
+static enum sl_err print(const char *answer, const struct sl_status_how *how, struct sl_fail *fail)
 {
 	struct sl_status status;
+	enum sl_err err = sl_status_parse(answer, &status, fail);
+
+	if (err)
+		return err;
+	if (how->live || how->ready)
+		err = probe(&status, how, fail);
+	else if (how->prometheus)
+		sl_status_prometheus(&status, stdout);
+	else
+		sl_status_table(&status, columns(), stdout);
+	sl_status_free(&status);
+	return err;
+}
+
+enum sl_err sl_status_show(const char *control_path, const struct sl_status_how *how, struct sl_fail *fail)
+{
 	char *answer;
 	enum sl_err err = sl_control_ask(control_path, "status", TIMEOUT_MS, &answer, fail);
 
 	if (err)
 		return err;
-	if (json) {
+	if (how->json)
 		printf("%s\n", answer);
-	} else {
-		err = sl_status_parse(answer, &status, fail);
-		if (!err) {
-			if (prometheus)
-				sl_status_prometheus(&status, stdout);
-			else
-				sl_status_table(&status, columns(), stdout);
-			sl_status_free(&status);
-		}
-	}
+	else
+		err = print(answer, how, fail);
 	free(answer);
 	return err;
 }

@@ -55,6 +55,11 @@ static const struct member daemon_members[] = {
 	YOUNGER(sl_status, log_left_out, WHOLE),
 	YOUNGER(sl_status, store_limit_bytes, WHOLE),
 	YOUNGER(sl_status, not_stored, WHOLE),
+	YOUNGER(sl_status, ready, WHOLE),
+	YOUNGER(sl_status, sessions_limit, WHOLE),
+	YOUNGER(sl_status, started_s, WHOLE),
+	YOUNGER(sl_status, disk_free_bytes, WHOLE),
+	YOUNGER(sl_status, disk_bytes, WHOLE),
 };
 
 static const struct member session_members[] = {

@@ -50,6 +50,13 @@ struct sl_status {
 	 * goodbye; frames: messages that came in the right form, bytes: their headers and payloads; rejected: frames
 	 * that ended a session; stale: frames of older epochs, dropped. */
 	int64_t links, lost, frames, bytes, rejected, stale;
+	/* 1: a server takes a new session (it listens, does not shut down, and has a place); a client has a link, or is
+	 * done. 0: not so */
+	int64_t ready;
+	int64_t sessions_limit; /* of a server: limits.sessions */
+	int64_t started_s;      /* when the process began, in seconds since 1970, by its clock */
+	/* of the file system of a server's store, of a client's log.dir: free for this user, and in all; 0: none */
+	int64_t disk_free_bytes, disk_bytes;
 	double uptime_s;
 	double task_s; /* how long the task that runs now has run: beside watchdog_s */
 	/* of a server's store: how much it holds, and how long ago the file unused for longest was used */

@@ -20,7 +20,7 @@ _split() {
 		words=$(_split_keys "$program" "${COMP_WORDS[1]}" "${COMP_WORDS[2]}")
 		compopt +o filenames -o nospace 2>/dev/null || true # no file's name; a value follows
 	elif [ "${word#-}" != "$word" ]; then
-		words=$("$program" "${COMP_WORDS[1]}" --help 2>/dev/null | sed -n 's/^  \(--[a-z-]*\).*/\1/p')
+		words=$("$program" "${COMP_WORDS[1]}" --help 2>/dev/null | sed -n '/^options:/,$s/^  \(--[a-z-]*\).*/\1/p')
 	fi
 	if [ -n "${words:-}" ]; then
 		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")

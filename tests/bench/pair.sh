@@ -53,7 +53,7 @@ client_run() {
 	while [ "$1" != -- ]; do prefix+=("$1"); shift; done
 	shift
 	rm -f "$work/log.jsonl"
-	"${prefix[@]}" "$BUILD/splitc" train "$here/tests/bench/bench.yaml" --json --set "server=$endpoint" \
+	"${prefix[@]}" "$BUILD/splitc" train "$here/tests/bench/bench.yaml" --fresh --json --set "server=$endpoint" \
 		--set "data.dir=$data" --set "threads=$threads" --set "train.max_steps=$((steps + 1))" --set "log.dir=$work" \
 		--set "control=$work/splitc.sock" "$@" >"$work/summary.json" 2>"$work/client.log" ||
 		{ tail -n 5 "$work/client.log" "$work/server.log" >&2; return 1; }

@@ -57,7 +57,7 @@ serve() { # STATUS FRAGMENT [key=value]…
 expect 64 "unknown command 'trian': did you mean 'train'?" "$SPLITC" trian
 expect 64 "unknown command 'server': did you mean 'serve'?" "$SPLITS" server
 expect 64 "unknown command 'server'" "$SPLITC" help server
-expect 0 'usage: splitc train CONFIG' "$SPLITC" help train
+expect 0 'usage: splitc train [CONFIG]' "$SPLITC" help train
 expect 0 '--set KEY=VALUE' "$SPLITS" serve --help
 for check in "" --check-config; do
 	expect 64 '--resume goes on, --fresh begins anew' "$SPLITC" train "$tmp/good.yaml" --resume --fresh $check
@@ -65,7 +65,8 @@ for check in "" --check-config; do
 done
 expect 64 "unknown option '--loacl'" "$SPLITC" train "$tmp/good.yaml" --loacl
 expect 64 "unknown option '--daemon'" "$SPLITS" serve "$tmp/server.yaml" --daemon
-expect 64 "missing argument 'CONFIG'" "$SPLITC" train
+expect 64 "missing argument 'CONFIG'" "$SPLITC" export
+expect 64 "missing argument 'CONFIG'" "$SPLITC" eval --parity
 expect 64 "missing argument 'CONFIG'" "$SPLITS" serve
 expect 64 'one argument too many' "$SPLITC" eval "$tmp/good.yaml" "$tmp/good.yaml"
 expect 64 "for '--set'" "$SPLITC" train "$tmp/good.yaml" --set
@@ -210,7 +211,8 @@ train 69 'no answer from tcp://127.0.0.1:9 within 300 ms: is splits running ther
 train 78 'server' server=127.0.0.1:5570
 train 73 'control' control="$tmp/nowhere/splitc.sock"
 expect 69 'nobody answers' "$SPLITC" status "$tmp/good.yaml"
-expect 64 '--json or --prometheus, not both' "$SPLITC" status "$tmp/good.yaml" --json --prometheus
+expect 64 '--quiet goes with --live or --ready' "$SPLITS" status --quiet
+expect 64 '--json, --prometheus, --live or --ready: one of them' "$SPLITC" status "$tmp/good.yaml" --json --prometheus
 expect 69 'nobody answers' "$SPLITS" status --control "$tmp/splits.sock"
 serve 78 'must be on loopback' listen=tcp://0.0.0.0:5570
 serve 78 'must be on loopback' listen=tcp://192.168.1.1:5570
@@ -248,7 +250,7 @@ done
 
 # a session that the server's limits refuse
 start_server small "store=$tmp/small store" limits.memory_bytes="1 MiB"
-train 76 'the session needs' server="$endpoint"
+train 76 'the session needs' server="$endpoint" log.dir="$tmp/small-run"
 kill -0 "$server_pid" || fail 'the server did not survive its refusal'
 [ $bad = 0 ] || fail "$bad of $cases cases"
 echo "$cases cases"

@@ -75,7 +75,7 @@ play() {
 	relay=$!
 	started+=("$relay")
 	wait_for 'the relay' test -s "$tmp/relay.out"
-	timeout -k 5 $patience "$SPLITC" train "$tmp/client.yaml" "${sets[@]}" --set log.dir="$tmp/run" --set control="$tmp/run.sock" \
+	timeout -k 5 $patience "$SPLITC" train "$tmp/client.yaml" --fresh "${sets[@]}" --set log.dir="$tmp/run" --set control="$tmp/run.sock" \
 		--set "server=tcp://127.0.0.1:$(head -n 1 "$tmp/relay.out")" --json >"$tmp/run.json" 2>"$tmp/run.log" || fail "$name: status $?"
 	# what is late comes late
 	[ "${fault[0]}" != late ] || sleep "$(awk -v ms="$ms" 'BEGIN {print ms / 1000 + 0.1}')"

@@ -43,7 +43,7 @@ client whole "$tmp/client.yaml" --set train.epochs=3 --set log.tensorboard=true 
 agree whole
 [ "$(awk '$3 == "wire/tx_bytes" && $4 > 1000' "$tmp/whole.events" | wc -l)" = 30 ] || fail 'no bytes'
 [ "$(awk 'NF == 4 {print $3}' "$tmp/whole.events" | sort -u | wc -l)" = 17 ] || fail "other tags: $(awk '{print $3}' "$tmp/whole.events" | sort -u)"
-client whole "$tmp/client.yaml" --local --set train.epochs=2 --set log.tensorboard=true || fail "anew: exit status $?"
+client whole "$tmp/client.yaml" --local --fresh --set train.epochs=2 --set log.tensorboard=true || fail "anew: exit status $?"
 agree whole
 [ "$(ls "$tmp/whole" | grep -c tfevents)" = 1 ] || fail 'events of an earlier run are left'
 

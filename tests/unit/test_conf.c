@@ -22,6 +22,8 @@ static void defaults(void **state)
 {
 	struct sl_conf_client c;
 	struct sl_fail fail;
+	char control[SL_CONF_SOCKET_PATH];
+
 	(void)state;
 
 	setenv("XDG_RUNTIME_DIR", "/run/user/7", 1);
@@ -39,7 +41,16 @@ static void defaults(void **state)
 	assert_int_equal(c.log.level, SL_LOG_INFO);
 	for (int i = 0; i < 4; i++)
 		assert_string_equal(c.codec[i], "none");
-	assert_string_equal(c.control, "/run/user/7/splitc.sock");
+	/* by log.dir, in whatever words: two runs do not meet */
+	assert_true(strncmp(c.control, "/run/user/7/splitc-", 19) == 0 && strlen(c.control) == 19 + 16 + 5);
+	assert_true(sl_conf_is_default(&sl_conf_client_schema, &c, "control"));
+	strcpy(control, c.control);
+	assert_int_equal(parse(&c, BASE "log: {dir: ./x//../runs/}\n", NULL, &fail), SL_OK);
+	assert_string_equal(c.control, control);
+	assert_int_equal(parse(&c, BASE "log: {dir: other}\n", NULL, &fail), SL_OK);
+	assert_string_not_equal(c.control, control);
+	assert_int_equal(parse(&c, BASE "control: /a.sock\n", NULL, &fail), SL_OK);
+	assert_false(sl_conf_is_default(&sl_conf_client_schema, &c, "control"));
 	unsetenv("XDG_RUNTIME_DIR");
 	assert_int_equal(parse(&c, BASE, NULL, &fail), SL_OK);
 	assert_non_null(strstr(c.control, "splitc"));

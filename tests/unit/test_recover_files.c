@@ -97,6 +97,12 @@ bool sl_remote_checkpointed(const struct sl_remote *r)
 	return r->checkpointed;
 }
 
+bool sl_remote_kept_there(const struct sl_remote *r, uint64_t step)
+{
+	(void)step;
+	return r->checkpointed;
+}
+
 /* ---- the run */
 
 static char dir[] = "/tmp/test_recover.XXXXXX";
@@ -239,9 +245,35 @@ static void the_two_newest_are_kept_and_named(void **state)
 	assert_kept(8, 6);
 	assert_files("86");
 	assert_int_equal(rig.missed, 0);
-	sl_recover_forget(rig.recover);
+	sl_recover_finish(rig.recover, &rig.link, 9); /* another step's is not the last state */
 	assert_kept(0, 0);
 	assert_files("");
+	assert_false(sl_past_run(dir).resumable);
+}
+
+/* The last state outlives the run under another name, where the server has its side too. */
+static void the_last_state_stays(void **state)
+{
+	uint64_t at = UINT64_MAX;
+
+	(void)state;
+	steps_to(4);
+	sl_recover_finish(rig.recover, &rig.link, 4);
+	assert_kept(0, 0);
+	assert_files("");
+	assert_true(sl_checkpoint_older(dir, SL_CHECKPOINT_DONE, &at));
+	assert_true(at == 4);
+	steps_to(6);
+	sl_recover_finish(rig.recover, &rig.link, 6); /* of a longer run: the one before it goes */
+	at = UINT64_MAX;
+	assert_true(sl_checkpoint_older(dir, SL_CHECKPOINT_DONE, &at));
+	assert_true(at == 6);
+	assert_false(sl_checkpoint_older(dir, SL_CHECKPOINT_DONE, &at));
+	steps_to(8);
+	rig.link.checkpointed = false;
+	sl_recover_finish(rig.recover, &rig.link, 8);
+	at = UINT64_MAX;
+	assert_false(sl_checkpoint_older(dir, SL_CHECKPOINT_DONE, &at));
 }
 
 /* Without the server's side a file is of no use. */
@@ -491,7 +523,8 @@ static void the_newest_is_one_that_is_there(void **state)
 	rig.link = (struct sl_remote){.ready = true, .checkpointed = true};
 	steps_to(8);
 	assert_newest(8, true);
-	sl_recover_forget(rig.recover);
+	rig.link.checkpointed = false;
+	sl_recover_finish(rig.recover, &rig.link, 8);
 	assert_newest(0, false);
 }
 
@@ -559,6 +592,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(the_two_newest_are_kept_and_named),
+		CASE(the_last_state_stays),
 		CASE(what_the_server_lacks_is_not_kept),
 		CASE(a_step_in_doubt_is_offered_both_ways),
 		CASE(a_refusal_of_all_makes_room_for_the_beginning),

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# A run that is done is not overwritten by the next one: that needs --fresh. --resume with more epochs trains it further, byte
+# for byte as one run of that length; a server that has forgotten it costs nothing of what it came to.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 96 24
+start_server host
+write_config "$tmp/client.yaml"
+sed -i 's/schedule: {.*}/schedule: {kind: constant}/' "$tmp/client.yaml"
+sets=(--set train.chunks=2 --set codec=topk:0.1,ef=true)
+states() { ls "$tmp/store" | grep -c '^session-' || true; }
+
+client long "$tmp/client.yaml" "${sets[@]}" --set train.epochs=2 || fail "two epochs at once: status $?"
+rm -r "$tmp/store" && mkdir "$tmp/store"
+client run "$tmp/client.yaml" "${sets[@]}" || fail "one epoch: status $?"
+wait_for "the server keeps more than the last state" test "$(states)" = 1
+! compgen -G "$tmp/run/checkpoint-*" >/dev/null || fail "a run that is done has checkpoints"
+sleep_files() { (cd "$tmp/run" && sha256sum log.jsonl model.safetensors finished-*); }
+sleep_files >"$tmp/before"
+as_it_was() { sleep_files | cmp -s - "$tmp/before" || fail "$1: what the run came to is not there any more"; }
+
+# again: refused, and so says --check-config
+for more in '' --check-config --local; do
+	rc=0
+	client run "$tmp/client.yaml" "${sets[@]}" $more || rc=$?
+	[ $rc = 73 ] || fail "a run over a finished one ${more:-as it is}: status $rc"
+	grep -q "^splitc: log.dir '$tmp/run' holds a trained model, of 6 steps: --resume --set train.epochs=N trains it further, --fresh removes it" "$tmp/run.log" ||
+		fail "it does not say what can be done"
+	as_it_was "a run that was refused ${more:-as it is}"
+done
+# --resume of what is done says so, and does not lead into it
+rc=0
+client run "$tmp/client.yaml" "${sets[@]}" --resume || rc=$?
+[ $rc = 66 ] || fail "--resume of a finished run: status $rc"
+grep -q 'the run of 6 steps is done. To train it further, give it more: --resume --set train.epochs=N$' "$tmp/run.log" || fail "--resume does not say that it is done"
+as_it_was "--resume of a finished run"
+
+# a server that has forgotten it
+mv "$tmp/store" "$tmp/kept" && mkdir "$tmp/store"
+rc=0
+client run "$tmp/client.yaml" "${sets[@]}" --resume --set train.epochs=2 || rc=$?
+[ $rc = 78 ] && grep -q 'the server refused: no step to go on from: .* The run is done, and as it was.*model.weights$' "$tmp/run.log" ||
+	fail "a server that has forgotten the run: status $rc"
+as_it_was "a server that has forgotten the run"
+rmdir "$tmp/store" && mv "$tmp/kept" "$tmp/store"
+
+# longer, killed before its first checkpoint, and longer again
+start_slow_client 8 60000 run "$tmp/client.yaml" "${sets[@]}" --resume --set train.epochs=2
+wait_for "no step of the second epoch" has_steps run 8
+kill -9 "$client_pid"
+wait "$client_pid" 2>/dev/null || true
+"$SPLITC" train "$tmp/client.yaml" "${sets[@]}" --resume --set train.epochs=2 --set log.dir="$tmp/run" --check-config >"$tmp/check.log" 2>&1 ||
+	fail "--check-config of a longer run"
+client run "$tmp/client.yaml" "${sets[@]}" --resume --set train.epochs=2 || fail "a longer run: status $?"
+grep -q 'session-open: .*, from step 6$' "$tmp/run.log" || fail "it did not go on from where it was done"
+same_run long run 12
+[ "$(grep -c '"type":"summary"' "$tmp/run/log.jsonl")" = 1 ] || fail "the log has two ends"
+[ "$(cd "$tmp/run" && echo finished-*)" = finished-000000000012.safetensors ] || fail "its last state: $(ls "$tmp/run")"
+wait_for "the server keeps more than the last state of the longer run" test "$(states)" = 1
+
+# anew
+client run "$tmp/client.yaml" "${sets[@]}" --fresh || fail "--fresh: status $?"
+cmp <(sed 's/ .*//' "$tmp/before" | sed -n 2p) <(sha256sum "$tmp/run/model.safetensors" | sed 's/ .*//') || fail "--fresh is not the first run again"
+
+# without checkpoints, or a link, there is nothing to go on with; it is not overwritten either
+client none "$tmp/client.yaml" "${sets[@]}" --set train.checkpoint_every=0 || fail "without checkpoints: status $?"
+client local "$tmp/client.yaml" "${sets[@]}" --local || fail "local: status $?"
+for run in none local; do
+	! compgen -G "$tmp/$run/finished-*" >/dev/null || fail "$run: a last state"
+	rc=0
+	client $run "$tmp/client.yaml" "${sets[@]}" || rc=$?
+	[ $rc = 73 ] && grep -q "holds a trained model, of 6 steps: --fresh removes it" "$tmp/$run.log" || fail "over a $run one: status $rc"
+	rc=0
+	client $run "$tmp/client.yaml" "${sets[@]}" --resume --set train.epochs=2 || rc=$?
+	[ $rc = 66 ] && grep -q "its optimizer's state was not kept" "$tmp/$run.log" || fail "--resume of a $run one: status $rc"
+done
+wait_for "states of runs that asked for none" test "$(states)" = 2 # of the run that was begun anew, and of the one before it
+# on a server without a store, too
+start_server bare store=
+client storeless "$tmp/client.yaml" "${sets[@]}" --set server="$endpoint" || fail "without a store: status $?"
+! compgen -G "$tmp/storeless/finished-*" >/dev/null || fail "a last state that the server does not have"
+! grep -q checkpoint-missed "$tmp/storeless.log" || fail "nothing was missed"
+echo passed

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Defaults that serve: `splitc init` writes a config that passes --check-config, from flags, from answers in a terminal, or from
+# nothing, and overwrites none; `splitc train` without one trains the demo's run, or says which three lines would do.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 640 64
+demo=$PWD/configs/client-demo.yaml
+export HOME=$tmp/home
+unset XDG_DATA_HOME
+mkdir -p "$tmp/empty" "$tmp/with/data" "$tmp/home"
+mv "$tmp/data" "$tmp/with/data/cifar-10-batches-bin"
+for i in 2 3 4 5; do ln -s data_batch_1.bin "$tmp/with/data/cifar-10-batches-bin/data_batch_$i.bin"; done
+
+# in FOLDER WORD…: $rc, $tmp/out, $tmp/err
+in_folder() {
+	rc=0
+	(cd "$1" && shift && timeout -k 5 $patience "$@") >"$tmp/out" 2>"$tmp/err" </dev/null || rc=$?
+}
+effective() { (cd "$tmp/with" && "$SPLITC" train ${1:+"$1"} --print-config "${@:2}") || fail "--print-config ${1:-}"; }
+
+# ---- without CONFIG: the demo's run
+effective '' >"$tmp/default"
+effective "$demo" >"$tmp/demo"
+diff "$tmp/demo" "$tmp/default" || fail "train without CONFIG is not configs/client-demo.yaml"
+in_folder "$tmp/with" "$SPLITC" train --check-config
+[ $rc = 0 ] && grep -q "^the demo's run: ok, " "$tmp/out" || fail "train --check-config without CONFIG: $rc: $(cat "$tmp/err")"
+start_server host
+in_folder "$tmp/with" "$SPLITC" train --set server="$endpoint" --set data.train_limit=64 --set data.test_limit=32 --set train.batch=16 \
+	--set train.schedule.warmup_epochs=0 --set train.epochs=1
+[ $rc = 0 ] && [ -f "$tmp/with/runs/demo/model.safetensors" ] || fail "train without CONFIG: $rc: $(cat "$tmp/err")"
+in_folder "$tmp/with" "$SPLITC" eval --local --set data.test_limit=32
+[ $rc = 0 ] && grep -q '^test accuracy ' "$tmp/out" || fail "eval without CONFIG: $rc: $(cat "$tmp/err")"
+in_folder "$tmp/with" "$SPLITC" train --check-config
+[ $rc = 73 ] || fail "the demo's run is done, and would be overwritten: $rc"
+mkdir -p "$HOME/.local/share"
+ln -s "$tmp/with/data" "$HOME/.local/share/split"
+in_folder "$tmp/empty" "$SPLITC" train --check-config
+[ $rc = 0 ] || fail "data in the other usual place: $rc: $(cat "$tmp/err")"
+rm "$HOME/.local/share/split"
+# no data: what would do
+for more in '' --check-config --local; do
+	in_folder "$tmp/empty" "$SPLITC" train $more
+	[ $rc = 66 ] && [ "$(wc -l <"$tmp/err")" = 4 ] && grep -q '^splitc: train: no CONFIG, and no CIFAR-10 in data/cifar-10-batches-bin or .*/.local/share/split/cifar-10-batches-bin\. ' "$tmp/err" ||
+		fail "train $more without CONFIG and data: $rc: $(cat "$tmp/err")"
+done
+sed -n '2,4s/^  //p' "$tmp/err" | sed "s#DIR#$tmp/with/data/cifar-10-batches-bin#" >"$tmp/three.yaml"
+in_folder "$tmp/empty" "$SPLITC" train "$tmp/three.yaml" --check-config
+[ $rc = 0 ] || fail "those three lines are not enough: $(cat "$tmp/err")"
+[ -z "$(ls -A "$tmp/empty")" ] || fail "left behind: $(ls -A "$tmp/empty")"
+
+# ---- init
+in_folder "$tmp/with" "$SPLITC" init
+[ $rc = 0 ] && grep -q '^splitc.yaml is written' "$tmp/out" || fail "init: $rc: $(cat "$tmp/err")"
+effective splitc.yaml --set log.dir=runs/demo >"$tmp/written"
+diff "$tmp/demo" "$tmp/written" || fail "init without answers is not the demo"
+[ "$(grep -c '#' "$tmp/with/splitc.yaml")" -ge 8 ] || fail "what init writes has no comments"
+grep -qx '  dir: "\?runs/splitc"\?   # .*' "$tmp/with/splitc.yaml" || fail "log.dir is not the config's own"
+in_folder "$tmp/with" "$SPLITC" train splitc.yaml --check-config
+[ $rc = 0 ] || fail "what init writes does not pass: $(cat "$tmp/err")"
+# never over a file, without --force
+echo mine >"$tmp/with/mine.yaml"
+in_folder "$tmp/with" "$SPLITC" init mine.yaml
+[ $rc = 73 ] && grep -q 'mine.yaml is there already: --force' "$tmp/err" && [ "$(cat "$tmp/with/mine.yaml")" = mine ] || fail "init over a file: $rc"
+in_folder "$tmp/with" "$SPLITC" init mine.yaml --force
+[ $rc = 0 ] && grep -q '^server: ' "$tmp/with/mine.yaml" || fail "init --force: $rc: $(cat "$tmp/err")"
+# flags, whatever is in them
+odd="$tmp/with/odd: #'\"name"
+ln -s "$tmp/with/data/cifar-10-batches-bin" "$odd"
+in_folder "$tmp/with" "$SPLITC" init odd.yaml --server tcp://host.example:7000 --data "cifar10:$odd" --cut features.0.1,classifier --model mobilenet_v2
+[ $rc = 0 ] || fail "init with flags: $rc: $(cat "$tmp/err")"
+in_folder "$tmp/with" "$SPLITC" train odd.yaml --check-config
+[ $rc = 0 ] || fail "what init writes from flags does not pass: $(cat "$tmp/err")"
+effective odd.yaml >"$tmp/written"
+for line in 'server: "\?tcp://host.example:7000' '^head_end: "\?features.0.1' '^tail_begin: "\?classifier'; do grep -q "$line" "$tmp/written" || fail "no $line"; done
+in_folder "$tmp/with" "$SPLITC" init hundred.yaml --data cifar100
+[ $rc = 0 ] && effective hundred.yaml >"$tmp/written" && grep -q 'classes: 100' "$tmp/written" && grep -q 'normalize: "\?cifar100' "$tmp/written" || fail 'cifar100'
+# answers that are none: refused in words, and nothing is written
+while IFS='|' read -r flag value says; do
+	in_folder "$tmp/with" "$SPLITC" init never.yaml "$flag" "$value"
+	[ $rc = 78 ] && [ "$(wc -l <"$tmp/err")" = 1 ] && grep -qF -- "$says" "$tmp/err" && [ ! -e "$tmp/with/never.yaml" ] || fail "init $flag $value: $rc: $(cat "$tmp/err")"
+done <<-'CASES'
+	--server|example|server: must be tcp://host:port
+	--cut|1:1|splitc: partition: "1:1" is not A:-B
+	--cut|12:-12|leaves no middle
+	--cut|a,|the cut must be A:-B
+	--cut|features.99,classifier|has no "features.99"
+	--model|resnet9000|resnet9000
+	--data||dir
+CASES
+in_folder "$tmp/with" "$SPLITC" init nowhere/x.yaml
+[ $rc = 73 ] || fail "init into no folder: $rc"
+
+# ---- in a terminal: it asks, says what is wrong with an answer, and asks again
+command -v script >/dev/null || { echo 'no script: the questions of init are not tried'; echo passed; exit 0; }
+if ! script -qec true /dev/null </dev/null >"$tmp/out" 2>&1; then echo 'no terminal can be opened here: the questions of init are not tried'; echo passed; exit 0; fi
+printf 'nonsense\ntcp://10.0.0.2:5570\n\n\n40:-1\n2:-1\n' | (cd "$tmp/with" && script -qec "$SPLITC init asked.yaml" /dev/null) >"$tmp/asked.log" 2>&1 || fail "init in a terminal"
+grep -q 'must be tcp://host:port' "$tmp/asked.log" && grep -q 'leaves no middle' "$tmp/asked.log" || fail 'wrong answers are taken'
+grep -q '^server: "\?tcp://10.0.0.2:5570' "$tmp/with/asked.yaml" && grep -q '^partition: "2:-1"' "$tmp/with/asked.yaml" || fail "not what was answered: $(cat "$tmp/with/asked.yaml")"
+printf '\n\n' | (cd "$tmp/with" && script -qec "$SPLITC init some.yaml --server tcp://a:1 --cut 1:-2" /dev/null) >"$tmp/some.log" 2>&1 || fail "init in a terminal, with flags"
+[ "$(grep -c ']: ' "$tmp/some.log")" -le 2 ] && ! grep -q 'Server' "$tmp/some.log" || fail 'it asks for what a flag has said'
+echo passed
