@@ -349,7 +349,7 @@ static enum sl_err open_link(struct sl_remote *r, struct sl_fail *fail)
 	static const struct sl_transport_events transport_events = {on_message, on_writable, on_malformed, on_lost,
 								    on_refused};
 	static const struct sl_port_events port_events = {run_task, task_ran, place, session_action};
-	const struct sl_transport_conf transport = {r->conf.endpoint, r->conf.part_bytes, HWM, r->conf.auth};
+	const struct sl_transport_conf transport = {r->conf.endpoint, r->conf.part_bytes, HWM, r->conf.auth, 0, 0};
 	enum sl_err err = sl_async_open(&r->jobs_done, r->loop, on_jobs_done, r, fail);
 
 	if (!err)

@@ -420,8 +420,12 @@ static void on_jobs_done(void *arg)
 static enum sl_err open_parts(struct sl_host *h, struct sl_fail *fail)
 {
 	static const struct sl_transport_events events = {on_message, on_writable, on_malformed, on_lost, NULL};
-	const struct sl_transport_conf transport = {h->conf->listen, (size_t)h->conf->limits.part_bytes, HWM,
-						    h->auth ? &h->auth->transport : NULL};
+	const struct sl_transport_conf transport = {h->conf->listen,
+						    (size_t)h->conf->limits.part_bytes,
+						    HWM,
+						    h->auth ? &h->auth->transport : NULL,
+						    (uint64_t)h->conf->link.window_bytes,
+						    h->conf->limits.connections_per_s};
 	enum sl_err err = sl_store_open(h->conf->store, &h->store_lock, fail);
 
 	if (!err)

@@ -146,7 +146,7 @@ struct sl_conf_server {
 		char clients[PATH_MAX];    /* allow-list */
 	} auth;
 	struct {
-		int sessions, sessions_per_key;
+		int sessions, sessions_per_key, connections_per_s;
 		int64_t memory_bytes;
 		int64_t part_bytes;
 	} limits;

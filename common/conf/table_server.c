@@ -27,6 +27,7 @@ static const struct sl_conf_key keys[] = {
 
 	SL_INT(T, "limits.sessions", limits.sessions, 1, 1024, "8", NULL, "sessions at once"),
 	SL_INT(T, "limits.sessions_per_key", limits.sessions_per_key, 1, 1024, "4", NULL, "sessions at once of one client's key"),
+	SL_INT(T, "limits.connections_per_s", limits.connections_per_s, 2, 1000000, "64", NULL, "connections that may come in a second; half of it from one address"),
 	SL_BYTES(T, "limits.memory_bytes", limits.memory_bytes, 1 << 20, 0x1p44, "8 GiB", "memory of all sessions together"),
 	SL_BYTES(T, "limits.part_bytes", limits.part_bytes, 4096, 1 << 20, "1 MiB", "largest message payload a client may send"),
 

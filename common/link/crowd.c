@@ -1,47 +1,68 @@
 #include "common/link/crowd.h"
 
 #include <inttypes.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "common/base/clock.h"
 #include "common/base/log.h"
 
-enum { FIRST_FDS = 64, FDS_MAX = 1 << 20, TELL_MS = 1000, NONE = -1 };
+enum { FIRST_FDS = 64, FDS_MAX = 1 << 20, TELL_MS = 1000, TURN_MS = 100, NONE = -1 };
+
+/* Why connections are cut, for the log. */
+enum why { TOO_MANY, SILENT, ENDLESS, TOO_FAST, NAMED, WHY_COUNT };
 
 /* Of one descriptor. */
 struct member {
-	uint64_t stamp; /* of the connection, from 1; 0: none is here */
-	int peers;      /* that are answered */
+	uint64_t stamp;    /* of the connection, from 1; 0: none is here */
+	uint64_t taken;    /* bytes that were taken in */
+	uint64_t since_ms; /* by our own clock: it came, or was forgotten */
+	int peers;         /* that are answered */
 	bool listed;
+	bool heard;     /* a message has come since then */
+	bool answered;  /* at any time */
+	bool doomed;    /* to be cut at the next watch */
 	int prev, next; /* where listed; NONE: the end */
 };
 
 struct sl_crowd {
+	struct sl_crowd_conf conf;
+	struct sl_arrivals *arrivals;
 	struct member *member; /* [cap], by descriptor */
-	int cap, limit, count;
+	int cap, top, count;   /* top: no connection is known from here on */
 	int first, last;       /* the first is the first to go */
 	uint64_t stamp;        /* the last one given */
-	uint64_t cut, told_ms; /* cut: not told yet */
+	uint64_t now_ms, patience_ms;
+	uint64_t loose; /* bytes that connections which were forgotten hold, as far as they were looked at */
+	uint64_t told_ms, cut[WHY_COUNT]; /* cut: not told yet */
 };
 
-enum sl_err sl_crowd_open(struct sl_crowd **out, int limit, struct sl_fail *fail)
+enum sl_err sl_crowd_open(struct sl_crowd **out, const struct sl_crowd_conf *conf, uint64_t now_ms,
+			  struct sl_fail *fail)
 {
 	struct sl_crowd *c = calloc(1, sizeof *c);
 	struct rlimit fds;
+	enum sl_err err = SL_ERR_NOMEM;
 
 	if (c)
 		c->member = calloc(FIRST_FDS, sizeof *c->member);
-	if (!c || !c->member) {
-		free(c);
-		return sl_fail_set(fail, SL_ERR_NOMEM, "table of connections: out of memory");
+	if (!c || !c->member)
+		sl_fail_set(fail, SL_ERR_NOMEM, "table of connections: out of memory");
+	else
+		err = sl_arrivals_open(&c->arrivals, conf->per_s, now_ms, fail);
+	if (err) {
+		sl_crowd_close(c);
+		return err;
 	}
 	c->cap = FIRST_FDS;
 	c->first = c->last = NONE;
-	c->limit = limit;
-	if (getrlimit(RLIMIT_NOFILE, &fds) == 0 && fds.rlim_cur / 2 < (rlim_t)limit)
-		c->limit = (int)(fds.rlim_cur / 2);
+	c->now_ms = now_ms;
+	c->conf = *conf;
+	if (getrlimit(RLIMIT_NOFILE, &fds) == 0 && fds.rlim_cur / 2 < (rlim_t)conf->limit)
+		c->conf.limit = (int)(fds.rlim_cur / 2);
 	*out = c;
 	return SL_OK;
 }
@@ -50,6 +71,7 @@ void sl_crowd_close(struct sl_crowd *c)
 {
 	if (!c)
 		return;
+	sl_arrivals_close(c->arrivals);
 	free(c->member);
 	free(c);
 }
@@ -106,13 +128,50 @@ static bool has_room(struct sl_crowd *c, int fd)
 	return true;
 }
 
+/* Behind shutdown alone ZeroMQ would read all that the kernel holds of it, and that can be megabytes. */
+static void end_at_once(int fd)
+{
+	if (connect(fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr)) != 0)
+		(void)shutdown(fd, SHUT_RDWR);
+}
+
+static void cut(struct sl_crowd *c, int fd, enum why why)
+{
+	unlist(c, fd);
+	c->member[fd] = (struct member){0};
+	c->cut[why]++;
+	end_at_once(fd); /* ZeroMQ finds it ended, and closes it */
+}
+
+void sl_crowd_cut(struct sl_crowd *c, int fd)
+{
+	if (find(c, fd))
+		cut(c, fd, NAMED);
+}
+
+static bool is_admitted(struct sl_crowd *c, int fd)
+{
+	struct sockaddr_storage from = {.ss_family = AF_UNSPEC};
+	socklen_t len = sizeof from;
+	struct sl_address address;
+
+	/* One that is gone already counts for no address: who it was cannot be told. */
+	(void)getpeername(fd, (struct sockaddr *)&from, &len);
+	address = sl_address_of((struct sockaddr *)&from);
+	return sl_arrivals_admit(c->arrivals, &address, c->now_ms);
+}
+
 void sl_crowd_came(struct sl_crowd *c, int fd)
 {
+	c->stamp++;
 	if (!has_room(c, fd))
 		return;
 	unlist(c, fd);
-	c->member[fd] = (struct member){.stamp = ++c->stamp};
+	c->member[fd] = (struct member){.stamp = c->stamp, .since_ms = c->patience_ms};
 	list(c, fd, c->last, NONE);
+	c->top = fd < c->top ? c->top : fd + 1;
+	if (!is_admitted(c, fd))
+		cut(c, fd, TOO_FAST);
 }
 
 void sl_crowd_went(struct sl_crowd *c, int fd)
@@ -125,6 +184,21 @@ void sl_crowd_went(struct sl_crowd *c, int fd)
 	*m = (struct member){0};
 }
 
+uint32_t sl_crowd_total(const struct sl_crowd *c)
+{
+	return (uint32_t)c->stamp;
+}
+
+void sl_crowd_took(struct sl_crowd *c, int fd, size_t bytes)
+{
+	struct member *m = find(c, fd);
+
+	if (!m)
+		return;
+	m->heard = true;
+	m->taken += bytes;
+}
+
 uint64_t sl_crowd_settle(struct sl_crowd *c, int fd)
 {
 	struct member *m = find(c, fd);
@@ -132,6 +206,7 @@ uint64_t sl_crowd_settle(struct sl_crowd *c, int fd)
 	if (!m)
 		return 0;
 	unlist(c, fd);
+	m->answered = true;
 	m->peers++;
 	return m->stamp;
 }
@@ -140,8 +215,11 @@ void sl_crowd_leave(struct sl_crowd *c, int fd, uint64_t stamp)
 {
 	struct member *m = find(c, fd);
 
-	if (m && m->stamp == stamp && --m->peers == 0)
-		list(c, fd, NONE, c->first);
+	if (!m || m->stamp != stamp || --m->peers != 0)
+		return;
+	m->heard = false;
+	m->since_ms = c->patience_ms;
+	list(c, fd, NONE, c->first);
 }
 
 int sl_crowd_count(const struct sl_crowd *c)
@@ -149,22 +227,93 @@ int sl_crowd_count(const struct sl_crowd *c)
 	return c->count;
 }
 
+static void tell(struct sl_crowd *c)
+{
+	uint64_t *n = c->cut;
+
+	if (!(n[TOO_MANY] | n[SILENT] | n[ENDLESS] | n[TOO_FAST] | n[NAMED]) || c->now_ms - c->told_ms < TELL_MS)
+		return;
+	c->told_ms = c->now_ms;
+	sl_log(SL_LOG_WARN, "crowd",
+	       "connections were cut: %" PRIu64 " since there were more than %d without a session, %" PRIu64
+	       " that said nothing for %" PRIu64 " s, %" PRIu64 " that sent more than may wait, %" PRIu64
+	       " that came too fast, %" PRIu64 " that announced an Identity",
+	       n[TOO_MANY], c->conf.limit, n[SILENT], c->conf.hello_ms / 1000, n[ENDLESS], n[TOO_FAST], n[NAMED]);
+	for (int i = 0; i < WHY_COUNT; i++)
+		n[i] = 0;
+}
+
 void sl_crowd_thin(struct sl_crowd *c)
 {
-	uint64_t now_ms;
+	while (c->count > c->conf.limit)
+		cut(c, c->first, TOO_MANY);
+	tell(c);
+}
 
-	for (; c->count > c->limit; c->cut++) {
-		int fd = c->first;
+/* Bytes that came and were not taken in. What is counted as taken is never less than what a message had on the wire, so
+ * `taken` may run ahead: it is set back where it does. */
+static uint64_t held(struct member *m, int fd)
+{
+	struct tcp_info info;
+	socklen_t len = sizeof info;
 
-		unlist(c, fd);
-		/* ZeroMQ finds it ended, and closes it: `went` follows */
-		(void)shutdown(fd, SHUT_RDWR);
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0 ||
+	    len < offsetof(struct tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received)
+		return 0; /* another kind of socket */
+	if (m->taken > info.tcpi_bytes_received)
+		m->taken = info.tcpi_bytes_received;
+	return info.tcpi_bytes_received - m->taken;
+}
+
+/* What a session had under way comes in behind its end, too: but one window for all of these is enough. */
+static bool holds_too_much(struct sl_crowd *c, struct member *m, int fd)
+{
+	uint64_t bytes = held(m, fd);
+
+	if (!m->answered)
+		return bytes > c->conf.stranger_bytes;
+	if (m->peers == 0 && bytes > c->conf.stranger_bytes) {
+		c->loose += bytes;
+		bytes = c->loose;
 	}
-	now_ms = sl_now_ms();
-	if (!c->cut || now_ms - c->told_ms < TELL_MS)
-		return;
-	c->told_ms = now_ms;
-	sl_log(SL_LOG_WARN, "crowd",
-	       "%" PRIu64 " connections without a session were cut, since there were more than %d", c->cut, c->limit);
-	c->cut = 0;
+	return bytes > c->conf.peer_bytes;
+}
+
+static void watch(struct sl_crowd *c, int fd)
+{
+	struct member *m = &c->member[fd];
+
+	if (m->doomed) {
+		cut(c, fd, ENDLESS);
+	} else if (m->listed && !m->heard && c->patience_ms - m->since_ms > c->conf.hello_ms) {
+		cut(c, fd, SILENT);
+	} else if (holds_too_much(c, m, fd)) {
+		if (m->peers == 0) {
+			cut(c, fd, ENDLESS);
+			return;
+		}
+		m->doomed = true;
+		c->conf.over(c->conf.arg, fd, m->stamp);
+	}
+}
+
+void sl_crowd_watch(struct sl_crowd *c, uint64_t now_ms)
+{
+	uint64_t passed = now_ms - c->now_ms;
+
+	/* a loop that stood still has heard nobody meanwhile */
+	c->patience_ms += passed < TURN_MS ? passed : TURN_MS;
+	c->now_ms = now_ms;
+	c->loose = 0;
+	for (int fd = 0; fd < c->top; fd++)
+		if (c->member[fd].stamp)
+			watch(c, fd);
+	while (c->top && !c->member[c->top - 1].stamp)
+		c->top--;
+	tell(c);
+}
+
+bool sl_crowd_shut(struct sl_crowd *c, uint64_t now_ms, struct sl_shut *out)
+{
+	return sl_arrivals_shut(c->arrivals, now_ms, out);
 }

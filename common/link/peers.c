@@ -182,6 +182,19 @@ const uint8_t *sl_peers_address(struct sl_peers *peers, sl_peer peer)
 	return s->id;
 }
 
+sl_peer sl_peers_on(const struct sl_peers *peers, int fd, uint64_t stamp, int *at)
+{
+	for (int i = *at < LISTS ? LISTS : *at; i < peers->used; i++) {
+		const struct slot *s = &peers->slot[i];
+
+		if (!s->number || s->list == STRANGERS || s->fd != fd || s->stamp != stamp)
+			continue;
+		*at = i + 1;
+		return s->number;
+	}
+	return 0;
+}
+
 bool sl_peers_claim(struct sl_peers *peers, sl_peer peer, const struct sl_key *key)
 {
 	struct slot *s = find(peers, peer);

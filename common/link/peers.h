@@ -21,6 +21,9 @@ void sl_peers_close(struct sl_peers *peers); /* NULL is fine */
 sl_peer sl_peers_seen(struct sl_peers *peers, const void *id, size_t len, int fd);
 /* Its id, SL_PEER_ID_BYTES long; NULL for a number that is not, or no longer, in the table. From now on no stranger. */
 const uint8_t *sl_peers_address(struct sl_peers *peers, sl_peer peer);
+/* The next peer, from slot *at on (0 at first), that was answered and whose messages came over this connection (as
+ * sl_crowd_settle numbers it); 0: no more. Peers may be forgotten in between. */
+sl_peer sl_peers_on(const struct sl_peers *peers, int fd, uint64_t stamp, int *at);
 /* Whose messages come from here: the first call keeps the key, later ones say whether it is still the same. */
 bool sl_peers_claim(struct sl_peers *peers, sl_peer peer, const struct sl_key *key);
 /* NULL: no such peer, or never claimed. */

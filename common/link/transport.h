@@ -63,6 +63,10 @@ struct sl_transport_conf {
 	/* NULL: neither. Not for inproc. A bound one tries at once whether strangers are kept out (AUTH: they are not).
 	 */
 	const struct sl_transport_auth *auth;
+	/* Of a bound one: payload that a peer may have under way, by the credit that it is granted. Who sends more is
+	 * reported as malformed, and cut; who was never answered is cut after 64 KiB. 0: nobody is. */
+	uint64_t window_bytes;
+	int arrivals_per_s; /* of a bound one: connections that may come, in all (arrivals.h); 0: 64 */
 };
 
 enum sl_err sl_transport_connect(struct sl_transport **out, struct sl_loop *loop, const struct sl_transport_conf *conf,

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <malloc.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,11 +10,13 @@
 
 #include "common/base/failpoint.h"
 #include "common/link/curve.h"
+#include "common/link/door.h"
 #include "common/link/handshake.h"
 #include "common/link/peers.h"
 #include "common/link/transport_impl.h"
 #include "common/link/wire.h"
 #include "common/link/zap.h"
+#include "common/link/zpayload.h"
 #include "common/link/zsocket.h"
 #include "common/link/zwatch.h"
 
@@ -23,23 +24,9 @@ enum {
 	DRAIN_MESSAGES = 32, /* a turn of the loop, so that others get theirs */
 	RETRY_MS = 10,       /* a busy peer's wake can be swallowed by a call for another peer */
 	ENDPOINT_MAX = 256,
-	RECORD_SLAB = 64,
+	FRAME_EXTRA = 64, /* more than ZMTP and CURVE add to a frame */
 	KEEP_BLOCK_BYTES = 32 << 20,
 	KEEP_FREE_BYTES = 64 << 20,
-};
-
-/* What ZeroMQ is to call when it no longer needs a payload. */
-struct record {
-	struct record *next;
-	struct zmq_transport *transport;
-	void (*release)(void *arg);
-	void *arg;
-	atomic_bool armed; /* false: ZeroMQ refused the message, the payload is still the caller's */
-};
-
-struct slab {
-	struct slab *next;
-	struct record record[RECORD_SLAB];
 };
 
 struct zmq_transport {
@@ -53,14 +40,15 @@ struct zmq_transport {
 	int watches; /* not yet closed */
 	struct sl_timer *retry;
 	bool retrying;
-	struct sl_peers *peers;          /* of a bound one */
-	struct sl_crowd *crowd;          /* of a bound one: its connections that no peer has */
+	struct sl_peers *peers;      /* of a bound one */
+	struct sl_door *door;        /* of a bound one */
+	struct sl_timer *door_watch; /* of a bound one */
+	struct sl_loop *loop;
+	size_t took;                     /* bytes of the message that is being received */
 	struct sl_zap *zap;              /* of a bound one with auth */
 	bool busy, lost;                 /* of a connected one */
 	struct sl_handshakes handshakes; /* of a connected one */
-	struct record *free;
-	_Atomic(struct record *) freed; /* pushed by ZeroMQ's thread, taken whole by the loop's */
-	struct slab *slabs;
+	struct sl_zrecords records;
 	char endpoint[ENDPOINT_MAX];
 };
 
@@ -69,84 +57,7 @@ static struct zmq_transport *of(struct sl_transport *transport)
 	return (struct zmq_transport *)transport;
 }
 
-/* ---- records of payloads in flight */
-
-static struct record *record_take(struct zmq_transport *t)
-{
-	struct record *r;
-
-	if (!t->free)
-		t->free = atomic_exchange_explicit(&t->freed, NULL, memory_order_acquire);
-	if (!t->free) {
-		/* Only until the high-water marks are reached for the first time. */
-		struct slab *slab = calloc(1, sizeof *slab);
-
-		if (!slab)
-			return NULL;
-		slab->next = t->slabs;
-		t->slabs = slab;
-		for (int i = 0; i < RECORD_SLAB; i++) {
-			slab->record[i].transport = t;
-			slab->record[i].next = t->free;
-			t->free = &slab->record[i];
-		}
-	}
-	r = t->free;
-	t->free = r->next;
-	return r;
-}
-
-/* Any thread. */
-static void record_give(struct record *r)
-{
-	struct zmq_transport *t = r->transport;
-	struct record *head = atomic_load_explicit(&t->freed, memory_order_relaxed);
-
-	do
-		r->next = head;
-	while (!atomic_compare_exchange_weak_explicit(&t->freed, &head, r, memory_order_release, memory_order_relaxed));
-}
-
-static void released(void *data, void *hint)
-{
-	struct record *r = hint;
-
-	(void)data;
-	if (atomic_load_explicit(&r->armed, memory_order_acquire))
-		r->release(r->arg);
-	record_give(r);
-}
-
 /* ---- sending */
-
-static enum sl_err message_of(struct zmq_transport *t, zmq_msg_t *msg, struct record **record,
-			      const struct sl_payload *payload)
-{
-	struct record *r;
-
-	*record = NULL;
-	if (!payload || !payload->release) {
-		size_t len = payload ? payload->bytes.len : 0;
-
-		if (zmq_msg_init_size(msg, len) < 0)
-			return SL_ERR_NOMEM;
-		if (len)
-			memcpy(zmq_msg_data(msg), payload->bytes.data, len);
-		return SL_OK;
-	}
-	r = record_take(t);
-	if (!r)
-		return SL_ERR_NOMEM;
-	r->release = payload->release;
-	r->arg = payload->release_arg;
-	atomic_store_explicit(&r->armed, true, memory_order_release);
-	if (zmq_msg_init_data(msg, (void *)(uintptr_t)payload->bytes.data, payload->bytes.len, released, r) < 0) {
-		record_give(r);
-		return SL_ERR_NOMEM;
-	}
-	*record = r;
-	return SL_OK;
-}
 
 static enum sl_err err_of_errno(void)
 {
@@ -204,7 +115,7 @@ static enum sl_err zmq_transport_send(struct sl_transport *transport, sl_peer pe
 {
 	struct zmq_transport *t = of(transport);
 	const uint8_t *address = NULL;
-	struct record *record;
+	struct sl_zrecord *record;
 	zmq_msg_t msg;
 	enum sl_err err;
 
@@ -215,15 +126,13 @@ static enum sl_err zmq_transport_send(struct sl_transport *transport, sl_peer pe
 	if (t->bound ? !address : peer != SL_PEER_SERVER)
 		return SL_ERR_PEER_LOST;
 	SL_FAILPOINT(SL_FP_LINK_SEND);
-	err = message_of(t, &msg, &record, payload);
+	err = sl_zpayload_open(&t->records, &msg, &record, payload);
 	if (err)
 		return err;
 	err = send_message(t, address, header, &msg);
 	if (err == SL_OK)
 		return SL_OK;
-	if (record)
-		atomic_store_explicit(&record->armed, false, memory_order_release);
-	zmq_msg_close(&msg);
+	sl_zpayload_take_back(&msg, record);
 	if (err == SL_ERR_BUSY || err == SL_ERR_PEER_LOST)
 		flag(t, peer, err == SL_ERR_PEER_LOST);
 	return err;
@@ -283,13 +192,15 @@ static bool more(zmq_msg_t *msg)
 	return zmq_msg_more(msg) != 0;
 }
 
-static int receive(void *socket, zmq_msg_t *msg)
+static int receive(struct zmq_transport *t, zmq_msg_t *msg)
 {
 	int rc;
 
 	do
-		rc = zmq_msg_recv(msg, socket, ZMQ_DONTWAIT);
+		rc = zmq_msg_recv(msg, t->socket, ZMQ_DONTWAIT);
 	while (rc < 0 && errno == EINTR);
+	if (rc >= 0)
+		t->took += (size_t)rc + FRAME_EXTRA;
 	return rc;
 }
 
@@ -298,7 +209,7 @@ static bool swallow(struct zmq_transport *t, zmq_msg_t *last)
 {
 	bool any = false;
 
-	while (more(last) && receive(t->socket, last) >= 0)
+	while (more(last) && receive(t, last) >= 0)
 		any = true;
 	return any;
 }
@@ -332,6 +243,56 @@ static bool is_whose_it_was(struct zmq_transport *t, sl_peer peer, zmq_msg_t *fr
 	return user && sl_key_parse(&key, user, strlen(user)) && sl_peers_claim(t->peers, peer, &key);
 }
 
+static void monitor_readable(void *arg)
+{
+	struct zmq_transport *t = arg;
+	int event, value;
+
+	while (sl_zsocket_read(t->monitor, &event, &value)) {
+		if (t->bound) {
+			sl_door_event(t->door, event, value);
+		} else if (event == ZMQ_EVENT_CONNECTED) {
+			sl_zsocket_keep_unsent_short(value);
+		} else if (event == ZMQ_EVENT_DISCONNECTED) {
+			/* also said of a connection that never stood */
+			t->lost |= t->handshakes.done;
+			t->handshakes.done = false;
+		} else {
+			sl_handshake_event(&t->handshakes, event, value);
+		}
+	}
+	if (t->bound)
+		sl_crowd_thin(sl_door_crowd(t->door));
+}
+
+/* Whether ZeroMQ made this routing id, and not the peer. */
+static bool is_ours(struct zmq_transport *t, zmq_msg_t *id)
+{
+	if (sl_door_gave(t->door, zmq_msg_data(id), zmq_msg_size(id)))
+		return true;
+	monitor_readable(t); /* it may be of a connection that is not known yet */
+	return sl_door_gave(t->door, zmq_msg_data(id), zmq_msg_size(id));
+}
+
+/* Of which peer, and of which connection, a message came to a bound transport; 0, and *fault: of one that is cut, or
+ * that has no number. */
+static sl_peer peer_of(struct zmq_transport *t, zmq_msg_t *id, zmq_msg_t *header, const char **fault)
+{
+	int fd = zmq_msg_get(header, ZMQ_SRCFD);
+	sl_peer peer = 0;
+
+	if (is_ours(t, id)) {
+		sl_crowd_took(sl_door_crowd(t->door), fd, t->took);
+		peer = sl_peers_seen(t->peers, zmq_msg_data(id), zmq_msg_size(id), fd);
+		if (!peer && !*fault)
+			*fault = "the peer has no number: the table is full";
+	} else {
+		sl_crowd_cut(sl_door_crowd(t->door), fd);
+		*fault = "the peer chose its own routing id";
+	}
+	return peer;
+}
+
 /* One message; false: none there. */
 static bool receive_one(struct zmq_transport *t)
 {
@@ -343,23 +304,21 @@ static bool receive_one(struct zmq_transport *t)
 	zmq_msg_init(&id);
 	zmq_msg_init(&header);
 	zmq_msg_init(&payload);
-	got = !t->bound || (receive(t->socket, &id) >= 0 && more(&id));
+	t->took = 0;
+	got = !t->bound || (receive(t, &id) >= 0 && more(&id));
 	if (got)
-		got = receive(t->socket, &header) >= 0;
+		got = receive(t, &header) >= 0;
 	if (got) {
 		SL_FAILPOINT(SL_FP_LINK_RECEIVE);
 		if (more(&header))
-			two = receive(t->socket, &payload) >= 0;
-		if (t->bound)
-			peer = sl_peers_seen(t->peers, zmq_msg_data(&id), zmq_msg_size(&id),
-					     zmq_msg_get(&header, ZMQ_SRCFD));
+			two = receive(t, &payload) >= 0;
 		fault = fault_of(t, &header, &payload, two);
+		if (t->bound)
+			peer = peer_of(t, &id, &header, &fault);
 		if (t->zap && peer && !is_whose_it_was(t, peer, two ? &payload : &header)) {
 			peer = 0;
 			fault = "the key of the connection is not the one that began with this routing id";
 		}
-		if (!peer && !fault)
-			fault = "the peer has no number: the table is full, or it chose its own routing id";
 		if (fault)
 			t->events.malformed(t->arg, peer, fault);
 		else
@@ -371,28 +330,33 @@ static bool receive_one(struct zmq_transport *t)
 	return got;
 }
 
-static void monitor_readable(void *arg)
+/* ---- connections of a bound transport */
+
+/* More has come over this connection than credit was granted for, or a message on it does not end. */
+static void over(void *arg, int fd, uint64_t stamp)
 {
 	struct zmq_transport *t = arg;
-	int event, value;
+	sl_peer peer;
 
-	while (sl_zsocket_read(t->monitor, &event, &value)) {
-		if (event == ZMQ_EVENT_LISTENING || event == ZMQ_EVENT_CONNECTED) {
-			sl_zsocket_keep_unsent_short(value);
-		} else if (event == ZMQ_EVENT_ACCEPTED) {
-			sl_crowd_came(t->crowd, value);
-		} else if (event == ZMQ_EVENT_DISCONNECTED && t->bound) {
-			sl_crowd_went(t->crowd, value);
-		} else if (event == ZMQ_EVENT_DISCONNECTED) {
-			/* also said of a connection that never stood */
-			t->lost |= t->handshakes.done;
-			t->handshakes.done = false;
-		} else {
-			sl_handshake_event(&t->handshakes, event, value);
-		}
-	}
-	if (t->bound)
-		sl_crowd_thin(t->crowd);
+	for (int at = 0; !t->closing && (peer = sl_peers_on(t->peers, fd, stamp, &at));)
+		t->events.malformed(t->arg, peer, "more came than credit was granted for, or a message without an end");
+}
+
+static void watch_door(void *arg)
+{
+	struct zmq_transport *t = arg;
+
+	monitor_readable(t);
+	sl_door_watch(t->door, sl_loop_now_ms(t->loop));
+}
+
+static enum sl_err open_door(struct zmq_transport *t, const struct sl_transport_conf *conf, struct sl_fail *fail)
+{
+	enum sl_err err = sl_door_open(&t->door, conf, over, t, sl_loop_now_ms(t->loop), fail);
+
+	if (!err)
+		err = sl_peers_open(&t->peers, sl_door_crowd(t->door), fail);
+	return err ? err : sl_timer_open(&t->door_watch, t->loop, watch_door, t, fail);
 }
 
 static void readable(void *arg)
@@ -409,14 +373,9 @@ static void readable(void *arg)
 
 static void transport_free(struct zmq_transport *t)
 {
-	while (t->slabs) {
-		struct slab *next = t->slabs->next;
-
-		free(t->slabs);
-		t->slabs = next;
-	}
+	sl_zrecords_close(&t->records);
 	sl_peers_close(t->peers);
-	sl_crowd_close(t->crowd);
+	sl_door_close(t->door);
 	free(t);
 }
 
@@ -434,6 +393,7 @@ static void zmq_transport_close(struct sl_transport *transport, int linger_ms)
 
 	t->closing = true;
 	sl_timer_close(t->retry);
+	sl_timer_close(t->door_watch);
 	sl_handshake_close(&t->handshakes);
 	t->watches = 3; /* two and this call */
 	if (t->socket)
@@ -454,8 +414,8 @@ static void zmq_transport_close(struct sl_transport *transport, int linger_ms)
 
 static enum sl_err open_monitor(struct zmq_transport *t, struct sl_loop *loop, struct sl_fail *fail)
 {
-	int events = t->bound ? ZMQ_EVENT_LISTENING | ZMQ_EVENT_ACCEPTED : ZMQ_EVENT_CONNECTED | sl_handshake_events();
-	enum sl_err err = sl_zsocket_monitor(t->context, t->socket, events | ZMQ_EVENT_DISCONNECTED, &t->monitor, fail);
+	int events = t->bound ? sl_door_events() : ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED | sl_handshake_events();
+	enum sl_err err = sl_zsocket_monitor(t->context, t->socket, events, &t->monitor, fail);
 
 	if (err)
 		return err;
@@ -548,6 +508,7 @@ enum sl_err sl_transport_zmq_open(struct sl_transport **out, struct sl_loop *loo
 	t->arg = arg;
 	t->part_bytes = conf->part_bytes;
 	t->bound = bind;
+	t->loop = loop;
 	t->handshakes.auth = conf->auth;
 	t->handshakes.endpoint = t->endpoint;
 	t->handshakes.loop = loop;
@@ -557,21 +518,23 @@ enum sl_err sl_transport_zmq_open(struct sl_transport **out, struct sl_loop *loo
 	t->watch.before_wait = tell_flagged;
 	keep_freed_parts();
 	t->context = open_context();
-	if (t->context)
+	if (bind)
+		err = sl_door_seed(fail);
+	if (!err && t->context)
 		t->socket = zmq_socket(t->context, bind ? ZMQ_ROUTER : ZMQ_DEALER);
-	if (!t->socket)
+	if (!err && !t->socket)
 		err = sl_fail_set(fail, SL_ERR_OS, "ZeroMQ socket: %s", zmq_strerror(errno));
 	if (!err)
 		err = sl_timer_open(&t->retry, loop, retry, t, fail);
 	if (!err && bind)
-		err = sl_crowd_open(&t->crowd, SL_TRANSPORT_CROWD, fail);
-	if (!err && bind)
-		err = sl_peers_open(&t->peers, t->crowd, fail);
+		err = open_door(t, conf, fail);
 	if (!err)
 		err = sl_zsocket_options(t->socket, bind, conf, fail);
 	if (!err && conf->auth)
 		err = bind ? sl_curve_guard(&t->zap, t->context, t->socket, conf->auth, fail)
 			   : sl_curve_client(t->socket, conf->auth, fail);
+	if (!err && bind)
+		err = sl_door_learn(t->door, t->context, t->socket, fail);
 	if (!err)
 		err = open_monitor(t, loop, fail);
 	if (!err)
@@ -580,6 +543,8 @@ enum sl_err sl_transport_zmq_open(struct sl_transport **out, struct sl_loop *loo
 		t->watch.socket = t->socket;
 		err = sl_zwatch_start(&t->watch, loop, fail);
 	}
+	if (!err && bind)
+		sl_timer_start(t->door_watch, SL_DOOR_WATCH_MS, SL_DOOR_WATCH_MS);
 	if (err)
 		goto fail;
 	*out = &t->base;

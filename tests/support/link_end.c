@@ -65,7 +65,10 @@ const struct sl_transport_events link_end_events = {.message = link_end_message,
 
 void link_end_open_server(struct link_end *e, struct sl_loop *loop, const char *endpoint)
 {
-	struct sl_transport_conf conf = {.endpoint = endpoint, .part_bytes = LINK_END_PART, .hwm = LINK_END_HWM};
+	struct sl_transport_conf conf = {.endpoint = endpoint,
+					 .part_bytes = LINK_END_PART,
+					 .hwm = LINK_END_HWM,
+					 .arrivals_per_s = LINK_END_ARRIVALS};
 	struct sl_fail fail;
 
 	*e = (struct link_end){.loop = loop};

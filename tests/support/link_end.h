@@ -7,6 +7,7 @@
 #include "common/link/transport.h"
 
 enum { LINK_END_PART = 1 << 16, LINK_END_HWM = 8, LINK_END_GIVE_UP_MS = 20000 };
+enum { LINK_END_ARRIVALS = 100000 }; /* a second: no test of another thing is to meet this bound */
 
 /* One end and what happened to it. */
 struct link_end {

@@ -7,7 +7,13 @@
 #include "common/link/loop.h"
 #include "common/link/transport.h"
 
-enum { SECURE_PART = 1 << 16, SECURE_HWM = 8, SECURE_GIVE_UP_MS = 20000, SECURE_PROMPT_MS = 3000 };
+enum {
+	SECURE_PART = 1 << 16,
+	SECURE_HWM = 8,
+	SECURE_GIVE_UP_MS = 20000,
+	SECURE_PROMPT_MS = 3000,
+	SECURE_ARRIVALS = 100000
+};
 
 struct secure_end {
 	struct sl_transport *transport;

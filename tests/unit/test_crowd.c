@@ -11,7 +11,10 @@
 
 #include <arpa/inet.h>
 #include <cmocka.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -21,16 +24,44 @@
 
 /* ---- the table */
 
-enum { PAIRS = 8, LIMIT = 3 };
+enum { PAIRS = 8, LIMIT = 3, START_MS = 5000, HELLO_MS = 1000, STRANGER_BYTES = 1000, PEER_BYTES = 10000 };
+enum { PER_S = 64, BURST = PER_S * SL_ARRIVALS_BURST_S, ADDRESS_BURST = PER_S / 2 * SL_ARRIVALS_ADDRESS_BURST_S };
 
 struct pairs {
 	int ours[PAIRS], theirs[PAIRS];
 	struct sl_crowd *crowd;
 };
 
+/* Of the last one that sent more than peer_bytes. */
+static int over_fd, overs;
+
+static void went_over(void *arg, int fd, uint64_t stamp)
+{
+	assert_ptr_equal(arg, &overs);
+	assert_true(stamp);
+	over_fd = fd;
+	overs++;
+}
+
+static struct sl_crowd *open_crowd(int limit)
+{
+	const struct sl_crowd_conf conf = {.limit = limit,
+					   .hello_ms = HELLO_MS,
+					   .stranger_bytes = STRANGER_BYTES,
+					   .peer_bytes = PEER_BYTES,
+					   .per_s = PER_S,
+					   .over = went_over,
+					   .arg = &overs};
+	struct sl_crowd *crowd;
+
+	overs = 0;
+	assert_int_equal(sl_crowd_open(&crowd, &conf, START_MS, NULL), SL_OK);
+	return crowd;
+}
+
 static void open_pairs(struct pairs *p)
 {
-	assert_int_equal(sl_crowd_open(&p->crowd, LIMIT, NULL), SL_OK);
+	p->crowd = open_crowd(LIMIT);
 	for (int i = 0; i < PAIRS; i++) {
 		int fd[2];
 
@@ -87,7 +118,7 @@ static void half_of_the_descriptors_are_left(void **state)
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &fds), 0);
 	few = (struct rlimit){PAIRS, fds.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-	assert_int_equal(sl_crowd_open(&p.crowd, PAIRS - 1, NULL), SL_OK);
+	p.crowd = open_crowd(PAIRS - 1);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &fds), 0);
 	for (int i = 0; i < PAIRS; i++)
 		sl_crowd_came(p.crowd, p.ours[i]);
@@ -178,7 +209,7 @@ static void other_numbers_are_nobody(void **state)
 	struct sl_crowd *c;
 
 	(void)state;
-	assert_int_equal(sl_crowd_open(&c, LIMIT, NULL), SL_OK);
+	c = open_crowd(LIMIT);
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
 		assert_int_equal(sl_crowd_settle(c, bad[i]), 0);
 		sl_crowd_leave(c, bad[i], 1);
@@ -192,6 +223,200 @@ static void other_numbers_are_nobody(void **state)
 	sl_crowd_thin(c);
 	sl_crowd_close(c);
 	sl_crowd_close(NULL);
+}
+
+static void watch_for(struct sl_crowd *c, uint64_t *now_ms, uint64_t ms)
+{
+	for (uint64_t until = *now_ms + ms; *now_ms < until;) {
+		*now_ms += 50;
+		sl_crowd_watch(c, *now_ms);
+	}
+}
+
+static void who_says_nothing_is_cut(void **state)
+{
+	uint64_t now_ms = START_MS, stamp[2];
+	struct pairs p;
+
+	(void)state;
+	open_pairs(&p);
+	sl_crowd_took(p.crowd, p.ours[0], 10); /* its answer is under way */
+	stamp[0] = sl_crowd_settle(p.crowd, p.ours[1]);
+	stamp[1] = sl_crowd_settle(p.crowd, p.ours[2]);
+	sl_crowd_leave(p.crowd, p.ours[2], stamp[1]);
+	watch_for(p.crowd, &now_ms, HELLO_MS / 2);
+	sl_crowd_took(p.crowd, p.ours[1], 10);
+	sl_crowd_leave(p.crowd, p.ours[1], stamp[0]); /* refused: it may begin anew */
+	now_ms += 100 * HELLO_MS;                     /* the loop stood still */
+	sl_crowd_watch(p.crowd, now_ms);
+	for (int i = 0; i < PAIRS; i++)
+		assert_false(is_cut(p.theirs[i]));
+	watch_for(p.crowd, &now_ms, HELLO_MS / 2);
+	for (int i = 0; i < PAIRS; i++)
+		assert_int_equal(is_cut(p.theirs[i]), i > 1);
+	watch_for(p.crowd, &now_ms, HELLO_MS);
+	close_pairs(&p, ".xxxxxxx");
+}
+
+/* ---- over TCP */
+
+struct tcp {
+	int ours, theirs;
+};
+
+static struct tcp open_tcp(int listener, const struct sockaddr_in *at)
+{
+	struct tcp t = {.theirs = socket(AF_INET, SOCK_STREAM, 0)};
+
+	assert_true(t.theirs >= 0);
+	assert_int_equal(connect(t.theirs, (const struct sockaddr *)at, sizeof *at), 0);
+	assert_int_equal(setsockopt(t.theirs, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)), 0);
+	t.ours = accept(listener, NULL, NULL);
+	assert_true(t.ours >= 0);
+	return t;
+}
+
+/* … and waits until it is there. */
+static void say(const struct tcp *t, size_t bytes)
+{
+	static const char zeros[2 * PEER_BYTES];
+	int on_its_way = 1;
+
+	assert_true(bytes <= sizeof zeros);
+	assert_int_equal(send(t->theirs, zeros, bytes, MSG_NOSIGNAL), bytes);
+	while (on_its_way)
+		assert_int_equal(ioctl(t->theirs, SIOCOUTQ, &on_its_way), 0);
+}
+
+static void close_tcp(const struct tcp *t, bool cut)
+{
+	assert_int_equal(is_cut(t->theirs), cut);
+	close(t->ours);
+	close(t->theirs);
+}
+
+static int listen_here(struct sockaddr_in *at)
+{
+	socklen_t len = sizeof *at;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	*at = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	assert_true(fd >= 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)at, sizeof *at), 0);
+	assert_int_equal(listen(fd, BURST), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)at, &len), 0);
+	return fd;
+}
+
+static void who_sends_more_than_may_wait_is_cut(void **state)
+{
+	struct sl_crowd *c = open_crowd(LIMIT);
+	struct sockaddr_in at;
+	int listener = listen_here(&at);
+	struct tcp stranger = open_tcp(listener, &at), quiet = open_tcp(listener, &at), peer = open_tcp(listener, &at);
+
+	(void)state;
+	sl_crowd_came(c, stranger.ours);
+	sl_crowd_came(c, quiet.ours);
+	sl_crowd_came(c, peer.ours);
+	assert_true(sl_crowd_settle(c, peer.ours));
+	say(&stranger, STRANGER_BYTES);
+	say(&quiet, STRANGER_BYTES);
+	say(&peer, PEER_BYTES);
+	sl_crowd_watch(c, START_MS);
+	assert_int_equal(sl_crowd_count(c), 2);
+	say(&stranger, 1);
+	say(&peer, 1);
+	sl_crowd_took(c, peer.ours, 1);
+	sl_crowd_watch(c, START_MS);
+	assert_int_equal(sl_crowd_count(c), 1);
+	assert_int_equal(overs, 0);
+	say(&peer, 1);
+	sl_crowd_watch(c, START_MS);
+	assert_int_equal(overs, 1);
+	assert_int_equal(over_fd, peer.ours);
+	assert_false(is_cut(peer.theirs)); /* it can be told why */
+	sl_crowd_watch(c, START_MS);
+	close_tcp(&stranger, true);
+	close_tcp(&quiet, false);
+	close_tcp(&peer, true);
+	close(listener);
+	sl_crowd_close(c);
+}
+
+/* What is counted as taken is more than what a message had on the wire: that is no credit for what comes later. */
+static void what_was_taken_is_never_more_than_what_came(void **state)
+{
+	struct sl_crowd *c = open_crowd(LIMIT);
+	struct sockaddr_in at;
+	int listener = listen_here(&at);
+	struct tcp peer = open_tcp(listener, &at);
+
+	(void)state;
+	sl_crowd_came(c, peer.ours);
+	assert_true(sl_crowd_settle(c, peer.ours));
+	for (int i = 0; i < 20; i++) {
+		say(&peer, 1);
+		sl_crowd_took(c, peer.ours, 100);
+		sl_crowd_watch(c, START_MS);
+	}
+	say(&peer, PEER_BYTES + 1);
+	sl_crowd_watch(c, START_MS);
+	assert_int_equal(overs, 1);
+	close_tcp(&peer, false);
+	close(listener);
+	sl_crowd_close(c);
+}
+
+/* Who has been refused may have under way what a session may; all of them together no more than one. */
+static void those_that_were_forgotten_share_one_window(void **state)
+{
+	struct sl_crowd *c = open_crowd(PAIRS);
+	struct sockaddr_in at;
+	int listener = listen_here(&at);
+	struct tcp t[3];
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		t[i] = open_tcp(listener, &at);
+		sl_crowd_came(c, t[i].ours);
+		sl_crowd_leave(c, t[i].ours, sl_crowd_settle(c, t[i].ours));
+	}
+	say(&t[0], PEER_BYTES);
+	say(&t[1], STRANGER_BYTES);
+	sl_crowd_watch(c, START_MS);
+	assert_int_equal(sl_crowd_count(c), 3);
+	say(&t[2], STRANGER_BYTES + 1);
+	sl_crowd_watch(c, START_MS);
+	assert_int_equal(sl_crowd_count(c), 2);
+	assert_int_equal(overs, 0);
+	close_tcp(&t[0], t[0].ours > t[2].ours); /* who is looked at last */
+	close_tcp(&t[1], false);
+	close_tcp(&t[2], t[2].ours > t[0].ours);
+	close(listener);
+	sl_crowd_close(c);
+}
+
+static void who_comes_too_often_is_cut(void **state)
+{
+	struct sl_crowd *c = open_crowd(BURST);
+	struct sockaddr_in at;
+	struct tcp t[ADDRESS_BURST + 2];
+	int listener = listen_here(&at);
+	struct sl_shut shut;
+
+	(void)state;
+	for (int i = 0; i < ADDRESS_BURST + 2; i++) {
+		t[i] = open_tcp(listener, &at);
+		sl_crowd_came(c, t[i].ours);
+		assert_int_equal(sl_crowd_shut(c, START_MS, &shut), i == ADDRESS_BURST);
+	}
+	assert_int_equal(shut.n, 1);
+	assert_int_equal(sl_crowd_total(c), ADDRESS_BURST + 2);
+	for (int i = 0; i < ADDRESS_BURST + 2; i++)
+		close_tcp(&t[i], i >= ADDRESS_BURST);
+	close(listener);
+	sl_crowd_close(c);
 }
 
 /* ---- a server */
@@ -290,6 +515,11 @@ int main(void)
 		cmocka_unit_test(who_is_late_takes_nobody_along),
 		cmocka_unit_test(a_descriptor_is_used_again),
 		cmocka_unit_test(other_numbers_are_nobody),
+		cmocka_unit_test(who_says_nothing_is_cut),
+		cmocka_unit_test(who_sends_more_than_may_wait_is_cut),
+		cmocka_unit_test(what_was_taken_is_never_more_than_what_came),
+		cmocka_unit_test(those_that_were_forgotten_share_one_window),
+		cmocka_unit_test(who_comes_too_often_is_cut),
 		cmocka_unit_test(strangers_take_neither_places_nor_sessions),
 	};
 

@@ -30,17 +30,25 @@ static inline int listen_anywhere(int *port)
 	return fd;
 }
 
-/* A connection to who listens at `port`; -1: nobody. */
-static inline int connect_to(int port)
+/* A connection from the loopback's address of that number (0x7f000001: 127.0.0.1) to who listens at `port`; -1: nobody.
+ */
+static inline int connect_from(uint32_t source, int port)
 {
-	struct sockaddr_in to = loopback(port);
+	struct sockaddr_in from = loopback(0), to = loopback(port);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) != 0) {
+	from.sin_addr.s_addr = htonl(source);
+	if (fd >= 0 && (bind(fd, (struct sockaddr *)&from, sizeof from) != 0 ||
+			connect(fd, (struct sockaddr *)&to, sizeof to) != 0)) {
 		close(fd);
 		return -1;
 	}
 	return fd;
+}
+
+static inline int connect_to(int port)
+{
+	return connect_from(INADDR_LOOPBACK, port);
 }
 
 /* What a relay stands between: the next connection to `listener`, and one upstream for it. False: there is none. */

@@ -1,4 +1,4 @@
-/* usage: rogues PORT COUNT — until SIGTERM, COUNT connections to that port of 127.0.0.1 that are no clients: a third
+/* usage: rogues PORT COUNT — until SIGTERM, COUNT connections from 127.0.0.2 to that port that are no clients: a third
  * says nothing, a third sends a ZMTP greeting for CURVE byte by byte, a third garbage, 1 MB/s together. Whoever is cut
  * comes back. They give way to others on the CPU: what they cost is to be what they cost the server. Prints "standing"
  * when all stand, and "cut" when two thirds have been cut; at the end how many stood at once, how often they were cut,
@@ -74,7 +74,7 @@ int main(int argc, char **argv)
 			struct rogue *r = &rogue[i];
 
 			if (r->fd < 0)
-				*r = (struct rogue){.fd = connect_to(port)};
+				*r = (struct rogue){.fd = connect_from(0x7f000002, port)};
 			if (r->fd < 0)
 				continue;
 			standing++;

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# While one client trains, strangers do what ZeroMQ alone would die of (tools/strangers.c): they announce as Identity the
+# numbers that it would give, send messages without end, and come without end. The server lives, its memory stays within
+# what docs/SECURITY.md says, no step of the good client takes longer than 2 s, and it learns what it learns alone.
+# SPLIT_FLOOD_S: how long the flood takes, in seconds.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+seconds=${SPLIT_FLOOD_S:-3}
+[ -z "${SPLIT_LONG:-}" ] || seconds=${SPLIT_FLOOD_S:-600}
+make_data 480 16
+# 1152 strangers with 64 KiB and 34 KiB each, and what ZeroMQ's thread reads between two looks at them (docs/SECURITY.md)
+strangers_kib=$((1152 * 98 + 65536))
+write_config "$tmp/client.yaml"
+# a small rate: it trains for long; at most some steps each second (build/…/fail/splitc), which are played again alone
+run=("$tmp/client.yaml" --set train.epochs=100000 --set train.eval_every=0 --set train.optimizer.lr=0.002
+	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0)
+start_server host
+port=${endpoint##*:}
+sed -i "s|^server:.*|server: $endpoint|" "$tmp/client.yaml"
+start_slow_client 5 25 good "${run[@]}"
+wait_for 'no steps' has_steps good 10
+rss() { awk '/^VmHWM/ {print $2}' "/proc/$server_pid/status"; }
+before=$(rss) began_at=$(steps_of good)
+clock_starts
+"$TOOLS/strangers" ids "$port" >"$tmp/ids.out" || fail 'strangers with ids failed'
+kill -0 "$server_pid" || fail 'the server died of three connections'
+"$TOOLS/strangers" endless "$port" 3 >"$tmp/endless.out" || fail 'endless messages failed'
+kill -0 "$server_pid" || fail 'the server died of endless messages'
+"$TOOLS/strangers" flood "$port" "$seconds" >"$tmp/flood.out" || fail 'the flood failed'
+kill -0 "$server_pid" || fail 'the server died of the flood'
+grew=$(($(rss) - before))
+wait_for 'the good client stands still' has_steps good $(($(steps_of good) + 5))
+late=$(awk '{n = $1 > n ? $1 : n} END {print n + 0}' "$tmp/clock.late")
+kill -INT "$client_pid"
+ends_with "$client_pid" 0 $patience 'good client among strangers'
+steps=$(steps_of good)
+
+longest=$(sed -n 's/^{"type":"step".*"t_step_s":\([0-9.e-]*\).*/\1/p' "$tmp/good/log.jsonl" | tail -n +$((began_at + 1)) | sort -g | tail -n 1 |
+	awk '{printf("%d", 1000 * $1)}')
+[ "$longest" -le $((2000 + 5 * late)) ] || fail "a step took $longest ms; a process was kept waiting for $late ms"
+[ -n "${SAN:-}" ] || [ $grew -le $strangers_kib ] || fail "the server grew by $grew KiB, not $strangers_kib"
+read -r opened greeted <"$tmp/flood.out"
+read -r bytes cuts <"$tmp/endless.out"
+[ "$opened" -gt 100 ] && [ "$greeted" -gt 100 ] || fail "the flood opened $opened connections, $greeted were greeted"
+# the budget: 512, and 64 a second; as many again may come before the kernel is told
+[ "$greeted" -le $((2 * 512 + 64 * (seconds + 5))) ] || fail "$greeted connections got in within $seconds s"
+[ "$cuts" -gt 10 ] && [ "$bytes" -gt 1000000 ] || fail "only $cuts endless messages were cut, $bytes bytes sent"
+client alone "${run[@]}" --local --set train.max_steps="$steps" || fail "alone: exit status $?"
+for name in good alone; do learned $name | grep -A 3 '"type":"step"' >"$tmp/$name.steps"; done
+cmp "$tmp/good.steps" "$tmp/alone.steps" || fail 'the good client learned something else'
+cmp "$tmp/good/model.safetensors" "$tmp/alone/model.safetensors" || fail 'the good client ended with other weights'
+! grep -q ' session-failed: ' "$tmp/host.log" || fail 'a session failed'
+echo "$steps steps, the longest $longest ms; $opened connections in $seconds s, $greeted got in; $cuts endless messages cut, $((bytes / 1000000)) MB;" \
+	"the server grew by $grew KiB"
