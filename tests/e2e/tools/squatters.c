@@ -1,8 +1,8 @@
-/* usage: squatters PORT LORIS DEAF — until SIGTERM, that many peers which log in as clients do, on raw sockets, and
- * then waste what they got: a loris begins a message and goes on byte by byte, ten a second, without end; one that is
- * deaf asks for the weights, reads nothing, and grants credit and sends heartbeats for ever. Whoever is refused or cut
- * comes back. They give way to others on the CPU. Prints when all have logged in; at the end, how often one did.
- */
+/* usage: squatters PORT LORIS DEAF [FLOODS] — until SIGTERM, that many peers which log in as clients do, on raw
+ * sockets, and then waste what they got: a loris begins a message and goes on byte by byte, ten a second, without end;
+ * one that is deaf asks for the weights, reads nothing, and grants credit and sends heartbeats for ever; a flood begins
+ * a message and goes on as fast as it is taken, whatever its credit is. Whoever is refused or cut comes back. They give
+ * way to others on the CPU. Prints when all have logged in; at the end, how often one did. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -21,7 +21,7 @@ enum { MAX = 64, TURN_MS = 100, LOGIN_MS = 5000, GREETING = 64, MORE = 1, COMMAN
 
 struct squatter {
 	int fd; /* -1: none */
-	bool deaf;
+	enum { LORIS, DEAF, FLOOD } kind;
 	uint64_t epoch;
 	size_t sent; /* of a loris's message */
 };
@@ -125,7 +125,7 @@ static bool log_in(struct squatter *s)
 		return false;
 	/* its READY and Welcome's header are more than this, a Refuse that is not for us would be the end too */
 	if (zmtp(s->fd, until_ms) && hello(s) && swallow(s->fd, 100, until_ms) &&
-	    (!s->deaf || say(s, &(struct sl_frame){.kind = SL_FRAME_FETCH}))) {
+	    (s->kind != DEAF || say(s, &(struct sl_frame){.kind = SL_FRAME_FETCH}))) {
 		logins++;
 		return true;
 	}
@@ -150,6 +150,22 @@ static bool drip(struct squatter *s)
 	return put(s->fd, &byte, 1);
 }
 
+/* Frames of 64 KiB, each marked "more follow", for as long as a turn is; reads nothing. */
+static bool pour(struct squatter *s)
+{
+	static const uint8_t frame[9 + (64 << 10)] = {MORE | 2, 0, 0, 0, 0, 0, 1, 0, 0};
+	uint64_t until_ms = sl_now_ms() + TURN_MS;
+
+	while (sl_now_ms() < until_ms) {
+		ssize_t n = send(s->fd, frame + s->sent, sizeof frame - s->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n < 0)
+			return errno == EAGAIN;
+		s->sent = (s->sent + (size_t)n) % sizeof frame;
+	}
+	return true;
+}
+
 static bool ignore(struct squatter *s)
 {
 	struct sl_frame credit = {.kind = SL_FRAME_CREDIT, .u.credit.bytes = 1 << 24};
@@ -162,7 +178,7 @@ static void turn(struct squatter *s)
 {
 	if (s->fd < 0 && !log_in(s))
 		return;
-	if (s->deaf ? ignore(s) : drip(s))
+	if (s->kind == DEAF ? ignore(s) : s->kind == LORIS ? drip(s) : pour(s))
 		return;
 	close(s->fd);
 	s->fd = -1;
@@ -193,15 +209,16 @@ static void open_plan(void)
 int main(int argc, char **argv)
 {
 	static struct squatter squatter[MAX];
-	int loris = argc == 4 ? atoi(argv[2]) : 0, n = argc == 4 ? loris + atoi(argv[3]) : 0;
+	int loris = argc > 3 ? atoi(argv[2]) : 0, deaf = argc > 3 ? atoi(argv[3]) : 0;
+	int n = loris + deaf + (argc > 4 ? atoi(argv[4]) : 0);
 
-	port = argc == 4 ? atoi(argv[1]) : 0;
+	port = argc > 3 ? atoi(argv[1]) : 0;
 	if (port < 1 || n < 1 || n > MAX)
 		return 64;
 	signal(SIGTERM, on_term);
 	open_plan();
 	for (int i = 0; i < n; i++)
-		squatter[i] = (struct squatter){.fd = -1, .deaf = i >= loris};
+		squatter[i] = (struct squatter){.fd = -1, .kind = i < loris ? LORIS : i < loris + deaf ? DEAF : FLOOD};
 	for (int i = 0; i < n && !over; i++)
 		for (int tries = 0; tries < 3 && !over && !log_in(&squatter[i]); tries++)
 			;
