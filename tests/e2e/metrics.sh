@@ -88,6 +88,6 @@ ends_with "$server_pid" 0 $patience 'server'
 # by default there is none; beyond loopback it says so
 start_server plain "store=$tmp/plain"
 start_server open "store=$tmp/open" metrics=0.0.0.0:0
-! grep -q metrics "$tmp/plain.log" || fail 'metrics that nobody asked for'
+! grep -q ' metrics: ' "$tmp/plain.log" || fail 'metrics that nobody asked for'
 grep -qE '^WARN metrics: on http://0\.0\.0\.0:[0-9]+/metrics, for everybody who can reach it$' "$tmp/open.log" || fail 'no warning'
 echo passed

@@ -42,7 +42,7 @@ for chunks in 1 4 8; do
 done
 [ "$(learned 'local 1 partition=1:-1')" != "$(learned 'local 4 partition=1:-1')" ] ||
 	fail 'chunks made no difference, though batch statistics are theirs'
-[ ! -d "$tmp/store" ] || [ -z "$(ls -A "$tmp/store")" ] || fail 'weights from a seed were stored'
+! compgen -G "$tmp/store/*.f32" >/dev/null || fail 'weights from a seed were stored'
 
 # the usual CIFAR form, another width, and the same with a loss that is summed over chunks
 local_run 'local cifar' model.form=cifar model.width=0.35 train.chunk_loss=sum
@@ -53,12 +53,12 @@ weights="$tmp/local 4 partition=1:-1/model.safetensors"
 from=(model.weights="$weights")
 local_run 'local file' "${from[@]}"
 compare uploaded 'local file' "$one" "${from[@]}"
-[ "$(ls "$tmp/store" | wc -l)" = 1 ] || fail "$(ls "$tmp/store" | wc -l) files in the store, not 1"
-before=$(stat -c %i "$tmp/store"/*)
+[ "$(ls "$tmp/store"/*.f32 | wc -l)" = 1 ] || fail "$(ls "$tmp/store"/*.f32 | wc -l) files of weights in the store, not 1"
+before=$(stat -c %i "$tmp/store"/*.f32)
 compare 'found in the store' 'local file' "$one" "${from[@]}"
 compare 'found by another server' 'local file' "$two" "${from[@]}"
-[ "$(stat -c %i "$tmp/store"/*)" = "$before" ] || fail 'the weights were uploaded again'
-printf damaged | dd of="$(ls "$tmp/store"/*)" conv=notrunc bs=1 seek=4096 status=none
+[ "$(stat -c %i "$tmp/store"/*.f32)" = "$before" ] || fail 'the weights were uploaded again'
+printf damaged | dd of="$(ls "$tmp/store"/*.f32)" conv=notrunc bs=1 seek=4096 status=none
 compare 'damaged in the store' 'local file' "$one" "${from[@]}"
 grep -q ' store-damaged: ' "$tmp/one.log" || fail 'damage in the store was not logged'
 
