@@ -2,15 +2,27 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/ask_model.h"
 #include "client/command.h"
+#include "client/fetch_pair.h"
+#include "client/model_file.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/nn/weights_file.h"
+#include "common/session/checkpoint.h"
+
+enum { TRIES = 3 };
 
 static const char *const usage[] = {
 	"splitc export CONFIG OUT.safetensors [--weights FILE] [--set KEY=VALUE]…",
-	"Writes the whole model with torchvision's names and layouts. The weights are those of the run's last "
-	"`train` (log.dir/model.safetensors), or FILE; they are checked against the config's model.",
+	"Writes the whole model with torchvision's names and layouts. The weights are the newest of the config's run, "
+	"or FILE; they are checked against the config's model.",
+	"Of a run that goes on, they are those behind the step under way: its process is asked over its control "
+	"socket, "
+	"and fetches the middle from the server. Of one that was killed, they are those of the newest checkpoint that "
+	"client and server both have: the server is called as by --resume, and the run stays as it is. Of one that "
+	"ended "
+	"or was paused, they are log.dir/model.safetensors.",
 	"A state_dict has no strides: that of form: cifar fits torchvision's mobilenet_v2 and computes something else "
 	"there "
 	"until features.0.0 and features.2.conv.1.0 have stride 1, and features.2 its sum, where it has as many "
@@ -34,9 +46,9 @@ static const char *normalize_text(const struct sl_conf_client *conf)
 	return text[conf->data.normalize];
 }
 
-static enum sl_err export_model(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
-				struct sl_fail *fail)
+static enum sl_err write_model(const char *out, const struct sl_setup *setup, struct sl_fail *fail)
 {
+	const struct sl_conf_client *conf = setup->conf;
 	char steps[24], width[32], image[16];
 	const struct sl_st_note note[] = {{"software", "splitc " SL_VERSION},
 					  {"model", conf->model.name},
@@ -46,19 +58,95 @@ static enum sl_err export_model(const struct sl_options *o, const struct sl_conf
 					  {"normalize", normalize_text(conf)},
 					  {SL_WEIGHTS_STEPS, steps}};
 	const int notes = sizeof note / sizeof note[0];
-	enum sl_err err = sl_options_trained(o, conf, setup, false, fail);
 
 	snprintf(steps, sizeof steps, "%" PRId64, setup->trained);
 	snprintf(width, sizeof width, "%g", conf->model.width);
 	snprintf(image, sizeof image, "%d", conf->model.image);
-	return err ? err
-		   : sl_weights_save(setup->plan->model, o->operand, (const float *const *)setup->weights.value, 0,
-				     note, setup->trained < INT64_MAX ? notes : notes - 1, fail);
+	return sl_weights_save(setup->plan->model, out, (const float *const *)setup->weights.value, 0, note,
+			       setup->trained < INT64_MAX ? notes : notes - 1, fail);
+}
+
+/* What the run's own process has written for us, and removes when it ends. */
+static enum sl_err read_asked(const struct sl_conf_client *conf, struct sl_setup *setup, struct sl_fail *fail)
+{
+	struct sl_options asked = {.command = "export"};
+	char path[PATH_MAX];
+	enum sl_err err = sl_model_file_path(path, conf, SL_MODEL_ASKED, fail);
+
+	asked.weights = path;
+	return err ? err : sl_options_trained(&asked, conf, setup, false, fail);
+}
+
+/* The newest checkpoint of a run that was killed; its model file, if there is any, is an older one's. */
+static bool unfinished(const struct sl_conf_client *conf, uint64_t *step)
+{
+	*step = UINT64_MAX;
+	return conf->log.dir[0] && sl_checkpoint_older(conf->log.dir, SL_CHECKPOINT_CLIENT, step) &&
+	       sl_model_file_steps(conf, SL_MODEL_FILE) != (int64_t)*step;
+}
+
+static enum sl_err read_pair(const struct sl_conf_client *conf, struct sl_setup *setup, uint64_t newest,
+			     struct sl_fail *fail)
+{
+	uint64_t step = 0;
+	struct sl_fail why;
+	enum sl_err err = sl_setup_plan(setup, conf, fail);
+
+	if (!err)
+		err = sl_setup_weights(setup, "", false, fail);
+	if (!err)
+		err = sl_setup_backend(setup, fail);
+	if (err)
+		return err;
+	err = sl_fetch_pair(setup, &step, &why);
+	setup->trained = (int64_t)step;
+	return err ? sl_fail_set(fail, err,
+				 "the run in '%.150s' was not ended; of its checkpoint at step %" PRIu64
+				 " the server has the middle: %.280s",
+				 conf->log.dir, newest, why.text)
+		   : SL_OK;
+}
+
+/* The newest weights there are: of the process that runs, of the checkpoints of one that was killed, or the model that
+ * one left. A run may end while it is asked, or one may begin. */
+static enum sl_err read_newest(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
+			       struct sl_fail *fail)
+{
+	uint64_t step;
+
+	for (int tries = 0; tries < TRIES; tries++) {
+		bool there = false;
+		enum sl_err err = conf->log.dir[0] ? sl_ask_model(conf, &there, fail) : SL_OK;
+
+		if (err)
+			return err;
+		if (there) {
+			err = read_asked(conf, setup, fail);
+			if (err != SL_ERR_NOINPUT)
+				return err;
+			sl_setup_close(setup);
+		}
+		if (!there)
+			break;
+	}
+	return unfinished(conf, &step) ? read_pair(conf, setup, step, fail)
+				       : sl_options_trained(o, conf, setup, false, fail);
+}
+
+static enum sl_err export_model(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
+				struct sl_fail *fail)
+{
+	enum sl_err err =
+		o->weights ? sl_options_trained(o, conf, setup, false, fail) : read_newest(o, conf, setup, fail);
+
+	return err ? err : write_model(o->operand, setup, fail);
 }
 
 /* What the file holds, and what a state_dict cannot say. */
-static void say(const char *path, const struct sl_conf_client *conf, const struct sl_model *model)
+static void say(const char *path, const struct sl_setup *setup)
 {
+	const struct sl_conf_client *conf = setup->conf;
+	const struct sl_model *model = setup->plan->model;
 	static const char mean[] = ".running_mean", insert[] = "insert.";
 	int tensors = model->n_param, inserted = 0;
 
@@ -70,7 +158,10 @@ static void say(const char *path, const struct sl_conf_client *conf, const struc
 		tensors += len >= sizeof mean && strcmp(name + len - (sizeof mean - 1), mean) == 0;
 		inserted += strncmp(name, insert, sizeof insert - 1) == 0;
 	}
-	printf("%s: %s, %d tensors\n", path, model->name, tensors);
+	printf("%s: %s, %d tensors", path, model->name, tensors);
+	if (setup->trained < INT64_MAX)
+		printf(", behind step %" PRId64, setup->trained);
+	putchar('\n');
 	if (conf->model.form == SL_FORM_CIFAR)
 		sl_log(SL_LOG_WARN, "form-cifar",
 		       "model.form is cifar: in torchvision's %s other strides than its own belong to these weights; "
@@ -97,7 +188,7 @@ int splitc_export(int argc, char **argv)
 		return sl_options_missing(&o, "OUT.safetensors");
 	status = export_model(&o, &conf, &setup, &fail) ? sl_command_failed(&fail) : 0;
 	if (!status)
-		say(o.operand, &conf, setup.plan->model);
+		say(o.operand, &setup);
 	sl_setup_close(&setup);
 	return status;
 }

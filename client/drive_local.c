@@ -5,8 +5,8 @@
 
 #include "client/drive.h"
 #include "client/local.h"
-#include "common/base/version.h"
-#include "common/nn/weights_file.h"
+#include "client/model_file.h"
+#include "common/base/log.h"
 
 static volatile sig_atomic_t stop_asked;
 
@@ -18,16 +18,25 @@ static void on_signal(int signum)
 
 enum sl_err sl_drive_save(const struct sl_setup *setup, uint64_t steps, struct sl_fail *fail)
 {
-	char path[PATH_MAX], count[24];
-	const struct sl_st_note note[] = {{"software", "splitc " SL_VERSION}, {SL_WEIGHTS_STEPS, count}};
+	return sl_model_file_write(setup, &setup->weights, SL_MODEL_FILE, steps, fail);
+}
 
-	if (!setup->conf->log.dir[0])
-		return SL_OK;
-	if (snprintf(path, sizeof path, "%s/" SL_MODEL_FILE, setup->conf->log.dir) >= PATH_MAX)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
-	snprintf(count, sizeof count, "%" PRIu64, steps);
-	return sl_weights_save(setup->plan->model, path, (const float *const *)setup->weights.value, (int64_t)steps,
-			       note, 2, fail);
+/* A file that cannot be written costs these weights, not the run. */
+static enum sl_err keep_best(struct sl_setup *setup, struct sl_local *local, struct sl_training *run,
+			     struct sl_fail *fail)
+{
+	uint64_t step = sl_training_state(run).step;
+	struct sl_fail why;
+	enum sl_err err;
+
+	if (sl_local_get_weights(local, &setup->weights))
+		return sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be read back");
+	err = sl_model_file_write(setup, &setup->weights, SL_MODEL_BEST, step, &why);
+	if (err)
+		sl_log(SL_LOG_WARN, "best-missed", "step %" PRIu64 ": %s; the run goes on without these weights", step,
+		       why.text);
+	sl_training_best_kept(run, !err);
+	return SL_OK;
 }
 
 static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, struct sl_loader *loader, bool training,
@@ -82,6 +91,8 @@ static enum sl_err run_all(struct sl_setup *setup, const struct sl_drive_options
 			break;
 		err = one_batch(local, run, loader[want == SL_WANT_STEP ? SL_SPLIT_TRAIN : SL_SPLIT_TEST],
 				want == SL_WANT_STEP, options->predict, fail);
+		if (!err && sl_training_best_due(run))
+			err = keep_best(setup, local, run, fail);
 	}
 	/* NaN or Inf ends a run in good order: its weights are those of the last step that was applied */
 	if ((!err || err == SL_ERR_NONFINITE) && sl_local_get_weights(local, &setup->weights))

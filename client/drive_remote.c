@@ -7,6 +7,7 @@
 #include "client/auth.h"
 #include "client/drive.h"
 #include "client/last_run.h"
+#include "client/publish.h"
 #include "client/recover.h"
 #include "client/remote.h"
 #include "client/report.h"
@@ -25,6 +26,7 @@ struct drive {
 	struct sl_client_auth auth;
 	struct sl_remote *remote; /* NULL between two links */
 	struct sl_recover *recover;
+	struct sl_publish *publish; /* NULL: nothing is, without a log.dir or in an evaluation */
 	struct sl_training *run;
 	struct sl_loader *loader[SL_SPLIT_COUNT];
 	struct sl_loader *from;       /* whose batch is under way */
@@ -33,6 +35,7 @@ struct drive {
 	bool linked, closing;         /* a session stands; is being closed */
 	bool astray;                  /* the loaders stand elsewhere than the run: what they owe is of no use */
 	bool due;                     /* the step under way ends with a checkpoint */
+	bool publishing, waits;       /* the weights that are fetched are to be published; the run waits for the file */
 	bool signalled, stop, ending, paused;
 	bool concluded; /* the run is done: summary, log, checkpoints */
 	bool at_once;   /* the process ends as it is */
@@ -175,11 +178,15 @@ static void advance(struct drive *d)
 	enum sl_want want = d->stop ? SL_WANT_FINISH : sl_training_next(d->run);
 	enum sl_err err;
 
+	d->waits = sl_publish_busy(d->publish);
+	if (d->waits)
+		return;
 	if (want == SL_WANT_FINISH && d->options->eval_only) {
 		end(d);
 		return;
 	}
-	if (want == SL_WANT_FINISH) {
+	d->publishing = !d->stop && sl_publish_wants(d->publish);
+	if (d->publishing || want == SL_WANT_FINISH) {
 		sl_remote_fetch(d->remote);
 		return;
 	}
@@ -188,6 +195,14 @@ static void advance(struct drive *d)
 	err = sl_loader_request(d->from, on_batch, d);
 	if (err)
 		give_up(d, sl_fail_set(d->fail, err, "the data loader: %s", sl_err_text(err)));
+}
+
+static void on_published(void *arg)
+{
+	struct drive *d = arg;
+
+	if (d->waits && d->linked && !d->ending)
+		advance(d);
 }
 
 static void on_ready(void *arg, uint64_t next_step)
@@ -301,8 +316,14 @@ static void on_fetched(void *arg)
 	struct drive *d = arg;
 	bool pauses = d->stop || d->nonfinite;
 	struct sl_fail fail;
-	enum sl_err err = sl_remote_get_weights(d->remote, &d->setup->weights);
+	enum sl_err err;
 
+	if (d->publishing) {
+		d->waits = true;
+		sl_publish_take(d->publish, d->remote);
+		return;
+	}
+	err = sl_remote_get_weights(d->remote, &d->setup->weights);
 	SL_FAILPOINT(SL_FP_CLIENT_FETCHED);
 	if (pauses) /* before the model: one without a checkpoint is that of a run that is done */
 		pause_session(d);
@@ -347,6 +368,8 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 	struct sl_step_result result;
 	bool done = false;
 
+	d->publishing = d->waits = false;
+	sl_publish_lost(d->publish);
 	*d->fail = *fail;
 	sl_setup_blame(d->setup, d->fail);
 	if (sl_recover_longer(d->recover))
@@ -397,6 +420,8 @@ static void on_watch(void *arg)
 
 	if (d->remote && !d->closing)
 		sl_report_watch(&d->link, d->remote);
+	busy_ms = busy_ms > disk_ms ? busy_ms : disk_ms;
+	disk_ms = sl_publish_busy_ms(d->publish);
 	busy_ms = busy_ms > disk_ms ? busy_ms : disk_ms;
 	if (bound_s && busy_ms > (uint64_t)bound_s * 1000)
 		say_hung(d, busy_ms);
@@ -476,8 +501,10 @@ static char *answer(void *arg, const char *request)
 {
 	struct drive *d = arg;
 	const struct sl_checkpoint_state checkpoint = sl_recover_state(d->recover);
+	char *text = sl_publish_answer(d->publish, request, d->linked && !d->ending);
 
-	return sl_report_status(d->setup, d->run, d->closing ? NULL : d->remote, &d->link, &checkpoint, request);
+	return text ? text
+		    : sl_report_status(d->setup, d->run, d->closing ? NULL : d->remote, &d->link, &checkpoint, request);
 }
 
 static enum sl_err open_link(struct drive *d)
@@ -537,6 +564,8 @@ static enum sl_err open_all(struct drive *d)
 	if (!err)
 		err = sl_recover_open(&d->recover, d->loop, d->setup, d->run, train, d->options->resume, &events, d,
 				      d->fail);
+	if (!err && train && d->setup->conf->log.dir[0])
+		err = sl_publish_open(&d->publish, d->loop, d->setup, d->run, on_published, d, d->fail);
 	if (!err)
 		err = sl_async_open(&d->loaded, d->loop, on_loaded, d, d->fail);
 	if (!err)
@@ -578,6 +607,10 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 		say_hung(&d, sl_recover_busy_ms(d.recover));
 		err = d.err;
 	}
+	if (!d.at_once && !sl_publish_settle(d.publish)) {
+		say_hung(&d, sl_publish_busy_ms(d.publish));
+		err = d.err;
+	}
 	if (d.at_once)
 		return err;
 	if (!d.concluded && !options->predict && (!err || (d.nonfinite && d.paused)))
@@ -589,6 +622,7 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	sl_loader_close(d.loader[SL_SPLIT_TRAIN]);
 	sl_loader_close(d.loader[SL_SPLIT_TEST]);
 	sl_answers_close(&d.answers);
+	sl_publish_close(d.publish);
 	sl_recover_close(d.recover);
 	sl_timer_close(d.retry);
 	sl_timer_close(d.watch);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/last_run.h"
+#include "client/model_file.h"
 #include "common/base/folder.h"
 #include "common/base/guard.h"
 #include "common/base/log.h"
@@ -15,12 +16,14 @@
 /* An earlier run in log.dir, which the log's lock says has ended: its checkpoints go before the log that they count on,
  * so that it is there whole, or cannot be gone on with. Its model goes, too: one without checkpoints is that of a run
  * that is done, and this one is not. */
-static enum sl_err begin_anew(struct sl_journal *j, const char *dir, struct sl_fail *fail)
+static enum sl_err begin_anew(struct sl_journal *j, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
+	const char *dir = conf->log.dir;
 	char model[PATH_MAX];
 
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_DONE);
+	sl_model_file_remove(conf, SL_MODEL_BEST);
 	if (snprintf(model, sizeof model, "%s/" SL_MODEL_FILE, dir) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
 	if (unlink(model) == 0 ? sl_folder_sync_of(model) != 0 : errno != ENOENT)
@@ -103,7 +106,7 @@ enum sl_err sl_journal_open(struct sl_journal *j, const struct sl_conf_client *c
 	if (!err)
 		warn_of_others(dir);
 	if (!err && !resume)
-		err = begin_anew(j, dir, fail);
+		err = begin_anew(j, conf, fail);
 	if (!err && conf->log.tensorboard)
 		err = sl_events_open(&j->events, dir, !resume, fail);
 	if (!err && !resume)

@@ -130,6 +130,8 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 		.tx_mb_s = NAN,
 		.rx_mb_s = NAN,
 		.left_s = t.left_s,
+		.best_step = (int64_t)t.best_step,
+		.best_acc = t.best_acc,
 	};
 	struct sl_status status = {.pid = getpid(), .threads = sl_pool_threads(setup->pool), .uptime_s = t.age_s};
 

@@ -48,6 +48,7 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		.test_loss = t->test_loss,
 		.test_acc = t->test_acc,
 		.best_test_acc = t->best_test_acc,
+		.best_step = t->best_step,
 		.t_total_s = t->total_s,
 		.t_per_batch_s = per(t->train_s, steps),
 		.t_compute_per_batch_s = compute_s,
@@ -123,6 +124,9 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 	if (s->best_test_acc > s->test_acc)
 		printf("; the best of the run was %.2f %%", 100 * s->best_test_acc);
 	putchar('\n');
+	if (s->best_step)
+		printf("best.safetensors holds the weights behind step %" PRIu64 ", of %.2f %%\n", s->best_step,
+		       100 * t->kept_acc);
 }
 
 static void print_table(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
@@ -161,6 +165,7 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 	json_object_set_new(root, "test_loss", sl_json_real(s->test_loss));
 	json_object_set_new(root, "test_acc", sl_json_real(s->test_acc));
 	json_object_set_new(root, "best_test_acc", sl_json_real(s->best_test_acc));
+	json_object_set_new(root, "best_step", s->best_step ? json_integer((json_int_t)s->best_step) : json_null());
 	json_object_set_new(root, "t_total_s", sl_json_real(s->t_total_s));
 	json_object_set_new(root, "t_per_batch_s", sl_json_real(s->t_per_batch_s));
 	json_object_set_new(root, "t_compute_per_batch_s", sl_json_real(s->t_compute_per_batch_s));

@@ -18,6 +18,8 @@ struct sl_training_totals {
 	double server_s;                                  /* the server's kernels in the steps of which it told them */
 	uint64_t server_steps;                            /* … and how many those are */
 	double test_loss, test_acc, best_test_acc;
+	uint64_t best_step; /* that best.safetensors is behind; 0: there is none */
+	double kept_acc;    /* … and its accuracy: best_test_acc, but where earlier weights are lost; NAN */
 };
 
 /* The seeds' figures: computation time of a batch = client's plus server's; average = bytes sent in a step over it;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/journal.h"
+#include "client/model_file.h"
 #include "client/same_run.h"
 #include "client/summary.h"
 #include "common/base/clock.h"
@@ -45,6 +46,7 @@ struct sl_training {
 	struct sl_training_totals totals;
 	struct sl_jsonl_step last; /* of another step: not known */
 	uint64_t skipped_in_row;
+	bool best_due;
 	struct mark mark;
 	uint64_t linked_train_images, linked_eval_images; /* of this process: what its links have carried */
 	uint64_t linked_steps, linked_from;               /* the same; the step that it went on from */
@@ -150,7 +152,7 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 	r->eval_only = eval_only;
 	r->loss = r->acc = NAN;
 	r->totals.mode = mode;
-	r->totals.test_loss = r->totals.test_acc = r->totals.best_test_acc = NAN;
+	r->totals.test_loss = r->totals.test_acc = r->totals.best_test_acc = r->totals.kept_acc = NAN;
 	r->eval_batches = batches(setup->set[SL_SPLIT_TEST].count, c->train.batch, false);
 	if (!eval_only)
 		err = open_schedule(r, fail);
@@ -321,6 +323,25 @@ static void show(struct sl_training *r)
 		sl_progress_update(r->progress, &state, sl_now_ms());
 }
 
+static bool keeps_best(const struct sl_training *r)
+{
+	return !r->eval_only && r->setup->conf->train.keep_best && r->setup->conf->log.dir[0];
+}
+
+bool sl_training_best_due(const struct sl_training *r)
+{
+	return r->best_due;
+}
+
+void sl_training_best_kept(struct sl_training *r, bool written)
+{
+	r->best_due = false;
+	if (!written)
+		return;
+	r->totals.best_step = r->step;
+	r->totals.kept_acc = r->totals.test_acc;
+}
+
 static void eval_over(struct sl_training *r)
 {
 	struct sl_training_totals *t = &r->totals;
@@ -330,6 +351,7 @@ static void eval_over(struct sl_training *r)
 	t->test_acc = ratio((double)r->eval.correct, (double)r->eval.rows);
 	if (!(t->best_test_acc >= t->test_acc))
 		t->best_test_acc = t->test_acc;
+	r->best_due = keeps_best(r) && !(t->kept_acc >= t->test_acc);
 }
 
 /* Of the last ten steps or so: of their times, since a mean of rates is above what they took together. */
@@ -425,7 +447,7 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 /* ---- checkpoints */
 
 static const char *const note_keys[] = {"position", "train", "totals", "tests", "skipped"};
-static const char settings_key[] = "settings", last_key[] = "last step", server_key[] = "server";
+static const char settings_key[] = "settings", last_key[] = "last step", server_key[] = "server", best_key[] = "best";
 
 void sl_training_sync(const struct sl_training *r)
 {
@@ -449,6 +471,7 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 			   a->train_rx_bytes, a->train_s, a->compute_s);
 	sl_checkpoint_note(c, server_key, "%a %" PRIu64, a->server_s, a->server_steps);
 	sl_checkpoint_note(c, note_keys[3], "%a %a %a", a->test_loss, a->test_acc, a->best_test_acc);
+	sl_checkpoint_note(c, best_key, "%" PRIu64 " %a", a->best_step, a->kept_acc);
 	sl_checkpoint_note(c, note_keys[4], "%" PRIu64 " %" PRIu64, a->skipped, m->skipped_in_row);
 	sl_same_run_note(r->setup->conf, settings);
 	sl_checkpoint_note(c, settings_key, "%s", settings);
@@ -465,6 +488,7 @@ void sl_training_notes(struct sl_checkpoint *c)
 	sl_checkpoint_ask(c, settings_key);
 	sl_checkpoint_ask(c, last_key);
 	sl_checkpoint_ask(c, server_key);
+	sl_checkpoint_ask(c, best_key);
 }
 
 static bool read_notes(struct sl_training *r, const struct sl_checkpoint *c, uint64_t *log_bytes)
@@ -494,6 +518,20 @@ static void read_server(struct sl_training *r, const struct sl_checkpoint *c)
 
 	if (note && sscanf(note, "%la %" SCNu64, &a->server_s, &a->server_steps) != 2)
 		a->server_s = 0;
+}
+
+/* Best weights that are there. Where the file is another step's, the run went back behind that, or somebody took it
+ * away: the next evaluation's are the best that there are. */
+static void read_best(struct sl_training *r, const struct sl_checkpoint *c)
+{
+	const char *note = c ? sl_checkpoint_noted(c, best_key) : NULL;
+	struct sl_training_totals *a = &r->totals;
+
+	if (note && keeps_best(r) && sscanf(note, "%" SCNu64 " %la", &a->best_step, &a->kept_acc) == 2 &&
+	    a->best_step && sl_model_file_steps(r->setup->conf, SL_MODEL_BEST) == (int64_t)a->best_step)
+		return;
+	a->best_step = 0;
+	a->kept_acc = NAN;
 }
 
 static bool read_last(struct sl_training *r, const struct sl_checkpoint *c)
@@ -531,10 +569,12 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 	r->train = r->eval = (struct tally){0};
 	r->totals = (struct sl_training_totals){.mode = mode, .test_loss = NAN, .test_acc = NAN, .best_test_acc = NAN};
 	r->skipped_in_row = 0;
+	r->best_due = false;
 	r->loss = r->acc = NAN;
 	if (c && !read_notes(r, c, &log_bytes))
 		return sl_fail_set(fail, SL_ERR_DATA, "the checkpoint's notes on the run cannot be read");
 	read_server(r, c);
+	read_best(r, c);
 	if (r->epoch < 0 || r->in_epoch < 0)
 		return sl_fail_set(fail, SL_ERR_DATA, "the checkpoint's notes on the run have an epoch below 0");
 	if (r->step > r->total_steps || r->in_epoch > r->steps_per_epoch)
@@ -580,5 +620,7 @@ struct sl_training_state sl_training_state(const struct sl_training *r)
 		.left_s = image_s > 0 ? images_left * image_s : NAN,
 		.age_s = sl_seconds_since(r->started_ns),
 		.idle_s = idle_s,
+		.best_step = r->totals.best_step,
+		.best_acc = r->totals.kept_acc,
 	};
 }

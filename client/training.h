@@ -29,6 +29,8 @@ struct sl_training_state {
 	uint64_t tx_bytes, rx_bytes; /* of the run */
 	double left_s;               /* at this rate, evaluations not counted; NAN: not known */
 	double age_s, idle_s;        /* since the start, since the last batch */
+	uint64_t best_step;          /* behind which best.safetensors stands, and its accuracy; 0, NAN: there is none */
+	double best_acc;
 };
 
 /* The link's part of the summary. A local run has no peaks, and its bytes are payloads that no link has carried. */
@@ -58,6 +60,10 @@ uint64_t sl_training_number(const struct sl_training *run);
 double sl_training_lr(const struct sl_training *run);
 /* A wanted step or evaluation batch is done. */
 void sl_training_done(struct sl_training *run, const struct sl_step_result *result);
+/* train.keep_best: the last evaluation was better than what best.safetensors holds, and the weights are still those.
+ * Whoever has them writes the file, or could not, before the next step. */
+bool sl_training_best_due(const struct sl_training *run);
+void sl_training_best_kept(struct sl_training *run, bool written);
 /* A wanted step was abandoned, `why` says for what. OK: it is to be skipped, and done. NONFINITE: the run ends, by its
  * config or after SL_TRAINING_MAX_SKIPPED in a row (in fp16 MAX_SCALED more), and *fail says what could be tried. */
 enum sl_err sl_training_abandoned(const struct sl_training *run, const struct sl_fail *why,

@@ -107,6 +107,7 @@ struct sl_conf_client {
 		enum sl_conf_chunk_loss chunk_loss;
 		int eval_every;       /* epochs; 0: after the last only */
 		int checkpoint_every; /* steps; 0: never */
+		bool keep_best;
 		enum sl_conf_missed on_checkpoint_error;
 		bool drop_last;
 		enum sl_conf_nan on_nan;

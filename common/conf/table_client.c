@@ -66,6 +66,8 @@ static const struct sl_conf_key keys[] = {
 		"both sides keep their state on disk, for train --resume and for a server that comes back"),
 	SL_CHOICE(T, "train.on_checkpoint_error", train.on_checkpoint_error, SL_WORDS("continue", "exit"), "continue",
 		"when a checkpoint cannot be written on either side: go on from the last good one if need be, or exit with status 74"),
+	SL_BOOL(T, "train.keep_best", train.keep_best, "false",
+		"after each evaluation that is the best so far, by accuracy, write the weights to best.safetensors in log.dir"),
 	SL_BOOL(T, "train.drop_last", train.drop_last, "false", "leave out a last batch that is not full"),
 	SL_CHOICE(T, "train.on_nan", train.on_nan, SL_WORDS("stop", "skip"), "stop",
 		"when NaN or Inf turns up in a step, which is then never applied: stop with status 65, or skip it and go on"),

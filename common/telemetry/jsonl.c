@@ -184,16 +184,18 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 {
 	if (!log)
 		return SL_OK;
-	return put(log, json_pack("{ss ss* so so so so so so so so so so so so so so so so}", "type", "summary",
-				  "outcome", s->outcome, "epochs", whole(s->epochs), "steps", whole(s->steps),
-				  "skipped", whole(s->skipped), "images", whole(s->images), "test_loss",
-				  sl_json_real(s->test_loss), "test_acc", sl_json_real(s->test_acc), "best_test_acc",
-				  sl_json_real(s->best_test_acc), "t_total_s", sl_json_real(s->t_total_s),
-				  "t_per_batch_s", sl_json_real(s->t_per_batch_s), "t_compute_per_batch_s",
-				  sl_json_real(s->t_compute_per_batch_s), "avg_mb_s", sl_json_real(s->avg_mb_s),
-				  "peak_client_mb_s", sl_json_real(s->peak_client_mb_s), "peak_server_mb_s",
-				  sl_json_real(s->peak_server_mb_s), "wire_tx_bytes", whole(s->wire_tx_bytes),
-				  "wire_rx_bytes", whole(s->wire_rx_bytes), "direction", directions(s->direction)));
+	return put(log,
+		   json_pack("{ss ss* so so so so so so so so so so so so so so so so so}", "type", "summary",
+			     "outcome", s->outcome, "epochs", whole(s->epochs), "steps", whole(s->steps), "skipped",
+			     whole(s->skipped), "images", whole(s->images), "test_loss", sl_json_real(s->test_loss),
+			     "test_acc", sl_json_real(s->test_acc), "best_test_acc", sl_json_real(s->best_test_acc),
+			     "best_step", s->best_step ? whole(s->best_step) : json_null(), "t_total_s",
+			     sl_json_real(s->t_total_s), "t_per_batch_s", sl_json_real(s->t_per_batch_s),
+			     "t_compute_per_batch_s", sl_json_real(s->t_compute_per_batch_s), "avg_mb_s",
+			     sl_json_real(s->avg_mb_s), "peak_client_mb_s", sl_json_real(s->peak_client_mb_s),
+			     "peak_server_mb_s", sl_json_real(s->peak_server_mb_s), "wire_tx_bytes",
+			     whole(s->wire_tx_bytes), "wire_rx_bytes", whole(s->wire_rx_bytes), "direction",
+			     directions(s->direction)));
 }
 
 enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset)

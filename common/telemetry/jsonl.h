@@ -43,6 +43,7 @@ struct sl_jsonl_direction {
 struct sl_jsonl_summary {
 	uint64_t epochs, steps, images, skipped; /* skipped: of the steps */
 	double test_loss, test_acc, best_test_acc;
+	uint64_t best_step; /* whose weights were kept; 0: none */
 	double t_total_s, t_per_batch_s, t_compute_per_batch_s;
 	double avg_mb_s, peak_client_mb_s, peak_server_mb_s;
 	uint64_t wire_tx_bytes, wire_rx_bytes;

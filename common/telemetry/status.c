@@ -88,6 +88,8 @@ static const struct member session_members[] = {
 	YOUNGER(sl_status_session, steps, WHOLE),
 	YOUNGER(sl_status_session, left_s, REAL),
 	YOUNGER(sl_status_session, link_epoch, WHOLE),
+	YOUNGER(sl_status_session, best_step, WHOLE),
+	YOUNGER(sl_status_session, best_acc, REAL),
 	YOUNGER(sl_status_session, memory_bytes, WHOLE),
 	YOUNGER(sl_status_session, memory_device_bytes, WHOLE),
 	YOUNGER(sl_status_session, weights_bytes, WHOLE),

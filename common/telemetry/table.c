@@ -245,6 +245,8 @@ static void print_details(FILE *file, const struct sl_status_session *s, int mos
 	fprintf(file, "  sent %s, received %s in %s", sent, received, sl_progress_duration(s->age_s, age));
 	if (s->checkpoint_step)
 		fprintf(file, "; checkpoint at step %" PRId64, s->checkpoint_step);
+	if (s->best_step)
+		fprintf(file, "; best weights %.2f %% at step %" PRId64, 100 * s->best_acc, s->best_step);
 	if (s->skipped)
 		fprintf(file, "; steps skipped for NaN or Inf: %" PRId64, s->skipped);
 	fputc('\n', file);

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "client/model_file.h"
 #include "client/same_run.h"
 #include "client/training.h"
 #include "common/base/buf.h"
@@ -284,6 +285,84 @@ static void times_are_of_the_whole_run(void **state)
 	}
 }
 
+/* Evaluations until the end of the run, of so many right answers each; *due: those whose weights are to be kept. */
+static void evaluate(struct sl_training *run, const int *correct, int from, int to, const char *due)
+{
+	for (int epoch = from; epoch < to; epoch++) {
+		for (int i = 0; i < STEPS + EVALS; i++) {
+			enum sl_want want = sl_training_next(run);
+			const struct sl_step_result r = {.step = sl_training_number(run),
+							 .rows = BATCH,
+							 .correct = want == SL_WANT_EVAL && i == STEPS ? correct[epoch]
+												       : 0,
+							 .loss = 1,
+							 .t_server_s = NAN};
+
+			assert_false(sl_training_best_due(run));
+			sl_training_done(run, &r);
+		}
+		assert_int_equal(sl_training_best_due(run), due[epoch] != '.');
+		if (due[epoch] != '.')
+			sl_training_best_kept(run, due[epoch] == 'k');
+	}
+}
+
+/* A model file of these steps, as far as its header. */
+static void put_best(uint64_t steps)
+{
+	static struct sl_model none = {.n_param = 0};
+	static const struct sl_weights nothing = {.n_param = 0};
+	struct sl_plan plan = {.model = &none};
+	struct sl_setup s = {.conf = &conf, .plan = &plan};
+	struct sl_fail fail;
+
+	if (sl_model_file_write(&s, &nothing, SL_MODEL_BEST, steps, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+}
+
+/* Of equal ones the first; one that could not be written is not the best that is kept. After a restore the file that
+ * is there counts where it is the one that the checkpoint speaks of. */
+static void best_weights_are_kept_once(void **state)
+{
+	static const int correct[EPOCHS] = {1, 1, 2};
+	struct sl_checkpoint c = {.dir = "", .prefix = ""};
+	struct sl_training *run;
+	struct sl_fail fail;
+
+	(void)state;
+	configure("best", 1);
+	run = open_run(false);
+	evaluate(run, correct, 0, EPOCHS, "...");
+	sl_training_close(run);
+	conf.train.keep_best = true;
+	run = open_run(false);
+	evaluate(run, correct, 0, EPOCHS, "fk!");
+	assert_int_equal(sl_training_state(run).best_step, 2 * STEPS);
+	sl_training_close(run);
+	for (int there = 0; there < 3; there++) {
+		const uint64_t best[3] = {0, STEPS, 2 * STEPS}; /* none, the right one, one of a later step */
+
+		run = open_run(false);
+		evaluate(run, correct, 0, 1, "k");
+		go_on(run, 1);
+		c.n_note = 0;
+		sl_training_save(run, &c);
+		sl_training_close(run);
+		if (best[there])
+			put_best(best[there]);
+		run = open_run(true);
+		assert_int_equal(sl_training_restore(run, &c, &fail), SL_OK);
+		assert_int_equal(sl_training_state(run).best_step, there == 1 ? STEPS : 0);
+		assert_int_equal(sl_training_state(run).step, STEPS + 1);
+		sl_training_close(run);
+	}
+	run = open_run(false); /* begins anew: without them */
+	assert_true(sl_model_file_steps(&conf, SL_MODEL_BEST) == INT64_MAX);
+	sl_training_close(run);
+	see_events(true);
+	log_text();
+}
+
 /* Notes that a file may hold, whose hash is right. */
 static void places_that_are_none_are_refused(void **state)
 {
@@ -410,6 +489,7 @@ int main(void)
 		cmocka_unit_test(a_note_that_is_cut_off_is_text),
 		cmocka_unit_test(a_run_goes_on_from_anywhere),
 		cmocka_unit_test(times_are_of_the_whole_run),
+		cmocka_unit_test(best_weights_are_kept_once),
 		cmocka_unit_test(and_where_few_epochs_are_evaluated),
 		cmocka_unit_test(schedules_that_are_none_are_refused),
 	};

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# splitc export while a run goes on, is paused, was killed, and has lost its server; train.keep_best, over --resume. What is written
+# is the model behind the step that it says: that of a run which ended there; and the run ends as one that nobody asked.
+set -eu
+cd "$(dirname "$0")/../.."
+# A disk whose fsync takes no time: a checkpoint is skipped while the one before it is being written.
+[ ! -w /dev/shm ] || export TMPDIR=/dev/shm
+. tests/e2e/lib/daemons.sh
+port=$(free_port)
+make_data 64 40
+start_server host listen="tcp://127.0.0.1:$port"
+write_config "$tmp/client.yaml"
+# a learning rate that does not depend on where the run ends
+sed -i 's/schedule: {.*}/schedule: {kind: constant}\n  checkpoint_every: 3\n  eval_every: 1/; s/epochs: 1/epochs: 4/' "$tmp/client.yaml"
+
+# export NAME RUN [argument]…: $tmp/NAME.safetensors, and $at: behind which step it says it is
+export_model() {
+	local rc=0
+	rm -f "$tmp/$1.safetensors"
+	timeout -k 5 $patience "$SPLITC" export "$tmp/client.yaml" "$tmp/$1.safetensors" --set log.dir="$tmp/$2" --set control="$tmp/$2.sock" \
+		"${@:3}" >"$tmp/$1.log" 2>&1 || rc=$?
+	[ $rc = "${status:-0}" ] || fail "export $1: exit status $rc, not ${status:-0}"
+	at=$(sed -n 's/.* tensors, behind step \([0-9]*\)$/\1/p' "$tmp/$1.log")
+}
+# is_of NAME STEP: the file is, byte for byte, the export of a run that ended at that step
+is_of() {
+	[ "$at" = "$2" ] || fail "$1 is behind step $at, not $2: $(cat "$tmp/$1.log")"
+	if [ ! -f "$tmp/until-$2.safetensors" ]; then
+		client "until-$2" "$tmp/client.yaml" --local --set train.max_steps="$2" || fail "a run of $2 steps"
+		local at
+		export_model "until-$2" "until-$2"
+	fi
+	cmp "$tmp/$1.safetensors" "$tmp/until-$2.safetensors" || fail "$1 is not what $2 steps train"
+}
+
+client whole "$tmp/client.yaml" || fail 'the undisturbed run'
+
+# ---- while it goes on: twice at once, and eval and predict take it
+start_slow_client 7 400 busy "$tmp/client.yaml" --set train.keep_best=true
+wait_for 'no steps' has_steps busy 6
+export_model first busy &
+one=$!
+started+=($one)
+export_model second busy
+is_of second "$at"
+[ "$at" -ge 6 ] && [ "$at" -lt 16 ] || fail "step $at of a run that goes on"
+wait $one || fail 'two exports at once'
+"$SPLITC" eval "$tmp/client.yaml" --local --weights "$tmp/second.safetensors" --json >"$tmp/eval.json" 2>"$tmp/eval.log" || fail 'eval'
+"$SPLITC" predict "$tmp/client.yaml" --local --weights "$tmp/second.safetensors" --json >"$tmp/predict.json" 2>"$tmp/predict.log" || fail 'predict'
+jq -s 'map(select(.class == .label)) | length / 40' "$tmp/predict.json" | jq -e --slurpfile e "$tmp/eval.json" '. == $e[0].test_acc' >/dev/null ||
+	fail 'the accuracies differ'
+ends_with "$client_pid" 0 $patience 'a run that was asked'
+same_run whole busy 16
+[ ! -e "$tmp/busy/asked.safetensors" ] || fail 'asked.safetensors is left'
+export_model done busy
+is_of done 16
+
+# ---- another run at its control socket is none of its business
+start_slow_client 5 400 other "$tmp/client.yaml"
+wait_for 'no checkpoint' test -e "$tmp/other/checkpoint-000000000003.safetensors"
+export_model done busy --set control="$tmp/other.sock"
+is_of done 16
+# its own, at a socket that nobody is told of
+status=75 export_model hidden other --set control="$tmp/nobody.sock"
+grep -q "goes on, and does not answer at $tmp/nobody.sock: name its control socket" "$tmp/hidden.log" || fail "$(cat "$tmp/hidden.log")"
+
+# ---- paused: the model that it left; no server is asked
+kill -INT "$client_pid"
+ends_with "$client_pid" 0 $patience 'a pause'
+export_model paused other --set server=tcp://127.0.0.1:9
+is_of paused "$(steps_of other)"
+client other "$tmp/client.yaml" --resume || fail '--resume behind an export'
+same_run whole other 16
+
+# ---- killed: the newest pair, once and once more; then on another server with that store; and the run goes on
+start_slow_client 8 60000 killed "$tmp/client.yaml"
+wait_for 'no step 7' has_steps killed 7
+wait_for 'no checkpoint' test -e "$tmp/killed/checkpoint-000000000003.safetensors"
+kill -9 "$client_pid"
+wait "$client_pid" 2>/dev/null || true
+cp "$tmp/killed/log.jsonl" "$tmp/log.before"
+newest=$(ls "$tmp/killed" | sed -n 's/^checkpoint-0*\([0-9]*\)\.safetensors$/\1/p' | tail -n 1)
+export_model pair killed
+is_of pair "$newest"
+kill "$server_pid"
+ends_with "$server_pid" 0 60 splits
+status=69 export_model away killed --set link.connect_timeout_ms=1000
+grep -q "was not ended; of its checkpoint at step $newest the server has the middle: no answer from" "$tmp/away.log" || fail "$(cat "$tmp/away.log")"
+[ ! -e "$tmp/away.safetensors" ] || fail 'half a model'
+# a run that waits for its server has nothing to give
+start_server host listen="tcp://127.0.0.1:$port"
+start_slow_client 3 300 waits "$tmp/client.yaml" --set link.on_server_lost=wait --set link.timeout_ms=2000
+wait_for 'no steps' has_steps waits 2
+kill -9 "$server_pid"
+wait "$server_pid" 2>/dev/null || true
+wait_for 'the loss is not noticed' grep -q 'server-lost' "$tmp/waits.log"
+status=69 export_model lost waits
+grep -q 'goes on, and has no model now: the link to the server was lost' "$tmp/lost.log" || fail "$(cat "$tmp/lost.log")"
+start_server host listen="tcp://127.0.0.1:$port"
+export_model again killed
+is_of again "$newest"
+cmp "$tmp/killed/log.jsonl" "$tmp/log.before" || fail 'the log is another one'
+client killed "$tmp/client.yaml" --resume || fail '--resume behind a pair'
+same_run whole killed 16
+ends_with "$client_pid" 0 $patience 'the run that waited'
+same_run whole waits 16
+
+# ---- the best weights: of the evaluation that was the first of the best, kept over a kill and --resume, and said
+best=$(jq -s 'map(select(.type == "epoch")) | max_by([.test_acc, -.epoch]) | .steps' "$tmp/whole/log.jsonl")
+summary() { grep '^{"type":"summary"' "$tmp/$1/log.jsonl"; }
+is_best() { # RUN
+	summary "$1" | jq -e --argjson best "$best" '.best_step == $best' >/dev/null || fail "$1: $(summary "$1")"
+	export_model "best-$1" "$1" --weights "$tmp/$1/best.safetensors"
+	is_of "best-$1" "$best"
+}
+is_best busy
+grep -q "^best.safetensors holds the weights behind step $best, of " "$tmp/busy.log" || fail "$(tail -n 3 "$tmp/busy.log")"
+summary whole | jq -e '.best_step == null' >/dev/null || fail 'best weights that nobody asked for'
+client best "$tmp/client.yaml" --set train.keep_best=true --local || fail 'keep_best, --local'
+is_best best
+for at_step in 6 13; do
+	start_slow_client $at_step 60000 "killed-$at_step" "$tmp/client.yaml" --set train.keep_best=true
+	wait_for 'no steps' has_steps "killed-$at_step" $((at_step - 1))
+	kill -9 "$client_pid"
+	wait "$client_pid" 2>/dev/null || true
+	client "killed-$at_step" "$tmp/client.yaml" --resume --set train.keep_best=true || fail "--resume from $at_step"
+	same_run whole "killed-$at_step" 16
+	is_best "killed-$at_step"
+done
+echo "models behind the steps that they say, of runs that go on, are paused, or were killed; the best is behind step $best"
