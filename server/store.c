@@ -147,7 +147,7 @@ void sl_store_put(const char *dir, struct sl_tidy *tidy, const struct sl_key *ow
 
 	if (!dir[0] || !path_of(dir, owner, hash, path))
 		return;
-	err = tidy ? sl_tidy_make_room(tidy, owner, NULL, bytes, &fail) : SL_OK;
+	err = tidy ? sl_tidy_make_room(tidy, owner, "session-", bytes, &fail) : SL_OK;
 	if (!err)
 		err = sl_newfile_open(&file, path, 0600, SL_FP_STORE_OPEN, &fail);
 	if (!err)

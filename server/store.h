@@ -24,8 +24,8 @@ void sl_store_close(int lock);
 /* Reads `count` floats into range; false where the store does not hold them whole: range may then be anything. `owner`
  * NULL: no auth. */
 bool sl_store_get(const char *dir, const struct sl_key *owner, const uint8_t hash[16], float *range, int64_t count);
-/* Keeps them, where `tidy` (NULL: no limits) has room. A failure is logged and nothing worse: the client still has its
- * weights. */
+/* Keeps them, where `tidy` (NULL: no limits) has room, or makes some by removing older weights. A failure is logged and
+ * nothing worse: the client still has its weights. */
 void sl_store_put(const char *dir, struct sl_tidy *tidy, const struct sl_key *owner, const uint8_t hash[16],
 		  const float *range, int64_t count);
 

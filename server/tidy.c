@@ -20,12 +20,12 @@ enum { ID_HEX = 32 };
 
 struct entry {
 	char name[128];
-	char owner[SL_FINGERPRINT]; /* "": no key */
-	int64_t bytes, used_s;
+	char owner[SL_FINGERPRINT];     /* "": no key */
+	int64_t bytes, used_s, used_ns; /* used_ns: within the second */
 	bool goes;
 };
 
-/* An owner's files: entry[next … end), the one unused for longest first; those before `next` go or have to stay. */
+/* An owner's files: entry[next … end), in the order in which they leave; those before `next` go or have to stay. */
 struct share {
 	const char *owner;
 	int next, end;
@@ -106,13 +106,20 @@ static bool add(struct list *l, const char *name, const struct stat *st)
 		l->cap = cap;
 	}
 	e = &l->entry[l->n++];
-	*e = (struct entry){.bytes = (int64_t)st->st_size, .used_s = (int64_t)st->st_mtime};
+	*e = (struct entry){
+		.bytes = (int64_t)st->st_size, .used_s = (int64_t)st->st_mtim.tv_sec, .used_ns = st->st_mtim.tv_nsec};
 	snprintf(e->name, sizeof e->name, "%s", name);
 	owner_of(name, e->owner);
 	l->bytes += e->bytes;
 	return true;
 }
 
+static bool is_state(const struct entry *e)
+{
+	return e->name[0] == 's';
+}
+
+/* Weights before states: a client uploads them again. */
 static int by_owner_and_use(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
@@ -120,8 +127,12 @@ static int by_owner_and_use(const void *a, const void *b)
 
 	if (order)
 		return order;
+	if (is_state(x) != is_state(y))
+		return is_state(x) ? 1 : -1;
 	if (x->used_s != y->used_s)
 		return x->used_s < y->used_s ? -1 : 1;
+	if (x->used_ns != y->used_ns)
+		return x->used_ns < y->used_ns ? -1 : 1;
 	return strcmp(x->name, y->name);
 }
 
@@ -176,7 +187,7 @@ static void let_go(struct list *l, struct share *s, struct entry *e)
 	l->bytes -= e->bytes;
 }
 
-/* The one of a share that has been unused for longest, of those that may go. */
+/* The first of a share that may go. */
 static struct entry *oldest(const struct sl_tidy *w, const char *keep, struct list *l, struct share *s)
 {
 	for (; s->next < s->end; s->next++) {
@@ -232,6 +243,11 @@ static void choose_beyond_limits(const struct sl_tidy *w, struct list *l)
 		let_go(l, of, e);
 }
 
+static int64_t age_of(const struct entry *e, int64_t now_s)
+{
+	return now_s > e->used_s ? now_s - e->used_s : 0;
+}
+
 static bool removed(const struct sl_tidy *w, const struct entry *e, int64_t age_s)
 {
 	char path[PATH_MAX];
@@ -252,24 +268,28 @@ int64_t sl_tidy_now(int64_t clock_s, int64_t opened_s, int64_t since_s)
 	return clock_s < opened_s + since_s ? clock_s : opened_s + since_s;
 }
 
+/* A default takes nothing away that is there. */
 void sl_tidy_set_limits(struct sl_tidy *w)
 {
+	bool measure = !w->bytes;
 	struct statvfs fs;
 	struct list l;
 	int64_t half;
 
-	if (!w->dir[0])
+	if (!w->dir[0] || (w->bytes && w->bytes_per_key) || !list_open(&l, w->dir))
 		return;
-	if (!w->bytes && list_open(&l, w->dir)) {
-		if (statvfs(w->dir, &fs) == 0 && fs.f_blocks) {
-			half = (int64_t)(((uint64_t)fs.f_bavail * fs.f_frsize + (uint64_t)l.bytes) / 2);
-			w->bytes = half > l.bytes ? half : l.bytes;
-			w->bytes += !w->bytes; /* a full disk is no reason for no limit */
-		}
-		list_close(&l);
+	if (measure && statvfs(w->dir, &fs) == 0 && fs.f_blocks) {
+		half = (int64_t)(((uint64_t)fs.f_bavail * fs.f_frsize + (uint64_t)l.bytes) / 2);
+		w->bytes = half > l.bytes ? half : l.bytes;
+		w->bytes += !w->bytes; /* a full disk is no reason for no limit */
 	}
-	if (!w->bytes_per_key)
-		w->bytes_per_key = w->bytes ? (w->bytes + 1) / 2 : 0;
+	if (w->bytes && !w->bytes_per_key) {
+		w->bytes_per_key = (w->bytes + 1) / 2;
+		for (int i = 0; i < l.n_share; i++)
+			if (has_key(&l.share[i]) && l.share[i].bytes > w->bytes_per_key)
+				w->bytes_per_key = l.share[i].bytes;
+	}
+	list_close(&l);
 }
 
 struct sl_tidy_result sl_tidy_run(const struct sl_tidy *w, int64_t now_s)
@@ -283,7 +303,7 @@ struct sl_tidy_result sl_tidy_run(const struct sl_tidy *w, int64_t now_s)
 	choose_beyond_limits(w, &l);
 	for (int i = 0; i < l.n; i++) {
 		const struct entry *e = &l.entry[i];
-		int64_t age_s = now_s > e->used_s ? now_s - e->used_s : 0;
+		int64_t age_s = age_of(e, now_s);
 
 		/* its session may have come meanwhile */
 		if (e->goes && !is_live(w, e->name) && removed(w, e, age_s)) {
@@ -350,7 +370,7 @@ enum sl_err sl_tidy_make_room(struct sl_tidy *w, const struct sl_key *owner, con
 		sl_key_fingerprint(owner, print);
 	err = choose_for(w, &l, print, keep, bytes, fail);
 	for (int i = 0; i < l.n && !err; i++)
-		if (l.entry[i].goes && !removed(w, &l.entry[i], (int64_t)time(NULL) - l.entry[i].used_s))
+		if (l.entry[i].goes && !removed(w, &l.entry[i], age_of(&l.entry[i], (int64_t)time(NULL))))
 			err = sl_fail_set(fail, SL_ERR_IO, "room in the store could not be made");
 	list_close(&l);
 	if (err)

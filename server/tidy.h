@@ -1,6 +1,7 @@
 /* The store's housekeeping: what is removed, so that the store keeps within its limits. Files that nobody has used for
- * longer than their time go; beyond a limit the oldest ones of whoever has the most. Never those of live sessions.
- * Used: written, or read to go on from.
+ * longer than their time go; beyond a limit those of whoever has the most: weights first, which clients upload again,
+ * then the states of sessions, each the oldest first. Never those of live sessions. Used: written, or read to go on
+ * from.
  *
  * Owner: the key whose fingerprint a file's name carries. Files without one belong to all clients without a key
  * together: they cannot be told apart, and a server without keys listens on loopback alone. */
@@ -46,7 +47,8 @@ struct sl_tidy_result {
  * both: a file that is taken for older than it is would be gone. */
 int64_t sl_tidy_now(int64_t clock_s, int64_t opened_s, int64_t since_s);
 /* Sets limits that are 0 by what the folder holds and its file system has free: half of both together, never less than
- * what the folder holds; of one key half of `bytes`. Where the file system does not say, there is no limit. */
+ * what the folder holds; of one key half of `bytes`, never less than one has. Where the file system does not say, there
+ * is no limit. */
 void sl_tidy_set_limits(struct sl_tidy *tidy);
 /* Blocks on the disk. A file that cannot be removed is logged, and counted as left. */
 struct sl_tidy_result sl_tidy_run(const struct sl_tidy *tidy, int64_t now_s);

@@ -275,6 +275,41 @@ static void without_keys_all_are_one(void **state)
 	assert_true(is_there(NULL, 2));
 }
 
+/* Within a second, too; and weights, which their client has, before any state. */
+static void what_costs_least_goes_first(void **state)
+{
+	const struct timespec later[2] = {{NOW - 500, 7}, {NOW - 500, 7}};
+	struct sl_tidy w = {.dir = dir, .bytes = 400};
+	struct sl_fail fail;
+
+	(void)state;
+	lay(state_of(NULL, 1), 100, 500);
+	assert_int_equal(utimensat(AT_FDCWD, path_of(state_of(NULL, 1)), later, 0), 0);
+	lay(state_of(NULL, 2), 100, 500);
+	lay(ID_A ".f32", 100, 100);
+	lay(ID_B ".f32", 100, 50);
+	assert_int_equal(sl_tidy_make_room(&w, NULL, NULL, 100, &fail), SL_OK);
+	assert_true(access(path_of(ID_A ".f32"), F_OK) != 0 && access(path_of(ID_B ".f32"), F_OK) == 0);
+	assert_int_equal(sl_tidy_make_room(&w, NULL, NULL, 300, &fail), SL_OK);
+	assert_true(access(path_of(ID_B ".f32"), F_OK) != 0 && is_there(NULL, 1) && !is_there(NULL, 2));
+	/* an upload takes no state away */
+	assert_int_equal(sl_tidy_make_room(&w, NULL, "session-", 301, &fail), SL_ERR_LIMIT);
+	assert_true(is_there(NULL, 1));
+}
+
+static void a_default_takes_nothing_away(void **state)
+{
+	const struct sl_key one = key_of(1);
+	struct sl_tidy w = {.dir = dir, .bytes = 500};
+
+	(void)state;
+	lay(state_of(&one, 1), 400, 10);
+	sl_tidy_set_limits(&w);
+	assert_int_equal(w.bytes_per_key, 400);
+	sl_tidy_run(&w, NOW);
+	assert_true(is_there(&one, 1));
+}
+
 static void limits_that_are_open_fit_the_disk(void **state)
 {
 	struct sl_tidy w = {.dir = dir}, set = {.dir = dir, .bytes = 77, .bytes_per_key = 7},
@@ -363,6 +398,8 @@ int main(void)
 		cmocka_unit_test_setup(a_client_s_own_oldest_go_first, clear),
 		cmocka_unit_test_setup(a_key_has_its_share_and_no_more, clear),
 		cmocka_unit_test_setup(without_keys_all_are_one, clear),
+		cmocka_unit_test_setup(what_costs_least_goes_first, clear),
+		cmocka_unit_test_setup(a_default_takes_nothing_away, clear),
 		cmocka_unit_test_setup(limits_that_are_open_fit_the_disk, clear),
 		cmocka_unit_test(a_clock_that_jumps_makes_no_file_old),
 		cmocka_unit_test(without_a_store_there_is_nothing_to_do),
