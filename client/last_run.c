@@ -101,7 +101,8 @@ static enum sl_err read_done(struct sl_last_run *out, const struct sl_setup *set
 		return say_none(setup->conf, fail);
 	err = check_file(setup, SL_CHECKPOINT_DONE, past.steps, run.session, &why);
 	if (err)
-		return sl_fail_set(fail, err, "--resume: the run is done, and its last state is no good: %s", why.text);
+		return sl_fail_set(fail, err, "--resume: the run is done, and cannot go on from its last state: %s",
+				   why.text);
 	*out = run;
 	return SL_OK;
 }

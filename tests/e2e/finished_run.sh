@@ -81,4 +81,11 @@ start_server bare store=
 client storeless "$tmp/client.yaml" "${sets[@]}" --set server="$endpoint" || fail "without a store: status $?"
 ! compgen -G "$tmp/storeless/finished-*" >/dev/null || fail "a last state that the server does not have"
 ! grep -q checkpoint-missed "$tmp/storeless.log" || fail "nothing was missed"
+# rows of a sweep are never gone on with, and are run again
+printf -- '- {name: one}\n' >"$tmp/rows.yaml"
+for turn in 1 2; do
+	timeout -k 5 $patience "$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/rows.yaml" --out "$tmp/sweep" --set control="$tmp/sweep.sock" >"$tmp/sweep.log" 2>&1 ||
+		fail "sweep, turn $turn: status $?"
+	! compgen -G "$tmp/sweep/row-01/finished-*" >/dev/null || fail "a row of a sweep has a last state"
+done
 echo passed
