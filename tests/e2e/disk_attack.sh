@@ -12,7 +12,7 @@ no_late_step() {
 }
 
 # ---- the log
-start_server host limits.sessions=16
+start_server host limits.sessions=16 limits.connections_per_s=100000 # what the log bears is asked here
 write_config "$tmp/client.yaml"
 run=("$tmp/client.yaml" --set train.epochs=100000 --set train.eval_every=0 --set train.optimizer.lr=0.002
 	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0) # max_steps changes a cosine

@@ -20,7 +20,9 @@ window=4194304 floods=2
 start_server host link.window_bytes=$window
 port=${endpoint##*:}
 sed -i "s|^server:.*|server: $endpoint|" "$tmp/client.yaml"
-start_slow_client 5 25 good "${run[@]}"
+pause_ms=25
+[ "$seconds" -lt 60 ] || pause_ms=300
+start_slow_client 5 $pause_ms good "${run[@]}"
 wait_for 'no steps' has_steps good 10
 rss() { awk '/^VmHWM/ {print $2}' "/proc/$server_pid/status"; }
 before=$(rss) began_at=$(steps_of good)
