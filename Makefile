@@ -22,7 +22,7 @@ comma := ,
 VARIANT := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),release)
 B := build/$(VARIANT)
 
-PKGS := libzmq libprotobuf-c libuv openblas yaml-0.1 jansson libxxhash libzstd libsystemd libpng
+PKGS := libzmq libsodium libprotobuf-c libuv openblas yaml-0.1 jansson libxxhash libzstd libsystemd libpng
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 TEST_LIBS := -lcmocka

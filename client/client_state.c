@@ -1,5 +1,7 @@
 #include "client/client_state.h"
 
+#include <inttypes.h>
+
 #include "kernels/cpu/cpu.h"
 
 enum sl_err sl_client_state_open(struct sl_client_state *s, const struct sl_plan *plan,
@@ -64,6 +66,7 @@ static void add_parts(struct sl_client_state *s, struct sl_checkpoint *c, bool r
 enum sl_err sl_client_state_write(struct sl_client_state *s, struct sl_checkpoint *c, struct sl_fail *fail)
 {
 	add_parts(s, c, false);
+	sl_checkpoint_note(c, "link", "%" PRIu64, s->made);
 	return sl_checkpoint_write(c, s->step, fail);
 }
 
@@ -73,7 +76,10 @@ enum sl_err sl_client_state_read(struct sl_client_state *s, struct sl_checkpoint
 	enum sl_err err;
 
 	add_parts(s, c, true);
+	sl_checkpoint_note(c, "link", "%s", "");
 	err = sl_checkpoint_read(c, step, fail);
+	if (!err && !sl_checkpoint_link(c, &s->made))
+		err = sl_fail_set(fail, SL_ERR_DATA, "the checkpoint of step %" PRIu64 ": no link in its notes", step);
 	if (err)
 		return err;
 	sl_codecs_state_read(&s->codecs, c);

@@ -10,6 +10,7 @@ struct sl_client_state {
 	struct sl_exec_state head, tail;
 	struct sl_codecs_state codecs;
 	uint64_t step; /* the next one to do */
+	uint64_t made; /* epoch of the link whose COMMIT made it; 0: the first weights */
 };
 
 /* `codec`: of the client's port. */

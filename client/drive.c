@@ -8,7 +8,8 @@
 enum {
 	PROBE_MS = 2000,
 	PROBE_MOST_MS = 10000,
-	PROBES = 5 /* a greeting takes two round trips, with keys Welcome three more; and as many again to be sure */
+	PROBES = 5 /* a greeting takes two round trips, with keys Welcome four more; and nearly as many again to be sure
+		    */
 };
 
 static int probe_ms(int half)

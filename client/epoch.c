@@ -38,20 +38,39 @@ static enum sl_err write_down(const char *path, uint64_t number, struct sl_fail 
 	return err ? err : sl_newfile_finish(&f, fail);
 }
 
+static void remember(const char *path, uint64_t number)
+{
+	struct sl_fail fail;
+
+	if (write_down(path, number, &fail) != SL_OK)
+		sl_log(SL_LOG_WARN, "link-epoch",
+		       "%s; should the clock go back, the server says from where to count, while it remembers",
+		       fail.text);
+}
+
+static bool path_of(const char *dir, char out[PATH_MAX])
+{
+	return dir[0] && snprintf(out, PATH_MAX, "%s/link-epoch", dir) < PATH_MAX;
+}
+
 uint64_t sl_epoch_begin(const char *dir, uint64_t now_s)
 {
 	uint64_t number = now_s < most ? now_s : most, last;
 	char path[PATH_MAX];
-	struct sl_fail fail;
 
-	if (!dir[0] || snprintf(path, sizeof path, "%s/link-epoch", dir) >= PATH_MAX)
+	if (!path_of(dir, path))
 		return number << LINK_BITS;
 	last = last_of(path);
 	if (number <= last)
 		number = last + 1;
-	if (write_down(path, number, &fail) != SL_OK)
-		sl_log(SL_LOG_WARN, "link-epoch",
-		       "%s; should the clock go back, --resume waits until the server has given up this link",
-		       fail.text);
+	remember(path, number);
 	return number << LINK_BITS;
+}
+
+void sl_epoch_raise(const char *dir, uint64_t epoch)
+{
+	char path[PATH_MAX];
+
+	if (path_of(dir, path))
+		remember(path, epoch >> LINK_BITS);
 }

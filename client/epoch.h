@@ -11,5 +11,7 @@
  * that, stay below those of the next. On the disk in `dir`/link-epoch before it is used; where it cannot be, a warning
  * says so. `dir` "": of no run that another process goes on with. */
 uint64_t sl_epoch_begin(const char *dir, uint64_t now_s);
+/* A link of this process has risen to `epoch`: the next process begins above it. */
+void sl_epoch_raise(const char *dir, uint64_t epoch);
 
 #endif

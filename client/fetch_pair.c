@@ -101,12 +101,13 @@ static enum sl_err open_link(struct fetch *f, const struct sl_client_auth *auth,
 		.timeout_ms = c->link.timeout_ms,
 		.connect_timeout_ms = c->link.connect_timeout_ms,
 		.n_held = run->n,
+		.secret = &run->secret,
+		.first = true,
 	};
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
 	remote.epoch = sl_epoch_begin(c->log.dir, (uint64_t)now.tv_sec) + 1;
-	memcpy(remote.session, run->session, sizeof remote.session);
 	memcpy(remote.held, run->step, (size_t)run->n * sizeof run->step[0]); /* not step 0: that is no model */
 	return sl_remote_open(&f->remote, f->loop, &remote, &events, f, f->fail);
 }
@@ -134,7 +135,7 @@ enum sl_err sl_fetch_pair(struct sl_setup *setup, uint64_t *step, struct sl_fail
 	struct fetch f = {.setup = setup, .fail = fail};
 	struct sl_client_auth auth = {.met = false};
 	struct sl_jsonl *log = NULL;
-	struct sl_last_run run;
+	struct sl_last_run run = {.n = 0};
 	enum sl_err err = lock_run(setup->conf, &log, fail);
 
 	if (!err)
@@ -152,6 +153,7 @@ enum sl_err sl_fetch_pair(struct sl_setup *setup, uint64_t *step, struct sl_fail
 	if (f.loop)
 		sl_loop_close(f.loop);
 	sl_client_auth_close(&auth);
+	sl_secret_wipe(&run.secret);
 	if (sl_jsonl_close(log) != SL_OK && !err)
 		err = sl_fail_set(fail, SL_ERR_IO, "log.jsonl could not be closed");
 	if (err == SL_ERR_TIMEOUT)

@@ -7,21 +7,14 @@
 #include <unistd.h>
 
 #include "client/client_state.h"
+#include "client/run_secret.h"
 #include "common/base/log.h"
 #include "common/nn/weights_file.h"
 
 enum { REFUSED_MOST = 4 };
 
-static bool uuid_parse(const char *text, uint8_t out[16])
-{
-	for (int i = 0; i < 16; i++)
-		if (sscanf(text + 2 * i, "%2hhx", &out[i]) != 1)
-			return false;
-	return strlen(text) == SL_HEX16_TEXT - 1;
-}
-
-/* A file that is whole and of this plan; its session's id goes to `session`. */
-static enum sl_err check_file(const struct sl_setup *setup, const char *prefix, uint64_t step, uint8_t session[16],
+/* A file that is whole, of this plan, and of the session of this name. */
+static enum sl_err check_file(const struct sl_setup *setup, const char *prefix, uint64_t step, const char *session,
 			      struct sl_fail *fail)
 {
 	struct sl_checkpoint c;
@@ -31,8 +24,8 @@ static enum sl_err check_file(const struct sl_setup *setup, const char *prefix, 
 	c.prefix = prefix;
 	sl_checkpoint_note(&c, "session", "%s", "");
 	err = sl_checkpoint_read(&c, step, fail);
-	if (!err && !uuid_parse(sl_checkpoint_noted(&c, "session"), session))
-		err = sl_fail_set(fail, SL_ERR_DATA, "no session in its notes");
+	if (!err && strcmp(sl_checkpoint_noted(&c, "session"), session) != 0)
+		err = sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 " is another session's", step);
 	return err;
 }
 
@@ -88,25 +81,6 @@ static enum sl_err say_none(const struct sl_conf_client *conf, struct sl_fail *f
 			   "--resume: no checkpoint in '%.200s': without --resume a run begins there", dir);
 }
 
-/* The last state of a run that is done, which is to be longer. */
-static enum sl_err read_done(struct sl_last_run *out, const struct sl_setup *setup, uint64_t total_steps,
-			     struct sl_fail *fail)
-{
-	struct sl_past_run past = sl_past_run(setup->conf->log.dir);
-	struct sl_last_run run = {.step = {past.steps}, .n = 1, .done = true};
-	struct sl_fail why;
-	enum sl_err err;
-
-	if (!past.resumable || total_steps <= past.steps)
-		return say_none(setup->conf, fail);
-	err = check_file(setup, SL_CHECKPOINT_DONE, past.steps, run.session, &why);
-	if (err)
-		return sl_fail_set(fail, err, "--resume: the run is done, and cannot go on from its last state: %s",
-				   why.text);
-	*out = run;
-	return SL_OK;
-}
-
 struct sl_past_run sl_past_run(const char *dir)
 {
 	struct sl_past_run past = {.steps = UINT64_MAX};
@@ -124,6 +98,45 @@ struct sl_past_run sl_past_run(const char *dir)
 	return past;
 }
 
+/* Whose the files are to be: the secret's session, and its name as their notes have it. */
+static enum sl_err find_secret(const char *dir, struct sl_secret *secret, char name[SL_HEX16_TEXT],
+			       struct sl_fail *fail)
+{
+	enum sl_err err = sl_run_secret_read(dir, secret, fail);
+	struct sl_fail why = *fail;
+	uint8_t raw[16];
+
+	if (err)
+		return sl_fail_set(fail, err, "--resume: %.400s", why.text);
+	sl_session_name(secret->session, raw);
+	sl_hex16(raw, name);
+	return SL_OK;
+}
+
+/* The last state of a run that is done is there, and is to be longer. */
+static bool may_be_longer(const char *dir, uint64_t total_steps)
+{
+	const struct sl_past_run past = sl_past_run(dir);
+
+	return past.resumable && total_steps > past.steps;
+}
+
+static enum sl_err read_done(struct sl_last_run *run, const struct sl_setup *setup, const char *session,
+			     struct sl_fail *fail)
+{
+	uint64_t step = sl_past_run(setup->conf->log.dir).steps;
+	struct sl_fail why;
+	enum sl_err err = check_file(setup, SL_CHECKPOINT_DONE, step, session, &why);
+
+	if (err)
+		return sl_fail_set(fail, err, "--resume: the run is done, and cannot go on from its last state: %s",
+				   why.text);
+	run->step[0] = step;
+	run->n = 1;
+	run->done = true;
+	return SL_OK;
+}
+
 enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_setup *setup, uint64_t total_steps,
 			     struct sl_fail *fail)
 {
@@ -131,28 +144,33 @@ enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_setup *set
 	struct sl_last_run run = {.n = 0};
 	struct refused refused = {.n = 0};
 	uint64_t step = UINT64_MAX;
+	char session[SL_HEX16_TEXT];
+	enum sl_err err;
 
-	if (!dir[0])
+	if (!dir[0] || (!sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step) && !may_be_longer(dir, total_steps)))
 		return say_none(setup->conf, fail);
+	err = find_secret(dir, &run.secret, session, fail);
+	if (err)
+		return err;
+	step = UINT64_MAX;
 	while (run.n < SL_LAST_RUN_STEPS && sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step)) {
-		uint8_t session[16];
 		struct sl_fail why;
-		enum sl_err err = check_file(setup, SL_CHECKPOINT_CLIENT, step, session, &why);
 
-		if (!err && run.n && memcmp(session, run.session, sizeof session) != 0)
-			err = sl_fail_set(&why, SL_ERR_DATA, "step %" PRIu64 " is another session's", step);
-		if (err) {
+		if (check_file(setup, SL_CHECKPOINT_CLIENT, step, session, &why) == SL_OK)
+			run.step[run.n++] = step;
+		else
 			refuse(&refused, &why);
-			continue;
-		}
-		memcpy(run.session, session, sizeof run.session);
-		run.step[run.n++] = step;
 	}
-	if (!run.n)
-		return refused.n ? say_refused(&refused, fail) : read_done(out, setup, total_steps, fail);
-	warn_of(&refused, SL_OK);
-	*out = run;
-	return SL_OK;
+	if (run.n)
+		warn_of(&refused, SL_OK);
+	else if (refused.n)
+		err = say_refused(&refused, fail);
+	else
+		err = read_done(&run, setup, session, fail);
+	if (!err)
+		*out = run;
+	sl_secret_wipe(&run.secret);
+	return err;
 }
 
 void sl_last_run_explain(struct sl_fail *fail)
@@ -177,4 +195,6 @@ void sl_last_run_finish(const char *dir, uint64_t step, bool keep)
 	}
 	sl_checkpoint_only(dir, SL_CHECKPOINT_DONE, keep ? step : UINT64_MAX);
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
+	if (!keep)
+		sl_run_secret_remove(dir);
 }

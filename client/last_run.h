@@ -3,12 +3,13 @@
 #define SL_CLIENT_LAST_RUN_H
 
 #include "client/setup.h"
+#include "common/link/proof.h"
 #include "common/link/wire.h"
 
 enum { SL_LAST_RUN_STEPS = SL_WIRE_HELD_MAX - 1 }; /* beside them Hello offers step 0 */
 
 struct sl_last_run {
-	uint8_t session[16];
+	struct sl_secret secret;          /* of its session: the caller wipes it */
 	uint64_t step[SL_LAST_RUN_STEPS]; /* newest first, of files that are whole and of this plan and session */
 	int n;
 	bool done; /* the run came to its end, and goes on from there because it is to be longer; n is 1 */
@@ -25,7 +26,7 @@ struct sl_past_run sl_past_run(const char *dir);
 /* Reads every file of conf->log.dir whole, the newest first, until so many are good; a warning names each that is not.
  * Where there is none, the last state of a run that is done, if `total_steps` are more than it has. NOINPUT: neither,
  * with a sentence that says what is there and what can be done; DATA or MISMATCH, the newest one's, where none is
- * good. */
+ * good. Where there is something to go on from, errors of sl_run_secret_read. */
 enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_setup *setup, uint64_t total_steps,
 			     struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -5,11 +5,11 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "client/epoch.h"
 #include "client/last_run.h"
+#include "client/run_secret.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/rng.h"
@@ -25,8 +25,9 @@ struct sl_recover {
 	const char *dir; /* log.dir; "": nothing on disk */
 	struct sl_recover_events events;
 	void *arg;
-	uint8_t session[16];
+	struct sl_secret secret;
 	uint64_t epoch;                   /* of the last link */
+	bool linked;                      /* there was one in this process */
 	uint64_t file[SL_LAST_RUN_STEPS]; /* checkpoints that are known to be good, newest first */
 	int n_file;
 	bool longer;      /* … of a run that was done, whose last state, its newest, has another name */
@@ -60,7 +61,8 @@ static enum sl_err find_session(struct sl_recover *r, uint64_t total_steps, stru
 
 	if (err)
 		return err;
-	memcpy(r->session, run.session, sizeof r->session);
+	r->secret = run.secret;
+	sl_secret_wipe(&run.secret);
 	memcpy(r->file, run.step, sizeof r->file);
 	r->n_file = run.n;
 	r->longer = run.done;
@@ -175,8 +177,8 @@ enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const
 	r->dir = keep ? setup->conf->log.dir : "";
 	if (resume)
 		err = find_session(r, sl_training_state(run).total_steps, fail);
-	else if (getrandom(r->session, sizeof r->session, 0) != sizeof r->session)
-		err = sl_fail_set(fail, SL_ERR_OS, "no random bytes for the session's id");
+	else
+		err = sl_run_secret_begin(r->dir, &r->secret, fail);
 	if (!err)
 		err = sl_async_open(&r->written, loop, on_written, r, fail);
 	if (!err)
@@ -221,13 +223,15 @@ void sl_recover_close(struct sl_recover *r)
 	sl_client_state_close(&r->live);
 	sl_client_state_close(&r->ahead);
 	sl_client_state_close(&r->saving);
+	sl_secret_wipe(&r->secret);
 	free(r);
 }
 
 void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf)
 {
-	memcpy(conf->session, r->session, sizeof conf->session);
+	conf->secret = &r->secret;
 	conf->epoch = ++r->epoch;
+	conf->first = !r->linked;
 	conf->n_held = 0;
 	if (r->has_ahead)
 		conf->held[conf->n_held++] = r->ahead.step;
@@ -304,6 +308,7 @@ static enum sl_err take(struct sl_remote *remote, struct sl_client_state *s, uin
 	if (!err && (sl_remote_torn(remote) || sl_remote_take(remote, s)))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the state of step %" PRIu64 " could not be read", step);
 	s->step = step;
+	s->made = sl_remote_made(remote);
 	return err;
 }
 
@@ -339,10 +344,26 @@ enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, cons
 	return err;
 }
 
+/* The same step on either side is not enough: each state is that of one link's COMMIT. */
+static enum sl_err check_made(const struct sl_remote *remote, const struct sl_client_state *s, struct sl_fail *fail)
+{
+	if (sl_remote_made(remote) == s->made)
+		return SL_OK;
+	return sl_fail_set(fail, SL_ERR_MISMATCH,
+			   "the server's state of step %" PRIu64
+			   " is not the one that this run left there (link %" PRIu64 " made it, not %" PRIu64
+			   "): another process went on with this run, or an older copy of one "
+			   "side's files was put back. Where it should begin anew: --fresh",
+			   s->step, sl_remote_made(remote), s->made);
+}
+
 static enum sl_err give(struct sl_remote *remote, const struct sl_client_state *s, struct sl_fail *fail)
 {
-	enum sl_err err = sl_remote_give(remote, s);
+	enum sl_err err = check_made(remote, s, fail);
 
+	if (err)
+		return err;
+	err = sl_remote_give(remote, s);
 	if (err == SL_ERR_DATA)
 		return sl_fail_set(fail, err, "step %" PRIu64 ": not a state of this run", s->step);
 	if (err)
@@ -398,8 +419,12 @@ enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, s
 			       struct sl_fail *fail)
 {
 	const struct sl_client_state *held = NULL;
+	uint64_t epoch = sl_remote_session(remote)->epoch;
 	enum sl_err err;
 
+	r->linked = true;
+	if (epoch > r->epoch) /* the server knew of one above what this side remembered */
+		sl_epoch_raise(r->dir, r->epoch = epoch);
 	if (r->has_ahead && next_step == r->ahead.step) {
 		held = &r->ahead;
 		*how = SL_RESTORED_AHEAD;
@@ -476,13 +501,15 @@ static void pin_below(struct sl_recover *r, uint64_t step)
 static enum sl_err begin_write(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
 			       void (*done)(struct sl_job *), struct sl_fail *fail)
 {
-	char uuid[SL_HEX16_TEXT];
+	char text[SL_HEX16_TEXT];
+	uint8_t name[16];
 	enum sl_err err = take(remote, &r->saving, sl_training_state(run).step, fail);
 
 	if (err)
 		return err;
 	sl_client_checkpoint(&r->checkpoint, r->dir, r->setup->plan);
-	sl_checkpoint_note(&r->checkpoint, "session", "%s", sl_hex16(r->session, uuid));
+	sl_session_name(r->secret.session, name);
+	sl_checkpoint_note(&r->checkpoint, "session", "%s", sl_hex16(name, text));
 	sl_training_save(run, &r->checkpoint);
 	pin_below(r, sl_training_state(run).step);
 	r->run = run;

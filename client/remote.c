@@ -338,7 +338,7 @@ static void fill_hello(const struct sl_remote *r, struct sl_hello *h, const floa
 		.heartbeat_ms = (uint32_t)c->heartbeat_ms,
 		.timeout_ms = (uint32_t)c->timeout_ms,
 	};
-	memcpy(h->session, c->session, sizeof h->session);
+	memcpy(h->session, c->secret->session, sizeof h->session);
 	memcpy(h->held, c->held, sizeof h->held);
 	sl_agreement_to_hello(c->agreement, c->plan, h);
 	sl_weights_hash(middle, c->plan->segment[SL_MIDDLE].weight_count, h->weights_hash);
@@ -379,6 +379,8 @@ static enum sl_err open_session(struct sl_remote *r, struct sl_fail *fail)
 	fill_hello(r, &hello, sl_port_weights(r->port));
 	limits = s->limits;
 	sl_session_open_client(s, &hello, sl_loop_now_ms(r->loop));
+	s->secret = r->conf.secret;
+	s->first = r->conf.first;
 	sl_session_set_limits(s, &limits);
 	sl_port_epoch(r->port, hello.epoch);
 	return SL_OK;
@@ -505,6 +507,13 @@ enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
 	if (!err)
 		err = sl_ends_follow(&r->ends, s->step);
 	return err ? err : sl_client_state_give(s, &r->ends, sl_port_codecs(r->port));
+}
+
+uint64_t sl_remote_made(const struct sl_remote *r)
+{
+	const struct sl_session *s = sl_port_session(r->port);
+
+	return r->applied ? s->epoch : s->made;
 }
 
 bool sl_remote_ready(const struct sl_remote *r)

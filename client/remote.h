@@ -23,9 +23,11 @@ struct sl_remote_conf {
 	size_t part_bytes;
 	uint64_t window_bytes;
 	int heartbeat_ms, timeout_ms, connect_timeout_ms;
-	/* The session: its id, an epoch above all that it ever had, and the steps that the caller can go on from. */
-	uint8_t session[16];
+	/* The session: its secret (borrowed), an epoch above all that it ever had, whether this process has had no link
+	 * of it before, and the steps that the caller can go on from. */
+	const struct sl_secret *secret;
 	uint64_t epoch;
+	bool first;
 	uint64_t held[SL_WIRE_HELD_MAX];
 	int n_held;
 };
@@ -68,6 +70,8 @@ enum sl_err sl_remote_state_open(struct sl_remote *remote, struct sl_client_stat
 				 struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_remote_take(struct sl_remote *remote, struct sl_client_state *s) SL_MUST_CHECK;
 enum sl_err sl_remote_give(struct sl_remote *remote, const struct sl_client_state *s) SL_MUST_CHECK;
+/* Epoch of the link whose COMMIT made the state that this side holds, and the server too. */
+uint64_t sl_remote_made(const struct sl_remote *remote);
 /* After `failed`: the handshake had been done. */
 bool sl_remote_ready(const struct sl_remote *remote);
 /* After `failed`: the step under way was applied here, though `done` has not said so. */

@@ -74,8 +74,10 @@ static void put_link(struct sl_status_session *out, const struct sl_training_lin
 	const struct sl_port_stats stats = sl_remote_stats(remote);
 	const struct sl_rate_sample now = sample(&stats);
 	const struct sl_session *s = sl_remote_session(remote);
+	uint8_t name[16];
 
-	sl_hex16(s->hello.session, out->id);
+	sl_session_name(s->hello.session, name);
+	sl_hex16(name, out->id);
 	PUT(out->phase, "%s", phase(s));
 	out->tx_bytes = (int64_t)stats.tx_bytes;
 	out->rx_bytes = (int64_t)stats.rx_bytes;

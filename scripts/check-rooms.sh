@@ -24,6 +24,7 @@ BEGIN {
 	may["tests"] = "common kernels client server proto"
 	# library header, and the only rooms that may name it
 	home["uv.h"] = home["zmq.h"] = home["protobuf-c/"] = "common/link tests"
+	home["sodium.h"] = "common/link"
 	home["cblas.h"] = home["lapack"] = home["openblas_config.h"] = home["f77blas.h"] = "kernels/cpu tests/bench"
 	home["cuda"] = home["cudnn"] = home["cublas"] = home["nccl"] = "kernels/cuda"
 	home["yaml.h"] = home["cyaml/"] = "common/conf"

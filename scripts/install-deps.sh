@@ -6,7 +6,7 @@
 #   --peer  also PyTorch, for `make test-torch` and `make bench-peer`
 set -eu
 packages='gcc g++ make pkg-config libc6-dev git ca-certificates curl
-	libzmq3-dev libprotobuf-c-dev protobuf-c-compiler libuv1-dev libopenblas-pthread-dev libyaml-dev libjansson-dev
+	libzmq3-dev libsodium-dev libprotobuf-c-dev protobuf-c-compiler libuv1-dev libopenblas-pthread-dev libyaml-dev libjansson-dev
 	jq libcmocka-dev libxxhash-dev libzstd-dev libsystemd-dev libpng-dev'
 for arg in "$@"; do
 	case $arg in

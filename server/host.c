@@ -8,43 +8,14 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/pool.h"
-#include "server/host_sessions.h"
-#include "server/housekeeping.h"
+#include "server/host_impl.h"
 #include "server/store.h"
 
 enum { LINGER_MS = 500, HWM = 64, TICK_MS = 20, TELL_MS = 1000 };
 
-struct sl_host {
-	const struct sl_conf_server *conf;
-	struct sl_server_auth *auth; /* NULL: nobody is asked for a key */
-	struct sl_loop *loop;
-	struct sl_transport *transport;
-	struct sl_worker *worker;
-	struct sl_async *jobs_done;
-	struct sl_timer *ticker;
-	struct sl_middle_env env;
-	_Atomic uint64_t memory_used;
-	struct sl_middle **session;      /* [conf->limits.sessions]; NULL: free */
-	struct sl_key *key;              /* [limits.sessions], where there is auth: a session is its client's */
-	bool *ending;                    /* over, or closing: gone at one of the next ticks */
-	int closing;                     /* sessions whose close is under way */
-	uint64_t turned_away, malformed; /* peers without a session; messages of the wrong form */
-	struct sl_host_counts counts;    /* of links that are over; frames and bytes of all */
-	uint64_t opened_ms, told_ms;     /* refused keys were logged last */
-	struct sl_housekeeping keeping;
-	struct sl_rate *rate; /* [limits.sessions]: bytes sent and received */
-	int threads;
-	int store_lock; /* sl_store_open */
-	bool shut, broken;
-	void (*on_broken)(void *arg, const struct sl_fail *why);
-	void *broken_arg;
-	void (*closed)(void *arg);
-	void *closed_arg;
-};
-
 static int find(const struct sl_host *h, sl_peer peer)
 {
-	for (int i = 0; i < h->conf->limits.sessions; i++)
+	for (int i = 0; i < h->n_place; i++)
 		if (h->session[i] && sl_middle_peer(h->session[i]) == peer)
 			return i;
 	return -1;
@@ -54,7 +25,7 @@ static void session_over(void *arg, struct sl_middle *middle)
 {
 	struct sl_host *h = arg;
 
-	for (int i = 0; i < h->conf->limits.sessions; i++)
+	for (int i = 0; i < h->n_place; i++)
 		if (h->session[i] == middle)
 			h->ending[i] = true;
 }
@@ -66,108 +37,11 @@ static void session_closed(void *arg)
 	struct sl_host *h = arg;
 
 	h->closing--;
-	for (int i = 0; i < h->conf->limits.sessions; i++)
+	for (int i = 0; i < h->n_place; i++)
 		if (h->session[i])
 			return;
 	if (!h->closing)
 		malloc_trim(0);
-}
-
-/* A peer that has no session and does not say Hello, or for which there is no room, hears why, once. `epoch` is that
- * of the frame that is refused; 0: it cannot be read. */
-static void turn_away(struct sl_host *h, sl_peer peer, uint64_t epoch, enum sl_err code, const char *text)
-{
-	struct sl_frame frame = {.kind = SL_FRAME_REFUSE, .epoch = epoch, .u.refuse.code = (uint32_t)code};
-	const struct sl_payload none = {0};
-	uint8_t header[SL_WIRE_HEADER_MAX];
-	size_t len;
-
-	h->turned_away++;
-	snprintf(frame.u.refuse.text, sizeof frame.u.refuse.text, "%s", text);
-	if (sl_wire_encode(&frame, header, &len) == SL_OK &&
-	    sl_transport_send(h->transport, peer, (struct sl_bytes){header, len}, &none) != SL_OK)
-		sl_log(SL_LOG_DEBUG, "turn-away", "peer %" PRIu64 " does not read", peer);
-	sl_transport_forget(h->transport, peer);
-}
-
-static enum sl_err read_hello(struct sl_bytes header, struct sl_bytes payload, struct sl_frame *frame,
-			      struct sl_fail *fail)
-{
-	enum sl_err err;
-
-	frame->epoch = 0;
-	err = sl_wire_decode(header, payload, frame, fail);
-	if (!err && frame->kind != SL_FRAME_HELLO)
-		err = sl_fail_set(
-			fail, SL_ERR_PEER_LOST,
-			"no session on this connection: it must begin with Hello (has the server been restarted?)");
-	return err;
-}
-
-/* Whether the key of this connection may (still) come in, and which it is. */
-static enum sl_err know(const struct sl_host *h, sl_peer peer, struct sl_key *key, struct sl_fail *fail)
-{
-	char print[SL_FINGERPRINT];
-
-	if (!h->auth)
-		return SL_OK;
-	if (!sl_transport_peer_key(h->transport, peer, key))
-		return sl_fail_set(fail, SL_ERR_AUTH, "this connection has no key");
-	if (sl_allow_name(sl_gate_list(h->auth->gate), key))
-		return SL_OK;
-	sl_key_fingerprint(key, print);
-	return sl_fail_set(fail, SL_ERR_AUTH, "the key %s is not on this server's list of clients", print);
-}
-
-/* A session belongs to the key that began it: who only knows its id may neither end nor continue it. */
-static enum sl_err check_owner(const struct sl_host *h, int i, const struct sl_key *key, struct sl_fail *fail)
-{
-	char print[SL_FINGERPRINT];
-
-	if (!h->auth || sl_key_equal(&h->key[i], key))
-		return SL_OK;
-	sl_key_fingerprint(key, print);
-	sl_log_limited(SL_LOG_WARN, "session-theft", "key %s (%s) asked for a session that is another key's", print,
-		       sl_allow_name(sl_gate_list(h->auth->gate), key));
-	return sl_fail_set(fail, SL_ERR_AUTH, "this session is not that of the key %s", print);
-}
-
-static enum sl_err check_quota(const struct sl_host *h, const struct sl_key *key, struct sl_fail *fail)
-{
-	char print[SL_FINGERPRINT];
-	int n = 0;
-
-	for (int i = 0; h->auth && i < h->conf->limits.sessions; i++)
-		n += h->session[i] && !h->ending[i] && sl_key_equal(&h->key[i], key);
-	if (!h->auth || n < h->conf->limits.sessions_per_key)
-		return SL_OK;
-	sl_key_fingerprint(key, print);
-	return sl_fail_set(fail, SL_ERR_BUSY, "the key %s has %d sessions, as many as one may have here", print, n);
-}
-
-/* The newest epoch of a session wins: older ones, on whatever connection, end here. */
-static enum sl_err end_older(struct sl_host *h, const struct sl_frame *hello, const struct sl_key *key,
-			     struct sl_fail *fail)
-{
-	struct sl_fail why;
-	enum sl_err err;
-
-	for (int i = 0; i < h->conf->limits.sessions; i++) {
-		const struct sl_session *s = h->session[i] && !h->ending[i] ? sl_middle_session(h->session[i]) : NULL;
-
-		if (!s || memcmp(s->hello.session, hello->u.hello.session, sizeof s->hello.session) != 0)
-			continue;
-		err = check_owner(h, i, key, fail);
-		if (err)
-			return err;
-		if (s->epoch >= hello->epoch)
-			return sl_fail_set(fail, SL_ERR_PROTOCOL,
-					   "epoch %" PRIu64 " of this session, which stands at epoch %" PRIu64,
-					   hello->epoch, s->epoch);
-		sl_fail_set(&why, SL_ERR_PEER_LOST, "replaced by epoch %" PRIu64 " of the same session", hello->epoch);
-		sl_middle_end(h->session[i], &why);
-	}
-	return SL_OK;
 }
 
 static void count(struct sl_host_counts *c, const struct sl_middle *middle, bool over)
@@ -181,73 +55,19 @@ static void count(struct sl_host_counts *c, const struct sl_middle *middle, bool
 	c->stale += s->counts.stale_frames;
 }
 
-static void close_session(struct sl_host *h, int i)
+void sl_host_take_out(struct sl_host *h, int i)
 {
 	struct sl_middle *middle = h->session[i];
 
 	count(&h->counts, middle, true);
+	if (sl_middle_status(middle).welcomed)
+		sl_epochs_remember(&h->epochs, sl_middle_session(middle)->hello.session,
+				   sl_middle_session(middle)->epoch);
 	sl_transport_forget(h->transport, sl_middle_peer(middle));
 	h->session[i] = NULL;
 	sl_housekeeping_leave(&h->keeping, i);
 	h->closing++;
 	sl_middle_close(middle, session_closed, h);
-}
-
-/* A free place, if need be that of a session which is over; -1: none. */
-static int find_place(struct sl_host *h)
-{
-	for (int i = 0; i < h->conf->limits.sessions; i++) {
-		if (h->session[i] && h->ending[i])
-			close_session(h, i);
-		if (!h->session[i])
-			return i;
-	}
-	return -1;
-}
-
-static void own(struct sl_host *h, int slot, const struct sl_key *key)
-{
-	char print[SL_FINGERPRINT];
-
-	h->key[slot] = *key;
-	sl_key_fingerprint(key, print);
-	sl_log_limited(SL_LOG_INFO, "session-key", "peer %" PRIu64 " is %s, key %s", sl_middle_peer(h->session[slot]),
-		       sl_allow_name(sl_gate_list(h->auth->gate), key), print);
-}
-
-static void welcome(struct sl_host *h, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
-{
-	struct sl_frame frame;
-	struct sl_fail fail;
-	struct sl_key key;
-	enum sl_err err = read_hello(header, payload, &frame, &fail);
-	int slot = -1;
-
-	if (!err && h->shut)
-		err = sl_fail_set(&fail, SL_ERR_UNAVAILABLE, "the server is shutting down");
-	if (!err)
-		err = know(h, peer, &key, &fail);
-	if (!err)
-		err = end_older(h, &frame, &key, &fail);
-	if (!err)
-		err = check_quota(h, &key, &fail);
-	if (!err) {
-		slot = find_place(h);
-		if (slot < 0)
-			err = sl_fail_set(&fail, SL_ERR_BUSY, "all sessions of this server are taken; try again later");
-	}
-	if (!err)
-		err = sl_middle_open(&h->session[slot], &h->env, peer, h->auth ? &key : NULL, &fail);
-	if (err) {
-		turn_away(h, peer, frame.epoch, fail.code, fail.text);
-		return;
-	}
-	h->ending[slot] = false;
-	h->rate[slot] = (struct sl_rate){0};
-	sl_housekeeping_join(&h->keeping, slot, frame.u.hello.session);
-	if (h->auth)
-		own(h, slot, &key);
-	sl_middle_deliver(h->session[slot], header, payload);
 }
 
 static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
@@ -258,7 +78,7 @@ static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct s
 	h->counts.frames++;
 	h->counts.bytes += header.len + payload.len;
 	if (i < 0)
-		welcome(h, peer, header, payload);
+		sl_host_hello(h, peer, header, payload);
 	else
 		sl_middle_deliver(h->session[i], header, payload);
 }
@@ -282,7 +102,7 @@ static void on_malformed(void *arg, sl_peer peer, const char *why)
 	if (i >= 0)
 		sl_middle_malformed(h->session[i], why);
 	else
-		turn_away(h, peer, 0, SL_ERR_PROTOCOL, why);
+		sl_host_turn_away(h, peer, 0, SL_ERR_PROTOCOL, why);
 }
 
 static void on_lost(void *arg, sl_peer peer)
@@ -291,16 +111,20 @@ static void on_lost(void *arg, sl_peer peer)
 	int i = find(h, peer);
 	struct sl_fail why;
 
-	if (i < 0)
+	if (i < 0) {
+		sl_challenges_end(h->challenges, peer);
 		return;
+	}
 	sl_fail_set(&why, SL_ERR_PEER_LOST, "the connection is gone");
 	sl_middle_end(h->session[i], &why);
 }
 
 static void host_free(struct sl_host *h)
 {
+	sl_challenges_close(h->challenges);
 	free(h->session);
 	free(h->ending);
+	free(h->second);
 	free(h->key);
 	free(h->rate);
 	sl_housekeeping_close(&h->keeping);
@@ -387,7 +211,8 @@ static void on_tick(void *arg)
 	watch_worker(h);
 	if (!h->shut)
 		sl_housekeeping_tick(&h->keeping, h->worker, sl_loop_now_ms(h->loop));
-	for (int i = 0; i < h->conf->limits.sessions; i++) {
+	sl_host_forget_late(h);
+	for (int i = 0; i < h->n_place; i++) {
 		if (!h->session[i])
 			continue;
 		if (!h->ending[i]) {
@@ -395,7 +220,7 @@ static void on_tick(void *arg)
 			keep_rate(h, i);
 		}
 		if (h->ending[i])
-			close_session(h, i);
+			sl_host_take_out(h, i);
 		else
 			open++;
 	}
@@ -444,17 +269,21 @@ static enum sl_err open_parts(struct sl_host *h, struct sl_fail *fail)
 static struct sl_host *host_new(const struct sl_conf_server *conf)
 {
 	struct sl_host *h = calloc(1, sizeof *h);
-	size_t sessions = (size_t)conf->limits.sessions;
+	size_t places = 2 * (size_t)conf->limits.sessions;
+	struct sl_fail why;
 
 	if (!h)
 		return NULL;
 	h->conf = conf;
 	h->store_lock = -1;
-	h->session = calloc(sessions, sizeof(struct sl_middle *));
-	h->ending = calloc(sessions, sizeof *h->ending);
-	h->key = calloc(sessions, sizeof *h->key);
-	h->rate = calloc(sessions, sizeof *h->rate);
-	if (h->session && h->ending && h->key && h->rate && sl_housekeeping_open(&h->keeping, conf) == SL_OK)
+	h->n_place = (int)places;
+	h->session = calloc(places, sizeof(struct sl_middle *));
+	h->ending = calloc(places, sizeof *h->ending);
+	h->second = calloc(places, sizeof *h->second);
+	h->key = calloc(places, sizeof *h->key);
+	h->rate = calloc(places, sizeof *h->rate);
+	if (h->session && h->ending && h->second && h->key && h->rate &&
+	    sl_challenges_open(&h->challenges, &why) == SL_OK && sl_housekeeping_open(&h->keeping, conf) == SL_OK)
 		return h;
 	host_free(h);
 	return NULL;
@@ -495,6 +324,7 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 		.memory_bytes = (uint64_t)conf->limits.memory_bytes,
 		.memory_used = &h->memory_used,
 		.over = session_over,
+		.admitted = sl_host_admitted,
 		.arg = h,
 	};
 	sl_timer_start(h->ticker, TICK_MS, TICK_MS);
@@ -512,7 +342,7 @@ struct sl_host_view sl_host_view(const struct sl_host *h)
 	uint64_t now_ms = sl_loop_now_ms(h->loop);
 	struct sl_host_counts counts = h->counts;
 
-	for (int i = 0; i < h->conf->limits.sessions; i++)
+	for (int i = 0; i < h->n_place; i++)
 		if (h->session[i])
 			count(&counts, h->session[i], h->ending[i]);
 	return (struct sl_host_view){
@@ -520,7 +350,8 @@ struct sl_host_view sl_host_view(const struct sl_host *h)
 		.rate = h->rate,
 		.key = h->auth ? h->key : NULL,
 		.allow = h->auth ? sl_gate_list(h->auth->gate) : NULL,
-		.n_session = h->conf->limits.sessions,
+		.n_session = h->n_place,
+		.closing = h->closing,
 		.shut = h->shut,
 		.threads = h->threads,
 		.now_ms = now_ms,
@@ -561,7 +392,7 @@ void sl_host_reload(struct sl_host *h)
 	list = sl_gate_list(h->auth->gate);
 	sl_log(SL_LOG_INFO, "reload", "%d client%s may come in", sl_allow_count(list),
 	       sl_allow_count(list) == 1 ? "" : "s");
-	for (int i = 0; i < h->conf->limits.sessions; i++) {
+	for (int i = 0; i < h->n_place; i++) {
 		if (!h->session[i] || h->ending[i] || sl_allow_name(list, &h->key[i]))
 			continue;
 		sl_key_fingerprint(&h->key[i], print);
@@ -580,7 +411,7 @@ void sl_host_close(struct sl_host *h, void (*closed)(void *arg), void *arg)
 	h->closed = closed;
 	h->closed_arg = arg;
 	sl_fail_set(&why, SL_ERR_UNAVAILABLE, "the server shuts down");
-	for (int i = 0; i < h->conf->limits.sessions; i++)
+	for (int i = 0; i < h->n_place; i++)
 		if (h->session[i] && !h->ending[i])
 			sl_middle_end(h->session[i], &why);
 }

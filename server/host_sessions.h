@@ -18,7 +18,8 @@ struct sl_host_view {
 	const struct sl_key *key;         /* [n_session] of their clients; NULL: no auth */
 	const struct sl_allow *allow;     /* with auth */
 	int n_session, threads;
-	bool shut; /* no session is taken any more */
+	bool shut;   /* no session is taken any more */
+	int closing; /* sessions that have left their place, and wait for the worker */
 	uint64_t now_ms;
 	double uptime_s;
 	const char *device;

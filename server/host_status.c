@@ -66,6 +66,7 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, const
 	const struct sl_session *s = sl_middle_session(m);
 	struct sl_middle_status st = sl_middle_status(m);
 	const struct sl_rate_sample now = {now_ms, {st.stats.tx_bytes, st.stats.rx_bytes}};
+	uint8_t name[16];
 
 	*out = (struct sl_status_session){
 		.step = (int64_t)st.steps,
@@ -86,7 +87,8 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, const
 		.stale_frames = (int64_t)s->counts.stale_frames,
 	};
 	put_memory(out, &st.memory);
-	sl_hex16(s->hello.session, out->id);
+	sl_session_name(s->hello.session, name);
+	sl_hex16(name, out->id);
 	put_peer(out->peer, m, key, allow);
 	PUT(out->checkpoint_error, "%s", st.checkpoint.why);
 	PUT(out->model, "%s", s->hello.model);

@@ -12,7 +12,7 @@ enum { EVERY_MS = 60000, PRIORITY = 9 };
 enum sl_err sl_housekeeping_open(struct sl_housekeeping *k, const struct sl_conf_server *conf)
 {
 	int64_t quarter_ms = conf->store_ttl_s * 250;
-	size_t places = (size_t)conf->limits.sessions;
+	size_t places = 2 * (size_t)conf->limits.sessions; /* as the host has */
 
 	*k = (struct sl_housekeeping){
 		.what = {.dir = conf->store,
@@ -58,9 +58,9 @@ void sl_housekeeping_measure(struct sl_housekeeping *k)
 		       k->what.bytes, k->what.bytes_per_key);
 }
 
-void sl_housekeeping_join(struct sl_housekeeping *k, int place, const uint8_t session[16])
+void sl_housekeeping_join(struct sl_housekeeping *k, int place, const uint8_t name[16])
 {
-	sl_tidy_join(&k->what, place, session);
+	sl_tidy_join(&k->what, place, name);
 }
 
 void sl_housekeeping_leave(struct sl_housekeeping *k, int place)

@@ -24,9 +24,9 @@ void sl_housekeeping_close(struct sl_housekeeping *keeping); /* no job may be un
 
 /* The store is there: its limits, where the config leaves them open. */
 void sl_housekeeping_measure(struct sl_housekeeping *keeping);
-/* A session is live in this place, below limits.sessions, until another one is or sl_housekeeping_leave: its files are
- * left alone, by the job under way, too. */
-void sl_housekeeping_join(struct sl_housekeeping *keeping, int place, const uint8_t session[16]);
+/* A session, by its name, is live in this place, below twice limits.sessions, until another one is or
+ * sl_housekeeping_leave: its files are left alone, by the job under way, too. */
+void sl_housekeeping_join(struct sl_housekeeping *keeping, int place, const uint8_t name[16]);
 void sl_housekeeping_leave(struct sl_housekeeping *keeping, int place);
 /* Starts the job where it is time. */
 void sl_housekeeping_tick(struct sl_housekeeping *keeping, struct sl_worker *worker, uint64_t now_ms);

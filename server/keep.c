@@ -24,6 +24,7 @@ void sl_keep_open(struct sl_keep *k, const char *dir, struct sl_tidy *tidy, cons
 	}
 	k->dir = dir;
 	k->n_pin = 0;
+	k->made = 0;
 	k->plan = plan;
 	k->core = core;
 }
@@ -66,6 +67,10 @@ static void frame(struct snapshot *s, const struct sl_keep *k, uint64_t step, bo
 	sl_checkpoint_plan(c, k->plan);
 	sl_checkpoint_note(c, "core", "%s", k->core);
 	sl_checkpoint_note(c, "step", "%" PRIu64, step);
+	if (reading)
+		sl_checkpoint_note(c, "link", "%s", "");
+	else
+		sl_checkpoint_note(c, "link", "%" PRIu64, k->made);
 	sl_exec_state_parts(&s->exec, c);
 	sl_codecs_state_parts(&s->codecs, reading, c);
 }
@@ -125,10 +130,11 @@ static enum sl_err give(struct snapshot *s, uint64_t step, struct sl_exec *exec,
 		       : SL_OK;
 }
 
-enum sl_err sl_keep_read(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
+enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
 			 struct sl_fail *fail)
 {
 	struct snapshot s;
+	uint64_t made = 0;
 	enum sl_err err;
 
 	if (!k->dir[0])
@@ -142,8 +148,12 @@ enum sl_err sl_keep_read(const struct sl_keep *k, uint64_t step, struct sl_exec 
 		else
 			err = sl_checkpoint_read(&s.c, step, fail);
 	}
+	if (!err && !sl_checkpoint_link(&s.c, &made))
+		err = sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 ": no link in its notes", step);
 	if (!err)
 		err = give(&s, step, exec, port, fail);
+	if (!err)
+		k->made = made;
 	close_snapshot(&s);
 	return err;
 }

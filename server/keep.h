@@ -1,4 +1,4 @@
-/* What a session's server side keeps on disk, in the store: checkpoints of the middle, named by the session's id
+/* What a session's server side keeps on disk, in the store: checkpoints of the middle, named by the session's name
  * and, where there is auth, its owner's key: to another key they are not there. On the device's worker. */
 #ifndef SL_SERVER_KEEP_H
 #define SL_SERVER_KEEP_H
@@ -18,9 +18,10 @@ struct sl_keep {
 	const char *core;                     /* what the bits depend on: the backend's own words */
 	uint64_t pin[SL_CHECKPOINT_MAX_PINS]; /* steps that the client counts on: their files stay */
 	int n_pin;
+	uint64_t made; /* epoch of the link whose COMMIT made the state that is written, or was read; 0: none did */
 };
 
-/* `tidy`: the store's limits, borrowed; NULL: none. `owner` NULL: no auth. */
+/* `tidy`: the store's limits, borrowed; NULL: none. `session`: its name. `owner` NULL: no auth. */
 void sl_keep_open(struct sl_keep *k, const char *dir, struct sl_tidy *tidy, const uint8_t session[16],
 		  const struct sl_key *owner, const struct sl_plan *plan, const char *core);
 /* `step`: the next one to do. LIMIT: the store has no room for it. */
@@ -28,7 +29,7 @@ enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec
 			  struct sl_fail *fail) SL_MUST_CHECK;
 /* NOINPUT: not kept; DATA, MISMATCH, IO: kept, but damaged, of another plan, or the disk does not give it. On failure
  * nothing of exec and port has changed, unless the device failed. */
-enum sl_err sl_keep_read(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
+enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
 			 struct sl_fail *fail) SL_MUST_CHECK;
 /* As sl_checkpoint_leave: what the session left behind when it went back to `step`. */
 void sl_keep_leave(const struct sl_keep *k, uint64_t step);

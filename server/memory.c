@@ -82,10 +82,11 @@ static uint64_t host_bytes(void)
 }
 
 enum sl_err sl_session_memory_check(const struct sl_session_memory *m, struct sl_backend *be, const char *device,
-				    uint64_t limit, uint64_t used, struct sl_fail *fail)
+				    uint64_t limit, uint64_t used, struct sl_memory back, struct sl_fail *fail)
 {
 	struct sl_memory sum = sl_session_memory_sum(m);
-	uint64_t need = sl_memory_total(sum), left = used > limit ? 0 : limit - used, host = host_bytes(), all;
+	uint64_t returned = sl_memory_total(back), taken = used > returned ? used - returned : 0;
+	uint64_t need = sl_memory_total(sum), left = taken > limit ? 0 : limit - taken, host = host_bytes(), all;
 	char text[NEED_TEXT], one[SL_BYTES_TEXT], two[SL_BYTES_TEXT];
 
 	describe(text, m, be, device);
@@ -98,7 +99,10 @@ enum sl_err sl_session_memory_check(const struct sl_session_memory *m, struct sl
 	if (sum.host > host)
 		return sl_fail_set(fail, SL_ERR_LIMIT, "the session needs %s; the host has %" PRIu64 " (%s): " ADVICE,
 				   text, host, sl_bytes_text(host, one));
-	if (!be->ops->free_bytes || be->ops->free_bytes(be, &left, &all) != SL_OK || sum.device <= left)
+	if (!be->ops->free_bytes || be->ops->free_bytes(be, &left, &all) != SL_OK)
+		return SL_OK;
+	left = back.device < all - left ? left + back.device : all;
+	if (sum.device <= left)
 		return SL_OK;
 	if (sum.device > all)
 		return sl_fail_set(fail, SL_ERR_LIMIT, "the session needs %s; the device has %" PRIu64 " (%s): " ADVICE,

@@ -17,11 +17,13 @@ enum sl_err sl_session_memory(struct sl_session_memory *out, const struct sl_exe
 			      struct sl_backend *host_be, const struct sl_codec_spec codec[SL_DIR_COUNT],
 			      struct sl_fail *fail) SL_MUST_CHECK;
 struct sl_memory sl_session_memory_sum(const struct sl_session_memory *memory);
-/* Where host and device together pass `limit` bytes (0: none) of which other sessions have taken `used`, the host's
- * part what this machine has, or the device's what is free there: LIMIT where it would not fit alone, else BUSY, as
- * there may be room once others have ended, with the sum, what it is made of and what is free. Others are sessions, a
- * session's own last link until its end is noticed, and on a device other programs. `device`: its name. */
+/* Where host and device together pass `limit` bytes (0: none) of which other sessions have taken `used`, of which
+ * `back` is given back first, the host's part what this machine has, or the device's what is free there: LIMIT where it
+ * would not fit alone, else BUSY, as there may be room once others have ended, with the sum, what it is made of and
+ * what is free. Others are sessions, a session's own last link until its end is noticed, and on a device other
+ * programs. `device`: its name. */
 enum sl_err sl_session_memory_check(const struct sl_session_memory *memory, struct sl_backend *be, const char *device,
-				    uint64_t limit, uint64_t used, struct sl_fail *fail) SL_MUST_CHECK;
+				    uint64_t limit, uint64_t used, struct sl_memory back,
+				    struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

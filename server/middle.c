@@ -30,7 +30,8 @@ struct sl_middle {
 	bool said_storeless; /* (worker) */
 	/* recovery: what the worker has applied, and the last words that it writes of it */
 	struct sl_keep keep;
-	bool owned; /* … by the client with this key: there is auth */
+	struct sl_memory back; /* of its older links, which end when it is admitted */
+	bool owned;            /* … by the client with this key: there is auth */
 	struct sl_key owner;
 	uint64_t applied, from; /* steps, on the worker: the next one to do; where the session began */
 	uint64_t on_disk;       /* the newest checkpoint that is known to be there; 0: none */
@@ -67,14 +68,17 @@ static enum sl_err agree(struct sl_middle *m, struct sl_fail *fail)
 
 /* Before any of it is allocated: a Hello may ask for as much as it likes. Sessions open one after another, on one
  * worker; beside it others can only end. */
+static enum sl_err check_memory(struct sl_middle *m, struct sl_memory back, struct sl_fail *fail)
+{
+	return sl_session_memory_check(&m->memory, m->env.be, m->env.device, m->env.memory_bytes,
+				       atomic_load(m->env.memory_used), back, fail);
+}
+
 static enum sl_err reserve_memory(struct sl_middle *m, struct sl_fail *fail)
 {
-	enum sl_err err = sl_session_memory(&m->memory, m->exec, m->env.be, m->env.host_be, m->agreement.codec, fail);
+	enum sl_err err = check_memory(m, (struct sl_memory){0}, fail);
 	uint64_t need;
 
-	if (!err)
-		err = sl_session_memory_check(&m->memory, m->env.be, m->env.device, m->env.memory_bytes,
-					      atomic_load(m->env.memory_used), fail);
 	if (err)
 		return err;
 	need = sl_memory_total(sl_session_memory_sum(&m->memory));
@@ -147,11 +151,9 @@ static enum sl_err choose_step(struct sl_middle *m, struct sl_fail *fail)
  * it back. */
 static enum sl_err take_memory(struct sl_middle *m, struct sl_fail *fail)
 {
-	enum sl_err err = sl_exec_prepare(&m->exec, m->plan, SL_MIDDLE, m->env.be, fail);
+	enum sl_err err = reserve_memory(m, fail);
 	struct sl_fail why;
 
-	if (!err)
-		err = reserve_memory(m, fail);
 	if (!err)
 		err = sl_exec_allocate(m->exec, fail);
 	if (!err)
@@ -162,16 +164,28 @@ static enum sl_err take_memory(struct sl_middle *m, struct sl_fail *fail)
 	return sl_fail_set(fail, SL_ERR_BUSY, "%s; come back when others have ended", why.text);
 }
 
-static enum sl_err open_session(struct sl_middle *m, struct sl_fail *fail)
+/* Whether all that a Hello asks for can be had. Nothing is taken, so that an older link of the session still stands
+ * where the answer is no. */
+static enum sl_err admit(struct sl_middle *m, struct sl_fail *fail)
 {
 	enum sl_err err = agree(m, fail);
 
 	if (!err)
-		err = take_memory(m, fail);
+		err = sl_exec_prepare(&m->exec, m->plan, SL_MIDDLE, m->env.be, fail);
+	if (!err)
+		err = sl_session_memory(&m->memory, m->exec, m->env.be, m->env.host_be, m->agreement.codec, fail);
+	return err ? err : check_memory(m, m->back, fail);
+}
+
+static enum sl_err open_session(struct sl_middle *m, struct sl_fail *fail)
+{
+	enum sl_err err = take_memory(m, fail);
+	uint8_t name[16];
+
 	if (err)
 		return err;
-	sl_keep_open(&m->keep, m->env.store, m->env.tidy, sl_port_session(m->port)->hello.session, owner_of(m), m->plan,
-		     m->env.device);
+	sl_session_name(sl_port_session(m->port)->hello.session, name);
+	sl_keep_open(&m->keep, m->env.store, m->env.tidy, name, owner_of(m), m->plan, m->env.device);
 	pin(m, sl_port_session(m->port)->hello.held, sl_port_session(m->port)->hello.n_held);
 	err = choose_step(m, fail);
 	m->opened = !err;
@@ -315,6 +329,7 @@ static enum sl_err commit(struct sl_middle *m, struct sl_fail *fail)
 	if (s->number == m->from) /* the first one: from here on the steps kept behind it are another past's */
 		sl_keep_leave(&m->keep, s->number);
 	m->applied = s->number + 1;
+	m->keep.made = s->epoch;
 	m->torn = false;
 	SL_FAILPOINT(SL_FP_SERVER_APPLIED);
 	pin(m, s->kept, SL_CHECKPOINT_KEPT);
@@ -337,6 +352,8 @@ static enum sl_err run_task(void *arg, enum sl_task task, int chunk, struct sl_f
 	struct sl_middle *m = arg;
 
 	switch (task) {
+	case SL_TASK_ADMIT:
+		return admit(m, fail);
 	case SL_TASK_OPEN:
 		return open_session(m, fail);
 	case SL_TASK_INSTALL:
@@ -369,9 +386,12 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 	struct sl_middle *m = arg;
 
 	m->worked_ms = sl_loop_now_ms(m->env.loop);
-	if (task == SL_TASK_OPEN) {
+	if (task == SL_TASK_ADMIT) {
+		m->env.admitted(m->env.arg, m);
+	} else if (task == SL_TASK_OPEN) {
 		done->need_weights = m->need_weights;
 		done->next_step = m->applied;
+		done->made = m->keep.made;
 		m->shown = m->kept;
 		m->shown_memory = m->memory;
 	} else if (task == SL_TASK_COMMIT) {
@@ -457,19 +477,21 @@ static void session_over(struct sl_middle *m)
 	m->env.over(m->env.arg, m);
 }
 
-/* The session's id as `splits status` has it; one codec where all four are that. */
+/* The session's name as `splits status` has it; one codec where all four are that. */
 static void log_open(const struct sl_middle *m, const struct sl_hello *h)
 {
-	char id[SL_HEX16_TEXT], others[3 * (sizeof h->codec[0] + 1)] = "";
+	char name[SL_HEX16_TEXT], others[3 * (sizeof h->codec[0] + 1)] = "";
+	uint8_t session[16];
 	bool same = true;
 
 	for (int dir = 1; dir < SL_DIR_COUNT; dir++)
 		same = same && strcmp(h->codec[0], h->codec[dir]) == 0;
 	if (!same)
 		snprintf(others, sizeof others, " %s %s %s", h->codec[1], h->codec[2], h->codec[3]);
+	sl_session_name(h->session, session);
 	sl_log_limited(SL_LOG_INFO, "session-open",
 		       "peer %" PRIu64 ", %s, session %.8s: %s, %s, batch %u in %u chunks, %s, codec %s%s", m->peer,
-		       h->software, sl_hex16(h->session, id), h->model, h->cut, h->batch, h->chunks,
+		       h->software, sl_hex16(session, name), h->model, h->cut, h->batch, h->chunks,
 		       sl_precision_name((enum sl_precision)h->precision), h->codec[0], others);
 }
 
@@ -507,7 +529,7 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 }
 
 enum sl_err sl_middle_open(struct sl_middle **out, const struct sl_middle_env *env, sl_peer peer,
-			   const struct sl_key *owner, struct sl_fail *fail)
+			   const struct sl_key *owner, struct sl_memory back, struct sl_fail *fail)
 {
 	static const struct sl_port_events events = {run_task, task_ran, place, session_action};
 	struct sl_middle *m = calloc(1, sizeof *m);
@@ -517,6 +539,7 @@ enum sl_err sl_middle_open(struct sl_middle **out, const struct sl_middle_env *e
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a session");
 	m->env = *env;
 	m->peer = peer;
+	m->back = back;
 	m->owned = owner != NULL;
 	if (owner)
 		m->owner = *owner;

@@ -26,12 +26,15 @@ struct sl_middle_env {
 	_Atomic uint64_t *memory_used;
 	/* The session is over, for good or ill: sl_middle_close may be called from the loop, not from within. */
 	void (*over)(void *arg, struct sl_middle *middle);
+	/* What its Hello asks for can be had, and nothing is taken yet. */
+	void (*admitted)(void *arg, struct sl_middle *middle);
 	void *arg;
 };
 
-/* `owner`: the client's key; NULL: no auth. */
+/* `owner`: the client's key; NULL: no auth. `back`: what older links of the session hold, and give back once this one
+ * is admitted. */
 enum sl_err sl_middle_open(struct sl_middle **out, const struct sl_middle_env *env, sl_peer peer,
-			   const struct sl_key *owner, struct sl_fail *fail) SL_MUST_CHECK;
+			   const struct sl_key *owner, struct sl_memory back, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_middle_deliver(struct sl_middle *middle, struct sl_bytes header, struct sl_bytes payload);
 void sl_middle_malformed(struct sl_middle *middle, const char *why);
 void sl_middle_writable(struct sl_middle *middle);

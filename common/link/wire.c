@@ -45,7 +45,7 @@ const char *sl_frame_kind_name(enum sl_frame_kind kind)
 {
 	static const char *const names[SL_FRAME_COUNT] = {
 		"Hello",     "Welcome", "Refuse",    "Part", "Credit",  "Commit",
-		"Committed", "Fetch",   "Heartbeat", "Bye",  "Abandon",
+		"Committed", "Fetch",   "Heartbeat", "Bye",  "Abandon", "Challenge",
 	};
 
 	return (unsigned)kind < SL_FRAME_COUNT ? names[kind] : "?";
@@ -175,6 +175,7 @@ union body {
 	Split__Heartbeat heartbeat;
 	Split__Bye bye;
 	Split__Abandon abandon;
+	Split__Challenge challenge;
 };
 
 /* A Hello carries its session's epoch once, in the frame. */
@@ -184,7 +185,8 @@ static enum sl_err hello_put(Split__Hello *out, const struct sl_hello *in, uint6
 
 	split__hello__init(out);
 	out->version = in->version;
-	put_bytes(&out->session, in->session, UUID_BYTES);
+	put_bytes(&out->session, in->session, SL_SESSION_BYTES);
+	put_bytes(&out->proof, in->proof, SL_PROOF_BYTES);
 	put_bytes(&out->plan_hash, in->plan_hash, UUID_BYTES);
 	put_text(&out->software, in->software, sizeof in->software, &err);
 	put_text(&out->model, in->model, sizeof in->model, &err);
@@ -228,7 +230,8 @@ static enum sl_err hello_put(Split__Hello *out, const struct sl_hello *in, uint6
 static void hello_get(struct reader *r, struct sl_hello *out, const Split__Hello *in, uint64_t epoch)
 {
 	out->version = in->version;
-	get_bytes(r, out->session, UUID_BYTES, &in->session, "session");
+	get_bytes(r, out->session, SL_SESSION_BYTES, &in->session, "session");
+	get_bytes(r, out->proof, SL_PROOF_BYTES, &in->proof, "proof");
 	out->epoch = epoch;
 	get_bytes(r, out->plan_hash, UUID_BYTES, &in->plan_hash, "plan_hash");
 	get_text(r, out->software, sizeof out->software, &in->software, "software");
@@ -279,6 +282,7 @@ static enum sl_err welcome_put(Split__Welcome *out, const struct sl_welcome *in)
 	out->part_bytes = in->part_bytes;
 	out->window_bytes = in->window_bytes;
 	out->next_step = in->next_step;
+	out->made = in->made;
 	out->need_weights = in->need_weights;
 	put_text(&out->software, in->software, sizeof in->software, &err);
 	put_text(&out->device, in->device, sizeof in->device, &err);
@@ -292,6 +296,7 @@ static void welcome_get(struct reader *r, struct sl_welcome *out, const Split__W
 	out->part_bytes = get_part_bytes(r, in->part_bytes);
 	out->window_bytes = in->window_bytes;
 	out->next_step = in->next_step;
+	out->made = in->made;
 	out->need_weights = in->need_weights;
 	get_text(r, out->software, sizeof out->software, &in->software, "software");
 	get_text(r, out->device, sizeof out->device, &in->device, "device");
@@ -407,6 +412,11 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 		return SL_OK;
 	case SL_FRAME_ABANDON:
 		return abandon_put(&out->abandon, &frame->u.abandon);
+	case SL_FRAME_CHALLENGE:
+		split__challenge__init(&out->challenge);
+		put_bytes(&out->challenge.nonce, frame->u.challenge.nonce, SL_NONCE_BYTES);
+		out->challenge.above = frame->u.challenge.above;
+		return SL_OK;
 	case SL_FRAME_COUNT:
 		break;
 	}
@@ -414,7 +424,7 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 }
 
 enum { CASE_OF_KIND_0 = SPLIT__FRAME__BODY_HELLO };
-_Static_assert(SPLIT__FRAME__BODY_ABANDON == CASE_OF_KIND_0 + SL_FRAME_ABANDON,
+_Static_assert(SPLIT__FRAME__BODY_CHALLENGE == CASE_OF_KIND_0 + SL_FRAME_CHALLENGE,
 	       "kinds are numbered in the schema's order");
 
 /* ---- the check: on a plain link nothing else would notice a flipped bit of, say, a learning rate */
@@ -502,6 +512,10 @@ static void body_get(struct reader *r, struct sl_frame *out, const Split__Frame 
 	case SL_FRAME_ABANDON:
 		out->u.abandon.step = in->abandon->step;
 		get_text(r, out->u.abandon.text, sizeof out->u.abandon.text, &in->abandon->text, "text");
+		break;
+	case SL_FRAME_CHALLENGE:
+		get_bytes(r, out->u.challenge.nonce, SL_NONCE_BYTES, &in->challenge->nonce, "nonce");
+		out->u.challenge.above = in->challenge->above;
 		break;
 	case SL_FRAME_FETCH:
 	case SL_FRAME_BYE:

@@ -10,7 +10,7 @@
 #include "common/base/err.h"
 
 enum {
-	SL_WIRE_VERSION = 7,
+	SL_WIRE_VERSION = 8,
 	SL_WIRE_HEADER_MAX = 4096,
 	SL_WIRE_PART_MAX = 1 << 20,
 	SL_WIRE_TEXT_MAX = 384,
@@ -19,7 +19,10 @@ enum {
 	SL_WIRE_HELD_MAX = 4, /* steps that Hello offers */
 	SL_WIRE_KEPT = 2,     /* checkpoints that COMMIT names */
 	SL_WIRE_PRECISIONS = 4,
-	SL_WIRE_OPTIMIZERS = 3
+	SL_WIRE_OPTIMIZERS = 3,
+	SL_SESSION_BYTES = 32, /* a session's id, and how it is proven: link/proof.h */
+	SL_PROOF_BYTES = 64,
+	SL_NONCE_BYTES = 32
 };
 
 enum sl_frame_kind {
@@ -34,6 +37,7 @@ enum sl_frame_kind {
 	SL_FRAME_HEARTBEAT, /* either way */
 	SL_FRAME_BYE,       /* client → server: done, forget the session */
 	SL_FRAME_ABANDON,   /* either way: NaN or Inf in the step under way, which is not applied */
+	SL_FRAME_CHALLENGE, /* server → client: say Hello again, with a proof */
 	SL_FRAME_COUNT
 };
 
@@ -52,11 +56,12 @@ enum sl_weights_source { SL_WEIGHTS_SEED, SL_WEIGHTS_HASH };
 
 /* Everything the server needs to build the same plan, and the hash that proves it did. */
 struct sl_hello {
-	uint32_t version;      /* SL_WIRE_VERSION */
-	uint8_t session[16];   /* uuid */
-	uint64_t epoch;        /* of the session: a newer one replaces older ones */
-	uint8_t plan_hash[16]; /* XXH3-128 of the plan's canonical text */
-	char software[32];     /* "splitc 0.1.0": for logs */
+	uint32_t version;                  /* SL_WIRE_VERSION */
+	uint8_t session[SL_SESSION_BYTES]; /* its id, a public key */
+	uint8_t proof[SL_PROOF_BYTES];     /* that this side has the secret half; zeros: none yet */
+	uint64_t epoch;                    /* of the session: a newer one replaces older ones */
+	uint8_t plan_hash[16];             /* XXH3-128 of the plan's canonical text */
+	char software[32];                 /* "splitc 0.1.0": for logs */
 	char model[SL_WIRE_NAME_MAX];
 	double width, dropout;
 	uint32_t classes, image;
@@ -87,9 +92,15 @@ struct sl_welcome {
 	uint32_t part_bytes;
 	uint64_t window_bytes;
 	uint64_t next_step;
+	uint64_t made;     /* epoch of the link whose COMMIT made the state before that step; 0: the first weights */
 	bool need_weights; /* the store does not hold weights_hash: upload them */
 	char software[32];
 	char device[48]; /* "cpu", "cuda:0 NVIDIA H200" */
+};
+
+struct sl_challenge {
+	uint8_t nonce[SL_NONCE_BYTES]; /* for this connection alone */
+	uint64_t above; /* to a Hello that was proven, and whose epoch is too low: what it must be above; else 0 */
 };
 
 struct sl_refuse {
@@ -151,6 +162,7 @@ struct sl_frame {
 		struct sl_committed committed;
 		struct sl_heartbeat heartbeat;
 		struct sl_abandon abandon;
+		struct sl_challenge challenge;
 	} u;
 	struct sl_bytes payload; /* SL_FRAME_PART only: 1 … part_bytes bytes; borrowed */
 };

@@ -89,6 +89,18 @@ const char *sl_checkpoint_noted(const struct sl_checkpoint *c, const char *key)
 	return NULL;
 }
 
+bool sl_checkpoint_link(const struct sl_checkpoint *c, uint64_t *epoch)
+{
+	const char *text = sl_checkpoint_noted(c, "link");
+	char *end;
+
+	if (!text || text[0] < '0' || text[0] > '9')
+		return false;
+	errno = 0;
+	*epoch = strtoull(text, &end, 10);
+	return !*end && !errno;
+}
+
 static bool path_of(char out[PATH_MAX], const char *dir, const char *prefix, uint64_t step)
 {
 	return snprintf(out, PATH_MAX, "%s/%s-%012" PRIu64 ".safetensors", dir, prefix, step) < PATH_MAX;

@@ -57,6 +57,9 @@ void sl_checkpoint_ask(struct sl_checkpoint *c, const char *key);
 void sl_checkpoint_plan(struct sl_checkpoint *c, const struct sl_plan *plan);
 const char *sl_checkpoint_noted(const struct sl_checkpoint *c, const char *key); /* NULL: none */
 
+/* The value of the note "link": the epoch of the link whose COMMIT made this state. False: it is none. */
+bool sl_checkpoint_link(const struct sl_checkpoint *c, uint64_t *epoch);
+
 /* Writes all parts and notes. Then removes what is of no more use: files of later steps (the run went back behind
  * them), of earlier ones but the newest SL_CHECKPOINT_KEPT - 1, and .tmp files that a killed process left; never a
  * pinned one. */

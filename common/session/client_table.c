@@ -12,6 +12,43 @@ static enum sl_err say_hello(struct sl_session *s, const struct sl_event *ev, ui
 	return SL_OK;
 }
 
+/* The server asks for a proof, or tells a proven Hello that its epoch is too low: a clock went back, and the folder
+ * that remembers was lost. A process that had a link already is the one that another came after. */
+static enum sl_err raise_epoch(struct sl_session *s, uint64_t above, struct sl_fail *fail)
+{
+	if (above < s->epoch)
+		return SL_OK;
+	if (!s->first)
+		return sl_fail_set(fail, SL_ERR_MISMATCH,
+				   "another process has gone on with this run since: let only one of them run");
+	if (above >= SL_SESSION_EPOCH_MOST)
+		return sl_fail_set(fail, SL_ERR_PROTOCOL, "epoch %" PRIu64 " of this session is none", above);
+	s->epoch = s->hello.epoch = above + 1;
+	return SL_OK;
+}
+
+static enum sl_err on_challenge(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	const struct sl_challenge *c = &ev->frame->u.challenge;
+	enum sl_err err;
+
+	if (s->challenges && memcmp(c->nonce, s->nonce, sizeof s->nonce) == 0)
+		return SL_OK; /* the Hello that it answers came twice */
+	if (!s->secret || s->challenges == SL_SESSION_CHALLENGES)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "challenged %d times", s->challenges + 1);
+	err = raise_epoch(s, c->above, &out->fail);
+	if (err)
+		return err;
+	s->challenges++;
+	memcpy(s->nonce, c->nonce, sizeof s->nonce);
+	err = sl_proof_make(&s->hello, s->secret, s->nonce);
+	if (err)
+		return sl_fail_set(&out->fail, err, "the Hello could not be proven");
+	s->said_ms = now_ms;
+	sl_outbox_frame(s, out, SL_FRAME_HELLO)->u.hello = s->hello;
+	return SL_OK;
+}
+
 static enum sl_err plans_differ(const struct sl_session *s, const struct sl_welcome *w, struct sl_fail *fail)
 {
 	char ours[SL_HEX16_TEXT], theirs[SL_HEX16_TEXT];
@@ -49,6 +86,7 @@ static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, u
 	s->hello.part_bytes = w->part_bytes;
 	s->peer_window_bytes = w->window_bytes;
 	s->next_step = s->kept_step = w->next_step; /* read from there */
+	s->made = w->made;
 	s->state = SL_SESSION_READY;
 	if (w->need_weights)
 		sl_outbox_post(out, SL_PART_WEIGHTS, 0);
@@ -259,7 +297,7 @@ static enum sl_err leave(struct sl_session *s, const struct sl_event *ev, uint64
 
 const struct sl_session_rule sl_client_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT] = {
 	[SL_SESSION_NEW] = {[SL_EV_OPEN] = {say_hello}},
-	[SL_SESSION_HELLO] = {ALIVE, [SL_EV_WELCOME] = {on_welcome}},
+	[SL_SESSION_HELLO] = {ALIVE, [SL_EV_WELCOME] = {on_welcome}, [SL_EV_CHALLENGE] = {on_challenge}},
 	[SL_SESSION_READY] = {ALIVE, [SL_EV_BEGIN_STEP] = {begin_step}, [SL_EV_BEGIN_EVAL] = {begin_eval},
 			      [SL_EV_BEGIN_FETCH] = {begin_fetch}},
 	[SL_SESSION_STEP] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task},

@@ -266,6 +266,8 @@ void sl_port_event(struct sl_port *p, const struct sl_event *ev)
 		return;
 	if (sl_session_step(&p->session, ev, sl_loop_now_ms(p->loop), &p->outbox) == SL_OK && ev->kind == SL_EV_WELCOME)
 		sl_outq_limits(p->outq, ev->frame->u.welcome.part_bytes, ev->frame->u.welcome.window_bytes);
+	else if (ev->kind == SL_EV_CHALLENGE)
+		sl_outq_epoch(p->outq, p->session.epoch);
 	else if (ev->kind == SL_EV_HELLO)
 		sl_outq_limits(p->outq, p->session.hello.part_bytes, p->session.hello.window_bytes);
 	act(p, ev);

@@ -34,19 +34,25 @@ static enum sl_err on_hello(struct sl_session *s, const struct sl_event *ev, uin
 	if (part_bytes < h->part_bytes)
 		s->hello.part_bytes = part_bytes;
 	s->state = SL_SESSION_OPENING;
-	sl_outbox_task(out, SL_TASK_OPEN, 0);
+	sl_outbox_task(out, SL_TASK_ADMIT, 0);
 	return SL_OK;
 }
 
-static enum sl_err opened(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+static enum sl_err opening_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	struct sl_welcome *w = &sl_outbox_frame(s, out, SL_FRAME_WELCOME)->u.welcome;
+	struct sl_welcome *w;
 
+	if (ev->task == SL_TASK_ADMIT) {
+		sl_outbox_task(out, SL_TASK_OPEN, 0);
+		return SL_OK;
+	}
+	w = &sl_outbox_frame(s, out, SL_FRAME_WELCOME)->u.welcome;
 	w->version = SL_WIRE_VERSION;
 	memcpy(w->plan_hash, s->hello.plan_hash, sizeof w->plan_hash);
 	w->part_bytes = s->hello.part_bytes;
 	w->window_bytes = s->window_bytes;
 	w->next_step = s->next_step = ev->next_step;
+	w->made = ev->made;
 	snprintf(w->software, sizeof w->software, "splits %s", SL_VERSION);
 	snprintf(w->device, sizeof w->device, "%.*s", (int)sizeof w->device - 1, s->device ? s->device : "");
 	w->need_weights = ev->need_weights;
@@ -350,7 +356,7 @@ static enum sl_err on_bye(struct sl_session *s, const struct sl_event *ev, uint6
 
 const struct sl_session_rule sl_server_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT] = {
 	[SL_SESSION_NEW] = {[SL_EV_HELLO] = {on_hello}},
-	[SL_SESSION_OPENING] = {SPEAKING, [SL_EV_TICK] = {sl_on_tick_patiently}, [SL_EV_TASK_DONE] = {opened}},
+	[SL_SESSION_OPENING] = {SPEAKING, [SL_EV_TICK] = {sl_on_tick_patiently}, [SL_EV_TASK_DONE] = {opening_task}},
 	[SL_SESSION_WEIGHTS] = {ALIVE, [SL_EV_PART] = {on_weights_part}, [SL_EV_FETCH] = {on_early_fetch},
 				[SL_EV_ABANDON] = {on_early_abandon}, [SL_EV_COMMIT] = {on_early_commit}},
 	[SL_SESSION_READY] = {ALIVE, [SL_EV_PART] = {on_first_part}, [SL_EV_FETCH] = {on_fetch},

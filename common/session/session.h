@@ -15,7 +15,7 @@
 
 #include <stdbool.h>
 
-#include "common/link/wire.h"
+#include "common/link/proof.h"
 
 enum sl_session_role { SL_SESSION_CLIENT, SL_SESSION_SERVER };
 
@@ -41,7 +41,8 @@ enum sl_session_state {
 
 /* Kernel and codec work, done off the loop by the driver; TASK_DONE tells the session. */
 #define SL_TASK_MAP(X)                                                         \
-	X(OPEN)     /* server: plan, memory, weights of a Hello */             \
+	X(ADMIT)    /* server: whether what a Hello asks for can be had */     \
+	X(OPEN)     /* server: memory and weights of a Hello */                \
 	X(INSTALL)  /* server: the uploaded weights */                         \
 	X(HEAD_FWD) /* client: head forward, encode head_act */                \
 	X(MID_FWD)  /* server: decode head_act, forward, encode mid_act */     \
@@ -72,6 +73,7 @@ enum sl_event_kind {
 	SL_EV_HEARTBEAT,
 	SL_EV_BYE,
 	SL_EV_ABANDON,
+	SL_EV_CHALLENGE,
 	/* the driver's */
 	SL_EV_TASK_DONE,
 	SL_EV_OPEN,       /* client: say Hello */
@@ -99,6 +101,7 @@ struct sl_event {
 	double compute_s;             /* TASK_DONE(COMMIT) on the server */
 	bool need_weights;            /* TASK_DONE(OPEN) */
 	uint64_t next_step;           /* TASK_DONE(OPEN): the step that both go on from, one of hello.held */
+	uint64_t made;                /* TASK_DONE(OPEN): as in struct sl_welcome */
 };
 
 enum sl_action_kind {
@@ -131,6 +134,13 @@ struct sl_action {
 /* What a handshake may ask for: as the config's own bounds. */
 enum { SL_SESSION_PART_MIN = 4096, SL_SESSION_HEARTBEAT_MIN = 50, SL_SESSION_TIMEOUT_MAX = 600000 };
 
+/* Challenges that one link answers: one for a nonce, one for an epoch, and as many for a server that forgot the first.
+ */
+enum { SL_SESSION_CHALLENGES = 4 };
+
+/* Epochs fit int64_t. */
+#define SL_SESSION_EPOCH_MOST ((uint64_t)INT64_MAX)
+
 enum { SL_SESSION_MAX_CHUNKS = 256, SL_OUTBOX_ACTIONS = SL_SESSION_MAX_CHUNKS + 16, SL_OUTBOX_FRAMES = 4 };
 
 struct sl_outbox {
@@ -162,6 +172,7 @@ struct sl_session {
 	uint64_t consumed_bytes;    /* since the last CREDIT */
 	uint64_t peer_window_bytes; /* credit that the other side granted in the handshake; 0: none yet */
 	uint64_t next_step;         /* the only one accepted */
+	uint64_t made;              /* client: of the state that Welcome named, as in struct sl_welcome */
 	/* the pass under way */
 	bool training;
 	uint64_t number; /* step, or evaluation batch */
@@ -187,6 +198,11 @@ struct sl_session {
 		uint64_t received, total;
 	} lane[SL_PART_WHAT_COUNT];
 	int done[SL_TASK_COUNT]; /* chunks done by task in this pass */
+	/* client: the proof of its Hello */
+	const struct sl_secret *secret; /* borrowed; NULL: a Challenge ends the session */
+	bool first;                     /* this process had no link before: its epoch may rise above another's */
+	int challenges;
+	uint8_t nonce[SL_NONCE_BYTES]; /* the last one's */
 	/* liveness */
 	uint32_t patience_ms; /* silence after which the peer is lost; 0: wait for ever */
 	uint64_t heard_ms, said_ms;
@@ -196,7 +212,8 @@ struct sl_session {
 	struct sl_session_counts counts;
 };
 
-/* The client's: everything in hello is set. patience_ms is hello's timeout_ms until the caller changes it. */
+/* The client's: everything in hello is set. patience_ms is hello's timeout_ms until the caller changes it; so are
+ * `secret` and `first`. */
 void sl_session_open_client(struct sl_session *s, const struct sl_hello *hello, uint64_t now_ms);
 /* The server's: `window_bytes` is the credit it grants, the rest comes with Hello. */
 void sl_session_open_server(struct sl_session *s, uint64_t window_bytes, uint32_t part_bytes, uint64_t now_ms);

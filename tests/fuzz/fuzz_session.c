@@ -24,7 +24,7 @@ struct driver {
 	struct sl_session s;
 	struct sl_outbox out;
 	int started[SL_TASK_COUNT], done[SL_TASK_COUNT]; /* in this pass, in chunk order */
-	int opened, installed;
+	int admitted, opened, installed;
 	uint64_t received[SL_PART_WHAT_COUNT], total[SL_PART_WHAT_COUNT];
 	int chunk[SL_PART_WHAT_COUNT];
 	bool over, client;
@@ -139,6 +139,10 @@ static void fill_frame(struct input *in, const struct driver *d, struct sl_frame
 		f->u.abandon = (struct sl_abandon){
 			near(in, s->state == SL_SESSION_WEIGHTS || idle(s) ? s->next_step : s->number), "NaN"};
 		break;
+	case SL_FRAME_CHALLENGE:
+		f->u.challenge.nonce[0] = take(in);
+		f->u.challenge.above = near(in, take(in) & 1 ? s->epoch : 0);
+		break;
 	case SL_FRAME_HEARTBEAT:
 		f->u.heartbeat = (struct sl_heartbeat){near(in, 500), near(in, 400)};
 		break;
@@ -163,7 +167,8 @@ static void check_task(struct driver *d, const struct sl_action *a)
 		CHECK(d->started[a->task] == 0 || (d->s.role == SL_SESSION_SERVER && d->s.skip && !d->skipped++));
 	if (a->task == SL_TASK_ABANDON)
 		CHECK(d->s.abandoned && !d->abandoned++);
-	CHECK(a->task != SL_TASK_OPEN || !d->opened++);
+	CHECK(a->task != SL_TASK_ADMIT || !d->admitted++);
+	CHECK(a->task != SL_TASK_OPEN || (d->admitted && !d->opened++));
 	CHECK(a->task != SL_TASK_INSTALL || !d->installed++);
 	d->started[a->task]++;
 }
@@ -256,6 +261,7 @@ static void note_pass(struct driver *d, enum sl_session_state before, enum sl_ev
 static void feed(struct driver *d, const struct sl_event *ev, uint64_t now_ms)
 {
 	enum sl_session_state before = d->s.state;
+	uint64_t epoch = d->s.epoch;
 	bool stale = before != SL_SESSION_CLOSED && ev->kind < SL_EV_TASK_DONE && ev->kind != SL_EV_HELLO &&
 		     ev->frame->epoch < d->s.epoch && !(ev->kind == SL_EV_REFUSE && ev->frame->epoch == 0);
 	uint64_t counted = d->s.counts.stale_frames, heard_ms = d->s.heard_ms;
@@ -268,6 +274,9 @@ static void feed(struct driver *d, const struct sl_event *ev, uint64_t now_ms)
 		CHECK(err == SL_OK && d->out.n_action == 0 && d->s.state == SL_SESSION_CLOSED);
 		return;
 	}
+	/* a client's epoch rises, at the first link of its process, above what a Challenge says */
+	CHECK(!d->client || d->s.epoch == epoch || (d->s.first && ev->kind == SL_EV_CHALLENGE && d->s.epoch > epoch));
+	CHECK(d->s.epoch <= INT64_MAX || !d->client);
 	note_pass(d, before, ev->kind);
 	check_actions(d, ev, err);
 	d->over = d->s.state == SL_SESSION_CLOSED;
@@ -331,6 +340,19 @@ static bool request(struct input *in, const struct driver *d, struct sl_event *e
 	return true;
 }
 
+/* The first link of its process, or a later one. */
+static void open_client(struct driver *d, const struct sl_hello *hello, uint64_t now_ms)
+{
+	static const uint8_t seed[SL_SECRET_BYTES] = {1};
+	static struct sl_secret secret;
+
+	if (!secret.seed[0])
+		sl_secret_from(&secret, seed);
+	sl_session_open_client(&d->s, hello, now_ms);
+	d->s.secret = &secret;
+	d->s.first = hello->epoch % 2;
+}
+
 /* Tasks of an older epoch are forgotten by the driver, as ports do. */
 static void open_epoch(struct driver *d, uint64_t now_ms)
 {
@@ -344,7 +366,7 @@ static void open_epoch(struct driver *d, uint64_t now_ms)
 
 	memcpy(hello.held, d->held, sizeof hello.held);
 	if (d->client)
-		sl_session_open_client(&d->s, &hello, now_ms);
+		open_client(d, &hello, now_ms);
 	else
 		sl_session_open_server(&d->s, 8192, 4096, now_ms);
 	sl_session_set_limits(&d->s, &d->limits);

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "common/codec/codec.h"
+#include "common/link/proof.h"
 #include "kernels/cpu/cpu.h"
 
 struct host_rig host_rig;
@@ -121,6 +122,34 @@ void host_rig_turn(void)
 	sl_timer_close(w.timer);
 }
 
+const struct sl_secret *host_rig_secret(uint8_t session)
+{
+	static struct sl_secret secret[256];
+	const uint8_t seed[SL_SECRET_BYTES] = {session, 1};
+
+	if (!secret[session].seed[1])
+		sl_secret_from(&secret[session], seed);
+	return &secret[session];
+}
+
+/* A session that the rig has no secret of stays unproven. */
+static void prove(struct host_client *c, const uint8_t nonce[SL_NONCE_BYTES])
+{
+	const struct sl_payload none = {0};
+	uint8_t header[SL_WIRE_HEADER_MAX];
+	size_t len;
+
+	for (int i = 0; i < 256; i++) {
+		const struct sl_secret *secret = host_rig_secret((uint8_t)i);
+
+		if (memcmp(secret->session, c->hello.u.hello.session, sizeof secret->session) == 0 &&
+		    sl_proof_make(&c->hello.u.hello, secret, nonce) != SL_OK)
+			fail_msg("no proof");
+	}
+	assert_int_equal(sl_wire_encode(&c->hello, header, &len), SL_OK);
+	assert_int_equal(sl_transport_send(c->transport, SL_PEER_SERVER, (struct sl_bytes){header, len}, &none), SL_OK);
+}
+
 static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
 {
 	struct host_client *c = arg;
@@ -136,6 +165,8 @@ static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct s
 		c->out_of_order += f.u.part.offset != c->payload_bytes % f.u.part.total;
 	c->last[f.kind] = f;
 	c->payload_bytes += payload.len;
+	if (f.kind == SL_FRAME_CHALLENGE && !f.u.challenge.above && !c->mute)
+		prove(c, f.u.challenge.nonce);
 }
 
 static void ignore(void *arg, sl_peer peer)
@@ -187,6 +218,8 @@ static void send_frame(struct host_client *c, const struct sl_frame *f, const st
 
 void host_rig_say(struct host_client *c, const struct sl_frame *f)
 {
+	if (f->kind == SL_FRAME_HELLO)
+		c->hello = *f;
 	send_frame(c, f, &(struct sl_payload){0});
 }
 
@@ -226,7 +259,6 @@ struct sl_frame host_rig_hello_of(const struct sl_agreement *a, uint8_t session,
 
 	*h = (struct sl_hello){.version = SL_WIRE_VERSION,
 			       .n_held = 1,
-			       .session = {session},
 			       .epoch = epoch,
 			       .software = "test",
 			       .weights_source = SL_WEIGHTS_SEED,
@@ -234,6 +266,7 @@ struct sl_frame host_rig_hello_of(const struct sl_agreement *a, uint8_t session,
 			       .window_bytes = 1 << 24,
 			       .heartbeat_ms = 50,
 			       .timeout_ms = 60000};
+	memcpy(h->session, host_rig_secret(session)->session, sizeof h->session);
 	if (sl_plan_open(&plan, &a->plan, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	sl_agreement_to_hello(a, plan, h);

@@ -3,6 +3,7 @@
 #ifndef SL_TESTS_HOST_RIG_H
 #define SL_TESTS_HOST_RIG_H
 
+#include "common/link/proof.h"
 #include "common/link/transport.h"
 #include "common/session/agree.h"
 #include "server/auth.h"
@@ -16,7 +17,9 @@ struct host_client {
 	int came[SL_FRAME_COUNT];
 	struct sl_frame last[SL_FRAME_COUNT];
 	uint64_t payload_bytes, header_bytes[SL_FRAME_COUNT];
-	int out_of_order; /* parts that do not go on where the last one ended */
+	struct sl_frame hello; /* the last one said, which a first Challenge has said again with its proof … */
+	bool mute;             /* … unless it is this */
+	int out_of_order;      /* parts that do not go on where the last one ended */
 };
 
 struct host_auth_files {
@@ -55,6 +58,8 @@ struct sl_agreement host_rig_agreement_of(int classes, int image, int64_t batch)
 /* A Hello that the server's plan agrees with; weight_count, of the middle, may be NULL. */
 struct sl_frame host_rig_hello_of(const struct sl_agreement *a, uint8_t session, uint64_t epoch, int64_t *weight_count);
 struct sl_frame host_rig_small_hello(uint8_t session, uint64_t epoch);
+/* The secret of that session. */
+const struct sl_secret *host_rig_secret(uint8_t session);
 /* Waits for a refusal of this code; its text. */
 const char *host_rig_refusal(struct host_client *c, enum sl_err code);
 

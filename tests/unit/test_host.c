@@ -260,7 +260,8 @@ static void a_full_server_says_so(void **state)
 
 static void the_newest_epoch_of_a_session_wins(void **state)
 {
-	struct sl_frame first = host_rig_small_hello(1, 3), newer = host_rig_small_hello(1, 4), same = newer;
+	const struct sl_frame bye = {.kind = SL_FRAME_BYE, .epoch = 4};
+	struct sl_frame first = host_rig_small_hello(1, 3), newer = host_rig_small_hello(1, 4);
 	struct host_client one, other, late;
 
 	(void)state;
@@ -272,15 +273,126 @@ static void the_newest_epoch_of_a_session_wins(void **state)
 	host_rig_await(&one.came[SL_FRAME_WELCOME], 1);
 	host_rig_say(&other, &newer); /* takes the only place */
 	host_rig_await(&other.came[SL_FRAME_WELCOME], 1);
-	assert_non_null(strstr(host_rig_refusal(&one, SL_ERR_PEER_LOST), "replaced by epoch 4"));
-	host_rig_say(&late, &same);
-	assert_non_null(strstr(host_rig_refusal(&late, SL_ERR_PROTOCOL), "epoch 4"));
-	memset(&late.came, 0, sizeof late.came);
-	host_rig_say(&late, &first);
-	host_rig_refusal(&late, SL_ERR_PROTOCOL);
+	assert_non_null(strstr(host_rig_refusal(&one, SL_ERR_PEER_LOST), "replaced by a newer link"));
+	for (int i = 0; i < 2; i++) { /* while it stands, and when it is over */
+		struct sl_frame old = i ? first : newer;
+
+		memset(&late.came, 0, sizeof late.came);
+		host_rig_say(&late, &old);
+		host_rig_await(&late.came[SL_FRAME_CHALLENGE], 2);
+		assert_int_equal(late.last[SL_FRAME_CHALLENGE].u.challenge.above, 4);
+		if (i)
+			break;
+		host_rig_say(&other, &bye);
+		while (sl_host_view(host_rig.host).session[0] || sl_host_view(host_rig.host).session[1])
+			host_rig_turn();
+	}
 	host_rig_hang_up(&one);
 	host_rig_hang_up(&other);
 	host_rig_hang_up(&late);
+	host_rig_close();
+}
+
+/* ---- whose session it is */
+
+/* The one of a client that trains goes on: it is answered, and nobody has ended it. */
+static void assert_serves(struct host_client *c, uint64_t epoch)
+{
+	const struct sl_frame beat = {.kind = SL_FRAME_HEARTBEAT, .epoch = epoch};
+	int beats = c->came[SL_FRAME_HEARTBEAT];
+
+	host_rig_say(c, &beat);
+	host_rig_await(&c->came[SL_FRAME_HEARTBEAT], beats + 2);
+	assert_int_equal(c->came[SL_FRAME_REFUSE], 0);
+}
+
+/* With all that a server ever shows or hears of it: the session's id, its plan, a proof that was given before. */
+static void a_session_is_nobody_s_who_lacks_its_secret(void **state)
+{
+	struct sl_frame mine = host_rig_small_hello(1, 3), stolen = host_rig_small_hello(1, 9), replayed;
+	struct host_client owner, thief;
+
+	(void)state;
+	host_rig_open(4, 256 << 20);
+	host_rig_connect_raw(&owner);
+	host_rig_connect_raw(&thief);
+	thief.mute = true;
+	host_rig_say(&owner, &mine);
+	host_rig_await(&owner.came[SL_FRAME_WELCOME], 1);
+	replayed = owner.hello;
+	assert_false(sl_proof_lacks(&replayed.u.hello));
+	host_rig_say(&thief, &stolen); /* asked for a proof, and told no epoch */
+	host_rig_await(&thief.came[SL_FRAME_CHALLENGE], 1);
+	assert_int_equal(thief.last[SL_FRAME_CHALLENGE].u.challenge.above, 0);
+	stolen.u.hello.proof[0] = 1;
+	for (int i = 0; i < 2; i++) { /* his own, and the owner's of before */
+		const struct sl_frame *hello = i ? &replayed : &stolen;
+
+		host_rig_say(&thief, hello);
+		if (i) { /* the last one's refusal took its nonce along */
+			host_rig_await(&thief.came[SL_FRAME_CHALLENGE], 2);
+			host_rig_say(&thief, hello);
+		}
+		assert_non_null(strstr(host_rig_refusal(&thief, SL_ERR_PROTOCOL), "proof"));
+		assert_null(strpbrk(thief.last[SL_FRAME_REFUSE].u.refuse.text, "0123456789"));
+		thief.came[SL_FRAME_REFUSE] = 0;
+		assert_serves(&owner, 3);
+	}
+	assert_int_equal(thief.came[SL_FRAME_WELCOME], 0);
+	host_rig_hang_up(&owner);
+	host_rig_hang_up(&thief);
+	host_rig_close();
+}
+
+/* What a newer link asks for, and cannot have, ends none that stands. */
+static void a_hello_that_is_refused_ends_no_older_link(void **state)
+{
+	struct sl_agreement a = host_rig_agreement_of(10, 224, 4096);
+	struct sl_frame mine = host_rig_small_hello(1, 3),
+			newer[3] = {host_rig_hello_of(&a, 1, 4, NULL), host_rig_small_hello(1, 5),
+				    host_rig_small_hello(1, 6)};
+	static const enum sl_err code[3] = {SL_ERR_LIMIT, SL_ERR_MISMATCH, SL_ERR_LIMIT};
+	struct host_client owner, again;
+
+	(void)state;
+	newer[1].u.hello.plan_hash[0] ^= 1;
+	newer[2].u.hello.part_bytes = 1;
+	host_rig_open(1, 64 << 20);
+	host_rig_connect_raw(&owner);
+	host_rig_say(&owner, &mine);
+	host_rig_await(&owner.came[SL_FRAME_WELCOME], 1);
+	for (int i = 0; i < 3; i++) {
+		host_rig_connect_raw(&again);
+		host_rig_say(&again, &newer[i]);
+		(void)host_rig_refusal(&again, code[i]);
+		assert_serves(&owner, 3);
+		host_rig_hang_up(&again);
+	}
+	host_rig_hang_up(&owner);
+	host_rig_close();
+}
+
+/* Who is challenged and does not answer has nothing, and is forgotten. */
+static void a_hello_without_a_proof_costs_no_place(void **state)
+{
+	struct sl_frame hello = host_rig_small_hello(1, 1), other = host_rig_small_hello(2, 1);
+	struct host_client mute[8], good;
+
+	(void)state;
+	host_rig_open(1, 256 << 20);
+	for (int i = 0; i < 8; i++) {
+		host_rig_connect_raw(&mute[i]);
+		mute[i].mute = true;
+		host_rig_say(&mute[i], &hello);
+		host_rig_await(&mute[i].came[SL_FRAME_CHALLENGE], 1);
+	}
+	assert_int_equal(host_rig.taken, 0);
+	host_rig_connect_raw(&good);
+	host_rig_say(&good, &other);
+	host_rig_await(&good.came[SL_FRAME_WELCOME], 1);
+	for (int i = 0; i < 8; i++)
+		host_rig_hang_up(&mute[i]);
+	host_rig_hang_up(&good);
 	host_rig_close();
 }
 
@@ -416,8 +528,8 @@ static void who_is_done_with_is_forgotten_and_counted(void **state)
 	n = sl_host_view(host_rig.host).counts;
 	assert_int_equal(n.links, 2);
 	assert_int_equal(n.lost, 0); /* it said goodbye */
-	assert_int_equal(n.frames, 4);
-	assert_int_equal(n.bytes, length_of(&beat) + length_of(&hello) + length_of(&bye) + length_of(&again));
+	assert_int_equal(n.frames, 6);
+	assert_int_equal(n.bytes, length_of(&beat) + 2 * length_of(&hello) + length_of(&bye) + 2 * length_of(&again));
 	host_rig_hang_up(&c);
 	while (number())
 		host_rig_turn();
@@ -473,6 +585,9 @@ int main(void)
 		cmocka_unit_test(weights_of_the_other_segments_take_no_memory),
 		cmocka_unit_test(a_full_server_says_so),
 		cmocka_unit_test(the_newest_epoch_of_a_session_wins),
+		cmocka_unit_test(a_session_is_nobody_s_who_lacks_its_secret),
+		cmocka_unit_test(a_hello_that_is_refused_ends_no_older_link),
+		cmocka_unit_test(a_hello_without_a_proof_costs_no_place),
 		cmocka_unit_test(strangers_hear_what_is_wrong),
 		cmocka_unit_test(a_silent_client_is_lost),
 		cmocka_unit_test(another_plan_is_refused),

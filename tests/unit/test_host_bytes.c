@@ -58,8 +58,8 @@ static uint64_t came(const struct host_client *c)
 {
 	uint64_t bytes = c->payload_bytes;
 
-	for (int kind = 0; kind < SL_FRAME_COUNT; kind++)
-		bytes += c->header_bytes[kind];
+	for (int kind = 0; kind < SL_FRAME_COUNT; kind++) /* a Challenge comes before there is a session */
+		bytes += kind == SL_FRAME_CHALLENGE ? 0 : c->header_bytes[kind];
 	return bytes;
 }
 

@@ -17,6 +17,7 @@
 #include "common/codec/frame.h"
 #include "common/nn/plan.h"
 #include "common/session/checkpoint.h"
+#include "server/host_sessions.h"
 #include "tests/support/host_rig.h"
 
 /* A run of zeros, plain: `p` says which, but for its bytes. */
@@ -126,6 +127,72 @@ static void a_device_that_has_failed_ends_the_server_once(void **state)
 	host_rig_close();
 }
 
+/* ---- sessions that end while a task runs */
+
+static enum sl_err (*quick_alloc)(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail);
+static atomic_bool let_go;
+
+static enum sl_err slow_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
+{
+	const struct timespec moment = {0, 2000000};
+
+	for (int i = 0; i < 10 * HOST_RIG_GIVE_UP_MS && !atomic_load(&let_go); i++)
+		nanosleep(&moment, NULL);
+	return quick_alloc(be, bytes, out, fail);
+}
+
+static void say_garbage(struct host_client *c)
+{
+	static const uint8_t garbage[] = {0xff, 0x00, 0x17};
+	const struct sl_payload none = {0};
+
+	assert_int_equal(
+		sl_transport_send(c->transport, SL_PEER_SERVER, (struct sl_bytes){garbage, sizeof garbage}, &none),
+		SL_OK);
+}
+
+/* Each of them has memory until the worker has let it go: there may be so many, and then a Hello is told to come back.
+ */
+static void sessions_that_fail_while_a_task_runs_are_bounded(void **state)
+{
+	enum { SESSIONS = 2, MOST = 3 * SESSIONS + 16, TRIES = 3 * MOST };
+	static struct host_client first, rogue[TRIES], good;
+	struct sl_frame hello = host_rig_small_hello(1, 1);
+	int most = 0;
+
+	(void)state;
+	host_rig_open(SESSIONS, 0);
+	quick_alloc = host_rig.counting_ops.alloc;
+	host_rig.counting_ops.alloc = slow_alloc;
+	host_rig_connect_raw(&first);
+	host_rig_say(&first, &hello);
+	host_rig_await(&first.came[SL_FRAME_CHALLENGE], 1);
+	for (int i = 0; i < TRIES; i++) {
+		hello = host_rig_small_hello((uint8_t)(2 + i), 1);
+		host_rig_connect_raw(&rogue[i]);
+		host_rig_say(&rogue[i], &hello);
+		host_rig_await(&rogue[i].came[SL_FRAME_CHALLENGE], 1);
+		say_garbage(&rogue[i]);
+		host_rig_await(&rogue[i].came[SL_FRAME_REFUSE], 1);
+		host_rig_turn(); /* its session, if it had one, leaves its place */
+		most = sl_host_view(host_rig.host).closing > most ? sl_host_view(host_rig.host).closing : most;
+	}
+	assert_in_range(most, SESSIONS, MOST);
+	atomic_store(&let_go, true);
+	host_rig_await(&first.came[SL_FRAME_WELCOME], 1);
+	while (sl_host_view(host_rig.host).closing)
+		host_rig_turn();
+	hello = host_rig_small_hello(200, 1);
+	host_rig_connect_raw(&good);
+	host_rig_say(&good, &hello);
+	host_rig_await(&good.came[SL_FRAME_WELCOME], 1);
+	for (int i = 0; i < TRIES; i++)
+		host_rig_hang_up(&rogue[i]);
+	host_rig_hang_up(&first);
+	host_rig_hang_up(&good);
+	host_rig_close();
+}
+
 /* ---- what does not answer until the loop has turned for a while; it gives up in the end */
 
 static struct {
@@ -217,6 +284,7 @@ static void write_checkpoint(const char *folder, const struct sl_agreement *a, c
 	sl_checkpoint_plan(&c, plan);
 	sl_checkpoint_note(&c, "core", "%s", core);
 	sl_checkpoint_note(&c, "step", "9");
+	sl_checkpoint_note(&c, "link", "7");
 	sl_checkpoint_floats(&c, "middle.weights", zeros, s->weight_count);
 	sl_checkpoint_floats(&c, "middle.momentum", zeros, s->trainable_count);
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
@@ -246,12 +314,15 @@ static bool any_checkpoint(const char *folder, const char *prefix)
 /* One that another device would not go on from bit for bit is refused; and at goodbye none is left. */
 static void checkpoints_are_one_device_s_and_go_at_goodbye(void **state)
 {
-	static const char prefix[] = "session-01000000000000000000000000000000";
+	char prefix[] = "session-01000000000000000000000000000000";
 	const struct sl_frame bye = {.kind = SL_FRAME_BYE, .epoch = 1};
 	struct sl_agreement a = host_rig_agreement_of(10, 32, 2);
 	char folder[] = "/tmp/split-host.XXXXXX";
+	uint8_t name[16];
 
 	(void)state;
+	sl_session_name(host_rig_secret(1)->session, name);
+	sl_hex16(name, prefix + strlen("session-"));
 	assert_non_null(mkdtemp(folder));
 	host_rig.store = folder;
 	for (int same = 0; same < 2; same++) {
@@ -418,6 +489,7 @@ int main(void)
 		cmocka_unit_test(a_store_that_hangs_does_not_stop_the_loop),
 		cmocka_unit_test(a_device_that_has_failed_ends_the_server_once),
 		cmocka_unit_test(who_comes_to_a_server_that_closes_hears_so),
+		cmocka_unit_test(sessions_that_fail_while_a_task_runs_are_bounded),
 		cmocka_unit_test(checkpoints_are_one_device_s_and_go_at_goodbye),
 	};
 

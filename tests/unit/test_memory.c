@@ -22,6 +22,7 @@ static enum sl_err free_bytes(struct sl_backend *be, uint64_t *left, uint64_t *a
 }
 
 static struct sl_fail fail;
+static struct sl_memory back; /* of an older link, in the tests that have one */
 
 /* A session of `host` and `device` bytes beside `used`, on a GPU of `all` bytes of which `left` are free; limit 0. */
 static enum sl_err asks(uint64_t host, uint64_t device, uint64_t left, uint64_t all, uint64_t used)
@@ -33,7 +34,7 @@ static enum sl_err asks(uint64_t host, uint64_t device, uint64_t left, uint64_t 
 	device_left = left;
 	device_all = all;
 	memset(&fail, 0, sizeof fail);
-	return sl_session_memory_check(&m, &be, "cuda:0: a device", 0, used, &fail);
+	return sl_session_memory_check(&m, &be, "cuda:0: a device", 0, used, back, &fail);
 }
 
 static void a_device_that_is_too_small_is_so_for_good(void **state)
@@ -81,9 +82,22 @@ static void a_host_that_is_too_small_is_so_for_good(void **state)
 	}
 }
 
+/* What its own older link holds is given back before anything is taken. */
+static void an_older_link_s_memory_counts_as_free(void **state)
+{
+	(void)state;
+	back = (struct sl_memory){.device = 500};
+	assert_int_equal(asks(1, 1000, 499, 1000, 0), SL_ERR_BUSY);
+	assert_int_equal(asks(1, 1000, 500, 1000, 0), SL_OK);
+	assert_int_equal(asks(1, 1000, 1000, 1000, 0), SL_OK);
+	assert_int_equal(asks(1, 1001, 1000, 1000, 0), SL_ERR_LIMIT);
+	back = (struct sl_memory){0};
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_older_link_s_memory_counts_as_free),
 		cmocka_unit_test(a_device_that_is_too_small_is_so_for_good),
 		cmocka_unit_test(what_another_program_holds_is_worth_waiting_for),
 		cmocka_unit_test(a_host_that_is_too_small_is_so_for_good),

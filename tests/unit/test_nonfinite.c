@@ -208,6 +208,8 @@ static void run_remote(struct outcome *o, bool stop, bool upload)
 				      .limits = {.sessions = 1, .part_bytes = PART, .memory_bytes = 1 << 28}};
 	struct sl_device device = {.cpu = cpu, .be = cpu, .text = "cpu"};
 	struct driver d = {.o = o, .stop = stop};
+	const uint8_t seed[SL_SECRET_BYTES] = {7};
+	struct sl_secret secret;
 	struct sl_remote_conf remote = {.plan = plan,
 					.agreement = &agreement,
 					.be = &cpu,
@@ -218,12 +220,14 @@ static void run_remote(struct outcome *o, bool stop, bool upload)
 					.heartbeat_ms = 100,
 					.timeout_ms = 20000,
 					.connect_timeout_ms = 20000,
-					.session = {7},
+					.secret = &secret,
+					.first = true,
 					.epoch = 1,
 					.n_held = 1};
 	struct sl_host *host;
 	struct sl_fail fail;
 
+	sl_secret_from(&secret, seed);
 	*o = (struct outcome){0};
 	assert_int_equal(sl_weights_open(&o->weights, plan->model, &fail), SL_OK);
 	snprintf(conf.listen, sizeof conf.listen, "inproc://nonfinite-%d", opened++);

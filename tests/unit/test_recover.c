@@ -7,11 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "client/last_run.h"
 #include "client/recover.h"
+#include "client/run_secret.h"
 #include "tests/support/small_plan.h"
 
 static struct sl_conf_client conf;
@@ -72,7 +75,8 @@ static void every_link_has_an_epoch_above_the_last(void **state)
 		if (next.epoch <= last)
 			fail_msg("epoch %llu behind %llu", (unsigned long long)next.epoch, (unsigned long long)last);
 	}
-	assert_memory_equal(next.session, first.session, sizeof next.session);
+	assert_ptr_equal(next.secret, first.secret);
+	assert_true(first.first && next.first); /* none of them stood */
 	rig_close(&r);
 }
 
@@ -141,6 +145,7 @@ static void pauses_double_and_differ(void **state)
 
 static char dir[] = "/tmp/test_recover.XXXXXX";
 
+/* Of the run whose secret is the folder's now, or of another. */
 static void write_file_of(const char *core, uint64_t step, const char *session)
 {
 	struct sl_checkpoint c;
@@ -161,7 +166,17 @@ static void write_file(uint64_t step, const char *session)
 	write_file_of(NULL, step, session);
 }
 
-static void offers(uint8_t session, uint64_t first, uint64_t second, int n)
+static enum sl_err resume(struct sl_last_run *run, struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	snprintf(conf.log.dir, sizeof conf.log.dir, "%s", dir);
+	err = sl_last_run_read(run, &setup, 8, fail);
+	conf.log.dir[0] = 0;
+	return err;
+}
+
+static void offers(const struct sl_secret *secret, uint64_t first, uint64_t second, int n)
 {
 	struct rig r;
 	struct sl_remote_conf offer = {.epoch = 0};
@@ -169,39 +184,67 @@ static void offers(uint8_t session, uint64_t first, uint64_t second, int n)
 	snprintf(conf.log.dir, sizeof conf.log.dir, "%s", dir);
 	r = rig_open(true);
 	sl_recover_offer(r.recover, &offer);
-	assert_int_equal(offer.session[15], session);
+	assert_memory_equal(offer.secret, secret, sizeof *secret);
 	assert_int_equal(offer.n_held, n);
 	assert_true(offer.held[0] == first && offer.held[1] == second && offer.held[n - 1] == 0);
 	rig_close(&r);
 	conf.log.dir[0] = 0;
 }
 
-/* The newest file says whose session it is: one of another's, however good, is none of its steps. */
+static void name_of(const struct sl_secret *secret, char out[SL_HEX16_TEXT])
+{
+	uint8_t name[16];
+
+	sl_session_name(secret->session, name);
+	sl_hex16(name, out);
+}
+
+/* The folder's secret says whose session it is: a file of another's, however good, is none of its steps. */
 static void a_run_goes_on_with_one_session(void **state)
 {
-	static const char one[] = "00000000000000000000000000000001", two[] = "00000000000000000000000000000002";
-	char path[64];
+	char one[SL_HEX16_TEXT], path[64];
+	struct sl_last_run run;
+	struct sl_secret secret;
+	struct sl_fail fail;
+	struct stat st;
 	FILE *file;
 
 	(void)state;
 	assert_non_null(mkdtemp(dir));
 	setup.plan = small_plan_open("1:-1", 1);
+	assert_int_equal(sl_run_secret_begin(dir, &secret, &fail), SL_OK);
+	name_of(&secret, one);
 	write_file(5, one);
 	write_file(9, one);
-	offers(1, 9, 5, 3);
-	sl_checkpoint_leave(dir, SL_CHECKPOINT_CLIENT, 5);
-	write_file(9, two);
-	offers(2, 9, 0, 2);
+	offers(&secret, 9, 5, 3);
+	write_file(9, "00000000000000000000000000000002");
+	offers(&secret, 5, 0, 2);
 	snprintf(path, sizeof path, "%s/%s-000000000009.safetensors", dir, SL_CHECKPOINT_CLIENT);
 	file = fopen(path, "r+"); /* torn */
 	assert_non_null(file);
 	assert_int_equal(ftruncate(fileno(file), 40), 0);
 	fclose(file);
-	offers(1, 5, 0, 2);
-	write_file(9, "0000000000000000000000000000000"); /* half an id */
-	offers(1, 5, 0, 2);
+	offers(&secret, 5, 0, 2);
 	write_file_of("another core, whose bits are others", 9, one);
-	offers(1, 5, 0, 2);
+	offers(&secret, 5, 0, 2);
+	snprintf(path, sizeof path, "%s/session-key", dir);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	assert_int_equal(chmod(path, 0640), 0);
+	assert_int_equal(resume(&run, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "may be read by others"));
+	assert_int_equal(chmod(path, 0600), 0);
+	assert_int_equal(truncate(path, 63), 0);
+	assert_int_equal(resume(&run, &fail), SL_ERR_DATA);
+	assert_non_null(strstr(fail.text, "is not the secret of a session"));
+	assert_int_equal(sl_run_secret_begin(dir, &secret, &fail), SL_OK); /* another run's */
+	assert_int_equal(resume(&run, &fail), SL_ERR_MISMATCH);            /* the newest: of another core */
+	sl_checkpoint_leave(dir, SL_CHECKPOINT_CLIENT, 5);
+	assert_int_equal(resume(&run, &fail), SL_ERR_DATA);
+	assert_non_null(strstr(fail.text, "step 5 is another session's"));
+	sl_run_secret_remove(dir);
+	assert_int_equal(resume(&run, &fail), SL_ERR_NOINPUT);
+	assert_non_null(strstr(fail.text, "session-key"));
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
 	sl_plan_close(setup.plan);
 	setup.plan = NULL;
@@ -223,11 +266,11 @@ static void without_a_file_there_is_nothing_to_resume(void **state)
 
 static int remove_folder(void **state)
 {
-	static const char *const left[] = {"log.jsonl", "link-epoch"};
+	static const char *const left[] = {"log.jsonl", "link-epoch", "session-key"};
 	char path[64];
 
 	(void)state;
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		snprintf(path, sizeof path, "%s/%s", dir, left[i]);
 		unlink(path);
 	}

@@ -25,6 +25,8 @@ struct sl_remote {
 	float state;  /* behind the steps that it has applied */
 	size_t coded; /* bytes of its codecs' state, of which each is CODED */
 	int applies;
+	uint64_t made;
+	struct sl_session session;
 };
 
 static void put(struct sl_exec_state *s, enum sl_segment which)
@@ -65,6 +67,16 @@ enum sl_err sl_remote_apply(struct sl_remote *r)
 	r->applies++;
 	r->state++;
 	return SL_OK;
+}
+
+uint64_t sl_remote_made(const struct sl_remote *r)
+{
+	return r->made;
+}
+
+const struct sl_session *sl_remote_session(const struct sl_remote *r)
+{
+	return &r->session;
 }
 
 struct sl_step_result sl_remote_result(const struct sl_remote *r)
@@ -333,6 +345,42 @@ static void a_step_that_was_applied_is_done(void **state)
 	assert_true(rig.link.state == 6);
 }
 
+/* The same step, but another link's: somebody else went on with this run. */
+static void a_state_that_another_link_made_is_refused(void **state)
+{
+	struct sl_step_result result;
+	enum sl_restored how;
+	struct sl_fail fail;
+
+	(void)state;
+	rig.link.made = 7;
+	steps_to(5);
+	assert_false(lose());
+	rig.link.made = 8;
+	assert_int_equal(sl_recover_restore(rig.recover, &rig.link, rig.run, 5, &how, &result, &fail), SL_ERR_MISMATCH);
+	assert_non_null(strstr(fail.text, "is not the one that this run left there"));
+	assert_int_equal(sl_recover_restore(rig.recover, &rig.link, rig.run, 4, &how, &result, &fail), SL_ERR_MISMATCH);
+	assert_non_null(strstr(fail.text, "--fresh"));
+}
+
+/* A link that had to rise above epochs that this side did not remember. */
+static void later_links_are_above_one_that_rose(void **state)
+{
+	struct sl_remote_conf offer = {.epoch = 0};
+
+	(void)state;
+	sl_recover_offer(rig.recover, &offer);
+	assert_true(offer.first);
+	rig.link.session.epoch = offer.epoch + (1u << 30);
+	assert_int_equal(restore(0), SL_RESTORED_BACK);
+	sl_recover_offer(rig.recover, &offer);
+	assert_false(offer.first);
+	assert_int_equal(offer.epoch, rig.link.session.epoch + 1);
+	assert_int_equal(close_rig(state) + open_rig(state), 0); /* the next process */
+	sl_recover_offer(rig.recover, &offer);
+	assert_true(offer.epoch > rig.link.session.epoch);
+}
+
 /* Applied in part: it is the files' turn. */
 static void a_torn_step_is_offered_by_nobody(void **state)
 {
@@ -573,12 +621,12 @@ static int make_all(void **state)
 
 static int remove_all(void **state)
 {
-	static const char *const left[] = {"log.jsonl", "link-epoch"};
+	static const char *const left[] = {"log.jsonl", "link-epoch", "session-key"};
 	char path[64];
 
 	(void)state;
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		snprintf(path, sizeof path, "%s/%s", dir, left[i]);
 		unlink(path);
 	}
@@ -597,6 +645,8 @@ int main(void)
 		CASE(a_step_in_doubt_is_offered_both_ways),
 		CASE(a_refusal_of_all_makes_room_for_the_beginning),
 		CASE(a_step_that_was_applied_is_done),
+		CASE(a_state_that_another_link_made_is_refused),
+		CASE(later_links_are_above_one_that_rose),
 		CASE(a_torn_step_is_offered_by_nobody),
 		CASE(going_back_leaves_what_was_later),
 		CASE(from_the_beginning_files_stay_until_others_come),

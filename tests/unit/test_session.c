@@ -130,7 +130,7 @@ static void a_hello_that_cannot_be_is_refused(void **state)
 
 	(void)state;
 	h = good, h.version = 9;
-	refuse_hello(&h, SL_ERR_VERSION, "the client speaks protocol 9, the server 7: update the older one");
+	refuse_hello(&h, SL_ERR_VERSION, "the client speaks protocol 9, the server 8: update the older one");
 	h = good, h.epoch = 0;
 	refuse_hello(&h, SL_ERR_PROTOCOL, "epochs begin at 1");
 	h = good, h.n_held = 0;
@@ -166,12 +166,12 @@ static void refuse_welcome(const struct sl_welcome *welcome, enum sl_err code, c
 static void a_welcome_that_cannot_be_is_refused(void **state)
 {
 	const struct sl_hello h = rig_hello(&four_chunks);
-	struct sl_welcome good = {SL_WIRE_VERSION, {0}, h.part_bytes, h.window_bytes, 0, false, "", ""}, w;
+	struct sl_welcome good = {SL_WIRE_VERSION, {0}, h.part_bytes, h.window_bytes, 0, 0, false, "", ""}, w;
 
 	(void)state;
 	memcpy(good.plan_hash, h.plan_hash, sizeof good.plan_hash);
 	w = good, w.version = 9;
-	refuse_welcome(&w, SL_ERR_VERSION, "the server speaks protocol 9, the client 7: update the older one");
+	refuse_welcome(&w, SL_ERR_VERSION, "the server speaks protocol 9, the client 8: update the older one");
 	w = good, w.plan_hash[15] = 0x01;
 	refuse_welcome(&w, SL_ERR_MISMATCH, "the server has ababababababababababababababab01");
 	refuse_welcome(&w, SL_ERR_MISMATCH, "this client has abababababababababababababababab");
@@ -195,6 +195,83 @@ static void weights_are_uploaded_where_the_server_asks(void **state)
 	assert_int_equal(server()->tasks[SL_TASK_INSTALL], 1);
 }
 
+/* ---- the proof */
+
+static struct sl_secret secret;
+
+/* The client has said Hello, and waits. */
+static void await_challenge(bool first)
+{
+	const uint8_t seed[SL_SECRET_BYTES] = {5};
+
+	rig_open(&rig, &four_chunks);
+	sl_secret_from(&secret, seed);
+	memcpy(client()->s.hello.session, secret.session, sizeof secret.session);
+	client()->s.secret = &secret;
+	client()->s.first = first;
+	assert_int_equal(rig_event(&rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_OPEN}), SL_OK);
+	server()->in.count = 0;
+}
+
+static enum sl_err challenge(uint8_t nonce, uint64_t above)
+{
+	struct sl_frame f = {.kind = SL_FRAME_CHALLENGE, .epoch = client()->s.epoch, .u.challenge = {{nonce}, above}};
+
+	return rig_frame(&rig, RIG_CLIENT, &f);
+}
+
+/* Takes the Hello that the client has sent. */
+static struct sl_hello said(uint64_t epoch)
+{
+	struct sl_frame f = server()->inbox[server()->in.first];
+
+	assert_int_equal(server()->in.count, 1);
+	assert_int_equal(f.kind, SL_FRAME_HELLO);
+	assert_int_equal(f.epoch, epoch);
+	assert_int_equal(f.u.hello.epoch, epoch);
+	server()->in.count = 0;
+	return f.u.hello;
+}
+
+static void a_challenge_is_answered_with_a_proof(void **state)
+{
+	const uint8_t nonce[SL_NONCE_BYTES] = {1}, other[SL_NONCE_BYTES] = {2};
+	struct sl_hello h;
+
+	(void)state;
+	await_challenge(true);
+	assert_int_equal(challenge(1, 0), SL_OK);
+	h = said(7);
+	assert_true(sl_proof_holds(&h, nonce));
+	assert_false(sl_proof_holds(&h, other));
+	assert_int_equal(challenge(1, 0), SL_OK); /* its Hello came twice */
+	assert_int_equal(server()->in.count, 0);
+	for (int i = 2; i <= SL_SESSION_CHALLENGES; i++) {
+		assert_int_equal(challenge((uint8_t)i, 0), SL_OK);
+		(void)said(7);
+	}
+	assert_int_equal(challenge(99, 0), SL_ERR_PROTOCOL);
+	rig_open(&rig, &four_chunks); /* without a secret */
+	assert_int_equal(rig_event(&rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_OPEN}), SL_OK);
+	assert_int_equal(challenge(1, 0), SL_ERR_PROTOCOL);
+}
+
+static void a_process_may_rise_above_links_of_others_before_its_own(void **state)
+{
+	(void)state;
+	await_challenge(true);
+	assert_int_equal(challenge(1, 0), SL_OK);
+	(void)said(7);
+	assert_int_equal(challenge(2, 7), SL_OK);
+	(void)said(8);
+	assert_int_equal(challenge(3, INT64_MAX), SL_ERR_PROTOCOL);
+	await_challenge(false);
+	assert_int_equal(challenge(1, 6), SL_OK);
+	(void)said(7);
+	assert_int_equal(challenge(2, 7), SL_ERR_MISMATCH);
+	assert_refused(RIG_CLIENT, SL_ERR_MISMATCH, "another process has gone on with this run");
+}
+
 /* The server stands in WEIGHTS; nothing has been sent yet. */
 static void await_weights(void)
 {
@@ -205,8 +282,11 @@ static void await_weights(void)
 	conf.need_weights = true;
 	rig_open(&rig, &conf);
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &hello), SL_OK);
-	assert_int_equal(rig_event(&rig, RIG_SERVER, &(struct sl_event){.kind = SL_EV_TASK_DONE, .need_weights = true}),
-			 SL_OK);
+	rig_done(&rig, RIG_SERVER, SL_TASK_ADMIT, 0);
+	assert_int_equal(
+		rig_event(&rig, RIG_SERVER,
+			  &(struct sl_event){.kind = SL_EV_TASK_DONE, .task = SL_TASK_OPEN, .need_weights = true}),
+		SL_OK);
 	assert_int_equal(server()->s.state, SL_SESSION_WEIGHTS);
 }
 
@@ -420,7 +500,7 @@ static const unsigned alive = EV(REFUSE) | EV(CREDIT) | EV(HEARTBEAT);
 
 static unsigned frames_of(enum rig_who who, enum sl_session_state state)
 {
-	static const unsigned of_client[SL_SESSION_STATE_COUNT] = {[SL_SESSION_HELLO] = EV(WELCOME),
+	static const unsigned of_client[SL_SESSION_STATE_COUNT] = {[SL_SESSION_HELLO] = EV(WELCOME) | EV(CHALLENGE),
 								   [SL_SESSION_STEP] = EV(PART) | EV(ABANDON),
 								   [SL_SESSION_COMMIT] =
 									   EV(COMMITTED) | EV(PART) | EV(ABANDON),
@@ -476,7 +556,7 @@ static void every_frame_in_the_wrong_state_ends_the_session(void **unused)
 					refuse_misplaced((enum rig_who)who, state, kind);
 					pairs++;
 				}
-	assert_int_equal(pairs, (8 + 9) * SL_FRAME_COUNT - 32 - 48); /* states of either side, less what is legal */
+	assert_int_equal(pairs, (8 + 9) * SL_FRAME_COUNT - 33 - 48); /* states of either side, less what is legal */
 }
 
 static void requests_out_of_place_are_bugs(void **state)
@@ -512,6 +592,8 @@ int main(void)
 		cmocka_unit_test(parts_are_never_larger_than_the_window),
 		cmocka_unit_test(a_hello_that_cannot_be_is_refused),
 		cmocka_unit_test(a_welcome_that_cannot_be_is_refused),
+		cmocka_unit_test(a_challenge_is_answered_with_a_proof),
+		cmocka_unit_test(a_process_may_rise_above_links_of_others_before_its_own),
 		cmocka_unit_test(weights_are_uploaded_where_the_server_asks),
 		cmocka_unit_test(weights_of_another_length_are_refused),
 		cmocka_unit_test(weights_can_be_fetched_right_after_their_upload),

@@ -170,6 +170,7 @@ static void opening_may_take_its_time(void **state)
 	assert_int_equal(tick(RIG_SERVER, 5000), SL_OK);
 	assert_int_equal(rig.side[RIG_CLIENT].in.count, 1);
 	assert_int_equal(rig.side[RIG_CLIENT].inbox[0].kind, SL_FRAME_HEARTBEAT);
+	rig_done(&rig, RIG_SERVER, SL_TASK_ADMIT, 0);
 	rig_done(&rig, RIG_SERVER, SL_TASK_OPEN, 0);
 	assert_int_equal(tick(RIG_SERVER, 1000), SL_OK);
 	assert_int_equal(tick(RIG_SERVER, 1), SL_ERR_PEER_LOST);

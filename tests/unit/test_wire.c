@@ -25,7 +25,8 @@ static struct sl_frame sample_hello(void)
 	struct sl_hello *h = &f.u.hello;
 
 	h->version = SL_WIRE_VERSION;
-	fill(h->session, 16, 0x10);
+	fill(h->session, sizeof h->session, 0x10);
+	fill(h->proof, sizeof h->proof, 0xa0);
 	h->epoch = 3;
 	fill(h->plan_hash, 16, 0x40);
 	strcpy(h->software, "splitc 0.1.0");
@@ -76,6 +77,7 @@ static struct sl_frame sample_welcome(void)
 	w->part_bytes = 262144;
 	w->window_bytes = 32u << 20;
 	w->next_step = 17;
+	w->made = 2;
 	w->need_weights = true;
 	strcpy(w->software, "splits 0.1.0");
 	strcpy(w->device, "cpu");
@@ -131,6 +133,10 @@ static struct sl_frame sample(enum sl_frame_kind kind)
 	case SL_FRAME_ABANDON:
 		f.u.abandon.step = 300;
 		strcpy(f.u.abandon.text, "NaN or Inf in mid_act of chunk 2");
+		break;
+	case SL_FRAME_CHALLENGE:
+		fill(f.u.challenge.nonce, sizeof f.u.challenge.nonce, 0x60);
+		f.u.challenge.above = 4;
 		break;
 	case SL_FRAME_FETCH:
 	case SL_FRAME_BYE:
@@ -511,20 +517,20 @@ static void the_largest_hello_fits(void **state)
 
 static void a_hello_of_another_version_names_both(void **state)
 {
-	/* epoch 1, Hello { version 8, and of what we require only an unknown field 40 } */
-	static const uint8_t hello8[] = {0x08, 0x01, 0x12, 0x05, 0x08, 0x08, 0xc0, 0x02, 0x01};
-	/* … and Welcome { version 8 } */
-	static const uint8_t welcome8[] = {0x08, 0x01, 0x1a, 0x02, 0x08, 0x08};
+	/* epoch 1, Hello { version 9, and of what we require only an unknown field 50 } */
+	static const uint8_t hello9[] = {0x08, 0x01, 0x12, 0x05, 0x08, 0x09, 0x90, 0x03, 0x01};
+	/* … and Welcome { version 9 } */
+	static const uint8_t welcome9[] = {0x08, 0x01, 0x1a, 0x02, 0x08, 0x09};
 	struct sl_frame f = sample(SL_FRAME_HELLO), got;
 	uint8_t header[SL_WIRE_HEADER_MAX];
 	struct sl_fail fail;
 	size_t len;
 
 	(void)state;
-	assert_int_equal(decode(hello8, sizeof hello8, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
-	assert_string_equal(fail.text, "the client speaks protocol 8, the server 7: update the older one");
-	assert_int_equal(decode(welcome8, sizeof welcome8, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
-	assert_string_equal(fail.text, "the server speaks protocol 8, the client 7: update the older one");
+	assert_int_equal(decode(hello9, sizeof hello9, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
+	assert_string_equal(fail.text, "the client speaks protocol 9, the server 8: update the older one");
+	assert_int_equal(decode(welcome9, sizeof welcome9, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
+	assert_string_equal(fail.text, "the server speaks protocol 9, the client 8: update the older one");
 	/* one that can be read is the session's to judge */
 	f.u.hello.version = 5;
 	len = encode(&f, header);

@@ -12,6 +12,7 @@
 
 #include <zmq.h>
 
+#include "common/link/proof.h"
 #include "common/session/agree.h"
 
 enum { PATIENCE_MS = 20000, BATCH = 8, CHUNKS = 2, PART = 1 << 20 };
@@ -19,6 +20,9 @@ enum { PATIENCE_MS = 20000, BATCH = 8, CHUNKS = 2, PART = 1 << 20 };
 struct peer {
 	void *socket;
 	struct sl_hello hello;
+	struct sl_secret secret;
+	struct sl_frame answer; /* to its last Hello, where that was a Refuse */
+	bool refused;
 	uint64_t epoch;
 	uint8_t *run; /* a head_act of a full chunk: zeros */
 	size_t run_bytes;
@@ -60,6 +64,7 @@ static struct peer open_peer(void)
 	const int linger = 0, timeout = PATIENCE_MS;
 	struct sl_shape shape = sl_plan_cut_shape(plan, false, plan->rows);
 	struct peer p = {.socket = zmq_socket(context, ZMQ_DEALER), .epoch = 1};
+	struct sl_fail fail;
 
 	if (!p.socket || zmq_setsockopt(p.socket, ZMQ_LINGER, &linger, sizeof linger) ||
 	    zmq_setsockopt(p.socket, ZMQ_RCVTIMEO, &timeout, sizeof timeout) || zmq_connect(p.socket, endpoint))
@@ -74,8 +79,9 @@ static struct peer open_peer(void)
 				    .window_bytes = 1 << 24,
 				    .heartbeat_ms = 1000,
 				    .timeout_ms = 10000};
-	if (!p.run || getrandom(p.hello.session, sizeof p.hello.session, 0) != sizeof p.hello.session)
+	if (!p.run || sl_secret_make(&p.secret, &fail) != SL_OK)
 		die("peer", "no memory or random bytes");
+	memcpy(p.hello.session, p.secret.session, sizeof p.hello.session);
 	sl_agreement_to_hello(&agreement, plan, &p.hello);
 	return p;
 }
@@ -102,14 +108,6 @@ static void send_frame(struct peer *p, struct sl_frame *f)
 		die("encode", sl_frame_kind_name(f->kind));
 	send_raw(p, header, len, true);
 	send_raw(p, f->payload.data, f->payload.len, false);
-}
-
-static void send_hello(struct peer *p)
-{
-	struct sl_frame f = {.kind = SL_FRAME_HELLO, .u.hello = p->hello};
-
-	f.u.hello.epoch = p->epoch;
-	send_frame(p, &f);
 }
 
 static struct sl_frame head_act(struct peer *p, uint32_t chunk)
@@ -143,6 +141,22 @@ static void await(struct peer *p, enum sl_frame_kind kind, struct sl_frame *fram
 				   &fail))
 			die("answer", fail.text);
 	} while (frame->kind != kind && frame->kind != SL_FRAME_REFUSE);
+}
+
+/* Twice, the second time with the proof that the server asks for. */
+static void send_hello(struct peer *p)
+{
+	struct sl_frame f = {.kind = SL_FRAME_HELLO, .u.hello = p->hello};
+
+	f.u.hello.epoch = p->epoch;
+	send_frame(p, &f);
+	await(p, SL_FRAME_CHALLENGE, &p->answer);
+	p->refused = p->answer.kind == SL_FRAME_REFUSE;
+	if (p->refused)
+		return;
+	if (sl_proof_make(&f.u.hello, &p->secret, p->answer.u.challenge.nonce))
+		die("encode", "a proof");
+	send_frame(p, &f);
 }
 
 static void join(struct peer *p)
@@ -245,6 +259,29 @@ static void tiny_parts(struct peer *p)
 {
 	p->hello.part_bytes = 1;
 	send_hello(p);
+}
+
+/* The id of a session is no secret; what belongs to it is. */
+static void another_secret(struct peer *p)
+{
+	struct sl_fail fail;
+
+	if (sl_secret_make(&p->secret, &fail))
+		die("another secret", fail.text);
+	send_hello(p);
+}
+
+static void unasked_proof(struct peer *p)
+{
+	static const uint8_t nonce[SL_NONCE_BYTES];
+	struct sl_frame f = {.kind = SL_FRAME_HELLO};
+
+	p->hello.epoch = p->epoch;
+	if (sl_proof_make(&p->hello, &p->secret, nonce))
+		die("encode", "a proof");
+	f.u.hello = p->hello;
+	send_frame(p, &f); /* a challenge answers it */
+	send_frame(p, &f);
 }
 
 static void no_session(struct peer *p)
@@ -418,6 +455,8 @@ static const struct hostile_case {
 	{"unknown model", unknown_model, SL_ERR_CONFIG, "mobilenet_v9", "none"},
 	{"giant batch", giant, SL_ERR_LIMIT, "4000000000", "none"},
 	{"tiny parts", tiny_parts, SL_ERR_LIMIT, "part_bytes", "none"},
+	{"another secret", another_secret, SL_ERR_PROTOCOL, "proof", "none"},
+	{"unasked proof", unasked_proof, SL_ERR_PROTOCOL, "proof", "none"},
 	{"no session", no_session, SL_ERR_PEER_LOST, "must begin with Hello", "none"},
 	{"part before Hello", part_before_hello, SL_ERR_PEER_LOST, "must begin with Hello", "none"},
 	{"Hello twice", hello_twice, SL_ERR_PROTOCOL, "Hello frame in state READY", "none"},
@@ -446,7 +485,10 @@ static int run(const struct hostile_case *c)
 	open_plan(c->codec);
 	p = open_peer();
 	c->act(&p);
-	await(&p, SL_FRAME_REFUSE, &f);
+	if (p.refused)
+		f = p.answer;
+	else
+		await(&p, SL_FRAME_REFUSE, &f);
 	right = f.u.refuse.code == (uint32_t)c->answer && strstr(f.u.refuse.text, c->words);
 	printf("%-24s %s%s: %s\n", c->name, right ? "" : "WRONG ANSWER ", sl_err_name((enum sl_err)f.u.refuse.code),
 	       f.u.refuse.text);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/link/proof.h"
 #include "common/session/agree.h"
 #include "tests/e2e/tools/loopback.h"
 
@@ -66,11 +67,9 @@ static bool say(struct squatter *s, struct sl_frame *f)
 	       put_frame(s->fd, 0, "", 0);
 }
 
-/* False: nothing more comes. Drops what it reads. */
-static bool swallow(int fd, size_t len, uint64_t until_ms)
+/* False: nothing more comes. */
+static bool take(int fd, uint8_t *data, size_t len, uint64_t until_ms)
 {
-	uint8_t data[4096];
-
 	while (len) {
 		struct pollfd p = {fd, POLLIN, 0};
 		ssize_t n;
@@ -79,12 +78,21 @@ static bool swallow(int fd, size_t len, uint64_t until_ms)
 			return false;
 		if (!p.revents)
 			continue;
-		n = recv(fd, data, len < sizeof data ? len : sizeof data, 0);
+		n = recv(fd, data, len, 0);
 		if (n <= 0)
 			return false;
+		data += n;
 		len -= (size_t)n;
 	}
 	return true;
+}
+
+/* The same, and drops it. */
+static bool swallow(int fd, size_t len, uint64_t until_ms)
+{
+	uint8_t data[256];
+
+	return len <= sizeof data && take(fd, data, len, until_ms);
 }
 
 static bool zmtp(int fd, uint64_t until_ms)
@@ -96,8 +104,30 @@ static bool zmtp(int fd, uint64_t until_ms)
 	       put_frame(fd, COMMAND, ready, sizeof ready - 1);
 }
 
-static bool hello(struct squatter *s)
+/* The next frame of ZMTP that is a Challenge's header; others are passed over. */
+static bool await_nonce(int fd, uint64_t until_ms, uint8_t nonce[SL_NONCE_BYTES])
 {
+	for (;;) {
+		uint8_t head[2], frame[255];
+		struct sl_frame f;
+		struct sl_fail fail;
+
+		if (!take(fd, head, sizeof head, until_ms) || head[0] & 2 || !take(fd, frame, head[1], until_ms))
+			return false;
+		if (sl_wire_decode((struct sl_bytes){frame, head[1]}, (struct sl_bytes){0}, &f, &fail) != SL_OK)
+			continue; /* READY, or an empty payload */
+		if (f.kind != SL_FRAME_CHALLENGE)
+			return false;
+		memcpy(nonce, f.u.challenge.nonce, SL_NONCE_BYTES);
+		return true;
+	}
+}
+
+static bool hello(struct squatter *s, uint64_t until_ms)
+{
+	uint8_t nonce[SL_NONCE_BYTES];
+	struct sl_secret secret;
+	struct sl_fail fail;
 	struct sl_frame f = {.kind = SL_FRAME_HELLO,
 			     .u.hello = {.version = SL_WIRE_VERSION,
 					 .n_held = 1,
@@ -108,11 +138,13 @@ static bool hello(struct squatter *s)
 					 .heartbeat_ms = 200,
 					 .timeout_ms = 10000}};
 
-	if (getrandom(f.u.hello.session, sizeof f.u.hello.session, 0) != sizeof f.u.hello.session)
+	if (sl_secret_make(&secret, &fail) != SL_OK)
 		return false;
+	memcpy(f.u.hello.session, secret.session, sizeof f.u.hello.session);
 	s->epoch = f.u.hello.epoch = 1;
 	sl_agreement_to_hello(&agreement, plan, &f.u.hello);
-	return say(s, &f);
+	return say(s, &f) && await_nonce(s->fd, until_ms, nonce) && swallow(s->fd, 2, until_ms) &&
+	       sl_proof_make(&f.u.hello, &secret, nonce) == SL_OK && say(s, &f);
 }
 
 static bool log_in(struct squatter *s)
@@ -123,8 +155,8 @@ static bool log_in(struct squatter *s)
 	s->fd = connect_to(port);
 	if (s->fd < 0)
 		return false;
-	/* its READY and Welcome's header are more than this, a Refuse that is not for us would be the end too */
-	if (zmtp(s->fd, until_ms) && hello(s) && swallow(s->fd, 100, until_ms) &&
+	/* Welcome's header is more than this, a Refuse that is not for us would be the end too */
+	if (zmtp(s->fd, until_ms) && hello(s, until_ms) && swallow(s->fd, 80, until_ms) &&
 	    (s->kind != DEAF || say(s, &(struct sl_frame){.kind = SL_FRAME_FETCH}))) {
 		logins++;
 		return true;

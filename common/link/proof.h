@@ -1,0 +1,32 @@
+/* A session's secret, and how a Hello proves it. The session's id is an Ed25519 public key, made anew for each run; the
+ * client alone has its secret half. The server sends a nonce that it has made for this one connection, the client signs
+ * it together with its whole Hello. So neither what a server stores or shows, nor what was read on the way, nor a proof
+ * that was given to another server lets anybody else speak for the session. Thread-safe. */
+#ifndef SL_LINK_PROOF_H
+#define SL_LINK_PROOF_H
+
+#include "common/link/wire.h"
+
+enum { SL_SECRET_BYTES = 32 };
+
+struct sl_secret {
+	uint8_t seed[SL_SECRET_BYTES];     /* what is secret of it */
+	uint8_t session[SL_SESSION_BYTES]; /* the id that follows from it */
+};
+
+/* A new one. OS: no random bytes. */
+enum sl_err sl_secret_make(struct sl_secret *secret, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_secret_from(struct sl_secret *secret, const uint8_t seed[SL_SECRET_BYTES]);
+void sl_secret_wipe(struct sl_secret *secret);
+
+/* Fills hello->proof; hello->session is the secret's. */
+enum sl_err sl_proof_make(struct sl_hello *hello, const struct sl_secret *secret,
+			  const uint8_t nonce[SL_NONCE_BYTES]) SL_MUST_CHECK;
+bool sl_proof_holds(const struct sl_hello *hello, const uint8_t nonce[SL_NONCE_BYTES]);
+/* The Hello that asks for a nonce. */
+bool sl_proof_lacks(const struct sl_hello *hello);
+
+/* A session's public name, for files, logs and statuses: 128 bits of a SHA-256 of its id, which it does not tell. */
+void sl_session_name(const uint8_t session[SL_SESSION_BYTES], uint8_t name[16]);
+
+#endif

@@ -1,0 +1,22 @@
+/* usage: session_id FILE — the id of the session whose secret is in it (log.dir/session-key), as 64 hexadecimal digits:
+ * what crosses the link in a Hello. */
+#include <stdio.h>
+
+#include "common/link/proof.h"
+
+int main(int argc, char **argv)
+{
+	FILE *file = argc == 2 ? fopen(argv[1], "r") : NULL;
+	uint8_t seed[SL_SECRET_BYTES];
+	struct sl_secret secret;
+
+	for (int i = 0; i < SL_SECRET_BYTES; i++)
+		if (!file || fscanf(file, "%2hhx", &seed[i]) != 1)
+			return 1;
+	fclose(file);
+	sl_secret_from(&secret, seed);
+	for (int i = 0; i < SL_SESSION_BYTES; i++)
+		printf("%02x", secret.session[i]);
+	putchar('\n');
+	return 0;
+}
