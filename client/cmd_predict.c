@@ -62,7 +62,8 @@ int splitc_predict(int argc, char **argv)
 		sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_LOCAL | SL_OPT_WEIGHTS | SL_OPT_PREDICT, 1);
 
 	if (status < 0 && o.csv && o.json)
-		return sl_command_failed(&(struct sl_fail){SL_ERR_USAGE, "predict: --csv or --json, not both"});
+		return sl_command_failed(
+			&(struct sl_fail){.code = SL_ERR_USAGE, .text = "predict: --csv or --json, not both"});
 	if (status < 0)
 		status = sl_options_load(&o, SL_USES_TRAINED | SL_USES_TEST_SET | SL_USES_LINK, &conf);
 	if (status >= 0)

@@ -51,29 +51,10 @@ static void put(char *to, size_t cap, const char *text)
 	snprintf(to, cap, "%.*s", (int)cap - 1, text);
 }
 
-/* A plan's error with the key of the config that it is about. Most of the cut's begin with the key themselves. */
+/* A plan's error, with the place of the key that it blames. */
 static enum sl_err plan_fail(const struct sl_conf_client *c, const struct sl_fail *why, struct sl_fail *fail)
 {
-	static const char *const cut[] = {"partition", "head_end", "tail_begin", "insert.head", "insert.tail"};
-	const char *no_middle = c->tail_begin[0] ? "tail_begin" : c->head_end[0] ? "head_end" : "partition";
-	const struct {
-		const char *begins, *key;
-	} about[] = {
-		{"chunks must", "train.chunks"},
-		{"batch must", "train.batch"},
-		{"no middle", no_middle},
-	};
-
-	for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++) {
-		size_t n = strlen(cut[i]);
-
-		if (strncmp(why->text, cut[i], n) == 0 && why->text[n] == ':')
-			return sl_conf_client_fail(c, cut[i], fail, "%s", why->text + n + 2);
-	}
-	for (size_t i = 0; i < sizeof about / sizeof about[0]; i++)
-		if (strncmp(why->text, about[i].begins, strlen(about[i].begins)) == 0)
-			return sl_conf_client_fail(c, about[i].key, fail, "%s", why->text);
-	return sl_conf_client_fail(c, "model.name", fail, "%s", why->text);
+	return sl_conf_client_fail(c, why->key[0] ? why->key : "model.name", fail, "%s", sl_fail_sentence(why));
 }
 
 static enum sl_err read_insert(const struct sl_setup *s, const char *key, const char *text, char *out,

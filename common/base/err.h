@@ -42,11 +42,13 @@ enum sl_err {
 #define SL_MUST_CHECK        __attribute__((warn_unused_result))
 #define SL_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
-enum { SL_FAIL_TEXT = 512 };
+enum { SL_FAIL_TEXT = 512, SL_FAIL_KEY = 32 };
 
-/* What went wrong, in one line without a newline; belongs to the caller. */
+/* What went wrong, in one line without a newline; belongs to the caller. Where a key of the config is to blame, `key`
+ * names it ("train.chunks"; else ""), and `text` begins with it: "train.chunks: at most 256". */
 struct sl_fail {
 	enum sl_err code;
+	char key[SL_FAIL_KEY];
 	char text[SL_FAIL_TEXT];
 };
 
@@ -65,5 +67,11 @@ static inline bool sl_text_controls(const char *text, size_t i)
 
 /* Fills *fail (which may be NULL) and returns `code`, so that `return sl_fail_set(f, …)` reads as one statement. */
 enum sl_err sl_fail_set(struct sl_fail *fail, enum sl_err code, const char *fmt, ...) SL_PRINTF(3, 4);
+
+/* The same with the key that is to blame; the format is of the sentence behind it. */
+enum sl_err sl_fail_at(struct sl_fail *fail, const char *key, enum sl_err code, const char *fmt, ...) SL_PRINTF(4, 5);
+
+/* The text behind the key; all of it where there is none. */
+const char *sl_fail_sentence(const struct sl_fail *fail);
 
 #endif

@@ -104,8 +104,8 @@ static enum sl_err unknown_path(const struct sl_model *m, const char *key, const
 	}
 	for (int i = 0; i < MOST_NAMES && near[i]; i++)
 		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "; near it: ", near[i]);
-	return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s has no \"%.*s\"; units are %s … %s%s", key, m->name,
-			   SL_NAME_MAX, path, m->unit[0].name, m->unit[m->n_unit - 1].name, names);
+	return sl_fail_at(fail, key, SL_ERR_CONFIG, "%s has no \"%.*s\"; units are %s … %s%s", m->name, SL_NAME_MAX,
+			  path, m->unit[0].name, m->unit[m->n_unit - 1].name, names);
 }
 
 static enum sl_err illegal_boundary(const struct sl_model *m, const char *key, int at, bool as_head_end,
@@ -124,11 +124,11 @@ static enum sl_err illegal_boundary(const struct sl_model *m, const char *key, i
 		 before > 0 && after < m->n_op ? " or " : "",
 		 after < m->n_op ? boundary_name(m, after, as_head_end) : "");
 	if (c.count < 2)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: nothing would be left beyond %s; valid near it: %s", key,
-				   where, near);
-	return sl_fail_set(fail, SL_ERR_CONFIG,
-			   "%s: %d values cross the cut at %s (%s and %s), where one must; valid near it: %s", key,
-			   c.count, where, value_name(m, c.value[0]), value_name(m, c.value[1]), near);
+		return sl_fail_at(fail, key, SL_ERR_CONFIG, "nothing would be left beyond %s; valid near it: %s", where,
+				  near);
+	return sl_fail_at(fail, key, SL_ERR_CONFIG,
+			  "%d values cross the cut at %s (%s and %s), where one must; valid near it: %s", c.count,
+			  where, value_name(m, c.value[0]), value_name(m, c.value[1]), near);
 }
 
 /* The boundary that `path` names. */
@@ -169,15 +169,13 @@ static enum sl_err find_partition(const struct sl_model *m, const char *partitio
 	bool ok = parse_count(&p, &first) && *p++ == ':' && *p++ == '-' && parse_count(&p, &last) && *p == 0;
 
 	if (!ok)
-		return sl_fail_set(
-			fail, SL_ERR_CONFIG,
-			"partition: \"%.40s\" is not A:-B (first A units | middle | last B units), as 1:-1 is",
-			partition);
+		return sl_fail_at(fail, "partition", SL_ERR_CONFIG,
+				  "\"%.40s\" is not A:-B (first A units | middle | last B units), as 1:-1 is",
+				  partition);
 	if (first + last >= m->n_unit)
-		return sl_fail_set(fail, SL_ERR_CONFIG,
-				   "partition: \"%s\" leaves no middle: %s has %d units, %s … %s, and %d are taken",
-				   partition, m->name, m->n_unit, m->unit[0].name, m->unit[m->n_unit - 1].name,
-				   first + last);
+		return sl_fail_at(fail, "partition", SL_ERR_CONFIG,
+				  "\"%s\" leaves no middle: %s has %d units, %s … %s, and %d are taken", partition,
+				  m->name, m->n_unit, m->unit[0].name, m->unit[m->n_unit - 1].name, first + last);
 	*head_at = m->unit[first - 1].end_op;
 	*tail_at = m->unit[m->n_unit - last].first_op;
 	return SL_OK;
@@ -201,9 +199,9 @@ enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const 
 	if (err != SL_OK)
 		return err;
 	if (head_at >= tail_at)
-		return sl_fail_set(fail, SL_ERR_CONFIG,
-				   "no middle: the head ends after %s, and the tail begins at %s, which is no later op",
-				   model->op[head_at - 1].name, model->op[tail_at].name);
+		return sl_fail_at(fail, tail_begin ? tail_key : head_key, SL_ERR_CONFIG,
+				  "no middle: the head ends after %s, and the tail begins at %s, which is no later op",
+				  model->op[head_at - 1].name, model->op[tail_at].name);
 	out->head_end_op = head_at - 1;
 	out->tail_begin_op = tail_at;
 	out->head_value = crossing_at(model, head_at).value[0];

@@ -146,11 +146,10 @@ static enum sl_err check_precision(const struct sl_plan_segment *s, const struct
 		if (has >> p & 1)
 			snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", list[0] ? ", " : "",
 				 sl_precision_name((enum sl_precision)p));
-	return sl_fail_set(
-		fail, SL_ERR_CONFIG,
-		"train.precision: the middle runs on %s, which computes in %s: take that, or for %s a server with "
-		"a GPU that has it",
-		be->ops->name, list, sl_precision_name(s->precision));
+	return sl_fail_at(fail, "train.precision", SL_ERR_CONFIG,
+			  "the middle runs on %s, which computes in %s: take that, or for %s a server with "
+			  "a GPU that has it",
+			  be->ops->name, list, sl_precision_name(s->precision));
 }
 
 enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, enum sl_segment which,

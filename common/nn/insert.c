@@ -275,7 +275,7 @@ static enum sl_err add_param(struct splice *s, struct sl_op *op, const char *suf
 	enum sl_err err;
 
 	if (!sl_shape_count_checked(&param.shape, INT32_MAX, &count))
-		return sl_fail_set(s->fail, SL_ERR_CONFIG, "%s: %s has too large a %s", s->key, op->name, suffix);
+		return sl_fail_at(s->fail, s->key, SL_ERR_CONFIG, "%s has too large a %s", op->name, suffix);
 	err = grow((void **)&m->param, m->n_param, 1, sizeof *m->param, s->fail);
 	if (err)
 		return err;
@@ -310,9 +310,9 @@ static enum sl_err finish_op(struct splice *s, struct sl_op *op)
 	enum sl_err err = sl_op_infer_shape(op, &why);
 
 	if (err)
-		return sl_fail_set(s->fail, err, "%s: %s", s->key, why.text);
+		return sl_fail_at(s->fail, s->key, err, "%s", why.text);
 	if (!sl_shape_count_checked(&op->out_shape, INT32_MAX, &count))
-		return sl_fail_set(s->fail, SL_ERR_CONFIG, "%s: %s makes too large a tensor", s->key, op->name);
+		return sl_fail_at(s->fail, s->key, SL_ERR_CONFIG, "%s makes too large a tensor", op->name);
 	op->out = s->model->n_value++;
 	s->value = op->out;
 	s->shape = op->out_shape;
@@ -429,8 +429,7 @@ static enum sl_err add_item(struct splice *s, bool restore, int i, const struct 
 	if (it->kind == ITEM_LINEAR)
 		return add_linear(s, restore, i, restore ? (int)last : it->c);
 	if (shape->ndim != 4)
-		return sl_fail_set(s->fail, SL_ERR_CONFIG, "%s: conv needs [N,H,W,C] at the cut; linear:F would do",
-				   s->key);
+		return sl_fail_at(s->fail, s->key, SL_ERR_CONFIG, "conv needs [N,H,W,C] at the cut; linear:F would do");
 	if (!restore)
 		return add_conv(s, false, i, it->c, it);
 	if (it->k == 1 && it->stride == 1)
@@ -500,7 +499,7 @@ static enum sl_err splice_side(struct sl_model *m, const char *key, const char *
 	int cross = *value;
 
 	if (err)
-		return sl_fail_set(fail, err, "%s: %s", key, why.text);
+		return sl_fail_at(fail, key, err, "%s", why.text);
 	*front = items.n;
 	s.shape = shape_of(m, *value);
 	err = build(&s, &items, &cross);
@@ -522,7 +521,7 @@ enum sl_err sl_insert_splice(struct sl_model *model, struct sl_cut *cut, const c
 	enum sl_err err;
 
 	if (model->n_op + MOST_OPS > SL_RNG_INIT)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "insert.head: the model has too many ops");
+		return sl_fail_at(fail, "insert.head", SL_ERR_CONFIG, "the model has too many ops");
 	err = splice_side(model, "insert.head", head, stream, cut->head_end_op + 1, &cut->head_value, &front, &all,
 			  &decay[0], fail);
 	if (err)

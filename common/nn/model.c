@@ -28,22 +28,24 @@ static enum sl_err unknown_model(const char *name, struct sl_fail *fail)
 
 	for (int i = 0; i < N_ZOO && used < sizeof(known); i++)
 		used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "", zoo[i].name);
-	return sl_fail_set(fail, SL_ERR_CONFIG, "unknown model \"%s\"; known: %s", name, known);
+	return sl_fail_at(fail, "model.name", SL_ERR_CONFIG, "unknown model \"%s\"; known: %s", name, known);
 }
 
 /* The comparisons are written so that NaN fails them. */
 static enum sl_err check_spec(const struct sl_model_spec *s, struct sl_fail *fail)
 {
 	if (!(s->width >= min_width && s->width <= max_width))
-		return sl_fail_set(fail, SL_ERR_CONFIG, "width is %g; it must lie in %g … %g", s->width, min_width,
-				   max_width);
+		return sl_fail_at(fail, "model.width", SL_ERR_CONFIG, "width is %g; it must lie in %g … %g", s->width,
+				  min_width, max_width);
 	if (s->classes < 2 || s->classes > MAX_CLASSES)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "classes is %d; it must lie in 2 … %d", s->classes,
-				   MAX_CLASSES);
+		return sl_fail_at(fail, "model.classes", SL_ERR_CONFIG, "classes is %d; it must lie in 2 … %d",
+				  s->classes, MAX_CLASSES);
 	if (s->image < 1 || s->image > MAX_IMAGE)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "image is %d; it must lie in 1 … %d", s->image, MAX_IMAGE);
+		return sl_fail_at(fail, "model.image", SL_ERR_CONFIG, "image is %d; it must lie in 1 … %d", s->image,
+				  MAX_IMAGE);
 	if (!(s->dropout >= 0.0 && s->dropout < 1.0))
-		return sl_fail_set(fail, SL_ERR_CONFIG, "dropout is %g; it must lie in [0, 1)", s->dropout);
+		return sl_fail_at(fail, "model.dropout", SL_ERR_CONFIG, "dropout is %g; it must lie in [0, 1)",
+				  s->dropout);
 	return SL_OK;
 }
 

@@ -295,15 +295,16 @@ static enum sl_err find_cut(struct sl_plan *plan, struct sl_fail *fail)
 static enum sl_err check_spec(const struct sl_plan_spec *spec, struct sl_fail *fail)
 {
 	if (spec->batch < 1 || spec->batch > SL_PLAN_MAX_BATCH)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "batch must be 1 to %d, not %" PRId64, SL_PLAN_MAX_BATCH,
-				   spec->batch);
+		return sl_fail_at(fail, "train.batch", SL_ERR_CONFIG, "batch must be 1 to %d, not %" PRId64,
+				  SL_PLAN_MAX_BATCH, spec->batch);
 	if (spec->chunks < 1 || spec->chunks > SL_PLAN_MAX_CHUNKS || spec->chunks > spec->batch)
-		return sl_fail_set(fail, SL_ERR_CONFIG,
-				   "chunks must be 1 to %" PRId64 " (the batch is %" PRId64 ", the most is %d), not %d",
-				   spec->batch < SL_PLAN_MAX_CHUNKS ? spec->batch : (int64_t)SL_PLAN_MAX_CHUNKS,
-				   spec->batch, SL_PLAN_MAX_CHUNKS, spec->chunks);
+		return sl_fail_at(fail, "train.chunks", SL_ERR_CONFIG,
+				  "chunks must be 1 to %" PRId64 " (the batch is %" PRId64 ", the most is %d), not %d",
+				  spec->batch < SL_PLAN_MAX_CHUNKS ? spec->batch : (int64_t)SL_PLAN_MAX_CHUNKS,
+				  spec->batch, SL_PLAN_MAX_CHUNKS, spec->chunks);
 	if ((unsigned)spec->precision >= SL_PRECISION_COUNT)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "no precision has the number %d", (int)spec->precision);
+		return sl_fail_at(fail, "train.precision", SL_ERR_CONFIG, "no precision has the number %d",
+				  (int)spec->precision);
 	return sl_optimizer_check(&spec->optimizer, fail);
 }
 

@@ -295,7 +295,7 @@ static bool pass_runs(const struct driver *d)
 
 static bool end_task(struct input *in, struct driver *d, struct sl_event *ev)
 {
-	static const struct sl_fail why = {SL_ERR_NONFINITE, "NaN"};
+	static const struct sl_fail why = {.code = SL_ERR_NONFINITE, .text = "NaN"};
 	int first = take(in) % SL_TASK_COUNT;
 
 	for (int i = 0; i < SL_TASK_COUNT; i++) {

@@ -237,7 +237,7 @@ static bool finish_task(struct rig *rig, enum rig_who who, enum sl_task task)
 			      .checkpointed = task == SL_TASK_GATHER && !rig->conf.storeless,
 			      .need_weights = rig->conf.need_weights,
 			      .next_step = rig->conf.next_step};
-	const struct sl_fail why = {SL_ERR_NONFINITE, "NaN in a tensor"};
+	const struct sl_fail why = {.code = SL_ERR_NONFINITE, .text = "NaN in a tensor"};
 
 	if (!f->count)
 		return false;

@@ -39,6 +39,24 @@ static void err_map_is_whole(void **state)
 	assert_string_equal(sl_err_name((enum sl_err) - 1), "?");
 }
 
+static void test_a_failure_names_its_key(void **state)
+{
+	struct sl_fail fail, outer;
+
+	(void)state;
+	assert_int_equal(sl_fail_at(&fail, "train.chunks", SL_ERR_CONFIG, "at most %d", 256), SL_ERR_CONFIG);
+	assert_string_equal(fail.key, "train.chunks");
+	assert_string_equal(fail.text, "train.chunks: at most 256");
+	assert_string_equal(sl_fail_sentence(&fail), "at most 256");
+	outer = fail;
+	assert_int_equal(sl_fail_at(&outer, outer.key, SL_ERR_LIMIT, "here %s", sl_fail_sentence(&outer)),
+			 SL_ERR_LIMIT);
+	assert_string_equal(outer.text, "train.chunks: here at most 256");
+	assert_int_equal(sl_fail_set(&fail, SL_ERR_IO, "no key"), SL_ERR_IO);
+	assert_string_equal(fail.key, "");
+	assert_string_equal(sl_fail_sentence(&fail), "no key");
+}
+
 static void fail_text_is_one_line(void **state)
 {
 	struct sl_fail fail = {0};
@@ -404,6 +422,7 @@ static void text_fits_its_columns(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_failure_names_its_key),
 		cmocka_unit_test(err_map_is_whole),
 		cmocka_unit_test(fail_text_is_one_line),
 		cmocka_unit_test(log_lines),

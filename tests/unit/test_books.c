@@ -260,7 +260,7 @@ static void more_steps_than_there_are_are_none(void **state)
 /* In a row: a step that is applied between begins the count anew, and so does going back. */
 static void so_many_steps_are_skipped_in_a_row(void **state)
 {
-	const struct sl_fail why = {SL_ERR_NONFINITE, "NaN"};
+	const struct sl_fail why = {.code = SL_ERR_NONFINITE, .text = "NaN"};
 	struct sl_checkpoint c = {.dir = "", .prefix = ""};
 	struct sl_training *run;
 	struct sl_fail fail;
@@ -294,7 +294,7 @@ static void so_many_steps_are_skipped_in_a_row(void **state)
 /* Those of a loss scale that is found, too. */
 static void a_scaled_loss_may_skip_more(void **state)
 {
-	const struct sl_fail why = {SL_ERR_NONFINITE, "NaN"};
+	const struct sl_fail why = {.code = SL_ERR_NONFINITE, .text = "NaN"};
 	struct sl_training *run;
 	struct sl_fail fail;
 

@@ -240,7 +240,7 @@ static void a_step_that_is_done_cannot_be_abandoned(void **state)
 
 static void nothing_is_decided_while_tasks_run(void **state)
 {
-	const struct sl_fail why = {SL_ERR_NONFINITE, "NaN"};
+	const struct sl_fail why = {.code = SL_ERR_NONFINITE, .text = "NaN"};
 	const struct sl_event found = {.kind = SL_EV_NONFINITE, .why = &why};
 
 	(void)state;
@@ -294,7 +294,7 @@ static void a_skipped_step_carries_what_is_kept(void **state)
 /* The client's word on an abandoned step: one, whatever the server is still busy with. */
 static void of_skip_and_fetch_one_is_asked_for(void **state)
 {
-	const struct sl_fail why = {SL_ERR_NONFINITE, "NaN"};
+	const struct sl_fail why = {.code = SL_ERR_NONFINITE, .text = "NaN"};
 	const struct sl_event found = {.kind = SL_EV_NONFINITE, .why = &why};
 	const struct sl_frame abandon = {.kind = SL_FRAME_ABANDON, .epoch = 7, .u.abandon = {.step = 0, .text = "x"}};
 	const struct sl_frame word[2] = {

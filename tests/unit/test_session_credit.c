@@ -178,7 +178,7 @@ static void opening_may_take_its_time(void **state)
 
 static void a_session_can_be_ended_from_outside(void **state)
 {
-	const struct sl_fail why = {SL_ERR_NONFINITE, "head_act of chunk 1: NaN"};
+	const struct sl_fail why = {.code = SL_ERR_NONFINITE, .text = "head_act of chunk 1: NaN"};
 	struct sl_outbox out;
 
 	(void)state;
