@@ -44,22 +44,31 @@ struct sl_cpu_bn sl_bn_load(const struct sl_op *op, const struct sl_op_call *cal
 	return n;
 }
 
-static float *array_of(const float *part, int64_t c, int which)
+/* A part is a head, the block's origin, and two sums in double. */
+static float *origin_of(const float *part)
 {
-	return (float *)part + SL_BN_PART_HEAD + which * sl_cpu_line(c);
+	return (float *)part + SL_BN_PART_HEAD;
 }
 
-enum { ORIGIN, SUM, SUM_SQ };
+static double *sum_of(const float *part, int64_t c, int which)
+{
+	return (double *)(void *)(origin_of(part) + (1 + 2 * which) * sl_cpu_line(c));
+}
+
+static void clear_sums(float *part, int64_t c, struct sl_bn_range k)
+{
+	if (k.at == 0)
+		part[0] = 0.0f;
+	for (int which = 0; which < 2; which++)
+		memset(sum_of(part, c, which) + k.at, 0, (size_t)k.n * sizeof(double));
+}
+
+enum { SUM, SUM_SQ };
 
 void sl_bn_begin_stats(float *part, const float *first_row, int64_t c, struct sl_bn_range k)
 {
-	size_t bytes = (size_t)k.n * sizeof(float);
-
-	if (k.at == 0)
-		part[0] = 0.0f;
-	memcpy(array_of(part, c, ORIGIN) + k.at, first_row + k.at, bytes);
-	memset(array_of(part, c, SUM) + k.at, 0, bytes);
-	memset(array_of(part, c, SUM_SQ) + k.at, 0, bytes);
+	clear_sums(part, c, k);
+	memcpy(origin_of(part) + k.at, first_row + k.at, (size_t)k.n * sizeof(float));
 }
 
 void sl_bn_add_stats(const struct sl_cpu_simd *simd, float *part, const float *x, int64_t rows, int64_t c,
@@ -67,8 +76,8 @@ void sl_bn_add_stats(const struct sl_cpu_simd *simd, float *part, const float *x
 {
 	if (k.at == 0)
 		part[0] += (float)rows;
-	simd->moments(array_of(part, c, SUM) + k.at, array_of(part, c, SUM_SQ) + k.at, array_of(part, c, ORIGIN) + k.at,
-		      x + k.at, c, rows, (int)k.n);
+	simd->moments(sum_of(part, c, SUM) + k.at, sum_of(part, c, SUM_SQ) + k.at, origin_of(part) + k.at, x + k.at, c,
+		      rows, (int)k.n);
 }
 
 /* Blocks are put together channel by channel, groups of channels side by side on the pool. */
@@ -112,23 +121,23 @@ static void stats_group(void *arg, int64_t group, int worker)
 
 	(void)worker;
 	for (int64_t b = 0; b < j->blocks; b++) {
-		const float *part = j->parts + b * stride, *origin = array_of(part, c, ORIGIN) + at;
-		const float *sum = array_of(part, c, SUM) + at;
+		const float *part = j->parts + b * stride, *origin = origin_of(part) + at;
+		const double *sum = sum_of(part, c, SUM) + at;
 		double n = (double)part[0];
 
 		for (int64_t k = 0; k < n_k; k++)
-			mean[k] += n * (double)origin[k] + (double)sum[k];
+			mean[k] += n * (double)origin[k] + sum[k];
 	}
 	for (int64_t k = 0; k < n_k; k++)
 		mean[k] /= j->rows;
 	for (int64_t b = 0; b < j->blocks; b++) {
-		const float *part = j->parts + b * stride, *origin = array_of(part, c, ORIGIN) + at;
-		const float *sum = array_of(part, c, SUM) + at, *sum_sq = array_of(part, c, SUM_SQ) + at;
+		const float *part = j->parts + b * stride, *origin = origin_of(part) + at;
+		const double *sum = sum_of(part, c, SUM) + at, *sum_sq = sum_of(part, c, SUM_SQ) + at;
 		double n = (double)part[0], per = 1.0 / n;
 
 		for (int64_t k = 0; k < n_k; k++) {
-			double s = (double)sum[k], off = (double)origin[k] - mean[k];
-			double block = (double)sum_sq[k] - s * s * per, between = n * off + s;
+			double s = sum[k], off = (double)origin[k] - mean[k];
+			double block = sum_sq[k] - s * s * per, between = n * off + s;
 
 			m2[k] += (block > 0 ? block : 0) + between * between * per;
 		}
@@ -147,10 +156,7 @@ enum { SUM_G, SUM_GX };
 
 void sl_bn_begin_sums(float *part, int64_t c, struct sl_bn_range k)
 {
-	if (k.at == 0)
-		part[0] = 0.0f;
-	memset(array_of(part, c, SUM_G) + k.at, 0, (size_t)k.n * sizeof(float));
-	memset(array_of(part, c, SUM_GX) + k.at, 0, (size_t)k.n * sizeof(float));
+	clear_sums(part, c, k);
 }
 
 void sl_bn_add_sums(const struct sl_cpu_simd *simd, float *part, const float *dy, const float *x,
@@ -161,7 +167,7 @@ void sl_bn_add_sums(const struct sl_cpu_simd *simd, float *part, const float *dy
 
 	if (k.at == 0)
 		part[0] += (float)rows;
-	simd->bn_sums(array_of(part, c, SUM_G) + k.at, array_of(part, c, SUM_GX) + k.at, dy + k.at, x + k.at, &from, c,
+	simd->bn_sums(sum_of(part, c, SUM_G) + k.at, sum_of(part, c, SUM_GX) + k.at, dy + k.at, x + k.at, &from, c,
 		      rows, (int)k.n, op->u.bn.act);
 }
 
@@ -192,11 +198,11 @@ static void sums_group(void *arg, int64_t group, int worker)
 	(void)worker;
 	for (int64_t b = 0; b < j->blocks; b++) {
 		const float *part = j->parts + b * sl_bn_part_floats(c);
-		const float *g = array_of(part, c, SUM_G) + at, *gx = array_of(part, c, SUM_GX) + at;
+		const double *g = sum_of(part, c, SUM_G) + at, *gx = sum_of(part, c, SUM_GX) + at;
 
 		for (int64_t k = 0; k < n_k; k++) {
-			sum_g[k] += (double)g[k];
-			sum_gx[k] += (double)gx[k];
+			sum_g[k] += g[k];
+			sum_gx[k] += gx[k];
 		}
 	}
 	for (int64_t k = 0; k < n_k; k++)
@@ -211,10 +217,13 @@ void sl_bn_finish_sums(struct sl_backend *be, const struct sl_op *op, const stru
 
 void sl_bn_commit(const struct sl_op *op, const struct sl_op_call *call)
 {
-	float m = op->u.bn.momentum;
+	double m = (double)op->u.bn.momentum;
 
 	for (int k = 0; k < op->u.bn.c; k++) {
-		call->param[2][k] = (1.0f - m) * call->param[2][k] + m * saved_of(op, call, MEAN)[k];
-		call->param[3][k] = (1.0f - m) * call->param[3][k] + m * saved_of(op, call, UNBIASED_VAR)[k];
+		double mean = (double)saved_of(op, call, MEAN)[k] + (double)saved_of(op, call, MEAN_REST)[k];
+
+		call->param[2][k] = (float)((1.0 - m) * (double)call->param[2][k] + m * mean);
+		call->param[3][k] = (float)((1.0 - m) * (double)call->param[3][k] +
+					    m * (double)saved_of(op, call, UNBIASED_VAR)[k]);
 	}
 }

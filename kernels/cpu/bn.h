@@ -8,16 +8,16 @@
 
 #include "kernels/cpu/impl.h"
 
-/* Partial sums of one block of rows, packed one behind the other. */
+/* Partial sums of one block of rows, packed one behind the other: in double, behind runs of a few rows in float. */
 enum {
 	SL_BN_PART_HEAD = 16, /* floats in front of the arrays; [0] counts the rows */
 	SL_BN_SAVED = 7,      /* arrays [C] in `saved` */
 };
 
-/* floats of a part: head, then three arrays of sl_cpu_line(c) */
+/* floats of a part: head, then arrays of sl_cpu_line(c): one of floats, two of doubles */
 static inline int64_t sl_bn_part_floats(int64_t c)
 {
-	return SL_BN_PART_HEAD + 3 * sl_cpu_line(c);
+	return SL_BN_PART_HEAD + 5 * sl_cpu_line(c);
 }
 
 /* floats that sl_bn_load fills */

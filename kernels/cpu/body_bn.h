@@ -1,10 +1,18 @@
 /* Batch normalisation over rows x[rows, C]. Included by simd_*.c after body_elem.h.
  * Sums run down a strip of columns, so that they stay in registers; maps run along the rows, as memory does. */
 
-ALWAYS void moments_strip(float *total, float *total_sq, const float *origin, const float *x, int64_t ld, int64_t rows,
-			  int l)
+/* Rows whose terms are summed in float: the sums go on in double, or what is left of thousands of rows would be off by
+ * many times a float's rounding. */
+enum { FLOAT_ROWS = 128 };
+
+static inline int64_t float_rows(int64_t rows)
 {
-	vf from = ldv(origin, l), s0 = {0}, s1 = {0}, q0 = {0}, q1 = {0};
+	return rows < FLOAT_ROWS ? rows : FLOAT_ROWS;
+}
+
+ALWAYS void moments_few(struct wide *s, struct wide *q, vf from, const float *x, int64_t ld, int64_t rows, int l)
+{
+	vf s0 = {0}, s1 = {0}, q0 = {0}, q1 = {0};
 	int64_t r = 0;
 
 	for (; r + 2 <= rows; r += 2) {
@@ -21,11 +29,24 @@ ALWAYS void moments_strip(float *total, float *total_sq, const float *origin, co
 		s0 += d;
 		q0 += d * d;
 	}
-	stv(total, ldv(total, l) + (s0 + s1), l);
-	stv(total_sq, ldv(total_sq, l) + (q0 + q1), l);
+	wide_add(s, s0 + s1);
+	wide_add(q, q0 + q1);
 }
 
-static void moments(float *total, float *total_sq, const float *origin, const float *x, int64_t ld, int64_t rows, int c)
+ALWAYS void moments_strip(double *total, double *total_sq, const float *origin, const float *x, int64_t ld,
+			  int64_t rows, int l)
+{
+	vf from = ldv(origin, l);
+	struct wide s = {{0}, {0}}, q = {{0}, {0}};
+
+	for (; rows > 0; rows -= FLOAT_ROWS, x += FLOAT_ROWS * ld)
+		moments_few(&s, &q, from, x, ld, float_rows(rows), l);
+	wide_put(total, &s, l);
+	wide_put(total_sq, &q, l);
+}
+
+static void moments(double *total, double *total_sq, const float *origin, const float *x, int64_t ld, int64_t rows,
+		    int c)
 {
 	int k = 0;
 
@@ -93,15 +114,12 @@ static void bn_forward_stream(float *y, const float *x, const struct sl_cpu_bn *
 		FOR_ACT(act, bn_forward_stream_as(y, x, n, rows, c, (enum sl_act)ACT));
 }
 
-ALWAYS void bn_sums_strip(float *sum_g, float *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,
-			  int k, int64_t ld, int64_t rows, enum sl_act act, int l)
+ALWAYS void bn_sums_few(struct wide *s, struct wide *q, const float *dy, const float *x, vf a, vf b, vf m, int64_t ld,
+			int64_t rows, enum sl_act act, int l)
 {
-	vf a = ldv(n->scale + k, l), b = ldv(n->shift + k, l), m = ldv(n->mean + k, l);
 	vf s0 = {0}, s1 = {0}, q0 = {0}, q1 = {0};
 	int64_t r = 0;
 
-	dy += k;
-	x += k;
 	for (; r + 2 <= rows; r += 2) {
 		vf d0 = ldv(x + r * ld, l) - m, d1 = ldv(x + (r + 1) * ld, l) - m;
 		vf g0 = deactivate(ldv(dy + r * ld, l), d0 * a + b, act);
@@ -119,11 +137,25 @@ ALWAYS void bn_sums_strip(float *sum_g, float *sum_gx, const float *dy, const fl
 		s0 += g0;
 		q0 += g0 * d0;
 	}
-	stv(sum_g + k, ldv(sum_g + k, l) + (s0 + s1), l);
-	stv(sum_gx + k, ldv(sum_gx + k, l) + (q0 + q1), l);
+	wide_add(s, s0 + s1);
+	wide_add(q, q0 + q1);
 }
 
-ALWAYS void bn_sums_as(float *sum_g, float *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,
+ALWAYS void bn_sums_strip(double *sum_g, double *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,
+			  int k, int64_t ld, int64_t rows, enum sl_act act, int l)
+{
+	vf a = ldv(n->scale + k, l), b = ldv(n->shift + k, l), m = ldv(n->mean + k, l);
+	struct wide s = {{0}, {0}}, q = {{0}, {0}};
+
+	dy += k;
+	x += k;
+	for (; rows > 0; rows -= FLOAT_ROWS, dy += FLOAT_ROWS * ld, x += FLOAT_ROWS * ld)
+		bn_sums_few(&s, &q, dy, x, a, b, m, ld, float_rows(rows), act, l);
+	wide_put(sum_g + k, &s, l);
+	wide_put(sum_gx + k, &q, l);
+}
+
+ALWAYS void bn_sums_as(double *sum_g, double *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,
 		       int64_t ld, int64_t rows, int c, enum sl_act act)
 {
 	int k = 0;
@@ -134,8 +166,8 @@ ALWAYS void bn_sums_as(float *sum_g, float *sum_gx, const float *dy, const float
 		bn_sums_strip(sum_g, sum_gx, dy, x, n, k, ld, rows, act, c - k);
 }
 
-static void bn_sums(float *sum_g, float *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n, int64_t ld,
-		    int64_t rows, int c, enum sl_act act)
+static void bn_sums(double *sum_g, double *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,
+		    int64_t ld, int64_t rows, int c, enum sl_act act)
 {
 	FOR_ACT(act, bn_sums_as(sum_g, sum_gx, dy, x, n, ld, rows, c, (enum sl_act)ACT));
 }

@@ -113,7 +113,7 @@ ALWAYS void dw_weight_register(float *dw, int64_t ldw, const float *dy, const fl
 	dy += r;
 #pragma GCC unroll 10
 	for (int i = 0; i < 10; i++)
-		acc[i] = ldv(dw + i * ldw, l);
+		acc[i] = (vf){0};
 	for (; o + 4 <= out_w; o += 4, dy += 4 * SL_DW_LANES) {
 		dw_weight_tile(acc, dy, x, stride, 4);
 		advance(x, 4 * stride);
@@ -125,7 +125,7 @@ ALWAYS void dw_weight_register(float *dw, int64_t ldw, const float *dy, const fl
 	}
 #pragma GCC unroll 10
 	for (int i = 0; i < 10; i++)
-		stv(dw + i * ldw, acc[i], l);
+		stv(dw + i * ldw, ldv(dw + i * ldw, l) + acc[i], l);
 }
 
 static void dw_weight_row(float *dw, int64_t ldw, const float *dy, const float *const x[3], int out_w, int l,

@@ -240,3 +240,20 @@ static void add_row(float *y, const float *row, int64_t rows, int c)
 	for (int64_t r = 0; r < rows; r++)
 		sum(y + r * c, y + r * c, row, c);
 }
+
+static void window_sum(float *y, const float *x, int64_t row, int64_t high, int64_t wide, int c, double by)
+{
+	for (int k = 0; k < c; k += VL) {
+		int l = left(c - k);
+		struct wide total = {{0}, {0}};
+
+		for (int64_t h = 0; h < high; h++) {
+			vf s = {0};
+
+			for (int64_t w = 0; w < wide; w++)
+				s += ldv(x + h * row + w * c + k, l);
+			wide_add(&total, s);
+		}
+		stv(y + k, wide_scaled(&total, by), l);
+	}
+}

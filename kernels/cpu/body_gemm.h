@@ -5,8 +5,17 @@
  * packed. */
 enum {
 	TILE_ROWS = VL == 16 ? 14 : 6, /* 28 of 32 registers, 12 of 16 */
-	PANEL = 2 * VL
+	PANEL = 2 * VL,
+	CHAIN = 128 /* products that are summed one after the other: rounding grows with the length of a chain */
 };
+
+/* Length of the chains that cut n products as evenly as may be. */
+ALWAYS int64_t chain_of(int64_t n)
+{
+	int64_t chains = (n + CHAIN - 1) / CHAIN;
+
+	return n <= CHAIN ? n : (n + chains - 1) / chains; /* a division takes as long as many products */
+}
 
 /* Lines that a tile asks for while it computes, one or two at each step: a burst of them would hold it up. */
 struct run {
@@ -44,11 +53,24 @@ static struct run take_run(struct sl_prefetch *next, int64_t most)
 	return r;
 }
 
+/* sum[t][nv] = or += acc, which is cleared */
+ALWAYS void end_chain(vf sum[TILE_ROWS][2], vf acc[TILE_ROWS][2], bool first, int t, int nv)
+{
+#pragma GCC unroll 14
+	for (int i = 0; i < t; i++)
+#pragma GCC unroll 2
+		for (int j = 0; j < nv; j++) {
+			sum[i][j] = first ? acc[i][j] : sum[i][j] + acc[i][j];
+			acc[i][j] = (vf){0};
+		}
+}
+
 /* y[t][nv·VL] = or += Σ over segments and k of x[seg][t·lda + k]·w[seg·K + k][nv·VL]; t and nv are constants. */
 ALWAYS void rows_tile(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t at, int64_t depth,
 		      const float *w, int n, bool add, struct run next, int t, int nv)
 {
-	vf acc[TILE_ROWS][2];
+	vf acc[TILE_ROWS][2], sum[TILE_ROWS][2];
+	int64_t chain = chain_of(depth), length = 0, ended = 0;
 	int last = n - (nv - 1) * VL;
 
 #pragma GCC unroll 14
@@ -59,19 +81,35 @@ ALWAYS void rows_tile(float *y, int64_t ldy, const float *const *seg, int n_seg,
 	for (int s = 0; s < n_seg; s++) {
 		const float *x = seg[s] + at;
 
-		for (int64_t k = 0; k < depth; k++, x++, w += nv * VL) {
-			vf w0 = ld(w), w1 = nv > 1 ? ld(w + VL) : w0;
+		for (int64_t from = 0; from < depth; from += chain) {
+			int64_t steps = depth - from < chain ? depth - from : chain;
 
-			prefetch_next(&next, nv);
+			if (length + steps > CHAIN) {
+				end_chain(sum, acc, ended++ == 0, t, nv);
+				length = 0;
+			}
+			length += steps;
+			for (int64_t k = 0; k < steps; k++, x++, w += nv * VL) {
+				vf w0 = ld(w), w1 = nv > 1 ? ld(w + VL) : w0;
+
+				prefetch_next(&next, nv);
 #pragma GCC unroll 14
-			for (int i = 0; i < t; i++) {
-				vf v = set1(x[i * lda]);
+				for (int i = 0; i < t; i++) {
+					vf v = set1(x[i * lda]);
 
-				acc[i][0] += v * w0;
-				if (nv > 1)
-					acc[i][1] += v * w1;
+					acc[i][0] += v * w0;
+					if (nv > 1)
+						acc[i][1] += v * w1;
+				}
 			}
 		}
+	}
+	if (ended > 0) {
+#pragma GCC unroll 14
+		for (int i = 0; i < t; i++)
+#pragma GCC unroll 2
+			for (int j = 0; j < nv; j++)
+				acc[i][j] += sum[i][j];
 	}
 #pragma GCC unroll 14
 	for (int i = 0; i < t; i++, y += ldy) {
@@ -96,7 +134,7 @@ ALWAYS void outer_tile(float *c, int64_t ldc, const float *a, int64_t lda, const
 	for (int i = 0; i < t; i++)
 #pragma GCC unroll 2
 		for (int j = 0; j < nv; j++)
-			acc[i][j] = ldv(c + i * ldc + j * VL, j == nv - 1 ? last : VL);
+			acc[i][j] = (vf){0};
 	for (int64_t m = 0; m < rows; m++, a += lda, b += ldb) {
 		vf b0 = nv > 1 || last == VL ? ld(b) : ldn(b, last);
 		vf b1 = nv == 1 ? b0 : last == VL ? ld(b + VL) : ldn(b + VL, last);
@@ -114,8 +152,12 @@ ALWAYS void outer_tile(float *c, int64_t ldc, const float *a, int64_t lda, const
 #pragma GCC unroll 14
 	for (int i = 0; i < t; i++)
 #pragma GCC unroll 2
-		for (int j = 0; j < nv; j++)
-			stv(c + i * ldc + j * VL, acc[i][j], j == nv - 1 ? last : VL);
+		for (int j = 0; j < nv; j++) {
+			float *to = c + i * ldc + j * VL;
+			int l = j == nv - 1 ? last : VL;
+
+			stv(to, ldv(to, l) + acc[i][j], l);
+		}
 }
 
 /* A function per height of tile, so that the number is a constant in its body. */
@@ -183,13 +225,18 @@ static void gemm_rows(float *y, int64_t ldy, const float *const *seg, int n_seg,
 static void gemm_outer(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
 		       int nb, int64_t rows, struct sl_prefetch *next)
 {
+	int64_t chain = chain_of(rows);
 	int tile = tile_of(na);
 
 	for (int64_t i = 0; i < na; i += tile) {
 		int t = na - i < tile ? (int)(na - i) : tile;
 
-		outer_fns[nb > VL][t - 1](c + i * ldc, ldc, a + i, lda, b, ldb, rows, nb,
-					  take_run(next, rows * (nb > VL ? 2 : 1)));
+		for (int64_t m = 0; m < rows; m += chain) {
+			int64_t n = rows - m < chain ? rows - m : chain;
+
+			outer_fns[nb > VL][t - 1](c + i * ldc, ldc, a + m * lda + i, lda, b + m * ldb, ldb, n, nb,
+						  take_run(next, n * (nb > VL ? 2 : 1)));
+		}
 	}
 }
 

@@ -253,27 +253,29 @@ static int64_t part_end(const struct job *j, int64_t part)
 
 /* ---- forward */
 
-/* Output rows of one strip; where `first`, they begin a part of the statistics. */
+/* Output rows of one strip; where `first`, they begin a part of the statistics, which are told of all of them at once:
+ * planes may be no wider than a pixel or two. */
 static void forward_strip(const struct job *j, struct strip *x, struct sl_band b, float *part, bool first,
 			  struct sl_prefetch *next)
 {
 	const struct sl_conv_call *call = j->call;
 	const struct sl_conv_dims *d = &j->d;
-	int64_t at = x->k.at;
+	int64_t at = x->k.at, row = d->out_w * d->c;
+	float *y = call->y + (b.n * d->out_h + b.from) * row;
 
 	for (int64_t o = b.from; o < b.to; o++) {
-		float *y = call->y + (b.n * d->out_h + o) * d->out_w * d->c;
 		const float *rows[3];
 
 		x_rows(x, rows, o, d->stride);
-		j->simd->dw_row(y + at, d->c, rows, call->w + at, d->c, call->bias != NULL ? call->bias + at : NULL,
-				(int)d->out_w, (int)x->k.n, d->stride, next);
-		if (call->after == NULL || !call->training)
-			continue;
-		if (first && o == b.from)
-			sl_bn_begin_stats(part, y, d->c, x->k);
-		sl_bn_add_stats(j->simd, part, y, d->out_w, d->c, x->k);
+		j->simd->dw_row(y + (o - b.from) * row + at, d->c, rows, call->w + at, d->c,
+				call->bias != NULL ? call->bias + at : NULL, (int)d->out_w, (int)x->k.n, d->stride,
+				next);
 	}
+	if (call->after == NULL || !call->training)
+		return;
+	if (first)
+		sl_bn_begin_stats(part, y, d->c, x->k);
+	sl_bn_add_stats(j->simd, part, y, (b.to - b.from) * d->out_w, d->c, x->k);
 }
 
 static void forward_band(const struct job *j, struct ring *x, struct sl_band b, float *part, bool first)
@@ -328,24 +330,28 @@ static struct data_row data_row(const struct job *j, int64_t n, int64_t h, struc
 	return (struct data_row){j->call->dx + at, j->d.c, at};
 }
 
-/* Its place, and its share of the sums of `before`. */
-static void end_data_row(const struct job *j, const struct data_row *row, struct sl_bn_range k, float *part,
-			 float *scratch)
+static void end_data_row(const struct job *j, const struct data_row *row, struct sl_bn_range k, float *scratch)
 {
-	float *dx = j->call->dx + row->at;
-	const float *x = j->call->x + row->at;
-	bool bn = has_bn_before(j);
-
 	if (row->to == scratch)
-		j->simd->dw_place(dx, scratch, x, j->d.c, (int)j->d.w, (int)k.n, bn ? SL_ACT_NONE : j->bn.act_before,
-				  j->call->add);
-	if (bn)
-		sl_bn_add_sums(j->simd, part, dx - k.at, x - k.at, &j->bn.before, j->call->before->op, j->d.w, k);
+		j->simd->dw_place(j->call->dx + row->at, scratch, j->call->x + row->at, j->d.c, (int)j->d.w, (int)k.n,
+				  has_bn_before(j) ? SL_ACT_NONE : j->bn.act_before, j->call->add);
+}
+
+/* What the rows of dX that belong to the output rows of a band give to the sums of `before`. */
+static void sum_data_rows(const struct job *j, struct sl_band b, struct sl_bn_range k, float *part)
+{
+	const struct sl_conv_dims *d = &j->d;
+	int64_t from = b.from * d->stride, to = sl_cpu_min(d->h, b.to * d->stride),
+		at = (b.n * d->h + from) * d->w * d->c;
+
+	if (to > from)
+		sl_bn_add_sums(j->simd, part, j->call->dx + at, j->call->x + at, &j->bn.before, j->call->before->op,
+			       (to - from) * d->w, k);
 }
 
 /* The rows of dX that belong to output row o: o itself at stride 1; 2o and 2o + 1 at stride 2. An even row saw the
  * middle weights of output o; an odd one, the lower weights of output o and the upper ones of output o + 1. */
-static void data_rows(const struct job *j, struct strip *dy, int64_t n, int64_t o, float *part, float *scratch,
+static void data_rows(const struct job *j, struct strip *dy, int64_t n, int64_t o, float *scratch,
 		      struct sl_prefetch *next)
 {
 	const struct sl_conv_dims *d = &j->d;
@@ -358,7 +364,7 @@ static void data_rows(const struct job *j, struct strip *dy, int64_t n, int64_t 
 		struct data_row row = data_row(j, n, o, dy->k, scratch);
 
 		j->simd->dw_row(row.to, row.ld, rows, j->flipped + dy->k.at, c, NULL, (int)d->w, l, 1, next);
-		end_data_row(j, &row, dy->k, part, scratch);
+		end_data_row(j, &row, dy->k, scratch);
 		return;
 	}
 	for (int64_t h = 2 * o; h < sl_cpu_min(d->h, 2 * o + 2); h++) {
@@ -369,7 +375,7 @@ static void data_rows(const struct job *j, struct strip *dy, int64_t n, int64_t 
 		struct data_row row = data_row(j, n, h, dy->k, scratch);
 
 		j->simd->dw_data_row2(row.to, row.ld, rows, weights, c, odd && o + 1 < d->out_h ? 2 : 1, (int)d->w, l);
-		end_data_row(j, &row, dy->k, part, scratch);
+		end_data_row(j, &row, dy->k, scratch);
 	}
 }
 
@@ -384,13 +390,15 @@ static void backward_strip(const struct job *j, struct sl_band b, float *part, s
 		const float *rows[3];
 
 		if (call->dx != NULL)
-			data_rows(j, dy, b.n, o, part, scratch, next);
+			data_rows(j, dy, b.n, o, scratch, next);
 		if (call->dw == NULL && call->dbias == NULL)
 			continue;
 		x_rows(x, rows, o, d->stride);
 		j->simd->dw_weight_row(dw + dy->k.at, d->c, strip_row(dy, o) + SL_DW_LANES, rows, (int)d->out_w,
 				       (int)dy->k.n, d->stride, next);
 	}
+	if (call->dx != NULL && has_bn_before(j))
+		sum_data_rows(j, b, dy->k, part);
 }
 
 static void backward_band(const struct job *j, struct sl_band b, float *part, struct ring *x, struct ring *dy,

@@ -5,7 +5,10 @@
 
 #include "kernels/cpu/impl.h"
 
-enum { TILE = 256 };
+enum {
+	TILE = 256,
+	CHAIN = 320, /* products that are summed one after the other, at most: rounding grows with them */
+};
 
 struct job {
 	const struct sl_cpu_simd *simd;
@@ -31,6 +34,18 @@ static int64_t tiles(int64_t rows, int64_t cols)
 	return sl_cpu_blocks(rows, TILE) * sl_cpu_blocks(cols, TILE);
 }
 
+/* c [t.ni, t.nj] = beta·c + A·B, of depth k, as cblas_sgemm takes them. */
+static void product(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, struct tile t, int64_t k, const float *a, int64_t lda,
+		    const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
+{
+	int64_t chain = sl_cpu_blocks(k, sl_cpu_blocks(k, CHAIN));
+
+	for (int64_t at = 0; at < k; at += chain)
+		cblas_sgemm(CblasRowMajor, ta, tb, (int)t.ni, (int)t.nj, (int)sl_cpu_min(chain, k - at), 1.0f,
+			    a + at * (ta == CblasTrans ? lda : 1), (int)lda, b + at * (tb == CblasTrans ? 1 : ldb),
+			    (int)ldb, at == 0 ? beta : 1.0f, c, (int)ldc);
+}
+
 static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
 			   struct sl_fail *fail)
 {
@@ -47,9 +62,9 @@ static void forward_tile(void *arg, int64_t block, int worker)
 	struct tile t = tile_at(block, j->rows, j->o);
 
 	(void)worker;
-	cblas_sgemm(CblasRowMajor, CblasNoTrans, j->transposed ? CblasNoTrans : CblasTrans, (int)t.ni, (int)t.nj,
-		    (int)j->f, 1.0f, j->x + t.i * j->f, (int)j->f, j->w + t.j * (j->transposed ? 1 : j->f),
-		    (int)(j->transposed ? j->o : j->f), 0.0f, j->y + t.i * j->o + t.j, (int)j->o);
+	product(CblasNoTrans, j->transposed ? CblasNoTrans : CblasTrans, t, j->f, j->x + t.i * j->f, j->f,
+		j->w + t.j * (j->transposed ? 1 : j->f), j->transposed ? j->o : j->f, 0.0f, j->y + t.i * j->o + t.j,
+		j->o);
 	for (int64_t r = t.i; r < t.i + t.ni && j->bias != NULL; r++)
 		j->simd->sum(j->y + r * j->o + t.j, j->y + r * j->o + t.j, j->bias + t.j, t.nj);
 }
@@ -60,9 +75,9 @@ static void data_tile(void *arg, int64_t block, int worker)
 	struct tile t = tile_at(block, j->rows, j->f);
 
 	(void)worker;
-	cblas_sgemm(CblasRowMajor, CblasNoTrans, j->transposed ? CblasTrans : CblasNoTrans, (int)t.ni, (int)t.nj,
-		    (int)j->o, 1.0f, j->dy + t.i * j->o, (int)j->o, j->w + t.j * (j->transposed ? j->o : 1),
-		    (int)(j->transposed ? j->o : j->f), j->add ? 1.0f : 0.0f, j->dx + t.i * j->f + t.j, (int)j->f);
+	product(CblasNoTrans, j->transposed ? CblasTrans : CblasNoTrans, t, j->o, j->dy + t.i * j->o, j->o,
+		j->w + t.j * (j->transposed ? j->o : 1), j->transposed ? j->o : j->f, j->add ? 1.0f : 0.0f,
+		j->dx + t.i * j->f + t.j, j->f);
 }
 
 static void weight_tile(void *arg, int64_t block, int worker)
@@ -73,8 +88,8 @@ static void weight_tile(void *arg, int64_t block, int worker)
 	struct tile t = tile_at(block, rows, cols);
 
 	(void)worker;
-	cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)t.ni, (int)t.nj, (int)j->rows, 1.0f, left + t.i,
-		    (int)rows, right + t.j, (int)cols, 1.0f, j->dw + t.i * cols + t.j, (int)cols);
+	product(CblasTrans, CblasNoTrans, t, j->rows, left + t.i, rows, right + t.j, cols, 1.0f,
+		j->dw + t.i * cols + t.j, cols);
 }
 
 static struct job job_of(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call,

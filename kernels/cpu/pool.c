@@ -82,11 +82,8 @@ static void average_image(void *arg, int64_t n, int worker)
 		for (int64_t ow = 0; ow < j->out_w; ow++, y += j->c) {
 			struct window v = window_at(j, oh, ow);
 
-			memset(y, 0, (size_t)j->c * sizeof(float));
-			for (int64_t h = v.h0; h < v.h1; h++)
-				for (int64_t w = v.w0; w < v.w1; w++)
-					j->simd->sum(y, y, x + (h * j->w + w) * j->c, j->c);
-			j->simd->scale(y, y, 1.0f / (float)(j->k_h * j->k_w), j->c, false);
+			j->simd->window_sum(y, x + (v.h0 * j->w + v.w0) * j->c, j->w * j->c, v.h1 - v.h0, v.w1 - v.w0,
+					    (int)j->c, 1.0 / (double)(j->k_h * j->k_w));
 		}
 }
 

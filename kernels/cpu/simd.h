@@ -58,8 +58,10 @@ struct sl_cpu_simd {
 	/* [rows, C]; with ld: of rows that long, C columns */
 	void (*row_sum)(float *sum, const float *x, int64_t rows, int c); /* sum += column sums */
 	void (*add_row)(float *y, const float *row, int64_t rows, int c); /* y[r] += row */
+	/* y = by·Σ over h < high, w < wide of x[h·row + w·c + k] */
+	void (*window_sum)(float *y, const float *x, int64_t row, int64_t high, int64_t wide, int c, double by);
 	/* sum += Σ (x − origin), sum_sq += Σ (x − origin)² */
-	void (*moments)(float *sum, float *sum_sq, const float *origin, const float *x, int64_t ld, int64_t rows,
+	void (*moments)(double *sum, double *sum_sq, const float *origin, const float *x, int64_t ld, int64_t rows,
 			int c);
 	void (*bn_forward)(float *y, const float *x, const struct sl_cpu_bn *n, int64_t ld, int64_t rows, int c,
 			   enum sl_act act);
@@ -69,7 +71,7 @@ struct sl_cpu_simd {
 				  enum sl_act act);
 	void (*stream_end)(void);
 	/* sum_g += Σ g, sum_gx += Σ g·(x − mean); a, b, d are not read. */
-	void (*bn_sums)(float *sum_g, float *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,
+	void (*bn_sums)(double *sum_g, double *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,
 			int64_t ld, int64_t rows, int c, enum sl_act act);
 	void (*bn_backward)(float *dx, const float *dy, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c,
 			    enum sl_act act, bool add);

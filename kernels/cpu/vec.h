@@ -179,3 +179,46 @@ static inline int left(int64_t n)
 {
 	return n < VL ? (int)n : VL;
 }
+
+/* VL sums in double, for floats that were summed over a few terms. */
+typedef double vd __attribute__((vector_size(VL * 4)));
+typedef double vd_mem __attribute__((vector_size(VL * 4), aligned(8), may_alias));
+typedef float vh __attribute__((vector_size(VL * 2)));
+
+struct wide {
+	vd low, high;
+};
+
+static inline void wide_add(struct wide *s, vf v)
+{
+	vh half[2];
+
+	memcpy(half, &v, sizeof v);
+	s->low += __builtin_convertvector(half[0], vd);
+	s->high += __builtin_convertvector(half[1], vd);
+}
+
+/* The sums times `by` */
+static inline vf wide_scaled(const struct wide *s, double by)
+{
+	vh half[2] = {__builtin_convertvector(s->low * by, vh), __builtin_convertvector(s->high * by, vh)};
+	vf v;
+
+	memcpy(&v, half, sizeof v);
+	return v;
+}
+
+/* p[i] += the sums, `n` of them */
+static inline void wide_put(double *p, const struct wide *s, int n)
+{
+	double sum[VL];
+
+	if (n == VL) {
+		*(vd_mem *)p += s->low;
+		*(vd_mem *)(p + VL / 2) += s->high;
+		return;
+	}
+	memcpy(sum, s, sizeof sum);
+	for (int i = 0; i < n; i++)
+		p[i] += sum[i];
+}

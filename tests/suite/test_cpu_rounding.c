@@ -1,0 +1,387 @@
+/* How far sums of the CPU backend are off their true values, at the sizes of real layers: no more than short chains of
+ * floats and sums in double behind them allow. A plain sum in float over all terms is off by several times the bounds
+ * below. Errors are counted in U, half the step of a float at 1. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/rng.h"
+#include "kernels/cpu/bn.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/gemm.h"
+
+#define U 0x1p-24
+
+/* Every level that this CPU runs, from the lowest on. */
+static const struct sl_cpu_simd *level(int i)
+{
+	static const struct sl_cpu_simd *const levels[] = {&sl_cpu_simd_base, &sl_cpu_simd_avx2, &sl_cpu_simd_avx512};
+	const struct sl_cpu_simd *best = sl_cpu_simd_choose();
+
+	for (int lower = 0; lower < i; lower++)
+		if (levels[lower] == best)
+			return NULL;
+	return i < 3 ? levels[i] : NULL;
+}
+
+static float *some(int64_t n, uint16_t which, float shift)
+{
+	const struct sl_rng_key key = {.seed = 7, .tensor = which};
+	float *x = malloc((size_t)n * sizeof *x);
+
+	assert_non_null(x);
+	for (int64_t i = 0; i < n; i++) {
+		float pair[2];
+
+		sl_rng_normal2(sl_rng_u32(&key, 2 * (uint64_t)i), sl_rng_u32(&key, 2 * (uint64_t)i + 1), pair);
+		x[i] = pair[0] + shift;
+	}
+	return x;
+}
+
+/* ---- batch normalisation */
+
+/* Rows as a depthwise layer tells them: image rows of WIDE pixels, in parts of HIGH. */
+enum { WIDE = 112, HIGH = 28, PARTS = 4, C = 19, ROWS = PARTS * HIGH * WIDE };
+
+struct norm {
+	struct sl_op op;
+	struct sl_op_call call;
+	struct sl_backend be;
+	float weight[C], bias[C], mean[C], var[C], grad_weight[C], grad_bias[C], saved[SL_BN_SAVED * C];
+	float coef[6 * 32];
+	float *part;
+	int64_t stride;
+};
+
+static void norm_open(struct norm *n)
+{
+	*n = (struct norm){.op = {.kind = SL_OP_BATCHNORM}};
+	n->op.u.bn = (struct sl_bn_attr){.c = C, .eps = 1e-5f, .momentum = 0.1f, .act = SL_ACT_NONE};
+	n->call.training = true;
+	n->call.param[0] = n->weight;
+	n->call.param[1] = n->bias;
+	n->call.param[2] = n->mean;
+	n->call.param[3] = n->var;
+	n->call.grad[0] = n->grad_weight;
+	n->call.grad[1] = n->grad_bias;
+	n->call.saved = n->saved;
+	for (int k = 0; k < C; k++)
+		n->weight[k] = n->var[k] = 1;
+	n->stride = sl_bn_part_floats(C);
+	n->part = aligned_alloc(64, (size_t)(PARTS * n->stride) * sizeof(float));
+	assert_non_null(n->part);
+}
+
+static void norm_statistics(struct norm *n, const struct sl_cpu_simd *simd, const float *x)
+{
+	const struct sl_bn_range all = {0, C};
+
+	for (int p = 0; p < PARTS; p++)
+		for (int h = 0; h < HIGH; h++) {
+			const float *row = x + (p * HIGH + h) * WIDE * C;
+
+			if (h == 0)
+				sl_bn_begin_stats(n->part + p * n->stride, row, C, all);
+			sl_bn_add_stats(simd, n->part + p * n->stride, row, WIDE, C, all);
+		}
+	sl_bn_finish_stats(&n->be, &n->op, &n->call, n->part, PARTS);
+}
+
+static void norm_sums(struct norm *n, const struct sl_cpu_simd *simd, const float *dy, const float *x)
+{
+	const struct sl_bn_range all = {0, C};
+	struct sl_cpu_bn coef = sl_bn_load(&n->op, &n->call, false, n->coef);
+
+	for (int p = 0; p < PARTS; p++) {
+		sl_bn_begin_sums(n->part + p * n->stride, C, all);
+		for (int h = 0; h < HIGH; h++) {
+			int64_t at = (p * HIGH + h) * WIDE * C;
+
+			sl_bn_add_sums(simd, n->part + p * n->stride, dy + at, x + at, &coef, &n->op, WIDE, all);
+		}
+	}
+	sl_bn_finish_sums(&n->be, &n->op, &n->call, n->part, PARTS);
+}
+
+/* Mean and Σ (x − mean)² of a channel. */
+static void truth(const float *x, int k, double *mean, double *m2)
+{
+	*mean = *m2 = 0;
+	for (int64_t r = 0; r < ROWS; r++)
+		*mean += (double)x[r * C + k];
+	*mean /= ROWS;
+	for (int64_t r = 0; r < ROWS; r++)
+		*m2 += ((double)x[r * C + k] - *mean) * ((double)x[r * C + k] - *mean);
+}
+
+/* The first row of each part, from which the others are counted, lies far out, as the corner of an image does. */
+static void statistics_of_many_rows(void **state)
+{
+	float *x = some(ROWS * C, 1, 3);
+	double worst_mean = 0, worst_var = 0;
+
+	(void)state;
+	for (int p = 0; p < PARTS; p++)
+		for (int k = 0; k < C; k++)
+			x[p * HIGH * WIDE * C + k] += 3;
+	for (int l = 0; level(l) != NULL; l++) {
+		struct norm n;
+
+		norm_open(&n);
+		norm_statistics(&n, level(l), x);
+		for (int k = 0; k < C; k++) {
+			double mean, m2, sigma, got = (double)n.saved[k] + (double)n.saved[C + k];
+
+			truth(x, k, &mean, &m2);
+			sigma = sqrt(m2 / ROWS);
+			worst_mean = fmax(worst_mean, fabs(got - mean) / sigma);
+			worst_var = fmax(worst_var, fabs((double)n.saved[3 * C + k] * (ROWS - 1) / m2 - 1));
+		}
+		free(n.part);
+	}
+	print_message("  statistics: mean off by %.2f U of σ, variance by %.2f U\n", worst_mean / U, worst_var / U);
+	assert_true(worst_mean <= 1 * U);
+	assert_true(worst_var <= 10 * U);
+	free(x);
+}
+
+/* Gradients of which some large ones cancel each other from one half of the rows to the other. */
+static void sums_of_many_rows(void **state)
+{
+	float *x = some(ROWS * C, 2, 0), *dy = some(ROWS * C, 3, 0);
+	double worst_g = 0, worst_gx = 0;
+
+	(void)state;
+	for (int64_t i = 0; i < ROWS * C; i++)
+		dy[i] += i % C % 2 == 0 ? 0.0f : i < ROWS * C / 2 ? 10.0f : -10.0f;
+	for (int l = 0; level(l) != NULL; l++) {
+		struct norm n;
+
+		norm_open(&n);
+		norm_statistics(&n, level(l), x);
+		norm_sums(&n, level(l), dy, x);
+		for (int k = 0; k < C; k++) {
+			double mean, m2, g = 0, gx = 0, all_g = 0, all_gx = 0;
+
+			truth(x, k, &mean, &m2);
+			for (int64_t r = 0; r < ROWS; r++) {
+				double d = (double)dy[r * C + k],
+				       s = ((double)x[r * C + k] - mean) / sqrt(m2 / ROWS + (double)n.op.u.bn.eps);
+
+				g += d;
+				gx += d * s;
+				all_g += fabs(d);
+				all_gx += fabs(d * s);
+			}
+			worst_g = fmax(worst_g, fabs((double)n.grad_bias[k] - g) / all_g);
+			worst_gx = fmax(worst_gx, fabs((double)n.grad_weight[k] - gx) / all_gx);
+		}
+		free(n.part);
+	}
+	print_message("  sums of backward: off by %.3f and %.3f U of the terms\n", worst_g / U, worst_gx / U);
+	assert_true(worst_g <= 0.3 * U);
+	assert_true(worst_gx <= 0.08 * U);
+	free(x);
+	free(dy);
+}
+
+/* The value nearest to (1 − m)·old + m·new: rounding once each step, not at every term. */
+static void running_statistics_are_rounded_once(void **state)
+{
+	float *old = some(C, 4, 0), *seen = some(2 * C, 5, 0);
+	struct norm n;
+
+	(void)state;
+	norm_open(&n);
+	for (int step = 0; step < 50; step++) {
+		for (int k = 0; k < C; k++) {
+			double m = (double)n.op.u.bn.momentum, want;
+
+			n.saved[k] = seen[k] + (float)step;
+			n.saved[C + k] = 0;
+			n.saved[3 * C + k] = fabsf(seen[C + k]) + (float)step;
+			n.mean[k] = old[k];
+			n.var[k] = fabsf(old[k]);
+			want = (1 - m) * (double)old[k] + m * (double)n.saved[k];
+			old[k] = (float)want;
+		}
+		sl_bn_commit(&n.op, &n.call);
+		for (int k = 0; k < C; k++)
+			assert_true(n.mean[k] == old[k]);
+	}
+	free(n.part);
+	free(old);
+	free(seen);
+}
+
+/* ---- products */
+
+enum { DEPTH = 960, TALL = 504, NA = 17, NB = 21 };
+
+/* √ of the mean of (got − want)² over what a sum of random terms of the same size would be. */
+struct error {
+	double off, size;
+};
+
+static void count(struct error *e, double got, double want, double squares)
+{
+	e->off += (got - want) * (got - want);
+	e->size += squares;
+}
+
+static double relative(const struct error *e)
+{
+	return sqrt(e->off / e->size);
+}
+
+static void products_of_rows(void **state)
+{
+	float *x = some(NA * DEPTH, 6, 0), *w = some(DEPTH * NB, 7, 0), y[NA * NB];
+	float *packed = aligned_alloc(64, (size_t)sl_gemm_packed_floats(DEPTH, NB) * sizeof *packed);
+	struct error e = {0, 0};
+
+	(void)state;
+	for (int l = 0; level(l) != NULL; l++) {
+		struct sl_cpu cpu = {level(l)};
+		struct sl_backend be = {.impl = &cpu};
+		struct sl_gemm_weights b = sl_gemm_pack(&be, packed, w, DEPTH, NB, NB, 1);
+		const float *seg = x;
+		struct sl_prefetch none = {.n = 0};
+
+		sl_gemm_rows(&b, y, NB, &seg, 1, DEPTH, NA, false, &none);
+		for (int i = 0; i < NA; i++)
+			for (int j = 0; j < NB; j++) {
+				double want = 0, squares = 0;
+
+				for (int k = 0; k < DEPTH; k++) {
+					double p = (double)x[i * DEPTH + k] * (double)w[k * NB + j];
+
+					want += p;
+					squares += p * p;
+				}
+				count(&e, (double)y[i * NB + j], want, squares);
+			}
+	}
+	print_message("  products of rows: off by %.1f U\n", relative(&e) / U);
+	assert_true(relative(&e) <= 6 * U);
+	free(x);
+	free(w);
+	free(packed);
+}
+
+static void outer_products(void **state)
+{
+	enum { BLOCKS = 6 };
+	float *a = some(BLOCKS * TALL * NA, 8, 0), *b = some(BLOCKS * TALL * NB, 9, 0), c[NA * NB];
+	struct error e = {0, 0};
+
+	(void)state;
+	for (int l = 0; level(l) != NULL; l++) {
+		struct sl_prefetch none = {.n = 0};
+
+		memset(c, 0, sizeof c);
+		for (int block = 0; block < BLOCKS; block++)
+			sl_gemm_outer(level(l), c, NB, a + block * TALL * NA, NA, NA, b + block * TALL * NB, NB, NB,
+				      TALL, &none);
+		for (int i = 0; i < NA; i++)
+			for (int j = 0; j < NB; j++) {
+				double want = 0, squares = 0;
+
+				for (int m = 0; m < BLOCKS * TALL; m++) {
+					double p = (double)a[m * NA + i] * (double)b[m * NB + j];
+
+					want += p;
+					squares += p * p;
+				}
+				count(&e, (double)c[i * NB + j], want, squares);
+			}
+	}
+	print_message("  outer products: off by %.1f U\n", relative(&e) / U);
+	assert_true(relative(&e) <= 6 * U);
+	free(a);
+	free(b);
+}
+
+/* dw of a depthwise layer over image rows whose padded columns are zero. */
+static void depthwise_weights(void **state)
+{
+	enum { L = SL_DW_LANES, PADDED = (WIDE + 2) * L, MANY = 56 };
+	float *x = some((MANY + 2) * PADDED, 10, 0), *dy = some(MANY * PADDED, 11, 0), dw[10 * L];
+	struct error e = {0, 0};
+
+	(void)state;
+	for (int l = 0; level(l) != NULL; l++) {
+		struct sl_prefetch none = {.n = 0};
+
+		memset(dw, 0, sizeof dw);
+		for (int h = 0; h < MANY; h++) {
+			const float *rows[3] = {x + h * PADDED, x + (h + 1) * PADDED, x + (h + 2) * PADDED};
+
+			level(l)->dw_weight_row(dw, L, dy + h * PADDED + L, rows, WIDE, L, 1, &none);
+		}
+		for (int tap = 0; tap < 9; tap++)
+			for (int k = 0; k < L; k++) {
+				double want = 0, squares = 0;
+
+				for (int h = 0; h < MANY; h++)
+					for (int o = 0; o < WIDE; o++) {
+						double p = (double)x[(h + tap / 3) * PADDED + (o + tap % 3) * L + k] *
+							   (double)dy[h * PADDED + (o + 1) * L + k];
+
+						want += p;
+						squares += p * p;
+					}
+				count(&e, (double)dw[tap * L + k], want, squares);
+			}
+	}
+	print_message("  depthwise weights: off by %.1f U\n", relative(&e) / U);
+	assert_true(relative(&e) <= 6 * U);
+	free(x);
+	free(dy);
+}
+
+/* The mean of a plane of 7×7, whose values are all positive. */
+static void means_of_planes(void **state)
+{
+	enum { SIDE = 7, PLANE = SIDE * SIDE };
+	float *x = some(PLANE * C, 12, 6), y[C];
+	double worst = 0;
+
+	(void)state;
+	for (int l = 0; level(l) != NULL; l++) {
+		level(l)->window_sum(y, x, SIDE * C, SIDE, SIDE, C, 1.0 / PLANE);
+		for (int k = 0; k < C; k++) {
+			double want = 0;
+
+			for (int i = 0; i < PLANE; i++)
+				want += (double)x[i * C + k] / PLANE;
+			worst = fmax(worst, fabs((double)y[k] / want - 1));
+		}
+	}
+	print_message("  means of planes: off by %.1f U\n", worst / U);
+	assert_true(worst <= 2 * U);
+	free(x);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(statistics_of_many_rows),
+		cmocka_unit_test(sums_of_many_rows),
+		cmocka_unit_test(running_statistics_are_rounded_once),
+		cmocka_unit_test(products_of_rows),
+		cmocka_unit_test(outer_products),
+		cmocka_unit_test(depthwise_weights),
+		cmocka_unit_test(means_of_planes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
