@@ -71,7 +71,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE cuda-resources help all fail deps test test-all test-long test-tutorial config-page prose check build-tests build-bench format format-check rooms man install uninstall clean demo bench bench-peer bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: FORCE cuda-resources help all fail deps test test-all test-long test-tutorial config-page prose check build-tests build-bench format format-check rooms man install uninstall clean demo bench bench-peer bench-rounding bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
 
@@ -345,6 +345,11 @@ bench-peer: deps ## the same work in PyTorch beside it, as ratios (BENCH_ARGS=--
 	@scripts/install-deps.sh --peer
 	@$(MAKE) --no-print-directory all build-bench
 	@BUILD=$(B) tests/bench/bench-peer.sh $(BENCH_ARGS)
+
+bench-rounding: deps ## how far float32 is from float64, ours and PyTorch's (BENCH_ARGS="--quick --write --keep DIR")
+	@scripts/install-deps.sh --peer
+	@$(MAKE) --no-print-directory all build-bench
+	@BUILD=$(B) tests/bench/bench_rounding.py $(BENCH_ARGS)
 
 bench-codecs: deps ## every table of docs/results/codecs.md (BENCH_ARGS="--write --cut DIR")
 	@$(MAKE) --no-print-directory all build-bench

