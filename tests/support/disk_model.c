@@ -412,7 +412,8 @@ static uint64_t hash_of(const struct disk *d, int inode, const char *path)
 	return sum;
 }
 
-/* Files get their times in the order in which they were written, seconds apart: what goes by age must not be misled. */
+/* Files get their times in the order in which they were written, seconds apart: what goes by age must not be misled.
+ * They are their user's alone, as the daemons make them. */
 static void write_out(const struct disk *d, int inode, const char *path)
 {
 	const struct inode *i = &d->inode[inode];
@@ -429,8 +430,8 @@ static void write_out(const struct disk *d, int inode, const char *path)
 	if (i->folder)
 		return;
 	file = fopen(path, "wb");
-	if (!file || fwrite(i->data, 1, i->size, file) != i->size || fclose(file) != 0 ||
-	    utimensat(AT_FDCWD, path, times, 0) != 0)
+	if (!file || fchmod(fileno(file), 0600) != 0 || fwrite(i->data, 1, i->size, file) != i->size ||
+	    fclose(file) != 0 || utimensat(AT_FDCWD, path, times, 0) != 0)
 		disk_die("cannot write", path);
 }
 
