@@ -14,6 +14,7 @@
 #include "common/nn/exec.h"
 #include "common/nn/weights.h"
 #include "common/session/agree.h"
+#include "server/cost.h"
 #include "server/keep.h"
 #include "server/store.h"
 
@@ -169,7 +170,12 @@ static enum sl_err take_memory(struct sl_middle *m, struct sl_fail *fail)
 static enum sl_err admit(struct sl_middle *m, struct sl_fail *fail)
 {
 	enum sl_err err = agree(m, fail);
+	struct sl_cost cost;
 
+	if (!err) {
+		cost = sl_session_cost(m->plan, m->agreement.codec);
+		err = sl_session_cost_check(&cost, m->env.task_s, m->env.piece_ms, fail);
+	}
 	if (!err)
 		err = sl_exec_prepare(&m->exec, m->plan, SL_MIDDLE, m->env.be, fail);
 	if (!err)
@@ -575,7 +581,20 @@ void sl_middle_writable(struct sl_middle *m)
 
 void sl_middle_tick(struct sl_middle *m)
 {
-	if (!m->over && sl_port_session(m->port)->state != SL_SESSION_NEW)
+	uint64_t had_ms = sl_worker_had_ms(m->env.worker, sl_port_share(m->port));
+	const uint64_t limit_ms = (uint64_t)m->env.watchdog_s * 1000;
+	struct sl_fail why;
+
+	if (m->over)
+		return;
+	/* one that is silent hangs: the server ends (host.c), and the client waits for it to come back */
+	if (limit_ms && had_ms > limit_ms && 2 * sl_worker_silent_ms(m->env.worker) < limit_ms) {
+		sl_fail_set(&why, SL_ERR_LIMIT,
+			    "a task of this session has had %" PRIu64
+			    " s of the server's time, and its watchdog_s is %d",
+			    had_ms / 1000, m->env.watchdog_s);
+		sl_port_fail(m->port, &why);
+	} else if (sl_port_session(m->port)->state != SL_SESSION_NEW)
 		sl_port_event(m->port, &(struct sl_event){.kind = SL_EV_TICK});
 }
 

@@ -24,6 +24,8 @@ struct sl_middle_env {
 	uint64_t window_bytes;
 	uint64_t memory_bytes; /* that sessions may take together, on host and device; 0: no limit */
 	_Atomic uint64_t *memory_used;
+	int task_s, piece_ms; /* limits (server/cost.h) */
+	int watchdog_s;       /* of the worker's time, for one task; 0: no limit */
 	/* The session is over, for good or ill: sl_middle_close may be called from the loop, not from within. */
 	void (*over)(void *arg, struct sl_middle *middle);
 	/* What its Hello asks for can be had, and nothing is taken yet. */

@@ -150,6 +150,7 @@ struct sl_conf_server {
 		int sessions, sessions_per_key, connections_per_s;
 		int64_t memory_bytes;
 		int64_t part_bytes;
+		int task_s, piece_ms; /* 0: no limit */
 	} limits;
 	struct {
 		enum sl_log_level level;

@@ -29,6 +29,8 @@ static const struct sl_conf_key keys[] = {
 	SL_INT(T, "limits.sessions_per_key", limits.sessions_per_key, 1, 1024, "4", NULL, "sessions at once of one client's key"),
 	SL_INT(T, "limits.connections_per_s", limits.connections_per_s, 2, 1000000, "64", NULL, "connections that may come in a second; half of it from one address"),
 	SL_BYTES(T, "limits.memory_bytes", limits.memory_bytes, 1 << 20, 0x1p44, "8 GiB", "memory of all sessions together"),
+	SL_INT(T, "limits.task_s", limits.task_s, 0, 86400, "120", "seconds of one thread; 0: no limit", "predicted cost of the longest task that a session may have"),
+	SL_INT(T, "limits.piece_ms", limits.piece_ms, 0, 600000, "1000", "ms; 0: no limit", "predicted time that a session's task may keep others waiting at a stretch"),
 	SL_BYTES(T, "limits.part_bytes", limits.part_bytes, 4096, 1 << 20, "1 MiB", "largest message payload a client may send"),
 
 	SL_CHOICE(T, "log.level", log.level, SL_WORDS("error", "warn", "info", "debug"), "info", "of the lines on stderr"),

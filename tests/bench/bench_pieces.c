@@ -1,23 +1,21 @@
 /* What codecs cost, and how long the longest piece of theirs is, between which a worker's job gives way: the figures of
  * common/codec/cost.c, and a check of them.
  *
- *   bench_pieces [--shape N,H,W,C] [--threads T] [--portable] [SPEC …]
+ *   bench_pieces [--shape N,H,W,C] [--threads T] [SPEC …]
  *
- * A rival has work at all times on the same worker; "piece" is the longest that it had to wait beyond a job's slice. */
+ * A rival has work at all times on the same worker; "piece" is the longest that it had to wait beyond a job's slice,
+ * and what the model says that it is. */
 #include <getopt.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/base/arena.h"
-#include "common/base/clock.h"
 #include "common/base/pool.h"
-#include "common/base/worker.h"
-#include "common/codec/codec.h"
+#include "common/codec/cost.h"
 #include "common/nn/backend.h"
 #include "kernels/cpu/cpu.h"
+#include "tests/support/piece_rig.h"
 
 static const char *default_specs[] = {"none",
 				      "f16",
@@ -63,87 +61,7 @@ struct bench {
 	struct sl_backend be;
 	struct sl_arena arena;
 	float *x, *back;
-	struct sl_worker *worker;
 };
-
-/* ---- a job, and its rival */
-
-struct task {
-	struct sl_job job; /* first */
-	struct sl_codec *codec;
-	struct bench *b;
-	struct sl_buf *payload;
-	bool decodes;
-	enum sl_err err;
-	atomic_bool over;
-};
-
-static void run_task(struct sl_job *job)
-{
-	static const struct sl_codec_call call = {.training = true};
-	struct task *t = (struct task *)job;
-	struct sl_tensor x = {SL_F32, t->b->shape, t->decodes ? t->b->back : t->b->x, &t->b->be};
-	struct sl_fail fail = {0};
-
-	if (t->decodes)
-		t->err = sl_codec_decode(t->codec, &call, (struct sl_bytes){t->payload->data, t->payload->len}, &x,
-					 &fail);
-	else
-		t->err = sl_codec_encode(t->codec, &call, &x, t->payload);
-}
-
-static void task_over(struct sl_job *job)
-{
-	((struct task *)job)->over = true;
-}
-
-struct rival {
-	struct sl_job job; /* first */
-	struct sl_worker *worker;
-	struct task *until;
-	bool over;
-};
-
-static void rival_runs(struct sl_job *job)
-{
-	(void)job;
-}
-
-static void rival_again(struct sl_job *job)
-{
-	struct rival *r = (struct rival *)job;
-
-	if (r->until->over)
-		r->over = true;
-	else
-		sl_worker_post(r->worker, &r->job);
-}
-
-/* Seconds that the task had; its longest piece in *piece_s. */
-static double measure(struct bench *b, struct task *t, double *piece_s)
-{
-	static struct sl_share shares[2];
-	struct rival r;
-
-	memset(shares, 0, sizeof shares);
-	if (sl_worker_open(&b->worker, "bench", NULL, NULL, NULL))
-		abort();
-	r = (struct rival){
-		.job = {.run = rival_runs, .done = rival_again, .share = &shares[1]}, .worker = b->worker, .until = t};
-	t->job = (struct sl_job){.run = run_task, .done = task_over, .share = &shares[0]};
-	t->over = false;
-
-	sl_worker_post(b->worker, &t->job);
-	sl_worker_post(b->worker, &r.job);
-	while (!t->over || !r.over) {
-		sl_worker_drain(b->worker);
-		usleep(200);
-	}
-	*piece_s = (double)sl_worker_late_ns(b->worker) * 1e-9;
-	sl_worker_close(b->worker);
-
-	return (double)shares[0].used_ns * 1e-9;
-}
 
 static void row(struct bench *b, const char *text)
 {
@@ -159,19 +77,21 @@ static void row(struct bench *b, const char *text)
 	}
 	struct sl_buf payload = {.cap = sl_codec_bound(codec, b->shape.dim[0])};
 	payload.data = malloc(payload.cap);
-	struct task t = {.codec = codec, .b = b, .payload = &payload};
-	double encode_piece, decode_piece, encode = measure(b, &t, &encode_piece);
+	struct piece_task t = {.codec = codec, .x = {SL_F32, b->shape, b->x, &b->be}, .payload = &payload};
+	double encode_piece, decode_piece = 0, encode = piece_measure(&t, &encode_piece);
 	enum sl_err err = t.err;
 
 	t.decodes = true;
-	double decode = err ? 0 : measure(b, &t, &decode_piece);
+	t.x.data = b->back;
+	double decode = err ? 0 : piece_measure(&t, &decode_piece);
 
 	if (err || t.err)
 		printf("| %s | failed: %s |\n", text, sl_err_text(err ? err : t.err));
 	else
-		printf("| %s | %.1f | %.2f | %.2f | %.1f | %.2f | %.2f |\n", text, encode * 1e3,
-		       encode / elements * 1e9, encode_piece * 1e3, decode * 1e3, decode / elements * 1e9,
-		       decode_piece * 1e3);
+		printf("| %s | %.1f | %.2f | %.1f of %.1f | %.1f | %.2f | %.1f of %.1f |\n", text, encode * 1e3,
+		       encode / elements * 1e9, encode_piece * 1e3, sl_codec_cost(&spec, &b->shape, true).piece_s * 1e3,
+		       decode * 1e3, decode / elements * 1e9, decode_piece * 1e3,
+		       sl_codec_cost(&spec, &b->shape, false).piece_s * 1e3);
 	fflush(stdout);
 	free(payload.data);
 	sl_codec_close(codec);

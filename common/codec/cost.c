@@ -1,0 +1,96 @@
+/* Figures of bench_pieces on a Xeon with AVX-512 and two busy cores, rounded up. Where loops are portable, codecs of a
+ * few ns take three times as long. */
+#include "common/codec/cost.h"
+
+#include "common/codec/stage.h"
+
+/* Pieces are blocks of SL_CODEC_BLOCK elements, or samples. */
+struct price {
+	double encode_ns, decode_ns; /* an element of the stage's input */
+	bool by_sample;
+};
+
+static const struct price price_of[] = {
+	[SL_STAGE_ID_NONE] = {4, 2, false},      [SL_STAGE_ID_F16] = {3, 2, false},
+	[SL_STAGE_ID_BF16] = {3, 2, false},      [SL_STAGE_ID_QUANT] = {20, 6, false},
+	[SL_STAGE_ID_SORTQUANT] = {4, 2, false}, [SL_STAGE_ID_TERNGRAD] = {20, 6, false},
+	[SL_STAGE_ID_QSGD] = {20, 14, false},    [SL_STAGE_ID_TOPK] = {6, 4, false},
+	[SL_STAGE_ID_RANDOMK] = {6, 9, false},   [SL_STAGE_ID_THRESHOLD] = {5, 8, false},
+	[SL_STAGE_ID_LOWRANK] = {1, 1, true},    [SL_STAGE_ID_DOWNSAMPLE] = {5, 2, true},
+	[SL_STAGE_ID_CELLS] = {6, 3, true},      [SL_STAGE_ID_ZSTD] = {0, 0, false},
+};
+
+/* A byte, by level. */
+static const double zstd_ns[] = {4, 4, 5, 6, 6, 10, 12, 15, 18, 25, 35, 60, 80, 80, 90, 130, 200, 300, 400, 500};
+enum { ZSTD_LEVELS = sizeof zstd_ns / sizeof zstd_ns[0], ZSTD_BLOCK = 1 << 17 };
+static const double unzstd_ns = 8;
+
+/* An element, rank and product; a product makes the factors, and one of r rows of `small` is made orthonormal. */
+static const double product_ns = 0.5;
+enum { RANK, ITERS };
+
+static double lowrank_ns(const double *arg, const struct sl_shape *in, bool encodes)
+{
+	double sample = (double)sl_shape_row(in), c = (double)in->dim[in->ndim - 1], m = sample / c;
+	double small = c < m ? c : m, r = arg[RANK] < small ? arg[RANK] : small;
+
+	if (!encodes)
+		return sample * r * product_ns;
+	return arg[ITERS] * (2 * sample * r * product_ns + 2 * r * r * small * product_ns);
+}
+
+static struct sl_cost stage_cost(const struct sl_codec_stage *stage, const double *arg, const struct sl_shape *in,
+				 bool encodes)
+{
+	const struct price *p = &price_of[stage->id];
+	double ns = encodes ? p->encode_ns : p->decode_ns, n = (double)sl_shape_count(in);
+	double sample = (double)sl_shape_row(in), piece = p->by_sample ? sample : SL_CODEC_BLOCK;
+	double more = stage->id == SL_STAGE_ID_LOWRANK ? lowrank_ns(arg, in, encodes) : 0; /* a sample's */
+
+	piece = piece < n ? piece : n;
+	return (struct sl_cost){(n * ns + (double)in->dim[0] * more) * 1e-9, (piece * ns + more) * 1e-9};
+}
+
+static struct sl_cost zstd_cost(double level, size_t bytes, bool encodes)
+{
+	double ns = encodes ? zstd_ns[(int)level < ZSTD_LEVELS ? (int)level : ZSTD_LEVELS - 1] : unzstd_ns;
+
+	return (struct sl_cost){(double)bytes * ns * 1e-9,
+				(bytes < ZSTD_BLOCK ? (double)bytes : ZSTD_BLOCK) * ns * 1e-9};
+}
+
+void sl_cost_add(struct sl_cost *sum, struct sl_cost cost)
+{
+	sum->task_s += cost.task_s;
+	sum->piece_s = cost.piece_s > sum->piece_s ? cost.piece_s : sum->piece_s;
+}
+
+struct sl_cost sl_codec_cost(const struct sl_codec_spec *spec, const struct sl_shape *shape, bool encodes)
+{
+	const struct sl_codec_stage *none = sl_codec_stage_find("none", 4);
+	static const double no_arg[SL_CODEC_MAX_ARGS];
+	struct sl_cost sum = {0};
+	struct sl_shape s = *shape;
+	size_t bytes = none->bound(no_arg, false, &s);
+
+	for (int i = 0; i < spec->n_stage; i++) {
+		const struct sl_codec_stage *stage = spec->stage[i].stage;
+		const double *arg = spec->stage[i].arg;
+		struct sl_shape in = s;
+
+		if (stage->kind == SL_STAGE_BYTES) {
+			sl_cost_add(&sum, zstd_cost(arg[0], bytes, encodes));
+			continue;
+		}
+		sl_cost_add(&sum, stage_cost(stage, arg, &in, encodes));
+		/* what is coded is decoded at once, to see what was lost */
+		if (encodes && spec->error_feedback)
+			sl_cost_add(&sum, stage_cost(stage, arg, &in, false));
+		if (stage->kind == SL_STAGE_TRANSFORM)
+			stage->shape(arg, &in, &s);
+		bytes = stage->kind == SL_STAGE_TRANSFORM ? none->bound(no_arg, false, &s)
+							  : stage->bound(arg, false, &in);
+	}
+	sl_cost_add(&sum, stage_cost(none, no_arg, &s, encodes));
+	return sum;
+}

@@ -1,0 +1,59 @@
+#include "server/cost.h"
+
+/* Of one thread with AVX2, rounded up. A backward pass has two products where a forward pass has one. Kernels give way
+ * between blocks, which are an image at the most, or one of SPANS parts of a chunk. */
+static const double mac_ns = 0.1, element_ns = 2, weight_ns = 15;
+enum { SPANS = 16 };
+
+static struct sl_cost pass_cost(const struct sl_plan *plan, const struct sl_codec_spec *from, bool from_mid,
+				const struct sl_codec_spec *to, double products)
+{
+	const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
+	const struct sl_shape in = sl_plan_cut_shape(plan, from_mid, plan->rows);
+	const struct sl_shape out = sl_plan_cut_shape(plan, !from_mid, plan->rows);
+	struct sl_cost sum = sl_codec_cost(from, &in, false);
+
+	for (int i = 0; i < s->n_op; i++) {
+		const struct sl_op *op = &s->op[i].op;
+		double row = products *
+			     ((double)sl_op_macs(op, 1) * mac_ns + (double)sl_shape_row(&op->out_shape) * element_ns);
+		double all = row * (double)plan->rows, part = all / SPANS;
+
+		sl_cost_add(&sum, (struct sl_cost){all * 1e-9, (part > row ? part : row) * 1e-9});
+	}
+	sl_cost_add(&sum, sl_codec_cost(to, &out, true));
+	return sum;
+}
+
+struct sl_cost sl_session_cost(const struct sl_plan *plan, const struct sl_codec_spec codec[SL_DIR_COUNT])
+{
+	struct sl_cost tasks[] = {
+		pass_cost(plan, &codec[SL_DIR_HEAD_ACT], false, &codec[SL_DIR_MID_ACT], 1),
+		pass_cost(plan, &codec[SL_DIR_MID_GRAD], true, &codec[SL_DIR_HEAD_GRAD], 2),
+		{(double)plan->segment[SL_MIDDLE].weight_count * weight_ns * 1e-9, 0},
+	};
+	struct sl_cost most = {0};
+
+	for (size_t i = 0; i < sizeof tasks / sizeof tasks[0]; i++) {
+		most.task_s = tasks[i].task_s > most.task_s ? tasks[i].task_s : most.task_s;
+		most.piece_s = tasks[i].piece_s > most.piece_s ? tasks[i].piece_s : most.piece_s;
+	}
+	return most;
+}
+
+enum sl_err sl_session_cost_check(const struct sl_cost *cost, int task_s, int piece_ms, struct sl_fail *fail)
+{
+	if (task_s && cost->task_s > task_s)
+		return sl_fail_set(
+			fail, SL_ERR_LIMIT,
+			"the longest task of this session takes about %.0f s of one thread, and the server's "
+			"limits.task_s is %d: take more chunks, a smaller batch or other codecs",
+			cost->task_s, task_s);
+	if (piece_ms && cost->piece_s * 1e3 > piece_ms)
+		return sl_fail_set(
+			fail, SL_ERR_LIMIT,
+			"a task of this session would keep others waiting for about %.0f ms at a time, and the "
+			"server's limits.piece_ms is %d: take smaller images, more chunks or other codecs",
+			cost->piece_s * 1e3, piece_ms);
+	return SL_OK;
+}

@@ -1,0 +1,15 @@
+/* What a session's longest task will cost the server, said before it is let in. */
+#ifndef SL_SERVER_COST_H
+#define SL_SERVER_COST_H
+
+#include "common/codec/cost.h"
+#include "common/nn/plan.h"
+
+/* Of one thread of a CPU: a chunk forward or backward, with its codecs, or the first weights. The longest piece is that
+ * of any of them. */
+struct sl_cost sl_session_cost(const struct sl_plan *plan, const struct sl_codec_spec codec[SL_DIR_COUNT]);
+/* LIMIT, with both values and the key, where it is above `task_s` or `piece_ms`; 0: no limit. */
+enum sl_err sl_session_cost_check(const struct sl_cost *cost, int task_s, int piece_ms,
+				  struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

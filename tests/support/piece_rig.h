@@ -1,0 +1,86 @@
+/* A codec at work in a job of a worker, beside a rival of another share that wants the worker at all times: seconds
+ * that the job had, and the longest that the rival had to wait beyond a job's slice. For the benchmark and the test. */
+#ifndef SL_TESTS_PIECE_RIG_H
+#define SL_TESTS_PIECE_RIG_H
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/worker.h"
+#include "common/codec/codec.h"
+#include "common/nn/backend.h"
+
+struct piece_task {
+	struct sl_job job; /* first */
+	struct sl_codec *codec;
+	struct sl_tensor x; /* encoded, or decoded to */
+	struct sl_buf *payload;
+	bool decodes;
+	enum sl_err err;
+	atomic_bool over;
+};
+
+struct piece_rival {
+	struct sl_job job; /* first */
+	struct sl_worker *worker;
+	struct piece_task *until;
+	bool over;
+};
+
+static inline void piece_run(struct sl_job *job)
+{
+	static const struct sl_codec_call call = {.training = true};
+	struct piece_task *t = (struct piece_task *)job;
+	struct sl_fail fail;
+
+	if (t->decodes)
+		t->err = sl_codec_decode(t->codec, &call, (struct sl_bytes){t->payload->data, t->payload->len}, &t->x,
+					 &fail);
+	else
+		t->err = sl_codec_encode(t->codec, &call, &t->x, t->payload);
+}
+
+static inline void piece_over(struct sl_job *job)
+{
+	((struct piece_task *)job)->over = true;
+}
+
+static inline void piece_rival_runs(struct sl_job *job)
+{
+	(void)job;
+}
+
+static inline void piece_rival_again(struct sl_job *job)
+{
+	struct piece_rival *r = (struct piece_rival *)job;
+
+	if (r->until->over)
+		r->over = true;
+	else
+		sl_worker_post(r->worker, &r->job);
+}
+
+static inline double piece_measure(struct piece_task *t, double *piece_s)
+{
+	struct sl_share shares[2] = {{0}};
+	struct piece_rival r = {.job = {.run = piece_rival_runs, .done = piece_rival_again, .share = &shares[1]},
+				.until = t};
+
+	if (sl_worker_open(&r.worker, "pieces", NULL, NULL, NULL))
+		abort();
+	t->job = (struct sl_job){.run = piece_run, .done = piece_over, .share = &shares[0]};
+	t->over = false;
+	sl_worker_post(r.worker, &t->job);
+	sl_worker_post(r.worker, &r.job);
+	while (!t->over || !r.over) {
+		sl_worker_drain(r.worker);
+		usleep(200);
+	}
+	*piece_s = (double)sl_worker_late_ns(r.worker) * 1e-9;
+	sl_worker_close(r.worker);
+	return (double)shares[0].used_ns * 1e-9;
+}
+
+#endif

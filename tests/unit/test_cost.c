@@ -1,0 +1,298 @@
+/* What tasks cost, before they are done: who is refused, who is not, and that the worst that is let in holds others up
+ * for no longer than the model says, but for a factor. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/pool.h"
+#include "common/base/rng.h"
+#include "kernels/cpu/cpu.h"
+#include "server/cost.h"
+#include "tests/support/piece_rig.h"
+
+enum { TASK_S = 120, PIECE_MS = 1000 }; /* the defaults: test_conf */
+
+static struct sl_plan *plan_of(int image, int64_t batch, int chunks, const char *head_end, const char *tail_begin)
+{
+	struct sl_plan_spec spec = {.model = {.name = "mobilenet_v2", .width = 1, .classes = 1000, .image = image},
+				    .batch = batch,
+				    .chunks = chunks,
+				    .seed = 1,
+				    .optimizer = {.kind = SL_OPTIMIZER_SGD, .momentum = 0.9}};
+	struct sl_plan *plan;
+	struct sl_fail fail;
+
+	snprintf(spec.cut.head_end, sizeof spec.cut.head_end, "%s", head_end);
+	snprintf(spec.cut.tail_begin, sizeof spec.cut.tail_begin, "%s", tail_begin);
+	if (sl_plan_open(&plan, &spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return plan;
+}
+
+static struct sl_cost cost_of(const struct sl_plan *plan, const char *up, const char *down)
+{
+	struct sl_codec_spec codec[SL_DIR_COUNT];
+	struct sl_fail fail;
+
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		bool ups = dir == SL_DIR_HEAD_ACT || dir == SL_DIR_MID_GRAD;
+
+		if (sl_codec_parse(ups ? up : down, &codec[dir], &fail) != SL_OK)
+			fail_msg("%s", fail.text);
+	}
+	return sl_session_cost(plan, codec);
+}
+
+/* A payload of 287 kB that makes the server pack 590 MB at level 19. */
+static void a_task_of_minutes_is_refused(void **state)
+{
+	struct sl_plan *plan = plan_of(512, 70, 1, "features.0", "features.2");
+	struct sl_cost cost = cost_of(plan, "downsample:64", "zstd:19");
+	struct sl_fail fail = {0};
+
+	(void)state;
+	assert_int_equal(sl_session_cost_check(&cost, TASK_S, PIECE_MS, &fail), SL_ERR_LIMIT);
+	assert_non_null(strstr(fail.text, "limits.task_s is 120"));
+	assert_int_equal(sl_session_cost_check(&cost, 0, PIECE_MS, &fail), SL_OK);
+	sl_plan_close(plan);
+}
+
+static void a_long_piece_is_refused(void **state)
+{
+	struct sl_plan *plan = plan_of(2048, 1, 1, "features.0", "features.2");
+	struct sl_cost cost = cost_of(plan, "none", "lowrank:16,iters=16");
+	struct sl_fail fail = {0};
+
+	(void)state;
+	assert_int_equal(sl_session_cost_check(&cost, TASK_S, PIECE_MS, &fail), SL_ERR_LIMIT);
+	assert_non_null(strstr(fail.text, "limits.piece_ms is 1000"));
+	assert_int_equal(sl_session_cost_check(&cost, TASK_S, 0, &fail), SL_OK);
+	sl_plan_close(plan);
+}
+
+static void honest_sessions_are_let_in(void **state)
+{
+	static const char *const codecs[] = {
+		"none",           "quant:8",           "topk:0.1|quant:8", "sortquant:6+2",
+		"quant:8|zstd:3", "lowrank:8,iters=2", "downsample:2",     "terngrad,bucket=512"};
+	static const struct {
+		int image, chunks;
+		int64_t batch;
+	} sizes[] = {{224, 1, 64}, {224, 8, 256}, {224, 1, 256}, {224, 1, 512},
+		     {512, 4, 64}, {512, 1, 64},  {32, 4, 512}};
+	static const char *const cuts[][2] = {{"features.0", "classifier"}, {"features.3", "features.14"}};
+
+	(void)state;
+	for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+		for (size_t k = 0; k < 2; k++) {
+			struct sl_plan *plan =
+				plan_of(sizes[s].image, sizes[s].batch, sizes[s].chunks, cuts[k][0], cuts[k][1]);
+
+			for (size_t c = 0; c < sizeof codecs / sizeof codecs[0]; c++) {
+				struct sl_cost cost = cost_of(plan, codecs[c], codecs[c]);
+				struct sl_fail fail = {0};
+
+				if (sl_session_cost_check(&cost, TASK_S, PIECE_MS, &fail) != SL_OK)
+					fail_msg("image %d, batch %d, %s: %s", sizes[s].image, (int)sizes[s].batch,
+						 codecs[c], fail.text);
+			}
+			sl_plan_close(plan);
+		}
+}
+
+/* ---- the worst of what is let in */
+
+struct candidate {
+	char spec[SL_CODEC_SPEC_MAX];
+	struct sl_shape shape;
+	bool encodes;
+	double piece_s;
+};
+
+enum { MOST = 8192, MEASURED = 6, MOST_BYTES = 32 << 20 };
+static const double measurable_s = 2;
+
+static void consider(struct candidate *all, int *n, const char *text, const struct sl_shape *shape)
+{
+	struct sl_codec_spec spec;
+	struct sl_fail fail;
+
+	if (sl_codec_parse(text, &spec, &fail) != SL_OK || *n + 2 > MOST)
+		fail_msg("%s: %s", text, fail.text);
+	for (int encodes = 0; encodes < 2; encodes++) {
+		struct sl_cost cost = sl_codec_cost(&spec, shape, encodes);
+		struct candidate *c = &all[*n];
+
+		if (sl_session_cost_check(&cost, TASK_S, PIECE_MS, &fail) != SL_OK)
+			continue;
+		snprintf(c->spec, sizeof c->spec, "%s", text);
+		c->shape = *shape;
+		c->encodes = encodes;
+		c->piece_s = cost.task_s < measurable_s ? cost.piece_s : 0;
+		(*n)++;
+	}
+}
+
+static int longest_first(const void *a, const void *b)
+{
+	double x = ((const struct candidate *)a)->piece_s, y = ((const struct candidate *)b)->piece_s;
+
+	return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* lowrank needs as many positions and channels as its rank. */
+static bool has_rank(const char *method, const struct sl_shape *shape)
+{
+	long long rank = 1;
+
+	(void)sscanf(method, "lowrank:%lld", &rank);
+	return rank <= shape->dim[1] * shape->dim[2] && rank <= shape->dim[3];
+}
+
+/* Every method at its extremes, alone and in front of zstd, on tensors of one large sample and of many small ones. */
+static int enumerate(struct candidate *all)
+{
+	static const char *const methods[] = {"none",
+					      "f16",
+					      "quant:8",
+					      "quant:3,block=8",
+					      "sortquant:12+4",
+					      "terngrad,bucket=8",
+					      "topk:0.01",
+					      "topk:1",
+					      "randomk:0.5",
+					      "qsgd:32767,bucket=8",
+					      "threshold:0.001",
+					      "lowrank:1",
+					      "lowrank:4",
+					      "lowrank:16",
+					      "lowrank:64",
+					      "lowrank:256",
+					      "lowrank:1024",
+					      "lowrank:16,iters=16",
+					      "cells:2",
+					      "downsample:2",
+					      "downsample:64",
+					      "cells:64|topk:1",
+					      "lowrank:4,warm=true"};
+	static const int64_t side[] = {4, 32, 128, 512}, channels[] = {2, 32, 512};
+	int n = 0;
+
+	for (size_t m = 0; m < sizeof methods / sizeof methods[0]; m++)
+		for (size_t s = 0; s < sizeof side / sizeof side[0]; s++)
+			for (size_t c = 0; c < sizeof channels / sizeof channels[0]; c++)
+				for (int64_t rows = 1; rows <= 1024; rows *= 32)
+					for (int level = 0; level <= 19; level += level ? 6 : 1) {
+						struct sl_shape shape = sl_shape4(rows, side[s], side[s], channels[c]);
+						char text[SL_CODEC_SPEC_MAX];
+
+						if (sl_shape_count(&shape) * 4 > MOST_BYTES ||
+						    !has_rank(methods[m], &shape))
+							continue;
+						if (level)
+							snprintf(text, sizeof text, "%s|zstd:%d", methods[m], level);
+						else
+							snprintf(text, sizeof text, "%s", methods[m]);
+						consider(all, &n, text, &shape);
+					}
+	qsort(all, (size_t)n, sizeof *all, longest_first);
+	return n;
+}
+
+static bool seen(const struct candidate *all, int i)
+{
+	size_t len = strcspn(all[i].spec, ":");
+
+	for (int k = 0; k < i; k++)
+		if (strcspn(all[k].spec, ":") == len && strncmp(all[k].spec, all[i].spec, len) == 0)
+			return true;
+	return false;
+}
+
+static double measure(const struct candidate *c, struct sl_backend *be)
+{
+	struct sl_codec_env env = {.be = be, .shape = c->shape, .slots = 1, .seed = 1, .dir = SL_DIR_MID_ACT};
+	size_t bytes = (size_t)sl_shape_count(&c->shape) * sizeof(float);
+	struct piece_task t = {.x = {SL_F32, c->shape, malloc(bytes), be}};
+	const struct sl_rng_key key = {.seed = 5};
+	struct sl_codec_spec spec;
+	struct sl_buf payload;
+	struct sl_fail fail;
+	double piece_s;
+
+	assert_int_equal(sl_codec_parse(c->spec, &spec, &fail), SL_OK);
+	if (sl_codec_open(&t.codec, &spec, &env, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	payload = (struct sl_buf){.cap = sl_codec_bound(t.codec, c->shape.dim[0])};
+	payload.data = malloc(payload.cap);
+	t.payload = &payload;
+	for (size_t i = 0; i < bytes / 4; i++) {
+		uint32_t word[4];
+
+		sl_rng_quad(&key, (uint32_t)i, word);
+		((float *)t.x.data)[i] = (float)(int32_t)word[0];
+	}
+	for (int pass = c->encodes; pass < 2; pass++) { /* to decode, it is encoded first */
+		t.decodes = !c->encodes && pass == 1;
+		piece_measure(&t, &piece_s);
+		assert_int_equal(t.err, SL_OK);
+	}
+	sl_codec_close(t.codec);
+	free(payload.data);
+	free(t.x.data);
+	return piece_s;
+}
+
+/* A processor that others use, or that is slower, takes longer: hence the factor. */
+static void the_worst_that_is_let_in_is_as_predicted(void **state)
+{
+	const double factor = 8, moment_s = 0.1;
+	struct candidate *all = calloc(MOST, sizeof *all);
+	struct sl_backend be;
+	struct sl_pool *pool;
+	int n = enumerate(all);
+
+	(void)state;
+	assert_true(n > 1000);
+	assert_true(all[0].piece_s > 0.2); /* it has found what is long */
+	assert_int_equal(sl_pool_open(&pool, 2, NULL), SL_OK);
+	assert_int_equal(sl_cpu_backend_open(&be, pool, NULL), SL_OK);
+	for (int i = 0, done = 0; i < n && done < MEASURED; i++) {
+		double found = 0;
+		char text[SL_SHAPE_TEXT];
+
+		if (seen(all, i)) /* of each method the worst */
+			continue;
+		done++;
+		for (int try = 0; try < 3; try++) {
+			found = measure(&all[i], &be);
+			if (found <= factor * all[i].piece_s + moment_s)
+				break;
+		}
+		printf("%s of %s, %s: predicted %.0f ms, measured %.0f ms beyond a slice\n", all[i].spec,
+		       sl_shape_text(&all[i].shape, text), all[i].encodes ? "encoding" : "decoding",
+		       all[i].piece_s * 1e3, found * 1e3);
+		assert_true(found <= factor * all[i].piece_s + moment_s);
+	}
+	be.ops->close(&be);
+	sl_pool_close(pool);
+	free(all);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_task_of_minutes_is_refused),
+		cmocka_unit_test(a_long_piece_is_refused),
+		cmocka_unit_test(honest_sessions_are_let_in),
+		cmocka_unit_test(the_worst_that_is_let_in_is_as_predicted),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
