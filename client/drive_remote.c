@@ -3,92 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/answers.h"
-#include "client/auth.h"
-#include "client/drive.h"
+#include "client/drive_parts.h"
 #include "client/last_run.h"
-#include "client/publish.h"
-#include "client/recover.h"
-#include "client/remote.h"
 #include "client/report.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
-#include "common/link/loop.h"
 
-enum { WATCH_MS = 250, DRAIN_LOOK_MS = 5 };
-
-struct drive {
-	struct sl_setup *setup;
-	const struct sl_drive_options *options;
-	struct sl_loop *loop;
-	struct sl_async *loaded;
-	struct sl_answers answers;
-	struct sl_client_auth auth;
-	struct sl_remote *remote; /* NULL between two links */
-	struct sl_recover *recover;
-	struct sl_publish *publish; /* NULL: nothing is, without a log.dir or in an evaluation */
-	struct sl_training *run;
-	struct sl_loader *loader[SL_SPLIT_COUNT];
-	struct sl_loader *from;       /* whose batch is under way */
-	const struct sl_batch *batch; /* … and the batch; NULL while `requested` */
-	bool requested;               /* the loader owes a batch */
-	bool linked, closing;         /* a session stands; is being closed */
-	bool astray;                  /* the loaders stand elsewhere than the run: what they owe is of no use */
-	bool due;                     /* the step under way ends with a checkpoint */
-	bool publishing, waits;       /* the weights that are fetched are to be published; the run waits for the file */
-	bool signalled, stop, ending, paused;
-	bool concluded; /* the run is done: summary, log, checkpoints */
-	bool at_once;   /* the process ends as it is */
-	struct sl_timer *retry, *watch, *drain;
-	bool nonfinite;               /* the run ends before the step under way, which was abandoned */
-	struct sl_fail why;           /* … of that */
-	struct sl_training_link link; /* figures of the links that are closed */
-	enum sl_err err;
-	struct sl_fail *fail;
-};
-
-static void close_link(struct drive *d)
-{
-	d->linked = false;
-	d->closing = true;
-	sl_report_add(&d->link, d->remote);
-	/* a goodbye would have the server forget what a run that failed can go on from */
-	if (d->err && !d->options->eval_only)
-		sl_remote_pause(d->remote);
-	sl_remote_close(d->remote);
-}
-
-static void end(struct drive *d)
-{
-	if (d->ending)
-		return;
-	d->ending = true;
-	if (!d->remote)
-		sl_loop_stop(d->loop);
-	else if (!d->closing)
-		close_link(d);
-}
-
-static void give_up(struct drive *d, enum sl_err err)
-{
-	d->err = err;
-	end(d);
-}
-
-/* Nothing is closed: with a task that does not end nothing can be. */
-static void end_at_once(struct drive *d, enum sl_err err)
-{
-	d->err = err;
-	d->at_once = d->setup->in_use = true;
-	sl_loop_stop(d->loop);
-}
-
-static void say_hung(struct drive *d, uint64_t busy_ms)
-{
-	end_at_once(d, sl_fail_set(d->fail, SL_ERR_DEVICE, "a task has run for %llu s (watchdog_s is %d)%s",
-				   (unsigned long long)busy_ms / 1000, d->setup->conf->watchdog_s,
-				   sl_recover_outlook(d->recover)));
-}
+enum { WATCH_MS = 250 };
 
 static void begin_batch(struct drive *d)
 {
@@ -106,13 +27,6 @@ static void begin_batch(struct drive *d)
 	} else {
 		sl_remote_eval(d->remote, b->images, b->labels, b->rows, sl_training_number(d->run));
 	}
-}
-
-static void release_batch(struct drive *d)
-{
-	if (d->batch)
-		sl_loader_release(d->from, d->batch);
-	d->batch = NULL;
 }
 
 static void advance(struct drive *d);
@@ -134,7 +48,7 @@ static void follow(struct drive *d)
 	if (!err)
 		err = sl_loader_seek(d->loader[SL_SPLIT_TEST], 0, in_eval);
 	if (err)
-		give_up(d, sl_fail_set(d->fail, err, "the data loader: %s", sl_err_text(err)));
+		sl_drive_give_up(d, sl_fail_set(d->fail, err, "the data loader: %s", sl_err_text(err)));
 	else
 		advance(d);
 }
@@ -146,11 +60,11 @@ static void on_batch(void *arg, const struct sl_batch *batch)
 	d->requested = false;
 	d->batch = batch;
 	if (d->ending || d->astray) {
-		release_batch(d);
+		sl_drive_release_batch(d);
 		if (d->linked && !d->ending)
 			follow(d);
 	} else if (d->linked && d->stop) {
-		release_batch(d);
+		sl_drive_release_batch(d);
 		advance(d);
 	} else if (d->linked) {
 		begin_batch(d);
@@ -182,7 +96,7 @@ static void advance(struct drive *d)
 	if (d->waits)
 		return;
 	if (want == SL_WANT_FINISH && d->options->eval_only) {
-		end(d);
+		sl_drive_end(d);
 		return;
 	}
 	d->publishing = !d->stop && sl_publish_wants(d->publish);
@@ -194,7 +108,7 @@ static void advance(struct drive *d)
 	d->requested = true;
 	err = sl_loader_request(d->from, on_batch, d);
 	if (err)
-		give_up(d, sl_fail_set(d->fail, err, "the data loader: %s", sl_err_text(err)));
+		sl_drive_give_up(d, sl_fail_set(d->fail, err, "the data loader: %s", sl_err_text(err)));
 }
 
 static void on_published(void *arg)
@@ -215,11 +129,11 @@ static void on_ready(void *arg, uint64_t next_step)
 	if (err && sl_recover_refuse(d->recover, next_step, err)) {
 		sl_log(SL_LOG_WARN, "checkpoint-refused", "%s; an older one is tried", d->fail->text);
 		sl_remote_pause(d->remote);
-		close_link(d);
+		sl_drive_close_link(d);
 		return;
 	}
 	if (err) {
-		give_up(d, err);
+		sl_drive_give_up(d, err);
 		return;
 	}
 	if (d->options->eval_only)
@@ -233,7 +147,7 @@ static void on_ready(void *arg, uint64_t next_step)
 	if (how == SL_RESTORED_AHEAD)
 		sl_training_done(d->run, &result);
 	if (how != SL_RESTORED_SAME)
-		release_batch(d);
+		sl_drive_release_batch(d);
 	if (how == SL_RESTORED_BACK && !d->options->eval_only)
 		d->astray = true;
 	if (d->requested) /* on_batch goes on */
@@ -253,7 +167,7 @@ static void on_done(void *arg, const struct sl_step_result *result)
 
 	if (d->options->predict)
 		sl_predict_batch(d->options->predict, d->batch->labels, d->batch->rows);
-	release_batch(d);
+	sl_drive_release_batch(d);
 	SL_FAILPOINT(step ? SL_FP_CLIENT_DONE : SL_FP_NONE);
 	sl_training_done(d->run, result);
 	SL_FAILPOINT(step ? SL_FP_CLIENT_LOGGED : SL_FP_NONE);
@@ -264,36 +178,6 @@ static void on_done(void *arg, const struct sl_step_result *result)
 		advance(d);
 }
 
-/* A run that was stopped can be resumed: both sides keep their state. */
-static void pause_session(struct drive *d)
-{
-	struct sl_fail fail;
-	enum sl_err err = sl_recover_keep_last(d->recover, d->remote, d->run, &fail);
-
-	if (err && !d->err) {
-		d->err = err;
-		*d->fail = fail;
-	}
-	SL_FAILPOINT(SL_FP_CLIENT_PAUSED);
-	if (!err && d->setup->conf->log.dir[0] && !sl_remote_kept_there(d->remote, sl_training_state(d->run).step))
-		sl_log(SL_LOG_WARN, "pause-unsure",
-		       "the server has not said that its side is on its disk (drain_s was over, it has no `store`, or "
-		       "see its log): --resume may go back, or begin anew");
-	if (!err && d->setup->conf->log.dir[0])
-		sl_log(SL_LOG_INFO, "paused", "`splitc train … --resume` goes on from here");
-	d->paused = true;
-	sl_remote_pause(d->remote);
-}
-
-/* The run's end, where nothing worse came on the way. */
-static void blame_nonfinite(struct drive *d)
-{
-	if (d->err || !d->nonfinite)
-		return;
-	*d->fail = d->why;
-	d->err = d->why.code;
-}
-
 /* The model is on the disk. Each of what follows is, too, before the next: the log, the removal of this side's
  * checkpoints, goodbye, at which the server removes its own. So a run without checkpoints is one that is whole. */
 static void conclude(struct drive *d)
@@ -301,7 +185,7 @@ static void conclude(struct drive *d)
 	struct sl_training_link link = d->link;
 
 	if (!sl_recover_settle(d->recover)) {
-		say_hung(d, sl_recover_busy_ms(d->recover));
+		sl_drive_hung(d, sl_recover_busy_ms(d->recover));
 		return;
 	}
 	sl_report_add(&link, d->remote);
@@ -326,7 +210,7 @@ static void on_fetched(void *arg)
 	err = sl_remote_get_weights(d->remote, &d->setup->weights);
 	SL_FAILPOINT(SL_FP_CLIENT_FETCHED);
 	if (pauses) /* before the model: one without a checkpoint is that of a run that is done */
-		pause_session(d);
+		sl_drive_pause(d);
 	if (err)
 		sl_fail_set(&fail, err, "the weights could not be read back");
 	else
@@ -337,12 +221,12 @@ static void on_fetched(void *arg)
 		*d->fail = fail;
 	}
 	if (!pauses && d->err) /* a model that could not be written can be, later, by --resume */
-		pause_session(d);
+		sl_drive_pause(d);
 	else if (!pauses)
 		conclude(d);
-	blame_nonfinite(d);
+	sl_drive_blame_nonfinite(d);
 	if (!d->at_once)
-		end(d);
+		sl_drive_end(d);
 }
 
 /* By the config the step is skipped; or the run ends with the weights that it had before, and can be resumed. */
@@ -356,7 +240,7 @@ static void on_abandoned(void *arg, const struct sl_fail *why)
 		return;
 	}
 	d->nonfinite = true;
-	release_batch(d);
+	sl_drive_release_batch(d);
 	sl_remote_fetch(d->remote);
 }
 
@@ -387,7 +271,7 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 	if (wait && sl_recover_lost(d->recover, d->remote, d->run, &done, &result, d->fail) == SL_OK) {
 		sl_log(SL_LOG_WARN, "server-lost", "%s; waiting for it", fail->text);
 		if (done) {
-			release_batch(d);
+			sl_drive_release_batch(d);
 			sl_training_done(d->run, &result);
 		}
 		d->err = SL_OK;
@@ -396,7 +280,7 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 			sl_recover_end(d->recover, d->remote, d->run, fail->code);
 		d->ending = true;
 	}
-	close_link(d);
+	sl_drive_close_link(d);
 }
 
 static void on_closed(void *arg)
@@ -409,92 +293,6 @@ static void on_closed(void *arg)
 		sl_loop_stop(d->loop);
 	else
 		sl_timer_start(d->retry, sl_recover_retry_ms(d->recover, d->run), 0);
-}
-
-static void on_watch(void *arg)
-{
-	struct drive *d = arg;
-	uint64_t busy_ms = d->remote ? sl_remote_busy_ms(d->remote) : 0;
-	uint64_t disk_ms = sl_recover_busy_ms(d->recover);
-	int bound_s = d->setup->conf->watchdog_s;
-
-	if (d->remote && !d->closing)
-		sl_report_watch(&d->link, d->remote);
-	busy_ms = busy_ms > disk_ms ? busy_ms : disk_ms;
-	disk_ms = sl_publish_busy_ms(d->publish);
-	busy_ms = busy_ms > disk_ms ? busy_ms : disk_ms;
-	if (bound_s && busy_ms > (uint64_t)bound_s * 1000)
-		say_hung(d, busy_ms);
-}
-
-/* A step that the worker has applied, and the run has not heard of, is behind the state that is kept. */
-static void take_applied(struct drive *d)
-{
-	struct sl_step_result result;
-
-	if (!sl_remote_applied(d->remote))
-		return;
-	result = sl_remote_result(d->remote);
-	release_batch(d);
-	sl_training_done(d->run, &result);
-}
-
-/* The step under way does not end in time: the run is paused before it, once no task runs any more; and where one runs
- * for too long, the process ends. Where the server may have applied the step, and has not said so, it is the last
- * checkpoint that counts. */
-static void on_drain_over(void *arg)
-{
-	struct drive *d = arg;
-	int drain_s = d->setup->conf->drain_s;
-	uint64_t hangs_ms = (uint64_t)(drain_s ? drain_s : 1) * 1000; /* a pause waits for a task that is shorter */
-
-	if (d->remote && sl_remote_busy_ms(d->remote) >= hangs_ms) {
-		end_at_once(d, sl_fail_set(d->fail, SL_ERR_BUSY, "a task did not end within %d s (drain_s)%s", drain_s,
-					   sl_recover_outlook(d->recover)));
-		return;
-	}
-	if (d->linked && !d->ending)
-		sl_remote_pause(d->remote);
-	if (d->remote && !sl_remote_idle(d->remote)) {
-		sl_timer_start(d->drain, DRAIN_LOOK_MS, 0);
-		return;
-	}
-	if (d->ending)
-		return;
-	if (d->linked && !sl_remote_in_doubt(d->remote)) {
-		sl_log(SL_LOG_WARN, "stopping", "drain_s is over: the run %s",
-		       d->options->eval_only ? "ends here" : "is paused before the step under way");
-		take_applied(d);
-		if (!d->options->eval_only)
-			pause_session(d);
-		blame_nonfinite(d);
-		end(d);
-		return;
-	}
-	give_up(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "not stopped within %d s (drain_s)%s", drain_s,
-			       sl_recover_outlook(d->recover)));
-}
-
-static void on_signal(void *arg, int signum)
-{
-	struct drive *d = arg;
-
-	if (d->signalled) {
-		end_at_once(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d%s", signum,
-					   sl_recover_outlook(d->recover)));
-		return;
-	}
-	d->signalled = true;
-	sl_timer_start(d->drain, (uint64_t)d->setup->conf->drain_s * 1000 + 1, 0);
-	if (d->ending) /* what it has come to stands: a run that is done stays done */
-		return;
-	d->stop = true;
-	if (d->linked)
-		sl_log(SL_LOG_INFO, "stopping", "after the %s under way; a second signal ends the run at once",
-		       d->options->eval_only ? "batch" : "step");
-	else
-		give_up(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d%s", signum,
-				       sl_recover_outlook(d->recover)));
 }
 
 static char *answer(void *arg, const char *request)
@@ -540,7 +338,7 @@ static void on_retry(void *arg)
 	if (d->ending)
 		return;
 	if (open_link(d) != SL_OK)
-		give_up(d, d->fail->code);
+		sl_drive_give_up(d, d->fail->code);
 }
 
 static void on_missed(void *arg, const struct sl_fail *why)
@@ -551,8 +349,8 @@ static void on_missed(void *arg, const struct sl_fail *why)
 
 	/* behind the last step the model is still to come */
 	if (!d->ending && s.step < s.total_steps && d->setup->conf->train.on_checkpoint_error == SL_MISSED_EXIT)
-		give_up(d, sl_fail_set(d->fail, SL_ERR_IO, "no checkpoint (train.on_checkpoint_error: exit): %s",
-				       why->text));
+		sl_drive_give_up(d, sl_fail_set(d->fail, SL_ERR_IO,
+						"no checkpoint (train.on_checkpoint_error: exit): %s", why->text));
 }
 
 static enum sl_err open_all(struct drive *d)
@@ -571,9 +369,9 @@ static enum sl_err open_all(struct drive *d)
 	if (!err)
 		err = sl_timer_open(&d->retry, d->loop, on_retry, d, d->fail);
 	if (!err)
-		err = sl_timer_open(&d->watch, d->loop, on_watch, d, d->fail);
+		err = sl_timer_open(&d->watch, d->loop, sl_drive_on_watch, d, d->fail);
 	if (!err)
-		err = sl_timer_open(&d->drain, d->loop, on_drain_over, d, d->fail);
+		err = sl_timer_open(&d->drain, d->loop, sl_drive_on_drain_over, d, d->fail);
 	if (!err && train)
 		err = sl_setup_loader(d->setup, SL_SPLIT_TRAIN, wake_loop, d, &d->loader[SL_SPLIT_TRAIN], d->fail);
 	if (!err)
@@ -581,7 +379,7 @@ static enum sl_err open_all(struct drive *d)
 	if (!err)
 		err = sl_answers_open(&d->answers, d->loop, d->setup->conf, answer, d, d->fail);
 	if (!err)
-		err = sl_loop_on_signals(d->loop, on_signal, d, d->fail);
+		err = sl_loop_on_signals(d->loop, sl_drive_on_signal, d, d->fail);
 	return err ? err : open_link(d);
 }
 
@@ -604,11 +402,11 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 		err = d.err;
 	}
 	if (!d.at_once && d.recover && !sl_recover_settle(d.recover)) {
-		say_hung(&d, sl_recover_busy_ms(d.recover));
+		sl_drive_hung(&d, sl_recover_busy_ms(d.recover));
 		err = d.err;
 	}
 	if (!d.at_once && !sl_publish_settle(d.publish)) {
-		say_hung(&d, sl_publish_busy_ms(d.publish));
+		sl_drive_hung(&d, sl_publish_busy_ms(d.publish));
 		err = d.err;
 	}
 	if (d.at_once)

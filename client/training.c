@@ -1,4 +1,4 @@
-#include "client/training.h"
+#include "client/training_run.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -6,67 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/journal.h"
 #include "client/model_file.h"
-#include "client/same_run.h"
-#include "client/summary.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/telemetry/progress.h"
-
-/* Sums over the batches of one phase: an epoch's training, or one evaluation. */
-struct tally {
-	int64_t rows, correct;
-	double loss; /* times rows */
-	uint64_t tx_bytes, rx_bytes;
-	double seconds;
-};
-
-/* The run right behind a step, before the evaluation that may follow it: what a checkpoint says. Whoever goes on from
- * there evaluates again, and logs the same. */
-struct mark {
-	uint64_t step, log_bytes, skipped_in_row;
-	int epoch;
-	int64_t in_epoch;
-	struct tally train;
-	struct sl_training_totals totals;
-	struct sl_jsonl_step last;
-};
-
-struct sl_training {
-	const struct sl_setup *setup;
-	bool eval_only;
-	struct sl_schedule schedule;
-	int64_t steps_per_epoch, eval_batches;
-	uint64_t step, total_steps;
-	int64_t in_epoch, in_eval; /* batches done of the phase */
-	int epoch;                 /* from 0 */
-	enum sl_want doing;
-	struct tally train, eval;
-	struct sl_training_totals totals;
-	struct sl_jsonl_step last; /* of another step: not known */
-	uint64_t skipped_in_row;
-	bool best_due;
-	struct mark mark;
-	uint64_t linked_train_images, linked_eval_images; /* of this process: what its links have carried */
-	uint64_t linked_steps, linked_from;               /* the same; the step that it went on from */
-	double loss, acc, image_s;                        /* image_s: seconds each; 0: not known */
-	struct sl_journal journal;
-	struct sl_progress *progress;
-	uint64_t started_ns, done_ns; /* the run began; its last batch was done */
-};
-
-static void set_mark(struct sl_training *r)
-{
-	r->mark = (struct mark){.step = r->step,
-				.log_bytes = sl_journal_tell(&r->journal),
-				.skipped_in_row = r->skipped_in_row,
-				.epoch = r->epoch,
-				.in_epoch = r->in_epoch,
-				.train = r->train,
-				.totals = r->totals,
-				.last = r->last};
-}
 
 static int64_t batches(int64_t images, int64_t batch, bool drop_last)
 {
@@ -162,7 +104,7 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 		sl_training_close(r);
 		return err;
 	}
-	set_mark(r);
+	sl_run_mark(r);
 	r->started_ns = r->done_ns = sl_now_ns();
 	*out = r;
 	return SL_OK;
@@ -183,12 +125,12 @@ void sl_training_hush(struct sl_training *r)
 	r->progress = NULL;
 }
 
-static bool epoch_over(const struct sl_training *r)
+bool sl_run_epoch_over(const struct sl_training *r)
 {
 	return r->in_epoch == r->steps_per_epoch || r->step == r->total_steps;
 }
 
-static bool wants_eval(const struct sl_training *r)
+bool sl_run_wants_eval(const struct sl_training *r)
 {
 	int every = r->setup->conf->train.eval_every;
 
@@ -199,11 +141,11 @@ static bool wants_eval(const struct sl_training *r)
 
 enum sl_want sl_training_next(struct sl_training *r)
 {
-	bool training_over = r->eval_only || epoch_over(r);
+	bool training_over = r->eval_only || sl_run_epoch_over(r);
 
 	if (!training_over) {
 		r->doing = SL_WANT_STEP;
-	} else if (wants_eval(r) && r->in_eval < r->eval_batches) {
+	} else if (sl_run_wants_eval(r) && r->in_eval < r->eval_batches) {
 		r->doing = SL_WANT_EVAL;
 	} else if (r->eval_only || r->step == r->total_steps) {
 		r->doing = SL_WANT_FINISH;
@@ -323,7 +265,7 @@ static void show(struct sl_training *r)
 		sl_progress_update(r->progress, &state, sl_now_ms());
 }
 
-static bool keeps_best(const struct sl_training *r)
+bool sl_run_keeps_best(const struct sl_training *r)
 {
 	return !r->eval_only && r->setup->conf->train.keep_best && r->setup->conf->log.dir[0];
 }
@@ -351,7 +293,7 @@ static void eval_over(struct sl_training *r)
 	t->test_acc = ratio((double)r->eval.correct, (double)r->eval.rows);
 	if (!(t->best_test_acc >= t->test_acc))
 		t->best_test_acc = t->test_acc;
-	r->best_due = keeps_best(r) && !(t->kept_acc >= t->test_acc);
+	r->best_due = sl_run_keeps_best(r) && !(t->kept_acc >= t->test_acc);
 }
 
 /* Of the last ten steps or so: of their times, since a mean of rates is above what they took together. */
@@ -401,10 +343,10 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 	show(r);
 	if (eval && r->in_eval == r->eval_batches)
 		eval_over(r);
-	if (!r->eval_only && epoch_over(r) && (!wants_eval(r) || r->in_eval == r->eval_batches))
+	if (!r->eval_only && sl_run_epoch_over(r) && (!sl_run_wants_eval(r) || r->in_eval == r->eval_batches))
 		log_epoch(r);
 	if (!eval)
-		set_mark(r);
+		sl_run_mark(r);
 }
 
 enum sl_err sl_training_abandoned(const struct sl_training *r, const struct sl_fail *why, struct sl_fail *fail)
@@ -437,158 +379,11 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 	r->totals.linked_train_images = r->linked_train_images;
 	r->totals.linked_eval_images = r->linked_eval_images;
 	r->totals.linked_from = r->linked_from;
-	r->totals.epochs = r->eval_only ? 0 : (uint64_t)r->epoch + (epoch_over(r) ? 1 : 0);
+	r->totals.epochs = r->eval_only ? 0 : (uint64_t)r->epoch + (sl_run_epoch_over(r) ? 1 : 0);
 	r->totals.total_s = sl_seconds_since(r->started_ns);
 	sl_summary_fill(&line, r->setup, &r->totals, link, outcome);
 	sl_journal_summary(&r->journal, &line);
 	sl_summary_print(&line, &r->totals, link, json);
-}
-
-/* ---- checkpoints */
-
-static const char *const note_keys[] = {"position", "train", "totals", "tests", "skipped"};
-static const char settings_key[] = "settings", last_key[] = "last step", server_key[] = "server", best_key[] = "best";
-
-void sl_training_sync(const struct sl_training *r)
-{
-	sl_journal_sync(&r->journal);
-}
-
-void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
-{
-	const struct mark *m = &r->mark;
-	const struct tally *t = &m->train;
-	const struct sl_training_totals *a = &m->totals;
-	char settings[SL_CHECKPOINT_NOTE];
-
-	sl_checkpoint_note(c, note_keys[0], "%" PRIu64 " %d %" PRId64 " %" PRIu64, m->step, m->epoch, m->in_epoch,
-			   m->log_bytes);
-	sl_checkpoint_note(c, note_keys[1], "%" PRId64 " %" PRId64 " %a %" PRIu64 " %" PRIu64 " %a", t->rows,
-			   t->correct, t->loss, t->tx_bytes, t->rx_bytes, t->seconds);
-	sl_checkpoint_note(c, note_keys[2],
-			   "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %a %a",
-			   a->images, a->train_images, a->eval_images, a->tx_bytes, a->rx_bytes, a->train_tx_bytes,
-			   a->train_rx_bytes, a->train_s, a->compute_s);
-	sl_checkpoint_note(c, server_key, "%a %" PRIu64, a->server_s, a->server_steps);
-	sl_checkpoint_note(c, note_keys[3], "%a %a %a", a->test_loss, a->test_acc, a->best_test_acc);
-	sl_checkpoint_note(c, best_key, "%" PRIu64 " %a", a->best_step, a->kept_acc);
-	sl_checkpoint_note(c, note_keys[4], "%" PRIu64 " %" PRIu64, a->skipped, m->skipped_in_row);
-	sl_same_run_note(r->setup->conf, settings);
-	sl_checkpoint_note(c, settings_key, "%s", settings);
-	if (m->last.step == m->step)
-		sl_checkpoint_note(c, last_key, "%.9g %.9g %.9g %" PRIu64 " %" PRIu64 " %.9g %.9g %.9g", m->last.loss,
-				   m->last.acc, m->last.lr, m->last.wire_tx_bytes, m->last.wire_rx_bytes,
-				   m->last.t_step_s, m->last.t_compute_s, m->last.t_wait_s);
-}
-
-void sl_training_notes(struct sl_checkpoint *c)
-{
-	for (size_t i = 0; i < sizeof note_keys / sizeof note_keys[0]; i++)
-		sl_checkpoint_note(c, note_keys[i], "%s", "");
-	sl_checkpoint_ask(c, settings_key);
-	sl_checkpoint_ask(c, last_key);
-	sl_checkpoint_ask(c, server_key);
-	sl_checkpoint_ask(c, best_key);
-}
-
-static bool read_notes(struct sl_training *r, const struct sl_checkpoint *c, uint64_t *log_bytes)
-{
-	struct tally *t = &r->train;
-	struct sl_training_totals *a = &r->totals;
-
-	return sscanf(sl_checkpoint_noted(c, note_keys[0]), "%" SCNu64 " %d %" SCNd64 " %" SCNu64, &r->step, &r->epoch,
-		      &r->in_epoch, log_bytes) == 4 &&
-	       sscanf(sl_checkpoint_noted(c, note_keys[1]), "%" SCNd64 " %" SCNd64 " %la %" SCNu64 " %" SCNu64 " %la",
-		      &t->rows, &t->correct, &t->loss, &t->tx_bytes, &t->rx_bytes, &t->seconds) == 6 &&
-	       sscanf(sl_checkpoint_noted(c, note_keys[2]),
-		      "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %la %la",
-		      &a->images, &a->train_images, &a->eval_images, &a->tx_bytes, &a->rx_bytes, &a->train_tx_bytes,
-		      &a->train_rx_bytes, &a->train_s, &a->compute_s) == 9 &&
-	       sscanf(sl_checkpoint_noted(c, note_keys[3]), "%la %la %la", &a->test_loss, &a->test_acc,
-		      &a->best_test_acc) == 3 &&
-	       sscanf(sl_checkpoint_noted(c, note_keys[4]), "%" SCNu64 " %" SCNu64, &a->skipped, &r->skipped_in_row) ==
-		       2;
-}
-
-/* Files of earlier versions lack it: the server's share is that of the steps from here on. */
-static void read_server(struct sl_training *r, const struct sl_checkpoint *c)
-{
-	const char *note = c ? sl_checkpoint_noted(c, server_key) : NULL;
-	struct sl_training_totals *a = &r->totals;
-
-	if (note && sscanf(note, "%la %" SCNu64, &a->server_s, &a->server_steps) != 2)
-		a->server_s = 0;
-}
-
-/* Best weights that are there. Where the file is another step's, the run went back behind that, or somebody took it
- * away: the next evaluation's are the best that there are. */
-static void read_best(struct sl_training *r, const struct sl_checkpoint *c)
-{
-	const char *note = c ? sl_checkpoint_noted(c, best_key) : NULL;
-	struct sl_training_totals *a = &r->totals;
-
-	if (note && keeps_best(r) && sscanf(note, "%" SCNu64 " %la", &a->best_step, &a->kept_acc) == 2 &&
-	    a->best_step && sl_model_file_steps(r->setup->conf, SL_MODEL_BEST) == (int64_t)a->best_step)
-		return;
-	a->best_step = 0;
-	a->kept_acc = NAN;
-}
-
-static bool read_last(struct sl_training *r, const struct sl_checkpoint *c)
-{
-	const char *note = c ? sl_checkpoint_noted(c, last_key) : NULL;
-	struct sl_jsonl_step *s = &r->last;
-
-	*s = (struct sl_jsonl_step){.step = 0};
-	if (!note || sscanf(note, "%lf %lf %lf %" SCNu64 " %" SCNu64 " %lf %lf %lf", &s->loss, &s->acc, &s->lr,
-			    &s->wire_tx_bytes, &s->wire_rx_bytes, &s->t_step_s, &s->t_compute_s, &s->t_wait_s) != 8)
-		return false;
-	s->step = r->step;
-	return true;
-}
-
-/* An evaluation that is run again has the x of the step before it: of that, everything is said again. */
-static void go_back(struct sl_training *r, uint64_t log_bytes, bool last_known)
-{
-	bool with_last = last_known && epoch_over(r) && wants_eval(r) && r->eval_batches > 0;
-
-	sl_journal_go_back(&r->journal, log_bytes, r->step + !with_last);
-	if (with_last)
-		sl_journal_repeat(&r->journal, &r->last);
-}
-
-enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoint *c, struct sl_fail *fail)
-{
-	const char *mode = r->totals.mode;
-	char changed[SL_SAME_RUN_TEXT];
-	uint64_t log_bytes = 0;
-
-	r->step = 0;
-	r->epoch = 0;
-	r->in_epoch = r->in_eval = 0;
-	r->train = r->eval = (struct tally){0};
-	r->totals = (struct sl_training_totals){.mode = mode, .test_loss = NAN, .test_acc = NAN, .best_test_acc = NAN};
-	r->skipped_in_row = 0;
-	r->best_due = false;
-	r->loss = r->acc = NAN;
-	if (c && !read_notes(r, c, &log_bytes))
-		return sl_fail_set(fail, SL_ERR_DATA, "the checkpoint's notes on the run cannot be read");
-	read_server(r, c);
-	read_best(r, c);
-	if (r->epoch < 0 || r->in_epoch < 0)
-		return sl_fail_set(fail, SL_ERR_DATA, "the checkpoint's notes on the run have an epoch below 0");
-	if (r->step > r->total_steps || r->in_epoch > r->steps_per_epoch)
-		return sl_fail_set(fail, SL_ERR_MISMATCH,
-				   "the checkpoint is at step %" PRIu64 ", the run ends at %" PRIu64, r->step,
-				   r->total_steps);
-	if (c && sl_same_run_changed(r->setup->conf, sl_checkpoint_noted(c, settings_key), changed))
-		sl_log(SL_LOG_WARN, "resume-changed", "from step %" PRIu64 " on this is another run: %s", r->step,
-		       changed);
-	if (!r->linked_steps) /* else a link was lost, and this process goes back a little */
-		r->linked_from = r->step;
-	go_back(r, log_bytes, read_last(r, c));
-	set_mark(r);
-	return SL_OK;
 }
 
 void sl_training_position(const struct sl_training *r, uint64_t *epoch, int64_t *in_epoch, int64_t *in_eval)
