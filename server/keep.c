@@ -85,9 +85,23 @@ static int64_t bytes_of(const struct sl_checkpoint *c)
 	return bytes;
 }
 
-static enum sl_err make_room(const struct sl_keep *k, const struct sl_checkpoint *c, struct sl_fail *fail)
+/* Room first. What others do meanwhile leaves the file alone, though its session may have ended. */
+static enum sl_err write_file(const struct sl_keep *k, const struct sl_checkpoint *c, uint64_t step,
+			      struct sl_fail *fail)
 {
-	return k->tidy ? sl_tidy_make_room(k->tidy, k->owned ? &k->owner : NULL, k->prefix, bytes_of(c), fail) : SL_OK;
+	struct sl_tidy_write write;
+	char name[SL_TIDY_NAME];
+	enum sl_err err;
+
+	if (!k->tidy)
+		return sl_checkpoint_write(c, step, fail);
+	sl_checkpoint_name(name, sizeof name, k->prefix, step);
+	err = sl_tidy_begin(k->tidy, &write, name, k->owned ? &k->owner : NULL, k->prefix, bytes_of(c), fail);
+	if (err)
+		return err;
+	err = sl_checkpoint_write(c, step, fail);
+	sl_tidy_end(k->tidy, &write);
+	return err;
 }
 
 enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
@@ -103,10 +117,7 @@ enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the middle's state could not be read");
 	if (!err) {
 		frame(&s, k, step, false);
-		err = make_room(k, &s.c, fail);
-	}
-	if (!err) {
-		err = sl_checkpoint_write(&s.c, step, fail);
+		err = write_file(k, &s.c, step, fail);
 	}
 	close_snapshot(&s);
 	return err;

@@ -140,6 +140,7 @@ void sl_store_put(const char *dir, struct sl_tidy *tidy, const struct sl_key *ow
 		  const float *range, int64_t count)
 {
 	const int64_t bytes = count * (int64_t)sizeof *range;
+	struct sl_tidy_write write;
 	struct sl_newfile file;
 	struct sl_fail fail;
 	char path[PATH_MAX];
@@ -147,13 +148,17 @@ void sl_store_put(const char *dir, struct sl_tidy *tidy, const struct sl_key *ow
 
 	if (!dir[0] || !path_of(dir, owner, hash, path))
 		return;
-	err = tidy ? sl_tidy_make_room(tidy, owner, "session-", bytes, &fail) : SL_OK;
+	err = tidy ? sl_tidy_begin(tidy, &write, strrchr(path, '/') + 1, owner, "session-", bytes, &fail) : SL_OK;
+	if (err == SL_ERR_BUSY) /* another session has the same ones, and keeps them */
+		return;
 	if (!err)
 		err = sl_newfile_open(&file, path, 0600, SL_FP_STORE_OPEN, &fail);
 	if (!err)
 		err = sl_newfile_write(&file, range, (size_t)bytes, &fail);
 	if (!err)
 		err = sl_newfile_finish(&file, &fail);
+	if (tidy)
+		sl_tidy_end(tidy, &write);
 	if (err)
 		sl_log_limited(SL_LOG_WARN, "store-write", "%s: the weights are not kept", fail.text);
 }

@@ -19,10 +19,10 @@
 enum { ID_HEX = 32 };
 
 struct entry {
-	char name[128];
+	char name[SL_TIDY_NAME + 4];    /* and ".tmp" */
 	char owner[SL_FINGERPRINT];     /* "": no key */
 	int64_t bytes, used_s, used_ns; /* used_ns: within the second */
-	bool goes;
+	bool goes, written;             /* written: it is being written, and stays */
 };
 
 /* An owner's files: entry[next … end), in the order in which they leave; those before `next` go or have to stay. */
@@ -150,15 +150,46 @@ static bool divide(struct list *l)
 	return l->share != NULL;
 }
 
+static struct entry *find(struct list *l, const char *name)
+{
+	for (int i = 0; i < l->n; i++)
+		if (strcmp(l->entry[i].name, name) == 0)
+			return &l->entry[i];
+	return NULL;
+}
+
+/* What is being written counts with all that it will have. */
+static bool add_writing(struct list *l, const struct sl_tidy_write *write)
+{
+	const struct stat none = {.st_mtim.tv_sec = time(NULL)};
+
+	for (; write; write = write->next) {
+		char name[sizeof l->entry->name];
+		struct entry *e;
+
+		snprintf(name, sizeof name, "%s.tmp", write->name);
+		e = find(l, name);
+		if (!e && !add(l, name, &none))
+			return false;
+		e = e ? e : &l->entry[l->n - 1];
+		e->written = true;
+		if (write->bytes <= e->bytes)
+			continue;
+		l->bytes += write->bytes - e->bytes;
+		e->bytes = write->bytes;
+	}
+	return true;
+}
+
 static void list_close(struct list *l)
 {
 	free(l->entry);
 	free(l->share);
 }
 
-static bool list_open(struct list *l, const char *path)
+static bool list_open(struct list *l, const struct sl_tidy *w)
 {
-	DIR *dir = opendir(path);
+	DIR *dir = opendir(w->dir);
 	struct dirent *d;
 	struct stat st;
 	bool whole = dir != NULL;
@@ -169,10 +200,10 @@ static bool list_open(struct list *l, const char *path)
 		    fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
 			whole = add(l, d->d_name, &st);
 	if (!whole)
-		sl_log_limited(SL_LOG_WARN, "store-tidy", "%s: %s", path, strerror(errno));
+		sl_log_limited(SL_LOG_WARN, "store-tidy", "%s: %s", w->dir, strerror(errno));
 	if (dir)
 		closedir(dir);
-	whole = whole && divide(l);
+	whole = whole && add_writing(l, w->writing) && divide(l);
 	if (!whole)
 		list_close(l);
 	return whole;
@@ -193,7 +224,8 @@ static struct entry *oldest(const struct sl_tidy *w, const char *keep, struct li
 	for (; s->next < s->end; s->next++) {
 		struct entry *e = &l->entry[s->next];
 
-		if (!e->goes && !is_live(w, e->name) && !(keep && strncmp(e->name, keep, strlen(keep)) == 0))
+		if (!e->goes && !e->written && !is_live(w, e->name) &&
+		    !(keep && strncmp(e->name, keep, strlen(keep)) == 0))
 			return e;
 	}
 	return NULL;
@@ -226,7 +258,8 @@ static void choose_expired(const struct sl_tidy *w, struct list *l, int64_t now_
 {
 	for (int s = 0; s < l->n_share; s++)
 		for (int i = l->share[s].next; i < l->share[s].end; i++)
-			if (w->ttl_s && now_s - l->entry[i].used_s > w->ttl_s && !is_live(w, l->entry[i].name))
+			if (w->ttl_s && now_s - l->entry[i].used_s > w->ttl_s && !l->entry[i].written &&
+			    !is_live(w, l->entry[i].name))
 				let_go(l, &l->share[s], &l->entry[i]);
 }
 
@@ -276,7 +309,7 @@ void sl_tidy_set_limits(struct sl_tidy *w)
 	struct list l;
 	int64_t half;
 
-	if (!w->dir[0] || (w->bytes && w->bytes_per_key) || !list_open(&l, w->dir))
+	if (!w->dir[0] || (w->bytes && w->bytes_per_key) || !list_open(&l, w))
 		return;
 	if (measure && statvfs(w->dir, &fs) == 0 && fs.f_blocks) {
 		half = (int64_t)(((uint64_t)fs.f_bavail * fs.f_frsize + (uint64_t)l.bytes) / 2);
@@ -297,7 +330,7 @@ struct sl_tidy_result sl_tidy_run(const struct sl_tidy *w, int64_t now_s)
 	struct sl_tidy_result r = {0};
 	struct list l;
 
-	if (!w->dir[0] || !list_open(&l, w->dir))
+	if (!w->dir[0] || !list_open(&l, w))
 		return r;
 	choose_expired(w, &l, now_s);
 	choose_beyond_limits(w, &l);
@@ -364,7 +397,7 @@ enum sl_err sl_tidy_make_room(struct sl_tidy *w, const struct sl_key *owner, con
 
 	if (!w->dir[0] || (!w->bytes && !w->bytes_per_key))
 		return SL_OK;
-	if (!list_open(&l, w->dir))
+	if (!list_open(&l, w))
 		return sl_fail_set(fail, SL_ERR_IO, "the store '%s' could not be listed", w->dir);
 	if (owner)
 		sl_key_fingerprint(owner, print);
@@ -376,4 +409,31 @@ enum sl_err sl_tidy_make_room(struct sl_tidy *w, const struct sl_key *owner, con
 	if (err)
 		atomic_fetch_add(&w->not_stored, 1);
 	return err;
+}
+
+enum sl_err sl_tidy_begin(struct sl_tidy *w, struct sl_tidy_write *write, const char *name, const struct sl_key *owner,
+			  const char *keep, int64_t bytes, struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	for (const struct sl_tidy_write *other = w->writing; other; other = other->next)
+		if (strcmp(other->name, name) == 0)
+			return sl_fail_set(fail, SL_ERR_BUSY, "%s is being written already", name);
+	err = sl_tidy_make_room(w, owner, keep, bytes, fail);
+	if (err)
+		return err;
+	snprintf(write->name, sizeof write->name, "%s", name);
+	write->bytes = bytes;
+	write->next = w->writing;
+	w->writing = write;
+	return SL_OK;
+}
+
+void sl_tidy_end(struct sl_tidy *w, struct sl_tidy_write *write)
+{
+	for (struct sl_tidy_write **at = &w->writing; *at; at = &(*at)->next)
+		if (*at == write) {
+			*at = write->next;
+			return;
+		}
 }

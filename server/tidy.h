@@ -17,10 +17,19 @@
 #include "common/base/err.h"
 #include "common/link/key.h"
 
+enum { SL_TIDY_NAME = 128 };
+
 /* A session that is live, by the place that it has on the server. */
 struct sl_tidy_live {
 	_Atomic uint64_t id[2];
 	_Atomic bool on;
+};
+
+/* A file that is being written. Its writer's, listed between begin and end. */
+struct sl_tidy_write {
+	char name[SL_TIDY_NAME]; /* the one that it will have; until then ".tmp" follows it */
+	int64_t bytes;           /* that it will have */
+	struct sl_tidy_write *next;
 };
 
 struct sl_tidy {
@@ -29,13 +38,23 @@ struct sl_tidy {
 	int64_t bytes;         /* 0: no limit */
 	int64_t bytes_per_key; /* 0: no limit; of each owner that has a key */
 	struct sl_tidy_live *live;
-	int n_live;                 /* places */
-	_Atomic int64_t not_stored; /* writes for which no room could be made */
+	int n_live;                    /* places */
+	struct sl_tidy_write *writing; /* by jobs of the worker, of which one runs at a time */
+	_Atomic int64_t not_stored;    /* writes for which no room could be made */
 };
 
 /* A session is live in this place from here on, and no other; or none is. One thread at a time, while others look. */
 void sl_tidy_join(struct sl_tidy *tidy, int place, const uint8_t session[16]);
 void sl_tidy_leave(struct sl_tidy *tidy, int place);
+
+/* What is written in pieces is safe from others that come between these, and its bytes count as if all were there.
+ * Begin: BUSY where a file of this name is being written already; LIMIT, IO as of sl_tidy_make_room, which it asks.
+ * `name`: in the folder. End: once the file has its name, or is given up; for one that did not begin it does nothing.
+ * Both on the thread that writes the store. */
+enum sl_err sl_tidy_begin(struct sl_tidy *tidy, struct sl_tidy_write *write, const char *name,
+			  const struct sl_key *owner, const char *keep, int64_t bytes,
+			  struct sl_fail *fail) SL_MUST_CHECK;
+void sl_tidy_end(struct sl_tidy *tidy, struct sl_tidy_write *write);
 
 struct sl_tidy_result {
 	int64_t files, bytes, oldest_s; /* that are left; oldest_s: since the one unused for longest was used */

@@ -101,6 +101,11 @@ bool sl_checkpoint_link(const struct sl_checkpoint *c, uint64_t *epoch)
 	return !*end && !errno;
 }
 
+void sl_checkpoint_name(char *out, size_t size, const char *prefix, uint64_t step)
+{
+	snprintf(out, size, "%s-%012" PRIu64 ".safetensors", prefix, step);
+}
+
 static bool path_of(char out[PATH_MAX], const char *dir, const char *prefix, uint64_t step)
 {
 	return snprintf(out, PATH_MAX, "%s/%s-%012" PRIu64 ".safetensors", dir, prefix, step) < PATH_MAX;

@@ -71,6 +71,8 @@ void sl_checkpoint_leave(const char *dir, const char *prefix, uint64_t step);
  * have the same one in the file: MISMATCH, both named. NOINPUT: no such file; DATA: damaged; IO. Without parts, a check
  * of the whole file. */
 enum sl_err sl_checkpoint_read(struct sl_checkpoint *c, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
+/* Of a file in its folder. */
+void sl_checkpoint_name(char *out, size_t size, const char *prefix, uint64_t step);
 /* The file is in use: whoever removes files by their age sees it as new. */
 void sl_checkpoint_touch(const struct sl_checkpoint *c, uint64_t step);
 /* *step becomes that of the newest file that is there of a step below it (UINT64_MAX: of all); false: there is none. */

@@ -275,6 +275,32 @@ static void without_keys_all_are_one(void **state)
 	assert_true(is_there(NULL, 2));
 }
 
+/* Its session may have ended: a last state is written behind that. */
+static void what_is_being_written_stays_and_counts(void **state)
+{
+	struct sl_tidy w = {.dir = dir, .ttl_s = 10, .bytes = 500};
+	struct sl_tidy_write one = {0}, same = {0}, two = {0};
+	char tmp[160];
+	struct sl_fail fail;
+
+	(void)state;
+	snprintf(tmp, sizeof tmp, "%s.tmp", state_of(NULL, 1));
+	assert_int_equal(sl_tidy_begin(&w, &one, state_of(NULL, 1), NULL, NULL, 300, &fail), SL_OK);
+	assert_int_equal(sl_tidy_begin(&w, &same, state_of(NULL, 1), NULL, NULL, 1, &fail), SL_ERR_BUSY);
+	assert_int_equal(sl_tidy_begin(&w, &two, state_of(NULL, 2), NULL, NULL, 201, &fail), SL_ERR_LIMIT);
+	sl_tidy_end(&w, &two); /* it did not begin */
+	lay(tmp, 10, 9000);
+	assert_int_equal(sl_tidy_run(&w, NOW).bytes, 300);
+	assert_int_equal(access(path_of(tmp), F_OK), 0);
+	assert_int_equal(sl_tidy_make_room(&w, NULL, NULL, 201, &fail), SL_ERR_LIMIT);
+	assert_int_equal(sl_tidy_begin(&w, &two, state_of(NULL, 2), NULL, NULL, 200, &fail), SL_OK);
+	sl_tidy_end(&w, &one);
+	sl_tidy_end(&w, &two);
+	assert_null(w.writing);
+	assert_int_equal(sl_tidy_run(&w, NOW).files, 0);
+	assert_int_equal(access(path_of(tmp), F_OK), -1);
+}
+
 /* Within a second, too; and weights, which their client has, before any state. */
 static void what_costs_least_goes_first(void **state)
 {
@@ -398,6 +424,7 @@ int main(void)
 		cmocka_unit_test_setup(a_client_s_own_oldest_go_first, clear),
 		cmocka_unit_test_setup(a_key_has_its_share_and_no_more, clear),
 		cmocka_unit_test_setup(without_keys_all_are_one, clear),
+		cmocka_unit_test_setup(what_is_being_written_stays_and_counts, clear),
 		cmocka_unit_test_setup(what_costs_least_goes_first, clear),
 		cmocka_unit_test_setup(a_default_takes_nothing_away, clear),
 		cmocka_unit_test_setup(limits_that_are_open_fit_the_disk, clear),
