@@ -9,10 +9,10 @@
 
 static const char *const usage[] = {
 	"splitc codecs [--measure (FILE.safetensors | --shape N,H,W,C) [CODEC]… [--threads N]] [--json]",
-	"Lists the codecs that `codec:` takes; a chain joins them with '|', as in topk:0.2|quant:8.",
-	"--measure: bytes, real and nominal ratio, relative error and GB/s of these CODECs (some usual ones where "
-	"none is named), on every tensor of floats in FILE.safetensors (NHWC, as activations lie in memory), or "
-	"on normal values.",
+	"Lists the codecs that `codec:` takes. A chain joins codecs with '|', for example topk:0.2|quant:8.",
+	"With --measure it prints for each CODEC: bytes, real and nominal ratio, relative error and GB/s. Without "
+	"CODEC it measures some usual ones. It measures every tensor of floats in FILE.safetensors (NHWC, as "
+	"activations lie in memory), or normally distributed values of the given shape.",
 	NULL,
 };
 

@@ -8,9 +8,10 @@
 
 static const char *const usage[] = {
 	"splitc eval [CONFIG] [--weights FILE] [--local] [--parity] [--set KEY=VALUE]… [--json]",
-	"Loss and accuracy on the test set, over the link unless --local. The weights are those of the run's last "
-	"`train` (log.dir/model.safetensors), or FILE; a decaying insert is as wide as it was behind their last step "
-	"(FILE says which; where it does not, behind the last fall).",
+	"Computes loss and accuracy on the test set. The server computes the middle, unless --local is given. The "
+	"weights are those of the last `train` of this run (log.dir/model.safetensors), or FILE.",
+	"A decaying insert has the width that it had after the last step of these weights. FILE records that step. A "
+	"FILE that does not record it is evaluated at the final width.",
 	NULL,
 };
 

@@ -15,19 +15,17 @@ enum { TRIES = 3 };
 
 static const char *const usage[] = {
 	"splitc export CONFIG OUT.safetensors [--weights FILE] [--set KEY=VALUE]…",
-	"Writes the whole model with torchvision's names and layouts. The weights are the newest of the config's run, "
-	"or FILE; they are checked against the config's model.",
-	"Of a run that goes on, they are those behind the step under way: its process is asked over its control "
-	"socket, "
-	"and fetches the middle from the server. Of one that was killed, they are those of the newest checkpoint that "
-	"client and server both have: the server is called as by --resume, and the run stays as it is. Of one that "
-	"ended "
-	"or was paused, they are log.dir/model.safetensors.",
-	"A state_dict has no strides: that of form: cifar fits torchvision's mobilenet_v2 and computes something else "
-	"there "
-	"until features.0.0 and features.2.conv.1.0 have stride 1, and features.2 its sum, where it has as many "
-	"channels out "
-	"as in (README.md, In PyTorch). The file's metadata say model, width, form, image and normalize.",
+	"Writes the whole model with torchvision's names and layouts. The weights are the newest of the config's "
+	"run, or FILE. They are checked against the config's model.",
+	"While the run goes on, the weights are those after the step under way: export asks the run's process over "
+	"its control socket, and that process fetches the middle from the server. After a crash or a kill, they are "
+	"those of the newest checkpoint that client and server both have: export calls the server as --resume does, "
+	"and the run stays as it is. After a run that ended or was paused, they are those in "
+	"log.dir/model.safetensors.",
+	"A state_dict holds no strides. With form: imagenet it computes the same in torchvision's mobilenet_v2. With "
+	"form: cifar it fits there too, but computes something else until you change three layers: features.0.0 and "
+	"features.2.conv.1.0 need stride 1, and features.2 needs its sum where it has as many output channels as "
+	"input channels (docs/howto-pytorch.md). The file's metadata record model, width, form, image and normalize.",
 	NULL,
 };
 

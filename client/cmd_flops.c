@@ -8,11 +8,11 @@
 
 static const char *const usage[] = {
 	"splitc flops [CONFIG] [--set KEY=VALUE]… [--json]",
-	"Multiply-accumulates (forward, of one batch), parameters and tensors at the cut.",
-	"Counted are one per product of a convolution or linear layer, two per element of a batch norm; a transposed "
-	"convolution as one that reads a whole window per output, which is more than it computes. The compress rate is "
-	"that of the inserts: elements of both activations over what they were. Where an insert decays, MACs are those "
-	"of the first step, and the rate that it falls to and all widths follow.",
+	"Prints multiply-accumulates (MACs; forward pass of one batch), parameters and the tensors at the cut.",
+	"A convolution or linear layer counts one MAC per product, a batch norm two per element. A transposed "
+	"convolution counts as one that reads a whole window per output, which is more than it computes. The "
+	"compress rate is that of the inserts: elements of both activations with inserts, divided by those without. "
+	"Where an insert decays, MACs are those of the first step; the final rate and all widths follow.",
 	NULL,
 };
 

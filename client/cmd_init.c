@@ -10,12 +10,10 @@
 
 static const char *const usage[] = {
 	"splitc init [FILE] [--server ADDRESS] [--model NAME] [--data KIND:DIR] [--cut CUT] [--force]",
-	"Writes a config with comments, FILE (splitc.yaml), for `splitc train FILE`. In a terminal it asks for what no "
-	"option "
-	"says; elsewhere, and where the answer is empty, it takes what the demo has.",
-	"KIND: cifar10 or cifar100. CUT: 1:-1 keeps the first unit of the network and the last one here; or two names, "
-	"such as "
-	"features.0.1,classifier.",
+	"Writes a config with comments to FILE (splitc.yaml), for `splitc train FILE`. In a terminal it asks for "
+	"what no option gives. An empty answer, or no terminal, takes the demo's value.",
+	"KIND is cifar10 or cifar100. CUT is 1:-1, which keeps the first and the last unit of the network on this "
+	"host, or two names, such as features.0.1,classifier.",
 	NULL,
 };
 

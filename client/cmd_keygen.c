@@ -5,7 +5,8 @@
 
 static const char *const usage[] = {
 	"splitc keygen [--out FILE]",
-	"Makes a key pair in a new FILE (splitc.key), and prints the public key, which goes into the server's list.",
+	"Makes a key pair in a new FILE (splitc.key) and prints the public key. Add that key to the server's list of "
+	"clients.",
 	NULL,
 };
 

@@ -8,12 +8,12 @@
 
 static const char *const usage[] = {
 	"splitc predict CONFIG [--weights FILE] [--local] [--logits] [--csv | --json] [--set KEY=VALUE]…",
-	"A line for each image of the test set, in its order: its number, its label, the class that the model says, "
-	"and "
-	"that class' probability; with --csv or --json the probabilities of all classes.",
-	"The middle is computed by the config's server, with the config's codecs; with --local the whole model in this "
-	"process. The weights are those of the run's last `train` (log.dir/model.safetensors), or FILE, say one that "
-	"`splitc export` wrote. The share of classes that are the label is the accuracy that `splitc eval` says.",
+	"Prints a line for each image of the test set, in its order: number, label, predicted class and the "
+	"probability of that class. --csv and --json print the probabilities of all classes.",
+	"The config's server computes the middle, with the config's codecs. With --local this process computes the "
+	"whole model. The weights are those of the last `train` of this run (log.dir/model.safetensors), or FILE, "
+	"for example one that `splitc export` wrote. The share of images whose predicted class is the label equals "
+	"the accuracy that `splitc eval` prints.",
 	NULL,
 };
 

@@ -11,12 +11,11 @@ enum { MOST_RUNS = 64 };
 
 static const char *const usage[] = {
 	"splitc status [CONFIG] [--control PATH] [--json | --prometheus | --live | --ready] [--quiet]",
-	"Asks the splitc that runs with this config (or listens at PATH) what it is doing: how far it is, loss and "
-	"accuracy of the last batch, images a second over the last steps, and what has crossed the link: all of it, "
-	"and MB/s (10^6 bytes) over the last 10 s. Without CONFIG: whichever splitc of this user runs here.",
+	"Asks the splitc that runs with this config (or listens at PATH) what it is doing. Shows its progress, loss "
+	"and accuracy of the last batch, images per second over the last steps, all bytes that crossed the link, and "
+	"MB/s (10^6 bytes) over the last 10 s. Without CONFIG it asks the splitc that this user runs on this host.",
 	"--live and --ready are for the probes of a service manager. A client is ready while it has a link to its "
-	"server; "
-	"with CONFIG also once the run there is done, though no splitc runs any more.",
+	"server. With CONFIG it is also ready once that run is done, although no splitc runs any more.",
 	NULL,
 };
 

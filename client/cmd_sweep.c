@@ -9,15 +9,17 @@
 
 static const char *const usage[] = {
 	"splitc sweep CONFIG --codecs LIST.yaml [--local] [--out DIR] [--set KEY=VALUE]…",
-	"Trains the run of the config once for every row of the list, each in a process of its own, and writes "
-	"DIR/sweep.csv (rate, accuracy, loss, times, bandwidths) and gnuplot scripts with their pictures. DIR: sweep.",
-	"A row is a section: name, and what it changes of the config: codec (one, or one by tensor), insert (none: "
-	"without the config's), chunks, and in `set` a list of any other keys, as --set takes them: "
-	"{name: adamw, set: [train.optimizer.kind=adamw, train.optimizer.lr=0.001]}. Rows of one name and different "
-	"chunks make one line of a picture. A row that fails is marked and passed over; the exit status is then 69. "
-	"--check-config tries keys and codecs of every row, and trains none.",
-	"What a row says goes to DIR/row-NN/stderr.log; `splitc status` shows how far it is. A list to begin with is "
-	"configs/sweep.yaml.",
+	"Trains the config's run once for every row of the list, each in its own process. Writes DIR/sweep.csv "
+	"(rate, accuracy, loss, times, bandwidths), and gnuplot scripts with their pictures. DIR is `sweep` by "
+	"default.",
+	"A row is a section with a name and what it changes in the config: codec (one for all tensors, or one for "
+	"each), insert (none: without the config's inserts), chunks, and in `set` a list of any other keys, spelled "
+	"as for --set: {name: adamw, set: [train.optimizer.kind=adamw, train.optimizer.lr=0.001]}.",
+	"Rows with the same name and different chunks form one line of a picture. A row that fails is marked, and "
+	"the next one runs; the exit status is then 69. --check-config checks the keys and codecs of every row and "
+	"trains none.",
+	"The messages of a row go to DIR/row-NN/stderr.log. `splitc status` shows its progress. configs/sweep.yaml "
+	"is a list to begin with.",
 	NULL,
 };
 

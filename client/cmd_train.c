@@ -6,20 +6,20 @@
 
 static const char *const usage[] = {
 	"splitc train [CONFIG] [--local | --resume | --fresh] [--set KEY=VALUE]… [--json]",
-	"Trains with the server of the config. log.dir gets log.jsonl (a line per step and per epoch, and a summary), "
-	"checkpoints, and at the end model.safetensors.",
-	"Without CONFIG it trains what the demo does: a small MobileNetV2 on CIFAR-10, which lies in "
-	"data/cifar-10-batches-bin or in $XDG_DATA_HOME/split (~/.local/share/split), with splits on this host, in "
-	"runs/demo. `splitc init` writes a config.",
-	"A first Ctrl-C, SIGTERM or SIGHUP ends the run after the step under way and keeps its weights; a second one "
-	"ends it at once. --resume goes on with it.",
-	"A run that is done stays: another one in its log.dir needs --fresh, and --resume --set train.epochs=N trains "
-	"it "
-	"further.",
-	"The table at the end: wire MB crossed the link for each of the four tensors, up to the server or down from "
-	"it, headers of messages included; fp32 MB is what these are without codec and insert; real is their ratio, "
-	"and nominal that of the codec's own count. MB/s, average: what was sent for a step over the computation of "
-	"both sides; peak client, server: the fastest tensor that was sent, and received.",
+	"Trains with the config's server. In log.dir it writes log.jsonl (a line per step and per epoch, and a "
+	"summary), checkpoints, and at the end model.safetensors.",
+	"Without CONFIG it trains the demo in runs/demo: a small MobileNetV2 on CIFAR-10, with splits on this host. "
+	"The data must be in data/cifar-10-batches-bin or in $XDG_DATA_HOME/split (~/.local/share/split). `splitc "
+	"init` writes a config.",
+	"The first Ctrl-C, SIGTERM or SIGHUP ends the run after the step under way and keeps its weights. A second "
+	"one ends it at once. --resume goes on with the run.",
+	"A finished run is kept. To train another one in the same log.dir, give --fresh. To train the finished one "
+	"further, give --resume --set train.epochs=N.",
+	"The table at the end has a row for each of the four tensors. wire MB is what crossed the link, headers of "
+	"messages included; up goes to the server, down comes from it. fp32 MB is the size without codec and insert. "
+	"real is the ratio of the two; nominal is the ratio by the codec's own count. Average MB/s is what a step "
+	"sent, divided by the computation time of both sides. Peak client and server MB/s are those of the fastest "
+	"tensor sent and received.",
 	NULL,
 };
 

@@ -4,13 +4,13 @@
 static const struct sl_command commands[] = {
 	{"train", splitc_train, "train a network with a server, or with --local in this process"},
 	{"init", splitc_init, "write a config from a few answers"},
-	{"eval", splitc_eval, "accuracy of trained weights on the test set"},
-	{"predict", splitc_predict, "what a trained model says of each image of the test set"},
-	{"flops", splitc_flops, "multiply-accumulates and parameters of head, middle and tail"},
+	{"eval", splitc_eval, "compute loss and accuracy of trained weights on the test set"},
+	{"predict", splitc_predict, "print a trained model's prediction for each image of the test set"},
+	{"flops", splitc_flops, "count operations and parameters of head, middle and tail"},
 	{"codecs", splitc_codecs, "list the codecs, or measure them"},
-	{"sweep", splitc_sweep, "train the same run with every codec of a list, to a CSV and pictures"},
+	{"sweep", splitc_sweep, "train a run once for every row of a list; write a CSV and pictures"},
 	{"keygen", splitc_keygen, "make this client's key pair"},
-	{"status", splitc_status, "what a running splitc is doing"},
+	{"status", splitc_status, "show what a running splitc is doing"},
 	{"export", splitc_export, "write the trained model as one safetensors file for torchvision"},
 	{NULL, NULL, NULL},
 };

@@ -5,7 +5,7 @@
 
 static const char *const usage[] = {
 	"splits keygen [--out FILE]",
-	"Makes a key pair in a new FILE (splits.key), and prints the public key, which clients need.",
+	"Makes a key pair in a new FILE (splits.key) and prints the public key. Clients need that key.",
 	NULL,
 };
 

@@ -18,8 +18,8 @@
 
 static const char *const usage[] = {
 	"splits serve CONFIG [--set KEY=VALUE]… [--check-config] [--print-config]",
-	"Trains the middle layers of networks for clients, until SIGTERM or Ctrl-C, which end it in good order; a "
-	"second one ends it at once. SIGHUP: the list of clients is read again.",
+	"Trains the middle layers of networks for clients. The first SIGTERM or Ctrl-C shuts the server down in good "
+	"order; a second one ends it at once. On SIGHUP the server reads the list of clients again.",
 	NULL,
 };
 

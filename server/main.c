@@ -4,7 +4,7 @@
 static const struct sl_command commands[] = {
 	{"serve", splits_serve, "train the middle layers for clients"},
 	{"keygen", splits_keygen, "make this server's key pair"},
-	{"status", splits_status, "what a running splits is doing"},
+	{"status", splits_status, "show what a running splits is doing"},
 	{NULL, NULL, NULL},
 };
 

@@ -16,7 +16,8 @@ static void print_help(FILE *to, const char *program, const struct sl_command *c
 	fprintf(to, "usage: %s COMMAND …\n\n", program);
 	for (const struct sl_command *c = commands; c->name; c++)
 		fprintf(to, "  %-8s  %s\n", c->name, c->help);
-	fprintf(to, "\n`%s COMMAND --help` says more, and `man %s`.\nErrors end with an exit status of sysexits.h.\n",
+	fprintf(to,
+		"\nFor more, run `%s COMMAND --help` or `man %s`.\nExit statuses of errors are those of sysexits.h.\n",
 		program, program);
 }
 

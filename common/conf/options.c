@@ -21,41 +21,43 @@ struct option {
 static const struct option table[] = {
 	{"--local", NULL, SL_OPT_LOCAL, AT(local), "compute head, middle and tail in this process, without a server"},
 	{"--resume", NULL, SL_OPT_RESUME, AT(resume),
-	 "go on from the newest checkpoint that client and server both hold, after Ctrl-C or a crash; a run that is "
-	 "done goes on where it is given more: --set train.epochs=N"},
+	 "after Ctrl-C or a crash, go on from the newest checkpoint that client and server both hold; a finished run "
+	 "needs more to do, such as --set train.epochs=N"},
 	{"--fresh", NULL, SL_OPT_RESUME, AT(fresh),
-	 "begin anew where log.dir holds a run, finished or not, and remove that"},
-	{"--weights", "FILE", SL_OPT_WEIGHTS, AT(weights), "take these weights, not log.dir/model.safetensors"},
-	{"--parity", NULL, SL_OPT_PARITY, AT(parity), "with the codecs of the config and with none, side by side"},
-	{"--codecs", "LIST.yaml", SL_OPT_SWEEP, AT(codecs), "the rows of the sweep"},
+	 "remove the run that log.dir holds, finished or not, and begin a new one"},
+	{"--weights", "FILE", SL_OPT_WEIGHTS, AT(weights), "use these weights, not log.dir/model.safetensors"},
+	{"--parity", NULL, SL_OPT_PARITY, AT(parity), "compare the config's codecs with no codec, side by side"},
+	{"--codecs", "LIST.yaml", SL_OPT_SWEEP, AT(codecs), "list of the rows of the sweep"},
 	{"--out", "DIR", SL_OPT_SWEEP, AT(out), "folder of the results (sweep)"},
-	{"--out", "FILE", SL_OPT_OUT, AT(out), "where the secret key goes; a file that is there is never overwritten"},
+	{"--out", "FILE", SL_OPT_OUT, AT(out), "file for the secret key; an existing file is never overwritten"},
 	{"--control", "PATH", SL_OPT_CONTROL, AT(control),
-	 "the control socket to ask, not the config's or the usual one"},
+	 "ask this control socket, not the config's or the usual one"},
 	{"--prometheus", NULL, SL_OPT_CONTROL, AT(prometheus),
-	 "metrics in Prometheus' text format, say for the textfile collector of its node exporter"},
+	 "metrics in Prometheus' text format, for example for the textfile collector of its node exporter"},
 	{"--live", NULL, SL_OPT_CONTROL, AT(live),
-	 "a liveness probe: one line and exit status 0 where its loop answers within 2 s, else 69"},
+	 "liveness probe: print one line; exit status 0 if the daemon's loop answers within 2 s, else 69"},
 	{"--ready", NULL, SL_OPT_CONTROL, AT(ready),
-	 "a readiness probe: the same where a server would take another session, or a client has its server or is "
-	 "done"},
-	{"--quiet", NULL, SL_OPT_CONTROL, AT(quiet), "with --live or --ready: no line where the exit status is 0"},
+	 "readiness probe: as --live; exit status 0 if a server would accept another session, or if a client is "
+	 "connected to its server or done"},
+	{"--quiet", NULL, SL_OPT_CONTROL, AT(quiet), "with --live or --ready: print no line if the exit status is 0"},
 	{"--measure", NULL, SL_OPT_MEASURE, AT(measure), "measure codecs instead of listing them"},
-	{"--shape", "N,H,W,C", SL_OPT_MEASURE, AT(shape), "measure on normal values of this shape (2 to 4 numbers)"},
-	{"--threads", "N", SL_OPT_MEASURE, AT(threads), "measure with so many threads (1)"},
-	{"--logits", NULL, SL_OPT_PREDICT, AT(logits), "logits, not probabilities (their softmax)"},
-	{"--csv", NULL, SL_OPT_PREDICT, AT(csv), "comma-separated values of all classes, below a line of names"},
-	{"--json", NULL, SL_OPT_PREDICT, AT(json), "a JSON object for each image, one a line"},
+	{"--shape", "N,H,W,C", SL_OPT_MEASURE, AT(shape),
+	 "measure on normally distributed values of this shape (2 to 4 numbers)"},
+	{"--threads", "N", SL_OPT_MEASURE, AT(threads), "measure with N threads (default 1)"},
+	{"--logits", NULL, SL_OPT_PREDICT, AT(logits), "print logits, not probabilities (their softmax)"},
+	{"--csv", NULL, SL_OPT_PREDICT, AT(csv),
+	 "print comma-separated values of all classes, after a line of column names"},
+	{"--json", NULL, SL_OPT_PREDICT, AT(json), "print a JSON object for each image, one on each line"},
 	{"--server", "ADDRESS", SL_OPT_INIT, AT(server), "where splits listens, tcp://HOST:PORT"},
-	{"--model", "NAME", SL_OPT_INIT, AT(model), "the network (mobilenet_v2)"},
+	{"--model", "NAME", SL_OPT_INIT, AT(model), "the network (default mobilenet_v2)"},
 	{"--data", "KIND:DIR", SL_OPT_INIT, AT(data),
-	 "the data, such as cifar100:/data/cifar-100-binary; KIND or DIR alone will do"},
-	{"--cut", "CUT", SL_OPT_INIT, AT(cut), "what of the network stays here"},
-	{"--force", NULL, SL_OPT_INIT, AT(force), "write the file anew where there is one"},
-	{"--json", NULL, SL_OPT_JSON, AT(json), "one JSON object on stdout instead of a table"},
-	{"--set", "KEY=VALUE", SL_OPT_CONFIG, 0, "change a key of the config for this run; may be given again"},
+	 "the data, such as cifar100:/data/cifar-100-binary; KIND or DIR may be left out"},
+	{"--cut", "CUT", SL_OPT_INIT, AT(cut), "the part of the network that stays on this host"},
+	{"--force", NULL, SL_OPT_INIT, AT(force), "overwrite an existing file"},
+	{"--json", NULL, SL_OPT_JSON, AT(json), "print one JSON object instead of a table"},
+	{"--set", "KEY=VALUE", SL_OPT_CONFIG, 0, "change a key of the config for this run; may be repeated"},
 	{"--check-config", NULL, SL_OPT_CONFIG, AT(check_config),
-	 "check the config and the files that it names, say ok, and end"},
+	 "check the config and the files that it names, print ok, and end"},
 	{"--print-config", NULL, SL_OPT_CONFIG, AT(print_config),
 	 "print every key, what it means and its value, and end"},
 };
@@ -95,7 +97,7 @@ static void print_usage(const struct sl_options *o, unsigned takes)
 	for (int i = 0; i < OPTIONS; i++)
 		if (takes & table[i].takes)
 			print_option(table[i].name, table[i].value, table[i].help);
-	print_option("-h, --help", NULL, "say this");
+	print_option("-h, --help", NULL, "print this help");
 }
 
 /* `arg`: --name, or --name=value of an option that takes one. */

@@ -11,95 +11,95 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "server", server, sl_conf_check_server, "tcp://127.0.0.1:5570", "where splits listens, tcp://host:port"),
 
 	SL_STRING(T, "model.name", model.name, sl_conf_check_word, NULL, "network, such as mobilenet_v2"),
-	SL_DOUBLE(T, "model.width", model.width, 0.05, 8, "1", NULL, "multiplier of the channels"),
+	SL_DOUBLE(T, "model.width", model.width, 0.05, 8, "1", NULL, "multiplies the number of channels of each layer"),
 	SL_INT(T, "model.classes", model.classes, 2, 100000, "10", "classes", "outputs of the classifier"),
 	SL_INT(T, "model.image", model.image, 8, 1024, "32", "pixels", "height and width of the input"),
 	SL_CHOICE(T, "model.form", model.form, SL_WORDS("cifar", "imagenet"), "cifar",
 		"strides of the first layers: cifar keeps small images large, imagenet is torchvision's"),
 	SL_DOUBLE(T, "model.dropout", model.dropout, 0, 0.95, "0.2", NULL, "dropout before the classifier"),
-	SL_STRING(T, "model.weights", model.weights, NULL, "", "safetensors file to start from; empty: from train.seed"),
-	SL_BOOL(T, "model.partial", model.partial, "false", "weights may lack parameters, which then start from train.seed"),
+	SL_STRING(T, "model.weights", model.weights, NULL, "", "safetensors file with the weights to start from; empty: random weights from train.seed"),
+	SL_BOOL(T, "model.partial", model.partial, "false", "accept a model.weights file that lacks parameters; these start from train.seed"),
 
 	SL_STRING(T, "partition", partition, sl_conf_check_partition, "1:-1",
-		"units of the head : minus those of the tail; between them lies the middle"),
+		"number of the head's units : minus the number of the tail's; the units between are the middle"),
 	SL_STRING(T, "head_end", head_end, NULL, "", "last layer of the head by name, such as features.0.1, instead of partition's first number"),
 	SL_STRING(T, "tail_begin", tail_begin, NULL, "", "first layer of the tail by name, such as classifier, instead of partition's second number"),
 	SL_STRING(T, "insert.head", insert.head, sl_conf_check_insert, "",
-		"learned layers that compress at the head's end: conv:20,k=3,s=3, linear:16, several joined with +, decaylinear:…; empty: none"),
-	SL_STRING(T, "insert.tail", insert.tail, sl_conf_check_insert, "", "the same where the tail begins"),
+		"learned layers that compress the head's activations: conv:20,k=3,s=3, linear:16, several joined with +, decaylinear:…; empty: none"),
+	SL_STRING(T, "insert.tail", insert.tail, sl_conf_check_insert, "", "learned layers that compress the middle's activations, spelled as insert.head"),
 
 	SL_CHOICE(T, "data.kind", data.kind, SL_WORDS("cifar10", "cifar100"), "cifar10", "format of the files"),
 	SL_STRING(T, "data.dir", data.dir, sl_conf_check_word, NULL, "folder of the data's binary files"),
-	SL_NAMES(T, "data.train_files", data.train_files, sl_conf_check_file_name, "", "files to train on, with --set one,two; empty: all of the kind"),
-	SL_INT(T, "data.train_limit", data.train_limit, 0, 1e9, "0", "images; 0: all", "train on the first ones only"),
-	SL_INT(T, "data.test_limit", data.test_limit, 0, 1e9, "0", "images; 0: all", "evaluate on the first ones only"),
+	SL_NAMES(T, "data.train_files", data.train_files, sl_conf_check_file_name, "", "files to train on (with --set: one,two); empty: all training files of data.kind"),
+	SL_INT(T, "data.train_limit", data.train_limit, 0, 1e9, "0", "images; 0: all", "train on the first images only"),
+	SL_INT(T, "data.test_limit", data.test_limit, 0, 1e9, "0", "images; 0: all", "evaluate on the first images only"),
 	SL_INT(T, "data.crop_padding", data.crop_padding, 0, 16, "4", "pixels; 0: no crop", "random crop after zero padding"),
 	SL_BOOL(T, "data.flip", data.flip, "true", "flip half of the training images left to right"),
 	SL_CHOICE(T, "data.normalize", data.normalize, SL_WORDS("imagenet", "cifar10", "cifar100", "none"), "cifar10",
-		"whose mean and deviation are taken off"),
-	SL_INT(T, "data.prefetch", data.prefetch, 1, 64, "4", "batches", "loaded ahead of the step"),
+		"data set whose mean and standard deviation normalise the images"),
+	SL_INT(T, "data.prefetch", data.prefetch, 1, 64, "4", "batches", "batches that are loaded ahead of the step"),
 
-	SL_INT(T, "train.batch", train.batch, 1, 65536, "128", "images", "batch of one step"),
-	SL_INT(T, "train.chunks", train.chunks, 1, SL_CONF_MAX_CHUNKS, "4", NULL, "parts of a batch in the pipeline"),
+	SL_INT(T, "train.batch", train.batch, 1, 65536, "128", "images", "batch size of one step"),
+	SL_INT(T, "train.chunks", train.chunks, 1, SL_CONF_MAX_CHUNKS, "4", NULL, "parts of a batch; they overlap on the link and in the computation"),
 	SL_INT(T, "train.epochs", train.epochs, 1, 1e6, "1", NULL, "passes over the training data"),
 	SL_INT64(T, "train.max_steps", train.max_steps, 0, 0x1p53, "0", "0: no limit", "stop after this many steps"),
-	SL_INT64(T, "train.seed", train.seed, 0, 0x1p53, "0", NULL, "of weights, order, augmentation and dropout"),
+	SL_INT64(T, "train.seed", train.seed, 0, 0x1p53, "0", NULL, "seed of weights, order, augmentation and dropout"),
 	SL_CHOICE(T, "train.optimizer.kind", train.optimizer.kind, SL_WORDS("sgd", "adam", "adamw"), "sgd",
-		"of both sides; adam and adamw need an lr of their own: PyTorch's is 0.001"),
-	SL_DOUBLE(T, "train.optimizer.lr", train.optimizer.lr, 1e-12, 1000, "0.1", NULL, "learning rate, the highest of the schedule"),
-	SL_DOUBLE(T, "train.optimizer.momentum", train.optimizer.momentum, 0, 0.9999, "0.9", NULL, "of sgd, as torch.optim.SGD has it"),
-	SL_BOOL(T, "train.optimizer.nesterov", train.optimizer.nesterov, "false", "of sgd: Nesterov's momentum"),
-	SL_DOUBLE(T, "train.optimizer.beta1", train.optimizer.beta1, 0, 0.999999, "0.9", NULL, "of adam and adamw: what the mean of gradients keeps of itself"),
-	SL_DOUBLE(T, "train.optimizer.beta2", train.optimizer.beta2, 0, 0.999999, "0.999", NULL, "of adam and adamw: the same of their squares"),
-	SL_DOUBLE(T, "train.optimizer.eps", train.optimizer.eps, 1e-16, 1, "1e-8", NULL, "of adam and adamw: added to the root of the squares"),
+		"optimizer of both sides; adam and adamw need an lr (PyTorch's default is 0.001)"),
+	SL_DOUBLE(T, "train.optimizer.lr", train.optimizer.lr, 1e-12, 1000, "0.1", NULL, "learning rate; the schedule's highest value"),
+	SL_DOUBLE(T, "train.optimizer.momentum", train.optimizer.momentum, 0, 0.9999, "0.9", NULL, "momentum of sgd, as in torch.optim.SGD"),
+	SL_BOOL(T, "train.optimizer.nesterov", train.optimizer.nesterov, "false", "sgd uses Nesterov's momentum"),
+	SL_DOUBLE(T, "train.optimizer.beta1", train.optimizer.beta1, 0, 0.999999, "0.9", NULL, "adam and adamw: decay of the running mean of gradients"),
+	SL_DOUBLE(T, "train.optimizer.beta2", train.optimizer.beta2, 0, 0.999999, "0.999", NULL, "adam and adamw: decay of the running mean of squared gradients"),
+	SL_DOUBLE(T, "train.optimizer.eps", train.optimizer.eps, 1e-16, 1, "1e-8", NULL, "adam and adamw: added to the root of the mean of squares"),
 	SL_DOUBLE(T, "train.optimizer.weight_decay", train.optimizer.weight_decay, 0, 1, "0", NULL,
-		"times the weight, added to its gradient; adamw: times weight and lr, taken off the weight (PyTorch's default there is 0.01)"),
+		"sgd and adam add weight_decay * weight to the gradient; adamw subtracts lr * weight_decay * weight from the weight (PyTorch's default for adamw is 0.01)"),
 	SL_CHOICE(T, "train.schedule.kind", train.schedule.kind, SL_WORDS("constant", "cosine", "polynomial"), "constant",
-		"of the learning rate"),
-	SL_DOUBLE(T, "train.schedule.warmup_epochs", train.schedule.warmup_epochs, 0, 1e6, "0", "epochs", "linear rise from 0 at the start"),
+		"schedule of the learning rate"),
+	SL_DOUBLE(T, "train.schedule.warmup_epochs", train.schedule.warmup_epochs, 0, 1e6, "0", "epochs", "the learning rate rises linearly from 0 over this time"),
 	SL_DOUBLE(T, "train.schedule.power", train.schedule.power, 0.01, 100, "1", NULL, "exponent of polynomial"),
 	SL_DOUBLE(T, "train.schedule.end_lr", train.schedule.end_lr, 0, 1000, "0", NULL, "learning rate at the end of cosine and polynomial"),
 	SL_CHOICE(T, "train.chunk_loss", train.chunk_loss, SL_WORDS("mean", "sum"), "mean",
 		"mean averages the gradient over the batch; sum adds the means of the chunks"),
 	SL_INT(T, "train.eval_every", train.eval_every, 0, 1e6, "1", "epochs; 0: after the last only", "evaluate on the test data"),
 	SL_INT(T, "train.checkpoint_every", train.checkpoint_every, 0, 1e9, "200", "steps; 0: never",
-		"both sides keep their state on disk, for train --resume and for a server that comes back"),
+		"both sides write their state to disk, for train --resume and for a restarted server"),
 	SL_CHOICE(T, "train.on_checkpoint_error", train.on_checkpoint_error, SL_WORDS("continue", "exit"), "continue",
-		"when a checkpoint cannot be written on either side: go on from the last good one if need be, or exit with status 74"),
+		"when either side cannot write a checkpoint: continue training, with the last good checkpoint kept, or exit with status 74"),
 	SL_BOOL(T, "train.keep_best", train.keep_best, "false",
-		"after each evaluation that is the best so far, by accuracy, write the weights to best.safetensors in log.dir"),
-	SL_BOOL(T, "train.drop_last", train.drop_last, "false", "leave out a last batch that is not full"),
+		"write the weights to best.safetensors in log.dir after each evaluation with a higher accuracy than all before"),
+	SL_BOOL(T, "train.drop_last", train.drop_last, "false", "leave out the last batch of an epoch if it is not full"),
 	SL_CHOICE(T, "train.on_nan", train.on_nan, SL_WORDS("stop", "skip"), "stop",
-		"when NaN or Inf turns up in a step, which is then never applied: stop with status 65, or skip it and go on"),
+		"a step with NaN or Inf is never applied: stop with status 65, or skip the step and go on"),
 	SL_CHOICE(T, "train.precision", train.precision, SL_WORDS("fp32", "tf32", "bf16", "fp16"), "fp32",
-		"of the middle, where the server's GPU has it: tf32 rounds the factors of products; bf16 and fp16 (needs on_nan: skip) keep activations in 16 bits, weights in fp32"),
+		"precision of the middle, if the server's GPU supports it: tf32 rounds the factors of products; bf16 and fp16 keep activations in 16 bits and weights in fp32; fp16 needs on_nan: skip"),
 
 	SL_STRING(T, "codec.head_act", codec[0], sl_conf_check_codec, "none", "codec of the head's activations, client to server"),
 	SL_STRING(T, "codec.mid_act", codec[1], sl_conf_check_codec, "none", "codec of the middle's activations, server to client"),
-	SL_STRING(T, "codec.mid_grad", codec[2], sl_conf_check_codec, "none", "codec of their gradients, client to server"),
-	SL_STRING(T, "codec.head_grad", codec[3], sl_conf_check_codec, "none", "codec of the head's gradients, server to client"),
+	SL_STRING(T, "codec.mid_grad", codec[2], sl_conf_check_codec, "none", "codec of the gradients of the middle's activations, client to server"),
+	SL_STRING(T, "codec.head_grad", codec[3], sl_conf_check_codec, "none", "codec of the gradients of the head's activations, server to client"),
 
-	SL_BYTES(T, "link.part_bytes", link.part_bytes, 4096, 1 << 20, "1 MiB", "payload of one message"),
-	SL_BYTES(T, "link.window_bytes", link.window_bytes, 4096, 0x1p34, "64 MiB", "credit: most bytes in flight in one direction"),
-	SL_INT(T, "link.heartbeat_ms", link.heartbeat_ms, 50, 60000, "1000", "ms", "sign of life when there is nothing to send"),
-	SL_INT(T, "link.timeout_ms", link.timeout_ms, 100, 600000, "10000", "ms", "silence after which the peer is lost"),
-	SL_INT(T, "link.connect_timeout_ms", link.connect_timeout_ms, 100, 600000, "10000", "ms", "wait for the server at the start"),
+	SL_BYTES(T, "link.part_bytes", link.part_bytes, 4096, 1 << 20, "1 MiB", "largest payload of one message"),
+	SL_BYTES(T, "link.window_bytes", link.window_bytes, 4096, 0x1p34, "64 MiB", "credit: the most bytes in flight in one direction"),
+	SL_INT(T, "link.heartbeat_ms", link.heartbeat_ms, 50, 60000, "1000", "ms", "interval of heartbeats while there is nothing else to send"),
+	SL_INT(T, "link.timeout_ms", link.timeout_ms, 100, 600000, "10000", "ms", "silence after which the server counts as lost"),
+	SL_INT(T, "link.connect_timeout_ms", link.connect_timeout_ms, 100, 600000, "10000", "ms", "how long the client waits for the server at the start"),
 	SL_CHOICE(T, "link.on_server_lost", link.on_server_lost, SL_WORDS("exit", "wait"), "exit",
-		"when the server is lost: exit with status 69, or wait for it and go on from the newest step that both hold"),
-	SL_INT(T, "link.retry_ms", link.retry_ms, 10, 32000, "1000", "ms", "first pause before a new link; doubles up to 32 s"),
+		"when the server is lost: exit with status 69, or wait for it and go on from the newest step that both sides hold"),
+	SL_INT(T, "link.retry_ms", link.retry_ms, 10, 32000, "1000", "ms", "pause before the first attempt to reconnect; it doubles up to 32 s"),
 
 	SL_STRING(T, "auth.secret_key", auth.secret_key, NULL, "", "key file of this client, made by splitc keygen; empty: no encryption"),
-	SL_STRING(T, "auth.server_key", auth.server_key, NULL, "", "public key of the server, or a file with it"),
+	SL_STRING(T, "auth.server_key", auth.server_key, NULL, "", "the server's public key, or a file that holds it"),
 
 	SL_INT(T, "threads", threads, 0, 256, "0", "0: all CPUs", "threads that compute"),
 	SL_STRING(T, "device", device, sl_conf_check_client_device, "cpu", "where head and tail run: cpu"),
 	SL_STRING(T, "log.dir", log.dir, NULL, "runs", "folder of log.jsonl; empty: no log"),
-	SL_CHOICE(T, "log.level", log.level, SL_WORDS("error", "warn", "info", "debug"), "info", "of the lines on stderr"),
-	SL_BOOL(T, "log.tensorboard", log.tensorboard, "false", "write events for TensorBoard there, too: tensorboard --logdir of it"),
-	SL_INT(T, "watchdog_s", watchdog_s, 0, 86400, "300", "seconds; 0: never", "a kernel or file that takes longer hangs: end with status 75"),
-	SL_INT(T, "drain_s", drain_s, 0, 3600, "10", "seconds", "SIGTERM ends the run in good order within them; a second one at once"),
-	SL_STRING(T, "control", control, NULL, "", "Unix socket of splitc status; empty: one named after log.dir, in $XDG_RUNTIME_DIR, /run/split or /tmp"),
-	SL_STRING(T, "metrics", metrics, sl_conf_check_metrics, "", "address of /metrics for Prometheus, such as 127.0.0.1:9570; on another address than loopback everybody there can read it; empty: none"),
+	SL_CHOICE(T, "log.level", log.level, SL_WORDS("error", "warn", "info", "debug"), "info", "least severe lines that are logged to stderr"),
+	SL_BOOL(T, "log.tensorboard", log.tensorboard, "false", "also write event files for TensorBoard to log.dir (tensorboard --logdir DIR)"),
+	SL_INT(T, "watchdog_s", watchdog_s, 0, 86400, "300", "seconds; 0: never", "a task (a kernel, a file) that takes longer counts as hung: the client ends with status 75"),
+	SL_INT(T, "drain_s", drain_s, 0, 3600, "10", "seconds", "time to end in good order after SIGTERM; a second SIGTERM ends the run at once"),
+	SL_STRING(T, "control", control, NULL, "", "Unix socket for splitc status; empty: one named after log.dir, in $XDG_RUNTIME_DIR, /run/split or /tmp"),
+	SL_STRING(T, "metrics", metrics, sl_conf_check_metrics, "", "address of /metrics for Prometheus, such as 127.0.0.1:9570; anyone who reaches an address other than loopback can read it; empty: none"),
 };
 /* clang-format on */
 
@@ -140,14 +140,16 @@ static const char *check_kind(const struct sl_conf_client *c, bool by_set, char 
 			if (line_of(c, "train.optimizer.lr") > 0)
 				lr_is = "the file's";
 		} else if (line) {
-			snprintf(why, SL_CONF_WHY, "%s has none: it is of %s", kind, sgd ? "adam and adamw" : "sgd");
+			snprintf(why, SL_CONF_WHY, "%s does not have this key: it belongs to %s", kind,
+				 sgd ? "adam and adamw" : "sgd");
 			return *key;
 		}
 	}
 	if (sgd || !lr_is)
 		return NULL;
-	snprintf(why, SL_CONF_WHY, "%s needs a train.optimizer.lr%s: %s %g is meant for sgd; PyTorch's for %s is 0.001",
-		 kind, by_set ? " by --set, too" : "", lr_is, c->train.optimizer.lr, kind);
+	snprintf(why, SL_CONF_WHY,
+		 "%s needs a train.optimizer.lr%s: %s %g is meant for sgd; PyTorch's default for %s is 0.001", kind,
+		 by_set ? " by --set, too" : "", lr_is, c->train.optimizer.lr, kind);
 	return "train.optimizer.kind";
 }
 
@@ -184,7 +186,8 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 	}
 	if (c->train.precision == SL_CONF_FP16 && c->train.on_nan != SL_NAN_SKIP) {
 		snprintf(why, SL_CONF_WHY,
-			 "fp16 needs train.on_nan: skip: steps whose scaled gradients overflow are left out; or bf16");
+			 "fp16 needs train.on_nan: skip, since steps whose scaled gradients overflow are left out; "
+			 "bf16 does not");
 		return "train.precision";
 	}
 	if (c->model.partial && !c->model.weights[0]) {

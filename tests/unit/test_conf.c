@@ -168,13 +168,14 @@ static void faults_in_files(void **state)
 		{BASE "train: {schedule: {end_lr: 0.2}}\n", "c.yaml:3:28: train.schedule.end_lr: must be at most"},
 		{BASE "train: {optimizer: {momentum: 0, nesterov: true}}\n", "train.optimizer.nesterov: needs"},
 		{BASE "train: {optimizer: {kind: adamw, lr: 0.001, momentum: 0.9}}\n",
-		 "c.yaml:3:55: train.optimizer.momentum: adamw has none: it is of sgd"},
+		 "c.yaml:3:55: train.optimizer.momentum: adamw does not have this key: it belongs to sgd"},
 		{BASE "train: {optimizer: {nesterov: false, kind: adam, lr: 0.001}}\n",
-		 "c.yaml:3:31: train.optimizer.nesterov: adam has none: it is of sgd"},
+		 "c.yaml:3:31: train.optimizer.nesterov: adam does not have this key: it belongs to sgd"},
 		{BASE "train: {optimizer: {beta1: 0.9}}\n",
-		 "c.yaml:3:28: train.optimizer.beta1: sgd has none: it is of adam and adamw"},
-		{BASE "train: {optimizer: {kind: sgd, beta2: 0.9}}\n", "train.optimizer.beta2: sgd has none"},
-		{BASE "train: {optimizer: {eps: 1e-6}}\n", "train.optimizer.eps: sgd has none"},
+		 "c.yaml:3:28: train.optimizer.beta1: sgd does not have this key: it belongs to adam and adamw"},
+		{BASE "train: {optimizer: {kind: sgd, beta2: 0.9}}\n",
+		 "train.optimizer.beta2: sgd does not have this key"},
+		{BASE "train: {optimizer: {eps: 1e-6}}\n", "train.optimizer.eps: sgd does not have this key"},
 		{BASE "train: {optimizer: {kind: adam}}\n",
 		 "c.yaml:3:27: train.optimizer.kind: adam needs a train.optimizer.lr: the default of 0.1 is"},
 		{BASE "train: {optimizer: {kind: adam, lr: 1e-3, beta1: 1}}\n", "must be a number from 0 to 0.999999"},
@@ -346,7 +347,7 @@ static void set_of_another_optimizer(void **state)
 			       "file's 0.1 is meant for sgd"));
 	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &c, "c.yaml", of_sgd, strlen(of_sgd), sets, 3, &fail),
 			 SL_ERR_CONFIG);
-	assert_non_null(strstr(fail.text, "--set train.optimizer.momentum: adamw has none"));
+	assert_non_null(strstr(fail.text, "--set train.optimizer.momentum: adamw does not have this key"));
 	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &c, "c.yaml", of_adam, strlen(of_adam), sgd, 1, &fail),
 			 SL_OK);
 	assert_true(c.train.optimizer.lr == 0.002);
@@ -489,7 +490,7 @@ static void print_can_be_loaded(void **state)
 	two = printed(&sl_conf_client_schema, &b);
 	assert_string_equal(one, two);
 	assert_non_null(strstr(
-		one, "\ntrain:\n  # batch of one step; a whole number from 1 to 65536 (images)\n  batch: 128\n"));
+		one, "\ntrain:\n  # batch size of one step; a whole number from 1 to 65536 (images)\n  batch: 128\n"));
 	free(one);
 	free(two);
 	assert_int_equal(sl_conf_parse(&sl_conf_server_schema, &s, "s.yaml", "", 0, NULL, 0, &fail), SL_OK);
