@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: run-tests.sh PROGRAM|SCRIPT.sh …
-# Runs cmocka programs and end-to-end scripts, as many at a time as there are cores. Each has a time limit and a temporary
+# Runs cmocka programs and end-to-end scripts, one more at a time than there are cores. Each has a time limit and a temporary
 # directory of its own. A line is printed as each ends; its output only where something failed. A script is one case:
 # exit 0 passed, 77 skipped, anything else failed. Tests that tests/tiers marks `alone` run last, one after another.
 # With SPLIT_LONG=1 scripts run their long forms, one at a time, within TEST_TIMEOUT (here 6 h). Each is shown with the time
@@ -112,7 +112,7 @@ for prog in "$@"; do
 	name=$(basename "$prog" .sh)
 	case $lonely in *" $name "*) alone+=("$prog") ;; *) together+=("$prog") ;; esac
 done
-jobs=${JOBS:-$([ -n "${SPLIT_LONG:-}" ] && echo 1 || nproc)}
+jobs=${JOBS:-$([ -n "${SPLIT_LONG:-}" ] && echo 1 || echo $(($(nproc) + 1)))} # many wait for something
 some "$jobs" ${together[@]+"${together[@]}"}
 some 1 ${alone[@]+"${alone[@]}"}
 

@@ -354,6 +354,7 @@ struct sl_host_view sl_host_view(const struct sl_host *h)
 		.key = h->auth ? h->key : NULL,
 		.allow = h->auth ? sl_gate_list(h->auth->gate) : NULL,
 		.n_session = h->n_place,
+		.sessions_limit = h->conf->limits.sessions,
 		.closing = h->closing,
 		.shut = h->shut,
 		.threads = h->threads,

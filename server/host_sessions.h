@@ -17,9 +17,10 @@ struct sl_host_view {
 	const struct sl_rate *rate;       /* [n_session]: bytes sent and received */
 	const struct sl_key *key;         /* [n_session] of their clients; NULL: no auth */
 	const struct sl_allow *allow;     /* with auth */
-	int n_session, threads;
-	bool shut;   /* no session is taken any more */
-	int closing; /* sessions that have left their place, and wait for the worker */
+	int n_session, threads;           /* n_session: places, of which limits.sessions may be taken */
+	int sessions_limit;               /* limits.sessions */
+	bool shut;                        /* no session is taken any more */
+	int closing;                      /* sessions that have left their place, and wait for the worker */
 	uint64_t now_ms;
 	double uptime_s;
 	const char *device;

@@ -134,12 +134,12 @@ char *sl_host_status(const struct sl_host *host)
 	PUT(status.address, "%.120s", sl_host_endpoint(host));
 	PUT(status.device, "%.120s", v.device);
 	status.started_s = (int64_t)time(NULL) - (int64_t)v.uptime_s;
-	status.sessions_limit = v.n_session;
+	status.sessions_limit = v.sessions_limit;
 	for (int i = 0; i < v.n_session; i++)
 		if (v.session[i])
 			fill(&status.session[status.n_session++], v.session[i], v.key ? &v.key[i] : NULL, v.allow,
 			     &v.rate[i], v.now_ms);
-	status.ready = !v.shut && status.n_session < v.n_session;
+	status.ready = !v.shut && status.n_session < v.sessions_limit;
 	text = sl_status_json(&status, 0);
 	free(status.session);
 	return text;

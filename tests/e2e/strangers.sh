@@ -31,7 +31,12 @@ clock_starts
 kill -0 "$server_pid" || fail 'the server died of three connections'
 "$TOOLS/strangers" endless "$port" 3 >"$tmp/endless.out" || fail 'endless messages failed'
 kill -0 "$server_pid" || fail 'the server died of endless messages'
-"$TOOLS/strangers" flood "$port" "$seconds" >"$tmp/flood.out" || fail 'the flood failed'
+# what came before may have spent the budget of connections; it comes back while the kernel drops those that try
+flooded() {
+	"$TOOLS/strangers" flood "$port" "$seconds" >"$tmp/flood.out" || fail 'the flood failed'
+	read -r opened greeted <"$tmp/flood.out" && [ "$greeted" -gt 100 ]
+}
+wait_for 'nobody of the flood got in' flooded
 kill -0 "$server_pid" || fail 'the server died of the flood'
 grew=$(($(rss) - before))
 "$TOOLS/squatters" "$port" 0 0 $floods >"$tmp/squatters.out" &
@@ -54,9 +59,8 @@ longest=$(sed -n 's/^{"type":"step".*"t_step_s":\([0-9.e-]*\).*/\1/p' "$tmp/good
 [ -n "${SAN:-}" ] || [ $grew -le $strangers_kib ] || fail "the server grew by $grew KiB, not $strangers_kib"
 # of each a window, a megabyte, what is read between two looks, and its plan
 [ -n "${SAN:-}" ] || [ $overdrew -le $((strangers_kib + 4 * floods * (window / 1024 + 1024) + 65536)) ] || fail "the server grew by $overdrew KiB"
-read -r opened greeted <"$tmp/flood.out"
 read -r bytes cuts <"$tmp/endless.out"
-[ "$opened" -gt 100 ] && [ "$greeted" -gt 100 ] || fail "the flood opened $opened connections, $greeted were greeted"
+[ "$opened" -gt 100 ] || fail "the flood opened $opened connections"
 # the budget: 512, and 64 a second; as many again may come before the kernel is told
 [ "$greeted" -le $((2 * 512 + 64 * (seconds + 5))) ] || fail "$greeted connections got in within $seconds s"
 [ "$cuts" -gt 10 ] && [ "$bytes" -gt 1000000 ] || fail "only $cuts endless messages were cut, $bytes bytes sent"
