@@ -1,17 +1,17 @@
 #include "server/cost.h"
 
-/* Of one thread with AVX2, rounded up. A backward pass has two products where a forward pass has one. Kernels give way
- * between blocks, which are an image at the most, or one of SPANS parts of a chunk. */
-static const double mac_ns = 0.1, element_ns = 2, weight_ns = 15;
+#include "common/base/pieces.h"
+
+/* Of one thread, rounded up (docs/results/security.md). weight_ns: its first value; pass_weight_ns: its way from
+ * memory, which counts where there are few rows. A backward pass has two products where a forward pass has one. Kernels
+ * give way between blocks, which are an image at the most, or one of SPANS parts of a chunk. */
+static const double mac_ns = 0.1, element_ns = 2, weight_ns = 40, pass_weight_ns = 2.5;
 enum { SPANS = 16 };
 
-static struct sl_cost pass_cost(const struct sl_plan *plan, const struct sl_codec_spec *from, bool from_mid,
-				const struct sl_codec_spec *to, double products)
+struct sl_cost sl_segment_cost(const struct sl_plan *plan, double products)
 {
 	const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
-	const struct sl_shape in = sl_plan_cut_shape(plan, from_mid, plan->rows);
-	const struct sl_shape out = sl_plan_cut_shape(plan, !from_mid, plan->rows);
-	struct sl_cost sum = sl_codec_cost(from, &in, false);
+	struct sl_cost sum = {0};
 
 	for (int i = 0; i < s->n_op; i++) {
 		const struct sl_op *op = &s->op[i].op;
@@ -21,16 +21,35 @@ static struct sl_cost pass_cost(const struct sl_plan *plan, const struct sl_code
 
 		sl_cost_add(&sum, (struct sl_cost){all * 1e-9, (part > row ? part : row) * 1e-9});
 	}
+	sum.task_s += products * (double)s->weight_count * pass_weight_ns * 1e-9;
+	return sum;
+}
+
+struct sl_cost sl_weights_cost(const struct sl_plan *plan)
+{
+	const double n = (double)plan->segment[SL_MIDDLE].weight_count, piece = SL_PIECE_BYTES / sizeof(float);
+
+	return (struct sl_cost){n * weight_ns * 1e-9, (n < piece ? n : piece) * weight_ns * 1e-9};
+}
+
+static struct sl_cost pass_cost(const struct sl_plan *plan, const struct sl_codec_spec *from, bool from_mid,
+				const struct sl_codec_spec *to, double products)
+{
+	const struct sl_shape in = sl_plan_cut_shape(plan, from_mid, plan->rows);
+	const struct sl_shape out = sl_plan_cut_shape(plan, !from_mid, plan->rows);
+	struct sl_cost sum = sl_segment_cost(plan, products);
+
+	sl_cost_add(&sum, sl_codec_cost(from, &in, false));
 	sl_cost_add(&sum, sl_codec_cost(to, &out, true));
 	return sum;
 }
 
 struct sl_cost sl_session_cost(const struct sl_plan *plan, const struct sl_codec_spec codec[SL_DIR_COUNT])
 {
-	struct sl_cost tasks[] = {
+	const struct sl_cost tasks[] = {
 		pass_cost(plan, &codec[SL_DIR_HEAD_ACT], false, &codec[SL_DIR_MID_ACT], 1),
 		pass_cost(plan, &codec[SL_DIR_MID_GRAD], true, &codec[SL_DIR_HEAD_GRAD], 2),
-		{(double)plan->segment[SL_MIDDLE].weight_count * weight_ns * 1e-9, 0},
+		sl_weights_cost(plan),
 	};
 	struct sl_cost most = {0};
 

@@ -8,6 +8,10 @@
 /* Of one thread of a CPU: a chunk forward or backward, with its codecs, or the first weights. The longest piece is that
  * of any of them. */
 struct sl_cost sl_session_cost(const struct sl_plan *plan, const struct sl_codec_spec codec[SL_DIR_COUNT]);
+/* Its parts without codecs: one chunk through the middle, `products` 1 forward and 2 backward; and its first weights.
+ */
+struct sl_cost sl_segment_cost(const struct sl_plan *plan, double products);
+struct sl_cost sl_weights_cost(const struct sl_plan *plan);
 /* LIMIT, with both values and the key, where it is above `task_s` or `piece_ms`; 0: no limit. */
 enum sl_err sl_session_cost_check(const struct sl_cost *cost, int task_s, int piece_ms,
 				  struct sl_fail *fail) SL_MUST_CHECK;

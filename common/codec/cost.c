@@ -20,8 +20,11 @@ static const struct price price_of[] = {
 	[SL_STAGE_ID_CELLS] = {6, 3, true},      [SL_STAGE_ID_ZSTD] = {0, 0, false},
 };
 
-/* A byte, by level. */
+/* A byte, by level: of random data, which a task's time goes by, and of what takes zstd longest, random elements of two
+ * values, which the longest piece goes by. */
 static const double zstd_ns[] = {4, 4, 5, 6, 6, 10, 12, 15, 18, 25, 35, 60, 80, 80, 90, 130, 200, 300, 400, 500};
+static const double zstd_worst_ns[] = {20,  20,  20,  20,  30,  30,  40,  60,  80,   120,
+				       150, 600, 600, 600, 600, 700, 900, 900, 1200, 1300};
 enum { ZSTD_LEVELS = sizeof zstd_ns / sizeof zstd_ns[0], ZSTD_BLOCK = 1 << 17 };
 static const double unzstd_ns = 8;
 
@@ -53,10 +56,16 @@ static struct sl_cost stage_cost(const struct sl_codec_stage *stage, const doubl
 
 static struct sl_cost zstd_cost(double level, size_t bytes, bool encodes)
 {
-	double ns = encodes ? zstd_ns[(int)level < ZSTD_LEVELS ? (int)level : ZSTD_LEVELS - 1] : unzstd_ns;
+	int at = (int)level < ZSTD_LEVELS ? (int)level : ZSTD_LEVELS - 1;
+	double piece = bytes < ZSTD_BLOCK ? (double)bytes : ZSTD_BLOCK;
 
-	return (struct sl_cost){(double)bytes * ns * 1e-9,
-				(bytes < ZSTD_BLOCK ? (double)bytes : ZSTD_BLOCK) * ns * 1e-9};
+	return (struct sl_cost){(double)bytes * (encodes ? zstd_ns[at] : unzstd_ns) * 1e-9,
+				piece * (encodes ? zstd_worst_ns[at] : unzstd_ns) * 1e-9};
+}
+
+double sl_cost_bound_s(double piece_s)
+{
+	return SL_COST_BUSY * piece_s + SL_COST_MOMENT_MS * 1e-3;
 }
 
 void sl_cost_add(struct sl_cost *sum, struct sl_cost cost)

@@ -1,5 +1,5 @@
 /* What coding one chunk costs a processor, before it is done: for whoever lets strangers choose codec and shape.
- * `tests/bench/bench_pieces.c` measures what this says; a slow processor takes some times as long. */
+ * docs/results/security.md has what was measured beside it. */
 #ifndef SL_CODEC_COST_H
 #define SL_CODEC_COST_H
 
@@ -10,6 +10,9 @@ struct sl_cost {
 	double task_s, piece_s;
 };
 
+/* The most that a piece may take on a processor that is busy or slow: docs/SECURITY.md says the same. */
+enum { SL_COST_BUSY = 8, SL_COST_MOMENT_MS = 100 };
+double sl_cost_bound_s(double piece_s);
 /* The greater piece, and both tasks behind each other. */
 void sl_cost_add(struct sl_cost *sum, struct sl_cost cost);
 /* Of a tensor of this shape. Nothing is allocated; a shape may be as large as it likes. */

@@ -1,8 +1,9 @@
 /* What codecs cost, and how long the longest piece of theirs is, between which a worker's job gives way: the figures of
  * common/codec/cost.c, and a check of them.
  *
- *   bench_pieces [--shape N,H,W,C] [--threads T] [SPEC …]
+ *   bench_pieces [--shape N,H,W,C] [--threads T] [--values K] [SPEC …]
  *
+ * Elements are normal, or random ones of K values, of which two are what zstd's high levels take longest for.
  * A rival has work at all times on the same worker; "piece" is the longest that it had to wait beyond a job's slice,
  * and what the model says that it is. */
 #include <getopt.h>
@@ -97,20 +98,39 @@ static void row(struct bench *b, const char *text)
 	sl_codec_close(codec);
 }
 
+/* `values` 0: normal ones. */
+static void fill(float *x, size_t n, int values)
+{
+	const struct sl_rng_key key = {.seed = 5};
+
+	for (size_t i = 0; i < n; i += 2) {
+		uint32_t word[4];
+
+		sl_rng_quad(&key, (uint32_t)i, word);
+		if (!values)
+			sl_rng_normal2(word[0], word[1], x + i);
+		for (int k = 0; k < 2 && values; k++)
+			x[i + (size_t)k] = (float)(word[k] % (uint32_t)values) - 0.5f * (float)(values - 1);
+	}
+}
+
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"shape", 1, NULL, 's'}, {"threads", 1, NULL, 't'}, {NULL, 0, NULL, 0}};
+	static const struct option options[] = {
+		{"shape", 1, NULL, 's'}, {"threads", 1, NULL, 't'}, {"values", 1, NULL, 'v'}, {NULL, 0, NULL, 0}};
 	long long d[4] = {64, 56, 56, 64};
 	struct bench b = {0};
 	struct sl_pool *pool;
 	struct sl_fail fail;
-	int threads = 1, c;
+	int threads = 1, values = 0, c;
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (c == 's')
 			sscanf(optarg, "%lld,%lld,%lld,%lld", &d[0], &d[1], &d[2], &d[3]);
-		else
+		else if (c == 't')
 			threads = atoi(optarg);
+		else
+			values = atoi(optarg);
 	}
 	b.shape = sl_shape4(d[0], d[1], d[2], d[3]);
 	size_t n = (size_t)sl_shape_count(&b.shape);
@@ -120,14 +140,7 @@ int main(int argc, char **argv)
 		return fprintf(stderr, "%s\n", fail.text), 1;
 	b.x = sl_arena_take(&b.arena, n * sizeof(float));
 	b.back = sl_arena_take(&b.arena, n * sizeof(float));
-	const struct sl_rng_key key = {.seed = 5};
-
-	for (size_t i = 0; i < n; i += 2) {
-		uint32_t word[4];
-
-		sl_rng_quad(&key, (uint32_t)i, word);
-		sl_rng_normal2(word[0], word[1], b.x + i);
-	}
+	fill(b.x, n, values);
 	printf("| codec | encode ms | ns an element | longest piece ms | decode ms | ns an element | longest piece ms "
 	       "|\n"
 	       "|---|---|---|---|---|---|---|\n");

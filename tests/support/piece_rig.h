@@ -1,5 +1,5 @@
-/* A codec at work in a job of a worker, beside a rival of another share that wants the worker at all times: seconds
- * that the job had, and the longest that the rival had to wait beyond a job's slice. For the benchmark and the test. */
+/* A job of a worker, such as a codec's, beside a rival of another share that wants the worker at all times: seconds
+ * that the job had, and the longest that the rival had to wait beyond a job's slice. For benchmarks and tests. */
 #ifndef SL_TESTS_PIECE_RIG_H
 #define SL_TESTS_PIECE_RIG_H
 
@@ -19,14 +19,6 @@ struct piece_task {
 	struct sl_buf *payload;
 	bool decodes;
 	enum sl_err err;
-	atomic_bool over;
-};
-
-struct piece_rival {
-	struct sl_job job; /* first */
-	struct sl_worker *worker;
-	struct piece_task *until;
-	bool over;
 };
 
 static inline void piece_run(struct sl_job *job)
@@ -42,9 +34,20 @@ static inline void piece_run(struct sl_job *job)
 		t->err = sl_codec_encode(t->codec, &call, &t->x, t->payload);
 }
 
+/* ---- beside it */
+
+struct piece_rival {
+	struct sl_job job; /* first */
+	struct sl_worker *worker;
+	bool over;
+};
+
+static atomic_bool piece_is_over;
+
 static inline void piece_over(struct sl_job *job)
 {
-	((struct piece_task *)job)->over = true;
+	(void)job;
+	piece_is_over = true;
 }
 
 static inline void piece_rival_runs(struct sl_job *job)
@@ -56,31 +59,38 @@ static inline void piece_rival_again(struct sl_job *job)
 {
 	struct piece_rival *r = (struct piece_rival *)job;
 
-	if (r->until->over)
+	if (piece_is_over)
 		r->over = true;
 	else
 		sl_worker_post(r->worker, &r->job);
 }
 
-static inline double piece_measure(struct piece_task *t, double *piece_s)
+/* `run` is the job's; the rest is set here. */
+static inline double piece_measure_job(struct sl_job *job, double *piece_s)
 {
 	struct sl_share shares[2] = {{0}};
-	struct piece_rival r = {.job = {.run = piece_rival_runs, .done = piece_rival_again, .share = &shares[1]},
-				.until = t};
+	struct piece_rival r = {.job = {.run = piece_rival_runs, .done = piece_rival_again, .share = &shares[1]}};
 
 	if (sl_worker_open(&r.worker, "pieces", NULL, NULL, NULL))
 		abort();
-	t->job = (struct sl_job){.run = piece_run, .done = piece_over, .share = &shares[0]};
-	t->over = false;
-	sl_worker_post(r.worker, &t->job);
+	job->done = piece_over;
+	job->share = &shares[0];
+	piece_is_over = false;
+	sl_worker_post(r.worker, job);
 	sl_worker_post(r.worker, &r.job);
-	while (!t->over || !r.over) {
+	while (!piece_is_over || !r.over) {
 		sl_worker_drain(r.worker);
 		usleep(200);
 	}
 	*piece_s = (double)sl_worker_late_ns(r.worker) * 1e-9;
 	sl_worker_close(r.worker);
 	return (double)shares[0].used_ns * 1e-9;
+}
+
+static inline double piece_measure(struct piece_task *t, double *piece_s)
+{
+	t->job = (struct sl_job){.run = piece_run};
+	return piece_measure_job(&t->job, piece_s);
 }
 
 #endif
