@@ -167,7 +167,7 @@ cuda-sim-traffic: ## what the GPU's codecs read and write, counted on a CPU (TRA
 # The whole module for a CPU, with one simulated device, where a C++ compiler is. In a folder of its own: only
 # what asks for it (tests/e2e/gpu_on_cpu.sh) finds it. The thread sanitizer knows no fibers.
 SIM_MODULE_SRC := $(wildcard tests/support/cuda_sim/*.c tests/support/cuda_sim/module/*.c*) $(wildcard kernels/cuda/*.cu) \
-                  $(filter-out %/dnn.c,$(wildcard kernels/cuda/*.c)) $(addprefix common/base/,err.c log.c worker.c clock.c buf.c pieces.c)
+                  $(filter-out %/dnn.c,$(wildcard kernels/cuda/*.c)) $(addprefix common/base/,err.c log.c worker.c worker_turns.c clock.c buf.c pieces.c)
 SIM_MODULE_OBJ := $(SIM_MODULE_SRC:%=$(B)/cuda-sim-module/%.o)
 SIM_MODULE := $(if $(findstring thread,$(SAN)),,$(if $(shell command -v $(firstword $(CXX)) 2>/dev/null),$(B)/cuda-sim-module/libsplit_cuda.so))
 SIM_FLAGS = -fPIC -fvisibility=hidden -ffp-contract=off -Wno-unknown-pragmas -Itests/support/cuda_sim $(SIM_CHECKS) $(CFLAGS) -MMD -MP
@@ -427,7 +427,7 @@ CUDA_HOME := $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 CUDNN_H := $(firstword $(wildcard $(CUDA_HOME)/include/cudnn.h $(CUDA_HOME)/targets/*/include/cudnn.h \
              /usr/include/cudnn.h /usr/include/*/cudnn.h))
 CUDA_SRC := $(wildcard kernels/cuda/*.cu kernels/cuda/*.c) \
-            $(addprefix common/base/,err.c log.c worker.c clock.c buf.c pieces.c)
+            $(addprefix common/base/,err.c log.c worker.c worker_turns.c clock.c buf.c pieces.c)
 CUDA_OBJ := $(CUDA_SRC:%=$(B)/cuda-module/%.o)
 
 ifneq ($(and $(NVCC),$(CUDNN_H)),)

@@ -1,271 +1,14 @@
 #include "common/base/worker.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
-
-/* How long a job has the worker's time before it gives way to another share's. */
-static const uint64_t slice_ns = 20000000;
-
-/* A thread for jobs. One of them has the turn; the others stand in a job that gave way, or are spare. */
-struct lane {
-	struct sl_worker *worker;
-	pthread_t thread;
-	pthread_cond_t turn;     /* it has the turn, or all is over */
-	struct sl_job *job;      /* to begin with it */
-	struct lane *all, *idle; /* next of all, next of the spare ones */
-};
-
-struct sl_worker {
-	pthread_mutex_t lock;
-	pthread_cond_t posted; /* something is queued, a held job is released, or closing: for who has the turn */
-	pthread_cond_t ended;  /* a job is over, or is held */
-	struct lane *lanes, *spare, *has; /* has: the turn */
-	struct sl_job *queue;             /* sorted by (priority, seq) */
-	struct sl_share own;              /* of jobs that name none */
-	uint64_t served_ns;               /* the most that a share had used when a job of it was taken */
-	uint64_t most_ns;                 /* that any has used */
-	uint64_t ended_ns;                /* when the last job was over, or gave way */
-	struct sl_job *done, **done_tail;
-	struct sl_job *running;
-	struct sl_job *held, **held_tail; /* in the order in which they were */
-	struct sl_job *paused;            /* gave way; each has a lane */
-	int held_count;
-	unsigned long long next_seq;
-	uint64_t scans;
-	bool closing, over;
-	_Atomic bool wanted;           /* another job may want the time of the one that runs */
-	_Atomic uint64_t slice_end_ns; /* from when on that one gives way */
-	_Atomic uint64_t sign_ns;      /* its last sign of life */
-	uint64_t wanted_ns;            /* since when */
-	uint64_t late_ns;              /* the most that one gave way too late */
-	void (*wake)(void *arg);
-	void *wake_arg;
-	char name[16]; /* as long as the kernel shows */
-};
+#include "common/base/worker_turns.h"
 
 static _Thread_local struct lane *here; /* of this thread */
-
-/* ---- whose turn it is */
-
-static struct sl_share *share_of(struct sl_worker *w, const struct sl_job *job)
-{
-	return job->share ? job->share : &w->own;
-}
-
-/* By a job under way. */
-static bool key_in_use(const struct sl_worker *w, uint64_t key)
-{
-	const struct sl_job *lists[] = {w->held, w->paused};
-
-	for (int i = 0; i < 2 && key; i++)
-		for (const struct sl_job *job = lists[i]; job; job = job->next)
-			if (job->key == key)
-				return true;
-	return false;
-}
-
-/* For one under way, or one that goes ahead. */
-static bool waits_for_key(const struct sl_worker *w, const struct sl_job *job)
-{
-	for (const struct sl_job *other = w->queue; job->key && !job->ahead && other; other = other->next)
-		if (other->ahead && other->key == job->key)
-			return true;
-	return key_in_use(w, job->key);
-}
-
-/* Jobs of one share begin in order, and none while one of them has given way: those shares, and those whose first job
- * waits for its key, are marked with the number of this scan. */
-static bool may_begin(struct sl_worker *w, const struct sl_job *job)
-{
-	struct sl_share *share = share_of(w, job);
-
-	if (share->scan == w->scans)
-		return false;
-	if (!waits_for_key(w, job))
-		return true;
-	share->scan = w->scans;
-	return false;
-}
-
-static void begin_scan(struct sl_worker *w)
-{
-	w->scans++;
-	for (const struct sl_job *job = w->paused; job; job = job->next)
-		share_of(w, job)->scan = w->scans;
-}
-
-/* The first job of the first share that goes ahead and can. */
-static struct sl_job **first_ahead(struct sl_worker *w)
-{
-	for (const struct sl_job *ahead = w->queue; ahead; ahead = ahead->next) {
-		struct sl_job **at = &w->queue;
-
-		if (!ahead->ahead || share_of(w, ahead)->scan == w->scans)
-			continue;
-		while (share_of(w, *at) != share_of(w, ahead))
-			at = &(*at)->next;
-		if (!key_in_use(w, (*at)->key))
-			return at;
-	}
-	return NULL;
-}
-
-/* Where the next job stands, in the queue, if one of it may begin, or among those that gave way; NULL: none may run. Of
- * shares that are equal, whose job is more urgent. */
-static struct sl_job **next_of(struct sl_worker *w, bool open_one)
-{
-	struct sl_job **best;
-
-	begin_scan(w);
-	best = open_one ? first_ahead(w) : NULL;
-	if (best)
-		return best;
-	for (struct sl_job **at = &w->queue; *at && open_one; at = &(*at)->next)
-		if (may_begin(w, *at) && (!best || share_of(w, *at)->used_ns < share_of(w, *best)->used_ns))
-			best = at;
-	for (struct sl_job **at = &w->paused; *at; at = &(*at)->next)
-		if (!best || share_of(w, *at)->used_ns < share_of(w, *best)->used_ns)
-			best = at;
-	return best;
-}
-
-static bool has_work(struct sl_worker *w, const struct sl_share *share)
-{
-	const struct sl_job *lists[] = {w->queue, w->held, w->paused};
-
-	if (w->running && share_of(w, w->running) == share)
-		return true;
-	for (int i = 0; i < 3; i++)
-		for (const struct sl_job *job = lists[i]; job; job = job->next)
-			if (share_of(w, job) == share)
-				return true;
-	return false;
-}
-
-static bool idle(const struct sl_worker *w)
-{
-	return !w->running && !w->held && !w->queue && !w->paused;
-}
-
-/* Before a job is queued. Behind a time when nobody wanted anything all are equal: what one had alone took nothing from
- * the others. */
-static void come_back(struct sl_worker *w, struct sl_share *share)
-{
-	if (idle(w))
-		w->served_ns = w->most_ns;
-	if (share->used_ns < w->served_ns && !has_work(w, share))
-		share->used_ns = w->served_ns;
-}
-
-/* A job is over, or gives way. What it had of a device's time, while others were queued behind it, began when the one
- * before ended. */
-static void charge(struct sl_worker *w, struct sl_job *job)
-{
-	uint64_t now = sl_now_ns(), from = job->slice_ns > w->ended_ns ? job->slice_ns : w->ended_ns;
-	uint64_t due = atomic_load_explicit(&w->slice_end_ns, memory_order_relaxed);
-	struct sl_share *share = share_of(w, job);
-
-	share->used_ns += now - from;
-	job->had_ns += now - from;
-	if (share->used_ns > w->most_ns)
-		w->most_ns = share->used_ns;
-	due = w->wanted_ns > due ? w->wanted_ns : due;
-	if (atomic_load_explicit(&w->wanted, memory_order_relaxed) && now > due && now - due > w->late_ns)
-		w->late_ns = now - due;
-	w->ended_ns = now;
-}
-
-static bool holds_ahead(const struct sl_worker *w)
-{
-	for (const struct sl_job *job = w->held; job; job = job->next)
-		if (job->ahead)
-			return true;
-	return false;
-}
-
-/* Of held jobs: no other may begin. */
-static bool full(const struct sl_worker *w)
-{
-	return w->held_count == SL_WORKER_HELD || holds_ahead(w);
-}
-
-static void note_wanted(struct sl_worker *w)
-{
-	bool was = atomic_load_explicit(&w->wanted, memory_order_relaxed), is = w->queue || w->paused || w->held;
-
-	if (is && !was)
-		w->wanted_ns = sl_now_ns();
-	atomic_store_explicit(&w->wanted, is, memory_order_relaxed);
-}
-
-static void begin_slice(struct sl_worker *w, struct sl_job *job)
-{
-	job->slice_ns = sl_now_ns();
-	atomic_store_explicit(&w->slice_end_ns, job->slice_ns + slice_ns, memory_order_relaxed);
-	atomic_store_explicit(&w->sign_ns, job->slice_ns, memory_order_relaxed);
-	w->running = job;
-	note_wanted(w);
-}
-
-static bool paused(struct sl_worker *w, const struct sl_share *share)
-{
-	for (const struct sl_job *job = w->paused; job; job = job->next)
-		if (share_of(w, job) == share)
-			return true;
-	return false;
-}
-
-/* The first held job, but for those of shares in which one has given way, if it may go on. */
-static struct sl_job *take_held(struct sl_worker *w)
-{
-	struct sl_job **at = &w->held, *job;
-
-	while (*at && paused(w, share_of(w, *at)))
-		at = &(*at)->next;
-	job = *at;
-	if (!job || !job->released)
-		return NULL;
-	*at = job->next;
-	if (!job->next)
-		w->held_tail = at;
-	w->held_count--;
-	job->held = job->released = false;
-	return job;
-}
-
-/* That one, else the next of the queue, or of those that gave way; NULL: none. */
-static struct sl_job *take(struct sl_worker *w)
-{
-	struct sl_job *job = take_held(w), **at;
-
-	if (job) {
-		uint64_t began_ns = job->slice_ns;
-
-		begin_slice(w, job);
-		job->slice_ns = began_ns; /* what the device does of it meanwhile is its time, too */
-		return job;
-	}
-	at = next_of(w, !w->closing && !full(w));
-	if (!at)
-		return NULL;
-	job = *at;
-	*at = job->next;
-	if (share_of(w, job)->used_ns > w->served_ns) /* not where one lags, since a job of it was held */
-		w->served_ns = share_of(w, job)->used_ns;
-	if (!job->lane) {
-		job->began_ns = sl_now_ns();
-		job->had_ns = 0;
-	}
-	begin_slice(w, job);
-	return job;
-}
 
 /* After a call of run. True: the job is over. */
 static bool settle(struct sl_worker *w, struct sl_job *job)
@@ -279,7 +22,7 @@ static bool settle(struct sl_worker *w, struct sl_job *job)
 		w->held_tail = &job->next;
 		w->held_count++;
 	} else {
-		charge(w, job);
+		sl_turns_charge(w, job);
 		*w->done_tail = job;
 		w->done_tail = &job->next;
 	}
@@ -337,7 +80,7 @@ static void *lane_main(void *arg)
 	pthread_setname_np(pthread_self(), w->name);
 	pthread_mutex_lock(&w->lock);
 	for (wait_for_turn(w, lane); !w->over; wait_for_turn(w, lane)) {
-		struct sl_job *job = lane->job ? lane->job : take(w);
+		struct sl_job *job = lane->job ? lane->job : sl_turns_take(w);
 
 		lane->job = NULL;
 		if (job && job->lane)
@@ -380,14 +123,14 @@ static void give_way(struct sl_worker *w, struct lane *lane)
 {
 	struct sl_job *job = w->running, *next;
 
-	begin_slice(w, job); /* where nobody takes over */
-	if ((job->ahead && !job->key) || (full(w) && !w->held->released) || (!w->spare && open_lane(w) != 0))
+	sl_turns_begin(w, job); /* where nobody takes over */
+	if ((job->ahead && !job->key) || (sl_turns_full(w) && !w->held->released) || (!w->spare && open_lane(w) != 0))
 		return;
 	job->lane = lane;
 	job->next = w->paused;
 	w->paused = job;
 	w->running = NULL;
-	next = take(w);
+	next = sl_turns_take(w);
 	if (next == job) {
 		job->lane = NULL;
 		return;
@@ -427,7 +170,7 @@ void sl_worker_turn(void)
 	if (!sl_worker_turn_due(w))
 		return;
 	pthread_mutex_lock(&w->lock);
-	charge(w, w->running);
+	sl_turns_charge(w, w->running);
 	give_way(w, here);
 	pthread_mutex_unlock(&w->lock);
 }
@@ -473,7 +216,7 @@ void sl_worker_post(struct sl_worker *worker, struct sl_job *job)
 	struct sl_job **at = &worker->queue;
 
 	pthread_mutex_lock(&worker->lock);
-	come_back(worker, share_of(worker, job));
+	sl_turns_come_back(worker, sl_turns_share(worker, job));
 	job->seq = worker->next_seq++;
 	while (*at && (*at)->priority <= job->priority)
 		at = &(*at)->next;
@@ -481,7 +224,7 @@ void sl_worker_post(struct sl_worker *worker, struct sl_job *job)
 	*at = job;
 	job->lane = NULL;
 	atomic_store_explicit(&job->unwanted, false, memory_order_relaxed);
-	note_wanted(worker);
+	sl_turns_note_wanted(worker);
 	pthread_cond_signal(&worker->posted);
 	pthread_mutex_unlock(&worker->lock);
 }
@@ -559,10 +302,10 @@ uint64_t sl_worker_had_ms(struct sl_worker *worker, const struct sl_share *share
 
 	pthread_mutex_lock(&worker->lock);
 	job = worker->running;
-	if (job && share_of(worker, job) == share)
+	if (job && sl_turns_share(worker, job) == share)
 		ns = job->had_ns + (sl_now_ns() - job->slice_ns);
 	for (job = worker->paused; job; job = job->next)
-		if (share_of(worker, job) == share)
+		if (sl_turns_share(worker, job) == share)
 			ns = job->had_ns;
 	pthread_mutex_unlock(&worker->lock);
 	return ns / 1000000;
@@ -597,7 +340,7 @@ bool sl_worker_idle(struct sl_worker *worker)
 	bool is;
 
 	pthread_mutex_lock(&worker->lock);
-	is = idle(worker);
+	is = sl_turns_idle(worker);
 	pthread_mutex_unlock(&worker->lock);
 	return is;
 }

@@ -1,0 +1,219 @@
+#include "common/base/worker_turns.h"
+
+#include "common/base/clock.h"
+
+/* How long a job has the worker's time before it gives way to another share's. */
+static const uint64_t slice_ns = 20000000;
+
+struct sl_share *sl_turns_share(struct sl_worker *w, const struct sl_job *job)
+{
+	return job->share ? job->share : &w->own;
+}
+
+/* By a job under way. */
+static bool key_in_use(const struct sl_worker *w, uint64_t key)
+{
+	const struct sl_job *lists[] = {w->held, w->paused};
+
+	for (int i = 0; i < 2 && key; i++)
+		for (const struct sl_job *job = lists[i]; job; job = job->next)
+			if (job->key == key)
+				return true;
+	return false;
+}
+
+/* For one under way, or one that goes ahead. */
+static bool waits_for_key(const struct sl_worker *w, const struct sl_job *job)
+{
+	for (const struct sl_job *other = w->queue; job->key && !job->ahead && other; other = other->next)
+		if (other->ahead && other->key == job->key)
+			return true;
+	return key_in_use(w, job->key);
+}
+
+/* Jobs of one share begin in order, and none while one of them has given way: those shares, and those whose first job
+ * waits for its key, are marked with the number of this scan. */
+static bool may_begin(struct sl_worker *w, const struct sl_job *job)
+{
+	struct sl_share *share = sl_turns_share(w, job);
+
+	if (share->scan == w->scans)
+		return false;
+	if (!waits_for_key(w, job))
+		return true;
+	share->scan = w->scans;
+	return false;
+}
+
+static void begin_scan(struct sl_worker *w)
+{
+	w->scans++;
+	for (const struct sl_job *job = w->paused; job; job = job->next)
+		sl_turns_share(w, job)->scan = w->scans;
+}
+
+/* The first job of the first share that goes ahead and can. */
+static struct sl_job **first_ahead(struct sl_worker *w)
+{
+	for (const struct sl_job *ahead = w->queue; ahead; ahead = ahead->next) {
+		struct sl_job **at = &w->queue;
+
+		if (!ahead->ahead || sl_turns_share(w, ahead)->scan == w->scans)
+			continue;
+		while (sl_turns_share(w, *at) != sl_turns_share(w, ahead))
+			at = &(*at)->next;
+		if (!key_in_use(w, (*at)->key))
+			return at;
+	}
+	return NULL;
+}
+
+/* Where the next job stands, in the queue, if one of it may begin, or among those that gave way; NULL: none may run. Of
+ * shares that are equal, whose job is more urgent. */
+static struct sl_job **next_of(struct sl_worker *w, bool open_one)
+{
+	struct sl_job **best;
+
+	begin_scan(w);
+	best = open_one ? first_ahead(w) : NULL;
+	if (best)
+		return best;
+	for (struct sl_job **at = &w->queue; *at && open_one; at = &(*at)->next)
+		if (may_begin(w, *at) && (!best || sl_turns_share(w, *at)->used_ns < sl_turns_share(w, *best)->used_ns))
+			best = at;
+	for (struct sl_job **at = &w->paused; *at; at = &(*at)->next)
+		if (!best || sl_turns_share(w, *at)->used_ns < sl_turns_share(w, *best)->used_ns)
+			best = at;
+	return best;
+}
+
+static bool has_work(struct sl_worker *w, const struct sl_share *share)
+{
+	const struct sl_job *lists[] = {w->queue, w->held, w->paused};
+
+	if (w->running && sl_turns_share(w, w->running) == share)
+		return true;
+	for (int i = 0; i < 3; i++)
+		for (const struct sl_job *job = lists[i]; job; job = job->next)
+			if (sl_turns_share(w, job) == share)
+				return true;
+	return false;
+}
+
+bool sl_turns_idle(const struct sl_worker *w)
+{
+	return !w->running && !w->held && !w->queue && !w->paused;
+}
+
+/* Before a job is queued. Behind a time when nobody wanted anything all are equal: what one had alone took nothing from
+ * the others. */
+void sl_turns_come_back(struct sl_worker *w, struct sl_share *share)
+{
+	if (sl_turns_idle(w))
+		w->served_ns = w->most_ns;
+	if (share->used_ns < w->served_ns && !has_work(w, share))
+		share->used_ns = w->served_ns;
+}
+
+/* A job is over, or gives way. What it had of a device's time, while others were queued behind it, began when the one
+ * before ended. */
+void sl_turns_charge(struct sl_worker *w, struct sl_job *job)
+{
+	uint64_t now = sl_now_ns(), from = job->slice_ns > w->ended_ns ? job->slice_ns : w->ended_ns;
+	uint64_t due = atomic_load_explicit(&w->slice_end_ns, memory_order_relaxed);
+	struct sl_share *share = sl_turns_share(w, job);
+
+	share->used_ns += now - from;
+	job->had_ns += now - from;
+	if (share->used_ns > w->most_ns)
+		w->most_ns = share->used_ns;
+	due = w->wanted_ns > due ? w->wanted_ns : due;
+	if (atomic_load_explicit(&w->wanted, memory_order_relaxed) && now > due && now - due > w->late_ns)
+		w->late_ns = now - due;
+	w->ended_ns = now;
+}
+
+static bool holds_ahead(const struct sl_worker *w)
+{
+	for (const struct sl_job *job = w->held; job; job = job->next)
+		if (job->ahead)
+			return true;
+	return false;
+}
+
+/* Of held jobs: no other may begin. */
+bool sl_turns_full(const struct sl_worker *w)
+{
+	return w->held_count == SL_WORKER_HELD || holds_ahead(w);
+}
+
+void sl_turns_note_wanted(struct sl_worker *w)
+{
+	bool was = atomic_load_explicit(&w->wanted, memory_order_relaxed), is = w->queue || w->paused || w->held;
+
+	if (is && !was)
+		w->wanted_ns = sl_now_ns();
+	atomic_store_explicit(&w->wanted, is, memory_order_relaxed);
+}
+
+void sl_turns_begin(struct sl_worker *w, struct sl_job *job)
+{
+	job->slice_ns = sl_now_ns();
+	atomic_store_explicit(&w->slice_end_ns, job->slice_ns + slice_ns, memory_order_relaxed);
+	atomic_store_explicit(&w->sign_ns, job->slice_ns, memory_order_relaxed);
+	w->running = job;
+	sl_turns_note_wanted(w);
+}
+
+static bool paused(struct sl_worker *w, const struct sl_share *share)
+{
+	for (const struct sl_job *job = w->paused; job; job = job->next)
+		if (sl_turns_share(w, job) == share)
+			return true;
+	return false;
+}
+
+/* The first held job, but for those of shares in which one has given way, if it may go on. */
+static struct sl_job *take_held(struct sl_worker *w)
+{
+	struct sl_job **at = &w->held, *job;
+
+	while (*at && paused(w, sl_turns_share(w, *at)))
+		at = &(*at)->next;
+	job = *at;
+	if (!job || !job->released)
+		return NULL;
+	*at = job->next;
+	if (!job->next)
+		w->held_tail = at;
+	w->held_count--;
+	job->held = job->released = false;
+	return job;
+}
+
+/* That one, else the next of the queue, or of those that gave way; NULL: none. */
+struct sl_job *sl_turns_take(struct sl_worker *w)
+{
+	struct sl_job *job = take_held(w), **at;
+
+	if (job) {
+		uint64_t began_ns = job->slice_ns;
+
+		sl_turns_begin(w, job);
+		job->slice_ns = began_ns; /* what the device does of it meanwhile is its time, too */
+		return job;
+	}
+	at = next_of(w, !w->closing && !sl_turns_full(w));
+	if (!at)
+		return NULL;
+	job = *at;
+	*at = job->next;
+	if (sl_turns_share(w, job)->used_ns > w->served_ns) /* not where one lags, since a job of it was held */
+		w->served_ns = sl_turns_share(w, job)->used_ns;
+	if (!job->lane) {
+		job->began_ns = sl_now_ns();
+		job->had_ns = 0;
+	}
+	sl_turns_begin(w, job);
+	return job;
+}
