@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# usage: make-deb.sh [OUT]        (make deb)
+# Builds the Debian packages of this tree into OUT (default build/deb): the tracked files are copied to build/deb-source, with
+# deploy/debian as debian/ there. Then lintian reads them: errors and warnings fail. VERSION names another version;
+# DEB_BUILD_PROFILES=pkg.split.nocuda leaves the CUDA module out; HOST_ARCH=arm64 builds for that architecture, with Debian's
+# cross compiler and the libraries of that architecture.
+set -eu
+cd "$(dirname "$0")/.."
+out=$(realpath -m "${1:-build/deb}")
+source=$PWD/build/deb-source
+[ -n "${SPLIT_NO_DEPS:-}" ] || scripts/install-deps.sh --packages
+mkdir -p "$source/split" "$out"
+# what was built there before stays, so that a second build is short
+git ls-files -z --cached --others --exclude-standard | sort -z >"$source/files"
+tar --null -T "$source/files" --ignore-failed-read -cf - 2>/dev/null | tar -C "$source/split" -xf -
+(cd "$source/split" && find . -path ./build -prune -o -path ./debian -prune -o -type f -print | sed 's|^\./||' | LC_ALL=C sort) |
+	LC_ALL=C comm -23 - <(tr '\0' '\n' <"$source/files" | LC_ALL=C sort) | (cd "$source/split" && xargs -r -d '\n' rm -f)
+rm -rf "$source/split/debian"
+cp -r deploy/debian "$source/split/debian"
+if [ -n "${VERSION:-}" ]; then
+	sed -i "1s/(.*)/($VERSION)/" "$source/split/debian/changelog"
+fi
+cd "$source/split"
+rm -f "$source"/*.deb "$source"/*.changes "$source"/*.buildinfo
+JOBS=${JOBS:-2}
+dpkg-buildpackage -us -uc -b -nc --jobs="$JOBS" ${HOST_ARCH:+--host-arch="$HOST_ARCH"} \
+	${DEB_BUILD_PROFILES:+--build-profiles="${DEB_BUILD_PROFILES// /,}"} >"$source/build.log" 2>&1 ||
+	{ tail -n 30 "$source/build.log"; echo "make deb: failed, see $source/build.log"; exit 1; }
+lintian --fail-on error,warning --tag-display-limit 0 ../*.changes || { echo 'make deb: lintian has errors or warnings'; exit 1; }
+cp ../*.deb ../*.buildinfo ../*.changes "$out/"
+(cd .. && ls -1 *.deb)
+echo "the packages are in ${out#"$OLDPWD/"}"
