@@ -71,7 +71,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE cuda-resources help all fail deps test test-all test-long test-tutorial config-page prose check build-tests build-bench format format-check rooms man install uninstall clean demo bench bench-peer bench-rounding bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: FORCE cuda-resources help all fail deps test test-all test-long deb test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms man install uninstall clean demo bench bench-peer bench-rounding bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
 
@@ -305,6 +305,18 @@ config-page: all ## docs/config.md, from what --print-config says
 
 prose: ## how long the sentences of pages and messages are; fails where a page's are too long
 	@scripts/prose.py
+
+deb: ## Debian packages in build/deb, read by lintian (DEB_BUILD_PROFILES=pkg.split.nocuda, HOST_ARCH=arm64, VERSION)
+	@scripts/make-deb.sh
+
+test-packages: ## the packages in a clean Debian with systemd: install, run, watchdog, upgrade, purge (root)
+	@DEB_BUILD_PROFILES=pkg.split.nocuda scripts/make-deb.sh
+	@DEB_BUILD_PROFILES=pkg.split.nocuda VERSION=0.1.0+next scripts/make-deb.sh build/deb-next
+	@$(MAKE) --no-print-directory $(B)/tests/e2e/tools/make_cifar
+	@BUILD=$(B) scripts/test-packages.sh
+
+test-containers: ## the compose demo, with podman: images, up, killed, up again (root; CUDA=1: the image for GPUs too)
+	@scripts/test-containers.sh
 
 test-long: deps ## everything at length: 1,000 kills, an hour of soak, fuzzing, sanitizers (STAGES="long fuzz asan tsan")
 	@scripts/test-long.sh $(STAGES)

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# usage: install-deps.sh [--dev] [--data] [--peer]
+# usage: install-deps.sh [--dev] [--data] [--peer] [--containers] [--packages]
 # Installs the Debian 12 packages that building and testing need. Says nothing and needs no network where all are there.
 #   --dev   also what `make format-check` and `make fuzz` need
 #   --data  also npm, the data's second source where its archive is out of reach
 #   --peer  also PyTorch, for `make test-torch`, `make bench-peer` and `make bench-rounding`
+#   --containers  also podman and docker-compose, for `make test-containers`
+#   --packages    also debhelper and lintian, for `make deb` and `make test-packages`
 set -eu
 packages='gcc g++ make pkg-config libc6-dev git ca-certificates curl
 	libzmq3-dev libsodium-dev libprotobuf-c-dev protobuf-c-compiler libuv1-dev libopenblas-pthread-dev libyaml-dev libjansson-dev
@@ -13,7 +15,9 @@ for arg in "$@"; do
 	--dev) packages="$packages clang clang-format libclang-rt-14-dev" ;;
 	--data) command -v npm >/dev/null || packages="$packages npm" ;; # one that is no Debian package will do
 	--peer) packages="$packages python3-torch python3-torchvision" ;;
-	*) echo "usage: ${0##*/} [--dev] [--data] [--peer]" >&2; exit 64 ;;
+	--containers) packages="$packages podman runc docker-compose netavark aardvark-dns debootstrap python3 python3-yaml" ;;
+	--packages) packages="$packages debhelper dpkg-dev fakeroot lintian debootstrap systemd-container" ;;
+	*) echo "usage: ${0##*/} [--dev] [--data] [--peer] [--containers] [--packages]" >&2; exit 64 ;;
 	esac
 done
 command -v dpkg-query >/dev/null ||
