@@ -303,7 +303,7 @@ test-tutorial: all ## every command of docs/tutorial.md, on two network namespac
 config-page: all ## docs/config.md, from what --print-config says
 	@BUILD=$(B) scripts/config-page.sh >$(B)/config.md && cp $(B)/config.md docs/config.md
 
-prose: ## how long the sentences of pages and messages are; fails where a page's are too long
+prose: ## how long the sentences of pages and messages are; fails where they are too long
 	@scripts/prose.py
 
 deb: ## Debian packages in build/deb, read by lintian (DEB_BUILD_PROFILES=pkg.split.nocuda, HOST_ARCH=arm64, VERSION)

@@ -12,7 +12,7 @@ packages='gcc g++ make pkg-config libc6-dev git ca-certificates curl
 	jq libcmocka-dev libxxhash-dev libzstd-dev libsystemd-dev libpng-dev'
 for arg in "$@"; do
 	case $arg in
-	--dev) packages="$packages clang clang-format libclang-rt-14-dev" ;;
+	--dev) packages="$packages clang clang-format libclang-rt-14-dev python3" ;;
 	--data) command -v npm >/dev/null || packages="$packages npm" ;; # one that is no Debian package will do
 	--peer) packages="$packages python3-torch python3-torchvision" ;;
 	--containers) packages="$packages podman runc docker-compose netavark aardvark-dns debootstrap python3 python3-yaml" ;;

@@ -3,7 +3,7 @@
 
 Prints how long the sentences of the project are: median, 90th percentile and the longest ones,
 for its pages (README.md, docs/) and for its messages (strings of the daemons).
-Exit status 1 where a page's 90th percentile is above 30 words, or a sentence is above 60.
+Exit status 1 where the 90th percentile of a page, or of all messages, is above 30 words, or a sentence is above 60.
 Code, tables and headings of a page are left out. A message is a string of at least four words.
 """
 import pathlib
@@ -125,7 +125,7 @@ def main(argv):
              for p in sorted((ROOT / room).rglob("*.[ch]"))]
     good = all([report(str(p.relative_to(ROOT)), gather([p], page), 0) for p in pages])
     good &= report("pages", gather(pages, page), longest)
-    report("messages", gather(rooms, source), longest)
+    good &= report("messages", gather(rooms, source), longest)
     return 0 if good else 1
 
 
