@@ -7,7 +7,7 @@
 # it began and its last line. The first line names the folder in which those that take an hour say how far they are.
 # The last line is `N passed, N failed, N skipped`; exit status 1 where anything failed, or nothing ran at all.
 # Environment: BUILD (folder of the binaries), SAN, JOBS (tests at a time), TEST_BEGAN (when the build began, in seconds of
-# the epoch), TEST_TIMEOUT (seconds; 300 a program, 900 a script, × 5 with SAN: a machine may be busy, and a test that ends
+# the epoch), TEST_TIMEOUT (seconds; 900 for each, × 5 with SAN: a machine may be busy, and a test that ends
 # is not waited for).
 set -u
 cd "$(dirname "$0")/.."
@@ -31,8 +31,7 @@ marked() { awk -v word="$1" '$0 ~ word && !/] ([0-9]+ test|---)/ {seen[$0] = 1} 
 
 # run PROGRAM: its output into $out, its exit status into $rc. Signals reach it.
 run() {
-	local child limit=300
-	case $1 in *.sh) limit=900 ;; esac
+	local child limit=900
 	[ -z "${SPLIT_LONG:-}" ] || limit=21600
 	limit=${TEST_TIMEOUT:-$((limit * (${#SAN} > 0 ? 5 : 1)))}
 	mkdir -p "$scratch/$name"

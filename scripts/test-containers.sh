@@ -176,6 +176,16 @@ for service in server client; do
 	[ "$(podman exec "$id" id -u)" = 5570 ] || fail "the $service is not its own user"
 	! podman exec "$id" touch /usr/x 2>/dev/null || fail "the $service's root can be written"
 done
+
+# ---- killed, both at once; and up again
+compose kill server client >"$tmp/kill.log" 2>&1
+wait $client_up 2>/dev/null || true
+up second
+ends second
+grep -qE 'from step [1-9]' "$tmp/second.log" || fail 'the second start did not go on from a checkpoint'
+grep -q 'finished:' "$tmp/second.log" || fail 'the second start did not finish the run'
+grep -oE 'from step [0-9]+|finished: .*|test accuracy .*' "$tmp/second.log" | sed 's/^/    /'
+# the server is still there: strangers are refused
 status=0
 podman run --rm --network "$network" split-client train /usr/share/split/configs/client-demo.yaml --set server=tcp://server:5570 \
 	--set data.dir=/nowhere --check-config >/dev/null 2>&1 || status=$?
@@ -186,15 +196,6 @@ podman run --rm --network "$network" -v "${COMPOSE_PROJECT_NAME}_data:/data:ro" 
 	--set log.dir=/var/lib/splitc/other >"$tmp/stranger.log" 2>&1 || status=$?
 [ $status = 77 ] || fail "a client without a key: status $status, not 77"
 say 'a client without a key is refused'
-
-# ---- killed, both at once; and up again
-compose kill server client >"$tmp/kill.log" 2>&1
-wait $client_up 2>/dev/null || true
-up second
-ends second
-grep -qE 'from step [1-9]' "$tmp/second.log" || fail 'the second start did not go on from a checkpoint'
-grep -q 'finished:' "$tmp/second.log" || fail 'the second start did not finish the run'
-grep -oE 'from step [0-9]+|finished: .*|test accuracy .*' "$tmp/second.log" | sed 's/^/    /'
 up third
 ends third
 grep -q 'this run is done' "$tmp/third.log" || fail 'a run that is done was begun again'
