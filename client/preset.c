@@ -5,8 +5,8 @@
 
 #include "client/setup.h"
 
-/* @KEY@ becomes that key's value; @cut@ the key or keys of the cut. The rest is configs/client-demo.yaml, as
- * tests/e2e/init.sh compares. */
+/* @KEY@ becomes that key's value; @cut@ the key or keys of the cut; @form@ and @dropout@ lines that some networks lack.
+ * The rest is configs/client-demo.yaml, as tests/e2e/init.sh compares. */
 static const char template[] =
 	"# A run of splitc. `splitc train FILE --print-config` prints every key with what it means.\n"
 	"server: @server@   # where splits listens\n"
@@ -14,9 +14,9 @@ static const char template[] =
 	"  name: @model.name@\n"
 	"  classes: @model.classes@\n"
 	"  image: 32        # pixels\n"
-	"  form: cifar      # strides for small images; imagenet: torchvision's\n"
+	"@form@"
 	"  width: 0.35      # of the channels; 1: the whole network\n"
-	"  dropout: 0\n"
+	"@dropout@"
 	"# Between head and tail, which stay here, lies what the server trains.\n"
 	"@cut@"
 	"data:\n"
@@ -134,6 +134,15 @@ static void put_cut(FILE *file, const struct sl_conf_client *conf)
 	}
 }
 
+static void put_option(FILE *file, const struct sl_conf_client *conf, const char *key)
+{
+	if (sl_conf_client_is_idle(conf, key[0] == 'f' ? "model.form" : "model.dropout"))
+		return;
+	fputs(key[0] == 'f' ? "  form: cifar      # strides for small images; imagenet: torchvision's\n"
+			    : "  dropout: 0\n",
+	      file);
+}
+
 static void expand(FILE *file, const struct sl_conf_client *conf)
 {
 	char key[SL_CONF_TEXT];
@@ -150,6 +159,8 @@ static void expand(FILE *file, const struct sl_conf_client *conf)
 		at += len + 2;
 		if (strcmp(key, "cut") == 0)
 			put_cut(file, conf);
+		else if (strcmp(key, "form") == 0 || strcmp(key, "dropout") == 0)
+			put_option(file, conf, key);
 		else
 			put_value(file, conf, key);
 	}

@@ -157,8 +157,7 @@ static enum sl_err blame_weights(const struct sl_setup *s, bool strict, enum sl_
 	if (strict)
 		return err;
 	if (err == SL_ERR_NOINPUT)
-		sl_fail_set(fail, err,
-			    "%s (a safetensors file with torchvision's names of %s, as `splitc export` writes)",
+		sl_fail_set(fail, err, "%s (a safetensors file with PyTorch's names of %s, as `splitc export` writes)",
 			    why.text, s->plan->model->name);
 	return sl_conf_client_blame(s->conf, "model.weights", err, fail);
 }

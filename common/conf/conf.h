@@ -225,6 +225,8 @@ static inline enum sl_err SL_MUST_CHECK sl_conf_server_print(const struct sl_con
 	return sl_conf_print(&sl_conf_server_schema, conf, file);
 }
 
+/* Whether nothing reads this key, given the others: it is of another network or optimizer. */
+bool sl_conf_client_is_idle(const struct sl_conf_client *conf, const char *path);
 /* `key` as in the file: sl_conf_client_fail(conf, "codec.head_act", fail, "%s", why) */
 #define sl_conf_client_fail(conf, key, fail, ...) \
 	sl_conf_fail(&sl_conf_client_schema, (conf), (key), (fail), __VA_ARGS__)

@@ -10,13 +10,13 @@ typedef struct sl_conf_client T;
 static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "server", server, sl_conf_check_server, "tcp://127.0.0.1:5570", "where splits listens, tcp://host:port"),
 
-	SL_STRING(T, "model.name", model.name, sl_conf_check_word, NULL, "network, such as mobilenet_v2"),
+	SL_STRING(T, "model.name", model.name, sl_conf_check_word, NULL, "network: mobilenet_v2 or resnet9"),
 	SL_DOUBLE(T, "model.width", model.width, 0.05, 8, "1", NULL, "multiplies the number of channels of each layer"),
 	SL_INT(T, "model.classes", model.classes, 2, 100000, "10", "classes", "outputs of the classifier"),
 	SL_INT(T, "model.image", model.image, 8, 1024, "32", "pixels", "height and width of the input"),
 	SL_CHOICE(T, "model.form", model.form, SL_WORDS("cifar", "imagenet"), "cifar",
-		"strides of the first layers: cifar keeps small images large, imagenet is torchvision's"),
-	SL_DOUBLE(T, "model.dropout", model.dropout, 0, 0.95, "0.2", NULL, "dropout before the classifier"),
+		"of mobilenet_v2: strides of the first layers: cifar keeps small images large, imagenet is torchvision's"),
+	SL_DOUBLE(T, "model.dropout", model.dropout, 0, 0.95, "0.2", NULL, "of mobilenet_v2: dropout before the classifier"),
 	SL_STRING(T, "model.weights", model.weights, NULL, "", "safetensors file with the weights to start from; empty: random weights from train.seed"),
 	SL_BOOL(T, "model.partial", model.partial, "false", "accept a model.weights file that lacks parameters; these start from train.seed"),
 
@@ -115,14 +115,43 @@ static int line_of(const struct sl_conf_client *c, const char *path)
 static const char *const of_sgd[] = {"train.optimizer.momentum", "train.optimizer.nesterov", NULL};
 static const char *const of_adam[] = {"train.optimizer.beta1", "train.optimizer.beta2", "train.optimizer.eps", NULL};
 
+static const char *const not_of_resnet9[] = {"model.form", "model.dropout", NULL};
+
+static bool among(const char *const *list, const char *path)
+{
+	for (; *list; list++)
+		if (strcmp(*list, path) == 0)
+			return true;
+	return false;
+}
+
 static bool idle(const void *conf, const char *path)
 {
 	const struct sl_conf_client *c = conf;
 
-	for (const char *const *key = c->train.optimizer.kind == SL_CONF_SGD ? of_adam : of_sgd; *key; key++)
-		if (strcmp(*key, path) == 0)
-			return true;
-	return false;
+	return among(c->train.optimizer.kind == SL_CONF_SGD ? of_adam : of_sgd, path) ||
+	       (strcmp(c->model.name, "resnet9") == 0 && among(not_of_resnet9, path));
+}
+
+bool sl_conf_client_is_idle(const struct sl_conf_client *c, const char *path)
+{
+	return idle(c, path);
+}
+
+/* What the file has for another network than --set has chosen is put aside. */
+static const char *check_model(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	const bool by_set = line_of(c, "model.name") < 0;
+
+	for (const char *const *key = not_of_resnet9; *key; key++) {
+		const int line = line_of(c, *key);
+
+		if (!line || !idle(c, *key) || (line > 0 && by_set))
+			continue;
+		snprintf(why, SL_CONF_WHY, "resnet9 has none: it is of mobilenet_v2; leave this key out");
+		return *key;
+	}
+	return NULL;
 }
 
 /* `by_set`: it was --set that chose the kind. What the file has of the other kind was meant for that, with its lr. */
@@ -170,11 +199,12 @@ static const char *check_optimizer(const struct sl_conf_client *c, char why[SL_C
 static const char *finish(void *conf, char why[SL_CONF_WHY])
 {
 	struct sl_conf_client *c = conf;
-	const char *blame = check_optimizer(c, why);
+	const char *blame = check_model(c, why);
 
+	if (!blame)
+		blame = check_optimizer(c, why);
 	if (blame)
 		return blame;
-
 	if (c->train.chunks > c->train.batch) {
 		snprintf(why, SL_CONF_WHY, "must be at most train.batch (%d), got %d", c->train.batch, c->train.chunks);
 		return "train.chunks";

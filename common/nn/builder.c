@@ -1,3 +1,5 @@
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +16,19 @@ static int give_up(struct sl_model_builder *b, enum sl_err err)
 	if (b->err == SL_OK)
 		b->err = err;
 	return -1;
+}
+
+void sl_builder_refuse(struct sl_model_builder *b, const char *fmt, ...)
+{
+	char text[SL_FAIL_TEXT];
+	va_list args;
+
+	if (b->err != SL_OK)
+		return;
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	give_up(b, sl_fail_set(b->fail, SL_ERR_CONFIG, "%s", text));
 }
 
 static bool copy_name(struct sl_model_builder *b, char dst[SL_NAME_MAX], const char *name, const char *suffix)
@@ -159,18 +174,20 @@ static void add_vector(struct sl_model_builder *b, struct sl_op *op, const char 
 		  sl_shape1(count));
 }
 
-int sl_build_conv(struct sl_model_builder *b, const char *name, int in, struct sl_conv_attr attr)
+int sl_build_conv_from(struct sl_model_builder *b, const char *name, int in, struct sl_conv_attr attr,
+		       enum sl_init_kind init)
 {
 	struct sl_op *op = begin_op(b, SL_OP_CONV2D, name, in, no_input);
 	struct param_kind weight = {.suffix = ".weight",
-				    .init = SL_INIT_KAIMING_FAN_OUT,
+				    .init = init,
 				    .layout = SL_LAYOUT_OHWI_FROM_OIHW,
-				    .fan = (int64_t)attr.out_c * attr.kh * attr.kw,
+				    .fan = (int64_t)attr.kh * attr.kw,
 				    .trainable = true};
 
 	if (!op)
 		return -1;
 	op->u.conv = attr;
+	weight.fan *= init == SL_INIT_UNIFORM_FAN_IN ? attr.in_c / (attr.groups ? attr.groups : 1) : attr.out_c;
 	if (sl_op_is_depthwise(op)) {
 		weight.layout = SL_LAYOUT_HWC_FROM_C1HW;
 		add_param(b, op, weight, (struct sl_shape){3, {attr.kh, attr.kw, attr.out_c}},
@@ -182,6 +199,11 @@ int sl_build_conv(struct sl_model_builder *b, const char *name, int in, struct s
 	if (attr.bias)
 		add_vector(b, op, ".bias", attr.out_c, SL_INIT_ZERO, true);
 	return finish_op(b, op);
+}
+
+int sl_build_conv(struct sl_model_builder *b, const char *name, int in, struct sl_conv_attr attr)
+{
+	return sl_build_conv_from(b, name, in, attr, SL_INIT_KAIMING_FAN_OUT);
 }
 
 int sl_build_bn(struct sl_model_builder *b, const char *name, int in)
@@ -225,6 +247,16 @@ int sl_build_pool(struct sl_model_builder *b, const char *name, int in, enum sl_
 	return finish_op(b, op);
 }
 
+int sl_build_scale(struct sl_model_builder *b, const char *name, int in, float by)
+{
+	struct sl_op *op = begin_op(b, SL_OP_SCALE, name, in, no_input);
+
+	if (!op)
+		return -1;
+	op->u.scale.by = by;
+	return finish_op(b, op);
+}
+
 int sl_build_flatten(struct sl_model_builder *b, const char *name, int in)
 {
 	struct sl_op *op = begin_op(b, SL_OP_FLATTEN, name, in, no_input);
@@ -251,7 +283,11 @@ int sl_build_linear(struct sl_model_builder *b, const char *name, int in, struct
 	if (!op)
 		return -1;
 	op->u.linear = attr;
-	add_param(b, op, (struct param_kind){.suffix = ".weight", .init = init, .fan = attr.out_f, .trainable = true},
+	add_param(b, op,
+		  (struct param_kind){.suffix = ".weight",
+				      .init = init,
+				      .fan = init == SL_INIT_UNIFORM_FAN_IN ? attr.in_f : attr.out_f,
+				      .trainable = true},
 		  weight, weight);
 	if (attr.bias)
 		add_vector(b, op, ".bias", attr.out_f, SL_INIT_ZERO, true);

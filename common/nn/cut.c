@@ -137,6 +137,12 @@ static enum sl_err find_path(const struct sl_model *m, const char *key, const ch
 {
 	int first = -1, last = -1;
 
+	/* Not every network names a unit's ops with the unit and a dot. */
+	for (int i = 0; i < m->n_unit; i++)
+		if (strcmp(path, m->unit[i].name) == 0) {
+			*at = as_head_end ? m->unit[i].end_op : m->unit[i].first_op;
+			return SL_OK;
+		}
 	for (int i = 0; i < m->n_op; i++) {
 		if (!path_holds(path, m->op[i].name))
 			continue;

@@ -18,6 +18,7 @@ static const struct zoo_entry {
 	void (*build)(struct sl_model_builder *b, const struct sl_model_spec *spec);
 } zoo[] = {
 	{"mobilenet_v2", sl_zoo_mobilenet_v2},
+	{"resnet9", sl_zoo_resnet9},
 };
 enum { N_ZOO = sizeof(zoo) / sizeof(zoo[0]) };
 
@@ -105,6 +106,19 @@ static void fill_normal(float *out, int64_t count, float std, const struct sl_rn
 	}
 }
 
+static void fill_uniform(float *out, int64_t count, float bound, const struct sl_rng_key *key)
+{
+	for (int64_t i = 0; i < count; i += 4) {
+		uint32_t word[4];
+
+		if (i % PIECE == 0)
+			sl_worker_turn();
+		sl_rng_quad(key, (uint32_t)(i / 4), word);
+		for (int j = 0; j < 4 && i + j < count; j++)
+			out[i + j] = bound * (2.0f * sl_rng_unit(word[j]) - 1.0f);
+	}
+}
+
 void sl_param_init(const struct sl_model *model, int index, uint64_t seed, float *out)
 {
 	const struct sl_param *p = &model->param[index];
@@ -123,6 +137,9 @@ void sl_param_init(const struct sl_model *model, int index, uint64_t seed, float
 		break;
 	case SL_INIT_KAIMING_LINEAR:
 		fill_normal(out, count, (float)sqrt(1.0 / (double)p->fan), &key);
+		break;
+	case SL_INIT_UNIFORM_FAN_IN:
+		fill_uniform(out, count, (float)(1.0 / sqrt((double)p->fan)), &key);
 		break;
 	case SL_INIT_IDENTITY:
 		for (int64_t i = 0; i < count; i++)

@@ -12,6 +12,8 @@ enum sl_init_kind {
 	SL_INIT_NORMAL_001,      /* normal, std 0.01: its classifier */
 	SL_INIT_KAIMING_LINEAR,  /* normal, std = sqrt(1 / fan), fan the terms of one output's sum: no activation behind
 				  */
+	SL_INIT_UNIFORM_FAN_IN,  /* U(±1 / sqrt(fan)), fan the terms of one output's sum: torch's own of Conv2d and
+				    Linear */
 	SL_INIT_IDENTITY,        /* a matrix [out, fan] with ones where row = column */
 	SL_INIT_COUNT
 };
@@ -54,13 +56,13 @@ struct sl_model {
 
 /* What a config says of the model, and what Hello carries of it. Everything that defines shapes. */
 struct sl_model_spec {
-	char name[SL_NAME_MAX]; /* "mobilenet_v2" */
+	char name[SL_NAME_MAX]; /* "mobilenet_v2", "resnet9" */
 	double width;           /* multiplier of the channels, 1.0 */
 	int classes;
 	int image; /* H = W of the input */
 	/* The usual CIFAR form at 32²: stride 1 instead of 2 in the stem (features.0.0) and in the first strided stage
 	 * (features.2.conv.1.0), so that 32² ends at 4² (total stride 8, else 32). Names, channels and ReLU6 stay
-	 * torchvision's. */
+	 * torchvision's. resnet9 has one form, and no dropout: it reads neither. */
 	bool cifar_stem;
 	double dropout; /* of the classifier, 0.2 */
 };
@@ -83,15 +85,21 @@ enum sl_err sl_builder_open(struct sl_model_builder *b, const char *name, struct
 			    struct sl_fail *fail) SL_MUST_CHECK;
 /* Input and output are value numbers. Parameters are added as the op needs them, named `name`.weight and so on. */
 int sl_build_conv(struct sl_model_builder *b, const char *name, int in, struct sl_conv_attr attr);
+/* The same with another start of the weight than KAIMING_FAN_OUT. */
+int sl_build_conv_from(struct sl_model_builder *b, const char *name, int in, struct sl_conv_attr attr,
+		       enum sl_init_kind init);
 int sl_build_bn(struct sl_model_builder *b, const char *name, int in);
 int sl_build_act(struct sl_model_builder *b, const char *name, int in, enum sl_act act);
 int sl_build_add(struct sl_model_builder *b, const char *name, int a, int bb);
 int sl_build_pool(struct sl_model_builder *b, const char *name, int in, enum sl_op_kind kind, struct sl_pool_attr attr);
+int sl_build_scale(struct sl_model_builder *b, const char *name, int in, float by);
 int sl_build_flatten(struct sl_model_builder *b, const char *name, int in);
 int sl_build_dropout(struct sl_model_builder *b, const char *name, int in, float p);
 int sl_build_linear(struct sl_model_builder *b, const char *name, int in, struct sl_linear_attr attr,
 		    enum sl_init_kind init);
 int sl_build_xent(struct sl_model_builder *b, const char *name, int logits);
+/* What the spec asks for, the model cannot be: CONFIG with this sentence, unless there was a failure before. */
+void sl_builder_refuse(struct sl_model_builder *b, const char *fmt, ...) SL_PRINTF(2, 3);
 /* A unit begins at the next op added and ends where the next unit begins (or the model ends). */
 void sl_build_unit(struct sl_model_builder *b, const char *name);
 /* Hands the model over, or frees everything and returns the first failure. */

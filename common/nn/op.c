@@ -4,7 +4,7 @@ static const char *const kind_names[SL_OP_COUNT] = {
 	[SL_OP_CONV2D] = "conv2d", [SL_OP_BATCHNORM] = "batchnorm", [SL_OP_ACT] = "act",
 	[SL_OP_ADD] = "add",       [SL_OP_MAXPOOL] = "maxpool",     [SL_OP_AVGPOOL] = "avgpool",
 	[SL_OP_LINEAR] = "linear", [SL_OP_DROPOUT] = "dropout",     [SL_OP_FLATTEN] = "flatten",
-	[SL_OP_XENT] = "xent",     [SL_OP_CONVT2D] = "convt2d",
+	[SL_OP_XENT] = "xent",     [SL_OP_CONVT2D] = "convt2d",     [SL_OP_SCALE] = "scale",
 };
 
 const char *sl_op_kind_name(enum sl_op_kind kind)
@@ -142,6 +142,7 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 	case SL_OP_LINEAR:
 		return infer_linear(op, fail);
 	case SL_OP_ACT:
+	case SL_OP_SCALE:
 		op->out_shape = *in;
 		return SL_OK;
 	case SL_OP_DROPOUT:

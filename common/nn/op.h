@@ -11,6 +11,7 @@
  * AVGPOOL    [H,W,C] → [H',W',C] (whole plane: 1×1)   –      (padding counts, as count_include_pad=True)
  * LINEAR     [F] → [O], or [S,F] → [S,O]              weight [O,F] (transposed: [F,O]), bias [O]
  * DROPOUT    any → same (× 1/(1-p) where kept)        –
+ * SCALE      any → by · in                             –
  * FLATTEN    [H,W,C] → [H·W·C]                        –      (NHWC order; equals torch's where H·W = 1)
  * XENT       logits [K] + labels → mean loss          –      (softmax cross-entropy, torch.nn.CrossEntropyLoss)
  *
@@ -34,6 +35,7 @@ enum sl_op_kind {
 	SL_OP_FLATTEN,
 	SL_OP_XENT,
 	SL_OP_CONVT2D,
+	SL_OP_SCALE,
 	SL_OP_COUNT
 };
 
@@ -79,6 +81,10 @@ struct sl_xent_attr {
 	int classes;
 };
 
+struct sl_scale_attr {
+	float by;
+};
+
 /* An op of a model. Values and parameters are indices into the model's lists. */
 struct sl_op {
 	enum sl_op_kind kind;
@@ -99,6 +105,7 @@ struct sl_op {
 		struct sl_linear_attr linear;
 		struct sl_dropout_attr dropout;
 		struct sl_xent_attr xent;
+		struct sl_scale_attr scale;
 	} u;
 };
 

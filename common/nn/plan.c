@@ -225,6 +225,9 @@ static void feed_op(XXH3_state_t *x, const struct sl_op *op)
 	case SL_OP_DROPOUT:
 		feed(x, " p%a", (double)op->u.dropout.p);
 		break;
+	case SL_OP_SCALE:
+		feed(x, " b%a", (double)op->u.scale.by);
+		break;
 	default:
 		break;
 	}

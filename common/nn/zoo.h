@@ -6,5 +6,6 @@
 #include "common/nn/model.h"
 
 void sl_zoo_mobilenet_v2(struct sl_model_builder *b, const struct sl_model_spec *spec);
+void sl_zoo_resnet9(struct sl_model_builder *b, const struct sl_model_spec *spec);
 
 #endif

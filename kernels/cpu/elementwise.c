@@ -1,4 +1,4 @@
-/* Activation, sum, dropout, flatten: loops over elements in blocks. */
+/* Activation, sum, product with a constant, dropout, flatten: loops over elements in blocks. */
 #include <string.h>
 
 #include "kernels/cpu/impl.h"
@@ -11,7 +11,8 @@ struct job {
 	enum sl_act act;
 	bool add;
 	const struct sl_rng_key *rng;
-	float p;
+	float p;  /* of dropout */
+	float by; /* of scale */
 };
 
 static void run(struct sl_backend *be, sl_pool_fn *fn, struct job *job)
@@ -125,6 +126,44 @@ static enum sl_err add_backward(struct sl_backend *be, const struct sl_op *op, v
 	return SL_OK;
 }
 
+static void scale_block(void *arg, int64_t block, int worker)
+{
+	const struct job *j = arg;
+	int64_t at = block * SL_CPU_BLOCK;
+
+	(void)worker;
+	j->simd->scale(j->out + at, j->a + at, j->by, count_in(j, at), j->add);
+}
+
+static enum sl_err scale_forward(struct sl_backend *be, const struct sl_op *op, void *state,
+				 const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+{
+	(void)state;
+	(void)call;
+	run(be, scale_block,
+	    &(struct job){.n = sl_shape_count(&in[0].shape), .out = out->data, .a = in[0].data, .by = op->u.scale.by});
+	return SL_OK;
+}
+
+static enum sl_err scale_backward(struct sl_backend *be, const struct sl_op *op, void *state,
+				  const struct sl_op_call *call, const struct sl_tensor *in,
+				  const struct sl_tensor *out, const struct sl_tensor *dout, struct sl_tensor *din,
+				  const bool *din_add)
+{
+	(void)state;
+	(void)call;
+	(void)in;
+	(void)out;
+	if (din[0].data != NULL)
+		run(be, scale_block,
+		    &(struct job){.n = sl_shape_count(&dout->shape),
+				  .out = din[0].data,
+				  .a = dout->data,
+				  .by = op->u.scale.by,
+				  .add = din_add[0]});
+	return SL_OK;
+}
+
 /* Drawing is most of the work, and what is dropped is small: blocks are, too. */
 enum { DROPOUT_BLOCK = SL_CPU_BLOCK / 8 };
 
@@ -201,5 +240,6 @@ static enum sl_err flatten_backward(struct sl_backend *be, const struct sl_op *o
 
 const struct sl_kernel sl_cpu_act = {sl_cpu_prepare_nothing, NULL, act_forward, act_backward, NULL};
 const struct sl_kernel sl_cpu_add = {sl_cpu_prepare_nothing, NULL, add_forward, add_backward, NULL};
+const struct sl_kernel sl_cpu_scale = {sl_cpu_prepare_nothing, NULL, scale_forward, scale_backward, NULL};
 const struct sl_kernel sl_cpu_dropout = {sl_cpu_prepare_nothing, NULL, dropout_forward, dropout_backward, NULL};
 const struct sl_kernel sl_cpu_flatten = {sl_cpu_prepare_nothing, NULL, flatten_forward, flatten_backward, NULL};

@@ -58,6 +58,6 @@ enum sl_err sl_cpu_prepare_nothing(struct sl_backend *be, const struct sl_op *op
 unsigned sl_cpu_conv_fuses(const struct sl_op *conv);
 
 extern const struct sl_kernel sl_cpu_conv, sl_cpu_convt, sl_cpu_batchnorm, sl_cpu_act, sl_cpu_add, sl_cpu_maxpool,
-	sl_cpu_avgpool, sl_cpu_linear, sl_cpu_dropout, sl_cpu_flatten, sl_cpu_xent;
+	sl_cpu_avgpool, sl_cpu_linear, sl_cpu_dropout, sl_cpu_flatten, sl_cpu_xent, sl_cpu_scale;
 
 #endif

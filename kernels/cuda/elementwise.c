@@ -1,4 +1,4 @@
-/* Activation, sum, dropout, flatten, the optimizer. */
+/* Activation, sum, product with a constant, dropout, flatten, the optimizer. */
 #include "kernels/cuda/cuda.h"
 
 _Static_assert((int)CU_ACT_NONE == (int)SL_ACT_NONE && (int)CU_ACT_RELU == (int)SL_ACT_RELU &&
@@ -94,6 +94,37 @@ static enum sl_err flatten_forward(struct sl_backend *be, const struct sl_op *op
 			      op->name);
 }
 
+/* Forward and backward are the same product. */
+static enum sl_err scale(struct sl_backend *be, const struct sl_op *op, void *out, bool add, const void *x, int64_t n)
+{
+	struct cuda *cu;
+	enum sl_err err = cu_enter(be, &cu);
+
+	return err ? err : cu_check(cu, cu_scale(cu->stream, cu_op_type(op), out, add, x, op->u.scale.by, n), op->name);
+}
+
+static enum sl_err scale_forward(struct sl_backend *be, const struct sl_op *op, void *state,
+				 const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+{
+	(void)state;
+	(void)call;
+	return scale(be, op, out->data, false, in[0].data, sl_shape_count(&in[0].shape));
+}
+
+static enum sl_err scale_backward(struct sl_backend *be, const struct sl_op *op, void *state,
+				  const struct sl_op_call *call, const struct sl_tensor *in,
+				  const struct sl_tensor *out, const struct sl_tensor *dout, struct sl_tensor *din,
+				  const bool *din_add)
+{
+	(void)state;
+	(void)call;
+	(void)in;
+	(void)out;
+	if (!din[0].data)
+		return SL_OK;
+	return scale(be, op, din[0].data, din_add[0], dout->data, sl_shape_count(&dout->shape));
+}
+
 /* Forward and backward are the same product; outside training it is a copy. */
 static enum sl_err dropout(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call, void *out,
 			   bool add, const void *x, int64_t n)
@@ -186,6 +217,8 @@ enum sl_err cu_convert_range(struct sl_backend *be, void *out, enum sl_dtype to,
 
 const struct sl_kernel cu_act = {.prepare = cu_prepare_nothing, .forward = act_forward, .backward = act_backward};
 const struct sl_kernel cu_add_op = {.prepare = cu_prepare_nothing, .forward = add_forward, .backward = pass_backward};
+const struct sl_kernel cu_scale_op = {
+	.prepare = cu_prepare_nothing, .forward = scale_forward, .backward = scale_backward};
 const struct sl_kernel cu_dropout_op = {
 	.prepare = cu_prepare_nothing, .forward = dropout_forward, .backward = dropout_backward};
 const struct sl_kernel cu_flatten = {

@@ -90,6 +90,22 @@ template <class T> struct Copy {
 	}
 };
 
+template <class T> struct Scale {
+	T *out;
+	const T *x;
+	float by;
+	bool add;
+
+	template <int V> __device__ void run(int64_t i) const
+	{
+		Vec<V> a = load<V>(x + i);
+#pragma unroll
+		for (int k = 0; k < V; k++)
+			a.v[k] *= by;
+		put<V>(out + i, a, add);
+	}
+};
+
 template <class T> struct Dropout {
 	T *out;
 	const T *x;
@@ -244,6 +260,15 @@ cudaError_t cu_copy(cudaStream_t s, enum cu_type type, void *out, bool add, cons
 	const bool vectors = aligned16(out) && aligned16(x);
 
 #define CALL(T) return each(s, Copy<T>{(T *)out, (const T *)x, add}, n, vectors)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
+}
+
+cudaError_t cu_scale(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, float by, int64_t n)
+{
+	const bool vectors = aligned16(out) && aligned16(x);
+
+#define CALL(T) return each(s, Scale<T>{(T *)out, (const T *)x, by, add}, n, vectors)
 	CU_SWITCH_TYPE(type, CALL);
 #undef CALL
 }

@@ -1,4 +1,4 @@
-/* Ops that treat every element by itself: activation, sum, dropout, flatten.
+/* Ops that treat every element by itself: activation, sum, product with a constant, dropout, flatten.
  *   relu(x) = max(x, 0)      relu6(x) = min(max(x, 0), 6)
  *   dropout: element i of the chunk's output is kept iff unit(philox(rng, i)) >= p, and then x / (1 − p) */
 #include <string.h>
@@ -89,6 +89,36 @@ static enum sl_err pass_backward(struct sl_backend *be, const struct sl_op *op, 
 	return SL_OK;
 }
 
+static void scale(float *y, bool add, const float *x, double by, int64_t n)
+{
+	for (int64_t i = 0; i < n && y; i++)
+		sl_ref_store(&y[i], add, by * x[i]);
+}
+
+static enum sl_err scale_forward(struct sl_backend *be, const struct sl_op *op, void *state,
+				 const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+{
+	(void)be;
+	(void)state;
+	(void)call;
+	scale(out->data, false, in[0].data, op->u.scale.by, sl_shape_count(&in[0].shape));
+	return SL_OK;
+}
+
+static enum sl_err scale_backward(struct sl_backend *be, const struct sl_op *op, void *state,
+				  const struct sl_op_call *call, const struct sl_tensor *in,
+				  const struct sl_tensor *out, const struct sl_tensor *dout, struct sl_tensor *din,
+				  const bool *din_add)
+{
+	(void)be;
+	(void)state;
+	(void)call;
+	(void)in;
+	(void)out;
+	scale(din[0].data, din_add[0], dout->data, op->u.scale.by, sl_shape_count(&dout->shape));
+	return SL_OK;
+}
+
 /* v / (1 − p) where element i is kept, else 0. */
 static double dropout_value(const struct sl_op *op, const struct sl_op_call *call, int64_t i, double v)
 {
@@ -149,6 +179,11 @@ const struct sl_kernel sl_ref_add = {
 	.prepare = sl_ref_prepare_nothing,
 	.forward = add_forward,
 	.backward = pass_backward,
+};
+const struct sl_kernel sl_ref_scale = {
+	.prepare = sl_ref_prepare_nothing,
+	.forward = scale_forward,
+	.backward = scale_backward,
 };
 const struct sl_kernel sl_ref_dropout = {
 	.prepare = sl_ref_prepare_nothing,

@@ -48,6 +48,19 @@ done
 local_run 'local cifar' model.form=cifar model.width=0.35 train.chunk_loss=sum
 compare 'remote cifar' 'local cifar' "$two" model.form=cifar model.width=0.35 train.chunk_loss=sum threads=2
 
+# another network: by unit, by layer, and under codecs
+for cut in partition=1:-1 partition=3:-2 head_end=layer1_conv; do
+	for chunks in 1 4; do
+		other=(model.name=resnet9 model.width=0.125 "$cut" train.chunks=$chunks)
+		local_run "local resnet9 $chunks $cut" "${other[@]}"
+		compare "two resnet9 $chunks $cut" "local resnet9 $chunks $cut" "$two" "${other[@]}" threads=2
+	done
+done
+other=(model.name=resnet9 model.width=0.125 tail_begin=classifier codec='topk:0.2|quant:8')
+local_run 'local resnet9 codec' "${other[@]}"
+compare 'one resnet9 codec' 'local resnet9 codec' "$one" "${other[@]}"
+[ "$(learned 'local resnet9 1 partition=1:-1')" != "$(learned 'local resnet9 4 partition=1:-1')" ] || fail 'chunks made no difference'
+
 # weights from a file: uploaded at first, then found in the store, and by another server on the same store too
 weights="$tmp/local 4 partition=1:-1/model.safetensors"
 from=(model.weights="$weights")

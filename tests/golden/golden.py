@@ -105,12 +105,12 @@ def state_of(model):
     }
 
 
-def train(model, data, labels, lrs, momentum, weight_decay):
+def train(model, data, labels, lrs, momentum, weight_decay, nesterov=False):
     """One step of SGD per learning rate, all on data [N,H,W,3] and labels [N]. Returns (grad, run, after)."""
     dtype = next(model.parameters()).dtype
     images = torch.from_numpy(data).to(dtype).permute(0, 3, 1, 2)
     targets = torch.from_numpy(labels.astype(np.int64))
-    optimizer = torch.optim.SGD(model.parameters(), lr=lrs[0], momentum=momentum, weight_decay=weight_decay)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lrs[0], momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
     grad, losses, correct, first = {}, [], [], None
     model.train()
     for step, lr in enumerate(lrs):
@@ -145,13 +145,15 @@ def deviation(got, want, floor):
     return float(np.abs(got.astype(np.float64) - want).max() / max(np.abs(want).max(), floor))
 
 
-def make(prefix, model, width, image, batch, classes, steps, lr, seed, stem=False):
+def make(prefix, model, width, image, batch, classes, steps, lr, seed, stem=False, name="mobilenet_v2", nesterov=False):
     """Runs in float64, writes the four files, and prints how far torch's own float32 lies from them."""
     generator = np.random.default_rng(seed)
     data = generator.standard_normal((batch, image, image, 3)).astype(np.float16)
     labels = generator.integers(0, classes, batch).astype(np.int32)
     lrs = [lr * (step + 1) / steps for step in range(steps)]
     settings = dict(momentum=0.9, weight_decay=1e-2)
+    if nesterov:
+        settings["nesterov"] = True
     init = state_of(model)
     grad, run, after = train(model.double(), data, labels, lrs, **settings)
     model.load_state_dict({name: torch.from_numpy(np.array(t)) for name, t in init.items()})
@@ -159,6 +161,8 @@ def make(prefix, model, width, image, batch, classes, steps, lr, seed, stem=Fals
 
     metadata = dict(settings, width=width, image=image, batch=batch, classes=classes, steps=steps, seed=seed)
     metadata["cifar_stem"] = int(stem)
+    if name != "mobilenet_v2":  # what files without it are of
+        metadata["model"] = name
     write_safetensors(prefix + "_init.safetensors", init)
     write_safetensors(prefix + "_grad.safetensors", grad)
     write_safetensors(prefix + "_after.safetensors", after)

@@ -1,4 +1,4 @@
-/* MobileNetV2 through the executor against PyTorch's runs in float64 (tests/golden/golden.py says what the files hold
+/* The networks through the executor against PyTorch's runs in float64 (tests/golden/golden.py says what the files hold
  * and how they are compared): loss of every step, every gradient, every weight and running statistic after the last
  * step, evaluation. SPLIT_GOLDEN_PREFIX=FOLDER/NAME adds a run made live (make test-torch). */
 #include <setjmp.h>
@@ -88,6 +88,7 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 {
 	struct sl_plan_spec *spec = &g->agreement.plan;
 	struct sl_fail fail = {0};
+	const char *name;
 
 	memset(g, 0, sizeof *g);
 	g->init = open_file(prefix, "init");
@@ -96,11 +97,13 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 	g->run = open_file(prefix, "run");
 	read_batch(g);
 	g->steps = (int64_t)meta(g, "steps");
-	spec->model = (struct sl_model_spec){.name = "mobilenet_v2",
-					     .width = meta(g, "width"),
+	spec->model = (struct sl_model_spec){.width = meta(g, "width"),
 					     .classes = (int)meta(g, "classes"),
 					     .image = (int)meta(g, "image"),
 					     .cifar_stem = meta(g, "cifar_stem") != 0};
+	name = sl_st_metadata(g->run, "model");
+	snprintf(spec->model.name, sizeof spec->model.name, "%s", name ? name : "mobilenet_v2");
+	spec->optimizer.nesterov = sl_st_metadata(g->run, "nesterov") != NULL;
 	snprintf(spec->cut.head_end, sizeof spec->cut.head_end, "%s", head_end);
 	spec->batch = g->rows;
 	spec->chunks = 1;
@@ -256,6 +259,14 @@ static void reference_backend(void **state)
 	run_golden("tests/golden/mobilenet_v2_cifar", "ref", "features.0");
 }
 
+static void resnet9(void **state)
+{
+	(void)state;
+	run_golden("tests/golden/resnet9", "cpu", "prep");
+	run_golden("tests/golden/resnet9", "cpu", "layer1_conv");
+	run_golden("tests/golden/resnet9", "ref", "layer2");
+}
+
 static void live(void **state)
 {
 	const char *prefix = getenv("SPLIT_GOLDEN_PREFIX");
@@ -271,10 +282,8 @@ static void live(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(torchvision_form),
-		cmocka_unit_test(cifar_form),
-		cmocka_unit_test(reference_backend),
-		cmocka_unit_test(live),
+		cmocka_unit_test(torchvision_form), cmocka_unit_test(cifar_form), cmocka_unit_test(reference_backend),
+		cmocka_unit_test(resnet9),          cmocka_unit_test(live),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,6 +83,10 @@
 	{                                                                                                     \
 		.kind = SL_OP_DROPOUT, .n = n_, .h = h_, .w = w_, .c = c_, .eval = eval_, .u.dropout = { p_ } \
 	}
+#define SCALE(n_, h_, w_, c_, by_)                                                          \
+	{                                                                                   \
+		.kind = SL_OP_SCALE, .n = n_, .h = h_, .w = w_, .c = c_, .u.scale = { by_ } \
+	}
 #define FLATTEN(n_, h_, w_, c_)                                           \
 	{                                                                 \
 		.kind = SL_OP_FLATTEN, .n = n_, .h = h_, .w = w_, .c = c_ \
@@ -244,6 +248,10 @@ const struct op_case op_cases[] = {
 	FLATTEN(3, 1, 1, 1280),
 	FLATTEN(2, 3, 5, 17),
 	FLATTEN(4, 16, 16, 33),
+	SCALE(1, 0, 0, 1, 0.125f),
+	SCALE(128, 0, 0, 10, 0.125f),
+	SCALE(3, 5, 7, 33, -1.7f),
+	SCALE(4, 32, 32, 17, 3.0f),
 	/* cross-entropy */
 	XENT(1, 1, DATA_PLAIN),
 	XENT(1, 10, DATA_PLAIN),
@@ -299,6 +307,9 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 		break;
 	case SL_OP_DROPOUT:
 		snprintf(attr, sizeof(attr), " p %g", (double)c->u.dropout.p);
+		break;
+	case SL_OP_SCALE:
+		snprintf(attr, sizeof(attr), " by %g", (double)c->u.scale.by);
 		break;
 	default:
 		break;
@@ -397,6 +408,9 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 		break;
 	case SL_OP_DROPOUT:
 		op->u.dropout = c->u.dropout;
+		break;
+	case SL_OP_SCALE:
+		op->u.scale = c->u.scale;
 		break;
 	case SL_OP_XENT:
 		op->u.xent.classes = c->c;

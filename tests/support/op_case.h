@@ -25,6 +25,7 @@ struct op_case {
 		struct sl_pool_attr pool;
 		struct sl_linear_attr linear;
 		struct sl_dropout_attr dropout;
+		struct sl_scale_attr scale;
 	} u;
 };
 

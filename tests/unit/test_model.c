@@ -169,6 +169,71 @@ static void width_rounds_as_torchvision(void **state)
 	}
 }
 
+static void resnet9_is_its_upstreams(void **state)
+{
+	struct sl_model *m = open_model(&(struct sl_model_spec){"resnet9", 1.0, 10, 32, true, 0.2});
+	int64_t trainable = 0;
+
+	(void)state;
+	for (int i = 0; i < m->n_param; i++)
+		trainable += m->param[i].trainable ? sl_shape_count(&m->param[i].shape) : 0;
+	assert_int_equal(trainable, 6573120);
+	assert_int_equal(m->n_unit, 8);
+	assert_string_equal(m->unit[2].name, "layer1_residual");
+	assert_string_equal(m->unit[7].name, "linear");
+	assert_shape(&find_param(m, "layer1_residual_res1_conv.weight")->file_shape, 4, (int64_t[]){128, 128, 3, 3});
+	assert_shape(&find_param(m, "layer3_residual_res2_bn.running_var")->shape, 1, (int64_t[]){512});
+	assert_shape(&find_param(m, "linear.weight")->shape, 2, (int64_t[]){10, 512});
+	assert_shape(&find_op(m, "pool")->out_shape, 4, (int64_t[]){1, 1, 1, 512});
+	assert_float_equal(find_op(m, "classifier")->u.scale.by, 0.125f, 0);
+	sl_model_close(m);
+}
+
+/* torch.nn.Conv2d and Linear start from U(±1 / sqrt(fan_in)): bounds, mean 0 and the variance bound² / 3. */
+static void resnet9_starts_as_pytorch_does(void **state)
+{
+	struct sl_model *m = open_model(&(struct sl_model_spec){"resnet9", 0.5, 10, 32, true, 0});
+
+	(void)state;
+	for (int i = 0; i < m->n_param; i++) {
+		const struct sl_param *p = &m->param[i];
+		int64_t n = sl_shape_count(&p->shape);
+		int64_t fan_in = p->file_shape.ndim == 4 ? p->file_shape.dim[1] * 9 : p->file_shape.dim[1];
+		double bound = 1 / sqrt((double)fan_in), sum = 0, square = 0, most = 0;
+		float *x;
+
+		if (p->file_shape.ndim < 2)
+			continue;
+		x = malloc((size_t)n * sizeof *x);
+		sl_param_init(m, i, 3, x);
+		for (int64_t k = 0; k < n; k++) {
+			sum += x[k];
+			square += (double)x[k] * x[k];
+			most = fmax(most, fabs((double)x[k]));
+		}
+		assert_true(most <= bound * (1 + 1e-6) && most > 0.98 * bound);
+		assert_true(fabs(sum / (double)n) < 4 * bound / sqrt(3.0 * (double)n));
+		assert_true(fabs(square / (double)n / (bound * bound / 3) - 1) < 4 * sqrt(0.8 / (double)n));
+		free(x);
+	}
+	sl_model_close(m);
+}
+
+static void resnet9_refuses_other_images(void **state)
+{
+	struct sl_model_spec spec = {"resnet9", 1.0, 10, 64, true, 0};
+	struct sl_model *m = NULL;
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
+	assert_string_equal(fail.text, "image is 64; resnet9 takes images of 32 to 63 pixels");
+	spec.image = 31;
+	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
+	spec.image = 63;
+	sl_model_close(open_model(&spec));
+}
+
 static void wrong_specs_are_refused(void **state)
 {
 	struct sl_model_spec spec;
@@ -348,6 +413,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(mobilenet_v2_is_torchvisions),
 		cmocka_unit_test(mobilenet_v2_names_and_shapes),
+		cmocka_unit_test(resnet9_is_its_upstreams),
+		cmocka_unit_test(resnet9_starts_as_pytorch_does),
+		cmocka_unit_test(resnet9_refuses_other_images),
 		cmocka_unit_test(macs_are_those_of_the_seed),
 		cmocka_unit_test(cifar_stem_has_a_total_stride_of_8),
 		cmocka_unit_test(width_rounds_as_torchvision),
