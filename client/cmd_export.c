@@ -31,6 +31,8 @@ static const char *const usage[] = {
 
 static const char *form_text(const struct sl_conf_client *conf)
 {
+	if (sl_conf_client_is_idle(conf, "model.form"))
+		return "only";
 	return conf->model.form == SL_FORM_CIFAR ? "cifar" : "imagenet";
 }
 
@@ -160,7 +162,7 @@ static void say(const char *path, const struct sl_setup *setup)
 	if (setup->trained < INT64_MAX)
 		printf(", behind step %" PRId64, setup->trained);
 	putchar('\n');
-	if (conf->model.form == SL_FORM_CIFAR)
+	if (strcmp(form_text(conf), "cifar") == 0)
 		sl_log(SL_LOG_WARN, "form-cifar",
 		       "model.form is cifar: in torchvision's %s other strides than its own belong to these weights; "
 		       "`splitc help export` says which",

@@ -177,6 +177,11 @@ expect 0 '314 tensors' "$SPLITC" export "$tmp/good.yaml" "$tmp/out.safetensors" 
 grep -q '^WARN form-cifar: ' "$tmp/err" || fail "strides of form: cifar: $(cat "$tmp/err")"
 header "$tmp/out.safetensors" | jq -e '.__metadata__ | .model == "mobilenet_v2" and .form == "cifar" and .width == "0.25" and
 	.image == "32" and .normalize == "cifar10"' >"$tmp/out" || fail "an export's metadata: $(header "$tmp/out.safetensors" | jq .__metadata__)"
+# a network of one form has none to speak of
+expect 0 'resnet9, 49 tensors' "$SPLITC" export "$tmp/good.yaml" "$tmp/out.safetensors" --weights tests/golden/resnet9_after.safetensors \
+	--set model.name=resnet9 --set model.width=0.125
+[ ! -s "$tmp/err" ] || fail "an export of resnet9 says $(cat "$tmp/err")"
+header "$tmp/out.safetensors" | jq -e '.__metadata__ | .model == "resnet9" and .form == "only"' >"$tmp/out" || fail "resnet9's metadata"
 
 # where a run's files go: looked at, and left as it was
 train 73 'proc' log.dir=/proc/nowhere
