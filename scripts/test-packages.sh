@@ -87,7 +87,8 @@ echo "$(cat "$root/etc/split/edge.pub") edge" >"$root/etc/split/clients"
 sed -i 's|^listen:.*|&\nauth: {secret_key: /etc/split/keys-server/splits.key, clients: /etc/split/clients}|' "$root/etc/split/server.yaml"
 mkdir -p "$root/srv/split/cifar-10-batches-bin"
 "${BUILD:-build/release}/tests/e2e/tools/make_cifar" "$root/srv/split/cifar-10-batches-bin" 1280 128
-sed -e 's|^  epochs: .*|  epochs: 40\n  checkpoint_every: 2|; s|batch: 128|batch: 32|; s|width: 0.35|width: 0.25|' "$root/etc/split/client.yaml" >"$root/etc/split/edge.yaml"
+sed -e "s|^  epochs: .*|  epochs: 40\n  checkpoint_every: 2|; s|^  batch: 128|  batch: 32|; s|width: 0.35|width: 0.25|" \
+	-e "s|^  dir: .*|&\n  train_files: [data_batch_1.bin]|" "$root/etc/split/client.yaml" >"$root/etc/split/edge.yaml"
 printf 'auth: {secret_key: /etc/split/keys-client/splitc.key, server_key: /etc/split/splits.pub}\n' >>"$root/etc/split/edge.yaml"
 inside systemctl restart splits
 within 'the server with keys' inside splits status
