@@ -14,9 +14,9 @@ struct sl_answers {
 	struct sl_metrics *metrics;
 };
 
-/* `answer` as in control.h. Where the config names no socket, and another process answers at the usual one of this
- * log.dir (an evaluation beside a run), this one takes a name of its own, with its process id in it. Errors are those
- * of sl_control_open and sl_metrics_open; *a is to be closed too. */
+/* `answer` as in control.h. Without a socket in the config, the socket is named after log.dir. If another process
+ * already answers there (an evaluation beside a run), this one adds its process id to the name. Errors are those of
+ * sl_control_open and sl_metrics_open; *a is to be closed too. */
 enum sl_err sl_answers_open(struct sl_answers *a, struct sl_loop *loop, const struct sl_conf_client *conf,
 			    char *(*answer)(void *arg, const char *request), void *arg,
 			    struct sl_fail *fail) SL_MUST_CHECK;

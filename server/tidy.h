@@ -71,10 +71,10 @@ int64_t sl_tidy_now(int64_t clock_s, int64_t opened_s, int64_t since_s);
 void sl_tidy_set_limits(struct sl_tidy *tidy);
 /* Blocks on the disk. A file that cannot be removed is logged, and counted as left. */
 struct sl_tidy_result sl_tidy_run(const struct sl_tidy *tidy, int64_t now_s);
-/* Before `bytes` more are written for `owner` (NULL: no key): makes room by removing the owner's files that were unused
- * for longest, then those of the owner that has the most, as long as that is more than this one will have. Files of
- * live sessions stay, and those whose name begins with `keep` (NULL: none). LIMIT: there is no room; then nothing was
- * removed. Blocks on the disk; on the thread that writes the store. */
+/* Makes room before `bytes` more are written for `owner` (NULL: no key). First it removes the owner's own files, those
+ * unused for longest first. Then it removes files of the owner that has the most, while that is more than `owner` will
+ * have. Files of live sessions stay, and those whose name begins with `keep` (NULL: none). LIMIT: there is no room, and
+ * nothing was removed. Blocks on the disk; on the thread that writes the store. */
 enum sl_err sl_tidy_make_room(struct sl_tidy *tidy, const struct sl_key *owner, const char *keep, int64_t bytes,
 			      struct sl_fail *fail) SL_MUST_CHECK;
 
