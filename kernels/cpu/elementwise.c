@@ -135,13 +135,18 @@ static void scale_block(void *arg, int64_t block, int worker)
 	j->simd->scale(j->out + at, j->a + at, j->by, count_in(j, at), j->add);
 }
 
+/* Forward and backward are the same product. */
+static void scale(struct sl_backend *be, const struct sl_op *op, float *out, bool add, const float *x, int64_t n)
+{
+	run(be, scale_block, &(struct job){.n = n, .out = out, .a = x, .by = op->u.scale.by, .add = add});
+}
+
 static enum sl_err scale_forward(struct sl_backend *be, const struct sl_op *op, void *state,
 				 const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
 {
 	(void)state;
 	(void)call;
-	run(be, scale_block,
-	    &(struct job){.n = sl_shape_count(&in[0].shape), .out = out->data, .a = in[0].data, .by = op->u.scale.by});
+	scale(be, op, out->data, false, in[0].data, sl_shape_count(&in[0].shape));
 	return SL_OK;
 }
 
@@ -155,12 +160,7 @@ static enum sl_err scale_backward(struct sl_backend *be, const struct sl_op *op,
 	(void)in;
 	(void)out;
 	if (din[0].data != NULL)
-		run(be, scale_block,
-		    &(struct job){.n = sl_shape_count(&dout->shape),
-				  .out = din[0].data,
-				  .a = dout->data,
-				  .by = op->u.scale.by,
-				  .add = din_add[0]});
+		scale(be, op, din[0].data, din_add[0], dout->data, sl_shape_count(&dout->shape));
 	return SL_OK;
 }
 
