@@ -1,4 +1,4 @@
-#include "client/command.h"
+#include "client/cmd/command.h"
 #include "kernels/cpu/cpu.h"
 
 static const struct sl_command commands[] = {

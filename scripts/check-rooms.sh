@@ -19,7 +19,11 @@ BEGIN {
 	may["common/telemetry"] = "common/base common/link/loop.h common/link/control.h common/link/http.h" # the status socket, /metrics
 	may["common/session"] = "common/base common/nn common/codec common/link common/telemetry"
 	may["kernels"] = "common/base common/nn common/codec"
-	may["client"] = "common kernels"
+	may["client"] = "common kernels client/cmd" # main.c
+	may["client/cmd"] = "common kernels client/run client/persist client/data"
+	may["client/run"] = "common kernels client/persist client/data"
+	may["client/persist"] = "common kernels client/run/setup.h client/run/ends.h"
+	may["client/data"] = "common"
 	may["server"] = "common kernels"
 	may["tests"] = "common kernels client server proto"
 	# library header, and the only rooms that may name it
@@ -32,7 +36,7 @@ BEGIN {
 }
 function room(path,   part, n) {
 	n = split(path, part, "/")
-	return part[1] == "common" && n > 2 ? part[1] "/" part[2] : part[1]
+	return (part[1] == "common" || part[1] == "client") && n > 2 ? part[1] "/" part[2] : part[1]
 }
 # `path` is `prefix` itself or lies in it; a prefix that is no folder also covers names that begin with it (cuda -> cuda_runtime.h)
 function under(path, prefix) { return path == prefix || index(path, prefix "/") == 1 }

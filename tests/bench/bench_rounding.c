@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/local.h"
+#include "client/run/local.h"
 #include "common/base/pool.h"
 #include "common/nn/weights_file.h"
 #include "kernels/cpu/cpu.h"

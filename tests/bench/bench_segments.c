@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/ends.h"
-#include "client/setup.h"
+#include "client/run/ends.h"
+#include "client/run/setup.h"
 #include "common/base/clock.h"
 #include "kernels/cpu/cpu.h"
 

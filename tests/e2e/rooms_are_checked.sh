@@ -7,7 +7,7 @@ trap 'rm -rf "$tmp"' EXIT
 cd "$tmp"
 command -v git >/dev/null || { echo 'no git'; exit 77; }
 git init -q .
-mkdir -p scripts common/base common/nn common/codec client server kernels/ref kernels/cpu
+mkdir -p scripts common/base common/nn common/codec client/cmd client/run client/persist client/data server kernels/ref kernels/cpu
 cp "$root"/scripts/check-rooms.sh "$root"/scripts/run-tests.sh scripts/
 
 try() { # file, include, 0: in order | 1: refused
@@ -25,9 +25,15 @@ try common/nn/a.c '"common/base/err.h"' 0
 try common/nn/a.c '<cblas.h>' 1
 try common/codec/a.c '"common/nn/tensor.h"' 0
 try common/codec/a.c '"common/nn/op.h"' 1
-try client/a.c '"common/nn/op.h"' 0
-try client/a.c '"server/session.h"' 1
-try client/a.c '<zmq.h>' 1
+try client/main.c '"client/cmd/command.h"' 0
+try client/cmd/a.c '"client/run/drive.h"' 0
+try client/run/a.c '"common/nn/op.h"' 0
+try client/run/a.c '"server/session.h"' 1
+try client/run/a.c '<zmq.h>' 1
+try client/run/a.c '"client/cmd/command.h"' 1
+try client/persist/a.c '"client/run/ends.h"' 0
+try client/persist/a.c '"client/run/drive.h"' 1
+try client/data/a.c '"client/run/setup.h"' 1
 try server/a.c '"client/loop.h"' 1
 try kernels/cpu/a.c '<cblas.h>' 0
 try kernels/ref/a.c '"kernels/cpu/cpu.h"' 1

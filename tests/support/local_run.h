@@ -2,7 +2,7 @@
 #ifndef SL_TESTS_LOCAL_RUN_H
 #define SL_TESTS_LOCAL_RUN_H
 
-#include "client/local.h"
+#include "client/run/local.h"
 
 enum { LOCAL_IMAGE = 32, LOCAL_CLASSES = 10, LOCAL_ROWS = 8 };
 

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "client/training.h"
+#include "client/run/training.h"
 
 static struct sl_conf_client conf;
 static struct sl_setup setup = {.conf = &conf};

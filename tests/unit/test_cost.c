@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "client/setup.h"
+#include "client/run/setup.h"
 #include "common/base/pool.h"
 #include "common/base/rng.h"
 #include "common/nn/exec.h"

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "client/ends.h"
+#include "client/run/ends.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/small_plan.h"
 

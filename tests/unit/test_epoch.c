@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "client/epoch.h"
+#include "client/persist/epoch.h"
 
 static char dir[] = "/tmp/test_epoch.XXXXXX", path[64];
 

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "client/drive.h"
+#include "client/run/drive.h"
 #include "common/base/clock.h"
 #include "tests/support/secure_rig.h"
 

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "client/epoch.h"
+#include "client/persist/epoch.h"
 #include "common/base/folder.h"
 #include "common/base/guard.h"
 #include "common/base/newfile.h"

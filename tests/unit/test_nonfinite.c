@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "client/local.h"
-#include "client/remote.h"
+#include "client/run/local.h"
+#include "client/run/remote.h"
 #include "common/base/rng.h"
 #include "common/nn/finite.h"
 #include "kernels/cpu/cpu.h"

@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "client/last_run.h"
-#include "client/recover.h"
-#include "client/run_secret.h"
+#include "client/persist/last_run.h"
+#include "client/persist/run_secret.h"
+#include "client/run/recover.h"
 #include "tests/support/small_plan.h"
 
 static struct sl_conf_client conf;

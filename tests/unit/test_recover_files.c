@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "client/last_run.h"
-#include "client/recover.h"
+#include "client/persist/last_run.h"
+#include "client/run/recover.h"
 #include "tests/support/small_plan.h"
 
 /* ---- the link */

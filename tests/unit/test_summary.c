@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "client/summary.h"
+#include "client/run/summary.h"
 #include "tests/support/small_plan.h"
 
 /* Both shares are of a step of the run; an answer that was lost takes its step out of the server's alone. */

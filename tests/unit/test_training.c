@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "client/model_file.h"
-#include "client/same_run.h"
-#include "client/training.h"
+#include "client/persist/model_file.h"
+#include "client/persist/same_run.h"
+#include "client/run/training.h"
 #include "common/base/buf.h"
 #include "tests/support/events.h"
 

@@ -1,0 +1,145 @@
+#include "client/cmd/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void add_arg(struct sl_child *c, const char *arg)
+{
+	if (c->n_arg + 1 < SL_CHILD_ARGS)
+		c->arg[c->n_arg++] = arg;
+	else
+		c->overflow = true;
+}
+
+void sl_child_open(struct sl_child *c, const struct sl_options *o)
+{
+	*c = (struct sl_child){.n_arg = 0};
+	add_arg(c, "splitc");
+	add_arg(c, strcmp(o->command, "sweep") == 0 ? "train" : o->command);
+	add_arg(c, o->config);
+	add_arg(c, "--json");
+	if (strcmp(o->command, "sweep") == 0)
+		add_arg(c, "--fresh"); /* rows that were interrupted are run again */
+	if (o->local)
+		add_arg(c, "--local");
+	if (o->weights) {
+		add_arg(c, "--weights");
+		add_arg(c, o->weights);
+	}
+	for (int i = 0; i < o->n_set; i++)
+		sl_child_setting(c, o->set[i]);
+}
+
+void sl_child_setting(struct sl_child *c, const char *setting)
+{
+	add_arg(c, "--set");
+	add_arg(c, setting);
+}
+
+void sl_child_set(struct sl_child *c, const char *key, const char *value)
+{
+	char *text;
+
+	if (c->n_text == (int)(sizeof c->text / sizeof c->text[0])) {
+		c->overflow = true;
+		return;
+	}
+	text = c->text[c->n_text++];
+	if (snprintf(text, SL_CHILD_TEXT, "%s=%s", key, value) >= SL_CHILD_TEXT)
+		c->overflow = true;
+	sl_child_setting(c, text);
+}
+
+static enum sl_err spawn(struct sl_child *c, int out_fd, const char *stderr_path, pid_t *pid, struct sl_fail *fail)
+{
+	posix_spawn_file_actions_t actions;
+	int rc = posix_spawn_file_actions_init(&actions);
+
+	if (rc)
+		return sl_fail_set(fail, SL_ERR_OS, "another splitc cannot be started: %s", strerror(rc));
+	c->arg[c->n_arg] = NULL;
+	rc = posix_spawn_file_actions_adddup2(&actions, out_fd, STDOUT_FILENO);
+	if (stderr_path)
+		(void)!unlink(stderr_path); /* of an earlier sweep, or a link; what cannot be removed fails O_EXCL */
+	if (!rc && stderr_path)
+		rc = posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, stderr_path,
+						      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+	if (!rc)
+		rc = posix_spawn(pid, "/proc/self/exe", &actions, NULL, (char *const *)c->arg, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	return rc ? sl_fail_set(fail, SL_ERR_OS, "another splitc cannot be started: %s", strerror(rc)) : SL_OK;
+}
+
+/* The last line that is not empty; "" where there is none. */
+static void last_line(const char *path, char out[SL_CHILD_TEXT])
+{
+	FILE *file = path ? fopen(path, "r") : NULL;
+	char line[SL_CHILD_TEXT];
+
+	out[0] = 0;
+	while (file && fgets(line, sizeof line, file)) {
+		line[strcspn(line, "\n")] = 0;
+		if (line[0])
+			memcpy(out, line, sizeof line);
+	}
+	if (file)
+		fclose(file);
+}
+
+static enum sl_err wait_for(pid_t pid, const char *stderr_path, struct sl_fail *fail)
+{
+	char said[SL_CHILD_TEXT];
+	int status;
+
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return sl_fail_set(fail, SL_ERR_OS, "waiting for another splitc: %s", strerror(errno));
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return SL_OK;
+	last_line(stderr_path, said);
+	if (WIFSIGNALED(status))
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "ended by signal %d: %.300s", WTERMSIG(status), said);
+	return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "exit status %d%s%.300s", WEXITSTATUS(status), *said ? ": " : "",
+			   said);
+}
+
+enum sl_err sl_child_run(struct sl_child *c, const char *stderr_path, json_t **out, struct sl_fail *fail)
+{
+	int fd = memfd_create("summary", MFD_CLOEXEC);
+	json_error_t why;
+	json_t *root = NULL;
+	enum sl_err err;
+	pid_t pid;
+
+	if (fd < 0)
+		return sl_fail_set(fail, SL_ERR_OS, "memfd_create: %s", strerror(errno));
+	if (c->overflow)
+		err = sl_fail_set(fail, SL_ERR_LIMIT, "too many or too long settings for another splitc");
+	else
+		err = spawn(c, fd, stderr_path, &pid, fail);
+	if (!err)
+		err = wait_for(pid, stderr_path, fail);
+	if (!err && lseek(fd, 0, SEEK_SET) == 0) {
+		root = json_loadfd(fd, JSON_REJECT_DUPLICATES, &why);
+		if (!root)
+			err = sl_fail_set(fail, SL_ERR_DATA, "its summary is no JSON: %s", why.text);
+	}
+	close(fd);
+	if (!err)
+		*out = root;
+	return err;
+}
+
+double sl_child_number(const json_t *said, const char *key)
+{
+	const json_t *value = json_object_get(said, key);
+
+	return json_is_number(value) ? json_number_value(value) : NAN;
+}

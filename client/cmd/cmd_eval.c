@@ -1,0 +1,118 @@
+#include <math.h>
+#include <stdio.h>
+
+#include "client/cmd/child.h"
+#include "client/cmd/command.h"
+#include "client/run/drive.h"
+#include "common/base/wrap.h"
+
+static const char *const usage[] = {
+	"splitc eval [CONFIG] [--weights FILE] [--local] [--parity] [--set KEY=VALUE]… [--json]",
+	"Computes loss and accuracy on the test set. The server computes the middle, unless --local is given. The "
+	"weights are those of the last `train` of this run (log.dir/model.safetensors), or FILE.",
+	"A decaying insert has the width that it had after the last step of these weights. FILE records that step. A "
+	"FILE that does not record it is evaluated at the final width.",
+	NULL,
+};
+
+/* Loss and accuracy of an evaluation with these codecs (NULL: the config's); a loss of NaN or Inf is NaN. */
+static enum sl_err evaluate(const struct sl_options *o, const char *codec, double *acc, double *loss,
+			    struct sl_fail *fail)
+{
+	struct sl_child child;
+	json_t *summary;
+	enum sl_err err;
+
+	sl_child_open(&child, o);
+	if (codec)
+		sl_child_set(&child, "codec", codec);
+	err = sl_child_run(&child, NULL, &summary, fail);
+	if (err)
+		return err;
+	*acc = sl_child_number(summary, "test_acc");
+	*loss = sl_child_number(summary, "test_loss");
+	json_decref(summary);
+	return SL_OK;
+}
+
+enum { NUMBER_TEXT = 32 };
+
+static const char *number_text(double x, const char *fmt, const char *unknown, char out[NUMBER_TEXT])
+{
+	if (isnan(x))
+		snprintf(out, NUMBER_TEXT, "%s", unknown);
+	else
+		snprintf(out, NUMBER_TEXT, fmt, x);
+	return out;
+}
+
+static void print_json(const struct sl_conf_client *conf, const double acc[2], const double loss[2])
+{
+	static const char *const side[2] = {"with", "without"};
+	char a[NUMBER_TEXT], l[NUMBER_TEXT];
+
+	printf("{\"schema\":1,\"codec\":{");
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		printf("%s\"%s\":\"%s\"", dir ? "," : "", sl_dir_name((enum sl_dir)dir), conf->codec[dir]);
+	putchar('}');
+	for (int i = 0; i < 2; i++)
+		printf(",\"%s\":{\"test_acc\":%s,\"test_loss\":%s}", side[i], number_text(acc[i], "%.17g", "null", a),
+		       number_text(loss[i], "%.17g", "null", l));
+	printf("}\n");
+}
+
+static void print_table(const struct sl_conf_client *conf, const double acc[2], const double loss[2])
+{
+	char text[NUMBER_TEXT];
+
+	printf("%-48s %10s %10s\n", "codecs of head_act, mid_act at inference", "accuracy", "loss");
+	sl_print_cell(stdout, conf->codec[0], 0, 23);
+	sl_print_cell(stdout, conf->codec[1], 23, 25);
+	printf(" %8.2f %% %10s\n", 100 * acc[0], number_text(loss[0], "%.4f", "-", text));
+	printf("%-22s %-25s %8.2f %% %10s\n", "none", "none", 100 * acc[1], number_text(loss[1], "%.4f", "-", text));
+	printf("%-48s %+8.2f   %10s\n", "difference (points)", 100 * (acc[0] - acc[1]),
+	       number_text(loss[0] - loss[1], "%+.4f", "-", text));
+}
+
+/* The two sessions differ in what they agree on, so each is a run of its own. */
+static int parity(const struct sl_options *o, const struct sl_conf_client *conf)
+{
+	double acc[2], loss[2];
+	struct sl_fail fail;
+	enum sl_err err = evaluate(o, NULL, &acc[0], &loss[0], &fail);
+
+	if (!err)
+		err = evaluate(o, "none", &acc[1], &loss[1], &fail);
+	if (err)
+		return sl_command_failed(&fail);
+	(o->json ? print_json : print_table)(conf, acc, loss);
+	return 0;
+}
+
+int splitc_eval(int argc, char **argv)
+{
+	struct sl_options o = {.command = "eval", .usage = usage};
+	struct sl_drive_options drive = {.eval_only = true};
+	static struct sl_conf_client conf;
+	static struct sl_setup setup; /* as in sl_drive_remote */
+	unsigned uses = SL_USES_TRAINED | SL_USES_TEST_SET | SL_USES_LINK;
+	struct sl_fail fail;
+	enum sl_err err;
+	int status = sl_options_parse(&o, argc, argv,
+				      SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_LOCAL | SL_OPT_WEIGHTS | SL_OPT_PARITY, 1);
+
+	if (!o.parity) /* whose processes need a file */
+		uses |= SL_USES_DEMO;
+	if (status < 0)
+		status = sl_options_load(&o, uses, &conf);
+	if (status >= 0)
+		return status;
+	if (o.parity)
+		return parity(&o, &conf);
+	drive.json = o.json;
+	err = sl_options_evaluation(&o, &conf, &setup, &fail);
+	if (!err)
+		err = sl_drive(&setup, &drive, o.local, &fail);
+	sl_setup_close(&setup);
+	return err ? sl_command_failed(&fail) : 0;
+}

@@ -1,0 +1,194 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/cmd/ask_model.h"
+#include "client/cmd/command.h"
+#include "client/cmd/fetch_pair.h"
+#include "client/persist/model_file.h"
+#include "common/base/log.h"
+#include "common/base/version.h"
+#include "common/nn/weights_file.h"
+#include "common/session/checkpoint.h"
+
+enum { TRIES = 3 };
+
+static const char *const usage[] = {
+	"splitc export CONFIG OUT.safetensors [--weights FILE] [--set KEY=VALUE]…",
+	"Writes the whole model with torchvision's names and layouts. The weights are the newest of the config's "
+	"run, or FILE. They are checked against the config's model.",
+	"While the run goes on, the weights are those after the step under way: export asks the run's process over "
+	"its control socket, and that process fetches the middle from the server. After a crash or a kill, they are "
+	"those of the newest checkpoint that client and server both have: export calls the server as --resume does, "
+	"and the run stays as it is. After a run that ended or was paused, they are those in "
+	"log.dir/model.safetensors.",
+	"A state_dict holds no strides. With form: imagenet it computes the same in torchvision's mobilenet_v2. With "
+	"form: cifar it fits there too, but computes something else until you change three layers: features.0.0 and "
+	"features.2.conv.1.0 need stride 1, and features.2 needs its sum where it has as many output channels as "
+	"input channels (docs/howto-pytorch.md). The file's metadata record model, width, form, image and normalize.",
+	NULL,
+};
+
+static const char *form_text(const struct sl_conf_client *conf)
+{
+	if (sl_conf_client_is_idle(conf, "model.form"))
+		return "only";
+	return conf->model.form == SL_FORM_CIFAR ? "cifar" : "imagenet";
+}
+
+static const char *normalize_text(const struct sl_conf_client *conf)
+{
+	static const char *const text[] = {[SL_NORMALIZE_NONE] = "none",
+					   [SL_NORMALIZE_CIFAR10] = "cifar10",
+					   [SL_NORMALIZE_CIFAR100] = "cifar100",
+					   [SL_NORMALIZE_IMAGENET] = "imagenet"};
+
+	return text[conf->data.normalize];
+}
+
+static enum sl_err write_model(const char *out, const struct sl_setup *setup, struct sl_fail *fail)
+{
+	const struct sl_conf_client *conf = setup->conf;
+	char steps[24], width[32], image[16];
+	const struct sl_st_note note[] = {{"software", "splitc " SL_VERSION},
+					  {"model", conf->model.name},
+					  {"width", width},
+					  {"form", form_text(conf)},
+					  {"image", image},
+					  {"normalize", normalize_text(conf)},
+					  {SL_WEIGHTS_STEPS, steps}};
+	const int notes = sizeof note / sizeof note[0];
+
+	snprintf(steps, sizeof steps, "%" PRId64, setup->trained);
+	snprintf(width, sizeof width, "%g", conf->model.width);
+	snprintf(image, sizeof image, "%d", conf->model.image);
+	return sl_weights_save(setup->plan->model, out, (const float *const *)setup->weights.value, 0, note,
+			       setup->trained < INT64_MAX ? notes : notes - 1, fail);
+}
+
+/* What the run's own process has written for us, and removes when it ends. */
+static enum sl_err read_asked(const struct sl_conf_client *conf, struct sl_setup *setup, struct sl_fail *fail)
+{
+	struct sl_options asked = {.command = "export"};
+	char path[PATH_MAX];
+	enum sl_err err = sl_model_file_path(path, conf, SL_MODEL_ASKED, fail);
+
+	asked.weights = path;
+	return err ? err : sl_options_trained(&asked, conf, setup, false, fail);
+}
+
+/* The newest checkpoint of a run that was killed; its model file, if there is any, is an older one's. */
+static bool unfinished(const struct sl_conf_client *conf, uint64_t *step)
+{
+	*step = UINT64_MAX;
+	return conf->log.dir[0] && sl_checkpoint_older(conf->log.dir, SL_CHECKPOINT_CLIENT, step) &&
+	       sl_model_file_steps(conf, SL_MODEL_FILE) != (int64_t)*step;
+}
+
+static enum sl_err read_pair(const struct sl_conf_client *conf, struct sl_setup *setup, uint64_t newest,
+			     struct sl_fail *fail)
+{
+	uint64_t step = 0;
+	struct sl_fail why;
+	enum sl_err err = sl_setup_plan(setup, conf, fail);
+
+	if (!err)
+		err = sl_setup_weights(setup, "", false, fail);
+	if (!err)
+		err = sl_setup_backend(setup, fail);
+	if (err)
+		return err;
+	err = sl_fetch_pair(setup, &step, &why);
+	setup->trained = (int64_t)step;
+	return err ? sl_fail_set(fail, err,
+				 "the run in '%.150s' was not ended; of its checkpoint at step %" PRIu64
+				 " the server has the middle: %.280s",
+				 conf->log.dir, newest, why.text)
+		   : SL_OK;
+}
+
+/* The newest weights there are: of the process that runs, of the checkpoints of one that was killed, or the model that
+ * one left. A run may end while it is asked, or one may begin. */
+static enum sl_err read_newest(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
+			       struct sl_fail *fail)
+{
+	uint64_t step;
+
+	for (int tries = 0; tries < TRIES; tries++) {
+		bool there = false;
+		enum sl_err err = conf->log.dir[0] ? sl_ask_model(conf, &there, fail) : SL_OK;
+
+		if (err)
+			return err;
+		if (there) {
+			err = read_asked(conf, setup, fail);
+			if (err != SL_ERR_NOINPUT)
+				return err;
+			sl_setup_close(setup);
+		}
+		if (!there)
+			break;
+	}
+	return unfinished(conf, &step) ? read_pair(conf, setup, step, fail)
+				       : sl_options_trained(o, conf, setup, false, fail);
+}
+
+static enum sl_err export_model(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
+				struct sl_fail *fail)
+{
+	enum sl_err err =
+		o->weights ? sl_options_trained(o, conf, setup, false, fail) : read_newest(o, conf, setup, fail);
+
+	return err ? err : write_model(o->operand, setup, fail);
+}
+
+/* What the file holds, and what a state_dict cannot say. */
+static void say(const char *path, const struct sl_setup *setup)
+{
+	const struct sl_conf_client *conf = setup->conf;
+	const struct sl_model *model = setup->plan->model;
+	static const char mean[] = ".running_mean", insert[] = "insert.";
+	int tensors = model->n_param, inserted = 0;
+
+	for (int i = 0; i < model->n_param; i++) {
+		const char *name = model->param[i].name;
+		size_t len = strlen(name);
+
+		/* beside each a num_batches_tracked */
+		tensors += len >= sizeof mean && strcmp(name + len - (sizeof mean - 1), mean) == 0;
+		inserted += strncmp(name, insert, sizeof insert - 1) == 0;
+	}
+	printf("%s: %s, %d tensors", path, model->name, tensors);
+	if (setup->trained < INT64_MAX)
+		printf(", behind step %" PRId64, setup->trained);
+	putchar('\n');
+	if (strcmp(form_text(conf), "cifar") == 0)
+		sl_log(SL_LOG_WARN, "form-cifar",
+		       "model.form is cifar: in torchvision's %s other strides than its own belong to these weights; "
+		       "`splitc help export` says which",
+		       model->name);
+	if (inserted)
+		sl_log(SL_LOG_WARN, "inserts", "%d of the tensors, insert.*, are layers that torchvision's %s has not",
+		       inserted, model->name);
+}
+
+int splitc_export(int argc, char **argv)
+{
+	struct sl_options o = {.command = "export", .usage = usage};
+	struct sl_conf_client conf;
+	struct sl_setup setup = {0};
+	struct sl_fail fail;
+	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_WEIGHTS, 2);
+
+	if (status < 0)
+		status = sl_options_load(&o, SL_USES_TRAINED, &conf);
+	if (status >= 0)
+		return status;
+	if (!o.operand)
+		return sl_options_missing(&o, "OUT.safetensors");
+	status = export_model(&o, &conf, &setup, &fail) ? sl_command_failed(&fail) : 0;
+	if (!status)
+		say(o.operand, &setup);
+	sl_setup_close(&setup);
+	return status;
+}

@@ -1,0 +1,155 @@
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+
+#include "client/cmd/command.h"
+#include "client/run/setup.h"
+#include "common/base/wrap.h"
+
+static const char *const usage[] = {
+	"splitc flops [CONFIG] [--set KEY=VALUE]… [--json]",
+	"Prints multiply-accumulates (MACs; forward pass of one batch), parameters and the tensors at the cut.",
+	"A convolution or linear layer counts one MAC per product, a batch norm two per element. A transposed "
+	"convolution counts as one that reads a whole window per output, which is more than it computes. The "
+	"compress rate is that of the inserts: elements of both activations with inserts, divided by those without. "
+	"Where an insert decays, MACs are those of the first step; the final rate and all widths follow.",
+	NULL,
+};
+
+static int64_t parameters(const struct sl_plan *plan, const struct sl_plan_segment *s)
+{
+	int64_t n = 0;
+
+	for (int i = 0; i < s->n_param; i++)
+		if (plan->model->param[s->param[i].model_param].trainable)
+			n += s->param[i].count;
+	return n;
+}
+
+/* Of the inserts: by elements, as seeds 002 and 003 have it; of the pass that follows `done` steps. */
+static double compress_rate(const struct sl_plan *plan, uint64_t done)
+{
+	struct sl_shape head = sl_plan_cut_shape_after(plan, false, 1, done);
+	struct sl_shape tail = sl_plan_cut_shape_after(plan, true, 1, done);
+
+	return (double)(sl_shape_count(&head) + sl_shape_count(&tail)) /
+	       (double)(sl_plan_plain_count(plan, false) + sl_plan_plain_count(plan, true));
+}
+
+static bool decays(const struct sl_plan *plan)
+{
+	return plan->decay[0].full || plan->decay[1].full;
+}
+
+/* Multiply-accumulates of a segment once every decaying insert has fallen to its last width. */
+static int64_t last_macs(const struct sl_plan *plan, const struct sl_plan_segment *s)
+{
+	const int value[2] = {plan->cut.head_value, plan->cut.tail_value};
+	int64_t macs = s->macs;
+
+	for (int i = 0; i < s->n_op; i++)
+		for (int cut = 0; cut < 2 && s->op[i].narrows; cut++) {
+			const struct sl_op *op = &s->op[i].op;
+			const struct sl_decay *d = &plan->decay[cut];
+
+			/* both ops of a pair are linear in the width that crosses */
+			if (d->full && (op->out == value[cut] || op->in[0] == value[cut]))
+				macs -= sl_op_macs(op, 1) / sl_decay_width(d, 0) *
+					(sl_decay_width(d, 0) - sl_decay_width(d, UINT64_MAX));
+		}
+	return macs;
+}
+
+/* Where it ends, and every width on the way. */
+static void print_decay(const struct sl_plan *plan)
+{
+	static const char *const key[2] = {"insert.head", "insert.tail"};
+
+	printf("falls to             %.4f\n\n", compress_rate(plan, UINT64_MAX));
+	for (int cut = 0; cut < 2; cut++) {
+		const struct sl_decay *d = &plan->decay[cut];
+		int width[SL_DECAY_MAX_TIMES + 1], n = sl_decay_widths(d, width), at;
+		char text[64 + 12 * (SL_DECAY_MAX_TIMES + 1)];
+
+		if (!d->full)
+			continue;
+		at = snprintf(text, sizeof text, "features that cross, every %" PRId64 " steps:", d->every);
+		for (int i = sl_decay_falls(d, 0); i < n; i++)
+			at += snprintf(text + at, sizeof text - (size_t)at, " %d", width[i]);
+		sl_print_wrapped(stdout, text, printf("%s  ", key[cut]), SL_WRAP_WIDTH);
+	}
+}
+
+static void print_table(const struct sl_plan *plan)
+{
+	struct sl_shape head = sl_plan_cut_shape(plan, false, plan->spec.batch);
+	struct sl_shape tail = sl_plan_cut_shape(plan, true, plan->spec.batch);
+	char text[SL_SHAPE_TEXT];
+	int64_t macs = 0, params = 0;
+
+	printf("%s, batch %" PRId64 ", %s\n\n", plan->model->name, plan->spec.batch, plan->cut.text);
+	printf("%-8s %12s %14s\n", "part", "MACs", "parameters");
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++) {
+		const struct sl_plan_segment *s = &plan->segment[i];
+
+		printf("%-8s %12.3e %14" PRId64 "\n", sl_segment_name((enum sl_segment)i),
+		       (double)(s->macs * plan->spec.batch), parameters(plan, s));
+		macs += s->macs * plan->spec.batch;
+		params += parameters(plan, s);
+	}
+	printf("%-8s %12.3e %14" PRId64 "\n\n", "whole", (double)macs, params);
+	printf("head_act, head_grad  %s  %.2f MB in fp32\n", sl_shape_text(&head, text),
+	       (double)sl_shape_count(&head) * sizeof(float) / 1e6);
+	printf("mid_act, mid_grad    %s  %.2f MB in fp32\n", sl_shape_text(&tail, text),
+	       (double)sl_shape_count(&tail) * sizeof(float) / 1e6);
+	printf("compress rate        %.4f, of inserts alone: codecs come on top\n", compress_rate(plan, 0));
+	if (decays(plan))
+		print_decay(plan);
+}
+
+static int print_json(const struct sl_plan *plan)
+{
+	json_t *root = json_pack("{s:i, s:s, s:s, s:I}", "schema", 1, "model", plan->model->name, "cut", plan->cut.text,
+				 "batch", (json_int_t)plan->spec.batch);
+	struct sl_shape head = sl_plan_cut_shape(plan, false, plan->spec.batch);
+	struct sl_shape tail = sl_plan_cut_shape(plan, true, plan->spec.batch);
+
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++) {
+		const struct sl_plan_segment *s = &plan->segment[i];
+
+		json_object_set_new(root, sl_segment_name((enum sl_segment)i),
+				    json_pack("{s:I, s:I, s:I}", "macs", (json_int_t)(s->macs * plan->spec.batch),
+					      "macs_end", (json_int_t)(last_macs(plan, s) * plan->spec.batch),
+					      "parameters", (json_int_t)parameters(plan, s)));
+	}
+	json_object_set_new(root, "head_act_elements", json_integer(sl_shape_count(&head)));
+	json_object_set_new(root, "mid_act_elements", json_integer(sl_shape_count(&tail)));
+	json_object_set_new(root, "compress_rate", json_real(compress_rate(plan, 0)));
+	json_object_set_new(root, "compress_rate_end", json_real(compress_rate(plan, UINT64_MAX)));
+	json_dumpf(root, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(root);
+	return 0;
+}
+
+int splitc_flops(int argc, char **argv)
+{
+	struct sl_options o = {.command = "flops", .usage = usage};
+	struct sl_conf_client conf;
+	struct sl_setup setup = {0};
+	struct sl_fail fail;
+	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_JSON, 1);
+
+	if (status < 0)
+		status = sl_options_load(&o, SL_USES_DEMO, &conf);
+	if (status >= 0)
+		return status;
+	if (sl_setup_plan(&setup, &conf, &fail) != SL_OK)
+		status = sl_command_failed(&fail);
+	else if (o.json)
+		status = print_json(setup.plan);
+	else
+		print_table(setup.plan);
+	sl_setup_close(&setup);
+	return status < 0 ? 0 : status;
+}

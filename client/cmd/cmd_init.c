@@ -1,0 +1,145 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cmd/command.h"
+#include "client/cmd/preset.h"
+#include "common/base/newfile.h"
+
+static const char *const usage[] = {
+	"splitc init [FILE] [--server ADDRESS] [--model NAME] [--data KIND:DIR] [--cut CUT] [--force]",
+	"Writes a config with comments to FILE (splitc.yaml), for `splitc train FILE`. In a terminal it asks for "
+	"what no option gives. An empty answer, or no terminal, takes the demo's value.",
+	"KIND is cifar10 or cifar100. CUT is 1:-1, which keeps the first and the last unit of the network on this "
+	"host, or two names, such as features.0.1,classifier.",
+	NULL,
+};
+
+enum { ANSWER = PATH_MAX };
+
+/* One line; "" at the end of input. */
+static void read_answer(char out[ANSWER])
+{
+	out[0] = 0;
+	if (fgets(out, ANSWER, stdin))
+		out[strcspn(out, "\r\n")] = 0;
+	else
+		fputc('\n', stderr);
+}
+
+/* Asks until what is there is right. *at is one of preset's, NULL where no option said it. */
+static enum sl_err ask(const char *question, const char *usual, const char **at, char answer[ANSWER],
+		       const struct sl_preset *preset, struct sl_fail *fail)
+{
+	char text[SL_PRESET_TEXT];
+	struct sl_conf_client conf;
+
+	if (*at)
+		return sl_preset_make(text, &conf, preset, fail);
+	for (;;) {
+		fprintf(stderr, "%s [%s]: ", question, usual);
+		read_answer(answer);
+		*at = answer[0] ? answer : usual;
+		if (sl_preset_make(text, &conf, preset, fail) == SL_OK)
+			return SL_OK;
+		fprintf(stderr, "  %s\n", fail->text);
+		if (feof(stdin))
+			return fail->code;
+	}
+}
+
+static enum sl_err ask_all(struct sl_preset *p, char answer[4][ANSWER], struct sl_fail *fail)
+{
+	enum sl_err err = ask("Server, tcp://HOST:PORT", "tcp://127.0.0.1:5570", &p->server, answer[0], p, fail);
+
+	if (!err)
+		err = ask("Network", "mobilenet_v2", &p->model, answer[1], p, fail);
+	if (!err)
+		err = ask("Data, KIND:FOLDER, the kind cifar10 or cifar100", "cifar10:data/cifar-10-batches-bin",
+			  &p->data, answer[2], p, fail);
+	if (!err)
+		err = ask("Cut, first units here : minus last units here", "1:-1", &p->cut, answer[3], p, fail);
+	return err;
+}
+
+/* splitc.yaml: runs/splitc, so that two configs have a folder each. */
+static void log_dir_of(const char *path, char out[ANSWER])
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+
+	snprintf(out, ANSWER, "runs/%.*s", dot && dot > name ? (int)(dot - name) : (int)strlen(name), name);
+}
+
+static enum sl_err say_there(const char *path, struct sl_fail *fail)
+{
+	return sl_fail_set(fail, SL_ERR_CANTCREATE,
+			   "init: %s is there already: --force writes it anew, or name another FILE", path);
+}
+
+static enum sl_err write_new(const char *path, const char *text, struct sl_fail *fail)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	ssize_t n;
+
+	if (fd < 0 && errno == EEXIST)
+		return say_there(path, fail);
+	if (fd < 0)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "init: %s: %s", path, strerror(errno));
+	n = write(fd, text, strlen(text));
+	if (n == (ssize_t)strlen(text) && fsync(fd) == 0 && close(fd) == 0)
+		return SL_OK;
+	unlink(path);
+	return sl_fail_set(fail, SL_ERR_IO, "init: %s: %s", path, strerror(errno));
+}
+
+static enum sl_err write_over(const char *path, const char *text, struct sl_fail *fail)
+{
+	struct sl_newfile file;
+	enum sl_err err = sl_newfile_open(&file, path, 0666, SL_FP_NONE, fail);
+
+	if (!err)
+		err = sl_newfile_write(&file, text, strlen(text), fail);
+	return err ? err : sl_newfile_finish(&file, fail);
+}
+
+static enum sl_err init(const struct sl_options *o, const char *path, struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	struct sl_preset preset = {.server = o->server, .model = o->model, .data = o->data, .cut = o->cut};
+	char answer[4][ANSWER], log_dir[ANSWER], text[SL_PRESET_TEXT];
+	enum sl_err err = SL_OK;
+
+	log_dir_of(path, log_dir);
+	preset.log_dir = log_dir;
+	if (!o->force && access(path, F_OK) == 0) /* before anything is asked */
+		return say_there(path, fail);
+	if (isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
+		err = ask_all(&preset, answer, fail);
+	if (!err)
+		err = sl_preset_make(text, conf, &preset, fail);
+	if (err)
+		return err;
+	return o->force ? write_over(path, text, fail) : write_new(path, text, fail);
+}
+
+int splitc_init(int argc, char **argv)
+{
+	struct sl_options o = {.command = "init", .usage = usage};
+	struct sl_conf_client conf;
+	struct sl_fail fail;
+	const char *path;
+	int status = sl_options_parse(&o, argc, argv, SL_OPT_INIT, 1);
+
+	if (status >= 0)
+		return status;
+	path = o.config ? o.config : "splitc.yaml";
+	if (init(&o, path, &conf, &fail) != SL_OK)
+		return sl_command_failed(&fail);
+	printf("%s is written. What comes next:\n  splitc train %s --check-config\n  splitc train %s\n", path, path,
+	       path);
+	printf("It needs splits at %s; with --local it does not.\n", conf.server);
+	if (access(conf.data.dir, R_OK) != 0)
+		printf("%s, the data's folder, is not there yet.\n", conf.data.dir);
+	return 0;
+}

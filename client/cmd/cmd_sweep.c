@@ -1,0 +1,130 @@
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cmd/sweep.h"
+#include "common/base/folder.h"
+#include "common/base/log.h"
+
+static const char *const usage[] = {
+	"splitc sweep CONFIG --codecs LIST.yaml [--local] [--out DIR] [--set KEY=VALUE]…",
+	"Trains the config's run once for every row of the list, each in its own process. Writes DIR/sweep.csv "
+	"(rate, accuracy, loss, times, bandwidths), and gnuplot scripts with their pictures. DIR is `sweep` by "
+	"default.",
+	"A row is a section with a name and what it changes in the config: codec (one for all tensors, or one for "
+	"each), insert (none: without the config's inserts), chunks, and in `set` a list of any other keys, spelled "
+	"as for --set: {name: adamw, set: [train.optimizer.kind=adamw, train.optimizer.lr=0.001]}.",
+	"Rows with the same name and different chunks form one line of a picture. A row that fails is marked, and "
+	"the next one runs; the exit status is then 69. --check-config checks the keys and codecs of every row and "
+	"trains none.",
+	"The messages of a row go to DIR/row-NN/stderr.log. `splitc status` shows its progress. configs/sweep.yaml "
+	"is a list to begin with.",
+	NULL,
+};
+
+static volatile sig_atomic_t stop_asked;
+
+static void on_signal(int signum)
+{
+	(void)signum;
+	stop_asked = 1;
+}
+
+/* The row under way gets the signal too and ends in good order; a second one kills it, not what was written. */
+static void catch_signals(void)
+{
+	struct sigaction action = {.sa_handler = on_signal};
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
+static void say(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *r, int number, int n)
+{
+	printf("%d/%d %s, chunks %d\n    ", number, n, row->name, r->chunks);
+	if (r->done)
+		printf("accuracy %.2f %%, loss %.4f, rate %.4f (%.4f nominal), %.4f s/batch\n", 100 * r->test_acc,
+		       r->test_loss, r->rate_real, r->rate_nominal, r->t_per_batch_s);
+	else
+		printf("failed: %s\n", r->error);
+	fflush(stdout);
+}
+
+/* The CSV is whole after every row. */
+static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_sweep_row *row,
+			 struct sl_sweep_result *result, int n, int *failed, struct sl_fail *fail)
+{
+	const char *out_dir = o->out ? o->out : "sweep";
+	enum sl_err err = SL_OK;
+	struct sl_sweep_made made;
+	int done = 0;
+
+	for (int i = 0; i < n && !err; i++) /* no row is found wrong after hours of others */
+		err = sl_sweep_begin(&result[i], o, &row[i], fail);
+	if (!err)
+		err = sl_folder_make(out_dir, 0700, fail);
+	if (err)
+		return err;
+	catch_signals();
+	while (done < n && !err && !stop_asked) {
+		sl_log(SL_LOG_INFO, "row", "%d of %d, %s; its messages are in row-%02d/stderr.log", done + 1, n,
+		       row[done].name, done + 1);
+		sl_sweep_run(&result[done], o, &row[done], done + 1, out_dir);
+		say(&row[done], &result[done], done + 1, n);
+		*failed += !result[done].done;
+		done++;
+		err = sl_sweep_write_csv(row, result, done, out_dir, fail);
+	}
+	if (!err)
+		err = sl_sweep_plot(row, result, done, out_dir, &made, fail);
+	if (!err)
+		printf("sweep.csv%s %s in %s\n",
+		       made.pictures  ? ", pictures and their scripts"
+		       : made.scripts ? ", scripts for pictures"
+				      : "",
+		       made.scripts ? "are" : "is", out_dir);
+	return err;
+}
+
+static enum sl_err check(const struct sl_options *o, const struct sl_conf_sweep_row *row, int n, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < n && !err; i++)
+		err = sl_sweep_check(o, &row[i], fail);
+	if (!err)
+		printf("%s: ok, %d row%s\n", o->codecs, n, n == 1 ? "" : "s");
+	return err;
+}
+
+int splitc_sweep(int argc, char **argv)
+{
+	struct sl_options o = {.command = "sweep", .usage = usage};
+	struct sl_conf_sweep_row *row = NULL;
+	struct sl_sweep_result *result = NULL;
+	struct sl_conf_client conf;
+	struct sl_fail fail;
+	enum sl_err err;
+	int n = 0, failed = 0;
+	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_LOCAL | SL_OPT_SWEEP, 1);
+
+	if (status >= 0)
+		return status;
+	status = sl_options_load(&o, SL_USES_FOR_TRAINING, &conf);
+	if (status > 0 || (status == 0 && !o.check_config))
+		return status;
+	if (!o.codecs)
+		return sl_options_missing(&o, "--codecs LIST.yaml");
+	row = calloc(SL_SWEEP_MAX_ROWS, sizeof *row);
+	result = calloc(SL_SWEEP_MAX_ROWS, sizeof *result);
+	err = row && result ? sl_conf_load_list(&sl_conf_sweep_schema, row, SL_SWEEP_MAX_ROWS, &n, o.codecs, &fail)
+			    : sl_fail_set(&fail, SL_ERR_NOMEM, "no memory for the rows");
+	if (!err)
+		err = o.check_config ? check(&o, row, n, &fail) : sweep(&o, row, result, n, &failed, &fail);
+	free(row);
+	free(result);
+	if (err)
+		return sl_command_failed(&fail);
+	return failed || stop_asked ? sl_err_exit_status(SL_ERR_UNAVAILABLE) : 0;
+}

@@ -1,0 +1,49 @@
+/* The sub-commands of splitc. Each takes what follows its name and returns an exit status of sysexits.h; errors go to
+ * stderr as one line. */
+#ifndef SL_CLIENT_CMD_COMMAND_H
+#define SL_CLIENT_CMD_COMMAND_H
+
+#include <stdbool.h>
+
+#include "client/run/setup.h"
+#include "common/conf/options.h"
+
+int splitc_train(int argc, char **argv);
+int splitc_init(int argc, char **argv);
+int splitc_eval(int argc, char **argv);
+int splitc_predict(int argc, char **argv);
+int splitc_flops(int argc, char **argv);
+int splitc_codecs(int argc, char **argv);
+int splitc_sweep(int argc, char **argv);
+int splitc_status(int argc, char **argv);
+int splitc_export(int argc, char **argv);
+int splitc_keygen(int argc, char **argv);
+
+/* Files that a command reads: what --check-config looks at beside the config. */
+enum {
+	SL_USES_TRAIN_SET = 1,
+	SL_USES_TEST_SET = 2,
+	SL_USES_WEIGHTS = 4, /* model.weights */
+	SL_USES_TRAINED = 8, /* those of sl_options_trained */
+	SL_USES_LINK = 16,   /* auth's keys; not with --local */
+	SL_USES_LOG = 32,    /* log.dir, and what --resume goes on with */
+	SL_USES_DEMO = 64,   /* without CONFIG the demo's */
+	SL_USES_FOR_TRAINING = SL_USES_TRAIN_SET | SL_USES_TEST_SET | SL_USES_WEIGHTS | SL_USES_LINK,
+};
+
+/* Loads o->config (with SL_USES_DEMO the demo's run where there is none); handles --check-config and --print-config. -1
+ * to go on, or the exit status. `uses`: SL_USES_… */
+int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_client *conf);
+
+/* The weights that a run has left, or those of --weights: where, and (into setup) how long they were trained, the plan
+ * and them. `check`: they are looked at, and not read. */
+enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
+			       bool check, struct sl_fail *fail) SL_MUST_CHECK;
+/* All of *setup that an evaluation of these weights needs: they, the test set and a backend. */
+enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
+				  struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Prints `splitc: text` and returns the error's exit status. */
+int sl_command_failed(const struct sl_fail *fail);
+
+#endif

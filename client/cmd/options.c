@@ -1,0 +1,176 @@
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cmd/command.h"
+#include "client/cmd/preset.h"
+#include "client/persist/journal.h"
+#include "client/persist/last_run.h"
+#include "client/run/auth.h"
+#include "client/run/training.h"
+#include "common/base/log.h"
+#include "common/nn/weights_file.h"
+#include "common/session/checkpoint.h"
+
+int sl_command_failed(const struct sl_fail *fail)
+{
+	return sl_options_failed("splitc", fail);
+}
+
+/* A run that was killed has left no model yet: what lies there is an earlier one's. */
+static void warn_of_older(const char *dir, int64_t trained)
+{
+	uint64_t step = UINT64_MAX;
+
+	if (trained != INT64_MAX && sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step) && (int64_t)step != trained)
+		sl_log(SL_LOG_WARN, "unfinished",
+		       "%s/" SL_MODEL_FILE " is of step %" PRId64
+		       ": what the unfinished run there has learned up to step %" PRIu64 " is not in it",
+		       dir, trained, step);
+}
+
+enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
+			       bool check, struct sl_fail *fail)
+{
+	char path[PATH_MAX];
+	enum sl_err err;
+
+	if (o->weights ? snprintf(path, sizeof path, "%s", o->weights) >= PATH_MAX
+		       : snprintf(path, sizeof path, "%s/" SL_MODEL_FILE, conf->log.dir) >= PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "the path of the weights is too long");
+	setup->trained = sl_weights_steps(path);
+	if (!o->weights)
+		warn_of_older(conf->log.dir, setup->trained);
+	err = sl_setup_plan(setup, conf, fail);
+	if (err)
+		return err;
+	err = check ? sl_setup_check_weights(setup, path, true, fail) : sl_setup_weights(setup, path, true, fail);
+	if (err == SL_ERR_NOINPUT && !o->weights)
+		return sl_fail_set(fail, err,
+				   "%s cannot be read: `splitc train` writes it, --weights names another file", path);
+	return err;
+}
+
+enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
+				  struct sl_fail *fail)
+{
+	enum sl_err err = sl_options_trained(o, conf, setup, false, fail);
+
+	if (!err)
+		err = sl_setup_data(setup, false, fail);
+	return err ? err : sl_setup_backend(setup, fail);
+}
+
+static enum sl_err check_auth(const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	struct sl_client_auth auth;
+	enum sl_err err = sl_client_auth_open(&auth, conf, fail);
+
+	sl_client_auth_close(&auth);
+	return err;
+}
+
+/* What `train` says of the place of its files, in its order; nothing is written. */
+static enum sl_err check_log(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
+			     uint64_t steps, struct sl_fail *fail)
+{
+	enum sl_err err = sl_journal_check(conf, fail);
+	struct sl_last_run run;
+
+	return err || !o->resume ? err : sl_last_run_read(&run, setup, steps, fail);
+}
+
+static enum sl_err check_all(const struct sl_options *o, unsigned uses, const struct sl_conf_client *conf,
+			     struct sl_setup *setup, struct sl_fail *fail)
+{
+	int64_t images[SL_SPLIT_COUNT];
+	uint64_t steps = 0;
+	enum sl_err err = SL_OK;
+
+	if ((uses & SL_USES_LOG) && !o->resume && !o->fresh)
+		err = sl_journal_taken(conf, fail);
+	if (!err)
+		err = uses & SL_USES_TRAINED ? sl_options_trained(o, conf, setup, true, fail)
+					     : sl_setup_plan(setup, conf, fail);
+	if (!err && (uses & SL_USES_WEIGHTS))
+		err = sl_setup_check_weights(setup, conf->model.weights, false, fail);
+	if (!err && (uses & SL_USES_TEST_SET))
+		err = sl_setup_check_data(setup, uses & SL_USES_TRAIN_SET, images, fail);
+	if (!err && (uses & SL_USES_TRAIN_SET))
+		err = sl_training_steps(conf, images[SL_SPLIT_TRAIN], &steps, fail);
+	if (!err && (uses & SL_USES_LINK) && !o->local)
+		err = check_auth(conf, fail);
+	if (!err && (uses & SL_USES_LOG))
+		err = check_log(o, conf, setup, steps, fail);
+	if (err)
+		return err;
+	printf("%s: ok", o->config ? o->config : "the demo's run");
+	if (uses & SL_USES_TRAIN_SET)
+		printf(", %" PRIu64 " step%s on %" PRId64 " images", steps, steps == 1 ? "" : "s",
+		       images[SL_SPLIT_TRAIN]);
+	if (uses & SL_USES_TEST_SET)
+		printf(", %" PRId64 " images to test with", images[SL_SPLIT_TEST]);
+	putchar('\n');
+	return SL_OK;
+}
+
+/* The demo's run, where its data are. */
+static enum sl_err load_demo(const struct sl_options *o, unsigned uses, struct sl_conf_client *conf,
+			     struct sl_fail *fail)
+{
+	char place[PATH_MAX], text[SL_PRESET_TEXT], first[PATH_MAX] = "", second[PATH_MAX] = "";
+	struct sl_preset preset = {.data = NULL};
+	enum sl_err err;
+
+	for (int n = 0; !preset.data && sl_preset_place(n, place); n++) {
+		snprintf(n ? second : first, PATH_MAX, "%s", place);
+		if (access(place, R_OK) == 0)
+			preset.data = place;
+	}
+	err = sl_preset_make(text, conf, &preset, fail);
+	if (!err)
+		err = sl_conf_parse(&sl_conf_client_schema, conf, "default", text, strlen(text), o->set, o->n_set,
+				    fail);
+	if (err || preset.data || !(uses & SL_USES_TEST_SET) || o->print_config || strcmp(conf->data.dir, first) != 0)
+		return err;
+	return sl_fail_set(
+		fail, SL_ERR_NOINPUT,
+		"%s: no CONFIG, and no CIFAR-10 in %.100s or %.200s. scripts/fetch-cifar10.sh DIR fetches it. "
+		"`splitc init` writes a config; these three lines are enough of one:",
+		o->command, first, second);
+}
+
+static int demo_failed(const struct sl_fail *fail)
+{
+	int status = sl_command_failed(fail);
+
+	if (fail->code == SL_ERR_NOINPUT)
+		fputs("  server: tcp://127.0.0.1:5570\n  model: {name: mobilenet_v2}\n  data: {dir: DIR}\n", stderr);
+	return status;
+}
+
+int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_client *conf)
+{
+	struct sl_setup setup = {0};
+	struct sl_fail fail;
+	enum sl_err err;
+
+	if (!o->config && !(uses & SL_USES_DEMO))
+		return sl_options_missing(o, "CONFIG");
+	if (!o->config && load_demo(o, uses, conf, &fail) != SL_OK)
+		return demo_failed(&fail);
+	if (o->config && sl_conf_client_load(conf, o->config, o->set, o->n_set, &fail) != SL_OK)
+		return sl_command_failed(&fail);
+	sl_log_set_level(conf->log.level);
+	if (o->print_config) {
+		(void)!sl_conf_client_print(conf, stdout); /* sl_command_run looks at stdout */
+		return 0;
+	}
+	if (!o->check_config)
+		return -1;
+	err = check_all(o, uses, conf, &setup, &fail);
+	sl_setup_close(&setup);
+	return err ? sl_command_failed(&fail) : 0;
+}

@@ -1,0 +1,232 @@
+#include "client/cmd/preset.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/run/setup.h"
+
+/* @KEY@ becomes that key's value; @cut@ the key or keys of the cut; @form@ and @dropout@ lines that some networks lack.
+ * The rest is configs/client-demo.yaml, as tests/e2e/init.sh compares. */
+static const char template[] =
+	"# A run of splitc. `splitc train FILE --print-config` prints every key with what it means.\n"
+	"server: @server@   # where splits listens\n"
+	"model:\n"
+	"  name: @model.name@\n"
+	"  classes: @model.classes@\n"
+	"  image: 32        # pixels\n"
+	"@form@"
+	"  width: 0.35      # of the channels; 1: the whole network\n"
+	"@dropout@"
+	"# Between head and tail, which stay here, lies what the server trains.\n"
+	"@cut@"
+	"data:\n"
+	"  kind: @data.kind@\n"
+	"  dir: @data.dir@\n"
+	"  crop_padding: 4\n"
+	"  flip: true\n"
+	"  normalize: @data.normalize@\n"
+	"train:\n"
+	"  batch: 128\n"
+	"  chunks: 4        # parts of a batch that are on their way at once\n"
+	"  epochs: 2\n"
+	"  seed: 1\n"
+	"  optimizer: {kind: sgd, lr: 0.1, momentum: 0.9, weight_decay: 0.0001, nesterov: true}\n"
+	"  schedule: {kind: cosine, warmup_epochs: 0.5}\n"
+	"# How the four tensors cross the link: a quarter of their fp32 bytes. `splitc codecs` lists what else there "
+	"is. Small\n"
+	"# gradients beside few large ones would be rounded to 0: stochastic rounding is right on average.\n"
+	"codec:\n"
+	"  head_act: quant:8\n"
+	"  mid_act: quant:8\n"
+	"  mid_grad: quant:8,round=stochastic\n"
+	"  head_grad: quant:8,round=stochastic\n"
+	"threads: 1         # the server does nearly all of the work\n"
+	"log:\n"
+	"  dir: @log.dir@   # log.jsonl, checkpoints, model.safetensors\n"
+	"# For a server on another host: `splitc keygen`, then\n"
+	"# auth: {secret_key: splitc.key, server_key: splits.pub}\n"
+	"# Wait for a server that is lost, instead of ending with status 69:\n"
+	"# link: {on_server_lost: wait}\n";
+
+static const struct {
+	const char *kind, *folder, *classes;
+} kinds[] = {
+	{"cifar10", "data/cifar-10-batches-bin", "10"},
+	{"cifar100", "data/cifar-100-binary", "100"},
+};
+enum { KINDS = sizeof kinds / sizeof kinds[0], MOST_SETS = 10 };
+
+struct sets {
+	char text[MOST_SETS][PATH_MAX + 32];
+	const char *at[MOST_SETS];
+	int n;
+};
+
+static void set(struct sets *s, const char *key, const char *value)
+{
+	snprintf(s->text[s->n], sizeof s->text[0], "%s=%s", key, value);
+	s->at[s->n] = s->text[s->n];
+	s->n++;
+}
+
+/* KIND:FOLDER, KIND, or FOLDER. */
+static void set_data(struct sets *s, const char *data)
+{
+	const char *folder = data;
+	int kind = 0;
+
+	for (int i = 0; i < KINDS; i++) {
+		size_t len = strlen(kinds[i].kind);
+
+		if (strncmp(data, kinds[i].kind, len) != 0 || (data[len] && data[len] != ':'))
+			continue;
+		kind = i;
+		folder = data[len] && data[len + 1] ? data + len + 1 : kinds[i].folder;
+	}
+	set(s, "data.kind", kinds[kind].kind);
+	set(s, "data.dir", folder);
+	set(s, "data.normalize", kinds[kind].kind);
+	set(s, "model.classes", kinds[kind].classes);
+}
+
+static enum sl_err set_cut(struct sets *s, const char *cut, struct sl_fail *fail)
+{
+	const char *comma = strchr(cut, ',');
+	char head[SL_CONF_TEXT];
+
+	if (!comma) {
+		set(s, "partition", cut);
+		return SL_OK;
+	}
+	if (comma == cut || !comma[1] || strchr(comma + 1, ',') || comma - cut >= (long)sizeof head)
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "the cut must be A:-B, such as 1:-1, or HEAD_END,TAIL_BEGIN, such as "
+				   "features.0.1,classifier; got \"%.60s\"",
+				   cut);
+	snprintf(head, sizeof head, "%.*s", (int)(comma - cut), cut);
+	set(s, "head_end", head);
+	set(s, "tail_begin", comma + 1);
+	return SL_OK;
+}
+
+static void put_value(FILE *file, const struct sl_conf_client *conf, const char *key)
+{
+	char value[PATH_MAX + 64];
+
+	if (sl_conf_value_text(&sl_conf_client_schema, conf, key, value, sizeof value) == SL_OK)
+		fputs(value, file);
+}
+
+static void put_key(FILE *file, const struct sl_conf_client *conf, const char *key)
+{
+	fprintf(file, "%s: ", key);
+	put_value(file, conf, key);
+	fputc('\n', file);
+}
+
+static void put_cut(FILE *file, const struct sl_conf_client *conf)
+{
+	if (conf->head_end[0]) {
+		put_key(file, conf, "head_end");
+		put_key(file, conf, "tail_begin");
+	} else {
+		put_key(file, conf, "partition");
+	}
+}
+
+static void put_option(FILE *file, const struct sl_conf_client *conf, const char *key)
+{
+	if (sl_conf_client_is_idle(conf, key[0] == 'f' ? "model.form" : "model.dropout"))
+		return;
+	fputs(key[0] == 'f' ? "  form: cifar      # strides for small images; imagenet: torchvision's\n"
+			    : "  dropout: 0\n",
+	      file);
+}
+
+static void expand(FILE *file, const struct sl_conf_client *conf)
+{
+	char key[SL_CONF_TEXT];
+
+	for (const char *at = template; *at;) {
+		size_t len = strcspn(at, "@");
+
+		fwrite(at, 1, len, file);
+		at += len;
+		if (!*at)
+			break;
+		len = strcspn(at + 1, "@");
+		snprintf(key, sizeof key, "%.*s", (int)len, at + 1);
+		at += len + 2;
+		if (strcmp(key, "cut") == 0)
+			put_cut(file, conf);
+		else if (strcmp(key, "form") == 0 || strcmp(key, "dropout") == 0)
+			put_option(file, conf, key);
+		else
+			put_value(file, conf, key);
+	}
+}
+
+/* That the network has this cut, among others. */
+static enum sl_err try_plan(const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	struct sl_setup setup = {0};
+	enum sl_err err = sl_setup_plan(&setup, conf, fail);
+
+	sl_setup_close(&setup);
+	return err;
+}
+
+/* An answer is neither a line of a file nor an option --set: its key says what is meant. */
+static enum sl_err key_alone(struct sl_fail *fail)
+{
+	static const char place[] = "--set ";
+	const struct sl_fail why = *fail;
+
+	if (strncmp(why.text, place, sizeof place - 1) == 0)
+		sl_fail_set(fail, why.code, "%s", why.text + sizeof place - 1);
+	return why.code;
+}
+
+enum sl_err sl_preset_make(char text[SL_PRESET_TEXT], struct sl_conf_client *conf, const struct sl_preset *preset,
+			   struct sl_fail *fail)
+{
+	static const char base[] = "model: {name: mobilenet_v2}\ndata: {dir: x}\n";
+	struct sets sets = {.n = 0};
+	enum sl_err err = set_cut(&sets, preset->cut ? preset->cut : "1:-1", fail);
+	FILE *file;
+
+	if (err)
+		return err;
+	if (preset->server)
+		set(&sets, "server", preset->server);
+	if (preset->model)
+		set(&sets, "model.name", preset->model);
+	set_data(&sets, preset->data ? preset->data : kinds[0].kind);
+	set(&sets, "log.dir", preset->log_dir ? preset->log_dir : "runs/demo");
+	err = sl_conf_parse(&sl_conf_client_schema, conf, "init", base, sizeof base - 1, sets.at, sets.n, fail);
+	if (!err)
+		err = try_plan(conf, fail);
+	if (err)
+		return key_alone(fail);
+	file = fmemopen(text, SL_PRESET_TEXT, "w");
+	if (!file)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the config");
+	expand(file, conf);
+	if (fclose(file) != 0)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "the names in it are too long for a config");
+	return sl_conf_parse(&sl_conf_client_schema, conf, "default", text, strlen(text), NULL, 0, fail);
+}
+
+bool sl_preset_place(int n, char out[PATH_MAX])
+{
+	const char *share = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+	int len = -1;
+
+	if (n == 0)
+		len = snprintf(out, PATH_MAX, "%s", kinds[0].folder);
+	else if (n == 1 && share && share[0] == '/')
+		len = snprintf(out, PATH_MAX, "%s/split/cifar-10-batches-bin", share);
+	else if (n == 1 && home && home[0] == '/')
+		len = snprintf(out, PATH_MAX, "%s/.local/share/split/cifar-10-batches-bin", home);
+	return len >= 0 && len < PATH_MAX;
+}

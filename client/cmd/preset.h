@@ -1,0 +1,28 @@
+/* A config from a few answers, with comments: what `splitc init` writes, and what `splitc train` runs without a CONFIG.
+ * Its defaults are the demo's (configs/client-demo.yaml). */
+#ifndef SL_CLIENT_CMD_PRESET_H
+#define SL_CLIENT_CMD_PRESET_H
+
+#include "common/conf/conf.h"
+
+/* Each NULL: the demo's. */
+struct sl_preset {
+	const char *server; /* tcp://HOST:PORT */
+	const char *model;  /* a network's name */
+	const char *data;   /* KIND:FOLDER, KIND, or FOLDER */
+	const char *cut;    /* A:-B, or HEAD_END,TAIL_BEGIN */
+	const char *log_dir;
+};
+
+enum { SL_PRESET_TEXT = 4 * PATH_MAX };
+
+/* The config as text, which is whole and in bounds, and the cut one of the network's; *conf is it. CONFIG: one of the
+ * answers is none. */
+enum sl_err sl_preset_make(char text[SL_PRESET_TEXT], struct sl_conf_client *conf, const struct sl_preset *preset,
+			   struct sl_fail *fail) SL_MUST_CHECK;
+
+/* The usual places of the demo's data: data/cifar-10-batches-bin in the working directory, and the same in
+ * $XDG_DATA_HOME/split (~/.local/share/split). Where the n-th one is; false: there are no more. */
+bool sl_preset_place(int n, char out[PATH_MAX]);
+
+#endif

@@ -1,0 +1,44 @@
+/* A sweep: the same short run for every row of a list, and what each gave as a CSV and as pictures. */
+#ifndef SL_CLIENT_CMD_SWEEP_H
+#define SL_CLIENT_CMD_SWEEP_H
+
+#include "client/cmd/command.h"
+
+enum { SL_SWEEP_MAX_ROWS = 256 };
+
+/* Of one row; NAN: not known (a local run has no link). Rates are bytes over those of the tensors as fp32 and without
+ * inserts, all four of them: nominal as the methods' authors count, real with indices, headers and padding. */
+struct sl_sweep_result {
+	bool done;
+	char error[300]; /* where it is not */
+	int chunks;
+	bool waits; /* for a server that is lost */
+	char codec[4][SL_CONF_CODEC_TEXT];
+	double rate_nominal, rate_real, test_acc, best_test_acc, test_loss;
+	double t_per_batch_s, t_compute_per_batch_s, avg_mb_s, peak_client_mb_s, peak_server_mb_s;
+	double steps, wire_tx_bytes, wire_rx_bytes;
+};
+
+/* What is known of a row beforehand: the config with what --set and the row's own `set` change. CONFIG: there is no
+ * such run. */
+enum sl_err sl_sweep_begin(struct sl_sweep_result *result, const struct sl_options *o,
+			   const struct sl_conf_sweep_row *row, struct sl_fail *fail) SL_MUST_CHECK;
+/* For --check-config: the config with all that the row changes is one, with codecs that fit its cut. CONFIG, DATA … */
+enum sl_err sl_sweep_check(const struct sl_options *o, const struct sl_conf_sweep_row *row,
+			   struct sl_fail *fail) SL_MUST_CHECK;
+/* Runs it in a process of its own; its log goes to out_dir/row-NN/. Fills what remains in any case. */
+void sl_sweep_run(struct sl_sweep_result *result, const struct sl_options *o, const struct sl_conf_sweep_row *row,
+		  int number, const char *out_dir);
+
+/* out_dir/sweep.csv, a line per row that has been run, with a header. */
+enum sl_err sl_sweep_write_csv(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n,
+			       const char *out_dir, struct sl_fail *fail) SL_MUST_CHECK;
+/* Gnuplot scripts that hold their data, and the PNG pictures where gnuplot is installed: rate against accuracy; time,
+ * computation, average and peak bandwidth by number of chunks, a line per name. */
+struct sl_sweep_made {
+	int scripts, pictures;
+};
+enum sl_err sl_sweep_plot(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n,
+			  const char *out_dir, struct sl_sweep_made *made, struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,105 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cmd/sweep.h"
+#include "common/base/newfile.h"
+
+/* Quoted where it must be (RFC 4180). */
+static void put_text(FILE *file, const char *text)
+{
+	if (!strpbrk(text, "\",\r\n")) {
+		fprintf(file, "%s,", text);
+		return;
+	}
+	fputc('"', file);
+	for (; *text; text++) {
+		if (*text == '"')
+			fputc('"', file);
+		fputc(*text, file);
+	}
+	fputs("\",", file);
+}
+
+/* As on a command line, between blanks. */
+static void put_settings(FILE *file, const struct sl_conf_list *set)
+{
+	char text[SL_CONF_LIST_MAX * SL_CONF_TEXT];
+	int at = 0;
+
+	text[0] = 0;
+	for (int i = 0; i < set->n; i++)
+		at += snprintf(text + at, sizeof text - (size_t)at, "%s%s", i ? " " : "", set->item[i]);
+	put_text(file, text);
+}
+
+/* Empty where it is not known. */
+static void put_number(FILE *file, double x, const char *end)
+{
+	if (isfinite(x))
+		fprintf(file, "%.8g", x);
+	fputs(end, file);
+}
+
+static void put_row(FILE *file, const struct sl_conf_sweep_row *row, const struct sl_sweep_result *r)
+{
+	put_text(file, row->name);
+	for (int i = 0; i < 4; i++)
+		put_text(file, r->codec[i]);
+	put_text(file, row->insert.head);
+	put_text(file, row->insert.tail);
+	put_settings(file, &row->set);
+	fprintf(file, "%d,", r->chunks);
+	put_text(file, r->done ? "done" : r->error);
+	put_number(file, r->rate_nominal, ",");
+	put_number(file, r->rate_real, ",");
+	put_number(file, r->test_acc, ",");
+	put_number(file, r->best_test_acc, ",");
+	put_number(file, r->test_loss, ",");
+	put_number(file, r->steps, ",");
+	put_number(file, r->t_per_batch_s, ",");
+	put_number(file, r->t_compute_per_batch_s, ",");
+	put_number(file, r->avg_mb_s, ",");
+	put_number(file, r->peak_client_mb_s, ",");
+	put_number(file, r->peak_server_mb_s, ",");
+	if (r->done)
+		fprintf(file, "%.0f,%.0f\n", r->wire_tx_bytes, r->wire_rx_bytes);
+	else
+		fputs(",\n", file);
+}
+
+enum sl_err sl_sweep_write_csv(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n,
+			       const char *out_dir, struct sl_fail *fail)
+{
+	struct sl_newfile to;
+	char path[PATH_MAX], *text = NULL;
+	size_t len = 0;
+	FILE *file;
+	enum sl_err err;
+
+	if (snprintf(path, sizeof path, "%s/sweep.csv", out_dir) >= (int)sizeof path)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "the path of --out is too long");
+	file = open_memstream(&text, &len);
+	if (!file)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %s", path);
+	fputs("name,codec_head_act,codec_mid_act,codec_mid_grad,codec_head_grad,insert_head,insert_tail,set,chunks,"
+	      "outcome,"
+	      "rate_nominal,rate_real,test_acc,best_test_acc,test_loss,steps,t_per_batch_s,t_compute_per_batch_s,"
+	      "avg_mb_s,peak_client_mb_s,peak_server_mb_s,wire_tx_bytes,wire_rx_bytes\n",
+	      file);
+	for (int i = 0; i < n; i++)
+		put_row(file, &row[i], &result[i]);
+	if (fclose(file) != 0) {
+		free(text);
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %s", path);
+	}
+	/* rows took hours: those that are there are never given up for one more */
+	err = sl_newfile_open(&to, path, 0666, SL_FP_NONE, fail);
+	if (!err)
+		err = sl_newfile_write(&to, text, len, fail);
+	if (!err)
+		err = sl_newfile_finish(&to, fail);
+	free(text);
+	return err;
+}

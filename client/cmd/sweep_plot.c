@@ -1,0 +1,192 @@
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <spawn.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client/cmd/sweep.h"
+#include "common/base/log.h"
+
+/* The seeds' figures: a value by number of chunks, a line per name. */
+static const struct by_chunks {
+	const char *file, *title, *axis;
+	size_t value; /* offset in struct sl_sweep_result */
+} by_chunks[] = {
+	{"time_per_batch", "Time per batch", "s", offsetof(struct sl_sweep_result, t_per_batch_s)},
+	{"compute_per_batch", "Computation time per batch", "s",
+	 offsetof(struct sl_sweep_result, t_compute_per_batch_s)},
+	{"average_bandwidth", "Average bandwidth", "MB/s", offsetof(struct sl_sweep_result, avg_mb_s)},
+	{"peak_bandwidth", "Peak bandwidth, client", "MB/s", offsetof(struct sl_sweep_result, peak_client_mb_s)},
+};
+enum { N_BY_CHUNKS = sizeof by_chunks / sizeof by_chunks[0] };
+
+static double value_of(const struct sl_sweep_result *r, size_t offset)
+{
+	double value;
+
+	memcpy(&value, (const char *)r + offset, sizeof value);
+	return r->done ? value : (double)NAN;
+}
+
+static void begin(FILE *file, const char *name, const char *title)
+{
+	fprintf(file,
+		"set terminal pngcairo size 960,600\n"
+		"set output '%s.png'\n"
+		"set title '%s'\n"
+		"set grid\n",
+		name, title);
+}
+
+/* How many points the picture has. */
+static int write_rate_accuracy(FILE *file, const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result,
+			       int n)
+{
+	int points = 0;
+
+	begin(file, "rate_accuracy", "Accuracy by compress rate");
+	fputs("$rows << EOD\n", file);
+	for (int i = 0; i < n; i++) {
+		if (!result[i].done || !isfinite(result[i].rate_real) || !isfinite(result[i].test_acc))
+			continue;
+		fprintf(file, "%.6g %.6g \"%s\"\n", result[i].rate_real, 100 * result[i].test_acc, row[i].name);
+		points++;
+	}
+	fputs("EOD\n"
+	      "set xlabel 'bytes sent / bytes as fp32'\n"
+	      "set ylabel 'test accuracy (%)'\n"
+	      "set logscale x\n"
+	      "set autoscale xfix\n" /* not to the next power of ten */
+	      "set offsets graph 0.05, graph 0.15, graph 0.08, graph 0.08\n"
+	      "plot $rows using 1:2 with points pt 7 ps 1.2 notitle, \\\n"
+	      "     $rows using 1:2:3 with labels left offset 0.8,0.4 font ',9' noenhanced notitle\n",
+	      file);
+	return points;
+}
+
+static bool named_before(const struct sl_conf_sweep_row *row, int i)
+{
+	for (int k = 0; k < i; k++)
+		if (strcmp(row[k].name, row[i].name) == 0)
+			return true;
+	return false;
+}
+
+/* The row of that name with the fewest chunks above `chunks` whose value is known; -1: none. */
+static int next_row(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n, const char *name,
+		    int chunks, size_t offset)
+{
+	int next = -1;
+
+	for (int i = 0; i < n; i++)
+		if (strcmp(row[i].name, name) == 0 && result[i].chunks > chunks &&
+		    isfinite(value_of(&result[i], offset)) && (next < 0 || result[i].chunks < result[next].chunks))
+			next = i;
+	return next;
+}
+
+/* How many lines the picture has. */
+static int write_by_chunks(FILE *file, const struct by_chunks *what, const struct sl_conf_sweep_row *row,
+			   const struct sl_sweep_result *result, int n)
+{
+	int lines = 0, least = INT_MAX, most = 0;
+
+	begin(file, what->file, what->title);
+	fputs("$rows << EOD\n", file);
+	for (int i = 0; i < n; i++) {
+		int at = named_before(row, i) ? -1 : next_row(row, result, n, row[i].name, 0, what->value);
+
+		if (at < 0)
+			continue;
+		fprintf(file, "%s\"%s\"\n", lines++ ? "\n\n" : "", row[i].name);
+		for (; at >= 0; at = next_row(row, result, n, row[i].name, result[at].chunks, what->value)) {
+			fprintf(file, "%d %.6g\n", result[at].chunks, value_of(&result[at], what->value));
+			least = result[at].chunks < least ? result[at].chunks : least;
+			most = result[at].chunks > most ? result[at].chunks : most;
+		}
+	}
+	fputs("EOD\n", file);
+	if (least == most) /* gnuplot warns of a range that is a point */
+		fprintf(file, "set xrange [%d:%d]\n", least - 1, least + 1);
+	fprintf(file,
+		"set xlabel 'chunks'\n"
+		"set ylabel '%s'\n"
+		"set xtics 1\n"
+		"set yrange [0:*]\n"
+		"set key outside right noenhanced\n"
+		"plot for [i=0:%d] $rows index i using 1:2 with linespoints pt 7 lw 2 title columnheader(1)\n",
+		what->axis, lines - 1);
+	return lines;
+}
+
+/* False where there is none, which is no error. */
+static bool run_gnuplot(const char *out_dir, const char *script)
+{
+	char *const argv[] = {"gnuplot", (char *)(uintptr_t)script, NULL};
+	posix_spawn_file_actions_t actions;
+	int rc, status = 0;
+	pid_t pid;
+
+	if (posix_spawn_file_actions_init(&actions))
+		return false;
+	rc = posix_spawn_file_actions_addchdir_np(&actions, out_dir);
+	if (!rc)
+		rc = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	if (rc) {
+		sl_log(SL_LOG_INFO, "no-gnuplot", "%s; only its scripts are written", strerror(rc));
+		return false;
+	}
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (status)
+		sl_log(SL_LOG_WARN, "gnuplot-failed", "gnuplot %s/%s gave no picture", out_dir, script);
+	return true;
+}
+
+/* One picture; `by` NULL: rate against accuracy. */
+static enum sl_err plot_one(const struct by_chunks *by, const struct sl_conf_sweep_row *row,
+			    const struct sl_sweep_result *result, int n, const char *out_dir,
+			    struct sl_sweep_made *made, struct sl_fail *fail)
+{
+	char path[PATH_MAX], script[64];
+	bool bad;
+	int any;
+	FILE *file;
+
+	snprintf(script, sizeof script, "%s.gp", by ? by->file : "rate_accuracy");
+	if (snprintf(path, sizeof path, "%s/%s", out_dir, script) >= (int)sizeof path)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "the path of --out is too long");
+	(void)!unlink(path); /* of an earlier sweep, or a link */
+	file = fopen(path, "wx");
+	if (!file)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+	any = by ? write_by_chunks(file, by, row, result, n) : write_rate_accuracy(file, row, result, n);
+	bad = ferror(file) != 0;
+	if (fclose(file) != 0 || bad)
+		return sl_fail_set(fail, SL_ERR_IO, "%s: not written whole", path);
+	if (!any) {
+		remove(path);
+		return SL_OK;
+	}
+	/* where there is no gnuplot for the first script there is none for others */
+	if (made->pictures == made->scripts++ && run_gnuplot(out_dir, script))
+		made->pictures++;
+	return SL_OK;
+}
+
+enum sl_err sl_sweep_plot(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n,
+			  const char *out_dir, struct sl_sweep_made *made, struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	*made = (struct sl_sweep_made){0};
+	err = plot_one(NULL, row, result, n, out_dir, made, fail);
+	for (int i = 0; i < N_BY_CHUNKS && !err; i++)
+		err = plot_one(&by_chunks[i], row, result, n, out_dir, made, fail);
+	return err;
+}

@@ -1,0 +1,184 @@
+#include "client/persist/journal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/persist/last_run.h"
+#include "client/persist/model_file.h"
+#include "common/base/folder.h"
+#include "common/base/guard.h"
+#include "common/base/log.h"
+#include "common/session/checkpoint.h"
+
+/* An earlier run in log.dir, which the log's lock says has ended: its checkpoints go before the log that they count on,
+ * so that it is there whole, or cannot be gone on with. Its model goes, too: one without checkpoints is that of a run
+ * that is done, and this one is not. */
+static enum sl_err begin_anew(struct sl_journal *j, const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	const char *dir = conf->log.dir;
+	char model[PATH_MAX];
+
+	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
+	sl_checkpoint_clear(dir, SL_CHECKPOINT_DONE);
+	sl_model_file_remove(conf, SL_MODEL_BEST);
+	if (snprintf(model, sizeof model, "%s/" SL_MODEL_FILE, dir) >= PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
+	if (unlink(model) == 0 ? sl_folder_sync_of(model) != 0 : errno != ENOENT)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", model, strerror(errno));
+	return sl_jsonl_empty(j->log) == SL_OK
+		       ? SL_OK
+		       : sl_fail_set(fail, SL_ERR_CANTCREATE, "%s/log.jsonl: %s", dir, strerror(errno));
+}
+
+static enum sl_err path_of(char path[PATH_MAX], const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	if (snprintf(path, PATH_MAX, "%s/log.jsonl", conf->log.dir) >= PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
+	return SL_OK;
+}
+
+enum sl_err sl_journal_check(const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	char path[PATH_MAX];
+	enum sl_err err;
+
+	if (!conf->log.dir[0])
+		return SL_OK;
+	err = path_of(path, conf, fail);
+	return err ? err : sl_jsonl_check(path, fail);
+}
+
+static enum sl_err say_done(const struct sl_conf_client *conf, const struct sl_past_run *past, struct sl_fail *fail)
+{
+	char longer[80] = "", steps[48] = "";
+
+	if (past->resumable)
+		snprintf(longer, sizeof longer, "--resume --set %s=N trains it further, ",
+			 conf->train.max_steps ? "train.max_steps" : "train.epochs");
+	if (past->steps)
+		snprintf(steps, sizeof steps, ", of %" PRIu64 " steps", past->steps);
+	return sl_fail_set(fail, SL_ERR_CANTCREATE,
+			   "log.dir '%.200s' holds a trained model%s: %s--fresh removes it and begins anew; "
+			   "or give this run a log.dir of its own",
+			   conf->log.dir, steps, longer);
+}
+
+enum sl_err sl_journal_taken(const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	uint64_t step = UINT64_MAX;
+	const char *dir = conf->log.dir;
+	struct sl_past_run past = sl_past_run(dir);
+
+	if (!dir[0])
+		return SL_OK;
+	if (!sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step))
+		return past.model ? say_done(conf, &past, fail) : SL_OK;
+	return sl_fail_set(fail, SL_ERR_CANTCREATE,
+			   "log.dir '%s' holds an unfinished run, at step %" PRIu64
+			   ": --resume goes on with it, --fresh removes it and begins anew",
+			   dir, step);
+}
+
+/* Checkpoints are believed; who lays log.dir into a folder of somebody else is to know whom that trusts. */
+static void warn_of_others(const char *dir)
+{
+	struct sl_fail why;
+
+	if (sl_guard_folder(dir, &why) != SL_OK)
+		sl_log(SL_LOG_WARN, "log-folder", "log.dir: %s", why.text);
+}
+
+enum sl_err sl_journal_open(struct sl_journal *j, const struct sl_conf_client *conf, bool resume, struct sl_fail *fail)
+{
+	const char *dir = conf->log.dir;
+	char path[PATH_MAX];
+	enum sl_err err;
+
+	*j = (struct sl_journal){.log = NULL};
+	if (!dir[0])
+		return SL_OK;
+	err = path_of(path, conf, fail);
+	if (!err)
+		err = sl_jsonl_open(&j->log, path, fail);
+	if (!err)
+		warn_of_others(dir);
+	if (!err && !resume)
+		err = begin_anew(j, conf, fail);
+	if (!err && conf->log.tensorboard)
+		err = sl_events_open(&j->events, dir, !resume, fail);
+	if (!err && !resume)
+		sl_events_start(j->events, 1);
+	return err;
+}
+
+void sl_journal_close(struct sl_journal *j)
+{
+	if (sl_jsonl_close(j->log) != SL_OK)
+		sl_log(SL_LOG_WARN, "log-close", "log.jsonl may not be on the disk");
+	if (sl_events_close(j->events) != SL_OK)
+		sl_log(SL_LOG_WARN, "log-close", "events for TensorBoard may not be on the disk");
+	*j = (struct sl_journal){.log = NULL};
+}
+
+static void check_log(struct sl_journal *j, enum sl_err err)
+{
+	if (err && !j->log_broken)
+		sl_log(SL_LOG_WARN, "log-write", "log.jsonl: %s; lines are lost from here on", sl_err_text(err));
+	j->log_broken = err != SL_OK;
+}
+
+static void check_events(struct sl_journal *j, enum sl_err err)
+{
+	if (err && !j->events_broken)
+		sl_log(SL_LOG_WARN, "log-write", "events for TensorBoard: %s; they are lost from here on",
+		       sl_err_text(err));
+	j->events_broken = err != SL_OK;
+}
+
+void sl_journal_step(struct sl_journal *j, const struct sl_jsonl_step *step)
+{
+	check_log(j, sl_jsonl_step(j->log, step));
+	check_events(j, sl_events_step(j->events, step));
+}
+
+void sl_journal_epoch(struct sl_journal *j, const struct sl_jsonl_epoch *epoch)
+{
+	check_log(j, sl_jsonl_epoch(j->log, epoch));
+	check_events(j, sl_events_epoch(j->events, epoch));
+}
+
+void sl_journal_summary(struct sl_journal *j, const struct sl_jsonl_summary *summary)
+{
+	check_log(j, sl_jsonl_summary(j->log, summary));
+}
+
+uint64_t sl_journal_tell(const struct sl_journal *j)
+{
+	uint64_t bytes = 0;
+
+	if (sl_jsonl_tell(j->log, &bytes) != SL_OK)
+		sl_log(SL_LOG_WARN, "log-write", "log.jsonl: its length is not known");
+	return bytes;
+}
+
+void sl_journal_go_back(struct sl_journal *j, uint64_t log_bytes, uint64_t step)
+{
+	check_log(j, sl_jsonl_cut(j->log, log_bytes));
+	sl_events_start(j->events, step);
+}
+
+void sl_journal_repeat(struct sl_journal *j, const struct sl_jsonl_step *step)
+{
+	check_events(j, sl_events_step(j->events, step));
+}
+
+void sl_journal_sync(const struct sl_journal *j)
+{
+	if (sl_jsonl_sync(j->log) != SL_OK)
+		sl_log(SL_LOG_WARN, "log-write", "log.jsonl may not be on the disk");
+	if (sl_events_sync(j->events) != SL_OK)
+		sl_log(SL_LOG_WARN, "log-write", "events for TensorBoard may not be on the disk");
+}

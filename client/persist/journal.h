@@ -1,0 +1,39 @@
+/* What a run writes down as it goes: log.jsonl, and events for TensorBoard where the config says so. What cannot be
+ * written is lost, a warning says so once, and the run goes on. One thread, but for sl_journal_sync. */
+#ifndef SL_CLIENT_PERSIST_JOURNAL_H
+#define SL_CLIENT_PERSIST_JOURNAL_H
+
+#include "common/conf/conf.h"
+#include "common/telemetry/events.h"
+#include "common/telemetry/jsonl.h"
+
+/* A zeroed one writes nothing. */
+struct sl_journal {
+	struct sl_jsonl *log;
+	struct sl_events *events;
+	bool log_broken, events_broken;
+};
+
+/* In log.dir; "": nothing is written. resume: the log goes on; else it begins anew, and the checkpoints, model and
+ * events of an earlier run there are removed. On failure *journal is to be closed too. */
+enum sl_err sl_journal_open(struct sl_journal *journal, const struct sl_conf_client *conf, bool resume,
+			    struct sl_fail *fail) SL_MUST_CHECK;
+void sl_journal_close(struct sl_journal *journal);
+/* Whether log.jsonl could be opened in log.dir, and why not; nothing is made or written. */
+enum sl_err sl_journal_check(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
+/* CANTCREATE where log.dir holds a run, finished or not, that one which begins anew would remove. */
+enum sl_err sl_journal_taken(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
+
+void sl_journal_step(struct sl_journal *journal, const struct sl_jsonl_step *step);
+void sl_journal_epoch(struct sl_journal *journal, const struct sl_jsonl_epoch *epoch);
+void sl_journal_summary(struct sl_journal *journal, const struct sl_jsonl_summary *summary);
+
+/* Where log.jsonl ends; and back there: events from `step` on are written again. */
+uint64_t sl_journal_tell(const struct sl_journal *journal);
+void sl_journal_go_back(struct sl_journal *journal, uint64_t log_bytes, uint64_t step);
+/* An event that went with the others of its x, though its step is not run again. */
+void sl_journal_repeat(struct sl_journal *journal, const struct sl_jsonl_step *step);
+/* Brings it to the disk. Any thread, while it is open. */
+void sl_journal_sync(const struct sl_journal *journal);
+
+#endif

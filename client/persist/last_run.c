@@ -1,0 +1,200 @@
+#include "client/persist/last_run.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/persist/client_state.h"
+#include "client/persist/run_secret.h"
+#include "common/base/log.h"
+#include "common/nn/weights_file.h"
+
+enum { REFUSED_MOST = 4 };
+
+/* A file that is whole, of this plan, and of the session of this name. */
+static enum sl_err check_file(const struct sl_setup *setup, const char *prefix, uint64_t step, const char *session,
+			      struct sl_fail *fail)
+{
+	struct sl_checkpoint c;
+	enum sl_err err;
+
+	sl_client_checkpoint(&c, setup->conf->log.dir, setup->plan);
+	c.prefix = prefix;
+	sl_checkpoint_note(&c, "session", "%s", "");
+	err = sl_checkpoint_read(&c, step, fail);
+	if (!err && strcmp(sl_checkpoint_noted(&c, "session"), session) != 0)
+		err = sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 " is another session's", step);
+	return err;
+}
+
+/* Files that cannot be gone on from, newest first. */
+struct refused {
+	int n;
+	struct sl_fail why[REFUSED_MOST]; /* of the first so many */
+};
+
+static void refuse(struct refused *r, const struct sl_fail *why)
+{
+	if (r->n < REFUSED_MOST)
+		r->why[r->n] = *why;
+	r->n++;
+}
+
+static void warn_of(const struct refused *r, enum sl_err but)
+{
+	for (int i = 0; i < r->n && i < REFUSED_MOST; i++)
+		if (r->why[i].code != but)
+			sl_log(SL_LOG_WARN, "checkpoint-refused", "%s", r->why[i].text);
+}
+
+/* None is good. All of them have one fault where the config is another's: that is said once. */
+static enum sl_err say_refused(const struct refused *r, struct sl_fail *fail)
+{
+	char older[48] = "";
+
+	warn_of(r, r->why[0].code);
+	if (r->n > 1)
+		snprintf(older, sizeof older, " (%d older one%s cannot be used either)", r->n - 1, r->n > 2 ? "s" : "");
+	return sl_fail_set(fail, r->why[0].code, "--resume: no good checkpoint: %s%s", r->why[0].text, older);
+}
+
+/* There is no checkpoint: the run is done, or has not come to its first. */
+static enum sl_err say_none(const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	const char *dir = conf->log.dir;
+	struct sl_past_run past = sl_past_run(dir);
+
+	if (past.resumable)
+		return sl_fail_set(fail, SL_ERR_NOINPUT,
+				   "--resume: no checkpoint in '%.200s': the run of %" PRIu64
+				   " steps is done. To train it further, give it more: --resume --set %s=N",
+				   dir, past.steps, conf->train.max_steps ? "train.max_steps" : "train.epochs");
+	if (past.model)
+		return sl_fail_set(fail, SL_ERR_NOINPUT,
+				   "--resume: no checkpoint in '%.200s': the run there is done, and its optimizer's "
+				   "state was not kept. A run in another log.dir can begin with its weights: "
+				   "model.weights",
+				   dir);
+	return sl_fail_set(fail, SL_ERR_NOINPUT,
+			   "--resume: no checkpoint in '%.200s': without --resume a run begins there", dir);
+}
+
+struct sl_past_run sl_past_run(const char *dir)
+{
+	struct sl_past_run past = {.steps = UINT64_MAX};
+	char path[PATH_MAX];
+	int64_t steps;
+
+	if (!dir[0])
+		return past;
+	past.model = snprintf(path, sizeof path, "%s/" SL_MODEL_FILE, dir) < PATH_MAX && access(path, F_OK) == 0;
+	past.resumable = past.model && sl_checkpoint_older(dir, SL_CHECKPOINT_DONE, &past.steps);
+	if (past.resumable || !past.model)
+		return past;
+	steps = sl_weights_steps(path);
+	past.steps = steps == INT64_MAX ? 0 : (uint64_t)steps;
+	return past;
+}
+
+/* Whose the files are to be: the secret's session, and its name as their notes have it. */
+static enum sl_err find_secret(const char *dir, struct sl_secret *secret, char name[SL_HEX16_TEXT],
+			       struct sl_fail *fail)
+{
+	enum sl_err err = sl_run_secret_read(dir, secret, fail);
+	struct sl_fail why = *fail;
+	uint8_t raw[16];
+
+	if (err)
+		return sl_fail_set(fail, err, "--resume: %.400s", why.text);
+	sl_session_name(secret->session, raw);
+	sl_hex16(raw, name);
+	return SL_OK;
+}
+
+/* The last state of a run that is done is there, and is to be longer. */
+static bool may_be_longer(const char *dir, uint64_t total_steps)
+{
+	const struct sl_past_run past = sl_past_run(dir);
+
+	return past.resumable && total_steps > past.steps;
+}
+
+static enum sl_err read_done(struct sl_last_run *run, const struct sl_setup *setup, const char *session,
+			     struct sl_fail *fail)
+{
+	uint64_t step = sl_past_run(setup->conf->log.dir).steps;
+	struct sl_fail why;
+	enum sl_err err = check_file(setup, SL_CHECKPOINT_DONE, step, session, &why);
+
+	if (err)
+		return sl_fail_set(fail, err, "--resume: the run is done, and cannot go on from its last state: %s",
+				   why.text);
+	run->step[0] = step;
+	run->n = 1;
+	run->done = true;
+	return SL_OK;
+}
+
+enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_setup *setup, uint64_t total_steps,
+			     struct sl_fail *fail)
+{
+	const char *dir = setup->conf->log.dir;
+	struct sl_last_run run = {.n = 0};
+	struct refused refused = {.n = 0};
+	uint64_t step = UINT64_MAX;
+	char session[SL_HEX16_TEXT];
+	enum sl_err err;
+
+	if (!dir[0] || (!sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step) && !may_be_longer(dir, total_steps)))
+		return say_none(setup->conf, fail);
+	err = find_secret(dir, &run.secret, session, fail);
+	if (err)
+		return err;
+	step = UINT64_MAX;
+	while (run.n < SL_LAST_RUN_STEPS && sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step)) {
+		struct sl_fail why;
+
+		if (check_file(setup, SL_CHECKPOINT_CLIENT, step, session, &why) == SL_OK)
+			run.step[run.n++] = step;
+		else
+			refuse(&refused, &why);
+	}
+	if (run.n)
+		warn_of(&refused, SL_OK);
+	else if (refused.n)
+		err = say_refused(&refused, fail);
+	else
+		err = read_done(&run, setup, session, fail);
+	if (!err)
+		*out = run;
+	sl_secret_wipe(&run.secret);
+	return err;
+}
+
+void sl_last_run_explain(struct sl_fail *fail)
+{
+	const struct sl_fail why = *fail;
+
+	if (why.code == SL_ERR_MISMATCH)
+		sl_fail_set(fail, why.code,
+			    "%.300s. The run is done, and as it was. Where the server no longer has its side, a run in "
+			    "another log.dir can begin with its weights: model.weights",
+			    why.text);
+}
+
+void sl_last_run_finish(const char *dir, uint64_t step, bool keep)
+{
+	struct sl_fail fail;
+
+	/* under another name before the others go, so that a power cut leaves something to go on from */
+	if (keep && sl_checkpoint_rename(dir, SL_CHECKPOINT_CLIENT, SL_CHECKPOINT_DONE, step, &fail) != SL_OK) {
+		sl_log(SL_LOG_WARN, "last-state", "%s: the run cannot be made longer by --resume", fail.text);
+		keep = false;
+	}
+	sl_checkpoint_only(dir, SL_CHECKPOINT_DONE, keep ? step : UINT64_MAX);
+	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
+	if (!keep)
+		sl_run_secret_remove(dir);
+}

@@ -1,0 +1,52 @@
+#include "client/persist/model_file.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "common/base/version.h"
+#include "common/nn/weights_file.h"
+
+enum sl_err sl_model_file_path(char path[PATH_MAX], const struct sl_conf_client *conf, const char *name,
+			       struct sl_fail *fail)
+{
+	if (snprintf(path, PATH_MAX, "%s/%s", conf->log.dir, name) >= PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
+	return SL_OK;
+}
+
+enum sl_err sl_model_file_write(const struct sl_setup *setup, const struct sl_weights *weights, const char *name,
+				uint64_t steps, struct sl_fail *fail)
+{
+	char path[PATH_MAX], count[24];
+	const struct sl_st_note note[] = {{"software", "splitc " SL_VERSION}, {SL_WEIGHTS_STEPS, count}};
+	enum sl_err err;
+
+	if (!setup->conf->log.dir[0])
+		return SL_OK;
+	err = sl_model_file_path(path, setup->conf, name, fail);
+	if (err)
+		return err;
+	snprintf(count, sizeof count, "%" PRIu64, steps);
+	return sl_weights_save(setup->plan->model, path, (const float *const *)weights->value, (int64_t)steps, note, 2,
+			       fail);
+}
+
+int64_t sl_model_file_steps(const struct sl_conf_client *conf, const char *name)
+{
+	char path[PATH_MAX];
+	struct sl_fail fail;
+
+	if (!conf->log.dir[0] || sl_model_file_path(path, conf, name, &fail) != SL_OK)
+		return INT64_MAX;
+	return sl_weights_steps(path);
+}
+
+void sl_model_file_remove(const struct sl_conf_client *conf, const char *name)
+{
+	char path[PATH_MAX];
+	struct sl_fail fail;
+
+	if (conf->log.dir[0] && sl_model_file_path(path, conf, name, &fail) == SL_OK)
+		unlink(path);
+}

@@ -1,0 +1,19 @@
+/* What a checkpoint says of the config's keys that steps depend on and that may change between two processes of one
+ * run: data, length and learning rate. Model, cut, codecs, optimizer and batch may not (sl_checkpoint_plan). */
+#ifndef SL_CLIENT_PERSIST_SAME_RUN_H
+#define SL_CLIENT_PERSIST_SAME_RUN_H
+
+#include "common/conf/conf.h"
+#include "common/session/checkpoint.h"
+
+/* Their values, for a note. Two of the same settings are the same text; where it is cut off, the end of
+ * data.train_files is. */
+void sl_same_run_note(const struct sl_conf_client *conf, char out[SL_CHECKPOINT_NOTE]);
+
+enum { SL_SAME_RUN_TEXT = 512 };
+
+/* True, with "KEY was A, is B; …" in `out`, where `then`, a note of sl_same_run_note, is of other settings. "" is of
+ * any, as what is no such note: older files have none. */
+bool sl_same_run_changed(const struct sl_conf_client *conf, const char *then, char out[SL_SAME_RUN_TEXT]);
+
+#endif

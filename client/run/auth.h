@@ -1,0 +1,20 @@
+/* The client's key and that of its server, as the config names them. */
+#ifndef SL_CLIENT_RUN_AUTH_H
+#define SL_CLIENT_RUN_AUTH_H
+
+#include "common/conf/conf.h"
+#include "common/link/transport.h"
+
+struct sl_client_auth {
+	struct sl_keypair own;
+	struct sl_key server;
+	bool met;
+	struct sl_transport_auth transport; /* for sl_remote_conf; own NULL: no auth in the config */
+};
+
+/* Errors begin with the place in the config. `auth` stays where it is. */
+enum sl_err sl_client_auth_open(struct sl_client_auth *auth, const struct sl_conf_client *conf,
+				struct sl_fail *fail) SL_MUST_CHECK;
+void sl_client_auth_close(struct sl_client_auth *auth); /* wipes the key */
+
+#endif

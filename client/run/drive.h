@@ -1,0 +1,34 @@
+/* Runs a training run or an evaluation to its end: with a server (an event loop, the control socket, signals) or in
+ * this process. */
+#ifndef SL_CLIENT_RUN_DRIVE_H
+#define SL_CLIENT_RUN_DRIVE_H
+
+#include "client/run/predict.h"
+#include "client/run/training.h"
+
+struct sl_drive_options {
+	bool eval_only;
+	bool resume;                /* go on from the newest checkpoint of log.dir; over a link only */
+	bool json;                  /* the summary goes to stdout as JSON */
+	struct sl_predict *predict; /* with eval_only: a line per sample, and no summary; NULL: none */
+};
+
+/* `setup` has its plan, weights, data and backend. Trained weights end up in setup->weights, and for a training run
+ * in log.dir/model.safetensors. A first SIGINT or SIGTERM ends the run after the step under way, in good order. */
+enum sl_err sl_drive(struct sl_setup *setup, const struct sl_drive_options *options, bool local,
+		     struct sl_fail *fail) SL_MUST_CHECK;
+/* The two that it chooses between. Where a server does not answer, it also says what the network does. */
+enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options *options,
+			   struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_options *options,
+			    struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Nobody answered in time, *fail says so: adds what the network says to that, and where a server is there, only further
+ * away than the config allows for, the value that would do. TIMEOUT, or AUTH where keys are the trouble. Blocks, for 2
+ * s or half of link.connect_timeout_ms, at most 10 s, or until a signal. */
+enum sl_err sl_drive_explain(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Writes setup->weights to log.dir/model.safetensors, unless log.dir is "". */
+enum sl_err sl_drive_save(const struct sl_setup *setup, uint64_t steps, struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,163 @@
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/persist/model_file.h"
+#include "client/run/drive.h"
+#include "client/run/local.h"
+#include "common/base/log.h"
+
+static volatile sig_atomic_t stop_asked;
+
+static void on_signal(int signum)
+{
+	stop_asked = 1;
+	signal(signum, SIG_DFL); /* the second one ends the process */
+}
+
+enum sl_err sl_drive_save(const struct sl_setup *setup, uint64_t steps, struct sl_fail *fail)
+{
+	return sl_model_file_write(setup, &setup->weights, SL_MODEL_FILE, steps, fail);
+}
+
+/* A file that cannot be written costs these weights, not the run. */
+static enum sl_err keep_best(struct sl_setup *setup, struct sl_local *local, struct sl_training *run,
+			     struct sl_fail *fail)
+{
+	uint64_t step = sl_training_state(run).step;
+	struct sl_fail why;
+	enum sl_err err;
+
+	if (sl_local_get_weights(local, &setup->weights))
+		return sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be read back");
+	err = sl_model_file_write(setup, &setup->weights, SL_MODEL_BEST, step, &why);
+	if (err)
+		sl_log(SL_LOG_WARN, "best-missed", "step %" PRIu64 ": %s; the run goes on without these weights", step,
+		       why.text);
+	sl_training_best_kept(run, !err);
+	return SL_OK;
+}
+
+static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, struct sl_loader *loader, bool training,
+			     struct sl_predict *predict, struct sl_fail *fail)
+{
+	struct sl_step_result result;
+	const struct sl_batch *batch;
+	enum sl_err err = sl_loader_next(loader, &batch);
+
+	if (err)
+		return sl_fail_set(fail, err, "the data loader: %s", sl_err_text(err));
+	if (training)
+		err = sl_local_step(local, batch->images, batch->labels, batch->rows, sl_training_number(run),
+				    sl_training_lr(run), &result, fail);
+	else
+		err = sl_local_eval(local, batch->images, batch->labels, batch->rows, sl_training_number(run), &result,
+				    fail);
+	if (!err && predict)
+		sl_predict_batch(predict, batch->labels, batch->rows);
+	sl_loader_release(loader, batch);
+	if (err == SL_ERR_NONFINITE && training) {
+		const struct sl_fail why = *fail;
+
+		err = sl_training_abandoned(run, &why, fail);
+		if (!err)
+			err = sl_local_follow(local, sl_training_number(run) + 1, fail);
+	}
+	if (!err)
+		sl_training_done(run, &result);
+	return err;
+}
+
+/* No link: what would have crossed it is payload alone. */
+static struct sl_training_link payload_figures(const struct sl_local *local)
+{
+	struct sl_training_link link = {0};
+
+	sl_local_payload(local, link.payload, link.nominal);
+	memcpy(link.wire, link.payload, sizeof link.wire);
+	return link;
+}
+
+static enum sl_err run_all(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_local *local,
+			   struct sl_training *run, struct sl_loader *loader[SL_SPLIT_COUNT], struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	while (!err && !stop_asked) {
+		enum sl_want want = sl_training_next(run);
+
+		if (want == SL_WANT_FINISH)
+			break;
+		err = one_batch(local, run, loader[want == SL_WANT_STEP ? SL_SPLIT_TRAIN : SL_SPLIT_TEST],
+				want == SL_WANT_STEP, options->predict, fail);
+		if (!err && sl_training_best_due(run))
+			err = keep_best(setup, local, run, fail);
+	}
+	/* NaN or Inf ends a run in good order: its weights are those of the last step that was applied */
+	if ((!err || err == SL_ERR_NONFINITE) && sl_local_get_weights(local, &setup->weights))
+		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be read back");
+	return err;
+}
+
+static const char *outcome(bool nonfinite)
+{
+	return nonfinite ? "nonfinite" : stop_asked ? "interrupted" : "finished";
+}
+
+/* What is left of a run behind its last step. */
+static enum sl_err finish(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_local *local,
+			  struct sl_training *run, bool nonfinite, struct sl_fail *fail)
+{
+	const struct sl_training_link link = payload_figures(local);
+	enum sl_err err = SL_OK;
+
+	if (!options->eval_only)
+		err = sl_drive_save(setup, sl_training_state(run).step, fail);
+	if (!err && !options->predict)
+		sl_training_finish(run, &link, outcome(nonfinite), options->json);
+	return err;
+}
+
+enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_fail *fail)
+{
+	struct sl_loader *loader[SL_SPLIT_COUNT] = {NULL, NULL};
+	struct sl_local *local = NULL;
+	struct sl_training *run = NULL;
+	bool sum = setup->conf->train.chunk_loss == SL_CHUNK_LOSS_SUM;
+	enum sl_err err = sl_training_open(&run, setup, "local", options->eval_only, false, fail);
+
+	if (!err && !options->eval_only)
+		err = sl_setup_loader(setup, SL_SPLIT_TRAIN, NULL, NULL, &loader[SL_SPLIT_TRAIN], fail);
+	if (!err)
+		err = sl_setup_loader(setup, SL_SPLIT_TEST, NULL, NULL, &loader[SL_SPLIT_TEST], fail);
+	if (!err)
+		err = sl_local_open(&local, setup->plan, &setup->agreement, sum, &setup->be, fail);
+	if (err == SL_ERR_CONFIG)
+		sl_setup_blame(setup, fail);
+	if (!err && sl_local_set_weights(local, &setup->weights))
+		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
+	if (!err && options->predict) {
+		sl_training_hush(run);
+		sl_local_want_logits(local, options->predict->row);
+	}
+	signal(SIGINT, on_signal);
+	signal(SIGTERM, on_signal);
+	if (signal(SIGHUP, on_signal) == SIG_IGN) /* nohup */
+		signal(SIGHUP, SIG_IGN);
+	if (!err)
+		err = run_all(setup, options, local, run, loader, fail);
+	if (!err || err == SL_ERR_NONFINITE) {
+		const struct sl_fail why = *fail;
+		enum sl_err end = finish(setup, options, local, run, err == SL_ERR_NONFINITE, fail);
+
+		if (!end && err)
+			*fail = why;
+		err = end ? end : err;
+	}
+	sl_local_close(local);
+	sl_loader_close(loader[SL_SPLIT_TEST]);
+	sl_loader_close(loader[SL_SPLIT_TRAIN]);
+	sl_training_close(run);
+	return err;
+}

@@ -1,0 +1,201 @@
+#include "client/run/ends.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+
+enum sl_err sl_ends_open(struct sl_ends *ends, const struct sl_plan *plan, struct sl_backend *be, struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	*ends = (struct sl_ends){.plan = plan};
+	err = sl_exec_open(&ends->head, plan, SL_HEAD, be, fail);
+	if (!err)
+		err = sl_exec_open(&ends->tail, plan, SL_TAIL, be, fail);
+	if (err)
+		sl_ends_close(ends);
+	return err;
+}
+
+void sl_ends_close(struct sl_ends *ends)
+{
+	sl_exec_close(ends->head);
+	sl_exec_close(ends->tail);
+	*ends = (struct sl_ends){0};
+}
+
+enum sl_err sl_exec_put(struct sl_exec *exec, const struct sl_weights *weights)
+{
+	const struct sl_plan_segment *s = sl_exec_segment(exec);
+	float *range = malloc((size_t)s->weight_count * sizeof *range + 1);
+	enum sl_err err;
+
+	if (!range)
+		return SL_ERR_NOMEM;
+	sl_weights_pack(weights, s, range);
+	err = sl_exec_set_weights(exec, range);
+	free(range);
+	return err;
+}
+
+enum sl_err sl_exec_take(struct sl_exec *exec, struct sl_weights *weights)
+{
+	const struct sl_plan_segment *s = sl_exec_segment(exec);
+	float *range = malloc((size_t)s->weight_count * sizeof *range + 1);
+	enum sl_err err;
+
+	if (!range)
+		return SL_ERR_NOMEM;
+	err = sl_exec_get_weights(exec, range);
+	if (!err)
+		sl_weights_unpack(weights, s, range);
+	free(range);
+	return err;
+}
+
+enum sl_err sl_ends_set_weights(struct sl_ends *ends, const struct sl_weights *weights)
+{
+	enum sl_err err = sl_exec_put(ends->head, weights);
+
+	return err ? err : sl_exec_put(ends->tail, weights);
+}
+
+enum sl_err sl_ends_get_weights(struct sl_ends *ends, struct sl_weights *weights)
+{
+	enum sl_err err = sl_exec_take(ends->head, weights);
+
+	return err ? err : sl_exec_take(ends->tail, weights);
+}
+
+int sl_chunk_rows(const struct sl_plan *plan, int64_t batch_rows, int64_t rows[SL_PLAN_MAX_CHUNKS])
+{
+	int n = sl_plan_chunks_of(plan, batch_rows);
+
+	for (int i = 0; i < n; i++)
+		rows[i] = sl_plan_chunk_rows(plan, batch_rows, i);
+	return n;
+}
+
+static struct sl_exec_call exec_call(const struct sl_ends *ends, int chunk)
+{
+	return (struct sl_exec_call){
+		.slot = chunk,
+		.rows = sl_plan_chunk_rows(ends->plan, ends->batch_rows, chunk),
+		.step = ends->step,
+		.training = ends->training,
+	};
+}
+
+enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
+{
+	struct sl_exec_call call = exec_call(ends, chunk);
+	struct sl_tensor in = sl_exec_input(ends->head, chunk, call.rows);
+	int64_t row = sl_shape_row(&in.shape);
+	enum sl_err err = SL_OK;
+
+	if (chunk == 0 && ends->training) {
+		err = sl_exec_begin(ends->head);
+		if (!err)
+			err = sl_exec_begin(ends->tail);
+	}
+	if (!err)
+		err = in.be->ops->upload(in.be, in.data, ends->images + chunk * ends->plan->rows * row,
+					 (size_t)(call.rows * row) * sizeof(float));
+	return err ? err : sl_exec_forward(ends->head, &call, NULL);
+}
+
+enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
+{
+	struct sl_exec_call call = exec_call(ends, chunk);
+	struct sl_exec_loss *loss = &ends->loss[chunk];
+	int64_t first = chunk * ends->plan->rows;
+	enum sl_err err;
+
+	*loss = (struct sl_exec_loss){
+		.labels = ends->labels + first,
+		.logits = ends->logits ? ends->logits + first * ends->plan->model->classes : NULL,
+		.scale = 1.0f / (float)(ends->chunk_loss_sum ? call.rows : ends->batch_rows),
+	};
+	err = sl_exec_forward(ends->tail, &call, loss);
+	if (err || !ends->training)
+		return err;
+	if (!isfinite(loss->sum))
+		return sl_fail_set(fail, SL_ERR_NONFINITE, "NaN or Inf in the loss of chunk %d", chunk);
+	return sl_exec_backward(ends->tail, &call, loss);
+}
+
+enum sl_err sl_ends_head_backward(struct sl_ends *ends, int chunk)
+{
+	struct sl_exec_call call = exec_call(ends, chunk);
+
+	return sl_exec_backward(ends->head, &call, NULL);
+}
+
+enum sl_err sl_ends_check(struct sl_ends *ends, struct sl_fail *fail)
+{
+	int64_t rows[SL_PLAN_MAX_CHUNKS];
+	int chunks = sl_chunk_rows(ends->plan, ends->batch_rows, rows);
+	enum sl_err err;
+
+	if (SL_FAILPOINT_CALL(SL_FP_CLIENT_CHECK, 0))
+		return SL_ERR_NONFINITE;
+	err = sl_exec_check(ends->head, rows, chunks, fail);
+
+	return err ? err : sl_exec_check(ends->tail, rows, chunks, fail);
+}
+
+/* One line for every cut whose width falls. */
+static void say_widths(const struct sl_plan *plan, uint64_t done)
+{
+	static const char *const cut[2] = {"head", "tail"};
+
+	for (int mid = 0; mid < 2; mid++) {
+		int before = sl_decay_width(&plan->decay[mid], done - 1);
+		int now = sl_decay_width(&plan->decay[mid], done);
+
+		if (now != before)
+			sl_log(SL_LOG_INFO, "insert-narrowed",
+			       "insert.%s: from step %" PRIu64 " on %d features cross, not %d", cut[mid], done + 1, now,
+			       before);
+	}
+}
+
+enum sl_err sl_ends_commit(struct sl_ends *ends, double lr)
+{
+	int64_t rows[SL_PLAN_MAX_CHUNKS];
+	int chunks = sl_chunk_rows(ends->plan, ends->batch_rows, rows);
+	enum sl_err err = sl_exec_commit(ends->head, lr, rows, chunks);
+
+	return err ? err : sl_exec_commit(ends->tail, lr, rows, chunks);
+}
+
+enum sl_err sl_ends_follow(struct sl_ends *ends, uint64_t done)
+{
+	enum sl_err err = sl_exec_follow(ends->head, done);
+
+	if (!err && done == ends->step + 1)
+		say_widths(ends->plan, done);
+	return err ? err : sl_exec_follow(ends->tail, done);
+}
+
+double sl_ends_loss(const struct sl_ends *ends)
+{
+	double sum = 0;
+
+	for (int i = 0; i < sl_plan_chunks_of(ends->plan, ends->batch_rows); i++)
+		sum += ends->loss[i].sum;
+	return sum / (double)ends->batch_rows;
+}
+
+int64_t sl_ends_correct(const struct sl_ends *ends)
+{
+	int64_t n = 0;
+
+	for (int i = 0; i < sl_plan_chunks_of(ends->plan, ends->batch_rows); i++)
+		n += ends->loss[i].correct;
+	return n;
+}

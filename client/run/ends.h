@@ -1,0 +1,53 @@
+/* The client's two ends of the network: head and tail on one backend, and the batch they work on. Used by the
+ * distributed run and by `--local`, so that both compute the same bits. Worker's thread only. */
+#ifndef SL_CLIENT_RUN_ENDS_H
+#define SL_CLIENT_RUN_ENDS_H
+
+#include "common/nn/exec.h"
+#include "common/nn/weights.h"
+
+/* The model's weights into a segment's executor, and back. */
+enum sl_err sl_exec_put(struct sl_exec *exec, const struct sl_weights *weights) SL_MUST_CHECK;
+enum sl_err sl_exec_take(struct sl_exec *exec, struct sl_weights *weights) SL_MUST_CHECK;
+
+struct sl_ends {
+	const struct sl_plan *plan;
+	struct sl_exec *head, *tail;
+	bool chunk_loss_sum; /* losses of chunks are means of their own rows, and are summed (FACTS: upstream's way) */
+	/* the batch under way; borrowed */
+	const float *images;   /* [batch_rows, H, W, C] */
+	const int32_t *labels; /* [batch_rows] */
+	int64_t batch_rows;
+	uint64_t step;
+	bool training;
+	float *logits; /* of the batch, [batch_rows, classes], which sl_ends_tail writes; borrowed; NULL: not wanted */
+	struct sl_exec_loss loss[SL_PLAN_MAX_CHUNKS];
+};
+
+enum sl_err sl_ends_open(struct sl_ends *ends, const struct sl_plan *plan, struct sl_backend *be,
+			 struct sl_fail *fail) SL_MUST_CHECK;
+void sl_ends_close(struct sl_ends *ends); /* idempotent; a zeroed one is fine */
+enum sl_err sl_ends_set_weights(struct sl_ends *ends, const struct sl_weights *weights) SL_MUST_CHECK;
+enum sl_err sl_ends_get_weights(struct sl_ends *ends, struct sl_weights *weights) SL_MUST_CHECK;
+
+/* Head forward of a chunk, from the batch to sl_exec_output(head). Chunk 0 of a training step also zeroes gradients. */
+enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk) SL_MUST_CHECK;
+/* From sl_exec_input(tail) to loss[chunk] and, in training, sl_exec_din(tail). NONFINITE there where the loss is NaN or
+ * Inf. */
+enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail) SL_MUST_CHECK;
+/* From sl_exec_dout(head). */
+enum sl_err sl_ends_head_backward(struct sl_ends *ends, int chunk) SL_MUST_CHECK;
+/* NONFINITE where the step, all of whose chunks are done, must not be applied. */
+enum sl_err sl_ends_check(struct sl_ends *ends, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_ends_commit(struct sl_ends *ends, double lr) SL_MUST_CHECK;
+/* Both executors (sl_exec_follow); behind the step under way also says what gets narrower. */
+enum sl_err sl_ends_follow(struct sl_ends *ends, uint64_t done) SL_MUST_CHECK;
+
+/* Sums over the batch, in chunk order. */
+double sl_ends_loss(const struct sl_ends *ends); /* mean over the batch's rows */
+int64_t sl_ends_correct(const struct sl_ends *ends);
+
+/* Rows of each chunk of a batch; returns how many chunks. */
+int sl_chunk_rows(const struct sl_plan *plan, int64_t batch_rows, int64_t rows[SL_PLAN_MAX_CHUNKS]);
+
+#endif

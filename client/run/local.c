@@ -1,0 +1,323 @@
+#include "client/run/local.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/nn/finite.h"
+
+enum side { CLIENT, SERVER, SIDES };
+
+struct sl_local {
+	const struct sl_plan *plan;
+	struct sl_agreement agreement;
+	struct sl_backend *be;
+	struct sl_ends ends;
+	struct sl_exec *middle;
+	struct sl_codec *codec[SIDES][SL_DIR_COUNT]; /* each side's view of the four directions */
+	struct sl_buf buf;
+	uint64_t done; /* steps, behind which the codecs have their shapes */
+	double codec_s;
+	uint64_t tx_bytes, rx_bytes;    /* of the batch */
+	uint64_t payload[SL_DIR_COUNT]; /* of the run */
+	double nominal[SL_DIR_COUNT];
+};
+
+static enum sl_err open_codec(struct sl_local *l, enum side side, enum sl_dir dir, struct sl_fail *fail)
+{
+	const struct sl_codec_spec *spec = l->agreement.codec;
+	bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
+	enum sl_dir act = mid ? SL_DIR_MID_ACT : SL_DIR_HEAD_ACT;
+	bool paired = dir != act && sl_codec_spec_pairs(&spec[act], &spec[dir]);
+	struct sl_codec_env env = {
+		.be = l->be,
+		.shape = sl_plan_cut_shape_after(l->plan, mid, l->plan->rows, l->done),
+		.slots = sl_plan_chunks_of(l->plan, l->plan->spec.batch),
+		.seed = l->plan->spec.seed,
+		.dir = dir,
+		.pair = paired ? l->codec[side][act] : NULL,
+	};
+
+	return sl_codec_open(&l->codec[side][dir], &spec[dir], &env, fail);
+}
+
+static enum sl_err open_codecs(struct sl_local *l, enum side side, struct sl_fail *fail)
+{
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		enum sl_err err = open_codec(l, side, (enum sl_dir)dir, fail);
+
+		if (err)
+			return err;
+		if (sl_codec_bound(l->codec[side][dir], l->plan->rows) > l->buf.cap)
+			l->buf.cap = sl_codec_bound(l->codec[side][dir], l->plan->rows);
+	}
+	return SL_OK;
+}
+
+/* Codecs of a tensor that gets narrower begin anew. */
+static enum sl_err follow_codecs(struct sl_local *l, uint64_t done, struct sl_fail *fail)
+{
+	static const enum sl_dir pair[2][2] = {{SL_DIR_HEAD_ACT, SL_DIR_HEAD_GRAD}, {SL_DIR_MID_ACT, SL_DIR_MID_GRAD}};
+	uint64_t was = l->done;
+	enum sl_err err = SL_OK;
+
+	l->done = done;
+	for (int i = 0; i < SIDES * 2 && !err; i++) {
+		const struct sl_decay *decay = &l->plan->decay[i % 2];
+		struct sl_codec **codec = l->codec[i / 2];
+
+		if (sl_decay_width(decay, was) == sl_decay_width(decay, done))
+			continue;
+		for (int k = 1; k >= 0; k--) {
+			sl_codec_close(codec[pair[i % 2][k]]);
+			codec[pair[i % 2][k]] = NULL;
+		}
+		for (int k = 0; k < 2 && !err; k++)
+			err = open_codec(l, (enum side)(i / 2), pair[i % 2][k], fail);
+	}
+	return err;
+}
+
+enum sl_err sl_local_open(struct sl_local **out, const struct sl_plan *plan, const struct sl_agreement *agreement,
+			  bool chunk_loss_sum, struct sl_backend *be, struct sl_fail *fail)
+{
+	struct sl_local *l = calloc(1, sizeof *l);
+	enum sl_err err;
+
+	if (!l)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the run");
+	l->plan = plan;
+	l->agreement = *agreement;
+	l->be = be;
+	err = sl_ends_open(&l->ends, plan, be, fail);
+	if (!err)
+		err = sl_exec_open(&l->middle, plan, SL_MIDDLE, be, fail);
+	for (int side = 0; side < SIDES && !err; side++)
+		err = open_codecs(l, (enum side)side, fail);
+	if (!err) {
+		l->buf.data = malloc(l->buf.cap + 1);
+		if (!l->buf.data)
+			err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a payload");
+	}
+	if (err) {
+		sl_local_close(l);
+		return err;
+	}
+	l->ends.chunk_loss_sum = chunk_loss_sum;
+	*out = l;
+	return SL_OK;
+}
+
+void sl_local_close(struct sl_local *l)
+{
+	if (!l)
+		return;
+	for (int side = 0; side < SIDES; side++)
+		for (int dir = SL_DIR_COUNT - 1; dir >= 0; dir--)
+			sl_codec_close(l->codec[side][dir]);
+	sl_ends_close(&l->ends);
+	sl_exec_close(l->middle);
+	free(l->buf.data);
+	free(l);
+}
+
+enum sl_err sl_local_set_weights(struct sl_local *l, const struct sl_weights *weights)
+{
+	enum sl_err err = sl_ends_set_weights(&l->ends, weights);
+
+	return err ? err : sl_exec_put(l->middle, weights);
+}
+
+void sl_local_want_logits(struct sl_local *l, float *logits)
+{
+	l->ends.logits = logits;
+}
+
+enum sl_err sl_local_get_weights(struct sl_local *l, struct sl_weights *weights)
+{
+	enum sl_err err = sl_ends_get_weights(&l->ends, weights);
+
+	return err ? err : sl_exec_take(l->middle, weights);
+}
+
+enum sl_err sl_local_get_gradients(struct sl_local *l, enum sl_segment which, float *host)
+{
+	struct sl_exec *exec[SL_SEGMENT_COUNT] = {l->ends.head, l->middle, l->ends.tail};
+
+	return sl_exec_get_gradients(exec[which], host);
+}
+
+/* What the link would do to a tensor: encoded by the one side, decoded by the other. */
+static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const struct sl_tensor *from,
+			 struct sl_tensor *to, struct sl_fail *fail)
+{
+	bool up = dir == SL_DIR_HEAD_ACT || dir == SL_DIR_MID_GRAD;
+	const struct sl_codec_call call = {
+		.slot = chunk,
+		.step = l->ends.training ? l->ends.step : l->ends.step | 1ull << 63,
+		.chunk = (uint16_t)chunk,
+		.training = l->ends.training,
+	};
+	uint64_t start = sl_now_ns();
+	enum sl_err err;
+
+	l->buf.len = 0;
+	err = l->ends.training ? sl_finite_tensor(from, sl_dir_name(dir), chunk, fail) : SL_OK;
+	if (err)
+		return err;
+	err = sl_codec_encode(l->codec[up ? CLIENT : SERVER][dir], &call, from, &l->buf);
+	if (err)
+		return sl_fail_set(fail, err, "%s of chunk %d: %s", sl_dir_name(dir), chunk, sl_err_text(err));
+	*(up ? &l->tx_bytes : &l->rx_bytes) += l->buf.len;
+	l->payload[dir] += l->buf.len;
+	l->nominal[dir] += sl_codec_nominal_bytes(l->codec[up ? CLIENT : SERVER][dir], from->shape.dim[0]);
+	err = sl_codec_decode(l->codec[up ? SERVER : CLIENT][dir], &call, (struct sl_bytes){l->buf.data, l->buf.len},
+			      to, fail);
+	l->codec_s += sl_seconds_since(start);
+	return err;
+}
+
+static enum sl_err forward_chunk(struct sl_local *l, int chunk, const struct sl_exec_call *call, struct sl_fail *fail)
+{
+	struct sl_tensor head_out = sl_exec_output(l->ends.head, chunk, call->rows);
+	struct sl_tensor mid_in = sl_exec_input(l->middle, chunk, call->rows);
+	struct sl_tensor mid_out = sl_exec_output(l->middle, chunk, call->rows);
+	struct sl_tensor tail_in = sl_exec_input(l->ends.tail, chunk, call->rows);
+	enum sl_err err = sl_ends_head_forward(&l->ends, chunk);
+
+	if (!err && chunk == 0 && call->training)
+		err = sl_exec_begin(l->middle);
+	if (!err)
+		err = cross(l, SL_DIR_HEAD_ACT, chunk, &head_out, &mid_in, fail);
+	if (!err)
+		err = sl_exec_forward(l->middle, call, NULL);
+	if (!err)
+		err = cross(l, SL_DIR_MID_ACT, chunk, &mid_out, &tail_in, fail);
+	return err ? err : sl_ends_tail(&l->ends, chunk, fail);
+}
+
+static enum sl_err backward_chunk(struct sl_local *l, int chunk, const struct sl_exec_call *call, struct sl_fail *fail)
+{
+	struct sl_tensor tail_din = sl_exec_din(l->ends.tail, chunk, call->rows);
+	struct sl_tensor mid_dout = sl_exec_dout(l->middle, chunk, call->rows);
+	struct sl_tensor mid_din = sl_exec_din(l->middle, chunk, call->rows);
+	struct sl_tensor head_dout = sl_exec_dout(l->ends.head, chunk, call->rows);
+	enum sl_err err = cross(l, SL_DIR_MID_GRAD, chunk, &tail_din, &mid_dout, fail);
+
+	if (!err)
+		err = sl_exec_backward(l->middle, call, NULL);
+	if (!err)
+		err = cross(l, SL_DIR_HEAD_GRAD, chunk, &mid_din, &head_dout, fail);
+	return err ? err : sl_ends_head_backward(&l->ends, chunk);
+}
+
+enum sl_err sl_local_follow(struct sl_local *l, uint64_t done, struct sl_fail *fail)
+{
+	enum sl_err err = sl_ends_follow(&l->ends, done);
+
+	if (!err)
+		err = sl_exec_follow(l->middle, done);
+	return err ? err : follow_codecs(l, done, fail);
+}
+
+static enum sl_err commit(struct sl_local *l, double lr, struct sl_fail *fail)
+{
+	int64_t rows[SL_PLAN_MAX_CHUNKS];
+	int chunks = sl_chunk_rows(l->plan, l->ends.batch_rows, rows);
+	enum sl_err err = sl_ends_check(&l->ends, fail);
+
+	if (!err)
+		err = sl_exec_check(l->middle, rows, chunks, fail);
+	if (!err)
+		err = sl_exec_commit(l->middle, lr, rows, chunks);
+	for (int i = 0; i < SIDES * SL_DIR_COUNT && !err; i++)
+		sl_codec_commit(l->codec[i / SL_DIR_COUNT][i % SL_DIR_COUNT]);
+	if (!err)
+		err = sl_ends_commit(&l->ends, lr);
+	return err ? err : sl_local_follow(l, l->ends.step + 1, fail);
+}
+
+static enum sl_err chunks_of_pass(struct sl_local *l, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	for (int chunk = 0; chunk < sl_plan_chunks_of(l->plan, l->ends.batch_rows) && !err; chunk++) {
+		struct sl_exec_call call = {
+			.slot = chunk,
+			.rows = sl_plan_chunk_rows(l->plan, l->ends.batch_rows, chunk),
+			.step = l->ends.step,
+			.training = l->ends.training,
+		};
+
+		err = forward_chunk(l, chunk, &call, fail);
+		if (!err && call.training)
+			err = backward_chunk(l, chunk, &call, fail);
+	}
+	return err;
+}
+
+static enum sl_err pass(struct sl_local *l, double lr, struct sl_step_result *result, struct sl_fail *fail)
+{
+	const uint64_t start = sl_now_ns();
+	enum sl_err err;
+
+	l->codec_s = 0;
+	l->tx_bytes = l->rx_bytes = 0;
+	err = chunks_of_pass(l, fail);
+	if (!err && l->ends.training)
+		err = commit(l, lr, fail);
+	if (err == SL_ERR_NONFINITE && l->ends.training)
+		for (int i = 0; i < SIDES * SL_DIR_COUNT; i++)
+			sl_codec_rollback(l->codec[i / SL_DIR_COUNT][i % SL_DIR_COUNT]);
+	if (err && !fail->text[0])
+		sl_fail_set(fail, err, "step %llu: %s", (unsigned long long)l->ends.step, sl_err_text(err));
+	if (err && err != SL_ERR_NONFINITE)
+		return err;
+	*result = (struct sl_step_result){
+		.step = l->ends.step,
+		.rows = l->ends.batch_rows,
+		.correct = sl_ends_correct(&l->ends),
+		.loss = sl_ends_loss(&l->ends),
+		.skipped = err != SL_OK,
+		.lr = lr,
+		.t_step_s = sl_seconds_since(start),
+		.t_compute_s = sl_seconds_since(start),
+		.t_codec_s = l->codec_s,
+		.t_server_s = 0, /* this process is both sides */
+		.tx_bytes = l->tx_bytes,
+		.rx_bytes = l->rx_bytes,
+	};
+	return err;
+}
+
+void sl_local_payload(const struct sl_local *l, uint64_t payload[SL_DIR_COUNT], double nominal[SL_DIR_COUNT])
+{
+	memcpy(payload, l->payload, sizeof l->payload);
+	memcpy(nominal, l->nominal, sizeof l->nominal);
+}
+
+static void take_batch(struct sl_local *l, const float *images, const int32_t *labels, int64_t rows, uint64_t number,
+		       bool training)
+{
+	l->ends.images = images;
+	l->ends.labels = labels;
+	l->ends.batch_rows = rows;
+	l->ends.step = number;
+	l->ends.training = training;
+}
+
+enum sl_err sl_local_step(struct sl_local *l, const float *images, const int32_t *labels, int64_t rows, uint64_t number,
+			  double lr, struct sl_step_result *result, struct sl_fail *fail)
+{
+	fail->text[0] = '\0';
+	take_batch(l, images, labels, rows, number, true);
+	return pass(l, lr, result, fail);
+}
+
+enum sl_err sl_local_eval(struct sl_local *l, const float *images, const int32_t *labels, int64_t rows, uint64_t number,
+			  struct sl_step_result *result, struct sl_fail *fail)
+{
+	fail->text[0] = '\0';
+	take_batch(l, images, labels, rows, number, false);
+	return pass(l, 0, result, fail);
+}

@@ -1,0 +1,37 @@
+/* `--local`: head, middle and tail in one process through the same executor, chunk by chunk, without a link. The
+ * oracle of the distributed run: with the same codecs and chunks it gives the same bits, loss and weights. */
+#ifndef SL_CLIENT_RUN_LOCAL_H
+#define SL_CLIENT_RUN_LOCAL_H
+
+#include "client/run/ends.h"
+#include "client/run/step.h"
+#include "common/session/agree.h"
+
+struct sl_local;
+
+/* `plan` and `be` are borrowed. */
+enum sl_err sl_local_open(struct sl_local **out, const struct sl_plan *plan, const struct sl_agreement *agreement,
+			  bool chunk_loss_sum, struct sl_backend *be, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_local_close(struct sl_local *local); /* NULL is fine */
+enum sl_err sl_local_set_weights(struct sl_local *local, const struct sl_weights *weights) SL_MUST_CHECK;
+/* As in struct sl_ends; for every batch from here on. */
+void sl_local_want_logits(struct sl_local *local, float *logits);
+enum sl_err sl_local_get_weights(struct sl_local *local, struct sl_weights *weights) SL_MUST_CHECK;
+
+/* images [rows, H, W, C], labels [rows], rows ≤ the planned batch. `number`: the step, or that of the evaluation
+ * batch. tx_bytes and rx_bytes count payloads that a link would have carried. NONFINITE in training: nothing of the
+ * step was applied, and *result is that of a skipped one; sl_local_follow to the next where it is to count as done. */
+enum sl_err sl_local_step(struct sl_local *local, const float *images, const int32_t *labels, int64_t rows,
+			  uint64_t number, double lr, struct sl_step_result *result,
+			  struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_local_eval(struct sl_local *local, const float *images, const int32_t *labels, int64_t rows,
+			  uint64_t number, struct sl_step_result *result, struct sl_fail *fail) SL_MUST_CHECK;
+/* `done` steps are, skipped ones included: decaying inserts and codecs are what follows (sl_exec_follow,
+ * sl_port_follow). */
+enum sl_err sl_local_follow(struct sl_local *local, uint64_t done, struct sl_fail *fail) SL_MUST_CHECK;
+/* Since it was opened, by tensor: bytes of the payloads, and what their methods' authors would count. */
+void sl_local_payload(const struct sl_local *local, uint64_t payload[SL_DIR_COUNT], double nominal[SL_DIR_COUNT]);
+/* Gradients of the last step's trainable front, by segment: for tests. */
+enum sl_err sl_local_get_gradients(struct sl_local *local, enum sl_segment which, float *host) SL_MUST_CHECK;
+
+#endif

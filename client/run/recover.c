@@ -1,0 +1,624 @@
+#include "client/run/recover.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client/persist/epoch.h"
+#include "client/persist/last_run.h"
+#include "client/persist/run_secret.h"
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/base/rng.h"
+#include "common/base/worker.h"
+
+enum {
+	RETRY_MAX_MS = 32000,
+	BROKEN_MAX = 5 /* links that a refused or broken frame ended without a step between: one more is no accident */
+};
+
+struct sl_recover {
+	const struct sl_setup *setup;
+	const char *dir; /* log.dir; "": nothing on disk */
+	struct sl_recover_events events;
+	void *arg;
+	struct sl_secret secret;
+	uint64_t epoch;                   /* of the last link */
+	bool linked;                      /* there was one in this process */
+	uint64_t file[SL_LAST_RUN_STEPS]; /* checkpoints that are known to be good, newest first */
+	int n_file;
+	bool longer;      /* … of a run that was done, whose last state, its newest, has another name */
+	uint64_t done_at; /* … and is of this step */
+	uint64_t back_to; /* files of later steps are of what the run went back behind; UINT64_MAX: of nothing */
+	/* from the last link */
+	struct sl_client_state live, ahead, saving;
+	bool has_live, has_ahead;
+	bool crowded; /* step 0 had no place in the last offer */
+	int lost,
+		broken; /* links that failed since the last step; those of them that a refused or broken frame ended */
+	struct sl_step_result ahead_result;
+	/* writing */
+	struct sl_worker *disk;
+	struct sl_async *written;
+	struct sl_job job;
+	struct sl_checkpoint checkpoint;
+	const struct sl_training *run; /* … whose log it counts on */
+	uint64_t above;                /* files of later steps go first */
+	bool busy, leaving;            /* leaving: these are all that back_to speaks of */
+	enum sl_err write_err;
+	struct sl_fail write_fail;
+	struct sl_checkpoint_state state;
+};
+
+/* The good ones of the files, and their session. */
+static enum sl_err find_session(struct sl_recover *r, uint64_t total_steps, struct sl_fail *fail)
+{
+	struct sl_last_run run;
+	enum sl_err err = sl_last_run_read(&run, r->setup, total_steps, fail);
+
+	if (err)
+		return err;
+	r->secret = run.secret;
+	sl_secret_wipe(&run.secret);
+	memcpy(r->file, run.step, sizeof r->file);
+	r->n_file = run.n;
+	r->longer = run.done;
+	r->done_at = run.step[0];
+	sl_checkpoint_good(&r->state, r->file[0]);
+	return SL_OK;
+}
+
+/* A status names a file that is there. */
+static void name_newest(struct sl_recover *r)
+{
+	r->state.good = r->n_file ? r->file[0] : 0;
+}
+
+/* As sl_checkpoint_write leaves them. */
+static void add_file(struct sl_recover *r, uint64_t step)
+{
+	uint64_t before = 0;
+
+	for (int i = r->n_file - 1; i >= 0; i--)
+		if (r->file[i] < step)
+			before = r->file[i];
+	r->file[0] = step;
+	r->file[1] = before;
+	r->n_file = before ? 2 : 1;
+}
+
+/* The run went back to `step`: what was kept of later ones is another past's, and nothing may go on from it. From 0 it
+ * may have gone by mistake, to a server that is another's: there files stay until others are to be written. */
+static void leave_later(struct sl_recover *r, uint64_t step)
+{
+	while (r->n_file && r->file[0] > step)
+		memmove(r->file, r->file + 1, (size_t)--r->n_file * sizeof r->file[0]);
+	r->back_to = step;
+	r->leaving = false;
+	if (!step)
+		return;
+	sl_checkpoint_leave(r->dir, SL_CHECKPOINT_CLIENT, step);
+	name_newest(r);
+}
+
+static void miss(struct sl_recover *r, uint64_t step, const struct sl_fail *why)
+{
+	sl_log(SL_LOG_WARN, "checkpoint-missed", "step %" PRIu64 ": %s; the last good one is %" PRIu64, step, why->text,
+	       r->n_file ? r->file[0] : 0);
+	sl_checkpoint_missed(&r->state, step, why);
+}
+
+static void run_write(struct sl_job *job)
+{
+	struct sl_recover *r = (struct sl_recover *)(void *)((char *)job - offsetof(struct sl_recover, job));
+
+	/* a log that is shorter than the checkpoint says could not be cut back to it */
+	sl_training_sync(r->run);
+	sl_checkpoint_leave(r->dir, SL_CHECKPOINT_CLIENT, r->above);
+	r->write_err = sl_client_state_write(&r->saving, &r->checkpoint, &r->write_fail);
+}
+
+static void write_done(struct sl_job *job)
+{
+	struct sl_recover *r = (struct sl_recover *)(void *)((char *)job - offsetof(struct sl_recover, job));
+
+	r->busy = false;
+	SL_FAILPOINT(SL_FP_CLIENT_KEPT);
+	if (r->write_err) {
+		if (r->leaving)
+			name_newest(r); /* those of another past are gone all the same */
+		miss(r, r->saving.step, &r->write_fail);
+		return;
+	}
+	add_file(r, r->saving.step);
+	sl_checkpoint_good(&r->state, r->saving.step);
+	leave_later(r, r->leaving ? UINT64_MAX : r->back_to); /* not leaving: it went back while this was written */
+}
+
+/* A file's end, in the course of a run. */
+static void write_ended(struct sl_job *job)
+{
+	struct sl_recover *r = (struct sl_recover *)(void *)((char *)job - offsetof(struct sl_recover, job));
+
+	write_done(job);
+	if (r->write_err)
+		r->events.missed(r->arg, &r->write_fail);
+}
+
+static void wake(void *arg)
+{
+	sl_async_wake(arg);
+}
+
+static void on_written(void *arg)
+{
+	struct sl_recover *r = arg;
+
+	sl_worker_drain(r->disk);
+}
+
+enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const struct sl_setup *setup,
+			    const struct sl_training *run, bool keep, bool resume,
+			    const struct sl_recover_events *events, void *arg, struct sl_fail *fail)
+{
+	struct sl_recover *r = calloc(1, sizeof *r);
+	struct timespec now;
+	enum sl_err err = SL_OK;
+
+	if (!r)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the run");
+	r->setup = setup;
+	r->back_to = UINT64_MAX;
+	r->events = *events;
+	r->arg = arg;
+	r->dir = keep ? setup->conf->log.dir : "";
+	if (resume)
+		err = find_session(r, sl_training_state(run).total_steps, fail);
+	else
+		err = sl_run_secret_begin(r->dir, &r->secret, fail);
+	if (!err)
+		err = sl_async_open(&r->written, loop, on_written, r, fail);
+	if (!err)
+		err = sl_worker_open(&r->disk, "split-disk", wake, r->written, fail);
+	if (err) {
+		sl_recover_close(r);
+		return err;
+	}
+	clock_gettime(CLOCK_REALTIME, &now);
+	r->epoch = sl_epoch_begin(r->dir, (uint64_t)now.tv_sec);
+	*out = r;
+	return SL_OK;
+}
+
+uint64_t sl_recover_busy_ms(const struct sl_recover *r)
+{
+	return sl_worker_busy_ms(r->disk);
+}
+
+bool sl_recover_settle(struct sl_recover *r)
+{
+	const struct timespec moment = {0, 2000000};
+	uint64_t bound_ms = (uint64_t)r->setup->conf->watchdog_s * 1000;
+
+	while (r->busy) {
+		sl_worker_drain(r->disk);
+		if (r->busy && bound_ms && sl_recover_busy_ms(r) > bound_ms)
+			return false;
+		if (r->busy)
+			nanosleep(&moment, NULL);
+	}
+	return true;
+}
+
+void sl_recover_close(struct sl_recover *r)
+{
+	if (!r)
+		return;
+	sl_worker_close(r->disk);
+	if (r->written)
+		sl_async_close(r->written);
+	sl_client_state_close(&r->live);
+	sl_client_state_close(&r->ahead);
+	sl_client_state_close(&r->saving);
+	sl_secret_wipe(&r->secret);
+	free(r);
+}
+
+void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf)
+{
+	conf->secret = &r->secret;
+	conf->epoch = ++r->epoch;
+	conf->first = !r->linked;
+	conf->n_held = 0;
+	if (r->has_ahead)
+		conf->held[conf->n_held++] = r->ahead.step;
+	if (r->has_live)
+		conf->held[conf->n_held++] = r->live.step;
+	/* step 0 has its place, but where a step ahead takes it */
+	for (int i = 0; i < r->n_file && conf->n_held < SL_WIRE_HELD_MAX - !r->has_ahead; i++)
+		if (!r->has_live || r->file[i] < r->live.step)
+			conf->held[conf->n_held++] = r->file[i];
+	r->crowded = conf->n_held == SL_WIRE_HELD_MAX && conf->held[conf->n_held - 1];
+	/* what was learned to its end does not begin anew because a server has forgotten it */
+	if (!r->longer && conf->n_held < SL_WIRE_HELD_MAX && !(conf->n_held && conf->held[conf->n_held - 1] == 0))
+		conf->held[conf->n_held++] = 0;
+}
+
+/* Only a step that may be ahead of the server makes more than there is room for. */
+static bool make_room(struct sl_recover *r, enum sl_err err)
+{
+	if (err != SL_ERR_MISMATCH || !r->crowded || !r->has_ahead)
+		return false;
+	r->has_ahead = false;
+	return true;
+}
+
+static bool may_pass(enum sl_err err)
+{
+	switch (err) {
+	case SL_ERR_PEER_LOST:
+	case SL_ERR_TIMEOUT:
+	case SL_ERR_UNAVAILABLE:
+	case SL_ERR_BUSY:
+	case SL_ERR_DEVICE:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* One broken frame is an accident; a peer that breaks every frame is not. */
+static bool is_broken(enum sl_err err)
+{
+	return err == SL_ERR_PROTOCOL || err == SL_ERR_PAYLOAD;
+}
+
+bool sl_recover_failed(struct sl_recover *r, enum sl_err err)
+{
+	r->lost++;
+	if (is_broken(err))
+		return r->broken++ < BROKEN_MAX;
+	return may_pass(err) || make_room(r, err);
+}
+
+void sl_recover_progress(struct sl_recover *r)
+{
+	r->lost = r->broken = 0;
+}
+
+uint64_t sl_recover_retry_ms(const struct sl_recover *r, const struct sl_training *run)
+{
+	const struct sl_conf_client *c = r->setup->conf;
+	const struct sl_rng_key key = {(uint64_t)c->train.seed, sl_training_state(run).step, 0, SL_RNG_JITTER};
+	uint64_t pause = (uint64_t)c->link.retry_ms;
+
+	for (int i = 1; i < r->lost && pause < RETRY_MAX_MS; i++)
+		pause *= 2;
+	pause = pause < RETRY_MAX_MS ? pause : RETRY_MAX_MS;
+	return pause - sl_rng_below(sl_rng_u32(&key, (uint64_t)r->lost), (uint32_t)(pause / 4 + 1));
+}
+
+static enum sl_err take(struct sl_remote *remote, struct sl_client_state *s, uint64_t step, struct sl_fail *fail)
+{
+	enum sl_err err = s->head.weight ? SL_OK : sl_remote_state_open(remote, s, fail);
+
+	if (!err && (sl_remote_torn(remote) || sl_remote_take(remote, s)))
+		err = sl_fail_set(fail, SL_ERR_DEVICE, "the state of step %" PRIu64 " could not be read", step);
+	s->step = step;
+	s->made = sl_remote_made(remote);
+	return err;
+}
+
+enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool *done,
+			    struct sl_step_result *result, struct sl_fail *fail)
+{
+	uint64_t step = sl_training_state(run).step;
+	enum sl_err err;
+
+	*done = sl_remote_applied(remote);
+	if (!sl_remote_ready(remote))
+		return SL_OK; /* that link never got its state: what was held before it still is */
+	r->has_live = r->has_ahead = false;
+	if (sl_remote_torn(remote)) {
+		sl_log(SL_LOG_WARN, "step-torn",
+		       "step %" PRIu64 " was applied in part; a checkpoint's state takes over", step);
+		return SL_OK;
+	}
+	if (*done) {
+		*result = sl_remote_result(remote);
+		step++;
+	}
+	err = take(remote, &r->live, step, fail);
+	r->has_live = !err;
+	if (err || !sl_remote_in_doubt(remote))
+		return err;
+	r->ahead_result = sl_remote_result(remote);
+	err = sl_remote_apply(remote);
+	if (err)
+		return sl_fail_set(fail, err, "step %" PRIu64 " could not be applied", step);
+	err = take(remote, &r->ahead, step + 1, fail);
+	r->has_ahead = !err;
+	return err;
+}
+
+/* The same step on either side is not enough: each state is that of one link's COMMIT. */
+static enum sl_err check_made(const struct sl_remote *remote, const struct sl_client_state *s, struct sl_fail *fail)
+{
+	if (sl_remote_made(remote) == s->made)
+		return SL_OK;
+	return sl_fail_set(fail, SL_ERR_MISMATCH,
+			   "the server's state of step %" PRIu64
+			   " is not the one that this run left there (link %" PRIu64 " made it, not %" PRIu64
+			   "): another process went on with this run, or an older copy of one "
+			   "side's files was put back. Where it should begin anew: --fresh",
+			   s->step, sl_remote_made(remote), s->made);
+}
+
+static enum sl_err give(struct sl_remote *remote, const struct sl_client_state *s, struct sl_fail *fail)
+{
+	enum sl_err err = check_made(remote, s, fail);
+
+	if (err)
+		return err;
+	err = sl_remote_give(remote, s);
+	if (err == SL_ERR_DATA)
+		return sl_fail_set(fail, err, "step %" PRIu64 ": not a state of this run", s->step);
+	if (err)
+		return sl_fail_set(fail, SL_ERR_DEVICE, "the state of step %" PRIu64 " could not be set", s->step);
+	return SL_OK;
+}
+
+static enum sl_err read_file(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run, uint64_t step,
+			     struct sl_fail *fail)
+{
+	struct sl_client_state *s = &r->live; /* its content is of no more use */
+	struct sl_checkpoint c;
+	enum sl_err err;
+
+	r->has_live = r->has_ahead = false;
+	sl_client_state_close(
+		s); /* a new link's tensors are as large as they ever are; this one's may be of later steps */
+	err = sl_remote_state_open(remote, s, fail);
+	if (err)
+		return err;
+	sl_client_checkpoint(&c, r->dir, r->setup->plan);
+	if (r->longer && step == r->done_at)
+		c.prefix = SL_CHECKPOINT_DONE;
+	sl_training_notes(&c);
+	if (SL_FAILPOINT_CALL(SL_FP_CKPT_READ_C, 0) != 0)
+		err = sl_fail_set(fail, SL_ERR_IO, "the checkpoint of step %" PRIu64 ": %s", step, strerror(errno));
+	else
+		err = sl_client_state_read(s, &c, step, fail);
+	if (!err)
+		err = sl_training_restore(run, &c, fail);
+	if (!err)
+		err = give(remote, s, fail);
+	return err;
+}
+
+/* A run that loses steps is to know why. */
+static void warn_back(const struct sl_recover *r, uint64_t next_step)
+{
+	uint64_t held = r->n_file ? r->file[0] : 0;
+
+	if (r->has_live && r->live.step > held)
+		held = r->live.step;
+	if (next_step < held)
+		sl_log(SL_LOG_WARN, "steps-lost",
+		       "this side could go on from step %" PRIu64 ", the server from step %" PRIu64
+		       ": what lies between is run again%s",
+		       held, next_step,
+		       next_step ? "" : "; a server keeps checkpoints only where its config names a `store`");
+}
+
+enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run,
+			       uint64_t next_step, enum sl_restored *how, struct sl_step_result *result,
+			       struct sl_fail *fail)
+{
+	const struct sl_client_state *held = NULL;
+	uint64_t epoch = sl_remote_session(remote)->epoch;
+	enum sl_err err;
+
+	r->linked = true;
+	if (epoch > r->epoch) /* the server knew of one above what this side remembered */
+		sl_epoch_raise(r->dir, r->epoch = epoch);
+	if (r->has_ahead && next_step == r->ahead.step) {
+		held = &r->ahead;
+		*how = SL_RESTORED_AHEAD;
+		*result = r->ahead_result;
+	} else if (r->has_live && next_step == r->live.step) {
+		held = &r->live;
+		*how = SL_RESTORED_SAME;
+	} else {
+		*how = SL_RESTORED_BACK;
+		warn_back(r, next_step);
+		err = next_step ? read_file(r, remote, run, next_step, fail)
+				: sl_training_restore(run, NULL, fail); /* the link began with the first weights */
+		if (!err)
+			leave_later(r, next_step);
+		return err;
+	}
+	return give(remote, held, fail);
+}
+
+_Static_assert((int)SL_CHECKPOINT_KEPT == (int)SL_WIRE_KEPT, "COMMIT names every checkpoint that is kept");
+
+void sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEPT])
+{
+	int n = 0;
+
+	/* the one under way too: the server has it, and may write two more before this disk is done with it */
+	if (r->busy)
+		kept[n++] = r->saving.step;
+	for (int i = 0; n < SL_CHECKPOINT_KEPT; i++)
+		kept[n++] = i < r->n_file ? r->file[i] : 0;
+}
+
+bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run)
+{
+	uint64_t every = (uint64_t)r->setup->conf->train.checkpoint_every;
+	const struct sl_training_state s = sl_training_state(run);
+
+	/* the state behind the last step is what a longer run goes on from */
+	return r->dir[0] && every && ((s.step + 1) % every == 0 || s.step + 1 == s.total_steps);
+}
+
+/* Refusing what a file's own content or disk is to blame for; a plan, a core or a schedule that differs stays an error.
+ */
+bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err)
+{
+	int n = 0;
+
+	if (r->has_live || (err != SL_ERR_DATA && err != SL_ERR_IO && err != SL_ERR_NOINPUT))
+		return false;
+	for (int i = 0; i < r->n_file; i++)
+		if (r->file[i] != next_step)
+			r->file[n++] = r->file[i];
+	if (n == r->n_file)
+		return false;
+	r->n_file = n;
+	name_newest(r);
+	return true;
+}
+
+/* The newest file below may be one that was refused: the newest good one stays. Files of later steps, behind which the
+ * run went back, do not: the log has other bytes there. */
+static void pin_below(struct sl_recover *r, uint64_t step)
+{
+	int i = 0;
+
+	while (i < r->n_file && r->file[i] >= step)
+		i++;
+	r->checkpoint.n_pin = i < r->n_file;
+	if (i < r->n_file)
+		r->checkpoint.pin[0] = r->file[i];
+}
+
+/* Takes the state and posts the writing of it. */
+static enum sl_err begin_write(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
+			       void (*done)(struct sl_job *), struct sl_fail *fail)
+{
+	char text[SL_HEX16_TEXT];
+	uint8_t name[16];
+	enum sl_err err = take(remote, &r->saving, sl_training_state(run).step, fail);
+
+	if (err)
+		return err;
+	sl_client_checkpoint(&r->checkpoint, r->dir, r->setup->plan);
+	sl_session_name(r->secret.session, name);
+	sl_checkpoint_note(&r->checkpoint, "session", "%s", sl_hex16(name, text));
+	sl_training_save(run, &r->checkpoint);
+	pin_below(r, sl_training_state(run).step);
+	r->run = run;
+	r->above = r->back_to;
+	r->leaving = true;
+	r->job = (struct sl_job){.run = run_write, .done = done};
+	r->busy = true;
+	sl_worker_post(r->disk, &r->job);
+	return SL_OK;
+}
+
+void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run)
+{
+	uint64_t step = sl_training_state(run).step;
+	struct sl_fail fail;
+	enum sl_err err;
+
+	SL_FAILPOINT(SL_FP_CLIENT_KEEP);
+	if (r->busy) {
+		sl_log(SL_LOG_WARN, "checkpoint-skipped", "step %" PRIu64 ": the one before it is still being written",
+		       step);
+		return;
+	}
+	if (sl_remote_checkpointed(remote))
+		err = begin_write(r, remote, run, write_ended, &fail);
+	else
+		err = sl_fail_set(&fail, SL_ERR_IO, "the server could not keep its side, its log says why");
+	if (!err)
+		return;
+	if (step == sl_training_state(run).total_steps) { /* the model is still to come */
+		sl_log(SL_LOG_INFO, "last-state", "%s: the run cannot be made longer by --resume", fail.text);
+		return;
+	}
+	miss(r, step, &fail);
+	r->events.missed(r->arg, &fail);
+}
+
+enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
+				 struct sl_fail *fail)
+{
+	uint64_t step = sl_training_state(run).step;
+	enum sl_err err;
+
+	if (!r->dir[0])
+		return SL_OK;
+	SL_FAILPOINT(SL_FP_CLIENT_PAUSE);
+	if (!sl_recover_settle(r))
+		return sl_fail_set(fail, SL_ERR_IO, "step %" PRIu64 " could not be kept: the disk hangs", step);
+	err = begin_write(r, remote, run, write_done, fail);
+	if (!err && !sl_recover_settle(r))
+		return sl_fail_set(fail, SL_ERR_IO, "step %" PRIu64 " could not be kept: the disk hangs", step);
+	if (!err && r->write_err) {
+		*fail = r->write_fail;
+		err = r->write_err;
+	}
+	if (err)
+		return sl_fail_set(fail, SL_ERR_IO,
+				   "step %" PRIu64 " could not be kept: %s; the last good one is %" PRIu64, step,
+				   fail->text, r->n_file ? r->file[0] : 0);
+	return SL_OK;
+}
+
+void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run, enum sl_err why)
+{
+	struct sl_step_result result;
+	struct sl_fail fail;
+	uint64_t step;
+
+	if (!r->dir[0] || !(may_pass(why) || is_broken(why)) || !sl_remote_ready(remote) || sl_remote_in_doubt(remote))
+		return;
+	if (sl_remote_applied(remote)) {
+		result = sl_remote_result(remote);
+		sl_training_done(run, &result);
+	}
+	step = sl_training_state(run).step;
+	if (step == (r->n_file ? r->file[0] : 0)) /* there, or the beginning */
+		return;
+	if (sl_recover_keep_last(r, remote, run, &fail) != SL_OK)
+		sl_log(SL_LOG_WARN, "checkpoint-missed", "%s", fail.text);
+	else
+		sl_log(SL_LOG_INFO, "kept",
+		       "this side of step %" PRIu64 ": --resume goes on from it, or from the server's", step);
+}
+
+struct sl_checkpoint_state sl_recover_state(const struct sl_recover *r)
+{
+	return r->state;
+}
+
+const char *sl_recover_outlook(const struct sl_recover *r)
+{
+	if (!r || !r->dir[0])
+		return "";
+	/* n_file: of step 0, too; good: of another past, too, from the beginning until something new is there */
+	return r->n_file || r->state.good ? "; --resume goes on from the last checkpoint"
+					  : "; there is no checkpoint to --resume from";
+}
+
+bool sl_recover_longer(const struct sl_recover *r)
+{
+	return r->longer;
+}
+
+void sl_recover_finish(struct sl_recover *r, const struct sl_remote *remote, uint64_t step)
+{
+	bool keep = sl_remote_kept_there(remote, step) && r->n_file && r->file[0] == step;
+
+	r->n_file = 0;
+	name_newest(r);
+	if (r->dir[0])
+		sl_last_run_finish(r->dir, step, keep);
+}

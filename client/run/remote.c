@@ -1,0 +1,603 @@
+#include "client/run/remote.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/base/version.h"
+#include "common/link/loop.h"
+
+enum { LINGER_MS = 500, TICK_FRACTION = 4, HWM = 64, SAY_MS = 1000, SAY_THERE_MS = 5000 };
+
+struct sl_remote {
+	struct sl_remote_conf conf;
+	struct sl_remote_events events;
+	void *arg;
+	struct sl_loop *loop;
+	struct sl_transport *transport;
+	struct sl_worker *worker;
+	struct sl_async *jobs_done;
+	struct sl_timer *ticker;
+	struct sl_port *port;
+	struct sl_ends ends;
+	uint64_t opened_ms;
+	bool ready, over, closing, said, said_there;
+	struct sl_job last; /* behind the task that ran when the session ended */
+	bool waiting;       /* … for it */
+	struct sl_fail why;
+	/* the pass under way */
+	uint64_t started_ns;
+	struct sl_port_stats before;
+	double lr;
+	uint64_t applied; /* (worker) the step behind the last one that was applied */
+	bool torn;        /* (worker) a step is applied in part, and there is no way back */
+};
+
+/* ---- tasks, on the worker ---- */
+
+static enum sl_err head_forward(struct sl_remote *r, int chunk, struct sl_fail *fail)
+{
+	struct sl_tensor out =
+		sl_exec_output(r->ends.head, chunk, sl_plan_chunk_rows(r->conf.plan, r->ends.batch_rows, chunk));
+	enum sl_err err;
+
+	sl_port_compute_begins(r->port);
+	err = sl_ends_head_forward(&r->ends, chunk);
+	sl_port_compute_ends(r->port);
+	return err ? err : sl_port_encode(r->port, SL_DIR_HEAD_ACT, chunk, &out, fail);
+}
+
+static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
+{
+	int64_t rows = sl_plan_chunk_rows(r->conf.plan, r->ends.batch_rows, chunk);
+	struct sl_tensor in = sl_exec_input(r->ends.tail, chunk, rows);
+	enum sl_err err = sl_port_decode(r->port, SL_DIR_MID_ACT, chunk, &in, fail);
+
+	sl_port_compute_begins(r->port);
+	if (!err)
+		err = sl_ends_tail(&r->ends, chunk, fail);
+	sl_port_compute_ends(r->port);
+	if (!err && r->ends.training) {
+		struct sl_tensor din = sl_exec_din(r->ends.tail, chunk, rows);
+
+		err = sl_port_encode(r->port, SL_DIR_MID_GRAD, chunk, &din, fail);
+	}
+	return err;
+}
+
+static enum sl_err head_backward(struct sl_remote *r, int chunk, struct sl_fail *fail)
+{
+	struct sl_tensor dout =
+		sl_exec_dout(r->ends.head, chunk, sl_plan_chunk_rows(r->conf.plan, r->ends.batch_rows, chunk));
+	enum sl_err err = sl_port_decode(r->port, SL_DIR_HEAD_GRAD, chunk, &dout, fail);
+
+	sl_port_compute_begins(r->port);
+	if (!err)
+		err = sl_ends_head_backward(&r->ends, chunk);
+	/* the step's last task: what is asked of the server next is to apply it */
+	if (!err && chunk == sl_plan_chunks_of(r->conf.plan, r->ends.batch_rows) - 1) {
+		err = sl_ends_check(&r->ends, fail);
+		r->torn = err && err != SL_ERR_NONFINITE; /* statistics that were tried out may not be back */
+	}
+	sl_port_compute_ends(r->port);
+	return err;
+}
+
+static enum sl_err commit(struct sl_remote *r, struct sl_fail *fail)
+{
+	bool skip = sl_port_session(r->port)->skip;
+	enum sl_err err =
+		sl_port_follow(r->port, r->ends.step + 1, fail); /* first: it can fail and leave all as it was */
+
+	if (err)
+		return err;
+	r->torn = true;
+	sl_port_compute_begins(r->port);
+	SL_FAILPOINT(skip ? SL_FP_CLIENT_SKIP : SL_FP_CLIENT_APPLY);
+	err = skip ? SL_OK : sl_ends_commit(&r->ends, r->lr);
+	sl_port_compute_ends(r->port);
+	if (!err && !skip && SL_FAILPOINT_CALL(SL_FP_CLIENT_CODECS, 0) != 0)
+		err = SL_ERR_DEVICE;
+	if (err)
+		return err;
+	if (!skip)
+		sl_port_commit_codecs(r->port);
+	err = sl_ends_follow(&r->ends, r->ends.step + 1);
+	if (err)
+		return err;
+	r->applied = r->ends.step + 1;
+	r->torn = false;
+	SL_FAILPOINT(SL_FP_CLIENT_APPLIED);
+	return SL_OK;
+}
+
+static enum sl_err run_task(void *arg, enum sl_task task, int chunk, struct sl_fail *fail)
+{
+	struct sl_remote *r = arg;
+
+	switch (task) {
+	case SL_TASK_HEAD_FWD:
+		return head_forward(r, chunk, fail);
+	case SL_TASK_TAIL:
+		return tail(r, chunk, fail);
+	case SL_TASK_HEAD_BWD:
+		return head_backward(r, chunk, fail);
+	case SL_TASK_COMMIT:
+		return commit(r, fail);
+	default:
+		return sl_fail_set(fail, SL_ERR_BUG, "a client has no task %s", sl_task_name(task));
+	}
+}
+
+static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
+{
+	(void)arg;
+	(void)task;
+	(void)done;
+}
+
+static float *place(void *arg, enum sl_dir dir, int chunk)
+{
+	struct sl_remote *r = arg;
+	int64_t rows = r->conf.plan->rows;
+
+	return dir == SL_DIR_MID_ACT ? sl_exec_input(r->ends.tail, chunk, rows).data
+				     : sl_exec_dout(r->ends.head, chunk, rows).data;
+}
+
+/* ---- the session's news ---- */
+
+struct sl_step_result sl_remote_result(const struct sl_remote *r)
+{
+	struct sl_port_stats now = sl_port_stats(r->port);
+	const struct sl_session *s = sl_port_session(r->port);
+
+	return (struct sl_step_result){
+		.step = r->ends.step,
+		.rows = r->ends.batch_rows,
+		.correct = sl_ends_correct(&r->ends),
+		.loss = sl_ends_loss(&r->ends),
+		.skipped = s->skip,
+		.lr = r->lr,
+		.t_step_s = sl_seconds_since(r->started_ns),
+		.t_compute_s = now.compute_s + now.codec_s - r->before.compute_s - r->before.codec_s,
+		.t_server_s = s->training && s->committed ? s->server_compute_s : NAN,
+		.t_codec_s = now.codec_s - r->before.codec_s,
+		.tx_bytes = now.tx_bytes - r->before.tx_bytes,
+		.rx_bytes = now.rx_bytes - r->before.rx_bytes,
+	};
+}
+
+static void pass_done(struct sl_remote *r)
+{
+	const struct sl_step_result result = sl_remote_result(r);
+
+	r->events.done(r->arg, &result);
+}
+
+static void run_last(struct sl_job *job)
+{
+	(void)job; /* the place in the queue is all of it */
+}
+
+static void port_closed(void *arg);
+
+/* No task is under way any more, and what they work on is the caller's. The loop does not wait for that: a task may
+ * hang, and whoever watches over it is on the loop. */
+static void last_done(struct sl_job *job)
+{
+	struct sl_remote *r = (struct sl_remote *)(void *)((char *)job - offsetof(struct sl_remote, last));
+
+	r->waiting = false;
+	if (r->closing)
+		sl_port_close(r->port, port_closed, r);
+	else
+		r->events.failed(r->arg, &r->why);
+}
+
+static void stop_tasks(struct sl_remote *r)
+{
+	sl_port_stop(r->port);
+	if (r->waiting)
+		return;
+	r->waiting = true;
+	r->last = (struct sl_job){.run = run_last, .done = last_done, .share = sl_port_share(r->port)};
+	sl_worker_post(r->worker, &r->last);
+}
+
+static void session_action(void *arg, const struct sl_action *action, const struct sl_fail *fail)
+{
+	struct sl_remote *r = arg;
+
+	switch (action->kind) {
+	case SL_ACTION_READY:
+		r->ready = true;
+		SL_FAILPOINT(SL_FP_CLIENT_WELCOMED);
+		r->events.ready(r->arg, sl_port_session(r->port)->next_step);
+		break;
+	case SL_ACTION_STEPPED:
+	case SL_ACTION_EVALUATED:
+		pass_done(r);
+		break;
+	case SL_ACTION_ABANDONED:
+		r->events.abandoned(r->arg, fail);
+		break;
+	case SL_ACTION_FETCHED:
+		r->events.fetched(r->arg);
+		break;
+	case SL_ACTION_FAIL:
+		if (r->over) /* paused */
+			break;
+		r->over = true;
+		r->why = *fail;
+		stop_tasks(r);
+		break;
+	default:
+		break;
+	}
+}
+
+static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
+{
+	struct sl_remote *r = arg;
+
+	(void)peer;
+	sl_port_deliver(r->port, header, payload);
+}
+
+static void on_writable(void *arg, sl_peer peer)
+{
+	struct sl_remote *r = arg;
+
+	(void)peer;
+	sl_port_writable(r->port);
+}
+
+static void on_malformed(void *arg, sl_peer peer, const char *why)
+{
+	struct sl_remote *r = arg;
+	struct sl_fail fail;
+
+	(void)peer;
+	sl_fail_set(&fail, SL_ERR_PROTOCOL, "the server sent a malformed message: %s", why);
+	sl_port_fail(r->port, &fail);
+}
+
+static void on_lost(void *arg, sl_peer peer)
+{
+	(void)arg;
+	(void)peer;
+	sl_log(SL_LOG_WARN, "link-lost", "the connection to the server broke; waiting for it to come back");
+}
+
+static void on_refused(void *arg, const struct sl_fail *why)
+{
+	struct sl_remote *r = arg;
+
+	if (!r->over)
+		sl_port_fail(r->port, why);
+}
+
+static void on_tick(void *arg)
+{
+	struct sl_remote *r = arg;
+	uint64_t waited = sl_loop_now_ms(r->loop) - r->opened_ms;
+
+	if (r->over)
+		return;
+	/* a server that builds its plan has not said WELCOME, but heartbeats: it is there */
+	if (r->ready || sl_port_session(r->port)->counts.frames) {
+		if (!r->ready && !r->said_there && waited > SAY_THERE_MS) {
+			r->said_there = true;
+			sl_log(SL_LOG_INFO, "preparing", "%s has answered, and prepares this run", r->conf.endpoint);
+		}
+		sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_TICK});
+	} else if (waited > SAY_MS + (uint64_t)r->conf.heartbeat_ms && !r->said) {
+		r->said = true;
+		sl_log(SL_LOG_INFO, "connecting", "%s has not answered yet", r->conf.endpoint);
+	} else if (waited > (uint64_t)r->conf.connect_timeout_ms) {
+		struct sl_fail fail;
+
+		sl_fail_set(&fail, SL_ERR_TIMEOUT, "no answer from %s within %d ms: is splits running there?",
+			    r->conf.endpoint, r->conf.connect_timeout_ms);
+		sl_port_fail(r->port, &fail);
+	}
+}
+
+static void wake_loop(void *arg)
+{
+	sl_async_wake(arg);
+}
+
+static void on_jobs_done(void *arg)
+{
+	struct sl_remote *r = arg;
+
+	if (r->worker)
+		sl_worker_drain(r->worker);
+}
+
+/* ---- opening ---- */
+
+static void fill_hello(const struct sl_remote *r, struct sl_hello *h, const float *middle)
+{
+	const struct sl_remote_conf *c = &r->conf;
+
+	*h = (struct sl_hello){
+		.version = SL_WIRE_VERSION,
+		.epoch = c->epoch,
+		.n_held = (uint32_t)c->n_held,
+		.software = "splitc " SL_VERSION,
+		.weights_source = c->weights_from_seed ? SL_WEIGHTS_SEED : SL_WEIGHTS_HASH,
+		.part_bytes = (uint32_t)c->part_bytes,
+		.window_bytes = c->window_bytes,
+		.heartbeat_ms = (uint32_t)c->heartbeat_ms,
+		.timeout_ms = (uint32_t)c->timeout_ms,
+	};
+	memcpy(h->session, c->secret->session, sizeof h->session);
+	memcpy(h->held, c->held, sizeof h->held);
+	sl_agreement_to_hello(c->agreement, c->plan, h);
+	sl_weights_hash(middle, c->plan->segment[SL_MIDDLE].weight_count, h->weights_hash);
+}
+
+static enum sl_err open_link(struct sl_remote *r, struct sl_fail *fail)
+{
+	static const struct sl_transport_events transport_events = {on_message, on_writable, on_malformed, on_lost,
+								    on_refused};
+	static const struct sl_port_events port_events = {run_task, task_ran, place, session_action};
+	const struct sl_transport_conf transport = {r->conf.endpoint, r->conf.part_bytes, HWM, r->conf.auth, 0, 0};
+	enum sl_err err = sl_async_open(&r->jobs_done, r->loop, on_jobs_done, r, fail);
+
+	if (!err)
+		err = sl_worker_open(&r->worker, "split-compute", wake_loop, r->jobs_done, fail);
+	if (!err)
+		err = sl_transport_connect(&r->transport, r->loop, &transport, &transport_events, r, fail);
+	if (!err)
+		err = sl_port_open(&r->port, r->loop, r->transport, SL_PEER_SERVER, r->worker, &port_events, r, fail);
+	if (!err)
+		err = sl_timer_open(&r->ticker, r->loop, on_tick, r, fail);
+	return err;
+}
+
+static enum sl_err open_session(struct sl_remote *r, struct sl_fail *fail)
+{
+	struct sl_session *s = sl_port_session(r->port);
+	struct sl_session_limits limits;
+	struct sl_hello hello;
+	enum sl_err err;
+
+	/* the role first: it decides which runs the port accepts */
+	sl_session_open_client(s, &(struct sl_hello){0}, 0);
+	err = sl_port_equip(r->port, r->conf.plan, r->conf.be, NULL, r->conf.agreement->codec, fail);
+	if (err)
+		return err;
+	sl_weights_pack(r->conf.weights, &r->conf.plan->segment[SL_MIDDLE], sl_port_weights(r->port));
+	fill_hello(r, &hello, sl_port_weights(r->port));
+	limits = s->limits;
+	sl_session_open_client(s, &hello, sl_loop_now_ms(r->loop));
+	s->secret = r->conf.secret;
+	s->first = r->conf.first;
+	sl_session_set_limits(s, &limits);
+	sl_port_epoch(r->port, hello.epoch);
+	return SL_OK;
+}
+
+static void free_remote(struct sl_remote *r)
+{
+	sl_timer_close(r->ticker);
+	sl_worker_close(r->worker);
+	r->worker = NULL;
+	sl_async_close(r->jobs_done);
+	sl_transport_close(r->transport, LINGER_MS);
+	sl_ends_close(&r->ends);
+	free(r);
+}
+
+enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const struct sl_remote_conf *conf,
+			   const struct sl_remote_events *events, void *arg, struct sl_fail *fail)
+{
+	struct sl_remote *r = calloc(1, sizeof *r);
+	enum sl_err err;
+
+	if (!r)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a session");
+	r->conf = *conf;
+	r->events = *events;
+	r->arg = arg;
+	r->loop = loop;
+	r->opened_ms = sl_loop_now_ms(loop);
+	err = sl_ends_open(&r->ends, conf->plan, conf->be, fail);
+	if (!err && sl_ends_set_weights(&r->ends, conf->weights))
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "the weights could not be set");
+	r->ends.chunk_loss_sum = conf->chunk_loss_sum;
+	r->ends.logits = conf->logits;
+	if (!err)
+		err = open_link(r, fail);
+	if (!err)
+		err = open_session(r, fail);
+	if (err) {
+		if (r->port)
+			sl_port_discard(r->port);
+		free_remote(r);
+		return err;
+	}
+	sl_timer_start(r->ticker, 1, (uint64_t)(conf->heartbeat_ms / TICK_FRACTION + 1));
+	sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_OPEN});
+	*out = r;
+	return SL_OK;
+}
+
+/* ---- the caller's requests ---- */
+
+static void begin(struct sl_remote *r, const float *images, const int32_t *labels, int64_t rows, uint64_t number,
+		  double lr, bool training, bool checkpoint)
+{
+	if (r->over) /* it failed, and its last task has not ended */
+		return;
+	r->ends.images = images;
+	r->ends.labels = labels;
+	r->ends.batch_rows = rows;
+	r->ends.step = number;
+	r->ends.training = training;
+	r->lr = lr;
+	r->started_ns = sl_now_ns();
+	r->before = sl_port_stats(r->port);
+	sl_port_event(r->port, &(struct sl_event){.kind = training ? SL_EV_BEGIN_STEP : SL_EV_BEGIN_EVAL,
+						  .batch_rows = (uint64_t)rows,
+						  .number = number,
+						  .lr = lr,
+						  .checkpoint = checkpoint});
+}
+
+void sl_remote_step(struct sl_remote *r, const float *images, const int32_t *labels, int64_t rows, uint64_t step,
+		    double lr, bool checkpoint)
+{
+	begin(r, images, labels, rows, step, lr, true, checkpoint);
+}
+
+void sl_remote_eval(struct sl_remote *r, const float *images, const int32_t *labels, int64_t rows, uint64_t number)
+{
+	begin(r, images, labels, rows, number, 0, false, false);
+}
+
+void sl_remote_fetch(struct sl_remote *r)
+{
+	sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_BEGIN_FETCH});
+}
+
+void sl_remote_skip(struct sl_remote *r)
+{
+	sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_SKIP});
+}
+
+void sl_remote_kept(struct sl_remote *r, const uint64_t kept[SL_WIRE_KEPT])
+{
+	memcpy(sl_port_session(r->port)->kept, kept, sizeof sl_port_session(r->port)->kept);
+}
+
+bool sl_remote_kept_there(const struct sl_remote *r, uint64_t step)
+{
+	return sl_port_session(r->port)->kept_step == step;
+}
+
+bool sl_remote_checkpointed(const struct sl_remote *r)
+{
+	return sl_port_session(r->port)->checkpointed;
+}
+
+enum sl_err sl_remote_state_open(struct sl_remote *r, struct sl_client_state *s, struct sl_fail *fail)
+{
+	return sl_client_state_open(s, r->conf.plan, sl_port_codecs(r->port), fail);
+}
+
+enum sl_err sl_remote_take(struct sl_remote *r, struct sl_client_state *s)
+{
+	return sl_client_state_take(s, &r->ends, sl_port_codecs(r->port));
+}
+
+enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
+{
+	struct sl_fail why;
+	enum sl_err err = sl_port_follow(r->port, s->step, &why);
+
+	if (!err)
+		err = sl_ends_follow(&r->ends, s->step);
+	return err ? err : sl_client_state_give(s, &r->ends, sl_port_codecs(r->port));
+}
+
+uint64_t sl_remote_made(const struct sl_remote *r)
+{
+	const struct sl_session *s = sl_port_session(r->port);
+
+	return r->applied ? s->epoch : s->made;
+}
+
+bool sl_remote_ready(const struct sl_remote *r)
+{
+	return r->ready;
+}
+
+static bool ended_in_commit(const struct sl_remote *r)
+{
+	return sl_port_session(r->port)->ended_in == SL_SESSION_COMMIT;
+}
+
+bool sl_remote_applied(const struct sl_remote *r)
+{
+	return ended_in_commit(r) && r->applied == r->ends.step + 1;
+}
+
+bool sl_remote_torn(const struct sl_remote *r)
+{
+	return r->torn;
+}
+
+bool sl_remote_in_doubt(const struct sl_remote *r)
+{
+	return ended_in_commit(r) && !sl_remote_applied(r);
+}
+
+enum sl_err sl_remote_apply(struct sl_remote *r)
+{
+	struct sl_fail why;
+
+	return commit(r, &why);
+}
+
+enum sl_err sl_remote_get_weights(struct sl_remote *r, struct sl_weights *weights)
+{
+	sl_weights_unpack(weights, &r->conf.plan->segment[SL_MIDDLE], sl_port_weights(r->port));
+	return sl_ends_get_weights(&r->ends, weights);
+}
+
+uint64_t sl_remote_busy_ms(const struct sl_remote *r)
+{
+	return sl_worker_busy_ms(r->worker);
+}
+
+bool sl_remote_idle(const struct sl_remote *r)
+{
+	return sl_worker_idle(r->worker);
+}
+
+struct sl_port_stats sl_remote_stats(const struct sl_remote *r)
+{
+	return sl_port_stats(r->port);
+}
+
+const struct sl_session *sl_remote_session(const struct sl_remote *r)
+{
+	return sl_port_session(r->port);
+}
+
+static void port_closed(void *arg)
+{
+	struct sl_remote *r = arg;
+	void (*closed)(void *) = r->events.closed;
+	void *closed_arg = r->arg;
+
+	free_remote(r);
+	closed(closed_arg);
+}
+
+void sl_remote_pause(struct sl_remote *r)
+{
+	struct sl_fail why;
+
+	sl_fail_set(&why, SL_ERR_BUSY, "the client pauses; its session can be resumed");
+	r->over = true;
+	sl_port_fail(r->port, &why);
+	sl_port_stop(r->port);
+}
+
+void sl_remote_close(struct sl_remote *r)
+{
+	if (!r->over)
+		sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_LEAVE});
+	r->over = r->closing = true;
+	stop_tasks(r);
+}

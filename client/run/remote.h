@@ -1,0 +1,104 @@
+/* The distributed run, from the client's side: one session with a server, driven by its caller batch by batch.
+ * Loop thread; every event comes from the loop, never from within a call. */
+#ifndef SL_CLIENT_RUN_REMOTE_H
+#define SL_CLIENT_RUN_REMOTE_H
+
+#include "client/persist/client_state.h"
+#include "client/run/step.h"
+#include "common/session/agree.h"
+#include "common/session/port.h"
+
+struct sl_remote;
+
+struct sl_remote_conf {
+	const char *endpoint;
+	const struct sl_transport_auth *auth; /* borrowed; NULL: a plain link */
+	const struct sl_plan *plan;
+	const struct sl_agreement *agreement;
+	struct sl_backend *be;
+	const struct sl_weights *weights; /* the whole model's; copied */
+	bool weights_from_seed;           /* the server can make the middle's itself */
+	bool chunk_loss_sum;
+	float *logits; /* as in struct sl_ends; whole at `done` */
+	size_t part_bytes;
+	uint64_t window_bytes;
+	int heartbeat_ms, timeout_ms, connect_timeout_ms;
+	/* The session: its secret (borrowed), an epoch above all that it ever had, whether this process has had no link
+	 * of it before, and the steps that the caller can go on from. */
+	const struct sl_secret *secret;
+	uint64_t epoch;
+	bool first;
+	uint64_t held[SL_WIRE_HELD_MAX];
+	int n_held;
+};
+
+struct sl_remote_events {
+	/* The handshake is done, and the server goes on from `next_step`, one of conf.held: give it the state that
+	 * belongs to it (or none for a fresh start), then ask for a step, an evaluation or the weights. */
+	void (*ready)(void *arg, uint64_t next_step);
+	/* The step or evaluation batch asked for is done: ask for the next. */
+	void (*done)(void *arg, const struct sl_step_result *result);
+	/* The step asked for was abandoned on both sides, as why->text says: skip it, fetch the weights as they were
+	 * before it, or end the session. */
+	void (*abandoned)(void *arg, const struct sl_fail *why);
+	void (*fetched)(void *arg);
+	void (*failed)(void *arg, const struct sl_fail *fail); /* the session is over; close */
+	void (*closed)(void *arg);                             /* after sl_remote_close */
+};
+
+enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const struct sl_remote_conf *conf,
+			   const struct sl_remote_events *events, void *arg, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* images and labels stay valid until `done`, or until the session is closed. `checkpoint`: the server keeps the state
+ * behind this step on its disk; sl_remote_checkpointed tells. */
+void sl_remote_step(struct sl_remote *remote, const float *images, const int32_t *labels, int64_t rows, uint64_t step,
+		    double lr, bool checkpoint);
+void sl_remote_eval(struct sl_remote *remote, const float *images, const int32_t *labels, int64_t rows,
+		    uint64_t number);
+void sl_remote_fetch(struct sl_remote *remote);
+/* After `abandoned`: the step counts as done, with nothing applied; `done` follows. */
+void sl_remote_skip(struct sl_remote *remote);
+/* From the next COMMIT on: steps of which the caller has checkpoints, newest first; 0: none. The server keeps its side
+ * of them, whatever else it writes. */
+void sl_remote_kept(struct sl_remote *remote, const uint64_t kept[SL_WIRE_KEPT]);
+/* Whether the server has said that its side of the state behind so many steps is on its disk. */
+bool sl_remote_kept_there(const struct sl_remote *remote, uint64_t step);
+bool sl_remote_checkpointed(const struct sl_remote *remote); /* at the last `done` */
+
+/* State, while no pass is under way or after `failed`. `ends` as they are; `step` is set by the caller. */
+enum sl_err sl_remote_state_open(struct sl_remote *remote, struct sl_client_state *s,
+				 struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_remote_take(struct sl_remote *remote, struct sl_client_state *s) SL_MUST_CHECK;
+enum sl_err sl_remote_give(struct sl_remote *remote, const struct sl_client_state *s) SL_MUST_CHECK;
+/* Epoch of the link whose COMMIT made the state that this side holds, and the server too. */
+uint64_t sl_remote_made(const struct sl_remote *remote);
+/* After `failed`: the handshake had been done. */
+bool sl_remote_ready(const struct sl_remote *remote);
+/* After `failed`: the step under way was applied here, though `done` has not said so. */
+bool sl_remote_applied(const struct sl_remote *remote);
+/* After `failed`: the step under way was applied in part. What this side holds is no step's state. */
+bool sl_remote_torn(const struct sl_remote *remote);
+/* After `failed`: the step under way is whole on this side and COMMIT was sent, but its answer is lost. Applied here it
+ * may, or may not, be a step ahead of the server. */
+bool sl_remote_in_doubt(const struct sl_remote *remote);
+enum sl_err sl_remote_apply(struct sl_remote *remote) SL_MUST_CHECK;
+/* The result of that step, as `done` would have had it. */
+struct sl_step_result sl_remote_result(const struct sl_remote *remote);
+/* After `fetched`: the whole model as it stands, all three segments. */
+enum sl_err sl_remote_get_weights(struct sl_remote *remote, struct sl_weights *weights) SL_MUST_CHECK;
+
+/* How long the task that runs now has run. */
+uint64_t sl_remote_busy_ms(const struct sl_remote *remote);
+/* No task runs or waits: after sl_remote_pause, state can be taken. */
+bool sl_remote_idle(const struct sl_remote *remote);
+struct sl_port_stats sl_remote_stats(const struct sl_remote *remote);
+const struct sl_session *sl_remote_session(const struct sl_remote *remote);
+
+/* Ends the session so that the server keeps its state and the client can come back to it. No task begins any more; one
+ * that runs is not waited for (sl_remote_idle). Close next. */
+void sl_remote_pause(struct sl_remote *remote);
+/* Says goodbye where the session still stands; once no task runs any more frees everything, and calls `closed` from the
+ * loop. */
+void sl_remote_close(struct sl_remote *remote);
+
+#endif

@@ -1,0 +1,328 @@
+#include "client/run/setup.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/nn/weights_file.h"
+#include "kernels/cpu/cpu.h"
+
+_Static_assert((int)SL_CONF_MAX_CHUNKS == (int)SL_PLAN_MAX_CHUNKS, "what a config may ask for, a plan has");
+_Static_assert((int)SL_CONF_FP32 == (int)SL_PRECISION_FP32 && (int)SL_CONF_TF32 == (int)SL_PRECISION_TF32 &&
+		       (int)SL_CONF_BF16 == (int)SL_PRECISION_BF16 && (int)SL_CONF_FP16 == (int)SL_PRECISION_FP16,
+	       "precisions are numbered alike");
+
+_Static_assert((int)SL_CONF_SGD == (int)SL_OPTIMIZER_SGD && (int)SL_CONF_ADAM == (int)SL_OPTIMIZER_ADAM &&
+		       (int)SL_CONF_ADAMW == (int)SL_OPTIMIZER_ADAMW,
+	       "optimizers are numbered alike");
+
+static struct sl_optimizer read_optimizer(const struct sl_conf_client *c)
+{
+	struct sl_optimizer o = {.kind = (enum sl_optimizer_kind)c->train.optimizer.kind,
+				 .weight_decay = c->train.optimizer.weight_decay};
+
+	if (o.kind == SL_OPTIMIZER_SGD) {
+		o.momentum = c->train.optimizer.momentum;
+		o.nesterov = c->train.optimizer.nesterov;
+	} else {
+		o.beta1 = c->train.optimizer.beta1;
+		o.beta2 = c->train.optimizer.beta2;
+		o.eps = c->train.optimizer.eps;
+	}
+	return o;
+}
+
+static enum sl_err read_codecs(struct sl_setup *s, struct sl_fail *fail)
+{
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		struct sl_fail why;
+		char key[32];
+
+		snprintf(key, sizeof key, "codec.%s", sl_dir_name((enum sl_dir)dir));
+		if (sl_codec_parse(s->conf->codec[dir], &s->agreement.codec[dir], &why) != SL_OK)
+			return sl_conf_client_fail(s->conf, key, fail, "%s", why.text);
+	}
+	return SL_OK;
+}
+
+static void put(char *to, size_t cap, const char *text)
+{
+	snprintf(to, cap, "%.*s", (int)cap - 1, text);
+}
+
+/* A plan's error, with the place of the key that it blames. */
+static enum sl_err plan_fail(const struct sl_conf_client *c, const struct sl_fail *why, struct sl_fail *fail)
+{
+	return sl_conf_client_fail(c, why->key[0] ? why->key : "model.name", fail, "%s", sl_fail_sentence(why));
+}
+
+static enum sl_err read_insert(const struct sl_setup *s, const char *key, const char *text, char *out,
+			       struct sl_fail *fail)
+{
+	struct sl_fail why;
+
+	if (sl_insert_advance(text, s->trained, out, &why) != SL_OK)
+		return sl_conf_client_fail(s->conf, key, fail, "%s", why.text);
+	return SL_OK;
+}
+
+/* Every codec on one row of the tensor as it is at first, and as decaying inserts leave it at last. */
+static enum sl_err try_codecs(const struct sl_setup *s, struct sl_fail *fail)
+{
+	for (int i = 0; i < 2 * SL_DIR_COUNT; i++) {
+		enum sl_dir dir = (enum sl_dir)(i % SL_DIR_COUNT);
+		bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
+		uint64_t done = i < SL_DIR_COUNT ? 0 : UINT64_MAX;
+		const struct sl_codec_env env = {
+			.shape = sl_plan_cut_shape_after(s->plan, mid, 1, done),
+			.slots = 1,
+			.dir = dir,
+		};
+		struct sl_codec *codec;
+		struct sl_fail why;
+		char key[32];
+
+		snprintf(key, sizeof key, "codec.%s", sl_dir_name(dir));
+		if (sl_codec_open(&codec, &s->agreement.codec[dir], &env, &why) != SL_OK)
+			return sl_conf_client_fail(s->conf, key, fail, "%s%s", why.text,
+						   done ? ", which the decaying insert leaves at last" : "");
+		sl_codec_close(codec);
+	}
+	return SL_OK;
+}
+
+enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	struct sl_plan_spec *spec = &s->agreement.plan;
+	struct sl_fail why;
+	enum sl_err err;
+
+	s->conf = conf;
+	put(spec->model.name, sizeof spec->model.name, conf->model.name);
+	spec->model.width = conf->model.width;
+	spec->model.classes = conf->model.classes;
+	spec->model.image = conf->model.image;
+	spec->model.cifar_stem = conf->model.form == SL_FORM_CIFAR;
+	spec->model.dropout = conf->model.dropout;
+	put(spec->cut.partition, sizeof spec->cut.partition, conf->partition);
+	put(spec->cut.head_end, sizeof spec->cut.head_end, conf->head_end);
+	put(spec->cut.tail_begin, sizeof spec->cut.tail_begin, conf->tail_begin);
+	err = read_insert(s, "insert.head", conf->insert.head, spec->insert_head, fail);
+	if (!err)
+		err = read_insert(s, "insert.tail", conf->insert.tail, spec->insert_tail, fail);
+	if (err)
+		return err;
+	spec->batch = conf->train.batch;
+	spec->chunks = conf->train.chunks;
+	spec->seed = (uint64_t)conf->train.seed;
+	spec->optimizer = read_optimizer(conf);
+	spec->precision = (enum sl_precision)conf->train.precision;
+	err = read_codecs(s, fail);
+	if (err)
+		return err;
+	sl_agreement_seal(&s->agreement);
+	err = sl_plan_open(&s->plan, spec, &why);
+	if (err == SL_ERR_CONFIG)
+		return plan_fail(conf, &why, fail);
+	return err ? sl_fail_set(fail, err, "%s", why.text) : try_codecs(s, fail);
+}
+
+void sl_setup_blame(const struct sl_setup *s, struct sl_fail *fail)
+{
+	static const char key[] = "train.precision", begins[] = "train.precision: ";
+	const struct sl_fail why = *fail;
+	const char *at = fail->code == SL_ERR_CONFIG ? strstr(why.text, begins) : NULL;
+
+	if (at)
+		sl_conf_client_fail(s->conf, key, fail, "%.*s%s", (int)(at - why.text), why.text,
+				    at + sizeof begins - 1);
+}
+
+static bool middle_untouched(const struct sl_plan *plan, const bool *loaded)
+{
+	const struct sl_plan_segment *m = &plan->segment[SL_MIDDLE];
+
+	for (int i = 0; i < m->n_param; i++)
+		if (loaded[m->param[i].model_param])
+			return false;
+	return true;
+}
+
+/* The config's own file, not one that a run has left. */
+static enum sl_err blame_weights(const struct sl_setup *s, bool strict, enum sl_err err, struct sl_fail *fail)
+{
+	const struct sl_fail why = *fail;
+
+	if (strict)
+		return err;
+	if (err == SL_ERR_NOINPUT)
+		sl_fail_set(fail, err, "%s (a safetensors file with PyTorch's names of %s, as `splitc export` writes)",
+			    why.text, s->plan->model->name);
+	return sl_conf_client_blame(s->conf, "model.weights", err, fail);
+}
+
+enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail)
+{
+	bool partial = s->conf->model.partial && !strict;
+
+	return path[0] ? blame_weights(s, strict, sl_weights_load(s->plan->model, path, partial, NULL, NULL, fail),
+				       fail)
+		       : SL_OK;
+}
+
+enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail)
+{
+	const struct sl_model *model = s->plan->model;
+	bool partial = s->conf->model.partial && !strict;
+	bool *loaded;
+	enum sl_err err = sl_weights_open(&s->weights, model, fail);
+	int missing = 0;
+
+	if (err)
+		return err;
+	sl_weights_init(&s->weights, model, s->plan->spec.seed);
+	s->weights_from_seed = true;
+	if (!path[0])
+		return SL_OK;
+	loaded = calloc((size_t)model->n_param, sizeof *loaded);
+	if (!loaded)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the weights");
+	err = blame_weights(s, strict, sl_weights_load(model, path, partial, s->weights.value, loaded, fail), fail);
+	for (int i = 0; i < model->n_param && !err; i++)
+		missing += !loaded[i];
+	if (!err && missing)
+		sl_log(SL_LOG_INFO, "weights-partial", "%s gives %d of %d tensors; the others start from seed %lld",
+		       path, model->n_param - missing, model->n_param, (long long)s->conf->train.seed);
+	if (!err)
+		s->weights_from_seed = middle_untouched(s->plan, loaded);
+	free(loaded);
+	return err;
+}
+
+/* `name`: [SL_CONF_LIST_MAX], for the spec to point to. */
+static struct sl_dataset_spec data_spec(const struct sl_conf_client *c, enum sl_dataset_split split, const char **name)
+{
+	struct sl_dataset_spec spec = {
+		.kind = c->data.kind == SL_DATA_CIFAR100 ? SL_DATASET_CIFAR100 : SL_DATASET_CIFAR10,
+		.split = split,
+		.dir = c->data.dir,
+		.max_records = split == SL_SPLIT_TRAIN ? c->data.train_limit : c->data.test_limit,
+	};
+
+	if (split == SL_SPLIT_TRAIN && c->data.train_files.n) {
+		for (int i = 0; i < c->data.train_files.n; i++)
+			name[i] = c->data.train_files.item[i];
+		spec.files = name;
+		spec.nfiles = c->data.train_files.n;
+	}
+	return spec;
+}
+
+/* `err`: of a split's files. */
+static enum sl_err check_split(const struct sl_conf_client *c, const struct sl_dataset_spec *spec, enum sl_err err,
+			       struct sl_fail *fail)
+{
+	int classes = sl_dataset_classes(spec->kind);
+
+	if (!err && classes > c->model.classes)
+		return sl_conf_client_fail(c, "model.classes", fail, "%s has %d classes, the model only %d",
+					   sl_dataset_kind_name(spec->kind), classes, c->model.classes);
+	return sl_conf_client_blame(c, spec->files ? "data.train_files" : "data.dir", err, fail);
+}
+
+static enum sl_err open_split(struct sl_setup *s, enum sl_dataset_split split, struct sl_fail *fail)
+{
+	const char *name[SL_CONF_LIST_MAX];
+	const struct sl_dataset_spec spec = data_spec(s->conf, split, name);
+
+	return check_split(s->conf, &spec, sl_dataset_open(&s->set[split], &spec, fail), fail);
+}
+
+enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *images, struct sl_fail *fail)
+{
+	const char *name[SL_CONF_LIST_MAX];
+	enum sl_err err = SL_OK;
+
+	images[SL_SPLIT_TRAIN] = 0;
+	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && !err; split++) {
+		const struct sl_dataset_spec spec = data_spec(s->conf, (enum sl_dataset_split)split, name);
+
+		err = check_split(s->conf, &spec, sl_dataset_check(&images[split], &spec, fail), fail);
+	}
+	return err;
+}
+
+enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
+{
+	static const enum sl_norm norm[] = {
+		[SL_NORMALIZE_IMAGENET] = SL_NORM_IMAGENET,
+		[SL_NORMALIZE_CIFAR10] = SL_NORM_CIFAR10,
+		[SL_NORMALIZE_CIFAR100] = SL_NORM_CIFAR100,
+		[SL_NORMALIZE_NONE] = SL_NORM_NONE,
+	};
+	const struct sl_conf_client *c = s->conf;
+	const struct sl_augment_spec spec = {
+		.in_h = SL_IMAGE_SIDE,
+		.in_w = SL_IMAGE_SIDE,
+		.out_h = c->model.image,
+		.out_w = c->model.image,
+		.crop_padding = c->data.crop_padding,
+		.flip = c->data.flip,
+		.norm = norm[c->data.normalize],
+	};
+	enum sl_err err = sl_augment_open(&s->augment, &spec, fail);
+
+	if (!err && train)
+		err = open_split(s, SL_SPLIT_TRAIN, fail);
+	return err ? err : open_split(s, SL_SPLIT_TEST, fail);
+}
+
+enum sl_err sl_setup_backend(struct sl_setup *s, struct sl_fail *fail)
+{
+	const char *reason;
+	enum sl_err err = sl_pool_open(&s->pool, s->conf->threads, fail);
+
+	if (!err)
+		err = sl_cpu_backend_open(&s->be, s->pool, fail);
+	s->be_open = !err;
+	if (!err && sl_cpu_core_is_older(&reason))
+		sl_log(SL_LOG_WARN, "slow-blas", "%s", reason);
+	return err;
+}
+
+enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_dataset_split split, void (*wake)(void *arg), void *arg,
+			    struct sl_loader **out, struct sl_fail *fail)
+{
+	bool train = split == SL_SPLIT_TRAIN;
+	const struct sl_loader_spec spec = {
+		.set = &s->set[split],
+		.augment = s->augment,
+		.batch = s->conf->train.batch,
+		.drop_last = train && s->conf->train.drop_last,
+		.train = train,
+		.seed = (uint64_t)s->conf->train.seed,
+		.prefetch = s->conf->data.prefetch,
+		.held = 1,
+		.threads = 1,
+		.wake = wake,
+		.wake_arg = arg,
+	};
+
+	return sl_loader_open(out, &spec, fail);
+}
+
+void sl_setup_close(struct sl_setup *s)
+{
+	if (s->in_use)
+		return;
+	if (s->be_open)
+		s->be.ops->close(&s->be);
+	sl_pool_close(s->pool);
+	sl_augment_close(s->augment);
+	for (int split = 0; split < SL_SPLIT_COUNT; split++)
+		sl_dataset_close(&s->set[split]);
+	sl_weights_close(&s->weights);
+	sl_plan_close(s->plan);
+	*s = (struct sl_setup){0};
+}

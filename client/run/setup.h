@@ -1,0 +1,51 @@
+/* From a config to everything a run needs. Each piece is opened on its own, since `flops` needs a plan and no data;
+ * all errors name the config's place. */
+#ifndef SL_CLIENT_RUN_SETUP_H
+#define SL_CLIENT_RUN_SETUP_H
+
+#include "client/data/loader.h"
+#include "common/base/pool.h"
+#include "common/conf/conf.h"
+#include "common/nn/backend.h"
+#include "common/nn/weights.h"
+#include "common/session/agree.h"
+
+#define SL_MODEL_FILE "model.safetensors" /* what a run leaves in log.dir */
+
+struct sl_setup {
+	const struct sl_conf_client *conf;
+	struct sl_agreement agreement;
+	struct sl_plan *plan;
+	int64_t trained; /* steps that the weights have had before this run: where decaying inserts begin. Set it before
+			    sl_setup_plan; INT64_MAX: all of them */
+	struct sl_weights weights; /* of the whole model */
+	bool weights_from_seed;    /* every one of the middle's: no upload is needed */
+	struct sl_dataset set[SL_SPLIT_COUNT];
+	struct sl_augment *augment;
+	struct sl_pool *pool;
+	struct sl_backend be;
+	bool be_open;
+	bool in_use; /* by a task that may never end: sl_setup_close leaves everything */
+};
+
+/* `conf` is borrowed. The plan, codecs and optimizer. */
+enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
+/* From `path`, or where that is "" from the seed. strict: conf's `partial` does not count. */
+enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail) SL_MUST_CHECK;
+/* What the two above would say of the files, without reading them: whether they are there, and of the right form and
+ * size, and their labels in range. *images: [SL_SPLIT_COUNT], those of `train` are 0 where it is false. */
+enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, bool strict,
+				   struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *images,
+				struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_setup_backend(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
+/* A loader over one split; `wake` as in loader.h, may be NULL. */
+enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_dataset_split split, void (*wake)(void *arg), void *arg,
+			    struct sl_loader **out, struct sl_fail *fail) SL_MUST_CHECK;
+/* Where *fail, from here or from the server, is about a key of the config that only whoever computes can judge
+ * (train.precision): puts the key's place in the file in front of it. */
+void sl_setup_blame(const struct sl_setup *s, struct sl_fail *fail);
+void sl_setup_close(struct sl_setup *s); /* idempotent; a zeroed one is fine */
+
+#endif

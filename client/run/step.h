@@ -1,0 +1,21 @@
+/* What one batch gave, whoever computed it. */
+#ifndef SL_CLIENT_RUN_STEP_H
+#define SL_CLIENT_RUN_STEP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sl_step_result {
+	uint64_t step; /* or number of the evaluation batch */
+	int64_t rows, correct;
+	double loss;  /* mean over the rows */
+	bool skipped; /* NaN or Inf: nothing was applied; loss and correct say nothing */
+	double lr;
+	double t_step_s;             /* wall clock, from the batch at hand to the step applied */
+	double t_compute_s;          /* this side's kernels and codecs */
+	double t_codec_s;            /* of these, codecs */
+	double t_server_s;           /* the server's kernels; NAN: it has not said, as of an evaluation */
+	uint64_t tx_bytes, rx_bytes; /* on the wire, headers included */
+};
+
+#endif

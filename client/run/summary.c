@@ -1,0 +1,198 @@
+#include "client/run/summary.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/wrap.h"
+#include "common/telemetry/json.h"
+
+enum { CODEC_WIDTH = 24 };
+
+static const double MB = 1e6;
+
+static double per(double a, double b)
+{
+	return b > 0 ? a / b : NAN;
+}
+
+/* What the tensor would have been as fp32 and without inserts, over the whole run. */
+static uint64_t raw_bytes(const struct sl_setup *setup, const struct sl_training_totals *t, enum sl_dir dir)
+{
+	bool grad = dir == SL_DIR_MID_GRAD || dir == SL_DIR_HEAD_GRAD;
+	bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
+	uint64_t elements = (uint64_t)sl_plan_plain_count(setup->plan, mid);
+
+	return (t->linked_train_images + (grad ? 0 : t->linked_eval_images)) * elements * sizeof(float);
+}
+
+/* Of a step. Where the answer to COMMIT was lost, the server's share of that step is not known. */
+static double server_compute_s(const struct sl_training_totals *t)
+{
+	return per(t->server_s, (double)t->server_steps);
+}
+
+void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup, const struct sl_training_totals *t,
+		     const struct sl_training_link *link, const char *outcome)
+{
+	double steps = (double)t->steps;
+	double compute_s = per(t->compute_s, steps) + server_compute_s(t);
+
+	*out = (struct sl_jsonl_summary){
+		.epochs = t->epochs,
+		.steps = t->steps,
+		.skipped = t->skipped,
+		.images = t->images,
+		.test_loss = t->test_loss,
+		.test_acc = t->test_acc,
+		.best_test_acc = t->best_test_acc,
+		.best_step = t->best_step,
+		.t_total_s = t->total_s,
+		.t_per_batch_s = per(t->train_s, steps),
+		.t_compute_per_batch_s = compute_s,
+		.avg_mb_s = per(per((double)t->train_tx_bytes, steps), compute_s) / MB,
+		.peak_client_mb_s = link->peak_tx > 0 ? link->peak_tx / MB : NAN,
+		.peak_server_mb_s = link->peak_rx > 0 ? link->peak_rx / MB : NAN,
+		.wire_tx_bytes = t->tx_bytes,
+		.wire_rx_bytes = t->rx_bytes,
+		.outcome = outcome,
+	};
+	for (int dir = 0; dir < SL_DIR_COUNT && link->wire[dir]; dir++)
+		out->direction[dir] = (struct sl_jsonl_direction){
+			.name = sl_dir_name((enum sl_dir)dir),
+			.codec = setup->agreement.codec[dir].text,
+			.wire_bytes = link->wire[dir],
+			.payload_bytes = link->payload[dir],
+			.raw_bytes = raw_bytes(setup, t, (enum sl_dir)dir),
+			.nominal_bytes = link->nominal[dir],
+		};
+}
+
+static void print_bytes(const struct sl_jsonl_summary *s, uint64_t from, bool local)
+{
+	char codec[64] = "codec";
+
+	if (from)
+		snprintf(codec, sizeof codec, "codec (from step %" PRIu64 ")", from);
+	printf("\n%-9s  %-*s %10s %10s %7s %7s\n", "tensor", CODEC_WIDTH, codec, "wire MB", "fp32 MB", "real",
+	       "nominal");
+	for (int dir = 0; dir < SL_JSONL_DIRECTIONS; dir++) {
+		const struct sl_jsonl_direction *d = &s->direction[dir];
+		bool up = dir == SL_DIR_HEAD_ACT || dir == SL_DIR_MID_GRAD;
+
+		if (!d->name)
+			continue;
+		sl_print_cell(stdout, d->codec, printf("%-9s  ", d->name), CODEC_WIDTH);
+		printf(" %10.2f %10.2f %7.4f %7.4f  %s\n", (double)d->wire_bytes / MB, (double)d->raw_bytes / MB,
+		       per((double)d->wire_bytes, (double)d->raw_bytes), per(d->nominal_bytes, (double)d->raw_bytes),
+		       up ? "up" : "down");
+	}
+	printf("%-9s  %s%s: %.2f MB up, %.2f MB down\n", "all",
+	       local ? "payloads, as if they had crossed" : "headers and control too", from ? ", from step 0" : "",
+	       (double)s->wire_tx_bytes / MB, (double)s->wire_rx_bytes / MB);
+}
+
+/* Receiving a run of a single part takes no time that could be measured: "-". */
+static const char *rate_text(double mb_s, char out[32])
+{
+	snprintf(out, 32, isnan(mb_s) ? "-" : "%.2f", mb_s);
+	return out;
+}
+
+static void print_steps(const struct sl_jsonl_summary *s, const struct sl_training_totals *t)
+{
+	printf("%s: %" PRIu64 " steps", s->outcome, s->steps);
+	if (t->linked_from)
+		printf(", those from %" PRIu64 " on", t->linked_from);
+	printf(" in %.1f s in all; %.1f images/s in training\n", s->t_total_s,
+	       per((double)t->train_images, t->train_s));
+	if (s->skipped)
+		printf("%" PRIu64 " of these steps were skipped for NaN or Inf\n", s->skipped);
+	printf("time per batch %.4f s, computation %.4f s (client %.4f, server %.4f)\n", s->t_per_batch_s,
+	       s->t_compute_per_batch_s, per(t->compute_s, (double)t->steps), server_compute_s(t));
+}
+
+/* Of the last evaluation; an earlier one may have been better. */
+static void print_test(const struct sl_jsonl_summary *s, const struct sl_training_totals *t)
+{
+	printf("\ntest accuracy %.2f %%", 100 * s->test_acc);
+	if (t->test_images) /* else it was another process of the run that evaluated */
+		printf(" of %" PRIu64 " images", t->test_images);
+	printf(", loss %.4f", s->test_loss);
+	if (s->best_test_acc > s->test_acc)
+		printf("; the best of the run was %.2f %%", 100 * s->best_test_acc);
+	putchar('\n');
+	if (s->best_step)
+		printf("best.safetensors holds the weights behind step %" PRIu64 ", of %.2f %%\n", s->best_step,
+		       100 * t->kept_acc);
+}
+
+static void print_table(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
+			const struct sl_training_link *link)
+{
+	bool local = strcmp(t->mode, "local") == 0;
+	char text[3][32];
+
+	if (s->steps)
+		print_steps(s, t);
+	if (link->lost)
+		printf("%" PRIu64 " of %" PRIu64 " links were lost\n", link->lost, link->links);
+	if (s->direction[0].name) {
+		if (s->steps && !local)
+			printf("MB/s (MB = 10^6 bytes): average %s, peak client %s, peak server %s\n",
+			       rate_text(s->avg_mb_s, text[0]), rate_text(s->peak_client_mb_s, text[1]),
+			       rate_text(s->peak_server_mb_s, text[2]));
+		print_bytes(s, t->linked_from, local);
+	}
+	if (!isnan(s->test_acc))
+		print_test(s, t);
+}
+
+static void print_json(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
+		       const struct sl_training_link *link)
+{
+	json_t *root = json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "schema", 1, "mode", t->mode, "outcome",
+				 s->outcome, "steps", (json_int_t)s->steps, "skipped", (json_int_t)s->skipped, "images",
+				 (json_int_t)s->images, "wire_tx_bytes", (json_int_t)s->wire_tx_bytes, "wire_rx_bytes",
+				 (json_int_t)s->wire_rx_bytes);
+	json_t *directions = json_array();
+
+	json_object_set_new(root, "links", json_integer((json_int_t)link->links));
+	json_object_set_new(root, "lost", json_integer((json_int_t)link->lost));
+	json_object_set_new(root, "rejected", json_integer((json_int_t)link->rejected));
+	json_object_set_new(root, "test_loss", sl_json_real(s->test_loss));
+	json_object_set_new(root, "test_acc", sl_json_real(s->test_acc));
+	json_object_set_new(root, "best_test_acc", sl_json_real(s->best_test_acc));
+	json_object_set_new(root, "best_step", s->best_step ? json_integer((json_int_t)s->best_step) : json_null());
+	json_object_set_new(root, "t_total_s", sl_json_real(s->t_total_s));
+	json_object_set_new(root, "t_per_batch_s", sl_json_real(s->t_per_batch_s));
+	json_object_set_new(root, "t_compute_per_batch_s", sl_json_real(s->t_compute_per_batch_s));
+	json_object_set_new(root, "t_compute_client_per_batch_s", sl_json_real(per(t->compute_s, (double)t->steps)));
+	json_object_set_new(root, "t_compute_server_per_batch_s", sl_json_real(server_compute_s(t)));
+	json_object_set_new(root, "avg_mb_s", sl_json_real(s->avg_mb_s));
+	json_object_set_new(root, "peak_client_mb_s", sl_json_real(s->peak_client_mb_s));
+	json_object_set_new(root, "peak_server_mb_s", sl_json_real(s->peak_server_mb_s));
+	for (int dir = 0; dir < SL_JSONL_DIRECTIONS; dir++) {
+		const struct sl_jsonl_direction *d = &s->direction[dir];
+
+		if (d->name)
+			json_array_append_new(directions,
+					      json_pack("{s:s, s:s, s:I, s:I, s:I, s:f}", "tensor", d->name, "codec",
+							d->codec, "wire_bytes", (json_int_t)d->wire_bytes,
+							"payload_bytes", (json_int_t)d->payload_bytes, "raw_bytes",
+							(json_int_t)d->raw_bytes, "nominal_bytes", d->nominal_bytes));
+	}
+	json_object_set_new(root, "directions", directions);
+	json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(17));
+	putchar('\n');
+	json_decref(root);
+}
+
+void sl_summary_print(const struct sl_jsonl_summary *s, const struct sl_training_totals *totals,
+		      const struct sl_training_link *link, bool json)
+{
+	(json ? print_json : print_table)(s, totals, link);
+	fflush(stdout);
+}

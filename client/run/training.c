@@ -1,0 +1,421 @@
+#include "client/run/training_run.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/persist/model_file.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+static int64_t batches(int64_t images, int64_t batch, bool drop_last)
+{
+	return drop_last ? images / batch : (images + batch - 1) / batch;
+}
+
+/* The schedule of a run with so many steps in an epoch. */
+static enum sl_err make_schedule(const struct sl_conf_client *c, int64_t images, int64_t steps_per_epoch,
+				 struct sl_schedule *out, struct sl_fail *fail)
+{
+	static const enum sl_schedule_kind kind[] = {
+		[SL_CONF_CONSTANT] = SL_SCHEDULE_CONSTANT,
+		[SL_CONF_COSINE] = SL_SCHEDULE_COSINE,
+		[SL_CONF_POLYNOMIAL] = SL_SCHEDULE_POLYNOMIAL,
+	};
+	double epochs = c->train.epochs;
+	struct sl_fail why;
+	bool cut;
+
+	if (steps_per_epoch < 1)
+		return sl_conf_client_fail(c, "train.batch", fail, "drop_last leaves no batch of %d in %lld images",
+					   c->train.batch, (long long)images);
+	/* A schedule ends where the run does. */
+	cut = c->train.max_steps && (double)c->train.max_steps < epochs * (double)steps_per_epoch;
+	if (cut)
+		epochs = (double)c->train.max_steps / (double)steps_per_epoch;
+	*out = (struct sl_schedule){
+		.kind = kind[c->train.schedule.kind],
+		.lr = c->train.optimizer.lr,
+		.end_lr = c->train.schedule.end_lr,
+		.power = c->train.schedule.power,
+	};
+	if (sl_schedule_set_epochs(out, epochs, c->train.schedule.warmup_epochs, steps_per_epoch, &why) != SL_OK)
+		return sl_conf_client_fail(c, "train.schedule.warmup_epochs", fail, "%s%s", why.text,
+					   cut ? ", which train.max_steps ends there: 0 is right for a short one" : "");
+	return SL_OK;
+}
+
+static int64_t epoch_steps(const struct sl_conf_client *c, int64_t images)
+{
+	return batches(images, c->train.batch, c->train.drop_last);
+}
+
+enum sl_err sl_training_steps(const struct sl_conf_client *c, int64_t images, uint64_t *steps, struct sl_fail *fail)
+{
+	struct sl_schedule schedule;
+	enum sl_err err = make_schedule(c, images, epoch_steps(c, images), &schedule, fail);
+
+	if (!err)
+		*steps = (uint64_t)schedule.total_steps;
+	return err;
+}
+
+static enum sl_err open_schedule(struct sl_training *r, struct sl_fail *fail)
+{
+	int64_t images = r->setup->set[SL_SPLIT_TRAIN].count;
+	enum sl_err err;
+
+	r->steps_per_epoch = epoch_steps(r->setup->conf, images);
+	err = make_schedule(r->setup->conf, images, r->steps_per_epoch, &r->schedule, fail);
+	r->total_steps = (uint64_t)r->schedule.total_steps;
+	return err;
+}
+
+static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *fail)
+{
+	const struct sl_progress_options options = {.fd = 2};
+	enum sl_err err = r->eval_only ? SL_OK : sl_journal_open(&r->journal, r->setup->conf, resume, fail);
+
+	return err ? err : sl_progress_open(&r->progress, &options, fail);
+}
+
+enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *setup, const char *mode, bool eval_only,
+			     bool resume, struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = setup->conf;
+	struct sl_training *r = calloc(1, sizeof *r);
+	enum sl_err err = SL_OK;
+
+	if (!r)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the run");
+	r->setup = setup;
+	r->eval_only = eval_only;
+	r->loss = r->acc = NAN;
+	r->totals.mode = mode;
+	r->totals.test_loss = r->totals.test_acc = r->totals.best_test_acc = r->totals.kept_acc = NAN;
+	r->eval_batches = batches(setup->set[SL_SPLIT_TEST].count, c->train.batch, false);
+	if (!eval_only)
+		err = open_schedule(r, fail);
+	if (!err)
+		err = open_log(r, resume, fail);
+	if (err) {
+		sl_training_close(r);
+		return err;
+	}
+	sl_run_mark(r);
+	r->started_ns = r->done_ns = sl_now_ns();
+	*out = r;
+	return SL_OK;
+}
+
+void sl_training_close(struct sl_training *r)
+{
+	if (!r)
+		return;
+	sl_progress_close(r->progress);
+	sl_journal_close(&r->journal);
+	free(r);
+}
+
+void sl_training_hush(struct sl_training *r)
+{
+	sl_progress_close(r->progress);
+	r->progress = NULL;
+}
+
+bool sl_run_epoch_over(const struct sl_training *r)
+{
+	return r->in_epoch == r->steps_per_epoch || r->step == r->total_steps;
+}
+
+bool sl_run_wants_eval(const struct sl_training *r)
+{
+	int every = r->setup->conf->train.eval_every;
+
+	if (r->eval_only)
+		return true;
+	return r->step == r->total_steps || (every && (r->epoch + 1) % every == 0);
+}
+
+enum sl_want sl_training_next(struct sl_training *r)
+{
+	bool training_over = r->eval_only || sl_run_epoch_over(r);
+
+	if (!training_over) {
+		r->doing = SL_WANT_STEP;
+	} else if (sl_run_wants_eval(r) && r->in_eval < r->eval_batches) {
+		r->doing = SL_WANT_EVAL;
+	} else if (r->eval_only || r->step == r->total_steps) {
+		r->doing = SL_WANT_FINISH;
+	} else {
+		r->epoch++;
+		r->in_epoch = r->in_eval = 0;
+		r->train = r->eval = (struct tally){0};
+		r->doing = SL_WANT_STEP;
+	}
+	return r->doing;
+}
+
+uint64_t sl_training_number(const struct sl_training *r)
+{
+	return r->doing == SL_WANT_STEP ? r->step
+					: (uint64_t)r->epoch * (uint64_t)r->eval_batches + (uint64_t)r->in_eval;
+}
+
+double sl_training_lr(const struct sl_training *r)
+{
+	return r->doing == SL_WANT_STEP ? sl_schedule_lr(&r->schedule, (int64_t)r->step) : 0;
+}
+
+static void log_step(struct sl_training *r, const struct sl_step_result *s)
+{
+	r->last = (struct sl_jsonl_step){
+		.step = s->step + 1,
+		.skipped = s->skipped,
+		.loss = s->skipped ? NAN : s->loss,
+		.acc = s->skipped ? NAN : (double)s->correct / (double)s->rows,
+		.lr = s->lr,
+		.wire_tx_bytes = s->tx_bytes,
+		.wire_rx_bytes = s->rx_bytes,
+		.t_step_s = s->t_step_s,
+		.t_compute_s = s->t_compute_s,
+		.t_wait_s = fmax(0, s->t_step_s - s->t_compute_s),
+	};
+
+	sl_journal_step(&r->journal, &r->last);
+}
+
+static double ratio(double a, double b)
+{
+	return b > 0 ? a / b : NAN;
+}
+
+/* That there will be: train.max_steps may end the run before train.epochs are over. */
+static int all_epochs(const struct sl_training *r)
+{
+	uint64_t per_epoch = (uint64_t)r->steps_per_epoch;
+
+	return r->eval_only ? 1 : (int)((r->total_steps + per_epoch - 1) / per_epoch);
+}
+
+/* Of the epoch under way. */
+static uint64_t all_steps(const struct sl_training *r)
+{
+	uint64_t left = r->total_steps - (r->step - (uint64_t)r->in_epoch);
+
+	return left < (uint64_t)r->steps_per_epoch ? left : (uint64_t)r->steps_per_epoch;
+}
+
+static void log_epoch(struct sl_training *r)
+{
+	const struct tally *t = &r->train, *e = &r->eval;
+	const struct sl_jsonl_epoch line = {
+		.epoch = (uint64_t)r->epoch + 1,
+		.steps = r->step,
+		.train_loss = ratio(t->loss, (double)t->rows),
+		.train_acc = ratio((double)t->correct, (double)t->rows),
+		.test_loss = ratio(e->loss, (double)e->rows),
+		.test_acc = ratio((double)e->correct, (double)e->rows),
+		.lr = r->step ? sl_schedule_lr(&r->schedule, (int64_t)r->step - 1) : NAN,
+		.wire_tx_bytes = t->tx_bytes,
+		.wire_rx_bytes = t->rx_bytes,
+		.t_train_s = t->seconds,
+		.t_eval_s = e->seconds,
+		.images_per_s = ratio((double)t->rows, t->seconds),
+	};
+	char test[64] = "";
+
+	sl_journal_epoch(&r->journal, &line);
+	if (e->rows)
+		snprintf(test, sizeof test, "; test loss %.4f, accuracy %.2f %%", line.test_loss, 100 * line.test_acc);
+	sl_log(SL_LOG_INFO, "epoch", "%d of %d: train loss %.4f, accuracy %.2f %%%s", r->epoch + 1, all_epochs(r),
+	       line.train_loss, 100 * line.train_acc, test);
+}
+
+static void tally_add(struct tally *t, const struct sl_step_result *s)
+{
+	t->rows += s->rows;
+	t->correct += s->correct;
+	t->loss += s->loss * (double)s->rows;
+	t->tx_bytes += s->tx_bytes;
+	t->rx_bytes += s->rx_bytes;
+	t->seconds += s->t_step_s;
+}
+
+static void show(struct sl_training *r)
+{
+	bool eval = r->doing == SL_WANT_EVAL;
+	const struct sl_progress_state state = {
+		.phase = eval ? "eval" : "train",
+		.epoch = r->epoch + 1,
+		.epochs = all_epochs(r),
+		.step = (uint64_t)(eval ? r->in_eval : r->in_epoch),
+		.steps = eval ? (uint64_t)r->eval_batches : all_steps(r),
+		.steps_left = eval ? (uint64_t)(r->eval_batches - r->in_eval) : r->total_steps - r->step,
+		.images = r->totals.images,
+		.tx_bytes = r->totals.tx_bytes,
+		.rx_bytes = r->totals.rx_bytes,
+		.loss = r->loss,
+		.acc = r->acc,
+	};
+
+	if (r->progress)
+		sl_progress_update(r->progress, &state, sl_now_ms());
+}
+
+bool sl_run_keeps_best(const struct sl_training *r)
+{
+	return !r->eval_only && r->setup->conf->train.keep_best && r->setup->conf->log.dir[0];
+}
+
+bool sl_training_best_due(const struct sl_training *r)
+{
+	return r->best_due;
+}
+
+void sl_training_best_kept(struct sl_training *r, bool written)
+{
+	r->best_due = false;
+	if (!written)
+		return;
+	r->totals.best_step = r->step;
+	r->totals.kept_acc = r->totals.test_acc;
+}
+
+static void eval_over(struct sl_training *r)
+{
+	struct sl_training_totals *t = &r->totals;
+
+	t->test_images = (uint64_t)r->eval.rows;
+	t->test_loss = ratio(r->eval.loss, (double)r->eval.rows);
+	t->test_acc = ratio((double)r->eval.correct, (double)r->eval.rows);
+	if (!(t->best_test_acc >= t->test_acc))
+		t->best_test_acc = t->test_acc;
+	r->best_due = sl_run_keeps_best(r) && !(t->kept_acc >= t->test_acc);
+}
+
+/* Of the last ten steps or so: of their times, since a mean of rates is above what they took together. */
+static void follow(double *image_s, double n, double seconds)
+{
+	double now = ratio(seconds, n);
+
+	*image_s = *image_s > 0 ? 0.9 * *image_s + 0.1 * now : now;
+}
+
+void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
+{
+	bool eval = r->doing == SL_WANT_EVAL;
+
+	if (!s->skipped)
+		tally_add(eval ? &r->eval : &r->train, s);
+	r->totals.images += (uint64_t)s->rows;
+	*(eval ? &r->linked_eval_images : &r->linked_train_images) += (uint64_t)s->rows;
+	r->totals.tx_bytes += s->tx_bytes;
+	r->totals.rx_bytes += s->rx_bytes;
+	r->done_ns = sl_now_ns();
+	if (!s->skipped) {
+		r->loss = s->loss;
+		r->acc = (double)s->correct / (double)s->rows;
+	}
+	if (eval) {
+		r->in_eval++;
+		r->totals.eval_images += (uint64_t)s->rows;
+	} else {
+		r->step++;
+		r->linked_steps++;
+		r->in_epoch++;
+		r->totals.skipped += s->skipped;
+		r->skipped_in_row = s->skipped ? r->skipped_in_row + 1 : 0;
+		r->totals.train_images += (uint64_t)s->rows;
+		r->totals.train_s += s->t_step_s;
+		r->totals.compute_s += s->t_compute_s;
+		if (!isnan(s->t_server_s)) {
+			r->totals.server_s += s->t_server_s;
+			r->totals.server_steps++;
+		}
+		r->totals.train_tx_bytes += s->tx_bytes;
+		r->totals.train_rx_bytes += s->rx_bytes;
+		follow(&r->image_s, (double)s->rows, s->t_step_s);
+		log_step(r, s);
+	}
+	show(r);
+	if (eval && r->in_eval == r->eval_batches)
+		eval_over(r);
+	if (!r->eval_only && sl_run_epoch_over(r) && (!sl_run_wants_eval(r) || r->in_eval == r->eval_batches))
+		log_epoch(r);
+	if (!eval)
+		sl_run_mark(r);
+}
+
+enum sl_err sl_training_abandoned(const struct sl_training *r, const struct sl_fail *why, struct sl_fail *fail)
+{
+	bool skips = r->setup->conf->train.on_nan == SL_NAN_SKIP;
+	bool scaled = r->setup->conf->train.precision == SL_CONF_FP16;
+	int most = SL_TRAINING_MAX_SKIPPED + (scaled ? SL_TRAINING_MAX_SCALED : 0);
+	char before[64] = "";
+
+	if (skips && r->skipped_in_row < (uint64_t)most) {
+		sl_log(SL_LOG_WARN, "step-skipped", "step %" PRIu64 ": %s; nothing of it was applied", r->step + 1,
+		       why->text);
+		return SL_OK;
+	}
+	if (skips)
+		snprintf(before, sizeof before, ", after %d skipped steps in a row", most);
+	return sl_fail_set(fail, SL_ERR_NONFINITE,
+			   "step %" PRIu64
+			   "%s: %.200s; nothing of it was applied. Try a smaller train.optimizer.lr or a longer "
+			   "train.schedule.warmup_epochs%s",
+			   r->step + 1, before, why->text, skips ? "" : ", or train.on_nan: skip");
+}
+
+void sl_training_finish(struct sl_training *r, const struct sl_training_link *link, const char *outcome, bool json)
+{
+	struct sl_jsonl_summary line;
+
+	sl_training_hush(r);
+	r->totals.steps = r->step;
+	r->totals.linked_train_images = r->linked_train_images;
+	r->totals.linked_eval_images = r->linked_eval_images;
+	r->totals.linked_from = r->linked_from;
+	r->totals.epochs = r->eval_only ? 0 : (uint64_t)r->epoch + (sl_run_epoch_over(r) ? 1 : 0);
+	r->totals.total_s = sl_seconds_since(r->started_ns);
+	sl_summary_fill(&line, r->setup, &r->totals, link, outcome);
+	sl_journal_summary(&r->journal, &line);
+	sl_summary_print(&line, &r->totals, link, json);
+}
+
+void sl_training_position(const struct sl_training *r, uint64_t *epoch, int64_t *in_epoch, int64_t *in_eval)
+{
+	*epoch = (uint64_t)r->epoch;
+	*in_epoch = r->in_epoch;
+	*in_eval = r->in_eval;
+}
+
+struct sl_training_state sl_training_state(const struct sl_training *r)
+{
+	const double batch = r->setup->conf->train.batch, idle_s = sl_seconds_since(r->done_ns);
+	double images_left = (double)(r->total_steps - r->step) * batch;
+	/* the batch under way may already have taken longer than those before it */
+	double image_s = r->image_s > 0 ? fmax(r->image_s, idle_s / batch) : 0;
+
+	return (struct sl_training_state){
+		.doing = r->doing,
+		.step = r->step,
+		.total_steps = r->total_steps,
+		.skipped = r->totals.skipped,
+		.epoch = r->epoch + 1,
+		.epochs = all_epochs(r),
+		.loss = r->loss,
+		.acc = r->acc,
+		.images_per_s = image_s > 0 ? 1 / image_s : 0,
+		.tx_bytes = r->totals.tx_bytes,
+		.rx_bytes = r->totals.rx_bytes,
+		.left_s = image_s > 0 ? images_left * image_s : NAN,
+		.age_s = sl_seconds_since(r->started_ns),
+		.idle_s = idle_s,
+		.best_step = r->totals.best_step,
+		.best_acc = r->totals.kept_acc,
+	};
+}

@@ -1,0 +1,87 @@
+/* A training run as a sequence of things to do, independent of who computes them: steps, evaluations after epochs, the
+ * end. Keeps the books: log.jsonl, the progress bar, the figures of the summary. One thread, the caller's. */
+#ifndef SL_CLIENT_RUN_TRAINING_H
+#define SL_CLIENT_RUN_TRAINING_H
+
+#include "client/run/setup.h"
+#include "client/run/step.h"
+#include "common/nn/schedule.h"
+#include "common/session/checkpoint.h"
+#include "common/telemetry/rate.h"
+
+struct sl_training;
+
+/* Steps that may be skipped one after another: beyond it is the run that is wrong, not a batch. */
+/* SCALED: more of them in fp16, whose loss scale may have to fall from 2^16 to 1 first */
+enum { SL_TRAINING_MAX_SKIPPED = 10, SL_TRAINING_MAX_SCALED = 16 };
+
+enum sl_want { SL_WANT_STEP, SL_WANT_EVAL, SL_WANT_FINISH };
+
+/* Running figures for a status. */
+struct sl_training_state {
+	enum sl_want doing;
+	uint64_t step, total_steps;  /* done and all */
+	uint64_t skipped;            /* of those done */
+	int epoch, epochs;           /* from 1 */
+	double loss, acc;            /* of the last batch; acc in 0 … 1; NAN before the first */
+	double images_per_s;         /* over the last ten steps or so, the one under way too where that takes longer; 0
+					before the first */
+	uint64_t tx_bytes, rx_bytes; /* of the run */
+	double left_s;               /* at this rate, evaluations not counted; NAN: not known */
+	double age_s, idle_s;        /* since the start, since the last batch */
+	uint64_t best_step;          /* behind which best.safetensors stands, and its accuracy; 0, NAN: there is none */
+	double best_acc;
+};
+
+/* The link's part of the summary. A local run has no peaks, and its bytes are payloads that no link has carried. */
+struct sl_training_link {
+	double peak_tx, peak_rx; /* bytes/s: the seeds' peak client and, as this side receives, peak server */
+	uint64_t wire[SL_DIR_COUNT], payload[SL_DIR_COUNT]; /* bytes by tensor, evaluation included */
+	double nominal[SL_DIR_COUNT];
+	uint64_t links, lost, frames, bytes, rejected, stale; /* as in struct sl_status */
+	struct sl_rate rate;                                  /* bytes sent and received on the link that stands */
+};
+
+/* `mode`: "local" or "remote", for the log. eval_only: one evaluation, then the end. resume:
+ * the log goes on instead of beginning anew, for which the checkpoints of an earlier run in log.dir are removed. */
+enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *setup, const char *mode, bool eval_only,
+			     bool resume, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_training_close(struct sl_training *run); /* NULL is fine */
+/* Without a progress bar from here on: stdout is lines that somebody may read on the same terminal. */
+void sl_training_hush(struct sl_training *run);
+
+/* How many steps a run on so many training images has. CONFIG where there is none, or the schedule does not fit it. */
+enum sl_err sl_training_steps(const struct sl_conf_client *conf, int64_t images, uint64_t *steps,
+			      struct sl_fail *fail) SL_MUST_CHECK;
+
+enum sl_want sl_training_next(struct sl_training *run);
+/* For a wanted step: its number and learning rate. For a wanted evaluation: the number of the batch. */
+uint64_t sl_training_number(const struct sl_training *run);
+double sl_training_lr(const struct sl_training *run);
+/* A wanted step or evaluation batch is done. */
+void sl_training_done(struct sl_training *run, const struct sl_step_result *result);
+/* train.keep_best: the last evaluation was better than what best.safetensors holds, and the weights are still those.
+ * Whoever has them writes the file, or could not, before the next step. */
+bool sl_training_best_due(const struct sl_training *run);
+void sl_training_best_kept(struct sl_training *run, bool written);
+/* A wanted step was abandoned, `why` says for what. OK: it is to be skipped, and done. NONFINITE: the run ends, by its
+ * config or after SL_TRAINING_MAX_SKIPPED in a row (in fp16 MAX_SCALED more), and *fail says what could be tried. */
+enum sl_err sl_training_abandoned(const struct sl_training *run, const struct sl_fail *why,
+				  struct sl_fail *fail) SL_MUST_CHECK;
+/* The summary, to the log and to stdout (as one JSON object where `json`). `outcome`: "finished", "interrupted",
+ * "nonfinite". */
+void sl_training_finish(struct sl_training *run, const struct sl_training_link *link, const char *outcome, bool json);
+/* Brings the log to the disk. Any thread, while the run is open; a failure is logged. */
+void sl_training_sync(const struct sl_training *run);
+/* The run's position as notes of a checkpoint, and back: everything that the next step's and the next epoch's lines
+ * depend on. Steps begin again where the notes say; the log is cut back to there. To restore, *c is read with the same
+ * notes, empty: sl_training_notes before, sl_training_restore after; NULL: to the run's start. */
+void sl_training_save(const struct sl_training *run, struct sl_checkpoint *c);
+void sl_training_notes(struct sl_checkpoint *c);
+enum sl_err sl_training_restore(struct sl_training *run, const struct sl_checkpoint *c,
+				struct sl_fail *fail) SL_MUST_CHECK;
+/* Where the loaders must stand: batches done of the training epoch (its number from 0), and of the evaluation. */
+void sl_training_position(const struct sl_training *run, uint64_t *epoch, int64_t *in_epoch, int64_t *in_eval);
+struct sl_training_state sl_training_state(const struct sl_training *run);
+
+#endif

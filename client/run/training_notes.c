@@ -1,0 +1,166 @@
+/* What a checkpoint says of the run: its notes, written and read. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "client/persist/model_file.h"
+#include "client/persist/same_run.h"
+#include "client/run/training_run.h"
+#include "common/base/log.h"
+
+void sl_run_mark(struct sl_training *r)
+{
+	r->mark = (struct mark){.step = r->step,
+				.log_bytes = sl_journal_tell(&r->journal),
+				.skipped_in_row = r->skipped_in_row,
+				.epoch = r->epoch,
+				.in_epoch = r->in_epoch,
+				.train = r->train,
+				.totals = r->totals,
+				.last = r->last};
+}
+
+static const char *const note_keys[] = {"position", "train", "totals", "tests", "skipped"};
+static const char settings_key[] = "settings", last_key[] = "last step", server_key[] = "server", best_key[] = "best";
+
+void sl_training_sync(const struct sl_training *r)
+{
+	sl_journal_sync(&r->journal);
+}
+
+void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
+{
+	const struct mark *m = &r->mark;
+	const struct tally *t = &m->train;
+	const struct sl_training_totals *a = &m->totals;
+	char settings[SL_CHECKPOINT_NOTE];
+
+	sl_checkpoint_note(c, note_keys[0], "%" PRIu64 " %d %" PRId64 " %" PRIu64, m->step, m->epoch, m->in_epoch,
+			   m->log_bytes);
+	sl_checkpoint_note(c, note_keys[1], "%" PRId64 " %" PRId64 " %a %" PRIu64 " %" PRIu64 " %a", t->rows,
+			   t->correct, t->loss, t->tx_bytes, t->rx_bytes, t->seconds);
+	sl_checkpoint_note(c, note_keys[2],
+			   "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %a %a",
+			   a->images, a->train_images, a->eval_images, a->tx_bytes, a->rx_bytes, a->train_tx_bytes,
+			   a->train_rx_bytes, a->train_s, a->compute_s);
+	sl_checkpoint_note(c, server_key, "%a %" PRIu64, a->server_s, a->server_steps);
+	sl_checkpoint_note(c, note_keys[3], "%a %a %a", a->test_loss, a->test_acc, a->best_test_acc);
+	sl_checkpoint_note(c, best_key, "%" PRIu64 " %a", a->best_step, a->kept_acc);
+	sl_checkpoint_note(c, note_keys[4], "%" PRIu64 " %" PRIu64, a->skipped, m->skipped_in_row);
+	sl_same_run_note(r->setup->conf, settings);
+	sl_checkpoint_note(c, settings_key, "%s", settings);
+	if (m->last.step == m->step)
+		sl_checkpoint_note(c, last_key, "%.9g %.9g %.9g %" PRIu64 " %" PRIu64 " %.9g %.9g %.9g", m->last.loss,
+				   m->last.acc, m->last.lr, m->last.wire_tx_bytes, m->last.wire_rx_bytes,
+				   m->last.t_step_s, m->last.t_compute_s, m->last.t_wait_s);
+}
+
+void sl_training_notes(struct sl_checkpoint *c)
+{
+	for (size_t i = 0; i < sizeof note_keys / sizeof note_keys[0]; i++)
+		sl_checkpoint_note(c, note_keys[i], "%s", "");
+	sl_checkpoint_ask(c, settings_key);
+	sl_checkpoint_ask(c, last_key);
+	sl_checkpoint_ask(c, server_key);
+	sl_checkpoint_ask(c, best_key);
+}
+
+static bool read_notes(struct sl_training *r, const struct sl_checkpoint *c, uint64_t *log_bytes)
+{
+	struct tally *t = &r->train;
+	struct sl_training_totals *a = &r->totals;
+
+	return sscanf(sl_checkpoint_noted(c, note_keys[0]), "%" SCNu64 " %d %" SCNd64 " %" SCNu64, &r->step, &r->epoch,
+		      &r->in_epoch, log_bytes) == 4 &&
+	       sscanf(sl_checkpoint_noted(c, note_keys[1]), "%" SCNd64 " %" SCNd64 " %la %" SCNu64 " %" SCNu64 " %la",
+		      &t->rows, &t->correct, &t->loss, &t->tx_bytes, &t->rx_bytes, &t->seconds) == 6 &&
+	       sscanf(sl_checkpoint_noted(c, note_keys[2]),
+		      "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %la %la",
+		      &a->images, &a->train_images, &a->eval_images, &a->tx_bytes, &a->rx_bytes, &a->train_tx_bytes,
+		      &a->train_rx_bytes, &a->train_s, &a->compute_s) == 9 &&
+	       sscanf(sl_checkpoint_noted(c, note_keys[3]), "%la %la %la", &a->test_loss, &a->test_acc,
+		      &a->best_test_acc) == 3 &&
+	       sscanf(sl_checkpoint_noted(c, note_keys[4]), "%" SCNu64 " %" SCNu64, &a->skipped, &r->skipped_in_row) ==
+		       2;
+}
+
+/* Files of earlier versions lack it: the server's share is that of the steps from here on. */
+static void read_server(struct sl_training *r, const struct sl_checkpoint *c)
+{
+	const char *note = c ? sl_checkpoint_noted(c, server_key) : NULL;
+	struct sl_training_totals *a = &r->totals;
+
+	if (note && sscanf(note, "%la %" SCNu64, &a->server_s, &a->server_steps) != 2)
+		a->server_s = 0;
+}
+
+/* Best weights that are there. Where the file is another step's, the run went back behind that, or somebody took it
+ * away: the next evaluation's are the best that there are. */
+static void read_best(struct sl_training *r, const struct sl_checkpoint *c)
+{
+	const char *note = c ? sl_checkpoint_noted(c, best_key) : NULL;
+	struct sl_training_totals *a = &r->totals;
+
+	if (note && sl_run_keeps_best(r) && sscanf(note, "%" SCNu64 " %la", &a->best_step, &a->kept_acc) == 2 &&
+	    a->best_step && sl_model_file_steps(r->setup->conf, SL_MODEL_BEST) == (int64_t)a->best_step)
+		return;
+	a->best_step = 0;
+	a->kept_acc = NAN;
+}
+
+static bool read_last(struct sl_training *r, const struct sl_checkpoint *c)
+{
+	const char *note = c ? sl_checkpoint_noted(c, last_key) : NULL;
+	struct sl_jsonl_step *s = &r->last;
+
+	*s = (struct sl_jsonl_step){.step = 0};
+	if (!note || sscanf(note, "%lf %lf %lf %" SCNu64 " %" SCNu64 " %lf %lf %lf", &s->loss, &s->acc, &s->lr,
+			    &s->wire_tx_bytes, &s->wire_rx_bytes, &s->t_step_s, &s->t_compute_s, &s->t_wait_s) != 8)
+		return false;
+	s->step = r->step;
+	return true;
+}
+
+/* An evaluation that is run again has the x of the step before it: of that, everything is said again. */
+static void go_back(struct sl_training *r, uint64_t log_bytes, bool last_known)
+{
+	bool with_last = last_known && sl_run_epoch_over(r) && sl_run_wants_eval(r) && r->eval_batches > 0;
+
+	sl_journal_go_back(&r->journal, log_bytes, r->step + !with_last);
+	if (with_last)
+		sl_journal_repeat(&r->journal, &r->last);
+}
+
+enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoint *c, struct sl_fail *fail)
+{
+	const char *mode = r->totals.mode;
+	char changed[SL_SAME_RUN_TEXT];
+	uint64_t log_bytes = 0;
+
+	r->step = 0;
+	r->epoch = 0;
+	r->in_epoch = r->in_eval = 0;
+	r->train = r->eval = (struct tally){0};
+	r->totals = (struct sl_training_totals){.mode = mode, .test_loss = NAN, .test_acc = NAN, .best_test_acc = NAN};
+	r->skipped_in_row = 0;
+	r->best_due = false;
+	r->loss = r->acc = NAN;
+	if (c && !read_notes(r, c, &log_bytes))
+		return sl_fail_set(fail, SL_ERR_DATA, "the checkpoint's notes on the run cannot be read");
+	read_server(r, c);
+	read_best(r, c);
+	if (r->epoch < 0 || r->in_epoch < 0)
+		return sl_fail_set(fail, SL_ERR_DATA, "the checkpoint's notes on the run have an epoch below 0");
+	if (r->step > r->total_steps || r->in_epoch > r->steps_per_epoch)
+		return sl_fail_set(fail, SL_ERR_MISMATCH,
+				   "the checkpoint is at step %" PRIu64 ", the run ends at %" PRIu64, r->step,
+				   r->total_steps);
+	if (c && sl_same_run_changed(r->setup->conf, sl_checkpoint_noted(c, settings_key), changed))
+		sl_log(SL_LOG_WARN, "resume-changed", "from step %" PRIu64 " on this is another run: %s", r->step,
+		       changed);
+	if (!r->linked_steps) /* else a link was lost, and this process goes back a little */
+		r->linked_from = r->step;
+	go_back(r, log_bytes, read_last(r, c));
+	sl_run_mark(r);
+	return SL_OK;
+}

@@ -1,0 +1,57 @@
+/* A run's figures, as training.c and training_notes.c share them; nobody else includes this. */
+#ifndef SL_CLIENT_RUN_TRAINING_RUN_H
+#define SL_CLIENT_RUN_TRAINING_RUN_H
+
+#include "client/persist/journal.h"
+#include "client/run/summary.h"
+#include "client/run/training.h"
+#include "common/telemetry/progress.h"
+
+/* Sums over the batches of one phase: an epoch's training, or one evaluation. */
+struct tally {
+	int64_t rows, correct;
+	double loss; /* times rows */
+	uint64_t tx_bytes, rx_bytes;
+	double seconds;
+};
+
+/* The run right behind a step, before the evaluation that may follow it: what a checkpoint says. Whoever goes on from
+ * there evaluates again, and logs the same. */
+struct mark {
+	uint64_t step, log_bytes, skipped_in_row;
+	int epoch;
+	int64_t in_epoch;
+	struct tally train;
+	struct sl_training_totals totals;
+	struct sl_jsonl_step last;
+};
+
+struct sl_training {
+	const struct sl_setup *setup;
+	bool eval_only;
+	struct sl_schedule schedule;
+	int64_t steps_per_epoch, eval_batches;
+	uint64_t step, total_steps;
+	int64_t in_epoch, in_eval; /* batches done of the phase */
+	int epoch;                 /* from 0 */
+	enum sl_want doing;
+	struct tally train, eval;
+	struct sl_training_totals totals;
+	struct sl_jsonl_step last; /* of another step: not known */
+	uint64_t skipped_in_row;
+	bool best_due;
+	struct mark mark;
+	uint64_t linked_train_images, linked_eval_images; /* of this process: what its links have carried */
+	uint64_t linked_steps, linked_from;               /* the same; the step that it went on from */
+	double loss, acc, image_s;                        /* image_s: seconds each; 0: not known */
+	struct sl_journal journal;
+	struct sl_progress *progress;
+	uint64_t started_ns, done_ns; /* the run began; its last batch was done */
+};
+
+void sl_run_mark(struct sl_training *r); /* remembers the run as it is right behind a step */
+bool sl_run_epoch_over(const struct sl_training *r);
+bool sl_run_wants_eval(const struct sl_training *r); /* after the epoch that is over */
+bool sl_run_keeps_best(const struct sl_training *r);
+
+#endif
