@@ -180,8 +180,8 @@ static void watch_worker(struct sl_host *h)
 	if (!h->on_broken || h->broken)
 		return;
 	if (be->ops->failed && be->ops->failed(be)) {
-		sl_log(SL_LOG_ERROR, "device-failed", "%s computes nothing more in this process: the server ends",
-		       h->env.device);
+		sl_log(SL_LOG_ERROR, "device-failed",
+		       "%s has failed and computes nothing more in this process: the server ends", h->env.device);
 		sl_fail_set(&why, SL_ERR_DEVICE, "the device has failed");
 		give_up(h, &why);
 	} else if (h->conf->watchdog_s && silent_ms > (uint64_t)h->conf->watchdog_s * 1000) {
@@ -386,11 +386,12 @@ void sl_host_reload(struct sl_host *h)
 	struct sl_fail why;
 
 	if (!h->auth) {
-		sl_log(SL_LOG_INFO, "reload", "there is no list of clients to read again");
+		sl_log(SL_LOG_INFO, "reload",
+		       "the config names no list of clients (auth.clients), so there is nothing to read again");
 		return;
 	}
 	if (sl_server_auth_reload(h->auth, h->conf, &why)) {
-		sl_log(SL_LOG_ERROR, "reload", "%s; the old list still counts", why.text);
+		sl_log(SL_LOG_ERROR, "reload", "%s; the server keeps the old list", why.text);
 		return;
 	}
 	list = sl_gate_list(h->auth->gate);

@@ -17,7 +17,7 @@ static void say(struct sl_host *h, sl_peer peer, const struct sl_frame *frame)
 
 	if (sl_wire_encode(frame, header, &len) == SL_OK &&
 	    sl_transport_send(h->transport, peer, (struct sl_bytes){header, len}, &none) != SL_OK)
-		sl_log(SL_LOG_DEBUG, "turn-away", "peer %" PRIu64 " does not read", peer);
+		sl_log(SL_LOG_DEBUG, "turn-away", "peer %" PRIu64 " does not read its messages", peer);
 }
 
 void sl_host_turn_away(struct sl_host *h, sl_peer peer, uint64_t epoch, enum sl_err code, const char *text)
@@ -70,8 +70,8 @@ static enum sl_err prove(struct sl_host *h, sl_peer peer, const struct sl_frame 
 	sl_challenges_end(h->challenges, peer);
 	return *proven ? SL_OK
 		       : sl_fail_set(fail, SL_ERR_PROTOCOL,
-				     "the Hello's proof is not that of its session, or not that "
-				     "of this connection");
+				     "the Hello is not signed with the key of its session, or the signature is "
+				     "not for this connection");
 }
 
 /* ---- the session */
@@ -84,9 +84,9 @@ static enum sl_err read_hello(struct sl_bytes header, struct sl_bytes payload, s
 	frame->epoch = 0;
 	err = sl_wire_decode(header, payload, frame, fail);
 	if (!err && frame->kind != SL_FRAME_HELLO)
-		err = sl_fail_set(
-			fail, SL_ERR_PEER_LOST,
-			"no session on this connection: it must begin with Hello (has the server been restarted?)");
+		err = sl_fail_set(fail, SL_ERR_PEER_LOST,
+				  "there is no session on this connection: a session begins with Hello (was the server "
+				  "restarted?)");
 	if (!err && frame->u.hello.version != SL_WIRE_VERSION)
 		err = sl_wire_other_version(frame->u.hello.version, true, fail);
 	return err;
@@ -127,9 +127,10 @@ static enum sl_err check_owner(const struct sl_host *h, const struct sl_hello *h
 		if (!is_of(h, i, hello->session) || sl_key_equal(&h->key[i], key))
 			continue;
 		sl_key_fingerprint(key, print);
-		sl_log_limited(SL_LOG_WARN, "session-theft", "key %s (%s) asked for a session that is another key's",
-			       print, sl_allow_name(sl_gate_list(h->auth->gate), key));
-		return sl_fail_set(fail, SL_ERR_AUTH, "this session is not that of the key %s", print);
+		sl_log_limited(SL_LOG_WARN, "session-theft",
+			       "key %s (%s) asked for a session that belongs to another key", print,
+			       sl_allow_name(sl_gate_list(h->auth->gate), key));
+		return sl_fail_set(fail, SL_ERR_AUTH, "this session does not belong to the key %s", print);
 	}
 	return SL_OK;
 }

@@ -131,10 +131,10 @@ static enum sl_err give(struct snapshot *s, uint64_t step, struct sl_exec *exec,
 	sl_codecs_state_read(&s->codecs, &s->c);
 	err = sl_exec_state_check(&s->exec, exec);
 	if (err)
-		return sl_fail_set(fail, err, "step %" PRIu64 ": its loss scale or count of applied steps is none",
-				   step);
+		return sl_fail_set(fail, err,
+				   "step %" PRIu64 ": its loss scale or its count of applied steps is not valid", step);
 	if (sl_codecs_state_give(&s->codecs, sl_port_codecs(port)))
-		return sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 ": not a state of these codecs", step);
+		return sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 ": its state does not fit these codecs", step);
 	sl_checkpoint_touch(&s->c, step);
 	return sl_exec_state_give(&s->exec, exec)
 		       ? sl_fail_set(fail, SL_ERR_DEVICE, "the middle's state could not be set")
@@ -160,7 +160,7 @@ enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec,
 			err = sl_checkpoint_read(&s.c, step, fail);
 	}
 	if (!err && !sl_checkpoint_link(&s.c, &made))
-		err = sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 ": no link in its notes", step);
+		err = sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 ": its notes do not name a link", step);
 	if (!err)
 		err = give(&s, step, exec, port, fail);
 	if (!err)

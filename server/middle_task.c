@@ -103,7 +103,8 @@ static enum sl_err choose_step(struct sl_middle *m, struct sl_fail *fail)
 			sl_log_limited(SL_LOG_WARN, "checkpoint-refused", "%s", fail->text);
 		snprintf(held + strlen(held), sizeof held - strlen(held), " %" PRIu64, h->held[i]);
 	}
-	return sl_fail_set(fail, SL_ERR_MISMATCH, "no step to go on from: the client holds%s, this server none of them",
+	return sl_fail_set(fail, SL_ERR_MISMATCH,
+			   "no common step to go on from: the client holds%s, and this server holds none of them",
 			   held);
 }
 

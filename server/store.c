@@ -72,7 +72,8 @@ enum sl_err sl_store_open(const char *dir, int *lock, struct sl_fail *fail)
 	if (*lock >= 0 && flock(*lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
 		sl_store_close(*lock);
 		*lock = -1;
-		return sl_fail_set(fail, SL_ERR_BUSY, "store '%s' is that of a server that runs; give this one its own",
+		return sl_fail_set(fail, SL_ERR_BUSY,
+				   "another running server uses the store '%s': give this server a store of its own",
 				   dir);
 	}
 	remove_tmp(dir);
@@ -131,8 +132,8 @@ bool sl_store_get(const char *dir, const struct sl_key *owner, const uint8_t has
 		sl_weights_hash(range, count, found);
 	if (whole && memcmp(found, hash, sizeof found) == 0)
 		return true;
-	sl_log_limited(SL_LOG_WARN, "store-damaged", "%s is not the weights it is named after; it will be replaced",
-		       path);
+	sl_log_limited(SL_LOG_WARN, "store-damaged",
+		       "%s does not hold the weights that its name says; it will be replaced", path);
 	return false;
 }
 

@@ -39,7 +39,8 @@ static enum sl_err read_state(struct fetch *f, uint64_t step)
 	if (!err)
 		err = sl_client_state_read(&state, &c, step, f->fail);
 	if (!err && sl_remote_give(f->remote, &state))
-		err = sl_fail_set(f->fail, SL_ERR_DATA, "step %llu: not a state of this run", (unsigned long long)step);
+		err = sl_fail_set(f->fail, SL_ERR_DATA, "step %llu: its state does not belong to this run",
+				  (unsigned long long)step);
 	sl_client_state_close(&state);
 	return err;
 }

@@ -79,7 +79,8 @@ enum sl_err sl_client_state_read(struct sl_client_state *s, struct sl_checkpoint
 	sl_checkpoint_note(c, "link", "%s", "");
 	err = sl_checkpoint_read(c, step, fail);
 	if (!err && !sl_checkpoint_link(c, &s->made))
-		err = sl_fail_set(fail, SL_ERR_DATA, "the checkpoint of step %" PRIu64 ": no link in its notes", step);
+		err = sl_fail_set(fail, SL_ERR_DATA, "the checkpoint of step %" PRIu64 ": its notes do not name a link",
+				  step);
 	if (err)
 		return err;
 	sl_codecs_state_read(&s->codecs, c);

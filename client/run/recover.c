@@ -365,7 +365,7 @@ static enum sl_err give(struct sl_remote *remote, const struct sl_client_state *
 		return err;
 	err = sl_remote_give(remote, s);
 	if (err == SL_ERR_DATA)
-		return sl_fail_set(fail, err, "step %" PRIu64 ": not a state of this run", s->step);
+		return sl_fail_set(fail, err, "step %" PRIu64 ": its state does not belong to this run", s->step);
 	if (err)
 		return sl_fail_set(fail, SL_ERR_DEVICE, "the state of step %" PRIu64 " could not be set", s->step);
 	return SL_OK;

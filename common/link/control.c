@@ -217,7 +217,7 @@ static enum sl_err clear_path(const struct sockaddr_un *address, struct sl_fail 
 	if (lstat(path, &st) < 0)
 		return SL_OK; /* bind will say what is wrong */
 	if (!S_ISSOCK(st.st_mode))
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "control socket %s: a file that is no socket is there",
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "control socket %s: there is a file that is not a socket",
 				   path);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
@@ -358,7 +358,7 @@ static enum sl_err ask_send(int fd, const char *request, const char *path, struc
 	line[len++] = '\n';
 	/* a fresh socket's buffer takes a line whole */
 	if (send(fd, line, len, MSG_NOSIGNAL) != (ssize_t)len)
-		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "nobody answers at %s: the connection closed", path);
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "no answer from %s: the connection closed", path);
 	return SL_OK;
 }
 

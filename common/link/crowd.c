@@ -235,9 +235,9 @@ static void tell(struct sl_crowd *c)
 		return;
 	c->told_ms = c->now_ms;
 	sl_log(SL_LOG_WARN, "crowd",
-	       "connections were cut: %" PRIu64 " since there were more than %d without a session, %" PRIu64
-	       " that said nothing for %" PRIu64 " s, %" PRIu64 " that sent more than may wait, %" PRIu64
-	       " that came too fast, %" PRIu64 " that announced an Identity",
+	       "connections closed: %" PRIu64 " above the limit of %d without a session, %" PRIu64
+	       " without a Hello after %" PRIu64 " s, %" PRIu64 " that sent more than their credit, %" PRIu64
+	       " that connected too fast, %" PRIu64 " that announced an Identity",
 	       n[TOO_MANY], c->conf.limit, n[SILENT], c->conf.hello_ms / 1000, n[ENDLESS], n[TOO_FAST], n[NAMED]);
 	for (int i = 0; i < WHY_COUNT; i++)
 		n[i] = 0;

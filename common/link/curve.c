@@ -22,8 +22,7 @@ static enum sl_err set(void *socket, int option, const void *value, size_t len, 
 {
 	if (zmq_setsockopt(socket, option, value, len) == 0)
 		return SL_OK;
-	return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
-			   "this libzmq refuses %s, without which there is no authentication: %s", name,
+	return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "this libzmq refuses %s, which authentication needs: %s", name,
 			   zmq_strerror(errno));
 }
 

@@ -67,7 +67,7 @@ static enum sl_err read_line(struct sl_allow *allow, const char *file, int line,
 	enum sl_key_line kind = sl_key_read_line(text, len, &c->key, c->name, &why);
 
 	if (kind == SL_KEY_LINE_KEY && !c->name[0])
-		why = "has no name behind the key";
+		why = "has no name after the key";
 	if (why)
 		return sl_fail_set(fail, SL_ERR_DATA, "%s:%d: line %s", file, line, why);
 	c->line = line;

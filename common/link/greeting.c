@@ -36,11 +36,12 @@ enum sl_greeting sl_greeting_read(struct sl_bytes b)
 const char *sl_greeting_text(enum sl_greeting greeting)
 {
 	static const char *const text[SL_GREETING_COUNT] = {
-		[SL_GREETING_PART] = "who listens there begins ZMTP's greeting and does not end it",
-		[SL_GREETING_NULL] = "ZeroMQ listens there, without keys",
-		[SL_GREETING_CURVE] = "ZeroMQ listens there, with keys",
-		[SL_GREETING_OTHER] = "another service listens there: ZeroMQ with neither NULL nor CURVE",
-		[SL_GREETING_OLD] = "another service listens there: ZMTP older than 3.0",
+		[SL_GREETING_PART] = "the peer started a ZMTP greeting but did not finish it",
+		[SL_GREETING_NULL] = "a ZeroMQ program without keys listens there",
+		[SL_GREETING_CURVE] = "a ZeroMQ program with keys listens there",
+		[SL_GREETING_OTHER] =
+			"another service listens there: it speaks ZeroMQ, but offers neither NULL nor CURVE",
+		[SL_GREETING_OLD] = "another service listens there: it speaks a ZMTP older than 3.0",
 		[SL_GREETING_ALIEN] = "another service listens there: it does not speak ZMTP",
 	};
 
@@ -52,10 +53,12 @@ enum sl_err sl_greeting_judge(enum sl_greeting theirs, bool keys, const char *pr
 {
 	if (theirs == SL_GREETING_CURVE && !keys)
 		return sl_fail_set(fail, SL_ERR_AUTH,
-				   "%s lets in authenticated clients only: this one has no auth section", endpoint);
+				   "%s accepts only clients with keys, but this client's config has no auth section",
+				   endpoint);
 	if (theirs != SL_GREETING_NULL || !keys)
 		return SL_OK;
 	return sl_fail_set(fail, SL_ERR_AUTH,
-			   "%s does not authenticate: it has no auth section, this client has one%s%s%s", endpoint,
-			   print ? " (the fingerprint of its key is " : "", print ? print : "", print ? ")" : "");
+			   "%s does not authenticate: its config has no auth section, but this client's has one%s%s%s",
+			   endpoint, print ? " (the fingerprint of its key is " : "", print ? print : "",
+			   print ? ")" : "");
 }

@@ -125,7 +125,7 @@ enum sl_key_line sl_key_read_line(const char *line, size_t len, struct sl_key *k
 	if (!text.len || is_remark(text))
 		return SL_KEY_LINE_BLANK;
 	if (is_word(text, "secret")) {
-		*why = "a secret key does not belong here: only public ones";
+		*why = "a secret key does not belong in this file: list public keys only";
 		return SL_KEY_LINE_BAD;
 	}
 	if (!sl_key_parse(key, (const char *)text.data, text.len)) {

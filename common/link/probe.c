@@ -86,13 +86,13 @@ static void timed_out(uv_timer_t *timer)
 	struct sl_probe *p = timer->data;
 
 	if (p->stage == LOOKING_UP)
-		tell_about_host(p, "its address is not known yet");
+		tell_about_host(p, "its address could not be looked up in time");
 	else if (p->stage == CONNECTING)
 		tell(p, SL_GREETING_PART, strerror(ETIMEDOUT));
 	else
 		tell(p, SL_GREETING_PART,
 		     p->len ? sl_greeting_text(SL_GREETING_PART)
-			    : "the port is open, but who listens there says nothing");
+			    : "the port is open, but the program that listens there sends nothing");
 }
 
 static void take_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
@@ -111,7 +111,8 @@ static void was_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 	(void)buf;
 	if (n < 0) {
 		tell(p, SL_GREETING_PART,
-		     p->len ? sl_greeting_text(SL_GREETING_PART) : "who listens there closes the connection at once");
+		     p->len ? sl_greeting_text(SL_GREETING_PART)
+			    : "the program that listens there closes the connection at once");
 		return;
 	}
 	p->len += (size_t)n;

@@ -285,7 +285,7 @@ static sl_peer peer_of(struct zmq_transport *t, zmq_msg_t *id, zmq_msg_t *header
 		sl_crowd_took(sl_door_crowd(t->door), fd, t->took);
 		peer = sl_peers_seen(t->peers, zmq_msg_data(id), zmq_msg_size(id), fd);
 		if (!peer && !*fault)
-			*fault = "the peer has no number: the table is full";
+			*fault = "the table of peers is full";
 	} else {
 		sl_crowd_cut(sl_door_crowd(t->door), fd);
 		*fault = "the peer chose its own routing id";
@@ -317,7 +317,7 @@ static bool receive_one(struct zmq_transport *t)
 			peer = peer_of(t, &id, &header, &fault);
 		if (t->zap && peer && !is_whose_it_was(t, peer, two ? &payload : &header)) {
 			peer = 0;
-			fault = "the key of the connection is not the one that began with this routing id";
+			fault = "this routing id began with another key";
 		}
 		if (fault)
 			t->events.malformed(t->arg, peer, fault);
@@ -339,7 +339,8 @@ static void over(void *arg, int fd, uint64_t stamp)
 	sl_peer peer;
 
 	for (int at = 0; !t->closing && (peer = sl_peers_on(t->peers, fd, stamp, &at));)
-		t->events.malformed(t->arg, peer, "more came than credit was granted for, or a message without an end");
+		t->events.malformed(t->arg, peer,
+				    "the peer sent more than its credit allows, or a message that does not end");
 }
 
 static void watch_door(void *arg)

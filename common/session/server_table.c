@@ -297,7 +297,7 @@ static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, ui
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " skipped, which was not abandoned",
 				   c->step);
 	if (!(c->lr >= 0 && c->lr < 1e6))
-		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "learning rate %g is not one", c->lr);
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "learning rate %g is not a number from 0 on", c->lr);
 	s->lr = c->lr;
 	s->checkpoint = c->checkpoint;
 	memcpy(s->kept, c->kept, sizeof s->kept);

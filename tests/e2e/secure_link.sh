@@ -100,7 +100,7 @@ refused() {
 	refused 'key to come' 'does not know' "$(print_of edge-2)" $(as edge-2)
 	refused 'wrong server' 'cuts the handshake' "$(print_of other)" \
 		--set "auth.secret_key=$tmp/edge-1.key" --set "auth.server_key=$tmp/other.pub"
-	refused 'no key' 'authenticated clients only' 'auth section'
+	refused 'no key' 'accepts only clients with keys' 'auth section'
 	secure=$endpoint
 	start_server plain store=
 	refused 'plain server' 'does not authenticate' "$(print_of edge-1)" $(as edge-1) --set "server=$endpoint"
@@ -114,7 +114,7 @@ refused() {
 	[ "$(jq -r '.sessions[0].peer' "$tmp/status.json")" = "edge-1 $(print_of edge-1)" ] || fail 'the status does not say whose session it is'
 	echo nonsense >"$tmp/clients"
 	kill -HUP $secure_pid
-	wait_for 'no word on the broken list' grep -q 'reload: .*clients:1: .*the old list still counts' "$tmp/secure.log"
+	wait_for 'no word on the broken list' grep -q 'reload: .*clients:1: .*the server keeps the old list' "$tmp/secure.log"
 	steps=$(steps_of revoked)
 	wait_for 'the session ended' has_steps revoked $((steps + 5))
 	allow edge-2

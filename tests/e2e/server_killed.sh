@@ -125,6 +125,6 @@ timeout $patience "$SPLITS" serve "$tmp/empty.yaml" --set listen=tcp://127.0.0.1
 	--set "control=$tmp/intruder.sock" 2>"$tmp/intruder.log" || rc=$?
 kill -CONT "$server_pid"
 [ $rc = 75 ] || fail "a second server on one store: exit status $rc, not 75"
-says intruder "store '$tmp/narrow' is that of a server that runs"
+says intruder "another running server uses the store '$tmp/narrow'"
 [ -e "$tmp/narrow/session-00112233445566778899aabbccddeeff-000000000001.safetensors.tmp" ] || fail 'the second server removed files of the first'
 echo passed

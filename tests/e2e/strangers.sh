@@ -42,7 +42,7 @@ grew=$(($(rss) - before))
 "$TOOLS/squatters" "$port" 0 0 $floods >"$tmp/squatters.out" &
 squatters=$!
 started+=("$squatters")
-told() { [ "$(grep -c 'session-failed: .*more came than credit was granted for' "$tmp/host.log")" -ge 4 ]; }
+told() { [ "$(grep -c 'session-failed: .*the peer sent more than its credit allows' "$tmp/host.log")" -ge 4 ]; }
 wait_for 'those who send more than their credit are not refused' told
 kill -TERM "$squatters"
 wait "$squatters" || fail 'the squatters failed'
@@ -68,6 +68,6 @@ client alone "${run[@]}" --local --set train.max_steps="$steps" || fail "alone: 
 for name in good alone; do learned $name | grep -A 3 '"type":"step"' >"$tmp/$name.steps"; done
 cmp "$tmp/good.steps" "$tmp/alone.steps" || fail 'the good client learned something else'
 cmp "$tmp/good/model.safetensors" "$tmp/alone/model.safetensors" || fail 'the good client ended with other weights'
-! grep ' session-failed: ' "$tmp/host.log" | grep -qv 'more came than credit was granted for' || fail 'a session failed'
+! grep ' session-failed: ' "$tmp/host.log" | grep -qv 'the peer sent more than its credit allows' || fail 'a session failed'
 echo "$steps steps, the longest $longest ms; $opened connections in $seconds s, $greeted got in; $cuts endless messages cut, $((bytes / 1000000)) MB;" \
 	"the server grew by $grew KiB, with peers beyond their credit by $overdrew KiB"

@@ -56,7 +56,7 @@ static void expect(bool keys, const char *mechanism, const char *text, const cha
 static void without_keys_at_a_server_with_keys(void **state)
 {
 	(void)state;
-	expect(false, "CURVE", "lets in authenticated clients only: this one has no auth section", NULL);
+	expect(false, "CURVE", "accepts only clients with keys, but this client's config has no auth section", NULL);
 }
 
 static void with_keys_at_a_server_without(void **state)
@@ -65,7 +65,7 @@ static void with_keys_at_a_server_without(void **state)
 
 	(void)state;
 	sl_key_fingerprint(&secure.good_key.public_key, print);
-	expect(true, "NULL", "does not authenticate: it has no auth section", NULL);
+	expect(true, "NULL", "does not authenticate: its config has no auth section", NULL);
 	expect(true, "NULL", print, NULL);
 }
 

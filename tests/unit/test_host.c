@@ -333,7 +333,7 @@ static void a_session_is_nobody_s_who_lacks_its_secret(void **state)
 			host_rig_await(&thief.came[SL_FRAME_CHALLENGE], 2);
 			host_rig_say(&thief, hello);
 		}
-		assert_non_null(strstr(host_rig_refusal(&thief, SL_ERR_PROTOCOL), "proof"));
+		assert_non_null(strstr(host_rig_refusal(&thief, SL_ERR_PROTOCOL), "not signed"));
 		assert_null(strpbrk(thief.last[SL_FRAME_REFUSE].u.refuse.text, "0123456789"));
 		thief.came[SL_FRAME_REFUSE] = 0;
 		assert_serves(&owner, 3);
@@ -407,7 +407,7 @@ static void strangers_hear_what_is_wrong(void **state)
 	host_rig_open(1, 256 << 20);
 	host_rig_connect_raw(&c);
 	host_rig_say(&c, &beat);
-	assert_non_null(strstr(host_rig_refusal(&c, SL_ERR_PEER_LOST), "begin with Hello"));
+	assert_non_null(strstr(host_rig_refusal(&c, SL_ERR_PEER_LOST), "begins with Hello"));
 	assert_int_equal(c.last[SL_FRAME_REFUSE].epoch, 9);
 	c.came[SL_FRAME_REFUSE] = 0;
 	assert_int_equal(

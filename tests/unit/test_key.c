@@ -284,7 +284,7 @@ static void a_public_key_is_given_as_text_or_file(void **state)
 	close(here);
 	snprintf(text, sizeof text, "secret %s\n", s);
 	assert_int_equal(sl_key_load_public(&key, put("pub", text, strlen(text), 0644), &fail), SL_ERR_DATA);
-	assert_non_null(strstr(fail.text, "does not belong here"));
+	assert_non_null(strstr(fail.text, "does not belong in this file"));
 	assert_null(strstr(fail.text, s));
 	assert_int_equal(sl_key_load_public(&key, "not a key", &fail), SL_ERR_NOINPUT);
 }

@@ -96,8 +96,9 @@ static void who_has_keys_wants_one_that_has(void **state)
 		}
 	}
 	assert_int_equal(sl_greeting_judge(SL_GREETING_NULL, true, "12ab-34cd", "tcp://h:1", &fail), SL_ERR_AUTH);
-	assert_string_equal(fail.text, "tcp://h:1 does not authenticate: it has no auth section, this client has one "
-				       "(the fingerprint of its key is 12ab-34cd)");
+	assert_string_equal(
+		fail.text, "tcp://h:1 does not authenticate: its config has no auth section, but this client's has one "
+			   "(the fingerprint of its key is 12ab-34cd)");
 }
 
 /* ---- the network */
@@ -203,7 +204,7 @@ static void every_kind_of_peer_is_told_apart(void **state)
 				   plain = fake_greeting("PLAIN");
 	struct fake_greeting old = fake_greeting("");
 	struct peer_case cases[] = {
-		{"silence", {.end = FAKE_HOLD}, SHORT_MS, SL_GREETING_PART, "says nothing"},
+		{"silence", {.end = FAKE_HOLD}, SHORT_MS, SL_GREETING_PART, "sends nothing"},
 		{"hanging up", {.end = FAKE_CLOSE}, 0, SL_GREETING_PART, "closes the connection at once"},
 		{"reset", {.end = FAKE_RESET}, 0, SL_GREETING_PART, ""},
 		{"http", {.say = http, .len = sizeof http - 1}, 0, SL_GREETING_ALIEN, "does not speak ZMTP"},
@@ -228,13 +229,13 @@ static void every_kind_of_peer_is_told_apart(void **state)
 		 {.say = curve.byte, .len = 64, .at_once = 1, .pause_ms = 40},
 		 SHORT_MS,
 		 SL_GREETING_PART,
-		 "does not end it"},
-		{"half", {.say = curve.byte, .len = 20}, SHORT_MS, SL_GREETING_PART, "does not end it"},
+		 "did not finish it"},
+		{"half", {.say = curve.byte, .len = 20}, SHORT_MS, SL_GREETING_PART, "did not finish it"},
 		{"half, and gone",
 		 {.say = curve.byte, .len = 31, .end = FAKE_CLOSE},
 		 0,
 		 SL_GREETING_PART,
-		 "does not end it"},
+		 "did not finish it"},
 		{"as much as it takes", {.say = curve.byte, .len = 32}, 0, SL_GREETING_CURVE, "with keys"},
 		{"another mechanism", {.say = plain.byte, .len = 64}, 0, SL_GREETING_OTHER, "neither"},
 		{"ZMTP 2", {.say = old.byte, .len = 12}, 0, SL_GREETING_OLD, "older"},

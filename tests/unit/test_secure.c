@@ -111,12 +111,12 @@ static void both_must_authenticate_or_neither(void **state)
 	(void)state;
 	secure_open_server(true);
 	secure_open_client(&client, NULL);
-	secure_expect_refusal(&client, "lets in authenticated clients only", NULL);
+	secure_expect_refusal(&client, "accepts only clients with keys", NULL);
 	sl_transport_close(client.transport, 0);
 	secure_close_server();
 	secure_open_server(false);
 	secure_open_client(&client, &auth);
-	secure_expect_refusal(&client, "does not authenticate: it has no auth section", &secure.good_key);
+	secure_expect_refusal(&client, "does not authenticate: its config has no auth section", &secure.good_key);
 	assert_int_equal(secure.server.messages, 0);
 	sl_transport_close(client.transport, 0);
 	secure_close_server();
