@@ -1,5 +1,6 @@
-/* A run over the link. When the link is lost and the config says to wait for the server, the session is closed, and
- * after a pause that doubles each time (with jitter) a new link goes on from the newest step that both sides hold. */
+/* A run over the link: what the link, the loaders, timers and signals report becomes an event of sl_drive_table. When
+ * the link is lost and the config says to wait for the server, a new link goes on from the newest step that both sides
+ * hold, after a pause that doubles each time, with jitter. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,222 +12,51 @@
 
 enum { WATCH_MS = 250 };
 
-static void begin_batch(struct drive *d)
+void sl_drive_fault(struct drive *d, enum sl_err err)
 {
-	const struct sl_batch *b = d->batch;
-
-	if (d->from == d->loader[SL_SPLIT_TRAIN]) {
-		uint64_t kept[SL_CHECKPOINT_KEPT];
-
-		sl_recover_kept(d->recover, kept);
-		sl_remote_kept(d->remote, kept);
-		SL_FAILPOINT(SL_FP_CLIENT_BEGIN);
-		d->due = sl_recover_due(d->recover, d->run);
-		sl_remote_step(d->remote, b->images, b->labels, b->rows, sl_training_number(d->run),
-			       sl_training_lr(d->run), d->due);
-	} else {
-		sl_remote_eval(d->remote, b->images, b->labels, b->rows, sl_training_number(d->run));
-	}
+	d->err = err;
+	sl_drive_event(d, EV_FAULT);
 }
 
-static void advance(struct drive *d);
-
-/* Loaders to where the run stands; only while none owes a batch. */
-static void follow(struct drive *d)
+static void leave(struct drive *d, enum sl_err err)
 {
-	int64_t in_epoch, in_eval;
-	uint64_t epoch;
-	enum sl_err err;
-
-	d->astray = false;
-	sl_training_position(d->run, &epoch, &in_epoch, &in_eval);
-	if (in_epoch == sl_loader_batches(d->loader[SL_SPLIT_TRAIN])) {
-		epoch++;
-		in_epoch = 0;
-	}
-	err = sl_loader_seek(d->loader[SL_SPLIT_TRAIN], epoch, in_epoch);
-	if (!err)
-		err = sl_loader_seek(d->loader[SL_SPLIT_TEST], 0, in_eval);
-	if (err)
-		sl_drive_give_up(d, sl_fail_set(d->fail, err, "the data loader: %s", sl_err_text(err)));
-	else
-		advance(d);
+	d->err = err;
+	sl_drive_event(d, EV_LEAVE);
 }
 
-static void on_batch(void *arg, const struct sl_batch *batch)
+void sl_drive_hung(struct drive *d, uint64_t busy_ms)
 {
-	struct drive *d = arg;
-
-	d->requested = false;
-	d->batch = batch;
-	if (d->ending || d->astray) {
-		sl_drive_release_batch(d);
-		if (d->linked && !d->ending)
-			follow(d);
-	} else if (d->linked && d->stop) {
-		sl_drive_release_batch(d);
-		advance(d);
-	} else if (d->linked) {
-		begin_batch(d);
-	}
+	leave(d, sl_fail_set(d->fail, SL_ERR_DEVICE, "a task has run for %llu s (watchdog_s is %d)%s",
+			     (unsigned long long)busy_ms / 1000, d->setup->conf->watchdog_s,
+			     sl_recover_outlook(d->recover)));
 }
 
-static void on_loaded(void *arg)
-{
-	struct drive *d = arg;
-
-	for (int split = 0; split < SL_SPLIT_COUNT; split++)
-		if (d->loader[split])
-			sl_loader_drain(d->loader[split]);
-}
-
-static void wake_loop(void *arg)
-{
-	struct drive *d = arg;
-
-	sl_async_wake(d->loaded);
-}
-
-static void advance(struct drive *d)
-{
-	enum sl_want want = d->stop ? SL_WANT_FINISH : sl_training_next(d->run);
-	enum sl_err err;
-
-	d->waits = sl_publish_busy(d->publish);
-	if (d->waits)
-		return;
-	if (want == SL_WANT_FINISH && d->options->eval_only) {
-		sl_drive_end(d);
-		return;
-	}
-	d->publishing = !d->stop && sl_publish_wants(d->publish);
-	if (d->publishing || want == SL_WANT_FINISH) {
-		sl_remote_fetch(d->remote);
-		return;
-	}
-	d->from = d->loader[want == SL_WANT_STEP ? SL_SPLIT_TRAIN : SL_SPLIT_TEST];
-	d->requested = true;
-	err = sl_loader_request(d->from, on_batch, d);
-	if (err)
-		sl_drive_give_up(d, sl_fail_set(d->fail, err, "the data loader: %s", sl_err_text(err)));
-}
-
-static void on_published(void *arg)
-{
-	struct drive *d = arg;
-
-	if (d->waits && d->linked && !d->ending)
-		advance(d);
-}
+/* ---- the link ---- */
 
 static void on_ready(void *arg, uint64_t next_step)
 {
+	static const enum drive_event event[] = {
+		[SL_RESTORED_SAME] = EV_SAME, [SL_RESTORED_AHEAD] = EV_AHEAD, [SL_RESTORED_BACK] = EV_BACK};
 	struct drive *d = arg;
-	struct sl_step_result result;
 	enum sl_restored how;
-	enum sl_err err = sl_recover_restore(d->recover, d->remote, d->run, next_step, &how, &result, d->fail);
+	enum sl_err err = sl_recover_restore(d->recover, d->remote, d->run, next_step, &how, &d->result, d->fail);
 
 	if (err && sl_recover_refuse(d->recover, next_step, err)) {
 		sl_log(SL_LOG_WARN, "checkpoint-refused", "%s; an older one is tried", d->fail->text);
-		sl_remote_pause(d->remote);
-		sl_drive_close_link(d);
-		return;
+		sl_drive_event(d, EV_BAD_FILE);
+	} else if (err) {
+		sl_drive_fault(d, err);
+	} else {
+		sl_drive_event(d, event[how]);
 	}
-	if (err) {
-		sl_drive_give_up(d, err);
-		return;
-	}
-	if (d->options->eval_only)
-		sl_log(SL_LOG_INFO, "session-open", "evaluating with %s", d->setup->conf->server);
-	else
-		sl_log(SL_LOG_INFO, "session-open", "training with %s, from step %llu", d->setup->conf->server,
-		       (unsigned long long)next_step);
-	SL_FAILPOINT(SL_FP_CLIENT_GIVEN);
-	d->linked = true;
-	d->link.links++;
-	if (how == SL_RESTORED_AHEAD)
-		sl_training_done(d->run, &result);
-	if (how != SL_RESTORED_SAME)
-		sl_drive_release_batch(d);
-	if (how == SL_RESTORED_BACK && !d->options->eval_only)
-		d->astray = true;
-	if (d->requested) /* on_batch goes on */
-		return;
-	if (d->astray)
-		follow(d);
-	else if (d->batch)
-		begin_batch(d);
-	else
-		advance(d);
 }
 
 static void on_done(void *arg, const struct sl_step_result *result)
 {
 	struct drive *d = arg;
-	bool step = d->from == d->loader[SL_SPLIT_TRAIN];
 
-	if (d->options->predict)
-		sl_predict_batch(d->options->predict, d->batch->labels, d->batch->rows);
-	sl_drive_release_batch(d);
-	SL_FAILPOINT(step ? SL_FP_CLIENT_DONE : SL_FP_NONE);
-	sl_training_done(d->run, result);
-	SL_FAILPOINT(step ? SL_FP_CLIENT_LOGGED : SL_FP_NONE);
-	sl_recover_progress(d->recover);
-	if (step && d->due)
-		sl_recover_keep(d->recover, d->remote, d->run);
-	if (!d->ending)
-		advance(d);
-}
-
-/* The model is on the disk. Each of what follows is, too, before the next: the log, the removal of this side's
- * checkpoints, goodbye, at which the server removes its own. So a run without checkpoints is one that is whole. */
-static void conclude(struct drive *d)
-{
-	struct sl_training_link link = d->link;
-
-	if (!sl_recover_settle(d->recover)) {
-		sl_drive_hung(d, sl_recover_busy_ms(d->recover));
-		return;
-	}
-	sl_report_add(&link, d->remote);
-	sl_training_finish(d->run, &link, "finished", d->options->json);
-	sl_training_sync(d->run);
-	sl_recover_finish(d->recover, d->remote, sl_training_state(d->run).step);
-	d->concluded = true;
-}
-
-static void on_fetched(void *arg)
-{
-	struct drive *d = arg;
-	bool pauses = d->stop || d->nonfinite;
-	struct sl_fail fail;
-	enum sl_err err;
-
-	if (d->publishing) {
-		d->waits = true;
-		sl_publish_take(d->publish, d->remote);
-		return;
-	}
-	err = sl_remote_get_weights(d->remote, &d->setup->weights);
-	SL_FAILPOINT(SL_FP_CLIENT_FETCHED);
-	if (pauses) /* before the model: one without a checkpoint is that of a run that is done */
-		sl_drive_pause(d);
-	if (err)
-		sl_fail_set(&fail, err, "the weights could not be read back");
-	else
-		err = sl_drive_save(d->setup, sl_training_state(d->run).step, &fail);
-	SL_FAILPOINT(SL_FP_CLIENT_SAVED);
-	if (err && !d->err) {
-		d->err = err;
-		*d->fail = fail;
-	}
-	if (!pauses && d->err) /* a model that could not be written can be, later, by --resume */
-		sl_drive_pause(d);
-	else if (!pauses)
-		conclude(d);
-	sl_drive_blame_nonfinite(d);
-	if (!d->at_once)
-		sl_drive_end(d);
+	d->result = *result;
+	sl_drive_event(d, EV_DONE);
 }
 
 /* By the config the step is skipped; or the run ends with the weights that it had before, and can be resumed. */
@@ -235,52 +65,36 @@ static void on_abandoned(void *arg, const struct sl_fail *why)
 	struct drive *d = arg;
 
 	SL_FAILPOINT(SL_FP_CLIENT_ABANDON);
-	if (sl_training_abandoned(d->run, why, &d->why) == SL_OK) {
-		sl_remote_skip(d->remote);
+	if (sl_training_abandoned(d->run, why, &d->abandoned) == SL_OK) {
+		sl_drive_event(d, EV_SKIP);
 		return;
 	}
-	d->nonfinite = true;
-	sl_drive_release_batch(d);
-	sl_remote_fetch(d->remote);
+	d->why = WHY_NONFINITE;
+	sl_drive_event(d, EV_NONFINITE);
+}
+
+static void on_fetched(void *arg)
+{
+	struct drive *d = arg;
+
+	SL_FAILPOINT(d->state == DRIVE_FETCH ? SL_FP_CLIENT_FETCHED : SL_FP_NONE);
+	sl_drive_event(d, d->why ? EV_STOPPED : EV_FETCHED);
 }
 
 static void on_failed(void *arg, const struct sl_fail *fail)
 {
 	struct drive *d = arg;
-	bool wait = d->setup->conf->link.on_server_lost == SL_LOST_WAIT && !d->stop && !d->nonfinite &&
+	bool wait = d->setup->conf->link.on_server_lost == SL_LOST_WAIT && !d->why &&
 		    sl_recover_failed(d->recover, fail->code);
-	struct sl_step_result result;
-	bool done = false;
 
-	d->publishing = d->waits = false;
 	sl_publish_lost(d->publish);
-	*d->fail = *fail;
+	d->cause = *d->fail = *fail;
 	sl_setup_blame(d->setup, d->fail);
 	if (sl_recover_longer(d->recover))
 		sl_last_run_explain(d->fail);
 	d->err = fail->code;
 	d->link.lost += sl_remote_ready(d->remote);
-	if (d->nonfinite) { /* the link, too, is lost: the state is the one before the step all the same */
-		struct sl_fail missed;
-
-		if (sl_recover_keep_last(d->recover, d->remote, d->run, &missed) != SL_OK)
-			sl_log(SL_LOG_WARN, "checkpoint-missed", "%s", missed.text);
-		*d->fail = d->why;
-		d->err = d->why.code;
-	}
-	if (wait && sl_recover_lost(d->recover, d->remote, d->run, &done, &result, d->fail) == SL_OK) {
-		sl_log(SL_LOG_WARN, "server-lost", "%s; waiting for it", fail->text);
-		if (done) {
-			sl_drive_release_batch(d);
-			sl_training_done(d->run, &result);
-		}
-		d->err = SL_OK;
-	} else {
-		if (!d->nonfinite)
-			sl_recover_end(d->recover, d->remote, d->run, fail->code);
-		d->ending = true;
-	}
-	sl_drive_close_link(d);
+	sl_drive_event(d, wait ? EV_LOST : EV_OVER);
 }
 
 static void on_closed(void *arg)
@@ -288,21 +102,7 @@ static void on_closed(void *arg)
 	struct drive *d = arg;
 
 	d->remote = NULL;
-	d->closing = false;
-	if (d->ending)
-		sl_loop_stop(d->loop);
-	else
-		sl_timer_start(d->retry, sl_recover_retry_ms(d->recover, d->run), 0);
-}
-
-static char *answer(void *arg, const char *request)
-{
-	struct drive *d = arg;
-	const struct sl_checkpoint_state checkpoint = sl_recover_state(d->recover);
-	char *text = sl_publish_answer(d->publish, request, d->linked && !d->ending);
-
-	return text ? text
-		    : sl_report_status(d->setup, d->run, d->closing ? NULL : d->remote, &d->link, &checkpoint, request);
+	sl_drive_event(d, EV_CLOSED);
 }
 
 static enum sl_err open_link(struct drive *d)
@@ -331,27 +131,112 @@ static enum sl_err open_link(struct drive *d)
 	return sl_remote_open(&d->remote, d->loop, &remote, &events, d, d->fail);
 }
 
-static void on_retry(void *arg)
+/* A link that cannot even be begun ends the run. */
+bool sl_act_open_link(struct drive *d)
+{
+	if (open_link(d) == SL_OK)
+		return true;
+	sl_drive_fault(d, d->fail->code);
+	return false;
+}
+
+/* ---- loaders, files, requests for a status ---- */
+
+static void on_loaded(void *arg)
 {
 	struct drive *d = arg;
 
-	if (d->ending)
-		return;
-	if (open_link(d) != SL_OK)
-		sl_drive_give_up(d, d->fail->code);
+	for (int split = 0; split < SL_SPLIT_COUNT; split++)
+		if (d->loader[split])
+			sl_loader_drain(d->loader[split]);
+}
+
+static void wake_loop(void *arg)
+{
+	struct drive *d = arg;
+
+	sl_async_wake(d->loaded);
+}
+
+static void on_written(void *arg)
+{
+	sl_drive_event(arg, EV_WRITTEN);
 }
 
 static void on_missed(void *arg, const struct sl_fail *why)
 {
 	struct drive *d = arg;
-
 	const struct sl_training_state s = sl_training_state(d->run);
 
 	/* behind the last step the model is still to come */
-	if (!d->ending && s.step < s.total_steps && d->setup->conf->train.on_checkpoint_error == SL_MISSED_EXIT)
-		sl_drive_give_up(d, sl_fail_set(d->fail, SL_ERR_IO,
-						"no checkpoint (train.on_checkpoint_error: exit): %s", why->text));
+	if (d->state < DRIVE_QUIT && s.step < s.total_steps &&
+	    d->setup->conf->train.on_checkpoint_error == SL_MISSED_EXIT)
+		sl_drive_fault(d, sl_fail_set(d->fail, SL_ERR_IO, "no checkpoint (train.on_checkpoint_error: exit): %s",
+					      why->text));
 }
+
+static char *answer(void *arg, const char *request)
+{
+	struct drive *d = arg;
+	const struct sl_checkpoint_state checkpoint = sl_recover_state(d->recover);
+	char *text = sl_publish_answer(d->publish, request, sl_drive_is_up(d));
+
+	return text ? text
+		    : sl_report_status(d->setup, d->run, sl_drive_is_open(d) ? d->remote : NULL, &d->link, &checkpoint,
+				       request);
+}
+
+/* ---- timers and signals ---- */
+
+static void on_retry(void *arg)
+{
+	sl_drive_event(arg, EV_RETRY);
+}
+
+/* Is there a task that hangs? */
+static void on_watch(void *arg)
+{
+	struct drive *d = arg;
+	const uint64_t busy_ms[] = {d->remote ? sl_remote_busy_ms(d->remote) : 0, sl_recover_busy_ms(d->recover),
+				    sl_publish_busy_ms(d->publish)};
+	uint64_t bound_ms = (uint64_t)d->setup->conf->watchdog_s * 1000, longest = 0;
+
+	if (sl_drive_is_open(d))
+		sl_report_watch(&d->link, d->remote);
+	for (size_t i = 0; i < sizeof busy_ms / sizeof busy_ms[0]; i++)
+		longest = busy_ms[i] > longest ? busy_ms[i] : longest;
+	if (bound_ms && longest > bound_ms)
+		sl_drive_hung(d, longest);
+}
+
+/* The step under way has not ended within drain_s of the signal. A task that is shorter is waited for. */
+static void on_drain_over(void *arg)
+{
+	struct drive *d = arg;
+	int drain_s = d->setup->conf->drain_s;
+	uint64_t hangs_ms = (uint64_t)(drain_s ? drain_s : 1) * 1000;
+
+	if (d->remote && sl_remote_busy_ms(d->remote) >= hangs_ms)
+		leave(d, sl_fail_set(d->fail, SL_ERR_BUSY, "a task did not end within %d s (drain_s)%s", drain_s,
+				     sl_recover_outlook(d->recover)));
+	else
+		sl_drive_event(d, EV_DRAIN);
+}
+
+static void on_signal(void *arg, int signum)
+{
+	struct drive *d = arg;
+
+	if (d->signum) {
+		leave(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d%s", signum,
+				     sl_recover_outlook(d->recover)));
+		return;
+	}
+	d->signum = signum;
+	sl_drive_event(d, EV_SIGNAL);
+}
+
+/* ---- from the first step to the last ---- */
 
 static enum sl_err open_all(struct drive *d)
 {
@@ -363,15 +248,15 @@ static enum sl_err open_all(struct drive *d)
 		err = sl_recover_open(&d->recover, d->loop, d->setup, d->run, train, d->options->resume, &events, d,
 				      d->fail);
 	if (!err && train && d->setup->conf->log.dir[0])
-		err = sl_publish_open(&d->publish, d->loop, d->setup, d->run, on_published, d, d->fail);
+		err = sl_publish_open(&d->publish, d->loop, d->setup, d->run, on_written, d, d->fail);
 	if (!err)
 		err = sl_async_open(&d->loaded, d->loop, on_loaded, d, d->fail);
 	if (!err)
 		err = sl_timer_open(&d->retry, d->loop, on_retry, d, d->fail);
 	if (!err)
-		err = sl_timer_open(&d->watch, d->loop, sl_drive_on_watch, d, d->fail);
+		err = sl_timer_open(&d->watch, d->loop, on_watch, d, d->fail);
 	if (!err)
-		err = sl_timer_open(&d->drain, d->loop, sl_drive_on_drain_over, d, d->fail);
+		err = sl_timer_open(&d->drain, d->loop, on_drain_over, d, d->fail);
 	if (!err && train)
 		err = sl_setup_loader(d->setup, SL_SPLIT_TRAIN, wake_loop, d, &d->loader[SL_SPLIT_TRAIN], d->fail);
 	if (!err)
@@ -379,12 +264,24 @@ static enum sl_err open_all(struct drive *d)
 	if (!err)
 		err = sl_answers_open(&d->answers, d->loop, d->setup->conf, answer, d, d->fail);
 	if (!err)
-		err = sl_loop_on_signals(d->loop, sl_drive_on_signal, d, d->fail);
+		err = sl_loop_on_signals(d->loop, on_signal, d, d->fail);
 	return err ? err : open_link(d);
+}
+
+/* No file is being written any more. False: one takes too long, or the process ends as it is already. */
+static bool settle(struct drive *d)
+{
+	if (d->state != DRIVE_LEAVE && d->recover && !sl_recover_settle(d->recover))
+		sl_drive_hung(d, sl_recover_busy_ms(d->recover));
+	if (d->state != DRIVE_LEAVE && !sl_publish_settle(d->publish))
+		sl_drive_hung(d, sl_publish_busy_ms(d->publish));
+	return d->state != DRIVE_LEAVE;
 }
 
 enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_fail *fail)
 {
+	static const char *const outcome[] = {
+		[WHY_NONE] = "finished", [WHY_INTERRUPTED] = "interrupted", [WHY_NONFINITE] = "nonfinite"};
 	static struct drive d; /* a task that hangs works on it until the process is gone */
 	enum sl_err err;
 
@@ -401,22 +298,11 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 		sl_loop_run(d.loop);
 		err = d.err;
 	}
-	if (!d.at_once && d.recover && !sl_recover_settle(d.recover)) {
-		sl_drive_hung(&d, sl_recover_busy_ms(d.recover));
-		err = d.err;
-	}
-	if (!d.at_once && !sl_publish_settle(d.publish)) {
-		sl_drive_hung(&d, sl_publish_busy_ms(d.publish));
-		err = d.err;
-	}
-	if (d.at_once)
-		return err;
-	if (!d.concluded && !options->predict && (!err || (d.nonfinite && d.paused)))
-		sl_training_finish(d.run, &d.link,
-				   d.nonfinite ? "nonfinite"
-				   : d.stop    ? "interrupted"
-					       : "finished",
-				   options->json);
+	if (!settle(&d))
+		return d.err;
+	if (d.books != BOOKS_CLOSED && !options->predict &&
+	    (!err || (d.why == WHY_NONFINITE && d.books == BOOKS_PAUSED)))
+		sl_training_finish(d.run, &d.link, outcome[d.why], options->json);
 	sl_loader_close(d.loader[SL_SPLIT_TRAIN]);
 	sl_loader_close(d.loader[SL_SPLIT_TEST]);
 	sl_answers_close(&d.answers);

@@ -1,137 +1,14 @@
-#include "client/run/remote.h"
-
 #include <math.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/run/remote_parts.h"
 #include "common/base/clock.h"
-#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/link/loop.h"
 
-enum { LINGER_MS = 500, TICK_FRACTION = 4, HWM = 64, SAY_MS = 1000, SAY_THERE_MS = 5000 };
-
-struct sl_remote {
-	struct sl_remote_conf conf;
-	struct sl_remote_events events;
-	void *arg;
-	struct sl_loop *loop;
-	struct sl_transport *transport;
-	struct sl_worker *worker;
-	struct sl_async *jobs_done;
-	struct sl_timer *ticker;
-	struct sl_port *port;
-	struct sl_ends ends;
-	uint64_t opened_ms;
-	bool ready, over, closing, said, said_there;
-	struct sl_job last; /* behind the task that ran when the session ended */
-	bool waiting;       /* … for it */
-	struct sl_fail why;
-	/* the pass under way */
-	uint64_t started_ns;
-	struct sl_port_stats before;
-	double lr;
-	uint64_t applied; /* (worker) the step behind the last one that was applied */
-	bool torn;        /* (worker) a step is applied in part, and there is no way back */
-};
-
-/* ---- tasks, on the worker ---- */
-
-static enum sl_err head_forward(struct sl_remote *r, int chunk, struct sl_fail *fail)
-{
-	struct sl_tensor out =
-		sl_exec_output(r->ends.head, chunk, sl_plan_chunk_rows(r->conf.plan, r->ends.batch_rows, chunk));
-	enum sl_err err;
-
-	sl_port_compute_begins(r->port);
-	err = sl_ends_head_forward(&r->ends, chunk);
-	sl_port_compute_ends(r->port);
-	return err ? err : sl_port_encode(r->port, SL_DIR_HEAD_ACT, chunk, &out, fail);
-}
-
-static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
-{
-	int64_t rows = sl_plan_chunk_rows(r->conf.plan, r->ends.batch_rows, chunk);
-	struct sl_tensor in = sl_exec_input(r->ends.tail, chunk, rows);
-	enum sl_err err = sl_port_decode(r->port, SL_DIR_MID_ACT, chunk, &in, fail);
-
-	sl_port_compute_begins(r->port);
-	if (!err)
-		err = sl_ends_tail(&r->ends, chunk, fail);
-	sl_port_compute_ends(r->port);
-	if (!err && r->ends.training) {
-		struct sl_tensor din = sl_exec_din(r->ends.tail, chunk, rows);
-
-		err = sl_port_encode(r->port, SL_DIR_MID_GRAD, chunk, &din, fail);
-	}
-	return err;
-}
-
-static enum sl_err head_backward(struct sl_remote *r, int chunk, struct sl_fail *fail)
-{
-	struct sl_tensor dout =
-		sl_exec_dout(r->ends.head, chunk, sl_plan_chunk_rows(r->conf.plan, r->ends.batch_rows, chunk));
-	enum sl_err err = sl_port_decode(r->port, SL_DIR_HEAD_GRAD, chunk, &dout, fail);
-
-	sl_port_compute_begins(r->port);
-	if (!err)
-		err = sl_ends_head_backward(&r->ends, chunk);
-	/* the step's last task: what is asked of the server next is to apply it */
-	if (!err && chunk == sl_plan_chunks_of(r->conf.plan, r->ends.batch_rows) - 1) {
-		err = sl_ends_check(&r->ends, fail);
-		r->torn = err && err != SL_ERR_NONFINITE; /* statistics that were tried out may not be back */
-	}
-	sl_port_compute_ends(r->port);
-	return err;
-}
-
-static enum sl_err commit(struct sl_remote *r, struct sl_fail *fail)
-{
-	bool skip = sl_port_session(r->port)->skip;
-	enum sl_err err =
-		sl_port_follow(r->port, r->ends.step + 1, fail); /* first: it can fail and leave all as it was */
-
-	if (err)
-		return err;
-	r->torn = true;
-	sl_port_compute_begins(r->port);
-	SL_FAILPOINT(skip ? SL_FP_CLIENT_SKIP : SL_FP_CLIENT_APPLY);
-	err = skip ? SL_OK : sl_ends_commit(&r->ends, r->lr);
-	sl_port_compute_ends(r->port);
-	if (!err && !skip && SL_FAILPOINT_CALL(SL_FP_CLIENT_CODECS, 0) != 0)
-		err = SL_ERR_DEVICE;
-	if (err)
-		return err;
-	if (!skip)
-		sl_port_commit_codecs(r->port);
-	err = sl_ends_follow(&r->ends, r->ends.step + 1);
-	if (err)
-		return err;
-	r->applied = r->ends.step + 1;
-	r->torn = false;
-	SL_FAILPOINT(SL_FP_CLIENT_APPLIED);
-	return SL_OK;
-}
-
-static enum sl_err run_task(void *arg, enum sl_task task, int chunk, struct sl_fail *fail)
-{
-	struct sl_remote *r = arg;
-
-	switch (task) {
-	case SL_TASK_HEAD_FWD:
-		return head_forward(r, chunk, fail);
-	case SL_TASK_TAIL:
-		return tail(r, chunk, fail);
-	case SL_TASK_HEAD_BWD:
-		return head_backward(r, chunk, fail);
-	case SL_TASK_COMMIT:
-		return commit(r, fail);
-	default:
-		return sl_fail_set(fail, SL_ERR_BUG, "a client has no task %s", sl_task_name(task));
-	}
-}
+enum { LINGER_MS = 500, TICK_FRACTION = 4, HWM = 64 };
 
 static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 {
@@ -179,45 +56,13 @@ static void pass_done(struct sl_remote *r)
 	r->events.done(r->arg, &result);
 }
 
-static void run_last(struct sl_job *job)
-{
-	(void)job; /* the place in the queue is all of it */
-}
-
-static void port_closed(void *arg);
-
-/* No task is under way any more, and what they work on is the caller's. The loop does not wait for that: a task may
- * hang, and whoever watches over it is on the loop. */
-static void last_done(struct sl_job *job)
-{
-	struct sl_remote *r = (struct sl_remote *)(void *)((char *)job - offsetof(struct sl_remote, last));
-
-	r->waiting = false;
-	if (r->closing)
-		sl_port_close(r->port, port_closed, r);
-	else
-		r->events.failed(r->arg, &r->why);
-}
-
-static void stop_tasks(struct sl_remote *r)
-{
-	sl_port_stop(r->port);
-	if (r->waiting)
-		return;
-	r->waiting = true;
-	r->last = (struct sl_job){.run = run_last, .done = last_done, .share = sl_port_share(r->port)};
-	sl_worker_post(r->worker, &r->last);
-}
-
 static void session_action(void *arg, const struct sl_action *action, const struct sl_fail *fail)
 {
 	struct sl_remote *r = arg;
 
 	switch (action->kind) {
 	case SL_ACTION_READY:
-		r->ready = true;
-		SL_FAILPOINT(SL_FP_CLIENT_WELCOMED);
-		r->events.ready(r->arg, sl_port_session(r->port)->next_step);
+		sl_link_event(r, LINK_WELCOMED);
 		break;
 	case SL_ACTION_STEPPED:
 	case SL_ACTION_EVALUATED:
@@ -230,11 +75,8 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 		r->events.fetched(r->arg);
 		break;
 	case SL_ACTION_FAIL:
-		if (r->over) /* paused */
-			break;
-		r->over = true;
 		r->why = *fail;
-		stop_tasks(r);
+		sl_link_event(r, LINK_FAILED);
 		break;
 	default:
 		break;
@@ -247,6 +89,8 @@ static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct s
 
 	(void)peer;
 	sl_port_deliver(r->port, header, payload);
+	if (sl_port_session(r->port)->counts.frames)
+		sl_link_event(r, LINK_HEARD);
 }
 
 static void on_writable(void *arg, sl_peer peer)
@@ -278,34 +122,12 @@ static void on_refused(void *arg, const struct sl_fail *why)
 {
 	struct sl_remote *r = arg;
 
-	if (!r->over)
-		sl_port_fail(r->port, why);
+	sl_port_fail(r->port, why);
 }
 
 static void on_tick(void *arg)
 {
-	struct sl_remote *r = arg;
-	uint64_t waited = sl_loop_now_ms(r->loop) - r->opened_ms;
-
-	if (r->over)
-		return;
-	/* a server that builds its plan has not said WELCOME, but heartbeats: it is there */
-	if (r->ready || sl_port_session(r->port)->counts.frames) {
-		if (!r->ready && !r->said_there && waited > SAY_THERE_MS) {
-			r->said_there = true;
-			sl_log(SL_LOG_INFO, "preparing", "%s has answered, and prepares this run", r->conf.endpoint);
-		}
-		sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_TICK});
-	} else if (waited > SAY_MS + (uint64_t)r->conf.heartbeat_ms && !r->said) {
-		r->said = true;
-		sl_log(SL_LOG_INFO, "connecting", "%s has not answered yet", r->conf.endpoint);
-	} else if (waited > (uint64_t)r->conf.connect_timeout_ms) {
-		struct sl_fail fail;
-
-		sl_fail_set(&fail, SL_ERR_TIMEOUT, "no answer from %s within %d ms: is splits running there?",
-			    r->conf.endpoint, r->conf.connect_timeout_ms);
-		sl_port_fail(r->port, &fail);
-	}
+	sl_link_event(arg, LINK_TICK);
 }
 
 static void wake_loop(void *arg)
@@ -348,7 +170,7 @@ static enum sl_err open_link(struct sl_remote *r, struct sl_fail *fail)
 {
 	static const struct sl_transport_events transport_events = {on_message, on_writable, on_malformed, on_lost,
 								    on_refused};
-	static const struct sl_port_events port_events = {run_task, task_ran, place, session_action};
+	static const struct sl_port_events port_events = {sl_remote_run_task, task_ran, place, session_action};
 	const struct sl_transport_conf transport = {r->conf.endpoint, r->conf.part_bytes, HWM, r->conf.auth, 0, 0};
 	enum sl_err err = sl_async_open(&r->jobs_done, r->loop, on_jobs_done, r, fail);
 
@@ -386,17 +208,6 @@ static enum sl_err open_session(struct sl_remote *r, struct sl_fail *fail)
 	return SL_OK;
 }
 
-static void free_remote(struct sl_remote *r)
-{
-	sl_timer_close(r->ticker);
-	sl_worker_close(r->worker);
-	r->worker = NULL;
-	sl_async_close(r->jobs_done);
-	sl_transport_close(r->transport, LINGER_MS);
-	sl_ends_close(&r->ends);
-	free(r);
-}
-
 enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const struct sl_remote_conf *conf,
 			   const struct sl_remote_events *events, void *arg, struct sl_fail *fail)
 {
@@ -422,7 +233,7 @@ enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const s
 	if (err) {
 		if (r->port)
 			sl_port_discard(r->port);
-		free_remote(r);
+		sl_remote_free(r);
 		return err;
 	}
 	sl_timer_start(r->ticker, 1, (uint64_t)(conf->heartbeat_ms / TICK_FRACTION + 1));
@@ -436,7 +247,7 @@ enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const s
 static void begin(struct sl_remote *r, const float *images, const int32_t *labels, int64_t rows, uint64_t number,
 		  double lr, bool training, bool checkpoint)
 {
-	if (r->over) /* it failed, and its last task has not ended */
+	if (r->state != LINK_UP) /* it failed, and its last task has not ended */
 		return;
 	r->ends.images = images;
 	r->ends.labels = labels;
@@ -518,7 +329,7 @@ uint64_t sl_remote_made(const struct sl_remote *r)
 
 bool sl_remote_ready(const struct sl_remote *r)
 {
-	return r->ready;
+	return r->state == LINK_UP || (r->state > LINK_UP && r->ended_in == LINK_UP);
 }
 
 static bool ended_in_commit(const struct sl_remote *r)
@@ -545,7 +356,7 @@ enum sl_err sl_remote_apply(struct sl_remote *r)
 {
 	struct sl_fail why;
 
-	return commit(r, &why);
+	return sl_remote_commit(r, &why);
 }
 
 enum sl_err sl_remote_get_weights(struct sl_remote *r, struct sl_weights *weights)
@@ -574,30 +385,23 @@ const struct sl_session *sl_remote_session(const struct sl_remote *r)
 	return sl_port_session(r->port);
 }
 
-static void port_closed(void *arg)
+void sl_remote_free(struct sl_remote *r)
 {
-	struct sl_remote *r = arg;
-	void (*closed)(void *) = r->events.closed;
-	void *closed_arg = r->arg;
-
-	free_remote(r);
-	closed(closed_arg);
+	sl_timer_close(r->ticker);
+	sl_worker_close(r->worker);
+	r->worker = NULL;
+	sl_async_close(r->jobs_done);
+	sl_transport_close(r->transport, LINGER_MS);
+	sl_ends_close(&r->ends);
+	free(r);
 }
 
 void sl_remote_pause(struct sl_remote *r)
 {
-	struct sl_fail why;
-
-	sl_fail_set(&why, SL_ERR_BUSY, "the client pauses; its session can be resumed");
-	r->over = true;
-	sl_port_fail(r->port, &why);
-	sl_port_stop(r->port);
+	sl_link_event(r, LINK_PAUSE);
 }
 
 void sl_remote_close(struct sl_remote *r)
 {
-	if (!r->over)
-		sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_LEAVE});
-	r->over = r->closing = true;
-	stop_tasks(r);
+	sl_link_event(r, LINK_CLOSE);
 }

@@ -1,0 +1,219 @@
+/* Actions of a run that goes on: batches, steps, links. */
+#include "client/run/drive_parts.h"
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+
+bool sl_act_note_link(struct drive *d)
+{
+	const char *server = d->setup->conf->server;
+
+	if (d->options->eval_only)
+		sl_log(SL_LOG_INFO, "session-open", "evaluating with %s", server);
+	else
+		sl_log(SL_LOG_INFO, "session-open", "training with %s, from step %llu", server,
+		       (unsigned long long)sl_remote_session(d->remote)->next_step);
+	SL_FAILPOINT(SL_FP_CLIENT_GIVEN);
+	d->link.links++;
+	return true;
+}
+
+bool sl_act_note_ahead(struct drive *d)
+{
+	sl_training_done(d->run, &d->result);
+	return true;
+}
+
+bool sl_act_release(struct drive *d)
+{
+	if (d->feed == FEED_HELD) {
+		sl_loader_release(d->from, d->batch);
+		d->feed = FEED_IDLE;
+	}
+	d->batch = NULL;
+	return true;
+}
+
+static bool loader_fails(struct drive *d, enum sl_err err)
+{
+	sl_drive_fault(d, sl_fail_set(d->fail, err, "the data loader: %s", sl_err_text(err)));
+	return false;
+}
+
+/* The loaders, which owe nothing, to where the run stands. */
+bool sl_act_seek(struct drive *d)
+{
+	int64_t in_epoch, in_eval;
+	uint64_t epoch;
+	enum sl_err err;
+
+	sl_training_position(d->run, &epoch, &in_epoch, &in_eval);
+	if (in_epoch == sl_loader_batches(d->loader[SL_SPLIT_TRAIN])) {
+		epoch++;
+		in_epoch = 0;
+	}
+	err = sl_loader_seek(d->loader[SL_SPLIT_TRAIN], epoch, in_epoch);
+	if (!err)
+		err = sl_loader_seek(d->loader[SL_SPLIT_TEST], 0, in_eval);
+	return err ? loader_fails(d, err) : true;
+}
+
+/* A loader that owes a batch cannot be set back before that batch has come. */
+bool sl_act_go_back(struct drive *d)
+{
+	if (d->options->eval_only)
+		return true;
+	if (d->feed == FEED_IDLE)
+		return sl_act_seek(d);
+	d->feed = FEED_STALE;
+	return true;
+}
+
+/* The batch under way is a step's, not an evaluation's. */
+static bool trains(const struct drive *d)
+{
+	return d->from == d->loader[SL_SPLIT_TRAIN];
+}
+
+static void begin_step(struct drive *d, const struct sl_batch *b)
+{
+	uint64_t kept[SL_CHECKPOINT_KEPT];
+
+	sl_recover_kept(d->recover, kept);
+	sl_remote_kept(d->remote, kept);
+	SL_FAILPOINT(SL_FP_CLIENT_BEGIN);
+	d->due = sl_recover_due(d->recover, d->run);
+	sl_remote_step(d->remote, b->images, b->labels, b->rows, sl_training_number(d->run), sl_training_lr(d->run),
+		       d->due);
+}
+
+bool sl_act_begin(struct drive *d)
+{
+	const struct sl_batch *b = d->batch;
+
+	if (trains(d))
+		begin_step(d, b);
+	else
+		sl_remote_eval(d->remote, b->images, b->labels, b->rows, sl_training_number(d->run));
+	return true;
+}
+
+bool sl_act_book(struct drive *d)
+{
+	if (d->options->predict)
+		sl_predict_batch(d->options->predict, d->batch->labels, d->batch->rows);
+	sl_act_release(d);
+	SL_FAILPOINT(trains(d) ? SL_FP_CLIENT_DONE : SL_FP_NONE);
+	sl_training_done(d->run, &d->result);
+	SL_FAILPOINT(trains(d) ? SL_FP_CLIENT_LOGGED : SL_FP_NONE);
+	sl_recover_progress(d->recover);
+	return true;
+}
+
+bool sl_act_keep_if_due(struct drive *d)
+{
+	if (trains(d) && d->due)
+		sl_recover_keep(d->recover, d->remote, d->run);
+	return true;
+}
+
+bool sl_act_skip(struct drive *d)
+{
+	sl_remote_skip(d->remote);
+	return true;
+}
+
+bool sl_act_fetch(struct drive *d)
+{
+	sl_remote_fetch(d->remote);
+	return true;
+}
+
+bool sl_act_publish(struct drive *d)
+{
+	sl_publish_take(d->publish, d->remote);
+	return true;
+}
+
+/* What the link holds is taken out of it. */
+bool sl_act_hold_state(struct drive *d)
+{
+	struct sl_step_result result;
+	bool done = false;
+
+	if (sl_recover_lost(d->recover, d->remote, d->run, &done, &result, d->fail) != SL_OK) {
+		sl_drive_event(d, EV_OVER);
+		return false;
+	}
+	sl_log(SL_LOG_WARN, "server-lost", "%s; waiting for it", d->cause.text);
+	if (done) {
+		sl_act_release(d);
+		sl_training_done(d->run, &result);
+	}
+	d->err = SL_OK;
+	return true;
+}
+
+bool sl_act_back_off(struct drive *d)
+{
+	sl_timer_start(d->retry, sl_recover_retry_ms(d->recover, d->run), 0);
+	return true;
+}
+
+static void on_batch(void *arg, const struct sl_batch *batch)
+{
+	struct drive *d = arg;
+	bool stale = d->feed == FEED_STALE;
+
+	d->batch = batch;
+	d->feed = FEED_HELD;
+	sl_drive_event(d, stale ? EV_STALE : d->why ? EV_UNWANTED : EV_BATCH);
+}
+
+static void request(struct drive *d, struct sl_loader *from)
+{
+	enum sl_err err;
+
+	d->from = from;
+	d->feed = FEED_OWED;
+	err = sl_loader_request(from, on_batch, d);
+	if (err)
+		loader_fails(d, err);
+}
+
+void sl_drive_next(struct drive *d)
+{
+	enum sl_want want = d->why ? SL_WANT_FINISH : sl_training_next(d->run);
+
+	if (sl_publish_busy(d->publish)) { /* no checkpoint may name best weights that are not on the disk yet */
+		d->state = DRIVE_WRITE;
+	} else if (want == SL_WANT_FINISH && d->options->eval_only) {
+		sl_act_close_link(d);
+		d->state = DRIVE_QUIT;
+	} else if (!d->why && sl_publish_wants(d->publish)) {
+		d->state = DRIVE_COPY;
+		sl_act_fetch(d);
+	} else if (want == SL_WANT_FINISH) {
+		d->state = DRIVE_FETCH;
+		sl_act_fetch(d);
+	} else {
+		d->state = DRIVE_FEED;
+		request(d, d->loader[want == SL_WANT_STEP ? SL_SPLIT_TRAIN : SL_SPLIT_TEST]);
+	}
+}
+
+void sl_drive_resume(struct drive *d)
+{
+	switch (d->feed) {
+	case FEED_IDLE:
+		sl_drive_next(d);
+		break;
+	case FEED_OWED:
+	case FEED_STALE:
+		d->state = DRIVE_FEED;
+		break;
+	case FEED_HELD:
+		d->state = DRIVE_PASS;
+		sl_act_begin(d);
+		break;
+	}
+}

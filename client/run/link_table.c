@@ -1,0 +1,164 @@
+/* The specification of a link, from the call to its end: state × event → next state, actions in this order. The state
+ * is the next one before the first action begins, since actions tell the caller, who may answer at once. */
+#include <stddef.h>
+
+#include "client/run/remote_parts.h"
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+
+enum { SAY_MS = 1000, SAY_THERE_MS = 5000, ACTS = 2 };
+
+static uint64_t waited_ms(const struct sl_remote *r)
+{
+	return sl_loop_now_ms(r->loop) - r->opened_ms;
+}
+
+/* Nobody has answered: that is said once, and is an error in the end. */
+static void wait_for_answer(struct sl_remote *r)
+{
+	struct sl_fail fail;
+
+	if (waited_ms(r) > SAY_MS + (uint64_t)r->conf.heartbeat_ms && !r->said) {
+		r->said = true;
+		sl_log(SL_LOG_INFO, "connecting", "%s has not answered yet", r->conf.endpoint);
+	} else if (waited_ms(r) > (uint64_t)r->conf.connect_timeout_ms) {
+		sl_fail_set(&fail, SL_ERR_TIMEOUT, "no answer from %s within %d ms: is splits running there?",
+			    r->conf.endpoint, r->conf.connect_timeout_ms);
+		sl_port_fail(r->port, &fail);
+	}
+}
+
+static void hush(struct sl_remote *r)
+{
+	r->said = false;
+}
+
+/* A server that builds its plan sends heartbeats before it sends WELCOME. */
+static void say_preparing(struct sl_remote *r)
+{
+	if (r->said || waited_ms(r) <= SAY_THERE_MS)
+		return;
+	r->said = true;
+	sl_log(SL_LOG_INFO, "preparing", "%s has answered, and prepares this run", r->conf.endpoint);
+}
+
+static void tick(struct sl_remote *r)
+{
+	sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_TICK});
+}
+
+static void tell_ready(struct sl_remote *r)
+{
+	SL_FAILPOINT(SL_FP_CLIENT_WELCOMED);
+	r->events.ready(r->arg, sl_port_session(r->port)->next_step);
+}
+
+static void tell_failed(struct sl_remote *r)
+{
+	r->events.failed(r->arg, &r->why);
+}
+
+static void run_last(struct sl_job *job)
+{
+	(void)job; /* the place in the queue is all of it */
+}
+
+/* No task is under way any more, and what they work on is the caller's. */
+static void last_done(struct sl_job *job)
+{
+	sl_link_event((struct sl_remote *)(void *)((char *)job - offsetof(struct sl_remote, last)), LINK_QUIET);
+}
+
+/* No task begins any more. The loop does not wait for one that runs: it may hang, and whoever watches over it is on the
+ * loop. */
+static void stop_tasks(struct sl_remote *r)
+{
+	sl_port_stop(r->port);
+	r->last = (struct sl_job){.run = run_last, .done = last_done, .share = sl_port_share(r->port)};
+	sl_worker_post(r->worker, &r->last);
+}
+
+static void say_pause(struct sl_remote *r)
+{
+	struct sl_fail why;
+
+	sl_fail_set(&why, SL_ERR_BUSY, "the client pauses; its session can be resumed");
+	sl_port_fail(r->port, &why);
+	sl_port_stop(r->port);
+}
+
+static void say_goodbye(struct sl_remote *r)
+{
+	sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_LEAVE});
+}
+
+static void port_closed(void *arg)
+{
+	struct sl_remote *r = arg;
+	void (*closed)(void *) = r->events.closed;
+	void *closed_arg = r->arg;
+
+	sl_remote_free(r);
+	closed(closed_arg);
+}
+
+static void close_port(struct sl_remote *r)
+{
+	sl_port_close(r->port, port_closed, r);
+}
+
+struct link_rule {
+	enum link_state next;
+	void (*act[ACTS])(struct sl_remote *r); /* NULL behind the last */
+	bool there;                             /* false: the event means nothing in this state */
+};
+
+/* clang-format off */
+#define TO(state, ...) {LINK_##state, {__VA_ARGS__}, true}
+
+#define NOT_OVER                                                  \
+	[LINK_FAILED] = TO(STOPPING, stop_tasks),                 \
+	[LINK_PAUSE]  = TO(DOWN,     say_pause),                  \
+	[LINK_CLOSE]  = TO(CLOSING,  say_goodbye, stop_tasks)
+
+static const struct link_rule table[LINK_STATE_COUNT][LINK_EVENT_COUNT] = {
+	[LINK_CALLING] = {
+		NOT_OVER,
+		[LINK_TICK]     = TO(CALLING,   wait_for_answer),
+		[LINK_HEARD]    = TO(PREPARING, hush),
+		[LINK_WELCOMED] = TO(UP,        tell_ready),
+	},
+	[LINK_PREPARING] = {
+		NOT_OVER,
+		[LINK_TICK]     = TO(PREPARING, say_preparing, tick),
+		[LINK_WELCOMED] = TO(UP,        tell_ready),
+	},
+	[LINK_UP] = {
+		NOT_OVER,
+		[LINK_TICK]     = TO(UP,        tick),
+	},
+	[LINK_STOPPING] = {
+		[LINK_QUIET]    = TO(DOWN,      tell_failed),
+		[LINK_CLOSE]    = TO(CLOSING), /* its last task is waited for already */
+	},
+	[LINK_DOWN] = {
+		[LINK_CLOSE]    = TO(CLOSING,   stop_tasks),
+	},
+	[LINK_CLOSING] = {
+		[LINK_QUIET]    = TO(CLOSING,   close_port),
+	},
+};
+/* clang-format on */
+
+void sl_link_event(struct sl_remote *r, enum link_event ev)
+{
+	const struct link_rule *rule = &table[r->state][ev];
+
+	if (!rule->there)
+		return;
+	if (r->state <= LINK_UP && rule->next > LINK_UP)
+		r->ended_in = r->state;
+	r->state = rule->next;
+	for (int i = 0; i < ACTS && rule->act[i]; i++)
+		rule->act[i](r);
+}

@@ -1,0 +1,97 @@
+/* The tasks of a pass, on the worker: head and tail, what crosses the link decoded and encoded, and the step itself. */
+#include "client/run/remote_parts.h"
+#include "common/base/failpoint.h"
+
+static enum sl_err head_forward(struct sl_remote *r, int chunk, struct sl_fail *fail)
+{
+	struct sl_tensor out =
+		sl_exec_output(r->ends.head, chunk, sl_plan_chunk_rows(r->conf.plan, r->ends.batch_rows, chunk));
+	enum sl_err err;
+
+	sl_port_compute_begins(r->port);
+	err = sl_ends_head_forward(&r->ends, chunk);
+	sl_port_compute_ends(r->port);
+	return err ? err : sl_port_encode(r->port, SL_DIR_HEAD_ACT, chunk, &out, fail);
+}
+
+static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
+{
+	int64_t rows = sl_plan_chunk_rows(r->conf.plan, r->ends.batch_rows, chunk);
+	struct sl_tensor in = sl_exec_input(r->ends.tail, chunk, rows);
+	enum sl_err err = sl_port_decode(r->port, SL_DIR_MID_ACT, chunk, &in, fail);
+
+	sl_port_compute_begins(r->port);
+	if (!err)
+		err = sl_ends_tail(&r->ends, chunk, fail);
+	sl_port_compute_ends(r->port);
+	if (!err && r->ends.training) {
+		struct sl_tensor din = sl_exec_din(r->ends.tail, chunk, rows);
+
+		err = sl_port_encode(r->port, SL_DIR_MID_GRAD, chunk, &din, fail);
+	}
+	return err;
+}
+
+static enum sl_err head_backward(struct sl_remote *r, int chunk, struct sl_fail *fail)
+{
+	struct sl_tensor dout =
+		sl_exec_dout(r->ends.head, chunk, sl_plan_chunk_rows(r->conf.plan, r->ends.batch_rows, chunk));
+	enum sl_err err = sl_port_decode(r->port, SL_DIR_HEAD_GRAD, chunk, &dout, fail);
+
+	sl_port_compute_begins(r->port);
+	if (!err)
+		err = sl_ends_head_backward(&r->ends, chunk);
+	/* the step's last task: what is asked of the server next is to apply it */
+	if (!err && chunk == sl_plan_chunks_of(r->conf.plan, r->ends.batch_rows) - 1) {
+		err = sl_ends_check(&r->ends, fail);
+		r->torn = err && err != SL_ERR_NONFINITE; /* statistics that were tried out may not be back */
+	}
+	sl_port_compute_ends(r->port);
+	return err;
+}
+
+enum sl_err sl_remote_commit(struct sl_remote *r, struct sl_fail *fail)
+{
+	bool skip = sl_port_session(r->port)->skip;
+	enum sl_err err =
+		sl_port_follow(r->port, r->ends.step + 1, fail); /* first: it can fail and leave all as it was */
+
+	if (err)
+		return err;
+	r->torn = true;
+	sl_port_compute_begins(r->port);
+	SL_FAILPOINT(skip ? SL_FP_CLIENT_SKIP : SL_FP_CLIENT_APPLY);
+	err = skip ? SL_OK : sl_ends_commit(&r->ends, r->lr);
+	sl_port_compute_ends(r->port);
+	if (!err && !skip && SL_FAILPOINT_CALL(SL_FP_CLIENT_CODECS, 0) != 0)
+		err = SL_ERR_DEVICE;
+	if (err)
+		return err;
+	if (!skip)
+		sl_port_commit_codecs(r->port);
+	err = sl_ends_follow(&r->ends, r->ends.step + 1);
+	if (err)
+		return err;
+	r->applied = r->ends.step + 1;
+	r->torn = false;
+	SL_FAILPOINT(SL_FP_CLIENT_APPLIED);
+	return SL_OK;
+}
+
+enum sl_err sl_remote_run_task(void *arg, enum sl_task task, int chunk, struct sl_fail *fail)
+{
+	struct sl_remote *r = arg;
+
+	switch (task) {
+	case SL_TASK_HEAD_FWD:
+		return head_forward(r, chunk, fail);
+	case SL_TASK_TAIL:
+		return tail(r, chunk, fail);
+	case SL_TASK_HEAD_BWD:
+		return head_backward(r, chunk, fail);
+	case SL_TASK_COMMIT:
+		return sl_remote_commit(r, fail);
+	default:
+		return sl_fail_set(fail, SL_ERR_BUG, "a client has no task %s", sl_task_name(task));
+	}
+}

@@ -1,0 +1,187 @@
+/* The table of a run over the link: what must hold of its rules, whatever happens in which order. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "client/run/drive_parts.h"
+
+static const struct drive_rule *rule(int state, int ev)
+{
+	return &sl_drive_table[state][ev];
+}
+
+/* Where the action stands in the rule, from 1; 0: it is none of it. */
+static int place(const struct drive_rule *r, sl_drive_act *act)
+{
+	for (int i = 0; i < DRIVE_ACTS && r->act[i]; i++)
+		if (r->act[i] == act)
+			return i + 1;
+	return 0;
+}
+
+static int acts(const struct drive_rule *r)
+{
+	int n = 0;
+
+	while (n < DRIVE_ACTS && r->act[n])
+		n++;
+	return n;
+}
+
+/* The states that a rule can lead to, as bits. */
+static unsigned leads_to(int state, const struct drive_rule *r)
+{
+	const unsigned next =
+		1u << DRIVE_FEED | 1u << DRIVE_COPY | 1u << DRIVE_WRITE | 1u << DRIVE_FETCH | 1u << DRIVE_QUIT;
+
+	switch (r->next) {
+	case DRIVE_STAY:
+		return 1u << state;
+	case DRIVE_NEXT:
+		return next;
+	case DRIVE_RESUME:
+		return next | 1u << DRIVE_PASS;
+	default:
+		return 1u << r->next;
+	}
+}
+
+static bool is_open(int state)
+{
+	return sl_drive_is_open(&(struct drive){.state = (enum drive_state)state});
+}
+
+#define EACH_RULE                                               \
+	for (int state = 0; state < DRIVE_STATE_COUNT; state++) \
+		for (int ev = 0; ev < DRIVE_EVENT_COUNT; ev++)  \
+			if (rule(state, ev)->there)
+
+/* A link that stays open when the run ends would keep the process; one that is closed twice would be freed twice. What
+ * is taken out of it is taken before. */
+static void a_link_is_closed_once_and_last(void **unused)
+{
+	(void)unused;
+	EACH_RULE
+	{
+		const struct drive_rule *r = rule(state, ev);
+		bool closes = place(r, sl_act_close_link) != 0;
+
+		if (is_open(state) && (r->next == DRIVE_QUIT || r->next == DRIVE_DROP)) {
+			if (place(r, sl_act_close_link) != acts(r))
+				fail_msg("state %d, event %d: the link is not closed, or not last", state, ev);
+		} else if (closes) {
+			fail_msg("state %d, event %d: closes a link that it goes on with, or has not", state, ev);
+		}
+		if (is_open(state) && (r->next == DRIVE_WAIT || r->next == DRIVE_END))
+			fail_msg("state %d, event %d: the link is still open", state, ev);
+	}
+}
+
+static void the_loop_stops_only_at_the_end(void **unused)
+{
+	(void)unused;
+	EACH_RULE
+	{
+		const struct drive_rule *r = rule(state, ev);
+
+		if ((place(r, sl_act_stop_loop) != 0) != (r->next == DRIVE_END))
+			fail_msg("state %d, event %d: the end without a stop, or a stop that is no end", state, ev);
+		if ((place(r, sl_act_leave) != 0) != (r->next == DRIVE_LEAVE))
+			fail_msg("state %d, event %d: leaves without leaving", state, ev);
+	}
+}
+
+/* A hang and a second signal end the process wherever the run stands; the first signal starts drain_s. */
+static void nothing_keeps_an_operator_waiting(void **unused)
+{
+	(void)unused;
+	for (int state = 0; state < DRIVE_LEAVE; state++) {
+		assert_int_equal(rule(state, EV_LEAVE)->next, DRIVE_LEAVE);
+		assert_true(rule(state, EV_LEAVE)->there);
+		if (state == DRIVE_END)
+			continue;
+		assert_int_equal(place(rule(state, EV_SIGNAL), sl_act_arm_drain), 1);
+		if (state != DRIVE_QUIT && !sl_drive_is_up(&(struct drive){.state = (enum drive_state)state}))
+			assert_true(rule(state, EV_SIGNAL)->next == DRIVE_QUIT ||
+				    rule(state, EV_SIGNAL)->next == DRIVE_END);
+	}
+	for (int state = DRIVE_FEED; state <= DRIVE_QUIT; state++)
+		if (state != DRIVE_DROP && state != DRIVE_WAIT)
+			assert_true(rule(state, EV_DRAIN)->there);
+}
+
+static void a_link_may_fail_wherever_there_is_one(void **unused)
+{
+	(void)unused;
+	for (int state = DRIVE_LINK; state <= DRIVE_FETCH; state++) {
+		assert_int_equal(place(rule(state, EV_LOST), sl_act_hold_state), 1);
+		assert_int_equal(place(rule(state, EV_OVER), sl_act_keep_certain), 1);
+		assert_true(rule(state, EV_FAULT)->there);
+	}
+	assert_true(rule(DRIVE_DROP, EV_FAULT)->there && rule(DRIVE_WAIT, EV_FAULT)->there);
+}
+
+/* A folder with a model and no checkpoint is that of a run that is done (client/persist/last_run.h). */
+static void a_model_without_a_checkpoint_is_of_a_run_that_is_done(void **unused)
+{
+	const struct drive_rule *done = rule(DRIVE_FETCH, EV_FETCHED), *early = rule(DRIVE_FETCH, EV_STOPPED);
+
+	(void)unused;
+	assert_true(place(done, sl_act_save) > 0);
+	assert_true(place(done, sl_act_save) < place(done, sl_act_settle));
+	assert_true(place(done, sl_act_settle) < place(done, sl_act_summarize));
+	assert_true(place(done, sl_act_summarize) < place(done, sl_act_forget));
+	assert_true(place(early, sl_act_keep_last) > 0);
+	assert_true(place(early, sl_act_keep_last) < place(early, sl_act_save_anyway));
+	assert_int_equal(place(rule(DRIVE_FETCH, EV_UNSAVED), sl_act_keep_last), 1);
+	EACH_RULE if (rule(state, ev) != done) assert_int_equal(place(rule(state, ev), sl_act_forget), 0);
+}
+
+/* A loader owes a batch until it has come, whatever becomes of the link meanwhile. Outside of FEED it is held, or goes
+ * back; it is never begun. */
+static void a_batch_that_is_owed_is_taken_wherever_it_comes(void **unused)
+{
+	static const int owed_in[] = {DRIVE_LINK, DRIVE_FEED, DRIVE_DROP, DRIVE_WAIT, DRIVE_QUIT};
+
+	(void)unused;
+	for (size_t i = 0; i < sizeof owed_in / sizeof owed_in[0]; i++) {
+		assert_true(rule(owed_in[i], EV_BATCH)->there);
+		assert_int_equal(place(rule(owed_in[i], EV_STALE), sl_act_release), 1);
+	}
+	EACH_RULE if (place(rule(state, ev), sl_act_begin)) assert_true(state == DRIVE_FEED && ev == EV_BATCH);
+}
+
+static void every_state_is_reached_and_comes_to_an_end(void **unused)
+{
+	unsigned reached = 1u << DRIVE_LINK, before = 0, ends = 1u << DRIVE_END;
+
+	(void)unused;
+	while (reached != before) {
+		before = reached;
+		EACH_RULE if (reached >> state & 1) reached |= leads_to(state, rule(state, ev));
+	}
+	assert_int_equal(reached, (1u << DRIVE_STATE_COUNT) - 1);
+	for (before = 0; ends != before;) {
+		before = ends;
+		EACH_RULE if (ev != EV_LEAVE && leads_to(state, rule(state, ev)) & ends) ends |= 1u << state;
+	}
+	assert_int_equal(ends | 1u << DRIVE_LEAVE, (1u << DRIVE_STATE_COUNT) - 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_link_is_closed_once_and_last),
+		cmocka_unit_test(the_loop_stops_only_at_the_end),
+		cmocka_unit_test(nothing_keeps_an_operator_waiting),
+		cmocka_unit_test(a_link_may_fail_wherever_there_is_one),
+		cmocka_unit_test(a_model_without_a_checkpoint_is_of_a_run_that_is_done),
+		cmocka_unit_test(a_batch_that_is_owed_is_taken_wherever_it_comes),
+		cmocka_unit_test(every_state_is_reached_and_comes_to_an_end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
