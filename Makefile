@@ -459,6 +459,8 @@ CUDA_GENCODE = $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
                -gencode arch=compute_$(firstword $(CUDA_ARCHS)),code=compute_$(firstword $(CUDA_ARCHS))
 CUDA_CFLAGS = -O3 -g -I. -I$(CUDA_HOME)/include -I$(dir $(CUDNN_H)) -MMD -MP
 CUDA_LIB_DIR = $(firstword $(wildcard $(CUDA_HOME)/lib64 $(CUDA_HOME)/lib))
+# where the module looks for NVIDIA's libraries before the system's folders; packages leave it empty
+CUDA_RPATH = $(CUDA_LIB_DIR)
 
 # Another toolkit, or other architectures: everything once more.
 CUDA_CHOSEN = $(realpath $(NVCC)) $(CUDNN_H) $(CUDA_ARCHS)
@@ -470,7 +472,7 @@ $(CUDA_OBJ): $(B)/cuda-module/chosen
 
 $(B)/libsplit_cuda.so: $(CUDA_OBJ)
 	@echo '  LINK  $@'
-	$(Q)$(CC) -shared -Wl,-z,defs -Wl,-rpath,'$$ORIGIN:$(CUDA_LIB_DIR)' -o $@ $^ -L$(CUDA_LIB_DIR) -lcublasLt -lcudart_static \
+	$(Q)$(CC) -shared -Wl,-z,defs -Wl,-rpath,'$$ORIGIN$(if $(CUDA_RPATH),:$(CUDA_RPATH))' -o $@ $^ -L$(CUDA_LIB_DIR) -lcublasLt -lcudart_static \
 		-lstdc++ -lm -ldl -lrt -pthread
 
 $(B)/cuda-module/%.cu.o: %.cu Makefile
