@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: install-deps.sh [--dev] [--data] [--peer] [--containers] [--packages]
 # Installs the Debian 12 packages that building and testing need. Says nothing and needs no network where all are there.
-#   --dev   also what `make format-check` and `make fuzz` need
+#   --dev   also what `make format-check` and `make fuzz` need, and gnuplot, which draws pictures
 #   --data  also npm, the data's second source where its archive is out of reach
 #   --peer  also PyTorch, for `make test-torch`, `make bench-peer` and `make bench-rounding`
 #   --containers  also podman and docker-compose, for `make test-containers`
@@ -12,7 +12,7 @@ packages='gcc g++ make pkg-config libc6-dev git ca-certificates curl
 	jq libcmocka-dev libxxhash-dev libzstd-dev libsystemd-dev libpng-dev'
 for arg in "$@"; do
 	case $arg in
-	--dev) packages="$packages clang clang-format libclang-rt-14-dev python3" ;;
+	--dev) packages="$packages clang clang-format libclang-rt-14-dev python3 gnuplot-nox" ;;
 	--data) command -v npm >/dev/null || packages="$packages npm" ;; # one that is no Debian package will do
 	--peer) packages="$packages python3-torch python3-torchvision" ;;
 	--containers) packages="$packages podman runc docker-compose netavark aardvark-dns debootstrap python3 python3-yaml" ;;

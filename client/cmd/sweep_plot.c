@@ -1,13 +1,12 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
-#include <spawn.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "client/cmd/gnuplot.h"
 #include "client/cmd/sweep.h"
 #include "common/base/log.h"
 
@@ -34,18 +33,18 @@ static double value_of(const struct sl_sweep_result *r, size_t offset)
 
 static void begin(FILE *file, const char *name, const char *title)
 {
-	fprintf(file,
-		"set terminal pngcairo size 960,600\n"
-		"set output '%s.png'\n"
-		"set title '%s'\n"
-		"set grid\n",
-		name, title);
+	char out[64];
+
+	snprintf(out, sizeof out, "%s.png", name);
+	sl_gnuplot_begin(file, false, 960, 600, out);
+	fprintf(file, "set title '%s'\n", title);
 }
 
 /* How many points the picture has. */
 static int write_rate_accuracy(FILE *file, const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result,
 			       int n)
 {
+	double low = INFINITY, high = -INFINITY;
 	int points = 0;
 
 	begin(file, "rate_accuracy", "Accuracy by compress rate");
@@ -54,10 +53,14 @@ static int write_rate_accuracy(FILE *file, const struct sl_conf_sweep_row *row, 
 		if (!result[i].done || !isfinite(result[i].rate_real) || !isfinite(result[i].test_acc))
 			continue;
 		fprintf(file, "%.6g %.6g \"%s\"\n", result[i].rate_real, 100 * result[i].test_acc, row[i].name);
+		low = fmin(low, 100 * result[i].test_acc);
+		high = fmax(high, 100 * result[i].test_acc);
 		points++;
 	}
-	fputs("EOD\n"
-	      "set xlabel 'bytes sent / bytes as fp32'\n"
+	fputs("EOD\n", file);
+	if (low == high) /* gnuplot warns of a range that is a point */
+		fprintf(file, "set yrange [%g:%g]\n", low - 1, high + 1);
+	fputs("set xlabel 'bytes sent / bytes as fp32'\n"
 	      "set ylabel 'test accuracy (%)'\n"
 	      "set logscale x\n"
 	      "set autoscale xfix\n" /* not to the next power of ten */
@@ -123,29 +126,17 @@ static int write_by_chunks(FILE *file, const struct by_chunks *what, const struc
 	return lines;
 }
 
-/* False where there is none, which is no error. */
-static bool run_gnuplot(const char *out_dir, const char *script)
+/* False where there is no gnuplot, which is no error. */
+static bool draw(const char *out_dir, const char *script)
 {
-	char *const argv[] = {"gnuplot", (char *)(uintptr_t)script, NULL};
-	posix_spawn_file_actions_t actions;
-	int rc, status = 0;
-	pid_t pid;
+	struct sl_fail why;
+	enum sl_err err = sl_gnuplot_run(out_dir, script, &why);
 
-	if (posix_spawn_file_actions_init(&actions))
-		return false;
-	rc = posix_spawn_file_actions_addchdir_np(&actions, out_dir);
-	if (!rc)
-		rc = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
-	posix_spawn_file_actions_destroy(&actions);
-	if (rc) {
-		sl_log(SL_LOG_INFO, "no-gnuplot", "%s; only its scripts are written", strerror(rc));
-		return false;
-	}
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (status)
-		sl_log(SL_LOG_WARN, "gnuplot-failed", "gnuplot %s/%s gave no picture", out_dir, script);
-	return true;
+	if (err == SL_ERR_UNAVAILABLE)
+		sl_log(SL_LOG_INFO, "no-gnuplot", "%s; only its scripts are written", why.text);
+	else if (err)
+		sl_log(SL_LOG_WARN, "gnuplot-failed", "%s", why.text);
+	return err != SL_ERR_UNAVAILABLE;
 }
 
 /* One picture; `by` NULL: rate against accuracy. */
@@ -174,7 +165,7 @@ static enum sl_err plot_one(const struct by_chunks *by, const struct sl_conf_swe
 		return SL_OK;
 	}
 	/* where there is no gnuplot for the first script there is none for others */
-	if (made->pictures == made->scripts++ && run_gnuplot(out_dir, script))
+	if (made->pictures == made->scripts++ && draw(out_dir, script))
 		made->pictures++;
 	return SL_OK;
 }

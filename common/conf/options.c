@@ -30,6 +30,9 @@ static const struct option table[] = {
 	{"--codecs", "LIST.yaml", SL_OPT_SWEEP, AT(codecs), "list of the rows of the sweep"},
 	{"--out", "DIR", SL_OPT_SWEEP, AT(out), "folder of the results (sweep)"},
 	{"--out", "FILE", SL_OPT_OUT, AT(out), "file for the secret key; an existing file is never overwritten"},
+	{"--out", "FILE", SL_OPT_PLOT, AT(out),
+	 "the picture (default plot.png): .png, .svg, or .gp for the gnuplot script alone"},
+	{"--figure", "NAME", SL_OPT_PLOT, AT(figure), "one of: all (default), training, loss, accuracy, bytes"},
 	{"--control", "PATH", SL_OPT_CONTROL, AT(control),
 	 "ask this control socket, not the config's or the usual one"},
 	{"--prometheus", NULL, SL_OPT_CONTROL, AT(prometheus),
@@ -155,6 +158,11 @@ int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes
 		}
 		if (argv[i][0] == '-')
 			return usage_error(o, "unknown option", argv[i]);
+		if ((takes & SL_OPT_PLOT) && o->n_run < SL_MAX_RUNS) {
+			o->run[o->n_run++] = argv[i];
+			taken = 1;
+			continue;
+		}
 		if (n == operands)
 			return usage_error(o, "one argument too many:", argv[i]);
 		*(n++ ? &o->operand : &o->config) = argv[i];

@@ -8,7 +8,7 @@
 
 #include "common/conf/conf.h"
 
-enum { SL_MAX_SETS = 64 };
+enum { SL_MAX_SETS = 64, SL_MAX_RUNS = 32 };
 
 struct sl_options {
 	const char *command;      /* "train" */
@@ -21,6 +21,9 @@ struct sl_options {
 		ready, quiet, force;
 	const char *weights, *control, *codecs, *out, *shape, *threads; /* NULL: not given */
 	const char *server, *model, *data, *cut;                        /* of init; the same */
+	const char *figure;                                             /* of plot; NULL: not given */
+	const char *run[SL_MAX_RUNS];                                   /* of plot: all positional arguments */
+	int n_run;
 };
 
 enum {
@@ -36,6 +39,7 @@ enum {
 	SL_OPT_MEASURE = 512,  /* --measure, --shape, --threads */
 	SL_OPT_PREDICT = 1024, /* --logits, --csv, and --json of lines */
 	SL_OPT_INIT = 2048,    /* --server, --model, --data, --cut, --force */
+	SL_OPT_PLOT = 4096,    /* --out PICTURE, --figure; positional arguments are runs */
 };
 
 /* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments. Returns -1 to go on, or the exit status

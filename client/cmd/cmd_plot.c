@@ -1,0 +1,299 @@
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cmd/command.h"
+#include "client/cmd/gnuplot.h"
+#include "client/cmd/run_log.h"
+#include "common/telemetry/json.h"
+
+static const char *const usage[] = {
+	"splitc plot RUN… [--out FILE] [--figure NAME] [--json]",
+	"Draws the curves of one or more runs as one picture, and prints where each run stands. RUN is a run's log.dir "
+	"or its log.jsonl; NAME=RUN gives it a name in the picture. A run that goes on can be drawn too.",
+	"The figures: training, the loss by step; loss, that of the test set by epoch; accuracy, on the test set by "
+	"epoch; bytes, the accuracy against the megabytes that crossed the link in training. `all` is the four of "
+	"them.",
+	"gnuplot draws (Debian: gnuplot-nox). With --out FILE.gp its script is written, and nothing is drawn.",
+	NULL,
+};
+
+enum { WIDTH = 960, HEIGHT = 600 };
+
+struct figure {
+	const char *name, *title, *x, *y, *key; /* key: where the legend is least in the way */
+	/* Of one epoch, where the figure is by epochs. */
+	double (*at)(const struct sl_run_epoch *e, int epoch);
+	double (*value)(const struct sl_run_epoch *e);
+};
+
+static double at_epoch(const struct sl_run_epoch *e, int epoch)
+{
+	(void)e;
+	return epoch + 1;
+}
+
+static double at_bytes(const struct sl_run_epoch *e, int epoch)
+{
+	(void)epoch;
+	return e->bytes > 0 ? e->bytes / 1e6 : (double)NAN;
+}
+
+static double test_loss(const struct sl_run_epoch *e)
+{
+	return e->test_loss;
+}
+
+static double test_acc(const struct sl_run_epoch *e)
+{
+	return 100 * e->test_acc;
+}
+
+static const struct figure figures[] = {
+	{"training", "Training loss", "step", "loss", "top right", NULL, NULL},
+	{"loss", "Loss on the test set", "epoch", "loss", "top right", at_epoch, test_loss},
+	{"accuracy", "Accuracy on the test set", "epoch", "accuracy (%)", "bottom right", at_epoch, test_acc},
+	{"bytes", "Accuracy by traffic", "MB on the link, both directions", "accuracy (%)", "bottom right", at_bytes,
+	 test_acc},
+};
+
+enum { FIGURES = sizeof figures / sizeof figures[0] };
+
+struct plot {
+	struct sl_run_log run[SL_MAX_RUNS];
+	int n;
+	bool wanted[FIGURES];
+	const char *out;
+};
+
+/* What the points of a figure span. gnuplot warns of a range that is one value, and stops where there is none. */
+struct span {
+	int most, points; /* of one run, of all */
+	double low[2], high[2];
+};
+
+static void put_point(FILE *file, struct span *s, int *n, double x, double y)
+{
+	const double at[2] = {x, y};
+
+	if (!isfinite(x) || !isfinite(y))
+		return;
+	fprintf(file, "%.9g %.9g\n", x, y);
+	for (int i = 0; i < 2; i++) {
+		s->low[i] = s->points ? fmin(s->low[i], at[i]) : at[i];
+		s->high[i] = s->points ? fmax(s->high[i], at[i]) : at[i];
+	}
+	s->points++;
+	s->most = ++*n > s->most ? *n : s->most;
+}
+
+/* One run's points, as a block that `plot … index` finds; its first line is the name. */
+static void write_run(FILE *file, const struct figure *f, const struct sl_run_log *run, struct span *s)
+{
+	int n = 0;
+
+	fprintf(file, "\"%s\"\n", run->name);
+	for (int i = 0; !f->at && i < run->n_point; i++)
+		put_point(file, s, &n, run->point[i].step, run->point[i].loss);
+	for (int i = 0; f->at && i < run->n_epoch; i++)
+		put_point(file, s, &n, f->at(&run->epoch[i], i), f->value(&run->epoch[i]));
+	if (!n) /* the name stays in the legend, and numbers of blocks stay those of the runs */
+		fputs("NaN NaN\n", file);
+	fputs("\n\n", file);
+}
+
+static void write_range(FILE *file, char axis, const struct span *s)
+{
+	int i = axis == 'y';
+
+	if (!s->points)
+		fprintf(file, "set %crange [0:1]\n", axis);
+	else if (s->low[i] == s->high[i])
+		fprintf(file, "set %crange [%.9g:%.9g]\n", axis, s->low[i] - 1, s->high[i] + 1);
+	else
+		fprintf(file, "set %crange [*:*]\n", axis);
+}
+
+static void write_figure(FILE *file, const struct figure *f, const struct plot *p)
+{
+	struct span s = {0};
+
+	fprintf(file, "$%s << EOD\n", f->name);
+	for (int i = 0; i < p->n; i++)
+		write_run(file, f, &p->run[i], &s);
+	/* whole epochs, and factors of traffic */
+	fprintf(file, "EOD\nset xtics %s\n%sset logscale x\n", f->at == at_epoch && s.most <= 20 ? "1" : "auto",
+		f->at == at_bytes && s.low[0] < s.high[0] ? "" : "un");
+	fprintf(file, "set title '%s'\nset xlabel '%s'\nset ylabel '%s'\nset key %s noenhanced\n", f->title, f->x, f->y,
+		f->key);
+	write_range(file, 'x', &s);
+	write_range(file, 'y', &s);
+	if (!s.points)
+		fputs("set label 1 'no values yet' at graph 0.5,0.5 center\n", file);
+	fprintf(file, "plot for [i=0:%d] $%s index i using 1:2 with %s lw 2 lc i+1 title columnheader(1)\n", p->n - 1,
+		f->name, f->at ? "linespoints pt 7 ps 0.6" : "lines");
+	fputs("unset label 1\n", file);
+}
+
+static void write_script(FILE *file, const struct plot *p, bool svg, const char *picture)
+{
+	int n = 0;
+
+	for (int i = 0; i < FIGURES; i++)
+		n += p->wanted[i];
+	sl_gnuplot_begin(file, svg, n > 1 ? 3 * WIDTH / 2 : WIDTH, n > 1 ? 3 * HEIGHT / 2 : HEIGHT, picture);
+	if (n > 1)
+		fputs("set multiplot layout 2,2\n", file);
+	for (int i = 0; i < FIGURES; i++)
+		if (p->wanted[i])
+			write_figure(file, &figures[i], p);
+	if (n > 1)
+		fputs("unset multiplot\n", file);
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+	size_t len = strlen(text), n = strlen(end);
+
+	return len > n && strcmp(text + len - n, end) == 0;
+}
+
+static enum sl_err close_script(FILE *file, const char *path, struct sl_fail *fail)
+{
+	bool bad = ferror(file) != 0;
+
+	if (fclose(file) != 0 || bad)
+		return sl_fail_set(fail, SL_ERR_IO, "%s: not written whole", path);
+	return SL_OK;
+}
+
+/* The script as the user's own file; the picture that it would draw lies beside it. */
+static enum sl_err keep_script(const struct plot *p, struct sl_fail *fail)
+{
+	char picture[PATH_MAX];
+	FILE *file = fopen(p->out, "we");
+
+	if (!file)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", p->out, strerror(errno));
+	snprintf(picture, sizeof picture, "%.*s.png", (int)strlen(p->out) - 3, p->out);
+	write_script(file, p, false, picture);
+	return close_script(file, p->out, fail);
+}
+
+/* Into a file beside the one that is wanted, which so appears whole or stays as it was. */
+static enum sl_err draw(const struct plot *p, struct sl_fail *fail)
+{
+	char script[] = "/tmp/splitc-plot.XXXXXX", picture[PATH_MAX];
+	int fd = mkstemp(script);
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+	enum sl_err err;
+
+	if (!file) {
+		err = sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", script, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return err;
+	}
+	snprintf(picture, sizeof picture, "%s.part", p->out);
+	write_script(file, p, ends_in(p->out, ".svg"), picture);
+	err = close_script(file, script, fail);
+	if (!err)
+		err = sl_gnuplot_run(".", script, fail);
+	if (!err && rename(picture, p->out) != 0)
+		err = sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", p->out, strerror(errno));
+	if (err)
+		unlink(picture);
+	unlink(script);
+	return err;
+}
+
+static double last_acc(const struct sl_run_log *run)
+{
+	return run->n_epoch ? run->epoch[run->n_epoch - 1].test_acc : (double)NAN;
+}
+
+static void print_percent(double x)
+{
+	isfinite(x) ? printf(" %9.2f", 100 * x) : printf(" %9s", "-");
+}
+
+static void print_table(const struct plot *p)
+{
+	printf("%-24s %7s %9s %9s %9s %11s\n", "run", "epochs", "steps", "test acc%", "best acc%", "training MB");
+	for (int i = 0; i < p->n; i++) {
+		const struct sl_run_log *r = &p->run[i];
+
+		printf("%-24s %7d %9" PRIu64, r->name, r->n_epoch, r->steps);
+		print_percent(last_acc(r));
+		print_percent(r->best_acc);
+		printf(" %11.2f\n", r->bytes / 1e6);
+	}
+	printf("\n%s is written\n", p->out);
+}
+
+static void print_json(const struct plot *p)
+{
+	json_t *root = json_pack("{s:i, s:s}", "schema", 1, "out", p->out), *runs = json_array();
+
+	for (int i = 0; i < p->n; i++) {
+		const struct sl_run_log *r = &p->run[i];
+
+		json_array_append_new(runs, json_pack("{s:s, s:i, s:I, s:o, s:o, s:I}", "name", r->name, "epochs",
+						      r->n_epoch, "steps", (json_int_t)r->steps, "test_acc",
+						      sl_json_real(last_acc(r)), "best_test_acc",
+						      sl_json_real(r->best_acc), "wire_bytes", (json_int_t)r->bytes));
+	}
+	json_object_set_new(root, "runs", runs);
+	json_dumpf(root, stdout, 0);
+	putchar('\n');
+	json_decref(root);
+}
+
+static enum sl_err choose(struct plot *p, const struct sl_options *o, struct sl_fail *fail)
+{
+	bool all = !o->figure || strcmp(o->figure, "all") == 0, any = all;
+
+	p->out = o->out ? o->out : "plot.png";
+	for (int i = 0; i < FIGURES; i++) {
+		p->wanted[i] = all || strcmp(o->figure, figures[i].name) == 0;
+		any |= p->wanted[i];
+	}
+	if (!any)
+		return sl_fail_set(fail, SL_ERR_USAGE, "--figure '%s' is none of: all, training, loss, accuracy, bytes",
+				   o->figure);
+	if (!ends_in(p->out, ".png") && !ends_in(p->out, ".svg") && !ends_in(p->out, ".gp"))
+		return sl_fail_set(fail, SL_ERR_USAGE, "--out '%s': its name must end in .png, .svg or .gp", p->out);
+	return SL_OK;
+}
+
+int splitc_plot(int argc, char **argv)
+{
+	struct sl_options o = {.command = "plot", .usage = usage};
+	static struct plot p;
+	struct sl_fail fail;
+	enum sl_err err;
+	int status = sl_options_parse(&o, argc, argv, SL_OPT_PLOT | SL_OPT_JSON, 0);
+
+	if (status >= 0)
+		return status;
+	if (!o.n_run)
+		return sl_options_missing(&o, "RUN");
+	err = choose(&p, &o, &fail);
+	for (int i = 0; i < o.n_run && !err; i++) {
+		err = sl_run_log_read(&p.run[i], o.run[i], &fail);
+		p.n += !err;
+	}
+	if (!err)
+		err = ends_in(p.out, ".gp") ? keep_script(&p, &fail) : draw(&p, &fail);
+	if (!err)
+		o.json ? print_json(&p) : print_table(&p);
+	for (int i = 0; i < p.n; i++)
+		sl_run_log_close(&p.run[i]);
+	return err ? sl_command_failed(&fail) : 0;
+}

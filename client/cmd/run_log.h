@@ -1,0 +1,39 @@
+/* A run's log.jsonl, read for its curves (docs/OUTPUT.md has the members). The file may still be growing: a last line
+ * without its end is left out. */
+#ifndef SL_CLIENT_CMD_RUN_LOG_H
+#define SL_CLIENT_CMD_RUN_LOG_H
+
+#include <stdint.h>
+
+#include "common/base/err.h"
+
+enum { SL_RUN_NAME = 64, SL_RUN_POINTS = 400 };
+
+/* Of a stretch of steps. */
+struct sl_run_point {
+	double step; /* the middle of the stretch */
+	double loss; /* mean over its steps that were not skipped */
+};
+
+struct sl_run_epoch {
+	double steps;                                      /* done so far */
+	double train_loss, train_acc, test_loss, test_acc; /* NAN: none */
+	double bytes;                                      /* sent and received in training so far */
+};
+
+struct sl_run_log {
+	char name[SL_RUN_NAME]; /* for a legend: printable ASCII without quotes, backslashes or control characters */
+	struct sl_run_point point[SL_RUN_POINTS];
+	int n_point;
+	struct sl_run_epoch *epoch;
+	int n_epoch;
+	uint64_t steps;
+	double bytes, best_acc; /* best_acc NAN: no evaluation */
+};
+
+/* `run`: a log.dir, its log.jsonl, or NAME=either of them. NOINPUT: there is none; DATA: with file and line. Free with
+ * sl_run_log_close. */
+enum sl_err sl_run_log_read(struct sl_run_log *out, const char *run, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_run_log_close(struct sl_run_log *log);
+
+#endif

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# `splitc plot`: the curves of a real run, of one that goes on, and of a long one, whose steps are gathered; what it says of
+# files that are no logs.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 56 24
+write_config "$tmp/client.yaml"
+client run "$tmp/client.yaml" --local --set train.epochs=3 || fail "training: exit status $?"
+
+# plot STATUS OUT [argument]…: splitc plot in $tmp; its output in $tmp/plot.log
+plot() {
+	local status=$1 out=$2 rc=0
+	shift 2
+	(cd "$tmp" && "$SPLITC" plot --out "$out" "$@") >"$tmp/plot.log" 2>&1 || rc=$?
+	[ $rc = "$status" ] || fail "plot $*: exit status $rc, not $status"
+}
+says() { grep -q -- "$1" "$tmp/plot.log" || fail "no word on '$1'"; }
+# The points of a block of the script: lines of two numbers behind its name
+points() { awk -v at="\$$1" '$1 == at {on = 1} $1 == "EOD" {on = 0} on' "$tmp/$2" | grep -c '^[0-9.e+-]* [0-9.e+-]*$'; }
+
+plot 0 run.gp first=run run/log.jsonl
+[ "$(points training run.gp)" = 24 ] || fail "$(points training run.gp) steps of two runs, not 24"
+[ "$(points accuracy run.gp)" = 6 ] && [ "$(points bytes run.gp)" = 6 ] || fail 'not six epochs'
+grep -q '^"first"$' "$tmp/run.gp" && grep -q '^"run"$' "$tmp/run.gp" || fail 'the runs have no names'
+says '^first  *3  *12 '
+acc=$(jq -s '[.[] | select(.type == "epoch")][-1].test_acc' "$tmp/run/log.jsonl")
+bytes=$(jq -s '[.[] | select(.type == "epoch") | .wire_tx_bytes + .wire_rx_bytes] | add' "$tmp/run/log.jsonl")
+plot 0 run.gp run --json
+jq -e --argjson acc "$acc" --argjson bytes "$bytes" '.schema == 1 and .out == "run.gp" and (.runs | length) == 1 and
+	.runs[0].test_acc == $acc and .runs[0].wire_bytes == $bytes and .runs[0].steps == 12' "$tmp/plot.log" >"$tmp/jq.log" ||
+	fail 'the JSON is not what the log says'
+
+# 3,000 steps of loss 1, then as many of loss 3: few points, whose means are these
+mkdir "$tmp/long"
+awk 'BEGIN {for (i = 1; i <= 6000; i++) printf "{\"type\":\"step\",\"step\":%d,\"loss\":%d}\n", i, i <= 3000 ? 1 : 3}' >"$tmp/long/log.jsonl"
+printf '{"type":"step","step":60' >>"$tmp/long/log.jsonl" # a line that is being written
+plot 0 long.gp long --figure training
+n=$(points training long.gp)
+[ "$n" -ge 200 ] && [ "$n" -le 400 ] || fail "$n points of 6,000 steps"
+awk '/^\$training/ {on = 1} on && NF == 2 && $1 + 0 > 0 {sum += $2; n++; if ($2 < 1 || $2 > 3) bad = 1}
+	END {exit bad || sum / n < 1.95 || sum / n > 2.05}' "$tmp/long.gp" || fail 'the means are not those of the steps'
+
+# pictures
+pictures='no gnuplot here'
+if command -v gnuplot >/dev/null; then
+	for out in all.png all.svg; do
+		plot 0 $out run long
+		[ -s "$tmp/$out" ] || fail "$out is empty"
+	done
+	[ "$(head -c 4 "$tmp/all.png" | tail -c 3)" = PNG ] || fail 'all.png is no PNG'
+	grep -q '<svg' "$tmp/all.svg" || fail 'all.svg is no SVG'
+	! grep -i warning "$tmp/plot.log" || fail 'gnuplot warns'
+	cp "$tmp/all.png" "$tmp/before.png"
+	mkdir "$tmp/all.png.part"
+	plot 74 all.png run
+	cmp "$tmp/all.png" "$tmp/before.png" || fail 'a failure has changed the picture'
+	pictures='with pictures'
+fi
+
+# what cannot be drawn
+plot 66 x.gp nowhere
+says "a run's log.dir, or its log.jsonl"
+echo 'epoch,loss' >"$tmp/x.csv"
+plot 65 x.gp x.csv
+says 'x.csv:1: not a line'
+: >"$tmp/empty"
+plot 65 x.gp empty
+says 'has no steps yet'
+plot 64 x.pdf run
+says 'must end in .png, .svg or .gp'
+plot 64 x.gp run --figure pie
+says 'none of: all, training'
+plot 64 x.gp
+says 'missing argument'
+[ ! -e "$tmp/x.gp" ] || fail 'a script was written all the same'
+echo "curves of runs, long ones too, $pictures"
