@@ -24,13 +24,10 @@ static enum sl_err transport_open(struct sl_transport **out, struct sl_loop *loo
 	if (conf->hwm < 1 || conf->hwm > HWM_MAX)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "high-water mark %d: must be 1 to %d messages", conf->hwm,
 				   HWM_MAX);
-	if (conf->auth && strncmp(conf->endpoint, "inproc://", 9) == 0)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "endpoint \"%s\": nobody is authenticated over inproc",
-				   conf->endpoint);
 	for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++)
-		if (strncmp(conf->endpoint, schemes[i].scheme, strlen(schemes[i].scheme)) == 0)
+		if (schemes[i].open && strncmp(conf->endpoint, schemes[i].scheme, strlen(schemes[i].scheme)) == 0)
 			return schemes[i].open(out, loop, bind, conf, events, arg, fail);
-	return sl_fail_set(fail, SL_ERR_CONFIG, "endpoint \"%s\": must be tcp://host:port, ipc://path or inproc://name",
+	return sl_fail_set(fail, SL_ERR_CONFIG, "endpoint \"%s\": must be tcp://host:port or ipc://path",
 			   conf->endpoint);
 }
 

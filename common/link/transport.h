@@ -1,5 +1,5 @@
 /* Transports move whole messages: a header of at most SL_WIRE_HEADER_MAX bytes and a payload of at most part_bytes.
- * zmq (ROUTER/DEALER) is the real one; inproc joins a client and a server in one process, for tests.
+ * The one here is of ZeroMQ (ROUTER/DEALER); tests have one of their own.
  * All functions and callbacks on the loop's thread, but for `release`. */
 #ifndef SL_LINK_TRANSPORT_H
 #define SL_LINK_TRANSPORT_H
@@ -57,11 +57,10 @@ struct sl_transport_auth {
 };
 
 struct sl_transport_conf {
-	const char *endpoint; /* tcp://127.0.0.1:5570, or inproc://name */
+	const char *endpoint; /* tcp://127.0.0.1:5570, or ipc:///run/split */
 	size_t part_bytes;    /* largest payload accepted, ≤ 1 MiB */
 	int hwm;              /* messages queued per peer inside the transport */
-	/* NULL: neither. Not for inproc. A bound one tries at once whether strangers are kept out (AUTH: they are not).
-	 */
+	/* NULL: neither. A bound one tries at once whether strangers are kept out (AUTH: they are not). */
 	const struct sl_transport_auth *auth;
 	/* Of a bound one: payload that a peer may have under way, by the credit that it is granted. Who sends more is
 	 * reported as malformed, and cut; who was never answered is cut after 64 KiB. 0: nobody is. */

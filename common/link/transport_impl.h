@@ -27,6 +27,7 @@ typedef enum sl_err sl_transport_open_fn(struct sl_transport **out, struct sl_lo
 					 void *arg, struct sl_fail *fail);
 
 sl_transport_open_fn sl_transport_zmq_open;
-sl_transport_open_fn sl_transport_inproc_open;
+/* inproc://name: client and server in one process. Only tests link it (tests/support); elsewhere it is NULL. */
+sl_transport_open_fn sl_transport_inproc_open __attribute__((weak));
 
 #endif

@@ -18,16 +18,19 @@ struct sl_codec_loops; /* common/codec/loops.h */
 
 /* ---- one op */
 
-struct sl_op_call;
-
-/* A batchnorm, or in front an activation, beside a convolution that does part of its work (sl_backend_ops.fuses). */
-struct sl_op_side {
-	const struct sl_op *op;
-	const struct sl_op_call *call;
-};
-
-/* One call of a kernel for one chunk. Pointers are in the backend's memory. */
+/* One call of a kernel for one chunk: what forward, backward and commit read. Pointers are in the backend's memory,
+ * shapes have the chunk's rows: at most those that `op` was prepared for. */
 struct sl_op_call {
+	struct sl_backend *be;
+	const struct sl_op *op;
+	void *state; /* what `prepare` left */
+	/* Forward writes `out` whole, and never reads it. Backward has in[] and out as forward had them, as far as op.h
+	 * says that they are saved; else their data is NULL. It reads dout (XENT has none), and writes din[i] unless
+	 * that one's data is NULL: nobody wants it. With din_add[i] it adds to din[i] instead. In commit all data is
+	 * NULL, and the shapes say what the chunk was. */
+	struct sl_tensor in[SL_OP_MAX_IN], out;
+	struct sl_tensor dout, din[SL_OP_MAX_IN];
+	bool din_add[SL_OP_MAX_IN];
 	struct sl_rng_key rng;         /* seed, step, chunk, op->stream: dropout draws element i of its output */
 	bool training;                 /* false: batchnorm uses running statistics, dropout passes through */
 	float *param[SL_OP_MAX_PARAM]; /* in the order of op.h */
@@ -37,18 +40,18 @@ struct sl_op_call {
 	const void *param_low[SL_OP_MAX_PARAM];
 	void *saved;     /* kernel's own `saved_bytes` of this op and chunk, kept forward → backward → commit */
 	void *workspace; /* scratch of this call, at least `workspace_bytes`, contents undefined */
-	/* CONV2D only, where the backend fuses; NULL: not fused.
+	/* CONV2D only, where the backend fuses; NULL: not fused. Of these calls all but the tensors is given.
 	 * before: in[0] is the *input* x of this batchnorm, and the convolution normalises and activates as it reads;
 	 * its din is the gradient at the batchnorm's output, and backward also finishes the batchnorm's own gradients.
 	 * Where `before` is an ACT, din is the gradient at that one's input: there is nothing left for it to do.
 	 * after: forward also finishes this batchnorm's statistics of the convolution's output; in backward `dout` is
 	 * the gradient at the batchnorm's output, after its own backward, and `out` is given. */
-	const struct sl_op_side *before, *after;
+	const struct sl_op_call *before, *after;
 	/* With `after`: the batchnorm is the convolution's whole affair, and its input is never in memory. Forward's
 	 * out, backward's out and dout are the batchnorm's; no din is wanted. */
 	bool whole;
 	/* BATCHNORM only: its reduction (forward: statistics; backward: parameter gradients) was done by the
-	 * convolution beside it. out->data or din[0].data NULL: the other side applies it. Without fusion always false.
+	 * convolution beside it. out.data or din[0].data NULL: the other side applies it. Without fusion always false.
 	 */
 	bool reduced;
 	/* XENT only: */
@@ -67,24 +70,26 @@ struct sl_op_sizes {
 	size_t saved_bytes;     /* per op and chunk in flight */
 };
 
+/* What `prepare` is asked, and what it answers: `state` and `sizes`, which are zero before. */
+struct sl_op_prepare {
+	struct sl_backend *be;
+	const struct sl_op *op; /* in_shape[*].dim[0]: the most rows of a chunk */
+	struct sl_fail *fail;
+	void *state;
+	struct sl_op_sizes sizes;
+};
+
 struct sl_kernel {
-	/* Once, at plan time, for op->in_shape[*].dim[0] rows at most. *state may stay NULL. */
-	enum sl_err (*prepare)(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
-			       struct sl_fail *fail);
-	void (*release)(struct sl_backend *be, void *state); /* may be NULL where *state stays NULL */
-	/* in[i], out: rows ≤ the prepared ones in shape.dim[0]; out is written whole, never read. */
-	enum sl_err (*forward)(struct sl_backend *be, const struct sl_op *op, void *state,
-			       const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out);
-	/* in[], out: as forward had them, as far as op.h says they are saved, else data = NULL. dout is read (XENT:
-	 * NULL). din[i].data NULL: not wanted. din_add[i]: din[i] += instead of =. Parameter gradients are always
-	 * added. */
-	enum sl_err (*backward)(struct sl_backend *be, const struct sl_op *op, void *state,
-				const struct sl_op_call *call, const struct sl_tensor *in, const struct sl_tensor *out,
-				const struct sl_tensor *dout, struct sl_tensor *din, const bool *din_add);
+	/* Once, at plan time. On failure there is no state to release. NULL: nothing to prepare, and all sizes are 0.
+	 */
+	enum sl_err (*prepare)(struct sl_op_prepare *p);
+	void (*release)(void *state); /* NULL where there is no state; a state of NULL is fine */
+	enum sl_err (*forward)(const struct sl_op_call *call);
+	/* Parameter gradients are always added. */
+	enum sl_err (*backward)(const struct sl_op_call *call);
 	/* At commit(step), once per chunk in chunk order, for state that a step changes (BN running statistics, from
-	 * `saved`; `rows` of that chunk). NULL where there is none. */
-	enum sl_err (*commit)(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			      int64_t rows);
+	 * `saved`). NULL where there is none. */
+	enum sl_err (*commit)(const struct sl_op_call *call);
 };
 
 /* ---- one pass */

@@ -8,17 +8,19 @@ static enum sl_err prepare_op(struct sl_exec *e, const struct sl_op *op, void **
 			      struct sl_fail *fail)
 {
 	const struct sl_kernel *k = e->be->ops->kernel[op->kind];
-	struct sl_op_sizes need = {0};
-	enum sl_err err;
+	struct sl_op_prepare p = {.be = e->be, .op = op, .fail = fail};
+	enum sl_err err = SL_OK;
 
 	if (!k)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: the backend %s has no %s", op->name, e->be->ops->name,
 				   sl_op_kind_name(op->kind));
-	err = k->prepare(e->be, op, state, &need, fail);
-	if (need.workspace_bytes > sizes->workspace_bytes)
-		sizes->workspace_bytes = need.workspace_bytes;
-	if (need.saved_bytes > sizes->saved_bytes)
-		sizes->saved_bytes = need.saved_bytes;
+	if (k->prepare)
+		err = k->prepare(&p);
+	*state = p.state;
+	if (p.sizes.workspace_bytes > sizes->workspace_bytes)
+		sizes->workspace_bytes = p.sizes.workspace_bytes;
+	if (p.sizes.saved_bytes > sizes->saved_bytes)
+		sizes->saved_bytes = p.sizes.saved_bytes;
 	return err;
 }
 
@@ -219,7 +221,7 @@ static void release_op(struct sl_exec *e, int i, void *state)
 	const struct sl_kernel *k = sl_exec_kernel(e, i);
 
 	if (k && k->release && state)
-		k->release(e->be, state);
+		k->release(state);
 }
 
 void sl_exec_close(struct sl_exec *e)

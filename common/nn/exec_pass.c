@@ -72,6 +72,9 @@ static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_
 {
 	const struct sl_segment_op *so = &e->segment->op[i];
 	struct sl_op_call c = {
+		.be = e->be,
+		.op = e->op[i],
+		.state = e->state[i],
 		.rng = {e->plan->spec.seed, call->step, (uint16_t)call->slot, so->op.stream},
 		.training = call->training,
 		.saved = e->saved_area + (size_t)call->slot * e->layout.saved_bytes + e->layout.saved_offset[i],
@@ -92,24 +95,23 @@ static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_
 
 /* An op's call with those of the batchnorms beside it. Points into itself: not to be copied. */
 struct fused_call {
-	struct sl_op_call call, side_call[2];
-	struct sl_op_side side[2];
+	struct sl_op_call call, before, after;
 };
 
 static void open_fused(struct fused_call *f, struct sl_exec *e, int i, const struct sl_exec_call *call)
 {
-	const int at[2] = {e->fusion[i].before, e->fusion[i].after};
+	const struct sl_fusion *fusion = &e->fusion[i];
 
 	f->call = op_call(e, i, call);
-	for (int k = 0; k < 2; k++) {
-		if (at[k] < 0)
-			continue;
-		f->side_call[k] = op_call(e, at[k], call);
-		f->side[k] = (struct sl_op_side){&e->segment->op[at[k]].op, &f->side_call[k]};
+	if (fusion->before >= 0) {
+		f->before = op_call(e, fusion->before, call);
+		f->call.before = &f->before;
 	}
-	f->call.before = at[0] >= 0 ? &f->side[0] : NULL;
-	f->call.after = at[1] >= 0 ? &f->side[1] : NULL;
-	f->call.whole = e->fusion[i].whole;
+	if (fusion->after >= 0) {
+		f->after = op_call(e, fusion->after, call);
+		f->call.after = &f->after;
+	}
+	f->call.whole = fusion->whole;
 }
 
 static struct sl_tensor op_input(struct sl_exec *e, int i, int k, int slot, struct sl_shape shape)
@@ -143,26 +145,25 @@ static enum sl_err check_labels(const struct sl_exec *e, const struct sl_exec_lo
 static enum sl_err forward_op(struct sl_exec *e, int i, const struct sl_exec_call *call, struct sl_exec_loss *loss)
 {
 	const struct sl_op *op = e->op[i];
-	struct sl_tensor in[SL_OP_MAX_IN], out;
 	struct fused_call f;
 	enum sl_err err;
 
 	open_fused(&f, e, i, call);
 	f.call.reduced = e->fusion[i].producer >= 0;
 	for (int k = 0; k < op->n_in; k++)
-		in[k] = op_input(e, i, k, call->slot, op_shape(op, op->in_shape[k], call->rows, false));
-	out = tensor_at(e, &e->layout.value[sl_fuse_output(e->fusion, e->segment, i)], call->slot,
-			op_shape(op, op->out_shape, call->rows, true));
+		f.call.in[k] = op_input(e, i, k, call->slot, op_shape(op, op->in_shape[k], call->rows, false));
+	f.call.out = tensor_at(e, &e->layout.value[sl_fuse_output(e->fusion, e->segment, i)], call->slot,
+			       op_shape(op, op->out_shape, call->rows, true));
 	if (op->kind == SL_OP_XENT) {
 		f.call.labels = loss->labels;
 		f.call.loss_scale = loss->scale;
 		f.call.loss_sum = &loss->sum;
 		f.call.correct = &loss->correct;
 	}
-	err = sl_exec_kernel(e, i)->forward(e->be, op, e->state[i], &f.call, in, &out);
+	err = sl_exec_kernel(e, i)->forward(&f.call);
 	if (!err && op->kind == SL_OP_XENT && loss->logits)
-		err = e->be->ops->download(e->be, loss->logits, in[0].data,
-					   (size_t)sl_shape_count(&in[0].shape) * sizeof *loss->logits);
+		err = e->be->ops->download(e->be, loss->logits, f.call.in[0].data,
+					   (size_t)sl_shape_count(&f.call.in[0].shape) * sizeof *loss->logits);
 	return err;
 }
 
@@ -181,9 +182,7 @@ static enum sl_err backward_op(struct sl_exec *e, int i, const struct sl_exec_ca
 {
 	const struct sl_op *op = e->op[i];
 	const struct sl_fusion *fusion = &e->fusion[i];
-	struct sl_tensor in[SL_OP_MAX_IN], din[SL_OP_MAX_IN], out, dout;
 	const struct sl_segment_op *to = &e->segment->op[sl_fuse_din(e->fusion, e->segment, i)];
-	bool keeps_in = sl_op_saves_input(op), keeps_out = sl_op_saves_output(op) || fusion->after >= 0;
 	struct sl_shape out_shape = op_shape(op, op->out_shape, call->rows, true);
 	struct fused_call f;
 
@@ -192,24 +191,25 @@ static enum sl_err backward_op(struct sl_exec *e, int i, const struct sl_exec_ca
 	for (int k = 0; k < op->n_in; k++) {
 		struct sl_shape shape = op_shape(op, op->in_shape[k], call->rows, false);
 
-		in[k] = op_input(e, i, k, call->slot, shape);
-		din[k] = tensor_at(e, &e->layout.grad[to->op.in[k]], call->slot, shape);
-		if (!keeps_in)
-			in[k].data = NULL;
+		f.call.in[k] = op_input(e, i, k, call->slot, shape);
+		f.call.din[k] = tensor_at(e, &e->layout.grad[to->op.in[k]], call->slot, shape);
+		f.call.din_add[k] = to->din_add[k];
+		if (!sl_op_saves_input(op))
+			f.call.in[k].data = NULL;
 		if (!to->din_want[k])
-			din[k].data = NULL;
+			f.call.din[k].data = NULL;
 	}
-	out = tensor_at(e, &e->layout.value[sl_fuse_output(e->fusion, e->segment, i)], call->slot, out_shape);
-	dout = tensor_at(e, &e->layout.grad[fusion->after >= 0 ? e->segment->op[fusion->after].op.out : op->out],
-			 call->slot, out_shape);
-	if (!keeps_out)
-		out.data = NULL;
+	f.call.out = tensor_at(e, &e->layout.value[sl_fuse_output(e->fusion, e->segment, i)], call->slot, out_shape);
+	f.call.dout = tensor_at(e, &e->layout.grad[fusion->after >= 0 ? e->segment->op[fusion->after].op.out : op->out],
+				call->slot, out_shape);
+	if (fusion->after < 0)
+		f.call.out.data = NULL;
 	if (op->kind == SL_OP_XENT) {
 		f.call.labels = loss->labels;
 		f.call.loss_scale = loss->scale;
+		f.call.dout.data = NULL;
 	}
-	return sl_exec_kernel(e, i)->backward(e->be, op, e->state[i], &f.call, in, &out,
-					      op->kind == SL_OP_XENT ? NULL : &dout, din, to->din_add);
+	return sl_exec_kernel(e, i)->backward(&f.call);
 }
 
 static enum sl_err backward_ops(struct sl_exec *e, const struct sl_exec_call *call, const struct sl_exec_loss *loss)
@@ -227,11 +227,16 @@ static enum sl_err commit_ops(struct sl_exec *e, const struct sl_exec_call *call
 	enum sl_err err = SL_OK;
 
 	for (int i = 0; i < e->segment->n_op && !err; i++) {
-		const struct sl_kernel *k = sl_exec_kernel(e, i);
-		struct sl_op_call c = op_call(e, i, call);
+		const struct sl_kernel *kernel = sl_exec_kernel(e, i);
+		struct sl_op_call c;
 
-		if (k->commit)
-			err = k->commit(e->be, e->op[i], e->state[i], &c, call->rows);
+		if (!kernel->commit)
+			continue;
+		c = op_call(e, i, call);
+		for (int k = 0; k < c.op->n_in; k++)
+			c.in[k].shape = op_shape(c.op, c.op->in_shape[k], call->rows, false);
+		c.out.shape = op_shape(c.op, c.op->out_shape, call->rows, true);
+		err = kernel->commit(&c);
 	}
 	return err;
 }

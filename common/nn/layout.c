@@ -140,8 +140,6 @@ static void note_uses(struct value_use *use, const struct sl_plan_segment *s, co
 						  f->producer >= 0 ? f->producer : i,
 						  f->consumer < 0,
 						  !(f->absorbed && op->kind == SL_OP_ACT)};
-		if (sl_op_saves_output(op))
-			use[op->out].first_saver = i;
 	}
 }
 

@@ -197,9 +197,3 @@ bool sl_op_saves_input(const struct sl_op *op)
 		return false;
 	}
 }
-
-bool sl_op_saves_output(const struct sl_op *op)
-{
-	(void)op;
-	return false;
-}

@@ -120,9 +120,8 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail) SL_MUST_CH
  * its output, as the seed's do; what it computes is stride² times less. */
 int64_t sl_op_macs(const struct sl_op *op, int64_t rows);
 
-/* What backward reads, so that the plan knows what to keep: */
-bool sl_op_saves_input(const struct sl_op *op);  /* conv, convt, linear, batchnorm, maxpool, act */
-bool sl_op_saves_output(const struct sl_op *op); /* none at present */
+/* Whether backward reads its inputs, so that they are kept. No op reads its own output again. */
+bool sl_op_saves_input(const struct sl_op *op); /* conv, convt, linear, batchnorm, maxpool, act */
 
 /* The convolution whose adjoint a CONVT2D is, with its shapes. */
 static inline struct sl_op sl_op_convt_adjoint(const struct sl_op *op)

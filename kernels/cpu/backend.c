@@ -166,17 +166,6 @@ bool sl_cpu_core_is_older(const char **reason)
 	return older;
 }
 
-enum sl_err sl_cpu_prepare_nothing(struct sl_backend *be, const struct sl_op *op, void **state,
-				   struct sl_op_sizes *sizes, struct sl_fail *fail)
-{
-	(void)be;
-	(void)op;
-	(void)state;
-	(void)fail;
-	*sizes = (struct sl_op_sizes){0};
-	return SL_OK;
-}
-
 static const struct sl_backend_ops ops = {
 	.name = "cpu",
 	.alloc = alloc,

@@ -19,32 +19,27 @@ static int64_t block_rows_of(int64_t c)
 	return sl_cpu_max(1, SL_CPU_BLOCK / c);
 }
 
-static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
-			   struct sl_fail *fail)
+static enum sl_err prepare(struct sl_op_prepare *p)
 {
-	int64_t c = op->u.bn.c, rows = sl_shape_count(&op->in_shape[0]) / c;
+	int64_t c = p->op->u.bn.c, rows = sl_shape_count(&p->op->in_shape[0]) / c;
 	int64_t blocks = sl_cpu_blocks(rows, block_rows_of(c));
 
-	(void)be;
-	(void)state;
-	(void)fail;
-	sizes->saved_bytes = (size_t)(SL_BN_SAVED * c) * sizeof(float);
-	sizes->workspace_bytes = (size_t)(sl_bn_coef_floats(c) + blocks * sl_bn_part_floats(c)) * sizeof(float);
+	p->sizes.saved_bytes = (size_t)(SL_BN_SAVED * c) * sizeof(float);
+	p->sizes.workspace_bytes = (size_t)(sl_bn_coef_floats(c) + blocks * sl_bn_part_floats(c)) * sizeof(float);
 	return SL_OK;
 }
 
-static struct job job_of(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call,
-			 const struct sl_tensor *x)
+static struct job job_of(const struct sl_op_call *call)
 {
-	int64_t c = op->u.bn.c;
+	int64_t c = call->op->u.bn.c;
 
 	return (struct job){
-		.simd = sl_cpu_simd_of(be),
-		.op = op,
-		.rows = sl_shape_count(&x->shape) / c,
+		.simd = sl_cpu_simd_of(call->be),
+		.op = call->op,
+		.rows = sl_shape_count(&call->in[0].shape) / c,
 		.block_rows = block_rows_of(c),
 		.c = c,
-		.x = x->data,
+		.x = call->in[0].data,
 		.part = (float *)call->workspace + sl_bn_coef_floats(c),
 	};
 }
@@ -96,57 +91,48 @@ static void backward_block(void *arg, int64_t block, int worker)
 			     j->add);
 }
 
-static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			   const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err forward(const struct sl_op_call *call)
 {
-	struct job j = job_of(be, op, call, &in[0]);
+	struct job j = job_of(call);
 	int64_t blocks = sl_cpu_blocks(j.rows, j.block_rows);
 
-	(void)state;
 	if (call->training && !call->reduced) {
-		sl_pool_run(be->pool, blocks, stats_block, &j);
-		sl_bn_finish_stats(be, op, call, j.part, blocks);
+		sl_pool_run(call->be->pool, blocks, stats_block, &j);
+		sl_bn_finish_stats(call, j.part, blocks);
 	}
-	if (out->data != NULL) {
-		j.k = sl_bn_load(op, call, false, call->workspace);
-		j.out = out->data;
-		sl_pool_run(be->pool, blocks, forward_block, &j);
+	if (call->out.data != NULL) {
+		j.k = sl_bn_load(call, false, call->workspace);
+		j.out = call->out.data;
+		sl_pool_run(call->be->pool, blocks, forward_block, &j);
 	}
 	return SL_OK;
 }
 
-static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
-			    struct sl_tensor *din, const bool *din_add)
+static enum sl_err backward(const struct sl_op_call *call)
 {
-	struct job j = job_of(be, op, call, &in[0]);
+	struct job j = job_of(call);
 	int64_t blocks = sl_cpu_blocks(j.rows, j.block_rows);
 
-	(void)state;
-	(void)out;
-	j.dy = dout->data;
+	j.dy = call->dout.data;
 	if (!call->reduced) {
-		j.k = sl_bn_load(op, call, false, call->workspace);
-		sl_pool_run(be->pool, blocks, sums_block, &j);
-		sl_bn_finish_sums(be, op, call, j.part, blocks);
+		j.k = sl_bn_load(call, false, call->workspace);
+		sl_pool_run(call->be->pool, blocks, sums_block, &j);
+		sl_bn_finish_sums(call, j.part, blocks);
 	}
-	if (din[0].data != NULL) {
-		j.k = sl_bn_load(op, call, true, call->workspace);
-		j.out = din[0].data;
-		j.add = din_add[0];
-		sl_pool_run(be->pool, blocks, backward_block, &j);
+	if (call->din[0].data != NULL) {
+		j.k = sl_bn_load(call, true, call->workspace);
+		j.out = call->din[0].data;
+		j.add = call->din_add[0];
+		sl_pool_run(call->be->pool, blocks, backward_block, &j);
 	}
 	return SL_OK;
 }
 
-static enum sl_err commit(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			  int64_t rows)
+static enum sl_err commit(const struct sl_op_call *call)
 {
-	(void)be;
-	(void)state;
-	(void)rows;
-	sl_bn_commit(op, call);
+	sl_bn_commit(call);
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_batchnorm = {prepare, NULL, forward, backward, commit};
+const struct sl_kernel sl_cpu_batchnorm = {
+	.prepare = prepare, .forward = forward, .backward = backward, .commit = commit};

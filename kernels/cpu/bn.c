@@ -5,41 +5,40 @@
 
 enum saved { MEAN, MEAN_REST, INV_STD, UNBIASED_VAR, BACK_A, BACK_B, BACK_D };
 
-static float *saved_of(const struct sl_op *op, const struct sl_op_call *call, enum saved which)
+static float *saved_of(const struct sl_op_call *call, enum saved which)
 {
-	return (float *)call->saved + (int64_t)which * op->u.bn.c;
+	return (float *)call->saved + (int64_t)which * call->op->u.bn.c;
 }
 
 struct channel {
 	double mean_rest, inv_std;
 };
 
-static struct channel channel_of(const struct sl_op *op, const struct sl_op_call *call, int k)
+static struct channel channel_of(const struct sl_op_call *call, int k)
 {
 	if (call->training)
-		return (struct channel){(double)saved_of(op, call, MEAN_REST)[k],
-					(double)saved_of(op, call, INV_STD)[k]};
-	return (struct channel){0.0, 1.0 / sqrt((double)call->param[3][k] + (double)op->u.bn.eps)};
+		return (struct channel){(double)saved_of(call, MEAN_REST)[k], (double)saved_of(call, INV_STD)[k]};
+	return (struct channel){0.0, 1.0 / sqrt((double)call->param[3][k] + (double)call->op->u.bn.eps)};
 }
 
-struct sl_cpu_bn sl_bn_load(const struct sl_op *op, const struct sl_op_call *call, bool back, float *memory)
+struct sl_cpu_bn sl_bn_load(const struct sl_op_call *call, bool back, float *memory)
 {
-	int64_t c = op->u.bn.c, line = sl_cpu_line(c);
+	int64_t c = call->op->u.bn.c, line = sl_cpu_line(c);
 	struct sl_cpu_bn n = {memory,           memory + line, memory + 2 * line, memory + 3 * line, memory + 4 * line,
 			      memory + 5 * line};
 
 	for (int k = 0; k < c; k++) {
-		struct channel ch = channel_of(op, call, k);
+		struct channel ch = channel_of(call, k);
 		double scale = (double)call->param[0][k] * ch.inv_std;
 
-		n.mean[k] = call->training ? saved_of(op, call, MEAN)[k] : call->param[2][k];
+		n.mean[k] = call->training ? saved_of(call, MEAN)[k] : call->param[2][k];
 		n.scale[k] = (float)scale;
 		n.shift[k] = (float)((double)call->param[1][k] - ch.mean_rest * scale);
 	}
 	if (back) {
-		memcpy(n.a, saved_of(op, call, BACK_A), (size_t)c * sizeof(float));
-		memcpy(n.b, saved_of(op, call, BACK_B), (size_t)c * sizeof(float));
-		memcpy(n.d, saved_of(op, call, BACK_D), (size_t)c * sizeof(float));
+		memcpy(n.a, saved_of(call, BACK_A), (size_t)c * sizeof(float));
+		memcpy(n.b, saved_of(call, BACK_B), (size_t)c * sizeof(float));
+		memcpy(n.d, saved_of(call, BACK_D), (size_t)c * sizeof(float));
 	}
 	return n;
 }
@@ -84,30 +83,27 @@ void sl_bn_add_stats(const struct sl_cpu_simd *simd, float *part, const float *x
 enum { GROUP = 32 };
 
 struct finish_job {
-	const struct sl_op *op;
 	const struct sl_op_call *call;
 	const float *parts;
 	int64_t blocks;
 	double rows;
 };
 
-static void finish(struct sl_backend *be, sl_pool_fn *fn, const struct sl_op *op, const struct sl_op_call *call,
-		   const float *parts, int64_t blocks)
+static void finish(sl_pool_fn *fn, const struct sl_op_call *call, const float *parts, int64_t blocks)
 {
-	struct finish_job j = {op, call, parts, blocks, 0};
+	struct finish_job j = {call, parts, blocks, 0};
 
 	for (int64_t b = 0; b < blocks; b++)
-		j.rows += (double)parts[b * sl_bn_part_floats(op->u.bn.c)];
-	sl_pool_run(be->pool, sl_cpu_blocks(op->u.bn.c, GROUP), fn, &j);
+		j.rows += (double)parts[b * sl_bn_part_floats(call->op->u.bn.c)];
+	sl_pool_run(call->be->pool, sl_cpu_blocks(call->op->u.bn.c, GROUP), fn, &j);
 }
 
-void sl_bn_put_stats(const struct sl_op *op, const struct sl_op_call *call, int64_t k, double mean, double m2,
-		     double rows)
+void sl_bn_put_stats(const struct sl_op_call *call, int64_t k, double mean, double m2, double rows)
 {
-	saved_of(op, call, MEAN)[k] = (float)mean;
-	saved_of(op, call, MEAN_REST)[k] = (float)(mean - (double)(float)mean);
-	saved_of(op, call, INV_STD)[k] = (float)(1.0 / sqrt(m2 / rows + (double)op->u.bn.eps));
-	saved_of(op, call, UNBIASED_VAR)[k] = (float)(m2 / (rows > 1 ? rows - 1 : 1));
+	saved_of(call, MEAN)[k] = (float)mean;
+	saved_of(call, MEAN_REST)[k] = (float)(mean - (double)(float)mean);
+	saved_of(call, INV_STD)[k] = (float)(1.0 / sqrt(m2 / rows + (double)call->op->u.bn.eps));
+	saved_of(call, UNBIASED_VAR)[k] = (float)(m2 / (rows > 1 ? rows - 1 : 1));
 }
 
 /* A block's moments are told about its own first row, which lies near enough to its mean that nothing cancels. With its
@@ -115,7 +111,7 @@ void sl_bn_put_stats(const struct sl_op *op, const struct sl_op_call *call, int6
 static void stats_group(void *arg, int64_t group, int worker)
 {
 	const struct finish_job *j = arg;
-	int64_t c = j->op->u.bn.c, at = group * GROUP, n_k = sl_cpu_min(GROUP, c - at);
+	int64_t c = j->call->op->u.bn.c, at = group * GROUP, n_k = sl_cpu_min(GROUP, c - at);
 	int64_t stride = sl_bn_part_floats(c);
 	double mean[GROUP] = {0}, m2[GROUP] = {0};
 
@@ -143,13 +139,12 @@ static void stats_group(void *arg, int64_t group, int worker)
 		}
 	}
 	for (int64_t k = 0; k < n_k; k++)
-		sl_bn_put_stats(j->op, j->call, at + k, mean[k], m2[k], j->rows);
+		sl_bn_put_stats(j->call, at + k, mean[k], m2[k], j->rows);
 }
 
-void sl_bn_finish_stats(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call,
-			const float *parts, int64_t blocks)
+void sl_bn_finish_stats(const struct sl_op_call *call, const float *parts, int64_t blocks)
 {
-	finish(be, stats_group, op, call, parts, blocks);
+	finish(stats_group, call, parts, blocks);
 }
 
 enum { SUM_G, SUM_GX };
@@ -172,17 +167,16 @@ void sl_bn_add_sums(const struct sl_cpu_simd *simd, float *part, const float *dy
 }
 
 /* dβ = Σ g, dγ = Σ g·x̂; in training dx = γ/σ·(g − dβ/M − x̂·dγ/M), else γ/σ·g. */
-void sl_bn_put_sums(const struct sl_op *op, const struct sl_op_call *call, int64_t k, double sum_g, double sum_gx,
-		    double rows)
+void sl_bn_put_sums(const struct sl_op_call *call, int64_t k, double sum_g, double sum_gx, double rows)
 {
-	struct channel ch = channel_of(op, call, (int)k);
+	struct channel ch = channel_of(call, (int)k);
 	double scale = (double)call->param[0][k] * ch.inv_std;
 	double per_row = call->training ? -scale / rows : 0.0;
 	double gx = sum_gx - ch.mean_rest * sum_g, b = per_row * ch.inv_std * ch.inv_std * gx;
 
-	saved_of(op, call, BACK_A)[k] = (float)scale;
-	saved_of(op, call, BACK_B)[k] = (float)b;
-	saved_of(op, call, BACK_D)[k] = (float)(per_row * sum_g - ch.mean_rest * b);
+	saved_of(call, BACK_A)[k] = (float)scale;
+	saved_of(call, BACK_B)[k] = (float)b;
+	saved_of(call, BACK_D)[k] = (float)(per_row * sum_g - ch.mean_rest * b);
 	if (call->grad[0] != NULL)
 		call->grad[0][k] += (float)(gx * ch.inv_std);
 	if (call->grad[1] != NULL)
@@ -192,7 +186,7 @@ void sl_bn_put_sums(const struct sl_op *op, const struct sl_op_call *call, int64
 static void sums_group(void *arg, int64_t group, int worker)
 {
 	const struct finish_job *j = arg;
-	int64_t c = j->op->u.bn.c, at = group * GROUP, n_k = sl_cpu_min(GROUP, c - at);
+	int64_t c = j->call->op->u.bn.c, at = group * GROUP, n_k = sl_cpu_min(GROUP, c - at);
 	double sum_g[GROUP] = {0}, sum_gx[GROUP] = {0};
 
 	(void)worker;
@@ -206,24 +200,23 @@ static void sums_group(void *arg, int64_t group, int worker)
 		}
 	}
 	for (int64_t k = 0; k < n_k; k++)
-		sl_bn_put_sums(j->op, j->call, at + k, sum_g[k], sum_gx[k], j->rows);
+		sl_bn_put_sums(j->call, at + k, sum_g[k], sum_gx[k], j->rows);
 }
 
-void sl_bn_finish_sums(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call, const float *parts,
-		       int64_t blocks)
+void sl_bn_finish_sums(const struct sl_op_call *call, const float *parts, int64_t blocks)
 {
-	finish(be, sums_group, op, call, parts, blocks);
+	finish(sums_group, call, parts, blocks);
 }
 
-void sl_bn_commit(const struct sl_op *op, const struct sl_op_call *call)
+void sl_bn_commit(const struct sl_op_call *call)
 {
-	double m = (double)op->u.bn.momentum;
+	double m = (double)call->op->u.bn.momentum;
 
-	for (int k = 0; k < op->u.bn.c; k++) {
-		double mean = (double)saved_of(op, call, MEAN)[k] + (double)saved_of(op, call, MEAN_REST)[k];
+	for (int k = 0; k < call->op->u.bn.c; k++) {
+		double mean = (double)saved_of(call, MEAN)[k] + (double)saved_of(call, MEAN_REST)[k];
 
 		call->param[2][k] = (float)((1.0 - m) * (double)call->param[2][k] + m * mean);
-		call->param[3][k] = (float)((1.0 - m) * (double)call->param[3][k] +
-					    m * (double)saved_of(op, call, UNBIASED_VAR)[k]);
+		call->param[3][k] =
+			(float)((1.0 - m) * (double)call->param[3][k] + m * (double)saved_of(call, UNBIASED_VAR)[k]);
 	}
 }

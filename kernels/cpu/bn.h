@@ -27,7 +27,7 @@ static inline int64_t sl_bn_coef_floats(int64_t c)
 }
 
 /* Coefficients of forward; with `back`, also those of backward, after sl_bn_finish_sums. */
-struct sl_cpu_bn sl_bn_load(const struct sl_op *op, const struct sl_op_call *call, bool back, float *memory);
+struct sl_cpu_bn sl_bn_load(const struct sl_op_call *call, bool back, float *memory);
 
 /* Channels [at, at + n): of one part, ranges may be told by different threads; the one that holds channel 0 counts the
  * rows. x and dy point at whole rows. */
@@ -39,23 +39,19 @@ struct sl_bn_range {
 void sl_bn_begin_stats(float *part, const float *first_row, int64_t c, struct sl_bn_range k);
 void sl_bn_add_stats(const struct sl_cpu_simd *simd, float *part, const float *x, int64_t rows, int64_t c,
 		     struct sl_bn_range k);
-void sl_bn_finish_stats(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call,
-			const float *parts, int64_t blocks);
+void sl_bn_finish_stats(const struct sl_op_call *call, const float *parts, int64_t blocks);
 /* The same of channel k where they are known already: mean, Σ (x − mean)² and the count of rows. */
-void sl_bn_put_stats(const struct sl_op *op, const struct sl_op_call *call, int64_t k, double mean, double m2,
-		     double rows);
+void sl_bn_put_stats(const struct sl_op_call *call, int64_t k, double mean, double m2, double rows);
 
 /* The sums of backward, likewise; finish adds to the gradients and leaves a, b, d in call->saved. */
 void sl_bn_begin_sums(float *part, int64_t c, struct sl_bn_range k);
 void sl_bn_add_sums(const struct sl_cpu_simd *simd, float *part, const float *dy, const float *x,
 		    const struct sl_cpu_bn *n, const struct sl_op *op, int64_t rows, struct sl_bn_range k);
-void sl_bn_finish_sums(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call, const float *parts,
-		       int64_t blocks);
+void sl_bn_finish_sums(const struct sl_op_call *call, const float *parts, int64_t blocks);
 /* The same of channel k from Σ g and Σ g·(x − mean), with the mean of sl_bn_load. */
-void sl_bn_put_sums(const struct sl_op *op, const struct sl_op_call *call, int64_t k, double sum_g, double sum_gx,
-		    double rows);
+void sl_bn_put_sums(const struct sl_op_call *call, int64_t k, double sum_g, double sum_gx, double rows);
 
 /* Running statistics from what is saved. */
-void sl_bn_commit(const struct sl_op *op, const struct sl_op_call *call);
+void sl_bn_commit(const struct sl_op_call *call);
 
 #endif

@@ -42,14 +42,14 @@ struct sl_conv_bn sl_conv_bn_open(const struct sl_conv_call *call, bool backward
 	};
 
 	if (sl_conv_has_bn_before(call)) {
-		bn.before = sl_bn_load(call->before->op, call->before->call, false, memory);
+		bn.before = sl_bn_load(call->before, false, memory);
 		bn.act_before = call->before->op->u.bn.act;
 	} else if (call->before != NULL) {
 		bn.before = identity(call->d.c, memory);
 		bn.act_before = call->before->op->u.act;
 	}
 	if (call->after != NULL && backward) {
-		bn.after = sl_bn_load(call->after->op, call->after->call, true, memory + sl_bn_coef_floats(c));
+		bn.after = sl_bn_load(call->after, true, memory + sl_bn_coef_floats(c));
 		bn.act_after = call->after->op->u.bn.act;
 	}
 	return bn;
@@ -58,9 +58,9 @@ struct sl_conv_bn sl_conv_bn_open(const struct sl_conv_call *call, bool backward
 void sl_conv_bn_finish(const struct sl_conv_call *call, const struct sl_conv_bn *bn, int64_t blocks, bool backward)
 {
 	if (backward && sl_conv_has_bn_before(call))
-		sl_bn_finish_sums(call->be, call->before->op, call->before->call, bn->parts, blocks);
+		sl_bn_finish_sums(call->before, bn->parts, blocks);
 	if (!backward && call->after != NULL && call->training)
-		sl_bn_finish_stats(call->be, call->after->op, call->after->call, bn->parts, blocks);
+		sl_bn_finish_stats(call->after, bn->parts, blocks);
 }
 
 static const struct sl_conv_kernel *kernel_of(const struct sl_op *op)
@@ -88,26 +88,27 @@ unsigned sl_cpu_conv_fuses(const struct sl_op *op)
 	       (sl_conv_stem_takes(op) ? SL_FUSE_WHOLE : 0u);
 }
 
-static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
-			   struct sl_fail *fail)
+static enum sl_err prepare(struct sl_op_prepare *p)
 {
-	(void)state;
-	(void)fail;
-	*sizes = (struct sl_op_sizes){.workspace_bytes = kernel_of(op)->workspace_bytes(be, op)};
-	if (sl_conv_stem_takes(op)) {
-		size_t stem = sl_conv_stem.workspace_bytes(be, op);
+	const struct sl_op *op = p->op;
 
-		sizes->workspace_bytes = stem > sizes->workspace_bytes ? stem : sizes->workspace_bytes;
-		sizes->saved_bytes = sl_conv_stem_saved_bytes(op);
+	p->sizes = (struct sl_op_sizes){.workspace_bytes = kernel_of(op)->workspace_bytes(p->be, op)};
+	if (sl_conv_stem_takes(op)) {
+		size_t stem = sl_conv_stem.workspace_bytes(p->be, op);
+
+		p->sizes.workspace_bytes = stem > p->sizes.workspace_bytes ? stem : p->sizes.workspace_bytes;
+		p->sizes.saved_bytes = sl_conv_stem_saved_bytes(op);
 	}
 	return SL_OK;
 }
 
-static struct sl_conv_call call_of(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call,
-				   const struct sl_tensor *x)
+static struct sl_conv_call call_of(const struct sl_op_call *call)
 {
+	const struct sl_op *op = call->op;
+	const struct sl_tensor *x = &call->in[0];
+
 	return (struct sl_conv_call){
-		.be = be,
+		.be = call->be,
 		.op = op,
 		.d = sl_conv_dims_of(op, x->shape.dim[0]),
 		.x = x->data,
@@ -121,32 +122,27 @@ static struct sl_conv_call call_of(struct sl_backend *be, const struct sl_op *op
 	};
 }
 
-static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			   const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err forward(const struct sl_op_call *call)
 {
-	struct sl_conv_call c = call_of(be, op, call, &in[0]);
+	struct sl_conv_call c = call_of(call);
 
-	(void)state;
-	c.y = out->data;
-	(call->whole ? &sl_conv_stem : kernel_of(op))->forward(&c);
+	c.y = call->out.data;
+	(call->whole ? &sl_conv_stem : kernel_of(call->op))->forward(&c);
 	return SL_OK;
 }
 
-static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
-			    struct sl_tensor *din, const bool *din_add)
+static enum sl_err backward(const struct sl_op_call *call)
 {
-	struct sl_conv_call c = call_of(be, op, call, &in[0]);
+	struct sl_conv_call c = call_of(call);
 
-	(void)state;
-	c.out = out->data;
-	c.dy = dout->data;
+	c.out = call->out.data;
+	c.dy = call->dout.data;
 	c.dw = call->grad[0];
 	c.dbias = c.bias != NULL ? call->grad[1] : NULL;
-	c.dx = din[0].data;
-	c.add = din[0].data != NULL && din_add[0];
-	(call->whole ? &sl_conv_stem : kernel_of(op))->backward(&c);
+	c.dx = call->din[0].data;
+	c.add = call->din[0].data != NULL && call->din_add[0];
+	(call->whole ? &sl_conv_stem : kernel_of(call->op))->backward(&c);
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_conv = {prepare, NULL, forward, backward, NULL};
+const struct sl_kernel sl_cpu_conv = {.prepare = prepare, .forward = forward, .backward = backward};

@@ -48,7 +48,7 @@ struct sl_conv_call {
 	float *y, *dx, *dw, *dbias;
 	bool add;
 	bool training;
-	const struct sl_op_side *before, *after; /* batchnorms fused with this call, as backend.h says, or NULL */
+	const struct sl_op_call *before, *after; /* batchnorms fused with this call, as backend.h says, or NULL */
 	void *saved;
 	float *workspace;
 };

@@ -119,9 +119,9 @@ static struct job open_job(const struct sl_conv_call *call)
 
 static void load_bn(struct job *j, bool back)
 {
-	const struct sl_op_side *bn = j->call->after;
+	const struct sl_op_call *bn = j->call->after;
 
-	j->bn = sl_bn_load(bn->op, bn->call, back, packed_of(j) + sl_cpu_line(sl_gemm_packed_floats(j->k, j->d.o)));
+	j->bn = sl_bn_load(bn, back, packed_of(j) + sl_cpu_line(sl_gemm_packed_floats(j->k, j->d.o)));
 }
 
 struct worker {
@@ -186,7 +186,7 @@ static void gram_span(void *arg, int64_t span, int worker)
 
 static void statistics(const struct job *j)
 {
-	const struct sl_op_side *bn = j->call->after;
+	const struct sl_op_call *bn = j->call->after;
 	struct saved s = saved_of(j);
 	int64_t k = j->k, ld = j->patch;
 	double *sum = j->part;
@@ -212,7 +212,7 @@ static void statistics(const struct job *j)
 			mean += (double)w[i] * s.mean[i];
 			m2 += (double)w[i] * row;
 		}
-		sl_bn_put_stats(bn->op, bn->call, o, mean, m2 < 0 ? 0 : m2, *s.rows);
+		sl_bn_put_stats(bn, o, mean, m2 < 0 ? 0 : m2, *s.rows);
 	}
 }
 
@@ -317,8 +317,7 @@ static void backward(const struct sl_conv_call *call)
 			sum[i * o_n + o] -= call->training ? sum_g * s.mean[i] : 0;
 			centred += (double)w[i] * sum[i * o_n + o];
 		}
-		sl_bn_put_sums(call->after->op, call->after->call, o, sum_g,
-			       centred + (mean - (double)j.bn.mean[o]) * sum_g,
+		sl_bn_put_sums(call->after, o, sum_g, centred + (mean - (double)j.bn.mean[o]) * sum_g,
 			       (double)(j.d.n * j.d.out_h * j.d.out_w));
 	}
 	load_bn(&j, true);

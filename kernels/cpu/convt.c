@@ -21,42 +21,38 @@ static int64_t in_floats(const struct sl_op *adjoint, int64_t rows)
 }
 
 /* Workspace: the convolution's own, then the input's gradient before it is added, or sums of the bias's by image. */
-static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
-			   struct sl_fail *fail)
+static enum sl_err prepare(struct sl_op_prepare *p)
 {
+	const struct sl_op *op = p->op;
 	struct sl_op *adjoint = malloc(sizeof *adjoint);
 	int64_t rows = op->in_shape[0].dim[0];
 	int64_t own;
 
 	if (adjoint == NULL)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %s", op->name);
+		return sl_fail_set(p->fail, SL_ERR_NOMEM, "no memory for %s", op->name);
 	*adjoint = sl_op_convt_adjoint(op);
 	own = sl_cpu_max(in_floats(adjoint, rows), rows * sl_cpu_line(op->u.convt.out_c));
-	*state = adjoint;
-	*sizes = (struct sl_op_sizes){
-		.workspace_bytes = sl_conv_gemm.workspace_bytes(be, adjoint) + LINE_BYTES + (size_t)own * sizeof(float),
+	p->state = adjoint;
+	p->sizes = (struct sl_op_sizes){
+		.workspace_bytes =
+			sl_conv_gemm.workspace_bytes(p->be, adjoint) + LINE_BYTES + (size_t)own * sizeof(float),
 	};
 	return SL_OK;
 }
 
-static void release(struct sl_backend *be, void *state)
+static float *own_workspace(const struct sl_op_call *call)
 {
-	(void)be;
-	free(state);
-}
-
-static float *own_workspace(struct sl_backend *be, const struct sl_op *adjoint, const struct sl_op_call *call)
-{
-	size_t theirs = sl_conv_gemm.workspace_bytes(be, adjoint) + LINE_BYTES - 1;
+	size_t theirs = sl_conv_gemm.workspace_bytes(call->be, call->state) + LINE_BYTES - 1;
 
 	return (float *)(void *)((char *)call->workspace + theirs / LINE_BYTES * LINE_BYTES);
 }
 
-static struct sl_conv_call call_of(struct sl_backend *be, const struct sl_op *adjoint, const struct sl_op_call *call,
-				   int64_t rows)
+static struct sl_conv_call call_of(const struct sl_op_call *call, int64_t rows)
 {
+	const struct sl_op *adjoint = call->state;
+
 	return (struct sl_conv_call){
-		.be = be,
+		.be = call->be,
 		.op = adjoint,
 		.d = sl_conv_dims_of(adjoint, rows),
 		.w = call->param[0],
@@ -92,21 +88,20 @@ static struct job job_of(struct sl_backend *be, const struct sl_shape *out)
 	};
 }
 
-static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			   const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err forward(const struct sl_op_call *call)
 {
-	int64_t rows = in[0].shape.dim[0];
-	struct sl_conv_call c = call_of(be, state, call, rows);
-	struct job j = job_of(be, &out->shape);
+	int64_t rows = call->in[0].shape.dim[0];
+	struct sl_conv_call c = call_of(call, rows);
+	struct job j = job_of(call->be, &call->out.shape);
 
-	c.dy = in[0].data;
-	c.dx = out->data;
+	c.dy = call->in[0].data;
+	c.dx = call->out.data;
 	sl_conv_gemm.backward(&c);
-	if (!op->u.convt.bias)
+	if (!call->op->u.convt.bias)
 		return SL_OK;
-	j.y = out->data;
+	j.y = call->out.data;
 	j.bias = call->param[1];
-	sl_pool_run(be->pool, rows, add_bias, &j);
+	sl_pool_run(call->be->pool, rows, add_bias, &j);
 	return SL_OK;
 }
 
@@ -126,47 +121,44 @@ static void sum_block(void *arg, int64_t block, int worker)
 	j->simd->sum(j->to + at, j->to + at, j->from + at, sl_cpu_min(SL_CPU_BLOCK, j->count - at));
 }
 
-static void backward_data(struct sl_backend *be, const struct sl_op *adjoint, const struct sl_op_call *call,
-			  int64_t rows, const float *dy, float *dx, bool add)
+static void backward_data(const struct sl_op_call *call, int64_t rows)
 {
-	struct sl_conv_call c = call_of(be, adjoint, call, rows);
+	const bool add = call->din_add[0];
+	struct sl_conv_call c = call_of(call, rows);
 	struct sum_job sum = {
-		.simd = sl_cpu_simd_of(be),
-		.to = dx,
-		.from = own_workspace(be, adjoint, call),
-		.count = rows * sl_shape_row(&adjoint->out_shape),
+		.simd = sl_cpu_simd_of(call->be),
+		.to = call->din[0].data,
+		.from = own_workspace(call),
+		.count = sl_shape_count(&call->din[0].shape),
 	};
 
-	c.x = dy;
-	c.y = add ? own_workspace(be, adjoint, call) : dx;
+	c.x = call->dout.data;
+	c.y = add ? own_workspace(call) : call->din[0].data;
 	sl_conv_gemm.forward(&c);
 	if (add)
-		sl_pool_run(be->pool, sl_cpu_blocks(sum.count, SL_CPU_BLOCK), sum_block, &sum);
+		sl_pool_run(call->be->pool, sl_cpu_blocks(sum.count, SL_CPU_BLOCK), sum_block, &sum);
 }
 
-static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
-			    struct sl_tensor *din, const bool *din_add)
+static enum sl_err backward(const struct sl_op_call *call)
 {
-	int64_t rows = dout->shape.dim[0];
-	struct sl_conv_call weight = call_of(be, state, call, rows);
-	struct job j = job_of(be, &dout->shape);
+	int64_t rows = call->dout.shape.dim[0];
+	struct sl_conv_call weight = call_of(call, rows);
+	struct job j = job_of(call->be, &call->dout.shape);
 
-	(void)out;
-	weight.x = dout->data;
-	weight.dy = in[0].data;
+	weight.x = call->dout.data;
+	weight.dy = call->in[0].data;
 	weight.dw = call->grad[0];
 	if (weight.dw != NULL)
 		sl_conv_gemm.backward(&weight);
-	if (op->u.convt.bias && call->grad[1] != NULL) {
-		j.dy = dout->data;
-		j.parts = own_workspace(be, state, call);
-		sl_pool_run(be->pool, rows, sum_bias, &j);
-		sl_cpu_reduce(be, call->grad[1], j.parts, j.c, sl_cpu_line(j.c), rows);
+	if (call->op->u.convt.bias && call->grad[1] != NULL) {
+		j.dy = call->dout.data;
+		j.parts = own_workspace(call);
+		sl_pool_run(call->be->pool, rows, sum_bias, &j);
+		sl_cpu_reduce(call->be, call->grad[1], j.parts, j.c, sl_cpu_line(j.c), rows);
 	}
-	if (din[0].data != NULL)
-		backward_data(be, state, call, rows, dout->data, din[0].data, din_add[0]);
+	if (call->din[0].data != NULL)
+		backward_data(call, rows);
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_convt = {prepare, release, forward, backward, NULL};
+const struct sl_kernel sl_cpu_convt = {.prepare = prepare, .release = free, .forward = forward, .backward = backward};

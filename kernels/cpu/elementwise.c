@@ -15,10 +15,28 @@ struct job {
 	float by; /* of scale */
 };
 
-static void run(struct sl_backend *be, sl_pool_fn *fn, struct job *job)
+/* What a function of one tensor reads and writes: in and out, or dout and din[k]. */
+struct io {
+	int64_t n;
+	float *out;
+	const float *x;
+	bool add;
+};
+
+static struct io io_forward(const struct sl_op_call *call)
 {
-	job->simd = sl_cpu_simd_of(be);
-	sl_pool_run(be->pool, sl_cpu_blocks(job->n, SL_CPU_BLOCK), fn, job);
+	return (struct io){sl_shape_count(&call->in[0].shape), call->out.data, call->in[0].data, false};
+}
+
+static struct io io_backward(const struct sl_op_call *call, int k)
+{
+	return (struct io){sl_shape_count(&call->dout.shape), call->din[k].data, call->dout.data, call->din_add[k]};
+}
+
+static void run(const struct sl_op_call *call, sl_pool_fn *fn, struct job *job)
+{
+	job->simd = sl_cpu_simd_of(call->be);
+	sl_pool_run(call->be->pool, sl_cpu_blocks(job->n, SL_CPU_BLOCK), fn, job);
 }
 
 static int64_t count_in(const struct job *j, int64_t at)
@@ -39,10 +57,10 @@ static void copy_block(void *arg, int64_t block, int worker)
 		memcpy(j->out + at, j->a + at, (size_t)n * sizeof(float));
 }
 
-static void pass(struct sl_backend *be, float *out, const float *a, int64_t n, bool add)
+static void pass(const struct sl_op_call *call, struct io io)
 {
-	if (add || out != a)
-		run(be, copy_block, &(struct job){.n = n, .out = out, .a = a, .add = add});
+	if (io.add || io.out != io.x)
+		run(call, copy_block, &(struct job){.n = io.n, .out = io.out, .a = io.x, .add = io.add});
 }
 
 static void act_block(void *arg, int64_t block, int worker)
@@ -54,13 +72,13 @@ static void act_block(void *arg, int64_t block, int worker)
 	j->simd->act_forward(j->out + at, j->a + at, count_in(j, at), j->act);
 }
 
-static enum sl_err act_forward(struct sl_backend *be, const struct sl_op *op, void *state,
-			       const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err act_forward(const struct sl_op_call *call)
 {
-	(void)state;
-	(void)call;
-	run(be, act_block,
-	    &(struct job){.n = sl_shape_count(&in[0].shape), .out = out->data, .a = in[0].data, .act = op->u.act});
+	run(call, act_block,
+	    &(struct job){.n = sl_shape_count(&call->in[0].shape),
+			  .out = call->out.data,
+			  .a = call->in[0].data,
+			  .act = call->op->u.act});
 	return SL_OK;
 }
 
@@ -73,21 +91,16 @@ static void act_back_block(void *arg, int64_t block, int worker)
 	j->simd->act_backward(j->out + at, j->a + at, j->b + at, count_in(j, at), j->act, j->add);
 }
 
-static enum sl_err act_backward(struct sl_backend *be, const struct sl_op *op, void *state,
-				const struct sl_op_call *call, const struct sl_tensor *in, const struct sl_tensor *out,
-				const struct sl_tensor *dout, struct sl_tensor *din, const bool *din_add)
+static enum sl_err act_backward(const struct sl_op_call *call)
 {
-	(void)state;
-	(void)call;
-	(void)out;
-	if (din[0].data != NULL)
-		run(be, act_back_block,
-		    &(struct job){.n = sl_shape_count(&dout->shape),
-				  .out = din[0].data,
-				  .a = dout->data,
-				  .b = in[0].data,
-				  .act = op->u.act,
-				  .add = din_add[0]});
+	if (call->din[0].data != NULL)
+		run(call, act_back_block,
+		    &(struct job){.n = sl_shape_count(&call->dout.shape),
+				  .out = call->din[0].data,
+				  .a = call->dout.data,
+				  .b = call->in[0].data,
+				  .act = call->op->u.act,
+				  .add = call->din_add[0]});
 	return SL_OK;
 }
 
@@ -100,29 +113,21 @@ static void add_block(void *arg, int64_t block, int worker)
 	j->simd->sum(j->out + at, j->a + at, j->b + at, count_in(j, at));
 }
 
-static enum sl_err add_forward(struct sl_backend *be, const struct sl_op *op, void *state,
-			       const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err add_forward(const struct sl_op_call *call)
 {
-	(void)op;
-	(void)state;
-	(void)call;
-	run(be, add_block,
-	    &(struct job){.n = sl_shape_count(&in[0].shape), .out = out->data, .a = in[0].data, .b = in[1].data});
+	run(call, add_block,
+	    &(struct job){.n = sl_shape_count(&call->in[0].shape),
+			  .out = call->out.data,
+			  .a = call->in[0].data,
+			  .b = call->in[1].data});
 	return SL_OK;
 }
 
-static enum sl_err add_backward(struct sl_backend *be, const struct sl_op *op, void *state,
-				const struct sl_op_call *call, const struct sl_tensor *in, const struct sl_tensor *out,
-				const struct sl_tensor *dout, struct sl_tensor *din, const bool *din_add)
+static enum sl_err add_backward(const struct sl_op_call *call)
 {
-	(void)op;
-	(void)state;
-	(void)call;
-	(void)in;
-	(void)out;
-	for (int i = 0; i < 2; i++)
-		if (din[i].data != NULL)
-			pass(be, din[i].data, dout->data, sl_shape_count(&dout->shape), din_add[i]);
+	for (int k = 0; k < 2; k++)
+		if (call->din[k].data != NULL)
+			pass(call, io_backward(call, k));
 	return SL_OK;
 }
 
@@ -136,31 +141,22 @@ static void scale_block(void *arg, int64_t block, int worker)
 }
 
 /* Forward and backward are the same product. */
-static void scale(struct sl_backend *be, const struct sl_op *op, float *out, bool add, const float *x, int64_t n)
+static void scale(const struct sl_op_call *call, struct io io)
 {
-	run(be, scale_block, &(struct job){.n = n, .out = out, .a = x, .by = op->u.scale.by, .add = add});
+	run(call, scale_block,
+	    &(struct job){.n = io.n, .out = io.out, .a = io.x, .by = call->op->u.scale.by, .add = io.add});
 }
 
-static enum sl_err scale_forward(struct sl_backend *be, const struct sl_op *op, void *state,
-				 const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err scale_forward(const struct sl_op_call *call)
 {
-	(void)state;
-	(void)call;
-	scale(be, op, out->data, false, in[0].data, sl_shape_count(&in[0].shape));
+	scale(call, io_forward(call));
 	return SL_OK;
 }
 
-static enum sl_err scale_backward(struct sl_backend *be, const struct sl_op *op, void *state,
-				  const struct sl_op_call *call, const struct sl_tensor *in,
-				  const struct sl_tensor *out, const struct sl_tensor *dout, struct sl_tensor *din,
-				  const bool *din_add)
+static enum sl_err scale_backward(const struct sl_op_call *call)
 {
-	(void)state;
-	(void)call;
-	(void)in;
-	(void)out;
-	if (din[0].data != NULL)
-		scale(be, op, din[0].data, din_add[0], dout->data, sl_shape_count(&dout->shape));
+	if (call->din[0].data != NULL)
+		scale(call, io_backward(call, 0));
 	return SL_OK;
 }
 
@@ -176,70 +172,49 @@ static void dropout_block(void *arg, int64_t block, int worker)
 	j->simd->dropout(j->out + at, j->a + at, j->rng, at, n, j->p, j->add);
 }
 
-static void drop(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call, float *out,
-		 const float *a, int64_t n, bool add)
+static void drop(const struct sl_op_call *call, struct io io)
 {
-	if (!call->training || op->u.dropout.p == 0.0f)
-		pass(be, out, a, n, add);
+	if (!call->training || call->op->u.dropout.p == 0.0f)
+		pass(call, io);
 	else
-		sl_pool_run(be->pool, sl_cpu_blocks(n, DROPOUT_BLOCK), dropout_block,
-			    &(struct job){.simd = sl_cpu_simd_of(be),
-					  .n = n,
-					  .out = out,
-					  .a = a,
-					  .add = add,
+		sl_pool_run(call->be->pool, sl_cpu_blocks(io.n, DROPOUT_BLOCK), dropout_block,
+			    &(struct job){.simd = sl_cpu_simd_of(call->be),
+					  .n = io.n,
+					  .out = io.out,
+					  .a = io.x,
+					  .add = io.add,
 					  .rng = &call->rng,
-					  .p = op->u.dropout.p});
+					  .p = call->op->u.dropout.p});
 }
 
-static enum sl_err dropout_forward(struct sl_backend *be, const struct sl_op *op, void *state,
-				   const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err dropout_forward(const struct sl_op_call *call)
 {
-	(void)state;
-	drop(be, op, call, out->data, in[0].data, sl_shape_count(&in[0].shape), false);
+	drop(call, io_forward(call));
 	return SL_OK;
 }
 
-static enum sl_err dropout_backward(struct sl_backend *be, const struct sl_op *op, void *state,
-				    const struct sl_op_call *call, const struct sl_tensor *in,
-				    const struct sl_tensor *out, const struct sl_tensor *dout, struct sl_tensor *din,
-				    const bool *din_add)
+static enum sl_err dropout_backward(const struct sl_op_call *call)
 {
-	(void)state;
-	(void)in;
-	(void)out;
-	if (din[0].data != NULL)
-		drop(be, op, call, din[0].data, dout->data, sl_shape_count(&dout->shape), din_add[0]);
+	if (call->din[0].data != NULL)
+		drop(call, io_backward(call, 0));
 	return SL_OK;
 }
 
-static enum sl_err flatten_forward(struct sl_backend *be, const struct sl_op *op, void *state,
-				   const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err flatten_forward(const struct sl_op_call *call)
 {
-	(void)op;
-	(void)state;
-	(void)call;
-	pass(be, out->data, in[0].data, sl_shape_count(&in[0].shape), false);
+	pass(call, io_forward(call));
 	return SL_OK;
 }
 
-static enum sl_err flatten_backward(struct sl_backend *be, const struct sl_op *op, void *state,
-				    const struct sl_op_call *call, const struct sl_tensor *in,
-				    const struct sl_tensor *out, const struct sl_tensor *dout, struct sl_tensor *din,
-				    const bool *din_add)
+static enum sl_err flatten_backward(const struct sl_op_call *call)
 {
-	(void)op;
-	(void)state;
-	(void)call;
-	(void)in;
-	(void)out;
-	if (din[0].data != NULL)
-		pass(be, din[0].data, dout->data, sl_shape_count(&dout->shape), din_add[0]);
+	if (call->din[0].data != NULL)
+		pass(call, io_backward(call, 0));
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_act = {sl_cpu_prepare_nothing, NULL, act_forward, act_backward, NULL};
-const struct sl_kernel sl_cpu_add = {sl_cpu_prepare_nothing, NULL, add_forward, add_backward, NULL};
-const struct sl_kernel sl_cpu_scale = {sl_cpu_prepare_nothing, NULL, scale_forward, scale_backward, NULL};
-const struct sl_kernel sl_cpu_dropout = {sl_cpu_prepare_nothing, NULL, dropout_forward, dropout_backward, NULL};
-const struct sl_kernel sl_cpu_flatten = {sl_cpu_prepare_nothing, NULL, flatten_forward, flatten_backward, NULL};
+const struct sl_kernel sl_cpu_act = {.forward = act_forward, .backward = act_backward};
+const struct sl_kernel sl_cpu_add = {.forward = add_forward, .backward = add_backward};
+const struct sl_kernel sl_cpu_scale = {.forward = scale_forward, .backward = scale_backward};
+const struct sl_kernel sl_cpu_dropout = {.forward = dropout_forward, .backward = dropout_backward};
+const struct sl_kernel sl_cpu_flatten = {.forward = flatten_forward, .backward = flatten_backward};

@@ -50,10 +50,6 @@ enum sl_err sl_cpu_finite(struct sl_backend *be, const float *x, int64_t count, 
 /* out[i] += Σ over t of part[t·stride + i], t ascending, i in [0, n): whatever the number of threads. */
 void sl_cpu_reduce(struct sl_backend *be, float *out, const float *part, int64_t n, int64_t stride, int64_t parts);
 
-/* For kernels that keep nothing between calls, and need no workspace. */
-enum sl_err sl_cpu_prepare_nothing(struct sl_backend *be, const struct sl_op *op, void **state,
-				   struct sl_op_sizes *sizes, struct sl_fail *fail);
-
 /* sl_backend_ops.fuses */
 unsigned sl_cpu_conv_fuses(const struct sl_op *conv);
 

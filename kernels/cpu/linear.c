@@ -46,13 +46,9 @@ static void product(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, struct tile t, int64
 			    (int)ldb, at == 0 ? beta : 1.0f, c, (int)ldc);
 }
 
-static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
-			   struct sl_fail *fail)
+static enum sl_err prepare(struct sl_op_prepare *p)
 {
-	(void)be;
-	(void)state;
-	(void)fail;
-	*sizes = (struct sl_op_sizes){.workspace_bytes = (size_t)op->u.linear.out_f * sizeof(float)};
+	p->sizes = (struct sl_op_sizes){.workspace_bytes = (size_t)p->op->u.linear.out_f * sizeof(float)};
 	return SL_OK;
 }
 
@@ -92,44 +88,39 @@ static void weight_tile(void *arg, int64_t block, int worker)
 		j->dw + t.i * cols + t.j, cols);
 }
 
-static struct job job_of(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call,
-			 const struct sl_tensor *x)
+static struct job job_of(const struct sl_op_call *call)
 {
+	const struct sl_linear_attr *a = &call->op->u.linear;
+
 	return (struct job){
-		.simd = sl_cpu_simd_of(be),
-		.rows = sl_shape_count(&x->shape) / op->u.linear.in_f,
-		.f = op->u.linear.in_f,
-		.o = op->u.linear.out_f,
-		.x = x->data,
+		.simd = sl_cpu_simd_of(call->be),
+		.rows = sl_shape_count(&call->in[0].shape) / a->in_f,
+		.f = a->in_f,
+		.o = a->out_f,
+		.x = call->in[0].data,
 		.w = call->param[0],
-		.transposed = op->u.linear.transposed,
-		.bias = op->u.linear.bias ? call->param[1] : NULL,
+		.transposed = a->transposed,
+		.bias = a->bias ? call->param[1] : NULL,
 	};
 }
 
-static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			   const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err forward(const struct sl_op_call *call)
 {
-	struct job j = job_of(be, op, call, &in[0]);
+	struct job j = job_of(call);
 
-	(void)state;
-	j.y = out->data;
-	sl_pool_run(be->pool, tiles(j.rows, j.o), forward_tile, &j);
+	j.y = call->out.data;
+	sl_pool_run(call->be->pool, tiles(j.rows, j.o), forward_tile, &j);
 	return SL_OK;
 }
 
-static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
-			    struct sl_tensor *din, const bool *din_add)
+static enum sl_err backward(const struct sl_op_call *call)
 {
-	struct job j = job_of(be, op, call, &in[0]);
+	struct job j = job_of(call);
 
-	(void)state;
-	(void)out;
-	j.dy = dout->data;
+	j.dy = call->dout.data;
 	if (call->grad[0] != NULL) {
 		j.dw = call->grad[0];
-		sl_pool_run(be->pool, tiles(j.o, j.f), weight_tile, &j);
+		sl_pool_run(call->be->pool, tiles(j.o, j.f), weight_tile, &j);
 	}
 	if (j.bias != NULL && call->grad[1] != NULL) {
 		float *total =
@@ -139,12 +130,12 @@ static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void 
 		j.simd->row_sum(total, j.dy, j.rows, (int)j.o);
 		j.simd->sum(call->grad[1], call->grad[1], total, j.o);
 	}
-	if (din[0].data != NULL) {
-		j.dx = din[0].data;
-		j.add = din_add[0];
-		sl_pool_run(be->pool, tiles(j.rows, j.f), data_tile, &j);
+	if (call->din[0].data != NULL) {
+		j.dx = call->din[0].data;
+		j.add = call->din_add[0];
+		sl_pool_run(call->be->pool, tiles(j.rows, j.f), data_tile, &j);
 	}
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_linear = {prepare, NULL, forward, backward, NULL};
+const struct sl_kernel sl_cpu_linear = {.prepare = prepare, .forward = forward, .backward = backward};

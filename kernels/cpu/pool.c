@@ -14,13 +14,14 @@ struct job {
 	bool add;
 };
 
-static struct job job_of(struct sl_backend *be, const struct sl_op *op)
+static struct job job_of(const struct sl_op_call *call)
 {
+	const struct sl_op *op = call->op;
 	const int64_t *in = op->in_shape[0].dim, *out = op->out_shape.dim;
 	bool whole = op->u.pool.k == 0;
 
 	return (struct job){
-		.simd = sl_cpu_simd_of(be),
+		.simd = sl_cpu_simd_of(call->be),
 		.h = in[1],
 		.w = in[2],
 		.c = in[3],
@@ -45,29 +46,27 @@ static struct window window_at(const struct job *j, int64_t oh, int64_t ow)
 			       sl_cpu_min(j->w, w + j->k_w)};
 }
 
-static enum sl_err pool(struct sl_backend *be, const struct sl_op *op, const struct sl_tensor *in,
-			struct sl_tensor *out, sl_pool_fn *image)
+static enum sl_err pool(const struct sl_op_call *call, sl_pool_fn *image)
 {
-	struct job j = job_of(be, op);
+	struct job j = job_of(call);
 
-	j.x = in[0].data;
-	j.out = out->data;
-	sl_pool_run(be->pool, in[0].shape.dim[0], image, &j);
+	j.x = call->in[0].data;
+	j.out = call->out.data;
+	sl_pool_run(call->be->pool, call->in[0].shape.dim[0], image, &j);
 	return SL_OK;
 }
 
-static enum sl_err pool_back(struct sl_backend *be, const struct sl_op *op, const struct sl_tensor *in,
-			     const struct sl_tensor *dout, struct sl_tensor *din, bool add, sl_pool_fn *image)
+static enum sl_err pool_back(const struct sl_op_call *call, sl_pool_fn *image)
 {
-	struct job j = job_of(be, op);
+	struct job j = job_of(call);
 
-	if (din[0].data == NULL)
+	if (call->din[0].data == NULL)
 		return SL_OK;
-	j.x = in[0].data;
-	j.dy = dout->data;
-	j.out = din[0].data;
-	j.add = add;
-	sl_pool_run(be->pool, dout->shape.dim[0], image, &j);
+	j.x = call->in[0].data;
+	j.dy = call->dout.data;
+	j.out = call->din[0].data;
+	j.add = call->din_add[0];
+	sl_pool_run(call->be->pool, call->dout.shape.dim[0], image, &j);
 	return SL_OK;
 }
 
@@ -87,12 +86,9 @@ static void average_image(void *arg, int64_t n, int worker)
 		}
 }
 
-static enum sl_err average_forward(struct sl_backend *be, const struct sl_op *op, void *state,
-				   const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err average_forward(const struct sl_op_call *call)
 {
-	(void)state;
-	(void)call;
-	return pool(be, op, in, out, average_image);
+	return pool(call, average_image);
 }
 
 static void average_back_image(void *arg, int64_t n, int worker)
@@ -116,15 +112,9 @@ static void average_back_image(void *arg, int64_t n, int worker)
 		}
 }
 
-static enum sl_err average_backward(struct sl_backend *be, const struct sl_op *op, void *state,
-				    const struct sl_op_call *call, const struct sl_tensor *in,
-				    const struct sl_tensor *out, const struct sl_tensor *dout, struct sl_tensor *din,
-				    const bool *din_add)
+static enum sl_err average_backward(const struct sl_op_call *call)
 {
-	(void)state;
-	(void)call;
-	(void)out;
-	return pool_back(be, op, in, dout, din, din_add[0], average_back_image);
+	return pool_back(call, average_back_image);
 }
 
 /* A NaN is a maximum, so that it is seen. */
@@ -156,12 +146,9 @@ static void max_image(void *arg, int64_t n, int worker)
 		}
 }
 
-static enum sl_err max_forward(struct sl_backend *be, const struct sl_op *op, void *state,
-			       const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err max_forward(const struct sl_op_call *call)
 {
-	(void)state;
-	(void)call;
-	return pool(be, op, in, out, max_image);
+	return pool(call, max_image);
 }
 
 static void max_back_window(const struct job *j, float *dx, const float *dy, const float *x, struct window v)
@@ -197,15 +184,10 @@ static void max_back_image(void *arg, int64_t n, int worker)
 			max_back_window(j, dx, dy, x, window_at(j, oh, ow));
 }
 
-static enum sl_err max_backward(struct sl_backend *be, const struct sl_op *op, void *state,
-				const struct sl_op_call *call, const struct sl_tensor *in, const struct sl_tensor *out,
-				const struct sl_tensor *dout, struct sl_tensor *din, const bool *din_add)
+static enum sl_err max_backward(const struct sl_op_call *call)
 {
-	(void)state;
-	(void)call;
-	(void)out;
-	return pool_back(be, op, in, dout, din, din_add[0], max_back_image);
+	return pool_back(call, max_back_image);
 }
 
-const struct sl_kernel sl_cpu_maxpool = {sl_cpu_prepare_nothing, NULL, max_forward, max_backward, NULL};
-const struct sl_kernel sl_cpu_avgpool = {sl_cpu_prepare_nothing, NULL, average_forward, average_backward, NULL};
+const struct sl_kernel sl_cpu_maxpool = {.forward = max_forward, .backward = max_backward};
+const struct sl_kernel sl_cpu_avgpool = {.forward = average_forward, .backward = average_backward};

@@ -11,16 +11,12 @@ struct job {
 	int classes;
 };
 
-static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
-			   struct sl_fail *fail)
+static enum sl_err prepare(struct sl_op_prepare *p)
 {
-	int64_t rows = op->in_shape[0].dim[0];
+	int64_t rows = p->op->in_shape[0].dim[0];
 
-	(void)be;
-	(void)state;
-	(void)fail;
-	sizes->saved_bytes = (size_t)(rows * op->u.xent.classes) * sizeof(float);
-	sizes->workspace_bytes = (size_t)rows * sizeof(double);
+	p->sizes.saved_bytes = (size_t)(rows * p->op->u.xent.classes) * sizeof(float);
+	p->sizes.workspace_bytes = (size_t)rows * sizeof(double);
 	return SL_OK;
 }
 
@@ -56,16 +52,13 @@ static int64_t best_of(const float *x, int classes)
 	return best;
 }
 
-static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			   const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err forward(const struct sl_op_call *call)
 {
-	struct job j = {call, in[0].data, call->saved, call->workspace, op->u.xent.classes};
-	int64_t rows = in[0].shape.dim[0], correct = 0;
+	struct job j = {call, call->in[0].data, call->saved, call->workspace, call->op->u.xent.classes};
+	int64_t rows = call->in[0].shape.dim[0], correct = 0;
 	double loss = 0;
 
-	(void)state;
-	(void)out;
-	sl_pool_run(be->pool, rows, row, &j);
+	sl_pool_run(call->be->pool, rows, row, &j);
 	for (int64_t n = 0; n < rows; n++) {
 		loss += j.loss[n];
 		correct += best_of(j.x + n * j.classes, j.classes) == call->labels[n];
@@ -75,20 +68,12 @@ static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *
 	return SL_OK;
 }
 
-static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
-			    struct sl_tensor *din, const bool *din_add)
+static enum sl_err backward(const struct sl_op_call *call)
 {
-	int64_t rows = din[0].shape.dim[0];
-
-	(void)state;
-	(void)in;
-	(void)out;
-	(void)dout;
-	if (din[0].data != NULL)
-		sl_cpu_simd_of(be)->scale(din[0].data, call->saved, call->loss_scale, rows * op->u.xent.classes,
-					  din_add[0]);
+	if (call->din[0].data != NULL)
+		sl_cpu_simd_of(call->be)->scale(call->din[0].data, call->saved, call->loss_scale,
+						sl_shape_count(&call->din[0].shape), call->din_add[0]);
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_xent = {prepare, NULL, forward, backward, NULL};
+const struct sl_kernel sl_cpu_xent = {.prepare = prepare, .forward = forward, .backward = backward};

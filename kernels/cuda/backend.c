@@ -471,17 +471,6 @@ struct cu_window cu_window_of(const struct sl_shape *in, const struct sl_shape *
 				  .pad = pad};
 }
 
-enum sl_err cu_prepare_nothing(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
-			       struct sl_fail *fail)
-{
-	(void)be;
-	(void)op;
-	(void)fail;
-	*state = NULL;
-	*sizes = (struct sl_op_sizes){0};
-	return SL_OK;
-}
-
 const struct sl_backend_ops cu_backend_ops = {
 	.name = "cuda",
 	.alloc = cu_alloc,

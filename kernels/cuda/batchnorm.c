@@ -5,34 +5,30 @@
 
 enum { GAMMA, BETA, RUNNING_MEAN, RUNNING_VAR };
 
-static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
-			   struct sl_fail *fail)
+static enum sl_err prepare(struct sl_op_prepare *p)
 {
-	const size_t c = (size_t)op->u.bn.c;
+	const size_t c = (size_t)p->op->u.bn.c;
 
-	(void)be;
-	(void)fail;
-	*state = NULL;
-	*sizes = (struct sl_op_sizes){.workspace_bytes =
-					      cu_align(2 * c * sizeof(float)) * 2 + cu_columns_bytes((int64_t)c),
-				      .saved_bytes = 3 * c * sizeof(float)};
+	p->sizes = (struct sl_op_sizes){.workspace_bytes =
+						cu_align(2 * c * sizeof(float)) * 2 + cu_columns_bytes((int64_t)c),
+					.saved_bytes = 3 * c * sizeof(float)};
 	return SL_OK;
 }
 
 /* [2, C] of eval's statistics | [2, C] of backward's coefficients | partial sums */
-static struct cu_bn describe(struct cuda *cu, const struct sl_op *op, const struct sl_op_call *call,
-			     const struct sl_tensor *in, float **coef)
+static struct cu_bn describe(struct cuda *cu, const struct sl_op_call *call, float **coef)
 {
+	const struct sl_op *op = call->op;
 	const int64_t c = op->u.bn.c;
 	char *workspace = call->workspace;
 	const size_t part = cu_align(2 * (size_t)c * sizeof(float));
 	float *stats = call->training ? call->saved : call->workspace;
 
 	*coef = (float *)(workspace + part);
-	return (struct cu_bn){.m = sl_shape_count(&in->shape) / c,
+	return (struct cu_bn){.m = sl_shape_count(&call->in[0].shape) / c,
 			      .c = c,
 			      .type = cu_op_type(op),
-			      .x = in->data,
+			      .x = call->in[0].data,
 			      .mean = stats,
 			      .invstd = stats + c,
 			      .var = call->training ? stats + 2 * c : NULL,
@@ -44,71 +40,67 @@ static struct cu_bn describe(struct cuda *cu, const struct sl_op *op, const stru
 			      .counter = cu->counters};
 }
 
-static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			   const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err forward(const struct sl_op_call *call)
 {
+	const struct sl_op *op = call->op;
 	struct cu_bn bn;
 	struct cuda *cu;
 	float *coef;
-	enum sl_err err = cu_enter(be, &cu);
+	enum sl_err err = cu_enter(call->be, &cu);
 
-	(void)state;
 	if (err)
 		return err;
-	bn = describe(cu, op, call, &in[0], &coef);
-	if (call->training && cu_bn_small(&bn, out->data, NULL))
-		return cu_check(cu, cu_bn_forward_small(cu->stream, out->data, &bn), op->name);
+	bn = describe(cu, call, &coef);
+	if (call->training && cu_bn_small(&bn, call->out.data, NULL))
+		return cu_check(cu, cu_bn_forward_small(cu->stream, call->out.data, &bn), op->name);
 	err = cu_check(cu,
 		       call->training
 			       ? cu_bn_statistics(cu->stream, &bn)
 			       : cu_bn_running(cu->stream, &bn, call->param[RUNNING_MEAN], call->param[RUNNING_VAR]),
 		       op->name);
-	return err ? err : cu_check(cu, cu_bn_apply(cu->stream, out->data, &bn), op->name);
+	return err ? err : cu_check(cu, cu_bn_apply(cu->stream, call->out.data, &bn), op->name);
 }
 
-static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
-			    struct sl_tensor *din, const bool *din_add)
+static enum sl_err backward(const struct sl_op_call *call)
 {
+	const struct sl_op *op = call->op;
 	struct cu_bn bn;
 	struct cuda *cu;
 	float *coef;
-	enum sl_err err = cu_enter(be, &cu);
+	enum sl_err err = cu_enter(call->be, &cu);
 
-	(void)state;
-	(void)out;
 	if (err)
 		return err;
-	bn = describe(cu, op, call, &in[0], &coef);
-	if (call->training && din[0].data && cu_bn_small(&bn, dout->data, din[0].data))
+	bn = describe(cu, call, &coef);
+	if (call->training && call->din[0].data && cu_bn_small(&bn, call->dout.data, call->din[0].data))
 		return cu_check(cu,
-				cu_bn_backward_small(cu->stream, din[0].data, din_add[0], call->grad[GAMMA],
-						     call->grad[BETA], dout->data, &bn),
+				cu_bn_backward_small(cu->stream, call->din[0].data, call->din_add[0], call->grad[GAMMA],
+						     call->grad[BETA], call->dout.data, &bn),
 				op->name);
 	if (!call->training)
 		err = cu_check(cu, cu_bn_running(cu->stream, &bn, call->param[RUNNING_MEAN], call->param[RUNNING_VAR]),
 			       op->name);
 	if (!err)
-		err = cu_check(
-			cu, cu_bn_gradient_sums(cu->stream, call->grad[GAMMA], call->grad[BETA], coef, dout->data, &bn),
-			op->name);
-	if (!err && din[0].data)
-		err = cu_check(
-			cu,
-			cu_bn_dx(cu->stream, din[0].data, din_add[0], dout->data, call->training ? coef : NULL, &bn),
-			op->name);
+		err = cu_check(cu,
+			       cu_bn_gradient_sums(cu->stream, call->grad[GAMMA], call->grad[BETA], coef,
+						   call->dout.data, &bn),
+			       op->name);
+	if (!err && call->din[0].data)
+		err = cu_check(cu,
+			       cu_bn_dx(cu->stream, call->din[0].data, call->din_add[0], call->dout.data,
+					call->training ? coef : NULL, &bn),
+			       op->name);
 	return err;
 }
 
-static enum sl_err commit(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			  int64_t rows)
+static enum sl_err commit(const struct sl_op_call *call)
 {
-	const int64_t c = op->u.bn.c, m = rows * (sl_shape_row(&op->in_shape[0]) / c);
+	const struct sl_op *op = call->op;
+	const int64_t c = op->u.bn.c, m = sl_shape_count(&call->in[0].shape) / c;
 	const float *saved = call->saved;
 	struct cuda *cu;
-	enum sl_err err = cu_enter(be, &cu);
+	enum sl_err err = cu_enter(call->be, &cu);
 
-	(void)state;
 	if (err)
 		return err;
 	return cu_check(cu,

@@ -36,11 +36,10 @@ static int64_t patch_len(const struct cu_window *win)
 	return (int64_t)win->kh * win->kw * win->c;
 }
 
-static void release(struct sl_backend *be, void *state)
+static void release(void *state)
 {
 	struct conv *cv = state;
 
-	(void)be;
 	if (cv)
 		dnn_conv_close(cv->dnn);
 	free(cv);
@@ -76,19 +75,19 @@ static enum sl_err prepare_pointwise(struct cuda *cu, const struct conv *cv)
 	return err ? err : cu_gemm_prepare(cu, cv->wide_product, true, false, o, i, m);
 }
 
-static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
-			   struct sl_fail *fail)
+static enum sl_err prepare(struct sl_op_prepare *p)
 {
+	const struct sl_op *op = p->op;
 	const struct sl_conv_attr *a = &op->u.conv;
 	struct conv *cv = calloc(1, sizeof(*cv));
 	size_t workspace = 0, bias;
 	struct cuda *cu;
-	enum sl_err err = cu_enter(be, &cu);
+	enum sl_err err = cu_enter(p->be, &cu);
 
 	if (!cv)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory for its state", op->name);
+		return sl_fail_set(p->fail, SL_ERR_NOMEM, "%s: no memory for its state", op->name);
 	if (err) {
-		sl_fail_set(fail, err, "%s: the device has failed", op->name);
+		sl_fail_set(p->fail, err, "%s: the device has failed", op->name);
 		goto fail;
 	}
 	cv->win = cu_window_of(&op->in_shape[0], &op->out_shape, a->kh, a->kw, a->stride, a->pad);
@@ -101,17 +100,17 @@ static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void *
 	if (cv->path == DEPTHWISE)
 		workspace = cu_depthwise_bytes(&cv->win);
 	if (cv->path == DENSE)
-		err = prepare_dense(cu, cv, op->precision, &workspace, fail);
+		err = prepare_dense(cu, cv, op->precision, &workspace, p->fail);
 	if (cv->path == POINTWISE && prepare_pointwise(cu, cv))
-		err = sl_fail_set(fail, SL_ERR_DEVICE, "%s: cuBLAS has no product of its shape", op->name);
+		err = sl_fail_set(p->fail, SL_ERR_DEVICE, "%s: cuBLAS has no product of its shape", op->name);
 	if (err)
 		goto fail;
 	bias = a->bias ? cu_columns_bytes(a->out_c) : 0;
-	*sizes = (struct sl_op_sizes){.workspace_bytes = workspace > bias ? workspace : bias};
-	*state = cv;
+	p->sizes = (struct sl_op_sizes){.workspace_bytes = workspace > bias ? workspace : bias};
+	p->state = cv;
 	return SL_OK;
 fail:
-	release(be, cv);
+	release(cv);
 	return err;
 }
 
@@ -201,64 +200,62 @@ static enum sl_err dense_weight(struct cuda *cu, struct conv *cv, void *patches,
 	return err;
 }
 
-static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			   const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err forward(const struct sl_op_call *call)
 {
-	struct conv *cv = state;
-	const int64_t rows = in[0].shape.dim[0], m = rows * cv->win.ho * cv->win.wo;
+	const struct sl_op *op = call->op;
+	struct conv *cv = call->state;
+	const int64_t rows = call->in[0].shape.dim[0], m = rows * cv->win.ho * cv->win.wo;
 	const float *bias = op->u.conv.bias ? call->param[BIAS] : NULL;
 	const struct cu_window win = window_at(cv, rows);
 	struct cuda *cu;
-	enum sl_err err = cu_enter(be, &cu);
+	enum sl_err err = cu_enter(call->be, &cu);
 
 	if (err)
 		return err;
 	if (cv->path == DEPTHWISE)
 		return cu_check(cu,
-				cu_depthwise_forward(cu->stream, cu_op_type(op), out->data, in[0].data,
+				cu_depthwise_forward(cu->stream, cu_op_type(op), call->out.data, call->in[0].data,
 						     call->param[WEIGHT], bias, &win),
 				op->name);
 	err = cv->path == POINTWISE
-		      ? cu_gemm(cu, cv->product, out->data, in[0].data, false, cu_weight(op, call), true, m, cv->out_c,
-				cv->win.c, 0)
-		      : dense_forward(cu, cv, call->workspace, cu_weight(op, call), in[0].data, out->data, rows);
+		      ? cu_gemm(cu, cv->product, call->out.data, call->in[0].data, false, cu_weight(call), true, m,
+				cv->out_c, cv->win.c, 0)
+		      : dense_forward(cu, cv, call->workspace, cu_weight(call), call->in[0].data, call->out.data, rows);
 	if (!err && bias)
-		err = cu_check(cu, cu_bias(cu->stream, cu_op_type(op), out->data, bias, m, cv->out_c), op->name);
+		err = cu_check(cu, cu_bias(cu->stream, cu_op_type(op), call->out.data, bias, m, cv->out_c), op->name);
 	return err;
 }
 
-static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
-			    struct sl_tensor *din, const bool *din_add)
+static enum sl_err backward(const struct sl_op_call *call)
 {
-	struct conv *cv = state;
-	const int64_t rows = dout->shape.dim[0], m = rows * cv->win.ho * cv->win.wo;
+	const struct sl_op *op = call->op;
+	struct conv *cv = call->state;
+	const int64_t rows = call->dout.shape.dim[0], m = rows * cv->win.ho * cv->win.wo;
 	const struct cu_window win = window_at(cv, rows);
-	const void *x = in[0].data, *w = cu_weight(op, call);
-	void *dx = din[0].data;
+	const void *x = call->in[0].data, *w = cu_weight(call);
+	void *dx = call->din[0].data;
 	float *dw = call->grad[WEIGHT];
 	struct cuda *cu;
-	enum sl_err err = cu_enter(be, &cu);
+	enum sl_err err = cu_enter(call->be, &cu);
 
-	(void)out;
 	if (!err && cv->path == DEPTHWISE)
 		err = cu_check(cu,
-			       cu_depthwise_backward(cu->stream, cu_op_type(op), dx, din_add[0], dw, dout->data, x,
-						     call->param[WEIGHT], call->workspace, &win),
+			       cu_depthwise_backward(cu->stream, cu_op_type(op), dx, call->din_add[0], dw,
+						     call->dout.data, x, call->param[WEIGHT], call->workspace, &win),
 			       op->name);
 	if (!err && cv->path == POINTWISE && dw)
-		err = cu_gemm(cu, cv->wide_product, dw, dout->data, true, x, false, cv->out_c, cv->win.c, m, 1);
+		err = cu_gemm(cu, cv->wide_product, dw, call->dout.data, true, x, false, cv->out_c, cv->win.c, m, 1);
 	if (!err && cv->path == POINTWISE && dx)
-		err = cu_gemm(cu, cv->product, dx, dout->data, false, w, false, m, cv->win.c, cv->out_c,
-			      din_add[0] ? 1 : 0);
+		err = cu_gemm(cu, cv->product, dx, call->dout.data, false, w, false, m, cv->win.c, cv->out_c,
+			      call->din_add[0] ? 1 : 0);
 	if (!err && cv->path == DENSE && dw)
-		err = dense_weight(cu, cv, call->workspace, dw, dout->data, x, rows);
+		err = dense_weight(cu, cv, call->workspace, dw, call->dout.data, x, rows);
 	if (!err && cv->path == DENSE && dx)
-		err = dense_data(cu, cv, call->workspace, w, dout->data, dx, din_add[0], rows);
+		err = dense_data(cu, cv, call->workspace, w, call->dout.data, dx, call->din_add[0], rows);
 	if (!err && op->u.conv.bias && call->grad[BIAS])
 		err = cu_check(cu,
-			       cu_column_sums(cu->stream, call->grad[BIAS], cu_op_type(op), dout->data, m, cv->out_c,
-					      call->workspace, cu->counters),
+			       cu_column_sums(cu->stream, call->grad[BIAS], cu_op_type(op), call->dout.data, m,
+					      cv->out_c, call->workspace, cu->counters),
 			       op->name);
 	return err;
 }

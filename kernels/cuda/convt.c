@@ -13,103 +13,119 @@ struct convt {
 	size_t conv_bytes; /* of its workspace; ours lies behind */
 };
 
-static void release(struct sl_backend *be, void *state)
+static void release(void *state)
 {
 	struct convt *ct = state;
 
 	if (ct && ct->conv)
-		cu_conv2d.release(be, ct->conv);
+		cu_conv2d.release(ct->conv);
 	free(ct);
 }
 
 /* Workspace: the convolution's, then the input's gradient before it is added, or what the bias's sums need. */
-static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
-			   struct sl_fail *fail)
+static enum sl_err prepare(struct sl_op_prepare *p)
 {
+	const struct sl_op *op = p->op;
 	const size_t din = (size_t)sl_shape_count(&op->in_shape[0]) * cu_type_bytes(cu_op_type(op));
 	const size_t bias = cu_columns_bytes(op->u.convt.out_c);
 	struct convt *ct = calloc(1, sizeof(*ct));
+	struct sl_op_prepare conv;
 	enum sl_err err;
 
 	if (!ct)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory for its state", op->name);
+		return sl_fail_set(p->fail, SL_ERR_NOMEM, "%s: no memory for its state", op->name);
 	ct->adjoint = sl_op_convt_adjoint(op);
-	err = cu_conv2d.prepare(be, &ct->adjoint, &ct->conv, sizes, fail);
+	conv = (struct sl_op_prepare){.be = p->be, .op = &ct->adjoint, .fail = p->fail};
+	err = cu_conv2d.prepare(&conv);
 	if (err) {
 		free(ct);
 		return err;
 	}
-	ct->conv_bytes = cu_align(sizes->workspace_bytes);
-	sizes->workspace_bytes = ct->conv_bytes + (din > bias ? din : bias);
-	*state = ct;
+	ct->conv = conv.state;
+	ct->conv_bytes = cu_align(conv.sizes.workspace_bytes);
+	p->sizes = conv.sizes;
+	p->sizes.workspace_bytes = ct->conv_bytes + (din > bias ? din : bias);
+	p->state = ct;
 	return SL_OK;
 }
 
-static struct sl_tensor at(const struct sl_tensor *t, void *data)
+/* A call of the convolution: tensors are for its caller to set, gradients of parameters as well. */
+static struct sl_op_call conv_call(const struct sl_op_call *call)
 {
-	struct sl_tensor other = *t;
+	const struct convt *ct = call->state;
+	struct sl_op_call c = *call;
 
-	other.data = data;
-	return other;
+	c.op = &ct->adjoint;
+	c.state = ct->conv;
+	c.in[0] = c.out = c.dout = c.din[0] = (struct sl_tensor){.dtype = call->in[0].dtype};
+	c.din_add[0] = false;
+	c.grad[WEIGHT] = c.grad[BIAS] = NULL;
+	return c;
 }
 
-static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			   const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err forward(const struct sl_op_call *call)
 {
-	struct convt *ct = state;
-	struct sl_op_call c = *call;
-	const struct sl_tensor x = at(out, NULL);
-	const bool add = false;
+	const struct sl_op *op = call->op;
+	struct sl_op_call c = conv_call(call);
 	struct cuda *cu;
-	enum sl_err err = cu_enter(be, &cu);
+	enum sl_err err = cu_enter(call->be, &cu);
 
-	c.grad[WEIGHT] = c.grad[BIAS] = NULL;
+	c.dout = call->in[0];
+	c.din[0] = call->out;
 	if (!err)
-		err = cu_conv2d.backward(be, &ct->adjoint, ct->conv, &c, &x, NULL, &in[0], out, &add);
+		err = cu_conv2d.backward(&c);
 	if (!err && op->u.convt.bias)
 		err = cu_check(cu,
-			       cu_bias(cu->stream, cu_op_type(op), out->data, call->param[BIAS],
-				       sl_shape_count(&out->shape) / op->u.convt.out_c, op->u.convt.out_c),
+			       cu_bias(cu->stream, cu_op_type(op), call->out.data, call->param[BIAS],
+				       sl_shape_count(&call->out.shape) / op->u.convt.out_c, op->u.convt.out_c),
 			       op->name);
 	return err;
 }
 
-static enum sl_err backward_data(struct sl_backend *be, struct cuda *cu, struct convt *ct,
-				 const struct sl_op_call *call, const struct sl_tensor *dout, struct sl_tensor *din,
-				 bool add)
+static void *own_workspace(const struct sl_op_call *call)
 {
-	struct sl_tensor to = at(din, add ? (char *)call->workspace + ct->conv_bytes : din->data);
-	enum sl_err err = cu_conv2d.forward(be, &ct->adjoint, ct->conv, call, dout, &to);
+	return (char *)call->workspace + ((const struct convt *)call->state)->conv_bytes;
+}
 
-	if (!err && add)
+static enum sl_err backward_data(struct cuda *cu, const struct sl_op_call *call)
+{
+	const struct sl_tensor *din = &call->din[0];
+	struct sl_op_call c = conv_call(call);
+	enum sl_err err;
+
+	c.in[0] = call->dout;
+	c.out = *din;
+	if (call->din_add[0])
+		c.out.data = own_workspace(call);
+	err = cu_conv2d.forward(&c);
+	if (!err && call->din_add[0])
 		err = cu_check(cu,
-			       cu_copy(cu->stream, cu_op_type(&ct->adjoint), din->data, true, to.data,
+			       cu_copy(cu->stream, cu_op_type(call->op), din->data, true, c.out.data,
 				       sl_shape_count(&din->shape)),
-			       ct->adjoint.name);
+			       call->op->name);
 	return err;
 }
 
-static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
-			    struct sl_tensor *din, const bool *din_add)
+static enum sl_err backward(const struct sl_op_call *call)
 {
-	struct convt *ct = state;
-	struct sl_tensor none = at(dout, NULL);
-	const bool add = false;
+	const struct sl_op *op = call->op;
+	struct sl_op_call weight = conv_call(call);
 	struct cuda *cu;
-	enum sl_err err = cu_enter(be, &cu);
+	enum sl_err err = cu_enter(call->be, &cu);
 
-	(void)out;
+	weight.in[0] = call->dout;
+	weight.dout = call->in[0];
+	weight.grad[WEIGHT] = call->grad[WEIGHT];
 	if (!err && call->grad[WEIGHT])
-		err = cu_conv2d.backward(be, &ct->adjoint, ct->conv, call, dout, NULL, &in[0], &none, &add);
+		err = cu_conv2d.backward(&weight);
 	if (!err && op->u.convt.bias && call->grad[BIAS])
 		err = cu_check(cu,
-			       cu_column_sums(cu->stream, call->grad[BIAS], cu_op_type(op), dout->data,
-					      sl_shape_count(&dout->shape) / op->u.convt.out_c, op->u.convt.out_c,
-					      (char *)call->workspace + ct->conv_bytes, cu->counters),
+			       cu_column_sums(cu->stream, call->grad[BIAS], cu_op_type(op), call->dout.data,
+					      sl_shape_count(&call->dout.shape) / op->u.convt.out_c, op->u.convt.out_c,
+					      own_workspace(call), cu->counters),
 			       op->name);
-	if (!err && din[0].data)
-		err = backward_data(be, cu, ct, call, dout, &din[0], din_add[0]);
+	if (!err && call->din[0].data)
+		err = backward_data(cu, call);
 	return err;
 }
 

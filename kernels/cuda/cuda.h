@@ -122,9 +122,9 @@ static inline struct cu_gemm_type cu_wide_product(const struct sl_op *op)
 }
 
 /* The weight that products read: as it is stored for them. */
-static inline const void *cu_weight(const struct sl_op *op, const struct sl_op_call *call)
+static inline const void *cu_weight(const struct sl_op_call *call)
 {
-	return sl_precision_mixed(op->precision) ? call->param_low[0] : call->param[0];
+	return sl_precision_mixed(call->op->precision) ? call->param_low[0] : call->param[0];
 }
 
 /* Row-major C[m,n] = op(A)[m,k] · op(B)[k,n] + beta·C; ta: A is stored [k,m]; tb: B is stored [n,k]. */
@@ -149,10 +149,6 @@ static inline int64_t cu_channels(const struct sl_shape *s)
 
 struct cu_window cu_window_of(const struct sl_shape *in, const struct sl_shape *out, int kh, int kw, int stride,
 			      int pad);
-
-/* A kernel that needs no state, workspace or saved bytes. */
-enum sl_err cu_prepare_nothing(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
-			       struct sl_fail *fail);
 
 /* What sl_module.open does once the device is known to be usable. */
 enum sl_err cu_backend_open(struct sl_backend *be, const struct sl_module_options *options,

@@ -10,159 +10,129 @@ enum cu_type cu_type_of(enum sl_dtype dtype)
 	return dtype == SL_BF16 ? CU_BF16 : dtype == SL_F16 ? CU_F16 : CU_F32;
 }
 
-static enum sl_err act_forward(struct sl_backend *be, const struct sl_op *op, void *state,
-			       const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err act_forward(const struct sl_op_call *call)
 {
+	const struct sl_op *op = call->op;
 	struct cuda *cu;
-	enum sl_err err = cu_enter(be, &cu);
+	enum sl_err err = cu_enter(call->be, &cu);
 
-	(void)state;
-	(void)call;
 	return err ? err
 		   : cu_check(cu,
-			      cu_act_forward(cu->stream, cu_op_type(op), out->data, in[0].data, (int)op->u.act,
-					     sl_shape_count(&in[0].shape)),
+			      cu_act_forward(cu->stream, cu_op_type(op), call->out.data, call->in[0].data,
+					     (int)op->u.act, sl_shape_count(&call->in[0].shape)),
 			      op->name);
 }
 
-static enum sl_err act_backward(struct sl_backend *be, const struct sl_op *op, void *state,
-				const struct sl_op_call *call, const struct sl_tensor *in, const struct sl_tensor *out,
-				const struct sl_tensor *dout, struct sl_tensor *din, const bool *din_add)
+static enum sl_err act_backward(const struct sl_op_call *call)
 {
+	const struct sl_op *op = call->op;
 	struct cuda *cu;
-	enum sl_err err = cu_enter(be, &cu);
+	enum sl_err err = cu_enter(call->be, &cu);
 
-	(void)state;
-	(void)call;
-	(void)out;
-	if (err || !din[0].data)
+	if (err || !call->din[0].data)
 		return err;
 	return cu_check(cu,
-			cu_act_backward(cu->stream, cu_op_type(op), din[0].data, din_add[0], dout->data, in[0].data,
-					(int)op->u.act, sl_shape_count(&dout->shape)),
+			cu_act_backward(cu->stream, cu_op_type(op), call->din[0].data, call->din_add[0],
+					call->dout.data, call->in[0].data, (int)op->u.act,
+					sl_shape_count(&call->dout.shape)),
 			op->name);
 }
 
-static enum sl_err add_forward(struct sl_backend *be, const struct sl_op *op, void *state,
-			       const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err add_forward(const struct sl_op_call *call)
 {
 	struct cuda *cu;
-	enum sl_err err = cu_enter(be, &cu);
+	enum sl_err err = cu_enter(call->be, &cu);
 
-	(void)state;
-	(void)call;
 	return err ? err
 		   : cu_check(cu,
-			      cu_add(cu->stream, cu_op_type(op), out->data, in[0].data, in[1].data,
-				     sl_shape_count(&in[0].shape)),
-			      op->name);
+			      cu_add(cu->stream, cu_op_type(call->op), call->out.data, call->in[0].data,
+				     call->in[1].data, sl_shape_count(&call->in[0].shape)),
+			      call->op->name);
 }
 
 /* Both inputs of a sum, and the one of flatten, take the gradient as it is. */
-static enum sl_err pass_backward(struct sl_backend *be, const struct sl_op *op, void *state,
-				 const struct sl_op_call *call, const struct sl_tensor *in, const struct sl_tensor *out,
-				 const struct sl_tensor *dout, struct sl_tensor *din, const bool *din_add)
+static enum sl_err pass_backward(const struct sl_op_call *call)
 {
+	const struct sl_op *op = call->op;
 	struct cuda *cu;
-	enum sl_err err = cu_enter(be, &cu);
+	enum sl_err err = cu_enter(call->be, &cu);
 
-	(void)state;
-	(void)call;
-	(void)in;
-	(void)out;
 	for (int k = 0; k < op->n_in && !err; k++)
-		if (din[k].data)
+		if (call->din[k].data)
 			err = cu_check(cu,
-				       cu_copy(cu->stream, cu_op_type(op), din[k].data, din_add[k], dout->data,
-					       sl_shape_count(&dout->shape)),
+				       cu_copy(cu->stream, cu_op_type(op), call->din[k].data, call->din_add[k],
+					       call->dout.data, sl_shape_count(&call->dout.shape)),
 				       op->name);
 	return err;
 }
 
-static enum sl_err flatten_forward(struct sl_backend *be, const struct sl_op *op, void *state,
-				   const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err flatten_forward(const struct sl_op_call *call)
 {
 	struct cuda *cu;
-	enum sl_err err = cu_enter(be, &cu);
+	enum sl_err err = cu_enter(call->be, &cu);
 
-	(void)state;
-	(void)call;
 	return err ? err
 		   : cu_check(cu,
-			      cu_copy(cu->stream, cu_op_type(op), out->data, false, in[0].data,
-				      sl_shape_count(&in[0].shape)),
-			      op->name);
+			      cu_copy(cu->stream, cu_op_type(call->op), call->out.data, false, call->in[0].data,
+				      sl_shape_count(&call->in[0].shape)),
+			      call->op->name);
 }
 
 /* Forward and backward are the same product. */
-static enum sl_err scale(struct sl_backend *be, const struct sl_op *op, void *out, bool add, const void *x, int64_t n)
+static enum sl_err scale(const struct sl_op_call *call, const struct sl_tensor *out, bool add,
+			 const struct sl_tensor *x)
 {
+	const struct sl_op *op = call->op;
 	struct cuda *cu;
-	enum sl_err err = cu_enter(be, &cu);
+	enum sl_err err = cu_enter(call->be, &cu);
 
-	return err ? err : cu_check(cu, cu_scale(cu->stream, cu_op_type(op), out, add, x, op->u.scale.by, n), op->name);
+	return err ? err
+		   : cu_check(cu,
+			      cu_scale(cu->stream, cu_op_type(op), out->data, add, x->data, op->u.scale.by,
+				       sl_shape_count(&x->shape)),
+			      op->name);
 }
 
-static enum sl_err scale_forward(struct sl_backend *be, const struct sl_op *op, void *state,
-				 const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err scale_forward(const struct sl_op_call *call)
 {
-	(void)state;
-	(void)call;
-	return scale(be, op, out->data, false, in[0].data, sl_shape_count(&in[0].shape));
+	return scale(call, &call->out, false, &call->in[0]);
 }
 
-static enum sl_err scale_backward(struct sl_backend *be, const struct sl_op *op, void *state,
-				  const struct sl_op_call *call, const struct sl_tensor *in,
-				  const struct sl_tensor *out, const struct sl_tensor *dout, struct sl_tensor *din,
-				  const bool *din_add)
+static enum sl_err scale_backward(const struct sl_op_call *call)
 {
-	(void)state;
-	(void)call;
-	(void)in;
-	(void)out;
-	if (!din[0].data)
-		return SL_OK;
-	return scale(be, op, din[0].data, din_add[0], dout->data, sl_shape_count(&dout->shape));
+	return call->din[0].data ? scale(call, &call->din[0], call->din_add[0], &call->dout) : SL_OK;
 }
 
 /* Forward and backward are the same product; outside training it is a copy. */
-static enum sl_err dropout(struct sl_backend *be, const struct sl_op *op, const struct sl_op_call *call, void *out,
-			   bool add, const void *x, int64_t n)
+static enum sl_err dropout(const struct sl_op_call *call, const struct sl_tensor *out, bool add,
+			   const struct sl_tensor *x)
 {
+	const struct sl_op *op = call->op;
 	const struct cu_philox key = {.seed = call->rng.seed,
 				      .step = call->rng.step,
 				      .chunk_tensor = (uint32_t)call->rng.chunk << 16 | call->rng.tensor};
+	const int64_t n = sl_shape_count(&x->shape);
 	struct cuda *cu;
-	enum sl_err err = cu_enter(be, &cu);
+	enum sl_err err = cu_enter(call->be, &cu);
 
 	if (err)
 		return err;
 	if (!call->training)
-		return cu_check(cu, cu_copy(cu->stream, cu_op_type(op), out, add, x, n), op->name);
+		return cu_check(cu, cu_copy(cu->stream, cu_op_type(op), out->data, add, x->data, n), op->name);
 	return cu_check(cu,
-			cu_dropout(cu->stream, cu_op_type(op), out, add, x, op->u.dropout.p, &key,
+			cu_dropout(cu->stream, cu_op_type(op), out->data, add, x->data, op->u.dropout.p, &key,
 				   cu_graphs_take_step(&cu->graphs) ? cu->step : NULL, n),
 			op->name);
 }
 
-static enum sl_err dropout_forward(struct sl_backend *be, const struct sl_op *op, void *state,
-				   const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err dropout_forward(const struct sl_op_call *call)
 {
-	(void)state;
-	return dropout(be, op, call, out->data, false, in[0].data, sl_shape_count(&in[0].shape));
+	return dropout(call, &call->out, false, &call->in[0]);
 }
 
-static enum sl_err dropout_backward(struct sl_backend *be, const struct sl_op *op, void *state,
-				    const struct sl_op_call *call, const struct sl_tensor *in,
-				    const struct sl_tensor *out, const struct sl_tensor *dout, struct sl_tensor *din,
-				    const bool *din_add)
+static enum sl_err dropout_backward(const struct sl_op_call *call)
 {
-	(void)state;
-	(void)in;
-	(void)out;
-	if (!din[0].data)
-		return SL_OK;
-	return dropout(be, op, call, din[0].data, din_add[0], dout->data, sl_shape_count(&dout->shape));
+	return call->din[0].data ? dropout(call, &call->din[0], call->din_add[0], &call->dout) : SL_OK;
 }
 
 static cudaError_t sgd(struct cuda *cu, const struct sl_update *u, int64_t count, float *weight, const float *grad,
@@ -215,11 +185,8 @@ enum sl_err cu_convert_range(struct sl_backend *be, void *out, enum sl_dtype to,
 			      "converting");
 }
 
-const struct sl_kernel cu_act = {.prepare = cu_prepare_nothing, .forward = act_forward, .backward = act_backward};
-const struct sl_kernel cu_add_op = {.prepare = cu_prepare_nothing, .forward = add_forward, .backward = pass_backward};
-const struct sl_kernel cu_scale_op = {
-	.prepare = cu_prepare_nothing, .forward = scale_forward, .backward = scale_backward};
-const struct sl_kernel cu_dropout_op = {
-	.prepare = cu_prepare_nothing, .forward = dropout_forward, .backward = dropout_backward};
-const struct sl_kernel cu_flatten = {
-	.prepare = cu_prepare_nothing, .forward = flatten_forward, .backward = pass_backward};
+const struct sl_kernel cu_act = {.forward = act_forward, .backward = act_backward};
+const struct sl_kernel cu_add_op = {.forward = add_forward, .backward = pass_backward};
+const struct sl_kernel cu_scale_op = {.forward = scale_forward, .backward = scale_backward};
+const struct sl_kernel cu_dropout_op = {.forward = dropout_forward, .backward = dropout_backward};
+const struct sl_kernel cu_flatten = {.forward = flatten_forward, .backward = pass_backward};

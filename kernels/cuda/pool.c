@@ -12,59 +12,52 @@ static struct cu_window window_of(const struct sl_op *op, int64_t rows)
 	return win;
 }
 
-static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
-			   struct sl_fail *fail)
+static enum sl_err prepare(struct sl_op_prepare *p)
 {
+	const struct sl_op *op = p->op;
 	const struct cu_window win = window_of(op, op->in_shape[0].dim[0]);
 
-	(void)be;
 	if (op->kind == SL_OP_MAXPOOL && (int64_t)win.kh * win.kw > UINT16_MAX)
-		return sl_fail_set(fail, SL_ERR_CONFIG,
+		return sl_fail_set(p->fail, SL_ERR_CONFIG,
 				   "%s: a window of %d x %d is larger than the 65535 places of one", op->name, win.kh,
 				   win.kw);
-	*state = NULL;
-	*sizes = (struct sl_op_sizes){0};
 	if (op->kind == SL_OP_MAXPOOL)
-		sizes->saved_bytes = (size_t)(win.n * win.ho * win.wo * win.c) * sizeof(uint16_t);
+		p->sizes.saved_bytes = (size_t)(win.n * win.ho * win.wo * win.c) * sizeof(uint16_t);
 	return SL_OK;
 }
 
-static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			   const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err forward(const struct sl_op_call *call)
 {
-	const struct cu_window win = window_of(op, in[0].shape.dim[0]);
+	const struct sl_op *op = call->op;
+	const struct cu_window win = window_of(op, call->in[0].shape.dim[0]);
 	struct cuda *cu;
-	enum sl_err err = cu_enter(be, &cu);
+	enum sl_err err = cu_enter(call->be, &cu);
 
-	(void)state;
 	if (err)
 		return err;
-	return cu_check(
-		cu,
-		op->kind == SL_OP_MAXPOOL
-			? cu_maxpool_forward(cu->stream, cu_op_type(op), out->data, call->saved, in[0].data, &win)
-			: cu_avgpool_forward(cu->stream, cu_op_type(op), out->data, in[0].data, &win),
-		op->name);
+	return cu_check(cu,
+			op->kind == SL_OP_MAXPOOL ? cu_maxpool_forward(cu->stream, cu_op_type(op), call->out.data,
+								       call->saved, call->in[0].data, &win)
+						  : cu_avgpool_forward(cu->stream, cu_op_type(op), call->out.data,
+								       call->in[0].data, &win),
+			op->name);
 }
 
-static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
-			    struct sl_tensor *din, const bool *din_add)
+static enum sl_err backward(const struct sl_op_call *call)
 {
-	const struct cu_window win = window_of(op, dout->shape.dim[0]);
+	const struct sl_op *op = call->op;
+	const struct cu_window win = window_of(op, call->dout.shape.dim[0]);
 	struct cuda *cu;
-	enum sl_err err = cu_enter(be, &cu);
+	enum sl_err err = cu_enter(call->be, &cu);
 
-	(void)state;
-	(void)in;
-	(void)out;
-	if (err || !din[0].data)
+	if (err || !call->din[0].data)
 		return err;
 	return cu_check(cu,
-			op->kind == SL_OP_MAXPOOL ? cu_maxpool_backward(cu->stream, cu_op_type(op), din[0].data,
-									din_add[0], dout->data, call->saved, &win)
-						  : cu_avgpool_backward(cu->stream, cu_op_type(op), din[0].data,
-									din_add[0], dout->data, &win),
+			op->kind == SL_OP_MAXPOOL
+				? cu_maxpool_backward(cu->stream, cu_op_type(op), call->din[0].data, call->din_add[0],
+						      call->dout.data, call->saved, &win)
+				: cu_avgpool_backward(cu->stream, cu_op_type(op), call->din[0].data, call->din_add[0],
+						      call->dout.data, &win),
 			op->name);
 }
 

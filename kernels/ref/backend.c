@@ -52,17 +52,6 @@ static void ref_close(struct sl_backend *be)
 	*be = (struct sl_backend){0};
 }
 
-enum sl_err sl_ref_prepare_nothing(struct sl_backend *be, const struct sl_op *op, void **state,
-				   struct sl_op_sizes *sizes, struct sl_fail *fail)
-{
-	(void)be;
-	(void)op;
-	(void)fail;
-	*state = NULL;
-	*sizes = (struct sl_op_sizes){0};
-	return SL_OK;
-}
-
 static const struct sl_backend_ops ref_ops = {
 	.name = "ref",
 	.alloc = ref_alloc,

@@ -16,13 +16,9 @@ struct channel_stats {
 };
 
 /* Saved: struct channel_stats [C]. */
-static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
-			   struct sl_fail *fail)
+static enum sl_err prepare(struct sl_op_prepare *p)
 {
-	(void)be;
-	(void)fail;
-	*state = NULL;
-	*sizes = (struct sl_op_sizes){.saved_bytes = (size_t)op->u.bn.c * sizeof(struct channel_stats)};
+	p->sizes = (struct sl_op_sizes){.saved_bytes = (size_t)p->op->u.bn.c * sizeof(struct channel_stats)};
 	return SL_OK;
 }
 
@@ -46,15 +42,13 @@ static struct channel_stats stats_of(const struct sl_op_call *call, int64_t chan
 	return (struct channel_stats){call->param[RUNNING_MEAN][channel], call->param[RUNNING_VAR][channel]};
 }
 
-static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			   const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err forward(const struct sl_op_call *call)
 {
-	int64_t c = op->u.bn.c, m = sl_shape_count(&in[0].shape) / c;
-	const float *x = in[0].data;
-	float *y = out->data;
+	const struct sl_op *op = call->op;
+	int64_t c = op->u.bn.c, m = sl_shape_count(&call->in[0].shape) / c;
+	const float *x = call->in[0].data;
+	float *y = call->out.data;
 
-	(void)be;
-	(void)state;
 	for (int64_t k = 0; k < c; k++) {
 		struct channel_stats *saved = call->saved;
 
@@ -71,17 +65,13 @@ static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *
 	return SL_OK;
 }
 
-static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
-			    struct sl_tensor *din, const bool *din_add)
+static enum sl_err backward(const struct sl_op_call *call)
 {
-	int64_t c = op->u.bn.c, m = sl_shape_count(&in[0].shape) / c;
-	const float *x = in[0].data, *dy = dout->data;
-	float *dx = din[0].data;
+	const struct sl_op *op = call->op;
+	int64_t c = op->u.bn.c, m = sl_shape_count(&call->in[0].shape) / c;
+	const float *x = call->in[0].data, *dy = call->dout.data;
+	float *dx = call->din[0].data;
 
-	(void)be;
-	(void)state;
-	(void)out;
 	for (int64_t k = 0; k < c; k++) {
 		struct channel_stats s = stats_of(call, k);
 		double inv = 1 / sqrt(s.var + op->u.bn.eps), gamma = call->param[GAMMA][k], beta = call->param[BETA][k];
@@ -102,22 +92,20 @@ static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void 
 
 			if (call->training)
 				g -= (dbeta + xhat * dgamma) / (double)m;
-			sl_ref_store(&dx[i], din_add[0], gamma * inv * g);
+			sl_ref_store(&dx[i], call->din_add[0], gamma * inv * g);
 		}
 	}
 	return SL_OK;
 }
 
-static enum sl_err commit(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			  int64_t rows)
+static enum sl_err commit(const struct sl_op_call *call)
 {
+	const struct sl_op *op = call->op;
 	const struct channel_stats *saved = call->saved;
-	int64_t m = rows * (sl_shape_row(&op->in_shape[0]) / op->u.bn.c);
+	int64_t m = sl_shape_count(&call->in[0].shape) / op->u.bn.c;
 	double momentum = op->u.bn.momentum;
 	double unbias = m > 1 ? (double)m / (double)(m - 1) : 1;
 
-	(void)be;
-	(void)state;
 	for (int k = 0; k < op->u.bn.c; k++) {
 		float *mean = &call->param[RUNNING_MEAN][k], *var = &call->param[RUNNING_VAR][k];
 

@@ -76,15 +76,12 @@ static double out_value(const struct geometry *g, const float *x, const float *w
 	return sum;
 }
 
-static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			   const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err forward(const struct sl_op_call *call)
 {
-	struct geometry g = geometry_of(op, &in[0], &out->shape);
-	const float *x = in[0].data, *w = call->param[0], *bias = op->u.conv.bias ? call->param[1] : NULL;
-	float *y = out->data;
+	struct geometry g = geometry_of(call->op, &call->in[0], &call->out.shape);
+	const float *x = call->in[0].data, *w = call->param[0], *bias = call->op->u.conv.bias ? call->param[1] : NULL;
+	float *y = call->out.data;
 
-	(void)be;
-	(void)state;
 	for (int64_t n = 0; n < g.n; n++)
 		for (int64_t oy = 0; oy < g.oh; oy++)
 			for (int64_t ox = 0; ox < g.ow; ox++)
@@ -164,32 +161,26 @@ static void backward_bias(const struct geometry *g, const float *dout, float *gr
 	}
 }
 
-static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
-			    struct sl_tensor *din, const bool *din_add)
+static enum sl_err backward(const struct sl_op_call *call)
 {
-	struct geometry g = geometry_of(op, &in[0], &dout->shape);
-	float *dx = din[0].data;
+	struct geometry g = geometry_of(call->op, &call->in[0], &call->dout.shape);
+	float *dx = call->din[0].data;
 
-	(void)be;
-	(void)state;
-	(void)out;
-	backward_weight(&g, dout->data, in[0].data, call->grad[0]);
-	if (op->u.conv.bias)
-		backward_bias(&g, dout->data, call->grad[1]);
+	backward_weight(&g, call->dout.data, call->in[0].data, call->grad[0]);
+	if (call->op->u.conv.bias)
+		backward_bias(&g, call->dout.data, call->grad[1]);
 	if (!dx)
 		return SL_OK;
 	for (int64_t n = 0; n < g.n; n++)
 		for (int64_t y = 0; y < g.h; y++)
 			for (int64_t x = 0; x < g.w; x++)
 				for (int64_t c = 0; c < g.c; c++)
-					sl_ref_store(&dx[in_at(&g, n, y, x, c)], din_add[0],
-						     din_value(&g, dout->data, call->param[0], n, y, x, c));
+					sl_ref_store(&dx[in_at(&g, n, y, x, c)], call->din_add[0],
+						     din_value(&g, call->dout.data, call->param[0], n, y, x, c));
 	return SL_OK;
 }
 
 const struct sl_kernel sl_ref_conv2d = {
-	.prepare = sl_ref_prepare_nothing,
 	.forward = forward,
 	.backward = backward,
 };

@@ -58,21 +58,18 @@ static double out_value(const struct geometry *g, const float *x, const float *w
 	return sum;
 }
 
-static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			   const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err forward(const struct sl_op_call *call)
 {
-	struct geometry g = geometry_of(op, &in[0], &out->shape);
-	const float *bias = op->u.convt.bias ? call->param[1] : NULL;
-	float *y = out->data;
+	struct geometry g = geometry_of(call->op, &call->in[0], &call->out.shape);
+	const float *bias = call->op->u.convt.bias ? call->param[1] : NULL;
+	float *y = call->out.data;
 
-	(void)be;
-	(void)state;
 	for (int64_t n = 0; n < g.n; n++)
 		for (int64_t oy = 0; oy < g.oh; oy++)
 			for (int64_t ox = 0; ox < g.ow; ox++)
 				for (int64_t o = 0; o < g.o; o++)
 					y[out_at(&g, n, oy, ox) + o] =
-						(float)(out_value(&g, in[0].data, call->param[0], n, oy, ox, o) +
+						(float)(out_value(&g, call->in[0].data, call->param[0], n, oy, ox, o) +
 							(bias ? bias[o] : 0));
 	return SL_OK;
 }
@@ -122,9 +119,11 @@ static double dweight_value(const struct geometry *g, const float *dout, const f
 	return sum;
 }
 
-static void backward_params(const struct geometry *g, const struct sl_op_call *call, bool bias, const float *dout,
-			    const float *x)
+static void backward_params(const struct geometry *g, const struct sl_op_call *call)
 {
+	const float *dout = call->dout.data, *x = call->in[0].data;
+	const bool bias = call->op->u.convt.bias;
+
 	for (int64_t i = 0; i < g->c; i++)
 		for (int64_t ky = 0; ky < g->kh; ky++)
 			for (int64_t kx = 0; kx < g->kw; kx++)
@@ -140,28 +139,22 @@ static void backward_params(const struct geometry *g, const struct sl_op_call *c
 	}
 }
 
-static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
-			    struct sl_tensor *din, const bool *din_add)
+static enum sl_err backward(const struct sl_op_call *call)
 {
-	struct geometry g = geometry_of(op, &in[0], &dout->shape);
-	float *dx = din[0].data;
+	struct geometry g = geometry_of(call->op, &call->in[0], &call->dout.shape);
+	float *dx = call->din[0].data;
 
-	(void)be;
-	(void)state;
-	(void)out;
-	backward_params(&g, call, op->u.convt.bias, dout->data, in[0].data);
+	backward_params(&g, call);
 	for (int64_t n = 0; n < g.n && dx; n++)
 		for (int64_t y = 0; y < g.h; y++)
 			for (int64_t x = 0; x < g.w; x++)
 				for (int64_t i = 0; i < g.c; i++)
-					sl_ref_store(&dx[in_at(&g, n, y, x) + i], din_add[0],
-						     din_value(&g, dout->data, call->param[0], n, y, x, i));
+					sl_ref_store(&dx[in_at(&g, n, y, x) + i], call->din_add[0],
+						     din_value(&g, call->dout.data, call->param[0], n, y, x, i));
 	return SL_OK;
 }
 
 const struct sl_kernel sl_ref_convt2d = {
-	.prepare = sl_ref_prepare_nothing,
 	.forward = forward,
 	.backward = backward,
 };

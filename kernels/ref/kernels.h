@@ -10,10 +10,6 @@ extern const struct sl_kernel sl_ref_conv2d, sl_ref_convt2d, sl_ref_batchnorm, s
 enum sl_err sl_ref_update(struct sl_backend *be, const struct sl_update *u, int64_t count, float *weight,
 			  const float *grad, float *const moment[SL_MOMENTS_MOST]);
 
-/* For kernels that keep nothing between calls. */
-enum sl_err sl_ref_prepare_nothing(struct sl_backend *be, const struct sl_op *op, void **state,
-				   struct sl_op_sizes *sizes, struct sl_fail *fail);
-
 /* act(y), and its derivative: 0 at the kinks, as torch's relu and hardtanh(0, 6) have it. */
 double sl_ref_act_value(enum sl_act act, double y);
 double sl_ref_act_slope(enum sl_act act, double y);

@@ -7,15 +7,13 @@ static int64_t weight_at(const struct sl_linear_attr *a, int64_t o, int64_t f)
 	return a->transposed ? f * a->out_f + o : o * a->in_f + f;
 }
 
-static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			   const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err forward(const struct sl_op_call *call)
 {
-	int64_t in_f = op->u.linear.in_f, out_f = op->u.linear.out_f, rows = sl_shape_count(&in[0].shape) / in_f;
-	const float *x = in[0].data, *w = call->param[0];
-	float *y = out->data;
+	const struct sl_op *op = call->op;
+	int64_t in_f = op->u.linear.in_f, out_f = op->u.linear.out_f, rows = sl_shape_count(&call->in[0].shape) / in_f;
+	const float *x = call->in[0].data, *w = call->param[0];
+	float *y = call->out.data;
 
-	(void)be;
-	(void)state;
 	for (int64_t n = 0; n < rows; n++)
 		for (int64_t o = 0; o < out_f; o++) {
 			double sum = op->u.linear.bias ? call->param[1][o] : 0;
@@ -27,9 +25,10 @@ static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *
 	return SL_OK;
 }
 
-static void backward_params(const struct sl_op *op, const struct sl_op_call *call, int64_t rows, const float *x,
-			    const float *dy)
+static void backward_params(const struct sl_op_call *call, int64_t rows)
 {
+	const struct sl_op *op = call->op;
+	const float *x = call->in[0].data, *dy = call->dout.data;
 	int64_t in_f = op->u.linear.in_f, out_f = op->u.linear.out_f;
 
 	for (int64_t o = 0; o < out_f; o++) {
@@ -49,31 +48,26 @@ static void backward_params(const struct sl_op *op, const struct sl_op_call *cal
 	}
 }
 
-static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
-			    struct sl_tensor *din, const bool *din_add)
+static enum sl_err backward(const struct sl_op_call *call)
 {
-	int64_t in_f = op->u.linear.in_f, out_f = op->u.linear.out_f, rows = sl_shape_count(&dout->shape) / out_f;
-	const float *w = call->param[0], *dy = dout->data;
-	float *dx = din[0].data;
+	const struct sl_op *op = call->op;
+	int64_t in_f = op->u.linear.in_f, out_f = op->u.linear.out_f, rows = sl_shape_count(&call->dout.shape) / out_f;
+	const float *w = call->param[0], *dy = call->dout.data;
+	float *dx = call->din[0].data;
 
-	(void)be;
-	(void)state;
-	(void)out;
-	backward_params(op, call, rows, in[0].data, dy);
+	backward_params(call, rows);
 	for (int64_t n = 0; n < rows && dx; n++)
 		for (int64_t f = 0; f < in_f; f++) {
 			double sum = 0;
 
 			for (int64_t o = 0; o < out_f; o++)
 				sum += (double)dy[n * out_f + o] * w[weight_at(&op->u.linear, o, f)];
-			sl_ref_store(&dx[n * in_f + f], din_add[0], sum);
+			sl_ref_store(&dx[n * in_f + f], call->din_add[0], sum);
 		}
 	return SL_OK;
 }
 
 const struct sl_kernel sl_ref_linear = {
-	.prepare = sl_ref_prepare_nothing,
 	.forward = forward,
 	.backward = backward,
 };

@@ -79,23 +79,19 @@ static double mean(const struct geometry *g, const float *x, int64_t n, int64_t 
 	return sum / (double)(g->kh * g->kw);
 }
 
-static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			   const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err forward(const struct sl_op_call *call)
 {
-	struct geometry g = geometry_of(op, &in[0], &out->shape);
-	const float *x = in[0].data;
-	float *y = out->data;
+	struct geometry g = geometry_of(call->op, &call->in[0], &call->out.shape);
+	const float *x = call->in[0].data;
+	float *y = call->out.data;
 
-	(void)be;
-	(void)state;
-	(void)call;
 	for (int64_t n = 0; n < g.n; n++)
 		for (int64_t oy = 0; oy < g.oh; oy++)
 			for (int64_t ox = 0; ox < g.ow; ox++)
 				for (int64_t c = 0; c < g.c; c++) {
 					struct pos best = largest(&g, x, n, oy, ox, c);
 
-					y[out_at(&g, n, oy, ox, c)] = op->kind == SL_OP_MAXPOOL
+					y[out_at(&g, n, oy, ox, c)] = call->op->kind == SL_OP_MAXPOOL
 									      ? x[in_at(&g, n, best.y, best.x, c)]
 									      : (float)mean(&g, x, n, oy, ox, c);
 				}
@@ -117,18 +113,12 @@ static double share(const struct geometry *g, const float *x, bool is_max, int64
 	return best.y == y && best.x == xx;
 }
 
-static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
-			    struct sl_tensor *din, const bool *din_add)
+static enum sl_err backward(const struct sl_op_call *call)
 {
-	struct geometry g = geometry_of(op, &in[0], &dout->shape);
-	const float *grad = dout->data;
+	struct geometry g = geometry_of(call->op, &call->in[0], &call->dout.shape);
+	const float *grad = call->dout.data;
 
-	(void)be;
-	(void)state;
-	(void)call;
-	(void)out;
-	if (!din[0].data)
+	if (!call->din[0].data)
 		return SL_OK;
 	for (int64_t i = 0; i < g.n * g.h * g.w * g.c; i++) {
 		int64_t c = i % g.c, x = i / g.c % g.w, y = i / g.c / g.w % g.h, n = i / g.c / g.w / g.h;
@@ -136,20 +126,19 @@ static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void 
 
 		for (int64_t oy = 0; oy < g.oh; oy++)
 			for (int64_t ox = 0; ox < g.ow; ox++)
-				sum += share(&g, in[0].data, op->kind == SL_OP_MAXPOOL, n, oy, ox, y, x, c) *
+				sum += share(&g, call->in[0].data, call->op->kind == SL_OP_MAXPOOL, n, oy, ox, y, x,
+					     c) *
 				       grad[out_at(&g, n, oy, ox, c)];
-		sl_ref_store((float *)din[0].data + i, din_add[0], sum);
+		sl_ref_store((float *)call->din[0].data + i, call->din_add[0], sum);
 	}
 	return SL_OK;
 }
 
 const struct sl_kernel sl_ref_maxpool = {
-	.prepare = sl_ref_prepare_nothing,
 	.forward = forward,
 	.backward = backward,
 };
 const struct sl_kernel sl_ref_avgpool = {
-	.prepare = sl_ref_prepare_nothing,
 	.forward = forward,
 	.backward = backward,
 };

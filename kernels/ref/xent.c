@@ -5,13 +5,9 @@
 #include "kernels/ref/kernels.h"
 
 /* Saved: p as double [N,K]; the logits are not kept for backward. */
-static enum sl_err prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
-			   struct sl_fail *fail)
+static enum sl_err prepare(struct sl_op_prepare *p)
 {
-	(void)be;
-	(void)fail;
-	*state = NULL;
-	*sizes = (struct sl_op_sizes){.saved_bytes = (size_t)sl_shape_count(&op->in_shape[0]) * sizeof(double)};
+	p->sizes = (struct sl_op_sizes){.saved_bytes = (size_t)sl_shape_count(&p->op->in_shape[0]) * sizeof(double)};
 	return SL_OK;
 }
 
@@ -34,16 +30,12 @@ static double softmax(double *p, const float *logit, int classes, int label, int
 	return log(sum) - ((double)logit[label] - logit[top]);
 }
 
-static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			   const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err forward(const struct sl_op_call *call)
 {
-	int64_t rows = in[0].shape.dim[0], classes = op->u.xent.classes, correct = 0;
-	const float *logits = in[0].data;
+	int64_t rows = call->in[0].shape.dim[0], classes = call->op->u.xent.classes, correct = 0;
+	const float *logits = call->in[0].data;
 	double *p = call->saved, loss = 0;
 
-	(void)be;
-	(void)state;
-	(void)out;
 	for (int64_t n = 0; n < rows; n++) {
 		int largest;
 
@@ -55,22 +47,15 @@ static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *
 	return SL_OK;
 }
 
-static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
-			    struct sl_tensor *din, const bool *din_add)
+static enum sl_err backward(const struct sl_op_call *call)
 {
-	int64_t rows = din[0].shape.dim[0], classes = op->u.xent.classes;
+	int64_t rows = call->din[0].shape.dim[0], classes = call->op->u.xent.classes;
 	const double *p = call->saved;
-	float *dx = din[0].data;
+	float *dx = call->din[0].data;
 
-	(void)be;
-	(void)state;
-	(void)in;
-	(void)out;
-	(void)dout;
 	for (int64_t n = 0; n < rows && dx; n++)
 		for (int64_t k = 0; k < classes; k++)
-			sl_ref_store(&dx[n * classes + k], din_add[0],
+			sl_ref_store(&dx[n * classes + k], call->din_add[0],
 				     call->loss_scale * (p[n * classes + k] - (k == call->labels[n])));
 	return SL_OK;
 }

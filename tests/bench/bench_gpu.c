@@ -198,29 +198,23 @@ done:
 /* ---- single ops */
 
 struct layer {
-	struct sl_backend *be;
-	const struct sl_segment_op *so;
 	const struct sl_kernel *kernel;
-	void *state;
 	struct sl_op_call call;
 	void *low[SL_OP_MAX_PARAM];
-	struct sl_tensor in[SL_OP_MAX_IN], din[SL_OP_MAX_IN], out, dout;
 };
 
 static void layer_forward(void *arg)
 {
 	struct layer *l = arg;
 
-	must(l->kernel->forward(l->be, &l->so->op, l->state, &l->call, l->in, &l->out), l->so->op.name);
+	must(l->kernel->forward(&l->call), l->call.op->name);
 }
 
 static void layer_backward(void *arg)
 {
 	struct layer *l = arg;
 
-	must(l->kernel->backward(l->be, &l->so->op, l->state, &l->call, l->in, &l->out, &l->dout, l->din,
-				 l->so->din_add),
-	     l->so->op.name);
+	must(l->kernel->backward(&l->call), l->call.op->name);
 }
 
 static void *take(struct sl_backend *be, size_t count, uint32_t seed)
@@ -266,35 +260,41 @@ static struct sl_tensor tensor_of(struct sl_backend *be, const struct sl_op *op,
 static void bench_layer(struct sl_backend *be, const struct sl_plan *plan, const struct sl_plan_segment *s, int i,
 			int count, double (*total)[2])
 {
-	struct layer l = {.be = be, .so = &s->op[i], .kernel = be->ops->kernel[s->op[i].op.kind]};
-	const struct sl_op *op = &l.so->op;
-	struct sl_op_sizes sizes;
+	const struct sl_segment_op *so = &s->op[i];
+	const struct sl_op *op = &so->op;
+	struct layer l = {.kernel = be->ops->kernel[op->kind]};
 	struct sl_fail fail;
+	struct sl_op_prepare p = {.be = be, .op = op, .fail = &fail};
 	char shape[SL_SHAPE_TEXT];
 	const double bytes = (double)sl_dtype_bytes(sl_precision_dtype(op->precision));
 	double forward, backward, bytes_in, bytes_out;
 
-	if (l.kernel->prepare(be, op, &l.state, &sizes, &fail))
+	if (l.kernel->prepare && l.kernel->prepare(&p))
 		die(op->name, &fail);
-	l.call = (struct sl_op_call){.training = true,
-				     .saved = take(be, sizes.saved_bytes / 4 + 1, 0),
-				     .workspace = take(be, sizes.workspace_bytes / 4 + 1, 0)};
+	l.call = (struct sl_op_call){.be = be,
+				     .op = op,
+				     .state = p.state,
+				     .training = true,
+				     .saved = take(be, p.sizes.saved_bytes / 4 + 1, 0),
+				     .workspace = take(be, p.sizes.workspace_bytes / 4 + 1, 0)};
 	for (int k = 0; k < op->n_in; k++) {
-		l.in[k] = tensor_of(be, op, op->in_shape[k], 1 + (uint32_t)k);
-		l.din[k] = tensor_of(be, op, op->in_shape[k], 3);
+		l.call.in[k] = tensor_of(be, op, op->in_shape[k], 1 + (uint32_t)k);
+		l.call.din[k] = tensor_of(be, op, op->in_shape[k], 3);
+		l.call.din_add[k] = so->din_add[k];
 	}
-	l.out = tensor_of(be, op, op->out_shape, 0);
-	l.dout = tensor_of(be, op, op->out_shape, 4);
+	l.call.out = tensor_of(be, op, op->out_shape, 0);
+	l.call.dout = tensor_of(be, op, op->out_shape, 4);
 	for (int k = 0; k < op->n_param; k++) {
-		const struct sl_param *p = &plan->model->param[s->param[l.so->param[k]].model_param];
+		const struct sl_param *param = &plan->model->param[s->param[so->param[k]].model_param];
+		const int64_t n = sl_shape_count(&param->shape);
 
-		l.call.param[k] = take(be, (size_t)sl_shape_count(&p->shape), 5);
+		l.call.param[k] = take(be, (size_t)n, 5);
 		if (sl_precision_mixed(op->precision)) {
-			l.low[k] = take(be, (size_t)sl_shape_count(&p->shape), 5);
-			lower(be, l.low[k], op->precision, sl_shape_count(&p->shape));
+			l.low[k] = take(be, (size_t)n, 5);
+			lower(be, l.low[k], op->precision, n);
 			l.call.param_low[k] = l.low[k];
 		}
-		l.call.grad[k] = p->trainable ? take(be, (size_t)sl_shape_count(&p->shape), 6) : NULL;
+		l.call.grad[k] = param->trainable ? take(be, (size_t)n, 6) : NULL;
 	}
 	forward = time_ms(be, layer_forward, &l);
 	backward = time_ms(be, layer_backward, &l);
@@ -308,20 +308,20 @@ static void bench_layer(struct sl_backend *be, const struct sl_plan *plan, const
 	       forward * 1e3, (bytes_in + bytes_out) / forward, backward * 1e3,
 	       (bytes_in * (sl_op_saves_input(op) ? 2 : 1) + bytes_out) / backward);
 	for (int k = 0; k < op->n_in; k++) {
-		be->ops->free(be, l.in[k].data);
-		be->ops->free(be, l.din[k].data);
+		be->ops->free(be, l.call.in[k].data);
+		be->ops->free(be, l.call.din[k].data);
 	}
 	for (int k = 0; k < op->n_param; k++) {
 		be->ops->free(be, l.call.param[k]);
 		be->ops->free(be, l.call.grad[k]);
 		be->ops->free(be, l.low[k]);
 	}
-	be->ops->free(be, l.out.data);
-	be->ops->free(be, l.dout.data);
+	be->ops->free(be, l.call.out.data);
+	be->ops->free(be, l.call.dout.data);
 	be->ops->free(be, l.call.saved);
 	be->ops->free(be, l.call.workspace);
 	if (l.kernel->release)
-		l.kernel->release(be, l.state);
+		l.kernel->release(p.state);
 }
 
 static bool same_shape(const struct sl_op *a, const struct sl_op *b)

@@ -71,12 +71,17 @@ static void bus_up(void)
 static void copy(void)
 {
 	const struct sl_op op = {.kind = SL_OP_FLATTEN, .n_in = 1, .in_shape = {x.shape}, .out_shape = x.shape};
-	struct sl_tensor out = {.dtype = SL_F32, .shape = x.shape, .data = copy_to, .be = &be};
-	const struct sl_op_call c = {.training = true};
+	const struct sl_op_call c = {
+		.be = &be,
+		.op = &op,
+		.in = {x},
+		.out = {.dtype = SL_F32, .shape = x.shape, .data = copy_to, .be = &be},
+		.training = true,
+	};
 
 	/* many, so that waiting for them does not count */
 	for (int i = 0; i < COPIES; i++)
-		must(be.ops->kernel[SL_OP_FLATTEN]->forward(&be, &op, NULL, &c, &x, &out), "copy");
+		must(be.ops->kernel[SL_OP_FLATTEN]->forward(&c), "copy");
 }
 
 static int ascending(const void *a, const void *b)

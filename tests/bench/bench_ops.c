@@ -79,30 +79,29 @@ static struct op_time time_op(struct sl_backend *be, const struct sl_model *mode
 {
 	const struct sl_op *op = &so->op;
 	const struct sl_kernel *k = be->ops->kernel[op->kind];
-	struct sl_op_sizes sizes = {0};
-	struct sl_tensor in[SL_OP_MAX_IN], din[SL_OP_MAX_IN], out, dout;
-	struct sl_op_call call = {.training = true, .loss_scale = 1};
-	const bool add[SL_OP_MAX_IN] = {false, false};
+	struct sl_fail fail;
+	struct sl_op_prepare prepared = {.be = be, .op = op, .fail = &fail};
+	struct sl_op_call call = {.be = be, .op = op, .training = true, .loss_scale = 1};
 	double forward[MAX_RUNS], backward[MAX_RUNS], loss;
 	int64_t correct, rows = op->in_shape[0].dim[0];
 	int32_t *labels = calloc((size_t)rows, sizeof *labels);
-	struct sl_fail fail;
-	void *state = NULL, *memory[4 + 2 * SL_OP_MAX_IN + 2 * SL_OP_MAX_PARAM];
+	void *memory[4 + 2 * SL_OP_MAX_IN + 2 * SL_OP_MAX_PARAM];
 	int held = 0;
 
-	if (k->prepare(be, op, &state, &sizes, &fail) != SL_OK)
+	if (k->prepare && k->prepare(&prepared) != SL_OK)
 		die(&fail);
+	call.state = prepared.state;
 	for (int i = 0; i < op->n_in; i++) {
 		size_t bytes = tensor_bytes(&op->in_shape[i]);
 
-		in[i] = (struct sl_tensor){SL_F32, op->in_shape[i], memory[held++] = take(be, bytes, -1, 1), be};
-		din[i] = in[i];
-		din[i].data = so->din_want[i] ? (memory[held++] = take(be, bytes, -1, 1)) : NULL;
+		call.in[i] = (struct sl_tensor){SL_F32, op->in_shape[i], memory[held++] = take(be, bytes, -1, 1), be};
+		call.din[i] = call.in[i];
+		call.din[i].data = so->din_want[i] ? (memory[held++] = take(be, bytes, -1, 1)) : NULL;
 	}
-	out = (struct sl_tensor){SL_F32, op->out_shape, memory[held++] = take(be, tensor_bytes(&op->out_shape), 0, 0),
-				 be};
-	dout = out;
-	dout.data = memory[held++] = take(be, tensor_bytes(&op->out_shape), -1, 1);
+	call.out = (struct sl_tensor){SL_F32, op->out_shape,
+				      memory[held++] = take(be, tensor_bytes(&op->out_shape), 0, 0), be};
+	call.dout = call.out;
+	call.dout.data = memory[held++] = take(be, tensor_bytes(&op->out_shape), -1, 1);
 	for (int i = 0; i < op->n_param; i++) {
 		const struct sl_param *p = &model->param[op->param[i]];
 
@@ -110,24 +109,24 @@ static struct op_time time_op(struct sl_backend *be, const struct sl_model *mode
 		if (p->trainable)
 			call.grad[i] = memory[held++] = take(be, tensor_bytes(&p->shape), 0, 0);
 	}
-	call.saved = memory[held++] = take(be, sizes.saved_bytes, 0, 0);
-	call.workspace = memory[held++] = take(be, sizes.workspace_bytes, 0, 0);
+	call.saved = memory[held++] = take(be, prepared.sizes.saved_bytes, 0, 0);
+	call.workspace = memory[held++] = take(be, prepared.sizes.workspace_bytes, 0, 0);
 	call.labels = labels;
 	call.loss_sum = &loss;
 	call.correct = &correct;
 	for (int r = 0; r < runs; r++) {
 		uint64_t t = sl_now_ns();
 
-		if (k->forward(be, op, state, &call, in, &out) != SL_OK)
+		if (k->forward(&call) != SL_OK)
 			die(&fail);
 		forward[r] = sl_seconds_since(t) * 1e3;
 		t = sl_now_ns();
-		if (k->backward(be, op, state, &call, in, &out, &dout, din, add) != SL_OK)
+		if (k->backward(&call) != SL_OK)
 			die(&fail);
 		backward[r] = sl_seconds_since(t) * 1e3;
 	}
 	if (k->release)
-		k->release(be, state);
+		k->release(prepared.state);
 	while (held > 0)
 		be->ops->free(be, memory[--held]);
 	free(labels);
@@ -256,29 +255,25 @@ static double bytes_of(const struct sl_tensor *t)
 	return t->data != NULL ? (double)tensor_bytes(&t->shape) : 0;
 }
 
-static enum sl_err timed_forward(struct sl_backend *be, const struct sl_op *op, void *state,
-				 const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err timed_forward(const struct sl_op_call *call)
 {
-	double began = cpu_ms(), bytes = bytes_of(out);
-	enum sl_err err = timed.inner->kernel[op->kind]->forward(be, op, state, call, in, out);
+	double began = cpu_ms(), bytes = bytes_of(&call->out);
+	enum sl_err err = timed.inner->kernel[call->op->kind]->forward(call);
 
-	for (int i = 0; i < op->n_in; i++)
-		bytes += bytes_of(&in[i]);
-	note(op, FORWARD, began, bytes);
+	for (int i = 0; i < call->op->n_in; i++)
+		bytes += bytes_of(&call->in[i]);
+	note(call->op, FORWARD, began, bytes);
 	return err;
 }
 
-static enum sl_err timed_backward(struct sl_backend *be, const struct sl_op *op, void *state,
-				  const struct sl_op_call *call, const struct sl_tensor *in,
-				  const struct sl_tensor *out, const struct sl_tensor *dout, struct sl_tensor *din,
-				  const bool *din_add)
+static enum sl_err timed_backward(const struct sl_op_call *call)
 {
-	double began = cpu_ms(), bytes = bytes_of(dout) + bytes_of(out);
-	enum sl_err err = timed.inner->kernel[op->kind]->backward(be, op, state, call, in, out, dout, din, din_add);
+	double began = cpu_ms(), bytes = bytes_of(&call->dout) + bytes_of(&call->out);
+	enum sl_err err = timed.inner->kernel[call->op->kind]->backward(call);
 
-	for (int i = 0; i < op->n_in; i++)
-		bytes += bytes_of(&in[i]) + bytes_of(&din[i]) * (din_add[i] ? 2 : 1);
-	note(op, BACKWARD, began, bytes);
+	for (int i = 0; i < call->op->n_in; i++)
+		bytes += bytes_of(&call->in[i]) + bytes_of(&call->din[i]) * (call->din_add[i] ? 2 : 1);
+	note(call->op, BACKWARD, began, bytes);
 	return err;
 }
 

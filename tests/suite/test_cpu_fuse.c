@@ -114,20 +114,20 @@ struct run {
 	struct sl_backend *be;
 	const struct chain *chain;
 	struct sl_op_call call[OPS];
-	void *state[OPS];
 	float *value[VALUES], *grad[VALUES];
 };
 
 static void open_op(struct run *r, int i, bool training)
 {
 	const struct sl_op *op = &r->chain->op[i];
-	struct sl_op_sizes size = {0};
+	struct sl_op_prepare p = {.be = r->be, .op = op};
 	struct sl_op_call *c = &r->call[i];
 
-	assert_int_equal(r->be->ops->kernel[op->kind]->prepare(r->be, op, &r->state[i], &size, NULL), SL_OK);
-	*c = (struct sl_op_call){.training = training};
-	c->saved = floats((int64_t)(size.saved_bytes / sizeof(float)) + 1);
-	c->workspace = floats((int64_t)(size.workspace_bytes / sizeof(float)) + 1);
+	if (r->be->ops->kernel[op->kind]->prepare != NULL)
+		assert_int_equal(r->be->ops->kernel[op->kind]->prepare(&p), SL_OK);
+	*c = (struct sl_op_call){.be = r->be, .op = op, .training = training};
+	c->saved = floats((int64_t)(p.sizes.saved_bytes / sizeof(float)) + 1);
+	c->workspace = floats((int64_t)(p.sizes.workspace_bytes / sizeof(float)) + 1);
 	for (int k = 0; k < params_of(op); k++) {
 		c->param[k] = floats(param_count(op, k));
 		fill(c->param[k], param_count(op, k), (uint16_t)(16 * i + k), i == NORM && k == 3 ? 1.5f : 0.1f);
@@ -145,34 +145,33 @@ static struct sl_tensor tensor(struct sl_shape shape, float *data)
 
 static void forward(struct run *r, int i, float *in, float *out)
 {
-	const struct sl_op *op = &r->chain->op[i];
-	struct sl_tensor x = tensor(op->in_shape[0], in), y = tensor(op->out_shape, out);
+	struct sl_op_call *c = &r->call[i];
 
-	assert_int_equal(r->be->ops->kernel[op->kind]->forward(r->be, op, r->state[i], &r->call[i], &x, &y), SL_OK);
+	c->in[0] = tensor(c->op->in_shape[0], in);
+	c->out = tensor(c->op->out_shape, out);
+	assert_int_equal(r->be->ops->kernel[c->op->kind]->forward(c), SL_OK);
 }
 
 static void backward(struct run *r, int i, float *in, float *out, float *dout, float *din)
 {
-	const struct sl_op *op = &r->chain->op[i];
-	struct sl_tensor x = tensor(op->in_shape[0], in), y = tensor(op->out_shape, out);
-	struct sl_tensor dy = tensor(op->out_shape, dout), dx = tensor(op->in_shape[0], din);
-	const bool add = false;
+	struct sl_op_call *c = &r->call[i];
 
-	assert_int_equal(
-		r->be->ops->kernel[op->kind]->backward(r->be, op, r->state[i], &r->call[i], &x, &y, &dy, &dx, &add),
-		SL_OK);
+	c->in[0] = tensor(c->op->in_shape[0], in);
+	c->out = tensor(c->op->out_shape, out);
+	c->dout = tensor(c->op->out_shape, dout);
+	c->din[0] = tensor(c->op->in_shape[0], din);
+	assert_int_equal(r->be->ops->kernel[c->op->kind]->backward(c), SL_OK);
 }
 
 static void pass_both(struct run *r, unsigned fuse)
 {
-	struct sl_op_side side = {&r->chain->op[NORM], &r->call[NORM]};
 	bool front = fuse & SL_FUSE_AFTER, behind = fuse & SL_FUSE_BEFORE;
 	bool whole = fuse & SL_FUSE_WHOLE;
 	float **v = r->value, **g = r->grad, *din = r->chain->stem ? NULL : g[0];
 
 	r->call[FRONT].whole = whole;
-	r->call[FRONT].after = front ? &side : NULL;
-	r->call[BEHIND].before = behind ? &side : NULL;
+	r->call[FRONT].after = front ? &r->call[NORM] : NULL;
+	r->call[BEHIND].before = behind ? &r->call[NORM] : NULL;
 	forward(r, FRONT, v[0], whole ? v[2] : v[1]);
 	r->call[NORM].reduced = front;
 	if (!whole && (!front || !behind))
@@ -212,10 +211,7 @@ static struct results run_chain(struct sl_backend *be, const struct chain *chain
 		open_op(&r, i, training);
 	pass_both(&r, fuse);
 	if (training)
-		assert_int_equal(be->ops->kernel[SL_OP_BATCHNORM]->commit(be, &chain->op[NORM], r.state[NORM],
-									  &r.call[NORM],
-									  chain->op[NORM].in_shape[0].dim[0]),
-				 SL_OK);
+		assert_int_equal(be->ops->kernel[SL_OP_BATCHNORM]->commit(&r.call[NORM]), SL_OK);
 	keep(&out, r.value[OPS], sl_shape_count(&chain->op[BEHIND].out_shape));
 	if (chain->stem)
 		free(r.grad[0]);
@@ -324,7 +320,6 @@ static void every_pair_of_convolutions(void **state)
 static struct results run_activated(struct sl_backend *be, const struct chain *chain, bool fused)
 {
 	struct run r = {.be = be, .chain = chain};
-	struct sl_op_side side = {&chain->op[FRONT], &r.call[FRONT]};
 	int64_t in = sl_shape_count(&chain->op[FRONT].in_shape[0]), out = sl_shape_count(&chain->op[BEHIND].out_shape);
 	float *x = floats(in), *z = floats(in), *y = floats(out), *dy = floats(out), *dz = floats(in), *dx = floats(in);
 	struct results left = {.n = 0};
@@ -333,7 +328,7 @@ static struct results run_activated(struct sl_backend *be, const struct chain *c
 	fill(dy, out, 103, 0.0f);
 	open_op(&r, FRONT, true);
 	open_op(&r, BEHIND, true);
-	r.call[BEHIND].before = fused ? &side : NULL;
+	r.call[BEHIND].before = fused ? &r.call[FRONT] : NULL;
 	if (!fused)
 		forward(&r, FRONT, x, z);
 	forward(&r, BEHIND, fused ? x : z, y);

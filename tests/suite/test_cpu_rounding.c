@@ -65,6 +65,8 @@ static void norm_open(struct norm *n)
 {
 	*n = (struct norm){.op = {.kind = SL_OP_BATCHNORM}};
 	n->op.u.bn = (struct sl_bn_attr){.c = C, .eps = 1e-5f, .momentum = 0.1f, .act = SL_ACT_NONE};
+	n->call.be = &n->be;
+	n->call.op = &n->op;
 	n->call.training = true;
 	n->call.param[0] = n->weight;
 	n->call.param[1] = n->bias;
@@ -92,13 +94,13 @@ static void norm_statistics(struct norm *n, const struct sl_cpu_simd *simd, cons
 				sl_bn_begin_stats(n->part + p * n->stride, row, C, all);
 			sl_bn_add_stats(simd, n->part + p * n->stride, row, WIDE, C, all);
 		}
-	sl_bn_finish_stats(&n->be, &n->op, &n->call, n->part, PARTS);
+	sl_bn_finish_stats(&n->call, n->part, PARTS);
 }
 
 static void norm_sums(struct norm *n, const struct sl_cpu_simd *simd, const float *dy, const float *x)
 {
 	const struct sl_bn_range all = {0, C};
-	struct sl_cpu_bn coef = sl_bn_load(&n->op, &n->call, false, n->coef);
+	struct sl_cpu_bn coef = sl_bn_load(&n->call, false, n->coef);
 
 	for (int p = 0; p < PARTS; p++) {
 		sl_bn_begin_sums(n->part + p * n->stride, C, all);
@@ -108,7 +110,7 @@ static void norm_sums(struct norm *n, const struct sl_cpu_simd *simd, const floa
 			sl_bn_add_sums(simd, n->part + p * n->stride, dy + at, x + at, &coef, &n->op, WIDE, all);
 		}
 	}
-	sl_bn_finish_sums(&n->be, &n->op, &n->call, n->part, PARTS);
+	sl_bn_finish_sums(&n->call, n->part, PARTS);
 }
 
 /* Mean and Σ (x − mean)² of a channel. */
@@ -213,7 +215,7 @@ static void running_statistics_are_rounded_once(void **state)
 			want = (1 - m) * (double)old[k] + m * (double)n.saved[k];
 			old[k] = (float)want;
 		}
-		sl_bn_commit(&n.op, &n.call);
+		sl_bn_commit(&n.call);
 		for (int k = 0; k < C; k++)
 			assert_true(n.mean[k] == old[k]);
 	}

@@ -21,12 +21,7 @@ enum { TAPES = 128, CALLS = 256, BATCH = 8, CHUNKS = 3, SEED = 21 };
 
 struct call {
 	enum sl_pass_kind kind;
-	const struct sl_op *op;
-	void *state;
 	struct sl_op_call call;
-	struct sl_tensor in[SL_OP_MAX_IN], out, dout, din[SL_OP_MAX_IN];
-	bool din_add[SL_OP_MAX_IN];
-	int64_t rows;
 };
 
 struct tape {
@@ -41,77 +36,46 @@ static struct {
 	int tapes, launches, refuse;
 } player;
 
-static struct call *push(enum sl_pass_kind kind, const struct sl_op *op, void *state, const struct sl_op_call *call)
+static enum sl_err push(enum sl_pass_kind kind, const struct sl_op_call *call)
 {
 	struct tape *t = &player.tape[player.tapes - 1];
-	struct call *c = &t->call[t->calls++];
 
-	assert_true(t->calls <= CALLS);
-	*c = (struct call){.kind = kind, .op = op, .state = state, .call = *call};
-	if (op->kind == SL_OP_DROPOUT && call->training)
+	assert_true(t->calls < CALLS);
+	t->call[t->calls++] = (struct call){.kind = kind, .call = *call};
+	if (call->op->kind == SL_OP_DROPOUT && call->training)
 		assert_true(cu_graphs_take_step(&graphs));
-	return c;
-}
-
-static enum sl_err tape_prepare(struct sl_backend *be, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
-				struct sl_fail *fail)
-{
-	return player.plain->kernel[op->kind]->prepare(be, op, state, sizes, fail);
-}
-
-static enum sl_err tape_forward(struct sl_backend *be, const struct sl_op *op, void *state,
-				const struct sl_op_call *call, const struct sl_tensor *in, struct sl_tensor *out)
-{
-	struct call *c;
-
-	if (graphs.recording == NULL)
-		return player.plain->kernel[op->kind]->forward(be, op, state, call, in, out);
-	c = push(SL_PASS_FORWARD, op, state, call);
-	memcpy(c->in, in, (size_t)op->n_in * sizeof *in);
-	c->out = *out;
 	return SL_OK;
 }
 
-static enum sl_err tape_backward(struct sl_backend *be, const struct sl_op *op, void *state,
-				 const struct sl_op_call *call, const struct sl_tensor *in, const struct sl_tensor *out,
-				 const struct sl_tensor *dout, struct sl_tensor *din, const bool *din_add)
+static enum sl_err plainly(enum sl_pass_kind kind, const struct sl_op_call *call)
 {
-	struct call *c;
+	const struct sl_kernel *k = player.plain->kernel[call->op->kind];
 
-	if (graphs.recording == NULL)
-		return player.plain->kernel[op->kind]->backward(be, op, state, call, in, out, dout, din, din_add);
-	c = push(SL_PASS_BACKWARD, op, state, call);
-	memcpy(c->in, in, (size_t)op->n_in * sizeof *in);
-	memcpy(c->din, din, (size_t)op->n_in * sizeof *din);
-	memcpy(c->din_add, din_add, (size_t)op->n_in * sizeof *din_add);
-	c->out = *out;
-	c->dout = *dout;
-	return SL_OK;
+	return (kind == SL_PASS_COMMIT ? k->commit : kind == SL_PASS_FORWARD ? k->forward : k->backward)(call);
 }
 
-static enum sl_err tape_commit(struct sl_backend *be, const struct sl_op *op, void *state,
-			       const struct sl_op_call *call, int64_t rows)
+static enum sl_err tape_forward(const struct sl_op_call *call)
 {
-	if (graphs.recording == NULL)
-		return player.plain->kernel[op->kind]->commit(be, op, state, call, rows);
-	push(SL_PASS_COMMIT, op, state, call)->rows = rows;
-	return SL_OK;
+	return (graphs.recording == NULL ? plainly : push)(SL_PASS_FORWARD, call);
+}
+
+static enum sl_err tape_backward(const struct sl_op_call *call)
+{
+	return (graphs.recording == NULL ? plainly : push)(SL_PASS_BACKWARD, call);
+}
+
+static enum sl_err tape_commit(const struct sl_op_call *call)
+{
+	return (graphs.recording == NULL ? plainly : push)(SL_PASS_COMMIT, call);
 }
 
 static enum sl_err play(const struct call *c, const uint64_t *step)
 {
-	const struct sl_kernel *k = player.plain->kernel[c->op->kind];
-	struct sl_tensor out = c->out, din[SL_OP_MAX_IN];
 	struct sl_op_call call = c->call;
 
-	memcpy(din, c->din, sizeof din);
-	if (step != NULL && c->op->kind == SL_OP_DROPOUT)
+	if (step != NULL && call.op->kind == SL_OP_DROPOUT)
 		call.rng.step = *step;
-	if (c->kind == SL_PASS_COMMIT)
-		return k->commit(player.be, c->op, c->state, &call, c->rows);
-	if (c->kind == SL_PASS_FORWARD)
-		return k->forward(player.be, c->op, c->state, &call, c->in, &out);
-	return k->backward(player.be, c->op, c->state, &call, c->in, &out, &c->dout, din, c->din_add);
+	return plainly(c->kind, &call);
 }
 
 static enum sl_err tape_record(void *arg)
@@ -275,7 +239,7 @@ static struct outcome train(bool recorded, int refuse, bool narrows)
 
 		if (k == NULL)
 			continue;
-		kernel[i] = (struct sl_kernel){.prepare = tape_prepare,
+		kernel[i] = (struct sl_kernel){.prepare = k->prepare,
 					       .release = k->release,
 					       .forward = tape_forward,
 					       .backward = tape_backward,

@@ -38,8 +38,9 @@ static void narrow(struct wide *w, bool write)
 }
 
 /* The call with the first parameter, where it is multiplied, as it is in 16 bits. */
-static struct sl_op_call with_low_weight(const struct sl_op *op, const struct sl_op_call *call)
+static struct sl_op_call with_low_weight(const struct sl_op_call *call)
 {
+	const struct sl_op *op = call->op;
 	struct sl_op_call c = *call;
 	int64_t count;
 
@@ -57,48 +58,47 @@ static void drop_low_weight(const struct sl_op_call *c, const struct sl_op_call 
 		free(c->param[0]);
 }
 
-static enum sl_err forward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			   const struct sl_tensor *in, struct sl_tensor *out)
+static enum sl_err forward(const struct sl_op_call *call)
 {
-	struct sl_op_call c = with_low_weight(op, call);
-	struct wide wide_in[SL_OP_MAX_IN], wide_out = widen(out, false);
-	struct sl_tensor t[SL_OP_MAX_IN];
+	struct sl_op_call c = with_low_weight(call);
+	struct wide in[SL_OP_MAX_IN], out = widen(&call->out, false);
 	enum sl_err err;
 
-	for (int i = 0; i < op->n_in; i++) {
-		wide_in[i] = widen(&in[i], true);
-		t[i] = wide_in[i].t;
+	for (int i = 0; i < call->op->n_in; i++) {
+		in[i] = widen(&call->in[i], true);
+		c.in[i] = in[i].t;
 	}
-	err = ref->kernel[op->kind]->forward(be, op, state, &c, t, &wide_out.t);
-	for (int i = 0; i < op->n_in; i++)
-		narrow(&wide_in[i], false);
-	narrow(&wide_out, !err);
+	c.out = out.t;
+	err = ref->kernel[call->op->kind]->forward(&c);
+	for (int i = 0; i < call->op->n_in; i++)
+		narrow(&in[i], false);
+	narrow(&out, !err);
 	drop_low_weight(&c, call);
 	return err;
 }
 
-static enum sl_err backward(struct sl_backend *be, const struct sl_op *op, void *state, const struct sl_op_call *call,
-			    const struct sl_tensor *in, const struct sl_tensor *out, const struct sl_tensor *dout,
-			    struct sl_tensor *din, const bool *din_add)
+static enum sl_err backward(const struct sl_op_call *call)
 {
-	struct sl_op_call c = with_low_weight(op, call);
-	struct wide wide_in[SL_OP_MAX_IN], wide_din[SL_OP_MAX_IN], wide_out = widen(out, true), g = widen(dout, true);
-	struct sl_tensor t[SL_OP_MAX_IN], d[SL_OP_MAX_IN];
+	struct sl_op_call c = with_low_weight(call);
+	struct wide in[SL_OP_MAX_IN], din[SL_OP_MAX_IN];
+	struct wide out = widen(&call->out, true), dout = widen(&call->dout, true);
 	enum sl_err err;
 
-	for (int i = 0; i < op->n_in; i++) {
-		wide_in[i] = widen(&in[i], true);
-		wide_din[i] = widen(&din[i], din_add[i]);
-		t[i] = wide_in[i].t;
-		d[i] = wide_din[i].t;
+	for (int i = 0; i < call->op->n_in; i++) {
+		in[i] = widen(&call->in[i], true);
+		din[i] = widen(&call->din[i], call->din_add[i]);
+		c.in[i] = in[i].t;
+		c.din[i] = din[i].t;
 	}
-	err = ref->kernel[op->kind]->backward(be, op, state, &c, t, &wide_out.t, &g.t, d, din_add);
-	for (int i = 0; i < op->n_in; i++) {
-		narrow(&wide_in[i], false);
-		narrow(&wide_din[i], !err);
+	c.out = out.t;
+	c.dout = dout.t;
+	err = ref->kernel[call->op->kind]->backward(&c);
+	for (int i = 0; i < call->op->n_in; i++) {
+		narrow(&in[i], false);
+		narrow(&din[i], !err);
 	}
-	narrow(&wide_out, false);
-	narrow(&g, false);
+	narrow(&out, false);
+	narrow(&dout, false);
 	drop_low_weight(&c, call);
 	return err;
 }

@@ -146,6 +146,7 @@ bool op_rig_open(struct op_rig *rig, struct sl_backend *be, const struct op_case
 		 const struct op_host_params *params, struct op_log *log)
 {
 	struct sl_fail fail = {0};
+	struct sl_op_prepare p = {.be = be, .op = &rig->op, .fail = &fail};
 	int before = log->failures;
 
 	*rig = (struct op_rig){.be = be, .c = c, .op = *op, .kernel = be->ops->kernel[op->kind], .log = log};
@@ -153,11 +154,13 @@ bool op_rig_open(struct op_rig *rig, struct sl_backend *be, const struct op_case
 		op_log_fail(log, "the backend has no such op");
 		return false;
 	}
-	if (rig->kernel->prepare(be, &rig->op, &rig->state, &rig->sizes, &fail)) {
+	if (rig->kernel->prepare && rig->kernel->prepare(&p)) {
 		op_log_fail(log, "prepare: %s", fail.text);
 		return false;
 	}
 	rig->prepared = true;
+	rig->state = p.state;
+	rig->sizes = p.sizes;
 	for (int i = 0; i < op->n_param; i++) {
 		size_t bytes = (size_t)op_param_count(op, i) * sizeof(float);
 
@@ -179,7 +182,7 @@ void op_rig_close(struct op_rig *rig)
 	}
 	op_area_close(&rig->workspace);
 	if (rig->prepared && rig->kernel->release)
-		rig->kernel->release(rig->be, rig->state);
+		rig->kernel->release(rig->state);
 	*rig = (struct op_rig){0};
 }
 
@@ -197,6 +200,9 @@ void op_chunk_open(struct op_rig *rig, struct op_chunk *chunk, const struct op_h
 	open_values(rig, &chunk->dout, host->out_count, host->dout);
 	op_area_open(&chunk->saved, be, rig->sizes.saved_bytes, NULL, log);
 	chunk->call = (struct sl_op_call){
+		.be = be,
+		.op = &rig->op,
+		.state = rig->state,
 		.rng = {.seed = 0x5eed0005eedull, .step = 1234567890123ull, .chunk = number, .tensor = rig->op.stream},
 		.training = !rig->c->eval,
 		.saved = op_area_data(&chunk->saved),
@@ -286,17 +292,18 @@ static struct sl_tensor output_of(struct op_rig *rig, struct op_chunk *chunk, co
 
 bool op_rig_forward(struct op_rig *rig, struct op_chunk *chunk)
 {
-	struct sl_tensor in[SL_OP_MAX_IN] = {0}, out = output_of(rig, chunk, &chunk->out);
+	struct sl_op_call call = chunk->call;
 	int before = rig->log->failures;
 
 	for (int i = 0; i < rig->op.n_in; i++)
-		in[i] = tensor_of(rig, &rig->op.in_shape[i], chunk->rows, op_area_data(&chunk->in[i]));
+		call.in[i] = tensor_of(rig, &rig->op.in_shape[i], chunk->rows, op_area_data(&chunk->in[i]));
+	call.out = output_of(rig, chunk, &chunk->out);
 	op_area_set(&rig->workspace, NULL, rig->log);
 	op_area_set(&chunk->out, NULL, rig->log);
 	op_area_set(&chunk->saved, NULL, rig->log);
 	chunk->loss_sum = -1;
 	chunk->correct = -1;
-	if (!settle(rig, "forward", rig->kernel->forward(rig->be, &rig->op, rig->state, &chunk->call, in, &out)))
+	if (!settle(rig, "forward", rig->kernel->forward(&call)))
 		return false;
 	check_read_only(rig, chunk, "forward");
 	op_area_read(&chunk->out, "out after forward", rig->log);
@@ -305,23 +312,23 @@ bool op_rig_forward(struct op_rig *rig, struct op_chunk *chunk)
 
 bool op_rig_backward(struct op_rig *rig, struct op_chunk *chunk, const struct op_host *host, enum op_din mode)
 {
-	struct sl_tensor in[SL_OP_MAX_IN] = {0}, din[SL_OP_MAX_IN] = {0}, out = output_of(rig, chunk, NULL);
-	struct sl_tensor dout = output_of(rig, chunk, &chunk->dout);
-	bool add[SL_OP_MAX_IN] = {mode == OP_DIN_ADD, mode == OP_DIN_ADD};
+	struct sl_op_call call = chunk->call;
 	int before = rig->log->failures;
 
 	for (int i = 0; i < rig->op.n_in; i++) {
 		const struct sl_shape *shape = &rig->op.in_shape[i];
 		bool kept = sl_op_saves_input(&rig->op);
 
-		in[i] = tensor_of(rig, shape, chunk->rows, kept ? op_area_data(&chunk->in[i]) : NULL);
-		din[i] = tensor_of(rig, shape, chunk->rows, mode == OP_DIN_NONE ? NULL : op_area_data(&chunk->din[i]));
+		call.in[i] = tensor_of(rig, shape, chunk->rows, kept ? op_area_data(&chunk->in[i]) : NULL);
+		call.din[i] =
+			tensor_of(rig, shape, chunk->rows, mode == OP_DIN_NONE ? NULL : op_area_data(&chunk->din[i]));
+		call.din_add[i] = mode == OP_DIN_ADD;
 		set_values(rig, &chunk->din[i], mode == OP_DIN_ADD ? host->din_start[i] : NULL);
 	}
+	call.out = output_of(rig, chunk, NULL);
+	call.dout = output_of(rig, chunk, &chunk->dout);
 	op_area_set(&rig->workspace, NULL, rig->log);
-	if (!settle(rig, "backward",
-		    rig->kernel->backward(rig->be, &rig->op, rig->state, &chunk->call, in, &out,
-					  rig->op.kind == SL_OP_XENT ? NULL : &dout, din, add)))
+	if (!settle(rig, "backward", rig->kernel->backward(&call)))
 		return false;
 	check_read_only(rig, chunk, "backward");
 	for (int i = 0; i < rig->op.n_in; i++) {
@@ -343,12 +350,16 @@ bool op_rig_backward(struct op_rig *rig, struct op_chunk *chunk, const struct op
 
 bool op_rig_commit(struct op_rig *rig, struct op_chunk *chunk)
 {
+	struct sl_op_call call = chunk->call;
 	int before = rig->log->failures;
 
 	if (!rig->kernel->commit)
 		return true;
+	for (int i = 0; i < rig->op.n_in; i++)
+		call.in[i] = tensor_of(rig, &rig->op.in_shape[i], chunk->rows, NULL);
+	call.out = output_of(rig, chunk, NULL);
 	op_area_set(&rig->workspace, NULL, rig->log);
-	if (!settle(rig, "commit", rig->kernel->commit(rig->be, &rig->op, rig->state, &chunk->call, chunk->rows)))
+	if (!settle(rig, "commit", rig->kernel->commit(&call)))
 		return false;
 	for (int i = 0; i < rig->op.n_param; i++) {
 		char number[24];

@@ -100,7 +100,7 @@ static void shadow_backward_op(struct shadow *sh, int chunk, int i)
 	}
 	for (int k = 0; k < op->n_in && sl_op_saves_input(op); k++)
 		read_value(sh, chunk, sl_fuse_input(sh->fusion, sh->s, i, k), false, &op->in_shape[k]);
-	if (sl_op_saves_output(op) || f->after >= 0)
+	if (f->after >= 0)
 		read_value(sh, chunk, sl_fuse_output(sh->fusion, sh->s, i), false, &op->out_shape);
 	if (op->kind != SL_OP_XENT)
 		read_value(sh, chunk, f->after >= 0 ? sh->s->op[f->after].op.out : op->out, true, &op->out_shape);

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "common/link/transport_impl.h"
-#include "common/link/transport_inproc.h"
 #include "tests/support/outq_rig.h"
+#include "tests/support/transport_inproc.h"
 
 /* ---- cases for both transports */
 

@@ -169,18 +169,6 @@ static void a_server_that_restarts_refuses_nobody(void **state)
 	secure_close_server();
 }
 
-static void inproc_cannot_be_authenticated(void **state)
-{
-	struct sl_transport_conf conf = {"inproc://x", SECURE_PART, SECURE_HWM, &secure.server_auth, 0, 0};
-	struct sl_transport *t;
-	struct sl_fail fail;
-
-	(void)state;
-	secure_open_server(true);
-	assert_int_equal(sl_transport_bind(&t, secure.loop, &conf, &secure_events, NULL, &fail), SL_ERR_CONFIG);
-	secure_close_server();
-}
-
 /* ---- the proof: it must notice whatever would let strangers in, or friends not */
 
 static enum sl_err prove(bool handler, bool enforce, bool curve, struct sl_fail *fail)
@@ -252,7 +240,6 @@ int main(void)
 		cmocka_unit_test(both_must_authenticate_or_neither),
 		cmocka_unit_test(a_new_list_counts_for_the_next_handshake),
 		cmocka_unit_test(a_server_that_restarts_refuses_nobody),
-		cmocka_unit_test(inproc_cannot_be_authenticated),
 		cmocka_unit_test(the_proof_sees_every_way_to_leave_the_door_open),
 		cmocka_unit_test(a_server_that_fails_its_proof_does_not_open),
 	};

@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "common/link/transport_inproc.h"
 #include "common/link/wire.h"
 #include "tests/support/link_end.h"
+#include "tests/support/transport_inproc.h"
 
 static const char *const schemes[] = {"tcp://127.0.0.1:*", "inproc://test"};
 enum { SCHEMES = 2 };

@@ -4,8 +4,8 @@
 
 #include "common/link/loop_uv.h"
 #include "common/link/transport_impl.h"
-#include "common/link/transport_inproc.h"
 #include "common/link/wire.h"
+#include "tests/support/transport_inproc.h"
 
 enum { DELIVER_MESSAGES = 32, NAME_MAX_BYTES = 128, CLIENT = 0, SERVER = 1 };
 

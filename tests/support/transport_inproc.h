@@ -1,6 +1,6 @@
-/* Faults for tests, on the inproc transport only. */
-#ifndef SL_LINK_TRANSPORT_INPROC_H
-#define SL_LINK_TRANSPORT_INPROC_H
+/* The transport of endpoints inproc://name, which joins a client and a server in one process, and its faults. */
+#ifndef TESTS_SUPPORT_TRANSPORT_INPROC_H
+#define TESTS_SUPPORT_TRANSPORT_INPROC_H
 
 #include "common/link/transport.h"
 
