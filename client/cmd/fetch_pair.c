@@ -140,7 +140,7 @@ enum sl_err sl_fetch_pair(struct sl_setup *setup, uint64_t *step, struct sl_fail
 	enum sl_err err = lock_run(setup->conf, &log, fail);
 
 	if (!err)
-		err = sl_last_run_read(&run, setup, 0, fail);
+		err = sl_last_run_read(&run, setup->conf, setup->plan, 0, fail);
 	if (!err)
 		err = sl_client_auth_open(&auth, setup->conf, fail);
 	if (!err)

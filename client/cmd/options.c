@@ -8,6 +8,7 @@
 #include "client/cmd/preset.h"
 #include "client/persist/journal.h"
 #include "client/persist/last_run.h"
+#include "client/persist/model_file.h"
 #include "client/run/auth.h"
 #include "client/run/training.h"
 #include "common/base/log.h"
@@ -79,7 +80,7 @@ static enum sl_err check_log(const struct sl_options *o, const struct sl_conf_cl
 	enum sl_err err = sl_journal_check(conf, fail);
 	struct sl_last_run run;
 
-	return err || !o->resume ? err : sl_last_run_read(&run, setup, steps, fail);
+	return err || !o->resume ? err : sl_last_run_read(&run, setup->conf, setup->plan, steps, fail);
 }
 
 static enum sl_err check_all(const struct sl_options *o, unsigned uses, const struct sl_conf_client *conf,

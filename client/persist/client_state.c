@@ -29,23 +29,23 @@ void sl_client_state_close(struct sl_client_state *s)
 	sl_codecs_state_close(&s->codecs);
 }
 
-enum sl_err sl_client_state_take(struct sl_client_state *s, struct sl_ends *ends,
+enum sl_err sl_client_state_take(struct sl_client_state *s, struct sl_exec *head, struct sl_exec *tail,
 				 struct sl_codec *const codec[SL_DIR_COUNT])
 {
-	enum sl_err err = sl_exec_state_take(&s->head, ends->head);
+	enum sl_err err = sl_exec_state_take(&s->head, head);
 
 	if (!err)
-		err = sl_exec_state_take(&s->tail, ends->tail);
+		err = sl_exec_state_take(&s->tail, tail);
 	return err ? err : sl_codecs_state_take(&s->codecs, codec);
 }
 
-enum sl_err sl_client_state_give(const struct sl_client_state *s, struct sl_ends *ends,
+enum sl_err sl_client_state_give(const struct sl_client_state *s, struct sl_exec *head, struct sl_exec *tail,
 				 struct sl_codec *const codec[SL_DIR_COUNT])
 {
-	enum sl_err err = sl_exec_state_give(&s->head, ends->head);
+	enum sl_err err = sl_exec_state_give(&s->head, head);
 
 	if (!err)
-		err = sl_exec_state_give(&s->tail, ends->tail);
+		err = sl_exec_state_give(&s->tail, tail);
 	return err ? err : sl_codecs_state_give(&s->codecs, codec);
 }
 

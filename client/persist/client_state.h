@@ -3,7 +3,7 @@
 #ifndef SL_CLIENT_PERSIST_CLIENT_STATE_H
 #define SL_CLIENT_PERSIST_CLIENT_STATE_H
 
-#include "client/run/ends.h"
+#include "common/nn/exec.h"
 #include "common/session/state.h"
 
 struct sl_client_state {
@@ -17,9 +17,9 @@ struct sl_client_state {
 enum sl_err sl_client_state_open(struct sl_client_state *s, const struct sl_plan *plan,
 				 struct sl_codec *const codec[SL_DIR_COUNT], struct sl_fail *fail) SL_MUST_CHECK;
 void sl_client_state_close(struct sl_client_state *s); /* idempotent; a zeroed one is fine */
-enum sl_err sl_client_state_take(struct sl_client_state *s, struct sl_ends *ends,
+enum sl_err sl_client_state_take(struct sl_client_state *s, struct sl_exec *head, struct sl_exec *tail,
 				 struct sl_codec *const codec[SL_DIR_COUNT]) SL_MUST_CHECK;
-enum sl_err sl_client_state_give(const struct sl_client_state *s, struct sl_ends *ends,
+enum sl_err sl_client_state_give(const struct sl_client_state *s, struct sl_exec *head, struct sl_exec *tail,
 				 struct sl_codec *const codec[SL_DIR_COUNT]) SL_MUST_CHECK;
 
 /* log.dir/checkpoint-<step>.safetensors. *c begins with sl_client_checkpoint; the caller adds its notes, then writes

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/persist/client_state.h"
+#include "client/persist/model_file.h"
 #include "client/persist/run_secret.h"
 #include "common/base/log.h"
 #include "common/nn/weights_file.h"
@@ -14,13 +15,13 @@
 enum { REFUSED_MOST = 4 };
 
 /* A file that is whole, of this plan, and of the session of this name. */
-static enum sl_err check_file(const struct sl_setup *setup, const char *prefix, uint64_t step, const char *session,
-			      struct sl_fail *fail)
+static enum sl_err check_file(const char *dir, const struct sl_plan *plan, const char *prefix, uint64_t step,
+			      const char *session, struct sl_fail *fail)
 {
 	struct sl_checkpoint c;
 	enum sl_err err;
 
-	sl_client_checkpoint(&c, setup->conf->log.dir, setup->plan);
+	sl_client_checkpoint(&c, dir, plan);
 	c.prefix = prefix;
 	sl_checkpoint_note(&c, "session", "%s", "");
 	err = sl_checkpoint_read(&c, step, fail);
@@ -121,12 +122,12 @@ static bool may_be_longer(const char *dir, uint64_t total_steps)
 	return past.resumable && total_steps > past.steps;
 }
 
-static enum sl_err read_done(struct sl_last_run *run, const struct sl_setup *setup, const char *session,
+static enum sl_err read_done(struct sl_last_run *run, const char *dir, const struct sl_plan *plan, const char *session,
 			     struct sl_fail *fail)
 {
-	uint64_t step = sl_past_run(setup->conf->log.dir).steps;
+	uint64_t step = sl_past_run(dir).steps;
 	struct sl_fail why;
-	enum sl_err err = check_file(setup, SL_CHECKPOINT_DONE, step, session, &why);
+	enum sl_err err = check_file(dir, plan, SL_CHECKPOINT_DONE, step, session, &why);
 
 	if (err)
 		return sl_fail_set(fail, err, "--resume: the run is done, and cannot go on from its last state: %s",
@@ -137,10 +138,10 @@ static enum sl_err read_done(struct sl_last_run *run, const struct sl_setup *set
 	return SL_OK;
 }
 
-enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_setup *setup, uint64_t total_steps,
-			     struct sl_fail *fail)
+enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_conf_client *conf, const struct sl_plan *plan,
+			     uint64_t total_steps, struct sl_fail *fail)
 {
-	const char *dir = setup->conf->log.dir;
+	const char *dir = conf->log.dir;
 	struct sl_last_run run = {.n = 0};
 	struct refused refused = {.n = 0};
 	uint64_t step = UINT64_MAX;
@@ -148,7 +149,7 @@ enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_setup *set
 	enum sl_err err;
 
 	if (!dir[0] || (!sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step) && !may_be_longer(dir, total_steps)))
-		return say_none(setup->conf, fail);
+		return say_none(conf, fail);
 	err = find_secret(dir, &run.secret, session, fail);
 	if (err)
 		return err;
@@ -156,7 +157,7 @@ enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_setup *set
 	while (run.n < SL_LAST_RUN_STEPS && sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step)) {
 		struct sl_fail why;
 
-		if (check_file(setup, SL_CHECKPOINT_CLIENT, step, session, &why) == SL_OK)
+		if (check_file(dir, plan, SL_CHECKPOINT_CLIENT, step, session, &why) == SL_OK)
 			run.step[run.n++] = step;
 		else
 			refuse(&refused, &why);
@@ -166,7 +167,7 @@ enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_setup *set
 	else if (refused.n)
 		err = say_refused(&refused, fail);
 	else
-		err = read_done(&run, setup, session, fail);
+		err = read_done(&run, dir, plan, session, fail);
 	if (!err)
 		*out = run;
 	sl_secret_wipe(&run.secret);

@@ -2,9 +2,10 @@
 #ifndef SL_CLIENT_PERSIST_LAST_RUN_H
 #define SL_CLIENT_PERSIST_LAST_RUN_H
 
-#include "client/run/setup.h"
+#include "common/conf/conf.h"
 #include "common/link/proof.h"
 #include "common/link/wire.h"
+#include "common/nn/plan.h"
 
 enum { SL_LAST_RUN_STEPS = SL_WIRE_HELD_MAX - 1 }; /* beside them Hello offers step 0 */
 
@@ -27,8 +28,8 @@ struct sl_past_run sl_past_run(const char *dir);
  * Where there is none, the last state of a run that is done, if `total_steps` are more than it has. NOINPUT: neither,
  * with a sentence that says what is there and what can be done; DATA or MISMATCH, the newest one's, where none is
  * good. Where there is something to go on from, errors of sl_run_secret_read. */
-enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_setup *setup, uint64_t total_steps,
-			     struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_conf_client *conf, const struct sl_plan *plan,
+			     uint64_t total_steps, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* *fail is what the server says as it refuses a run that was done, and is to be longer: adds what can be done. */
 void sl_last_run_explain(struct sl_fail *fail);

@@ -15,21 +15,21 @@ enum sl_err sl_model_file_path(char path[PATH_MAX], const struct sl_conf_client 
 	return SL_OK;
 }
 
-enum sl_err sl_model_file_write(const struct sl_setup *setup, const struct sl_weights *weights, const char *name,
-				uint64_t steps, struct sl_fail *fail)
+enum sl_err sl_model_file_write(const struct sl_conf_client *conf, const struct sl_plan *plan,
+				const struct sl_weights *weights, const char *name, uint64_t steps,
+				struct sl_fail *fail)
 {
 	char path[PATH_MAX], count[24];
 	const struct sl_st_note note[] = {{"software", "splitc " SL_VERSION}, {SL_WEIGHTS_STEPS, count}};
 	enum sl_err err;
 
-	if (!setup->conf->log.dir[0])
+	if (!conf->log.dir[0])
 		return SL_OK;
-	err = sl_model_file_path(path, setup->conf, name, fail);
+	err = sl_model_file_path(path, conf, name, fail);
 	if (err)
 		return err;
 	snprintf(count, sizeof count, "%" PRIu64, steps);
-	return sl_weights_save(setup->plan->model, path, (const float *const *)weights->value, (int64_t)steps, note, 2,
-			       fail);
+	return sl_weights_save(plan->model, path, (const float *const *)weights->value, (int64_t)steps, note, 2, fail);
 }
 
 int64_t sl_model_file_steps(const struct sl_conf_client *conf, const char *name)

@@ -4,18 +4,22 @@
 
 #include <limits.h>
 
-#include "client/run/setup.h"
+#include "common/conf/conf.h"
+#include "common/nn/plan.h"
+#include "common/nn/weights.h"
 
+#define SL_MODEL_FILE  "model.safetensors" /* what a run leaves */
 #define SL_MODEL_BEST  "best.safetensors"  /* the weights that did best in an evaluation so far: train.keep_best */
 #define SL_MODEL_ASKED "asked.safetensors" /* what a run that goes on wrote for `splitc export` */
 
 /* CANTCREATE: the path is too long. */
 enum sl_err sl_model_file_path(char path[PATH_MAX], const struct sl_conf_client *conf, const char *name,
 			       struct sl_fail *fail) SL_MUST_CHECK;
-/* `weights` of setup's model behind so many steps; whole or not at all (base/newfile.h). Nothing where log.dir is "".
- * Any thread. */
-enum sl_err sl_model_file_write(const struct sl_setup *setup, const struct sl_weights *weights, const char *name,
-				uint64_t steps, struct sl_fail *fail) SL_MUST_CHECK;
+/* `weights` of the plan's model behind so many steps; whole or not at all (base/newfile.h). Nothing where log.dir is
+ * "". Any thread. */
+enum sl_err sl_model_file_write(const struct sl_conf_client *conf, const struct sl_plan *plan,
+				const struct sl_weights *weights, const char *name, uint64_t steps,
+				struct sl_fail *fail) SL_MUST_CHECK;
 /* Behind how many steps it is: INT64_MAX where there is none, or none that says it. */
 int64_t sl_model_file_steps(const struct sl_conf_client *conf, const char *name);
 void sl_model_file_remove(const struct sl_conf_client *conf, const char *name);

@@ -57,7 +57,7 @@ struct sl_recover {
 static enum sl_err find_session(struct sl_recover *r, uint64_t total_steps, struct sl_fail *fail)
 {
 	struct sl_last_run run;
-	enum sl_err err = sl_last_run_read(&run, r->setup, total_steps, fail);
+	enum sl_err err = sl_last_run_read(&run, r->setup->conf, r->setup->plan, total_steps, fail);
 
 	if (err)
 		return err;

@@ -307,7 +307,7 @@ enum sl_err sl_remote_state_open(struct sl_remote *r, struct sl_client_state *s,
 
 enum sl_err sl_remote_take(struct sl_remote *r, struct sl_client_state *s)
 {
-	return sl_client_state_take(s, &r->ends, sl_port_codecs(r->port));
+	return sl_client_state_take(s, r->ends.head, r->ends.tail, sl_port_codecs(r->port));
 }
 
 enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
@@ -317,7 +317,7 @@ enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
 
 	if (!err)
 		err = sl_ends_follow(&r->ends, s->step);
-	return err ? err : sl_client_state_give(s, &r->ends, sl_port_codecs(r->port));
+	return err ? err : sl_client_state_give(s, r->ends.head, r->ends.tail, sl_port_codecs(r->port));
 }
 
 uint64_t sl_remote_made(const struct sl_remote *r)

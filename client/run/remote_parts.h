@@ -2,6 +2,7 @@
 #ifndef SL_CLIENT_RUN_REMOTE_PARTS_H
 #define SL_CLIENT_RUN_REMOTE_PARTS_H
 
+#include "client/run/ends.h"
 #include "client/run/remote.h"
 #include "common/link/loop.h"
 

@@ -10,8 +10,6 @@
 #include "common/nn/weights.h"
 #include "common/session/agree.h"
 
-#define SL_MODEL_FILE "model.safetensors" /* what a run leaves in log.dir */
-
 struct sl_setup {
 	const struct sl_conf_client *conf;
 	struct sl_agreement agreement;

@@ -31,7 +31,7 @@ try client/run/a.c '"common/nn/op.h"' 0
 try client/run/a.c '"server/session.h"' 1
 try client/run/a.c '<zmq.h>' 1
 try client/run/a.c '"client/cmd/command.h"' 1
-try client/persist/a.c '"client/run/ends.h"' 0
+try client/persist/a.c '"common/nn/exec.h"' 0
 try client/persist/a.c '"client/run/drive.h"' 1
 try client/data/a.c '"client/run/setup.h"' 1
 try server/a.c '"client/loop.h"' 1

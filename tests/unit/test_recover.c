@@ -171,7 +171,7 @@ static enum sl_err resume(struct sl_last_run *run, struct sl_fail *fail)
 	enum sl_err err;
 
 	snprintf(conf.log.dir, sizeof conf.log.dir, "%s", dir);
-	err = sl_last_run_read(run, &setup, 8, fail);
+	err = sl_last_run_read(run, &conf, setup.plan, 8, fail);
 	conf.log.dir[0] = 0;
 	return err;
 }

@@ -557,7 +557,7 @@ static void the_newest_is_one_that_is_there(void **state)
 	assert_int_equal(sl_recover_keep_last(rig.recover, &rig.link, rig.run, &fail), SL_OK);
 	assert_files("0");
 	assert_newest(0, true); /* a pause before the first step can be gone on from */
-	assert_int_equal(sl_last_run_read(&last, &setup, 9, &fail), SL_OK);
+	assert_int_equal(sl_last_run_read(&last, setup.conf, setup.plan, 9, &fail), SL_OK);
 	assert_true(last.n == 1 && last.step[0] == 0);
 	steps_to(7);
 	assert_newest(6, true);
