@@ -180,8 +180,8 @@ void sl_last_run_explain(struct sl_fail *fail)
 
 	if (why.code == SL_ERR_MISMATCH)
 		sl_fail_set(fail, why.code,
-			    "%.300s. The run is done, and as it was. Where the server no longer has its side, a run in "
-			    "another log.dir can begin with its weights: model.weights",
+			    "%.300s. This run is done, and nothing of it has changed. If the server has lost its side, "
+			    "begin another run with this one's weights: another log.dir, and model.weights",
 			    why.text);
 }
 
