@@ -2,18 +2,17 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "client/persist/archive.h"
 #include "client/persist/epoch.h"
 #include "client/persist/last_run.h"
 #include "client/persist/run_secret.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/rng.h"
-#include "common/base/worker.h"
 
 enum {
 	RETRY_MAX_MS = 32000,
@@ -26,31 +25,19 @@ struct sl_recover {
 	struct sl_recover_events events;
 	void *arg;
 	struct sl_secret secret;
-	uint64_t epoch;                   /* of the last link */
-	bool linked;                      /* there was one in this process */
-	uint64_t file[SL_LAST_RUN_STEPS]; /* checkpoints that are known to be good, newest first */
-	int n_file;
-	bool longer;      /* … of a run that was done, whose last state, its newest, has another name */
-	uint64_t done_at; /* … and is of this step */
-	uint64_t back_to; /* files of later steps are of what the run went back behind; UINT64_MAX: of nothing */
+	uint64_t epoch; /* of the last link */
+	bool linked;    /* there was one in this process */
+	struct sl_archive *archive;
+	const struct sl_training *run; /* whose log the checkpoint that is being written counts on */
+	bool longer;                   /* the run was done: its last state, the newest file, has another name */
+	uint64_t done_at;              /* … and is of this step */
 	/* from the last link */
-	struct sl_client_state live, ahead, saving;
+	struct sl_client_state live, ahead;
 	bool has_live, has_ahead;
 	bool crowded; /* step 0 had no place in the last offer */
 	int lost,
 		broken; /* links that failed since the last step; those of them that a refused or broken frame ended */
 	struct sl_step_result ahead_result;
-	/* writing */
-	struct sl_worker *disk;
-	struct sl_async *written;
-	struct sl_job job;
-	struct sl_checkpoint checkpoint;
-	const struct sl_training *run; /* … whose log it counts on */
-	uint64_t above;                /* files of later steps go first */
-	bool busy, leaving;            /* leaving: these are all that back_to speaks of */
-	enum sl_err write_err;
-	struct sl_fail write_fail;
-	struct sl_checkpoint_state state;
 };
 
 /* The good ones of the files, and their session. */
@@ -63,126 +50,46 @@ static enum sl_err find_session(struct sl_recover *r, uint64_t total_steps, stru
 		return err;
 	r->secret = run.secret;
 	sl_secret_wipe(&run.secret);
-	memcpy(r->file, run.step, sizeof r->file);
-	r->n_file = run.n;
+	sl_archive_found(r->archive, run.step, run.n);
 	r->longer = run.done;
 	r->done_at = run.step[0];
-	sl_checkpoint_good(&r->state, r->file[0]);
 	return SL_OK;
 }
 
-/* A status names a file that is there. */
-static void name_newest(struct sl_recover *r)
+static void sync_log(void *arg)
 {
-	r->state.good = r->n_file ? r->file[0] : 0;
-}
+	const struct sl_recover *r = arg;
 
-/* As sl_checkpoint_write leaves them. */
-static void add_file(struct sl_recover *r, uint64_t step)
-{
-	uint64_t before = 0;
-
-	for (int i = r->n_file - 1; i >= 0; i--)
-		if (r->file[i] < step)
-			before = r->file[i];
-	r->file[0] = step;
-	r->file[1] = before;
-	r->n_file = before ? 2 : 1;
-}
-
-/* The run went back to `step`: what was kept of later ones is another past's, and nothing may go on from it. From 0 it
- * may have gone by mistake, to a server that is another's: there files stay until others are to be written. */
-static void leave_later(struct sl_recover *r, uint64_t step)
-{
-	while (r->n_file && r->file[0] > step)
-		memmove(r->file, r->file + 1, (size_t)--r->n_file * sizeof r->file[0]);
-	r->back_to = step;
-	r->leaving = false;
-	if (!step)
-		return;
-	sl_checkpoint_leave(r->dir, SL_CHECKPOINT_CLIENT, step);
-	name_newest(r);
-}
-
-static void miss(struct sl_recover *r, uint64_t step, const struct sl_fail *why)
-{
-	sl_log(SL_LOG_WARN, "checkpoint-missed", "step %" PRIu64 ": %s; the last good one is %" PRIu64, step, why->text,
-	       r->n_file ? r->file[0] : 0);
-	sl_checkpoint_missed(&r->state, step, why);
-}
-
-static void run_write(struct sl_job *job)
-{
-	struct sl_recover *r = (struct sl_recover *)(void *)((char *)job - offsetof(struct sl_recover, job));
-
-	/* a log that is shorter than the checkpoint says could not be cut back to it */
 	sl_training_sync(r->run);
-	sl_checkpoint_leave(r->dir, SL_CHECKPOINT_CLIENT, r->above);
-	r->write_err = sl_client_state_write(&r->saving, &r->checkpoint, &r->write_fail);
 }
 
-static void write_done(struct sl_job *job)
-{
-	struct sl_recover *r = (struct sl_recover *)(void *)((char *)job - offsetof(struct sl_recover, job));
-
-	r->busy = false;
-	SL_FAILPOINT(SL_FP_CLIENT_KEPT);
-	if (r->write_err) {
-		if (r->leaving)
-			name_newest(r); /* those of another past are gone all the same */
-		miss(r, r->saving.step, &r->write_fail);
-		return;
-	}
-	add_file(r, r->saving.step);
-	sl_checkpoint_good(&r->state, r->saving.step);
-	leave_later(r, r->leaving ? UINT64_MAX : r->back_to); /* not leaving: it went back while this was written */
-}
-
-/* A file's end, in the course of a run. */
-static void write_ended(struct sl_job *job)
-{
-	struct sl_recover *r = (struct sl_recover *)(void *)((char *)job - offsetof(struct sl_recover, job));
-
-	write_done(job);
-	if (r->write_err)
-		r->events.missed(r->arg, &r->write_fail);
-}
-
-static void wake(void *arg)
-{
-	sl_async_wake(arg);
-}
-
-static void on_written(void *arg)
+static void on_missed(void *arg, const struct sl_fail *fail)
 {
 	struct sl_recover *r = arg;
 
-	sl_worker_drain(r->disk);
+	r->events.missed(r->arg, fail);
 }
 
 enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const struct sl_setup *setup,
 			    const struct sl_training *run, bool keep, bool resume,
 			    const struct sl_recover_events *events, void *arg, struct sl_fail *fail)
 {
+	static const struct sl_archive_events archive_events = {sync_log, on_missed};
 	struct sl_recover *r = calloc(1, sizeof *r);
 	struct timespec now;
-	enum sl_err err = SL_OK;
+	enum sl_err err;
 
 	if (!r)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the run");
 	r->setup = setup;
-	r->back_to = UINT64_MAX;
 	r->events = *events;
 	r->arg = arg;
 	r->dir = keep ? setup->conf->log.dir : "";
-	if (resume)
+	err = sl_archive_open(&r->archive, loop, r->dir, setup->conf->watchdog_s, &archive_events, r, fail);
+	if (!err && resume)
 		err = find_session(r, sl_training_state(run).total_steps, fail);
-	else
+	else if (!err)
 		err = sl_run_secret_begin(r->dir, &r->secret, fail);
-	if (!err)
-		err = sl_async_open(&r->written, loop, on_written, r, fail);
-	if (!err)
-		err = sl_worker_open(&r->disk, "split-disk", wake, r->written, fail);
 	if (err) {
 		sl_recover_close(r);
 		return err;
@@ -195,40 +102,30 @@ enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const
 
 uint64_t sl_recover_busy_ms(const struct sl_recover *r)
 {
-	return sl_worker_busy_ms(r->disk);
+	return sl_archive_busy_ms(r->archive);
 }
 
 bool sl_recover_settle(struct sl_recover *r)
 {
-	const struct timespec moment = {0, 2000000};
-	uint64_t bound_ms = (uint64_t)r->setup->conf->watchdog_s * 1000;
-
-	while (r->busy) {
-		sl_worker_drain(r->disk);
-		if (r->busy && bound_ms && sl_recover_busy_ms(r) > bound_ms)
-			return false;
-		if (r->busy)
-			nanosleep(&moment, NULL);
-	}
-	return true;
+	return sl_archive_settle(r->archive);
 }
 
 void sl_recover_close(struct sl_recover *r)
 {
 	if (!r)
 		return;
-	sl_worker_close(r->disk);
-	if (r->written)
-		sl_async_close(r->written);
+	sl_archive_close(r->archive);
 	sl_client_state_close(&r->live);
 	sl_client_state_close(&r->ahead);
-	sl_client_state_close(&r->saving);
 	sl_secret_wipe(&r->secret);
 	free(r);
 }
 
 void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf)
 {
+	uint64_t file[SL_LAST_RUN_STEPS];
+	int n_file = sl_archive_files(r->archive, file);
+
 	conf->secret = &r->secret;
 	conf->epoch = ++r->epoch;
 	conf->first = !r->linked;
@@ -238,9 +135,9 @@ void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf)
 	if (r->has_live)
 		conf->held[conf->n_held++] = r->live.step;
 	/* step 0 has its place, but where a step ahead takes it */
-	for (int i = 0; i < r->n_file && conf->n_held < SL_WIRE_HELD_MAX - !r->has_ahead; i++)
-		if (!r->has_live || r->file[i] < r->live.step)
-			conf->held[conf->n_held++] = r->file[i];
+	for (int i = 0; i < n_file && conf->n_held < SL_WIRE_HELD_MAX - !r->has_ahead; i++)
+		if (!r->has_live || file[i] < r->live.step)
+			conf->held[conf->n_held++] = file[i];
 	r->crowded = conf->n_held == SL_WIRE_HELD_MAX && conf->held[conf->n_held - 1];
 	/* what was learned to its end does not begin anew because a server has forgotten it */
 	if (!r->longer && conf->n_held < SL_WIRE_HELD_MAX && !(conf->n_held && conf->held[conf->n_held - 1] == 0))
@@ -402,7 +299,7 @@ static enum sl_err read_file(struct sl_recover *r, struct sl_remote *remote, str
 /* A run that loses steps is to know why. */
 static void warn_back(const struct sl_recover *r, uint64_t next_step)
 {
-	uint64_t held = r->n_file ? r->file[0] : 0;
+	uint64_t held = sl_archive_newest(r->archive);
 
 	if (r->has_live && r->live.step > held)
 		held = r->live.step;
@@ -438,7 +335,7 @@ enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, s
 		err = next_step ? read_file(r, remote, run, next_step, fail)
 				: sl_training_restore(run, NULL, fail); /* the link began with the first weights */
 		if (!err)
-			leave_later(r, next_step);
+			sl_archive_go_back(r->archive, next_step);
 		return err;
 	}
 	return give(remote, held, fail);
@@ -448,13 +345,7 @@ _Static_assert((int)SL_CHECKPOINT_KEPT == (int)SL_WIRE_KEPT, "COMMIT names every
 
 void sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEPT])
 {
-	int n = 0;
-
-	/* the one under way too: the server has it, and may write two more before this disk is done with it */
-	if (r->busy)
-		kept[n++] = r->saving.step;
-	for (int i = 0; n < SL_CHECKPOINT_KEPT; i++)
-		kept[n++] = i < r->n_file ? r->file[i] : 0;
+	sl_archive_kept(r->archive, kept);
 }
 
 bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run)
@@ -470,54 +361,28 @@ bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run)
  */
 bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err)
 {
-	int n = 0;
-
 	if (r->has_live || (err != SL_ERR_DATA && err != SL_ERR_IO && err != SL_ERR_NOINPUT))
 		return false;
-	for (int i = 0; i < r->n_file; i++)
-		if (r->file[i] != next_step)
-			r->file[n++] = r->file[i];
-	if (n == r->n_file)
-		return false;
-	r->n_file = n;
-	name_newest(r);
-	return true;
+	return sl_archive_refuse(r->archive, next_step);
 }
 
-/* The newest file below may be one that was refused: the newest good one stays. Files of later steps, behind which the
- * run went back, do not: the log has other bytes there. */
-static void pin_below(struct sl_recover *r, uint64_t step)
-{
-	int i = 0;
-
-	while (i < r->n_file && r->file[i] >= step)
-		i++;
-	r->checkpoint.n_pin = i < r->n_file;
-	if (i < r->n_file)
-		r->checkpoint.pin[0] = r->file[i];
-}
-
-/* Takes the state and posts the writing of it. */
+/* Takes the state, and begins to write it. */
 static enum sl_err begin_write(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
-			       void (*done)(struct sl_job *), struct sl_fail *fail)
+			       bool quiet, struct sl_fail *fail)
 {
+	struct sl_checkpoint c;
 	char text[SL_HEX16_TEXT];
 	uint8_t name[16];
-	enum sl_err err = take(remote, &r->saving, sl_training_state(run).step, fail);
+	enum sl_err err = take(remote, sl_archive_state(r->archive), sl_training_state(run).step, fail);
 
 	if (err)
 		return err;
-	sl_client_checkpoint(&r->checkpoint, r->dir, r->setup->plan);
+	sl_client_checkpoint(&c, r->dir, r->setup->plan);
 	sl_session_name(r->secret.session, name);
-	sl_checkpoint_note(&r->checkpoint, "session", "%s", sl_hex16(name, text));
-	sl_training_save(run, &r->checkpoint);
-	pin_below(r, sl_training_state(run).step);
+	sl_checkpoint_note(&c, "session", "%s", sl_hex16(name, text));
+	sl_training_save(run, &c);
 	r->run = run;
-	r->above = r->back_to;
-	r->leaving = true;
-	r->job = (struct sl_job){.run = run_write, .done = done};
-	r->busy = true;
-	sl_worker_post(r->disk, &r->job);
+	sl_archive_write(r->archive, &c, quiet);
 	return SL_OK;
 }
 
@@ -528,13 +393,13 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 	enum sl_err err;
 
 	SL_FAILPOINT(SL_FP_CLIENT_KEEP);
-	if (r->busy) {
+	if (sl_archive_busy(r->archive)) {
 		sl_log(SL_LOG_WARN, "checkpoint-skipped", "step %" PRIu64 ": the one before it is still being written",
 		       step);
 		return;
 	}
 	if (sl_remote_checkpointed(remote))
-		err = begin_write(r, remote, run, write_ended, &fail);
+		err = begin_write(r, remote, run, false, &fail);
 	else
 		err = sl_fail_set(&fail, SL_ERR_IO, "the server could not keep its side, its log says why");
 	if (!err)
@@ -543,7 +408,7 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 		sl_log(SL_LOG_INFO, "last-state", "%s: the run cannot be made longer by --resume", fail.text);
 		return;
 	}
-	miss(r, step, &fail);
+	sl_archive_miss(r->archive, step, &fail);
 	r->events.missed(r->arg, &fail);
 }
 
@@ -558,17 +423,15 @@ enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote,
 	SL_FAILPOINT(SL_FP_CLIENT_PAUSE);
 	if (!sl_recover_settle(r))
 		return sl_fail_set(fail, SL_ERR_IO, "step %" PRIu64 " could not be kept: the disk hangs", step);
-	err = begin_write(r, remote, run, write_done, fail);
+	err = begin_write(r, remote, run, true, fail);
 	if (!err && !sl_recover_settle(r))
 		return sl_fail_set(fail, SL_ERR_IO, "step %" PRIu64 " could not be kept: the disk hangs", step);
-	if (!err && r->write_err) {
-		*fail = r->write_fail;
-		err = r->write_err;
-	}
+	if (!err)
+		err = sl_archive_result(r->archive, fail);
 	if (err)
 		return sl_fail_set(fail, SL_ERR_IO,
 				   "step %" PRIu64 " could not be kept: %s; the last good one is %" PRIu64, step,
-				   fail->text, r->n_file ? r->file[0] : 0);
+				   fail->text, sl_archive_newest(r->archive));
 	return SL_OK;
 }
 
@@ -585,7 +448,7 @@ void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_tr
 		sl_training_done(run, &result);
 	}
 	step = sl_training_state(run).step;
-	if (step == (r->n_file ? r->file[0] : 0)) /* there, or the beginning */
+	if (step == sl_archive_newest(r->archive)) /* there, or the beginning */
 		return;
 	if (sl_recover_keep_last(r, remote, run, &fail) != SL_OK)
 		sl_log(SL_LOG_WARN, "checkpoint-missed", "%s", fail.text);
@@ -596,16 +459,19 @@ void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_tr
 
 struct sl_checkpoint_state sl_recover_state(const struct sl_recover *r)
 {
-	return r->state;
+	return sl_archive_status(r->archive);
 }
 
 const char *sl_recover_outlook(const struct sl_recover *r)
 {
+	uint64_t file[SL_LAST_RUN_STEPS];
+
 	if (!r || !r->dir[0])
 		return "";
-	/* n_file: of step 0, too; good: of another past, too, from the beginning until something new is there */
-	return r->n_file || r->state.good ? "; --resume goes on from the last checkpoint"
-					  : "; there is no checkpoint to --resume from";
+	/* a file may be of step 0; good: of another past, too, from the beginning until something new is there */
+	return sl_archive_files(r->archive, file) || sl_archive_status(r->archive).good
+		       ? "; --resume goes on from the last checkpoint"
+		       : "; there is no checkpoint to --resume from";
 }
 
 bool sl_recover_longer(const struct sl_recover *r)
@@ -615,10 +481,5 @@ bool sl_recover_longer(const struct sl_recover *r)
 
 void sl_recover_finish(struct sl_recover *r, const struct sl_remote *remote, uint64_t step)
 {
-	bool keep = sl_remote_kept_there(remote, step) && r->n_file && r->file[0] == step;
-
-	r->n_file = 0;
-	name_newest(r);
-	if (r->dir[0])
-		sl_last_run_finish(r->dir, step, keep);
+	sl_archive_finish(r->archive, step, sl_remote_kept_there(remote, step));
 }

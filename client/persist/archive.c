@@ -1,0 +1,271 @@
+#include "client/persist/archive.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/base/worker.h"
+
+struct sl_archive {
+	const char *dir;
+	int watchdog_s;
+	struct sl_archive_events events;
+	void *arg;
+	uint64_t file[SL_LAST_RUN_STEPS]; /* that are known to be good, newest first */
+	int n_file;
+	uint64_t back_to; /* files of later steps are of what the run went back behind; UINT64_MAX: of nothing */
+	struct sl_checkpoint_state status;
+	/* writing */
+	struct sl_worker *disk;
+	struct sl_async *written;
+	struct sl_job job;
+	struct sl_checkpoint checkpoint;
+	struct sl_client_state state;
+	uint64_t above;            /* files of later steps go first */
+	bool busy, leaving, quiet; /* leaving: these are all that back_to speaks of */
+	enum sl_err err;
+	struct sl_fail fail;
+};
+
+static struct sl_archive *archive_of(struct sl_job *job)
+{
+	return (struct sl_archive *)(void *)((char *)job - offsetof(struct sl_archive, job));
+}
+
+/* A status names a file that is there. */
+static void name_newest(struct sl_archive *a)
+{
+	a->status.good = sl_archive_newest(a);
+}
+
+/* As sl_checkpoint_write leaves them. */
+static void add_file(struct sl_archive *a, uint64_t step)
+{
+	uint64_t before = 0;
+
+	for (int i = a->n_file - 1; i >= 0; i--)
+		if (a->file[i] < step)
+			before = a->file[i];
+	a->file[0] = step;
+	a->file[1] = before;
+	a->n_file = before ? 2 : 1;
+}
+
+void sl_archive_go_back(struct sl_archive *a, uint64_t step)
+{
+	while (a->n_file && a->file[0] > step)
+		memmove(a->file, a->file + 1, (size_t)--a->n_file * sizeof a->file[0]);
+	a->back_to = step;
+	a->leaving = false;
+	if (!step)
+		return;
+	sl_checkpoint_leave(a->dir, SL_CHECKPOINT_CLIENT, step);
+	name_newest(a);
+}
+
+void sl_archive_miss(struct sl_archive *a, uint64_t step, const struct sl_fail *why)
+{
+	sl_log(SL_LOG_WARN, "checkpoint-missed", "step %" PRIu64 ": %s; the last good one is %" PRIu64, step, why->text,
+	       sl_archive_newest(a));
+	sl_checkpoint_missed(&a->status, step, why);
+}
+
+static void run_write(struct sl_job *job)
+{
+	struct sl_archive *a = archive_of(job);
+
+	/* a log that is shorter than the checkpoint says could not be cut back to it */
+	a->events.sync(a->arg);
+	sl_checkpoint_leave(a->dir, SL_CHECKPOINT_CLIENT, a->above);
+	a->err = sl_client_state_write(&a->state, &a->checkpoint, &a->fail);
+}
+
+static void write_done(struct sl_job *job)
+{
+	struct sl_archive *a = archive_of(job);
+
+	a->busy = false;
+	SL_FAILPOINT(SL_FP_CLIENT_KEPT);
+	if (a->err) {
+		if (a->leaving)
+			name_newest(a); /* those of another past are gone all the same */
+		sl_archive_miss(a, a->state.step, &a->fail);
+		if (!a->quiet)
+			a->events.missed(a->arg, &a->fail);
+		return;
+	}
+	add_file(a, a->state.step);
+	sl_checkpoint_good(&a->status, a->state.step);
+	/* not leaving: the run went back while this was written */
+	sl_archive_go_back(a, a->leaving ? UINT64_MAX : a->back_to);
+}
+
+static void wake(void *arg)
+{
+	sl_async_wake(arg);
+}
+
+static void on_written(void *arg)
+{
+	struct sl_archive *a = arg;
+
+	sl_worker_drain(a->disk);
+}
+
+enum sl_err sl_archive_open(struct sl_archive **out, struct sl_loop *loop, const char *dir, int watchdog_s,
+			    const struct sl_archive_events *events, void *arg, struct sl_fail *fail)
+{
+	struct sl_archive *a = calloc(1, sizeof *a);
+	enum sl_err err;
+
+	if (!a)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the run");
+	a->dir = dir;
+	a->watchdog_s = watchdog_s;
+	a->events = *events;
+	a->arg = arg;
+	a->back_to = UINT64_MAX;
+	err = sl_async_open(&a->written, loop, on_written, a, fail);
+	if (!err)
+		err = sl_worker_open(&a->disk, "split-disk", wake, a->written, fail);
+	if (err) {
+		sl_archive_close(a);
+		return err;
+	}
+	*out = a;
+	return SL_OK;
+}
+
+void sl_archive_close(struct sl_archive *a)
+{
+	if (!a)
+		return;
+	sl_worker_close(a->disk);
+	if (a->written)
+		sl_async_close(a->written);
+	sl_client_state_close(&a->state);
+	free(a);
+}
+
+void sl_archive_found(struct sl_archive *a, const uint64_t *step, int n)
+{
+	memcpy(a->file, step, (size_t)n * sizeof step[0]);
+	a->n_file = n;
+	sl_checkpoint_good(&a->status, sl_archive_newest(a));
+}
+
+int sl_archive_files(const struct sl_archive *a, uint64_t step[SL_LAST_RUN_STEPS])
+{
+	memcpy(step, a->file, (size_t)a->n_file * sizeof step[0]);
+	return a->n_file;
+}
+
+uint64_t sl_archive_newest(const struct sl_archive *a)
+{
+	return a->n_file ? a->file[0] : 0;
+}
+
+void sl_archive_kept(const struct sl_archive *a, uint64_t step[SL_CHECKPOINT_KEPT])
+{
+	int n = 0;
+
+	/* the one under way too: the server has it, and may write two more before this disk is done with it */
+	if (a->busy)
+		step[n++] = a->state.step;
+	for (int i = 0; n < SL_CHECKPOINT_KEPT; i++)
+		step[n++] = i < a->n_file ? a->file[i] : 0;
+}
+
+bool sl_archive_refuse(struct sl_archive *a, uint64_t step)
+{
+	int n = 0;
+
+	for (int i = 0; i < a->n_file; i++)
+		if (a->file[i] != step)
+			a->file[n++] = a->file[i];
+	if (n == a->n_file)
+		return false;
+	a->n_file = n;
+	name_newest(a);
+	return true;
+}
+
+bool sl_archive_busy(const struct sl_archive *a)
+{
+	return a->busy;
+}
+
+struct sl_client_state *sl_archive_state(struct sl_archive *a)
+{
+	return &a->state;
+}
+
+/* The newest file below may be one that was refused: the newest good one stays. Files of later steps, behind which the
+ * run went back, do not: the log has other bytes there. */
+static void pin_below(struct sl_archive *a, uint64_t step)
+{
+	int i = 0;
+
+	while (i < a->n_file && a->file[i] >= step)
+		i++;
+	a->checkpoint.n_pin = i < a->n_file;
+	if (i < a->n_file)
+		a->checkpoint.pin[0] = a->file[i];
+}
+
+void sl_archive_write(struct sl_archive *a, const struct sl_checkpoint *c, bool quiet)
+{
+	a->checkpoint = *c;
+	pin_below(a, a->state.step);
+	a->above = a->back_to;
+	a->leaving = true;
+	a->quiet = quiet;
+	a->job = (struct sl_job){.run = run_write, .done = write_done};
+	a->busy = true;
+	sl_worker_post(a->disk, &a->job);
+}
+
+enum sl_err sl_archive_result(const struct sl_archive *a, struct sl_fail *fail)
+{
+	if (a->err)
+		*fail = a->fail;
+	return a->err;
+}
+
+uint64_t sl_archive_busy_ms(const struct sl_archive *a)
+{
+	return sl_worker_busy_ms(a->disk);
+}
+
+bool sl_archive_settle(struct sl_archive *a)
+{
+	const struct timespec moment = {0, 2000000};
+	uint64_t bound_ms = (uint64_t)a->watchdog_s * 1000;
+
+	while (a->busy) {
+		sl_worker_drain(a->disk);
+		if (a->busy && bound_ms && sl_archive_busy_ms(a) > bound_ms)
+			return false;
+		if (a->busy)
+			nanosleep(&moment, NULL);
+	}
+	return true;
+}
+
+struct sl_checkpoint_state sl_archive_status(const struct sl_archive *a)
+{
+	return a->status;
+}
+
+void sl_archive_finish(struct sl_archive *a, uint64_t step, bool keep)
+{
+	keep = keep && a->n_file && a->file[0] == step;
+	a->n_file = 0;
+	name_newest(a);
+	if (a->dir[0])
+		sl_last_run_finish(a->dir, step, keep);
+}
