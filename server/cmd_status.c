@@ -6,7 +6,7 @@
 #include "server/command.h"
 
 static const char *const usage[] = {
-	"splits status [CONFIG] [--control PATH] [--json | --prometheus | --live | --ready] [--quiet]",
+	"splits status [CONFIG] [--control PATH] [--json | --prometheus | --live | --ready] [--quiet] [--watch]",
 	"Asks the splits that runs with this config (or listens at PATH) what it is doing. Shows its sessions, its "
 	"store and the peers that it turned away. For each session it shows images per second over the last steps, "
 	"all bytes that crossed the link, and MB/s (10^6 bytes) over the last 10 s.",
@@ -23,7 +23,7 @@ int splits_status(int argc, char **argv)
 	struct sl_fail fail, other;
 	enum sl_err err;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_JSON | SL_OPT_CONTROL, 1);
-	const struct sl_status_how how = {o.json, o.prometheus, o.live, o.ready, o.quiet};
+	const struct sl_status_how how = {o.json, o.prometheus, o.live, o.ready, o.quiet, o.watch};
 
 	if (status >= 0)
 		return status;

@@ -10,10 +10,11 @@
 enum { MOST_RUNS = 64 };
 
 static const char *const usage[] = {
-	"splitc status [CONFIG] [--control PATH] [--json | --prometheus | --live | --ready] [--quiet]",
+	"splitc status [CONFIG] [--control PATH] [--json | --prometheus | --live | --ready] [--quiet] [--watch]",
 	"Asks the splitc that runs with this config (or listens at PATH) what it is doing. Shows its progress, loss "
 	"and accuracy of the last batch, images per second over the last steps, all bytes that crossed the link, and "
-	"MB/s (10^6 bytes) over the last 10 s. Without CONFIG it asks the splitc that this user runs on this host.",
+	"MB/s (10^6 bytes) over the last 10 s. --watch also draws the loss. Without CONFIG it asks the splitc that "
+	"this user runs on this host.",
 	"--live and --ready are for the probes of a service manager. A client is ready while it has a link to its "
 	"server. With CONFIG it is also ready once that run is done, although no splitc runs any more.",
 	NULL,
@@ -67,7 +68,7 @@ int splitc_status(int argc, char **argv)
 	struct sl_fail fail;
 	enum sl_err err;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_JSON | SL_OPT_CONTROL, 1);
-	const struct sl_status_how how = {o.json, o.prometheus, o.live, o.ready, o.quiet};
+	const struct sl_status_how how = {o.json, o.prometheus, o.live, o.ready, o.quiet, o.watch};
 
 	if (status >= 0)
 		return status;

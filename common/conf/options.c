@@ -43,6 +43,7 @@ static const struct option table[] = {
 	 "readiness probe: as --live; exit status 0 if a server would accept another session, or if a client is "
 	 "connected to its server or done"},
 	{"--quiet", NULL, SL_OPT_CONTROL, AT(quiet), "with --live or --ready: print no line if the exit status is 0"},
+	{"--watch", NULL, SL_OPT_CONTROL, AT(watch), "show it again every second until the daemon ends or Ctrl-C"},
 	{"--measure", NULL, SL_OPT_MEASURE, AT(measure), "measure codecs instead of listing them"},
 	{"--shape", "N,H,W,C", SL_OPT_MEASURE, AT(shape),
 	 "measure on normally distributed values of this shape (2 to 4 numbers)"},
@@ -177,6 +178,8 @@ enum sl_err sl_options_whom(const struct sl_options *o, const struct sl_conf_sch
 	if (o->json + o->prometheus + o->live + o->ready > 1)
 		return sl_fail_set(fail, SL_ERR_USAGE, "%s: --json, --prometheus, --live or --ready: one of them",
 				   o->command);
+	if (o->watch && (o->prometheus || o->live || o->ready))
+		return sl_fail_set(fail, SL_ERR_USAGE, "%s: --watch goes with a table or --json", o->command);
 	if (o->quiet && !o->live && !o->ready)
 		return sl_fail_set(fail, SL_ERR_USAGE, "%s: --quiet goes with --live or --ready", o->command);
 	if (o->control)

@@ -18,7 +18,7 @@ struct sl_options {
 	const char *set[SL_MAX_SETS];
 	int n_set;
 	bool json, local, resume, fresh, check_config, print_config, parity, prometheus, measure, csv, logits, live,
-		ready, quiet, force;
+		ready, quiet, watch, force;
 	const char *weights, *control, *codecs, *out, *shape, *threads; /* NULL: not given */
 	const char *server, *model, *data, *cut;                        /* of init; the same */
 	const char *figure;                                             /* of plot; NULL: not given */
@@ -31,7 +31,7 @@ enum {
 	SL_OPT_JSON = 2,
 	SL_OPT_CONFIG = 4, /* --check-config, --print-config, --set */
 	SL_OPT_WEIGHTS = 8,
-	SL_OPT_CONTROL = 16, /* --control, --prometheus, --live, --ready, --quiet */
+	SL_OPT_CONTROL = 16, /* --control, --prometheus, --live, --ready, --quiet, --watch */
 	SL_OPT_SWEEP = 32,   /* --codecs, --out DIR */
 	SL_OPT_PARITY = 64,
 	SL_OPT_OUT = 128,      /* --out FILE */

@@ -8,9 +8,10 @@
 
 #include "common/link/control.h"
 #include "common/telemetry/progress.h"
+#include "common/telemetry/spark.h"
 #include "common/telemetry/status.h"
 
-enum { TIMEOUT_MS = 2000 };
+enum { TIMEOUT_MS = 2000, WATCH_S = 1 };
 
 /* Of the terminal; 0 where stdout is none. */
 static int columns(void)
@@ -76,7 +77,7 @@ static enum sl_err print(const char *answer, const struct sl_status_how *how, st
 	return err;
 }
 
-enum sl_err sl_status_show(const char *control_path, const struct sl_status_how *how, struct sl_fail *fail)
+static enum sl_err show_once(const char *control_path, const struct sl_status_how *how, struct sl_fail *fail)
 {
 	char *answer;
 	enum sl_err err = sl_control_ask(control_path, "status", TIMEOUT_MS, &answer, fail);
@@ -89,4 +90,90 @@ enum sl_err sl_status_show(const char *control_path, const struct sl_status_how 
 		err = print(answer, how, fail);
 	free(answer);
 	return err;
+}
+
+/* ---- again and again */
+
+static bool speaks_unicode(void)
+{
+	static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+
+	for (int i = 0; i < 3; i++) {
+		const char *value = getenv(names[i]);
+
+		if (value && *value)
+			return strcasestr(value, "utf-8") || strcasestr(value, "utf8");
+	}
+	return false;
+}
+
+/* The losses of a client's run while it was watched. */
+struct watched {
+	struct sl_spark loss;
+	int64_t step;
+};
+
+static void print_loss(struct watched *w, const struct sl_status *s)
+{
+	char text[SL_SPARK_TEXT];
+
+	if (strcmp(s->role, "server") == 0 || !s->n_session)
+		return;
+	if (s->session[0].step != w->step)
+		sl_spark_add(&w->loss, s->session[0].loss);
+	w->step = s->session[0].step;
+	if (w->loss.n > 1)
+		printf("\nloss, every %d s  %s  %.4f\n", WATCH_S, sl_spark_text(&w->loss, speaks_unicode(), text),
+		       w->loss.value[w->loss.n - 1]);
+}
+
+/* One picture of a screen: what a terminal shows is written over, and nothing else is cleared. */
+static enum sl_err redraw(const char *answer, struct watched *w, struct sl_fail *fail)
+{
+	struct sl_status status;
+	enum sl_err err = sl_status_parse(answer, &status, fail);
+
+	if (err)
+		return err;
+	fputs(isatty(STDOUT_FILENO) ? "\033[H\033[2J" : "", stdout);
+	sl_status_table(&status, columns(), stdout);
+	print_loss(w, &status);
+	if (!isatty(STDOUT_FILENO))
+		putchar('\n');
+	sl_status_free(&status);
+	return SL_OK;
+}
+
+static enum sl_err watch(const char *control_path, const struct sl_status_how *how, struct sl_fail *fail)
+{
+	struct watched w = {.step = -1};
+	bool answered = false;
+	enum sl_err err = SL_OK;
+
+	while (!err && !ferror(stdout)) {
+		char *answer;
+
+		err = sl_control_ask(control_path, "status", TIMEOUT_MS, &answer, fail);
+		if (err)
+			break;
+		answered = true;
+		if (how->json)
+			printf("%s\n", answer);
+		else
+			err = redraw(answer, &w, fail);
+		free(answer);
+		fflush(stdout);
+		if (!err)
+			sleep(WATCH_S);
+	}
+	if (answered && err == SL_ERR_UNAVAILABLE) {
+		fprintf(stderr, "%s: it has ended, or answers no more\n", control_path);
+		return SL_OK;
+	}
+	return err;
+}
+
+enum sl_err sl_status_show(const char *control_path, const struct sl_status_how *how, struct sl_fail *fail)
+{
+	return how->watch ? watch(control_path, how, fail) : show_once(control_path, how, fail);
 }

@@ -13,6 +13,7 @@ struct sl_status_how {
 	bool live;       /* one line where the daemon answers at all: its loop turns */
 	bool ready;      /* … where it says that it is ready */
 	bool quiet;      /* no line where the probe's answer is yes */
+	bool watch;      /* a table or JSON, again and again, until the daemon has ended */
 };
 
 /* To stdout. UNAVAILABLE or TIMEOUT where nobody answers within 2 s, and for `ready` where the answer is no: *fail says

@@ -217,6 +217,7 @@ train 78 'server' server=127.0.0.1:5570
 train 73 'control' control="$tmp/nowhere/splitc.sock"
 expect 69 'nobody answers' "$SPLITC" status "$tmp/good.yaml"
 expect 64 '--quiet goes with --live or --ready' "$SPLITS" status --quiet
+expect 64 '--watch goes with a table or --json' "$SPLITC" status "$tmp/good.yaml" --watch --live
 expect 64 '--json, --prometheus, --live or --ready: one of them' "$SPLITC" status "$tmp/good.yaml" --json --prometheus
 expect 69 'nobody answers' "$SPLITS" status --control "$tmp/splits.sock"
 serve 78 'must be on loopback' listen=tcp://0.0.0.0:5570

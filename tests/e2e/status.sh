@@ -55,6 +55,15 @@ rc=0
 client second "$tmp/client.yaml" --set control="$tmp/run.sock" || rc=$?
 [ $rc = 69 ] && grep -q 'give this one a `control` of its own$' "$tmp/second.log" || fail "a second client on the same control socket: exit status $rc, not 69"
 
+# --watch: again and again, with the losses as bars, until the run has ended (below); as JSON a line a time
+"$SPLITC" status --control "$tmp/run.sock" --watch --json | head -n 2 >"$tmp/watched.json"
+[ "$(jq -s 'length' "$tmp/watched.json")" = 2 ] && holds "$tmp/watched.json" '.sessions[0].step >= 5'
+LC_ALL=C.UTF-8 "$SPLITC" status --control "$tmp/run.sock" --watch >"$tmp/watched.txt" 2>"$tmp/watched.err" &
+watch_pid=$!
+started+=("$watch_pid")
+wait_for 'no bars' grep -q '^loss, every 1 s  [▁▂▃▄▅▆▇█]* ' "$tmp/watched.txt"
+kill "$watch_pid"
+
 # a client that stands still moves nothing: after ten seconds, in which the runs below go on, its rates are those of heartbeats
 kill -STOP "$client_pid"
 id=$(jq -r '.sessions[0].id' "$tmp/client.json")
@@ -110,7 +119,13 @@ stands() {
 }
 wait_for 'the rates of a client that stands still are not those of heartbeats' stands
 kill -CONT "$client_pid"
+"$SPLITC" status --control "$tmp/run.sock" --watch --json >"$tmp/watched.json" 2>"$tmp/watched.err" &
+watch_pid=$!
+started+=("$watch_pid")
+wait_for 'nothing is watched' test -s "$tmp/watched.json"
 kill -INT "$client_pid"
+ends_with "$watch_pid" 0 60 'watching a run that ends'
+grep -q 'it has ended' "$tmp/watched.err" || fail 'no word of the end'
 ends_with "$client_pid" 0 $patience 'client'
 wait_for 'the session is still there' sh -c "'$SPLITS' status --control '$tmp/host.sock' --json | jq -e '.sessions == []' >'$tmp/jq.out'"
 echo passed
