@@ -18,6 +18,24 @@ struct sl_codec_loops; /* common/codec/loops.h */
 
 /* ---- one op */
 
+/* What a kernel does beside the work of its own op. All 0: nothing. */
+struct sl_exec_form {
+	/* CONV2D, what it does of the op in front. NORM: in[0] is the *input* x of that batchnorm, and the convolution
+	 * normalises and activates as it reads; its din is the gradient at the batchnorm's output, and backward also
+	 * finishes the batchnorm's own gradients. ACT: in[0] is the input of that activation, and din the gradient
+	 * there: nothing is left for the activation to do. */
+	enum sl_pre { SL_PRE_NONE, SL_PRE_NORM, SL_PRE_ACT } pre;
+	/* CONV2D, what it does of the batchnorm behind. STATS: forward also finishes the statistics of `out`; in
+	 * backward dout is the gradient at the batchnorm's output, which it puts through the batchnorm first, and `out`
+	 * is given. WHOLE: everything, where nobody wants din. Forward's out, and backward's out and dout are the
+	 * batchnorm's; its input is never in memory. */
+	enum sl_post { SL_POST_NONE, SL_POST_STATS, SL_POST_WHOLE } post;
+	/* BATCHNORM, what is left of it. STATS: forward only takes statistics (out.data is NULL); backward finds the
+	 * parameters' gradients done, and makes din of them. APPLY: forward finds the statistics taken; backward only
+	 * makes the parameters' gradients (din[0].data is NULL). */
+	enum sl_half { SL_HALF_BOTH, SL_HALF_STATS, SL_HALF_APPLY } half;
+};
+
 /* One call of a kernel for one chunk: what forward, backward and commit read. Pointers are in the backend's memory,
  * shapes have the chunk's rows: at most those that `op` was prepared for. */
 struct sl_op_call {
@@ -40,30 +58,15 @@ struct sl_op_call {
 	const void *param_low[SL_OP_MAX_PARAM];
 	void *saved;     /* kernel's own `saved_bytes` of this op and chunk, kept forward → backward → commit */
 	void *workspace; /* scratch of this call, at least `workspace_bytes`, contents undefined */
-	/* CONV2D only, where the backend fuses; NULL: not fused. Of these calls all but the tensors is given.
-	 * before: in[0] is the *input* x of this batchnorm, and the convolution normalises and activates as it reads;
-	 * its din is the gradient at the batchnorm's output, and backward also finishes the batchnorm's own gradients.
-	 * Where `before` is an ACT, din is the gradient at that one's input: there is nothing left for it to do.
-	 * after: forward also finishes this batchnorm's statistics of the convolution's output; in backward `dout` is
-	 * the gradient at the batchnorm's output, after its own backward, and `out` is given. */
-	const struct sl_op_call *before, *after;
-	/* With `after`: the batchnorm is the convolution's whole affair, and its input is never in memory. Forward's
-	 * out, backward's out and dout are the batchnorm's; no din is wanted. */
-	bool whole;
-	/* BATCHNORM only: its reduction (forward: statistics; backward: parameter gradients) was done by the
-	 * convolution beside it. out.data or din[0].data NULL: the other side applies it. Without fusion always false.
-	 */
-	bool reduced;
+	/* What this call does of other ops, or leaves to them; and the calls of those, without tensors. */
+	struct sl_exec_form form;
+	const struct sl_op_call *pre, *post; /* NULL where `form` has NONE */
 	/* XENT only: */
 	const int32_t *labels; /* [N], host order checked before: 0 ≤ label < K */
 	float loss_scale;      /* 1/rows that the loss averages over; gradient of logits is multiplied by it */
 	double *loss_sum;      /* host; forward stores the sum over this chunk's rows of -log p(label) */
 	int64_t *correct;      /* host; forward stores how many rows have their largest logit at the label */
 };
-
-/* Of struct sl_op_call, what a backend can do for a convolution. WHOLE: `after` with `whole`, where nobody wants the
- * gradient of the convolution's input. */
-enum sl_fuse { SL_FUSE_BEFORE = 1, SL_FUSE_AFTER = 2, SL_FUSE_WHOLE = 4 };
 
 struct sl_op_sizes {
 	size_t workspace_bytes; /* shared by all ops of a segment */
@@ -90,6 +93,8 @@ struct sl_kernel {
 	/* At commit(step), once per chunk in chunk order, for state that a step changes (BN running statistics, from
 	 * `saved`). NULL where there is none. */
 	enum sl_err (*commit)(const struct sl_op_call *call);
+	/* Whether calls of this op may have that form (rewrite.h asks). NULL: none but the one that is all 0. */
+	bool (*takes)(const struct sl_op *op, struct sl_exec_form form);
 };
 
 /* ---- one pass */
@@ -149,8 +154,6 @@ struct sl_backend_ops {
 	/* *finite: none of x [count] is NaN or Inf. Returns when that is known. NULL: it is found out on the host. */
 	enum sl_err (*finite)(struct sl_backend *be, const float *x, int64_t count, bool *finite);
 	const struct sl_kernel *kernel[SL_OP_COUNT]; /* NULL: the plan refuses the op on this backend */
-	/* Optional: which sides of this convolution may be fused with a batchnorm: SL_FUSE_… bits. NULL: none. */
-	unsigned (*fuses)(const struct sl_op *conv);
 	/* Optional, both or neither: page-locked host memory, zeroed, which uploads and downloads reach at the full
 	 * rate of the bus, and without a copy of their own. NULL: ordinary memory is as good. host_free takes NULL. */
 	enum sl_err (*host_alloc)(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail);

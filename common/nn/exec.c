@@ -170,25 +170,25 @@ enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, en
 				      .slots = sl_plan_chunks_of(plan, plan->spec.batch)};
 		e->op = calloc((size_t)s->n_op, sizeof *e->op);
 		e->state = calloc((size_t)s->n_op, sizeof *e->state);
-		e->fusion = calloc((size_t)s->n_op, sizeof *e->fusion);
+		e->node = calloc((size_t)s->n_op, sizeof *e->node);
 	}
-	if (!e || !e->op || !e->state || !e->fusion || !sizes) {
+	if (!e || !e->op || !e->state || !e->node || !sizes) {
 		if (e) {
 			free(e->op);
 			free(e->state);
-			free(e->fusion);
+			free(e->node);
 		}
 		free(e);
 		free(sizes);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the executor");
 	}
-	sl_fuse_find(e->fusion, be, s);
 	err = check_precision(s, be, fail);
 	if (!err)
 		err = prepare_ops(e, sizes, fail);
 	if (!err)
 		take_widths(e);
-	if (!err && sl_layout_open(&e->layout, plan->model, s, e->fusion, sizes))
+	if (!err && (sl_rewrite(e->node, &e->n_node, s, be) ||
+		     sl_layout_open(&e->layout, plan->model, s, e->node, e->n_node, sizes)))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the layout");
 	free(sizes);
 	if (err) {
@@ -248,7 +248,7 @@ void sl_exec_close(struct sl_exec *e)
 	free(e->statistics);
 	free(e->op);
 	free(e->state);
-	free(e->fusion);
+	free(e->node);
 	free(e);
 }
 

@@ -17,7 +17,8 @@ struct sl_exec {
 	struct sl_narrow narrow[SL_NARROW_MOST];
 	int n_narrow;
 	uint64_t done;
-	struct sl_fusion *fusion; /* [n_op] */
+	struct sl_exec_node *node; /* [n_node] */
+	int n_node;
 	struct sl_layout layout;
 	int slots;
 	float *weight, *grad;            /* device: [weight_count], [trainable_count] */

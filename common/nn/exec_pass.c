@@ -93,30 +93,33 @@ static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_
 	return c;
 }
 
-/* An op's call with those of the batchnorms beside it. Points into itself: not to be copied. */
-struct fused_call {
-	struct sl_op_call call, before, after;
+/* A node's call with those of the ops beside it. Points into itself: not to be copied. */
+struct node_call {
+	struct sl_op_call call, pre, post;
 };
 
-static void open_fused(struct fused_call *f, struct sl_exec *e, int i, const struct sl_exec_call *call)
+static void open_node(struct node_call *c, struct sl_exec *e, const struct sl_exec_node *n,
+		      const struct sl_exec_call *call)
 {
-	const struct sl_fusion *fusion = &e->fusion[i];
-
-	f->call = op_call(e, i, call);
-	if (fusion->before >= 0) {
-		f->before = op_call(e, fusion->before, call);
-		f->call.before = &f->before;
+	c->call = op_call(e, n->op, call);
+	c->call.form = n->form;
+	if (n->pre >= 0) {
+		c->pre = op_call(e, n->pre, call);
+		c->call.pre = &c->pre;
 	}
-	if (fusion->after >= 0) {
-		f->after = op_call(e, fusion->after, call);
-		f->call.after = &f->after;
+	if (n->post >= 0) {
+		c->post = op_call(e, n->post, call);
+		c->call.post = &c->post;
 	}
-	f->call.whole = fusion->whole;
 }
 
-static struct sl_tensor op_input(struct sl_exec *e, int i, int k, int slot, struct sl_shape shape)
+/* Data NULL: of no value. */
+static struct sl_tensor of_value(struct sl_exec *e, const struct sl_place *places, int value, int slot,
+				 struct sl_shape shape)
 {
-	return tensor_at(e, &e->layout.value[sl_fuse_input(e->fusion, e->segment, i, k)], slot, shape);
+	static const struct sl_place none;
+
+	return tensor_at(e, value >= 0 ? &places[value] : &none, slot, shape);
 }
 
 static struct sl_shape op_shape(const struct sl_op *op, struct sl_shape shape, int64_t rows, bool output)
@@ -142,83 +145,70 @@ static enum sl_err check_labels(const struct sl_exec *e, const struct sl_exec_lo
 	return SL_OK;
 }
 
-static enum sl_err forward_op(struct sl_exec *e, int i, const struct sl_exec_call *call, struct sl_exec_loss *loss)
+static enum sl_err forward_node(struct sl_exec *e, const struct sl_exec_node *n, const struct sl_exec_call *call,
+				struct sl_exec_loss *loss)
 {
-	const struct sl_op *op = e->op[i];
-	struct fused_call f;
+	const struct sl_op *op = e->op[n->op];
+	struct node_call c;
 	enum sl_err err;
 
-	open_fused(&f, e, i, call);
-	f.call.reduced = e->fusion[i].producer >= 0;
+	open_node(&c, e, n, call);
 	for (int k = 0; k < op->n_in; k++)
-		f.call.in[k] = op_input(e, i, k, call->slot, op_shape(op, op->in_shape[k], call->rows, false));
-	f.call.out = tensor_at(e, &e->layout.value[sl_fuse_output(e->fusion, e->segment, i)], call->slot,
-			       op_shape(op, op->out_shape, call->rows, true));
+		c.call.in[k] = of_value(e, e->layout.value, n->in[k], call->slot,
+					op_shape(op, op->in_shape[k], call->rows, false));
+	c.call.out = of_value(e, e->layout.value, n->out, call->slot, op_shape(op, op->out_shape, call->rows, true));
 	if (op->kind == SL_OP_XENT) {
-		f.call.labels = loss->labels;
-		f.call.loss_scale = loss->scale;
-		f.call.loss_sum = &loss->sum;
-		f.call.correct = &loss->correct;
+		c.call.labels = loss->labels;
+		c.call.loss_scale = loss->scale;
+		c.call.loss_sum = &loss->sum;
+		c.call.correct = &loss->correct;
 	}
-	err = sl_exec_kernel(e, i)->forward(&f.call);
+	err = sl_exec_kernel(e, n->op)->forward(&c.call);
 	if (!err && op->kind == SL_OP_XENT && loss->logits)
-		err = e->be->ops->download(e->be, loss->logits, f.call.in[0].data,
-					   (size_t)sl_shape_count(&f.call.in[0].shape) * sizeof *loss->logits);
+		err = e->be->ops->download(e->be, loss->logits, c.call.in[0].data,
+					   (size_t)sl_shape_count(&c.call.in[0].shape) * sizeof *loss->logits);
 	return err;
 }
 
-static enum sl_err forward_ops(struct sl_exec *e, const struct sl_exec_call *call, struct sl_exec_loss *loss)
+static enum sl_err forward_nodes(struct sl_exec *e, const struct sl_exec_call *call, struct sl_exec_loss *loss)
 {
 	enum sl_err err = SL_OK;
 
-	for (int i = 0; i < e->segment->n_op && !err; i++)
-		if (!e->fusion[i].absorbed)
-			err = sl_worker_unwanted() ? SL_ERR_PEER_LOST : forward_op(e, i, call, loss);
+	for (int i = 0; i < e->n_node && !err; i++)
+		err = sl_worker_unwanted() ? SL_ERR_PEER_LOST : forward_node(e, &e->node[i], call, loss);
 	return err;
 }
 
-static enum sl_err backward_op(struct sl_exec *e, int i, const struct sl_exec_call *call,
-			       const struct sl_exec_loss *loss)
+static enum sl_err backward_node(struct sl_exec *e, const struct sl_exec_node *n, const struct sl_exec_call *call,
+				 const struct sl_exec_loss *loss)
 {
-	const struct sl_op *op = e->op[i];
-	const struct sl_fusion *fusion = &e->fusion[i];
-	const struct sl_segment_op *to = &e->segment->op[sl_fuse_din(e->fusion, e->segment, i)];
-	struct sl_shape out_shape = op_shape(op, op->out_shape, call->rows, true);
-	struct fused_call f;
+	const struct sl_op *op = e->op[n->op];
+	const struct sl_shape out_shape = op_shape(op, op->out_shape, call->rows, true);
+	struct node_call c;
 
-	open_fused(&f, e, i, call);
-	f.call.reduced = fusion->consumer >= 0;
+	open_node(&c, e, n, call);
 	for (int k = 0; k < op->n_in; k++) {
 		struct sl_shape shape = op_shape(op, op->in_shape[k], call->rows, false);
 
-		f.call.in[k] = op_input(e, i, k, call->slot, shape);
-		f.call.din[k] = tensor_at(e, &e->layout.grad[to->op.in[k]], call->slot, shape);
-		f.call.din_add[k] = to->din_add[k];
-		if (!sl_op_saves_input(op))
-			f.call.in[k].data = NULL;
-		if (!to->din_want[k])
-			f.call.din[k].data = NULL;
+		c.call.in[k] = of_value(e, e->layout.value, n->keeps_in ? n->in[k] : -1, call->slot, shape);
+		c.call.din[k] = of_value(e, e->layout.grad, n->din[k], call->slot, shape);
+		c.call.din_add[k] = n->din_add[k];
 	}
-	f.call.out = tensor_at(e, &e->layout.value[sl_fuse_output(e->fusion, e->segment, i)], call->slot, out_shape);
-	f.call.dout = tensor_at(e, &e->layout.grad[fusion->after >= 0 ? e->segment->op[fusion->after].op.out : op->out],
-				call->slot, out_shape);
-	if (fusion->after < 0)
-		f.call.out.data = NULL;
+	c.call.out = of_value(e, e->layout.value, n->keeps_out ? n->out : -1, call->slot, out_shape);
+	c.call.dout = of_value(e, e->layout.grad, n->dout, call->slot, out_shape);
 	if (op->kind == SL_OP_XENT) {
-		f.call.labels = loss->labels;
-		f.call.loss_scale = loss->scale;
-		f.call.dout.data = NULL;
+		c.call.labels = loss->labels;
+		c.call.loss_scale = loss->scale;
 	}
-	return sl_exec_kernel(e, i)->backward(&f.call);
+	return sl_exec_kernel(e, n->op)->backward(&c.call);
 }
 
-static enum sl_err backward_ops(struct sl_exec *e, const struct sl_exec_call *call, const struct sl_exec_loss *loss)
+static enum sl_err backward_nodes(struct sl_exec *e, const struct sl_exec_call *call, const struct sl_exec_loss *loss)
 {
 	enum sl_err err = SL_OK;
 
-	for (int i = e->segment->n_op - 1; i >= 0 && !err; i--)
-		if (!e->fusion[i].absorbed)
-			err = sl_worker_unwanted() ? SL_ERR_PEER_LOST : backward_op(e, i, call, loss);
+	for (int i = e->n_node - 1; i >= 0 && !err; i--)
+		err = sl_worker_unwanted() ? SL_ERR_PEER_LOST : backward_node(e, &e->node[i], call, loss);
 	return err;
 }
 
@@ -262,7 +252,7 @@ static enum sl_err forward_mixed(struct sl_exec *e, const struct sl_exec_call *c
 				  call->slot, true, NULL);
 
 	if (!err)
-		err = forward_ops(e, call, NULL);
+		err = forward_nodes(e, call, NULL);
 	return err ? err
 		   : convert(e, sl_exec_output(e, call->slot, call->rows), &e->layout.value[s->out_value], call->slot,
 			     false, NULL);
@@ -275,7 +265,7 @@ static enum sl_err backward_mixed(struct sl_exec *e, const struct sl_exec_call *
 				  true, e->scale);
 
 	if (!err)
-		err = backward_ops(e, call, NULL);
+		err = backward_nodes(e, call, NULL);
 	return err ? err
 		   : convert(e, sl_exec_din(e, call->slot, call->rows), &e->layout.grad[s->in_value], call->slot, false,
 			     e->scale ? e->scale + 1 : NULL);
@@ -285,8 +275,8 @@ static enum sl_err compute(struct sl_exec *e, enum sl_pass_kind kind, const stru
 {
 	const bool mixed = sl_exec_mixed(e);
 
-	return kind == SL_PASS_FORWARD    ? (mixed ? forward_mixed(e, call) : forward_ops(e, call, NULL))
-	       : kind == SL_PASS_BACKWARD ? (mixed ? backward_mixed(e, call) : backward_ops(e, call, NULL))
+	return kind == SL_PASS_FORWARD    ? (mixed ? forward_mixed(e, call) : forward_nodes(e, call, NULL))
+	       : kind == SL_PASS_BACKWARD ? (mixed ? backward_mixed(e, call) : backward_nodes(e, call, NULL))
 					  : commit_ops(e, call);
 }
 
@@ -326,12 +316,12 @@ enum sl_err sl_exec_forward(struct sl_exec *e, const struct sl_exec_call *call, 
 {
 	enum sl_err err = loss ? check_labels(e, loss, call->rows) : run_pass(e, SL_PASS_FORWARD, call);
 
-	return err || !loss ? err : forward_ops(e, call, loss);
+	return err || !loss ? err : forward_nodes(e, call, loss);
 }
 
 enum sl_err sl_exec_backward(struct sl_exec *e, const struct sl_exec_call *call, const struct sl_exec_loss *loss)
 {
-	return loss ? backward_ops(e, call, loss) : run_pass(e, SL_PASS_BACKWARD, call);
+	return loss ? backward_nodes(e, call, loss) : run_pass(e, SL_PASS_BACKWARD, call);
 }
 
 /* The parameter that an offset of the weight range belongs to. */

@@ -5,8 +5,8 @@
 
 #include "common/base/arena.h"
 
-/* A range of scratch that is in use from pass time `birth` to `death`, both included. Op i runs forward at time i and
- * backward at time 2·n_op - 1 - i. */
+/* A range of scratch that is in use from pass time `birth` to `death`, both included. Node i runs forward at time i and
+ * backward at time 2·n_node - 1 - i. */
 struct lease {
 	size_t bytes, offset;
 	int birth, death;
@@ -84,15 +84,22 @@ static void place_in_slot(struct sl_layout *layout, struct sl_place *place, size
 	layout->slot_bytes += sl_align(bytes);
 }
 
+/* Nodes are named by their numbers; -1: none. */
 struct value_use {
 	size_t bytes;
-	int birth;       /* op that makes it; -1: the segment's input */
-	int last_read;   /* op that reads it last in forward; -1: none here */
-	int first_saver; /* first op that keeps it for backward; -1: none */
-	int grad_first;  /* op whose backward writes its gradient first; -1: no op of this segment */
-	int grad_last;   /* op whose backward reads its gradient last; -1: the segment's input */
-	bool seen;       /* its value is in memory */
-	bool grad_seen;  /* its gradient is */
+	bool there;      /* in memory; else its gradient alone may be */
+	int birth;       /* makes it; -1: the segment's input */
+	int last_read;   /* reads it last in forward */
+	int first_saver; /* the first that keeps it for backward */
+	int grad_first;  /* whose backward writes its gradient first; -1: what comes in over the cut, or nobody */
+	int grad_last;   /* whose backward reads its gradient last; -1: what leaves over the cut, or nobody */
+};
+
+struct uses {
+	const struct sl_plan_segment *s;
+	const struct sl_exec_node *node;
+	int n_node, n_value;
+	struct value_use *use; /* [n_value] */
 };
 
 static size_t bytes_of(const struct sl_op *op, const struct sl_shape *shape)
@@ -100,91 +107,89 @@ static size_t bytes_of(const struct sl_op *op, const struct sl_shape *shape)
 	return (size_t)sl_shape_count(shape) * sl_dtype_bytes(sl_precision_dtype(op->precision));
 }
 
-static void note_read(struct value_use *u, const struct sl_fusion *f, const struct sl_segment_op *so, int i, int k)
+static void note_bytes(struct uses *u)
 {
-	if (!u->seen)
-		*u = (struct value_use){0, -1, -1, -1, -1, -1, true, true};
-	u->bytes = bytes_of(&so->op, &so->op.in_shape[k]);
+	for (int i = 0; i < u->s->n_op; i++) {
+		const struct sl_op *op = &u->s->op[i].op;
+
+		for (int k = 0; k < op->n_in; k++)
+			u->use[op->in[k]].bytes = bytes_of(op, &op->in_shape[k]);
+		u->use[op->out].bytes = bytes_of(op, &op->out_shape);
+	}
+}
+
+static void note_read(struct value_use *u, const struct sl_exec_node *n, int i)
+{
+	u->there = true;
 	u->last_read = i;
-	if (sl_op_saves_input(&so->op) && u->first_saver < 0)
+	if (n->keeps_in && u->first_saver < 0)
 		u->first_saver = i;
-	if (f->producer >= 0) { /* its convolution reads it again in its own backward, and makes its gradient there */
-		u->first_saver = f->producer;
-		u->grad_seen = false;
-	}
 }
 
-/* A batchnorm between two convolutions has no output in memory, only its gradient; one behind a convolution leaves the
- * gradient at its output for that convolution to read; one that belongs wholly to it has no input, and its output is
- * made, and read again, by the convolution. */
-static void note_uses(struct value_use *use, const struct sl_plan_segment *s, const struct sl_fusion *fusion)
+static void note_uses(struct uses *u)
 {
-	for (int i = 0; i < s->n_op; i++) {
-		const struct sl_op *op = &s->op[i].op;
-		const struct sl_fusion *f = &fusion[i];
+	for (int v = 0; v < u->n_value; v++)
+		u->use[v] = (struct value_use){0, false, -1, -1, -1, -1, -1};
+	note_bytes(u);
+	for (int i = 0; i < u->n_node; i++) {
+		const struct sl_exec_node *n = &u->node[i];
 
-		bool given = f->whole && f->producer >= 0; /* to the convolution in front */
-		bool not_read = given || (f->absorbed && op->kind == SL_OP_ACT);
-
-		for (int k = 0; k < op->n_in && !not_read; k++) {
-			note_read(&use[sl_fuse_input(fusion, s, i, k)], f, &s->op[i], i, k);
-			use[s->op[sl_fuse_din(fusion, s, i)].op.in[k]].grad_first = i;
+		for (int k = 0; k < SL_OP_MAX_IN; k++) {
+			if (n->in[k] >= 0)
+				note_read(&u->use[n->in[k]], n, i);
+			if (n->din[k] >= 0)
+				u->use[n->din[k]].grad_first = i;
 		}
-		if (f->whole && !given)
-			continue;
-		use[op->out] = (struct value_use){bytes_of(op, &op->out_shape),
-						  given ? f->producer : i,
-						  -1,
-						  given ? f->producer : -1,
-						  -1,
-						  f->producer >= 0 ? f->producer : i,
-						  f->consumer < 0,
-						  !(f->absorbed && op->kind == SL_OP_ACT)};
+		if (n->out >= 0) {
+			u->use[n->out].there = true;
+			u->use[n->out].birth = i;
+			u->use[n->out].first_saver = n->keeps_out ? i : -1;
+		}
+		/* a convolution and the batchnorm behind it may both read it: the one in front is last */
+		if (n->dout >= 0 && u->use[n->dout].grad_last < 0)
+			u->use[n->dout].grad_last = i;
 	}
 }
 
-static void place_values(struct sl_layout *layout, struct leases *l, const struct value_use *use, int n_value,
-			 const struct sl_plan_segment *s)
+static void place_values(struct sl_layout *layout, struct leases *l, const struct uses *uses)
 {
+	const struct sl_plan_segment *s = uses->s;
 	const bool mixed = sl_precision_mixed(s->precision);
 
-	for (int v = 0; v < n_value; v++) {
-		const struct value_use *u = &use[v];
+	for (int v = 0; v < uses->n_value; v++) {
+		const struct value_use *u = &uses->use[v];
 		bool at_cut = !mixed && (v == s->in_value || (v == s->out_value && s->which != SL_TAIL));
 		int read = u->last_read > u->birth ? u->last_read : u->birth;
 
-		/* its copy as fp32 is made behind the last op */
+		/* its copy as fp32 is made behind the last node */
 		if (v == s->out_value && mixed)
-			read = s->n_op - 1;
-
-		if (!u->seen)
+			read = uses->n_node - 1;
+		if (!u->there)
 			continue;
 		if (at_cut || (u->first_saver >= 0 && s->which != SL_TAIL))
 			place_in_slot(layout, &layout->value[v], u->bytes);
 		else
 			lease_add(l, &layout->value[v], u->bytes, u->birth,
-				  u->first_saver >= 0 ? 2 * s->n_op - 1 - u->first_saver : read);
+				  u->first_saver >= 0 ? 2 * uses->n_node - 1 - u->first_saver : read);
 	}
 }
 
-/* A gradient lives from its first writer in backward (the value's last reader) to the backward of its maker, or of the
- * convolution that the maker is fused with. */
-static void place_gradients(struct sl_layout *layout, struct leases *l, const struct value_use *use, int n_value,
-			    const struct sl_plan_segment *s)
+/* A gradient lives from its first writer in backward (the value's last reader) to the node that reads it. */
+static void place_gradients(struct sl_layout *layout, struct leases *l, const struct uses *uses)
 {
-	const int end = 2 * s->n_op - 1;
+	const struct sl_plan_segment *s = uses->s;
+	const int end = 2 * uses->n_node - 1;
 	const bool mixed = sl_precision_mixed(s->precision);
 
-	for (int v = 0; v < n_value; v++) {
-		const struct value_use *u = &use[v];
+	for (int v = 0; v < uses->n_value; v++) {
+		const struct value_use *u = &uses->use[v];
 
-		if (!u->grad_seen || (v == s->in_value && s->which == SL_HEAD) ||
-		    (v == s->out_value && s->which == SL_TAIL))
+		if (u->grad_first < 0 && u->grad_last < 0)
 			continue;
 		if (!mixed && (v == s->in_value || v == s->out_value))
 			place_in_slot(layout, &layout->grad[v], u->bytes);
-		else if (v == s->out_value) /* made in front of backward's first op */
-			lease_add(l, &layout->grad[v], u->bytes, s->n_op, end - u->grad_last);
+		else if (v == s->out_value) /* made in front of backward's first node */
+			lease_add(l, &layout->grad[v], u->bytes, uses->n_node, end - u->grad_last);
 		else
 			lease_add(l, &layout->grad[v], u->bytes, end - u->grad_first, end - u->grad_last);
 	}
@@ -200,17 +205,17 @@ static void place_edges(struct sl_layout *layout, const struct sl_plan_segment *
 }
 
 enum sl_err sl_layout_open(struct sl_layout *layout, const struct sl_model *model,
-			   const struct sl_plan_segment *segment, const struct sl_fusion *fusion,
+			   const struct sl_plan_segment *segment, const struct sl_exec_node *node, int n_node,
 			   const struct sl_op_sizes *sizes)
 {
-	struct value_use *use = calloc((size_t)model->n_value, sizeof *use);
+	struct uses uses = {segment, node, n_node, model->n_value, calloc((size_t)model->n_value, sizeof *uses.use)};
 	struct leases leases = {calloc(2 * (size_t)model->n_value, sizeof *leases.item), 0};
 	enum sl_err err = SL_ERR_NOMEM;
 
 	*layout = (struct sl_layout){.value = calloc((size_t)model->n_value, sizeof *layout->value),
 				     .grad = calloc((size_t)model->n_value, sizeof *layout->grad),
 				     .saved_offset = calloc((size_t)segment->n_op, sizeof *layout->saved_offset)};
-	if (!use || !leases.item || !layout->value || !layout->grad || !layout->saved_offset)
+	if (!uses.use || !leases.item || !layout->value || !layout->grad || !layout->saved_offset)
 		goto out;
 	for (int i = 0; i < segment->n_op; i++) {
 		layout->saved_offset[i] = layout->saved_bytes;
@@ -218,13 +223,13 @@ enum sl_err sl_layout_open(struct sl_layout *layout, const struct sl_model *mode
 		if (sizes[i].workspace_bytes > layout->workspace_bytes)
 			layout->workspace_bytes = sizes[i].workspace_bytes;
 	}
-	note_uses(use, segment, fusion);
-	place_values(layout, &leases, use, model->n_value, segment);
-	place_gradients(layout, &leases, use, model->n_value, segment);
+	note_uses(&uses);
+	place_values(layout, &leases, &uses);
+	place_gradients(layout, &leases, &uses);
 	place_edges(layout, segment);
 	err = place_leases(&leases, &layout->scratch_bytes);
 out:
-	free(use);
+	free(uses.use);
 	free(leases.item);
 	if (err)
 		sl_layout_close(layout);

@@ -9,8 +9,8 @@
 #define SL_NN_LAYOUT_H
 
 #include "common/nn/backend.h"
-#include "common/nn/fuse.h"
 #include "common/nn/plan.h"
+#include "common/nn/rewrite.h"
 
 enum sl_region { SL_REGION_NONE, SL_REGION_SLOT, SL_REGION_SCRATCH };
 
@@ -30,9 +30,9 @@ struct sl_layout {
 	size_t slot_bytes, scratch_bytes, saved_bytes, workspace_bytes;
 };
 
-/* `sizes` [n_op]: what prepare answered; `fusion` [n_op]. Free with sl_layout_close. */
+/* `sizes` [n_op]: what prepare answered; `node` [n_node]: from sl_rewrite. Free with sl_layout_close. */
 enum sl_err sl_layout_open(struct sl_layout *layout, const struct sl_model *model,
-			   const struct sl_plan_segment *segment, const struct sl_fusion *fusion,
+			   const struct sl_plan_segment *segment, const struct sl_exec_node *node, int n_node,
 			   const struct sl_op_sizes *sizes) SL_MUST_CHECK;
 void sl_layout_close(struct sl_layout *layout);
 

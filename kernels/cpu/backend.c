@@ -191,7 +191,6 @@ static const struct sl_backend_ops ops = {
 			[SL_OP_XENT] = &sl_cpu_xent,
 			[SL_OP_SCALE] = &sl_cpu_scale,
 		},
-	.fuses = sl_cpu_conv_fuses,
 	.codec_loops = sl_cpu_codec_loops,
 	.close = close_,
 };

@@ -1,6 +1,6 @@
 /* Batch normalisation with its activation, by itself: one pass over x for the statistics and one that writes y;
- * backward one pass for the sums and one that writes dx. bn.h has the pieces; what a neighbouring convolution has done
- * already is left out (`reduced` of struct sl_op_call, and data = NULL of what is not wanted). */
+ * backward one pass for the sums and one that writes dx. bn.h has the pieces; `form.half` says what a neighbouring
+ * convolution does. */
 #include "kernels/cpu/bn.h"
 
 struct job {
@@ -96,7 +96,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 	struct job j = job_of(call);
 	int64_t blocks = sl_cpu_blocks(j.rows, j.block_rows);
 
-	if (call->training && !call->reduced) {
+	if (call->training && call->form.half != SL_HALF_APPLY) {
 		sl_pool_run(call->be->pool, blocks, stats_block, &j);
 		sl_bn_finish_stats(call, j.part, blocks);
 	}
@@ -114,7 +114,7 @@ static enum sl_err backward(const struct sl_op_call *call)
 	int64_t blocks = sl_cpu_blocks(j.rows, j.block_rows);
 
 	j.dy = call->dout.data;
-	if (!call->reduced) {
+	if (call->form.half != SL_HALF_STATS) {
 		j.k = sl_bn_load(call, false, call->workspace);
 		sl_pool_run(call->be->pool, blocks, sums_block, &j);
 		sl_bn_finish_sums(call, j.part, blocks);
@@ -134,5 +134,10 @@ static enum sl_err commit(const struct sl_op_call *call)
 	return SL_OK;
 }
 
+static bool takes(const struct sl_op *op, struct sl_exec_form form)
+{
+	return op->kind == SL_OP_BATCHNORM && form.pre == SL_PRE_NONE && form.post == SL_POST_NONE;
+}
+
 const struct sl_kernel sl_cpu_batchnorm = {
-	.prepare = prepare, .forward = forward, .backward = backward, .commit = commit};
+	.prepare = prepare, .forward = forward, .backward = backward, .commit = commit, .takes = takes};

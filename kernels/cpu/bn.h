@@ -1,5 +1,5 @@
 /* Batch normalisation in pieces, so that a convolution can take the statistics of its output while it is in the cache,
- * normalise its input as it reads it, and do the counterparts in backward (`before` and `after` of struct sl_op_call).
+ * normalise its input as it reads it, and do the counterparts in backward (struct sl_exec_form).
  *
  * `saved` of a batchnorm: mean [C], what its rounding to float lost [C], 1/σ [C], unbiased variance [C] of the chunk;
  * from backward's sums on also a, b, d [C] of struct sl_cpu_bn. */

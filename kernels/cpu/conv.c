@@ -41,26 +41,26 @@ struct sl_conv_bn sl_conv_bn_open(const struct sl_conv_call *call, bool backward
 		.stride = sl_bn_part_floats(backward ? call->d.c : call->d.o),
 	};
 
-	if (sl_conv_has_bn_before(call)) {
-		bn.before = sl_bn_load(call->before, false, memory);
-		bn.act_before = call->before->op->u.bn.act;
-	} else if (call->before != NULL) {
-		bn.before = identity(call->d.c, memory);
-		bn.act_before = call->before->op->u.act;
+	if (sl_conv_has_bn_pre(call)) {
+		bn.pre = sl_bn_load(call->pre, false, memory);
+		bn.act_pre = call->pre->op->u.bn.act;
+	} else if (call->pre != NULL) {
+		bn.pre = identity(call->d.c, memory);
+		bn.act_pre = call->pre->op->u.act;
 	}
-	if (call->after != NULL && backward) {
-		bn.after = sl_bn_load(call->after, true, memory + sl_bn_coef_floats(c));
-		bn.act_after = call->after->op->u.bn.act;
+	if (call->post != NULL && backward) {
+		bn.post = sl_bn_load(call->post, true, memory + sl_bn_coef_floats(c));
+		bn.act_post = call->post->op->u.bn.act;
 	}
 	return bn;
 }
 
 void sl_conv_bn_finish(const struct sl_conv_call *call, const struct sl_conv_bn *bn, int64_t blocks, bool backward)
 {
-	if (backward && sl_conv_has_bn_before(call))
-		sl_bn_finish_sums(call->before, bn->parts, blocks);
-	if (!backward && call->after != NULL && call->training)
-		sl_bn_finish_stats(call->after, bn->parts, blocks);
+	if (backward && sl_conv_has_bn_pre(call))
+		sl_bn_finish_sums(call->pre, bn->parts, blocks);
+	if (!backward && call->post != NULL && call->training)
+		sl_bn_finish_stats(call->post, bn->parts, blocks);
 }
 
 static const struct sl_conv_kernel *kernel_of(const struct sl_op *op)
@@ -76,16 +76,15 @@ static const struct sl_conv_kernel *kernel_of(const struct sl_op *op)
 	return &sl_conv_dw;
 }
 
-unsigned sl_cpu_conv_fuses(const struct sl_op *op)
+static bool takes(const struct sl_op *op, struct sl_exec_form form)
 {
-	const struct sl_conv_attr *a = &op->u.conv;
+	const struct sl_conv_kernel *kernel = kernel_of(op);
 
-	if (kernel_of(op) == &sl_conv_dw3)
-		return SL_FUSE_BEFORE | SL_FUSE_AFTER;
-	if (kernel_of(op) == &sl_conv_dw)
-		return 0;
-	return SL_FUSE_AFTER | (sl_conv_is_pointwise(a) ? SL_FUSE_BEFORE : 0u) |
-	       (sl_conv_stem_takes(op) ? SL_FUSE_WHOLE : 0u);
+	if (kernel == &sl_conv_dw)
+		return form.pre == SL_PRE_NONE && form.post == SL_POST_NONE;
+	if (form.post == SL_POST_WHOLE)
+		return form.pre == SL_PRE_NONE && sl_conv_stem_takes(op);
+	return form.pre == SL_PRE_NONE || kernel == &sl_conv_dw3 || sl_conv_is_pointwise(&op->u.conv);
 }
 
 static enum sl_err prepare(struct sl_op_prepare *p)
@@ -115,8 +114,8 @@ static struct sl_conv_call call_of(const struct sl_op_call *call)
 		.w = call->param[0],
 		.bias = op->u.conv.bias ? call->param[1] : NULL,
 		.training = call->training,
-		.before = call->before,
-		.after = call->after,
+		.pre = call->pre,
+		.post = call->post,
 		.saved = call->saved,
 		.workspace = call->workspace,
 	};
@@ -127,7 +126,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 	struct sl_conv_call c = call_of(call);
 
 	c.y = call->out.data;
-	(call->whole ? &sl_conv_stem : kernel_of(call->op))->forward(&c);
+	(call->form.post == SL_POST_WHOLE ? &sl_conv_stem : kernel_of(call->op))->forward(&c);
 	return SL_OK;
 }
 
@@ -141,8 +140,8 @@ static enum sl_err backward(const struct sl_op_call *call)
 	c.dbias = c.bias != NULL ? call->grad[1] : NULL;
 	c.dx = call->din[0].data;
 	c.add = call->din[0].data != NULL && call->din_add[0];
-	(call->whole ? &sl_conv_stem : kernel_of(call->op))->backward(&c);
+	(call->form.post == SL_POST_WHOLE ? &sl_conv_stem : kernel_of(call->op))->backward(&c);
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_conv = {.prepare = prepare, .forward = forward, .backward = backward};
+const struct sl_kernel sl_cpu_conv = {.prepare = prepare, .forward = forward, .backward = backward, .takes = takes};

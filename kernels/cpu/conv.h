@@ -44,32 +44,32 @@ struct sl_conv_call {
 	const struct sl_op *op;
 	struct sl_conv_dims d;
 	const float *x, *w, *bias, *dy;
-	const float *out; /* backward with `after`: what forward wrote to y */
+	const float *out; /* backward with `post`: what forward wrote to y */
 	float *y, *dx, *dw, *dbias;
 	bool add;
 	bool training;
-	const struct sl_op_call *before, *after; /* batchnorms fused with this call, as backend.h says, or NULL */
+	const struct sl_op_call *pre, *post; /* of backend.h: what of them is done here too */
 	void *saved;
 	float *workspace;
 };
 
-/* Else `before`, where there is one, is an activation. */
-static inline bool sl_conv_has_bn_before(const struct sl_conv_call *call)
+/* Else `pre`, where there is one, is an activation. */
+static inline bool sl_conv_has_bn_pre(const struct sl_conv_call *call)
 {
-	return call->before != NULL && call->before->op->kind == SL_OP_BATCHNORM;
+	return call->pre != NULL && call->pre->op->kind == SL_OP_BATCHNORM;
 }
 
 /* Memory for both of them: coefficients, and a part for each of `blocks` blocks of work. */
 struct sl_conv_bn {
-	struct sl_cpu_bn before, after;
-	enum sl_act act_before, act_after;
+	struct sl_cpu_bn pre, post;
+	enum sl_act act_pre, act_post;
 	float *parts;
 	int64_t stride; /* floats of a part */
 };
 
 int64_t sl_conv_bn_floats(const struct sl_conv_dims *d, int64_t blocks);
 struct sl_conv_bn sl_conv_bn_open(const struct sl_conv_call *call, bool backward, float *memory);
-/* Puts the blocks' parts together: statistics of y behind forward, the sums of `before` behind backward. */
+/* Puts the blocks' parts together: statistics of y behind forward, the sums of `pre` behind backward. */
 void sl_conv_bn_finish(const struct sl_conv_call *call, const struct sl_conv_bn *bn, int64_t blocks, bool backward);
 
 static inline bool sl_conv_is_pointwise(const struct sl_conv_attr *a)

@@ -89,9 +89,9 @@ static struct job open_job(const struct sl_conv_call *call, bool backward)
 	return j;
 }
 
-static bool has_bn_before(const struct job *j)
+static bool has_bn_pre(const struct job *j)
 {
-	return sl_conv_has_bn_before(j->call);
+	return sl_conv_has_bn_pre(j->call);
 }
 
 /* ---- rings */
@@ -130,8 +130,8 @@ static struct ring x_ring(const struct job *j, float *memory)
 {
 	struct ring r = ring_open(j, memory, j->x_row, j->d.h, j->d.w);
 
-	r.bn = j->call->before != NULL ? &j->bn.before : NULL;
-	r.act = j->bn.act_before;
+	r.bn = j->call->pre != NULL ? &j->bn.pre : NULL;
+	r.act = j->bn.act_pre;
 	return r;
 }
 
@@ -139,8 +139,8 @@ static struct ring dy_ring(const struct job *j, float *memory)
 {
 	struct ring r = ring_open(j, memory, j->dy_row, j->d.out_h, j->d.out_w);
 
-	r.bn = j->call->after != NULL ? &j->bn.after : NULL;
-	r.act = j->bn.act_after;
+	r.bn = j->call->post != NULL ? &j->bn.post : NULL;
+	r.act = j->bn.act_post;
 	return r;
 }
 
@@ -233,7 +233,7 @@ static struct sl_prefetch ahead(const struct job *j, int64_t n, int64_t o, int64
 	if (backward) {
 		expect(j, &next, call->dx, x, rows * s, d->h, d->w);
 		expect(j, &next, call->x, x + 2 - s, rows * s, d->h, d->w);
-		expect(j, &next, call->after != NULL ? call->out : NULL, y + 1, rows, d->out_h, d->out_w);
+		expect(j, &next, call->post != NULL ? call->out : NULL, y + 1, rows, d->out_h, d->out_w);
 		expect(j, &next, call->dy, y + 1, rows, d->out_h, d->out_w);
 	} else {
 		expect(j, &next, call->y, y, rows, d->out_h, d->out_w);
@@ -271,7 +271,7 @@ static void forward_strip(const struct job *j, struct strip *x, struct sl_band b
 				call->bias != NULL ? call->bias + at : NULL, (int)d->out_w, (int)x->k.n, d->stride,
 				next);
 	}
-	if (call->after == NULL || !call->training)
+	if (call->post == NULL || !call->training)
 		return;
 	if (first)
 		sl_bn_begin_stats(part, y, d->c, x->k);
@@ -325,7 +325,7 @@ static struct data_row data_row(const struct job *j, int64_t n, int64_t h, struc
 {
 	int64_t at = (n * j->d.h + h) * j->d.w * j->d.c + k.at;
 
-	if (j->call->add || (j->call->before != NULL && !has_bn_before(j)))
+	if (j->call->add || (j->call->pre != NULL && !has_bn_pre(j)))
 		return (struct data_row){scratch, SL_DW_LANES, at};
 	return (struct data_row){j->call->dx + at, j->d.c, at};
 }
@@ -334,10 +334,10 @@ static void end_data_row(const struct job *j, const struct data_row *row, struct
 {
 	if (row->to == scratch)
 		j->simd->dw_place(j->call->dx + row->at, scratch, j->call->x + row->at, j->d.c, (int)j->d.w, (int)k.n,
-				  has_bn_before(j) ? SL_ACT_NONE : j->bn.act_before, j->call->add);
+				  has_bn_pre(j) ? SL_ACT_NONE : j->bn.act_pre, j->call->add);
 }
 
-/* What the rows of dX that belong to the output rows of a band give to the sums of `before`. */
+/* What the rows of dX that belong to the output rows of a band give to the sums of `pre`. */
 static void sum_data_rows(const struct job *j, struct sl_band b, struct sl_bn_range k, float *part)
 {
 	const struct sl_conv_dims *d = &j->d;
@@ -345,7 +345,7 @@ static void sum_data_rows(const struct job *j, struct sl_band b, struct sl_bn_ra
 		at = (b.n * d->h + from) * d->w * d->c;
 
 	if (to > from)
-		sl_bn_add_sums(j->simd, part, j->call->dx + at, j->call->x + at, &j->bn.before, j->call->before->op,
+		sl_bn_add_sums(j->simd, part, j->call->dx + at, j->call->x + at, &j->bn.pre, j->call->pre->op,
 			       (to - from) * d->w, k);
 }
 
@@ -397,7 +397,7 @@ static void backward_strip(const struct job *j, struct sl_band b, float *part, s
 		j->simd->dw_weight_row(dw + dy->k.at, d->c, strip_row(dy, o) + SL_DW_LANES, rows, (int)d->out_w,
 				       (int)dy->k.n, d->stride, next);
 	}
-	if (call->dx != NULL && has_bn_before(j))
+	if (call->dx != NULL && has_bn_pre(j))
 		sum_data_rows(j, b, dy->k, part);
 }
 
@@ -407,7 +407,7 @@ static void backward_band(const struct job *j, struct sl_band b, float *part, st
 	const struct sl_conv_call *call = j->call;
 
 	ring_image(x, call->x, NULL, b.n);
-	ring_image(dy, call->dy, call->after != NULL ? call->out : NULL, b.n);
+	ring_image(dy, call->dy, call->post != NULL ? call->out : NULL, b.n);
 	for (int64_t o = b.from; o < b.to; o += j->few) {
 		struct sl_band rows = {b.n, o, sl_cpu_min(b.to, o + j->few)};
 		struct sl_prefetch next = ahead(j, b.n, o, rows.to - o, true);
@@ -434,7 +434,7 @@ static void backward_span(void *arg, int64_t span, int worker)
 	for (int64_t p = span * j->span_parts; p < end; p++) {
 		float *part = j->bn.parts + p * j->bn.stride;
 
-		if (has_bn_before(j))
+		if (has_bn_pre(j))
 			sl_bn_begin_sums(part, j->d.c, (struct sl_bn_range){0, j->d.c});
 		for (int64_t index = p * j->part_bands; index < part_end(j, p); index++)
 			backward_band(j, sl_band_at(&j->bands, index), part, &x, &dy, dw, scratch);

@@ -161,7 +161,7 @@ static struct job open_job(const struct sl_conv_call *call, bool backward)
 	j.call = call;
 	j.turned = backward && is_turned(&j, sl_cpu_simd_of(call->be));
 	j.bn = sl_conv_bn_open(call, backward, packed + packed_floats(&j) + dy_floats(&j));
-	if (backward && j.groups > 1 && call->after != NULL)
+	if (backward && j.groups > 1 && call->post != NULL)
 		j.dy = packed + packed_floats(&j);
 	j.w = backward ? sl_gemm_pack(call->be, packed, call->w, j.d.o, j.k, j.k, 1)
 		       : sl_gemm_pack(call->be, packed, call->w, j.k, j.d.o, 1, j.k);
@@ -212,12 +212,11 @@ static const float *patches(const struct job *j, int64_t m, int64_t rows, struct
 	const float *x = j->call->x + m * j->k;
 	float *p = j->scratch + worker * worker_floats(j);
 
-	if (j->direct && j->call->before == NULL)
+	if (j->direct && j->call->pre == NULL)
 		return x;
-	bn = sl_bn_from(&j->bn.before, k.at);
+	bn = sl_bn_from(&j->bn.pre, k.at);
 	if (j->direct)
-		sl_cpu_simd_of(j->call->be)
-			->bn_forward(p + k.at, x + k.at, &bn, j->k, rows, (int)k.n, j->bn.act_before);
+		sl_cpu_simd_of(j->call->be)->bn_forward(p + k.at, x + k.at, &bn, j->k, rows, (int)k.n, j->bn.act_pre);
 	else
 		for (int64_t r = 0; r < rows; r++)
 			copy_patch(j, p + r * j->k, m + r);
@@ -229,8 +228,8 @@ static void bn_gradient(const struct job *j, float *to, int64_t m, int64_t rows)
 	int64_t o = j->d.o;
 
 	sl_cpu_simd_of(j->call->be)
-		->bn_backward(to, j->call->dy + m * o, j->call->out + m * o, &j->bn.after, rows, (int)o,
-			      j->bn.act_after, false);
+		->bn_backward(to, j->call->dy + m * o, j->call->out + m * o, &j->bn.post, rows, (int)o, j->bn.act_post,
+			      false);
 }
 
 static void gradient_block(void *arg, int64_t block, int worker)
@@ -247,7 +246,7 @@ static const float *gradient(const struct job *j, int64_t m, int64_t rows, int w
 {
 	float *to = j->scratch + worker * worker_floats(j) + sl_cpu_line(most_rows(j) * j->k);
 
-	if (j->call->after == NULL)
+	if (j->call->post == NULL)
 		return j->call->dy + m * j->d.o;
 	if (j->dy != NULL)
 		return j->dy + m * j->d.o;
@@ -274,7 +273,7 @@ static struct sl_prefetch ahead(const struct job *j, int64_t m, int64_t end, boo
 	expect(&next, backward ? call->dx : call->y, m, to, backward ? j->k : o);
 	expect(&next, call->x, m, to, j->k);
 	if (backward) {
-		expect(&next, call->after != NULL ? call->out : NULL, m, to, o);
+		expect(&next, call->post != NULL ? call->out : NULL, m, to, o);
 		expect(&next, call->dy, m, to, o);
 	}
 	for (int i = 0; i < next.n; i++)
@@ -287,7 +286,7 @@ static struct sl_prefetch ahead(const struct job *j, int64_t m, int64_t end, boo
 	return next;
 }
 
-/* Columns o of rows [m, m + rows) of Y, and their part of the statistics of `after`. */
+/* Columns o of rows [m, m + rows) of Y, and their part of the statistics of `post`. */
 static void forward_rows(const struct job *j, int64_t m, int64_t rows, struct sl_bn_range o, int worker,
 			 struct sl_prefetch *next)
 {
@@ -300,7 +299,7 @@ static void forward_rows(const struct job *j, int64_t m, int64_t rows, struct sl
 	sl_gemm_rows(&w, y + o.at, j->d.o, &p, 1, j->k, rows, false, next);
 	for (int64_t r = 0; r < rows && call->bias != NULL; r++)
 		simd->sum(y + r * j->d.o + o.at, y + r * j->d.o + o.at, call->bias + o.at, o.n);
-	if (call->after != NULL && call->training) {
+	if (call->post != NULL && call->training) {
 		sl_bn_begin_stats(part, y, j->d.o, o);
 		sl_bn_add_stats(simd, part, y, rows, j->d.o, o);
 	}
@@ -343,13 +342,13 @@ static void data_block(const struct job *j, const float *dy, int64_t m, int64_t 
 	float *dx = call->dx + m * j->k, *part = j->bn.parts + m / j->block_rows * j->bn.stride;
 
 	sl_gemm_rows(&w, dx + k.at, j->k, &dy, 1, j->d.o, rows, call->add, next);
-	for (int64_t r = m; r < m + rows && call->before != NULL && !sl_conv_has_bn_before(call); r++)
+	for (int64_t r = m; r < m + rows && call->pre != NULL && !sl_conv_has_bn_pre(call); r++)
 		w.simd->act_backward(call->dx + r * j->k + k.at, call->dx + r * j->k + k.at, call->x + r * j->k + k.at,
-				     k.n, j->bn.act_before, false);
-	if (!sl_conv_has_bn_before(call))
+				     k.n, j->bn.act_pre, false);
+	if (!sl_conv_has_bn_pre(call))
 		return;
 	sl_bn_begin_sums(part, j->k, k);
-	sl_bn_add_sums(w.simd, part, dx, call->x + m * j->k, &j->bn.before, call->before->op, rows, k);
+	sl_bn_add_sums(w.simd, part, dx, call->x + m * j->k, &j->bn.pre, call->pre->op, rows, k);
 }
 
 /* Where a span's dW or dWᵀ lies: in the result itself where there is but one span. */

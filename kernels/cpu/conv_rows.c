@@ -92,7 +92,7 @@ static void forward_band(void *arg, int64_t index, int worker)
 		sl_gemm_rows(&j->w, y, d->o, seg, d->kh, d->stride * d->c, d->out_w, false, &none);
 		if (call->bias != NULL)
 			j->w.simd->add_row(y, call->bias, d->out_w, (int)d->o);
-		if (call->after != NULL && call->training) {
+		if (call->post != NULL && call->training) {
 			if (o == b.from)
 				sl_bn_begin_stats(part, y, d->o, (struct sl_bn_range){0, d->o});
 			sl_bn_add_stats(j->w.simd, part, y, d->out_w, d->o, (struct sl_bn_range){0, d->o});
@@ -115,10 +115,10 @@ static const float *gradient_row(const struct job *j, int64_t n, int64_t o, int 
 	int64_t at = (n * d->out_h + o) * d->out_w * d->o;
 	float *to = j->scratch + worker * worker_floats(j) + sl_rows_floats(d);
 
-	if (j->call->after == NULL)
+	if (j->call->post == NULL)
 		return j->call->dy + at;
-	j->w.simd->bn_backward(to, j->call->dy + at, j->call->out + at, &j->bn.after, d->out_w, (int)d->o,
-			       j->bn.act_after, false);
+	j->w.simd->bn_backward(to, j->call->dy + at, j->call->out + at, &j->bn.post, d->out_w, (int)d->o,
+			       j->bn.act_post, false);
 	return to;
 }
 

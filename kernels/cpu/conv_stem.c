@@ -112,14 +112,14 @@ static struct job open_job(const struct sl_conv_call *call)
 	struct job j = job_of(call->be, &call->d, call->workspace);
 
 	j.call = call;
-	j.act = call->after->op->u.bn.act;
+	j.act = call->post->op->u.bn.act;
 	j.stream = (size_t)(j.bands.all * j.bands.rows * call->d.out_w * call->d.o) * sizeof(float) >= STREAM_BYTES;
 	return j;
 }
 
 static void load_bn(struct job *j, bool back)
 {
-	const struct sl_op_call *bn = j->call->after;
+	const struct sl_op_call *bn = j->call->post;
 
 	j->bn = sl_bn_load(bn, back, packed_of(j) + sl_cpu_line(sl_gemm_packed_floats(j->k, j->d.o)));
 }
@@ -186,7 +186,7 @@ static void gram_span(void *arg, int64_t span, int worker)
 
 static void statistics(const struct job *j)
 {
-	const struct sl_op_call *bn = j->call->after;
+	const struct sl_op_call *bn = j->call->post;
 	struct saved s = saved_of(j);
 	int64_t k = j->k, ld = j->patch;
 	double *sum = j->part;
@@ -317,7 +317,7 @@ static void backward(const struct sl_conv_call *call)
 			sum[i * o_n + o] -= call->training ? sum_g * s.mean[i] : 0;
 			centred += (double)w[i] * sum[i * o_n + o];
 		}
-		sl_bn_put_sums(call->after, o, sum_g, centred + (mean - (double)j.bn.mean[o]) * sum_g,
+		sl_bn_put_sums(call->post, o, sum_g, centred + (mean - (double)j.bn.mean[o]) * sum_g,
 			       (double)(j.d.n * j.d.out_h * j.d.out_w));
 	}
 	load_bn(&j, true);

@@ -14,7 +14,6 @@
 #include <cmocka.h>
 
 #include "common/base/pool.h"
-#include "common/nn/fuse.h"
 #include "kernels/cpu/bn.h"
 #include "kernels/cpu/cpu.h"
 
@@ -163,23 +162,24 @@ static void backward(struct run *r, int i, float *in, float *out, float *dout, f
 	assert_int_equal(r->be->ops->kernel[c->op->kind]->backward(c), SL_OK);
 }
 
-static void pass_both(struct run *r, unsigned fuse)
+/* `way`: `post` of the convolution in front, `pre` of the one behind. */
+static void pass_both(struct run *r, struct sl_exec_form way)
 {
-	bool front = fuse & SL_FUSE_AFTER, behind = fuse & SL_FUSE_BEFORE;
-	bool whole = fuse & SL_FUSE_WHOLE;
+	const bool front = way.post != SL_POST_NONE, behind = way.pre != SL_PRE_NONE, whole = way.post == SL_POST_WHOLE;
+	const bool runs = !whole && (!front || !behind);
 	float **v = r->value, **g = r->grad, *din = r->chain->stem ? NULL : g[0];
 
-	r->call[FRONT].whole = whole;
-	r->call[FRONT].after = front ? &r->call[NORM] : NULL;
-	r->call[BEHIND].before = behind ? &r->call[NORM] : NULL;
+	r->call[FRONT].form.post = way.post;
+	r->call[FRONT].post = front ? &r->call[NORM] : NULL;
+	r->call[NORM].form.half = front ? SL_HALF_APPLY : behind ? SL_HALF_STATS : SL_HALF_BOTH;
+	r->call[BEHIND].form.pre = way.pre;
+	r->call[BEHIND].pre = behind ? &r->call[NORM] : NULL;
 	forward(r, FRONT, v[0], whole ? v[2] : v[1]);
-	r->call[NORM].reduced = front;
-	if (!whole && (!front || !behind))
+	if (runs)
 		forward(r, NORM, v[1], behind ? NULL : v[2]);
 	forward(r, BEHIND, behind ? v[1] : v[2], v[3]);
 	backward(r, BEHIND, behind ? v[1] : v[2], NULL, g[3], g[2]);
-	r->call[NORM].reduced = behind;
-	if (!whole && (!front || !behind))
+	if (runs)
 		backward(r, NORM, v[1], NULL, g[2], front ? NULL : g[1]);
 	backward(r, FRONT, v[0], whole ? v[2] : v[1], front ? g[2] : g[1], din);
 }
@@ -191,7 +191,8 @@ static void keep(struct results *to, float *p, int64_t count)
 	to->count[to->n++] = count;
 }
 
-static struct results run_chain(struct sl_backend *be, const struct chain *chain, bool training, unsigned fuse)
+static struct results run_chain(struct sl_backend *be, const struct chain *chain, bool training,
+				struct sl_exec_form way)
 {
 	struct run r = {.be = be, .chain = chain};
 	struct results out = {.n = 0};
@@ -209,7 +210,7 @@ static struct results run_chain(struct sl_backend *be, const struct chain *chain
 	}
 	for (int i = 0; i < OPS; i++)
 		open_op(&r, i, training);
-	pass_both(&r, fuse);
+	pass_both(&r, way);
 	if (training)
 		assert_int_equal(be->ops->kernel[SL_OP_BATCHNORM]->commit(&r.call[NORM]), SL_OK);
 	keep(&out, r.value[OPS], sl_shape_count(&chain->op[BEHIND].out_shape));
@@ -274,15 +275,16 @@ struct pair {
 
 static void compare(struct pair *p, const struct chain *chain, bool training)
 {
-	struct results plain = run_chain(&p->one, chain, training, 0);
+	struct results plain = run_chain(&p->one, chain, training, (struct sl_exec_form){0});
 
-	static const unsigned ways[] = {SL_FUSE_BEFORE, SL_FUSE_AFTER, SL_FUSE_BEFORE | SL_FUSE_AFTER,
-					SL_FUSE_AFTER | SL_FUSE_WHOLE};
+	static const struct sl_exec_form ways[] = {{.pre = SL_PRE_NORM},
+						   {.post = SL_POST_STATS},
+						   {.pre = SL_PRE_NORM, .post = SL_POST_STATS},
+						   {.post = SL_POST_WHOLE}};
 
 	for (int i = 0; i < (chain->stem ? 4 : 3); i++) {
-		unsigned fuse = ways[i];
-		struct results a = run_chain(&p->one, chain, training, fuse);
-		struct results b = run_chain(&p->two, chain, training, fuse);
+		struct results a = run_chain(&p->one, chain, training, ways[i]);
+		struct results b = run_chain(&p->two, chain, training, ways[i]);
 
 		expect_near(&a, &plain);
 		expect_same(&a, &b);
@@ -328,7 +330,8 @@ static struct results run_activated(struct sl_backend *be, const struct chain *c
 	fill(dy, out, 103, 0.0f);
 	open_op(&r, FRONT, true);
 	open_op(&r, BEHIND, true);
-	r.call[BEHIND].before = fused ? &r.call[FRONT] : NULL;
+	r.call[BEHIND].form.pre = fused ? SL_PRE_ACT : SL_PRE_NONE;
+	r.call[BEHIND].pre = fused ? &r.call[FRONT] : NULL;
 	if (!fused)
 		forward(&r, FRONT, x, z);
 	forward(&r, BEHIND, fused ? x : z, y);
@@ -389,47 +392,37 @@ static void an_activation_rides_on_the_convolution_behind(void **state)
 	sl_pool_close(pool);
 }
 
-static void backend_says_what_it_fuses(void **state)
+/* What each convolution takes, as a letter: N and A in front, S and W behind. */
+static void kernels_say_what_they_take(void **state)
 {
 	const struct conv_case odd = {16, 0, 5, 1, 2, true, false};
-	struct sl_op pointwise = conv_op(&behinds[2], sl_shape4(1, 8, 8, 16));
-	struct sl_op stem = conv_op(&fronts[5], sl_shape4(1, 8, 8, 3));
-	struct sl_op deep = conv_op(&fronts[1], sl_shape4(1, 8, 8, 20));
-	struct sl_op depthwise = conv_op(&behinds[0], sl_shape4(1, 8, 8, 16));
-	struct sl_op other = conv_op(&odd, sl_shape4(1, 8, 8, 16));
+	const struct {
+		struct sl_op op;
+		const char *takes;
+	} cases[] = {
+		{conv_op(&behinds[2], sl_shape4(1, 8, 8, 16)), "NAS"}, /* pointwise */
+		{conv_op(&behinds[0], sl_shape4(1, 8, 8, 16)), "NAS"}, /* depthwise */
+		{conv_op(&fronts[5], sl_shape4(1, 8, 8, 3)), "SW"},    /* a stem */
+		{conv_op(&fronts[1], sl_shape4(1, 8, 8, 20)), "S"},    /* 3x3 of many channels */
+		{conv_op(&odd, sl_shape4(1, 8, 8, 16)), ""},
+	};
+	const struct sl_op norm = {.kind = SL_OP_BATCHNORM};
 	struct sl_backend be;
 
 	(void)state;
 	assert_int_equal(sl_cpu_backend_open(&be, NULL, NULL), SL_OK);
-	assert_int_equal(be.ops->fuses(&pointwise), SL_FUSE_BEFORE | SL_FUSE_AFTER);
-	assert_int_equal(be.ops->fuses(&depthwise), SL_FUSE_BEFORE | SL_FUSE_AFTER);
-	assert_int_equal(be.ops->fuses(&stem), SL_FUSE_AFTER | SL_FUSE_WHOLE);
-	assert_int_equal(be.ops->fuses(&deep), SL_FUSE_AFTER);
-	assert_int_equal(be.ops->fuses(&other), 0);
-	be.ops->close(&be);
-}
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		const struct sl_kernel *k = be.ops->kernel[SL_OP_CONV2D];
+		char got[8];
 
-/* Where its input's gradient has been written already: the convolution cannot add what goes through the activation. */
-static void an_activation_that_adds_stays_by_itself(void **state)
-{
-	struct sl_segment_op op[2] = {
-		{.op = {.kind = SL_OP_ACT, .n_in = 1, .in = {0}, .out = 1, .u.act = SL_ACT_RELU}, .din_want = {true}},
-		{.op = conv_op(&behinds[2], sl_shape4(1, 3, 3, 8)), .din_want = {true}},
-	};
-	const struct sl_plan_segment s = {.op = op, .n_op = 2, .in_value = 0, .out_value = 2};
-	struct sl_fusion fusion[2];
-	struct sl_backend be;
-	struct sl_fail fail;
-
-	(void)state;
-	op[1].op.in[0] = 1;
-	op[1].op.out = 2;
-	assert_int_equal(sl_cpu_backend_open(&be, NULL, &fail), SL_OK);
-	sl_fuse_find(fusion, &be, &s);
-	assert_true(fusion[0].consumer == 1 && fusion[0].absorbed && fusion[1].before == 0);
-	op[0].din_add[0] = true;
-	sl_fuse_find(fusion, &be, &s);
-	assert_true(fusion[0].consumer == -1 && !fusion[0].absorbed && fusion[1].before == -1);
+		snprintf(got, sizeof got, "%s%s%s%s",
+			 k->takes(&cases[i].op, (struct sl_exec_form){.pre = SL_PRE_NORM}) ? "N" : "",
+			 k->takes(&cases[i].op, (struct sl_exec_form){.pre = SL_PRE_ACT}) ? "A" : "",
+			 k->takes(&cases[i].op, (struct sl_exec_form){.post = SL_POST_STATS}) ? "S" : "",
+			 k->takes(&cases[i].op, (struct sl_exec_form){.post = SL_POST_WHOLE}) ? "W" : "");
+		assert_string_equal(got, cases[i].takes);
+	}
+	assert_true(be.ops->kernel[SL_OP_BATCHNORM]->takes(&norm, (struct sl_exec_form){.half = SL_HALF_STATS}));
 	be.ops->close(&be);
 }
 
@@ -470,8 +463,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_pair_of_convolutions),
 		cmocka_unit_test(an_activation_rides_on_the_convolution_behind),
-		cmocka_unit_test(backend_says_what_it_fuses),
-		cmocka_unit_test(an_activation_that_adds_stays_by_itself),
+		cmocka_unit_test(kernels_say_what_they_take),
 		cmocka_unit_test(streamed_rows_are_the_stored_ones),
 	};
 

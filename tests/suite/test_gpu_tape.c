@@ -233,18 +233,17 @@ static struct outcome train(bool recorded, int refuse, bool narrows)
 	player.tapes = player.launches = 0;
 	player.refuse = refuse;
 	ops = *be.ops;
-	ops.fuses = NULL; /* calls of two ops at once point to each other */
-	for (int i = 0; i < SL_OP_COUNT && recorded; i++) {
-		const struct sl_kernel *k = ops.kernel[i];
-
-		if (k == NULL)
+	for (int i = 0; i < SL_OP_COUNT; i++) {
+		if (ops.kernel[i] == NULL)
 			continue;
-		kernel[i] = (struct sl_kernel){.prepare = k->prepare,
-					       .release = k->release,
-					       .forward = tape_forward,
-					       .backward = tape_backward,
-					       .commit = k->commit != NULL ? tape_commit : NULL};
+		kernel[i] = *ops.kernel[i];
+		kernel[i].takes = NULL; /* calls of two ops at once point to each other */
 		ops.kernel[i] = &kernel[i];
+		if (!recorded)
+			continue;
+		kernel[i].forward = tape_forward;
+		kernel[i].backward = tape_backward;
+		kernel[i].commit = kernel[i].commit != NULL ? tape_commit : NULL;
 	}
 	if (recorded) {
 		cu_graphs_open(&graphs, &tape_runtime, NULL);

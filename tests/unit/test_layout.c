@@ -17,7 +17,8 @@
 struct shadow {
 	const struct sl_plan *plan;
 	const struct sl_plan_segment *s;
-	struct sl_fusion *fusion;
+	struct sl_exec_node *node;
+	int n_node;
 	struct sl_layout layout;
 	int *slot[2], *scratch; /* owner of each line of SL_ARENA_ALIGN bytes; 0: nobody */
 	int written;
@@ -64,55 +65,53 @@ static bool is_there(const struct shadow *sh, int chunk, int value, const struct
 	return *lines(sh, &sh->layout.grad[value], chunk, small_plan_bytes(shape)) == owner_of(sh, chunk, value, true);
 }
 
+static const struct sl_op *op_of(const struct shadow *sh, const struct sl_exec_node *n)
+{
+	return &sh->s->op[n->op].op;
+}
+
 static void shadow_forward(struct shadow *sh, int chunk)
 {
 	write_value(sh, chunk, sh->s->in_value, false, &sh->s->in_shape);
-	for (int i = 0; i < sh->s->n_op; i++) {
-		const struct sl_op *op = &sh->s->op[i].op;
+	for (int i = 0; i < sh->n_node; i++) {
+		const struct sl_exec_node *n = &sh->node[i];
+		const struct sl_op *op = op_of(sh, n);
 
-		if (sh->fusion[i].absorbed)
-			continue;
-		if (sh->fusion[i].consumer < 0)
-			write_value(sh, chunk, sl_fuse_output(sh->fusion, sh->s, i), false, &op->out_shape);
+		if (n->out >= 0)
+			write_value(sh, chunk, n->out, false, &op->out_shape);
 		for (int k = 0; k < op->n_in; k++) /* still there once the output is */
-			read_value(sh, chunk, sl_fuse_input(sh->fusion, sh->s, i, k), false, &op->in_shape[k]);
+			read_value(sh, chunk, n->in[k], false, &op->in_shape[k]);
 	}
 	read_value(sh, chunk, sh->s->out_value, false, &sh->s->out_shape);
 }
 
-static void shadow_backward_op(struct shadow *sh, int chunk, int i)
+static void shadow_backward_node(struct shadow *sh, int chunk, const struct sl_exec_node *n)
 {
-	const struct sl_segment_op *so = &sh->s->op[i];
-	const struct sl_fusion *f = &sh->fusion[i];
-	const struct sl_op *op = &so->op;
+	const struct sl_op *op = op_of(sh, n);
 
 	for (int k = 0; k < op->n_in; k++) {
-		const struct sl_segment_op *to = &sh->s->op[sl_fuse_din(sh->fusion, sh->s, i)];
-		int value = to->op.in[k];
-
-		if (!to->din_want[k] || f->producer >= 0)
+		if (n->din[k] < 0)
 			continue;
 		/* added to where a later reader of the value has written it, and only there */
-		assert_int_equal(to->din_add[k], is_there(sh, chunk, value, &op->in_shape[k]));
-		if (to->din_add[k])
-			read_value(sh, chunk, value, true, &op->in_shape[k]);
-		write_value(sh, chunk, value, true, &op->in_shape[k]);
+		assert_int_equal(n->din_add[k], is_there(sh, chunk, n->din[k], &op->in_shape[k]));
+		if (n->din_add[k])
+			read_value(sh, chunk, n->din[k], true, &op->in_shape[k]);
+		write_value(sh, chunk, n->din[k], true, &op->in_shape[k]);
 	}
-	for (int k = 0; k < op->n_in && sl_op_saves_input(op); k++)
-		read_value(sh, chunk, sl_fuse_input(sh->fusion, sh->s, i, k), false, &op->in_shape[k]);
-	if (f->after >= 0)
-		read_value(sh, chunk, sl_fuse_output(sh->fusion, sh->s, i), false, &op->out_shape);
-	if (op->kind != SL_OP_XENT)
-		read_value(sh, chunk, f->after >= 0 ? sh->s->op[f->after].op.out : op->out, true, &op->out_shape);
+	for (int k = 0; k < op->n_in && n->keeps_in; k++)
+		read_value(sh, chunk, n->in[k], false, &op->in_shape[k]);
+	if (n->keeps_out)
+		read_value(sh, chunk, n->out, false, &op->out_shape);
+	if (n->dout >= 0)
+		read_value(sh, chunk, n->dout, true, &op->out_shape);
 }
 
 static void shadow_backward(struct shadow *sh, int chunk)
 {
 	if (sh->s->which != SL_TAIL)
 		write_value(sh, chunk, sh->s->out_value, true, &sh->s->out_shape);
-	for (int i = sh->s->n_op - 1; i >= 0; i--)
-		if (!sh->fusion[i].absorbed)
-			shadow_backward_op(sh, chunk, i);
+	for (int i = sh->n_node - 1; i >= 0; i--)
+		shadow_backward_node(sh, chunk, &sh->node[i]);
 	if (sh->s->which != SL_HEAD)
 		read_value(sh, chunk, sh->s->in_value, true, &sh->s->in_shape);
 }
@@ -125,9 +124,9 @@ static void open_shadow(struct shadow *sh, const struct sl_plan *plan, enum sl_s
 
 	for (int i = 0; i < s->n_op; i++)
 		sizes[i] = (struct sl_op_sizes){.workspace_bytes = (size_t)(7 * i % 50), .saved_bytes = (size_t)i};
-	*sh = (struct shadow){.plan = plan, .s = s, .fusion = calloc((size_t)s->n_op, sizeof *sh->fusion)};
-	sl_fuse_find(sh->fusion, be, s);
-	assert_int_equal(sl_layout_open(&sh->layout, plan->model, s, sh->fusion, sizes), SL_OK);
+	*sh = (struct shadow){.plan = plan, .s = s, .node = calloc((size_t)s->n_op, sizeof *sh->node)};
+	assert_int_equal(sl_rewrite(sh->node, &sh->n_node, s, be), SL_OK);
+	assert_int_equal(sl_layout_open(&sh->layout, plan->model, s, sh->node, sh->n_node, sizes), SL_OK);
 	for (int i = 0; i + 1 < s->n_op; i++)
 		assert_true(sh->layout.saved_offset[i] + sizes[i].saved_bytes <= sh->layout.saved_offset[i + 1]);
 	for (int i = 0; i < s->n_op; i++)
@@ -143,7 +142,7 @@ static void close_shadow(struct shadow *sh)
 	for (int chunk = 0; chunk < 2; chunk++)
 		free(sh->slot[chunk]);
 	free(sh->scratch);
-	free(sh->fusion);
+	free(sh->node);
 	sl_layout_close(&sh->layout);
 }
 
@@ -165,8 +164,7 @@ static void replay_lifetimes(const struct sl_backend *be, const char *cut, int *
 		shadow_backward(&sh, 1);
 		if (which != SL_HEAD) /* what goes back over the link */
 			read_value(&sh, 0, sh.s->in_value, true, &sh.s->in_shape);
-		for (int i = 0; i < sh.s->n_op; i++)
-			*absorbed += sh.fusion[i].absorbed;
+		*absorbed += sh.s->n_op - sh.n_node;
 		assert_true(sh.written > 2 * sh.s->n_op);
 		close_shadow(&sh);
 	}

@@ -1,0 +1,203 @@
+/* Which ops of a part become exec nodes of their own, and which go into those beside them: on a backend whose
+ * convolutions take whatever `can` says. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/nn/rewrite.h"
+
+enum { MOST = 8 };
+
+static struct {
+	bool norm, act, stats, whole, half;
+} can;
+
+static bool takes(const struct sl_op *op, struct sl_exec_form form)
+{
+	if (op->kind == SL_OP_BATCHNORM)
+		return can.half;
+	return (form.pre == SL_PRE_NONE || (form.pre == SL_PRE_NORM ? can.norm : can.act)) &&
+	       (form.post == SL_POST_NONE || (form.post == SL_POST_STATS ? can.stats : can.whole));
+}
+
+static const struct sl_kernel kernel = {.takes = takes}, plain;
+static const struct sl_backend_ops ops = {
+	.name = "test", .kernel = {[SL_OP_CONV2D] = &kernel, [SL_OP_BATCHNORM] = &kernel, [SL_OP_ACT] = &plain}};
+
+struct part {
+	struct sl_segment_op op[MOST];
+	struct sl_plan_segment s;
+	struct sl_exec_node node[MOST];
+	int n;
+};
+
+/* A chain: value i goes into op i, and value i + 1 comes out. */
+static struct part chain_of(int n, const enum sl_op_kind *kinds)
+{
+	struct part p = {.s = {.n_op = n, .in_value = 0, .out_value = n}};
+
+	for (int i = 0; i < n; i++)
+		p.op[i] = (struct sl_segment_op){.op = {.kind = kinds[i], .n_in = 1, .in = {i}, .out = i + 1},
+						 .din_want = {true}};
+	return p;
+}
+
+static void rewrite(struct part *p)
+{
+	const struct sl_backend be = {.ops = &ops};
+
+	p->s.op = p->op;
+	assert_int_equal(sl_rewrite(p->node, &p->n, &p->s, &be), SL_OK);
+}
+
+static void expect_node(const struct sl_exec_node *n, int op, int in, int out, int dout, int din)
+{
+	assert_int_equal(n->op, op);
+	assert_int_equal(n->in[0], in);
+	assert_int_equal(n->out, out);
+	assert_int_equal(n->dout, dout);
+	assert_int_equal(n->din[0], din);
+	assert_int_equal(n->in[1], -1);
+	assert_int_equal(n->din[1], -1);
+}
+
+static const enum sl_op_kind three[] = {SL_OP_CONV2D, SL_OP_BATCHNORM, SL_OP_CONV2D};
+
+static void nothing_is_taken_that_a_kernel_does_not_take(void **state)
+{
+	struct part p = chain_of(3, three);
+
+	(void)state;
+	memset(&can, 0, sizeof can);
+	rewrite(&p);
+	assert_int_equal(p.n, 3);
+	for (int i = 0; i < 3; i++) {
+		expect_node(&p.node[i], i, i, i + 1, i + 1, i);
+		assert_true(p.node[i].keeps_in && !p.node[i].keeps_out);
+		assert_true(p.node[i].pre == -1 && p.node[i].post == -1);
+	}
+	can.norm = can.stats = true; /* but the batchnorm cannot be halved */
+	rewrite(&p);
+	assert_int_equal(p.n, 3);
+	assert_int_equal(p.node[0].form.post, SL_POST_NONE);
+	assert_int_equal(p.node[2].form.pre, SL_PRE_NONE);
+}
+
+static void a_batchnorm_is_split_between_two_convolutions(void **state)
+{
+	struct part p = chain_of(3, three);
+
+	(void)state;
+	memset(&can, 0, sizeof can);
+	can.norm = can.stats = can.half = true;
+	rewrite(&p);
+	assert_int_equal(p.n, 2);
+	expect_node(&p.node[0], 0, 0, 1, 2, 0);
+	assert_true(p.node[0].form.post == SL_POST_STATS && p.node[0].post == 1 && p.node[0].keeps_out);
+	expect_node(&p.node[1], 2, 1, 3, 3, 2);
+	assert_true(p.node[1].form.pre == SL_PRE_NORM && p.node[1].pre == 1);
+}
+
+static void a_half_stays_where_one_side_alone_takes_the_other(void **state)
+{
+	struct part p = chain_of(3, three);
+
+	(void)state;
+	memset(&can, 0, sizeof can);
+	can.stats = can.half = true;
+	rewrite(&p);
+	assert_int_equal(p.n, 3);
+	expect_node(&p.node[0], 0, 0, 1, 2, 0);
+	assert_int_equal(p.node[1].form.half, SL_HALF_APPLY);
+	expect_node(&p.node[1], 1, 1, 2, 2, -1);
+	can.stats = false;
+	can.norm = true;
+	rewrite(&p);
+	assert_int_equal(p.n, 3);
+	assert_int_equal(p.node[1].form.half, SL_HALF_STATS);
+	expect_node(&p.node[1], 1, 1, -1, 2, 1);
+	expect_node(&p.node[2], 2, 1, 3, 3, 2);
+}
+
+/* WHOLE is for a convolution whose din nobody wants. */
+static void a_convolution_takes_its_batchnorm_whole(void **state)
+{
+	struct part p = chain_of(3, three);
+
+	(void)state;
+	memset(&can, 0, sizeof can);
+	can.norm = can.stats = can.whole = can.half = true;
+	rewrite(&p);
+	assert_int_equal(p.node[0].form.post, SL_POST_STATS);
+	p.op[0].din_want[0] = false;
+	rewrite(&p);
+	assert_int_equal(p.n, 2);
+	assert_int_equal(p.node[0].form.post, SL_POST_WHOLE);
+	expect_node(&p.node[0], 0, 0, 2, 2, -1);
+	expect_node(&p.node[1], 2, 2, 3, 3, 2);
+	assert_int_equal(p.node[1].form.pre, SL_PRE_NONE);
+}
+
+static void an_activation_goes_into_the_convolution_behind(void **state)
+{
+	static const enum sl_op_kind two[] = {SL_OP_ACT, SL_OP_CONV2D};
+	struct part p = chain_of(2, two);
+
+	(void)state;
+	memset(&can, 0, sizeof can);
+	can.act = true;
+	rewrite(&p);
+	assert_int_equal(p.n, 1);
+	expect_node(&p.node[0], 1, 0, 2, 2, 0);
+	assert_true(p.node[0].form.pre == SL_PRE_ACT && p.node[0].pre == 0);
+	p.op[0].din_want[0] = false; /* nobody wants the gradient at the activation's input, either */
+	rewrite(&p);
+	expect_node(&p.node[0], 1, 0, 2, 2, -1);
+	p.op[0].din_want[0] = p.op[0].din_add[0] = true; /* what goes through it cannot be added */
+	rewrite(&p);
+	assert_int_equal(p.n, 2);
+	assert_true(p.node[0].din_add[0]);
+}
+
+static void what_others_see_stays_in_memory(void **state)
+{
+	static const enum sl_op_kind four[] = {SL_OP_CONV2D, SL_OP_BATCHNORM, SL_OP_CONV2D, SL_OP_ADD};
+	struct part p = chain_of(3, three);
+
+	(void)state;
+	memset(&can, 0, sizeof can);
+	can.norm = can.act = can.stats = can.whole = can.half = true;
+	p.op[2].narrows = true; /* its shape changes */
+	rewrite(&p);
+	assert_int_equal(p.n, 3);
+	assert_int_equal(p.node[1].form.half, SL_HALF_APPLY);
+	p.op[2].narrows = false;
+	p.s.out_value = 2; /* leaves the part */
+	rewrite(&p);
+	assert_int_equal(p.n, 3);
+	p = chain_of(4, four); /* has a second reader */
+	p.op[3].op.n_in = 2;
+	p.op[3].op.in[1] = 2;
+	rewrite(&p);
+	assert_int_equal(p.n, 4);
+	assert_int_equal(p.node[2].form.pre, SL_PRE_NONE);
+	assert_int_equal(p.node[3].in[1], 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_is_taken_that_a_kernel_does_not_take),
+		cmocka_unit_test(a_batchnorm_is_split_between_two_convolutions),
+		cmocka_unit_test(a_half_stays_where_one_side_alone_takes_the_other),
+		cmocka_unit_test(a_convolution_takes_its_batchnorm_whole),
+		cmocka_unit_test(an_activation_goes_into_the_convolution_behind),
+		cmocka_unit_test(what_others_see_stays_in_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
