@@ -35,8 +35,8 @@ struct sl_cost sl_weights_cost(const struct sl_plan *plan)
 static struct sl_cost pass_cost(const struct sl_plan *plan, const struct sl_codec_spec *from, bool from_mid,
 				const struct sl_codec_spec *to, double products)
 {
-	const struct sl_shape in = sl_plan_cut_shape(plan, from_mid, plan->rows);
-	const struct sl_shape out = sl_plan_cut_shape(plan, !from_mid, plan->rows);
+	const struct sl_extent in = sl_extent_of(sl_plan_cut_shape(plan, from_mid, plan->rows));
+	const struct sl_extent out = sl_extent_of(sl_plan_cut_shape(plan, !from_mid, plan->rows));
 	struct sl_cost sum = sl_segment_cost(plan, products);
 
 	sl_cost_add(&sum, sl_codec_cost(from, &in, false));

@@ -2,14 +2,15 @@
  * the far edges), channel by channel, and sends the means apart. What a stage behind it leaves out, topk say, comes
  * back as the mean of its cell, not as zero.
  *
- * Side bytes: the means as bf16, [N, ⌈H/f⌉, ⌈W/f⌉, C], or [N, ⌈S/f⌉, F]. Values: x less its cell's mean as sent. */
+ * Side bytes: the means as bf16, [N, ⌈H/f⌉, ⌈W/f⌉, C], or [N, ⌈S/f⌉, F]; where samples have different lengths S, theirs
+ * behind each other. Values: x less its cell's mean as sent. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/pool.h"
 #include "common/codec/loops_c.h"
-#include "common/codec/stage.h"
+#include "common/codec/sized.h"
 
 enum { SIDE };
 enum { MEAN_BYTES = 2, BF16_INF_BITS = 0x7f80 };
@@ -25,7 +26,10 @@ struct cells {
 	struct sl_stage_env env;
 	int64_t f, h, w, c;
 	float *mean; /* [threads][⌈w/f⌉][c] */
+	/* Where samples have different lengths: h is the most, w is 1, and sample i has the bands from bands[i] on. */
+	uint32_t *bands; /* [rows], or NULL */
 	/* of the running call */
+	struct sl_extent xs;
 	const float *x;
 	float *to;
 	sl_f32u *y;
@@ -41,26 +45,30 @@ static int64_t over(int64_t n, int64_t f)
 	return (n + f - 1) / f;
 }
 
-/* Means of one sample. */
-static int64_t means_of(const struct sl_shape *s, int64_t f)
+/* Means of all samples. */
+static int64_t means_of(const struct sl_extent *e, int64_t f)
 {
+	const struct sl_shape *s = &e->shape;
 	int64_t n = s->dim[s->ndim - 1];
 
+	if (sl_extent_ragged(e))
+		return n * sl_extent_cells(e, f);
 	for (int i = 1; i + 1 < s->ndim; i++)
 		n *= over(s->dim[i], f);
-	return n;
+	return s->dim[0] * n;
 }
 
-static void shape(const double *arg, const struct sl_shape *in, struct sl_shape *out)
+static void shape(const double *arg, const struct sl_extent *in, struct sl_extent *out, uint32_t *begin)
 {
+	(void)begin;
 	(void)arg;
 	*out = *in;
 }
 
-static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
+static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
 	(void)paired;
-	return (size_t)(in->dim[0] * means_of(in, (int64_t)arg[SIDE]) * MEAN_BYTES);
+	return (size_t)(means_of(in, (int64_t)arg[SIDE]) * MEAN_BYTES);
 }
 
 static enum sl_err check(const double *arg, bool channels, bool samples, struct sl_fail *fail)
@@ -77,27 +85,31 @@ static void close_cells(void *state)
 	struct cells *s = state;
 
 	free(s->mean);
+	free(s->bands);
 	free(s);
 }
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	const struct sl_shape *s = &env->shape;
+	const struct sl_shape *s = &env->most.shape;
 	int64_t w = s->ndim == 4 ? s->dim[2] : 1, line = over(w, (int64_t)env->arg[SIDE]) * s->dim[s->ndim - 1];
 
 	(void)pairing;
 	sl_need(&need->host, 1, sizeof(struct cells));
 	sl_need(&need->host, sl_stage_threads(env) * line, sizeof(float));
+	if (sl_extent_ragged(&env->most))
+		sl_need(&need->host, env->most.rows, sizeof(uint32_t));
 }
 
 static enum sl_err open_cells(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	size_t threads = (size_t)sl_stage_threads(env);
-	const struct sl_shape *shape = &env->shape;
+	const struct sl_shape *shape = &env->most.shape;
+	bool ragged = sl_extent_ragged(&env->most);
 	char text[SL_SHAPE_TEXT];
 	struct cells *s;
 
-	if (shape->ndim < 3)
+	if (ragged ? shape->ndim != 2 : shape->ndim < 3)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "codec: cells needs positions, and %s has none",
 				   sl_shape_text(shape, text));
 	s = calloc(1, sizeof *s);
@@ -106,10 +118,12 @@ static enum sl_err open_cells(void **state, const struct sl_stage_env *env, stru
 	s->env = *env;
 	s->f = (int64_t)env->arg[SIDE];
 	s->c = shape->dim[shape->ndim - 1];
-	s->h = shape->dim[1];
+	s->h = ragged ? env->most.longest : shape->dim[1];
 	s->w = shape->ndim == 4 ? shape->dim[2] : 1;
 	s->mean = malloc(threads * (size_t)(over(s->w, s->f) * s->c) * sizeof *s->mean);
-	if (s->mean == NULL) {
+	if (ragged)
+		s->bands = malloc((size_t)env->most.rows * sizeof *s->bands);
+	if (s->mean == NULL || (ragged && s->bands == NULL)) {
 		close_cells(s);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "cells: no memory");
 	}
@@ -119,9 +133,33 @@ static enum sl_err open_cells(void **state, const struct sl_stage_env *env, stru
 
 /* ---- bands: lines of positions that share a line of cells, walked in the order of memory */
 
-static int64_t band_lines(const struct cells *s, int64_t band)
+/* One sample: its lines, those before it, the bands before it. */
+struct lines {
+	int64_t count, before, bands_before;
+};
+
+static struct lines lines_of(const struct cells *s, int64_t row)
 {
-	int64_t left = s->h - band * s->f;
+	if (s->bands == NULL)
+		return (struct lines){s->h, row * s->h, row * over(s->h, s->f)};
+	return (struct lines){sl_extent_length(&s->xs, row), s->xs.begin[row], s->bands[row]};
+}
+
+/* For calls that follow. */
+static void set_extent(struct cells *s, const struct sl_extent *xs)
+{
+	uint32_t bands = 0;
+
+	s->xs = *xs;
+	for (int64_t row = 0; s->bands != NULL && row < xs->rows; row++) {
+		s->bands[row] = bands;
+		bands += (uint32_t)over(sl_extent_length(xs, row), s->f);
+	}
+}
+
+static int64_t band_lines(const struct cells *s, int64_t count, int64_t band)
+{
+	int64_t left = count - band * s->f;
 
 	return left < s->f ? left : s->f;
 }
@@ -130,13 +168,14 @@ static void encode_sample(void *arg, int64_t row, int worker)
 {
 	struct cells *s = arg;
 	const struct sl_codec_loops *loops = s->env.loops;
-	int64_t bands = over(s->h, s->f), means = over(s->w, s->f) * s->c, line = s->w * s->c;
+	const struct lines l = lines_of(s, row);
+	int64_t bands = over(l.count, s->f), means = over(s->w, s->f) * s->c, line = s->w * s->c;
 	float *mean = s->mean + worker * means;
 	uint32_t top = 0, left;
 
 	for (int64_t b = 0; b < bands; b++) {
-		int64_t at = (row * s->h + b * s->f) * line, lines = band_lines(s, b);
-		uint8_t *out = s->out + (row * bands + b) * means * MEAN_BYTES;
+		int64_t at = (l.before + b * s->f) * line, lines = band_lines(s, l.count, b);
+		uint8_t *out = s->out + (l.bands_before + b) * means * MEAN_BYTES;
 
 		loops->average_cells(s->x + at, lines, s->w, s->f, s->c, mean);
 		left = loops->to_bf16(mean, means, out);
@@ -155,12 +194,17 @@ static void encode_sample(void *arg, int64_t row, int worker)
 static void restore_run(const void *state, const sl_f32u *y, int64_t first, int64_t n, float *x)
 {
 	const struct cells *s = state;
-	int64_t c = s->c, bands = over(s->h, s->f), means = over(s->w, s->f) * c;
+	int64_t c = s->c, means = over(s->w, s->f) * c, of = s->w * c;
+	int64_t row = s->bands == NULL ? first / of / s->h : sl_extent_find(&s->xs, first / of);
+	struct lines l = lines_of(s, row);
 
 	for (int64_t some; n > 0; n -= some, first += some, y += some, x += some) {
-		int64_t line = first / (s->w * c), j = first / c % s->w, k = first % c;
-		int64_t band = line / s->h * bands + line % s->h / s->f;
-		const uint8_t *mean = s->in + band * means * MEAN_BYTES;
+		int64_t line = first / of, j = first / c % s->w, k = first % c;
+		const uint8_t *mean;
+
+		if (line == l.before + l.count)
+			l = lines_of(s, ++row);
+		mean = s->in + (l.bands_before + (line - l.before) / s->f) * means * MEAN_BYTES;
 
 		if (k == 0 && n >= c) {
 			int64_t to = n / c < s->w - j ? j + n / c : s->w;
@@ -177,15 +221,16 @@ static void restore_run(const void *state, const sl_f32u *y, int64_t first, int6
 static void decode_sample(void *arg, int64_t row, int worker)
 {
 	const struct cells *s = arg;
-	int64_t n = s->h * s->w * s->c;
+	const struct lines l = lines_of(s, row);
+	int64_t line = s->w * s->c, at = l.before * line;
 
 	(void)worker;
-	restore_run(s, s->from + row * n, row * n, n, s->to + row * n);
+	restore_run(s, s->from + at, at, l.count * line, s->to + at);
 	sl_codec_settle(s->env.loops);
 }
 
-static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
-			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
+static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
+			   sl_f32u *y, struct sl_extent *ys, struct sl_buf *side)
 {
 	struct cells *s = state;
 	size_t bytes = bound(s->env.arg, false, xs);
@@ -197,7 +242,8 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	s->y = y;
 	s->out = side->data + side->len;
 	s->nonfinite = false;
-	sl_pool_run(s->env.pool, xs->dim[0], encode_sample, s);
+	set_extent(s, xs);
+	sl_pool_run(s->env.pool, xs->rows, encode_sample, s);
 	if (s->nonfinite)
 		return SL_ERR_NONFINITE;
 	side->len += bytes;
@@ -229,17 +275,18 @@ static void check_block(void *arg, int64_t block, int worker)
 }
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
-			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
+			 const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail)
 {
 	struct cells *s = state;
 	size_t bytes = bound(s->env.arg, false, xs);
 	int64_t at = 0;
 
 	(void)call;
-	if (side.len != bytes || count != sl_shape_count(xs))
+	if (side.len != bytes || count != sl_shape_count(&xs->shape))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD,
 				   "cells: %zu bytes of means and %lld values, expected %zu and %lld", side.len,
-				   (long long)count, bytes, (long long)sl_shape_count(xs));
+				   (long long)count, bytes, (long long)sl_shape_count(&xs->shape));
+	set_extent(s, xs);
 	s->in = side.data;
 	s->means = (int64_t)bytes / MEAN_BYTES;
 	s->nonfinite = false;
@@ -253,8 +300,8 @@ static enum sl_err parse(void *state, const struct sl_codec_call *call, struct s
 	return SL_OK;
 }
 
-static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_shape *ys,
-			   float *x, const struct sl_shape *xs)
+static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_extent *ys,
+			   float *x, const struct sl_extent *xs)
 {
 	struct cells *s = state;
 
@@ -262,7 +309,7 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 	(void)ys;
 	s->from = y;
 	s->to = x;
-	sl_pool_run(s->env.pool, xs->dim[0], decode_sample, s);
+	sl_pool_run(s->env.pool, xs->rows, decode_sample, s);
 	return SL_OK;
 }
 
@@ -274,6 +321,7 @@ const struct sl_codec_stage sl_stage_cells = {
 	.usage = "cells:f with f = 2…64, the side of the cells whose means are sent apart",
 	.args = args,
 	.check = check,
+	.by_sample = sl_sized_always,
 	.keeps_channels = true,
 	.keeps_samples = true,
 	.shape = shape,

@@ -42,7 +42,7 @@ static enum sl_err collect(struct sl_codec *c, const struct sl_codec_call *call,
 /* `later`: of a call that is collected later, which looks for what a caller would have looked for. `count` as for
  * queue_encode. */
 static enum sl_err quantize(struct sl_codec *c, const struct sl_codec_call *call, const float *x,
-			    const struct sl_shape *xs, const uint32_t *count, bool later, struct sl_buf *out)
+			    const struct sl_extent *xs, const uint32_t *count, bool later, struct sl_buf *out)
 {
 	const struct sl_codec_stage *q = c->quantizer.stage;
 
@@ -62,7 +62,7 @@ static void put_count(struct flight *f, int i, uint8_t *table, int64_t count, in
 /* *count becomes NULL where *s says how many values transform i has left: at once, or, where that cannot be left to the
  * device, when it has been waited for. */
 static enum sl_err find_count(struct sl_codec *c, const struct sl_codec_call *call, int i, bool later,
-			      struct sl_shape *s, const uint32_t **count)
+			      struct sl_extent *s, const uint32_t **count)
 {
 	const struct link *t = &c->transform[i];
 	struct sl_fail fail;
@@ -74,13 +74,13 @@ static enum sl_err find_count(struct sl_codec *c, const struct sl_codec_call *ca
 	*count = NULL;
 	err = t->stage->collect(t->state, call, &flight_of(c, call)->side[i], &fail);
 	if (err == SL_OK)
-		*s = sl_shape1(t->stage->counted(t->state, call));
+		*s = sl_extent_flat(t->stage->counted(t->state, call));
 	return err;
 }
 
 /* Everything behind the header, before a stage of bytes, but for the sizes of side bytes and these themselves. `out`
- * has room for sl_codec_body_bound. s[0] is x's shape, s[i + 1] becomes that of what transform i left. */
-static enum sl_err begin_body(struct sl_codec *c, const struct sl_codec_call *call, const float *x, struct sl_shape *s,
+ * has room for sl_codec_body_bound. s is as sl_codec_extents leaves it; s[i + 1] becomes what transform i left. */
+static enum sl_err begin_body(struct sl_codec *c, const struct sl_codec_call *call, const float *x, struct sl_extent *s,
 			      bool later, struct sl_buf *out)
 {
 	struct flight *f = flight_of(c, call);
@@ -93,11 +93,10 @@ static enum sl_err begin_body(struct sl_codec *c, const struct sl_codec_call *ca
 	out->len += (size_t)n * SL_FRAME_PART_BYTES;
 	for (int i = 0; i < n; i++) {
 		struct link *t = &c->transform[i];
-		struct sl_shape most = sl_codec_shape_after(c, i + 1, s[0].dim[0]);
+		int64_t most = sl_shape_count(&s[i + 1].shape);
 		sl_f32u *y = c->values[i] != NULL ? c->values[i] : (sl_f32u *)(out->data + out->len);
 		enum sl_err err;
 
-		s[i + 1] = most;
 		f->side[i].len = 0;
 		err = t->stage->forward(t->state, call, x, &s[i], y, &s[i + 1], &f->side[i]);
 		if (err == SL_OK)
@@ -105,15 +104,15 @@ static enum sl_err begin_body(struct sl_codec *c, const struct sl_codec_call *ca
 		if (err != SL_OK)
 			return err;
 		if (count != NULL)
-			f->most = sl_shape_count(&most);
+			f->most = most;
 		else
-			put_count(f, i, table, sl_shape_count(&s[i + 1]), sl_shape_count(&most));
+			put_count(f, i, table, sl_shape_count(&s[i + 1].shape), most);
 		x = c->values[i];
 	}
 	f->values = out->len;
 	if (!sl_codec_direct(c))
 		return quantize(c, call, x, &s[n], count, later, out);
-	out->len += (size_t)sl_shape_count(&s[n]) * sizeof(float);
+	out->len += (size_t)sl_shape_count(&s[n].shape) * sizeof(float);
 	return SL_OK;
 }
 
@@ -141,11 +140,11 @@ static enum sl_err end_body(struct sl_codec *c, const struct sl_codec_call *call
 }
 
 static enum sl_err begin_payload(struct sl_codec *c, const struct sl_codec_call *call, const float *x,
-				 struct sl_shape *s, bool later, struct sl_buf *out)
+				 struct sl_extent *s, bool later, struct sl_buf *out)
 {
 	struct flight *f = flight_of(c, call);
 
-	sl_frame_write(out->data + out->len, &c->spec, c->paired, s[0].dim[0]);
+	sl_frame_write(out->data + out->len, &c->spec, c->paired, s[0].shape.dim[0]);
 	out->len += SL_FRAME_BYTES;
 	f->body.len = 0;
 	return begin_body(c, call, x, s, later, c->bytes.stage == NULL ? out : &f->body);
@@ -168,9 +167,9 @@ static enum sl_err end_payload(struct sl_codec *c, const struct sl_codec_call *c
 }
 
 static enum sl_err decode_payload(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-				  int64_t rows, bool later, struct sl_fail *fail);
+				  struct sl_extent *s, bool later, struct sl_fail *fail);
 static enum sl_err restore(struct sl_codec *c, const struct sl_codec_call *call, const sl_f32u *y,
-			   const struct sl_shape *s, float *x, struct sl_fail *fail);
+			   const struct sl_extent *s, float *x, struct sl_fail *fail);
 
 /* What was lost at this slot's chunk, where that counts. */
 static struct residual *residual_of(struct sl_codec *c, const struct sl_codec_call *call)
@@ -181,7 +180,7 @@ static struct residual *residual_of(struct sl_codec *c, const struct sl_codec_ca
 /* The pending residual of x, which is x + residual already: behind begin_payload on a device, which has what it needs
  * for that; else behind end_payload. */
 static enum sl_err keep_lost(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes payload,
-			     const float *x, const struct sl_shape *s)
+			     const float *x, const struct sl_extent *s)
 {
 	const struct link *q = &c->quantizer;
 	int n = c->n_transform;
@@ -194,11 +193,24 @@ static enum sl_err keep_lost(struct sl_codec *c, const struct sl_codec_call *cal
 		if (err == SL_OK)
 			err = restore(c, call, values, s, c->back, &fail);
 	} else {
-		err = decode_payload(c, call, payload, c->back, s[0].dim[0], false, &fail);
+		struct sl_extent again[MAX_TRANSFORMS + 1] = {s[0]};
+
+		sl_codec_extents(c, again);
+		err = decode_payload(c, call, payload, c->back, again, false, &fail);
 	}
 	if (err == SL_OK)
-		err = sl_feedback_keep(c, residual_of(c, call), x, sl_shape_count(&s[0]));
+		err = sl_feedback_keep(c, residual_of(c, call), x, &s[0]);
 	return err == SL_OK || err == SL_ERR_DEVICE ? err : SL_ERR_BUG;
+}
+
+static bool lengths_fit(const struct sl_codec *c, const struct sl_dims *d, int64_t tokens)
+{
+	bool fit = d->begin != NULL && d->tokens == tokens && d->rows >= 1 && d->rows <= c->env.rows &&
+		   d->begin[0] == 0 && d->begin[d->rows] == tokens;
+
+	for (int64_t i = 0; fit && i < d->rows; i++)
+		fit = d->begin[i] < d->begin[i + 1] && d->begin[i + 1] - d->begin[i] <= c->env.row_tokens;
+	return fit;
 }
 
 static bool fits(const struct sl_codec *c, const struct sl_codec_call *call, const struct sl_tensor *x)
@@ -206,14 +218,30 @@ static bool fits(const struct sl_codec *c, const struct sl_codec_call *call, con
 	struct sl_shape most = sl_shape_rows(c->env.shape, x->shape.dim[0]);
 
 	return x->dtype == SL_F32 && sl_shape_equal(&x->shape, &most) && x->shape.dim[0] >= 1 &&
-	       x->shape.dim[0] <= c->env.shape.dim[0] && call->slot >= 0 && call->slot < c->env.slots;
+	       x->shape.dim[0] <= c->env.shape.dim[0] && call->slot >= 0 && call->slot < c->env.slots &&
+	       (c->env.row_tokens == 0 || lengths_fit(c, &call->dims, x->shape.dim[0]));
+}
+
+/* Of the tensor and of what every transform leaves of it at most. */
+static void extents_of(struct sl_codec *c, const struct sl_codec_call *call, const struct sl_tensor *x,
+		       struct sl_extent *s)
+{
+	s[0] = sl_extent_of(x->shape);
+	if (c->env.row_tokens != 0)
+		s[0] = (struct sl_extent){x->shape, call->dims.rows, c->env.row_tokens, call->dims.begin};
+	sl_codec_extents(c, s);
+	if (c->env.row_tokens != 0) {
+		struct sl_extent most = sl_codec_most_after(c, c->n_transform, x->shape.dim[0]);
+
+		c->share = (double)sl_shape_count(&s[c->n_transform].shape) / (double)sl_shape_count(&most.shape);
+	}
 }
 
 static enum sl_err encode(struct sl_codec *c, const struct sl_codec_call *call, const struct sl_tensor *t, bool later,
 			  struct sl_buf *out)
 {
 	struct residual *r = residual_of(c, call);
-	struct sl_shape s[MAX_TRANSFORMS + 1] = {t->shape};
+	struct sl_extent s[MAX_TRANSFORMS + 1];
 	const float *x = t->data;
 	size_t start = out->len;
 	struct sl_fail fail;
@@ -221,9 +249,10 @@ static enum sl_err encode(struct sl_codec *c, const struct sl_codec_call *call, 
 
 	if (!fits(c, call, t))
 		return SL_ERR_BUG;
-	if (out->cap - out->len < sl_codec_bound(c, s[0].dim[0]))
+	extents_of(c, call, t, s);
+	if (out->cap - out->len < sl_codec_bound_of(c, s))
 		return SL_ERR_LIMIT;
-	err = r == NULL ? SL_OK : sl_feedback_add(c, r, &x, sl_shape_count(&s[0]));
+	err = r == NULL ? SL_OK : sl_feedback_add(c, r, &x, &s[0]);
 	if (err == SL_OK)
 		err = begin_payload(c, call, x, s, later, out);
 	if (err == SL_OK && r != NULL && c->device)
@@ -298,7 +327,7 @@ static enum sl_err take_apart(const struct sl_codec *c, struct sl_bytes in, stru
 }
 
 static enum sl_err dequantize(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-			      const struct sl_shape *xs, struct sl_fail *fail)
+			      const struct sl_extent *xs, struct sl_fail *fail)
 {
 	const struct sl_codec_stage *q = c->quantizer.stage;
 
@@ -309,7 +338,7 @@ static enum sl_err dequantize(struct sl_codec *c, const struct sl_codec_call *ca
 
 /* From y, what the last transform left, back to x; s as in begin_body. */
 static enum sl_err restore(struct sl_codec *c, const struct sl_codec_call *call, const sl_f32u *y,
-			   const struct sl_shape *s, float *x, struct sl_fail *fail)
+			   const struct sl_extent *s, float *x, struct sl_fail *fail)
 {
 	for (int i = c->n_transform - 1; i >= 0; i--) {
 		struct link *t = &c->transform[i];
@@ -327,29 +356,27 @@ static enum sl_err restore(struct sl_codec *c, const struct sl_codec_call *call,
 }
 
 static enum sl_err decode_body(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-			       int64_t rows, bool later, struct sl_fail *fail)
+			       struct sl_extent *s, bool later, struct sl_fail *fail)
 {
-	struct sl_shape s[MAX_TRANSFORMS + 1];
 	const sl_f32u *y = NULL;
 	int n = c->n_transform;
 	struct parts p;
 	enum sl_err err = take_apart(c, in, &p, fail);
 
-	s[0] = sl_shape_rows(c->env.shape, rows);
 	for (int i = 0; err == SL_OK && i < n; i++) {
 		struct link *t = &c->transform[i];
-		struct sl_shape most = sl_codec_shape_after(c, i + 1, rows);
+		int64_t most = sl_shape_count(&s[i + 1].shape);
 
 		err = t->stage->parse(t->state, call, p.side[i], p.count[i], &s[i], &s[i + 1], fail);
 		if (err == SL_OK && t->stage->variable)
-			c->kept[i] = (double)p.count[i] / (double)sl_shape_count(&most);
+			c->kept[i] = (double)p.count[i] / (double)most;
 	}
 	if (err != SL_OK)
 		return err;
 	if (sl_codec_direct(c)) {
-		if (p.values.len != (size_t)sl_shape_count(&s[n]) * sizeof(float))
+		if (p.values.len != (size_t)sl_shape_count(&s[n].shape) * sizeof(float))
 			return sl_fail_set(fail, SL_ERR_PAYLOAD, "%zu bytes of values, expected %lld", p.values.len,
-					   (long long)sl_shape_count(&s[n]) * 4);
+					   (long long)sl_shape_count(&s[n].shape) * 4);
 		y = (const sl_f32u *)p.values.data;
 	} else {
 		float *values = n == 0 ? x : c->values[n - 1];
@@ -366,9 +393,10 @@ static enum sl_err decode_body(struct sl_codec *c, const struct sl_codec_call *c
 }
 
 static enum sl_err decode_payload(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-				  int64_t rows, bool later, struct sl_fail *fail)
+				  struct sl_extent *s, bool later, struct sl_fail *fail)
 {
-	enum sl_err err = sl_frame_take(&in, &c->spec, c->paired, rows, fail);
+	enum sl_err err = sl_frame_take(&in, &c->spec, c->paired, s[0].shape.dim[0], fail);
+	size_t most = sl_codec_body_bound(c, s);
 	struct flight *f = flight_of(c, call);
 	struct sl_bytes size;
 	struct sl_buf body;
@@ -376,10 +404,9 @@ static enum sl_err decode_payload(struct sl_codec *c, const struct sl_codec_call
 	if (err != SL_OK)
 		return err;
 	if (c->bytes.stage == NULL)
-		return decode_body(c, call, in, x, rows, later, fail);
-	if (sl_bytes_take(&in, 4, &size) != SL_OK || sl_get_u32(size.data) > sl_codec_body_bound(c, rows))
-		return sl_fail_set(fail, SL_ERR_PAYLOAD, "declared size is missing or above %zu bytes",
-				   sl_codec_body_bound(c, rows));
+		return decode_body(c, call, in, x, s, later, fail);
+	if (sl_bytes_take(&in, 4, &size) != SL_OK || sl_get_u32(size.data) > most)
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "declared size is missing or above %zu bytes", most);
 	body = (struct sl_buf){f->body.data, 0, sl_get_u32(size.data)};
 	err = c->bytes.stage->unpack(c->bytes.state, in, &body, fail);
 	if (err != SL_OK)
@@ -387,18 +414,20 @@ static enum sl_err decode_payload(struct sl_codec *c, const struct sl_codec_call
 	if (body.len != body.cap)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "unpacked to %zu bytes, %zu were declared", body.len,
 				   body.cap);
-	return decode_body(c, call, (struct sl_bytes){body.data, body.len}, x, rows, later, fail);
+	return decode_body(c, call, (struct sl_bytes){body.data, body.len}, x, s, later, fail);
 }
 
 static enum sl_err decode(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in, bool later,
 			  struct sl_tensor *x, struct sl_fail *fail)
 {
+	struct sl_extent s[MAX_TRANSFORMS + 1];
 	struct sl_fail other;
 	enum sl_err err;
 
 	if (!fits(c, call, x))
 		return sl_fail_set(fail, SL_ERR_BUG, "codec %s: tensor or slot is not of the plan", c->spec.text);
-	err = decode_payload(c, call, in, x->data, x->shape.dim[0], later, fail);
+	extents_of(c, call, x, s);
+	err = decode_payload(c, call, in, x->data, s, later, fail);
 	/* what stages in front have queued reads `in` */
 	if (err != SL_OK)
 		(void)!collect(c, call, NULL, &other);

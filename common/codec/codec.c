@@ -14,45 +14,67 @@
 /* 2 GiB of fp32: body lengths fit in 32 bits. */
 static const int64_t max_elements = (int64_t)1 << 29;
 
-struct sl_shape sl_codec_shape_after(const struct sl_codec *c, int transforms, int64_t rows)
+struct sl_extent sl_codec_most(const struct sl_codec *c, int64_t dim0)
 {
-	struct sl_shape s = sl_shape_rows(c->env.shape, rows);
+	struct sl_extent e = sl_extent_of(sl_shape_rows(c->env.shape, dim0));
 
-	for (int i = 0; i < transforms; i++) {
-		struct sl_shape in = s;
-
-		c->transform[i].stage->shape(c->transform[i].arg, &in, &s);
+	if (c->env.row_tokens != 0) {
+		e.rows = dim0 < c->env.rows ? dim0 : c->env.rows;
+		e.longest = c->env.row_tokens;
 	}
-	return s;
+	return e;
 }
 
-size_t sl_codec_body_bound(const struct sl_codec *c, int64_t rows)
+void sl_codec_extents(const struct sl_codec *c, struct sl_extent *s)
 {
-	struct sl_shape s = sl_codec_shape_after(c, c->n_transform, rows);
-	size_t bytes = c->quantizer.stage->bound(c->quantizer.arg, false, &s);
+	for (int i = 0; i < c->n_transform; i++) {
+		uint32_t *begin = s[0].begin != NULL ? c->begin[i] : NULL;
+
+		c->transform[i].stage->shape(c->transform[i].arg, &s[i], &s[i + 1], begin);
+	}
+}
+
+struct sl_extent sl_codec_most_after(const struct sl_codec *c, int transforms, int64_t dim0)
+{
+	struct sl_extent s[MAX_TRANSFORMS + 1] = {sl_codec_most(c, dim0)};
+
+	sl_codec_extents(c, s);
+	return s[transforms];
+}
+
+size_t sl_codec_body_bound(const struct sl_codec *c, const struct sl_extent *s)
+{
+	size_t bytes = c->quantizer.stage->bound(c->quantizer.arg, false, &s[c->n_transform]);
 
 	for (int i = 0; i < c->n_transform; i++) {
-		s = sl_codec_shape_after(c, i, rows);
 		bytes += SL_FRAME_PART_BYTES;
-		bytes += c->transform[i].stage->bound(c->transform[i].arg, c->transform[i].paired, &s);
+		bytes += c->transform[i].stage->bound(c->transform[i].arg, c->transform[i].paired, &s[i]);
 	}
 	return bytes;
 }
 
-size_t sl_codec_bound(const struct sl_codec *codec, int64_t rows)
+size_t sl_codec_bound_of(const struct sl_codec *c, const struct sl_extent *s)
 {
-	size_t body = sl_codec_body_bound(codec, rows);
-	struct sl_shape s = sl_shape1((int64_t)body);
+	size_t body = sl_codec_body_bound(c, s);
+	struct sl_extent flat = sl_extent_flat((int64_t)body);
 
-	if (codec->bytes.stage == NULL)
+	if (c->bytes.stage == NULL)
 		return SL_FRAME_BYTES + body;
-	return SL_FRAME_BYTES + 4 + codec->bytes.stage->bound(codec->bytes.arg, false, &s);
+	return SL_FRAME_BYTES + 4 + c->bytes.stage->bound(c->bytes.arg, false, &flat);
 }
 
-double sl_codec_nominal_bytes(const struct sl_codec *codec, int64_t rows)
+size_t sl_codec_bound(const struct sl_codec *codec, int64_t dim0)
 {
-	struct sl_shape s = sl_codec_shape_after(codec, codec->n_transform, rows);
-	double bytes = codec->quantizer.stage->nominal(codec->quantizer.arg, &s);
+	struct sl_extent s[MAX_TRANSFORMS + 1] = {sl_codec_most(codec, dim0)};
+
+	sl_codec_extents(codec, s);
+	return sl_codec_bound_of(codec, s);
+}
+
+double sl_codec_nominal_bytes(const struct sl_codec *codec, int64_t dim0)
+{
+	struct sl_extent s = sl_codec_most_after(codec, codec->n_transform, dim0);
+	double bytes = codec->quantizer.stage->nominal(codec->quantizer.arg, &s) * codec->share;
 
 	for (int i = 0; i < codec->n_transform; i++)
 		bytes *= codec->kept[i];
@@ -97,6 +119,11 @@ static enum sl_err resolve(const struct sl_codec *c, const struct sl_codec_stage
 	link->stage = stage;
 	if (!c->device || stage->kind == SL_STAGE_BYTES)
 		return SL_OK;
+	if (c->env.row_tokens != 0 && stage->by_sample != NULL && stage->by_sample(link->arg)) {
+		link->stage = NULL;
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "codec %s: %s has no %s for samples of different lengths",
+				   c->spec.text, c->env.be->ops->name, stage->name);
+	}
 	for (const struct sl_codec_stage *const *s = c->env.be->ops->codec_stages; *s != NULL; s++) {
 		if ((*s)->id == stage->id) {
 			link->joined = join(stage, *s);
@@ -155,7 +182,7 @@ struct sl_stage_env sl_codec_stage_env(const struct sl_codec *c, const struct li
 	return (struct sl_stage_env){.be = c->env.be,
 				     .loops = c->loops,
 				     .pool = c->pool,
-				     .shape = sl_codec_shape_after(c, before, c->env.shape.dim[0]),
+				     .most = sl_codec_most_after(c, before, c->env.shape.dim[0]),
 				     .slots = c->env.slots,
 				     .seed = c->env.seed,
 				     .dir = c->env.dir,
@@ -204,29 +231,39 @@ bool sl_codec_direct(const struct sl_codec *c)
 	return !c->device && c->n_transform > 0 && c->quantizer.stage->id == SL_STAGE_ID_NONE;
 }
 
-size_t sl_codec_values_bytes(const struct sl_shape *s)
+size_t sl_codec_values_bytes(const struct sl_extent *e)
 {
-	return sl_align((size_t)sl_shape_count(s) * sizeof(float));
+	return sl_align((size_t)sl_shape_count(&e->shape) * sizeof(float));
+}
+
+/* Where samples begin, behind each transform. */
+static size_t lay_out_begins(struct sl_codec *c, bool take)
+{
+	size_t bytes = ((size_t)c->env.rows + 1) * sizeof(uint32_t);
+
+	for (int i = 0; take && i < c->n_transform; i++)
+		c->begin[i] = sl_arena_take(&c->arena, bytes);
+	return (size_t)c->n_transform * sl_align(bytes);
 }
 
 size_t sl_codec_lay_out(struct sl_codec *c, bool take)
 {
-	int64_t rows = c->env.shape.dim[0];
-	size_t total = 0;
+	struct sl_extent s[MAX_TRANSFORMS + 1] = {sl_codec_most(c, c->env.shape.dim[0])};
+	size_t total = c->env.row_tokens != 0 ? lay_out_begins(c, take) : 0;
 
+	sl_codec_extents(c, s);
 	for (int i = 0; i < c->n_transform; i++) {
-		struct sl_shape in = sl_codec_shape_after(c, i, rows), out = sl_codec_shape_after(c, i + 1, rows);
 		bool values = !c->device && !(i == c->n_transform - 1 && sl_codec_direct(c));
-		size_t cap = c->transform[i].stage->bound(c->transform[i].arg, c->transform[i].paired, &in);
+		size_t cap = c->transform[i].stage->bound(c->transform[i].arg, c->transform[i].paired, &s[i]);
 
-		total += (size_t)c->flights * sl_align(cap) + (values ? sl_codec_values_bytes(&out) : 0);
+		total += (size_t)c->flights * sl_align(cap) + (values ? sl_codec_values_bytes(&s[i + 1]) : 0);
 		for (int f = 0; take && f < c->flights; f++)
 			c->flight[f].side[i] = (struct sl_buf){sl_arena_take(&c->arena, cap), 0, cap};
 		if (take && values)
-			c->values[i] = sl_arena_take(&c->arena, sl_codec_values_bytes(&out));
+			c->values[i] = sl_arena_take(&c->arena, sl_codec_values_bytes(&s[i + 1]));
 	}
 	if (c->bytes.stage != NULL) {
-		size_t cap = sl_codec_body_bound(c, rows);
+		size_t cap = sl_codec_body_bound(c, s);
 
 		total += (size_t)c->flights * sl_align(cap);
 		for (int f = 0; take && f < c->flights; f++)
@@ -259,12 +296,32 @@ static enum sl_err open_memory(struct sl_codec *c, struct sl_fail *fail)
 		return err;
 	sl_codec_lay_out(c, true);
 	for (int i = 0; c->device && i < c->n_transform; i++) {
-		struct sl_shape out = sl_codec_shape_after(c, i + 1, c->env.shape.dim[0]);
+		struct sl_extent out = sl_codec_most_after(c, i + 1, c->env.shape.dim[0]);
 
 		err = c->env.be->ops->alloc(c->env.be, sl_codec_values_bytes(&out), (void **)&c->values[i], fail);
 		if (err != SL_OK)
 			return err;
 	}
+	return SL_OK;
+}
+
+/* `features`: elements of a token. */
+static enum sl_err check_tokens(const struct sl_codec_spec *spec, const struct sl_codec_env *env, int64_t features,
+				struct sl_fail *fail)
+{
+	int64_t tokens = env->shape.dim[0];
+
+	if (env->row_tokens < 1 || env->row_tokens > UINT16_MAX || env->rows < 1 || env->rows > tokens ||
+	    tokens > env->rows * env->row_tokens)
+		return sl_fail_set(fail, SL_ERR_LIMIT,
+				   "codec %s: %lld tokens are not those of %lld rows of 1 to %lld, or these are above "
+				   "%d",
+				   spec->text, (long long)tokens, (long long)env->rows, (long long)env->row_tokens,
+				   UINT16_MAX);
+	if (spec->error_feedback && env->rows * env->row_tokens > max_elements / features)
+		return sl_fail_set(
+			fail, SL_ERR_LIMIT, "codec %s: residuals of %lld rows of %lld tokens are above %lld elements",
+			spec->text, (long long)env->rows, (long long)env->row_tokens, (long long)max_elements);
 	return SL_OK;
 }
 
@@ -280,8 +337,15 @@ static enum sl_err check_env(const struct sl_codec_spec *spec, const struct sl_c
 	    !sl_shape_count_checked(&env->shape, max_elements, &count))
 		return sl_fail_set(fail, SL_ERR_LIMIT, "codec %s: tensor %s is not within 1 to %lld elements",
 				   spec->text, sl_shape_text(&env->shape, text), (long long)max_elements);
+	if (env->row_tokens != 0) {
+		enum sl_err err = check_tokens(spec, env, count / env->shape.dim[0], fail);
+
+		if (err != SL_OK)
+			return err;
+	}
 	if (env->pair != NULL &&
-	    (!sl_codec_spec_pairs(&env->pair->spec, spec) || !sl_shape_equal(&env->pair->env.shape, &env->shape)))
+	    (!sl_codec_spec_pairs(&env->pair->spec, spec) || !sl_shape_equal(&env->pair->env.shape, &env->shape) ||
+	     env->pair->env.row_tokens != env->row_tokens || env->pair->env.rows != env->rows))
 		return sl_fail_set(fail, SL_ERR_BUG, "codec %s does not pair with %s", spec->text,
 				   env->pair->spec.text);
 	return SL_OK;
@@ -295,7 +359,7 @@ enum sl_err sl_codec_find(struct sl_codec *c, const struct sl_codec_spec *spec, 
 
 	if (err != SL_OK)
 		return err;
-	*c = (struct sl_codec){.spec = *spec, .env = *env, .paired = paired};
+	*c = (struct sl_codec){.spec = *spec, .env = *env, .paired = paired, .share = 1};
 	c->pool = env->be == NULL ? NULL : env->be->pool;
 	c->device = ops != NULL && ops->codec_stages != NULL;
 	c->flights = c->device && ops->ahead ? env->slots : 1;

@@ -50,7 +50,9 @@ struct sl_codec;
 
 struct sl_codec_env {
 	struct sl_backend *be; /* where tensors live and encode/decode run; its pool is used. Not owned */
-	struct sl_shape shape; /* largest: dim[0] is the most rows of a chunk */
+	struct sl_shape shape; /* largest: dim[0] is the most rows of a chunk, or with row_tokens the most tokens */
+	int64_t row_tokens;    /* 0: dim[0] counts rows. Else tokens, in rows of 1 to this many, at most 65535 */
+	int64_t rows;          /* with row_tokens: most rows of a chunk */
 	int slots;             /* chunks that can be in flight at once */
 	uint64_t seed;
 	enum sl_dir dir;
@@ -78,24 +80,28 @@ enum sl_err sl_codec_open(struct sl_codec **out, const struct sl_codec_spec *spe
 			  struct sl_fail *fail) SL_MUST_CHECK;
 void sl_codec_close(struct sl_codec *codec); /* NULL is fine */
 
-/* Most bytes of one payload, for `rows` rows. */
-size_t sl_codec_bound(const struct sl_codec *codec, int64_t rows);
-/* Bytes of one payload as a paper would count them (no headers, no indices where the method's authors count none). */
-double sl_codec_nominal_bytes(const struct sl_codec *codec, int64_t rows);
+/* Most bytes of one payload, of a tensor with so many in dimension 0, however they are divided into rows. */
+size_t sl_codec_bound(const struct sl_codec *codec, int64_t dim0);
+/* Bytes of one payload as a paper would count them (no headers, no indices where the method's authors count none). What
+ * depends on the tensor, or on the lengths of its rows, is as the last call had it. */
+double sl_codec_nominal_bytes(const struct sl_codec *codec, int64_t dim0);
 
 struct sl_codec_call {
 	int slot;      /* [0, slots): where this chunk's places are kept between activation and gradient */
 	uint64_t step; /* for the randomness of stochastic methods */
 	uint16_t chunk;
 	bool training; /* false: residuals and warm factors are neither used nor changed */
+	/* Where env.row_tokens: the chunk's rows, of 1 to row_tokens tokens each; dims.tokens is the tensor's dim[0].
+	 * Of other codecs' tensors it is not looked at. Not needed by sl_codec_collect. */
+	struct sl_dims dims;
 };
 
 /* Appends one payload to *out (host memory). NONFINITE where x holds NaN or Inf and the method cannot carry it;
  * LIMIT where *out has less room than the bound. On failure out->len is as before. */
 enum sl_err sl_codec_encode(struct sl_codec *codec, const struct sl_codec_call *call, const struct sl_tensor *x,
 			    struct sl_buf *out) SL_MUST_CHECK;
-/* Writes all of x (its shape says what is expected). PAYLOAD, with nothing written, where `in` is not a payload of
- * this codec for this shape. */
+/* Writes all of x (its shape, and call->dims, say what is expected). PAYLOAD, with nothing written, where `in` is not a
+ * payload of this codec for this shape. */
 enum sl_err sl_codec_decode(struct sl_codec *codec, const struct sl_codec_call *call, struct sl_bytes in,
 			    struct sl_tensor *x, struct sl_fail *fail) SL_MUST_CHECK;
 
@@ -118,9 +124,9 @@ enum sl_err sl_codec_collect(struct sl_codec *codec, const struct sl_codec_call 
 /* Where a payload is SL_FRAME_BYTES (frame.h) and behind them the tensor as it lies in host memory, so that it can be
  * sent from there and received there, and neither encoded nor decoded. */
 bool sl_codec_is_plain(const struct sl_codec *codec);
-/* These bytes for a chunk of `rows` rows; and the check that decode would make, of those that came: `len` is the whole
- * payload's. */
-void sl_codec_plain_head(const struct sl_codec *codec, int64_t rows, uint8_t *head);
+/* These bytes for a tensor with `dim0` in dimension 0; and the check that decode would make, of those that came: `len`
+ * is the whole payload's. */
+void sl_codec_plain_head(const struct sl_codec *codec, int64_t dim0, uint8_t *head);
 enum sl_err sl_codec_plain_check(const struct sl_codec *codec, const uint8_t *head, size_t len,
 				 const struct sl_tensor *x, struct sl_fail *fail) SL_MUST_CHECK;
 

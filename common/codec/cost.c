@@ -32,9 +32,15 @@ static const double unzstd_ns = 8;
 static const double product_ns = 0.5;
 enum { RANK, ITERS };
 
-static double lowrank_ns(const double *arg, const struct sl_shape *in, bool encodes)
+/* Elements of the largest sample. */
+static double sample_of(const struct sl_extent *in)
 {
-	double sample = (double)sl_shape_row(in), c = (double)in->dim[in->ndim - 1], m = sample / c;
+	return (double)sl_shape_row(&in->shape) * (double)(sl_extent_ragged(in) ? in->longest : 1);
+}
+
+static double lowrank_ns(const double *arg, const struct sl_extent *in, bool encodes)
+{
+	double sample = sample_of(in), c = (double)in->shape.dim[in->shape.ndim - 1], m = sample / c;
 	double small = c < m ? c : m, r = arg[RANK] < small ? arg[RANK] : small;
 
 	if (!encodes)
@@ -42,16 +48,16 @@ static double lowrank_ns(const double *arg, const struct sl_shape *in, bool enco
 	return arg[ITERS] * (2 * sample * r * product_ns + 2 * r * r * small * product_ns);
 }
 
-static struct sl_cost stage_cost(const struct sl_codec_stage *stage, const double *arg, const struct sl_shape *in,
+static struct sl_cost stage_cost(const struct sl_codec_stage *stage, const double *arg, const struct sl_extent *in,
 				 bool encodes)
 {
 	const struct price *p = &price_of[stage->id];
-	double ns = encodes ? p->encode_ns : p->decode_ns, n = (double)sl_shape_count(in);
-	double sample = (double)sl_shape_row(in), piece = p->by_sample ? sample : SL_CODEC_BLOCK;
+	double ns = encodes ? p->encode_ns : p->decode_ns, n = (double)sl_shape_count(&in->shape);
+	double sample = sample_of(in), piece = p->by_sample ? sample : SL_CODEC_BLOCK;
 	double more = stage->id == SL_STAGE_ID_LOWRANK ? lowrank_ns(arg, in, encodes) : 0; /* a sample's */
 
 	piece = piece < n ? piece : n;
-	return (struct sl_cost){(n * ns + (double)in->dim[0] * more) * 1e-9, (piece * ns + more) * 1e-9};
+	return (struct sl_cost){(n * ns + (double)in->rows * more) * 1e-9, (piece * ns + more) * 1e-9};
 }
 
 static struct sl_cost zstd_cost(double level, size_t bytes, bool encodes)
@@ -74,18 +80,18 @@ void sl_cost_add(struct sl_cost *sum, struct sl_cost cost)
 	sum->piece_s = cost.piece_s > sum->piece_s ? cost.piece_s : sum->piece_s;
 }
 
-struct sl_cost sl_codec_cost(const struct sl_codec_spec *spec, const struct sl_shape *shape, bool encodes)
+struct sl_cost sl_codec_cost(const struct sl_codec_spec *spec, const struct sl_extent *most, bool encodes)
 {
 	const struct sl_codec_stage *none = sl_codec_stage_find("none", 4);
 	static const double no_arg[SL_CODEC_MAX_ARGS];
 	struct sl_cost sum = {0};
-	struct sl_shape s = *shape;
+	struct sl_extent s = *most;
 	size_t bytes = none->bound(no_arg, false, &s);
 
 	for (int i = 0; i < spec->n_stage; i++) {
 		const struct sl_codec_stage *stage = spec->stage[i].stage;
 		const double *arg = spec->stage[i].arg;
-		struct sl_shape in = s;
+		struct sl_extent in = s;
 
 		if (stage->kind == SL_STAGE_BYTES) {
 			sl_cost_add(&sum, zstd_cost(arg[0], bytes, encodes));
@@ -96,7 +102,7 @@ struct sl_cost sl_codec_cost(const struct sl_codec_spec *spec, const struct sl_s
 		if (encodes && spec->error_feedback)
 			sl_cost_add(&sum, stage_cost(stage, arg, &in, false));
 		if (stage->kind == SL_STAGE_TRANSFORM)
-			stage->shape(arg, &in, &s);
+			stage->shape(arg, &in, &s, NULL);
 		bytes = stage->kind == SL_STAGE_TRANSFORM ? none->bound(no_arg, false, &s)
 							  : stage->bound(arg, false, &in);
 	}

@@ -4,6 +4,7 @@
 #define SL_CODEC_COST_H
 
 #include "common/codec/codec.h"
+#include "common/codec/extent.h"
 
 /* Seconds of one thread. `piece_s`: of the longest piece, between which a worker's job gives way (worker.h). */
 struct sl_cost {
@@ -15,7 +16,7 @@ enum { SL_COST_BUSY = 8, SL_COST_MOMENT_MS = 100 };
 double sl_cost_bound_s(double piece_s);
 /* The greater piece, and both tasks behind each other. */
 void sl_cost_add(struct sl_cost *sum, struct sl_cost cost);
-/* Of a tensor of this shape. Nothing is allocated; a shape may be as large as it likes. */
-struct sl_cost sl_codec_cost(const struct sl_codec_spec *spec, const struct sl_shape *shape, bool encodes);
+/* Of a tensor that is at most this large; begin is NULL. Nothing is allocated; it may be as large as it likes. */
+struct sl_cost sl_codec_cost(const struct sl_codec_spec *spec, const struct sl_extent *most, bool encodes);
 
 #endif

@@ -3,7 +3,8 @@
  * A gradient that is paired with its activation goes through the adjoint of that: it is sent as Uᵀ·g, restored as
  * Aᵀ·(that), with U the interpolation and A the mean.
  *
- * Values left: [N, ⌈H/f⌉, ⌈W/f⌉, C], or [N, ⌈S/f⌉, F]. Side bytes: none. */
+ * Values left: [N, ⌈H/f⌉, ⌈W/f⌉, C], or [N, ⌈S/f⌉, F]; where samples have different lengths S, theirs behind each
+ * other. Side bytes: none. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -19,13 +20,21 @@ static const struct sl_stage_arg args[] = {
 	{0},
 };
 
-struct downsample {
-	struct sl_stage_env env;
-	bool adjoint;
+/* A sample, and the cells that it is divided into. */
+struct sides {
 	int64_t f, h, w, c, small_h, small_w;
 	struct sl_tap *rows, *cols; /* [h], [w] */
-	float *scratch;             /* [threads][small_h · small_w · c] */
+};
+
+struct downsample {
+	struct sl_stage_env env;
+	bool adjoint, ragged;
+	/* Of the largest sample. Where samples have different lengths, they have w = 1, and rows is [threads][h]: for
+	 * that of the sample at work. */
+	struct sides most;
+	float *scratch; /* [threads][small_h · small_w · c] */
 	/* of the running call */
+	const struct sl_extent *large, *small;
 	const float *x;
 	float *to;
 	sl_f32u *y;
@@ -33,20 +42,38 @@ struct downsample {
 	atomic_bool nonfinite;
 };
 
-static void sides(const struct sl_shape *s, int64_t *h, int64_t *w, int64_t *c)
+static int64_t over(int64_t n, int64_t f)
 {
-	*c = s->dim[s->ndim - 1];
-	*h = s->ndim > 2 ? s->dim[1] : 1;
-	*w = s->ndim == 4 ? s->dim[2] : 1;
+	return (n + f - 1) / f;
 }
 
-static void shape(const double *arg, const struct sl_shape *in, struct sl_shape *out)
+static struct sides sides_of(const struct sl_extent *e, int64_t f)
+{
+	const struct sl_shape *s = &e->shape;
+	struct sides to = {.f = f, .h = s->ndim > 2 ? s->dim[1] : 1, .w = s->ndim == 4 ? s->dim[2] : 1};
+
+	if (sl_extent_ragged(e))
+		to.h = e->longest;
+	to.c = s->dim[s->ndim - 1];
+	to.small_h = over(to.h, f);
+	to.small_w = over(to.w, f);
+	return to;
+}
+
+static void shape(const double *arg, const struct sl_extent *in, struct sl_extent *out, uint32_t *begin)
 {
 	int64_t f = (int64_t)arg[FACTOR];
 
 	*out = *in;
-	for (int i = 1; i + 1 < in->ndim; i++)
-		out->dim[i] = (in->dim[i] + f - 1) / f;
+	for (int i = 1; i + 1 < in->shape.ndim; i++)
+		out->shape.dim[i] = over(in->shape.dim[i], f);
+	if (!sl_extent_ragged(in))
+		return;
+	out->shape.dim[0] = sl_extent_cells(in, f);
+	out->longest = over(in->longest, f);
+	out->begin = begin;
+	for (int64_t i = 0; begin != NULL && i <= in->rows; i++)
+		begin[i] = i == 0 ? 0 : begin[i - 1] + (uint32_t)over(sl_extent_length(in, i - 1), f);
 }
 
 static enum sl_err check(const double *arg, bool channels, bool samples, struct sl_fail *fail)
@@ -63,58 +90,62 @@ static void close_downsample(void *state)
 {
 	struct downsample *d = state;
 
-	free(d->rows);
-	free(d->cols);
+	free(d->most.rows);
+	free(d->most.cols);
 	free(d->scratch);
 	free(d);
 }
 
-static struct sl_tap *make_taps(int64_t n, int64_t small, int64_t f)
+static void set_taps(struct sl_tap *taps, int64_t n, int64_t small, int64_t f)
 {
-	struct sl_tap *taps = malloc((size_t)n * sizeof *taps);
-
-	for (int64_t i = 0; taps != NULL && i < n; i++)
+	for (int64_t i = 0; i < n; i++)
 		taps[i] = sl_tap_of(i, small, f);
-	return taps;
+}
+
+/* Taps of lines: for each thread where each sample has its own. */
+static int64_t line_taps(const struct sl_stage_env *env, const struct sides *s)
+{
+	return sl_extent_ragged(&env->most) ? sl_stage_threads(env) * s->h : s->h;
 }
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	struct sl_shape small;
-	int64_t h, w, c, n;
+	const struct sides s = sides_of(&env->most, (int64_t)env->arg[FACTOR]);
 
 	(void)pairing;
-	shape(env->arg, &env->shape, &small);
-	sides(&env->shape, &h, &w, &c);
-	n = sl_shape_row(&small);
 	sl_need(&need->host, 1, sizeof(struct downsample));
-	sl_need(&need->host, h + w, sizeof(struct sl_tap));
-	sl_need(&need->host, sl_stage_threads(env) * n, sizeof(float));
+	sl_need(&need->host, line_taps(env, &s) + s.w, sizeof(struct sl_tap));
+	sl_need(&need->host, sl_stage_threads(env) * s.small_h * s.small_w * s.c, sizeof(float));
 }
 
 static enum sl_err open_downsample(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	size_t threads = (size_t)sl_stage_threads(env);
+	const struct sl_shape *shape = &env->most.shape;
+	bool ragged = sl_extent_ragged(&env->most);
 	char text[SL_SHAPE_TEXT];
 	struct downsample *d;
+	struct sides *s;
 
-	if (env->shape.ndim < 3)
+	if (ragged ? shape->ndim != 2 : shape->ndim < 3)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "codec: downsample needs positions, and %s has none",
-				   sl_shape_text(&env->shape, text));
+				   sl_shape_text(shape, text));
 	d = calloc(1, sizeof *d);
 	if (d == NULL)
 		goto fail;
 	d->env = *env;
 	d->adjoint = env->pair != NULL;
-	d->f = (int64_t)env->arg[FACTOR];
-	sides(&env->shape, &d->h, &d->w, &d->c);
-	d->small_h = (d->h + d->f - 1) / d->f;
-	d->small_w = (d->w + d->f - 1) / d->f;
-	d->rows = make_taps(d->h, d->small_h, d->f);
-	d->cols = make_taps(d->w, d->small_w, d->f);
-	d->scratch = malloc(threads * (size_t)(d->small_h * d->small_w * d->c) * sizeof *d->scratch);
-	if (d->rows == NULL || d->cols == NULL || d->scratch == NULL)
+	d->ragged = ragged;
+	d->most = sides_of(&env->most, (int64_t)env->arg[FACTOR]);
+	s = &d->most;
+	s->rows = malloc((size_t)line_taps(env, s) * sizeof *s->rows);
+	s->cols = malloc((size_t)s->w * sizeof *s->cols);
+	d->scratch = malloc(threads * (size_t)(s->small_h * s->small_w * s->c) * sizeof *d->scratch);
+	if (s->rows == NULL || s->cols == NULL || d->scratch == NULL)
 		goto fail;
+	if (!ragged)
+		set_taps(s->rows, s->h, s->small_h, s->f);
+	set_taps(s->cols, s->w, s->small_w, s->f);
 	*state = d;
 	return SL_OK;
 fail:
@@ -132,7 +163,7 @@ static void axpy(float *to, const float *from, float weight, int64_t c)
 }
 
 /* Weight of a position in the mean of its cell. */
-static float mean_weight(const struct downsample *d, int64_t i, int64_t j)
+static float mean_weight(const struct sides *d, int64_t i, int64_t j)
 {
 	int64_t rows = d->h - i / d->f * d->f, cols = d->w - j / d->f * d->f;
 
@@ -140,7 +171,7 @@ static float mean_weight(const struct downsample *d, int64_t i, int64_t j)
 }
 
 /* small = A·x */
-static void mean(const struct downsample *d, const float *x, float *small)
+static void mean(const struct sides *d, const float *x, float *small)
 {
 	for (int64_t i = 0; i < d->h; i++) {
 		for (int64_t j = 0; j < d->w; j++)
@@ -150,7 +181,7 @@ static void mean(const struct downsample *d, const float *x, float *small)
 }
 
 /* x = Aᵀ·small */
-static void spread(const struct downsample *d, const float *small, float *x)
+static void spread(const struct sides *d, const float *small, float *x)
 {
 	for (int64_t i = 0; i < d->h; i++) {
 		for (int64_t j = 0; j < d->w; j++) {
@@ -164,18 +195,18 @@ static void spread(const struct downsample *d, const float *small, float *x)
 }
 
 /* x = U·small */
-static void interpolate(const struct downsample *d, const float *small, float *x)
+static void interpolate(const struct sides *d, const struct sl_codec_loops *loops, const float *small, float *x)
 {
 	for (int64_t i = 0; i < d->h; i++) {
 		const struct sl_tap *r = &d->rows[i];
 		const float *top = small + r->at * d->small_w * d->c, *low = small + r->next * d->small_w * d->c;
 
-		d->env.loops->interpolate(top, low, r, d->cols, d->w, d->c, x + i * d->w * d->c);
+		loops->interpolate(top, low, r, d->cols, d->w, d->c, x + i * d->w * d->c);
 	}
 }
 
 /* small = Uᵀ·x */
-static void collect(const struct downsample *d, const float *x, float *small)
+static void collect(const struct sides *d, const float *x, float *small)
 {
 	for (int64_t i = 0; i < d->h; i++) {
 		const struct sl_tap *r = &d->rows[i];
@@ -193,35 +224,59 @@ static void collect(const struct downsample *d, const float *x, float *small)
 	}
 }
 
+/* The sides of a sample. */
+static struct sides sides_at(const struct downsample *d, int64_t row, int worker)
+{
+	struct sides s = d->most;
+
+	if (!d->ragged)
+		return s;
+	s.h = sl_extent_length(d->large, row);
+	s.small_h = over(s.h, s.f);
+	s.rows += worker * d->most.h;
+	set_taps(s.rows, s.h, s.small_h, s.f);
+	return s;
+}
+
+static float *scratch_of(const struct downsample *d, int worker)
+{
+	return d->scratch + worker * d->most.small_h * d->most.small_w * d->most.c;
+}
+
 static void forward_sample(void *arg, int64_t row, int worker)
 {
 	struct downsample *d = arg;
-	int64_t count = d->small_h * d->small_w * d->c;
-	float *small = d->scratch + worker * count;
+	const struct sides s = sides_at(d, row, worker);
+	int64_t count = s.small_h * s.small_w * s.c;
+	float *small = scratch_of(d, worker);
 	bool good = true;
 
 	memset(small, 0, (size_t)count * sizeof *small);
-	(d->adjoint ? collect : mean)(d, d->x + row * d->h * d->w * d->c, small);
+	(d->adjoint ? collect : mean)(&s, d->x + sl_extent_at(d->large, row), small);
 	for (int64_t i = 0; i < count; i++)
 		good = good && isfinite(small[i]);
 	if (!good)
 		atomic_store_explicit(&d->nonfinite, true, memory_order_relaxed);
-	memcpy((void *)(d->y + row * count), small, (size_t)count * sizeof *small);
+	memcpy((void *)(d->y + sl_extent_at(d->small, row)), small, (size_t)count * sizeof *small);
 }
 
 static void inverse_sample(void *arg, int64_t row, int worker)
 {
 	struct downsample *d = arg;
-	int64_t count = d->small_h * d->small_w * d->c;
-	float *small = d->scratch + worker * count;
+	const struct sides s = sides_at(d, row, worker);
+	int64_t count = s.small_h * s.small_w * s.c;
+	float *small = scratch_of(d, worker), *to = d->to + sl_extent_at(d->large, row);
 
 	/* a copy, because values in a payload have no alignment */
-	memcpy(small, (const void *)(d->from + row * count), (size_t)count * sizeof *small);
-	(d->adjoint ? spread : interpolate)(d, small, d->to + row * d->h * d->w * d->c);
+	memcpy(small, (const void *)(d->from + sl_extent_at(d->small, row)), (size_t)count * sizeof *small);
+	if (d->adjoint)
+		spread(&s, small, to);
+	else
+		interpolate(&s, d->env.loops, small, to);
 }
 
-static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
-			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
+static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
+			   sl_f32u *y, struct sl_extent *ys, struct sl_buf *side)
 {
 	struct downsample *d = state;
 
@@ -229,35 +284,33 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	(void)side;
 	d->x = x;
 	d->y = y;
+	d->large = xs;
+	d->small = ys;
 	d->nonfinite = false;
-	sl_pool_run(d->env.pool, xs->dim[0], forward_sample, d);
-	if (d->nonfinite)
-		return SL_ERR_NONFINITE;
-	shape(d->env.arg, xs, ys);
-	return SL_OK;
+	sl_pool_run(d->env.pool, xs->rows, forward_sample, d);
+	return d->nonfinite ? SL_ERR_NONFINITE : SL_OK;
 }
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
-			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
+			 const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail)
 {
-	struct downsample *d = state;
-	struct sl_shape expect;
-
+	(void)state;
 	(void)call;
-	shape(d->env.arg, xs, &expect);
-	return sl_sized_parse("downsample", &expect, side, count, ys, fail);
+	(void)xs;
+	return sl_sized_parse("downsample", ys, side, count, fail);
 }
 
-static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_shape *ys,
-			   float *x, const struct sl_shape *xs)
+static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_extent *ys,
+			   float *x, const struct sl_extent *xs)
 {
 	struct downsample *d = state;
 
 	(void)call;
-	(void)ys;
 	d->from = y;
 	d->to = x;
-	sl_pool_run(d->env.pool, xs->dim[0], inverse_sample, d);
+	d->large = xs;
+	d->small = ys;
+	sl_pool_run(d->env.pool, xs->rows, inverse_sample, d);
 	return SL_OK;
 }
 
@@ -269,6 +322,7 @@ const struct sl_codec_stage sl_stage_downsample = {
 	.usage = "downsample:f with f = 2…64",
 	.args = args,
 	.check = check,
+	.by_sample = sl_sized_always,
 	.keeps_channels = true,
 	.keeps_samples = true,
 	.shape = shape,

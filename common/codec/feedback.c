@@ -1,4 +1,7 @@
-/* Error feedback: memory of the residuals, where the tensors are, and the sums. */
+/* Error feedback: memory of the residuals, where the tensors are, and the sums.
+ *
+ * A residual is addressed as the tensor is. Where its rows have different lengths, token t of row r is at
+ * r · row_tokens + t: so what was lost there is found again, whatever the lengths of the next step. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,15 +15,29 @@ static size_t tensor_bytes(const struct sl_codec *c)
 	return sl_align((size_t)sl_shape_count(&c->env.shape) * sizeof(float));
 }
 
+size_t sl_feedback_floats(const struct sl_codec *c)
+{
+	if (c->env.row_tokens != 0)
+		return (size_t)(c->env.rows * c->env.row_tokens * sl_shape_row(&c->env.shape));
+	return (size_t)sl_shape_count(&c->env.shape);
+}
+
+static size_t residual_bytes(const struct sl_codec *c)
+{
+	return sl_align(sl_feedback_floats(c) * sizeof(float));
+}
+
 void sl_feedback_memory(const struct sl_codec *c, struct sl_memory *need)
 {
 	sl_need(&need->host, c->env.slots, sizeof *c->residual);
-	sl_need(c->device ? &need->device : &need->host, 2 + 2 * (int64_t)c->env.slots, tensor_bytes(c));
+	sl_need(c->device ? &need->device : &need->host, 2, tensor_bytes(c));
+	sl_need(c->device ? &need->device : &need->host, 2 * (int64_t)c->env.slots, residual_bytes(c));
 }
 
 enum sl_err sl_feedback_open(struct sl_codec *c, struct sl_fail *fail)
 {
-	size_t each = tensor_bytes(c) / sizeof(float), bytes = tensor_bytes(c) * (2 + 2 * (size_t)c->env.slots);
+	size_t tensor = tensor_bytes(c) / sizeof(float), each = residual_bytes(c) / sizeof(float);
+	size_t bytes = (2 * tensor + 2 * (size_t)c->env.slots * each) * sizeof(float);
 	const struct sl_backend_ops *ops = c->env.be == NULL ? NULL : c->env.be->ops;
 	enum sl_err err;
 	float *at;
@@ -34,10 +51,11 @@ enum sl_err sl_feedback_open(struct sl_codec *c, struct sl_fail *fail)
 		return err;
 	at = c->device ? c->feedback_there : sl_arena_take(&c->feedback, bytes);
 	c->sum = at;
-	c->back = at + each;
+	c->back = at + tensor;
+	at += 2 * tensor;
 	for (int s = 0; s < c->env.slots; s++) {
-		c->residual[s].current = at + (2 + 2 * (size_t)s) * each;
-		c->residual[s].pending = at + (3 + 2 * (size_t)s) * each;
+		c->residual[s].current = at + 2 * (size_t)s * each;
+		c->residual[s].pending = at + (2 * (size_t)s + 1) * each;
 	}
 	return SL_OK;
 }
@@ -78,36 +96,61 @@ static enum sl_err combine(struct sl_codec *c, float *out, const float *a, const
 	return SL_OK;
 }
 
-enum sl_err sl_feedback_add(struct sl_codec *c, const struct residual *r, const float **x, int64_t n)
+/* The same, row by row, where rows have different lengths: a residual is `out`, or where it is added b. */
+static enum sl_err combine_rows(struct sl_codec *c, float *out, const float *a, const float *b, float sign,
+				const struct sl_extent *e, bool adds)
+{
+	int64_t stride = c->env.row_tokens * sl_shape_row(&e->shape);
+	enum sl_err err = SL_OK;
+
+	for (int64_t row = 0; row < e->rows && err == SL_OK; row++) {
+		int64_t at = sl_extent_at(e, row), n = sl_extent_at(e, row + 1) - at, there = row * stride;
+
+		err = adds ? combine(c, out + at, a + at, b + there, sign, n)
+			   : combine(c, out + there, a + at, b + at, sign, n);
+	}
+	return err;
+}
+
+enum sl_err sl_feedback_add(struct sl_codec *c, const struct residual *r, const float **x, const struct sl_extent *e)
 {
 	enum sl_err err = SL_OK;
 
 	if (r->has_current) {
-		err = combine(c, c->sum, *x, r->current, 1, n);
+		err = sl_extent_ragged(e) ? combine_rows(c, c->sum, *x, r->current, 1, e, true)
+					  : combine(c, c->sum, *x, r->current, 1, sl_shape_count(&e->shape));
 		*x = c->sum;
 	}
 	return err;
 }
 
-enum sl_err sl_feedback_keep(struct sl_codec *c, struct residual *r, const float *x, int64_t n)
+/* From float n on. */
+static enum sl_err clear_pending(struct sl_codec *c, struct residual *r, int64_t n)
 {
-	size_t rest = tensor_bytes(c) - (size_t)n * sizeof(float);
-	enum sl_err err = SL_OK;
+	size_t rest = residual_bytes(c) - (size_t)n * sizeof(float);
 
-	/* rows that this chunk does not have */
-	if (!c->device)
-		sl_clear(r->pending + n, rest);
-	else if (rest > 0)
-		err = c->env.be->ops->zero(c->env.be, r->pending + n, rest);
+	if (c->device)
+		return rest > 0 ? c->env.be->ops->zero(c->env.be, r->pending + n, rest) : SL_OK;
+	sl_clear(r->pending + n, rest);
+	return SL_OK;
+}
+
+enum sl_err sl_feedback_keep(struct sl_codec *c, struct residual *r, const float *x, const struct sl_extent *e)
+{
+	int64_t n = sl_extent_ragged(e) ? 0 : sl_shape_count(&e->shape);
+	/* rows and tokens that this chunk does not have */
+	enum sl_err err = clear_pending(c, r, n);
+
 	if (err == SL_OK)
-		err = combine(c, r->pending, x, c->back, -1, n);
+		err = sl_extent_ragged(e) ? combine_rows(c, r->pending, x, c->back, -1, e, false)
+					  : combine(c, r->pending, x, c->back, -1, n);
 	r->has_pending = err == SL_OK;
 	return err;
 }
 
 enum sl_err sl_feedback_save(const struct sl_codec *c, const struct residual *r, struct sl_buf *out)
 {
-	size_t bytes = (size_t)sl_shape_count(&c->env.shape) * sizeof(float);
+	size_t bytes = sl_feedback_floats(c) * sizeof(float);
 	enum sl_err err;
 
 	if (!c->device)

@@ -101,6 +101,35 @@ static void join(struct sl_group_stat *s, const struct sl_group_stat *p, int64_t
 	}
 }
 
+/* What of each sample lies in a block. The next part is of the next block, or of the next group: so block + group is a
+ * place of its own. */
+static void measure_parts(void *arg, int64_t block, int worker)
+{
+	const struct measure *m = arg;
+	int64_t at = block * SL_CODEC_BLOCK, stop = at + SL_CODEC_BLOCK < m->g->n ? at + SL_CODEC_BLOCK : m->g->n, run;
+
+	(void)worker;
+	for (; at < stop; at += run) {
+		int64_t group = sl_groups_find(m->g, at);
+
+		run = sl_groups_run(m->g, at, stop);
+		measure_run(m->loops, m->x, m->squares, at, at + run, &m->g->partial[block + group]);
+	}
+}
+
+static void measure_samples(struct measure *m, struct sl_pool *pool)
+{
+	const struct sl_groups *g = m->g;
+
+	sl_pool_run(pool, sl_codec_blocks(g->n), measure_parts, m);
+	for (int64_t group = 0; group < g->count; group++) {
+		int64_t first = sl_extent_at(g->by, group) / SL_CODEC_BLOCK;
+		int64_t last = (sl_extent_at(g->by, group + 1) - 1) / SL_CODEC_BLOCK;
+
+		join(&g->stat[group], &g->partial[first + group], last - first + 1);
+	}
+}
+
 enum sl_err sl_groups_measure(struct sl_groups *g, const struct sl_codec_loops *loops, struct sl_pool *pool,
 			      const float *x, bool squares)
 {
@@ -110,7 +139,9 @@ enum sl_err sl_groups_measure(struct sl_groups *g, const struct sl_codec_loops *
 		g->stat[0] = (struct sl_group_stat){0};
 		return SL_OK;
 	}
-	if (g->size >= SL_CODEC_BLOCK) {
+	if (g->by != NULL) {
+		measure_samples(&m, pool);
+	} else if (g->size >= SL_CODEC_BLOCK) {
 		/* the last group may be far smaller: `partial` has no room for blocks that it does not have */
 		int64_t last = g->count - 1, in_last = sl_codec_blocks(g->n - last * g->size);
 

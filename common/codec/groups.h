@@ -11,6 +11,7 @@ struct sl_group_stat {
 
 struct sl_groups {
 	int64_t n, size, count;     /* elements; elements of a group (the last may have fewer); groups */
+	const struct sl_extent *by; /* NULL; else a group is a sample of this ragged tensor, and size is 0 */
 	struct sl_group_stat *stat; /* [most groups] */
 	struct sl_group_stat *partial;
 };
@@ -31,6 +32,17 @@ static inline void sl_groups_set(struct sl_groups *g, int64_t n, int64_t size)
 	g->n = n;
 	g->size = size == 0 ? n : size;
 	g->count = sl_groups_count(n, size);
+	g->by = NULL;
+}
+
+/* Groups are the samples of a tensor in which they have different lengths; `e` stays where it is until they are set
+ * again. */
+static inline void sl_groups_set_samples(struct sl_groups *g, const struct sl_extent *e)
+{
+	g->n = sl_shape_count(&e->shape);
+	g->size = 0;
+	g->count = e->rows;
+	g->by = e;
 }
 
 /* Fills stat[]: `squares` where wanted (and range.top), else the range. NONFINITE. */
@@ -55,10 +67,16 @@ static inline int64_t sl_groups_stretch(const struct sl_groups *g)
 bool sl_groups_measure_some(struct sl_groups *g, const struct sl_codec_loops *loops, const float *x, bool squares,
 			    int64_t first, int64_t stop);
 
+/* The group of element `at`. */
+static inline int64_t sl_groups_find(const struct sl_groups *g, int64_t at)
+{
+	return g->by == NULL ? at / g->size : sl_extent_find(g->by, at / sl_shape_row(&g->by->shape));
+}
+
 /* Elements from `at` to the end of its group, or to `stop`. */
 static inline int64_t sl_groups_run(const struct sl_groups *g, int64_t at, int64_t stop)
 {
-	int64_t end = (at / g->size + 1) * g->size;
+	int64_t end = g->by == NULL ? (at / g->size + 1) * g->size : sl_extent_at(g->by, sl_groups_find(g, at) + 1);
 
 	return (end < stop ? end : stop) - at;
 }

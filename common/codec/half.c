@@ -21,14 +21,14 @@ struct half {
 	atomic_bool nonfinite;
 };
 
-static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
+static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
 	(void)arg;
 	(void)paired;
-	return (size_t)sl_shape_count(in) * 2;
+	return (size_t)sl_shape_count(&in->shape) * 2;
 }
 
-static double nominal(const double *arg, const struct sl_shape *in)
+static double nominal(const double *arg, const struct sl_extent *in)
 {
 	return (double)bound(arg, false, in);
 }
@@ -99,13 +99,13 @@ static void decode_block(void *arg, int64_t block, int worker)
 	h->from(h->in + 2 * first, block_length(h, block), h->y + first);
 }
 
-static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
+static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
 			  struct sl_buf *out)
 {
 	struct half *h = state;
 
 	(void)call;
-	h->n = sl_shape_count(xs);
+	h->n = sl_shape_count(&xs->shape);
 	if (out->cap - out->len < (size_t)h->n * 2)
 		return SL_ERR_LIMIT;
 	h->x = x;
@@ -119,12 +119,12 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 }
 
 static enum sl_err decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-			  const struct sl_shape *xs, struct sl_fail *fail)
+			  const struct sl_extent *xs, struct sl_fail *fail)
 {
 	struct half *h = state;
 
 	(void)call;
-	h->n = sl_shape_count(xs);
+	h->n = sl_shape_count(&xs->shape);
 	if (in.len != (size_t)h->n * 2)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "16-bit floats: %zu bytes, expected %lld", in.len,
 				   (long long)h->n * 2);

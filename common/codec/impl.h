@@ -45,9 +45,11 @@ struct sl_codec {
 	double kept[MAX_TRANSFORMS]; /* share of its largest output that a variable transform left last time */
 
 	struct sl_arena arena;
-	void *pinned;                  /* what the arena cuts up where the backend has locked memory, else NULL */
-	float *values[MAX_TRANSFORMS]; /* what transform i left */
-	struct flight *flight;         /* [flights]: slots, or 1 where calls do not overlap */
+	void *pinned;                    /* what the arena cuts up where the backend has locked memory, else NULL */
+	float *values[MAX_TRANSFORMS];   /* what transform i left */
+	uint32_t *begin[MAX_TRANSFORMS]; /* where its samples begin, of a call; NULL where all have one length */
+	double share;                    /* of the most values for a dim[0], those that the last call's lengths left */
+	struct flight *flight;           /* [flights]: slots, or 1 where calls do not overlap */
 	int flights;
 	struct residual
 		*residual; /* feedback.c; in `feedback` on the host, in `feedback_there` where the tensors are */
@@ -64,9 +66,14 @@ static inline const struct link *sl_codec_link(const struct sl_codec *c, int i)
 	return i == c->n_transform ? &c->quantizer : NULL;
 }
 
-/* codec.c. The tensor that so many transforms leave, at most; most bytes behind the header, before a stage of bytes. */
-struct sl_shape sl_codec_shape_after(const struct sl_codec *c, int transforms, int64_t rows);
-size_t sl_codec_body_bound(const struct sl_codec *c, int64_t rows);
+/* codec.c. The tensor with so many in dimension 0, of any lengths; what so many transforms leave of it, at most. */
+struct sl_extent sl_codec_most(const struct sl_codec *c, int64_t dim0);
+struct sl_extent sl_codec_most_after(const struct sl_codec *c, int transforms, int64_t dim0);
+/* s[0] is the tensor; s[i + 1] becomes what transform i leaves at most. Where lengths are known, uses c->begin. */
+void sl_codec_extents(const struct sl_codec *c, struct sl_extent *s);
+/* Most bytes behind the header, before a stage of bytes. */
+size_t sl_codec_body_bound(const struct sl_codec *c, const struct sl_extent *s);
+size_t sl_codec_bound_of(const struct sl_codec *c, const struct sl_extent *s); /* of all */
 /* What a codec is, before it has memory: its stages, as its backend has them. `paired`: with an activation, be
  * env->pair NULL or not. UNAVAILABLE where the backend lacks something; *c is then to be closed, or forgotten. */
 enum sl_err sl_codec_find(struct sl_codec *c, const struct sl_codec_spec *spec, const struct sl_codec_env *env,
@@ -74,7 +81,7 @@ enum sl_err sl_codec_find(struct sl_codec *c, const struct sl_codec_spec *spec, 
 struct sl_stage_env sl_codec_stage_env(const struct sl_codec *c, const struct link *link);
 /* Bytes of the scratch; `take`: cut out of c->arena, too. */
 size_t sl_codec_lay_out(struct sl_codec *c, bool take);
-size_t sl_codec_values_bytes(const struct sl_shape *s); /* of a transform's values */
+size_t sl_codec_values_bytes(const struct sl_extent *e); /* of a transform's values */
 /* The last transform writes its values into the payload itself. */
 bool sl_codec_direct(const struct sl_codec *c);
 
@@ -82,10 +89,13 @@ bool sl_codec_direct(const struct sl_codec *c);
 void sl_feedback_memory(const struct sl_codec *c, struct sl_memory *need);
 enum sl_err sl_feedback_open(struct sl_codec *c, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_feedback_close(struct sl_codec *c);
-/* *x becomes x + what was lost, where something was. */
-enum sl_err sl_feedback_add(struct sl_codec *c, const struct residual *r, const float **x, int64_t n) SL_MUST_CHECK;
-/* What c->back lacks of x [n] becomes the pending residual. */
-enum sl_err sl_feedback_keep(struct sl_codec *c, struct residual *r, const float *x, int64_t n) SL_MUST_CHECK;
+/* *x becomes x + what was lost, where something was; `e` is its extent. */
+enum sl_err sl_feedback_add(struct sl_codec *c, const struct residual *r, const float **x,
+			    const struct sl_extent *e) SL_MUST_CHECK;
+/* What c->back lacks of x becomes the pending residual. */
+enum sl_err sl_feedback_keep(struct sl_codec *c, struct residual *r, const float *x,
+			     const struct sl_extent *e) SL_MUST_CHECK;
+size_t sl_feedback_floats(const struct sl_codec *c); /* of a residual */
 enum sl_err sl_feedback_save(const struct sl_codec *c, const struct residual *r, struct sl_buf *out) SL_MUST_CHECK;
 enum sl_err sl_feedback_load(struct sl_codec *c, struct residual *r, struct sl_bytes in) SL_MUST_CHECK;
 

@@ -33,19 +33,19 @@ static struct sl_places *places_of(struct sl_keeper *k)
 }
 
 enum sl_err sl_keeper_forward(struct sl_keeper *k, const struct sl_codec_call *call, const float *x, int64_t n,
-			      sl_f32u *y, struct sl_shape *ys)
+			      sl_f32u *y, struct sl_extent *ys)
 {
 	k->set = sl_places_slot(places_of(k), call->slot);
 	if (k->set->n != n)
 		return SL_ERR_BUG;
-	*ys = sl_shape1(k->set->total);
+	*ys = sl_extent_flat(k->set->total);
 	return sl_places_gather(places_of(k), k->set, x, y);
 }
 
 enum sl_err sl_keeper_parse(struct sl_keeper *k, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
-			    const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
+			    const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail)
 {
-	int64_t n = sl_shape_count(xs);
+	int64_t n = sl_shape_count(&xs->shape);
 
 	k->set = sl_places_slot(places_of(k), call->slot);
 	if (k->pair == NULL) {
@@ -58,12 +58,12 @@ enum sl_err sl_keeper_parse(struct sl_keeper *k, const struct sl_codec_call *cal
 				   "%zu bytes of places, %lld values; the activation kept %lld of %lld", side.len,
 				   (long long)count, (long long)k->set->total, (long long)k->set->n);
 	}
-	*ys = sl_shape1(count);
+	*ys = sl_extent_flat(count);
 	return SL_OK;
 }
 
 enum sl_err sl_keeper_inverse(void *keeper, const struct sl_codec_call *call, const sl_f32u *y,
-			      const struct sl_shape *ys, float *x, const struct sl_shape *xs)
+			      const struct sl_extent *ys, float *x, const struct sl_extent *xs)
 {
 	struct sl_keeper *k = keeper;
 

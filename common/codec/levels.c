@@ -61,27 +61,27 @@ static size_t payload_bytes(int64_t n, int64_t bucket, int q)
 	return (size_t)(sl_groups_count(n, bucket) * SCALE_BYTES + sl_packed_bytes(n, level_bits(q) + 1));
 }
 
-static size_t qsgd_bound(const double *arg, bool paired, const struct sl_shape *in)
+static size_t qsgd_bound(const double *arg, bool paired, const struct sl_extent *in)
 {
 	(void)paired;
-	return payload_bytes(sl_shape_count(in), (int64_t)arg[QSGD_BUCKET], (int)arg[QSGD_Q]);
+	return payload_bytes(sl_shape_count(&in->shape), (int64_t)arg[QSGD_BUCKET], (int)arg[QSGD_Q]);
 }
 
-static double qsgd_nominal(const double *arg, const struct sl_shape *in)
+static double qsgd_nominal(const double *arg, const struct sl_extent *in)
 {
-	return (double)sl_shape_count(in) * (level_bits((int)arg[QSGD_Q]) + 1) / 8;
+	return (double)sl_shape_count(&in->shape) * (level_bits((int)arg[QSGD_Q]) + 1) / 8;
 }
 
-static size_t tern_bound(const double *arg, bool paired, const struct sl_shape *in)
+static size_t tern_bound(const double *arg, bool paired, const struct sl_extent *in)
 {
 	(void)paired;
-	return payload_bytes(sl_shape_count(in), (int64_t)arg[TERN_BUCKET], 1);
+	return payload_bytes(sl_shape_count(&in->shape), (int64_t)arg[TERN_BUCKET], 1);
 }
 
-static double tern_nominal(const double *arg, const struct sl_shape *in)
+static double tern_nominal(const double *arg, const struct sl_extent *in)
 {
 	(void)arg;
-	return (double)sl_shape_count(in) / 4;
+	return (double)sl_shape_count(&in->shape) / 4;
 }
 
 static void close_levels(void *state)
@@ -95,7 +95,7 @@ static void close_levels(void *state)
 
 static void need_levels(const struct sl_stage_env *env, int64_t bucket, struct sl_memory *need)
 {
-	int64_t n = sl_shape_count(&env->shape), most = sl_groups_count(n, bucket);
+	int64_t n = sl_shape_count(&env->most.shape), most = sl_groups_count(n, bucket);
 
 	sl_need(&need->host, 1, sizeof(struct levels));
 	sl_groups_memory(n, most, need);
@@ -117,7 +117,7 @@ static void tern_memory(const struct sl_stage_env *env, enum sl_codec_pairing pa
 static enum sl_err open_levels(void **state, const struct sl_stage_env *env, int q, int64_t bucket, bool squares,
 			       struct sl_fail *fail)
 {
-	int64_t n = sl_shape_count(&env->shape), most = sl_groups_count(n, bucket);
+	int64_t n = sl_shape_count(&env->most.shape), most = sl_groups_count(n, bucket);
 	struct levels *l = calloc(1, sizeof *l);
 	enum sl_err err;
 
@@ -284,18 +284,18 @@ static void decode_block(void *arg, int64_t block, int worker)
 	sl_codec_settle(l->env.loops);
 }
 
-static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
+static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
 			  struct sl_buf *out)
 {
 	struct levels *l = state;
-	size_t bytes = payload_bytes(sl_shape_count(xs), l->bucket, l->q);
+	size_t bytes = payload_bytes(sl_shape_count(&xs->shape), l->bucket, l->q);
 	enum sl_err err;
 
 	if (out->cap - out->len < bytes)
 		return SL_ERR_LIMIT;
 	l->x = x;
 	l->key = sl_codec_key(l->env.seed, l->env.dir, call, SL_STAGE_QUANTIZER);
-	sl_groups_set(&l->groups, sl_shape_count(xs), l->bucket);
+	sl_groups_set(&l->groups, sl_shape_count(&xs->shape), l->bucket);
 	l->within = sl_groups_within_blocks(&l->groups);
 	l->scales_out = out->data + out->len;
 	l->out = l->scales_out + l->groups.count * SCALE_BYTES;
@@ -314,10 +314,10 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 }
 
 static enum sl_err decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-			  const struct sl_shape *xs, struct sl_fail *fail)
+			  const struct sl_extent *xs, struct sl_fail *fail)
 {
 	struct levels *l = state;
-	int64_t n = sl_shape_count(xs);
+	int64_t n = sl_shape_count(&xs->shape);
 	int used = (int)(n * (l->bits + 1) % 8);
 
 	(void)call;

@@ -11,7 +11,11 @@
  * Each row of Aᵀ and Bᵀ then gets a power of two, the one of the other, so that the largest of both are alike: a stage
  * behind codes them together, and of an orthonormal factor beside one of another size it would leave noise, or zeros.
  *
- * Values left: for every sample Bᵀ [r, C], then Aᵀ [r, M]. Side bytes: none. */
+ * Where samples have different lengths M, one for which r·(M + C) values are not fewer than M·C goes as it is. Warm is
+ * then B, for A would not fit the next sample: where C ≤ M the iteration starts from A = X·B, and such of its rows as B
+ * has none for from those of the start.
+ *
+ * Values left: for every sample Bᵀ [r, C], then Aᵀ [r, M]; or X. Side bytes: none. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -33,11 +37,14 @@ static const struct sl_stage_arg args[] = {
 struct lowrank {
 	struct sl_stage_env env;
 	int r, iters;
-	int64_t m, c, large, small;
-	float *start;         /* [r][large] */
+	bool ragged;
+	int64_t m, c;         /* of the largest sample */
+	int64_t kept;         /* length of a warm factor's row: the larger side, or c where samples differ */
+	float *start;         /* [r][larger side] of the sample that reads it */
 	float *factor;        /* [threads][r · (m + c)] */
 	struct sl_warm *warm; /* [slots], or NULL */
 	/* of the running call */
+	const struct sl_extent *xs, *ys;
 	struct sl_warm *use, *save; /* NULL: neither */
 	const float *x;
 	float *to;
@@ -46,18 +53,56 @@ struct lowrank {
 	atomic_bool nonfinite;
 };
 
-static void sides(const struct sl_shape *s, int64_t *m, int64_t *c)
+/* Of the largest sample. */
+static void sides(const struct sl_extent *e, int64_t *m, int64_t *c)
 {
-	*c = s->dim[s->ndim - 1];
-	*m = sl_shape_row(s) / *c;
+	*c = e->shape.dim[e->shape.ndim - 1];
+	*m = sl_extent_ragged(e) ? e->longest : sl_shape_row(&e->shape) / *c;
 }
 
-static void shape(const double *arg, const struct sl_shape *in, struct sl_shape *out)
+static int64_t larger(int64_t m, int64_t c)
 {
-	int64_t m, c;
+	return m < c ? c : m;
+}
 
+/* Of samples of different lengths: whether one of m goes as it is. */
+static bool goes_whole(int64_t r, int64_t m, int64_t c)
+{
+	return r * (m + c) >= m * c;
+}
+
+static int64_t values_of(int64_t r, int64_t m, int64_t c)
+{
+	return goes_whole(r, m, c) ? m * c : r * (m + c);
+}
+
+static void ragged_shape(int64_t r, const struct sl_extent *in, struct sl_extent *out, uint32_t *begin)
+{
+	int64_t c = in->shape.dim[in->shape.ndim - 1], n = r * (in->shape.dim[0] + in->rows * c);
+
+	if (begin == NULL) {
+		*out = sl_extent_flat(n < in->shape.dim[0] * c ? n : in->shape.dim[0] * c);
+	} else {
+		begin[0] = 0;
+		for (int64_t i = 0; i < in->rows; i++)
+			begin[i + 1] = begin[i] + (uint32_t)values_of(r, sl_extent_length(in, i), c);
+		*out = sl_extent_flat(begin[in->rows]);
+	}
+	out->rows = in->rows;
+	out->longest = values_of(r, in->longest, c);
+	out->begin = begin;
+}
+
+static void shape(const double *arg, const struct sl_extent *in, struct sl_extent *out, uint32_t *begin)
+{
+	int64_t m, c, r = (int64_t)arg[RANK];
+
+	if (sl_extent_ragged(in)) {
+		ragged_shape(r, in, out, begin);
+		return;
+	}
 	sides(in, &m, &c);
-	*out = sl_shape2(in->dim[0], (int64_t)arg[RANK] * (m + c));
+	*out = sl_extent_of(sl_shape2(in->shape.dim[0], r * (m + c)));
 }
 
 static enum sl_err check(const double *arg, bool channels, bool samples, struct sl_fail *fail)
@@ -86,7 +131,7 @@ static void close_lowrank(void *state)
 
 static enum sl_err open_warm(struct lowrank *l)
 {
-	size_t count = (size_t)(l->env.shape.dim[0] * l->r * l->large);
+	size_t count = (size_t)(l->env.most.rows * l->r * l->kept);
 
 	l->warm = calloc((size_t)l->env.slots, sizeof *l->warm);
 	if (l->warm == NULL)
@@ -102,18 +147,18 @@ static enum sl_err open_warm(struct lowrank *l)
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	int64_t m, c, r = (int64_t)env->arg[RANK], large;
+	int64_t m, c, r = (int64_t)env->arg[RANK];
 
 	(void)pairing;
-	sides(&env->shape, &m, &c);
-	large = m < c ? c : m;
+	sides(&env->most, &m, &c);
 	sl_need(&need->host, 1, sizeof(struct lowrank));
-	sl_need(&need->host, r * large, sizeof(float));
+	sl_need(&need->host, r * larger(m, c), sizeof(float));
 	sl_need(&need->host, sl_stage_threads(env) * r * (m + c), sizeof(float));
 	if (env->arg[WARM] != 0) {
 		uint64_t slot = sizeof(struct sl_warm);
 
-		sl_need(&slot, env->shape.dim[0] * r * large, 2 * sizeof(float));
+		sl_need(&slot, env->most.rows * r * (sl_extent_ragged(&env->most) ? c : larger(m, c)),
+			2 * sizeof(float));
 		sl_need(&need->host, env->slots, slot);
 	}
 }
@@ -121,27 +166,29 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 static enum sl_err open_lowrank(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	size_t threads = (size_t)sl_stage_threads(env);
+	const struct sl_shape *s = &env->most.shape;
+	bool ragged = sl_extent_ragged(&env->most);
 	char text[SL_SHAPE_TEXT];
 	struct lowrank *l;
 	int64_t m, c;
 
-	sides(&env->shape, &m, &c);
-	if (env->shape.ndim < 3 || env->arg[RANK] > (double)(m < c ? m : c))
+	sides(&env->most, &m, &c);
+	if ((ragged ? s->ndim != 2 : s->ndim < 3) || env->arg[RANK] > (double)(m < c ? m : c))
 		return sl_fail_set(
 			fail, SL_ERR_CONFIG,
 			"codec: lowrank:%g needs samples of at least that many positions and channels, not %s",
-			env->arg[RANK], sl_shape_text(&env->shape, text));
+			env->arg[RANK], sl_shape_text(s, text));
 	l = calloc(1, sizeof *l);
 	if (l == NULL)
 		goto fail;
 	l->env = *env;
 	l->r = (int)env->arg[RANK];
 	l->iters = (int)env->arg[ITERS];
+	l->ragged = ragged;
 	l->m = m;
 	l->c = c;
-	l->large = m < c ? c : m;
-	l->small = m < c ? m : c;
-	l->start = malloc((size_t)(l->r * l->large) * sizeof *l->start);
+	l->kept = ragged ? c : larger(m, c);
+	l->start = malloc((size_t)(l->r * larger(m, c)) * sizeof *l->start);
 	l->factor = malloc(threads * (size_t)(l->r * (m + c)) * sizeof *l->factor);
 	if (l->start == NULL || l->factor == NULL)
 		goto fail;
@@ -152,7 +199,7 @@ static enum sl_err open_lowrank(void **state, const struct sl_stage_env *env, st
 fail:
 	if (l != NULL)
 		close_lowrank(l);
-	return sl_fail_set(fail, SL_ERR_NOMEM, "lowrank: no memory for %s", sl_shape_text(&env->shape, text));
+	return sl_fail_set(fail, SL_ERR_NOMEM, "lowrank: no memory for %s", sl_shape_text(s, text));
 }
 
 /* ---- encoding */
@@ -245,61 +292,106 @@ static bool all_zero(const float *a, int64_t n)
 	return true;
 }
 
-/* What the sample begins with: l->start, or in `to` [r][large] its rows and those of the last step. */
-static const float *start_of(const struct lowrank *l, int64_t row, float *to)
+/* One sample at work: x [m][c], a [r][m], b [r][c]. */
+struct sample {
+	const float *x;
+	int64_t m;
+	float *a, *b;
+};
+
+/* What the iteration begins with, on the larger side: l->start, or where the sample is warm, in a or b. */
+static const float *start_of(const struct lowrank *l, const struct sample *s, int64_t row)
 {
-	int64_t large = l->r * l->large;
+	int64_t large = larger(s->m, l->c);
+	bool through_x = l->ragged && l->c <= s->m;
+	float *to = l->c <= s->m ? s->a : s->b;
+	const float *warm;
 
 	if (l->use == NULL || row >= l->use->current_rows)
 		return l->start;
-	for (int j = 0; j < l->r; j++) {
-		const float *warm = l->use->current + row * large + j * l->large;
+	warm = l->use->current + row * l->r * l->kept;
+	if (through_x)
+		l->env.loops->mul_x(s->x, s->m, l->c, warm, l->r, to);
+	for (int64_t j = 0; j < l->r; j++) {
+		const float *from = warm + j * l->kept;
 
-		if (all_zero(warm, l->large))
-			warm = l->start + j * l->large;
-		memcpy(to + j * l->large, warm, (size_t)l->large * sizeof *to);
+		if (all_zero(from, l->kept))
+			from = l->start + j * large;
+		else if (through_x)
+			continue;
+		memcpy(to + j * large, from, (size_t)large * sizeof *to);
 	}
 	return to;
+}
+
+/* False: NaN or Inf. */
+static bool iterate(const struct lowrank *l, const struct sample *s, const float *start)
+{
+	const struct sl_codec_loops *loops = l->env.loops;
+	bool good = true;
+
+	for (int i = 0; good && i < l->iters; i++) {
+		if (l->c <= s->m) {
+			loops->mul_xt(s->x, s->m, l->c, i == 0 ? start : s->a, l->r, s->b);
+			good = orthonormalise(s->b, l->r, l->c);
+			loops->mul_x(s->x, s->m, l->c, s->b, l->r, s->a);
+		} else {
+			loops->mul_x(s->x, s->m, l->c, i == 0 ? start : s->b, l->r, s->a);
+			good = orthonormalise(s->a, l->r, s->m);
+			loops->mul_xt(s->x, s->m, l->c, s->a, l->r, s->b);
+		}
+	}
+	return good;
+}
+
+static struct sample sample_at(const struct lowrank *l, int64_t row, int worker)
+{
+	int64_t m = l->ragged ? sl_extent_length(l->xs, row) : l->m;
+	float *b = l->factor + worker * l->r * (l->m + l->c);
+
+	return (struct sample){.x = l->x + sl_extent_at(l->xs, row), .m = m, .a = b + l->r * l->c, .b = b};
+}
+
+/* As it is; what was warm is not any more. */
+static bool send_whole(const struct lowrank *l, const struct sample *s, int64_t row, sl_f32u *y)
+{
+	int64_t n = s->m * l->c, kept = l->r * l->kept;
+
+	memcpy((void *)y, s->x, (size_t)n * sizeof *s->x);
+	if (l->save != NULL)
+		memset(l->save->pending + row * kept, 0, (size_t)kept * sizeof(float));
+	return top_of(l->env.loops, s->x, n) < SL_F32_INF_BITS;
+}
+
+static bool send_sample(const struct lowrank *l, const struct sample *s, int64_t row, sl_f32u *y)
+{
+	const float *keep = l->ragged || s->m < l->c ? s->b : s->a;
+	int64_t kept = l->r * l->kept;
+
+	if (l->ragged && goes_whole(l->r, s->m, l->c))
+		return send_whole(l, s, row, y);
+	if (!iterate(l, s, start_of(l, s, row)) || !send_factors(l->env.loops, s->a, s->m, s->b, l->c, l->r, y))
+		return false;
+	if (l->save != NULL)
+		memcpy(l->save->pending + row * kept, keep, (size_t)kept * sizeof *keep);
+	return true;
 }
 
 static void factor_sample(void *arg, int64_t row, int worker)
 {
 	struct lowrank *l = arg;
-	const struct sl_codec_loops *loops = l->env.loops;
-	const float *x = l->x + row * l->m * l->c;
-	int64_t count = l->r * (l->m + l->c), large = l->r * l->large;
-	float *b = l->factor + worker * count, *a = b + l->r * l->c;
-	float *big = l->c <= l->m ? a : b;
-	const float *start = start_of(l, row, big);
-	bool good = true;
+	const struct sample s = sample_at(l, row, worker);
 
-	for (int i = 0; good && i < l->iters; i++) {
-		const float *from = i == 0 ? start : big;
-
-		if (l->c <= l->m) {
-			loops->mul_xt(x, l->m, l->c, from, l->r, b);
-			good = orthonormalise(b, l->r, l->c);
-			loops->mul_x(x, l->m, l->c, b, l->r, a);
-		} else {
-			loops->mul_x(x, l->m, l->c, from, l->r, a);
-			good = orthonormalise(a, l->r, l->m);
-			loops->mul_xt(x, l->m, l->c, a, l->r, b);
-		}
-	}
-	if (!good || !send_factors(loops, a, l->m, b, l->c, l->r, l->y + row * count)) {
+	if (!send_sample(l, &s, row, l->y + sl_extent_at(l->ys, row)))
 		atomic_store_explicit(&l->nonfinite, true, memory_order_relaxed);
-		return;
-	}
-	if (l->save != NULL)
-		memcpy(l->save->pending + row * large, big, (size_t)large * sizeof *big);
 }
 
-static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
-			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
+static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
+			   sl_f32u *y, struct sl_extent *ys, struct sl_buf *side)
 {
 	struct lowrank *l = state;
 	struct sl_rng_key key = sl_codec_key(l->env.seed, l->env.dir, call, SL_STAGE_TRANSFORM);
-	int64_t large = l->r * l->large;
+	int64_t large = l->r * larger(l->m, l->c);
 
 	(void)side;
 	for (int64_t first = 0; first < large; first += SL_CODEC_TILE) {
@@ -313,14 +405,13 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	l->use = l->save = l->warm != NULL && call->training ? &l->warm[call->chunk % l->env.slots] : NULL;
 	l->x = x;
 	l->y = y;
+	l->xs = xs;
+	l->ys = ys;
 	l->nonfinite = false;
-	sl_pool_run(l->env.pool, xs->dim[0], factor_sample, l);
+	sl_pool_run(l->env.pool, xs->rows, factor_sample, l);
 	if (l->save != NULL)
-		l->save->pending_rows = l->nonfinite ? 0 : xs->dim[0];
-	if (l->nonfinite)
-		return SL_ERR_NONFINITE;
-	shape(l->env.arg, xs, ys);
-	return SL_OK;
+		l->save->pending_rows = l->nonfinite ? 0 : xs->rows;
+	return l->nonfinite ? SL_ERR_NONFINITE : SL_OK;
 }
 
 static void commit(void *state)
@@ -337,17 +428,17 @@ static void rollback(void *state)
 	sl_warm_rollback(l->warm, l->env.slots);
 }
 
-/* Per slot: u32 rows of the committed factor (0: none), then its floats, rows · r · larger side. */
+/* Per slot: u32 rows of the committed factor (0: none), then its floats, rows · r · kept. */
 static size_t warm_floats(const struct lowrank *l, int64_t rows)
 {
-	return (size_t)(rows * l->r * l->large);
+	return (size_t)(rows * l->r * l->kept);
 }
 
 static size_t state_bytes(const void *state)
 {
 	const struct lowrank *l = state;
 
-	return l->warm == NULL ? 0 : (size_t)l->env.slots * (4 + warm_floats(l, l->env.shape.dim[0]) * sizeof(float));
+	return l->warm == NULL ? 0 : (size_t)l->env.slots * (4 + warm_floats(l, l->env.most.rows) * sizeof(float));
 }
 
 static enum sl_err save(const void *state, struct sl_buf *out)
@@ -378,7 +469,7 @@ static enum sl_err load(void *state, struct sl_bytes *in)
 			err = sl_bytes_take(in, sizeof rows, &four);
 		if (err == SL_OK)
 			memcpy(&rows, four.data, sizeof rows);
-		if (err == SL_OK && rows > l->env.shape.dim[0])
+		if (err == SL_OK && rows > l->env.most.rows)
 			err = SL_ERR_DATA;
 		if (err == SL_OK)
 			err = sl_bytes_take(in, warm_floats(l, rows) * sizeof(float), &floats);
@@ -392,37 +483,41 @@ static enum sl_err load(void *state, struct sl_bytes *in)
 /* ---- decoding */
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
-			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
+			 const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail)
 {
-	struct lowrank *l = state;
-	struct sl_shape expect;
-
+	(void)state;
 	(void)call;
-	shape(l->env.arg, xs, &expect);
-	return sl_sized_parse("lowrank", &expect, side, count, ys, fail);
+	(void)xs;
+	return sl_sized_parse("lowrank", ys, side, count, fail);
 }
 
 static void restore_sample(void *arg, int64_t row, int worker)
 {
 	struct lowrank *l = arg;
-	int64_t count = l->r * (l->m + l->c);
-	float *b = l->factor + worker * count;
+	const sl_f32u *from = l->from + sl_extent_at(l->ys, row);
+	int64_t m = l->ragged ? sl_extent_length(l->xs, row) : l->m;
+	float *b = l->factor + worker * l->r * (l->m + l->c), *to = l->to + sl_extent_at(l->xs, row);
 
+	if (l->ragged && goes_whole(l->r, m, l->c)) {
+		memcpy(to, (const void *)from, (size_t)(m * l->c) * sizeof *to);
+		return;
+	}
 	/* a copy, because values in a payload have no alignment */
-	memcpy(b, (const void *)(l->from + row * count), (size_t)count * sizeof *b);
-	l->env.loops->outer(b + l->r * l->c, b, l->m, l->c, l->r, l->to + row * l->m * l->c);
+	memcpy(b, (const void *)from, (size_t)(l->r * (m + l->c)) * sizeof *b);
+	l->env.loops->outer(b + l->r * l->c, b, m, l->c, l->r, to);
 }
 
-static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_shape *ys,
-			   float *x, const struct sl_shape *xs)
+static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_extent *ys,
+			   float *x, const struct sl_extent *xs)
 {
 	struct lowrank *l = state;
 
 	(void)call;
-	(void)ys;
 	l->from = y;
 	l->to = x;
-	sl_pool_run(l->env.pool, xs->dim[0], restore_sample, l);
+	l->xs = xs;
+	l->ys = ys;
+	sl_pool_run(l->env.pool, xs->rows, restore_sample, l);
 	return SL_OK;
 }
 
@@ -433,6 +528,7 @@ const struct sl_codec_stage sl_stage_lowrank = {
 	.usage = "lowrank:r with r = 1…1024; options iters=1…16, warm=true|false",
 	.args = args,
 	.check = check,
+	.by_sample = sl_sized_always,
 	.keeps_samples = true,
 	.shape = shape,
 	.bound = sl_sized_bound,

@@ -49,7 +49,7 @@ enum sl_err sl_codec_need(const struct sl_codec_spec *spec, const struct sl_code
 		sl_feedback_memory(&c, &need.memory);
 	sl_need(&need.memory.host, 1, sl_align(sl_codec_lay_out(&c, false)));
 	for (int i = 0; c.device && i < c.n_transform; i++) {
-		struct sl_shape left = sl_codec_shape_after(&c, i + 1, env->shape.dim[0]);
+		struct sl_extent left = sl_codec_most_after(&c, i + 1, env->shape.dim[0]);
 
 		sl_need(&need.memory.device, 1, sl_codec_values_bytes(&left));
 	}

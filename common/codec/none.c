@@ -14,14 +14,14 @@ struct copy {
 	size_t bytes;
 };
 
-static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
+static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
 	(void)arg;
 	(void)paired;
-	return (size_t)sl_shape_count(in) * sizeof(float);
+	return (size_t)sl_shape_count(&in->shape) * sizeof(float);
 }
 
-static double nominal(const double *arg, const struct sl_shape *in)
+static double nominal(const double *arg, const struct sl_extent *in)
 {
 	return (double)bound(arg, false, in);
 }
@@ -63,10 +63,10 @@ static void copy_all(struct copy *c, void *dst, const void *src, size_t bytes)
 	sl_pool_run(c->pool, (int64_t)((bytes + COPY_BYTES - 1) / COPY_BYTES), copy_block, c);
 }
 
-static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
+static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
 			  struct sl_buf *out)
 {
-	size_t bytes = (size_t)sl_shape_count(xs) * sizeof *x;
+	size_t bytes = (size_t)sl_shape_count(&xs->shape) * sizeof *x;
 
 	(void)call;
 	if (out->cap - out->len < bytes)
@@ -77,9 +77,9 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 }
 
 static enum sl_err decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-			  const struct sl_shape *xs, struct sl_fail *fail)
+			  const struct sl_extent *xs, struct sl_fail *fail)
 {
-	size_t bytes = (size_t)sl_shape_count(xs) * sizeof *x;
+	size_t bytes = (size_t)sl_shape_count(&xs->shape) * sizeof *x;
 
 	(void)call;
 	if (in.len != bytes)

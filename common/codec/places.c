@@ -51,7 +51,7 @@ void sl_places_memory(const struct sl_stage_env *env, enum sl_codec_pairing pair
 {
 	const struct sl_place_set *set = NULL;
 	const struct sl_places *p = NULL;
-	int64_t blocks = sl_codec_blocks(sl_shape_count(&env->shape));
+	int64_t blocks = sl_codec_blocks(sl_shape_count(&env->most.shape));
 	int64_t slots = pairing == SL_CODEC_KEEPS ? env->slots : 1;
 
 	sl_need(&need->host, slots + 1, sizeof *set); /* 1: while the array grows */
@@ -64,7 +64,7 @@ void sl_places_memory(const struct sl_stage_env *env, enum sl_codec_pairing pair
 enum sl_err sl_places_open(struct sl_places *p, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	size_t threads = (size_t)sl_stage_threads(env);
-	int64_t n = sl_shape_count(&env->shape);
+	int64_t n = sl_shape_count(&env->most.shape);
 	size_t blocks = (size_t)sl_codec_blocks(n);
 
 	*p = (struct sl_places){.loops = env->loops, .pool = env->pool, .most = n};

@@ -73,11 +73,11 @@ void sl_keeper_close(struct sl_keeper *k);
 enum sl_err sl_keeper_keep(void *keeper, struct sl_fail *fail);
 /* forward of a gradient: gathers. BUG where its activation was not coded in this slot. */
 enum sl_err sl_keeper_forward(struct sl_keeper *k, const struct sl_codec_call *call, const float *x, int64_t n,
-			      sl_f32u *y, struct sl_shape *ys);
+			      sl_f32u *y, struct sl_extent *ys);
 enum sl_err sl_keeper_parse(struct sl_keeper *k, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
-			    const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail);
+			    const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail);
 enum sl_err sl_keeper_inverse(void *keeper, const struct sl_codec_call *call, const sl_f32u *y,
-			      const struct sl_shape *ys, float *x, const struct sl_shape *xs);
+			      const struct sl_extent *ys, float *x, const struct sl_extent *xs);
 
 static inline int64_t sl_block_length(int64_t n, int64_t block)
 {

@@ -8,9 +8,9 @@ bool sl_codec_is_plain(const struct sl_codec *c)
 	       c->bytes.stage == NULL && !c->spec.error_feedback;
 }
 
-void sl_codec_plain_head(const struct sl_codec *c, int64_t rows, uint8_t *head)
+void sl_codec_plain_head(const struct sl_codec *c, int64_t dim0, uint8_t *head)
 {
-	sl_frame_write(head, &c->spec, c->paired, rows);
+	sl_frame_write(head, &c->spec, c->paired, dim0);
 }
 
 enum sl_err sl_codec_plain_check(const struct sl_codec *c, const uint8_t *head, size_t len, const struct sl_tensor *x,

@@ -64,28 +64,36 @@ static enum sl_err check(const double *arg, bool channels, bool samples, struct 
 	return SL_OK;
 }
 
-/* Elements of a group; 0: all in one. */
+static bool by_sample(const double *arg)
+{
+	return arg[PER] == PER_SAMPLE;
+}
+
+/* Elements of a group; 0: all in one. Where samples have one length. */
 static int64_t group_size(const double *arg, const struct sl_shape *s)
 {
-	return arg[PER] == PER_SAMPLE ? sl_shape_row(s) : (int64_t)arg[BLOCK];
+	return by_sample(arg) ? sl_shape_row(s) : (int64_t)arg[BLOCK];
 }
 
-static int64_t group_count(const double *arg, const struct sl_shape *s)
+static int64_t group_count(const double *arg, const struct sl_extent *e)
 {
 	if (arg[PER] == PER_CHANNEL)
-		return s->dim[s->ndim - 1];
-	return sl_groups_count(sl_shape_count(s), group_size(arg, s));
+		return e->shape.dim[e->shape.ndim - 1];
+	if (by_sample(arg))
+		return e->rows;
+	return sl_groups_count(sl_shape_count(&e->shape), group_size(arg, &e->shape));
 }
 
-static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
+static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
 	(void)paired;
-	return (size_t)(group_count(arg, in) * RANGE_BYTES + sl_packed_bytes(sl_shape_count(in), (int)arg[BITS]));
+	return (size_t)(group_count(arg, in) * RANGE_BYTES +
+			sl_packed_bytes(sl_shape_count(&in->shape), (int)arg[BITS]));
 }
 
-static double nominal(const double *arg, const struct sl_shape *in)
+static double nominal(const double *arg, const struct sl_extent *in)
 {
-	return (double)sl_shape_count(in) * arg[BITS] / 8;
+	return (double)sl_shape_count(&in->shape) * arg[BITS] / 8;
 }
 
 static int64_t task_rows(int64_t channels)
@@ -112,7 +120,7 @@ static void close_quant(void *state)
 
 static enum sl_err open_channels(struct quant *q)
 {
-	int64_t n = sl_shape_count(&q->env.shape), c = q->env.shape.dim[q->env.shape.ndim - 1];
+	int64_t n = sl_shape_count(&q->env.most.shape), c = q->env.most.shape.dim[q->env.most.shape.ndim - 1];
 	int64_t rows = task_rows(c), tasks = (n / c + rows - 1) / rows;
 
 	q->channels = c;
@@ -125,7 +133,7 @@ static enum sl_err open_channels(struct quant *q)
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	int64_t n = sl_shape_count(&env->shape), most = group_count(env->arg, &env->shape);
+	int64_t n = sl_shape_count(&env->most.shape), most = group_count(env->arg, &env->most);
 	const struct quant *q = NULL;
 
 	(void)pairing;
@@ -143,7 +151,7 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 
 static enum sl_err open_quant(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	int64_t most = group_count(env->arg, &env->shape);
+	int64_t most = group_count(env->arg, &env->most);
 	struct quant *q = calloc(1, sizeof *q);
 	enum sl_err err;
 
@@ -152,7 +160,7 @@ static enum sl_err open_quant(void **state, const struct sl_stage_env *env, stru
 	q->env = *env;
 	q->bits = (int)env->arg[BITS];
 	q->stochastic = env->arg[ROUND] == ROUND_STOCHASTIC;
-	err = sl_groups_open(&q->groups, sl_shape_count(&env->shape), most, fail);
+	err = sl_groups_open(&q->groups, sl_shape_count(&env->most.shape), most, fail);
 	if (err != SL_OK)
 		goto fail;
 	q->affine = calloc((size_t)most, sizeof *q->affine);
@@ -249,7 +257,8 @@ static void encode_tile(const struct quant *q, int64_t first, int64_t stop, uint
 			loops->quantize_cols(q->x + at, run, q->cols + at % q->period, q->period, r, most,
 					     code + (at - first));
 		else
-			loops->quantize(q->x + at, run, &q->affine[at / q->groups.size], r, most, code + (at - first));
+			loops->quantize(q->x + at, run, &q->affine[sl_groups_find(&q->groups, at)], r, most,
+					code + (at - first));
 	}
 	loops->pack(code, stop - first, q->bits, q->out + first * q->bits / 8);
 }
@@ -265,7 +274,8 @@ static void decode_tile(const struct quant *q, int64_t first, int64_t stop, uint
 			loops->dequantize_cols(code + (at - first), run, q->cols + at % q->period, q->period,
 					       q->y + at);
 		else
-			loops->dequantize(code + (at - first), run, &q->affine[at / q->groups.size], q->y + at);
+			loops->dequantize(code + (at - first), run, &q->affine[sl_groups_find(&q->groups, at)],
+					  q->y + at);
 	}
 }
 
@@ -344,13 +354,16 @@ static void decode_block(void *arg, int64_t block, int worker)
 	sl_codec_settle(q->env.loops);
 }
 
-static void set_groups(struct quant *q, const struct sl_shape *xs)
+static void set_groups(struct quant *q, const struct sl_extent *xs)
 {
-	sl_groups_set(&q->groups, sl_shape_count(xs), group_size(q->env.arg, xs));
+	if (by_sample(q->env.arg) && sl_extent_ragged(xs))
+		sl_groups_set_samples(&q->groups, xs);
+	else
+		sl_groups_set(&q->groups, sl_shape_count(&xs->shape), group_size(q->env.arg, &xs->shape));
 	q->within = q->cols == NULL && sl_groups_within_blocks(&q->groups);
 }
 
-static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
+static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
 			  struct sl_buf *out)
 {
 	struct quant *q = state;
@@ -381,10 +394,10 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 }
 
 static enum sl_err decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-			  const struct sl_shape *xs, struct sl_fail *fail)
+			  const struct sl_extent *xs, struct sl_fail *fail)
 {
 	struct quant *q = state;
-	int64_t count = group_count(q->env.arg, xs), n = sl_shape_count(xs);
+	int64_t count = group_count(q->env.arg, xs), n = sl_shape_count(&xs->shape);
 	int used = (int)(n * q->bits % 8);
 
 	(void)call;
@@ -420,6 +433,7 @@ const struct sl_codec_stage sl_stage_quant = {
 	.usage = "quant:b with b = 1…16; options per=tensor|sample|channel, block=8…16777216, round=nearest|stochastic",
 	.args = args,
 	.check = check,
+	.by_sample = by_sample,
 	.bound = bound,
 	.nominal = nominal,
 	.memory = memory,

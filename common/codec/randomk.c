@@ -35,12 +35,13 @@ struct randomk {
 	atomic_bool nonfinite;
 };
 
-static void shape(const double *arg, const struct sl_shape *in, struct sl_shape *out)
+static void shape(const double *arg, const struct sl_extent *in, struct sl_extent *out, uint32_t *begin)
 {
-	*out = sl_shape1(sl_codec_kept(arg[RATIO], sl_shape_count(in)));
+	(void)begin;
+	*out = sl_extent_flat(sl_codec_kept(arg[RATIO], sl_shape_count(&in->shape)));
 }
 
-static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
+static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
 	(void)arg;
 	(void)paired;
@@ -158,39 +159,39 @@ static void scatter_block(void *arg, int64_t block, int worker)
 	}
 }
 
-static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
-			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
+static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
+			   sl_f32u *y, struct sl_extent *ys, struct sl_buf *side)
 {
 	struct randomk *r = state;
 
 	(void)side;
-	prepare(r, call, sl_shape_count(xs));
+	prepare(r, call, sl_shape_count(&xs->shape));
 	r->x = x;
 	r->y = y;
 	r->nonfinite = false;
 	sl_pool_run(r->env.pool, (r->k + RUNS - 1) / RUNS, gather_block, r);
 	if (r->nonfinite)
 		return SL_ERR_NONFINITE;
-	*ys = sl_shape1(r->k);
+	*ys = sl_extent_flat(r->k);
 	return SL_OK;
 }
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
-			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
+			 const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail)
 {
 	struct randomk *r = state;
 
-	prepare(r, call, sl_shape_count(xs));
+	prepare(r, call, sl_shape_count(&xs->shape));
 	if (count != r->k || side.len != 0)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD,
 				   "randomk: %lld values and %zu bytes of places, expected %lld and 0",
 				   (long long)count, side.len, (long long)r->k);
-	*ys = sl_shape1(count);
+	*ys = sl_extent_flat(count);
 	return SL_OK;
 }
 
-static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_shape *ys,
-			   float *x, const struct sl_shape *xs)
+static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_extent *ys,
+			   float *x, const struct sl_extent *xs)
 {
 	struct randomk *r = state;
 

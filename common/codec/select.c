@@ -35,7 +35,7 @@ struct sl_select {
 void sl_select_memory(const struct sl_stage_env *env, struct sl_memory *need)
 {
 	const struct sl_select *s = NULL;
-	int64_t blocks = sl_codec_blocks(sl_shape_count(&env->shape));
+	int64_t blocks = sl_codec_blocks(sl_shape_count(&env->most.shape));
 
 	sl_need(&need->host, 1, sizeof *s);
 	sl_need(&need->host, blocks, sizeof *s->above + sizeof *s->equal + sizeof *s->found + sizeof *s->top);
@@ -46,7 +46,7 @@ void sl_select_memory(const struct sl_stage_env *env, struct sl_memory *need)
 
 enum sl_err sl_select_open(struct sl_select **out, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	int64_t n = sl_shape_count(&env->shape);
+	int64_t n = sl_shape_count(&env->most.shape);
 	size_t blocks = (size_t)sl_codec_blocks(n);
 	struct sl_select *s = calloc(1, sizeof *s);
 

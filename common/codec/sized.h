@@ -4,11 +4,12 @@
 
 #include "common/codec/stage.h"
 
+/* For sl_codec_stage.by_sample: true. */
+bool sl_sized_always(const double *arg);
 /* For sl_codec_stage.bound: 0. */
-size_t sl_sized_bound(const double *arg, bool paired, const struct sl_shape *in);
-/* For sl_codec_stage.parse: PAYLOAD where there are side bytes, or other than the values of `expect`, which goes to
- * *ys. */
-enum sl_err sl_sized_parse(const char *name, const struct sl_shape *expect, struct sl_bytes side, int64_t count,
-			   struct sl_shape *ys, struct sl_fail *fail);
+size_t sl_sized_bound(const double *arg, bool paired, const struct sl_extent *in);
+/* For sl_codec_stage.parse: PAYLOAD where there are side bytes, or other than the values of `ys`. */
+enum sl_err sl_sized_parse(const char *name, const struct sl_extent *ys, struct sl_bytes side, int64_t count,
+			   struct sl_fail *fail);
 
 #endif

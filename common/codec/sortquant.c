@@ -53,16 +53,16 @@ static enum sl_err check(const double *arg, bool channels, bool samples, struct 
 	return SL_OK;
 }
 
-static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
+static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
 	(void)paired;
 	return (size_t)(RANGE_BYTES << (int)arg[SPLIT]) +
-	       (size_t)sl_packed_bytes(sl_shape_count(in), (int)(arg[BITS] + arg[SPLIT]));
+	       (size_t)sl_packed_bytes(sl_shape_count(&in->shape), (int)(arg[BITS] + arg[SPLIT]));
 }
 
-static double nominal(const double *arg, const struct sl_shape *in)
+static double nominal(const double *arg, const struct sl_extent *in)
 {
-	return (double)sl_shape_count(in) * (arg[BITS] + arg[SPLIT]) / 8;
+	return (double)sl_shape_count(&in->shape) * (arg[BITS] + arg[SPLIT]) / 8;
 }
 
 static void close_sortquant(void *state)
@@ -82,7 +82,7 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 
 	(void)pairing;
 	sl_need(&need->host, 1, sizeof *q);
-	sl_need(&need->host, sl_codec_blocks(sl_shape_count(&env->shape)) + 1, sizeof *q->stats);
+	sl_need(&need->host, sl_codec_blocks(sl_shape_count(&env->most.shape)) + 1, sizeof *q->stats);
 	sl_need(&need->host, SL_SAMPLE, sizeof *q->sample + sizeof *q->scratch);
 	sl_need(&need->host, sl_stage_threads(env), BINS * sizeof *q->bins);
 }
@@ -90,7 +90,7 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 static enum sl_err open_sortquant(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	size_t threads = (size_t)sl_stage_threads(env);
-	int64_t n = sl_shape_count(&env->shape);
+	int64_t n = sl_shape_count(&env->most.shape);
 	struct sortquant *q = calloc(1, sizeof *q);
 
 	if (q == NULL)
@@ -353,7 +353,7 @@ static void code_block(void *arg, int64_t block, int worker)
 	sl_codec_settle(loops);
 }
 
-static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
+static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
 			  struct sl_buf *out)
 {
 	struct sortquant *q = state;
@@ -364,7 +364,7 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 	(void)call;
 	if (out->cap - out->len < bytes)
 		return SL_ERR_LIMIT;
-	q->n = sl_shape_count(xs);
+	q->n = sl_shape_count(&xs->shape);
 	q->x = x;
 	q->out = ranges + count * RANGE_BYTES;
 	if (q->n > 0) {
@@ -392,11 +392,11 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 }
 
 static enum sl_err decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-			  const struct sl_shape *xs, struct sl_fail *fail)
+			  const struct sl_extent *xs, struct sl_fail *fail)
 {
 	struct sortquant *q = state;
 	int bits = (int)(q->env.arg[BITS] + q->env.arg[SPLIT]);
-	int used = (int)(sl_shape_count(xs) * bits % 8);
+	int used = (int)(sl_shape_count(&xs->shape) * bits % 8);
 	size_t bytes = bound(q->env.arg, false, xs);
 
 	(void)call;
@@ -413,7 +413,7 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 					   (double)range[0], (double)range[1], k);
 		set_bucket(&q->buckets, k, range[0], range[1]);
 	}
-	q->n = sl_shape_count(xs);
+	q->n = sl_shape_count(&xs->shape);
 	q->y = x;
 	q->in = in.data + q->buckets.count * RANGE_BYTES;
 	q->out = NULL;

@@ -20,6 +20,7 @@
 #include "common/base/memory.h"
 #include "common/base/pool.h"
 #include "common/codec/codec.h"
+#include "common/codec/extent.h"
 #include "common/codec/loops.h"
 
 enum sl_stage_kind { SL_STAGE_TRANSFORM, SL_STAGE_QUANTIZER, SL_STAGE_BYTES };
@@ -57,7 +58,7 @@ struct sl_stage_env {
 	struct sl_backend *be;
 	const struct sl_codec_loops *loops;
 	struct sl_pool *pool;
-	struct sl_shape shape; /* largest input */
+	struct sl_extent most; /* largest input; begin is NULL */
 	int slots;
 	uint64_t seed;
 	enum sl_dir dir;
@@ -85,14 +86,19 @@ struct sl_codec_stage {
 	/* What ranges cannot say; `in` is true where the input still has the tensor's channels and samples. NULL: fine.
 	 */
 	enum sl_err (*check)(const double *arg, bool channels, bool samples, struct sl_fail *fail);
+	/* Whether with these arguments it asks where a sample begins. NULL: never. A backend's stage is not for tensors
+	 * whose samples have different lengths, where this is true. */
+	bool (*by_sample)(const double *arg);
 	bool keeps_channels, keeps_samples; /* transform: dim[0] and the last dimension mean what they meant before */
 
-	/* Largest output for this input. Transform only. */
-	void (*shape)(const double *arg, const struct sl_shape *in, struct sl_shape *out);
-	/* Most bytes: side (transform), payload (quantizer), or of a packed run of dim[0] bytes (bytes). */
-	size_t (*bound)(const double *arg, bool paired, const struct sl_shape *in);
+	/* Largest output for this input. Transform only. `begin` [in->rows + 1], NULL where in->begin is: for
+	 * out->begin, where lengths change. */
+	void (*shape)(const double *arg, const struct sl_extent *in, struct sl_extent *out, uint32_t *begin);
+	/* Most bytes: side (transform), payload (quantizer), or of a packed run of dim[0] bytes (bytes). Where lengths
+	 * are not known, for any of them. */
+	size_t (*bound)(const double *arg, bool paired, const struct sl_extent *in);
 	/* As a paper counts them; quantizer only. */
-	double (*nominal)(const double *arg, const struct sl_shape *in);
+	double (*nominal)(const double *arg, const struct sl_extent *in);
 
 	/* A backend's: UNAVAILABLE where it has not these options. NULL: it has all. */
 	enum sl_err (*offers)(const struct sl_backend *be, const double *arg, struct sl_fail *fail);
@@ -111,22 +117,23 @@ struct sl_codec_stage {
 	enum sl_err (*load)(void *state, struct sl_bytes *in);
 
 	/* Transform. forward: NONFINITE, or OK with *ys and *side written. parse: checks side bytes for `count` values,
-	 * sets *ys. inverse: writes all of x; called after parse of the same call. */
-	enum sl_err (*forward)(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
-			       sl_f32u *y, struct sl_shape *ys, struct sl_buf *side);
+	 * sets *ys. To both *ys comes as shape() makes it of *xs. inverse: writes all of x; called after parse of the
+	 * same call. */
+	enum sl_err (*forward)(void *state, const struct sl_codec_call *call, const float *x,
+			       const struct sl_extent *xs, sl_f32u *y, struct sl_extent *ys, struct sl_buf *side);
 	enum sl_err (*parse)(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
-			     const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail);
+			     const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail);
 	enum sl_err (*inverse)(void *state, const struct sl_codec_call *call, const sl_f32u *y,
-			       const struct sl_shape *ys, float *x, const struct sl_shape *xs);
+			       const struct sl_extent *ys, float *x, const struct sl_extent *xs);
 	/* keeps_places: the same for elements first … first+n-1, which y and x start with, while y is in the caches.
 	 * For several threads at once; sl_codec_settle behind it. NULL: only as a whole. */
 	void (*restore_run)(const void *state, const sl_f32u *y, int64_t first, int64_t n, float *x);
 
 	/* Quantizer. encode appends at most bound() bytes. decode checks all of `in` before it writes x. */
-	enum sl_err (*encode)(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
+	enum sl_err (*encode)(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
 			      struct sl_buf *out);
 	enum sl_err (*decode)(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-			      const struct sl_shape *xs, struct sl_fail *fail);
+			      const struct sl_extent *xs, struct sl_fail *fail);
 
 	/* A backend whose tensors live elsewhere may return when the work is queued, from all of the above and, in
 	 * place of encode and decode, from these. Host memory of the call (`in`, side bytes, what was appended to
@@ -136,9 +143,9 @@ struct sl_codec_stage {
 	 * NONFINITE also where the method could carry it. Where a payload turns out to be none, what decode or inverse
 	 * was told to write is as before, or behind another stage, undefined. */
 	enum sl_err (*queue_encode)(void *state, const struct sl_codec_call *call, const float *x,
-				    const struct sl_shape *xs, const uint32_t *count, bool finite, struct sl_buf *out);
+				    const struct sl_extent *xs, const uint32_t *count, bool finite, struct sl_buf *out);
 	enum sl_err (*queue_decode)(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-				    const struct sl_shape *xs, struct sl_fail *fail);
+				    const struct sl_extent *xs, struct sl_fail *fail);
 	enum sl_err (*collect)(void *state, const struct sl_codec_call *call, struct sl_buf *of, struct sl_fail *fail);
 	/* A variable transform's, whose forward may leave *ys as it was, the most: where on the device the number of
 	 * values will be, for queue_encode, which is then given the most values as xs; NULL where *ys says it. And that
@@ -148,7 +155,7 @@ struct sl_codec_stage {
 	int64_t (*counted)(const void *state, const struct sl_codec_call *call);
 	/* Behind queue_encode, for error feedback: what decode will make of that payload, from what the device has of
 	 * it. */
-	enum sl_err (*echo)(void *state, float *x, const struct sl_shape *xs);
+	enum sl_err (*echo)(void *state, float *x, const struct sl_extent *xs);
 
 	/* Bytes. unpack: PAYLOAD where the result would pass out->cap. */
 	enum sl_err (*pack)(void *state, struct sl_bytes in, struct sl_buf *out);

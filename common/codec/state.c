@@ -7,18 +7,13 @@
 
 static const uint32_t magic = 0x31534353; /* "SCS1" */
 
-static size_t residual_floats(const struct sl_codec *c)
-{
-	return (size_t)sl_shape_count(&c->env.shape);
-}
-
 size_t sl_codec_state_bytes(const struct sl_codec *c)
 {
 	const struct link *link;
 	size_t bytes = 8;
 
 	if (c->residual != NULL)
-		bytes += (size_t)c->env.slots * (4 + residual_floats(c) * sizeof(float));
+		bytes += (size_t)c->env.slots * (4 + sl_feedback_floats(c) * sizeof(float));
 	for (int i = 0; (link = sl_codec_link(c, i)) != NULL; i++)
 		if (link->stage->state_bytes != NULL)
 			bytes += link->stage->state_bytes(link->state);
@@ -73,7 +68,7 @@ static enum sl_err load_residuals(struct sl_codec *c, struct sl_bytes *in)
 		if (err == SL_OK && present > 1)
 			err = SL_ERR_DATA;
 		if (err == SL_OK && present)
-			err = sl_bytes_take(in, residual_floats(c) * sizeof(float), &floats);
+			err = sl_bytes_take(in, sl_feedback_floats(c) * sizeof(float), &floats);
 		if (err == SL_OK && present)
 			err = sl_feedback_load(c, &c->residual[s], floats);
 		c->residual[s].has_current = err == SL_OK && present;

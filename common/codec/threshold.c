@@ -26,16 +26,17 @@ struct threshold {
 	atomic_bool nonfinite;
 };
 
-static void shape(const double *arg, const struct sl_shape *in, struct sl_shape *out)
+static void shape(const double *arg, const struct sl_extent *in, struct sl_extent *out, uint32_t *begin)
 {
+	(void)begin;
 	(void)arg;
-	*out = sl_shape1(sl_shape_count(in));
+	*out = sl_extent_flat(sl_shape_count(&in->shape));
 }
 
-static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
+static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
 	(void)arg;
-	return paired ? 0 : sl_places_bound(sl_shape_count(in));
+	return paired ? 0 : sl_places_bound(sl_shape_count(&in->shape));
 }
 
 static void close_threshold(void *state)
@@ -94,12 +95,12 @@ static void gather_block(void *arg, int64_t block, int worker)
 	sl_places_code(&k->places, k->set, block, worker);
 }
 
-static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
-			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
+static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
+			   sl_f32u *y, struct sl_extent *ys, struct sl_buf *side)
 {
 	struct threshold *t = state;
 	struct sl_keeper *k = &t->keeper;
-	int64_t n = sl_shape_count(xs);
+	int64_t n = sl_shape_count(&xs->shape);
 
 	if (k->pair != NULL)
 		return sl_keeper_forward(k, call, x, n, y, ys);
@@ -115,12 +116,12 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	}
 	sl_places_sum(k->set);
 	sl_pool_run(k->env.pool, sl_codec_blocks(n), gather_block, t);
-	*ys = sl_shape1(k->set->total);
+	*ys = sl_extent_flat(k->set->total);
 	return sl_places_write(&k->places, k->set, side);
 }
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
-			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
+			 const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail)
 {
 	struct threshold *t = state;
 

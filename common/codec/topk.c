@@ -25,15 +25,16 @@ struct topk {
 	sl_f32u *y;
 };
 
-static void shape(const double *arg, const struct sl_shape *in, struct sl_shape *out)
+static void shape(const double *arg, const struct sl_extent *in, struct sl_extent *out, uint32_t *begin)
 {
-	*out = sl_shape1(sl_codec_kept(arg[RATIO], sl_shape_count(in)));
+	(void)begin;
+	*out = sl_extent_flat(sl_codec_kept(arg[RATIO], sl_shape_count(&in->shape)));
 }
 
-static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
+static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
 	(void)arg;
-	return paired ? 0 : sl_places_bound(sl_shape_count(in));
+	return paired ? 0 : sl_places_bound(sl_shape_count(&in->shape));
 }
 
 static void close_topk(void *state)
@@ -123,12 +124,12 @@ static void keep_block(void *arg, int64_t block, int worker)
 	sl_places_code(&t->keeper.places, t->keeper.set, block, worker);
 }
 
-static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
-			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
+static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
+			   sl_f32u *y, struct sl_extent *ys, struct sl_buf *side)
 {
 	struct topk *t = state;
 	struct sl_keeper *keeper = &t->keeper;
-	int64_t n = sl_shape_count(xs), k = sl_codec_kept(keeper->env.arg[RATIO], n);
+	int64_t n = sl_shape_count(&xs->shape), k = sl_codec_kept(keeper->env.arg[RATIO], n);
 	enum sl_err err;
 
 	if (keeper->pair != NULL)
@@ -144,15 +145,15 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	t->x = x;
 	t->y = y;
 	sl_pool_run(keeper->env.pool, sl_codec_blocks(n), keep_block, t);
-	*ys = sl_shape1(k);
+	*ys = sl_extent_flat(k);
 	return sl_places_write(&keeper->places, keeper->set, side);
 }
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
-			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
+			 const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail)
 {
 	struct topk *t = state;
-	int64_t k = sl_codec_kept(t->keeper.env.arg[RATIO], sl_shape_count(xs));
+	int64_t k = sl_codec_kept(t->keeper.env.arg[RATIO], sl_shape_count(&xs->shape));
 
 	if (count != k)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "topk: %lld values, expected %lld", (long long)count,

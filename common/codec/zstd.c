@@ -23,11 +23,11 @@ struct zstd {
 	ZSTD_DCtx *unpack;
 };
 
-static size_t bound(const double *arg, bool paired, const struct sl_shape *in)
+static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
 	(void)arg;
 	(void)paired;
-	return ZSTD_compressBound((size_t)in->dim[0]);
+	return ZSTD_compressBound((size_t)in->shape.dim[0]);
 }
 
 static void close_zstd(void *state)

@@ -1,4 +1,5 @@
-/* Tensors: packed, row-major, NHWC (or [N, S, F] for sequences). Dimension 0 is always N, the rows of a chunk.
+/* Tensors: packed, row-major, NHWC (or [N, S, F] for sequences). Dimension 0 is N, the rows of a chunk, or T, the
+ * tokens of all its rows, one row's behind the other's.
  * Letters used at every pointer of the project: N rows (images), H W height and width, C channels, M = N·H·W. */
 #ifndef SL_NN_TENSOR_H
 #define SL_NN_TENSOR_H
@@ -73,6 +74,12 @@ static inline struct sl_shape sl_shape_rows(struct sl_shape s, int64_t rows)
 	s.dim[0] = rows;
 	return s;
 }
+
+/* What a chunk has: rows, and tokens of all rows. Row i has the tokens begin[i] to begin[i + 1]. */
+struct sl_dims {
+	int64_t rows, tokens;
+	const uint32_t *begin; /* [rows + 1]; NULL: every row is one token. Borrowed */
+};
 
 bool sl_shape_equal(const struct sl_shape *a, const struct sl_shape *b);
 /* Product of the dimensions; false where one is below 1 or the product passes `max`. For shapes from outside. */

@@ -29,7 +29,7 @@ static size_t side_bytes(const struct cells *s, int64_t samples)
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	const struct sl_shape *s = &env->shape;
+	const struct sl_shape *s = &env->most.shape;
 	int64_t f = (int64_t)env->arg[SIDE], n = s->dim[0] * s->dim[s->ndim - 1];
 
 	(void)pairing;
@@ -41,7 +41,7 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 
 static enum sl_err open_cells(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	const struct sl_shape *shape = &env->shape;
+	const struct sl_shape *shape = &env->most.shape;
 	struct cells *s;
 	struct cu_cells *c;
 	enum sl_err err;
@@ -70,12 +70,12 @@ static enum sl_err open_cells(void **state, const struct sl_stage_env *env, stru
 	return SL_OK;
 }
 
-static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
-			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
+static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
+			   sl_f32u *y, struct sl_extent *ys, struct sl_buf *side)
 {
 	struct cells *c = state;
 	struct cu_stage *s = &c->stage;
-	size_t bytes = side_bytes(c, xs->dim[0]);
+	size_t bytes = side_bytes(c, xs->shape.dim[0]);
 	cudaError_t queued;
 	enum sl_err err;
 
@@ -84,7 +84,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	err = cu_stage_begin(s);
 	if (err != SL_OK)
 		return err;
-	queued = cu_cells_split(s->stream, c->mean, (float *)(void *)y, s->status, x, &c->cells, xs->dim[0]);
+	queued = cu_cells_split(s->stream, c->mean, (float *)(void *)y, s->status, x, &c->cells, xs->shape.dim[0]);
 	if (queued == cudaSuccess)
 		queued = cu_stage_send(s, call->slot, side->data + side->len, c->mean, bytes, false);
 	side->len += bytes;
@@ -101,18 +101,18 @@ static enum sl_err collect(void *state, const struct sl_codec_call *call, struct
 }
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
-			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
+			 const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail)
 {
 	struct cells *c = state;
 	struct cu_stage *s = &c->stage;
-	size_t bytes = side_bytes(c, xs->dim[0]);
+	size_t bytes = side_bytes(c, xs->shape.dim[0]);
 	cudaError_t queued;
 	enum sl_err err;
 
-	if (side.len != bytes || count != sl_shape_count(xs))
+	if (side.len != bytes || count != sl_shape_count(&xs->shape))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD,
 				   "cells: %zu bytes of means and %lld values, expected %zu and %lld", side.len,
-				   (long long)count, bytes, (long long)sl_shape_count(xs));
+				   (long long)count, bytes, (long long)sl_shape_count(&xs->shape));
 	for (size_t i = 0; i < bytes; i += sizeof *c->mean)
 		if ((side.data[i + 1] & 0x7f) == 0x7f && (side.data[i] & 0x80) != 0)
 			return sl_fail_set(fail, SL_ERR_PAYLOAD, "cells: mean %zu is not finite", i / sizeof *c->mean);
@@ -126,8 +126,8 @@ static enum sl_err parse(void *state, const struct sl_codec_call *call, struct s
 	return cu_stage_said(cu_stage_queued(s, queued), fail);
 }
 
-static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_shape *ys,
-			   float *x, const struct sl_shape *xs)
+static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_extent *ys,
+			   float *x, const struct sl_extent *xs)
 {
 	struct cells *c = state;
 	struct cu_stage *s = &c->stage;
@@ -138,7 +138,7 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 	(void)ys;
 	if (err != SL_OK)
 		return err;
-	queued = cu_cells_join(s->stream, x, c->mean, (const float *)(const void *)y, &c->cells, xs->dim[0]);
+	queued = cu_cells_join(s->stream, x, c->mean, (const float *)(const void *)y, &c->cells, xs->shape.dim[0]);
 	if (queued == cudaSuccess)
 		queued = cu_stage_read(s);
 	return cu_stage_queued(s, queued);

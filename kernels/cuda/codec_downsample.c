@@ -52,7 +52,7 @@ static enum sl_err open_taps(struct downsample *d, struct sl_fail *fail)
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	const struct sl_shape *s = &env->shape;
+	const struct sl_shape *s = &env->most.shape;
 	int64_t taps = 2;
 
 	(void)pairing;
@@ -65,7 +65,7 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 
 static enum sl_err open_downsample(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	const struct sl_shape *s = &env->shape;
+	const struct sl_shape *s = &env->most.shape;
 	struct downsample *d;
 	struct cu_cells *c;
 	enum sl_err err;
@@ -96,29 +96,19 @@ static enum sl_err open_downsample(void **state, const struct sl_stage_env *env,
 	return SL_OK;
 }
 
-static struct sl_shape small_shape(const struct downsample *d, const struct sl_shape *xs)
-{
-	struct sl_shape ys = *xs;
-
-	ys.dim[1] = d->cells.small_h;
-	if (xs->ndim == 4)
-		ys.dim[2] = d->cells.small_w;
-	return ys;
-}
-
-static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
-			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
+static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
+			   sl_f32u *y, struct sl_extent *ys, struct sl_buf *side)
 {
 	struct downsample *d = state;
 	struct cu_stage *s = &d->stage;
 	enum sl_err err = cu_stage_begin(s);
 	cudaError_t queued;
 
+	(void)ys;
 	(void)side;
 	if (err != SL_OK)
 		return err;
-	*ys = small_shape(d, xs);
-	queued = cu_cells_shrink(s->stream, (float *)(void *)y, s->status, x, &d->cells, xs->dim[0]);
+	queued = cu_cells_shrink(s->stream, (float *)(void *)y, s->status, x, &d->cells, xs->shape.dim[0]);
 	if (queued == cudaSuccess)
 		queued = cu_stage_send(s, call->slot, NULL, NULL, 0, false);
 	return cu_stage_queued(s, queued);
@@ -133,20 +123,19 @@ static enum sl_err collect(void *state, const struct sl_codec_call *call, struct
 }
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
-			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
+			 const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail)
 {
-	const struct sl_shape expect = small_shape(state, xs);
-
+	(void)state;
 	(void)call;
-	if (side.len != 0 || count != sl_shape_count(&expect))
+	(void)xs;
+	if (side.len != 0 || count != sl_shape_count(&ys->shape))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "downsample: %lld values, expected %lld", (long long)count,
-				   (long long)sl_shape_count(&expect));
-	*ys = expect;
+				   (long long)sl_shape_count(&ys->shape));
 	return SL_OK;
 }
 
-static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_shape *ys,
-			   float *x, const struct sl_shape *xs)
+static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_extent *ys,
+			   float *x, const struct sl_extent *xs)
 {
 	struct downsample *d = state;
 	struct cu_stage *s = &d->stage;
@@ -155,8 +144,8 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 	(void)call;
 	(void)ys;
 	return err ? err
-		   : cu_codec_check(s->env.be,
-				    cu_cells_grow(s->stream, x, (const float *)(const void *)y, &d->cells, xs->dim[0]));
+		   : cu_codec_check(s->env.be, cu_cells_grow(s->stream, x, (const float *)(const void *)y, &d->cells,
+							     xs->shape.dim[0]));
 }
 
 const struct sl_codec_stage cu_stage_downsample = {.id = SL_STAGE_ID_DOWNSAMPLE,

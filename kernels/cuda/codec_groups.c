@@ -77,7 +77,7 @@ static void memory_of(const struct sl_stage_env *env, struct grouped how, struct
 		how.plain->memory(env, SL_CODEC_ALONE, need);
 		return;
 	}
-	set_groups(&how, &env->shape);
+	set_groups(&how, &env->most.shape);
 	cu_stage_memory(env, sizeof how, need);
 	sl_need(&need->device, 1, cu_groups_bytes(to) + CU_CODE_PAD);
 	sl_need(&need->device, to->count, sizeof *to->low + sizeof *to->high + COEFFICIENTS * sizeof *to->table);
@@ -96,7 +96,7 @@ static enum sl_err open_grouped(void **state, const struct sl_stage_env *env, st
 	if (g->plain != NULL) {
 		err = g->plain->open(&g->state, env, fail);
 	} else {
-		set_groups(g, &env->shape);
+		set_groups(g, &env->most.shape);
 		err = cu_stage_open(&g->stage, env, fail);
 		if (err == SL_OK)
 			err = open_memory(g, fail);
@@ -188,7 +188,7 @@ static cudaError_t queue_codes(struct grouped *g, const float *x)
 }
 
 static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, const float *x,
-				const struct sl_shape *xs, const uint32_t *count, bool finite, struct sl_buf *out)
+				const struct sl_extent *xs, const uint32_t *count, bool finite, struct sl_buf *out)
 {
 	struct grouped *g = state;
 	struct cu_stage *s = &g->stage;
@@ -199,7 +199,7 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 
 	if (g->plain != NULL)
 		return g->plain->queue_encode(g->state, call, x, xs, count, finite, out);
-	set_groups(g, xs);
+	set_groups(g, &xs->shape);
 	g->groups.codes.said = count;
 	bytes = cu_groups_bytes(&g->groups);
 	if (out->cap - out->len < bytes)
@@ -240,7 +240,7 @@ static enum sl_err check_heads(const struct cu_grouped *g, struct sl_bytes in, s
 }
 
 static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-				const struct sl_shape *xs, struct sl_fail *fail)
+				const struct sl_extent *xs, struct sl_fail *fail)
 {
 	struct grouped *g = state;
 	struct cu_stage *s = &g->stage;
@@ -252,7 +252,7 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 	if (g->plain != NULL)
 		return g->plain->queue_decode(g->state, call, in, x, xs, fail);
 	refused = cu_codes_may_be_bad(c) ? s->status + CU_STATUS_BAD : NULL;
-	set_groups(g, xs);
+	set_groups(g, &xs->shape);
 	g->groups.codes.said = NULL;
 	err = cu_codes_check_size(c, cu_groups_bytes(&g->groups), in, fail);
 	if (err == SL_OK)
@@ -283,7 +283,7 @@ static enum sl_err collect(void *state, const struct sl_codec_call *call, struct
 	return cu_codes_collect(&g->stage, &g->groups.codes, call->slot, of, fail);
 }
 
-static enum sl_err echo(void *state, float *x, const struct sl_shape *xs)
+static enum sl_err echo(void *state, float *x, const struct sl_extent *xs)
 {
 	struct grouped *g = state;
 

@@ -29,14 +29,14 @@ static void none_memory(const struct sl_stage_env *env, enum sl_codec_pairing pa
 	(void)pairing;
 	cu_stage_memory(env, sizeof(struct half), need);
 	if (env->scratch)
-		sl_need(&need->device, sl_shape_count(&env->shape), sizeof(float));
+		sl_need(&need->device, sl_shape_count(&env->most.shape), sizeof(float));
 }
 
 static void half_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
 	(void)pairing;
 	cu_stage_memory(env, sizeof(struct half), need);
-	sl_need(&need->device, sl_shape_count(&env->shape), sizeof(uint16_t));
+	sl_need(&need->device, sl_shape_count(&env->most.shape), sizeof(uint16_t));
 }
 
 static enum sl_err open_as(void **state, const struct sl_stage_env *env, bool half, bool bf16, struct sl_fail *fail)
@@ -50,7 +50,7 @@ static enum sl_err open_as(void **state, const struct sl_stage_env *env, bool ha
 	h->bf16 = bf16;
 	err = cu_stage_open(&h->stage, env, fail);
 	if (err == SL_OK && (half || env->scratch))
-		err = cu_stage_alloc(&h->stage, value_bytes(h, sl_shape_count(&env->shape)), &h->staging, fail);
+		err = cu_stage_alloc(&h->stage, value_bytes(h, sl_shape_count(&env->most.shape)), &h->staging, fail);
 	if (err != SL_OK) {
 		close_half(h);
 		return err;
@@ -82,11 +82,11 @@ static cudaError_t unstage(struct half *h, float *x, int64_t n)
 }
 
 static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, const float *x,
-				const struct sl_shape *xs, const uint32_t *count, bool finite, struct sl_buf *out)
+				const struct sl_extent *xs, const uint32_t *count, bool finite, struct sl_buf *out)
 {
 	struct half *h = state;
 	struct cu_stage *s = &h->stage;
-	int64_t n = sl_shape_count(xs);
+	int64_t n = sl_shape_count(&xs->shape);
 	size_t bytes = value_bytes(h, n);
 	cudaError_t queued = cudaSuccess;
 	enum sl_err err;
@@ -115,11 +115,11 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 }
 
 static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-				const struct sl_shape *xs, struct sl_fail *fail)
+				const struct sl_extent *xs, struct sl_fail *fail)
 {
 	struct half *h = state;
 	struct cu_stage *s = &h->stage;
-	int64_t n = sl_shape_count(xs);
+	int64_t n = sl_shape_count(&xs->shape);
 	cudaError_t queued;
 	enum sl_err err;
 
@@ -146,10 +146,10 @@ static enum sl_err collect(void *state, const struct sl_codec_call *call, struct
 	return cu_stage_said(cu_stage_collect(&h->stage, call->slot, of), fail);
 }
 
-static enum sl_err echo(void *state, float *x, const struct sl_shape *xs)
+static enum sl_err echo(void *state, float *x, const struct sl_extent *xs)
 {
 	struct half *h = state;
-	int64_t n = sl_shape_count(xs);
+	int64_t n = sl_shape_count(&xs->shape);
 
 	return n == 0 ? SL_OK : cu_stage_queued(&h->stage, unstage(h, x, n));
 }

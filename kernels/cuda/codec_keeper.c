@@ -85,7 +85,7 @@ static void close_keeper(void *state)
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	int64_t n = sl_shape_count(&env->shape), blocks = sl_codec_blocks(n);
+	int64_t n = sl_shape_count(&env->most.shape), blocks = sl_codec_blocks(n);
 	int64_t slots = pairing == SL_CODEC_KEEPS ? env->slots : 1;
 	const struct keeper *k = NULL;
 
@@ -144,7 +144,7 @@ static enum sl_err open_keeper(void **state, const struct sl_stage_env *env, boo
 		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory");
 	k->pair = env->pair;
 	k->threshold = threshold;
-	k->most = sl_shape_count(&env->shape);
+	k->most = sl_shape_count(&env->most.shape);
 	k->blocks = sl_codec_blocks(k->most);
 	err = cu_stage_open(&k->stage, env, fail);
 	if (err == SL_OK && k->pair == NULL) {
@@ -184,7 +184,7 @@ static struct place_set *set_of(struct keeper *k, int slot)
 
 /* ---- encoding */
 
-static enum sl_err forward_paired(struct keeper *k, int slot, const float *x, int64_t n, float *y, struct sl_shape *ys)
+static enum sl_err forward_paired(struct keeper *k, int slot, const float *x, int64_t n, float *y, struct sl_extent *ys)
 {
 	struct cu_stage *s = &k->stage;
 	cudaError_t queued;
@@ -192,7 +192,7 @@ static enum sl_err forward_paired(struct keeper *k, int slot, const float *x, in
 
 	if (k->now->n != n || n == 0 || k->now->total < 0)
 		return SL_ERR_BUG;
-	*ys = sl_shape1(k->now->total);
+	*ys = sl_extent_flat(k->now->total);
 	err = cu_stage_begin(s);
 	if (err != SL_OK)
 		return err;
@@ -232,12 +232,12 @@ static cudaError_t queue_forward(struct keeper *k, const float *x, int64_t n, fl
 	return queued;
 }
 
-static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
-			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
+static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
+			   sl_f32u *y, struct sl_extent *ys, struct sl_buf *side)
 {
 	struct keeper *k = state;
 	struct cu_stage *s = &k->stage;
-	int64_t n = sl_shape_count(xs);
+	int64_t n = sl_shape_count(&xs->shape);
 	cudaError_t queued;
 	enum sl_err err;
 
@@ -246,7 +246,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 		return forward_paired(k, call->slot, x, n, (float *)(void *)y, ys);
 	k->now->n = 0;
 	if (n == 0) {
-		*ys = sl_shape1(0);
+		*ys = sl_extent_flat(0);
 		return k->threshold ? SL_OK : SL_ERR_BUG;
 	}
 	err = cu_stage_begin(s);
@@ -260,7 +260,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 		return err;
 	k->now->n = n;
 	k->now->total = k->threshold ? -1 : sl_codec_kept(s->env.arg[VALUE], n);
-	*ys = sl_shape1(k->threshold ? n : k->now->total);
+	*ys = sl_extent_flat(k->threshold ? n : k->now->total);
 	return SL_OK;
 }
 
@@ -315,17 +315,17 @@ static enum sl_err read_places(struct keeper *k, int slot, struct sl_bytes side,
 }
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
-			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
+			 const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail)
 {
 	struct keeper *k = state;
-	int64_t n = sl_shape_count(xs);
+	int64_t n = sl_shape_count(&xs->shape);
 	enum sl_err err;
 
 	if (!k->threshold && count != sl_codec_kept(k->stage.env.arg[VALUE], n))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "topk: %lld values, expected %lld", (long long)count,
 				   (long long)sl_codec_kept(k->stage.env.arg[VALUE], n));
 	k->now = set_of(k, call->slot);
-	*ys = sl_shape1(count);
+	*ys = sl_extent_flat(count);
 	if (k->pair != NULL) {
 		if (side.len != 0 || k->now->n != n || k->now->total != count)
 			return sl_fail_set(fail, SL_ERR_PAYLOAD,
@@ -347,12 +347,12 @@ static enum sl_err parse(void *state, const struct sl_codec_call *call, struct s
 	return SL_OK;
 }
 
-static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_shape *ys,
-			   float *x, const struct sl_shape *xs)
+static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_extent *ys,
+			   float *x, const struct sl_extent *xs)
 {
 	struct keeper *k = state;
 	struct cu_stage *s = &k->stage;
-	int64_t n = sl_shape_count(xs);
+	int64_t n = sl_shape_count(&xs->shape);
 	enum sl_err err;
 
 	(void)call;

@@ -31,7 +31,7 @@ static void need_codes(const struct sl_stage_env *env, struct cu_codes codes, bo
 {
 	const struct levels *l = NULL;
 
-	codes.n = sl_shape_count(&env->shape);
+	codes.n = sl_shape_count(&env->most.shape);
 	cu_stage_memory(env, sizeof *l, need);
 	sl_need(&need->device, 1, cu_codes_bytes(&codes) + CU_CODE_PAD);
 	if (norm)
@@ -47,7 +47,7 @@ static enum sl_err open_codes(void **state, const struct sl_stage_env *env, cons
 	if (l == NULL)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory");
 	l->codes = *codes;
-	l->codes.n = sl_shape_count(&env->shape);
+	l->codes.n = sl_shape_count(&env->most.shape);
 	err = cu_stage_open(&l->stage, env, fail);
 	if (err == SL_OK)
 		err = cu_stage_alloc(&l->stage, cu_codes_bytes(&l->codes) + CU_CODE_PAD, (void **)&l->codes.payload,
@@ -159,7 +159,7 @@ static cudaError_t queue_codes(struct levels *l, const float *x)
 }
 
 static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, const float *x,
-				const struct sl_shape *xs, const uint32_t *count, bool finite, struct sl_buf *out)
+				const struct sl_extent *xs, const uint32_t *count, bool finite, struct sl_buf *out)
 {
 	struct levels *l = state;
 	struct sl_rng_key key = sl_codec_key(l->stage.env.seed, l->stage.env.dir, call, SL_STAGE_QUANTIZER);
@@ -168,7 +168,7 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 	size_t bytes;
 
 	(void)finite; /* the range, or the scale, is */
-	l->codes.n = sl_shape_count(xs);
+	l->codes.n = sl_shape_count(&xs->shape);
 	l->codes.said = count;
 	l->codes.key = cu_philox_of(&key);
 	bytes = cu_codes_bytes(&l->codes);
@@ -232,7 +232,7 @@ enum sl_err cu_codes_collect(struct cu_stage *s, const struct cu_codes *c, int s
 }
 
 static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-				const struct sl_shape *xs, struct sl_fail *fail)
+				const struct sl_extent *xs, struct sl_fail *fail)
 {
 	struct levels *l = state;
 	struct cu_stage *s = &l->stage;
@@ -240,7 +240,7 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 	cudaError_t queued;
 	enum sl_err err;
 
-	l->codes.n = sl_shape_count(xs);
+	l->codes.n = sl_shape_count(&xs->shape);
 	l->codes.said = NULL;
 	err = cu_codes_check_size(&l->codes, cu_codes_bytes(&l->codes), in, fail);
 	if (err == SL_OK)
@@ -267,7 +267,7 @@ static enum sl_err collect(void *state, const struct sl_codec_call *call, struct
 	return cu_codes_collect(&l->stage, &l->codes, call->slot, of, fail);
 }
 
-static enum sl_err echo(void *state, float *x, const struct sl_shape *xs)
+static enum sl_err echo(void *state, float *x, const struct sl_extent *xs)
 {
 	struct levels *l = state;
 

@@ -37,7 +37,7 @@ static void close_lowrank(void *state)
 static enum sl_err open_warm(struct lowrank *l, struct sl_fail *fail)
 {
 	const struct sl_stage_env *env = &l->stage.env;
-	size_t bytes = warm_floats(l, env->shape.dim[0]) * sizeof(float);
+	size_t bytes = warm_floats(l, env->most.shape.dim[0]) * sizeof(float);
 	enum sl_err err = SL_OK;
 
 	l->warm = calloc((size_t)env->slots, sizeof *l->warm);
@@ -53,7 +53,7 @@ static enum sl_err open_warm(struct lowrank *l, struct sl_fail *fail)
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	const struct sl_shape *s = &env->shape;
+	const struct sl_shape *s = &env->most.shape;
 	int64_t c = s->dim[s->ndim - 1], m = sl_shape_row(s) / c;
 	uint64_t slot = 0;
 
@@ -68,7 +68,7 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 
 static enum sl_err open_lowrank(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	const struct sl_shape *s = &env->shape;
+	const struct sl_shape *s = &env->most.shape;
 	int64_t c = s->dim[s->ndim - 1], m = sl_shape_row(s) / c;
 	struct lowrank *l;
 	enum sl_err err;
@@ -95,11 +95,6 @@ static enum sl_err open_lowrank(void **state, const struct sl_stage_env *env, st
 	}
 	*state = l;
 	return SL_OK;
-}
-
-static struct sl_shape values_shape(const struct lowrank *l, const struct sl_shape *xs)
-{
-	return sl_shape2(xs->dim[0], l->r * (l->m + l->c));
 }
 
 static struct cu_factors factors_in(const struct lowrank *l, float *y, const float *x, int64_t samples)
@@ -134,18 +129,19 @@ static struct sl_warm *warm_of(const struct lowrank *l, const struct sl_codec_ca
 	return l->warm != NULL && call->training ? &l->warm[call->chunk % l->stage.env.slots] : NULL;
 }
 
-static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
-			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
+static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
+			   sl_f32u *y, struct sl_extent *ys, struct sl_buf *side)
 {
 	struct lowrank *l = state;
 	struct cu_stage *s = &l->stage;
 	const struct sl_rng_key key = sl_codec_key(s->env.seed, s->env.dir, call, SL_STAGE_TRANSFORM);
 	const struct cu_philox philox = cu_philox_of(&key);
 	struct sl_warm *warm = warm_of(l, call);
-	const struct cu_factors f = factors_in(l, (float *)(void *)y, x, xs->dim[0]);
+	const struct cu_factors f = factors_in(l, (float *)(void *)y, x, xs->shape.dim[0]);
 	enum sl_err err = cu_stage_begin(s);
 	cudaError_t queued;
 
+	(void)ys;
 	(void)side;
 	if (err != SL_OK)
 		return err;
@@ -162,8 +158,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	if (queued == cudaSuccess)
 		queued = cu_stage_send(s, call->slot, NULL, NULL, 0, false);
 	if (warm != NULL)
-		warm->pending_rows = xs->dim[0];
-	*ys = values_shape(l, xs);
+		warm->pending_rows = xs->shape.dim[0];
 	return cu_stage_queued(s, queued);
 }
 
@@ -200,7 +195,7 @@ static size_t state_bytes(const void *state)
 	const struct lowrank *l = state;
 	const struct sl_stage_env *env = &l->stage.env;
 
-	return l->warm == NULL ? 0 : (size_t)env->slots * (4 + warm_floats(l, env->shape.dim[0]) * sizeof(float));
+	return l->warm == NULL ? 0 : (size_t)env->slots * (4 + warm_floats(l, env->most.shape.dim[0]) * sizeof(float));
 }
 
 static enum sl_err save(const void *state, struct sl_buf *out)
@@ -239,7 +234,7 @@ static enum sl_err load(void *state, struct sl_bytes *in)
 			err = sl_bytes_take(in, sizeof rows, &four);
 		if (err == SL_OK)
 			memcpy(&rows, four.data, sizeof rows);
-		if (err == SL_OK && rows > l->stage.env.shape.dim[0])
+		if (err == SL_OK && rows > l->stage.env.most.shape.dim[0])
 			err = SL_ERR_DATA;
 		if (err == SL_OK)
 			err = sl_bytes_take(in, warm_floats(l, rows) * sizeof(float), &floats);
@@ -254,24 +249,23 @@ static enum sl_err load(void *state, struct sl_bytes *in)
 /* ---- decoding */
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
-			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
+			 const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail)
 {
-	const struct sl_shape expect = values_shape(state, xs);
-
+	(void)state;
 	(void)call;
-	if (side.len != 0 || count != sl_shape_count(&expect))
+	(void)xs;
+	if (side.len != 0 || count != sl_shape_count(&ys->shape))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "lowrank: %lld values, expected %lld", (long long)count,
-				   (long long)sl_shape_count(&expect));
-	*ys = expect;
+				   (long long)sl_shape_count(&ys->shape));
 	return SL_OK;
 }
 
-static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_shape *ys,
-			   float *x, const struct sl_shape *xs)
+static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_extent *ys,
+			   float *x, const struct sl_extent *xs)
 {
 	struct lowrank *l = state;
 	struct cu_stage *s = &l->stage;
-	const struct cu_factors f = factors_in(l, (float *)(uintptr_t)y, NULL, xs->dim[0]);
+	const struct cu_factors f = factors_in(l, (float *)(uintptr_t)y, NULL, xs->shape.dim[0]);
 	enum sl_err err = cu_stage_enter(s);
 
 	(void)call;

@@ -53,12 +53,12 @@ static void prepare(struct randomk *r, const struct sl_codec_call *call, int64_t
 	d->phase = (uint64_t)((unsigned __int128)d->step * sl_rng_u32(&key, 0) >> 32);
 }
 
-static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_shape *xs,
-			   sl_f32u *y, struct sl_shape *ys, struct sl_buf *side)
+static enum sl_err forward(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
+			   sl_f32u *y, struct sl_extent *ys, struct sl_buf *side)
 {
 	struct randomk *r = state;
 	struct cu_stage *s = &r->stage;
-	int64_t n = sl_shape_count(xs);
+	int64_t n = sl_shape_count(&xs->shape);
 	cudaError_t queued;
 	enum sl_err err;
 
@@ -74,7 +74,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 		queued = cu_draw_gather(s->stream, (float *)(void *)y, x, &r->draw);
 	if (queued == cudaSuccess)
 		queued = cu_stage_send(s, call->slot, NULL, NULL, 0, false);
-	*ys = sl_shape1(r->draw.k);
+	*ys = sl_extent_flat(r->draw.k);
 	return cu_stage_queued(s, queued);
 }
 
@@ -87,21 +87,21 @@ static enum sl_err collect(void *state, const struct sl_codec_call *call, struct
 }
 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
-			 const struct sl_shape *xs, struct sl_shape *ys, struct sl_fail *fail)
+			 const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail)
 {
 	struct randomk *r = state;
 
-	prepare(r, call, sl_shape_count(xs));
+	prepare(r, call, sl_shape_count(&xs->shape));
 	if (count != r->draw.k || side.len != 0)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD,
 				   "randomk: %lld values and %zu bytes of places, expected %u and 0", (long long)count,
 				   side.len, r->draw.k);
-	*ys = sl_shape1(count);
+	*ys = sl_extent_flat(count);
 	return SL_OK;
 }
 
-static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_shape *ys,
-			   float *x, const struct sl_shape *xs)
+static enum sl_err inverse(void *state, const struct sl_codec_call *call, const sl_f32u *y, const struct sl_extent *ys,
+			   float *x, const struct sl_extent *xs)
 {
 	struct randomk *r = state;
 	struct cu_stage *s = &r->stage;
@@ -109,7 +109,7 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 
 	(void)call;
 	(void)ys;
-	if (sl_shape_count(xs) == 0)
+	if (sl_shape_count(&xs->shape) == 0)
 		return SL_ERR_BUG;
 	err = cu_stage_enter(s);
 	return err ? err : cu_stage_queued(s, cu_draw_scatter(s->stream, x, (const float *)(const void *)y, &r->draw));

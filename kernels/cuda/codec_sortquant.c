@@ -32,7 +32,7 @@ static struct cu_buckets buckets_of(const struct sl_stage_env *env)
 	int bits = (int)env->arg[BITS], split = (int)env->arg[SPLIT];
 
 	return (struct cu_buckets){
-		.count = 1 << split, .code_bits = bits, .bits = bits + split, .n = sl_shape_count(&env->shape)};
+		.count = 1 << split, .code_bits = bits, .bits = bits + split, .n = sl_shape_count(&env->most.shape)};
 }
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
@@ -92,7 +92,7 @@ static cudaError_t queue_codes(struct sortquant *q, const float *x)
 }
 
 static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, const float *x,
-				const struct sl_shape *xs, const uint32_t *count, bool finite, struct sl_buf *out)
+				const struct sl_extent *xs, const uint32_t *count, bool finite, struct sl_buf *out)
 {
 	struct sortquant *q = state;
 	struct cu_buckets *b = &q->buckets;
@@ -102,7 +102,7 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 	size_t bytes;
 
 	(void)finite; /* the ranges are */
-	b->n = sl_shape_count(xs);
+	b->n = sl_shape_count(&xs->shape);
 	b->said = count;
 	bytes = cu_buckets_bytes(b);
 	if (out->cap - out->len < bytes)
@@ -145,7 +145,7 @@ static enum sl_err check_bytes(const struct cu_buckets *b, struct sl_bytes in, s
 
 /* Any code is one of a bucket: what could be wrong is seen on the host. */
 static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
-				const struct sl_shape *xs, struct sl_fail *fail)
+				const struct sl_extent *xs, struct sl_fail *fail)
 {
 	struct sortquant *q = state;
 	struct cu_buckets *b = &q->buckets;
@@ -153,7 +153,7 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 	cudaError_t queued;
 	enum sl_err err;
 
-	b->n = sl_shape_count(xs);
+	b->n = sl_shape_count(&xs->shape);
 	b->said = NULL;
 	err = check_bytes(b, in, fail);
 	if (err != SL_OK || b->n == 0)
@@ -176,7 +176,7 @@ static enum sl_err collect(void *state, const struct sl_codec_call *call, struct
 	return cu_stage_said(cu_stage_collect(&q->stage, call->slot, of), fail);
 }
 
-static enum sl_err echo(void *state, float *x, const struct sl_shape *xs)
+static enum sl_err echo(void *state, float *x, const struct sl_extent *xs)
 {
 	struct sortquant *q = state;
 

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/base/pool.h"
+#include "common/codec/frame.h"
 #include "common/codec/stage.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/counted/counted.h"
@@ -139,10 +140,49 @@ static void compare_all(struct sl_backend *be)
 			}
 }
 
+/* The device has no stage that asks where a row begins, where rows have different lengths. */
+static bool unavailable(const char *text, const struct sl_codec_env *env)
+{
+	bool by_row = strstr(text, "per=sample") || strstr(text, "lowrank") || strstr(text, "downsample") ||
+		      strstr(text, "cells");
+	struct sl_codec_need need;
+	struct sl_codec_spec spec;
+	struct sl_fail fail;
+	enum sl_err err;
+
+	assert_int_equal(sl_codec_parse(text, &spec, &fail), SL_OK);
+	err = sl_codec_need(&spec, env, SL_CODEC_ALONE, &need, &fail);
+	assert_int_equal(err, by_row && env->be && env->be->ops->codec_stages ? SL_ERR_UNAVAILABLE : SL_OK);
+	return err != SL_OK;
+}
+
+/* Rows of different lengths, [tokens, features]. */
+static void compare_ragged(struct sl_backend *be)
+{
+	static const int64_t dims[][4] = {{25, 6, 6, 9}, {3000, 48, 5, 2000}, {7, 3, 7, 4}};
+
+	for (size_t shape = 0; shape < sizeof dims / sizeof dims[0]; shape++)
+		for (int p = 0; p < SPECS; p++)
+			for (int with = 0; with < 4; with++) {
+				const struct sl_codec_env env = {.be = be,
+								 .shape = sl_shape2(dims[shape][0], dims[shape][1]),
+								 .rows = dims[shape][2],
+								 .row_tokens = dims[shape][3],
+								 .slots = SLOTS,
+								 .dir = SL_DIR_HEAD_ACT};
+				char text[SL_CODEC_SPEC_MAX];
+
+				spell(text, specs[p], with & 1, with & 2 ? "|zstd:3" : "");
+				if (!unavailable(text, &env))
+					compare(text, &env);
+			}
+}
+
 static void on_the_host(void **state)
 {
 	(void)state;
 	compare_all(NULL);
+	compare_ragged(NULL);
 }
 
 static void on_the_cpu_with_threads(void **state)
@@ -155,6 +195,7 @@ static void on_the_cpu_with_threads(void **state)
 	assert_int_equal(sl_pool_open(&pool, 3, &fail), SL_OK);
 	assert_int_equal(sl_cpu_backend_open(&be, pool, &fail), SL_OK);
 	compare_all(&be);
+	compare_ragged(&be);
 	be.ops->close(&be);
 	sl_pool_close(pool);
 }
@@ -166,6 +207,7 @@ static void on_a_device(void **state)
 		struct sl_backend be = counted_backend(ahead);
 
 		compare_all(&be);
+		compare_ragged(&be);
 	}
 }
 
@@ -244,6 +286,50 @@ static void wild_sizes_wrap_nowhere(void **state)
 	}
 }
 
+static void wild_lengths_wrap_nowhere(void **state)
+{
+	static const int64_t most = INT64_MAX;
+	static const struct {
+		int64_t tokens, features, rows, row_tokens;
+		bool good;
+	} cases[] = {
+		{1 << 29, 1, 1 << 29, 1, true},
+		{1 << 29, 1, 1 << 20, UINT16_MAX, true},
+		{UINT16_MAX, 1 << 13, 1, UINT16_MAX, true},
+		{1, 1 << 29, 1, 1, true},
+		{1 << 29, 1, most, most, false},
+		{1 << 20, 1, most, UINT16_MAX, false},
+		{1 << 20, 1, -1, UINT16_MAX, false},
+		{1 << 20, 1, 1, most, false},
+		{1 << 20, 1 << 20, 1 << 20, 1, false},
+	};
+	struct sl_codec_env env = {.dir = SL_DIR_HEAD_ACT, .slots = INT32_MAX};
+	struct sl_memory none;
+	struct sl_fail fail;
+
+	(void)state;
+	for (int p = 0; p < SPECS; p++) {
+		struct sl_codec_need need;
+		struct sl_codec_spec spec;
+
+		assert_int_equal(sl_codec_parse(specs[p], &spec, &fail), SL_OK);
+		counted_begin();
+		for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+			enum sl_err err;
+
+			env.shape = sl_shape2(cases[i].tokens, cases[i].features);
+			env.rows = cases[i].rows;
+			env.row_tokens = cases[i].row_tokens;
+			err = sl_codec_need(&spec, &env, SL_CODEC_ALONE, &need, &fail);
+			assert_int_equal(err, cases[i].good ? SL_OK : SL_ERR_LIMIT);
+			/* no less than what a payload is put together in */
+			assert_true(err != SL_OK || need.bound >= SL_FRAME_BYTES);
+		}
+		none = counted_end();
+		assert_int_equal(sl_memory_total(none), 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -252,6 +338,7 @@ int main(void)
 		cmocka_unit_test(on_a_device),
 		cmocka_unit_test(every_method_is_tried),
 		cmocka_unit_test(wild_sizes_wrap_nowhere),
+		cmocka_unit_test(wild_lengths_wrap_nowhere),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

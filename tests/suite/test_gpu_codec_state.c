@@ -126,12 +126,81 @@ static void state_follows_the_step(void **state)
 	follow_the_step(be, "terngrad,bucket=64,ef=true");
 }
 
+/* Rows of different lengths, of as many tokens or fewer, in each step others. */
+static void follow_the_rows(struct sl_backend *be, const char *text)
+{
+	static const uint32_t begin[5][5] = {
+		{0, 40, 41, 60, 80}, {0, 1, 41, 61, 70}, {0, 33, 66, 79}, {0, 20, 40, 60, 80}, {0, 40, 80}};
+	static const int rows[5] = {4, 4, 3, 4, 2};
+	struct both act = both_open_rows(be, text, sl_shape2(80, 24), 4, 40, SL_DIR_MID_ACT, NULL), grad;
+	struct sl_codec_spec spec;
+	struct sl_fail fail;
+	bool pairs;
+
+	assert_int_equal(sl_codec_parse(text, &spec, &fail), SL_OK);
+	pairs = sl_codec_spec_pairs(&spec, &spec);
+	grad = both_open_rows(be, text, sl_shape2(80, 24), 4, 40, SL_DIR_MID_GRAD, pairs ? &act : NULL);
+	for (int step = 0; step < 5; step++) {
+		struct sl_dims dims = {rows[step], begin[step][rows[step]], begin[step]};
+		struct sl_codec_call call = {.step = (uint64_t)step, .chunk = 1, .training = true, .dims = dims};
+
+		for (int back = 0; back < 2; back++) {
+			struct both *b = back ? &grad : &act;
+			uint8_t *bytes;
+			size_t len;
+
+			codec_fill(b->x, sl_shape_count(&b->shape), step % 2 ? RELU : RANDOM);
+			assert_int_equal(both_encode(b, &call, dims.tokens, &bytes, &len), SL_OK);
+			assert_int_equal(both_decode(b, &call, bytes, len, dims.tokens), SL_OK);
+			free(bytes);
+			sl_codec_commit(b->host);
+			sl_codec_commit(b->device);
+		}
+		if (step == 2)
+			swap_states(&act);
+	}
+	both_close(&grad);
+	both_close(&act);
+}
+
+/* Where rows have different lengths, the device has what does not ask where one begins; residuals are by row and token.
+ * The rest it has not, and says so: then the host codes. */
+static void rows_of_different_lengths(void **state)
+{
+	static const char *const there[] = {"f16",
+					    "quant:3,ef=true",
+					    "quant:5,per=channel",
+					    "quant:4,block=64",
+					    "topk:0.1,ef=true",
+					    "threshold:0.7|f16",
+					    "sortquant:6+2",
+					    "qsgd:7,bucket=100",
+					    "randomk:0.3,ef=true|quant:4"};
+	static const char *const missing[] = {"quant:3,per=sample", "cells:2|topk:0.2", "downsample:2", "lowrank:2"};
+	struct sl_backend *be = rig_backend(state);
+
+	for (size_t t = 0; t < sizeof there / sizeof there[0]; t++)
+		follow_the_rows(be, there[t]);
+	for (size_t t = 0; t < sizeof missing / sizeof missing[0]; t++) {
+		const struct sl_codec_env env = {
+			.be = be, .shape = sl_shape2(80, 24), .rows = 4, .row_tokens = 40, .slots = 1};
+		struct sl_codec_spec spec;
+		struct sl_codec *codec;
+		struct sl_fail fail = {0};
+
+		assert_int_equal(sl_codec_parse(missing[t], &spec, &fail), SL_OK);
+		assert_int_equal(sl_codec_open(&codec, &spec, &env, &fail), SL_ERR_UNAVAILABLE);
+		assert_non_null(strstr(fail.text, "different lengths"));
+	}
+}
+
 /* An argument chooses tests by name: '*GPU*'. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		RIG_ON_BOTH(gradients_use_the_places_of_their_activation),
 		RIG_ON_BOTH(state_follows_the_step),
+		RIG_ON_BOTH(rows_of_different_lengths),
 	};
 
 	if (argc > 1)

@@ -14,10 +14,17 @@
 
 const struct sl_codec_call codec_call0 = {.slot = 0, .step = 7, .chunk = 1, .training = true};
 
-struct sl_codec *codec_open(const char *text, struct sl_shape shape, struct sl_backend *be, enum sl_dir dir,
-			    struct sl_codec *pair)
+struct sl_codec *codec_open_rows(const char *text, struct sl_shape shape, int64_t rows, int64_t row_tokens,
+				 struct sl_backend *be, enum sl_dir dir, struct sl_codec *pair)
 {
-	struct sl_codec_env env = {.be = be, .shape = shape, .slots = 2, .seed = 11, .dir = dir, .pair = pair};
+	struct sl_codec_env env = {.be = be,
+				   .shape = shape,
+				   .row_tokens = row_tokens,
+				   .rows = rows,
+				   .slots = 2,
+				   .seed = 11,
+				   .dir = dir,
+				   .pair = pair};
 	struct sl_codec_spec spec;
 	struct sl_codec *codec = NULL;
 	struct sl_fail fail = {0};
@@ -25,6 +32,12 @@ struct sl_codec *codec_open(const char *text, struct sl_shape shape, struct sl_b
 	if (sl_codec_parse(text, &spec, &fail) != SL_OK || sl_codec_open(&codec, &spec, &env, &fail) != SL_OK)
 		fail_msg("%s: %s", text, fail.text);
 	return codec;
+}
+
+struct sl_codec *codec_open(const char *text, struct sl_shape shape, struct sl_backend *be, enum sl_dir dir,
+			    struct sl_codec *pair)
+{
+	return codec_open_rows(text, shape, 0, 0, be, dir, pair);
 }
 
 /* Encodes into exactly `bound` bytes, unaligned, with guards behind; *bytes is malloc'ed. */

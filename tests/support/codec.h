@@ -9,6 +9,9 @@ extern const struct sl_codec_call codec_call0; /* slot 0, step 7, chunk 1, train
 /* Fails the test where the codec cannot be opened. be, pair may be NULL. */
 struct sl_codec *codec_open(const char *text, struct sl_shape shape, struct sl_backend *be, enum sl_dir dir,
 			    struct sl_codec *pair);
+/* The same for rows of different lengths: shape is [tokens, features]. */
+struct sl_codec *codec_open_rows(const char *text, struct sl_shape shape, int64_t rows, int64_t row_tokens,
+				 struct sl_backend *be, enum sl_dir dir, struct sl_codec *pair);
 /* Encodes into exactly `bound` bytes between guards; *bytes is malloc'ed, NULL on failure. */
 enum sl_err codec_encode(struct sl_codec *c, const struct sl_codec_call *call, const float *x, struct sl_shape shape,
 			 uint8_t **bytes, size_t *len);

@@ -12,6 +12,7 @@
 #include <zstd.h>
 
 #include "common/codec/frame.h"
+#include "common/codec/lengths.h"
 #include "common/codec/stage.h"
 #include "tests/support/codec.h"
 
@@ -40,19 +41,52 @@ static const char *const specs[] = {
 };
 enum { SPECS = sizeof specs / sizeof specs[0], N = 3 * 4 * 5 * 6 };
 
+/* Rows of different lengths: the same N elements, in tokens of 6. */
+static const uint32_t begin[] = {0, 9, 10, 24, 44, 47, 60};
+enum { ROWS = 6, TOKENS = 60, LONGEST = 20 };
+static bool ragged;
+
 static struct sl_shape shape(void)
 {
-	return sl_shape4(3, 4, 5, 6);
+	return ragged ? sl_shape2(TOKENS, 6) : sl_shape4(3, 4, 5, 6);
+}
+
+static struct sl_codec_call call_now(void)
+{
+	struct sl_codec_call call = codec_call0;
+
+	call.dims = ragged ? (struct sl_dims){ROWS, TOKENS, begin} : (struct sl_dims){0};
+	return call;
+}
+
+static struct sl_codec *target(const char *text)
+{
+	return codec_open_rows(text, shape(), ragged ? ROWS : 0, ragged ? LONGEST : 0, NULL, SL_DIR_HEAD_ACT, NULL);
+}
+
+static int of_one_length(void **state)
+{
+	(void)state;
+	ragged = false;
+	return 0;
+}
+
+static int of_different_lengths(void **state)
+{
+	(void)state;
+	ragged = true;
+	return 0;
 }
 
 /* Decodes; where it is refused, nothing may have been written. */
 static enum sl_err attack(struct sl_codec *c, const uint8_t *bytes, size_t len)
 {
+	const struct sl_codec_call call = call_now();
 	float x[N + 16];
 	enum sl_err err;
 
 	memset(x, 0x77, sizeof x);
-	err = codec_decode(c, &codec_call0, bytes, len, shape(), x);
+	err = codec_decode(c, &call, bytes, len, shape(), x);
 	for (int i = err == SL_OK ? N : 0; i < N + 16; i++) {
 		uint32_t bits;
 
@@ -65,11 +99,12 @@ static enum sl_err attack(struct sl_codec *c, const uint8_t *bytes, size_t len)
 
 static uint8_t *honest(struct sl_codec *c, size_t *len)
 {
+	const struct sl_codec_call call = call_now();
 	float x[N];
 	uint8_t *bytes;
 
 	codec_fill(x, N, RANDOM);
-	assert_int_equal(codec_encode(c, &codec_call0, x, shape(), &bytes, len), SL_OK);
+	assert_int_equal(codec_encode(c, &call, x, shape(), &bytes, len), SL_OK);
 	return bytes;
 }
 
@@ -77,7 +112,7 @@ static void every_length_but_its_own_is_refused(void **state)
 {
 	(void)state;
 	for (int i = 0; i < SPECS; i++) {
-		struct sl_codec *c = codec_open(specs[i], shape(), NULL, SL_DIR_HEAD_ACT, NULL);
+		struct sl_codec *c = target(specs[i]);
 		size_t len;
 		uint8_t *bytes = honest(c, &len), *longer = calloc(1, len + 100);
 
@@ -96,7 +131,7 @@ static void every_changed_byte_is_survived(void **state)
 {
 	(void)state;
 	for (int i = 0; i < SPECS; i++) {
-		struct sl_codec *c = codec_open(specs[i], shape(), NULL, SL_DIR_HEAD_ACT, NULL);
+		struct sl_codec *c = target(specs[i]);
 		size_t len;
 		uint8_t *bytes = honest(c, &len);
 
@@ -124,7 +159,7 @@ static void random_bytes_are_survived(void **state)
 	(void)state;
 
 	for (int i = 0; i < SPECS; i++) {
-		struct sl_codec *c = codec_open(specs[i], shape(), NULL, SL_DIR_HEAD_ACT, NULL);
+		struct sl_codec *c = target(specs[i]);
 		size_t len;
 		uint8_t *bytes = honest(c, &len);
 
@@ -449,13 +484,120 @@ static void a_gradient_without_its_activation_is_refused(void **state)
 	sl_codec_close(act);
 }
 
+/* ---- lengths */
+
+/* A payload of other lengths that sum to as many tokens: where its size follows from them, it is refused. */
+static void lengths_are_those_that_were_agreed(void **state)
+{
+	static const uint32_t others[][ROWS + 1] = {{0, 10, 20, 30, 40, 50, 60}, {0, 20, 40, 50, 54, 58, 60}};
+
+	(void)state;
+	for (int i = 0; i < SPECS; i++) {
+		bool by_length = strncmp(specs[i], "lowrank", 7) == 0 || strncmp(specs[i], "downsample", 10) == 0 ||
+				 strncmp(specs[i], "cells", 5) == 0;
+		struct sl_codec *c = target(specs[i]);
+		struct sl_codec_call call = call_now();
+		size_t len;
+		uint8_t *bytes = honest(c, &len);
+
+		for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
+			enum sl_err err;
+			float x[N];
+
+			memset(x, 0x77, sizeof x);
+			call.dims.begin = others[k];
+			err = codec_decode(c, &call, bytes, len, shape(), x);
+			if (err != (by_length ? SL_ERR_PAYLOAD : SL_OK))
+				fail_msg("%s: %s", specs[i], sl_err_name(err));
+			for (int n = 0; err != SL_OK && n < N; n++)
+				assert_memory_equal(&x[n], "\x77\x77\x77\x77", 4);
+		}
+		free(bytes);
+		sl_codec_close(c);
+	}
+}
+
+static enum sl_err take(const uint8_t *at, size_t len, int64_t rows, int64_t tokens, size_t *left)
+{
+	uint32_t found[ROWS + 2];
+	struct sl_bytes in = {malloc(len + 1), len};
+	const uint8_t *was = in.data;
+	struct sl_fail fail = {0};
+	enum sl_err err;
+
+	/* ends where its allocation does */
+	memcpy((uint8_t *)(uintptr_t)in.data + 1, at, len);
+	in.data++;
+	memset(found, 0x77, sizeof found);
+	err = sl_lengths_take(&in, rows, tokens, LONGEST, found, &fail);
+	assert_true(err == SL_OK || (err == SL_ERR_PAYLOAD && fail.text[0] != '\0' && in.len == len));
+	for (int64_t i = err == SL_OK ? rows + 1 : 0; i < ROWS + 2; i++)
+		assert_int_equal(found[i], 0x77777777);
+	if (err == SL_OK)
+		assert_memory_equal(found, begin, sizeof begin);
+	*left = in.len;
+	free((void *)(uintptr_t)was);
+	return err;
+}
+
+static void false_lengths_are_refused(void **state)
+{
+	const struct sl_dims dims = {ROWS, TOKENS, begin};
+	uint8_t good[20], bad[20];
+	size_t left;
+
+	(void)state;
+	memset(good, 0xa5, sizeof good);
+	assert_int_equal(sl_lengths_bytes(ROWS), 16);
+	assert_int_equal(sl_lengths_bytes(8), 16);
+	assert_int_equal(sl_lengths_bytes(9), 32);
+	sl_lengths_write(&dims, good);
+	assert_int_equal(good[16], 0xa5);
+	assert_int_equal(take(good, 20, ROWS, TOKENS, &left), SL_OK);
+	assert_int_equal(left, 4);
+	for (size_t len = 0; len < 16; len++)
+		assert_int_equal(take(good, len, ROWS, TOKENS, &left), SL_ERR_PAYLOAD);
+	assert_int_equal(take(good, 16, ROWS, TOKENS, &left), SL_OK);
+	assert_int_equal(take(good, 16, ROWS, TOKENS - 1, &left), SL_ERR_PAYLOAD);
+	assert_int_equal(take(good, 16, ROWS - 1, TOKENS - 13, &left), SL_ERR_PAYLOAD);
+	/* any changed byte changes a length, and the sum; or sets what is zero */
+	for (int at = 0; at < 16; at++) {
+		for (int flip = 1; flip < 256; flip++) {
+			memcpy(bad, good, 16);
+			bad[at] ^= (uint8_t)flip;
+			assert_int_equal(take(bad, 16, ROWS, TOKENS, &left), SL_ERR_PAYLOAD);
+		}
+	}
+	/* as many tokens, but a row of none, or one above the longest */
+	memcpy(bad, good, 16);
+	bad[0] = 10;
+	bad[2] = 0;
+	assert_int_equal(take(bad, 16, ROWS, TOKENS, &left), SL_ERR_PAYLOAD);
+	memcpy(bad, good, 16);
+	bad[0] = 8;
+	bad[6] = 21;
+	assert_int_equal(take(bad, 16, ROWS, TOKENS, &left), SL_ERR_PAYLOAD);
+	/* lengths of 16 bits do not wrap */
+	memset(bad, 0xff, 12);
+	assert_int_equal(take(bad, 16, ROWS, TOKENS, &left), SL_ERR_PAYLOAD);
+}
+
+/* Both layouts. */
+#define EVERY_LAYOUT(test)                                                              \
+	{#test, test, of_one_length, NULL, NULL},                                       \
+	{                                                                               \
+#test " (of different lengths)", test, of_different_lengths, NULL, NULL \
+	}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_length_but_its_own_is_refused),
-		cmocka_unit_test(every_changed_byte_is_survived),
-		cmocka_unit_test(random_bytes_are_survived),
-		cmocka_unit_test(ranges_must_be_finite_and_in_order),
+		EVERY_LAYOUT(every_length_but_its_own_is_refused),
+		EVERY_LAYOUT(every_changed_byte_is_survived),
+		EVERY_LAYOUT(random_bytes_are_survived),
+		cmocka_unit_test_setup(lengths_are_those_that_were_agreed, of_different_lengths),
+		cmocka_unit_test(false_lengths_are_refused),
+		cmocka_unit_test_setup(ranges_must_be_finite_and_in_order, of_one_length),
 		cmocka_unit_test(bits_behind_the_last_code_are_refused),
 		cmocka_unit_test(levels_and_scales_must_fit),
 		cmocka_unit_test(places_beyond_the_tensor_are_refused),

@@ -123,13 +123,14 @@ static const double measurable_s = 2;
 
 static void consider(struct candidate *all, int *n, const char *text, const struct sl_shape *shape)
 {
+	const struct sl_extent most = sl_extent_of(*shape);
 	struct sl_codec_spec spec;
 	struct sl_fail fail;
 
 	if (sl_codec_parse(text, &spec, &fail) != SL_OK || *n + 2 > MOST)
 		fail_msg("%s: %s", text, fail.text);
 	for (int encodes = 0; encodes < 2; encodes++) {
-		struct sl_cost cost = sl_codec_cost(&spec, shape, encodes);
+		struct sl_cost cost = sl_codec_cost(&spec, &most, encodes);
 		struct candidate *c = &all[*n];
 
 		if (sl_session_cost_check(&cost, TASK_S, PIECE_MS, &fail) != SL_OK)

@@ -94,12 +94,18 @@ static void *xalloc(size_t bytes)
 struct both both_open(struct sl_backend *be, const char *text, struct sl_shape shape, enum sl_dir dir,
 		      const struct both *pair)
 {
+	return both_open_rows(be, text, shape, 0, 0, dir, pair);
+}
+
+struct both both_open_rows(struct sl_backend *be, const char *text, struct sl_shape shape, int64_t rows,
+			   int64_t row_tokens, enum sl_dir dir, const struct both *pair)
+{
 	size_t bytes = (size_t)sl_shape_count(&shape) * sizeof(float);
 	struct both b = {.be = be, .shape = shape, .text = text};
 	struct sl_fail fail = {0};
 
-	b.host = codec_open(text, shape, NULL, dir, pair ? pair->host : NULL);
-	b.device = codec_open(text, shape, be, dir, pair ? pair->device : NULL);
+	b.host = codec_open_rows(text, shape, rows, row_tokens, NULL, dir, pair ? pair->host : NULL);
+	b.device = codec_open_rows(text, shape, rows, row_tokens, be, dir, pair ? pair->device : NULL);
 	b.x = xalloc(bytes);
 	b.want = xalloc(bytes);
 	b.got = xalloc(bytes);

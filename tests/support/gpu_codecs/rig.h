@@ -44,6 +44,9 @@ struct both {
 
 struct both both_open(struct sl_backend *be, const char *text, struct sl_shape shape, enum sl_dir dir,
 		      const struct both *pair);
+/* Of rows of different lengths: shape is [tokens, features]. */
+struct both both_open_rows(struct sl_backend *be, const char *text, struct sl_shape shape, int64_t rows,
+			   int64_t row_tokens, enum sl_dir dir, const struct both *pair);
 void both_close(struct both *b);
 /* Encodes b->x on both sides: the same verdict and bytes, which are given back; free() them. */
 enum sl_err both_encode(struct both *b, const struct sl_codec_call *call, int64_t rows, uint8_t **bytes, size_t *len);

@@ -1,0 +1,62 @@
+#include "common/codec/lengths.h"
+
+#include <string.h>
+
+void sl_lengths_write(const struct sl_dims *dims, uint8_t *at)
+{
+	memset(at, 0, sl_lengths_bytes(dims->rows));
+	for (int64_t i = 0; i < dims->rows; i++) {
+		uint32_t length = dims->begin[i + 1] - dims->begin[i];
+
+		at[2 * i] = (uint8_t)length;
+		at[2 * i + 1] = (uint8_t)(length >> 8);
+	}
+}
+
+static int64_t length_at(const uint8_t *at, int64_t i)
+{
+	return at[2 * i] | at[2 * i + 1] << 8;
+}
+
+static enum sl_err check(const uint8_t *at, int64_t rows, int64_t tokens, int64_t row_tokens, struct sl_fail *fail)
+{
+	int64_t sum = 0;
+
+	for (int64_t i = 0; i < rows; i++) {
+		int64_t length = length_at(at, i);
+
+		if (length < 1 || length > row_tokens)
+			return sl_fail_set(fail, SL_ERR_PAYLOAD, "row %lld has %lld tokens, expected 1 to %lld",
+					   (long long)i, (long long)length, (long long)row_tokens);
+		sum += length;
+	}
+	if (sum != tokens)
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "rows have %lld tokens together, expected %lld",
+				   (long long)sum, (long long)tokens);
+	for (size_t i = (size_t)rows * sizeof(uint16_t); i < sl_lengths_bytes(rows); i++) {
+		if (at[i] != 0)
+			return sl_fail_set(fail, SL_ERR_PAYLOAD, "bytes are set behind the lengths of %lld rows",
+					   (long long)rows);
+	}
+	return SL_OK;
+}
+
+enum sl_err sl_lengths_take(struct sl_bytes *in, int64_t rows, int64_t tokens, int64_t row_tokens, uint32_t *begin,
+			    struct sl_fail *fail)
+{
+	struct sl_bytes rest = *in, lengths;
+	enum sl_err err;
+
+	if (sl_bytes_take(&rest, sl_lengths_bytes(rows), &lengths) != SL_OK)
+		return sl_fail_set(fail, SL_ERR_PAYLOAD,
+				   "payload of %zu bytes is shorter than the lengths of %lld rows", in->len,
+				   (long long)rows);
+	err = check(lengths.data, rows, tokens, row_tokens, fail);
+	if (err != SL_OK)
+		return err;
+	begin[0] = 0;
+	for (int64_t i = 0; i < rows; i++)
+		begin[i + 1] = begin[i] + (uint32_t)length_at(lengths.data, i);
+	*in = rest;
+	return SL_OK;
+}

@@ -1,0 +1,23 @@
+/* Lengths of a chunk's rows. A payload of head_act begins with them where its tensor has tokens in dimension 0: for
+ * every row its tokens as u16, little endian, then zeros up to a multiple of 16 bytes. */
+#ifndef SL_CODEC_LENGTHS_H
+#define SL_CODEC_LENGTHS_H
+
+#include "common/base/buf.h"
+#include "common/base/err.h"
+#include "common/nn/tensor.h"
+
+static inline size_t sl_lengths_bytes(int64_t rows)
+{
+	return ((size_t)rows * sizeof(uint16_t) + 15) / 16 * 16;
+}
+
+/* dims->begin is not NULL, and no row has more than 65535 tokens. `at` has room for sl_lengths_bytes. */
+void sl_lengths_write(const struct sl_dims *dims, uint8_t *at);
+
+/* Takes the lengths of so many rows off the front of *in: begin [rows + 1]. PAYLOAD, with nothing written, where `in`
+ * is too short for them, one is 0 or above row_tokens, their sum is not `tokens`, or what pads them is not zero. */
+enum sl_err sl_lengths_take(struct sl_bytes *in, int64_t rows, int64_t tokens, int64_t row_tokens, uint32_t *begin,
+			    struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

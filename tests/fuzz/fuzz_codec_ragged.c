@@ -1,0 +1,82 @@
+/* Decoders of tensors whose rows have different lengths, and the lengths in front of them, under libFuzzer. Byte 0 of
+ * the input: bits 0–2 the specification, bit 3 three rows instead of six, bit 4 the input brings its own header (else a
+ * right one is put before it). Byte 1: tokens. Then lengths and payload. What is refused must not be written. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/codec/frame.h"
+#include "common/codec/lengths.h"
+
+enum { ROWS = 6, TOKENS = 60, LONGEST = 20, FEATURES = 6, SPECS = 8, N = TOKENS * FEATURES };
+
+static const char *const texts[SPECS] = {"none",
+					 "quant:3,per=sample",
+					 "cells:2|quant:4,per=sample",
+					 "downsample:2",
+					 "lowrank:2|quant:8,per=sample",
+					 "cells:2|topk:0.2",
+					 "downsample:2|lowrank:1|f16",
+					 "lowrank:1|threshold:0.5|zstd"};
+
+static struct sl_codec *codecs[SPECS];
+static struct sl_codec_spec specs[SPECS];
+
+static struct sl_codec *codec_at(int which)
+{
+	const struct sl_codec_env env = {.shape = sl_shape2(TOKENS, FEATURES),
+					 .row_tokens = LONGEST,
+					 .rows = ROWS,
+					 .slots = 1,
+					 .seed = 1,
+					 .dir = SL_DIR_HEAD_ACT};
+	struct sl_fail fail;
+
+	if (codecs[which] == NULL && (sl_codec_parse(texts[which], &specs[which], &fail) != SL_OK ||
+				      sl_codec_open(&codecs[which], &specs[which], &env, &fail) != SL_OK))
+		abort();
+	return codecs[which];
+}
+
+static void decode(int which, const struct sl_dims *dims, struct sl_bytes in, bool framed)
+{
+	struct sl_codec *codec = codec_at(which);
+	const struct sl_codec_call call = {.training = true, .dims = *dims};
+	static float values[N], was[N];
+	struct sl_tensor x = {.dtype = SL_F32, .shape = sl_shape2(dims->tokens, FEATURES), .data = values};
+	uint8_t *payload = malloc(in.len + SL_FRAME_BYTES);
+	size_t front = framed ? 0 : SL_FRAME_BYTES;
+	struct sl_fail fail;
+
+	if (payload == NULL)
+		abort();
+	sl_frame_write(payload, &specs[which], false, dims->tokens);
+	memcpy(payload + front, in.data, in.len);
+	memset(values, 0x5a, sizeof values);
+	memset(was, 0x5a, sizeof was);
+	if (sl_codec_decode(codec, &call, (struct sl_bytes){payload, front + in.len}, &x, &fail) == SL_OK)
+		memset(values, 0x5a, (size_t)sl_shape_count(&x.shape) * sizeof *values);
+	if (memcmp(values, was, sizeof values) != 0)
+		abort();
+	free(payload);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	uint32_t begin[ROWS + 1];
+	struct sl_dims dims = {.begin = begin};
+	struct sl_bytes in;
+	struct sl_fail fail;
+
+	if (size < 2)
+		return 0;
+	dims.rows = data[0] & 8 ? ROWS / 2 : ROWS;
+	dims.tokens = data[1];
+	in = (struct sl_bytes){data + 2, size - 2};
+	/* the bounds that a session checks before */
+	if (dims.tokens < dims.rows || dims.tokens > TOKENS)
+		return 0;
+	if (sl_lengths_take(&in, dims.rows, dims.tokens, LONGEST, begin, &fail) == SL_OK)
+		decode(data[0] & 7, &dims, in, data[0] & 16);
+	return 0;
+}
