@@ -6,25 +6,35 @@ MAKEFLAGS += --no-builtin-rules
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
-	@echo 'Variables: T=test_x (one test), SAN=address,undefined | thread, PREFIX, DESTDIR, SPLIT_NO_DEPS=1, FUZZ_SECONDS=60, V=1'
+	@echo 'Variables: T=test_x (one test), SAN=address,undefined | thread, CROSS=aarch64-linux-gnu, PREFIX, DESTDIR, SPLIT_NO_DEPS=1, FUZZ_SECONDS=60, V=1'
 
 # ---- variant and flags
 CC ?= gcc
 ifeq ($(origin CC),default)
 CC := gcc
 endif
-AR := ar
+# CROSS, a GNU triplet: with Debian's cross compiler and its libraries of that architecture (scripts/install-deps.sh --arm64).
+CROSS ?=
+ifneq ($(CROSS),)
+CC := $(if $(findstring ccache,$(CC)),ccache )$(CROSS)-gcc
+PKG_CONFIG := PKG_CONFIG_LIBDIR=/usr/lib/$(CROSS)/pkgconfig:/usr/share/pkgconfig pkg-config
+else
+PKG_CONFIG := pkg-config
+endif
+AR := $(if $(CROSS),$(CROSS)-)ar
+# how programs of the other architecture run here, where something of the build is what they say
+RUN := $(if $(CROSS),qemu-$(firstword $(subst -, ,$(CROSS)))-static)
 PREFIX ?= /usr/local
 SAN ?=
 Q := $(if $(V),,@)
 T ?=
 comma := ,
-VARIANT := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),release)
+VARIANT := $(if $(CROSS),$(CROSS)-)$(if $(SAN),san-$(subst $(comma),-,$(SAN)),release)
 B := build/$(VARIANT)
 
 PKGS := libzmq libsodium libprotobuf-c libuv openblas yaml-0.1 jansson libxxhash libzstd libsystemd libpng
-PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
-PKG_LIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
+PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null)
+PKG_LIBS := $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null)
 TEST_LIBS := -lcmocka
 GIT_VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
@@ -40,13 +50,23 @@ BASE_CFLAGS := -std=gnu11 $(WARN) $(OPT) -D_GNU_SOURCE= -I. -I$(B)/gen $(PKG_CFL
 LDLIBS := -Wl,--as-needed $(PKG_LIBS) -lm -ldl -pthread
 
 # Only *_avx2.c and *_avx512.c are built for more than plain x86-64 (they are chosen at run time). Elsewhere products and sums are
-# never contracted, so that results do not depend on the compiler's mood.
+# never contracted, so that results do not depend on the compiler's mood; but NEON's kernels are, as AVX2's.
 AVX2_FLAGS := -mavx2 -mfma -mf16c
 AVX512_FLAGS := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mavx2
-simd = $(if $(filter %_avx512.c,$1),$(AVX512_FLAGS),$(if $(filter %_avx2.c,$1),$(AVX2_FLAGS),-ffp-contract=off))
+simd = $(if $(filter %_avx512.c,$1),$(AVX512_FLAGS),$(if $(filter %_avx2.c,$1),$(AVX2_FLAGS),-ffp-contract=$(if $(filter %/simd_neon.c,$1),fast,off)))
+
+# Sources of the SIMD levels, by the architecture that the compiler makes code for.
+MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+LEVELS_x86_64 := %_x86.c %_avx2.c %_avx512.c
+LEVELS_aarch64 := %_arm64.c %_neon.c
+ifeq ($(LEVELS_$(MACHINE)),)
+$(error Split is built for x86-64 and arm64; $(CC) makes code for "$(MACHINE)")
+endif
+OTHER_LEVELS := $(filter-out $(LEVELS_$(MACHINE)),$(LEVELS_x86_64) $(LEVELS_aarch64))
+
 
 # ---- sources: every .c of a room, found by wildcard. kernels/cuda is a module of its own.
-LIB_SRC := $(wildcard common/*/*.c kernels/*.c kernels/ref/*.c kernels/cpu/*.c) \
+LIB_SRC := $(wildcard common/*/*.c kernels/*.c kernels/ref/*.c) $(filter-out $(OTHER_LEVELS),$(wildcard kernels/cpu/*.c)) \
            $(filter-out client/main.c server/main.c,$(wildcard client/*.c client/*/*.c server/*.c server/*/*.c))
 PROTO := $(wildcard proto/*.proto)
 GEN_SRC := $(PROTO:%.proto=$(B)/gen/%.pb-c.c)
@@ -266,6 +286,11 @@ $(FAIL_BINS): $(B)/fail/split%: $(FAIL_OBJ) $(B)/fail/client/main.o $(B)/fail/se
 
 -include $(FAIL_OBJ:.o=.d)
 
+# gcc 12 for arm64 breaks off with an internal error where it makes vectors of a loop over fmax(most, fabs(x)), which tests have.
+ifeq ($(MACHINE),aarch64)
+$(B)/tests/%.o: CFLAGS += -fno-tree-vectorize
+endif
+
 # Objects of tests are kept: a change of one source must not rebuild them all.
 .SECONDARY:
 
@@ -386,7 +411,7 @@ FUZZ_FLAGS := -std=gnu11 -Wall -Wextra -O1 -g -D_GNU_SOURCE= -I. -Ibuild/fuzz/ge
               -fno-sanitize-recover=undefined
 # What reads bytes from outside lies in common/, and the vectorised loops of decoders; the ops of kernels/ read none, and
 # clang takes minutes to instrument them.
-FUZZ_LIB_SRC := $(wildcard common/*/*.c kernels/cpu/codec_*_avx512.c kernels/cpu/codec_*_avx2.c)
+FUZZ_LIB_SRC := $(filter-out $(OTHER_LEVELS),$(wildcard common/*/*.c kernels/cpu/codec_*_avx512.c kernels/cpu/codec_*_avx2.c kernels/cpu/codec_*_neon.c))
 FUZZ_LIB_OBJ := $(FUZZ_LIB_SRC:%.c=build/fuzz/%.o) $(PROTO:%.proto=build/fuzz/gen/%.pb-c.o)
 
 fuzz: $(FUZZ_BIN) ## run every fuzz target for FUZZ_SECONDS (clang)
@@ -442,7 +467,7 @@ CUDA_SRC := $(wildcard kernels/cuda/*.cu kernels/cuda/*.c) \
             $(addprefix common/base/,err.c log.c worker.c worker_turns.c clock.c buf.c pieces.c)
 CUDA_OBJ := $(CUDA_SRC:%=$(B)/cuda-module/%.o)
 
-ifneq ($(and $(NVCC),$(CUDNN_H)),)
+ifneq ($(and $(NVCC),$(CUDNN_H),$(if $(CROSS),,native)),)
 cuda: $(B)/libsplit_cuda.so ## build/<variant>/libsplit_cuda.so, where nvcc and cuDNN's header are (CUDA_ARCHS="90")
 ifeq ($(origin CUDA_ARCHS),undefined)
 CUDA_ARCHS = $(shell $(NVCC) --list-gpu-arch | sed -n 's/^compute_//p' | grep -xE '61|70|75|80|86|89|90|100|120' | sort -n | tr '\n' ' ')
@@ -452,7 +477,7 @@ cuda-resources: cuda $(patsubst %.cu,$(B)/cuda-module/%.ptx,$(wildcard kernels/c
 else
 cuda-resources: cuda
 cuda:
-	@echo 'CUDA module left out: $(if $(NVCC),cudnn.h,nvcc) not found'
+	@echo 'CUDA module left out: $(if $(CROSS),it is not cross-built,$(if $(NVCC),cudnn.h,nvcc) not found)'
 endif
 
 CUDA_GENCODE = $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
@@ -535,7 +560,7 @@ rooms: ## fail where a source includes what its room may not
 $(B)/man/%.1: $(B)/% scripts/man.sh common/base/err.h
 	@mkdir -p $(@D)
 	@echo '  MAN   $@'
-	$(Q)scripts/man.sh $* $< >$@
+	$(Q)RUN='$(RUN)' scripts/man.sh $* $< >$@
 
 man: $(B)/man/splitc.1 $(B)/man/splits.1 ## build/<variant>/man: manual pages, from what the programs say of themselves
 

@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
-# usage: install-deps.sh [--dev] [--data] [--peer] [--containers] [--packages]
+# usage: install-deps.sh [--dev] [--data] [--peer] [--containers] [--packages] [--arm64] [--print]
 # Installs the Debian 12 packages that building and testing need. Says nothing and needs no network where all are there.
 #   --dev   also what `make format-check` and `make fuzz` need, and gnuplot, which draws pictures
 #   --data  also npm, the data's second source where its archive is out of reach
 #   --peer  also PyTorch, for `make test-torch`, `make bench-peer` and `make bench-rounding`
 #   --containers  also podman and docker-compose, for `make test-containers`
 #   --packages    also debhelper and lintian, for `make deb` and `make test-packages`
+#   --arm64  also the cross compiler, the libraries of arm64 and qemu, for `make CROSS=aarch64-linux-gnu` and `make test-arm64`
+#   --print  installs nothing, and prints the names of the packages
 set -eu
 packages='gcc g++ make pkg-config libc6-dev git ca-certificates curl
 	libzmq3-dev libsodium-dev libprotobuf-c-dev protobuf-c-compiler libuv1-dev libopenblas-pthread-dev libyaml-dev libjansson-dev
 	jq libcmocka-dev libxxhash-dev libzstd-dev libsystemd-dev libpng-dev'
+libraries=$(printf '%s\n' $packages | grep -e '^lib.*-dev$')
+foreign= only_print=
 for arg in "$@"; do
 	case $arg in
 	--dev) packages="$packages clang clang-format libclang-rt-14-dev python3 gnuplot-nox" ;;
@@ -17,15 +21,22 @@ for arg in "$@"; do
 	--peer) packages="$packages python3-torch python3-torchvision" ;;
 	--containers) packages="$packages podman runc docker-compose netavark aardvark-dns debootstrap python3 python3-yaml" ;;
 	--packages) packages="$packages debhelper dpkg-dev fakeroot lintian debootstrap systemd-container" ;;
-	*) echo "usage: ${0##*/} [--dev] [--data] [--peer] [--containers] [--packages]" >&2; exit 64 ;;
+	--arm64)
+		foreign=arm64
+		packages="$packages gcc-aarch64-linux-gnu qemu-user-static debootstrap $(printf '%s:arm64 ' $libraries)" ;;
+	--print) only_print=yes ;;
+	*) echo "usage: ${0##*/} [--dev] [--data] [--peer] [--containers] [--packages] [--arm64] [--print]" >&2; exit 64 ;;
 	esac
 done
+[ -z "$only_print" ] || { echo $packages; exit 0; }
 command -v dpkg-query >/dev/null ||
 	{ echo "this is not Debian: install what matches $(echo $packages)" >&2; exit 69; }
 
-missing=
+# a package may be installed for several architectures
+native=$(dpkg --print-architecture) missing=
 for p in $packages; do
-	[ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || missing="$missing $p"
+	case $p in *:*) arch=${p#*:} ;; *) arch=$native ;; esac
+	dpkg-query -W -f '${db:Status-Status} ${Architecture}\n' "$p" 2>/dev/null | grep -qxE "installed ($arch|all)" || missing="$missing $p"
 done
 [ -n "$missing" ] || exit 0
 
@@ -36,5 +47,6 @@ if [ "$(id -u)" != 0 ]; then
 fi
 echo "installing$missing"
 export DEBIAN_FRONTEND=noninteractive
+[ -z "$foreign" ] || $as_root dpkg --add-architecture "$foreign"
 $as_root apt-get update -qq
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null

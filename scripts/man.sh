@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
-# usage: scripts/man.sh splitc|splits PROGRAM >splitc.1       (make man)
+# usage: [RUN=EMULATOR] scripts/man.sh splitc|splits PROGRAM >splitc.1       (make man)
 # A manual page from what the program itself says: its --help, every sub-command's --help, every key of the config as
 # --print-config explains it, and the exit statuses of common/base/err.h. So no second source can fall behind.
 set -eu
 cd "$(dirname "$0")/.."
-name=$1 program=$2
+name=$1 program=$2 RUN=${RUN:-}
 export LC_ALL=C.UTF-8
 case $name in
 splitc) about='split learning client: trains where the data are' ;;
 splits) about='split learning server: computes the middle of networks' ;;
 *) echo "usage: scripts/man.sh splitc|splits PROGRAM" >&2; exit 64 ;;
 esac
-version=$("$program" --version | awk '{print $2}')
+version=$($RUN "$program" --version | awk '{print $2}')
 
 # plain text as troff: backslashes, and a dot or quote at the beginning of a line
 escape() { sed -e 's/\\/\\e/g' -e 's/-/\\-/g' -e "s/^\([.']\)/\\\\\&\1/"; }
 
 # the --help of a sub-command: synopsis, paragraphs, options
 command_page() {
-	"$program" "$1" --help | escape | awk -v name="$name" '
+	$RUN "$program" "$1" --help | escape | awk -v name="$name" '
 		/^usage: / { sub(/^usage: /, ""); print ".SS \"" name " " cmd "\""; synopsis = $0; next }
 		synopsis && !/^$/ { sub(/^ +/, ""); synopsis = synopsis " " $0; next }
 		synopsis { print ".B " synopsis; synopsis = "" }
@@ -39,7 +39,7 @@ config_keys() {
 	local minimal
 	minimal=$(mktemp)
 	[ "$name" = splits ] || printf 'model: {name: mobilenet_v2}\ndata: {dir: .}\n' >"$minimal"
-	env -u XDG_RUNTIME_DIR "$program" "$([ "$name" = splits ] && echo serve || echo train)" "$minimal" --print-config
+	env -u XDG_RUNTIME_DIR $RUN "$program" "$([ "$name" = splits ] && echo serve || echo train)" "$minimal" --print-config
 	rm -f "$minimal"
 }
 
@@ -53,7 +53,7 @@ $name \\- $about
 \\&...
 .SH COMMANDS
 EOF
-"$program" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p' | while read -r command; do command_page "$command"; done
+$RUN "$program" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p' | while read -r command; do command_page "$command"; done
 cat <<'EOF'
 .SH CONFIG
 One file of YAML. An unknown key, a value of the wrong type or out of bounds is an error with file, line and column.

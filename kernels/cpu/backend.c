@@ -9,6 +9,7 @@
 #include "common/base/pieces.h"
 #include "kernels/cpu/codec_loops.h"
 #include "kernels/cpu/impl.h"
+#include "kernels/cpu/level.h"
 
 static enum sl_err alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
 {
@@ -125,40 +126,21 @@ static void close_(struct sl_backend *be)
 	memset(be, 0, sizeof *be);
 }
 
-const struct sl_cpu_simd *sl_cpu_simd_choose(void)
-{
-	const char *want = getenv("SL_CPU_SIMD");
-	bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-	bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-		      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-
-	if (want != NULL && strcmp(want, "base") == 0)
-		return &sl_cpu_simd_base;
-	if (want != NULL && strcmp(want, "avx2") == 0)
-		avx512 = false;
-	return avx512 ? &sl_cpu_simd_avx512 : avx2 ? &sl_cpu_simd_avx2 : &sl_cpu_simd_base;
-}
-
 const char *sl_cpu_describe(void)
 {
 	static char text[96];
 
-	snprintf(text, sizeof text, "%s, OpenBLAS %s", sl_cpu_simd_choose()->name, openblas_get_corename());
+	snprintf(text, sizeof text, "%s, OpenBLAS %s", sl_cpu_level_choose()->simd->name, openblas_get_corename());
 	return text;
 }
 
 bool sl_cpu_core_is_older(const char **reason)
 {
-	static const char *const avx512_cores[] = {"SkylakeX", "Cooperlake", "SapphireRapids", NULL};
-	static const char *const avx2_cores[] = {"Haswell", "Zen", NULL};
-	const char *core = openblas_get_corename();
-	bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
-	bool older = __builtin_cpu_supports("avx2") || avx512;
+	const char *const *cores = sl_cpu_level_best()->blas_cores, *core = openblas_get_corename();
+	bool older = cores != NULL;
 
-	for (int i = 0; avx512_cores[i] != NULL; i++)
-		older = older && strcmp(core, avx512_cores[i]) != 0;
-	for (int i = 0; avx2_cores[i] != NULL && !avx512; i++)
-		older = older && strcmp(core, avx2_cores[i]) != 0;
+	for (int i = 0; older && cores[i] != NULL; i++)
+		older = strcmp(core, cores[i]) != 0;
 	*reason = !older ? "OpenBLAS uses the kernels of this CPU"
 		  : getenv("OPENBLAS_CORETYPE") != NULL
 			  ? "OPENBLAS_CORETYPE in the environment makes OpenBLAS use kernels of an older CPU: unset it"
@@ -202,7 +184,7 @@ enum sl_err sl_cpu_backend_open(struct sl_backend *be, struct sl_pool *pool, str
 	if (cpu == NULL)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the CPU backend");
 	openblas_set_num_threads(1);
-	cpu->simd = sl_cpu_simd_choose();
+	cpu->simd = sl_cpu_level_choose()->simd;
 	*be = (struct sl_backend){.ops = &ops, .pool = pool, .host_memory = true, .impl = cpu};
 	return SL_OK;
 }

@@ -1,5 +1,5 @@
 /* Means of cells, and values less them, for a file of one SIMD level, which defines NAME(x), the names of the
- * functions; vec, ivec and LANES are those of codec_avx2.h or codec_avx512.h. Where these STREAM, a constant `stream`
+ * functions; vec, ivec and LANES are those of codec_vec_avx2.h and its like. Where these STREAM, a constant `stream`
  * says whether to. Channels beyond a multiple of LANES are taken one by one. */
 #include <string.h>
 
@@ -16,7 +16,7 @@ INLINE void average_cell(const float *x, int64_t lines, int64_t w, int64_t width
 			for (int64_t j = 0; j < width; j++) {
 				/* of the next band, for the second cache: the first holds this one, which is read again
 				 */
-				_mm_prefetch((const char *)(x + ((lines + i) * w + j) * c + k), _MM_HINT_T1);
+				__builtin_prefetch(x + ((lines + i) * w + j) * c + k, 0, 2);
 				sum = vec_add(sum, vec_load(x + (i * w + j) * c + k));
 			}
 		}

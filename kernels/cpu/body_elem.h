@@ -121,6 +121,8 @@ static inline vw mul32(vw a, uint32_t by)
 	return (vw)_mm512_mul_epu32((__m512i)a, _mm512_set1_epi64(by));
 #elif VL == 8
 	return (vw)_mm256_mul_epu32((__m256i)a, _mm256_set1_epi64x(by));
+#elif defined(__aarch64__)
+	return (vw)vmull_u32(vmovn_u64((uint64x2_t)a), vdup_n_u32(by));
 #else
 	return (vw)_mm_mul_epu32((__m128i)a, _mm_set1_epi64x(by));
 #endif

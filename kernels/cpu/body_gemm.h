@@ -3,8 +3,18 @@
  * The tile of the result stays in registers: up to TILE_ROWS rows of one or two registers. Its left factor is read as
  * scalars straight from where it lies (a broadcast costs no more than a load), so that nothing but the weights is
  * packed. */
+#if VL == 16
+#define EACH_TILE(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
+enum { TILE_ROWS = 14 }; /* 28 of 32 registers */
+#elif defined(__aarch64__)
+#define EACH_TILE(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
+enum { TILE_ROWS = 12 }; /* 24 of 32: the left factor takes some, as no instruction multiplies by a scalar in memory */
+#else
+#define EACH_TILE(X) X(1) X(2) X(3) X(4) X(5) X(6)
+enum { TILE_ROWS = 6 }; /* 12 of 16 */
+#endif
+
 enum {
-	TILE_ROWS = VL == 16 ? 14 : 6, /* 28 of 32 registers, 12 of 16 */
 	PANEL = 2 * VL,
 	CHAIN = 128 /* products that are summed one after the other: rounding grows with the length of a chain */
 };
@@ -188,11 +198,6 @@ typedef void outer_fn(OUTER_ARGS);
 		outer_tile(c, ldc, a, lda, b, ldb, rows, n, next, t, 2);              \
 	}
 
-#if VL == 16
-#define EACH_TILE(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
-#else
-#define EACH_TILE(X) X(1) X(2) X(3) X(4) X(5) X(6)
-#endif
 EACH_TILE(TILES)
 #define ROWS1(t)  rows1_##t,
 #define ROWS2(t)  rows2_##t,

@@ -3,7 +3,7 @@
 #ifndef SL_CPU_CODEC_AVX2_H
 #define SL_CPU_CODEC_AVX2_H
 
-#include "kernels/cpu/codec_x86.h"
+#include "kernels/cpu/codec_vector.h"
 
 void sl_avx2_minmax(const float *x, int64_t n, struct sl_range *io);
 double sl_avx2_sum_squares(const float *x, int64_t n, uint32_t *top);

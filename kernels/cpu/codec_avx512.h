@@ -2,7 +2,7 @@
 #ifndef SL_CPU_CODEC_AVX512_H
 #define SL_CPU_CODEC_AVX512_H
 
-#include "kernels/cpu/codec_x86.h"
+#include "kernels/cpu/codec_vector.h"
 
 #define NAME(x) sl_avx512_##x
 #include "common/codec/loops_names.h"

@@ -1,4 +1,5 @@
-/* The SIMD level that is chosen at run time: one body (*_body.h) compiled for AVX-512, AVX2 and any x86-64.
+/* The SIMD level that is chosen at run time: one body (body_*.h) compiled for each: AVX-512, AVX2 and any x86-64, or
+ * NEON with fused products and without.
  * Rows are packed: x[rows, C]. Functions run in the calling thread and never write outside what they name. */
 #ifndef SL_CPU_SIMD_H
 #define SL_CPU_SIMD_H
@@ -109,9 +110,7 @@ struct sl_cpu_simd {
 			 bool add);
 };
 
-extern const struct sl_cpu_simd sl_cpu_simd_avx512, sl_cpu_simd_avx2, sl_cpu_simd_base;
-
-/* The best that this CPU runs. SL_CPU_SIMD in the environment (avx512, avx2, base) asks for a lower one: for tests. */
-const struct sl_cpu_simd *sl_cpu_simd_choose(void);
+/* Those of the architecture that this was built for; level.h lists them. */
+extern const struct sl_cpu_simd sl_cpu_simd_avx512, sl_cpu_simd_avx2, sl_cpu_simd_neon, sl_cpu_simd_base;
 
 #endif

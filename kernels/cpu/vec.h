@@ -1,11 +1,15 @@
 /* The vector alphabet of the *_body.h files. The including file defines VL, the floats of a register: 16 (AVX-512),
- * 8 (AVX2) or 4 (any x86-64), and NAME(x), the suffix of its functions. `n` is a count of lanes in [1, VL]: loads fill
- * the others with zero, stores leave the memory behind them untouched. No alignment is asked of any pointer. */
+ * 8 (AVX2) or 4 (any x86-64, arm64). `n` is a count of lanes in [1, VL]: loads fill the others with zero, stores leave
+ * the memory behind them untouched. No alignment is asked of any pointer. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#else
 #include <immintrin.h>
+#endif
 
 typedef float vf __attribute__((vector_size(VL * 4)));
 typedef float vf_mem __attribute__((vector_size(VL * 4), aligned(4), may_alias));
@@ -28,6 +32,8 @@ static inline void stream(float *p, vf v)
 	_mm512_stream_ps(p, (__m512)v);
 #elif VL == 8
 	_mm256_stream_ps(p, (__m256)v);
+#elif defined(__aarch64__)
+	*(vf *)(void *)p = v; /* there is no such store of one register */
 #else
 	_mm_stream_ps(p, (__m128)v);
 #endif
@@ -35,7 +41,9 @@ static inline void stream(float *p, vf v)
 
 static inline void stream_end(void)
 {
+#if !defined(__aarch64__)
 	_mm_sfence();
+#endif
 }
 
 /* Into the nearest cache: it comes faster so than into the next one. */
@@ -114,6 +122,28 @@ static inline vf at_most(float high, vf x)
 {
 	return (vf)_mm256_min_ps(_mm256_set1_ps(high), (__m256)x);
 }
+#elif defined(__aarch64__)
+static inline vf ldn(const float *p, int n)
+{
+	return (vf){p[0], n > 1 ? p[1] : 0, n > 2 ? p[2] : 0, n > 3 ? p[3] : 0};
+}
+
+static inline void stn(float *p, vf v, int n)
+{
+	for (int i = 0; i < n; i++)
+		p[i] = v[i];
+}
+
+/* Of two zeros the second operand comes out, as elsewhere: the instructions for maximum and minimum choose by sign. */
+static inline vf at_least(float low, vf x)
+{
+	return (vf)vbslq_f32(vcgtq_f32(vdupq_n_f32(low), (float32x4_t)x), vdupq_n_f32(low), (float32x4_t)x);
+}
+
+static inline vf at_most(float high, vf x)
+{
+	return (vf)vbslq_f32(vcltq_f32(vdupq_n_f32(high), (float32x4_t)x), vdupq_n_f32(high), (float32x4_t)x);
+}
 #else
 static inline vf ldn(const float *p, int n)
 {
@@ -156,6 +186,8 @@ static inline vf square_root(vf x)
 	return (vf)_mm512_sqrt_ps((__m512)x);
 #elif VL == 8
 	return (vf)_mm256_sqrt_ps((__m256)x);
+#elif defined(__aarch64__)
+	return (vf)vsqrtq_f32((float32x4_t)x);
 #else
 	return (vf)_mm_sqrt_ps((__m128)x);
 #endif

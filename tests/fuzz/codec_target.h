@@ -1,7 +1,7 @@
 /* One decoder under libFuzzer. Byte 0 of the input: bits 0–2 the specification, bit 3 a tensor of two blocks, bit 4 the
  * gradient that is paired with an activation, bit 5 one row less than the codec was opened for, bit 6 the input brings
- * its own header (else a right one is put before it), bit 7 the loops of AVX-512, where this CPU has it. The rest is
- * the payload. What is refused must not be written. */
+ * its own header (else a right one is put before it), bit 7 the loops of AVX-512 or NEON, where this CPU has it. The
+ * rest is the payload. What is refused must not be written. */
 #ifndef SL_FUZZ_CODEC_TARGET_H
 #define SL_FUZZ_CODEC_TARGET_H
 
@@ -35,13 +35,21 @@ static void fuzz_must(enum sl_err err, const char *what)
 
 static const struct sl_codec_loops *fuzz_loops(void)
 {
+#if defined(__aarch64__)
+	return &sl_cpu_codec_loops_neon;
+#else
 	return &sl_cpu_codec_loops_avx512;
+#endif
 }
 
 static bool fuzz_vectors(void)
 {
+#if defined(__aarch64__)
+	return true;
+#else
 	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 	       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#endif
 }
 
 static void fuzz_open(struct fuzz_codec *f, const char *text, bool large, bool vectors)

@@ -17,6 +17,7 @@
 #include "common/nn/backend.h"
 #include "kernels/cpu/codec_loops.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/level.h"
 #include "tests/support/codec.h"
 
 static const struct sl_codec_loops *fast;
@@ -43,44 +44,10 @@ static int open_fences(void **state)
 	return 0;
 }
 
-/* The table of a level, or of what it streams with; `plain` where the CPU lacks the level. */
-static const struct sl_codec_loops *loops_of(const char *level, bool streaming)
+/* The loops of a case, as its initial state; of the level that the backend chooses, where it has none. */
+static int use(void **state)
 {
-	const struct sl_codec_loops *loops;
-
-	setenv("SL_CPU_SIMD", level, 1);
-	loops = sl_cpu_codec_loops();
-	unsetenv("SL_CPU_SIMD");
-	if (strcmp(loops->name, level) != 0)
-		return plain;
-	return !streaming ? loops : loops->streaming != NULL ? loops->streaming : plain;
-}
-
-static int use_best(void **state)
-{
-	(void)state;
-	fast = sl_cpu_codec_loops();
-	return 0;
-}
-
-static int use_avx512(void **state)
-{
-	(void)state;
-	fast = loops_of("avx512", false);
-	return 0;
-}
-
-static int use_streaming(void **state)
-{
-	(void)state;
-	fast = loops_of("avx512", true);
-	return 0;
-}
-
-static int use_avx2(void **state)
-{
-	(void)state;
-	fast = loops_of("avx2", false);
+	fast = *state != NULL ? *state : sl_cpu_codec_loops();
 	return 0;
 }
 
@@ -556,30 +523,62 @@ static void cells(void **state)
 	}
 }
 
-#define EVERY_LEVEL(test)                                                                                           \
-	{#test " (avx512)", test, use_avx512, NULL, NULL}, {#test " (streaming)", test, use_streaming, NULL, NULL}, \
-	{                                                                                                           \
-#test " (avx2)", test, use_avx2, NULL, NULL                                                         \
+#define CASE(test)          \
+	{                   \
+#test, test \
 	}
+
+static const struct {
+	const char *name;
+	CMUnitTestFunction run;
+} cases[] = {
+	CASE(the_cpu_has_these_loops),
+	CASE(statistics),
+	CASE(randomness),
+	CASE(affine_codes),
+	CASE(signs_and_levels),
+	CASE(buckets),
+	CASE(packed_bits),
+	CASE(halves),
+	CASE(places),
+	CASE(drawn_places),
+	CASE(products),
+	CASE(interpolation),
+	CASE(cells),
+};
+enum { CASES = sizeof cases / sizeof cases[0], TABLES = 8 };
+
+/* Every case with a table of loops, or, where this CPU cannot run them, with the portable ones. */
+static int add_cases(struct CMUnitTest *test, const struct sl_codec_loops *loops, const char *suffix, bool runs)
+{
+	static char names[TABLES * CASES][80];
+	static int used;
+
+	for (int i = 0; i < CASES; i++) {
+		assert_true(used < TABLES * CASES);
+		snprintf(names[used], sizeof names[used], "%s (%s%s)", cases[i].name, loops->name, suffix);
+		test[i] = (struct CMUnitTest){names[used++], cases[i].run, use, NULL,
+					      (void *)(uintptr_t)(runs ? loops : plain)};
+	}
+	return CASES;
+}
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(the_cpu_codes_its_tensors_where_they_are, use_best),
-		EVERY_LEVEL(the_cpu_has_these_loops),
-		EVERY_LEVEL(statistics),
-		EVERY_LEVEL(randomness),
-		EVERY_LEVEL(affine_codes),
-		EVERY_LEVEL(signs_and_levels),
-		EVERY_LEVEL(buckets),
-		EVERY_LEVEL(packed_bits),
-		EVERY_LEVEL(halves),
-		EVERY_LEVEL(places),
-		EVERY_LEVEL(drawn_places),
-		EVERY_LEVEL(products),
-		EVERY_LEVEL(interpolation),
-		EVERY_LEVEL(cells),
-	};
+	/* cmocka passes over what is empty at the end */
+	struct CMUnitTest tests[1 + TABLES * CASES] = {
+		cmocka_unit_test_setup(the_cpu_codes_its_tensors_where_they_are, use)};
+	int n = 1;
 
+	for (int l = 0; sl_cpu_levels[l] != NULL; l++) {
+		const struct sl_codec_loops *loops = sl_cpu_levels[l]->codec_loops;
+		bool runs = sl_cpu_levels[l]->runs();
+
+		if (loops == plain)
+			continue;
+		n += add_cases(tests + n, loops, "", runs);
+		if (loops->streaming != NULL)
+			n += add_cases(tests + n, loops->streaming, ", streaming", runs);
+	}
 	return cmocka_run_group_tests(tests, open_fences, NULL);
 }

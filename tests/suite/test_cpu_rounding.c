@@ -16,19 +16,17 @@
 #include "kernels/cpu/bn.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/level.h"
 
 #define U 0x1p-24
 
-/* Every level that this CPU runs, from the lowest on. */
+/* Every level that this CPU runs, from the best on. */
 static const struct sl_cpu_simd *level(int i)
 {
-	static const struct sl_cpu_simd *const levels[] = {&sl_cpu_simd_base, &sl_cpu_simd_avx2, &sl_cpu_simd_avx512};
-	const struct sl_cpu_simd *best = sl_cpu_simd_choose();
-
-	for (int lower = 0; lower < i; lower++)
-		if (levels[lower] == best)
-			return NULL;
-	return i < 3 ? levels[i] : NULL;
+	for (int l = 0; sl_cpu_levels[l] != NULL; l++)
+		if (sl_cpu_levels[l]->runs() && i-- == 0)
+			return sl_cpu_levels[l]->simd;
+	return NULL;
 }
 
 static float *some(int64_t n, uint16_t which, float shift)

@@ -1,0 +1,16 @@
+/* NEON versions of the codecs' loops (common/codec/loops.h): those that the compiler cannot make of the portable ones,
+ * which it compiles for NEON too. */
+#ifndef SL_CPU_CODEC_NEON_H
+#define SL_CPU_CODEC_NEON_H
+
+#include "kernels/cpu/codec_vector.h"
+
+#define NAME(x) sl_neon_##x
+#include "common/codec/loops_names.h"
+
+static inline uint32x4_t magnitude4(float32x4_t x)
+{
+	return vandq_u32(vreinterpretq_u32_f32(x), vdupq_n_u32(0x7fffffff));
+}
+
+#endif
