@@ -61,7 +61,8 @@ static enum sl_err write_model(const char *out, const struct sl_setup *setup, st
 
 	snprintf(steps, sizeof steps, "%" PRId64, setup->trained);
 	snprintf(width, sizeof width, "%g", conf->model.width);
-	snprintf(image, sizeof image, "%d", conf->model.image);
+	snprintf(image, sizeof image, conf->model.image.h == conf->model.image.w ? "%d" : "%dx%d", conf->model.image.h,
+		 conf->model.image.w);
 	return sl_weights_save(setup->plan->model, out, (const float *const *)setup->weights.value, 0, note,
 			       setup->trained < INT64_MAX ? notes : notes - 1, fail);
 }

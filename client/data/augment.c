@@ -138,7 +138,7 @@ static void window_row(const struct sl_augment *aug, float *row, const uint8_t *
 	if (y + dy < 0 || y + dy >= h)
 		end = first = 0;
 	for (int c = 0; c < CHANNELS; c++) {
-		ptrdiff_t src = ((ptrdiff_t)c * h + y + dy) * w + dx;
+		ptrdiff_t src = ((ptrdiff_t)(y + dy) * w + dx) * CHANNELS + c;
 		const float *value = aug->normalised[c];
 		float *out = start + c;
 		int x = 0;
@@ -146,7 +146,7 @@ static void window_row(const struct sl_augment *aug, float *row, const uint8_t *
 		for (; x < first; x++, out += step)
 			*out = value[0];
 		for (; x < end; x++, out += step)
-			*out = value[image[src + x]];
+			*out = value[image[src + (ptrdiff_t)x * CHANNELS]];
 		for (; x < w; x++, out += step)
 			*out = value[0];
 	}

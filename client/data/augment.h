@@ -8,11 +8,12 @@
 #include <stdint.h>
 
 #include "common/base/err.h"
+#include "common/conf/conf.h"
 
 /* (byte / 255 − mean) / std, per channel; NONE is byte / 255. */
 enum sl_norm { SL_NORM_NONE, SL_NORM_CIFAR10, SL_NORM_CIFAR100, SL_NORM_IMAGENET, SL_NORM_COUNT };
 
-enum { SL_AUGMENT_MAX_SIDE = 4096 };
+enum { SL_AUGMENT_MAX_SIDE = SL_CONF_MAX_IMAGE };
 
 struct sl_augment_spec {
 	int in_h, in_w;   /* of the source images, 3 channels */
@@ -43,7 +44,7 @@ struct sl_augment_draw sl_augment_centre(const struct sl_augment *aug); /* for e
 
 size_t sl_augment_scratch_floats(const struct sl_augment *aug);
 
-/* out [out_h, out_w, 3] = image [3, in_h, in_w]. Black pixels of the frame are 0 before normalisation, as in
+/* out [out_h, out_w, 3] = image [in_h, in_w, 3]. Black pixels of the frame are 0 before normalisation, as in
  * torchvision's RandomCrop(padding=p). The resize is torch.nn.functional.interpolate(mode="bilinear",
  * align_corners=False): no antialiasing, so shrinking by more than 2 skips pixels. */
 void sl_augment_apply(const struct sl_augment *aug, float *out, const uint8_t *image, struct sl_augment_draw draw,

@@ -13,7 +13,7 @@
 #include "common/base/rng.h"
 #include "common/base/worker.h"
 
-enum { BLOCK_IMAGES = 4 }; /* images per block of the pool: whatever the number of threads */
+enum { BLOCK_ROWS = 4 }; /* samples per block of the pool: whatever the number of threads */
 
 /* FREE → QUEUED (posted to the worker) → READY → HELD (the consumer's) → FREE. The state is the consumer's thread's;
  * the rest of a slot is the worker's while it is QUEUED. */
@@ -26,6 +26,7 @@ struct slot {
 	unsigned generation;
 	struct sl_batch batch;
 	int32_t *samples; /* = batch.samples */
+	uint8_t *row_err; /* [rows], enum sl_err */
 };
 
 struct position {
@@ -36,7 +37,8 @@ struct position {
 struct sl_loader {
 	struct sl_loader_spec spec;
 	int64_t batches;
-	size_t image_floats;
+	struct sl_field_type type[SL_FIELD_COUNT]; /* of a batch's rows */
+	size_t row_bytes[SL_FIELD_COUNT];
 	struct position next;   /* to be given out */
 	struct position ahead;  /* to be prepared */
 	atomic_uint generation; /* counts seeks: the worker skips what was queued before the last one */
@@ -49,8 +51,10 @@ struct sl_loader {
 	int32_t *order; /* [set->count] permutation of epoch order_epoch */
 	uint64_t order_epoch;
 	bool order_known;
-	float *scratch; /* one area per thread of the pool */
+	float *scratch; /* one area per thread of the pool, and one room */
 	size_t scratch_floats;
+	struct sl_room *room;
+	int threads;
 
 	struct sl_arena arena;
 	struct sl_pool *pool; /* NULL: the worker alone */
@@ -77,25 +81,50 @@ static void order_shuffle(struct sl_loader *loader, uint64_t epoch)
 	}
 }
 
-static void fill_block(void *arg, int64_t block, int thread)
+/* Row r of the batch. */
+static enum sl_err fill_row(struct slot *slot, int64_t r, int thread, struct sl_fail *fail)
 {
-	struct slot *slot = arg;
 	struct sl_loader *loader = slot->loader;
 	const struct sl_loader_spec *spec = &loader->spec;
 	const struct sl_batch *batch = &slot->batch;
-	float *scratch = loader->scratch + (size_t)thread * loader->scratch_floats;
-	int64_t first = block * BLOCK_IMAGES;
-	int64_t end = first + BLOCK_IMAGES < batch->rows ? first + BLOCK_IMAGES : batch->rows;
+	const int64_t sample = slot->samples[r];
+	struct sl_value value[SL_FIELD_COUNT];
+	struct sl_augment_draw draw = spec->train ? sl_augment_draw(spec->augment, spec->seed, batch->epoch, sample)
+						  : sl_augment_centre(spec->augment);
+	float *image = (float *)batch->field[SL_FIELD_INPUT].data +
+		       (size_t)r * loader->row_bytes[SL_FIELD_INPUT] / sizeof(float);
+	enum sl_err err = spec->set->source->sample(spec->set, sample, &loader->room[thread], value, fail);
 
-	for (int64_t r = first; r < end; r++) {
-		int64_t sample = slot->samples[r];
-		struct sl_augment_draw draw = spec->train
-						      ? sl_augment_draw(spec->augment, spec->seed, batch->epoch, sample)
-						      : sl_augment_centre(spec->augment);
+	if (err)
+		return err;
+	sl_augment_apply(spec->augment, image, value[SL_FIELD_INPUT].data, draw,
+			 loader->scratch + (size_t)thread * loader->scratch_floats);
+	memcpy((char *)batch->field[SL_FIELD_TARGET].data + (size_t)r * loader->row_bytes[SL_FIELD_TARGET],
+	       value[SL_FIELD_TARGET].data, loader->row_bytes[SL_FIELD_TARGET]);
+	return SL_OK;
+}
 
-		sl_augment_apply(spec->augment, batch->images + (size_t)r * loader->image_floats,
-				 spec->set->pixels + sample * SL_IMAGE_BYTES, draw, scratch);
-		batch->labels[r] = spec->set->labels[sample];
+static void fill_block(void *arg, int64_t block, int thread)
+{
+	struct slot *slot = arg;
+	int64_t first = block * BLOCK_ROWS;
+	int64_t end = first + BLOCK_ROWS < slot->batch.rows ? first + BLOCK_ROWS : slot->batch.rows;
+
+	for (int64_t r = first; r < end; r++)
+		slot->row_err[r] = fill_row(slot, r, thread, NULL);
+}
+
+/* The first row that could not be read is read again, for what is to be said of it. */
+static void look_for_failure(struct slot *slot)
+{
+	struct sl_batch *batch = &slot->batch;
+
+	for (int64_t r = 0; r < batch->rows; r++) {
+		if (!slot->row_err[r])
+			continue;
+		batch->err = fill_row(slot, r, 0, &batch->why);
+		if (batch->err)
+			batch->rows = 0;
 	}
 }
 
@@ -115,7 +144,8 @@ static void slot_run(struct sl_job *job)
 	}
 	for (int64_t r = 0; r < slot->batch.rows; r++)
 		slot->samples[r] = loader->spec.train ? loader->order[first + r] : (int32_t)(first + r);
-	sl_pool_run(loader->pool, (slot->batch.rows + BLOCK_IMAGES - 1) / BLOCK_IMAGES, fill_block, slot);
+	sl_pool_run(loader->pool, (slot->batch.rows + BLOCK_ROWS - 1) / BLOCK_ROWS, fill_block, slot);
+	look_for_failure(slot);
 }
 
 static struct position position_after(const struct sl_loader *loader, struct position at)
@@ -147,6 +177,7 @@ static void refill(struct sl_loader *loader)
 		slot->batch.epoch = loader->ahead.epoch;
 		slot->batch.index = loader->ahead.index;
 		slot->batch.rows = rows_of(loader, loader->ahead.index);
+		slot->batch.err = SL_OK;
 		slot->generation = atomic_load(&loader->generation);
 		slot->state = SLOT_QUEUED;
 		loader->ahead = position_after(loader, loader->ahead);
@@ -282,18 +313,19 @@ int64_t sl_loader_batches(const struct sl_loader *loader)
 static enum sl_err spec_check(const struct sl_loader_spec *spec, struct sl_fail *fail)
 {
 	const struct sl_augment_spec *aug = sl_augment_spec(spec->augment);
+	const int64_t *side = spec->set->field[SL_FIELD_INPUT].dim;
 
-	if (aug->in_h != SL_IMAGE_SIDE || aug->in_w != SL_IMAGE_SIDE)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "the augmentation's input is %d×%d, the images are %d×%d",
-				   aug->in_h, aug->in_w, SL_IMAGE_SIDE, SL_IMAGE_SIDE);
-	if (spec->set->count < 1 || spec->set->count > SL_DATASET_MAX_RECORDS)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "the data set has %lld images", (long long)spec->set->count);
-	if (spec->batch < 1 || spec->batch > SL_DATASET_MAX_RECORDS)
+	if (aug->in_h != side[0] || aug->in_w != side[1])
+		return sl_fail_set(fail, SL_ERR_CONFIG, "the augmentation's input is %d×%d, the images are %lld×%lld",
+				   aug->in_h, aug->in_w, (long long)side[0], (long long)side[1]);
+	if (spec->set->count < 1 || spec->set->count > SL_SET_MAX_SAMPLES)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "the data set has %lld samples", (long long)spec->set->count);
+	if (spec->batch < 1 || spec->batch > SL_SET_MAX_SAMPLES)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "batch %lld is out of range: at least 1",
 				   (long long)spec->batch);
 	if (spec->drop_last && spec->batch > spec->set->count)
 		return sl_fail_set(fail, SL_ERR_CONFIG,
-				   "batch %lld is larger than the data set of %lld images, and drop_last leaves none",
+				   "batch %lld is larger than the data set of %lld samples, and drop_last leaves none",
 				   (long long)spec->batch, (long long)spec->set->count);
 	if (spec->threads < 0 || spec->threads > SL_POOL_MAX_THREADS)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%d threads are out of range: 0 (all CPUs) to %d",
@@ -307,20 +339,55 @@ static enum sl_err spec_check(const struct sl_loader_spec *spec, struct sl_fail 
 	return SL_OK;
 }
 
-/* One arena for all that a loader ever needs. A batch never has more rows than the set has images. */
-static enum sl_err take_memory(struct sl_loader *loader, int threads, struct sl_fail *fail)
+/* What a row of a batch is: images as the network takes them, all else as the set has it. */
+static void types_of_rows(struct sl_loader *loader)
+{
+	const struct sl_augment_spec *aug = sl_augment_spec(loader->spec.augment);
+
+	for (int f = 0; f < SL_FIELD_COUNT; f++) {
+		struct sl_field_type *type = &loader->type[f];
+
+		*type = loader->spec.set->field[f];
+		if (f == SL_FIELD_INPUT) {
+			type->dtype = SL_F32;
+			type->dim[0] = aug->out_h;
+			type->dim[1] = aug->out_w;
+		}
+		loader->row_bytes[f] = sl_dtype_bytes(type->dtype);
+		for (int d = 0; d < type->ndim; d++)
+			loader->row_bytes[f] *= (size_t)type->dim[d];
+	}
+}
+
+static void take_slot(struct sl_loader *loader, struct slot *slot, size_t rows)
+{
+	slot->job.run = slot_run;
+	slot->job.done = slot_done;
+	slot->loader = loader;
+	for (int f = 0; f < SL_FIELD_COUNT; f++)
+		slot->batch.field[f] = (struct sl_batch_field){
+			sl_arena_take(&loader->arena, sl_align(rows * loader->row_bytes[f])), loader->type[f]};
+	slot->batch.samples = slot->samples = sl_arena_take(&loader->arena, sl_align(rows * sizeof(int32_t)));
+	slot->row_err = sl_arena_take(&loader->arena, sl_align(rows));
+}
+
+/* One arena for all that a loader ever needs, but for what sources read into. A batch never has more rows than the set
+ * has samples. */
+static enum sl_err take_memory(struct sl_loader *loader, struct sl_fail *fail)
 {
 	const struct sl_loader_spec *spec = &loader->spec;
 	size_t rows = (size_t)(spec->batch < spec->set->count ? spec->batch : spec->set->count);
-	size_t images = sl_align(rows * loader->image_floats * sizeof(float)), ints = sl_align(rows * sizeof(int32_t));
 	size_t order = spec->train ? sl_align((size_t)spec->set->count * sizeof(int32_t)) : 0;
 	size_t slots = sl_align((size_t)loader->nslots * sizeof(struct slot)), scratch, total;
+	size_t of_slot = sl_align(rows * sizeof(int32_t)) + sl_align(rows);
 	enum sl_err err;
 
+	for (int f = 0; f < SL_FIELD_COUNT; f++)
+		of_slot += sl_align(rows * loader->row_bytes[f]);
 	/* whole cache lines, so that threads do not share one */
 	loader->scratch_floats = sl_align(sl_augment_scratch_floats(spec->augment) * sizeof(float)) / sizeof(float);
-	scratch = (size_t)threads * loader->scratch_floats * sizeof(float);
-	if (__builtin_mul_overflow((size_t)loader->nslots, images + 2 * ints, &total))
+	scratch = (size_t)loader->threads * loader->scratch_floats * sizeof(float);
+	if (__builtin_mul_overflow((size_t)loader->nslots, of_slot, &total))
 		return sl_fail_set(fail, SL_ERR_NOMEM, "batches of %zu images are larger than the address space", rows);
 	err = sl_arena_open(&loader->arena, total + slots + order + scratch, fail);
 	if (err)
@@ -328,38 +395,29 @@ static enum sl_err take_memory(struct sl_loader *loader, int threads, struct sl_
 	loader->slots = sl_arena_take(&loader->arena, slots);
 	loader->order = sl_arena_take(&loader->arena, order);
 	loader->scratch = sl_arena_take(&loader->arena, scratch);
-	for (int i = 0; i < loader->nslots; i++) {
-		struct slot *slot = &loader->slots[i];
-
-		slot->job.run = slot_run;
-		slot->job.done = slot_done;
-		slot->loader = loader;
-		slot->batch.images = sl_arena_take(&loader->arena, images);
-		slot->batch.labels = sl_arena_take(&loader->arena, ints);
-		slot->batch.samples = slot->samples = sl_arena_take(&loader->arena, ints);
-	}
-	return SL_OK;
+	for (int i = 0; i < loader->nslots; i++)
+		take_slot(loader, &loader->slots[i], rows);
+	loader->room = calloc((size_t)loader->threads, sizeof *loader->room);
+	return loader->room ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the data loader");
 }
 
 /* With one thread the worker is that thread; more of them are a pool in which the worker takes part. */
-static enum sl_err start_threads(struct sl_loader *loader, int *threads, struct sl_fail *fail)
+static enum sl_err start_threads(struct sl_loader *loader, struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
 
-	*threads = 1;
+	loader->threads = 1;
 	if (loader->spec.threads != 1) {
 		err = sl_pool_open(&loader->pool, loader->spec.threads, fail);
 		if (!err)
-			*threads = sl_pool_threads(loader->pool);
+			loader->threads = sl_pool_threads(loader->pool);
 	}
 	return err ? err : sl_worker_open(&loader->worker, "data", worker_wake, loader, fail);
 }
 
 enum sl_err sl_loader_open(struct sl_loader **out, const struct sl_loader_spec *spec, struct sl_fail *fail)
 {
-	const struct sl_augment_spec *aug = sl_augment_spec(spec->augment);
 	struct sl_loader *loader;
-	int threads;
 	enum sl_err err = spec_check(spec, fail);
 
 	if (err)
@@ -369,7 +427,7 @@ enum sl_err sl_loader_open(struct sl_loader **out, const struct sl_loader_spec *
 		return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the data loader");
 	loader->spec = *spec;
 	loader->nslots = spec->prefetch + spec->held;
-	loader->image_floats = (size_t)SL_IMAGE_CHANNELS * (size_t)aug->out_h * (size_t)aug->out_w;
+	types_of_rows(loader);
 	loader->batches = spec->set->count / spec->batch;
 	if (!spec->drop_last && spec->set->count % spec->batch)
 		loader->batches++;
@@ -378,10 +436,10 @@ enum sl_err sl_loader_open(struct sl_loader **out, const struct sl_loader_spec *
 		err = sl_fail_set(fail, SL_ERR_OS, "eventfd: %s", strerror(errno));
 		goto fail;
 	}
-	err = start_threads(loader, &threads, fail);
+	err = start_threads(loader, fail);
 	if (err)
 		goto fail;
-	err = take_memory(loader, threads, fail);
+	err = take_memory(loader, fail);
 	if (err)
 		goto fail;
 	refill(loader);
@@ -399,6 +457,9 @@ void sl_loader_close(struct sl_loader *loader)
 	atomic_fetch_add(&loader->generation, 1); /* what is queued becomes void */
 	sl_worker_close(loader->worker);
 	sl_pool_close(loader->pool);
+	for (int i = 0; i < loader->threads && loader->room; i++)
+		free(loader->room[i].data);
+	free(loader->room);
 	sl_arena_close(&loader->arena);
 	if (loader->wake_fd >= 0)
 		close(loader->wake_fd);

@@ -10,15 +10,15 @@
 #include <stdint.h>
 
 #include "client/data/augment.h"
-#include "client/data/dataset.h"
+#include "client/data/source.h"
 #include "common/base/err.h"
 
 enum { SL_LOADER_MAX_PREFETCH = 64, SL_LOADER_MAX_HELD = 64 };
 
 struct sl_loader_spec {
-	const struct sl_dataset *set;     /* both outlive the loader; the set has at least one image */
-	const struct sl_augment *augment; /* its input is [3, 32, 32] */
-	int64_t batch;                    /* images; the last batch of an epoch may have fewer */
+	const struct sl_set *set;         /* both outlive the loader; the set has at least one sample */
+	const struct sl_augment *augment; /* its input has the size of the set's images */
+	int64_t batch;                    /* samples; the last batch of an epoch may have fewer */
 	bool drop_last;                   /* … is left out instead */
 	bool train;                       /* shuffle and augment */
 	uint64_t seed;
@@ -31,15 +31,33 @@ struct sl_loader_spec {
 	void *wake_arg;
 };
 
+/* One field of a batch: images are f32 [rows, out_h, out_w, 3], all else is as the set has it. The rows behind, to
+ * spec.batch, are undefined. */
+struct sl_batch_field {
+	void *data;
+	struct sl_field_type type; /* of a row */
+};
+
 /* Valid and unchanged until released. */
 struct sl_batch {
-	float *images;   /* [rows, out_h, out_w, 3]; the rows behind, to spec.batch, are undefined */
-	int32_t *labels; /* [rows] */
+	struct sl_batch_field field[SL_FIELD_COUNT];
 	int64_t rows;
 	uint64_t epoch;
 	int64_t index;          /* in the epoch, in [0, sl_loader_batches) */
-	const int32_t *samples; /* [rows], which images of the set */
+	const int32_t *samples; /* [rows], which samples of the set */
+	enum sl_err err;        /* not OK: the batch has no rows, since a sample could not be read; `why` names it */
+	struct sl_fail why;
 };
+
+static inline const float *sl_batch_images(const struct sl_batch *b)
+{
+	return b->field[SL_FIELD_INPUT].data;
+}
+
+static inline const int32_t *sl_batch_labels(const struct sl_batch *b)
+{
+	return b->field[SL_FIELD_TARGET].data;
+}
 
 struct sl_loader;
 

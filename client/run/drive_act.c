@@ -82,25 +82,30 @@ static void begin_step(struct drive *d, const struct sl_batch *b)
 	sl_remote_kept(d->remote, kept);
 	SL_FAILPOINT(SL_FP_CLIENT_BEGIN);
 	d->due = sl_recover_due(d->recover, d->run);
-	sl_remote_step(d->remote, b->images, b->labels, b->rows, sl_training_number(d->run), sl_training_lr(d->run),
-		       d->due);
+	sl_remote_step(d->remote, sl_batch_images(b), sl_batch_labels(b), b->rows, sl_training_number(d->run),
+		       sl_training_lr(d->run), d->due);
 }
 
 bool sl_act_begin(struct drive *d)
 {
 	const struct sl_batch *b = d->batch;
 
+	if (b->err) {
+		*d->fail = b->why;
+		sl_drive_fault(d, b->err);
+		return false;
+	}
 	if (trains(d))
 		begin_step(d, b);
 	else
-		sl_remote_eval(d->remote, b->images, b->labels, b->rows, sl_training_number(d->run));
+		sl_remote_eval(d->remote, sl_batch_images(b), sl_batch_labels(b), b->rows, sl_training_number(d->run));
 	return true;
 }
 
 bool sl_act_book(struct drive *d)
 {
 	if (d->options->predict)
-		sl_predict_batch(d->options->predict, d->batch->labels, d->batch->rows);
+		sl_predict_batch(d->options->predict, sl_batch_labels(d->batch), d->batch->rows);
 	sl_act_release(d);
 	SL_FAILPOINT(trains(d) ? SL_FP_CLIENT_DONE : SL_FP_NONE);
 	sl_training_done(d->run, &d->result);

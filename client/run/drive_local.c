@@ -48,14 +48,20 @@ static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, st
 
 	if (err)
 		return sl_fail_set(fail, err, "the data loader: %s", sl_err_text(err));
+	if (batch->err) {
+		*fail = batch->why;
+		err = batch->err;
+		sl_loader_release(loader, batch);
+		return err;
+	}
 	if (training)
-		err = sl_local_step(local, batch->images, batch->labels, batch->rows, sl_training_number(run),
-				    sl_training_lr(run), &result, fail);
+		err = sl_local_step(local, sl_batch_images(batch), sl_batch_labels(batch), batch->rows,
+				    sl_training_number(run), sl_training_lr(run), &result, fail);
 	else
-		err = sl_local_eval(local, batch->images, batch->labels, batch->rows, sl_training_number(run), &result,
-				    fail);
+		err = sl_local_eval(local, sl_batch_images(batch), sl_batch_labels(batch), batch->rows,
+				    sl_training_number(run), &result, fail);
 	if (!err && predict)
-		sl_predict_batch(predict, batch->labels, batch->rows);
+		sl_predict_batch(predict, sl_batch_labels(batch), batch->rows);
 	sl_loader_release(loader, batch);
 	if (err == SL_ERR_NONFINITE && training) {
 		const struct sl_fail why = *fail;

@@ -102,7 +102,8 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	put(spec->model.name, sizeof spec->model.name, conf->model.name);
 	spec->model.width = conf->model.width;
 	spec->model.classes = conf->model.classes;
-	spec->model.image = conf->model.image;
+	spec->model.image = conf->model.image.h;
+	spec->model.image_w = conf->model.image.w;
 	spec->model.cifar_stem = conf->model.form == SL_FORM_CIFAR;
 	spec->model.dropout = conf->model.dropout;
 	put(spec->cut.partition, sizeof spec->cut.partition, conf->partition);
@@ -200,84 +201,6 @@ enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, 
 	return err;
 }
 
-/* `name`: [SL_CONF_LIST_MAX], for the spec to point to. */
-static struct sl_dataset_spec data_spec(const struct sl_conf_client *c, enum sl_dataset_split split, const char **name)
-{
-	struct sl_dataset_spec spec = {
-		.kind = c->data.kind == SL_DATA_CIFAR100 ? SL_DATASET_CIFAR100 : SL_DATASET_CIFAR10,
-		.split = split,
-		.dir = c->data.dir,
-		.max_records = split == SL_SPLIT_TRAIN ? c->data.train_limit : c->data.test_limit,
-	};
-
-	if (split == SL_SPLIT_TRAIN && c->data.train_files.n) {
-		for (int i = 0; i < c->data.train_files.n; i++)
-			name[i] = c->data.train_files.item[i];
-		spec.files = name;
-		spec.nfiles = c->data.train_files.n;
-	}
-	return spec;
-}
-
-/* `err`: of a split's files. */
-static enum sl_err check_split(const struct sl_conf_client *c, const struct sl_dataset_spec *spec, enum sl_err err,
-			       struct sl_fail *fail)
-{
-	int classes = sl_dataset_classes(spec->kind);
-
-	if (!err && classes > c->model.classes)
-		return sl_conf_client_fail(c, "model.classes", fail, "%s has %d classes, the model only %d",
-					   sl_dataset_kind_name(spec->kind), classes, c->model.classes);
-	return sl_conf_client_blame(c, spec->files ? "data.train_files" : "data.dir", err, fail);
-}
-
-static enum sl_err open_split(struct sl_setup *s, enum sl_dataset_split split, struct sl_fail *fail)
-{
-	const char *name[SL_CONF_LIST_MAX];
-	const struct sl_dataset_spec spec = data_spec(s->conf, split, name);
-
-	return check_split(s->conf, &spec, sl_dataset_open(&s->set[split], &spec, fail), fail);
-}
-
-enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *images, struct sl_fail *fail)
-{
-	const char *name[SL_CONF_LIST_MAX];
-	enum sl_err err = SL_OK;
-
-	images[SL_SPLIT_TRAIN] = 0;
-	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && !err; split++) {
-		const struct sl_dataset_spec spec = data_spec(s->conf, (enum sl_dataset_split)split, name);
-
-		err = check_split(s->conf, &spec, sl_dataset_check(&images[split], &spec, fail), fail);
-	}
-	return err;
-}
-
-enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
-{
-	static const enum sl_norm norm[] = {
-		[SL_NORMALIZE_IMAGENET] = SL_NORM_IMAGENET,
-		[SL_NORMALIZE_CIFAR10] = SL_NORM_CIFAR10,
-		[SL_NORMALIZE_CIFAR100] = SL_NORM_CIFAR100,
-		[SL_NORMALIZE_NONE] = SL_NORM_NONE,
-	};
-	const struct sl_conf_client *c = s->conf;
-	const struct sl_augment_spec spec = {
-		.in_h = SL_IMAGE_SIDE,
-		.in_w = SL_IMAGE_SIDE,
-		.out_h = c->model.image,
-		.out_w = c->model.image,
-		.crop_padding = c->data.crop_padding,
-		.flip = c->data.flip,
-		.norm = norm[c->data.normalize],
-	};
-	enum sl_err err = sl_augment_open(&s->augment, &spec, fail);
-
-	if (!err && train)
-		err = open_split(s, SL_SPLIT_TRAIN, fail);
-	return err ? err : open_split(s, SL_SPLIT_TEST, fail);
-}
-
 enum sl_err sl_setup_backend(struct sl_setup *s, struct sl_fail *fail)
 {
 	const char *reason;
@@ -291,27 +214,6 @@ enum sl_err sl_setup_backend(struct sl_setup *s, struct sl_fail *fail)
 	return err;
 }
 
-enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_dataset_split split, void (*wake)(void *arg), void *arg,
-			    struct sl_loader **out, struct sl_fail *fail)
-{
-	bool train = split == SL_SPLIT_TRAIN;
-	const struct sl_loader_spec spec = {
-		.set = &s->set[split],
-		.augment = s->augment,
-		.batch = s->conf->train.batch,
-		.drop_last = train && s->conf->train.drop_last,
-		.train = train,
-		.seed = (uint64_t)s->conf->train.seed,
-		.prefetch = s->conf->data.prefetch,
-		.held = 1,
-		.threads = 1,
-		.wake = wake,
-		.wake_arg = arg,
-	};
-
-	return sl_loader_open(out, &spec, fail);
-}
-
 void sl_setup_close(struct sl_setup *s)
 {
 	if (s->in_use)
@@ -321,7 +223,7 @@ void sl_setup_close(struct sl_setup *s)
 	sl_pool_close(s->pool);
 	sl_augment_close(s->augment);
 	for (int split = 0; split < SL_SPLIT_COUNT; split++)
-		sl_dataset_close(&s->set[split]);
+		sl_set_close(&s->set[split]);
 	sl_weights_close(&s->weights);
 	sl_plan_close(s->plan);
 	*s = (struct sl_setup){0};

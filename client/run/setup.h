@@ -18,7 +18,7 @@ struct sl_setup {
 			    sl_setup_plan; INT64_MAX: all of them */
 	struct sl_weights weights; /* of the whole model */
 	bool weights_from_seed;    /* every one of the middle's: no upload is needed */
-	struct sl_dataset set[SL_SPLIT_COUNT];
+	struct sl_set set[SL_SPLIT_COUNT];
 	struct sl_augment *augment;
 	struct sl_pool *pool;
 	struct sl_backend be;
@@ -32,14 +32,14 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail) SL_MUST_CHECK;
 /* What the two above would say of the files, without reading them: whether they are there, and of the right form and
- * size, and their labels in range. *images: [SL_SPLIT_COUNT], those of `train` are 0 where it is false. */
+ * size, and their labels in range. *samples: [SL_SPLIT_COUNT], those of `train` are 0 where it is false. */
 enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, bool strict,
 				   struct sl_fail *fail) SL_MUST_CHECK;
-enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *images,
+enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *samples,
 				struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_setup_backend(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 /* A loader over one split; `wake` as in loader.h, may be NULL. */
-enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_dataset_split split, void (*wake)(void *arg), void *arg,
+enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void (*wake)(void *arg), void *arg,
 			    struct sl_loader **out, struct sl_fail *fail) SL_MUST_CHECK;
 /* Where *fail, from here or from the server, is about a key of the config that only whoever computes can judge
  * (train.precision): puts the key's place in the file in front of it. */

@@ -23,13 +23,20 @@ enum {
 	SL_CONF_NAME_TEXT = 64,
 	SL_CONF_SOCKET_PATH = 108, /* sun_path */
 	SL_CONF_MAX_KEYS = 80,
-	SL_CONF_MAX_CHUNKS = 256,   /* a plan's */
+	SL_CONF_MAX_CHUNKS = 256, /* a plan's */
+	SL_CONF_MIN_IMAGE = 8,    /* pixels of a side of a network's input, here, in plans and on the wire */
+	SL_CONF_MAX_IMAGE = 4096,
 	SL_CONF_MAX_BYTES = 1 << 20 /* of a config file */
 };
 
 struct sl_conf_list {
 	int n;
 	char item[SL_CONF_LIST_MAX][SL_CONF_TEXT];
+};
+
+/* Of an image; equal where the config has one number. */
+struct sl_conf_size {
+	int h, w;
 };
 
 /* Where each value came from, in the order of the table; line 0: the default, line -1: --set. */
@@ -67,7 +74,7 @@ struct sl_conf_client {
 		char name[SL_CONF_TEXT];
 		double width;
 		int classes;
-		int image;
+		struct sl_conf_size image;
 		enum sl_conf_form form;
 		double dropout;
 		char weights[PATH_MAX]; /* "": initialised from train.seed */

@@ -11,6 +11,7 @@ enum sl_conf_type {
 	SL_CONF_INT64,  /* int64_t */
 	SL_CONF_BYTES,  /* int64_t; "64 MiB" may be written */
 	SL_CONF_DOUBLE, /* double */
+	SL_CONF_SIZE,   /* struct sl_conf_size; "40x56", or one number for both */
 	SL_CONF_BOOL,   /* bool */
 	SL_CONF_STRING, /* char[size] */
 	SL_CONF_CHOICE, /* an enum that counts up with `choices` */

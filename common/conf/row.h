@@ -14,6 +14,8 @@
 	{.path = p, .type = SL_CONF_BYTES, SL_FIELD(st, f), .min = lo, .max = hi, .preset = def, .help = h}
 #define SL_DOUBLE(st, p, f, lo, hi, def, u, h) \
 	{.path = p, .type = SL_CONF_DOUBLE, SL_FIELD(st, f), .min = lo, .max = hi, .preset = def, .unit = u, .help = h}
+#define SL_SIZE(st, p, f, lo, hi, def, u, h) \
+	{.path = p, .type = SL_CONF_SIZE, SL_FIELD(st, f), .min = lo, .max = hi, .preset = def, .unit = u, .help = h}
 #define SL_BOOL(st, p, f, def, h) \
 	{.path = p, .type = SL_CONF_BOOL, SL_FIELD(st, f), .preset = def, .help = h}
 #define SL_STRING(st, p, f, chk, def, h) \

@@ -13,7 +13,7 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "model.name", model.name, sl_conf_check_word, NULL, "network: mobilenet_v2 or resnet9"),
 	SL_DOUBLE(T, "model.width", model.width, 0.05, 8, "1", NULL, "multiplies the number of channels of each layer"),
 	SL_INT(T, "model.classes", model.classes, 2, 100000, "10", "classes", "outputs of the classifier"),
-	SL_INT(T, "model.image", model.image, 8, 1024, "32", "pixels", "height and width of the input"),
+	SL_SIZE(T, "model.image", model.image, SL_CONF_MIN_IMAGE, SL_CONF_MAX_IMAGE, "32", "pixels", "size of the input"),
 	SL_CHOICE(T, "model.form", model.form, SL_WORDS("cifar", "imagenet"), "cifar",
 		"of mobilenet_v2: strides of the first layers: cifar keeps small images large, imagenet is torchvision's"),
 	SL_DOUBLE(T, "model.dropout", model.dropout, 0, 0.95, "0.2", NULL, "of mobilenet_v2: dropout before the classifier"),

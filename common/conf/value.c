@@ -56,6 +56,11 @@ const char *sl_conf_value_wanted(const struct sl_conf_key *key, char out[SL_CONF
 			 number_text(key->max, hi), key->unit ? " (" : "", key->unit ? key->unit : "",
 			 key->unit ? ")" : "");
 		break;
+	case SL_CONF_SIZE:
+		snprintf(out, SL_CONF_WHY,
+			 "height x width such as 40x56, or one number for both, from %.0f to %.0f (%s)", key->min,
+			 key->max, key->unit);
+		break;
 	case SL_CONF_BOOL:
 		snprintf(out, SL_CONF_WHY, "true or false");
 		break;
@@ -255,6 +260,21 @@ static const char *set_number(const struct sl_conf_key *key, void *conf, const c
 	return NULL;
 }
 
+static const char *set_size(const struct sl_conf_key *key, void *conf, const char *text, char why[SL_CONF_WHY])
+{
+	const char *end = text;
+	int64_t h, w;
+	bool ok = parse_int(text, &end, &h);
+
+	w = ok ? h : 0;
+	if (ok && *end == 'x')
+		ok = parse_int(end + 1, &end, &w);
+	if (!ok || *end || (double)h < key->min || (double)h > key->max || (double)w < key->min || (double)w > key->max)
+		return refuse(key, text, why);
+	*(struct sl_conf_size *)field(key, conf) = (struct sl_conf_size){(int)h, (int)w};
+	return NULL;
+}
+
 const char *sl_conf_value_set(const struct sl_conf_key *key, void *conf, const char *text, bool plain,
 			      char why[SL_CONF_WHY])
 {
@@ -273,6 +293,8 @@ const char *sl_conf_value_set(const struct sl_conf_key *key, void *conf, const c
 			}
 		}
 		return refuse(key, text, why);
+	case SL_CONF_SIZE:
+		return set_size(key, conf, text, why);
 	case SL_CONF_BOOL:
 		if (!plain || (strcmp(text, "true") != 0 && strcmp(text, "false") != 0))
 			return refuse(key, text, why);
@@ -299,6 +321,7 @@ void sl_conf_value_print(const struct sl_conf_key *key, const void *conf, FILE *
 {
 	const void *value = field(key, conf);
 	const struct sl_conf_list *list = value;
+	const struct sl_conf_size *size = value;
 	char text[32];
 
 	switch (key->type) {
@@ -313,6 +336,9 @@ void sl_conf_value_print(const struct sl_conf_key *key, const void *conf, FILE *
 		break;
 	case SL_CONF_DOUBLE:
 		fputs(number_text(*(const double *)value, text), file);
+		break;
+	case SL_CONF_SIZE:
+		fprintf(file, size->h == size->w ? "%d" : "%dx%d", size->h, size->w);
 		break;
 	case SL_CONF_BOOL:
 		fputs(*(const bool *)value ? "true" : "false", file);

@@ -7,10 +7,11 @@
 
 #include "common/base/rng.h"
 #include "common/base/worker.h"
+#include "common/conf/conf.h"
 #include "common/nn/zoo.h"
 
 /* Bounds of a spec, which may come from a peer: generous, and small enough that no product below can overflow. */
-enum { MAX_CLASSES = 1 << 20, MAX_IMAGE = 4096 };
+enum { MAX_CLASSES = 1 << 20 };
 static const double min_width = 0.01, max_width = 16.0;
 
 static const struct zoo_entry {
@@ -41,9 +42,11 @@ static enum sl_err check_spec(const struct sl_model_spec *s, struct sl_fail *fai
 	if (s->classes < 2 || s->classes > MAX_CLASSES)
 		return sl_fail_at(fail, "model.classes", SL_ERR_CONFIG, "classes is %d; it must lie in 2 … %d",
 				  s->classes, MAX_CLASSES);
-	if (s->image < 1 || s->image > MAX_IMAGE)
-		return sl_fail_at(fail, "model.image", SL_ERR_CONFIG, "image is %d; it must lie in 1 … %d", s->image,
-				  MAX_IMAGE);
+	if (s->image < SL_CONF_MIN_IMAGE || s->image > SL_CONF_MAX_IMAGE || sl_model_image_w(s) < SL_CONF_MIN_IMAGE ||
+	    sl_model_image_w(s) > SL_CONF_MAX_IMAGE)
+		return sl_fail_at(fail, "model.image", SL_ERR_CONFIG,
+				  "image is %dx%d; height and width must lie in %d … %d", s->image, sl_model_image_w(s),
+				  SL_CONF_MIN_IMAGE, SL_CONF_MAX_IMAGE);
 	if (!(s->dropout >= 0.0 && s->dropout < 1.0))
 		return sl_fail_at(fail, "model.dropout", SL_ERR_CONFIG, "dropout is %g; it must lie in [0, 1)",
 				  s->dropout);
@@ -64,7 +67,8 @@ enum sl_err sl_model_open(struct sl_model **out, const struct sl_model_spec *spe
 	err = check_spec(spec, fail);
 	if (err != SL_OK)
 		return err;
-	err = sl_builder_open(&b, spec->name, sl_shape4(1, spec->image, spec->image, 3), spec->classes, fail);
+	err = sl_builder_open(&b, spec->name, sl_shape4(1, spec->image, sl_model_image_w(spec), 3), spec->classes,
+			      fail);
 	if (err != SL_OK)
 		return err;
 	entry->build(&b, spec);

@@ -62,9 +62,9 @@ void sl_zoo_resnet9(struct sl_model_builder *b, const struct sl_model_spec *spec
 	int c[4], x;
 
 	/* Other sizes leave more than one position for the classifier, whose weight then has another shape. */
-	if (spec->image < TOTAL_STRIDE || spec->image >= 2 * TOTAL_STRIDE) {
-		sl_builder_refuse(b, "image is %d; resnet9 takes images of %d to %d pixels", spec->image, TOTAL_STRIDE,
-				  2 * TOTAL_STRIDE - 1);
+	if (spec->image / TOTAL_STRIDE != 1 || sl_model_image_w(spec) / TOTAL_STRIDE != 1) {
+		sl_builder_refuse(b, "image is %dx%d; resnet9 takes heights and widths of %d to %d pixels", spec->image,
+				  sl_model_image_w(spec), TOTAL_STRIDE, 2 * TOTAL_STRIDE - 1);
 		return;
 	}
 	for (int i = 0; i < 4; i++)

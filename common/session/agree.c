@@ -4,6 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/conf/conf.h"
+
+enum { IMAGE_BITS = 16 };
+
 _Static_assert((int)SL_PRECISION_COUNT == (int)SL_WIRE_PRECISIONS, "what Hello carries is enum sl_precision");
 _Static_assert((int)SL_OPTIMIZER_COUNT == (int)SL_WIRE_OPTIMIZERS, "what Hello carries is enum sl_optimizer_kind");
 
@@ -31,7 +35,10 @@ void sl_agreement_to_hello(const struct sl_agreement *a, const struct sl_plan *p
 	h->width = m->width;
 	h->dropout = m->dropout;
 	h->classes = (uint32_t)m->classes;
+	/* one number where height and width are the same, else the width above the height */
 	h->image = (uint32_t)m->image;
+	if (sl_model_image_w(m) != m->image)
+		h->image |= (uint32_t)sl_model_image_w(m) << IMAGE_BITS;
 	h->cifar_stem = m->cifar_stem;
 	put(h->cut, sizeof h->cut, plan->cut.text);
 	put(h->insert[0], sizeof h->insert[0], a->plan.insert_head);
@@ -84,18 +91,23 @@ static bool between(double x, double low, double high)
 
 static enum sl_err read_model(struct sl_model_spec *m, const struct sl_hello *h, struct sl_fail *fail)
 {
+	const uint32_t image = h->image & ((1u << IMAGE_BITS) - 1);
+	const uint32_t image_w = h->image >> IMAGE_BITS ? h->image >> IMAGE_BITS : image;
+
 	if (!between(h->width, 0.01, 16) || !between(h->dropout, 0, 0.99) || h->classes < 2 || h->classes > 1000000 ||
-	    h->image < 8 || h->image > 4096)
+	    image < SL_CONF_MIN_IMAGE || image > SL_CONF_MAX_IMAGE || image_w < SL_CONF_MIN_IMAGE ||
+	    image_w > SL_CONF_MAX_IMAGE)
 		return sl_fail_set(
 			fail, SL_ERR_LIMIT,
 			"a model of width %g (0.01 to 16), dropout %g (0 to 0.99), %u classes (2 to 1000000), image "
-			"%u (8 to 4096)",
-			h->width, h->dropout, h->classes, h->image);
+			"%ux%u (%d to %d)",
+			h->width, h->dropout, h->classes, image, image_w, SL_CONF_MIN_IMAGE, SL_CONF_MAX_IMAGE);
 	put(m->name, sizeof m->name, h->model);
 	m->width = h->width;
 	m->dropout = h->dropout;
 	m->classes = (int)h->classes;
-	m->image = (int)h->image;
+	m->image = (int)image;
+	m->image_w = (int)image_w;
 	m->cifar_stem = h->cifar_stem;
 	return SL_OK;
 }

@@ -48,6 +48,11 @@ done
 local_run 'local cifar' model.form=cifar model.width=0.35 train.chunk_loss=sum
 compare 'remote cifar' 'local cifar' "$two" model.form=cifar model.width=0.35 train.chunk_loss=sum threads=2
 
+# an image that is not square
+local_run 'local 40x56' model.image=40x56
+compare 'remote 40x56' 'local 40x56' "$two" model.image=40x56 threads=2
+[ "$(learned 'local 40x56')" != "$(learned 'local 4 partition=1:-1')" ] || fail 'the size of the image made no difference'
+
 # another network: by unit, by layer, and under codecs
 for cut in partition=1:-1 partition=3:-2 head_end=layer1_conv; do
 	for chunks in 1 4; do

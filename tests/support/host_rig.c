@@ -236,7 +236,7 @@ void host_rig_hang_up(struct host_client *c)
 
 struct sl_agreement host_rig_agreement_of(int classes, int image, int64_t batch)
 {
-	struct sl_agreement a = {.plan = {.model = {"mobilenet_v2", 0.25, classes, image, false, 0.2},
+	struct sl_agreement a = {.plan = {.model = {"mobilenet_v2", 0.25, classes, image, false, 0.2, 0},
 					  .batch = batch,
 					  .chunks = 1,
 					  .optimizer = {.momentum = 0.9}}};

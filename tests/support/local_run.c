@@ -20,7 +20,7 @@ void local_run_open(struct local_run *r, const struct local_run_conf *conf)
 
 	*r = (struct local_run){.plan = NULL};
 	*spec = (struct sl_plan_spec){
-		.model = {"mobilenet_v2", 0.25, LOCAL_CLASSES, LOCAL_IMAGE, conf->form_cifar, conf->dropout},
+		.model = {"mobilenet_v2", 0.25, LOCAL_CLASSES, LOCAL_IMAGE, conf->form_cifar, conf->dropout, 0},
 		.cut = {"1:-1", "", ""},
 		.batch = LOCAL_ROWS,
 		.chunks = conf->chunks,

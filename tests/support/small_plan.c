@@ -15,7 +15,7 @@ struct sl_plan *small_plan_open(const char *partition, int chunks)
 struct sl_plan *small_plan_open_as(const char *partition, int chunks, const struct sl_optimizer *optimizer,
 				   const char *insert_head)
 {
-	struct sl_plan_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2},
+	struct sl_plan_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2, 0},
 				    .batch = SMALL_BATCH,
 				    .chunks = chunks,
 				    .seed = 11,

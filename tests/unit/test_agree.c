@@ -75,9 +75,11 @@ static void what_cannot_be_is_refused(void **state)
 	h = good(), h.classes = 1000001;
 	refused(&h, SL_ERR_LIMIT, "1000001 classes");
 	h = good(), h.image = 7;
-	refused(&h, SL_ERR_LIMIT, "image 7");
+	refused(&h, SL_ERR_LIMIT, "image 7x7 (8 to 4096)");
 	h = good(), h.image = 4097;
-	refused(&h, SL_ERR_LIMIT, "image 4097");
+	refused(&h, SL_ERR_LIMIT, "image 4097x4097");
+	h = good(), h.image = 32 | 4097 << 16;
+	refused(&h, SL_ERR_LIMIT, "image 32x4097");
 	h = good(), h.batch = 0;
 	refused(&h, SL_ERR_LIMIT, "0 rows");
 	h = good(), h.batch = SL_PLAN_MAX_BATCH + 1;

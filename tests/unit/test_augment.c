@@ -21,11 +21,11 @@ static struct sl_augment *open_augment(const struct sl_augment_spec *spec)
 	return aug;
 }
 
-/* The same bytes as in tests/golden/make_augment.py. */
+/* The same values as in tests/golden/make_augment.py, whose images are [3, H, W]. */
 static void fill_image(uint8_t *image, int n)
 {
 	for (int i = 0; i < n; i++)
-		image[i] = (uint8_t)(i * 73 + i * i % 19 * 5);
+		image[i % (n / 3) * 3 + i / (n / 3)] = (uint8_t)(i * 73 + i * i % 19 * 5);
 }
 
 /* out is guarded on both sides: nothing may be written outside it. */
@@ -97,7 +97,7 @@ static void crop_and_flip_are_exact(void **state)
 			x = (draw.flip ? W - 1 - x : x) + draw.left - P;
 			inside = y >= 0 && y < H && x >= 0 && x < W;
 			assert_true(out[k] ==
-				    ((float)(inside ? image[(c * H + y) * W + x] : 0) / 255.0f - mean[c]) / std[c]);
+				    ((float)(inside ? image[(y * W + x) * 3 + c] : 0) / 255.0f - mean[c]) / std[c]);
 		}
 		free(out);
 	}
@@ -158,7 +158,7 @@ static void centre_is_the_image_itself(void **state)
 	out = apply(aug, image, sl_augment_centre(aug));
 	for (int i = 0; i < 4 * 3; i++)
 		for (int c = 0; c < 3; c++)
-			assert_true(out[i * 3 + c] == (float)image[c * 12 + i] / 255.0f);
+			assert_true(out[i * 3 + c] == (float)image[i * 3 + c] / 255.0f);
 	free(out);
 	sl_augment_close(aug);
 }

@@ -256,6 +256,13 @@ static void faults_in_sets(void **state)
 		{"lr=3", "--set lr: unknown key: did you mean train.optimizer.lr?"},
 		{"nowhere.lr=3", "--set nowhere.lr: unknown key"},
 		{"train=3", "--set train: is a section: valid here: batch, chunks,"},
+		{"model.image=4097",
+		 "--set model.image: must be height x width such as 40x56, or one number for both, from 8 to 4096 "
+		 "(pixels), got \"4097\""},
+		{"model.image=40x7", "got \"40x7\""},
+		{"model.image=40x", "got \"40x\""},
+		{"model.image=x40", "got \"x40\""},
+		{"model.image=40x56x3", "got \"40x56x3\""},
 		{"train.batch=x", "--set train.batch: must be a whole number from 1 to 65536 (images), got \"x\""},
 		{"train.batch=", "got nothing"},
 		{"train.chunks=200", "--set train.chunks: must be at most train.batch (128), got 200"},
@@ -475,17 +482,17 @@ static void print_can_be_loaded_with_any_optimizer(void **state)
 
 static void print_can_be_loaded(void **state)
 {
-	static const char *const sets[] = {"model.width=0.35000000000000003",   "model.name=we\"ird\\ : name #1",
-					   "data.train_files=a.bin,true,1",     "link.window_bytes=1048577",
-					   "train.seed=9007199254740992",       "codec=topk:0.2|quant:8",
-					   "tail_begin=~x \xc3\xa9\xe2\x82\xac"};
+	static const char *const sets[] = {"model.width=0.35000000000000003",    "model.name=we\"ird\\ : name #1",
+					   "data.train_files=a.bin,true,1",      "link.window_bytes=1048577",
+					   "train.seed=9007199254740992",        "codec=topk:0.2|quant:8",
+					   "tail_begin=~x \xc3\xa9\xe2\x82\xac", "model.image=40x56"};
 	struct sl_conf_client a, b;
 	struct sl_conf_server s, t;
 	struct sl_fail fail;
 	char *one, *two;
 	(void)state;
 
-	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &a, "c.yaml", BASE, strlen(BASE), sets, 7, &fail),
+	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &a, "c.yaml", BASE, strlen(BASE), sets, 8, &fail),
 			 SL_OK);
 	one = printed(&sl_conf_client_schema, &a);
 	assert_int_equal(parse(&b, one, NULL, &fail), SL_OK);

@@ -287,7 +287,7 @@ static enum sl_err count_alloc(struct sl_backend *be, size_t bytes, void **out, 
 static void dropout_is_drawn_for_every_step_and_chunk(void **state)
 {
 	static const struct sl_exec_call calls[] = {{0, 3, 0, true}, {1, 3, 0, true}, {0, 3, 1, true}, {1, 3, 1, true}};
-	struct sl_plan_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.5},
+	struct sl_plan_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.5, 0},
 				    .cut = {.head_end = "features.17", .tail_begin = "classifier.1"},
 				    .batch = SMALL_BATCH,
 				    .chunks = 2,

@@ -15,9 +15,11 @@
 #include "client/run/setup.h"
 #include "common/base/rng.h"
 
-enum { IMAGES = 53, SIDE = 40, IMAGE_FLOATS = SIDE * SIDE * 3 };
+enum { IMAGES = 53, SIDE = 40, IMAGE_BYTES = 3 * 32 * 32, IMAGE_FLOATS = SIDE * SIDE * 3 };
 
-static struct sl_dataset set;
+static struct sl_set set;
+static uint8_t pixels[IMAGES][IMAGE_BYTES];
+static int32_t labels[IMAGES];
 static struct sl_augment *augment;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -72,8 +74,8 @@ static uint64_t digest(const struct sl_batch *b)
 		const void *data;
 		size_t bytes;
 	} range[] = {
-		{b->images, (size_t)b->rows * IMAGE_FLOATS * sizeof(float)},
-		{b->labels, (size_t)b->rows * sizeof(int32_t)},
+		{sl_batch_images(b), (size_t)b->rows * IMAGE_FLOATS * sizeof(float)},
+		{sl_batch_labels(b), (size_t)b->rows * sizeof(int32_t)},
 		{b->samples, (size_t)b->rows * sizeof(int32_t)},
 		{&b->epoch, sizeof b->epoch},
 		{&b->index, sizeof b->index},
@@ -98,9 +100,9 @@ static void assert_rows(const struct sl_batch *b, const struct sl_loader_spec *s
 			spec->train ? sl_augment_draw(augment, spec->seed, b->epoch, s) : sl_augment_centre(augment);
 
 		assert_in_range(s, 0, IMAGES - 1);
-		assert_int_equal(b->labels[r], set.labels[s]);
-		sl_augment_apply(augment, image, set.pixels + s * SL_IMAGE_BYTES, draw, scratch);
-		assert_memory_equal(b->images + r * IMAGE_FLOATS, image, sizeof image);
+		assert_int_equal(sl_batch_labels(b)[r], labels[s]);
+		sl_augment_apply(augment, image, pixels[s], draw, scratch);
+		assert_memory_equal(sl_batch_images(b) + r * IMAGE_FLOATS, image, sizeof image);
 	}
 }
 
@@ -440,7 +442,7 @@ static void closing_while_busy_is_fine(void **state)
 
 static void wrong_specs_are_refused(void **state)
 {
-	struct sl_dataset none = {.classes = 10};
+	struct sl_set none = {.classes = 10};
 	struct sl_augment *small = NULL;
 	struct sl_loader_spec bad[8];
 	enum { N = sizeof bad / sizeof *bad };
@@ -469,20 +471,83 @@ static void wrong_specs_are_refused(void **state)
 	sl_augment_close(small);
 }
 
+/* Sample `broken` cannot be read; -1: all can. */
+static int64_t broken = -1;
+
+static enum sl_err read_sample(const struct sl_set *of, int64_t index, struct sl_room *room,
+			       struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail)
+{
+	(void)of;
+	(void)room;
+	if (index == broken)
+		return sl_fail_set(fail, SL_ERR_DATA, "sample %d: broken", (int)index);
+	out[SL_FIELD_INPUT] = (struct sl_value){pixels[index], {32, 32, 3}};
+	out[SL_FIELD_TARGET] = (struct sl_value){&labels[index], {0}};
+	return SL_OK;
+}
+
+static const struct sl_source source = {.name = "made", .sample = read_sample};
+
+/* A batch with a sample that cannot be read says so; those around it are whole. */
+static void a_broken_sample_is_named(void **state)
+{
+	struct sl_loader_spec spec = spec_of(8, false);
+	struct sl_loader *loader;
+
+	(void)state;
+	broken = 19;
+	loader = open_loader(&spec);
+	for (int i = 0; i < 5; i++) {
+		const struct sl_batch *b = next(loader);
+
+		if (i == 2) {
+			assert_int_equal(b->err, SL_ERR_DATA);
+			assert_int_equal(b->rows, 0);
+			assert_string_equal(b->why.text, "sample 19: broken");
+		} else {
+			assert_int_equal(b->err, SL_OK);
+			assert_int_equal(b->rows, 8);
+			assert_rows(b, &spec);
+		}
+		sl_loader_release(loader, b);
+	}
+	sl_loader_close(loader);
+	broken = -1;
+}
+
+/* The network names its input; what does not fit is refused with what would. */
+static void a_set_must_fit_the_network(void **state)
+{
+	const struct sl_field_type image = {"image", SL_F32, 3, {40, 56, 3}};
+	struct sl_set gray = set;
+	struct sl_fail fail = {0};
+
+	(void)state;
+	assert_int_equal(sl_set_fits(&set, SL_FIELD_INPUT, &image, &fail), SL_OK);
+	gray.field[SL_FIELD_INPUT].dim[2] = 1;
+	assert_int_equal(sl_set_fits(&gray, SL_FIELD_INPUT, &image, &fail), SL_ERR_CONFIG);
+	assert_string_equal(
+		fail.text,
+		"the network takes image [40,56,3]; made has image [32,32,1]: data with 3 channels would fit");
+	gray.field[SL_FIELD_INPUT] = (struct sl_field_type){"tokens", SL_I32, 1, {0}};
+	assert_int_equal(sl_set_fits(&gray, SL_FIELD_INPUT, &image, &fail), SL_ERR_CONFIG);
+	assert_string_equal(fail.text,
+			    "the network takes image [40,56,3]; made has tokens [n]: choose data with a field image");
+}
+
 static int make_set(void **state)
 {
 	struct sl_fail fail;
 
 	(void)state;
-	set = (struct sl_dataset){.count = IMAGES, .classes = 10};
-	set.pixels = calloc(IMAGES, SL_IMAGE_BYTES);
-	set.labels = calloc(IMAGES, sizeof *set.labels);
-	if (!set.pixels || !set.labels)
-		return -1;
-	for (int i = 0; i < IMAGES * SL_IMAGE_BYTES; i++)
-		set.pixels[i] = (uint8_t)(i * 73 + i / SL_IMAGE_BYTES * 29 + i % 251);
+	set = (struct sl_set){.source = &source,
+			      .count = IMAGES,
+			      .classes = 10,
+			      .field = {{"image", SL_U8, 3, {32, 32, 3}}, {"label", SL_I32, 0, {0}}}};
+	for (int i = 0; i < IMAGES * IMAGE_BYTES; i++)
+		pixels[i / IMAGE_BYTES][i % IMAGE_BYTES] = (uint8_t)(i * 73 + i / IMAGE_BYTES * 29 + i % 251);
 	for (int i = 0; i < IMAGES; i++)
-		set.labels[i] = i * 7 % 10;
+		labels[i] = i * 7 % 10;
 	return sl_augment_open(&augment,
 			       &(struct sl_augment_spec){.in_h = 32,
 							 .in_w = 32,
@@ -498,7 +563,6 @@ static int drop_set(void **state)
 {
 	(void)state;
 	sl_augment_close(augment);
-	sl_dataset_close(&set);
 	return 0;
 }
 
@@ -540,7 +604,7 @@ static void batches_are_dropped_from_training_alone(void **state)
 		struct sl_loader *loader;
 		struct sl_fail fail;
 
-		if (sl_setup_loader(&setup, (enum sl_dataset_split)split, NULL, NULL, &loader, &fail) != SL_OK)
+		if (sl_setup_loader(&setup, (enum sl_split)split, NULL, NULL, &loader, &fail) != SL_OK)
 			fail_msg("%s", fail.text);
 		assert_int_equal(sl_loader_batches(loader), IMAGES / 10 + (split == SL_SPLIT_TEST));
 		sl_loader_close(loader);
@@ -587,6 +651,8 @@ int main(void)
 		cmocka_unit_test(what_is_ready_elsewhere_makes_room),
 		cmocka_unit_test(an_image_may_stay_where_it_is),
 		cmocka_unit_test(batches_are_dropped_from_training_alone),
+		cmocka_unit_test(a_broken_sample_is_named),
+		cmocka_unit_test(a_set_must_fit_the_network),
 	};
 
 	return cmocka_run_group_tests(tests, make_set, drop_set);

@@ -96,7 +96,7 @@ static struct sl_optimizer optimizer = {.momentum = 0.9};
 
 static struct sl_plan *open_plan(enum sl_precision precision, const char *insert)
 {
-	struct sl_plan_spec spec = {.model = {"mobilenet_v2", 0.1, 10, 32, true, 0.2},
+	struct sl_plan_spec spec = {.model = {"mobilenet_v2", 0.1, 10, 32, true, 0.2, 0},
 				    .cut = {.head_end = "features.0.1", .tail_begin = "features.5"},
 				    .batch = BATCH,
 				    .chunks = CHUNKS,
@@ -411,7 +411,7 @@ static void a_backend_without_it_refuses(void **state)
 
 static void both_sides_agree_on_it(void **state)
 {
-	struct sl_agreement a = {.plan = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2},
+	struct sl_agreement a = {.plan = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0},
 					  .cut = {.partition = "1:-1"},
 					  .batch = BATCH,
 					  .chunks = CHUNKS,

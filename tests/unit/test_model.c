@@ -7,9 +7,10 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "common/conf/conf.h"
 #include "common/nn/model.h"
 
-static const struct sl_model_spec imagenet = {"mobilenet_v2", 1.0, 1000, 224, false, 0.2};
+static const struct sl_model_spec imagenet = {"mobilenet_v2", 1.0, 1000, 224, false, 0.2, 0};
 
 static struct sl_model *open_model(const struct sl_model_spec *spec)
 {
@@ -131,7 +132,7 @@ static void macs_are_those_of_the_seed(void **state)
 
 static void cifar_stem_has_a_total_stride_of_8(void **state)
 {
-	struct sl_model *m = open_model(&(struct sl_model_spec){"mobilenet_v2", 1.0, 10, 32, true, 0.0});
+	struct sl_model *m = open_model(&(struct sl_model_spec){"mobilenet_v2", 1.0, 10, 32, true, 0.0, 0});
 
 	(void)state;
 	assert_shape(&find_op(m, "features.0.2")->out_shape, 4, (int64_t[]){1, 32, 32, 32});
@@ -139,7 +140,7 @@ static void cifar_stem_has_a_total_stride_of_8(void **state)
 	assert_shape(&find_op(m, "features.4.conv.3")->out_shape, 4, (int64_t[]){1, 16, 16, 32});
 	assert_shape(&find_op(m, "features.18.2")->out_shape, 4, (int64_t[]){1, 4, 4, 1280});
 	sl_model_close(m);
-	m = open_model(&(struct sl_model_spec){"mobilenet_v2", 1.0, 10, 32, false, 0.0});
+	m = open_model(&(struct sl_model_spec){"mobilenet_v2", 1.0, 10, 32, false, 0.0, 0});
 	assert_shape(&find_op(m, "features.18.2")->out_shape, 4, (int64_t[]){1, 1, 1, 1280});
 	sl_model_close(m);
 }
@@ -158,7 +159,7 @@ static void width_rounds_as_torchvision(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
 		struct sl_model *m =
-			open_model(&(struct sl_model_spec){"mobilenet_v2", want[i].width, 10, 32, false, 0.0});
+			open_model(&(struct sl_model_spec){"mobilenet_v2", want[i].width, 10, 32, false, 0.0, 0});
 
 		assert_int_equal(find_op(m, "features.0.0")->u.conv.out_c, want[i].stem);
 		assert_int_equal(find_op(m, "features.7.conv.2")->u.conv.out_c, want[i].f7);
@@ -171,7 +172,7 @@ static void width_rounds_as_torchvision(void **state)
 
 static void resnet9_is_its_upstreams(void **state)
 {
-	struct sl_model *m = open_model(&(struct sl_model_spec){"resnet9", 1.0, 10, 32, true, 0.2});
+	struct sl_model *m = open_model(&(struct sl_model_spec){"resnet9", 1.0, 10, 32, true, 0.2, 0});
 	int64_t trainable = 0;
 
 	(void)state;
@@ -192,7 +193,7 @@ static void resnet9_is_its_upstreams(void **state)
 /* torch.nn.Conv2d and Linear start from U(±1 / sqrt(fan_in)): bounds, mean 0 and the variance bound² / 3. */
 static void resnet9_starts_as_pytorch_does(void **state)
 {
-	struct sl_model *m = open_model(&(struct sl_model_spec){"resnet9", 0.5, 10, 32, true, 0});
+	struct sl_model *m = open_model(&(struct sl_model_spec){"resnet9", 0.5, 10, 32, true, 0, 0});
 
 	(void)state;
 	for (int i = 0; i < m->n_param; i++) {
@@ -221,17 +222,35 @@ static void resnet9_starts_as_pytorch_does(void **state)
 
 static void resnet9_refuses_other_images(void **state)
 {
-	struct sl_model_spec spec = {"resnet9", 1.0, 10, 64, true, 0};
+	struct sl_model_spec spec = {"resnet9", 1.0, 10, 64, true, 0, 32};
 	struct sl_model *m = NULL;
 	struct sl_fail fail;
 
 	(void)state;
 	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
-	assert_string_equal(fail.text, "image is 64; resnet9 takes images of 32 to 63 pixels");
+	assert_string_equal(fail.text, "image is 64x32; resnet9 takes heights and widths of 32 to 63 pixels");
 	spec.image = 31;
 	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
+	spec.image = 32;
+	spec.image_w = 64;
+	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
+	spec.image_w = 40;
 	spec.image = 63;
 	sl_model_close(open_model(&spec));
+}
+
+/* Height and width halve apart. */
+static void images_need_not_be_square(void **state)
+{
+	struct sl_model *m = open_model(&(struct sl_model_spec){"mobilenet_v2", 1.0, 10, 40, false, 0.2, 56});
+	const struct sl_op *first = &m->op[0];
+
+	(void)state;
+	assert_int_equal(first->in_shape[0].dim[1], 40);
+	assert_int_equal(first->in_shape[0].dim[2], 56);
+	assert_int_equal(first->out_shape.dim[1], 20);
+	assert_int_equal(first->out_shape.dim[2], 28);
+	sl_model_close(m);
 }
 
 static void wrong_specs_are_refused(void **state)
@@ -258,6 +277,9 @@ static void wrong_specs_are_refused(void **state)
 	spec.image = 0;
 	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
 	spec = imagenet;
+	spec.image_w = SL_CONF_MAX_IMAGE + 1;
+	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
+	spec = imagenet;
 	spec.dropout = 1.0;
 	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
 	assert_null(m);
@@ -269,7 +291,7 @@ static void the_largest_spec_does_not_overflow(void **state)
 	struct sl_model *m = NULL;
 	struct sl_fail fail;
 	enum sl_err err =
-		sl_model_open(&m, &(struct sl_model_spec){"mobilenet_v2", 16.0, 1 << 20, 4096, true, 0.2}, &fail);
+		sl_model_open(&m, &(struct sl_model_spec){"mobilenet_v2", 16.0, 1 << 20, 4096, true, 0.2, 0}, &fail);
 
 	(void)state;
 	assert_int_equal(err, SL_ERR_CONFIG);
@@ -419,6 +441,7 @@ int main(void)
 		cmocka_unit_test(macs_are_those_of_the_seed),
 		cmocka_unit_test(cifar_stem_has_a_total_stride_of_8),
 		cmocka_unit_test(width_rounds_as_torchvision),
+		cmocka_unit_test(images_need_not_be_square),
 		cmocka_unit_test(wrong_specs_are_refused),
 		cmocka_unit_test(the_largest_spec_does_not_overflow),
 		cmocka_unit_test(shapes_of_single_ops),

@@ -67,7 +67,7 @@ static void open_case(const struct run_case *c)
 	struct sl_fail fail;
 
 	now = c;
-	agreement = (struct sl_agreement){.plan = {.model = {"mobilenet_v2", 0.25, 10, IMAGE, false, 0.2},
+	agreement = (struct sl_agreement){.plan = {.model = {"mobilenet_v2", 0.25, 10, IMAGE, false, 0.2, 0},
 						   .batch = BATCH,
 						   .chunks = CHUNKS,
 						   .seed = 9,

@@ -9,7 +9,7 @@
 
 #include "common/nn/plan.h"
 
-static const struct sl_plan_spec base = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2},
+static const struct sl_plan_spec base = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0},
 					 .cut = {.partition = "1:-1"},
 					 .batch = 8,
 					 .chunks = 2,

@@ -1,0 +1,95 @@
+#include "client/data/source.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/data/sources.h"
+
+const struct sl_source *const sl_sources[] = {&sl_source_cifar10, &sl_source_cifar100, NULL};
+
+static enum sl_err spec_check(const struct sl_source **out, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	const struct sl_source *const *source = sl_sources;
+
+	while (*source && strcmp((*source)->name, spec->source) != 0)
+		source++;
+	if (!*source || (unsigned)spec->split >= SL_SPLIT_COUNT)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "data set: unknown kind or split");
+	if (spec->files && spec->nfiles < 1)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "data set: the list of files is empty");
+	if (spec->max_samples < 0)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "data set: number of samples out of range");
+	*out = *source;
+	return SL_OK;
+}
+
+enum sl_err sl_set_open(struct sl_set *out, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	const struct sl_source *source;
+	enum sl_err err = spec_check(&source, spec, fail);
+
+	return err ? err : source->open(source, out, spec, fail);
+}
+
+enum sl_err sl_set_check(struct sl_set *out, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	const struct sl_source *source;
+	enum sl_err err = spec_check(&source, spec, fail);
+
+	return err ? err : source->check(source, out, spec, fail);
+}
+
+void sl_set_close(struct sl_set *set)
+{
+	if (set->source)
+		set->source->close(set);
+	*set = (struct sl_set){0};
+}
+
+enum sl_err sl_room_need(struct sl_room *room, size_t bytes)
+{
+	uint8_t *data;
+
+	if (bytes <= room->bytes)
+		return SL_OK;
+	data = malloc(bytes);
+	if (!data)
+		return SL_ERR_NOMEM;
+	free(room->data);
+	*room = (struct sl_room){data, bytes};
+	return SL_OK;
+}
+
+/* "image [H,W,3]" */
+static const char *type_text(const struct sl_field_type *type, char out[80])
+{
+	const char *free_dim = type->ndim == 3 ? "HWC" : "nnn";
+	int n = snprintf(out, 80, "%s [", type->name);
+
+	for (int i = 0; i < type->ndim; i++) {
+		if (type->dim[i])
+			n += snprintf(out + n, 80 - (size_t)n, "%s%lld", i ? "," : "", (long long)type->dim[i]);
+		else
+			n += snprintf(out + n, 80 - (size_t)n, "%s%c", i ? "," : "", free_dim[i]);
+	}
+	snprintf(out + n, 80 - (size_t)n, "]");
+	return out;
+}
+
+enum sl_err sl_set_fits(const struct sl_set *set, enum sl_field_use use, const struct sl_field_type *wanted,
+			struct sl_fail *fail)
+{
+	const struct sl_field_type *has = &set->field[use];
+	const int last = wanted->ndim - 1;
+	char a[80], b[80];
+
+	if (strcmp(has->name, wanted->name) != 0 || has->ndim != wanted->ndim)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "the network takes %s; %s has %s: choose data with a field %s",
+				   type_text(wanted, a), set->source->name, type_text(has, b), wanted->name);
+	if (last >= 0 && has->dim[last] && wanted->dim[last] && has->dim[last] != wanted->dim[last])
+		return sl_fail_set(
+			fail, SL_ERR_CONFIG, "the network takes %s; %s has %s: data with %lld channels would fit",
+			type_text(wanted, a), set->source->name, type_text(has, b), (long long)wanted->dim[last]);
+	return SL_OK;
+}

@@ -1,0 +1,96 @@
+/* Where samples come from. A source is one format of data (a row of sl_sources); a set is one split of a data set in
+ * that format, open. A sample is a few typed fields: a picture, a label. */
+#ifndef SL_CLIENT_DATA_SOURCE_H
+#define SL_CLIENT_DATA_SOURCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/err.h"
+#include "common/nn/tensor.h"
+
+enum sl_split { SL_SPLIT_TRAIN, SL_SPLIT_TEST, SL_SPLIT_COUNT };
+
+/* What a network reads of a sample, and what its output is compared with. Every set has both. */
+enum sl_field_use { SL_FIELD_INPUT, SL_FIELD_TARGET, SL_FIELD_COUNT };
+
+enum {
+	SL_FIELD_DIMS = 3,
+	SL_SET_MAX_SAMPLES = 1 << 24 /* in all files together */
+};
+
+/* One field as a set declares it. Pictures are [H, W, C]; labels have no dimensions. */
+struct sl_field_type {
+	const char *name; /* "image", "label" */
+	enum sl_dtype dtype;
+	int ndim;
+	int64_t dim[SL_FIELD_DIMS]; /* 0: free, each sample has its own */
+};
+
+struct sl_set_spec {
+	const char *source; /* a source's name, as in the config's data.kind */
+	enum sl_split split;
+	const char *dir;          /* NULL: file names are used as they are */
+	const char *const *files; /* read in this order; NULL: the usual files of the split */
+	int nfiles;
+	int64_t max_samples; /* only the first so many; 0: all */
+};
+
+struct sl_source;
+
+/* Constant once open: any number of threads may use it. */
+struct sl_set {
+	const struct sl_source *source;
+	void *data; /* the source's own */
+	int64_t count;
+	int classes; /* labels lie in [0, classes) */
+	struct sl_field_type field[SL_FIELD_COUNT];
+};
+
+/* Memory of one thread for the samples that it reads; grows to what the largest of them needs. Begins zeroed. */
+struct sl_room {
+	uint8_t *data;
+	size_t bytes;
+};
+
+/* One field of one sample. `data` lies in the set or in the room: valid until the room is used again. */
+struct sl_value {
+	const void *data;
+	int64_t dim[SL_FIELD_DIMS];
+};
+
+/* The table of a source. `open` leaves *out as it was where it fails. */
+struct sl_source {
+	const char *name;
+	const void *format; /* the source's own */
+	/* NOINPUT: a file cannot be opened; DATA: a file is not of this format; LIMIT: more than SL_SET_MAX_SAMPLES;
+	 * CONFIG, IO, NOMEM. */
+	enum sl_err (*open)(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
+			    struct sl_fail *fail);
+	/* All checks and errors of `open`, and how many samples and classes there would be, without reading samples. */
+	enum sl_err (*check)(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
+			     struct sl_fail *fail);
+	/* The same for any thread, at any time: a function of `index` alone. DATA: this sample cannot be read, and
+	 * *fail names its file; NOMEM. */
+	enum sl_err (*sample)(const struct sl_set *set, int64_t index, struct sl_room *room,
+			      struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail);
+	void (*close)(struct sl_set *set);
+};
+
+extern const struct sl_source *const sl_sources[]; /* NULL-terminated; in the order of the config's data.kind */
+
+/* CONFIG also where spec->source is none of them. */
+enum sl_err sl_set_open(struct sl_set *out, const struct sl_set_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+/* Fills count, classes and fields of *out; there is nothing to close. */
+enum sl_err sl_set_check(struct sl_set *out, const struct sl_set_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_set_close(struct sl_set *set); /* idempotent; a zeroed one is fine */
+
+/* CONFIG where the set has no field of this name, number of dimensions or channels (a picture's last dimension), with
+ * what the network takes and what would fit. A picture's height and width may differ: transforms see to them. */
+enum sl_err sl_set_fits(const struct sl_set *set, enum sl_field_use use, const struct sl_field_type *wanted,
+			struct sl_fail *fail) SL_MUST_CHECK;
+
+/* At least so many bytes at room->data; what was there is lost. NOMEM. */
+enum sl_err sl_room_need(struct sl_room *room, size_t bytes) SL_MUST_CHECK;
+
+#endif

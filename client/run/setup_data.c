@@ -1,0 +1,119 @@
+/* From a config to the data that a run reads. */
+#include "client/run/setup.h"
+
+enum { CHANNELS = 3 }; /* that a network of images takes */
+
+/* `name`: [SL_CONF_LIST_MAX], for the spec to point to. */
+static struct sl_set_spec data_spec(const struct sl_conf_client *c, enum sl_split split, const char **name)
+{
+	struct sl_set_spec spec = {
+		.source = sl_sources[c->data.kind]->name,
+		.split = split,
+		.dir = c->data.dir,
+		.max_samples = split == SL_SPLIT_TRAIN ? c->data.train_limit : c->data.test_limit,
+	};
+
+	if (split == SL_SPLIT_TRAIN && c->data.train_files.n) {
+		for (int i = 0; i < c->data.train_files.n; i++)
+			name[i] = c->data.train_files.item[i];
+		spec.files = name;
+		spec.nfiles = c->data.train_files.n;
+	}
+	return spec;
+}
+
+/* `err`: of a split's files. */
+static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spec *spec, const struct sl_set *set,
+			       enum sl_err err, struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = s->conf;
+	const struct sl_field_type image = {"image", SL_F32, 3, {c->model.image.h, c->model.image.w, CHANNELS}};
+	struct sl_fail why;
+
+	if (err)
+		return sl_conf_client_blame(c, spec->files ? "data.train_files" : "data.dir", err, fail);
+	if (set->classes > c->model.classes)
+		return sl_conf_client_fail(c, "model.classes", fail, "%s has %d classes, the model only %d",
+					   spec->source, set->classes, c->model.classes);
+	if (sl_set_fits(set, SL_FIELD_INPUT, &image, &why) != SL_OK)
+		return sl_conf_client_fail(c, "data.kind", fail, "%s", why.text);
+	return SL_OK;
+}
+
+static enum sl_err open_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail)
+{
+	const char *name[SL_CONF_LIST_MAX];
+	const struct sl_set_spec spec = data_spec(s->conf, split, name);
+
+	return check_split(s, &spec, &s->set[split], sl_set_open(&s->set[split], &spec, fail), fail);
+}
+
+enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *samples, struct sl_fail *fail)
+{
+	const char *name[SL_CONF_LIST_MAX];
+	enum sl_err err = SL_OK;
+
+	samples[SL_SPLIT_TRAIN] = 0;
+	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && !err; split++) {
+		const struct sl_set_spec spec = data_spec(s->conf, (enum sl_split)split, name);
+		struct sl_set set;
+
+		err = check_split(s, &spec, &set, sl_set_check(&set, &spec, fail), fail);
+		if (!err)
+			samples[split] = set.count;
+	}
+	return err;
+}
+
+static enum sl_err open_augment(struct sl_setup *s, struct sl_fail *fail)
+{
+	static const enum sl_norm norm[] = {
+		[SL_NORMALIZE_IMAGENET] = SL_NORM_IMAGENET,
+		[SL_NORMALIZE_CIFAR10] = SL_NORM_CIFAR10,
+		[SL_NORMALIZE_CIFAR100] = SL_NORM_CIFAR100,
+		[SL_NORMALIZE_NONE] = SL_NORM_NONE,
+	};
+	const struct sl_conf_client *c = s->conf;
+	const int64_t *side = s->set[SL_SPLIT_TEST].field[SL_FIELD_INPUT].dim;
+	const struct sl_augment_spec spec = {
+		.in_h = (int)side[0],
+		.in_w = (int)side[1],
+		.out_h = c->model.image.h,
+		.out_w = c->model.image.w,
+		.crop_padding = c->data.crop_padding,
+		.flip = c->data.flip,
+		.norm = norm[c->data.normalize],
+	};
+
+	return sl_augment_open(&s->augment, &spec, fail);
+}
+
+enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
+{
+	enum sl_err err = train ? open_split(s, SL_SPLIT_TRAIN, fail) : SL_OK;
+
+	if (!err)
+		err = open_split(s, SL_SPLIT_TEST, fail);
+	return err ? err : open_augment(s, fail);
+}
+
+enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void (*wake)(void *arg), void *arg,
+			    struct sl_loader **out, struct sl_fail *fail)
+{
+	bool train = split == SL_SPLIT_TRAIN;
+	const struct sl_loader_spec spec = {
+		.set = &s->set[split],
+		.augment = s->augment,
+		.batch = s->conf->train.batch,
+		.drop_last = train && s->conf->train.drop_last,
+		.train = train,
+		.seed = (uint64_t)s->conf->train.seed,
+		.prefetch = s->conf->data.prefetch,
+		.held = 1,
+		.threads = 1,
+		.wake = wake,
+		.wake_arg = arg,
+	};
+
+	return sl_loader_open(out, &spec, fail);
+}
