@@ -7,6 +7,7 @@ static const struct sl_command commands[] = {
 	{"eval", splitc_eval, "compute loss and accuracy of trained weights on the test set"},
 	{"predict", splitc_predict, "print a trained model's prediction for each image of the test set"},
 	{"flops", splitc_flops, "count operations and parameters of head, middle and tail"},
+	{"graph", splitc_graph, "print the graphs of head, middle and tail"},
 	{"codecs", splitc_codecs, "list the codecs, or measure them"},
 	{"sweep", splitc_sweep, "train a run once for every row of a list; write a CSV and pictures"},
 	{"plot", splitc_plot, "draw losses, accuracy and bytes of runs as a picture"},

@@ -17,7 +17,7 @@ static enum sl_err agree(struct sl_middle *m, struct sl_fail *fail)
 	char ours[SL_HEX16_TEXT], theirs[SL_HEX16_TEXT];
 
 	if (!err)
-		err = sl_plan_open(&m->plan, &m->agreement.plan, fail);
+		err = sl_plan_open(&m->plan, &m->agreement.split, fail);
 	if (err || memcmp(m->plan->hash, h->plan_hash, sizeof h->plan_hash) == 0)
 		return err;
 	return sl_fail_set(
@@ -64,7 +64,7 @@ static enum sl_err first_weights(struct sl_middle *m)
 		m->need_weights = true;
 		return SL_OK;
 	}
-	sl_weights_init_range(m->plan->model, s, m->plan->spec.seed, range);
+	sl_weights_init_range(s, m->plan->spec.seed, range);
 	return sl_exec_set_weights(m->exec, range);
 }
 

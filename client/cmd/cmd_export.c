@@ -149,10 +149,10 @@ static void say(const char *path, const struct sl_setup *setup)
 	const struct sl_conf_client *conf = setup->conf;
 	const struct sl_model *model = setup->plan->model;
 	static const char mean[] = ".running_mean", insert[] = "insert.";
-	int tensors = model->n_param, inserted = 0;
+	int tensors = model->graph.n_param, inserted = 0;
 
-	for (int i = 0; i < model->n_param; i++) {
-		const char *name = model->param[i].name;
+	for (int i = 0; i < model->graph.n_param; i++) {
+		const char *name = model->graph.param[i].name;
 		size_t len = strlen(name);
 
 		/* beside each a num_batches_tracked */

@@ -16,12 +16,12 @@ static const char *const usage[] = {
 	NULL,
 };
 
-static int64_t parameters(const struct sl_plan *plan, const struct sl_plan_segment *s)
+static int64_t parameters(const struct sl_plan_segment *s)
 {
 	int64_t n = 0;
 
 	for (int i = 0; i < s->n_param; i++)
-		if (plan->model->param[s->param[i].model_param].trainable)
+		if (s->graph.param[s->param[i].graph_param].role != SL_STATISTIC)
 			n += s->param[i].count;
 	return n;
 }
@@ -42,18 +42,18 @@ static bool decays(const struct sl_plan *plan)
 }
 
 /* Multiply-accumulates of a segment once every decaying insert has fallen to its last width. */
-static int64_t last_macs(const struct sl_plan *plan, const struct sl_plan_segment *s)
+static int64_t last_macs(const struct sl_plan_segment *s)
 {
-	const int value[2] = {plan->cut.head_value, plan->cut.tail_value};
 	int64_t macs = s->macs;
 
 	for (int i = 0; i < s->n_op; i++)
-		for (int cut = 0; cut < 2 && s->op[i].narrows; cut++) {
+		for (int out = 0; out < 2 && s->op[i].narrows; out++) {
+			const struct sl_field *field = out ? &s->graph.out[0] : &s->graph.in[0];
 			const struct sl_op *op = &s->op[i].op;
-			const struct sl_decay *d = &plan->decay[cut];
+			const struct sl_decay *d = &field->decay;
 
 			/* both ops of a pair are linear in the width that crosses */
-			if (d->full && (op->out == value[cut] || op->in[0] == value[cut]))
+			if (d->full && (out ? op->out : op->in[0]) == field->value)
 				macs -= sl_op_macs(op, 1) / sl_decay_width(d, 0) *
 					(sl_decay_width(d, 0) - sl_decay_width(d, UINT64_MAX));
 		}
@@ -93,9 +93,9 @@ static void print_table(const struct sl_plan *plan)
 		const struct sl_plan_segment *s = &plan->segment[i];
 
 		printf("%-8s %12.3e %14" PRId64 "\n", sl_segment_name((enum sl_segment)i),
-		       (double)(s->macs * plan->spec.batch), parameters(plan, s));
+		       (double)(s->macs * plan->spec.batch), parameters(s));
 		macs += s->macs * plan->spec.batch;
-		params += parameters(plan, s);
+		params += parameters(s);
 	}
 	printf("%-8s %12.3e %14" PRId64 "\n\n", "whole", (double)macs, params);
 	printf("head_act, head_grad  %s  %.2f MB in fp32\n", sl_shape_text(&head, text),
@@ -119,8 +119,8 @@ static int print_json(const struct sl_plan *plan)
 
 		json_object_set_new(root, sl_segment_name((enum sl_segment)i),
 				    json_pack("{s:I, s:I, s:I}", "macs", (json_int_t)(s->macs * plan->spec.batch),
-					      "macs_end", (json_int_t)(last_macs(plan, s) * plan->spec.batch),
-					      "parameters", (json_int_t)parameters(plan, s)));
+					      "macs_end", (json_int_t)(last_macs(s) * plan->spec.batch), "parameters",
+					      (json_int_t)parameters(s)));
 	}
 	json_object_set_new(root, "head_act_elements", json_integer(sl_shape_count(&head)));
 	json_object_set_new(root, "mid_act_elements", json_integer(sl_shape_count(&tail)));

@@ -13,6 +13,7 @@ int splitc_init(int argc, char **argv);
 int splitc_eval(int argc, char **argv);
 int splitc_predict(int argc, char **argv);
 int splitc_flops(int argc, char **argv);
+int splitc_graph(int argc, char **argv);
 int splitc_codecs(int argc, char **argv);
 int splitc_sweep(int argc, char **argv);
 int splitc_plot(int argc, char **argv);

@@ -94,7 +94,7 @@ static enum sl_err try_codecs(const struct sl_setup *s, struct sl_fail *fail)
 
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
-	struct sl_plan_spec *spec = &s->agreement.plan;
+	struct sl_split_spec *spec = &s->agreement.split;
 	struct sl_fail why;
 	enum sl_err err;
 
@@ -114,11 +114,11 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 		err = read_insert(s, "insert.tail", conf->insert.tail, spec->insert_tail, fail);
 	if (err)
 		return err;
-	spec->batch = conf->train.batch;
-	spec->chunks = conf->train.chunks;
-	spec->seed = (uint64_t)conf->train.seed;
-	spec->optimizer = read_optimizer(conf);
-	spec->precision = (enum sl_precision)conf->train.precision;
+	spec->plan.batch = conf->train.batch;
+	spec->plan.chunks = conf->train.chunks;
+	spec->plan.seed = (uint64_t)conf->train.seed;
+	spec->plan.optimizer = read_optimizer(conf);
+	spec->plan.precision = (enum sl_precision)conf->train.precision;
 	err = read_codecs(s, fail);
 	if (err)
 		return err;
@@ -186,15 +186,15 @@ enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, 
 	s->weights_from_seed = true;
 	if (!path[0])
 		return SL_OK;
-	loaded = calloc((size_t)model->n_param, sizeof *loaded);
+	loaded = calloc((size_t)model->graph.n_param, sizeof *loaded);
 	if (!loaded)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the weights");
 	err = blame_weights(s, strict, sl_weights_load(model, path, partial, s->weights.value, loaded, fail), fail);
-	for (int i = 0; i < model->n_param && !err; i++)
+	for (int i = 0; i < model->graph.n_param && !err; i++)
 		missing += !loaded[i];
 	if (!err && missing)
 		sl_log(SL_LOG_INFO, "weights-partial", "%s gives %d of %d tensors; the others start from seed %lld",
-		       path, model->n_param - missing, model->n_param, (long long)s->conf->train.seed);
+		       path, model->graph.n_param - missing, model->graph.n_param, (long long)s->conf->train.seed);
 	if (!err)
 		s->weights_from_seed = middle_untouched(s->plan, loaded);
 	free(loaded);

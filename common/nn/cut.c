@@ -17,9 +17,9 @@ struct crossing {
 
 static bool read_at_or_after(const struct sl_model *m, int value, int at)
 {
-	for (int i = at; i < m->n_op; i++)
-		for (int j = 0; j < m->op[i].n_in; j++)
-			if (m->op[i].in[j] == value)
+	for (int i = at; i < m->graph.n_node; i++)
+		for (int j = 0; j < m->graph.node[i].n_in; j++)
+			if (m->graph.link[m->graph.node[i].in + j] == value)
 				return true;
 	return false;
 }
@@ -28,8 +28,9 @@ static struct crossing crossing_at(const struct sl_model *m, int at)
 {
 	struct crossing c = {0};
 
-	for (int i = -1; i < at; i++) { /* -1: the model's input */
-		int value = i < 0 ? 0 : m->op[i].out;
+	for (int i = -1; i < at;
+	     i++) { /* -1: the images; labels cross nothing, for the client gives them to the tail */
+		int value = i < 0 ? SL_BUILD_IMAGE : m->graph.node[i].out;
 
 		if (!read_at_or_after(m, value, at))
 			continue;
@@ -44,27 +45,26 @@ static bool is_legal(const struct sl_model *m, int at)
 {
 	struct crossing c;
 
-	if (at < 1 || at >= m->n_op)
+	if (at < 1 || at >= m->graph.n_node)
 		return false;
 	c = crossing_at(m, at);
-	return c.count == 1 && c.value[0] != 0;
+	return c.count == 1 && c.value[0] != SL_BUILD_IMAGE;
 }
 
 static const char *value_name(const struct sl_model *m, int value)
 {
-	for (int i = 0; i < m->n_op; i++)
-		if (m->op[i].out == value)
-			return m->op[i].name;
-	return "the input";
+	int maker = m->graph.value[value].maker;
+
+	return maker < 0 ? "the input" : m->graph.node[maker].name;
 }
 
 /* How a user would name the boundary on the given side: by its unit where it is one's end or beginning. */
 static const char *boundary_name(const struct sl_model *m, int at, bool as_head_end)
 {
 	for (int i = 0; i < m->n_unit; i++)
-		if (at == (as_head_end ? m->unit[i].end_op : m->unit[i].first_op))
+		if (at == (as_head_end ? m->unit[i].end_node : m->unit[i].first_node))
 			return m->unit[i].name;
-	return m->op[as_head_end ? at - 1 : at].name;
+	return m->graph.node[as_head_end ? at - 1 : at].name;
 }
 
 static bool path_holds(const char *path, const char *name)
@@ -99,8 +99,8 @@ static enum sl_err unknown_path(const struct sl_model *m, const char *key, const
 	if (strlen(path) < SL_NAME_MAX) {
 		for (int i = 0; i < m->n_unit; i++)
 			keep_nearest(near, far, m->unit[i].name, path);
-		for (int i = 0; i < m->n_op; i++)
-			keep_nearest(near, far, m->op[i].name, path);
+		for (int i = 0; i < m->graph.n_node; i++)
+			keep_nearest(near, far, m->graph.node[i].name, path);
 	}
 	for (int i = 0; i < MOST_NAMES && near[i]; i++)
 		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "; near it: ", near[i]);
@@ -111,18 +111,18 @@ static enum sl_err unknown_path(const struct sl_model *m, const char *key, const
 static enum sl_err illegal_boundary(const struct sl_model *m, const char *key, int at, bool as_head_end,
 				    struct sl_fail *fail)
 {
-	const char *where = boundary_name(m, at > m->n_op ? m->n_op : at, as_head_end);
+	const char *where = boundary_name(m, at > m->graph.n_node ? m->graph.n_node : at, as_head_end);
 	struct crossing c = crossing_at(m, at);
 	int before = at - 1, after = at + 1;
 	char near[2 * SL_NAME_MAX + 8];
 
 	while (before > 0 && !is_legal(m, before))
 		before--;
-	while (after < m->n_op && !is_legal(m, after))
+	while (after < m->graph.n_node && !is_legal(m, after))
 		after++;
 	snprintf(near, sizeof(near), "%s%s%s", before > 0 ? boundary_name(m, before, as_head_end) : "",
-		 before > 0 && after < m->n_op ? " or " : "",
-		 after < m->n_op ? boundary_name(m, after, as_head_end) : "");
+		 before > 0 && after < m->graph.n_node ? " or " : "",
+		 after < m->graph.n_node ? boundary_name(m, after, as_head_end) : "");
 	if (c.count < 2)
 		return sl_fail_at(fail, key, SL_ERR_CONFIG, "nothing would be left beyond %s; valid near it: %s", where,
 				  near);
@@ -140,11 +140,11 @@ static enum sl_err find_path(const struct sl_model *m, const char *key, const ch
 	/* Not every network names a unit's ops with the unit and a dot. */
 	for (int i = 0; i < m->n_unit; i++)
 		if (strcmp(path, m->unit[i].name) == 0) {
-			*at = as_head_end ? m->unit[i].end_op : m->unit[i].first_op;
+			*at = as_head_end ? m->unit[i].end_node : m->unit[i].first_node;
 			return SL_OK;
 		}
-	for (int i = 0; i < m->n_op; i++) {
-		if (!path_holds(path, m->op[i].name))
+	for (int i = 0; i < m->graph.n_node; i++) {
+		if (!path_holds(path, m->graph.node[i].name))
 			continue;
 		if (first < 0)
 			first = i;
@@ -182,8 +182,8 @@ static enum sl_err find_partition(const struct sl_model *m, const char *partitio
 		return sl_fail_at(fail, "partition", SL_ERR_CONFIG,
 				  "\"%s\" leaves no middle: %s has %d units, %s … %s, and %d are taken", partition,
 				  m->name, m->n_unit, m->unit[0].name, m->unit[m->n_unit - 1].name, first + last);
-	*head_at = m->unit[first - 1].end_op;
-	*tail_at = m->unit[m->n_unit - last].first_op;
+	*head_at = m->unit[first - 1].end_node;
+	*tail_at = m->unit[m->n_unit - last].first_node;
 	return SL_OK;
 }
 
@@ -207,9 +207,9 @@ enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const 
 	if (head_at >= tail_at)
 		return sl_fail_at(fail, tail_begin ? tail_key : head_key, SL_ERR_CONFIG,
 				  "no middle: the head ends after %s, and the tail begins at %s, which is no later op",
-				  model->op[head_at - 1].name, model->op[tail_at].name);
-	out->head_end_op = head_at - 1;
-	out->tail_begin_op = tail_at;
+				  model->graph.node[head_at - 1].name, model->graph.node[tail_at].name);
+	out->head_end = head_at - 1;
+	out->tail_begin = tail_at;
 	out->head_value = crossing_at(model, head_at).value[0];
 	out->tail_value = crossing_at(model, tail_at).value[0];
 	snprintf(out->text, sizeof(out->text), "head_end=%s tail_begin=%s", boundary_name(model, head_at, true),
@@ -217,9 +217,9 @@ enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const 
 	return SL_OK;
 }
 
-void sl_cut_ops(const struct sl_cut *cut, const struct sl_model *model, enum sl_segment segment, int *first, int *end)
+void sl_cut_nodes(const struct sl_cut *cut, const struct sl_model *model, enum sl_segment segment, int *first, int *end)
 {
-	const int boundary[SL_SEGMENT_COUNT + 1] = {0, cut->head_end_op + 1, cut->tail_begin_op, model->n_op};
+	const int boundary[SL_SEGMENT_COUNT + 1] = {0, cut->head_end + 1, cut->tail_begin, model->graph.n_node};
 
 	*first = boundary[segment];
 	*end = boundary[segment + 1];

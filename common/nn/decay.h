@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-enum { SL_DECAY_MAX_TIMES = 64 };
+enum { SL_DECAY_MAX_TIMES = 64, SL_DECAY_MAX_EVERY = 1000000000, SL_DECAY_MAX_L1 = 1000000 };
 
 struct sl_decay {
 	int full; /* features before the first fall; 0: this cut has no decaying insert */

@@ -26,7 +26,7 @@ static enum sl_err prepare_op(struct sl_exec *e, const struct sl_op *op, void **
 
 static enum sl_err prepare_ops(struct sl_exec *e, struct sl_op_sizes *sizes, struct sl_fail *fail)
 {
-	enum sl_err err = sl_narrow_open(e->narrow, &e->n_narrow, e->plan, e->segment, fail);
+	enum sl_err err = sl_narrow_open(e->narrow, &e->n_narrow, e->segment, fail);
 
 	for (int i = 0; i < e->segment->n_op && !err; i++) {
 		const struct sl_segment_op *so = &e->segment->op[i];
@@ -187,8 +187,8 @@ enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, en
 		err = prepare_ops(e, sizes, fail);
 	if (!err)
 		take_widths(e);
-	if (!err && (sl_rewrite(e->node, &e->n_node, s, be) ||
-		     sl_layout_open(&e->layout, plan->model, s, e->node, e->n_node, sizes)))
+	if (!err &&
+	    (sl_rewrite(e->node, &e->n_node, s, be) || sl_layout_open(&e->layout, s, e->node, e->n_node, sizes)))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the layout");
 	free(sizes);
 	if (err) {

@@ -140,7 +140,7 @@ enum sl_err sl_exec_begin(struct sl_exec *e)
 static enum sl_err check_labels(const struct sl_exec *e, const struct sl_exec_loss *loss, int64_t rows)
 {
 	for (int64_t i = 0; i < rows; i++)
-		if (loss->labels[i] < 0 || loss->labels[i] >= e->plan->model->classes)
+		if (loss->labels[i] < 0 || loss->labels[i] >= e->segment->classes)
 			return SL_ERR_DATA;
 	return SL_OK;
 }
@@ -331,7 +331,7 @@ static const char *param_at(const struct sl_exec *e, int64_t offset)
 
 	for (int i = 0; i < s->n_param; i++)
 		if (offset >= s->param[i].offset && offset < s->param[i].offset + s->param[i].count)
-			return e->plan->model->param[s->param[i].model_param].name;
+			return s->graph.param[s->param[i].graph_param].name;
 	return "a gap between parameters";
 }
 

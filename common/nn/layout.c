@@ -204,16 +204,16 @@ static void place_edges(struct sl_layout *layout, const struct sl_plan_segment *
 	}
 }
 
-enum sl_err sl_layout_open(struct sl_layout *layout, const struct sl_model *model,
-			   const struct sl_plan_segment *segment, const struct sl_exec_node *node, int n_node,
-			   const struct sl_op_sizes *sizes)
+enum sl_err sl_layout_open(struct sl_layout *layout, const struct sl_plan_segment *segment,
+			   const struct sl_exec_node *node, int n_node, const struct sl_op_sizes *sizes)
 {
-	struct uses uses = {segment, node, n_node, model->n_value, calloc((size_t)model->n_value, sizeof *uses.use)};
-	struct leases leases = {calloc(2 * (size_t)model->n_value, sizeof *leases.item), 0};
+	const int n_value = segment->graph.n_value;
+	struct uses uses = {segment, node, n_node, n_value, calloc((size_t)n_value, sizeof *uses.use)};
+	struct leases leases = {calloc(2 * (size_t)n_value, sizeof *leases.item), 0};
 	enum sl_err err = SL_ERR_NOMEM;
 
-	*layout = (struct sl_layout){.value = calloc((size_t)model->n_value, sizeof *layout->value),
-				     .grad = calloc((size_t)model->n_value, sizeof *layout->grad),
+	*layout = (struct sl_layout){.value = calloc((size_t)n_value, sizeof *layout->value),
+				     .grad = calloc((size_t)n_value, sizeof *layout->grad),
 				     .saved_offset = calloc((size_t)segment->n_op, sizeof *layout->saved_offset)};
 	if (!uses.use || !leases.item || !layout->value || !layout->grad || !layout->saved_offset)
 		goto out;

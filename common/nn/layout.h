@@ -23,7 +23,7 @@ struct sl_place {
 enum sl_edge { SL_EDGE_IN, SL_EDGE_OUT, SL_EDGE_DOUT, SL_EDGE_DIN, SL_EDGES };
 
 struct sl_layout {
-	struct sl_place *value;         /* [n_value] of the model; NONE: not of this segment */
+	struct sl_place *value;         /* [n_value] of the graph; NONE: not of this segment */
 	struct sl_place *grad;          /* [n_value]; NONE: nobody wants it */
 	size_t *saved_offset;           /* [n_op] of the segment */
 	struct sl_place edge[SL_EDGES]; /* fp32, in the slot; NONE: the segment's own values are what crosses */
@@ -31,9 +31,8 @@ struct sl_layout {
 };
 
 /* `sizes` [n_op]: what prepare answered; `node` [n_node]: from sl_rewrite. Free with sl_layout_close. */
-enum sl_err sl_layout_open(struct sl_layout *layout, const struct sl_model *model,
-			   const struct sl_plan_segment *segment, const struct sl_exec_node *node, int n_node,
-			   const struct sl_op_sizes *sizes) SL_MUST_CHECK;
+enum sl_err sl_layout_open(struct sl_layout *layout, const struct sl_plan_segment *segment,
+			   const struct sl_exec_node *node, int n_node, const struct sl_op_sizes *sizes) SL_MUST_CHECK;
 void sl_layout_close(struct sl_layout *layout);
 
 #endif

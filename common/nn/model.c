@@ -1,158 +1,374 @@
 #include "common/nn/model.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/rng.h"
-#include "common/base/worker.h"
-#include "common/conf/conf.h"
-#include "common/nn/zoo.h"
 
-/* Bounds of a spec, which may come from a peer: generous, and small enough that no product below can overflow. */
-enum { MAX_CLASSES = 1 << 20 };
-static const double min_width = 0.01, max_width = 16.0;
-
-static const struct zoo_entry {
-	const char *name;
-	void (*build)(struct sl_model_builder *b, const struct sl_model_spec *spec);
-} zoo[] = {
-	{"mobilenet_v2", sl_zoo_mobilenet_v2},
-	{"resnet9", sl_zoo_resnet9},
-};
-enum { N_ZOO = sizeof(zoo) / sizeof(zoo[0]) };
-
-static enum sl_err unknown_model(const char *name, struct sl_fail *fail)
-{
-	char known[256] = "";
-	size_t used = 0;
-
-	for (int i = 0; i < N_ZOO && used < sizeof(known); i++)
-		used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "", zoo[i].name);
-	return sl_fail_at(fail, "model.name", SL_ERR_CONFIG, "unknown model \"%s\"; known: %s", name, known);
-}
-
-/* The comparisons are written so that NaN fails them. */
-static enum sl_err check_spec(const struct sl_model_spec *s, struct sl_fail *fail)
-{
-	if (!(s->width >= min_width && s->width <= max_width))
-		return sl_fail_at(fail, "model.width", SL_ERR_CONFIG, "width is %g; it must lie in %g … %g", s->width,
-				  min_width, max_width);
-	if (s->classes < 2 || s->classes > MAX_CLASSES)
-		return sl_fail_at(fail, "model.classes", SL_ERR_CONFIG, "classes is %d; it must lie in 2 … %d",
-				  s->classes, MAX_CLASSES);
-	if (s->image < SL_CONF_MIN_IMAGE || s->image > SL_CONF_MAX_IMAGE || sl_model_image_w(s) < SL_CONF_MIN_IMAGE ||
-	    sl_model_image_w(s) > SL_CONF_MAX_IMAGE)
-		return sl_fail_at(fail, "model.image", SL_ERR_CONFIG,
-				  "image is %dx%d; height and width must lie in %d … %d", s->image, sl_model_image_w(s),
-				  SL_CONF_MIN_IMAGE, SL_CONF_MAX_IMAGE);
-	if (!(s->dropout >= 0.0 && s->dropout < 1.0))
-		return sl_fail_at(fail, "model.dropout", SL_ERR_CONFIG, "dropout is %g; it must lie in [0, 1)",
-				  s->dropout);
-	return SL_OK;
-}
-
-enum sl_err sl_model_open(struct sl_model **out, const struct sl_model_spec *spec, struct sl_fail *fail)
-{
-	const struct zoo_entry *entry = NULL;
-	struct sl_model_builder b;
-	enum sl_err err;
-
-	for (int i = 0; i < N_ZOO; i++)
-		if (!strcmp(spec->name, zoo[i].name))
-			entry = &zoo[i];
-	if (!entry)
-		return unknown_model(spec->name, fail);
-	err = check_spec(spec, fail);
-	if (err != SL_OK)
-		return err;
-	err = sl_builder_open(&b, spec->name, sl_shape4(1, spec->image, sl_model_image_w(spec), 3), spec->classes,
-			      fail);
-	if (err != SL_OK)
-		return err;
-	entry->build(&b, spec);
-	return sl_builder_finish(&b, out);
-}
+enum { FIRST_CAP = 32 };
 
 void sl_model_close(struct sl_model *model)
 {
 	if (!model)
 		return;
-	free(model->op);
-	free(model->param);
+	sl_graph_close(&model->graph);
+	free(model->file);
 	free(model->unit);
 	free(model);
 }
 
-enum { PIECE = 1 << 16 }; /* numbers, between which a worker's job gives way */
-
-static void fill(float *out, int64_t count, float value)
+/* Keeps the first failure only: what follows it is its consequence. */
+static int give_up(struct sl_build *b, enum sl_err err)
 {
-	for (int64_t i = 0; i < count; i++)
-		out[i] = value;
+	if (b->err == SL_OK)
+		b->err = err;
+	return -1;
 }
 
-/* Element i takes its words from the quad i / 4: words 0 and 1 make normals 0 and 1, words 2 and 3 the others. */
-static void fill_normal(float *out, int64_t count, float std, const struct sl_rng_key *key)
+void sl_build_refuse(struct sl_build *b, const char *fmt, ...)
 {
-	for (int64_t i = 0; i < count; i += 4) {
-		uint32_t word[4];
-		float z[4];
+	char text[SL_FAIL_TEXT];
+	va_list args;
 
-		if (i % PIECE == 0)
-			sl_worker_turn();
-		sl_rng_quad(key, (uint32_t)(i / 4), word);
-		sl_rng_normal2(word[0], word[1], z);
-		sl_rng_normal2(word[2], word[3], z + 2);
-		for (int j = 0; j < 4 && i + j < count; j++)
-			out[i + j] = std * z[j];
-	}
+	if (b->err != SL_OK)
+		return;
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	give_up(b, sl_fail_set(b->fail, SL_ERR_CONFIG, "%s", text));
 }
 
-static void fill_uniform(float *out, int64_t count, float bound, const struct sl_rng_key *key)
+static bool copy_name(struct sl_build *b, char dst[SL_NAME_MAX], const char *name, const char *suffix)
 {
-	for (int64_t i = 0; i < count; i += 4) {
-		uint32_t word[4];
+	size_t len = strlen(name), more = strlen(suffix);
 
-		if (i % PIECE == 0)
-			sl_worker_turn();
-		sl_rng_quad(key, (uint32_t)(i / 4), word);
-		for (int j = 0; j < 4 && i + j < count; j++)
-			out[i + j] = bound * (2.0f * sl_rng_unit(word[j]) - 1.0f);
+	if (len + more >= SL_NAME_MAX) {
+		give_up(b, sl_fail_set(b->fail, SL_ERR_CONFIG, "the name %.40s… is longer than %d bytes", name,
+				       SL_NAME_MAX - 1));
+		return false;
 	}
+	memcpy(dst, name, len);
+	memcpy(dst + len, suffix, more + 1);
+	return true;
 }
 
-void sl_param_init(const struct sl_model *model, int index, uint64_t seed, float *out)
+/* Makes room for one more element behind *list, which has `count` of them. */
+static bool grow(struct sl_build *b, void **list, int count, int *cap, size_t size)
 {
-	const struct sl_param *p = &model->param[index];
-	const int64_t count = sl_shape_count(&p->shape);
-	const struct sl_rng_key key = {.seed = seed, .step = (uint64_t)index, .tensor = SL_RNG_INIT};
+	int more = *cap ? *cap * 2 : FIRST_CAP;
+	void *bigger;
 
-	switch (p->init) {
-	case SL_INIT_ZERO:
-		fill(out, count, 0.0f);
-		break;
-	case SL_INIT_ONE:
-		fill(out, count, 1.0f);
-		break;
-	case SL_INIT_KAIMING_FAN_OUT:
-		fill_normal(out, count, (float)sqrt(2.0 / (double)p->fan), &key);
-		break;
-	case SL_INIT_KAIMING_LINEAR:
-		fill_normal(out, count, (float)sqrt(1.0 / (double)p->fan), &key);
-		break;
-	case SL_INIT_UNIFORM_FAN_IN:
-		fill_uniform(out, count, (float)(1.0 / sqrt((double)p->fan)), &key);
-		break;
-	case SL_INIT_IDENTITY:
-		for (int64_t i = 0; i < count; i++)
-			out[i] = i / p->fan == i % p->fan ? 1.0f : 0.0f;
-		break;
-	case SL_INIT_NORMAL_001:
-		fill_normal(out, count, 0.01f, &key);
-		break;
-	case SL_INIT_COUNT:
-		break;
+	if (count < *cap)
+		return true;
+	bigger = realloc(*list, (size_t)more * size);
+	if (!bigger) {
+		give_up(b, sl_fail_set(b->fail, SL_ERR_NOMEM, "no memory for a model of %d parts", more));
+		return false;
 	}
+	*list = bigger;
+	*cap = more;
+	return true;
+}
+
+enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape image, int classes,
+			  struct sl_fail *fail)
+{
+	struct sl_model *m = calloc(1, sizeof(*m));
+	enum sl_err err;
+
+	*b = (struct sl_build){.model = m, .fail = fail};
+	if (!m)
+		return b->err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a model");
+	b->graph = &m->graph;
+	m->classes = classes;
+	if (copy_name(b, m->name, name, "")) {
+		err = sl_graph_add_input(b->graph, "image", SL_F32, SL_PER_ROW, image, 1, NULL, fail);
+		if (!err)
+			err = sl_graph_add_input(b->graph, "label", SL_I32, SL_PER_ROW, sl_shape1(1), 1, NULL, fail);
+		b->err = err;
+	}
+	if (b->err != SL_OK) {
+		sl_model_close(m);
+		b->model = NULL;
+	}
+	return b->err;
+}
+
+/* A node under construction; nothing is done after a failure. */
+struct draft {
+	struct sl_node node;
+	int in[SL_OP_MAX_IN], param[SL_OP_MAX_PARAM];
+};
+
+static struct draft begin(struct sl_build *b, enum sl_op_kind kind, const char *name, int in)
+{
+	struct draft d = {.node = sl_node_of(kind), .in = {in}};
+
+	d.node.stream = (uint16_t)b->graph->n_node;
+	d.node.n_in = 1;
+	copy_name(b, d.node.name, name, "");
+	if (b->err == SL_OK && (in < 0 || in >= b->graph->n_value))
+		give_up(b, sl_fail_set(b->fail, SL_ERR_BUG, "%s: there is no value %d yet", name, in));
+	return d;
+}
+
+static int finish(struct sl_build *b, struct draft *d)
+{
+	enum sl_err err;
+	int out;
+
+	if (b->err != SL_OK)
+		return -1;
+	if (b->graph->n_node >= SL_RNG_INIT)
+		return give_up(b, sl_fail_set(b->fail, SL_ERR_CONFIG, "%s: too large a model", d->node.name));
+	err = sl_graph_add_node(b->graph, &d->node, d->in, d->param, &out, b->fail);
+	return err ? give_up(b, err) : out;
+}
+
+/* What a parameter is, besides its name. `file`: [0] where weight files have the same shape. */
+struct made_param {
+	const char *suffix;
+	struct sl_shape shape;
+	struct sl_init init;
+	enum sl_role role;
+	struct sl_shape file;
+	enum sl_param_layout layout;
+};
+
+static void add_param(struct sl_build *b, struct draft *d, const struct made_param *made)
+{
+	struct sl_model *m = b->model;
+	struct sl_param param = {
+		.shape = made->shape, .init = made->init, .stream = (uint32_t)m->graph.n_param, .role = made->role};
+	enum sl_err err;
+
+	if (b->err != SL_OK || !copy_name(b, param.name, d->node.name, made->suffix) ||
+	    !grow(b, (void **)&m->file, m->graph.n_param, &m->cap_file, sizeof(*m->file)))
+		return;
+	m->file[m->graph.n_param] = (struct sl_file_param){
+		.shape = made->file.ndim ? made->file : made->shape, .layout = made->layout, .optional = b->insert};
+	d->param[d->node.n_param++] = b->graph->n_param;
+	err = sl_graph_add_param(b->graph, &param, b->fail);
+	if (!err && b->graph != &m->graph)
+		err = sl_graph_add_param(&m->graph, &param, b->fail);
+	if (err)
+		give_up(b, err);
+}
+
+static void add_vector(struct sl_build *b, struct draft *d, const char *suffix, int64_t count, enum sl_init_kind init,
+		       enum sl_role role)
+{
+	add_param(b, d,
+		  &(struct made_param){
+			  .suffix = suffix, .shape = sl_shape1(count), .init = {.kind = init}, .role = role});
+}
+
+/* What the last dimension of a value counts; 1 after a failure. */
+static int64_t last_of(const struct sl_build *b, int value)
+{
+	struct sl_shape shape = b->err != SL_OK || value < 0 ? sl_shape1(1) : sl_build_shape(b, value);
+
+	return shape.dim[shape.ndim - 1];
+}
+
+int sl_build_conv_from(struct sl_build *b, const char *name, int in, struct sl_build_window w, struct sl_init init)
+{
+	struct draft d = begin(b, SL_OP_CONV2D, name, in);
+	const int64_t in_c = last_of(b, in), out_c = w.depthwise ? in_c : w.out_c;
+	struct made_param weight = {.suffix = ".weight",
+				    .shape = sl_shape4(out_c, w.k, w.k, in_c),
+				    .init = init,
+				    .file = sl_shape4(out_c, in_c, w.k, w.k),
+				    .layout = SL_LAYOUT_OHWI_FROM_OIHW};
+
+	d.node.u.conv.stride = w.stride ? w.stride : 1;
+	d.node.u.conv.pad = w.pad;
+	if (w.depthwise) {
+		d.node.u.conv.groups = (int)in_c;
+		weight.shape = (struct sl_shape){3, {w.k, w.k, in_c}};
+		weight.file = sl_shape4(in_c, 1, w.k, w.k);
+		weight.layout = SL_LAYOUT_HWC_FROM_C1HW;
+	}
+	add_param(b, &d, &weight);
+	if (w.bias)
+		add_vector(b, &d, ".bias", out_c, SL_INIT_ZERO, SL_LEARNS);
+	return finish(b, &d);
+}
+
+int sl_build_conv(struct sl_build *b, const char *name, int in, struct sl_build_window w)
+{
+	const int64_t out_c = w.depthwise ? last_of(b, in) : w.out_c;
+
+	return sl_build_conv_from(b, name, in, w, sl_init_normal(sqrt(2.0 / (double)(out_c * w.k * w.k))));
+}
+
+int sl_build_convt(struct sl_build *b, const char *name, int in, struct sl_build_window w, int64_t height,
+		   int64_t width, struct sl_init init)
+{
+	struct draft d = begin(b, SL_OP_CONVT2D, name, in);
+	const int64_t in_c = last_of(b, in);
+	const int stride = w.stride ? w.stride : 1;
+
+	d.node.u.convt.stride = stride;
+	d.node.u.convt.pad = w.pad;
+	d.node.u.convt.out_pad_h = (int)((height + 2 * w.pad - w.k) % stride);
+	d.node.u.convt.out_pad_w = (int)((width + 2 * w.pad - w.k) % stride);
+	add_param(b, &d,
+		  &(struct made_param){.suffix = ".weight",
+				       .shape = sl_shape4(in_c, w.k, w.k, w.out_c),
+				       .init = init,
+				       .file = sl_shape4(in_c, w.out_c, w.k, w.k),
+				       .layout = SL_LAYOUT_OHWI_FROM_OIHW});
+	if (w.bias)
+		add_vector(b, &d, ".bias", w.out_c, SL_INIT_ZERO, SL_LEARNS);
+	return finish(b, &d);
+}
+
+int sl_build_bn(struct sl_build *b, const char *name, int in)
+{
+	struct draft d = begin(b, SL_OP_BATCHNORM, name, in);
+	const int64_t c = last_of(b, in);
+
+	add_vector(b, &d, ".weight", c, SL_INIT_ONE, SL_LEARNS);
+	add_vector(b, &d, ".bias", c, SL_INIT_ZERO, SL_LEARNS);
+	add_vector(b, &d, ".running_mean", c, SL_INIT_ZERO, SL_STATISTIC);
+	add_vector(b, &d, ".running_var", c, SL_INIT_ONE, SL_STATISTIC);
+	return finish(b, &d);
+}
+
+int sl_build_act(struct sl_build *b, const char *name, int in, enum sl_act act)
+{
+	struct draft d = begin(b, SL_OP_ACT, name, in);
+
+	d.node.u.act = act;
+	return finish(b, &d);
+}
+
+int sl_build_add(struct sl_build *b, const char *name, int x, int y)
+{
+	struct draft d = begin(b, SL_OP_ADD, name, x);
+
+	d.in[d.node.n_in++] = y;
+	return finish(b, &d);
+}
+
+int sl_build_pool(struct sl_build *b, const char *name, int in, enum sl_op_kind kind, struct sl_pool_attr attr)
+{
+	struct draft d = begin(b, kind, name, in);
+
+	d.node.u.pool = attr;
+	return finish(b, &d);
+}
+
+int sl_build_scale(struct sl_build *b, const char *name, int in, float by)
+{
+	struct draft d = begin(b, SL_OP_SCALE, name, in);
+
+	d.node.u.scale.by = by;
+	return finish(b, &d);
+}
+
+int sl_build_flatten(struct sl_build *b, const char *name, int in)
+{
+	struct draft d = begin(b, SL_OP_FLATTEN, name, in);
+
+	return finish(b, &d);
+}
+
+int sl_build_dropout(struct sl_build *b, const char *name, int in, float p)
+{
+	struct draft d = begin(b, SL_OP_DROPOUT, name, in);
+
+	d.node.u.dropout.p = p;
+	return finish(b, &d);
+}
+
+int sl_build_linear(struct sl_build *b, const char *name, int in, int out_f, bool bias, struct sl_init init)
+{
+	struct draft d = begin(b, SL_OP_LINEAR, name, in);
+
+	add_param(b, &d,
+		  &(struct made_param){.suffix = ".weight", .shape = sl_shape2(out_f, last_of(b, in)), .init = init});
+	if (bias)
+		add_vector(b, &d, ".bias", out_f, SL_INIT_ZERO, SL_LEARNS);
+	return finish(b, &d);
+}
+
+int sl_build_identity(struct sl_build *b, const char *name, int in, int out_f, bool transposed)
+{
+	const bool image = b->err == SL_OK && in >= 0 && sl_build_shape(b, in).ndim == 4;
+	const int64_t in_f = last_of(b, in), rows = transposed ? in_f : out_f, cols = transposed ? out_f : in_f;
+	struct draft d = begin(b, !image ? SL_OP_LINEAR : transposed ? SL_OP_CONVT2D : SL_OP_CONV2D, name, in);
+
+	if (!image)
+		d.node.u.linear.transposed = transposed;
+	add_param(b, &d,
+		  &(struct made_param){.suffix = ".weight",
+				       .shape = image ? sl_shape4(rows, 1, 1, cols) : sl_shape2(rows, cols),
+				       .init = {.kind = SL_INIT_EYE},
+				       .file = sl_shape2(rows, cols)});
+	return finish(b, &d);
+}
+
+int sl_build_xent(struct sl_build *b, const char *name, int logits)
+{
+	struct draft d = begin(b, SL_OP_XENT, name, logits);
+	int loss;
+
+	d.in[d.node.n_in++] = SL_BUILD_LABEL;
+	if (b->err == SL_OK && last_of(b, logits) != b->model->classes)
+		sl_build_refuse(b, "%s: %lld logits for %d classes", name, (long long)last_of(b, logits),
+				b->model->classes);
+	loss = finish(b, &d);
+	if (b->err == SL_OK)
+		b->err = sl_graph_add_output(b->graph, "loss", loss, NULL, b->fail);
+	return loss;
+}
+
+void sl_build_unit(struct sl_build *b, const char *name)
+{
+	struct sl_model *m = b->model;
+	struct sl_unit *unit;
+
+	if (b->err != SL_OK || !grow(b, (void **)&m->unit, m->n_unit, &m->cap_unit, sizeof(*m->unit)))
+		return;
+	unit = &m->unit[m->n_unit];
+	if (!copy_name(b, unit->name, name, ""))
+		return;
+	unit->first_node = m->graph.n_node;
+	if (m->n_unit > 0)
+		unit[-1].end_node = m->graph.n_node;
+	m->n_unit++;
+}
+
+static enum sl_err check_units(struct sl_build *b)
+{
+	struct sl_model *m = b->model;
+
+	if (m->n_unit == 0 || m->unit[0].first_node != 0)
+		return sl_fail_set(b->fail, SL_ERR_BUG, "%s: its first node lies in no unit", m->name);
+	m->unit[m->n_unit - 1].end_node = m->graph.n_node;
+	for (int i = 0; i < m->n_unit; i++)
+		if (m->unit[i].end_node <= m->unit[i].first_node)
+			return sl_fail_set(b->fail, SL_ERR_BUG, "%s: unit %s is empty", m->name, m->unit[i].name);
+	return SL_OK;
+}
+
+enum sl_err sl_build_finish(struct sl_build *b, struct sl_model **out)
+{
+	if (b->err == SL_OK)
+		b->err = check_units(b);
+	if (b->err == SL_OK)
+		b->err = sl_graph_check(b->graph, b->fail);
+	if (b->err == SL_OK) {
+		b->model->n_plain = b->model->graph.n_param;
+		*out = b->model;
+	} else {
+		sl_model_close(b->model);
+	}
+	b->model = NULL;
+	return b->err;
 }

@@ -4,8 +4,7 @@
 
 enum { PIECE = 65536 }; /* floats that go through the host at once */
 
-/* The op with `width` features on the side that crosses. */
-static struct sl_op narrowed(const struct sl_op *op, bool out, int width)
+struct sl_op sl_narrowed(const struct sl_op *op, bool out, int width)
 {
 	struct sl_op o = *op;
 	struct sl_shape *shape = out ? &o.out_shape : &o.in_shape[0];
@@ -33,26 +32,25 @@ static enum sl_err widen(struct sl_narrow *w, const struct sl_plan_segment *s, b
 	if (!w->op || !w->state || (pulls && !w->piece))
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a decaying insert");
 	for (int i = 0; i < w->n; i++)
-		w->op[i] = narrowed(&so->op, out, w->width[i]);
+		w->op[i] = sl_narrowed(&so->op, out, w->width[i]);
 	return SL_OK;
 }
 
-enum sl_err sl_narrow_open(struct sl_narrow narrow[SL_NARROW_MOST], int *n, const struct sl_plan *plan,
-			   const struct sl_plan_segment *s, struct sl_fail *fail)
+enum sl_err sl_narrow_open(struct sl_narrow narrow[SL_NARROW_MOST], int *n, const struct sl_plan_segment *s,
+			   struct sl_fail *fail)
 {
-	const int value[2] = {plan->cut.head_value, plan->cut.tail_value};
 	enum sl_err err = SL_OK;
 
 	*n = 0;
 	for (int i = 0; i < s->n_op && !err; i++) {
 		const struct sl_op *op = &s->op[i].op;
 
-		for (int cut = 0; cut < 2 && s->op[i].narrows && !err; cut++) {
-			bool out = op->out == value[cut];
+		for (int out = 0; out < 2 && s->op[i].narrows && !err; out++) {
+			const struct sl_field *field = out ? &s->graph.out[0] : &s->graph.in[0];
 
-			if (!plan->decay[cut].full || (!out && op->in[0] != value[cut]))
+			if (!field->decay.full || (out ? op->out : op->in[0]) != field->value)
 				continue;
-			narrow[*n] = (struct sl_narrow){.at = i, .decay = &plan->decay[cut]};
+			narrow[*n] = (struct sl_narrow){.at = i, .decay = &field->decay};
 			err = widen(&narrow[(*n)++], s, out, fail);
 		}
 	}

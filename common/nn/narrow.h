@@ -19,9 +19,12 @@ struct sl_narrow {
 
 enum { SL_NARROW_MOST = 2 }; /* of a segment */
 
+/* The op with `width` features on the side that crosses: of its output, or its input. */
+struct sl_op sl_narrowed(const struct sl_op *op, bool out, int width);
+
 /* Finds them, *n, and makes their ops; states are the executor's business. Close all in any case. */
-enum sl_err sl_narrow_open(struct sl_narrow narrow[SL_NARROW_MOST], int *n, const struct sl_plan *plan,
-			   const struct sl_plan_segment *segment, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_narrow_open(struct sl_narrow narrow[SL_NARROW_MOST], int *n, const struct sl_plan_segment *segment,
+			   struct sl_fail *fail) SL_MUST_CHECK;
 void sl_narrow_close(struct sl_narrow *narrow); /* a zeroed one is fine */
 
 /* Zeroes what `falls` falls have left behind the live rows; `area`: weights or a moment of the segment. */

@@ -1,17 +1,5 @@
 #include "common/nn/op.h"
 
-static const char *const kind_names[SL_OP_COUNT] = {
-	[SL_OP_CONV2D] = "conv2d", [SL_OP_BATCHNORM] = "batchnorm", [SL_OP_ACT] = "act",
-	[SL_OP_ADD] = "add",       [SL_OP_MAXPOOL] = "maxpool",     [SL_OP_AVGPOOL] = "avgpool",
-	[SL_OP_LINEAR] = "linear", [SL_OP_DROPOUT] = "dropout",     [SL_OP_FLATTEN] = "flatten",
-	[SL_OP_XENT] = "xent",     [SL_OP_CONVT2D] = "convt2d",     [SL_OP_SCALE] = "scale",
-};
-
-const char *sl_op_kind_name(enum sl_op_kind kind)
-{
-	return (unsigned)kind < SL_OP_COUNT ? kind_names[kind] : "?";
-}
-
 static enum sl_err misfit(const struct sl_op *op, struct sl_fail *fail, const char *wants)
 {
 	char text[SL_SHAPE_TEXT];
@@ -180,20 +168,5 @@ int64_t sl_op_macs(const struct sl_op *op, int64_t rows)
 		return rows * sl_shape_row(&op->out_shape) * op->u.linear.in_f;
 	default:
 		return 0;
-	}
-}
-
-bool sl_op_saves_input(const struct sl_op *op)
-{
-	switch (op->kind) {
-	case SL_OP_CONV2D:
-	case SL_OP_CONVT2D:
-	case SL_OP_LINEAR:
-	case SL_OP_BATCHNORM:
-	case SL_OP_MAXPOOL:
-	case SL_OP_ACT:
-		return true;
-	default:
-		return false;
 	}
 }

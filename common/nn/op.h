@@ -24,18 +24,8 @@
 #include "common/nn/precision.h"
 
 enum sl_op_kind {
-	SL_OP_CONV2D,
-	SL_OP_BATCHNORM,
-	SL_OP_ACT,
-	SL_OP_ADD,
-	SL_OP_MAXPOOL,
-	SL_OP_AVGPOOL,
-	SL_OP_LINEAR,
-	SL_OP_DROPOUT,
-	SL_OP_FLATTEN,
-	SL_OP_XENT,
-	SL_OP_CONVT2D,
-	SL_OP_SCALE,
+#define SL_OP_ROW(kind, word, n_in, least_param, params, keeps) SL_OP_##kind,
+#include "common/nn/ops.def"
 	SL_OP_COUNT
 };
 
@@ -85,28 +75,32 @@ struct sl_scale_attr {
 	float by;
 };
 
-/* An op of a model. Values and parameters are indices into the model's lists. */
+/* What ops of each kind are told besides their inputs. */
+union sl_op_attr {
+	struct sl_conv_attr conv;
+	struct sl_convt_attr convt;
+	struct sl_bn_attr bn;
+	enum sl_act act;
+	struct sl_pool_attr pool;
+	struct sl_linear_attr linear;
+	struct sl_dropout_attr dropout;
+	struct sl_xent_attr xent;
+	struct sl_scale_attr scale;
+};
+
+/* A planned op, as kernels see it; the plan makes one of each node of a graph (graph.h). Values and parameters are
+ * indices into the graph's lists. */
 struct sl_op {
 	enum sl_op_kind kind;
 	char name[SL_NAME_MAX]; /* torchvision's module path: "features.1.conv.0.0" */
-	uint16_t stream;        /* its number in the whole model: rng key of dropout, the same on both sides of a cut */
+	uint16_t stream;        /* rng key of dropout: its number in the whole model */
 	int in[SL_OP_MAX_IN], n_in;
 	int out;
 	int param[SL_OP_MAX_PARAM], n_param;
 	/* Shapes of this op's inputs and output; dimension 0 is the most rows of a chunk once planned, else 1. */
 	struct sl_shape in_shape[SL_OP_MAX_IN], out_shape;
 	enum sl_precision precision; /* of the segment it was planned into: of its inputs, output and their gradients */
-	union {
-		struct sl_conv_attr conv;
-		struct sl_convt_attr convt;
-		struct sl_bn_attr bn;
-		enum sl_act act;
-		struct sl_pool_attr pool;
-		struct sl_linear_attr linear;
-		struct sl_dropout_attr dropout;
-		struct sl_xent_attr xent;
-		struct sl_scale_attr scale;
-	} u;
+	union sl_op_attr u;
 };
 
 const char *sl_op_kind_name(enum sl_op_kind kind);
@@ -120,8 +114,8 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail) SL_MUST_CH
  * its output, as the seed's do; what it computes is stride² times less. */
 int64_t sl_op_macs(const struct sl_op *op, int64_t rows);
 
-/* Whether backward reads its inputs, so that they are kept. No op reads its own output again. */
-bool sl_op_saves_input(const struct sl_op *op); /* conv, convt, linear, batchnorm, maxpool, act */
+/* Whether backward reads the first input again, so that it is kept. No op reads its own output again. */
+bool sl_op_saves_input(const struct sl_op *op);
 
 /* The convolution whose adjoint a CONVT2D is, with its shapes. */
 static inline struct sl_op sl_op_convt_adjoint(const struct sl_op *op)

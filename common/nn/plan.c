@@ -8,7 +8,10 @@
 
 #include <xxhash.h>
 
-enum { PARAM_ALIGN = 16 }; /* floats of a cache line */
+#include "common/nn/narrow.h"
+
+enum { PARAM_ALIGN = 16 };                             /* floats of a cache line */
+static const int64_t most_elements = INT64_C(1) << 50; /* of a batch: sums of bytes cannot overflow */
 
 static int64_t param_room(int64_t count)
 {
@@ -29,7 +32,9 @@ int64_t sl_plan_chunk_rows(const struct sl_plan *plan, int64_t batch_rows, int c
 
 struct sl_shape sl_plan_cut_shape(const struct sl_plan *plan, bool mid, int64_t rows)
 {
-	return sl_shape_rows(plan->segment[mid ? SL_TAIL : SL_MIDDLE].in_shape, rows);
+	const struct sl_plan_segment *middle = &plan->segment[SL_MIDDLE];
+
+	return sl_shape_rows(mid ? middle->out_shape : middle->in_shape, rows);
 }
 
 struct sl_shape sl_plan_cut_shape_after(const struct sl_plan *plan, bool mid, int64_t rows, uint64_t done)
@@ -46,24 +51,21 @@ int64_t sl_plan_plain_count(const struct sl_plan *plan, bool mid)
 	return sl_shape_row(&plan->plain[mid]);
 }
 
-/* How many ops of [first, end) read `value`. */
-static int consumers(const struct sl_model *m, int first, int end, int value)
+/* Whether only the next node reads what node `i` makes. */
+static bool only_next_reads(const struct sl_graph *g, int i)
 {
-	int n = 0;
+	int value = g->node[i].out, n = 0;
 
-	for (int i = first; i < end; i++)
-		for (int k = 0; k < m->op[i].n_in; k++)
-			n += m->op[i].in[k] == value;
-	return n;
+	for (int at = i + 1; at < g->n_node; at++)
+		for (int k = 0; k < g->node[at].n_in; k++)
+			n += g->link[g->node[at].in + k] == value;
+	return n == 1 && i + 1 < g->n_node && g->link[g->node[i + 1].in] == value && g->out[0].value != value;
 }
 
-/* The activation that can ride on batchnorm op `i`: the next op, and the only reader of its output. */
-static bool fuses_act(const struct sl_model *m, int i, int end)
+/* The activation that can ride on batchnorm `i`: the next node, and the only reader of its output. */
+static bool fuses_act(const struct sl_graph *g, int i)
 {
-	const struct sl_op *bn = &m->op[i];
-
-	return bn->kind == SL_OP_BATCHNORM && bn->u.bn.act == SL_ACT_NONE && i + 1 < end &&
-	       m->op[i + 1].kind == SL_OP_ACT && m->op[i + 1].in[0] == bn->out && consumers(m, i, end, bn->out) == 1;
+	return g->node[i].kind == SL_OP_BATCHNORM && only_next_reads(g, i) && g->node[i + 1].kind == SL_OP_ACT;
 }
 
 static void set_rows(struct sl_op *op, int64_t rows)
@@ -74,40 +76,61 @@ static void set_rows(struct sl_op *op, int64_t rows)
 		op->out_shape.dim[0] = rows;
 }
 
-static void copy_ops(struct sl_plan_segment *s, const struct sl_model *m, int first, int end, int64_t rows)
+/* A node beside a field that decays is as wide as its schedule begins. */
+static void narrow(struct sl_segment_op *so, const struct sl_field *field, bool out)
 {
-	for (int i = first; i < end; i++) {
+	if (!field->decay.full || (out ? so->op.out : so->op.in[0]) != field->value)
+		return;
+	so->narrows = true;
+	so->op = sl_narrowed(&so->op, out, sl_decay_width(&field->decay, 0));
+}
+
+static void plan_ops(struct sl_plan_segment *s, int64_t rows)
+{
+	const struct sl_graph *g = &s->graph;
+
+	for (int i = 0; i < g->n_node; i++) {
 		struct sl_segment_op *to = &s->op[s->n_op++];
 
-		to->op = m->op[i];
-		s->macs += sl_op_macs(&m->op[i], 1);
-		if (fuses_act(m, i, end)) {
-			to->op.u.bn.act = m->op[i + 1].u.act;
-			to->op.out = m->op[i + 1].out;
+		to->op = sl_graph_op(g, i);
+		narrow(to, &g->in[0], false);
+		narrow(to, &g->out[0], true);
+		s->macs += sl_op_macs(&to->op, 1);
+		if (fuses_act(g, i)) {
+			to->op.u.bn.act = g->node[i + 1].u.act;
+			to->op.out = g->node[i + 1].out;
 			i++;
 		}
 		set_rows(&to->op, rows);
 		to->op.precision = s->precision;
+		if (to->op.kind == SL_OP_XENT)
+			s->classes = to->op.u.xent.classes;
 	}
 }
 
-static void place_params(struct sl_plan_segment *s, const struct sl_model *m, bool trainable)
+/* Those that learn, or the statistics, in order of the ops. A parameter that two ops share has one place. */
+static void place_params(struct sl_plan_segment *s, bool learns, int *place)
 {
 	for (int i = 0; i < s->n_op; i++) {
 		struct sl_segment_op *so = &s->op[i];
 
 		for (int k = 0; k < so->op.n_param; k++) {
-			const struct sl_param *p = &m->param[so->op.param[k]];
+			const int at = so->op.param[k];
+			const struct sl_param *p = &s->graph.param[at];
+			const int64_t count = sl_shape_count(&p->shape);
 
-			if (p->trainable != trainable)
+			if ((p->role != SL_STATISTIC) != learns)
 				continue;
-			so->param[k] = s->n_param;
-			s->param[s->n_param++] =
-				(struct sl_segment_param){so->op.param[k], s->weight_count, sl_shape_count(&p->shape)};
-			s->weight_count += param_room(sl_shape_count(&p->shape));
+			if (place[at] < 0) {
+				place[at] = s->n_param;
+				s->param[s->n_param++] =
+					(struct sl_segment_param){at, (int)p->stream, s->weight_count, count};
+				s->weight_count += param_room(count);
+			}
+			so->param[k] = place[at];
 		}
 	}
-	if (trainable)
+	if (learns)
 		s->trainable_count = s->weight_count;
 }
 
@@ -134,42 +157,95 @@ static enum sl_err mark_gradients(struct sl_plan_segment *s, int n_value)
 	return SL_OK;
 }
 
-static void mark_narrow(struct sl_plan_segment *s, int value)
+/* What executor and session can do with a part today: one tensor comes in, per row, besides the tail's labels; one
+ * goes out, or the loss. */
+static enum sl_err check_part(const struct sl_graph *g, enum sl_segment which, int64_t batch, struct sl_fail *fail)
 {
-	for (int i = 0; i < s->n_op; i++)
-		s->op[i].narrows = s->op[i].narrows || s->op[i].op.out == value || s->op[i].op.in[0] == value;
+	const bool tail = which == SL_TAIL;
+	enum sl_err err = sl_graph_check(g, fail);
+
+	if (err)
+		return err;
+	if (g->elements[0] > most_elements / batch)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "the %s is too large for a batch of %" PRId64,
+				   sl_segment_name(which), batch);
+	if (g->n_in != 1 + tail || g->n_out != 1)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "the %s has %d inputs and %d outputs, where %d and 1 are right",
+				   sl_segment_name(which), g->n_in, g->n_out, 1 + tail);
+	if (g->value[g->in[0].value].dtype != SL_F32)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: what comes in must be f32", g->in[0].name);
+	for (int i = 0; i < g->n_value; i++)
+		if (g->value[i].lead == SL_PER_TOKEN)
+			return sl_fail_set(fail, SL_ERR_CONFIG, "the %s computes per token, which is not supported",
+					   sl_segment_name(which));
+	for (int i = 0; i < g->n_node; i++)
+		if ((g->node[i].kind == SL_OP_XENT) != (tail && i == g->n_node - 1))
+			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: the loss is the tail's last node, and there alone",
+					   g->node[i].name);
+	for (int i = 0; i < g->n_param; i++)
+		if (g->param[i].role == SL_FROZEN || g->param[i].group || g->param[i].init.kind == SL_INIT_FILE)
+			return sl_fail_set(fail, SL_ERR_CONFIG,
+					   "%s: frozen parameters, groups and files are not supported",
+					   g->param[i].name);
+	return SL_OK;
 }
 
-static enum sl_err build_segment(struct sl_plan *plan, enum sl_segment which, struct sl_fail *fail)
+static enum sl_err plan_params(struct sl_plan_segment *s)
+{
+	int *place = malloc(((size_t)s->graph.n_param + 1) * sizeof *place);
+
+	if (!place)
+		return SL_ERR_NOMEM;
+	for (int i = 0; i < s->graph.n_param; i++)
+		place[i] = -1;
+	place_params(s, true, place);
+	place_params(s, false, place);
+	free(place);
+	return mark_gradients(s, s->graph.n_value);
+}
+
+static void free_segment(struct sl_plan_segment *s)
+{
+	free(s->op);
+	free(s->param);
+	sl_graph_close(&s->graph);
+	*s = (struct sl_plan_segment){0};
+}
+
+enum sl_err sl_plan_add(struct sl_plan *plan, enum sl_segment which, struct sl_graph *graph, struct sl_fail *fail)
 {
 	struct sl_plan_segment *s = &plan->segment[which];
-	const struct sl_model *m = plan->model;
-	int n_param = 0, first, end;
+	enum sl_err err = check_part(graph, which, plan->spec.batch, fail);
 
-	sl_cut_ops(&plan->cut, m, which, &first, &end);
-	if (end <= first)
-		return sl_fail_set(fail, SL_ERR_BUG, "segment %d of the cut holds no op", (int)which);
-	for (int i = first; i < end; i++)
-		n_param += m->op[i].n_param;
-	s->which = which;
-	s->precision = which == SL_MIDDLE ? plan->spec.precision : SL_PRECISION_FP32;
-	s->moments = sl_optimizer_moments(plan->spec.optimizer.kind);
-	s->op = calloc((size_t)(end - first), sizeof *s->op);
-	s->param = calloc((size_t)n_param + 1, sizeof *s->param);
-	if (!s->op || !s->param)
+	if (err)
+		return err;
+	*s = (struct sl_plan_segment){
+		.which = which,
+		.graph = *graph,
+		.precision = which == SL_MIDDLE ? plan->spec.precision : SL_PRECISION_FP32,
+		.moments = sl_optimizer_moments(plan->spec.optimizer.kind),
+		.op = calloc((size_t)graph->n_node, sizeof *s->op),
+		.param = calloc((size_t)graph->n_param + 1, sizeof *s->param),
+	};
+	if (s->op && s->param) {
+		plan_ops(s, plan->rows);
+		err = plan_params(s);
+	}
+	if (!s->op || !s->param || err) {
+		s->graph = (struct sl_graph){0}; /* the caller's still */
+		free_segment(s);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the plan");
-	copy_ops(s, m, first, end, plan->rows);
-	if (plan->decay[0].full)
-		mark_narrow(s, plan->cut.head_value);
-	if (plan->decay[1].full)
-		mark_narrow(s, plan->cut.tail_value);
-	place_params(s, m, true);
-	place_params(s, m, false);
-	s->in_value = s->op[0].op.in[0];
-	s->out_value = s->op[s->n_op - 1].op.out;
+	}
+	*graph = (struct sl_graph){0};
+	s->in_value = s->graph.in[0].value;
+	s->out_value = s->graph.out[0].value;
 	s->in_shape = s->op[0].op.in_shape[0];
 	s->out_shape = s->op[s->n_op - 1].op.out_shape;
-	return mark_gradients(s, m->n_value) ? sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the plan") : SL_OK;
+	if (which == SL_MIDDLE) {
+		plan->decay[0] = s->graph.in[0].decay;
+		plan->decay[1] = s->graph.out[0].decay;
+	}
+	return SL_OK;
 }
 
 static void feed(XXH3_state_t *x, const char *fmt, ...) SL_PRINTF(2, 3);
@@ -195,7 +271,7 @@ static void feed_shape(XXH3_state_t *x, const struct sl_shape *s)
 
 static void feed_op(XXH3_state_t *x, const struct sl_op *op)
 {
-	feed(x, "\n%s %s %u", sl_op_kind_name(op->kind), op->name, op->stream);
+	feed(x, "\n%s %s", sl_op_kind_name(op->kind), op->name);
 	for (int k = 0; k < op->n_in; k++)
 		feed_shape(x, &op->in_shape[k]);
 	feed_shape(x, &op->out_shape);
@@ -223,7 +299,7 @@ static void feed_op(XXH3_state_t *x, const struct sl_op *op)
 			feed(x, " transposed");
 		break;
 	case SL_OP_DROPOUT:
-		feed(x, " p%a", (double)op->u.dropout.p);
+		feed(x, " p%a %u", (double)op->u.dropout.p, op->stream);
 		break;
 	case SL_OP_SCALE:
 		feed(x, " b%a", (double)op->u.scale.by);
@@ -233,16 +309,25 @@ static void feed_op(XXH3_state_t *x, const struct sl_op *op)
 	}
 }
 
-static enum sl_err hash_plan(struct sl_plan *plan)
+static void feed_segment(XXH3_state_t *x, const struct sl_plan_segment *s)
+{
+	feed(x, "\n%s %" PRId64, sl_segment_name(s->which), s->weight_count);
+	for (int i = 0; i < s->n_op; i++)
+		feed_op(x, &s->op[i].op);
+	for (int i = 0; i < s->n_param; i++)
+		feed(x, "\n%s@%" PRId64, s->graph.param[s->param[i].graph_param].name, s->param[i].offset);
+}
+
+enum sl_err sl_plan_seal(struct sl_plan *plan, struct sl_fail *fail)
 {
 	XXH3_state_t *x = XXH3_createState();
 	XXH128_canonical_t canonical;
 
 	if (!x)
-		return SL_ERR_NOMEM;
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the plan's hash");
 	XXH3_128bits_reset(x);
-	feed(x, "split plan 1\n%s classes=%d batch=%" PRId64 " chunks=%d seed=%" PRIu64 "\n%s", plan->model->name,
-	     plan->model->classes, plan->spec.batch, plan->spec.chunks, plan->spec.seed, plan->spec.note);
+	feed(x, "split plan 2\nbatch=%" PRId64 " chunks=%d seed=%" PRIu64 "\n%s", plan->spec.batch, plan->spec.chunks,
+	     plan->spec.seed, plan->spec.note);
 	if (plan->spec.precision != SL_PRECISION_FP32)
 		feed(x, "\nprecision %s", sl_precision_name(plan->spec.precision));
 	for (int i = 0; i < 2; i++) {
@@ -252,47 +337,13 @@ static enum sl_err hash_plan(struct sl_plan *plan)
 			feed(x, "\ndecay %d %d %a %" PRId64 " %d %a %" PRId64, i, d->full, d->rate, d->every, d->times,
 			     d->l1, d->from);
 	}
-	for (int r = 0; r < SL_SEGMENT_COUNT; r++) {
-		const struct sl_plan_segment *s = &plan->segment[r];
-
-		feed(x, "\n%s %" PRId64, sl_segment_name((enum sl_segment)r), s->weight_count);
-		for (int i = 0; i < s->n_op; i++)
-			feed_op(x, &s->op[i].op);
-		for (int i = 0; i < s->n_param; i++)
-			feed(x, "\n%s@%" PRId64, plan->model->param[s->param[i].model_param].name, s->param[i].offset);
-	}
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
+		if (plan->segment[i].n_op)
+			feed_segment(x, &plan->segment[i]);
 	XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(x));
 	memcpy(plan->hash, canonical.digest, SL_PLAN_HASH_BYTES);
 	XXH3_freeState(x);
 	return SL_OK;
-}
-
-static const char *given(const char *text)
-{
-	return text[0] ? text : NULL;
-}
-
-static struct sl_shape value_shape(const struct sl_model *m, int value)
-{
-	for (int i = 0; i < m->n_op; i++)
-		if (m->op[i].out == value)
-			return m->op[i].out_shape;
-	return m->input;
-}
-
-static enum sl_err find_cut(struct sl_plan *plan, struct sl_fail *fail)
-{
-	const struct sl_cut_spec *c = &plan->spec.cut;
-
-	enum sl_err err = sl_cut_find(&plan->cut, plan->model, given(c->partition), given(c->head_end),
-				      given(c->tail_begin), fail);
-
-	if (err)
-		return err;
-	plan->plain[0] = value_shape(plan->model, plan->cut.head_value);
-	plan->plain[1] = value_shape(plan->model, plan->cut.tail_value);
-	return sl_insert_splice(plan->model, &plan->cut, plan->spec.insert_head, plan->spec.insert_tail, plan->decay,
-				fail);
 }
 
 static enum sl_err check_spec(const struct sl_plan_spec *spec, struct sl_fail *fail)
@@ -311,7 +362,7 @@ static enum sl_err check_spec(const struct sl_plan_spec *spec, struct sl_fail *f
 	return sl_optimizer_check(&spec->optimizer, fail);
 }
 
-enum sl_err sl_plan_open(struct sl_plan **out, const struct sl_plan_spec *spec, struct sl_fail *fail)
+enum sl_err sl_plan_begin(struct sl_plan **out, const struct sl_plan_spec *spec, struct sl_fail *fail)
 {
 	struct sl_plan *plan;
 	enum sl_err err = check_spec(spec, fail);
@@ -323,13 +374,26 @@ enum sl_err sl_plan_open(struct sl_plan **out, const struct sl_plan_spec *spec, 
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the plan");
 	plan->spec = *spec;
 	plan->rows = (spec->batch + spec->chunks - 1) / spec->chunks;
-	err = sl_model_open(&plan->model, &spec->model, fail);
-	if (!err)
-		err = find_cut(plan, fail);
-	for (int which = 0; which < SL_SEGMENT_COUNT && !err; which++)
-		err = build_segment(plan, (enum sl_segment)which, fail);
-	if (!err && hash_plan(plan))
-		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the plan's hash");
+	*out = plan;
+	return SL_OK;
+}
+
+enum sl_err sl_plan_open_part(struct sl_plan **out, const struct sl_plan_spec *spec, enum sl_segment which,
+			      struct sl_graph *graph, struct sl_fail *fail)
+{
+	struct sl_plan *plan;
+	enum sl_err err = sl_plan_begin(&plan, spec, fail);
+
+	if (err)
+		return err;
+	err = sl_plan_add(plan, which, graph, fail);
+	if (!err) {
+		err = sl_plan_seal(plan, fail);
+		if (err) {
+			*graph = plan->segment[which].graph;
+			plan->segment[which].graph = (struct sl_graph){0};
+		}
+	}
 	if (err) {
 		sl_plan_close(plan);
 		return err;
@@ -342,10 +406,8 @@ void sl_plan_close(struct sl_plan *plan)
 {
 	if (!plan)
 		return;
-	for (int r = 0; r < SL_SEGMENT_COUNT; r++) {
-		free(plan->segment[r].op);
-		free(plan->segment[r].param);
-	}
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
+		free_segment(&plan->segment[i]);
 	sl_model_close(plan->model);
 	free(plan);
 }

@@ -1,30 +1,22 @@
-/* The plan: everything that can be known before the first step. From the model, the cut and the chunk shape it derives
- * the three segments with their ops (batchnorm and activation fused), parameters and MACs, and one hash that both
- * sides must agree on. Pure; immutable once opened; may be shared between threads. */
+/* The plan: everything that can be known before the first step. From the graph of a part (head, middle or tail) and
+ * what both sides agree on it derives the part's ops (batchnorm and activation fused), the places of its parameters and
+ * its MACs, and a hash. Pure; immutable once opened; may be shared between threads.
+ *
+ * The server plans the middle from its graph alone: sl_plan_open_part. The client plans all three parts of a network
+ * (common/model/split.h). */
 #ifndef SL_NN_PLAN_H
 #define SL_NN_PLAN_H
 
 #include "common/nn/cut.h"
-#include "common/nn/insert.h"
-#include "common/nn/model.h"
 #include "common/nn/optimizer.h"
 
 enum { SL_PLAN_MAX_CHUNKS = 256, SL_PLAN_HASH_BYTES = 16, SL_PLAN_MAX_BATCH = 1 << 20, SL_PLAN_NOTE_MAX = 768 };
 
-/* The cut as users write it (cut.h says what each means); "" where it is not given. */
-struct sl_cut_spec {
-	char partition[32];
-	char head_end[SL_NAME_MAX], tail_begin[SL_NAME_MAX];
-};
-
-/* What both sides must agree on. `note` is text that is hashed with the rest and that this room does not interpret:
- * codecs, and the optimizer's text. */
+/* What a plan needs besides graphs; both sides agree on it. `note` is text that is hashed with the rest and that this
+ * room does not interpret: codecs, and the optimizer's text. */
 struct sl_plan_spec {
-	struct sl_model_spec model;
-	struct sl_cut_spec cut;
-	char insert_head[SL_INSERT_TEXT], insert_tail[SL_INSERT_TEXT]; /* insert.h; "": none */
-	int64_t batch;                                                 /* rows of a full batch */
-	int chunks;                                                    /* that it is cut into; 1 … batch */
+	int64_t batch; /* rows of a full batch */
+	int chunks;    /* that it is cut into; 1 … batch */
 	uint64_t seed;
 	enum sl_precision precision; /* of the middle; head and tail are FP32 */
 	struct sl_optimizer optimizer;
@@ -32,7 +24,7 @@ struct sl_plan_spec {
 };
 
 struct sl_segment_op {
-	struct sl_op op;             /* a copy, shapes with the most rows of a chunk; in/out are values of the model */
+	struct sl_op op;             /* a copy, shapes with the most rows of a chunk; numbers are the graph's */
 	bool din_want[SL_OP_MAX_IN]; /* backward: somebody needs this input's gradient */
 	bool din_add[SL_OP_MAX_IN];  /* … and a later consumer of the same value has already written it */
 	int param[SL_OP_MAX_PARAM];  /* index into the segment's parameters */
@@ -41,7 +33,8 @@ struct sl_segment_op {
 
 /* A parameter's place in the segment's weight range, in floats; the same offset serves its gradient and moments. */
 struct sl_segment_param {
-	int model_param; /* index into model->param */
+	int graph_param; /* index into the part's graph.param */
+	int model_param; /* the client's: index into model->graph.param */
 	int64_t offset, count;
 };
 
@@ -49,6 +42,7 @@ struct sl_segment_param {
  * the gap behind it is zero. This range is what SL_PART_WEIGHTS carries and what a store's hash is taken of. */
 struct sl_plan_segment {
 	enum sl_segment which;
+	struct sl_graph graph;
 	enum sl_precision precision;
 	struct sl_segment_op *op;
 	int n_op;
@@ -57,23 +51,35 @@ struct sl_plan_segment {
 	int moments;                         /* of the optimizer, each of trainable_count floats */
 	int64_t trainable_count;             /* floats of the range's trainable front, padding included */
 	int64_t weight_count;                /* floats of the whole range */
-	int in_value, out_value;             /* of the model; the tail's out_value is its loss (one float) */
+	int in_value, out_value;             /* of the graph; the tail's out_value is its loss (one float) */
 	struct sl_shape in_shape, out_shape; /* with `rows` rows */
 	int64_t macs;                        /* forward, of one row */
+	int classes;                         /* of the tail's logits; else 0 */
 };
 
+/* Parts that were not planned have no op. */
 struct sl_plan {
 	struct sl_plan_spec spec;
+	int64_t rows;             /* of a full chunk: ceil(batch / chunks) */
+	struct sl_decay decay[2]; /* of what crosses at the head's end and at the tail's begin */
+	struct sl_plan_segment segment[SL_SEGMENT_COUNT];
+	uint8_t hash[SL_PLAN_HASH_BYTES]; /* of the spec and every part that is planned */
+	/* The client's alone: the whole network, where it is cut, and shapes of one row at both cuts without inserts.
+	 */
 	struct sl_model *model;
 	struct sl_cut cut;
-	int64_t rows;             /* of a full chunk: ceil(batch / chunks) */
-	struct sl_shape plain[2]; /* of one row, at the head's end and the tail's begin, without inserts */
-	struct sl_decay decay[2]; /* of what crosses there */
-	struct sl_plan_segment segment[SL_SEGMENT_COUNT];
-	uint8_t hash[SL_PLAN_HASH_BYTES];
+	struct sl_shape plain[2];
 };
 
-enum sl_err sl_plan_open(struct sl_plan **out, const struct sl_plan_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+/* Plans one part from its graph, which is taken over where this succeeds, and left to the caller otherwise. A graph
+ * need not be trusted: what no part can have is CONFIG with a sentence. */
+enum sl_err sl_plan_open_part(struct sl_plan **out, const struct sl_plan_spec *spec, enum sl_segment which,
+			      struct sl_graph *graph, struct sl_fail *fail) SL_MUST_CHECK;
+/* The same in three steps, for several parts: an empty plan; a part; the hash, last. */
+enum sl_err sl_plan_begin(struct sl_plan **out, const struct sl_plan_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_plan_add(struct sl_plan *plan, enum sl_segment which, struct sl_graph *graph,
+			struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_plan_seal(struct sl_plan *plan, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_plan_close(struct sl_plan *plan); /* NULL is fine */
 
 /* How `batch_rows` ≤ spec.batch rows fall into chunks: full ones, then a ragged last one. */

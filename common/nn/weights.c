@@ -13,18 +13,18 @@ enum sl_err sl_weights_open(struct sl_weights *w, const struct sl_model *model, 
 {
 	int64_t count = 0;
 
-	for (int i = 0; i < model->n_param; i++)
-		count += sl_shape_count(&model->param[i].shape);
-	*w = (struct sl_weights){model->n_param, calloc((size_t)model->n_param, sizeof *w->value),
+	for (int i = 0; i < model->graph.n_param; i++)
+		count += sl_shape_count(&model->graph.param[i].shape);
+	*w = (struct sl_weights){model->graph.n_param, calloc((size_t)model->graph.n_param, sizeof *w->value),
 				 calloc((size_t)count, sizeof *w->storage)};
 	if (!w->value || !w->storage) {
 		sl_weights_close(w);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the weights");
 	}
 	count = 0;
-	for (int i = 0; i < model->n_param; i++) {
+	for (int i = 0; i < model->graph.n_param; i++) {
 		w->value[i] = w->storage + count;
-		count += sl_shape_count(&model->param[i].shape);
+		count += sl_shape_count(&model->graph.param[i].shape);
 	}
 	return SL_OK;
 }
@@ -38,16 +38,16 @@ void sl_weights_close(struct sl_weights *w)
 
 void sl_weights_init(struct sl_weights *w, const struct sl_model *model, uint64_t seed)
 {
-	for (int i = 0; i < model->n_param; i++)
-		sl_param_init(model, i, seed, w->value[i]);
+	for (int i = 0; i < model->graph.n_param; i++)
+		sl_param_init(&model->graph.param[i], seed, w->value[i]);
 }
 
-void sl_weights_init_range(const struct sl_model *model, const struct sl_plan_segment *segment, uint64_t seed,
-			   float *range)
+void sl_weights_init_range(const struct sl_plan_segment *segment, uint64_t seed, float *range)
 {
 	sl_clear(range, (size_t)segment->weight_count * sizeof *range);
 	for (int i = 0; i < segment->n_param; i++)
-		sl_param_init(model, segment->param[i].model_param, seed, range + segment->param[i].offset);
+		sl_param_init(&segment->graph.param[segment->param[i].graph_param], seed,
+			      range + segment->param[i].offset);
 }
 
 void sl_weights_pack(const struct sl_weights *w, const struct sl_plan_segment *segment, float *range)

@@ -17,8 +17,7 @@ void sl_weights_close(struct sl_weights *w); /* idempotent; a zeroed one is fine
 void sl_weights_init(struct sl_weights *w, const struct sl_model *model, uint64_t seed);
 
 /* The same for one segment's range alone: no memory for the rest of the model, whose size a server must not trust. */
-void sl_weights_init_range(const struct sl_model *model, const struct sl_plan_segment *segment, uint64_t seed,
-			   float *range);
+void sl_weights_init_range(const struct sl_plan_segment *segment, uint64_t seed, float *range);
 
 /* range [weight_count of the segment]; the padding is set to zero. */
 void sl_weights_pack(const struct sl_weights *w, const struct sl_plan_segment *segment, float *range);

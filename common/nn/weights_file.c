@@ -17,9 +17,9 @@ static void transpose(const float *src, float *dst, int64_t blocks, int64_t rows
 }
 
 /* File order as [blocks, rows, cols] such that memory order is its transpose. */
-static void file_matrix(const struct sl_param *p, int64_t *blocks, int64_t *rows, int64_t *cols)
+static void file_matrix(const struct sl_file_param *p, int64_t *blocks, int64_t *rows, int64_t *cols)
 {
-	const int64_t *d = p->file_shape.dim;
+	const int64_t *d = p->shape.dim;
 
 	switch (p->layout) {
 	case SL_LAYOUT_OHWI_FROM_OIHW:
@@ -34,11 +34,11 @@ static void file_matrix(const struct sl_param *p, int64_t *blocks, int64_t *rows
 		return;
 	default:
 		*blocks = *rows = 1;
-		*cols = sl_shape_count(&p->file_shape);
+		*cols = sl_shape_count(&p->shape);
 	}
 }
 
-void sl_param_from_file_order(const struct sl_param *p, const float *file, float *memory)
+void sl_param_from_file_order(const struct sl_file_param *p, const float *file, float *memory)
 {
 	int64_t blocks, rows, cols;
 
@@ -46,7 +46,7 @@ void sl_param_from_file_order(const struct sl_param *p, const float *file, float
 	transpose(file, memory, blocks, rows, cols);
 }
 
-void sl_param_to_file_order(const struct sl_param *p, const float *memory, float *file)
+void sl_param_to_file_order(const struct sl_file_param *p, const float *memory, float *file)
 {
 	int64_t blocks, rows, cols;
 
@@ -54,38 +54,39 @@ void sl_param_to_file_order(const struct sl_param *p, const float *memory, float
 	transpose(memory, file, blocks, cols, rows);
 }
 
-static bool same_shape(const struct sl_st_tensor *t, const struct sl_param *p)
+static bool same_shape(const struct sl_st_tensor *t, const struct sl_file_param *p)
 {
-	if (t->ndim != p->file_shape.ndim)
+	if (t->ndim != p->shape.ndim)
 		return false;
 	for (int i = 0; i < t->ndim; i++)
-		if (t->dim[i] != p->file_shape.dim[i])
+		if (t->dim[i] != p->shape.dim[i])
 			return false;
 	return true;
 }
 
-static enum sl_err check_param(const struct sl_st_tensor *t, const struct sl_param *p, struct sl_fail *fail)
+static enum sl_err check_param(const struct sl_st_tensor *t, const char *name, const struct sl_file_param *p,
+			       struct sl_fail *fail)
 {
 	char theirs[SL_ST_SHAPE_TEXT], ours[SL_SHAPE_TEXT];
 
 	if (!t)
-		return sl_fail_set(fail, SL_ERR_DATA, "tensor \"%s\" is missing; the model has it as %s", p->name,
-				   sl_shape_text(&p->file_shape, ours));
+		return sl_fail_set(fail, SL_ERR_DATA, "tensor \"%s\" is missing; the model has it as %s", name,
+				   sl_shape_text(&p->shape, ours));
 	if (!same_shape(t, p))
-		return sl_fail_set(fail, SL_ERR_DATA, "tensor \"%s\" is %s in the file and %s in the model", p->name,
-				   sl_st_shape_text(t, theirs), sl_shape_text(&p->file_shape, ours));
+		return sl_fail_set(fail, SL_ERR_DATA, "tensor \"%s\" is %s in the file and %s in the model", name,
+				   sl_st_shape_text(t, theirs), sl_shape_text(&p->shape, ours));
 	if (!sl_st_is_float(t))
 		return sl_fail_set(fail, SL_ERR_DATA,
-				   "tensor \"%s\" is of type %.16s, which is none of F32, F16, BF16, F64", p->name,
+				   "tensor \"%s\" is of type %.16s, which is none of F32, F16, BF16, F64", name,
 				   t->dtype);
 	return SL_OK;
 }
 
-enum sl_err sl_weights_read_param(const struct sl_st_file *file, const struct sl_param *p, float *out,
-				  struct sl_fail *fail)
+enum sl_err sl_weights_read_param(const struct sl_st_file *file, const char *name, const struct sl_file_param *p,
+				  float *out, struct sl_fail *fail)
 {
-	const struct sl_st_tensor *t = sl_st_find(file, p->name);
-	enum sl_err err = check_param(t, p, fail);
+	const struct sl_st_tensor *t = sl_st_find(file, name);
+	enum sl_err err = check_param(t, name, p, fail);
 	float *file_order;
 
 	if (err != SL_OK)
@@ -94,7 +95,7 @@ enum sl_err sl_weights_read_param(const struct sl_st_file *file, const struct sl
 		return sl_st_read_f32(file, t, out, fail);
 	file_order = malloc((size_t)t->count * sizeof(*file_order));
 	if (!file_order)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to read \"%s\"", p->name);
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to read \"%s\"", name);
 	err = sl_st_read_f32(file, t, file_order, fail);
 	if (err == SL_OK)
 		sl_param_from_file_order(p, file_order, out);
@@ -119,8 +120,8 @@ static bool in_last_unit(const struct sl_model *m, const char *name)
 
 static bool model_has(const struct sl_model *m, const char *name)
 {
-	for (int i = 0; i < m->n_param; i++)
-		if (!strcmp(m->param[i].name, name))
+	for (int i = 0; i < m->graph.n_param; i++)
+		if (!strcmp(m->graph.param[i].name, name))
 			return true;
 	return false;
 }
@@ -150,11 +151,12 @@ static enum sl_err check_extra(const struct sl_model *m, const struct sl_st_file
 static enum sl_err check_wanted(const struct sl_model *m, const struct sl_st_file *file, bool partial, int i,
 				bool *wanted, struct sl_fail *fail)
 {
-	const struct sl_param *p = &m->param[i];
-	const struct sl_st_tensor *t = sl_st_find(file, p->name);
+	const struct sl_file_param *p = &m->file[i];
+	const char *name = m->graph.param[i].name;
+	const struct sl_st_tensor *t = sl_st_find(file, name);
 
-	*wanted = !(p->optional && !t) && !(partial && in_last_unit(m, p->name) && (!t || !same_shape(t, p)));
-	return *wanted ? check_param(t, p, fail) : SL_OK;
+	*wanted = !(p->optional && !t) && !(partial && in_last_unit(m, name) && (!t || !same_shape(t, p)));
+	return *wanted ? check_param(t, name, p, fail) : SL_OK;
 }
 
 enum sl_err sl_weights_load_file(const struct sl_model *model, const struct sl_st_file *file, bool partial,
@@ -163,14 +165,14 @@ enum sl_err sl_weights_load_file(const struct sl_model *model, const struct sl_s
 	bool wanted;
 	enum sl_err err = SL_OK;
 
-	for (int i = 0; i < model->n_param && err == SL_OK; i++)
+	for (int i = 0; i < model->graph.n_param && err == SL_OK; i++)
 		err = check_wanted(model, file, partial, i, &wanted, fail);
 	if (err == SL_OK)
 		err = check_extra(model, file, partial, fail);
-	for (int i = 0; i < model->n_param && err == SL_OK; i++) {
+	for (int i = 0; i < model->graph.n_param && err == SL_OK; i++) {
 		err = check_wanted(model, file, partial, i, &wanted, fail);
 		if (err == SL_OK && wanted && param && param[i])
-			err = sl_weights_read_param(file, &model->param[i], param[i], fail);
+			err = sl_weights_read_param(file, model->graph.param[i].name, &model->file[i], param[i], fail);
 		if (err == SL_OK && loaded)
 			loaded[i] = wanted;
 	}
@@ -199,13 +201,14 @@ struct state_dict {
 	int n;
 };
 
-static void add_param(struct state_dict *d, const struct sl_param *p, const float *memory, float **scratch)
+static void add_param(struct state_dict *d, const char *name, const struct sl_file_param *p, const float *memory,
+		      float **scratch)
 {
 	struct sl_st_item *item = &d->item[d->n++];
 
-	*item = (struct sl_st_item){.name = p->name, .dtype = "F32", .ndim = p->file_shape.ndim, .data = memory};
-	for (int i = 0; i < p->file_shape.ndim; i++)
-		item->dim[i] = p->file_shape.dim[i];
+	*item = (struct sl_st_item){.name = name, .dtype = "F32", .ndim = p->shape.ndim, .data = memory};
+	for (int i = 0; i < p->shape.ndim; i++)
+		item->dim[i] = p->shape.dim[i];
 	if (p->layout == SL_LAYOUT_SAME)
 		return;
 	sl_param_to_file_order(p, memory, *scratch);
@@ -213,11 +216,11 @@ static void add_param(struct state_dict *d, const struct sl_param *p, const floa
 	*scratch += sl_shape_count(&p->shape);
 }
 
-static void add_counter(struct state_dict *d, const struct sl_param *p, const int64_t *count)
+static void add_counter(struct state_dict *d, const char *of, const int64_t *count)
 {
 	char *name = d->name[d->n];
 
-	snprintf(name, sizeof(d->name[0]), "%.*s%s", (int)(strlen(p->name) - strlen(running_mean)), p->name, tracked);
+	snprintf(name, sizeof(d->name[0]), "%.*s%s", (int)(strlen(of) - strlen(running_mean)), of, tracked);
 	d->item[d->n++] = (struct sl_st_item){.name = name, .dtype = "I64", .data = count};
 }
 
@@ -229,20 +232,20 @@ enum sl_err sl_weights_save(const struct sl_model *model, const char *path, cons
 	float *scratch;
 	enum sl_err err;
 
-	for (int i = 0; i < model->n_param; i++)
-		if (model->param[i].layout != SL_LAYOUT_SAME)
-			floats += (size_t)sl_shape_count(&model->param[i].shape);
-	d.item = calloc(2 * (size_t)model->n_param + 1, sizeof(*d.item));
-	d.name = calloc(2 * (size_t)model->n_param + 1, sizeof(*d.name));
+	for (int i = 0; i < model->graph.n_param; i++)
+		if (model->file[i].layout != SL_LAYOUT_SAME)
+			floats += (size_t)sl_shape_count(&model->file[i].shape);
+	d.item = calloc(2 * (size_t)model->graph.n_param + 1, sizeof(*d.item));
+	d.name = calloc(2 * (size_t)model->graph.n_param + 1, sizeof(*d.name));
 	d.file_order = scratch = malloc((floats + 1) * sizeof(*d.file_order));
 	if (!d.item || !d.name || !d.file_order) {
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory to write %s", path);
 		goto fail;
 	}
-	for (int i = 0; i < model->n_param; i++) {
-		add_param(&d, &model->param[i], param[i], &scratch);
-		if (ends_with(model->param[i].name, running_mean))
-			add_counter(&d, &model->param[i], &batches_tracked);
+	for (int i = 0; i < model->graph.n_param; i++) {
+		add_param(&d, model->graph.param[i].name, &model->file[i], param[i], &scratch);
+		if (ends_with(model->graph.param[i].name, running_mean))
+			add_counter(&d, model->graph.param[i].name, &batches_tracked);
 	}
 	err = sl_st_write(path, d.item, d.n, notes, n_notes, SL_FP_MODEL_OPEN, fail);
 fail:

@@ -1,5 +1,5 @@
 /* A model's parameters in a safetensors file with torchvision's names, layouts and shapes.
- * `param[i]` is a caller's buffer of sl_shape_count(&model->param[i].shape) floats in memory layout, or NULL for a
+ * `param[i]` is a caller's buffer of sl_shape_count(&model->file[i].shape) floats in memory layout, or NULL for a
  * parameter that this side of the cut does not hold: the file is checked for it, and nothing is read. */
 #ifndef SL_NN_WEIGHTS_FILE_H
 #define SL_NN_WEIGHTS_FILE_H
@@ -8,13 +8,13 @@
 #include "common/nn/safetensors.h"
 
 /* One parameter between the order of torchvision's file and that of memory; the buffers do not overlap. */
-void sl_param_from_file_order(const struct sl_param *p, const float *file, float *memory);
-void sl_param_to_file_order(const struct sl_param *p, const float *memory, float *file);
+void sl_param_from_file_order(const struct sl_file_param *p, const float *file, float *memory);
+void sl_param_to_file_order(const struct sl_file_param *p, const float *memory, float *file);
 
-/* Reads the tensor called p->name (of any such file: weights, golden gradients). DATA names the tensor and both shapes
+/* Reads the tensor called `name` (of any such file: weights, golden gradients). DATA names the tensor and both shapes
  * where they differ; *out is touched only where that check holds. */
-enum sl_err sl_weights_read_param(const struct sl_st_file *file, const struct sl_param *p, float *out,
-				  struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_weights_read_param(const struct sl_st_file *file, const char *name, const struct sl_file_param *p,
+				  float *out, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Strict: a tensor missing, of another shape, not of floats, or unknown to the model is DATA, and named; only
  * *.num_batches_tracked is passed over. `partial`: tensors of the model's last unit may be missing or of another shape

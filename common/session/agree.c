@@ -15,9 +15,9 @@ void sl_agreement_seal(struct sl_agreement *a)
 {
 	char optimizer[SL_OPTIMIZER_TEXT];
 
-	sl_optimizer_text(&a->plan.optimizer, optimizer);
-	snprintf(a->plan.note, sizeof a->plan.note, "codec %s %s %s %s\n%s", a->codec[0].text, a->codec[1].text,
-		 a->codec[2].text, a->codec[3].text, optimizer);
+	sl_optimizer_text(&a->split.plan.optimizer, optimizer);
+	snprintf(a->split.plan.note, sizeof a->split.plan.note, "codec %s %s %s %s\n%s", a->codec[0].text,
+		 a->codec[1].text, a->codec[2].text, a->codec[3].text, optimizer);
 }
 
 static void put(char *to, size_t cap, const char *text)
@@ -27,8 +27,8 @@ static void put(char *to, size_t cap, const char *text)
 
 void sl_agreement_to_hello(const struct sl_agreement *a, const struct sl_plan *plan, struct sl_hello *h)
 {
-	const struct sl_model_spec *m = &a->plan.model;
-	const struct sl_optimizer *o = &a->plan.optimizer;
+	const struct sl_model_spec *m = &a->split.model;
+	const struct sl_optimizer *o = &a->split.plan.optimizer;
 
 	memcpy(h->plan_hash, plan->hash, sizeof h->plan_hash);
 	put(h->model, sizeof h->model, m->name);
@@ -41,13 +41,13 @@ void sl_agreement_to_hello(const struct sl_agreement *a, const struct sl_plan *p
 		h->image |= (uint32_t)sl_model_image_w(m) << IMAGE_BITS;
 	h->cifar_stem = m->cifar_stem;
 	put(h->cut, sizeof h->cut, plan->cut.text);
-	put(h->insert[0], sizeof h->insert[0], a->plan.insert_head);
-	put(h->insert[1], sizeof h->insert[1], a->plan.insert_tail);
-	h->batch = (uint32_t)a->plan.batch;
-	h->chunks = (uint32_t)a->plan.chunks;
+	put(h->insert[0], sizeof h->insert[0], a->split.insert_head);
+	put(h->insert[1], sizeof h->insert[1], a->split.insert_tail);
+	h->batch = (uint32_t)a->split.plan.batch;
+	h->chunks = (uint32_t)a->split.plan.chunks;
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		put(h->codec[dir], sizeof h->codec[dir], a->codec[dir].text);
-	h->seed = a->plan.seed;
+	h->seed = a->split.plan.seed;
 	h->optimizer = o->kind;
 	h->momentum = o->momentum;
 	h->weight_decay = o->weight_decay;
@@ -55,7 +55,7 @@ void sl_agreement_to_hello(const struct sl_agreement *a, const struct sl_plan *p
 	h->beta1 = o->beta1;
 	h->beta2 = o->beta2;
 	h->eps = o->eps;
-	h->precision = a->plan.precision;
+	h->precision = a->split.plan.precision;
 }
 
 /* "head_end=NAME tail_begin=NAME" */
@@ -115,23 +115,23 @@ static enum sl_err read_model(struct sl_model_spec *m, const struct sl_hello *h,
 enum sl_err sl_agreement_from_hello(struct sl_agreement *a, const struct sl_hello *h, struct sl_fail *fail)
 {
 	struct sl_agreement read = {0};
-	enum sl_err err = read_model(&read.plan.model, h, fail);
+	enum sl_err err = read_model(&read.split.model, h, fail);
 
 	if (!err)
-		err = read_cut(&read.plan.cut, h->cut, fail);
+		err = read_cut(&read.split.cut, h->cut, fail);
 	if (!err)
-		err = read_insert(read.plan.insert_head, h->insert[0], fail);
+		err = read_insert(read.split.insert_head, h->insert[0], fail);
 	if (!err)
-		err = read_insert(read.plan.insert_tail, h->insert[1], fail);
-	read.plan.optimizer = (struct sl_optimizer){.kind = (enum sl_optimizer_kind)h->optimizer,
-						    .weight_decay = h->weight_decay,
-						    .momentum = h->momentum,
-						    .nesterov = h->nesterov,
-						    .beta1 = h->beta1,
-						    .beta2 = h->beta2,
-						    .eps = h->eps};
+		err = read_insert(read.split.insert_tail, h->insert[1], fail);
+	read.split.plan.optimizer = (struct sl_optimizer){.kind = (enum sl_optimizer_kind)h->optimizer,
+							  .weight_decay = h->weight_decay,
+							  .momentum = h->momentum,
+							  .nesterov = h->nesterov,
+							  .beta1 = h->beta1,
+							  .beta2 = h->beta2,
+							  .eps = h->eps};
 	if (!err)
-		err = sl_optimizer_check(&read.plan.optimizer, fail);
+		err = sl_optimizer_check(&read.split.plan.optimizer, fail);
 	if (!err && (h->batch < 1 || h->batch > SL_PLAN_MAX_BATCH || h->chunks < 1 || h->chunks > SL_PLAN_MAX_CHUNKS))
 		err = sl_fail_set(fail, SL_ERR_LIMIT, "a batch of %u rows (1 to %d) in %u chunks (1 to %d)", h->batch,
 				  SL_PLAN_MAX_BATCH, h->chunks, SL_PLAN_MAX_CHUNKS);
@@ -139,10 +139,10 @@ enum sl_err sl_agreement_from_hello(struct sl_agreement *a, const struct sl_hell
 		err = sl_codec_parse(h->codec[dir], &read.codec[dir], fail);
 	if (err)
 		return err;
-	read.plan.batch = h->batch;
-	read.plan.chunks = (int)h->chunks;
-	read.plan.seed = h->seed;
-	read.plan.precision = (enum sl_precision)h->precision;
+	read.split.plan.batch = h->batch;
+	read.split.plan.chunks = (int)h->chunks;
+	read.split.plan.seed = h->seed;
+	read.split.plan.precision = (enum sl_precision)h->precision;
 	sl_agreement_seal(&read);
 	*a = read;
 	return SL_OK;

@@ -68,13 +68,9 @@ void sl_checkpoint_plan(struct sl_checkpoint *c, const struct sl_plan *plan)
 	const char *note = plan->spec.note,
 		   *line = strchr(note, '\n'); /* sl_agreement_seal: codecs, then the optimizer */
 	int first = line ? (int)(line - note) : (int)strlen(note);
-	char hash[SL_HEX16_TEXT], width[16] = "";
+	char hash[SL_HEX16_TEXT];
 
-	if (sl_model_image_w(&plan->spec.model) != plan->spec.model.image)
-		snprintf(width, sizeof width, "x%d", sl_model_image_w(&plan->spec.model));
-	sl_checkpoint_note(c, "model", "%s, %d classes, images of %d%s, width %g, dropout %g", plan->model->name,
-			   plan->model->classes, plan->spec.model.image, width, plan->spec.model.width,
-			   plan->spec.model.dropout);
+	sl_checkpoint_note(c, "model", "%s", plan->model->note);
 	sl_checkpoint_note(c, "cut", "%s", plan->cut.text);
 	sl_checkpoint_note(c, "codecs", "%.*s", first, note);
 	sl_checkpoint_note(c, "optimizer", "%s", line ? line + 1 : "");

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/model/split.h"
 #include "common/nn/exec.h"
 #include "kernels/module.h"
 
@@ -128,12 +129,12 @@ static void step_run(void *arg)
 
 static struct sl_plan *plan_open(const struct options *o, int chunks)
 {
-	struct sl_plan_spec spec = {.model = {.name = "mobilenet_v2", .width = 1, .classes = 10, .image = 224},
-				    .cut = o->cut,
-				    .batch = BATCH,
-				    .chunks = chunks,
-				    .seed = SEED,
-				    .precision = o->precision};
+	struct sl_split_spec spec = {.model = {.name = "mobilenet_v2", .width = 1, .classes = 10, .image = 224},
+				     .cut = o->cut,
+				     .plan.batch = BATCH,
+				     .plan.chunks = chunks,
+				     .plan.seed = SEED,
+				     .plan.precision = o->precision};
 	struct sl_plan *plan;
 	struct sl_fail fail;
 
@@ -150,7 +151,7 @@ static void load_weights(struct sl_exec *exec, const struct sl_plan *plan)
 	if (!weights)
 		die("memory", NULL);
 	for (int i = 0; i < s->n_param; i++)
-		sl_param_init(plan->model, s->param[i].model_param, SEED, weights + s->param[i].offset);
+		sl_param_init(&plan->model->graph.param[s->param[i].model_param], SEED, weights + s->param[i].offset);
 	must(sl_exec_set_weights(exec, weights), "weights");
 	free(weights);
 }
@@ -257,8 +258,7 @@ static struct sl_tensor tensor_of(struct sl_backend *be, const struct sl_op *op,
 	return t;
 }
 
-static void bench_layer(struct sl_backend *be, const struct sl_plan *plan, const struct sl_plan_segment *s, int i,
-			int count, double (*total)[2])
+static void bench_layer(struct sl_backend *be, const struct sl_plan_segment *s, int i, int count, double (*total)[2])
 {
 	const struct sl_segment_op *so = &s->op[i];
 	const struct sl_op *op = &so->op;
@@ -285,7 +285,7 @@ static void bench_layer(struct sl_backend *be, const struct sl_plan *plan, const
 	l.call.out = tensor_of(be, op, op->out_shape, 0);
 	l.call.dout = tensor_of(be, op, op->out_shape, 4);
 	for (int k = 0; k < op->n_param; k++) {
-		const struct sl_param *param = &plan->model->param[s->param[so->param[k]].model_param];
+		const struct sl_param *param = &s->graph.param[s->param[so->param[k]].graph_param];
 		const int64_t n = sl_shape_count(&param->shape);
 
 		l.call.param[k] = take(be, (size_t)n, 5);
@@ -294,7 +294,7 @@ static void bench_layer(struct sl_backend *be, const struct sl_plan *plan, const
 			lower(be, l.low[k], op->precision, n);
 			l.call.param_low[k] = l.low[k];
 		}
-		l.call.grad[k] = param->trainable ? take(be, (size_t)n, 6) : NULL;
+		l.call.grad[k] = param->role != SL_STATISTIC ? take(be, (size_t)n, 6) : NULL;
 	}
 	forward = time_ms(be, layer_forward, &l);
 	backward = time_ms(be, layer_backward, &l);
@@ -356,7 +356,7 @@ static void bench_layers(struct sl_backend *be, const struct options *o, int chu
 	       sl_precision_name(o->precision));
 	for (int i = 0; i < s->n_op; i++)
 		if (repeats(s, i))
-			bench_layer(be, plan, s, i, repeats(s, i), total);
+			bench_layer(be, s, i, repeats(s, i), total);
 	for (int k = 0; k < KINDS; k++)
 		if (total[k][0] > 0)
 			printf("all %-10s %8.1f us forward, %8.1f us backward\n",

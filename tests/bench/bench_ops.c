@@ -15,6 +15,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/pool.h"
+#include "common/model/split.h"
 #include "common/nn/exec.h"
 #include "kernels/cpu/cpu.h"
 
@@ -74,7 +75,7 @@ struct op_time {
 	double forward_ms, backward_ms;
 };
 
-static struct op_time time_op(struct sl_backend *be, const struct sl_model *model, const struct sl_segment_op *so,
+static struct op_time time_op(struct sl_backend *be, const struct sl_graph *graph, const struct sl_segment_op *so,
 			      int runs)
 {
 	const struct sl_op *op = &so->op;
@@ -103,10 +104,10 @@ static struct op_time time_op(struct sl_backend *be, const struct sl_model *mode
 	call.dout = call.out;
 	call.dout.data = memory[held++] = take(be, tensor_bytes(&op->out_shape), -1, 1);
 	for (int i = 0; i < op->n_param; i++) {
-		const struct sl_param *p = &model->param[op->param[i]];
+		const struct sl_param *p = &graph->param[op->param[i]];
 
 		call.param[i] = memory[held++] = take(be, tensor_bytes(&p->shape), 0.1f, 1);
-		if (p->trainable)
+		if (p->role != SL_STATISTIC)
 			call.grad[i] = memory[held++] = take(be, tensor_bytes(&p->shape), 0, 0);
 	}
 	call.saved = memory[held++] = take(be, prepared.sizes.saved_bytes, 0, 0);
@@ -154,7 +155,7 @@ static void bench_ops(struct sl_backend *be, const struct sl_plan *plan, int run
 		for (int i = 0; i < plan->segment[s].n_op; i++) {
 			const struct sl_segment_op *so = &plan->segment[s].op[i];
 			const struct sl_op *op = &so->op;
-			struct op_time t = time_op(be, plan->model, so, runs);
+			struct op_time t = time_op(be, &plan->segment[s].graph, so, runs);
 			double gflop = 2e-6 * (double)sl_op_macs(op, op->in_shape[0].dim[0]);
 			int f = 0;
 
@@ -201,7 +202,7 @@ static void fill_weights(struct sl_exec *exec, const struct sl_plan *plan, const
 	float *w = calloc((size_t)s->weight_count, sizeof *w);
 
 	for (int i = 0; i < s->n_param; i++)
-		sl_param_init(plan->model, s->param[i].model_param, 1, w + s->param[i].offset);
+		sl_param_init(&plan->model->graph.param[s->param[i].model_param], 1, w + s->param[i].offset);
 	if (sl_exec_set_weights(exec, w) != SL_OK)
 		exit(1);
 	free(w);
@@ -401,7 +402,7 @@ int main(int argc, char **argv)
 {
 	struct setting set = {224, 64, 64, 1, 5, 0};
 	int *const arg[] = {&set.image, &set.batch, &set.chunk, &set.threads, &set.runs, &set.segments_only};
-	struct sl_plan_spec spec = {.model = {.name = "mobilenet_v2", .width = 1, .classes = 10, .dropout = 0.2}};
+	struct sl_split_spec spec = {.model = {.name = "mobilenet_v2", .width = 1, .classes = 10, .dropout = 0.2}};
 	struct sl_plan *plan;
 	struct sl_pool *pool;
 	struct sl_backend be;
@@ -415,8 +416,8 @@ int main(int argc, char **argv)
 		return 64;
 	}
 	spec.model.image = set.image;
-	spec.batch = set.batch;
-	spec.chunks = set.batch / set.chunk;
+	spec.plan.batch = set.batch;
+	spec.plan.chunks = set.batch / set.chunk;
 	snprintf(spec.cut.head_end, sizeof spec.cut.head_end, "features.0.1");
 	snprintf(spec.cut.tail_begin, sizeof spec.cut.tail_begin, "classifier");
 	if (sl_plan_open(&plan, &spec, &fail) != SL_OK || sl_pool_open(&pool, set.threads, &fail) != SL_OK ||

@@ -68,7 +68,7 @@ static const struct sl_st_tensor *tensor(const struct sl_st_file *file, const ch
 /* Batch, learning rates and what the plan is made of. */
 static void read_run(struct run *r, const char *prefix, int chunks)
 {
-	struct sl_plan_spec *spec = &r->agreement.plan;
+	struct sl_split_spec *spec = &r->agreement.split;
 	struct sl_st_file *file;
 	int64_t *wide;
 	char path[PATH];
@@ -93,10 +93,10 @@ static void read_run(struct run *r, const char *prefix, int chunks)
 					     .image = (int)meta(file, "image"),
 					     .cifar_stem = meta(file, "cifar_stem") != 0};
 	snprintf(spec->cut.head_end, sizeof spec->cut.head_end, "features.0.1");
-	spec->batch = r->rows;
-	spec->chunks = chunks;
-	spec->optimizer.momentum = meta(file, "momentum");
-	spec->optimizer.weight_decay = meta(file, "weight_decay");
+	spec->plan.batch = r->rows;
+	spec->plan.chunks = chunks;
+	spec->plan.optimizer.momentum = meta(file, "momentum");
+	spec->plan.optimizer.weight_decay = meta(file, "weight_decay");
 	sl_st_close(file);
 }
 
@@ -108,7 +108,7 @@ static void open_run(struct run *r, const char *prefix, int chunks)
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		must(sl_codec_parse("none", &r->agreement.codec[dir], &why));
 	sl_agreement_seal(&r->agreement);
-	must(sl_plan_open(&r->plan, &r->agreement.plan, &why));
+	must(sl_plan_open(&r->plan, &r->agreement.split, &why));
 	must(sl_pool_open(&r->pool, 2, &why));
 	must(sl_cpu_backend_open(&r->be, r->pool, &why));
 	must(sl_local_open(&r->local, r->plan, &r->agreement, false, &r->be, &why));
@@ -128,12 +128,12 @@ static void close_run(struct run *r)
 	free(r->labels);
 }
 
-static struct sl_st_item item_of(const struct sl_param *p, const float *memory)
+static struct sl_st_item item_of(const char *name, const struct sl_file_param *p, const float *memory)
 {
-	struct sl_st_item item = {.name = p->name, .dtype = "F32", .ndim = p->file_shape.ndim};
+	struct sl_st_item item = {.name = name, .dtype = "F32", .ndim = p->shape.ndim};
 	float *file = malloc((size_t)sl_shape_count(&p->shape) * sizeof *file);
 
-	memcpy(item.dim, p->file_shape.dim, (size_t)item.ndim * sizeof item.dim[0]);
+	memcpy(item.dim, p->shape.dim, (size_t)item.ndim * sizeof item.dim[0]);
 	sl_param_to_file_order(p, memory, file);
 	item.data = file;
 	return item;
@@ -142,7 +142,7 @@ static struct sl_st_item item_of(const struct sl_param *p, const float *memory)
 static void write_gradients(const struct run *r, const char *path)
 {
 	const struct sl_model *m = r->plan->model;
-	struct sl_st_item *items = calloc((size_t)m->n_param, sizeof *items);
+	struct sl_st_item *items = calloc((size_t)m->graph.n_param, sizeof *items);
 	int n = 0;
 
 	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
@@ -151,8 +151,9 @@ static void write_gradients(const struct run *r, const char *path)
 
 		must(sl_local_get_gradients(r->local, (enum sl_segment)which, range));
 		for (int i = 0; i < s->n_param; i++)
-			if (m->param[s->param[i].model_param].trainable)
-				items[n++] = item_of(&m->param[s->param[i].model_param], range + s->param[i].offset);
+			if (m->graph.param[s->param[i].model_param].role != SL_STATISTIC)
+				items[n++] = item_of(m->graph.param[s->param[i].model_param].name,
+						     &m->file[s->param[i].model_param], range + s->param[i].offset);
 		free(range);
 	}
 	must(sl_st_write(path, items, n, NULL, 0, SL_FP_NONE, &why));

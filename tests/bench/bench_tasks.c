@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/base/pool.h"
+#include "common/model/split.h"
 #include "common/nn/exec.h"
 #include "common/nn/weights.h"
 #include "kernels/cpu/cpu.h"
@@ -50,7 +51,7 @@ static void run(struct sl_job *job)
 	const struct sl_exec_call call = {.rows = t->plan->rows, .training = true};
 
 	if (t->which == WEIGHTS) {
-		sl_weights_init_range(t->plan->model, &t->plan->segment[SL_MIDDLE], 1, t->range);
+		sl_weights_init_range(&t->plan->segment[SL_MIDDLE], 1, t->range);
 		t->err = sl_exec_set_weights(t->exec, t->range);
 	} else if (t->which == FORWARD) {
 		t->err = sl_exec_begin(t->exec);
@@ -74,12 +75,12 @@ static _Noreturn void die(const char *what)
 
 static struct sl_plan *plan_of(const struct setting *s)
 {
-	struct sl_plan_spec spec = {
+	struct sl_split_spec spec = {
 		.model = {.name = "mobilenet_v2", .width = s->width, .classes = 1000, .image = s->image},
-		.batch = s->rows,
-		.chunks = 1,
-		.seed = 1,
-		.optimizer = {.kind = SL_OPTIMIZER_SGD, .momentum = 0.9}};
+		.plan.batch = s->rows,
+		.plan.chunks = 1,
+		.plan.seed = 1,
+		.plan.optimizer = {.kind = SL_OPTIMIZER_SGD, .momentum = 0.9}};
 	struct sl_plan *plan;
 	struct sl_fail fail;
 

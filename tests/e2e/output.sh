@@ -69,12 +69,14 @@ for type in step epoch summary; do
 done
 "$SPLITC" eval "$tmp/client.yaml" --local --parity --json --weights "$tmp/end/model.safetensors" 2>"$tmp/eval.log" |
 	jq -r 'paths | map(strings)[]' | has 'eval --parity --json' 'splitc train --json, eval --json'
-"$SPLITC" flops "$tmp/client.yaml" --json | jq -r 'keys[]' | compare 'flops --json' 'splitc flops --json, codecs --json' '`flops`'
+"$SPLITC" flops "$tmp/client.yaml" --json | jq -r 'keys[]' | compare 'flops --json' 'splitc flops --json, graph --json, codecs --json' '`flops`'
+"$SPLITC" graph "$tmp/client.yaml" --json | jq -r 'keys[]' | compare 'graph --json' 'splitc flops --json, graph --json, codecs --json' '`graph`'
 {
 	"$SPLITC" flops "$tmp/client.yaml" --json
+	"$SPLITC" graph "$tmp/client.yaml" --json
 	"$SPLITC" codecs --json
 	"$SPLITC" codecs --measure --shape 8,8 none --json
-} | jq -r 'paths | map(strings)[]' | has 'flops and codecs' 'splitc flops --json, codecs --json'
+} | jq -r 'paths | map(strings)[]' | has 'flops and codecs' 'splitc flops --json, graph --json, codecs --json'
 echo '- {name: x}' >"$tmp/list.yaml"
 "$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/list.yaml" --out "$tmp/sweep" --local --set train.schedule.warmup_epochs=0 >"$tmp/sweep.log" 2>&1 || fail sweep
 head -n 1 "$tmp/sweep/sweep.csv" | tr , '\n' | has sweep.csv sweep.csv

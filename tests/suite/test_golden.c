@@ -86,7 +86,7 @@ static void open_backend(struct golden *g, const char *name, int threads)
 
 static void golden_open(struct golden *g, const char *prefix, const char *backend, const char *head_end)
 {
-	struct sl_plan_spec *spec = &g->agreement.plan;
+	struct sl_split_spec *spec = &g->agreement.split;
 	struct sl_fail fail = {0};
 	const char *name;
 
@@ -103,12 +103,12 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 					     .cifar_stem = meta(g, "cifar_stem") != 0};
 	name = sl_st_metadata(g->run, "model");
 	snprintf(spec->model.name, sizeof spec->model.name, "%s", name ? name : "mobilenet_v2");
-	spec->optimizer.nesterov = sl_st_metadata(g->run, "nesterov") != NULL;
+	spec->plan.optimizer.nesterov = sl_st_metadata(g->run, "nesterov") != NULL;
 	snprintf(spec->cut.head_end, sizeof spec->cut.head_end, "%s", head_end);
-	spec->batch = g->rows;
-	spec->chunks = 1;
-	spec->optimizer.momentum = meta(g, "momentum");
-	spec->optimizer.weight_decay = meta(g, "weight_decay");
+	spec->plan.batch = g->rows;
+	spec->plan.chunks = 1;
+	spec->plan.optimizer.momentum = meta(g, "momentum");
+	spec->plan.optimizer.weight_decay = meta(g, "weight_decay");
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		assert_int_equal(sl_codec_parse("none", &g->agreement.codec[dir], &fail), SL_OK);
 	sl_agreement_seal(&g->agreement);
@@ -172,12 +172,13 @@ static void compare_gradients(struct golden *g)
 	double most = 0;
 	struct sl_fail fail;
 
-	for (int i = 0; i < m->n_param; i++) {
-		if (!m->param[i].trainable)
+	for (int i = 0; i < m->graph.n_param; i++) {
+		if (m->graph.param[i].role == SL_STATISTIC)
 			continue;
-		if (sl_weights_read_param(g->grad, &m->param[i], g->want.value[i], &fail) != SL_OK)
+		if (sl_weights_read_param(g->grad, m->graph.param[i].name, &m->file[i], g->want.value[i], &fail) !=
+		    SL_OK)
 			fail_msg("%s", fail.text);
-		most = fmax(most, largest(g->want.value[i], sl_shape_count(&m->param[i].shape)));
+		most = fmax(most, largest(g->want.value[i], sl_shape_count(&m->graph.param[i].shape)));
 	}
 	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
 		const struct sl_plan_segment *s = &g->plan->segment[which];
@@ -187,8 +188,8 @@ static void compare_gradients(struct golden *g)
 		for (int i = 0; i < s->n_param; i++) {
 			const struct sl_segment_param *p = &s->param[i];
 
-			if (m->param[p->model_param].trainable)
-				compare(g, "gradient", m->param[p->model_param].name, range + p->offset,
+			if (m->graph.param[p->model_param].role != SL_STATISTIC)
+				compare(g, "gradient", m->graph.param[p->model_param].name, range + p->offset,
 					g->want.value[p->model_param], p->count, GRADIENT_FLOOR * most);
 		}
 		free(range);
@@ -203,9 +204,9 @@ static void compare_weights(struct golden *g)
 	assert_int_equal(sl_local_get_weights(g->local, &g->weights), SL_OK);
 	if (sl_weights_load_file(m, g->after, false, g->want.value, NULL, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
-	for (int i = 0; i < m->n_param; i++)
-		compare(g, "value after the last step", m->param[i].name, g->weights.value[i], g->want.value[i],
-			sl_shape_count(&m->param[i].shape), 0);
+	for (int i = 0; i < m->graph.n_param; i++)
+		compare(g, "value after the last step", m->graph.param[i].name, g->weights.value[i], g->want.value[i],
+			sl_shape_count(&m->graph.param[i].shape), 0);
 }
 
 static void run_golden(const char *prefix, const char *backend, const char *head_end)

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "common/base/rng.h"
+#include "common/model/split.h"
 #include "common/nn/exec.h"
 #include "kernels/module.h"
 #include "kernels/ref/ref.h"
@@ -87,7 +88,7 @@ static void load_weights(struct sl_exec *exec, const struct sl_plan *plan)
 	float *weights = xalloc((size_t)s->weight_count * sizeof(float));
 
 	for (int i = 0; i < s->n_param; i++)
-		sl_param_init(plan->model, s->param[i].model_param, SEED, weights + s->param[i].offset);
+		sl_param_init(&plan->model->graph.param[s->param[i].model_param], SEED, weights + s->param[i].offset);
 	assert_int_equal(sl_exec_set_weights(exec, weights), SL_OK);
 	free(weights);
 }
@@ -162,18 +163,18 @@ static struct sl_plan *plan_of(const struct training *t)
 	static const struct sl_optimizer adamw = {
 		.kind = SL_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .weight_decay = 0.1};
 	const char *last = t->dropout > 0 ? "classifier.1" : "classifier";
-	struct sl_plan_spec spec = {.model = {.name = "mobilenet_v2",
-					      .width = t->width > 0 ? t->width : 0.5,
-					      .classes = 10,
-					      .image = 32,
-					      .cifar_stem = true,
-					      .dropout = t->dropout},
-				    .cut = {.head_end = "features.0.1"},
-				    .batch = BATCH,
-				    .chunks = CHUNKS,
-				    .seed = SEED,
-				    .precision = t->precision,
-				    .optimizer = t->adamw ? adamw : sgd};
+	struct sl_split_spec spec = {.model = {.name = "mobilenet_v2",
+					       .width = t->width > 0 ? t->width : 0.5,
+					       .classes = 10,
+					       .image = 32,
+					       .cifar_stem = true,
+					       .dropout = t->dropout},
+				     .cut = {.head_end = "features.0.1"},
+				     .plan.batch = BATCH,
+				     .plan.chunks = CHUNKS,
+				     .plan.seed = SEED,
+				     .plan.precision = t->precision,
+				     .plan.optimizer = t->adamw ? adamw : sgd};
 	struct sl_fail fail = {0};
 	struct sl_plan *plan;
 

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "common/model/split.h"
 #include "common/nn/exec.h"
 #include "common/nn/weights.h"
 #include "kernels/cpu/cpu.h"
@@ -165,7 +166,7 @@ static void load(struct sl_exec *exec, const struct sl_plan *plan, int64_t count
 
 	assert_non_null(weights);
 	for (int i = 0; i < s->n_param; i++)
-		sl_param_init(plan->model, s->param[i].model_param, SEED, weights + s->param[i].offset);
+		sl_param_init(&plan->model->graph.param[s->param[i].model_param], SEED, weights + s->param[i].offset);
 	assert_int_equal(sl_exec_set_weights(exec, weights), SL_OK);
 	free(weights);
 }
@@ -209,17 +210,17 @@ static void step(struct outcome *o, struct sl_exec *exec, const struct sl_plan *
 static struct outcome train(bool recorded, int refuse, bool narrows)
 {
 	static struct sl_kernel kernel[SL_OP_COUNT];
-	struct sl_plan_spec spec = {.model = {.name = "mobilenet_v2",
-					      .width = 0.25,
-					      .classes = 10,
-					      .image = 32,
-					      .cifar_stem = true,
-					      .dropout = 0.2},
-				    .cut = {.head_end = "features.0.1", .tail_begin = "classifier.1"},
-				    .batch = BATCH,
-				    .chunks = CHUNKS,
-				    .seed = SEED,
-				    .optimizer = {.momentum = 0.9, .nesterov = true}};
+	struct sl_split_spec spec = {.model = {.name = "mobilenet_v2",
+					       .width = 0.25,
+					       .classes = 10,
+					       .image = 32,
+					       .cifar_stem = true,
+					       .dropout = 0.2},
+				     .cut = {.head_end = "features.0.1", .tail_begin = "classifier.1"},
+				     .plan.batch = BATCH,
+				     .plan.chunks = CHUNKS,
+				     .plan.seed = SEED,
+				     .plan.optimizer = {.momentum = 0.9, .nesterov = true}};
 	struct outcome o = {.seen = 14695981039346656037u};
 	struct sl_backend_ops ops;
 	struct sl_backend be;

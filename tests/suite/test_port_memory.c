@@ -110,11 +110,11 @@ static void compare(const struct sl_plan *plan, struct sl_backend *be)
 
 static struct sl_plan *decaying_plan(void)
 {
-	struct sl_plan_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2, 0},
-				    .cut = {.partition = "1:-1"},
-				    .insert_head = "decaylinear:rate=0.7,every=3,times=4",
-				    .batch = SMALL_BATCH,
-				    .chunks = CHUNKS};
+	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2, 0},
+				     .cut = {.partition = "1:-1"},
+				     .insert_head = "decaylinear:rate=0.7,every=3,times=4",
+				     .plan.batch = SMALL_BATCH,
+				     .plan.chunks = CHUNKS};
 	struct sl_plan *plan;
 	struct sl_fail fail;
 

@@ -236,13 +236,13 @@ void host_rig_hang_up(struct host_client *c)
 
 struct sl_agreement host_rig_agreement_of(int classes, int image, int64_t batch)
 {
-	struct sl_agreement a = {.plan = {.model = {"mobilenet_v2", 0.25, classes, image, false, 0.2, 0},
-					  .batch = batch,
-					  .chunks = 1,
-					  .optimizer = {.momentum = 0.9}}};
+	struct sl_agreement a = {.split = {.model = {"mobilenet_v2", 0.25, classes, image, false, 0.2, 0},
+					   .plan.batch = batch,
+					   .plan.chunks = 1,
+					   .plan.optimizer = {.momentum = 0.9}}};
 	struct sl_fail fail;
 
-	snprintf(a.plan.cut.partition, sizeof a.plan.cut.partition, "1:-1");
+	snprintf(a.split.cut.partition, sizeof a.split.cut.partition, "1:-1");
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		assert_int_equal(sl_codec_parse("none", &a.codec[dir], &fail), SL_OK);
 	sl_agreement_seal(&a);
@@ -267,7 +267,7 @@ struct sl_frame host_rig_hello_of(const struct sl_agreement *a, uint8_t session,
 			       .heartbeat_ms = 50,
 			       .timeout_ms = 60000};
 	memcpy(h->session, host_rig_secret(session)->session, sizeof h->session);
-	if (sl_plan_open(&plan, &a->plan, &fail) != SL_OK)
+	if (sl_plan_open(&plan, &a->split, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	sl_agreement_to_hello(a, plan, h);
 	if (weight_count)

@@ -14,18 +14,18 @@
 
 void local_run_open(struct local_run *r, const struct local_run_conf *conf)
 {
-	struct sl_plan_spec *spec = &r->agreement.plan;
+	struct sl_split_spec *spec = &r->agreement.split;
 	struct sl_fail fail;
 	enum sl_err err;
 
 	*r = (struct local_run){.plan = NULL};
-	*spec = (struct sl_plan_spec){
+	*spec = (struct sl_split_spec){
 		.model = {"mobilenet_v2", 0.25, LOCAL_CLASSES, LOCAL_IMAGE, conf->form_cifar, conf->dropout, 0},
 		.cut = {"1:-1", "", ""},
-		.batch = LOCAL_ROWS,
-		.chunks = conf->chunks,
-		.seed = 7,
-		.optimizer = conf->optimizer,
+		.plan.batch = LOCAL_ROWS,
+		.plan.chunks = conf->chunks,
+		.plan.seed = 7,
+		.plan.optimizer = conf->optimizer,
 	};
 	strcpy(spec->insert_head, conf->head);
 	strcpy(spec->insert_tail, conf->tail);
@@ -38,7 +38,7 @@ void local_run_open(struct local_run *r, const struct local_run_conf *conf)
 	err = conf->ref ? sl_ref_backend_open(&r->be, &fail) : sl_cpu_backend_open(&r->be, r->pool, &fail);
 	assert_int_equal(err, SL_OK);
 	assert_int_equal(sl_weights_open(&r->weights, r->plan->model, &fail), SL_OK);
-	sl_weights_init(&r->weights, r->plan->model, spec->seed);
+	sl_weights_init(&r->weights, r->plan->model, spec->plan.seed);
 	if (sl_local_open(&r->local, r->plan, &r->agreement, false, &r->be, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	assert_int_equal(sl_local_set_weights(r->local, &r->weights), SL_OK);

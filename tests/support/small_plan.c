@@ -15,11 +15,11 @@ struct sl_plan *small_plan_open(const char *partition, int chunks)
 struct sl_plan *small_plan_open_as(const char *partition, int chunks, const struct sl_optimizer *optimizer,
 				   const char *insert_head)
 {
-	struct sl_plan_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2, 0},
-				    .batch = SMALL_BATCH,
-				    .chunks = chunks,
-				    .seed = 11,
-				    .optimizer = *optimizer};
+	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2, 0},
+				     .plan.batch = SMALL_BATCH,
+				     .plan.chunks = chunks,
+				     .plan.seed = 11,
+				     .plan.optimizer = *optimizer};
 	struct sl_plan *plan;
 	struct sl_fail fail;
 

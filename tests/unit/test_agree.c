@@ -38,7 +38,7 @@ static void what_is_said_is_read(void **state)
 	struct sl_fail fail;
 
 	(void)state;
-	if (sl_agreement_from_hello(&a, &h, &fail) != SL_OK || sl_plan_open(&plan, &a.plan, &fail) != SL_OK)
+	if (sl_agreement_from_hello(&a, &h, &fail) != SL_OK || sl_plan_open(&plan, &a.split, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	sl_agreement_to_hello(&a, plan, &again);
 	memcpy(h.plan_hash, plan->hash, sizeof h.plan_hash);
@@ -48,13 +48,13 @@ static void what_is_said_is_read(void **state)
 
 static void refused(const struct sl_hello *h, enum sl_err code, const char *phrase)
 {
-	struct sl_agreement a = {.plan.batch = -77};
+	struct sl_agreement a = {.split.plan.batch = -77};
 	struct sl_fail fail;
 
 	assert_int_equal(sl_agreement_from_hello(&a, h, &fail), code);
 	if (!strstr(fail.text, phrase))
 		fail_msg("\"%s\" has no \"%s\"", fail.text, phrase);
-	assert_int_equal(a.plan.batch, -77);
+	assert_int_equal(a.split.plan.batch, -77);
 }
 
 static void what_cannot_be_is_refused(void **state)

@@ -23,11 +23,11 @@ enum { TASK_S = 120, PIECE_MS = 1000 }; /* the defaults: test_conf */
 
 static struct sl_plan *plan_of(int image, int64_t batch, int chunks, const char *head_end, const char *tail_begin)
 {
-	struct sl_plan_spec spec = {.model = {.name = "mobilenet_v2", .width = 1, .classes = 1000, .image = image},
-				    .batch = batch,
-				    .chunks = chunks,
-				    .seed = 1,
-				    .optimizer = {.kind = SL_OPTIMIZER_SGD, .momentum = 0.9}};
+	struct sl_split_spec spec = {.model = {.name = "mobilenet_v2", .width = 1, .classes = 1000, .image = image},
+				     .plan.batch = batch,
+				     .plan.chunks = chunks,
+				     .plan.seed = 1,
+				     .plan.optimizer = {.kind = SL_OPTIMIZER_SGD, .momentum = 0.9}};
 	struct sl_plan *plan;
 	struct sl_fail fail;
 
@@ -312,7 +312,7 @@ static void log_in(struct sl_job *job)
 
 	l->err = range ? sl_exec_open(&exec, l->plan, SL_MIDDLE, l->be, &fail) : SL_ERR_NOMEM;
 	if (!l->err) {
-		sl_weights_init_range(l->plan->model, s, 1, range);
+		sl_weights_init_range(s, 1, range);
 		l->err = sl_exec_set_weights(exec, range);
 	}
 	sl_exec_close(exec);
@@ -321,11 +321,11 @@ static void log_in(struct sl_job *job)
 
 static void a_login_of_many_weights_gives_way(void **state)
 {
-	struct sl_plan_spec spec = {.model = {.name = "mobilenet_v2", .width = 4, .classes = 10, .image = 32},
-				    .cut = {.head_end = "features.0", .tail_begin = "classifier"},
-				    .batch = 1,
-				    .chunks = 1,
-				    .optimizer = {.kind = SL_OPTIMIZER_SGD, .momentum = 0.9}};
+	struct sl_split_spec spec = {.model = {.name = "mobilenet_v2", .width = 4, .classes = 10, .image = 32},
+				     .cut = {.head_end = "features.0", .tail_begin = "classifier"},
+				     .plan.batch = 1,
+				     .plan.chunks = 1,
+				     .plan.optimizer = {.kind = SL_OPTIMIZER_SGD, .momentum = 0.9}};
 	struct login l = {.job.run = log_in};
 	double bound_s, found_s = 0, task_s = 0;
 	struct sl_backend be;

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "common/model/source.h"
 #include "common/nn/cut.h"
 
 static int open_model(void **state)
@@ -29,7 +30,7 @@ static struct sl_cut find(const struct sl_model *m, const char *partition, const
 
 	if (sl_cut_find(&cut, m, partition, head_end, tail_begin, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
-	assert_int_equal(cut.head_value, m->op[cut.head_end_op].out);
+	assert_int_equal(cut.head_value, m->graph.node[cut.head_end].out);
 	return cut;
 }
 
@@ -44,13 +45,13 @@ static void assert_cut(const struct sl_model *m, const char *partition, const ch
 static void assert_refused(const struct sl_model *m, const char *partition, const char *head_end,
 			   const char *tail_begin, const char *says, const char *suggests)
 {
-	struct sl_cut cut = {.head_end_op = -7};
+	struct sl_cut cut = {.head_end = -7};
 	struct sl_fail fail = {0};
 
 	assert_int_equal(sl_cut_find(&cut, m, partition, head_end, tail_begin, &fail), SL_ERR_CONFIG);
 	if (!strstr(fail.text, says) || !strstr(fail.text, suggests))
 		fail_msg("\"%s\" lacks \"%s\" or \"%s\"", fail.text, says, suggests);
-	assert_int_equal(cut.head_end_op, -7);
+	assert_int_equal(cut.head_end, -7);
 }
 
 static void partitions(void **state)
@@ -73,14 +74,21 @@ static void names(void **state)
 	assert_cut(*state, NULL, "features.3", "features.5", "head_end=features.3 tail_begin=features.5");
 }
 
+static int64_t node_macs(const struct sl_model *m, int i, int64_t rows)
+{
+	struct sl_op op = sl_graph_op(&m->graph, i);
+
+	return sl_op_macs(&op, rows);
+}
+
 static int64_t macs_of(const struct sl_cut *cut, const struct sl_model *m, enum sl_segment segment, int64_t rows)
 {
 	int64_t macs = 0;
 	int first, end;
 
-	sl_cut_ops(cut, m, segment, &first, &end);
+	sl_cut_nodes(cut, m, segment, &first, &end);
 	for (int i = first; i < end; i++)
-		macs += sl_op_macs(&m->op[i], rows);
+		macs += node_macs(m, i, rows);
 	return macs;
 }
 
@@ -91,8 +99,8 @@ static void macs_of_the_seeds_cut(void **state)
 	int64_t head = macs_of(&cut, m, SL_HEAD, 64), middle = macs_of(&cut, m, SL_MIDDLE, 64),
 		tail = macs_of(&cut, m, SL_TAIL, 64), whole = 0;
 
-	for (int i = 0; i < m->n_op; i++)
-		whole += sl_op_macs(&m->op[i], 64);
+	for (int i = 0; i < m->graph.n_node; i++)
+		whole += node_macs(m, i, 64);
 	assert_int_equal(head + middle + tail, whole);
 	assert_int_equal((head + 500000) / 1000000, 745);       /* 7.45e8 */
 	assert_int_equal((middle + 50000000) / 100000000, 193); /* 1.93e10 */
@@ -108,21 +116,22 @@ static void legal_exactly_outside_of_residual_blocks(void **state)
 	struct sl_fail fail;
 	int legal = 0;
 
-	for (int i = 0; i < m->n_op - 1; i++) {
+	for (int i = 0; i < m->graph.n_node - 1; i++) {
 		struct sl_cut cut;
 		bool inside = false;
-		enum sl_err err = sl_cut_find(&cut, m, NULL, m->op[i].name, "classifier.loss", &fail);
+		enum sl_err err = sl_cut_find(&cut, m, NULL, m->graph.node[i].name, "classifier.loss", &fail);
 
-		for (int k = 0; k < m->n_op; k++) /* an ADD reads a value older than op i */
-			if (m->op[k].kind == SL_OP_ADD && k > i && m->op[k].in[0] <= i)
+		for (int k = 0; k < m->graph.n_node; k++) /* an ADD reads a value older than node i makes */
+			if (m->graph.node[k].kind == SL_OP_ADD && k > i &&
+			    m->graph.link[m->graph.node[k].in] < m->graph.node[i].out)
 				inside = true;
-		if (i == m->n_op - 2)
+		if (i == m->graph.n_node - 2)
 			assert_int_equal(err, SL_ERR_CONFIG); /* no middle */
 		else
 			assert_int_equal(err, inside ? SL_ERR_CONFIG : SL_OK);
 		legal += err == SL_OK;
 	}
-	assert_in_range(legal, 40, m->n_op);
+	assert_in_range(legal, 40, m->graph.n_node);
 }
 
 static void wrong_cuts_are_refused(void **state)

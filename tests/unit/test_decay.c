@@ -102,8 +102,8 @@ static double evaluate(struct local_run *r, uint64_t *tx_bytes)
 
 static int find_param(const struct local_run *r, const char *name)
 {
-	for (int i = 0; i < r->plan->model->n_param; i++)
-		if (strcmp(r->plan->model->param[i].name, name) == 0)
+	for (int i = 0; i < r->plan->model->graph.n_param; i++)
+		if (strcmp(r->plan->model->graph.param[i].name, name) == 0)
 			return i;
 	fail_msg("no parameter %s", name);
 	return -1;
@@ -114,7 +114,7 @@ static void scatter(struct local_run *r, const char *name)
 {
 	int p = find_param(r, name);
 	struct sl_rng_key key = {.seed = 5, .step = (uint64_t)p, .tensor = SL_RNG_TEST};
-	int64_t n = sl_shape_count(&r->plan->model->param[p].shape);
+	int64_t n = sl_shape_count(&r->plan->model->graph.param[p].shape);
 
 	for (int64_t i = 0; i < n; i++)
 		r->weights.value[p][i] += 0.2f * (2 * sl_rng_unit(sl_rng_u32(&key, (uint32_t)i)) - 1);
@@ -288,8 +288,8 @@ static void the_live_part_is_a_plain_insert(void **state)
 	open_scattered(&decaying, false, text);
 	open_scattered(&on_ref, true, text);
 	run_open(&plain, false, "", "conv:24+linear:6", (struct sl_optimizer){0});
-	for (int i = 0; i < plain.plan->model->n_param; i++) {
-		const struct sl_param *p = &plain.plan->model->param[i];
+	for (int i = 0; i < plain.plan->model->graph.n_param; i++) {
+		const struct sl_param *p = &plain.plan->model->graph.param[i];
 		int64_t n = sl_shape_count(&p->shape);
 		const float *from = decaying.weights.value[find_param(&decaying, p->name)];
 

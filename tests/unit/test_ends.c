@@ -137,12 +137,12 @@ static void a_chunk_s_loss_is_its_own_mean_where_asked_for(void **state)
 /* The tail is the last layer alone: no pooling adds up what a test puts in. */
 static struct sl_plan *open_plan(void)
 {
-	const struct sl_plan_spec spec = {
+	const struct sl_split_spec spec = {
 		.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0},
 		.cut = {.head_end = "features.0.1", .tail_begin = "classifier.1"},
-		.batch = SMALL_BATCH,
-		.chunks = CHUNKS,
-		.optimizer = {.kind = SL_OPTIMIZER_SGD},
+		.plan.batch = SMALL_BATCH,
+		.plan.chunks = CHUNKS,
+		.plan.optimizer = {.kind = SL_OPTIMIZER_SGD},
 	};
 	struct sl_plan *opened;
 	struct sl_fail fail;

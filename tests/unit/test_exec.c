@@ -287,11 +287,11 @@ static enum sl_err count_alloc(struct sl_backend *be, size_t bytes, void **out, 
 static void dropout_is_drawn_for_every_step_and_chunk(void **state)
 {
 	static const struct sl_exec_call calls[] = {{0, 3, 0, true}, {1, 3, 0, true}, {0, 3, 1, true}, {1, 3, 1, true}};
-	struct sl_plan_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.5, 0},
-				    .cut = {.head_end = "features.17", .tail_begin = "classifier.1"},
-				    .batch = SMALL_BATCH,
-				    .chunks = 2,
-				    .seed = 11};
+	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.5, 0},
+				     .cut = {.head_end = "features.17", .tail_begin = "classifier.1"},
+				     .plan.batch = SMALL_BATCH,
+				     .plan.chunks = 2,
+				     .plan.seed = 11};
 	const struct sl_plan_segment *s;
 	struct sl_backend be;
 	struct sl_exec *e;
@@ -306,11 +306,12 @@ static void dropout_is_drawn_for_every_step_and_chunk(void **state)
 	s = sl_exec_segment(e);
 	assert_int_equal(s->op[s->n_op - 1].op.kind, SL_OP_DROPOUT);
 	range = malloc((size_t)s->weight_count * sizeof *range);
-	sl_weights_init_range(plan->model, s, 3, range);
+	sl_weights_init_range(s, 3, range);
 	assert_int_equal(sl_exec_set_weights(e, range), SL_OK);
 	for (size_t k = 0; k < sizeof calls / sizeof calls[0]; k++) {
 		const struct sl_exec_call *c = &calls[k];
-		const struct sl_rng_key key = {spec.seed, c->step, (uint16_t)c->slot, s->op[s->n_op - 1].op.stream};
+		const struct sl_rng_key key = {spec.plan.seed, c->step, (uint16_t)c->slot,
+					       s->op[s->n_op - 1].op.stream};
 		struct sl_tensor in = sl_exec_input(e, c->slot, c->rows), out;
 		float *x = in.data;
 		int64_t kept = 0, count;

@@ -123,7 +123,7 @@ static void names_and_notes_are_those_of_earlier_checkpoints(void **state)
 	static const char *const parts[][4] = {
 		{"middle.weights", "middle.momentum"},
 		{"middle.weights", "middle.moment1", "middle.moment2", "middle.applied"}};
-	struct sl_agreement sgd = {.plan.optimizer = {.momentum = 0.9, .weight_decay = 0.25}};
+	struct sl_agreement sgd = {.split.plan.optimizer = {.momentum = 0.9, .weight_decay = 0.25}};
 	struct sl_fail fail;
 
 	(void)state;
@@ -143,7 +143,7 @@ static void names_and_notes_are_those_of_earlier_checkpoints(void **state)
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		assert_int_equal(sl_codec_parse(dir ? "none" : "quant:8", &sgd.codec[dir], &fail), SL_OK);
 	sl_agreement_seal(&sgd);
-	assert_string_equal(sgd.plan.note,
+	assert_string_equal(sgd.split.plan.note,
 			    "codec quant:8 none none none\nsgd momentum=0x1.ccccccccccccdp-1 decay=0x1p-2 nesterov=0");
 }
 

@@ -163,7 +163,7 @@ static void a_hello_as_large_as_can_be(void **state)
 	struct sl_fail fail;
 
 	(void)state;
-	a.plan.chunks = 256;
+	a.split.plan.chunks = 256;
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		assert_int_equal(sl_codec_parse("lowrank:1024,warm=true,ef=true|topk:1|quant:16,block=8|zstd:19",
 						&a.codec[dir], &fail),

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/codec/frame.h"
-#include "common/nn/plan.h"
+#include "common/model/split.h"
 #include "server/host_sessions.h"
 #include "tests/support/host_rig.h"
 
@@ -91,7 +91,7 @@ static void bytes_are_those_of_the_link(void **state)
 	struct sl_fail fail;
 
 	(void)state;
-	assert_int_equal(sl_plan_open(&plan, &a.plan, &fail), SL_OK);
+	assert_int_equal(sl_plan_open(&plan, &a.split, &fail), SL_OK);
 	total = SL_FRAME_BYTES + ROWS * (uint64_t)sl_shape_row(&plan->segment[SL_MIDDLE].in_shape) * sizeof(float);
 	sl_plan_close(plan);
 	host_rig_open(1, 256 << 20);

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "common/codec/frame.h"
-#include "common/nn/plan.h"
+#include "common/model/split.h"
 #include "common/session/checkpoint.h"
 #include "server/host_sessions.h"
 #include "tests/support/host_rig.h"
@@ -62,9 +62,9 @@ static void what_a_lost_session_has_queued_is_not_computed(void **state)
 	int of_a_chunk = 0;
 
 	(void)state;
-	a.plan.chunks = CHUNKS;
+	a.split.plan.chunks = CHUNKS;
 	sl_agreement_seal(&a);
-	assert_int_equal(sl_plan_open(&plan, &a.plan, &fail), SL_OK);
+	assert_int_equal(sl_plan_open(&plan, &a.split, &fail), SL_OK);
 	hello = host_rig_hello_of(&a, 1, 1, NULL);
 	for (int i = 0; i < plan->segment[SL_MIDDLE].n_op; i++)
 		of_a_chunk += plan->segment[SL_MIDDLE].op[i].op.kind == SL_OP_CONV2D;
@@ -275,7 +275,7 @@ static void write_checkpoint(const char *folder, const struct sl_agreement *a, c
 	struct sl_fail fail;
 	float *zeros;
 
-	if (sl_plan_open(&plan, &a->plan, &fail) != SL_OK)
+	if (sl_plan_open(&plan, &a->split, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	s = &plan->segment[SL_MIDDLE];
 	zeros = calloc((size_t)s->weight_count, sizeof *zeros);
@@ -422,7 +422,7 @@ static void what_a_device_has_not_done_does_not_stop_the_loop(void **state)
 	struct sl_fail fail;
 
 	(void)state;
-	assert_int_equal(sl_plan_open(&plan, &a.plan, &fail), SL_OK);
+	assert_int_equal(sl_plan_open(&plan, &a.split, &fail), SL_OK);
 	host_rig_open(1, 256 << 20);
 	host_rig.counting_ops.mark_open = mark_open;
 	host_rig.counting_ops.mark = mark;

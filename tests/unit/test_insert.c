@@ -89,14 +89,14 @@ static void texts(void **state)
 	refused("conv:1+conv:2+conv:3+conv:4+conv:5");
 }
 
-static struct sl_plan_spec spec_of(int image, const char *head, const char *tail)
+static struct sl_split_spec spec_of(int image, const char *head, const char *tail)
 {
-	struct sl_plan_spec spec = {
+	struct sl_split_spec spec = {
 		.model = {"mobilenet_v2", 1.0, 1000, image, false, 0.2, 0},
 		.cut = {"1:-1", "features.0.1", "classifier"},
-		.batch = 64,
-		.chunks = 4,
-		.seed = 7,
+		.plan.batch = 64,
+		.plan.chunks = 4,
+		.plan.seed = 7,
 	};
 
 	strcpy(spec.insert_head, head);
@@ -104,7 +104,7 @@ static struct sl_plan_spec spec_of(int image, const char *head, const char *tail
 	return spec;
 }
 
-static struct sl_plan *open_plan(const struct sl_plan_spec *spec)
+static struct sl_plan *open_plan(const struct sl_split_spec *spec)
 {
 	struct sl_plan *plan = NULL;
 	struct sl_fail fail;
@@ -135,7 +135,7 @@ static void assert_digits(double got, double want)
 
 static void assert_row(const char *head, const char *tail, double want_rate, double part1, double part2, double part3)
 {
-	struct sl_plan_spec spec = spec_of(224, head, tail);
+	struct sl_split_spec spec = spec_of(224, head, tail);
 	struct sl_plan *plan = open_plan(&spec);
 
 	assert_true(fabs(rate(plan) - want_rate) < 0.0005);
@@ -170,7 +170,7 @@ static void rates_by_elements(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
-		struct sl_plan_spec spec = spec_of(224, row[i].head, row[i].tail);
+		struct sl_split_spec spec = spec_of(224, row[i].head, row[i].tail);
 		struct sl_plan *plan = open_plan(&spec);
 
 		assert_true(fabs(rate(plan) - row[i].rate) < 0.00006);
@@ -178,11 +178,12 @@ static void rates_by_elements(void **state)
 	}
 }
 
-static const struct sl_op *find_op(const struct sl_model *m, const char *name)
+static const struct sl_op *find_op(const struct sl_plan *plan, const char *name)
 {
-	for (int i = 0; i < m->n_op; i++)
-		if (!strcmp(m->op[i].name, name))
-			return &m->op[i];
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
+		for (int i = 0; i < plan->segment[which].n_op; i++)
+			if (!strcmp(plan->segment[which].op[i].op.name, name))
+				return &plan->segment[which].op[i].op;
 	fail_msg("no op %s", name);
 	return NULL;
 }
@@ -194,37 +195,33 @@ static void assert_shape(const struct sl_op *op, int64_t h, int64_t w, int64_t c
 	assert_memory_equal(op->out_shape.dim + 1, want, sizeof want);
 }
 
-/* Every value is made before it is read, by one op, with the shape that its readers have. */
-static void assert_sound(const struct sl_model *m)
+/* In every part each value is made before it is read, by one node, and what goes out of a part comes into the next. */
+static void assert_sound(const struct sl_plan *plan)
 {
-	const struct sl_shape **made = calloc((size_t)m->n_value, sizeof *made);
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		const struct sl_graph *g = &plan->segment[which].graph, *before = &plan->segment[which - 1].graph;
 
-	assert_non_null(made);
-	made[0] = &m->input;
-	for (int i = 0; i < m->n_op; i++) {
-		const struct sl_op *op = &m->op[i];
-
-		for (int k = 0; k < op->n_in; k++) {
-			assert_non_null(made[op->in[k]]);
-			assert_true(sl_shape_equal(made[op->in[k]], &op->in_shape[k]));
+		for (int i = 0; i < g->n_node; i++) {
+			assert_int_equal(g->node[i].out, g->n_in + i);
+			for (int k = 0; k < g->node[i].n_in; k++)
+				assert_in_range(g->link[g->node[i].in + k], 0, g->node[i].out - 1);
 		}
-		assert_null(made[op->out]);
-		made[op->out] = &op->out_shape;
-		for (int j = 0; j < i; j++)
-			assert_int_not_equal(m->op[j].stream, op->stream);
-		assert_true(op->stream < SL_RNG_INIT);
+		if (which == SL_HEAD)
+			continue;
+		assert_string_equal(g->in[0].name, before->out[0].name);
+		assert_true(
+			sl_shape_equal(&g->value[g->in[0].value].shape, &before->value[before->out[0].value].shape));
 	}
-	free(made);
-	for (int u = 0; u < m->n_unit; u++) {
-		assert_int_equal(m->unit[u].first_op, u ? m->unit[u - 1].end_op : 0);
-		assert_true(m->unit[u].end_op > m->unit[u].first_op);
-	}
-	assert_int_equal(m->unit[m->n_unit - 1].end_op, m->n_op);
+}
+
+static int count_nodes(const struct sl_plan *plan)
+{
+	return plan->segment[0].graph.n_node + plan->segment[1].graph.n_node + plan->segment[2].graph.n_node;
 }
 
 static void the_splice(void **state)
 {
-	struct sl_plan_spec spec = spec_of(224, "conv:24,k=5,s=3,p=1+conv:6,k=2,s=2", "linear:16+conv:320"), bare;
+	struct sl_split_spec spec = spec_of(224, "conv:24,k=5,s=3,p=1+conv:6,k=2,s=2", "linear:16+conv:320"), bare;
 	struct sl_plan *plan = open_plan(&spec), *plain;
 	const struct sl_model *m = plan->model;
 	const struct sl_plan_segment *mid = &plan->segment[SL_MIDDLE], *tail = &plan->segment[SL_TAIL];
@@ -232,19 +229,19 @@ static void the_splice(void **state)
 	(void)state;
 	bare = spec_of(224, "", "");
 	plain = open_plan(&bare);
-	assert_sound(m);
-	assert_int_equal(m->n_op, plain->model->n_op + 8);
+	assert_sound(plan);
+	assert_int_equal(count_nodes(plan), count_nodes(plain) + 8);
 	/* 112 → (112 + 2 - 5) / 3 + 1 = 37, one column left over; 37 → 18, one left over again */
-	assert_shape(find_op(m, "insert.head.0"), 37, 37, 24);
-	assert_shape(find_op(m, "insert.head.1"), 18, 18, 6);
-	assert_shape(find_op(m, "insert.head.restore.1"), 37, 37, 24);
-	assert_shape(find_op(m, "insert.head.restore.0"), 112, 112, 32);
-	assert_shape(find_op(m, "insert.tail.0"), 7, 7, 16);
-	assert_shape(find_op(m, "insert.tail.1"), 7, 7, 320);
-	assert_shape(find_op(m, "insert.tail.restore.1"), 7, 7, 16);
-	assert_shape(find_op(m, "insert.tail.restore.0"), 7, 7, 1280);
-	assert_int_equal(find_op(m, "insert.head.restore.0")->kind, SL_OP_CONVT2D);
-	assert_int_equal(find_op(m, "insert.tail.restore.1")->kind, SL_OP_CONV2D);
+	assert_shape(find_op(plan, "insert.head.0"), 37, 37, 24);
+	assert_shape(find_op(plan, "insert.head.1"), 18, 18, 6);
+	assert_shape(find_op(plan, "insert.head.restore.1"), 37, 37, 24);
+	assert_shape(find_op(plan, "insert.head.restore.0"), 112, 112, 32);
+	assert_shape(find_op(plan, "insert.tail.0"), 7, 7, 16);
+	assert_shape(find_op(plan, "insert.tail.1"), 7, 7, 320);
+	assert_shape(find_op(plan, "insert.tail.restore.1"), 7, 7, 16);
+	assert_shape(find_op(plan, "insert.tail.restore.0"), 7, 7, 1280);
+	assert_int_equal(find_op(plan, "insert.head.restore.0")->kind, SL_OP_CONVT2D);
+	assert_int_equal(find_op(plan, "insert.tail.restore.1")->kind, SL_OP_CONV2D);
 	/* where they lie */
 	assert_string_equal(plan->segment[SL_HEAD].op[plan->segment[SL_HEAD].n_op - 1].op.name, "insert.head.1");
 	assert_string_equal(mid->op[0].op.name, "insert.head.restore.1");
@@ -258,12 +255,19 @@ static void the_splice(void **state)
 	assert_int_equal(sl_plan_plain_count(plan, false), 112 * 112 * 32);
 	assert_int_equal(sl_plan_plain_count(plan, true), 7 * 7 * 1280);
 	/* the model's own ops and parameters are as before */
-	for (int i = 0; i < plain->model->n_param; i++)
-		assert_string_equal(m->param[i].name, plain->model->param[i].name);
-	for (int i = 0; i < plain->model->n_op; i++)
-		assert_int_equal(find_op(m, plain->model->op[i].name)->stream, plain->model->op[i].stream);
-	for (int i = 0; i < m->n_param; i++)
-		assert_int_equal(m->param[i].optional, i >= plain->model->n_param);
+	assert_int_equal(m->n_plain, plain->model->graph.n_param);
+	for (int i = 0; i < m->n_plain; i++)
+		assert_string_equal(m->graph.param[i].name, plain->model->graph.param[i].name);
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
+		for (int i = 0; i < plain->segment[which].n_op; i++) {
+			const struct sl_op *op = &plain->segment[which].op[i].op;
+
+			assert_int_equal(find_op(plan, op->name)->stream, op->stream);
+		}
+	for (int i = 0; i < m->graph.n_param; i++) {
+		assert_int_equal(m->graph.param[i].stream, i);
+		assert_int_equal(m->file[i].optional, i >= m->n_plain);
+	}
 	assert_memory_not_equal(plan->hash, plain->hash, sizeof plan->hash);
 	sl_plan_close(plain);
 	sl_plan_close(plan);
@@ -271,7 +275,7 @@ static void the_splice(void **state)
 
 static void plan_refuses(const char *head, const char *tail, const char *says)
 {
-	struct sl_plan_spec spec = spec_of(32, head, tail);
+	struct sl_split_spec spec = spec_of(32, head, tail);
 	struct sl_plan *plan = NULL;
 	struct sl_fail fail = {0};
 
@@ -360,13 +364,13 @@ static void every_parameter_moves(void **state)
 	before = malloc((size_t)INT16_MAX * 4 * sizeof *before);
 	assert_non_null(before);
 	assert_int_equal(sl_local_get_weights(r.local, &r.weights), SL_OK);
-	for (int i = 0; i < m->n_param; i++) {
-		int64_t n = sl_shape_count(&m->param[i].shape), moved = 0;
+	for (int i = 0; i < m->graph.n_param; i++) {
+		int64_t n = sl_shape_count(&m->graph.param[i].shape), moved = 0;
 
-		if (!m->param[i].optional)
+		if (!m->file[i].optional)
 			continue;
 		assert_in_range(n, 1, INT16_MAX * 4);
-		sl_param_init(m, i, r.plan->spec.seed, before);
+		sl_param_init(&m->graph.param[i], r.plan->spec.seed, before);
 		for (int64_t k = 0; k < n; k++)
 			moved += before[k] != r.weights.value[i][k];
 		assert_true(moved > n / 2);

@@ -26,7 +26,7 @@ struct shadow {
 
 static int owner_of(const struct shadow *sh, int chunk, int value, bool grad)
 {
-	return 1 + (chunk * sh->plan->model->n_value + value) * 2 + grad;
+	return 1 + (chunk * sh->s->graph.n_value + value) * 2 + grad;
 }
 
 static int *lines(const struct shadow *sh, const struct sl_place *place, int chunk, size_t bytes)
@@ -126,7 +126,7 @@ static void open_shadow(struct shadow *sh, const struct sl_plan *plan, enum sl_s
 		sizes[i] = (struct sl_op_sizes){.workspace_bytes = (size_t)(7 * i % 50), .saved_bytes = (size_t)i};
 	*sh = (struct shadow){.plan = plan, .s = s, .node = calloc((size_t)s->n_op, sizeof *sh->node)};
 	assert_int_equal(sl_rewrite(sh->node, &sh->n_node, s, be), SL_OK);
-	assert_int_equal(sl_layout_open(&sh->layout, plan->model, s, sh->node, sh->n_node, sizes), SL_OK);
+	assert_int_equal(sl_layout_open(&sh->layout, s, sh->node, sh->n_node, sizes), SL_OK);
 	for (int i = 0; i + 1 < s->n_op; i++)
 		assert_true(sh->layout.saved_offset[i] + sizes[i].saved_bytes <= sh->layout.saved_offset[i + 1]);
 	for (int i = 0; i < s->n_op; i++)

@@ -96,13 +96,13 @@ static struct sl_optimizer optimizer = {.momentum = 0.9};
 
 static struct sl_plan *open_plan(enum sl_precision precision, const char *insert)
 {
-	struct sl_plan_spec spec = {.model = {"mobilenet_v2", 0.1, 10, 32, true, 0.2, 0},
-				    .cut = {.head_end = "features.0.1", .tail_begin = "features.5"},
-				    .batch = BATCH,
-				    .chunks = CHUNKS,
-				    .seed = SEED,
-				    .precision = precision,
-				    .optimizer = optimizer};
+	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.1, 10, 32, true, 0.2, 0},
+				     .cut = {.head_end = "features.0.1", .tail_begin = "features.5"},
+				     .plan.batch = BATCH,
+				     .plan.chunks = CHUNKS,
+				     .plan.seed = SEED,
+				     .plan.precision = precision,
+				     .plan.optimizer = optimizer};
 	struct sl_plan *plan;
 	struct sl_fail fail;
 
@@ -124,7 +124,8 @@ static void open_rig(struct rig *r, enum sl_precision precision, const char *ins
 	s = sl_exec_segment(r->exec);
 	weights = op_xalloc((size_t)s->weight_count * sizeof(float));
 	for (int i = 0; i < s->n_param; i++)
-		sl_param_init(r->plan->model, s->param[i].model_param, SEED, weights + s->param[i].offset);
+		sl_param_init(&r->plan->model->graph.param[s->param[i].model_param], SEED,
+			      weights + s->param[i].offset);
 	assert_int_equal(sl_exec_set_weights(r->exec, weights), SL_OK);
 	free(weights);
 }
@@ -411,11 +412,11 @@ static void a_backend_without_it_refuses(void **state)
 
 static void both_sides_agree_on_it(void **state)
 {
-	struct sl_agreement a = {.plan = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0},
-					  .cut = {.partition = "1:-1"},
-					  .batch = BATCH,
-					  .chunks = CHUNKS,
-					  .precision = SL_PRECISION_FP16}},
+	struct sl_agreement a = {.split = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0},
+					   .cut = {.partition = "1:-1"},
+					   .plan.batch = BATCH,
+					   .plan.chunks = CHUNKS,
+					   .plan.precision = SL_PRECISION_FP16}},
 			    b;
 	struct sl_plan *plan, *other;
 	struct sl_hello hello = {0};
@@ -425,15 +426,15 @@ static void both_sides_agree_on_it(void **state)
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		assert_int_equal(sl_codec_parse("none", &a.codec[dir], &fail), SL_OK);
 	sl_agreement_seal(&a);
-	assert_int_equal(sl_plan_open(&plan, &a.plan, &fail), SL_OK);
+	assert_int_equal(sl_plan_open(&plan, &a.split, &fail), SL_OK);
 	sl_agreement_to_hello(&a, plan, &hello);
 	assert_int_equal(sl_agreement_from_hello(&b, &hello, &fail), SL_OK);
-	assert_int_equal(b.plan.precision, SL_PRECISION_FP16);
-	assert_int_equal(sl_plan_open(&other, &b.plan, &fail), SL_OK);
+	assert_int_equal(b.split.plan.precision, SL_PRECISION_FP16);
+	assert_int_equal(sl_plan_open(&other, &b.split, &fail), SL_OK);
 	assert_memory_equal(plan->hash, other->hash, sizeof plan->hash);
 	sl_plan_close(other);
-	b.plan.precision = SL_PRECISION_FP32;
-	assert_int_equal(sl_plan_open(&other, &b.plan, &fail), SL_OK);
+	b.split.plan.precision = SL_PRECISION_FP32;
+	assert_int_equal(sl_plan_open(&other, &b.split, &fail), SL_OK);
 	assert_memory_not_equal(plan->hash, other->hash, sizeof plan->hash);
 	sl_plan_close(other);
 	sl_plan_close(plan);

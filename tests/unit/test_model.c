@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "common/conf/conf.h"
-#include "common/nn/model.h"
+#include "common/model/source.h"
 
 static const struct sl_model_spec imagenet = {"mobilenet_v2", 1.0, 1000, 224, false, 0.2, 0};
 
@@ -22,22 +22,32 @@ static struct sl_model *open_model(const struct sl_model_spec *spec)
 	return model;
 }
 
-static const struct sl_op *find_op(const struct sl_model *m, const char *name)
+static struct sl_op find_op(const struct sl_model *m, const char *name)
 {
-	for (int i = 0; i < m->n_op; i++)
-		if (!strcmp(m->op[i].name, name))
-			return &m->op[i];
+	for (int i = 0; i < m->graph.n_node; i++)
+		if (!strcmp(m->graph.node[i].name, name))
+			return sl_graph_op(&m->graph, i);
 	fail_msg("no op %s", name);
-	return NULL;
+	return (struct sl_op){.kind = SL_OP_COUNT};
+}
+
+static struct sl_shape shape_of(const struct sl_model *m, const char *op)
+{
+	return find_op(m, op).out_shape;
 }
 
 static const struct sl_param *find_param(const struct sl_model *m, const char *name)
 {
-	for (int i = 0; i < m->n_param; i++)
-		if (!strcmp(m->param[i].name, name))
-			return &m->param[i];
+	for (int i = 0; i < m->graph.n_param; i++)
+		if (!strcmp(m->graph.param[i].name, name))
+			return &m->graph.param[i];
 	fail_msg("no parameter %s", name);
 	return NULL;
+}
+
+static const struct sl_file_param *find_file(const struct sl_model *m, const char *name)
+{
+	return &m->file[find_param(m, name)->stream];
 }
 
 static void assert_shape(const struct sl_shape *s, int ndim, const int64_t *dim)
@@ -54,28 +64,28 @@ static void mobilenet_v2_is_torchvisions(void **state)
 	int64_t trainable = 0, running = 0;
 
 	(void)state;
-	for (int i = 0; i < m->n_param; i++) {
-		int64_t n = sl_shape_count(&m->param[i].shape);
+	for (int i = 0; i < m->graph.n_param; i++) {
+		int64_t n = sl_shape_count(&m->graph.param[i].shape);
 
-		assert_int_equal(n, sl_shape_count(&m->param[i].file_shape));
-		*(m->param[i].trainable ? &trainable : &running) += n;
+		assert_int_equal(n, sl_shape_count(&m->file[i].shape));
+		*(m->graph.param[i].role == SL_LEARNS ? &trainable : &running) += n;
 	}
 	assert_int_equal(trainable, 3504872);
 	assert_int_equal(running, 2 * 17056);
-	assert_int_equal(m->n_param, 52 * 5 + 2);
+	assert_int_equal(m->graph.n_param, 52 * 5 + 2);
 	assert_int_equal(m->n_unit, 20);
 	assert_string_equal(m->unit[0].name, "features.0");
 	assert_string_equal(m->unit[18].name, "features.18");
 	assert_string_equal(m->unit[19].name, "classifier");
-	assert_int_equal(m->unit[0].end_op, 3);
-	assert_int_equal(m->unit[19].end_op, m->n_op);
-	assert_int_equal(m->n_op - m->unit[19].first_op, 5);
-	assert_string_equal(m->op[m->n_op - 1].name, "classifier.loss");
-	for (int i = 0; i < m->n_op; i++) {
-		assert_int_equal(m->op[i].stream, i);
-		assert_int_equal(m->op[i].out, i + 1);
+	assert_int_equal(m->unit[0].end_node, 3);
+	assert_int_equal(m->unit[19].end_node, m->graph.n_node);
+	assert_int_equal(m->graph.n_node - m->unit[19].first_node, 5);
+	assert_string_equal(m->graph.node[m->graph.n_node - 1].name, "classifier.loss");
+	for (int i = 0; i < m->graph.n_node; i++) {
+		assert_int_equal(m->graph.node[i].stream, i);
+		assert_int_equal(m->graph.node[i].out, i + 2);
 	}
-	assert_int_equal(m->n_value, m->n_op + 1);
+	assert_int_equal(m->graph.n_value, m->graph.n_node + 2);
 	sl_model_close(m);
 }
 
@@ -86,26 +96,33 @@ static void mobilenet_v2_names_and_shapes(void **state)
 	(void)state;
 	assert_shape(&find_param(m, "features.0.0.weight")->shape, 4, (int64_t[]){32, 3, 3, 3});
 	assert_shape(&find_param(m, "features.1.conv.0.0.weight")->shape, 3, (int64_t[]){3, 3, 32});
-	assert_shape(&find_param(m, "features.1.conv.0.0.weight")->file_shape, 4, (int64_t[]){32, 1, 3, 3});
-	assert_shape(&find_param(m, "features.1.conv.1.weight")->file_shape, 4, (int64_t[]){16, 32, 1, 1});
+	assert_shape(&find_file(m, "features.1.conv.0.0.weight")->shape, 4, (int64_t[]){32, 1, 3, 3});
+	assert_shape(&find_file(m, "features.1.conv.1.weight")->shape, 4, (int64_t[]){16, 32, 1, 1});
 	assert_shape(&find_param(m, "features.17.conv.3.running_var")->shape, 1, (int64_t[]){320});
 	assert_shape(&find_param(m, "features.18.0.weight")->shape, 4, (int64_t[]){1280, 1, 1, 320});
 	assert_shape(&find_param(m, "classifier.1.weight")->shape, 2, (int64_t[]){1000, 1280});
-	assert_false(find_param(m, "features.18.1.running_mean")->trainable);
-	assert_shape(&find_op(m, "features.0.1")->out_shape, 4, (int64_t[]){1, 112, 112, 32});
-	assert_shape(&find_op(m, "features.3.add")->out_shape, 4, (int64_t[]){1, 56, 56, 24});
-	assert_shape(&find_op(m, "features.18.2")->out_shape, 4, (int64_t[]){1, 7, 7, 1280});
-	assert_shape(&find_op(m, "classifier.flatten")->out_shape, 2, (int64_t[]){1, 1280});
-	assert_shape(&find_op(m, "classifier.loss")->out_shape, 1, (int64_t[]){1});
+	assert_int_equal(find_param(m, "features.18.1.running_mean")->role, SL_STATISTIC);
+	assert_shape(&(struct sl_shape[]){shape_of(m, "features.0.1")}[0], 4, (int64_t[]){1, 112, 112, 32});
+	assert_shape(&(struct sl_shape[]){shape_of(m, "features.3.add")}[0], 4, (int64_t[]){1, 56, 56, 24});
+	assert_shape(&(struct sl_shape[]){shape_of(m, "features.18.2")}[0], 4, (int64_t[]){1, 7, 7, 1280});
+	assert_shape(&(struct sl_shape[]){shape_of(m, "classifier.flatten")}[0], 2, (int64_t[]){1, 1280});
+	assert_shape(&(struct sl_shape[]){shape_of(m, "classifier.loss")}[0], 1, (int64_t[]){1});
 	/* The sum adds what went into the block to what comes out of it. */
-	const struct sl_op *add = find_op(m, "features.3.add");
-	assert_int_equal(add->in[0], find_op(m, "features.2.conv.3")->out);
-	assert_int_equal(add->in[1], find_op(m, "features.3.conv.3")->out);
+	const struct sl_op add = find_op(m, "features.3.add");
+	assert_int_equal(add.in[0], find_op(m, "features.2.conv.3").out);
+	assert_int_equal(add.in[1], find_op(m, "features.3.conv.3").out);
 	int adds = 0;
-	for (int i = 0; i < m->n_op; i++)
-		adds += m->op[i].kind == SL_OP_ADD;
+	for (int i = 0; i < m->graph.n_node; i++)
+		adds += m->graph.node[i].kind == SL_OP_ADD;
 	assert_int_equal(adds, 10);
 	sl_model_close(m);
+}
+
+static int64_t node_macs(const struct sl_model *m, int i, int64_t rows)
+{
+	struct sl_op op = sl_graph_op(&m->graph, i);
+
+	return sl_op_macs(&op, rows);
 }
 
 /* Seed 002: 7.45e8, 1.93e10, 8.19e7 and 2.01e10 at batch 64 and 224²; the head ends after features.0.1. */
@@ -115,12 +132,12 @@ static void macs_are_those_of_the_seed(void **state)
 	int64_t head = 0, middle = 0, tail = 0;
 
 	(void)state;
-	for (int i = 0; i < m->n_op; i++) {
-		int64_t macs = sl_op_macs(&m->op[i], 64);
+	for (int i = 0; i < m->graph.n_node; i++) {
+		int64_t macs = node_macs(m, i, 64);
 
-		*(i < 2 ? &head : i < m->unit[19].first_op ? &middle : &tail) += macs;
+		*(i < 2 ? &head : i < m->unit[19].first_node ? &middle : &tail) += macs;
 	}
-	assert_string_equal(m->op[1].name, "features.0.1");
+	assert_string_equal(m->graph.node[1].name, "features.0.1");
 	assert_int_equal(head, 693633024 + 51380224);
 	assert_int_equal(tail, 64 * 1280 * 1000);
 	assert_int_equal((head + 500000) / 1000000, 745);
@@ -135,13 +152,13 @@ static void cifar_stem_has_a_total_stride_of_8(void **state)
 	struct sl_model *m = open_model(&(struct sl_model_spec){"mobilenet_v2", 1.0, 10, 32, true, 0.0, 0});
 
 	(void)state;
-	assert_shape(&find_op(m, "features.0.2")->out_shape, 4, (int64_t[]){1, 32, 32, 32});
-	assert_shape(&find_op(m, "features.3.add")->out_shape, 4, (int64_t[]){1, 32, 32, 24});
-	assert_shape(&find_op(m, "features.4.conv.3")->out_shape, 4, (int64_t[]){1, 16, 16, 32});
-	assert_shape(&find_op(m, "features.18.2")->out_shape, 4, (int64_t[]){1, 4, 4, 1280});
+	assert_shape(&(struct sl_shape[]){shape_of(m, "features.0.2")}[0], 4, (int64_t[]){1, 32, 32, 32});
+	assert_shape(&(struct sl_shape[]){shape_of(m, "features.3.add")}[0], 4, (int64_t[]){1, 32, 32, 24});
+	assert_shape(&(struct sl_shape[]){shape_of(m, "features.4.conv.3")}[0], 4, (int64_t[]){1, 16, 16, 32});
+	assert_shape(&(struct sl_shape[]){shape_of(m, "features.18.2")}[0], 4, (int64_t[]){1, 4, 4, 1280});
 	sl_model_close(m);
 	m = open_model(&(struct sl_model_spec){"mobilenet_v2", 1.0, 10, 32, false, 0.0, 0});
-	assert_shape(&find_op(m, "features.18.2")->out_shape, 4, (int64_t[]){1, 1, 1, 1280});
+	assert_shape(&(struct sl_shape[]){shape_of(m, "features.18.2")}[0], 4, (int64_t[]){1, 1, 1, 1280});
 	sl_model_close(m);
 }
 
@@ -161,11 +178,11 @@ static void width_rounds_as_torchvision(void **state)
 		struct sl_model *m =
 			open_model(&(struct sl_model_spec){"mobilenet_v2", want[i].width, 10, 32, false, 0.0, 0});
 
-		assert_int_equal(find_op(m, "features.0.0")->u.conv.out_c, want[i].stem);
-		assert_int_equal(find_op(m, "features.7.conv.2")->u.conv.out_c, want[i].f7);
-		assert_int_equal(find_op(m, "features.14.conv.2")->u.conv.out_c, want[i].f14);
-		assert_int_equal(find_op(m, "features.17.conv.2")->u.conv.out_c, want[i].f17);
-		assert_int_equal(find_op(m, "features.18.0")->u.conv.out_c, want[i].last);
+		assert_int_equal(find_op(m, "features.0.0").u.conv.out_c, want[i].stem);
+		assert_int_equal(find_op(m, "features.7.conv.2").u.conv.out_c, want[i].f7);
+		assert_int_equal(find_op(m, "features.14.conv.2").u.conv.out_c, want[i].f14);
+		assert_int_equal(find_op(m, "features.17.conv.2").u.conv.out_c, want[i].f17);
+		assert_int_equal(find_op(m, "features.18.0").u.conv.out_c, want[i].last);
 		sl_model_close(m);
 	}
 }
@@ -176,17 +193,17 @@ static void resnet9_is_its_upstreams(void **state)
 	int64_t trainable = 0;
 
 	(void)state;
-	for (int i = 0; i < m->n_param; i++)
-		trainable += m->param[i].trainable ? sl_shape_count(&m->param[i].shape) : 0;
+	for (int i = 0; i < m->graph.n_param; i++)
+		trainable += m->graph.param[i].role == SL_LEARNS ? sl_shape_count(&m->graph.param[i].shape) : 0;
 	assert_int_equal(trainable, 6573120);
 	assert_int_equal(m->n_unit, 8);
 	assert_string_equal(m->unit[2].name, "layer1_residual");
 	assert_string_equal(m->unit[7].name, "linear");
-	assert_shape(&find_param(m, "layer1_residual_res1_conv.weight")->file_shape, 4, (int64_t[]){128, 128, 3, 3});
+	assert_shape(&find_file(m, "layer1_residual_res1_conv.weight")->shape, 4, (int64_t[]){128, 128, 3, 3});
 	assert_shape(&find_param(m, "layer3_residual_res2_bn.running_var")->shape, 1, (int64_t[]){512});
 	assert_shape(&find_param(m, "linear.weight")->shape, 2, (int64_t[]){10, 512});
-	assert_shape(&find_op(m, "pool")->out_shape, 4, (int64_t[]){1, 1, 1, 512});
-	assert_float_equal(find_op(m, "classifier")->u.scale.by, 0.125f, 0);
+	assert_shape(&(struct sl_shape[]){shape_of(m, "pool")}[0], 4, (int64_t[]){1, 1, 1, 512});
+	assert_float_equal(find_op(m, "classifier").u.scale.by, 0.125f, 0);
 	sl_model_close(m);
 }
 
@@ -196,17 +213,18 @@ static void resnet9_starts_as_pytorch_does(void **state)
 	struct sl_model *m = open_model(&(struct sl_model_spec){"resnet9", 0.5, 10, 32, true, 0, 0});
 
 	(void)state;
-	for (int i = 0; i < m->n_param; i++) {
-		const struct sl_param *p = &m->param[i];
+	for (int i = 0; i < m->graph.n_param; i++) {
+		const struct sl_param *p = &m->graph.param[i];
+		const struct sl_file_param *f = &m->file[i];
 		int64_t n = sl_shape_count(&p->shape);
-		int64_t fan_in = p->file_shape.ndim == 4 ? p->file_shape.dim[1] * 9 : p->file_shape.dim[1];
+		int64_t fan_in = f->shape.ndim == 4 ? f->shape.dim[1] * 9 : f->shape.dim[1];
 		double bound = 1 / sqrt((double)fan_in), sum = 0, square = 0, most = 0;
 		float *x;
 
-		if (p->file_shape.ndim < 2)
+		if (f->shape.ndim < 2)
 			continue;
 		x = malloc((size_t)n * sizeof *x);
-		sl_param_init(m, i, 3, x);
+		sl_param_init(p, 3, x);
 		for (int64_t k = 0; k < n; k++) {
 			sum += x[k];
 			square += (double)x[k] * x[k];
@@ -243,13 +261,13 @@ static void resnet9_refuses_other_images(void **state)
 static void images_need_not_be_square(void **state)
 {
 	struct sl_model *m = open_model(&(struct sl_model_spec){"mobilenet_v2", 1.0, 10, 40, false, 0.2, 56});
-	const struct sl_op *first = &m->op[0];
+	const struct sl_op first = sl_graph_op(&m->graph, 0);
 
 	(void)state;
-	assert_int_equal(first->in_shape[0].dim[1], 40);
-	assert_int_equal(first->in_shape[0].dim[2], 56);
-	assert_int_equal(first->out_shape.dim[1], 20);
-	assert_int_equal(first->out_shape.dim[2], 28);
+	assert_int_equal(first.in_shape[0].dim[1], 40);
+	assert_int_equal(first.in_shape[0].dim[2], 56);
+	assert_int_equal(first.out_shape.dim[1], 20);
+	assert_int_equal(first.out_shape.dim[2], 28);
 	sl_model_close(m);
 }
 
@@ -357,25 +375,25 @@ static void misfits_are_refused(void **state)
 /* The first failure of a builder is the one reported, and later calls do nothing. */
 static void a_builder_keeps_its_first_failure(void **state)
 {
-	struct sl_model_builder b;
+	struct sl_build b;
 	struct sl_fail fail;
 	struct sl_model *m = NULL;
 
 	(void)state;
-	assert_int_equal(sl_builder_open(&b, "x", sl_shape4(1, 8, 8, 3), 10, &fail), SL_OK);
+	assert_int_equal(sl_build_open(&b, "x", sl_shape4(1, 8, 8, 3), 10, &fail), SL_OK);
 	sl_build_unit(&b, "u");
-	int x = sl_build_conv(&b, "first", 0, (struct sl_conv_attr){4, 8, 3, 3, 1, 1, 1, false});
+	int x = sl_build_conv(&b, "first", SL_BUILD_IMAGE, (struct sl_build_window){.out_c = 8, .k = 9});
 	assert_int_equal(x, -1);
 	assert_int_equal(sl_build_bn(&b, "second", x), -1);
 	sl_build_unit(&b, "v");
-	assert_int_equal(sl_builder_finish(&b, &m), SL_ERR_CONFIG);
+	assert_int_equal(sl_build_finish(&b, &m), SL_ERR_CONFIG);
 	assert_non_null(strstr(fail.text, "first"));
 	assert_null(m);
-	assert_int_equal(sl_builder_open(&b, "x", sl_shape4(1, 8, 8, 3), 10, &fail), SL_OK);
+	assert_int_equal(sl_build_open(&b, "x", sl_shape4(1, 8, 8, 3), 10, &fail), SL_OK);
 	sl_build_unit(&b, "u");
 	sl_build_unit(&b, "empty");
 	sl_build_act(&b, "a", 0, SL_ACT_RELU);
-	assert_int_equal(sl_builder_finish(&b, &m), SL_ERR_BUG);
+	assert_int_equal(sl_build_finish(&b, &m), SL_ERR_BUG);
 	assert_null(m);
 }
 
@@ -400,28 +418,29 @@ static void initialisation_is_torchvisions_and_seeded(void **state)
 	(void)state;
 	assert_non_null(x);
 	assert_non_null(y);
-	for (int i = 0; i < m->n_param; i++) {
-		const struct sl_param *p = &m->param[i];
+	for (int i = 0; i < m->graph.n_param; i++) {
+		const struct sl_param *p = &m->graph.param[i];
+		const struct sl_file_param *f = &m->file[i];
 		int64_t n = sl_shape_count(&p->shape);
 		double mean, std, want = 0;
 
-		sl_param_init(m, i, 7, x);
+		sl_param_init(p, 7, x);
 		moments(x, n, &mean, &std);
-		if (p->file_shape.ndim == 4) /* fan_out as torch has it: O·KH·KW, not divided by the groups */
-			want = sqrt(2.0 / (double)(p->file_shape.dim[0] * p->file_shape.dim[2] * p->file_shape.dim[3]));
-		else if (p->file_shape.ndim == 2)
+		if (f->shape.ndim == 4) /* fan_out as torch has it: O·KH·KW, not divided by the groups */
+			want = sqrt(2.0 / (double)(f->shape.dim[0] * f->shape.dim[2] * f->shape.dim[3]));
+		else if (f->shape.ndim == 2)
 			want = 0.01;
 		assert_true(fabs(std - want) <= 4 * want / sqrt(2.0 * (double)n) + 1e-12);
 		if (want > 0)
 			assert_true(fabs(mean) <= 4.5 * want / sqrt((double)n));
 		else
 			assert_true(mean == (strstr(p->name, ".running_var") ||
-							     (strstr(p->name, ".weight") && p->file_shape.ndim == 1)
+							     (strstr(p->name, ".weight") && f->shape.ndim == 1)
 						     ? 1.0
 						     : 0.0));
-		sl_param_init(m, i, 7, y);
+		sl_param_init(p, 7, y);
 		assert_memory_equal(x, y, (size_t)n * sizeof(*x));
-		sl_param_init(m, i, 8, y);
+		sl_param_init(p, 8, y);
 		if (want > 0)
 			assert_memory_not_equal(x, y, (size_t)n * sizeof(*x));
 	}

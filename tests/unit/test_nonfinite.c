@@ -67,18 +67,18 @@ static void open_case(const struct run_case *c)
 	struct sl_fail fail;
 
 	now = c;
-	agreement = (struct sl_agreement){.plan = {.model = {"mobilenet_v2", 0.25, 10, IMAGE, false, 0.2, 0},
-						   .batch = BATCH,
-						   .chunks = CHUNKS,
-						   .seed = 9,
-						   .optimizer = {.momentum = 0.9, .weight_decay = 1e-4}}};
-	snprintf(agreement.plan.cut.head_end, sizeof agreement.plan.cut.head_end, "%s", c->cut);
-	snprintf(agreement.plan.cut.tail_begin, sizeof agreement.plan.cut.tail_begin, "classifier");
+	agreement = (struct sl_agreement){.split = {.model = {"mobilenet_v2", 0.25, 10, IMAGE, false, 0.2, 0},
+						    .plan.batch = BATCH,
+						    .plan.chunks = CHUNKS,
+						    .plan.seed = 9,
+						    .plan.optimizer = {.momentum = 0.9, .weight_decay = 1e-4}}};
+	snprintf(agreement.split.cut.head_end, sizeof agreement.split.cut.head_end, "%s", c->cut);
+	snprintf(agreement.split.cut.tail_begin, sizeof agreement.split.cut.tail_begin, "classifier");
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		assert_int_equal(sl_codec_parse(c->codec[dir], &agreement.codec[dir], &fail), SL_OK);
 	sl_agreement_seal(&agreement);
 	assert_int_equal(sl_cpu_backend_open(&cpu, NULL, &fail), SL_OK);
-	if (sl_plan_open(&plan, &agreement.plan, &fail) != SL_OK)
+	if (sl_plan_open(&plan, &agreement.split, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	assert_int_equal(sl_weights_open(&first, plan->model, &fail), SL_OK);
 	sl_weights_init(&first, plan->model, 9);
@@ -250,7 +250,7 @@ static void run_remote(struct outcome *o, bool stop, bool upload)
 static void assert_same_weights(const struct sl_weights *a, const struct sl_weights *b)
 {
 	for (int i = 0; i < a->n_param; i++) {
-		const struct sl_param *p = &plan->model->param[i];
+		const struct sl_param *p = &plan->model->graph.param[i];
 
 		assert_true(sl_finite_host(a->value[i], sl_shape_count(&p->shape)));
 		if (memcmp(a->value[i], b->value[i], (size_t)sl_shape_count(&p->shape) * sizeof(float)) != 0)

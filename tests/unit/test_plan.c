@@ -7,16 +7,16 @@
 
 #include <cmocka.h>
 
-#include "common/nn/plan.h"
+#include "common/model/split.h"
 
-static const struct sl_plan_spec base = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0},
-					 .cut = {.partition = "1:-1"},
-					 .batch = 8,
-					 .chunks = 2,
-					 .seed = 11,
-					 .note = "codec none"};
+static const struct sl_split_spec base = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0},
+					  .cut = {.partition = "1:-1"},
+					  .plan.batch = 8,
+					  .plan.chunks = 2,
+					  .plan.seed = 11,
+					  .plan.note = "codec none"};
 
-static struct sl_plan *plan_of(const struct sl_plan_spec *spec)
+static struct sl_plan *plan_of(const struct sl_split_spec *spec)
 {
 	struct sl_plan *plan;
 	struct sl_fail fail;
@@ -29,18 +29,18 @@ static struct sl_plan *plan_of(const struct sl_plan_spec *spec)
 /* Chunks of equal size but for the last, and no more of them than were asked for. */
 static void a_batch_is_cut_into_chunks(void **state)
 {
-	struct sl_plan_spec spec = base;
+	struct sl_split_spec spec = base;
 
 	(void)state;
-	for (spec.batch = 1; spec.batch <= 9; spec.batch++) {
-		for (spec.chunks = 1; spec.chunks <= spec.batch; spec.chunks++) {
+	for (spec.plan.batch = 1; spec.plan.batch <= 9; spec.plan.batch++) {
+		for (spec.plan.chunks = 1; spec.plan.chunks <= spec.plan.batch; spec.plan.chunks++) {
 			struct sl_plan *plan = plan_of(&spec);
 
-			for (int64_t rows = 1; rows <= spec.batch; rows++) {
+			for (int64_t rows = 1; rows <= spec.plan.batch; rows++) {
 				int chunks = sl_plan_chunks_of(plan, rows);
 				int64_t sum = 0;
 
-				assert_in_range(chunks, 1, spec.chunks);
+				assert_in_range(chunks, 1, spec.plan.chunks);
 				for (int i = 0; i < chunks; i++) {
 					int64_t one = sl_plan_chunk_rows(plan, rows, i);
 
@@ -65,7 +65,7 @@ static void parameters_begin_on_cache_lines(void **state)
 		int64_t end = 0;
 
 		for (int i = 0; i < s->n_param; i++) {
-			bool trainable = plan->model->param[s->param[i].model_param].trainable;
+			bool trainable = plan->model->graph.param[s->param[i].model_param].role != SL_STATISTIC;
 
 			assert_true(s->param[i].offset >= end && s->param[i].offset % 16 == 0);
 			assert_int_equal(s->param[i].offset < s->trainable_count, trainable);
@@ -79,7 +79,7 @@ static void parameters_begin_on_cache_lines(void **state)
 static void the_hash_covers_every_choice(void **state)
 {
 	enum { CHOICES = 14 };
-	struct sl_plan_spec other[CHOICES];
+	struct sl_split_spec other[CHOICES];
 	struct sl_plan *plan = plan_of(&base), *again = plan_of(&base);
 	int n = 0;
 
@@ -95,13 +95,13 @@ static void the_hash_covers_every_choice(void **state)
 	other[n++].model.dropout = 0.3;
 	strcpy(other[n++].cut.partition, "2:-1");
 	strcpy(other[n++].cut.partition, "1:-2");
-	other[n++].batch = 9;
-	other[n++].chunks = 3;
-	other[n++].seed = 12;
-	other[n++].precision = SL_PRECISION_BF16;
+	other[n++].plan.batch = 9;
+	other[n++].plan.chunks = 3;
+	other[n++].plan.seed = 12;
+	other[n++].plan.precision = SL_PRECISION_BF16;
 	strcpy(other[n++].insert_head, "conv:8");
 	strcpy(other[n++].insert_tail, "conv:8");
-	strcpy(other[n++].note, "codec f16");
+	strcpy(other[n++].plan.note, "codec f16");
 	assert_int_equal(n, CHOICES);
 	for (int i = 0; i < CHOICES; i++) {
 		again = plan_of(&other[i]);

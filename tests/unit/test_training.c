@@ -310,7 +310,7 @@ static void evaluate(struct sl_training *run, const int *correct, int from, int 
 /* A model file of these steps, as far as its header. */
 static void put_best(uint64_t steps)
 {
-	static struct sl_model none = {.n_param = 0};
+	static struct sl_model none = {.graph = {.n_param = 0}};
 	static const struct sl_weights nothing = {.n_param = 0};
 	struct sl_plan plan = {.model = &none};
 	struct sl_setup s = {.conf = &conf, .plan = &plan};

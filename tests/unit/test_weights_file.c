@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "common/model/source.h"
 #include "common/nn/weights_file.h"
 
 enum { MAX_PARAM = 300 };
@@ -44,16 +45,16 @@ static void open_weights(struct weights *w, double width, int classes)
 
 	memset(w, 0, sizeof(*w));
 	assert_int_equal(sl_model_open(&w->model, &spec, &fail), SL_OK);
-	assert_in_range(w->model->n_param, 1, MAX_PARAM);
-	for (int i = 0; i < w->model->n_param; i++) {
-		w->param[i] = calloc((size_t)sl_shape_count(&w->model->param[i].shape), sizeof(float));
+	assert_in_range(w->model->graph.n_param, 1, MAX_PARAM);
+	for (int i = 0; i < w->model->graph.n_param; i++) {
+		w->param[i] = calloc((size_t)sl_shape_count(&w->model->graph.param[i].shape), sizeof(float));
 		assert_non_null(w->param[i]);
 	}
 }
 
 static void close_weights(struct weights *w)
 {
-	for (int i = 0; i < w->model->n_param; i++)
+	for (int i = 0; i < w->model->graph.n_param; i++)
 		free(w->param[i]);
 	sl_model_close(w->model);
 }
@@ -62,16 +63,16 @@ static void save(struct weights *w, uint64_t seed)
 {
 	struct sl_fail fail = {0};
 
-	for (int i = 0; i < w->model->n_param; i++)
-		sl_param_init(w->model, i, seed, w->param[i]);
+	for (int i = 0; i < w->model->graph.n_param; i++)
+		sl_param_init(&w->model->graph.param[i], seed, w->param[i]);
 	if (sl_weights_save(w->model, path, (const float *const *)w->param, 3, NULL, 0, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 }
 
 static int index_of(const struct sl_model *m, const char *name)
 {
-	for (int i = 0; i < m->n_param; i++)
-		if (!strcmp(m->param[i].name, name))
+	for (int i = 0; i < m->graph.n_param; i++)
+		if (!strcmp(m->graph.param[i].name, name))
 			return i;
 	fail_msg("no parameter %s", name);
 	return -1;
@@ -80,10 +81,8 @@ static int index_of(const struct sl_model *m, const char *name)
 static void layouts_of_both_convolutions(void **state)
 {
 	/* file[o][i][h][w] = 1000 o + 100 i + 10 h + w */
-	struct sl_param dense = {
-		.shape = {4, {2, 2, 3, 4}}, .file_shape = {4, {2, 4, 2, 3}}, .layout = SL_LAYOUT_OHWI_FROM_OIHW};
-	struct sl_param depth = {
-		.shape = {3, {2, 3, 5}}, .file_shape = {4, {5, 1, 2, 3}}, .layout = SL_LAYOUT_HWC_FROM_C1HW};
+	struct sl_file_param dense = {.shape = {4, {2, 4, 2, 3}}, .layout = SL_LAYOUT_OHWI_FROM_OIHW};
+	struct sl_file_param depth = {.shape = {4, {5, 1, 2, 3}}, .layout = SL_LAYOUT_HWC_FROM_C1HW};
 	float file[48], memory[48], back[48];
 
 	(void)state;
@@ -118,14 +117,14 @@ static void what_is_saved_is_loaded(void **state)
 	v.param[4] = (free(v.param[4]), NULL); /* not on this side of the cut */
 	if (sl_weights_load(v.model, path, false, v.param, v.loaded, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
-	for (int i = 0; i < w.model->n_param; i++) {
+	for (int i = 0; i < w.model->graph.n_param; i++) {
 		assert_true(v.loaded[i]);
 		if (i != 4)
 			assert_memory_equal(w.param[i], v.param[i],
-					    (size_t)sl_shape_count(&w.model->param[i].shape) * sizeof(float));
+					    (size_t)sl_shape_count(&w.model->graph.param[i].shape) * sizeof(float));
 	}
 	assert_int_equal(sl_st_open(&file, path, &fail), SL_OK);
-	assert_int_equal(sl_st_count(file), w.model->n_param + 52);
+	assert_int_equal(sl_st_count(file), w.model->graph.n_param + 52);
 	const struct sl_st_tensor *t = sl_st_find(file, "features.1.conv.0.1.num_batches_tracked");
 	assert_non_null(t);
 	assert_int_equal(t->ndim, 0);
@@ -157,13 +156,13 @@ static void a_new_classifier_needs_partial(void **state)
 	save(&w, 5);
 	assert_refused(&v, false, "\"classifier.1.weight\" is [10,1280]", "[100,1280]");
 	assert_int_equal(sl_weights_load(v.model, path, true, v.param, v.loaded, &fail), SL_OK);
-	for (int i = 0; i < v.model->n_param; i++) {
-		const bool backbone = !strncmp(v.model->param[i].name, "features.", 9);
+	for (int i = 0; i < v.model->graph.n_param; i++) {
+		const bool backbone = !strncmp(v.model->graph.param[i].name, "features.", 9);
 
 		assert_int_equal(v.loaded[i], backbone);
 		if (backbone)
 			assert_memory_equal(w.param[i], v.param[i],
-					    (size_t)sl_shape_count(&w.model->param[i].shape) * sizeof(float));
+					    (size_t)sl_shape_count(&w.model->graph.param[i].shape) * sizeof(float));
 		else
 			assert_true(v.param[i][0] == 0.0f);
 	}
@@ -302,8 +301,8 @@ static void the_imagenet_backbone_loads(void **state)
 	assert_non_null(strstr(fail.text, "classifier.1.weight"));
 	if (sl_weights_load(w.model, file, true, w.param, w.loaded, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
-	for (int i = 0; i < w.model->n_param; i++)
-		assert_int_equal(w.loaded[i], !strncmp(w.model->param[i].name, "features.", 9));
+	for (int i = 0; i < w.model->graph.n_param; i++)
+		assert_int_equal(w.loaded[i], !strncmp(w.model->graph.param[i].name, "features.", 9));
 	close_weights(&w);
 }
 

@@ -44,18 +44,18 @@ static void open_plan(const char *codec)
 	struct sl_fail fail;
 
 	agreement = (struct sl_agreement){
-		.plan = {.model = {.name = "mobilenet_v2", .width = 0.25, .classes = 10, .image = 32},
-			 .cut = {.partition = "1:-1"},
-			 .batch = BATCH,
-			 .chunks = CHUNKS,
-			 .seed = 5,
-			 .optimizer = {.momentum = 0.9}}};
+		.split = {.model = {.name = "mobilenet_v2", .width = 0.25, .classes = 10, .image = 32},
+			  .cut = {.partition = "1:-1"},
+			  .plan.batch = BATCH,
+			  .plan.chunks = CHUNKS,
+			  .plan.seed = 5,
+			  .plan.optimizer = {.momentum = 0.9}}};
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		if (sl_codec_parse(codec, &agreement.codec[dir], &fail))
 			die(codec, fail.text);
 	sl_agreement_seal(&agreement);
 	sl_plan_close(plan);
-	if (sl_plan_open(&plan, &agreement.plan, &fail))
+	if (sl_plan_open(&plan, &agreement.split, &fail))
 		die("plan", fail.text);
 }
 

@@ -223,16 +223,16 @@ static void open_plan(void)
 
 	/* of some size: these shall cost memory, and what a deaf one does not read shall be more than a socket holds */
 	agreement = (struct sl_agreement){
-		.plan = {.model = {.name = "mobilenet_v2", .width = 0.5, .classes = 10, .image = 32},
-			 .cut = {.partition = "1:-1"},
-			 .batch = 2,
-			 .chunks = 1,
-			 .seed = 5,
-			 .optimizer = {.momentum = 0.9}}};
+		.split = {.model = {.name = "mobilenet_v2", .width = 0.5, .classes = 10, .image = 32},
+			  .cut = {.partition = "1:-1"},
+			  .plan.batch = 2,
+			  .plan.chunks = 1,
+			  .plan.seed = 5,
+			  .plan.optimizer = {.momentum = 0.9}}};
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		good = good && sl_codec_parse("none", &agreement.codec[dir], &fail) == SL_OK;
 	sl_agreement_seal(&agreement);
-	if (!good || sl_plan_open(&plan, &agreement.plan, &fail)) {
+	if (!good || sl_plan_open(&plan, &agreement.split, &fail)) {
 		fprintf(stderr, "squatters: %s\n", fail.text);
 		exit(1);
 	}

@@ -164,17 +164,17 @@ static void open_plan(void)
 	struct sl_fail fail;
 
 	agreement = (struct sl_agreement){
-		.plan = {.model = {.name = "mobilenet_v2", .width = 0.25, .classes = 10, .image = 32, .dropout = 0.2},
-			 .cut = {.partition = "1:-1"},
-			 .batch = 16,
-			 .chunks = 4,
-			 .seed = 3,
-			 .optimizer = {.momentum = 0.9}}};
+		.split = {.model = {.name = "mobilenet_v2", .width = 0.25, .classes = 10, .image = 32, .dropout = 0.2},
+			  .cut = {.partition = "1:-1"},
+			  .plan.batch = 16,
+			  .plan.chunks = 4,
+			  .plan.seed = 3,
+			  .plan.optimizer = {.momentum = 0.9}}};
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		if (sl_codec_parse("none", &agreement.codec[dir], &fail))
 			die("none", fail.text);
 	sl_agreement_seal(&agreement);
-	if (sl_plan_open(&plan, &agreement.plan, &fail))
+	if (sl_plan_open(&plan, &agreement.split, &fail))
 		die("plan", fail.text);
 }
 

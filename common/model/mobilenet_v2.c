@@ -1,7 +1,7 @@
 /* MobileNetV2 (Sandler et al., CVPR 2018) with torchvision's names, channels and strides. */
 #include <stdio.h>
 
-#include "common/nn/zoo.h"
+#include "common/model/sources.h"
 
 enum { ROUND_TO = 8, STEM_C = 32, LAST_C = 1280 };
 
@@ -25,66 +25,58 @@ static int make_divisible(double c)
 }
 
 /* Convolution without bias and batchnorm, as `prefix`.`conv_name` and `prefix`.`bn_name`. */
-static int conv_bn(struct sl_model_builder *b, const char *prefix, const char *conv_name, const char *bn_name, int x,
-		   struct sl_conv_attr attr)
+static int conv_bn(struct sl_build *b, const char *prefix, const char *conv_name, const char *bn_name, int x,
+		   struct sl_build_window w)
 {
 	char name[2 * SL_NAME_MAX];
 
-	attr.kh = attr.kw = attr.kw ? attr.kw : 1;
-	attr.pad = (attr.kw - 1) / 2;
+	w.pad = (w.k - 1) / 2;
 	snprintf(name, sizeof(name), "%s.%s", prefix, conv_name);
-	x = sl_build_conv(b, name, x, attr);
+	x = sl_build_conv(b, name, x, w);
 	snprintf(name, sizeof(name), "%s.%s", prefix, bn_name);
 	return sl_build_bn(b, name, x);
 }
 
 /* torchvision's Conv2dNormActivation: `prefix`.0, .1 and .2. */
-static int conv_bn_relu6(struct sl_model_builder *b, const char *prefix, int x, struct sl_conv_attr attr)
+static int conv_bn_relu6(struct sl_build *b, const char *prefix, int x, struct sl_build_window w)
 {
 	char name[2 * SL_NAME_MAX];
 
-	x = conv_bn(b, prefix, "0", "1", x, attr);
+	x = conv_bn(b, prefix, "0", "1", x, w);
 	snprintf(name, sizeof(name), "%s.2", prefix);
 	return sl_build_act(b, name, x, SL_ACT_RELU6);
 }
 
 /* torchvision's InvertedResidual: [expand 1×1,] depthwise 3×3, project 1×1, and the sum where shapes allow it. */
-static int inverted_residual(struct sl_model_builder *b, const char *unit, int x, int in_c, int out_c, int expand,
-			     int stride)
+static int inverted_residual(struct sl_build *b, const char *unit, int x, int in_c, int out_c, int expand, int stride)
 {
-	const int block_in = x, hidden = in_c * expand;
+	const int block_in = x;
 	char prefix[SL_NAME_MAX], conv[16], bn[16];
 	int at = 0;
 
 	if (expand != 1) {
 		snprintf(prefix, sizeof(prefix), "%s.conv.%d", unit, at++);
-		x = conv_bn_relu6(b, prefix, x,
-				  (struct sl_conv_attr){.in_c = in_c, .out_c = hidden, .stride = 1, .groups = 1});
+		x = conv_bn_relu6(b, prefix, x, (struct sl_build_window){.out_c = in_c * expand, .k = 1});
 	}
 	snprintf(prefix, sizeof(prefix), "%s.conv.%d", unit, at++);
-	x = conv_bn_relu6(
-		b, prefix, x,
-		(struct sl_conv_attr){.in_c = hidden, .out_c = hidden, .kw = 3, .stride = stride, .groups = hidden});
+	x = conv_bn_relu6(b, prefix, x, (struct sl_build_window){.k = 3, .stride = stride, .depthwise = true});
 	snprintf(conv, sizeof(conv), "conv.%d", at);
 	snprintf(bn, sizeof(bn), "conv.%d", at + 1);
-	x = conv_bn(b, unit, conv, bn, x,
-		    (struct sl_conv_attr){.in_c = hidden, .out_c = out_c, .stride = 1, .groups = 1});
+	x = conv_bn(b, unit, conv, bn, x, (struct sl_build_window){.out_c = out_c, .k = 1});
 	if (stride != 1 || in_c != out_c)
 		return x;
 	snprintf(prefix, sizeof(prefix), "%s.add", unit);
 	return sl_build_add(b, prefix, block_in, x);
 }
 
-static int features(struct sl_model_builder *b, const struct sl_model_spec *spec, int last_c)
+static int features(struct sl_build *b, const struct sl_model_spec *spec, int last_c)
 {
 	char unit[32];
 	int index = 0, in_c = make_divisible(STEM_C * spec->width);
 
 	sl_build_unit(b, "features.0");
-	int x = conv_bn_relu6(
-		b, "features.0", 0,
-		(struct sl_conv_attr){
-			.in_c = 3, .out_c = in_c, .kw = 3, .stride = spec->cifar_stem ? 1 : 2, .groups = 1});
+	int x = conv_bn_relu6(b, "features.0", SL_BUILD_IMAGE,
+			      (struct sl_build_window){.out_c = in_c, .k = 3, .stride = spec->cifar_stem ? 1 : 2});
 	for (int s = 0; s < N_STAGES; s++) {
 		const int out_c = make_divisible(stages[s].c * spec->width);
 
@@ -101,11 +93,10 @@ static int features(struct sl_model_builder *b, const struct sl_model_spec *spec
 	}
 	snprintf(unit, sizeof(unit), "features.%d", ++index);
 	sl_build_unit(b, unit);
-	return conv_bn_relu6(b, unit, x,
-			     (struct sl_conv_attr){.in_c = in_c, .out_c = last_c, .stride = 1, .groups = 1});
+	return conv_bn_relu6(b, unit, x, (struct sl_build_window){.out_c = last_c, .k = 1});
 }
 
-void sl_zoo_mobilenet_v2(struct sl_model_builder *b, const struct sl_model_spec *spec)
+void sl_source_mobilenet_v2(struct sl_build *b, const struct sl_model_spec *spec)
 {
 	const int last_c = make_divisible(LAST_C * (spec->width > 1.0 ? spec->width : 1.0));
 	int x = features(b, spec, last_c);
@@ -114,8 +105,6 @@ void sl_zoo_mobilenet_v2(struct sl_model_builder *b, const struct sl_model_spec 
 	x = sl_build_pool(b, "classifier.pool", x, SL_OP_AVGPOOL, (struct sl_pool_attr){0});
 	x = sl_build_flatten(b, "classifier.flatten", x);
 	x = sl_build_dropout(b, "classifier.0", x, (float)spec->dropout);
-	x = sl_build_linear(b, "classifier.1", x,
-			    (struct sl_linear_attr){.in_f = last_c, .out_f = spec->classes, .bias = true},
-			    SL_INIT_NORMAL_001);
+	x = sl_build_linear(b, "classifier.1", x, spec->classes, true, sl_init_normal(0.01f));
 	sl_build_xent(b, "classifier.loss", x);
 }

@@ -19,21 +19,40 @@
  *
  * The items of `head` end the head and begin the middle; those of `tail` end the middle and begin the tail. Ops and
  * parameters are called insert.head.0, insert.head.restore.0 (which undoes item 0), insert.tail.0 and so on. */
-#ifndef SL_NN_INSERT_H
-#define SL_NN_INSERT_H
+#ifndef SL_MODEL_INSERT_H
+#define SL_MODEL_INSERT_H
 
-#include "common/nn/cut.h"
-#include "common/nn/decay.h"
+#include "common/nn/model.h"
 
 enum { SL_INSERT_TEXT = 128, SL_INSERT_MAX_ITEMS = 4 };
 
-/* Splices both inserts into `model` at `cut`, and moves the cut to where the compressed tensors cross. "": none. Fills
- * decay[0] (head) and [1] (tail); ops have the shapes of the schedule's beginning, parameters all that there ever is.
- * Operators of the model keep their rng stream, and parameters their place in front of the new ones, so that a seed
- * initialises them as without inserts. New parameters are optional in weight files. CONFIG: the text begins with
- * "insert.head: " or "insert.tail: ". On failure the model may hold some of the ops and must be closed. */
-enum sl_err sl_insert_splice(struct sl_model *model, struct sl_cut *cut, const char *head, const char *tail,
-			     struct sl_decay decay[2], struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_insert_kind { SL_INSERT_CONV, SL_INSERT_LINEAR, SL_INSERT_DECAY };
+
+struct sl_insert_item {
+	enum sl_insert_kind kind;
+	int c; /* channels or features that cross */
+	int k, stride, pad;
+	struct sl_decay decay;  /* DECAY; `full` is set as it is built */
+	struct sl_shape before; /* of one row, of what comes in; set as it is built */
+};
+
+/* The layers of one cut. n 0: none. */
+struct sl_insert {
+	const char *key; /* "insert.head" or "insert.tail": names, and failures */
+	int n;
+	struct sl_insert_item item[SL_INSERT_MAX_ITEMS];
+};
+
+/* CONFIG: the text begins with the key. */
+enum sl_err sl_insert_parse(struct sl_insert *out, const char *key, const char *text,
+			    struct sl_fail *fail) SL_MUST_CHECK;
+/* Adds the layers in front of the link behind `value`, in `b`'s graph, and in another builder those that undo them;
+ * each returns the value that they make. Parameters are optional in weight files, and stand behind the model's own, so
+ * that a seed initialises those as without inserts. Failures go to the builder. */
+int sl_insert_build(struct sl_insert *insert, struct sl_build *b, int value);
+int sl_insert_restore(const struct sl_insert *insert, struct sl_build *b, int value);
+/* The schedule of what crosses, once it is built; full 0: nothing decays. */
+struct sl_decay sl_insert_decay(const struct sl_insert *insert);
 
 /* Writes the text without blanks and without defaults: equal text, equal insert. CONFIG as above, without the prefix.
  * out [SL_INSERT_TEXT]. */

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "common/nn/zoo.h"
+#include "common/model/sources.h"
 
 enum { ROUND_TO = 8, LAST_POOL = 4, TOTAL_STRIDE = 32 };
 static const int channels[] = {64, 128, 256, 512}; /* prep, layer1, layer2, layer3 */
@@ -22,20 +22,25 @@ static const char *named(char name[SL_NAME_MAX], const char *prefix, const char 
 	return name;
 }
 
-/* `prefix`_conv, _bn and _relu. */
-static int conv_bn_relu(struct sl_model_builder *b, const char *prefix, int x, int in_c, int out_c)
+/* As torch starts Conv2d and Linear: U(±1 / sqrt(terms of one output's sum)). */
+static struct sl_init fan_in(int terms)
 {
-	const struct sl_conv_attr attr = {
-		.in_c = in_c, .out_c = out_c, .kh = 3, .kw = 3, .stride = 1, .pad = 1, .groups = 1};
+	return sl_init_uniform(1.0 / sqrt((double)terms));
+}
+
+/* `prefix`_conv, _bn and _relu. */
+static int conv_bn_relu(struct sl_build *b, const char *prefix, int x, int in_c, int out_c)
+{
 	char name[SL_NAME_MAX];
 
-	x = sl_build_conv_from(b, named(name, prefix, "conv"), x, attr, SL_INIT_UNIFORM_FAN_IN);
+	x = sl_build_conv_from(b, named(name, prefix, "conv"), x,
+			       (struct sl_build_window){.out_c = out_c, .k = 3, .pad = 1}, fan_in(in_c * 9));
 	x = sl_build_bn(b, named(name, prefix, "bn"), x);
 	return sl_build_act(b, named(name, prefix, "relu"), x, SL_ACT_RELU);
 }
 
 /* The unit `layer`: a convolution and a pool that halves the image. */
-static int halve(struct sl_model_builder *b, const char *layer, int x, int in_c, int out_c)
+static int halve(struct sl_build *b, const char *layer, int x, int in_c, int out_c)
 {
 	char name[SL_NAME_MAX];
 
@@ -46,7 +51,7 @@ static int halve(struct sl_model_builder *b, const char *layer, int x, int in_c,
 }
 
 /* The unit `unit`: x + block(block(x)). */
-static int residual(struct sl_model_builder *b, const char *unit, int x, int c)
+static int residual(struct sl_build *b, const char *unit, int x, int c)
 {
 	char name[SL_NAME_MAX];
 	int y;
@@ -57,20 +62,20 @@ static int residual(struct sl_model_builder *b, const char *unit, int x, int c)
 	return sl_build_add(b, named(name, unit, "add"), x, y);
 }
 
-void sl_zoo_resnet9(struct sl_model_builder *b, const struct sl_model_spec *spec)
+void sl_source_resnet9(struct sl_build *b, const struct sl_model_spec *spec)
 {
 	int c[4], x;
 
 	/* Other sizes leave more than one position for the classifier, whose weight then has another shape. */
 	if (spec->image / TOTAL_STRIDE != 1 || sl_model_image_w(spec) / TOTAL_STRIDE != 1) {
-		sl_builder_refuse(b, "image is %dx%d; resnet9 takes heights and widths of %d to %d pixels", spec->image,
-				  sl_model_image_w(spec), TOTAL_STRIDE, 2 * TOTAL_STRIDE - 1);
+		sl_build_refuse(b, "image is %dx%d; resnet9 takes heights and widths of %d to %d pixels", spec->image,
+				sl_model_image_w(spec), TOTAL_STRIDE, 2 * TOTAL_STRIDE - 1);
 		return;
 	}
 	for (int i = 0; i < 4; i++)
 		c[i] = scaled(channels[i], spec->width);
 	sl_build_unit(b, "prep");
-	x = conv_bn_relu(b, "prep", 0, 3, c[0]);
+	x = conv_bn_relu(b, "prep", SL_BUILD_IMAGE, 3, c[0]);
 	x = halve(b, "layer1", x, c[0], c[1]);
 	x = residual(b, "layer1_residual", x, c[1]);
 	x = halve(b, "layer2", x, c[1], c[2]);
@@ -80,8 +85,7 @@ void sl_zoo_resnet9(struct sl_model_builder *b, const struct sl_model_spec *spec
 	x = sl_build_pool(b, "pool", x, SL_OP_MAXPOOL, (struct sl_pool_attr){.k = LAST_POOL, .stride = LAST_POOL});
 	x = sl_build_flatten(b, "flatten", x);
 	sl_build_unit(b, "linear");
-	x = sl_build_linear(b, "linear", x, (struct sl_linear_attr){.in_f = c[3], .out_f = spec->classes},
-			    SL_INIT_UNIFORM_FAN_IN);
+	x = sl_build_linear(b, "linear", x, spec->classes, false, fan_in(c[3]));
 	x = sl_build_scale(b, "classifier", x, logit_scale);
 	sl_build_xent(b, "loss", x);
 }

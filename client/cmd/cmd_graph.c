@@ -1,0 +1,193 @@
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/cmd/command.h"
+#include "client/run/setup.h"
+
+static const char *const usage[] = {
+	"splitc graph [CONFIG [head|middle|tail]] [--set KEY=VALUE]… [--json]",
+	"Prints the graphs that the config's cut makes of its network, or one of them: a line for each node with its "
+	"operation, the shape of what it gives, the parameters that it learns, and multiply-accumulates (MACs). Shapes "
+	"and MACs "
+	"are of one row, and MACs of the forward pass.",
+	"Where an insert decays, the graph has the widths that it begins with.",
+	NULL,
+};
+
+enum { ATTR_TEXT = 160, SPEC_TEXT = ATTR_TEXT + 16 };
+
+/* The kind of a node and the attributes that are not the usual ones: "conv2d pad=1 groups=32". */
+static const char *describe(const struct sl_node *node, char out[SPEC_TEXT])
+{
+	const struct sl_attr *attr;
+	int n = snprintf(out, SPEC_TEXT, "%s", sl_op_kind_name(node->kind));
+
+	for (int i = 0; (attr = sl_op_attr(node->kind, i)) && n < SPEC_TEXT; i++) {
+		const bool pair = attr->type == SL_ATTR_PAIR;
+		const double x = sl_attr_get(node, attr, 0), y = pair ? sl_attr_get(node, attr, 1) : 0;
+		char *at = out + n;
+		const size_t room = SPEC_TEXT - (size_t)n;
+
+		if (pair && (x != attr->standard || y != attr->standard))
+			n += snprintf(at, room, " %s=%g,%g", attr->key, x, y);
+		else if (attr->type == SL_ATTR_ACT)
+			n += snprintf(at, room, " %s=%s", attr->key, sl_act_name((enum sl_act)x));
+		else if (!pair && x != attr->standard)
+			n += snprintf(at, room, " %s=%.6g", attr->key, x);
+	}
+	return out;
+}
+
+static int64_t parameters(const struct sl_graph *g, const struct sl_node *node)
+{
+	int64_t n = 0;
+
+	for (int i = 0; i < node->n_param; i++) {
+		const struct sl_param *p = &g->param[g->link[node->param + i]];
+
+		if (p->role == SL_LEARNS)
+			n += sl_shape_count(&p->shape);
+	}
+	return n;
+}
+
+/* Without the 1 that stands for the rows: "[32,32,3]". */
+static const char *row_text(const struct sl_shape *shape, char out[SL_SHAPE_TEXT])
+{
+	struct sl_shape row = {.ndim = shape->ndim - 1};
+
+	memcpy(row.dim, shape->dim + 1, (size_t)row.ndim * sizeof row.dim[0]);
+	return sl_shape_text(&row, out);
+}
+
+static void print_fields(const char *what, const struct sl_graph *g, const struct sl_field *field, int n)
+{
+	char text[SL_SHAPE_TEXT];
+
+	for (int i = 0; i < n; i++)
+		printf("%-44s %-30s %s\n", field[i].name, what, row_text(&g->value[field[i].value].shape, text));
+}
+
+static void print_part(const struct sl_plan_segment *s)
+{
+	const struct sl_graph *g = &s->graph;
+	char spec[SPEC_TEXT], shape[SL_SHAPE_TEXT];
+	int64_t params = 0;
+
+	printf("%-44s %-30s %-16s %12s %14s\n", sl_segment_name(s->which), "operation", "shape", "parameters", "MACs");
+	print_fields("input", g, g->in, g->n_in);
+	for (int i = 0; i < g->n_node; i++) {
+		const struct sl_node *node = &g->node[i];
+		const struct sl_op op = sl_graph_op(g, i);
+
+		params += parameters(g, node);
+		printf("%-44s %-30s %-16s %12" PRId64 " %14" PRId64 "\n", node->name, describe(node, spec),
+		       row_text(&g->value[node->out].shape, shape), parameters(g, node), sl_op_macs(&op, 1));
+	}
+	print_fields("output", g, g->out, g->n_out);
+	printf("%-44s %-30s %-16s %12" PRId64 " %14" PRId64 "\n\n", "together", "", "", params, s->macs);
+}
+
+static json_t *shape_json(const struct sl_shape *shape)
+{
+	json_t *list = json_array();
+
+	for (int i = 1; i < shape->ndim; i++)
+		json_array_append_new(list, json_integer(shape->dim[i]));
+	return list;
+}
+
+static json_t *fields_json(const struct sl_graph *g, const struct sl_field *field, int n)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < n; i++)
+		json_array_append_new(list, json_pack("{s:s, s:o}", "name", field[i].name, "shape",
+						      shape_json(&g->value[field[i].value].shape)));
+	return list;
+}
+
+static json_t *part_json(const struct sl_plan_segment *s)
+{
+	const struct sl_graph *g = &s->graph;
+	json_t *nodes = json_array();
+	char spec[SPEC_TEXT];
+
+	for (int i = 0; i < g->n_node; i++) {
+		const struct sl_node *node = &g->node[i];
+		const struct sl_op op = sl_graph_op(g, i);
+
+		json_array_append_new(nodes,
+				      json_pack("{s:s, s:s, s:o, s:I, s:I}", "name", node->name, "operation",
+						describe(node, spec), "shape", shape_json(&g->value[node->out].shape),
+						"parameters", (json_int_t)parameters(g, node), "macs",
+						(json_int_t)sl_op_macs(&op, 1)));
+	}
+	return json_pack("{s:o, s:o, s:o}", "inputs", fields_json(g, g->in, g->n_in), "nodes", nodes, "outputs",
+			 fields_json(g, g->out, g->n_out));
+}
+
+/* `only`: a part; SL_SEGMENT_COUNT: all. */
+static void print_graphs(const struct sl_plan *plan, enum sl_segment only, bool as_json)
+{
+	json_t *root =
+		as_json ? json_pack("{s:i, s:s, s:s}", "schema", 1, "model", plan->model->name, "cut", plan->cut.text)
+			: NULL;
+
+	if (!as_json)
+		printf("%s, %s\n\n", plan->model->name, plan->cut.text);
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++) {
+		const enum sl_segment which = (enum sl_segment)i;
+
+		if (only != SL_SEGMENT_COUNT && only != which)
+			continue;
+		if (as_json)
+			json_object_set_new(root, sl_segment_name(which), part_json(&plan->segment[i]));
+		else
+			print_part(&plan->segment[i]);
+	}
+	if (as_json) {
+		json_dumpf(root, stdout, JSON_INDENT(2));
+		putchar('\n');
+	}
+	json_decref(root);
+}
+
+/* SL_SEGMENT_COUNT where no part was named; -1 where the name is none. */
+static int named_part(const char *name)
+{
+	if (!name)
+		return SL_SEGMENT_COUNT;
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
+		if (strcmp(name, sl_segment_name((enum sl_segment)i)) == 0)
+			return i;
+	return -1;
+}
+
+int splitc_graph(int argc, char **argv)
+{
+	struct sl_options o = {.command = "graph", .usage = usage};
+	struct sl_conf_client conf;
+	struct sl_setup setup = {0};
+	struct sl_fail fail;
+	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_JSON, 2), part;
+
+	if (status >= 0)
+		return status;
+	part = named_part(o.operand);
+	if (part < 0) {
+		(void)!sl_fail_set(&fail, SL_ERR_USAGE, "graph: %.40s is no part: head, middle or tail", o.operand);
+		return sl_command_failed(&fail);
+	}
+	status = sl_options_load(&o, SL_USES_DEMO, &conf);
+	if (status >= 0)
+		return status;
+	if (sl_setup_plan(&setup, &conf, &fail) != SL_OK)
+		status = sl_command_failed(&fail);
+	else
+		print_graphs(setup.plan, (enum sl_segment)part, o.json);
+	sl_setup_close(&setup);
+	return status < 0 ? 0 : status;
+}

@@ -1,0 +1,29 @@
+/* Networks by their names in a config. */
+#ifndef SL_MODEL_SOURCE_H
+#define SL_MODEL_SOURCE_H
+
+#include "common/nn/model.h"
+
+/* What a config says of the model: everything that defines shapes. */
+struct sl_model_spec {
+	char name[SL_NAME_MAX]; /* "mobilenet_v2", "resnet9" */
+	double width;           /* multiplier of the channels, 1.0 */
+	int classes;
+	int image; /* height of the input */
+	/* The usual CIFAR form at 32²: stride 1 instead of 2 in the stem (features.0.0) and in the first strided stage
+	 * (features.2.conv.1.0), so that 32² ends at 4² (total stride 8, else 32). Names, channels and ReLU6 stay
+	 * torchvision's. resnet9 has one form, and no dropout: it reads neither. */
+	bool cifar_stem;
+	double dropout; /* of the classifier, 0.2 */
+	int image_w;    /* width of the input; 0: its height */
+};
+
+static inline int sl_model_image_w(const struct sl_model_spec *spec)
+{
+	return spec->image_w ? spec->image_w : spec->image;
+}
+
+/* Builds the model named; CONFIG with the list of known names otherwise. Free with sl_model_close. */
+enum sl_err sl_model_open(struct sl_model **out, const struct sl_model_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

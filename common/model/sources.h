@@ -1,0 +1,10 @@
+/* The built-in networks, one file each: each adds its units and nodes to a builder that was opened. */
+#ifndef SL_MODEL_SOURCES_H
+#define SL_MODEL_SOURCES_H
+
+#include "common/model/source.h"
+
+void sl_source_mobilenet_v2(struct sl_build *b, const struct sl_model_spec *spec);
+void sl_source_resnet9(struct sl_build *b, const struct sl_model_spec *spec);
+
+#endif

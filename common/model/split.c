@@ -1,0 +1,191 @@
+#include "common/model/split.h"
+
+#include <stdlib.h>
+
+/* Copies nodes of the model into a part. value[], param[]: the part's numbers of the model's values and parameters; -1:
+ * it has none. */
+struct copier {
+	const struct sl_model *model;
+	struct sl_graph *to;
+	int *value, *param;
+};
+
+static enum sl_err copier_open(struct copier *c, const struct sl_model *model, struct sl_graph *to,
+			       struct sl_fail *fail)
+{
+	const struct sl_graph *from = &model->graph;
+
+	*c = (struct copier){.model = model,
+			     .to = to,
+			     .value = malloc((size_t)from->n_value * sizeof *c->value),
+			     .param = malloc(((size_t)from->n_param + 1) * sizeof *c->param)};
+	if (!c->value || !c->param)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to cut the model");
+	for (int i = 0; i < from->n_value; i++)
+		c->value[i] = -1;
+	for (int i = 0; i < from->n_param; i++)
+		c->param[i] = -1;
+	return SL_OK;
+}
+
+static void copier_close(struct copier *c)
+{
+	free(c->value);
+	free(c->param);
+}
+
+static enum sl_err copy_node(struct copier *c, const struct sl_node *node, struct sl_fail *fail)
+{
+	const struct sl_graph *from = &c->model->graph;
+	int in[SL_OP_MAX_IN], param[SL_OP_MAX_PARAM];
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < node->n_in; i++)
+		in[i] = c->value[from->link[node->in + i]];
+	for (int i = 0; i < node->n_param && !err; i++) {
+		int at = from->link[node->param + i];
+
+		if (c->param[at] < 0) {
+			c->param[at] = c->to->n_param;
+			err = sl_graph_add_param(c->to, &from->param[at], fail);
+		}
+		param[i] = c->param[at];
+	}
+	return err ? err : sl_graph_add_node(c->to, node, in, param, &c->value[node->out], fail);
+}
+
+static enum sl_err copy_nodes(struct copier *c, int first, int end, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	for (int i = first; i < end && !err; i++)
+		err = copy_node(c, &c->model->graph.node[i], fail);
+	return err;
+}
+
+/* What a part takes: the model's images, or what crosses from the part before, restored; the tail takes the labels,
+ * too. */
+static enum sl_err add_inputs(struct copier *c, enum sl_segment which, const struct sl_cut *cut,
+			      const struct sl_insert insert[2], const struct sl_graph *before, struct sl_build *b)
+{
+	static const char *const name[SL_SEGMENT_COUNT] = {"image", "head_act", "mid_act"};
+	const struct sl_field *crossing = which == SL_HEAD ? NULL : &before->out[0];
+	const struct sl_shape shape =
+		crossing ? before->value[crossing->value].shape : c->model->graph.value[SL_BUILD_IMAGE].shape;
+	enum sl_err err = sl_graph_add_input(c->to, name[which], SL_F32, SL_PER_ROW, shape, 1,
+					     crossing ? &crossing->decay : NULL, b->fail);
+
+	if (!err && which == SL_TAIL) {
+		c->value[SL_BUILD_LABEL] = 1;
+		err = sl_graph_add_input(c->to, "label", SL_I32, SL_PER_ROW, sl_shape1(1), 1, NULL, b->fail);
+	}
+	if (err)
+		return err;
+	if (which == SL_HEAD)
+		c->value[SL_BUILD_IMAGE] = 0;
+	else
+		c->value[which == SL_MIDDLE ? cut->head_value : cut->tail_value] =
+			sl_insert_restore(&insert[which == SL_TAIL], b, 0);
+	return b->err;
+}
+
+static enum sl_err add_output(struct copier *c, enum sl_segment which, const struct sl_cut *cut,
+			      struct sl_insert insert[2], struct sl_build *b)
+{
+	const struct sl_field *loss = &c->model->graph.out[0];
+	const bool mid = which == SL_MIDDLE;
+	struct sl_decay decay;
+	int value;
+
+	if (which == SL_TAIL)
+		return sl_graph_add_output(c->to, loss->name, c->value[loss->value], NULL, b->fail);
+	value = sl_insert_build(&insert[mid], b, c->value[mid ? cut->tail_value : cut->head_value]);
+	decay = sl_insert_decay(&insert[mid]);
+	return b->err ? b->err : sl_graph_add_output(c->to, mid ? "mid_act" : "head_act", value, &decay, b->fail);
+}
+
+static enum sl_err split_part(struct sl_graph *part, enum sl_segment which, struct sl_model *model,
+			      const struct sl_cut *cut, struct sl_insert insert[2], struct sl_fail *fail)
+{
+	struct sl_fail why = {0};
+	struct sl_build b = {.graph = &part[which], .model = model, .insert = true, .fail = &why};
+	struct copier c;
+	enum sl_err err = copier_open(&c, model, &part[which], &why);
+	int first, end, blame = which == SL_TAIL; /* the insert that is being built */
+
+	sl_cut_nodes(cut, model, which, &first, &end);
+	if (!err)
+		err = add_inputs(&c, which, cut, insert, which ? &part[which - 1] : NULL, &b);
+	if (!err) {
+		blame = which == SL_MIDDLE;
+		err = copy_nodes(&c, first, end, &why);
+	}
+	if (!err)
+		err = add_output(&c, which, cut, insert, &b);
+	copier_close(&c);
+	if (!err)
+		return SL_OK;
+	return b.err ? sl_fail_at(fail, insert[blame].key, err, "%s", why.text)
+		     : sl_fail_set(fail, err, "%s", why.text);
+}
+
+enum sl_err sl_split_model(struct sl_graph part[SL_SEGMENT_COUNT], struct sl_model *model, const struct sl_cut *cut,
+			   struct sl_insert insert[2], struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
+		part[i] = (struct sl_graph){0};
+	for (int i = 0; i < SL_SEGMENT_COUNT && !err; i++)
+		err = split_part(part, (enum sl_segment)i, model, cut, insert, fail);
+	return err;
+}
+
+static const char *given(const char *text)
+{
+	return text[0] ? text : NULL;
+}
+
+static enum sl_err split_and_plan(struct sl_plan *plan, const struct sl_split_spec *spec, struct sl_fail *fail)
+{
+	struct sl_graph part[SL_SEGMENT_COUNT] = {{0}};
+	const struct sl_cut_spec *c = &spec->cut;
+	struct sl_insert insert[2];
+	enum sl_err err = sl_model_open(&plan->model, &spec->model, fail);
+
+	if (!err)
+		err = sl_cut_find(&plan->cut, plan->model, given(c->partition), given(c->head_end),
+				  given(c->tail_begin), fail);
+	if (!err)
+		err = sl_insert_parse(&insert[0], "insert.head", spec->insert_head, fail);
+	if (!err)
+		err = sl_insert_parse(&insert[1], "insert.tail", spec->insert_tail, fail);
+	if (err)
+		return err;
+	plan->plain[0] = plan->model->graph.value[plan->cut.head_value].shape;
+	plan->plain[1] = plan->model->graph.value[plan->cut.tail_value].shape;
+	err = sl_split_model(part, plan->model, &plan->cut, insert, fail);
+	for (int i = 0; i < SL_SEGMENT_COUNT && !err; i++)
+		err = sl_plan_add(plan, (enum sl_segment)i, &part[i], fail);
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
+		sl_graph_close(&part[i]);
+	return err;
+}
+
+enum sl_err sl_plan_open(struct sl_plan **out, const struct sl_split_spec *spec, struct sl_fail *fail)
+{
+	struct sl_plan *plan;
+	enum sl_err err = sl_plan_begin(&plan, &spec->plan, fail);
+
+	if (err)
+		return err;
+	err = split_and_plan(plan, spec, fail);
+	if (!err)
+		err = sl_plan_seal(plan, fail);
+	if (err) {
+		sl_plan_close(plan);
+		return err;
+	}
+	*out = plan;
+	return SL_OK;
+}

@@ -1,0 +1,26 @@
+/* A network cut in three: a graph for each part, and the client's plan of all of them. */
+#ifndef SL_MODEL_SPLIT_H
+#define SL_MODEL_SPLIT_H
+
+#include "common/model/insert.h"
+#include "common/model/source.h"
+#include "common/nn/plan.h"
+
+/* What a config says of the network and of where it is cut (cut.h, insert.h; "": none), and what a plan needs. */
+struct sl_split_spec {
+	struct sl_model_spec model;
+	struct sl_cut_spec cut;
+	char insert_head[SL_INSERT_TEXT], insert_tail[SL_INSERT_TEXT];
+	struct sl_plan_spec plan;
+};
+
+/* The graphs of head, middle and tail, with inserts on both sides of either cut. Fields are called "image" and "label",
+ * "head_act", "mid_act", "loss". Each has its own numbers of values and parameters; streams are the whole model's.
+ * Appends the inserts' parameters to the model's. CONFIG: an insert does not fit. Close all three in any case. */
+enum sl_err sl_split_model(struct sl_graph part[SL_SEGMENT_COUNT], struct sl_model *model, const struct sl_cut *cut,
+			   struct sl_insert insert[2], struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Builds the model, cuts it and plans its three parts. */
+enum sl_err sl_plan_open(struct sl_plan **out, const struct sl_split_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif
