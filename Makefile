@@ -32,7 +32,7 @@ comma := ,
 VARIANT := $(if $(CROSS),$(CROSS)-)$(if $(SAN),san-$(subst $(comma),-,$(SAN)),release)
 B := build/$(VARIANT)
 
-PKGS := libzmq libsodium libprotobuf-c libuv openblas yaml-0.1 jansson libxxhash libzstd libsystemd libpng
+PKGS := libzmq libsodium libprotobuf-c libuv openblas yaml-0.1 jansson libxxhash libzstd libsystemd libpng libpcre2-8 libutf8proc
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS := $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null)
 TEST_LIBS := -lcmocka
@@ -257,6 +257,7 @@ $(B)/tests/suite/test_gpu_graphs $(B)/tests/suite/test_gpu_tape $(B)/tests/suite
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
 $(B)/tests/e2e/tools/powercut: $(B)/tests/support/disk_model.o
+$(B)/tests/e2e/tools/make_text: $(B)/tests/support/made_text.o
 $(E2E_TOOLS): $(B)/%: $(B)/%.o $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LDLIBS)
@@ -409,9 +410,9 @@ endif
 FUZZ_BIN := $(FUZZ_SRC:%.c=build/fuzz/%)
 FUZZ_FLAGS := -std=gnu11 -Wall -Wextra -O1 -g -D_GNU_SOURCE= -I. -Ibuild/fuzz/gen $(PKG_CFLAGS) -pthread \
               -fno-sanitize-recover=undefined
-# What reads bytes from outside lies in common/, and the vectorised loops of decoders; the ops of kernels/ read none, and
-# clang takes minutes to instrument them.
-FUZZ_LIB_SRC := $(filter-out $(OTHER_LEVELS),$(wildcard common/*/*.c kernels/cpu/codec_*_avx512.c kernels/cpu/codec_*_avx2.c kernels/cpu/codec_*_neon.c))
+# What reads bytes from outside lies in common/ and client/text/, and the vectorised loops of decoders; the ops of kernels/
+# read none, and clang takes minutes to instrument them.
+FUZZ_LIB_SRC := $(filter-out $(OTHER_LEVELS),$(wildcard common/*/*.c client/text/*.c kernels/cpu/codec_*_avx512.c kernels/cpu/codec_*_avx2.c kernels/cpu/codec_*_neon.c))
 FUZZ_LIB_OBJ := $(FUZZ_LIB_SRC:%.c=build/fuzz/%.o) $(PROTO:%.proto=build/fuzz/gen/%.pb-c.o)
 
 fuzz: $(FUZZ_BIN) ## run every fuzz target for FUZZ_SECONDS (clang)

@@ -21,10 +21,11 @@ BEGIN {
 	may["common/session"] = "common/base common/nn common/model common/codec common/link common/telemetry"
 	may["kernels"] = "common/base common/nn common/codec"
 	may["client"] = "common kernels client/cmd" # main.c
-	may["client/cmd"] = "common kernels client/run client/persist client/data"
+	may["client/cmd"] = "common kernels client/run client/persist client/data client/text"
 	may["client/run"] = "common kernels client/persist client/data"
 	may["client/persist"] = "common kernels"
-	may["client/data"] = "common"
+	may["client/data"] = "common client/text"
+	may["client/text"] = "common/base"
 	may["server"] = "common kernels"
 	may["tests"] = "common kernels client server proto"
 	# library header, and the only rooms that may name it
@@ -32,6 +33,7 @@ BEGIN {
 	home["sodium.h"] = "common/link"
 	home["cblas.h"] = home["lapack"] = home["openblas_config.h"] = home["f77blas.h"] = "kernels/cpu tests/bench"
 	home["cuda"] = home["cudnn"] = home["cublas"] = home["nccl"] = "kernels/cuda"
+	home["pcre2.h"] = home["utf8proc.h"] = "client/text"
 	home["yaml.h"] = home["cyaml/"] = "common/conf"
 	home["pthread.h"] = home["threads.h"] = "common/base tests"
 }

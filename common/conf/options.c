@@ -58,6 +58,13 @@ static const struct option table[] = {
 	 "the data, such as cifar100:/data/cifar-100-binary; KIND or DIR may be left out"},
 	{"--cut", "CUT", SL_OPT_INIT, AT(cut), "the part of the network that stays on this host"},
 	{"--force", NULL, SL_OPT_INIT, AT(force), "overwrite an existing file"},
+	{"--text", NULL, SL_OPT_TOKENS, AT(text), "print tokens as the vocabulary writes them, not their ids"},
+	{"--pair", NULL, SL_OPT_TOKENS, AT(pair), "each line has two texts, with a tab between them"},
+	{"--max-length", "N", SL_OPT_TOKENS, AT(max_length),
+	 "cut each row to N tokens, special tokens included; of a pair the longer text first"},
+	{"--stats", NULL, SL_OPT_TOKENS, AT(stats),
+	 "print how many rows and tokens there are, how long rows are, and how many are cut"},
+	{"--json", NULL, SL_OPT_TOKENS, AT(json), "print a JSON object for each row, or one with --stats"},
 	{"--json", NULL, SL_OPT_JSON, AT(json), "print one JSON object instead of a table"},
 	{"--set", "KEY=VALUE", SL_OPT_CONFIG, 0, "change a key of the config for this run; may be repeated"},
 	{"--check-config", NULL, SL_OPT_CONFIG, AT(check_config),
@@ -157,9 +164,9 @@ int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes
 			taken = joined ? 1 : taken;
 			continue;
 		}
-		if (argv[i][0] == '-')
+		if (argv[i][0] == '-' && argv[i][1])
 			return usage_error(o, "unknown option", argv[i]);
-		if ((takes & SL_OPT_PLOT) && o->n_run < SL_MAX_RUNS) {
+		if ((takes & (SL_OPT_PLOT | SL_OPT_TOKENS)) && o->n_run < SL_MAX_RUNS) {
 			o->run[o->n_run++] = argv[i];
 			taken = 1;
 			continue;

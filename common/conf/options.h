@@ -18,11 +18,12 @@ struct sl_options {
 	const char *set[SL_MAX_SETS];
 	int n_set;
 	bool json, local, resume, fresh, check_config, print_config, parity, prometheus, measure, csv, logits, live,
-		ready, quiet, watch, force;
+		ready, quiet, watch, force, text, pair, stats;
 	const char *weights, *control, *codecs, *out, *shape, *threads; /* NULL: not given */
 	const char *server, *model, *data, *cut;                        /* of init; the same */
+	const char *max_length;                                         /* of tokens; NULL: not given */
 	const char *figure;                                             /* of plot; NULL: not given */
-	const char *run[SL_MAX_RUNS];                                   /* of plot: all positional arguments */
+	const char *run[SL_MAX_RUNS]; /* of plot and tokens: all positional arguments */
 	int n_run;
 };
 
@@ -40,10 +41,11 @@ enum {
 	SL_OPT_PREDICT = 1024, /* --logits, --csv, and --json of lines */
 	SL_OPT_INIT = 2048,    /* --server, --model, --data, --cut, --force */
 	SL_OPT_PLOT = 4096,    /* --out PICTURE, --figure; positional arguments are runs */
+	SL_OPT_TOKENS = 8192,  /* --text, --pair, --max-length, --stats, and --json of lines */
 };
 
-/* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments. Returns -1 to go on, or the exit status
- * (help printed: 0; a wrong command line: 64). */
+/* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments; "-" is one. Returns -1 to go on, or the
+ * exit status (help printed: 0; a wrong command line: 64). */
 int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes, int operands);
 /* *conf is the config that was named, or else that of `text`; untouched where --control says already whom to ask. */
 enum sl_err sl_options_whom(const struct sl_options *o, const struct sl_conf_schema *schema, void *conf,

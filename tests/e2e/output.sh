@@ -77,6 +77,11 @@ done
 	"$SPLITC" codecs --json
 	"$SPLITC" codecs --measure --shape 8,8 none --json
 } | jq -r 'paths | map(strings)[]' | has 'flops and codecs' 'splitc flops --json, graph --json, codecs --json'
+"$TOOLS/make_text" "$tmp"
+{
+	printf 'a b c\td\n' | "$SPLITC" tokens "$tmp/vocab.txt" --pair --text --max-length 6 --json
+	"$SPLITC" tokens "$tmp/vocab.txt" --stats --json </dev/null
+} | jq -r 'paths | map(strings)[]' | has tokens 'splitc tokens --json'
 echo '- {name: x}' >"$tmp/list.yaml"
 "$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/list.yaml" --out "$tmp/sweep" --local --set train.schedule.warmup_epochs=0 >"$tmp/sweep.log" 2>&1 || fail sweep
 head -n 1 "$tmp/sweep/sweep.csv" | tr , '\n' | has sweep.csv sweep.csv

@@ -1,0 +1,237 @@
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cmd/command.h"
+#include "client/text/records.h"
+#include "client/text/tokenizer.h"
+
+static const char *const usage[] = {
+	"splitc tokens TOKENIZER [FILE…] [--text] [--pair] [--max-length N] [--stats] [--json]",
+	"Prints what a tokenizer makes of each line of the FILEs: token ids, special tokens included.",
+	"TOKENIZER is a folder with tokenizer.json, with vocab.json and merges.txt (byte-level BPE, as GPT-2 and "
+	"RoBERTa), or with vocab.txt (WordPiece, as BERT); or it is one such file. Where the folder has a "
+	"tokenizer_config.json, its lower-casing counts. FILE - is standard input, as is no FILE at all.",
+	NULL,
+};
+
+struct tokens {
+	const struct sl_options *o;
+	struct sl_tokenizer *tokenizer;
+	struct sl_tokenizer_work *work;
+	int32_t max_length;
+	int32_t *length; /* of each row, with --stats */
+	size_t rows, cap;
+	uint64_t total, cut;
+};
+
+/* A vocabulary may hold anything; a terminal should not obey it. */
+static void print_text(const char *text)
+{
+	for (size_t i = 0; text[i]; i++)
+		putchar(sl_text_controls(text, i) ? '?' : text[i]);
+}
+
+static void print_row(const struct tokens *t, const struct sl_tokens *row)
+{
+	for (int32_t i = 0; i < row->n; i++) {
+		if (i)
+			putchar(' ');
+		if (t->o->text)
+			print_text(sl_tokenizer_text(t->tokenizer, row->id[i]));
+		else
+			printf("%" PRId32, row->id[i]);
+	}
+	putchar('\n');
+}
+
+static void print_json(const struct tokens *t, const struct sl_tokens *row)
+{
+	json_t *root = json_object(), *ids = json_array(), *types = json_array(), *texts = json_array();
+
+	for (int32_t i = 0; i < row->n; i++) {
+		json_array_append_new(ids, json_integer(row->id[i]));
+		json_array_append_new(types, json_integer(i >= row->first));
+		json_array_append_new(texts, json_string(sl_tokenizer_text(t->tokenizer, row->id[i])));
+	}
+	json_object_set(root, "ids", ids);
+	if (row->first < row->n)
+		json_object_set(root, "types", types);
+	if (t->o->text)
+		json_object_set(root, "tokens", texts);
+	if (row->whole > row->n)
+		json_object_set_new(root, "whole", json_integer(row->whole));
+	json_dumpf(root, stdout, JSON_COMPACT);
+	putchar('\n');
+	json_decref(ids);
+	json_decref(types);
+	json_decref(texts);
+	json_decref(root);
+}
+
+static enum sl_err count_row(struct tokens *t, const struct sl_tokens *row, struct sl_fail *fail)
+{
+	if (t->rows == t->cap) {
+		size_t cap = 2 * t->cap + 1024;
+		int32_t *grown = realloc(t->length, cap * sizeof *grown);
+
+		if (!grown)
+			return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for lengths");
+		t->length = grown;
+		t->cap = cap;
+	}
+	t->length[t->rows++] = row->n;
+	t->total += (uint64_t)row->n;
+	t->cut += row->whole > row->n;
+	return SL_OK;
+}
+
+static enum sl_err split_pair(const struct sl_record *row, struct sl_bytes *a, struct sl_bytes *b)
+{
+	const uint8_t *tab = row->a.len ? memchr(row->a.data, '\t', row->a.len) : NULL;
+
+	if (!tab)
+		return SL_ERR_DATA;
+	*a = (struct sl_bytes){row->a.data, (size_t)(tab - row->a.data)};
+	*b = (struct sl_bytes){tab + 1, row->a.len - a->len - 1};
+	return SL_OK;
+}
+
+static enum sl_err do_row(struct tokens *t, const char *path, const struct sl_record *row, struct sl_fail *fail)
+{
+	struct sl_bytes a = row->a, b = row->b;
+	struct sl_tokens out;
+	enum sl_err err;
+
+	if (t->o->pair && split_pair(row, &a, &b) != SL_OK)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: --pair: the line has no tab between two texts", path,
+				   row->line);
+	err = sl_tokenizer_encode(t->work, a, b, t->max_length, &out, fail);
+	if (err)
+		return sl_fail_set(fail, err, "%s:%zu: %s", path, row->line, fail->text);
+	if (t->o->stats)
+		return count_row(t, &out, fail);
+	(t->o->json ? print_json : print_row)(t, &out);
+	return SL_OK;
+}
+
+static enum sl_err do_file(struct tokens *t, const char *path, struct sl_fail *fail)
+{
+	const struct sl_records_spec spec = {.path = path, .format = SL_RECORDS_LINES};
+	struct sl_records *rows;
+	struct sl_record row;
+	enum sl_err err = sl_records_open(&rows, &spec, fail);
+
+	if (err)
+		return err;
+	do {
+		err = sl_records_next(rows, &row, fail);
+		if (!err && row.a.data)
+			err = do_row(t, path, &row, fail);
+	} while (!err && row.a.data);
+	sl_records_close(rows);
+	return err;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The length that `share` of the rows do not pass: nearest rank. */
+static int32_t quantile(const struct tokens *t, double share)
+{
+	size_t rank = (size_t)(share * (double)t->rows + 0.999999);
+
+	return t->rows ? t->length[rank ? rank - 1 : 0] : 0;
+}
+
+static void print_stats(struct tokens *t)
+{
+	const char *kind = sl_tokenizer_kind(t->tokenizer) == SL_TOK_BPE ? "bpe" : "wordpiece";
+	int32_t min, median, p90, max;
+
+	if (t->rows)
+		qsort(t->length, t->rows, sizeof *t->length, by_size);
+	min = quantile(t, 0);
+	median = quantile(t, 0.5);
+	p90 = quantile(t, 0.9);
+	max = quantile(t, 1);
+	if (t->o->json) {
+		json_t *root = json_pack("{s:i, s:s, s:i, s:I, s:I, s:{s:i, s:i, s:i, s:i}, s:i, s:I}", "schema", 1,
+					 "tokenizer", kind, "vocabulary", sl_tokenizer_size(t->tokenizer), "rows",
+					 (json_int_t)t->rows, "tokens", (json_int_t)t->total, "length", "min", min,
+					 "median", median, "p90", p90, "max", max, "max_length", t->max_length, "cut",
+					 (json_int_t)t->cut);
+
+		json_dumpf(root, stdout, JSON_INDENT(2));
+		putchar('\n');
+		json_decref(root);
+		return;
+	}
+	printf("tokenizer   %s, %" PRId32 " tokens\n", kind, sl_tokenizer_size(t->tokenizer));
+	printf("rows        %zu\n", t->rows);
+	printf("tokens      %" PRIu64 ", special tokens included\n", t->total);
+	printf("length      min %" PRId32 ", median %" PRId32 ", p90 %" PRId32 ", max %" PRId32 "\n", min, median, p90,
+	       max);
+	if (t->max_length)
+		printf("cut         %" PRIu64 " rows, at %" PRId32 " tokens\n", t->cut, t->max_length);
+}
+
+static enum sl_err read_max_length(struct tokens *t, struct sl_fail *fail)
+{
+	char *end;
+	long n;
+	int least = sl_tokenizer_specials(t->tokenizer, true);
+
+	if (!t->o->max_length)
+		return SL_OK;
+	n = strtol(t->o->max_length, &end, 10);
+	if (*end || end == t->o->max_length || n <= least || n > INT32_MAX)
+		return sl_fail_set(fail, SL_ERR_USAGE,
+				   "tokens: --max-length %s: a number above %d, the special tokens "
+				   "of a pair",
+				   t->o->max_length, least);
+	t->max_length = (int32_t)n;
+	return SL_OK;
+}
+
+static enum sl_err do_files(struct tokens *t, struct sl_fail *fail)
+{
+	enum sl_err err = t->o->n_run == 1 ? do_file(t, "-", fail) : SL_OK;
+
+	for (int i = 1; i < t->o->n_run && !err; i++)
+		err = do_file(t, t->o->run[i], fail);
+	return err;
+}
+
+int splitc_tokens(int argc, char **argv)
+{
+	struct sl_options o = {.command = "tokens", .usage = usage};
+	struct tokens t = {.o = &o};
+	struct sl_fail fail;
+	enum sl_err err;
+	int status = sl_options_parse(&o, argc, argv, SL_OPT_TOKENS, 0);
+
+	if (status >= 0)
+		return status;
+	if (!o.n_run)
+		return sl_options_missing(&o, "TOKENIZER");
+	err = sl_tokenizer_open(&t.tokenizer, o.run[0], &fail);
+	if (!err)
+		err = read_max_length(&t, &fail);
+	if (!err)
+		err = sl_tokenizer_work_open(&t.work, t.tokenizer, &fail);
+	if (!err)
+		err = do_files(&t, &fail);
+	if (!err && o.stats)
+		print_stats(&t);
+	sl_tokenizer_work_close(t.work);
+	sl_tokenizer_close(t.tokenizer);
+	free(t.length);
+	return err ? sl_command_failed(&fail) : 0;
+}

@@ -1,0 +1,84 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "client/text/pattern.h"
+
+#include <pcre2.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+/* White_Space, as upstream's \s has it; PCRE2's \s takes U+180E too. */
+#define SPACE \
+	"\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+
+static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" SPACE "\\p{L}\\p{N}]+|[" SPACE
+			   "]+(?![^" SPACE "])|[" SPACE "]+";
+
+struct sl_pattern {
+	pcre2_code *code;
+	bool compiled; /* to machine code; where the system forbids that, it is interpreted */
+};
+
+struct sl_pattern_work {
+	const struct sl_pattern *pattern;
+	pcre2_match_data *match;
+};
+
+enum sl_err sl_pattern_open(struct sl_pattern **out)
+{
+	struct sl_pattern *p = calloc(1, sizeof *p);
+	size_t where;
+	int error;
+
+	if (!p)
+		return SL_ERR_NOMEM;
+	p->code = pcre2_compile((PCRE2_SPTR)gpt2, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error,
+				&where, NULL);
+	if (!p->code) {
+		free(p);
+		return SL_ERR_NOMEM;
+	}
+	p->compiled = pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE) == 0;
+	*out = p;
+	return SL_OK;
+}
+
+void sl_pattern_close(struct sl_pattern *p)
+{
+	if (p)
+		pcre2_code_free(p->code);
+	free(p);
+}
+
+enum sl_err sl_pattern_work_open(struct sl_pattern_work **out, const struct sl_pattern *p)
+{
+	struct sl_pattern_work *w = calloc(1, sizeof *w);
+
+	if (w)
+		w->match = pcre2_match_data_create(1, NULL);
+	if (!w || !w->match) {
+		free(w);
+		return SL_ERR_NOMEM;
+	}
+	w->pattern = p;
+	*out = w;
+	return SL_OK;
+}
+
+void sl_pattern_work_close(struct sl_pattern_work *w)
+{
+	if (w)
+		pcre2_match_data_free(w->match);
+	free(w);
+}
+
+enum sl_err sl_pattern_next(struct sl_pattern_work *w, const char *text, size_t len, size_t at, size_t *end)
+{
+	const pcre2_code *code = w->pattern->code;
+	PCRE2_SPTR subject = (PCRE2_SPTR)text;
+	int n = w->pattern->compiled ? pcre2_jit_match(code, subject, len, at, 0, w->match, NULL)
+				     : pcre2_match(code, subject, len, at, PCRE2_NO_UTF_CHECK, w->match, NULL);
+
+	if (n <= 0 || pcre2_get_ovector_pointer(w->match)[1] <= at)
+		return SL_ERR_NOMEM; /* the pattern fits everywhere: only PCRE2's stack or heap can have ended */
+	*end = pcre2_get_ovector_pointer(w->match)[1];
+	return SL_OK;
+}

@@ -1,0 +1,397 @@
+#include "client/text/records.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/text/lines.h"
+
+enum { COLUMNS = 3, COLUMNS_MOST = 4096, NUMBER_TEXT = 32 };
+
+static const struct {
+	const char *name, *end;
+} formats[SL_RECORDS_FORMAT_COUNT] = {
+	[SL_RECORDS_LINES] = {"lines", ".txt"},
+	[SL_RECORDS_TSV] = {"tsv", ".tsv"},
+	[SL_RECORDS_CSV] = {"csv", ".csv"},
+	[SL_RECORDS_JSONL] = {"jsonl", ".jsonl"},
+};
+
+struct field {
+	size_t at, len; /* in the record */
+};
+
+struct sl_records {
+	struct sl_records_spec spec;
+	struct sl_lines lines;
+	int column[COLUMNS]; /* numbers of a, b, label; -1: there is none */
+	char *record;        /* CSV without quotes; a copy of JSON's texts */
+	size_t len, cap;
+	struct field *field;
+	int n_field, cap_field;
+	size_t begins; /* line of the record */
+	size_t skipped;
+};
+
+const char *sl_records_format_name(enum sl_records_format format)
+{
+	return (unsigned)format < SL_RECORDS_FORMAT_COUNT ? formats[format].name : "?";
+}
+
+enum sl_records_format sl_records_format_of(const char *name)
+{
+	size_t len = strlen(name);
+
+	for (int i = 0; i < SL_RECORDS_FORMAT_COUNT; i++) {
+		size_t end = strlen(formats[i].end);
+
+		if (strcmp(name, formats[i].name) == 0 || (len > end && strcmp(name + len - end, formats[i].end) == 0))
+			return (enum sl_records_format)i;
+	}
+	return SL_RECORDS_FORMAT_COUNT;
+}
+
+static enum sl_err no_memory(const struct sl_records *r, struct sl_fail *fail)
+{
+	return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory for a row", r->lines.name);
+}
+
+static enum sl_err bad_row(const struct sl_records *r, const char *what, struct sl_fail *fail)
+{
+	return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: %s", r->lines.name, r->begins, what);
+}
+
+static bool append(struct sl_records *r, const void *bytes, size_t len)
+{
+	if (!r->record || r->len + len > r->cap) {
+		size_t cap = 2 * (r->len + len) + 256;
+		char *grown = realloc(r->record, cap);
+
+		if (!grown)
+			return false;
+		r->record = grown;
+		r->cap = cap;
+	}
+	if (len)
+		memcpy(r->record + r->len, bytes, len);
+	r->len += len;
+	return true;
+}
+
+/* The field that ends here; false: no memory, or too many. */
+static bool end_field(struct sl_records *r, size_t at)
+{
+	if (r->n_field == r->cap_field) {
+		int cap = r->cap_field ? 2 * r->cap_field : 16;
+		struct field *grown = cap > COLUMNS_MOST ? NULL : realloc(r->field, (size_t)cap * sizeof *grown);
+
+		if (!grown)
+			return false;
+		r->field = grown;
+		r->cap_field = cap;
+	}
+	r->field[r->n_field++] = (struct field){at, r->len - at};
+	return true;
+}
+
+/* The next line; its number begins a record. */
+static enum sl_err first_line(struct sl_records *r, struct sl_bytes *line, struct sl_fail *fail)
+{
+	enum sl_err err = sl_lines_next(&r->lines, line, fail);
+
+	r->begins = r->lines.number;
+	r->len = 0;
+	r->n_field = 0;
+	if (!err && line->data && r->begins == 1 && line->len >= 3 && memcmp(line->data, "\xef\xbb\xbf", 3) == 0) {
+		line->data += 3; /* a byte order mark */
+		line->len -= 3;
+	}
+	return err;
+}
+
+static enum sl_err split_tsv(struct sl_records *r, struct sl_bytes line, struct sl_fail *fail)
+{
+	if (!append(r, line.data, line.len))
+		return no_memory(r, fail);
+	r->len = 0;
+	for (size_t begin = 0; r->len <= line.len; r->len++)
+		if (r->len == line.len || r->record[r->len] == '\t') {
+			if (!end_field(r, begin))
+				return bad_row(r, "too many columns", fail);
+			begin = r->len + 1;
+		}
+	return SL_OK;
+}
+
+/* Inside quotes a line's end belongs to the field. */
+static enum sl_err quoted(struct sl_records *r, struct sl_bytes *line, size_t *i, struct sl_fail *fail)
+{
+	for (++*i;;) {
+		const uint8_t *quote = *i < line->len ? memchr(line->data + *i, '"', line->len - *i) : NULL;
+		size_t end = quote ? (size_t)(quote - line->data) : line->len;
+		enum sl_err err;
+
+		if (r->len > SL_LINE_MOST)
+			return bad_row(r, "a row of more than 16 MiB", fail);
+		if (!append(r, line->data + *i, end - *i))
+			return no_memory(r, fail);
+		*i = end + 1;
+		if (quote && (*i == line->len || line->data[*i] != '"'))
+			return SL_OK;
+		if (quote) { /* "" */
+			if (!append(r, "\"", 1))
+				return no_memory(r, fail);
+			++*i;
+			continue;
+		}
+		if (!append(r, r->lines.cr ? "\r\n" : "\n", r->lines.cr ? 2 : 1))
+			return no_memory(r, fail);
+		err = sl_lines_next(&r->lines, line, fail);
+		if (err)
+			return err;
+		if (!line->data)
+			return bad_row(r, "a quote that begins in this row has no end", fail);
+		*i = 0;
+	}
+}
+
+static enum sl_err split_csv(struct sl_records *r, struct sl_bytes line, struct sl_fail *fail)
+{
+	size_t i = 0;
+
+	for (;;) {
+		size_t begin = r->len;
+		enum sl_err err = SL_OK;
+
+		if (i < line.len && line.data[i] == '"') {
+			err = quoted(r, &line, &i, fail);
+			if (!err && i < line.len && line.data[i] != ',')
+				err = bad_row(r, "something other than a comma behind a closing quote", fail);
+		} else {
+			const uint8_t *comma = i < line.len ? memchr(line.data + i, ',', line.len - i) : NULL;
+			size_t end = comma ? (size_t)(comma - line.data) : line.len;
+
+			if (memchr(line.data + i, '"', end - i))
+				err = bad_row(r, "a quote inside a field that does not begin with one", fail);
+			else if (!append(r, line.data + i, end - i))
+				err = no_memory(r, fail);
+			i = end;
+		}
+		if (err)
+			return err;
+		if (!end_field(r, begin))
+			return bad_row(r, "too many columns", fail);
+		if (i >= line.len)
+			return SL_OK;
+		i++; /* the comma: a field follows, though it may be empty */
+	}
+}
+
+/* A member as a field of the record; numbers and truth values as their text. */
+static enum sl_err put_member(struct sl_records *r, const json_t *root, const struct sl_records_column *column,
+			      struct sl_fail *fail)
+{
+	const json_t *value = json_object_get(root, column->name);
+	char text[NUMBER_TEXT] = "";
+	size_t begin = r->len, len;
+	const char *from = text;
+
+	if (!value || json_is_null(value) || json_is_object(value) || json_is_array(value))
+		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: the object has no text or number \"%.64s\"",
+				   r->lines.name, r->begins, column->name);
+	if (json_is_integer(value))
+		snprintf(text, sizeof text, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+	else if (json_is_real(value))
+		snprintf(text, sizeof text, "%.17g", json_real_value(value));
+	else if (json_is_boolean(value))
+		snprintf(text, sizeof text, "%s", json_is_true(value) ? "true" : "false");
+	else
+		from = json_string_value(value);
+	len = json_is_string(value) ? json_string_length(value) : strlen(text);
+	return append(r, from, len) && end_field(r, begin) ? SL_OK : no_memory(r, fail);
+}
+
+static enum sl_err split_jsonl(struct sl_records *r, struct sl_bytes line, struct sl_fail *fail)
+{
+	const struct sl_records_column *column[COLUMNS] = {&r->spec.a, &r->spec.b, &r->spec.label};
+	json_error_t at;
+	json_t *root = json_loadb((const char *)line.data, line.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &at);
+	enum sl_err err = SL_OK;
+
+	if (!root)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu:%d: %s", r->lines.name, r->begins, at.column, at.text);
+	if (!json_is_object(root))
+		err = bad_row(r, "no JSON object", fail);
+	for (int i = 0; i < COLUMNS && !err; i++) {
+		r->column[i] = column[i]->name ? r->n_field : -1;
+		if (column[i]->name)
+			err = put_member(r, root, column[i], fail);
+	}
+	json_decref(root);
+	return err;
+}
+
+/* The fields of the next record; *ended behind the last one. */
+static enum sl_err read_record(struct sl_records *r, bool *ended, struct sl_fail *fail)
+{
+	struct sl_bytes line;
+	enum sl_err err;
+
+	do {
+		err = first_line(r, &line, fail);
+		*ended = !err && !line.data;
+		if (err || *ended)
+			return err;
+	} while (line.len == 0 && r->spec.format != SL_RECORDS_LINES); /* an empty line is no row */
+	switch (r->spec.format) {
+	case SL_RECORDS_TSV:
+		return split_tsv(r, line, fail);
+	case SL_RECORDS_CSV:
+		return split_csv(r, line, fail);
+	case SL_RECORDS_JSONL:
+		return split_jsonl(r, line, fail);
+	default:
+		return append(r, line.data, line.len) && end_field(r, 0) ? SL_OK : no_memory(r, fail);
+	}
+}
+
+static bool is_named(const struct sl_records *r, int field, const char *name)
+{
+	return r->field[field].len == strlen(name) && memcmp(r->record + r->field[field].at, name, strlen(name)) == 0;
+}
+
+/* Says which columns there are. */
+static enum sl_err no_column(const struct sl_records *r, const char *name, struct sl_fail *fail)
+{
+	char there[256] = "";
+	size_t at = 0;
+
+	for (int i = 0; i < r->n_field && at + 1 < sizeof there; i++) {
+		int n = snprintf(there + at, sizeof there - at, "%s%.*s", i ? ", " : "",
+				 r->field[i].len > 64 ? 64 : (int)r->field[i].len, r->record + r->field[i].at);
+
+		at += n > 0 ? (size_t)n : 0;
+	}
+	return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: no column \"%.64s\"; the header names %s", r->lines.name,
+			   r->begins, name, there);
+}
+
+static enum sl_err find_columns(struct sl_records *r, struct sl_fail *fail)
+{
+	const struct sl_records_column *column[COLUMNS] = {&r->spec.a, &r->spec.b, &r->spec.label};
+	bool by_name = r->spec.header, ended = false;
+	enum sl_err err = by_name ? read_record(r, &ended, fail) : SL_OK;
+
+	if (err || ended)
+		return err ? err : sl_fail_set(fail, SL_ERR_DATA, "%s:1: no header: the file is empty", r->lines.name);
+	for (int i = 0; i < COLUMNS; i++) {
+		const char *name = by_name ? column[i]->name : NULL;
+
+		r->column[i] = name ? -1 : column[i]->number;
+		for (int f = 0; name && f < r->n_field && r->column[i] < 0; f++)
+			if (is_named(r, f, name))
+				r->column[i] = f;
+		if (name && r->column[i] < 0)
+			return no_column(r, name, fail);
+	}
+	return SL_OK;
+}
+
+static enum sl_err begin(struct sl_records *r, struct sl_fail *fail)
+{
+	r->column[0] = 0;
+	r->column[1] = r->column[2] = -1;
+	if (r->spec.format == SL_RECORDS_JSONL && !r->spec.a.name)
+		return sl_fail_set(fail, SL_ERR_USAGE, "%s: JSON Lines need the name of the text's member",
+				   r->lines.name);
+	return r->spec.format == SL_RECORDS_TSV || r->spec.format == SL_RECORDS_CSV ? find_columns(r, fail) : SL_OK;
+}
+
+static enum sl_err make(struct sl_records **out, const struct sl_records_spec *spec, const struct sl_bytes *bytes,
+			struct sl_fail *fail)
+{
+	struct sl_records *r = calloc(1, sizeof *r);
+	enum sl_err err;
+
+	if (!r)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for rows");
+	r->spec = *spec;
+	err = bytes ? sl_lines_open_bytes(&r->lines, *bytes, spec->path, fail)
+		    : sl_lines_open(&r->lines, spec->path, fail);
+	if (!err)
+		err = begin(r, fail);
+	if (err)
+		sl_records_close(r);
+	else
+		*out = r;
+	return err;
+}
+
+enum sl_err sl_records_open(struct sl_records **out, const struct sl_records_spec *spec, struct sl_fail *fail)
+{
+	return make(out, spec, NULL, fail);
+}
+
+enum sl_err sl_records_open_bytes(struct sl_records **out, const struct sl_records_spec *spec, struct sl_bytes bytes,
+				  struct sl_fail *fail)
+{
+	return make(out, spec, &bytes, fail);
+}
+
+void sl_records_close(struct sl_records *r)
+{
+	if (!r)
+		return;
+	sl_lines_close(&r->lines);
+	free(r->record);
+	free(r->field);
+	free(r);
+}
+
+static struct sl_bytes bytes_of(const struct sl_records *r, int column)
+{
+	if (column < 0)
+		return (struct sl_bytes){NULL, 0};
+	return (struct sl_bytes){(const uint8_t *)r->record + r->field[column].at, r->field[column].len};
+}
+
+static int columns_needed(const struct sl_records *r)
+{
+	int most = 0;
+
+	for (int i = 0; i < COLUMNS; i++)
+		most = r->column[i] >= most ? r->column[i] + 1 : most;
+	return most;
+}
+
+enum sl_err sl_records_next(struct sl_records *r, struct sl_record *row, struct sl_fail *fail)
+{
+	bool ended = false;
+	enum sl_err err;
+
+	for (;; r->skipped++) {
+		err = read_record(r, &ended, fail);
+		if (err || ended || r->n_field >= columns_needed(r))
+			break;
+		if (!r->spec.skip_short)
+			return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: %d column%s, where at least %d are needed",
+					   r->lines.name, r->begins, r->n_field, r->n_field == 1 ? "" : "s",
+					   columns_needed(r));
+	}
+	if (err)
+		return err;
+	*row = (struct sl_record){.line = r->begins};
+	if (ended)
+		return SL_OK;
+	row->a = bytes_of(r, r->column[0]);
+	row->b = bytes_of(r, r->column[1]);
+	row->label = bytes_of(r, r->column[2]);
+	return SL_OK;
+}
+
+size_t sl_records_skipped(const struct sl_records *r)
+{
+	return r->skipped;
+}

@@ -1,0 +1,59 @@
+/* Rows of text files: one text or two, and perhaps a label. Formats: plain lines, TSV without quotes, CSV by RFC 4180,
+ * and JSON Lines. */
+#ifndef SL_CLIENT_TEXT_RECORDS_H
+#define SL_CLIENT_TEXT_RECORDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/base/buf.h"
+#include "common/base/err.h"
+
+enum sl_records_format {
+	SL_RECORDS_LINES, /* the whole line is the text */
+	SL_RECORDS_TSV,
+	SL_RECORDS_CSV,
+	SL_RECORDS_JSONL,
+	SL_RECORDS_FORMAT_COUNT
+};
+
+const char *sl_records_format_name(enum sl_records_format format); /* "lines", "tsv" … */
+/* By a name, or else by the end of a file's name; COUNT: neither says. */
+enum sl_records_format sl_records_format_of(const char *name);
+
+/* A column: by the name that the header (or a JSON object) gives it, or without a name by its number from 0. */
+struct sl_records_column {
+	const char *name;
+	int number; /* -1, without a name: there is none */
+};
+
+struct sl_records_spec {
+	const char *path; /* "-": standard input */
+	enum sl_records_format format;
+	bool header;     /* TSV, CSV: the first row names the columns */
+	bool skip_short; /* leave out rows with too few columns, as GLUE's own reader does in QQP */
+	struct sl_records_column a, b, label; /* not of SL_RECORDS_LINES */
+};
+
+/* Valid until the next row is read. */
+struct sl_record {
+	struct sl_bytes a, b, label; /* data NULL: there is none; of `a`: the file has ended */
+	size_t line;                 /* where the row begins, from 1 */
+};
+
+struct sl_records;
+
+/* NOINPUT; DATA: the header lacks a column, and *fail names the columns that there are; IO, NOMEM. Texts of *spec have
+ * to outlive it. */
+enum sl_err sl_records_open(struct sl_records **out, const struct sl_records_spec *spec,
+			    struct sl_fail *fail) SL_MUST_CHECK;
+/* The same of bytes in memory, which have to outlive it; spec->path is for errors. */
+enum sl_err sl_records_open_bytes(struct sl_records **out, const struct sl_records_spec *spec, struct sl_bytes bytes,
+				  struct sl_fail *fail) SL_MUST_CHECK;
+void sl_records_close(struct sl_records *rows); /* NULL is fine */
+
+/* DATA: a row has too few columns, or is no CSV or JSON; LIMIT, IO, NOMEM. *fail names file and line. */
+enum sl_err sl_records_next(struct sl_records *rows, struct sl_record *row, struct sl_fail *fail) SL_MUST_CHECK;
+size_t sl_records_skipped(const struct sl_records *rows); /* short rows that were left out so far */
+
+#endif

@@ -1,0 +1,356 @@
+#include "client/text/spec.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "client/text/spec_parts.h"
+#include "client/text/unicode.h"
+
+enum sl_err sl_tok_json(json_t **root, const struct sl_tok_file *file, size_t flags, struct sl_fail *fail)
+{
+	json_error_t at;
+	json_t *json = json_loadb((const char *)file->bytes.data, file->bytes.len, JSON_REJECT_DUPLICATES | flags, &at);
+
+	if (!json)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s:%d:%d: %s", file->name, at.line, at.column, at.text);
+	if (!json_is_object(json)) {
+		json_decref(json);
+		return sl_fail_set(fail, SL_ERR_DATA, "%s:1: no JSON object", file->name);
+	}
+	*root = json;
+	return SL_OK;
+}
+
+/* Takes a line off the front, without its end. */
+static bool take_line(struct sl_bytes *rest, const char **line, size_t *len)
+{
+	const uint8_t *end;
+
+	if (rest->len == 0)
+		return false;
+	end = memchr(rest->data, '\n', rest->len);
+	*line = (const char *)rest->data;
+	*len = end ? (size_t)(end - rest->data) : rest->len;
+	rest->data += *len + (end != NULL);
+	rest->len -= *len + (end != NULL);
+	if (*len > 0 && (*line)[*len - 1] == '\r')
+		--*len;
+	return true;
+}
+
+static enum sl_err at_line(const struct sl_tok_file *file, size_t number, const char *what, struct sl_fail *fail)
+{
+	return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: %s", file->name, number, what);
+}
+
+static enum sl_err read_merges(struct sl_tok_spec *spec, const struct sl_tok_file *file, struct sl_fail *fail)
+{
+	struct sl_bytes rest = file->bytes;
+	const char *line;
+	size_t len, most = 1;
+	enum sl_err err = SL_OK;
+
+	for (size_t i = 0; i < rest.len; i++)
+		most += rest.data[i] == '\n';
+	spec->merge = malloc((most + 1) * sizeof *spec->merge);
+	if (!spec->merge)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for merges");
+	for (size_t number = 1; take_line(&rest, &line, &len) && !err; number++) {
+		const char *space = memchr(line, ' ', len);
+		size_t left = space ? (size_t)(space - line) : 0;
+
+		if (len == 0 || (number == 1 && len >= 8 && memcmp(line, "#version", 8) == 0))
+			continue;
+		if (sl_utf8_valid(line, len) != len)
+			return at_line(file, number, "invalid UTF-8", fail);
+		if (!space || left == 0 || left + 1 == len)
+			return at_line(file, number, "no two tokens with a space between them", fail);
+		err = sl_tok_merge_put(spec, line, left, space + 1, len - left - 1,
+				       (struct sl_tok_where){file->name, ":", number}, fail);
+	}
+	return err;
+}
+
+static enum sl_err add_known(struct sl_tok_spec *spec, const char *text, bool lstrip, const char *file,
+			     struct sl_fail *fail)
+{
+	int32_t id = sl_vocab_find(&spec->vocab, text, strlen(text));
+
+	return id < 0 ? SL_OK : sl_tok_add(spec, text, strlen(text), id, lstrip, false, file, fail);
+}
+
+/* vocab.json and merges.txt: RoBERTa's special tokens where the vocabulary has <s> and </s>, else none, as GPT-2. */
+static enum sl_err read_pair(struct sl_tok_spec *spec, const struct sl_tok_files *files, struct sl_fail *fail)
+{
+	static const char *const known[] = {"<s>", "<pad>", "</s>", "<unk>", "<|endoftext|>"};
+	const char *file = files->vocab.name;
+	struct sl_tok_entries list = {0};
+	json_t *root = NULL;
+	int32_t first, last;
+	enum sl_err err = sl_tok_json(&root, &files->vocab, 0, fail);
+
+	if (!err)
+		err = sl_tok_put_object(&list, root, file, fail);
+	if (!err)
+		err = sl_tok_take(spec, &list, file, fail);
+	free(list.entry);
+	json_decref(root);
+	for (size_t i = 0; i < sizeof known / sizeof known[0] && !err; i++)
+		err = add_known(spec, known[i], false, file, fail);
+	if (!err)
+		err = add_known(spec, "<mask>", true, file, fail);
+	if (!err)
+		err = read_merges(spec, &files->merges, fail);
+	if (err)
+		return err;
+	spec->unk = sl_vocab_find(&spec->vocab, "<unk>", 5);
+	first = sl_vocab_find(&spec->vocab, "<s>", 3);
+	last = sl_vocab_find(&spec->vocab, "</s>", 4);
+	if (first >= 0 && last >= 0)
+		sl_tok_forms_roberta(spec, first, last);
+	else
+		sl_tok_forms_plain(spec);
+	return SL_OK;
+}
+
+static enum sl_err read_word_list(struct sl_tok_entries *list, const struct sl_tok_file *file, struct sl_fail *fail)
+{
+	struct sl_bytes rest = file->bytes;
+	const char *line;
+	size_t len;
+	enum sl_err err = SL_OK;
+
+	for (int32_t id = 0; take_line(&rest, &line, &len) && !err; id++) {
+		if (len == 0)
+			return at_line(file, (size_t)id + 1, "an empty line, where a token should be", fail);
+		if (sl_utf8_valid(line, len) != len)
+			return at_line(file, (size_t)id + 1, "invalid UTF-8", fail);
+		if (memchr(line, '\0', len))
+			return at_line(file, (size_t)id + 1, "a NUL in a token", fail);
+		err = sl_tok_put(list, id, line, len, file->name, fail);
+	}
+	return err || list->n ? err : at_line(file, 1, "no tokens", fail);
+}
+
+/* vocab.txt of BERT: a token's id is its line, counted from 0. */
+static enum sl_err read_words(struct sl_tok_spec *spec, const struct sl_tok_file *file, struct sl_fail *fail)
+{
+	static const char *const known[] = {"[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"};
+	struct sl_tok_entries list = {0};
+	int32_t twice[2] = {0, 0}, must[3];
+	enum sl_err err = read_word_list(&list, file, fail);
+
+	spec->kind = SL_TOK_WORDPIECE;
+	if (!err) {
+		err = sl_vocab_make(&spec->vocab, list.entry, list.n, twice);
+		if (err == SL_ERR_DATA)
+			sl_fail_set(fail, err, "%s:%d: the token of line %d again", file->name, twice[1] + 1,
+				    twice[0] + 1);
+		else if (err)
+			sl_fail_set(fail, err, "%s: the vocabulary is too large", file->name);
+	}
+	free(list.entry);
+	for (int i = 0; i < 5 && !err; i++)
+		err = add_known(spec, known[i], false, file->name, fail);
+	for (int i = 0; i < 3 && !err; i++) {
+		must[i] = sl_vocab_find(&spec->vocab, known[i], 5);
+		if (must[i] < 0)
+			err = sl_fail_set(fail, SL_ERR_DATA, "%s: the vocabulary lacks %s", file->name, known[i]);
+	}
+	if (err)
+		return err;
+	spec->unk = must[0];
+	sl_tok_forms_bert(spec, must[1], must[2]);
+	return SL_OK;
+}
+
+/* tokenizer_config.json has the last word, where it has one. Its model_max_length may have 31 digits. */
+static enum sl_err read_config(struct sl_tok_spec *spec, const struct sl_tok_file *file, struct sl_fail *fail)
+{
+	json_t *root = NULL, *lower, *strip, *han, *space;
+	double most;
+	enum sl_err err = sl_tok_json(&root, file, JSON_DECODE_INT_AS_REAL, fail);
+
+	if (err)
+		return err;
+	lower = json_object_get(root, "do_lower_case");
+	strip = json_object_get(root, "strip_accents");
+	han = json_object_get(root, "tokenize_chinese_chars");
+	space = json_object_get(root, "add_prefix_space");
+	if (json_is_boolean(lower))
+		spec->lower = spec->strip = json_is_true(lower);
+	if (json_is_boolean(strip))
+		spec->strip = json_is_true(strip);
+	if (json_is_boolean(han))
+		spec->han = json_is_true(han);
+	if (json_is_boolean(space))
+		spec->prefix_space = json_is_true(space);
+	most = json_number_value(json_object_get(root, "model_max_length"));
+	spec->model_length = most >= 1 && most <= INT32_MAX ? (int64_t)most : 0;
+	json_decref(root);
+	return SL_OK;
+}
+
+/* Every byte that UTF-8 can hold needs a token. */
+static enum sl_err find_bytes(struct sl_tok_spec *spec, const char *file, struct sl_fail *fail)
+{
+	for (int b = 0; b < 256; b++) {
+		char text[SL_UTF8_MOST];
+		int len = sl_utf8_put(sl_tok_char_of(b), text);
+		int32_t id = sl_vocab_find(&spec->vocab, text, (size_t)len);
+
+		spec->byte_id[b] = id < 0 ? spec->unk : id;
+		if (spec->byte_id[b] < 0 && b != 0xc0 && b != 0xc1 && b < 0xf5)
+			return sl_fail_set(fail, SL_ERR_DATA, "%s: no token for the byte 0x%02x, and no unk_token",
+					   file, b);
+	}
+	return SL_OK;
+}
+
+static bool given(const struct sl_tok_file *file)
+{
+	return file->bytes.data != NULL;
+}
+
+static enum sl_err parse(struct sl_tok_spec *spec, const struct sl_tok_files *files, struct sl_fail *fail)
+{
+	const struct sl_tok_file *main = given(&files->json) ? &files->json : &files->vocab;
+	enum sl_err err;
+
+	if (given(&files->json))
+		err = sl_tok_read_json(spec, &files->json, fail);
+	else if (given(&files->vocab) && given(&files->merges))
+		err = read_pair(spec, files, fail);
+	else if (given(&files->words))
+		err = read_words(spec, &files->words, fail);
+	else
+		err = sl_fail_set(fail, SL_ERR_NOINPUT,
+				  "no tokenizer: no tokenizer.json, no vocab.json with "
+				  "merges.txt, no vocab.txt");
+	if (!err && given(&files->config))
+		err = read_config(spec, &files->config, fail);
+	if (!err && spec->kind == SL_TOK_BPE)
+		err = find_bytes(spec, main->name, fail);
+	if (!err && spec->kind == SL_TOK_WORDPIECE && spec->unk < 0)
+		err = sl_fail_set(fail, SL_ERR_DATA, "%s: a WordPiece model without unk_token", main->name);
+	return err;
+}
+
+enum sl_err sl_tok_spec_parse(struct sl_tok_spec *out, const struct sl_tok_files *files, struct sl_fail *fail)
+{
+	struct sl_tok_spec spec = {.unk = -1, .prefix = "##", .word_chars = 100};
+	enum sl_err err;
+
+	spec.clean = spec.han = spec.lower = spec.strip = true;
+	err = parse(&spec, files, fail);
+	if (err)
+		sl_tok_spec_free(&spec);
+	else
+		*out = spec;
+	return err;
+}
+
+void sl_tok_spec_free(struct sl_tok_spec *spec)
+{
+	sl_vocab_free(&spec->vocab);
+	for (int i = 0; i < spec->n_added; i++)
+		free(spec->added[i].text);
+	free(spec->added);
+	free(spec->merge);
+	*spec = (struct sl_tok_spec){0};
+}
+
+enum { FILES = 5 };
+
+/* `file` where there is one of this name. */
+static enum sl_err read_one(const char *path, struct sl_tok_file *file, XXH3_state_t *hash, struct sl_fail *fail)
+{
+	uint8_t *data = NULL;
+	size_t len = 0;
+	enum sl_err err;
+
+	if (access(path, F_OK) != 0 && errno == ENOENT)
+		return SL_OK;
+	err = sl_file_read(path, SL_TOK_FILE_MOST, &data, &len, fail);
+	if (err)
+		return err;
+	file->bytes = (struct sl_bytes){data, len};
+	XXH3_64bits_update(hash, &len, sizeof len);
+	XXH3_64bits_update(hash, data, len);
+	return SL_OK;
+}
+
+static bool is_json(const struct sl_bytes *bytes)
+{
+	size_t i = 0;
+
+	while (i < bytes->len && sl_is_space(bytes->data[i]))
+		i++;
+	return i < bytes->len && bytes->data[i] == '{';
+}
+
+/* One file stands for itself; of a folder, those that have a part. */
+static enum sl_err read_files(const char *path, struct sl_tok_files *files, char names[FILES][PATH_MAX],
+			      XXH3_state_t *hash, struct sl_fail *fail)
+{
+	static const char *const name[FILES] = {"tokenizer.json", "vocab.json", "merges.txt", "vocab.txt",
+						"tokenizer_config.json"};
+	struct sl_tok_file *file[FILES] = {&files->json, &files->vocab, &files->merges, &files->words, &files->config};
+	enum sl_err err = SL_OK;
+	struct stat st;
+
+	if (stat(path, &st) != 0)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", path, strerror(errno));
+	if (!S_ISDIR(st.st_mode)) {
+		files->words.name = files->json.name = path;
+		err = read_one(path, &files->words, hash, fail);
+		if (!err && is_json(&files->words.bytes)) {
+			files->json.bytes = files->words.bytes;
+			files->words.bytes = (struct sl_bytes){NULL, 0};
+		}
+		return err;
+	}
+	for (int i = 0; i < FILES && !err; i++) {
+		if (snprintf(names[i], PATH_MAX, "%s/%s", path, name[i]) >= PATH_MAX)
+			return sl_fail_set(fail, SL_ERR_NOINPUT, "the path of a tokenizer is too long");
+		file[i]->name = names[i];
+		err = read_one(names[i], file[i], hash, fail);
+	}
+	if (!err && !given(&files->json) && !given(&files->words) && !(given(&files->vocab) && given(&files->merges)))
+		err = sl_fail_set(fail, SL_ERR_NOINPUT,
+				  "%s: no tokenizer: it holds no tokenizer.json, no vocab.json with merges.txt, and "
+				  "no vocab.txt",
+				  path);
+	return err;
+}
+
+enum sl_err sl_tok_spec_read(struct sl_tok_spec *spec, const char *path, uint64_t *hash, struct sl_fail *fail)
+{
+	struct sl_tok_files files = {0};
+	XXH3_state_t *state = XXH3_createState();
+	char(*names)[PATH_MAX] = malloc(FILES * sizeof *names);
+	enum sl_err err = state && names ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a tokenizer");
+
+	if (!err) {
+		XXH3_64bits_reset(state);
+		err = read_files(path, &files, names, state, fail);
+	}
+	if (!err)
+		err = sl_tok_spec_parse(spec, &files, fail);
+	if (!err)
+		*hash = XXH3_64bits_digest(state);
+	free((void *)files.json.bytes.data);
+	free((void *)files.vocab.bytes.data);
+	free((void *)files.merges.bytes.data);
+	free((void *)files.words.bytes.data);
+	free((void *)files.config.bytes.data);
+	free(names);
+	XXH3_freeState(state);
+	return err;
+}

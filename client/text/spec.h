@@ -1,0 +1,91 @@
+/* What the files of a tokenizer say, read and checked: Hugging Face's tokenizer.json, or vocab.json with merges.txt
+ * (byte-level BPE), or vocab.txt (WordPiece), and beside them tokenizer_config.json. */
+#ifndef SL_CLIENT_TEXT_SPEC_H
+#define SL_CLIENT_TEXT_SPEC_H
+
+#include <stdbool.h>
+
+#include "client/text/vocab.h"
+#include "common/base/buf.h"
+
+enum {
+	SL_TOK_FORM_MOST = 16,        /* pieces of a form */
+	SL_TOK_ADDED_MOST = 4096,     /* added tokens */
+	SL_TOK_ADDED_BYTES = 256,     /* of one added token */
+	SL_TOK_FILE_MOST = 64 << 20,  /* bytes of a file */
+	SL_TOK_PREFIX_BYTES = 16,     /* of the mark of pieces inside a word */
+	SL_TOK_WORD_CHARS_MOST = 1000 /* highest limit of a word's characters (WordPiece) */
+};
+
+enum sl_tok_kind { SL_TOK_BPE, SL_TOK_WORDPIECE };
+
+/* The pair left, right of ids becomes `made`. The index in the list is the rank: low ones are merged first. */
+struct sl_tok_merge {
+	int32_t left, right, made;
+};
+
+/* A token that is found in the text before all else, such as <mask>. lstrip, rstrip: it takes the white space on that
+ * side with it. */
+struct sl_tok_added {
+	char *text;
+	uint32_t len;
+	int32_t id;
+	bool lstrip, rstrip;
+};
+
+enum sl_tok_part { SL_TOK_PART_ID, SL_TOK_PART_A, SL_TOK_PART_B };
+
+/* How a sample is put together: special tokens, the first text, the second. Token types are 0, then perhaps 1. */
+struct sl_tok_form {
+	struct {
+		enum sl_tok_part part;
+		int32_t id; /* of SL_TOK_PART_ID */
+		int type;
+	} piece[SL_TOK_FORM_MOST];
+	int n, specials; /* pieces; those that are SL_TOK_PART_ID */
+};
+
+struct sl_tok_spec {
+	enum sl_tok_kind kind;
+	struct sl_vocab vocab;
+	struct sl_tok_added *added;
+	int n_added;
+	struct sl_tok_form single, pair;
+	int32_t unk;          /* -1: none */
+	int64_t model_length; /* the most tokens that the model takes, as tokenizer_config.json says; 0: it does not */
+
+	struct sl_tok_merge *merge; /* BPE */
+	int32_t n_merge;
+	int32_t byte_id[256]; /* -1: no token, and the byte is in no UTF-8 */
+	bool prefix_space;    /* a space goes in front of a text that begins with none */
+
+	char prefix[SL_TOK_PREFIX_BYTES]; /* WordPiece: "##" */
+	int word_chars;                   /* longer words are `unk` */
+	bool clean, han, lower, strip;    /* clean-up, spaces round Chinese characters, lower case, no accents */
+};
+
+/* The files' contents; data NULL: this one is not there. `name` is for errors. */
+struct sl_tok_file {
+	const char *name;
+	struct sl_bytes bytes;
+};
+
+struct sl_tok_files {
+	struct sl_tok_file json, vocab, merges, words, config;
+};
+
+/* DATA: a file is malformed, and *fail names it, and the line or member; CONFIG: a kind of tokenizer that is not
+ * supported; NOINPUT: the files of no tokenizer; LIMIT, NOMEM. */
+enum sl_err sl_tok_spec_parse(struct sl_tok_spec *spec, const struct sl_tok_files *files,
+			      struct sl_fail *fail) SL_MUST_CHECK;
+/* The same from a folder, or from one file: tokenizer.json, or else vocab.txt under any name. *hash is the XXH3 of the
+ * files. */
+enum sl_err sl_tok_spec_read(struct sl_tok_spec *spec, const char *path, uint64_t *hash,
+			     struct sl_fail *fail) SL_MUST_CHECK;
+void sl_tok_spec_free(struct sl_tok_spec *spec); /* idempotent; a zeroed one is fine */
+
+/* `id` is -1 where the character stands for no byte: byte-level BPE writes each byte as one character. */
+int sl_tok_byte_of(uint32_t c);
+uint32_t sl_tok_char_of(int byte);
+
+#endif

@@ -1,0 +1,313 @@
+/* tokenizer.json, as Hugging Face's tokenizers write it: version 1.0, models BPE (on bytes) and WordPiece. What changes
+ * ids and is not understood is refused; decoder, truncation and padding do not. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/text/spec_parts.h"
+
+struct reader {
+	struct sl_tok_spec *spec;
+	const char *file;
+	struct sl_fail *fail;
+};
+
+static enum sl_err malformed(struct reader *r, const char *what)
+{
+	return sl_fail_set(r->fail, SL_ERR_DATA, "%s: %s", r->file, what);
+}
+
+/* A member that is there and that we do not compute: ids would differ. */
+static enum sl_err unsupported(struct reader *r, const char *member, const char *value, const char *known)
+{
+	return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: %s \"%.64s\" is not supported; supported: %s", r->file, member,
+			   value, known);
+}
+
+static const char *type_of(const json_t *object)
+{
+	const char *type = json_string_value(json_object_get(object, "type"));
+
+	return type ? type : "";
+}
+
+static bool is_type(const json_t *object, const char *type)
+{
+	return strcmp(type_of(object), type) == 0;
+}
+
+static bool absent(const json_t *value)
+{
+	return !value || json_is_null(value);
+}
+
+/* null, missing, false, 0 and "": nothing that changes ids */
+static bool is_off(const json_t *value)
+{
+	return absent(value) || json_is_false(value) || (json_is_number(value) && json_number_value(value) == 0) ||
+	       (json_is_string(value) && json_string_length(value) == 0);
+}
+
+static bool flag(const json_t *object, const char *key, bool otherwise)
+{
+	const json_t *value = json_object_get(object, key);
+
+	return json_is_boolean(value) ? json_is_true(value) : otherwise;
+}
+
+static enum sl_err read_merges(struct reader *r, const json_t *merges)
+{
+	size_t n = json_array_size(merges);
+	enum sl_err err = SL_OK;
+
+	if (!json_is_array(merges))
+		return malformed(r, "model.merges is no list");
+	r->spec->merge = malloc((n + 1) * sizeof *r->spec->merge);
+	if (!r->spec->merge)
+		return sl_fail_set(r->fail, SL_ERR_NOMEM, "no memory for merges");
+	for (size_t i = 0; i < n && !err; i++) {
+		const json_t *m = json_array_get(merges, i);
+		const char *left = json_string_value(m), *right = left ? strchr(left, ' ') : NULL;
+		const struct sl_tok_where at = {r->file, ", model.merges, entry ", i};
+
+		if (right) {
+			err = sl_tok_merge_put(r->spec, left, (size_t)(right - left), right + 1, strlen(right + 1), at,
+					       r->fail);
+			continue;
+		}
+		left = json_string_value(json_array_get(m, 0));
+		right = json_string_value(json_array_get(m, 1));
+		if (!left || !right || json_array_size(m) != 2)
+			return sl_fail_set(r->fail, SL_ERR_DATA, "%s: model.merges, entry %zu: no pair of tokens",
+					   r->file, i);
+		err = sl_tok_merge_put(r->spec, left, strlen(left), right, strlen(right), at, r->fail);
+	}
+	return err;
+}
+
+static enum sl_err read_bpe(struct reader *r, const json_t *model)
+{
+	static const char *const none[] = {
+		"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges", NULL};
+
+	for (const char *const *key = none; *key; key++)
+		if (!is_off(json_object_get(model, *key)))
+			return unsupported(r, "a BPE model with", *key, "none");
+	return read_merges(r, json_object_get(model, "merges"));
+}
+
+static enum sl_err read_wordpiece(struct reader *r, const json_t *model)
+{
+	const json_t *prefix = json_object_get(model, "continuing_subword_prefix");
+	const json_t *chars = json_object_get(model, "max_input_chars_per_word");
+	struct sl_tok_spec *s = r->spec;
+
+	if (prefix && (!json_is_string(prefix) || json_string_length(prefix) >= sizeof s->prefix))
+		return malformed(r, "model.continuing_subword_prefix is no text of at most 15 bytes");
+	if (prefix)
+		memcpy(s->prefix, json_string_value(prefix), json_string_length(prefix) + 1);
+	if (chars && (!json_is_integer(chars) || json_integer_value(chars) < 1 ||
+		      json_integer_value(chars) > SL_TOK_WORD_CHARS_MOST))
+		return malformed(r, "model.max_input_chars_per_word is not in 1 to 1000");
+	if (chars)
+		s->word_chars = (int)json_integer_value(chars);
+	return SL_OK;
+}
+
+static enum sl_err read_added(struct reader *r, const json_t *added, struct sl_tok_entries *list)
+{
+	for (size_t i = 0; i < json_array_size(added); i++) {
+		const json_t *a = json_array_get(added, i), *text = json_object_get(a, "content");
+		const json_t *id = json_object_get(a, "id");
+		enum sl_err err;
+
+		if (!json_is_string(text) || !json_is_integer(id))
+			return malformed(r, "an added token is not {id, content, …}");
+		if (flag(a, "single_word", false))
+			return unsupported(r, "an added token with", "single_word", "lstrip, rstrip");
+		if (r->spec->kind == SL_TOK_WORDPIECE && flag(a, "normalized", false))
+			return unsupported(r, "an added token with", "normalized", "lstrip, rstrip");
+		err = sl_tok_put(list, json_integer_value(id), json_string_value(text), json_string_length(text),
+				 r->file, r->fail);
+		if (!err)
+			err = sl_tok_add(r->spec, json_string_value(text), json_string_length(text),
+					 (int32_t)json_integer_value(id), flag(a, "lstrip", false),
+					 flag(a, "rstrip", false), r->file, r->fail);
+		if (err)
+			return err;
+	}
+	return SL_OK;
+}
+
+static enum sl_err read_normalizer(struct reader *r, const json_t *n)
+{
+	struct sl_tok_spec *s = r->spec;
+	const json_t *strip = json_object_get(n, "strip_accents");
+
+	if (s->kind == SL_TOK_BPE)
+		return absent(n) ? SL_OK : unsupported(r, "normalizer", type_of(n), "null (with BPE)");
+	if (!is_type(n, "BertNormalizer"))
+		return unsupported(r, "normalizer", type_of(n), "BertNormalizer (with WordPiece)");
+	s->clean = flag(n, "clean_text", true);
+	s->han = flag(n, "handle_chinese_chars", true);
+	s->lower = flag(n, "lowercase", true);
+	s->strip = json_is_boolean(strip) ? json_is_true(strip) : s->lower;
+	return SL_OK;
+}
+
+static enum sl_err read_pre_tokenizer(struct reader *r, const json_t *p)
+{
+	if (r->spec->kind == SL_TOK_WORDPIECE)
+		return is_type(p, "BertPreTokenizer")
+			       ? SL_OK
+			       : unsupported(r, "pre_tokenizer", type_of(p), "BertPreTokenizer (with WordPiece)");
+	if (!is_type(p, "ByteLevel") || !flag(p, "use_regex", true))
+		return unsupported(r, "pre_tokenizer", type_of(p), "ByteLevel with its own pattern (with BPE)");
+	r->spec->prefix_space = flag(p, "add_prefix_space", true);
+	return SL_OK;
+}
+
+/* ["</s>", 2]: the id is what counts. */
+static int32_t named_token(struct reader *r, const json_t *pair)
+{
+	const json_t *id = json_array_get(pair, 1);
+
+	if (json_array_size(pair) != 2 || !json_is_integer(id) || json_integer_value(id) < 0 ||
+	    json_integer_value(id) >= r->spec->vocab.n)
+		return -1;
+	return (int32_t)json_integer_value(id);
+}
+
+/* A special token of a template stands for one id or several. */
+static enum sl_err put_special(struct reader *r, struct sl_tok_form *form, const json_t *tokens, const char *name,
+			       int type)
+{
+	const json_t *ids = json_object_get(json_object_get(tokens, name), "ids");
+
+	if (json_array_size(ids) == 0)
+		return malformed(r, "post_processor: a template names a token that special_tokens lacks");
+	for (size_t i = 0; i < json_array_size(ids); i++) {
+		const json_t *id = json_array_get(ids, i);
+
+		if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= r->spec->vocab.n)
+			return malformed(r, "post_processor: a special token's id is not in the vocabulary");
+		if (form->n == SL_TOK_FORM_MOST)
+			return malformed(r, "post_processor: a template has more than 16 pieces");
+		sl_tok_form_put(form, SL_TOK_PART_ID, (int32_t)json_integer_value(id), type);
+	}
+	return SL_OK;
+}
+
+/* [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, …]. The texts come once
+ * each, A first, and types are 0, then perhaps 1. */
+static enum sl_err read_template(struct reader *r, struct sl_tok_form *form, const json_t *pieces, const json_t *tokens,
+				 int texts)
+{
+	int type = 0, seen = 0;
+
+	*form = (struct sl_tok_form){.n = 0};
+	for (size_t i = 0; i < json_array_size(pieces); i++) {
+		const json_t *p = json_array_get(pieces, i), *special = json_object_get(p, "SpecialToken");
+		const json_t *what = special ? special : json_object_get(p, "Sequence");
+		const char *id = json_string_value(json_object_get(what, "id"));
+		json_int_t t = json_integer_value(json_object_get(what, "type_id"));
+		enum sl_err err = SL_OK;
+
+		if (!id || t < type || t > 1)
+			return malformed(r, "post_processor: a template's types are not 0, then 1");
+		type = (int)t;
+		if (special)
+			err = put_special(r, form, tokens, id, type);
+		else if (seen == texts || strcmp(id, seen ? "B" : "A") != 0 || form->n == SL_TOK_FORM_MOST)
+			err = malformed(r, "post_processor: a template's texts are not A (then B), once each");
+		else
+			sl_tok_form_put(form, seen++ ? SL_TOK_PART_B : SL_TOK_PART_A, 0, type);
+		if (err)
+			return err;
+	}
+	return seen == texts ? SL_OK : malformed(r, "post_processor: a template lacks a text");
+}
+
+static enum sl_err read_post_processor(struct reader *r, const json_t *p)
+{
+	static const char known[] = "TemplateProcessing, RobertaProcessing, BertProcessing, ByteLevel, null";
+	int32_t first = named_token(r, json_object_get(p, "cls")), last = named_token(r, json_object_get(p, "sep"));
+	bool roberta = is_type(p, "RobertaProcessing");
+	const json_t *tokens = json_object_get(p, "special_tokens");
+	enum sl_err err;
+
+	if (absent(p) || is_type(p, "ByteLevel")) {
+		sl_tok_forms_plain(r->spec);
+		return SL_OK;
+	}
+	if (roberta || is_type(p, "BertProcessing")) {
+		if (first < 0 || last < 0)
+			return malformed(r, "post_processor: cls or sep is no [token, id] of the vocabulary");
+		(roberta ? sl_tok_forms_roberta : sl_tok_forms_bert)(r->spec, first, last);
+		return SL_OK;
+	}
+	if (!is_type(p, "TemplateProcessing"))
+		return unsupported(r, "post_processor", type_of(p), known);
+	err = read_template(r, &r->spec->single, json_object_get(p, "single"), tokens, 1);
+	return err ? err : read_template(r, &r->spec->pair, json_object_get(p, "pair"), tokens, 2);
+}
+
+/* Files of before version 0.10 name no type of the model. */
+static enum sl_err choose_kind(struct reader *r, const json_t *model)
+{
+	const json_t *type = json_object_get(model, "type");
+	bool bpe = type ? is_type(model, "BPE") : json_object_get(model, "merges") != NULL;
+
+	if (!json_is_object(model))
+		return malformed(r, "it has no model");
+	if (!bpe && (type ? !is_type(model, "WordPiece") : !json_object_get(model, "max_input_chars_per_word")))
+		return unsupported(r, "model", type_of(model), "BPE, WordPiece");
+	r->spec->kind = bpe ? SL_TOK_BPE : SL_TOK_WORDPIECE;
+	return SL_OK;
+}
+
+static enum sl_err read_model(struct reader *r, const json_t *model)
+{
+	return r->spec->kind == SL_TOK_BPE ? read_bpe(r, model) : read_wordpiece(r, model);
+}
+
+static enum sl_err read_vocab(struct reader *r, const json_t *root, const json_t *model)
+{
+	struct sl_tok_entries list = {0};
+	const char *unk = json_string_value(json_object_get(model, "unk_token"));
+	enum sl_err err = sl_tok_put_object(&list, json_object_get(model, "vocab"), r->file, r->fail);
+
+	if (!err)
+		err = read_added(r, json_object_get(root, "added_tokens"), &list);
+	if (!err)
+		err = sl_tok_take(r->spec, &list, r->file, r->fail);
+	free(list.entry);
+	if (err)
+		return err;
+	r->spec->unk = unk ? sl_vocab_find(&r->spec->vocab, unk, strlen(unk)) : -1;
+	return unk && r->spec->unk < 0 ? malformed(r, "model.unk_token is no token of the vocabulary") : SL_OK;
+}
+
+enum sl_err sl_tok_read_json(struct sl_tok_spec *spec, const struct sl_tok_file *file, struct sl_fail *fail)
+{
+	struct reader r = {spec, file->name, fail};
+	json_t *root = NULL;
+	const json_t *model;
+	enum sl_err err = sl_tok_json(&root, file, 0, fail);
+
+	if (err)
+		return err;
+	model = json_object_get(root, "model");
+	err = choose_kind(&r, model);
+	if (!err)
+		err = read_vocab(&r, root, model);
+	if (!err)
+		err = read_model(&r, model);
+	if (!err)
+		err = read_normalizer(&r, json_object_get(root, "normalizer"));
+	if (!err)
+		err = read_pre_tokenizer(&r, json_object_get(root, "pre_tokenizer"));
+	if (!err)
+		err = read_post_processor(&r, json_object_get(root, "post_processor"));
+	json_decref(root);
+	return err;
+}

@@ -1,0 +1,444 @@
+#include "client/text/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "client/text/bpe.h"
+#include "client/text/pattern.h"
+#include "client/text/unicode.h"
+#include "client/text/wordpiece.h"
+
+/* Words of a text repeat: their ids are kept, in places by hash. A place fills a cache line. */
+enum { CACHED_BYTES = 22, CACHED_IDS = 8, CACHE_PLACES = 8192 };
+
+struct cached {
+	uint64_t hash;
+	uint8_t len, n; /* len 0: free */
+	char word[CACHED_BYTES];
+	int32_t id[CACHED_IDS];
+};
+
+struct sl_tokenizer {
+	struct sl_tok_spec spec;
+	struct sl_bpe bpe;
+	struct sl_pattern *pattern; /* NULL with WordPiece */
+	bool begins_added[256];     /* some added token begins with this byte */
+	uint64_t hash;
+};
+
+struct ids {
+	int32_t *id;
+	size_t n, cap;
+};
+
+struct sl_tokenizer_work {
+	const struct sl_tokenizer *t;
+	struct cached *cache;
+	struct sl_pattern_work *match;
+	struct sl_bpe_room bpe;
+	struct sl_wordpiece_room wordpiece;
+	struct ids text[2], out;
+	char *spaced; /* a text with a space in front */
+	size_t spaced_cap;
+	char word[SL_TOK_WORD_CHARS_MOST * SL_UTF8_MOST];
+};
+
+/* The longest first, so that the first that fits is the longest. */
+static int by_length(const void *a, const void *b)
+{
+	const struct sl_tok_added *x = a, *y = b;
+
+	return x->len != y->len ? (x->len < y->len ? 1 : -1) : x->id - y->id;
+}
+
+enum sl_err sl_tokenizer_make(struct sl_tokenizer **out, struct sl_tok_spec *spec, uint64_t hash, struct sl_fail *fail)
+{
+	struct sl_tokenizer *t = calloc(1, sizeof *t);
+	enum sl_err err = t ? SL_OK : SL_ERR_NOMEM;
+
+	if (err) {
+		sl_tok_spec_free(spec);
+		return sl_fail_set(fail, err, "no memory for a tokenizer");
+	}
+	t->spec = *spec;
+	t->hash = hash;
+	*spec = (struct sl_tok_spec){0};
+	if (t->spec.n_added)
+		qsort(t->spec.added, (size_t)t->spec.n_added, sizeof *t->spec.added, by_length);
+	for (int i = 0; i < t->spec.n_added; i++)
+		t->begins_added[(unsigned char)t->spec.added[i].text[0]] = true;
+	if (t->spec.kind == SL_TOK_BPE) {
+		err = sl_bpe_make(&t->bpe, t->spec.merge, t->spec.n_merge);
+		if (!err)
+			err = sl_pattern_open(&t->pattern);
+		free(t->spec.merge);
+		t->spec.merge = NULL;
+	}
+	if (err) {
+		sl_tokenizer_close(t);
+		return sl_fail_set(fail, err, "no memory for a tokenizer");
+	}
+	*out = t;
+	return SL_OK;
+}
+
+enum sl_err sl_tokenizer_open(struct sl_tokenizer **out, const char *path, struct sl_fail *fail)
+{
+	struct sl_tok_spec spec;
+	uint64_t hash;
+	enum sl_err err = sl_tok_spec_read(&spec, path, &hash, fail);
+
+	return err ? err : sl_tokenizer_make(out, &spec, hash, fail);
+}
+
+void sl_tokenizer_close(struct sl_tokenizer *t)
+{
+	if (!t)
+		return;
+	sl_bpe_free(&t->bpe);
+	sl_pattern_close(t->pattern);
+	sl_tok_spec_free(&t->spec);
+	free(t);
+}
+
+enum sl_tok_kind sl_tokenizer_kind(const struct sl_tokenizer *t)
+{
+	return t->spec.kind;
+}
+
+int32_t sl_tokenizer_size(const struct sl_tokenizer *t)
+{
+	return t->spec.vocab.n;
+}
+
+const char *sl_tokenizer_text(const struct sl_tokenizer *t, int32_t id)
+{
+	return sl_vocab_text(&t->spec.vocab, id);
+}
+
+static int32_t find_either(const struct sl_tokenizer *t, const char *roberta, const char *bert)
+{
+	int32_t id = sl_vocab_find(&t->spec.vocab, roberta, strlen(roberta));
+
+	return id >= 0 ? id : sl_vocab_find(&t->spec.vocab, bert, strlen(bert));
+}
+
+int32_t sl_tokenizer_pad(const struct sl_tokenizer *t)
+{
+	return find_either(t, "<pad>", "[PAD]");
+}
+
+int32_t sl_tokenizer_mask(const struct sl_tokenizer *t)
+{
+	return find_either(t, "<mask>", "[MASK]");
+}
+
+int64_t sl_tokenizer_model_length(const struct sl_tokenizer *t)
+{
+	return t->spec.model_length;
+}
+
+int sl_tokenizer_specials(const struct sl_tokenizer *t, bool pair)
+{
+	return pair ? t->spec.pair.specials : t->spec.single.specials;
+}
+
+uint64_t sl_tokenizer_hash(const struct sl_tokenizer *t)
+{
+	return t->hash;
+}
+
+enum sl_err sl_tokenizer_work_open(struct sl_tokenizer_work **out, const struct sl_tokenizer *t, struct sl_fail *fail)
+{
+	struct sl_tokenizer_work *w = calloc(1, sizeof *w);
+	enum sl_err err = w ? SL_OK : SL_ERR_NOMEM;
+
+	if (w) {
+		w->t = t;
+		w->cache = calloc(CACHE_PLACES, sizeof *w->cache);
+		err = w->cache ? SL_OK : SL_ERR_NOMEM;
+	}
+	if (!err && t->pattern)
+		err = sl_pattern_work_open(&w->match, t->pattern);
+	if (err) {
+		sl_tokenizer_work_close(w);
+		return sl_fail_set(fail, err, "no memory for a tokenizer");
+	}
+	*out = w;
+	return SL_OK;
+}
+
+void sl_tokenizer_work_close(struct sl_tokenizer_work *w)
+{
+	if (!w)
+		return;
+	sl_pattern_work_close(w->match);
+	free(w->cache);
+	free(w->bpe.data);
+	free(w->wordpiece.point);
+	free(w->text[0].id);
+	free(w->text[1].id);
+	free(w->out.id);
+	free(w->spaced);
+	free(w);
+}
+
+static enum sl_err need(struct ids *to, size_t more)
+{
+	size_t cap = to->cap ? to->cap : 256;
+	int32_t *grown;
+
+	if (to->n + more <= to->cap)
+		return SL_OK;
+	while (cap < to->n + more)
+		cap *= 2;
+	grown = realloc(to->id, cap * sizeof *grown);
+	if (!grown)
+		return SL_ERR_NOMEM;
+	to->id = grown;
+	to->cap = cap;
+	return SL_OK;
+}
+
+/* Ids of a word of `len` bytes, for which there is room behind to->id[to->n]. */
+static enum sl_err compute_word(struct sl_tokenizer_work *w, const char *word, size_t len, struct ids *to)
+{
+	const struct sl_tok_spec *spec = &w->t->spec;
+	int32_t *id = to->id + to->n;
+	size_t n = len;
+	enum sl_err err = SL_OK;
+
+	if (spec->kind == SL_TOK_WORDPIECE) {
+		n = sl_wordpiece_pieces(spec, word, len, id);
+	} else {
+		for (size_t i = 0; i < len; i++)
+			id[i] = spec->byte_id[(unsigned char)word[i]];
+		err = sl_bpe_merge(&w->t->bpe, id, &n, &w->bpe);
+	}
+	to->n += err ? 0 : n;
+	return err;
+}
+
+static enum sl_err put_word(struct sl_tokenizer_work *w, const char *word, size_t len, struct ids *to)
+{
+	uint64_t hash;
+	struct cached *c;
+	size_t before = to->n;
+	enum sl_err err = need(to, len + CACHED_IDS);
+
+	if (err || len > CACHED_BYTES)
+		return err ? err : compute_word(w, word, len, to);
+	hash = XXH3_64bits(word, len);
+	c = &w->cache[hash % CACHE_PLACES];
+	if (c->hash == hash && c->len == len && memcmp(c->word, word, len) == 0) {
+		memcpy(to->id + to->n, c->id, sizeof c->id);
+		to->n += c->n;
+		return SL_OK;
+	}
+	err = compute_word(w, word, len, to);
+	if (!err && to->n - before <= CACHED_IDS) {
+		c->hash = hash;
+		c->len = (uint8_t)len;
+		c->n = (uint8_t)(to->n - before);
+		memcpy(c->word, word, len);
+		memcpy(c->id, to->id + before, c->n * sizeof *c->id);
+	}
+	return err;
+}
+
+/* `text` with a space in front. */
+static enum sl_err add_space(struct sl_tokenizer_work *w, const char **text, size_t *len)
+{
+	if (*len + 1 > w->spaced_cap) {
+		free(w->spaced);
+		w->spaced = malloc(2 * (*len + 1));
+		w->spaced_cap = w->spaced ? 2 * (*len + 1) : 0;
+	}
+	if (!w->spaced)
+		return SL_ERR_NOMEM;
+	w->spaced[0] = ' ';
+	memcpy(w->spaced + 1, *text, *len);
+	*text = w->spaced;
+	++*len;
+	return SL_OK;
+}
+
+static enum sl_err put_bpe(struct sl_tokenizer_work *w, const char *text, size_t len, struct ids *to)
+{
+	enum sl_err err = SL_OK;
+
+	if (w->t->spec.prefix_space && text[0] != ' ')
+		err = add_space(w, &text, &len);
+	for (size_t at = 0, end = 0; at < len && !err; at = end) {
+		err = sl_pattern_next(w->match, text, len, at, &end);
+		if (!err)
+			err = put_word(w, text + at, end - at, to);
+	}
+	return err;
+}
+
+static enum sl_err put_wordpiece(struct sl_tokenizer_work *w, const char *text, size_t len, struct ids *to)
+{
+	const struct sl_tok_spec *spec = &w->t->spec;
+	size_t n = 0, word_len;
+	enum sl_err err = sl_wordpiece_clean(spec, text, len, &w->wordpiece, &n);
+
+	for (size_t at = 0; !err && sl_wordpiece_word(spec, w->wordpiece.point, n, &at, w->word, &word_len);) {
+		if (word_len) {
+			err = put_word(w, w->word, word_len, to);
+			continue;
+		}
+		err = need(to, 1);
+		if (!err)
+			to->id[to->n++] = spec->unk;
+	}
+	return err;
+}
+
+/* Text without added tokens. */
+static enum sl_err put_plain(struct sl_tokenizer_work *w, const char *text, size_t len, struct ids *to)
+{
+	if (len == 0)
+		return SL_OK;
+	return w->t->spec.kind == SL_TOK_BPE ? put_bpe(w, text, len, to) : put_wordpiece(w, text, len, to);
+}
+
+/* Where white space begins that ends at `end`; not before `start`. */
+static size_t space_before(const char *text, size_t start, size_t end)
+{
+	while (end > start) {
+		size_t at = end - 1, next;
+
+		while (at > start && sl_utf8_continues(text[at]))
+			at--;
+		next = at;
+		if (!sl_is_space(sl_utf8_next(text, &next)))
+			break;
+		end = at;
+	}
+	return end;
+}
+
+static size_t space_behind(const char *text, size_t at, size_t len)
+{
+	for (size_t next = at; at < len; at = next)
+		if (!sl_is_space(sl_utf8_next(text, &next)))
+			break;
+	return at;
+}
+
+/* The first added token in text[start … len), the longest of those that begin there: text[*from … *to). */
+static const struct sl_tok_added *find_added(const struct sl_tokenizer *t, const char *text, size_t len, size_t start,
+					     size_t *from, size_t *to)
+{
+	for (size_t i = start; i < len; i++) {
+		if (!t->begins_added[(unsigned char)text[i]])
+			continue;
+		for (int k = 0; k < t->spec.n_added; k++) {
+			const struct sl_tok_added *a = &t->spec.added[k];
+
+			if (a->len > len - i || memcmp(text + i, a->text, a->len) != 0)
+				continue;
+			*from = a->lstrip ? space_before(text, start, i) : i;
+			*to = a->rstrip ? space_behind(text, i + a->len, len) : i + a->len;
+			return a;
+		}
+	}
+	return NULL;
+}
+
+static enum sl_err put_text(struct sl_tokenizer_work *w, struct sl_bytes bytes, struct ids *to, struct sl_fail *fail)
+{
+	const char *text = (const char *)bytes.data;
+	const struct sl_tok_added *added;
+	size_t start = 0, from, end, valid;
+	enum sl_err err = SL_OK;
+
+	to->n = 0;
+	if (bytes.len > SL_TEXT_MOST)
+		return sl_fail_set(fail, SL_ERR_LIMIT, "a text of %zu bytes: at most %d", bytes.len, SL_TEXT_MOST);
+	valid = sl_utf8_valid(text, bytes.len);
+	if (valid != bytes.len)
+		return sl_fail_set(fail, SL_ERR_DATA, "invalid UTF-8 at byte %zu of the text", valid);
+	while (!err && (added = find_added(w->t, text, bytes.len, start, &from, &end)) != NULL) {
+		err = put_plain(w, text + start, from - start, to);
+		if (!err)
+			err = need(to, 1);
+		if (!err)
+			to->id[to->n++] = added->id;
+		start = end;
+	}
+	if (!err)
+		err = put_plain(w, text + start, bytes.len - start, to);
+	return err ? sl_fail_set(fail, err, "a text of %zu bytes: %s", bytes.len, sl_err_text(err)) : SL_OK;
+}
+
+/* Upstream's longest_first, for m tokens in all (shared by its fast tokenizers). */
+static void cut_pair(size_t *a, size_t *b, size_t m)
+{
+	size_t *shorter = *a <= *b ? a : b, *longer = *a <= *b ? b : a;
+
+	if (*a + *b <= m)
+		return;
+	*longer = *shorter > m || m - *shorter < *shorter ? *shorter : m - *shorter;
+	if (*shorter + *longer > m) {
+		*shorter = m / 2;
+		*longer = *shorter + m % 2;
+	}
+}
+
+static void put_form(struct sl_tokenizer_work *w, const struct sl_tok_form *form, const size_t n[2],
+		     struct sl_tokens *out)
+{
+	struct ids *to = &w->out;
+
+	out->first = 0;
+	for (int i = 0; i < form->n; i++) {
+		enum sl_tok_part part = form->piece[i].part;
+
+		if (part == SL_TOK_PART_ID) {
+			to->id[to->n++] = form->piece[i].id;
+		} else if (n[part - SL_TOK_PART_A] > 0) {
+			const struct ids *text = &w->text[part - SL_TOK_PART_A];
+
+			memcpy(to->id + to->n, text->id, n[part - SL_TOK_PART_A] * sizeof *text->id);
+			to->n += n[part - SL_TOK_PART_A];
+		}
+		if (form->piece[i].type == 0)
+			out->first = (int32_t)to->n;
+	}
+	out->id = to->id;
+	out->n = (int32_t)to->n;
+}
+
+enum sl_err sl_tokenizer_encode(struct sl_tokenizer_work *w, struct sl_bytes a, struct sl_bytes b, int32_t max_length,
+				struct sl_tokens *out, struct sl_fail *fail)
+{
+	const struct sl_tok_form *form = b.data ? &w->t->spec.pair : &w->t->spec.single;
+	size_t specials = (size_t)form->specials, n[2];
+	enum sl_err err = put_text(w, a, &w->text[0], fail);
+
+	w->text[1].n = 0;
+	if (!err && b.data)
+		err = put_text(w, b, &w->text[1], fail);
+	if (err)
+		return err;
+	n[0] = w->text[0].n;
+	n[1] = w->text[1].n;
+	out->whole = (int32_t)(n[0] + n[1] + specials);
+	if (max_length > 0) {
+		size_t m = (size_t)max_length > specials ? (size_t)max_length - specials : 0;
+
+		if (b.data)
+			cut_pair(&n[0], &n[1], m);
+		else if (n[0] > m)
+			n[0] = m;
+	}
+	w->out.n = 0;
+	err = need(&w->out, n[0] + n[1] + specials + 1);
+	if (err)
+		return sl_fail_set(fail, err, "no memory for tokens");
+	put_form(w, form, n, out);
+	return SL_OK;
+}

@@ -1,0 +1,52 @@
+/* Code points: UTF-8 in and out, and the classes by which tokenizers divide text. Sequences of UTF-8 are those of
+ * RFC 3629: no surrogates, nothing above U+10FFFF, no longer form than needed. Pure functions. */
+#ifndef SL_CLIENT_TEXT_UNICODE_H
+#define SL_CLIENT_TEXT_UNICODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SL_UTF8_MOST = 4 };
+
+/* How many bytes at the beginning of `text` are whole UTF-8: `len` where all are. */
+size_t sl_utf8_valid(const char *text, size_t len);
+
+/* The code point at `at` of valid text; *at moves behind it. */
+static inline uint32_t sl_utf8_next(const char *text, size_t *at)
+{
+	const unsigned char *s = (const unsigned char *)text + *at;
+
+	if (s[0] < 0x80) {
+		*at += 1;
+		return s[0];
+	}
+	if (s[0] < 0xe0) {
+		*at += 2;
+		return (uint32_t)(s[0] & 0x1f) << 6 | (s[1] & 0x3f);
+	}
+	if (s[0] < 0xf0) {
+		*at += 3;
+		return (uint32_t)(s[0] & 0x0f) << 12 | (uint32_t)(s[1] & 0x3f) << 6 | (s[2] & 0x3f);
+	}
+	*at += 4;
+	return (uint32_t)(s[0] & 0x07) << 18 | (uint32_t)(s[1] & 0x3f) << 12 | (uint32_t)(s[2] & 0x3f) << 6 |
+	       (s[3] & 0x3f);
+}
+
+/* The byte is not the first of its code point. */
+static inline bool sl_utf8_continues(char byte)
+{
+	return ((unsigned char)byte & 0xc0) == 0x80;
+}
+
+/* Writes a code point; returns its bytes. */
+int sl_utf8_put(uint32_t c, char out[SL_UTF8_MOST]);
+
+bool sl_is_space(uint32_t c);  /* the property White_Space */
+bool sl_is_other(uint32_t c);  /* categories Cc, Cf, Co */
+bool sl_is_punct(uint32_t c);  /* categories P…, and all of ASCII that is printed and no letter, digit or space */
+bool sl_is_accent(uint32_t c); /* category Mn: marks that take no room of their own */
+bool sl_is_han(uint32_t c);    /* the blocks of Chinese characters that BERT's tokenizer sets apart */
+
+#endif

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# `splitc tokens` on a made tokenizer: ids, tokens, pairs, cuts, figures, JSON, standard input; and what it says of bad files.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+"$TOOLS/make_text" "$tmp"
+mkdir "$tmp/bpe" "$tmp/words" "$tmp/none"
+mv "$tmp/vocab.json" "$tmp/merges.txt" "$tmp/bpe"
+mv "$tmp/vocab.txt" "$tmp/words"
+printf 'the un\nhello\n' >"$tmp/two"
+printf 'the\tun\nno tab\n' >"$tmp/pairs"
+
+# says WANTED ARGUMENT…: splitc tokens prints WANTED, to the last character
+says() {
+	local want=$1 got
+	shift
+	got=$("$SPLITC" tokens "$@") || fail "tokens $*: exit status $?"
+	[ "$got" = "$want" ] || fail "tokens $*: $got, not $want"
+}
+# refuses STATUS PART ARGUMENT…: it ends with STATUS and one line with PART on stderr
+refuses() {
+	local status=0 want=$1 part=$2
+	shift 2
+	"$SPLITC" tokens "$@" >"$tmp/out" 2>"$tmp/err" </dev/null || status=$?
+	[ "$status" = "$want" ] || fail "tokens $*: exit status $status, not $want: $(cat "$tmp/err")"
+	[ "$(wc -l <"$tmp/err")" = 1 ] || fail "tokens $*: $(cat "$tmp/err")"
+	grep -qF -- "$part" "$tmp/err" || fail "tokens $*: '$(cat "$tmp/err")' lacks '$part'"
+}
+
+says $'2 5 8 3\n2 11 3' "$tmp/words" "$tmp/two"
+says $'2 5 8 3\n2 11 3' "$tmp/words/vocab.txt" - <"$tmp/two"
+says $'[CLS] the un [SEP]\n[CLS] hello [SEP]' "$tmp/words" --text <"$tmp/two"
+says '[CLS] the [SEP] un [SEP]' "$tmp/words" --text --pair - < <(head -n 1 "$tmp/pairs")
+says '{"ids":[2,5,3,8,3],"types":[0,0,0,1,1]}' "$tmp/words" --json --pair - < <(head -n 1 "$tmp/pairs")
+says '2 5 8 3' "$tmp/words" --max-length=4 - <<<'the un the un'
+says '' "$tmp/words" /dev/null
+"$SPLITC" tokens "$tmp/words" "$tmp/two" "$tmp/two" --stats --json --max-length 5 >"$tmp/json" || fail "--stats --json"
+[ "$(jq -c '[.rows, .tokens, .length.min, .length.median, .length.p90, .length.max, .cut, .max_length]' "$tmp/json")" = \
+	'[4,14,3,3,4,4,0,5]' ] || fail "--stats --json: $(cat "$tmp/json")"
+"$SPLITC" tokens "$tmp/words" "$tmp/two" --stats | grep -q '^rows  *2$' || fail "--stats"
+
+refuses 64 TOKENIZER
+refuses 64 '--max-length 3' "$tmp/words" --max-length 3 "$tmp/two"
+refuses 66 "$tmp/none: no tokenizer" "$tmp/none" "$tmp/two"
+refuses 66 "$tmp/absent" "$tmp/absent" "$tmp/two"
+refuses 66 "$tmp/absent" "$tmp/words" "$tmp/absent"
+refuses 66 "a folder, where a file should be" "$tmp/words" "$tmp/none"
+refuses 65 "$tmp/pairs:2: --pair: the line has no tab" "$tmp/words" --pair "$tmp/pairs"
+printf 'good\nb\xffd\n' >"$tmp/bad"
+refuses 65 "$tmp/bad:2: invalid UTF-8 at byte 1 of the text" "$tmp/words" "$tmp/bad"
+printf 'Q <mask>\n' >>"$tmp/bpe/merges.txt"
+refuses 65 "$tmp/bpe/merges.txt:$(wc -l <"$tmp/bpe/merges.txt"): the merge makes \"Q<mask>\"" "$tmp/bpe" "$tmp/two"
+printf '{"a": 1' >"$tmp/bpe/tokenizer.json"
+refuses 65 "$tmp/bpe/tokenizer.json:1:" "$tmp/bpe" "$tmp/two"
+echo "ids, tokens, pairs, cuts and figures as they should be; 11 wrong calls refused"

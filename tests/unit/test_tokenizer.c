@@ -1,0 +1,546 @@
+/* Tokenizers on small vocabularies: merges, pieces, forms, cuts, settings, threads, and files that are no tokenizer's.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "client/text/bpe.h"
+#include "client/text/tokenizer.h"
+#include "client/text/unicode.h"
+#include "tests/support/made_text.h"
+
+static struct sl_bytes bytes(const char *text)
+{
+	return (struct sl_bytes){(const uint8_t *)text, strlen(text)};
+}
+
+static const struct sl_bytes none = {NULL, 0};
+
+/* "1 2 3" of the ids */
+static const char *ids(struct sl_tokenizer_work *w, const char *a, const char *b, int32_t most)
+{
+	static char text[4096];
+	struct sl_tokens out;
+	struct sl_fail fail;
+	int at = 0;
+
+	assert_int_equal(sl_tokenizer_encode(w, bytes(a), b ? bytes(b) : none, most, &out, &fail), SL_OK);
+	text[0] = '\0';
+	for (int32_t i = 0; i < out.n; i++)
+		at += snprintf(text + at, sizeof text - (size_t)at, "%s%d%s", i ? " " : "", out.id[i],
+			       i >= out.first ? "'" : "");
+	return text;
+}
+
+static struct sl_tokenizer_work *open_work(const struct sl_tok_files *files, struct sl_tokenizer **t)
+{
+	struct sl_tok_spec spec;
+	struct sl_tokenizer_work *w;
+	struct sl_fail fail = {0};
+
+	if (sl_tok_spec_parse(&spec, files, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_int_equal(sl_tokenizer_make(t, &spec, 0, &fail), SL_OK);
+	assert_int_equal(sl_tokenizer_work_open(&w, *t, &fail), SL_OK);
+	return w;
+}
+
+static void close_work(struct sl_tokenizer_work *w, struct sl_tokenizer *t)
+{
+	sl_tokenizer_work_close(w);
+	sl_tokenizer_close(t);
+}
+
+/* ---- merges */
+
+/* The plain reading of the rule, as slow as it is. */
+static size_t merge_plainly(const struct sl_tok_merge *merge, int n_merge, int32_t *id, size_t n)
+{
+	for (;;) {
+		int best = n_merge;
+		size_t at = 0;
+
+		for (size_t i = 0; i + 1 < n; i++)
+			for (int m = 0; m < best; m++)
+				if (merge[m].left == id[i] && merge[m].right == id[i + 1]) {
+					best = m;
+					at = i;
+				}
+		if (best == n_merge)
+			return n;
+		id[at] = merge[best].made;
+		memmove(id + at + 1, id + at + 2, (n - at - 2) * sizeof *id);
+		n--;
+	}
+}
+
+/* Short and long words, which have loops of their own, by random merges over few tokens. */
+static void test_merges(void **state)
+{
+	enum { MERGES = 40, LONGEST = 300 };
+	struct sl_bpe_room room = {0};
+	unsigned random = 1;
+
+	(void)state;
+	for (int round = 0; round < 300; round++) {
+		struct sl_tok_merge merge[MERGES];
+		int32_t ours[LONGEST], theirs[LONGEST];
+		struct sl_bpe bpe;
+		size_t n = 1 + (size_t)rand_r(&random) % (round % 2 ? LONGEST : 48), left;
+		int n_merge = 0;
+
+		while (n_merge < MERGES) { /* no pair twice */
+			struct sl_tok_merge m = {rand_r(&random) % (4 + n_merge), rand_r(&random) % (4 + n_merge),
+						 4 + n_merge};
+			int i = 0;
+
+			while (i < n_merge && (merge[i].left != m.left || merge[i].right != m.right))
+				i++;
+			if (i == n_merge)
+				merge[n_merge++] = m;
+		}
+		for (size_t i = 0; i < n; i++)
+			ours[i] = theirs[i] = rand_r(&random) % 4;
+		assert_int_equal(sl_bpe_make(&bpe, merge, MERGES), SL_OK);
+		left = n;
+		assert_int_equal(sl_bpe_merge(&bpe, ours, &left, &room), SL_OK);
+		assert_int_equal(left, merge_plainly(merge, MERGES, theirs, n));
+		assert_memory_equal(ours, theirs, left * sizeof *ours);
+		sl_bpe_free(&bpe);
+	}
+	free(room.data);
+}
+
+/* ---- byte-level BPE */
+
+static char *vocab_json, *merges_txt;
+
+static struct sl_tok_files made_files(void)
+{
+	struct sl_tok_files files = {.vocab = {"vocab.json", bytes(vocab_json)},
+				     .merges = {"merges.txt", bytes(merges_txt)}};
+
+	return files;
+}
+
+static int make_pairs(void **state)
+{
+	(void)state;
+	made_pairs(&vocab_json, &merges_txt);
+	return 0;
+}
+
+static int free_pairs(void **state)
+{
+	(void)state;
+	free(vocab_json);
+	free(merges_txt);
+	return 0;
+}
+
+/* A byte's id is 4 + byte: made_text.c. */
+static void test_bytes_and_forms(void **state)
+{
+	struct sl_tok_files files = made_files();
+	struct sl_tokenizer *t;
+	struct sl_tokenizer_work *w;
+	char want[64];
+
+	(void)state;
+	files.merges.bytes = bytes("#version: 0.2\n");
+	w = open_work(&files, &t);
+	assert_string_equal(ids(w, "", NULL, 0), "0 2");
+	assert_string_equal(ids(w, "Aa", NULL, 0), "0 69 101 2");
+	assert_string_equal(ids(w, "A", "b", 0), "0 69 2 2 102 2");
+	assert_string_equal(ids(w, "\xc3\xa9", NULL, 0), "0 199 173 2");
+	snprintf(want, sizeof want, "0 69 %d 69 2", sl_tokenizer_mask(t)); /* <mask> takes the spaces before it */
+	assert_string_equal(ids(w, "A  <mask>A", NULL, 0), want);
+	assert_string_equal(ids(w, "<s>A</s>", NULL, 0), "0 0 69 2 2");
+	assert_int_equal(sl_tokenizer_pad(t), 1);
+	assert_int_equal(sl_tokenizer_specials(t, false), 2);
+	assert_int_equal(sl_tokenizer_specials(t, true), 4);
+	assert_string_equal(sl_tokenizer_text(t, 69), "A");
+	assert_string_equal(sl_tokenizer_text(t, -1), "");
+	assert_string_equal(sl_tokenizer_text(t, 1 << 30), "");
+	close_work(w, t);
+}
+
+/* Upstream's rule as its source has it: max(n1, m - n1), then halves. */
+static void expect_cut(int a, int b, int m, int cut[2])
+{
+	int n1 = a < b ? a : b, n2 = a < b ? b : a;
+
+	if (n1 + n2 > m) {
+		n2 = n1 > m - n1 ? n1 : m - n1;
+		if (n1 + n2 > m) {
+			n1 = m / 2;
+			n2 = n1 + m % 2;
+		}
+	}
+	cut[0] = a <= b ? n1 : n2;
+	cut[1] = a <= b ? n2 : n1;
+}
+
+static void test_cuts(void **state)
+{
+	struct sl_tok_files files = made_files();
+	struct sl_tokenizer *t;
+	struct sl_tokenizer_work *w;
+	struct sl_tokens out;
+	struct sl_fail fail;
+	const char *a = "aaaaaaaaaaaa", *b = "bbbbbbbbbbbb";
+
+	(void)state;
+	files.merges.bytes = bytes("#version: 0.2\n");
+	w = open_work(&files, &t);
+	for (int n = 0; n < 12 * 12 * 18; n++) {
+		int na = n % 12, nb = n / 12 % 12, m = n / 144 + 1, cut[2], seen[2] = {0, 0};
+
+		expect_cut(na, nb, m, cut);
+		assert_int_equal(sl_tokenizer_encode(w, (struct sl_bytes){(const uint8_t *)a, (size_t)na},
+						     (struct sl_bytes){(const uint8_t *)b, (size_t)nb}, m + 4, &out,
+						     &fail),
+				 SL_OK);
+		for (int i = 0; i < out.n; i++) {
+			seen[0] += out.id[i] == 4 + 'a';
+			seen[1] += out.id[i] == 4 + 'b';
+		}
+		assert_int_equal(seen[0], cut[0]);
+		assert_int_equal(seen[1], cut[1]);
+		assert_int_equal(out.n, cut[0] + cut[1] + 4);
+		assert_int_equal(out.whole, na + nb + 4);
+	}
+	assert_string_equal(ids(w, "aaaa", NULL, 4), "0 101 101 2");
+	assert_string_equal(ids(w, "aaaa", NULL, 1), "0 2");
+	close_work(w, t);
+}
+
+static void test_bad_text(void **state)
+{
+	static const char *const bad[] = {"a\x80", "a\xc3", "a\xc0\xaf", "a\xed\xa0\x80", "a\xf4\x90\x80\x80", "a\xff"};
+	struct sl_tok_files files = made_files();
+	struct sl_tokenizer *t;
+	struct sl_tokenizer_work *w = open_work(&files, &t);
+	struct sl_tokens out;
+	struct sl_fail fail;
+	char *text = malloc(SL_TEXT_MOST + 1);
+
+	(void)state;
+	assert_non_null(text);
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		assert_int_equal(sl_tokenizer_encode(w, bytes(bad[i]), none, 0, &out, &fail), SL_ERR_DATA);
+		assert_string_equal(fail.text, "invalid UTF-8 at byte 1 of the text");
+	}
+	memset(text, 'a', SL_TEXT_MOST + 1); /* one word, in one piece */
+	assert_int_equal(
+		sl_tokenizer_encode(w, (struct sl_bytes){(uint8_t *)text, SL_TEXT_MOST + 1}, none, 0, &out, &fail),
+		SL_ERR_LIMIT);
+	assert_int_equal(sl_tokenizer_encode(w, (struct sl_bytes){(uint8_t *)text, 1 << 20}, none, 0, &out, &fail),
+			 SL_OK);
+	memset(text, ' ', 1 << 20);
+	assert_int_equal(sl_tokenizer_encode(w, (struct sl_bytes){(uint8_t *)text, 1 << 20}, none, 0, &out, &fail),
+			 SL_OK);
+	free(text);
+	close_work(w, t);
+}
+
+struct thread {
+	const struct sl_tokenizer *t;
+	uint64_t sum;
+};
+
+static void *encode_strings(void *arg)
+{
+	struct thread *me = arg;
+	struct sl_tokenizer_work *w;
+	struct sl_tokens out;
+	struct sl_fail fail;
+	char text[MADE_STRING_BYTES];
+
+	if (sl_tokenizer_work_open(&w, me->t, &fail) != SL_OK)
+		return NULL;
+	for (uint64_t i = 0; i < 500; i++) {
+		size_t len = made_string(i, text);
+
+		if (sl_tokenizer_encode(w, (struct sl_bytes){(uint8_t *)text, len}, none, 0, &out, &fail) != SL_OK)
+			break;
+		for (int k = 0; k < out.n; k++)
+			me->sum = me->sum * 31 + (uint64_t)out.id[k];
+	}
+	sl_tokenizer_work_close(w);
+	return NULL;
+}
+
+static void test_threads(void **state)
+{
+	struct sl_tok_files files = made_files();
+	struct sl_tokenizer *t;
+	struct sl_tokenizer_work *w = open_work(&files, &t);
+	struct thread thread[4];
+	pthread_t id[4];
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		thread[i] = (struct thread){t, 1};
+		assert_int_equal(pthread_create(&id[i], NULL, encode_strings, &thread[i]), 0);
+	}
+	for (int i = 0; i < 4; i++)
+		pthread_join(id[i], NULL);
+	for (int i = 1; i < 4; i++)
+		assert_true(thread[i].sum == thread[0].sum && thread[0].sum != 1);
+	close_work(w, t);
+}
+
+/* ---- WordPiece */
+
+static const char words[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nun\n##aff\n##able\nhello\n##s\n,\n!\ne\n"
+			    "\xe4\xbd\xa0\nHello\n\xc3\xa9\ni\xcc\x87\ni\n";
+
+static struct sl_tok_files word_files(const char *config)
+{
+	struct sl_tok_files files = {.words = {"vocab.txt", bytes(words)}};
+
+	if (config)
+		files.config = (struct sl_tok_file){"tokenizer_config.json", bytes(config)};
+	return files;
+}
+
+static void test_wordpiece(void **state)
+{
+	struct sl_tok_files files = word_files(NULL);
+	struct sl_tokenizer *t;
+	struct sl_tokenizer_work *w = open_work(&files, &t);
+	char word[128];
+
+	(void)state;
+	assert_string_equal(ids(w, "unaffable", NULL, 0), "2 5 6 7 3");
+	assert_string_equal(ids(w, "UNAFFABLES, Hello!", NULL, 0), "2 5 6 7 9 10 8 11 3");
+	assert_string_equal(ids(w, "unaffx", NULL, 0), "2 1 3"); /* no piece: the whole word is unknown */
+	assert_string_equal(ids(w, "h\xc3\xa9llo\xcc\x81", NULL, 0), "2 8 3");
+	assert_string_equal(ids(w, "he\x01llo\xef\xbf\xbd", NULL, 0), "2 8 3");
+	assert_string_equal(ids(w,
+				"e\xe4\xbd\xa0"
+				"e",
+				NULL, 0),
+			    "2 12 13 12 3");
+	assert_string_equal(ids(w, "\xc4\xb0", NULL, 0), "2 17 3");
+	assert_string_equal(ids(w, "un[MASK]un [mask]", NULL, 0), "2 5 4 5 1 1 1 3");
+	assert_string_equal(ids(w, "un", "hello", 0), "2 5 3 8' 3'");
+	memset(word, 'e', 101);
+	word[101] = '\0';
+	assert_string_equal(ids(w, word, NULL, 0), "2 1 3");
+	close_work(w, t);
+}
+
+/* tokenizer_config.json decides; its model_max_length may be beyond 64 bits. */
+static void test_settings(void **state)
+{
+	struct sl_tok_files files = word_files("{\"do_lower_case\": false, \"model_max_length\": "
+					       "1000000000000000019884624838656}");
+	struct sl_tokenizer *t;
+	struct sl_tokenizer_work *w = open_work(&files, &t);
+
+	(void)state;
+	assert_string_equal(ids(w, "Hello \xc3\xa9 UN", NULL, 0), "2 14 15 1 3");
+	assert_int_equal(sl_tokenizer_model_length(t), 0);
+	close_work(w, t);
+	files = word_files("{\"strip_accents\": false, \"tokenize_chinese_chars\": false, \"model_max_length\": 512}");
+	w = open_work(&files, &t);
+	assert_string_equal(ids(w, "\xc3\x89 e\xe4\xbd\xa0 \xc4\xb0", NULL, 0), "2 15 1 16 3");
+	assert_int_equal(sl_tokenizer_model_length(t), 512);
+	close_work(w, t);
+}
+
+/* ---- files */
+
+static void refuse(const struct sl_tok_files *files, enum sl_err code, const char *text)
+{
+	struct sl_tok_spec spec = {.n_merge = 7};
+	struct sl_fail fail = {0};
+
+	assert_int_equal(sl_tok_spec_parse(&spec, files, &fail), code);
+	if (!strstr(fail.text, text))
+		fail_msg("\"%s\" lacks \"%s\"", fail.text, text);
+	assert_int_equal(spec.n_merge, 7); /* untouched */
+}
+
+static void test_bad_words(void **state)
+{
+	static const struct {
+		const char *words, *text;
+	} bad[] = {
+		{"", "vocab.txt:1: no tokens"},
+		{"[UNK]\n[CLS]\n\na\n", "vocab.txt:3: an empty line"},
+		{"[UNK]\n[CLS]\n[SEP]\na\na\n", "vocab.txt:5: the token of line 4 again"},
+		{"[UNK]\n[CLS]\na\n", "vocab.txt: the vocabulary lacks [SEP]"},
+		{"[UNK]\n\x80\n", "vocab.txt:2: invalid UTF-8"},
+	};
+	struct sl_tok_files files = {0};
+
+	(void)state;
+	refuse(&files, SL_ERR_NOINPUT, "no tokenizer");
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		files.words = (struct sl_tok_file){"vocab.txt", bytes(bad[i].words)};
+		refuse(&files, SL_ERR_DATA, bad[i].text);
+	}
+	files = word_files("{\"do_lower_case\": false,}");
+	refuse(&files, SL_ERR_DATA, "tokenizer_config.json:1:");
+}
+
+static void test_bad_pairs(void **state)
+{
+	static const struct {
+		const char *vocab, *merges, *text;
+	} bad[] = {
+		{"{\"a\": 0", "", "vocab.json:1:"},
+		{"[]", "", "vocab.json:1: no JSON object"},
+		{"{}", "", "the vocabulary is no object"},
+		{"{\"a\": \"x\"}", "", "token \"a\": its id is no integer"},
+		{"{\"a\": -1}", "", "token \"a\": its id is not in 0 to"},
+		{"{\"a\": 99999999999}", "", "token \"a\": its id is not in 0 to"},
+		{"{\"a\": 0, \"b\": 0}", "", "have one id, 0"},
+		{"{\"a\": 0, \"a\": 1}", "", "vocab.json:1:"},
+		{"{\"a\": 0}", "a b\n", "merges.txt:1: the merge joins \"b\""},
+		{"{\"a\": 0}", "#version: 0.2\na a\n", "merges.txt:2: the merge makes \"aa\""},
+		{"{\"a\": 0}", "\naa\n", "merges.txt:2: no two tokens"},
+		{"{\"a\": 0}", "a \x80\n", "merges.txt:1: invalid UTF-8"},
+		{"{\"a\": 0}", "", "no token for the byte 0x00"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		const struct sl_tok_files files = {.vocab = {"vocab.json", bytes(bad[i].vocab)},
+						   .merges = {"merges.txt", bytes(bad[i].merges)}};
+
+		refuse(&files, SL_ERR_DATA, bad[i].text);
+	}
+}
+
+/* tokenizer.json with WordPiece, in which one thing is exchanged for another. */
+static char *json_with(const char *part, const char *other)
+{
+	static const char good[] =
+		"{\"added_tokens\": [{\"id\": 0, \"content\": \"[UNK]\", \"single_word\": false}], "
+		"\"normalizer\": {\"type\": \"BertNormalizer\", \"lowercase\": true}, "
+		"\"pre_tokenizer\": {\"type\": \"BertPreTokenizer\"}, "
+		"\"post_processor\": {\"type\": \"TemplateProcessing\", "
+		"\"single\": [{\"SpecialToken\": {\"id\": \"[CLS]\", \"type_id\": 0}}, "
+		"{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}], "
+		"\"pair\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, "
+		"{\"Sequence\": {\"id\": \"B\", \"type_id\": 1}}], "
+		"\"special_tokens\": {\"[CLS]\": {\"ids\": [1]}}}, "
+		"\"model\": {\"type\": \"WordPiece\", \"unk_token\": \"[UNK]\", \"max_input_chars_per_word\": 100, "
+		"\"continuing_subword_prefix\": \"##\", \"vocab\": {\"[UNK]\": 0, \"[CLS]\": 1, \"a\": 2}}}";
+	const char *at = strstr(good, part);
+	char *text = malloc(sizeof good + strlen(other) + 1);
+
+	assert_true(text && at);
+	sprintf(text, "%.*s%s%s", (int)(at - good), good, other, at + strlen(part));
+	return text;
+}
+
+static void test_json(void **state)
+{
+	static const struct {
+		const char *part, *other;
+		enum sl_err code;
+		const char *text;
+	} bad[] = {
+		{"}}}", "}}", SL_ERR_DATA, "tokenizer.json:1:"},
+		{"BertNormalizer", "NFC", SL_ERR_CONFIG, "normalizer \"NFC\" is not supported"},
+		{"BertPreTokenizer", "Split", SL_ERR_CONFIG, "pre_tokenizer \"Split\" is not supported"},
+		{"TemplateProcessing", "New", SL_ERR_CONFIG, "post_processor \"New\" is not supported"},
+		{"WordPiece", "Unigram", SL_ERR_CONFIG, "model \"Unigram\" is not supported"},
+		{"\"unk_token\": \"[UNK]\"", "\"unk_token\": \"x\"", SL_ERR_DATA, "model.unk_token is no token"},
+		{"\"unk_token\": \"[UNK]\",", "", SL_ERR_DATA, "a WordPiece model without unk_token"},
+		{"\"single_word\": false", "\"single_word\": true", SL_ERR_CONFIG, "single_word"},
+		{"\"single_word\": false", "\"normalized\": true", SL_ERR_CONFIG, "normalized"},
+		{"\"ids\": [1]", "\"ids\": [9]", SL_ERR_DATA, "a special token's id is not in the vocabulary"},
+		{"\"id\": \"[CLS]\"", "\"id\": \"[X]\"", SL_ERR_DATA, "a token that special_tokens lacks"},
+		{"\"id\": \"B\", \"type_id\": 1", "\"id\": \"A\", \"type_id\": 1", SL_ERR_DATA, "texts are not A"},
+		{"\"id\": \"B\", \"type_id\": 1", "\"id\": \"B\", \"type_id\": 2", SL_ERR_DATA,
+		 "types are not 0, then 1"},
+		{"\"max_input_chars_per_word\": 100", "\"max_input_chars_per_word\": 0", SL_ERR_DATA,
+		 "not in 1 to 1000"},
+		{"\"##\"", "\"################\"", SL_ERR_DATA, "no text of at most 15 bytes"},
+		{"\"a\": 2", "\"a\": 1", SL_ERR_DATA, "have one id, 1"},
+		{"\"id\": 0", "\"id\": 5", SL_ERR_DATA, "has two ids, 0 and 5"},
+	};
+	struct sl_tok_files files = {0};
+	struct sl_tokenizer *t;
+	struct sl_tokenizer_work *w;
+	char *text = json_with("", "");
+
+	(void)state;
+	files.json = (struct sl_tok_file){"tokenizer.json", bytes(text)};
+	w = open_work(&files, &t);
+	assert_string_equal(ids(w, "A b", NULL, 0), "1 2 0");
+	assert_string_equal(ids(w, "A", "a", 0), "2 2'");
+	close_work(w, t);
+	free(text);
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		text = json_with(bad[i].part, bad[i].other);
+		files.json.bytes = bytes(text);
+		refuse(&files, bad[i].code, bad[i].text);
+		free(text);
+	}
+}
+
+/* Both spellings of merges, and what changes a BPE model's ids but is not there. */
+static void test_json_bpe(void **state)
+{
+	static const char form[] = "{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true}, "
+				   "\"model\": {\"type\": \"BPE\", %s, \"vocab\": %s, \"merges\": %s}}";
+	static const char *const merges[] = {"[\"\xc4\xa0 a\"]", "[[\"\xc4\xa0\", \"a\"]]"};
+	char vocab[8192], text[16384], letter[SL_UTF8_MOST];
+	struct sl_tok_files files = {0};
+	struct sl_tokenizer *t;
+	struct sl_tokenizer_work *w;
+	int at = snprintf(vocab, sizeof vocab,
+			  "{\"\xc4\xa0"
+			  "a\": 256");
+
+	(void)state;
+	for (int b = 0; b < 256; b++) {
+		int n = sl_utf8_put(sl_tok_char_of(b), letter);
+
+		at += snprintf(vocab + at, sizeof vocab - (size_t)at, ", \"%s%.*s\": %d",
+			       b == '"' || b == '\\' ? "\\" : "", n, letter, b);
+	}
+	snprintf(vocab + at, sizeof vocab - (size_t)at, "}");
+	for (int i = 0; i < 2; i++) {
+		snprintf(text, sizeof text, form, "\"dropout\": null", vocab, merges[i]);
+		files.json = (struct sl_tok_file){"tokenizer.json", bytes(text)};
+		w = open_work(&files, &t);
+		assert_string_equal(ids(w, "aa a", NULL, 0), "256 97 256");
+		close_work(w, t);
+	}
+	snprintf(text, sizeof text, form, "\"dropout\": 0.1", vocab, merges[0]);
+	files.json.bytes = bytes(text);
+	refuse(&files, SL_ERR_CONFIG, "dropout");
+	snprintf(text, sizeof text, form, "\"dropout\": null", vocab, "[\"a b\", \"ab\"]");
+	files.json.bytes = bytes(text);
+	refuse(&files, SL_ERR_DATA, "tokenizer.json, model.merges, entry 0: the merge makes \"ab\"");
+	snprintf(text, sizeof text, form, "\"dropout\": null", vocab, "[[\"a\"]]");
+	files.json.bytes = bytes(text);
+	refuse(&files, SL_ERR_DATA, "model.merges, entry 0: no pair of tokens");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_merges),    cmocka_unit_test(test_bytes_and_forms),
+		cmocka_unit_test(test_cuts),      cmocka_unit_test(test_bad_text),
+		cmocka_unit_test(test_threads),   cmocka_unit_test(test_wordpiece),
+		cmocka_unit_test(test_settings),  cmocka_unit_test(test_bad_words),
+		cmocka_unit_test(test_bad_pairs), cmocka_unit_test(test_json),
+		cmocka_unit_test(test_json_bpe),
+	};
+
+	return cmocka_run_group_tests(tests, make_pairs, free_pairs);
+}

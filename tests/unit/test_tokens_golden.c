@@ -1,0 +1,240 @@
+/* Token ids against those of independent tokenizers: digests of tests/golden/tokens/digests.txt, which make.sh there
+ * wrote. Made vocabularies are tested everywhere; RoBERTa's and BERT's, and CoLA and RTE, where SPLIT_TEXT_DATA names a
+ * folder with them (see make.sh). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "client/text/records.h"
+#include "client/text/tokenizer.h"
+#include "common/base/sha256.h"
+#include "tests/support/made_text.h"
+
+static const char digests[] = "tests/golden/tokens/digests.txt", hard[] = "tests/golden/tokens/hard.jsonl";
+
+struct digest {
+	uint8_t *data;
+	size_t len, cap;
+	long rows, tokens;
+};
+
+static void put(struct digest *d, uint32_t value)
+{
+	if (d->len + 4 > d->cap) {
+		d->cap = 2 * d->cap + 4096;
+		d->data = realloc(d->data, d->cap);
+		assert_non_null(d->data);
+	}
+	memcpy(d->data + d->len, &value, 4);
+	d->len += 4;
+}
+
+static void add(struct digest *d, struct sl_tokenizer_work *w, struct sl_bytes a, struct sl_bytes b)
+{
+	struct sl_tokens out;
+	struct sl_fail fail;
+
+	assert_int_equal(sl_tokenizer_encode(w, a, b, 0, &out, &fail), SL_OK);
+	put(d, (uint32_t)out.n);
+	put(d, (uint32_t)out.first);
+	for (int32_t i = 0; i < out.n; i++)
+		put(d, (uint32_t)out.id[i]);
+	d->rows++;
+	d->tokens += out.n;
+}
+
+static void add_strings(struct digest *d, struct sl_tokenizer_work *w)
+{
+	static char text[MADE_STRING_BYTES];
+
+	for (uint64_t i = 0; i < MADE_STRINGS; i++) {
+		size_t len = made_string(i, text);
+
+		add(d, w, (struct sl_bytes){(const uint8_t *)text, len}, (struct sl_bytes){NULL, 0});
+	}
+}
+
+static void add_records(struct digest *d, struct sl_tokenizer_work *w, const struct sl_records_spec *spec)
+{
+	struct sl_records *records;
+	struct sl_record row;
+	struct sl_fail fail = {0};
+
+	assert_int_equal(sl_records_open(&records, spec, &fail), SL_OK);
+	for (;;) {
+		assert_int_equal(sl_records_next(records, &row, &fail), SL_OK);
+		if (!row.a.data)
+			break;
+		add(d, w, row.a, row.b);
+	}
+	sl_records_close(records);
+}
+
+static void add_set(struct digest *d, struct sl_tokenizer_work *w, const char *set, const char *data)
+{
+	struct sl_records_spec spec = {
+		.path = hard, .format = SL_RECORDS_JSONL, .a = {"text", -1}, .b = {NULL, -1}, .label = {NULL, -1}};
+	char path[4096];
+	const char *split = strchr(set, '-');
+	bool cola = strncmp(set, "cola", 4) == 0;
+
+	if (strcmp(set, "strings") == 0) {
+		add_strings(d, w);
+		return;
+	}
+	if (split) {
+		snprintf(path, sizeof path, "%s/glue/%s/%s.tsv", data, cola ? "CoLA" : "RTE", split + 1);
+		spec.path = path;
+		spec.format = SL_RECORDS_TSV;
+		spec.header = !cola || strcmp(split, "-test") == 0;
+		spec.a = (struct sl_records_column){spec.header ? (cola ? "sentence" : "sentence1") : NULL, 3};
+		spec.b = (struct sl_records_column){cola ? NULL : "sentence2", -1};
+	}
+	add_records(d, w, &spec);
+}
+
+static void check(struct sl_tokenizer *t, const char *set, const char *data, long rows, long tokens, const char *sha256)
+{
+	struct sl_tokenizer_work *w;
+	struct digest d = {0};
+	struct sl_fail fail;
+	uint8_t hash[SL_SHA256_BYTES];
+	char hex[2 * SL_SHA256_BYTES + 1];
+
+	assert_int_equal(sl_tokenizer_work_open(&w, t, &fail), SL_OK);
+	add_set(&d, w, set, data);
+	sl_sha256(d.data, d.len, hash);
+	for (int i = 0; i < SL_SHA256_BYTES; i++)
+		sprintf(hex + 2 * i, "%02x", hash[i]);
+	assert_int_equal(d.rows, rows);
+	assert_int_equal(d.tokens, tokens);
+	assert_string_equal(hex, sha256);
+	sl_tokenizer_work_close(w);
+	free(d.data);
+}
+
+static struct sl_bytes bytes(const char *text)
+{
+	return (struct sl_bytes){(const uint8_t *)text, strlen(text)};
+}
+
+static struct sl_tokenizer *made(bool words)
+{
+	struct sl_tok_files files = {0};
+	struct sl_tok_spec spec;
+	struct sl_tokenizer *t;
+	struct sl_fail fail = {0};
+	char *vocab = NULL, *merges = NULL;
+
+	if (words) {
+		vocab = made_words();
+		files.words = (struct sl_tok_file){"vocab.txt", bytes(vocab)};
+	} else {
+		made_pairs(&vocab, &merges);
+		files.vocab = (struct sl_tok_file){"vocab.json", bytes(vocab)};
+		files.merges = (struct sl_tok_file){"merges.txt", bytes(merges)};
+	}
+	if (sl_tok_spec_parse(&spec, &files, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_int_equal(sl_tokenizer_make(&t, &spec, 0, &fail), SL_OK);
+	free(vocab);
+	free(merges);
+	return t;
+}
+
+/* How many sets of digests.txt the tokenizer `name` was compared by; each line is read by exactly one test. */
+static int compare(const char *name, struct sl_tokenizer *t, const char *data)
+{
+	FILE *from = fopen(digests, "re");
+	char line[256], set[32], tokenizer[32], sha256[80];
+	long rows, tokens;
+	int sets = 0;
+
+	assert_non_null(from);
+	while (fgets(line, sizeof line, from)) {
+		if (line[0] == '#')
+			continue;
+		assert_int_equal(sscanf(line, "%31s %31s %ld %ld %79s", set, tokenizer, &rows, &tokens, sha256), 5);
+		if (strcmp(tokenizer, name) == 0) {
+			check(t, set, data, rows, tokens, sha256);
+			sets++;
+		}
+	}
+	fclose(from);
+	return sets;
+}
+
+static void test_made_bpe(void **state)
+{
+	struct sl_tokenizer *t = made(false);
+
+	(void)state;
+	assert_int_equal(compare("made-bpe", t, NULL), 2);
+	sl_tokenizer_close(t);
+}
+
+static void test_made_wordpiece(void **state)
+{
+	struct sl_tokenizer *t = made(true);
+
+	(void)state;
+	assert_int_equal(compare("made-wordpiece", t, NULL), 2);
+	sl_tokenizer_close(t);
+}
+
+/* A tokenizer of SPLIT_TEXT_DATA; NULL without. */
+static struct sl_tokenizer *real(const char *name)
+{
+	const char *data = getenv("SPLIT_TEXT_DATA");
+	struct sl_tokenizer *t;
+	struct sl_fail fail = {0};
+	char path[4096];
+
+	if (!data) {
+		printf("SKIP: SPLIT_TEXT_DATA does not name a folder with %s\n", name);
+		return NULL;
+	}
+	snprintf(path, sizeof path, "%s/%s", data, name);
+	if (sl_tokenizer_open(&t, path, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return t;
+}
+
+static void test_roberta(void **state)
+{
+	struct sl_tokenizer *t = real("roberta_tokenizer");
+
+	(void)state;
+	if (!t)
+		skip();
+	assert_true(compare("roberta", t, getenv("SPLIT_TEXT_DATA")) >= 6);
+	sl_tokenizer_close(t);
+}
+
+static void test_bert(void **state)
+{
+	struct sl_tokenizer *t = real("bert_uncased_vocab.txt");
+
+	(void)state;
+	if (!t)
+		skip();
+	assert_true(compare("bert", t, getenv("SPLIT_TEXT_DATA")) >= 6);
+	sl_tokenizer_close(t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_made_bpe),
+		cmocka_unit_test(test_made_wordpiece),
+		cmocka_unit_test(test_roberta),
+		cmocka_unit_test(test_bert),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
