@@ -36,6 +36,13 @@ struct sl_exec_form {
 	enum sl_half { SL_HALF_BOTH, SL_HALF_STATS, SL_HALF_APPLY } half;
 };
 
+/* How XENT takes its labels. All 0: each row's loss is -log p(label). */
+struct sl_xent_rule {
+	float smoothing; /* 0 … 1: this share of every target falls to all classes alike, the rest to the label */
+	bool ignores;    /* rows whose label is `ignored` count for nothing: no loss, no gradient, never correct */
+	int32_t ignored; /* any number */
+};
+
 /* One call of a kernel for one chunk: what forward, backward and commit read. Pointers are in the backend's memory,
  * shapes have the chunk's rows: at most those that `op` was prepared for. */
 struct sl_op_call {
@@ -62,9 +69,10 @@ struct sl_op_call {
 	struct sl_exec_form form;
 	const struct sl_op_call *pre, *post; /* NULL where `form` has NONE */
 	/* XENT only: */
-	const int32_t *labels; /* [N], host order checked before: 0 ≤ label < K */
+	struct sl_xent_rule rule;
+	const int32_t *labels; /* [N], host order checked before: 0 ≤ label < K, or ignored */
 	float loss_scale;      /* 1/rows that the loss averages over; gradient of logits is multiplied by it */
-	double *loss_sum;      /* host; forward stores the sum over this chunk's rows of -log p(label) */
+	double *loss_sum;      /* host; forward stores the sum of the losses of this chunk's rows */
 	int64_t *correct;      /* host; forward stores how many rows have their largest logit at the label */
 };
 

@@ -76,8 +76,9 @@ struct sl_exec_call {
 
 /* The loss of a chunk, of the tail's forward: sums over its rows. */
 struct sl_exec_loss {
-	const int32_t *labels; /* [rows], 0 ≤ label < classes: checked, DATA otherwise */
-	float scale;           /* of the gradient: 1 / rows that the loss averages over */
+	struct sl_xent_rule rule;
+	const int32_t *labels; /* [rows], 0 ≤ label < classes, or ignored: checked, DATA otherwise */
+	float scale;           /* of the gradient: 1 / rows that the loss averages over, ignored ones not counted */
 	float *logits;         /* out, [rows, classes], host memory; NULL: not wanted */
 	double sum;            /* out */
 	int64_t correct;       /* out */

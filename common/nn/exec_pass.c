@@ -139,9 +139,12 @@ enum sl_err sl_exec_begin(struct sl_exec *e)
 
 static enum sl_err check_labels(const struct sl_exec *e, const struct sl_exec_loss *loss, int64_t rows)
 {
-	for (int64_t i = 0; i < rows; i++)
+	for (int64_t i = 0; i < rows; i++) {
+		if (loss->rule.ignores && loss->labels[i] == loss->rule.ignored)
+			continue;
 		if (loss->labels[i] < 0 || loss->labels[i] >= e->segment->classes)
 			return SL_ERR_DATA;
+	}
 	return SL_OK;
 }
 
@@ -158,6 +161,7 @@ static enum sl_err forward_node(struct sl_exec *e, const struct sl_exec_node *n,
 					op_shape(op, op->in_shape[k], call->rows, false));
 	c.call.out = of_value(e, e->layout.value, n->out, call->slot, op_shape(op, op->out_shape, call->rows, true));
 	if (op->kind == SL_OP_XENT) {
+		c.call.rule = loss->rule;
 		c.call.labels = loss->labels;
 		c.call.loss_scale = loss->scale;
 		c.call.loss_sum = &loss->sum;
@@ -197,6 +201,7 @@ static enum sl_err backward_node(struct sl_exec *e, const struct sl_exec_node *n
 	c.call.out = of_value(e, e->layout.value, n->keeps_out ? n->out : -1, call->slot, out_shape);
 	c.call.dout = of_value(e, e->layout.grad, n->dout, call->slot, out_shape);
 	if (op->kind == SL_OP_XENT) {
+		c.call.rule = loss->rule;
 		c.call.labels = loss->labels;
 		c.call.loss_scale = loss->scale;
 	}

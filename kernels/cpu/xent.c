@@ -1,5 +1,7 @@
-/* Softmax cross-entropy. `saved`: softmax − one-hot [N, K], so that backward only scales it. */
+/* Softmax cross-entropy. `saved`: softmax − target [N, K], 0 in rows that are ignored, so that backward only scales it.
+ */
 #include <math.h>
+#include <string.h>
 
 #include "kernels/cpu/impl.h"
 
@@ -20,6 +22,25 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 	return SL_OK;
 }
 
+static bool is_ignored(const struct sl_op_call *call, int64_t n)
+{
+	return call->rule.ignores && call->labels[n] == call->rule.ignored;
+}
+
+/* g [K] holds the softmax, x [K] the logits; returns what smoothing takes off the row's loss at the label and gives to
+ * all classes. */
+static double smooth(float *g, const float *x, int classes, int label, float top, double smoothing)
+{
+	double all = 0;
+
+	for (int k = 0; k < classes; k++) {
+		all += (double)x[k] - (double)top;
+		g[k] -= (float)(smoothing / classes);
+	}
+	g[label] += (float)smoothing;
+	return smoothing * ((double)x[label] - (double)top - all / classes);
+}
+
 static void row(void *arg, int64_t n, int worker)
 {
 	const struct job *j = arg;
@@ -30,6 +51,11 @@ static void row(void *arg, int64_t n, int worker)
 	double total = 0;
 
 	(void)worker;
+	if (is_ignored(j->call, n)) {
+		memset(g, 0, (size_t)j->classes * sizeof *g);
+		j->loss[n] = 0;
+		return;
+	}
 	for (int k = 1; k < j->classes; k++)
 		top = x[k] > top ? x[k] : top;
 	for (int k = 0; k < j->classes; k++) {
@@ -40,6 +66,8 @@ static void row(void *arg, int64_t n, int worker)
 		g[k] = (float)((double)g[k] / total);
 	g[label] -= 1.0f;
 	j->loss[n] = log(total) - ((double)x[label] - (double)top);
+	if (j->call->rule.smoothing > 0)
+		j->loss[n] += smooth(g, x, j->classes, label, top, (double)j->call->rule.smoothing);
 }
 
 static int64_t best_of(const float *x, int classes)
@@ -61,7 +89,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 	sl_pool_run(call->be->pool, rows, row, &j);
 	for (int64_t n = 0; n < rows; n++) {
 		loss += j.loss[n];
-		correct += best_of(j.x + n * j.classes, j.classes) == call->labels[n];
+		correct += !is_ignored(call, n) && best_of(j.x + n * j.classes, j.classes) == call->labels[n];
 	}
 	*call->loss_sum = loss;
 	*call->correct = correct;

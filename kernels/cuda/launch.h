@@ -128,11 +128,17 @@ struct cu_xent_result { /* in pinned host memory */
 	double loss_sum;
 	int64_t correct;
 };
+struct cu_xent_rule { /* struct sl_xent_rule */
+	float smoothing;
+	bool ignores;
+	int32_t ignored;
+};
 /* probability [N, K]; row_loss [N], row_correct [N]: scratch */
 cudaError_t cu_xent_forward(cudaStream_t s, struct cu_xent_result *result, float *probability, double *row_loss,
-			    int32_t *row_correct, const float *logits, const int32_t *labels, int64_t n, int64_t k);
+			    int32_t *row_correct, const float *logits, const int32_t *labels, struct cu_xent_rule rule,
+			    int64_t n, int64_t k);
 cudaError_t cu_xent_backward(cudaStream_t s, float *dlogits, bool add, const float *probability, const int32_t *labels,
-			     float scale, int64_t n, int64_t k);
+			     struct cu_xent_rule rule, float scale, int64_t n, int64_t k);
 
 #ifdef __cplusplus
 }

@@ -16,6 +16,11 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 	return SL_OK;
 }
 
+static struct cu_xent_rule rule_of(const struct sl_op_call *call)
+{
+	return (struct cu_xent_rule){call->rule.smoothing, call->rule.ignores, call->rule.ignored};
+}
+
 static enum sl_err forward(const struct sl_op_call *call)
 {
 	const struct sl_op *op = call->op;
@@ -35,7 +40,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 	if (!err)
 		err = cu_check(cu,
 			       cu_xent_forward(cu->stream, result, call->saved, row_loss, row_correct, call->in[0].data,
-					       labels, n, k),
+					       labels, rule_of(call), n, k),
 			       op->name);
 	if (err)
 		return err;
@@ -55,7 +60,8 @@ static enum sl_err backward(const struct sl_op_call *call)
 		return err;
 	return cu_check(cu,
 			cu_xent_backward(cu->stream, call->din[0].data, call->din_add[0], call->saved, labels,
-					 call->loss_scale, call->din[0].shape.dim[0], op->u.xent.classes),
+					 rule_of(call), call->loss_scale, call->din[0].shape.dim[0],
+					 op->u.xent.classes),
 			op->name);
 }
 

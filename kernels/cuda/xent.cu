@@ -18,9 +18,14 @@ __global__ void labels_kernel(int32_t *labels, Labels host, int n)
 		labels[i] = host.v[i];
 }
 
+__device__ bool is_ignored(const cu_xent_rule &rule, int32_t label)
+{
+	return rule.ignores && label == rule.ignored;
+}
+
 __global__ void __launch_bounds__(threads_per_block)
 	rows_kernel(float *__restrict__ probability, double *row_loss, int32_t *row_correct,
-		    const float *__restrict__ logits, const int32_t *labels, int64_t k)
+		    const float *__restrict__ logits, const int32_t *labels, cu_xent_rule rule, int64_t k)
 {
 	__shared__ float best[threads_per_block];
 	__shared__ int64_t where[threads_per_block];
@@ -30,7 +35,7 @@ __global__ void __launch_bounds__(threads_per_block)
 	const float *x = logits + row * k;
 	float top = -INFINITY;
 	int64_t top_at = k;
-	double sum = 0;
+	double sum = 0, all = 0;
 
 	for (int64_t i = t; i < k; i += threads_per_block)
 		if (x[i] > top || top_at == k) {
@@ -63,8 +68,24 @@ __global__ void __launch_bounds__(threads_per_block)
 	sum = part[0];
 	for (int64_t i = t; i < k; i += threads_per_block)
 		probability[row * k + i] = (float)(exp((double)x[i] - top) / sum);
-	if (t == 0) {
+	if (rule.smoothing > 0) {
+		__syncthreads(); // part[0] has been read
+		for (int64_t i = t; i < k; i += threads_per_block)
+			all += (double)x[i] - top;
+		part[t] = all;
+		for (int half = threads_per_block / 2; half > 0; half /= 2) {
+			__syncthreads();
+			if (t < half)
+				part[t] += part[t + half];
+		}
+	}
+	if (t == 0 && is_ignored(rule, labels[row])) {
+		row_loss[row] = 0;
+		row_correct[row] = 0;
+	} else if (t == 0) {
 		row_loss[row] = log(sum) - ((double)x[labels[row]] - top);
+		if (rule.smoothing > 0)
+			row_loss[row] += rule.smoothing * ((double)x[labels[row]] - top - part[0] / k);
 		row_correct[row] = top_at == labels[row];
 	}
 }
@@ -96,13 +117,15 @@ __global__ void __launch_bounds__(threads_per_block)
 }
 
 __global__ void backward_kernel(float *__restrict__ dlogits, bool add, const float *__restrict__ probability,
-				const int32_t *labels, float scale, int64_t count, int64_t k)
+				const int32_t *labels, cu_xent_rule rule, float scale, int64_t count, int64_t k)
 {
 	const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 
 	if (i >= count)
 		return;
-	const float d = scale * (probability[i] - (i % k == labels[i / k] ? 1.f : 0.f));
+	const int32_t label = labels[i / k];
+	const float target = (i % k == label ? 1.f - rule.smoothing : 0.f) + rule.smoothing / k;
+	const float d = is_ignored(rule, label) ? 0.f : scale * (probability[i] - target);
 	dlogits[i] = add ? dlogits[i] + d : d;
 }
 
@@ -123,17 +146,19 @@ cudaError_t cu_labels_store(cudaStream_t s, int32_t *labels, const int32_t *host
 }
 
 cudaError_t cu_xent_forward(cudaStream_t s, struct cu_xent_result *result, float *probability, double *row_loss,
-			    int32_t *row_correct, const float *logits, const int32_t *labels, int64_t n, int64_t k)
+			    int32_t *row_correct, const float *logits, const int32_t *labels, struct cu_xent_rule rule,
+			    int64_t n, int64_t k)
 {
-	CU_RUN(rows_kernel, (unsigned)n, threads_per_block, s, probability, row_loss, row_correct, logits, labels, k);
+	CU_RUN(rows_kernel, (unsigned)n, threads_per_block, s, probability, row_loss, row_correct, logits, labels, rule,
+	       k);
 	CU_RUN(total_kernel, 1, threads_per_block, s, result, row_loss, row_correct, n);
 	return cudaGetLastError();
 }
 
 cudaError_t cu_xent_backward(cudaStream_t s, float *dlogits, bool add, const float *probability, const int32_t *labels,
-			     float scale, int64_t n, int64_t k)
+			     struct cu_xent_rule rule, float scale, int64_t n, int64_t k)
 {
-	CU_RUN(backward_kernel, (unsigned)ceil_div(n * k, 256), 256, s, dlogits, add, probability, labels, scale, n * k,
-	       k);
+	CU_RUN(backward_kernel, (unsigned)ceil_div(n * k, 256), 256, s, dlogits, add, probability, labels, rule, scale,
+	       n * k, k);
 	return cudaGetLastError();
 }

@@ -1,5 +1,7 @@
-/* Softmax cross-entropy, torch.nn.CrossEntropyLoss before its mean: with p = softmax(logits),
- *   loss_sum = Σ_n −log p[n,label[n]]      dlogits[n,k] = loss_scale · (p[n,k] − (k == label[n])) */
+/* Softmax cross-entropy, torch.nn.CrossEntropyLoss(label_smoothing=ε, ignore_index) before its mean: with
+ * p = softmax(logits) and the target t[n,k] = (1 − ε)·(k == label[n]) + ε/K,
+ *   loss_sum = Σ_n Σ_k −t[n,k]·log p[n,k]      dlogits[n,k] = loss_scale · (p[n,k] − t[n,k])
+ * over the rows n that are not ignored; the others have dlogits 0. */
 #include <math.h>
 
 #include "kernels/ref/kernels.h"
@@ -11,10 +13,15 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 	return SL_OK;
 }
 
-/* Fills p[K]; returns -log p[label]. */
-static double softmax(double *p, const float *logit, int classes, int label, int *largest)
+static bool is_ignored(const struct sl_op_call *call, int64_t n)
 {
-	double sum = 0;
+	return call->rule.ignores && call->labels[n] == call->rule.ignored;
+}
+
+/* Fills p[K]; returns the row's loss. */
+static double softmax(double *p, const float *logit, int classes, int label, double smoothing, int *largest)
+{
+	double sum = 0, all = 0;
 	int top = 0;
 
 	for (int k = 1; k < classes; k++)
@@ -23,11 +30,13 @@ static double softmax(double *p, const float *logit, int classes, int label, int
 	for (int k = 0; k < classes; k++) {
 		p[k] = exp((double)logit[k] - logit[top]);
 		sum += p[k];
+		all += (double)logit[k] - logit[top];
 	}
 	for (int k = 0; k < classes; k++)
 		p[k] /= sum;
 	*largest = top;
-	return log(sum) - ((double)logit[label] - logit[top]);
+	return log(sum) - (1 - smoothing) * ((double)logit[label] - logit[top]) -
+	       (smoothing > 0 ? smoothing / classes * all : 0);
 }
 
 static enum sl_err forward(const struct sl_op_call *call)
@@ -39,7 +48,10 @@ static enum sl_err forward(const struct sl_op_call *call)
 	for (int64_t n = 0; n < rows; n++) {
 		int largest;
 
-		loss += softmax(p + n * classes, logits + n * classes, (int)classes, call->labels[n], &largest);
+		if (is_ignored(call, n))
+			continue;
+		loss += softmax(p + n * classes, logits + n * classes, (int)classes, call->labels[n],
+				(double)call->rule.smoothing, &largest);
 		correct += largest == call->labels[n];
 	}
 	*call->loss_sum = loss;
@@ -50,13 +62,16 @@ static enum sl_err forward(const struct sl_op_call *call)
 static enum sl_err backward(const struct sl_op_call *call)
 {
 	int64_t rows = call->din[0].shape.dim[0], classes = call->op->u.xent.classes;
-	const double *p = call->saved;
+	const double *p = call->saved, smoothing = (double)call->rule.smoothing;
 	float *dx = call->din[0].data;
 
 	for (int64_t n = 0; n < rows && dx; n++)
-		for (int64_t k = 0; k < classes; k++)
+		for (int64_t k = 0; k < classes; k++) {
+			double target = (1 - smoothing) * (k == call->labels[n]) + smoothing / (double)classes;
+
 			sl_ref_store(&dx[n * classes + k], call->din_add[0],
-				     call->loss_scale * (p[n * classes + k] - (k == call->labels[n])));
+				     is_ignored(call, n) ? 0 : call->loss_scale * (p[n * classes + k] - target));
+		}
 	return SL_OK;
 }
 

@@ -121,6 +121,15 @@ convt("convt_restore", 2, 4, 3, 3, 2, 3, 3, 3, 0, 1, 1, True)
 convt("convt_uneven", 2, 3, 4, 2, 4, 2, 5, 2, 1, 1, 0, False)
 convt("convt_overlap", 1, 2, 4, 5, 3, 5, 3, 2, 2, 0, 1, True)
 torch.set_rng_state(kept)
+some = torch.tensor([4, -100, 0, 2, -100])
+for name, smoothing in (("xent_smooth", 0.1), ("xent_ignored", 0.0), ("xent_both", 0.3)):
+    state = torch.get_rng_state()
+    ignores = name != "xent_smooth"
+    targets = some if ignores else labels
+    case(name, "XENT", draw(5, 7, low=-80, high=81), ".rule = {%rf, %s, -100}," % (smoothing, str(ignores).lower()),
+         lambda x: F.cross_entropy(x, targets, reduction="sum", label_smoothing=smoothing, ignore_index=-100))
+    rows[-1].append(".labels = " + emit(name + "_labels", targets, "int32_t"))
+    torch.set_rng_state(state)
 
 print("""
 /* One call of an op; NULL where it has no such tensor. The loss is a sum, and its gradient that of the sum. */

@@ -1185,6 +1185,68 @@ static const float convt_overlap_grad0[] = {
 	7.6640625f,   -4.16015625f};
 static const float convt_overlap_param1[] = {0.625f, 0.5625f, 1.4375f};
 static const float convt_overlap_grad1[] = {-7.25f, 17.875f, 9.3125f};
+static const float xent_smooth_in[] = {
+	0.75f,  -0.8125f, 4.0f,  2.125f,  1.1875f,  3.4375f,  4.0625f, 0.75f,   3.25f,   -4.375f, -1.375f,  0.125f,
+	1.125f, 3.5f,     4.75f, 2.0625f, -4.3125f, -3.6875f, 4.25f,   2.0625f, 1.9375f, 1.5f,    -3.4375f, 3.5f,
+	0.5f,   0.0f,     -3.5f, 3.8125f, 1.875f,   0.25f,    4.4375f, 1.625f,  -1.5f,   3.875f,  4.3125f};
+static const float xent_smooth_din[] = {
+	-0.900890302f, -0.0114778834f, 0.331186518f,   0.0386941685f,  0.0064615059f,   0.18255843f,    0.353467563f,
+	0.0180341146f, 0.379450406f,   -0.0140935336f, -0.0104256612f, 0.00301384349f,  0.0327393593f,  -0.408718529f,
+	0.540339439f,  0.0234570011f,  -0.014221415f,  -0.914165587f,  0.322111446f,    0.0234570011f,  0.0190221151f,
+	0.0380878055f, -0.0139100648f, 0.372705162f,   -0.895018573f,  -0.00259960243f, -0.0139328243f, 0.514668098f,
+	0.0152899536f, -0.90846192f,   0.369257383f,   0.00874783902f, -0.0132736906f,  0.204250555f,   0.324189881f};
+static const int32_t xent_smooth_labels[] = {0, 6, 3, 3, 1};
+static const float xent_ignored_in[] = {
+	0.75f,  -0.8125f, 4.0f,  2.125f,  1.1875f,  3.4375f,  4.0625f, 0.75f,   3.25f,   -4.375f, -1.375f,  0.125f,
+	1.125f, 3.5f,     4.75f, 2.0625f, -4.3125f, -3.6875f, 4.25f,   2.0625f, 1.9375f, 1.5f,    -3.4375f, 3.5f,
+	0.5f,   0.0f,     -3.5f, 3.8125f, 1.875f,   0.25f,    4.4375f, 1.625f,  -1.5f,   3.875f,  4.3125f};
+static const float xent_ignored_din[] = {
+	0.0133954121f, 0.00280783092f, 0.345472232f,   0.0529798827f,  -0.97925278f,  0.196844144f,  0.367753277f,
+	0.0f,          0.0f,           0.0f,           0.0f,           0.0f,          0.0f,          0.0f,
+	-0.445374846f, 0.0377427154f,  6.4299237e-05f, 0.00012012679f, 0.33639716f,   0.0377427154f, 0.0333078294f,
+	0.0523735198f, 0.00037564945f, -0.613009124f,  0.0192671412f,  0.0116861119f, 0.00035289f,   0.528953812f,
+	0.0f,          0.0f,           0.0f,           0.0f,           0.0f,          0.0f,          0.0f};
+static const int32_t xent_ignored_labels[] = {4, -100, 0, 2, -100};
+static const float xent_both_in[] = {
+	0.75f,  -0.8125f, 4.0f,  2.125f,  1.1875f,  3.4375f,  4.0625f, 0.75f,   3.25f,   -4.375f, -1.375f,  0.125f,
+	1.125f, 3.5f,     4.75f, 2.0625f, -4.3125f, -3.6875f, 4.25f,   2.0625f, 1.9375f, 1.5f,    -3.4375f, 3.5f,
+	0.5f,   0.0f,     -3.5f, 3.8125f, 1.875f,   0.25f,    4.4375f, 1.625f,  -1.5f,   3.875f,  4.3125f};
+static const float xent_both_din[] = {-0.0294617307f,
+				      -0.0400493119f,
+				      0.30261509f,
+				      0.0101227399f,
+				      -0.722109923f,
+				      0.153987002f,
+				      0.324896134f,
+				      0.0f,
+				      0.0f,
+				      0.0f,
+				      0.0f,
+				      0.0f,
+				      0.0f,
+				      0.0f,
+				      -0.188231989f,
+				      -0.00511442749f,
+				      -0.0427928436f,
+				      -0.0427370161f,
+				      0.293540017f,
+				      -0.00511442749f,
+				      -0.00954931345f,
+				      0.00951637693f,
+				      -0.0424814934f,
+				      -0.355866267f,
+				      -0.0235900017f,
+				      -0.031171031f,
+				      -0.0425042529f,
+				      0.486096669f,
+				      0.0f,
+				      0.0f,
+				      0.0f,
+				      0.0f,
+				      0.0f,
+				      0.0f,
+				      0.0f};
+static const int32_t xent_both_labels[] = {4, -100, 0, 2, -100};
 
 /* One call of an op; NULL where it has no such tensor. The loss is a sum, and its gradient that of the sum. */
 static const struct op_golden {
@@ -1568,6 +1630,48 @@ static const struct op_golden {
 		 .grad[1] = convt_overlap_grad1,
 		 .param[0] = convt_overlap_param0,
 		 .param[1] = convt_overlap_param1},
+		{.name = "xent_smooth",
+		 .c =
+			 {
+				 .kind = SL_OP_XENT,
+				 .n = 5,
+				 .h = 0,
+				 .w = 0,
+				 .c = 7,
+				 .rule = {0.1f, false, -100},
+			 },
+		 .in = xent_smooth_in,
+		 .din = xent_smooth_din,
+		 .loss = 22.647394733241782,
+		 .labels = xent_smooth_labels},
+		{.name = "xent_ignored",
+		 .c =
+			 {
+				 .kind = SL_OP_XENT,
+				 .n = 5,
+				 .h = 0,
+				 .w = 0,
+				 .c = 7,
+				 .rule = {0.0f, true, -100},
+			 },
+		 .in = xent_ignored_in,
+		 .din = xent_ignored_din,
+		 .loss = 5.4141599636573696,
+		 .labels = xent_ignored_labels},
+		{.name = "xent_both",
+		 .c =
+			 {
+				 .kind = SL_OP_XENT,
+				 .n = 5,
+				 .h = 0,
+				 .w = 0,
+				 .c = 7,
+				 .rule = {0.3f, true, -100},
+			 },
+		 .in = xent_both_in,
+		 .din = xent_both_din,
+		 .loss = 7.2088028208002264,
+		 .labels = xent_both_labels},
 };
 
 static const float sgd0_before[] = {0.5625f, -0.9375f, 0.5f, 0.875f, -1.625f, -0.8125f, 0.4375f, 0.75f, 0.5625f};

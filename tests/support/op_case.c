@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/rng.h"
 
@@ -94,6 +95,10 @@
 #define XENT(n_, k_, data_)                                         \
 	{                                                           \
 		.kind = SL_OP_XENT, .n = n_, .c = k_, .data = data_ \
+	}
+#define XENT_BY(n_, k_, data_, smoothing_, ignores_, ignored_)                                                  \
+	{                                                                                                       \
+		.kind = SL_OP_XENT, .n = n_, .c = k_, .data = data_, .rule = { smoothing_, ignores_, ignored_ } \
 	}
 
 const struct op_case op_cases[] = {
@@ -261,6 +266,14 @@ const struct op_case op_cases[] = {
 	XENT(4, 1000, DATA_PLAIN),
 	XENT(128, 17, DATA_TIES),
 	XENT(257, 10, DATA_PLAIN),
+	XENT_BY(5, 2, DATA_PLAIN, 0.1f, false, 0),
+	XENT_BY(33, 10, DATA_TIES, 0.5f, false, 0),
+	XENT_BY(7, 100, DATA_LARGE, 0.1f, false, 0),
+	XENT_BY(3, 1000, DATA_PLAIN, 1.0f, false, 0),
+	XENT_BY(7, 10, DATA_PLAIN, 0, true, -100),
+	XENT_BY(33, 10, DATA_TIES, 0.1f, true, 3),
+	XENT_BY(1, 10, DATA_PLAIN, 0.1f, true, 0),
+	XENT_BY(257, 17, DATA_PLAIN, 0.2f, true, -1),
 	/* more images than tasks, so that one goes on from image to image; little that goes in, much that comes out */
 	DEPTHWISE(130, 4, 3, 5, 3, 1, 1, true),
 	DEPTHWISE(130, 5, 4, 17, 3, 2, 1, false),
@@ -310,6 +323,12 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 		break;
 	case SL_OP_SCALE:
 		snprintf(attr, sizeof(attr), " by %g", (double)c->u.scale.by);
+		break;
+	case SL_OP_XENT:
+		if (c->rule.smoothing > 0)
+			snprintf(attr, sizeof(attr), ", smoothing %g", (double)c->rule.smoothing);
+		if (c->rule.ignores)
+			snprintf(attr + strlen(attr), sizeof(attr) - strlen(attr), ", ignores %d", c->rule.ignored);
 		break;
 	default:
 		break;

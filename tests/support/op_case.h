@@ -2,7 +2,7 @@
 #ifndef SL_TESTS_OP_CASE_H
 #define SL_TESTS_OP_CASE_H
 
-#include "common/nn/op.h"
+#include "common/nn/backend.h"
 
 enum op_data {
 	DATA_PLAIN,  /* uniform, as all are; mean 0, deviation 1 (activations: 4, so that some pass 6) */
@@ -16,7 +16,8 @@ struct op_case {
 	int n, h, w, c; /* input [N,H,W,C]; h = 0: [N,C]; w = 0: [N,H,C] */
 	bool eval;      /* training = false */
 	enum op_data data;
-	bool one_nan; /* in the middle of the first input */
+	bool one_nan;             /* in the middle of the first input */
+	struct sl_xent_rule rule; /* XENT: where it ignores a label, every third row has that one */
 	union {
 		struct sl_conv_attr conv;
 		struct sl_convt_attr convt;
@@ -52,7 +53,7 @@ struct op_host {
 	float *in[SL_OP_MAX_IN];
 	float *din_start[SL_OP_MAX_IN]; /* what din holds before, where backward adds to it */
 	float *dout;
-	int32_t *labels; /* [N]: the first row's is 0, the second's the last class */
+	int32_t *labels; /* [N]: the first row's is 0, the second's the last class, unless ignored */
 };
 
 /* What all chunks share. */

@@ -88,6 +88,8 @@ void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl
 	host->labels[0] = 0;
 	if (rows > 1)
 		host->labels[1] = c->c - 1;
+	for (int64_t i = 2; i < rows && c->rule.ignores; i += 3)
+		host->labels[i] = c->rule.ignored;
 }
 
 void op_host_free(struct op_host *host)

@@ -207,6 +207,7 @@ void op_chunk_open(struct op_rig *rig, struct op_chunk *chunk, const struct op_h
 		.training = !rig->c->eval,
 		.saved = op_area_data(&chunk->saved),
 		.workspace = op_area_data(&rig->workspace),
+		.rule = rig->c->rule,
 		.labels = host->labels,
 		.loss_scale = 1.0f / 37,
 		.loss_sum = &chunk->loss_sum,

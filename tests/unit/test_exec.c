@@ -267,6 +267,10 @@ static void labels_that_are_none_are_refused(void **state)
 		assert_int_equal(sl_exec_forward(n.exec[SL_TAIL], &call, &loss), SL_OK);
 		label[SMALL_BATCH - 1] = wrong[i];
 		assert_int_equal(sl_exec_forward(n.exec[SL_TAIL], &call, &loss), SL_ERR_DATA);
+		loss.rule = (struct sl_xent_rule){.ignores = true, .ignored = wrong[i]};
+		assert_int_equal(sl_exec_forward(n.exec[SL_TAIL], &call, &loss), SL_OK);
+		label[0] = -2;
+		assert_int_equal(sl_exec_forward(n.exec[SL_TAIL], &call, &loss), SL_ERR_DATA);
 	}
 	small_net_close(&n);
 }
