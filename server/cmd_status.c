@@ -8,7 +8,7 @@
 static const char *const usage[] = {
 	"splits status [CONFIG] [--control PATH] [--json | --prometheus | --live | --ready] [--quiet] [--watch]",
 	"Asks the splits that runs with this config (or listens at PATH) what it is doing. Shows its sessions, its "
-	"store and the peers that it turned away. For each session it shows images per second over the last steps, "
+	"store and the peers that it turned away. For each session it shows samples per second over the last steps, "
 	"all bytes that crossed the link, and MB/s (10^6 bytes) over the last 10 s.",
 	"--live and --ready are for the probes of a service manager. A server is ready while it would accept another "
 	"session: it is not shutting down, and it has fewer than limits.sessions sessions.",

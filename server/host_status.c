@@ -77,7 +77,7 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, const
 		.loss = NAN, /* the loss stays with the client */
 		.acc = NAN,
 		.left_s = NAN,
-		.images_per_s = st.step_s > 0 ? (double)s->batch_rows / st.step_s : NAN,
+		.samples_per_s = st.step_s > 0 ? (double)s->batch_rows / st.step_s : NAN,
 		.tx_bytes = (int64_t)st.stats.tx_bytes,
 		.rx_bytes = (int64_t)st.stats.rx_bytes,
 		.tx_mb_s = sl_rate_per_s(rate, &now, 0) / 1e6,

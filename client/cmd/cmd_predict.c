@@ -12,7 +12,7 @@ static const char *const usage[] = {
 	"probability of that class. --csv and --json print the probabilities of all classes.",
 	"The config's server computes the middle, with the config's codecs. With --local this process computes the "
 	"whole model. The weights are those of the last `train` of this run (log.dir/model.safetensors), or FILE, "
-	"for example one that `splitc export` wrote. The share of images whose predicted class is the label equals "
+	"for example one that `splitc export` wrote. The share of samples whose predicted class is the label equals "
 	"the accuracy that `splitc eval` prints.",
 	NULL,
 };
@@ -29,8 +29,8 @@ static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *s
 
 	if (p->rows < (uint64_t)all)
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
-				   "interrupted: %" PRIu64 " of %" PRId64 " images were predicted", p->rows, all);
-	sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " images, accuracy %.2f %%", p->rows,
+				   "interrupted: %" PRIu64 " of %" PRId64 " samples were predicted", p->rows, all);
+	sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples, accuracy %.2f %%", p->rows,
 	       100 * (double)p->correct / (double)p->rows);
 	return SL_OK;
 }

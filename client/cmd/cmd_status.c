@@ -12,7 +12,7 @@ enum { MOST_RUNS = 64 };
 static const char *const usage[] = {
 	"splitc status [CONFIG] [--control PATH] [--json | --prometheus | --live | --ready] [--quiet] [--watch]",
 	"Asks the splitc that runs with this config (or listens at PATH) what it is doing. Shows its progress, loss "
-	"and accuracy of the last batch, images per second over the last steps, all bytes that crossed the link, and "
+	"and accuracy of the last batch, samples per second over the last steps, all bytes that crossed the link, and "
 	"MB/s (10^6 bytes) over the last 10 s. --watch also draws the loss. Without CONFIG it asks the splitc that "
 	"this user runs on this host.",
 	"--live and --ready are for the probes of a service manager. A client is ready while it has a link to its "

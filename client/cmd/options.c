@@ -86,7 +86,7 @@ static enum sl_err check_log(const struct sl_options *o, const struct sl_conf_cl
 static enum sl_err check_all(const struct sl_options *o, unsigned uses, const struct sl_conf_client *conf,
 			     struct sl_setup *setup, struct sl_fail *fail)
 {
-	int64_t images[SL_SPLIT_COUNT];
+	int64_t samples[SL_SPLIT_COUNT];
 	uint64_t steps = 0;
 	enum sl_err err = SL_OK;
 
@@ -98,9 +98,9 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 	if (!err && (uses & SL_USES_WEIGHTS))
 		err = sl_setup_check_weights(setup, conf->model.weights, false, fail);
 	if (!err && (uses & SL_USES_TEST_SET))
-		err = sl_setup_check_data(setup, uses & SL_USES_TRAIN_SET, images, fail);
+		err = sl_setup_check_data(setup, uses & SL_USES_TRAIN_SET, samples, fail);
 	if (!err && (uses & SL_USES_TRAIN_SET))
-		err = sl_training_steps(conf, images[SL_SPLIT_TRAIN], &steps, fail);
+		err = sl_training_steps(conf, samples[SL_SPLIT_TRAIN], &steps, fail);
 	if (!err && (uses & SL_USES_LINK) && !o->local)
 		err = check_auth(conf, fail);
 	if (!err && (uses & SL_USES_LOG))
@@ -109,10 +109,10 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 		return err;
 	printf("%s: ok", o->config ? o->config : "the demo's run");
 	if (uses & SL_USES_TRAIN_SET)
-		printf(", %" PRIu64 " step%s on %" PRId64 " images", steps, steps == 1 ? "" : "s",
-		       images[SL_SPLIT_TRAIN]);
+		printf(", %" PRIu64 " step%s on %" PRId64 " samples", steps, steps == 1 ? "" : "s",
+		       samples[SL_SPLIT_TRAIN]);
 	if (uses & SL_USES_TEST_SET)
-		printf(", %" PRId64 " images to test with", images[SL_SPLIT_TEST]);
+		printf(", %" PRId64 " samples to test with", samples[SL_SPLIT_TEST]);
 	putchar('\n');
 	return SL_OK;
 }

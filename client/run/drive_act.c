@@ -106,6 +106,8 @@ bool sl_act_book(struct drive *d)
 {
 	if (d->options->predict)
 		sl_predict_batch(d->options->predict, sl_batch_labels(d->batch), d->batch->rows);
+	else
+		sl_training_score(d->run, sl_batch_labels(d->batch), d->batch->rows);
 	sl_act_release(d);
 	SL_FAILPOINT(trains(d) ? SL_FP_CLIENT_DONE : SL_FP_NONE);
 	sl_training_done(d->run, &d->result);

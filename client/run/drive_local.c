@@ -62,6 +62,8 @@ static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, st
 				    sl_training_number(run), &result, fail);
 	if (!err && predict)
 		sl_predict_batch(predict, sl_batch_labels(batch), batch->rows);
+	else if (!err)
+		sl_training_score(run, sl_batch_labels(batch), batch->rows);
 	sl_loader_release(loader, batch);
 	if (err == SL_ERR_NONFINITE && training) {
 		const struct sl_fail why = *fail;
@@ -143,10 +145,10 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 		sl_setup_blame(setup, fail);
 	if (!err && sl_local_set_weights(local, &setup->weights))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
-	if (!err && options->predict) {
+	if (!err && options->predict)
 		sl_training_hush(run);
-		sl_local_want_logits(local, options->predict->row);
-	}
+	if (!err)
+		sl_local_want_logits(local, options->predict ? options->predict->row : sl_training_outputs(run));
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
 	if (signal(SIGHUP, on_signal) == SIG_IGN) /* nohup */

@@ -117,7 +117,7 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 
 	*loss = (struct sl_exec_loss){
 		.labels = ends->labels + first,
-		.logits = ends->logits ? ends->logits + first * ends->plan->model->classes : NULL,
+		.logits = ends->logits && !ends->training ? ends->logits + first * ends->plan->model->classes : NULL,
 		.scale = 1.0f / (float)(ends->chunk_loss_sum ? call.rows : ends->batch_rows),
 	};
 	err = sl_exec_forward(ends->tail, &call, loss);

@@ -20,7 +20,8 @@ struct sl_ends {
 	int64_t batch_rows;
 	uint64_t step;
 	bool training;
-	float *logits; /* of the batch, [batch_rows, classes], which sl_ends_tail writes; borrowed; NULL: not wanted */
+	float *logits; /* of an evaluation, [batch_rows, classes], which sl_ends_tail writes; borrowed; NULL: not wanted
+			*/
 	struct sl_exec_loss loss[SL_PLAN_MAX_CHUNKS];
 };
 

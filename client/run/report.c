@@ -126,7 +126,7 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 		.checkpoint_missed = (int64_t)checkpoint->missed,
 		.loss = t.loss,
 		.acc = t.acc,
-		.images_per_s = t.images_per_s,
+		.samples_per_s = t.samples_per_s,
 		.age_s = t.age_s,
 		.idle_s = t.idle_s,
 		.tx_mb_s = NAN,
@@ -156,7 +156,7 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 		put_link(&session, link, remote);
 	status.ready = strcmp(session.phase, "connect") != 0 && strcmp(session.phase, "closed") != 0;
 	if (!status.ready)
-		session.images_per_s = session.left_s = NAN; /* nothing is trained, however fast it was */
+		session.samples_per_s = session.left_s = NAN; /* nothing is trained, however fast it was */
 	status.ready = status.ready || (t.total_steps && t.step == t.total_steps);
 	status.session = &session;
 	status.n_session = 1;

@@ -25,13 +25,28 @@ static uint64_t raw_bytes(const struct sl_setup *setup, const struct sl_training
 	bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
 	uint64_t elements = (uint64_t)sl_plan_plain_count(setup->plan, mid);
 
-	return (t->linked_train_images + (grad ? 0 : t->linked_eval_images)) * elements * sizeof(float);
+	return (t->linked_train_samples + (grad ? 0 : t->linked_eval_samples)) * elements * sizeof(float);
 }
 
 /* Of a step. Where the answer to COMMIT was lost, the server's share of that step is not known. */
 static double server_compute_s(const struct sl_training_totals *t)
 {
 	return per(t->server_s, (double)t->server_steps);
+}
+
+void sl_summary_scores(struct sl_jsonl_score out[SL_JSONL_SCORES], const struct sl_score score[SL_SCORES_MOST])
+{
+	for (int i = 0; i < SL_SCORES_MOST; i++)
+		out[i] = (struct sl_jsonl_score){score[i].metric ? score[i].metric->name : NULL, score[i].value};
+}
+
+const char *sl_summary_score_text(const struct sl_score *score, char out[SL_SCORE_TEXT])
+{
+	if (score->metric->share)
+		snprintf(out, SL_SCORE_TEXT, "%s %.2f %%", score->metric->name, 100 * score->value);
+	else
+		snprintf(out, SL_SCORE_TEXT, "%s %.4f", score->metric->name, score->value);
+	return out;
 }
 
 void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup, const struct sl_training_totals *t,
@@ -44,7 +59,7 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		.epochs = t->epochs,
 		.steps = t->steps,
 		.skipped = t->skipped,
-		.images = t->images,
+		.samples = t->samples,
 		.test_loss = t->test_loss,
 		.test_acc = t->test_acc,
 		.best_test_acc = t->best_test_acc,
@@ -59,6 +74,7 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		.wire_rx_bytes = t->rx_bytes,
 		.outcome = outcome,
 	};
+	sl_summary_scores(out->score, t->score);
 	for (int dir = 0; dir < SL_DIR_COUNT && link->wire[dir]; dir++)
 		out->direction[dir] = (struct sl_jsonl_direction){
 			.name = sl_dir_name((enum sl_dir)dir),
@@ -106,8 +122,8 @@ static void print_steps(const struct sl_jsonl_summary *s, const struct sl_traini
 	printf("%s: %" PRIu64 " steps", s->outcome, s->steps);
 	if (t->linked_from)
 		printf(", those from %" PRIu64 " on", t->linked_from);
-	printf(" in %.1f s in all; %.1f images/s in training\n", s->t_total_s,
-	       per((double)t->train_images, t->train_s));
+	printf(" in %.1f s in all; %.1f samples/s in training\n", s->t_total_s,
+	       per((double)t->train_samples, t->train_s));
 	if (s->skipped)
 		printf("%" PRIu64 " of these steps were skipped for NaN or Inf\n", s->skipped);
 	printf("time per batch %.4f s, computation %.4f s (client %.4f, server %.4f)\n", s->t_per_batch_s,
@@ -117,13 +133,19 @@ static void print_steps(const struct sl_jsonl_summary *s, const struct sl_traini
 /* Of the last evaluation; an earlier one may have been better. */
 static void print_test(const struct sl_jsonl_summary *s, const struct sl_training_totals *t)
 {
+	char text[SL_SCORE_TEXT];
+
 	printf("\ntest accuracy %.2f %%", 100 * s->test_acc);
-	if (t->test_images) /* else it was another process of the run that evaluated */
-		printf(" of %" PRIu64 " images", t->test_images);
+	if (t->test_samples) /* else it was another process of the run that evaluated */
+		printf(" of %" PRIu64 " samples", t->test_samples);
 	printf(", loss %.4f", s->test_loss);
 	if (s->best_test_acc > s->test_acc)
 		printf("; the best of the run was %.2f %%", 100 * s->best_test_acc);
 	putchar('\n');
+	for (int i = 0; i < SL_SCORES_MOST && t->score[i].metric; i++)
+		printf("%s%s", i ? ", " : "test ", sl_summary_score_text(&t->score[i], text));
+	if (t->score[0].metric)
+		putchar('\n');
 	if (s->best_step)
 		printf("best.safetensors holds the weights behind step %" PRIu64 ", of %.2f %%\n", s->best_step,
 		       100 * t->kept_acc);
@@ -153,11 +175,11 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 static void print_json(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
 		       const struct sl_training_link *link)
 {
-	json_t *root = json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "schema", 1, "mode", t->mode, "outcome",
-				 s->outcome, "steps", (json_int_t)s->steps, "skipped", (json_int_t)s->skipped, "images",
-				 (json_int_t)s->images, "wire_tx_bytes", (json_int_t)s->wire_tx_bytes, "wire_rx_bytes",
-				 (json_int_t)s->wire_rx_bytes);
-	json_t *directions = json_array();
+	json_t *root = json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "schema", 2, "mode", t->mode, "outcome",
+				 s->outcome, "steps", (json_int_t)s->steps, "skipped", (json_int_t)s->skipped,
+				 "samples", (json_int_t)s->samples, "wire_tx_bytes", (json_int_t)s->wire_tx_bytes,
+				 "wire_rx_bytes", (json_int_t)s->wire_rx_bytes);
+	json_t *directions = json_array(), *metrics = json_object();
 
 	json_object_set_new(root, "links", json_integer((json_int_t)link->links));
 	json_object_set_new(root, "lost", json_integer((json_int_t)link->lost));
@@ -165,6 +187,9 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 	json_object_set_new(root, "test_loss", sl_json_real(s->test_loss));
 	json_object_set_new(root, "test_acc", sl_json_real(s->test_acc));
 	json_object_set_new(root, "best_test_acc", sl_json_real(s->best_test_acc));
+	for (int i = 0; i < SL_JSONL_SCORES && s->score[i].name; i++)
+		json_object_set_new(metrics, s->score[i].name, sl_json_real(s->score[i].value));
+	json_object_set_new(root, "test_metrics", metrics);
 	json_object_set_new(root, "best_step", s->best_step ? json_integer((json_int_t)s->best_step) : json_null());
 	json_object_set_new(root, "t_total_s", sl_json_real(s->t_total_s));
 	json_object_set_new(root, "t_per_batch_s", sl_json_real(s->t_per_batch_s));

@@ -2,26 +2,33 @@
 #ifndef SL_CLIENT_RUN_SUMMARY_H
 #define SL_CLIENT_RUN_SUMMARY_H
 
+#include "client/run/metric.h"
 #include "client/run/training.h"
 #include "common/telemetry/jsonl.h"
 
 struct sl_training_totals {
 	const char *mode; /* "local", "remote" */
-	uint64_t epochs, steps, skipped, images, train_images, eval_images;
-	uint64_t test_images;                             /* of the last evaluation, where this process made it */
-	uint64_t linked_train_images, linked_eval_images; /* of this process alone, as the link's figures are */
-	uint64_t linked_from;                             /* the step that it went on from; 0: none */
-	uint64_t tx_bytes, rx_bytes;                      /* everything */
-	uint64_t train_tx_bytes, train_rx_bytes;          /* steps alone */
-	double total_s, train_s;                          /* wall clock: all, and the steps' */
-	double compute_s;                                 /* this side's kernels and codecs in the steps */
-	double server_s;                                  /* the server's kernels in the steps of which it told them */
-	uint64_t server_steps;                            /* … and how many those are */
+	uint64_t epochs, steps, skipped, samples, train_samples, eval_samples;
+	uint64_t test_samples;                              /* of the last evaluation, where this process made it */
+	uint64_t linked_train_samples, linked_eval_samples; /* of this process alone, as the link's figures are */
+	uint64_t linked_from;                               /* the step that it went on from; 0: none */
+	uint64_t tx_bytes, rx_bytes;                        /* everything */
+	uint64_t train_tx_bytes, train_rx_bytes;            /* steps alone */
+	double total_s, train_s;                            /* wall clock: all, and the steps' */
+	double compute_s;                                   /* this side's kernels and codecs in the steps */
+	double server_s;       /* the server's kernels in the steps of which it told them */
+	uint64_t server_steps; /* … and how many those are */
 	double test_loss, test_acc, best_test_acc;
-	uint64_t best_step; /* that best.safetensors is behind; 0: there is none */
-	double kept_acc;    /* … and its accuracy: best_test_acc, but where earlier weights are lost; NAN */
+	struct sl_score score[SL_SCORES_MOST]; /* of the last evaluation, where this process made it */
+	uint64_t best_step;                    /* that best.safetensors is behind; 0: there is none */
+	double kept_acc; /* … and its accuracy: best_test_acc, but where earlier weights are lost; NAN */
 };
 
+enum { SL_SCORE_TEXT = 48 };
+
+/* "top5 98.21 %", "matthews 0.6134" */
+const char *sl_summary_score_text(const struct sl_score *score, char out[SL_SCORE_TEXT]);
+void sl_summary_scores(struct sl_jsonl_score out[SL_JSONL_SCORES], const struct sl_score score[SL_SCORES_MOST]);
 /* The seeds' figures: computation time of a batch = client's plus server's; average = bytes sent in a step over it;
  * peak client = best run sent, peak server = best run received. */
 void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,

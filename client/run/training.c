@@ -10,13 +10,13 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
-static int64_t batches(int64_t images, int64_t batch, bool drop_last)
+static int64_t batches(int64_t samples, int64_t batch, bool drop_last)
 {
-	return drop_last ? images / batch : (images + batch - 1) / batch;
+	return drop_last ? samples / batch : (samples + batch - 1) / batch;
 }
 
 /* The schedule of a run with so many steps in an epoch. */
-static enum sl_err make_schedule(const struct sl_conf_client *c, int64_t images, int64_t steps_per_epoch,
+static enum sl_err make_schedule(const struct sl_conf_client *c, int64_t samples, int64_t steps_per_epoch,
 				 struct sl_schedule *out, struct sl_fail *fail)
 {
 	static const enum sl_schedule_kind kind[] = {
@@ -29,8 +29,8 @@ static enum sl_err make_schedule(const struct sl_conf_client *c, int64_t images,
 	bool cut;
 
 	if (steps_per_epoch < 1)
-		return sl_conf_client_fail(c, "train.batch", fail, "drop_last leaves no batch of %d in %lld images",
-					   c->train.batch, (long long)images);
+		return sl_conf_client_fail(c, "train.batch", fail, "drop_last leaves no batch of %d in %lld samples",
+					   c->train.batch, (long long)samples);
 	/* A schedule ends where the run does. */
 	cut = c->train.max_steps && (double)c->train.max_steps < epochs * (double)steps_per_epoch;
 	if (cut)
@@ -47,15 +47,15 @@ static enum sl_err make_schedule(const struct sl_conf_client *c, int64_t images,
 	return SL_OK;
 }
 
-static int64_t epoch_steps(const struct sl_conf_client *c, int64_t images)
+static int64_t epoch_steps(const struct sl_conf_client *c, int64_t samples)
 {
-	return batches(images, c->train.batch, c->train.drop_last);
+	return batches(samples, c->train.batch, c->train.drop_last);
 }
 
-enum sl_err sl_training_steps(const struct sl_conf_client *c, int64_t images, uint64_t *steps, struct sl_fail *fail)
+enum sl_err sl_training_steps(const struct sl_conf_client *c, int64_t samples, uint64_t *steps, struct sl_fail *fail)
 {
 	struct sl_schedule schedule;
-	enum sl_err err = make_schedule(c, images, epoch_steps(c, images), &schedule, fail);
+	enum sl_err err = make_schedule(c, samples, epoch_steps(c, samples), &schedule, fail);
 
 	if (!err)
 		*steps = (uint64_t)schedule.total_steps;
@@ -64,11 +64,11 @@ enum sl_err sl_training_steps(const struct sl_conf_client *c, int64_t images, ui
 
 static enum sl_err open_schedule(struct sl_training *r, struct sl_fail *fail)
 {
-	int64_t images = r->setup->set[SL_SPLIT_TRAIN].count;
+	int64_t samples = r->setup->set[SL_SPLIT_TRAIN].count;
 	enum sl_err err;
 
-	r->steps_per_epoch = epoch_steps(r->setup->conf, images);
-	err = make_schedule(r->setup->conf, images, r->steps_per_epoch, &r->schedule, fail);
+	r->steps_per_epoch = epoch_steps(r->setup->conf, samples);
+	err = make_schedule(r->setup->conf, samples, r->steps_per_epoch, &r->schedule, fail);
 	r->total_steps = (uint64_t)r->schedule.total_steps;
 	return err;
 }
@@ -79,6 +79,22 @@ static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *
 	enum sl_err err = r->eval_only ? SL_OK : sl_journal_open(&r->journal, r->setup->conf, resume, fail);
 
 	return err ? err : sl_progress_open(&r->progress, &options, fail);
+}
+
+static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = r->setup->conf;
+	const char *asked[SL_CONF_LIST_MAX];
+	struct sl_fail why;
+	enum sl_err err;
+
+	for (int i = 0; i < c->train.metrics.n; i++)
+		asked[i] = c->train.metrics.item[i];
+	err = sl_scores_open(&r->scores, asked, c->train.metrics.n, SL_METRIC_CLASSES, c->model.classes, c->train.batch,
+			     &why);
+	if (err == SL_ERR_CONFIG)
+		return sl_conf_client_fail(c, "train.metrics", fail, "%s", why.text);
+	return err ? sl_fail_set(fail, err, "%s", why.text) : SL_OK;
 }
 
 enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *setup, const char *mode, bool eval_only,
@@ -96,7 +112,8 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 	r->totals.mode = mode;
 	r->totals.test_loss = r->totals.test_acc = r->totals.best_test_acc = r->totals.kept_acc = NAN;
 	r->eval_batches = batches(setup->set[SL_SPLIT_TEST].count, c->train.batch, false);
-	if (!eval_only)
+	err = open_scores(r, fail);
+	if (!err && !eval_only)
 		err = open_schedule(r, fail);
 	if (!err)
 		err = open_log(r, resume, fail);
@@ -116,6 +133,7 @@ void sl_training_close(struct sl_training *r)
 		return;
 	sl_progress_close(r->progress);
 	sl_journal_close(&r->journal);
+	sl_scores_close(r->scores);
 	free(r);
 }
 
@@ -153,6 +171,7 @@ enum sl_want sl_training_next(struct sl_training *r)
 		r->epoch++;
 		r->in_epoch = r->in_eval = 0;
 		r->train = r->eval = (struct tally){0};
+		sl_scores_begin(r->scores);
 		r->doing = SL_WANT_STEP;
 	}
 	return r->doing;
@@ -211,7 +230,7 @@ static uint64_t all_steps(const struct sl_training *r)
 static void log_epoch(struct sl_training *r)
 {
 	const struct tally *t = &r->train, *e = &r->eval;
-	const struct sl_jsonl_epoch line = {
+	struct sl_jsonl_epoch line = {
 		.epoch = (uint64_t)r->epoch + 1,
 		.steps = r->step,
 		.train_loss = ratio(t->loss, (double)t->rows),
@@ -223,13 +242,22 @@ static void log_epoch(struct sl_training *r)
 		.wire_rx_bytes = t->rx_bytes,
 		.t_train_s = t->seconds,
 		.t_eval_s = e->seconds,
-		.images_per_s = ratio((double)t->rows, t->seconds),
+		.samples_per_s = ratio((double)t->rows, t->seconds),
 	};
-	char test[64] = "";
+	struct sl_score score[SL_SCORES_MOST];
+	char test[320] = "", text[SL_SCORE_TEXT];
+	int n;
 
+	if (e->rows) {
+		n = snprintf(test, sizeof test, "; test loss %.4f, accuracy %.2f %%", line.test_loss,
+			     100 * line.test_acc);
+		sl_scores_result(r->scores, score);
+		sl_summary_scores(line.score, score);
+		for (int i = 0; i < SL_SCORES_MOST && score[i].metric; i++)
+			n += snprintf(test + n, sizeof test - (size_t)n, ", %s",
+				      sl_summary_score_text(&score[i], text));
+	}
 	sl_journal_epoch(&r->journal, &line);
-	if (e->rows)
-		snprintf(test, sizeof test, "; test loss %.4f, accuracy %.2f %%", line.test_loss, 100 * line.test_acc);
 	sl_log(SL_LOG_INFO, "epoch", "%d of %d: train loss %.4f, accuracy %.2f %%%s", r->epoch + 1, all_epochs(r),
 	       line.train_loss, 100 * line.train_acc, test);
 }
@@ -254,7 +282,7 @@ static void show(struct sl_training *r)
 		.step = (uint64_t)(eval ? r->in_eval : r->in_epoch),
 		.steps = eval ? (uint64_t)r->eval_batches : all_steps(r),
 		.steps_left = eval ? (uint64_t)(r->eval_batches - r->in_eval) : r->total_steps - r->step,
-		.images = r->totals.images,
+		.samples = r->totals.samples,
 		.tx_bytes = r->totals.tx_bytes,
 		.rx_bytes = r->totals.rx_bytes,
 		.loss = r->loss,
@@ -288,8 +316,9 @@ static void eval_over(struct sl_training *r)
 {
 	struct sl_training_totals *t = &r->totals;
 
-	t->test_images = (uint64_t)r->eval.rows;
+	t->test_samples = (uint64_t)r->eval.rows;
 	t->test_loss = ratio(r->eval.loss, (double)r->eval.rows);
+	sl_scores_result(r->scores, t->score);
 	t->test_acc = ratio((double)r->eval.correct, (double)r->eval.rows);
 	if (!(t->best_test_acc >= t->test_acc))
 		t->best_test_acc = t->test_acc;
@@ -304,14 +333,25 @@ static void follow(double *image_s, double n, double seconds)
 	*image_s = *image_s > 0 ? 0.9 * *image_s + 0.1 * now : now;
 }
 
+float *sl_training_outputs(struct sl_training *r)
+{
+	return sl_scores_output(r->scores);
+}
+
+void sl_training_score(struct sl_training *r, const int32_t *labels, int64_t rows)
+{
+	if (r->doing == SL_WANT_EVAL)
+		sl_scores_add(r->scores, labels, rows);
+}
+
 void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 {
 	bool eval = r->doing == SL_WANT_EVAL;
 
 	if (!s->skipped)
 		tally_add(eval ? &r->eval : &r->train, s);
-	r->totals.images += (uint64_t)s->rows;
-	*(eval ? &r->linked_eval_images : &r->linked_train_images) += (uint64_t)s->rows;
+	r->totals.samples += (uint64_t)s->rows;
+	*(eval ? &r->linked_eval_samples : &r->linked_train_samples) += (uint64_t)s->rows;
 	r->totals.tx_bytes += s->tx_bytes;
 	r->totals.rx_bytes += s->rx_bytes;
 	r->done_ns = sl_now_ns();
@@ -321,14 +361,14 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 	}
 	if (eval) {
 		r->in_eval++;
-		r->totals.eval_images += (uint64_t)s->rows;
+		r->totals.eval_samples += (uint64_t)s->rows;
 	} else {
 		r->step++;
 		r->linked_steps++;
 		r->in_epoch++;
 		r->totals.skipped += s->skipped;
 		r->skipped_in_row = s->skipped ? r->skipped_in_row + 1 : 0;
-		r->totals.train_images += (uint64_t)s->rows;
+		r->totals.train_samples += (uint64_t)s->rows;
 		r->totals.train_s += s->t_step_s;
 		r->totals.compute_s += s->t_compute_s;
 		if (!isnan(s->t_server_s)) {
@@ -376,8 +416,8 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 
 	sl_training_hush(r);
 	r->totals.steps = r->step;
-	r->totals.linked_train_images = r->linked_train_images;
-	r->totals.linked_eval_images = r->linked_eval_images;
+	r->totals.linked_train_samples = r->linked_train_samples;
+	r->totals.linked_eval_samples = r->linked_eval_samples;
 	r->totals.linked_from = r->linked_from;
 	r->totals.epochs = r->eval_only ? 0 : (uint64_t)r->epoch + (sl_run_epoch_over(r) ? 1 : 0);
 	r->totals.total_s = sl_seconds_since(r->started_ns);
@@ -409,7 +449,7 @@ struct sl_training_state sl_training_state(const struct sl_training *r)
 		.epochs = all_epochs(r),
 		.loss = r->loss,
 		.acc = r->acc,
-		.images_per_s = image_s > 0 ? 1 / image_s : 0,
+		.samples_per_s = image_s > 0 ? 1 / image_s : 0,
 		.tx_bytes = r->totals.tx_bytes,
 		.rx_bytes = r->totals.rx_bytes,
 		.left_s = image_s > 0 ? images_left * image_s : NAN,

@@ -24,8 +24,8 @@ struct sl_training_state {
 	uint64_t skipped;            /* of those done */
 	int epoch, epochs;           /* from 1 */
 	double loss, acc;            /* of the last batch; acc in 0 … 1; NAN before the first */
-	double images_per_s;         /* over the last ten steps or so, the one under way too where that takes longer; 0
-					before the first */
+	double samples_per_s;        /* over the last ten steps or so, the one under way too where that takes longer; 0
+				       before the first */
 	uint64_t tx_bytes, rx_bytes; /* of the run */
 	double left_s;               /* at this rate, evaluations not counted; NAN: not known */
 	double age_s, idle_s;        /* since the start, since the last batch */
@@ -50,14 +50,18 @@ void sl_training_close(struct sl_training *run); /* NULL is fine */
 /* Without a progress bar from here on: stdout is lines that somebody may read on the same terminal. */
 void sl_training_hush(struct sl_training *run);
 
-/* How many steps a run on so many training images has. CONFIG where there is none, or the schedule does not fit it. */
-enum sl_err sl_training_steps(const struct sl_conf_client *conf, int64_t images, uint64_t *steps,
+/* How many steps a run on so many training samples has. CONFIG where there is none, or the schedule does not fit it. */
+enum sl_err sl_training_steps(const struct sl_conf_client *conf, int64_t samples, uint64_t *steps,
 			      struct sl_fail *fail) SL_MUST_CHECK;
 
 enum sl_want sl_training_next(struct sl_training *run);
 /* For a wanted step: its number and learning rate. For a wanted evaluation: the number of the batch. */
 uint64_t sl_training_number(const struct sl_training *run);
 double sl_training_lr(const struct sl_training *run);
+/* Where the tail's outputs of an evaluation batch are to be written, [batch, classes]; NULL: nowhere. Before it is
+ * done, they are compared with its labels. */
+float *sl_training_outputs(struct sl_training *run);
+void sl_training_score(struct sl_training *run, const int32_t *labels, int64_t rows);
 /* A wanted step or evaluation batch is done. */
 void sl_training_done(struct sl_training *run, const struct sl_step_result *result);
 /* train.keep_best: the last evaluation was better than what best.safetensors holds, and the weights are still those.

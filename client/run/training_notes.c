@@ -41,7 +41,7 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 			   t->correct, t->loss, t->tx_bytes, t->rx_bytes, t->seconds);
 	sl_checkpoint_note(c, note_keys[2],
 			   "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %a %a",
-			   a->images, a->train_images, a->eval_images, a->tx_bytes, a->rx_bytes, a->train_tx_bytes,
+			   a->samples, a->train_samples, a->eval_samples, a->tx_bytes, a->rx_bytes, a->train_tx_bytes,
 			   a->train_rx_bytes, a->train_s, a->compute_s);
 	sl_checkpoint_note(c, server_key, "%a %" PRIu64, a->server_s, a->server_steps);
 	sl_checkpoint_note(c, note_keys[3], "%a %a %a", a->test_loss, a->test_acc, a->best_test_acc);
@@ -76,7 +76,7 @@ static bool read_notes(struct sl_training *r, const struct sl_checkpoint *c, uin
 		      &t->rows, &t->correct, &t->loss, &t->tx_bytes, &t->rx_bytes, &t->seconds) == 6 &&
 	       sscanf(sl_checkpoint_noted(c, note_keys[2]),
 		      "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %la %la",
-		      &a->images, &a->train_images, &a->eval_images, &a->tx_bytes, &a->rx_bytes, &a->train_tx_bytes,
+		      &a->samples, &a->train_samples, &a->eval_samples, &a->tx_bytes, &a->rx_bytes, &a->train_tx_bytes,
 		      &a->train_rx_bytes, &a->train_s, &a->compute_s) == 9 &&
 	       sscanf(sl_checkpoint_noted(c, note_keys[3]), "%la %la %la", &a->test_loss, &a->test_acc,
 		      &a->best_test_acc) == 3 &&
@@ -141,6 +141,7 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 	r->epoch = 0;
 	r->in_epoch = r->in_eval = 0;
 	r->train = r->eval = (struct tally){0};
+	sl_scores_begin(r->scores);
 	r->totals = (struct sl_training_totals){.mode = mode, .test_loss = NAN, .test_acc = NAN, .best_test_acc = NAN};
 	r->skipped_in_row = 0;
 	r->best_due = false;

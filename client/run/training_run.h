@@ -36,14 +36,15 @@ struct sl_training {
 	int epoch;                 /* from 0 */
 	enum sl_want doing;
 	struct tally train, eval;
+	struct sl_scores *scores; /* of the evaluation */
 	struct sl_training_totals totals;
 	struct sl_jsonl_step last; /* of another step: not known */
 	uint64_t skipped_in_row;
 	bool best_due;
 	struct mark mark;
-	uint64_t linked_train_images, linked_eval_images; /* of this process: what its links have carried */
-	uint64_t linked_steps, linked_from;               /* the same; the step that it went on from */
-	double loss, acc, image_s;                        /* image_s: seconds each; 0: not known */
+	uint64_t linked_train_samples, linked_eval_samples; /* of this process: what its links have carried */
+	uint64_t linked_steps, linked_from;                 /* the same; the step that it went on from */
+	double loss, acc, image_s;                          /* image_s: seconds each; 0: not known */
 	struct sl_journal journal;
 	struct sl_progress *progress;
 	uint64_t started_ns, done_ns; /* the run began; its last batch was done */

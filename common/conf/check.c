@@ -111,6 +111,16 @@ const char *sl_conf_check_file_name(const void *value, char why[SL_CONF_WHY])
 	return say(why, "must be names of files in data.dir, without a folder", text);
 }
 
+const char *sl_conf_check_metric(const void *value, char why[SL_CONF_WHY])
+{
+	static const char *const known[] = {"accuracy", "top5", "matthews", "f1"};
+
+	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+		if (strcmp(value, known[i]) == 0)
+			return NULL;
+	return say(why, "must be names among accuracy, top5, matthews and f1", value);
+}
+
 const char *sl_conf_check_word(const void *value, char why[SL_CONF_WHY])
 {
 	return *(const char *)value ? NULL : say(why, "must not be empty", "");

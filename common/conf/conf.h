@@ -22,7 +22,7 @@ enum {
 	SL_CONF_CODEC_TEXT = 128,
 	SL_CONF_NAME_TEXT = 64,
 	SL_CONF_SOCKET_PATH = 108, /* sun_path */
-	SL_CONF_MAX_KEYS = 80,
+	SL_CONF_MAX_KEYS = 96,
 	SL_CONF_MAX_CHUNKS = 256, /* a plan's */
 	SL_CONF_MIN_IMAGE = 8,    /* pixels of a side of a network's input, here, in plans and on the wire */
 	SL_CONF_MAX_IMAGE = 4096,
@@ -90,7 +90,7 @@ struct sl_conf_client {
 		enum sl_conf_data_kind kind;
 		char dir[PATH_MAX];
 		struct sl_conf_list train_files; /* names in dir; none: all of the kind */
-		int train_limit, test_limit;     /* images; 0: all */
+		int train_limit, test_limit;     /* samples; 0: all */
 		int crop_padding;                /* pixels; 0: no crop */
 		bool flip;
 		enum sl_conf_normalize normalize;
@@ -112,8 +112,9 @@ struct sl_conf_client {
 			double warmup_epochs, power, end_lr;
 		} schedule;
 		enum sl_conf_chunk_loss chunk_loss;
-		int eval_every;       /* epochs; 0: after the last only */
-		int checkpoint_every; /* steps; 0: never */
+		int eval_every;              /* epochs; 0: after the last only */
+		struct sl_conf_list metrics; /* of evaluations, beside those that are always computed */
+		int checkpoint_every;        /* steps; 0: never */
 		bool keep_best;
 		enum sl_conf_missed on_checkpoint_error;
 		bool drop_last;

@@ -59,7 +59,7 @@ const char *sl_conf_value_set(const struct sl_conf_key *key, void *conf, const c
 			      char why[SL_CONF_WHY]);
 /* Appends one item to a list; the list is to be emptied before the first. */
 const char *sl_conf_value_append(const struct sl_conf_key *key, void *conf, const char *text, char why[SL_CONF_WHY]);
-/* "a whole number from 1 to 65536 (images)" */
+/* "a whole number from 1 to 65536 (samples)" */
 const char *sl_conf_value_wanted(const struct sl_conf_key *key, char out[SL_CONF_WHY]);
 void sl_conf_value_print(const struct sl_conf_key *key, const void *conf, FILE *file);
 

@@ -8,6 +8,8 @@
 
 /* Generous, and small enough that no product of a source can overflow. */
 enum { MAX_CLASSES = 1 << 20 };
+_Static_assert((int)SL_MODEL_MIN_IMAGE == (int)SL_CONF_MIN_IMAGE && (int)SL_MODEL_MAX_IMAGE == (int)SL_CONF_MAX_IMAGE,
+	       "what a config may ask for, a model has");
 static const double min_width = 0.01, max_width = 16.0;
 
 static const struct source {
@@ -38,11 +40,11 @@ static enum sl_err check_spec(const struct sl_model_spec *s, struct sl_fail *fai
 	if (s->classes < 2 || s->classes > MAX_CLASSES)
 		return sl_fail_at(fail, "model.classes", SL_ERR_CONFIG, "classes is %d; it must lie in 2 … %d",
 				  s->classes, MAX_CLASSES);
-	if (s->image < SL_CONF_MIN_IMAGE || s->image > SL_CONF_MAX_IMAGE || sl_model_image_w(s) < SL_CONF_MIN_IMAGE ||
-	    sl_model_image_w(s) > SL_CONF_MAX_IMAGE)
+	if (s->image < SL_MODEL_MIN_IMAGE || s->image > SL_MODEL_MAX_IMAGE ||
+	    sl_model_image_w(s) < SL_MODEL_MIN_IMAGE || sl_model_image_w(s) > SL_MODEL_MAX_IMAGE)
 		return sl_fail_at(fail, "model.image", SL_ERR_CONFIG,
 				  "image is %dx%d; height and width must lie in %d … %d", s->image, sl_model_image_w(s),
-				  SL_CONF_MIN_IMAGE, SL_CONF_MAX_IMAGE);
+				  SL_MODEL_MIN_IMAGE, SL_MODEL_MAX_IMAGE);
 	if (!(s->dropout >= 0.0 && s->dropout < 1.0))
 		return sl_fail_at(fail, "model.dropout", SL_ERR_CONFIG, "dropout is %g; it must lie in [0, 1)",
 				  s->dropout);

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/conf/conf.h"
-
 enum { IMAGE_BITS = 16 };
 
 _Static_assert((int)SL_PRECISION_COUNT == (int)SL_WIRE_PRECISIONS, "what Hello carries is enum sl_precision");
@@ -95,13 +93,13 @@ static enum sl_err read_model(struct sl_model_spec *m, const struct sl_hello *h,
 	const uint32_t image_w = h->image >> IMAGE_BITS ? h->image >> IMAGE_BITS : image;
 
 	if (!between(h->width, 0.01, 16) || !between(h->dropout, 0, 0.99) || h->classes < 2 || h->classes > 1000000 ||
-	    image < SL_CONF_MIN_IMAGE || image > SL_CONF_MAX_IMAGE || image_w < SL_CONF_MIN_IMAGE ||
-	    image_w > SL_CONF_MAX_IMAGE)
+	    image < SL_MODEL_MIN_IMAGE || image > SL_MODEL_MAX_IMAGE || image_w < SL_MODEL_MIN_IMAGE ||
+	    image_w > SL_MODEL_MAX_IMAGE)
 		return sl_fail_set(
 			fail, SL_ERR_LIMIT,
 			"a model of width %g (0.01 to 16), dropout %g (0 to 0.99), %u classes (2 to 1000000), image "
 			"%ux%u (%d to %d)",
-			h->width, h->dropout, h->classes, image, image_w, SL_CONF_MIN_IMAGE, SL_CONF_MAX_IMAGE);
+			h->width, h->dropout, h->classes, image, image_w, SL_MODEL_MIN_IMAGE, SL_MODEL_MAX_IMAGE);
 	put(m->name, sizeof m->name, h->model);
 	m->width = h->width;
 	m->dropout = h->dropout;

@@ -306,7 +306,7 @@ enum sl_err sl_events_epoch(struct sl_events *e, const struct sl_jsonl_epoch *s)
 		{"epoch/rx_bytes", (double)s->wire_rx_bytes},
 		{"epoch/train_s", s->t_train_s},
 		{"epoch/eval_s", s->t_eval_s},
-		{"epoch/images_per_s", s->images_per_s},
+		{"epoch/samples_per_s", s->samples_per_s},
 	};
 
 	_Static_assert(sizeof scalar / sizeof scalar[0] <= SCALARS_MAX, "they fit in a record");

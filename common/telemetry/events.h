@@ -4,7 +4,7 @@
  *
  *   step   train/loss train/acc lr wire/tx_bytes wire/rx_bytes time/step_s time/compute_s time/wait_s
  *   epoch  epoch/train_loss epoch/train_acc eval/loss eval/acc epoch/tx_bytes epoch/rx_bytes epoch/train_s
- *          epoch/eval_s epoch/images_per_s, at the step that ends it
+ *          epoch/eval_s epoch/samples_per_s, at the step that ends it
  *
  * Each process writes a file of its own, whose name sorts behind those that are there: readers go through them in that
  * order, and a record that a crash has torn ends no more than the file that it is in. Steps that are run again take the

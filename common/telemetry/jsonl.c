@@ -153,17 +153,26 @@ enum sl_err sl_jsonl_step(struct sl_jsonl *log, const struct sl_jsonl_step *s)
 	return put(log, line);
 }
 
+static json_t *scores(const struct sl_jsonl_score *score)
+{
+	json_t *all = json_object();
+
+	for (int i = 0; i < SL_JSONL_SCORES && score[i].name; i++)
+		json_object_set_new(all, score[i].name, sl_json_real(score[i].value));
+	return all;
+}
+
 enum sl_err sl_jsonl_epoch(struct sl_jsonl *log, const struct sl_jsonl_epoch *e)
 {
 	if (!log)
 		return SL_OK;
-	return put(log, json_pack("{ss so so so so so so so so so so so so}", "type", "epoch", "epoch", whole(e->epoch),
-				  "steps", whole(e->steps), "train_loss", sl_json_real(e->train_loss), "train_acc",
-				  sl_json_real(e->train_acc), "test_loss", sl_json_real(e->test_loss), "test_acc",
-				  sl_json_real(e->test_acc), "lr", sl_json_real(e->lr), "wire_tx_bytes",
+	return put(log, json_pack("{ss so so so so so so so so so so so so so}", "type", "epoch", "epoch",
+				  whole(e->epoch), "steps", whole(e->steps), "train_loss", sl_json_real(e->train_loss),
+				  "train_acc", sl_json_real(e->train_acc), "test_loss", sl_json_real(e->test_loss),
+				  "test_acc", sl_json_real(e->test_acc), "lr", sl_json_real(e->lr), "wire_tx_bytes",
 				  whole(e->wire_tx_bytes), "wire_rx_bytes", whole(e->wire_rx_bytes), "t_train_s",
-				  sl_json_real(e->t_train_s), "t_eval_s", sl_json_real(e->t_eval_s), "images_per_s",
-				  sl_json_real(e->images_per_s)));
+				  sl_json_real(e->t_train_s), "t_eval_s", sl_json_real(e->t_eval_s), "samples_per_s",
+				  sl_json_real(e->samples_per_s), "test_metrics", scores(e->score)));
 }
 
 static json_t *directions(const struct sl_jsonl_direction *d)
@@ -185,9 +194,9 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 	if (!log)
 		return SL_OK;
 	return put(log,
-		   json_pack("{ss ss* so so so so so so so so so so so so so so so so so}", "type", "summary",
+		   json_pack("{ss ss* so so so so so so so so so so so so so so so so so so}", "type", "summary",
 			     "outcome", s->outcome, "epochs", whole(s->epochs), "steps", whole(s->steps), "skipped",
-			     whole(s->skipped), "images", whole(s->images), "test_loss", sl_json_real(s->test_loss),
+			     whole(s->skipped), "samples", whole(s->samples), "test_loss", sl_json_real(s->test_loss),
 			     "test_acc", sl_json_real(s->test_acc), "best_test_acc", sl_json_real(s->best_test_acc),
 			     "best_step", s->best_step ? whole(s->best_step) : json_null(), "t_total_s",
 			     sl_json_real(s->t_total_s), "t_per_batch_s", sl_json_real(s->t_per_batch_s),
@@ -195,7 +204,7 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 			     sl_json_real(s->avg_mb_s), "peak_client_mb_s", sl_json_real(s->peak_client_mb_s),
 			     "peak_server_mb_s", sl_json_real(s->peak_server_mb_s), "wire_tx_bytes",
 			     whole(s->wire_tx_bytes), "wire_rx_bytes", whole(s->wire_rx_bytes), "direction",
-			     directions(s->direction)));
+			     directions(s->direction), "test_metrics", scores(s->score)));
 }
 
 enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset)

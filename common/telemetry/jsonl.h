@@ -10,7 +10,13 @@
 #include "common/base/err.h"
 
 /* The four tensors that cross, in the order of their numbers on the wire. */
-enum { SL_JSONL_DIRECTIONS = 4 };
+enum { SL_JSONL_DIRECTIONS = 4, SL_JSONL_SCORES = 6 };
+
+/* A metric of an evaluation; name NULL: there is none. */
+struct sl_jsonl_score {
+	const char *name;
+	double value;
+};
 
 struct sl_jsonl_step {
 	uint64_t step; /* from 1, over the whole run */
@@ -27,7 +33,8 @@ struct sl_jsonl_epoch {
 	uint64_t epoch, steps; /* from 1; steps so far */
 	double train_loss, train_acc, test_loss, test_acc, lr;
 	uint64_t wire_tx_bytes, wire_rx_bytes; /* of the epoch's training */
-	double t_train_s, t_eval_s, images_per_s;
+	double t_train_s, t_eval_s, samples_per_s;
+	struct sl_jsonl_score score[SL_JSONL_SCORES]; /* of the evaluation */
 };
 
 /* `wire` counts headers and padding; `payload` what the codec wrote; `raw` the tensor as fp32; `nominal` what a paper
@@ -41,9 +48,10 @@ struct sl_jsonl_direction {
 /* The seeds' definitions: average = bytes sent / compute time; peak client = max over sends of bytes / send time; peak
  * server = max over receives of bytes / receive time. MB = 1e6 bytes. */
 struct sl_jsonl_summary {
-	uint64_t epochs, steps, images, skipped; /* skipped: of the steps */
+	uint64_t epochs, steps, samples, skipped; /* skipped: of the steps */
 	double test_loss, test_acc, best_test_acc;
-	uint64_t best_step; /* whose weights were kept; 0: none */
+	struct sl_jsonl_score score[SL_JSONL_SCORES]; /* of the last evaluation, where this process made it */
+	uint64_t best_step;                           /* whose weights were kept; 0: none */
 	double t_total_s, t_per_batch_s, t_compute_per_batch_s;
 	double avg_mb_s, peak_client_mb_s, peak_server_mb_s;
 	uint64_t wire_tx_bytes, wire_rx_bytes;

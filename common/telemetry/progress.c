@@ -14,7 +14,7 @@
 
 enum { DRAW_MS = 100, PLAIN_MS = 10000, BAR_MIN = 8, BAR_MAX = 40, PLAIN_WIDTH = 400 };
 
-enum { IMAGES, STEPS, TX_BYTES, RX_BYTES }; /* what has a rate */
+enum { SAMPLES, STEPS, TX_BYTES, RX_BYTES }; /* what has a rate */
 
 struct sl_progress {
 	int fd;
@@ -97,8 +97,8 @@ int sl_progress_line(char out[SL_PROGRESS_LINE], const struct sl_progress_state 
 		add(&line, "acc %.1f%%", 100 * s->acc);
 	if (!isnan(r->left_s))
 		add(&line, "%s left", sl_progress_duration(r->left_s, left));
-	if (!isnan(r->images_per_s))
-		add(&line, "%.0f img/s", r->images_per_s);
+	if (!isnan(r->samples_per_s))
+		add(&line, "%.0f samples/s", r->samples_per_s);
 	if (!isnan(r->tx_mb_s) && !isnan(r->rx_mb_s))
 		add(&line, "up %.1f down %.1f MB/s", r->tx_mb_s, r->rx_mb_s);
 	cells = limit - line.len - 2 < BAR_MAX ? limit - line.len - 2 : BAR_MAX;
@@ -194,7 +194,7 @@ enum sl_err sl_progress_open(struct sl_progress **out, const struct sl_progress_
 
 static void update_rates(struct sl_progress *p, const struct sl_progress_state *s, uint64_t now_ms)
 {
-	const struct sl_rate_sample now = {now_ms, {s->images, s->step, s->tx_bytes, s->rx_bytes}};
+	const struct sl_rate_sample now = {now_ms, {s->samples, s->step, s->tx_bytes, s->rx_bytes}};
 	double grown[SL_RATE_COUNTERS], seconds;
 
 	/* another phase has another pace */
@@ -205,7 +205,7 @@ static void update_rates(struct sl_progress *p, const struct sl_progress_state *
 	p->rates = (struct sl_progress_rates){NAN, NAN, NAN, NAN};
 	if (seconds <= 0)
 		return;
-	p->rates.images_per_s = grown[IMAGES] / seconds;
+	p->rates.samples_per_s = grown[SAMPLES] / seconds;
 	p->rates.tx_mb_s = grown[TX_BYTES] / seconds * 1e-6;
 	p->rates.rx_mb_s = grown[RX_BYTES] / seconds * 1e-6;
 	p->rates.left_s = grown[STEPS] > 0 ? (double)s->steps_left * seconds / grown[STEPS] : NAN;

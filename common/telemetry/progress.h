@@ -16,13 +16,13 @@ struct sl_progress_state {
 	int epoch, epochs;    /* from 1 */
 	uint64_t step, steps; /* of this phase of this epoch; done and all */
 	uint64_t steps_left;  /* of the whole run, for the time left */
-	uint64_t images;      /* counters of the whole run */
+	uint64_t samples;     /* counters of the whole run */
 	uint64_t tx_bytes, rx_bytes;
 	double loss, acc; /* of the last batch, as everywhere under these names; NaN: not shown */
 };
 
 struct sl_progress_rates {
-	double images_per_s, tx_mb_s, rx_mb_s; /* NaN: not known yet */
+	double samples_per_s, tx_mb_s, rx_mb_s; /* NaN: not known yet */
 	double left_s;
 };
 

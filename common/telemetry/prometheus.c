@@ -59,7 +59,7 @@ static const struct metric session_metrics[] = {
 	WHOLE(sl_status_session, skipped, "session_steps_skipped", "gauge", "Steps left out because of NaN or Inf."),
 	REAL(sl_status_session, loss, "session_loss", "gauge", "Loss of the last batch."),
 	REAL(sl_status_session, acc, "session_accuracy_ratio", "gauge", "Accuracy on the last batch, 0 to 1."),
-	REAL(sl_status_session, images_per_s, "session_images_per_second", "gauge", "Over the last ten steps or so."),
+	REAL(sl_status_session, samples_per_s, "session_samples_per_second", "gauge", "Over the last ten steps or so."),
 	REAL(sl_status_session, left_s, "session_left_seconds", "gauge", "Expected time until the run is done."),
 	WHOLE(sl_status_session, tx_bytes, "session_sent_bytes_total", "counter", "Bytes sent on this link."),
 	WHOLE(sl_status_session, rx_bytes, "session_received_bytes_total", "counter", "Bytes received on this link."),

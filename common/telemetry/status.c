@@ -73,7 +73,7 @@ static const struct member session_members[] = {
 	M(sl_status_session, skipped, WHOLE),
 	M(sl_status_session, loss, REAL),
 	M(sl_status_session, acc, REAL),
-	M(sl_status_session, images_per_s, REAL),
+	M(sl_status_session, samples_per_s, REAL),
 	M(sl_status_session, tx_mb_s, REAL),
 	M(sl_status_session, rx_mb_s, REAL),
 	M(sl_status_session, tx_bytes, WHOLE),

@@ -1,4 +1,4 @@
-/* A snapshot of a daemon, as JSON (what the control socket answers; "schema": 1) and as a table (what `status` prints
+/* A snapshot of a daemon, as JSON (what the control socket answers; "schema": 2) and as a table (what `status` prints
  * from it). */
 #ifndef SL_TELEMETRY_STATUS_H
 #define SL_TELEMETRY_STATUS_H
@@ -8,7 +8,7 @@
 
 #include "common/base/err.h"
 
-enum { SL_STATUS_SCHEMA = 1, SL_STATUS_TEXT = 128, SL_STATUS_MAX_SESSIONS = 4096 };
+enum { SL_STATUS_SCHEMA = 2, SL_STATUS_TEXT = 128, SL_STATUS_MAX_SESSIONS = 4096 };
 
 struct sl_status_session {
 	char id[SL_STATUS_TEXT];
@@ -27,7 +27,7 @@ struct sl_status_session {
 	int64_t checkpoint_step, checkpoint_missed;
 	char checkpoint_error[SL_STATUS_TEXT];
 	double loss, acc;           /* NaN: not known; acc 0 … 1 */
-	double images_per_s;        /* over the last ten steps or so; NaN: not known */
+	double samples_per_s;       /* over the last ten steps or so; NaN: not known */
 	double tx_mb_s, rx_mb_s;    /* 10^6 bytes a second, over the last SL_RATE_WINDOW_MS; NaN: not known */
 	int64_t tx_bytes, rx_bytes; /* as the side that answers sees it */
 	double age_s;               /* since the session began */

@@ -103,7 +103,7 @@ static void cell_acc(const struct sl_status_session *s, char out[CELL])
 
 static void cell_rate(const struct sl_status_session *s, char out[CELL])
 {
-	put_real(out, s->images_per_s, "%.0f", s->images_per_s);
+	put_real(out, s->samples_per_s, "%.0f", s->samples_per_s);
 }
 
 static void cell_tx_rate(const struct sl_status_session *s, char out[CELL])

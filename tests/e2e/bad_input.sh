@@ -80,7 +80,7 @@ expect 0 'splits COMMAND' "$SPLITS" --help
 expect 0 'OpenBLAS' "$SPLITC" --version
 
 # configs
-expect 0 'good.yaml: ok, 3 steps on 48 images, 24 images to test with' "$SPLITC" train "$tmp/good.yaml" --check-config
+expect 0 'good.yaml: ok, 3 steps on 48 samples, 24 samples to test with' "$SPLITC" train "$tmp/good.yaml" --check-config
 expect 0 'ok' "$SPLITS" serve configs/server.yaml --check-config
 for i in 2 3 4 5; do ln -s data_batch_1.bin "$tmp/data/data_batch_$i.bin"; done
 for config in configs/client-*.yaml; do
@@ -129,7 +129,7 @@ both 66 "--set data.dir: $tmp/nowhere/data_batch_1.bin: No such file or director
 both 66 'test_batch.bin: No such file' data.dir="$tmp/short"
 [ "$(id -u)" = 0 ] || both 66 'Permission denied' data.dir="$tmp/locked" # root may read all
 both 65 'truncated: its 30730000 bytes end 2296 bytes into a cifar100 record of 3074' data.kind=cifar100 data.dir="$tmp/100" data.train_files= model.classes=100
-both 78 'drop_last leaves no batch of 64 in 48 images' train.batch=64 train.drop_last=true train.schedule.warmup_epochs=0
+both 78 'drop_last leaves no batch of 64 in 48 samples' train.batch=64 train.drop_last=true train.schedule.warmup_epochs=0
 both 78 'warmup_epochs' train.schedule.warmup_epochs=2
 both 66 'No such file' data.train_files=[data_batch_7.bin]
 mkdir "$tmp/cut"
@@ -153,7 +153,7 @@ client source "$tmp/good.yaml" --local || fail 'no weights to spoil'
 weights="$tmp/source/model.safetensors"
 both 66 "--set model.weights: $tmp/nowhere: No such file or directory (a safetensors file with PyTorch's names of mobilenet_v2" model.weights="$tmp/nowhere"
 expect 66 '`splitc train` writes it' "$SPLITC" eval "$tmp/good.yaml" --set log.dir="$tmp/none" --check-config
-expect 0 'ok, 24 images to test with' "$SPLITC" eval "$tmp/good.yaml" --weights "$weights" --check-config
+expect 0 'ok, 24 samples to test with' "$SPLITC" eval "$tmp/good.yaml" --weights "$weights" --check-config
 expect 65 'is [8,3,3,3] in the file' "$SPLITC" export "$tmp/good.yaml" --weights "$weights" --set model.width=0.5 --check-config
 expect 0 ': ok' "$SPLITC" flops "$tmp/good.yaml" --set data.dir="$tmp/nowhere" --check-config # it reads no file
 head -c 9000 "$weights" >"$tmp/short.safetensors"

@@ -27,7 +27,19 @@ jq -se 'to_entries | all(.value.sample == .key and (.value.probabilities | lengt
 jq -s 'map(select(.class == .label)) | length / 70' "$tmp/split.out" >"$tmp/accuracy"
 jq -e --argjson acc "$(cat "$tmp/accuracy")" '.test_acc == $acc' "$tmp/eval.json" >/dev/null ||
 	fail "predict's accuracy is $(cat "$tmp/accuracy"), eval's $(jq .test_acc "$tmp/eval.json")"
-grep -q "predicted: 70 images, accuracy $(jq -r '.test_acc * 10000 | round / 100' "$tmp/eval.json")" "$tmp/split.log" || fail "$(cat "$tmp/split.log")"
+grep -q "predicted: 70 samples, accuracy $(jq -r '.test_acc * 10000 | round / 100' "$tmp/eval.json")" "$tmp/split.log" || fail "$(cat "$tmp/split.log")"
+
+# metrics of the whole set, by the server and alone: those of these lines
+jq -s 'map(. as $x | [range(10) | select($x.probabilities[.] > $x.probabilities[$x.label] or
+	($x.probabilities[.] == $x.probabilities[$x.label] and . < $x.label))] | select(length < 5)) | length / 70' "$tmp/split.out" >"$tmp/top5"
+for local in '' --local; do
+	"$SPLITC" eval "$tmp/client.yaml" --set log.dir="$tmp/run" --set control="$tmp/c.sock" --set train.metrics=f1,matthews --json $local \
+		>"$tmp/metrics.json" 2>"$tmp/eval.log" || fail "eval with metrics $local"
+	jq -e --argjson top5 "$(cat "$tmp/top5")" '.test_metrics | .top5 == $top5 and (keys == ["f1", "matthews", "top5"]) and .f1 >= 0 and .matthews >= -1' \
+		"$tmp/metrics.json" >/dev/null || fail "top-5 is $(cat "$tmp/top5"), eval $local says $(jq -c .test_metrics "$tmp/metrics.json")"
+	jq -c .test_metrics "$tmp/metrics.json" >>"$tmp/both"
+done
+[ "$(sort -u "$tmp/both" | wc -l)" = 1 ] || fail "the server makes a difference to metrics: $(cat "$tmp/both")"
 
 # the loss, too, is that of these logits
 predict logits --json --logits --local
@@ -56,7 +68,7 @@ grep -q 'predict: --csv or --json, not both' "$tmp/both.log" || fail "$(cat "$tm
 status=66 predict none --local --set log.dir="$tmp/nowhere"
 grep -q 'model.safetensors cannot be read: `splitc train` writes it, --weights names another file' "$tmp/none.log" || fail "$(cat "$tmp/none.log")"
 predict checked --check-config
-grep -q ': ok, 70 images to test with' "$tmp/checked.out" || fail "$(cat "$tmp/checked.out")"
+grep -q ': ok, 70 samples to test with' "$tmp/checked.out" || fail "$(cat "$tmp/checked.out")"
 kill "$server_pid"
 ends_with "$server_pid" 0 60 splits
 status=69 predict alone --json --set link.connect_timeout_ms=1000
@@ -68,5 +80,5 @@ started+=($!)
 at_point slow server.eval
 kill -INT $!
 ends_with $! 69 60 'predict that is interrupted'
-grep -qE 'interrupted: [0-9]+ of 70 images were predicted' "$tmp/cut.log" || fail "$(cat "$tmp/cut.log")"
+grep -qE 'interrupted: [0-9]+ of 70 samples were predicted' "$tmp/cut.log" || fail "$(cat "$tmp/cut.log")"
 echo "70 images, by the server and alone, in four forms; accuracy $(cat "$tmp/accuracy")"

@@ -62,12 +62,12 @@ kill -STOP "$server_pid"
 probe 69 'no answer at' "$SPLITS" --control "$tmp/host.sock" --live
 
 # ---- the server stands still, then is gone: no pace is made up
-slower() { "$SPLITC" status "$tmp/one.yaml" --json | jq -e '.sessions[0] | .phase == "train" and .idle_s > 1 and .images_per_s < 16' >"$tmp/jq.out"; }
+slower() { "$SPLITC" status "$tmp/one.yaml" --json | jq -e '.sessions[0] | .phase == "train" and .idle_s > 1 and .samples_per_s < 16' >"$tmp/jq.out"; }
 wait_for "a client whose server stands still goes on at its pace" slower
 kill -9 "$server_pid"
 wait "$server_pid" 2>/dev/null || true
 away() { "$SPLITC" status "$tmp/one.yaml" --json | jq -e '.ready == 0 and (.sessions[0] | .phase == "connect" and .step >= 3
-	and .images_per_s == null and .left_s == null and .tx_mb_s == null)' >"$tmp/jq.out"; }
+	and .samples_per_s == null and .left_s == null and .tx_mb_s == null)' >"$tmp/jq.out"; }
 wait_for "a client without a server has a pace" away
 probe 69 "^splitc: not ready: no link to tcp://127.0.0.1:$port; the last batch was done [0-9a-z]* ago$" "$SPLITC" "$tmp/one.yaml" --ready
 probe 0 '^live: ' "$SPLITC" "$tmp/one.yaml" --live

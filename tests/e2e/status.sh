@@ -20,15 +20,15 @@ holds() { jq -e "$2" "$1" >"$tmp/jq.out" || { cat "$1"; fail "${1##*/}: not so: 
 ask "$SPLITC" "$tmp/run.sock" "$tmp/client.json"
 ask "$SPLITS" "$tmp/host.sock" "$tmp/server.json"
 for f in client server; do
-	holds "$tmp/$f.json" '.schema == 1 and (.sessions | length) == 1 and .uptime_s >= 0'
+	holds "$tmp/$f.json" '.schema == 2 and (.sessions | length) == 1 and .uptime_s >= 0'
 	holds "$tmp/$f.json" '.sessions[0] | .model == "mobilenet_v2" and .step >= 5 and .tx_bytes > 0 and .rx_bytes > 0 and .age_s > 0'
 	holds "$tmp/$f.json" '.sessions[0].codec | .head_act == "topk:0.2|quant:8" and .head_grad == .head_act'
 	holds "$tmp/$f.json" '.sessions[0].partition | test("^head_end=features.1.* tail_begin=features.18")'
 done
 holds "$tmp/client.json" ".role == \"client\" and .threads == 1 and .pid == $client_pid"
-holds "$tmp/client.json" '.sessions[0] | .loss > 0 and .acc >= 0 and .images_per_s > 0 and .tx_mb_s > 0 and .phase != ""'
+holds "$tmp/client.json" '.sessions[0] | .loss > 0 and .acc >= 0 and .samples_per_s > 0 and .tx_mb_s > 0 and .phase != ""'
 holds "$tmp/server.json" ".role == \"server\" and .threads == 2 and .pid == $server_pid and .address == \"$endpoint\""
-holds "$tmp/server.json" '.sessions[0] | .loss == null and .images_per_s > 0' # labels and loss stay with the client
+holds "$tmp/server.json" '.sessions[0] | .loss == null and .samples_per_s > 0' # labels and loss stay with the client
 holds "$tmp/client.json" '.sessions[0] | .epochs == 100000 and .steps == 3000000 and .left_s > 0'
 holds "$tmp/server.json" '.sessions[0] | .epoch == 0 and .steps == 0 and .left_s == null' # nor does it know the plan
 [ "$(jq .sessions[0].link_epoch "$tmp/client.json")" = "$(jq .sessions[0].link_epoch "$tmp/server.json")" ] || fail 'two epochs of one link'
@@ -72,7 +72,7 @@ grep -q "^INFO session-open: .*, session ${id:0:8}: mobilenet_v2, .*, codec " "$
 # the summary adds up: bytes of the four tensors, and what headers and control add to them
 client end "$tmp/client.yaml" --json || fail "a run with --json: exit status $?"
 tail -n 1 "$tmp/end.log" >"$tmp/summary.json"
-holds "$tmp/summary.json" '.schema == 1 and .outcome == "finished" and .steps == 30 and (.directions | length) == 4'
+holds "$tmp/summary.json" '.schema == 2 and .outcome == "finished" and .steps == 30 and (.directions | length) == 4'
 holds "$tmp/summary.json" '([.directions[] | select(.tensor == "head_act" or .tensor == "mid_grad") | .wire_bytes] | add) as $tensors
 	| .wire_tx_bytes >= $tensors and .wire_tx_bytes < $tensors * 1.01 + 4096'
 holds "$tmp/summary.json" '.directions[] | select(.tensor == "head_act")
@@ -98,13 +98,13 @@ grep -q '^WARN unfinished: .*model.safetensors is of step 30: what the unfinishe
 	fail "eval beside an unfinished run: $(cat "$tmp/older.log")"
 # as a table: of how many images the last evaluation was, however many there were before it, and no figure that has none
 client table "$tmp/client.yaml" --set train.epochs=2 --set train.eval_every=1 || fail "a run that ends with a table: $?"
-grep -qE '^finished: [0-9]+ steps in [0-9.]+ s in all; [0-9.]+ images/s in training$' "$tmp/table.log" || fail "table: $(cat "$tmp/table.log")"
+grep -qE '^finished: [0-9]+ steps in [0-9.]+ s in all; [0-9.]+ samples/s in training$' "$tmp/table.log" || fail "table: $(cat "$tmp/table.log")"
 "$SPLITC" eval "$tmp/client.yaml" --weights "$tmp/end/model.safetensors" --set control="$tmp/eval.sock" >"$tmp/eval.txt" 2>"$tmp/eval.log" ||
 	fail "eval as a table: $?"
 grep '^all ' "$tmp/table.log" | sed -E 's/[0-9]+\.[0-9]+/123456.78/g' >"$tmp/all.txt" # 100 GB each way
 fits "$tmp/all.txt"
 for table in table.log eval.txt; do
-	grep -qE '^test accuracy [0-9.]+ % of 24 images, loss [0-9.]+(; the best of the run was [0-9.]+ %)?$' "$tmp/$table" || fail "$table: $(cat "$tmp/$table")"
+	grep -qE '^test accuracy [0-9.]+ % of 24 samples, loss [0-9.]+(; the best of the run was [0-9.]+ %)?$' "$tmp/$table" || fail "$table: $(cat "$tmp/$table")"
 done
 ! grep 'average -\|best of' "$tmp/eval.txt" || fail "eval has figures of a training run"
 

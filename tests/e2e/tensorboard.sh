@@ -28,7 +28,7 @@ logged() {
 agree() {
 	show "$1"
 	logged "$1" >"$tmp/$1.logged"
-	seen "$1" | grep -vE ' (wire|time)/| epoch/([rt]x_bytes|(train|eval|images_per)_s) ' >"$tmp/$1.seen" || true
+	seen "$1" | grep -vE ' (wire|time)/| epoch/([rt]x_bytes|(train|eval|samples_per)_s) ' >"$tmp/$1.seen" || true
 	[ -s "$tmp/$1.logged" ] || fail "$1: an empty log"
 	paste -d' ' "$tmp/$1.logged" "$tmp/$1.seen" | awk '
 		{ d = $3 - $6; if (d < 0) d = -d; m = $3 < 0 ? -$3 : $3 }

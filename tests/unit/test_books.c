@@ -22,6 +22,7 @@ static char dir[] = "/tmp/test_books.XXXXXX";
 static void configure(int max_steps)
 {
 	memset(&conf, 0, sizeof conf);
+	conf.model.classes = 10;
 	conf.train.batch = 2;
 	conf.train.epochs = 2;
 	conf.train.max_steps = max_steps;
@@ -139,7 +140,9 @@ static void every_figure_is_what_was_counted(void **state)
 	says(line, "test_acc", 1);
 	says(line, "lr", 0.1 * 3 / 5);
 	says(line, "wire_tx_bytes", 300);
-	says(line, "images_per_s", 5 / 1.5);
+	says(line, "samples_per_s", 5 / 1.5);
+	assert_int_equal(json_object_size(json_object_get(line, "test_metrics")), 1);              /* of ten classes */
+	assert_true(json_is_null(json_object_get(json_object_get(line, "test_metrics"), "top5"))); /* no outputs came */
 	json_decref(line);
 	line = line_of("epoch", 2);
 	says(line, "steps", 5);
@@ -156,7 +159,7 @@ static void every_figure_is_what_was_counted(void **state)
 	line = line_of("summary", 1);
 	says(line, "epochs", 2);
 	says(line, "steps", 5);
-	says(line, "images", 9 + 6);
+	says(line, "samples", 9 + 6);
 	says(line, "test_acc", 1 / 3.0);
 	says(line, "best_test_acc", 1);
 	says(line, "wire_tx_bytes", 900);
@@ -164,7 +167,7 @@ static void every_figure_is_what_was_counted(void **state)
 	assert_true(json_number_value(json_object_get(line, "t_total_s")) > 0);
 	json_decref(line);
 	assert_int_equal(strncmp(sl_checkpoint_noted(&c, "position"), "5 1 2 ", 6), 0);
-	/* images, of training, of evaluations; bytes of all, and of training */
+	/* samples, of training, of evaluations; bytes of all, and of training */
 	assert_int_equal(strncmp(sl_checkpoint_noted(&c, "totals"), "12 9 3 700 49 500 35 ", 21), 0);
 	assert_string_equal(sl_checkpoint_noted(&c, "skipped"), "0 0");
 }
@@ -238,7 +241,7 @@ static void an_evaluation_that_is_interrupted_begins_anew(void **state)
 	says(line, "test_acc", 1 / 3.0);
 	json_decref(line);
 	line = line_of("summary", 1);
-	says(line, "images", 6 + 3);
+	says(line, "samples", 6 + 3);
 	json_decref(line);
 }
 

@@ -263,7 +263,7 @@ static void faults_in_sets(void **state)
 		{"model.image=40x", "got \"40x\""},
 		{"model.image=x40", "got \"x40\""},
 		{"model.image=40x56x3", "got \"40x56x3\""},
-		{"train.batch=x", "--set train.batch: must be a whole number from 1 to 65536 (images), got \"x\""},
+		{"train.batch=x", "--set train.batch: must be a whole number from 1 to 65536 (samples), got \"x\""},
 		{"train.batch=", "got nothing"},
 		{"train.chunks=200", "--set train.chunks: must be at most train.batch (128), got 200"},
 		{"codec=", "--set codec.head_act: must be a codec"},
@@ -500,7 +500,7 @@ static void print_can_be_loaded(void **state)
 	two = printed(&sl_conf_client_schema, &b);
 	assert_string_equal(one, two);
 	assert_non_null(strstr(
-		one, "\ntrain:\n  # batch size of one step; a whole number from 1 to 65536 (images)\n  batch: 128\n"));
+		one, "\ntrain:\n  # batch size of one step; a whole number from 1 to 65536 (samples)\n  batch: 128\n"));
 	free(one);
 	free(two);
 	assert_int_equal(sl_conf_parse(&sl_conf_server_schema, &s, "s.yaml", "", 0, NULL, 0, &fail), SL_OK);

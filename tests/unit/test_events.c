@@ -151,7 +151,7 @@ static void what_is_logged_is_read(void **state)
 					     .wire_rx_bytes = 6,
 					     .t_train_s = 8,
 					     .t_eval_s = 9,
-					     .images_per_s = INFINITY};
+					     .samples_per_s = INFINITY};
 	/* of length 24 and its checksum, as every event file begins */
 	static const uint8_t begins[] = {24, 0, 0, 0, 0, 0, 0, 0, 0xa3, 0x7f, 0x4b, 0x22, 0x09};
 	struct sl_events *events = open_events(true);
@@ -180,7 +180,7 @@ static void what_is_logged_is_read(void **state)
 	assert_true(value_of(&event[1], "time/compute_s") == 0.125f);
 	assert_true(value_of(&event[1], "time/wait_s") == 0.0625f);
 	assert_int_equal(event[2].step, 300);
-	assert_int_equal(event[2].n, 8); /* without images_per_s */
+	assert_int_equal(event[2].n, 8); /* without samples_per_s */
 	assert_true(value_of(&event[2], "epoch/train_loss") == 2 && value_of(&event[2], "epoch/train_acc") == 0.75f);
 	assert_true(value_of(&event[2], "eval/loss") == 3 && value_of(&event[2], "eval/acc") == 0.875f);
 	assert_true(value_of(&event[2], "epoch/tx_bytes") == 5 && value_of(&event[2], "epoch/rx_bytes") == 6);

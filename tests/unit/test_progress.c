@@ -25,7 +25,7 @@ static const struct sl_progress_state sample_state = {.phase = "train",
 						      .step = 120,
 						      .steps = 390,
 						      .steps_left = 3000,
-						      .images = 15360,
+						      .samples = 15360,
 						      .tx_bytes = 1000000,
 						      .rx_bytes = 500000,
 						      .loss = 1.23456,
@@ -39,10 +39,11 @@ static void line_fits_any_width(void **state)
 
 	assert_true(sl_progress_line(line, &sample_state, &rates, 400, false) > 0);
 	assert_string_equal(
-		line, "train 2/10  120/390  loss 1.2346  acc 45.1%  1h02m left  1234 img/s  up 56.8 down 12.3 MB/s");
+		line,
+		"train 2/10  120/390  loss 1.2346  acc 45.1%  1h02m left  1234 samples/s  up 56.8 down 12.3 MB/s");
 	assert_true(sl_progress_line(line, &sample_state, &rates, 110, true) == 110);
 	assert_string_equal(line,
-			    "train 2/10  [####...........]  120/390  loss 1.2346  acc 45.1%  1h02m left  1234 img/s  "
+			    "train 2/10  [###........]  120/390  loss 1.2346  acc 45.1%  1h02m left  1234 samples/s  "
 			    "up 56.8 down 12.3 MB/s");
 	for (int width = 0; width < 600; width++) {
 		int n = sl_progress_line(line, &sample_state, &rates, width, true);
@@ -94,7 +95,7 @@ static char *read_all(int fd)
 	return text;
 }
 
-/* 100 steps of 64 images a second apart: 64 img/s, 1 MB/s up, 0.5 down. */
+/* 100 steps of 64 samples a second apart: 64 samples/s, 1 MB/s up, 0.5 down. */
 static struct sl_progress_state at_second(int i)
 {
 	struct sl_progress_state s = sample_state;
@@ -102,7 +103,7 @@ static struct sl_progress_state at_second(int i)
 	s.step = (uint64_t)i;
 	s.steps = 100;
 	s.steps_left = (uint64_t)(1000 - i);
-	s.images = (uint64_t)i * 64;
+	s.samples = (uint64_t)i * 64;
 	s.tx_bytes = (uint64_t)i * 1000000;
 	s.rx_bytes = (uint64_t)i * 500000;
 	return s;
@@ -128,11 +129,11 @@ static void pipe_gets_plain_lines(void **state)
 	sl_progress_close(p);
 	text = read_all(fd[0]);
 	assert_string_equal(
-		text, "train 2/10  20/100  loss 1.2346  acc 45.1%  16m20s left  64 img/s  up 1.0 down 0.5 MB/s\n"
-		      "train 2/10  40/100  loss 1.2346  acc 45.1%  16m00s left  64 img/s  up 1.0 down 0.5 MB/s\n"
-		      "train 2/10  60/100  loss 1.2346  acc 45.1%  15m40s left  64 img/s  up 1.0 down 0.5 MB/s\n"
-		      "train 2/10  80/100  loss 1.2346  acc 45.1%  15m20s left  64 img/s  up 1.0 down 0.5 MB/s\n"
-		      "train 2/10  100/100  loss 1.2346  acc 45.1%  15m00s left  64 img/s  up 1.0 down 0.5 MB/s\n");
+		text, "train 2/10  20/100  loss 1.2346  acc 45.1%  16m20s left  64 samples/s  up 1.0 down 0.5 MB/s\n"
+		      "train 2/10  40/100  loss 1.2346  acc 45.1%  16m00s left  64 samples/s  up 1.0 down 0.5 MB/s\n"
+		      "train 2/10  60/100  loss 1.2346  acc 45.1%  15m40s left  64 samples/s  up 1.0 down 0.5 MB/s\n"
+		      "train 2/10  80/100  loss 1.2346  acc 45.1%  15m20s left  64 samples/s  up 1.0 down 0.5 MB/s\n"
+		      "train 2/10  100/100  loss 1.2346  acc 45.1%  15m00s left  64 samples/s  up 1.0 down 0.5 MB/s\n");
 	close(fd[0]);
 	close(fd[1]);
 }
@@ -149,22 +150,22 @@ static void rates_follow_the_last_seconds(void **state)
 	assert_int_equal(pipe(fd), 0);
 	options.fd = fd[1];
 	assert_int_equal(sl_progress_open(&p, &options, NULL), SL_OK);
-	for (int i = 0; i < 60; i++) { /* a minute of 10 img/s, then of 1000 */
-		s.images += 10;
+	for (int i = 0; i < 60; i++) { /* a minute of 10 samples/s, then of 1000 */
+		s.samples += 10;
 		s.step = 1;
 		sl_progress_update(p, &s, (uint64_t)i * 1000);
 	}
 	for (int i = 60; i < 120; i++) {
-		s.images += 1000;
+		s.samples += 1000;
 		sl_progress_update(p, &s, (uint64_t)i * 1000);
 	}
 	sl_progress_close(p);
 	text = read_all(fd[0]);
-	assert_non_null(strstr(text, "  10 img/s"));
+	assert_non_null(strstr(text, "  10 samples/s"));
 	char *last = text + strlen(text) - 1;
 	while (last > text && last[-1] != '\n')
 		last--;
-	assert_non_null(strstr(last, "  1000 img/s"));
+	assert_non_null(strstr(last, "  1000 samples/s"));
 	close(fd[0]);
 	close(fd[1]);
 }

@@ -27,7 +27,7 @@ static struct sl_status_session sessions[2] = {
 	 .link_epoch = 1795177569188,
 	 .loss = 1.25,
 	 .acc = 0.5,
-	 .images_per_s = 812.25,
+	 .samples_per_s = 812.25,
 	 .tx_mb_s = 12.5,
 	 .rx_mb_s = 3.25,
 	 .tx_bytes = 1234567890123,
@@ -49,7 +49,7 @@ static struct sl_status_session sessions[2] = {
 	 .phase = "connect",
 	 .loss = NAN,
 	 .acc = NAN,
-	 .images_per_s = NAN,
+	 .samples_per_s = NAN,
 	 .left_s = NAN,
 	 .skipped = 1},
 };
@@ -92,7 +92,7 @@ static void json_round_trip(void **state)
 		text = sl_status_json(&in, indent);
 		assert_non_null(text);
 		assert_int_equal(strchr(text, '\n') != NULL, indent > 0);
-		assert_non_null(strstr(text, "\"schema\": 1"));
+		assert_non_null(strstr(text, "\"schema\": 2"));
 		assert_int_equal(sl_status_parse(text, &out, &fail), SL_OK);
 		free(text);
 		assert_string_equal(out.role, "server");
@@ -153,11 +153,11 @@ static void broken_documents_are_refused(void **state)
 	} cases[] = {
 		{"", SL_ERR_DATA},
 		{"[]", SL_ERR_VERSION},
-		{"{\"schema\": 2}", SL_ERR_VERSION},
+		{"{\"schema\": 1}", SL_ERR_VERSION},
 		{"{\"schema\": \"1\"}", SL_ERR_VERSION},
-		{"{\"schema\": 1}", SL_ERR_DATA},
-		{"{\"schema\": 1, \"schema\": 1}", SL_ERR_DATA},
-		{"{\"schema\": 1, \"role\": 3}", SL_ERR_DATA},
+		{"{\"schema\": 2}", SL_ERR_DATA},
+		{"{\"schema\": 2, \"schema\": 2}", SL_ERR_DATA},
+		{"{\"schema\": 2, \"role\": 3}", SL_ERR_DATA},
 	};
 	struct sl_status in = snapshot(1), out = {.pid = 5}, got;
 	struct sl_fail fail;

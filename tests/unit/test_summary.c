@@ -39,7 +39,7 @@ static void bytes_are_those_of_the_tensors(void **state)
 {
 	struct sl_agreement a = {.codec = {{.text = "none"}, {.text = "f16"}, {.text = "none"}, {.text = "none"}}};
 	struct sl_setup setup = {.agreement = a, .plan = small_plan_open("1:-1", 1)};
-	const struct sl_training_totals t = {.mode = "remote", .linked_train_images = 30, .linked_eval_images = 4};
+	const struct sl_training_totals t = {.mode = "remote", .linked_train_samples = 30, .linked_eval_samples = 4};
 	const struct sl_training_link link = {.peak_tx = 3e6,
 					      .peak_rx = 5e6,
 					      .wire = {10, 20, 30, 40},

@@ -1,0 +1,409 @@
+#include "client/run/metric.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOP = 5, RIGHT = 0, ROWS = 1 };
+
+enum sl_err sl_metric_begin(const struct sl_metric *m, struct sl_metric_state *s, int width)
+{
+	*s = (struct sl_metric_state){.width = width};
+	return m->begin(s, width);
+}
+
+void sl_metric_end(struct sl_metric_state *s)
+{
+	free(s->count);
+	free(s->pair);
+	*s = (struct sl_metric_state){0};
+}
+
+/* ---- metrics that count ---- */
+
+static enum sl_err begin_counts(struct sl_metric_state *s, int counts)
+{
+	s->count = calloc((size_t)counts, sizeof *s->count);
+	s->counts = counts;
+	return s->count ? SL_OK : SL_ERR_NOMEM;
+}
+
+static enum sl_err merge_counts(struct sl_metric_state *s, const struct sl_metric_state *behind)
+{
+	for (int i = 0; i < s->counts; i++)
+		s->count[i] += behind->count[i];
+	return SL_OK;
+}
+
+static enum sl_err begin_share(struct sl_metric_state *s, int width)
+{
+	(void)width;
+	return begin_counts(s, 2);
+}
+
+static double share_result(const struct sl_metric_state *s)
+{
+	return s->count[ROWS] ? (double)s->count[RIGHT] / (double)s->count[ROWS] : NAN;
+}
+
+/* The first of the largest, as in the loss. */
+static int largest(const float *x, int width)
+{
+	int top = 0;
+
+	for (int k = 1; k < width; k++)
+		if (x[k] > x[top])
+			top = k;
+	return top;
+}
+
+static enum sl_err add_accuracy(struct sl_metric_state *s, const float *output, const void *target, int64_t rows)
+{
+	const int32_t *label = target;
+
+	for (int64_t r = 0; r < rows; r++)
+		s->count[RIGHT] += largest(output + r * s->width, s->width) == label[r];
+	s->count[ROWS] += rows;
+	return SL_OK;
+}
+
+static bool among_top(const float *x, int width, int label)
+{
+	int before = 0;
+
+	for (int k = 0; k < width; k++)
+		before += x[k] > x[label] || (x[k] == x[label] && k < label);
+	return before < TOP && !isnan(x[label]);
+}
+
+static enum sl_err add_top(struct sl_metric_state *s, const float *output, const void *target, int64_t rows)
+{
+	const int32_t *label = target;
+
+	for (int64_t r = 0; r < rows; r++)
+		s->count[RIGHT] += among_top(output + r * s->width, s->width, label[r]);
+	s->count[ROWS] += rows;
+	return SL_OK;
+}
+
+/* Counts by class: samples that are rightly of it, that are of it, that are said to be of it. */
+static enum sl_err begin_confusion(struct sl_metric_state *s, int width)
+{
+	return begin_counts(s, 3 * width);
+}
+
+static enum sl_err add_confusion(struct sl_metric_state *s, const float *output, const void *target, int64_t rows)
+{
+	int64_t *right = s->count, *is = right + s->width, *said = is + s->width;
+	const int32_t *label = target;
+
+	for (int64_t r = 0; r < rows; r++) {
+		int top = largest(output + r * s->width, s->width);
+
+		right[label[r]] += top == label[r];
+		is[label[r]]++;
+		said[top]++;
+	}
+	return SL_OK;
+}
+
+static double matthews_result(const struct sl_metric_state *s)
+{
+	const int64_t *right = s->count, *is = right + s->width, *said = is + s->width;
+	double n = 0, hits = 0, both = 0, is2 = 0, said2 = 0, root;
+
+	for (int k = 0; k < s->width; k++) {
+		n += (double)is[k];
+		hits += (double)right[k];
+		both += (double)is[k] * (double)said[k];
+		is2 += (double)is[k] * (double)is[k];
+		said2 += (double)said[k] * (double)said[k];
+	}
+	if (n == 0)
+		return NAN;
+	root = sqrt((n * n - is2) * (n * n - said2));
+	return root > 0 ? (hits * n - both) / root : 0;
+}
+
+static double f1_result(const struct sl_metric_state *s)
+{
+	const int64_t *right = s->count, *is = right + s->width, *said = is + s->width;
+	double sum = 0;
+	int classes = 0;
+
+	for (int k = s->width == 2; k < s->width; k++) {
+		if (is[k] + said[k] == 0)
+			continue;
+		sum += 2 * (double)right[k] / (double)(is[k] + said[k]);
+		classes++;
+	}
+	return classes ? sum / classes : s->width == 2 && is[0] ? 0 : NAN;
+}
+
+/* ---- metrics that correlate ---- */
+
+static enum sl_err begin_nothing(struct sl_metric_state *s, int width)
+{
+	(void)s;
+	(void)width;
+	return SL_OK;
+}
+
+static void moment_add(struct sl_metric_state *s, double x, double y)
+{
+	double dx = x - s->mean[0], dy = y - s->mean[1];
+
+	s->n++;
+	s->mean[0] += dx / s->n;
+	s->mean[1] += dy / s->n;
+	s->square[0] += dx * (x - s->mean[0]);
+	s->square[1] += dy * (y - s->mean[1]);
+	s->product += dx * (y - s->mean[1]);
+}
+
+static enum sl_err add_moments(struct sl_metric_state *s, const float *output, const void *target, int64_t rows)
+{
+	const float *value = target;
+
+	for (int64_t r = 0; r < rows; r++)
+		moment_add(s, (double)output[r], (double)value[r]);
+	return SL_OK;
+}
+
+/* Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances, 1979. */
+static enum sl_err merge_moments(struct sl_metric_state *s, const struct sl_metric_state *behind)
+{
+	double n = s->n + behind->n, d[2], weight;
+
+	if (behind->n == 0)
+		return SL_OK;
+	weight = s->n * behind->n / n;
+	for (int i = 0; i < 2; i++) {
+		d[i] = behind->mean[i] - s->mean[i];
+		s->square[i] += behind->square[i] + d[i] * d[i] * weight;
+		s->mean[i] += d[i] * behind->n / n;
+	}
+	s->product += behind->product + d[0] * d[1] * weight;
+	s->n = n;
+	return SL_OK;
+}
+
+static double pearson_result(const struct sl_metric_state *s)
+{
+	double root = sqrt(s->square[0]) * sqrt(s->square[1]);
+
+	return root > 0 ? s->product / root : NAN;
+}
+
+/* `rows` more pairs have room behind those that are there. */
+static enum sl_err pairs_need(struct sl_metric_state *s, int64_t rows)
+{
+	int64_t room = s->room ? s->room : 256;
+	float *pair;
+
+	while (room < s->pairs + rows)
+		room *= 2;
+	if (room == s->room)
+		return SL_OK;
+	pair = realloc(s->pair, (size_t)room * 2 * sizeof *pair);
+	if (!pair)
+		return SL_ERR_NOMEM;
+	s->pair = pair;
+	s->room = room;
+	return SL_OK;
+}
+
+static enum sl_err add_pairs(struct sl_metric_state *s, const float *output, const void *target, int64_t rows)
+{
+	const float *value = target;
+	enum sl_err err = pairs_need(s, rows);
+
+	for (int64_t r = 0; r < rows && !err; r++, s->pairs++) {
+		s->pair[2 * s->pairs] = output[r];
+		s->pair[2 * s->pairs + 1] = value[r];
+	}
+	return err;
+}
+
+static enum sl_err merge_pairs(struct sl_metric_state *s, const struct sl_metric_state *behind)
+{
+	enum sl_err err = pairs_need(s, behind->pairs);
+
+	if (err || !behind->pairs)
+		return err;
+	memcpy(s->pair + 2 * s->pairs, behind->pair, (size_t)behind->pairs * 2 * sizeof *s->pair);
+	s->pairs += behind->pairs;
+	return SL_OK;
+}
+
+struct place {
+	float value;
+	int64_t at;
+};
+
+static int by_value(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	return x->value != y->value ? (x->value > y->value) - (x->value < y->value) : (x->at > y->at) - (x->at < y->at);
+}
+
+/* rank [n] of column `which`; equal values have the mean of their ranks. */
+static void ranks_of(const struct sl_metric_state *s, int which, struct place *place, double *rank)
+{
+	for (int64_t i = 0; i < s->pairs; i++)
+		place[i] = (struct place){s->pair[2 * i + which], i};
+	qsort(place, (size_t)s->pairs, sizeof *place, by_value);
+	for (int64_t i = 0, end; i < s->pairs; i = end) {
+		for (end = i + 1; end < s->pairs && place[end].value == place[i].value;)
+			end++;
+		for (int64_t k = i; k < end; k++)
+			rank[place[k].at] = (double)(i + end - 1) / 2;
+	}
+}
+
+static double spearman_result(const struct sl_metric_state *s)
+{
+	size_t n = (size_t)s->pairs;
+	struct place *place = malloc((n + 1) * sizeof *place);
+	double *rank = malloc((2 * n + 1) * sizeof *rank), result = NAN;
+	struct sl_metric_state sums = {0};
+
+	if (place && rank) {
+		ranks_of(s, 0, place, rank);
+		ranks_of(s, 1, place, rank + n);
+		for (size_t i = 0; i < n; i++)
+			moment_add(&sums, rank[i], rank[n + i]);
+		result = pearson_result(&sums);
+	}
+	free(place);
+	free(rank);
+	return result;
+}
+
+const struct sl_metric sl_metrics[] = {
+	{"accuracy", SL_METRIC_CLASSES, true, 0, begin_share, add_accuracy, merge_counts, share_result},
+	{"top5", SL_METRIC_CLASSES, true, TOP + 1, begin_share, add_top, merge_counts, share_result},
+	{"matthews", SL_METRIC_CLASSES, false, 0, begin_confusion, add_confusion, merge_counts, matthews_result},
+	{"f1", SL_METRIC_CLASSES, false, 0, begin_confusion, add_confusion, merge_counts, f1_result},
+	{"pearson", SL_METRIC_NUMBERS, false, 0, begin_nothing, add_moments, merge_moments, pearson_result},
+	{"spearman", SL_METRIC_NUMBERS, false, 0, begin_nothing, add_pairs, merge_pairs, spearman_result},
+};
+const int sl_metric_count = sizeof sl_metrics / sizeof sl_metrics[0];
+_Static_assert(sizeof sl_metrics / sizeof sl_metrics[0] <= SL_SCORES_MOST, "a run may ask for all of them");
+
+/* ---- the metrics of a run ---- */
+
+struct sl_scores {
+	int n, width;
+	const struct sl_metric *metric[SL_SCORES_MOST];
+	struct sl_metric_state all[SL_SCORES_MOST];
+	bool broken[SL_SCORES_MOST]; /* a batch could not be taken in */
+	float *output;
+};
+
+static enum sl_err find(const char *name, enum sl_metric_of of, const struct sl_metric **out, struct sl_fail *fail)
+{
+	char known[128] = "";
+
+	for (int i = 0; i < sl_metric_count; i++) {
+		size_t n = strlen(known);
+
+		if (sl_metrics[i].of != of)
+			continue;
+		if (strcmp(sl_metrics[i].name, name) == 0) {
+			*out = &sl_metrics[i];
+			return SL_OK;
+		}
+		snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "", sl_metrics[i].name);
+	}
+	return sl_fail_set(fail, SL_ERR_CONFIG, "no metric \"%.60s\" of %s; there are %s", name,
+			   of == SL_METRIC_CLASSES ? "classes" : "numbers", known);
+}
+
+static void take(struct sl_scores *s, const struct sl_metric *metric)
+{
+	for (int i = 0; i < s->n; i++)
+		if (s->metric[i] == metric)
+			return;
+	s->metric[s->n++] = metric;
+}
+
+enum sl_err sl_scores_open(struct sl_scores **out, const char *const *asked, int n_asked, enum sl_metric_of of,
+			   int width, int64_t batch, struct sl_fail *fail)
+{
+	struct sl_scores *s = calloc(1, sizeof *s);
+	const struct sl_metric *metric = NULL;
+	enum sl_err err = s ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the metrics");
+
+	if (err)
+		return err;
+	s->width = width;
+	for (int i = 0; i < sl_metric_count; i++)
+		if (sl_metrics[i].of == of && sl_metrics[i].always_from && width >= sl_metrics[i].always_from)
+			take(s, &sl_metrics[i]);
+	for (int i = 0; i < n_asked && !err; i++) {
+		err = find(asked[i], of, &metric, fail);
+		if (!err)
+			take(s, metric);
+	}
+	for (int i = 0; i < s->n && !err; i++)
+		err = sl_metric_begin(s->metric[i], &s->all[i], width);
+	if (!err && s->n) {
+		s->output = malloc((size_t)batch * (size_t)width * sizeof *s->output);
+		err = s->output ? SL_OK : SL_ERR_NOMEM;
+	}
+	if (err) {
+		sl_scores_close(s);
+		return err == SL_ERR_NOMEM ? sl_fail_set(fail, err, "no memory for the metrics") : err;
+	}
+	*out = s;
+	return SL_OK;
+}
+
+void sl_scores_close(struct sl_scores *s)
+{
+	if (!s)
+		return;
+	for (int i = 0; i < s->n; i++)
+		sl_metric_end(&s->all[i]);
+	free(s->output);
+	free(s);
+}
+
+float *sl_scores_output(struct sl_scores *s)
+{
+	return s->output;
+}
+
+void sl_scores_begin(struct sl_scores *s)
+{
+	for (int i = 0; i < s->n; i++) {
+		sl_metric_end(&s->all[i]);
+		s->broken[i] = sl_metric_begin(s->metric[i], &s->all[i], s->width) != SL_OK;
+	}
+}
+
+void sl_scores_add(struct sl_scores *s, const void *target, int64_t rows)
+{
+	for (int i = 0; i < s->n; i++) {
+		struct sl_metric_state batch;
+		enum sl_err err = sl_metric_begin(s->metric[i], &batch, s->width);
+
+		if (!err)
+			err = s->metric[i]->add(&batch, s->output, target, rows);
+		if (!err && !s->broken[i])
+			err = s->metric[i]->merge(&s->all[i], &batch);
+		s->broken[i] |= err != SL_OK;
+		sl_metric_end(&batch);
+	}
+}
+
+void sl_scores_result(const struct sl_scores *s, struct sl_score out[SL_SCORES_MOST])
+{
+	for (int i = 0; i < SL_SCORES_MOST; i++)
+		out[i] = i < s->n ? (struct sl_score){s->metric[i],
+						      s->broken[i] ? (double)NAN : s->metric[i]->result(&s->all[i])}
+				  : (struct sl_score){NULL, NAN};
+}

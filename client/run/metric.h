@@ -1,0 +1,70 @@
+/* What an evaluation says of a whole test set beside its loss. A metric is a row of sl_metrics: it begins with nothing,
+ * takes in samples, in their order, and merges with a state whose samples come behind. */
+#ifndef SL_CLIENT_RUN_METRIC_H
+#define SL_CLIENT_RUN_METRIC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/err.h"
+
+/* What a network's output [rows, width] is compared with. */
+enum sl_metric_of {
+	SL_METRIC_CLASSES, /* int32_t labels [rows], in [0, width) */
+	SL_METRIC_NUMBERS  /* float targets [rows]; width is 1 */
+};
+
+struct sl_metric_state {
+	int width;
+	int64_t *count; /* [counts], of a metric that counts */
+	int counts;
+	double n, mean[2], square[2], product; /* of one that correlates: sums about the means */
+	float *pair;                           /* [pairs, 2], of one that has to keep all: output, target */
+	int64_t pairs, room;
+};
+
+struct sl_metric {
+	const char *name; /* in JSON, logs and train.metrics */
+	enum sl_metric_of of;
+	bool share;      /* of samples: shown in per cent */
+	int always_from; /* width from which it is computed unasked; 0: never */
+	enum sl_err (*begin)(struct sl_metric_state *s, int width);
+	enum sl_err (*add)(struct sl_metric_state *s, const float *output, const void *target, int64_t rows);
+	enum sl_err (*merge)(struct sl_metric_state *s, const struct sl_metric_state *behind);
+	double (*result)(const struct sl_metric_state *s); /* NaN where it is not defined */
+};
+
+/* accuracy  the label is the first of the largest outputs, as the loss counts it
+ * top5      fewer than five outputs are larger than the label's, or as large and before it
+ * matthews  of any number of classes, as sklearn.metrics.matthews_corrcoef: 0 where only one class occurs
+ * f1        of two classes that of class 1; of more the mean over the classes that occur (average="macro")
+ * pearson, spearman   of numbers; ranks of equal values are their mean */
+extern const struct sl_metric sl_metrics[];
+extern const int sl_metric_count;
+
+enum sl_err sl_metric_begin(const struct sl_metric *m, struct sl_metric_state *s, int width) SL_MUST_CHECK;
+void sl_metric_end(struct sl_metric_state *s); /* idempotent; a zeroed one is fine */
+
+enum { SL_SCORES_MOST = 6 };
+
+struct sl_score {
+	const struct sl_metric *metric; /* NULL: there is none */
+	double value;
+};
+
+/* The metrics of a run's evaluations. */
+struct sl_scores;
+
+/* `asked`: names, beside those that are computed always. CONFIG with a sentence where a name is unknown, or what it
+ * measures is not `of`; NOMEM. */
+enum sl_err sl_scores_open(struct sl_scores **out, const char *const *asked, int n_asked, enum sl_metric_of of,
+			   int width, int64_t batch, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_scores_close(struct sl_scores *scores); /* NULL is fine */
+/* [batch, width], for the outputs of a batch; NULL where no metric is computed. */
+float *sl_scores_output(struct sl_scores *scores);
+void sl_scores_begin(struct sl_scores *scores); /* an evaluation */
+/* The outputs of the next batch are there. A metric that fails is not defined until the next evaluation. */
+void sl_scores_add(struct sl_scores *scores, const void *target, int64_t rows);
+void sl_scores_result(const struct sl_scores *scores, struct sl_score out[SL_SCORES_MOST]);
+
+#endif

@@ -1,0 +1,212 @@
+/* Metrics against their formulas, computed by Python on the same data; whole and merged from pieces. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "client/run/metric.h"
+
+enum { MOST = 200, WIDTH = 7 };
+
+static float output[MOST * WIDTH], number[MOST];
+static int32_t label[MOST];
+
+/* o[i][k] = (37 i + 61 k + 7 i k) % 101, 40 more at the label of every third sample; label[i] = (i² // 3 + i) % K */
+static void fill_classes(int n, int width)
+{
+	for (int i = 0; i < n; i++) {
+		label[i] = (i * i / 3 + i) % width;
+		for (int k = 0; k < width; k++)
+			output[i * width + k] = (float)((i * 37 + k * 61 + i * k * 7) % 101);
+		if (i % 3 == 0)
+			output[i * width + label[i]] += 40;
+	}
+}
+
+/* x[i] = (37 i % 29) / 4, y[i] = (37 i % 29) / 2 − 11 i % 13 */
+static void fill_numbers(int n)
+{
+	for (int i = 0; i < n; i++) {
+		output[i] = (float)(i * 37 % 29) / 4;
+		number[i] = (float)(i * 37 % 29) / 2 - (float)(i * 11 % 13);
+	}
+}
+
+static const struct sl_metric *metric(const char *name)
+{
+	for (int i = 0; i < sl_metric_count; i++)
+		if (strcmp(sl_metrics[i].name, name) == 0)
+			return &sl_metrics[i];
+	fail_msg("no metric %s", name);
+	return NULL;
+}
+
+static void *targets(const struct sl_metric *m, int at)
+{
+	return m->of == SL_METRIC_CLASSES ? (void *)(label + at) : (void *)(number + at);
+}
+
+/* Of pieces of `piece` samples, merged in their order. */
+static double merged(const char *name, int n, int width, int piece)
+{
+	const struct sl_metric *m = metric(name);
+	struct sl_metric_state all, part;
+	double result;
+
+	assert_int_equal(sl_metric_begin(m, &all, width), SL_OK);
+	for (int at = 0; at < n; at += piece) {
+		int rows = n - at < piece ? n - at : piece;
+
+		assert_int_equal(sl_metric_begin(m, &part, width), SL_OK);
+		assert_int_equal(m->add(&part, output + at * width, targets(m, at), rows), SL_OK);
+		assert_int_equal(m->merge(&all, &part), SL_OK);
+		sl_metric_end(&part);
+	}
+	result = m->result(&all);
+	sl_metric_end(&all);
+	sl_metric_end(&all);
+	return result;
+}
+
+static void is(const char *name, int n, int width, double wanted)
+{
+	for (int piece = 1; piece <= n; piece += piece < 3 ? 1 : 13) {
+		double got = merged(name, n, width, piece);
+
+		if (!(fabs(got - wanted) < 1e-12))
+			fail_msg("%s in pieces of %d: %.17g, not %.17g", name, piece, got, wanted);
+	}
+}
+
+/* accuracy  sum(argmax(o[i]) == label[i]) / n
+ * top5      sum(sorted(range(K), key=lambda k: (-o[i][k], k)).index(label[i]) < 5) / n
+ * with C[label][argmax], t its rows' sums, q its columns', c its trace:
+ * matthews  (c n − Σ t q) / √((n² − Σ q²)(n² − Σ t²))
+ * f1        the mean of 2 C[k][k] / (t[k] + q[k]); of two classes that of class 1 */
+static void classes_are_as_by_their_formulas(void **state)
+{
+	(void)state;
+	fill_classes(200, 7);
+	is("accuracy", 200, 7, 0.285);
+	is("top5", 200, 7, 0.765);
+	is("matthews", 200, 7, 0.1632059645733744);
+	is("f1", 200, 7, 0.2450635726208696);
+	fill_classes(150, 2);
+	is("accuracy", 150, 2, 0.6);
+	is("top5", 150, 2, 1.0);
+	is("matthews", 150, 2, 0.3118724702341802); /* also (TP TN − FP FN) / √((TP+FP)(TP+FN)(TN+FP)(TN+FN)) */
+	is("f1", 150, 2, 0.6153846153846154);
+}
+
+/* pearson   Σ (x − x̄)(y − ȳ) / √(Σ (x − x̄)² Σ (y − ȳ)²); spearman: of ranks, equal values with their mean */
+static void numbers_are_as_by_their_formulas(void **state)
+{
+	(void)state;
+	fill_numbers(100);
+	is("pearson", 100, 1, 0.7427485571124381);
+	is("spearman", 100, 1, 0.7283508861958328);
+}
+
+/* Equal outputs count in the order of classes: the first of the largest is said, as the loss counts. */
+static void ties_go_to_the_first(void **state)
+{
+	(void)state;
+	for (int i = 0; i < WIDTH * WIDTH; i++)
+		output[i] = 1;
+	for (int i = 0; i < WIDTH; i++)
+		label[i] = i;
+	is("accuracy", WIDTH, WIDTH, 1.0 / WIDTH);
+	is("top5", WIDTH, WIDTH, 5.0 / WIDTH);
+}
+
+static void what_is_not_defined_is_nan_or_zero(void **state)
+{
+	(void)state;
+	for (int i = 0; i < sl_metric_count; i++)
+		assert_true(isnan(merged(sl_metrics[i].name, 0, 2, 1)));
+	for (int i = 0; i < 4; i++) { /* one class alone, rightly said */
+		label[i] = 0;
+		output[2 * i] = 1;
+		output[2 * i + 1] = 0;
+	}
+	is("matthews", 4, 2, 0);
+	is("f1", 4, 2, 0);
+	for (int i = 0; i < 4; i++)
+		output[i] = number[i] = 1;
+	assert_true(isnan(merged("pearson", 4, 1, 2)) && isnan(merged("spearman", 4, 1, 2)));
+	label[0] = 1;
+	output[0] = output[1] = NAN;
+	is("top5", 1, 2, 0);
+}
+
+static struct sl_scores *open_scores(const char *const *asked, int n, int width)
+{
+	struct sl_scores *scores = NULL;
+	struct sl_fail fail = {0};
+
+	if (sl_scores_open(&scores, asked, n, SL_METRIC_CLASSES, width, 50, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return scores;
+}
+
+/* Top-5 of six classes or more without being asked; each evaluation begins anew. */
+static void a_run_has_its_metrics(void **state)
+{
+	const char *const asked[] = {"f1", "top5", "f1"};
+	struct sl_scores *scores = open_scores(NULL, 0, 5);
+	struct sl_score score[SL_SCORES_MOST];
+
+	(void)state;
+	assert_null(sl_scores_output(scores));
+	sl_scores_add(scores, label, 4);
+	sl_scores_result(scores, score);
+	assert_null(score[0].metric);
+	sl_scores_close(scores);
+	scores = open_scores(asked, 3, 7);
+	fill_classes(200, 7);
+	for (int evaluation = 0; evaluation < 2; evaluation++) {
+		sl_scores_begin(scores);
+		for (int at = 0; at < 200; at += 50) {
+			memcpy(sl_scores_output(scores), output + at * 7, 50 * 7 * sizeof *output);
+			sl_scores_add(scores, label + at, 50);
+		}
+		sl_scores_result(scores, score);
+		assert_string_equal(score[0].metric->name, "top5");
+		assert_true(fabs(score[0].value - 0.765) < 1e-12);
+		assert_string_equal(score[1].metric->name, "f1");
+		assert_true(fabs(score[1].value - 0.2450635726208696) < 1e-12);
+		assert_null(score[2].metric);
+	}
+	sl_scores_close(scores);
+}
+
+static void what_cannot_be_measured_is_refused(void **state)
+{
+	const char *const asked[] = {"pearson"}, *const unknown[] = {"f2"};
+	struct sl_scores *scores = NULL;
+	struct sl_fail fail = {0};
+
+	(void)state;
+	assert_int_equal(sl_scores_open(&scores, asked, 1, SL_METRIC_CLASSES, 7, 50, &fail), SL_ERR_CONFIG);
+	assert_string_equal(fail.text, "no metric \"pearson\" of classes; there are accuracy, top5, matthews, f1");
+	assert_int_equal(sl_scores_open(&scores, unknown, 1, SL_METRIC_NUMBERS, 1, 50, &fail), SL_ERR_CONFIG);
+	assert_string_equal(fail.text, "no metric \"f2\" of numbers; there are pearson, spearman");
+	assert_null(scores);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(classes_are_as_by_their_formulas),
+		cmocka_unit_test(numbers_are_as_by_their_formulas),
+		cmocka_unit_test(ties_go_to_the_first),
+		cmocka_unit_test(what_is_not_defined_is_nan_or_zero),
+		cmocka_unit_test(a_run_has_its_metrics),
+		cmocka_unit_test(what_cannot_be_measured_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
