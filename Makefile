@@ -332,8 +332,8 @@ config-page: all ## docs/config.md, from what --print-config says
 prose: ## how long the sentences of pages and messages are; fails where they are too long
 	@scripts/prose.py
 
-deb: ## Debian packages in build/deb, read by lintian (DEB_BUILD_PROFILES=pkg.split.nocuda, HOST_ARCH=arm64, VERSION)
-	@scripts/make-deb.sh
+deb: ## Debian packages in build/deb, read by lintian (DEB_BUILD_PROFILES=pkg.split.nocuda, CROSS=aarch64-linux-gnu, VERSION)
+	@HOST_ARCH='$(if $(CROSS),$(shell dpkg-architecture -t $(CROSS) -q DEB_HOST_ARCH 2>/dev/null))' scripts/make-deb.sh
 
 test-packages: ## the packages in a clean Debian with systemd: install, run, watchdog, upgrade, purge (root)
 	@DEB_BUILD_PROFILES=pkg.split.nocuda scripts/make-deb.sh

@@ -2,9 +2,11 @@
 # usage: debian-root.sh FILE.tar [PACKAGE,…]        (as root)
 # A clean Debian 12 as an archive, made by debootstrap where FILE is not there: an image `debian:12` where no registry is,
 # or the root for a test of packages. DEBIAN_MIRROR names another mirror than debootstrap's own. It uses this machine's settings
-# of apt for proxies and dates.
+# of apt for proxies and dates. With ARCH=arm64 it is a Debian of that architecture, which is configured through qemu
+# (scripts/emulated.sh).
 set -eu
-file=$1 packages=${2:-}
+file=$(realpath -m "$1") packages=${2:-} arch=${ARCH:-$(dpkg --print-architecture)}
+cd "$(dirname "$0")"
 [ ! -e "$file" ] || exit 0
 mkdir -p "$(dirname "$file")"
 root=$(mktemp -d "$file.XXXXXX")
@@ -12,8 +14,19 @@ trap 'rm -rf "$root" "$file.new"' EXIT
 trap 'exit 130' INT TERM HUP
 echo "debian-root: debootstrap into ${file##*/}"
 chmod 755 "$root" # mktemp: 0700, which would be the mode of / for every user
-debootstrap --variant=minbase ${packages:+--include="$packages"} bookworm "$root" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} \
-	>"$root.log" 2>&1 || { tail -n 20 "$root.log"; rm -f "$root.log"; exit 69; }
+foreign=
+[ "$arch" = "$(dpkg --print-architecture)" ] || foreign=--foreign
+debootstrap --variant=minbase --arch="$arch" $foreign ${packages:+--include="$packages"} bookworm "$root" \
+	${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$root.log" 2>&1 || { tail -n 20 "$root.log"; rm -f "$root.log"; exit 69; }
+if [ -n "$foreign" ]; then
+	# Nodes that the second stage would make, were it allowed to; it does not try in a container.
+	for node in 'null 1 3' 'zero 1 5' 'full 1 7' 'random 1 8' 'urandom 1 9' 'tty 5 0' 'console 5 1' 'ptmx 5 2'; do
+		set -- $node
+		[ -e "$root/dev/$1" ] || mknod -m 666 "$root/dev/$1" c "$2" "$3"
+	done
+	./emulated.sh env container=lxc chroot "$root" /debootstrap/debootstrap --second-stage >"$root.log" 2>&1 ||
+		{ tail -n 20 "$root.log"; tail -n 20 "$root/debootstrap/debootstrap.log" 2>/dev/null; rm -f "$root.log"; exit 69; }
+fi
 rm -f "$root.log"
 apt-config dump | grep -E '^Acquire::(Check|http|https|Retries)' >"$root/etc/apt/apt.conf.d/99host" || true
 rm -f "$root"/var/cache/apt/archives/*.deb
