@@ -1,26 +1,35 @@
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/cmd/command.h"
+#include "client/text/glue.h"
 #include "client/text/records.h"
 #include "client/text/tokenizer.h"
 
 static const char *const usage[] = {
-	"splitc tokens TOKENIZER [FILE…] [--text] [--pair] [--max-length N] [--stats] [--json]",
-	"Prints what a tokenizer makes of each line of the FILEs: token ids, special tokens included.",
+	"splitc tokens TOKENIZER [FILE…] [--pair | --columns A[,B] | --task NAME] [--text] [--max-length N] [--stats] "
+	"[--json]",
+	"Prints what a tokenizer makes of each line of the FILEs: token ids, special tokens included. The lines are "
+	"texts; with --columns or --task they are rows of data sets.",
 	"TOKENIZER is a folder with tokenizer.json, with vocab.json and merges.txt (byte-level BPE, as GPT-2 and "
 	"RoBERTa), or with vocab.txt (WordPiece, as BERT); or it is one such file. Where the folder has a "
 	"tokenizer_config.json, its lower-casing counts. FILE - is standard input, as is no FILE at all.",
 	NULL,
 };
 
+enum { COLUMN_BYTES = 128 };
+
 struct tokens {
 	const struct sl_options *o;
 	struct sl_tokenizer *tokenizer;
 	struct sl_tokenizer_work *work;
+	const struct sl_glue_task *task; /* NULL: none */
+	enum sl_glue_split split;
+	char column[2][COLUMN_BYTES]; /* of --columns; "": none */
 	int32_t max_length;
 	int32_t *length; /* of each row, with --stats */
 	size_t rows, cap;
@@ -34,8 +43,9 @@ static void print_text(const char *text)
 		putchar(sl_text_controls(text, i) ? '?' : text[i]);
 }
 
-static void print_row(const struct tokens *t, const struct sl_tokens *row)
+static void print_row(const struct tokens *t, const struct sl_tokens *row, json_t *label)
 {
+	(void)label;
 	for (int32_t i = 0; i < row->n; i++) {
 		if (i)
 			putchar(' ');
@@ -47,7 +57,8 @@ static void print_row(const struct tokens *t, const struct sl_tokens *row)
 	putchar('\n');
 }
 
-static void print_json(const struct tokens *t, const struct sl_tokens *row)
+/* `label`: NULL for none. */
+static void print_json(const struct tokens *t, const struct sl_tokens *row, json_t *label)
 {
 	json_t *root = json_object(), *ids = json_array(), *types = json_array(), *texts = json_array();
 
@@ -61,6 +72,8 @@ static void print_json(const struct tokens *t, const struct sl_tokens *row)
 		json_object_set(root, "types", types);
 	if (t->o->text)
 		json_object_set(root, "tokens", texts);
+	if (label)
+		json_object_set(root, "label", label);
 	if (row->whole > row->n)
 		json_object_set_new(root, "whole", json_integer(row->whole));
 	json_dumpf(root, stdout, JSON_COMPACT);
@@ -103,33 +116,62 @@ static enum sl_err do_row(struct tokens *t, const char *path, const struct sl_re
 {
 	struct sl_bytes a = row->a, b = row->b;
 	struct sl_tokens out;
-	enum sl_err err;
+	union sl_label value;
+	json_t *label = NULL;
+	enum sl_err err = SL_OK;
 
 	if (t->o->pair && split_pair(row, &a, &b) != SL_OK)
 		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: --pair: the line has no tab between two texts", path,
 				   row->line);
-	err = sl_tokenizer_encode(t->work, a, b, t->max_length, &out, fail);
+	if (row->label.data)
+		err = sl_label_read(&t->task->labels, row->label, &value, fail);
+	if (!err)
+		err = sl_tokenizer_encode(t->work, a, b, t->max_length, &out, fail);
 	if (err)
 		return sl_fail_set(fail, err, "%s:%zu: %s", path, row->line, fail->text);
 	if (t->o->stats)
 		return count_row(t, &out, fail);
-	(t->o->json ? print_json : print_row)(t, &out);
+	if (row->label.data)
+		label = t->task->labels.regression ? json_real(value.target) : json_integer(value.label);
+	(t->o->json ? print_json : print_row)(t, &out, label);
+	json_decref(label);
+	return SL_OK;
+}
+
+/* How to read what the command line names `path`; `file` is for the name of a task's file. */
+static enum sl_err choose(const struct tokens *t, const char *path, char *file, struct sl_records_spec *spec,
+			  struct sl_fail *fail)
+{
+	*spec = (struct sl_records_spec){.path = path, .b = {NULL, -1}, .label = {NULL, -1}};
+	if (t->task)
+		return sl_glue_records(t->task, t->split, path, file, spec, fail);
+	if (!t->column[0][0])
+		return SL_OK;
+	spec->format = sl_records_format_of(t->o->format ? t->o->format : path);
+	if (spec->format == SL_RECORDS_FORMAT_COUNT || spec->format == SL_RECORDS_LINES)
+		return sl_fail_set(fail, SL_ERR_USAGE, "tokens: %s: is it tsv, csv or jsonl? --format says so", path);
+	spec->header = true;
+	spec->a.name = t->column[0];
+	spec->b.name = t->column[1][0] ? t->column[1] : NULL;
 	return SL_OK;
 }
 
 static enum sl_err do_file(struct tokens *t, const char *path, struct sl_fail *fail)
 {
-	const struct sl_records_spec spec = {.path = path, .format = SL_RECORDS_LINES};
+	char file[PATH_MAX];
+	struct sl_records_spec spec;
 	struct sl_records *rows;
 	struct sl_record row;
-	enum sl_err err = sl_records_open(&rows, &spec, fail);
+	enum sl_err err = choose(t, path, file, &spec, fail);
 
+	if (!err)
+		err = sl_records_open(&rows, &spec, fail);
 	if (err)
 		return err;
 	do {
 		err = sl_records_next(rows, &row, fail);
 		if (!err && row.a.data)
-			err = do_row(t, path, &row, fail);
+			err = do_row(t, spec.path, &row, fail);
 	} while (!err && row.a.data);
 	sl_records_close(rows);
 	return err;
@@ -200,6 +242,43 @@ static enum sl_err read_max_length(struct tokens *t, struct sl_fail *fail)
 	return SL_OK;
 }
 
+static enum sl_err read_columns(struct tokens *t, struct sl_fail *fail)
+{
+	const char *text = t->o->columns, *comma = strchr(text, ',');
+	size_t first = comma ? (size_t)(comma - text) : strlen(text);
+
+	if (first == 0 || first >= COLUMN_BYTES || (comma && (!comma[1] || strlen(comma + 1) >= COLUMN_BYTES)))
+		return sl_fail_set(fail, SL_ERR_USAGE, "tokens: --columns %.64s: one name or two, with a comma between",
+				   text);
+	memcpy(t->column[0], text, first);
+	snprintf(t->column[1], COLUMN_BYTES, "%s", comma ? comma + 1 : "");
+	return SL_OK;
+}
+
+/* Which rows, by --pair, --columns or --task. */
+static enum sl_err read_choice(struct tokens *t, struct sl_fail *fail)
+{
+	const struct sl_options *o = t->o;
+	enum sl_err err = SL_OK;
+
+	if (o->pair + (o->columns != NULL) + (o->task != NULL) > 1)
+		return sl_fail_set(fail, SL_ERR_USAGE, "tokens: --pair, --columns or --task: one of them");
+	if (o->split && !o->task)
+		return sl_fail_set(fail, SL_ERR_USAGE, "tokens: --split goes with --task");
+	if (o->format && !o->columns)
+		return sl_fail_set(fail, SL_ERR_USAGE, "tokens: --format goes with --columns");
+	if (o->columns)
+		err = read_columns(t, fail);
+	if (!err && o->task)
+		err = sl_glue_find(&t->task, o->task, fail);
+	t->split = sl_glue_split_of(o->split ? o->split : "train");
+	if (!err && t->split == SL_GLUE_SPLIT_COUNT)
+		err = sl_fail_set(fail, SL_ERR_USAGE, "tokens: --split %.64s: train, dev or test", o->split);
+	if (!err && o->task && o->n_run == 1)
+		err = sl_fail_set(fail, SL_ERR_USAGE, "tokens: --task needs the task's folder");
+	return err;
+}
+
 static enum sl_err do_files(struct tokens *t, struct sl_fail *fail)
 {
 	enum sl_err err = t->o->n_run == 1 ? do_file(t, "-", fail) : SL_OK;
@@ -221,7 +300,9 @@ int splitc_tokens(int argc, char **argv)
 		return status;
 	if (!o.n_run)
 		return sl_options_missing(&o, "TOKENIZER");
-	err = sl_tokenizer_open(&t.tokenizer, o.run[0], &fail);
+	err = read_choice(&t, &fail);
+	if (!err)
+		err = sl_tokenizer_open(&t.tokenizer, o.run[0], &fail);
 	if (!err)
 		err = read_max_length(&t, &fail);
 	if (!err)

@@ -21,7 +21,7 @@ struct sl_options {
 		ready, quiet, watch, force, text, pair, stats;
 	const char *weights, *control, *codecs, *out, *shape, *threads; /* NULL: not given */
 	const char *server, *model, *data, *cut;                        /* of init; the same */
-	const char *max_length;                                         /* of tokens; NULL: not given */
+	const char *max_length, *task, *split, *columns, *format;       /* of tokens; NULL: not given */
 	const char *figure;                                             /* of plot; NULL: not given */
 	const char *run[SL_MAX_RUNS]; /* of plot and tokens: all positional arguments */
 	int n_run;
@@ -41,7 +41,7 @@ enum {
 	SL_OPT_PREDICT = 1024, /* --logits, --csv, and --json of lines */
 	SL_OPT_INIT = 2048,    /* --server, --model, --data, --cut, --force */
 	SL_OPT_PLOT = 4096,    /* --out PICTURE, --figure; positional arguments are runs */
-	SL_OPT_TOKENS = 8192,  /* --text, --pair, --max-length, --stats, and --json of lines */
+	SL_OPT_TOKENS = 8192,  /* --text, --pair, --max-length, --stats, --task, --split, --columns, --format, --json */
 };
 
 /* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments; "-" is one. Returns -1 to go on, or the

@@ -80,6 +80,9 @@ done
 "$TOOLS/make_text" "$tmp"
 {
 	printf 'a b c\td\n' | "$SPLITC" tokens "$tmp/vocab.txt" --pair --text --max-length 6 --json
+	mkdir "$tmp/CoLA"
+	printf 'x\t1\t\ta\n' >"$tmp/CoLA/dev.tsv"
+	"$SPLITC" tokens "$tmp/vocab.txt" --task cola --split dev --json "$tmp"
 	"$SPLITC" tokens "$tmp/vocab.txt" --stats --json </dev/null
 } | jq -r 'paths | map(strings)[]' | has tokens 'splitc tokens --json'
 echo '- {name: x}' >"$tmp/list.yaml"

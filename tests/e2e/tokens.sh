@@ -4,6 +4,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 "$TOOLS/make_text" "$tmp"
+wrong=0
 mkdir "$tmp/bpe" "$tmp/words" "$tmp/none"
 mv "$tmp/vocab.json" "$tmp/merges.txt" "$tmp/bpe"
 mv "$tmp/vocab.txt" "$tmp/words"
@@ -19,6 +20,7 @@ says() {
 }
 # refuses STATUS PART ARGUMENT…: it ends with STATUS and one line with PART on stderr
 refuses() {
+	wrong=$((wrong + 1))
 	local status=0 want=$1 part=$2
 	shift 2
 	"$SPLITC" tokens "$@" >"$tmp/out" 2>"$tmp/err" </dev/null || status=$?
@@ -39,7 +41,26 @@ says '' "$tmp/words" /dev/null
 	'[4,14,3,3,4,4,0,5]' ] || fail "--stats --json: $(cat "$tmp/json")"
 "$SPLITC" tokens "$tmp/words" "$tmp/two" --stats | grep -q '^rows  *2$' || fail "--stats"
 
+mkdir "$tmp/RTE"
+printf 'index\tsentence1\tsentence2\tlabel\n0\tthe\tun\tnot_entailment\n' >"$tmp/RTE/dev.tsv"
+says '{"ids":[2,5,3,8,3],"types":[0,0,0,1,1],"label":1}' "$tmp/words" --task rte --split dev --json "$tmp"
+says '2 5 3 8 3' "$tmp/words" --task rte --split dev "$tmp/RTE"
+printf 'y,text\r\n1,"the\n""un"""\r\n' >"$tmp/own.csv"
+says '[CLS] the " un " [SEP]' "$tmp/words" --text --columns text "$tmp/own.csv"
+says '[CLS] the " un " [SEP] [UNK] [SEP]' "$tmp/words" --text --columns text,y --format csv - < <(sed 's/^1,/\xe2\x82\xaa,/' "$tmp/own.csv")
+says '2 11 3' "$tmp/words" --columns t - --format jsonl <<<'{"t": "hello"}'
+
 refuses 64 TOKENIZER
+refuses 64 'one of them' "$tmp/words" --pair --task rte "$tmp"
+refuses 64 '--split goes with --task' "$tmp/words" --split dev "$tmp"
+refuses 64 '--task needs' "$tmp/words" --task rte
+refuses 64 'is it tsv, csv or jsonl?' "$tmp/words" --columns a "$tmp/two"
+refuses 64 '--columns ,b' "$tmp/words" --columns ,b "$tmp/own.csv"
+refuses 78 'did you mean rte?' "$tmp/words" --task rtte "$tmp"
+refuses 66 'neither train.tsv nor RTE/train.tsv is there' "$tmp/words" --task rte "$tmp"
+refuses 65 "$tmp/own.csv:1: no column \"x\"; the header names y, text" "$tmp/words" --columns x "$tmp/own.csv"
+printf '1\tthe\tun\tmaybe\n' >>"$tmp/RTE/dev.tsv"
+refuses 65 "$tmp/RTE/dev.tsv:3: label \"maybe\": one of entailment, not_entailment" "$tmp/words" --task rte --split dev "$tmp"
 refuses 64 '--max-length 3' "$tmp/words" --max-length 3 "$tmp/two"
 refuses 66 "$tmp/none: no tokenizer" "$tmp/none" "$tmp/two"
 refuses 66 "$tmp/absent" "$tmp/absent" "$tmp/two"
@@ -52,4 +73,4 @@ printf 'Q <mask>\n' >>"$tmp/bpe/merges.txt"
 refuses 65 "$tmp/bpe/merges.txt:$(wc -l <"$tmp/bpe/merges.txt"): the merge makes \"Q<mask>\"" "$tmp/bpe" "$tmp/two"
 printf '{"a": 1' >"$tmp/bpe/tokenizer.json"
 refuses 65 "$tmp/bpe/tokenizer.json:1:" "$tmp/bpe" "$tmp/two"
-echo "ids, tokens, pairs, cuts and figures as they should be; 11 wrong calls refused"
+echo "ids, tokens, pairs, cuts and figures as they should be; $wrong wrong calls refused"

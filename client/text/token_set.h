@@ -1,0 +1,48 @@
+/* A set of texts as token ids, all in memory: what a source of samples for a text model reads. Ids take 2 bytes each
+ * where the vocabulary allows it, else 4. */
+#ifndef SL_CLIENT_TEXT_TOKEN_SET_H
+#define SL_CLIENT_TEXT_TOKEN_SET_H
+
+#include "client/text/label.h"
+#include "client/text/records.h"
+#include "client/text/tokenizer.h"
+
+enum { SL_TOKEN_SET_MOST = 1 << 24 /* rows */ };
+
+struct sl_token_set_spec {
+	const struct sl_tokenizer *tokenizer; /* only while the set is opened */
+	struct sl_records_spec records;       /* label.number -1 and no name: the set has no labels */
+	struct sl_labels labels;
+	int32_t max_length; /* 0: no limit */
+	bool cache;         /* keep the ids in a file beside the text, FILE.tokens */
+};
+
+/* Constant once open: any number of threads may use it. */
+struct sl_token_set;
+
+/* One row. */
+struct sl_token_sample {
+	int32_t n;     /* ids */
+	int32_t first; /* ids [0, first) have token type 0, the others 1 */
+	int32_t whole; /* ids that there were before the cut at max_length */
+	union sl_label value;
+};
+
+/* The ids are those of the cache where it was written for the same text, tokenizer and settings; a cache that was not,
+ * or is damaged, is made anew. One that cannot be written is a line in the log. NOINPUT; DATA: a row is malformed, is
+ * no UTF-8, has an empty text or an unknown label, and *fail names file and line; LIMIT: more than SL_TOKEN_SET_MOST
+ * rows; IO, NOMEM. */
+enum sl_err sl_token_set_open(struct sl_token_set **out, const struct sl_token_set_spec *spec,
+			      struct sl_fail *fail) SL_MUST_CHECK;
+void sl_token_set_close(struct sl_token_set *set); /* NULL is fine */
+
+int64_t sl_token_set_count(const struct sl_token_set *set);
+int64_t sl_token_set_tokens(const struct sl_token_set *set);  /* of all rows */
+int32_t sl_token_set_longest(const struct sl_token_set *set); /* ids of the longest row */
+bool sl_token_set_cached(const struct sl_token_set *set);     /* the ids were read from a cache */
+/* Ids of row `index`, in [0, count). */
+int32_t sl_token_set_length(const struct sl_token_set *set, int64_t index);
+/* Writes them to id[0 … length). A function of `index` alone. */
+struct sl_token_sample sl_token_set_sample(const struct sl_token_set *set, int64_t index, int32_t *id);
+
+#endif

@@ -1,0 +1,377 @@
+/* Files of text: TSV, CSV, JSON Lines, GLUE's folders; sets of token ids, and their caches. */
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "client/text/glue.h"
+#include "client/text/token_set.h"
+
+static char dir[PATH_MAX], path[PATH_MAX + 32];
+static struct sl_tokenizer *tokenizer;
+
+static void write_file(const char *name, const char *text, size_t len)
+{
+	FILE *to;
+
+	snprintf(path, sizeof path, "%s/%s", dir, name);
+	to = fopen(path, "wbe");
+	assert_non_null(to);
+	assert_int_equal(fwrite(text, 1, len, to), len);
+	assert_int_equal(fclose(to), 0);
+}
+
+static void write_text(const char *name, const char *text)
+{
+	write_file(name, text, strlen(text));
+}
+
+static int make_dir(void **state)
+{
+	struct sl_fail fail;
+
+	(void)state;
+	snprintf(dir, sizeof dir, "%s/split-text-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+	if (!mkdtemp(dir))
+		return -1;
+	write_text("vocab.txt", "[UNK]\n[CLS]\n[SEP]\na\nb\nc\nd\n");
+	return sl_tokenizer_open(&tokenizer, path, &fail) == SL_OK ? 0 : -1;
+}
+
+static int remove_dir(void **state)
+{
+	char command[PATH_MAX + 16];
+
+	(void)state;
+	sl_tokenizer_close(tokenizer);
+	snprintf(command, sizeof command, "rm -rf '%s'", dir);
+	return system(command);
+}
+
+/* ---- records */
+
+/* All rows as "a|b|label;", a field that is not there as "-"; or the error. */
+static const char *rows(const struct sl_records_spec *spec, const char *text, size_t len)
+{
+	static char all[4096];
+	struct sl_records *records;
+	struct sl_record row;
+	struct sl_fail fail = {0};
+	size_t at = 0;
+
+	all[0] = '\0';
+	if (sl_records_open_bytes(&records, spec, (struct sl_bytes){(const uint8_t *)text, len}, &fail) != SL_OK)
+		return strcpy(all, fail.text);
+	for (;;) {
+		enum sl_err err = sl_records_next(records, &row, &fail);
+		const struct sl_bytes *field[] = {&row.a, &row.b, &row.label};
+
+		if (err)
+			strcpy(all, fail.text);
+		if (err || !row.a.data)
+			break;
+		for (int i = 0; i < 3; i++)
+			at += (size_t)snprintf(all + at, sizeof all - at, "%.*s%s",
+					       field[i]->data ? (int)field[i]->len : 1,
+					       field[i]->data ? (const char *)field[i]->data : "-", i < 2 ? "|" : ";");
+	}
+	sl_records_close(records);
+	return all;
+}
+
+static void expect(const struct sl_records_spec *spec, const char *text, const char *want)
+{
+	char *copy = malloc(strlen(text) + 1); /* so that a sanitizer sees its end */
+
+	assert_non_null(copy);
+	memcpy(copy, text, strlen(text));
+	assert_string_equal(rows(spec, copy, strlen(text)), want);
+	free(copy);
+}
+
+static void test_tsv(void **state)
+{
+	struct sl_records_spec spec = {
+		.path = "x.tsv", .format = SL_RECORDS_TSV, .a = {NULL, 1}, .b = {NULL, -1}, .label = {NULL, 0}};
+
+	(void)state;
+	expect(&spec, "1\ta \"b\"\tz\n0\tc", "a \"b\"|-|1;c|-|0;");
+	expect(&spec,
+	       "\xef\xbb\xbf"
+	       "1\ta\r\n\r\n0\t\n",
+	       "a|-|1;|-|0;");
+	expect(&spec, "1\ta\n\n1\n", "x.tsv:3: 1 column, where at least 2 are needed");
+	expect(&spec, "", "");
+	spec.skip_short = true;
+	expect(&spec, "1\ta\n1\n0\tb\n", "a|-|1;b|-|0;");
+	spec = (struct sl_records_spec){.path = "x.tsv",
+					.format = SL_RECORDS_TSV,
+					.header = true,
+					.a = {"text", -1},
+					.b = {"more", -1},
+					.label = {"y", -1}};
+	expect(&spec, "more\ty\ttext\nB\t1\tA\n", "A|B|1;");
+	expect(&spec, "more\ttext\nB\t1\tA\n", "x.tsv:1: no column \"y\"; the header names more, text");
+	expect(&spec, "", "x.tsv:1: no header: the file is empty");
+}
+
+static void test_csv(void **state)
+{
+	struct sl_records_spec spec = {
+		.path = "x.csv", .format = SL_RECORDS_CSV, .a = {NULL, 0}, .b = {NULL, 1}, .label = {NULL, -1}};
+
+	(void)state;
+	expect(&spec, "a,b\nc,\n", "a|b|-;c||-;");
+	expect(&spec, "\"a,\"\"b\"\"\",\"\"\r\n\"c\r\nd\ne\",f\r\n", "a,\"b\"||-;c\r\nd\ne|f|-;");
+	expect(&spec, "\"a\"\n", "x.csv:1: 1 column, where at least 2 are needed");
+	expect(&spec, "a,b\n\"c\nd,e\n", "x.csv:2: a quote that begins in this row has no end");
+	expect(&spec, "a,b\"c\n", "x.csv:1: a quote inside a field that does not begin with one");
+	expect(&spec, "\"a\"b,c\n", "x.csv:1: something other than a comma behind a closing quote");
+	expect(&spec, ",\n", "||-;");
+}
+
+static void test_jsonl(void **state)
+{
+	struct sl_records_spec spec = {
+		.path = "x.jsonl", .format = SL_RECORDS_JSONL, .a = {"s", -1}, .b = {NULL, -1}, .label = {"y", -1}};
+
+	(void)state;
+	expect(&spec, "{\"y\": 1, \"s\": \"a\\n\\u00e9\"}\n\n{\"s\": \"b\", \"y\": 0.5}\n{\"s\": \"c\", \"y\": true}",
+	       "a\n\xc3\xa9|-|1;b|-|0.5;c|-|true;");
+	expect(&spec, "{\"s\": \"a\", \"y\": 1}\n{\"s\": \"a\"}\n",
+	       "x.jsonl:2: the object has no text or number \"y\"");
+	expect(&spec, "[1]\n", "x.jsonl:1: no JSON object");
+	assert_non_null(strstr(rows(&spec, "{\"s\": \"a\"", 9), "x.jsonl:1:"));
+	spec.a.name = NULL;
+	expect(&spec, "", "x.jsonl: JSON Lines need the name of the text's member");
+}
+
+/* ---- labels, GLUE */
+
+static void test_labels(void **state)
+{
+	static const char *const names[] = {"no", "yes", NULL};
+	const struct sl_labels by_name = {names, 2, false}, by_number = {NULL, 3, false}, value = {NULL, 0, true};
+	static const char *const bad[] = {"", "x", "3", "-1", "1.5", "nan", "1x", " 1", "0x1"};
+	union sl_label out;
+	struct sl_fail fail;
+
+	(void)state;
+#define READ(labels, text) sl_label_read(&labels, (struct sl_bytes){(const uint8_t *)text, strlen(text)}, &out, &fail)
+	assert_int_equal(READ(by_name, "yes"), SL_OK);
+	assert_int_equal(out.label, 1);
+	assert_int_equal(READ(by_name, "yess"), SL_ERR_DATA);
+	assert_string_equal(fail.text, "label \"yess\": one of no, yes");
+	assert_int_equal(READ(by_number, "2"), SL_OK);
+	assert_int_equal(out.label, 2);
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0] - 1; i++)
+		assert_int_equal(READ(by_number, bad[i]), SL_ERR_DATA);
+	assert_int_equal(READ(value, "3.25"), SL_OK);
+	assert_true(out.target == 3.25f);
+	assert_int_equal(READ(value, "1e99"), SL_ERR_DATA);
+	assert_int_equal(READ(value, "inf"), SL_ERR_DATA);
+}
+
+/* The header of each task's published files, and a row of them. */
+static const struct {
+	const char *task, *train, *test;
+	int label;
+} glue[] = {
+	{"cola", "gj04\t0\t*\ta b\n", "index\tsentence\n0\ta b\n", 0},
+	{"sst2", "sentence\tlabel\na b\t1\n", "index\tsentence\n0\ta b\n", 1},
+	{"mrpc", "\xef\xbb\xbfQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\ta b\tc\n",
+	 "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t7\t8\ta b\tc\n", 1},
+	{"qqp", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t2\t3\ta b\tc\t0\n4\t5\t6\tshort\n",
+	 "id\tquestion1\tquestion2\n0\ta b\tc\n", 0},
+	{"mnli",
+	 "index\tpromptID\tgenre\tsentence1\tsentence2\tlabel1\tgold_label\n0\t1\tx\ta b\tc\tneutral\tneutral\n",
+	 "index\tsentence1\tsentence2\n0\ta b\tc\n", 1},
+	{"qnli", "index\tquestion\tsentence\tlabel\n0\ta b\tc\tnot_entailment\n",
+	 "index\tquestion\tsentence\n0\ta b\tc\n", 1},
+	{"rte", "index\tsentence1\tsentence2\tlabel\n0\ta b\tc\tentailment\n",
+	 "index\tsentence1\tsentence2\n0\ta b\tc\n", 0},
+	{"stsb", "index\tgenre\tsentence1\tsentence2\tscore\n0\tx\ta b\tc\t2.5\n",
+	 "index\tsentence1\tsentence2\n0\ta b\tc\n", -1},
+	{"wnli", "index\tsentence1\tsentence2\tlabel\n0\ta b\tc\t1\n", "index\tsentence1\tsentence2\n0\ta b\tc\n", 1},
+};
+
+static struct sl_token_set *open_glue(const char *name, enum sl_glue_split split)
+{
+	const struct sl_glue_task *task;
+	struct sl_token_set_spec spec = {.tokenizer = tokenizer};
+	struct sl_token_set *set;
+	struct sl_fail fail = {0};
+	static char file[PATH_MAX];
+
+	assert_int_equal(sl_glue_find(&task, name, &fail), SL_OK);
+	spec.labels = task->labels;
+	if (sl_glue_records(task, split, dir, file, &spec.records, &fail) != SL_OK ||
+	    sl_token_set_open(&set, &spec, &fail) != SL_OK)
+		fail_msg("%s: %s", name, fail.text);
+	return set;
+}
+
+static void test_glue(void **state)
+{
+	const struct sl_glue_task *task;
+	struct sl_fail fail;
+	char file[PATH_MAX], sub[PATH_MAX + 8];
+	struct sl_records_spec spec;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof glue / sizeof glue[0]; i++) {
+		for (int test = 0; test < 2; test++) {
+			struct sl_token_sample s;
+			struct sl_token_set *set;
+			int32_t id[16];
+
+			assert_int_equal(sl_glue_find(&task, glue[i].task, &fail), SL_OK);
+			write_text(task->file[test ? SL_GLUE_TEST : SL_GLUE_TRAIN],
+				   test ? glue[i].test : glue[i].train);
+			set = open_glue(glue[i].task, test ? SL_GLUE_TEST : SL_GLUE_TRAIN);
+			assert_int_equal(sl_token_set_count(set), 1);
+			s = sl_token_set_sample(set, 0, id);
+			assert_int_equal(s.n, task->b ? 6 : 4);
+			assert_int_equal(id[1], 3);
+			assert_int_equal(id[s.n - 2], task->b ? 5 : 4);
+			if (task->labels.regression && !test)
+				assert_true(s.value.target == 2.5f);
+			else
+				assert_int_equal(s.value.label, test ? -1 : glue[i].label);
+			sl_token_set_close(set);
+		}
+	}
+	assert_int_equal(sl_glue_find(&task, "colla", &fail), SL_ERR_CONFIG);
+	assert_string_equal(fail.text, "task \"colla\": did you mean cola?");
+	assert_int_equal(sl_glue_find(&task, "wnli", &fail), SL_OK);
+	snprintf(sub, sizeof sub, "%s/none", dir);
+	assert_int_equal(sl_glue_records(task, SL_GLUE_DEV, sub, file, &spec, &fail), SL_ERR_NOINPUT);
+	assert_non_null(strstr(fail.text, "neither dev.tsv nor WNLI/dev.tsv is there"));
+	assert_int_equal(sl_glue_split_of("dev"), SL_GLUE_DEV);
+	assert_int_equal(sl_glue_split_of("x"), SL_GLUE_SPLIT_COUNT);
+}
+
+/* ---- sets and caches */
+
+static const struct sl_labels two = {NULL, 2, false};
+
+static struct sl_token_set_spec spec_of(const char *file, int32_t max_length)
+{
+	return (struct sl_token_set_spec){.tokenizer = tokenizer,
+					  .records = {.path = file,
+						      .format = SL_RECORDS_TSV,
+						      .a = {NULL, 1},
+						      .b = {NULL, -1},
+						      .label = {NULL, 0}},
+					  .labels = two,
+					  .max_length = max_length,
+					  .cache = true};
+}
+
+static void open_checked(const struct sl_token_set_spec *spec, bool cached)
+{
+	struct sl_token_set *set;
+	struct sl_token_sample s;
+	struct sl_fail fail = {0};
+	int32_t id[16];
+
+	if (sl_token_set_open(&set, spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_int_equal(sl_token_set_cached(set), cached);
+	assert_int_equal(sl_token_set_count(set), 2);
+	assert_int_equal(sl_token_set_longest(set), spec->max_length ? 4 : 5);
+	s = sl_token_set_sample(set, 1, id);
+	assert_int_equal(s.n, sl_token_set_length(set, 1));
+	assert_int_equal(s.whole, 5);
+	assert_int_equal(s.first, s.n);
+	assert_int_equal(s.value.label, 1);
+	assert_int_equal(id[0], 1);
+	assert_int_equal(id[1], 3);
+	assert_int_equal(id[s.n - 1], 2);
+	sl_token_set_close(set);
+}
+
+/* A cache is used for what it was made of, and for nothing else; whatever byte of it changes, it is made anew. */
+static void test_cache(void **state)
+{
+	static char file[PATH_MAX + 32];
+	struct sl_token_set_spec spec;
+	uint8_t *image;
+	size_t len;
+	struct sl_fail fail;
+	struct stat st;
+
+	(void)state;
+	write_text("set.tsv", "0\tb\n1\ta b c\n");
+	strcpy(file, path);
+	spec = spec_of(file, 0);
+	open_checked(&spec, false);
+	open_checked(&spec, true);
+	spec.max_length = 4;
+	open_checked(&spec, false);
+	open_checked(&spec, true);
+	write_text("set.tsv", "0\tc\n1\ta b c\n");
+	open_checked(&spec, false);
+	open_checked(&spec, true);
+	strcat(path, ".tokens");
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	assert_int_equal(sl_file_read(path, 1 << 20, &image, &len, &fail), SL_OK);
+	for (size_t i = 0; i < len; i++) {
+		image[i] ^= 1;
+		write_file("set.tsv.tokens", (char *)image, len);
+		image[i] ^= 1;
+		open_checked(&spec, false);
+	}
+	for (size_t i = 0; i < len; i += 7) {
+		write_file("set.tsv.tokens", (char *)image, i);
+		open_checked(&spec, false);
+	}
+	free(image);
+	open_checked(&spec, true);
+}
+
+static void refuse(const char *text, size_t len, const char *want)
+{
+	static char file[PATH_MAX + 32];
+	struct sl_token_set_spec spec;
+	struct sl_token_set *set;
+	struct sl_fail fail = {0};
+	char whole[2 * PATH_MAX];
+
+	write_file("bad.tsv", text, len);
+	strcpy(file, path);
+	spec = spec_of(file, 0);
+	assert_int_equal(sl_token_set_open(&set, &spec, &fail), SL_ERR_DATA);
+	snprintf(whole, sizeof whole, "%s%s", file, want);
+	assert_string_equal(fail.text, whole);
+	strcat(path, ".tokens");
+	assert_int_equal(access(path, F_OK), -1);
+}
+
+static void test_bad_rows(void **state)
+{
+	(void)state;
+	refuse("0\ta\n1\n", 6, ":2: 1 column, where at least 2 are needed");
+	refuse("0\ta\n1\ta\xff\n", 9, ":2: invalid UTF-8 at byte 1 of the text");
+	refuse("0\ta\n2\tb\n", 8, ":2: label 2: a whole number from 0 to 1");
+	refuse("0\ta\n1\t\n", 7, ":2: an empty text");
+	refuse("", 0, ": no rows");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_tsv),      cmocka_unit_test(test_csv),  cmocka_unit_test(test_jsonl),
+		cmocka_unit_test(test_labels),   cmocka_unit_test(test_glue), cmocka_unit_test(test_cache),
+		cmocka_unit_test(test_bad_rows),
+	};
+
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
