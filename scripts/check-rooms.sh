@@ -18,7 +18,7 @@ BEGIN {
 	may["common/codec"] = "common/base common/nn/tensor.h common/nn/backend.h"
 	may["common/link"] = "common/base proto"
 	may["common/telemetry"] = "common/base common/link/loop.h common/link/control.h common/link/http.h" # the status socket, /metrics
-	may["common/session"] = "common/base common/nn common/model common/codec common/link common/telemetry"
+	may["common/session"] = "common/base common/conf common/nn common/model common/codec common/link common/telemetry"
 	may["kernels"] = "common/base common/nn common/codec"
 	may["client"] = "common kernels client/cmd" # main.c
 	may["client/cmd"] = "common kernels client/run client/persist client/data client/text"
