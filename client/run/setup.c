@@ -114,6 +114,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 		err = read_insert(s, "insert.tail", conf->insert.tail, spec->insert_tail, fail);
 	if (err)
 		return err;
+	spec->freeze = &conf->train.freeze;
 	spec->plan.batch = conf->train.batch;
 	spec->plan.chunks = conf->train.chunks;
 	spec->plan.seed = (uint64_t)conf->train.seed;

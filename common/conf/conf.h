@@ -119,6 +119,7 @@ struct sl_conf_client {
 		enum sl_conf_missed on_checkpoint_error;
 		bool drop_last;
 		enum sl_conf_nan on_nan;
+		struct sl_conf_list freeze;       /* globs over names of parameters */
 		enum sl_conf_precision precision; /* of the middle */
 	} train;
 	/* specs of common/codec, not parsed here; [enum sl_dir]: head_act, mid_act, mid_grad, head_grad */

@@ -1,5 +1,6 @@
 #include "common/model/split.h"
 
+#include <fnmatch.h>
 #include <stdlib.h>
 
 /* Copies nodes of the model into a part. value[], param[]: the part's numbers of the model's values and parameters; -1:
@@ -141,6 +142,40 @@ enum sl_err sl_split_model(struct sl_graph part[SL_SEGMENT_COUNT], struct sl_mod
 	return err;
 }
 
+/* Freezes what one glob matches; statistics go on moving. Whether it matched anything. */
+static bool freeze_one(struct sl_graph part[SL_SEGMENT_COUNT], const char *glob)
+{
+	bool matched = false;
+
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
+		for (int i = 0; i < part[which].n_param; i++) {
+			struct sl_param *p = &part[which].param[i];
+
+			if (fnmatch(glob, p->name, 0) != 0)
+				continue;
+			matched = true;
+			if (p->role == SL_LEARNS)
+				p->role = SL_FROZEN;
+		}
+	return matched;
+}
+
+static enum sl_err freeze(struct sl_graph part[SL_SEGMENT_COUNT], const struct sl_conf_list *globs,
+			  struct sl_fail *fail)
+{
+	for (int i = 0; globs && i < globs->n; i++)
+		if (!freeze_one(part, globs->item[i]))
+			return sl_fail_at(fail, "train.freeze", SL_ERR_CONFIG,
+					  "no parameter is called \"%.100s\"; names begin as %s and %s do",
+					  globs->item[i], part[SL_HEAD].n_param ? part[SL_HEAD].param[0].name : "-",
+					  part[SL_TAIL].n_param ? part[SL_TAIL].param[0].name : "-");
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
+		for (int i = 0; i < part[which].n_param; i++)
+			if (part[which].param[i].role == SL_LEARNS)
+				return SL_OK;
+	return sl_fail_at(fail, "train.freeze", SL_ERR_CONFIG, "no parameter is left that learns");
+}
+
 static const char *given(const char *text)
 {
 	return text[0] ? text : NULL;
@@ -165,6 +200,8 @@ static enum sl_err split_and_plan(struct sl_plan *plan, const struct sl_split_sp
 	plan->plain[0] = plan->model->graph.value[plan->cut.head_value].shape;
 	plan->plain[1] = plan->model->graph.value[plan->cut.tail_value].shape;
 	err = sl_split_model(part, plan->model, &plan->cut, insert, fail);
+	if (!err && spec->freeze && spec->freeze->n)
+		err = freeze(part, spec->freeze, fail);
 	for (int i = 0; i < SL_SEGMENT_COUNT && !err; i++)
 		err = sl_plan_add(plan, (enum sl_segment)i, &part[i], fail);
 	for (int i = 0; i < SL_SEGMENT_COUNT; i++)

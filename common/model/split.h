@@ -2,6 +2,7 @@
 #ifndef SL_MODEL_SPLIT_H
 #define SL_MODEL_SPLIT_H
 
+#include "common/conf/conf.h"
 #include "common/model/insert.h"
 #include "common/model/source.h"
 #include "common/nn/plan.h"
@@ -11,6 +12,7 @@ struct sl_split_spec {
 	struct sl_model_spec model;
 	struct sl_cut_spec cut;
 	char insert_head[SL_INSERT_TEXT], insert_tail[SL_INSERT_TEXT];
+	const struct sl_conf_list *freeze; /* globs over names of parameters, which then do not learn; NULL: none */
 	struct sl_plan_spec plan;
 };
 

@@ -68,6 +68,13 @@ static size_t trainable_bytes(const struct sl_exec *e)
 	return (size_t)e->segment->trainable_count * sizeof(float);
 }
 
+/* Behind the gradients there is room for those of frozen weights: kernels write them beside others, and nobody reads
+ * them. */
+static size_t gradient_bytes(const struct sl_exec *e)
+{
+	return trainable_bytes(e) + (size_t)(e->segment->weight_count - e->segment->moving_count) * sizeof(float);
+}
+
 enum sl_err sl_exec_follow(struct sl_exec *e, uint64_t done)
 {
 	bool same = true;
@@ -112,7 +119,7 @@ enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 	enum sl_err err = take(e, &e->weight, (size_t)s->weight_count * sizeof(float), fail);
 
 	if (!err)
-		err = take(e, &e->grad, trainable_bytes(e), fail);
+		err = take(e, &e->grad, gradient_bytes(e), fail);
 	for (int i = 0; i < s->moments && !err; i++)
 		err = take(e, &e->moment[i], trainable_bytes(e), fail);
 	if (!err && sl_exec_mixed(e))
@@ -130,7 +137,7 @@ enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 	if (!err)
 		err = take(e, &e->workspace, l->workspace_bytes, fail);
 	if (!err) {
-		e->statistics = malloc((size_t)(s->weight_count - s->trainable_count + 1) * sizeof(float));
+		e->statistics = malloc((size_t)(s->moving_count - s->trainable_count + 1) * sizeof(float));
 		if (!e->statistics)
 			err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the executor");
 	}
@@ -257,8 +264,8 @@ struct sl_exec_memory sl_exec_memory(const struct sl_exec *e)
 	const struct sl_plan_segment *s = e->segment;
 	size_t slots = (size_t)e->slots;
 	struct sl_exec_memory m = {
-		.weights = (size_t)s->weight_count * sizeof(float) + (size_t)(1 + s->moments) * trainable_bytes(e) +
-			   low_bytes(e),
+		.weights = (size_t)s->weight_count * sizeof(float) + gradient_bytes(e) +
+			   (size_t)s->moments * trainable_bytes(e) + low_bytes(e),
 		.slots = slots * (e->layout.slot_bytes + e->layout.saved_bytes),
 		.scratch = e->layout.scratch_bytes + e->layout.workspace_bytes,
 	};

@@ -67,6 +67,16 @@ struct sl_tensor sl_exec_din(struct sl_exec *e, int slot, int64_t rows)
 	return at_end(e, SL_EDGE_DIN, &e->layout.grad[e->segment->in_value], slot, rows);
 }
 
+/* Of the parameter at `offset` of the weight range; NULL: a statistic. */
+static float *gradient_at(const struct sl_exec *e, int64_t offset)
+{
+	const struct sl_plan_segment *s = e->segment;
+
+	if (offset < s->trainable_count)
+		return e->grad + offset;
+	return offset < s->moving_count ? NULL : e->grad + s->trainable_count + (offset - s->moving_count);
+}
+
 /* Everything of one op's call but the tensors. */
 static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_call *call)
 {
@@ -86,7 +96,7 @@ static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_
 		int64_t offset = e->segment->param[so->param[k]].offset;
 
 		c.param[k] = e->weight + offset;
-		c.grad[k] = offset < e->segment->trainable_count ? e->grad + offset : NULL;
+		c.grad[k] = gradient_at(e, offset);
 		if (e->weight_low && c.grad[k])
 			c.param_low[k] = (const unsigned char *)e->weight_low + (size_t)offset * low;
 	}
@@ -129,7 +139,9 @@ static struct sl_shape op_shape(const struct sl_op *op, struct sl_shape shape, i
 
 enum sl_err sl_exec_begin(struct sl_exec *e)
 {
-	enum sl_err err = e->be->ops->zero(e->be, e->grad, (size_t)e->segment->trainable_count * sizeof(float));
+	const struct sl_plan_segment *s = e->segment;
+	const int64_t count = s->trainable_count + s->weight_count - s->moving_count;
+	enum sl_err err = e->be->ops->zero(e->be, e->grad, (size_t)count * sizeof(float));
 
 	for (int i = 0; i < e->n_narrow && !err; i++)
 		err = sl_narrow_pull(&e->narrow[i], e->be, e->weight, e->grad, e->loss_scale.scale,
@@ -213,7 +225,8 @@ static enum sl_err backward_nodes(struct sl_exec *e, const struct sl_exec_call *
 	enum sl_err err = SL_OK;
 
 	for (int i = e->n_node - 1; i >= 0 && !err; i--)
-		err = sl_worker_unwanted() ? SL_ERR_PEER_LOST : backward_node(e, &e->node[i], call, loss);
+		if (e->node[i].backward)
+			err = sl_worker_unwanted() ? SL_ERR_PEER_LOST : backward_node(e, &e->node[i], call, loss);
 	return err;
 }
 
@@ -380,7 +393,7 @@ static enum sl_err commit_statistics(struct sl_exec *e, const int64_t *rows, int
 /* Running statistics are tried out: the kernels alone know how they are made of what a pass has saved. */
 static enum sl_err check_statistics(struct sl_exec *e, const int64_t *rows, int chunks, struct sl_fail *fail)
 {
-	int64_t from = e->segment->trainable_count, count = e->segment->weight_count - from;
+	int64_t from = e->segment->trainable_count, count = e->segment->moving_count - from;
 	size_t bytes = (size_t)count * sizeof(float);
 	enum sl_err err, back;
 

@@ -184,7 +184,8 @@ static void place_gradients(struct sl_layout *layout, struct leases *l, const st
 	for (int v = 0; v < uses->n_value; v++) {
 		const struct value_use *u = &uses->use[v];
 
-		if (u->grad_first < 0 && u->grad_last < 0)
+		/* what comes in over the cut has its place, though nothing may learn behind it */
+		if (u->grad_first < 0 && u->grad_last < 0 && (v != s->out_value || s->which == SL_TAIL))
 			continue;
 		if (!mixed && (v == s->in_value || v == s->out_value))
 			place_in_slot(layout, &layout->grad[v], u->bytes);

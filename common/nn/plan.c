@@ -108,8 +108,8 @@ static void plan_ops(struct sl_plan_segment *s, int64_t rows)
 	}
 }
 
-/* Those that learn, or the statistics, in order of the ops. A parameter that two ops share has one place. */
-static void place_params(struct sl_plan_segment *s, bool learns, int *place)
+/* Those of one role, in order of the ops. A parameter that two ops share has one place. */
+static void place_params(struct sl_plan_segment *s, enum sl_role role, int *place)
 {
 	for (int i = 0; i < s->n_op; i++) {
 		struct sl_segment_op *so = &s->op[i];
@@ -119,7 +119,7 @@ static void place_params(struct sl_plan_segment *s, bool learns, int *place)
 			const struct sl_param *p = &s->graph.param[at];
 			const int64_t count = sl_shape_count(&p->shape);
 
-			if ((p->role != SL_STATISTIC) != learns)
+			if (p->role != role)
 				continue;
 			if (place[at] < 0) {
 				place[at] = s->n_param;
@@ -130,27 +130,49 @@ static void place_params(struct sl_plan_segment *s, bool learns, int *place)
 			so->param[k] = place[at];
 		}
 	}
-	if (learns)
-		s->trainable_count = s->weight_count;
 }
 
-/* Walks backward as the executor will: an input's gradient is wanted unless it is the head's (the images), and it is
- * added to where a later op has written it already. */
+static bool learns(const struct sl_plan_segment *s, const struct sl_op *op)
+{
+	for (int k = 0; k < op->n_param; k++)
+		if (s->graph.param[op->param[k]].role == SL_LEARNS)
+			return true;
+	return false;
+}
+
+/* A value's gradient is wanted where something learns at or before its maker, in this part or in those before: what
+ * crosses a cut is always wanted, images never. */
+static void mark_backward(struct sl_plan_segment *s, bool *wanted)
+{
+	wanted[s->graph.in[0].value] = s->which != SL_HEAD;
+	for (int i = 0; i < s->n_op; i++) {
+		struct sl_segment_op *so = &s->op[i];
+
+		so->backward = learns(s, &so->op);
+		for (int k = 0; k < so->op.n_in; k++) {
+			so->din_want[k] = wanted[so->op.in[k]];
+			so->backward = so->backward || so->din_want[k];
+		}
+		wanted[so->op.out] = so->backward;
+	}
+}
+
+/* Walks backward as the executor will: a gradient is added to where a later op has written it already. */
 static enum sl_err mark_gradients(struct sl_plan_segment *s, int n_value)
 {
-	bool *written = calloc((size_t)n_value, sizeof *written);
+	bool *written = calloc(2 * (size_t)n_value, sizeof *written);
 
 	if (!written)
 		return SL_ERR_NOMEM;
+	mark_backward(s, written + n_value);
 	for (int i = s->n_op - 1; i >= 0; i--) {
 		struct sl_segment_op *so = &s->op[i];
 
 		for (int k = 0; k < so->op.n_in; k++) {
 			int v = so->op.in[k];
 
-			so->din_want[k] = !(s->which == SL_HEAD && v == s->in_value);
 			so->din_add[k] = written[v];
-			written[v] = true;
+			written[v] = written[v] || so->din_want[k];
 		}
 	}
 	free(written);
@@ -159,8 +181,10 @@ static enum sl_err mark_gradients(struct sl_plan_segment *s, int n_value)
 
 /* What executor and session can do with a part today: one tensor comes in, per row, besides the tail's labels; one
  * goes out, or the loss. */
-static enum sl_err check_part(const struct sl_graph *g, enum sl_segment which, int64_t batch, struct sl_fail *fail)
+static enum sl_err check_part(const struct sl_graph *g, enum sl_segment which, const struct sl_plan_spec *spec,
+			      struct sl_fail *fail)
 {
+	const int64_t batch = spec->batch;
 	const bool tail = which == SL_TAIL;
 	enum sl_err err = sl_graph_check(g, fail);
 
@@ -182,11 +206,14 @@ static enum sl_err check_part(const struct sl_graph *g, enum sl_segment which, i
 		if ((g->node[i].kind == SL_OP_XENT) != (tail && i == g->n_node - 1))
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: the loss is the tail's last node, and there alone",
 					   g->node[i].name);
-	for (int i = 0; i < g->n_param; i++)
-		if (g->param[i].role == SL_FROZEN || g->param[i].group || g->param[i].init.kind == SL_INIT_FILE)
-			return sl_fail_set(fail, SL_ERR_CONFIG,
-					   "%s: frozen parameters, groups and files are not supported",
+	for (int i = 0; i < g->n_param; i++) {
+		if (g->param[i].group || g->param[i].init.kind == SL_INIT_FILE)
+			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: groups and files are not supported",
 					   g->param[i].name);
+		if (g->param[i].role == SL_FROZEN && which == SL_MIDDLE && sl_precision_mixed(spec->precision))
+			return sl_fail_at(fail, "train.precision", SL_ERR_CONFIG,
+					  "%s is frozen, which a middle of 16 bits does not support", g->param[i].name);
+	}
 	return SL_OK;
 }
 
@@ -198,8 +225,11 @@ static enum sl_err plan_params(struct sl_plan_segment *s)
 		return SL_ERR_NOMEM;
 	for (int i = 0; i < s->graph.n_param; i++)
 		place[i] = -1;
-	place_params(s, true, place);
-	place_params(s, false, place);
+	place_params(s, SL_LEARNS, place);
+	s->trainable_count = s->weight_count;
+	place_params(s, SL_STATISTIC, place);
+	s->moving_count = s->weight_count;
+	place_params(s, SL_FROZEN, place);
 	free(place);
 	return mark_gradients(s, s->graph.n_value);
 }
@@ -215,7 +245,7 @@ static void free_segment(struct sl_plan_segment *s)
 enum sl_err sl_plan_add(struct sl_plan *plan, enum sl_segment which, struct sl_graph *graph, struct sl_fail *fail)
 {
 	struct sl_plan_segment *s = &plan->segment[which];
-	enum sl_err err = check_part(graph, which, plan->spec.batch, fail);
+	enum sl_err err = check_part(graph, which, &plan->spec, fail);
 
 	if (err)
 		return err;

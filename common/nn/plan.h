@@ -28,6 +28,7 @@ struct sl_segment_op {
 	bool din_want[SL_OP_MAX_IN]; /* backward: somebody needs this input's gradient */
 	bool din_add[SL_OP_MAX_IN];  /* … and a later consumer of the same value has already written it */
 	int param[SL_OP_MAX_PARAM];  /* index into the segment's parameters */
+	bool backward;               /* it learns, or its inputs' gradients are wanted; else it has no backward */
 	bool narrows;                /* a decaying insert's: shapes are those of its schedule's beginning */
 };
 
@@ -38,8 +39,9 @@ struct sl_segment_param {
 	int64_t offset, count;
 };
 
-/* The weight range: trainable parameters first, then running statistics; every parameter starts on a cache line and
- * the gap behind it is zero. This range is what SL_PART_WEIGHTS carries and what a store's hash is taken of. */
+/* The weight range: trainable parameters first, then running statistics, then frozen parameters; every parameter starts
+ * on a cache line and the gap behind it is zero. This range is what SL_PART_WEIGHTS carries and what a store's hash is
+ * taken of. */
 struct sl_plan_segment {
 	enum sl_segment which;
 	struct sl_graph graph;
@@ -50,6 +52,7 @@ struct sl_plan_segment {
 	int n_param;
 	int moments;                         /* of the optimizer, each of trainable_count floats */
 	int64_t trainable_count;             /* floats of the range's trainable front, padding included */
+	int64_t moving_count;                /* floats up to the frozen parameters */
 	int64_t weight_count;                /* floats of the whole range */
 	int in_value, out_value;             /* of the graph; the tail's out_value is its loss (one float) */
 	struct sl_shape in_shape, out_shape; /* with `rows` rows */

@@ -51,6 +51,12 @@ static bool takes_post(const struct rewrite *r, int conv, enum sl_post post)
 	return takes(r, conv, form);
 }
 
+/* Only ops that have a backward, or have none, together become one node. */
+static bool alike(const struct rewrite *r, int a, int b)
+{
+	return a < 0 || b < 0 || r->part->op[a].backward == r->part->op[b].backward;
+}
+
 static bool takes_half(const struct rewrite *r, int norm, enum sl_half half)
 {
 	return takes(r, norm, (struct sl_exec_form){.half = half});
@@ -87,7 +93,7 @@ static void choose_act(struct rewrite *r, int act)
 
 	if (so->din_add[0]) /* the convolution cannot add what goes through the activation first */
 		return;
-	if (!takes_pre(r, consumer, SL_PRE_ACT))
+	if (!alike(r, act, consumer) || !takes_pre(r, consumer, SL_PRE_ACT))
 		return;
 	r->choice[consumer].form.pre = SL_PRE_ACT;
 	r->choice[consumer].pre = act;
@@ -99,8 +105,8 @@ static void choose_norm(struct rewrite *r, int norm)
 {
 	const struct sl_op *op = &r->part->op[norm].op;
 	int producer = maker_of(r->part, op->in[0]), consumer = only_reader_of(r->part, op->out);
-	bool front = only_reader_of(r->part, op->in[0]) == norm && takes_post(r, producer, SL_POST_STATS) &&
-		     takes_half(r, norm, SL_HALF_APPLY);
+	bool front = only_reader_of(r->part, op->in[0]) == norm && alike(r, norm, producer) &&
+		     takes_post(r, producer, SL_POST_STATS) && takes_half(r, norm, SL_HALF_APPLY);
 
 	if (front) {
 		r->choice[producer].post = norm;
@@ -112,7 +118,7 @@ static void choose_norm(struct rewrite *r, int norm)
 		r->choice[producer].form.post = SL_POST_STATS;
 		r->choice[norm].form.half = SL_HALF_APPLY;
 	}
-	if (!takes_pre(r, consumer, SL_PRE_NORM) || !takes_half(r, norm, SL_HALF_STATS))
+	if (!alike(r, norm, consumer) || !takes_pre(r, consumer, SL_PRE_NORM) || !takes_half(r, norm, SL_HALF_STATS))
 		return;
 	r->choice[consumer].form.pre = SL_PRE_NORM;
 	r->choice[consumer].pre = norm;
@@ -137,9 +143,10 @@ static struct sl_exec_node node_of(const struct rewrite *r, int i)
 		.out = c->form.post == SL_POST_WHOLE   ? op[c->post].op.out
 		       : c->form.half == SL_HALF_STATS ? -1
 						       : so->op.out,
-		.dout = so->op.kind == SL_OP_XENT ? -1 : op[c->post >= 0 ? c->post : i].op.out,
-		.keeps_in = sl_op_saves_input(&so->op),
-		.keeps_out = c->post >= 0,
+		.backward = so->backward,
+		.dout = so->op.kind == SL_OP_XENT || !so->backward ? -1 : op[c->post >= 0 ? c->post : i].op.out,
+		.keeps_in = so->backward && sl_op_saves_input(&so->op),
+		.keeps_out = so->backward && c->post >= 0,
 	};
 
 	for (int k = 0; k < SL_OP_MAX_IN; k++) {

@@ -15,7 +15,14 @@ struct sl_plan *small_plan_open(const char *partition, int chunks)
 struct sl_plan *small_plan_open_as(const char *partition, int chunks, const struct sl_optimizer *optimizer,
 				   const char *insert_head)
 {
+	return small_plan_open_freezing(partition, chunks, optimizer, insert_head, NULL);
+}
+
+struct sl_plan *small_plan_open_freezing(const char *partition, int chunks, const struct sl_optimizer *optimizer,
+					 const char *insert_head, const struct sl_conf_list *freeze)
+{
 	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2, 0},
+				     .freeze = freeze,
 				     .plan.batch = SMALL_BATCH,
 				     .plan.chunks = chunks,
 				     .plan.seed = 11,

@@ -1,0 +1,171 @@
+/* Parameters that do not learn: what stays, what still moves, what has no backward, and what is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "tests/support/small_net.h"
+
+static const struct sl_conf_list features = {1, {"features.*"}};
+static const struct sl_conf_list front = {3, {"features.0.*", "features.1.*", "features.2.conv.0.*"}};
+
+/* The place in another plan of the parameter that has place i in `s`. */
+static const struct sl_segment_param *same_in(const struct sl_plan_segment *other, const struct sl_plan_segment *s,
+					      int i)
+{
+	for (int k = 0; k < other->n_param; k++)
+		if (other->param[k].model_param == s->param[i].model_param)
+			return &other->param[k];
+	fail_msg("no parameter %d", i);
+	return NULL;
+}
+
+static enum sl_role role_of(const struct sl_plan_segment *s, int i)
+{
+	return s->graph.param[s->param[i].graph_param].role;
+}
+
+/* One step of both, but its commit: what learns has the gradients that it has where nothing is frozen. */
+static void compare_step(struct small_net *frozen, struct small_net *plain, double most)
+{
+	small_net_compute(frozen, SMALL_BATCH, 0);
+	small_net_compute(plain, SMALL_BATCH, 0);
+	assert_true(fabs(frozen->loss - plain->loss) <= most);
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		const struct sl_plan_segment *s = &frozen->plan->segment[which], *p = &plain->plan->segment[which];
+		int64_t count;
+		float *got = small_net_get(frozen, which, sl_exec_get_gradients, &count);
+		float *want = small_net_get(plain, which, sl_exec_get_gradients, &count);
+
+		for (int i = 0; i < s->n_param; i++) {
+			const struct sl_segment_param *q = same_in(p, s, i);
+
+			if (role_of(s, i) != SL_LEARNS)
+				continue;
+			for (int64_t k = 0; k < q->count; k++)
+				assert_true(fabs((double)got[s->param[i].offset + k] - want[q->offset + k]) <= most);
+		}
+		free(got);
+		free(want);
+	}
+}
+
+/* Behind the commit frozen weights are as at first, everything else is as where nothing is frozen. */
+static void compare_weights(struct small_net *frozen, struct small_net *plain, const float *const first[], double most)
+{
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		const struct sl_plan_segment *s = &frozen->plan->segment[which], *p = &plain->plan->segment[which];
+		int64_t count;
+		float *now = small_net_get(frozen, which, sl_exec_get_weights, &count);
+		float *learned = small_net_get(plain, which, sl_exec_get_weights, &count);
+
+		for (int i = 0; i < s->n_param; i++) {
+			const struct sl_segment_param *q = same_in(p, s, i);
+			const float *x = now + s->param[i].offset;
+			bool still = role_of(s, i) == SL_FROZEN;
+
+			if (still)
+				assert_memory_equal(x, first[which] + s->param[i].offset, (size_t)q->count * sizeof *x);
+			for (int64_t k = 0; k < q->count && !still; k++)
+				assert_true(fabs((double)x[k] - learned[q->offset + k]) <= most);
+		}
+		free(now);
+		free(learned);
+	}
+}
+
+static void one_step(const char *partition, const struct sl_conf_list *freeze, bool ref, double most)
+{
+	struct small_net frozen, plain;
+	float *first[SL_SEGMENT_COUNT];
+	int64_t count;
+
+	small_net_open(&frozen,
+		       &(struct small_net_how){.partition = partition, .chunks = 2, .ref = ref, .freeze = freeze});
+	small_net_open(&plain, &(struct small_net_how){.partition = partition, .chunks = 2, .ref = ref});
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
+		first[which] = small_net_get(&frozen, which, sl_exec_get_weights, &count);
+	compare_step(&frozen, &plain, most);
+	small_net_commit(&frozen, SMALL_BATCH);
+	small_net_commit(&plain, SMALL_BATCH);
+	compare_weights(&frozen, &plain, (const float *const *)first, most);
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
+		free(first[which]);
+	small_net_close(&frozen);
+	small_net_close(&plain);
+}
+
+/* Without fused kernels every bit is the same; fused ones differ in the order of sums where the front ends. */
+static void frozen_weights_stay_and_others_learn_as_before(void **state)
+{
+	(void)state;
+	one_step("1:-1", &features, true, 0);
+	one_step("3:-1", &front, true, 0);
+	one_step("1:-1", &features, false, 0);
+	one_step("3:-1", &front, false, 1e-4);
+}
+
+static void nothing_is_computed_below_the_lowest_learner(void **state)
+{
+	const struct sl_optimizer sgd = {.momentum = 0.9};
+	struct sl_plan *plan = small_plan_open_freezing("3:-1", 1, &sgd, "", &front);
+	const struct sl_plan_segment *head = &plan->segment[SL_HEAD];
+	int backward = 0;
+
+	(void)state;
+	for (int i = 0; i < head->n_op; i++) {
+		const char *name = head->op[i].op.name;
+		bool below = !strncmp(name, "features.0.", 11) || !strncmp(name, "features.1.", 11) ||
+			     !strncmp(name, "features.2.conv.0.", 18);
+
+		assert_int_equal(head->op[i].backward, !below);
+		backward += head->op[i].backward;
+	}
+	assert_in_range(backward, 1, head->n_op - 1);
+	assert_true(head->trainable_count < head->moving_count && head->moving_count < head->weight_count);
+	sl_plan_close(plan);
+	plan = small_plan_open_freezing("1:-1", 1, &sgd, "", &features);
+	assert_int_equal(plan->segment[SL_HEAD].trainable_count, 0);
+	assert_false(plan->segment[SL_HEAD].op[0].backward);
+	assert_int_equal(plan->segment[SL_TAIL].weight_count, plan->segment[SL_TAIL].trainable_count);
+	sl_plan_close(plan);
+}
+
+static void refuses(const char *glob, const char *says)
+{
+	struct sl_conf_list list = {.n = 1};
+	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0},
+				     .cut = {.partition = "1:-1"},
+				     .freeze = &list,
+				     .plan.batch = 8,
+				     .plan.chunks = 1};
+	struct sl_plan *plan = NULL;
+	struct sl_fail fail;
+
+	strcpy(list.item[0], glob);
+	assert_int_equal(sl_plan_open(&plan, &spec, &fail), SL_ERR_CONFIG);
+	assert_string_equal(fail.key, "train.freeze");
+	assert_non_null(strstr(fail.text, says));
+	assert_null(plan);
+}
+
+static void wrong_patterns_are_refused(void **state)
+{
+	(void)state;
+	refuses("feature.*", "no parameter is called \"feature.*\"; names begin as features.0.0.weight");
+	refuses("*", "no parameter is left that learns");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(frozen_weights_stay_and_others_learn_as_before),
+		cmocka_unit_test(nothing_is_computed_below_the_lowest_learner),
+		cmocka_unit_test(wrong_patterns_are_refused),
+	};
+
+	return cmocka_run_group_tests_name("freeze", tests, NULL, NULL);
+}
