@@ -14,6 +14,7 @@ tables() {
 	env -u XDG_RUNTIME_DIR "$1" "$2" "$tmp/config.yaml" --print-config | awk '
 		function escape(s) { gsub(/\|/, "\\|", s); sub(/-[0-9]+(-[0-9a-f]+)?\.sock/, s ~ /splitc/ ? "-UID-RUN.sock" : "-UID.sock", s); return s }
 		function head(title) { printf "\n%s\n\n| key | default | meaning |\n|---|---|---|\n", title }
+		/^ *#[a-z_0-9]+:/ { sub(/#/, "") } # a key that means nothing beside the defaults of the others
 		/^ *#/ { sub(/^ *# ?/, ""); note = note (note == "" ? "" : " ") $0; next }
 		/^ *[a-z_0-9]+:/ {
 			depth = (match($0, /[^ ]/) - 1) / 2

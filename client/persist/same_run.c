@@ -3,14 +3,19 @@
 #include <stdio.h>
 #include <string.h>
 
-/* In the order of the note, whose values have a space between them; the last one may have some inside. */
+/* What a file has no room for is cut off: the list of files, which may be long, is the last. */
 static const char *const paths[] = {"train.epochs",
 				    "train.max_steps",
 				    "train.optimizer.lr",
 				    "train.schedule.kind",
 				    "train.schedule.warmup_epochs",
+				    "train.schedule.warmup",
 				    "train.schedule.power",
 				    "train.schedule.end_lr",
+				    "train.schedule.every_epochs",
+				    "train.schedule.milestones",
+				    "train.schedule.gamma",
+				    "train.schedule.points",
 				    "train.chunk_loss",
 				    "train.drop_last",
 				    "data.kind",
@@ -35,39 +40,58 @@ static void drop_half_character(char *text)
 		text[at - 1] = 0;
 }
 
+/* A line "KEY=VALUE" for each: no value has a line feed in it. */
 void sl_same_run_note(const struct sl_conf_client *conf, char out[SL_CHECKPOINT_NOTE])
 {
 	size_t at = 0;
 
 	for (int i = 0; i < N_PATHS && at < SL_CHECKPOINT_NOTE - 1; i++) {
-		if (i)
-			out[at++] = ' ';
+		int n = snprintf(out + at, SL_CHECKPOINT_NOTE - at, "%s%s=", i ? "\n" : "", paths[i]);
+
+		at += (size_t)n;
+		if (at >= SL_CHECKPOINT_NOTE)
+			break;
 		if (sl_conf_value_text(&sl_conf_client_schema, conf, paths[i], out + at, SL_CHECKPOINT_NOTE - at))
 			out[at] = 0;
 		at += strlen(out + at);
 	}
-	out[at] = 0;
 	drop_half_character(out);
+}
+
+struct value {
+	const char *text;
+	int len;
+};
+
+/* What a note says of a key; NULL: nothing. */
+static struct value value_in(const char *note, const char *path)
+{
+	const size_t len = strlen(path);
+
+	while (note) {
+		if (strncmp(note, path, len) == 0 && note[len] == '=')
+			return (struct value){note + len + 1, (int)strcspn(note + len + 1, "\n")};
+		note = strchr(note, '\n');
+		note += note ? 1 : 0;
+	}
+	return (struct value){NULL, 0};
 }
 
 bool sl_same_run_changed(const struct sl_conf_client *conf, const char *then, char out[SL_SAME_RUN_TEXT])
 {
-	char is[SL_CHECKPOINT_NOTE];
-	const char *now = is;
+	char now[SL_CHECKPOINT_NOTE];
 	int at = 0;
 
-	sl_same_run_note(conf, is);
+	sl_same_run_note(conf, now);
 	out[0] = 0;
-	for (int i = 0; i < N_PATHS && *then && *now; i++) {
-		const bool last = i == N_PATHS - 1;
-		int was_len = (int)(last ? strlen(then) : strcspn(then, " "));
-		int is_len = (int)(last ? strlen(now) : strcspn(now, " "));
+	for (int i = 0; i < N_PATHS; i++) {
+		const struct value was = value_in(then, paths[i]), is = value_in(now, paths[i]);
 
-		if ((was_len != is_len || strncmp(then, now, (size_t)is_len) != 0) && at < SL_SAME_RUN_TEXT)
+		if (!was.text || !is.text || (was.len == is.len && memcmp(was.text, is.text, (size_t)is.len) == 0))
+			continue;
+		if (at < SL_SAME_RUN_TEXT)
 			at += snprintf(out + at, (size_t)(SL_SAME_RUN_TEXT - at), "%s%s was %.*s, is %.*s",
-				       at ? "; " : "", paths[i], was_len, then, is_len, now);
-		then += was_len + (then[was_len] == ' ');
-		now += is_len + (now[is_len] == ' ');
+				       at ? "; " : "", paths[i], was.len, was.text, is.len, is.text);
 	}
 	return at > 0;
 }

@@ -6,14 +6,14 @@
 #include "common/conf/conf.h"
 #include "common/session/checkpoint.h"
 
-/* Their values, for a note. Two of the same settings are the same text; where it is cut off, the end of
+/* Keys with their values, for a note. Two of the same settings are the same text; where it is cut off, the end of
  * data.train_files is. */
 void sl_same_run_note(const struct sl_conf_client *conf, char out[SL_CHECKPOINT_NOTE]);
 
 enum { SL_SAME_RUN_TEXT = 512 };
 
-/* True, with "KEY was A, is B; …" in `out`, where `then`, a note of sl_same_run_note, is of other settings. "" is of
- * any, as what is no such note: older files have none. */
+/* True, with "KEY was A, is B; …" in `out`, where `then`, a note of sl_same_run_note, is of other settings. A key that
+ * it does not name, as in older files, is taken to be as it was. */
 bool sl_same_run_changed(const struct sl_conf_client *conf, const char *then, char out[SL_SAME_RUN_TEXT]);
 
 #endif

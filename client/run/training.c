@@ -15,14 +15,29 @@ static int64_t batches(int64_t samples, int64_t batch, bool drop_last)
 	return drop_last ? samples / batch : (samples + batch - 1) / batch;
 }
 
+/* Of the kinds that have points. They are read without a fault: the config has been checked. */
+static void add_points(const struct sl_conf_client *c, struct sl_schedule *out)
+{
+	const bool lines = out->kind == SL_SCHEDULE_POINTS;
+	const struct sl_conf_list *list = lines ? &c->train.schedule.points : &c->train.schedule.milestones;
+
+	if (!lines && out->kind != SL_SCHEDULE_STEP)
+		return;
+	for (int i = 0; i < list->n && i < SL_SCHEDULE_MAX_POINTS; i++) {
+		struct sl_schedule_point *p = &out->point[out->n_point];
+
+		out->n_point += sl_conf_point(list->item[i], &p->epoch, lines ? &p->lr : NULL);
+	}
+}
+
 /* The schedule of a run with so many steps in an epoch. */
 static enum sl_err make_schedule(const struct sl_conf_client *c, int64_t samples, int64_t steps_per_epoch,
 				 struct sl_schedule *out, struct sl_fail *fail)
 {
 	static const enum sl_schedule_kind kind[] = {
-		[SL_CONF_CONSTANT] = SL_SCHEDULE_CONSTANT,
-		[SL_CONF_COSINE] = SL_SCHEDULE_COSINE,
-		[SL_CONF_POLYNOMIAL] = SL_SCHEDULE_POLYNOMIAL,
+		[SL_CONF_CONSTANT] = SL_SCHEDULE_CONSTANT,     [SL_CONF_COSINE] = SL_SCHEDULE_COSINE,
+		[SL_CONF_POLYNOMIAL] = SL_SCHEDULE_POLYNOMIAL, [SL_CONF_STEP] = SL_SCHEDULE_STEP,
+		[SL_CONF_POINTS] = SL_SCHEDULE_POINTS,
 	};
 	double epochs = c->train.epochs;
 	struct sl_fail why;
@@ -40,7 +55,11 @@ static enum sl_err make_schedule(const struct sl_conf_client *c, int64_t samples
 		.lr = c->train.optimizer.lr,
 		.end_lr = c->train.schedule.end_lr,
 		.power = c->train.schedule.power,
+		.gamma = c->train.schedule.gamma,
+		.every_epochs = c->train.schedule.every_epochs,
+		.from_zero = c->train.schedule.warmup == SL_CONF_FROM_ZERO,
 	};
+	add_points(c, out);
 	if (sl_schedule_set_epochs(out, epochs, c->train.schedule.warmup_epochs, steps_per_epoch, &why) != SL_OK)
 		return sl_conf_client_fail(c, "train.schedule.warmup_epochs", fail, "%s%s", why.text,
 					   cut ? ", which train.max_steps ends there: 0 is right for a short one" : "");

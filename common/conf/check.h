@@ -8,14 +8,19 @@ const char *sl_conf_check_server(const void *value, char why[SL_CONF_WHY]);    /
 const char *sl_conf_check_listen(const void *value, char why[SL_CONF_WHY]);    /* the same; port 0 and host * will do */
 const char *sl_conf_check_metrics(const void *value, char why[SL_CONF_WHY]);   /* 127.0.0.1:9570, or "" */
 const char *sl_conf_check_partition(const void *value, char why[SL_CONF_WHY]); /* 1:-1 */
-const char *sl_conf_check_file_name(const void *value, char why[SL_CONF_WHY]);
-const char *sl_conf_check_metric(const void *value, char why[SL_CONF_WHY]);
-/* of samples with a label */                                               /* no folder in it */
-const char *sl_conf_check_word(const void *value, char why[SL_CONF_WHY]);   /* not empty */
-const char *sl_conf_check_codec(const void *value, char why[SL_CONF_WHY]);  /* not empty, no blanks */
-const char *sl_conf_check_insert(const void *value, char why[SL_CONF_WHY]); /* no blanks */
+const char *sl_conf_check_file_name(const void *value, char why[SL_CONF_WHY]); /* no folder in it */
+const char *sl_conf_check_metric(const void *value, char why[SL_CONF_WHY]);    /* of samples with a label */
+const char *sl_conf_check_epoch(const void *value, char why[SL_CONF_WHY]);     /* a number, ≥ 0 */
+const char *sl_conf_check_point(const void *value, char why[SL_CONF_WHY]);     /* EPOCH:LR */
+const char *sl_conf_check_word(const void *value, char why[SL_CONF_WHY]);      /* not empty */
+const char *sl_conf_check_codec(const void *value, char why[SL_CONF_WHY]);     /* not empty, no blanks */
+const char *sl_conf_check_insert(const void *value, char why[SL_CONF_WHY]);    /* no blanks */
 const char *sl_conf_check_client_device(const void *value, char why[SL_CONF_WHY]);
 const char *sl_conf_check_server_device(const void *value, char why[SL_CONF_WHY]);
+
+/* Lists of them, of a schedule: epochs that rise, and for points two or more, one with an lr above 0. */
+const char *sl_conf_check_epochs(const struct sl_conf_list *milestones, char why[SL_CONF_WHY]);
+const char *sl_conf_check_points(const struct sl_conf_list *points, char why[SL_CONF_WHY]);
 
 /* What both sides ask of their link; returns the key to blame. */
 const char *sl_conf_check_link(const struct sl_conf_link *link, char why[SL_CONF_WHY]);

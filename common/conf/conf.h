@@ -22,7 +22,7 @@ enum {
 	SL_CONF_CODEC_TEXT = 128,
 	SL_CONF_NAME_TEXT = 64,
 	SL_CONF_SOCKET_PATH = 108, /* sun_path */
-	SL_CONF_MAX_KEYS = 96,
+	SL_CONF_MAX_KEYS = 128,
 	SL_CONF_MAX_CHUNKS = 256, /* a plan's */
 	SL_CONF_MIN_IMAGE = 8,    /* pixels of a side of a network's input, here, in plans and on the wire */
 	SL_CONF_MAX_IMAGE = 4096,
@@ -51,7 +51,8 @@ enum sl_conf_form { SL_FORM_CIFAR, SL_FORM_IMAGENET };
 enum sl_conf_data_kind { SL_DATA_CIFAR10, SL_DATA_CIFAR100 };
 enum sl_conf_normalize { SL_NORMALIZE_IMAGENET, SL_NORMALIZE_CIFAR10, SL_NORMALIZE_CIFAR100, SL_NORMALIZE_NONE };
 enum sl_conf_optimizer { SL_CONF_SGD, SL_CONF_ADAM, SL_CONF_ADAMW };
-enum sl_conf_schedule { SL_CONF_CONSTANT, SL_CONF_COSINE, SL_CONF_POLYNOMIAL };
+enum sl_conf_schedule { SL_CONF_CONSTANT, SL_CONF_COSINE, SL_CONF_POLYNOMIAL, SL_CONF_STEP, SL_CONF_POINTS };
+enum sl_conf_warmup { SL_CONF_ABOVE_ZERO, SL_CONF_FROM_ZERO };
 enum sl_conf_chunk_loss { SL_CHUNK_LOSS_MEAN, SL_CHUNK_LOSS_SUM };
 enum sl_conf_nan { SL_NAN_STOP, SL_NAN_SKIP };
 enum sl_conf_precision { SL_CONF_FP32, SL_CONF_TF32, SL_CONF_BF16, SL_CONF_FP16 }; /* = enum sl_precision */
@@ -109,7 +110,12 @@ struct sl_conf_client {
 		} optimizer;
 		struct {
 			enum sl_conf_schedule kind;
+			enum sl_conf_warmup warmup;
 			double warmup_epochs, power, end_lr;
+			double every_epochs;            /* this, milestones and gamma: step; 0: none */
+			struct sl_conf_list milestones; /* epochs, each a number */
+			double gamma;
+			struct sl_conf_list points; /* EPOCH:LR, as sl_conf_point reads them */
 		} schedule;
 		enum sl_conf_chunk_loss chunk_loss;
 		int eval_every;              /* epochs; 0: after the last only */
@@ -186,6 +192,9 @@ struct sl_conf_sweep_row {
 
 struct sl_conf_schema; /* key.h */
 extern const struct sl_conf_schema sl_conf_client_schema, sl_conf_server_schema, sl_conf_sweep_schema;
+
+/* An item of train.schedule.milestones (`lr` NULL: "16") or train.schedule.points ("5:0.4"). False: it is none. */
+bool sl_conf_point(const char *text, double *epoch, double *lr);
 
 /* For both configs; the typed wrappers below are what to call. `set`: n_set texts "key.path=value" of --set, applied
  * after the file, the last one wins; a list's items are separated by commas, `codec=…` sets all four. */

@@ -54,11 +54,17 @@ static const struct sl_conf_key keys[] = {
 	SL_DOUBLE(T, "train.optimizer.eps", train.optimizer.eps, 1e-16, 1, "1e-8", NULL, "adam and adamw: added to the root of the mean of squares"),
 	SL_DOUBLE(T, "train.optimizer.weight_decay", train.optimizer.weight_decay, 0, 1, "0", NULL,
 		"sgd and adam add weight_decay * weight to the gradient; adamw subtracts lr * weight_decay * weight from the weight (PyTorch's default for adamw is 0.01)"),
-	SL_CHOICE(T, "train.schedule.kind", train.schedule.kind, SL_WORDS("constant", "cosine", "polynomial"), "constant",
-		"schedule of the learning rate"),
+	SL_CHOICE(T, "train.schedule.kind", train.schedule.kind, SL_WORDS("constant", "cosine", "polynomial", "step", "points"), "constant",
+		"how the learning rate changes: step multiplies it by gamma now and then, points follows straight lines between points"),
 	SL_DOUBLE(T, "train.schedule.warmup_epochs", train.schedule.warmup_epochs, 0, 1e6, "0", "epochs", "the learning rate rises linearly from 0 over this time"),
+	SL_CHOICE(T, "train.schedule.warmup", train.schedule.warmup, SL_WORDS("above_zero", "from_zero"), "above_zero",
+		"the first step of a warm-up: above_zero takes it at lr / steps, from_zero at 0, as Hugging Face's Trainer does"),
 	SL_DOUBLE(T, "train.schedule.power", train.schedule.power, 0.01, 100, "1", NULL, "exponent of polynomial"),
 	SL_DOUBLE(T, "train.schedule.end_lr", train.schedule.end_lr, 0, 1000, "0", NULL, "learning rate at the end of cosine and polynomial"),
+	SL_DOUBLE(T, "train.schedule.every_epochs", train.schedule.every_epochs, 0, 1e6, "0", "epochs; 0: at the milestones", "step: multiply the learning rate by gamma every so many epochs, as torch's StepLR does"),
+	SL_NAMES(T, "train.schedule.milestones", train.schedule.milestones, sl_conf_check_epoch, "", "step: multiply the learning rate by gamma after each of these epochs, as torch's MultiStepLR does, such as [16, 27]"),
+	SL_DOUBLE(T, "train.schedule.gamma", train.schedule.gamma, 1e-6, 1, "0.1", NULL, "step: factor of each drop"),
+	SL_NAMES(T, "train.schedule.points", train.schedule.points, sl_conf_check_point, "", "points: EPOCH:LR pairs, such as [0:0, 5:0.4, 24:0]; between two of them the learning rate changes linearly from step to step"),
 	SL_CHOICE(T, "train.chunk_loss", train.chunk_loss, SL_WORDS("mean", "sum"), "mean",
 		"mean averages the gradient over the batch; sum adds the means of the chunks"),
 	SL_INT(T, "train.eval_every", train.eval_every, 0, 1e6, "1", "epochs; 0: after the last only", "evaluate on the test data"),
@@ -118,6 +124,18 @@ static int line_of(const struct sl_conf_client *c, const char *path)
 static const char *const of_sgd[] = {"train.optimizer.momentum", "train.optimizer.nesterov", NULL};
 static const char *const of_adam[] = {"train.optimizer.beta1", "train.optimizer.beta2", "train.optimizer.eps", NULL};
 
+/* Keys of one schedule alone. */
+static const struct {
+	const char *path;
+	enum sl_conf_schedule kind;
+} of_schedule[] = {{"train.schedule.every_epochs", SL_CONF_STEP},
+		   {"train.schedule.milestones", SL_CONF_STEP},
+		   {"train.schedule.gamma", SL_CONF_STEP},
+		   {"train.schedule.points", SL_CONF_POINTS}};
+/* … and those for which its points stand. */
+static const char *const not_of_points[] = {"train.optimizer.lr", "train.schedule.warmup_epochs",
+					    "train.schedule.warmup", "train.schedule.end_lr", NULL};
+
 static const char *const not_of_resnet9[] = {"model.form", "model.dropout", NULL};
 
 static bool among(const char *const *list, const char *path)
@@ -128,11 +146,19 @@ static bool among(const char *const *list, const char *path)
 	return false;
 }
 
+static bool idle_in_schedule(const struct sl_conf_client *c, const char *path)
+{
+	for (size_t i = 0; i < sizeof of_schedule / sizeof of_schedule[0]; i++)
+		if (strcmp(of_schedule[i].path, path) == 0)
+			return c->train.schedule.kind != of_schedule[i].kind;
+	return c->train.schedule.kind == SL_CONF_POINTS && among(not_of_points, path);
+}
+
 static bool idle(const void *conf, const char *path)
 {
 	const struct sl_conf_client *c = conf;
 
-	return among(c->train.optimizer.kind == SL_CONF_SGD ? of_adam : of_sgd, path) ||
+	return idle_in_schedule(c, path) || among(c->train.optimizer.kind == SL_CONF_SGD ? of_adam : of_sgd, path) ||
 	       (strcmp(c->model.name, "resnet9") == 0 && among(not_of_resnet9, path));
 }
 
@@ -177,7 +203,7 @@ static const char *check_kind(const struct sl_conf_client *c, bool by_set, char 
 			return *key;
 		}
 	}
-	if (sgd || !lr_is)
+	if (sgd || !lr_is || c->train.schedule.kind == SL_CONF_POINTS)
 		return NULL;
 	snprintf(why, SL_CONF_WHY,
 		 "%s needs a train.optimizer.lr%s: %s %g is meant for sgd; PyTorch's default for %s is 0.001", kind,
@@ -199,6 +225,57 @@ static const char *check_optimizer(const struct sl_conf_client *c, char why[SL_C
 	return NULL;
 }
 
+/* A key that another kind of schedule has. What the file has for another kind than --set has chosen is put aside. */
+static const char *check_schedule_keys(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	const bool by_set = line_of(c, "train.schedule.kind") < 0;
+
+	for (size_t i = 0; i < sizeof of_schedule / sizeof of_schedule[0]; i++) {
+		const int line = line_of(c, of_schedule[i].path);
+
+		if (!line || !idle(c, of_schedule[i].path) || (line > 0 && by_set))
+			continue;
+		snprintf(why, SL_CONF_WHY, "belongs to train.schedule.kind: %s; leave this key out",
+			 of_schedule[i].kind == SL_CONF_STEP ? "step" : "points");
+		return of_schedule[i].path;
+	}
+	for (const char *const *key = not_of_points; *key; key++) {
+		const int line = line_of(c, *key);
+
+		if (!line || !idle(c, *key) || (line > 0 && by_set))
+			continue;
+		snprintf(why, SL_CONF_WHY,
+			 "train.schedule.points sets the learning rate of every step; leave this key out");
+		return *key;
+	}
+	return NULL;
+}
+
+static const char *check_schedule(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	const char *blame = check_schedule_keys(c, why);
+
+	if (blame)
+		return blame;
+	if (c->train.schedule.kind == SL_CONF_POINTS)
+		return sl_conf_check_points(&c->train.schedule.points, why) ? "train.schedule.points" : NULL;
+	if (c->train.schedule.kind == SL_CONF_STEP) {
+		if (!c->train.schedule.milestones.n == !c->train.schedule.every_epochs) {
+			snprintf(why, SL_CONF_WHY,
+				 "step needs train.schedule.every_epochs or train.schedule.milestones, and not both");
+			return "train.schedule.kind";
+		}
+		if (sl_conf_check_epochs(&c->train.schedule.milestones, why))
+			return "train.schedule.milestones";
+	}
+	if (c->train.schedule.end_lr > c->train.optimizer.lr) {
+		snprintf(why, SL_CONF_WHY, "must be at most train.optimizer.lr (%g), got %g", c->train.optimizer.lr,
+			 c->train.schedule.end_lr);
+		return "train.schedule.end_lr";
+	}
+	return NULL;
+}
+
 static const char *finish(void *conf, char why[SL_CONF_WHY])
 {
 	struct sl_conf_client *c = conf;
@@ -206,16 +283,13 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 
 	if (!blame)
 		blame = check_optimizer(c, why);
+	if (!blame)
+		blame = check_schedule(c, why);
 	if (blame)
 		return blame;
 	if (c->train.chunks > c->train.batch) {
 		snprintf(why, SL_CONF_WHY, "must be at most train.batch (%d), got %d", c->train.batch, c->train.chunks);
 		return "train.chunks";
-	}
-	if (c->train.schedule.end_lr > c->train.optimizer.lr) {
-		snprintf(why, SL_CONF_WHY, "must be at most train.optimizer.lr (%g), got %g", c->train.optimizer.lr,
-			 c->train.schedule.end_lr);
-		return "train.schedule.end_lr";
 	}
 	if (c->train.precision == SL_CONF_FP16 && c->train.on_nan != SL_NAN_SKIP) {
 		snprintf(why, SL_CONF_WHY,

@@ -169,6 +169,31 @@ static void faults_in_files(void **state)
 		{"model: {name: resnet9, dropout: 0.1}\ndata: {dir: x}\n",
 		 "c.yaml:1:33: model.dropout: resnet9 has none"},
 		{BASE "train: {schedule: {end_lr: 0.2}}\n", "c.yaml:3:28: train.schedule.end_lr: must be at most"},
+		{BASE "train: {schedule: {kind: step}}\n",
+		 "c.yaml:3:26: train.schedule.kind: step needs train.schedule.every_epochs or"},
+		{BASE "train: {schedule: {kind: step, every_epochs: 1, milestones: [2]}}\n", "and not both"},
+		{BASE "train: {schedule: {kind: step, milestones: [2, 2]}}\n",
+		 "c.yaml:3:44: train.schedule.milestones: the epochs must rise, and \"2\" does not"},
+		{BASE "train: {schedule: {kind: step, milestones: [2x]}}\n",
+		 "train.schedule.milestones must be numbers of epochs from 0 to 1e+06, such as [16, 27], got \"2x\""},
+		{BASE "train: {schedule: {kind: step, milestones: [-1]}}\n", "got \"-1\""},
+		{BASE "train: {schedule: {kind: points}}\n",
+		 "train.schedule.points (default): needs two points or more"},
+		{BASE "train: {schedule: {kind: points, points: [0:0, 5:0]}}\n",
+		 "one of them with a learning rate above"},
+		{BASE "train: {schedule: {kind: points, points: [0:0, 5:0.4, 4:0]}}\n",
+		 "train.schedule.points: the epochs must rise, and \"4:0\" does not"},
+		{BASE "train: {schedule: {kind: points, points: [0:0, 5]}}\n", "must be EPOCH:LR each"},
+		{BASE "train: {schedule: {kind: points, points: [0:0, nan:1]}}\n", "got \"nan:1\""},
+		{BASE "train: {schedule: {kind: points, points: [0:0, 1:1e9]}}\n", "got \"1:1e9\""},
+		{BASE "train: {schedule: {kind: points, points: [0:0, 1:1], warmup_epochs: 1}}\n",
+		 "train.schedule.warmup_epochs: train.schedule.points sets the learning rate"},
+		{BASE "train: {optimizer: {lr: 1}, schedule: {kind: points, points: [0:0, 1:1]}}\n",
+		 "c.yaml:3:25: train.optimizer.lr: train.schedule.points sets the learning rate"},
+		{BASE "train: {schedule: {points: [0:0, 1:1]}}\n",
+		 "train.schedule.points: belongs to train.schedule.kind: points; leave this key out"},
+		{BASE "train: {schedule: {kind: cosine, gamma: 0.5}}\n",
+		 "train.schedule.gamma: belongs to train.schedule.kind: step"},
 		{BASE "train: {optimizer: {momentum: 0, nesterov: true}}\n", "train.optimizer.nesterov: needs"},
 		{BASE "train: {optimizer: {kind: adamw, lr: 0.001, momentum: 0.9}}\n",
 		 "c.yaml:3:55: train.optimizer.momentum: adamw does not have this key: it belongs to sgd"},
@@ -553,6 +578,32 @@ static void hostile_nesting(void **state)
 	free(text);
 }
 
+/* A list from the file or from --set; what the file has for another kind than --set has chosen is put aside. */
+static void schedules_of_lists(void **state)
+{
+	static const char step[] =
+		BASE "train: {optimizer: {lr: 0.5}, schedule: {kind: step, milestones: [16, 27.5], gamma: 0.1}}\n";
+	static const char *const points[] = {"train.schedule.kind=points", "train.schedule.points=0:0,5:0.4,24:1e-3"};
+	struct sl_conf_client c;
+	struct sl_fail fail;
+	double epoch, lr;
+
+	(void)state;
+	assert_int_equal(parse(&c, step, NULL, &fail), SL_OK);
+	assert_int_equal(c.train.schedule.milestones.n, 2);
+	assert_true(sl_conf_point(c.train.schedule.milestones.item[1], &epoch, NULL) && epoch == 27.5);
+	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &c, "c.yaml", step, strlen(step), points, 2, &fail),
+			 SL_OK);
+	assert_int_equal(c.train.schedule.kind, SL_CONF_POINTS);
+	assert_int_equal(c.train.schedule.points.n, 3);
+	assert_true(sl_conf_point(c.train.schedule.points.item[2], &epoch, &lr) && epoch == 24 && lr == 1e-3);
+	/* their learning rates stand for the one that adam needs */
+	assert_int_equal(parse(&c,
+			       BASE "train: {optimizer: {kind: adam}, schedule: {kind: points, points: [0:1, 1:0]}}\n",
+			       NULL, &fail),
+			 SL_OK);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -570,6 +621,7 @@ int main(void)
 		cmocka_unit_test(print_can_be_loaded_with_any_optimizer),
 		cmocka_unit_test(examples_load),
 		cmocka_unit_test(hostile_nesting),
+		cmocka_unit_test(schedules_of_lists),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -110,6 +110,102 @@ static void polynomial_of_power_1_is_linear(void **state)
 	assert_lr(&s, 200, 0);
 }
 
+/* The learning rates that torch's schedulers give at lr 2, gamma 0.5, stepped once an epoch of 4 steps. */
+static void steps_drop_as_torchs(void **state)
+{
+	struct sl_schedule every = {.kind = SL_SCHEDULE_STEP, .lr = 2, .gamma = 0.5, .every_epochs = 2};
+	struct sl_schedule at = {
+		.kind = SL_SCHEDULE_STEP, .lr = 2, .gamma = 0.5, .n_point = 2, .point = {{1, 0}, {3, 0}}};
+	static const double step_lr[] = {2, 2, 1, 1, 0.5, 0.5}, multi_step_lr[] = {2, 1, 1, 0.5, 0.5, 0.5};
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_schedule_set_epochs(&every, 6, 0, 4, &fail), SL_OK);
+	assert_int_equal(sl_schedule_set_epochs(&at, 6, 0, 4, &fail), SL_OK);
+	for (int64_t step = 0; step < 24; step++) {
+		assert_lr(&every, step, step_lr[step / 4]);
+		assert_lr(&at, step, multi_step_lr[step / 4]);
+	}
+	assert_lr(&every, 24, 0.25);
+	assert_lr(&at, 1000, 0.5);
+	/* ImageNet's: warm-up over 5 epochs, a tenth from 16 on, a hundredth from 27 on */
+	at = (struct sl_schedule){
+		.kind = SL_SCHEDULE_STEP, .lr = 2, .gamma = 0.1, .n_point = 2, .point = {{16, 0}, {27, 0}}};
+	assert_int_equal(sl_schedule_set_epochs(&at, 35, 5, 100, &fail), SL_OK);
+	assert_lr(&at, 249, 1);
+	assert_lr(&at, 1599, 2);
+	assert_lr(&at, 1600, 0.2);
+	assert_lr(&at, 2699, 0.2);
+	assert_lr(&at, 2700, 0.02);
+}
+
+/* (0, 0) (5, 0.4) (24, 0) with 98 steps an epoch, as the ResNet9 of DAWNBench; and points that begin above epoch 0. */
+static void points_are_joined_by_lines(void **state)
+{
+	struct sl_schedule s = {.kind = SL_SCHEDULE_POINTS, .n_point = 3, .point = {{0, 0}, {5, 0.4}, {24, 0}}};
+	struct sl_schedule late = {
+		.kind = SL_SCHEDULE_POINTS, .n_point = 3, .point = {{0.5, 0.3}, {1, 0.1}, {1.5, 0.1}}};
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_schedule_set_epochs(&s, 24, 0, 98, &fail), SL_OK);
+	assert_lr(&s, 0, 0);
+	assert_lr(&s, 1, 0.4 / 490);
+	assert_lr(&s, 245, 0.2);
+	assert_lr(&s, 490, 0.4);
+	assert_lr(&s, 491, 0.4 - 0.4 / (19 * 98));
+	assert_lr(&s, 1421, 0.2);
+	assert_lr(&s, 2351, 0.4 / (19 * 98));
+	assert_lr(&s, 2352, 0);
+	assert_lr(&s, 99999, 0);
+	assert_int_equal(sl_schedule_set_epochs(&late, 3, 0, 4, &fail), SL_OK);
+	assert_lr(&late, 0, 0.3);
+	assert_lr(&late, 2, 0.3);
+	assert_lr(&late, 3, 0.2);
+	assert_lr(&late, 4, 0.1);
+	assert_lr(&late, 5, 0.1);
+	assert_lr(&late, 11, 0.1);
+}
+
+/* get_linear_schedule_with_warmup(num_warmup_steps=4, num_training_steps=12) at lr 1: step / 4, then (12 - step) / 8.
+ */
+static void a_warm_up_from_zero(void **state)
+{
+	struct sl_schedule s = {.kind = SL_SCHEDULE_POLYNOMIAL, .lr = 1, .power = 1, .from_zero = true};
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_schedule_set_epochs(&s, 3, 1, 4, &fail), SL_OK);
+	for (int64_t step = 0; step < 12; step++)
+		assert_lr(&s, step, step < 4 ? (double)step / 4 : (double)(12 - step) / 8);
+}
+
+static void wrong_points_are_refused(void **state)
+{
+	const struct sl_schedule bad[] = {
+		{.kind = SL_SCHEDULE_POINTS},
+		{.kind = SL_SCHEDULE_POINTS, .n_point = 2, .point = {{0, 0}, {1, 0}}},
+		{.kind = SL_SCHEDULE_POINTS, .n_point = 2, .point = {{1, 1}, {1, 0}}},
+		{.kind = SL_SCHEDULE_POINTS, .n_point = 2, .point = {{-1, 1}, {1, 0}}},
+		{.kind = SL_SCHEDULE_POINTS, .n_point = 2, .point = {{0, 1}, {1, -1}}},
+		{.kind = SL_SCHEDULE_POINTS, .n_point = 2, .point = {{0, 1}, {(double)NAN, 0}}},
+		{.kind = SL_SCHEDULE_POINTS, .n_point = SL_SCHEDULE_MAX_POINTS + 1},
+		{.kind = SL_SCHEDULE_STEP, .lr = 1, .every_epochs = 1},
+		{.kind = SL_SCHEDULE_STEP, .lr = 1, .every_epochs = 1, .gamma = 2},
+		{.kind = SL_SCHEDULE_STEP, .lr = 1, .every_epochs = -1, .gamma = 1},
+		{.kind = SL_SCHEDULE_STEP, .lr = 1, .gamma = 1, .n_point = 2, .point = {{2, 0}, {1, 0}}},
+	};
+	struct sl_fail fail;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct sl_schedule s = bad[i];
+
+		if (sl_schedule_set_epochs(&s, 3, 0, 4, &fail) != SL_ERR_CONFIG)
+			fail_msg("schedule %zu is accepted", i);
+	}
+}
+
 static void wrong_settings_are_refused(void **state)
 {
 	static const struct {
@@ -127,7 +223,10 @@ static void wrong_settings_are_refused(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		struct sl_schedule s = {SL_SCHEDULE_POLYNOMIAL, bad[i].lr, bad[i].end_lr, bad[i].power, 0, 0};
+		struct sl_schedule s = {.kind = SL_SCHEDULE_POLYNOMIAL,
+					.lr = bad[i].lr,
+					.end_lr = bad[i].end_lr,
+					.power = bad[i].power};
 
 		assert_int_equal(sl_schedule_set_epochs(&s, bad[i].epochs, bad[i].warmup, bad[i].per_epoch, &fail),
 				 SL_ERR_CONFIG);
@@ -141,6 +240,10 @@ int main(void)
 		cmocka_unit_test(cosine_with_warmup),
 		cmocka_unit_test(equals_torchs_lambda_lr),
 		cmocka_unit_test(polynomial_of_power_1_is_linear),
+		cmocka_unit_test(steps_drop_as_torchs),
+		cmocka_unit_test(points_are_joined_by_lines),
+		cmocka_unit_test(a_warm_up_from_zero),
+		cmocka_unit_test(wrong_points_are_refused),
 		cmocka_unit_test(wrong_settings_are_refused),
 	};
 

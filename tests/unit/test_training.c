@@ -409,6 +409,10 @@ static void changed_settings_are_named(void **state)
 	sl_same_run_note(&conf, then);
 	assert_false(sl_same_run_changed(&conf, then, text));
 	assert_false(sl_same_run_changed(&conf, "", text));
+	/* what other versions wrote: keys that this one does not know, and none of those that it does */
+	assert_false(sl_same_run_changed(&conf, "2 0 0.1 constant", text));
+	assert_true(sl_same_run_changed(&conf, "train.gone=1\ntrain.epochs=7\ntrain.epochs_too=1", text));
+	assert_non_null(strstr(text, "train.epochs was 7, is "));
 	conf.train.optimizer.lr = 0.05;
 	conf.data.train_limit = 100;
 	assert_true(sl_same_run_changed(&conf, then, text));
@@ -446,10 +450,14 @@ static void a_note_that_is_cut_off_is_text(void **state)
 		struct sl_checkpoint c = {.dir = conf.log.dir, .prefix = SL_CHECKPOINT_CLIENT};
 
 		configure("utf8", 1);
-		conf.data.train_files.n = 1;
-		snprintf(conf.data.train_files.item[0], SL_CONF_TEXT, "%.*s", shift, "xxx");
-		while (strlen(conf.data.train_files.item[0]) < SL_CONF_TEXT - 4)
-			strcat(conf.data.train_files.item[0], "€");
+		conf.data.train_files.n = SL_CHECKPOINT_NOTE / SL_CONF_TEXT + 1; /* more than there is room for */
+		for (int i = 0; i < conf.data.train_files.n; i++) {
+			char *name = conf.data.train_files.item[i];
+
+			snprintf(name, SL_CONF_TEXT, "%.*s", i ? 0 : shift, "xxx");
+			while (strlen(name) < SL_CONF_TEXT - 4)
+				strcat(name, "€");
+		}
 		run = open_run(false);
 		sl_training_save(run, &c);
 		if (sl_checkpoint_write(&c, 1, &fail) != SL_OK)

@@ -1,0 +1,84 @@
+/* Points of a schedule: "EPOCH:LR", or an epoch alone. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/conf/check.h"
+
+static const double most_epochs = 1e6, most_lr = 1000; /* as of train.epochs and train.optimizer.lr */
+
+/* A decimal number from 0 on, and nothing behind it but `end`. */
+static bool number(const char *text, char end, double most, double *out, const char **rest)
+{
+	size_t len = strspn(text, "0123456789.eE+-");
+	char *stop;
+
+	*out = strtod(text, &stop);
+	*rest = stop + 1;
+	return len && stop == text + len && *stop == end && *text != '-' && *out >= 0 && *out <= most;
+}
+
+bool sl_conf_point(const char *text, double *epoch, double *lr)
+{
+	if (!lr)
+		return number(text, 0, most_epochs, epoch, &text);
+	return number(text, ':', most_epochs, epoch, &text) && number(text, 0, most_lr, lr, &text);
+}
+
+const char *sl_conf_check_epoch(const void *value, char why[SL_CONF_WHY])
+{
+	double epoch;
+
+	if (sl_conf_point(value, &epoch, NULL))
+		return NULL;
+	snprintf(why, SL_CONF_WHY, "must be numbers of epochs from 0 to %g, such as [16, 27], got \"%.60s\"",
+		 most_epochs, (const char *)value);
+	return why;
+}
+
+const char *sl_conf_check_point(const void *value, char why[SL_CONF_WHY])
+{
+	double epoch, lr;
+
+	if (sl_conf_point(value, &epoch, &lr))
+		return NULL;
+	snprintf(why, SL_CONF_WHY,
+		 "must be EPOCH:LR each, an epoch from 0 to %g and a learning rate from 0 to %g, such as "
+		 "[0:0, 5:0.4, 24:0], got \"%.60s\"",
+		 most_epochs, most_lr, (const char *)value);
+	return why;
+}
+
+/* *highest: of the learning rates, where they have some. */
+static const char *check(const struct sl_conf_list *list, double *highest, char why[SL_CONF_WHY])
+{
+	double before = -1, epoch = 0, lr = 0;
+
+	for (int i = 0; i < list->n; i++, before = epoch) {
+		if (!sl_conf_point(list->item[i], &epoch, highest ? &lr : NULL) || epoch <= before) {
+			snprintf(why, SL_CONF_WHY, "the epochs must rise, and \"%.60s\" does not", list->item[i]);
+			return why;
+		}
+		if (highest)
+			*highest = fmax(*highest, lr);
+	}
+	return NULL;
+}
+
+const char *sl_conf_check_epochs(const struct sl_conf_list *milestones, char why[SL_CONF_WHY])
+{
+	return check(milestones, NULL, why);
+}
+
+const char *sl_conf_check_points(const struct sl_conf_list *points, char why[SL_CONF_WHY])
+{
+	double highest = 0;
+
+	if (check(points, &highest, why))
+		return why;
+	if (points->n >= 2 && highest > 0)
+		return NULL;
+	snprintf(why, SL_CONF_WHY, "needs two points or more, and one of them with a learning rate above 0");
+	return why;
+}

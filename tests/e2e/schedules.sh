@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Schedules of the learning rate: each step has the one that is worked out here by hand; split equals local; a run that is killed and
+# resumed goes on with them; and one that is resumed with other points says which.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 96 24
+start_server host
+write_config "$tmp/client.yaml"
+base=(--set train.epochs=2 --set train.chunks=2 --set train.checkpoint_every=4)
+
+# RUN: the learning rates of its log, as awk prints them
+rates() { jq -r 'select(.type == "step").lr' "$tmp/$1/log.jsonl" | awk '{ printf "%s%.6g", (NR > 1 ? " " : ""), $1 } END { print "" }'; }
+
+check() { # NAME, the 12 learning rates, settings …
+	local name=$1 want=$2 sets=("${base[@]}") pair
+	shift 2
+	for pair in "$@"; do sets+=(--set "$pair"); done
+	client "$name" "$tmp/client.yaml" "${sets[@]}" || fail "$name: status $?"
+	[ "$(rates "$name")" = "$want" ] || fail "$name: $(rates "$name"), not $want"
+	client "$name-local" "$tmp/client.yaml" "${sets[@]}" --local || fail "$name --local: status $?"
+	same_run "$name" "$name-local" 12
+	start_slow_client 7 60000 "$name-killed" "$tmp/client.yaml" "${sets[@]}"
+	wait_for "$name: no steps" has_steps "$name-killed" 6
+	wait_for "$name: no checkpoint" test -e "$tmp/$name-killed/checkpoint-000000000004.safetensors"
+	kill -9 "$client_pid"
+	wait "$client_pid" 2>/dev/null || true
+	client "$name-killed" "$tmp/client.yaml" "${sets[@]}" --resume || fail "$name --resume: status $?"
+	! grep resume-changed "$tmp/$name-killed.log" || fail "$name: its settings are the same"
+	same_run "$name" "$name-killed" 12
+}
+
+check points '0 0.01 0.02 0.03 0.04 0.05 0.06 0.05 0.04 0.03 0.02 0.01' \
+	train.schedule.kind=points train.schedule.points=0:0,1:0.06,2:0
+check milestones '0.08 0.08 0.08 0.04 0.04 0.04 0.04 0.04 0.04 0.02 0.02 0.02' train.optimizer.lr=0.08 \
+	train.schedule.kind=step train.schedule.milestones=0.5,1.5 train.schedule.gamma=0.5 train.schedule.warmup_epochs=0
+check from_zero '0 0.01 0.02 0.03 0.04 0.05 0.06 0.05 0.04 0.03 0.02 0.01' train.optimizer.lr=0.06 train.schedule.kind=polynomial \
+	train.schedule.warmup_epochs=1 train.schedule.warmup=from_zero
+
+# other points than before: named, and they are what the next steps have
+sets=("${base[@]}" --set train.schedule.kind=points)
+start_slow_client 7 60000 changed "$tmp/client.yaml" "${sets[@]}" --set train.schedule.points=0:0,1:0.06,2:0
+wait_for "no steps" has_steps changed 6
+wait_for "no checkpoint" test -e "$tmp/changed/checkpoint-000000000004.safetensors"
+kill -9 "$client_pid"
+wait "$client_pid" 2>/dev/null || true
+client changed "$tmp/client.yaml" "${sets[@]}" --set train.schedule.points=0:0.02,2:0.02 --resume || fail "other points: status $?"
+grep -q '^WARN resume-changed: .* train.schedule.points was \["0:0", "1:0.06", "2:0"\], is \["0:0.02", "2:0.02"\]$' "$tmp/changed.log" ||
+	fail "other points, and not a word: $(grep WARN "$tmp/changed.log")"
+[[ "$(rates changed)" = *'0.02 0.02 0.02 0.02 0.02' ]] || fail "other points: $(rates changed)"
