@@ -131,6 +131,7 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 		return infer_linear(op, fail);
 	case SL_OP_ACT:
 	case SL_OP_SCALE:
+	case SL_OP_GELU:
 		op->out_shape = *in;
 		return SL_OK;
 	case SL_OP_DROPOUT:

@@ -12,6 +12,7 @@
  * LINEAR     [F] → [O], or [S,F] → [S,O]              weight [O,F] (transposed: [F,O]), bias [O]
  * DROPOUT    any → same (× 1/(1-p) where kept)        –
  * SCALE      any → by · in                             –
+ * GELU       any → same                               –      (with erf, torch.nn.GELU())
  * FLATTEN    [H,W,C] → [H·W·C]                        –      (NHWC order; equals torch's where H·W = 1)
  * XENT       logits [K] + labels → mean loss          –      (softmax cross-entropy, torch.nn.CrossEntropyLoss)
  *

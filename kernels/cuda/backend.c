@@ -501,7 +501,8 @@ const struct sl_backend_ops cu_backend_ops = {
 		   [SL_OP_DROPOUT] = &cu_dropout_op,
 		   [SL_OP_FLATTEN] = &cu_flatten,
 		   [SL_OP_XENT] = &cu_xent,
-		   [SL_OP_SCALE] = &cu_scale_op},
+		   [SL_OP_SCALE] = &cu_scale_op,
+		   [SL_OP_GELU] = &cu_gelu},
 	.failed = cu_failed,
 	.close = cu_close,
 };

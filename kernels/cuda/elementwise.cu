@@ -64,6 +64,41 @@ template <class T, int ACT> struct ActBackward {
 	}
 };
 
+__device__ float normal_below(float x)
+{
+	return 0.5f * erfcf(-x * 0.70710678f);
+}
+
+template <class T> struct GeluForward {
+	T *out;
+	const T *x;
+
+	template <int V> __device__ void run(int64_t i) const
+	{
+		Vec<V> a = load<V>(x + i);
+#pragma unroll
+		for (int k = 0; k < V; k++)
+			a.v[k] *= normal_below(a.v[k]);
+		store<V>(out + i, a);
+	}
+};
+
+template <class T> struct GeluBackward {
+	T *dx;
+	const T *dout, *x;
+	bool add;
+
+	template <int V> __device__ void run(int64_t i) const
+	{
+		const Vec<V> a = load<V>(x + i);
+		Vec<V> g = load<V>(dout + i);
+#pragma unroll
+		for (int k = 0; k < V; k++)
+			g.v[k] *= normal_below(a.v[k]) + a.v[k] * 0.398942280f * expf(-0.5f * a.v[k] * a.v[k]);
+		put<V>(dx + i, g, add);
+	}
+};
+
 template <class T> struct Add {
 	T *out;
 	const T *a, *b;
@@ -242,6 +277,25 @@ cudaError_t cu_act_backward(cudaStream_t s, enum cu_type type, void *dx, bool ad
 	const bool vectors = aligned16(dx) && aligned16(dout) && aligned16(x);
 
 #define CALL(T) return act_backward<T>(s, dx, add, dout, x, act, n, vectors)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
+}
+
+cudaError_t cu_gelu_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, int64_t n)
+{
+	const bool vectors = aligned16(out) && aligned16(x);
+
+#define CALL(T) return each(s, GeluForward<T>{(T *)out, (const T *)x}, n, vectors)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
+}
+
+cudaError_t cu_gelu_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout, const void *x,
+			     int64_t n)
+{
+	const bool vectors = aligned16(dx) && aligned16(dout) && aligned16(x);
+
+#define CALL(T) return each(s, GeluBackward<T>{(T *)dx, (const T *)dout, (const T *)x, add}, n, vectors)
 	CU_SWITCH_TYPE(type, CALL);
 #undef CALL
 }

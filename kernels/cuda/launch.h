@@ -102,6 +102,9 @@ struct cu_adam { /* fields of struct sl_update */
 cudaError_t cu_act_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, int act, int64_t n);
 cudaError_t cu_act_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout, const void *x,
 			    int act, int64_t n);
+cudaError_t cu_gelu_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, int64_t n);
+cudaError_t cu_gelu_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout, const void *x,
+			     int64_t n);
 cudaError_t cu_add(cudaStream_t s, enum cu_type type, void *out, const void *a, const void *b, int64_t n);
 cudaError_t cu_copy(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, int64_t n);
 cudaError_t cu_scale(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, float by, int64_t n);

@@ -121,6 +121,8 @@ convt("convt_restore", 2, 4, 3, 3, 2, 3, 3, 3, 0, 1, 1, True)
 convt("convt_uneven", 2, 3, 4, 2, 4, 2, 5, 2, 1, 1, 0, False)
 convt("convt_overlap", 1, 2, 4, 5, 3, 5, 3, 2, 2, 0, 1, True)
 torch.set_rng_state(kept)
+case("gelu", "GELU", draw(4, 6, low=-80, high=81), "", F.gelu)
+torch.set_rng_state(kept)
 some = torch.tensor([4, -100, 0, 2, -100])
 for name, smoothing in (("xent_smooth", 0.1), ("xent_ignored", 0.0), ("xent_both", 0.3)):
     state = torch.get_rng_state()

@@ -62,6 +62,10 @@
 	{                                                                                                    \
 		.kind = SL_OP_ACT, .n = n_, .h = h_, .w = w_, .c = c_, .data = data_, .u.act = SL_ACT_##act_ \
 	}
+#define GELU(n_, h_, w_, c_)                                           \
+	{                                                              \
+		.kind = SL_OP_GELU, .n = n_, .h = h_, .w = w_, .c = c_ \
+	}
 #define ADD(n_, h_, w_, c_)                                           \
 	{                                                             \
 		.kind = SL_OP_ADD, .n = n_, .h = h_, .w = w_, .c = c_ \
@@ -200,6 +204,11 @@ const struct op_case op_cases[] = {
 	ACT(3, 7, 7, 33, RELU6, DATA_TIES),
 	ACT(4, 28, 28, 40, RELU6, DATA_PLAIN),
 	ACT(5, 0, 0, 37, RELU, DATA_PLAIN),
+	GELU(1, 0, 0, 1),
+	GELU(5, 0, 0, 37),
+	GELU(3, 7, 0, 33),
+	GELU(2, 5, 5, 17),
+	GELU(4, 16, 0, 768),
 	ADD(1, 1, 1, 1),
 	ADD(2, 7, 7, 17),
 	ADD(3, 14, 14, 24),
