@@ -27,12 +27,11 @@ enum sl_err sl_lines_open(struct sl_lines *l, const char *path, struct sl_fail *
 
 enum sl_err sl_lines_open_bytes(struct sl_lines *l, struct sl_bytes bytes, const char *name, struct sl_fail *fail)
 {
-	FILE *from = fmemopen((void *)bytes.data, bytes.len ? bytes.len : 1, "r");
+	/* fmemopen takes no empty memory everywhere */
+	FILE *from = bytes.len ? fmemopen((void *)bytes.data, bytes.len, "r") : fopen("/dev/null", "re");
 
 	if (!from)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %s", name);
-	if (!bytes.len)
-		(void)getc(from);
 	*l = (struct sl_lines){.from = from, .name = name, .opened = true};
 	return SL_OK;
 }
