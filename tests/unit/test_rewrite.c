@@ -42,6 +42,7 @@ static struct part chain_of(int n, const enum sl_op_kind *kinds)
 
 	for (int i = 0; i < n; i++)
 		p.op[i] = (struct sl_segment_op){.op = {.kind = kinds[i], .n_in = 1, .in = {i}, .out = i + 1},
+						 .backward = true,
 						 .din_want = {true}};
 	return p;
 }
@@ -188,6 +189,31 @@ static void what_others_see_stays_in_memory(void **state)
 	assert_int_equal(p.node[3].in[1], 2);
 }
 
+/* Where nothing learns there is no backward: such an op joins its like alone, and its node reads no gradient. */
+static void what_has_no_backward_joins_its_like_alone(void **state)
+{
+	struct part p = chain_of(3, three);
+
+	(void)state;
+	memset(&can, 0, sizeof can);
+	can.norm = can.stats = can.half = true;
+	p.op[0].backward = p.op[0].din_want[0] = p.op[1].din_want[0] = false;
+	rewrite(&p);
+	assert_int_equal(p.n, 3);
+	assert_int_equal(p.node[0].form.post, SL_POST_NONE);
+	assert_int_equal(p.node[1].form.half, SL_HALF_STATS);
+	p.op[1].backward = p.op[2].din_want[0] = false; /* now the first two are alike */
+	rewrite(&p);
+	assert_int_equal(p.n, 3);
+	assert_int_equal(p.node[0].form.post, SL_POST_STATS);
+	expect_node(&p.node[0], 0, 0, 1, -1, -1);
+	assert_true(!p.node[0].keeps_in && !p.node[0].keeps_out);
+	assert_int_equal(p.node[1].form.half, SL_HALF_APPLY);
+	expect_node(&p.node[1], 1, 1, 2, -1, -1);
+	assert_int_equal(p.node[2].form.pre, SL_PRE_NONE);
+	expect_node(&p.node[2], 2, 2, 3, 3, -1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -197,6 +223,7 @@ int main(void)
 		cmocka_unit_test(a_convolution_takes_its_batchnorm_whole),
 		cmocka_unit_test(an_activation_goes_into_the_convolution_behind),
 		cmocka_unit_test(what_others_see_stays_in_memory),
+		cmocka_unit_test(what_has_no_backward_joins_its_like_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
