@@ -13,6 +13,7 @@ enum sl_err sl_exec_take(struct sl_exec *exec, struct sl_weights *weights) SL_MU
 struct sl_ends {
 	const struct sl_plan *plan;
 	struct sl_exec *head, *tail;
+	float label_smoothing; /* of training, 0 … 1; the loss of an evaluation has none */
 	bool chunk_loss_sum; /* losses of chunks are means of their own rows, and are summed (FACTS: upstream's way) */
 	/* the batch under way; borrowed */
 	const float *images;   /* [batch_rows, H, W, C] */

@@ -117,6 +117,7 @@ struct sl_conf_client {
 			double gamma;
 			struct sl_conf_list points; /* EPOCH:LR, as sl_conf_point reads them */
 		} schedule;
+		double label_smoothing;
 		enum sl_conf_chunk_loss chunk_loss;
 		int eval_every;              /* epochs; 0: after the last only */
 		struct sl_conf_list metrics; /* of evaluations, beside those that are always computed */

@@ -65,6 +65,8 @@ static const struct sl_conf_key keys[] = {
 	SL_NAMES(T, "train.schedule.milestones", train.schedule.milestones, sl_conf_check_epoch, "", "step: multiply the learning rate by gamma after each of these epochs, as torch's MultiStepLR does, such as [16, 27]"),
 	SL_DOUBLE(T, "train.schedule.gamma", train.schedule.gamma, 1e-6, 1, "0.1", NULL, "step: factor of each drop"),
 	SL_NAMES(T, "train.schedule.points", train.schedule.points, sl_conf_check_point, "", "points: EPOCH:LR pairs, such as [0:0, 5:0.4, 24:0]; between two of them the learning rate changes linearly from step to step"),
+	SL_DOUBLE(T, "train.label_smoothing", train.label_smoothing, 0, 1, "0", NULL,
+		"share of each training label that is spread over all classes alike, as in torch.nn.CrossEntropyLoss; the loss of an evaluation has none"),
 	SL_CHOICE(T, "train.chunk_loss", train.chunk_loss, SL_WORDS("mean", "sum"), "mean",
 		"mean averages the gradient over the batch; sum adds the means of the chunks"),
 	SL_INT(T, "train.eval_every", train.eval_every, 0, 1e6, "1", "epochs; 0: after the last only", "evaluate on the test data"),

@@ -48,6 +48,11 @@ done
 local_run 'local cifar' model.form=cifar model.width=0.35 train.chunk_loss=sum
 compare 'remote cifar' 'local cifar' "$two" model.form=cifar model.width=0.35 train.chunk_loss=sum threads=2
 
+# smoothed labels
+local_run 'local smooth' train.label_smoothing=0.1
+compare 'remote smooth' 'local smooth' "$two" train.label_smoothing=0.1 threads=2
+[ "$(learned 'local smooth')" != "$(learned 'local 4 partition=1:-1')" ] || fail 'smoothed labels made no difference'
+
 # an image that is not square
 local_run 'local 40x56' model.image=40x56
 compare 'remote 40x56' 'local 40x56' "$two" model.image=40x56 threads=2

@@ -134,6 +134,58 @@ static void a_chunk_s_loss_is_its_own_mean_where_asked_for(void **state)
 	free(gradient);
 }
 
+/* Of logits that differ. */
+static double loss_of(float smoothing, bool training)
+{
+	const int64_t count = plan->segment[SL_TAIL].weight_count;
+	float *weights = malloc((size_t)count * sizeof *weights);
+	struct sl_fail fail;
+	struct sl_ends e;
+	double loss;
+
+	assert_non_null(weights);
+	for (int64_t i = 0; i < count; i++)
+		weights[i] = 1e-6f * (float)i;
+	open_ends(&e, SMALL_BATCH);
+	assert_int_equal(sl_exec_set_weights(e.tail, weights), SL_OK);
+	free(weights);
+	e.label_smoothing = smoothing;
+	e.training = training;
+	for (int chunk = 0; chunk < CHUNKS; chunk++)
+		if (tail_of(&e, chunk, 1, &fail) != SL_OK)
+			fail_msg("%s", fail.text);
+	loss = sl_ends_loss(&e);
+	sl_ends_close(&e);
+	return loss;
+}
+
+/* At equal logits p is 0.1 for each of the 10 classes. With a smoothing of 0.2 the label's target is 0.8 + 0.02, and
+ * the bias' gradient there is 0.1 - 0.82. Without it that is 0.1 - 1. */
+static void labels_are_smoothed_in_training_alone(void **state)
+{
+	const struct sl_plan_segment *s = &plan->segment[SL_TAIL];
+	float *gradient = malloc((size_t)s->trainable_count * sizeof *gradient);
+	struct sl_ends e;
+	int found = 0;
+
+	(void)state;
+	assert_non_null(gradient);
+	open_ends(&e, SMALL_BATCH);
+	e.label_smoothing = 0.2f;
+	whole_step(&e, 0);
+	assert_int_equal(sl_exec_get_gradients(e.tail, gradient), SL_OK);
+	for (int64_t i = 0; i < s->trainable_count; i++)
+		if (gradient[i] < -0.1f) {
+			found++;
+			assert_true(gradient[i] > -0.72f - 1e-5f && gradient[i] < -0.72f + 1e-5f);
+		}
+	assert_int_equal(found, 1);
+	sl_ends_close(&e);
+	free(gradient);
+	assert_true(loss_of(0.2f, false) == loss_of(0, false));
+	assert_true(loss_of(0.2f, true) != loss_of(0, true));
+}
+
 /* The tail is the last layer alone: no pooling adds up what a test puts in. */
 static struct sl_plan *open_plan(void)
 {
@@ -156,6 +208,7 @@ int main(void)
 		cmocka_unit_test(a_tail_s_gradient_is_looked_at),
 		cmocka_unit_test(a_loss_is_looked_at),
 		cmocka_unit_test(a_chunk_s_loss_is_its_own_mean_where_asked_for),
+		cmocka_unit_test(labels_are_smoothed_in_training_alone),
 	};
 	struct sl_fail fail;
 	int failed;
