@@ -18,7 +18,7 @@ BEGIN {
 	may["common/codec"] = "common/base common/nn/tensor.h common/nn/backend.h"
 	may["common/link"] = "common/base proto"
 	may["common/telemetry"] = "common/base common/link/loop.h common/link/control.h common/link/http.h" # the status socket, /metrics
-	may["common/session"] = "common/base common/conf common/nn common/model common/codec common/link common/telemetry"
+	may["common/session"] = "common/base common/conf/agreed.h common/nn common/codec common/link common/telemetry"
 	may["kernels"] = "common/base common/nn common/codec"
 	may["client"] = "common kernels client/cmd" # main.c
 	may["client/cmd"] = "common kernels client/run client/persist client/data client/text"
@@ -26,7 +26,7 @@ BEGIN {
 	may["client/persist"] = "common kernels"
 	may["client/data"] = "common client/text"
 	may["client/text"] = "common/base"
-	may["server"] = "common kernels"
+	may["server"] = "common/base common/conf common/nn common/codec common/link common/telemetry common/session kernels"
 	may["tests"] = "common kernels client server proto"
 	# library header, and the only rooms that may name it
 	home["uv.h"] = home["zmq.h"] = home["protobuf-c/"] = "common/link tests"

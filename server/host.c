@@ -95,14 +95,17 @@ static void on_writable(void *arg, sl_peer peer)
 static void on_malformed(void *arg, sl_peer peer, const char *why)
 {
 	struct sl_host *h = arg;
+	struct sl_fail fail;
 	int i = find(h, peer);
 
 	h->malformed++;
 	sl_log_limited(SL_LOG_WARN, "malformed", "peer %" PRIu64 ": %s", peer, why);
-	if (i >= 0)
+	if (i >= 0) {
 		sl_middle_malformed(h->session[i], why);
-	else
-		sl_host_turn_away(h, peer, 0, SL_ERR_PROTOCOL, why);
+		return;
+	}
+	sl_fail_set(&fail, SL_ERR_PROTOCOL, "%s", why);
+	sl_host_turn_away(h, peer, 0, &fail);
 }
 
 static void on_lost(void *arg, sl_peer peer)

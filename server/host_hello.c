@@ -20,12 +20,12 @@ static void say(struct sl_host *h, sl_peer peer, const struct sl_frame *frame)
 		sl_log(SL_LOG_DEBUG, "turn-away", "peer %" PRIu64 " does not read its messages", peer);
 }
 
-void sl_host_turn_away(struct sl_host *h, sl_peer peer, uint64_t epoch, enum sl_err code, const char *text)
+void sl_host_turn_away(struct sl_host *h, sl_peer peer, uint64_t epoch, const struct sl_fail *why)
 {
-	struct sl_frame frame = {.kind = SL_FRAME_REFUSE, .epoch = epoch, .u.refuse.code = (uint32_t)code};
+	struct sl_frame frame = {.kind = SL_FRAME_REFUSE, .epoch = epoch};
 
 	h->turned_away++;
-	snprintf(frame.u.refuse.text, sizeof frame.u.refuse.text, "%s", text);
+	sl_refuse_fill(&frame.u.refuse, why);
 	say(h, peer, &frame);
 	sl_challenges_end(h->challenges, peer);
 	sl_transport_forget(h->transport, peer);
@@ -311,7 +311,7 @@ void sl_host_hello(struct sl_host *h, sl_peer peer, struct sl_bytes header, stru
 	if (!err)
 		err = seat(h, peer, &frame.u.hello, &key, &place, &fail);
 	if (err)
-		sl_host_turn_away(h, peer, frame.epoch, fail.code, fail.text);
+		sl_host_turn_away(h, peer, frame.epoch, &fail);
 	else
 		sl_middle_deliver(h->session[place], header, payload);
 }

@@ -44,7 +44,7 @@ struct sl_host {
 void sl_host_hello(struct sl_host *h, sl_peer peer, struct sl_bytes header, struct sl_bytes payload);
 /* A peer that has no session and does not say Hello, or for which there is no room, hears why, once. `epoch` is that
  * of the frame that is refused; 0: it cannot be read. */
-void sl_host_turn_away(struct sl_host *h, sl_peer peer, uint64_t epoch, enum sl_err code, const char *text);
+void sl_host_turn_away(struct sl_host *h, sl_peer peer, uint64_t epoch, const struct sl_fail *why);
 /* What a session's Hello asks for can be had: older links of the same session end now. */
 void sl_host_admitted(void *arg, struct sl_middle *middle);
 /* Takes what is over from its place. */

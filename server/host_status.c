@@ -91,11 +91,11 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, const
 	sl_hex16(name, out->id);
 	put_peer(out->peer, m, key, allow);
 	PUT(out->checkpoint_error, "%s", st.checkpoint.why);
-	PUT(out->model, "%s", s->hello.model);
-	PUT(out->partition, "%.120s", s->hello.cut);
+	PUT(out->model, "%s", st.network);
+	PUT(out->partition, "%.120s", st.part);
 	PUT(out->phase, "%s", phase(s->state));
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		PUT(out->codec[dir], "%.120s", s->hello.codec[dir]);
+	for (int dir = 0; dir < SL_DIR_COUNT && st.agreed; dir++)
+		PUT(out->codec[dir], "%.120s", st.agreed->codec[dir]);
 }
 
 char *sl_host_status(const struct sl_host *host)

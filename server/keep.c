@@ -78,7 +78,7 @@ static void frame(struct snapshot *s, const struct sl_keep *k, uint64_t step, bo
 /* Of the file, its header estimated from above. */
 static int64_t bytes_of(const struct sl_checkpoint *c)
 {
-	int64_t bytes = HEADER_BYTES;
+	int64_t bytes = HEADER_BYTES + (c->agreement ? (int64_t)strlen(c->agreement) : 0);
 
 	for (int i = 0; i < c->n_part; i++)
 		bytes += c->part[i].count * (c->part[i].floats ? (int64_t)sizeof(float) : 1);

@@ -12,12 +12,32 @@
 #include "common/link/loop.h"
 #include "server/middle_task.h"
 
+/* Of the server's memory, in place of what this session took before. */
+static void charge(struct sl_middle *m, uint64_t bytes)
+{
+	atomic_fetch_sub(m->env.memory_used, m->memory_bytes);
+	atomic_fetch_add(m->env.memory_used, bytes);
+	m->memory_bytes = bytes;
+}
+
+/* The server knows a middle, not which network it is of. */
+static void describe(struct sl_middle *m)
+{
+	const struct sl_graph *g = &m->plan->segment[SL_MIDDLE].graph;
+
+	snprintf(m->network, sizeof m->network, "%d layers, %" PRId64 " parameters", g->n_node, g->elements[1]);
+	snprintf(m->part, sizeof m->part, "%.90s to %.90s", g->node[0].name, g->node[g->n_node - 1].name);
+}
+
 static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 {
 	struct sl_middle *m = arg;
 
 	m->worked_ms = sl_loop_now_ms(m->env.loop);
 	if (task == SL_TASK_ADMIT) {
+		m->admitted = true;
+		charge(m, 0);
+		describe(m);
 		m->env.admitted(m->env.arg, m);
 	} else if (task == SL_TASK_OPEN) {
 		done->need_weights = m->need_weights;
@@ -111,19 +131,20 @@ static void session_over(struct sl_middle *m)
 /* The session's name as `splits status` has it; one codec where all four are that. */
 static void log_open(const struct sl_middle *m, const struct sl_hello *h)
 {
-	char name[SL_HEX16_TEXT], others[3 * (sizeof h->codec[0] + 1)] = "";
+	const struct sl_agreed *a = &m->agreement.agreed;
+	char name[SL_HEX16_TEXT], others[3 * (sizeof a->codec[0] + 1)] = "";
 	uint8_t session[16];
 	bool same = true;
 
 	for (int dir = 1; dir < SL_DIR_COUNT; dir++)
-		same = same && strcmp(h->codec[0], h->codec[dir]) == 0;
+		same = same && strcmp(a->codec[0], a->codec[dir]) == 0;
 	if (!same)
-		snprintf(others, sizeof others, " %s %s %s", h->codec[1], h->codec[2], h->codec[3]);
+		snprintf(others, sizeof others, " %s %s %s", a->codec[1], a->codec[2], a->codec[3]);
 	sl_session_name(h->session, session);
 	sl_log_limited(SL_LOG_INFO, "session-open",
-		       "peer %" PRIu64 ", %s, session %.8s: %s, %s, batch %u in %u chunks, %s, codec %s%s", m->peer,
-		       h->software, sl_hex16(session, name), h->model, h->cut, h->batch, h->chunks,
-		       sl_precision_name((enum sl_precision)h->precision), h->codec[0], others);
+		       "peer %" PRIu64 ", %s, session %.8s: %s, %s, batch %d in %d chunks, %s, codec %s%s", m->peer,
+		       h->software, sl_hex16(session, name), m->network, m->part, a->batch, a->chunks,
+		       sl_agreed_precisions[a->precision], a->codec[0], others);
 }
 
 static void session_action(void *arg, const struct sl_action *action, const struct sl_fail *fail)
@@ -132,6 +153,9 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 	const struct sl_hello *h = &sl_port_session(m->port)->hello;
 
 	switch (action->kind) {
+	case SL_ACTION_KEEP:
+		charge(m, sl_port_asked(m->port).len);
+		break;
 	case SL_ACTION_READY:
 		m->welcomed = true;
 		log_open(m, h);
@@ -268,6 +292,17 @@ const struct sl_session *sl_middle_session(const struct sl_middle *m)
 
 struct sl_middle_status sl_middle_status(const struct sl_middle *m)
 {
-	return (struct sl_middle_status){m->opened_ms,    m->worked_ms, m->steps, m->skipped, m->step_s,
-					 m->shown_memory, m->welcomed,  m->left,  m->shown,   sl_port_stats(m->port)};
+	return (struct sl_middle_status){.opened_ms = m->opened_ms,
+					 .worked_ms = m->worked_ms,
+					 .steps = m->steps,
+					 .skipped = m->skipped,
+					 .step_s = m->step_s,
+					 .memory = m->shown_memory,
+					 .welcomed = m->welcomed,
+					 .left = m->left,
+					 .agreed = m->admitted ? &m->agreement.agreed : NULL,
+					 .network = m->network,
+					 .part = m->part,
+					 .checkpoint = m->shown,
+					 .stats = sl_port_stats(m->port)};
 }

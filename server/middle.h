@@ -49,11 +49,14 @@ const struct sl_session *sl_middle_session(const struct sl_middle *middle);
 
 /* For the status. */
 struct sl_middle_status {
-	uint64_t opened_ms, worked_ms;         /* by the loop; worked: the last task that was done for it */
-	uint64_t steps, skipped;               /* skipped: of steps */
-	double step_s;                         /* moving average, seconds from one commit to the next; 0: none yet */
-	struct sl_session_memory memory;       /* zeros until it is open */
-	bool welcomed, left;                   /* the handshake was done; the client said goodbye */
+	uint64_t opened_ms, worked_ms;   /* by the loop; worked: the last task that was done for it */
+	uint64_t steps, skipped;         /* skipped: of steps */
+	double step_s;                   /* moving average, seconds from one commit to the next; 0: none yet */
+	struct sl_session_memory memory; /* zeros until it is open */
+	bool welcomed, left;             /* the handshake was done; the client said goodbye */
+	/* Borrowed, and NULL and "" until it is admitted. */
+	const struct sl_agreed *agreed;
+	const char *network, *part;            /* in words: its size; from which layer to which */
 	struct sl_checkpoint_state checkpoint; /* as of the last COMMIT */
 	struct sl_port_stats stats;
 };

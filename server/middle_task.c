@@ -13,17 +13,15 @@
 static enum sl_err agree(struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_hello *h = &sl_port_session(m->port)->hello;
-	enum sl_err err = sl_agreement_from_hello(&m->agreement, h, fail);
+	enum sl_err err = sl_agreement_hear(&m->agreement, &m->plan, sl_port_asked(m->port), fail);
 	char ours[SL_HEX16_TEXT], theirs[SL_HEX16_TEXT];
 
-	if (!err)
-		err = sl_plan_open(&m->plan, &m->agreement.split, fail);
-	if (err || memcmp(m->plan->hash, h->plan_hash, sizeof h->plan_hash) == 0)
+	if (err || memcmp(m->plan->middle_hash, h->plan_hash, sizeof h->plan_hash) == 0)
 		return err;
 	return sl_fail_set(
 		fail, SL_ERR_MISMATCH,
 		"plan hash: the client (%s) has %s, this server has %s: the two versions build different plans",
-		h->software, sl_hex16(h->plan_hash, theirs), sl_hex16(m->plan->hash, ours));
+		h->software, sl_hex16(h->plan_hash, theirs), sl_hex16(m->plan->middle_hash, ours));
 }
 
 /* Before any of it is allocated: a Hello may ask for as much as it likes. Sessions open one after another, on one
@@ -130,6 +128,7 @@ static enum sl_err take_memory(struct sl_middle *m, struct sl_fail *fail)
 static enum sl_err admit(struct sl_middle *m, struct sl_fail *fail)
 {
 	enum sl_err err = agree(m, fail);
+	struct sl_memory back = m->back;
 	struct sl_cost cost;
 
 	if (!err) {
@@ -140,7 +139,8 @@ static enum sl_err admit(struct sl_middle *m, struct sl_fail *fail)
 		err = sl_exec_prepare(&m->exec, m->plan, SL_MIDDLE, m->env.be, fail);
 	if (!err)
 		err = sl_session_memory(&m->memory, m->exec, m->env.be, m->env.host_be, m->agreement.codec, fail);
-	return err ? err : check_memory(m, m->back, fail);
+	sl_need(&back.host, 1, sl_port_asked(m->port).len); /* counted, and given back when this ends */
+	return err ? err : check_memory(m, back, fail);
 }
 
 static enum sl_err open_session(struct sl_middle *m, struct sl_fail *fail)

@@ -33,6 +33,8 @@ struct sl_middle {
 	struct sl_job last; /* writes the state behind the last applied step, or clears the checkpoints of a client that
 			       left */
 	bool opened, torn;  /* (worker) torn: a step is applied in part, and there is no way back */
+	bool admitted;      /* agreement and plan stand */
+	char network[64], part[200]; /* what the status says of the middle */
 	bool welcomed, left, last_posted, last_done, closing;
 	uint64_t opened_ms, worked_ms, stepped_ns, steps, skipped;
 	double step_s, compute_before; /* kernels, in all, before the step under way */

@@ -53,7 +53,7 @@ static void print_json(const struct sl_conf_client *conf, const double acc[2], c
 
 	printf("{\"schema\":1,\"codec\":{");
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		printf("%s\"%s\":\"%s\"", dir ? "," : "", sl_dir_name((enum sl_dir)dir), conf->codec[dir]);
+		printf("%s\"%s\":\"%s\"", dir ? "," : "", sl_dir_name((enum sl_dir)dir), conf->agreed.codec[dir]);
 	putchar('}');
 	for (int i = 0; i < 2; i++)
 		printf(",\"%s\":{\"test_acc\":%s,\"test_loss\":%s}", side[i], number_text(acc[i], "%.17g", "null", a),
@@ -66,8 +66,8 @@ static void print_table(const struct sl_conf_client *conf, const double acc[2], 
 	char text[NUMBER_TEXT];
 
 	printf("%-48s %10s %10s\n", "codecs of head_act, mid_act at inference", "accuracy", "loss");
-	sl_print_cell(stdout, conf->codec[0], 0, 23);
-	sl_print_cell(stdout, conf->codec[1], 23, 25);
+	sl_print_cell(stdout, conf->agreed.codec[0], 0, 23);
+	sl_print_cell(stdout, conf->agreed.codec[1], 23, 25);
 	printf(" %8.2f %% %10s\n", 100 * acc[0], number_text(loss[0], "%.4f", "-", text));
 	printf("%-22s %-25s %8.2f %% %10s\n", "none", "none", 100 * acc[1], number_text(loss[1], "%.4f", "-", text));
 	printf("%-48s %+8.2f   %10s\n", "difference (points)", 100 * (acc[0] - acc[1]),

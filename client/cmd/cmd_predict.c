@@ -39,7 +39,7 @@ static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, s
 {
 	static struct sl_predict p; /* as in sl_drive_remote */
 	const struct sl_drive_options drive = {.eval_only = true, .predict = &p};
-	enum sl_err err = sl_predict_open(&p, format_of(o), o->logits, stdout, setup->conf->train.batch,
+	enum sl_err err = sl_predict_open(&p, format_of(o), o->logits, stdout, setup->conf->agreed.batch,
 					  setup->conf->model.classes, fail);
 
 	if (!err)

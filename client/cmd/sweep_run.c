@@ -118,7 +118,7 @@ enum sl_err sl_sweep_begin(struct sl_sweep_result *r, const struct sl_options *o
 		return blame_row(o, row, &why, fail);
 	*r = (struct sl_sweep_result){
 		.waits = conf.link.on_server_lost == SL_LOST_WAIT,
-		.chunks = row->chunks ? row->chunks : conf.train.chunks,
+		.chunks = row->chunks ? row->chunks : conf.agreed.chunks,
 		.rate_nominal = unknown,
 		.rate_real = unknown,
 		.test_acc = unknown,
@@ -134,7 +134,8 @@ enum sl_err sl_sweep_begin(struct sl_sweep_result *r, const struct sl_options *o
 		.wire_rx_bytes = unknown,
 	};
 	for (int i = 0; i < 4; i++)
-		snprintf(r->codec[i], sizeof r->codec[i], "%s", row->codec[i][0] ? row->codec[i] : conf.codec[i]);
+		snprintf(r->codec[i], sizeof r->codec[i], "%s",
+			 row->codec[i][0] ? row->codec[i] : conf.agreed.codec[i]);
 	return SL_OK;
 }
 

@@ -189,7 +189,7 @@ void sl_recover_progress(struct sl_recover *r)
 uint64_t sl_recover_retry_ms(const struct sl_recover *r, const struct sl_training *run)
 {
 	const struct sl_conf_client *c = r->setup->conf;
-	const struct sl_rng_key key = {(uint64_t)c->train.seed, sl_training_state(run).step, 0, SL_RNG_JITTER};
+	const struct sl_rng_key key = {(uint64_t)c->agreed.seed, sl_training_state(run).step, 0, SL_RNG_JITTER};
 	uint64_t pause = (uint64_t)c->link.retry_ms;
 
 	for (int i = 1; i < r->lost && pause < RETRY_MAX_MS; i++)

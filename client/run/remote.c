@@ -162,7 +162,6 @@ static void fill_hello(const struct sl_remote *r, struct sl_hello *h, const floa
 	};
 	memcpy(h->session, c->secret->session, sizeof h->session);
 	memcpy(h->held, c->held, sizeof h->held);
-	sl_agreement_to_hello(c->agreement, c->plan, h);
 	sl_weights_hash(middle, c->plan->segment[SL_MIDDLE].weight_count, h->weights_hash);
 }
 
@@ -199,9 +198,13 @@ static enum sl_err open_session(struct sl_remote *r, struct sl_fail *fail)
 		return err;
 	sl_weights_pack(r->conf.weights, &r->conf.plan->segment[SL_MIDDLE], sl_port_weights(r->port));
 	fill_hello(r, &hello, sl_port_weights(r->port));
+	err = sl_agreement_say(r->conf.agreement, r->conf.plan, &r->text, &hello, fail);
+	if (err)
+		return err;
 	limits = s->limits;
 	sl_session_open_client(s, &hello, sl_loop_now_ms(r->loop));
 	s->secret = r->conf.secret;
+	s->text = r->text;
 	s->first = r->conf.first;
 	sl_session_set_limits(s, &limits);
 	sl_port_epoch(r->port, hello.epoch);
@@ -394,6 +397,7 @@ void sl_remote_free(struct sl_remote *r)
 	sl_async_close(r->jobs_done);
 	sl_transport_close(r->transport, LINGER_MS);
 	sl_ends_close(&r->ends);
+	free((void *)(uintptr_t)r->text.data);
 	free(r);
 }
 

@@ -39,6 +39,7 @@ struct sl_remote {
 	struct sl_timer *ticker;
 	struct sl_port *port;
 	struct sl_ends ends;
+	struct sl_bytes text;            /* the payload of its Hello; its own */
 	enum link_state state, ended_in; /* ended_in: the state from which it came to one above UP */
 	uint64_t opened_ms;
 	bool said;          /* what the operator is told of this state */

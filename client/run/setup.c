@@ -5,46 +5,9 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/model/split.h"
 #include "common/nn/weights_file.h"
 #include "kernels/cpu/cpu.h"
-
-_Static_assert((int)SL_CONF_MAX_CHUNKS == (int)SL_PLAN_MAX_CHUNKS, "what a config may ask for, a plan has");
-_Static_assert((int)SL_CONF_FP32 == (int)SL_PRECISION_FP32 && (int)SL_CONF_TF32 == (int)SL_PRECISION_TF32 &&
-		       (int)SL_CONF_BF16 == (int)SL_PRECISION_BF16 && (int)SL_CONF_FP16 == (int)SL_PRECISION_FP16,
-	       "precisions are numbered alike");
-
-_Static_assert((int)SL_CONF_SGD == (int)SL_OPTIMIZER_SGD && (int)SL_CONF_ADAM == (int)SL_OPTIMIZER_ADAM &&
-		       (int)SL_CONF_ADAMW == (int)SL_OPTIMIZER_ADAMW,
-	       "optimizers are numbered alike");
-
-static struct sl_optimizer read_optimizer(const struct sl_conf_client *c)
-{
-	struct sl_optimizer o = {.kind = (enum sl_optimizer_kind)c->train.optimizer.kind,
-				 .weight_decay = c->train.optimizer.weight_decay};
-
-	if (o.kind == SL_OPTIMIZER_SGD) {
-		o.momentum = c->train.optimizer.momentum;
-		o.nesterov = c->train.optimizer.nesterov;
-	} else {
-		o.beta1 = c->train.optimizer.beta1;
-		o.beta2 = c->train.optimizer.beta2;
-		o.eps = c->train.optimizer.eps;
-	}
-	return o;
-}
-
-static enum sl_err read_codecs(struct sl_setup *s, struct sl_fail *fail)
-{
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
-		struct sl_fail why;
-		char key[32];
-
-		snprintf(key, sizeof key, "codec.%s", sl_dir_name((enum sl_dir)dir));
-		if (sl_codec_parse(s->conf->codec[dir], &s->agreement.codec[dir], &why) != SL_OK)
-			return sl_conf_client_fail(s->conf, key, fail, "%s", why.text);
-	}
-	return SL_OK;
-}
 
 static void put(char *to, size_t cap, const char *text)
 {
@@ -94,37 +57,32 @@ static enum sl_err try_codecs(const struct sl_setup *s, struct sl_fail *fail)
 
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
-	struct sl_split_spec *spec = &s->agreement.split;
+	struct sl_split_spec spec = {0};
 	struct sl_fail why;
 	enum sl_err err;
 
 	s->conf = conf;
-	put(spec->model.name, sizeof spec->model.name, conf->model.name);
-	spec->model.width = conf->model.width;
-	spec->model.classes = conf->model.classes;
-	spec->model.image = conf->model.image.h;
-	spec->model.image_w = conf->model.image.w;
-	spec->model.cifar_stem = conf->model.form == SL_FORM_CIFAR;
-	spec->model.dropout = conf->model.dropout;
-	put(spec->cut.partition, sizeof spec->cut.partition, conf->partition);
-	put(spec->cut.head_end, sizeof spec->cut.head_end, conf->head_end);
-	put(spec->cut.tail_begin, sizeof spec->cut.tail_begin, conf->tail_begin);
-	err = read_insert(s, "insert.head", conf->insert.head, spec->insert_head, fail);
+	put(spec.model.name, sizeof spec.model.name, conf->model.name);
+	spec.model.width = conf->model.width;
+	spec.model.classes = conf->model.classes;
+	spec.model.image = conf->model.image.h;
+	spec.model.image_w = conf->model.image.w;
+	spec.model.cifar_stem = conf->model.form == SL_FORM_CIFAR;
+	spec.model.dropout = conf->model.dropout;
+	put(spec.cut.partition, sizeof spec.cut.partition, conf->partition);
+	put(spec.cut.head_end, sizeof spec.cut.head_end, conf->head_end);
+	put(spec.cut.tail_begin, sizeof spec.cut.tail_begin, conf->tail_begin);
+	err = read_insert(s, "insert.head", conf->insert.head, spec.insert_head, fail);
 	if (!err)
-		err = read_insert(s, "insert.tail", conf->insert.tail, spec->insert_tail, fail);
+		err = read_insert(s, "insert.tail", conf->insert.tail, spec.insert_tail, fail);
 	if (err)
 		return err;
-	spec->freeze = &conf->train.freeze;
-	spec->plan.batch = conf->train.batch;
-	spec->plan.chunks = conf->train.chunks;
-	spec->plan.seed = (uint64_t)conf->train.seed;
-	spec->plan.optimizer = read_optimizer(conf);
-	spec->plan.precision = (enum sl_precision)conf->train.precision;
-	err = read_codecs(s, fail);
-	if (err)
-		return err;
-	sl_agreement_seal(&s->agreement);
-	err = sl_plan_open(&s->plan, spec, &why);
+	spec.freeze = &conf->train.freeze;
+	s->agreement.agreed = conf->agreed;
+	err = sl_agreement_settle(&s->agreement, &why);
+	spec.plan = s->agreement.plan;
+	if (!err)
+		err = sl_plan_open(&s->plan, &spec, &why);
 	if (err == SL_ERR_CONFIG)
 		return plan_fail(conf, &why, fail);
 	return err ? sl_fail_set(fail, err, "%s", why.text) : try_codecs(s, fail);
@@ -132,13 +90,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 
 void sl_setup_blame(const struct sl_setup *s, struct sl_fail *fail)
 {
-	static const char key[] = "train.precision", begins[] = "train.precision: ";
-	const struct sl_fail why = *fail;
-	const char *at = fail->code == SL_ERR_CONFIG ? strstr(why.text, begins) : NULL;
-
-	if (at)
-		sl_conf_client_fail(s->conf, key, fail, "%.*s%s", (int)(at - why.text), why.text,
-				    at + sizeof begins - 1);
+	sl_conf_client_blame(s->conf, fail->key, fail->code, fail);
 }
 
 static bool middle_untouched(const struct sl_plan *plan, const bool *loaded)
@@ -195,7 +147,7 @@ enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, 
 		missing += !loaded[i];
 	if (!err && missing)
 		sl_log(SL_LOG_INFO, "weights-partial", "%s gives %d of %d tensors; the others start from seed %lld",
-		       path, model->graph.n_param - missing, model->graph.n_param, (long long)s->conf->train.seed);
+		       path, model->graph.n_param - missing, model->graph.n_param, (long long)s->conf->agreed.seed);
 	if (!err)
 		s->weights_from_seed = middle_untouched(s->plan, loaded);
 	free(loaded);

@@ -104,10 +104,10 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 	const struct sl_loader_spec spec = {
 		.set = &s->set[split],
 		.augment = s->augment,
-		.batch = s->conf->train.batch,
+		.batch = s->conf->agreed.batch,
 		.drop_last = train && s->conf->train.drop_last,
 		.train = train,
-		.seed = (uint64_t)s->conf->train.seed,
+		.seed = (uint64_t)s->conf->agreed.seed,
 		.prefetch = s->conf->data.prefetch,
 		.held = 1,
 		.threads = 1,

@@ -45,14 +45,14 @@ static enum sl_err make_schedule(const struct sl_conf_client *c, int64_t samples
 
 	if (steps_per_epoch < 1)
 		return sl_conf_client_fail(c, "train.batch", fail, "drop_last leaves no batch of %d in %lld samples",
-					   c->train.batch, (long long)samples);
+					   c->agreed.batch, (long long)samples);
 	/* A schedule ends where the run does. */
 	cut = c->train.max_steps && (double)c->train.max_steps < epochs * (double)steps_per_epoch;
 	if (cut)
 		epochs = (double)c->train.max_steps / (double)steps_per_epoch;
 	*out = (struct sl_schedule){
 		.kind = kind[c->train.schedule.kind],
-		.lr = c->train.optimizer.lr,
+		.lr = c->train.lr,
 		.end_lr = c->train.schedule.end_lr,
 		.power = c->train.schedule.power,
 		.gamma = c->train.schedule.gamma,
@@ -68,7 +68,7 @@ static enum sl_err make_schedule(const struct sl_conf_client *c, int64_t samples
 
 static int64_t epoch_steps(const struct sl_conf_client *c, int64_t samples)
 {
-	return batches(samples, c->train.batch, c->train.drop_last);
+	return batches(samples, c->agreed.batch, c->train.drop_last);
 }
 
 enum sl_err sl_training_steps(const struct sl_conf_client *c, int64_t samples, uint64_t *steps, struct sl_fail *fail)
@@ -109,8 +109,8 @@ static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
 
 	for (int i = 0; i < c->train.metrics.n; i++)
 		asked[i] = c->train.metrics.item[i];
-	err = sl_scores_open(&r->scores, asked, c->train.metrics.n, SL_METRIC_CLASSES, c->model.classes, c->train.batch,
-			     &why);
+	err = sl_scores_open(&r->scores, asked, c->train.metrics.n, SL_METRIC_CLASSES, c->model.classes,
+			     c->agreed.batch, &why);
 	if (err == SL_ERR_CONFIG)
 		return sl_conf_client_fail(c, "train.metrics", fail, "%s", why.text);
 	return err ? sl_fail_set(fail, err, "%s", why.text) : SL_OK;
@@ -130,7 +130,7 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 	r->loss = r->acc = NAN;
 	r->totals.mode = mode;
 	r->totals.test_loss = r->totals.test_acc = r->totals.best_test_acc = r->totals.kept_acc = NAN;
-	r->eval_batches = batches(setup->set[SL_SPLIT_TEST].count, c->train.batch, false);
+	r->eval_batches = batches(setup->set[SL_SPLIT_TEST].count, c->agreed.batch, false);
 	err = open_scores(r, fail);
 	if (!err && !eval_only)
 		err = open_schedule(r, fail);
@@ -411,7 +411,7 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 enum sl_err sl_training_abandoned(const struct sl_training *r, const struct sl_fail *why, struct sl_fail *fail)
 {
 	bool skips = r->setup->conf->train.on_nan == SL_NAN_SKIP;
-	bool scaled = r->setup->conf->train.precision == SL_CONF_FP16;
+	bool scaled = r->setup->conf->agreed.precision == SL_CONF_FP16;
 	int most = SL_TRAINING_MAX_SKIPPED + (scaled ? SL_TRAINING_MAX_SCALED : 0);
 	char before[64] = "";
 
@@ -454,7 +454,7 @@ void sl_training_position(const struct sl_training *r, uint64_t *epoch, int64_t 
 
 struct sl_training_state sl_training_state(const struct sl_training *r)
 {
-	const double batch = r->setup->conf->train.batch, idle_s = sl_seconds_since(r->done_ns);
+	const double batch = r->setup->conf->agreed.batch, idle_s = sl_seconds_since(r->done_ns);
 	double images_left = (double)(r->total_steps - r->step) * batch;
 	/* the batch under way may already have taken longer than those before it */
 	double image_s = r->image_s > 0 ? fmax(r->image_s, idle_s / batch) : 0;

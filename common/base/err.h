@@ -42,10 +42,12 @@ enum sl_err {
 #define SL_MUST_CHECK        __attribute__((warn_unused_result))
 #define SL_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
-enum { SL_FAIL_TEXT = 512, SL_FAIL_KEY = 32 };
+enum { SL_FAIL_TEXT = 512, SL_FAIL_KEY = 104 };
 
-/* What went wrong, in one line without a newline; belongs to the caller. Where a key of the config is to blame, `key`
- * names it ("train.chunks"; else ""), and `text` begins with it: "train.chunks: at most 256". */
+/* What went wrong, in one line without a newline; belongs to the caller. `key` names what is to blame, a key of the
+ * config
+ * ("train.chunks") or a node of the network ("node features.1.conv"); "": neither. `text` begins with it:
+ * "train.chunks: at most 256". */
 struct sl_fail {
 	enum sl_err code;
 	char key[SL_FAIL_KEY];

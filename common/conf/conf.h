@@ -15,16 +15,15 @@
 
 #include "common/base/err.h"
 #include "common/base/log.h"
+#include "common/conf/agreed.h"
 
 enum {
 	SL_CONF_TEXT = 256,
 	SL_CONF_LIST_MAX = 32,
-	SL_CONF_CODEC_TEXT = 128,
 	SL_CONF_NAME_TEXT = 64,
 	SL_CONF_SOCKET_PATH = 108, /* sun_path */
 	SL_CONF_MAX_KEYS = 128,
-	SL_CONF_MAX_CHUNKS = 256, /* a plan's */
-	SL_CONF_MIN_IMAGE = 8,    /* pixels of a side of a network's input, here, in plans and on the wire */
+	SL_CONF_MIN_IMAGE = 8, /* pixels of a side of a network's input, here, in plans and on the wire */
 	SL_CONF_MAX_IMAGE = 4096,
 	SL_CONF_MAX_BYTES = 1 << 20 /* of a config file */
 };
@@ -50,12 +49,10 @@ struct sl_conf_origin {
 enum sl_conf_form { SL_FORM_CIFAR, SL_FORM_IMAGENET };
 enum sl_conf_data_kind { SL_DATA_CIFAR10, SL_DATA_CIFAR100 };
 enum sl_conf_normalize { SL_NORMALIZE_IMAGENET, SL_NORMALIZE_CIFAR10, SL_NORMALIZE_CIFAR100, SL_NORMALIZE_NONE };
-enum sl_conf_optimizer { SL_CONF_SGD, SL_CONF_ADAM, SL_CONF_ADAMW };
 enum sl_conf_schedule { SL_CONF_CONSTANT, SL_CONF_COSINE, SL_CONF_POLYNOMIAL, SL_CONF_STEP, SL_CONF_POINTS };
 enum sl_conf_warmup { SL_CONF_ABOVE_ZERO, SL_CONF_FROM_ZERO };
 enum sl_conf_chunk_loss { SL_CHUNK_LOSS_MEAN, SL_CHUNK_LOSS_SUM };
 enum sl_conf_nan { SL_NAN_STOP, SL_NAN_SKIP };
-enum sl_conf_precision { SL_CONF_FP32, SL_CONF_TF32, SL_CONF_BF16, SL_CONF_FP16 }; /* = enum sl_precision */
 enum sl_conf_lost { SL_LOST_EXIT, SL_LOST_WAIT };
 enum sl_conf_missed { SL_MISSED_CONTINUE, SL_MISSED_EXIT };
 
@@ -98,16 +95,9 @@ struct sl_conf_client {
 		int prefetch; /* batches */
 	} data;
 	struct {
-		int batch, chunks, epochs;
+		int epochs;
 		int64_t max_steps; /* 0: no limit */
-		int64_t seed;
-		struct {
-			enum sl_conf_optimizer kind;
-			double lr, weight_decay;
-			double momentum; /* this and nesterov: sgd */
-			bool nesterov;
-			double beta1, beta2, eps; /* adam, adamw */
-		} optimizer;
+		double lr;         /* train.optimizer.lr */
 		struct {
 			enum sl_conf_schedule kind;
 			enum sl_conf_warmup warmup;
@@ -126,11 +116,9 @@ struct sl_conf_client {
 		enum sl_conf_missed on_checkpoint_error;
 		bool drop_last;
 		enum sl_conf_nan on_nan;
-		struct sl_conf_list freeze;       /* globs over names of parameters */
-		enum sl_conf_precision precision; /* of the middle */
+		struct sl_conf_list freeze; /* globs over names of parameters */
 	} train;
-	/* specs of common/codec, not parsed here; [enum sl_dir]: head_act, mid_act, mid_grad, head_grad */
-	char codec[4][SL_CONF_CODEC_TEXT];
+	struct sl_agreed agreed; /* the rest of train, and codec: what the server has to agree with */
 	struct sl_conf_link link;
 	struct {
 		char secret_key[PATH_MAX]; /* key file; "": the link is plain, and so is server_key */
@@ -218,7 +206,8 @@ bool sl_conf_is_default(const struct sl_conf_schema *schema, const void *conf, c
 /* Returns CONFIG; *fail becomes "file:line:column: key: text", or "--set key: text", or "key (default): text". */
 enum sl_err sl_conf_fail(const struct sl_conf_schema *schema, const void *conf, const char *key, struct sl_fail *fail,
 			 const char *fmt, ...) SL_PRINTF(5, 6);
-/* The same before what *fail, of status `err`, says already; that stays the status, and is returned. OK: nothing. */
+/* The same before what *fail, of status `err`, says already; that stays the status, and is returned. OK, or a key that
+ * the schema lacks: nothing. */
 enum sl_err sl_conf_blame(const struct sl_conf_schema *schema, const void *conf, const char *key, enum sl_err err,
 			  struct sl_fail *fail);
 

@@ -37,8 +37,10 @@ struct sl_conf_schema {
 	const struct sl_conf_key *key;
 	int n_key;
 	size_t size, origin_offset;
-	const struct sl_conf_schema *other; /* whose config may have been taken for this one; NULL: none */
-	const char *program;                /* whose config this is, where it is some other's `other` */
+	/* The program whose config may have been taken for this one, and what of its first level this one lacks, up to
+	 * a NULL. Words alone: a program that refuses them need not hold the other's table. NULL: none. */
+	const char *other;
+	const char *const *of_other;
 	const char *spread[2]; /* sections that may be one scalar, meant for each of their keys; NULL: none */
 	/* Whether nothing reads the key, given the other values: it is printed as a remark, and `finish` refuses it
 	 * where it was set, but for what --set has put aside. NULL: there are none. */

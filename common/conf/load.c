@@ -494,8 +494,9 @@ enum sl_err sl_conf_fail(const struct sl_conf_schema *schema, const void *conf, 
 enum sl_err sl_conf_blame(const struct sl_conf_schema *schema, const void *conf, const char *key, enum sl_err err,
 			  struct sl_fail *fail)
 {
-	if (err) {
-		sl_conf_fail(schema, conf, key, fail, "%s", fail->text);
+	if (err && find_key(schema, key) >= 0) {
+		sl_conf_fail(schema, conf, key, fail, "%s",
+			     strcmp(key, fail->key) == 0 ? sl_fail_sentence(fail) : fail->text);
 		fail->code = err;
 	}
 	return err;

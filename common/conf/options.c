@@ -53,7 +53,7 @@ static const struct option table[] = {
 	 "print comma-separated values of all classes, after a line of column names"},
 	{"--json", NULL, SL_OPT_PREDICT, AT(json), "print a JSON object for each image, one on each line"},
 	{"--server", "ADDRESS", SL_OPT_INIT, AT(server), "where splits listens, tcp://HOST:PORT"},
-	{"--model", "NAME", SL_OPT_INIT, AT(model), "the network, mobilenet_v2 or resnet9 (default mobilenet_v2)"},
+	{"--model", "NAME", SL_OPT_INIT, AT(model), "the network, as in model.name"},
 	{"--data", "KIND:DIR", SL_OPT_INIT, AT(data),
 	 "the data, such as cifar100:/data/cifar-100-binary; KIND or DIR may be left out"},
 	{"--cut", "CUT", SL_OPT_INIT, AT(cut), "the part of the network that stays on this host"},

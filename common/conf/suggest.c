@@ -41,12 +41,10 @@ static bool nearest(const struct sl_conf_schema *schema, const char *section, co
 }
 
 /* Whether `name` stands at the top of that config. */
-static bool child_of(const struct sl_conf_schema *schema, const char *name)
+static bool of_other(const struct sl_conf_schema *schema, const char *name)
 {
-	char child[NAME_MAX_LEN];
-
-	for (int i = 0; i < schema->n_key; i++)
-		if (child_name("", schema->key[i].path, child) && strcmp(child, name) == 0)
+	for (const char *const *word = schema->of_other; word && *word; word++)
+		if (strcmp(*word, name) == 0)
 			return true;
 	return false;
 }
@@ -82,8 +80,8 @@ const char *sl_conf_suggest(const struct sl_conf_schema *schema, const char *sec
 	char best[NAME_MAX_LEN];
 	const char *path;
 
-	if (schema->other && !*section && child_of(schema->other, name))
-		snprintf(out, SL_CONF_WHY, "it is of %s's config", schema->other->program);
+	if (!*section && of_other(schema, name))
+		snprintf(out, SL_CONF_WHY, "it is of %s's config", schema->other);
 	else if ((path = elsewhere(schema, name)))
 		snprintf(out, SL_CONF_WHY, "did you mean %s?", path);
 	else if (nearest(schema, section, name, best))

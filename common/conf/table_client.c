@@ -6,6 +6,8 @@
 
 typedef struct sl_conf_client T;
 
+#define AGREED(type, path, field, class, ...) type(T, path, agreed.field, __VA_ARGS__),
+
 /* clang-format off */
 static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "server", server, sl_conf_check_server, "tcp://127.0.0.1:5570", "where splits listens, tcp://host:port"),
@@ -39,21 +41,10 @@ static const struct sl_conf_key keys[] = {
 		"data set whose mean and standard deviation normalise the images"),
 	SL_INT(T, "data.prefetch", data.prefetch, 1, 64, "4", "batches", "batches that are loaded ahead of the step"),
 
-	SL_INT(T, "train.batch", train.batch, 1, 65536, "128", "samples", "batch size of one step"),
-	SL_INT(T, "train.chunks", train.chunks, 1, SL_CONF_MAX_CHUNKS, "4", NULL, "parts of a batch; they overlap on the link and in the computation"),
+	SL_AGREED_TRAIN(AGREED)
+	SL_DOUBLE(T, "train.optimizer.lr", train.lr, 1e-12, 1000, "0.1", NULL, "learning rate; the schedule's highest value"),
 	SL_INT(T, "train.epochs", train.epochs, 1, 1e6, "1", NULL, "passes over the training data"),
 	SL_INT64(T, "train.max_steps", train.max_steps, 0, 0x1p53, "0", "0: no limit", "stop after this many steps"),
-	SL_INT64(T, "train.seed", train.seed, 0, 0x1p53, "0", NULL, "seed of weights, order, augmentation and dropout"),
-	SL_CHOICE(T, "train.optimizer.kind", train.optimizer.kind, SL_WORDS("sgd", "adam", "adamw"), "sgd",
-		"optimizer of both sides; adam and adamw need an lr (PyTorch's default is 0.001)"),
-	SL_DOUBLE(T, "train.optimizer.lr", train.optimizer.lr, 1e-12, 1000, "0.1", NULL, "learning rate; the schedule's highest value"),
-	SL_DOUBLE(T, "train.optimizer.momentum", train.optimizer.momentum, 0, 0.9999, "0.9", NULL, "momentum of sgd, as in torch.optim.SGD"),
-	SL_BOOL(T, "train.optimizer.nesterov", train.optimizer.nesterov, "false", "sgd uses Nesterov's momentum"),
-	SL_DOUBLE(T, "train.optimizer.beta1", train.optimizer.beta1, 0, 0.999999, "0.9", NULL, "adam and adamw: decay of the running mean of gradients"),
-	SL_DOUBLE(T, "train.optimizer.beta2", train.optimizer.beta2, 0, 0.999999, "0.999", NULL, "adam and adamw: decay of the running mean of squared gradients"),
-	SL_DOUBLE(T, "train.optimizer.eps", train.optimizer.eps, 1e-16, 1, "1e-8", NULL, "adam and adamw: added to the root of the mean of squares"),
-	SL_DOUBLE(T, "train.optimizer.weight_decay", train.optimizer.weight_decay, 0, 1, "0", NULL,
-		"sgd and adam add weight_decay * weight to the gradient; adamw subtracts lr * weight_decay * weight from the weight (PyTorch's default for adamw is 0.01)"),
 	SL_CHOICE(T, "train.schedule.kind", train.schedule.kind, SL_WORDS("constant", "cosine", "polynomial", "step", "points"), "constant",
 		"how the learning rate changes: step multiplies it by gamma now and then, points follows straight lines between points"),
 	SL_DOUBLE(T, "train.schedule.warmup_epochs", train.schedule.warmup_epochs, 0, 1e6, "0", "epochs", "the learning rate rises linearly from 0 over this time"),
@@ -82,13 +73,8 @@ static const struct sl_conf_key keys[] = {
 	SL_NAMES(T, "train.freeze", train.freeze, sl_conf_check_word, "", "parameters that do not learn, as patterns over their names: features.* (with --set: one,two); only with --local"),
 	SL_CHOICE(T, "train.on_nan", train.on_nan, SL_WORDS("stop", "skip"), "stop",
 		"a step with NaN or Inf is never applied: stop with status 65, or skip the step and go on"),
-	SL_CHOICE(T, "train.precision", train.precision, SL_WORDS("fp32", "tf32", "bf16", "fp16"), "fp32",
-		"precision of the middle, if the server's GPU supports it: tf32 rounds the factors of products; bf16 and fp16 keep activations in 16 bits and weights in fp32; fp16 needs on_nan: skip"),
 
-	SL_STRING(T, "codec.head_act", codec[0], sl_conf_check_codec, "none", "codec of the head's activations, client to server"),
-	SL_STRING(T, "codec.mid_act", codec[1], sl_conf_check_codec, "none", "codec of the middle's activations, server to client"),
-	SL_STRING(T, "codec.mid_grad", codec[2], sl_conf_check_codec, "none", "codec of the gradients of the middle's activations, client to server"),
-	SL_STRING(T, "codec.head_grad", codec[3], sl_conf_check_codec, "none", "codec of the gradients of the head's activations, server to client"),
+	SL_AGREED_CODEC(AGREED)
 
 	SL_BYTES(T, "link.part_bytes", link.part_bytes, 4096, 1 << 20, "1 MiB", "largest payload of one message"),
 	SL_BYTES(T, "link.window_bytes", link.window_bytes, 4096, 0x1p34, "64 MiB", "credit: the most bytes in flight in one direction"),
@@ -122,9 +108,6 @@ static int line_of(const struct sl_conf_client *c, const char *path)
 			return c->origin.mark[i].line;
 	return 0;
 }
-
-static const char *const of_sgd[] = {"train.optimizer.momentum", "train.optimizer.nesterov", NULL};
-static const char *const of_adam[] = {"train.optimizer.beta1", "train.optimizer.beta2", "train.optimizer.eps", NULL};
 
 /* Keys of one schedule alone. */
 static const struct {
@@ -160,7 +143,7 @@ static bool idle(const void *conf, const char *path)
 {
 	const struct sl_conf_client *c = conf;
 
-	return idle_in_schedule(c, path) || among(c->train.optimizer.kind == SL_CONF_SGD ? of_adam : of_sgd, path) ||
+	return idle_in_schedule(c, path) || sl_agreed_is_idle(&c->agreed, path) ||
 	       (strcmp(c->model.name, "resnet9") == 0 && among(not_of_resnet9, path));
 }
 
@@ -188,13 +171,12 @@ static const char *check_model(const struct sl_conf_client *c, char why[SL_CONF_
 /* `by_set`: it was --set that chose the kind. What the file has of the other kind was meant for that, with its lr. */
 static const char *check_kind(const struct sl_conf_client *c, bool by_set, char why[SL_CONF_WHY])
 {
-	static const char *const kinds[] = {"sgd", "adam", "adamw"};
-	const char *kind = kinds[c->train.optimizer.kind];
-	const bool sgd = c->train.optimizer.kind == SL_CONF_SGD;
+	const char *kind = sl_agreed_optimizers[c->agreed.optimizer.kind];
+	const bool sgd = c->agreed.optimizer.kind == SL_CONF_SGD;
 	const char *lr_is = line_of(c, "train.optimizer.lr") ? NULL : "the default of";
 
-	for (const char *const *key = sgd ? of_adam : of_sgd; *key; key++) {
-		int line = line_of(c, *key);
+	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+		const int line = sl_agreed_is_idle(&c->agreed, keys[i].path) ? c->origin.mark[i].line : 0;
 
 		if (line > 0 && by_set) {
 			if (line_of(c, "train.optimizer.lr") > 0)
@@ -202,29 +184,15 @@ static const char *check_kind(const struct sl_conf_client *c, bool by_set, char 
 		} else if (line) {
 			snprintf(why, SL_CONF_WHY, "%s does not have this key: it belongs to %s", kind,
 				 sgd ? "adam and adamw" : "sgd");
-			return *key;
+			return keys[i].path;
 		}
 	}
 	if (sgd || !lr_is || c->train.schedule.kind == SL_CONF_POINTS)
 		return NULL;
 	snprintf(why, SL_CONF_WHY,
 		 "%s needs a train.optimizer.lr%s: %s %g is meant for sgd; PyTorch's default for %s is 0.001", kind,
-		 by_set ? " by --set, too" : "", lr_is, c->train.optimizer.lr, kind);
+		 by_set ? " by --set, too" : "", lr_is, c->train.lr, kind);
 	return "train.optimizer.kind";
-}
-
-static const char *check_optimizer(const struct sl_conf_client *c, char why[SL_CONF_WHY])
-{
-	const bool sgd = c->train.optimizer.kind == SL_CONF_SGD;
-	const char *blame = check_kind(c, line_of(c, "train.optimizer.kind") < 0, why);
-
-	if (blame)
-		return blame;
-	if (sgd && c->train.optimizer.nesterov && c->train.optimizer.momentum == 0) {
-		snprintf(why, SL_CONF_WHY, "needs a train.optimizer.momentum above 0");
-		return "train.optimizer.nesterov";
-	}
-	return NULL;
 }
 
 /* A key that another kind of schedule has. What the file has for another kind than --set has chosen is put aside. */
@@ -270,8 +238,8 @@ static const char *check_schedule(const struct sl_conf_client *c, char why[SL_CO
 		if (sl_conf_check_epochs(&c->train.schedule.milestones, why))
 			return "train.schedule.milestones";
 	}
-	if (c->train.schedule.end_lr > c->train.optimizer.lr) {
-		snprintf(why, SL_CONF_WHY, "must be at most train.optimizer.lr (%g), got %g", c->train.optimizer.lr,
+	if (c->train.schedule.end_lr > c->train.lr) {
+		snprintf(why, SL_CONF_WHY, "must be at most train.optimizer.lr (%g), got %g", c->train.lr,
 			 c->train.schedule.end_lr);
 		return "train.schedule.end_lr";
 	}
@@ -284,16 +252,14 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 	const char *blame = check_model(c, why);
 
 	if (!blame)
-		blame = check_optimizer(c, why);
+		blame = check_kind(c, line_of(c, "train.optimizer.kind") < 0, why);
+	if (!blame)
+		blame = sl_agreed_check(&c->agreed, why, SL_CONF_WHY);
 	if (!blame)
 		blame = check_schedule(c, why);
 	if (blame)
 		return blame;
-	if (c->train.chunks > c->train.batch) {
-		snprintf(why, SL_CONF_WHY, "must be at most train.batch (%d), got %d", c->train.batch, c->train.chunks);
-		return "train.chunks";
-	}
-	if (c->train.precision == SL_CONF_FP16 && c->train.on_nan != SL_NAN_SKIP) {
+	if (c->agreed.precision == SL_CONF_FP16 && c->train.on_nan != SL_NAN_SKIP) {
 		snprintf(why, SL_CONF_WHY,
 			 "fp16 needs train.on_nan: skip, since steps whose scaled gradients overflow are left out; "
 			 "bf16 does not");
@@ -326,8 +292,9 @@ const struct sl_conf_schema sl_conf_client_schema = {
 	.n_key = sizeof keys / sizeof keys[0],
 	.size = sizeof(T),
 	.origin_offset = offsetof(T, origin),
-	.other = &sl_conf_server_schema,
-	.program = "splitc",
+	.other = "splits",
+	.of_other = SL_WORDS("listen", "store", "store_ttl_s", "store_bytes", "store_bytes_per_key", "deterministic",
+			     "graphs", "overlap", "limits"),
 	.spread = {"codec", "insert"},
 	.idle = idle,
 	.finish = finish,

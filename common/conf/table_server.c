@@ -72,7 +72,8 @@ const struct sl_conf_schema sl_conf_server_schema = {
 	.n_key = sizeof keys / sizeof keys[0],
 	.size = sizeof(T),
 	.origin_offset = offsetof(T, origin),
-	.other = &sl_conf_client_schema,
-	.program = "splits",
+	.other = "splitc",
+	.of_other =
+		SL_WORDS("server", "model", "partition", "head_end", "tail_begin", "insert", "data", "train", "codec"),
 	.finish = finish,
 };

@@ -37,6 +37,7 @@ struct awaited {
 };
 
 struct control {
+	struct sl_bytes payload; /* of a Hello; the caller's */
 	size_t len;
 	uint8_t header[SL_WIRE_HEADER_MAX];
 };
@@ -216,8 +217,8 @@ static bool hand_over(struct sl_outq *q, struct sl_bytes header, const struct sl
 	if (err == SL_OK) {
 		q->stats.frames++;
 		q->stats.header_bytes += header.len;
-		q->stats.payload_bytes += payload ? payload->bytes.len : 0;
-		q->stats.waiting_bytes -= payload ? payload->bytes.len : header.len;
+		q->stats.payload_bytes += payload->bytes.len;
+		q->stats.waiting_bytes -= payload->release ? payload->bytes.len : header.len + payload->bytes.len;
 		return true;
 	}
 	if (err != SL_ERR_BUSY) {
@@ -234,7 +235,7 @@ static bool pump_control(struct sl_outq *q)
 	while (q->control_count) {
 		const struct control *c = &q->control[q->control_first];
 
-		if (!hand_over(q, (struct sl_bytes){c->header, c->len}, NULL))
+		if (!hand_over(q, (struct sl_bytes){c->header, c->len}, &(struct sl_payload){.bytes = c->payload}))
 			return false;
 		q->control_first = (q->control_first + 1) % CONTROLS;
 		q->control_count--;
@@ -338,8 +339,9 @@ enum sl_err sl_outq_control(struct sl_outq *q, const struct sl_frame *frame)
 	err = sl_wire_encode(frame, c->header, &c->len);
 	if (err)
 		return err;
+	c->payload = frame->payload;
 	q->control_count++;
-	q->stats.waiting_bytes += c->len;
+	q->stats.waiting_bytes += c->len + c->payload.len;
 	sl_outq_pump(q);
 	return SL_OK;
 }

@@ -44,7 +44,8 @@ enum sl_err sl_outq_open(struct sl_outq **out, struct sl_loop *loop, struct sl_t
  * credit smaller than a part never lets one out: the handshake sees to it that a window holds at least one. */
 void sl_outq_limits(struct sl_outq *queue, size_t part_bytes, uint64_t window_bytes);
 void sl_outq_epoch(struct sl_outq *queue, uint64_t epoch);
-/* Encodes at once, with the frame's own epoch, and sends at once where the transport takes it. */
+/* Encodes at once, with the frame's own epoch, and sends at once where the transport takes it. frame->payload, a
+ * Hello's, stays the caller's, and is borrowed until it has left or the queue is aborted. */
 enum sl_err sl_outq_control(struct sl_outq *queue, const struct sl_frame *frame) SL_MUST_CHECK; /* bounded; LIMIT */
 void sl_outq_post(struct sl_outq *queue, struct sl_run *run);
 void sl_outq_credit(struct sl_outq *queue, uint64_t bytes); /* more credit; PROTOCOL errors are the caller's to find */

@@ -1,5 +1,5 @@
-/* Transports move whole messages: a header of at most SL_WIRE_HEADER_MAX bytes and a payload of at most part_bytes.
- * The one here is of ZeroMQ (ROUTER/DEALER); tests have one of their own.
+/* Transports move whole messages: a header of at most SL_WIRE_HEADER_MAX bytes and a payload of at most part_bytes, or
+ * a Hello's. The one here is of ZeroMQ (ROUTER/DEALER); tests have one of their own.
  * All functions and callbacks on the loop's thread, but for `release`. */
 #ifndef SL_LINK_TRANSPORT_H
 #define SL_LINK_TRANSPORT_H
@@ -9,6 +9,7 @@
 #include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/link/key.h"
+#include "common/link/wire.h"
 
 struct sl_gate;
 struct sl_loop;
@@ -58,7 +59,7 @@ struct sl_transport_auth {
 
 struct sl_transport_conf {
 	const char *endpoint; /* tcp://127.0.0.1:5570, or ipc:///run/split */
-	size_t part_bytes;    /* largest payload accepted, ≤ 1 MiB */
+	size_t part_bytes;    /* largest payload of a part accepted, ≤ 1 MiB */
 	int hwm;              /* messages queued per peer inside the transport */
 	/* NULL: neither. A bound one tries at once whether strangers are kept out (AUTH: they are not). */
 	const struct sl_transport_auth *auth;
@@ -73,6 +74,12 @@ enum sl_err sl_transport_connect(struct sl_transport **out, struct sl_loop *loop
 				 struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_transport_bind(struct sl_transport **out, struct sl_loop *loop, const struct sl_transport_conf *conf,
 			      const struct sl_transport_events *events, void *arg, struct sl_fail *fail) SL_MUST_CHECK;
+/* Largest payload of any message that a transport takes in: a bound one admits Hellos beside parts. */
+static inline size_t sl_transport_payload_max(const struct sl_transport_conf *conf, bool bound)
+{
+	return bound && conf->part_bytes < SL_WIRE_HELLO_MAX ? SL_WIRE_HELLO_MAX : conf->part_bytes;
+}
+
 /* The address really bound (port 0 chosen by the system). */
 const char *sl_transport_endpoint(const struct sl_transport *transport);
 

@@ -33,7 +33,7 @@ struct zmq_transport {
 	struct sl_transport base;
 	struct sl_transport_events events;
 	void *arg;
-	size_t part_bytes;
+	size_t payload_max;
 	bool bound, closing;
 	void *context, *socket, *monitor;
 	struct sl_zwatch watch, monitor_watch;
@@ -228,8 +228,8 @@ static const char *fault_of(struct zmq_transport *t, zmq_msg_t *header, zmq_msg_
 		return "a message must have two frames, header and payload";
 	if (zmq_msg_size(header) < 1 || zmq_msg_size(header) > SL_WIRE_HEADER_MAX)
 		return "a header must have 1 to 4096 bytes";
-	if (zmq_msg_size(payload) > t->part_bytes)
-		return "a payload is larger than a part may be";
+	if (zmq_msg_size(payload) > t->payload_max)
+		return "a payload is larger than it may be";
 	return NULL;
 }
 
@@ -507,7 +507,7 @@ enum sl_err sl_transport_zmq_open(struct sl_transport **out, struct sl_loop *loo
 	t->base.ops = &zmq_ops;
 	t->events = *events;
 	t->arg = arg;
-	t->part_bytes = conf->part_bytes;
+	t->payload_max = sl_transport_payload_max(conf, bind);
 	t->bound = bind;
 	t->loop = loop;
 	t->handshakes.auth = conf->auth;

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <xxhash.h>
@@ -54,6 +55,13 @@ const char *sl_frame_kind_name(enum sl_frame_kind kind)
 uint64_t sl_wire_hash(struct sl_bytes payload)
 {
 	return XXH3_64bits(payload.data, payload.len);
+}
+
+void sl_refuse_fill(struct sl_refuse *out, const struct sl_fail *why)
+{
+	out->code = (uint32_t)why->code;
+	snprintf(out->key, sizeof out->key, "%s", why->key);
+	snprintf(out->text, sizeof out->text, "%.*s", (int)sizeof out->text - 1, sl_fail_sentence(why));
 }
 
 /* ---- an allocator that cannot grow: what does not fit here is not one of our headers */
@@ -189,30 +197,7 @@ static enum sl_err hello_put(Split__Hello *out, const struct sl_hello *in, uint6
 	put_bytes(&out->proof, in->proof, SL_PROOF_BYTES);
 	put_bytes(&out->plan_hash, in->plan_hash, UUID_BYTES);
 	put_text(&out->software, in->software, sizeof in->software, &err);
-	put_text(&out->model, in->model, sizeof in->model, &err);
-	out->width = in->width;
-	out->dropout = in->dropout;
-	out->classes = in->classes;
-	out->image = in->image;
-	out->cifar_stem = in->cifar_stem;
-	put_text(&out->cut, in->cut, sizeof in->cut, &err);
-	out->batch = in->batch;
-	out->chunks = in->chunks;
-	put_text(&out->insert_head, in->insert[0], SL_WIRE_SPEC_MAX, &err);
-	put_text(&out->insert_tail, in->insert[1], SL_WIRE_SPEC_MAX, &err);
-	put_text(&out->codec_head_act, in->codec[0], SL_WIRE_SPEC_MAX, &err);
-	put_text(&out->codec_mid_act, in->codec[1], SL_WIRE_SPEC_MAX, &err);
-	put_text(&out->codec_mid_grad, in->codec[2], SL_WIRE_SPEC_MAX, &err);
-	put_text(&out->codec_head_grad, in->codec[3], SL_WIRE_SPEC_MAX, &err);
-	out->seed = in->seed;
-	out->momentum = in->momentum;
-	out->weight_decay = in->weight_decay;
-	out->nesterov = in->nesterov;
-	out->precision = in->precision;
-	out->optimizer = in->optimizer;
-	out->beta1 = in->beta1;
-	out->beta2 = in->beta2;
-	out->eps = in->eps;
+	out->payload_xxh3 = in->payload_xxh3;
 	out->weights_source = in->weights_source;
 	put_bytes(&out->weights_hash, in->weights_hash, UUID_BYTES);
 	out->part_bytes = in->part_bytes;
@@ -235,30 +220,7 @@ static void hello_get(struct reader *r, struct sl_hello *out, const Split__Hello
 	out->epoch = epoch;
 	get_bytes(r, out->plan_hash, UUID_BYTES, &in->plan_hash, "plan_hash");
 	get_text(r, out->software, sizeof out->software, &in->software, "software");
-	get_text(r, out->model, sizeof out->model, &in->model, "model");
-	out->width = get_finite(r, in->width, "width");
-	out->dropout = get_finite(r, in->dropout, "dropout");
-	out->classes = in->classes;
-	out->image = in->image;
-	out->cifar_stem = in->cifar_stem;
-	get_text(r, out->cut, sizeof out->cut, &in->cut, "cut");
-	out->batch = in->batch;
-	out->chunks = in->chunks;
-	get_text(r, out->insert[0], SL_WIRE_SPEC_MAX, &in->insert_head, "insert_head");
-	get_text(r, out->insert[1], SL_WIRE_SPEC_MAX, &in->insert_tail, "insert_tail");
-	get_text(r, out->codec[0], SL_WIRE_SPEC_MAX, &in->codec_head_act, "codec_head_act");
-	get_text(r, out->codec[1], SL_WIRE_SPEC_MAX, &in->codec_mid_act, "codec_mid_act");
-	get_text(r, out->codec[2], SL_WIRE_SPEC_MAX, &in->codec_mid_grad, "codec_mid_grad");
-	get_text(r, out->codec[3], SL_WIRE_SPEC_MAX, &in->codec_head_grad, "codec_head_grad");
-	out->seed = in->seed;
-	out->momentum = get_finite(r, in->momentum, "momentum");
-	out->weight_decay = get_finite(r, in->weight_decay, "weight_decay");
-	out->nesterov = in->nesterov;
-	out->precision = get_below(r, in->precision, SL_WIRE_PRECISIONS, "precision");
-	out->optimizer = get_below(r, in->optimizer, SL_WIRE_OPTIMIZERS, "optimizer");
-	out->beta1 = get_finite(r, in->beta1, "beta1");
-	out->beta2 = get_finite(r, in->beta2, "beta2");
-	out->eps = get_finite(r, in->eps, "eps");
+	out->payload_xxh3 = in->payload_xxh3;
 	out->weights_source = get_below(r, in->weights_source, SL_WEIGHTS_HASH + 1, "weights_source");
 	get_bytes(r, out->weights_hash, UUID_BYTES, &in->weights_hash, "weights_hash");
 	out->part_bytes = get_part_bytes(r, in->part_bytes);
@@ -270,6 +232,19 @@ static void hello_get(struct reader *r, struct sl_hello *out, const Split__Hello
 	out->held[1] = in->held_1;
 	out->held[2] = in->held_2;
 	out->held[3] = in->held_3;
+}
+
+/* What has no proof yet costs the server a header, and no more. */
+static void hello_payload(struct reader *r, const struct sl_hello *h, struct sl_bytes payload)
+{
+	static const uint8_t none[SL_PROOF_BYTES];
+	const bool proven = memcmp(h->proof, none, sizeof none) != 0;
+
+	if (proven ? payload.len < 1 || payload.len > SL_WIRE_HELLO_MAX : payload.len > 0)
+		bad(r, proven ? "the payload of a Hello" : "a Hello without a proof",
+		    proven ? "has a wrong length" : "has a payload");
+	else if (!r->err && proven && sl_wire_hash(payload) != h->payload_xxh3)
+		bad(r, "the payload of a Hello", "is corrupt: its XXH3 is not the header's");
 }
 
 static enum sl_err welcome_put(Split__Welcome *out, const struct sl_welcome *in)
@@ -311,6 +286,8 @@ static enum sl_err refuse_put(Split__Refuse *out, const struct sl_refuse *in)
 	if (!out->code)
 		err = SL_ERR_DATA;
 	put_text(&out->text, in->text, sizeof in->text, &err);
+	put_text(&out->key, in->key, sizeof in->key, &err);
+	out->has_key = in->key[0] != 0;
 	return err;
 }
 
@@ -320,6 +297,8 @@ static void refuse_get(struct reader *r, struct sl_refuse *out, const Split__Ref
 	if (out->code == SL_ERR_OK)
 		bad(r, "code", "is not an error's number");
 	get_text(r, out->text, sizeof out->text, &in->text, "text");
+	if (in->has_key)
+		get_text(r, out->key, sizeof out->key, &in->key, "key");
 }
 
 static enum sl_err part_put(Split__Part *out, const struct sl_part *in)
@@ -478,6 +457,7 @@ static void body_get(struct reader *r, struct sl_frame *out, const Split__Frame 
 	switch (out->kind) {
 	case SL_FRAME_HELLO:
 		hello_get(r, &out->u.hello, in->hello, in->epoch);
+		hello_payload(r, &out->u.hello, payload);
 		break;
 	case SL_FRAME_WELCOME:
 		welcome_get(r, &out->u.welcome, in->welcome);
@@ -522,7 +502,7 @@ static void body_get(struct reader *r, struct sl_frame *out, const Split__Frame 
 	case SL_FRAME_COUNT:
 		break;
 	}
-	if (out->kind != SL_FRAME_PART && payload.len)
+	if (out->kind != SL_FRAME_PART && out->kind != SL_FRAME_HELLO && payload.len)
 		bad(r, sl_frame_kind_name(out->kind), "has a payload");
 }
 

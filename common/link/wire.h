@@ -10,17 +10,14 @@
 #include "common/base/err.h"
 
 enum {
-	SL_WIRE_VERSION = 8,
+	SL_WIRE_VERSION = 9,
 	SL_WIRE_HEADER_MAX = 4096,
 	SL_WIRE_PART_MAX = 1 << 20,
 	SL_WIRE_TEXT_MAX = 384,
-	SL_WIRE_SPEC_MAX = 128,
-	SL_WIRE_NAME_MAX = 96,
-	SL_WIRE_HELD_MAX = 4, /* steps that Hello offers */
-	SL_WIRE_KEPT = 2,     /* checkpoints that COMMIT names */
-	SL_WIRE_PRECISIONS = 4,
-	SL_WIRE_OPTIMIZERS = 3,
-	SL_SESSION_BYTES = 32, /* a session's id, and how it is proven: link/proof.h */
+	SL_WIRE_HELLO_MAX = 256 << 10, /* payload of a Hello, whatever part_bytes says */
+	SL_WIRE_HELD_MAX = 4,          /* steps that Hello offers */
+	SL_WIRE_KEPT = 2,              /* checkpoints that COMMIT names */
+	SL_SESSION_BYTES = 32,         /* a session's id, and how it is proven: link/proof.h */
 	SL_PROOF_BYTES = 64,
 	SL_NONCE_BYTES = 32
 };
@@ -54,7 +51,8 @@ enum sl_part_what {
 /* How the middle's weights begin. */
 enum sl_weights_source { SL_WEIGHTS_SEED, SL_WEIGHTS_HASH };
 
-/* Everything the server needs to build the same plan, and the hash that proves it did. */
+/* Opens a session. With a proof it has a payload: what both sides agree on and the network (session/agree.h), all that
+ * the server needs to build the same plan; plan_hash proves that it did. Without one it asks for a nonce. */
 struct sl_hello {
 	uint32_t version;                  /* SL_WIRE_VERSION */
 	uint8_t session[SL_SESSION_BYTES]; /* its id, a public key */
@@ -62,23 +60,11 @@ struct sl_hello {
 	uint64_t epoch;                    /* of the session: a newer one replaces older ones */
 	uint8_t plan_hash[16];             /* XXH3-128 of the plan's canonical text */
 	char software[32];                 /* "splitc 0.1.0": for logs */
-	char model[SL_WIRE_NAME_MAX];
-	double width, dropout;
-	uint32_t classes, image;
-	bool cifar_stem;
-	char cut[SL_WIRE_NAME_MAX * 2 + 32]; /* canonical: "head_end=features.0.1 tail_begin=classifier" */
-	uint32_t batch, chunks;              /* rows of a batch, chunks it is cut into */
-	char insert[2][SL_WIRE_SPEC_MAX];    /* layers at the head's end and the tail's begin, canonical; "": none */
-	char codec[4][SL_WIRE_SPEC_MAX];     /* by direction, canonical */
-	uint64_t seed;
-	uint32_t optimizer; /* of both sides: sgd, adam, adamw (nn/optimizer.h) */
-	double momentum, weight_decay, beta1, beta2, eps;
-	bool nesterov;
-	uint32_t precision;       /* of the middle: fp32, tf32, bf16, fp16 (nn/precision.h) */
-	uint32_t weights_source;  /* enum sl_weights_source */
-	uint8_t weights_hash[16]; /* XXH3-128 of the middle's parameters as SL_PART_WEIGHTS carries them */
-	uint32_t part_bytes;      /* largest payload this side accepts */
-	uint64_t window_bytes;    /* credit that this side grants the other */
+	uint64_t payload_xxh3;             /* XXH3-64 of the payload that goes with a proof */
+	uint32_t weights_source;           /* enum sl_weights_source */
+	uint8_t weights_hash[16];          /* XXH3-128 of the middle's parameters as SL_PART_WEIGHTS carries them */
+	uint32_t part_bytes;               /* largest payload this side accepts */
+	uint64_t window_bytes;             /* credit that this side grants the other */
 	uint32_t heartbeat_ms, timeout_ms;
 	/* Steps that the client can go on from, newest first: the one it holds in memory, its checkpoints, 0 for a
 	 * fresh start. The server takes the newest that it can go on from too. */
@@ -105,7 +91,8 @@ struct sl_challenge {
 
 struct sl_refuse {
 	uint32_t code;               /* enum sl_err; on the wire its number of docs/WIRE.md */
-	char text[SL_WIRE_TEXT_MAX]; /* names both values */
+	char key[SL_FAIL_KEY];       /* of the config, or "node NAME" of the network: what is to blame; "": neither */
+	char text[SL_WIRE_TEXT_MAX]; /* the sentence behind it, which names both values */
 };
 
 struct sl_part {
@@ -164,7 +151,8 @@ struct sl_frame {
 		struct sl_abandon abandon;
 		struct sl_challenge challenge;
 	} u;
-	struct sl_bytes payload; /* SL_FRAME_PART only: 1 … part_bytes bytes; borrowed */
+	/* Borrowed. PART: 1 … part_bytes bytes; HELLO with a proof: 1 … SL_WIRE_HELLO_MAX; else none. */
+	struct sl_bytes payload;
 };
 
 const char *sl_frame_kind_name(enum sl_frame_kind kind);
@@ -173,7 +161,7 @@ const char *sl_frame_kind_name(enum sl_frame_kind kind);
  * SL_WIRE_HEADER_MAX; DATA where a text is not terminated or holds control characters, or an enum is out of range: such
  * a frame would be refused over there. */
 enum sl_err sl_wire_encode(const struct sl_frame *frame, uint8_t header[SL_WIRE_HEADER_MAX], size_t *len) SL_MUST_CHECK;
-/* PROTOCOL with a sentence. The payload's XXH3 is checked here (PROTOCOL, "corrupt part"). VERSION, naming both, where
+/* PROTOCOL with a sentence. The payload's XXH3 is checked here (PROTOCOL, "corrupt"). VERSION, naming both, where
  * a Hello or Welcome cannot be read because the other side speaks another version; one that can be read is the
  * session's to refuse. */
 enum sl_err sl_wire_decode(struct sl_bytes header, struct sl_bytes payload, struct sl_frame *frame,
@@ -182,7 +170,10 @@ enum sl_err sl_wire_decode(struct sl_bytes header, struct sl_bytes payload, stru
  * (`clients`), or else the server, speaks `theirs`, its peer here SL_WIRE_VERSION. */
 enum sl_err sl_wire_other_version(uint32_t theirs, bool clients, struct sl_fail *fail);
 
-/* What sl_part.xxh3 says of a payload. */
+/* What refuses for this reason. */
+void sl_refuse_fill(struct sl_refuse *out, const struct sl_fail *why);
+
+/* What sl_part.xxh3 and sl_hello.payload_xxh3 say of a payload. */
 uint64_t sl_wire_hash(struct sl_bytes payload);
 
 #endif

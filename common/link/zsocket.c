@@ -49,7 +49,7 @@ enum sl_err sl_zsocket_options(void *socket, bool bound, const struct sl_transpo
 		{ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS, false},
 		{ZMQ_CONNECT_TIMEOUT, CONNECT_MS, false},
 	};
-	int64_t max = (int64_t)conf->part_bytes + SL_WIRE_HEADER_MAX;
+	int64_t max = (int64_t)sl_transport_payload_max(conf, bound) + SL_WIRE_HEADER_MAX;
 
 	for (size_t i = 0; i < sizeof ints / sizeof ints[0]; i++)
 		if ((ints[i].bind < 0 || ints[i].bind == bound) &&

@@ -1,8 +1,6 @@
 #include "common/nn/optimizer.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 static const char *const names[SL_OPTIMIZER_COUNT] = {"sgd", "adam", "adamw"};
 
@@ -41,28 +39,6 @@ enum sl_err sl_optimizer_check(const struct sl_optimizer *o, struct sl_fail *fai
 		return sl_fail_set(fail, SL_ERR_LIMIT, "beta1 %g and beta2 %g must lie in 0 to %g, eps %g in %g to 1",
 				   o->beta1, o->beta2, SL_BETA_MOST, o->eps, SL_EPS_LEAST);
 	return SL_OK;
-}
-
-/* As people write it where that is exact: 0.9, not 0.90000000000000002. */
-static const char *exact(double x, char out[32])
-{
-	snprintf(out, 32, "%.15g", x);
-	if (strtod(out, NULL) != x)
-		snprintf(out, 32, "%.17g", x);
-	return out;
-}
-
-void sl_optimizer_text(const struct sl_optimizer *o, char out[SL_OPTIMIZER_TEXT])
-{
-	char text[4][32];
-
-	if (o->kind == SL_OPTIMIZER_SGD)
-		snprintf(out, SL_OPTIMIZER_TEXT, "sgd momentum=%a decay=%a nesterov=%d", o->momentum, o->weight_decay,
-			 o->nesterov);
-	else
-		snprintf(out, SL_OPTIMIZER_TEXT, "%s beta1=%s beta2=%s eps=%s decay=%s", names[o->kind],
-			 exact(o->beta1, text[0]), exact(o->beta2, text[1]), exact(o->eps, text[2]),
-			 exact(o->weight_decay, text[3]));
 }
 
 /* By products alone: libm's pow may round otherwise from one version to the next. */

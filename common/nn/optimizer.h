@@ -18,7 +18,7 @@
 
 enum sl_optimizer_kind { SL_OPTIMIZER_SGD, SL_OPTIMIZER_ADAM, SL_OPTIMIZER_ADAMW, SL_OPTIMIZER_COUNT };
 
-enum { SL_MOMENTS_MOST = 2, SL_OPTIMIZER_TEXT = 176 };
+enum { SL_MOMENTS_MOST = 2 };
 
 #define SL_BETA_MOST 0.999999
 #define SL_EPS_LEAST 1e-16
@@ -36,8 +36,6 @@ const char *sl_optimizer_name(enum sl_optimizer_kind kind); /* "sgd", "adam", "a
 int sl_optimizer_moments(enum sl_optimizer_kind kind);      /* areas as large as the trainable weights: 1 or 2 */
 /* LIMIT, CONFIG with a sentence: a value out of its bounds, one that the kind has not. */
 enum sl_err sl_optimizer_check(const struct sl_optimizer *o, struct sl_fail *fail) SL_MUST_CHECK;
-/* One line that two optimizers share only where they are equal. */
-void sl_optimizer_text(const struct sl_optimizer *o, char out[SL_OPTIMIZER_TEXT]);
 
 /* One step, for a backend; single floats, as torch has them for weights of single precision. */
 struct sl_update {

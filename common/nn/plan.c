@@ -8,6 +8,7 @@
 
 #include <xxhash.h>
 
+#include "common/nn/graph_text.h"
 #include "common/nn/narrow.h"
 
 enum { PARAM_ALIGN = 16 };                             /* floats of a cache line */
@@ -299,81 +300,56 @@ static void feed_shape(XXH3_state_t *x, const struct sl_shape *s)
 	feed(x, " %s", sl_shape_text(s, text));
 }
 
-static void feed_op(XXH3_state_t *x, const struct sl_op *op)
+static void feed_text(void *arg, const char *text, size_t len)
 {
-	feed(x, "\n%s %s", sl_op_kind_name(op->kind), op->name);
-	for (int k = 0; k < op->n_in; k++)
-		feed_shape(x, &op->in_shape[k]);
-	feed_shape(x, &op->out_shape);
-	switch (op->kind) {
-	case SL_OP_CONV2D:
-		feed(x, " k%dx%d s%d p%d g%d b%d", op->u.conv.kh, op->u.conv.kw, op->u.conv.stride, op->u.conv.pad,
-		     op->u.conv.groups, op->u.conv.bias);
-		break;
-	case SL_OP_CONVT2D:
-		feed(x, " k%dx%d s%d p%d o%dx%d b%d", op->u.convt.kh, op->u.convt.kw, op->u.convt.stride,
-		     op->u.convt.pad, op->u.convt.out_pad_h, op->u.convt.out_pad_w, op->u.convt.bias);
-		break;
-	case SL_OP_BATCHNORM:
-		feed(x, " e%a m%a a%d", (double)op->u.bn.eps, (double)op->u.bn.momentum, op->u.bn.act);
-		break;
-	case SL_OP_ACT:
-		feed(x, " a%d", op->u.act);
-		break;
-	case SL_OP_MAXPOOL:
-	case SL_OP_AVGPOOL:
-		feed(x, " k%d s%d p%d", op->u.pool.k, op->u.pool.stride, op->u.pool.pad);
-		break;
-	case SL_OP_LINEAR:
-		if (op->u.linear.transposed)
-			feed(x, " transposed");
-		break;
-	case SL_OP_DROPOUT:
-		feed(x, " p%a %u", (double)op->u.dropout.p, op->stream);
-		break;
-	case SL_OP_SCALE:
-		feed(x, " b%a", (double)op->u.scale.by);
-		break;
-	default:
-		break;
-	}
+	XXH3_128bits_update(arg, text, len);
 }
 
+/* What was said of the part, and what was derived from it: versions that infer differently do not agree. */
 static void feed_segment(XXH3_state_t *x, const struct sl_plan_segment *s)
 {
-	feed(x, "\n%s %" PRId64, sl_segment_name(s->which), s->weight_count);
-	for (int i = 0; i < s->n_op; i++)
-		feed_op(x, &s->op[i].op);
+	feed(x, "\n%s %" PRId64 " %" PRId64 "\n", sl_segment_name(s->which), s->trainable_count, s->weight_count);
+	sl_graph_write(&s->graph, feed_text, x);
+	for (int i = 0; i < s->n_op; i++) {
+		const struct sl_op *op = &s->op[i].op;
+
+		feed(x, "\n%s %s", sl_op_kind_name(op->kind), op->name);
+		for (int k = 0; k < op->n_in; k++)
+			feed_shape(x, &op->in_shape[k]);
+		feed_shape(x, &op->out_shape);
+	}
 	for (int i = 0; i < s->n_param; i++)
 		feed(x, "\n%s@%" PRId64, s->graph.param[s->param[i].graph_param].name, s->param[i].offset);
 }
 
-enum sl_err sl_plan_seal(struct sl_plan *plan, struct sl_fail *fail)
+/* Of the spec, and of the parts that `part` is true for and that are planned. */
+static enum sl_err digest(const struct sl_plan *plan, const bool part[SL_SEGMENT_COUNT],
+			  uint8_t out[SL_PLAN_HASH_BYTES])
 {
 	XXH3_state_t *x = XXH3_createState();
 	XXH128_canonical_t canonical;
 
 	if (!x)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the plan's hash");
+		return SL_ERR_NOMEM;
 	XXH3_128bits_reset(x);
-	feed(x, "split plan 2\nbatch=%" PRId64 " chunks=%d seed=%" PRIu64 "\n%s", plan->spec.batch, plan->spec.chunks,
-	     plan->spec.seed, plan->spec.note);
-	if (plan->spec.precision != SL_PRECISION_FP32)
-		feed(x, "\nprecision %s", sl_precision_name(plan->spec.precision));
-	for (int i = 0; i < 2; i++) {
-		const struct sl_decay *d = &plan->decay[i];
-
-		if (d->full)
-			feed(x, "\ndecay %d %d %a %" PRId64 " %d %a %" PRId64, i, d->full, d->rate, d->every, d->times,
-			     d->l1, d->from);
-	}
+	feed(x, "split plan 3\nbatch=%" PRId64 " chunks=%d seed=%" PRIu64 " precision=%s\n%s", plan->spec.batch,
+	     plan->spec.chunks, plan->spec.seed, sl_precision_name(plan->spec.precision), plan->spec.note);
 	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
-		if (plan->segment[i].n_op)
+		if (part[i] && plan->segment[i].n_op)
 			feed_segment(x, &plan->segment[i]);
 	XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(x));
-	memcpy(plan->hash, canonical.digest, SL_PLAN_HASH_BYTES);
+	memcpy(out, canonical.digest, SL_PLAN_HASH_BYTES);
 	XXH3_freeState(x);
 	return SL_OK;
+}
+
+enum sl_err sl_plan_seal(struct sl_plan *plan, struct sl_fail *fail)
+{
+	static const bool all[SL_SEGMENT_COUNT] = {true, true, true}, middle[SL_SEGMENT_COUNT] = {[SL_MIDDLE] = true};
+
+	return digest(plan, all, plan->hash) || digest(plan, middle, plan->middle_hash)
+		       ? sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the plan's hash")
+		       : SL_OK;
 }
 
 static enum sl_err check_spec(const struct sl_plan_spec *spec, struct sl_fail *fail)

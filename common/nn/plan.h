@@ -10,10 +10,10 @@
 #include "common/nn/cut.h"
 #include "common/nn/optimizer.h"
 
-enum { SL_PLAN_MAX_CHUNKS = 256, SL_PLAN_HASH_BYTES = 16, SL_PLAN_MAX_BATCH = 1 << 20, SL_PLAN_NOTE_MAX = 768 };
+enum { SL_PLAN_MAX_CHUNKS = 256, SL_PLAN_HASH_BYTES = 16, SL_PLAN_MAX_BATCH = 1 << 20, SL_PLAN_NOTE_MAX = 2048 };
 
 /* What a plan needs besides graphs; both sides agree on it. `note` is text that is hashed with the rest and that this
- * room does not interpret: codecs, and the optimizer's text. */
+ * room does not interpret: the agreement (conf/agreed.h). */
 struct sl_plan_spec {
 	int64_t batch; /* rows of a full batch */
 	int chunks;    /* that it is cut into; 1 … batch */
@@ -66,7 +66,8 @@ struct sl_plan {
 	int64_t rows;             /* of a full chunk: ceil(batch / chunks) */
 	struct sl_decay decay[2]; /* of what crosses at the head's end and at the tail's begin */
 	struct sl_plan_segment segment[SL_SEGMENT_COUNT];
-	uint8_t hash[SL_PLAN_HASH_BYTES]; /* of the spec and every part that is planned */
+	uint8_t hash[SL_PLAN_HASH_BYTES];        /* of the spec and every part that is planned */
+	uint8_t middle_hash[SL_PLAN_HASH_BYTES]; /* of the spec and the middle: what client and server compare */
 	/* The client's alone: the whole network, where it is cut, and shapes of one row at both cuts without inserts.
 	 */
 	struct sl_model *model;

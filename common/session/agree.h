@@ -1,24 +1,31 @@
-/* What both sides agree on, to and from a Hello: model, cut, chunks, codecs, optimizer, seed. Both build their plan
- * through here, so that its hash covers all of it. */
+/* What both sides agree on, to and from the payload of a Hello: the agreement (conf/agreed.h), an empty line, the graph
+ * of the middle (nn/graph_text.h). */
 #ifndef SL_SESSION_AGREE_H
 #define SL_SESSION_AGREE_H
 
 #include "common/codec/codec.h"
+#include "common/conf/agreed.h"
 #include "common/link/wire.h"
-#include "common/model/split.h"
+#include "common/nn/plan.h"
 
 struct sl_agreement {
-	struct sl_split_spec split; /* its plan.note is written by sl_agreement_seal */
+	struct sl_agreed agreed;
+	/* These follow from `agreed`: sl_agreement_settle. */
+	struct sl_plan_spec plan;
 	struct sl_codec_spec codec[SL_DIR_COUNT];
 };
 
-/* Writes split.plan.note from the rest: call before sl_plan_open. */
-void sl_agreement_seal(struct sl_agreement *a);
+/* Before a plan is made, and after every change of `agreed`. Its codecs become canonical. CONFIG with the key of a
+ * codec that is none. */
+enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* The agreement's part of a Hello; `plan` was opened from a->split. */
-void sl_agreement_to_hello(const struct sl_agreement *a, const struct sl_plan *plan, struct sl_hello *hello);
-/* And back, sealed. CONFIG or LIMIT with a sentence where a value is not one: a Hello is not to be trusted. */
-enum sl_err sl_agreement_from_hello(struct sl_agreement *a, const struct sl_hello *hello,
-				    struct sl_fail *fail) SL_MUST_CHECK;
+/* The payload, in memory that the caller frees, and what the header says of it: hello->plan_hash, payload_xxh3. `plan`
+ * is one with these settings and at least a middle. LIMIT: the middle's text is longer than a payload may be. */
+enum sl_err sl_agreement_say(const struct sl_agreement *a, const struct sl_plan *plan, struct sl_bytes *text,
+			     struct sl_hello *hello, struct sl_fail *fail) SL_MUST_CHECK;
+/* And back: settled, and the plan of the middle. A payload is not to be trusted. Errors of sl_agreed_read,
+ * sl_graph_read and sl_plan_open_part. */
+enum sl_err sl_agreement_hear(struct sl_agreement *a, struct sl_plan **plan, struct sl_bytes text,
+			      struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -17,6 +17,7 @@
 #include "common/base/folder.h"
 #include "common/base/log.h"
 #include "common/base/worker.h"
+#include "common/conf/agreed.h"
 
 /* Whether one more fits beside n. */
 static bool room(struct sl_checkpoint *c, int n, int most)
@@ -65,18 +66,14 @@ void sl_checkpoint_ask(struct sl_checkpoint *c, const char *key)
 
 void sl_checkpoint_plan(struct sl_checkpoint *c, const struct sl_plan *plan)
 {
-	const char *note = plan->spec.note,
-		   *line = strchr(note, '\n'); /* sl_agreement_seal: codecs, then the optimizer */
-	int first = line ? (int)(line - note) : (int)strlen(note);
 	char hash[SL_HEX16_TEXT];
 
-	sl_checkpoint_note(c, "model", "%s", plan->model->note);
-	sl_checkpoint_note(c, "cut", "%s", plan->cut.text);
-	sl_checkpoint_note(c, "codecs", "%.*s", first, note);
-	sl_checkpoint_note(c, "optimizer", "%s", line ? line + 1 : "");
-	sl_checkpoint_note(c, "batch", "%" PRId64 " in %d chunks, seed %" PRIu64, plan->spec.batch, plan->spec.chunks,
-			   plan->spec.seed);
+	if (plan->model) { /* the client's */
+		sl_checkpoint_note(c, "model", "%s", plan->model->note);
+		sl_checkpoint_note(c, "cut", "%s", plan->cut.text);
+	}
 	sl_checkpoint_note(c, "plan", "%s", sl_hex16(plan->hash, hash));
+	c->agreement = plan->spec.note[0] ? plan->spec.note : NULL;
 }
 
 const char *sl_checkpoint_noted(const struct sl_checkpoint *c, const char *key)
@@ -366,6 +363,43 @@ static enum sl_err check_hash(const struct sl_st_file *file, const char *path, u
 			   noted ? noted : "nothing");
 }
 
+/* ---- the agreement: a part like others, but for what is said where it differs */
+
+static const char agreement_key[] = "agreement";
+
+/* The checkpoint with it, as it is written. */
+static struct sl_checkpoint with_agreement(const struct sl_checkpoint *c)
+{
+	struct sl_checkpoint whole = *c;
+
+	if (c->agreement)
+		sl_checkpoint_bytes(&whole, agreement_key, (uint8_t *)(uintptr_t)c->agreement,
+				    (int64_t)strlen(c->agreement));
+	return whole;
+}
+
+static enum sl_err check_agreement(const struct sl_st_file *file, const struct sl_checkpoint *c, const char *path,
+				   struct sl_fail *fail)
+{
+	const struct sl_st_tensor *t = sl_st_find(file, agreement_key);
+	char then[SL_AGREED_TEXT];
+	struct sl_agreed now;
+	struct sl_fail why;
+	enum sl_err err;
+
+	if (!c->agreement)
+		return SL_OK;
+	if (!t || t->ndim != 1 || strcmp(t->dtype, "U8") != 0 || t->bytes > sizeof then)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: no agreement", path);
+	err = sl_st_read_raw(file, t, 0, then, (size_t)t->bytes, fail);
+	if (err)
+		return err;
+	err = sl_agreed_read(&now, c->agreement, strlen(c->agreement), fail);
+	if (!err && (err = sl_agreed_same(then, (size_t)t->bytes, &now, &why)))
+		sl_fail_set(fail, err, "%s: %s%s%s", path, why.key, why.key[0] ? " " : "", sl_fail_sentence(&why));
+	return err;
+}
+
 /* ---- writing and reading */
 
 static enum sl_err path_for(char path[PATH_MAX], const struct sl_checkpoint *c, uint64_t step, enum sl_err too_long,
@@ -378,8 +412,9 @@ static enum sl_err path_for(char path[PATH_MAX], const struct sl_checkpoint *c, 
 						      : sl_fail_set(fail, too_long, "checkpoint: the path is too long");
 }
 
-enum sl_err sl_checkpoint_write(const struct sl_checkpoint *c, uint64_t step, struct sl_fail *fail)
+enum sl_err sl_checkpoint_write(const struct sl_checkpoint *parts, uint64_t step, struct sl_fail *fail)
 {
+	const struct sl_checkpoint whole = with_agreement(parts), *c = &whole;
 	struct sl_st_item item[SL_CHECKPOINT_MAX_PARTS];
 	struct sl_st_note note[SL_CHECKPOINT_MAX_NOTES + 1];
 	char path[PATH_MAX], hash[HASH_TEXT];
@@ -447,6 +482,7 @@ enum sl_err sl_checkpoint_read(struct sl_checkpoint *c, uint64_t step, struct sl
 		err = sl_st_open(&file, path, fail);
 	if (err)
 		return err;
+	err = check_agreement(file, c, path, fail);
 	for (int i = 0; i < c->n_note && !err; i++)
 		err = check_note(file, path, &c->note[i], fail);
 	for (int i = 0; i < c->n_part && !err; i++)

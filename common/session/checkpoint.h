@@ -12,7 +12,7 @@
 enum {
 	SL_CHECKPOINT_KEPT = 2,
 	SL_CHECKPOINT_MAX_PINS = 4,
-	SL_CHECKPOINT_MAX_PARTS = 16,
+	SL_CHECKPOINT_MAX_PARTS = 20,
 	SL_CHECKPOINT_MAX_NOTES = 24,
 	SL_CHECKPOINT_NOTE = 1024,
 	SL_CHECKPOINT_WHY = 128
@@ -44,7 +44,9 @@ struct sl_checkpoint {
 	uint64_t pin[SL_CHECKPOINT_MAX_PINS]; /* steps whose files a write leaves, because the other side counts on them
 					       */
 	int n_pin;
-	bool too_many; /* a part or note that had no room was left out: neither written nor read */
+	const char
+		*agreement; /* the part "agreement", of which reading says in what it differs; borrowed; NULL: none */
+	bool too_many;      /* a part or note that had no room was left out: neither written nor read */
 };
 
 /* One more than there is room for: none of *c is written or read any more, but BUG. */
@@ -53,7 +55,8 @@ void sl_checkpoint_bytes(struct sl_checkpoint *c, const char *name, uint8_t *dat
 void sl_checkpoint_note(struct sl_checkpoint *c, const char *key, const char *fmt, ...) SL_PRINTF(3, 4);
 /* For reading: one that files may lack, and is "" then. */
 void sl_checkpoint_ask(struct sl_checkpoint *c, const char *key);
-/* What must be equal on reading, in words before it is in a hash: model, cut, codecs, optimizer, batch, plan. */
+/* What must be equal on reading, in words before it is in a hash: model, cut, plan, and the agreement. `plan` is
+ * borrowed. */
 void sl_checkpoint_plan(struct sl_checkpoint *c, const struct sl_plan *plan);
 const char *sl_checkpoint_noted(const struct sl_checkpoint *c, const char *key); /* NULL: none */
 

@@ -30,6 +30,7 @@ static enum sl_err raise_epoch(struct sl_session *s, uint64_t above, struct sl_f
 static enum sl_err on_challenge(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	const struct sl_challenge *c = &ev->frame->u.challenge;
+	struct sl_frame *hello;
 	enum sl_err err;
 
 	if (s->challenges && memcmp(c->nonce, s->nonce, sizeof s->nonce) == 0)
@@ -45,7 +46,9 @@ static enum sl_err on_challenge(struct sl_session *s, const struct sl_event *ev,
 	if (err)
 		return sl_fail_set(&out->fail, err, "the Hello could not be proven");
 	s->said_ms = now_ms;
-	sl_outbox_frame(s, out, SL_FRAME_HELLO)->u.hello = s->hello;
+	hello = sl_outbox_frame(s, out, SL_FRAME_HELLO);
+	hello->u.hello = s->hello;
+	hello->payload = s->text;
 	return SL_OK;
 }
 

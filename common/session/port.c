@@ -175,6 +175,34 @@ static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_b
 	}
 }
 
+/* ---- Hello's payload ---- */
+
+struct sl_bytes sl_port_asked(const struct sl_port *p)
+{
+	return (struct sl_bytes){p->asked, p->asked_bytes};
+}
+
+static void keep_asked(struct sl_port *p, struct sl_bytes payload)
+{
+	struct sl_fail fail;
+
+	p->asked = malloc(payload.len);
+	if (!p->asked) {
+		sl_fail_set(&fail, SL_ERR_NOMEM, "no memory for a session");
+		sl_port_fail(p, &fail);
+		return;
+	}
+	memcpy(p->asked, payload.data, payload.len);
+	p->asked_bytes = payload.len;
+}
+
+void sl_port_forget_asked(struct sl_port *p)
+{
+	free(p->asked);
+	p->asked = NULL;
+	p->asked_bytes = 0;
+}
+
 /* ---- the state machine's hands ---- */
 
 #define BEFORE_SENDING(kind)                                  \
@@ -224,6 +252,11 @@ static void act_one(struct sl_port *p, const struct sl_action *a, const struct s
 		break;
 	case SL_ACTION_POST:
 		post_run(p, a->what, a->chunk);
+		break;
+	case SL_ACTION_KEEP:
+		keep_asked(p, ev->frame->payload);
+		if (!p->dead)
+			p->events.action(p->arg, a, NULL);
 		break;
 	case SL_ACTION_STORE:
 		store_part(p, a, ev->frame->payload);
@@ -362,6 +395,7 @@ static void port_free(struct sl_port *p)
 	if (p->outq)
 		sl_outq_close(p->outq);
 	sl_port_unequip(p);
+	sl_port_forget_asked(p);
 	sl_port_close_jobs(p);
 	free(p);
 }

@@ -26,8 +26,8 @@ struct sl_port_events {
 	 * where payloads are plain (codec.h). Nobody uses that memory between the end of one pass and the chunk's task
 	 * in the next that decodes: parts are stored there once they are checked, each by itself. */
 	float *(*place)(void *arg, enum sl_dir dir, int chunk);
-	/* READY, STEPPED, ABANDONED, EVALUATED, FETCHED, FAIL, LEFT. The last two are the port's last words: close it
-	 * soon, though not from within. */
+	/* KEEP, READY, STEPPED, ABANDONED, EVALUATED, FETCHED, FAIL, LEFT. The last two are the port's last words:
+	 * close it soon, though not from within. */
 	void (*action)(void *arg, const struct sl_action *action, const struct sl_fail *fail);
 };
 
@@ -69,6 +69,9 @@ enum sl_err sl_port_memory(const struct sl_plan *plan, struct sl_backend *be, st
 enum sl_err sl_port_equip(struct sl_port *port, const struct sl_plan *plan, struct sl_backend *be,
 			  struct sl_backend *host_be, const struct sl_codec_spec spec[SL_DIR_COUNT],
 			  struct sl_fail *fail) SL_MUST_CHECK;
+/* Server: the payload of the Hello that opened this session, from its KEEP (forwarded to `action`) until ADMIT is done.
+ */
+struct sl_bytes sl_port_asked(const struct sl_port *port);
 /* Room for the middle's weights in host memory, weight_count floats: what a run of SL_PART_WEIGHTS is sent from and
  * stored to. */
 float *sl_port_weights(struct sl_port *port);

@@ -77,6 +77,8 @@ struct sl_port {
 	sl_peer peer;
 	struct sl_outq *outq;
 	struct sl_worker *worker;
+	uint8_t *asked; /* server: a copy of Hello's payload, for ADMIT; NULL: none */
+	size_t asked_bytes;
 	struct sl_share share; /* (worker's) all tasks' */
 	struct sl_port_events events;
 	void *arg;
@@ -134,6 +136,7 @@ static inline bool sl_port_receives(enum sl_session_role role, int what)
 {
 	return (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == (role == SL_SESSION_CLIENT);
 }
+void sl_port_forget_asked(struct sl_port *port);
 /* Frees what sl_port_equip has taken, if anything. */
 void sl_port_unequip(struct sl_port *port);
 

@@ -201,6 +201,8 @@ static void job_done(struct sl_job *job)
 	if (t->task == SL_TASK_ABANDON)
 		atomic_store(&p->abandoning, false);
 	p->events.ran(p->arg, t->task, &ev);
+	if (t->task == SL_TASK_ADMIT)
+		sl_port_forget_asked(p);
 	sl_port_event(p, &ev);
 }
 

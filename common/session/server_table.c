@@ -34,6 +34,7 @@ static enum sl_err on_hello(struct sl_session *s, const struct sl_event *ev, uin
 	if (part_bytes < h->part_bytes)
 		s->hello.part_bytes = part_bytes;
 	s->state = SL_SESSION_OPENING;
+	sl_outbox_add(out, SL_ACTION_KEEP);
 	sl_outbox_task(out, SL_TASK_ADMIT, 0);
 	return SL_OK;
 }

@@ -139,6 +139,9 @@ enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, str
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "part [%" PRIu64 ", +%" PRIu64 ") of %" PRIu64 " where offset %" PRIu64 " is next",
 				   p->offset, len, p->total, s->lane[p->what].received);
+	if (len > s->hello.part_bytes)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "a part of %" PRIu64 " bytes where %u are the most",
+				   len, s->hello.part_bytes);
 	s->counts.parts++;
 	s->lane[p->what].total = p->total;
 	s->lane[p->what].received += len;
@@ -229,8 +232,8 @@ enum sl_err sl_on_refuse(struct sl_session *s, const struct sl_event *ev, uint64
 	bool ended = code == SL_ERR_UNAVAILABLE || code == SL_ERR_PEER_LOST;
 
 	(void)now_ms;
-	return sl_fail_set(&out->fail, code, "the %s %s: %s", s->role == SL_SESSION_CLIENT ? "server" : "client",
-			   ended ? "ended the session" : "refused", r->text);
+	return sl_fail_at(&out->fail, r->key, code, "the %s %s: %s", s->role == SL_SESSION_CLIENT ? "server" : "client",
+			  ended ? "ended the session" : "refused", r->text);
 }
 
 static void end(struct sl_session *s, struct sl_outbox *out, bool tell_peer)
@@ -242,8 +245,7 @@ static void end(struct sl_session *s, struct sl_outbox *out, bool tell_peer)
 	if (tell_peer) {
 		struct sl_frame *f = sl_outbox_frame(s, out, SL_FRAME_REFUSE);
 
-		f->u.refuse.code = (uint32_t)why.code;
-		snprintf(f->u.refuse.text, sizeof f->u.refuse.text, "%.*s", (int)sizeof f->u.refuse.text - 1, why.text);
+		sl_refuse_fill(&f->u.refuse, &why);
 	}
 	sl_outbox_add(out, SL_ACTION_FAIL);
 	s->ended_in = s->state;

@@ -108,6 +108,7 @@ enum sl_action_kind {
 	SL_ACTION_SEND,   /* a control frame */
 	SL_ACTION_TASK,   /* do task for chunk */
 	SL_ACTION_POST,   /* send the run `what` of chunk, which a task has encoded */
+	SL_ACTION_KEEP,   /* server: the event's payload is what ADMIT reads */
 	SL_ACTION_STORE,  /* the event's payload belongs to `what` of chunk at `offset` of `total` */
 	SL_ACTION_CREDIT, /* the peer grants `bytes` */
 	SL_ACTION_READY,  /* the handshake is done */
@@ -200,6 +201,7 @@ struct sl_session {
 	int done[SL_TASK_COUNT]; /* chunks done by task in this pass */
 	/* client: the proof of its Hello */
 	const struct sl_secret *secret; /* borrowed; NULL: a Challenge ends the session */
+	struct sl_bytes text;           /* the payload of the Hello that has it; borrowed */
 	bool first;                     /* this process had no link before: its epoch may rise above another's */
 	int challenges;
 	uint8_t nonce[SL_NONCE_BYTES]; /* the last one's */

@@ -11,11 +11,12 @@
 #include "common/base/pool.h"
 #include "common/nn/weights_file.h"
 #include "kernels/cpu/cpu.h"
+#include "tests/support/asked.h"
 
 enum { MOST_STEPS = 64, PATH = 512 };
 
 struct run {
-	struct sl_agreement agreement;
+	struct asked asked;
 	struct sl_plan *plan;
 	struct sl_pool *pool;
 	struct sl_backend be;
@@ -68,7 +69,8 @@ static const struct sl_st_tensor *tensor(const struct sl_st_file *file, const ch
 /* Batch, learning rates and what the plan is made of. */
 static void read_run(struct run *r, const char *prefix, int chunks)
 {
-	struct sl_split_spec *spec = &r->agreement.split;
+	struct sl_split_spec *spec = &r->asked.split;
+	struct sl_agreed *agreed = &r->asked.agreement.agreed;
 	struct sl_st_file *file;
 	int64_t *wide;
 	char path[PATH];
@@ -93,10 +95,11 @@ static void read_run(struct run *r, const char *prefix, int chunks)
 					     .image = (int)meta(file, "image"),
 					     .cifar_stem = meta(file, "cifar_stem") != 0};
 	snprintf(spec->cut.head_end, sizeof spec->cut.head_end, "features.0.1");
-	spec->plan.batch = r->rows;
-	spec->plan.chunks = chunks;
-	spec->plan.optimizer.momentum = meta(file, "momentum");
-	spec->plan.optimizer.weight_decay = meta(file, "weight_decay");
+	*agreed = sl_agreed_default();
+	agreed->batch = (int)r->rows;
+	agreed->chunks = chunks;
+	agreed->optimizer.momentum = meta(file, "momentum");
+	agreed->optimizer.weight_decay = meta(file, "weight_decay");
 	sl_st_close(file);
 }
 
@@ -105,13 +108,11 @@ static void open_run(struct run *r, const char *prefix, int chunks)
 	char path[PATH];
 
 	read_run(r, prefix, chunks);
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		must(sl_codec_parse("none", &r->agreement.codec[dir], &why));
-	sl_agreement_seal(&r->agreement);
-	must(sl_plan_open(&r->plan, &r->agreement.split, &why));
+	must(asked_settle(&r->asked, &why));
+	must(sl_plan_open(&r->plan, &r->asked.split, &why));
 	must(sl_pool_open(&r->pool, 2, &why));
 	must(sl_cpu_backend_open(&r->be, r->pool, &why));
-	must(sl_local_open(&r->local, r->plan, &r->agreement, false, &r->be, &why));
+	must(sl_local_open(&r->local, r->plan, &r->asked.agreement, false, &r->be, &why));
 	must(sl_weights_open(&r->weights, r->plan->model, &why));
 	must(sl_weights_load(r->plan->model, path_of(path, prefix, "init"), false, r->weights.value, NULL, &why));
 	must(sl_local_set_weights(r->local, &r->weights));

@@ -35,7 +35,7 @@ kill -0 "$server_pid" || fail 'the server is dead'
 count() { jq "$1" "$tmp/status.json"; }
 # in each round: 4 messages of a wrong form outside of a session (one of them twice over the limit: ZeroMQ's), 1 within
 [ "$(count .malformed)" = $((rounds * 4)) ] || fail "$(count .malformed) malformed messages counted"
-[ "$(count .turned_away)" = $((rounds * 10)) ] || fail "$(count .turned_away) peers counted as turned away"
+[ "$(count .turned_away)" = $((rounds * 13)) ] || fail "$(count .turned_away) peers counted as turned away"
 [ "$(count '.sessions | map(select(.step > 0)) | length')" = 1 ] || fail 'the good session is not in the status'
-[ "$failed" = $((rounds * 20)) ] || fail "$failed failed sessions in the log"
-echo "$((rounds * 30)) peers misbehaved"
+[ "$failed" = $((rounds * 34)) ] || fail "$failed failed sessions in the log"
+echo "$((rounds * 47)) peers misbehaved"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/link/wire.h"
+#include "common/link/proof.h"
 
 static void check_text(const char *text, size_t cap)
 {
@@ -22,21 +22,17 @@ static void check_frame(const struct sl_frame *f)
 {
 	const struct sl_hello *h = &f->u.hello;
 
-	if ((unsigned)f->kind >= SL_FRAME_COUNT || (f->kind == SL_FRAME_PART) != (f->payload.len > 0))
+	if ((unsigned)f->kind >= SL_FRAME_COUNT ||
+	    (f->kind == SL_FRAME_PART || (f->kind == SL_FRAME_HELLO && !sl_proof_lacks(h))) != (f->payload.len > 0))
 		abort();
 	if (f->kind == SL_FRAME_HELLO) {
 		check_text(h->software, sizeof h->software);
-		check_text(h->model, sizeof h->model);
-		check_text(h->cut, sizeof h->cut);
-		for (int i = 0; i < 4; i++)
-			check_text(h->codec[i], sizeof h->codec[i]);
-		for (int i = 0; i < 2; i++)
-			check_text(h->insert[i], sizeof h->insert[i]);
 	} else if (f->kind == SL_FRAME_WELCOME) {
 		check_text(f->u.welcome.software, sizeof f->u.welcome.software);
 		check_text(f->u.welcome.device, sizeof f->u.welcome.device);
 	} else if (f->kind == SL_FRAME_REFUSE) {
 		check_text(f->u.refuse.text, sizeof f->u.refuse.text);
+		check_text(f->u.refuse.key, sizeof f->u.refuse.key);
 	} else if (f->kind == SL_FRAME_PART) {
 		const struct sl_part *p = &f->u.part;
 

@@ -17,13 +17,14 @@
 #include "common/nn/weights_file.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/ref/ref.h"
+#include "tests/support/asked.h"
 
 static const double TOLERANCE = 1e-4, GRADIENT_FLOOR = 1e-3;
 
 struct golden {
 	struct sl_st_file *init, *grad, *after, *run;
 	struct sl_plan *plan;
-	struct sl_agreement agreement;
+	struct asked asked;
 	struct sl_pool *pool;
 	struct sl_backend be;
 	struct sl_local *local;
@@ -86,11 +87,13 @@ static void open_backend(struct golden *g, const char *name, int threads)
 
 static void golden_open(struct golden *g, const char *prefix, const char *backend, const char *head_end)
 {
-	struct sl_split_spec *spec = &g->agreement.split;
+	struct sl_split_spec *spec = &g->asked.split;
+	struct sl_agreed *agreed = &g->asked.agreement.agreed;
 	struct sl_fail fail = {0};
 	const char *name;
 
 	memset(g, 0, sizeof *g);
+	g->asked.agreement.agreed = sl_agreed_default();
 	g->init = open_file(prefix, "init");
 	g->grad = open_file(prefix, "grad");
 	g->after = open_file(prefix, "after");
@@ -103,19 +106,18 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 					     .cifar_stem = meta(g, "cifar_stem") != 0};
 	name = sl_st_metadata(g->run, "model");
 	snprintf(spec->model.name, sizeof spec->model.name, "%s", name ? name : "mobilenet_v2");
-	spec->plan.optimizer.nesterov = sl_st_metadata(g->run, "nesterov") != NULL;
+	agreed->optimizer.nesterov = sl_st_metadata(g->run, "nesterov") != NULL;
 	snprintf(spec->cut.head_end, sizeof spec->cut.head_end, "%s", head_end);
-	spec->plan.batch = g->rows;
-	spec->plan.chunks = 1;
-	spec->plan.optimizer.momentum = meta(g, "momentum");
-	spec->plan.optimizer.weight_decay = meta(g, "weight_decay");
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		assert_int_equal(sl_codec_parse("none", &g->agreement.codec[dir], &fail), SL_OK);
-	sl_agreement_seal(&g->agreement);
+	agreed->batch = (int)g->rows;
+	agreed->chunks = 1;
+	agreed->optimizer.momentum = meta(g, "momentum");
+	agreed->optimizer.weight_decay = meta(g, "weight_decay");
+	if (asked_settle(&g->asked, &fail))
+		fail_msg("%s", fail.text);
 	if (sl_plan_open(&g->plan, spec, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	open_backend(g, backend, 2);
-	assert_int_equal(sl_local_open(&g->local, g->plan, &g->agreement, false, &g->be, &fail), SL_OK);
+	assert_int_equal(sl_local_open(&g->local, g->plan, &g->asked.agreement, false, &g->be, &fail), SL_OK);
 	assert_int_equal(sl_weights_open(&g->weights, g->plan->model, &fail), SL_OK);
 	assert_int_equal(sl_weights_open(&g->want, g->plan->model, &fail), SL_OK);
 	if (sl_weights_load_file(g->plan->model, g->init, false, g->weights.value, NULL, &fail) != SL_OK)

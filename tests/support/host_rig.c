@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -12,6 +13,7 @@
 #include "common/codec/codec.h"
 #include "common/link/proof.h"
 #include "kernels/cpu/cpu.h"
+#include "tests/support/asked.h"
 
 struct host_rig host_rig;
 
@@ -135,7 +137,7 @@ const struct sl_secret *host_rig_secret(uint8_t session)
 /* A session that the rig has no secret of stays unproven. */
 static void prove(struct host_client *c, const uint8_t nonce[SL_NONCE_BYTES])
 {
-	const struct sl_payload none = {0};
+	struct sl_payload payload = {0};
 	uint8_t header[SL_WIRE_HEADER_MAX];
 	size_t len;
 
@@ -146,8 +148,10 @@ static void prove(struct host_client *c, const uint8_t nonce[SL_NONCE_BYTES])
 		    sl_proof_make(&c->hello.u.hello, secret, nonce) != SL_OK)
 			fail_msg("no proof");
 	}
+	payload.bytes = sl_proof_lacks(&c->hello.u.hello) ? (struct sl_bytes){0} : c->hello.payload;
 	assert_int_equal(sl_wire_encode(&c->hello, header, &len), SL_OK);
-	assert_int_equal(sl_transport_send(c->transport, SL_PEER_SERVER, (struct sl_bytes){header, len}, &none), SL_OK);
+	assert_int_equal(sl_transport_send(c->transport, SL_PEER_SERVER, (struct sl_bytes){header, len}, &payload),
+			 SL_OK);
 }
 
 static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
@@ -218,9 +222,14 @@ static void send_frame(struct host_client *c, const struct sl_frame *f, const st
 
 void host_rig_say(struct host_client *c, const struct sl_frame *f)
 {
-	if (f->kind == SL_FRAME_HELLO)
+	struct sl_payload payload = {0};
+
+	if (f->kind == SL_FRAME_HELLO) {
 		c->hello = *f;
-	send_frame(c, f, &(struct sl_payload){0});
+		if (!sl_proof_lacks(&f->u.hello))
+			payload.bytes = f->payload;
+	}
+	send_frame(c, f, &payload);
 }
 
 void host_rig_say_part(struct host_client *c, struct sl_frame *part, struct sl_bytes payload)
@@ -234,23 +243,33 @@ void host_rig_hang_up(struct host_client *c)
 	sl_transport_close(c->transport, 0);
 }
 
-struct sl_agreement host_rig_agreement_of(int classes, int image, int64_t batch)
+struct asked host_rig_agreement_of(int classes, int image, int64_t batch)
 {
-	struct sl_agreement a = {.split = {.model = {"mobilenet_v2", 0.25, classes, image, false, 0.2, 0},
-					   .plan.batch = batch,
-					   .plan.chunks = 1,
-					   .plan.optimizer = {.momentum = 0.9}}};
+	struct asked a = {.agreement.agreed = sl_agreed_default(),
+			  .split = {.model = {"mobilenet_v2", 0.25, classes, image, false, 0.2, 0},
+				    .cut = {.partition = "1:-1"}}};
 	struct sl_fail fail;
 
-	snprintf(a.split.cut.partition, sizeof a.split.cut.partition, "1:-1");
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		assert_int_equal(sl_codec_parse("none", &a.codec[dir], &fail), SL_OK);
-	sl_agreement_seal(&a);
+	a.agreement.agreed.batch = (int)batch;
+	a.agreement.agreed.chunks = 1;
+	assert_int_equal(asked_settle(&a, &fail), SL_OK);
 	return a;
 }
 
+/* A Hello's payload, for some 100 Hellos more. */
+static struct sl_bytes keep_text(struct sl_bytes text)
+{
+	static struct sl_bytes kept[128];
+	static int next;
+	struct sl_bytes *place = &kept[next++ % 128];
+
+	free((void *)(uintptr_t)place->data);
+	*place = text;
+	return text;
+}
+
 /* A Hello that the server's plan agrees with. */
-struct sl_frame host_rig_hello_of(const struct sl_agreement *a, uint8_t session, uint64_t epoch, int64_t *weight_count)
+struct sl_frame host_rig_hello_of(const struct asked *a, uint8_t session, uint64_t epoch, int64_t *weight_count)
 {
 	struct sl_frame f = {.kind = SL_FRAME_HELLO, .epoch = epoch};
 	struct sl_hello *h = &f.u.hello;
@@ -269,16 +288,33 @@ struct sl_frame host_rig_hello_of(const struct sl_agreement *a, uint8_t session,
 	memcpy(h->session, host_rig_secret(session)->session, sizeof h->session);
 	if (sl_plan_open(&plan, &a->split, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
-	sl_agreement_to_hello(a, plan, h);
+	if (sl_agreement_say(&a->agreement, plan, &f.payload, h, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	keep_text(f.payload);
 	if (weight_count)
 		*weight_count = plan->segment[SL_MIDDLE].weight_count;
 	sl_plan_close(plan);
 	return f;
 }
 
+void host_rig_reword(struct sl_frame *hello, const char *from, const char *to)
+{
+	const char *text = (const char *)hello->payload.data,
+		   *at = memmem(text, hello->payload.len, from, strlen(from));
+	char *new;
+	int len;
+
+	assert_non_null(at);
+	len = asprintf(&new, "%.*s%s%.*s", (int)(at - text), text, to,
+		       (int)(hello->payload.len - (size_t)(at - text) - strlen(from)), at + strlen(from));
+	assert_true(len > 0);
+	hello->payload = keep_text((struct sl_bytes){(const uint8_t *)new, (size_t)len});
+	hello->u.hello.payload_xxh3 = sl_wire_hash(hello->payload);
+}
+
 struct sl_frame host_rig_small_hello(uint8_t session, uint64_t epoch)
 {
-	struct sl_agreement a = host_rig_agreement_of(10, 32, 2);
+	struct asked a = host_rig_agreement_of(10, 32, 2);
 
 	return host_rig_hello_of(&a, session, epoch, NULL);
 }

@@ -5,9 +5,9 @@
 
 #include "common/link/proof.h"
 #include "common/link/transport.h"
-#include "common/session/agree.h"
 #include "server/auth.h"
 #include "server/host.h"
+#include "tests/support/asked.h"
 
 enum { HOST_RIG_PART = 1 << 16, HOST_RIG_GIVE_UP_MS = 10000, HOST_RIG_STEP_MS = 2 };
 
@@ -54,9 +54,12 @@ void host_rig_say(struct host_client *c, const struct sl_frame *f);
 void host_rig_say_part(struct host_client *c, struct sl_frame *part, struct sl_bytes payload);
 void host_rig_hang_up(struct host_client *c);
 
-struct sl_agreement host_rig_agreement_of(int classes, int image, int64_t batch);
-/* A Hello that the server's plan agrees with; weight_count, of the middle, may be NULL. */
-struct sl_frame host_rig_hello_of(const struct sl_agreement *a, uint8_t session, uint64_t epoch, int64_t *weight_count);
+struct asked host_rig_agreement_of(int classes, int image, int64_t batch);
+/* A Hello that the server's plan agrees with; weight_count, of the middle, may be NULL. Its payload lasts for a hundred
+ * more of them; host_rig_say sends it with the proof. */
+struct sl_frame host_rig_hello_of(const struct asked *a, uint8_t session, uint64_t epoch, int64_t *weight_count);
+/* Its payload with the first `from` replaced. */
+void host_rig_reword(struct sl_frame *hello, const char *from, const char *to);
 struct sl_frame host_rig_small_hello(uint8_t session, uint64_t epoch);
 /* The secret of that session. */
 const struct sl_secret *host_rig_secret(uint8_t session);

@@ -14,24 +14,23 @@
 
 void local_run_open(struct local_run *r, const struct local_run_conf *conf)
 {
-	struct sl_split_spec *spec = &r->agreement.split;
+	struct sl_split_spec *spec = &r->asked.split;
 	struct sl_fail fail;
 	enum sl_err err;
 
-	*r = (struct local_run){.plan = NULL};
+	*r = (struct local_run){.asked = {.agreement.agreed = sl_agreed_default()}};
 	*spec = (struct sl_split_spec){
 		.model = {"mobilenet_v2", 0.25, LOCAL_CLASSES, LOCAL_IMAGE, conf->form_cifar, conf->dropout, 0},
 		.cut = {"1:-1", "", ""},
-		.plan.batch = LOCAL_ROWS,
-		.plan.chunks = conf->chunks,
-		.plan.seed = 7,
-		.plan.optimizer = conf->optimizer,
 	};
+	r->asked.agreement.agreed.batch = LOCAL_ROWS;
+	r->asked.agreement.agreed.chunks = conf->chunks;
+	r->asked.agreement.agreed.seed = 7;
 	strcpy(spec->insert_head, conf->head);
 	strcpy(spec->insert_tail, conf->tail);
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		assert_int_equal(sl_codec_parse("none", &r->agreement.codec[dir], &fail), SL_OK);
-	sl_agreement_seal(&r->agreement);
+	if (asked_settle(&r->asked, &fail))
+		fail_msg("%s", fail.text);
+	spec->plan.optimizer = conf->optimizer;
 	if (sl_plan_open(&r->plan, spec, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	assert_int_equal(sl_pool_open(&r->pool, conf->threads, &fail), SL_OK);
@@ -39,7 +38,7 @@ void local_run_open(struct local_run *r, const struct local_run_conf *conf)
 	assert_int_equal(err, SL_OK);
 	assert_int_equal(sl_weights_open(&r->weights, r->plan->model, &fail), SL_OK);
 	sl_weights_init(&r->weights, r->plan->model, spec->plan.seed);
-	if (sl_local_open(&r->local, r->plan, &r->agreement, false, &r->be, &fail) != SL_OK)
+	if (sl_local_open(&r->local, r->plan, &r->asked.agreement, false, &r->be, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	assert_int_equal(sl_local_set_weights(r->local, &r->weights), SL_OK);
 }

@@ -3,11 +3,12 @@
 #define SL_TESTS_LOCAL_RUN_H
 
 #include "client/run/local.h"
+#include "tests/support/asked.h"
 
 enum { LOCAL_IMAGE = 32, LOCAL_CLASSES = 10, LOCAL_ROWS = 8 };
 
 struct local_run {
-	struct sl_agreement agreement;
+	struct asked asked;
 	struct sl_plan *plan;
 	struct sl_weights weights; /* as they are at first; the test's to read and write from then on */
 	struct sl_local *local;

@@ -31,8 +31,6 @@ struct sl_hello rig_hello(const struct rig_conf *conf)
 	struct sl_hello h = {
 		.version = SL_WIRE_VERSION,
 		.epoch = 7,
-		.batch = (uint32_t)conf->batch,
-		.chunks = (uint32_t)((conf->batch + conf->rows - 1) / conf->rows),
 		.part_bytes = conf->part_bytes,
 		.window_bytes = conf->window_bytes,
 		.heartbeat_ms = 100,
@@ -130,6 +128,8 @@ static void act(struct rig *rig, enum rig_who who, const struct sl_action *a, co
 	struct rig_side *side = &rig->side[who];
 
 	switch (a->kind) {
+	case SL_ACTION_KEEP:
+		break;
 	case SL_ACTION_SEND:
 		assert_in_range(a->frame, 0, out->n_frame - 1);
 		if (out->frame[a->frame].kind == SL_FRAME_CREDIT)

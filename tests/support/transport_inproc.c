@@ -38,7 +38,7 @@ struct inproc {
 	struct sl_transport_events events;
 	void *arg;
 	struct sl_async *async;
-	size_t part_bytes;
+	size_t payload_max;
 	int hwm, side;
 	struct channel *channels;
 	sl_peer last_peer;
@@ -225,8 +225,8 @@ static void tell(struct inproc *t, const struct news *news)
 	if (news->writable && !t->closed)
 		t->events.writable(t->arg, news->peer);
 	if (m && !t->closed) {
-		if (m->payload.len > t->part_bytes)
-			t->events.malformed(t->arg, news->peer, "a payload is larger than a part may be");
+		if (m->payload.len > t->payload_max)
+			t->events.malformed(t->arg, news->peer, "a payload is larger than it may be");
 		else
 			t->events.message(t->arg, news->peer, m->header, m->payload);
 	}
@@ -394,7 +394,7 @@ enum sl_err sl_transport_inproc_open(struct sl_transport **out, struct sl_loop *
 	t->base.ops = &inproc_ops;
 	t->events = *events;
 	t->arg = arg;
-	t->part_bytes = conf->part_bytes;
+	t->payload_max = sl_transport_payload_max(conf, bind);
 	t->hwm = conf->hwm;
 	t->side = bind ? SERVER : CLIENT;
 	strcpy(t->endpoint, conf->endpoint);

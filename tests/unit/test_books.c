@@ -23,11 +23,11 @@ static void configure(int max_steps)
 {
 	memset(&conf, 0, sizeof conf);
 	conf.model.classes = 10;
-	conf.train.batch = 2;
+	conf.agreed.batch = 2;
 	conf.train.epochs = 2;
 	conf.train.max_steps = max_steps;
 	conf.train.eval_every = 1;
-	conf.train.optimizer.lr = 0.1;
+	conf.train.lr = 0.1;
 	conf.train.schedule.kind = SL_CONF_POLYNOMIAL;
 	conf.train.schedule.power = 1;
 	snprintf(conf.log.dir, sizeof conf.log.dir, "%s", dir);
@@ -305,7 +305,7 @@ static void a_scaled_loss_may_skip_more(void **state)
 	configure(0);
 	conf.train.epochs = 20;
 	conf.train.on_nan = SL_NAN_SKIP;
-	conf.train.precision = SL_CONF_FP16;
+	conf.agreed.precision = SL_CONF_FP16;
 	setup.set[SL_SPLIT_TRAIN].count = 200;
 	run = open_run();
 	assert_int_equal(sl_training_next(run), SL_WANT_STEP);

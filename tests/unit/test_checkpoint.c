@@ -338,7 +338,7 @@ static void more_than_fit_are_a_bug(void **state)
 		assert_int_equal(notes ? g.c.n_part : g.c.n_note, 0);
 		assert_int_equal(g.guard, 42);
 		assert_int_equal(sl_checkpoint_write(&g.c, 4, &fail), SL_ERR_BUG);
-		assert_non_null(strstr(fail.text, "more than 16 parts or 24 notes"));
+		assert_non_null(strstr(fail.text, "more than 20 parts or 24 notes"));
 		assert_false(there(4, ""));
 		assert_int_equal(sl_checkpoint_read(&g.c, 3, &fail), SL_ERR_BUG);
 		sl_checkpoint_clear(dir, "side");

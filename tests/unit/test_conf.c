@@ -32,15 +32,15 @@ static void defaults(void **state)
 	assert_string_equal(c.model.name, "mobilenet_v2");
 	assert_string_equal(c.partition, "1:-1");
 	assert_true(c.model.width == 1.0);
-	assert_true(c.train.optimizer.lr == 0.1);
-	assert_int_equal(c.train.batch, 128);
+	assert_true(c.train.lr == 0.1);
+	assert_int_equal(c.agreed.batch, 128);
 	assert_int_equal(c.link.part_bytes, 1 << 20);
 	assert_int_equal(c.link.window_bytes, 64 << 20);
 	assert_int_equal(c.data.train_files.n, 0);
 	assert_true(c.data.flip);
 	assert_int_equal(c.log.level, SL_LOG_INFO);
 	for (int i = 0; i < 4; i++)
-		assert_string_equal(c.codec[i], "none");
+		assert_string_equal(c.agreed.codec[i], "none");
 	/* by log.dir, in whatever words: two runs do not meet */
 	assert_true(strncmp(c.control, "/run/user/7/splitc-", 19) == 0 && strlen(c.control) == 19 + 16 + 5);
 	assert_true(sl_conf_is_default(&sl_conf_client_schema, &c, "control"));
@@ -78,11 +78,11 @@ static void values_and_places(void **state)
 	assert_int_equal(c.data.train_files.n, 2);
 	assert_string_equal(c.data.train_files.item[1], "b,c.bin");
 	assert_false(c.data.flip);
-	assert_true(c.train.optimizer.lr == 0.005);
-	assert_true(c.train.optimizer.nesterov);
+	assert_true(c.train.lr == 0.005);
+	assert_true(c.agreed.optimizer.nesterov);
 	assert_int_equal(c.link.part_bytes, 65536);
-	assert_string_equal(c.codec[0], "none");
-	assert_string_equal(c.codec[1], "topk:0.2|quant:8");
+	assert_string_equal(c.agreed.codec[0], "none");
+	assert_string_equal(c.agreed.codec[1], "topk:0.2|quant:8");
 	assert_int_equal(c.log.level, SL_LOG_DEBUG);
 	assert_int_equal(c.threads, 2);
 	assert_int_equal(sl_conf_client_fail(&c, "codec.mid_act", &fail, "no such codec"), SL_ERR_CONFIG);
@@ -102,13 +102,13 @@ static void codec_for_all_or_each(void **state)
 
 	assert_int_equal(parse(&c, BASE "codec: quant:8\n", NULL, &fail), SL_OK);
 	for (int i = 0; i < 4; i++)
-		assert_string_equal(c.codec[i], "quant:8");
+		assert_string_equal(c.agreed.codec[i], "quant:8");
 	assert_int_equal(parse(&c, BASE "codec: quant:8\n", "codec=topk:0.1|quant:4", &fail), SL_OK);
 	for (int i = 0; i < 4; i++)
-		assert_string_equal(c.codec[i], "topk:0.1|quant:4");
+		assert_string_equal(c.agreed.codec[i], "topk:0.1|quant:4");
 	assert_int_equal(parse(&c, BASE "codec: quant:8\n", "codec.head_grad=f16", &fail), SL_OK);
-	assert_string_equal(c.codec[2], "quant:8");
-	assert_string_equal(c.codec[3], "f16");
+	assert_string_equal(c.agreed.codec[2], "quant:8");
+	assert_string_equal(c.agreed.codec[3], "f16");
 }
 
 static void faults_in_files(void **state)
@@ -288,7 +288,7 @@ static void faults_in_sets(void **state)
 		{"model.image=40x", "got \"40x\""},
 		{"model.image=x40", "got \"x40\""},
 		{"model.image=40x56x3", "got \"40x56x3\""},
-		{"train.batch=x", "--set train.batch: must be a whole number from 1 to 65536 (samples), got \"x\""},
+		{"train.batch=x", "--set train.batch: must be a whole number from 1 to 1048576 (samples), got \"x\""},
 		{"train.batch=", "got nothing"},
 		{"train.chunks=200", "--set train.chunks: must be at most train.batch (128), got 200"},
 		{"codec=", "--set codec.head_act: must be a codec"},
@@ -349,7 +349,7 @@ static void sets_win_in_order(void **state)
 
 	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &c, "c.yaml", BASE, strlen(BASE), sets, 6, &fail),
 			 SL_OK);
-	assert_int_equal(c.train.batch, 16);
+	assert_int_equal(c.agreed.batch, 16);
 	assert_int_equal(c.data.train_files.n, 2);
 	assert_string_equal(c.data.train_files.item[0], "a.bin");
 	assert_string_equal(c.data.train_files.item[1], "b.bin");
@@ -373,8 +373,8 @@ static void set_of_another_optimizer(void **state)
 
 	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &c, "c.yaml", of_sgd, strlen(of_sgd), sets, 2, &fail),
 			 SL_OK);
-	assert_int_equal(c.train.optimizer.kind, SL_CONF_ADAMW);
-	assert_true(c.train.optimizer.lr == 0.001);
+	assert_int_equal(c.agreed.optimizer.kind, SL_CONF_ADAMW);
+	assert_true(c.train.lr == 0.001);
 	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &c, "c.yaml", of_sgd, strlen(of_sgd), sets, 1, &fail),
 			 SL_ERR_CONFIG);
 	assert_non_null(strstr(fail.text,
@@ -385,7 +385,7 @@ static void set_of_another_optimizer(void **state)
 	assert_non_null(strstr(fail.text, "--set train.optimizer.momentum: adamw does not have this key"));
 	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &c, "c.yaml", of_adam, strlen(of_adam), sgd, 1, &fail),
 			 SL_OK);
-	assert_true(c.train.optimizer.lr == 0.002);
+	assert_true(c.train.lr == 0.002);
 	assert_int_equal(sl_conf_parse(&sl_conf_client_schema, &c, "c.yaml", of_adam, strlen(of_adam), sets, 1, &fail),
 			 SL_OK);
 }
@@ -525,7 +525,8 @@ static void print_can_be_loaded(void **state)
 	two = printed(&sl_conf_client_schema, &b);
 	assert_string_equal(one, two);
 	assert_non_null(strstr(
-		one, "\ntrain:\n  # batch size of one step; a whole number from 1 to 65536 (samples)\n  batch: 128\n"));
+		one,
+		"\ntrain:\n  # batch size of one step; a whole number from 1 to 1048576 (samples)\n  batch: 128\n"));
 	free(one);
 	free(two);
 	assert_int_equal(sl_conf_parse(&sl_conf_server_schema, &s, "s.yaml", "", 0, NULL, 0, &fail), SL_OK);
@@ -548,14 +549,14 @@ static void examples_load(void **state)
 	assert_int_equal(n, 7);
 	assert_int_equal(row[2].chunks, 8);
 	assert_int_equal(sl_conf_client_load(&c, "configs/client-demo.yaml", NULL, 0, &fail), SL_OK);
-	assert_string_equal(c.codec[3], "quant:8,round=stochastic");
+	assert_string_equal(c.agreed.codec[3], "quant:8,round=stochastic");
 	assert_int_equal(sl_conf_client_load(&c, "configs/client-finetune224.yaml", NULL, 0, &fail), SL_OK);
 	assert_string_equal(c.head_end, "features.0.1");
-	assert_int_equal(c.train.batch, 64);
-	assert_true(c.train.optimizer.lr == 0.005 && c.train.optimizer.momentum == 0.1);
+	assert_int_equal(c.agreed.batch, 64);
+	assert_true(c.train.lr == 0.005 && c.agreed.optimizer.momentum == 0.1);
 	assert_int_equal(sl_conf_client_load(&c, "configs/client-finetune-adamw.yaml", NULL, 0, &fail), SL_OK);
-	assert_int_equal(c.train.optimizer.kind, SL_CONF_ADAMW);
-	assert_true(c.train.optimizer.lr == 1e-4 && c.train.optimizer.weight_decay == 0.01);
+	assert_int_equal(c.agreed.optimizer.kind, SL_CONF_ADAMW);
+	assert_true(c.train.lr == 1e-4 && c.agreed.optimizer.weight_decay == 0.01);
 	assert_int_equal(sl_conf_server_load(&s, "configs/server.yaml", NULL, 0, &fail), SL_OK);
 	assert_int_equal(s.limits.memory_bytes, (int64_t)8 << 30);
 }

@@ -9,13 +9,14 @@
 #include <cmocka.h>
 
 #include "server/host_sessions.h"
+#include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
 
 /* ---- memory */
 
 static void a_hello_beyond_the_memory_is_refused_before_any_is_taken(void **state)
 {
-	struct sl_agreement a = host_rig_agreement_of(10, 224, 4096);
+	struct asked a = host_rig_agreement_of(10, 224, 4096);
 	struct sl_frame huge = host_rig_hello_of(&a, 1, 1, NULL), small = host_rig_small_hello(2, 1);
 	struct host_client one, other;
 
@@ -37,15 +38,15 @@ static void a_hello_beyond_the_memory_is_refused_before_any_is_taken(void **stat
 /* Refused with a server of `memory_bytes`: what it says that it needs, in bytes; 0: it is let in. */
 static uint64_t asks(const char *codec, int64_t memory_bytes)
 {
-	struct sl_agreement a = host_rig_agreement_of(10, 32, 2);
+	struct asked a = host_rig_agreement_of(10, 32, 2);
 	unsigned long long need = 0, codecs = 0;
 	struct sl_frame hello;
 	struct host_client c;
 	struct sl_fail fail;
 
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		assert_int_equal(sl_codec_parse(codec, &a.codec[dir], &fail), SL_OK);
-	sl_agreement_seal(&a);
+		snprintf(a.agreement.agreed.codec[dir], sizeof a.agreement.agreed.codec[dir], "%s", codec);
+	assert_int_equal(asked_settle(&a, &fail), SL_OK);
 	hello = host_rig_hello_of(&a, 1, 1, NULL);
 	host_rig_open(1, memory_bytes);
 	host_rig_connect_raw(&c);
@@ -157,18 +158,16 @@ static void memory_that_is_refused_is_worth_waiting_for(void **state)
 /* The largest that a Hello can name: refused in words, and nothing is taken for it. */
 static void a_hello_as_large_as_can_be(void **state)
 {
-	struct sl_agreement a = host_rig_agreement_of(10, 4096, 1 << 20);
+	struct asked a = host_rig_agreement_of(10, 2048, 1 << 20);
 	struct host_client c;
 	struct sl_frame hello;
 	struct sl_fail fail;
 
 	(void)state;
-	a.split.plan.chunks = 256;
+	a.agreement.agreed.chunks = 256;
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		assert_int_equal(sl_codec_parse("lowrank:1024,warm=true,ef=true|topk:1|quant:16,block=8|zstd:19",
-						&a.codec[dir], &fail),
-				 SL_OK);
-	sl_agreement_seal(&a);
+		strcpy(a.agreement.agreed.codec[dir], "lowrank:1024,warm=true,ef=true|topk:1|quant:16,block=8|zstd:19");
+	assert_int_equal(asked_settle(&a, &fail), SL_OK);
 	hello = host_rig_hello_of(&a, 1, 1, NULL);
 	host_rig_open(1, 64 << 20);
 	host_rig_connect_raw(&c);
@@ -183,17 +182,18 @@ static void a_hello_as_large_as_can_be(void **state)
 static void an_optimizer_out_of_bounds_is_refused(void **state)
 {
 	static const struct {
-		uint32_t kind;
-		double momentum, weight_decay, beta1, beta2, eps;
+		const char *lines, *key;
 		enum sl_err err;
 		const char *says;
 	} bad[] = {
-		{SL_OPTIMIZER_ADAM, 0, 0, 0.9, 0.999, 0, SL_ERR_LIMIT, "eps 0 "},
-		{SL_OPTIMIZER_ADAMW, 0, 0, 1, 0.999, 1e-8, SL_ERR_LIMIT, "beta1 1 "},
-		{SL_OPTIMIZER_ADAMW, 0, 0, 0.9, -0.5, 1e-8, SL_ERR_LIMIT, "beta2 -0.5 "},
-		{SL_OPTIMIZER_ADAMW, 0, 1e300, 0.9, 0.999, 1e-8, SL_ERR_LIMIT, "weight decay 1e+300"},
-		{SL_OPTIMIZER_ADAM, 0.9, 0, 0.9, 0.999, 1e-8, SL_ERR_CONFIG, "adam has no momentum"},
-		{SL_OPTIMIZER_SGD, 0.9, 0, 0, 0, 1e-8, SL_ERR_CONFIG, "sgd has no"},
+		{"kind = adam\ntrain.optimizer.eps = 0\n", "train.optimizer.eps", SL_ERR_LIMIT, "got \"0\""},
+		{"kind = adamw\ntrain.optimizer.beta1 = 1\n", "train.optimizer.beta1", SL_ERR_LIMIT, "0.999999"},
+		{"kind = adamw\ntrain.optimizer.beta2 = -0.5\n", "train.optimizer.beta2", SL_ERR_LIMIT, "-0.5"},
+		{"kind = adamw\ntrain.optimizer.weight_decay = 1e+300\n", "train.optimizer.weight_decay", SL_ERR_LIMIT,
+		 "1e+300"},
+		{"kind = lion\n", "train.optimizer.kind", SL_ERR_CONFIG, "sgd, adam or adamw"},
+		{"kind = adam\ntrain.optimizer.momentum = 0.5\n", "", SL_ERR_PROTOCOL, "another optimizer"},
+		{"eps = 1e-07\n", "", SL_ERR_PROTOCOL, "another optimizer"},
 	};
 
 	(void)state;
@@ -201,17 +201,15 @@ static void an_optimizer_out_of_bounds_is_refused(void **state)
 		struct sl_frame hello = host_rig_small_hello(1, 1);
 		struct host_client c;
 
-		hello.u.hello.optimizer = bad[i].kind;
-		hello.u.hello.momentum = bad[i].momentum;
-		hello.u.hello.weight_decay = bad[i].weight_decay;
-		hello.u.hello.nesterov = false;
-		hello.u.hello.beta1 = bad[i].beta1;
-		hello.u.hello.beta2 = bad[i].beta2;
-		hello.u.hello.eps = bad[i].eps;
+		char lines[256];
+
+		snprintf(lines, sizeof lines, "train.chunks = 1\ntrain.optimizer.%s", bad[i].lines);
+		host_rig_reword(&hello, "train.chunks = 1\n", lines);
 		host_rig_open(1, 256 << 20);
 		host_rig_connect_raw(&c);
 		host_rig_say(&c, &hello);
 		assert_non_null(strstr(host_rig_refusal(&c, bad[i].err), bad[i].says));
+		assert_string_equal(c.last[SL_FRAME_REFUSE].u.refuse.key, bad[i].key);
 		assert_int_equal(host_rig.taken, 0);
 		host_rig_hang_up(&c);
 		host_rig_close();
@@ -221,7 +219,7 @@ static void an_optimizer_out_of_bounds_is_refused(void **state)
 /* The tail is the client's: a million classes are no business of the server's memory. */
 static void weights_of_the_other_segments_take_no_memory(void **state)
 {
-	struct sl_agreement a = host_rig_agreement_of(1000000, 32, 2);
+	struct asked a = host_rig_agreement_of(1000000, 32, 2);
 	struct sl_frame hello = host_rig_hello_of(&a, 1, 1, NULL);
 	struct rusage use;
 	struct host_client c;
@@ -347,7 +345,7 @@ static void a_session_is_nobody_s_who_lacks_its_secret(void **state)
 /* What a newer link asks for, and cannot have, ends none that stands. */
 static void a_hello_that_is_refused_ends_no_older_link(void **state)
 {
-	struct sl_agreement a = host_rig_agreement_of(10, 224, 4096);
+	struct asked a = host_rig_agreement_of(10, 224, 4096);
 	struct sl_frame mine = host_rig_small_hello(1, 3),
 			newer[3] = {host_rig_hello_of(&a, 1, 4, NULL), host_rig_small_hello(1, 5),
 				    host_rig_small_hello(1, 6)};
@@ -457,7 +455,7 @@ static void another_plan_is_refused(void **state)
 
 static void weights_that_were_not_announced_are_refused(void **state)
 {
-	struct sl_agreement a = host_rig_agreement_of(10, 32, 2);
+	struct asked a = host_rig_agreement_of(10, 32, 2);
 	static uint8_t zeros[HOST_RIG_PART];
 	struct sl_frame hello, part = {.kind = SL_FRAME_PART, .epoch = 1, .u.part = {.what = SL_PART_WEIGHTS}};
 	int64_t count;
@@ -529,7 +527,8 @@ static void who_is_done_with_is_forgotten_and_counted(void **state)
 	assert_int_equal(n.links, 2);
 	assert_int_equal(n.lost, 0); /* it said goodbye */
 	assert_int_equal(n.frames, 6);
-	assert_int_equal(n.bytes, length_of(&beat) + 2 * length_of(&hello) + length_of(&bye) + 2 * length_of(&again));
+	assert_int_equal(n.bytes, length_of(&beat) + 2 * length_of(&hello) + length_of(&bye) + 2 * length_of(&again) +
+					  hello.payload.len + again.payload.len);
 	host_rig_hang_up(&c);
 	while (number())
 		host_rig_turn();
@@ -541,7 +540,7 @@ static void who_is_done_with_is_forgotten_and_counted(void **state)
 /* The second is gathered into the memory that the first is sent from: not before it has left. */
 static void weights_can_be_fetched_while_they_are_sent(void **state)
 {
-	struct sl_agreement a = host_rig_agreement_of(10, 32, 2);
+	struct asked a = host_rig_agreement_of(10, 32, 2);
 	const struct sl_frame fetch = {.kind = SL_FRAME_FETCH, .epoch = 1};
 	struct sl_frame hello, credit = {.kind = SL_FRAME_CREDIT, .epoch = 1};
 	uint64_t credited = 0, total;

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "common/codec/frame.h"
-#include "common/model/split.h"
 #include "server/host_sessions.h"
+#include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
 
 enum { ROWS = 2, BATCHES = 3 };
@@ -37,8 +37,7 @@ static void say(struct host_client *c, struct sl_frame *f, struct sl_bytes paylo
 }
 
 /* A batch of an evaluation, plain, in two parts. */
-static void send_batch(struct host_client *c, const struct sl_agreement *a, uint64_t number, uint64_t total,
-		       uint64_t *headers)
+static void send_batch(struct host_client *c, const struct asked *a, uint64_t number, uint64_t total, uint64_t *headers)
 {
 	static uint8_t payload[HOST_RIG_PART];
 	struct sl_frame part = {
@@ -48,7 +47,7 @@ static void send_batch(struct host_client *c, const struct sl_agreement *a, uint
 	const uint64_t first = total / 3;
 
 	assert_in_range(total, SL_FRAME_BYTES + 1, sizeof payload);
-	sl_frame_write(payload, &a->codec[SL_DIR_HEAD_ACT], false, ROWS);
+	sl_frame_write(payload, &a->agreement.codec[SL_DIR_HEAD_ACT], false, ROWS);
 	say(c, &part, (struct sl_bytes){payload, first}, headers);
 	part.u.part.offset = first;
 	say(c, &part, (struct sl_bytes){payload + first, total - first}, headers);
@@ -82,7 +81,7 @@ static void check_status(const struct sl_port_stats *s)
 
 static void bytes_are_those_of_the_link(void **state)
 {
-	struct sl_agreement a = host_rig_agreement_of(10, 32, ROWS);
+	struct asked a = host_rig_agreement_of(10, 32, ROWS);
 	struct sl_frame hello = host_rig_hello_of(&a, 1, 1, NULL);
 	uint64_t total, hello_bytes = 0, up = 0;
 	struct sl_port_stats s = {0};
@@ -107,7 +106,7 @@ static void bytes_are_those_of_the_link(void **state)
 		host_rig_turn();
 		s = stats();
 	}
-	assert_int_equal(s.rx_bytes, hello_bytes + BATCHES * total + up);
+	assert_int_equal(s.rx_bytes, hello_bytes + hello.payload.len + BATCHES * total + up);
 	assert_int_equal(s.payload[SL_DIR_HEAD_ACT], BATCHES * total);
 	assert_int_equal(s.wire[SL_DIR_HEAD_ACT], BATCHES * total + up);
 	assert_true(s.nominal[SL_DIR_HEAD_ACT] == (double)(BATCHES * (total - SL_FRAME_BYTES)));

@@ -15,14 +15,13 @@
 #include <cmocka.h>
 
 #include "common/codec/frame.h"
-#include "common/model/split.h"
 #include "common/session/checkpoint.h"
 #include "server/host_sessions.h"
+#include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
 
 /* A run of zeros, plain: `p` says which, but for its bytes. */
-static void send_run(struct host_client *c, const struct sl_agreement *a, const struct sl_shape *tensor,
-		     struct sl_part p)
+static void send_run(struct host_client *c, const struct asked *a, const struct sl_shape *tensor, struct sl_part p)
 {
 	static uint8_t payload[HOST_RIG_PART];
 	struct sl_frame part = {.kind = SL_FRAME_PART, .epoch = 1};
@@ -30,7 +29,7 @@ static void send_run(struct host_client *c, const struct sl_agreement *a, const 
 	p.training = true;
 	p.total = SL_FRAME_BYTES + p.rows * (uint64_t)sl_shape_row(tensor) * sizeof(float);
 	assert_in_range(p.total, SL_FRAME_BYTES + 1, sizeof payload);
-	sl_frame_write(payload, &a->codec[SL_DIR_HEAD_ACT], false, p.rows);
+	sl_frame_write(payload, &a->agreement.codec[SL_DIR_HEAD_ACT], false, p.rows);
 	part.u.part = p;
 	host_rig_say_part(c, &part, (struct sl_bytes){payload, p.total});
 }
@@ -53,7 +52,7 @@ static void what_a_lost_session_has_queued_is_not_computed(void **state)
 {
 	enum { CHUNKS = 4 };
 	static struct sl_kernel slow;
-	struct sl_agreement a = host_rig_agreement_of(10, 32, CHUNKS);
+	struct asked a = host_rig_agreement_of(10, 32, CHUNKS);
 	struct sl_frame hello;
 	const struct sl_frame wrong = {.kind = SL_FRAME_FETCH, .epoch = 1}; /* in the middle of a step */
 	struct host_client c;
@@ -62,8 +61,8 @@ static void what_a_lost_session_has_queued_is_not_computed(void **state)
 	int of_a_chunk = 0;
 
 	(void)state;
-	a.split.plan.chunks = CHUNKS;
-	sl_agreement_seal(&a);
+	a.agreement.agreed.chunks = CHUNKS;
+	assert_int_equal(asked_settle(&a, &fail), SL_OK);
 	assert_int_equal(sl_plan_open(&plan, &a.split, &fail), SL_OK);
 	hello = host_rig_hello_of(&a, 1, 1, NULL);
 	for (int i = 0; i < plan->segment[SL_MIDDLE].n_op; i++)
@@ -265,7 +264,7 @@ static void a_store_that_hangs_does_not_stop_the_loop(void **state)
 }
 
 /* A checkpoint of step 9 as a server on `core` would have written it, of zeros. */
-static void write_checkpoint(const char *folder, const struct sl_agreement *a, const char *prefix, const char *core)
+static void write_checkpoint(const char *folder, const struct asked *a, const char *prefix, const char *core)
 {
 	static const char *const codecs[] = {"head_act", "mid_act", "mid_grad", "head_grad"};
 	struct sl_checkpoint c = {.dir = folder, .prefix = prefix};
@@ -291,7 +290,7 @@ static void write_checkpoint(const char *folder, const struct sl_agreement *a, c
 		struct sl_buf out = {state[dir], 0, sizeof state[dir]};
 		struct sl_codec *codec;
 
-		assert_int_equal(sl_codec_open(&codec, &a->codec[dir], &env, &fail), SL_OK);
+		assert_int_equal(sl_codec_open(&codec, &a->agreement.codec[dir], &env, &fail), SL_OK);
 		assert_in_range(sl_codec_state_bytes(codec), 0, out.cap);
 		assert_int_equal(sl_codec_save(codec, &out), SL_OK);
 		sl_codec_close(codec);
@@ -315,7 +314,7 @@ static void checkpoints_are_one_device_s_and_go_at_goodbye(void **state)
 {
 	char prefix[] = "session-01000000000000000000000000000000";
 	const struct sl_frame bye = {.kind = SL_FRAME_BYE, .epoch = 1};
-	struct sl_agreement a = host_rig_agreement_of(10, 32, 2);
+	struct asked a = host_rig_agreement_of(10, 32, 2);
 	char folder[] = "/tmp/split-host.XXXXXX";
 	uint8_t name[16];
 
@@ -414,7 +413,7 @@ static enum sl_err slow_fence(struct sl_backend *be, void (*done)(void *arg), vo
 static void what_a_device_has_not_done_does_not_stop_the_loop(void **state)
 {
 	enum { ROWS = 2 };
-	struct sl_agreement a = host_rig_agreement_of(10, 32, ROWS);
+	struct asked a = host_rig_agreement_of(10, 32, ROWS);
 	struct sl_frame hello = host_rig_hello_of(&a, 1, 1, NULL), commit = {.kind = SL_FRAME_COMMIT, .epoch = 1};
 	const struct sl_frame wrong = {.kind = SL_FRAME_FETCH, .epoch = 1}; /* in the middle of a step */
 	struct host_client c;

@@ -14,6 +14,7 @@
 #include "common/nn/weights.h"
 #include "server/keep.h"
 #include "server/store.h"
+#include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
 
 static struct host_auth_files files;
@@ -150,7 +151,7 @@ static void same_hash(float *one, float *other, int64_t count, uint8_t hash[16])
 static void weights_are_their_owner_s(void **state)
 {
 	char folder[] = "/tmp/split-keys.XXXXXX", command[64];
-	struct sl_agreement a = host_rig_agreement_of(10, 32, 2);
+	struct asked a = host_rig_agreement_of(10, 32, 2);
 	struct sl_frame hello[2];
 	struct host_client c[2];
 	uint8_t hash[16];

@@ -596,7 +596,7 @@ static void what_is_ready_elsewhere_makes_room(void **state)
 /* A run may leave the last batch of an epoch out; what it is tested with is all of the test set. */
 static void batches_are_dropped_from_training_alone(void **state)
 {
-	struct sl_conf_client conf = {.train = {.batch = 10, .drop_last = true}, .data = {.prefetch = 1}};
+	struct sl_conf_client conf = {.agreed = {.batch = 10}, .train = {.drop_last = true}, .data = {.prefetch = 1}};
 	struct sl_setup setup = {.conf = &conf, .augment = augment, .set = {set, set}};
 
 	(void)state;

@@ -14,9 +14,9 @@
 #include <cmocka.h>
 
 #include "common/nn/exec.h"
-#include "common/session/agree.h"
 #include "common/session/state.h"
 #include "kernels/ref/ref.h"
+#include "tests/support/asked.h"
 #include "tests/support/mixed.h"
 #include "tests/support/op_case.h"
 
@@ -412,28 +412,29 @@ static void a_backend_without_it_refuses(void **state)
 
 static void both_sides_agree_on_it(void **state)
 {
-	struct sl_agreement a = {.split = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0},
-					   .cut = {.partition = "1:-1"},
-					   .plan.batch = BATCH,
-					   .plan.chunks = CHUNKS,
-					   .plan.precision = SL_PRECISION_FP16}},
-			    b;
+	struct asked a = {.agreement.agreed = sl_agreed_default(),
+			  .split = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0},
+				    .cut = {.partition = "1:-1"}}},
+		     b;
+	struct sl_bytes text;
 	struct sl_plan *plan, *other;
 	struct sl_hello hello = {0};
 	struct sl_fail fail;
 
 	(void)state;
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		assert_int_equal(sl_codec_parse("none", &a.codec[dir], &fail), SL_OK);
-	sl_agreement_seal(&a);
+	a.agreement.agreed.precision = SL_CONF_FP16;
+	if (asked_settle(&a, &fail))
+		fail_msg("%s", fail.text);
 	assert_int_equal(sl_plan_open(&plan, &a.split, &fail), SL_OK);
-	sl_agreement_to_hello(&a, plan, &hello);
-	assert_int_equal(sl_agreement_from_hello(&b, &hello, &fail), SL_OK);
-	assert_int_equal(b.split.plan.precision, SL_PRECISION_FP16);
-	assert_int_equal(sl_plan_open(&other, &b.split, &fail), SL_OK);
-	assert_memory_equal(plan->hash, other->hash, sizeof plan->hash);
+	assert_int_equal(sl_agreement_say(&a.agreement, plan, &text, &hello, &fail), SL_OK);
+	assert_int_equal(sl_agreement_hear(&b.agreement, &other, text, &fail), SL_OK);
+	assert_int_equal(b.agreement.plan.precision, SL_PRECISION_FP16);
+	assert_memory_equal(plan->middle_hash, other->middle_hash, sizeof plan->hash);
 	sl_plan_close(other);
-	b.split.plan.precision = SL_PRECISION_FP32;
+	free((void *)(uintptr_t)text.data);
+	b = a;
+	b.agreement.agreed.precision = SL_CONF_FP32;
+	assert_int_equal(asked_settle(&b, &fail), SL_OK);
 	assert_int_equal(sl_plan_open(&other, &b.split, &fail), SL_OK);
 	assert_memory_not_equal(plan->hash, other->hash, sizeof plan->hash);
 	sl_plan_close(other);

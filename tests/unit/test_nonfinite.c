@@ -15,6 +15,7 @@
 #include "common/nn/finite.h"
 #include "kernels/cpu/cpu.h"
 #include "server/host.h"
+#include "tests/support/asked.h"
 
 enum { BATCH = 12, CHUNKS = 3, IMAGE = 32, ROW = IMAGE * IMAGE * 3, STEPS = 8, PART = 1 << 16 };
 
@@ -38,7 +39,7 @@ struct outcome {
 
 static struct sl_backend cpu;
 static struct sl_plan *plan;
-static struct sl_agreement agreement;
+static struct asked asked;
 static struct sl_weights first;
 static float images[STEPS][BATCH * ROW];
 static int32_t labels[BATCH];
@@ -67,18 +68,20 @@ static void open_case(const struct run_case *c)
 	struct sl_fail fail;
 
 	now = c;
-	agreement = (struct sl_agreement){.split = {.model = {"mobilenet_v2", 0.25, 10, IMAGE, false, 0.2, 0},
-						    .plan.batch = BATCH,
-						    .plan.chunks = CHUNKS,
-						    .plan.seed = 9,
-						    .plan.optimizer = {.momentum = 0.9, .weight_decay = 1e-4}}};
-	snprintf(agreement.split.cut.head_end, sizeof agreement.split.cut.head_end, "%s", c->cut);
-	snprintf(agreement.split.cut.tail_begin, sizeof agreement.split.cut.tail_begin, "classifier");
+	asked = (struct asked){.agreement.agreed = {.batch = BATCH,
+						    .chunks = CHUNKS,
+						    .seed = 9,
+						    .optimizer = {.momentum = 0.9, .weight_decay = 1e-4}},
+			       .split.model = {"mobilenet_v2", 0.25, 10, IMAGE, false, 0.2, 0}};
+	snprintf(asked.split.cut.head_end, sizeof asked.split.cut.head_end, "%s", c->cut);
+	snprintf(asked.split.cut.tail_begin, sizeof asked.split.cut.tail_begin, "classifier");
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		assert_int_equal(sl_codec_parse(c->codec[dir], &agreement.codec[dir], &fail), SL_OK);
-	sl_agreement_seal(&agreement);
+		snprintf(asked.agreement.agreed.codec[dir], sizeof asked.agreement.agreed.codec[dir], "%s",
+			 c->codec[dir]);
+	if (asked_settle(&asked, &fail))
+		fail_msg("%s", fail.text);
 	assert_int_equal(sl_cpu_backend_open(&cpu, NULL, &fail), SL_OK);
-	if (sl_plan_open(&plan, &agreement.split, &fail) != SL_OK)
+	if (sl_plan_open(&plan, &asked.split, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	assert_int_equal(sl_weights_open(&first, plan->model, &fail), SL_OK);
 	sl_weights_init(&first, plan->model, 9);
@@ -109,7 +112,7 @@ static void run_local(struct outcome *o, bool stop)
 
 	*o = (struct outcome){0};
 	assert_int_equal(sl_weights_open(&o->weights, plan->model, &fail), SL_OK);
-	assert_int_equal(sl_local_open(&local, plan, &agreement, false, &cpu, &fail), SL_OK);
+	assert_int_equal(sl_local_open(&local, plan, &asked.agreement, false, &cpu, &fail), SL_OK);
 	assert_int_equal(sl_local_set_weights(local, &first), SL_OK);
 	for (int step = 0; step < STEPS; step++) {
 		enum sl_err err = sl_local_step(local, images[step], labels, rows_of(step), (uint64_t)step, 0.05,
@@ -211,7 +214,7 @@ static void run_remote(struct outcome *o, bool stop, bool upload)
 	const uint8_t seed[SL_SECRET_BYTES] = {7};
 	struct sl_secret secret;
 	struct sl_remote_conf remote = {.plan = plan,
-					.agreement = &agreement,
+					.agreement = &asked.agreement,
 					.be = &cpu,
 					.weights = &first,
 					.weights_from_seed = !upload,

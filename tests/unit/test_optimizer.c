@@ -50,33 +50,6 @@ static void values_out_of_bounds_are_refused(void **state)
 	refused(o, SL_ERR_LIMIT, "eps inf");
 }
 
-static void the_text_tells_optimizers_apart(void **state)
-{
-	char a[SL_OPTIMIZER_TEXT], b[SL_OPTIMIZER_TEXT];
-	struct sl_optimizer o = {.momentum = 0.5, .weight_decay = 0.25, .nesterov = true};
-
-	(void)state;
-	sl_optimizer_text(&o, a);
-	assert_string_equal(a, "sgd momentum=0x1p-1 decay=0x1p-2 nesterov=1");
-	sl_optimizer_text(&adam, a);
-	assert_string_equal(a, "adam beta1=0.9 beta2=0.999 eps=1e-08 decay=0");
-	for (int i = 0; i < 5; i++) {
-		o = adam;
-		if (i == 0)
-			o.kind = SL_OPTIMIZER_ADAMW;
-		else if (i == 1)
-			o.beta1 = nextafter(o.beta1, 1);
-		else if (i == 2)
-			o.beta2 = nextafter(o.beta2, 0);
-		else if (i == 3)
-			o.eps = nextafter(o.eps, 1);
-		else
-			o.weight_decay = 0x1p-1000;
-		sl_optimizer_text(&o, b);
-		assert_string_not_equal(a, b);
-	}
-}
-
 static bool near(float x, double want)
 {
 	return fabs((double)x - want) <= 1e-7 * fabs(want);
@@ -129,7 +102,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(values_out_of_bounds_are_refused),
-		cmocka_unit_test(the_text_tells_optimizers_apart),
 		cmocka_unit_test(a_step_has_its_corrections),
 		cmocka_unit_test(counts_of_steps_are_exact),
 	};

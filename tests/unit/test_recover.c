@@ -38,9 +38,9 @@ static struct rig rig_open(bool resume)
 	struct sl_fail fail;
 	struct rig r;
 
-	conf.train.batch = 1;
+	conf.agreed.batch = 1;
 	conf.train.epochs = 1;
-	conf.train.optimizer.lr = 0.1;
+	conf.train.lr = 0.1;
 	conf.link.retry_ms = 1000;
 	setup.set[SL_SPLIT_TRAIN].count = setup.set[SL_SPLIT_TEST].count = 8;
 	if (sl_loop_open(&r.loop, &fail) || sl_training_open(&r.run, &setup, "remote", false, resume, &fail) ||

@@ -606,10 +606,10 @@ static void the_newest_is_not_what_a_run_went_back_behind(void **state)
 static int make_all(void **state)
 {
 	(void)state;
-	conf.train.batch = 1;
+	conf.agreed.batch = 1;
 	conf.train.epochs = 1;
 	conf.train.checkpoint_every = 2;
-	conf.train.optimizer.lr = 0.1;
+	conf.train.lr = 0.1;
 	setup.set[SL_SPLIT_TRAIN].count = 9;
 	setup.set[SL_SPLIT_TEST].count = 1;
 	setup.plan = small_plan_open("1:-1", 1);

@@ -79,7 +79,7 @@ static int64_t whole(const json_t *object, const char *key)
 
 static void the_status_has_both_ways_apart(void **state)
 {
-	struct sl_conf_client conf = {.train = {.batch = 1, .epochs = 1, .optimizer = {.lr = 0.1}}};
+	struct sl_conf_client conf = {.agreed = {.batch = 1}, .train = {.epochs = 1, .lr = 0.1}};
 	struct sl_setup setup = {.conf = &conf, .plan = small_plan_open("1:-1", 1)};
 	const struct sl_checkpoint_state checkpoint = {.good = 20, .missed = 40, .why = "no room"};
 	struct sl_training_link link = {.links = 3, .lost = 2, .frames = 100, .bytes = 1, .rejected = 1, .stale = 1};

@@ -129,8 +129,8 @@ static void a_hello_that_cannot_be_is_refused(void **state)
 	struct sl_hello good = rig_hello(&four_chunks), h;
 
 	(void)state;
-	h = good, h.version = 9;
-	refuse_hello(&h, SL_ERR_VERSION, "the client speaks protocol 9, the server 8: update the older one");
+	h = good, h.version = 10;
+	refuse_hello(&h, SL_ERR_VERSION, "the client speaks protocol 10, the server 9: update the older one");
 	h = good, h.epoch = 0;
 	refuse_hello(&h, SL_ERR_PROTOCOL, "epochs begin at 1");
 	h = good, h.n_held = 0;
@@ -170,8 +170,8 @@ static void a_welcome_that_cannot_be_is_refused(void **state)
 
 	(void)state;
 	memcpy(good.plan_hash, h.plan_hash, sizeof good.plan_hash);
-	w = good, w.version = 9;
-	refuse_welcome(&w, SL_ERR_VERSION, "the server speaks protocol 9, the client 8: update the older one");
+	w = good, w.version = 10;
+	refuse_welcome(&w, SL_ERR_VERSION, "the server speaks protocol 10, the client 9: update the older one");
 	w = good, w.plan_hash[15] = 0x01;
 	refuse_welcome(&w, SL_ERR_MISMATCH, "the server has ababababababababababababababab01");
 	refuse_welcome(&w, SL_ERR_MISMATCH, "this client has abababababababababababababababab");
@@ -308,7 +308,15 @@ static void weights_of_another_length_are_refused(void **state)
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
 	await_weights();
 	f = rig_part(&rig, RIG_SERVER, SL_PART_WEIGHTS, most);
-	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_OK);
+	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
+	assert_refused(RIG_SERVER, SL_ERR_PROTOCOL, "a part of 30000 bytes where 4096 are the most");
+	await_weights();
+	f = rig_part(&rig, RIG_SERVER, SL_PART_WEIGHTS, most);
+	for (uint64_t at = 0; at < most; at += f.payload.len) {
+		f.u.part.offset = at;
+		f.payload.len = most - at < 4096 ? most - at : 4096;
+		assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_OK);
+	}
 	assert_int_equal(server()->tasks[SL_TASK_INSTALL], 1);
 }
 

@@ -30,10 +30,10 @@ static void configure(const char *name, int eval_every)
 
 	memset(&conf, 0, sizeof conf);
 	conf.log.tensorboard = true;
-	conf.train.batch = BATCH;
+	conf.agreed.batch = BATCH;
 	conf.train.epochs = EPOCHS;
 	conf.train.eval_every = eval_every;
-	conf.train.optimizer.lr = 0.1;
+	conf.train.lr = 0.1;
 	snprintf(conf.log.dir, sizeof conf.log.dir, "%s/training-%d-%s", tmp ? tmp : "/tmp", (int)getpid(), name);
 	setup.set[SL_SPLIT_TRAIN].count = STEPS * BATCH;
 	setup.set[SL_SPLIT_TEST].count = EVALS * BATCH;
@@ -413,19 +413,19 @@ static void changed_settings_are_named(void **state)
 	assert_false(sl_same_run_changed(&conf, "2 0 0.1 constant", text));
 	assert_true(sl_same_run_changed(&conf, "train.gone=1\ntrain.epochs=7\ntrain.epochs_too=1", text));
 	assert_non_null(strstr(text, "train.epochs was 7, is "));
-	conf.train.optimizer.lr = 0.05;
+	conf.train.lr = 0.05;
 	conf.data.train_limit = 100;
 	assert_true(sl_same_run_changed(&conf, then, text));
 	assert_string_equal(text, "train.optimizer.lr was 0.1, is 0.05; data.train_limit was 0, is 100");
 	conf.data.train_limit = 0;
-	conf.train.optimizer.lr = 0.1;
+	conf.train.lr = 0.1;
 	conf.data.train_files.n = 0;
 	assert_true(sl_same_run_changed(&conf, then, text));
 	assert_string_equal(text, "data.train_files was [\"a b.bin\"], is []");
 	/* one of which the other is the beginning */
-	conf.train.optimizer.lr = 0.15;
+	conf.train.lr = 0.15;
 	sl_same_run_note(&conf, then);
-	conf.train.optimizer.lr = 0.1;
+	conf.train.lr = 0.1;
 	assert_true(sl_same_run_changed(&conf, then, text));
 	assert_string_equal(text, "train.optimizer.lr was 0.15, is 0.1");
 	/* more files than a note has room for: cut off, and equal to itself */

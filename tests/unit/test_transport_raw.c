@@ -84,18 +84,19 @@ static void malformed_messages_are_dropped_and_others_go_on(void **state)
 	expect_malformed(&server, &r, hundred, 100);
 	expect_malformed(&server, &r, (size_t[]){0, 10}, 2);
 	expect_malformed(&server, &r, (size_t[]){SL_WIRE_HEADER_MAX + 1, 10}, 2);
-	expect_malformed(&server, &r, (size_t[]){10, LINK_END_PART + 1}, 2);
+	expect_malformed(&server, &r, (size_t[]){10, SL_WIRE_HELLO_MAX + 1}, 2);
 	assert_int_equal(server.messages, good);
 	server.stop_at = good + 1;
 	server.echo = false;
-	raw_send(&r, (size_t[]){SL_WIRE_HEADER_MAX, LINK_END_PART}, 2); /* the largest that is right */
+	raw_send(&r, (size_t[]){SL_WIRE_HEADER_MAX, SL_WIRE_HELLO_MAX},
+		 2); /* the largest that is right: a Hello is more than a part here */
 	link_end_run(loop);
 	named = raw_open(sl_transport_endpoint(server.transport), "i am somebody else");
 	expect_malformed(&server, &named, (size_t[]){10, 10}, 2);
 	raw_close(&named);
 	/* beyond ZMQ_MAXMSGSIZE ZeroMQ itself cuts the connection: nothing is seen of it here */
 	malformed = server.malformed;
-	raw_send(&r, (size_t[]){10, LINK_END_PART + SL_WIRE_HEADER_MAX + 1}, 2);
+	raw_send(&r, (size_t[]){10, SL_WIRE_HELLO_MAX + SL_WIRE_HEADER_MAX + 1}, 2);
 	link_end_run_for(loop, 50);
 	assert_int_equal(server.messages, good + 1);
 	assert_int_equal(server.malformed, malformed);

@@ -13,7 +13,7 @@
 #include <zmq.h>
 
 #include "common/link/proof.h"
-#include "common/session/agree.h"
+#include "tests/support/asked.h"
 
 enum { PATIENCE_MS = 20000, BATCH = 8, CHUNKS = 2, PART = 1 << 20 };
 
@@ -24,13 +24,15 @@ struct peer {
 	struct sl_frame answer; /* to its last Hello, where that was a Refuse */
 	bool refused;
 	uint64_t epoch;
+	char text[SL_WIRE_HELLO_MAX + 1]; /* the Hello's payload */
+	size_t text_bytes;
 	uint8_t *run; /* a head_act of a full chunk: zeros */
 	size_t run_bytes;
 };
 
 static void *context;
 static const char *endpoint;
-static struct sl_agreement agreement;
+static struct asked asked;
 static struct sl_plan *plan;
 
 static void die(const char *what, const char *why)
@@ -43,19 +45,18 @@ static void open_plan(const char *codec)
 {
 	struct sl_fail fail;
 
-	agreement = (struct sl_agreement){
-		.split = {.model = {.name = "mobilenet_v2", .width = 0.25, .classes = 10, .image = 32},
-			  .cut = {.partition = "1:-1"},
-			  .plan.batch = BATCH,
-			  .plan.chunks = CHUNKS,
-			  .plan.seed = 5,
-			  .plan.optimizer = {.momentum = 0.9}}};
+	asked = (struct asked){.split = {.model = {.name = "mobilenet_v2", .width = 0.25, .classes = 10, .image = 32},
+					 .cut = {.partition = "1:-1"}}};
+	asked.agreement.agreed = sl_agreed_default();
+	asked.agreement.agreed.batch = BATCH;
+	asked.agreement.agreed.chunks = CHUNKS;
+	asked.agreement.agreed.seed = 5;
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		if (sl_codec_parse(codec, &agreement.codec[dir], &fail))
-			die(codec, fail.text);
-	sl_agreement_seal(&agreement);
+		snprintf(asked.agreement.agreed.codec[dir], sizeof asked.agreement.agreed.codec[dir], "%s", codec);
+	if (asked_settle(&asked, &fail))
+		die(codec, fail.text);
 	sl_plan_close(plan);
-	if (sl_plan_open(&plan, &agreement.split, &fail))
+	if (sl_plan_open(&plan, &asked.split, &fail))
 		die("plan", fail.text);
 }
 
@@ -63,6 +64,7 @@ static struct peer open_peer(void)
 {
 	const int linger = 0, timeout = PATIENCE_MS;
 	struct sl_shape shape = sl_plan_cut_shape(plan, false, plan->rows);
+	struct sl_bytes said;
 	struct peer p = {.socket = zmq_socket(context, ZMQ_DEALER), .epoch = 1};
 	struct sl_fail fail;
 
@@ -82,7 +84,11 @@ static struct peer open_peer(void)
 	if (!p.run || sl_secret_make(&p.secret, &fail) != SL_OK)
 		die("peer", "no memory or random bytes");
 	memcpy(p.hello.session, p.secret.session, sizeof p.hello.session);
-	sl_agreement_to_hello(&agreement, plan, &p.hello);
+	if (sl_agreement_say(&asked.agreement, plan, &said, &p.hello, &fail))
+		die("hello", fail.text);
+	p.text_bytes = said.len;
+	memcpy(p.text, said.data, said.len);
+	free((void *)(uintptr_t)said.data);
 	return p;
 }
 
@@ -154,6 +160,7 @@ static void send_hello(struct peer *p)
 	p->refused = p->answer.kind == SL_FRAME_REFUSE;
 	if (p->refused)
 		return;
+	f.payload = (struct sl_bytes){(uint8_t *)p->text, p->text_bytes};
 	if (sl_proof_make(&f.u.hello, &p->secret, p->answer.u.challenge.nonce))
 		die("encode", "a proof");
 	send_frame(p, &f);
@@ -217,7 +224,7 @@ static void truncated_hello(struct peer *p)
 /* ZeroMQ cuts this connection by itself; on the next one a Hello is as good as any. */
 static void oversized(struct peer *p)
 {
-	size_t len = PART + SL_WIRE_HEADER_MAX + 1;
+	size_t len = PART + SL_WIRE_HEADER_MAX + 1; /* PART is more than a Hello's payload */
 	uint8_t *big = calloc(1, len);
 
 	send_raw(p, "x", 1, true);
@@ -243,16 +250,134 @@ static void other_plan(struct peer *p)
 	send_hello(p);
 }
 
-static void unknown_model(struct peer *p)
+/* The payload with `from` replaced, and the hashes that belong to it. */
+static void retell(struct peer *p, const char *from, const char *to)
 {
-	strcpy(p->hello.model, "mobilenet_v9");
+	struct sl_agreement heard;
+	struct sl_plan *other;
+	struct sl_bytes told;
+	struct sl_fail fail;
+	char *at = memmem(p->text, p->text_bytes, from, strlen(from));
+	size_t rest;
+
+	if (!at)
+		die("the payload lacks", from);
+	rest = p->text_bytes - (size_t)(at - p->text) - strlen(from);
+	memmove(at + strlen(to), at + strlen(from), rest);
+	memcpy(at, to, strlen(to));
+	p->text_bytes += strlen(to) - strlen(from);
+	told = (struct sl_bytes){(uint8_t *)p->text, p->text_bytes};
+	p->hello.payload_xxh3 = sl_wire_hash(told);
+	if (sl_agreement_hear(&heard, &other, told, &fail) == SL_OK) {
+		memcpy(p->hello.plan_hash, other->middle_hash, sizeof p->hello.plan_hash);
+		sl_plan_close(other);
+	}
 	send_hello(p);
+}
+
+static void unknown_kind(struct peer *p)
+{
+	retell(p, " conv2d ", " conv9d ");
+}
+
+static void unknown_attribute(struct peer *p)
+{
+	retell(p, " pad=1", " paddle=1");
+}
+
+static void later_value(struct peer *p)
+{
+	retell(p, " %1 ", " %8000 ");
+}
+
+static void cycle(struct peer *p)
+{
+	retell(p, " batchnorm %1 ", " batchnorm %2 ");
+}
+
+static void endless_parameter(struct peer *p)
+{
+	retell(p, " normal:", " one\nparam x [1048576,1048576,1048576] normal:");
+}
+
+static void wide_parameter(struct peer *p)
+{
+	retell(p, "param features.1.conv.0.0.weight [3,3,", "param features.1.conv.0.0.weight [3,3,1048576,");
+}
+
+static void real_in_another_spelling(struct peer *p)
+{
+	retell(p, "normal:0.", "normal:00.");
+}
+
+static void giant_image(struct peer *p)
+{
+	retell(p, "f32 R[16,16,", "f32 R[2000,2000,");
+}
+
+static void escape(struct peer *p)
+{
+	retell(p, "node features.1.conv.0.0 ", "node features.1\033[2J ");
 }
 
 static void giant(struct peer *p)
 {
-	p->hello.batch = p->hello.chunks = 4000000000u;
+	retell(p, "train.batch = 8", "train.batch = 4000000000");
+}
+
+static void unknown_key(struct peer *p)
+{
+	retell(p, "train.chunks", "train.chonks");
+}
+
+static void twice(struct peer *p)
+{
+	retell(p, "train.batch = 8\n", "train.batch = 8\ntrain.batch = 8\n");
+}
+
+static void default_said(struct peer *p)
+{
+	retell(p, "train.seed = 5\n", "train.seed = 0\n");
+}
+
+static void control_characters(struct peer *p)
+{
+	retell(p, "train.batch = 8", "train.\033[2J = 8");
+}
+
+static void no_network(struct peer *p)
+{
+	retell(p, "\n\n", "\n");
+}
+
+static void other_payload(struct peer *p)
+{
+	p->text[p->text_bytes / 2] ^= 1;
 	send_hello(p);
+}
+
+static void empty_payload(struct peer *p)
+{
+	p->text_bytes = 0;
+	send_hello(p);
+}
+
+static void endless_payload(struct peer *p)
+{
+	memset(p->text, 'a', SL_WIRE_HELLO_MAX);
+	p->text_bytes = SL_WIRE_HELLO_MAX;
+	p->hello.payload_xxh3 = sl_wire_hash((struct sl_bytes){(uint8_t *)p->text, p->text_bytes});
+	send_hello(p);
+}
+
+/* A stranger makes the server take in no more than a header. */
+static void early_payload(struct peer *p)
+{
+	struct sl_frame f = {.kind = SL_FRAME_HELLO, .u.hello = p->hello};
+
+	f.u.hello.epoch = p->epoch;
+	f.payload = (struct sl_bytes){(uint8_t *)p->text, p->text_bytes};
+	send_frame(p, &f);
 }
 
 static void tiny_parts(struct peer *p)
@@ -280,6 +405,7 @@ static void unasked_proof(struct peer *p)
 	if (sl_proof_make(&p->hello, &p->secret, nonce))
 		die("encode", "a proof");
 	f.u.hello = p->hello;
+	f.payload = (struct sl_bytes){(uint8_t *)p->text, p->text_bytes};
 	send_frame(p, &f); /* a challenge answers it */
 	send_frame(p, &f);
 }
@@ -452,8 +578,25 @@ static const struct hostile_case {
 	{"oversized message", oversized, SL_ERR_PROTOCOL, "Committed frame in state READY", "none"},
 	{"other version", other_version, SL_ERR_VERSION, "77", "none"},
 	{"other plan", other_plan, SL_ERR_MISMATCH, "plan hash", "none"},
-	{"unknown model", unknown_model, SL_ERR_CONFIG, "mobilenet_v9", "none"},
+	{"unknown kind of node", unknown_kind, SL_ERR_CONFIG, "conv9d", "none"},
+	{"unknown attribute", unknown_attribute, SL_ERR_CONFIG, "paddle", "none"},
+	{"a value that is not there yet", later_value, SL_ERR_CONFIG, "no value 8000", "none"},
+	{"a cycle", cycle, SL_ERR_CONFIG, "no value 2", "none"},
+	{"2^60 elements", endless_parameter, SL_ERR_CONFIG, "too large", "none"},
+	{"another parameter's shape", wide_parameter, SL_ERR_CONFIG, "", "none"},
+	{"a number in another spelling", real_in_another_spelling, SL_ERR_PROTOCOL, "not spelled", "none"},
+	{"a giant image", giant_image, SL_ERR_LIMIT, "", "none"},
+	{"control characters in a name", escape, SL_ERR_PROTOCOL, "not printable", "none"},
 	{"giant batch", giant, SL_ERR_LIMIT, "4000000000", "none"},
+	{"unknown key", unknown_key, SL_ERR_CONFIG, "train.chonks", "none"},
+	{"a key twice", twice, SL_ERR_PROTOCOL, "in order and once", "none"},
+	{"a default that is said", default_said, SL_ERR_PROTOCOL, "without defaults", "none"},
+	{"control characters", control_characters, SL_ERR_CONFIG, "not known here", "none"},
+	{"no graph", no_network, SL_ERR_PROTOCOL, "an empty line", "none"},
+	{"another payload", other_payload, SL_ERR_PROTOCOL, "XXH3", "none"},
+	{"an empty payload", empty_payload, SL_ERR_PROTOCOL, "wrong length", "none"},
+	{"an endless line", endless_payload, SL_ERR_PROTOCOL, "an empty line", "none"},
+	{"a payload before the proof", early_payload, SL_ERR_PROTOCOL, "has a payload", "none"},
 	{"tiny parts", tiny_parts, SL_ERR_LIMIT, "part_bytes", "none"},
 	{"another secret", another_secret, SL_ERR_PROTOCOL, "not signed", "none"},
 	{"unasked proof", unasked_proof, SL_ERR_PROTOCOL, "not signed", "none"},

@@ -15,8 +15,8 @@
 
 #include "common/base/clock.h"
 #include "common/link/proof.h"
-#include "common/session/agree.h"
 #include "tests/e2e/tools/loopback.h"
+#include "tests/support/asked.h"
 
 enum { MAX = 64, TURN_MS = 100, LOGIN_MS = 5000, GREETING = 64, MORE = 1, COMMAND = 4, PART = 1 << 20 };
 
@@ -28,7 +28,7 @@ struct squatter {
 };
 
 static volatile sig_atomic_t over;
-static struct sl_agreement agreement;
+static struct asked asked;
 static struct sl_plan *plan;
 static int port;
 static long logins;
@@ -64,7 +64,7 @@ static bool say(struct squatter *s, struct sl_frame *f)
 
 	f->epoch = s->epoch;
 	return sl_wire_encode(f, header, &len) == SL_OK && put_frame(s->fd, MORE, header, len) &&
-	       put_frame(s->fd, 0, "", 0);
+	       put_frame(s->fd, 0, f->payload.data, f->payload.len);
 }
 
 /* False: nothing more comes. */
@@ -127,6 +127,7 @@ static bool hello(struct squatter *s, uint64_t until_ms)
 {
 	uint8_t nonce[SL_NONCE_BYTES];
 	struct sl_secret secret;
+	static struct sl_bytes said;
 	struct sl_fail fail;
 	struct sl_frame f = {.kind = SL_FRAME_HELLO,
 			     .u.hello = {.version = SL_WIRE_VERSION,
@@ -142,9 +143,14 @@ static bool hello(struct squatter *s, uint64_t until_ms)
 		return false;
 	memcpy(f.u.hello.session, secret.session, sizeof f.u.hello.session);
 	s->epoch = f.u.hello.epoch = 1;
-	sl_agreement_to_hello(&agreement, plan, &f.u.hello);
-	return say(s, &f) && await_nonce(s->fd, until_ms, nonce) && swallow(s->fd, 2, until_ms) &&
-	       sl_proof_make(&f.u.hello, &secret, nonce) == SL_OK && say(s, &f);
+	free((void *)(uintptr_t)said.data);
+	if (sl_agreement_say(&asked.agreement, plan, &said, &f.u.hello, &fail))
+		return false;
+	if (!say(s, &f) || !await_nonce(s->fd, until_ms, nonce) || !swallow(s->fd, 2, until_ms) ||
+	    sl_proof_make(&f.u.hello, &secret, nonce) != SL_OK)
+		return false;
+	f.payload = said;
+	return say(s, &f);
 }
 
 static bool log_in(struct squatter *s)
@@ -219,20 +225,15 @@ static void turn(struct squatter *s)
 static void open_plan(void)
 {
 	struct sl_fail fail;
-	bool good = true;
 
 	/* of some size: these shall cost memory, and what a deaf one does not read shall be more than a socket holds */
-	agreement = (struct sl_agreement){
-		.split = {.model = {.name = "mobilenet_v2", .width = 0.5, .classes = 10, .image = 32},
-			  .cut = {.partition = "1:-1"},
-			  .plan.batch = 2,
-			  .plan.chunks = 1,
-			  .plan.seed = 5,
-			  .plan.optimizer = {.momentum = 0.9}}};
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		good = good && sl_codec_parse("none", &agreement.codec[dir], &fail) == SL_OK;
-	sl_agreement_seal(&agreement);
-	if (!good || sl_plan_open(&plan, &agreement.split, &fail)) {
+	asked = (struct asked){.split = {.model = {.name = "mobilenet_v2", .width = 0.5, .classes = 10, .image = 32},
+					 .cut = {.partition = "1:-1"}}};
+	asked.agreement.agreed = sl_agreed_default();
+	asked.agreement.agreed.batch = 2;
+	asked.agreement.agreed.chunks = 1;
+	asked.agreement.agreed.seed = 5;
+	if (asked_settle(&asked, &fail) || sl_plan_open(&plan, &asked.split, &fail)) {
 		fprintf(stderr, "squatters: %s\n", fail.text);
 		exit(1);
 	}

@@ -13,14 +13,14 @@
 #include <zmq.h>
 
 #include "common/link/proof.h"
-#include "common/session/agree.h"
+#include "tests/support/asked.h"
 
 enum { PATIENCE_MS = 20000, PART = 1 << 16, FLOOD = 8 };
 
 static volatile sig_atomic_t over;
 static void *context;
 static const char *endpoint;
-static struct sl_agreement agreement;
+static struct asked asked;
 static struct sl_plan *plan;
 static long welcomed, told, tries, floods;
 
@@ -49,10 +49,12 @@ static void *open_socket(void)
 
 static void say(void *s, const struct sl_frame *f)
 {
+	const bool proven = f->kind == SL_FRAME_HELLO && !sl_proof_lacks(&f->u.hello);
 	uint8_t header[SL_WIRE_HEADER_MAX];
 	size_t len;
 
-	if (sl_wire_encode(f, header, &len) || zmq_send(s, header, len, ZMQ_SNDMORE) < 0 || zmq_send(s, "", 0, 0) < 0)
+	if (sl_wire_encode(f, header, &len) || zmq_send(s, header, len, ZMQ_SNDMORE) < 0 ||
+	    zmq_send(s, f->payload.data, proven ? f->payload.len : 0, 0) < 0)
 		die("send", sl_frame_kind_name(f->kind));
 }
 
@@ -76,6 +78,8 @@ static bool hear(void *s, struct sl_frame *f)
 
 static struct sl_frame hello_of(const uint8_t session[SL_SESSION_BYTES], uint64_t epoch)
 {
+	static struct sl_bytes text;
+	struct sl_fail fail;
 	struct sl_frame f = {.kind = SL_FRAME_HELLO,
 			     .epoch = epoch,
 			     .u.hello = {.version = SL_WIRE_VERSION,
@@ -89,7 +93,10 @@ static struct sl_frame hello_of(const uint8_t session[SL_SESSION_BYTES], uint64_
 					 .timeout_ms = 10000}};
 
 	memcpy(f.u.hello.session, session, SL_SESSION_BYTES);
-	sl_agreement_to_hello(&agreement, plan, &f.u.hello);
+	free((void *)(uintptr_t)text.data);
+	if (sl_agreement_say(&asked.agreement, plan, &text, &f.u.hello, &fail))
+		die("hello", fail.text);
+	f.payload = text;
 	return f;
 }
 
@@ -163,18 +170,14 @@ static void open_plan(void)
 {
 	struct sl_fail fail;
 
-	agreement = (struct sl_agreement){
+	asked = (struct asked){
 		.split = {.model = {.name = "mobilenet_v2", .width = 0.25, .classes = 10, .image = 32, .dropout = 0.2},
-			  .cut = {.partition = "1:-1"},
-			  .plan.batch = 16,
-			  .plan.chunks = 4,
-			  .plan.seed = 3,
-			  .plan.optimizer = {.momentum = 0.9}}};
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		if (sl_codec_parse("none", &agreement.codec[dir], &fail))
-			die("none", fail.text);
-	sl_agreement_seal(&agreement);
-	if (sl_plan_open(&plan, &agreement.split, &fail))
+			  .cut = {.partition = "1:-1"}}};
+	asked.agreement.agreed = sl_agreed_default();
+	asked.agreement.agreed.batch = 16;
+	asked.agreement.agreed.chunks = 4;
+	asked.agreement.agreed.seed = 3;
+	if (asked_settle(&asked, &fail) || sl_plan_open(&plan, &asked.split, &fail))
 		die("plan", fail.text);
 }
 

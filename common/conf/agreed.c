@@ -1,0 +1,174 @@
+#include "common/conf/agreed.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/conf/check.h"
+#include "common/conf/row.h"
+
+const char *const sl_agreed_precisions[] = {"fp32", "tf32", "bf16", "fp16", NULL};
+const char *const sl_agreed_optimizers[] = {"sgd", "adam", "adamw", NULL};
+
+enum class { PLAIN, SAID, SGD, ADAM };
+
+#define ROW(type, path, field, class, ...)   type(struct sl_agreed, path, field, __VA_ARGS__),
+#define CLASS(type, path, field, class, ...) class,
+static const struct sl_conf_key keys[] = {SL_AGREED(ROW)};
+static const enum class class_of[] = {SL_AGREED(CLASS)};
+enum { N_KEYS = sizeof keys / sizeof keys[0] };
+
+static const char first_line[] = "agree 1\n";
+
+enum { VALUE = 160, LINE = 256 };
+
+struct sl_agreed sl_agreed_default(void)
+{
+	struct sl_agreed a = {0};
+	char why[SL_CONF_WHY];
+
+	for (int i = 0; i < N_KEYS; i++)
+		(void)sl_conf_value_set(&keys[i], &a, keys[i].preset, true, why);
+	return a;
+}
+
+static const struct sl_conf_key *find(const char *path)
+{
+	for (int i = 0; i < N_KEYS; i++)
+		if (strcmp(keys[i].path, path) == 0)
+			return &keys[i];
+	return NULL;
+}
+
+bool sl_agreed_is_idle(const struct sl_agreed *a, const char *path)
+{
+	const struct sl_conf_key *key = find(path);
+
+	return key && class_of[key - keys] == (a->optimizer.kind == SL_CONF_SGD ? ADAM : SGD);
+}
+
+const char *sl_agreed_check(const struct sl_agreed *a, char *why, size_t size)
+{
+	if (a->optimizer.kind == SL_CONF_SGD && a->optimizer.nesterov && a->optimizer.momentum == 0) {
+		snprintf(why, size, "needs a train.optimizer.momentum above 0");
+		return "train.optimizer.nesterov";
+	}
+	if (a->chunks > a->batch) {
+		snprintf(why, size, "must be at most train.batch (%d), got %d", a->batch, a->chunks);
+		return "train.chunks";
+	}
+	return NULL;
+}
+
+static void value_text(const struct sl_conf_key *key, const struct sl_agreed *a, char out[VALUE])
+{
+	FILE *file;
+
+	if (key->type == SL_CONF_STRING) {
+		snprintf(out, VALUE, "%s", (const char *)a + key->offset);
+		return;
+	}
+	out[0] = 0;
+	file = fmemopen(out, VALUE, "w");
+	if (!file)
+		return;
+	sl_conf_value_print(key, a, file);
+	fclose(file);
+}
+
+size_t sl_agreed_write(const struct sl_agreed *a, char out[SL_AGREED_TEXT])
+{
+	const struct sl_agreed preset = sl_agreed_default();
+	size_t at = (size_t)snprintf(out, SL_AGREED_TEXT, "%s", first_line);
+
+	for (int i = 0; i < N_KEYS; i++) {
+		char value[VALUE], usual[VALUE];
+
+		value_text(&keys[i], a, value);
+		value_text(&keys[i], &preset, usual);
+		if (!sl_agreed_is_idle(a, keys[i].path) && (class_of[i] == SAID || strcmp(value, usual) != 0))
+			at += (size_t)snprintf(out + at, SL_AGREED_TEXT - at, "%s = %s\n", keys[i].path, value);
+	}
+	return at;
+}
+
+/* "KEY = VALUE", without its end. */
+static enum sl_err read_line(struct sl_agreed *a, char *line, struct sl_fail *fail)
+{
+	char *is = strstr(line, " = ");
+	const struct sl_conf_key *key;
+	char why[SL_CONF_WHY];
+
+	if (!is)
+		return sl_fail_set(fail, SL_ERR_PROTOCOL, "the agreement's line '%.80s' is not KEY = VALUE", line);
+	*is = 0;
+	key = find(line);
+	if (!key)
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "the agreement's key '%.80s' is not known here: is the other side newer?", line);
+	if (!sl_conf_value_set(key, a, is + 3, true, why))
+		return SL_OK;
+	return sl_fail_at(fail, key->path,
+			  key->type == SL_CONF_STRING || key->type == SL_CONF_CHOICE ? SL_ERR_CONFIG : SL_ERR_LIMIT,
+			  "%s", why);
+}
+
+static enum sl_err read_lines(struct sl_agreed *a, const char *text, const char *end, struct sl_fail *fail)
+{
+	while (text < end) {
+		const char *stop = memchr(text, '\n', (size_t)(end - text));
+		char line[LINE];
+		enum sl_err err;
+
+		if (!stop || stop - text >= LINE || memchr(text, 0, (size_t)(stop - text)))
+			return sl_fail_set(fail, SL_ERR_PROTOCOL,
+					   "the agreement has a line that is too long or has no end");
+		snprintf(line, sizeof line, "%.*s", (int)(stop - text), text);
+		err = read_line(a, line, fail);
+		if (err)
+			return err;
+		text = stop + 1;
+	}
+	return SL_OK;
+}
+
+enum sl_err sl_agreed_read(struct sl_agreed *a, const char *text, size_t len, struct sl_fail *fail)
+{
+	struct sl_agreed read = sl_agreed_default();
+	char again[SL_AGREED_TEXT], why[SL_CONF_WHY];
+	const char *blame;
+	enum sl_err err;
+
+	if (len < sizeof first_line - 1 || memcmp(text, first_line, sizeof first_line - 1) != 0)
+		return sl_fail_set(fail, SL_ERR_PROTOCOL, "the agreement does not begin with 'agree 1'");
+	err = read_lines(&read, text + sizeof first_line - 1, text + len, fail);
+	if (err)
+		return err;
+	blame = sl_agreed_check(&read, why, sizeof why);
+	if (blame)
+		return sl_fail_at(fail, blame, SL_ERR_LIMIT, "%s", why);
+	if (sl_agreed_write(&read, again) != len || memcmp(again, text, len) != 0)
+		return sl_fail_set(
+			fail, SL_ERR_PROTOCOL,
+			"the agreement is not spelled as it must be: keys in order and once, without defaults "
+			"and without keys of another optimizer");
+	*a = read;
+	return SL_OK;
+}
+
+enum sl_err sl_agreed_same(const char *was, size_t was_len, const struct sl_agreed *is, struct sl_fail *fail)
+{
+	struct sl_agreed old;
+	struct sl_fail why;
+
+	if (sl_agreed_read(&old, was, was_len, &why))
+		return sl_fail_set(fail, SL_ERR_DATA, "%s", why.text);
+	for (int i = 0; i < N_KEYS; i++) {
+		char then[VALUE], now[VALUE];
+
+		value_text(&keys[i], &old, then);
+		value_text(&keys[i], is, now);
+		if (strcmp(then, now) != 0 && !sl_agreed_is_idle(is, keys[i].path))
+			return sl_fail_at(fail, keys[i].path, SL_ERR_MISMATCH, "was %s, is %s", then, now);
+	}
+	return SL_OK;
+}

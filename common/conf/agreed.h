@@ -1,0 +1,92 @@
+/* What client and server agree on, one row per key: SL_AGREED. The client's config expands the rows for its own table,
+ * so that a key's bounds, default and help are said once; the same rows write and read the agreement, the text that the
+ * client sends with its Hello and that checkpoints hold:
+ *
+ *   agree 1
+ *   train.batch = 64
+ *   codec.head_act = quant:8
+ *
+ * Keys stand in the table's order. A key at its default is left out, so that a new key with its default is invisible to
+ * an older server; those of class SAID always stand. Numbers are as short as reads back to the same binary64. There is
+ * one spelling: what is read must be the very bytes that writing it again gives. `agree` counts up only where the
+ * meaning of a key changes. Plain data, no thread. */
+#ifndef SL_CONF_AGREED_H
+#define SL_CONF_AGREED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/err.h"
+
+enum { SL_CONF_CODEC_TEXT = 128, SL_CONF_MAX_CHUNKS = 256 /* a plan's */, SL_CONF_MAX_BATCH = 1 << 20 };
+
+enum sl_conf_optimizer { SL_CONF_SGD, SL_CONF_ADAM, SL_CONF_ADAMW };
+enum sl_conf_precision { SL_CONF_FP32, SL_CONF_TF32, SL_CONF_BF16, SL_CONF_FP16 }; /* = enum sl_precision */
+
+/* One field per row. */
+struct sl_agreed {
+	int batch, chunks;
+	int64_t seed;
+	enum sl_conf_precision precision; /* of the middle */
+	struct {
+		enum sl_conf_optimizer kind;
+		double momentum; /* this and nesterov: sgd */
+		bool nesterov;
+		double beta1, beta2, eps; /* adam, adamw */
+		double weight_decay;
+	} optimizer; /* of both sides; the learning rate comes with each commit */
+	/* specs of common/codec, not parsed here; [enum sl_dir]: head_act, mid_act, mid_grad, head_grad */
+	char codec[4][SL_CONF_CODEC_TEXT];
+};
+
+extern const char *const sl_agreed_precisions[], *const sl_agreed_optimizers[];
+
+/* clang-format off */
+/* X(type, key, field, class, …): `type` and what follows the class are a row of conf/row.h. Class: SAID, written at its
+ * default, too; SGD, ADAM, only the optimizers of that kind have it; PLAIN, the others. */
+#define SL_AGREED_TRAIN(X) \
+	X(SL_INT, "train.batch", batch, SAID, 1, SL_CONF_MAX_BATCH, "128", "samples", "batch size of one step") \
+	X(SL_INT, "train.chunks", chunks, SAID, 1, SL_CONF_MAX_CHUNKS, "4", NULL, \
+		"parts of a batch; they overlap on the link and in the computation") \
+	X(SL_INT64, "train.seed", seed, PLAIN, 0, 0x1p53, "0", NULL, "seed of weights, order, augmentation and dropout") \
+	X(SL_CHOICE, "train.precision", precision, PLAIN, sl_agreed_precisions, "fp32", \
+		"precision of the middle, if the server's GPU supports it: tf32 rounds the factors of products; bf16 and fp16 keep activations in 16 bits and weights in fp32; fp16 needs on_nan: skip") \
+	X(SL_CHOICE, "train.optimizer.kind", optimizer.kind, PLAIN, sl_agreed_optimizers, "sgd", \
+		"optimizer of both sides; adam and adamw need an lr (PyTorch's default is 0.001)") \
+	X(SL_DOUBLE, "train.optimizer.momentum", optimizer.momentum, SGD, 0, 0.9999, "0.9", NULL, "momentum of sgd, as in torch.optim.SGD") \
+	X(SL_BOOL, "train.optimizer.nesterov", optimizer.nesterov, SGD, "false", "sgd uses Nesterov's momentum") \
+	X(SL_DOUBLE, "train.optimizer.beta1", optimizer.beta1, ADAM, 0, 0.999999, "0.9", NULL, "adam and adamw: decay of the running mean of gradients") \
+	X(SL_DOUBLE, "train.optimizer.beta2", optimizer.beta2, ADAM, 0, 0.999999, "0.999", NULL, "adam and adamw: decay of the running mean of squared gradients") \
+	X(SL_DOUBLE, "train.optimizer.eps", optimizer.eps, ADAM, 1e-16, 1, "1e-8", NULL, "adam and adamw: added to the root of the mean of squares") \
+	X(SL_DOUBLE, "train.optimizer.weight_decay", optimizer.weight_decay, PLAIN, 0, 1, "0", NULL, \
+		"sgd and adam add weight_decay * weight to the gradient; adamw subtracts lr * weight_decay * weight from the weight (PyTorch's default for adamw is 0.01)")
+#define SL_AGREED_CODEC(X) \
+	X(SL_STRING, "codec.head_act", codec[0], PLAIN, sl_conf_check_codec, "none", "codec of the head's activations, client to server") \
+	X(SL_STRING, "codec.mid_act", codec[1], PLAIN, sl_conf_check_codec, "none", "codec of the middle's activations, server to client") \
+	X(SL_STRING, "codec.mid_grad", codec[2], PLAIN, sl_conf_check_codec, "none", "codec of the gradients of the middle's activations, client to server") \
+	X(SL_STRING, "codec.head_grad", codec[3], PLAIN, sl_conf_check_codec, "none", "codec of the gradients of the head's activations, server to client")
+#define SL_AGREED(X) SL_AGREED_TRAIN(X) SL_AGREED_CODEC(X)
+/* clang-format on */
+
+enum { SL_AGREED_TEXT = 2048 }; /* room for any agreement, with its NUL */
+
+/* All at their defaults. */
+struct sl_agreed sl_agreed_default(void);
+/* Whether nothing reads the key `path`, given the others: another kind of optimizer has it. */
+bool sl_agreed_is_idle(const struct sl_agreed *a, const char *path);
+/* What the bounds of single keys do not say: the key to blame, and in *why a sentence that says what would be right;
+ * NULL: nothing. */
+const char *sl_agreed_check(const struct sl_agreed *a, char *why, size_t size);
+
+/* Idle keys are left out, whatever they hold. Returns the length without the NUL. */
+size_t sl_agreed_write(const struct sl_agreed *a, char out[SL_AGREED_TEXT]);
+/* `text` need not end with a NUL, and may be a peer's. Refused with the key that is to blame where there is one: LIMIT,
+ * out of bounds; CONFIG, a key or a value that is none; PROTOCOL, another spelling than sl_agreed_write's. */
+enum sl_err sl_agreed_read(struct sl_agreed *a, const char *text, size_t len, struct sl_fail *fail) SL_MUST_CHECK;
+/* The first key whose value is not the same in two agreements: MISMATCH, "train.batch: was 128, is 64". DATA, where
+ * `was` is no agreement. */
+enum sl_err sl_agreed_same(const char *was, size_t was_len, const struct sl_agreed *is,
+			   struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

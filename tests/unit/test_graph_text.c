@@ -1,0 +1,212 @@
+/* The text of a graph: networks at every cut come back as they were, byte for byte, and what a peer may not say is
+ * refused in words. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/model/split.h"
+#include "common/nn/graph_text.h"
+
+static void put(void *arg, const char *text, size_t len)
+{
+	assert_int_equal(fwrite(text, 1, len, arg), len);
+}
+
+/* The caller frees it. */
+static char *text_of(const struct sl_graph *g, size_t *len)
+{
+	char *text = NULL;
+	FILE *file = open_memstream(&text, len);
+
+	sl_graph_write(g, put, file);
+	fclose(file);
+	return text;
+}
+
+static void comes_back(const struct sl_graph *g, const char *what)
+{
+	size_t len, again_len;
+	char *text = text_of(g, &len), *again;
+	struct sl_graph read = {0};
+	struct sl_fail fail;
+
+	if (sl_graph_read(&read, text, len, &fail) != SL_OK)
+		fail_msg("%s: %s", what, fail.text);
+	again = text_of(&read, &again_len);
+	assert_int_equal(again_len, len);
+	assert_memory_equal(text, again, len);
+	assert_int_equal(read.n_node, g->n_node);
+	assert_int_equal(read.elements[1], g->elements[1]);
+	for (int i = 0; i < g->n_value; i++)
+		assert_true(sl_shape_equal(&read.value[i].shape, &g->value[i].shape));
+	sl_graph_close(&read);
+	free(text);
+	free(again);
+}
+
+static int cut_everywhere(const char *model, const char *head, const char *tail)
+{
+	int cuts = 0;
+
+	for (int a = 1; a < 12; a++)
+		for (int b = 1; b < 12; b += 3) {
+			struct sl_split_spec spec = {.model = {"", 0.5, 10, 32, true, 0.2, 0},
+						     .plan = {.batch = 4, .chunks = 2}};
+			struct sl_plan *plan;
+			struct sl_fail fail;
+
+			snprintf(spec.model.name, sizeof spec.model.name, "%s", model);
+			snprintf(spec.insert_head, sizeof spec.insert_head, "%s", head);
+			snprintf(spec.insert_tail, sizeof spec.insert_tail, "%s", tail);
+			snprintf(spec.cut.partition, sizeof spec.cut.partition, "%d:-%d", a, b);
+			if (sl_plan_open(&plan, &spec, &fail) != SL_OK)
+				continue; /* no such units */
+			for (int part = 0; part < SL_SEGMENT_COUNT; part++)
+				comes_back(&plan->segment[part].graph, spec.cut.partition);
+			sl_plan_close(plan);
+			cuts++;
+		}
+	return cuts;
+}
+
+static void networks_come_back_at_every_cut(void **state)
+{
+	(void)state;
+	assert_true(cut_everywhere("mobilenet_v2", "", "") > 20);
+	assert_true(cut_everywhere("resnet9", "", "") > 5);
+	assert_true(cut_everywhere("mobilenet_v2", "conv:8,k=3,s=1", "linear:4") > 10);
+	assert_true(cut_everywhere("mobilenet_v2", "linear:8+conv:4", "") > 10);
+	assert_true(cut_everywhere("mobilenet_v2", "decaylinear:rate=0.7,every=3,times=2,l1=0.1",
+				   "decaylinear:rate=0.5,every=10,times=3") > 10);
+}
+
+/* ---- what a peer may not say */
+
+#define HEAD  "graph 1\nin head_act f32 R[8,8,4]\n"
+#define WHOLE HEAD "param a.weight [6,3,3,4] normal:0.1:0\nnode a conv2d %0 &0 pad=1\nout mid_act %1\n"
+
+static enum sl_err refused_len(const char *text, size_t len, const char *key, const char *phrase)
+{
+	struct sl_graph g = {.n_node = -7};
+	struct sl_fail fail;
+	enum sl_err err = sl_graph_read(&g, text, len, &fail);
+
+	if (err == SL_OK || strcmp(fail.key, key) != 0 || !strstr(fail.text, phrase))
+		fail_msg("'%.300s': key '%s', \"%s\" has no \"%s\"", text, fail.key, fail.text, phrase);
+	assert_int_equal(g.n_node, -7);
+	return err;
+}
+
+static void refused(const char *text, const char *key, const char *phrase)
+{
+	(void)refused_len(text, strlen(text), key, phrase);
+}
+
+static void a_small_one_is_read(void **state)
+{
+	struct sl_graph g;
+	struct sl_fail fail;
+
+	(void)state;
+	if (sl_graph_read(&g, WHOLE, sizeof WHOLE - 1, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_int_equal(g.value[1].shape.dim[3], 6);
+	sl_graph_close(&g);
+}
+
+static void what_is_no_graph_is_refused(void **state)
+{
+	(void)state;
+	refused(HEAD "param a.weight [6,3,3,4] normal:0.1:0\nnode a conv2d %1 &0 pad=1\nout mid_act %1\n", "node a",
+		"no value 1 yet"); /* a cycle of one */
+	refused(HEAD "node a act %2\nnode b act %1\nout mid_act %2\n", "node a", "no value 2 yet");
+	refused(HEAD "node a tanh %0\nout mid_act %1\n", "node a", "no op 'tanh' is known here");
+	refused(HEAD "node a act %0 alpha=1\nout mid_act %1\n", "node a", "no 'alpha=1' here");
+	refused(HEAD "node a act %0 fn=gelu\nout mid_act %1\n", "node a", "out of bounds");
+	refused(HEAD "node a act %0 &0\nout mid_act %1\n", "node a", "parameters");
+	refused(HEAD "node a add %0\nout mid_act %1\n", "node a", "takes 2 inputs");
+	refused(HEAD "node a dropout %0 p=nan\nout mid_act %1\n", "node a", "out of bounds");
+	refused(HEAD "param w [6,3,3,5] normal:0.1:0\nnode a conv2d %0 &0\nout mid_act %1\n", "node a", "");
+	refused(HEAD "param w [2147483647,2147483647,2147483647,4] zero\nnode a conv2d %0 &0\nout mid_act %1\n", "",
+		"too large");
+	refused(HEAD "param w [1099511627776,1048576] zero\nnode a linear %0 &0\nout mid_act %1\n", "", "NAME [SIZES]");
+	refused("graph 1\nin x f32 R[65536,65536,4]\nnode a act %0\nout y %1\n", "", "too large");
+	refused("graph 1\nin x f64 R[4]\nnode a act %0\nout y %1\n", "", "f32 or i32");
+	refused("graph 1\nin x f32 R[4]\nout y %0\n", "", "no node makes");
+	refused("graph 1\nin x f32 R[4]\nnode a act %0\n", "", "inputs, nodes and outputs");
+	refused("graph 1\nin x f32 R[4]\nnode a act %0\nnode b act %0\nout y %2\n", "", "nothing reads");
+	refused("graph 1\nin x f32 R[4]\nparam w [4] zero\nnode a act %0\nout y %1\n", "", "no node uses w");
+	refused("graph 1\nnode a act %0\nin x f32 R[4]\nout y %1\n", "node a", "no value 0 yet");
+	refused("graph 1\nin x f32 R[4]\nnode a act %0\nout y %1\nnode b act %0\n", "", "in this order");
+	refused("graph 1\nin x f32 R[4] most=2\nnode a act %0\nout y %1\n", "", "per token");
+	refused("graph 1\nin x f32 R[4]\nnode a act %0\nout y %1 decay=0.5,1,1,0,0\n", "", "narrow");
+	refused("graph 2\nin x f32 R[4]\nnode a act %0\nout y %1\n", "", "begins with 'graph 1'");
+	refused("graph 1\n", "", "");
+	refused("", "", "");
+}
+
+static void there_is_one_spelling(void **state)
+{
+	static const char *const bad[] = {
+		HEAD "node a act %0 fn=relu\nout y %1\n",            /* a default */
+		HEAD "node a act  %0\nout y %1\n",                   /* two blanks */
+		HEAD "node a act %00\nout y %1\n",                   /* a leading zero */
+		HEAD "node a dropout %0 p=0.10\nout y %1\n",         /* a longer real */
+		HEAD "node a dropout %0 p=1e-1\nout y %1\n",         /* another real */
+		HEAD "node a dropout %0 stream=3 p=0.1\nout y %1\n", /* order */
+		"graph 1\nin head_act f32 R[8,8,4] most=1\nnode a act %0\nout y %1\n",
+		HEAD "param w [6,3,3,4] g0 zero\nnode a conv2d %0 &0\nout y %1\n",
+		HEAD "param w [6,3,3,4] normal:0.10:0\nnode a conv2d %0 &0\nout y %1\n",
+		HEAD "\nnode a act %0\nout y %1\n",
+		HEAD "node a act %0 \nout y %1\n",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+		refused(bad[i], strstr(bad[i], "  %0") || strstr(bad[i], "%0 \n") ? "node a" : "", "");
+	(void)refused_len(WHOLE, sizeof WHOLE - 2, "", "line's end");
+	(void)refused_len("graph 1\nin x\0 f32 R[4]\n", 23, "", "not printable");
+	refused("graph 1\nin x\033[2J f32 R[4]\nnode a act %0\nout y %1\n", "", "not printable");
+	refused("graph 1\nin x f32 R[4]\nnode \xc3\xa4 act %0\nout y %1\n", "", "not printable");
+}
+
+/* Refused by counting, before anything is allocated. */
+static void what_is_too_much_is_refused(void **state)
+{
+	const size_t most = SL_GRAPH_TEXT_MAX + 1;
+	char *text = malloc(most + 64);
+	size_t len = (size_t)sprintf(text, HEAD);
+
+	(void)state;
+	assert_non_null(text);
+	memset(text + len, 'x', most - len);
+	assert_int_equal(refused_len(text, most, "", "262144 are the most"), SL_ERR_LIMIT);
+	memset(text + len, 'x', 1000);
+	text[len + 1000] = '\n';
+	assert_int_equal(refused_len(text, len + 1001, "", "a line of 1000 bytes"), SL_ERR_LIMIT);
+	while (len < SL_GRAPH_TEXT_MAX - 32)
+		len += (size_t)sprintf(text + len, "node a act %%0\n");
+	assert_int_equal(refused_len(text, len, "", "at most 8192 nodes"), SL_ERR_LIMIT);
+	len = (size_t)sprintf(text, HEAD);
+	while (len < SL_GRAPH_TEXT_MAX - 32)
+		len += (size_t)sprintf(text + len, "param p [1] zero\n");
+	assert_int_equal(refused_len(text, len, "", ""), SL_ERR_CONFIG); /* 15,418: as many as there may be */
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(networks_come_back_at_every_cut), cmocka_unit_test(a_small_one_is_read),
+		cmocka_unit_test(what_is_no_graph_is_refused),     cmocka_unit_test(there_is_one_spelling),
+		cmocka_unit_test(what_is_too_much_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
