@@ -20,7 +20,7 @@ named() {
 		/^\|/ { if (!row++) in_table = index($0, table == "-" ? "| | |" : "| " table " |") == 1 }
 		!/^\|/ { row = 0; in_table = 0 }
 		table != "" && in_table && row > 2 { split($0, cell, "|"); print cell[2] }
-		table == "" { print }' "$page" | grep -oE '`[a-z_]+`' | tr -d '`' | sort -u
+		table == "" { print }' "$page" | grep -oE '`[a-z_][a-z0-9_]*`' | tr -d '`' | sort -u
 }
 
 # compare WHAT HEADING TABLE <members: both have the same
