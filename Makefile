@@ -91,7 +91,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE cuda-resources help all fail deps test test-all test-long deb test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms man install uninstall clean demo bench bench-peer bench-rounding bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: FORCE cuda-resources help all fail deps test test-all test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms man install uninstall clean demo bench bench-peer bench-rounding bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
 
@@ -334,6 +334,9 @@ prose: ## how long the sentences of pages and messages are; fails where they are
 
 deb: ## Debian packages in build/deb, read by lintian (DEB_BUILD_PROFILES=pkg.split.nocuda, CROSS=aarch64-linux-gnu, VERSION)
 	@HOST_ARCH='$(if $(CROSS),$(shell dpkg-architecture -t $(CROSS) -q DEB_HOST_ARCH 2>/dev/null))' scripts/make-deb.sh
+
+test-arm64: ## arm64, emulated by qemu: packages, tests, and pairs of both architectures (root)
+	@scripts/test-arm64.sh
 
 test-packages: ## the packages in a clean Debian with systemd: install, run, watchdog, upgrade, purge (root)
 	@DEB_BUILD_PROFILES=pkg.split.nocuda scripts/make-deb.sh

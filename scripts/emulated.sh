@@ -21,7 +21,7 @@ case ${1:-} in
 	exec "$@" ;;
 '') echo "usage: ${0##*/} COMMAND…" >&2; exit 64 ;;
 esac
-[ ! -e /proc/sys/fs/binfmt_misc/qemu-aarch64 ] || exec "$@"
+[ ! -e /proc/sys/fs/binfmt_misc/qemu-aarch64 ] || exec unshare --mount "$@" # mounts are private either way
 command -v qemu-aarch64-static >/dev/null || { echo 'qemu-aarch64-static is missing: run scripts/install-deps.sh --arm64'; exit 77; }
 [ "$(printf '%s\n' 6.7 "$(uname -r)" | sort -V | head -n 1)" = 6.7 ] ||
 	{ echo 'Linux is older than 6.7 and starts no arm64 programs: install qemu-user-static with binfmt-support'; exit 77; }

@@ -6,9 +6,9 @@
 # With SPLIT_LONG=1 scripts run their long forms, one at a time, within TEST_TIMEOUT (here 6 h). Each is shown with the time
 # it began and its last line. The first line names the folder in which those that take an hour say how far they are.
 # The last line is `N passed, N failed, N skipped`; exit status 1 where anything failed, or nothing ran at all.
-# Environment: BUILD (folder of the binaries), SAN, JOBS (tests at a time), TEST_BEGAN (when the build began, in seconds of
-# the epoch), TEST_TIMEOUT (seconds; 900 for each, × 5 with SAN: a machine may be busy, and a test that ends
-# is not waited for).
+# Environment: BUILD (folder of the binaries), RUN (a program that runs each of them), SAN, JOBS (tests at a time), TEST_BEGAN
+# (when the build began, in seconds of the epoch), TEST_TIMEOUT (seconds; 900 for each, × 5 with SAN: a machine may be busy, and a
+# test that ends is not waited for).
 set -u
 cd "$(dirname "$0")/.."
 export BUILD="${BUILD:-build/release}" SAN="${SAN:-}"
@@ -35,7 +35,7 @@ run() {
 	[ -z "${SPLIT_LONG:-}" ] || limit=21600
 	limit=${TEST_TIMEOUT:-$((limit * (${#SAN} > 0 ? 5 : 1)))}
 	mkdir -p "$scratch/$name"
-	TMPDIR="$scratch/$name" timeout -k 5 "$limit" "$1" >"$out" 2>&1 </dev/null &
+	TMPDIR="$scratch/$name" timeout -k 5 "$limit" ${RUN:-} "$1" >"$out" 2>&1 </dev/null &
 	child=$!
 	trap 'kill -TERM $child; wait $child; exit 130' INT TERM
 	{ wait $child; } 2>/dev/null # bash reports a crash on its own stderr; the output says it better

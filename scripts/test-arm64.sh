@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# usage: test-arm64.sh        (make test-arm64; as root)
+# Split on arm64, emulated by qemu in a clean Debian 12 of that architecture (build/arm64, made at the first run): the
+# packages install there; unit tests, operators, codecs' golden payloads and the wire's golden frames pass; then a client
+# of one architecture trains with a server of the other, both ways round. T: these unit tests alone.
+# TEST_TIMEOUT: seconds for one test. MADE=1: builds nothing first.
+set -eu
+cd "$(dirname "$0")/.."
+[ "$(id -u)" = 0 ] || { echo 'test-arm64: needs root' >&2; exit 77; }
+cross=aarch64-linux-gnu
+arm=build/$cross-release amd=build/release
+root=$PWD/build/arm64/root
+
+# What emulation cannot show, and why.
+left_out='
+test_crowd      qemu does not say how many bytes a connection received
+test_door       the same
+test_memory     qemu does not keep limits of memory
+test_cost       compares times
+test_exec       takes minutes under emulation
+test_insert     takes minutes under emulation
+test_mixed      takes minutes under emulation
+test_nonfinite  takes minutes under emulation
+test_ops        its other modes take minutes under emulation
+'
+suites='test_cpu_rounding test_codec_loops'
+ops='*two chunks in flight*'
+
+say() { printf 'test-arm64: %s\n' "$*"; }
+units() {
+	if [ -n "${T:-}" ]; then tr ' ' '\n' <<<"$T"; return; fi
+	(cd tests/unit && ls test_*.c) | sed 's/\.c$//' | grep -vxF "$(awk 'NF {print $1}' <<<"$left_out")"
+}
+
+# A program that runs in the other Debian, in the same folder
+in_root() { # FILE PROGRAM
+	printf '#!/bin/sh\nexec chroot "%s" /usr/bin/env -C "$PWD" %s "$@"\n' "$root" "$2" >"$1"
+	chmod 755 "$1"
+}
+
+if [ "${1:-}" != --inside ]; then
+	[ -n "${SPLIT_NO_DEPS:-}" ] || scripts/install-deps.sh --arm64 --packages
+	[ -n "${MADE:-}" ] || {
+		make -s -j2 CROSS=$cross SPLIT_NO_DEPS=1 deb
+		make -s -j2 CROSS=$cross all build-tests T="$(units | tr '\n' ' ') $suites test_ops"
+		make -s -j2 all build-tests T=split_equals_local # for its tools
+	}
+	debs=(build/deb/split-client_*_arm64.deb build/deb/split-server_*_arm64.deb)
+	depends=$(for deb in "${debs[@]}"; do dpkg-deb -f "$deb" Depends; done | tr ',' '\n' | sed 's/[(|].*//; s/ //g' | sort -u | paste -sd,)
+	base=$PWD/build/arm64/debian12-$(cksum <<<"$depends" | cut -d ' ' -f 1).tar # another, when they need other libraries
+	ARCH=arm64 scripts/debian-root.sh "$base" "$depends,libcmocka0"
+	# what is mounted there is seen by the processes of this test alone, and gone with them
+	rm -rf "$root"
+	mkdir -p "$root"
+	tar -C "$root" -xf "$base"
+	trap 'rm -rf "$root"' EXIT
+	trap 'exit 130' INT TERM HUP
+	OUTSIDE=$(readlink /proc/self/ns/mnt) scripts/emulated.sh "$PWD/scripts/test-arm64.sh" --inside
+	exit
+fi
+
+# ---- with the emulator. The root is removed later: nothing may be mounted there for longer than this process.
+[ "$(readlink /proc/self/ns/mnt)" != "$OUTSIDE" ] || { say 'mounts would not be private'; exit 70; }
+mkdir -p "$root$PWD" "$root/debs"
+mount --bind "$PWD" "$root$PWD"
+mount --bind /tmp "$root/tmp"
+mount --rbind /proc "$root/proc"
+cp build/deb/split-client_*_arm64.deb build/deb/split-server_*_arm64.deb "$root/debs/"
+chroot "$root" sh -c 'dpkg -i /debs/*.deb' >"$root/debs/log" 2>&1 || { cat "$root/debs/log"; say 'the packages do not install'; exit 1; }
+bin=$root/bin-here
+mkdir "$bin"
+in_root "$bin/splitc" /usr/bin/splitc
+in_root "$bin/splits" /usr/bin/splits
+in_root "$bin/run" ''
+for p in splitc splits; do
+	version=$("$bin/$p" --version)
+	say "$version"
+	grep -q ', neon, OpenBLAS ' <<<"$version" || { say "$p does not choose NEON"; exit 1; }
+done
+
+bad=0
+programs=()
+for t in $(units); do programs+=("$arm/tests/unit/$t"); done
+for t in $suites; do programs+=("$arm/tests/suite/$t"); done
+BUILD=$arm RUN=$bin/run JOBS=2 TEST_TIMEOUT=${TEST_TIMEOUT:-900} scripts/run-tests.sh "${programs[@]}" || bad=1
+timeout "${TEST_TIMEOUT:-900}" "$bin/run" "$PWD/$arm/tests/suite/test_ops" "$ops" >"$root/debs/ops" 2>&1 ||
+	{ cat "$root/debs/ops"; bad=1; }
+say "test_ops: $(grep -c '^\[       OK' "$root/debs/ops" || true) modes passed"
+awk 'NF {name = $1; $1 = ""; print "SKIP " name ":" $0}' <<<"$left_out"
+say "$(awk 'NF' <<<"$left_out" | wc -l) programs left out under emulation"
+
+BUILD=$amd ARM_SPLITC=$bin/splitc ARM_SPLITS=$bin/splits scripts/two-architectures.sh || bad=1
+[ $bad = 0 ] || { say 'FAILED'; exit 1; }
+say 'passed'
