@@ -383,7 +383,7 @@ static void a_store_is_one_server_s(void **state)
 	assert_int_equal(sl_store_open(dir, &mine, &fail), SL_OK);
 	assert_int_equal(sl_store_open(dir, &others, &fail), SL_ERR_BUSY);
 	assert_int_equal(others, -1);
-	assert_non_null(strstr(fail.text, "a server that runs"));
+	assert_non_null(strstr(fail.text, "another running server"));
 	sl_store_close(mine);
 	assert_int_equal(sl_store_open(dir, &others, &fail), SL_OK);
 	sl_store_close(others);
