@@ -270,7 +270,7 @@ static void write_checkpoint(const char *folder, const struct asked *a, const ch
 	struct sl_checkpoint c = {.dir = folder, .prefix = prefix};
 	const struct sl_plan_segment *s;
 	uint8_t state[SL_DIR_COUNT][256];
-	struct sl_plan *plan;
+	struct sl_plan *plan, middle;
 	struct sl_fail fail;
 	float *zeros;
 
@@ -279,7 +279,10 @@ static void write_checkpoint(const char *folder, const struct asked *a, const ch
 	s = &plan->segment[SL_MIDDLE];
 	zeros = calloc((size_t)s->weight_count, sizeof *zeros);
 	assert_non_null(zeros);
-	sl_checkpoint_plan(&c, plan);
+	middle = *plan; /* as the server has it: without the network, and hashed without head and tail */
+	middle.model = NULL;
+	memcpy(middle.hash, plan->middle_hash, sizeof middle.hash);
+	sl_checkpoint_plan(&c, &middle);
 	sl_checkpoint_note(&c, "core", "%s", core);
 	sl_checkpoint_note(&c, "step", "9");
 	sl_checkpoint_note(&c, "link", "7");

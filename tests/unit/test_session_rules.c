@@ -451,7 +451,7 @@ static void older_epochs_are_dropped_and_counted(void **state)
 		assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_OK);
 		assert_int_equal(rig.side[RIG_SERVER].s.counts.stale_frames, i);
 	}
-	f = (struct sl_frame){.kind = SL_FRAME_REFUSE, .epoch = 6, .u.refuse = {SL_ERR_BUSY, "full"}};
+	f = (struct sl_frame){.kind = SL_FRAME_REFUSE, .epoch = 6, .u.refuse = {.code = SL_ERR_BUSY, .text = "full"}};
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_OK);
 	assert_int_equal(rig.side[RIG_SERVER].s.counts.stale_frames, 4);
 	assert_int_equal(rig.side[RIG_SERVER].s.state, SL_SESSION_STEP);
@@ -473,7 +473,8 @@ static void newer_epochs_are_refused(void **state)
 /* Who says it knows no session on this connection, and so no epoch either. */
 static void a_refusal_of_no_epoch_counts(void **state)
 {
-	const struct sl_frame f = {.kind = SL_FRAME_REFUSE, .u.refuse = {SL_ERR_BUSY, "all sessions are taken"}};
+	const struct sl_frame f = {.kind = SL_FRAME_REFUSE,
+				   .u.refuse = {.code = SL_ERR_BUSY, .text = "all sessions are taken"}};
 
 	(void)state;
 	rig_open(&rig, &conf);
@@ -487,7 +488,8 @@ static void a_refusal_of_no_epoch_counts(void **state)
 /* A server that shuts down refuses nothing. */
 static void an_end_is_no_refusal(void **state)
 {
-	const struct sl_frame f = {.kind = SL_FRAME_REFUSE, .u.refuse = {SL_ERR_UNAVAILABLE, "the server shuts down"}};
+	const struct sl_frame f = {.kind = SL_FRAME_REFUSE,
+				   .u.refuse = {.code = SL_ERR_UNAVAILABLE, .text = "the server shuts down"}};
 
 	(void)state;
 	rig_open(&rig, &conf);
