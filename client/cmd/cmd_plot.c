@@ -66,7 +66,7 @@ static const struct figure figures[] = {
 enum { FIGURES = sizeof figures / sizeof figures[0] };
 
 struct plot {
-	struct sl_run_log run[SL_MAX_RUNS];
+	struct sl_run_log run[SL_MAX_OPERANDS];
 	int n;
 	bool wanted[FIGURES];
 	const char *out;
@@ -278,15 +278,15 @@ int splitc_plot(int argc, char **argv)
 	static struct plot p;
 	struct sl_fail fail;
 	enum sl_err err;
-	int status = sl_options_parse(&o, argc, argv, SL_OPT_PLOT | SL_OPT_JSON, 0);
+	int status = sl_options_parse(&o, argc, argv, SL_OPT_PLOT | SL_OPT_JSON, SL_MAX_OPERANDS);
 
 	if (status >= 0)
 		return status;
-	if (!o.n_run)
+	if (!o.n_positional)
 		return sl_options_missing(&o, "RUN");
 	err = choose(&p, &o, &fail);
-	for (int i = 0; i < o.n_run && !err; i++) {
-		err = sl_run_log_read(&p.run[i], o.run[i], &fail);
+	for (int i = 0; i < o.n_positional && !err; i++) {
+		err = sl_run_log_read(&p.run[i], o.positional[i], &fail);
 		p.n += !err;
 	}
 	if (!err)

@@ -274,17 +274,17 @@ static enum sl_err read_choice(struct tokens *t, struct sl_fail *fail)
 	t->split = sl_glue_split_of(o->split ? o->split : "train");
 	if (!err && t->split == SL_GLUE_SPLIT_COUNT)
 		err = sl_fail_set(fail, SL_ERR_USAGE, "tokens: --split %.64s: train, dev or test", o->split);
-	if (!err && o->task && o->n_run == 1)
+	if (!err && o->task && o->n_positional == 1)
 		err = sl_fail_set(fail, SL_ERR_USAGE, "tokens: --task needs the task's folder");
 	return err;
 }
 
 static enum sl_err do_files(struct tokens *t, struct sl_fail *fail)
 {
-	enum sl_err err = t->o->n_run == 1 ? do_file(t, "-", fail) : SL_OK;
+	enum sl_err err = t->o->n_positional == 1 ? do_file(t, "-", fail) : SL_OK;
 
-	for (int i = 1; i < t->o->n_run && !err; i++)
-		err = do_file(t, t->o->run[i], fail);
+	for (int i = 1; i < t->o->n_positional && !err; i++)
+		err = do_file(t, t->o->positional[i], fail);
 	return err;
 }
 
@@ -294,15 +294,15 @@ int splitc_tokens(int argc, char **argv)
 	struct tokens t = {.o = &o};
 	struct sl_fail fail;
 	enum sl_err err;
-	int status = sl_options_parse(&o, argc, argv, SL_OPT_TOKENS, 0);
+	int status = sl_options_parse(&o, argc, argv, SL_OPT_TOKENS, SL_MAX_OPERANDS);
 
 	if (status >= 0)
 		return status;
-	if (!o.n_run)
+	if (!o.n_positional)
 		return sl_options_missing(&o, "TOKENIZER");
 	err = read_choice(&t, &fail);
 	if (!err)
-		err = sl_tokenizer_open(&t.tokenizer, o.run[0], &fail);
+		err = sl_tokenizer_open(&t.tokenizer, o.positional[0], &fail);
 	if (!err)
 		err = read_max_length(&t, &fail);
 	if (!err)

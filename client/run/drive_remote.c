@@ -1,6 +1,6 @@
 /* A run over the link: what the link, the loaders, timers and signals report becomes an event of sl_drive_table. When
- * the link is lost and the config says to wait for the server, a new link goes on from the newest step that both sides
- * hold, after a pause that doubles each time, with jitter. */
+ * the link is lost, the config may say to wait for the server. Then a new link goes on from the newest step that both
+ * sides hold, after a pause that doubles each time, with jitter. */
 #include <stdlib.h>
 #include <string.h>
 

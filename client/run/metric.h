@@ -34,11 +34,11 @@ struct sl_metric {
 	double (*result)(const struct sl_metric_state *s); /* NaN where it is not defined */
 };
 
-/* accuracy  the label is the first of the largest outputs, as the loss counts it
- * top5      fewer than five outputs are larger than the label's, or as large and before it
- * matthews  of any number of classes, as sklearn.metrics.matthews_corrcoef: 0 where only one class occurs
- * f1        of two classes that of class 1; of more the mean over the classes that occur (average="macro")
- * pearson, spearman   of numbers; ranks of equal values are their mean */
+/* accuracy: the label is the first of the largest outputs, as the loss counts it.
+ * top5: fewer than five outputs are larger than the label's, or as large and before it.
+ * matthews: of any number of classes, as sklearn.metrics.matthews_corrcoef; 0 where only one class occurs.
+ * f1: of two classes that of class 1; of more the mean over the classes that occur (average="macro").
+ * pearson, spearman: of numbers; ranks of equal values are their mean. */
 extern const struct sl_metric sl_metrics[];
 extern const int sl_metric_count;
 

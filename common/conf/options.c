@@ -153,8 +153,6 @@ static int take(struct sl_options *o, const struct option *option, const char *v
 
 int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes, int operands)
 {
-	int n = 0;
-
 	for (int i = 0, taken; i < argc; i += taken) {
 		const struct option *option = find(argv[i], takes);
 
@@ -173,16 +171,13 @@ int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes
 		}
 		if (argv[i][0] == '-' && argv[i][1])
 			return usage_error(o, "unknown option", argv[i]);
-		if ((takes & (SL_OPT_PLOT | SL_OPT_TOKENS)) && o->n_run < SL_MAX_RUNS) {
-			o->run[o->n_run++] = argv[i];
-			taken = 1;
-			continue;
-		}
-		if (n == operands)
+		if (o->n_positional == operands)
 			return usage_error(o, "one argument too many:", argv[i]);
-		*(n++ ? &o->operand : &o->config) = argv[i];
+		o->positional[o->n_positional++] = argv[i];
 		taken = 1;
 	}
+	o->config = o->positional[0];
+	o->operand = o->positional[1];
 	return -1;
 }
 

@@ -8,13 +8,15 @@
 
 #include "common/conf/conf.h"
 
-enum { SL_MAX_SETS = 64, SL_MAX_RUNS = 32 };
+enum { SL_MAX_SETS = 64, SL_MAX_OPERANDS = 32 };
 
 struct sl_options {
 	const char *command;      /* "train" */
 	const char *const *usage; /* the synopsis, "splitc train CONFIG …"; then paragraphs; NULL-terminated */
-	const char *config;       /* positional 1; NULL: not given */
-	const char *operand;      /* positional 2; NULL: not given */
+	const char *positional[SL_MAX_OPERANDS];
+	int n_positional;
+	const char *config;  /* the first of them; NULL: not given */
+	const char *operand; /* the second */
 	const char *set[SL_MAX_SETS];
 	int n_set;
 	bool json, local, resume, fresh, check_config, print_config, parity, prometheus, measure, csv, logits, live,
@@ -23,8 +25,6 @@ struct sl_options {
 	const char *server, *model, *data, *cut;                        /* of init; the same */
 	const char *max_length, *task, *split, *columns, *format;       /* of tokens; NULL: not given */
 	const char *figure;                                             /* of plot; NULL: not given */
-	const char *run[SL_MAX_RUNS]; /* of plot and tokens: all positional arguments */
-	int n_run;
 };
 
 enum {
@@ -40,12 +40,12 @@ enum {
 	SL_OPT_MEASURE = 512,  /* --measure, --shape, --threads */
 	SL_OPT_PREDICT = 1024, /* --logits, --csv, and --json of lines */
 	SL_OPT_INIT = 2048,    /* --server, --model, --data, --cut, --force */
-	SL_OPT_PLOT = 4096,    /* --out PICTURE, --figure; positional arguments are runs */
+	SL_OPT_PLOT = 4096,    /* --out PICTURE, --figure */
 	SL_OPT_TOKENS = 8192,  /* --text, --pair, --max-length, --stats, --task, --split, --columns, --format, --json */
 };
 
-/* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments; "-" is one. Returns -1 to go on, or the
- * exit status (help printed: 0; a wrong command line: 64). */
+/* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments, SL_MAX_OPERANDS at most; "-" is one.
+ * Returns -1 to go on, or the exit status (help printed: 0; a wrong command line: 64). */
 int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes, int operands);
 /* *conf is the config that was named, or else that of `text`; untouched where --control says already whom to ask. */
 enum sl_err sl_options_whom(const struct sl_options *o, const struct sl_conf_schema *schema, void *conf,

@@ -52,8 +52,7 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 	if (!c->auth.secret_key[0] && !sl_conf_is_loopback(c->listen)) {
 		snprintf(why, SL_CONF_WHY,
 			 "must be on loopback, such as tcp://127.0.0.1:5570, unless auth.secret_key and auth.clients "
-			 "are "
-			 "set; got \"%.60s\"",
+			 "are set; got \"%.60s\"",
 			 c->listen);
 		return "listen";
 	}

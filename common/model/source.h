@@ -13,7 +13,7 @@ struct sl_model_spec {
 	int classes;
 	int image; /* height of the input */
 	/* The usual CIFAR form at 32²: stride 1 instead of 2 in the stem (features.0.0) and in the first strided stage
-	 * (features.2.conv.1.0), so that 32² ends at 4² (total stride 8, else 32). Names, channels and ReLU6 stay
+	 * (features.2.conv.1.0). The total stride is then 8, not 32, and 32² ends at 4². Names, channels and ReLU6 stay
 	 * torchvision's. resnet9 has one form, and no dropout: it reads neither. */
 	bool cifar_stem;
 	double dropout; /* of the classifier, 0.2 */

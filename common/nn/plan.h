@@ -1,6 +1,6 @@
-/* The plan: everything that can be known before the first step. From the graph of a part (head, middle or tail) and
- * what both sides agree on it derives the part's ops (batchnorm and activation fused), the places of its parameters and
- * its MACs, and a hash. Pure; immutable once opened; may be shared between threads.
+/* The plan: everything that can be known before the first step. It is derived from the graph of a part (head, middle
+ * or tail) and from what both sides agree on. It has the part's ops (batchnorm and activation fused), the places of its
+ * parameters, its MACs, and a hash. Pure; immutable once opened; may be shared between threads.
  *
  * The server plans the middle from its graph alone: sl_plan_open_part. The client plans all three parts of a network
  * (common/model/split.h). */

@@ -54,8 +54,8 @@ struct sl_schedule {
 };
 
 /* Sets the step counts from epochs (fractions allowed, rounded to the nearest step). CONFIG where a value lies outside
- * what the formulas allow: lr > 0, 0 ≤ end_lr ≤ lr, power > 0, 0 < gamma ≤ 1, every_epochs ≥ 0, epochs of points that
- * rise from 0 or above, their lr ≥ 0 and one of them above it, 0 ≤ warm-up < epochs, steps_per_epoch ≥ 1. */
+ * what the formulas allow: lr > 0, 0 ≤ end_lr ≤ lr, power > 0, 0 < gamma ≤ 1, every_epochs ≥ 0, 0 ≤ warm-up < epochs,
+ * steps_per_epoch ≥ 1. The points' epochs rise from 0 or above. Their lr are ≥ 0, and one of them is above 0. */
 enum sl_err sl_schedule_set_epochs(struct sl_schedule *s, double epochs, double warmup_epochs, int64_t steps_per_epoch,
 				   struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -60,40 +60,6 @@ static enum sl_err probe(const struct sl_status *s, const struct sl_status_how *
 	return SL_OK;
 }
 
-static enum sl_err print(const char *answer, const struct sl_status_how *how, struct sl_fail *fail)
-{
-	struct sl_status status;
-	enum sl_err err = sl_status_parse(answer, &status, fail);
-
-	if (err)
-		return err;
-	if (how->live || how->ready)
-		err = probe(&status, how, fail);
-	else if (how->prometheus)
-		sl_status_prometheus(&status, stdout);
-	else
-		sl_status_table(&status, columns(), stdout);
-	sl_status_free(&status);
-	return err;
-}
-
-static enum sl_err show_once(const char *control_path, const struct sl_status_how *how, struct sl_fail *fail)
-{
-	char *answer;
-	enum sl_err err = sl_control_ask(control_path, "status", TIMEOUT_MS, &answer, fail);
-
-	if (err)
-		return err;
-	if (how->json)
-		printf("%s\n", answer);
-	else
-		err = print(answer, how, fail);
-	free(answer);
-	return err;
-}
-
-/* ---- again and again */
-
 static bool speaks_unicode(void)
 {
 	static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
@@ -127,44 +93,63 @@ static void print_loss(struct watched *w, const struct sl_status *s)
 		       w->loss.value[w->loss.n - 1]);
 }
 
-/* One picture of a screen: what a terminal shows is written over, and nothing else is cleared. */
-static enum sl_err redraw(const char *answer, struct watched *w, struct sl_fail *fail)
+/* `w` NULL: once. Else a terminal's screen is drawn anew, and other output has a blank line between two tables. */
+static void print_table(const struct sl_status *s, struct watched *w)
+{
+	bool screen = w && isatty(STDOUT_FILENO);
+
+	if (screen)
+		fputs("\033[H\033[2J", stdout);
+	sl_status_table(s, columns(), stdout);
+	if (w)
+		print_loss(w, s);
+	if (w && !screen)
+		putchar('\n');
+}
+
+static enum sl_err print(const char *answer, const struct sl_status_how *how, struct watched *w, struct sl_fail *fail)
 {
 	struct sl_status status;
 	enum sl_err err = sl_status_parse(answer, &status, fail);
 
 	if (err)
 		return err;
-	fputs(isatty(STDOUT_FILENO) ? "\033[H\033[2J" : "", stdout);
-	sl_status_table(&status, columns(), stdout);
-	print_loss(w, &status);
-	if (!isatty(STDOUT_FILENO))
-		putchar('\n');
+	if (how->live || how->ready)
+		err = probe(&status, how, fail);
+	else if (how->prometheus)
+		sl_status_prometheus(&status, stdout);
+	else
+		print_table(&status, w);
 	sl_status_free(&status);
-	return SL_OK;
+	return err;
+}
+
+static enum sl_err show_once(const char *control_path, const struct sl_status_how *how, struct watched *w,
+			     struct sl_fail *fail)
+{
+	char *answer;
+	enum sl_err err = sl_control_ask(control_path, "status", TIMEOUT_MS, &answer, fail);
+
+	if (err)
+		return err;
+	if (how->json)
+		printf("%s\n", answer);
+	else
+		err = print(answer, how, w, fail);
+	free(answer);
+	return err;
 }
 
 static enum sl_err watch(const char *control_path, const struct sl_status_how *how, struct sl_fail *fail)
 {
 	struct watched w = {.step = -1};
 	bool answered = false;
-	enum sl_err err = SL_OK;
+	enum sl_err err;
 
-	while (!err && !ferror(stdout)) {
-		char *answer;
-
-		err = sl_control_ask(control_path, "status", TIMEOUT_MS, &answer, fail);
-		if (err)
-			break;
+	while (!(err = show_once(control_path, how, &w, fail)) && !ferror(stdout)) {
 		answered = true;
-		if (how->json)
-			printf("%s\n", answer);
-		else
-			err = redraw(answer, &w, fail);
-		free(answer);
 		fflush(stdout);
-		if (!err)
-			sleep(WATCH_S);
+		sleep(WATCH_S);
 	}
 	if (answered && err == SL_ERR_UNAVAILABLE) {
 		fprintf(stderr, "%s: it has ended, or answers no more\n", control_path);
@@ -175,5 +160,5 @@ static enum sl_err watch(const char *control_path, const struct sl_status_how *h
 
 enum sl_err sl_status_show(const char *control_path, const struct sl_status_how *how, struct sl_fail *fail)
 {
-	return how->watch ? watch(control_path, how, fail) : show_once(control_path, how, fail);
+	return how->watch ? watch(control_path, how, fail) : show_once(control_path, how, NULL, fail);
 }

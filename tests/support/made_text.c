@@ -18,8 +18,8 @@ enum {
 };
 
 /* Long runs of code points that Unicode 14 assigns. Left out are those where the independent tokenizer is known to
- * differ: U+0085 and U+FEFF (JavaScript's \s is not White_Space), U+03A3 (its lower case looks at the neighbours),
- * U+1171E (an accent no longer in newer Unicode) and all from U+20000 on (it does not see them as Chinese). */
+ * differ. U+0085 and U+FEFF: JavaScript's \s is not White_Space. U+03A3: its lower case looks at the neighbours.
+ * U+1171E: newer Unicode has it as an accent no longer. From U+20000 on: it does not see them as Chinese. */
 static const uint32_t ranges[][2] = {
 	{0x86, 0x377},      {0x3a4, 0x52f},     {0x559, 0x58a},     {0x591, 0x5c7},     {0x600, 0x70d},
 	{0x70f, 0x74a},     {0x74d, 0x7b1},     {0x7c0, 0x7fa},     {0x7fd, 0x82d},     {0x898, 0x983},

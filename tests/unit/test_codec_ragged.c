@@ -531,8 +531,8 @@ static double error_at(struct sl_codec *codec, const struct chunk *c, uint64_t s
 	return error;
 }
 
-/* With one iteration a step, a warm factor gets what only more iterations give a cold one, for rows longer and shorter
- * than the features, and though lengths change from step to step. */
+/* With one iteration a step, a warm factor reaches what a cold one needs more iterations for. That holds for rows
+ * longer and shorter than the features, and while lengths change from step to step. */
 static void warm_factors_outlive_lengths(void **state)
 {
 	enum { F = 16, LONGEST = 60, STEPS = 6 };
