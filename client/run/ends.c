@@ -84,7 +84,8 @@ static struct sl_exec_call exec_call(const struct sl_ends *ends, int chunk)
 {
 	return (struct sl_exec_call){
 		.slot = chunk,
-		.rows = sl_plan_chunk_rows(ends->plan, ends->batch_rows, chunk),
+		.chunk = chunk,
+		.dims = sl_dims_rows(sl_plan_chunk_rows(ends->plan, ends->batch_rows, chunk)),
 		.step = ends->step,
 		.training = ends->training,
 	};
@@ -93,7 +94,7 @@ static struct sl_exec_call exec_call(const struct sl_ends *ends, int chunk)
 enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
 {
 	struct sl_exec_call call = exec_call(ends, chunk);
-	struct sl_tensor in = sl_exec_input(ends->head, chunk, call.rows);
+	struct sl_tensor in = sl_exec_input(ends->head, chunk, call.dims.rows);
 	int64_t row = sl_shape_row(&in.shape);
 	enum sl_err err = SL_OK;
 
@@ -104,7 +105,7 @@ enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
 	}
 	if (!err)
 		err = in.be->ops->upload(in.be, in.data, ends->images + chunk * ends->plan->rows * row,
-					 (size_t)(call.rows * row) * sizeof(float));
+					 (size_t)(call.dims.rows * row) * sizeof(float));
 	return err ? err : sl_exec_forward(ends->head, &call, NULL);
 }
 
@@ -119,7 +120,7 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 		.rule.smoothing = ends->training ? ends->label_smoothing : 0,
 		.labels = ends->labels + first,
 		.logits = ends->logits && !ends->training ? ends->logits + first * ends->plan->model->classes : NULL,
-		.scale = 1.0f / (float)(ends->chunk_loss_sum ? call.rows : ends->batch_rows),
+		.scale = 1.0f / (float)(ends->chunk_loss_sum ? call.dims.rows : ends->batch_rows),
 	};
 	err = sl_exec_forward(ends->tail, &call, loss);
 	if (err || !ends->training)

@@ -184,10 +184,10 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 
 static enum sl_err forward_chunk(struct sl_local *l, int chunk, const struct sl_exec_call *call, struct sl_fail *fail)
 {
-	struct sl_tensor head_out = sl_exec_output(l->ends.head, chunk, call->rows);
-	struct sl_tensor mid_in = sl_exec_input(l->middle, chunk, call->rows);
-	struct sl_tensor mid_out = sl_exec_output(l->middle, chunk, call->rows);
-	struct sl_tensor tail_in = sl_exec_input(l->ends.tail, chunk, call->rows);
+	struct sl_tensor head_out = sl_exec_output(l->ends.head, chunk, call->dims.rows);
+	struct sl_tensor mid_in = sl_exec_input(l->middle, chunk, call->dims.rows);
+	struct sl_tensor mid_out = sl_exec_output(l->middle, chunk, call->dims.rows);
+	struct sl_tensor tail_in = sl_exec_input(l->ends.tail, chunk, call->dims.rows);
 	enum sl_err err = sl_ends_head_forward(&l->ends, chunk);
 
 	if (!err && chunk == 0 && call->training)
@@ -203,10 +203,10 @@ static enum sl_err forward_chunk(struct sl_local *l, int chunk, const struct sl_
 
 static enum sl_err backward_chunk(struct sl_local *l, int chunk, const struct sl_exec_call *call, struct sl_fail *fail)
 {
-	struct sl_tensor tail_din = sl_exec_din(l->ends.tail, chunk, call->rows);
-	struct sl_tensor mid_dout = sl_exec_dout(l->middle, chunk, call->rows);
-	struct sl_tensor mid_din = sl_exec_din(l->middle, chunk, call->rows);
-	struct sl_tensor head_dout = sl_exec_dout(l->ends.head, chunk, call->rows);
+	struct sl_tensor tail_din = sl_exec_din(l->ends.tail, chunk, call->dims.rows);
+	struct sl_tensor mid_dout = sl_exec_dout(l->middle, chunk, call->dims.rows);
+	struct sl_tensor mid_din = sl_exec_din(l->middle, chunk, call->dims.rows);
+	struct sl_tensor head_dout = sl_exec_dout(l->ends.head, chunk, call->dims.rows);
 	enum sl_err err = cross(l, SL_DIR_MID_GRAD, chunk, &tail_din, &mid_dout, fail);
 
 	if (!err)
@@ -249,7 +249,8 @@ static enum sl_err chunks_of_pass(struct sl_local *l, struct sl_fail *fail)
 	for (int chunk = 0; chunk < sl_plan_chunks_of(l->plan, l->ends.batch_rows) && !err; chunk++) {
 		struct sl_exec_call call = {
 			.slot = chunk,
-			.rows = sl_plan_chunk_rows(l->plan, l->ends.batch_rows, chunk),
+			.chunk = chunk,
+			.dims = sl_dims_rows(sl_plan_chunk_rows(l->plan, l->ends.batch_rows, chunk)),
 			.step = l->ends.step,
 			.training = l->ends.training,
 		};

@@ -56,6 +56,8 @@ struct sl_op_call {
 	struct sl_tensor in[SL_OP_MAX_IN], out;
 	struct sl_tensor dout, din[SL_OP_MAX_IN];
 	bool din_add[SL_OP_MAX_IN];
+	/* Rows and tokens of the chunk; begin in the backend's memory, where anything of the part is per token. */
+	struct sl_dims dims;
 	struct sl_rng_key rng;         /* seed, step, chunk, op->stream: dropout draws element i of its output */
 	bool training;                 /* false: batchnorm uses running statistics, dropout passes through */
 	float *param[SL_OP_MAX_PARAM]; /* in the order of op.h */

@@ -190,6 +190,9 @@ enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, en
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the executor");
 	}
 	err = check_precision(s, be, fail);
+	if (!err && plan->spec.chunk_tokens && !be->host_memory)
+		err = sl_fail_set(fail, SL_ERR_CONFIG, "the %s computes per token, which %s does not yet",
+				  sl_segment_name(which), be->ops->name);
 	if (!err)
 		err = prepare_ops(e, sizes, fail);
 	if (!err)

@@ -59,17 +59,18 @@ enum sl_err sl_exec_set_loss_scale(struct sl_exec *exec, struct sl_loss_scale sc
 /* Gradients of the trainable front, trainable_count floats, not scaled: for tests. */
 enum sl_err sl_exec_get_gradients(struct sl_exec *exec, float *host) SL_MUST_CHECK;
 
-/* Tensors at the cut of a slot (= chunk number), for `rows` rows. Input and dout are filled by the caller before
- * forward and backward; output and din are valid until the slot's next pass. The head has no din, the tail neither
- * output nor dout. */
+/* Tensors at the cut of a slot, for `rows` rows, or that many tokens where the value is per token (graph.h). Input and
+ * dout are filled by the caller before forward and backward; output and din are valid until the slot's next pass. The
+ * head has no din, the tail neither output nor dout. */
 struct sl_tensor sl_exec_input(struct sl_exec *exec, int slot, int64_t rows);
 struct sl_tensor sl_exec_output(struct sl_exec *exec, int slot, int64_t rows);
 struct sl_tensor sl_exec_dout(struct sl_exec *exec, int slot, int64_t rows);
 struct sl_tensor sl_exec_din(struct sl_exec *exec, int slot, int64_t rows);
 
 struct sl_exec_call {
-	int slot; /* = chunk */
-	int64_t rows;
+	int slot;            /* of the executor's memory */
+	int chunk;           /* its number in the step: by it random numbers are drawn */
+	struct sl_dims dims; /* where the plan has tokens, with begin */
 	uint64_t step;
 	bool training;
 };

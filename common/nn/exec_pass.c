@@ -85,7 +85,8 @@ static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_
 		.be = e->be,
 		.op = e->op[i],
 		.state = e->state[i],
-		.rng = {e->plan->spec.seed, call->step, (uint16_t)call->slot, so->op.stream},
+		.dims = call->dims,
+		.rng = {e->plan->spec.seed, call->step, (uint16_t)call->chunk, so->op.stream},
 		.training = call->training,
 		.saved = e->saved_area + (size_t)call->slot * e->layout.saved_bytes + e->layout.saved_offset[i],
 		.workspace = e->workspace,
@@ -132,9 +133,28 @@ static struct sl_tensor of_value(struct sl_exec *e, const struct sl_place *place
 	return tensor_at(e, value >= 0 ? &places[value] : &none, slot, shape);
 }
 
-static struct sl_shape op_shape(const struct sl_op *op, struct sl_shape shape, int64_t rows, bool output)
+/* Dimension 0 of a value in a chunk. */
+static int64_t count_of(const struct sl_exec *e, int value, const struct sl_dims *dims)
 {
-	return output && op->kind == SL_OP_XENT ? shape : sl_shape_rows(shape, rows);
+	switch (e->segment->graph.value[value].lead) {
+	case SL_PER_ROW:
+		return dims->rows;
+	case SL_PER_TOKEN:
+		return dims->tokens;
+	case SL_ONCE:
+		break;
+	}
+	return 1;
+}
+
+static struct sl_shape in_shape(const struct sl_exec *e, const struct sl_op *op, int k, const struct sl_dims *dims)
+{
+	return sl_shape_rows(op->in_shape[k], count_of(e, op->in[k], dims));
+}
+
+static struct sl_shape out_shape(const struct sl_exec *e, const struct sl_op *op, const struct sl_dims *dims)
+{
+	return sl_shape_rows(op->out_shape, count_of(e, op->out, dims));
 }
 
 enum sl_err sl_exec_begin(struct sl_exec *e)
@@ -169,9 +189,8 @@ static enum sl_err forward_node(struct sl_exec *e, const struct sl_exec_node *n,
 
 	open_node(&c, e, n, call);
 	for (int k = 0; k < op->n_in; k++)
-		c.call.in[k] = of_value(e, e->layout.value, n->in[k], call->slot,
-					op_shape(op, op->in_shape[k], call->rows, false));
-	c.call.out = of_value(e, e->layout.value, n->out, call->slot, op_shape(op, op->out_shape, call->rows, true));
+		c.call.in[k] = of_value(e, e->layout.value, n->in[k], call->slot, in_shape(e, op, k, &call->dims));
+	c.call.out = of_value(e, e->layout.value, n->out, call->slot, out_shape(e, op, &call->dims));
 	if (op->kind == SL_OP_XENT) {
 		c.call.rule = loss->rule;
 		c.call.labels = loss->labels;
@@ -199,19 +218,19 @@ static enum sl_err backward_node(struct sl_exec *e, const struct sl_exec_node *n
 				 const struct sl_exec_loss *loss)
 {
 	const struct sl_op *op = e->op[n->op];
-	const struct sl_shape out_shape = op_shape(op, op->out_shape, call->rows, true);
+	const struct sl_shape made = out_shape(e, op, &call->dims);
 	struct node_call c;
 
 	open_node(&c, e, n, call);
 	for (int k = 0; k < op->n_in; k++) {
-		struct sl_shape shape = op_shape(op, op->in_shape[k], call->rows, false);
+		struct sl_shape shape = in_shape(e, op, k, &call->dims);
 
 		c.call.in[k] = of_value(e, e->layout.value, n->keeps_in ? n->in[k] : -1, call->slot, shape);
 		c.call.din[k] = of_value(e, e->layout.grad, n->din[k], call->slot, shape);
 		c.call.din_add[k] = n->din_add[k];
 	}
-	c.call.out = of_value(e, e->layout.value, n->keeps_out ? n->out : -1, call->slot, out_shape);
-	c.call.dout = of_value(e, e->layout.grad, n->dout, call->slot, out_shape);
+	c.call.out = of_value(e, e->layout.value, n->keeps_out ? n->out : -1, call->slot, made);
+	c.call.dout = of_value(e, e->layout.grad, n->dout, call->slot, made);
 	if (op->kind == SL_OP_XENT) {
 		c.call.rule = loss->rule;
 		c.call.labels = loss->labels;
@@ -242,8 +261,8 @@ static enum sl_err commit_ops(struct sl_exec *e, const struct sl_exec_call *call
 			continue;
 		c = op_call(e, i, call);
 		for (int k = 0; k < c.op->n_in; k++)
-			c.in[k].shape = op_shape(c.op, c.op->in_shape[k], call->rows, false);
-		c.out.shape = op_shape(c.op, c.op->out_shape, call->rows, true);
+			c.in[k].shape = in_shape(e, c.op, k, &call->dims);
+		c.out.shape = out_shape(e, c.op, &call->dims);
 		err = kernel->commit(&c);
 	}
 	return err;
@@ -263,30 +282,41 @@ static enum sl_err convert(struct sl_exec *e, struct sl_tensor crossing, const s
 		  : e->be->ops->convert(e->be, crossing.data, SL_F32, there, low, scale, count);
 }
 
+/* Dimension 0 of what comes in, and of what goes out. */
+static int64_t in_count(const struct sl_exec *e, const struct sl_exec_call *call)
+{
+	return count_of(e, e->segment->in_value, &call->dims);
+}
+
+static int64_t out_count(const struct sl_exec *e, const struct sl_exec_call *call)
+{
+	return count_of(e, e->segment->out_value, &call->dims);
+}
+
 static enum sl_err forward_mixed(struct sl_exec *e, const struct sl_exec_call *call)
 {
 	const struct sl_plan_segment *s = e->segment;
-	enum sl_err err = convert(e, sl_exec_input(e, call->slot, call->rows), &e->layout.value[s->in_value],
+	enum sl_err err = convert(e, sl_exec_input(e, call->slot, in_count(e, call)), &e->layout.value[s->in_value],
 				  call->slot, true, NULL);
 
 	if (!err)
 		err = forward_nodes(e, call, NULL);
 	return err ? err
-		   : convert(e, sl_exec_output(e, call->slot, call->rows), &e->layout.value[s->out_value], call->slot,
-			     false, NULL);
+		   : convert(e, sl_exec_output(e, call->slot, out_count(e, call)), &e->layout.value[s->out_value],
+			     call->slot, false, NULL);
 }
 
 static enum sl_err backward_mixed(struct sl_exec *e, const struct sl_exec_call *call)
 {
 	const struct sl_plan_segment *s = e->segment;
-	enum sl_err err = convert(e, sl_exec_dout(e, call->slot, call->rows), &e->layout.grad[s->out_value], call->slot,
-				  true, e->scale);
+	enum sl_err err = convert(e, sl_exec_dout(e, call->slot, out_count(e, call)), &e->layout.grad[s->out_value],
+				  call->slot, true, e->scale);
 
 	if (!err)
 		err = backward_nodes(e, call, NULL);
 	return err ? err
-		   : convert(e, sl_exec_din(e, call->slot, call->rows), &e->layout.grad[s->in_value], call->slot, false,
-			     e->scale ? e->scale + 1 : NULL);
+		   : convert(e, sl_exec_din(e, call->slot, in_count(e, call)), &e->layout.grad[s->in_value], call->slot,
+			     false, e->scale ? e->scale + 1 : NULL);
 }
 
 static enum sl_err compute(struct sl_exec *e, enum sl_pass_kind kind, const struct sl_exec_call *call)
@@ -309,14 +339,15 @@ static enum sl_err run_pass(struct sl_exec *e, enum sl_pass_kind kind, const str
 	enum sl_pass_way way = SL_PASS_PLAIN;
 	enum sl_err err = SL_OK;
 
-	if (ops->pass_begin) {
+	/* lengths differ from chunk to chunk: a pass of them would be recorded for nothing */
+	if (ops->pass_begin && !call->dims.begin) {
 		const struct sl_pass pass = {.owner = e,
 					     .kind = kind,
 					     .slot = call->slot,
 					     .training = call->training,
-					     .rows = call->rows,
-					     .width_in = row_of(sl_exec_input(e, call->slot, call->rows)),
-					     .width_out = row_of(sl_exec_output(e, call->slot, call->rows)),
+					     .rows = call->dims.rows,
+					     .width_in = row_of(sl_exec_input(e, call->slot, in_count(e, call))),
+					     .width_out = row_of(sl_exec_output(e, call->slot, out_count(e, call))),
 					     .step = call->step};
 
 		err = ops->pass_begin(e->be, &pass, &way);
@@ -332,7 +363,7 @@ static enum sl_err run_pass(struct sl_exec *e, enum sl_pass_kind kind, const str
 
 enum sl_err sl_exec_forward(struct sl_exec *e, const struct sl_exec_call *call, struct sl_exec_loss *loss)
 {
-	enum sl_err err = loss ? check_labels(e, loss, call->rows) : run_pass(e, SL_PASS_FORWARD, call);
+	enum sl_err err = loss ? check_labels(e, loss, call->dims.rows) : run_pass(e, SL_PASS_FORWARD, call);
 
 	return err || !loss ? err : forward_nodes(e, call, loss);
 }
@@ -383,7 +414,8 @@ static enum sl_err commit_statistics(struct sl_exec *e, const int64_t *rows, int
 	enum sl_err err = SL_OK;
 
 	for (int chunk = 0; chunk < chunks && !err; chunk++) {
-		const struct sl_exec_call call = {.slot = chunk, .rows = rows[chunk], .training = true};
+		const struct sl_exec_call call = {
+			.slot = chunk, .chunk = chunk, .dims = sl_dims_rows(rows[chunk]), .training = true};
 
 		err = run_pass(e, SL_PASS_COMMIT, &call);
 	}

@@ -276,9 +276,12 @@ static enum sl_err infer(struct sl_graph *g, const struct sl_node *node, const i
 			 struct sl_graph_value *made, struct sl_fail *fail)
 {
 	struct sl_op op = {.kind = node->kind, .u = node->u};
+	enum sl_lead lead = g->value[in[0]].lead;
 	enum sl_err err;
 
 	memcpy(op.name, node->name, sizeof op.name);
+	if (node->kind == SL_OP_SELECT && lead != SL_PER_TOKEN)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: select takes what is per token", node->name);
 	for (int i = 0; i < node->n_in; i++)
 		if (g->value[in[i]].dtype == SL_F32)
 			op.in_shape[op.n_in++] = g->value[in[i]].shape;
@@ -287,7 +290,9 @@ static enum sl_err infer(struct sl_graph *g, const struct sl_node *node, const i
 		err = sl_fail_set(fail, SL_ERR_CONFIG, "%s: a parameter is not one number for each channel",
 				  node->name);
 	*made = (struct sl_graph_value){.dtype = SL_F32,
-					.lead = node->kind == SL_OP_XENT ? SL_ONCE : g->value[in[0]].lead,
+					.lead = node->kind == SL_OP_XENT     ? SL_ONCE
+						: node->kind == SL_OP_SELECT ? SL_PER_ROW
+									     : lead,
 					.shape = op.out_shape,
 					.maker = g->n_node};
 	return err;

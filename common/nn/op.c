@@ -140,6 +140,11 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 					   op->name, (double)op->u.dropout.p);
 		op->out_shape = *in;
 		return SL_OK;
+	case SL_OP_SELECT:
+		if (in->ndim != 2)
+			return misfit(op, fail, "tokens [F]");
+		op->out_shape = *in;
+		return SL_OK;
 	case SL_OP_FLATTEN:
 		op->out_shape = sl_shape2(in->dim[0], sl_shape_row(in));
 		return SL_OK;

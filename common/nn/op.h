@@ -14,6 +14,7 @@
  * SCALE      any → by · in                             –
  * GELU       any → same                               –      (with erf, torch.nn.GELU())
  * FLATTEN    [H,W,C] → [H·W·C]                        –      (NHWC order; equals torch's where H·W = 1)
+ * SELECT     tokens [F] → rows [F]                    –      (the first token of every row)
  * XENT       logits [K] + labels → mean loss          –      (softmax cross-entropy, torch.nn.CrossEntropyLoss)
  *
  * The shape of XENT's output is [1] for any number of rows: its results go to the call's host pointers.

@@ -69,12 +69,17 @@ static bool fuses_act(const struct sl_graph *g, int i)
 	return g->node[i].kind == SL_OP_BATCHNORM && only_next_reads(g, i) && g->node[i + 1].kind == SL_OP_ACT;
 }
 
-static void set_rows(struct sl_op *op, int64_t rows)
+/* Dimension 0 of a value, at most. */
+static int64_t most_of(const struct sl_plan *plan, enum sl_lead lead)
+{
+	return lead == SL_PER_ROW ? plan->rows : lead == SL_PER_TOKEN ? plan->spec.chunk_tokens : 1;
+}
+
+static void set_rows(const struct sl_plan *plan, const struct sl_graph *g, struct sl_op *op)
 {
 	for (int k = 0; k < op->n_in; k++)
-		op->in_shape[k].dim[0] = rows;
-	if (op->kind != SL_OP_XENT)
-		op->out_shape.dim[0] = rows;
+		op->in_shape[k].dim[0] = most_of(plan, g->value[op->in[k]].lead);
+	op->out_shape.dim[0] = most_of(plan, g->value[op->out].lead);
 }
 
 /* A node beside a field that decays is as wide as its schedule begins. */
@@ -86,7 +91,7 @@ static void narrow(struct sl_segment_op *so, const struct sl_field *field, bool 
 	so->op = sl_narrowed(&so->op, out, sl_decay_width(&field->decay, 0));
 }
 
-static void plan_ops(struct sl_plan_segment *s, int64_t rows)
+static void plan_ops(const struct sl_plan *plan, struct sl_plan_segment *s)
 {
 	const struct sl_graph *g = &s->graph;
 
@@ -102,7 +107,7 @@ static void plan_ops(struct sl_plan_segment *s, int64_t rows)
 			to->op.out = g->node[i + 1].out;
 			i++;
 		}
-		set_rows(&to->op, rows);
+		set_rows(plan, g, &to->op);
 		to->op.precision = s->precision;
 		if (to->op.kind == SL_OP_XENT)
 			s->classes = to->op.u.xent.classes;
@@ -180,12 +185,38 @@ static enum sl_err mark_gradients(struct sl_plan_segment *s, int n_value)
 	return SL_OK;
 }
 
+/* What is computed per token is what looks at one token at a time, and no more. */
+static bool node_per_token(enum sl_op_kind kind)
+{
+	return kind == SL_OP_LINEAR || kind == SL_OP_ACT || kind == SL_OP_GELU || kind == SL_OP_ADD ||
+	       kind == SL_OP_SCALE || kind == SL_OP_SELECT;
+}
+
+static enum sl_err check_tokens(const struct sl_graph *g, enum sl_segment which, const struct sl_plan_spec *spec,
+				struct sl_fail *fail)
+{
+	for (int i = 0; i < g->n_value; i++)
+		if (g->value[i].lead == SL_PER_TOKEN && !spec->chunk_tokens)
+			return sl_fail_set(fail, SL_ERR_CONFIG, "the %s computes per token, which is not supported",
+					   sl_segment_name(which));
+	for (int i = 0; i < g->n_in; i++)
+		if (g->value[g->in[i].value].lead == SL_PER_TOKEN && spec->row_tokens > g->in[i].most)
+			return sl_fail_set(fail, SL_ERR_CONFIG,
+					   "%s: rows have up to %" PRId64 " tokens, and %d at most", g->in[i].name,
+					   spec->row_tokens, g->in[i].most);
+	for (int i = 0; i < g->n_node; i++)
+		if (g->value[g->link[g->node[i].in]].lead == SL_PER_TOKEN && !node_per_token(g->node[i].kind))
+			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s of tokens is not supported", g->node[i].name,
+					   sl_op_kind_name(g->node[i].kind));
+	return SL_OK;
+}
+
 /* What executor and session can do with a part today: one tensor comes in, per row, besides the tail's labels; one
  * goes out, or the loss. */
 static enum sl_err check_part(const struct sl_graph *g, enum sl_segment which, const struct sl_plan_spec *spec,
 			      struct sl_fail *fail)
 {
-	const int64_t batch = spec->batch;
+	const int64_t batch = spec->batch > spec->chunk_tokens ? spec->batch : spec->chunk_tokens;
 	const bool tail = which == SL_TAIL;
 	enum sl_err err = sl_graph_check(g, fail);
 
@@ -199,10 +230,9 @@ static enum sl_err check_part(const struct sl_graph *g, enum sl_segment which, c
 				   sl_segment_name(which), g->n_in, g->n_out, 1 + tail);
 	if (g->value[g->in[0].value].dtype != SL_F32)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: what comes in must be f32", g->in[0].name);
-	for (int i = 0; i < g->n_value; i++)
-		if (g->value[i].lead == SL_PER_TOKEN)
-			return sl_fail_set(fail, SL_ERR_CONFIG, "the %s computes per token, which is not supported",
-					   sl_segment_name(which));
+	err = check_tokens(g, which, spec, fail);
+	if (err)
+		return err;
 	for (int i = 0; i < g->n_node; i++)
 		if ((g->node[i].kind == SL_OP_XENT) != (tail && i == g->n_node - 1))
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: the loss is the tail's last node, and there alone",
@@ -259,7 +289,7 @@ enum sl_err sl_plan_add(struct sl_plan *plan, enum sl_segment which, struct sl_g
 		.param = calloc((size_t)graph->n_param + 1, sizeof *s->param),
 	};
 	if (s->op && s->param) {
-		plan_ops(s, plan->rows);
+		plan_ops(plan, s);
 		err = plan_params(s);
 	}
 	if (!s->op || !s->param || err) {
@@ -334,6 +364,8 @@ static enum sl_err digest(const struct sl_plan *plan, const bool part[SL_SEGMENT
 	XXH3_128bits_reset(x);
 	feed(x, "split plan 3\nbatch=%" PRId64 " chunks=%d seed=%" PRIu64 " precision=%s\n%s", plan->spec.batch,
 	     plan->spec.chunks, plan->spec.seed, sl_precision_name(plan->spec.precision), plan->spec.note);
+	if (plan->spec.chunk_tokens)
+		feed(x, "\ntokens %" PRId64 " %" PRId64, plan->spec.row_tokens, plan->spec.chunk_tokens);
 	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
 		if (part[i] && plan->segment[i].n_op)
 			feed_segment(x, &plan->segment[i]);
@@ -368,6 +400,20 @@ static enum sl_err check_spec(const struct sl_plan_spec *spec, struct sl_fail *f
 	return sl_optimizer_check(&spec->optimizer, fail);
 }
 
+static enum sl_err check_token_counts(const struct sl_plan *plan, struct sl_fail *fail)
+{
+	const int64_t row = plan->spec.row_tokens, chunk = plan->spec.chunk_tokens;
+
+	if (!row && !chunk)
+		return SL_OK;
+	if (row < 1 || row > UINT16_MAX || chunk < plan->rows || chunk > plan->rows * row)
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "%" PRId64 " tokens are not those of %" PRId64 " rows of 1 to %" PRId64
+				   ", or these are above %d",
+				   chunk, plan->rows, row, UINT16_MAX);
+	return SL_OK;
+}
+
 enum sl_err sl_plan_begin(struct sl_plan **out, const struct sl_plan_spec *spec, struct sl_fail *fail)
 {
 	struct sl_plan *plan;
@@ -380,6 +426,11 @@ enum sl_err sl_plan_begin(struct sl_plan **out, const struct sl_plan_spec *spec,
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the plan");
 	plan->spec = *spec;
 	plan->rows = (spec->batch + spec->chunks - 1) / spec->chunks;
+	err = check_token_counts(plan, fail);
+	if (err) {
+		free(plan);
+		return err;
+	}
 	*out = plan;
 	return SL_OK;
 }

@@ -17,6 +17,8 @@ enum { SL_PLAN_MAX_CHUNKS = 256, SL_PLAN_HASH_BYTES = 16, SL_PLAN_MAX_BATCH = 1 
 struct sl_plan_spec {
 	int64_t batch; /* rows of a full batch */
 	int chunks;    /* that it is cut into; 1 … batch */
+	/* Of what is computed per token (graph.h): the most tokens of a row, 1 … 65535, and of a chunk. 0: nothing. */
+	int64_t row_tokens, chunk_tokens;
 	uint64_t seed;
 	enum sl_precision precision; /* of the middle; head and tail are FP32 */
 	struct sl_optimizer optimizer;
@@ -24,7 +26,7 @@ struct sl_plan_spec {
 };
 
 struct sl_segment_op {
-	struct sl_op op;             /* a copy, shapes with the most rows of a chunk; numbers are the graph's */
+	struct sl_op op; /* a copy, shapes with the most rows or tokens of a chunk; numbers are the graph's */
 	bool din_want[SL_OP_MAX_IN]; /* backward: somebody needs this input's gradient */
 	bool din_add[SL_OP_MAX_IN];  /* … and a later consumer of the same value has already written it */
 	int param[SL_OP_MAX_PARAM];  /* index into the segment's parameters */
@@ -55,7 +57,7 @@ struct sl_plan_segment {
 	int64_t moving_count;                /* floats up to the frozen parameters */
 	int64_t weight_count;                /* floats of the whole range */
 	int in_value, out_value;             /* of the graph; the tail's out_value is its loss (one float) */
-	struct sl_shape in_shape, out_shape; /* with `rows` rows */
+	struct sl_shape in_shape, out_shape; /* with the most rows, or tokens, of a chunk */
 	int64_t macs;                        /* forward, of one row */
 	int classes;                         /* of the tail's logits; else 0 */
 };
@@ -90,8 +92,9 @@ void sl_plan_close(struct sl_plan *plan); /* NULL is fine */
 int sl_plan_chunks_of(const struct sl_plan *plan, int64_t batch_rows);
 int64_t sl_plan_chunk_rows(const struct sl_plan *plan, int64_t batch_rows, int chunk);
 
-/* Shape of a tensor that crosses the cut for `rows` rows: mid = false at the head's end, true at the tail's begin. It
- * is the largest of the run: decaying inserts make it narrower. _after: of the pass that follows `done` steps. */
+/* Shape of a tensor that crosses the cut for `rows` rows, or tokens where it is per token: mid = false at the head's
+ * end, true at the tail's begin. It is the largest of the run: decaying inserts make it narrower. _after: of the pass
+ * that follows `done` steps. */
 struct sl_shape sl_plan_cut_shape(const struct sl_plan *plan, bool mid, int64_t rows);
 struct sl_shape sl_plan_cut_shape_after(const struct sl_plan *plan, bool mid, int64_t rows, uint64_t done);
 /* Elements per row of the tensor that would cross without inserts. */

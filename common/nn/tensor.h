@@ -81,6 +81,12 @@ struct sl_dims {
 	const uint32_t *begin; /* [rows + 1]; NULL: every row is one token. Borrowed */
 };
 
+/* Rows that are one token each. */
+static inline struct sl_dims sl_dims_rows(int64_t rows)
+{
+	return (struct sl_dims){rows, rows, NULL};
+}
+
 bool sl_shape_equal(const struct sl_shape *a, const struct sl_shape *b);
 /* Product of the dimensions; false where one is below 1 or the product passes `max`. For shapes from outside. */
 bool sl_shape_count_checked(const struct sl_shape *s, int64_t max, int64_t *count);

@@ -173,6 +173,7 @@ static const struct sl_backend_ops ops = {
 			[SL_OP_XENT] = &sl_cpu_xent,
 			[SL_OP_SCALE] = &sl_cpu_scale,
 			[SL_OP_GELU] = &sl_cpu_gelu,
+			[SL_OP_SELECT] = &sl_cpu_select,
 		},
 	.codec_loops = sl_cpu_codec_loops,
 	.close = close_,

@@ -502,7 +502,8 @@ const struct sl_backend_ops cu_backend_ops = {
 		   [SL_OP_FLATTEN] = &cu_flatten,
 		   [SL_OP_XENT] = &cu_xent,
 		   [SL_OP_SCALE] = &cu_scale_op,
-		   [SL_OP_GELU] = &cu_gelu},
+		   [SL_OP_GELU] = &cu_gelu,
+		   [SL_OP_SELECT] = &cu_select_op},
 	.failed = cu_failed,
 	.close = cu_close,
 };

@@ -143,6 +143,16 @@ cudaError_t cu_xent_forward(cudaStream_t s, struct cu_xent_result *result, float
 cudaError_t cu_xent_backward(cudaStream_t s, float *dlogits, bool add, const float *probability, const int32_t *labels,
 			     struct cu_xent_rule rule, float scale, int64_t n, int64_t k);
 
+/* ---- tokens.cu ---- */
+struct cu_rows {
+	int64_t rows, tokens, f; /* f: features of a token */
+	const uint32_t *begin;   /* [rows + 1] device memory; NULL: every row is one token */
+};
+/* out [rows, f] = the first token of every row of x [tokens, f]; dx: dout there, else 0 */
+cudaError_t cu_select_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, const struct cu_rows *r);
+cudaError_t cu_select_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout,
+			       const struct cu_rows *r);
+
 #ifdef __cplusplus
 }
 #endif

@@ -119,7 +119,8 @@ static void step_run(void *arg)
 
 	must(sl_exec_begin(s->exec), "begin");
 	for (int c = 0; c < s->chunks; c++) {
-		const struct sl_exec_call call = {.slot = c, .rows = s->rows, .training = true};
+		const struct sl_exec_call call = {
+			.slot = c, .chunk = c, .dims = sl_dims_rows(s->rows), .training = true};
 
 		must(sl_exec_forward(s->exec, &call, NULL), "forward");
 		if (s->backward)

@@ -182,7 +182,8 @@ static void bench_ops(struct sl_backend *be, const struct sl_plan *plan, int run
 static void run_segment(struct sl_exec *exec, struct sl_exec_loss *loss, const struct setting *set, bool backward)
 {
 	for (int c = 0; c * set->chunk < set->batch; c++) {
-		struct sl_exec_call call = {.slot = c, .rows = set->chunk, .step = 1, .training = true};
+		struct sl_exec_call call = {
+			.slot = c, .chunk = c, .dims = sl_dims_rows(set->chunk), .step = 1, .training = true};
 
 		if ((backward ? sl_exec_backward(exec, &call, loss) : sl_exec_forward(exec, &call, loss)) != SL_OK)
 			exit(1);

@@ -55,7 +55,8 @@ static _Noreturn void die(enum sl_err err, const struct sl_fail *fail)
 
 static struct sl_exec_call call_of(const struct bench *b, int chunk)
 {
-	return (struct sl_exec_call){.slot = chunk, .rows = b->rows[chunk], .step = b->step, .training = true};
+	return (struct sl_exec_call){
+		.slot = chunk, .chunk = chunk, .dims = sl_dims_rows(b->rows[chunk]), .step = b->step, .training = true};
 }
 
 /* ---- pieces */
@@ -103,16 +104,16 @@ static enum sl_err step_chunk(struct bench *b, int c)
 	struct sl_exec_call call = call_of(b, c);
 	enum sl_err err = sl_exec_forward(b->ends.head, &call, NULL);
 
-	copy(sl_exec_input(b->middle, c, call.rows), sl_exec_output(b->ends.head, c, call.rows));
+	copy(sl_exec_input(b->middle, c, call.dims.rows), sl_exec_output(b->ends.head, c, call.dims.rows));
 	if (!err)
 		err = sl_exec_forward(b->middle, &call, NULL);
-	copy(sl_exec_input(b->ends.tail, c, call.rows), sl_exec_output(b->middle, c, call.rows));
+	copy(sl_exec_input(b->ends.tail, c, call.dims.rows), sl_exec_output(b->middle, c, call.dims.rows));
 	if (!err)
 		err = sl_ends_tail(&b->ends, c, &b->fail);
-	copy(sl_exec_dout(b->middle, c, call.rows), sl_exec_din(b->ends.tail, c, call.rows));
+	copy(sl_exec_dout(b->middle, c, call.dims.rows), sl_exec_din(b->ends.tail, c, call.dims.rows));
 	if (!err)
 		err = sl_exec_backward(b->middle, &call, NULL);
-	copy(sl_exec_dout(b->ends.head, c, call.rows), sl_exec_din(b->middle, c, call.rows));
+	copy(sl_exec_dout(b->ends.head, c, call.dims.rows), sl_exec_din(b->middle, c, call.dims.rows));
 	return err ? err : sl_exec_backward(b->ends.head, &call, NULL);
 }
 
@@ -167,29 +168,29 @@ static enum sl_err pair_chunk(struct bench *b, int c)
 
 	lap(b, LAP_CLIENT, &at);
 	if (!err)
-		err = cross(b, SL_DIR_HEAD_ACT, c, sl_exec_output(b->ends.head, c, call.rows),
-			    sl_exec_input(b->middle, c, call.rows));
+		err = cross(b, SL_DIR_HEAD_ACT, c, sl_exec_output(b->ends.head, c, call.dims.rows),
+			    sl_exec_input(b->middle, c, call.dims.rows));
 	at = sl_now_ns();
 	if (!err)
 		err = sl_exec_forward(b->middle, &call, NULL);
 	lap(b, LAP_SERVER, &at);
 	if (!err)
-		err = cross(b, SL_DIR_MID_ACT, c, sl_exec_output(b->middle, c, call.rows),
-			    sl_exec_input(b->ends.tail, c, call.rows));
+		err = cross(b, SL_DIR_MID_ACT, c, sl_exec_output(b->middle, c, call.dims.rows),
+			    sl_exec_input(b->ends.tail, c, call.dims.rows));
 	at = sl_now_ns();
 	if (!err)
 		err = sl_ends_tail(&b->ends, c, &b->fail);
 	lap(b, LAP_CLIENT, &at);
 	if (!err)
-		err = cross(b, SL_DIR_MID_GRAD, c, sl_exec_din(b->ends.tail, c, call.rows),
-			    sl_exec_dout(b->middle, c, call.rows));
+		err = cross(b, SL_DIR_MID_GRAD, c, sl_exec_din(b->ends.tail, c, call.dims.rows),
+			    sl_exec_dout(b->middle, c, call.dims.rows));
 	at = sl_now_ns();
 	if (!err)
 		err = sl_exec_backward(b->middle, &call, NULL);
 	lap(b, LAP_SERVER, &at);
 	if (!err)
-		err = cross(b, SL_DIR_HEAD_GRAD, c, sl_exec_din(b->middle, c, call.rows),
-			    sl_exec_dout(b->ends.head, c, call.rows));
+		err = cross(b, SL_DIR_HEAD_GRAD, c, sl_exec_din(b->middle, c, call.dims.rows),
+			    sl_exec_dout(b->ends.head, c, call.dims.rows));
 	at = sl_now_ns();
 	if (!err)
 		err = sl_ends_head_backward(&b->ends, c);

@@ -48,7 +48,7 @@ struct task {
 static void run(struct sl_job *job)
 {
 	struct task *t = (struct task *)job;
-	const struct sl_exec_call call = {.rows = t->plan->rows, .training = true};
+	const struct sl_exec_call call = {.dims = sl_dims_rows(t->plan->rows), .training = true};
 
 	if (t->which == WEIGHTS) {
 		sl_weights_init_range(&t->plan->segment[SL_MIDDLE], 1, t->range);

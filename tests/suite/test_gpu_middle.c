@@ -121,10 +121,11 @@ static void run_step(struct outcome *o, struct sl_exec *exec, struct sl_backend 
 	assert_int_equal(sl_exec_set_loss_scale(exec, scale), SL_OK);
 	assert_int_equal(sl_exec_begin(exec), SL_OK);
 	for (int c = 0; c < CHUNKS; c++) {
-		struct sl_exec_call call = {.slot = c, .step = (uint64_t)step, .training = true};
+		struct sl_exec_call call = {.slot = c, .chunk = c, .step = (uint64_t)step, .training = true};
 		struct sl_tensor t;
 
-		rows[c] = call.rows = sl_plan_chunk_rows(plan, BATCH, c);
+		rows[c] = sl_plan_chunk_rows(plan, BATCH, c);
+		call.dims = sl_dims_rows(rows[c]);
 		t = sl_exec_input(exec, c, rows[c]);
 		upload(be, &t, (uint16_t)(100 * step + c));
 		assert_int_equal(sl_exec_forward(exec, &call, NULL), SL_OK);
@@ -133,7 +134,8 @@ static void run_step(struct outcome *o, struct sl_exec *exec, struct sl_backend 
 			out_at += download(be, o->out + out_at, &t);
 	}
 	for (int c = 0; c < CHUNKS; c++) {
-		struct sl_exec_call call = {.slot = c, .rows = rows[c], .step = (uint64_t)step, .training = true};
+		struct sl_exec_call call = {
+			.slot = c, .chunk = c, .dims = sl_dims_rows(rows[c]), .step = (uint64_t)step, .training = true};
 		struct sl_tensor t = sl_exec_dout(exec, c, rows[c]);
 
 		upload(be, &t, (uint16_t)(100 * step + 50 + c));
@@ -351,10 +353,11 @@ static void pass_of_one(struct sl_exec *exec, const struct sl_plan *plan, int64_
 {
 	assert_int_equal(sl_exec_begin(exec), SL_OK);
 	for (int c = 0; c < CHUNKS; c++) {
-		struct sl_exec_call call = {.slot = c, .training = true};
+		struct sl_exec_call call = {.slot = c, .chunk = c, .training = true};
 		struct sl_tensor t;
 
-		call.rows = rows[c] = sl_plan_chunk_rows(plan, BATCH, c);
+		rows[c] = sl_plan_chunk_rows(plan, BATCH, c);
+		call.dims = sl_dims_rows(rows[c]);
 		t = sl_exec_input(exec, c, rows[c]);
 		upload(&gpu, &t, (uint16_t)c);
 		assert_int_equal(sl_exec_forward(exec, &call, NULL), SL_OK);

@@ -173,11 +173,11 @@ static void load(struct sl_exec *exec, const struct sl_plan *plan, int64_t count
 
 static void forward(struct outcome *o, struct sl_exec *exec, const struct sl_exec_call *call)
 {
-	struct sl_tensor t = sl_exec_input(exec, call->slot, call->rows);
+	struct sl_tensor t = sl_exec_input(exec, call->slot, call->dims.rows);
 
 	fill(&t, call->step * 100 + (uint64_t)call->slot);
 	assert_int_equal(sl_exec_forward(exec, call, NULL), SL_OK);
-	t = sl_exec_output(exec, call->slot, call->rows);
+	t = sl_exec_output(exec, call->slot, call->dims.rows);
 	look(o, &t);
 }
 
@@ -191,11 +191,18 @@ static void step(struct outcome *o, struct sl_exec *exec, const struct sl_plan *
 	for (int c = 0; c < CHUNKS; c++) {
 		rows[c] = sl_plan_chunk_rows(plan, batch, c);
 		forward(o, exec,
-			&(struct sl_exec_call){.slot = c, .rows = rows[c], .step = (uint64_t)number, .training = true});
+			&(struct sl_exec_call){.slot = c,
+					       .chunk = c,
+					       .dims = sl_dims_rows(rows[c]),
+					       .step = (uint64_t)number,
+					       .training = true});
 	}
 	for (int c = 0; c < CHUNKS; c++) {
-		const struct sl_exec_call call = {
-			.slot = c, .rows = rows[c], .step = (uint64_t)number, .training = true};
+		const struct sl_exec_call call = {.slot = c,
+						  .chunk = c,
+						  .dims = sl_dims_rows(rows[c]),
+						  .step = (uint64_t)number,
+						  .training = true};
 		struct sl_tensor t = sl_exec_dout(exec, c, rows[c]);
 
 		fill(&t, (uint64_t)number * 100 + 50 + (uint64_t)c);
@@ -204,7 +211,9 @@ static void step(struct outcome *o, struct sl_exec *exec, const struct sl_plan *
 		look(o, &t);
 	}
 	assert_int_equal(sl_exec_commit(exec, 0.05 / (number + 1), rows, CHUNKS), SL_OK);
-	forward(o, exec, &(struct sl_exec_call){.slot = 0, .rows = number % 2 ? 2 : 1, .step = (uint64_t)number});
+	forward(o, exec,
+		&(struct sl_exec_call){
+			.slot = 0, .chunk = 0, .dims = sl_dims_rows(number % 2 ? 2 : 1), .step = (uint64_t)number});
 }
 
 static struct outcome train(bool recorded, int refuse, bool narrows)

@@ -92,6 +92,10 @@
 	{                                                                                   \
 		.kind = SL_OP_SCALE, .n = n_, .h = h_, .w = w_, .c = c_, .u.scale = { by_ } \
 	}
+#define SELECT(n_, s_, f_)                                      \
+	{                                                       \
+		.kind = SL_OP_SELECT, .n = n_, .h = s_, .c = f_ \
+	}
 #define FLATTEN(n_, h_, w_, c_)                                           \
 	{                                                                 \
 		.kind = SL_OP_FLATTEN, .n = n_, .h = h_, .w = w_, .c = c_ \
@@ -266,6 +270,11 @@ const struct op_case op_cases[] = {
 	SCALE(128, 0, 0, 10, 0.125f),
 	SCALE(3, 5, 7, 33, -1.7f),
 	SCALE(4, 32, 32, 17, 3.0f),
+	/* n rows of s tokens on average */
+	SELECT(1, 1, 1),
+	SELECT(1, 9, 7),
+	SELECT(5, 2, 33),
+	SELECT(70, 11, 48),
 	/* cross-entropy */
 	XENT(1, 1, DATA_PLAIN),
 	XENT(1, 10, DATA_PLAIN),
@@ -448,6 +457,11 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 	}
 	for (int i = 0; i < op->n_param; i++)
 		op->param[i] = i;
+	if (c->kind == SL_OP_SELECT) {
+		/* all tokens of a chunk, as the rig counts rows */
+		op->out_shape = sl_shape2(rows, c->c);
+		return SL_OK;
+	}
 	return sl_op_infer_shape(op, fail);
 }
 

@@ -186,6 +186,19 @@ void op_rig_close(struct op_rig *rig)
 	*rig = (struct op_rig){0};
 }
 
+/* Rows of an op that looks at their tokens: S each on average, and no two neighbours alike. */
+static void open_tokens(struct op_rig *rig, struct op_chunk *chunk)
+{
+	const int64_t rows = chunk->rows, s = rig->c->h;
+	uint32_t *begin = op_xalloc((size_t)(rows + 1) * sizeof *begin);
+
+	for (int64_t i = 1; i <= rows; i++)
+		begin[i] = (uint32_t)(i * s - (i < rows && i % 2 ? s / 2 : 0));
+	op_area_open(&chunk->begin, rig->be, (size_t)(rows + 1) * sizeof *begin, begin, rig->log);
+	free(begin);
+	chunk->call.dims = (struct sl_dims){rows, rows * s, op_area_data(&chunk->begin)};
+}
+
 void op_chunk_open(struct op_rig *rig, struct op_chunk *chunk, const struct op_host *host, uint16_t number)
 {
 	struct sl_backend *be = rig->be;
@@ -213,6 +226,8 @@ void op_chunk_open(struct op_rig *rig, struct op_chunk *chunk, const struct op_h
 		.loss_sum = &chunk->loss_sum,
 		.correct = &chunk->correct,
 	};
+	if (rig->op.kind == SL_OP_SELECT)
+		open_tokens(rig, chunk);
 	for (int i = 0; i < rig->op.n_param; i++) {
 		bool running = rig->op.kind == SL_OP_BATCHNORM && i >= 2;
 
@@ -231,6 +246,7 @@ void op_chunk_close(struct op_chunk *chunk)
 	op_area_close(&chunk->out);
 	op_area_close(&chunk->dout);
 	op_area_close(&chunk->saved);
+	op_area_close(&chunk->begin);
 	*chunk = (struct op_chunk){0};
 }
 

@@ -77,24 +77,25 @@ void small_net_batch(struct small_batch *b, uint64_t step)
 
 static struct sl_exec_call call_of(const struct small_net *n, int64_t batch_rows, int chunk, uint64_t step)
 {
-	return (struct sl_exec_call){chunk, sl_plan_chunk_rows(n->plan, batch_rows, chunk), step, true};
+	return (struct sl_exec_call){chunk, chunk, sl_dims_rows(sl_plan_chunk_rows(n->plan, batch_rows, chunk)), step,
+				     true};
 }
 
 void small_net_forward(struct small_net *n, const struct small_batch *b, int64_t batch_rows, int chunk, uint64_t step)
 {
 	struct sl_exec_call call = call_of(n, batch_rows, chunk, step);
-	struct sl_tensor in = sl_exec_input(n->exec[SL_HEAD], chunk, call.rows);
+	struct sl_tensor in = sl_exec_input(n->exec[SL_HEAD], chunk, call.dims.rows);
 	int64_t row = SMALL_IMAGE * SMALL_IMAGE * 3;
 
 	assert_int_equal(n->be.ops->upload(&n->be, in.data, b->image + chunk * n->plan->rows * row,
-					   (size_t)(call.rows * row) * sizeof(float)),
+					   (size_t)(call.dims.rows * row) * sizeof(float)),
 			 SL_OK);
 	for (int which = SL_HEAD; which <= SL_MIDDLE; which++) {
 		struct sl_tensor out;
 
 		assert_int_equal(sl_exec_forward(n->exec[which], &call, NULL), SL_OK);
-		out = sl_exec_output(n->exec[which], chunk, call.rows);
-		carry(n, &out, sl_exec_input(n->exec[which + 1], chunk, call.rows));
+		out = sl_exec_output(n->exec[which], chunk, call.dims.rows);
+		carry(n, &out, sl_exec_input(n->exec[which + 1], chunk, call.dims.rows));
 	}
 }
 
@@ -108,9 +109,9 @@ void small_net_backward(struct small_net *n, const struct small_batch *b, int64_
 	n->loss += loss.sum / (double)batch_rows;
 	n->correct += loss.correct;
 	for (int which = SL_MIDDLE; which >= SL_HEAD; which--) {
-		struct sl_tensor din = sl_exec_din(n->exec[which + 1], chunk, call.rows);
+		struct sl_tensor din = sl_exec_din(n->exec[which + 1], chunk, call.dims.rows);
 
-		carry(n, &din, sl_exec_dout(n->exec[which], chunk, call.rows));
+		carry(n, &din, sl_exec_dout(n->exec[which], chunk, call.dims.rows));
 		assert_int_equal(sl_exec_backward(n->exec[which], &call, NULL), SL_OK);
 	}
 }

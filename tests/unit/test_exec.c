@@ -261,7 +261,7 @@ static void labels_that_are_none_are_refused(void **state)
 	small_net_open(&n, &(struct small_net_how){.partition = "1:-1", .chunks = 1});
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		int32_t label[SMALL_BATCH] = {0};
-		struct sl_exec_call call = {0, SMALL_BATCH, 0, true};
+		struct sl_exec_call call = {.dims = sl_dims_rows(SMALL_BATCH), .training = true};
 		struct sl_exec_loss loss = {.labels = label, .scale = 1};
 
 		assert_int_equal(sl_exec_forward(n.exec[SL_TAIL], &call, &loss), SL_OK);
@@ -290,7 +290,10 @@ static enum sl_err count_alloc(struct sl_backend *be, size_t bytes, void **out, 
 /* What is dropped is a matter of seed, step, chunk, op and element: it differs from chunk to chunk and step to step. */
 static void dropout_is_drawn_for_every_step_and_chunk(void **state)
 {
-	static const struct sl_exec_call calls[] = {{0, 3, 0, true}, {1, 3, 0, true}, {0, 3, 1, true}, {1, 3, 1, true}};
+	static const struct sl_exec_call calls[] = {{0, 0, {3, 3, NULL}, 0, true},
+						    {1, 1, {3, 3, NULL}, 0, true},
+						    {0, 0, {3, 3, NULL}, 1, true},
+						    {0, 1, {3, 3, NULL}, 1, true}};
 	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.5, 0},
 				     .cut = {.head_end = "features.17", .tail_begin = "classifier.1"},
 				     .plan.batch = SMALL_BATCH,
@@ -314,16 +317,16 @@ static void dropout_is_drawn_for_every_step_and_chunk(void **state)
 	assert_int_equal(sl_exec_set_weights(e, range), SL_OK);
 	for (size_t k = 0; k < sizeof calls / sizeof calls[0]; k++) {
 		const struct sl_exec_call *c = &calls[k];
-		const struct sl_rng_key key = {spec.plan.seed, c->step, (uint16_t)c->slot,
+		const struct sl_rng_key key = {spec.plan.seed, c->step, (uint16_t)c->chunk,
 					       s->op[s->n_op - 1].op.stream};
-		struct sl_tensor in = sl_exec_input(e, c->slot, c->rows), out;
+		struct sl_tensor in = sl_exec_input(e, c->slot, c->dims.rows), out;
 		float *x = in.data;
 		int64_t kept = 0, count;
 
 		for (int64_t i = 0; i < sl_shape_count(&in.shape); i++)
 			x[i] = (float)(i % 11) - 5;
 		assert_int_equal(sl_exec_forward(e, c, NULL), SL_OK);
-		out = sl_exec_output(e, c->slot, c->rows);
+		out = sl_exec_output(e, c->slot, c->dims.rows);
 		x = out.data;
 		count = sl_shape_count(&out.shape);
 		for (int64_t i = 0; i < count; i++) {

@@ -152,13 +152,13 @@ static void pass(struct rig *r, float size)
 {
 	assert_int_equal(sl_exec_begin(r->exec), SL_OK);
 	for (int c = 0; c < CHUNKS; c++) {
-		const struct sl_exec_call call = {.slot = c, .rows = ROWS, .training = true};
+		const struct sl_exec_call call = {.slot = c, .chunk = c, .dims = sl_dims_rows(ROWS), .training = true};
 
 		fill(sl_exec_input(r->exec, c, ROWS), (uint16_t)c, 2);
 		assert_int_equal(sl_exec_forward(r->exec, &call, NULL), SL_OK);
 	}
 	for (int c = 0; c < CHUNKS; c++) {
-		const struct sl_exec_call call = {.slot = c, .rows = ROWS, .training = true};
+		const struct sl_exec_call call = {.slot = c, .chunk = c, .dims = sl_dims_rows(ROWS), .training = true};
 
 		fill(sl_exec_dout(r->exec, c, ROWS), (uint16_t)(50 + c), size);
 		assert_int_equal(sl_exec_backward(r->exec, &call, NULL), SL_OK);

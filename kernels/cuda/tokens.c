@@ -1,0 +1,36 @@
+/* Ops that look at rows of tokens: select, the first token of every row. */
+#include "kernels/cuda/cuda.h"
+
+static struct cu_rows rows_of(const struct sl_op_call *call, const struct sl_shape *row)
+{
+	return (struct cu_rows){call->dims.rows, call->dims.tokens, sl_shape_row(row), call->dims.begin};
+}
+
+static enum sl_err select_forward(const struct sl_op_call *call)
+{
+	const struct cu_rows rows = rows_of(call, &call->out.shape);
+	struct cuda *cu;
+	enum sl_err err = cu_enter(call->be, &cu);
+
+	return err ? err
+		   : cu_check(cu,
+			      cu_select_forward(cu->stream, cu_op_type(call->op), call->out.data, call->in[0].data,
+						&rows),
+			      call->op->name);
+}
+
+static enum sl_err select_backward(const struct sl_op_call *call)
+{
+	const struct cu_rows rows = rows_of(call, &call->dout.shape);
+	struct cuda *cu;
+	enum sl_err err = cu_enter(call->be, &cu);
+
+	if (err || !call->din[0].data)
+		return err;
+	return cu_check(cu,
+			cu_select_backward(cu->stream, cu_op_type(call->op), call->din[0].data, call->din_add[0],
+					   call->dout.data, &rows),
+			call->op->name);
+}
+
+const struct sl_kernel cu_select_op = {.forward = select_forward, .backward = select_backward};
