@@ -5,14 +5,15 @@
 
 #include "client/cmd/command.h"
 #include "client/run/setup.h"
+#include "common/nn/graph_text.h"
 
 static const char *const usage[] = {
-	"splitc graph [CONFIG [head|middle|tail]] [--set KEY=VALUE]… [--json]",
+	"splitc graph [CONFIG [head|middle|tail]] [--set KEY=VALUE]… [--json|--text]",
 	"Prints the graphs that the config's cut makes of its network, or one of them: a line for each node with its "
 	"operation, the shape of what it gives, the parameters that it learns, and multiply-accumulates (MACs). Shapes "
-	"and MACs "
-	"are of one row, and MACs of the forward pass.",
+	"and MACs are of one row, and MACs of the forward pass.",
 	"Where an insert decays, the graph has the widths that it begins with.",
+	"With --text it prints what a server gets to see of the network: the page on the wire has the grammar.",
 	NULL,
 };
 
@@ -155,6 +156,11 @@ static void print_graphs(const struct sl_plan *plan, enum sl_segment only, bool 
 	json_decref(root);
 }
 
+static void put(void *file, const char *text, size_t len)
+{
+	fwrite(text, 1, len, file);
+}
+
 /* SL_SEGMENT_COUNT where no part was named; -1 where the name is none. */
 static int named_part(const char *name)
 {
@@ -172,7 +178,7 @@ int splitc_graph(int argc, char **argv)
 	struct sl_conf_client conf;
 	struct sl_setup setup = {0};
 	struct sl_fail fail;
-	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_JSON, 2), part;
+	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_GRAPH, 2), part;
 
 	if (status >= 0)
 		return status;
@@ -181,11 +187,17 @@ int splitc_graph(int argc, char **argv)
 		(void)!sl_fail_set(&fail, SL_ERR_USAGE, "graph: %.40s is no part: head, middle or tail", o.operand);
 		return sl_command_failed(&fail);
 	}
+	if (o.json && o.text) {
+		(void)!sl_fail_set(&fail, SL_ERR_USAGE, "graph: either --json or --text, not both");
+		return sl_command_failed(&fail);
+	}
 	status = sl_options_load(&o, SL_USES_DEMO, &conf);
 	if (status >= 0)
 		return status;
 	if (sl_setup_plan(&setup, &conf, &fail) != SL_OK)
 		status = sl_command_failed(&fail);
+	else if (o.text)
+		sl_graph_write(&setup.plan->segment[part == SL_SEGMENT_COUNT ? SL_MIDDLE : part].graph, put, stdout);
 	else
 		print_graphs(setup.plan, (enum sl_segment)part, o.json);
 	sl_setup_close(&setup);

@@ -17,7 +17,7 @@ enum { MEAN_BYTES = 2, BF16_INF_BITS = 0x7f80 };
 /* 2^126: beyond it, a value and the mean of others may have no finite difference. */
 static const uint32_t too_large = 0x7e800000;
 
-static const struct sl_stage_arg args[] = {
+static const struct sl_arg args[] = {
 	{.key = "side", .type = SL_ARG_INT, .positional = true, .required = true, .least = 2, .most = 64},
 	{0},
 };

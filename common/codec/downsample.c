@@ -15,7 +15,7 @@
 
 enum { FACTOR };
 
-static const struct sl_stage_arg args[] = {
+static const struct sl_arg args[] = {
 	{.key = "factor", .type = SL_ARG_INT, .positional = true, .required = true, .least = 2, .most = 64},
 	{0},
 };

@@ -6,7 +6,7 @@
 #include "common/base/pool.h"
 #include "common/codec/stage.h"
 
-static const struct sl_stage_arg args[] = {{0}};
+static const struct sl_arg args[] = {{0}};
 
 struct half {
 	struct sl_pool *pool;

@@ -21,14 +21,14 @@ enum { SCALE_BYTES = 4 };
 
 static const char *const norm_words[] = {"2", "max", NULL};
 
-static const struct sl_stage_arg qsgd_args[] = {
+static const struct sl_arg qsgd_args[] = {
 	{.key = "q", .type = SL_ARG_INT, .positional = true, .required = true, .least = 1, .most = 32767},
 	{.key = "bucket", .type = SL_ARG_INT, .least = 8, .most = 1 << 24},
 	{.key = "norm", .type = SL_ARG_CHOICE, .choices = norm_words},
 	{0},
 };
 
-static const struct sl_stage_arg tern_args[] = {
+static const struct sl_arg tern_args[] = {
 	{.key = "bucket", .type = SL_ARG_INT, .least = 8, .most = 1 << 24},
 	{0},
 };

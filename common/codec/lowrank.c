@@ -27,7 +27,7 @@
 
 enum { RANK, ITERS, WARM };
 
-static const struct sl_stage_arg args[] = {
+static const struct sl_arg args[] = {
 	{.key = "rank", .type = SL_ARG_INT, .positional = true, .required = true, .least = 1, .most = 1024},
 	{.key = "iters", .type = SL_ARG_INT, .least = 1, .most = 16, .otherwise = 1},
 	{.key = "warm", .type = SL_ARG_FLAG},

@@ -20,7 +20,7 @@ enum { COEFFICIENTS = 6, RANGE_BYTES = 8, PERIOD = 512 };
 static const char *const per_words[] = {"tensor", "sample", "channel", NULL};
 static const char *const round_words[] = {"nearest", "stochastic", NULL};
 
-static const struct sl_stage_arg args[] = {
+static const struct sl_arg args[] = {
 	{.key = "bits", .type = SL_ARG_INT, .positional = true, .required = true, .least = 1, .most = 16},
 	{.key = "per", .type = SL_ARG_CHOICE, .choices = per_words},
 	{.key = "block", .type = SL_ARG_INT, .least = 8, .most = 1 << 24},

@@ -17,7 +17,7 @@
 enum { RATIO };
 enum { RUNS = 8192, TILE = 2048 }; /* runs of one unit of work; of one call of a loop */
 
-static const struct sl_stage_arg args[] = {
+static const struct sl_arg args[] = {
 	{.key = "ratio", .type = SL_ARG_REAL, .positional = true, .required = true, .least = 0, .most = 1},
 	{0},
 };

@@ -18,7 +18,7 @@
 enum { BITS, SPLIT };
 enum { RANGE_BYTES = 8, MOST_BUCKETS = 16, TRIES = 3, BINS = 2048 };
 
-static const struct sl_stage_arg args[] = {
+static const struct sl_arg args[] = {
 	{.key = "bits", .type = SL_ARG_INT, .positional = true, .required = true, .least = 1, .most = 15},
 	{.key = "split", .type = SL_ARG_INT, .positional = true, .required = true, .least = 1, .most = 4},
 	{0},

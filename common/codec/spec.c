@@ -1,11 +1,11 @@
 /* Specifications as users type them: "topk:0.2|quant:8,per=channel". Grammar and canonical form: docs/CODECS.md. */
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/nearest.h"
 #include "common/codec/stage.h"
+
+enum { NOT_GIVEN = -1 };
 
 struct parser {
 	struct sl_codec_spec spec;
@@ -14,120 +14,25 @@ struct parser {
 	struct sl_fail *fail;
 };
 
-static enum sl_err bad_value(const struct parser *p, const struct sl_codec_stage *stage, const char *word, size_t len)
+/* Of the whole chain; spelled at its first stage. */
+static const struct sl_arg feedback = {.key = "ef", .type = SL_ARG_FLAG, .otherwise = NOT_GIVEN};
+
+static struct sl_args arguments(const struct sl_codec_stage *stage)
 {
-	return sl_fail_set(p->fail, SL_ERR_CONFIG, "codec: %s, got '%.*s'", stage->usage, (int)len, word);
+	return (struct sl_args){.prefix = "codec: ",
+				.name = stage->name,
+				.usage = stage->usage,
+				.table = stage->args,
+				.common = &feedback};
 }
 
-static enum sl_err parse_value(const struct parser *p, const struct sl_codec_stage *stage,
-			       const struct sl_stage_arg *arg, const char *text, size_t len, double *out)
+static int n_arguments(const struct sl_codec_stage *stage)
 {
-	char word[32], *end;
-	double value;
+	int n = 0;
 
-	if (len == 0 || len >= sizeof word)
-		return bad_value(p, stage, text, len);
-	memcpy(word, text, len);
-	word[len] = '\0';
-	switch (arg->type) {
-	case SL_ARG_FLAG:
-		if (strcmp(word, "true") != 0 && strcmp(word, "false") != 0)
-			return bad_value(p, stage, text, len);
-		*out = word[0] == 't';
-		return SL_OK;
-	case SL_ARG_CHOICE:
-		for (int i = 0; arg->choices[i] != NULL; i++) {
-			if (strcmp(word, arg->choices[i]) == 0) {
-				*out = i;
-				return SL_OK;
-			}
-		}
-		return bad_value(p, stage, text, len);
-	case SL_ARG_INT:
-	case SL_ARG_REAL:
-		break;
-	}
-	/* strtod also takes hexadecimal, "inf", "nan" and leading blanks */
-	if (strspn(word, "0123456789.eE+-") != len)
-		return bad_value(p, stage, text, len);
-	value = strtod(word, &end);
-	if (*end != '\0' || !isfinite(value) || value > arg->most)
-		return bad_value(p, stage, text, len);
-	if (arg->type == SL_ARG_INT ? value < arg->least || value != floor(value) : value <= arg->least)
-		return bad_value(p, stage, text, len);
-	*out = value;
-	return SL_OK;
-}
-
-/* The positional words of a stage, behind its colon: numbers joined by '+'. */
-static enum sl_err parse_positional(const struct parser *p, const struct sl_codec_stage *stage, const char *text,
-				    size_t len, double *arg, unsigned *given)
-{
-	const char *stop = text + len;
-
-	for (int i = 0;; i++) {
-		const char *plus = text;
-		enum sl_err err;
-
-		if (stage->args[i].key == NULL || !stage->args[i].positional)
-			return bad_value(p, stage, text, (size_t)(stop - text));
-		/* a '+' behind an 'e' belongs to the number */
-		while (plus < stop && (*plus != '+' || (plus > text && (plus[-1] == 'e' || plus[-1] == 'E'))))
-			plus++;
-		err = parse_value(p, stage, &stage->args[i], text, (size_t)(plus - text), &arg[i]);
-		if (err != SL_OK)
-			return err;
-		*given |= 1u << i;
-		if (plus == stop)
-			return SL_OK;
-		text = plus + 1;
-	}
-}
-
-static enum sl_err given_twice(const struct parser *p, const struct sl_codec_stage *stage, const char *key)
-{
-	return sl_fail_set(p->fail, SL_ERR_CONFIG, "codec: '%s' is given twice for %s", key, stage->name);
-}
-
-static enum sl_err parse_option(struct parser *p, const struct sl_codec_stage *stage, const char *text, size_t len,
-				double *arg, unsigned *given)
-{
-	static const struct sl_stage_arg ef = {.key = "ef", .type = SL_ARG_FLAG};
-	const char *eq = memchr(text, '=', len);
-	size_t key_len = eq == NULL ? len : (size_t)(eq - text);
-	const char *value = eq == NULL ? text + len : eq + 1;
-	size_t value_len = (size_t)(text + len - value);
-
-	if (eq != NULL && key_len == 2 && memcmp(text, "ef", 2) == 0) {
-		double on;
-		enum sl_err err = parse_value(p, stage, &ef, value, value_len, &on);
-
-		if (err != SL_OK)
-			return err;
-		if (p->spec.n_stage != 0)
-			return sl_fail_set(
-				p->fail, SL_ERR_CONFIG,
-				"codec: ef concerns the whole chain and stands at its first stage, not at '%s'",
-				stage->name);
-		if (*given >> SL_CODEC_MAX_ARGS & 1)
-			return given_twice(p, stage, ef.key);
-		*given |= 1u << SL_CODEC_MAX_ARGS; /* behind the stage's own */
-		p->spec.error_feedback = on != 0;
-		return SL_OK;
-	}
-	for (int i = 0; stage->args[i].key != NULL; i++) {
-		const char *key = stage->args[i].key;
-
-		if (eq == NULL || stage->args[i].positional || strlen(key) != key_len ||
-		    memcmp(key, text, key_len) != 0)
-			continue;
-		if (*given >> i & 1)
-			return given_twice(p, stage, key);
-		*given |= 1u << i;
-		return parse_value(p, stage, &stage->args[i], value, value_len, &arg[i]);
-	}
-	return sl_fail_set(p->fail, SL_ERR_CONFIG, "codec: %s has no option '%.*s': %s", stage->name, (int)key_len,
-			   text, stage->usage);
+	while (stage->args[n].key != NULL)
+		n++;
+	return n;
 }
 
 static enum sl_err find_stage(const struct parser *p, const char *text, size_t len, const struct sl_codec_stage **stage)
@@ -182,71 +87,27 @@ static enum sl_err append(struct parser *p, const struct sl_codec_stage *stage, 
 
 static enum sl_err parse_stage(struct parser *p, const char *text, size_t len)
 {
-	double arg[SL_CODEC_MAX_ARGS] = {0};
-	size_t name_len = 0, at;
+	double value[SL_ARGS_MAX] = {0}, *ef;
+	const size_t name_len = strcspn(text, ":,|");
 	const struct sl_codec_stage *stage;
-	unsigned given = 0;
-	enum sl_err err;
+	struct sl_args args;
+	enum sl_err err = find_stage(p, text, name_len, &stage);
 
-	while (name_len < len && text[name_len] != ':' && text[name_len] != ',')
-		name_len++;
-	err = find_stage(p, text, name_len, &stage);
 	if (err != SL_OK)
 		return err;
-	for (int i = 0; stage->args[i].key != NULL; i++)
-		arg[i] = stage->args[i].otherwise;
-	at = name_len;
-	if (at < len && text[at] == ':') {
-		const char *comma = memchr(text + at, ',', len - at);
-		size_t end = comma == NULL ? len : (size_t)(comma - text);
-
-		err = parse_positional(p, stage, text + at + 1, end - at - 1, arg, &given);
-		if (err != SL_OK)
-			return err;
-		at = end;
-	}
-	while (at < len) {
-		const char *word = text + at + 1, *comma = memchr(word, ',', len - at - 1);
-		size_t end = comma == NULL ? len : (size_t)(comma - text);
-
-		err = parse_option(p, stage, word, end - at - 1, arg, &given);
-		if (err != SL_OK)
-			return err;
-		at = end;
-	}
-	for (int i = 0; stage->args[i].key != NULL; i++) {
-		if (stage->args[i].required && !(given >> i & 1))
-			return bad_value(p, stage, text, len);
-	}
-	return append(p, stage, arg);
-}
-
-/* Shortest decimal that reads back as the same double. */
-static int print_number(char *out, size_t cap, double value)
-{
-	int len = 0;
-
-	for (int digits = 1; digits <= 17; digits++) {
-		len = snprintf(out, cap, "%.*g", digits, value);
-		if (strtod(out, NULL) == value)
-			break;
-	}
-	return len;
-}
-
-static int print_value(char *out, size_t cap, const struct sl_stage_arg *arg, double value)
-{
-	switch (arg->type) {
-	case SL_ARG_FLAG:
-		return snprintf(out, cap, "%s", value != 0 ? "true" : "false");
-	case SL_ARG_CHOICE:
-		return snprintf(out, cap, "%s", arg->choices[(int)value]);
-	case SL_ARG_INT:
-		return snprintf(out, cap, "%.0f", value);
-	case SL_ARG_REAL:
-		break;
-	}
-	return print_number(out, cap, value);
+	args = arguments(stage);
+	err = sl_args_read(&args, text + name_len, len - name_len, value, p->fail);
+	if (err != SL_OK)
+		return err;
+	ef = &value[n_arguments(stage)];
+	if (*ef != NOT_GIVEN && p->spec.n_stage != 0)
+		return sl_fail_set(p->fail, SL_ERR_CONFIG,
+				   "codec: ef concerns the whole chain and stands at its first stage, not at '%s'",
+				   stage->name);
+	if (p->spec.n_stage == 0)
+		p->spec.error_feedback = *ef == 1;
+	*ef = 0;
+	return append(p, stage, value);
 }
 
 static enum sl_err print_spec(struct parser *p)
@@ -256,26 +117,14 @@ static enum sl_err print_spec(struct parser *p)
 	size_t len = 0;
 
 	for (int s = 0; s < spec->n_stage; s++) {
-		const struct sl_codec_stage *stage = spec->stage[s].stage;
-		char sep = ':';
+		const struct sl_args args = arguments(spec->stage[s].stage);
+		double value[SL_ARGS_MAX] = {0};
 
-		len += (size_t)snprintf(text + len, sizeof text - len, "%s%s", s == 0 ? "" : "|", stage->name);
-		for (int i = 0; stage->args[i].key != NULL; i++) {
-			const struct sl_stage_arg *arg = &stage->args[i];
-			double value = spec->stage[s].arg[i];
-
-			if (value == arg->otherwise && !arg->required)
-				continue;
-			if (arg->positional) {
-				text[len++] = sep;
-				sep = '+';
-			} else {
-				len += (size_t)snprintf(text + len, sizeof text - len, ",%s=", arg->key);
-			}
-			len += (size_t)print_value(text + len, sizeof text - len, arg, value);
-		}
-		if (s == 0 && spec->error_feedback)
-			len += (size_t)snprintf(text + len, sizeof text - len, ",ef=true");
+		memcpy(value, spec->stage[s].arg, sizeof spec->stage[s].arg);
+		value[n_arguments(spec->stage[s].stage)] = s == 0 && spec->error_feedback ? 1 : NOT_GIVEN;
+		if (s)
+			text[len++] = '|';
+		len += sl_args_write(&args, value, text + len, sizeof text - len);
 	}
 	if (len >= SL_CODEC_SPEC_MAX)
 		return sl_fail_set(p->fail, SL_ERR_CONFIG, "codec: '%s' is longer than %d characters", text,

@@ -17,6 +17,7 @@
 
 #include <math.h>
 
+#include "common/base/args.h"
 #include "common/base/memory.h"
 #include "common/base/pool.h"
 #include "common/codec/codec.h"
@@ -41,17 +42,6 @@ enum sl_stage_id {
 	SL_STAGE_ID_DOWNSAMPLE = 20,
 	SL_STAGE_ID_CELLS = 21,
 	SL_STAGE_ID_ZSTD = 32
-};
-
-/* One argument; its place in the table is its place in `arg`. The first ones may be positional ("sortquant:6+2"), the
- * others are written key=value behind commas. */
-struct sl_stage_arg {
-	const char *key; /* NULL ends the table */
-	enum { SL_ARG_INT, SL_ARG_REAL, SL_ARG_FLAG, SL_ARG_CHOICE } type;
-	bool positional;
-	bool required;
-	double least, most, otherwise; /* REAL: above `least`, not equal to it. CHOICE, FLAG: least, most not used */
-	const char *const *choices;    /* CHOICE: NULL-terminated; the value is the number of the word */
 };
 
 struct sl_stage_env {
@@ -81,7 +71,7 @@ struct sl_codec_stage {
 	bool variable;     /* how many values remain depends on the tensor; no stage behind it needs their shape */
 	const char *name;
 	const char *usage; /* "quant:b with b = 1…16" */
-	const struct sl_stage_arg *args;
+	const struct sl_arg *args;
 
 	/* What ranges cannot say; `in` is true where the input still has the tensor's channels and samples. NULL: fine.
 	 */

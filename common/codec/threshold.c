@@ -12,7 +12,7 @@
 
 enum { VALUE };
 
-static const struct sl_stage_arg args[] = {
+static const struct sl_arg args[] = {
 	{.key = "value", .type = SL_ARG_REAL, .positional = true, .required = true, .least = 0, .most = FLT_MAX},
 	{0},
 };

@@ -11,7 +11,7 @@
 enum { LEVEL };
 enum { BLOCK = ZSTD_BLOCKSIZE_MAX }; /* a multiple of zstd's own, or the bytes would change */
 
-static const struct sl_stage_arg args[] = {
+static const struct sl_arg args[] = {
 	{.key = "level", .type = SL_ARG_INT, .positional = true, .least = 1, .most = 19, .otherwise = 3},
 	{0},
 };

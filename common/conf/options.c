@@ -58,6 +58,8 @@ static const struct option table[] = {
 	 "the data, such as cifar100:/data/cifar-100-binary; KIND or DIR may be left out"},
 	{"--cut", "CUT", SL_OPT_INIT, AT(cut), "the part of the network that stays on this host"},
 	{"--force", NULL, SL_OPT_INIT, AT(force), "overwrite an existing file"},
+	{"--text", NULL, SL_OPT_GRAPH, AT(text),
+	 "print the middle, or the part that is named, in the form in which it travels to the server"},
 	{"--text", NULL, SL_OPT_TOKENS, AT(text), "print tokens as the vocabulary writes them, not their ids"},
 	{"--pair", NULL, SL_OPT_TOKENS, AT(pair), "each line has two texts, with a tab between them"},
 	{"--task", "NAME", SL_OPT_TOKENS, AT(task),

@@ -42,6 +42,7 @@ enum {
 	SL_OPT_INIT = 2048,    /* --server, --model, --data, --cut, --force */
 	SL_OPT_PLOT = 4096,    /* --out PICTURE, --figure */
 	SL_OPT_TOKENS = 8192,  /* --text, --pair, --max-length, --stats, --task, --split, --columns, --format, --json */
+	SL_OPT_GRAPH = 16384,  /* --text */
 };
 
 /* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments, SL_MAX_OPERANDS at most; "-" is one.

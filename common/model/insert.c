@@ -1,188 +1,126 @@
 #include "common/model/insert.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "common/base/args.h"
 
 enum { MAX_SIZE = 1 << 20, MAX_STEPS = SL_DECAY_MAX_EVERY, MAX_L1 = SL_DECAY_MAX_L1 };
 
 /* ---- text */
 
-/* Digits at *text, `low` … `high`. */
-static bool read_number(const char **text, int64_t low, int64_t high, int64_t *out)
+static const struct sl_arg conv_args[] = {
+	{.key = "c", .type = SL_ARG_INT, .positional = true, .required = true, .least = 1, .most = MAX_SIZE},
+	{.key = "k", .type = SL_ARG_INT, .least = 1, .most = MAX_SIZE, .otherwise = 1},
+	{.key = "s", .type = SL_ARG_INT, .least = 1, .most = MAX_SIZE, .otherwise = 1},
+	{.key = "p", .type = SL_ARG_INT, .least = 0, .most = MAX_SIZE},
+	{0},
+};
+
+static const struct sl_arg linear_args[] = {
+	{.key = "f", .type = SL_ARG_INT, .positional = true, .required = true, .least = 1, .most = MAX_SIZE},
+	{0},
+};
+
+static const struct sl_arg decay_args[] = {
+	{.key = "rate", .type = SL_ARG_REAL, .required = true, .least = 0, .most = 1},
+	{.key = "every", .type = SL_ARG_INT, .required = true, .least = 1, .most = MAX_STEPS},
+	{.key = "times", .type = SL_ARG_INT, .required = true, .least = 1, .most = SL_DECAY_MAX_TIMES},
+	{.key = "l1", .type = SL_ARG_REAL, .from_least = true, .most = MAX_L1},
+	{.key = "from", .type = SL_ARG_INT, .most = (double)MAX_STEPS * SL_DECAY_MAX_TIMES},
+	{0},
+};
+
+static const struct sl_args kinds[] = {
+	[SL_INSERT_CONV] = {"", "conv", "conv:C[,k=K][,s=S][,p=P] with sizes of 1 and more, and P below K", conv_args,
+			    NULL},
+	[SL_INSERT_LINEAR] = {"", "linear", "linear:F with F of 1 and more", linear_args, NULL},
+	[SL_INSERT_DECAY] = {"", "decaylinear",
+			     "decaylinear:rate=R,every=S,times=T[,l1=L][,from=A] with R above 0 and at most 1, S 1 to "
+			     "1000000000, T 1 to 64",
+			     decay_args, NULL},
+};
+enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
+
+static void set_item(struct sl_insert_item *it, enum sl_insert_kind kind, const double *value)
 {
-	int64_t n = 0;
-	const char *start = *text;
+	*it = (struct sl_insert_item){.kind = kind, .k = 1, .stride = 1};
+	if (kind == SL_INSERT_DECAY) {
+		struct sl_decay *d = &it->decay;
 
-	for (; **text >= '0' && **text <= '9' && n <= high; ++*text)
-		n = n * 10 + (**text - '0');
-	*out = n;
-	return *text > start && n >= low && n <= high;
-}
-
-static bool read_size(const char **text, int low, int *out)
-{
-	int64_t n;
-	bool good = read_number(text, low, MAX_SIZE, &n);
-
-	*out = (int)n;
-	return good;
-}
-
-static bool read_word(const char **text, const char *word)
-{
-	size_t len = strlen(word);
-
-	if (strncmp(*text, word, len) != 0)
-		return false;
-	*text += len;
-	return true;
-}
-
-/* ",k=3,s=3": each at most once. */
-static bool read_options(const char **text, struct sl_insert_item *it)
-{
-	const struct {
-		const char *word;
-		int low, *to;
-	} option[] = {{",k=", 1, &it->k}, {",s=", 1, &it->stride}, {",p=", 0, &it->pad}};
-	enum { N = sizeof option / sizeof option[0] };
-	bool seen[N] = {false};
-
-	while (**text == ',') {
-		int i = 0;
-
-		while (i < N && (seen[i] || !read_word(text, option[i].word)))
-			i++;
-		if (i == N || !read_size(text, option[i].low, option[i].to))
-			return false;
-		seen[i] = true;
+		*d = (struct sl_decay){.rate = value[0],
+				       .every = (int64_t)value[1],
+				       .times = (int)value[2],
+				       .l1 = value[3],
+				       .from = (int64_t)value[4]};
+		if (d->from > d->every * d->times)
+			d->from = d->every * d->times;
+		return;
 	}
-	return it->pad < it->k;
-}
-
-/* A decimal fraction, 0 … `high`; strtod alone would also take blanks, signs, hexadecimal and "nan". */
-static bool read_fraction(const char **text, double high, double *out)
-{
-	char *end;
-
-	if (!(**text >= '0' && **text <= '9') || (text[0][0] == '0' && (text[0][1] | 32) == 'x'))
-		return false;
-	*out = strtod(*text, &end);
-	*text = end;
-	return *out <= high;
-}
-
-/* The rest of "decaylinear:rate=0.9,every=300,times=9,l1=1e-4,from=0": each at most once, the first three always. */
-static bool read_decay(const char **text, struct sl_decay *d)
-{
-	int64_t times = 0;
-	const struct {
-		const char *word;
-		int64_t low, high, *whole; /* either this */
-		double most, *fraction;    /* or this */
-	} option[] = {
-		{"rate=", 0, 0, NULL, 1, &d->rate},
-		{"every=", 1, MAX_STEPS, &d->every, 0, NULL},
-		{"times=", 1, SL_DECAY_MAX_TIMES, &times, 0, NULL},
-		{"l1=", 0, 0, NULL, MAX_L1, &d->l1},
-		{"from=", 0, (int64_t)MAX_STEPS * SL_DECAY_MAX_TIMES, &d->from, 0, NULL},
-	};
-	enum { N = sizeof option / sizeof option[0] };
-	bool seen[N] = {false}, good;
-
-	do {
-		int i = 0;
-
-		while (i < N && (seen[i] || !read_word(text, option[i].word)))
-			i++;
-		if (i == N)
-			return false;
-		seen[i] = true;
-		good = option[i].whole ? read_number(text, option[i].low, option[i].high, option[i].whole)
-				       : read_fraction(text, option[i].most, option[i].fraction);
-	} while (good && read_word(text, ","));
-	d->times = (int)times;
-	if (d->from > d->every * times)
-		d->from = d->every * times;
-	return good && d->rate > 0 && d->every && times;
-}
-
-static bool read_item(const char **text, struct sl_insert_item *it)
-{
-	*it = (struct sl_insert_item){.k = 1, .stride = 1};
-	if (read_word(text, "decaylinear:")) {
-		it->kind = SL_INSERT_DECAY;
-		return read_decay(text, &it->decay);
+	it->c = (int)value[0];
+	if (kind == SL_INSERT_CONV) {
+		it->k = (int)value[1];
+		it->stride = (int)value[2];
+		it->pad = (int)value[3];
 	}
-	if (read_word(text, "linear:")) {
-		it->kind = SL_INSERT_LINEAR;
-		return read_size(text, 1, &it->c);
+}
+
+static enum sl_err read_item(const char *text, size_t len, struct sl_insert_item *it, struct sl_fail *fail)
+{
+	const size_t name_len = strcspn(text, ":,+");
+	double value[SL_ARGS_MAX];
+	enum sl_err err;
+
+	for (int i = 0; i < N_KINDS; i++) {
+		if (strlen(kinds[i].name) != name_len || memcmp(kinds[i].name, text, name_len) != 0)
+			continue;
+		err = sl_args_read(&kinds[i], text + name_len, len - name_len, value, fail);
+		if (err)
+			return err;
+		set_item(it, (enum sl_insert_kind)i, value);
+		if (it->pad >= it->k)
+			return sl_fail_set(fail, SL_ERR_CONFIG, "%s, got p=%d and k=%d", kinds[i].usage, it->pad,
+					   it->k);
+		return SL_OK;
 	}
-	return read_word(text, "conv:") && read_size(text, 1, &it->c) && read_options(text, it);
+	return sl_fail_set(fail, SL_ERR_CONFIG,
+			   "an insert is none, or conv, linear and decaylinear joined with '+' as in "
+			   "conv:20,k=3,s=3+linear:8, got '%.*s'",
+			   (int)(name_len < 100 ? name_len : 100), text);
 }
 
 static enum sl_err parse(const char *text, struct sl_insert *out, struct sl_fail *fail)
 {
-	const char *at = text;
-	bool good = true;
-
 	*out = (struct sl_insert){0};
 	if (!*text || strcmp(text, "none") == 0)
 		return SL_OK;
-	do {
+	for (const char *at = text;;) {
+		const size_t len = sl_args_plus(at, strlen(at));
+		enum sl_err err;
+
 		if (out->n == SL_INSERT_MAX_ITEMS)
 			return sl_fail_set(fail, SL_ERR_CONFIG, "at most %d layers joined with '+', got \"%.100s\"",
 					   SL_INSERT_MAX_ITEMS, text);
-		good = read_item(&at, &out->item[out->n++]);
-	} while (good && *at == '+' && *++at);
-	for (int i = 0; i + 1 < out->n && good; i++)
-		if (out->item[i].kind == SL_INSERT_DECAY)
+		if (out->n && out->item[out->n - 1].kind == SL_INSERT_DECAY)
 			return sl_fail_set(fail, SL_ERR_CONFIG, "decaylinear must be the last of \"%.100s\"", text);
-	if (good && !*at && at[-1] != '+')
-		return SL_OK;
-	return sl_fail_set(fail, SL_ERR_CONFIG,
-			   "\"%.100s\" is not none, conv:C[,k=K][,s=S][,p=P] (p below k), linear:F or "
-			   "decaylinear:rate=R,every=S,times=T[,l1=L][,from=A] (R above 0 and at most 1, T 1 to %d, "
-			   "S 1 to %d), or several joined with '+', as conv:20,k=3,s=3 is",
-			   text, SL_DECAY_MAX_TIMES, MAX_STEPS);
-}
-
-/* The shortest that reads back as x. */
-static const char *fraction_text(double x, char out[32])
-{
-	for (int digits = 1; digits <= 17; digits++) {
-		snprintf(out, 32, "%.*g", digits, x);
-		if (strtod(out, NULL) == x)
-			break;
+		err = read_item(at, len, &out->item[out->n], fail);
+		if (err)
+			return err;
+		out->n++;
+		if (!at[len])
+			return SL_OK;
+		at += len + 1;
 	}
-	return out;
 }
 
 static void write_item(const struct sl_insert_item *it, char *out, size_t cap)
 {
-	char a[48] = "", b[48] = "", c[48] = "", number[32];
+	const struct sl_decay *d = &it->decay;
+	const double decay[] = {d->rate, (double)d->every, d->times, d->l1, (double)d->from};
+	const double sizes[] = {it->c, it->k, it->stride, it->pad};
 
-	if (it->kind == SL_INSERT_DECAY) {
-		const struct sl_decay *d = &it->decay;
-
-		if (d->l1 > 0)
-			snprintf(a, sizeof a, ",l1=%s", fraction_text(d->l1, number));
-		if (d->from)
-			snprintf(b, sizeof b, ",from=%" PRId64, d->from);
-		snprintf(out, cap, "decaylinear:rate=%s,every=%" PRId64 ",times=%d%s%s", fraction_text(d->rate, number),
-			 d->every, d->times, a, b);
-		return;
-	}
-	if (it->k != 1)
-		snprintf(a, sizeof a, ",k=%d", it->k);
-	if (it->stride != 1)
-		snprintf(b, sizeof b, ",s=%d", it->stride);
-	if (it->pad != 0)
-		snprintf(c, sizeof c, ",p=%d", it->pad);
-	snprintf(out, cap, "%s:%d%s%s%s", it->kind == SL_INSERT_CONV ? "conv" : "linear", it->c, a, b, c);
+	sl_args_write(&kinds[it->kind], it->kind == SL_INSERT_DECAY ? decay : sizes, out, cap);
 }
 
 static enum sl_err write_items(const struct sl_insert *items, char *out, struct sl_fail *fail)

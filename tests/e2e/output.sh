@@ -77,6 +77,12 @@ done
 	"$SPLITC" codecs --json
 	"$SPLITC" codecs --measure --shape 8,8 none --json
 } | jq -r 'paths | map(strings)[]' | has 'flops and codecs' 'splitc flops --json, graph --json, codecs --json'
+# the text of a part: as the wire has it, from the first line to the last
+"$SPLITC" graph "$tmp/client.yaml" tail --text >"$tmp/tail"
+[ "$(head -n 1 "$tmp/tail")" = 'graph 1' ] && grep -q '^in mid_act f32 ' "$tmp/tail" || fail 'graph tail --text'
+"$SPLITC" graph "$tmp/client.yaml" --text | tail -n 1 | grep -q '^out mid_act ' || fail 'graph --text'
+if "$SPLITC" graph "$tmp/client.yaml" --text --json 2>"$tmp/both"; then fail 'graph --text --json'; fi
+grep -q 'either --json or --text' "$tmp/both" || fail 'graph: which form?'
 "$TOOLS/make_text" "$tmp"
 {
 	printf 'a b c\td\n' | "$SPLITC" tokens "$tmp/vocab.txt" --pair --text --max-length 6 --json

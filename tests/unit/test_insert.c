@@ -290,7 +290,11 @@ static void inserts_that_do_not_fit(void **state)
 	(void)state;
 	plan_refuses("conv:8,k=17", "", "insert.head: ");
 	plan_refuses("", "conv:8,k=2", "insert.tail: ");
-	plan_refuses("conv:8,k=x", "", "insert.head: \"conv:8,k=x\" is not");
+	plan_refuses("conv:8,k=x", "",
+		     "insert.head: conv:C[,k=K][,s=S][,p=P] with sizes of 1 and more, and P below K, got 'x'");
+	plan_refuses("conv:8,q=3", "", "insert.head: conv has no option 'q'");
+	plan_refuses("", "conv:8,k=3,k=3", "insert.tail: 'k' is given twice for conv");
+	plan_refuses("conf:8", "", "insert.head: an insert is none, or conv, linear and decaylinear joined with '+'");
 	plan_refuses("conv:1048576,k=16,s=16", "", "insert.head: ");
 }
 
