@@ -145,6 +145,7 @@ $(SIM_TESTS): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 MEMORY_TESTS := $(B)/tests/suite/test_codec_memory $(B)/tests/suite/test_port_memory
 COUNTED := malloc calloc realloc sl_arena_open cudaEventCreateWithFlags
 COUNTED_OBJ := $(B)/tests/support/counted/counted.o
+-include $(COUNTED_OBJ:.o=.d)
 $(MEMORY_TESTS:=.o) $(COUNTED_OBJ): CFLAGS += -Itests/support/cuda_sim -Wno-unknown-pragmas
 $(MEMORY_TESTS): $(B)/%: $(B)/%.o $(COUNTED_OBJ) $(CODEC_RIG) $(SIM_OBJ) $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'

@@ -43,10 +43,6 @@ enum sl_err sl_drive(struct sl_setup *setup, const struct sl_drive_options *opti
 
 	if (local)
 		return sl_drive_local(setup, options, fail);
-	if (setup->conf->train.freeze.n)
-		return sl_conf_client_fail(setup->conf, "train.freeze", fail,
-					   "works with --local only: a server "
-					   "would not know which parameters are frozen");
 	err = sl_drive_remote(setup, options, fail);
 	return err == SL_ERR_TIMEOUT ? sl_drive_explain(setup->conf, fail) : err;
 }

@@ -47,6 +47,13 @@ struct sl_shape sl_plan_cut_shape_after(const struct sl_plan *plan, bool mid, in
 	return shape;
 }
 
+int64_t sl_plan_fetch_count(const struct sl_plan_segment *s)
+{
+	if (s->moving_count)
+		return s->moving_count;
+	return s->weight_count < PARAM_ALIGN ? s->weight_count : PARAM_ALIGN;
+}
+
 int64_t sl_plan_plain_count(const struct sl_plan *plan, bool mid)
 {
 	return sl_shape_row(&plan->plain[mid]);

@@ -42,8 +42,8 @@ struct sl_segment_param {
 };
 
 /* The weight range: trainable parameters first, then running statistics, then frozen parameters; every parameter starts
- * on a cache line and the gap behind it is zero. This range is what SL_PART_WEIGHTS carries and what a store's hash is
- * taken of. */
+ * on a cache line and the gap behind it is zero. A store's hash is taken of the whole range, and an upload carries it;
+ * a Fetch carries its front (sl_plan_fetch_count). */
 struct sl_plan_segment {
 	enum sl_segment which;
 	struct sl_graph graph;
@@ -97,6 +97,9 @@ int64_t sl_plan_chunk_rows(const struct sl_plan *plan, int64_t batch_rows, int c
  * that follows `done` steps. */
 struct sl_shape sl_plan_cut_shape(const struct sl_plan *plan, bool mid, int64_t rows);
 struct sl_shape sl_plan_cut_shape_after(const struct sl_plan *plan, bool mid, int64_t rows, uint64_t done);
+/* Floats at the front of the weight range that a Fetch carries: all that a step can change. Where it can change
+ * nothing, the first cache line, because a run is never empty. */
+int64_t sl_plan_fetch_count(const struct sl_plan_segment *segment);
 /* Elements per row of the tensor that would cross without inserts. */
 int64_t sl_plan_plain_count(const struct sl_plan *plan, bool mid);
 

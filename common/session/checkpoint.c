@@ -64,6 +64,17 @@ void sl_checkpoint_ask(struct sl_checkpoint *c, const char *key)
 	c->note[c->n_note - 1].may_lack = true;
 }
 
+/* Of all parts that are planned. */
+static int frozen_of(const struct sl_plan *plan)
+{
+	int n = 0;
+
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
+		for (int i = 0; i < plan->segment[which].graph.n_param; i++)
+			n += plan->segment[which].graph.param[i].role == SL_FROZEN;
+	return n;
+}
+
 void sl_checkpoint_plan(struct sl_checkpoint *c, const struct sl_plan *plan)
 {
 	char hash[SL_HEX16_TEXT];
@@ -72,6 +83,7 @@ void sl_checkpoint_plan(struct sl_checkpoint *c, const struct sl_plan *plan)
 		sl_checkpoint_note(c, "model", "%s", plan->model->note);
 		sl_checkpoint_note(c, "cut", "%s", plan->cut.text);
 	}
+	sl_checkpoint_note(c, "frozen", "%d parameters", frozen_of(plan));
 	sl_checkpoint_note(c, "plan", "%s", sl_hex16(plan->hash, hash));
 	c->agreement = plan->spec.note[0] ? plan->spec.note : NULL;
 }

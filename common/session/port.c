@@ -108,6 +108,8 @@ static void post_run(struct sl_port *p, enum sl_part_what what, int chunk)
 	const struct sl_session *s = &p->session;
 	bool weights = what == SL_PART_WEIGHTS;
 
+	if (weights)
+		slot->len = sl_port_weights_bytes(p, s->role == SL_SESSION_CLIENT);
 	slot->run = (struct sl_run){
 		.part = {.what = what,
 			 .training = !weights && s->training,

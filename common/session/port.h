@@ -73,7 +73,7 @@ enum sl_err sl_port_equip(struct sl_port *port, const struct sl_plan *plan, stru
  */
 struct sl_bytes sl_port_asked(const struct sl_port *port);
 /* Room for the middle's weights in host memory, weight_count floats: what a run of SL_PART_WEIGHTS is sent from and
- * stored to. */
+ * stored to. The answer to a Fetch leaves frozen weights as the client packed them. */
 float *sl_port_weights(struct sl_port *port);
 
 void sl_port_deliver(struct sl_port *port, struct sl_bytes header, struct sl_bytes payload);

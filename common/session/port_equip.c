@@ -350,9 +350,14 @@ static enum sl_err open_runs(struct sl_port *p, struct sl_fail *fail)
 				.tensor = placed ? (uint8_t *)p->events.place(p->arg, (enum sl_dir)what, i) : NULL,
 			};
 		}
-	if (!err)
-		p->run[SL_PART_WEIGHTS][0].len = run_cap(p, SL_PART_WEIGHTS);
 	return err;
+}
+
+size_t sl_port_weights_bytes(const struct sl_port *p, bool upload)
+{
+	const struct sl_plan_segment *s = &p->plan->segment[SL_MIDDLE];
+
+	return (size_t)(upload ? s->weight_count : sl_plan_fetch_count(s)) * sizeof(float);
 }
 
 static void set_limits(struct sl_port *p)
@@ -362,7 +367,7 @@ static void set_limits(struct sl_port *p)
 	for (int what = 0; what < SL_PART_WEIGHTS; what++)
 		if (receives(p, what))
 			l.run_bytes[what] = run_cap(p, what);
-	l.run_bytes[SL_PART_WEIGHTS] = run_cap(p, SL_PART_WEIGHTS);
+	l.run_bytes[SL_PART_WEIGHTS] = sl_port_weights_bytes(p, p->session.role == SL_SESSION_SERVER);
 	sl_session_set_limits(&p->session, &l);
 }
 

@@ -131,6 +131,8 @@ enum sl_err sl_port_place(const struct coders *coders, bool mid, uint64_t done, 
 			  struct sl_fail *fail) SL_MUST_CHECK;
 /* What a run's buffer holds; of a plain payload the codec's header, or that and what else is in the first part. */
 size_t sl_port_buffer_bytes(const struct sl_backend *be, const struct sl_codec_need *need, bool receives);
+/* Of a run of weights: an upload has the whole range, the answer to a Fetch what moves. */
+size_t sl_port_weights_bytes(const struct sl_port *port, bool upload);
 size_t sl_port_jobs_bytes(int slots); /* of the jobs that each chunk has */
 static inline bool sl_port_receives(enum sl_session_role role, int what)
 {

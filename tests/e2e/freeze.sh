@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# train.freeze: with --local the tensors that it names are the same after one step and after three, others are not; patterns
-# that match nothing, or everything, are refused, and so is a run with a server.
+# train.freeze: the tensors that it names are the same after one step and after three, others are not. A run with a server
+# equals --local byte for byte, wherever the frozen part lies, and goes on after a pause. Patterns that match nothing, or
+# everything, are refused, and so are checkpoints of a run that froze others.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -25,6 +26,44 @@ for name in features.0.1.running_mean features.2.conv.0.0.weight classifier.1.we
 	[ "$(tensor run-1 $name)" != "$(tensor run-3 $name)" ] || fail "$name has not changed"
 done
 
+
+# with a server: part of the head, all of it, part of the middle, all but the classifier, the classifier alone
+start_server host
+write_config "$tmp/client.yaml" # of that server
+constant=(--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0)
+n=0
+for case in 'features.0.*,features.1.*|3:-1|sgd' 'features.0.*|1:-1|adamw' 'features.[2-5].*|1:-1|adamw' 'features.*|1:-1|sgd' \
+	'classifier.*|2:-1|adamw'; do
+	IFS='|' read -r freeze cut optimizer <<<"$case"
+	n=$((n + 1))
+	write_config "$tmp/$optimizer.yaml"
+	[ "$optimizer" = sgd ] || use_adamw "$tmp/$optimizer.yaml"
+	sets=(--set "train.freeze=$freeze" --set "partition=$cut" --set codec=quant:8)
+	client "local-$n" "$tmp/$optimizer.yaml" --local "${sets[@]}" || fail "$case, local: exit status $?"
+	client "far-$n" "$tmp/$optimizer.yaml" "${sets[@]}" || fail "$case: exit status $?"
+	same_run "far-$n" "local-$n" 3
+done
+
+# weights from a file go up whole, once
+from=(--set "model.weights=$tmp/run-3/model.safetensors" --set 'train.freeze=features.*' --set model.classes=10)
+client local-file "$tmp/client.yaml" --local "${from[@]}" || fail "weights from a file, local: exit status $?"
+for i in 1 2; do
+	client "file-$i" "$tmp/client.yaml" "${from[@]}" || fail "weights from a file: exit status $?"
+	same_run "file-$i" local-file 3
+done
+[ "$(ls "$tmp/store"/*.f32 | wc -l)" = 1 ] || fail 'the weights were not stored once'
+
+# goes on where it was: the longer run is that of one length, and another train.freeze is another run
+freeze=(--set 'train.freeze=features.[0-9].*')
+client whole "$tmp/client.yaml" "${constant[@]}" "${freeze[@]}" --set train.epochs=2 --local || fail "two epochs: exit status $?"
+client run "$tmp/client.yaml" "${constant[@]}" "${freeze[@]}" || fail "one epoch: exit status $?"
+rc=0
+client run "$tmp/client.yaml" "${constant[@]}" --set 'train.freeze=features.0.*' --set train.epochs=2 --resume || rc=$?
+[ $rc = 78 ] && grep -q 'its frozen is [0-9]* parameters, this run.s is 3 parameters' "$tmp/run.log" ||
+	fail "--resume with another train.freeze: exit status $rc"
+client run "$tmp/client.yaml" "${constant[@]}" "${freeze[@]}" --set train.epochs=2 --resume || fail "the second epoch: exit status $?"
+same_run run whole 6
+
 # refused STATUS SENTENCE OPTION…
 refused() {
 	local status=0 says=$2 want=$1
@@ -34,5 +73,5 @@ refused() {
 }
 refused 78 'train.freeze: no parameter is called "feature.*"' --local --set 'train.freeze=feature.*'
 refused 78 'train.freeze: no parameter is left that learns' --local --set 'train.freeze=*'
-refused 78 'train.freeze: works with --local only' --set 'train.freeze=features.*'
+refused 78 'which a middle of 16 bits does not support' --set 'train.freeze=features.*' --set train.precision=bf16
 echo 'what train.freeze names stays, and the rest learns'

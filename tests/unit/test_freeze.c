@@ -134,6 +134,23 @@ static void nothing_is_computed_below_the_lowest_learner(void **state)
 	sl_plan_close(plan);
 }
 
+/* What a Fetch brings back; never nothing. */
+static void frozen_weights_are_not_fetched(void **state)
+{
+	const struct sl_optimizer sgd = {.momentum = 0.9};
+	struct sl_plan *plan = small_plan_open_freezing("1:-1", 1, &sgd, "", &features);
+	const struct sl_plan_segment *middle = &plan->segment[SL_MIDDLE];
+	struct sl_plan_segment still = {.weight_count = 40}, small = {.weight_count = 8};
+
+	(void)state;
+	assert_int_equal(middle->trainable_count, 0);
+	assert_int_equal(sl_plan_fetch_count(middle), middle->moving_count);
+	assert_int_equal(sl_plan_fetch_count(&plan->segment[SL_TAIL]), plan->segment[SL_TAIL].weight_count);
+	assert_int_equal(sl_plan_fetch_count(&still), 16);
+	assert_int_equal(sl_plan_fetch_count(&small), 8);
+	sl_plan_close(plan);
+}
+
 static void refuses(const char *glob, const char *says)
 {
 	struct sl_conf_list list = {.n = 1};
@@ -164,6 +181,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(frozen_weights_stay_and_others_learn_as_before),
 		cmocka_unit_test(nothing_is_computed_below_the_lowest_learner),
+		cmocka_unit_test(frozen_weights_are_not_fetched),
 		cmocka_unit_test(wrong_patterns_are_refused),
 	};
 
