@@ -225,7 +225,7 @@ static enum sl_err backward_node(struct sl_exec *e, const struct sl_exec_node *n
 	for (int k = 0; k < op->n_in; k++) {
 		struct sl_shape shape = in_shape(e, op, k, &call->dims);
 
-		c.call.in[k] = of_value(e, e->layout.value, n->keeps_in ? n->in[k] : -1, call->slot, shape);
+		c.call.in[k] = of_value(e, e->layout.value, k < n->keeps_in ? n->in[k] : -1, call->slot, shape);
 		c.call.din[k] = of_value(e, e->layout.grad, n->din[k], call->slot, shape);
 		c.call.din_add[k] = n->din_add[k];
 	}

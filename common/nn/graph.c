@@ -259,11 +259,13 @@ static bool derive(const struct sl_graph *g, struct sl_node *node, const int *in
 	}
 }
 
-/* Every parameter behind the weight, and all of a batchnorm, is a vector over the channels that come out. */
+/* Every parameter behind the weight, and all of a norm, is a vector over the channels that come out. */
 static bool vectors_fit(const struct sl_graph *g, const struct sl_node *node, const int *param,
 			const struct sl_shape *out)
 {
-	for (int i = node->kind == SL_OP_BATCHNORM ? 0 : 1; i < node->n_param; i++) {
+	const bool all = node->kind == SL_OP_BATCHNORM || sl_op_is_norm(node->kind);
+
+	for (int i = all ? 0 : 1; i < node->n_param; i++) {
 		const struct sl_shape *s = &g->param[param[i]].shape;
 
 		if (s->ndim != 1 || s->dim[0] != out->dim[out->ndim - 1])

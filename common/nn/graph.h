@@ -141,7 +141,7 @@ struct sl_op_row {
 	const char *word;
 	int n_in, least_param, most_param;
 	const char *params; /* suffixes, one blank between */
-	bool keeps_input;
+	int keeps;
 };
 
 struct sl_op_row sl_op_row(enum sl_op_kind kind); /* of any kind below SL_OP_COUNT */

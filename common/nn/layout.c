@@ -118,11 +118,11 @@ static void note_bytes(struct uses *u)
 	}
 }
 
-static void note_read(struct value_use *u, const struct sl_exec_node *n, int i)
+static void note_read(struct value_use *u, bool keeps, int i)
 {
 	u->there = true;
 	u->last_read = i;
-	if (n->keeps_in && u->first_saver < 0)
+	if (keeps && u->first_saver < 0)
 		u->first_saver = i;
 }
 
@@ -136,7 +136,7 @@ static void note_uses(struct uses *u)
 
 		for (int k = 0; k < SL_OP_MAX_IN; k++) {
 			if (n->in[k] >= 0)
-				note_read(&u->use[n->in[k]], n, i);
+				note_read(&u->use[n->in[k]], k < n->keeps_in, i);
 			if (n->din[k] >= 0)
 				u->use[n->din[k]].grad_first = i;
 		}

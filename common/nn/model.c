@@ -255,6 +255,42 @@ int sl_build_add(struct sl_build *b, const char *name, int x, int y)
 	return finish(b, &d);
 }
 
+int sl_build_mul(struct sl_build *b, const char *name, int x, int y)
+{
+	struct draft d = begin(b, SL_OP_MUL, name, x);
+
+	d.in[d.node.n_in++] = y;
+	return finish(b, &d);
+}
+
+int sl_build_smooth(struct sl_build *b, const char *name, int in, enum sl_op_kind kind, bool approximate)
+{
+	struct draft d = begin(b, kind, name, in);
+
+	if (kind == SL_OP_GELU)
+		d.node.u.gelu.tanh = approximate;
+	return finish(b, &d);
+}
+
+int sl_build_layernorm(struct sl_build *b, const char *name, int in, float eps)
+{
+	struct draft d = begin(b, SL_OP_LAYERNORM, name, in);
+
+	d.node.u.norm.eps = eps;
+	add_vector(b, &d, ".weight", last_of(b, in), SL_INIT_ONE, SL_LEARNS);
+	add_vector(b, &d, ".bias", last_of(b, in), SL_INIT_ZERO, SL_LEARNS);
+	return finish(b, &d);
+}
+
+int sl_build_rmsnorm(struct sl_build *b, const char *name, int in, float eps)
+{
+	struct draft d = begin(b, SL_OP_RMSNORM, name, in);
+
+	d.node.u.norm.eps = eps;
+	add_vector(b, &d, ".weight", last_of(b, in), SL_INIT_ONE, SL_LEARNS);
+	return finish(b, &d);
+}
+
 int sl_build_pool(struct sl_build *b, const char *name, int in, enum sl_op_kind kind, struct sl_pool_attr attr)
 {
 	struct draft d = begin(b, kind, name, in);

@@ -75,6 +75,11 @@ int sl_build_convt(struct sl_build *b, const char *name, int in, struct sl_build
 int sl_build_bn(struct sl_build *b, const char *name, int in);
 int sl_build_act(struct sl_build *b, const char *name, int in, enum sl_act act);
 int sl_build_add(struct sl_build *b, const char *name, int x, int y);
+int sl_build_mul(struct sl_build *b, const char *name, int x, int y);
+/* GELU (`approximate`: with tanh), SILU or TANH */
+int sl_build_smooth(struct sl_build *b, const char *name, int in, enum sl_op_kind kind, bool approximate);
+int sl_build_layernorm(struct sl_build *b, const char *name, int in, float eps);
+int sl_build_rmsnorm(struct sl_build *b, const char *name, int in, float eps);
 int sl_build_pool(struct sl_build *b, const char *name, int in, enum sl_op_kind kind, struct sl_pool_attr attr);
 int sl_build_scale(struct sl_build *b, const char *name, int in, float by);
 int sl_build_flatten(struct sl_build *b, const char *name, int in);

@@ -83,7 +83,7 @@ static enum sl_err infer_pool(struct sl_op *op, struct sl_fail *fail)
 	return infer_windows(op, a->k, a->k, a->stride, a->pad, d[3], fail);
 }
 
-static enum sl_err infer_add(struct sl_op *op, struct sl_fail *fail)
+static enum sl_err infer_pair(struct sl_op *op, struct sl_fail *fail)
 {
 	if (op->n_in != 2 || !sl_shape_equal(&op->in_shape[0], &op->in_shape[1]))
 		return misfit(op, fail, "two inputs of one shape");
@@ -123,7 +123,8 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 		op->out_shape = *in;
 		return SL_OK;
 	case SL_OP_ADD:
-		return infer_add(op, fail);
+	case SL_OP_MUL:
+		return infer_pair(op, fail);
 	case SL_OP_MAXPOOL:
 	case SL_OP_AVGPOOL:
 		return infer_pool(op, fail);
@@ -132,6 +133,14 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 	case SL_OP_ACT:
 	case SL_OP_SCALE:
 	case SL_OP_GELU:
+	case SL_OP_SILU:
+	case SL_OP_TANH:
+		op->out_shape = *in;
+		return SL_OK;
+	case SL_OP_LAYERNORM:
+	case SL_OP_RMSNORM:
+		if (in->ndim < 2)
+			return misfit(op, fail, "[N,F] or [N,S,F]");
 		op->out_shape = *in;
 		return SL_OK;
 	case SL_OP_DROPOUT:
@@ -169,6 +178,8 @@ int64_t sl_op_macs(const struct sl_op *op, int64_t rows)
 	case SL_OP_CONVT2D:
 		return rows * sl_shape_row(&op->out_shape) * op->u.convt.kh * op->u.convt.kw * op->u.convt.in_c;
 	case SL_OP_BATCHNORM:
+	case SL_OP_LAYERNORM:
+	case SL_OP_RMSNORM:
 		return rows * sl_shape_row(&op->out_shape) * 2;
 	case SL_OP_LINEAR:
 		return rows * sl_shape_row(&op->out_shape) * op->u.linear.in_f;

@@ -12,7 +12,12 @@
  * LINEAR     [F] → [O], or [S,F] → [S,O]              weight [O,F] (transposed: [F,O]), bias [O]
  * DROPOUT    any → same (× 1/(1-p) where kept)        –
  * SCALE      any → by · in                             –
- * GELU       any → same                               –      (with erf, torch.nn.GELU())
+ * GELU       any → same                               –      (with erf, torch.nn.GELU(); tanh: approximate="tanh")
+ * SILU       any → same                               –      (torch.nn.SiLU)
+ * TANH       any → same                               –
+ * MUL        a, b → a · b, element by element         –
+ * LAYERNORM  [F], [S,F] … → same                      weight [F], bias [F] or none   (torch.nn.LayerNorm(F))
+ * RMSNORM    [F], [S,F] … → same                      weight [F]   (x / sqrt(mean of x² + eps) · weight)
  * FLATTEN    [H,W,C] → [H·W·C]                        –      (NHWC order; equals torch's where H·W = 1)
  * SELECT     tokens [F] → rows [F]                    –      (the first token of every row)
  * XENT       logits [K] + labels → mean loss          –      (softmax cross-entropy, torch.nn.CrossEntropyLoss)
@@ -77,6 +82,14 @@ struct sl_scale_attr {
 	float by;
 };
 
+struct sl_gelu_attr {
+	bool tanh; /* its approximation: x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))) */
+};
+
+struct sl_norm_attr {
+	float eps;
+};
+
 /* What ops of each kind are told besides their inputs. */
 union sl_op_attr {
 	struct sl_conv_attr conv;
@@ -88,6 +101,8 @@ union sl_op_attr {
 	struct sl_dropout_attr dropout;
 	struct sl_xent_attr xent;
 	struct sl_scale_attr scale;
+	struct sl_gelu_attr gelu;
+	struct sl_norm_attr norm; /* LAYERNORM, RMSNORM */
 };
 
 /* A planned op, as kernels see it; the plan makes one of each node of a graph (graph.h). Values and parameters are
@@ -111,13 +126,19 @@ const char *sl_op_kind_name(enum sl_op_kind kind);
 enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Multiply-accumulates of one forward pass over `rows` rows, as seed 002 counts them: conv and linear one per
- * product, batchnorm two per element; everything else, pooling included, 0 (with the pooling counted, the tail of
- * MobileNetV2 would come to 8.59e7 where the seed says 8.19e7). A transposed convolution counts KH·KW·I per element of
- * its output, as the seed's do; what it computes is stride² times less. */
+ * product, batchnorm and the other norms two per element; everything else, pooling included, 0 (with the pooling
+ * counted, the tail of MobileNetV2 would come to 8.59e7 where the seed says 8.19e7). A transposed convolution counts
+ * KH·KW·I per element of its output, as the seed's do; what it computes is stride² times less. */
 int64_t sl_op_macs(const struct sl_op *op, int64_t rows);
 
-/* Whether backward reads the first input again, so that it is kept. No op reads its own output again. */
-bool sl_op_saves_input(const struct sl_op *op);
+/* How many of the inputs, from the first on, backward reads again, so that they are kept. No op reads its own output
+ * again. */
+int sl_op_saves_inputs(const struct sl_op *op);
+
+static inline bool sl_op_is_norm(enum sl_op_kind kind)
+{
+	return kind == SL_OP_LAYERNORM || kind == SL_OP_RMSNORM;
+}
 
 /* The convolution whose adjoint a CONVT2D is, with its shapes. */
 static inline struct sl_op sl_op_convt_adjoint(const struct sl_op *op)

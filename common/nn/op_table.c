@@ -36,9 +36,9 @@ const char *sl_op_kind_name(enum sl_op_kind kind)
 	return (unsigned)kind < SL_OP_COUNT ? op_rows[kind].word : "?";
 }
 
-bool sl_op_saves_input(const struct sl_op *op)
+int sl_op_saves_inputs(const struct sl_op *op)
 {
-	return op_rows[op->kind].keeps_input;
+	return op_rows[op->kind].keeps;
 }
 
 const struct sl_attr *sl_op_attr(enum sl_op_kind kind, int index)

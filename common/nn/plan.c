@@ -195,8 +195,9 @@ static enum sl_err mark_gradients(struct sl_plan_segment *s, int n_value)
 /* What is computed per token is what looks at one token at a time, and no more. */
 static bool node_per_token(enum sl_op_kind kind)
 {
-	return kind == SL_OP_LINEAR || kind == SL_OP_ACT || kind == SL_OP_GELU || kind == SL_OP_ADD ||
-	       kind == SL_OP_SCALE || kind == SL_OP_SELECT;
+	return kind == SL_OP_LINEAR || kind == SL_OP_ACT || kind == SL_OP_GELU || kind == SL_OP_SILU ||
+	       kind == SL_OP_TANH || kind == SL_OP_ADD || kind == SL_OP_MUL || kind == SL_OP_SCALE ||
+	       sl_op_is_norm(kind) || kind == SL_OP_SELECT;
 }
 
 static enum sl_err check_tokens(const struct sl_graph *g, enum sl_segment which, const struct sl_plan_spec *spec,

@@ -145,7 +145,7 @@ static struct sl_exec_node node_of(const struct rewrite *r, int i)
 						       : so->op.out,
 		.backward = so->backward,
 		.dout = so->op.kind == SL_OP_XENT || !so->backward ? -1 : op[c->post >= 0 ? c->post : i].op.out,
-		.keeps_in = so->backward && sl_op_saves_input(&so->op),
+		.keeps_in = so->backward ? sl_op_saves_inputs(&so->op) : 0,
 		.keeps_out = so->backward && c->post >= 0,
 	};
 

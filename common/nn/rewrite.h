@@ -21,8 +21,9 @@ struct sl_exec_node {
 	/* Backward reads the gradient of `dout` and writes that of din[k]. */
 	int dout, din[SL_OP_MAX_IN];
 	bool din_add[SL_OP_MAX_IN];
-	bool backward;            /* it has one: something learns at or before it */
-	bool keeps_in, keeps_out; /* backward reads the values of in[0] and of out again */
+	bool backward;  /* it has one: something learns at or before it */
+	int keeps_in;   /* of so many inputs, from the first on, backward reads the values again */
+	bool keeps_out; /* and that of out */
 };
 
 /* node[part->n_op], of which *n are made, in computing order. NOMEM. */

@@ -5,4 +5,6 @@
 	.bn_forward_stream = bn_forward_stream, .copy_row = copy_row, .stream_end = stream_end, .patches = patches,
 	.bn_sums = bn_sums, .bn_backward = bn_backward, .dw_row = dw_row, .dw_weight_row = dw_weight_row,
 	.dw_data_row2 = dw_data_row2, .dw_fill = dw_fill, .dw_fill_back = dw_fill_back, .dw_place = dw_place,
-	.gemm_rows = gemm_rows, .gemm_outer = gemm_outer, .panel = PANEL, .tile_rows = TILE_ROWS,
+	.smooth_forward = smooth_forward, .smooth_backward = smooth_backward, .product = product,
+	.norm_forward = norm_forward, .norm_backward = norm_backward, .gemm_rows = gemm_rows, .gemm_outer = gemm_outer,
+	.panel = PANEL, .tile_rows = TILE_ROWS,

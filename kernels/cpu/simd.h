@@ -40,6 +40,8 @@ struct sl_prefetch {
 	int per_tile; /* cache lines */
 };
 
+enum sl_cpu_smooth { SL_SMOOTH_GELU, SL_SMOOTH_GELU_TANH, SL_SMOOTH_SILU, SL_SMOOTH_TANH };
+
 enum { SL_DW_LANES = 16 }; /* channels of a strip of a depthwise layer: a cache line */
 
 struct sl_cpu_simd {
@@ -56,6 +58,18 @@ struct sl_cpu_simd {
 	/* nn/optimizer.h; w, g, m, v [n] */
 	void (*sgd)(const struct sl_update *u, int64_t n, float *w, const float *g, float *m);
 	void (*adam)(const struct sl_update *u, int64_t n, float *w, const float *g, float *m, float *v);
+	/* y = f(x); dx = or += dy·f'(x) */
+	void (*smooth_forward)(float *y, const float *x, int64_t n, enum sl_cpu_smooth kind);
+	void (*smooth_backward)(float *dx, const float *dy, const float *x, int64_t n, enum sl_cpu_smooth kind,
+				bool add);
+	void (*product)(float *y, const float *a, const float *b, int64_t n, bool add); /* y = or += a·b */
+	/* A row of f values: y = (x − mean)·inv·γ + β; stat: mean and inv = 1/σ, where `centred` is false 0 and one
+	 * over the root of the mean square. beta NULL: none. */
+	void (*norm_forward)(float *y, float stat[2], const float *x, const float *gamma, const float *beta, int64_t f,
+			     float eps, bool centred);
+	/* dx NULL: not wanted. dgamma and dbeta (NULL: none) are added to. */
+	void (*norm_backward)(float *dx, const float *dy, const float *x, const float *gamma, const float stat[2],
+			      int64_t f, bool centred, bool add, float *dgamma, float *dbeta);
 	/* [rows, C]; with ld: of rows that long, C columns */
 	void (*row_sum)(float *sum, const float *x, int64_t rows, int c); /* sum += column sums */
 	void (*add_row)(float *y, const float *row, int64_t rows, int c); /* y[r] += row */

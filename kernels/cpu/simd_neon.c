@@ -5,6 +5,8 @@
 
 #include "kernels/cpu/body_elem.h"
 
+#include "kernels/cpu/body_math.h"
+
 #include "kernels/cpu/body_bn.h"
 
 #include "kernels/cpu/body_dw.h"

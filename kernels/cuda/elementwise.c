@@ -38,31 +38,6 @@ static enum sl_err act_backward(const struct sl_op_call *call)
 			op->name);
 }
 
-static enum sl_err gelu_forward(const struct sl_op_call *call)
-{
-	struct cuda *cu;
-	enum sl_err err = cu_enter(call->be, &cu);
-
-	return err ? err
-		   : cu_check(cu,
-			      cu_gelu_forward(cu->stream, cu_op_type(call->op), call->out.data, call->in[0].data,
-					      sl_shape_count(&call->in[0].shape)),
-			      call->op->name);
-}
-
-static enum sl_err gelu_backward(const struct sl_op_call *call)
-{
-	struct cuda *cu;
-	enum sl_err err = cu_enter(call->be, &cu);
-
-	if (err || !call->din[0].data)
-		return err;
-	return cu_check(cu,
-			cu_gelu_backward(cu->stream, cu_op_type(call->op), call->din[0].data, call->din_add[0],
-					 call->dout.data, call->in[0].data, sl_shape_count(&call->dout.shape)),
-			call->op->name);
-}
-
 static enum sl_err add_forward(const struct sl_op_call *call)
 {
 	struct cuda *cu;
@@ -211,7 +186,6 @@ enum sl_err cu_convert_range(struct sl_backend *be, void *out, enum sl_dtype to,
 }
 
 const struct sl_kernel cu_act = {.forward = act_forward, .backward = act_backward};
-const struct sl_kernel cu_gelu = {.forward = gelu_forward, .backward = gelu_backward};
 const struct sl_kernel cu_add_op = {.forward = add_forward, .backward = pass_backward};
 const struct sl_kernel cu_scale_op = {.forward = scale_forward, .backward = scale_backward};
 const struct sl_kernel cu_dropout_op = {.forward = dropout_forward, .backward = dropout_backward};

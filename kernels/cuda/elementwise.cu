@@ -1,38 +1,8 @@
 // Everything that looks at one element at a time: activations, sums, dropout, the bias, the optimizer.
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/each.cuh"
 
 namespace
 {
-
-constexpr int threads_per_block = 256;
-
-// F::run<V>(i) does elements i … i + V - 1. With V = 4 the last n % 4 elements go one by one.
-template <int V, class F> __global__ void __launch_bounds__(threads_per_block) each_kernel(F f, int64_t n)
-{
-	const int64_t stride = (int64_t)gridDim.x * blockDim.x;
-	const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-
-#pragma unroll 2
-	for (int64_t i = first; i < n / V; i += stride)
-		f.template run<V>(i * V);
-	if (V > 1 && first < n % V)
-		f.template run<1>(n / V * V + first);
-}
-
-template <class F> cudaError_t each(cudaStream_t s, F f, int64_t n, bool vectors)
-{
-	int64_t blocks = ceil_div(vectors ? ceil_div(n, 4) : n, threads_per_block);
-
-	if (n == 0)
-		return cudaSuccess;
-	if (blocks > 8192)
-		blocks = 8192;
-	if (vectors)
-		CU_RUN((each_kernel<4, F>), (unsigned)blocks, threads_per_block, s, f, n);
-	else
-		CU_RUN((each_kernel<1, F>), (unsigned)blocks, threads_per_block, s, f, n);
-	return cudaGetLastError();
-}
 
 template <class T, int ACT> struct ActForward {
 	T *out;
@@ -60,41 +30,6 @@ template <class T, int ACT> struct ActBackward {
 #pragma unroll
 		for (int k = 0; k < V; k++)
 			g.v[k] = passes<ACT>(a.v[k]) ? g.v[k] : 0.f;
-		put<V>(dx + i, g, add);
-	}
-};
-
-__device__ float normal_below(float x)
-{
-	return 0.5f * erfcf(-x * 0.70710678f);
-}
-
-template <class T> struct GeluForward {
-	T *out;
-	const T *x;
-
-	template <int V> __device__ void run(int64_t i) const
-	{
-		Vec<V> a = load<V>(x + i);
-#pragma unroll
-		for (int k = 0; k < V; k++)
-			a.v[k] *= normal_below(a.v[k]);
-		store<V>(out + i, a);
-	}
-};
-
-template <class T> struct GeluBackward {
-	T *dx;
-	const T *dout, *x;
-	bool add;
-
-	template <int V> __device__ void run(int64_t i) const
-	{
-		const Vec<V> a = load<V>(x + i);
-		Vec<V> g = load<V>(dout + i);
-#pragma unroll
-		for (int k = 0; k < V; k++)
-			g.v[k] *= normal_below(a.v[k]) + a.v[k] * 0.398942280f * expf(-0.5f * a.v[k] * a.v[k]);
 		put<V>(dx + i, g, add);
 	}
 };
@@ -281,25 +216,6 @@ cudaError_t cu_act_backward(cudaStream_t s, enum cu_type type, void *dx, bool ad
 #undef CALL
 }
 
-cudaError_t cu_gelu_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, int64_t n)
-{
-	const bool vectors = aligned16(out) && aligned16(x);
-
-#define CALL(T) return each(s, GeluForward<T>{(T *)out, (const T *)x}, n, vectors)
-	CU_SWITCH_TYPE(type, CALL);
-#undef CALL
-}
-
-cudaError_t cu_gelu_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout, const void *x,
-			     int64_t n)
-{
-	const bool vectors = aligned16(dx) && aligned16(dout) && aligned16(x);
-
-#define CALL(T) return each(s, GeluBackward<T>{(T *)dx, (const T *)dout, (const T *)x, add}, n, vectors)
-	CU_SWITCH_TYPE(type, CALL);
-#undef CALL
-}
-
 cudaError_t cu_add(cudaStream_t s, enum cu_type type, void *out, const void *a, const void *b, int64_t n)
 {
 	const bool vectors = aligned16(out) && aligned16(a) && aligned16(b);
@@ -362,10 +278,10 @@ cudaError_t cu_store_step(cudaStream_t s, uint64_t *at, uint64_t step)
 
 cudaError_t cu_bias(cudaStream_t s, enum cu_type type, void *out, const float *bias, int64_t m, int64_t c)
 {
-	const int64_t all = ceil_div(m * c, threads_per_block);
+	const int64_t all = ceil_div(m * c, cu_each_threads);
 	const unsigned blocks = (unsigned)(all < 8192 ? all : 8192);
 
-#define CALL(T) CU_RUN((bias_kernel<T>), blocks, threads_per_block, s, (T *)out, bias, m *c, (int)c)
+#define CALL(T) CU_RUN((bias_kernel<T>), blocks, cu_each_threads, s, (T *)out, bias, m *c, (int)c)
 	CU_SWITCH_TYPE(type, CALL);
 #undef CALL
 	return cudaGetLastError();

@@ -102,9 +102,6 @@ struct cu_adam { /* fields of struct sl_update */
 cudaError_t cu_act_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, int act, int64_t n);
 cudaError_t cu_act_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout, const void *x,
 			    int act, int64_t n);
-cudaError_t cu_gelu_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, int64_t n);
-cudaError_t cu_gelu_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout, const void *x,
-			     int64_t n);
 cudaError_t cu_add(cudaStream_t s, enum cu_type type, void *out, const void *a, const void *b, int64_t n);
 cudaError_t cu_copy(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, int64_t n);
 cudaError_t cu_scale(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, float by, int64_t n);
@@ -122,6 +119,31 @@ cudaError_t cu_sgd(cudaStream_t s, float *weight, const float *grad, float *mome
 		   int64_t n);
 cudaError_t cu_adam(cudaStream_t s, float *weight, const float *grad, float *first, float *second,
 		    const struct cu_adam *adam, int64_t n);
+
+/* ---- smooth.cu: activations with exponentials, products ---- */
+enum cu_smooth { CU_SMOOTH_GELU, CU_SMOOTH_GELU_TANH, CU_SMOOTH_SILU, CU_SMOOTH_TANH };
+cudaError_t cu_smooth_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, enum cu_smooth kind,
+			      int64_t n);
+cudaError_t cu_smooth_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout, const void *x,
+			       enum cu_smooth kind, int64_t n);
+cudaError_t cu_mul(cudaStream_t s, enum cu_type type, void *out, bool add, const void *a, const void *b, int64_t n);
+
+/* ---- norm.cu: norms over the last dimension of x [M, F] ---- */
+struct cu_norm {
+	int64_t m, f;
+	enum cu_type type;
+	const void *x;
+	const float *weight, *bias; /* [F]; bias NULL: none */
+	float *stat;                /* [M, 2]: mean and 1/σ */
+	float eps;
+	bool centred; /* else the mean is taken as 0 */
+};
+size_t cu_norm_bytes(int64_t m, int64_t f); /* of workspace, in backward */
+cudaError_t cu_norm_forward(cudaStream_t s, void *out, const struct cu_norm *norm);
+cudaError_t cu_norm_dx(cudaStream_t s, void *dx, bool add, const void *dout, const struct cu_norm *norm);
+/* dweight, dbias += ; dbias NULL: not wanted */
+cudaError_t cu_norm_params(cudaStream_t s, float *dweight, float *dbias, const void *dout, void *workspace,
+			   const struct cu_norm *norm);
 
 /* ---- xent.cu ---- */
 enum { CU_LABELS_PER_LAUNCH = 512 };

@@ -77,6 +77,11 @@ static const struct sl_backend_ops ref_ops = {
 			[SL_OP_SCALE] = &sl_ref_scale,
 			[SL_OP_GELU] = &sl_ref_gelu,
 			[SL_OP_SELECT] = &sl_ref_select,
+			[SL_OP_SILU] = &sl_ref_silu,
+			[SL_OP_TANH] = &sl_ref_tanh,
+			[SL_OP_MUL] = &sl_ref_mul,
+			[SL_OP_LAYERNORM] = &sl_ref_layernorm,
+			[SL_OP_RMSNORM] = &sl_ref_rmsnorm,
 		},
 	.close = ref_close,
 };

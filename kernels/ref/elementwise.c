@@ -1,6 +1,5 @@
-/* Ops that treat every element by itself: activation, sum, product with a constant, dropout, flatten.
+/* Ops that treat every element by itself: activation, sum, product, product with a constant, dropout, flatten.
  *   relu(x) = max(x, 0)      relu6(x) = min(max(x, 0), 6)
- *   gelu(x) = x·Φ(x), and its derivative Φ(x) + x·φ(x): Φ and φ are the normal distribution and its density
  *   dropout: element i of the chunk's output is kept iff unit(philox(rng, i)) >= p, and then x / (1 − p) */
 #include <math.h>
 #include <string.h>
@@ -45,31 +44,26 @@ static enum sl_err act_backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-/* Φ(x); erfc keeps its digits where Φ is small. */
-static double normal_below(double x)
+static enum sl_err mul_forward(const struct sl_op_call *call)
 {
-	return 0.5 * erfc(-x * M_SQRT1_2);
-}
-
-static enum sl_err gelu_forward(const struct sl_op_call *call)
-{
-	const float *x = call->in[0].data;
+	const float *a = call->in[0].data, *b = call->in[1].data;
 	float *y = call->out.data;
 
 	for (int64_t i = 0; i < sl_shape_count(&call->in[0].shape); i++)
-		y[i] = (float)(x[i] * normal_below(x[i]));
+		y[i] = a[i] * b[i];
 	return SL_OK;
 }
 
-static enum sl_err gelu_backward(const struct sl_op_call *call)
+static enum sl_err mul_backward(const struct sl_op_call *call)
 {
-	const float *x = call->in[0].data, *dy = call->dout.data;
-	float *dx = call->din[0].data;
+	const float *dy = call->dout.data;
 
-	for (int64_t i = 0; i < sl_shape_count(&call->dout.shape) && dx; i++) {
-		double v = x[i], density = exp(-0.5 * v * v) * 0.5 * M_SQRT1_2 * M_2_SQRTPI;
+	for (int k = 0; k < 2; k++) {
+		const float *other = call->in[1 - k].data;
+		float *dx = call->din[k].data;
 
-		sl_ref_store(&dx[i], call->din_add[0], dy[i] * (normal_below(v) + v * density));
+		for (int64_t i = 0; i < sl_shape_count(&call->dout.shape) && dx; i++)
+			sl_ref_store(&dx[i], call->din_add[k], (double)dy[i] * other[i]);
 	}
 	return SL_OK;
 }
@@ -159,9 +153,9 @@ const struct sl_kernel sl_ref_act = {
 	.forward = act_forward,
 	.backward = act_backward,
 };
-const struct sl_kernel sl_ref_gelu = {
-	.forward = gelu_forward,
-	.backward = gelu_backward,
+const struct sl_kernel sl_ref_mul = {
+	.forward = mul_forward,
+	.backward = mul_backward,
 };
 const struct sl_kernel sl_ref_add = {
 	.forward = add_forward,

@@ -132,6 +132,17 @@ for name, smoothing in (("xent_smooth", 0.1), ("xent_ignored", 0.0), ("xent_both
          lambda x: F.cross_entropy(x, targets, reduction="sum", label_smoothing=smoothing, ignore_index=-100))
     rows[-1].append(".labels = " + emit(name + "_labels", targets, "int32_t"))
     torch.set_rng_state(state)
+torch.set_rng_state(kept)
+case("gelu_tanh", "GELU", draw(4, 6, low=-80, high=81), ".u.gelu.tanh = true,", lambda x: F.gelu(x, approximate="tanh"))
+case("silu", "SILU", draw(4, 6, low=-80, high=81), "", F.silu)
+case("tanh", "TANH", draw(4, 6, low=-80, high=81), "", torch.tanh)
+case("layernorm", "LAYERNORM", draw(4, 9), ".norm_bias = true, .u.norm.eps = 1e-5f,", lambda x, w, b: F.layer_norm(x, (9,), w, b, 1e-5),
+     [draw(9), draw(9)])
+case("layernorm_plain", "LAYERNORM", draw(3, 20) + 30, ".u.norm.eps = 0.125f,", lambda x, w: F.layer_norm(x, (20,), w, None, 0.125),
+     [draw(20)])
+case("rmsnorm", "RMSNORM", draw(4, 9), ".u.norm.eps = 1e-5f,",
+     lambda x, w: x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * w, [draw(9)])
+torch.set_rng_state(kept)
 
 print("""
 /* One call of an op; NULL where it has no such tensor. The loss is a sum, and its gradient that of the sum. */

@@ -341,13 +341,15 @@ static void numeric_case(struct numeric *n)
 		free(grad[i]);
 }
 
-/* A batch of one or two values has a gradient that a finite step cannot see; large cases take too long; and a step over
- * hundreds is lost in logits of thousands. */
+/* What is normed over one or two values has a gradient that a finite step cannot see; large cases take too long; and a
+ * step over hundreds is lost in logits of thousands. */
 static bool numeric_applies(const struct op_case *c, const struct sl_op *op)
 {
 	int64_t work = sl_op_macs(op, c->n) + sl_shape_count(&op->in_shape[0]);
 
 	if (c->kind == SL_OP_BATCHNORM && !c->eval && sl_shape_count(&op->in_shape[0]) / c->c < 9)
+		return false;
+	if (sl_op_is_norm(c->kind) && c->c < 9)
 		return false;
 	return work <= NUMERIC_MAX_WORK && c->data != DATA_LARGE && c->data != DATA_OFFSET;
 }

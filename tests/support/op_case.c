@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/rng.h"
+#include "common/nn/graph.h"
 
 #define CONV_HW(n_, h_, w_, i_, o_, kh_, kw_, s_, p_, bias_)                          \
 	{                                                                             \
@@ -65,6 +66,19 @@
 #define GELU(n_, h_, w_, c_)                                           \
 	{                                                              \
 		.kind = SL_OP_GELU, .n = n_, .h = h_, .w = w_, .c = c_ \
+	}
+#define GELU_TANH(n_, h_, w_, c_)                                                           \
+	{                                                                                   \
+		.kind = SL_OP_GELU, .n = n_, .h = h_, .w = w_, .c = c_, .u.gelu.tanh = true \
+	}
+#define PLAIN(kind_, n_, h_, w_, c_)                                      \
+	{                                                                 \
+		.kind = SL_OP_##kind_, .n = n_, .h = h_, .w = w_, .c = c_ \
+	}
+#define NORM(kind_, n_, s_, f_, bias_, data_)                                                        \
+	{                                                                                            \
+		.kind = SL_OP_##kind_, .n = n_, .h = s_, .c = f_, .data = data_, .norm_bias = bias_, \
+		.u.norm.eps = 1e-5f                                                                  \
 	}
 #define ADD(n_, h_, w_, c_)                                           \
 	{                                                             \
@@ -213,11 +227,37 @@ const struct op_case op_cases[] = {
 	GELU(3, 7, 0, 33),
 	GELU(2, 5, 5, 17),
 	GELU(4, 16, 0, 768),
+	GELU_TANH(1, 0, 0, 1),
+	GELU_TANH(5, 0, 0, 37),
+	GELU_TANH(4, 16, 0, 768),
+	PLAIN(SILU, 1, 0, 0, 1),
+	PLAIN(SILU, 3, 7, 0, 33),
+	PLAIN(SILU, 4, 16, 0, 700),
+	PLAIN(TANH, 1, 0, 0, 1),
+	PLAIN(TANH, 5, 0, 0, 37),
+	PLAIN(TANH, 4, 16, 0, 768),
+	PLAIN(MUL, 1, 0, 0, 1),
+	PLAIN(MUL, 3, 7, 0, 33),
+	PLAIN(MUL, 2, 5, 5, 17),
+	PLAIN(MUL, 4, 16, 0, 768),
 	ADD(1, 1, 1, 1),
 	ADD(2, 7, 7, 17),
 	ADD(3, 14, 14, 24),
 	ADD(4, 28, 28, 33),
 	ADD(3, 0, 0, 129),
+	/* norms over the last dimension */
+	NORM(LAYERNORM, 1, 0, 1, true, DATA_PLAIN),
+	NORM(LAYERNORM, 3, 0, 2, true, DATA_PLAIN),
+	NORM(LAYERNORM, 5, 0, 37, true, DATA_PLAIN),
+	NORM(LAYERNORM, 3, 7, 33, false, DATA_PLAIN),
+	NORM(LAYERNORM, 5, 26, 48, true, DATA_OFFSET),
+	NORM(LAYERNORM, 2, 40, 768, true, DATA_PLAIN),
+	NORM(LAYERNORM, 130, 0, 129, true, DATA_TIES),
+	NORM(RMSNORM, 1, 0, 1, false, DATA_PLAIN),
+	NORM(RMSNORM, 5, 0, 37, false, DATA_PLAIN),
+	NORM(RMSNORM, 3, 7, 33, false, DATA_OFFSET),
+	NORM(RMSNORM, 2, 40, 768, false, DATA_PLAIN),
+	NORM(RMSNORM, 130, 0, 65, false, DATA_TIES),
 	/* pooling */
 	MAXPOOL(1, 1, 1, 3, 1, 1, 0),
 	MAXPOOL(2, 8, 8, 17, 2, 2, 0),
@@ -336,6 +376,12 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 		snprintf(attr, sizeof(attr), " -> %d%s%s", c->u.linear.out_f,
 			 c->u.linear.transposed ? " transposed" : "", c->u.linear.bias ? " bias" : "");
 		break;
+	case SL_OP_GELU:
+		snprintf(attr, sizeof(attr), "%s", c->u.gelu.tanh ? " tanh" : "");
+		break;
+	case SL_OP_LAYERNORM:
+		snprintf(attr, sizeof(attr), "%s", c->norm_bias ? " bias" : "");
+		break;
 	case SL_OP_DROPOUT:
 		snprintf(attr, sizeof(attr), " p %g", (double)c->u.dropout.p);
 		break;
@@ -411,7 +457,9 @@ struct op_case op_case_random(uint64_t seed, uint32_t index)
 
 enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, struct sl_fail *fail)
 {
-	*op = (struct sl_op){.kind = c->kind, .name = "case", .stream = 17, .n_in = c->kind == SL_OP_ADD ? 2 : 1};
+	*op = (struct sl_op){.kind = c->kind, .name = "case", .stream = 17, .n_in = sl_op_row(c->kind).n_in};
+	if (c->kind == SL_OP_XENT)
+		op->n_in = 1; /* labels are none of it */
 	for (int i = 0; i < op->n_in; i++) {
 		op->in[i] = i;
 		op->in_shape[i] = !c->h   ? sl_shape2(rows, c->c)
@@ -449,6 +497,14 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 	case SL_OP_SCALE:
 		op->u.scale = c->u.scale;
 		break;
+	case SL_OP_GELU:
+		op->u.gelu = c->u.gelu;
+		break;
+	case SL_OP_LAYERNORM:
+	case SL_OP_RMSNORM:
+		op->u.norm = c->u.norm;
+		op->n_param = c->norm_bias ? 2 : 1;
+		break;
 	case SL_OP_XENT:
 		op->u.xent.classes = c->c;
 		break;
@@ -476,5 +532,7 @@ int64_t op_param_count(const struct sl_op *op, int index)
 		return index ? convt->out_c : (int64_t)convt->in_c * convt->kh * convt->kw * convt->out_c;
 	if (op->kind == SL_OP_LINEAR)
 		return index ? op->u.linear.out_f : (int64_t)op->u.linear.out_f * op->u.linear.in_f;
+	if (sl_op_is_norm(op->kind))
+		return op->in_shape[0].dim[op->in_shape[0].ndim - 1];
 	return op->u.bn.c;
 }

@@ -16,6 +16,7 @@ struct op_case {
 	int n, h, w, c; /* input [N,H,W,C]; h = 0: [N,C]; w = 0: [N,H,C] */
 	bool eval;      /* training = false */
 	enum op_data data;
+	bool norm_bias;           /* LAYERNORM */
 	bool one_nan;             /* in the middle of the first input */
 	struct sl_xent_rule rule; /* XENT: where it ignores a label, every third row has that one */
 	union {
@@ -27,6 +28,8 @@ struct op_case {
 		struct sl_linear_attr linear;
 		struct sl_dropout_attr dropout;
 		struct sl_scale_attr scale;
+		struct sl_gelu_attr gelu;
+		struct sl_norm_attr norm;
 	} u;
 };
 

@@ -334,7 +334,7 @@ bool op_rig_backward(struct op_rig *rig, struct op_chunk *chunk, const struct op
 
 	for (int i = 0; i < rig->op.n_in; i++) {
 		const struct sl_shape *shape = &rig->op.in_shape[i];
-		bool kept = sl_op_saves_input(&rig->op);
+		bool kept = i < sl_op_saves_inputs(&rig->op);
 
 		call.in[i] = tensor_of(rig, shape, chunk->rows, kept ? op_area_data(&chunk->in[i]) : NULL);
 		call.din[i] =

@@ -39,6 +39,23 @@ static double batchnorm_gain(const struct op_case *c, const struct op_host *host
 	return most;
 }
 
+/* max over rows of max |γ| / sqrt(var + eps) */
+static double norm_gain(const struct op_case *c, const struct op_host *host, const struct op_host_params *p)
+{
+	double most = 0;
+
+	for (const float *x = host->in[0]; x < host->in[0] + host->in_count; x += c->c) {
+		double mean = 0, var = 0;
+
+		for (int64_t i = 0; i < c->c && c->kind == SL_OP_LAYERNORM; i++)
+			mean += x[i] / (double)c->c;
+		for (int64_t i = 0; i < c->c; i++)
+			var += pow(x[i] - mean, 2) / c->c;
+		most = fmax(most, largest(p->param[0], c->c) / sqrt(var + c->u.norm.eps));
+	}
+	return most;
+}
+
 static double dout_size(const struct op_host *host)
 {
 	double square = 0;
@@ -48,12 +65,16 @@ static double dout_size(const struct op_host *host)
 	return sqrt(square / (double)host->out_count);
 }
 
-/* The terms of batchnorm's din are about γ / sqrt(var + eps) · dout; those of xent's are loss_scale. */
+/* The terms of a norm's din are about γ / sqrt(var + eps) · dout; those of xent's are loss_scale. */
 static double din_scale(const struct op_case *c, const struct op_host *host, const struct op_host_params *p,
 			const struct op_chunk *chunk)
 {
 	if (c->kind == SL_OP_XENT)
 		return chunk->call.loss_scale;
+	if (sl_op_is_norm(c->kind) && c->c <= 2)
+		return norm_gain(c, host, p) * dout_size(host);
+	if (c->kind == SL_OP_GELU || c->kind == SL_OP_SILU || c->kind == SL_OP_TANH) /* as Φ(x) + x·φ(x) at -0.75 */
+		return dout_size(host) / 2;
 	return c->kind == SL_OP_BATCHNORM ? batchnorm_gain(c, host, p) * dout_size(host) : 0;
 }
 

@@ -126,7 +126,11 @@ static void what_is_no_graph_is_refused(void **state)
 	refused(HEAD "param a.weight [6,3,3,4] normal:0.1:0\nnode a conv2d %1 &0 pad=1\nout mid_act %1\n", "node a",
 		"no value 1 yet"); /* a cycle of one */
 	refused(HEAD "node a act %2\nnode b act %1\nout mid_act %2\n", "node a", "no value 2 yet");
-	refused(HEAD "node a tanh %0\nout mid_act %1\n", "node a", "no op 'tanh' is known here");
+	refused(HEAD "node a sinus %0\nout mid_act %1\n", "node a", "no op 'sinus' is known here");
+	refused(HEAD "param w [5] one\nnode a layernorm %0 &0\nout mid_act %1\n", "node a", "one number for each");
+	refused(HEAD "param w [4] one\nnode a layernorm %0 &0 eps=0\nout mid_act %1\n", "node a", "out of bounds");
+	refused(HEAD "node a rmsnorm %0\nout mid_act %1\n", "node a", "parameters");
+	refused(HEAD "node a mul %0\nout mid_act %1\n", "node a", "takes 2 inputs");
 	refused(HEAD "node a act %0 alpha=1\nout mid_act %1\n", "node a", "no 'alpha=1' here");
 	refused(HEAD "node a act %0 fn=gelu\nout mid_act %1\n", "node a", "out of bounds");
 	refused(HEAD "node a act %0 &0\nout mid_act %1\n", "node a", "parameters");

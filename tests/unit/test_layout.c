@@ -98,7 +98,7 @@ static void shadow_backward_node(struct shadow *sh, int chunk, const struct sl_e
 			read_value(sh, chunk, n->din[k], true, &op->in_shape[k]);
 		write_value(sh, chunk, n->din[k], true, &op->in_shape[k]);
 	}
-	for (int k = 0; k < op->n_in && n->keeps_in; k++)
+	for (int k = 0; k < op->n_in && k < n->keeps_in; k++)
 		read_value(sh, chunk, n->in[k], false, &op->in_shape[k]);
 	if (n->keeps_out)
 		read_value(sh, chunk, n->out, false, &op->out_shape);

@@ -78,7 +78,7 @@ static void nothing_is_taken_that_a_kernel_does_not_take(void **state)
 	assert_int_equal(p.n, 3);
 	for (int i = 0; i < 3; i++) {
 		expect_node(&p.node[i], i, i, i + 1, i + 1, i);
-		assert_true(p.node[i].keeps_in && !p.node[i].keeps_out);
+		assert_true(p.node[i].keeps_in == 1 && !p.node[i].keeps_out);
 		assert_true(p.node[i].pre == -1 && p.node[i].post == -1);
 	}
 	can.norm = can.stats = true; /* but the batchnorm cannot be halved */

@@ -1,0 +1,280 @@
+/* Exponentials, and what is made of them: smooth activations and norms. Included by simd_*.c after body_elem.h.
+ *
+ * Errors over all floats, in units of 2^-24: e^x 1.5 of its value, 0 below −88 and as at 88.3 above; Φ 6 of 1; tanh 2
+ * of its value. NaN comes out of all of them. */
+
+/* Lanes of [0, n) as they are, the others 0. */
+ALWAYS vf first_lanes(vf v, int n)
+{
+	vi lane;
+
+	for (int i = 0; i < VL; i++)
+		lane[i] = i;
+	return (vf)((vi)v & (lane < n));
+}
+
+/* The sum of all lanes, in a fixed order. */
+ALWAYS float lanes_sum(vf v)
+{
+	float a[VL];
+
+	memcpy(a, &v, sizeof v);
+#pragma GCC unroll 4
+	for (int half = VL / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
+		for (int i = 0; i < half; i++)
+			a[i] += a[i + half];
+	return a[0];
+}
+
+/* e^x = 2^n·e^r, |r| ≤ ln 2 / 2: n = −127 makes a scale of 0. The polynomial is that of Cephes' expf. */
+ALWAYS vf exponential(vf x)
+{
+	const float shift = 0x1.8p23f; /* a float as large has no digits behind the point */
+	vf v = at_most(88.3f, at_least(-88.0f, x)), n = v * 1.44269504f + shift;
+	vi power = ((vi)n - (vi)set1(shift) + 127) << 23;
+
+	n -= shift;
+	vf r = v - n * 0.693359375f + n * 2.12194440e-4f;
+	vf p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+
+	p = p * r + 8.3334519073e-3f;
+	p = p * r + 4.1665795894e-2f;
+	p = p * r + 1.6666665459e-1f;
+	p = p * r + 5.0000001201e-1f;
+	return (p * r * r + r + 1.0f) * (vf)power;
+}
+
+ALWAYS vf magnitude(vf x)
+{
+	return (vf)((vi)x & 0x7fffffff);
+}
+
+/* a where mask, else b */
+ALWAYS vf choose(vi mask, vf a, vf b)
+{
+	return (vf)((mask & (vi)a) | (~mask & (vi)b));
+}
+
+/* 1 / (1 + e^−x) */
+ALWAYS vf logistic(vf x)
+{
+	return 1.0f / (1.0f + exponential(-x));
+}
+
+/* A value and its slope. */
+struct point {
+	vf y, slope;
+};
+
+/* Φ(x) and, as density, e^(−x²/2)/√(2π): erfc(z)·e^(z²) is a polynomial of 1/(1 + 0.35·z), fitted over [0, 9.4]. */
+ALWAYS struct point normal(vf x)
+{
+	vf half = exponential(x * x * -0.5f), t = 1.0f / (1.0f + magnitude(x) * (0.35f * 0.707106781f));
+	vf p = t * -1.8899923e-1f + 7.4267641e-1f;
+
+	p = p * t - 6.4760189e-1f;
+	p = p * t + 6.7715272e-1f;
+	p = p * t - 2.1514347e-2f;
+	p = p * t + 2.4695937e-1f;
+	p = p * t + 1.9096800e-1f;
+	p = p * t + 3.5968006e-4f;
+	p = p * half * 0.5f; /* what lies beyond |x| */
+	return (struct point){choose(x > set1(0.0f), 1.0f - p, p), half * 0.398942280f};
+}
+
+/* x·σ(v), of which v has the slope dv */
+ALWAYS struct point gated(vf x, vf v, vf dv)
+{
+	vf e = exponential(-v), gate = 1.0f / (1.0f + e);
+
+	return (struct point){x * gate, gate + x * (gate * (gate * e)) * dv};
+}
+
+/* As Cephes' tanhf has it. */
+ALWAYS vf hyperbolic_tangent(vf x)
+{
+	vf a = magnitude(x), large = 1.0f - 2.0f / (exponential(a + a) + 1.0f), z = x * x;
+	vf p = z * -5.70498872745e-3f + 2.06390887954e-2f;
+
+	p = p * z - 5.37397155531e-2f;
+	p = p * z + 1.33314422036e-1f;
+	p = p * z - 3.33332819422e-1f;
+	p = p * z * x + x;
+	large = (vf)((vi)large | ((vi)x & (vi)set1(-0.0f)));
+	return choose(a < set1(0.625f), p, large);
+}
+
+ALWAYS struct point smooth_at(vf x, enum sl_cpu_smooth kind)
+{
+	if (kind == SL_SMOOTH_GELU) {
+		struct point n = normal(x);
+
+		return (struct point){x * n.y, n.y + x * n.slope};
+	}
+	if (kind == SL_SMOOTH_GELU_TANH) {
+		vf square = x * x;
+
+		return gated(x, x * (square * 0.0713548163f + 1.59576912f), square * 0.214064449f + 1.59576912f);
+	}
+	if (kind == SL_SMOOTH_SILU)
+		return gated(x, x, set1(1.0f));
+	vf y = hyperbolic_tangent(x);
+
+	return (struct point){y, 1.0f - y * y};
+}
+
+/* Runs `call` with a constant kind, so that each gets its own loop. */
+#define FOR_SMOOTH(kind, call)                               \
+	do {                                                 \
+		switch (kind) {                              \
+		case SL_SMOOTH_GELU: {                       \
+			enum { KIND = SL_SMOOTH_GELU };      \
+			call;                                \
+			break;                               \
+		}                                            \
+		case SL_SMOOTH_GELU_TANH: {                  \
+			enum { KIND = SL_SMOOTH_GELU_TANH }; \
+			call;                                \
+			break;                               \
+		}                                            \
+		case SL_SMOOTH_SILU: {                       \
+			enum { KIND = SL_SMOOTH_SILU };      \
+			call;                                \
+			break;                               \
+		}                                            \
+		case SL_SMOOTH_TANH: {                       \
+			enum { KIND = SL_SMOOTH_TANH };      \
+			call;                                \
+			break;                               \
+		}                                            \
+		}                                            \
+	} while (0)
+
+ALWAYS void smooth_forward_as(float *y, const float *x, int64_t n, enum sl_cpu_smooth kind)
+{
+	for (int64_t i = 0; i < n; i += VL)
+		stv(y + i, smooth_at(ldv(x + i, left(n - i)), kind).y, left(n - i));
+}
+
+static void smooth_forward(float *y, const float *x, int64_t n, enum sl_cpu_smooth kind)
+{
+	FOR_SMOOTH(kind, smooth_forward_as(y, x, n, (enum sl_cpu_smooth)KIND));
+}
+
+ALWAYS void smooth_backward_as(float *dx, const float *dy, const float *x, int64_t n, enum sl_cpu_smooth kind, bool add)
+{
+	for (int64_t i = 0; i < n; i += VL) {
+		int l = left(n - i);
+		vf g = ldv(dy + i, l) * smooth_at(ldv(x + i, l), kind).slope;
+
+		stv(dx + i, add ? ldv(dx + i, l) + g : g, l);
+	}
+}
+
+static void smooth_backward(float *dx, const float *dy, const float *x, int64_t n, enum sl_cpu_smooth kind, bool add)
+{
+	FOR_SMOOTH(kind, smooth_backward_as(dx, dy, x, n, (enum sl_cpu_smooth)KIND, add));
+}
+
+static void product(float *y, const float *a, const float *b, int64_t n, bool add)
+{
+	for (int64_t i = 0; i < n; i += VL) {
+		int l = left(n - i);
+		vf v = ldv(a + i, l) * ldv(b + i, l);
+
+		stv(y + i, add ? ldv(y + i, l) + v : v, l);
+	}
+}
+
+/* ---- norms over a row of f values */
+
+static float row_total(const float *x, int64_t f)
+{
+	vf sum[4] = {{0}, {0}, {0}, {0}};
+	int64_t i = 0;
+
+	for (; i + 4 * VL <= f; i += 4 * VL)
+#pragma GCC unroll 4
+		for (int u = 0; u < 4; u++)
+			sum[u] += ld(x + i + u * VL);
+	for (; i < f; i += VL)
+		sum[0] += ldv(x + i, left(f - i));
+	return lanes_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
+/* Sums of x − mean and of its square: what rounding took off the mean is in the first. */
+static void row_spread(const float *x, int64_t f, float mean, float total[2])
+{
+	vf first[2] = {{0}, {0}}, second[2] = {{0}, {0}};
+	int64_t i = 0;
+
+	for (; i + 2 * VL <= f; i += 2 * VL)
+#pragma GCC unroll 2
+		for (int u = 0; u < 2; u++) {
+			vf d = ld(x + i + u * VL) - mean;
+
+			first[u] += d;
+			second[u] += d * d;
+		}
+	for (; i < f; i += VL) {
+		vf d = first_lanes(ldv(x + i, left(f - i)) - mean, left(f - i));
+
+		first[0] += d;
+		second[0] += d * d;
+	}
+	total[0] = lanes_sum(first[0] + first[1]);
+	total[1] = lanes_sum(second[0] + second[1]);
+}
+
+static void norm_forward(float *y, float stat[2], const float *x, const float *gamma, const float *beta, int64_t f,
+			 float eps, bool centred)
+{
+	float mean = centred ? row_total(x, f) / (float)f : 0.0f, total[2], inv;
+
+	row_spread(x, f, mean, total);
+	if (centred) {
+		float error = total[0] / (float)f;
+
+		mean += error;
+		total[1] -= total[0] * error;
+	}
+	inv = 1.0f / square_root(set1(total[1] / (float)f + eps))[0];
+	stat[0] = mean;
+	stat[1] = inv;
+	for (int64_t i = 0; i < f; i += VL) {
+		int l = left(f - i);
+		vf v = (ldv(x + i, l) - mean) * inv * ldv(gamma + i, l);
+
+		stv(y + i, beta ? v + ldv(beta + i, l) : v, l);
+	}
+}
+
+static void norm_backward(float *dx, const float *dy, const float *x, const float *gamma, const float stat[2],
+			  int64_t f, bool centred, bool add, float *dgamma, float *dbeta)
+{
+	const float mean = stat[0], inv = stat[1];
+	vf sum = {0}, along = {0};
+	float a, b;
+
+	for (int64_t i = 0; i < f; i += VL) {
+		int l = left(f - i);
+		vf d = ldv(dy + i, l), h = (ldv(x + i, l) - mean) * inv, g = d * ldv(gamma + i, l);
+
+		sum += g;
+		along += g * h;
+		stv(dgamma + i, ldv(dgamma + i, l) + d * h, l);
+		if (dbeta)
+			stv(dbeta + i, ldv(dbeta + i, l) + d, l);
+	}
+	if (!dx)
+		return;
+	a = centred ? lanes_sum(sum) / (float)f : 0.0f;
+	b = lanes_sum(along) / (float)f;
+	for (int64_t i = 0; i < f; i += VL) {
+		int l = left(f - i);
+		vf h = (ldv(x + i, l) - mean) * inv, v = (ldv(dy + i, l) * ldv(gamma + i, l) - a - h * b) * inv;
+
+		stv(dx + i, add ? ldv(dx + i, l) + v : v, l);
+	}
+}

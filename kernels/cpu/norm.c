@@ -1,0 +1,97 @@
+/* Layer norm and RMS norm: a row at a time, in blocks of rows. The gradients of the parameters are summed by block, and
+ * the blocks in order. Saved: mean and 1/σ of each row. */
+#include <string.h>
+
+#include "kernels/cpu/impl.h"
+
+enum { GAMMA, BETA, ROWS = 64 /* of a block */ };
+
+struct job {
+	const struct sl_op_call *call;
+	const struct sl_cpu_simd *simd;
+	int64_t rows, f;
+	float *part; /* of each block: gradients of γ and β, each `line` floats */
+	int64_t line;
+};
+
+static int64_t features_of(const struct sl_op *op)
+{
+	return op->out_shape.dim[op->out_shape.ndim - 1];
+}
+
+static enum sl_err prepare(struct sl_op_prepare *p)
+{
+	int64_t f = features_of(p->op), rows = sl_shape_count(&p->op->in_shape[0]) / f;
+
+	p->sizes.saved_bytes = (size_t)rows * 2 * sizeof(float);
+	p->sizes.workspace_bytes = (size_t)(sl_cpu_blocks(rows, ROWS) * 2 * sl_cpu_line(f)) * sizeof(float);
+	return SL_OK;
+}
+
+static struct job job_of(const struct sl_op_call *call)
+{
+	int64_t f = features_of(call->op);
+
+	return (struct job){.call = call,
+			    .simd = sl_cpu_simd_of(call->be),
+			    .rows = sl_shape_count(&call->in[0].shape) / f,
+			    .f = f,
+			    .part = call->workspace,
+			    .line = sl_cpu_line(f)};
+}
+
+static bool is_centred(const struct sl_op *op)
+{
+	return op->kind == SL_OP_LAYERNORM;
+}
+
+static void forward_block(void *arg, int64_t block, int worker)
+{
+	const struct job *j = arg;
+	const struct sl_op_call *c = j->call;
+	const float *x = c->in[0].data, *beta = c->op->n_param > 1 ? c->param[BETA] : NULL;
+	float *y = c->out.data, *stat = c->saved;
+
+	(void)worker;
+	for (int64_t n = block * ROWS; n < sl_cpu_min(j->rows, (block + 1) * ROWS); n++)
+		j->simd->norm_forward(y + n * j->f, stat + 2 * n, x + n * j->f, c->param[GAMMA], beta, j->f,
+				      c->op->u.norm.eps, is_centred(c->op));
+}
+
+static enum sl_err forward(const struct sl_op_call *call)
+{
+	struct job j = job_of(call);
+
+	sl_pool_run(call->be->pool, sl_cpu_blocks(j.rows, ROWS), forward_block, &j);
+	return SL_OK;
+}
+
+static void backward_block(void *arg, int64_t block, int worker)
+{
+	const struct job *j = arg;
+	const struct sl_op_call *c = j->call;
+	const float *x = c->in[0].data, *dy = c->dout.data, *stat = c->saved;
+	float *dx = c->din[0].data, *dgamma = j->part + block * 2 * j->line, *dbeta = dgamma + j->line;
+
+	(void)worker;
+	memset(dgamma, 0, (size_t)(2 * j->line) * sizeof *dgamma);
+	for (int64_t n = block * ROWS; n < sl_cpu_min(j->rows, (block + 1) * ROWS); n++)
+		j->simd->norm_backward(dx ? dx + n * j->f : NULL, dy + n * j->f, x + n * j->f, c->param[GAMMA],
+				       stat + 2 * n, j->f, is_centred(c->op), c->din_add[0], dgamma,
+				       c->op->n_param > 1 ? dbeta : NULL);
+}
+
+static enum sl_err backward(const struct sl_op_call *call)
+{
+	struct job j = job_of(call);
+	int64_t blocks = sl_cpu_blocks(j.rows, ROWS);
+
+	sl_pool_run(call->be->pool, blocks, backward_block, &j);
+	for (int i = 0; i < call->op->n_param; i++)
+		if (call->grad[i] != NULL)
+			sl_cpu_reduce(call->be, call->grad[i], j.part + i * j.line, j.f, 2 * j.line, blocks);
+	return SL_OK;
+}
+
+const struct sl_kernel sl_cpu_layernorm = {.prepare = prepare, .forward = forward, .backward = backward};
+const struct sl_kernel sl_cpu_rmsnorm = {.prepare = prepare, .forward = forward, .backward = backward};

@@ -1,0 +1,70 @@
+/* Smooth activations, with f' for backward:
+ *   gelu(x) = x·Φ(x)            Φ(x) + x·φ(x): Φ and φ are the normal distribution and its density
+ *   gelu, tanh: x·σ(2u), u = √(2/π)·(x + 0.044715·x³), as (1 + tanh u)/2 = σ(2u)
+ *   silu(x) = x·σ(x)            σ(x) = 1 / (1 + e^−x)
+ *   tanh(x)                     1 − tanh²(x)
+ * Hendrycks and Gimpel, "Gaussian error linear units", 2016. */
+#include <math.h>
+
+#include "kernels/ref/kernels.h"
+
+/* Of an activation at x. */
+struct point {
+	double y, slope;
+};
+
+static struct point gelu_erf(double x)
+{
+	double below = 0.5 * erfc(-x * M_SQRT1_2); /* Φ: erfc keeps its digits where Φ is small */
+	double density = exp(-0.5 * x * x) * 0.5 * M_SQRT1_2 * M_2_SQRTPI;
+
+	return (struct point){x * below, below + x * density};
+}
+
+/* x·σ(v), of which v has the slope dv */
+static struct point gated(double x, double v, double dv)
+{
+	double gate = 1 / (1 + exp(-v)), rest = 1 / (1 + exp(v));
+
+	return (struct point){x * gate, gate + x * gate * rest * dv};
+}
+
+static struct point gelu_tanh(double x)
+{
+	const double root = M_SQRT2 * M_2_SQRTPI * 0.5; /* √(2/π) */
+
+	return gated(x, 2 * root * (x + 0.044715 * x * x * x), 2 * root * (1 + 3 * 0.044715 * x * x));
+}
+
+static struct point at(const struct sl_op *op, double x)
+{
+	double y = tanh(x);
+
+	if (op->kind == SL_OP_GELU)
+		return op->u.gelu.tanh ? gelu_tanh(x) : gelu_erf(x);
+	return op->kind == SL_OP_SILU ? gated(x, x, 1) : (struct point){y, 1 - y * y};
+}
+
+static enum sl_err forward(const struct sl_op_call *call)
+{
+	const float *x = call->in[0].data;
+	float *y = call->out.data;
+
+	for (int64_t i = 0; i < sl_shape_count(&call->in[0].shape); i++)
+		y[i] = (float)at(call->op, x[i]).y;
+	return SL_OK;
+}
+
+static enum sl_err backward(const struct sl_op_call *call)
+{
+	const float *x = call->in[0].data, *dy = call->dout.data;
+	float *dx = call->din[0].data;
+
+	for (int64_t i = 0; i < sl_shape_count(&call->dout.shape) && dx; i++)
+		sl_ref_store(&dx[i], call->din_add[0], dy[i] * at(call->op, x[i]).slope);
+	return SL_OK;
+}
+
+const struct sl_kernel sl_ref_gelu = {.forward = forward, .backward = backward};
+const struct sl_kernel sl_ref_silu = {.forward = forward, .backward = backward};
+const struct sl_kernel sl_ref_tanh = {.forward = forward, .backward = backward};
