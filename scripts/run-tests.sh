@@ -2,11 +2,13 @@
 # usage: run-tests.sh PROGRAM|SCRIPT.sh …
 # Runs cmocka programs and end-to-end scripts, one more at a time than there are cores. Each has a time limit and a temporary
 # directory of its own. A line is printed as each ends; its output only where something failed. A script is one case:
-# exit 0 passed, 77 skipped, anything else failed. Tests that tests/tiers marks `alone` run last, one after another.
+# exit 0 passed, 77 skipped, anything else failed. Tests that tests/tiers marks `early` begin first, so that no core waits for
+# them at the end; those that it marks `alone` run last, one after another.
 # With SPLIT_LONG=1 scripts run their long forms, one at a time, within TEST_TIMEOUT (here 6 h). Each is shown with the time
 # it began and its last line. The first line names the folder in which those that take an hour say how far they are.
 # The last line is `N passed, N failed, N skipped`; exit status 1 where anything failed, or nothing ran at all.
-# Environment: BUILD (folder of the binaries), RUN (a program that runs each of them), SAN, JOBS (tests at a time), TEST_BEGAN
+# Environment: BUILD (folder of the binaries), RUN (a program that runs each of them), SAN, SPLIT_QUICK (set in `make test`:
+# tests of many like cases take fewer), JOBS (tests at a time), TEST_BEGAN
 # (when the build began, in seconds of the epoch), TEST_TIMEOUT (seconds; 900 for each, × 5 with SAN: a machine may be busy, and a
 # test that ends is not waited for).
 set -u
@@ -105,14 +107,17 @@ some() {
 [ -z "${SPLIT_LONG:-}" ] || echo "what they say as they run: $scratch/*.out"
 : >"$scratch/tally"
 : >"$scratch/skips"
-lonely=" $(awk '$2 ~ /alone/ {print $1}' tests/tiers 2>/dev/null | tr '\n' ' ') "
-together=() alone=()
+# marked_as MARK: the names of tests, each between spaces
+marked_as() { echo " $(awk -v mark="$1" '$2 ~ mark {print $1}' tests/tiers 2>/dev/null | tr '\n' ' ') "; }
+lonely=$(marked_as alone) long=$(marked_as early)
+early=() together=() alone=()
 for prog in "$@"; do
 	name=$(basename "$prog" .sh)
-	case $lonely in *" $name "*) alone+=("$prog") ;; *) together+=("$prog") ;; esac
+	case $lonely in *" $name "*) alone+=("$prog") && continue ;; esac
+	case $long in *" $name "*) early+=("$prog") ;; *) together+=("$prog") ;; esac
 done
 jobs=${JOBS:-$([ -n "${SPLIT_LONG:-}" ] && echo 1 || echo $(($(nproc) + 1)))} # many wait for something
-some "$jobs" ${together[@]+"${together[@]}"}
+some "$jobs" ${early[@]+"${early[@]}"} ${together[@]+"${together[@]}"}
 some 1 ${alone[@]+"${alone[@]}"}
 
 sort "$scratch/skips"

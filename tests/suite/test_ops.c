@@ -26,6 +26,32 @@
 
 enum { SEED = 20240229, RANDOM_CASES = 200, RANDOM_SEED = 77 };
 
+/* ---- cases */
+
+/* `make test` (SPLIT_QUICK) takes one in SHARE of the cases of each kind of op, and every pass takes others. */
+enum { SHARE = 4 };
+
+static int share = 1, pass;
+
+static uint32_t random_cases(void)
+{
+	return RANDOM_CASES / (uint32_t)share;
+}
+
+/* The next case from `i` on that this pass takes, or op_case_count. The first of a kind is in every pass. */
+static int next_case(int i)
+{
+	for (; i < op_case_count; i++) {
+		int nth = 0;
+
+		for (int k = 0; k < i; k++)
+			nth += op_cases[k].kind == op_cases[i].kind;
+		if (!nth || nth % share == pass % share)
+			return i;
+	}
+	return i;
+}
+
 /* ---- backends */
 
 struct device {
@@ -103,7 +129,8 @@ static void run_against_ref(const struct job *job, struct op_log *log)
 
 	device_must_open(&got, job->backend, 2);
 	device_must_open(&want, "ref", 1);
-	for (int i = 0; i < op_case_count; i++)
+	pass++;
+	for (int i = next_case(0); i < op_case_count; i = next_case(i + 1))
 		compare_case(&got, &want, &op_cases[i], SEED + (uint64_t)i, &job->mode->how, log);
 	device_close(&got);
 	device_close(&want);
@@ -146,7 +173,7 @@ static void run_random_shapes(const struct job *job, struct op_log *log)
 
 	device_must_open(&got, job->backend, 2);
 	device_must_open(&want, "ref", 1);
-	for (uint32_t i = 0; i < RANDOM_CASES; i++) {
+	for (uint32_t i = 0; i < random_cases(); i++) {
 		struct op_case c = op_case_random(RANDOM_SEED, i);
 
 		compare_case(&got, &want, &c, RANDOM_SEED + i, &job->mode->how, log);
@@ -204,7 +231,8 @@ static void run_repeatable(const struct job *job, struct op_log *log)
 
 	for (int t = 0; t < 4; t++)
 		device_must_open(&d[t], job->backend, threads[t]);
-	for (int i = 0; i < op_case_count; i++) {
+	pass++;
+	for (int i = next_case(0); i < op_case_count; i = next_case(i + 1)) {
 		struct op_result first = {0}, other = {0};
 
 		if (op_run(&first, &d[0].be, &op_cases[i], SEED, &job->mode->how, log))
@@ -229,10 +257,10 @@ static void run_precision(const struct job *job, struct op_log *log)
 	device_must_open(&got, job->backend, 2);
 	has = got.be.ops->precisions >> p & 1;
 	device_must_open(&want, "ref", 1);
-	for (int i = 0; i < op_case_count && has; i++)
+	for (int i = next_case(0); i < op_case_count && has; i = next_case(i + 1))
 		if (op_cases[i].kind != SL_OP_XENT)
 			compare_case(&got, &want, &op_cases[i], SEED + (uint64_t)i, &job->mode->how, log);
-	for (uint32_t i = 0; i < RANDOM_CASES && has; i++) {
+	for (uint32_t i = 0; i < random_cases() && has; i++) {
 		struct op_case c = op_case_random(RANDOM_SEED, i);
 
 		if (c.kind != SL_OP_XENT)
@@ -360,7 +388,8 @@ static void run_numeric(const struct job *job, struct op_log *log)
 	int checked[SL_OP_COUNT] = {0};
 
 	device_must_open(&d, job->backend, 1);
-	for (int i = 0; i < op_case_count; i++) {
+	pass++;
+	for (int i = next_case(0); i < op_case_count; i = next_case(i + 1)) {
 		struct numeric n = {.log = log};
 		struct sl_op op;
 		struct sl_fail fail;
@@ -472,6 +501,8 @@ int main(int argc, char **argv)
 	const bool must = only && !(absent && !strcmp(absent, "skip"));
 	size_t count = 0;
 
+	if (getenv("SPLIT_QUICK") && *getenv("SPLIT_QUICK"))
+		share = SHARE;
 	mallopt(M_MMAP_THRESHOLD, 1 << 30); /* thousands of short-lived areas: keep their pages */
 	mallopt(M_TRIM_THRESHOLD, 1 << 30);
 	for (size_t b = 0; b < BACKENDS; b++) {
