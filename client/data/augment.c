@@ -16,6 +16,12 @@ static const struct {
 	[SL_NORM_IMAGENET] = {{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}},
 };
 
+void sl_norm_values(enum sl_norm norm, float mean[3], float std[3])
+{
+	memcpy(mean, norms[norm].mean, sizeof norms[norm].mean);
+	memcpy(std, norms[norm].std, sizeof norms[norm].std);
+}
+
 /* Output position i of one axis is (1 − frac)·source[low] + frac·source[high]. */
 struct tap {
 	int low, high;

@@ -13,6 +13,8 @@
 /* (byte / 255 − mean) / std, per channel; NONE is byte / 255. */
 enum sl_norm { SL_NORM_NONE, SL_NORM_CIFAR10, SL_NORM_CIFAR100, SL_NORM_IMAGENET, SL_NORM_COUNT };
 
+void sl_norm_values(enum sl_norm norm, float mean[3], float std[3]);
+
 enum { SL_AUGMENT_MAX_SIDE = SL_CONF_MAX_IMAGE };
 
 struct sl_augment_spec {

@@ -309,8 +309,8 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 
 	(void)room;
 	(void)fail;
-	out[SL_FIELD_INPUT] = (struct sl_value){r->pixels + index * IMAGE_BYTES, {SIDE, SIDE, CHANNELS}};
-	out[SL_FIELD_TARGET] = (struct sl_value){r->labels + index, {0}};
+	out[SL_FIELD_INPUT] = (struct sl_value){.data = r->pixels + index * IMAGE_BYTES, .dim = {SIDE, SIDE, CHANNELS}};
+	out[SL_FIELD_TARGET] = (struct sl_value){.data = r->labels + index};
 	return SL_OK;
 }
 
@@ -319,5 +319,10 @@ static void close_set(struct sl_set *set)
 	records_close(set->data);
 }
 
-const struct sl_source sl_source_cifar10 = {"cifar10", &cifar10, open_set, check, sample, close_set};
-const struct sl_source sl_source_cifar100 = {"cifar100", &cifar100, open_set, check, sample, close_set};
+#define SOURCE(text, of)                                                                                           \
+	{                                                                                                          \
+		.name = text, .format = of, .open = open_set, .check = check, .sample = sample, .close = close_set \
+	}
+
+const struct sl_source sl_source_cifar10 = SOURCE("cifar10", &cifar10);
+const struct sl_source sl_source_cifar100 = SOURCE("cifar100", &cifar100);

@@ -9,6 +9,7 @@
 
 #include "common/base/arena.h"
 #include "common/base/failpoint.h"
+#include "common/base/log.h"
 #include "common/base/pool.h"
 #include "common/base/rng.h"
 #include "common/base/worker.h"
@@ -51,10 +52,13 @@ struct sl_loader {
 	int32_t *order; /* [set->count] permutation of epoch order_epoch */
 	uint64_t order_epoch;
 	bool order_known;
-	float *scratch; /* one area per thread of the pool, and one room */
+	float *scratch; /* one area per thread of the pool, one room, and one work */
 	size_t scratch_floats;
 	struct sl_room *room;
+	struct sl_transform_work *work;
 	int threads;
+	atomic_uchar *named; /* [set->count], with skip_bad: the log has named this sample */
+	atomic_llong n_named;
 
 	struct sl_arena arena;
 	struct sl_pool *pool; /* NULL: the worker alone */
@@ -81,27 +85,83 @@ static void order_shuffle(struct sl_loader *loader, uint64_t epoch)
 	}
 }
 
-/* Row r of the batch. */
-static enum sl_err fill_row(struct slot *slot, int64_t r, int thread, struct sl_fail *fail)
+/* The picture of a sample, from what the source has read of it. */
+static enum sl_err fill_image(struct slot *slot, float *image, int64_t sample, int thread,
+			      const struct sl_value *picture, struct sl_fail *fail)
+{
+	const struct sl_loader *loader = slot->loader;
+	const struct sl_loader_spec *spec = &loader->spec;
+
+	if (spec->augment) {
+		sl_augment_apply(spec->augment, image, picture->data,
+				 spec->train ? sl_augment_draw(spec->augment, spec->seed, slot->batch.epoch, sample)
+					     : sl_augment_centre(spec->augment),
+				 loader->scratch + (size_t)thread * loader->scratch_floats);
+		return SL_OK;
+	}
+	return sl_transform_apply(&loader->work[thread], image, picture, fail);
+}
+
+/* Sample `sample` as row r of the batch. */
+static enum sl_err fill_sample(struct slot *slot, int64_t r, int64_t sample, int thread, struct sl_fail *fail)
 {
 	struct sl_loader *loader = slot->loader;
 	const struct sl_loader_spec *spec = &loader->spec;
 	const struct sl_batch *batch = &slot->batch;
-	const int64_t sample = slot->samples[r];
-	struct sl_value value[SL_FIELD_COUNT];
-	struct sl_augment_draw draw = spec->train ? sl_augment_draw(spec->augment, spec->seed, batch->epoch, sample)
-						  : sl_augment_centre(spec->augment);
+	struct sl_room *room = &loader->room[thread];
+	struct sl_value value[SL_FIELD_COUNT] = {0};
 	float *image = (float *)batch->field[SL_FIELD_INPUT].data +
 		       (size_t)r * loader->row_bytes[SL_FIELD_INPUT] / sizeof(float);
-	enum sl_err err = spec->set->source->sample(spec->set, sample, &loader->room[thread], value, fail);
+	enum sl_err err;
 
+	if (spec->transform)
+		room->wanted =
+			sl_transform_begin(spec->transform, &loader->work[thread], spec->seed, batch->epoch, sample);
+	err = spec->set->source->sample(spec->set, sample, room, value, fail);
+	if (!err)
+		err = fill_image(slot, image, sample, thread, &value[SL_FIELD_INPUT], fail);
 	if (err)
 		return err;
-	sl_augment_apply(spec->augment, image, value[SL_FIELD_INPUT].data, draw,
-			 loader->scratch + (size_t)thread * loader->scratch_floats);
 	memcpy((char *)batch->field[SL_FIELD_TARGET].data + (size_t)r * loader->row_bytes[SL_FIELD_TARGET],
 	       value[SL_FIELD_TARGET].data, loader->row_bytes[SL_FIELD_TARGET]);
+	slot->samples[r] = (int32_t)sample;
 	return SL_OK;
+}
+
+/* Of a sample, not of this machine: another one may be read instead. */
+static bool is_of_sample(enum sl_err err)
+{
+	return err == SL_ERR_DATA || err == SL_ERR_NOINPUT;
+}
+
+static void name_bad(struct sl_loader *loader, int64_t sample, const struct sl_fail *why)
+{
+	if (!atomic_exchange(&loader->named[sample], 1))
+		sl_log(SL_LOG_WARN, "bad-sample", "%s; the next sample takes its place (bad samples so far: %lld)",
+		       why->text, atomic_fetch_add(&loader->n_named, 1) + 1);
+}
+
+/* Row r of the batch. */
+static enum sl_err fill_row(struct slot *slot, int64_t r, int thread, struct sl_fail *fail)
+{
+	struct sl_loader *loader = slot->loader;
+	const int64_t first = slot->samples[r], count = loader->spec.set->count;
+	enum sl_err err;
+
+	if (!loader->spec.skip_bad)
+		return fill_sample(slot, r, first, thread, fail);
+	for (int64_t i = 0; i < count; i++) {
+		struct sl_fail why = {0};
+
+		err = fill_sample(slot, r, (first + i) % count, thread, &why);
+		if (!is_of_sample(err)) {
+			if (err)
+				(void)sl_fail_set(fail, err, "%s", why.text);
+			return err;
+		}
+		name_bad(loader, (first + i) % count, &why);
+	}
+	return sl_fail_set(fail, SL_ERR_DATA, "none of the %lld samples can be read", (long long)count);
 }
 
 static void fill_block(void *arg, int64_t block, int thread)
@@ -312,10 +372,10 @@ int64_t sl_loader_batches(const struct sl_loader *loader)
 
 static enum sl_err spec_check(const struct sl_loader_spec *spec, struct sl_fail *fail)
 {
-	const struct sl_augment_spec *aug = sl_augment_spec(spec->augment);
+	const struct sl_augment_spec *aug = spec->augment ? sl_augment_spec(spec->augment) : NULL;
 	const int64_t *side = spec->set->field[SL_FIELD_INPUT].dim;
 
-	if (aug->in_h != side[0] || aug->in_w != side[1])
+	if (aug && (aug->in_h != side[0] || aug->in_w != side[1]))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "the augmentation's input is %d×%d, the images are %lld×%lld",
 				   aug->in_h, aug->in_w, (long long)side[0], (long long)side[1]);
 	if (spec->set->count < 1 || spec->set->count > SL_SET_MAX_SAMPLES)
@@ -342,7 +402,7 @@ static enum sl_err spec_check(const struct sl_loader_spec *spec, struct sl_fail 
 /* What a row of a batch is: images as the network takes them, all else as the set has it. */
 static void types_of_rows(struct sl_loader *loader)
 {
-	const struct sl_augment_spec *aug = sl_augment_spec(loader->spec.augment);
+	const struct sl_augment *augment = loader->spec.augment;
 
 	for (int f = 0; f < SL_FIELD_COUNT; f++) {
 		struct sl_field_type *type = &loader->type[f];
@@ -350,8 +410,10 @@ static void types_of_rows(struct sl_loader *loader)
 		*type = loader->spec.set->field[f];
 		if (f == SL_FIELD_INPUT) {
 			type->dtype = SL_F32;
-			type->dim[0] = aug->out_h;
-			type->dim[1] = aug->out_w;
+			type->dim[0] =
+				augment ? sl_augment_spec(augment)->out_h : sl_transform_height(loader->spec.transform);
+			type->dim[1] =
+				augment ? sl_augment_spec(augment)->out_w : sl_transform_width(loader->spec.transform);
 		}
 		loader->row_bytes[f] = sl_dtype_bytes(type->dtype);
 		for (int d = 0; d < type->ndim; d++)
@@ -385,7 +447,8 @@ static enum sl_err take_memory(struct sl_loader *loader, struct sl_fail *fail)
 	for (int f = 0; f < SL_FIELD_COUNT; f++)
 		of_slot += sl_align(rows * loader->row_bytes[f]);
 	/* whole cache lines, so that threads do not share one */
-	loader->scratch_floats = sl_align(sl_augment_scratch_floats(spec->augment) * sizeof(float)) / sizeof(float);
+	loader->scratch_floats =
+		spec->augment ? sl_align(sl_augment_scratch_floats(spec->augment) * sizeof(float)) / sizeof(float) : 0;
 	scratch = (size_t)loader->threads * loader->scratch_floats * sizeof(float);
 	if (__builtin_mul_overflow((size_t)loader->nslots, of_slot, &total))
 		return sl_fail_set(fail, SL_ERR_NOMEM, "batches of %zu images are larger than the address space", rows);
@@ -398,7 +461,12 @@ static enum sl_err take_memory(struct sl_loader *loader, struct sl_fail *fail)
 	for (int i = 0; i < loader->nslots; i++)
 		take_slot(loader, &loader->slots[i], rows);
 	loader->room = calloc((size_t)loader->threads, sizeof *loader->room);
-	return loader->room ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the data loader");
+	loader->work = calloc((size_t)loader->threads, sizeof *loader->work);
+	if (spec->skip_bad)
+		loader->named = calloc((size_t)spec->set->count, sizeof *loader->named);
+	if (!loader->room || !loader->work || (spec->skip_bad && !loader->named))
+		return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the data loader");
+	return SL_OK;
 }
 
 /* With one thread the worker is that thread; more of them are a pool in which the worker takes part. */
@@ -458,8 +526,12 @@ void sl_loader_close(struct sl_loader *loader)
 	sl_worker_close(loader->worker);
 	sl_pool_close(loader->pool);
 	for (int i = 0; i < loader->threads && loader->room; i++)
-		free(loader->room[i].data);
+		sl_room_close(&loader->room[i]);
+	for (int i = 0; i < loader->threads && loader->work; i++)
+		sl_transform_work_close(&loader->work[i]);
 	free(loader->room);
+	free(loader->work);
+	free(loader->named);
 	sl_arena_close(&loader->arena);
 	if (loader->wake_fd >= 0)
 		close(loader->wake_fd);

@@ -11,16 +11,21 @@
 
 #include "client/data/augment.h"
 #include "client/data/source.h"
+#include "client/data/transform.h"
 #include "common/base/err.h"
 
 enum { SL_LOADER_MAX_PREFETCH = 64, SL_LOADER_MAX_HELD = 64 };
 
 struct sl_loader_spec {
 	const struct sl_set *set;         /* both outlive the loader; the set has at least one sample */
-	const struct sl_augment *augment; /* its input has the size of the set's images */
-	int64_t batch;                    /* samples; the last batch of an epoch may have fewer */
-	bool drop_last;                   /* … is left out instead */
-	bool train;                       /* shuffle and augment */
+	const struct sl_augment *augment; /* its input has the size of the set's images; NULL: `transform` instead */
+	const struct sl_transform *transform;
+	int64_t batch;  /* samples; the last batch of an epoch may have fewer */
+	bool drop_last; /* … is left out instead */
+	bool train;     /* shuffle and augment */
+	/* A sample that cannot be read is named in the log, once, and the next one that can takes its place. Which one
+	 * that is depends on the set alone, so that a step can be replayed. False: the batch says so (`err`). */
+	bool skip_bad;
 	uint64_t seed;
 	int prefetch; /* batches prepared ahead, 1 … SL_LOADER_MAX_PREFETCH */
 	int held;     /* batches the consumer may hold at once, 1 … SL_LOADER_MAX_HELD */

@@ -6,7 +6,7 @@
 
 #include "client/data/sources.h"
 
-const struct sl_source *const sl_sources[] = {&sl_source_cifar10, &sl_source_cifar100, NULL};
+const struct sl_source *const sl_sources[] = {&sl_source_cifar10, &sl_source_cifar100, &sl_source_images, NULL};
 
 static enum sl_err spec_check(const struct sl_source **out, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
@@ -47,18 +47,36 @@ void sl_set_close(struct sl_set *set)
 	*set = (struct sl_set){0};
 }
 
-enum sl_err sl_room_need(struct sl_room *room, size_t bytes)
+static enum sl_err need(uint8_t **at, size_t *has, size_t bytes)
 {
 	uint8_t *data;
 
-	if (bytes <= room->bytes)
+	if (bytes <= *has)
 		return SL_OK;
 	data = malloc(bytes);
 	if (!data)
 		return SL_ERR_NOMEM;
-	free(room->data);
-	*room = (struct sl_room){data, bytes};
+	free(*at);
+	*at = data;
+	*has = bytes;
 	return SL_OK;
+}
+
+enum sl_err sl_room_need(struct sl_room *room, size_t bytes)
+{
+	return need(&room->data, &room->bytes, bytes);
+}
+
+enum sl_err sl_room_need_file(struct sl_room *room, size_t bytes)
+{
+	return need(&room->file, &room->file_bytes, bytes);
+}
+
+void sl_room_close(struct sl_room *room)
+{
+	free(room->data);
+	free(room->file);
+	*room = (struct sl_room){0};
 }
 
 /* "image [H,W,3]" */

@@ -3,6 +3,7 @@
 #ifndef SL_CLIENT_DATA_SOURCE_H
 #define SL_CLIENT_DATA_SOURCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,7 +34,8 @@ struct sl_set_spec {
 	const char *dir;          /* NULL: file names are used as they are */
 	const char *const *files; /* read in this order; NULL: the usual files of the split */
 	int nfiles;
-	int64_t max_samples; /* only the first so many; 0: all */
+	int64_t max_samples; /* only so many; 0: all */
+	int64_t max_pixels;  /* of one picture file */
 };
 
 struct sl_source;
@@ -47,16 +49,38 @@ struct sl_set {
 	struct sl_field_type field[SL_FIELD_COUNT];
 };
 
+/* A part of a picture, in pixels, and the size that the reader will resize it to; out_h and out_w 0: to none. */
+struct sl_window {
+	int top, left, h, w;
+	int out_h, out_w;
+};
+
+/* What a reader needs of a picture. A source that decodes calls `choose` once it knows the size: *window is the whole
+ * picture then, and what remains of it is what must be decoded; more may be, and it may be shrunk, though never below
+ * out_h × out_w. */
+struct sl_wanted {
+	void (*choose)(void *arg, struct sl_window *window);
+	void *arg;
+};
+
 /* Memory of one thread for the samples that it reads; grows to what the largest of them needs. Begins zeroed. */
 struct sl_room {
 	uint8_t *data;
 	size_t bytes;
+	uint8_t *file; /* a file's bytes before they are decoded */
+	size_t file_bytes;
+	const struct sl_wanted *wanted; /* NULL: whole pictures */
 };
 
-/* One field of one sample. `data` lies in the set or in the room: valid until the room is used again. */
+/* One field of one sample. `data` lies in the set or in the room: valid until the room is used again. Of a picture it
+ * may be a part: its first pixel is (top, left) of the whole, h × w, after that was shrunk by `shrink` in both
+ * directions (sides rounded up). shrink 0: it is the whole. */
 struct sl_value {
 	const void *data;
 	int64_t dim[SL_FIELD_DIMS];
+	struct {
+		int top, left, h, w, shrink;
+	} part;
 };
 
 /* The table of a source. `open` leaves *out as it was where it fails. */
@@ -75,6 +99,9 @@ struct sl_source {
 	enum sl_err (*sample)(const struct sl_set *set, int64_t index, struct sl_room *room,
 			      struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail);
 	void (*close)(struct sl_set *set);
+	/* What a sample and a class are called, for messages; NULL: they have numbers alone. */
+	const char *(*sample_name)(const struct sl_set *set, int64_t index, char *out, size_t size);
+	const char *(*class_name)(const struct sl_set *set, int label);
 };
 
 extern const struct sl_source *const sl_sources[]; /* NULL-terminated; in the order of the config's data.kind */
@@ -92,5 +119,7 @@ enum sl_err sl_set_fits(const struct sl_set *set, enum sl_field_use use, const s
 
 /* At least so many bytes at room->data; what was there is lost. NOMEM. */
 enum sl_err sl_room_need(struct sl_room *room, size_t bytes) SL_MUST_CHECK;
+enum sl_err sl_room_need_file(struct sl_room *room, size_t bytes) SL_MUST_CHECK; /* the same at room->file */
+void sl_room_close(struct sl_room *room);
 
 #endif

@@ -24,6 +24,7 @@ static const char *const paths[] = {"train.epochs",
 				    "data.crop_padding",
 				    "data.flip",
 				    "data.normalize",
+				    "data.transforms",
 				    "data.train_files"};
 enum { N_PATHS = sizeof paths / sizeof paths[0] };
 

@@ -175,8 +175,10 @@ void sl_setup_close(struct sl_setup *s)
 		s->be.ops->close(&s->be);
 	sl_pool_close(s->pool);
 	sl_augment_close(s->augment);
-	for (int split = 0; split < SL_SPLIT_COUNT; split++)
+	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
+		sl_transform_close(s->transform[split]);
 		sl_set_close(&s->set[split]);
+	}
 	sl_weights_close(&s->weights);
 	sl_plan_close(s->plan);
 	*s = (struct sl_setup){0};

@@ -19,7 +19,8 @@ struct sl_setup {
 	struct sl_weights weights; /* of the whole model */
 	bool weights_from_seed;    /* every one of the middle's: no upload is needed */
 	struct sl_set set[SL_SPLIT_COUNT];
-	struct sl_augment *augment;
+	struct sl_augment *augment; /* NULL: transforms instead */
+	struct sl_transform *transform[SL_SPLIT_COUNT];
 	struct sl_pool *pool;
 	struct sl_backend be;
 	bool be_open;

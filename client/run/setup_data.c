@@ -11,6 +11,7 @@ static struct sl_set_spec data_spec(const struct sl_conf_client *c, enum sl_spli
 		.split = split,
 		.dir = c->data.dir,
 		.max_samples = split == SL_SPLIT_TRAIN ? c->data.train_limit : c->data.test_limit,
+		.max_pixels = c->data.max_pixels,
 	};
 
 	if (split == SL_SPLIT_TRAIN && c->data.train_files.n) {
@@ -48,10 +49,82 @@ static enum sl_err open_split(struct sl_setup *s, enum sl_split split, struct sl
 	return check_split(s, &spec, &s->set[split], sl_set_open(&s->set[split], &spec, fail), fail);
 }
 
+static enum sl_norm norm_of(const struct sl_conf_client *c)
+{
+	static const enum sl_norm norm[] = {
+		[SL_NORMALIZE_IMAGENET] = SL_NORM_IMAGENET,
+		[SL_NORMALIZE_CIFAR10] = SL_NORM_CIFAR10,
+		[SL_NORMALIZE_CIFAR100] = SL_NORM_CIFAR100,
+		[SL_NORMALIZE_NONE] = SL_NORM_NONE,
+	};
+
+	return norm[c->data.normalize];
+}
+
+static enum sl_err open_augment(struct sl_setup *s, struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = s->conf;
+	const int64_t *side = s->set[SL_SPLIT_TEST].field[SL_FIELD_INPUT].dim;
+	const struct sl_augment_spec spec = {
+		.in_h = (int)side[0],
+		.in_w = (int)side[1],
+		.out_h = c->model.image.h,
+		.out_w = c->model.image.w,
+		.crop_padding = c->data.crop_padding,
+		.flip = c->data.flip,
+		.norm = norm_of(c),
+	};
+
+	return sl_augment_open(&s->augment, &spec, fail);
+}
+
+/* Whether a list of transforms prepares samples, and not CIFAR's own augmentation. */
+static bool transforms(const struct sl_conf_client *c)
+{
+	return c->data.kind == SL_DATA_IMAGES || c->data.transforms.n;
+}
+
+static enum sl_err open_transform(const struct sl_conf_client *c, enum sl_split split, struct sl_transform **out,
+				  struct sl_fail *fail)
+{
+	const bool train = split == SL_SPLIT_TRAIN;
+	struct sl_conf_list usual, *list = &usual;
+	struct sl_fail why;
+
+	sl_transform_usual(&usual, c->model.image.h, c->model.image.w, train);
+	if (train ? c->data.transforms.n : c->data.test_transforms.n)
+		list = (struct sl_conf_list *)(train ? &c->data.transforms : &c->data.test_transforms);
+	if (sl_transform_open(out,
+			      &(struct sl_transform_spec){
+				      .step = (const char(*)[SL_CONF_TEXT])list->item,
+				      .n = list->n,
+				      .out_h = c->model.image.h,
+				      .out_w = c->model.image.w,
+				      .norm = norm_of(c),
+				      .fixed = !train,
+			      },
+			      &why) != SL_OK)
+		return sl_conf_client_fail(c, train ? "data.transforms" : "data.test_transforms", fail, "%s", why.text);
+	return SL_OK;
+}
+
+static enum sl_err check_transforms(const struct sl_conf_client *c, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++) {
+		struct sl_transform *t = NULL;
+
+		err = open_transform(c, (enum sl_split)split, &t, fail);
+		sl_transform_close(t);
+	}
+	return err;
+}
+
 enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *samples, struct sl_fail *fail)
 {
 	const char *name[SL_CONF_LIST_MAX];
-	enum sl_err err = SL_OK;
+	enum sl_err err = transforms(s->conf) ? check_transforms(s->conf, fail) : SL_OK;
 
 	samples[SL_SPLIT_TRAIN] = 0;
 	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && !err; split++) {
@@ -65,36 +138,33 @@ enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *s
 	return err;
 }
 
-static enum sl_err open_augment(struct sl_setup *s, struct sl_fail *fail)
+static enum sl_err open_preparation(struct sl_setup *s, struct sl_fail *fail)
 {
-	static const enum sl_norm norm[] = {
-		[SL_NORMALIZE_IMAGENET] = SL_NORM_IMAGENET,
-		[SL_NORMALIZE_CIFAR10] = SL_NORM_CIFAR10,
-		[SL_NORMALIZE_CIFAR100] = SL_NORM_CIFAR100,
-		[SL_NORMALIZE_NONE] = SL_NORM_NONE,
-	};
-	const struct sl_conf_client *c = s->conf;
-	const int64_t *side = s->set[SL_SPLIT_TEST].field[SL_FIELD_INPUT].dim;
-	const struct sl_augment_spec spec = {
-		.in_h = (int)side[0],
-		.in_w = (int)side[1],
-		.out_h = c->model.image.h,
-		.out_w = c->model.image.w,
-		.crop_padding = c->data.crop_padding,
-		.flip = c->data.flip,
-		.norm = norm[c->data.normalize],
-	};
+	enum sl_err err = SL_OK;
 
-	return sl_augment_open(&s->augment, &spec, fail);
+	if (!transforms(s->conf))
+		return open_augment(s, fail);
+	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++)
+		err = open_transform(s->conf, (enum sl_split)split, &s->transform[split], fail);
+	return err;
 }
 
 enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 {
-	enum sl_err err = train ? open_split(s, SL_SPLIT_TRAIN, fail) : SL_OK;
+	enum sl_err err = transforms(s->conf) ? check_transforms(s->conf, fail) : SL_OK;
 
+	if (!err && train)
+		err = open_split(s, SL_SPLIT_TRAIN, fail);
 	if (!err)
 		err = open_split(s, SL_SPLIT_TEST, fail);
-	return err ? err : open_augment(s, fail);
+	return err ? err : open_preparation(s, fail);
+}
+
+static int loader_threads(const struct sl_conf_client *c)
+{
+	if (c->data.threads)
+		return c->data.threads;
+	return c->data.kind == SL_DATA_IMAGES ? c->threads : 1;
 }
 
 enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void (*wake)(void *arg), void *arg,
@@ -104,13 +174,15 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 	const struct sl_loader_spec spec = {
 		.set = &s->set[split],
 		.augment = s->augment,
+		.transform = s->transform[split],
 		.batch = s->conf->agreed.batch,
 		.drop_last = train && s->conf->train.drop_last,
 		.train = train,
 		.seed = (uint64_t)s->conf->agreed.seed,
 		.prefetch = s->conf->data.prefetch,
 		.held = 1,
-		.threads = 1,
+		.threads = loader_threads(s->conf),
+		.skip_bad = s->conf->data.kind == SL_DATA_IMAGES && s->conf->data.on_bad_sample == SL_BAD_SAMPLE_SKIP,
 		.wake = wake,
 		.wake_arg = arg,
 	};

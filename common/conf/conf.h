@@ -47,13 +47,14 @@ struct sl_conf_origin {
 };
 
 enum sl_conf_form { SL_FORM_CIFAR, SL_FORM_IMAGENET };
-enum sl_conf_data_kind { SL_DATA_CIFAR10, SL_DATA_CIFAR100 };
+enum sl_conf_data_kind { SL_DATA_CIFAR10, SL_DATA_CIFAR100, SL_DATA_IMAGES };
 enum sl_conf_normalize { SL_NORMALIZE_IMAGENET, SL_NORMALIZE_CIFAR10, SL_NORMALIZE_CIFAR100, SL_NORMALIZE_NONE };
 enum sl_conf_schedule { SL_CONF_CONSTANT, SL_CONF_COSINE, SL_CONF_POLYNOMIAL, SL_CONF_STEP, SL_CONF_POINTS };
 enum sl_conf_warmup { SL_CONF_ABOVE_ZERO, SL_CONF_FROM_ZERO };
 enum sl_conf_chunk_loss { SL_CHUNK_LOSS_MEAN, SL_CHUNK_LOSS_SUM };
 enum sl_conf_nan { SL_NAN_STOP, SL_NAN_SKIP };
 enum sl_conf_lost { SL_LOST_EXIT, SL_LOST_WAIT };
+enum sl_conf_bad_sample { SL_BAD_SAMPLE_STOP, SL_BAD_SAMPLE_SKIP };
 enum sl_conf_missed { SL_MISSED_CONTINUE, SL_MISSED_EXIT };
 
 struct sl_conf_link {
@@ -92,6 +93,10 @@ struct sl_conf_client {
 		int crop_padding;                /* pixels; 0: no crop */
 		bool flip;
 		enum sl_conf_normalize normalize;
+		struct sl_conf_list transforms, test_transforms; /* steps of client/data/transform.h; none: the usual */
+		enum sl_conf_bad_sample on_bad_sample;
+		int64_t max_pixels;
+		int threads;  /* 0: as many as compute for pictures that are decoded, else one */
 		int prefetch; /* batches */
 	} data;
 	struct {

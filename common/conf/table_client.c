@@ -30,8 +30,9 @@ static const struct sl_conf_key keys[] = {
 		"learned layers that compress the head's activations: conv:20,k=3,s=3, linear:16, several joined with +, decaylinear:…; empty: none"),
 	SL_STRING(T, "insert.tail", insert.tail, sl_conf_check_insert, "", "learned layers that compress the middle's activations, spelled as insert.head"),
 
-	SL_CHOICE(T, "data.kind", data.kind, SL_WORDS("cifar10", "cifar100"), "cifar10", "format of the files"),
-	SL_STRING(T, "data.dir", data.dir, sl_conf_check_word, NULL, "folder of the data's binary files"),
+	SL_CHOICE(T, "data.kind", data.kind, SL_WORDS("cifar10", "cifar100", "images"), "cifar10",
+		"format of the files; images: folders train and val (or test) with a folder of pictures for each class"),
+	SL_STRING(T, "data.dir", data.dir, sl_conf_check_word, NULL, "folder of the data"),
 	SL_NAMES(T, "data.train_files", data.train_files, sl_conf_check_file_name, "", "files to train on (with --set: one,two); empty: all training files of data.kind"),
 	SL_INT(T, "data.train_limit", data.train_limit, 0, 1e9, "0", "samples; 0: all", "train on the first samples only"),
 	SL_INT(T, "data.test_limit", data.test_limit, 0, 1e9, "0", "samples; 0: all", "evaluate on the first samples only"),
@@ -39,6 +40,14 @@ static const struct sl_conf_key keys[] = {
 	SL_BOOL(T, "data.flip", data.flip, "true", "flip half of the training images left to right"),
 	SL_CHOICE(T, "data.normalize", data.normalize, SL_WORDS("imagenet", "cifar10", "cifar100", "none"), "cifar10",
 		"data set whose mean and standard deviation normalise the images"),
+	SL_NAMES(T, "data.transforms", data.transforms, sl_conf_check_word, "",
+		"steps from a picture to the network's input in training, as torchvision names them, such as [RandomResizedCrop(224), RandomHorizontalFlip()]; empty: the usual ones of data.kind"),
+	SL_NAMES(T, "data.test_transforms", data.test_transforms, sl_conf_check_word, "",
+		"the same for evaluation, such as [Resize(256), CenterCrop(224)]"),
+	SL_CHOICE(T, "data.on_bad_sample", data.on_bad_sample, SL_WORDS("stop", "skip"), "stop",
+		"a picture that cannot be read: stop with status 65, or name it in the log and take the next one in its place"),
+	SL_INT64(T, "data.max_pixels", data.max_pixels, 1024, 1 << 30, "100000000", "pixels", "a picture with more is refused before it is decoded"),
+	SL_INT(T, "data.threads", data.threads, 0, 256, "0", "0: as many as compute for images, else 1", "threads that read and decode samples"),
 	SL_INT(T, "data.prefetch", data.prefetch, 1, 64, "4", "batches", "batches that are loaded ahead of the step"),
 
 	SL_AGREED_TRAIN(AGREED)
@@ -121,6 +130,11 @@ static const struct {
 static const char *const not_of_points[] = {"train.optimizer.lr", "train.schedule.warmup_epochs",
 					    "train.schedule.warmup", "train.schedule.end_lr", NULL};
 
+/* Keys of CIFAR's augmentation alone, for which data.transforms stand. */
+static const char *const of_cifar[] = {"data.crop_padding", "data.flip", NULL};
+/* … and of pictures in files. */
+static const char *const of_images[] = {"data.on_bad_sample", "data.max_pixels", NULL};
+
 static const char *const not_of_resnet9[] = {"model.form", "model.dropout", NULL};
 
 static bool among(const char *const *list, const char *path)
@@ -139,11 +153,19 @@ static bool idle_in_schedule(const struct sl_conf_client *c, const char *path)
 	return c->train.schedule.kind == SL_CONF_POINTS && among(not_of_points, path);
 }
 
+static bool idle_in_data(const struct sl_conf_client *c, const char *path)
+{
+	const bool images = c->data.kind == SL_DATA_IMAGES;
+
+	return ((images || c->data.transforms.n) && among(of_cifar, path)) || (!images && among(of_images, path)) ||
+	       (images && strcmp(path, "data.train_files") == 0);
+}
+
 static bool idle(const void *conf, const char *path)
 {
 	const struct sl_conf_client *c = conf;
 
-	return idle_in_schedule(c, path) || sl_agreed_is_idle(&c->agreed, path) ||
+	return idle_in_schedule(c, path) || idle_in_data(c, path) || sl_agreed_is_idle(&c->agreed, path) ||
 	       (strcmp(c->model.name, "resnet9") == 0 && among(not_of_resnet9, path));
 }
 
@@ -164,6 +186,34 @@ static const char *check_model(const struct sl_conf_client *c, char why[SL_CONF_
 			continue;
 		snprintf(why, SL_CONF_WHY, "resnet9 has none: it is of mobilenet_v2; leave this key out");
 		return *key;
+	}
+	return NULL;
+}
+
+/* What the file has for another kind of data than --set has chosen is put aside. */
+static const char *check_data(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	static const char *const some[] = {"data.crop_padding", "data.flip", "data.on_bad_sample", "data.max_pixels",
+					   "data.train_files"};
+	const bool by_set = line_of(c, "data.kind") < 0 || line_of(c, "data.transforms") < 0;
+
+	for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
+		const int line = line_of(c, some[i]);
+
+		if (!line || !idle_in_data(c, some[i]) || (line > 0 && by_set))
+			continue;
+		snprintf(
+			why, SL_CONF_WHY, "%s",
+			among(of_images, some[i]) ? "belongs to data.kind: images; leave this key out"
+			: among(of_cifar, some[i])
+				? "data.transforms say what is done with pictures, and data.kind: images has its usual "
+				  "ones; leave this key out"
+				: "data.kind: images reads whole folders; leave this key out");
+		return some[i];
+	}
+	if (c->data.kind != SL_DATA_IMAGES && !c->data.transforms.n != !c->data.test_transforms.n) {
+		snprintf(why, SL_CONF_WHY, "data.transforms and data.test_transforms: both, or none of them");
+		return c->data.transforms.n ? "data.transforms" : "data.test_transforms";
 	}
 	return NULL;
 }
@@ -251,6 +301,8 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 	struct sl_conf_client *c = conf;
 	const char *blame = check_model(c, why);
 
+	if (!blame)
+		blame = check_data(c, why);
 	if (!blame)
 		blame = check_kind(c, line_of(c, "train.optimizer.kind") < 0, why);
 	if (!blame)

@@ -213,13 +213,26 @@ const char *sl_conf_value_append(const struct sl_conf_key *key, void *conf, cons
 	return NULL;
 }
 
+/* Up to the next comma that stands in no brackets: RandomCrop(32, padding=4) is one item. */
+static size_t item_length(const char *text)
+{
+	size_t len = 0;
+	int depth = 0;
+
+	for (; text[len] && (depth > 0 || text[len] != ','); len++) {
+		depth += text[len] == '(' || text[len] == '[';
+		depth -= text[len] == ')' || text[len] == ']';
+	}
+	return len;
+}
+
 static const char *set_names(const struct sl_conf_key *key, void *conf, const char *text, char why[SL_CONF_WHY])
 {
 	struct sl_conf_list *list = field(key, conf);
 
 	memset(list, 0, sizeof *list);
 	while (*text) {
-		size_t len = strcspn(text, ",");
+		size_t len = item_length(text);
 		char item[SL_CONF_TEXT + 1];
 
 		snprintf(item, sizeof item, "%.*s", (int)(len < sizeof item ? len : sizeof item - 1), text);

@@ -481,8 +481,8 @@ static enum sl_err read_sample(const struct sl_set *of, int64_t index, struct sl
 	(void)room;
 	if (index == broken)
 		return sl_fail_set(fail, SL_ERR_DATA, "sample %d: broken", (int)index);
-	out[SL_FIELD_INPUT] = (struct sl_value){pixels[index], {32, 32, 3}};
-	out[SL_FIELD_TARGET] = (struct sl_value){&labels[index], {0}};
+	out[SL_FIELD_INPUT] = (struct sl_value){.data = pixels[index], .dim = {32, 32, 3}};
+	out[SL_FIELD_TARGET] = (struct sl_value){.data = &labels[index]};
 	return SL_OK;
 }
 

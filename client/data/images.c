@@ -1,0 +1,445 @@
+/* Class folders of pictures. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/data/picture.h"
+#include "client/data/sources.h"
+
+enum { MAX_DEPTH = 32, MAX_CLASSES = 100000 };
+
+/* Strings in one block, told by where they begin. */
+struct names {
+	char *text;
+	size_t bytes, cap;
+	size_t *at; /* [n] */
+	int64_t n, n_cap;
+};
+
+/* What a set's `data` points to. A picture is a folder and a name in it. */
+struct folder_set {
+	char *root; /* of the split */
+	struct names classes, folders, files;
+	int32_t *label;     /* of a file's folder: [folders.n] */
+	int32_t *folder_of; /* [files.n] */
+	int64_t folders_cap, files_cap;
+	int64_t wanted; /* samples; files.n or fewer */
+	int64_t max_pixels;
+};
+
+static enum sl_err no_memory(struct sl_fail *fail)
+{
+	return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the list of pictures");
+}
+
+static bool grow(void **at, int64_t *cap, int64_t n, size_t each)
+{
+	int64_t more = *cap ? 2 * *cap : 256;
+	void *grown;
+
+	if (n < *cap)
+		return true;
+	grown = realloc(*at, (size_t)more * each);
+	if (!grown)
+		return false;
+	*at = grown;
+	*cap = more;
+	return true;
+}
+
+static bool names_add(struct names *l, const char *text)
+{
+	const size_t n = strlen(text) + 1;
+
+	if (l->bytes + n > l->cap) {
+		const size_t cap = 2 * l->cap + n + 4096;
+		char *grown = realloc(l->text, cap);
+
+		if (!grown)
+			return false;
+		l->text = grown;
+		l->cap = cap;
+	}
+	if (!grow((void **)&l->at, &l->n_cap, l->n, sizeof *l->at))
+		return false;
+	memcpy(l->text + l->bytes, text, n);
+	l->at[l->n++] = l->bytes;
+	l->bytes += n;
+	return true;
+}
+
+static const char *name_of(const struct names *l, int64_t i)
+{
+	return l->text + l->at[i];
+}
+
+static void names_close(struct names *l)
+{
+	free(l->text);
+	free(l->at);
+	*l = (struct names){0};
+}
+
+static int by_text(const void *a, const void *b, void *text)
+{
+	return strcmp((const char *)text + *(const size_t *)a, (const char *)text + *(const size_t *)b);
+}
+
+static void names_sort(struct names *l)
+{
+	if (l->n > 1)
+		qsort_r(l->at, (size_t)l->n, sizeof *l->at, by_text, l->text);
+}
+
+/* What an entry is, links followed; 0: neither a file nor a folder, or gone. */
+static mode_t kind_of(const char *path, const struct dirent *entry)
+{
+	char whole[PATH_MAX];
+	struct stat st;
+
+	if (entry->d_type == DT_DIR)
+		return S_IFDIR;
+	if (entry->d_type == DT_REG)
+		return S_IFREG;
+	if (snprintf(whole, sizeof whole, "%s/%s", path, entry->d_name) >= PATH_MAX || stat(whole, &st))
+		return 0;
+	return st.st_mode & S_IFMT;
+}
+
+/* Adds the names of folders to *folders and those of pictures to *pictures; either may be NULL. */
+static enum sl_err read_folder(const char *path, struct names *folders, struct names *pictures, struct sl_fail *fail)
+{
+	DIR *dir = opendir(path);
+	struct dirent *entry;
+	bool fits = true;
+
+	if (!dir)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", path, strerror(errno));
+	for (errno = 0; fits && (entry = readdir(dir)); errno = 0) {
+		const char *name = entry->d_name;
+		struct names *list = folders;
+
+		if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+			continue;
+		if (pictures && sl_picture_name(name) && kind_of(path, entry) != S_IFDIR)
+			list = pictures;
+		else if (!folders || kind_of(path, entry) != S_IFDIR)
+			continue;
+		fits = names_add(list, name);
+	}
+	if (fits && errno) {
+		sl_fail_set(fail, SL_ERR_IO, "%s: %s", path, strerror(errno));
+		closedir(dir);
+		return SL_ERR_IO;
+	}
+	closedir(dir);
+	return fits ? SL_OK : no_memory(fail);
+}
+
+/* All folders at and below `path`, which is relative to the set's root. */
+static enum sl_err find_folders(const struct folder_set *set, const char *path, int depth, struct names *out,
+				struct sl_fail *fail)
+{
+	struct names inside = {0};
+	char whole[PATH_MAX];
+	enum sl_err err;
+
+	if (depth == MAX_DEPTH || snprintf(whole, sizeof whole, "%s/%s", set->root, path) >= PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s/%.200s: folders are nested too deeply, or in a circle",
+				   set->root, path);
+	if (!names_add(out, path))
+		return no_memory(fail);
+	err = read_folder(whole, &inside, NULL, fail);
+	for (int64_t i = 0; i < inside.n && !err; i++) {
+		char below[PATH_MAX];
+
+		if (snprintf(below, sizeof below, "%s/%s", path, name_of(&inside, i)) >= PATH_MAX)
+			err = sl_fail_set(fail, SL_ERR_DATA, "%s/%.200s: the path is too long", set->root, path);
+		else
+			err = find_folders(set, below, depth + 1, out, fail);
+	}
+	names_close(&inside);
+	return err;
+}
+
+/* The pictures of one folder, sorted, behind those that the set has already. */
+static enum sl_err add_folder(struct folder_set *set, const char *path, int32_t label, struct sl_fail *fail)
+{
+	struct names inside = {0};
+	char whole[PATH_MAX];
+	enum sl_err err;
+
+	snprintf(whole, sizeof whole, "%s/%s", set->root, path);
+	err = read_folder(whole, NULL, &inside, fail);
+	names_sort(&inside);
+	if (!err && inside.n) {
+		if (!grow((void **)&set->label, &set->folders_cap, set->folders.n, sizeof *set->label) ||
+		    !names_add(&set->folders, path))
+			err = no_memory(fail);
+		else
+			set->label[set->folders.n - 1] = label;
+	}
+	for (int64_t i = 0; i < inside.n && !err; i++) {
+		if (set->files.n == SL_SET_MAX_SAMPLES)
+			err = sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d pictures", set->root,
+					  SL_SET_MAX_SAMPLES);
+		else if (!grow((void **)&set->folder_of, &set->files_cap, set->files.n, sizeof *set->folder_of) ||
+			 !names_add(&set->files, name_of(&inside, i)))
+			err = no_memory(fail);
+		else
+			set->folder_of[set->files.n - 1] = (int32_t)set->folders.n - 1;
+	}
+	names_close(&inside);
+	return err;
+}
+
+static enum sl_err add_class(struct folder_set *set, const char *name, int32_t label, struct sl_fail *fail)
+{
+	const int64_t before = set->files.n;
+	struct names folders = {0};
+	enum sl_err err = find_folders(set, name, 0, &folders, fail);
+
+	names_sort(&folders);
+	for (int64_t i = 0; i < folders.n && !err; i++)
+		err = add_folder(set, name_of(&folders, i), label, fail);
+	names_close(&folders);
+	if (!err && set->files.n == before)
+		err = sl_fail_set(fail, SL_ERR_DATA,
+				  "%s/%s: the class has no picture (.jpg .jpeg .png .webp .tif .tiff .bmp .ppm .pgm)",
+				  set->root, name);
+	return err;
+}
+
+static int32_t find_class(const struct names *classes, const char *name)
+{
+	for (int64_t low = 0, high = classes->n; low < high;) {
+		const int64_t middle = (low + high) / 2;
+		const int order = strcmp(name, name_of(classes, middle));
+
+		if (order == 0)
+			return (int32_t)middle;
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return -1;
+}
+
+static bool is_folder(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* The split's folder, and the one whose sub-folders are the classes: train's, or this one where there is no train/. */
+static enum sl_err find_root(char root[PATH_MAX], char classes[PATH_MAX], const struct sl_set_spec *spec,
+			     struct sl_fail *fail)
+{
+	const char *dir = spec->dir ? spec->dir : ".";
+	const char *const names[] = {spec->split == SL_SPLIT_TRAIN ? "train" : "val", "test"};
+
+	if (strlen(dir) + sizeof "/train" > PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", dir);
+	if (!is_folder(dir))
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", dir,
+				   access(dir, F_OK) ? strerror(errno) : "not a folder");
+	sprintf(classes, "%s/train", dir);
+	sprintf(root, "%s/%s", dir, names[0]);
+	if (spec->split != SL_SPLIT_TRAIN && !is_folder(root))
+		sprintf(root, "%s/%s", dir, names[1]);
+	if (!is_folder(root))
+		return sl_fail_set(
+			fail, SL_ERR_NOINPUT,
+			"%s: no folder %s in it; it must hold train/ and val/ (or test/), and these a folder "
+			"for each class",
+			dir, spec->split == SL_SPLIT_TRAIN ? "train" : "val or test");
+	if (!is_folder(classes))
+		strcpy(classes, root);
+	return SL_OK;
+}
+
+static enum sl_err find_classes(struct folder_set *set, const char *path, struct sl_fail *fail)
+{
+	enum sl_err err = read_folder(path, &set->classes, NULL, fail);
+
+	names_sort(&set->classes);
+	if (!err && set->classes.n > MAX_CLASSES)
+		err = sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d classes", path, MAX_CLASSES);
+	if (!err && set->classes.n < 2)
+		err = sl_fail_set(fail, SL_ERR_DATA,
+				  "%s: %s; a classifier needs two classes or more, a folder for each", path,
+				  set->classes.n ? "only one class" : "no class folders");
+	return err;
+}
+
+/* The split's pictures, class by class. */
+static enum sl_err list_pictures(struct folder_set *set, struct sl_fail *fail)
+{
+	struct names here = {0};
+	enum sl_err err = read_folder(set->root, &here, NULL, fail);
+
+	names_sort(&here);
+	for (int64_t i = 0; i < here.n && !err; i++) {
+		const int32_t label = find_class(&set->classes, name_of(&here, i));
+
+		err = label < 0 ? sl_fail_set(fail, SL_ERR_DATA, "%s/%s: train/ has no class of this name", set->root,
+					      name_of(&here, i))
+				: add_class(set, name_of(&here, i), label, fail);
+	}
+	if (!err && !set->files.n)
+		err = sl_fail_set(fail, SL_ERR_DATA, "%s: no class folders", set->root);
+	names_close(&here);
+	return err;
+}
+
+static void folder_set_close(struct folder_set *set)
+{
+	if (!set)
+		return;
+	names_close(&set->classes);
+	names_close(&set->folders);
+	names_close(&set->files);
+	free(set->label);
+	free(set->folder_of);
+	free(set->root);
+	free(set);
+}
+
+static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
+			    struct sl_fail *fail)
+{
+	struct folder_set *set = calloc(1, sizeof *set);
+	char root[PATH_MAX], classes[PATH_MAX];
+	enum sl_err err;
+
+	if (!set)
+		return no_memory(fail);
+	err = spec->files ? sl_fail_set(fail, SL_ERR_CONFIG, "folders of pictures have no list of files")
+			  : find_root(root, classes, spec, fail);
+	if (!err) {
+		set->root = strdup(root);
+		err = set->root ? find_classes(set, classes, fail) : no_memory(fail);
+	}
+	if (!err)
+		err = list_pictures(set, fail);
+	if (err) {
+		folder_set_close(set);
+		return err;
+	}
+	set->wanted = spec->max_samples && spec->max_samples < set->files.n ? spec->max_samples : set->files.n;
+	set->max_pixels = spec->max_pixels;
+	*out = (struct sl_set){
+		.source = self,
+		.data = set,
+		.count = set->wanted,
+		.classes = (int)set->classes.n,
+		.field = {{"image", SL_U8, 3, {0, 0, SL_PICTURE_CHANNELS}}, {"label", SL_I32, 0, {0}}},
+	};
+	return SL_OK;
+}
+
+static void close_set(struct sl_set *set)
+{
+	folder_set_close(set->data);
+}
+
+static enum sl_err check(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
+			 struct sl_fail *fail)
+{
+	enum sl_err err = open_set(self, out, spec, fail);
+
+	if (!err)
+		close_set(out);
+	if (!err)
+		out->data = NULL;
+	return err;
+}
+
+/* The file that a sample is: where not all are wanted, they are spread over the list. */
+static int64_t file_of(const struct folder_set *set, int64_t index)
+{
+	return set->wanted == set->files.n ? index : index * set->files.n / set->wanted;
+}
+
+static const char *sample_name(const struct sl_set *set, int64_t index, char *out, size_t size)
+{
+	const struct folder_set *s = set->data;
+	const int64_t file = file_of(s, index);
+
+	snprintf(out, size, "%s/%s/%s", s->root, name_of(&s->folders, s->folder_of[file]), name_of(&s->files, file));
+	return out;
+}
+
+static const char *class_name(const struct sl_set *set, int label)
+{
+	const struct folder_set *s = set->data;
+
+	return name_of(&s->classes, label);
+}
+
+/* A whole file into room->file. */
+static enum sl_err read_file(const char *path, struct sl_room *room, size_t *len, struct sl_fail *fail)
+{
+	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block us */
+	enum sl_err err = SL_OK;
+	struct stat st;
+	size_t at = 0;
+
+	if (fd < 0)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", path, strerror(errno));
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		err = sl_fail_set(fail, SL_ERR_NOINPUT, "%s: not a regular file", path);
+	else if (st.st_size > SL_PICTURE_MAX_FILE)
+		err = sl_fail_set(fail, SL_ERR_DATA, "%s: %lld bytes are too many for a picture: at most %d", path,
+				  (long long)st.st_size, SL_PICTURE_MAX_FILE);
+	else if (sl_room_need_file(room, (size_t)st.st_size + 1))
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory for %lld bytes", path, (long long)st.st_size);
+	while (!err && at < (size_t)st.st_size) {
+		const ssize_t n = read(fd, room->file + at, (size_t)st.st_size - at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			err = sl_fail_set(fail, SL_ERR_IO, "%s: %s", path, strerror(errno));
+		if (n <= 0)
+			break;
+		at += (size_t)n;
+	}
+	close(fd);
+	*len = at;
+	return err;
+}
+
+static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_room *room,
+			  struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail)
+{
+	const struct folder_set *s = set->data;
+	char path[PATH_MAX];
+	struct sl_fail why = {0};
+	size_t len = 0;
+	enum sl_err err = read_file(sample_name(set, index, path, sizeof path), room, &len, fail);
+
+	if (err)
+		return err;
+	err = sl_picture_decode(&out[SL_FIELD_INPUT], room->file, len, s->max_pixels, room, &why);
+	if (err)
+		return sl_fail_set(fail, err, "%s: %s", path, why.text);
+	out[SL_FIELD_TARGET] = (struct sl_value){.data = &s->label[s->folder_of[file_of(s, index)]]};
+	return SL_OK;
+}
+
+const struct sl_source sl_source_images = {.name = "images",
+					   .open = open_set,
+					   .check = check,
+					   .sample = sample,
+					   .close = close_set,
+					   .sample_name = sample_name,
+					   .class_name = class_name};

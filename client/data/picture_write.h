@@ -1,0 +1,13 @@
+/* Pictures to files. */
+#ifndef SL_CLIENT_DATA_PICTURE_WRITE_H
+#define SL_CLIENT_DATA_PICTURE_WRITE_H
+
+#include <stdint.h>
+
+#include "common/base/err.h"
+
+/* pixels [h, w, 3] as a PNG. An existing file is overwritten. CANTCREATE, IO, NOMEM. */
+enum sl_err sl_picture_write_png(const char *path, const uint8_t *pixels, int h, int w,
+				 struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

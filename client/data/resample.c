@@ -1,0 +1,147 @@
+#include "client/data/resample.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { CHANNELS = 3, BITS = 22 };
+
+/* Of one axis: output i is Σ weight[i · taps + k] · in[first[i] + k], k < count[i]. */
+struct axis {
+	int taps, n;
+	int *first, *count;
+	int32_t *weight;
+};
+
+static int taps_of(double in, int out)
+{
+	const double scale = in / out;
+
+	return (int)ceil(scale < 1 ? 1 : scale) * 2 + 1;
+}
+
+/* The input's pixels [low, high) may be read, of which the box covers [begin, end). */
+static void fill_axis(struct axis *a, double begin, double end, int low, int high)
+{
+	const double scale = (end - begin) / a->n, wide = scale < 1 ? 1 : scale;
+
+	for (int i = 0; i < a->n; i++) {
+		const double centre = begin + (i + 0.5) * scale;
+		int32_t *weight = a->weight + (ptrdiff_t)i * a->taps;
+		int first = (int)(centre - wide + 0.5), last = (int)(centre + wide + 0.5), n;
+		double sum = 0, value;
+
+		first = first < low ? low : first;
+		last = last > high ? high : last;
+		n = last - first;
+		for (int k = 0; k < n; k++) {
+			value = 1 - fabs((k + first - centre + 0.5) / wide);
+			sum += value > 0 ? value : 0;
+		}
+		for (int k = 0; k < n; k++) {
+			value = 1 - fabs((k + first - centre + 0.5) / wide);
+			weight[k] = sum > 0 && value > 0 ? (int32_t)(0.5 + value / sum * (1 << BITS)) : 0;
+		}
+		a->first[i] = first;
+		a->count[i] = n;
+	}
+}
+
+static uint8_t rounded(int32_t sum)
+{
+	sum >>= BITS;
+	return (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
+}
+
+/* out [n, 3] = in [·, 3] */
+static void stretch_row(const struct axis *a, uint8_t *restrict out, const uint8_t *restrict in)
+{
+	for (int x = 0; x < a->n; x++) {
+		const int32_t *weight = a->weight + (ptrdiff_t)x * a->taps;
+		const uint8_t *at = in + (ptrdiff_t)a->first[x] * CHANNELS;
+		int32_t r = 1 << (BITS - 1), g = r, b = r;
+
+		for (int k = 0; k < a->count[x]; k++, at += CHANNELS) {
+			r += weight[k] * at[0];
+			g += weight[k] * at[1];
+			b += weight[k] * at[2];
+		}
+		out[CHANNELS * x] = rounded(r);
+		out[CHANNELS * x + 1] = rounded(g);
+		out[CHANNELS * x + 2] = rounded(b);
+	}
+}
+
+/* out [bytes] = Σ weight[k] · rows[k], one after another in memory */
+static void mix_rows(uint8_t *restrict out, const uint8_t *restrict rows, size_t bytes, const int32_t *weight,
+		     int count, int32_t *restrict sum)
+{
+	for (size_t i = 0; i < bytes; i++)
+		sum[i] = 1 << (BITS - 1);
+	for (int k = 0; k < count; k++) {
+		const uint8_t *row = rows + (size_t)k * bytes;
+		const int32_t w = weight[k];
+
+		for (size_t i = 0; i < bytes; i++)
+			sum[i] += w * row[i];
+	}
+	for (size_t i = 0; i < bytes; i++)
+		out[i] = rounded(sum[i]);
+}
+
+static size_t aligned(size_t bytes)
+{
+	return (bytes + 63) / 64 * 64;
+}
+
+static size_t axis_bytes(int out, int taps)
+{
+	return aligned((size_t)out * 2 * sizeof(int)) + aligned((size_t)out * (size_t)taps * sizeof(int32_t));
+}
+
+static uint8_t *take_axis(struct axis *a, uint8_t *at, int out, int taps)
+{
+	*a = (struct axis){.taps = taps, .n = out, .first = (int *)(void *)at};
+	a->count = a->first + out;
+	at += aligned((size_t)out * 2 * sizeof(int));
+	a->weight = (int32_t *)(void *)at;
+	return at + aligned((size_t)out * (size_t)taps * sizeof(int32_t));
+}
+
+/* What an axis needs no filter for: the box is whole pixels, as many as come out. */
+static bool is_copy(double begin, double end, int out)
+{
+	return end - begin == out && begin == floor(begin);
+}
+
+enum sl_err sl_resample(uint8_t *out, int out_h, int out_w, const uint8_t *in, int in_h, int in_w,
+			const struct sl_box *box, struct sl_room *room)
+{
+	const size_t in_row = (size_t)in_w * CHANNELS, row = (size_t)out_w * CHANNELS;
+	const int top = (int)floor(box->top), left = (int)floor(box->left);
+	const int bottom = (int)fmin(ceil(box->bottom), in_h), right = (int)fmin(ceil(box->right), in_w);
+	const int taps_x = taps_of(box->right - box->left, out_w), taps_y = taps_of(box->bottom - box->top, out_h);
+	const bool narrow = is_copy(box->left, box->right, out_w), low = is_copy(box->top, box->bottom, out_h);
+	struct axis x, y;
+	uint8_t *at, *wide;
+	int32_t *sum;
+
+	if (sl_room_need(room, axis_bytes(out_w, taps_x) + axis_bytes(out_h, taps_y) + aligned(row * sizeof(int32_t)) +
+				       (size_t)(bottom - top) * row))
+		return SL_ERR_NOMEM;
+	at = take_axis(&x, room->data, out_w, taps_x);
+	at = take_axis(&y, at, out_h, taps_y);
+	sum = (int32_t *)(void *)at;
+	wide = low ? out : at + aligned(row * sizeof(int32_t));
+	fill_axis(&x, box->left, box->right, left, right);
+	fill_axis(&y, box->top, box->bottom, top, bottom);
+	for (int r = top; r < bottom; r++) {
+		if (narrow)
+			memcpy(wide + (size_t)(r - top) * row, in + (size_t)r * in_row + (size_t)left * CHANNELS, row);
+		else
+			stretch_row(&x, wide + (size_t)(r - top) * row, in + (size_t)r * in_row);
+	}
+	for (int r = 0; r < out_h && !low; r++)
+		mix_rows(out + (size_t)r * row, wide + (size_t)(y.first[r] - top) * row, row,
+			 y.weight + (ptrdiff_t)r * taps_y, y.count[r], sum);
+	return SL_OK;
+}

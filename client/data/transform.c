@@ -1,0 +1,641 @@
+#include "client/data/transform.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/data/colour.h"
+#include "client/data/resample.h"
+#include "client/data/transform_step.h"
+#include "common/base/rng.h"
+
+enum { CHANNELS = 3, LEVELS = 256, WORDS = 32, ATTEMPTS = 10, COLOURS = 4, SMALL = 64 };
+
+struct sl_transform {
+	struct sl_step *step; /* [n] */
+	int n, out_h, out_w;
+	float mean[CHANNELS], std[CHANNELS];
+	int normalize; /* the step that does; n: none */
+	float normalised[CHANNELS][LEVELS];
+};
+
+/* What a list is known to make of any picture. */
+struct known {
+	int h, w;  /* 0: it depends on the picture */
+	bool late; /* colours are no longer bytes */
+};
+
+static bool is_random(const struct sl_step *s)
+{
+	switch (s->kind) {
+	case SL_STEP_RANDOM_CROP:
+	case SL_STEP_RANDOM_RESIZED_CROP:
+	case SL_STEP_COLOR_JITTER:
+	case SL_STEP_HORIZONTAL_FLIP:
+	case SL_STEP_VERTICAL_FLIP:
+	case SL_STEP_RANDOM_ERASING:
+	case SL_STEP_CUTOUT:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* How the step changes what is known; a sentence where it cannot stand here. */
+static const char *check_place(const struct sl_step *s, struct known *known, bool fixed)
+{
+	const bool on_floats = s->kind == SL_STEP_NORMALIZE || s->kind == SL_STEP_RANDOM_ERASING ||
+			       s->kind == SL_STEP_CUTOUT || s->kind == SL_STEP_TO_TENSOR;
+
+	if (fixed && is_random(s))
+		return "an evaluation leaves nothing to chance: only Resize, CenterCrop and Normalize";
+	if (known->late && !on_floats)
+		return "must come before Normalize, RandomErasing and Cutout";
+	known->late |= on_floats && s->kind != SL_STEP_TO_TENSOR;
+	switch (s->kind) {
+	case SL_STEP_RESIZE:
+		known->h = s->w ? s->h : 0;
+		known->w = s->w;
+		break;
+	case SL_STEP_CENTER_CROP:
+	case SL_STEP_RANDOM_CROP:
+	case SL_STEP_RANDOM_RESIZED_CROP:
+		known->h = s->h;
+		known->w = s->w;
+		break;
+	case SL_STEP_CUTOUT:
+		if (known->h && (s->h > known->h || s->w > known->w))
+			return "is larger than the image";
+		break;
+	default:
+		break;
+	}
+	return NULL;
+}
+
+static enum sl_err read_steps(struct sl_transform *t, const struct sl_transform_spec *spec, struct sl_fail *fail)
+{
+	struct known known = {0};
+
+	t->normalize = t->n;
+	for (int i = 0; i < t->n; i++) {
+		struct sl_step *s = &t->step[i];
+		struct sl_fail why;
+		const char *bad;
+
+		if (sl_step_read(s, spec->step[i], spec->out_h, spec->out_w, &why) != SL_OK)
+			return sl_fail_set(fail, SL_ERR_CONFIG, "step %d, %.80s: %s", i + 1, spec->step[i], why.text);
+		bad = check_place(s, &known, spec->fixed);
+		if (!bad && s->kind == SL_STEP_NORMALIZE && t->normalize < t->n)
+			bad = "there is one Normalize already";
+		if (bad)
+			return sl_fail_set(fail, SL_ERR_CONFIG, "step %d, %.80s: %s", i + 1, spec->step[i], bad);
+		if (s->kind == SL_STEP_NORMALIZE)
+			t->normalize = i;
+	}
+	if (known.h == spec->out_h && known.w == spec->out_w)
+		return SL_OK;
+	if (!known.h)
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "the list does not say the size of its images: end with a crop, or Resize((%d, %d))",
+				   spec->out_h, spec->out_w);
+	return sl_fail_set(fail, SL_ERR_CONFIG, "the list makes images of %d x %d, model.image is %dx%d", known.h,
+			   known.w, spec->out_h, spec->out_w);
+}
+
+enum sl_err sl_transform_open(struct sl_transform **out, const struct sl_transform_spec *spec, struct sl_fail *fail)
+{
+	struct sl_transform *t = calloc(1, sizeof *t);
+	enum sl_err err;
+
+	if (t)
+		t->step = calloc((size_t)spec->n + 1, sizeof *t->step);
+	if (!t || !t->step) {
+		free(t);
+		return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the transforms");
+	}
+	t->n = spec->n;
+	t->out_h = spec->out_h;
+	t->out_w = spec->out_w;
+	err = read_steps(t, spec, fail);
+	if (err) {
+		sl_transform_close(t);
+		return err;
+	}
+	sl_norm_values(spec->norm, t->mean, t->std);
+	if (t->normalize < t->n) {
+		memcpy(t->mean, t->step[t->normalize].mean, sizeof t->mean);
+		memcpy(t->std, t->step[t->normalize].std, sizeof t->std);
+	}
+	for (int c = 0; c < CHANNELS; c++)
+		for (int v = 0; v < LEVELS; v++)
+			t->normalised[c][v] = ((float)v / 255.0f - t->mean[c]) / t->std[c];
+	*out = t;
+	return SL_OK;
+}
+
+void sl_transform_close(struct sl_transform *t)
+{
+	if (!t)
+		return;
+	free(t->step);
+	free(t);
+}
+
+int sl_transform_height(const struct sl_transform *t)
+{
+	return t->out_h;
+}
+
+int sl_transform_width(const struct sl_transform *t)
+{
+	return t->out_w;
+}
+
+/* ---- chance ---- */
+
+static double between(uint32_t word, const double range[2])
+{
+	return range[0] + (range[1] - range[0]) * (double)sl_rng_unit(word);
+}
+
+/* Height and width of a part with a random area and shape, of h × w pixels in all. */
+static void draw_sides(const struct sl_step *s, const uint32_t *word, int h, int w, bool erases, double *out_h,
+		       double *out_w)
+{
+	const double log_ratio[2] = {log(s->ratio[0]), log(s->ratio[1])};
+	const double area = (double)h * w * between(word[0], s->scale), ratio = exp(between(word[1], log_ratio));
+
+	*out_w = rint(sqrt(erases ? area / ratio : area * ratio));
+	*out_h = rint(sqrt(erases ? area * ratio : area / ratio));
+}
+
+static struct sl_window placed(int h, int w, int inside_h, int inside_w, const uint32_t *word)
+{
+	return (struct sl_window){.top = (int)sl_rng_below(word[0], (uint32_t)(inside_h - h) + 1),
+				  .left = (int)sl_rng_below(word[1], (uint32_t)(inside_w - w) + 1),
+				  .h = h,
+				  .w = w};
+}
+
+/* As torchvision's get_params: ten attempts, then the largest part in the middle whose shape is allowed. */
+static struct sl_window draw_part(const struct sl_step *s, const uint32_t word[WORDS], int h, int w)
+{
+	const double shape = (double)w / h;
+	int part_h = h, part_w = w;
+
+	for (int i = 0; i < ATTEMPTS; i++) {
+		double ph, pw;
+
+		draw_sides(s, word + 2 * i, h, w, false, &ph, &pw);
+		if (ph > 0 && pw > 0 && ph <= h && pw <= w)
+			return placed((int)ph, (int)pw, h, w, word + 2 * ATTEMPTS);
+	}
+	if (shape < s->ratio[0])
+		part_h = (int)rint(w / s->ratio[0]);
+	else if (shape > s->ratio[1])
+		part_w = (int)rint(h * s->ratio[1]);
+	return (struct sl_window){.top = (h - part_h) / 2, .left = (w - part_w) / 2, .h = part_h, .w = part_w};
+}
+
+static struct sl_transform_draw draw_erasure(const struct sl_step *s, const uint32_t word[WORDS], int h, int w)
+{
+	struct sl_transform_draw draw = {.skip = true};
+
+	if ((double)sl_rng_unit(word[0]) >= s->p)
+		return draw;
+	for (int i = 0; i < ATTEMPTS && draw.skip; i++) {
+		double ph, pw;
+
+		draw_sides(s, word + 1 + 2 * i, h, w, true, &ph, &pw);
+		if (ph < h && pw < w) {
+			draw.part = placed((int)ph, (int)pw, h, w, word + 1 + 2 * ATTEMPTS);
+			draw.skip = false;
+		}
+	}
+	return draw;
+}
+
+static struct sl_transform_draw draw_jitter(const struct sl_step *s, const uint32_t word[WORDS])
+{
+	struct sl_transform_draw draw = {.order = {0, 1, 2, 3}};
+
+	for (int last = COLOURS - 1; last > 0; last--) {
+		const int other = (int)sl_rng_below(word[last], (uint32_t)last + 1), swap = draw.order[last];
+
+		draw.order[last] = draw.order[other];
+		draw.order[other] = swap;
+	}
+	for (int i = 0; i < COLOURS; i++) {
+		const double neutral = sl_step_neutral(i);
+
+		draw.factor[i] = s->range[i][0] == neutral && s->range[i][1] == neutral
+					 ? (double)NAN
+					 : between(word[COLOURS + i], s->range[i]);
+	}
+	return draw;
+}
+
+/* Height and width behind RandomCrop's padding. */
+static void padded_size(const struct sl_step *s, int *h, int *w)
+{
+	*h += s->pad_top + s->pad_bottom;
+	*w += s->pad_left + s->pad_right;
+	if (s->pad_if_needed && *w < s->w)
+		*w += 2 * (s->w - *w);
+	if (s->pad_if_needed && *h < s->h)
+		*h += 2 * (s->h - *h);
+}
+
+struct sl_transform_draw sl_transform_draw(const struct sl_transform *t, int place, uint64_t seed, uint64_t epoch,
+					   int64_t sample, int h, int w)
+{
+	const struct sl_rng_key key = {
+		.seed = seed, .step = epoch, .chunk = (uint16_t)(place + 1), .tensor = SL_RNG_AUGMENT};
+	const struct sl_step *s = &t->step[place];
+	struct sl_transform_draw draw = {.skip = false};
+	uint32_t word[WORDS];
+
+	for (uint32_t i = 0; i < WORDS / 4; i++)
+		sl_rng_quad(&key, (uint32_t)sample * (WORDS / 4) + i, word + 4 * (size_t)i);
+	switch (s->kind) {
+	case SL_STEP_RANDOM_RESIZED_CROP:
+		draw.part = draw_part(s, word, h, w);
+		break;
+	case SL_STEP_RANDOM_CROP:
+		padded_size(s, &h, &w);
+		if (h >= s->h && w >= s->w)
+			draw.part = placed(s->h, s->w, h, w, word);
+		break;
+	case SL_STEP_CUTOUT:
+		if (h >= s->h && w >= s->w)
+			draw.part = placed(s->h, s->w, h, w, word);
+		break;
+	case SL_STEP_HORIZONTAL_FLIP:
+	case SL_STEP_VERTICAL_FLIP:
+		draw.skip = (double)sl_rng_unit(word[0]) >= s->p;
+		break;
+	case SL_STEP_RANDOM_ERASING:
+		draw = draw_erasure(s, word, h, w);
+		break;
+	case SL_STEP_COLOR_JITTER:
+		draw = draw_jitter(s, word);
+		break;
+	default:
+		break;
+	}
+	return draw;
+}
+
+/* ---- one sample ---- */
+
+/* Where a Resize leads. */
+static void resized(const struct sl_step *s, int h, int w, int *out_h, int *out_w)
+{
+	*out_h = s->h;
+	*out_w = s->w;
+	if (s->w)
+		return;
+	if (w <= h) {
+		*out_w = s->h;
+		*out_h = (int)((double)((int64_t)s->h * h) / w);
+	} else {
+		*out_h = s->h;
+		*out_w = (int)((double)((int64_t)s->h * w) / h);
+	}
+}
+
+/* What the first step takes of the picture. */
+static void choose(void *arg, struct sl_window *window)
+{
+	struct sl_transform_work *work = arg;
+	const struct sl_step *s = work->of->step;
+
+	work->chosen = true;
+	if (work->of->n && s->kind == SL_STEP_RESIZE) {
+		resized(s, window->h, window->w, &window->out_h, &window->out_w);
+	} else if (work->of->n && s->kind == SL_STEP_RANDOM_RESIZED_CROP) {
+		*window = sl_transform_draw(work->of, 0, work->seed, work->epoch, work->sample, window->h, window->w)
+				  .part;
+		window->out_h = s->h;
+		window->out_w = s->w;
+	}
+	work->window = *window;
+}
+
+const struct sl_wanted *sl_transform_begin(const struct sl_transform *t, struct sl_transform_work *work, uint64_t seed,
+					   uint64_t epoch, int64_t sample)
+{
+	work->of = t;
+	work->seed = seed;
+	work->epoch = epoch;
+	work->sample = sample;
+	work->chosen = false;
+	work->wanted = (struct sl_wanted){choose, work};
+	return &work->wanted;
+}
+
+/* The image as the steps have left it, in one of the two rooms or still where the source has it. */
+struct canvas {
+	struct sl_transform_work *work;
+	const uint8_t *pixels;
+	int h, w, next; /* room to write to */
+	struct sl_fail *fail;
+};
+
+static uint8_t *fresh(struct canvas *c, int h, int w)
+{
+	struct sl_room *room = &c->work->image[c->next];
+
+	if (sl_room_need(room, (size_t)h * (size_t)w * CHANNELS)) {
+		sl_fail_set(c->fail, SL_ERR_NOMEM, "no memory for %d x %d pixels", w, h);
+		return NULL;
+	}
+	return room->data;
+}
+
+static void replace(struct canvas *c, uint8_t *pixels, int h, int w)
+{
+	c->pixels = pixels;
+	c->h = h;
+	c->w = w;
+	c->next = !c->next;
+}
+
+static enum sl_err resample(struct canvas *c, const struct sl_box *box, int h, int w)
+{
+	uint8_t *out;
+
+	if (h < 1 || w < 1 || h > SL_CONF_MAX_IMAGE * 4 || w > SL_CONF_MAX_IMAGE * 4)
+		return sl_fail_set(c->fail, SL_ERR_DATA, "a picture of %d x %d cannot be resized to %d x %d", c->w,
+				   c->h, w, h);
+	out = fresh(c, h, w);
+	if (!out)
+		return SL_ERR_NOMEM;
+	if (sl_resample(out, h, w, c->pixels, c->h, c->w, box, &c->work->tables))
+		return sl_fail_set(c->fail, SL_ERR_NOMEM, "no memory to resize %d x %d pixels", c->w, c->h);
+	replace(c, out, h, w);
+	return SL_OK;
+}
+
+/* The window of the whole picture, in pixels of what was decoded. */
+static struct sl_box box_of(const struct sl_window *window, const struct sl_value *picture)
+{
+	const double shrink = picture->part.shrink ? picture->part.shrink : 1;
+	const struct sl_box box = {window->top / shrink - picture->part.top, window->left / shrink - picture->part.left,
+				   (window->top + window->h) / shrink - picture->part.top,
+				   (window->left + window->w) / shrink - picture->part.left};
+
+	return (struct sl_box){box.top, box.left, fmin(box.bottom, (double)picture->dim[0]),
+			       fmin(box.right, (double)picture->dim[1])};
+}
+
+/* Where pixel i of a padded line comes from; -1: it is the fill. */
+static int source_of(int i, int n, enum sl_padding mode)
+{
+	if (i >= 0 && i < n)
+		return i;
+	switch (mode) {
+	case SL_PAD_EDGE:
+		return i < 0 ? 0 : n - 1;
+	case SL_PAD_REFLECT:
+		return i < 0 ? -i : 2 * (n - 1) - i;
+	case SL_PAD_SYMMETRIC:
+		return i < 0 ? -i - 1 : 2 * n - 1 - i;
+	default:
+		return -1;
+	}
+}
+
+/* A window of h × w whose first pixel is (top, left), which may lie outside. */
+static enum sl_err cut(struct canvas *c, int top, int left, int h, int w, const struct sl_step *s)
+{
+	uint8_t *out = fresh(c, h, w), *at = out;
+
+	if (!out)
+		return SL_ERR_NOMEM;
+	for (int y = 0; y < h; y++) {
+		const int from = source_of(top + y, c->h, s->mode);
+		const uint8_t *row = c->pixels + (ptrdiff_t)from * c->w * CHANNELS;
+
+		if (from >= 0 && left >= 0 && left + w <= c->w) {
+			memcpy(at, row + (ptrdiff_t)left * CHANNELS, (size_t)w * CHANNELS);
+			at += (ptrdiff_t)w * CHANNELS;
+			continue;
+		}
+		for (int x = 0; x < w; x++, at += CHANNELS) {
+			const int column = source_of(left + x, c->w, s->mode);
+
+			memcpy(at, from < 0 || column < 0 ? s->fill : row + (ptrdiff_t)column * CHANNELS, CHANNELS);
+		}
+	}
+	replace(c, out, h, w);
+	return SL_OK;
+}
+
+static enum sl_err center_crop(struct canvas *c, const struct sl_step *s)
+{
+	const int pad_top = s->h > c->h ? (s->h - c->h) / 2 : 0, pad_left = s->w > c->w ? (s->w - c->w) / 2 : 0;
+	const int top = s->h > c->h ? -pad_top : (int)rint((c->h - s->h) / 2.0);
+	const int left = s->w > c->w ? -pad_left : (int)rint((c->w - s->w) / 2.0);
+
+	return cut(c, top, left, s->h, s->w, s);
+}
+
+static enum sl_err random_crop(struct canvas *c, const struct sl_step *s, const struct sl_transform_draw *draw)
+{
+	int h = c->h, w = c->w;
+	const int most = s->mode == SL_PAD_REFLECT ? 1 : 0;
+
+	if (s->mode == SL_PAD_REFLECT || s->mode == SL_PAD_SYMMETRIC)
+		if (s->pad_top + most > h || s->pad_bottom + most > h || s->pad_left + most > w ||
+		    s->pad_right + most > w)
+			return sl_fail_set(c->fail, SL_ERR_DATA,
+					   "a picture of %d x %d is too small for RandomCrop's padding", w, h);
+	padded_size(s, &h, &w);
+	if (h < s->h || w < s->w)
+		return sl_fail_set(c->fail, SL_ERR_DATA,
+				   "RandomCrop of %d x %d does not fit a picture of %d x %d: resize before it, or set "
+				   "pad_if_needed=True",
+				   s->w, s->h, w, h);
+	return cut(c, draw->part.top - s->pad_top - (h - c->h - s->pad_top - s->pad_bottom) / 2,
+		   draw->part.left - s->pad_left - (w - c->w - s->pad_left - s->pad_right) / 2, s->h, s->w, s);
+}
+
+static enum sl_err flip(struct canvas *c, bool sideways)
+{
+	uint8_t *out = fresh(c, c->h, c->w);
+
+	if (!out)
+		return SL_ERR_NOMEM;
+	for (int y = 0; y < c->h; y++) {
+		const uint8_t *row = c->pixels + (ptrdiff_t)(sideways ? y : c->h - 1 - y) * c->w * CHANNELS;
+		uint8_t *to = out + (ptrdiff_t)y * c->w * CHANNELS;
+
+		if (!sideways) {
+			memcpy(to, row, (size_t)c->w * CHANNELS);
+			continue;
+		}
+		for (int x = 0; x < c->w; x++)
+			for (int k = 0; k < CHANNELS; k++)
+				to[x * CHANNELS + k] = row[(c->w - 1 - x) * CHANNELS + k];
+	}
+	replace(c, out, c->h, c->w);
+	return SL_OK;
+}
+
+static enum sl_err jitter(struct canvas *c, const struct sl_transform_draw *draw)
+{
+	const size_t n = (size_t)c->h * (size_t)c->w;
+	uint8_t *out = fresh(c, c->h, c->w);
+
+	if (!out)
+		return SL_ERR_NOMEM;
+	memcpy(out, c->pixels, n * CHANNELS);
+	for (int i = 0; i < COLOURS; i++) {
+		const double factor = draw->factor[draw->order[i]];
+
+		if (isnan(factor))
+			continue;
+		switch (draw->order[i]) {
+		case 0:
+			sl_colour_brightness(out, n, (float)factor);
+			break;
+		case 1:
+			sl_colour_contrast(out, n, (float)factor);
+			break;
+		case 2:
+			sl_colour_saturation(out, n, (float)factor);
+			break;
+		default:
+			sl_colour_hue(out, n, factor);
+		}
+	}
+	replace(c, out, c->h, c->w);
+	return SL_OK;
+}
+
+/* A step on bytes. */
+static enum sl_err do_step(struct canvas *c, int place)
+{
+	const struct sl_transform_work *work = c->work;
+	const struct sl_step *s = &work->of->step[place];
+	const struct sl_transform_draw draw =
+		sl_transform_draw(work->of, place, work->seed, work->epoch, work->sample, c->h, c->w);
+	int h, w;
+
+	switch (s->kind) {
+	case SL_STEP_RESIZE:
+		resized(s, c->h, c->w, &h, &w);
+		return resample(c, &(struct sl_box){0, 0, c->h, c->w}, h, w);
+	case SL_STEP_RANDOM_RESIZED_CROP:
+		return resample(c,
+				&(struct sl_box){draw.part.top, draw.part.left, draw.part.top + draw.part.h,
+						 draw.part.left + draw.part.w},
+				s->h, s->w);
+	case SL_STEP_CENTER_CROP:
+		return center_crop(c, s);
+	case SL_STEP_RANDOM_CROP:
+		return random_crop(c, s, &draw);
+	case SL_STEP_HORIZONTAL_FLIP:
+	case SL_STEP_VERTICAL_FLIP:
+		return draw.skip ? SL_OK : flip(c, s->kind == SL_STEP_HORIZONTAL_FLIP);
+	case SL_STEP_COLOR_JITTER:
+		return jitter(c, &draw);
+	default:
+		return SL_OK; /* on floats */
+	}
+}
+
+/* What is erased, in the order of the list: behind Normalize by the value, before it by what Normalize makes of that.
+ */
+static void erase(const struct sl_transform_work *work, float *out)
+{
+	const struct sl_transform *t = work->of;
+
+	for (int i = 0; i < t->n; i++) {
+		const struct sl_step *s = &t->step[i];
+		const bool erases = s->kind == SL_STEP_RANDOM_ERASING || s->kind == SL_STEP_CUTOUT;
+		struct sl_transform_draw draw = {.skip = true};
+
+		if (erases)
+			draw = sl_transform_draw(t, i, work->seed, work->epoch, work->sample, t->out_h, t->out_w);
+		for (int y = 0; y < draw.part.h && !draw.skip; y++)
+			for (int x = 0; x < draw.part.w; x++)
+				for (int c = 0; c < CHANNELS; c++)
+					out[((ptrdiff_t)(draw.part.top + y) * t->out_w + draw.part.left + x) *
+						    CHANNELS +
+					    c] =
+						i < t->normalize ? (s->value[c] - t->mean[c]) / t->std[c] : s->value[c];
+	}
+}
+
+static enum sl_err do_steps(struct canvas *c, const struct sl_value *picture)
+{
+	struct sl_transform_work *work = c->work;
+	const struct sl_window *window = &work->window;
+	const struct sl_box box = box_of(window, picture);
+	int first = 0;
+	enum sl_err err = SL_OK;
+
+	if (window->out_h) {
+		err = resample(c, &box, window->out_h, window->out_w);
+		first = 1;
+	}
+	for (int i = first; i < work->of->n && !err; i++)
+		err = do_step(c, i);
+	return err;
+}
+
+enum sl_err sl_transform_apply(struct sl_transform_work *work, float *out, const struct sl_value *picture,
+			       struct sl_fail *fail)
+{
+	const struct sl_transform *t = work->of;
+	struct canvas c = {work, picture->data, (int)picture->dim[0], (int)picture->dim[1], 0, fail};
+	enum sl_err err;
+
+	if (!work->chosen) {
+		struct sl_window whole = {0, 0, c.h, c.w, 0, 0};
+
+		choose(work, &whole);
+	}
+	err = do_steps(&c, picture);
+	if (err)
+		return err;
+	for (ptrdiff_t i = 0, n = (ptrdiff_t)c.h * c.w; i < n; i++)
+		for (int k = 0; k < CHANNELS; k++)
+			out[i * CHANNELS + k] = t->normalised[k][c.pixels[i * CHANNELS + k]];
+	erase(work, out);
+	return SL_OK;
+}
+
+void sl_transform_work_close(struct sl_transform_work *work)
+{
+	sl_room_close(&work->image[0]);
+	sl_room_close(&work->image[1]);
+	sl_room_close(&work->tables);
+}
+
+void sl_transform_usual(struct sl_conf_list *out, int h, int w, bool train)
+{
+	const int side = h < w ? h : w;
+	char first[64];
+
+	out->n = 0;
+	if (side < SMALL)
+		snprintf(first, sizeof first, "Resize((%d, %d))", h, w);
+	else if (train)
+		snprintf(first, sizeof first, "RandomResizedCrop((%d, %d))", h, w);
+	else if (h == w)
+		snprintf(first, sizeof first, "Resize(%d)", (h * 8 + 3) / 7);
+	else
+		snprintf(first, sizeof first, "Resize((%d, %d))", h, w);
+	strcpy(out->item[out->n++], first);
+	if (side < SMALL && train)
+		snprintf(out->item[out->n++], SL_CONF_TEXT, "RandomCrop((%d, %d), padding=%d)", h, w, side / 8);
+	if (side >= SMALL && !train && h == w)
+		snprintf(out->item[out->n++], SL_CONF_TEXT, "CenterCrop(%d)", h);
+	if (train)
+		strcpy(out->item[out->n++], "RandomHorizontalFlip()");
+}

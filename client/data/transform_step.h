@@ -1,0 +1,48 @@
+/* One step of a list of transforms, and how it is spelled. */
+#ifndef SL_CLIENT_DATA_TRANSFORM_STEP_H
+#define SL_CLIENT_DATA_TRANSFORM_STEP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/data/augment.h"
+
+enum sl_step_kind {
+	SL_STEP_RESIZE,
+	SL_STEP_CENTER_CROP,
+	SL_STEP_RANDOM_CROP,
+	SL_STEP_RANDOM_RESIZED_CROP,
+	SL_STEP_HORIZONTAL_FLIP,
+	SL_STEP_VERTICAL_FLIP,
+	SL_STEP_COLOR_JITTER,
+	SL_STEP_TO_TENSOR,
+	SL_STEP_NORMALIZE,
+	SL_STEP_RANDOM_ERASING,
+	SL_STEP_CUTOUT,
+	SL_STEP_COUNT
+};
+
+enum sl_padding { SL_PAD_CONSTANT, SL_PAD_REFLECT, SL_PAD_EDGE, SL_PAD_SYMMETRIC };
+
+/* Fields that a kind does not have are 0. */
+struct sl_step {
+	enum sl_step_kind kind;
+	int h, w; /* the size; w 0: h is the shorter side (Resize alone) */
+	int pad_left, pad_top, pad_right, pad_bottom;
+	bool pad_if_needed;
+	enum sl_padding mode;
+	uint8_t fill[3];
+	double p, scale[2], ratio[2];
+	double range[4][2]; /* of brightness, contrast, saturation and hue; equal to `neutral` twice: not changed */
+	float mean[3], std[3];
+	float value[3]; /* of an erasure, in the image after ToTensor or Normalize */
+};
+
+/* `text` as in Python: "RandomCrop(32, padding=4)", "transforms.ToTensor()", "RandomHorizontalFlip". A size that is
+ * left out is h × w. CONFIG: *fail says what is wrong, without the text. */
+enum sl_err sl_step_read(struct sl_step *out, const char *text, int h, int w, struct sl_fail *fail) SL_MUST_CHECK;
+
+const char *sl_step_name(enum sl_step_kind kind);
+double sl_step_neutral(int colour); /* 1; of hue, the last of four, 0 */
+
+#endif

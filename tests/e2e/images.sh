@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Folders of pictures: a run with a server equals --local, for any number of loader threads; killed and resumed it equals the
+# undisturbed run, also where pictures are skipped; a broken picture ends a run or is skipped; what --check-config says of folders.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 60 30
+start_server one
+write_config "$tmp/client.yaml"
+sed -i "s|^data: .*|data: {kind: images, dir: $tmp/pictures}|" "$tmp/client.yaml"
+"$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/pictures" 0
+"$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/pictures/train" 60
+"$TOOLS/make_pictures" "$tmp/data/test_batch.bin" "$tmp/pictures/val" 30
+steps=4
+"$SPLITC" train "$tmp/client.yaml" --check-config >"$tmp/out" || fail "--check-config: $(cat "$tmp/out")"
+grep -q 'ok, 4 steps on 60 samples, 30 samples to test with' "$tmp/out" || fail "--check-config: $(cat "$tmp/out")"
+
+client local "$tmp/client.yaml" --local || fail "--local: exit status $?"
+client remote "$tmp/client.yaml" --set data.threads=3 --set data.prefetch=2 || fail "with a server: exit status $?"
+same_run remote local $steps
+client plain "$tmp/client.yaml" --local --set 'data.transforms=Resize((32, 32))' || fail "own transforms: exit status $?"
+[ "$(learned plain)" != "$(learned local)" ] || fail "data.transforms made no difference"
+
+# broken ones, of two formats: the first ends the run
+jpeg=$(ls "$tmp/pictures/train/"*/*.jpg | sed -n 3p)
+png=$(ls "$tmp/pictures/train/"*/*.png | sed -n 5p)
+truncate -s 300 "$jpeg"
+printf 'not a picture' >"$png"
+status=0
+client stops "$tmp/client.yaml" --local || status=$?
+[ $status = 65 ] || fail "a broken picture: exit status $status, not 65"
+grep -qE "^splitc: ($jpeg: JPEG: |$png: this is not a picture)" "$tmp/stops.log" || fail "a broken picture: $(cat "$tmp/stops.log")"
+skip='--set data.on_bad_sample=skip --set train.checkpoint_every=1'
+client skips "$tmp/client.yaml" --local $skip || fail "on_bad_sample: skip: exit status $?"
+[ "$(grep -c "WARN bad-sample: .*the next sample takes its place" "$tmp/skips.log")" = 2 ] ||
+	fail "on_bad_sample: skip: $(grep WARN "$tmp/skips.log")"
+grep -q "bad-sample: $jpeg: " "$tmp/skips.log" && grep -q "bad-sample: $png: " "$tmp/skips.log" || fail "no names: $(grep WARN "$tmp/skips.log")"
+
+# killed in its third step, and resumed
+start_slow_client 3 600000 killed "$tmp/client.yaml" $skip
+at_point killed client.apply
+wait_for "killed has no checkpoint" compgen -G "$tmp/killed/*checkpoint*" >/dev/null
+kill -9 "$client_pid"
+client killed "$tmp/client.yaml" --resume $skip || fail "--resume: exit status $?"
+same_run killed skips $steps
+
+# refused STATUS SENTENCE OPTION…
+refused() {
+	local status=0 says=$2 want=$1
+	shift 2
+	"$SPLITC" train "$tmp/client.yaml" --check-config "$@" >"$tmp/out" 2>&1 || status=$?
+	[ "$status" = "$want" ] && grep -qF -- "$says" "$tmp/out" || fail "$*: exit status $status, $(cat "$tmp/out")"
+}
+refused 66 "--set data.dir: $tmp/none: No such file" --set data.dir="$tmp/none"
+refused 78 'the model only 9' --set model.classes=9
+refused 78 'data.transforms: step 1, RandomCorp(32): there is no step of this name' --set 'data.transforms=RandomCorp(32),Resize(32)'
+refused 78 'data.test_transforms: step 2, Cutout(4): an evaluation leaves nothing to chance' --set 'data.test_transforms=Resize((32, 32)),Cutout(4)'
+refused 78 'data.flip: data.transforms say what is done' --set data.flip=false
+mkdir "$tmp/pictures/val/class-x"
+refused 65 "$tmp/pictures/val/class-x: train/ has no class of this name"
+echo 'pictures train as they should, with a server and without; broken ones are named'

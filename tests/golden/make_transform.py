@@ -1,0 +1,64 @@
+"""usage: make_transform.py PICTURES >tests/golden/transform.h
+What torchvision makes of a small picture with the boxes and factors that chance gives ours. PICTURES:
+tests/e2e/tools/pictures, as built."""
+import json
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import torchvision
+import torchvision.transforms.functional as F
+from PIL import Image
+
+H, W = 13, 17
+SAMPLE = 5
+CHANGE = [F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue]
+
+
+def jitter(im, draw):
+    for k in draw["order"]:
+        im = CHANGE[k](im, draw["factor"][k])
+    return im
+
+
+# height and width of what comes out; steps, and what torchvision does for each
+CASES = [
+    (5, 7, ("Resize((5, 7))", lambda im, d: F.resize(im, (5, 7)))),
+    (6, 5, ("Resize(6)", lambda im, d: F.resize(im, 6)), ("CenterCrop((6, 5))", lambda im, d: F.center_crop(im, (6, 5)))),
+    (20, 23, ("Resize((20, 23))", lambda im, d: F.resize(im, (20, 23)))),
+    (6, 7, ("RandomResizedCrop((6, 7))", lambda im, d: F.resized_crop(im, *d["part"], (6, 7)))),
+    (8, 8, ("RandomResizedCrop(8, scale=(0.5, 1), ratio=(1, 2))", lambda im, d: F.resized_crop(im, *d["part"], (8, 8))), ("RandomHorizontalFlip(1)", lambda im, d: F.hflip(im))),
+    (13, 15, ("RandomCrop((13, 15), padding=3, padding_mode='reflect')", lambda im, d: F.crop(F.pad(im, 3, 0, "reflect"), *d["part"]))),
+    (15, 9, ("CenterCrop((15, 9))", lambda im, d: F.center_crop(im, (15, 9)))),
+    (8, 8, ("Resize((8, 8))", lambda im, d: F.resize(im, (8, 8))), ("ColorJitter(0.4, 0.4, 0.4, 0.2)", jitter)),
+]
+
+
+def picture():
+    """The same bytes as in tests/unit/test_transform.c."""
+    return Image.fromarray(np.array([(i * 73 + i * i % 19 * 5) % 256 for i in range(3 * H * W)], np.uint8).reshape(H, W, 3))
+
+
+print("/* Written by tests/golden/make_transform.py with torchvision %s. */" % torchvision.__version__.split("a")[0])
+print("#ifndef SL_GOLDEN_TRANSFORM_H\n#define SL_GOLDEN_TRANSFORM_H\n\n#include <stdint.h>\n")
+rows = []
+with tempfile.NamedTemporaryFile(suffix=".ppm") as file:
+    picture().save(file.name)
+    for n, (h, w, *steps) in enumerate(CASES):
+        args = [sys.argv[1], "apply", file.name, 1, 2, SAMPLE, h, w, *(step for step, _ in steps)]
+        out = subprocess.run(list(map(str, args)), stdout=subprocess.PIPE, check=True).stdout
+        im = picture()
+        for (_, does), draw in zip(steps, json.loads(out.split(b"\n", 1)[0])):
+            im = does(im, draw)
+        v = np.array(im)
+        assert v.shape == (h, w, 3)
+        print("static const uint8_t golden_transform_%d[] = {" % n)
+        flat = v.flatten().tolist()
+        for i in range(0, len(flat), 20):
+            print("\t" + " ".join("%d," % e for e in flat[i : i + 20]))
+        print("};\n")
+        pair = [step for step, _ in steps] + ["ToTensor"] * (2 - len(steps))
+        rows.append('\t{{"%s", "%s"}, %d, %d, golden_transform_%d},' % (pair[0], pair[1], v.shape[0], v.shape[1], n))
+print("static const struct {\n\tchar step[2][256];\n\tint h, w;\n\tconst uint8_t *out; /* [h, w, 3] */\n} golden_transform[] = {")
+print("\n".join(rows) + "\n};\n\n#endif")

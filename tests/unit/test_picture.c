@@ -1,0 +1,299 @@
+/* Pictures that are cut off, damaged, too large or of an unknown form: each is refused with one line, whatever it is.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jpeglib.h>
+#include <png.h>
+#include <tiffio.h>
+#include <unistd.h>
+#include <webp/encode.h>
+
+#include "client/data/picture.h"
+
+enum { H = 24, W = 36, MOST = 1 << 16, MAX_PIXELS = 1 << 20 };
+
+static uint8_t pixels[H * W * 3];
+static struct sl_room room;
+
+struct file {
+	const char *name;
+	uint8_t bytes[MOST];
+	size_t len;
+	size_t ends_at; /* what stands behind is not needed to know all pixels */
+};
+
+static void put(struct file *f, const void *bytes, size_t n)
+{
+	assert_true(f->len + n <= MOST);
+	memcpy(f->bytes + f->len, bytes, n);
+	f->len += n;
+}
+
+static void put32(struct file *f, uint32_t v)
+{
+	put(f, (uint8_t[]){(uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16), (uint8_t)(v >> 24)}, 4);
+}
+
+static void make_jpeg(struct file *f, bool progressive)
+{
+	struct jpeg_compress_struct info;
+	struct jpeg_error_mgr mgr;
+	unsigned char *out = NULL;
+	unsigned long n = 0;
+
+	info.err = jpeg_std_error(&mgr);
+	jpeg_create_compress(&info);
+	jpeg_mem_dest(&info, &out, &n);
+	info.image_height = H;
+	info.image_width = W;
+	info.input_components = 3;
+	info.in_color_space = JCS_RGB;
+	jpeg_set_defaults(&info);
+	if (progressive)
+		jpeg_simple_progression(&info);
+	jpeg_start_compress(&info, TRUE);
+	while (info.next_scanline < H)
+		jpeg_write_scanlines(&info, &(JSAMPROW){pixels + (size_t)info.next_scanline * W * 3}, 1);
+	jpeg_finish_compress(&info);
+	jpeg_destroy_compress(&info);
+	put(f, out, n);
+	free(out);
+	f->ends_at = progressive ? 0 : f->len - 4; /* the last bits may be padding */
+	f->name = progressive ? "progressive JPEG" : "JPEG";
+}
+
+static void make_png(struct file *f)
+{
+	png_image image = {.version = PNG_IMAGE_VERSION, .width = W, .height = H, .format = PNG_FORMAT_RGB};
+	png_alloc_size_t n = MOST;
+
+	assert_true(png_image_write_to_memory(&image, f->bytes, &n, 0, pixels, 0, NULL));
+	f->len = n;
+	f->ends_at = n - 12 - 8; /* the end's chunk, and the checksum of the last before it */
+	f->name = "PNG";
+}
+
+static void make_webp(struct file *f, bool lossless)
+{
+	uint8_t *out = NULL;
+	size_t n = lossless ? WebPEncodeLosslessRGB(pixels, W, H, W * 3, &out)
+			    : WebPEncodeRGB(pixels, W, H, W * 3, 80, &out);
+
+	put(f, out, n);
+	WebPFree(out);
+	f->ends_at = 0;
+	f->name = lossless ? "lossless WebP" : "WebP";
+}
+
+static void make_tiff(struct file *f)
+{
+	char path[] = "/tmp/split-test-XXXXXX";
+	int fd = mkstemp(path);
+	TIFF *tiff = TIFFFdOpen(fd, path, "w");
+	FILE *file;
+
+	assert_non_null(tiff);
+	TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, W);
+	TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, H);
+	TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE, 8);
+	TIFFSetField(tiff, TIFFTAG_SAMPLESPERPIXEL, 3);
+	TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_RGB);
+	TIFFSetField(tiff, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG);
+	TIFFSetField(tiff, TIFFTAG_COMPRESSION, COMPRESSION_LZW);
+	for (uint32_t y = 0; y < H; y++)
+		assert_int_equal(TIFFWriteScanline(tiff, pixels + (size_t)y * W * 3, y, 0), 1);
+	TIFFClose(tiff);
+	file = fopen(path, "rb");
+	f->len = fread(f->bytes, 1, MOST, file);
+	fclose(file);
+	unlink(path);
+	f->name = "TIFF";
+}
+
+static void make_bmp(struct file *f)
+{
+	put(f, "BM", 2);
+	put32(f, 54 + H * W * 3);
+	put32(f, 0);
+	put32(f, 54);
+	put32(f, 40);
+	put32(f, W);
+	put32(f, H);
+	put(f, (uint8_t[]){1, 0, 24, 0}, 4);
+	for (int i = 0; i < 6; i++)
+		put32(f, 0);
+	for (int y = H - 1; y >= 0; y--)
+		for (int x = 0; x < W; x++)
+			for (int c = 2; c >= 0; c--)
+				put(f, &pixels[(y * W + x) * 3 + c], 1);
+	f->name = "BMP";
+}
+
+static void make_ppm(struct file *f)
+{
+	char head[64];
+
+	put(f, head, (size_t)snprintf(head, sizeof head, "P6 # a comment\n%d\t%d\n255\n", W, H));
+	put(f, pixels, sizeof pixels);
+	f->name = "PPM";
+}
+
+enum { FILES = 8 };
+static struct file files[FILES];
+
+static enum sl_err decode(const uint8_t *bytes, size_t len, struct sl_value *out, struct sl_fail *fail)
+{
+	uint8_t *copy = calloc(len ? len : 1, 1); /* what reads beyond the end is seen by a sanitizer */
+	enum sl_err err;
+
+	if (len)
+		memcpy(copy, bytes, len);
+	*fail = (struct sl_fail){0};
+	err = sl_picture_decode(out, copy, len, MAX_PIXELS, &room, fail);
+	free(copy);
+	if (err)
+		assert_true(fail->text[0] && !strchr(fail->text, '\n'));
+	return err;
+}
+
+static void whole_files_are_read(void **state)
+{
+	(void)state;
+	for (int i = 0; i < FILES; i++) {
+		struct sl_value v;
+		struct sl_fail fail;
+		int64_t difference = 0;
+
+		if (decode(files[i].bytes, files[i].len, &v, &fail) != SL_OK)
+			fail_msg("%s: %s", files[i].name, fail.text);
+		assert_true(v.dim[0] == H && v.dim[1] == W && v.dim[2] == 3);
+		for (size_t k = 0; k < sizeof pixels; k++)
+			difference += abs(((const uint8_t *)v.data)[k] - pixels[k]);
+		/* JPEG and WebP lose a little */
+		assert_true(difference <= (i < 2 || i == 3 ? (int64_t)sizeof pixels * 12 : 0));
+	}
+}
+
+static void every_cut_is_seen(void **state)
+{
+	(void)state;
+	for (int i = 0; i < FILES; i++)
+		for (size_t n = 0; n < files[i].len; n++) {
+			struct sl_value v;
+			struct sl_fail fail;
+			enum sl_err err = decode(files[i].bytes, n, &v, &fail);
+
+			if (err != SL_ERR_DATA && !(err == SL_OK && files[i].ends_at && n >= files[i].ends_at))
+				fail_msg("%s: %zu of %zu bytes: %s", files[i].name, n, files[i].len, sl_err_name(err));
+		}
+}
+
+/* Damage is refused, or it changes pixels: never does it end the process. */
+static void damage_is_harmless(void **state)
+{
+	int refused = 0, read = 0;
+
+	(void)state;
+	for (int i = 0; i < FILES; i++)
+		for (size_t at = 0; at < files[i].len; at += at < 200 ? 1 : 17)
+			for (int bit = 0; bit < 8; bit += 3) {
+				struct sl_value v;
+				struct sl_fail fail;
+				enum sl_err err;
+
+				files[i].bytes[at] ^= (uint8_t)(1 << bit);
+				err = decode(files[i].bytes, files[i].len, &v, &fail);
+				files[i].bytes[at] ^= (uint8_t)(1 << bit);
+				assert_true(err == SL_OK || err == SL_ERR_DATA);
+				refused += err != SL_OK;
+				read += err == SL_OK;
+			}
+	assert_true(refused > 100 && read > 100);
+}
+
+/* A few bytes that announce a picture larger than data.max_pixels: no memory is taken for it. */
+static void bombs_are_refused(void **state)
+{
+	static const uint8_t png[] = {0x89, 'P', 'N',  'G',  '\r', '\n', 0x1a, '\n', 0, 0, 0, 13, 'I', 'H',  'D', 'R',
+				      0,    0,   0xff, 0xff, 0,    0,    0xff, 0xff, 8, 2, 0, 0,  0,   0xa2, 0,   0};
+	static const uint8_t jpeg[] = {0xff, 0xd8, 0xff, 0xc0, 0, 17, 8,    0xc3, 0x50, 0xc3, 0x50, 3,  1,
+				       0x11, 0,    2,    0x11, 0, 3,  0x11, 0,    0xff, 0xda, 0,    12, 3,
+				       1,    0,    2,    0,    3, 0,  0,    63,   0,    0xff, 0xd9};
+	struct sl_value v;
+	struct sl_fail fail;
+
+	(void)state;
+	sl_room_close(&room);
+	assert_int_equal(decode((const uint8_t *)"P6 60000 60000 255 ", 19, &v, &fail), SL_ERR_DATA);
+	assert_non_null(strstr(fail.text, "60000 x 60000 pixels are too many: data.max_pixels is 1048576"));
+	assert_int_equal(decode((const uint8_t *)"P6 99999999 99999999 255 ", 25, &v, &fail), SL_ERR_DATA);
+	assert_int_equal(decode(jpeg, sizeof jpeg, &v, &fail), SL_ERR_DATA);
+	assert_non_null(strstr(fail.text, "50000 x 50000 pixels are too many"));
+	assert_int_equal(decode(png, sizeof png, &v, &fail), SL_ERR_DATA);
+	files[6].bytes[20] = 0x40; /* BMP: 4 million pixels wide */
+	assert_int_equal(decode(files[6].bytes, files[6].len, &v, &fail), SL_ERR_DATA);
+	assert_non_null(strstr(fail.text, "are too many"));
+	files[6].bytes[20] = 0;
+	assert_int_equal(room.bytes, 0);
+}
+
+static void other_files_are_named(void **state)
+{
+	struct sl_value v;
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(decode((const uint8_t *)"", 0, &v, &fail), SL_ERR_DATA);
+	assert_string_equal(fail.text, "the file is empty");
+	assert_int_equal(decode((const uint8_t *)"GIF89a", 6, &v, &fail), SL_ERR_DATA);
+	assert_string_equal(fail.text, "this is not a picture in JPEG, PNG, WebP, TIFF, BMP or PPM");
+	assert_int_equal(decode((const uint8_t *)"P6 0 4 255 ", 11, &v, &fail), SL_ERR_DATA);
+	assert_int_equal(decode((const uint8_t *)"P6 4 4 70000 ", 13, &v, &fail), SL_ERR_DATA);
+	assert_int_equal(decode((const uint8_t *)"RIFF    WAVE    ", 16, &v, &fail), SL_ERR_DATA);
+}
+
+static void names_end_as_torchvision_wants(void **state)
+{
+	(void)state;
+	assert_true(sl_picture_name("a.JPG") && sl_picture_name("b.tiff") && sl_picture_name(".webp"));
+	assert_false(sl_picture_name("a.gif") || sl_picture_name("jpg") || sl_picture_name("a.jpg.txt"));
+}
+
+static int make_files(void **state)
+{
+	(void)state;
+	for (int i = 0; i < H * W * 3; i++)
+		pixels[i] = (uint8_t)(i / (3 * W) * 7 + i % (3 * W) / 3 * 3 + i % 3 * 40);
+	make_jpeg(&files[0], false);
+	make_jpeg(&files[1], true);
+	make_png(&files[2]);
+	make_webp(&files[3], false);
+	make_webp(&files[4], true);
+	make_tiff(&files[5]);
+	make_bmp(&files[6]);
+	make_ppm(&files[7]);
+	return 0;
+}
+
+static int drop_room(void **state)
+{
+	(void)state;
+	sl_room_close(&room);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(whole_files_are_read),  cmocka_unit_test(every_cut_is_seen),
+		cmocka_unit_test(damage_is_harmless),    cmocka_unit_test(bombs_are_refused),
+		cmocka_unit_test(other_files_are_named), cmocka_unit_test(names_end_as_torchvision_wants),
+	};
+
+	return cmocka_run_group_tests(tests, make_files, drop_room);
+}
