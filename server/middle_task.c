@@ -220,7 +220,7 @@ static enum sl_err run_pass(struct sl_middle *m, const struct pass *pass, int ch
 	if (!err)
 		err = pass->compute(m, &call);
 	sl_port_compute_ends(m->port);
-	return err ? err : sl_port_encode(m->port, pass->to, chunk, &out, fail);
+	return err || !out.data ? err : sl_port_encode(m->port, pass->to, chunk, &out, fail);
 }
 
 bool sl_middle_keep(struct sl_middle *m)

@@ -23,6 +23,15 @@ struct sl_local {
 	double nominal[SL_DIR_COUNT];
 };
 
+/* A gradient that nothing below needs does not. */
+static bool crosses(const struct sl_local *l, enum sl_dir dir)
+{
+	const bool *no_grad = l->plan->spec.no_grad;
+
+	return !(dir == SL_DIR_HEAD_GRAD && no_grad[0]) && !(dir == SL_DIR_MID_GRAD && no_grad[1]);
+}
+
+/* One that is not opened is NULL. */
 static enum sl_err open_codec(struct sl_local *l, enum side side, enum sl_dir dir, struct sl_fail *fail)
 {
 	const struct sl_codec_spec *spec = l->agreement.codec;
@@ -38,7 +47,7 @@ static enum sl_err open_codec(struct sl_local *l, enum side side, enum sl_dir di
 		.pair = paired ? l->codec[side][act] : NULL,
 	};
 
-	return sl_codec_open(&l->codec[side][dir], &spec[dir], &env, fail);
+	return crosses(l, dir) ? sl_codec_open(&l->codec[side][dir], &spec[dir], &env, fail) : SL_OK;
 }
 
 static enum sl_err open_codecs(struct sl_local *l, enum side side, struct sl_fail *fail)
@@ -48,7 +57,7 @@ static enum sl_err open_codecs(struct sl_local *l, enum side side, struct sl_fai
 
 		if (err)
 			return err;
-		if (sl_codec_bound(l->codec[side][dir], l->plan->rows) > l->buf.cap)
+		if (l->codec[side][dir] && sl_codec_bound(l->codec[side][dir], l->plan->rows) > l->buf.cap)
 			l->buf.cap = sl_codec_bound(l->codec[side][dir], l->plan->rows);
 	}
 	return SL_OK;
@@ -207,12 +216,16 @@ static enum sl_err backward_chunk(struct sl_local *l, int chunk, const struct sl
 	struct sl_tensor mid_dout = sl_exec_dout(l->middle, chunk, call->dims.rows);
 	struct sl_tensor mid_din = sl_exec_din(l->middle, chunk, call->dims.rows);
 	struct sl_tensor head_dout = sl_exec_dout(l->ends.head, chunk, call->dims.rows);
-	enum sl_err err = cross(l, SL_DIR_MID_GRAD, chunk, &tail_din, &mid_dout, fail);
+	enum sl_err err;
 
+	if (!crosses(l, SL_DIR_MID_GRAD))
+		return SL_OK;
+	err = cross(l, SL_DIR_MID_GRAD, chunk, &tail_din, &mid_dout, fail);
 	if (!err)
 		err = sl_exec_backward(l->middle, call, NULL);
-	if (!err)
-		err = cross(l, SL_DIR_HEAD_GRAD, chunk, &mid_din, &head_dout, fail);
+	if (err || !crosses(l, SL_DIR_HEAD_GRAD))
+		return err;
+	err = cross(l, SL_DIR_HEAD_GRAD, chunk, &mid_din, &head_dout, fail);
 	return err ? err : sl_ends_head_backward(&l->ends, chunk);
 }
 

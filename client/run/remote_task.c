@@ -14,8 +14,21 @@ static enum sl_err head_forward(struct sl_remote *r, int chunk, struct sl_fail *
 	return err ? err : sl_port_encode(r->port, SL_DIR_HEAD_ACT, chunk, &out, fail);
 }
 
+/* Behind the step's last task: what is asked of the server next is to apply it. */
+static enum sl_err check_last(struct sl_remote *r, int chunk, struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	if (chunk != sl_plan_chunks_of(r->conf.plan, r->ends.batch_rows) - 1)
+		return SL_OK;
+	err = sl_ends_check(&r->ends, fail);
+	r->torn = err && err != SL_ERR_NONFINITE; /* statistics that were tried out may not be back */
+	return err;
+}
+
 static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
 {
+	const bool *no_grad = r->conf.plan->spec.no_grad;
 	int64_t rows = sl_plan_chunk_rows(r->conf.plan, r->ends.batch_rows, chunk);
 	struct sl_tensor in = sl_exec_input(r->ends.tail, chunk, rows);
 	enum sl_err err = sl_port_decode(r->port, SL_DIR_MID_ACT, chunk, &in, fail);
@@ -23,8 +36,10 @@ static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
 	sl_port_compute_begins(r->port);
 	if (!err)
 		err = sl_ends_tail(&r->ends, chunk, fail);
+	if (!err && r->ends.training && no_grad[0])
+		err = check_last(r, chunk, fail);
 	sl_port_compute_ends(r->port);
-	if (!err && r->ends.training) {
+	if (!err && r->ends.training && !no_grad[1]) {
 		struct sl_tensor din = sl_exec_din(r->ends.tail, chunk, rows);
 
 		err = sl_port_encode(r->port, SL_DIR_MID_GRAD, chunk, &din, fail);
@@ -41,11 +56,8 @@ static enum sl_err head_backward(struct sl_remote *r, int chunk, struct sl_fail 
 	sl_port_compute_begins(r->port);
 	if (!err)
 		err = sl_ends_head_backward(&r->ends, chunk);
-	/* the step's last task: what is asked of the server next is to apply it */
-	if (!err && chunk == sl_plan_chunks_of(r->conf.plan, r->ends.batch_rows) - 1) {
-		err = sl_ends_check(&r->ends, fail);
-		r->torn = err && err != SL_ERR_NONFINITE; /* statistics that were tried out may not be back */
-	}
+	if (!err)
+		err = check_last(r, chunk, fail);
 	sl_port_compute_ends(r->port);
 	return err;
 }

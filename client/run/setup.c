@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/model/roles.h"
 #include "common/model/split.h"
 #include "common/nn/weights_file.h"
 #include "kernels/cpu/cpu.h"
@@ -55,9 +56,23 @@ static enum sl_err try_codecs(const struct sl_setup *s, struct sl_fail *fail)
 	return SL_OK;
 }
 
+/* What learns decides which gradients cross. */
+static enum sl_err agree_and_plan(struct sl_setup *s, struct sl_parts *parts, struct sl_fail *fail)
+{
+	const bool head = sl_roles_learn(&parts->part[SL_HEAD]);
+	enum sl_err err;
+
+	s->agreement.agreed = s->conf->agreed;
+	s->agreement.agreed.cross.head_grad = head;
+	s->agreement.agreed.cross.mid_grad = head || sl_roles_learn(&parts->part[SL_MIDDLE]);
+	err = sl_agreement_settle(&s->agreement, fail);
+	return err ? err : sl_plan_open_parts(&s->plan, parts, &s->agreement.plan, fail);
+}
+
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	struct sl_split_spec spec = {0};
+	struct sl_parts parts;
 	struct sl_fail why;
 	enum sl_err err;
 
@@ -78,11 +93,10 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	if (err)
 		return err;
 	spec.freeze = &conf->train.freeze;
-	s->agreement.agreed = conf->agreed;
-	err = sl_agreement_settle(&s->agreement, &why);
-	spec.plan = s->agreement.plan;
+	err = sl_parts_open(&parts, &spec, &why);
 	if (!err)
-		err = sl_plan_open(&s->plan, &spec, &why);
+		err = agree_and_plan(s, &parts, &why);
+	sl_parts_close(&parts);
 	if (err == SL_ERR_CONFIG)
 		return plan_fail(conf, &why, fail);
 	return err ? sl_fail_set(fail, err, "%s", why.text) : try_codecs(s, fail);

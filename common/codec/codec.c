@@ -436,6 +436,8 @@ static void each_link(struct sl_codec *c, bool commit)
 
 void sl_codec_commit(struct sl_codec *c)
 {
+	if (c == NULL)
+		return;
 	each_link(c, true);
 	for (int s = 0; c->residual != NULL && s < c->env.slots; s++) {
 		struct residual *r = &c->residual[s];
@@ -452,6 +454,8 @@ void sl_codec_commit(struct sl_codec *c)
 
 void sl_codec_rollback(struct sl_codec *c)
 {
+	if (c == NULL)
+		return;
 	each_link(c, false);
 	for (int s = 0; c->residual != NULL && s < c->env.slots; s++)
 		c->residual[s].has_pending = false;

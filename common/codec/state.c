@@ -12,6 +12,8 @@ size_t sl_codec_state_bytes(const struct sl_codec *c)
 	const struct link *link;
 	size_t bytes = 8;
 
+	if (c == NULL)
+		return 0;
 	if (c->residual != NULL)
 		bytes += (size_t)c->env.slots * (4 + sl_feedback_floats(c) * sizeof(float));
 	for (int i = 0; (link = sl_codec_link(c, i)) != NULL; i++)
@@ -37,10 +39,13 @@ static enum sl_err take_u32(struct sl_bytes *in, uint32_t *value)
 
 enum sl_err sl_codec_save(const struct sl_codec *c, struct sl_buf *out)
 {
-	int slots = c->residual != NULL ? c->env.slots : 0;
-	enum sl_err err = put_u32(out, magic);
+	int slots = c != NULL && c->residual != NULL ? c->env.slots : 0;
 	const struct link *link;
+	enum sl_err err;
 
+	if (c == NULL)
+		return SL_OK;
+	err = put_u32(out, magic);
 	if (err == SL_OK)
 		err = put_u32(out, (uint32_t)slots);
 	for (int s = 0; s < slots && err == SL_OK; s++) {
@@ -81,6 +86,8 @@ void sl_codec_forget(struct sl_codec *c)
 {
 	const struct link *link;
 
+	if (c == NULL)
+		return;
 	sl_codec_rollback(c);
 	for (int s = 0; c->residual != NULL && s < c->env.slots; s++)
 		c->residual[s].has_current = false;
@@ -95,6 +102,8 @@ enum sl_err sl_codec_load(struct sl_codec *c, struct sl_bytes in)
 	uint32_t word;
 	enum sl_err err;
 
+	if (c == NULL)
+		return in.len ? SL_ERR_DATA : SL_OK;
 	sl_codec_rollback(c);
 	err = take_u32(&in, &word);
 	if (err == SL_OK && word != magic)

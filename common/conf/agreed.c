@@ -9,7 +9,7 @@
 const char *const sl_agreed_precisions[] = {"fp32", "tf32", "bf16", "fp16", NULL};
 const char *const sl_agreed_optimizers[] = {"sgd", "adam", "adamw", NULL};
 
-enum class { PLAIN, SAID, SGD, ADAM };
+enum class { PLAIN, SAID, SGD, ADAM, DERIVED };
 
 #define ROW(type, path, field, class, ...)   type(struct sl_agreed, path, field, __VA_ARGS__),
 #define CLASS(type, path, field, class, ...) class,
@@ -51,6 +51,10 @@ const char *sl_agreed_check(const struct sl_agreed *a, char *why, size_t size)
 	if (a->optimizer.kind == SL_CONF_SGD && a->optimizer.nesterov && a->optimizer.momentum == 0) {
 		snprintf(why, size, "needs a train.optimizer.momentum above 0");
 		return "train.optimizer.nesterov";
+	}
+	if (a->cross.head_grad && !a->cross.mid_grad) {
+		snprintf(why, size, "cannot be true where cross.mid_grad is false");
+		return "cross.head_grad";
 	}
 	if (a->chunks > a->batch) {
 		snprintf(why, size, "must be at most train.batch (%d), got %d", a->batch, a->chunks);
@@ -167,7 +171,7 @@ enum sl_err sl_agreed_same(const char *was, size_t was_len, const struct sl_agre
 
 		value_text(&keys[i], &old, then);
 		value_text(&keys[i], is, now);
-		if (strcmp(then, now) != 0 && !sl_agreed_is_idle(is, keys[i].path))
+		if (strcmp(then, now) != 0 && class_of[i] != DERIVED && !sl_agreed_is_idle(is, keys[i].path))
 			return sl_fail_at(fail, keys[i].path, SL_ERR_MISMATCH, "was %s, is %s", then, now);
 	}
 	return SL_OK;

@@ -38,13 +38,19 @@ struct sl_agreed {
 	} optimizer; /* of both sides; the learning rate comes with each commit */
 	/* specs of common/codec, not parsed here; [enum sl_dir]: head_act, mid_act, mid_grad, head_grad */
 	char codec[4][SL_CONF_CODEC_TEXT];
+	/* Whether the gradients at the tail's begin and at the head's end are computed and sent. No keys of a config:
+	 * the client derives them from what learns. */
+	struct {
+		bool mid_grad, head_grad;
+	} cross;
 };
 
 extern const char *const sl_agreed_precisions[], *const sl_agreed_optimizers[];
 
 /* clang-format off */
 /* X(type, key, field, class, …): `type` and what follows the class are a row of conf/row.h. Class: SAID, written at its
- * default, too; SGD, ADAM, only the optimizers of that kind have it; PLAIN, the others. */
+ * default, too; SGD, ADAM, only the optimizers of that kind have it; DERIVED, no key of a config: two runs are not said to
+ * differ in it, since they differ in what it follows from; PLAIN, the others. */
 #define SL_AGREED_TRAIN(X) \
 	X(SL_INT, "train.batch", batch, SAID, 1, SL_CONF_MAX_BATCH, "128", "samples", "batch size of one step") \
 	X(SL_INT, "train.chunks", chunks, SAID, 1, SL_CONF_MAX_CHUNKS, "4", NULL, \
@@ -66,7 +72,10 @@ extern const char *const sl_agreed_precisions[], *const sl_agreed_optimizers[];
 	X(SL_STRING, "codec.mid_act", codec[1], PLAIN, sl_conf_check_codec, "none", "codec of the middle's activations, server to client") \
 	X(SL_STRING, "codec.mid_grad", codec[2], PLAIN, sl_conf_check_codec, "none", "codec of the gradients of the middle's activations, client to server") \
 	X(SL_STRING, "codec.head_grad", codec[3], PLAIN, sl_conf_check_codec, "none", "codec of the gradients of the head's activations, server to client")
-#define SL_AGREED(X) SL_AGREED_TRAIN(X) SL_AGREED_CODEC(X)
+#define SL_AGREED_CROSS(X) \
+	X(SL_BOOL, "cross.mid_grad", cross.mid_grad, DERIVED, "true", "the middle's gradient crosses: something below the tail learns") \
+	X(SL_BOOL, "cross.head_grad", cross.head_grad, DERIVED, "true", "the head's gradient crosses: something in the head learns")
+#define SL_AGREED(X) SL_AGREED_TRAIN(X) SL_AGREED_CODEC(X) SL_AGREED_CROSS(X)
 /* clang-format on */
 
 enum { SL_AGREED_TEXT = 2048 }; /* room for any agreement, with its NUL */

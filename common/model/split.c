@@ -1,7 +1,8 @@
 #include "common/model/split.h"
 
-#include <fnmatch.h>
 #include <stdlib.h>
+
+#include "common/model/roles.h"
 
 /* Copies nodes of the model into a part. value[], param[]: the part's numbers of the model's values and parameters; -1:
  * it has none. */
@@ -142,81 +143,65 @@ enum sl_err sl_split_model(struct sl_graph part[SL_SEGMENT_COUNT], struct sl_mod
 	return err;
 }
 
-/* Freezes what one glob matches; statistics go on moving. Whether it matched anything. */
-static bool freeze_one(struct sl_graph part[SL_SEGMENT_COUNT], const char *glob)
-{
-	bool matched = false;
-
-	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
-		for (int i = 0; i < part[which].n_param; i++) {
-			struct sl_param *p = &part[which].param[i];
-
-			if (fnmatch(glob, p->name, 0) != 0)
-				continue;
-			matched = true;
-			if (p->role == SL_LEARNS)
-				p->role = SL_FROZEN;
-		}
-	return matched;
-}
-
-static enum sl_err freeze(struct sl_graph part[SL_SEGMENT_COUNT], const struct sl_conf_list *globs,
-			  struct sl_fail *fail)
-{
-	for (int i = 0; globs && i < globs->n; i++)
-		if (!freeze_one(part, globs->item[i]))
-			return sl_fail_at(fail, "train.freeze", SL_ERR_CONFIG,
-					  "no parameter is called \"%.100s\"; names begin as %s and %s do",
-					  globs->item[i], part[SL_HEAD].n_param ? part[SL_HEAD].param[0].name : "-",
-					  part[SL_TAIL].n_param ? part[SL_TAIL].param[0].name : "-");
-	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
-		for (int i = 0; i < part[which].n_param; i++)
-			if (part[which].param[i].role == SL_LEARNS)
-				return SL_OK;
-	return sl_fail_at(fail, "train.freeze", SL_ERR_CONFIG, "no parameter is left that learns");
-}
-
 static const char *given(const char *text)
 {
 	return text[0] ? text : NULL;
 }
 
-static enum sl_err split_and_plan(struct sl_plan *plan, const struct sl_split_spec *spec, struct sl_fail *fail)
+static enum sl_err split_all(struct sl_parts *s, const struct sl_split_spec *spec, struct sl_fail *fail)
 {
-	struct sl_graph part[SL_SEGMENT_COUNT] = {{0}};
 	const struct sl_cut_spec *c = &spec->cut;
 	struct sl_insert insert[2];
-	enum sl_err err = sl_model_open(&plan->model, &spec->model, fail);
+	enum sl_err err = sl_model_open(&s->model, &spec->model, fail);
 
 	if (!err)
-		err = sl_cut_find(&plan->cut, plan->model, given(c->partition), given(c->head_end),
-				  given(c->tail_begin), fail);
+		err = sl_cut_find(&s->cut, s->model, given(c->partition), given(c->head_end), given(c->tail_begin),
+				  fail);
 	if (!err)
 		err = sl_insert_parse(&insert[0], "insert.head", spec->insert_head, fail);
 	if (!err)
 		err = sl_insert_parse(&insert[1], "insert.tail", spec->insert_tail, fail);
-	if (err)
-		return err;
-	plan->plain[0] = plan->model->graph.value[plan->cut.head_value].shape;
-	plan->plain[1] = plan->model->graph.value[plan->cut.tail_value].shape;
-	err = sl_split_model(part, plan->model, &plan->cut, insert, fail);
+	if (!err)
+		err = sl_split_model(s->part, s->model, &s->cut, insert, fail);
 	if (!err && spec->freeze && spec->freeze->n)
-		err = freeze(part, spec->freeze, fail);
-	for (int i = 0; i < SL_SEGMENT_COUNT && !err; i++)
-		err = sl_plan_add(plan, (enum sl_segment)i, &part[i], fail);
-	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
-		sl_graph_close(&part[i]);
+		err = sl_roles_freeze(s->part, spec->freeze, fail);
 	return err;
 }
 
-enum sl_err sl_plan_open(struct sl_plan **out, const struct sl_split_spec *spec, struct sl_fail *fail)
+enum sl_err sl_parts_open(struct sl_parts *parts, const struct sl_split_spec *spec, struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	*parts = (struct sl_parts){0};
+	err = split_all(parts, spec, fail);
+	if (err)
+		sl_parts_close(parts);
+	return err;
+}
+
+void sl_parts_close(struct sl_parts *parts)
+{
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
+		sl_graph_close(&parts->part[i]);
+	sl_model_close(parts->model);
+	*parts = (struct sl_parts){0};
+}
+
+enum sl_err sl_plan_open_parts(struct sl_plan **out, struct sl_parts *parts, const struct sl_plan_spec *spec,
+			       struct sl_fail *fail)
 {
 	struct sl_plan *plan;
-	enum sl_err err = sl_plan_begin(&plan, &spec->plan, fail);
+	enum sl_err err = sl_plan_begin(&plan, spec, fail);
 
 	if (err)
 		return err;
-	err = split_and_plan(plan, spec, fail);
+	plan->model = parts->model;
+	plan->cut = parts->cut;
+	parts->model = NULL;
+	plan->plain[0] = plan->model->graph.value[plan->cut.head_value].shape;
+	plan->plain[1] = plan->model->graph.value[plan->cut.tail_value].shape;
+	for (int i = 0; i < SL_SEGMENT_COUNT && !err; i++)
+		err = sl_plan_add(plan, (enum sl_segment)i, &parts->part[i], fail);
 	if (!err)
 		err = sl_plan_seal(plan, fail);
 	if (err) {
@@ -225,4 +210,16 @@ enum sl_err sl_plan_open(struct sl_plan **out, const struct sl_split_spec *spec,
 	}
 	*out = plan;
 	return SL_OK;
+}
+
+enum sl_err sl_plan_open(struct sl_plan **out, const struct sl_split_spec *spec, struct sl_fail *fail)
+{
+	struct sl_parts parts;
+	enum sl_err err = sl_parts_open(&parts, spec, fail);
+
+	if (err)
+		return err;
+	err = sl_plan_open_parts(out, &parts, &spec->plan, fail);
+	sl_parts_close(&parts);
+	return err;
 }

@@ -22,7 +22,21 @@ struct sl_split_spec {
 enum sl_err sl_split_model(struct sl_graph part[SL_SEGMENT_COUNT], struct sl_model *model, const struct sl_cut *cut,
 			   struct sl_insert insert[2], struct sl_fail *fail) SL_MUST_CHECK;
 
-/* Builds the model, cuts it and plans its three parts. */
+/* A network in three parts, with what each parameter is to do: before it is known what a plan needs. */
+struct sl_parts {
+	struct sl_model *model;
+	struct sl_cut cut;
+	struct sl_graph part[SL_SEGMENT_COUNT];
+};
+
+/* Builds the model, cuts it, and applies spec->freeze; spec->plan is not looked at. Errors name keys. */
+enum sl_err sl_parts_open(struct sl_parts *parts, const struct sl_split_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_parts_close(struct sl_parts *parts); /* idempotent; a zeroed one is fine */
+
+/* Plans the three parts, and takes over what *parts has. */
+enum sl_err sl_plan_open_parts(struct sl_plan **out, struct sl_parts *parts, const struct sl_plan_spec *spec,
+			       struct sl_fail *fail) SL_MUST_CHECK;
+/* All of it, with spec->plan as it is. */
 enum sl_err sl_plan_open(struct sl_plan **out, const struct sl_split_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -107,7 +107,7 @@ static enum sl_err take(struct sl_exec *e, void *out, size_t bytes, struct sl_fa
 static size_t low_bytes(const struct sl_exec *e)
 {
 	return sl_exec_mixed(e)
-		       ? (size_t)e->segment->trainable_count * sl_dtype_bytes(sl_precision_dtype(e->segment->precision))
+		       ? gradient_bytes(e) / sizeof(float) * sl_dtype_bytes(sl_precision_dtype(e->segment->precision))
 		       : 0;
 }
 
@@ -287,15 +287,6 @@ const struct sl_plan_segment *sl_exec_segment(const struct sl_exec *e)
 	return e->segment;
 }
 
-enum sl_err sl_exec_set_weights(struct sl_exec *e, const float *host)
-{
-	enum sl_err err = e->be->ops->upload(e->be, e->weight, host, (size_t)e->segment->weight_count * sizeof *host);
-
-	if (!err)
-		err = clear_fallen(e, e->weight);
-	return err ? err : sl_exec_lower(e);
-}
-
 enum sl_err sl_exec_get_weights(struct sl_exec *e, float *host)
 {
 	return e->be->ops->download(e->be, host, e->weight, (size_t)e->segment->weight_count * sizeof *host);
@@ -343,6 +334,29 @@ enum sl_err sl_exec_lower(struct sl_exec *e)
 	return e->weight_low ? e->be->ops->convert(e->be, e->weight_low, sl_precision_dtype(e->segment->precision),
 						   e->weight, SL_F32, NULL, e->segment->trainable_count)
 			     : SL_OK;
+}
+
+/* Frozen weights change here alone. */
+static enum sl_err lower_all(struct sl_exec *e)
+{
+	const struct sl_plan_segment *s = e->segment;
+	const enum sl_dtype low = sl_precision_dtype(s->precision);
+	enum sl_err err = sl_exec_lower(e);
+
+	if (err || !e->weight_low || s->weight_count == s->moving_count)
+		return err;
+	return e->be->ops->convert(e->be,
+				   (unsigned char *)e->weight_low + (size_t)s->trainable_count * sl_dtype_bytes(low),
+				   low, e->weight + s->moving_count, SL_F32, NULL, s->weight_count - s->moving_count);
+}
+
+enum sl_err sl_exec_set_weights(struct sl_exec *e, const float *host)
+{
+	enum sl_err err = e->be->ops->upload(e->be, e->weight, host, (size_t)e->segment->weight_count * sizeof *host);
+
+	if (!err)
+		err = clear_fallen(e, e->weight);
+	return err ? err : lower_all(e);
 }
 
 struct sl_loss_scale sl_exec_loss_scale(const struct sl_exec *e)

@@ -24,7 +24,7 @@ struct sl_exec {
 	float *weight, *grad; /* device: [weight_count]; [trainable_count], then what kernels write for frozen ones */
 	float *moment[SL_MOMENTS_MOST];  /* device: [trainable_count]; NULL from segment->moments on */
 	uint64_t applied;                /* steps */
-	void *weight_low;                /* device: [trainable_count] in 16 bits; NULL: FP32, TF32 */
+	void *weight_low;                /* device: places as in grad, in 16 bits; NULL: FP32, TF32 */
 	struct sl_loss_scale loss_scale; /* FP16; else a scale of 1 */
 	float *scale;                    /* device: [2], it and its inverse; NULL: nothing is scaled */
 	float *statistics;               /* host: [moving_count - trainable_count], while they are tried out */

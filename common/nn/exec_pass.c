@@ -99,7 +99,7 @@ static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_
 		c.param[k] = e->weight + offset;
 		c.grad[k] = gradient_at(e, offset);
 		if (e->weight_low && c.grad[k])
-			c.param_low[k] = (const unsigned char *)e->weight_low + (size_t)offset * low;
+			c.param_low[k] = (const unsigned char *)e->weight_low + (size_t)(c.grad[k] - e->grad) * low;
 	}
 	return c;
 }
@@ -314,9 +314,10 @@ static enum sl_err backward_mixed(struct sl_exec *e, const struct sl_exec_call *
 
 	if (!err)
 		err = backward_nodes(e, call, NULL);
-	return err ? err
-		   : convert(e, sl_exec_din(e, call->slot, in_count(e, call)), &e->layout.grad[s->in_value], call->slot,
-			     false, e->scale ? e->scale + 1 : NULL);
+	return err || !s->grad_in
+		       ? err
+		       : convert(e, sl_exec_din(e, call->slot, in_count(e, call)), &e->layout.grad[s->in_value],
+				 call->slot, false, e->scale ? e->scale + 1 : NULL);
 }
 
 static enum sl_err compute(struct sl_exec *e, enum sl_pass_kind kind, const struct sl_exec_call *call)

@@ -184,8 +184,7 @@ static void place_gradients(struct sl_layout *layout, struct leases *l, const st
 	for (int v = 0; v < uses->n_value; v++) {
 		const struct value_use *u = &uses->use[v];
 
-		/* what comes in over the cut has its place, though nothing may learn behind it */
-		if (u->grad_first < 0 && u->grad_last < 0 && (v != s->out_value || s->which == SL_TAIL))
+		if (v == s->out_value ? !s->grad_out : u->grad_first < 0 && u->grad_last < 0)
 			continue;
 		if (!mixed && (v == s->in_value || v == s->out_value))
 			place_in_slot(layout, &layout->grad[v], u->bytes);
@@ -201,6 +200,8 @@ static void place_edges(struct sl_layout *layout, const struct sl_plan_segment *
 	for (int i = 0; i < SL_EDGES && sl_precision_mixed(s->precision); i++) {
 		const struct sl_shape *shape = i == SL_EDGE_IN || i == SL_EDGE_DIN ? &s->in_shape : &s->out_shape;
 
+		if ((i == SL_EDGE_DIN && !s->grad_in) || (i == SL_EDGE_DOUT && !s->grad_out))
+			continue;
 		place_in_slot(layout, &layout->edge[i], (size_t)sl_shape_count(shape) * sizeof(float));
 	}
 }

@@ -153,11 +153,10 @@ static bool learns(const struct sl_plan_segment *s, const struct sl_op *op)
 	return false;
 }
 
-/* A value's gradient is wanted where something learns at or before its maker, in this part or in those before: what
- * crosses a cut is always wanted, images never. */
+/* A value's gradient is wanted where something learns at or before its maker, in this part or in those before. */
 static void mark_backward(struct sl_plan_segment *s, bool *wanted)
 {
-	wanted[s->graph.in[0].value] = s->which != SL_HEAD;
+	wanted[s->graph.in[0].value] = s->grad_in;
 	for (int i = 0; i < s->n_op; i++) {
 		struct sl_segment_op *so = &s->op[i];
 
@@ -249,9 +248,6 @@ static enum sl_err check_part(const struct sl_graph *g, enum sl_segment which, c
 		if (g->param[i].group || g->param[i].init.kind == SL_INIT_FILE)
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: groups and files are not supported",
 					   g->param[i].name);
-		if (g->param[i].role == SL_FROZEN && which == SL_MIDDLE && sl_precision_mixed(spec->precision))
-			return sl_fail_at(fail, "train.precision", SL_ERR_CONFIG,
-					  "%s is frozen, which a middle of 16 bits does not support", g->param[i].name);
 	}
 	return SL_OK;
 }
@@ -293,6 +289,8 @@ enum sl_err sl_plan_add(struct sl_plan *plan, enum sl_segment which, struct sl_g
 		.graph = *graph,
 		.precision = which == SL_MIDDLE ? plan->spec.precision : SL_PRECISION_FP32,
 		.moments = sl_optimizer_moments(plan->spec.optimizer.kind),
+		.grad_in = which != SL_HEAD && !plan->spec.no_grad[which == SL_TAIL],
+		.grad_out = which != SL_TAIL && !plan->spec.no_grad[which == SL_MIDDLE],
 		.op = calloc((size_t)graph->n_node, sizeof *s->op),
 		.param = calloc((size_t)graph->n_param + 1, sizeof *s->param),
 	};
@@ -374,6 +372,8 @@ static enum sl_err digest(const struct sl_plan *plan, const bool part[SL_SEGMENT
 	     plan->spec.chunks, plan->spec.seed, sl_precision_name(plan->spec.precision), plan->spec.note);
 	if (plan->spec.chunk_tokens)
 		feed(x, "\ntokens %" PRId64 " %" PRId64, plan->spec.row_tokens, plan->spec.chunk_tokens);
+	if (plan->spec.no_grad[0] || plan->spec.no_grad[1])
+		feed(x, "no_grad=%d,%d\n", plan->spec.no_grad[0], plan->spec.no_grad[1]);
 	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
 		if (part[i] && plan->segment[i].n_op)
 			feed_segment(x, &plan->segment[i]);

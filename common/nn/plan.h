@@ -22,6 +22,7 @@ struct sl_plan_spec {
 	uint64_t seed;
 	enum sl_precision precision; /* of the middle; head and tail are FP32 */
 	struct sl_optimizer optimizer;
+	bool no_grad[2]; /* the gradient does not cross at the head's end, at the tail's begin: nothing below learns */
 	char note[SL_PLAN_NOTE_MAX];
 };
 
@@ -56,6 +57,7 @@ struct sl_plan_segment {
 	int64_t trainable_count;             /* floats of the range's trainable front, padding included */
 	int64_t moving_count;                /* floats up to the frozen parameters */
 	int64_t weight_count;                /* floats of the whole range */
+	bool grad_in, grad_out;              /* the gradient of what comes in leaves; that of what goes out comes */
 	int in_value, out_value;             /* of the graph; the tail's out_value is its loss (one float) */
 	struct sl_shape in_shape, out_shape; /* with the most rows, or tokens, of a chunk */
 	int64_t macs;                        /* forward, of one row */

@@ -193,13 +193,16 @@ static enum sl_err on_fetch_part(struct sl_session *s, const struct sl_event *ev
 
 static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
+	/* the last task of a chunk */
+	const enum sl_task last = s->limits.no_head_grad ? SL_TASK_TAIL : SL_TASK_HEAD_BWD;
+
 	(void)now_ms;
 	s->done[ev->task]++;
 	if (ev->task == SL_TASK_HEAD_FWD)
 		sl_outbox_post(out, SL_PART_HEAD_ACT, ev->chunk);
-	else if (ev->task == SL_TASK_TAIL)
+	else if (ev->task == SL_TASK_TAIL && !s->limits.no_mid_grad)
 		sl_outbox_post(out, SL_PART_MID_GRAD, ev->chunk);
-	else if (s->done[SL_TASK_HEAD_BWD] == s->chunks) {
+	if (ev->task == last && s->done[last] == s->chunks) {
 		struct sl_frame *f = sl_outbox_frame(s, out, SL_FRAME_COMMIT);
 
 		f->u.commit = (struct sl_commit){s->number, (uint32_t)s->chunks,     s->lr, s->checkpoint,

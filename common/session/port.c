@@ -22,7 +22,7 @@ static const double run_min_s = 1e-3;
 _Static_assert((int)SL_SESSION_MAX_CHUNKS == (int)SL_PLAN_MAX_CHUNKS, "a session holds the chunks of any plan");
 
 /* The run that a task writes; WHAT_COUNT: none. */
-static enum sl_part_what task_output(enum sl_task task, bool training)
+static enum sl_part_what task_output(const struct sl_session *s, enum sl_task task)
 {
 	switch (task) {
 	case SL_TASK_HEAD_FWD:
@@ -30,9 +30,9 @@ static enum sl_part_what task_output(enum sl_task task, bool training)
 	case SL_TASK_MID_FWD:
 		return SL_PART_MID_ACT;
 	case SL_TASK_TAIL:
-		return training ? SL_PART_MID_GRAD : SL_PART_WHAT_COUNT;
+		return s->training && !s->limits.no_mid_grad ? SL_PART_MID_GRAD : SL_PART_WHAT_COUNT;
 	case SL_TASK_MID_BWD:
-		return SL_PART_HEAD_GRAD;
+		return s->limits.no_head_grad ? SL_PART_WHAT_COUNT : SL_PART_HEAD_GRAD;
 	case SL_TASK_GATHER:
 		return SL_PART_WEIGHTS;
 	default:
@@ -67,7 +67,7 @@ static void dispatch_waiting(struct sl_port *p, enum sl_part_what what)
 
 static void start_task(struct sl_port *p, enum sl_task task, int chunk)
 {
-	enum sl_part_what what = task_output(task, p->session.training);
+	enum sl_part_what what = task_output(&p->session, task);
 	struct lane_out *w = what < SL_PART_WHAT_COUNT ? &p->waiting[what] : NULL;
 
 	if (!w) {

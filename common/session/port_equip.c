@@ -226,6 +226,8 @@ static enum sl_err open_pair(struct sl_port *p, bool mid, struct sl_fail *fail)
 	for (int i = 0; i < 2 && !err; i++) {
 		struct coding *k = &pair[i];
 
+		if (!sl_port_crosses(p->plan, (int)k->dir))
+			continue;
 		say_on_host(p, k);
 		p->host_codec[k->dir] = k->on_host;
 		k->env.pair = k->pairing == SL_CODEC_PAIRED ? p->codec[pair[0].dir] : NULL;
@@ -305,6 +307,11 @@ static enum sl_err open_host_tensor(struct sl_port *p, struct sl_fail *fail)
 
 /* ---- buffers ---- */
 
+static int runs_of(const struct sl_port *p, int what)
+{
+	return what == SL_PART_WEIGHTS ? 1 : sl_port_crosses(p->plan, what) ? p->slots : 0;
+}
+
 static size_t run_cap(const struct sl_port *p, int what)
 {
 	return what == SL_PART_WEIGHTS ? (size_t)p->plan->segment[SL_MIDDLE].weight_count * sizeof(float)
@@ -325,8 +332,10 @@ static enum sl_err open_runs(struct sl_port *p, struct sl_fail *fail)
 	enum sl_err err;
 
 	for (int what = 0; what < SL_PART_WHAT_COUNT; what++) {
-		int n = what == SL_PART_WEIGHTS ? 1 : p->slots;
+		const int n = runs_of(p, what);
 
+		if (!n)
+			continue;
 		p->run[what] = calloc((size_t)n, sizeof *p->run[what]);
 		if (!p->run[what])
 			return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the link's buffers");
@@ -339,7 +348,7 @@ static enum sl_err open_runs(struct sl_port *p, struct sl_fail *fail)
 		err = sl_arena_open(&p->arena, bytes, fail);
 	}
 	for (int what = 0; what < SL_PART_WHAT_COUNT && !err; what++)
-		for (int i = 0; i < (what == SL_PART_WEIGHTS ? 1 : p->slots); i++) {
+		for (int i = 0; i < runs_of(p, what); i++) {
 			size_t cap = buffer_bytes(p, what);
 			bool placed = what < SL_DIR_COUNT && p->plain[what] && receives(p, what);
 
@@ -362,10 +371,13 @@ size_t sl_port_weights_bytes(const struct sl_port *p, bool upload)
 
 static void set_limits(struct sl_port *p)
 {
-	struct sl_session_limits l = {.batch = (uint64_t)p->plan->spec.batch, .rows = (uint64_t)p->plan->rows};
+	struct sl_session_limits l = {.batch = (uint64_t)p->plan->spec.batch,
+				      .rows = (uint64_t)p->plan->rows,
+				      .no_mid_grad = p->plan->spec.no_grad[1],
+				      .no_head_grad = p->plan->spec.no_grad[0]};
 
 	for (int what = 0; what < SL_PART_WEIGHTS; what++)
-		if (receives(p, what))
+		if (receives(p, what) && sl_port_crosses(p->plan, what))
 			l.run_bytes[what] = run_cap(p, what);
 	l.run_bytes[SL_PART_WEIGHTS] = sl_port_weights_bytes(p, p->session.role == SL_SESSION_SERVER);
 	sl_session_set_limits(&p->session, &l);
@@ -390,7 +402,7 @@ enum sl_err sl_port_equip(struct sl_port *p, const struct sl_plan *plan, struct 
 	memcpy(p->spec, spec, sizeof p->spec);
 	err = open_codecs(p, fail);
 	for (int dir = 0; dir < SL_DIR_COUNT && !err; dir++)
-		p->plain[dir] = be->host_memory && sl_codec_is_plain(p->codec[dir]);
+		p->plain[dir] = be->host_memory && p->codec[dir] && sl_codec_is_plain(p->codec[dir]);
 	if (!err)
 		err = open_host_tensor(p, fail);
 	if (!err)

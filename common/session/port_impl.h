@@ -126,7 +126,8 @@ bool sl_port_mark(struct sl_port *port, enum task_mark mark);
  * they have not arrived. */
 bool sl_port_queued(const struct sl_port *port, int chunk);
 enum sl_err sl_port_collect(struct sl_port *port, int chunk, struct sl_fail *fail) SL_MUST_CHECK;
-/* port_memory.c: activation and gradient of one cut, once `done` steps are. */
+/* port_memory.c: activation and gradient of one cut, once `done` steps are. A gradient that does not cross takes
+ * nothing, and has no codec. */
 enum sl_err sl_port_place(const struct coders *coders, bool mid, uint64_t done, struct coding out[2],
 			  struct sl_fail *fail) SL_MUST_CHECK;
 /* What a run's buffer holds; of a plain payload the codec's header, or that and what else is in the first part. */
@@ -137,6 +138,12 @@ size_t sl_port_jobs_bytes(int slots); /* of the jobs that each chunk has */
 static inline bool sl_port_receives(enum sl_session_role role, int what)
 {
 	return (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == (role == SL_SESSION_CLIENT);
+}
+/* Whether runs of that kind cross at all. */
+static inline bool sl_port_crosses(const struct sl_plan *plan, int what)
+{
+	return !(what == SL_PART_HEAD_GRAD && plan->spec.no_grad[0]) &&
+	       !(what == SL_PART_MID_GRAD && plan->spec.no_grad[1]);
 }
 void sl_port_forget_asked(struct sl_port *port);
 /* Frees what sl_port_equip has taken, if anything. */

@@ -27,11 +27,13 @@ enum sl_err sl_port_place(const struct coders *c, bool mid, uint64_t done, struc
 {
 	struct sl_shape shape = sl_plan_cut_shape_after(c->plan, mid, c->plan->rows, done);
 	enum sl_dir dir[2] = {mid ? SL_DIR_MID_ACT : SL_DIR_HEAD_ACT, mid ? SL_DIR_MID_GRAD : SL_DIR_HEAD_GRAD};
-	bool paired = sl_codec_spec_pairs(&c->spec[dir[0]], &c->spec[dir[1]]);
+	const int n = sl_port_crosses(c->plan, (int)dir[1]) ? 2 : 1;
+	bool paired = n == 2 && sl_codec_spec_pairs(&c->spec[dir[0]], &c->spec[dir[1]]);
 	bool device = !c->be->host_memory && c->be->ops->codec_stages, all_on_host = !c->be->host_memory && !device;
 	enum sl_err err = SL_OK;
 
-	for (int i = 0; i < 2 && !err; i++) {
+	out[1] = (struct coding){.dir = dir[1]};
+	for (int i = 0; i < n && !err; i++) {
 		bool on_host = all_on_host || (i == 1 && paired && out[0].on_host);
 
 		out[i] = (struct coding){.dir = dir[i]};
@@ -87,6 +89,8 @@ static void add_runs(const struct coders *c, const struct coding *k, bool receiv
 {
 	const uint64_t buffer = sl_align(sl_port_buffer_bytes(c->be, &k->need, receives));
 
+	if (!sl_port_crosses(c->plan, (int)k->dir))
+		return;
 	sl_need(host, k->env.slots, sizeof(struct run_slot) + buffer);
 }
 

@@ -130,9 +130,15 @@ static enum sl_err on_early_abandon(struct sl_session *s, const struct sl_event 
 	return SL_OK;
 }
 
-/* COMMIT of a step that was abandoned. */
+/* COMMIT of a step that was abandoned. One that was on its way when this side abandoned the step is none: the client
+ * says what becomes of the step once it has heard. */
 static enum sl_err ask_skip(struct sl_session *s, const struct sl_commit *c, uint64_t step, struct sl_outbox *out)
 {
+	if (s->limits.no_head_grad && s->state == SL_SESSION_ABANDON && !c->skip && c->step == step &&
+	    !s->commit_asked) {
+		s->commit_asked = true;
+		return SL_OK;
+	}
 	if (!c->skip || c->step != step || s->skip_asked || s->fetch_asked)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "commit of step %" PRIu64 " where step %" PRIu64 " is abandoned", c->step, step);
@@ -253,14 +259,27 @@ static enum sl_err on_first_part(struct sl_session *s, const struct sl_event *ev
 	return err ? err : on_pass_part(s, ev, now_ms, out);
 }
 
+static bool backward_done(const struct sl_session *s)
+{
+	return s->done[s->limits.no_mid_grad ? SL_TASK_MID_FWD : SL_TASK_MID_BWD] == s->chunks;
+}
+
+static void begin_commit(struct sl_session *s, struct sl_outbox *out)
+{
+	s->state = SL_SESSION_COMMIT;
+	sl_outbox_task(out, SL_TASK_COMMIT, 0);
+}
+
 static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	(void)now_ms;
 	s->done[ev->task]++;
 	if (ev->task == SL_TASK_MID_FWD)
 		sl_outbox_post(out, SL_PART_MID_ACT, ev->chunk);
-	else if (ev->task == SL_TASK_MID_BWD)
+	else if (ev->task == SL_TASK_MID_BWD && !s->limits.no_head_grad)
 		sl_outbox_post(out, SL_PART_HEAD_GRAD, ev->chunk);
+	if (s->commit_asked && backward_done(s))
+		begin_commit(s, out);
 	return SL_OK; /* INSTALL: nobody waits for it */
 }
 
@@ -291,9 +310,12 @@ static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, ui
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "commit of step %" PRIu64 " with %u chunks in step %" PRIu64 " with %d", c->step,
 				   c->chunks, s->number, s->chunks);
-	if (s->done[SL_TASK_MID_BWD] != s->chunks)
+	if (s->commit_asked)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " committed twice", c->step);
+	if (s->done[SL_TASK_MID_FWD] != s->chunks || (!s->limits.no_head_grad && !backward_done(s)))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "commit of step %" PRIu64 " after %d of %d chunks",
-				   c->step, s->done[SL_TASK_MID_BWD], s->chunks);
+				   c->step, s->done[s->limits.no_head_grad ? SL_TASK_MID_FWD : SL_TASK_MID_BWD],
+				   s->chunks);
 	if (c->skip)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " skipped, which was not abandoned",
 				   c->step);
@@ -302,8 +324,10 @@ static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, ui
 	s->lr = c->lr;
 	s->checkpoint = c->checkpoint;
 	memcpy(s->kept, c->kept, sizeof s->kept);
-	s->state = SL_SESSION_COMMIT;
-	sl_outbox_task(out, SL_TASK_COMMIT, 0);
+	if (backward_done(s))
+		begin_commit(s, out);
+	else
+		s->commit_asked = true; /* it overtook gradients that are on their way */
 	return SL_OK;
 }
 

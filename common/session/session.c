@@ -76,7 +76,7 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 	s->number = number;
 	s->batch_rows = batch_rows;
 	s->chunks = (int)((batch_rows + s->limits.rows - 1) / s->limits.rows);
-	s->committed = false;
+	s->committed = s->commit_asked = false;
 	s->abandoned = s->quiet = s->skip = false;
 	memset(s->lane, 0, sizeof s->lane);
 	memset(s->done, 0, sizeof s->done);

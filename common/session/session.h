@@ -3,8 +3,9 @@
  * port.c, on both sides. client_table.c and server_table.c are the specification, as tables.
  *
  * A training step of n chunks is one pass: head_act up, mid_act down, mid_grad up, head_grad down per chunk, then
- * COMMIT and COMMITTED. An evaluation pass is head_act and mid_act alone. Runs of one kind come in chunk order, the
- * parts of a run in order of offset; kinds interleave freely.
+ * COMMIT and COMMITTED. A gradient that nothing below needs does not cross: then COMMIT, being short, may come before
+ * the last mid_grad, and the server holds it until its backward is done. An evaluation pass is head_act and mid_act
+ * alone. Runs of one kind come in chunk order, the parts of a run in order of offset; kinds interleave freely.
  *
  * A step in which either side finds NaN or Inf is abandoned: whoever finds it says ABANDON, both drop what is queued
  * and let running tasks end, and nothing is applied. The client then decides: COMMIT with `skip` counts the step as
@@ -157,6 +158,7 @@ struct sl_session_limits {
 	uint64_t run_bytes[SL_PART_WHAT_COUNT]; /* most bytes of a run of a full chunk; 0: never accepted */
 	uint64_t batch;                         /* rows of a full batch */
 	uint64_t rows;                          /* rows of a full chunk */
+	bool no_mid_grad, no_head_grad; /* these do not cross: nothing below learns; the former implies the latter */
 };
 
 struct sl_session_counts {
@@ -190,6 +192,7 @@ struct sl_session {
 	bool fetch_asked;                 /* server: FETCH came before the weights were whole, or the pass was quiet */
 	bool abandon_asked;               /* server: ABANDON came before the weights were whole */
 	bool skip_asked;                  /* server: COMMIT that skips, the same */
+	bool commit_asked;                /* server: COMMIT of this pass came before its last mid_grad */
 	bool abandoned, quiet;            /* of this pass; and nothing of it is under way here */
 	bool skip;                        /* the COMMIT of this pass applies nothing */
 	char nonfinite[SL_WIRE_TEXT_MAX]; /* why it was abandoned */

@@ -375,14 +375,19 @@ static void open_epoch(struct driver *d, uint64_t now_ms)
 static void open_session(struct input *in, struct driver *d)
 {
 	struct sl_session_limits *l = &d->limits;
+	uint8_t how;
 
 	d->epoch = 7;
 	d->n_held = 1;
-	d->client = take(in) & 1;
+	how = take(in);
+	d->client = how & 1;
+	l->no_mid_grad = how / 2 % 3 > 1;
+	l->no_head_grad = how / 2 % 3 > 0;
 	l->batch = 1 + take(in);
 	l->rows = 1 + take(in) % l->batch;
 	for (int what = 0; what < SL_PART_WEIGHTS; what++)
-		if ((what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == d->client)
+		if ((what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == d->client &&
+		    !(what == SL_PART_MID_GRAD && l->no_mid_grad) && !(what == SL_PART_HEAD_GRAD && l->no_head_grad))
 			l->run_bytes[what] = 200;
 	l->run_bytes[SL_PART_WEIGHTS] = 5000;
 	open_epoch(d, 0);

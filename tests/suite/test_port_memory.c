@@ -123,12 +123,34 @@ static struct sl_plan *decaying_plan(void)
 	return plan;
 }
 
+/* Where one gradient, or none, crosses. */
+static struct sl_plan *ungraded_plan(bool mid)
+{
+	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2, 0},
+				     .cut = {.partition = "1:-1"},
+				     .plan.batch = SMALL_BATCH,
+				     .plan.chunks = CHUNKS,
+				     .plan.no_grad = {true, mid}};
+	struct sl_plan *plan;
+	struct sl_fail fail;
+
+	if (sl_plan_open(&plan, &spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return plan;
+}
+
 static void compare_plans(struct sl_backend *be)
 {
 	struct sl_plan *plan = small_plan_open("1:-1", CHUNKS), *decaying = decaying_plan();
 
 	compare(plan, be);
 	compare(decaying, be);
+	for (int mid = 0; mid < 2; mid++) {
+		struct sl_plan *ungraded = ungraded_plan(mid);
+
+		compare(ungraded, be);
+		sl_plan_close(ungraded);
+	}
 	sl_plan_close(plan);
 	sl_plan_close(decaying);
 }

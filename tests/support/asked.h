@@ -10,10 +10,13 @@ struct asked {
 	struct sl_split_spec split; /* its plan follows from the agreement: asked_settle */
 };
 
+/* Both gradients cross, whatever learns. */
 static inline enum sl_err asked_settle(struct asked *a, struct sl_fail *fail)
 {
-	enum sl_err err = sl_agreement_settle(&a->agreement, fail);
+	enum sl_err err;
 
+	a->agreement.agreed.cross.mid_grad = a->agreement.agreed.cross.head_grad = true;
+	err = sl_agreement_settle(&a->agreement, fail);
 	a->split.plan = a->agreement.plan;
 	return err;
 }

@@ -45,11 +45,16 @@ struct sl_hello rig_hello(const struct rig_conf *conf)
 
 static void set_limits(struct rig *rig, enum rig_who who)
 {
-	struct sl_session_limits l = {.batch = rig->conf.batch, .rows = rig->conf.rows};
+	struct sl_session_limits l = {.batch = rig->conf.batch,
+				      .rows = rig->conf.rows,
+				      .no_mid_grad = rig->conf.no_mid_grad,
+				      .no_head_grad = rig->conf.no_head_grad};
 
 	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
-		if (what == SL_PART_WEIGHTS ||
-		    (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == (who == RIG_CLIENT))
+		if ((what == SL_PART_MID_GRAD && l.no_mid_grad) || (what == SL_PART_HEAD_GRAD && l.no_head_grad))
+			continue;
+		else if (what == SL_PART_WEIGHTS ||
+			 (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == (who == RIG_CLIENT))
 			l.run_bytes[what] = rig_run_bytes((enum sl_part_what)what);
 	sl_session_set_limits(&rig->side[who].s, &l);
 }

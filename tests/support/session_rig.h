@@ -18,7 +18,15 @@ struct rig_conf {
 	uint64_t next_step; /* that the server goes on from: 12 or 0, as the Hello says */
 	uint64_t seed;      /* of the choices */
 	bool storeless;     /* the server keeps nothing */
+	bool no_mid_grad, no_head_grad;
 };
+
+/* The three that can be: both gradients cross, the middle's alone, none. */
+static inline void rig_grads(struct rig_conf *conf, int which)
+{
+	conf->no_mid_grad = which > 1;
+	conf->no_head_grad = which > 0;
+}
 
 struct rig_run {
 	struct sl_part part;

@@ -250,6 +250,8 @@ static void what_cannot_be_is_not_heard(void **state)
 	unheard("train.batch = 64", "train.batch = 0", "train.batch", "1 to 1048576");
 	unheard("codec.head_act = quant:8", "codec.head_act = gzip", "codec.head_act", "gzip");
 	unheard("codec.head_act = quant:8", "codec.head_act = quant:8,per=tensor", "", "is written");
+	unheard("\n\n", "\ncross.mid_grad = false\n\n", "cross.head_grad",
+		"cannot be true where cross.mid_grad is false");
 	unheard("\n\n", "\n", "", "empty line");
 	unheard("graph 1", "graph 2", "", "begins with 'graph 1'");
 	unheard(" conv2d ", " conv3d ", "node insert.head.restore.0", "no op 'conv3d' is known here");

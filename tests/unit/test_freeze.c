@@ -172,7 +172,11 @@ static void refuses(const char *glob, const char *says)
 static void wrong_patterns_are_refused(void **state)
 {
 	(void)state;
-	refuses("feature.*", "no parameter is called \"feature.*\"; names begin as features.0.0.weight");
+	refuses("feature.*", "no parameter is called \"feature.*\": did you mean \"features.*\"?");
+	refuses("features.1.conf.*", "did you mean \"features.1.conv.*\"?");
+	refuses("clasifier.1.weight", "did you mean \"classifier.1.weight\"?");
+	refuses("layer4.*", "no parameter is called \"layer4.*\"; names begin with features, classifier (");
+	refuses("*.gamma", "names begin with features, classifier");
 	refuses("*", "no parameter is left that learns");
 }
 

@@ -93,11 +93,15 @@ struct rig {
 
 /* What the rigs below are opened with. */
 static struct sl_optimizer optimizer = {.momentum = 0.9};
+static const struct sl_conf_list *freeze;
+static bool no_head_grad;
 
 static struct sl_plan *open_plan(enum sl_precision precision, const char *insert)
 {
 	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.1, 10, 32, true, 0.2, 0},
 				     .cut = {.head_end = "features.0.1", .tail_begin = "features.5"},
+				     .freeze = freeze,
+				     .plan.no_grad = {no_head_grad},
 				     .plan.batch = BATCH,
 				     .plan.chunks = CHUNKS,
 				     .plan.seed = SEED,
@@ -238,6 +242,55 @@ static void sixteen_bits_are_near_fp32(void **state)
 	}
 	free(w);
 	close_rig(&want);
+}
+
+/* Frozen weights have a copy in 16 bits as well, at a place of its own: outputs, and what learns, are as without. */
+static void frozen_weights_compute_in_sixteen_bits(void **state)
+{
+	static const struct sl_conf_list front = {1, {"features.[1-3].*"}};
+	struct rig want, got;
+	float *w, *g, *after;
+	int64_t learn = 0, still = 0;
+
+	(void)state;
+	open_rig(&want, SL_PRECISION_BF16, "");
+	freeze = &front;
+	no_head_grad = true;
+	open_rig(&got, SL_PRECISION_BF16, "");
+	freeze = NULL;
+	no_head_grad = false;
+	assert_true(sl_exec_memory(got.exec).slots < sl_exec_memory(want.exec).slots);
+	assert_null(sl_exec_din(got.exec, 0, ROWS).data);
+	pass(&want, 1e-5f);
+	pass(&got, 1e-5f);
+	w = gradients_of(&want);
+	g = gradients_of(&got);
+	for (int i = 0; i < got.plan->segment[SL_MIDDLE].n_param; i++) {
+		const struct sl_plan_segment *s = &got.plan->segment[SL_MIDDLE], *o = &want.plan->segment[SL_MIDDLE];
+		const struct sl_segment_param *p = &s->param[i], *q = NULL;
+
+		for (int k = 0; k < o->n_param; k++)
+			if (o->param[k].model_param == p->model_param)
+				q = &o->param[k];
+		assert_non_null(q);
+		if (s->graph.param[p->graph_param].role != SL_LEARNS)
+			continue;
+		assert_memory_equal(g + p->offset, w + q->offset, (size_t)p->count * sizeof *g);
+		learn += p->count;
+	}
+	free(w);
+	free(g);
+	w = weights_of(&got);
+	assert_int_equal(finish(&got), SL_OK);
+	after = weights_of(&got);
+	for (int64_t i = got.plan->segment[SL_MIDDLE].moving_count; i < got.plan->segment[SL_MIDDLE].weight_count; i++)
+		still += memcmp(&w[i], &after[i], sizeof *w) == 0;
+	assert_int_equal(still, got.plan->segment[SL_MIDDLE].weight_count - got.plan->segment[SL_MIDDLE].moving_count);
+	assert_true(learn > 0 && still > 0);
+	free(w);
+	free(after);
+	close_rig(&want);
+	close_rig(&got);
 }
 
 static void small_gradients_live_by_the_scale(void **state)
@@ -448,6 +501,7 @@ int main(void)
 		cmocka_unit_test(it_stays_within_bounds),
 		cmocka_unit_test(what_is_no_state_is_not_read),
 		cmocka_unit_test(sixteen_bits_are_near_fp32),
+		cmocka_unit_test(frozen_weights_compute_in_sixteen_bits),
 		cmocka_unit_test(small_gradients_live_by_the_scale),
 		cmocka_unit_test(an_overflow_leaves_the_step_out_and_halves_the_scale),
 		cmocka_unit_test(the_pull_of_a_decaying_insert_is_not_scaled),

@@ -348,7 +348,7 @@ static void weights_can_be_fetched_right_after_their_upload(void **state)
 /* ---- passes */
 
 struct tally {
-	int passes, steps, chunks, step_chunks;
+	int passes, steps, chunks, mid_grads, head_grads;
 };
 
 static void count_pass(struct tally *t, bool training, uint64_t rows, const struct rig_conf *conf)
@@ -358,7 +358,8 @@ static void count_pass(struct tally *t, bool training, uint64_t rows, const stru
 	t->passes++;
 	t->chunks += chunks;
 	t->steps += training;
-	t->step_chunks += training ? chunks : 0;
+	t->mid_grads += training && !conf->no_mid_grad ? chunks : 0;
+	t->head_grads += training && !conf->no_head_grad ? chunks : 0;
 }
 
 /* Every chunk went all its ways, once. */
@@ -375,14 +376,14 @@ static void assert_tally(const struct tally *t)
 	assert_int_equal(client()->tasks[SL_TASK_HEAD_FWD], t->chunks);
 	assert_int_equal(server()->tasks[SL_TASK_MID_FWD], t->chunks);
 	assert_int_equal(client()->tasks[SL_TASK_TAIL], t->chunks);
-	assert_int_equal(server()->tasks[SL_TASK_MID_BWD], t->step_chunks);
-	assert_int_equal(client()->tasks[SL_TASK_HEAD_BWD], t->step_chunks);
+	assert_int_equal(server()->tasks[SL_TASK_MID_BWD], t->mid_grads);
+	assert_int_equal(client()->tasks[SL_TASK_HEAD_BWD], t->head_grads);
 	assert_int_equal(client()->tasks[SL_TASK_COMMIT], t->steps);
 	assert_int_equal(server()->tasks[SL_TASK_COMMIT], t->steps);
 	assert_int_equal(server()->whole[SL_PART_HEAD_ACT], t->chunks);
 	assert_int_equal(client()->whole[SL_PART_MID_ACT], t->chunks);
-	assert_int_equal(server()->whole[SL_PART_MID_GRAD], t->step_chunks);
-	assert_int_equal(client()->whole[SL_PART_HEAD_GRAD], t->step_chunks);
+	assert_int_equal(server()->whole[SL_PART_MID_GRAD], t->mid_grads);
+	assert_int_equal(client()->whole[SL_PART_HEAD_GRAD], t->head_grads);
 	assert_true(client()->s.server_compute_s == (t->steps ? 0.25 : 0)); /* of the last */
 	for (int who = 0; who < 2; who++) {
 		const struct rig_side *side = &rig.side[who];
@@ -430,7 +431,7 @@ static void steps_of_any_number_of_chunks(void **state)
 
 static void as_many_chunks_as_there_can_be(void **state)
 {
-	struct rig_conf conf = {SL_SESSION_MAX_CHUNKS, 1, 1 << 20, 1 << 24, false, 0, 5, false};
+	struct rig_conf conf = {SL_SESSION_MAX_CHUNKS, 1, 1 << 20, 1 << 24, false, 0, 5, false, false, false};
 
 	(void)state;
 	one_step_and_one_evaluation(&conf, SL_SESSION_MAX_CHUNKS);
@@ -468,6 +469,7 @@ static void random_orders_end_well(void **state)
 		conf.rows = 1 + seed * 5 % conf.batch;
 		conf.part_bytes = 4096 + (uint32_t)(seed * 977 % 9000);
 		conf.window_bytes = conf.part_bytes + seed * seed * 131 % 70000;
+		rig_grads(&conf, (int)(seed % 3));
 		open_ready(&conf);
 		for (int pass = 0; pass < 12; pass++) {
 			uint64_t rows = 1 + (seed + 11 * (uint64_t)pass) % conf.batch;

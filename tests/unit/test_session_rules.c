@@ -395,6 +395,61 @@ static void a_commit_must_be_of_the_whole_step(void **state)
 	try_commit((struct sl_commit){0, 1, (double)__builtin_nanf(""), false, false, {0}}, false, SL_ERR_PROTOCOL);
 }
 
+/* Where head_grad does not cross, COMMIT may overtake mid_grad: the server applies the step behind its backward. */
+static void a_commit_waits_for_the_backward(void **state)
+{
+	struct rig_conf headless = conf;
+	const struct sl_frame f = {.kind = SL_FRAME_COMMIT, .epoch = 7, .u.commit = {.chunks = 1, .lr = 0.1}};
+
+	(void)state;
+	rig_grads(&headless, 1);
+	for (int fault = 0; fault < 3; fault++) {
+		struct sl_frame part;
+
+		rig_open_ready(&rig, &headless);
+		rig_begin_step(&rig, 16);
+		part = rig_part(&rig, RIG_SERVER, SL_PART_HEAD_ACT, 1000);
+		part.u.part.batch_rows = part.u.part.rows = 16;
+		assert_int_equal(rig_frame(&rig, RIG_SERVER, &part), SL_OK);
+		if (fault == 1) { /* before all of it is forward */
+			assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
+			continue;
+		}
+		rig_done(&rig, RIG_SERVER, SL_TASK_MID_FWD, 0);
+		assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_OK);
+		assert_int_equal(rig.side[RIG_SERVER].tasks[SL_TASK_COMMIT], 0);
+		if (fault == 2) {
+			assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
+			continue;
+		}
+		rig_give(&rig, RIG_SERVER, SL_PART_MID_GRAD);
+		rig_done(&rig, RIG_SERVER, SL_TASK_MID_BWD, 0);
+		assert_int_equal(rig.side[RIG_SERVER].tasks[SL_TASK_COMMIT], 1);
+		assert_int_equal(rig.side[RIG_SERVER].out[SL_PART_HEAD_GRAD].count, 0);
+	}
+}
+
+/* Gradients that do not cross are refused, whoever sends them. */
+static void a_gradient_that_does_not_cross_is_refused(void **state)
+{
+	struct rig_conf none = conf;
+
+	(void)state;
+	rig_grads(&none, 2);
+	for (int who = 0; who < 2; who++) {
+		struct sl_frame part;
+
+		rig_step_under_way(&rig, &none);
+		if (who == RIG_CLIENT) {
+			rig_give(&rig, RIG_CLIENT, SL_PART_MID_ACT);
+			rig_done(&rig, RIG_CLIENT, SL_TASK_TAIL, 0);
+		}
+		part = rig_part(&rig, (enum rig_who)who, who == RIG_CLIENT ? SL_PART_HEAD_GRAD : SL_PART_MID_GRAD, 100);
+		assert_int_equal(rig_frame(&rig, (enum rig_who)who, &part), SL_ERR_PROTOCOL);
+		assert_non_null(strstr(rig.side[who].fail.text, "which this side does not receive"));
+	}
+}
+
 static void a_step_is_committed_once(void **state)
 {
 	struct sl_frame f = {.kind = SL_FRAME_COMMITTED, .epoch = 7};
@@ -509,6 +564,8 @@ int main(void)
 		cmocka_unit_test(a_fetch_takes_weights_alone),
 		cmocka_unit_test(a_fetch_says_what_is_kept),
 		cmocka_unit_test(a_commit_must_be_of_the_whole_step),
+		cmocka_unit_test(a_commit_waits_for_the_backward),
+		cmocka_unit_test(a_gradient_that_does_not_cross_is_refused),
 		cmocka_unit_test(a_step_is_committed_once),
 		cmocka_unit_test(a_commit_carries_what_is_kept),
 		cmocka_unit_test(older_epochs_are_dropped_and_counted),

@@ -1,0 +1,101 @@
+#include "common/model/roles.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/nearest.h"
+
+bool sl_roles_learn(const struct sl_graph *part)
+{
+	for (int i = 0; i < part->n_param; i++)
+		if (part->param[i].role == SL_LEARNS)
+			return true;
+	return false;
+}
+
+/* Length of what stands before a pattern's first wildcard, without the dot at its end; *level: dots in it. */
+static size_t stem_of(const char *glob, int *level)
+{
+	size_t len = strcspn(glob, "*?[");
+
+	if (len > 0 && glob[len] && glob[len - 1] == '.')
+		len--;
+	*level = 0;
+	for (size_t i = 0; i < len; i++)
+		*level += glob[i] == '.';
+	return len;
+}
+
+/* A name up to its dot number `level` from 0 on, or all of it. */
+static void prefix_of(char out[SL_NAME_MAX], const char *name, int level)
+{
+	size_t len = 0;
+
+	for (; name[len] && (name[len] != '.' || level-- > 0); len++)
+		;
+	snprintf(out, SL_NAME_MAX, "%.*s", (int)len, name);
+}
+
+/* Modules and parameters of as many levels as the pattern names are what it may have meant. */
+static enum sl_err matches_nothing(const struct sl_graph part[SL_SEGMENT_COUNT], const char *key, const char *glob,
+				   struct sl_fail *fail)
+{
+	struct sl_nearest best = {0};
+	char prefix[SL_NAME_MAX], found[SL_NAME_MAX] = "", roots[256] = "";
+	int level;
+	const size_t len = stem_of(glob, &level);
+
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
+		for (int i = 0; i < part[which].n_param; i++) {
+			prefix_of(prefix, part[which].param[i].name, level);
+			sl_nearest_offer(&best, glob, len, prefix);
+			if (best.name == prefix) {
+				snprintf(found, sizeof found, "%s", prefix);
+				best.name = found;
+			}
+			prefix_of(prefix, part[which].param[i].name, 0);
+			if (!strstr(roots, prefix) && strlen(roots) + strlen(prefix) + 3 < sizeof roots)
+				snprintf(roots + strlen(roots), sizeof roots - strlen(roots), "%s%s",
+					 roots[0] ? ", " : "", prefix);
+		}
+	if (best.name)
+		return sl_fail_at(fail, key, SL_ERR_CONFIG,
+				  "no parameter is called \"%.100s\": did you mean \"%s%.80s\"?", glob, found,
+				  glob + len);
+	return sl_fail_at(fail, key, SL_ERR_CONFIG,
+			  "no parameter is called \"%.100s\"; names begin with %s (`splitc graph` lists them)", glob,
+			  roots);
+}
+
+/* Whether the pattern matched anything. */
+static bool freeze_one(struct sl_graph part[SL_SEGMENT_COUNT], const char *glob)
+{
+	bool matched = false;
+
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
+		for (int i = 0; i < part[which].n_param; i++) {
+			struct sl_param *p = &part[which].param[i];
+
+			if (fnmatch(glob, p->name, 0) != 0)
+				continue;
+			matched = true;
+			if (p->role == SL_LEARNS)
+				p->role = SL_FROZEN;
+		}
+	return matched;
+}
+
+enum sl_err sl_roles_freeze(struct sl_graph part[SL_SEGMENT_COUNT], const struct sl_conf_list *globs,
+			    struct sl_fail *fail)
+{
+	static const char key[] = "train.freeze";
+
+	for (int i = 0; i < globs->n; i++)
+		if (!freeze_one(part, globs->item[i]))
+			return matches_nothing(part, key, globs->item[i], fail);
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
+		if (sl_roles_learn(&part[which]))
+			return SL_OK;
+	return sl_fail_at(fail, key, SL_ERR_CONFIG, "no parameter is left that learns");
+}

@@ -1,0 +1,15 @@
+/* What each parameter of a network is to do, as a config says it: patterns over names of parameters. */
+#ifndef SL_MODEL_ROLES_H
+#define SL_MODEL_ROLES_H
+
+#include "common/conf/conf.h"
+#include "common/nn/cut.h"
+
+/* Freezes what the globs (fnmatch) match, in all three parts; running statistics go on moving. CONFIG, with the key
+ * train.freeze: a pattern matches nothing, which names the nearest name; or nothing is left that learns. */
+enum sl_err sl_roles_freeze(struct sl_graph part[SL_SEGMENT_COUNT], const struct sl_conf_list *globs,
+			    struct sl_fail *fail) SL_MUST_CHECK;
+/* Whether anything in that part learns. */
+bool sl_roles_learn(const struct sl_graph *part);
+
+#endif
