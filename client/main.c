@@ -9,6 +9,7 @@ static const struct sl_command commands[] = {
 	{"flops", splitc_flops, "count operations and parameters of head, middle and tail"},
 	{"graph", splitc_graph, "print the graphs of head, middle and tail"},
 	{"codecs", splitc_codecs, "list the codecs, or measure them"},
+	{"data", splitc_data, "look at a data set: classes, sizes, broken files, samples"},
 	{"tokens", splitc_tokens, "print what a tokenizer makes of text"},
 	{"sweep", splitc_sweep, "train a run once for every row of a list; write a CSV and pictures"},
 	{"plot", splitc_plot, "draw losses, accuracy and bytes of runs as a picture"},

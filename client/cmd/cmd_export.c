@@ -43,6 +43,9 @@ static const char *normalize_text(const struct sl_conf_client *conf)
 					   [SL_NORMALIZE_CIFAR100] = "cifar100",
 					   [SL_NORMALIZE_IMAGENET] = "imagenet"};
 
+	for (int i = 0; i < conf->data.test_transforms.n; i++)
+		if (strstr(conf->data.test_transforms.item[i], "Normalize"))
+			return conf->data.test_transforms.item[i];
 	return text[conf->data.normalize];
 }
 

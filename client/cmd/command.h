@@ -15,6 +15,7 @@ int splitc_predict(int argc, char **argv);
 int splitc_flops(int argc, char **argv);
 int splitc_graph(int argc, char **argv);
 int splitc_codecs(int argc, char **argv);
+int splitc_data(int argc, char **argv);
 int splitc_tokens(int argc, char **argv);
 int splitc_sweep(int argc, char **argv);
 int splitc_plot(int argc, char **argv);

@@ -153,6 +153,12 @@ int sl_transform_width(const struct sl_transform *t)
 	return t->out_w;
 }
 
+void sl_transform_norm(const struct sl_transform *t, float mean[3], float std[3])
+{
+	memcpy(mean, t->mean, sizeof t->mean);
+	memcpy(std, t->std, sizeof t->std);
+}
+
 /* ---- chance ---- */
 
 static double between(uint32_t word, const double range[2])

@@ -47,6 +47,7 @@ enum sl_err sl_transform_open(struct sl_transform **out, const struct sl_transfo
 void sl_transform_close(struct sl_transform *t);       /* NULL is fine */
 int sl_transform_height(const struct sl_transform *t); /* of what comes out */
 int sl_transform_width(const struct sl_transform *t);
+void sl_transform_norm(const struct sl_transform *t, float mean[3], float std[3]);
 
 /* Before the source reads the sample: what to hand it as room->wanted, valid until the next call. */
 const struct sl_wanted *sl_transform_begin(const struct sl_transform *t, struct sl_transform_work *work, uint64_t seed,

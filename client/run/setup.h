@@ -42,6 +42,8 @@ enum sl_err sl_setup_backend(struct sl_setup *s, struct sl_fail *fail) SL_MUST_C
 /* A loader over one split; `wake` as in loader.h, may be NULL. */
 enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void (*wake)(void *arg), void *arg,
 			    struct sl_loader **out, struct sl_fail *fail) SL_MUST_CHECK;
+/* How many threads prepare samples; 0: all CPUs. */
+int sl_setup_loader_threads(const struct sl_conf_client *conf);
 /* Where *fail, from here or from the server, names a key of the config (train.precision, train.batch): puts the key's
  * place in the file in front of it. */
 void sl_setup_blame(const struct sl_setup *s, struct sl_fail *fail);

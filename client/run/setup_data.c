@@ -160,7 +160,7 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 	return err ? err : open_preparation(s, fail);
 }
 
-static int loader_threads(const struct sl_conf_client *c)
+int sl_setup_loader_threads(const struct sl_conf_client *c)
 {
 	if (c->data.threads)
 		return c->data.threads;
@@ -181,7 +181,7 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 		.seed = (uint64_t)s->conf->agreed.seed,
 		.prefetch = s->conf->data.prefetch,
 		.held = 1,
-		.threads = loader_threads(s->conf),
+		.threads = sl_setup_loader_threads(s->conf),
 		.skip_bad = s->conf->data.kind == SL_DATA_IMAGES && s->conf->data.on_bad_sample == SL_BAD_SAMPLE_SKIP,
 		.wake = wake,
 		.wake_arg = arg,

@@ -74,6 +74,8 @@ static const struct option table[] = {
 	{"--stats", NULL, SL_OPT_TOKENS, AT(stats),
 	 "print how many rows and tokens there are, how long rows are, and how many are cut"},
 	{"--json", NULL, SL_OPT_TOKENS, AT(json), "print a JSON object for each row, or one with --stats"},
+	{"--sheet", "FILE.png", SL_OPT_DATA, AT(sheet),
+	 "draw 64 samples, or one batch, as training has them, with their labels"},
 	{"--json", NULL, SL_OPT_JSON, AT(json), "print one JSON object instead of a table"},
 	{"--set", "KEY=VALUE", SL_OPT_CONFIG, 0, "change a key of the config for this run; may be repeated"},
 	{"--check-config", NULL, SL_OPT_CONFIG, AT(check_config),

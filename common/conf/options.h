@@ -24,6 +24,7 @@ struct sl_options {
 	const char *weights, *control, *codecs, *out, *shape, *threads; /* NULL: not given */
 	const char *server, *model, *data, *cut;                        /* of init; the same */
 	const char *max_length, *task, *split, *columns, *format;       /* of tokens; NULL: not given */
+	const char *sheet;                                              /* of data; NULL: not given */
 	const char *figure;                                             /* of plot; NULL: not given */
 };
 
@@ -43,6 +44,7 @@ enum {
 	SL_OPT_PLOT = 4096,    /* --out PICTURE, --figure */
 	SL_OPT_TOKENS = 8192,  /* --text, --pair, --max-length, --stats, --task, --split, --columns, --format, --json */
 	SL_OPT_GRAPH = 16384,  /* --text */
+	SL_OPT_DATA = 32768,   /* --sheet */
 };
 
 /* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments, SL_MAX_OPERANDS at most; "-" is one.

@@ -90,6 +90,7 @@ done
 "$SPLITC" graph "$tmp/client.yaml" --text | tail -n 1 | grep -q '^out mid_act ' || fail 'graph --text'
 if "$SPLITC" graph "$tmp/client.yaml" --text --json 2>"$tmp/both"; then fail 'graph --text --json'; fi
 grep -q 'either --json or --text' "$tmp/both" || fail 'graph: which form?'
+"$SPLITC" data "$tmp/client.yaml" --json | jq -r 'paths | map(strings)[]' | has data 'splitc data --json'
 "$TOOLS/make_text" "$tmp"
 {
 	printf 'a b c\td\n' | "$SPLITC" tokens "$tmp/vocab.txt" --pair --text --max-length 6 --json

@@ -1,0 +1,294 @@
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/cmd/command.h"
+#include "client/data/sheet.h"
+#include "client/data/survey.h"
+#include "client/run/setup.h"
+#include "common/base/clock.h"
+
+static const char *const usage[] = {
+	"splitc data CONFIG [--sheet FILE.png] [--set KEY=VALUE]… [--json]",
+	"Reads all pictures that a config names, and prints classes, counts, sizes, mean and deviation, and how many "
+	"samples per second can be prepared for training.",
+	"Mean and deviation are those of the training pictures as an evaluation has them, before Normalize. Pictures "
+	"that cannot be read are named, and the exit status is 65.",
+	"--sheet draws samples as training has them: cropped, flipped and so on, with their labels.",
+	NULL,
+};
+
+enum { SHOWN_CLASSES = 40, ON_SHEET = 64, MEASURE_MS = 3000, CHANNELS = 3, NAME_BYTES = 256 };
+
+struct look {
+	struct sl_setup setup;
+	struct sl_pool *pool;
+	struct sl_survey survey[SL_SPLIT_COUNT];
+	double samples_per_s;
+	int threads;
+};
+
+static const char *const split_name[SL_SPLIT_COUNT] = {"train", "test"};
+
+/* A folder may be called anything: neither a terminal nor JSON takes every name. */
+static const char *class_name(const struct look *l, int label, char out[NAME_BYTES])
+{
+	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
+	json_t *text;
+
+	snprintf(out, NAME_BYTES, "%d", label);
+	if (!set->source->class_name)
+		return out;
+	snprintf(out, NAME_BYTES, "%s", set->source->class_name(set, label));
+	for (size_t i = 0; out[i]; i++)
+		if (sl_text_controls(out, i))
+			out[i] = '?';
+	text = json_string(out);
+	for (char *c = out; !text && *c; c++)
+		if ((unsigned char)*c >= 0x80)
+			*c = '?';
+	json_decref(text);
+	return out;
+}
+
+/* What an evaluation makes of pictures; *own is to be closed. */
+static enum sl_err fixed_transform(const struct look *l, const struct sl_transform **out, struct sl_transform **own,
+				   struct sl_fail *fail)
+{
+	const int64_t *side = l->setup.set[SL_SPLIT_TRAIN].field[SL_FIELD_INPUT].dim;
+	struct sl_conf_list list;
+	enum sl_err err;
+
+	*out = l->setup.transform[SL_SPLIT_TEST];
+	if (*out)
+		return SL_OK;
+	sl_transform_usual(&list, (int)side[0], (int)side[1], false);
+	err = sl_transform_open(own,
+				&(struct sl_transform_spec){.step = (const char(*)[SL_CONF_TEXT])list.item,
+							    .n = list.n,
+							    .out_h = (int)side[0],
+							    .out_w = (int)side[1],
+							    .fixed = true},
+				fail);
+	*out = *own;
+	return err;
+}
+
+static enum sl_err read_all(struct look *l, struct sl_fail *fail)
+{
+	const struct sl_transform *transform;
+	struct sl_transform *own = NULL;
+	enum sl_err err = fixed_transform(l, &transform, &own, fail);
+
+	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++)
+		err = sl_survey_take(&l->survey[split], &l->setup.set[split], transform, l->pool, fail);
+	sl_transform_close(own);
+	return err;
+}
+
+/* Mean and deviation that training's images are normalised by. */
+static void training_norm(const struct look *l, float mean[CHANNELS], float std[CHANNELS])
+{
+	if (l->setup.transform[SL_SPLIT_TRAIN])
+		sl_transform_norm(l->setup.transform[SL_SPLIT_TRAIN], mean, std);
+	else
+		sl_norm_values(sl_augment_spec(l->setup.augment)->norm, mean, std);
+}
+
+static enum sl_err draw_sheet(const struct look *l, const struct sl_batch *batch, const char *path,
+			      struct sl_fail *fail)
+{
+	const int64_t *dim = batch->field[SL_FIELD_INPUT].type.dim;
+	const size_t floats = (size_t)dim[0] * (size_t)dim[1] * CHANNELS;
+	float *image = (float *)batch->field[SL_FIELD_INPUT].data, mean[CHANNELS], std[CHANNELS];
+	const int n = batch->rows < ON_SHEET ? (int)batch->rows : ON_SHEET;
+	struct sl_sheet *sheet;
+	enum sl_err err = sl_sheet_open(&sheet, n, (int)dim[0], (int)dim[1], fail);
+
+	if (err)
+		return err;
+	training_norm(l, mean, std);
+	for (int i = 0; i < n && !err; i++, image += floats) {
+		char name[NAME_BYTES];
+
+		for (size_t k = 0; k < floats; k++)
+			image[k] = image[k] * std[k % CHANNELS] + mean[k % CHANNELS];
+		err = sl_sheet_put(sheet, i, image, class_name(l, sl_batch_labels(batch)[i], name), fail);
+	}
+	if (!err)
+		err = sl_sheet_write(sheet, path, fail);
+	sl_sheet_close(sheet);
+	return err;
+}
+
+/* The first batch to the sheet; then batches for some seconds, or one epoch. */
+static enum sl_err run_loader(struct look *l, const char *sheet, struct sl_fail *fail)
+{
+	const struct sl_batch *batch;
+	struct sl_loader *loader;
+	uint64_t began = sl_now_ms(), took = 0;
+	int64_t samples = 0;
+	enum sl_err err = sl_setup_loader(&l->setup, SL_SPLIT_TRAIN, NULL, NULL, &loader, fail);
+
+	if (err)
+		return err;
+	for (int64_t i = 0; i < sl_loader_batches(loader) && took < MEASURE_MS && !err; i++) {
+		err = sl_loader_next(loader, &batch);
+		if (err) {
+			sl_fail_set(fail, err, "the loader: %s", sl_err_text(err));
+			break;
+		}
+		if (batch->err) { /* what it is has been said */
+			sl_loader_release(loader, batch);
+			continue;
+		}
+		samples += batch->rows;
+		took = sl_now_ms() - began;
+		if (sheet) {
+			err = draw_sheet(l, batch, sheet, fail);
+			sheet = NULL;
+			began = sl_now_ms();
+			samples = 0;
+			took = 0;
+		}
+		sl_loader_release(loader, batch);
+	}
+	l->samples_per_s = took ? (double)samples * 1e3 / (double)took : 0;
+	sl_loader_close(loader);
+	return err;
+}
+
+static void print_classes(const struct look *l)
+{
+	const struct sl_survey *s = l->survey;
+
+	printf("%-32s %10s %10s\n", "class", "train", "test");
+	for (int i = 0; i < s[0].classes && i < SHOWN_CLASSES; i++) {
+		char name[NAME_BYTES];
+
+		printf("%-32s %10" PRId64 " %10" PRId64 "\n", class_name(l, i, name), s[0].of_class[i],
+		       s[1].of_class[i]);
+	}
+	if (s[0].classes > SHOWN_CLASSES)
+		printf("and %d more classes; --json has all\n", s[0].classes - SHOWN_CLASSES);
+	printf("%-32s %10" PRId64 " %10" PRId64 "\n\n", "all", s[0].samples - s[0].bad, s[1].samples - s[1].bad);
+}
+
+static void print_table(const struct look *l)
+{
+	const struct sl_survey *s = &l->survey[SL_SPLIT_TRAIN];
+
+	print_classes(l);
+	printf("width       %d to %d, median %d\n", s->least_w, s->most_w, s->median_w);
+	printf("height      %d to %d, median %d\n", s->least_h, s->most_h, s->median_h);
+	printf("mean        %.4f, %.4f, %.4f\n", s->mean[0], s->mean[1], s->mean[2]);
+	printf("deviation   %.4f, %.4f, %.4f\n", s->deviation[0], s->deviation[1], s->deviation[2]);
+	printf("            Normalize((%.4f, %.4f, %.4f), (%.4f, %.4f, %.4f))\n", s->mean[0], s->mean[1], s->mean[2],
+	       s->deviation[0], s->deviation[1], s->deviation[2]);
+	if (l->samples_per_s > 0)
+		printf("throughput  %.0f samples/s prepared for training by %d thread%s\n", l->samples_per_s,
+		       l->threads, l->threads == 1 ? "" : "s");
+	for (int split = 0; split < SL_SPLIT_COUNT; split++)
+		if (l->survey[split].bad)
+			printf("unreadable  %" PRId64 " of %" PRId64 " samples of %s\n", l->survey[split].bad,
+			       l->survey[split].samples, split_name[split]);
+}
+
+static json_t *three(const double x[CHANNELS])
+{
+	return json_pack("[f, f, f]", x[0], x[1], x[2]);
+}
+
+static void print_json(const struct look *l)
+{
+	const struct sl_survey *s = l->survey;
+	json_t *root = json_pack("{s:i, s:s}", "schema", 1, "kind", l->setup.set[0].source->name);
+	json_t *classes = json_array();
+
+	for (int i = 0; i < s[0].classes; i++) {
+		char name[NAME_BYTES];
+
+		json_array_append_new(classes,
+				      json_pack("{s:s, s:I, s:I}", "name", class_name(l, i, name), "train",
+						(json_int_t)s[0].of_class[i], "test", (json_int_t)s[1].of_class[i]));
+	}
+	json_object_set_new(root, "classes", classes);
+	for (int split = 0; split < SL_SPLIT_COUNT; split++)
+		json_object_set_new(root, split_name[split],
+				    json_pack("{s:I, s:I}", "samples", (json_int_t)s[split].samples, "unreadable",
+					      (json_int_t)s[split].bad));
+	json_object_set_new(root, "width",
+			    json_pack("{s:i, s:i, s:i}", "min", s->least_w, "median", s->median_w, "max", s->most_w));
+	json_object_set_new(root, "height",
+			    json_pack("{s:i, s:i, s:i}", "min", s->least_h, "median", s->median_h, "max", s->most_h));
+	json_object_set_new(root, "mean", three(s->mean));
+	json_object_set_new(root, "deviation", three(s->deviation));
+	json_object_set_new(root, "samples_s", l->samples_per_s > 0 ? json_real(l->samples_per_s) : json_null());
+	json_object_set_new(root, "threads", json_integer(l->threads));
+	json_dumpf(root, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(root);
+}
+
+/* Names what cannot be read; the exit status. */
+static int name_bad(const struct look *l)
+{
+	int64_t bad = 0;
+
+	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
+		const struct sl_survey *s = &l->survey[split];
+
+		for (int i = 0; i < s->n_why; i++)
+			(void)sl_command_failed(&s->why[i]);
+		if (s->bad > s->n_why)
+			fprintf(stderr, "splitc: and %" PRId64 " more of %s\n", s->bad - s->n_why, split_name[split]);
+		bad += s->bad;
+	}
+	return bad ? sl_err_exit_status(SL_ERR_DATA) : 0;
+}
+
+static enum sl_err look_at(struct look *l, const struct sl_options *o, struct sl_fail *fail)
+{
+	enum sl_err err = sl_setup_data(&l->setup, true, fail);
+
+	if (!err && strcmp(l->setup.set[SL_SPLIT_TRAIN].field[SL_FIELD_INPUT].name, "image") != 0)
+		err = sl_conf_client_fail(l->setup.conf, "data.kind", fail, "has no pictures to look at");
+	if (!err)
+		err = sl_pool_open(&l->pool, l->threads, fail);
+	if (!err) {
+		l->threads = sl_pool_threads(l->pool);
+		err = read_all(l, fail);
+	}
+	if (!err)
+		err = run_loader(l, o->sheet, fail);
+	return err;
+}
+
+int splitc_data(int argc, char **argv)
+{
+	struct sl_options o = {.command = "data", .usage = usage};
+	struct look l = {.threads = 0};
+	struct sl_conf_client conf;
+	struct sl_fail fail;
+	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_DATA, 1);
+
+	if (status < 0)
+		status = sl_options_load(&o, SL_USES_TRAIN_SET | SL_USES_TEST_SET | SL_USES_DEMO, &conf);
+	if (status >= 0)
+		return status;
+	l.setup.conf = &conf;
+	l.threads = sl_setup_loader_threads(&conf);
+	conf.model.classes = INT_MAX; /* the question is how many there are */
+	if (look_at(&l, &o, &fail) != SL_OK) {
+		status = sl_command_failed(&fail);
+	} else {
+		(o.json ? print_json : print_table)(&l);
+		status = name_bad(&l);
+	}
+	for (int split = 0; split < SL_SPLIT_COUNT; split++)
+		sl_survey_close(&l.survey[split]);
+	sl_pool_close(l.pool);
+	sl_setup_close(&l.setup);
+	return status;
+}
