@@ -58,8 +58,9 @@ enum sl_err sl_ask_model(const struct sl_conf_client *conf, bool *there, struct 
 		*there = answer && of_this_run(answer, conf);
 	}
 	if (*there && strcmp(text_of(answer, "state"), "done") != 0)
-		err = sl_fail_set(fail, SL_ERR_UNAVAILABLE, "the run in '%.200s' goes on, and has no model now: %.200s",
-				  conf->log.dir, text_of(answer, "why"));
+		err = sl_fail_set(fail, SL_ERR_UNAVAILABLE,
+				  "the run in '%.200s' goes on, but cannot give its model now: %.200s", conf->log.dir,
+				  text_of(answer, "why"));
 	json_decref(answer);
 	return err;
 }

@@ -1,4 +1,4 @@
-/* The model of a run that goes on in another process, as that process writes it (client/publish.h). */
+/* The model of a run that goes on in another process, which that process writes (client/run/publish.h). */
 #ifndef SL_CLIENT_CMD_ASK_MODEL_H
 #define SL_CLIENT_CMD_ASK_MODEL_H
 

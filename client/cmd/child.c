@@ -129,7 +129,7 @@ enum sl_err sl_child_run(struct sl_child *c, const char *stderr_path, json_t **o
 	if (!err && lseek(fd, 0, SEEK_SET) == 0) {
 		root = json_loadfd(fd, JSON_REJECT_DUPLICATES, &why);
 		if (!root)
-			err = sl_fail_set(fail, SL_ERR_DATA, "its summary is no JSON: %s", why.text);
+			err = sl_fail_set(fail, SL_ERR_DATA, "its summary is not JSON: %s", why.text);
 	}
 	close(fd);
 	if (!err)

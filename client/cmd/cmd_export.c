@@ -105,8 +105,8 @@ static enum sl_err read_pair(const struct sl_conf_client *conf, struct sl_setup 
 	err = sl_fetch_pair(setup, &step, &why);
 	setup->trained = (int64_t)step;
 	return err ? sl_fail_set(fail, err,
-				 "the run in '%.150s' was not ended; of its checkpoint at step %" PRIu64
-				 " the server has the middle: %.280s",
+				 "the run in '%.150s' was not ended. The server has the middle of its checkpoint at "
+				 "step %" PRIu64 ": %.280s",
 				 conf->log.dir, newest, why.text)
 		   : SL_OK;
 }
@@ -164,16 +164,17 @@ static void say(const char *path, const struct sl_setup *setup)
 	}
 	printf("%s: %s, %d tensors", path, model->name, tensors);
 	if (setup->trained < INT64_MAX)
-		printf(", behind step %" PRId64, setup->trained);
+		printf(", after step %" PRId64, setup->trained);
 	putchar('\n');
 	if (strcmp(form_text(conf), "cifar") == 0)
 		sl_log(SL_LOG_WARN, "form-cifar",
-		       "model.form is cifar: in torchvision's %s other strides than its own belong to these weights; "
+		       "model.form is cifar: torchvision's %s needs other strides for these weights; "
 		       "`splitc help export` says which",
 		       model->name);
 	if (inserted)
-		sl_log(SL_LOG_WARN, "inserts", "%d of the tensors, insert.*, are layers that torchvision's %s has not",
-		       inserted, model->name);
+		sl_log(SL_LOG_WARN, "inserts",
+		       "%d of the tensors (insert.*) belong to layers that torchvision's %s does not have", inserted,
+		       model->name);
 }
 
 int splitc_export(int argc, char **argv)

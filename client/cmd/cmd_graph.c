@@ -184,11 +184,12 @@ int splitc_graph(int argc, char **argv)
 		return status;
 	part = named_part(o.operand);
 	if (part < 0) {
-		(void)!sl_fail_set(&fail, SL_ERR_USAGE, "graph: %.40s is no part: head, middle or tail", o.operand);
+		(void)!sl_fail_set(&fail, SL_ERR_USAGE, "graph: %.40s is not a part: name head, middle or tail",
+				   o.operand);
 		return sl_command_failed(&fail);
 	}
 	if (o.json && o.text) {
-		(void)!sl_fail_set(&fail, SL_ERR_USAGE, "graph: either --json or --text, not both");
+		(void)!sl_fail_set(&fail, SL_ERR_USAGE, "graph: give --json or --text, not both");
 		return sl_command_failed(&fail);
 	}
 	status = sl_options_load(&o, SL_USES_DEMO, &conf);

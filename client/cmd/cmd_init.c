@@ -75,7 +75,7 @@ static void log_dir_of(const char *path, char out[ANSWER])
 static enum sl_err say_there(const char *path, struct sl_fail *fail)
 {
 	return sl_fail_set(fail, SL_ERR_CANTCREATE,
-			   "init: %s is there already: --force writes it anew, or name another FILE", path);
+			   "init: %s exists already: give --force to replace it, or name another FILE", path);
 }
 
 static enum sl_err write_new(const char *path, const char *text, struct sl_fail *fail)
@@ -138,8 +138,8 @@ int splitc_init(int argc, char **argv)
 		return sl_command_failed(&fail);
 	printf("%s is written. What comes next:\n  splitc train %s --check-config\n  splitc train %s\n", path, path,
 	       path);
-	printf("It needs splits at %s; with --local it does not.\n", conf.server);
+	printf("The run needs splits at %s, unless you give --local.\n", conf.server);
 	if (access(conf.data.dir, R_OK) != 0)
-		printf("%s, the data's folder, is not there yet.\n", conf.data.dir);
+		printf("The folder of the data, %s, does not exist yet.\n", conf.data.dir);
 	return 0;
 }

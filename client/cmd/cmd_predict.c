@@ -63,7 +63,7 @@ int splitc_predict(int argc, char **argv)
 
 	if (status < 0 && o.csv && o.json)
 		return sl_command_failed(
-			&(struct sl_fail){.code = SL_ERR_USAGE, .text = "predict: --csv or --json, not both"});
+			&(struct sl_fail){.code = SL_ERR_USAGE, .text = "predict: give --csv or --json, not both"});
 	if (status < 0)
 		status = sl_options_load(&o, SL_USES_TRAINED | SL_USES_TEST_SET | SL_USES_LINK, &conf);
 	if (status >= 0)

@@ -149,7 +149,8 @@ static enum sl_err choose(const struct tokens *t, const char *path, char *file, 
 		return SL_OK;
 	spec->format = sl_records_format_of(t->o->format ? t->o->format : path);
 	if (spec->format == SL_RECORDS_FORMAT_COUNT || spec->format == SL_RECORDS_LINES)
-		return sl_fail_set(fail, SL_ERR_USAGE, "tokens: %s: is it tsv, csv or jsonl? --format says so", path);
+		return sl_fail_set(fail, SL_ERR_USAGE,
+				   "tokens: the format of %s is not known: give --format tsv, csv or jsonl", path);
 	spec->header = true;
 	spec->a.name = t->column[0];
 	spec->b.name = t->column[1][0] ? t->column[1] : NULL;
@@ -248,7 +249,8 @@ static enum sl_err read_columns(struct tokens *t, struct sl_fail *fail)
 	size_t first = comma ? (size_t)(comma - text) : strlen(text);
 
 	if (first == 0 || first >= COLUMN_BYTES || (comma && (!comma[1] || strlen(comma + 1) >= COLUMN_BYTES)))
-		return sl_fail_set(fail, SL_ERR_USAGE, "tokens: --columns %.64s: one name or two, with a comma between",
+		return sl_fail_set(fail, SL_ERR_USAGE,
+				   "tokens: --columns takes one name, or two with a comma between them, not '%.64s'",
 				   text);
 	memcpy(t->column[0], text, first);
 	snprintf(t->column[1], COLUMN_BYTES, "%s", comma ? comma + 1 : "");
@@ -262,20 +264,21 @@ static enum sl_err read_choice(struct tokens *t, struct sl_fail *fail)
 	enum sl_err err = SL_OK;
 
 	if (o->pair + (o->columns != NULL) + (o->task != NULL) > 1)
-		return sl_fail_set(fail, SL_ERR_USAGE, "tokens: --pair, --columns or --task: one of them");
+		return sl_fail_set(fail, SL_ERR_USAGE, "tokens: give only one of --pair, --columns and --task");
 	if (o->split && !o->task)
-		return sl_fail_set(fail, SL_ERR_USAGE, "tokens: --split goes with --task");
+		return sl_fail_set(fail, SL_ERR_USAGE, "tokens: --split needs --task");
 	if (o->format && !o->columns)
-		return sl_fail_set(fail, SL_ERR_USAGE, "tokens: --format goes with --columns");
+		return sl_fail_set(fail, SL_ERR_USAGE, "tokens: --format needs --columns");
 	if (o->columns)
 		err = read_columns(t, fail);
 	if (!err && o->task)
 		err = sl_glue_find(&t->task, o->task, fail);
 	t->split = sl_glue_split_of(o->split ? o->split : "train");
 	if (!err && t->split == SL_GLUE_SPLIT_COUNT)
-		err = sl_fail_set(fail, SL_ERR_USAGE, "tokens: --split %.64s: train, dev or test", o->split);
+		err = sl_fail_set(fail, SL_ERR_USAGE, "tokens: --split takes train, dev or test, not '%.64s'",
+				  o->split);
 	if (!err && o->task && o->n_positional == 1)
-		err = sl_fail_set(fail, SL_ERR_USAGE, "tokens: --task needs the task's folder");
+		err = sl_fail_set(fail, SL_ERR_USAGE, "tokens: --task needs the folder of the task");
 	return err;
 }
 

@@ -47,12 +47,12 @@ int splitc_train(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	if (o.local && o.resume)
-		return sl_command_failed(
-			&(struct sl_fail){.code = SL_ERR_USAGE,
-					  .text = "train: --local keeps no checkpoints, there is nothing to --resume"});
-	if (o.resume && o.fresh)
 		return sl_command_failed(&(struct sl_fail){
-			.code = SL_ERR_USAGE, .text = "train: --resume goes on, --fresh begins anew: not both"});
+			.code = SL_ERR_USAGE,
+			.text = "train: --local keeps no checkpoints, so there is nothing to --resume"});
+	if (o.resume && o.fresh)
+		return sl_command_failed(
+			&(struct sl_fail){.code = SL_ERR_USAGE, .text = "train: give --resume or --fresh, not both"});
 	status = sl_options_load(&o, SL_USES_FOR_TRAINING | SL_USES_LOG | SL_USES_DEMO, &conf);
 	if (status >= 0)
 		return status;

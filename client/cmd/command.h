@@ -39,11 +39,11 @@ enum {
  * to go on, or the exit status. `uses`: SL_USES_… */
 int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_client *conf);
 
-/* The weights that a run has left, or those of --weights: where, and (into setup) how long they were trained, the plan
- * and them. `check`: they are looked at, and not read. */
+/* Loads the weights that a run has left, or those of --weights, into `setup`: how long they were trained, the plan, and
+ * their values. `check`: looks at the file without reading the values. */
 enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 			       bool check, struct sl_fail *fail) SL_MUST_CHECK;
-/* All of *setup that an evaluation of these weights needs: they, the test set and a backend. */
+/* Fills what an evaluation of these weights needs of *setup: the weights, the test set and a backend. */
 enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 				  struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -125,7 +125,7 @@ static enum sl_err lock_run(const struct sl_conf_client *c, struct sl_jsonl **lo
 	if (err == SL_ERR_BUSY)
 		return sl_fail_set(
 			fail, err,
-			"the run in '%.200s' goes on, and does not answer at %.120s: name its control socket "
+			"a process trains the run in '%.200s', but does not answer at %.120s: name its control socket "
 			"with --set control=PATH",
 			c->log.dir, c->control);
 	return err;

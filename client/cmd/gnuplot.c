@@ -35,6 +35,6 @@ enum sl_err sl_gnuplot_run(const char *dir, const char *script, struct sl_fail *
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	if (status)
-		return sl_fail_set(fail, SL_ERR_IO, "gnuplot made no picture from %s; its own words are above", script);
+		return sl_fail_set(fail, SL_ERR_IO, "gnuplot made no picture from %s; its messages are above", script);
 	return SL_OK;
 }

@@ -28,7 +28,7 @@ static void warn_of_older(const char *dir, int64_t trained)
 	if (trained != INT64_MAX && sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step) && (int64_t)step != trained)
 		sl_log(SL_LOG_WARN, "unfinished",
 		       "%s/" SL_MODEL_FILE " is of step %" PRId64
-		       ": what the unfinished run there has learned up to step %" PRIu64 " is not in it",
+		       ": it lacks what the unfinished run there has learned up to step %" PRIu64,
 		       dir, trained, step);
 }
 
@@ -50,7 +50,8 @@ enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_
 	err = check ? sl_setup_check_weights(setup, path, true, fail) : sl_setup_weights(setup, path, true, fail);
 	if (err == SL_ERR_NOINPUT && !o->weights)
 		return sl_fail_set(fail, err,
-				   "%s cannot be read: `splitc train` writes it, --weights names another file", path);
+				   "%s cannot be read: `splitc train` writes it; or name another file with --weights",
+				   path);
 	return err;
 }
 

@@ -16,7 +16,7 @@ struct sl_archive_events {
 	void (*missed)(void *arg, const struct sl_fail *fail);
 };
 
-/* dir: log.dir, borrowed; "": nothing is on disk. watchdog_s: what a write may take; 0: as long as it likes. */
+/* dir: log.dir, borrowed; "": nothing is on disk. watchdog_s: the longest time that a write may take; 0: any time. */
 enum sl_err sl_archive_open(struct sl_archive **out, struct sl_loop *loop, const char *dir, int watchdog_s,
 			    const struct sl_archive_events *events, void *arg, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_archive_close(struct sl_archive *a); /* NULL is fine; behind sl_archive_settle */
@@ -28,25 +28,25 @@ int sl_archive_files(const struct sl_archive *a, uint64_t step[SL_LAST_RUN_STEPS
 uint64_t sl_archive_newest(const struct sl_archive *a); /* 0: there is none, or it is of the beginning */
 /* As sl_archive_files, with the one that is being written in front; the rest is 0. */
 void sl_archive_kept(const struct sl_archive *a, uint64_t step[SL_CHECKPOINT_KEPT]);
-/* The file of `step` is none to go on from. False: it is none of the good ones. */
+/* The run cannot go on from the file of `step`. False: that file was not among the good ones. */
 bool sl_archive_refuse(struct sl_archive *a, uint64_t step);
-/* The run goes on from `step`: files of later steps are another past's, and nothing may go on from them. From 0 the run
- * may have gone back by mistake, to a server that is another's. So there they stay until another file is written. */
+/* The run goes on from `step`: files of later steps are no longer part of its history, and are removed. Where it goes
+ * back to step 0, that may be a mistake, such as a wrong server: then the files stay until another one is written. */
 void sl_archive_go_back(struct sl_archive *a, uint64_t step);
 
 bool sl_archive_busy(const struct sl_archive *a); /* a file is being written */
-/* What the next file is written from: the caller fills it, with its step, while none is being written. */
+/* The state that the next file is written from. The caller fills it, step included, while no file is being written. */
 struct sl_client_state *sl_archive_state(struct sl_archive *a);
 /* Begins to write it, with the notes of *c, which is copied. `missed` is told of a failure unless `quiet`; a status is
  * in any case. */
 void sl_archive_write(struct sl_archive *a, const struct sl_checkpoint *c, bool quiet);
 /* How the last write ended. */
 enum sl_err sl_archive_result(const struct sl_archive *a, struct sl_fail *fail) SL_MUST_CHECK;
-/* The state behind `step` has no file, and none is to come. */
+/* Records that the state after `step` has no file and will have none. */
 void sl_archive_miss(struct sl_archive *a, uint64_t step, const struct sl_fail *why);
 
 uint64_t sl_archive_busy_ms(const struct sl_archive *a); /* how long the file has been being written; 0: none is */
-/* Waits for that file. False: it takes longer than watchdog_s, and whoever closes waits for ever. */
+/* Waits for that file. False: it takes longer than watchdog_s; sl_archive_close would wait for it without limit. */
 bool sl_archive_settle(struct sl_archive *a) SL_MUST_CHECK;
 struct sl_checkpoint_state sl_archive_status(const struct sl_archive *a);
 /* The run is done at `step`: its files go, but the last one, which gets another name (`keep`). */

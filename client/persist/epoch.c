@@ -44,7 +44,8 @@ static void remember(const char *path, uint64_t number)
 
 	if (write_down(path, number, &fail) != SL_OK)
 		sl_log(SL_LOG_WARN, "link-epoch",
-		       "%s; should the clock go back, the server says from where to count, while it remembers",
+		       "%s: if this host's clock is set back, the client needs the server to tell it the newest link's "
+		       "number",
 		       fail.text);
 }
 

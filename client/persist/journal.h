@@ -21,17 +21,17 @@ enum sl_err sl_journal_open(struct sl_journal *journal, const struct sl_conf_cli
 void sl_journal_close(struct sl_journal *journal);
 /* Whether log.jsonl could be opened in log.dir, and why not; nothing is made or written. */
 enum sl_err sl_journal_check(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
-/* CANTCREATE where log.dir holds a run, finished or not, that one which begins anew would remove. */
+/* CANTCREATE where log.dir holds a run, finished or not, which a new run would remove. */
 enum sl_err sl_journal_taken(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
 
 void sl_journal_step(struct sl_journal *journal, const struct sl_jsonl_step *step);
 void sl_journal_epoch(struct sl_journal *journal, const struct sl_jsonl_epoch *epoch);
 void sl_journal_summary(struct sl_journal *journal, const struct sl_jsonl_summary *summary);
 
-/* Where log.jsonl ends; and back there: events from `step` on are written again. */
+/* The length of log.jsonl; and cutting it back to that length: events from `step` on are then written again. */
 uint64_t sl_journal_tell(const struct sl_journal *journal);
 void sl_journal_go_back(struct sl_journal *journal, uint64_t log_bytes, uint64_t step);
-/* An event that went with the others of its x, though its step is not run again. */
+/* An event that was cut off with others of the same x, although its step is not run again. */
 void sl_journal_repeat(struct sl_journal *journal, const struct sl_jsonl_step *step);
 /* Brings it to the disk. Any thread, while it is open. */
 void sl_journal_sync(const struct sl_journal *journal);

@@ -26,7 +26,7 @@ static enum sl_err check_file(const char *dir, const struct sl_plan *plan, const
 	sl_checkpoint_note(&c, "session", "%s", "");
 	err = sl_checkpoint_read(&c, step, fail);
 	if (!err && strcmp(sl_checkpoint_noted(&c, "session"), session) != 0)
-		err = sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 " is another session's", step);
+		err = sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 " belongs to another session", step);
 	return err;
 }
 
@@ -70,7 +70,7 @@ static enum sl_err say_none(const struct sl_conf_client *conf, struct sl_fail *f
 	if (past.resumable)
 		return sl_fail_set(fail, SL_ERR_NOINPUT,
 				   "--resume: no checkpoint in '%.200s': the run of %" PRIu64
-				   " steps is done. To train it further, give it more: --resume --set %s=N",
+				   " steps is done. To train it further: --resume --set %s=N",
 				   dir, past.steps, conf->train.max_steps ? "train.max_steps" : "train.epochs");
 	if (past.model)
 		return sl_fail_set(fail, SL_ERR_NOINPUT,

@@ -1,4 +1,4 @@
-/* What the processes before this one left of a run in log.dir: its session, and the checkpoints to go on from. */
+/* What earlier processes of a run left in log.dir: its session, and the checkpoints to go on from. */
 #ifndef SL_CLIENT_PERSIST_LAST_RUN_H
 #define SL_CLIENT_PERSIST_LAST_RUN_H
 
@@ -24,14 +24,14 @@ struct sl_past_run {
 };
 struct sl_past_run sl_past_run(const char *dir);
 
-/* Reads every file of conf->log.dir whole, the newest first, until so many are good; a warning names each that is not.
- * Where there is none, the last state of a run that is done, if `total_steps` are more than it has. NOINPUT: neither,
- * with a sentence that says what is there and what can be done; DATA or MISMATCH, the newest one's, where none is
- * good. Where there is something to go on from, errors of sl_run_secret_read. */
+/* Reads the checkpoints in conf->log.dir whole, newest first, until SL_LAST_RUN_STEPS are good. A warning names each
+ * bad one. Without checkpoints it takes the last state of a finished run, if `total_steps` is more than that run's
+ * length. NOINPUT: there is neither; the text says what is there and what can be done. DATA or MISMATCH: no checkpoint
+ * is good; the error is that of the newest. Otherwise errors of sl_run_secret_read. */
 enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_conf_client *conf, const struct sl_plan *plan,
 			     uint64_t total_steps, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* *fail is what the server says as it refuses a run that was done, and is to be longer: adds what can be done. */
+/* The server refused to make a finished run longer, for the reason in *fail: adds what the user can do. */
 void sl_last_run_explain(struct sl_fail *fail);
 /* A run is done: removes its checkpoints; the one of `step`, its last state, gets another name instead (`keep`). */
 void sl_last_run_finish(const char *dir, uint64_t step, bool keep);

@@ -20,7 +20,7 @@ enum sl_err sl_model_file_path(char path[PATH_MAX], const struct sl_conf_client 
 enum sl_err sl_model_file_write(const struct sl_conf_client *conf, const struct sl_plan *plan,
 				const struct sl_weights *weights, const char *name, uint64_t steps,
 				struct sl_fail *fail) SL_MUST_CHECK;
-/* Behind how many steps it is: INT64_MAX where there is none, or none that says it. */
+/* The number of steps that the model was trained; INT64_MAX where there is no model, or it does not say. */
 int64_t sl_model_file_steps(const struct sl_conf_client *conf, const char *name);
 void sl_model_file_remove(const struct sl_conf_client *conf, const char *name);
 

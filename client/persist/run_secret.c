@@ -71,7 +71,7 @@ enum sl_err sl_run_secret_read(const char *dir, struct sl_secret *out, struct sl
 
 	if (fd < 0)
 		return sl_fail_set(fail, SL_ERR_NOINPUT,
-				   "'%.200s/session-key' (%s): without it the server takes this client for a stranger; "
+				   "'%.200s/session-key' (%s): the server does not recognise this client without it; "
 				   "--fresh begins anew",
 				   dir, strerror(errno));
 	n = read(fd, text, sizeof text);
@@ -81,7 +81,8 @@ enum sl_err sl_run_secret_read(const char *dir, struct sl_secret *out, struct sl
 	else if (st.st_mode & 077)
 		err = sl_fail_set(
 			fail, SL_ERR_CONFIG,
-			"'%.200s' may be read by others, who could take over this run: chmod 600, if nobody has", path);
+			"other users may read '%.200s' and take over this run: if nobody has, chmod 600 the file",
+			path);
 	explicit_bzero(text, sizeof text);
 	close(fd);
 	return err;

@@ -12,8 +12,8 @@ void sl_same_run_note(const struct sl_conf_client *conf, char out[SL_CHECKPOINT_
 
 enum { SL_SAME_RUN_TEXT = 512 };
 
-/* True, with "KEY was A, is B; …" in `out`, where `then`, a note of sl_same_run_note, is of other settings. A key that
- * it does not name, as in older files, is taken to be as it was. */
+/* True where the settings differ from those in `then`, a note of sl_same_run_note; `out` is then "KEY was A, is B; …".
+ * A key that the note lacks, as in older files, counts as unchanged. */
 bool sl_same_run_changed(const struct sl_conf_client *conf, const char *then, char out[SL_SAME_RUN_TEXT]);
 
 #endif

@@ -32,7 +32,7 @@ enum sl_err sl_drive_explain(const struct sl_conf_client *conf, struct sl_fail *
 		return err;
 	if ((greeting == SL_GREETING_NULL || greeting == SL_GREETING_CURVE) && would_do > (uint64_t)allowed)
 		return sl_fail_set(fail, fail->code,
-				   "%.250s (%.60s, far away: link.connect_timeout_ms: %" PRIu64 " would do)",
+				   "%.250s (%.60s, far away: set link.connect_timeout_ms to %" PRIu64 " or more)",
 				   fail->text, why, would_do);
 	return sl_fail_set(fail, fail->code, "%.300s (%s)", fail->text, why);
 }

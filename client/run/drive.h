@@ -17,15 +17,15 @@ struct sl_drive_options {
  * in log.dir/model.safetensors. A first SIGINT or SIGTERM ends the run after the step under way, in good order. */
 enum sl_err sl_drive(struct sl_setup *setup, const struct sl_drive_options *options, bool local,
 		     struct sl_fail *fail) SL_MUST_CHECK;
-/* The two that it chooses between. Where a server does not answer, it also says what the network does. */
+/* The two runs that sl_drive chooses between. Where a server does not answer, it also says what the network does. */
 enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options *options,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_options *options,
 			    struct sl_fail *fail) SL_MUST_CHECK;
 
-/* Nobody answered in time, *fail says so: adds what the network says to that, and where a server is there, only further
- * away than the config allows for, the value that would do. TIMEOUT, or AUTH where keys are the trouble. Blocks, for 2
- * s or half of link.connect_timeout_ms, at most 10 s, or until a signal. */
+/* No server answered in time, as *fail says: probes the network and adds what it finds. Where a server answers too
+ * slowly for link.connect_timeout_ms, the text has a value that suffices. TIMEOUT, or AUTH where the keys are wrong.
+ * Blocks for 2 s or half of link.connect_timeout_ms, at most 10 s, or until a signal. */
 enum sl_err sl_drive_explain(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Writes setup->weights to log.dir/model.safetensors, unless log.dir is "". */

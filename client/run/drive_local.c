@@ -33,7 +33,8 @@ static enum sl_err keep_best(struct sl_setup *setup, struct sl_local *local, str
 		return sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be read back");
 	err = sl_model_file_write(setup->conf, setup->plan, &setup->weights, SL_MODEL_BEST, step, &why);
 	if (err)
-		sl_log(SL_LOG_WARN, "best-missed", "step %" PRIu64 ": %s; the run goes on without these weights", step,
+		sl_log(SL_LOG_WARN, "best-missed",
+		       "step %" PRIu64 ": %s; the run goes on, and best.safetensors keeps earlier weights", step,
 		       why.text);
 	sl_training_best_kept(run, !err);
 	return SL_OK;

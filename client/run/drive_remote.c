@@ -42,7 +42,7 @@ static void on_ready(void *arg, uint64_t next_step)
 	enum sl_err err = sl_recover_restore(d->recover, d->remote, d->run, next_step, &how, &d->result, d->fail);
 
 	if (err && sl_recover_refuse(d->recover, next_step, err)) {
-		sl_log(SL_LOG_WARN, "checkpoint-refused", "%s; an older one is tried", d->fail->text);
+		sl_log(SL_LOG_WARN, "checkpoint-refused", "%s; the client tries an older checkpoint", d->fail->text);
 		sl_drive_event(d, EV_BAD_FILE);
 	} else if (err) {
 		sl_drive_fault(d, err);

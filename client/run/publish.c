@@ -13,7 +13,8 @@
 #include "common/base/worker.h"
 #include "common/link/loop.h"
 
-static const char lost[] = "the link to the server was lost: nothing can be fetched until the run has another";
+static const char lost[] =
+	"the link to the server was lost: nothing can be fetched until the client is connected again";
 
 struct sl_publish {
 	const struct sl_setup *setup;
@@ -60,8 +61,9 @@ static void answer_asked(struct sl_publish *p, uint64_t number, uint64_t step, c
 static void end_best(struct sl_publish *p)
 {
 	if (p->best_err)
-		sl_log(SL_LOG_WARN, "best-missed", "step %" PRIu64 ": %s; the run goes on without these weights",
-		       p->step, p->best_fail.text);
+		sl_log(SL_LOG_WARN, "best-missed",
+		       "step %" PRIu64 ": %s; the run goes on, and best.safetensors keeps earlier weights", p->step,
+		       p->best_fail.text);
 	sl_training_best_kept(p->run, p->best_err == SL_OK);
 	p->best = false;
 }

@@ -1,11 +1,11 @@
 /* Models that a run brings to the disk while it goes on: the weights that did best in an evaluation (train.keep_best),
- * and those that `splitc export` asks for over the control socket. Whoever drives the run fetches the middle between
- * two batches where sl_publish_wants says so, and goes on once the files are written: so no checkpoint speaks of best
- * weights that are not on the disk. Loop thread; a thread of its own writes.
+ * and those that `splitc export` asks for over the control socket. The run's driver fetches the middle between two
+ * batches where sl_publish_wants says so, and goes on once the files are written. So no checkpoint names best weights
+ * that are not on the disk. Loop thread; a thread of its own writes.
  *
  * Requests: "export" begins one and answers with its number, "export N" asks for it:
  *     {"schema":1, "dir":"/log.dir", "number":N, "state":"waiting" | "done" | "failed", "step":S, "why":"…"}
- * done: log.dir/asked.safetensors is the model behind S steps. */
+ * done: log.dir/asked.safetensors is the model after S steps. */
 #ifndef SL_CLIENT_RUN_PUBLISH_H
 #define SL_CLIENT_RUN_PUBLISH_H
 
@@ -24,7 +24,7 @@ void sl_publish_close(struct sl_publish *p);
 bool sl_publish_wants(const struct sl_publish *p); /* the whole model as it stands now */
 bool sl_publish_busy(const struct sl_publish *p);
 uint64_t sl_publish_busy_ms(const struct sl_publish *p);
-/* Waits for it. False: it takes longer than watchdog_s, and whoever closes waits for ever. */
+/* Waits for the files. False: they take longer than watchdog_s; sl_publish_close would wait without limit. */
 bool sl_publish_settle(struct sl_publish *p) SL_MUST_CHECK;
 /* After `fetched`. */
 void sl_publish_take(struct sl_publish *p, struct sl_remote *remote);

@@ -250,7 +250,7 @@ static enum sl_err check_made(const struct sl_remote *remote, const struct sl_cl
 			   "the server's state of step %" PRIu64
 			   " is not the one that this run left there (link %" PRIu64 " made it, not %" PRIu64
 			   "): another process went on with this run, or an older copy of one "
-			   "side's files was put back. Where it should begin anew: --fresh",
+			   "side's files was put back. To begin anew, give --fresh",
 			   s->step, sl_remote_made(remote), s->made);
 }
 
@@ -306,9 +306,9 @@ static void warn_back(const struct sl_recover *r, uint64_t next_step)
 	if (next_step < held)
 		sl_log(SL_LOG_WARN, "steps-lost",
 		       "this side could go on from step %" PRIu64 ", the server from step %" PRIu64
-		       ": what lies between is run again%s",
+		       ": the steps between them are run again%s",
 		       held, next_step,
-		       next_step ? "" : "; a server keeps checkpoints only where its config names a `store`");
+		       next_step ? "" : "; a server keeps checkpoints only if its config names a `store`");
 }
 
 enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run,
@@ -394,14 +394,14 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 
 	SL_FAILPOINT(SL_FP_CLIENT_KEEP);
 	if (sl_archive_busy(r->archive)) {
-		sl_log(SL_LOG_WARN, "checkpoint-skipped", "step %" PRIu64 ": the one before it is still being written",
-		       step);
+		sl_log(SL_LOG_WARN, "checkpoint-skipped",
+		       "step %" PRIu64 " gets no checkpoint: the one before it is still being written", step);
 		return;
 	}
 	if (sl_remote_checkpointed(remote))
 		err = begin_write(r, remote, run, false, &fail);
 	else
-		err = sl_fail_set(&fail, SL_ERR_IO, "the server could not keep its side, its log says why");
+		err = sl_fail_set(&fail, SL_ERR_IO, "the server could not keep its side; its log says why");
 	if (!err)
 		return;
 	if (step == sl_training_state(run).total_steps) { /* the model is still to come */
@@ -422,10 +422,12 @@ enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote,
 		return SL_OK;
 	SL_FAILPOINT(SL_FP_CLIENT_PAUSE);
 	if (!sl_recover_settle(r))
-		return sl_fail_set(fail, SL_ERR_IO, "step %" PRIu64 " could not be kept: the disk hangs", step);
+		return sl_fail_set(fail, SL_ERR_IO, "step %" PRIu64 " could not be kept: the disk does not answer",
+				   step);
 	err = begin_write(r, remote, run, true, fail);
 	if (!err && !sl_recover_settle(r))
-		return sl_fail_set(fail, SL_ERR_IO, "step %" PRIu64 " could not be kept: the disk hangs", step);
+		return sl_fail_set(fail, SL_ERR_IO, "step %" PRIu64 " could not be kept: the disk does not answer",
+				   step);
 	if (!err)
 		err = sl_archive_result(r->archive, fail);
 	if (err)
@@ -454,7 +456,9 @@ void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_tr
 		sl_log(SL_LOG_WARN, "checkpoint-missed", "%s", fail.text);
 	else
 		sl_log(SL_LOG_INFO, "kept",
-		       "this side of step %" PRIu64 ": --resume goes on from it, or from the server's", step);
+		       "this client's state after step %" PRIu64
+		       ": --resume goes on from there, or from the server's last step",
+		       step);
 }
 
 struct sl_checkpoint_state sl_recover_state(const struct sl_recover *r)

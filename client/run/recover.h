@@ -1,8 +1,8 @@
-/* The client's memory across links and processes: which steps it can go on from, the state that belongs to each, and
- * the checkpoints on disk. It is the authority of a recovery: the server takes the newest of the steps offered here.
+/* What the client can go on from when a link or a process ends: steps, the state of each, and the checkpoints on disk.
+ * The client offers these steps, and the server takes the newest of them that it has too.
  *
- * A step is offered where its state is at hand: the one under way (nothing of it has been applied), the one behind it
- * where only the server's answer to COMMIT is missing, and checkpoints. Loop thread; files are written by a worker of
+ * A step is offered where its state is at hand: the step under way (nothing of it has been applied), the next one where
+ * only the server's answer to COMMIT is missing, and checkpoints. Loop thread; files are written by a worker of
  * its own. */
 #ifndef SL_CLIENT_RUN_RECOVER_H
 #define SL_CLIENT_RUN_RECOVER_H
@@ -14,7 +14,7 @@
 struct sl_recover;
 
 struct sl_recover_events {
-	/* A checkpoint is not there: on this side, or because the server has none. On the loop; may end the run. */
+	/* A checkpoint could not be written on this side, or the server has none. On the loop; may end the run. */
 	void (*missed)(void *arg, const struct sl_fail *fail);
 };
 
@@ -28,14 +28,14 @@ void sl_recover_close(struct sl_recover *r); /* NULL is fine; behind sl_recover_
 /* Fills session, epoch and held of a link about to be opened. */
 void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf);
 
-/* The link is lost: takes the state out of it before it is closed; none where a step was applied in part. *done: the
- * step under way turned out to be applied on both sides; *result is its result, and the run has not heard of it. */
+/* The link is lost: copies its state before it is closed, unless a step was applied in part. *done: both sides had
+ * applied the step under way, and the run does not know yet; *result is its result. */
 enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool *done,
 			    struct sl_step_result *result, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* A link failed with `err`: whether the next one may stand. A link that is merely lost may be lost any number of times.
- * Refused and broken frames may end 5 links since the last sl_recover_progress, however many were lost between them. A
- * refusal of all that was offered is answered once by an offer that has room for step 0. Counts the failure. */
+/* A link failed with `err`: whether to try another. Lost connections are retried without limit. Refusals and broken
+ * frames may end 5 links since the last sl_recover_progress; lost connections between them do not count. Where the
+ * server refuses every offered step, the client offers once more, with step 0. Counts the failure. */
 bool sl_recover_failed(struct sl_recover *r, enum sl_err err);
 /* A batch is done: failures are counted from here. */
 void sl_recover_progress(struct sl_recover *r);
@@ -61,27 +61,27 @@ bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err
 void sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEPT]);
 /* Whether the step that is about to begin ends with a checkpoint. */
 bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run);
-/* Behind such a step: keeps it, if the server has kept its side. */
+/* After such a step: writes the checkpoint, if the server has written its side. */
 void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run);
 /* At a pause: waits for the file. IO: it is not there, and what is left is an older one. */
 enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
 				 struct sl_fail *fail) SL_MUST_CHECK;
-/* The link is lost (`why`), and the run ends with it: keeps what it has done, as the server does that lives. Not where
- * COMMIT has no answer: the server may be a step ahead, and then could not go on from what was kept. */
+/* The link is lost (`why`), and the run ends with it: writes a checkpoint, as a server that lives does. Not while the
+ * answer to COMMIT is missing: the server may be a step ahead, and could then not go on from that checkpoint. */
 void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run, enum sl_err why);
 /* How long the file that is being written has been; 0: none is. */
 uint64_t sl_recover_busy_ms(const struct sl_recover *r);
-/* Waits for that file. False: it takes longer than watchdog_s, and whoever closes waits for ever. */
+/* Waits for that file. False: it takes longer than watchdog_s; sl_recover_close would wait without limit. */
 bool sl_recover_settle(struct sl_recover *r) SL_MUST_CHECK;
 struct sl_checkpoint_state sl_recover_state(const struct sl_recover *r);
 /* What a message that ends the run adds: whether --resume has a checkpoint to go on from. "" where nothing is kept on
  * disk, as by an evaluation, or r is NULL. Static. */
 const char *sl_recover_outlook(const struct sl_recover *r);
-/* The run was done, and goes on from there: without the server's side of that state it does not go on at all. */
+/* The run had finished and is made longer, which needs the server's side of its last state. */
 bool sl_recover_longer(const struct sl_recover *r);
-/* The run has come to its end at `step`, and no file is being written: its checkpoints are of no more use, and go for
- * good; the last one stays under another name, for a longer run, if the server has its side too. Before
- * goodbye: the server, which has its own, removes them then, and these alone could only begin anew. */
+/* The run has finished at `step`, and no file is being written: removes its checkpoints. The last one stays under
+ * another name, for a longer run, if the server has its side too. Call before goodbye: the server then removes its
+ * checkpoints, and a client that has its own alone could only start over. */
 void sl_recover_finish(struct sl_recover *r, const struct sl_remote *remote, uint64_t step);
 
 #endif

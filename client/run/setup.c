@@ -50,7 +50,7 @@ static enum sl_err try_codecs(const struct sl_setup *s, struct sl_fail *fail)
 		snprintf(key, sizeof key, "codec.%s", sl_dir_name(dir));
 		if (sl_codec_open(&codec, &s->agreement.codec[dir], &env, &why) != SL_OK)
 			return sl_conf_client_fail(s->conf, key, fail, "%s%s", why.text,
-						   done ? ", which the decaying insert leaves at last" : "");
+						   done ? ", to which the decaying insert narrows" : "");
 		sl_codec_close(codec);
 	}
 	return SL_OK;

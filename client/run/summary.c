@@ -106,8 +106,8 @@ static void print_bytes(const struct sl_jsonl_summary *s, uint64_t from, bool lo
 		       up ? "up" : "down");
 	}
 	printf("%-9s  %s%s: %.2f MB up, %.2f MB down\n", "all",
-	       local ? "payloads, as if they had crossed" : "headers and control too", from ? ", from step 0" : "",
-	       (double)s->wire_tx_bytes / MB, (double)s->wire_rx_bytes / MB);
+	       local ? "payloads, as they would cross a link" : "with headers and control messages",
+	       from ? ", from step 0" : "", (double)s->wire_tx_bytes / MB, (double)s->wire_rx_bytes / MB);
 }
 
 /* Receiving a run of a single part takes no time that could be measured: "-". */
@@ -125,7 +125,7 @@ static void print_steps(const struct sl_jsonl_summary *s, const struct sl_traini
 	printf(" in %.1f s in all; %.1f samples/s in training\n", s->t_total_s,
 	       per((double)t->train_samples, t->train_s));
 	if (s->skipped)
-		printf("%" PRIu64 " of these steps were skipped for NaN or Inf\n", s->skipped);
+		printf("%" PRIu64 " of these steps were skipped because of NaN or Inf\n", s->skipped);
 	printf("time per batch %.4f s, computation %.4f s (client %.4f, server %.4f)\n", s->t_per_batch_s,
 	       s->t_compute_per_batch_s, per(t->compute_s, (double)t->steps), server_compute_s(t));
 }
@@ -147,7 +147,7 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 	if (t->score[0].metric)
 		putchar('\n');
 	if (s->best_step)
-		printf("best.safetensors holds the weights behind step %" PRIu64 ", of %.2f %%\n", s->best_step,
+		printf("best.safetensors holds the weights after step %" PRIu64 ", with %.2f %%\n", s->best_step,
 		       100 * t->kept_acc);
 }
 

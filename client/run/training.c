@@ -61,8 +61,9 @@ static enum sl_err make_schedule(const struct sl_conf_client *c, int64_t samples
 	};
 	add_points(c, out);
 	if (sl_schedule_set_epochs(out, epochs, c->train.schedule.warmup_epochs, steps_per_epoch, &why) != SL_OK)
-		return sl_conf_client_fail(c, "train.schedule.warmup_epochs", fail, "%s%s", why.text,
-					   cut ? ", which train.max_steps ends there: 0 is right for a short one" : "");
+		return sl_conf_client_fail(
+			c, "train.schedule.warmup_epochs", fail, "%s%s", why.text,
+			cut ? ", which is where train.max_steps ends the run: a short run needs 0 here" : "");
 	return SL_OK;
 }
 

@@ -157,8 +157,8 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 				   "the checkpoint is at step %" PRIu64 ", the run ends at %" PRIu64, r->step,
 				   r->total_steps);
 	if (c && sl_same_run_changed(r->setup->conf, sl_checkpoint_noted(c, settings_key), changed))
-		sl_log(SL_LOG_WARN, "resume-changed", "from step %" PRIu64 " on this is another run: %s", r->step,
-		       changed);
+		sl_log(SL_LOG_WARN, "resume-changed",
+		       "from step %" PRIu64 " on this run differs from the one before: %s", r->step, changed);
 	if (!r->linked_steps) /* else a link was lost, and this process goes back a little */
 		r->linked_from = r->step;
 	go_back(r, log_bytes, read_last(r, c));

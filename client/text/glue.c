@@ -103,7 +103,7 @@ enum sl_err sl_glue_records(const struct sl_glue_task *task, enum sl_glue_split 
 		int len = snprintf(path, PATH_MAX, "%s/%s", dir, file);
 
 		if (len >= PATH_MAX || access(path, F_OK) != 0)
-			return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: neither %s nor %s/%s is there", dir, file,
+			return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: neither %s nor %s/%s exists", dir, file,
 					   task->folder, file);
 	}
 	*spec = (struct sl_records_spec){.path = path,

@@ -48,14 +48,14 @@ enum sl_err sl_label_read(const struct sl_labels *l, struct sl_bytes text, union
 	if (!l->regression && l->name)
 		return by_name(l, text, out, fail);
 	if (!number(text, &value) || (l->regression && !isfinite((float)value)))
-		return sl_fail_set(fail, SL_ERR_DATA, "label \"%.*s\" is no number", shown(text),
+		return sl_fail_set(fail, SL_ERR_DATA, "label \"%.*s\" is not a number", shown(text),
 				   (const char *)text.data);
 	if (l->regression) {
 		out->target = (float)value;
 		return SL_OK;
 	}
 	if (value != floor(value) || value < 0 || value >= l->classes)
-		return sl_fail_set(fail, SL_ERR_DATA, "label %.*s: a whole number from 0 to %d", shown(text),
+		return sl_fail_set(fail, SL_ERR_DATA, "label %.*s is not a whole number from 0 to %d", shown(text),
 				   (const char *)text.data, l->classes - 1);
 	out->label = (int32_t)value;
 	return SL_OK;

@@ -18,7 +18,7 @@ enum sl_err sl_lines_open(struct sl_lines *l, const char *path, struct sl_fail *
 			return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", path, strerror(errno));
 		if (fstat(fileno(from), &st) == 0 && S_ISDIR(st.st_mode)) {
 			fclose(from);
-			return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: a folder, where a file should be", path);
+			return sl_fail_set(fail, SL_ERR_NOINPUT, "%s is a folder, not a file", path);
 		}
 	}
 	*l = (struct sl_lines){.from = from, .name = from == stdin ? "standard input" : path, .opened = from != stdin};

@@ -168,7 +168,7 @@ static enum sl_err split_csv(struct sl_records *r, struct sl_bytes line, struct 
 		if (i < line.len && line.data[i] == '"') {
 			err = quoted(r, &line, &i, fail);
 			if (!err && i < line.len && line.data[i] != ',')
-				err = bad_row(r, "something other than a comma behind a closing quote", fail);
+				err = bad_row(r, "something other than a comma after a closing quote", fail);
 		} else {
 			const uint8_t *comma = i < line.len ? memchr(line.data + i, ',', line.len - i) : NULL;
 			size_t end = comma ? (size_t)(comma - line.data) : line.len;
@@ -304,7 +304,7 @@ static enum sl_err begin(struct sl_records *r, struct sl_fail *fail)
 	r->column[0] = 0;
 	r->column[1] = r->column[2] = -1;
 	if (r->spec.format == SL_RECORDS_JSONL && !r->spec.a.name)
-		return sl_fail_set(fail, SL_ERR_USAGE, "%s: JSON Lines need the name of the text's member",
+		return sl_fail_set(fail, SL_ERR_USAGE, "%s: for JSON Lines name the member that has the text",
 				   r->lines.name);
 	return r->spec.format == SL_RECORDS_TSV || r->spec.format == SL_RECORDS_CSV ? find_columns(r, fail) : SL_OK;
 }

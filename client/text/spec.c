@@ -150,7 +150,7 @@ static enum sl_err read_words(struct sl_tok_spec *spec, const struct sl_tok_file
 	if (!err) {
 		err = sl_vocab_make(&spec->vocab, list.entry, list.n, twice);
 		if (err == SL_ERR_DATA)
-			sl_fail_set(fail, err, "%s:%d: the token of line %d again", file->name, twice[1] + 1,
+			sl_fail_set(fail, err, "%s:%d: the token repeats that of line %d", file->name, twice[1] + 1,
 				    twice[0] + 1);
 		else if (err)
 			sl_fail_set(fail, err, "%s: the vocabulary is too large", file->name);

@@ -60,7 +60,7 @@ static enum sl_err read_merges(struct reader *r, const json_t *merges)
 	enum sl_err err = SL_OK;
 
 	if (!json_is_array(merges))
-		return malformed(r, "model.merges is no list");
+		return malformed(r, "model.merges is not a list");
 	r->spec->merge = malloc((n + 1) * sizeof *r->spec->merge);
 	if (!r->spec->merge)
 		return sl_fail_set(r->fail, SL_ERR_NOMEM, "no memory for merges");
@@ -77,8 +77,8 @@ static enum sl_err read_merges(struct reader *r, const json_t *merges)
 		left = json_string_value(json_array_get(m, 0));
 		right = json_string_value(json_array_get(m, 1));
 		if (!left || !right || json_array_size(m) != 2)
-			return sl_fail_set(r->fail, SL_ERR_DATA, "%s: model.merges, entry %zu: no pair of tokens",
-					   r->file, i);
+			return sl_fail_set(r->fail, SL_ERR_DATA,
+					   "%s: model.merges, entry %zu: it is not a pair of tokens", r->file, i);
 		err = sl_tok_merge_put(r->spec, left, strlen(left), right, strlen(right), at, r->fail);
 	}
 	return err;
@@ -102,12 +102,12 @@ static enum sl_err read_wordpiece(struct reader *r, const json_t *model)
 	struct sl_tok_spec *s = r->spec;
 
 	if (prefix && (!json_is_string(prefix) || json_string_length(prefix) >= sizeof s->prefix))
-		return malformed(r, "model.continuing_subword_prefix is no text of at most 15 bytes");
+		return malformed(r, "model.continuing_subword_prefix is not a text of at most 15 bytes");
 	if (prefix)
 		memcpy(s->prefix, json_string_value(prefix), json_string_length(prefix) + 1);
 	if (chars && (!json_is_integer(chars) || json_integer_value(chars) < 1 ||
 		      json_integer_value(chars) > SL_TOK_WORD_CHARS_MOST))
-		return malformed(r, "model.max_input_chars_per_word is not in 1 to 1000");
+		return malformed(r, "model.max_input_chars_per_word is not a number from 1 to 1000");
 	if (chars)
 		s->word_chars = (int)json_integer_value(chars);
 	return SL_OK;
@@ -121,7 +121,7 @@ static enum sl_err read_added(struct reader *r, const json_t *added, struct sl_t
 		enum sl_err err;
 
 		if (!json_is_string(text) || !json_is_integer(id))
-			return malformed(r, "an added token is not {id, content, …}");
+			return malformed(r, "an added token is not an object {id, content, …}");
 		if (flag(a, "single_word", false))
 			return unsupported(r, "an added token with", "single_word", "lstrip, rstrip");
 		if (r->spec->kind == SL_TOK_WORDPIECE && flag(a, "normalized", false))
@@ -241,7 +241,7 @@ static enum sl_err read_post_processor(struct reader *r, const json_t *p)
 	}
 	if (roberta || is_type(p, "BertProcessing")) {
 		if (first < 0 || last < 0)
-			return malformed(r, "post_processor: cls or sep is no [token, id] of the vocabulary");
+			return malformed(r, "post_processor: cls or sep is not a [token, id] of the vocabulary");
 		(roberta ? sl_tok_forms_roberta : sl_tok_forms_bert)(r->spec, first, last);
 		return SL_OK;
 	}
@@ -258,7 +258,7 @@ static enum sl_err choose_kind(struct reader *r, const json_t *model)
 	bool bpe = type ? is_type(model, "BPE") : json_object_get(model, "merges") != NULL;
 
 	if (!json_is_object(model))
-		return malformed(r, "it has no model");
+		return malformed(r, "it has no member \"model\"");
 	if (!bpe && (type ? !is_type(model, "WordPiece") : !json_object_get(model, "max_input_chars_per_word")))
 		return unsupported(r, "model", type_of(model), "BPE, WordPiece");
 	r->spec->kind = bpe ? SL_TOK_BPE : SL_TOK_WORDPIECE;
@@ -284,7 +284,7 @@ static enum sl_err read_vocab(struct reader *r, const json_t *root, const json_t
 	if (err)
 		return err;
 	r->spec->unk = unk ? sl_vocab_find(&r->spec->vocab, unk, strlen(unk)) : -1;
-	return unk && r->spec->unk < 0 ? malformed(r, "model.unk_token is no token of the vocabulary") : SL_OK;
+	return unk && r->spec->unk < 0 ? malformed(r, "model.unk_token is not in the vocabulary") : SL_OK;
 }
 
 enum sl_err sl_tok_read_json(struct sl_tok_spec *spec, const struct sl_tok_file *file, struct sl_fail *fail)

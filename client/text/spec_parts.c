@@ -66,14 +66,14 @@ enum sl_err sl_tok_put(struct sl_tok_entries *list, int64_t id, const char *text
 	enum sl_err err;
 
 	if (id < 0 || id >= SL_VOCAB_MOST)
-		return sl_fail_set(fail, SL_ERR_DATA, "%s: token \"%.*s\": its id is not in 0 to %d", file, shown(len),
-				   text, SL_VOCAB_MOST - 1);
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: token \"%.*s\": its id is not a number from 0 to %d", file,
+				   shown(len), text, SL_VOCAB_MOST - 1);
 	err = grow(list, id, fail);
 	if (err)
 		return err;
 	e = &list->entry[id];
 	if (e->text && (e->len != len || memcmp(e->text, text, len) != 0))
-		return sl_fail_set(fail, SL_ERR_DATA, "%s: tokens \"%.*s\" and \"%.*s\" have one id, %lld", file,
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: tokens \"%.*s\" and \"%.*s\" have the same id, %lld", file,
 				   shown(e->len), e->text, shown(len), text, (long long)id);
 	*e = (struct sl_vocab_entry){text, len};
 	if (id >= list->n)
@@ -87,13 +87,14 @@ enum sl_err sl_tok_put_object(struct sl_tok_entries *list, const json_t *object,
 	enum sl_err err = SL_OK;
 
 	if (!json_is_object(object) || json_object_size(object) == 0)
-		return sl_fail_set(fail, SL_ERR_DATA, "%s: the vocabulary is no object {token: id}", file);
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: the vocabulary is not an object {token: id}", file);
 	for (; at && !err; at = json_object_iter_next((json_t *)object, at)) {
 		const char *text = json_object_iter_key(at);
 		const json_t *id = json_object_iter_value(at);
 
 		if (!json_is_integer(id))
-			return sl_fail_set(fail, SL_ERR_DATA, "%s: token \"%.64s\": its id is no integer", file, text);
+			return sl_fail_set(fail, SL_ERR_DATA, "%s: token \"%.64s\": its id is not an integer", file,
+					   text);
 		err = sl_tok_put(list, json_integer_value(id), text, strlen(text), file, fail);
 	}
 	return err;
@@ -137,8 +138,8 @@ enum sl_err sl_tok_add(struct sl_tok_spec *spec, const char *text, size_t len, i
 static enum sl_err bad_merge(struct sl_tok_where at, const char *what, const char *text, size_t len,
 			     struct sl_fail *fail)
 {
-	return sl_fail_set(fail, SL_ERR_DATA, "%s%s%zu: the merge %s \"%.*s\", which is no token of the vocabulary",
-			   at.file, at.unit, at.number, what, shown(len), text);
+	return sl_fail_set(fail, SL_ERR_DATA, "%s%s%zu: the merge %s \"%.*s\", which is not in the vocabulary", at.file,
+			   at.unit, at.number, what, shown(len), text);
 }
 
 enum sl_err sl_tok_merge_put(struct sl_tok_spec *spec, const char *left, size_t left_len, const char *right,

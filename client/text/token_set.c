@@ -104,7 +104,7 @@ static enum sl_err read_rows(struct builder *b, struct sl_bytes text, struct sl_
 	if (!err && b->image.count == 0)
 		err = sl_fail_set(fail, SL_ERR_DATA, "%s: no rows", b->spec->records.path);
 	if (!err && sl_records_skipped(records))
-		sl_log(SL_LOG_WARN, "short-rows", "%s: rows with too few columns, which are left out: %zu",
+		sl_log(SL_LOG_WARN, "short-rows", "%s: %zu rows with too few columns were left out",
 		       b->spec->records.path, sl_records_skipped(records));
 	sl_records_close(records);
 	return err;

@@ -20,7 +20,7 @@ export_model() {
 	timeout -k 5 $patience "$SPLITC" export "$tmp/client.yaml" "$tmp/$1.safetensors" --set log.dir="$tmp/$2" --set control="$tmp/$2.sock" \
 		"${@:3}" >"$tmp/$1.log" 2>&1 || rc=$?
 	[ $rc = "${status:-0}" ] || fail "export $1: exit status $rc, not ${status:-0}"
-	at=$(sed -n 's/.* tensors, behind step \([0-9]*\)$/\1/p' "$tmp/$1.log")
+	at=$(sed -n 's/.* tensors, after step \([0-9]*\)$/\1/p' "$tmp/$1.log")
 }
 # is_of NAME STEP: the file is, byte for byte, the export of a run that ended at that step
 is_of() {
@@ -62,7 +62,7 @@ export_model done busy --set control="$tmp/other.sock"
 is_of done 16
 # its own, at a socket that nobody is told of
 status=75 export_model hidden other --set control="$tmp/nobody.sock"
-grep -q "goes on, and does not answer at $tmp/nobody.sock: name its control socket" "$tmp/hidden.log" || fail "$(cat "$tmp/hidden.log")"
+grep -q "but does not answer at $tmp/nobody.sock: name its control socket" "$tmp/hidden.log" || fail "$(cat "$tmp/hidden.log")"
 
 # ---- paused: the model that it left; no server is asked
 kill -INT "$client_pid"
@@ -85,7 +85,7 @@ is_of pair "$newest"
 kill "$server_pid"
 ends_with "$server_pid" 0 60 splits
 status=69 export_model away killed --set link.connect_timeout_ms=1000
-grep -q "was not ended; of its checkpoint at step $newest the server has the middle: no answer from" "$tmp/away.log" || fail "$(cat "$tmp/away.log")"
+grep -q "was not ended. The server has the middle of its checkpoint at step $newest: no answer from" "$tmp/away.log" || fail "$(cat "$tmp/away.log")"
 [ ! -e "$tmp/away.safetensors" ] || fail 'half a model'
 # a run that waits for its server has nothing to give
 start_server host listen="tcp://127.0.0.1:$port"
@@ -95,7 +95,7 @@ kill -9 "$server_pid"
 wait "$server_pid" 2>/dev/null || true
 wait_for 'the loss is not noticed' grep -q 'server-lost' "$tmp/waits.log"
 status=69 export_model lost waits
-grep -q 'goes on, and has no model now: the link to the server was lost' "$tmp/lost.log" || fail "$(cat "$tmp/lost.log")"
+grep -q 'goes on, but cannot give its model now: the link to the server was lost' "$tmp/lost.log" || fail "$(cat "$tmp/lost.log")"
 start_server host listen="tcp://127.0.0.1:$port"
 export_model again killed
 is_of again "$newest"
@@ -114,7 +114,7 @@ is_best() { # RUN
 	is_of "best-$1" "$best"
 }
 is_best busy
-grep -q "^best.safetensors holds the weights behind step $best, of " "$tmp/busy.log" || fail "$(tail -n 3 "$tmp/busy.log")"
+grep -q "^best.safetensors holds the weights after step $best, with " "$tmp/busy.log" || fail "$(tail -n 3 "$tmp/busy.log")"
 summary whole | jq -e '.best_step == null' >/dev/null || fail 'best weights that nobody asked for'
 client best "$tmp/client.yaml" --set train.keep_best=true --local || fail 'keep_best, --local'
 is_best best

@@ -33,7 +33,7 @@ done
 rc=0
 client run "$tmp/client.yaml" "${sets[@]}" --resume || rc=$?
 [ $rc = 66 ] || fail "--resume of a finished run: status $rc"
-grep -q 'the run of 6 steps is done. To train it further, give it more: --resume --set train.epochs=N$' "$tmp/run.log" || fail "--resume does not say that it is done"
+grep -q 'the run of 6 steps is done. To train it further: --resume --set train.epochs=N$' "$tmp/run.log" || fail "--resume does not say that it is done"
 as_it_was "--resume of a finished run"
 
 # a server that has forgotten it

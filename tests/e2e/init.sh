@@ -61,7 +61,7 @@ in_folder "$tmp/with" "$SPLITC" train splitc.yaml --check-config
 # never over a file, without --force
 echo mine >"$tmp/with/mine.yaml"
 in_folder "$tmp/with" "$SPLITC" init mine.yaml
-[ $rc = 73 ] && grep -q 'mine.yaml is there already: --force' "$tmp/err" && [ "$(cat "$tmp/with/mine.yaml")" = mine ] || fail "init over a file: $rc"
+[ $rc = 73 ] && grep -q 'mine.yaml exists already: give --force' "$tmp/err" && [ "$(cat "$tmp/with/mine.yaml")" = mine ] || fail "init over a file: $rc"
 in_folder "$tmp/with" "$SPLITC" init mine.yaml --force
 [ $rc = 0 ] && grep -q '^server: ' "$tmp/with/mine.yaml" || fail "init --force: $rc: $(cat "$tmp/err")"
 # flags, whatever is in them

@@ -17,7 +17,7 @@ life() {
 	SPLIT_FAILPOINTS=client.begin=delay:100@1+ start_client twice "$tmp/client.yaml" "${sets[@]}" "$@" # time for its files
 	ends_with "$server_pid" 137 $patience "the server that is killed"
 	ends_with "$client_pid" 69 $patience "the client whose server is killed"
-	grep -o 'this side of step [0-9]*' "$tmp/twice.log" | grep -o '[0-9]*$' >"$tmp/kept" || fail "it keeps nothing of its last step"
+	grep -o 'state after step [0-9]*' "$tmp/twice.log" | grep -o '[0-9]*$' >"$tmp/kept" || fail "it keeps nothing of its last step"
 }
 life 70
 first=$(cat "$tmp/kept")

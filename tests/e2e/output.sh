@@ -89,7 +89,7 @@ done
 [ "$(head -n 1 "$tmp/tail")" = 'graph 1' ] && grep -q '^in mid_act f32 ' "$tmp/tail" || fail 'graph tail --text'
 "$SPLITC" graph "$tmp/client.yaml" --text | tail -n 1 | grep -q '^out mid_act ' || fail 'graph --text'
 if "$SPLITC" graph "$tmp/client.yaml" --text --json 2>"$tmp/both"; then fail 'graph --text --json'; fi
-grep -q 'either --json or --text' "$tmp/both" || fail 'graph: which form?'
+grep -q 'give --json or --text' "$tmp/both" || fail 'graph: which form?'
 "$SPLITC" data "$tmp/client.yaml" --json | jq -r 'paths | map(strings)[]' | has data 'splitc data --json'
 "$TOOLS/make_text" "$tmp"
 {

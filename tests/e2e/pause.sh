@@ -97,7 +97,7 @@ for how in told stood stood-again killed; do
 	ends_with "$client_pid" 69 $patience "the client whose server is lost ($how)"
 	[ $how != told ] || ends_with "$server_pid" 0 $patience "the server"
 	case $how in stood*) ;; *) serve ;; esac
-	at=$(sed -n 's/^INFO kept: this side of step \([0-9]*\): .*/\1/p' "$tmp/$how.log")
+	at=$(sed -n 's/^INFO kept: .* state after step \([0-9]*\): .*/\1/p' "$tmp/$how.log")
 	[ -z "$at" ] || kept=$((kept + 1))
 	rc=0
 	client $how "$tmp/client.yaml" "${sets[@]}" ${at:+--resume} || rc=$?
@@ -113,7 +113,7 @@ wait_for "ten steps" has_steps changed 10
 kill -INT "$client_pid"
 ends_with "$client_pid" 0 $patience "the interrupted client whose config will change"
 client changed "$tmp/client.yaml" "${sets[@]}" --set train.epochs=5 --set data.flip=false --resume || fail "other settings: status $?"
-grep -q '^WARN resume-changed: from step [0-9]* on this is another run: train.epochs was 6, is 5; data.flip was true, is false$' \
+grep -q '^WARN resume-changed: from step [0-9]* on this run differs from the one before: train.epochs was 6, is 5; data.flip was true, is false$' \
 	"$tmp/changed.log" || fail "other settings, and not a word: $(cat "$tmp/changed.log")"
 [ "$(steps_of changed)" = 100 ] || fail "five epochs have $(steps_of changed) steps"
 

@@ -64,9 +64,9 @@ predict coarse --csv --set codec=quant:2
 
 # ---- what is wrong is said
 status=64 predict both --csv --json
-grep -q 'predict: --csv or --json, not both' "$tmp/both.log" || fail "$(cat "$tmp/both.log")"
+grep -q 'predict: give --csv or --json, not both' "$tmp/both.log" || fail "$(cat "$tmp/both.log")"
 status=66 predict none --local --set log.dir="$tmp/nowhere"
-grep -q 'model.safetensors cannot be read: `splitc train` writes it, --weights names another file' "$tmp/none.log" || fail "$(cat "$tmp/none.log")"
+grep -q 'model.safetensors cannot be read: `splitc train` writes it; or name another file with --weights' "$tmp/none.log" || fail "$(cat "$tmp/none.log")"
 predict checked --check-config
 grep -q ': ok, 70 samples to test with' "$tmp/checked.out" || fail "$(cat "$tmp/checked.out")"
 kill "$server_pid"

@@ -96,7 +96,7 @@ done
 ! grep unfinished "$tmp/eval.log" || fail 'an unfinished run, where there is none'
 : >"$tmp/end/checkpoint-000000000007.safetensors"
 "$SPLITC" eval "$tmp/client.yaml" --set log.dir="$tmp/end" --local --json >"$tmp/older.json" 2>"$tmp/older.log" || fail "eval beside an unfinished run"
-grep -q '^WARN unfinished: .*model.safetensors is of step 30: what the unfinished run there has learned up to step 7 is not in it$' "$tmp/older.log" ||
+grep -q '^WARN unfinished: .*model.safetensors is of step 30: it lacks what the unfinished run there has learned up to step 7$' "$tmp/older.log" ||
 	fail "eval beside an unfinished run: $(cat "$tmp/older.log")"
 # as a table: of how many images the last evaluation was, however many there were before it, and no figure that has none
 client table "$tmp/client.yaml" --set train.epochs=2 --set train.eval_every=1 || fail "a run that ends with a table: $?"

@@ -51,13 +51,13 @@ says '[CLS] the " un " [SEP] [UNK] [SEP]' "$tmp/words" --text --columns text,y -
 says '2 11 3' "$tmp/words" --columns t - --format jsonl <<<'{"t": "hello"}'
 
 refuses 64 TOKENIZER
-refuses 64 'one of them' "$tmp/words" --pair --task rte "$tmp"
-refuses 64 '--split goes with --task' "$tmp/words" --split dev "$tmp"
+refuses 64 'only one of' "$tmp/words" --pair --task rte "$tmp"
+refuses 64 '--split needs --task' "$tmp/words" --split dev "$tmp"
 refuses 64 '--task needs' "$tmp/words" --task rte
-refuses 64 'is it tsv, csv or jsonl?' "$tmp/words" --columns a "$tmp/two"
-refuses 64 '--columns ,b' "$tmp/words" --columns ,b "$tmp/own.csv"
+refuses 64 'is not known: give --format' "$tmp/words" --columns a "$tmp/two"
+refuses 64 "not ',b'" "$tmp/words" --columns ,b "$tmp/own.csv"
 refuses 78 'did you mean rte?' "$tmp/words" --task rtte "$tmp"
-refuses 66 'neither train.tsv nor RTE/train.tsv is there' "$tmp/words" --task rte "$tmp"
+refuses 66 'neither train.tsv nor RTE/train.tsv exists' "$tmp/words" --task rte "$tmp"
 refuses 65 "$tmp/own.csv:1: no column \"x\"; the header names y, text" "$tmp/words" --columns x "$tmp/own.csv"
 printf '1\tthe\tun\tmaybe\n' >>"$tmp/RTE/dev.tsv"
 refuses 65 "$tmp/RTE/dev.tsv:3: label \"maybe\": one of entailment, not_entailment" "$tmp/words" --task rte --split dev "$tmp"
@@ -65,7 +65,7 @@ refuses 64 '--max-length 3' "$tmp/words" --max-length 3 "$tmp/two"
 refuses 66 "$tmp/none: no tokenizer" "$tmp/none" "$tmp/two"
 refuses 66 "$tmp/absent" "$tmp/absent" "$tmp/two"
 refuses 66 "$tmp/absent" "$tmp/words" "$tmp/absent"
-refuses 66 "a folder, where a file should be" "$tmp/words" "$tmp/none"
+refuses 66 "is a folder, not a file" "$tmp/words" "$tmp/none"
 refuses 65 "$tmp/pairs:2: --pair: the line has no tab" "$tmp/words" --pair "$tmp/pairs"
 printf 'good\nb\xffd\n' >"$tmp/bad"
 refuses 65 "$tmp/bad:2: invalid UTF-8 at byte 1 of the text" "$tmp/words" "$tmp/bad"

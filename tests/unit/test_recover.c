@@ -232,7 +232,7 @@ static void a_run_goes_on_with_one_session(void **state)
 	assert_int_equal(st.st_mode & 0777, 0600);
 	assert_int_equal(chmod(path, 0640), 0);
 	assert_int_equal(resume(&run, &fail), SL_ERR_CONFIG);
-	assert_non_null(strstr(fail.text, "may be read by others"));
+	assert_non_null(strstr(fail.text, "other users may read"));
 	assert_int_equal(chmod(path, 0600), 0);
 	assert_int_equal(truncate(path, 63), 0);
 	assert_int_equal(resume(&run, &fail), SL_ERR_DATA);
@@ -241,7 +241,7 @@ static void a_run_goes_on_with_one_session(void **state)
 	assert_int_equal(resume(&run, &fail), SL_ERR_MISMATCH);            /* the newest: of another core */
 	sl_checkpoint_leave(dir, SL_CHECKPOINT_CLIENT, 5);
 	assert_int_equal(resume(&run, &fail), SL_ERR_DATA);
-	assert_non_null(strstr(fail.text, "step 5 is another session's"));
+	assert_non_null(strstr(fail.text, "step 5 belongs to another session"));
 	sl_run_secret_remove(dir);
 	assert_int_equal(resume(&run, &fail), SL_ERR_NOINPUT);
 	assert_non_null(strstr(fail.text, "session-key"));

@@ -133,7 +133,7 @@ static void test_csv(void **state)
 	expect(&spec, "\"a\"\n", "x.csv:1: 1 column, where at least 2 are needed");
 	expect(&spec, "a,b\n\"c\nd,e\n", "x.csv:2: a quote that begins in this row has no end");
 	expect(&spec, "a,b\"c\n", "x.csv:1: a quote inside a field that does not begin with one");
-	expect(&spec, "\"a\"b,c\n", "x.csv:1: something other than a comma behind a closing quote");
+	expect(&spec, "\"a\"b,c\n", "x.csv:1: something other than a comma after a closing quote");
 	expect(&spec, ",\n", "||-;");
 }
 
@@ -150,7 +150,7 @@ static void test_jsonl(void **state)
 	expect(&spec, "[1]\n", "x.jsonl:1: no JSON object");
 	assert_non_null(strstr(rows(&spec, "{\"s\": \"a\"", 9), "x.jsonl:1:"));
 	spec.a.name = NULL;
-	expect(&spec, "", "x.jsonl: JSON Lines need the name of the text's member");
+	expect(&spec, "", "x.jsonl: for JSON Lines name the member that has the text");
 }
 
 /* No byte behind memory that is empty is read: it lies at the end of a page before one that nobody may read. */
@@ -267,7 +267,7 @@ static void test_glue(void **state)
 	assert_int_equal(sl_glue_find(&task, "wnli", &fail), SL_OK);
 	snprintf(sub, sizeof sub, "%s/none", dir);
 	assert_int_equal(sl_glue_records(task, SL_GLUE_DEV, sub, file, &spec, &fail), SL_ERR_NOINPUT);
-	assert_non_null(strstr(fail.text, "neither dev.tsv nor WNLI/dev.tsv is there"));
+	assert_non_null(strstr(fail.text, "neither dev.tsv nor WNLI/dev.tsv exists"));
 	assert_int_equal(sl_glue_split_of("dev"), SL_GLUE_DEV);
 	assert_int_equal(sl_glue_split_of("x"), SL_GLUE_SPLIT_COUNT);
 }
@@ -375,7 +375,7 @@ static void test_bad_rows(void **state)
 	(void)state;
 	refuse("0\ta\n1\n", 6, ":2: 1 column, where at least 2 are needed");
 	refuse("0\ta\n1\ta\xff\n", 9, ":2: invalid UTF-8 at byte 1 of the text");
-	refuse("0\ta\n2\tb\n", 8, ":2: label 2: a whole number from 0 to 1");
+	refuse("0\ta\n2\tb\n", 8, ":2: label 2 is not a whole number from 0 to 1");
 	refuse("0\ta\n1\t\n", 7, ":2: an empty text");
 	refuse("", 0, ": no rows");
 }

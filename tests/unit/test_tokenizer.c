@@ -376,7 +376,7 @@ static void test_bad_words(void **state)
 	} bad[] = {
 		{"", "vocab.txt:1: no tokens"},
 		{"[UNK]\n[CLS]\n\na\n", "vocab.txt:3: an empty line"},
-		{"[UNK]\n[CLS]\n[SEP]\na\na\n", "vocab.txt:5: the token of line 4 again"},
+		{"[UNK]\n[CLS]\n[SEP]\na\na\n", "vocab.txt:5: the token repeats that of line 4"},
 		{"[UNK]\n[CLS]\na\n", "vocab.txt: the vocabulary lacks [SEP]"},
 		{"[UNK]\n\x80\n", "vocab.txt:2: invalid UTF-8"},
 	};
@@ -399,11 +399,11 @@ static void test_bad_pairs(void **state)
 	} bad[] = {
 		{"{\"a\": 0", "", "vocab.json:1:"},
 		{"[]", "", "vocab.json:1: no JSON object"},
-		{"{}", "", "the vocabulary is no object"},
-		{"{\"a\": \"x\"}", "", "token \"a\": its id is no integer"},
-		{"{\"a\": -1}", "", "token \"a\": its id is not in 0 to"},
-		{"{\"a\": 99999999999}", "", "token \"a\": its id is not in 0 to"},
-		{"{\"a\": 0, \"b\": 0}", "", "have one id, 0"},
+		{"{}", "", "the vocabulary is not an object"},
+		{"{\"a\": \"x\"}", "", "token \"a\": its id is not an integer"},
+		{"{\"a\": -1}", "", "token \"a\": its id is not a number from 0 to"},
+		{"{\"a\": 99999999999}", "", "token \"a\": its id is not a number from 0 to"},
+		{"{\"a\": 0, \"b\": 0}", "", "have the same id, 0"},
 		{"{\"a\": 0, \"a\": 1}", "", "vocab.json:1:"},
 		{"{\"a\": 0}", "a b\n", "merges.txt:1: the merge joins \"b\""},
 		{"{\"a\": 0}", "#version: 0.2\na a\n", "merges.txt:2: the merge makes \"aa\""},
@@ -456,7 +456,8 @@ static void test_json(void **state)
 		{"BertPreTokenizer", "Split", SL_ERR_CONFIG, "pre_tokenizer \"Split\" is not supported"},
 		{"TemplateProcessing", "New", SL_ERR_CONFIG, "post_processor \"New\" is not supported"},
 		{"WordPiece", "Unigram", SL_ERR_CONFIG, "model \"Unigram\" is not supported"},
-		{"\"unk_token\": \"[UNK]\"", "\"unk_token\": \"x\"", SL_ERR_DATA, "model.unk_token is no token"},
+		{"\"unk_token\": \"[UNK]\"", "\"unk_token\": \"x\"", SL_ERR_DATA,
+		 "model.unk_token is not in the vocabulary"},
 		{"\"unk_token\": \"[UNK]\",", "", SL_ERR_DATA, "a WordPiece model without unk_token"},
 		{"\"single_word\": false", "\"single_word\": true", SL_ERR_CONFIG, "single_word"},
 		{"\"single_word\": false", "\"normalized\": true", SL_ERR_CONFIG, "normalized"},
@@ -466,9 +467,9 @@ static void test_json(void **state)
 		{"\"id\": \"B\", \"type_id\": 1", "\"id\": \"B\", \"type_id\": 2", SL_ERR_DATA,
 		 "types are not 0, then 1"},
 		{"\"max_input_chars_per_word\": 100", "\"max_input_chars_per_word\": 0", SL_ERR_DATA,
-		 "not in 1 to 1000"},
-		{"\"##\"", "\"################\"", SL_ERR_DATA, "no text of at most 15 bytes"},
-		{"\"a\": 2", "\"a\": 1", SL_ERR_DATA, "have one id, 1"},
+		 "a number from 1 to 1000"},
+		{"\"##\"", "\"################\"", SL_ERR_DATA, "not a text of at most 15 bytes"},
+		{"\"a\": 2", "\"a\": 1", SL_ERR_DATA, "have the same id, 1"},
 		{"\"id\": 0", "\"id\": 5", SL_ERR_DATA, "has two ids, 0 and 5"},
 	};
 	struct sl_tok_files files = {0};
@@ -528,7 +529,7 @@ static void test_json_bpe(void **state)
 	refuse(&files, SL_ERR_DATA, "tokenizer.json, model.merges, entry 0: the merge makes \"ab\"");
 	snprintf(text, sizeof text, form, "\"dropout\": null", vocab, "[[\"a\"]]");
 	files.json.bytes = bytes(text);
-	refuse(&files, SL_ERR_DATA, "model.merges, entry 0: no pair of tokens");
+	refuse(&files, SL_ERR_DATA, "model.merges, entry 0: it is not a pair of tokens");
 }
 
 int main(void)
