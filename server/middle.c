@@ -52,6 +52,8 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 		m->shown = m->kept;
 		done->compute_s = total - m->compute_before;
 		m->compute_before = total;
+	} else if (task == SL_TASK_MID_BWD) {
+		done->squares[0] = m->squares;
 	} else if (task == SL_TASK_MID_FWD && !sl_port_session(m->port)->training) {
 		/* an evaluation is no step's: the next one begins once the last chunk of this has left */
 		m->compute_before = sl_port_stats(m->port).compute_s;

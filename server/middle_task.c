@@ -187,17 +187,21 @@ static struct sl_exec_call exec_call(struct sl_middle *m, int chunk)
 	};
 }
 
-static enum sl_err compute_forward(struct sl_middle *m, const struct sl_exec_call *call)
+static enum sl_err compute_forward(struct sl_middle *m, const struct sl_exec_call *call, struct sl_fail *fail)
 {
 	enum sl_err err = call->slot == 0 && call->training ? sl_exec_begin(m->exec) : SL_OK;
 
+	(void)fail;
 	SL_FAILPOINT(call->training ? SL_FP_NONE : SL_FP_SERVER_EVAL);
 	return err ? err : sl_exec_forward(m->exec, call, NULL);
 }
 
-static enum sl_err compute_backward(struct sl_middle *m, const struct sl_exec_call *call)
+static enum sl_err compute_backward(struct sl_middle *m, const struct sl_exec_call *call, struct sl_fail *fail)
 {
-	return sl_exec_backward(m->exec, call, NULL);
+	const bool last = call->slot == sl_port_session(m->port)->chunks - 1;
+	enum sl_err err = sl_exec_backward(m->exec, call, NULL);
+
+	return err || !last || !(m->plan->spec.clip_norm > 0) ? err : sl_exec_squares(m->exec, &m->squares, fail);
 }
 
 /* What a pass over one chunk takes in and gives out. */
@@ -205,7 +209,7 @@ struct pass {
 	enum sl_dir from, to;
 	struct sl_tensor (*in)(struct sl_exec *exec, int slot, int64_t rows);
 	struct sl_tensor (*out)(struct sl_exec *exec, int slot, int64_t rows);
-	enum sl_err (*compute)(struct sl_middle *m, const struct sl_exec_call *call);
+	enum sl_err (*compute)(struct sl_middle *m, const struct sl_exec_call *call, struct sl_fail *fail);
 };
 static const struct pass forward = {SL_DIR_HEAD_ACT, SL_DIR_MID_ACT, sl_exec_input, sl_exec_output, compute_forward};
 static const struct pass backward = {SL_DIR_MID_GRAD, SL_DIR_HEAD_GRAD, sl_exec_dout, sl_exec_din, compute_backward};
@@ -218,7 +222,7 @@ static enum sl_err run_pass(struct sl_middle *m, const struct pass *pass, int ch
 
 	sl_port_compute_begins(m->port);
 	if (!err)
-		err = pass->compute(m, &call);
+		err = pass->compute(m, &call, fail);
 	sl_port_compute_ends(m->port);
 	return err || !out.data ? err : sl_port_encode(m->port, pass->to, chunk, &out, fail);
 }
@@ -269,6 +273,8 @@ static enum sl_err apply(struct sl_middle *m, struct sl_fail *fail)
 	if (!err)
 		err = sl_port_follow(m->port, s->number + 1, fail); /* before: it can fail and leave all as it was */
 	m->torn = m->torn || !err;
+	if (!err)
+		err = sl_exec_scale(m->exec, s->grad_scale);
 	if (!err)
 		err = sl_exec_commit(m->exec, s->lr, rows, s->chunks);
 	sl_port_compute_ends(m->port);

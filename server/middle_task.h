@@ -32,6 +32,7 @@ struct sl_middle {
 	struct sl_checkpoint_state kept, shown; /* the worker's, and the loop's copy of it */
 	struct sl_job last; /* writes the state behind the last applied step, or clears the checkpoints of a client that
 			       left */
+	double squares;     /* (worker) of the gradient of the step under way */
 	bool opened, torn;  /* (worker) torn: a step is applied in part, and there is no way back */
 	bool admitted;      /* agreement and plan stand */
 	char network[64], part[200]; /* what the status says of the middle */

@@ -166,12 +166,23 @@ static void say_widths(const struct sl_plan *plan, uint64_t done)
 	}
 }
 
-enum sl_err sl_ends_commit(struct sl_ends *ends, double lr)
+enum sl_err sl_ends_squares(struct sl_ends *ends, double squares[2], struct sl_fail *fail)
+{
+	enum sl_err err = sl_exec_squares(ends->head, &squares[0], fail);
+
+	return err ? err : sl_exec_squares(ends->tail, &squares[1], fail);
+}
+
+enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale)
 {
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	int chunks = sl_chunk_rows(ends->plan, ends->batch_rows, rows);
-	enum sl_err err = sl_exec_commit(ends->head, lr, rows, chunks);
+	enum sl_err err = sl_exec_scale(ends->head, grad_scale);
 
+	if (!err)
+		err = sl_exec_scale(ends->tail, grad_scale);
+	if (!err)
+		err = sl_exec_commit(ends->head, lr, rows, chunks);
 	return err ? err : sl_exec_commit(ends->tail, lr, rows, chunks);
 }
 

@@ -41,7 +41,10 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail) 
 enum sl_err sl_ends_head_backward(struct sl_ends *ends, int chunk) SL_MUST_CHECK;
 /* NONFINITE where the step, all of whose chunks are done, must not be applied. */
 enum sl_err sl_ends_check(struct sl_ends *ends, struct sl_fail *fail) SL_MUST_CHECK;
-enum sl_err sl_ends_commit(struct sl_ends *ends, double lr) SL_MUST_CHECK;
+/* Squares of both gradients, head and tail (sl_exec_squares). */
+enum sl_err sl_ends_squares(struct sl_ends *ends, double squares[2], struct sl_fail *fail) SL_MUST_CHECK;
+/* `grad_scale`: as in sl_exec_scale. */
+enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale) SL_MUST_CHECK;
 /* Both executors (sl_exec_follow); behind the step under way also says what gets narrower. */
 enum sl_err sl_ends_follow(struct sl_ends *ends, uint64_t done) SL_MUST_CHECK;
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/nn/clip.h"
 #include "common/nn/finite.h"
 
 enum side { CLIENT, SERVER, SIDES };
@@ -238,20 +239,38 @@ enum sl_err sl_local_follow(struct sl_local *l, uint64_t done, struct sl_fail *f
 	return err ? err : follow_codecs(l, done, fail);
 }
 
+/* What the two sides tell each other, of a middle without a gradient nothing. */
+static enum sl_err find_scale(struct sl_local *l, double *scale, struct sl_fail *fail)
+{
+	double ends[2], middle = 0;
+	enum sl_err err = sl_ends_squares(&l->ends, ends, fail);
+
+	if (!err && crosses(l, SL_DIR_MID_GRAD))
+		err = sl_exec_squares(l->middle, &middle, fail);
+	if (!err)
+		*scale = sl_clip_factor(l->plan->spec.clip_norm, (double[3]){ends[0], middle, ends[1]});
+	return err;
+}
+
 static enum sl_err commit(struct sl_local *l, double lr, struct sl_fail *fail)
 {
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	int chunks = sl_chunk_rows(l->plan, l->ends.batch_rows, rows);
 	enum sl_err err = sl_ends_check(&l->ends, fail);
+	double grad_scale = 0;
 
 	if (!err)
 		err = sl_exec_check(l->middle, rows, chunks, fail);
+	if (!err && l->plan->spec.clip_norm > 0)
+		err = find_scale(l, &grad_scale, fail);
+	if (!err)
+		err = sl_exec_scale(l->middle, grad_scale);
 	if (!err)
 		err = sl_exec_commit(l->middle, lr, rows, chunks);
 	for (int i = 0; i < SIDES * SL_DIR_COUNT && !err; i++)
 		sl_codec_commit(l->codec[i / SL_DIR_COUNT][i % SL_DIR_COUNT]);
 	if (!err)
-		err = sl_ends_commit(&l->ends, lr);
+		err = sl_ends_commit(&l->ends, lr, grad_scale);
 	return err ? err : sl_local_follow(l, l->ends.step + 1, fail);
 }
 

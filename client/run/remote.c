@@ -12,9 +12,10 @@ enum { LINGER_MS = 500, TICK_FRACTION = 4, HWM = 64 };
 
 static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 {
-	(void)arg;
+	const struct sl_remote *r = arg;
+
 	(void)task;
-	(void)done;
+	memcpy(done->squares, r->squares, sizeof done->squares);
 }
 
 static float *place(void *arg, enum sl_dir dir, int chunk)

@@ -49,8 +49,9 @@ struct sl_remote {
 	uint64_t started_ns;
 	struct sl_port_stats before;
 	double lr;
-	uint64_t applied; /* (worker) the step behind the last one that was applied */
-	bool torn;        /* (worker) a step is applied in part, and there is no way back */
+	double squares[2]; /* (worker) of the gradients of head and tail */
+	uint64_t applied;  /* (worker) the step behind the last one that was applied */
+	bool torn;         /* (worker) a step is applied in part, and there is no way back */
 };
 
 void sl_link_event(struct sl_remote *r, enum link_event ev); /* link_table.c */

@@ -23,6 +23,8 @@ static enum sl_err check_last(struct sl_remote *r, int chunk, struct sl_fail *fa
 		return SL_OK;
 	err = sl_ends_check(&r->ends, fail);
 	r->torn = err && err != SL_ERR_NONFINITE; /* statistics that were tried out may not be back */
+	if (!err && r->conf.plan->spec.clip_norm > 0)
+		err = sl_ends_squares(&r->ends, r->squares, fail);
 	return err;
 }
 
@@ -73,7 +75,7 @@ enum sl_err sl_remote_commit(struct sl_remote *r, struct sl_fail *fail)
 	r->torn = true;
 	sl_port_compute_begins(r->port);
 	SL_FAILPOINT(skip ? SL_FP_CLIENT_SKIP : SL_FP_CLIENT_APPLY);
-	err = skip ? SL_OK : sl_ends_commit(&r->ends, r->lr);
+	err = skip ? SL_OK : sl_ends_commit(&r->ends, r->lr, sl_port_session(r->port)->grad_scale);
 	sl_port_compute_ends(r->port);
 	if (!err && !skip && SL_FAILPOINT_CALL(SL_FP_CLIENT_CODECS, 0) != 0)
 		err = SL_ERR_DEVICE;

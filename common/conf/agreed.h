@@ -35,7 +35,8 @@ struct sl_agreed {
 		bool nesterov;
 		double beta1, beta2, eps; /* adam, adamw */
 		double weight_decay;
-	} optimizer; /* of both sides; the learning rate comes with each commit */
+	} optimizer;      /* of both sides; the learning rate comes with each commit */
+	double clip_norm; /* 0: off */
 	/* specs of common/codec, not parsed here; [enum sl_dir]: head_act, mid_act, mid_grad, head_grad */
 	char codec[4][SL_CONF_CODEC_TEXT];
 	/* Whether the gradients at the tail's begin and at the head's end are computed and sent. No keys of a config:
@@ -58,6 +59,8 @@ extern const char *const sl_agreed_precisions[], *const sl_agreed_optimizers[];
 	X(SL_INT64, "train.seed", seed, PLAIN, 0, 0x1p53, "0", NULL, "seed of weights, order, augmentation and dropout") \
 	X(SL_CHOICE, "train.precision", precision, PLAIN, sl_agreed_precisions, "fp32", \
 		"precision of the middle, if the server's GPU supports it: tf32 rounds the factors of products; bf16 and fp16 keep activations in 16 bits and weights in fp32; fp16 needs on_nan: skip") \
+	X(SL_DOUBLE, "train.clip_norm", clip_norm, PLAIN, 0, 1e6, "0", "0: off", \
+		"scales the whole model's gradient down to this norm where it is larger, as torch.nn.utils.clip_grad_norm_ does") \
 	X(SL_CHOICE, "train.optimizer.kind", optimizer.kind, PLAIN, sl_agreed_optimizers, "sgd", \
 		"optimizer of both sides; adam and adamw need an lr (PyTorch's default is 0.001)") \
 	X(SL_DOUBLE, "train.optimizer.momentum", optimizer.momentum, SGD, 0, 0.9999, "0.9", NULL, "momentum of sgd, as in torch.optim.SGD") \

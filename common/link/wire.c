@@ -45,8 +45,8 @@ static uint32_t err_of_number(uint32_t number)
 const char *sl_frame_kind_name(enum sl_frame_kind kind)
 {
 	static const char *const names[SL_FRAME_COUNT] = {
-		"Hello",     "Welcome", "Refuse",    "Part", "Credit",  "Commit",
-		"Committed", "Fetch",   "Heartbeat", "Bye",  "Abandon", "Challenge",
+		"Hello", "Welcome",   "Refuse", "Part",    "Credit",    "Commit", "Committed",
+		"Fetch", "Heartbeat", "Bye",    "Abandon", "Challenge", "Norm",
 	};
 
 	return (unsigned)kind < SL_FRAME_COUNT ? names[kind] : "?";
@@ -184,6 +184,7 @@ union body {
 	Split__Bye bye;
 	Split__Abandon abandon;
 	Split__Challenge challenge;
+	Split__Norm norm;
 };
 
 /* A Hello carries its session's epoch once, in the frame. */
@@ -371,6 +372,8 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 		out->commit.skip = frame->u.commit.skip;
 		out->commit.kept_0 = frame->u.commit.kept[0];
 		out->commit.kept_1 = frame->u.commit.kept[1];
+		out->commit.grad_scale = frame->u.commit.grad_scale;
+		out->commit.has_grad_scale = frame->u.commit.grad_scale != 0;
 		return SL_OK;
 	case SL_FRAME_COMMITTED:
 		split__committed__init(&out->committed);
@@ -396,6 +399,11 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 		put_bytes(&out->challenge.nonce, frame->u.challenge.nonce, SL_NONCE_BYTES);
 		out->challenge.above = frame->u.challenge.above;
 		return SL_OK;
+	case SL_FRAME_NORM:
+		split__norm__init(&out->norm);
+		out->norm.step = frame->u.norm.step;
+		out->norm.squares = frame->u.norm.squares;
+		return SL_OK;
 	case SL_FRAME_COUNT:
 		break;
 	}
@@ -403,8 +411,7 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 }
 
 enum { CASE_OF_KIND_0 = SPLIT__FRAME__BODY_HELLO };
-_Static_assert(SPLIT__FRAME__BODY_CHALLENGE == CASE_OF_KIND_0 + SL_FRAME_CHALLENGE,
-	       "kinds are numbered in the schema's order");
+_Static_assert(SPLIT__FRAME__BODY_NORM == CASE_OF_KIND_0 + SL_FRAME_NORM, "kinds are numbered in the schema's order");
 
 /* ---- the check: on a plain link nothing else would notice a flipped bit of, say, a learning rate */
 
@@ -479,6 +486,8 @@ static void body_get(struct reader *r, struct sl_frame *out, const Split__Frame 
 		out->u.commit.skip = in->commit->skip;
 		out->u.commit.kept[0] = in->commit->kept_0;
 		out->u.commit.kept[1] = in->commit->kept_1;
+		out->u.commit.grad_scale =
+			in->commit->has_grad_scale ? get_finite(r, in->commit->grad_scale, "grad_scale") : 0;
 		break;
 	case SL_FRAME_COMMITTED:
 		out->u.committed.step = in->committed->step;
@@ -496,6 +505,10 @@ static void body_get(struct reader *r, struct sl_frame *out, const Split__Frame 
 	case SL_FRAME_CHALLENGE:
 		get_bytes(r, out->u.challenge.nonce, SL_NONCE_BYTES, &in->challenge->nonce, "nonce");
 		out->u.challenge.above = in->challenge->above;
+		break;
+	case SL_FRAME_NORM:
+		out->u.norm.step = in->norm->step;
+		out->u.norm.squares = get_finite(r, in->norm->squares, "squares");
 		break;
 	case SL_FRAME_FETCH:
 	case SL_FRAME_BYE:

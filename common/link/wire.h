@@ -35,6 +35,7 @@ enum sl_frame_kind {
 	SL_FRAME_BYE,       /* client → server: done, forget the session */
 	SL_FRAME_ABANDON,   /* either way: NaN or Inf in the step under way, which is not applied */
 	SL_FRAME_CHALLENGE, /* server → client: say Hello again, with a proof */
+	SL_FRAME_NORM,      /* server → client: what clipping needs to know of the middle's gradient */
 	SL_FRAME_COUNT
 };
 
@@ -114,6 +115,12 @@ struct sl_commit {
 	bool checkpoint;             /* keep the state behind this step on disk */
 	bool skip;                   /* nothing is to be applied: the step was abandoned, and counts as done */
 	uint64_t kept[SL_WIRE_KEPT]; /* steps that the client has on its own disk, newest first; 0: none */
+	double grad_scale;           /* of a run that clips: what the gradient is multiplied by; else 0 */
+};
+
+struct sl_wire_norm {
+	uint64_t step;
+	double squares; /* of the middle's gradient, summed over what learns */
 };
 
 struct sl_committed {
@@ -150,6 +157,7 @@ struct sl_frame {
 		struct sl_heartbeat heartbeat;
 		struct sl_abandon abandon;
 		struct sl_challenge challenge;
+		struct sl_wire_norm norm;
 	} u;
 	/* Borrowed. PART: 1 … part_bytes bytes; HELLO with a proof: 1 … SL_WIRE_HELLO_MAX; else none. */
 	struct sl_bytes payload;

@@ -126,6 +126,8 @@ enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 		err = take(e, &e->weight_low, low_bytes(e), fail);
 	if (!err && s->precision == SL_PRECISION_FP16)
 		err = take(e, &e->scale, 2 * sizeof *e->scale, fail);
+	if (!err && e->plan->spec.clip_norm > 0 && !e->be->host_memory)
+		err = take(e, &e->clip, sizeof *e->clip, fail);
 	if (!err && e->scale && sl_exec_set_loss_scale(e, sl_loss_scale_first()))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the loss scale could not be set");
 	if (!err)
@@ -248,8 +250,8 @@ void sl_exec_close(struct sl_exec *e)
 			release_op(e, e->narrow[i].at, e->narrow[i].state[k]);
 		sl_narrow_close(&e->narrow[i]);
 	}
-	void *const area[] = {e->weight,     e->grad,    e->moment[0], e->moment[1],  e->slot_area,
-			      e->saved_area, e->scratch, e->workspace, e->weight_low, e->scale};
+	void *const area[] = {e->weight,  e->grad,      e->moment[0],  e->moment[1], e->slot_area, e->saved_area,
+			      e->scratch, e->workspace, e->weight_low, e->scale,     e->clip};
 
 	for (size_t i = 0; i < sizeof area / sizeof area[0]; i++)
 		if (area[i])

@@ -94,6 +94,11 @@ enum sl_err sl_exec_backward(struct sl_exec *exec, const struct sl_exec_call *ca
 /* NONFINITE where the step must not be applied, with a sentence that names the parameter: a gradient, or a running
  * statistic as it would become, is NaN or Inf. Nothing is changed. */
 enum sl_err sl_exec_check(struct sl_exec *exec, const int64_t *rows, int chunks, struct sl_fail *fail) SL_MUST_CHECK;
+/* The sum of squares of the gradient, of what learns, without a loss scale; waits for the device. NONFINITE as above.
+ */
+enum sl_err sl_exec_squares(struct sl_exec *exec, double *squares, struct sl_fail *fail) SL_MUST_CHECK;
+/* Before the commit: multiplies the gradient, where `factor` is neither 0 nor 1. For plans that clip. */
+enum sl_err sl_exec_scale(struct sl_exec *exec, double factor) SL_MUST_CHECK;
 /* Applies the step: running statistics in chunk order, then the plan's optimizer. `rows` [chunks]. */
 enum sl_err sl_exec_commit(struct sl_exec *exec, double lr, const int64_t *rows, int chunks) SL_MUST_CHECK;
 /* In its place: the step is left out, by both sides; a loss scale falls. */

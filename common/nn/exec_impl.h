@@ -27,6 +27,7 @@ struct sl_exec {
 	void *weight_low;                /* device: places as in grad, in 16 bits; NULL: FP32, TF32 */
 	struct sl_loss_scale loss_scale; /* FP16; else a scale of 1 */
 	float *scale;                    /* device: [2], it and its inverse; NULL: nothing is scaled */
+	float *clip;                     /* device: [1], the factor of a clipped gradient; NULL: memory is the host's */
 	float *statistics;               /* host: [moving_count - trainable_count], while they are tried out */
 	unsigned char *slot_area, *scratch, *saved_area, *workspace; /* device */
 };

@@ -1,9 +1,11 @@
 /* One pass of a segment: forward, backward, and what a step changes once both are done. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/worker.h"
+#include "common/nn/clip.h"
 #include "common/nn/exec_impl.h"
 #include "common/nn/finite.h"
 
@@ -447,6 +449,55 @@ enum sl_err sl_exec_check(struct sl_exec *e, const int64_t *rows, int chunks, st
 	enum sl_err err = check_range(e, e->grad, 0, e->segment->trainable_count, "the gradient", fail);
 
 	return err ? err : check_statistics(e, rows, chunks, fail);
+}
+
+/* A parameter's gradient, in host memory that may be `room` [its count]. */
+static enum sl_err gradient_of(struct sl_exec *e, const struct sl_segment_param *p, float *room, const float **out)
+{
+	const float *x = e->grad + p->offset;
+
+	*out = room ? room : x;
+	return room ? e->be->ops->download(e->be, room, x, (size_t)p->count * sizeof *room) : SL_OK;
+}
+
+enum sl_err sl_exec_squares(struct sl_exec *e, double *squares, struct sl_fail *fail)
+{
+	const struct sl_plan_segment *s = e->segment;
+	const double scale = (double)e->loss_scale.scale;
+	float *room = e->be->host_memory ? NULL : malloc((size_t)s->trainable_count * sizeof *room + 1);
+	enum sl_err err = e->be->host_memory || room ? SL_OK : SL_ERR_NOMEM;
+	double sum = 0;
+
+	for (int i = 0; i < s->n_param && s->param[i].offset < s->trainable_count && !err; i++) {
+		const float *x;
+
+		err = gradient_of(e, &s->param[i], room, &x);
+		if (!err)
+			sum += sl_squares(x, s->param[i].count);
+	}
+	free(room);
+	if (!err && !isfinite(sum))
+		err = check_range(e, e->grad, 0, s->trainable_count, "the gradient", fail);
+	if (!err)
+		*squares = sum / (scale * scale);
+	return err;
+}
+
+enum sl_err sl_exec_scale(struct sl_exec *e, double factor)
+{
+	const int64_t count = e->segment->trainable_count;
+	const float by = (float)factor;
+	enum sl_err err;
+
+	if (factor == 0 || by == 1)
+		return SL_OK;
+	if (e->be->host_memory) {
+		for (int64_t i = 0; i < count; i++)
+			e->grad[i] *= by;
+		return SL_OK;
+	}
+	err = e->be->ops->upload(e->be, e->clip, &by, sizeof by);
+	return err ? err : e->be->ops->convert(e->be, e->grad, SL_F32, e->grad, SL_F32, e->clip, count);
 }
 
 enum sl_err sl_exec_commit(struct sl_exec *e, double lr, const int64_t *rows, int chunks)

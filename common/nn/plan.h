@@ -22,7 +22,8 @@ struct sl_plan_spec {
 	uint64_t seed;
 	enum sl_precision precision; /* of the middle; head and tail are FP32 */
 	struct sl_optimizer optimizer;
-	bool no_grad[2]; /* the gradient does not cross at the head's end, at the tail's begin: nothing below learns */
+	double clip_norm; /* of the whole model's gradient (clip.h); 0: off */
+	bool no_grad[2];  /* the gradient does not cross at the head's end, at the tail's begin: nothing below learns */
 	char note[SL_PLAN_NOTE_MAX];
 };
 

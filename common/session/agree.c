@@ -49,6 +49,7 @@ enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 	a->plan.seed = (uint64_t)a->agreed.seed;
 	a->plan.precision = (enum sl_precision)a->agreed.precision;
 	a->plan.optimizer = optimizer_of(&a->agreed);
+	a->plan.clip_norm = a->agreed.clip_norm;
 	a->plan.no_grad[0] = !a->agreed.cross.head_grad;
 	a->plan.no_grad[1] = !a->agreed.cross.mid_grad;
 	sl_agreed_write(&a->agreed, a->plan.note);

@@ -1,6 +1,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/nn/clip.h"
 #include "common/session/table.h"
 
 static enum sl_err say_hello(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
@@ -191,6 +192,26 @@ static enum sl_err on_fetch_part(struct sl_session *s, const struct sl_event *ev
 	return err;
 }
 
+static bool awaits_norm(const struct sl_session *s)
+{
+	return s->limits.clip_norm > 0 && !s->limits.no_mid_grad;
+}
+
+static void commit_when_known(struct sl_session *s, struct sl_outbox *out)
+{
+	if (!s->computed || (awaits_norm(s) && !s->norm_known))
+		return;
+	if (s->limits.clip_norm > 0)
+		s->grad_scale = sl_clip_factor(s->limits.clip_norm, s->squares);
+	sl_outbox_frame(s, out, SL_FRAME_COMMIT)->u.commit = (struct sl_commit){.step = s->number,
+										.chunks = (uint32_t)s->chunks,
+										.lr = s->lr,
+										.checkpoint = s->checkpoint,
+										.kept = {s->kept[0], s->kept[1]},
+										.grad_scale = s->grad_scale};
+	s->state = SL_SESSION_COMMIT;
+}
+
 static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	/* the last task of a chunk */
@@ -203,13 +224,40 @@ static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, ui
 	else if (ev->task == SL_TASK_TAIL && !s->limits.no_mid_grad)
 		sl_outbox_post(out, SL_PART_MID_GRAD, ev->chunk);
 	if (ev->task == last && s->done[last] == s->chunks) {
-		struct sl_frame *f = sl_outbox_frame(s, out, SL_FRAME_COMMIT);
-
-		f->u.commit = (struct sl_commit){s->number, (uint32_t)s->chunks,     s->lr, s->checkpoint,
-						 false,     {s->kept[0], s->kept[1]}};
-		s->state = SL_SESSION_COMMIT;
+		s->computed = true;
+		s->squares[0] = ev->squares[0];
+		s->squares[2] = ev->squares[1];
+		commit_when_known(s, out);
 	}
 	return SL_OK;
+}
+
+/* The server's share of the gradient's norm: behind its last backward, which needed all that this side has sent. */
+static enum sl_err on_norm(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	const struct sl_wire_norm *n = &ev->frame->u.norm;
+
+	(void)now_ms;
+	if (!awaits_norm(s) || s->norm_known || n->step != s->number || s->done[SL_TASK_TAIL] != s->chunks ||
+	    !(n->squares >= 0))
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "Norm frame of step %" PRIu64 " with %g, in step %" PRIu64, n->step, n->squares,
+				   s->number);
+	s->norm_known = true;
+	s->squares[1] = n->squares;
+	commit_when_known(s, out);
+	return SL_OK;
+}
+
+/* It was on its way when the step was abandoned. */
+static enum sl_err on_stale_norm(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
+				 struct sl_outbox *out)
+{
+	(void)now_ms;
+	if (s->abandoned && awaits_norm(s) && ev->frame->u.norm.step == s->number)
+		return SL_OK;
+	return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "Norm frame of step %" PRIu64 " in state %s",
+			   ev->frame->u.norm.step, sl_session_state_name(s->state));
 }
 
 static enum sl_err eval_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
@@ -271,8 +319,12 @@ static enum sl_err skip(struct sl_session *s, const struct sl_event *ev, uint64_
 	(void)now_ms;
 	if (!s->quiet)
 		return sl_fail_set(&out->fail, SL_ERR_BUG, "step %" PRIu64 " skipped while it is under way", s->number);
-	sl_outbox_frame(s, out, SL_FRAME_COMMIT)->u.commit = (struct sl_commit){
-		s->number, (uint32_t)s->chunks, s->lr, s->checkpoint, true, {s->kept[0], s->kept[1]}};
+	sl_outbox_frame(s, out, SL_FRAME_COMMIT)->u.commit = (struct sl_commit){.step = s->number,
+										.chunks = (uint32_t)s->chunks,
+										.lr = s->lr,
+										.checkpoint = s->checkpoint,
+										.skip = true,
+										.kept = {s->kept[0], s->kept[1]}};
 	s->skip = true;
 	s->state = SL_SESSION_COMMIT;
 	return SL_OK;
@@ -306,13 +358,17 @@ const struct sl_session_rule sl_client_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT
 	[SL_SESSION_HELLO] = {ALIVE, [SL_EV_WELCOME] = {on_welcome}, [SL_EV_CHALLENGE] = {on_challenge}},
 	[SL_SESSION_READY] = {ALIVE, [SL_EV_BEGIN_STEP] = {begin_step}, [SL_EV_BEGIN_EVAL] = {begin_eval},
 			      [SL_EV_BEGIN_FETCH] = {begin_fetch}},
-	[SL_SESSION_STEP] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task},
-			     [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_ABANDON] = {sl_on_abandon}},
-	[SL_SESSION_COMMIT] = {ALIVE, [SL_EV_COMMITTED] = {on_committed}, [SL_EV_TASK_DONE] = {commit_task},
-			       [SL_EV_PART] = {sl_on_stale_part}, [SL_EV_ABANDON] = {on_late_abandon}},
-	[SL_SESSION_ABANDON] = {ALIVE, [SL_EV_PART] = {sl_on_stale_part}, [SL_EV_ABANDON] = {sl_on_abandon_again},
-				[SL_EV_TASK_DONE] = {abandon_task}, [SL_EV_NONFINITE] = {sl_on_task_ignored},
-				[SL_EV_SKIP] = {skip}, [SL_EV_BEGIN_FETCH] = {begin_quiet_fetch}},
+	[SL_SESSION_STEP] =
+		{ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task},
+		 [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_ABANDON] = {sl_on_abandon}, [SL_EV_NORM] = {on_norm}},
+	[SL_SESSION_COMMIT] = {ALIVE, [SL_EV_NORM] = {on_stale_norm}, [SL_EV_COMMITTED] = {on_committed},
+			       [SL_EV_TASK_DONE] = {commit_task}, [SL_EV_PART] = {sl_on_stale_part},
+			       [SL_EV_ABANDON] = {on_late_abandon}},
+	[SL_SESSION_ABANDON] = {ALIVE, [SL_EV_NORM] = {on_stale_norm}, [SL_EV_PART] = {sl_on_stale_part},
+				[SL_EV_ABANDON] = {sl_on_abandon_again}, [SL_EV_TASK_DONE] = {abandon_task},
+				[SL_EV_NONFINITE] = {sl_on_task_ignored}, [SL_EV_SKIP] = {skip},
+				[SL_EV_BEGIN_FETCH] = {begin_quiet_fetch}},
 	[SL_SESSION_EVAL] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {eval_task}},
-	[SL_SESSION_FETCH] = {ALIVE, [SL_EV_PART] = {on_fetch_part}, [SL_EV_ABANDON] = {sl_on_abandon_again}},
+	[SL_SESSION_FETCH] = {ALIVE, [SL_EV_NORM] = {on_stale_norm}, [SL_EV_PART] = {on_fetch_part},
+			      [SL_EV_ABANDON] = {sl_on_abandon_again}},
 };

@@ -373,6 +373,7 @@ static void set_limits(struct sl_port *p)
 {
 	struct sl_session_limits l = {.batch = (uint64_t)p->plan->spec.batch,
 				      .rows = (uint64_t)p->plan->rows,
+				      .clip_norm = p->plan->spec.clip_norm,
 				      .no_mid_grad = p->plan->spec.no_grad[1],
 				      .no_head_grad = p->plan->spec.no_grad[0]};
 

@@ -130,12 +130,17 @@ static enum sl_err on_early_abandon(struct sl_session *s, const struct sl_event 
 	return SL_OK;
 }
 
+/* Where the gradient is clipped the client knows its norm only by what this side says behind its backward. */
+static bool may_come_early(const struct sl_session *s)
+{
+	return s->limits.no_head_grad && !(s->limits.clip_norm > 0);
+}
+
 /* COMMIT of a step that was abandoned. One that was on its way when this side abandoned the step is none: the client
  * says what becomes of the step once it has heard. */
 static enum sl_err ask_skip(struct sl_session *s, const struct sl_commit *c, uint64_t step, struct sl_outbox *out)
 {
-	if (s->limits.no_head_grad && s->state == SL_SESSION_ABANDON && !c->skip && c->step == step &&
-	    !s->commit_asked) {
+	if (may_come_early(s) && s->state == SL_SESSION_ABANDON && !c->skip && c->step == step && !s->commit_asked) {
 		s->commit_asked = true;
 		return SL_OK;
 	}
@@ -278,6 +283,8 @@ static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, ui
 		sl_outbox_post(out, SL_PART_MID_ACT, ev->chunk);
 	else if (ev->task == SL_TASK_MID_BWD && !s->limits.no_head_grad)
 		sl_outbox_post(out, SL_PART_HEAD_GRAD, ev->chunk);
+	if (ev->task == SL_TASK_MID_BWD && backward_done(s) && s->limits.clip_norm > 0)
+		sl_outbox_frame(s, out, SL_FRAME_NORM)->u.norm = (struct sl_wire_norm){s->number, ev->squares[0]};
 	if (s->commit_asked && backward_done(s))
 		begin_commit(s, out);
 	return SL_OK; /* INSTALL: nobody waits for it */
@@ -301,9 +308,22 @@ static enum sl_err eval_task(struct sl_session *s, const struct sl_event *ev, ui
 	return err;
 }
 
+static enum sl_err check_numbers(const struct sl_session *s, const struct sl_commit *c, struct sl_fail *fail)
+{
+	const bool clips = s->limits.clip_norm > 0;
+
+	if (!(c->lr >= 0 && c->lr < 1e6))
+		return sl_fail_set(fail, SL_ERR_PROTOCOL, "learning rate %g is not a number from 0 on", c->lr);
+	if (clips ? !(c->grad_scale > 0 && c->grad_scale <= 1) : c->grad_scale != 0)
+		return sl_fail_set(fail, SL_ERR_PROTOCOL, "gradients are multiplied by %g, where %s is right",
+				   c->grad_scale, clips ? "above 0 to 1" : "nothing");
+	return SL_OK;
+}
+
 static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	const struct sl_commit *c = &ev->frame->u.commit;
+	enum sl_err err;
 
 	(void)now_ms;
 	if (c->step != s->number || c->chunks != (uint32_t)s->chunks)
@@ -312,16 +332,18 @@ static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, ui
 				   c->chunks, s->number, s->chunks);
 	if (s->commit_asked)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " committed twice", c->step);
-	if (s->done[SL_TASK_MID_FWD] != s->chunks || (!s->limits.no_head_grad && !backward_done(s)))
+	if (s->done[SL_TASK_MID_FWD] != s->chunks || (!may_come_early(s) && !backward_done(s)))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "commit of step %" PRIu64 " after %d of %d chunks",
 				   c->step, s->done[s->limits.no_head_grad ? SL_TASK_MID_FWD : SL_TASK_MID_BWD],
 				   s->chunks);
 	if (c->skip)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " skipped, which was not abandoned",
 				   c->step);
-	if (!(c->lr >= 0 && c->lr < 1e6))
-		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "learning rate %g is not a number from 0 on", c->lr);
+	err = check_numbers(s, c, &out->fail);
+	if (err)
+		return err;
 	s->lr = c->lr;
+	s->grad_scale = c->grad_scale;
 	s->checkpoint = c->checkpoint;
 	memcpy(s->kept, c->kept, sizeof s->kept);
 	if (backward_done(s))

@@ -77,6 +77,9 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 	s->batch_rows = batch_rows;
 	s->chunks = (int)((batch_rows + s->limits.rows - 1) / s->limits.rows);
 	s->committed = s->commit_asked = false;
+	s->computed = s->norm_known = false;
+	s->grad_scale = 0;
+	memset(s->squares, 0, sizeof s->squares);
 	s->abandoned = s->quiet = s->skip = false;
 	memset(s->lane, 0, sizeof s->lane);
 	memset(s->done, 0, sizeof s->done);

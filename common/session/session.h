@@ -4,7 +4,8 @@
  *
  * A training step of n chunks is one pass: head_act up, mid_act down, mid_grad up, head_grad down per chunk, then
  * COMMIT and COMMITTED. A gradient that nothing below needs does not cross: then COMMIT, being short, may come before
- * the last mid_grad, and the server holds it until its backward is done. An evaluation pass is head_act and mid_act
+ * the last mid_grad, and the server holds it until its backward is done. In a run that clips, NORM comes from the
+ * server before COMMIT, which carries what all gradients are multiplied by. An evaluation pass is head_act and mid_act
  * alone. Runs of one kind come in chunk order, the parts of a run in order of offset; kinds interleave freely.
  *
  * A step in which either side finds NaN or Inf is abandoned: whoever finds it says ABANDON, both drop what is queued
@@ -75,6 +76,7 @@ enum sl_event_kind {
 	SL_EV_BYE,
 	SL_EV_ABANDON,
 	SL_EV_CHALLENGE,
+	SL_EV_NORM,
 	/* the driver's */
 	SL_EV_TASK_DONE,
 	SL_EV_OPEN,       /* client: say Hello */
@@ -100,9 +102,12 @@ struct sl_event {
 	bool checkpoint;              /* BEGIN_STEP: the server keeps the state behind it on disk */
 	bool checkpointed;            /* TASK_DONE(COMMIT or GATHER) on the server: that state is on its disk */
 	double compute_s;             /* TASK_DONE(COMMIT) on the server */
-	bool need_weights;            /* TASK_DONE(OPEN) */
-	uint64_t next_step;           /* TASK_DONE(OPEN): the step that both go on from, one of hello.held */
-	uint64_t made;                /* TASK_DONE(OPEN): as in struct sl_welcome */
+	/* Where gradients are clipped, TASK_DONE of a training step's last task before COMMIT: squares of the head's
+	 * and the tail's gradient, on the client; of the middle's, the first, on the server. */
+	double squares[2];
+	bool need_weights;  /* TASK_DONE(OPEN) */
+	uint64_t next_step; /* TASK_DONE(OPEN): the step that both go on from, one of hello.held */
+	uint64_t made;      /* TASK_DONE(OPEN): as in struct sl_welcome */
 };
 
 enum sl_action_kind {
@@ -158,6 +163,7 @@ struct sl_session_limits {
 	uint64_t run_bytes[SL_PART_WHAT_COUNT]; /* most bytes of a run of a full chunk; 0: never accepted */
 	uint64_t batch;                         /* rows of a full batch */
 	uint64_t rows;                          /* rows of a full chunk */
+	double clip_norm;                       /* 0: gradients are not clipped */
 	bool no_mid_grad, no_head_grad; /* these do not cross: nothing below learns; the former implies the latter */
 };
 
@@ -182,6 +188,9 @@ struct sl_session {
 	uint64_t batch_rows;
 	int chunks;
 	double lr;
+	double squares[3];                /* client, which clips: of head, middle and tail */
+	double grad_scale;                /* what gradients are multiplied by; 0: they are not clipped */
+	bool computed, norm_known;        /* client, which clips: its own squares are known, and the server's */
 	bool checkpoint;                  /* of this step: the server keeps the state behind it on disk */
 	uint64_t kept[SL_WIRE_KEPT];      /* the client's checkpoints, as COMMIT names them; its driver sets them */
 	bool checkpointed;                /* client: COMMITTED said that it does */

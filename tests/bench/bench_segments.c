@@ -212,7 +212,7 @@ static enum sl_err pair(struct bench *b)
 		err = sl_exec_commit(b->middle, 1e-4, b->rows, b->chunks);
 	lap(b, LAP_SERVER, &at);
 	if (!err)
-		err = sl_ends_commit(&b->ends, 1e-4);
+		err = sl_ends_commit(&b->ends, 1e-4, 0);
 	lap(b, LAP_CLIENT, &at);
 	for (int i = 0; i < SIDES * SL_DIR_COUNT && !err; i++)
 		sl_codec_commit(b->codec[i / SL_DIR_COUNT][i % SL_DIR_COUNT]);

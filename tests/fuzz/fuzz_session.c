@@ -128,9 +128,13 @@ static void fill_frame(struct input *in, const struct driver *d, struct sl_frame
 		f->u.credit.bytes = near(in, 1000);
 		break;
 	case SL_FRAME_COMMIT:
-		f->u.commit = (struct sl_commit){near(in, s->number), (uint32_t)near(in, (uint64_t)s->chunks),
-						 (double)near(in, 1), take(in) & 1,
-						 take(in) & 1,        {near(in, s->next_step), near(in, s->next_step)}};
+		f->u.commit = (struct sl_commit){near(in, s->number),
+						 (uint32_t)near(in, (uint64_t)s->chunks),
+						 (double)near(in, 1),
+						 take(in) & 1,
+						 take(in) & 1,
+						 {near(in, s->next_step), near(in, s->next_step)},
+						 s->limits.clip_norm > 0 ? 0.5 * (double)near(in, 1) : 0};
 		break;
 	case SL_FRAME_COMMITTED:
 		f->u.committed = (struct sl_committed){near(in, s->number), 0.5, take(in) & 1};
@@ -142,6 +146,9 @@ static void fill_frame(struct input *in, const struct driver *d, struct sl_frame
 	case SL_FRAME_CHALLENGE:
 		f->u.challenge.nonce[0] = take(in);
 		f->u.challenge.above = near(in, take(in) & 1 ? s->epoch : 0);
+		break;
+	case SL_FRAME_NORM:
+		f->u.norm = (struct sl_wire_norm){near(in, s->number), (double)near(in, 4)};
 		break;
 	case SL_FRAME_HEARTBEAT:
 		f->u.heartbeat = (struct sl_heartbeat){near(in, 500), near(in, 400)};
@@ -383,6 +390,7 @@ static void open_session(struct input *in, struct driver *d)
 	d->client = how & 1;
 	l->no_mid_grad = how / 2 % 3 > 1;
 	l->no_head_grad = how / 2 % 3 > 0;
+	l->clip_norm = how / 8 % 2;
 	l->batch = 1 + take(in);
 	l->rows = 1 + take(in) % l->batch;
 	for (int what = 0; what < SL_PART_WEIGHTS; what++)

@@ -47,6 +47,7 @@ static void set_limits(struct rig *rig, enum rig_who who)
 {
 	struct sl_session_limits l = {.batch = rig->conf.batch,
 				      .rows = rig->conf.rows,
+				      .clip_norm = rig->conf.clip_norm,
 				      .no_mid_grad = rig->conf.no_mid_grad,
 				      .no_head_grad = rig->conf.no_head_grad};
 
@@ -239,6 +240,7 @@ static bool finish_task(struct rig *rig, enum rig_who who, enum sl_task task)
 			      .task = task,
 			      .chunk = f->first,
 			      .compute_s = 0.25,
+			      .squares = {who == RIG_CLIENT ? 9 : 16, who == RIG_CLIENT ? 11 : 0},
 			      .checkpointed = task == SL_TASK_GATHER && !rig->conf.storeless,
 			      .need_weights = rig->conf.need_weights,
 			      .next_step = rig->conf.next_step};

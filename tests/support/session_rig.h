@@ -19,6 +19,7 @@ struct rig_conf {
 	uint64_t seed;      /* of the choices */
 	bool storeless;     /* the server keeps nothing */
 	bool no_mid_grad, no_head_grad;
+	double clip_norm;
 };
 
 /* The three that can be: both gradients cross, the middle's alone, none. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <math.h>
 
 #include "tests/support/session_rig.h"
 
@@ -384,6 +385,7 @@ static void assert_tally(const struct tally *t)
 	assert_int_equal(client()->whole[SL_PART_MID_ACT], t->chunks);
 	assert_int_equal(server()->whole[SL_PART_MID_GRAD], t->mid_grads);
 	assert_int_equal(client()->whole[SL_PART_HEAD_GRAD], t->head_grads);
+	assert_true(client()->s.grad_scale == server()->s.grad_scale);
 	assert_true(client()->s.server_compute_s == (t->steps ? 0.25 : 0)); /* of the last */
 	for (int who = 0; who < 2; who++) {
 		const struct rig_side *side = &rig.side[who];
@@ -431,13 +433,40 @@ static void steps_of_any_number_of_chunks(void **state)
 
 static void as_many_chunks_as_there_can_be(void **state)
 {
-	struct rig_conf conf = {SL_SESSION_MAX_CHUNKS, 1, 1 << 20, 1 << 24, false, 0, 5, false, false, false};
+	struct rig_conf conf = {SL_SESSION_MAX_CHUNKS, 1, 1 << 20, 1 << 24, false, 0, 5, false, false, false, 0};
 
 	(void)state;
 	one_step_and_one_evaluation(&conf, SL_SESSION_MAX_CHUNKS);
 	assert_int_equal(client()->most_actions, SL_SESSION_MAX_CHUNKS);
 	assert_true(SL_OUTBOX_ACTIONS > SL_SESSION_MAX_CHUNKS);
 	assert_in_range(client()->most_frames, 1, SL_OUTBOX_FRAMES);
+}
+
+/* 9 + 16 + 11 are the squares of 6: a norm of 3 halves the gradient. Without mid_grad the server has none to tell. */
+static void a_step_is_clipped_by_the_norm_of_all_parts(void **state)
+{
+	struct rig_conf conf = four_chunks;
+
+	(void)state;
+	for (int grads = 0; grads < 3; grads++) {
+		const double scale = grads < 2 ? 3 / (6 + 1e-6) : 3 / (sqrt(9 + 11) + 1e-6);
+
+		rig_grads(&conf, grads);
+		conf.clip_norm = 3;
+		one_step_and_one_evaluation(&conf, 64);
+		conf.clip_norm = 100;
+		open_ready(&conf);
+		rig_begin_step(&rig, 64);
+		while (server()->s.state != SL_SESSION_COMMIT)
+			assert_true(rig_turn(&rig));
+		assert_true(server()->s.grad_scale == 1);
+		conf.clip_norm = 3;
+		open_ready(&conf);
+		rig_begin_step(&rig, 64);
+		while (server()->s.state != SL_SESSION_COMMIT)
+			assert_true(rig_turn(&rig));
+		assert_true(server()->s.grad_scale == scale && client()->s.grad_scale == scale);
+	}
 }
 
 /* Windows from one part up: what the receiver holds back never stops the sender. */
@@ -470,6 +499,7 @@ static void random_orders_end_well(void **state)
 		conf.part_bytes = 4096 + (uint32_t)(seed * 977 % 9000);
 		conf.window_bytes = conf.part_bytes + seed * seed * 131 % 70000;
 		rig_grads(&conf, (int)(seed % 3));
+		conf.clip_norm = seed % 5 ? 0 : 3;
 		open_ready(&conf);
 		for (int pass = 0; pass < 12; pass++) {
 			uint64_t rows = 1 + (seed + 11 * (uint64_t)pass) % conf.batch;
@@ -510,13 +540,13 @@ static const unsigned alive = EV(REFUSE) | EV(CREDIT) | EV(HEARTBEAT);
 
 static unsigned frames_of(enum rig_who who, enum sl_session_state state)
 {
+	static const unsigned step = EV(PART) | EV(ABANDON) | EV(NORM);
 	static const unsigned of_client[SL_SESSION_STATE_COUNT] = {[SL_SESSION_HELLO] = EV(WELCOME) | EV(CHALLENGE),
-								   [SL_SESSION_STEP] = EV(PART) | EV(ABANDON),
-								   [SL_SESSION_COMMIT] =
-									   EV(COMMITTED) | EV(PART) | EV(ABANDON),
-								   [SL_SESSION_ABANDON] = EV(PART) | EV(ABANDON),
+								   [SL_SESSION_STEP] = step,
+								   [SL_SESSION_COMMIT] = step | EV(COMMITTED),
+								   [SL_SESSION_ABANDON] = step,
 								   [SL_SESSION_EVAL] = EV(PART),
-								   [SL_SESSION_FETCH] = EV(PART) | EV(ABANDON)};
+								   [SL_SESSION_FETCH] = step};
 	static const unsigned of_server[SL_SESSION_STATE_COUNT] = {
 		[SL_SESSION_WEIGHTS] = EV(PART) | EV(FETCH) | EV(ABANDON) | EV(COMMIT),
 		[SL_SESSION_READY] = EV(PART) | EV(FETCH) | EV(ABANDON),
@@ -566,7 +596,7 @@ static void every_frame_in_the_wrong_state_ends_the_session(void **unused)
 					refuse_misplaced((enum rig_who)who, state, kind);
 					pairs++;
 				}
-	assert_int_equal(pairs, (8 + 9) * SL_FRAME_COUNT - 33 - 48); /* states of either side, less what is legal */
+	assert_int_equal(pairs, (8 + 9) * SL_FRAME_COUNT - 37 - 48); /* states of either side, less what is legal */
 }
 
 static void requests_out_of_place_are_bugs(void **state)
@@ -609,6 +639,7 @@ int main(void)
 		cmocka_unit_test(weights_can_be_fetched_right_after_their_upload),
 		cmocka_unit_test(steps_of_any_number_of_chunks),
 		cmocka_unit_test(as_many_chunks_as_there_can_be),
+		cmocka_unit_test(a_step_is_clipped_by_the_norm_of_all_parts),
 		cmocka_unit_test(credit_never_runs_dry),
 		cmocka_unit_test(random_orders_end_well),
 		cmocka_unit_test(a_client_that_leaves_is_forgotten),

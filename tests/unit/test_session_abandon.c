@@ -28,6 +28,7 @@ static struct rig_conf conf_of(uint64_t seed)
 				 .part_bytes = 4096,
 				 .window_bytes = seed % 3 ? 1 << 20 : 12288,
 				 .need_weights = seed % 2,
+				 .clip_norm = seed % 4 ? 0 : 3,
 				 .seed = seed};
 }
 

@@ -366,11 +366,12 @@ static void before_commit(bool early)
 		rig_done(&rig, RIG_SERVER, SL_TASK_MID_BWD, 0);
 }
 
-static void try_commit(struct sl_commit c, bool early, enum sl_err code)
+static void try_clipped(struct sl_commit c, double clip_norm, bool early, enum sl_err code)
 {
 	const struct sl_frame f = {.kind = SL_FRAME_COMMIT, .epoch = 7, .u.commit = c};
 
 	before_commit(early);
+	rig.side[RIG_SERVER].s.limits.clip_norm = clip_norm;
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), code);
 	assert_int_equal(rig.side[RIG_SERVER].tasks[SL_TASK_COMMIT], code == SL_OK);
 	assert_int_equal(rig.side[RIG_SERVER].s.next_step, 0);
@@ -381,18 +382,69 @@ static void try_commit(struct sl_commit c, bool early, enum sl_err code)
 	assert_int_equal(rig.side[RIG_SERVER].s.next_step, 1);
 }
 
+static void try_commit(struct sl_commit c, bool early, enum sl_err code)
+{
+	try_clipped(c, 0, early, code);
+}
+
+static void a_commit_says_how_gradients_are_clipped(void **state)
+{
+	static const struct {
+		double clip_norm, scale;
+		enum sl_err code;
+	} cases[] = {{0, 0, SL_OK}, {0, 1, SL_ERR_PROTOCOL}, {0, 0.5, SL_ERR_PROTOCOL},    {1, 0.5, SL_OK},
+		     {1, 1, SL_OK}, {1, 0, SL_ERR_PROTOCOL}, {1, 1.0001, SL_ERR_PROTOCOL}, {1, -0.5, SL_ERR_PROTOCOL}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+		try_clipped((struct sl_commit){.chunks = 1, .lr = 0.1, .grad_scale = cases[i].scale},
+			    cases[i].clip_norm, false, cases[i].code);
+}
+
+/* It comes once, behind all that the client has sent, in a run that clips; or as a step that was abandoned. */
+static void a_norm_is_of_the_step_under_way(void **state)
+{
+	enum { RIGHT, TWICE, EARLY, OTHER_STEP, NEGATIVE, UNCLIPPED, CASES };
+	struct rig_conf clips = conf;
+
+	(void)state;
+	for (int fault = 0; fault < CASES; fault++) {
+		struct sl_frame f = {.kind = SL_FRAME_NORM, .epoch = 7, .u.norm.squares = 16};
+		enum sl_err want = fault == RIGHT ? SL_OK : SL_ERR_PROTOCOL;
+
+		clips.clip_norm = fault == UNCLIPPED ? 0 : 3;
+		rig_open_ready(&rig, &clips);
+		rig_begin_step(&rig, 16);
+		rig_done(&rig, RIG_CLIENT, SL_TASK_HEAD_FWD, 0);
+		if (fault != EARLY) {
+			struct sl_frame part = rig_part(&rig, RIG_CLIENT, SL_PART_MID_ACT, 1000);
+
+			part.u.part.training = true;
+			part.u.part.rows = part.u.part.batch_rows = 16;
+			assert_int_equal(rig_frame(&rig, RIG_CLIENT, &part), SL_OK);
+			rig_done(&rig, RIG_CLIENT, SL_TASK_TAIL, 0);
+		}
+		if (fault == TWICE)
+			assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_OK);
+		f.u.norm.step = fault == OTHER_STEP;
+		if (fault == NEGATIVE)
+			f.u.norm.squares = -1;
+		assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), want);
+	}
+}
+
 static void a_commit_must_be_of_the_whole_step(void **state)
 {
 	(void)state;
-	try_commit((struct sl_commit){0, 1, 0.1, false, false, {0}}, false, SL_OK);
-	try_commit((struct sl_commit){0, 1, 0, false, false, {0}}, false, SL_OK);
-	try_commit((struct sl_commit){0, 1, 0.1, false, false, {0}}, true, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){0, 1, 0.1, false, true, {0}}, false, SL_ERR_PROTOCOL); /* was not abandoned */
-	try_commit((struct sl_commit){1, 1, 0.1, false, false, {0}}, false, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){0, 2, 0.1, false, false, {0}}, false, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){0, 1, -0.1, false, false, {0}}, false, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){0, 1, 1e6, false, false, {0}}, false, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){0, 1, (double)__builtin_nanf(""), false, false, {0}}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 1, 0.1, false, false, {0}, 0}, false, SL_OK);
+	try_commit((struct sl_commit){0, 1, 0, false, false, {0}, 0}, false, SL_OK);
+	try_commit((struct sl_commit){0, 1, 0.1, false, false, {0}, 0}, true, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 1, 0.1, false, true, {0}, 0}, false, SL_ERR_PROTOCOL); /* was not abandoned */
+	try_commit((struct sl_commit){1, 1, 0.1, false, false, {0}, 0}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 2, 0.1, false, false, {0}, 0}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 1, -0.1, false, false, {0}, 0}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 1, 1e6, false, false, {0}, 0}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 1, (double)__builtin_nanf(""), false, false, {0}, 0}, false, SL_ERR_PROTOCOL);
 }
 
 /* Where head_grad does not cross, COMMIT may overtake mid_grad: the server applies the step behind its backward. */
@@ -564,6 +616,8 @@ int main(void)
 		cmocka_unit_test(a_fetch_takes_weights_alone),
 		cmocka_unit_test(a_fetch_says_what_is_kept),
 		cmocka_unit_test(a_commit_must_be_of_the_whole_step),
+		cmocka_unit_test(a_commit_says_how_gradients_are_clipped),
+		cmocka_unit_test(a_norm_is_of_the_step_under_way),
 		cmocka_unit_test(a_commit_waits_for_the_backward),
 		cmocka_unit_test(a_gradient_that_does_not_cross_is_refused),
 		cmocka_unit_test(a_step_is_committed_once),

@@ -117,6 +117,9 @@ static struct sl_frame sample(enum sl_frame_kind kind)
 		fill(f.u.challenge.nonce, sizeof f.u.challenge.nonce, 0x60);
 		f.u.challenge.above = 4;
 		break;
+	case SL_FRAME_NORM:
+		f.u.norm = (struct sl_wire_norm){.step = 300, .squares = 20.25};
+		break;
 	case SL_FRAME_FETCH:
 	case SL_FRAME_BYE:
 	case SL_FRAME_COUNT:
@@ -357,6 +360,22 @@ static void expect_refused(const struct sl_frame *f, const char *word)
 		fail_msg("\"%s\" does not name %s", fail.text, word);
 }
 
+/* It is left out where it is 0, so that a peer that knows no clipping reads the rest. */
+static void a_clipped_commit_has_a_field_more(void **state)
+{
+	struct sl_frame f = sample(SL_FRAME_COMMIT), got;
+	uint8_t header[SL_WIRE_HEADER_MAX];
+	size_t plain = encode(&f, header), len;
+	struct sl_fail fail;
+
+	(void)state;
+	f.u.commit.grad_scale = 0.125;
+	len = encode(&f, header);
+	assert_int_equal(len, plain + 9);
+	assert_int_equal(decode(header, len, f.payload, &got, &fail), SL_OK);
+	assert_true(got.u.commit.grad_scale == 0.125);
+}
+
 static void values_out_of_range_are_refused_by_name(void **state)
 {
 	struct sl_frame f;
@@ -372,6 +391,10 @@ static void values_out_of_range_are_refused_by_name(void **state)
 	expect_refused(&f, "held");
 	f = sample(SL_FRAME_COMMIT), f.u.commit.lr = -INFINITY;
 	expect_refused(&f, "lr");
+	f = sample(SL_FRAME_COMMIT), f.u.commit.grad_scale = NAN;
+	expect_refused(&f, "grad_scale");
+	f = sample(SL_FRAME_NORM), f.u.norm.squares = INFINITY;
+	expect_refused(&f, "squares");
 	f = sample(SL_FRAME_COMMITTED), f.u.committed.compute_s = NAN;
 	expect_refused(&f, "compute_s");
 }
@@ -577,6 +600,7 @@ int main(void)
 		cmocka_unit_test(four_kilobytes_of_unknown_fields_cost_no_heap),
 		cmocka_unit_test(other_spellings_of_the_same_frame_are_refused),
 		cmocka_unit_test(sizes_of_headers_are_bounded),
+		cmocka_unit_test(a_clipped_commit_has_a_field_more),
 		cmocka_unit_test(values_out_of_range_are_refused_by_name),
 		cmocka_unit_test(parts_stay_inside_their_run),
 		cmocka_unit_test(a_hello_has_a_payload_with_its_proof),

@@ -1,0 +1,29 @@
+#include "common/nn/clip.h"
+
+#include <math.h>
+
+enum { LANES = 8 }; /* sums beside each other, which a compiler makes vectors of */
+
+double sl_squares(const float *x, int64_t count)
+{
+	double lane[LANES] = {0}, sum = 0;
+	int64_t i = 0;
+
+	for (; i + LANES <= count; i += LANES)
+		for (int k = 0; k < LANES; k++)
+			lane[k] += (double)x[i + k] * (double)x[i + k];
+	for (int k = 0; k < LANES; k++)
+		sum += lane[k];
+	for (; i < count; i++)
+		sum += (double)x[i] * (double)x[i];
+	return sum;
+}
+
+static const double torch_epsilon = 1e-6;
+
+double sl_clip_factor(double clip_norm, const double squares[3])
+{
+	double factor = clip_norm / (sqrt(squares[0] + squares[1] + squares[2]) + torch_epsilon);
+
+	return factor < 1 ? factor : 1;
+}
