@@ -2,7 +2,7 @@
 """The work of bench_segments and of the pair on loopback, beside the same in PyTorch: alternately, in one run, on one
 machine. Start it with bench-peer.sh, which chooses PyTorch's malloc.
 
-    bench_peer.py [--quick] [--write] [--warm] [--runs N] [--only head,tail,step,middle,memory,split]
+    bench_peer.py [--quick] [--write] [--warm] [--runs N] [--only head,tail,step,middle,memory,split,resnet9]
 
 A row: medians of N runs with the smallest and the largest, and our median over PyTorch's, which is the better one of
 its two memory formats. --warm: before each run that counts one that does not, as in training. Forward and backward, gradients set to None before; no optimizer but in the split rows.
@@ -27,14 +27,17 @@ RESULT = os.path.join(ROOT, "docs", "results", "cpu.md")
 MALLOC_KEYS = ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES",
                "LD_PRELOAD")
 
-# name, piece, image, batch, chunks, target ratio (issue: CPU speed)
+# name, piece, image, batch, chunks, target ratio, network
 SEGMENTS = [
-    ("head conv+BN, 224², batch 64", "head", 224, 64, 1, 0.5),
-    ("tail, batch 64", "tail", 224, 64, 1, 0.5),
-    ("whole step, 32², batch 128", "step", 32, 128, 1, 0.5),
-    ("middle, 224², batch 64", "middle", 224, 64, 1, 0.6),
-    ("middle, 224², batch 64, chunks of 8", "middle", 224, 64, 8, 0.6),
+    ("head conv+BN, 224², batch 64", "head", 224, 64, 1, 0.5, "mobilenet_v2"),
+    ("tail, batch 64", "tail", 224, 64, 1, 0.5, "mobilenet_v2"),
+    ("whole step, 32², batch 128", "step", 32, 128, 1, 0.5, "mobilenet_v2"),
+    ("middle, 224², batch 64", "middle", 224, 64, 1, 0.6, "mobilenet_v2"),
+    ("middle, 224², batch 64, chunks of 8", "middle", 224, 64, 8, 0.6, "mobilenet_v2"),
+    ("ResNet9, whole step, 32², batch 128", "step", 32, 128, 1, 0.9, "resnet9"),
 ]
+# Ours: what bench.yaml has to change for a network.
+SETS = {"mobilenet_v2": [], "resnet9": ["model.name=resnet9", "head_end=prep_relu", "tail_begin=linear"]}
 SPLIT = [("split over loopback, 4 chunks, none", "none", 0.6), ("split over loopback, 4 chunks, quant:8", "quant:8", 0.6)]
 MEMORY_TARGET, SCALING_TARGET = 0.6, 1.7
 
@@ -47,8 +50,9 @@ def our_env():
 class Ours:
     """bench_segments, waiting for the names of pieces."""
 
-    def __init__(self, piece, image, batch, chunks, threads):
-        sets = [f"model.image={image}", f"train.batch={batch}", f"train.chunks={chunks}", f"threads={threads}"]
+    def __init__(self, piece, image, batch, chunks, threads, net):
+        sets = [*SETS[net], f"model.image={image}", f"train.batch={batch}", f"train.chunks={chunks}",
+                f"threads={threads}"]
         args = [os.path.join(BUILD, "tests/bench/bench_segments"), CONFIG, "--serve", piece]
         for s in sets:
             args += ["--set", s]
@@ -73,11 +77,16 @@ class Ours:
 # ---- PyTorch
 
 
-def network(cut):
-    """head, middle, tail. In place, as torchvision has it, but for the first ReLU6 where it stands at a cut."""
+def network(cut, name="mobilenet_v2"):
+    """head, middle, tail. In place, as torchvision has it, but for the first ReLU6 where it stands at a cut. ResNet9:
+    whole."""
     import torch
     import torchvision
     torch.manual_seed(0)
+    if name == "resnet9":
+        sys.path.insert(0, os.path.join(ROOT, "tests", "golden"))
+        from make_resnet9 import ResNet9
+        return torch.nn.Sequential(ResNet9((64, 128, 256, 512), 10), torch.nn.Identity(), torch.nn.Identity()).train()
     net = torchvision.models.mobilenet_v2(num_classes=10)
     head = torch.nn.Sequential(net.features[0][0], net.features[0][1])
     middle = torch.nn.Sequential(torch.nn.ReLU6(inplace=not cut), *net.features[1:])
@@ -88,11 +97,11 @@ def network(cut):
 class Torch:
     """One piece in one memory format; run() gives milliseconds."""
 
-    def __init__(self, piece, image, batch, chunks, channels_last):
+    def __init__(self, piece, image, batch, chunks, channels_last, name):
         import torch
         self.torch, self.piece = torch, piece
         self.format = torch.channels_last if channels_last else torch.contiguous_format
-        net = network(piece != "step").to(memory_format=self.format)
+        net = network(piece != "step", name).to(memory_format=self.format)
         self.loss = torch.nn.CrossEntropyLoss(reduction="sum")
         self.scale = 1.0 / batch
         rows = batch // chunks
@@ -149,10 +158,10 @@ class Report:
 
 def compare_segment(report, row, threads, runs, warm):
     import torch
-    name, piece, image, batch, chunks, target = row
+    name, piece, image, batch, chunks, target, net = row
     torch.set_num_threads(threads)
-    ours = Ours(piece, image, batch, chunks, threads)
-    peers = {"NHWC": Torch(piece, image, batch, chunks, True), "NCHW": Torch(piece, image, batch, chunks, False)}
+    ours = Ours(piece, image, batch, chunks, threads, net)
+    peers = {form: Torch(piece, image, batch, chunks, form == "NHWC", net) for form in ("NHWC", "NCHW")}
     ms = {"ours": [], "NHWC": [], "NCHW": []}
     for r in range(-2, runs):
         for who, what in [("ours", ours), *peers.items()]:
@@ -433,7 +442,7 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--only", default="head,tail,step,middle,memory,split")
+    parser.add_argument("--only", default="head,tail,step,middle,memory,split,resnet9")
     parser.add_argument("--warm", action="store_true", help="a run that does not count before each one that does, on either side")
     parser.add_argument("--memory-worker", help=argparse.SUPPRESS)
     parser.add_argument("--split-worker", help=argparse.SUPPRESS)
@@ -447,10 +456,10 @@ def main():
     runs, small = (1, True) if args.quick else (args.runs, False)
     head = machine()
     for row in SEGMENTS:
-        if row[1] not in only:
+        if (row[1] if row[6] == "mobilenet_v2" else row[6]) not in only:
             continue
         if small:
-            row = (f"tiny: {row[0]}", row[1], min(row[2], 64), 8, min(row[4], 4), row[5])
+            row = (f"tiny: {row[0]}", row[1], min(row[2], 64), 8, min(row[4], 4), *row[5:])
         for threads in (1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,):
             medians[row[0], threads] = compare_segment(report, row, threads, runs if row[1] == "middle" else 3 * runs,
                                                       args.warm)
