@@ -67,6 +67,8 @@ static const struct sl_conv_kernel *kernel_of(const struct sl_op *op)
 {
 	const struct sl_conv_attr *a = &op->u.conv;
 
+	if (sl_conv_wino_takes(op))
+		return &sl_conv_wino;
 	if (sl_conv_rows_takes(op))
 		return &sl_conv_rows;
 	if (!sl_op_is_depthwise(op))

@@ -1,4 +1,4 @@
-/* The three ways of a convolution in this room; conv.c picks one. */
+/* The ways of a convolution in this room; conv.c picks one. */
 #ifndef SL_CPU_CONV_H
 #define SL_CPU_CONV_H
 
@@ -85,9 +85,11 @@ struct sl_conv_kernel {
 
 extern const struct sl_conv_kernel sl_conv_gemm; /* dense, any kernel: products over blocks of output pixels */
 extern const struct sl_conv_kernel sl_conv_rows; /* dense, kernel larger than 1×1: row by row */
+extern const struct sl_conv_kernel sl_conv_wino; /* dense 3×3, pad 1, stride 1, many channels: Winograd */
 extern const struct sl_conv_kernel sl_conv_dw3;  /* depthwise 3×3, pad 1, stride 1 or 2 */
 extern const struct sl_conv_kernel sl_conv_dw;   /* depthwise, anything */
 bool sl_conv_rows_takes(const struct sl_op *op);
+bool sl_conv_wino_takes(const struct sl_op *op);
 /* `whole` of backend.h: y and out are those of the batchnorm behind, and there is no dx. */
 extern const struct sl_conv_kernel sl_conv_stem;
 bool sl_conv_stem_takes(const struct sl_op *op);

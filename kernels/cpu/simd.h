@@ -102,6 +102,16 @@ struct sl_cpu_simd {
 	 * is read, and than the last patch written. */
 	void (*patches)(float *p, int64_t ldp, const float *const *seg, int n_seg, int taps, int64_t step, int64_t n);
 	int panel, tile_rows; /* floats, rows of a tile */
+	/* Winograd's F(2×2, 3×3) of one tile and c channels; what lies `plane` floats apart are the places of the 4×4
+	 * domain. Input d [4, 4], and gradient dy [2, 2], are pointers to pixels; of their transforms rows from … to−1
+	 * of the four are written, to v and m. */
+	void (*wino_in)(float *v, int64_t plane, const float *const d[16], int c, int from, int to);
+	void (*wino_grad)(float *m, int64_t plane, const float *const dy[4], int c, int from, int to);
+	/* Pixels [2, 2] of the output, those that are not NULL; bias [c] or NULL */
+	void (*wino_out)(float *const y[4], const float *m, int64_t plane, const float *bias, int c, bool add);
+	/* Weights of one output channel, taps ldw floats apart; turned: by half a turn. dw += the way back. */
+	void (*wino_weights)(float *u, int64_t plane, const float *w, int64_t ldw, int c, bool turned);
+	void (*wino_weights_back)(float *dw, int64_t ldw, const float *du, int64_t plane, int c);
 	/* Depthwise 3×3, stride 1 or 2, of l ≤ SL_DW_LANES channels: a strip. Its rows of x and dy are [columns + 2,
 	 * SL_DW_LANES] with a zero column on either side; w and dw [9, ldw]; of a tensor's row the next column is ldx
 	 * or ldy floats on. */

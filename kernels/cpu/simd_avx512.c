@@ -13,6 +13,8 @@
 
 #include "kernels/cpu/body_gemm.h"
 
+#include "kernels/cpu/body_wino.h"
+
 const struct sl_cpu_simd sl_cpu_simd_avx512 = {
 	.name = "avx512",
 #include "kernels/cpu/body_table.h"

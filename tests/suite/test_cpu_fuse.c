@@ -34,6 +34,7 @@ static const struct conv_case fronts[] = {
 	{20, 96, 1, 1, 0, false, false}, {20, 32, 3, 2, 1, false, false}, {17, 17, 3, 1, 1, true, false},
 	{17, 17, 3, 2, 1, true, true},   {20, 24, 1, 1, 0, false, true},  {3, 32, 3, 2, 1, false, false},
 	{2, 19, 3, 1, 1, false, false},  {1, 24, 5, 2, 1, false, false},  {96, 40, 1, 1, 0, false, false},
+	{33, 40, 3, 1, 1, false, true},
 };
 static const struct conv_case behinds[] = {
 	{0, 0, 3, 1, 1, true, false},

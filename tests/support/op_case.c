@@ -140,6 +140,13 @@ const struct op_case op_cases[] = {
 	CONV(1, 7, 17, 33, 3, 1, 1, true),
 	CONV(2, 6, 5, 7, 3, 1, 0, false),
 	CONV(3, 7, 3, 5, 3, 1, 2, true),
+	/* 3×3 with many channels: tiles of 2×2 that hang over edges, lanes left over, several blocks and spans */
+	CONV(2, 1, 32, 32, 3, 1, 1, true),
+	CONV_HW(3, 5, 7, 33, 40, 3, 3, 1, 1, true),
+	CONV_HW(2, 2, 3, 48, 65, 3, 3, 1, 1, false),
+	CONV(5, 16, 32, 32, 3, 1, 1, false),
+	CONV_HW(1, 3, 250, 32, 33, 3, 3, 1, 1, true),
+	CONV(3, 4, 264, 256, 3, 1, 1, true),
 	CONV(2, 9, 3, 17, 5, 1, 2, false),
 	CONV(2, 9, 4, 3, 5, 2, 1, true),
 	CONV(1, 13, 3, 17, 7, 2, 3, false),
