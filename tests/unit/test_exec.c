@@ -13,7 +13,13 @@
 #include "kernels/cpu/cpu.h"
 #include "tests/support/small_net.h"
 
-enum { STEPS = 2 };
+/* Of two backends that are compared: one in `make test`. */
+static uint64_t compared_steps(void)
+{
+	const char *quick = getenv("SPLIT_QUICK");
+
+	return quick && *quick ? 1 : 2;
+}
 
 /* |x - y| / |x| over the segment, in the 2-norm. Not element by element: where an activation lies within a rounding
  * error of ReLU6's kink, its gradient is there on one backend and not on the other (test_ops steers clear of kinks). */
@@ -57,7 +63,7 @@ static void compare_backends(const char *partition, int chunks, int64_t batch_ro
 	small_net_open(&ref, &(struct small_net_how){
 				     .partition = partition, .chunks = chunks, .ref = true, .optimizer = optimizer});
 	small_net_open(&cpu, &(struct small_net_how){.partition = partition, .chunks = chunks, .optimizer = optimizer});
-	for (uint64_t step = 0; step < STEPS; step++) {
+	for (uint64_t step = 0; step < compared_steps(); step++) {
 		copy_weights(&cpu, &ref);
 		small_net_compute(&ref, batch_rows, step);
 		small_net_compute(&cpu, batch_rows, step);
