@@ -175,6 +175,7 @@ struct sl_op sl_graph_op(const struct sl_graph *g, int index)
 	}
 	for (int i = 0; i < node->n_param; i++)
 		op.param[op.n_param++] = g->link[node->param + i];
+	op.most = g->value[g->link[node->in]].lead == SL_PER_TOKEN ? g->in[0].most : 1;
 	op.out_shape = node->out < g->n_value ? g->value[node->out].shape : (struct sl_shape){0};
 	return op;
 }
@@ -282,8 +283,9 @@ static enum sl_err infer(struct sl_graph *g, const struct sl_node *node, const i
 	enum sl_err err;
 
 	memcpy(op.name, node->name, sizeof op.name);
-	if (node->kind == SL_OP_SELECT && lead != SL_PER_TOKEN)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: select takes what is per token", node->name);
+	if (sl_op_reads_rows(node->kind) && lead != SL_PER_TOKEN)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s takes what is per token", node->name,
+				   sl_op_kind_name(node->kind));
 	for (int i = 0; i < node->n_in; i++)
 		if (g->value[in[i]].dtype == SL_F32)
 			op.in_shape[op.n_in++] = g->value[in[i]].shape;

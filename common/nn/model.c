@@ -272,6 +272,16 @@ int sl_build_smooth(struct sl_build *b, const char *name, int in, enum sl_op_kin
 	return finish(b, &d);
 }
 
+int sl_build_attention(struct sl_build *b, const char *name, int q, int k, int v, struct sl_attention_attr attr)
+{
+	struct draft d = begin(b, SL_OP_ATTENTION, name, q);
+
+	d.in[d.node.n_in++] = k;
+	d.in[d.node.n_in++] = v;
+	d.node.u.attention = attr;
+	return finish(b, &d);
+}
+
 int sl_build_layernorm(struct sl_build *b, const char *name, int in, float eps)
 {
 	struct draft d = begin(b, SL_OP_LAYERNORM, name, in);

@@ -106,6 +106,32 @@ static enum sl_err infer_linear(struct sl_op *op, struct sl_fail *fail)
 	return SL_OK;
 }
 
+static enum sl_err infer_attention(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_attention_attr *a = &op->u.attention;
+	const struct sl_shape *q = &op->in_shape[0], *k = &op->in_shape[1];
+	const int kv = sl_attention_kv(a);
+	int64_t d;
+
+	if (a->heads < 1 || kv < 1 || a->heads % kv)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (attention): %d heads do not share %d of keys and values",
+				   op->name, a->heads, kv);
+	if (!(a->p >= 0.0f && a->p < 1.0f))
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (attention): p is %g; it must lie in [0, 1)", op->name,
+				   (double)a->p);
+	if (op->n_in != 3 || q->ndim != 2 || q->dim[1] % a->heads)
+		return misfit(op, fail, "tokens [F], a multiple of its heads");
+	d = q->dim[1] / a->heads;
+	if (k->ndim != 2 || k->dim[1] != kv * d || !sl_shape_equal(k, &op->in_shape[2]))
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (attention): keys and values are not tokens [%lld] both",
+				   op->name, (long long)(kv * d));
+	if (a->rope > 0 && d % 2)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (attention): rotary positions of %lld features per head",
+				   op->name, (long long)d);
+	op->out_shape = *q;
+	return SL_OK;
+}
+
 enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 {
 	const struct sl_shape *in = &op->in_shape[0];
@@ -149,6 +175,8 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 					   op->name, (double)op->u.dropout.p);
 		op->out_shape = *in;
 		return SL_OK;
+	case SL_OP_ATTENTION:
+		return infer_attention(op, fail);
 	case SL_OP_SELECT:
 		if (in->ndim != 2)
 			return misfit(op, fail, "tokens [F]");
@@ -183,6 +211,8 @@ int64_t sl_op_macs(const struct sl_op *op, int64_t rows)
 		return rows * sl_shape_row(&op->out_shape) * 2;
 	case SL_OP_LINEAR:
 		return rows * sl_shape_row(&op->out_shape) * op->u.linear.in_f;
+	case SL_OP_ATTENTION: /* of tokens, in rows of the most tokens: what is masked counts too */
+		return rows * sl_shape_row(&op->out_shape) * 2 * op->most;
 	default:
 		return 0;
 	}

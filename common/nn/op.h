@@ -18,6 +18,7 @@
  * MUL        a, b → a · b, element by element         –
  * LAYERNORM  [F], [S,F] … → same                      weight [F], bias [F] or none   (torch.nn.LayerNorm(F))
  * RMSNORM    [F], [S,F] … → same                      weight [F]   (x / sqrt(mean of x² + eps) · weight)
+ * ATTENTION  tokens q [H·D], k, v [KV·D] → [H·D]     –      (of each row by itself; see struct sl_attention_attr)
  * FLATTEN    [H,W,C] → [H·W·C]                        –      (NHWC order; equals torch's where H·W = 1)
  * SELECT     tokens [F] → rows [F]                    –      (the first token of every row)
  * XENT       logits [K] + labels → mean loss          –      (softmax cross-entropy, torch.nn.CrossEntropyLoss)
@@ -38,7 +39,7 @@ enum sl_op_kind {
 
 enum sl_act { SL_ACT_NONE, SL_ACT_RELU, SL_ACT_RELU6, SL_ACT_COUNT };
 
-enum { SL_OP_MAX_IN = 2, SL_OP_MAX_PARAM = 4, SL_NAME_MAX = 96 };
+enum { SL_OP_MAX_IN = 3, SL_OP_MAX_PARAM = 4, SL_NAME_MAX = 96 };
 
 struct sl_conv_attr {
 	int in_c, out_c, kh, kw, stride, pad;
@@ -86,6 +87,19 @@ struct sl_gelu_attr {
 	bool tanh; /* its approximation: x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))) */
 };
 
+/* Multi-head attention: of head h, softmax(q·kᵀ/√D)·v over the keys of the query's own row. */
+struct sl_attention_attr {
+	int heads;
+	int kv;      /* heads of keys and values, of which heads / kv queries' heads share each; 0: as many as heads */
+	bool causal; /* a query sees the keys up to its own token */
+	/* Rotary positions: features i and i + D/2 of q and k, as a pair, are turned by t·rope^(−2i/D), t the token's
+	 * place in its row. 0: none. */
+	float rope;
+	/* Dropout on probabilities: element ((row·H + h)·M + query)·M + key of the stream, M = `most` of the op rounded
+	 * up to a multiple of 4. */
+	float p;
+};
+
 struct sl_norm_attr {
 	float eps;
 };
@@ -102,6 +116,7 @@ union sl_op_attr {
 	struct sl_xent_attr xent;
 	struct sl_scale_attr scale;
 	struct sl_gelu_attr gelu;
+	struct sl_attention_attr attention;
 	struct sl_norm_attr norm; /* LAYERNORM, RMSNORM */
 };
 
@@ -116,6 +131,7 @@ struct sl_op {
 	int param[SL_OP_MAX_PARAM], n_param;
 	/* Shapes of this op's inputs and output; dimension 0 is the most rows of a chunk once planned, else 1. */
 	struct sl_shape in_shape[SL_OP_MAX_IN], out_shape;
+	int most; /* tokens of a row, by which random numbers are counted; 1 where inputs are per row */
 	enum sl_precision precision; /* of the segment it was planned into: of its inputs, output and their gradients */
 	union sl_op_attr u;
 };
@@ -134,6 +150,17 @@ int64_t sl_op_macs(const struct sl_op *op, int64_t rows);
 /* How many of the inputs, from the first on, backward reads again, so that they are kept. No op reads its own output
  * again. */
 int sl_op_saves_inputs(const struct sl_op *op);
+
+static inline int sl_attention_kv(const struct sl_attention_attr *a)
+{
+	return a->kv ? a->kv : a->heads;
+}
+
+/* Whether its kernels read where rows begin (sl_op_call.dims). */
+static inline bool sl_op_reads_rows(enum sl_op_kind kind)
+{
+	return kind == SL_OP_SELECT || kind == SL_OP_ATTENTION;
+}
 
 static inline bool sl_op_is_norm(enum sl_op_kind kind)
 {

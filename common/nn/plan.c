@@ -196,7 +196,16 @@ static bool node_per_token(enum sl_op_kind kind)
 {
 	return kind == SL_OP_LINEAR || kind == SL_OP_ACT || kind == SL_OP_GELU || kind == SL_OP_SILU ||
 	       kind == SL_OP_TANH || kind == SL_OP_ADD || kind == SL_OP_MUL || kind == SL_OP_SCALE ||
-	       sl_op_is_norm(kind) || kind == SL_OP_SELECT;
+	       sl_op_is_norm(kind) || sl_op_reads_rows(kind);
+}
+
+/* Dropout on probabilities counts its random numbers by op.h: 2^34 of them are there. */
+static bool can_draw(const struct sl_op *op, const struct sl_plan_spec *spec)
+{
+	const int64_t rows = (spec->batch + spec->chunks - 1) / spec->chunks, most = (op->most + 3) / 4 * 4;
+
+	return op->kind != SL_OP_ATTENTION || op->u.attention.p == 0.0f ||
+	       rows <= (INT64_C(1) << 34) / (most * most) / op->u.attention.heads;
 }
 
 static enum sl_err check_tokens(const struct sl_graph *g, enum sl_segment which, const struct sl_plan_spec *spec,
@@ -215,6 +224,15 @@ static enum sl_err check_tokens(const struct sl_graph *g, enum sl_segment which,
 		if (g->value[g->link[g->node[i].in]].lead == SL_PER_TOKEN && !node_per_token(g->node[i].kind))
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s of tokens is not supported", g->node[i].name,
 					   sl_op_kind_name(g->node[i].kind));
+	for (int i = 0; i < g->n_node; i++) {
+		const struct sl_op op = sl_graph_op(g, i);
+
+		if (!can_draw(&op, spec))
+			return sl_fail_set(fail, SL_ERR_CONFIG,
+					   "%s: too many random numbers for the dropout of %d heads over %d tokens; "
+					   "more chunks need fewer each",
+					   op.name, op.u.attention.heads, op.most);
+	}
 	return SL_OK;
 }
 

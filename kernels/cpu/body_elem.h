@@ -144,15 +144,14 @@ static inline void put_quads(uint32_t *to, vw a, vw b)
 	memcpy(to + VL, &second, sizeof second);
 }
 
-static inline void draw(const struct sl_rng_key *key, uint32_t first_quad, uint32_t word[WORDS])
+/* The words of quads[WORDS / 4], one quad behind the other. */
+ALWAYS void draw_quads(const struct sl_rng_key *key, const vw quads[SETS], uint32_t word[WORDS])
 {
 	uint32_t k0 = (uint32_t)key->seed, k1 = (uint32_t)(key->seed >> 32);
-	vw c[SETS][4], quad = {0};
+	vw c[SETS][4];
 
-	for (int i = 0; i < VL / 2; i++)
-		quad[i] = (uint64_t)i;
 	for (int s = 0; s < SETS; s++) {
-		c[s][0] = quad + (first_quad + (uint32_t)s * (VL / 2));
+		c[s][0] = quads[s];
 		c[s][1] = ((uint32_t)key->chunk << 16 | key->tensor) - (vw){0};
 		c[s][2] = (uint32_t)key->step - (vw){0};
 		c[s][3] = (key->step >> 32) - (vw){0};
@@ -169,6 +168,17 @@ static inline void draw(const struct sl_rng_key *key, uint32_t first_quad, uint3
 	for (int s = 0; s < SETS; s++)
 		put_quads(word + s * VL * 2, (c[s][0] & UINT32_MAX) | c[s][1] << 32,
 			  (c[s][2] & UINT32_MAX) | c[s][3] << 32);
+}
+
+static inline void draw(const struct sl_rng_key *key, uint32_t first_quad, uint32_t word[WORDS])
+{
+	vw quad = {0}, quads[SETS];
+
+	for (int i = 0; i < VL / 2; i++)
+		quad[i] = (uint64_t)i;
+	for (int s = 0; s < SETS; s++)
+		quads[s] = quad + (first_quad + (uint32_t)s * (VL / 2));
+	draw_quads(key, quads, word);
 }
 
 static void dropout(float *y, const float *x, const struct sl_rng_key *key, int64_t first, int64_t n, float p, bool add)

@@ -187,6 +187,153 @@ static void product(float *y, const float *a, const float *b, int64_t n, bool ad
 	}
 }
 
+/* ---- rows of attention's scores */
+
+ALWAYS float lanes_most(vf v)
+{
+	float most = v[0];
+
+	for (int i = 1; i < VL; i++)
+		most = v[i] > most ? v[i] : most;
+	return most;
+}
+
+static void softmax(float *s, int64_t n, float scale, float stat[2])
+{
+	vf top = set1(-__builtin_inff()), sum = {0};
+	float inv;
+
+	for (int64_t i = 0; i < n; i += VL) {
+		vf v = ldv(s + i, left(n - i));
+		vi live = (vi)first_lanes((vf)(set1(0) == set1(0)), left(n - i));
+
+		top = choose((v > top) & live, v, top);
+	}
+	stat[0] = lanes_most(top);
+	for (int64_t i = 0; i < n; i += VL) {
+		int l = left(n - i);
+		vf e = first_lanes(exponential((ldv(s + i, l) - stat[0]) * scale), l);
+
+		sum += e;
+		stv(s + i, e, l);
+	}
+	inv = stat[1] = 1.0f / lanes_sum(sum);
+	for (int64_t i = 0; i < n; i += VL)
+		stv(s + i, ldv(s + i, left(n - i)) * inv, left(n - i));
+}
+
+static void softmax_again(float *s, int64_t n, float scale, const float stat[2])
+{
+	const float top = stat[0], inv = stat[1];
+
+	for (int64_t i = 0; i < n; i += VL)
+		stv(s + i, exponential((ldv(s + i, left(n - i)) - top) * scale) * inv, left(n - i));
+}
+
+static void softmax_back(float *ds, const float *p, const float *kept, int64_t n, float scale)
+{
+	vf sum = {0};
+	float delta;
+
+	for (int64_t i = 0; i < n; i += VL) {
+		int l = left(n - i);
+		vf v = ldv(kept + i, l) * ldv(ds + i, l);
+
+		sum += v;
+		stv(ds + i, v, l);
+	}
+	delta = lanes_sum(sum);
+	for (int64_t i = 0; i < n; i += VL) {
+		int l = left(n - i);
+
+		stv(ds + i, (ldv(ds + i, l) - ldv(p + i, l) * delta) * scale, l);
+	}
+}
+
+typedef float four __attribute__((vector_size(16)));
+typedef float four_mem __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t four_int __attribute__((vector_size(16)));
+typedef uint32_t four_words __attribute__((vector_size(16)));
+
+/* A panel: to [depth, width] of x [n, depth], row i at x + i·ldx, columns from n on 0. width: a multiple of 4. */
+static void transpose(float *to, int width, const float *x, int64_t ldx, int64_t n, int64_t depth)
+{
+	for (int i = 0; i < width; i += 4) {
+		const int live = n - i < 4 ? (int)(n - i) : 4;
+		int64_t k = 0;
+
+		for (; k + 4 <= depth; k += 4) {
+			four r[4] = {{0}, {0}, {0}, {0}}, a, b, c, d;
+
+#pragma GCC unroll 4
+			for (int j = 0; j < 4; j++)
+				if (j < live)
+					r[j] = *(const four_mem *)(x + (i + j) * ldx + k);
+			a = __builtin_shuffle(r[0], r[1], (four_int){0, 4, 1, 5});
+			b = __builtin_shuffle(r[2], r[3], (four_int){0, 4, 1, 5});
+			c = __builtin_shuffle(r[0], r[1], (four_int){2, 6, 3, 7});
+			d = __builtin_shuffle(r[2], r[3], (four_int){2, 6, 3, 7});
+			*(four_mem *)(to + k * width + i) = __builtin_shuffle(a, b, (four_int){0, 1, 4, 5});
+			*(four_mem *)(to + (k + 1) * width + i) = __builtin_shuffle(a, b, (four_int){2, 3, 6, 7});
+			*(four_mem *)(to + (k + 2) * width + i) = __builtin_shuffle(c, d, (four_int){0, 1, 4, 5});
+			*(four_mem *)(to + (k + 3) * width + i) = __builtin_shuffle(c, d, (four_int){2, 3, 6, 7});
+		}
+		for (; k < depth; k++)
+			for (int j = 0; j < 4; j++)
+				to[k * width + i + j] = j < live ? x[(i + j) * ldx + k] : 0.0f;
+	}
+}
+
+/* Quads that are drawn together: their places in the rows. */
+struct quads {
+	vw number[SETS];
+	int64_t at[WORDS / 4];
+	int count;
+};
+
+static void drop_quads(float *y, const float *x, const struct sl_rng_key *key, struct quads *q, float p)
+{
+	const float by = 1.0f / (1.0f - p);
+	uint32_t word[WORDS];
+
+	draw_quads(key, q->number, word);
+	for (int i = 0; i < q->count; i++) {
+		four_words w;
+		four v = *(const four_mem *)(x + q->at[i]) * by, unit;
+
+		memcpy(&w, word + 4 * i, sizeof w);
+		unit = __builtin_convertvector((four_int)(w >> 8), four) * 0x1p-24f; /* sl_rng_unit */
+		*(four_mem *)(y + q->at[i]) = (four)((four_int)v & (unit >= p));
+	}
+	q->count = 0;
+}
+
+/* Short rows share registers. */
+static void dropout_rows(float *y, const float *x, int64_t ld, const struct sl_rng_key *key, int64_t first,
+			 int64_t step, int64_t rows, int64_t n, int64_t more, float p)
+{
+	struct quads q = {.count = 0};
+
+	for (int64_t r = 0; r < rows; r++) {
+		int64_t length = n + r * more;
+
+		if (length >= WORDS / 2) {
+			dropout(y + r * ld, x + r * ld, key, first + r * step, length, p, false);
+			continue;
+		}
+		for (int64_t k = 0; k < length; k += 4) {
+			uint64_t number = (uint32_t)((first + r * step + k) >> 2);
+
+			memcpy((char *)q.number + (size_t)q.count * sizeof number, &number, sizeof number);
+			q.at[q.count++] = r * ld + k;
+			if (q.count == WORDS / 4)
+				drop_quads(y, x, key, &q, p);
+		}
+	}
+	if (q.count)
+		drop_quads(y, x, key, &q, p);
+}
+
 /* ---- norms over a row of f values */
 
 static float row_total(const float *x, int64_t f)

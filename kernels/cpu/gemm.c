@@ -1,5 +1,7 @@
 #include "kernels/cpu/gemm.h"
 
+#include <string.h>
+
 struct pack_job {
 	struct sl_gemm_weights to;
 	const float *w;
@@ -20,6 +22,15 @@ static void pack_panel(void *arg, int64_t panel, int worker)
 	const float *w = j->w + at * j->col;
 
 	(void)worker;
+	if (j->row == 1) {
+		j->to.simd->transpose(to, (int)width, w, j->col, n, j->to.depth);
+		return;
+	}
+	if (j->col == 1 && n == width) {
+		for (int64_t k = 0; k < j->to.depth; k++, to += width)
+			memcpy(to, w + k * j->row, (size_t)width * sizeof *to);
+		return;
+	}
 	for (int64_t k = 0; k < j->to.depth; k++, to += width) {
 		for (int64_t i = 0; i < n; i++)
 			to[i] = w[k * j->row + i * j->col];
@@ -34,6 +45,16 @@ struct sl_gemm_weights sl_gemm_pack(struct sl_backend *be, float *packed, const 
 	struct pack_job job = {{sl_cpu_simd_of(be), packed, depth, n}, w, row, col};
 
 	sl_pool_run(be->pool, sl_cpu_blocks(n, job.to.simd->panel), pack_panel, &job);
+	return job.to;
+}
+
+struct sl_gemm_weights sl_gemm_pack_here(const struct sl_cpu_simd *simd, float *packed, const float *w, int64_t depth,
+					 int64_t n, int64_t row, int64_t col)
+{
+	struct pack_job job = {{simd, packed, depth, n}, w, row, col};
+
+	for (int64_t panel = 0; panel < sl_cpu_blocks(n, simd->panel); panel++)
+		pack_panel(&job, panel, 0);
 	return job.to;
 }
 

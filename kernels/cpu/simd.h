@@ -63,6 +63,18 @@ struct sl_cpu_simd {
 	void (*smooth_backward)(float *dx, const float *dy, const float *x, int64_t n, enum sl_cpu_smooth kind,
 				bool add);
 	void (*product)(float *y, const float *a, const float *b, int64_t n, bool add); /* y = or += a·b */
+	/* Of a query's scores [n]: s = e^((s − top)·scale)·inv, inv one over the sum; stat: top, the largest, and inv.
+	 * _again: from `stat`. _back: ds, which holds dp̃, = (kept·dp̃ − p·Σ kept·dp̃)·scale. */
+	void (*softmax)(float *s, int64_t n, float scale, float stat[2]);
+	void (*softmax_again)(float *s, int64_t n, float scale, const float stat[2]);
+	void (*softmax_back)(float *ds, const float *p, const float *kept, int64_t n, float scale);
+	/* `dropout` of rows ld floats apart, whose draws begin at first + row·step; ld, first and step are multiples of
+	 * 4. Of row i the first n + i·more; up to 3 floats behind them are read and written. */
+	void (*dropout_rows)(float *y, const float *x, int64_t ld, const struct sl_rng_key *key, int64_t first,
+			     int64_t step, int64_t rows, int64_t n, int64_t more, float p);
+	/* A panel: to [depth, width] of x [n, depth], row i at x + i·ldx, columns from n on 0. width: a multiple of 4.
+	 */
+	void (*transpose)(float *to, int width, const float *x, int64_t ldx, int64_t n, int64_t depth);
 	/* A row of f values: y = (x − mean)·inv·γ + β; stat: mean and inv = 1/σ, where `centred` is false 0 and one
 	 * over the root of the mean square. beta NULL: none. */
 	void (*norm_forward)(float *y, float stat[2], const float *x, const float *gamma, const float *beta, int64_t f,

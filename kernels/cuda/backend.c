@@ -508,6 +508,7 @@ const struct sl_backend_ops cu_backend_ops = {
 		   [SL_OP_MUL] = &cu_mul_op,
 		   [SL_OP_LAYERNORM] = &cu_layernorm,
 		   [SL_OP_RMSNORM] = &cu_rmsnorm,
+		   [SL_OP_ATTENTION] = &cu_attention_op,
 		   [SL_OP_SELECT] = &cu_select_op},
 	.failed = cu_failed,
 	.close = cu_close,

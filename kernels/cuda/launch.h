@@ -175,6 +175,31 @@ cudaError_t cu_select_forward(cudaStream_t s, enum cu_type type, void *out, cons
 cudaError_t cu_select_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout,
 			       const struct cu_rows *r);
 
+/* ---- attention.cu: q, dq, out, dout [T, heads, D]; k, v, dk, dv [T, kv, D] ---- */
+struct cu_attention {
+	struct cu_rows rows; /* its f is not read */
+	enum cu_type type;   /* of what the op reads and writes */
+	enum cu_type turned; /* of q, k, dq and dk: fp32 where they are turned by rotary positions */
+	int heads, kv, d, most;
+	bool causal;
+	float p; /* of dropout; 0: none */
+	struct cu_philox key;
+	const uint64_t *step; /* as of cu_dropout */
+	const void *q, *k, *v;
+	float *stat;  /* [T, heads, 2]: the largest score, one over the sum */
+	float *delta; /* [T, heads]; scratch of backward */
+};
+cudaError_t cu_attention_forward(cudaStream_t s, void *out, const struct cu_attention *a);
+/* Also fills delta, which cu_attention_dkv reads. dq NULL: delta alone. */
+cudaError_t cu_attention_dq(cudaStream_t s, void *dq, bool add, const void *dout, const struct cu_attention *a);
+/* dk, dv NULL: not wanted */
+cudaError_t cu_attention_dkv(cudaStream_t s, void *dk, bool add_k, void *dv, bool add_v, const void *dout,
+			     const struct cu_attention *a);
+/* out [T, heads, D], of type `to`, = x, of type `from`, turned by t·theta^(−2c/D), where t is the token's place in its
+ * row and features c and c + D/2 are a pair; `back`: by the opposite angle. One of the types is fp32. */
+cudaError_t cu_turn(cudaStream_t s, void *out, enum cu_type to, bool add, const void *x, enum cu_type from,
+		    const struct cu_rows *rows, int heads, int d, float theta, bool back);
+
 #ifdef __cplusplus
 }
 #endif

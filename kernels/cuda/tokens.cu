@@ -1,33 +1,10 @@
 // Ops that look at rows of tokens; one thread per element of the output (a gather: no atomics).
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/rows.cuh"
 
 namespace
 {
 
 constexpr int threads_per_block = 256;
-
-__device__ int64_t first_of(const cu_rows &r, int64_t row)
-{
-	return r.begin ? (int64_t)r.begin[row] : row;
-}
-
-// The row that has this token.
-__device__ int64_t row_of(const cu_rows &r, int64_t token)
-{
-	int64_t low = 0, high = r.rows;
-
-	if (!r.begin)
-		return token;
-	while (high - low > 1) {
-		const int64_t middle = low + (high - low) / 2;
-
-		if ((int64_t)r.begin[middle] <= token)
-			low = middle;
-		else
-			high = middle;
-	}
-	return low;
-}
 
 template <class T> __global__ void forward_kernel(T *__restrict__ out, const T *__restrict__ x, cu_rows r)
 {

@@ -76,6 +76,7 @@ static const struct sl_backend_ops ref_ops = {
 			[SL_OP_XENT] = &sl_ref_xent,
 			[SL_OP_SCALE] = &sl_ref_scale,
 			[SL_OP_GELU] = &sl_ref_gelu,
+			[SL_OP_ATTENTION] = &sl_ref_attention,
 			[SL_OP_SELECT] = &sl_ref_select,
 			[SL_OP_SILU] = &sl_ref_silu,
 			[SL_OP_TANH] = &sl_ref_tanh,

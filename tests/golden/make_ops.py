@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 torch.manual_seed(7)
 torch.set_default_dtype(torch.float64)
-rows = []
+cases = []
 
 
 def draw(*shape, low=-32, high=33):
@@ -56,7 +56,7 @@ def case(name, kind, x, attr, run, params=(), depthwise=False, after=None, extra
     fields += [".param[%d] = %s" % (i, n) for i, n in enumerate(names + stats)]
     for i, t in enumerate(after() if after else []):
         fields.append(".param_after[%d] = " % (len(params) + i) + emit("%s_after%d" % (name, len(params) + i), t))
-    rows.append(fields)
+    cases.append(fields)
 
 
 def conv(name, n, i, h, w, o, kh, kw, s, p, bias, depthwise=False):
@@ -92,6 +92,41 @@ def pool(name, kind, n, c, h, w, k, s, p, x=None):
     case(name, kind, draw(n, c, h, w) if x is None else x, ".u.pool = {%d, %d, %d}," % (k, s, p), run)
 
 
+def attention(name, rows, s, heads, kv, d, causal=False, rope=0.0):
+    """Rows as tests/support/op_rig.c lays them: S tokens on average, no two neighbours alike."""
+    begin = [i * s - (s // 2 if i < rows and i % 2 else 0) for i in range(rows + 1)]
+    q, k, v = (draw(rows * s, n * d).requires_grad_() for n in (heads, kv, kv))
+
+    def turn(x, n):  # features c and c + D/2 are a complex number
+        z = torch.complex(*x.view(len(x), n, 2, d // 2).unbind(2))
+        angle = torch.arange(len(x))[:, None] * rope ** (-torch.arange(0, d, 2) / d)
+        z = z * torch.polar(torch.ones_like(angle), angle)[:, None]
+        return torch.cat([z.real, z.imag], -1).flatten(1)
+
+    def shared(x):
+        return x.view(len(x), kv, d).repeat_interleave(heads // kv, 1).flatten(1)[:, None]
+
+    out = []
+    for a, b in zip(begin, begin[1:]):
+        rq, rk, rv = q[a:b], k[a:b], v[a:b]
+        if rope:
+            rq, rk = turn(rq, heads), turn(rk, kv)
+        eye, n = torch.eye(heads * d), b - a
+        out.append(F.multi_head_attention_forward(
+            rq[:, None], shared(rk), shared(rv), heads * d, heads, torch.eye(heads * d).repeat(3, 1), None, None, None, False, 0.0,
+            eye, None, need_weights=False, attn_mask=torch.ones(n, n).triu(1).bool() if causal else None)[0][:, 0])
+    out = torch.cat(out)
+    dout = draw(*out.shape)
+    out.backward(dout)
+    fields = [".name = \"%s\"" % name, ".c = {.kind = SL_OP_ATTENTION, .n = %d, .h = %d, .c = %d, "
+              ".u.attention = {%d, %d, %s, %rf, 0}}" % (rows, s, heads * d, heads, kv, str(causal).lower(), rope)]
+    for i, x in enumerate((q, k, v)):
+        fields.append(".in%s = " % ("", "_b", "_c")[i] + emit("%s_in%d" % (name, i), x))
+        fields.append(".din%s = " % ("", "_b", "_c")[i] + emit("%s_din%d" % (name, i), x.grad))
+    fields += [".dout = " + emit(name + "_dout", dout), ".out = " + emit(name + "_out", out)]
+    cases.append(fields)
+
+
 print("/* Written by tests/golden/make_ops.py with PyTorch %s. */" % torch.__version__.split("+")[0])
 print('#ifndef SL_GOLDEN_OPS_H\n#define SL_GOLDEN_OPS_H\n\n#include "tests/support/op_case.h"\n')
 conv("conv_stem", 2, 3, 7, 6, 5, 3, 3, 2, 1, False)
@@ -114,7 +149,7 @@ pool("avgpool_plane", "AVGPOOL", 2, 5, 3, 2, 0, 1, 0)
 case("linear", "LINEAR", draw(3, 5), ".u.linear = {.in_f = 5, .out_f = 4, .bias = true},", F.linear, [draw(4, 5), draw(4)])
 labels = torch.tensor([0, 6, 3, 3, 1])
 case("xent", "XENT", draw(5, 7, low=-80, high=81), "", lambda x: F.cross_entropy(x, labels, reduction="sum"))
-rows[-1].append(".labels = " + emit("xent_labels", labels, "int32_t"))
+cases[-1].append(".labels = " + emit("xent_labels", labels, "int32_t"))
 # last, so that the numbers of the others stay
 kept = torch.get_rng_state()
 convt("convt_restore", 2, 4, 3, 3, 2, 3, 3, 3, 0, 1, 1, True)
@@ -130,7 +165,7 @@ for name, smoothing in (("xent_smooth", 0.1), ("xent_ignored", 0.0), ("xent_both
     targets = some if ignores else labels
     case(name, "XENT", draw(5, 7, low=-80, high=81), ".rule = {%rf, %s, -100}," % (smoothing, str(ignores).lower()),
          lambda x: F.cross_entropy(x, targets, reduction="sum", label_smoothing=smoothing, ignore_index=-100))
-    rows[-1].append(".labels = " + emit(name + "_labels", targets, "int32_t"))
+    cases[-1].append(".labels = " + emit(name + "_labels", targets, "int32_t"))
     torch.set_rng_state(state)
 torch.set_rng_state(kept)
 case("gelu_tanh", "GELU", draw(4, 6, low=-80, high=81), ".u.gelu.tanh = true,", lambda x: F.gelu(x, approximate="tanh"))
@@ -143,18 +178,23 @@ case("layernorm_plain", "LAYERNORM", draw(3, 20) + 30, ".u.norm.eps = 0.125f,", 
 case("rmsnorm", "RMSNORM", draw(4, 9), ".u.norm.eps = 1e-5f,",
      lambda x, w: x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * w, [draw(9)])
 torch.set_rng_state(kept)
+attention("attention", 3, 4, 2, 2, 3)
+attention("attention_causal", 3, 4, 2, 2, 3, causal=True)
+attention("attention_grouped", 2, 5, 4, 2, 2)
+attention("attention_rotary", 2, 5, 2, 1, 4, causal=True, rope=100.0)
+torch.set_rng_state(kept)
 
 print("""
 /* One call of an op; NULL where it has no such tensor. The loss is a sum, and its gradient that of the sum. */
 static const struct op_golden {
 	const char *name;
 	struct op_case c;
-	const float *in, *param[SL_OP_MAX_PARAM], *dout; /* what goes in */
+	const float *in, *in_b, *in_c, *param[SL_OP_MAX_PARAM], *dout; /* what goes in */
 	const int32_t *labels;
-	const float *out, *din, *grad[SL_OP_MAX_PARAM], *param_after[SL_OP_MAX_PARAM]; /* what must come out */
+	const float *out, *din, *din_b, *din_c, *grad[SL_OP_MAX_PARAM], *param_after[SL_OP_MAX_PARAM]; /* what must come out */
 	double loss;
 } golden_ops[] = {""")
-for fields in rows:
+for fields in cases:
     print("{" + ", ".join(fields) + "},")
 print("};\n")
 

@@ -358,7 +358,7 @@ static void numeric_case(struct numeric *n)
 		memcpy(grad[i], op_area_read(&n->rig.grad[i], "grad", n->log), n->rig.grad[i].bytes);
 	}
 	for (int i = 0; i < n->rig.op.n_in; i++)
-		check_slopes(n, "din", &n->chunk.in[i], n->host.in[i], din[i], n->host.in_count);
+		check_slopes(n, "din", &n->chunk.in[i], n->host.in[i], din[i], n->host.in_count[i]);
 	for (int i = 0; i < n->rig.op.n_param; i++)
 		if (n->chunk.call.grad[i])
 			check_slopes(n, i ? "gradient of parameter 1" : "gradient of parameter 0", &n->rig.param[i],

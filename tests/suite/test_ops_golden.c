@@ -38,6 +38,8 @@ static void run_golden(const struct op_golden *g, struct op_rig *rig, struct op_
 		return;
 	check("out", 0, &chunk->out, g->out, log);
 	check("din", 0, &chunk->din[0], g->din, log);
+	check("din", 1, &chunk->din[1], g->din_b, log);
+	check("din", 2, &chunk->din[2], g->din_c, log);
 	for (int i = 0; i < rig->op.n_param; i++) {
 		check("grad", i, &rig->grad[i], g->grad[i], log);
 		check("param", i, &rig->param[i], g->param_after[i], log);
@@ -69,12 +71,13 @@ static void test_ops_equal_torch(void **state)
 		assert_int_equal(op_case_op(&g->c, g->c.n, &op, &fail), SL_OK);
 		host = (struct op_host){
 			.rows = g->c.n,
-			.in_count = sl_shape_count(&op.in_shape[0]),
 			.out_count = g->out ? sl_shape_count(&op.out_shape) : 0,
-			.in = {unconst(g->in)},
+			.in = {unconst(g->in), unconst(g->in_b), unconst(g->in_c)},
 			.dout = unconst(g->dout),
 			.labels = (int32_t *)(uintptr_t)g->labels,
 		};
+		for (int i = 0; i < op.n_in; i++)
+			host.in_count[i] = sl_shape_count(&op.in_shape[i]);
 		for (int i = 0; i < op.n_param; i++) {
 			params.param[i] = unconst(g->param[i]);
 			params.grad_start[i] = op_xalloc((size_t)op_param_count(&op, i) * sizeof(float));

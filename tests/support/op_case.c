@@ -106,6 +106,16 @@
 	{                                                                                   \
 		.kind = SL_OP_SCALE, .n = n_, .h = h_, .w = w_, .c = c_, .u.scale = { by_ } \
 	}
+#define ATTENTION(n_, s_, f_, heads_, kv_, causal_, rope_, p_, data_)                               \
+	{                                                                                           \
+		.kind = SL_OP_ATTENTION, .n = n_, .h = s_, .c = f_, .data = data_, .u.attention = { \
+			heads_,                                                                     \
+			kv_,                                                                        \
+			causal_,                                                                    \
+			rope_,                                                                      \
+			p_                                                                          \
+		}                                                                                   \
+	}
 #define SELECT(n_, s_, f_)                                      \
 	{                                                       \
 		.kind = SL_OP_SELECT, .n = n_, .h = s_, .c = f_ \
@@ -318,6 +328,21 @@ const struct op_case op_cases[] = {
 	SCALE(3, 5, 7, 33, -1.7f),
 	SCALE(4, 32, 32, 17, 3.0f),
 	/* n rows of s tokens on average */
+	ATTENTION(1, 1, 1, 1, 0, false, 0, 0, DATA_PLAIN),
+	ATTENTION(3, 1, 6, 3, 0, true, 0, 0, DATA_PLAIN),
+	ATTENTION(3, 5, 8, 2, 0, false, 0, 0, DATA_PLAIN),
+	ATTENTION(4, 6, 12, 3, 0, true, 0, 0, DATA_PLAIN),
+	ATTENTION(3, 7, 24, 6, 2, false, 0, 0, DATA_PLAIN),
+	ATTENTION(2, 9, 16, 4, 1, true, 10000, 0, DATA_PLAIN),
+	ATTENTION(3, 5, 12, 2, 0, false, 100, 0, DATA_PLAIN),
+	ATTENTION(3, 7, 16, 2, 0, false, 0, 0.25f, DATA_PLAIN),
+	ATTENTION(2, 9, 24, 4, 2, true, 50, 0.5f, DATA_PLAIN),
+	ATTENTION(5, 21, 128, 2, 0, false, 0, 0.1f, DATA_PLAIN),
+	ATTENTION(2, 70, 66, 3, 0, true, 0, 0.1f, DATA_PLAIN),
+	ATTENTION(2, 150, 64, 1, 0, false, 0, 0, DATA_PLAIN),
+	ATTENTION(2, 130, 80, 4, 2, true, 10000, 0.2f, DATA_PLAIN),
+	ATTENTION(3, 11, 260, 2, 0, false, 0, 0, DATA_PLAIN),
+	ATTENTION(3, 11, 20, 4, 0, true, 0, 0, DATA_TIES),
 	SELECT(1, 1, 1),
 	SELECT(1, 9, 7),
 	SELECT(5, 2, 33),
@@ -392,6 +417,11 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 	case SL_OP_DROPOUT:
 		snprintf(attr, sizeof(attr), " p %g", (double)c->u.dropout.p);
 		break;
+	case SL_OP_ATTENTION:
+		snprintf(attr, sizeof(attr), ", heads %d:%d%s rope %g p %g", c->u.attention.heads,
+			 sl_attention_kv(&c->u.attention), c->u.attention.causal ? " causal" : "",
+			 (double)c->u.attention.rope, (double)c->u.attention.p);
+		break;
 	case SL_OP_SCALE:
 		snprintf(attr, sizeof(attr), " by %g", (double)c->u.scale.by);
 		break;
@@ -462,6 +492,22 @@ struct op_case op_case_random(uint64_t seed, uint32_t index)
 	return c;
 }
 
+/* Shapes of a token first, to be checked; then those of S tokens, as the rig counts rows. */
+static enum sl_err attention_op(const struct op_case *c, int64_t rows, struct sl_op *op, struct sl_fail *fail)
+{
+	const int64_t each = c->c / c->u.attention.heads * sl_attention_kv(&c->u.attention);
+	enum sl_err err;
+
+	op->u.attention = c->u.attention;
+	op->most = 2 * c->h;
+	op->in_shape[0] = sl_shape2(1, c->c);
+	op->in_shape[1] = op->in_shape[2] = sl_shape2(1, each);
+	err = sl_op_infer_shape(op, fail);
+	op->in_shape[0] = op->out_shape = sl_shape3(rows, c->h, c->c);
+	op->in_shape[1] = op->in_shape[2] = sl_shape3(rows, c->h, each);
+	return err;
+}
+
 enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, struct sl_fail *fail)
 {
 	*op = (struct sl_op){.kind = c->kind, .name = "case", .stream = 17, .n_in = sl_op_row(c->kind).n_in};
@@ -525,6 +571,8 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 		op->out_shape = sl_shape2(rows, c->c);
 		return SL_OK;
 	}
+	if (c->kind == SL_OP_ATTENTION)
+		return attention_op(c, rows, op, fail);
 	return sl_op_infer_shape(op, fail);
 }
 

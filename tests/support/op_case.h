@@ -30,6 +30,7 @@ struct op_case {
 		struct sl_scale_attr scale;
 		struct sl_gelu_attr gelu;
 		struct sl_norm_attr norm;
+		struct sl_attention_attr attention;
 	} u;
 };
 
@@ -52,7 +53,8 @@ int64_t op_param_count(const struct sl_op *op, int index);
 
 /* What one chunk's call reads, and what its gradients start from. */
 struct op_host {
-	int64_t rows, in_count, out_count; /* elements of each input and of the output, over all rows */
+	int64_t rows, out_count;        /* elements of the output, over all rows */
+	int64_t in_count[SL_OP_MAX_IN]; /* of each input */
 	float *in[SL_OP_MAX_IN];
 	float *din_start[SL_OP_MAX_IN]; /* what din holds before, where backward adds to it */
 	float *dout;

@@ -6,7 +6,16 @@
 #include "common/base/rng.h"
 #include "tests/support/op_case.h"
 
-enum array { ARRAY_IN = 0, ARRAY_DIN = 2, ARRAY_DOUT = 4, ARRAY_LABELS, ARRAY_PARAM = 8, ARRAY_GRAD = 16 };
+enum array {
+	ARRAY_IN = 0,
+	ARRAY_DIN = 2,
+	ARRAY_DOUT = 4,
+	ARRAY_LABELS,
+	ARRAY_PARAM = 8,
+	ARRAY_GRAD = 16,
+	ARRAY_THIRD = 24
+};
+_Static_assert(SL_OP_MAX_IN == 3, "the third input's arrays stand behind the others");
 
 void *op_xalloc(size_t bytes)
 {
@@ -72,15 +81,17 @@ void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl
 
 	*host = (struct op_host){
 		.rows = rows,
-		.in_count = rows * sl_shape_row(&op->in_shape[0]),
 		.out_count = op->kind == SL_OP_XENT ? 0 : rows * sl_shape_row(&op->out_shape),
 	};
 	for (int i = 0; i < op->n_in; i++) {
-		host->in[i] = input(c, host->in_count, key_of(seed, ARRAY_IN + i, chunk));
-		host->din_start[i] = spread(host->in_count, key_of(seed, ARRAY_DIN + i, chunk), 0, 1);
+		int64_t count = rows * sl_shape_row(&op->in_shape[i]);
+
+		host->in_count[i] = count;
+		host->in[i] = input(c, count, key_of(seed, i < 2 ? ARRAY_IN + i : ARRAY_THIRD, chunk));
+		host->din_start[i] = spread(count, key_of(seed, i < 2 ? ARRAY_DIN + i : ARRAY_THIRD + 1, chunk), 0, 1);
 	}
 	if (c->one_nan)
-		host->in[0][host->in_count / 2] = NAN;
+		host->in[0][host->in_count[0] / 2] = NAN;
 	host->dout = spread(host->out_count, key_of(seed, ARRAY_DOUT, chunk), 0, 1);
 	host->labels = op_xalloc((size_t)rows * sizeof(*host->labels));
 	for (int64_t i = 0; i < rows; i++)

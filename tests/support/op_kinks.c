@@ -15,7 +15,7 @@ static bool near_kink(enum sl_act act, double y, double margin)
 static void avoid_batchnorm(struct op_host *host, const struct op_case *c, const struct op_host_params *p,
 			    double margin)
 {
-	int64_t channels = c->c, m = host->in_count / channels;
+	int64_t channels = c->c, m = host->in_count[0] / channels;
 	const float *x = host->in[0];
 
 	for (int64_t k = 0; k < channels; k++) {

@@ -206,8 +206,8 @@ void op_chunk_open(struct op_rig *rig, struct op_chunk *chunk, const struct op_h
 
 	*chunk = (struct op_chunk){.rows = host->rows};
 	for (int i = 0; i < rig->op.n_in; i++) {
-		open_values(rig, &chunk->in[i], host->in_count, host->in[i]);
-		open_values(rig, &chunk->din[i], host->in_count, NULL);
+		open_values(rig, &chunk->in[i], host->in_count[i], host->in[i]);
+		open_values(rig, &chunk->din[i], host->in_count[i], NULL);
 	}
 	open_values(rig, &chunk->out, host->out_count, NULL);
 	open_values(rig, &chunk->dout, host->out_count, host->dout);
@@ -226,7 +226,7 @@ void op_chunk_open(struct op_rig *rig, struct op_chunk *chunk, const struct op_h
 		.loss_sum = &chunk->loss_sum,
 		.correct = &chunk->correct,
 	};
-	if (rig->op.kind == SL_OP_SELECT)
+	if (sl_op_reads_rows(rig->op.kind))
 		open_tokens(rig, chunk);
 	for (int i = 0; i < rig->op.n_param; i++) {
 		bool running = rig->op.kind == SL_OP_BATCHNORM && i >= 2;

@@ -22,7 +22,7 @@ static double largest(const float *v, int64_t count)
 /* max over channels of |γ| / sqrt(var + eps) */
 static double batchnorm_gain(const struct op_case *c, const struct op_host *host, const struct op_host_params *p)
 {
-	int64_t channels = c->c, m = host->in_count / channels;
+	int64_t channels = c->c, m = host->in_count[0] / channels;
 	double most = 0;
 
 	for (int64_t k = 0; k < channels; k++) {
@@ -44,7 +44,7 @@ static double norm_gain(const struct op_case *c, const struct op_host *host, con
 {
 	double most = 0;
 
-	for (const float *x = host->in[0]; x < host->in[0] + host->in_count; x += c->c) {
+	for (const float *x = host->in[0]; x < host->in[0] + host->in_count[0]; x += c->c) {
 		double mean = 0, var = 0;
 
 		for (int64_t i = 0; i < c->c && c->kind == SL_OP_LAYERNORM; i++)
@@ -88,9 +88,9 @@ static double grad_scale(const struct op_case *c, const struct op_host *host)
  */
 static double out_scale(const struct op_case *c, const struct op_host *host, const struct op_host_params *p)
 {
-	if (c->kind != SL_OP_BATCHNORM || c->eval || host->in_count > c->c)
+	if (c->kind != SL_OP_BATCHNORM || c->eval || host->in_count[0] > c->c)
 		return 0;
-	return batchnorm_gain(c, host, p) * largest(host->in[0], host->in_count);
+	return batchnorm_gain(c, host, p) * largest(host->in[0], host->in_count[0]);
 }
 
 static void keep(struct op_result *r, const char *name, int index, struct op_area *area, enum sl_dtype stored,
@@ -140,7 +140,7 @@ static void keep_all(struct op_result *r, struct run *run, const struct op_case 
 
 		keep(r, "out", k, &chunk->out, low, out_scale(c, &run->host[k], &run->params), rig->log);
 		for (int i = 0; i < rig->op.n_in && how->backward && how->din != OP_DIN_NONE; i++)
-			keep(r, i ? "din_b" : "din", k, &chunk->din[i], low, scale, rig->log);
+			keep(r, i == 0 ? "din" : i == 1 ? "din_b" : "din_c", k, &chunk->din[i], low, scale, rig->log);
 		r->loss[k] = chunk->loss_sum;
 		r->correct[k] = chunk->correct;
 	}
@@ -159,8 +159,8 @@ static void round_all(struct run *run, const struct sl_op *op, int chunks, enum 
 		struct op_host *host = &run->host[k];
 
 		for (int i = 0; i < op->n_in; i++) {
-			half_round_all(p, host->in[i], host->in_count);
-			half_round_all(p, host->din_start[i], host->in_count);
+			half_round_all(p, host->in[i], host->in_count[i]);
+			half_round_all(p, host->din_start[i], host->in_count[i]);
 		}
 		half_round_all(p, host->dout, host->out_count);
 	}

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "common/nn/graph_text.h"
 #include "tests/support/small_plan.h"
 
 static struct sl_fail fail;
@@ -213,6 +214,28 @@ static void graphs_that_are_no_part(void **state)
 	sl_plan_close(plan);
 }
 
+/* Dropout over long rows: 2^34 random numbers are there for a chunk. */
+static void dropout_of_attention_has_a_bound(void **state)
+{
+	static const char text[] = "graph 1\nin x f32 T[12] most=4096\n"
+				   "node a attention %0 %0 %0 heads=12 p=0.1 stream=3\nout y %1\n";
+	struct sl_plan_spec spec = {.batch = 170, .chunks = 2, .row_tokens = 4096, .chunk_tokens = 8192};
+	struct sl_plan *plan = NULL;
+	struct sl_graph g;
+
+	(void)state;
+	assert_int_equal(sl_graph_read(&g, text, sizeof text - 1, &fail), SL_OK);
+	if (sl_plan_open_part(&plan, &spec, SL_MIDDLE, &g, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_int_equal(plan->segment[SL_MIDDLE].op[0].op.most, 4096);
+	sl_plan_close(plan);
+	assert_int_equal(sl_graph_read(&g, text, sizeof text - 1, &fail), SL_OK);
+	spec.chunks = 1;
+	assert_int_equal(sl_plan_open_part(&plan, &spec, SL_MIDDLE, &g, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "random numbers"));
+	sl_graph_close(&g);
+}
+
 static void the_table_of_ops(void **state)
 {
 	struct sl_node node = sl_node_of(SL_OP_CONV2D);
@@ -247,6 +270,7 @@ int main(void)
 		cmocka_unit_test(graphs_that_are_none),
 		cmocka_unit_test(a_part_is_planned_from_its_graph_alone),
 		cmocka_unit_test(graphs_that_are_no_part),
+		cmocka_unit_test(dropout_of_attention_has_a_bound),
 		cmocka_unit_test(the_table_of_ops),
 	};
 

@@ -129,6 +129,9 @@ static void what_is_no_graph_is_refused(void **state)
 	refused(HEAD "node a sinus %0\nout mid_act %1\n", "node a", "no op 'sinus' is known here");
 	refused(HEAD "param w [5] one\nnode a layernorm %0 &0\nout mid_act %1\n", "node a", "one number for each");
 	refused(HEAD "param w [4] one\nnode a layernorm %0 &0 eps=0\nout mid_act %1\n", "node a", "out of bounds");
+	refused(HEAD "node a attention %0 %0 %0 heads=2\nout mid_act %1\n", "node a", "takes what is per token");
+	refused("graph 1\nin x f32 T[6] most=9\nnode a attention %0 %0 %0 heads=4\nout y %1\n", "node a", "heads");
+	refused("graph 1\nin x f32 T[6] most=9\nnode a attention %0 %0 %0 heads=0\nout y %1\n", "node a", "bounds");
 	refused(HEAD "node a rmsnorm %0\nout mid_act %1\n", "node a", "parameters");
 	refused(HEAD "node a mul %0\nout mid_act %1\n", "node a", "takes 2 inputs");
 	refused(HEAD "node a act %0 alpha=1\nout mid_act %1\n", "node a", "no 'alpha=1' here");

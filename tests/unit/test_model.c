@@ -322,12 +322,17 @@ static enum sl_err infer(struct sl_op *op)
 	enum sl_err err;
 
 	strcpy(op->name, "x");
-	op->n_in = op->kind == SL_OP_ADD || op->kind == SL_OP_MUL ? 2 : 1;
+	op->n_in = op->kind == SL_OP_ATTENTION ? 3 : op->kind == SL_OP_ADD || op->kind == SL_OP_MUL ? 2 : 1;
 	fail.text[0] = 0;
 	err = sl_op_infer_shape(op, &fail);
 	assert_int_equal(err != SL_OK, fail.text[0] != 0);
 	return err;
 }
+
+#define ATTEND(q, k, v)                                           \
+	{                                                         \
+		sl_shape2(1, q), sl_shape2(1, k), sl_shape2(1, v) \
+	}
 
 static void shapes_of_single_ops(void **state)
 {
@@ -336,9 +341,14 @@ static void shapes_of_single_ops(void **state)
 	struct sl_op conv = {
 		.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(2, 7, 6, 3)}, .u.conv = {3, 4, 3, 2, 2, 0, 1, false}};
 
+	struct sl_op attention = {
+		.kind = SL_OP_ATTENTION, .in_shape = ATTEND(8, 4, 4), .u.attention = {.heads = 4, .kv = 2}, .most = 5};
 	struct sl_op norm = {.kind = SL_OP_LAYERNORM, .in_shape = {sl_shape3(2, 5, 6)}};
 
 	(void)state;
+	assert_int_equal(infer(&attention), SL_OK);
+	assert_shape(&attention.out_shape, 2, (int64_t[]){1, 8});
+	assert_int_equal(sl_op_macs(&attention, 3), 3 * 2 * 8 * 5);
 	assert_int_equal(infer(&norm), SL_OK);
 	assert_shape(&norm.out_shape, 3, (int64_t[]){2, 5, 6});
 	assert_int_equal(sl_op_macs(&norm, 2), 2 * 2 * 5 * 6);
@@ -368,6 +378,12 @@ static void misfits_are_refused(void **state)
 		{.kind = SL_OP_ADD, .in_shape = {sl_shape4(1, 2, 2, 4), sl_shape4(1, 2, 2, 5)}},
 		{.kind = SL_OP_MUL, .in_shape = {sl_shape2(1, 4), sl_shape2(1, 5)}},
 		{.kind = SL_OP_LAYERNORM, .in_shape = {sl_shape1(1)}},
+		{.kind = SL_OP_ATTENTION, .in_shape = ATTEND(6, 6, 6), .u.attention = {.heads = 4}},
+		{.kind = SL_OP_ATTENTION, .in_shape = ATTEND(6, 6, 6), .u.attention = {.heads = 3, .kv = 2}},
+		{.kind = SL_OP_ATTENTION, .in_shape = ATTEND(6, 6, 6), .u.attention = {.heads = 6, .kv = 3}},
+		{.kind = SL_OP_ATTENTION, .in_shape = ATTEND(6, 6, 4), .u.attention = {.heads = 3}},
+		{.kind = SL_OP_ATTENTION, .in_shape = ATTEND(6, 6, 6), .u.attention = {.heads = 2, .rope = 10}},
+		{.kind = SL_OP_ATTENTION, .in_shape = ATTEND(6, 6, 6), .u.attention = {.heads = 2, .p = 1}},
 		{.kind = SL_OP_LINEAR, .in_shape = {sl_shape2(1, 4)}, .u.linear = {5, 2, true, false}},
 		{.kind = SL_OP_DROPOUT, .in_shape = {sl_shape2(1, 4)}, .u.dropout = {1.0f}},
 		{.kind = SL_OP_XENT, .in_shape = {sl_shape2(1, 4)}, .u.xent = {5}},

@@ -1,0 +1,387 @@
+/* Multi-head attention. A task is one row and one head of keys and values, with the heads of queries that share it: it
+ * packs its keys and values into its worker's scratch and goes through blocks of queries. A block holds the scores of
+ * its queries against all keys, so there is no online softmax, and no S × S matrix either. Backward computes the
+ * probabilities again. What is summed over queries is summed in their order: the same bits for any number of threads.
+ * Saved: of each token and head the largest score and one over the softmax's sum. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/gemm.h"
+
+enum { BLOCK = 56 /* queries: whole tiles of 14, 8 or 4 rows */ };
+
+/* Floats of a worker's scratch, and where its parts lie. */
+struct places {
+	int64_t kt, vt;      /* kᵀ and vᵀ, packed [D, S] */
+	int64_t k, v;        /* packed [S, D] */
+	int64_t turned;      /* k as turned by its positions [S, D] */
+	int64_t dk, dv;      /* [S, D] */
+	int64_t q, dq;       /* [BLOCK, D], turned */
+	int64_t p, kept, ds; /* [BLOCK, ld] */
+	int64_t total;
+};
+
+struct job {
+	const struct sl_op_call *call;
+	const struct sl_cpu_simd *simd;
+	const float *turns; /* [most, D/2, 2]: cos, sin; NULL: none */
+	int64_t heads, kv, d, most, ld;
+	struct places at;
+	float scale;
+	bool drops;
+};
+
+/* One row of one head of keys and values. */
+struct task {
+	const struct job *j;
+	int64_t row, head, from, n; /* tokens [from, from + n) of the chunk */
+	float *scratch;
+	struct sl_gemm_weights kt, vt, k, v;
+	struct sl_prefetch none;
+};
+
+static int64_t block_of(int64_t most)
+{
+	return most >= 4096 ? BLOCK / 4 : most >= 2048 ? BLOCK / 2 : BLOCK;
+}
+
+static int64_t take(int64_t *at, int64_t floats)
+{
+	int64_t from = *at;
+
+	*at += sl_cpu_line(floats);
+	return from;
+}
+
+static struct places places_of(int64_t most, int64_t d, int64_t ld)
+{
+	const int64_t block = block_of(most), each = most * d;
+	struct places p = {0};
+
+	p.kt = take(&p.total, sl_gemm_packed_floats(d, most));
+	p.vt = take(&p.total, sl_gemm_packed_floats(d, most));
+	p.k = take(&p.total, sl_gemm_packed_floats(most, d));
+	p.v = take(&p.total, sl_gemm_packed_floats(most, d));
+	p.turned = take(&p.total, each);
+	p.dk = take(&p.total, each);
+	p.dv = take(&p.total, each);
+	p.q = take(&p.total, block * d);
+	p.dq = take(&p.total, block * d);
+	p.p = take(&p.total, block * ld);
+	p.kept = take(&p.total, block * ld);
+	p.ds = take(&p.total, block * ld);
+	return p;
+}
+
+static struct job shapes_of(const struct sl_op *op)
+{
+	const struct sl_attention_attr *a = &op->u.attention;
+	struct job j = {.heads = a->heads, .kv = sl_attention_kv(a)};
+
+	j.d = op->out_shape.dim[op->out_shape.ndim - 1] / a->heads;
+	j.most = op->most;
+	j.ld = sl_cpu_line(op->most);
+	j.at = places_of(op->most, j.d, j.ld);
+	j.scale = 1.0f / sqrtf((float)j.d);
+	return j;
+}
+
+static enum sl_err prepare(struct sl_op_prepare *p)
+{
+	const struct job j = shapes_of(p->op);
+	const int64_t tokens = sl_shape_count(&p->op->in_shape[0]) / (j.heads * j.d);
+	const double theta = (double)p->op->u.attention.rope;
+	float *turn;
+
+	p->sizes.saved_bytes = (size_t)(tokens * j.heads * 2) * sizeof(float);
+	p->sizes.workspace_bytes = (size_t)(sl_cpu_threads(p->be) * j.at.total) * sizeof(float);
+	if (theta == 0)
+		return SL_OK;
+	p->state = turn = malloc((size_t)(j.most * j.d) * sizeof *turn);
+	if (!turn)
+		return sl_fail_set(p->fail, SL_ERR_NOMEM, "%s: no memory for rotary positions", p->op->name);
+	for (int64_t t = 0; t < j.most; t++)
+		for (int64_t c = 0; c < j.d / 2; c++, turn += 2) {
+			double angle = (double)t * pow(theta, -2 * (double)c / (double)j.d);
+
+			turn[0] = (float)cos(angle);
+			turn[1] = (float)sin(angle);
+		}
+	return SL_OK;
+}
+
+static struct job job_of(const struct sl_op_call *call)
+{
+	struct job j = shapes_of(call->op);
+
+	j.call = call;
+	j.simd = sl_cpu_simd_of(call->be);
+	j.turns = call->state;
+	j.drops = call->training && call->op->u.attention.p > 0;
+	return j;
+}
+
+static struct task open_task(const struct job *j, int64_t number, int worker)
+{
+	const uint32_t *begin = j->call->dims.begin;
+	struct task t = {.j = j, .row = number / j->kv, .head = number % j->kv};
+
+	t.from = begin ? begin[t.row] : t.row;
+	t.n = begin ? begin[t.row + 1] - begin[t.row] : 1;
+	t.scratch = (float *)j->call->workspace + worker * j->at.total;
+	return t;
+}
+
+/* to [n, D] = or += x, rows ldx floats apart, of tokens from `first` of the row on, turned by their positions; by −1:
+ * back. */
+static void turn(const struct job *j, float *to, int64_t ldto, const float *x, int64_t ldx, int64_t first, int64_t n,
+		 float by, bool add)
+{
+	const int64_t half = j->d / 2;
+
+	for (int64_t t = 0; t < n; t++, to += ldto, x += ldx) {
+		const float *turns = j->turns + (first + t) * j->d;
+
+		for (int64_t c = 0; c < half; c++) {
+			float a = x[c], b = x[c + half], cosine = turns[2 * c], sine = by * turns[2 * c + 1];
+			float u = a * cosine - b * sine, v = a * sine + b * cosine;
+
+			to[c] = add ? to[c] + u : u;
+			to[c + half] = add ? to[c + half] + v : v;
+		}
+	}
+}
+
+/* Where the row's first token has the head's features, in a tensor of that many heads. */
+static float *features(const struct task *t, void *data, int64_t heads, int64_t head)
+{
+	return data ? (float *)data + (t->from * heads + head) * t->j->d : NULL;
+}
+
+/* The row's keys, and how far apart they are. */
+static const float *keys_of(struct task *t, int64_t *ld)
+{
+	const struct job *j = t->j;
+	const float *k = features(t, j->call->in[1].data, j->kv, t->head);
+	float *turned = t->scratch + j->at.turned;
+
+	*ld = j->kv * j->d;
+	if (!j->turns)
+		return k;
+	turn(j, turned, j->d, k, *ld, 0, t->n, 1, false);
+	*ld = j->d;
+	return turned;
+}
+
+/* The queries [i, i + n) of head h, and how far apart they are. */
+static const float *queries_of(struct task *t, int64_t h, int64_t i, int64_t n, int64_t *ld)
+{
+	const struct job *j = t->j;
+	const float *q = features(t, j->call->in[0].data, j->heads, h) + i * j->heads * j->d;
+	float *turned = t->scratch + j->at.q;
+
+	*ld = j->heads * j->d;
+	if (!j->turns)
+		return q;
+	turn(j, turned, j->d, q, *ld, i, n, 1, false);
+	*ld = j->d;
+	return turned;
+}
+
+/* A block of queries. */
+struct block {
+	int64_t h, i, n; /* head, first query, queries */
+	int64_t columns; /* keys that any of them sees, in whole panels */
+	const float *q;
+	int64_t ldq;
+	float *p, *kept; /* [n, ld]; the same where nothing is dropped */
+	float *stat;     /* of the first query; the next one's is 2·heads on */
+};
+
+static int64_t seen(const struct task *t, int64_t query)
+{
+	return t->j->call->op->u.attention.causal ? query + 1 : t->n;
+}
+
+/* x[from, to) = 0 */
+static void clear(float *x, int64_t from, int64_t to)
+{
+	if (from < to)
+		memset(x + from, 0, (size_t)(to - from) * sizeof *x);
+}
+
+static void drop(const struct task *t, const struct block *b)
+{
+	const struct job *j = t->j;
+	const int64_t most = (j->most + 3) & ~(int64_t)3;
+	const bool causal = j->call->op->u.attention.causal;
+
+	j->simd->dropout_rows(b->kept, b->p, j->ld, &j->call->rng, ((t->row * j->heads + b->h) * most + b->i) * most,
+			      most, b->n, seen(t, b->i), causal, j->call->op->u.attention.p);
+	for (int64_t r = 0; r < b->n; r++)
+		clear(b->kept + r * j->ld, seen(t, b->i + r), b->columns);
+}
+
+/* Scores and probabilities; `again`: from what forward has saved. */
+static void look(struct task *t, struct block *b, bool again)
+{
+	const struct job *j = t->j;
+
+	sl_gemm_rows(&(struct sl_gemm_weights){j->simd, t->kt.packed, j->d, b->columns}, b->p, j->ld, &b->q, 1, b->ldq,
+		     b->n, false, &t->none);
+	for (int64_t r = 0; r < b->n; r++) {
+		const int64_t keys = seen(t, b->i + r);
+		float *s = b->p + r * j->ld, *stat = b->stat + r * 2 * j->heads;
+
+		if (again)
+			j->simd->softmax_again(s, keys, j->scale, stat);
+		else
+			j->simd->softmax(s, keys, j->scale, stat);
+		clear(s, keys, b->columns);
+	}
+	if (j->drops)
+		drop(t, b);
+}
+
+static struct block open_block(struct task *t, int64_t h, int64_t i)
+{
+	const struct job *j = t->j;
+	const int64_t panel = j->simd->panel;
+	struct block b = {.h = h, .i = i, .n = sl_cpu_min(block_of(j->most), t->n - i)};
+
+	b.columns = sl_cpu_min(t->n, sl_cpu_blocks(seen(t, i + b.n - 1), panel) * panel);
+	b.q = queries_of(t, h, i, b.n, &b.ldq);
+	b.p = t->scratch + j->at.p;
+	b.kept = j->drops ? t->scratch + j->at.kept : b.p;
+	b.stat = (float *)j->call->saved + ((t->from + i) * j->heads + h) * 2;
+	return b;
+}
+
+/* y [n, D] = or += a [n, columns]·w, of which the first `columns` rows. */
+static void times(const struct task *t, float *y, int64_t ldy, const float *a, int64_t n, int64_t columns,
+		  const struct sl_gemm_weights *w, bool add)
+{
+	struct sl_prefetch none = {0};
+
+	for (int64_t at = 0; at < w->n; at += w->simd->panel)
+		w->simd->gemm_rows(y + at, ldy, &a, 1, t->j->ld, columns, w->packed + at * w->depth, n,
+				   (int)sl_cpu_min(w->simd->panel, w->n - at), add, &none);
+}
+
+static void forward_task(void *arg, int64_t number, int worker)
+{
+	const struct job *j = arg;
+	const struct sl_op_call *c = j->call;
+	const int64_t group = j->heads / j->kv, ld = j->heads * j->d;
+	struct task t = open_task(j, number, worker);
+	int64_t ldk;
+	const float *k = keys_of(&t, &ldk), *v = features(&t, c->in[2].data, j->kv, t.head);
+
+	t.kt = sl_gemm_pack_here(j->simd, t.scratch + j->at.kt, k, j->d, t.n, 1, ldk);
+	t.v = sl_gemm_pack_here(j->simd, t.scratch + j->at.v, v, t.n, j->d, j->kv * j->d, 1);
+	for (int64_t h = t.head * group; h < (t.head + 1) * group; h++)
+		for (int64_t i = 0; i < t.n; i += block_of(j->most)) {
+			struct block b = open_block(&t, h, i);
+
+			look(&t, &b, false);
+			times(&t, features(&t, c->out.data, j->heads, h) + i * ld, ld, b.kept, b.n, b.columns, &t.v,
+			      false);
+		}
+}
+
+static enum sl_err forward(const struct sl_op_call *call)
+{
+	struct job j = job_of(call);
+
+	sl_pool_run(call->be->pool, call->dims.rows * j.kv, forward_task, &j);
+	return SL_OK;
+}
+
+static void backward_block(struct task *t, struct block *b)
+{
+	const struct job *j = t->j;
+	const struct sl_op_call *c = j->call;
+	const int64_t ld = j->heads * j->d;
+	const float *dy = features(t, c->dout.data, j->heads, b->h) + b->i * ld;
+	float *dq = features(t, c->din[0].data, j->heads, b->h), *ds = t->scratch + j->at.ds;
+	float *turned = t->scratch + j->at.dq;
+
+	look(t, b, true);
+	if (c->din[2].data)
+		sl_gemm_outer(j->simd, t->scratch + j->at.dv, j->d, b->kept, j->ld, b->columns, dy, ld, j->d, b->n,
+			      &t->none);
+	if (!dq && !c->din[1].data)
+		return;
+	sl_gemm_rows(&(struct sl_gemm_weights){j->simd, t->vt.packed, j->d, b->columns}, ds, j->ld, &dy, 1, ld, b->n,
+		     false, &t->none);
+	for (int64_t r = 0; r < b->n; r++)
+		j->simd->softmax_back(ds + r * j->ld, b->p + r * j->ld, b->kept + r * j->ld, b->columns, j->scale);
+	if (c->din[1].data)
+		sl_gemm_outer(j->simd, t->scratch + j->at.dk, j->d, ds, j->ld, b->columns, b->q, b->ldq, j->d, b->n,
+			      &t->none);
+	if (!dq)
+		return;
+	dq += b->i * ld;
+	times(t, j->turns ? turned : dq, j->turns ? j->d : ld, ds, b->n, b->columns, &t->k, !j->turns && c->din_add[0]);
+	if (j->turns)
+		turn(j, dq, ld, turned, j->d, b->i, b->n, -1, c->din_add[0]);
+}
+
+/* dk and dv to where they belong. */
+static void place(struct task *t, int which, const float *from, bool turns)
+{
+	const struct job *j = t->j;
+	const int64_t ld = j->kv * j->d;
+	const bool add = j->call->din_add[which];
+	float *to = features(t, j->call->din[which].data, j->kv, t->head);
+
+	if (!to)
+		return;
+	if (turns) {
+		turn(j, to, ld, from, j->d, 0, t->n, -1, add);
+		return;
+	}
+	for (int64_t i = 0; i < t->n; i++, to += ld, from += j->d)
+		if (add)
+			j->simd->sum(to, to, from, j->d);
+		else
+			memcpy(to, from, (size_t)j->d * sizeof *to);
+}
+
+static void backward_task(void *arg, int64_t number, int worker)
+{
+	const struct job *j = arg;
+	const struct sl_op_call *c = j->call;
+	const int64_t group = j->heads / j->kv;
+	struct task t = open_task(j, number, worker);
+	float *dk = t.scratch + j->at.dk, *dv = t.scratch + j->at.dv;
+	int64_t ldk;
+	const float *k = keys_of(&t, &ldk), *v = features(&t, c->in[2].data, j->kv, t.head);
+
+	t.kt = sl_gemm_pack_here(j->simd, t.scratch + j->at.kt, k, j->d, t.n, 1, ldk);
+	t.vt = sl_gemm_pack_here(j->simd, t.scratch + j->at.vt, v, j->d, t.n, 1, j->kv * j->d);
+	t.k = sl_gemm_pack_here(j->simd, t.scratch + j->at.k, k, t.n, j->d, ldk, 1);
+	memset(dk, 0, (size_t)(t.n * j->d) * sizeof *dk);
+	memset(dv, 0, (size_t)(t.n * j->d) * sizeof *dv);
+	for (int64_t h = t.head * group; h < (t.head + 1) * group; h++)
+		for (int64_t i = 0; i < t.n; i += block_of(j->most)) {
+			struct block b = open_block(&t, h, i);
+
+			backward_block(&t, &b);
+		}
+	place(&t, 1, dk, j->turns != NULL);
+	place(&t, 2, dv, false);
+}
+
+static enum sl_err backward(const struct sl_op_call *call)
+{
+	struct job j = job_of(call);
+
+	if (call->din[0].data || call->din[1].data || call->din[2].data)
+		sl_pool_run(call->be->pool, call->dims.rows * j.kv, backward_task, &j);
+	return SL_OK;
+}
+
+const struct sl_kernel sl_cpu_attention = {
+	.prepare = prepare, .release = free, .forward = forward, .backward = backward};
