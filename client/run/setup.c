@@ -63,6 +63,12 @@ static enum sl_err agree_and_plan(struct sl_setup *s, struct sl_parts *parts, st
 	enum sl_err err;
 
 	s->agreement.agreed = s->conf->agreed;
+	for (int i = 0; i < s->conf->train.groups.n && i < SL_CONF_GROUPS; i++) {
+		struct sl_conf_group g;
+
+		if (sl_conf_group_read(s->conf->train.groups.item[i], &g))
+			sl_conf_group_rule(&g, s->agreement.agreed.group[i]);
+	}
 	s->agreement.agreed.cross.head_grad = head;
 	s->agreement.agreed.cross.mid_grad = head || sl_roles_learn(&parts->part[SL_MIDDLE]);
 	err = sl_agreement_settle(&s->agreement, fail);
@@ -93,6 +99,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	if (err)
 		return err;
 	spec.freeze = &conf->train.freeze;
+	spec.groups = &conf->train.groups;
 	err = sl_parts_open(&parts, &spec, &why);
 	if (!err)
 		err = agree_and_plan(s, &parts, &why);

@@ -19,6 +19,28 @@
 
 #include "common/base/err.h"
 
+enum {
+	SL_CONF_GROUPS = 8,
+	SL_CONF_GROUP_PATTERNS = 12,
+	SL_CONF_PATTERN_TEXT = 80,
+	SL_CONF_RULE_TEXT = 64,
+};
+
+/* Parameters with a rule of their own for the optimizer, as an item of train.groups says it: patterns over names, and
+ * lr=FACTOR of the learning rate, weight_decay=NUMBER, or both. */
+struct sl_conf_group {
+	int n_match;
+	char match[SL_CONF_GROUP_PATTERNS][SL_CONF_PATTERN_TEXT];
+	double lr; /* 1 where it is not given */
+	bool decays;
+	double weight_decay; /* where `decays`; else the optimizer's */
+};
+
+/* False, *out untouched: it is none. A text without patterns is a rule alone. */
+bool sl_conf_group_read(const char *text, struct sl_conf_group *out);
+/* The rule without the patterns, in its one spelling: "lr=0.1 weight_decay=0". */
+void sl_conf_group_rule(const struct sl_conf_group *group, char out[SL_CONF_RULE_TEXT]);
+
 enum { SL_CONF_CODEC_TEXT = 128, SL_CONF_MAX_CHUNKS = 256 /* a plan's */, SL_CONF_MAX_BATCH = 1 << 20 };
 
 enum sl_conf_optimizer { SL_CONF_SGD, SL_CONF_ADAM, SL_CONF_ADAMW };
@@ -39,6 +61,7 @@ struct sl_agreed {
 	double clip_norm; /* 0: off */
 	/* specs of common/codec, not parsed here; [enum sl_dir]: head_act, mid_act, mid_grad, head_grad */
 	char codec[4][SL_CONF_CODEC_TEXT];
+	char group[SL_CONF_GROUPS][SL_CONF_RULE_TEXT]; /* rules of groups 1, 2 …; "": there is none. Of train.groups */
 	/* Whether the gradients at the tail's begin and at the head's end are computed and sent. No keys of a config:
 	 * the client derives them from what learns. */
 	struct {
@@ -75,10 +98,14 @@ extern const char *const sl_agreed_precisions[], *const sl_agreed_optimizers[];
 	X(SL_STRING, "codec.mid_act", codec[1], PLAIN, sl_conf_check_codec, "none", "codec of the middle's activations, server to client") \
 	X(SL_STRING, "codec.mid_grad", codec[2], PLAIN, sl_conf_check_codec, "none", "codec of the gradients of the middle's activations, client to server") \
 	X(SL_STRING, "codec.head_grad", codec[3], PLAIN, sl_conf_check_codec, "none", "codec of the gradients of the head's activations, server to client")
+#define SL_AGREED_GROUP(X, n, at) X(SL_STRING, "group." n, group[at], PLAIN, sl_conf_check_rule, "", "rule of that group of train.groups")
+#define SL_AGREED_GROUPS(X) \
+	SL_AGREED_GROUP(X, "1", 0) SL_AGREED_GROUP(X, "2", 1) SL_AGREED_GROUP(X, "3", 2) SL_AGREED_GROUP(X, "4", 3) \
+	SL_AGREED_GROUP(X, "5", 4) SL_AGREED_GROUP(X, "6", 5) SL_AGREED_GROUP(X, "7", 6) SL_AGREED_GROUP(X, "8", 7)
 #define SL_AGREED_CROSS(X) \
 	X(SL_BOOL, "cross.mid_grad", cross.mid_grad, DERIVED, "true", "the middle's gradient crosses: something below the tail learns") \
 	X(SL_BOOL, "cross.head_grad", cross.head_grad, DERIVED, "true", "the head's gradient crosses: something in the head learns")
-#define SL_AGREED(X) SL_AGREED_TRAIN(X) SL_AGREED_CODEC(X) SL_AGREED_CROSS(X)
+#define SL_AGREED(X) SL_AGREED_TRAIN(X) SL_AGREED_CODEC(X) SL_AGREED_GROUPS(X) SL_AGREED_CROSS(X)
 /* clang-format on */
 
 enum { SL_AGREED_TEXT = 2048 }; /* room for any agreement, with its NUL */

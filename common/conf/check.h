@@ -11,6 +11,8 @@ const char *sl_conf_check_partition(const void *value, char why[SL_CONF_WHY]); /
 const char *sl_conf_check_file_name(const void *value, char why[SL_CONF_WHY]); /* no folder in it */
 const char *sl_conf_check_metric(const void *value, char why[SL_CONF_WHY]);    /* of samples with a label */
 const char *sl_conf_check_epoch(const void *value, char why[SL_CONF_WHY]);     /* a number, ≥ 0 */
+const char *sl_conf_check_group(const void *value, char why[SL_CONF_WHY]);     /* patterns and a rule (agreed.h) */
+const char *sl_conf_check_rule(const void *value, char why[SL_CONF_WHY]);      /* "", or a rule in its one spelling */
 const char *sl_conf_check_point(const void *value, char why[SL_CONF_WHY]);     /* EPOCH:LR */
 const char *sl_conf_check_word(const void *value, char why[SL_CONF_WHY]);      /* not empty */
 const char *sl_conf_check_codec(const void *value, char why[SL_CONF_WHY]);     /* not empty, no blanks */

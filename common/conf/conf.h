@@ -122,6 +122,7 @@ struct sl_conf_client {
 		bool drop_last;
 		enum sl_conf_nan on_nan;
 		struct sl_conf_list freeze; /* globs over names of parameters */
+		struct sl_conf_list groups; /* as sl_conf_group_read reads them */
 	} train;
 	struct sl_agreed agreed; /* the rest of train, and codec: what the server has to agree with */
 	struct sl_conf_link link;

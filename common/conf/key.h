@@ -29,6 +29,8 @@ struct sl_conf_key {
 	const char *unit;   /* of numbers; NULL: none */
 	const char *help;   /* one line */
 	const char *const *choices;
+	bool records; /* of NAMES: an item may be a mapping, with "match" and other members, which are joined into a
+			 text */
 	/* Looks at a value that is in bounds; NULL: fine, else `why` with a sentence that says what would be right. */
 	const char *(*check)(const void *value, char why[SL_CONF_WHY]);
 };

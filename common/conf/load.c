@@ -166,8 +166,75 @@ static void remember(struct loader *l, int key, yaml_mark_t mark)
 	sl_conf_origin(l->schema, l->conf)->mark[key] = (struct sl_conf_mark){(int)mark.line + 1, (int)mark.column + 1};
 }
 
+/* Text of an item that is a mapping, as the item would be written in one line: "match: [A, B], lr: 2" is "A B lr=2". */
+struct record {
+	char text[SL_CONF_TEXT];
+	size_t len;
+};
+
+static enum sl_err add_word(struct loader *l, struct record *r, const char *name)
+{
+	const char *value;
+	enum sl_err err = scalar_text(l, &value, NULL);
+	const bool match = strcmp(name, "match") == 0;
+	int n;
+
+	if (err)
+		return err;
+	n = snprintf(r->text + r->len, sizeof r->text - r->len, "%s%s%s%s", r->len ? " " : "", match ? "" : name,
+		     match ? "" : "=", value);
+	r->len += (size_t)n;
+	return r->len < sizeof r->text ? SL_OK : fail_at(l, l->event.start_mark, "the item is too long");
+}
+
+/* The current event is the value of `name`. */
+static enum sl_err load_member(struct loader *l, struct record *r, const char *name)
+{
+	enum sl_err err;
+
+	if (l->event.type == YAML_SCALAR_EVENT)
+		return add_word(l, r, name);
+	if (l->event.type != YAML_SEQUENCE_START_EVENT || strcmp(name, "match") != 0)
+		return fail_at(l, l->event.start_mark, "%.40s must be a single value, got %s", name,
+			       kind_of(&l->event));
+	while ((err = next_event(l)) == SL_OK && l->event.type != YAML_SEQUENCE_END_EVENT) {
+		if (l->event.type != YAML_SCALAR_EVENT)
+			return fail_at(l, l->event.start_mark, "%.40s must be single values, got %s", name,
+				       kind_of(&l->event));
+		err = add_word(l, r, name);
+		if (err)
+			return err;
+	}
+	return err;
+}
+
+static enum sl_err load_record(struct loader *l, struct record *r)
+{
+	enum sl_err err;
+
+	*r = (struct record){0};
+	while ((err = next_event(l)) == SL_OK && l->event.type != YAML_MAPPING_END_EVENT) {
+		char name[48];
+		const char *text;
+
+		if (l->event.type != YAML_SCALAR_EVENT)
+			return fail_at(l, l->event.start_mark, "a key must be a word, got %s", kind_of(&l->event));
+		err = scalar_text(l, &text, NULL);
+		if (err)
+			return err;
+		snprintf(name, sizeof name, "%s", text);
+		err = next_event(l);
+		if (!err)
+			err = load_member(l, r, name);
+		if (err)
+			return err;
+	}
+	return err;
+}
+
 static enum sl_err load_list(struct loader *l, const struct sl_conf_key *key)
 {
+	struct record record;
 	char why[SL_CONF_WHY];
 	const char *text;
 	enum sl_err err;
@@ -175,14 +242,21 @@ static enum sl_err load_list(struct loader *l, const struct sl_conf_key *key)
 	if (sl_conf_value_set(key, l->conf, "", true, why))
 		return fail_at(l, l->event.start_mark, "%s %s", key->path, why);
 	while ((err = next_event(l)) == SL_OK && l->event.type != YAML_SEQUENCE_END_EVENT) {
-		if (l->event.type != YAML_SCALAR_EVENT)
-			return fail_at(l, l->event.start_mark, "%s: an item must be a single value, got %s", key->path,
+		const yaml_mark_t mark = l->event.start_mark;
+
+		if (key->records && l->event.type == YAML_MAPPING_START_EVENT) {
+			err = load_record(l, &record);
+			text = record.text;
+		} else if (l->event.type == YAML_SCALAR_EVENT) {
+			err = scalar_text(l, &text, NULL);
+		} else {
+			return fail_at(l, mark, "%s: an item must be a single value, got %s", key->path,
 				       kind_of(&l->event));
-		err = scalar_text(l, &text, NULL);
+		}
 		if (err)
 			return err;
 		if (sl_conf_value_append(key, l->conf, text, why))
-			return fail_at(l, l->event.start_mark, "%s %s", key->path, why);
+			return fail_at(l, mark, "%s %s", key->path, why);
 	}
 	return err;
 }

@@ -80,6 +80,8 @@ static const struct sl_conf_key keys[] = {
 		"write the weights to best.safetensors in log.dir after each evaluation with a higher accuracy than all before"),
 	SL_BOOL(T, "train.drop_last", train.drop_last, "false", "leave out the last batch of an epoch if it is not full"),
 	SL_NAMES(T, "train.freeze", train.freeze, sl_conf_check_word, "", "parameters that do not learn, as patterns over their names: features.* (with --set: one,two)"),
+	SL_RECORDS(T, "train.groups", train.groups, sl_conf_check_group, "",
+		"parameters with another learning rate or weight decay, at most 8 groups: {match: [PATTERN, …], lr: FACTOR, weight_decay: NUMBER} each, or in one line \"*.bias weight_decay=0\"; the first group that matches a parameter takes it"),
 	SL_CHOICE(T, "train.on_nan", train.on_nan, SL_WORDS("stop", "skip"), "stop",
 		"a step with NaN or Inf is never applied: stop with status 65, or skip the step and go on"),
 

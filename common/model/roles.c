@@ -99,3 +99,51 @@ enum sl_err sl_roles_freeze(struct sl_graph part[SL_SEGMENT_COUNT], const struct
 			return SL_OK;
 	return sl_fail_at(fail, key, SL_ERR_CONFIG, "no parameter is left that learns");
 }
+
+/* How many parameters a pattern matches, and how many of them the group takes. */
+static void group_one(struct sl_graph part[SL_SEGMENT_COUNT], const char *glob, int group, int *matched, int *taken)
+{
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
+		for (int i = 0; i < part[which].n_param; i++) {
+			struct sl_param *p = &part[which].param[i];
+
+			if (fnmatch(glob, p->name, 0) != 0)
+				continue;
+			++*matched;
+			if (p->role != SL_LEARNS || p->group)
+				continue;
+			++*taken;
+			p->group = group;
+		}
+}
+
+enum sl_err sl_roles_group(struct sl_graph part[SL_SEGMENT_COUNT], const struct sl_conf_list *groups,
+			   struct sl_fail *fail)
+{
+	static const char key[] = "train.groups";
+
+	if (groups->n > SL_CONF_GROUPS)
+		return sl_fail_at(fail, key, SL_ERR_CONFIG, "has %d groups, where at most %d can be", groups->n,
+				  SL_CONF_GROUPS);
+	for (int i = 0; i < groups->n; i++) {
+		struct sl_conf_group g;
+		int taken = 0;
+
+		if (!sl_conf_group_read(groups->item[i], &g))
+			return sl_fail_at(fail, key, SL_ERR_BUG, "\"%s\" is no group", groups->item[i]);
+		for (int k = 0; k < g.n_match; k++) {
+			int matched = 0;
+
+			group_one(part, g.match[k], i + 1, &matched, &taken);
+			if (!matched)
+				return matches_nothing(part, key, g.match[k], fail);
+		}
+		if (!taken)
+			return sl_fail_at(
+				fail, key, SL_ERR_CONFIG,
+				"nothing is left for \"%.120s\": what it matches is frozen, no weight, or in a "
+				"group before it",
+				groups->item[i]);
+	}
+	return SL_OK;
+}

@@ -165,6 +165,8 @@ static enum sl_err split_all(struct sl_parts *s, const struct sl_split_spec *spe
 		err = sl_split_model(s->part, s->model, &s->cut, insert, fail);
 	if (!err && spec->freeze && spec->freeze->n)
 		err = sl_roles_freeze(s->part, spec->freeze, fail);
+	if (!err && spec->groups)
+		err = sl_roles_group(s->part, spec->groups, fail);
 	return err;
 }
 

@@ -500,16 +500,39 @@ enum sl_err sl_exec_scale(struct sl_exec *e, double factor)
 	return err ? err : e->be->ops->convert(e->be, e->grad, SL_F32, e->grad, SL_F32, e->clip, count);
 }
 
+/* Each group's range by its own rule. */
+static enum sl_err update(struct sl_exec *e, double lr)
+{
+	const struct sl_plan_spec *spec = &e->plan->spec;
+	enum sl_err err = SL_OK;
+
+	for (int group = 0; group <= spec->n_group && !err; group++) {
+		const int64_t from = group ? e->segment->group_end[group - 1] : 0;
+		const int64_t count = e->segment->group_end[group] - from;
+		struct sl_optimizer o = spec->optimizer;
+		float *moment[SL_MOMENTS_MOST];
+		struct sl_update step;
+
+		if (group)
+			o.weight_decay = spec->group[group - 1].weight_decay;
+		for (int i = 0; i < SL_MOMENTS_MOST; i++)
+			moment[i] = e->moment[i] ? e->moment[i] + from : NULL;
+		step = sl_optimizer_step(&o, group ? lr * spec->group[group - 1].lr : lr, e->applied + 1);
+		if (count || !group)
+			err = e->be->ops->update(e->be, &step, count, e->weight + from, e->grad + from, moment);
+	}
+	return err;
+}
+
 enum sl_err sl_exec_commit(struct sl_exec *e, double lr, const int64_t *rows, int chunks)
 {
-	const struct sl_update update = sl_optimizer_step(&e->plan->spec.optimizer, lr, e->applied + 1);
 	const int64_t count = e->segment->trainable_count;
 	enum sl_err err = commit_statistics(e, rows, chunks);
 
 	if (!err && e->scale)
 		err = e->be->ops->convert(e->be, e->grad, SL_F32, e->grad, SL_F32, e->scale + 1, count);
 	if (!err)
-		err = e->be->ops->update(e->be, &update, count, e->weight, e->grad, e->moment);
+		err = update(e, lr);
 	if (!err)
 		err = sl_exec_lower(e);
 	if (err)

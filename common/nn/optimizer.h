@@ -32,6 +32,12 @@ struct sl_optimizer {
 	double beta1, beta2, eps; /* ADAM, ADAMW: 0 to SL_BETA_MOST, SL_EPS_LEAST to 1 */
 };
 
+/* A group of parameters, beside group 0, which is all of the optimizer's. */
+struct sl_group_rule {
+	double lr;           /* factor of the learning rate, 0 to 1000 */
+	double weight_decay; /* in place of the optimizer's, 0 to 1 */
+};
+
 const char *sl_optimizer_name(enum sl_optimizer_kind kind); /* "sgd", "adam", "adamw" */
 int sl_optimizer_moments(enum sl_optimizer_kind kind);      /* areas as large as the trainable weights: 1 or 2 */
 /* LIMIT, CONFIG with a sentence: a value out of its bounds, one that the kind has not. */

@@ -121,8 +121,8 @@ static void plan_ops(const struct sl_plan *plan, struct sl_plan_segment *s)
 	}
 }
 
-/* Those of one role, in order of the ops. A parameter that two ops share has one place. */
-static void place_params(struct sl_plan_segment *s, enum sl_role role, int *place)
+/* Those of one role and group, in order of the ops. A parameter that two ops share has one place. */
+static void place_params(struct sl_plan_segment *s, enum sl_role role, int group, int *place)
 {
 	for (int i = 0; i < s->n_op; i++) {
 		struct sl_segment_op *so = &s->op[i];
@@ -132,7 +132,7 @@ static void place_params(struct sl_plan_segment *s, enum sl_role role, int *plac
 			const struct sl_param *p = &s->graph.param[at];
 			const int64_t count = sl_shape_count(&p->shape);
 
-			if (p->role != role)
+			if (p->role != role || p->group != group)
 				continue;
 			if (place[at] < 0) {
 				place[at] = s->n_param;
@@ -263,9 +263,13 @@ static enum sl_err check_part(const struct sl_graph *g, enum sl_segment which, c
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: the loss is the tail's last node, and there alone",
 					   g->node[i].name);
 	for (int i = 0; i < g->n_param; i++) {
-		if (g->param[i].group || g->param[i].init.kind == SL_INIT_FILE)
-			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: groups and files are not supported",
-					   g->param[i].name);
+		const struct sl_param *p = &g->param[i];
+
+		if (p->init.kind == SL_INIT_FILE)
+			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: weights from a file are not supported", p->name);
+		if (p->group > spec->n_group || (p->group && p->role != SL_LEARNS))
+			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: it is of group %d, where %d can be", p->name,
+					   p->group, p->role == SL_LEARNS ? spec->n_group : 0);
 	}
 	return SL_OK;
 }
@@ -278,11 +282,14 @@ static enum sl_err plan_params(struct sl_plan_segment *s)
 		return SL_ERR_NOMEM;
 	for (int i = 0; i < s->graph.n_param; i++)
 		place[i] = -1;
-	place_params(s, SL_LEARNS, place);
+	for (int group = 0; group <= SL_PLAN_GROUPS; group++) {
+		place_params(s, SL_LEARNS, group, place);
+		s->group_end[group] = s->weight_count;
+	}
 	s->trainable_count = s->weight_count;
-	place_params(s, SL_STATISTIC, place);
+	place_params(s, SL_STATISTIC, 0, place);
 	s->moving_count = s->weight_count;
-	place_params(s, SL_FROZEN, place);
+	place_params(s, SL_FROZEN, 0, place);
 	free(place);
 	return mark_gradients(s, s->graph.n_value);
 }

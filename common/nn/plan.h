@@ -10,6 +10,7 @@
 #include "common/nn/cut.h"
 #include "common/nn/optimizer.h"
 
+enum { SL_PLAN_GROUPS = 8 }; /* beside group 0 */
 enum { SL_PLAN_MAX_CHUNKS = 256, SL_PLAN_HASH_BYTES = 16, SL_PLAN_MAX_BATCH = 1 << 20, SL_PLAN_NOTE_MAX = 2048 };
 
 /* What a plan needs besides graphs; both sides agree on it. `note` is text that is hashed with the rest and that this
@@ -22,6 +23,8 @@ struct sl_plan_spec {
 	uint64_t seed;
 	enum sl_precision precision; /* of the middle; head and tail are FP32 */
 	struct sl_optimizer optimizer;
+	struct sl_group_rule group[SL_PLAN_GROUPS]; /* of groups 1 … n_group */
+	int n_group;
 	double clip_norm; /* of the whole model's gradient (clip.h); 0: off */
 	bool no_grad[2];  /* the gradient does not cross at the head's end, at the tail's begin: nothing below learns */
 	char note[SL_PLAN_NOTE_MAX];
@@ -43,9 +46,9 @@ struct sl_segment_param {
 	int64_t offset, count;
 };
 
-/* The weight range: trainable parameters first, then running statistics, then frozen parameters; every parameter starts
- * on a cache line and the gap behind it is zero. A store's hash is taken of the whole range, and an upload carries it;
- * a Fetch carries its front (sl_plan_fetch_count). */
+/* The weight range: trainable parameters first, by group, then running statistics, then frozen parameters; every
+ * parameter starts on a cache line and the gap behind it is zero. A store's hash is taken of the whole range, and an
+ * upload carries it; a Fetch carries its front (sl_plan_fetch_count). */
 struct sl_plan_segment {
 	enum sl_segment which;
 	struct sl_graph graph;
@@ -54,15 +57,16 @@ struct sl_plan_segment {
 	int n_op;
 	struct sl_segment_param *param;
 	int n_param;
-	int moments;                         /* of the optimizer, each of trainable_count floats */
-	int64_t trainable_count;             /* floats of the range's trainable front, padding included */
-	int64_t moving_count;                /* floats up to the frozen parameters */
-	int64_t weight_count;                /* floats of the whole range */
-	bool grad_in, grad_out;              /* the gradient of what comes in leaves; that of what goes out comes */
-	int in_value, out_value;             /* of the graph; the tail's out_value is its loss (one float) */
-	struct sl_shape in_shape, out_shape; /* with the most rows, or tokens, of a chunk */
-	int64_t macs;                        /* forward, of one row */
-	int classes;                         /* of the tail's logits; else 0 */
+	int moments;                           /* of the optimizer, each of trainable_count floats */
+	int64_t group_end[SL_PLAN_GROUPS + 1]; /* where the range of each group ends; group 0 begins at 0 */
+	int64_t trainable_count;               /* floats of the range's trainable front, padding included */
+	int64_t moving_count;                  /* floats up to the frozen parameters */
+	int64_t weight_count;                  /* floats of the whole range */
+	bool grad_in, grad_out;                /* the gradient of what comes in leaves; that of what goes out comes */
+	int in_value, out_value;               /* of the graph; the tail's out_value is its loss (one float) */
+	struct sl_shape in_shape, out_shape;   /* with the most rows, or tokens, of a chunk */
+	int64_t macs;                          /* forward, of one row */
+	int classes;                           /* of the tail's logits; else 0 */
 };
 
 /* Parts that were not planned have no op. */

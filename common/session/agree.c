@@ -8,6 +8,7 @@
 
 _Static_assert((int)SL_CONF_MAX_CHUNKS == (int)SL_PLAN_MAX_CHUNKS && (int)SL_CONF_MAX_BATCH == (int)SL_PLAN_MAX_BATCH,
 	       "what may be agreed on, a plan has");
+_Static_assert((int)SL_CONF_GROUPS == (int)SL_PLAN_GROUPS, "a plan has as many groups as an agreement");
 _Static_assert((int)SL_CONF_FP32 == (int)SL_PRECISION_FP32 && (int)SL_CONF_TF32 == (int)SL_PRECISION_TF32 &&
 		       (int)SL_CONF_BF16 == (int)SL_PRECISION_BF16 && (int)SL_CONF_FP16 == (int)SL_PRECISION_FP16,
 	       "precisions are numbered alike");
@@ -33,6 +34,19 @@ static struct sl_optimizer optimizer_of(const struct sl_agreed *a)
 	return o;
 }
 
+/* Rules that were checked as they were read. */
+static void settle_groups(struct sl_plan_spec *plan, const struct sl_agreed *a)
+{
+	plan->n_group = 0;
+	for (int i = 0; i < SL_PLAN_GROUPS; i++) {
+		struct sl_conf_group g = {.lr = 1};
+
+		if (a->group[i][0] && sl_conf_group_read(a->group[i], &g))
+			plan->n_group = i + 1;
+		plan->group[i] = (struct sl_group_rule){g.lr, g.decays ? g.weight_decay : a->optimizer.weight_decay};
+	}
+}
+
 enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 {
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
@@ -49,6 +63,7 @@ enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 	a->plan.seed = (uint64_t)a->agreed.seed;
 	a->plan.precision = (enum sl_precision)a->agreed.precision;
 	a->plan.optimizer = optimizer_of(&a->agreed);
+	settle_groups(&a->plan, &a->agreed);
 	a->plan.clip_norm = a->agreed.clip_norm;
 	a->plan.no_grad[0] = !a->agreed.cross.head_grad;
 	a->plan.no_grad[1] = !a->agreed.cross.mid_grad;

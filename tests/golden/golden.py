@@ -7,7 +7,9 @@ A run makes four files, PREFIX_….safetensors:
   run    input [N,H,W,3] F16 (NHWC) and label [N] I32: the batch of every step
          lr [steps] F64, loss [steps] F64 (mean over the batch), correct [steps] I64 (rows whose largest logit is right)
          logits.first [N,K] (step 0, training mode), logits.eval [N,K] (after the last step, running statistics)
-         metadata, all strings: width, image, batch, classes, steps, momentum, weight_decay, cifar_stem, seed
+         metadata, all strings: width, image, batch, classes, steps, momentum, weight_decay, cifar_stem, seed; where a run
+         has rules, optimizer, beta1, beta2, eps, clip_norm, freeze and groups (both as splitc's config has them, joined
+         with commas), and from: the prefix of the run whose `init` it begins with
 Weights, gradients and logits are F32 and in torchvision's layouts. A step is one batch in one chunk, dropout is 0.
 
 From the float32 weights and the inputs on, everything is computed in float64: the results are the truth, which a float32
@@ -16,6 +18,7 @@ engine misses by its rounding only. Compare per tensor: largest |got - want| ≤
 gradient of exactly 0, because the next convolution's batchnorm takes any shift out again, and only rounding is left of it.
 The weight decay is larger than the usual 1e-4, under which forgetting it would pass at that tolerance.
 """
+import fnmatch
 import json
 import struct
 
@@ -105,16 +108,40 @@ def state_of(model):
     }
 
 
-def train(model, data, labels, lrs, momentum, weight_decay, nesterov=False):
-    """One step of SGD per learning rate, all on data [N,H,W,3] and labels [N]. Returns (grad, run, after)."""
+def matches(name, globs):
+    return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
+
+
+def set_rules(model, lr, momentum=0.0, weight_decay=0.0, nesterov=False, freeze="", groups="", optimizer="sgd", beta1=0.9, beta2=0.999, eps=1e-8, **others):
+    """The optimizer, with a factor of the learning rate in each of its groups; what `freeze` matches does not learn."""
+    group = [dict(match=[""], params=[], factor=1.0, weight_decay=weight_decay)]
+    for text in filter(None, groups.split(",")):
+        words = text.split()
+        rule = dict(word.split("=") for word in words if "=" in word)
+        decay = float(rule.get("weight_decay", weight_decay))
+        group.append(dict(match=[w for w in words if "=" not in w], params=[], factor=float(rule.get("lr", 1)), weight_decay=decay))
+    for name, p in model.named_parameters():
+        p.requires_grad_(not matches(name, freeze.split(",")))
+        if p.requires_grad:
+            next((g for g in group[1:] if matches(name, g["match"])), group[0])["params"].append(p)
+    group = [g for g in group if g["params"]]
+    if optimizer == "sgd":
+        return torch.optim.SGD(group, lr=lr, momentum=momentum, nesterov=nesterov)
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[optimizer]
+    return kind(group, lr=lr, betas=(beta1, beta2), eps=eps)
+
+
+def train(model, data, labels, lrs, clip_norm=0, **rules):
+    """One step per learning rate, all on data [N,H,W,3] and labels [N]. Returns (grad, run, after)."""
     dtype = next(model.parameters()).dtype
     images = torch.from_numpy(data).to(dtype).permute(0, 3, 1, 2)
     targets = torch.from_numpy(labels.astype(np.int64))
-    optimizer = torch.optim.SGD(model.parameters(), lr=lrs[0], momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
-    grad, losses, correct, first = {}, [], [], None
+    optimizer = set_rules(model, lrs[0], **rules)
+    grad, losses, correct, first, norms = {}, [], [], None, []
     model.train()
     for step, lr in enumerate(lrs):
-        optimizer.param_groups[0]["lr"] = float(lr)
+        for group in optimizer.param_groups:
+            group["lr"] = float(lr) * group["factor"]
         optimizer.zero_grad()
         logits = model(images)
         loss = torch.nn.functional.cross_entropy(logits, targets)
@@ -123,8 +150,13 @@ def train(model, data, labels, lrs, momentum, weight_decay, nesterov=False):
         correct.append(int((logits.argmax(1) == targets).sum()))
         if step == 0:
             first = logits.detach().numpy()
-            grad = {name: p.grad.numpy().astype(np.float32) for name, p in model.named_parameters()}
+            grad = {name: p.grad.numpy().astype(np.float32) for name, p in model.named_parameters() if p.requires_grad}
+        if clip_norm:
+            norm = torch.nn.utils.clip_grad_norm_([p for p in model.parameters() if p.requires_grad], clip_norm)
+            norms.append(float(norm))
         optimizer.step()
+    if clip_norm:  # some steps are clipped, or there is nothing to compare
+        assert max(norms) > clip_norm, norms
     model.eval()
     with torch.no_grad():
         evaluated = model(images).numpy()
@@ -145,8 +177,9 @@ def deviation(got, want, floor):
     return float(np.abs(got.astype(np.float64) - want).max() / max(np.abs(want).max(), floor))
 
 
-def make(prefix, model, width, image, batch, classes, steps, lr, seed, stem=False, name="mobilenet_v2", nesterov=False):
-    """Runs in float64, writes the four files, and prints how far torch's own float32 lies from them."""
+def make(prefix, model, width, image, batch, classes, steps, lr, seed, stem=False, name="mobilenet_v2", nesterov=False, rules=None, init_of=None):
+    """Runs in float64, writes the four files, and prints how far torch's own float32 lies from them. With `rules` it writes
+    no gradients, and with init_of, the prefix of another run, no initial weights."""
     generator = np.random.default_rng(seed)
     data = generator.standard_normal((batch, image, image, 3)).astype(np.float16)
     labels = generator.integers(0, classes, batch).astype(np.int32)
@@ -154,6 +187,7 @@ def make(prefix, model, width, image, batch, classes, steps, lr, seed, stem=Fals
     settings = dict(momentum=0.9, weight_decay=1e-2)
     if nesterov:
         settings["nesterov"] = True
+    settings.update(rules or {})
     init = state_of(model)
     grad, run, after = train(model.double(), data, labels, lrs, **settings)
     model.load_state_dict({name: torch.from_numpy(np.array(t)) for name, t in init.items()})
@@ -163,8 +197,12 @@ def make(prefix, model, width, image, batch, classes, steps, lr, seed, stem=Fals
     metadata["cifar_stem"] = int(stem)
     if name != "mobilenet_v2":  # what files without it are of
         metadata["model"] = name
-    write_safetensors(prefix + "_init.safetensors", init)
-    write_safetensors(prefix + "_grad.safetensors", grad)
+    if init_of:
+        metadata["from"] = init_of
+    else:
+        write_safetensors(prefix + "_init.safetensors", init)
+    if not rules:
+        write_safetensors(prefix + "_grad.safetensors", grad)
     write_safetensors(prefix + "_after.safetensors", after)
     write_safetensors(prefix + "_run.safetensors", run, metadata)
     report = compare(grad32, run32, after32, grad, run, after)

@@ -252,6 +252,10 @@ static void what_cannot_be_is_not_heard(void **state)
 	unheard("codec.head_act = quant:8", "codec.head_act = quant:8,per=tensor", "", "is written");
 	unheard("\n\n", "\ncross.mid_grad = false\n\n", "cross.head_grad",
 		"cannot be true where cross.mid_grad is false");
+	unheard("\n\n", "\ngroup.1 = lr=0.10\n\n", "group.1", "must be a group's rule");
+	unheard("\n\n", "\ngroup.2 = *.bias lr=0.1\n\n", "group.2", "must be a group's rule");
+	unheard("\n\n", "\ngroup.9 = lr=0.1\n\n", "", "key 'group.9' is not known here");
+	unheard("] normal:", "] g1 normal:", "", "it is of group 1, where 0 can be");
 	unheard("\n\n", "\n", "", "empty line");
 	unheard("graph 1", "graph 2", "", "begins with 'graph 1'");
 	unheard(" conv2d ", " conv3d ", "node insert.head.restore.0", "no op 'conv3d' is known here");

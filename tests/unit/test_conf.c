@@ -580,6 +580,52 @@ static void hostile_nesting(void **state)
 }
 
 /* A list from the file or from --set; what the file has for another kind than --set has chosen is put aside. */
+static void groups_are_texts_or_mappings(void **state)
+{
+	static const char text[] =
+		BASE "train:\n  groups:\n  - {match: [a.*, b], lr: 0.5}\n  - 'c lr=2  weight_decay=0'\n"
+		     "  - weight_decay: 1e-4\n    match: d\n";
+	static const struct {
+		const char *text, *says;
+	} wrong[] = {
+		{"[{match: a}]", "must be patterns with lr=FACTOR"},
+		{"[{lr: 1}]", "must be patterns with lr=FACTOR"},
+		{"[{match: a, lr: 1, lr: 2}]", "got \"a lr=1 lr=2\""},
+		{"[{match: a, lr: [1]}]", "lr must be a single value, got a list"},
+		{"[{match: {a: b}, lr: 1}]", "match must be a single value, got a section"},
+		{"[{match: [[a]], lr: 1}]", "match must be single values, got a list"},
+		{"[{[a]: 1}]", "a key must be a word, got a list"},
+		{"[[a, lr=1]]", "an item must be a single value, got a list"},
+		{"[{match: a, lr: 1001}]", "must be patterns with lr=FACTOR"},
+		{"[{match: a, weight_decay: nan}]", "must be patterns with lr=FACTOR"},
+	};
+	struct sl_conf_client c;
+	struct sl_conf_group g;
+	char rule[SL_CONF_RULE_TEXT];
+	struct sl_fail fail;
+
+	(void)state;
+	if (parse(&c, text, NULL, &fail))
+		fail_msg("%s", fail.text);
+	assert_int_equal(c.train.groups.n, 3);
+	assert_string_equal(c.train.groups.item[0], "a.* b lr=0.5");
+	assert_true(sl_conf_group_read(c.train.groups.item[1], &g));
+	assert_int_equal(g.n_match, 1);
+	sl_conf_group_rule(&g, rule);
+	assert_string_equal(rule, "lr=2 weight_decay=0");
+	assert_true(sl_conf_group_read(c.train.groups.item[2], &g));
+	sl_conf_group_rule(&g, rule);
+	assert_string_equal(rule, "weight_decay=0.0001");
+	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+		char bad[512];
+
+		snprintf(bad, sizeof bad, "%strain: {groups: %s}\n", BASE, wrong[i].text);
+		assert_int_equal(parse(&c, bad, NULL, &fail), SL_ERR_CONFIG);
+		if (!strstr(fail.text, wrong[i].says))
+			fail_msg("%s: %s", wrong[i].text, fail.text);
+	}
+}
+
 static void schedules_of_lists(void **state)
 {
 	static const char step[] =
@@ -622,6 +668,7 @@ int main(void)
 		cmocka_unit_test(print_can_be_loaded_with_any_optimizer),
 		cmocka_unit_test(examples_load),
 		cmocka_unit_test(hostile_nesting),
+		cmocka_unit_test(groups_are_texts_or_mappings),
 		cmocka_unit_test(schedules_of_lists),
 	};
 

@@ -151,6 +151,42 @@ static void frozen_weights_are_not_fetched(void **state)
 	sl_plan_close(plan);
 }
 
+/* Groups lie one behind the other, each from a cache line on; without any all is as where there are none. */
+static void groups_have_ranges_of_their_own(void **state)
+{
+	static const struct sl_conf_list groups = {2, {"*.bias *.0.1.weight weight_decay=0", "features.1[0-9].* lr=2"}};
+	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0},
+				     .cut = {.partition = "1:-1"},
+				     .freeze = &(struct sl_conf_list){1, {"features.2.*"}},
+				     .groups = &groups,
+				     .plan = {.batch = 8, .chunks = 1, .n_group = 2}};
+	const struct sl_plan_segment *middle;
+	struct sl_plan *plan = NULL;
+	int seen[3] = {0};
+	struct sl_fail fail;
+
+	(void)state;
+	if (sl_plan_open(&plan, &spec, &fail))
+		fail_msg("%s", fail.text);
+	middle = &plan->segment[SL_MIDDLE];
+	assert_int_equal(middle->group_end[2], middle->trainable_count);
+	for (int i = 0; i < middle->n_param; i++) {
+		const struct sl_param *p = &middle->graph.param[middle->param[i].graph_param];
+		const int64_t from = p->group ? middle->group_end[p->group - 1] : 0, at = middle->param[i].offset;
+
+		assert_true(p->role == SL_LEARNS || p->group == 0);
+		if (p->role != SL_LEARNS)
+			continue;
+		assert_true(at >= from && at + middle->param[i].count <= middle->group_end[p->group] && at % 16 == 0);
+		seen[p->group]++;
+	}
+	assert_true(seen[0] > 0 && seen[1] > 0 && seen[2] > 0);
+	sl_plan_close(plan);
+	spec.plan.n_group = 1; /* as where a peer's text names a group that is not agreed on */
+	assert_int_equal(sl_plan_open(&plan, &spec, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "it is of group 2, where 1 can be"));
+}
+
 static void refuses(const char *glob, const char *says)
 {
 	struct sl_conf_list list = {.n = 1};
@@ -186,6 +222,7 @@ int main(void)
 		cmocka_unit_test(frozen_weights_stay_and_others_learn_as_before),
 		cmocka_unit_test(nothing_is_computed_below_the_lowest_learner),
 		cmocka_unit_test(frozen_weights_are_not_fetched),
+		cmocka_unit_test(groups_have_ranges_of_their_own),
 		cmocka_unit_test(wrong_patterns_are_refused),
 	};
 
