@@ -32,7 +32,7 @@ comma := ,
 VARIANT := $(if $(CROSS),$(CROSS)-)$(if $(SAN),san-$(subst $(comma),-,$(SAN)),release)
 B := build/$(VARIANT)
 
-PKGS := libzmq libsodium libprotobuf-c libuv openblas yaml-0.1 jansson libxxhash libzstd libsystemd libpng libjpeg libwebp libtiff-4 libpcre2-8 libutf8proc
+PKGS := libzmq libsodium libprotobuf-c libuv openblas yaml-0.1 jansson libxxhash libzstd libsystemd libpng libjpeg libwebp libtiff-4 libarchive libpcre2-8 libutf8proc
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS := $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null)
 TEST_LIBS := -lcmocka
@@ -93,7 +93,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE cuda-resources help all fail deps test test-all test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms man install uninstall clean demo bench bench-peer bench-rounding bench-codecs bench-link test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: FORCE cuda-resources help all fail deps test test-all test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms man install uninstall clean demo bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
 
@@ -406,6 +406,11 @@ bench-link: deps ## the pair over a shaped link, in two network namespaces (root
 	@$(MAKE) --no-print-directory all build-bench
 	@BUILD=$(B) tests/bench/shaped-link.sh $(BENCH_ARGS)
 
+bench-loader: deps ## decoded and cropped pictures a second beside torchvision and Pillow (BENCH_ARGS="--pictures 512 --threads 2")
+	@scripts/install-deps.sh --peer
+	@$(MAKE) --no-print-directory $(B)/tests/bench/bench_loader
+	@/usr/bin/python3 tests/bench/bench_loader.py $(B)/tests/bench/bench_loader $(BENCH_ARGS)
+
 demo: deps ## two daemons train MobileNetV2 on CIFAR-10
 	@$(MAKE) --no-print-directory all
 	BUILD=$(B) scripts/demo.sh
@@ -419,9 +424,9 @@ endif
 FUZZ_BIN := $(FUZZ_SRC:%.c=build/fuzz/%)
 FUZZ_FLAGS := -std=gnu11 -Wall -Wextra -O1 -g -D_GNU_SOURCE= -I. -Ibuild/fuzz/gen $(PKG_CFLAGS) -pthread \
               -fno-sanitize-recover=undefined
-# What reads bytes from outside lies in common/ and client/text/, and the vectorised loops of decoders; the ops of kernels/
+# What reads bytes from outside lies in common/, client/text/ and client/data/, and the vectorised loops of decoders; the ops of kernels/
 # read none, and clang takes minutes to instrument them.
-FUZZ_LIB_SRC := $(filter-out $(OTHER_LEVELS),$(wildcard common/*/*.c client/text/*.c kernels/cpu/codec_*_avx512.c kernels/cpu/codec_*_avx2.c kernels/cpu/codec_*_neon.c))
+FUZZ_LIB_SRC := $(filter-out $(OTHER_LEVELS),$(wildcard common/*/*.c client/text/*.c client/data/*.c kernels/cpu/codec_*_avx512.c kernels/cpu/codec_*_avx2.c kernels/cpu/codec_*_neon.c))
 FUZZ_LIB_OBJ := $(FUZZ_LIB_SRC:%.c=build/fuzz/%.o) $(PROTO:%.proto=build/fuzz/gen/%.pb-c.o)
 
 fuzz: $(FUZZ_BIN) ## run every fuzz target for FUZZ_SECONDS (clang)

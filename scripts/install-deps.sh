@@ -11,7 +11,7 @@
 set -eu
 packages='gcc g++ make pkg-config libc6-dev git ca-certificates curl
 	libzmq3-dev libsodium-dev libprotobuf-c-dev protobuf-c-compiler libuv1-dev libopenblas-pthread-dev libyaml-dev libjansson-dev
-	jq libcmocka-dev libxxhash-dev libzstd-dev libsystemd-dev libpng-dev libjpeg62-turbo-dev libwebp-dev libtiff-dev
+	jq libcmocka-dev libxxhash-dev libzstd-dev libsystemd-dev libpng-dev libjpeg62-turbo-dev libwebp-dev libtiff-dev libarchive-dev
 	libpcre2-dev libutf8proc-dev'
 libraries=$(printf '%s\n' $packages | grep -e '^lib.*-dev$')
 foreign= only_print=

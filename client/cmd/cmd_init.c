@@ -12,7 +12,8 @@ static const char *const usage[] = {
 	"splitc init [FILE] [--server ADDRESS] [--model NAME] [--data KIND:DIR] [--cut CUT] [--force]",
 	"Writes a config with comments to FILE (splitc.yaml), for `splitc train FILE`. In a terminal it asks for "
 	"what no option gives. An empty answer, or no terminal, takes the demo's value.",
-	"KIND is cifar10 or cifar100. CUT is 1:-1, which keeps the first and the last unit of the network on this "
+	"KIND is cifar10, cifar100 or images, which is a folder with train and val. CUT is 1:-1, which keeps the first "
+	"and the last unit of the network on this "
 	"host, or two names, such as features.0.1,classifier.",
 	NULL,
 };
@@ -57,8 +58,8 @@ static enum sl_err ask_all(struct sl_preset *p, char answer[4][ANSWER], struct s
 	if (!err)
 		err = ask("Network", "mobilenet_v2", &p->model, answer[1], p, fail);
 	if (!err)
-		err = ask("Data, KIND:FOLDER, the kind cifar10 or cifar100", "cifar10:data/cifar-10-batches-bin",
-			  &p->data, answer[2], p, fail);
+		err = ask("Data, KIND:FOLDER, the kind cifar10, cifar100 or images",
+			  "cifar10:data/cifar-10-batches-bin", &p->data, answer[2], p, fail);
 	if (!err)
 		err = ask("Cut, first units here : minus last units here", "1:-1", &p->cut, answer[3], p, fail);
 	return err;

@@ -5,7 +5,8 @@
 
 #include "client/run/setup.h"
 
-/* @KEY@ becomes that key's value; @cut@ the key or keys of the cut; @form@ and @dropout@ lines that some networks lack.
+/* @KEY@ becomes that key's value; @cut@ the key or keys of the cut; @form@, @dropout@ and @crop@ lines that some
+ * networks or data lack.
  * The rest is configs/client-demo.yaml, as tests/e2e/init.sh compares. */
 static const char template[] =
 	"# A run of splitc. `splitc train FILE --print-config` prints every key with what it means.\n"
@@ -22,8 +23,7 @@ static const char template[] =
 	"data:\n"
 	"  kind: @data.kind@\n"
 	"  dir: @data.dir@\n"
-	"  crop_padding: 4\n"
-	"  flip: true\n"
+	"@crop@"
 	"  normalize: @data.normalize@\n"
 	"train:\n"
 	"  batch: 128\n"
@@ -53,6 +53,7 @@ static const struct {
 } kinds[] = {
 	{"cifar10", "data/cifar-10-batches-bin", "10"},
 	{"cifar100", "data/cifar-100-binary", "100"},
+	{"images", "data/photos", NULL}, /* counted */
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0], MOST_SETS = 10 };
 
@@ -67,6 +68,20 @@ static void set(struct sets *s, const char *key, const char *value)
 	snprintf(s->text[s->n], sizeof s->text[0], "%s=%s", key, value);
 	s->at[s->n] = s->text[s->n];
 	s->n++;
+}
+
+/* As many as the folder holds; where it cannot be read yet, the default stays. */
+static void set_classes(struct sets *s, const char *kind, const char *folder)
+{
+	const struct sl_set_spec spec = {.source = kind, .split = SL_SPLIT_TRAIN, .dir = folder};
+	struct sl_set there;
+	struct sl_fail why;
+	char classes[24];
+
+	if (sl_set_check(&there, &spec, &why) != SL_OK)
+		return;
+	snprintf(classes, sizeof classes, "%d", there.classes);
+	set(s, "model.classes", classes);
 }
 
 /* KIND:FOLDER, KIND, or FOLDER. */
@@ -85,8 +100,11 @@ static void set_data(struct sets *s, const char *data)
 	}
 	set(s, "data.kind", kinds[kind].kind);
 	set(s, "data.dir", folder);
-	set(s, "data.normalize", kinds[kind].kind);
-	set(s, "model.classes", kinds[kind].classes);
+	set(s, "data.normalize", kinds[kind].classes ? kinds[kind].kind : "imagenet");
+	if (kinds[kind].classes)
+		set(s, "model.classes", kinds[kind].classes);
+	else
+		set_classes(s, kinds[kind].kind, folder);
 }
 
 static enum sl_err set_cut(struct sets *s, const char *cut, struct sl_fail *fail)
@@ -143,6 +161,14 @@ static void put_option(FILE *file, const struct sl_conf_client *conf, const char
 	      file);
 }
 
+static void put_crop(FILE *file, const struct sl_conf_client *conf)
+{
+	fputs(sl_conf_client_is_idle(conf, "data.flip") ? "  # transforms: [RandomResizedCrop(32), "
+							  "RandomHorizontalFlip()]   # instead of the usual ones\n"
+							: "  crop_padding: 4\n  flip: true\n",
+	      file);
+}
+
 static void expand(FILE *file, const struct sl_conf_client *conf)
 {
 	char key[SL_CONF_TEXT];
@@ -159,6 +185,8 @@ static void expand(FILE *file, const struct sl_conf_client *conf)
 		at += len + 2;
 		if (strcmp(key, "cut") == 0)
 			put_cut(file, conf);
+		else if (strcmp(key, "crop") == 0)
+			put_crop(file, conf);
 		else if (strcmp(key, "form") == 0 || strcmp(key, "dropout") == 0)
 			put_option(file, conf, key);
 		else

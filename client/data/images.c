@@ -9,23 +9,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/data/name_list.h"
 #include "client/data/picture.h"
 #include "client/data/sources.h"
 
 enum { MAX_DEPTH = 32, MAX_CLASSES = 100000 };
 
-/* Strings in one block, told by where they begin. */
-struct names {
-	char *text;
-	size_t bytes, cap;
-	size_t *at; /* [n] */
-	int64_t n, n_cap;
-};
-
 /* What a set's `data` points to. A picture is a folder and a name in it. */
 struct folder_set {
 	char *root; /* of the split */
-	struct names classes, folders, files;
+	struct sl_names classes, folders, files;
 	int32_t *label;     /* of a file's folder: [folders.n] */
 	int32_t *folder_of; /* [files.n] */
 	int64_t folders_cap, files_cap;
@@ -36,65 +29,6 @@ struct folder_set {
 static enum sl_err no_memory(struct sl_fail *fail)
 {
 	return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the list of pictures");
-}
-
-static bool grow(void **at, int64_t *cap, int64_t n, size_t each)
-{
-	int64_t more = *cap ? 2 * *cap : 256;
-	void *grown;
-
-	if (n < *cap)
-		return true;
-	grown = realloc(*at, (size_t)more * each);
-	if (!grown)
-		return false;
-	*at = grown;
-	*cap = more;
-	return true;
-}
-
-static bool names_add(struct names *l, const char *text)
-{
-	const size_t n = strlen(text) + 1;
-
-	if (l->bytes + n > l->cap) {
-		const size_t cap = 2 * l->cap + n + 4096;
-		char *grown = realloc(l->text, cap);
-
-		if (!grown)
-			return false;
-		l->text = grown;
-		l->cap = cap;
-	}
-	if (!grow((void **)&l->at, &l->n_cap, l->n, sizeof *l->at))
-		return false;
-	memcpy(l->text + l->bytes, text, n);
-	l->at[l->n++] = l->bytes;
-	l->bytes += n;
-	return true;
-}
-
-static const char *name_of(const struct names *l, int64_t i)
-{
-	return l->text + l->at[i];
-}
-
-static void names_close(struct names *l)
-{
-	free(l->text);
-	free(l->at);
-	*l = (struct names){0};
-}
-
-static int by_text(const void *a, const void *b, void *text)
-{
-	return strcmp((const char *)text + *(const size_t *)a, (const char *)text + *(const size_t *)b);
-}
-
-static void names_sort(struct names *l)
-{
-	if (l->n > 1)
-		qsort_r(l->at, (size_t)l->n, sizeof *l->at, by_text, l->text);
 }
 
 /* What an entry is, links followed; 0: neither a file nor a folder, or gone. */
@@ -113,7 +47,8 @@ static mode_t kind_of(const char *path, const struct dirent *entry)
 }
 
 /* Adds the names of folders to *folders and those of pictures to *pictures; either may be NULL. */
-static enum sl_err read_folder(const char *path, struct names *folders, struct names *pictures, struct sl_fail *fail)
+static enum sl_err read_folder(const char *path, struct sl_names *folders, struct sl_names *pictures,
+			       struct sl_fail *fail)
 {
 	DIR *dir = opendir(path);
 	struct dirent *entry;
@@ -123,7 +58,7 @@ static enum sl_err read_folder(const char *path, struct names *folders, struct n
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", path, strerror(errno));
 	for (errno = 0; fits && (entry = readdir(dir)); errno = 0) {
 		const char *name = entry->d_name;
-		struct names *list = folders;
+		struct sl_names *list = folders;
 
 		if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
 			continue;
@@ -131,7 +66,7 @@ static enum sl_err read_folder(const char *path, struct names *folders, struct n
 			list = pictures;
 		else if (!folders || kind_of(path, entry) != S_IFDIR)
 			continue;
-		fits = names_add(list, name);
+		fits = sl_names_add(list, name);
 	}
 	if (fits && errno) {
 		sl_fail_set(fail, SL_ERR_IO, "%s: %s", path, strerror(errno));
@@ -143,44 +78,44 @@ static enum sl_err read_folder(const char *path, struct names *folders, struct n
 }
 
 /* All folders at and below `path`, which is relative to the set's root. */
-static enum sl_err find_folders(const struct folder_set *set, const char *path, int depth, struct names *out,
+static enum sl_err find_folders(const struct folder_set *set, const char *path, int depth, struct sl_names *out,
 				struct sl_fail *fail)
 {
-	struct names inside = {0};
+	struct sl_names inside = {0};
 	char whole[PATH_MAX];
 	enum sl_err err;
 
 	if (depth == MAX_DEPTH || snprintf(whole, sizeof whole, "%s/%s", set->root, path) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_DATA, "%s/%.200s: folders are nested too deeply, or in a circle",
 				   set->root, path);
-	if (!names_add(out, path))
+	if (!sl_names_add(out, path))
 		return no_memory(fail);
 	err = read_folder(whole, &inside, NULL, fail);
 	for (int64_t i = 0; i < inside.n && !err; i++) {
 		char below[PATH_MAX];
 
-		if (snprintf(below, sizeof below, "%s/%s", path, name_of(&inside, i)) >= PATH_MAX)
+		if (snprintf(below, sizeof below, "%s/%s", path, sl_name(&inside, i)) >= PATH_MAX)
 			err = sl_fail_set(fail, SL_ERR_DATA, "%s/%.200s: the path is too long", set->root, path);
 		else
 			err = find_folders(set, below, depth + 1, out, fail);
 	}
-	names_close(&inside);
+	sl_names_close(&inside);
 	return err;
 }
 
 /* The pictures of one folder, sorted, behind those that the set has already. */
 static enum sl_err add_folder(struct folder_set *set, const char *path, int32_t label, struct sl_fail *fail)
 {
-	struct names inside = {0};
+	struct sl_names inside = {0};
 	char whole[PATH_MAX];
 	enum sl_err err;
 
 	snprintf(whole, sizeof whole, "%s/%s", set->root, path);
 	err = read_folder(whole, NULL, &inside, fail);
-	names_sort(&inside);
+	sl_names_sort(&inside);
 	if (!err && inside.n) {
-		if (!grow((void **)&set->label, &set->folders_cap, set->folders.n, sizeof *set->label) ||
-		    !names_add(&set->folders, path))
+		if (!sl_grow((void **)&set->label, &set->folders_cap, set->folders.n, sizeof *set->label) ||
+		    !sl_names_add(&set->folders, path))
 			err = no_memory(fail);
 		else
 			set->label[set->folders.n - 1] = label;
@@ -189,26 +124,26 @@ static enum sl_err add_folder(struct folder_set *set, const char *path, int32_t 
 		if (set->files.n == SL_SET_MAX_SAMPLES)
 			err = sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d pictures", set->root,
 					  SL_SET_MAX_SAMPLES);
-		else if (!grow((void **)&set->folder_of, &set->files_cap, set->files.n, sizeof *set->folder_of) ||
-			 !names_add(&set->files, name_of(&inside, i)))
+		else if (!sl_grow((void **)&set->folder_of, &set->files_cap, set->files.n, sizeof *set->folder_of) ||
+			 !sl_names_add(&set->files, sl_name(&inside, i)))
 			err = no_memory(fail);
 		else
 			set->folder_of[set->files.n - 1] = (int32_t)set->folders.n - 1;
 	}
-	names_close(&inside);
+	sl_names_close(&inside);
 	return err;
 }
 
 static enum sl_err add_class(struct folder_set *set, const char *name, int32_t label, struct sl_fail *fail)
 {
 	const int64_t before = set->files.n;
-	struct names folders = {0};
+	struct sl_names folders = {0};
 	enum sl_err err = find_folders(set, name, 0, &folders, fail);
 
-	names_sort(&folders);
+	sl_names_sort(&folders);
 	for (int64_t i = 0; i < folders.n && !err; i++)
-		err = add_folder(set, name_of(&folders, i), label, fail);
-	names_close(&folders);
+		err = add_folder(set, sl_name(&folders, i), label, fail);
+	sl_names_close(&folders);
 	if (!err && set->files.n == before)
 		err = sl_fail_set(fail, SL_ERR_DATA,
 				  "%s/%s: the class has no picture (.jpg .jpeg .png .webp .tif .tiff .bmp .ppm .pgm)",
@@ -216,11 +151,11 @@ static enum sl_err add_class(struct folder_set *set, const char *name, int32_t l
 	return err;
 }
 
-static int32_t find_class(const struct names *classes, const char *name)
+static int32_t find_class(const struct sl_names *classes, const char *name)
 {
 	for (int64_t low = 0, high = classes->n; low < high;) {
 		const int64_t middle = (low + high) / 2;
-		const int order = strcmp(name, name_of(classes, middle));
+		const int order = strcmp(name, sl_name(classes, middle));
 
 		if (order == 0)
 			return (int32_t)middle;
@@ -270,7 +205,7 @@ static enum sl_err find_classes(struct folder_set *set, const char *path, struct
 {
 	enum sl_err err = read_folder(path, &set->classes, NULL, fail);
 
-	names_sort(&set->classes);
+	sl_names_sort(&set->classes);
 	if (!err && set->classes.n > MAX_CLASSES)
 		err = sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d classes", path, MAX_CLASSES);
 	if (!err && set->classes.n < 2)
@@ -283,20 +218,20 @@ static enum sl_err find_classes(struct folder_set *set, const char *path, struct
 /* The split's pictures, class by class. */
 static enum sl_err list_pictures(struct folder_set *set, struct sl_fail *fail)
 {
-	struct names here = {0};
+	struct sl_names here = {0};
 	enum sl_err err = read_folder(set->root, &here, NULL, fail);
 
-	names_sort(&here);
+	sl_names_sort(&here);
 	for (int64_t i = 0; i < here.n && !err; i++) {
-		const int32_t label = find_class(&set->classes, name_of(&here, i));
+		const int32_t label = find_class(&set->classes, sl_name(&here, i));
 
 		err = label < 0 ? sl_fail_set(fail, SL_ERR_DATA, "%s/%s: train/ has no class of this name", set->root,
-					      name_of(&here, i))
-				: add_class(set, name_of(&here, i), label, fail);
+					      sl_name(&here, i))
+				: add_class(set, sl_name(&here, i), label, fail);
 	}
 	if (!err && !set->files.n)
 		err = sl_fail_set(fail, SL_ERR_DATA, "%s: no class folders", set->root);
-	names_close(&here);
+	sl_names_close(&here);
 	return err;
 }
 
@@ -304,9 +239,9 @@ static void folder_set_close(struct folder_set *set)
 {
 	if (!set)
 		return;
-	names_close(&set->classes);
-	names_close(&set->folders);
-	names_close(&set->files);
+	sl_names_close(&set->classes);
+	sl_names_close(&set->folders);
+	sl_names_close(&set->files);
 	free(set->label);
 	free(set->folder_of);
 	free(set->root);
@@ -374,7 +309,7 @@ static const char *sample_name(const struct sl_set *set, int64_t index, char *ou
 	const struct folder_set *s = set->data;
 	const int64_t file = file_of(s, index);
 
-	snprintf(out, size, "%s/%s/%s", s->root, name_of(&s->folders, s->folder_of[file]), name_of(&s->files, file));
+	snprintf(out, size, "%s/%s/%s", s->root, sl_name(&s->folders, s->folder_of[file]), sl_name(&s->files, file));
 	return out;
 }
 
@@ -382,7 +317,7 @@ static const char *class_name(const struct sl_set *set, int label)
 {
 	const struct folder_set *s = set->data;
 
-	return name_of(&s->classes, label);
+	return sl_name(&s->classes, label);
 }
 
 /* A whole file into room->file. */

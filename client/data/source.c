@@ -6,7 +6,8 @@
 
 #include "client/data/sources.h"
 
-const struct sl_source *const sl_sources[] = {&sl_source_cifar10, &sl_source_cifar100, &sl_source_images, NULL};
+const struct sl_source *const sl_sources[] = {&sl_source_cifar10, &sl_source_cifar100, &sl_source_images,
+					      &sl_source_webdataset, NULL};
 
 static enum sl_err spec_check(const struct sl_source **out, const struct sl_set_spec *spec, struct sl_fail *fail)
 {

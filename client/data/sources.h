@@ -18,4 +18,10 @@ extern const struct sl_source sl_source_cifar10, sl_source_cifar100;
  * without a picture, a class of the other split that train lacks. */
 extern const struct sl_source sl_source_images;
 
+/* Tar files (shards) of samples: a picture, and its class in NAME.cls as text, or in NAME.json as the member "label" or
+ * "cls". `files` are names in `dir`, where {000..146} stands for each of these numbers; NULL: train*.tar, or val*.tar
+ * and test*.tar. Shards must not be compressed: opening reads all headers, and `sample` goes to its place at once.
+ * Samples keep the order of shards and members. Of max_samples every shard has its share. */
+extern const struct sl_source sl_source_webdataset;
+
 #endif

@@ -6,6 +6,7 @@ enum { CHANNELS = 3 }; /* that a network of images takes */
 /* `name`: [SL_CONF_LIST_MAX], for the spec to point to. */
 static struct sl_set_spec data_spec(const struct sl_conf_client *c, enum sl_split split, const char **name)
 {
+	const struct sl_conf_list *files = split == SL_SPLIT_TRAIN ? &c->data.train_files : &c->data.test_files;
 	struct sl_set_spec spec = {
 		.source = sl_sources[c->data.kind]->name,
 		.split = split,
@@ -14,11 +15,11 @@ static struct sl_set_spec data_spec(const struct sl_conf_client *c, enum sl_spli
 		.max_pixels = c->data.max_pixels,
 	};
 
-	if (split == SL_SPLIT_TRAIN && c->data.train_files.n) {
-		for (int i = 0; i < c->data.train_files.n; i++)
-			name[i] = c->data.train_files.item[i];
+	for (int i = 0; i < files->n; i++)
+		name[i] = files->item[i];
+	if (files->n) {
 		spec.files = name;
-		spec.nfiles = c->data.train_files.n;
+		spec.nfiles = files->n;
 	}
 	return spec;
 }
@@ -32,7 +33,11 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 	struct sl_fail why;
 
 	if (err)
-		return sl_conf_client_blame(c, spec->files ? "data.train_files" : "data.dir", err, fail);
+		return sl_conf_client_blame(c,
+					    !spec->files                    ? "data.dir"
+					    : spec->split == SL_SPLIT_TRAIN ? "data.train_files"
+									    : "data.test_files",
+					    err, fail);
 	if (set->classes > c->model.classes)
 		return sl_conf_client_fail(c, "model.classes", fail, "%s has %d classes, the model only %d",
 					   spec->source, set->classes, c->model.classes);
@@ -78,10 +83,16 @@ static enum sl_err open_augment(struct sl_setup *s, struct sl_fail *fail)
 	return sl_augment_open(&s->augment, &spec, fail);
 }
 
+/* Whether samples are files of pictures. */
+static bool decodes(const struct sl_conf_client *c)
+{
+	return c->data.kind == SL_DATA_IMAGES || c->data.kind == SL_DATA_WEBDATASET;
+}
+
 /* Whether a list of transforms prepares samples, and not CIFAR's own augmentation. */
 static bool transforms(const struct sl_conf_client *c)
 {
-	return c->data.kind == SL_DATA_IMAGES || c->data.transforms.n;
+	return decodes(c) || c->data.transforms.n;
 }
 
 static enum sl_err open_transform(const struct sl_conf_client *c, enum sl_split split, struct sl_transform **out,
@@ -164,7 +175,7 @@ int sl_setup_loader_threads(const struct sl_conf_client *c)
 {
 	if (c->data.threads)
 		return c->data.threads;
-	return c->data.kind == SL_DATA_IMAGES ? c->threads : 1;
+	return decodes(c) ? c->threads : 1;
 }
 
 enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void (*wake)(void *arg), void *arg,
@@ -182,7 +193,7 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 		.prefetch = s->conf->data.prefetch,
 		.held = 1,
 		.threads = sl_setup_loader_threads(s->conf),
-		.skip_bad = s->conf->data.kind == SL_DATA_IMAGES && s->conf->data.on_bad_sample == SL_BAD_SAMPLE_SKIP,
+		.skip_bad = decodes(s->conf) && s->conf->data.on_bad_sample == SL_BAD_SAMPLE_SKIP,
 		.wake = wake,
 		.wake_arg = arg,
 	};

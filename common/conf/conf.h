@@ -47,7 +47,7 @@ struct sl_conf_origin {
 };
 
 enum sl_conf_form { SL_FORM_CIFAR, SL_FORM_IMAGENET };
-enum sl_conf_data_kind { SL_DATA_CIFAR10, SL_DATA_CIFAR100, SL_DATA_IMAGES };
+enum sl_conf_data_kind { SL_DATA_CIFAR10, SL_DATA_CIFAR100, SL_DATA_IMAGES, SL_DATA_WEBDATASET };
 enum sl_conf_normalize { SL_NORMALIZE_IMAGENET, SL_NORMALIZE_CIFAR10, SL_NORMALIZE_CIFAR100, SL_NORMALIZE_NONE };
 enum sl_conf_schedule { SL_CONF_CONSTANT, SL_CONF_COSINE, SL_CONF_POLYNOMIAL, SL_CONF_STEP, SL_CONF_POINTS };
 enum sl_conf_warmup { SL_CONF_ABOVE_ZERO, SL_CONF_FROM_ZERO };
@@ -88,9 +88,9 @@ struct sl_conf_client {
 	struct {
 		enum sl_conf_data_kind kind;
 		char dir[PATH_MAX];
-		struct sl_conf_list train_files; /* names in dir; none: all of the kind */
-		int train_limit, test_limit;     /* samples; 0: all */
-		int crop_padding;                /* pixels; 0: no crop */
+		struct sl_conf_list train_files, test_files; /* names in dir; none: all of the kind */
+		int train_limit, test_limit;                 /* samples; 0: all */
+		int crop_padding;                            /* pixels; 0: no crop */
 		bool flip;
 		enum sl_conf_normalize normalize;
 		struct sl_conf_list transforms, test_transforms; /* steps of client/data/transform.h; none: the usual */

@@ -30,10 +30,11 @@ static const struct sl_conf_key keys[] = {
 		"learned layers that compress the head's activations: conv:20,k=3,s=3, linear:16, several joined with +, decaylinear:…; empty: none"),
 	SL_STRING(T, "insert.tail", insert.tail, sl_conf_check_insert, "", "learned layers that compress the middle's activations, spelled as insert.head"),
 
-	SL_CHOICE(T, "data.kind", data.kind, SL_WORDS("cifar10", "cifar100", "images"), "cifar10",
-		"format of the files; images: folders train and val (or test) with a folder of pictures for each class"),
+	SL_CHOICE(T, "data.kind", data.kind, SL_WORDS("cifar10", "cifar100", "images", "webdataset"), "cifar10",
+		"format of the files; images: folders train and val (or test) with a folder of pictures for each class; webdataset: tar files of pictures"),
 	SL_STRING(T, "data.dir", data.dir, sl_conf_check_word, NULL, "folder of the data"),
-	SL_NAMES(T, "data.train_files", data.train_files, sl_conf_check_file_name, "", "files to train on (with --set: one,two); empty: all training files of data.kind"),
+	SL_NAMES(T, "data.train_files", data.train_files, sl_conf_check_file_name, "", "files to train on (with --set: one,two), of webdataset also as train-{000..146}.tar; empty: all training files of data.kind"),
+	SL_NAMES(T, "data.test_files", data.test_files, sl_conf_check_file_name, "", "of webdataset: files to evaluate on; empty: val*.tar and test*.tar"),
 	SL_INT(T, "data.train_limit", data.train_limit, 0, 1e9, "0", "samples; 0: all", "train on the first samples only"),
 	SL_INT(T, "data.test_limit", data.test_limit, 0, 1e9, "0", "samples; 0: all", "evaluate on the first samples only"),
 	SL_INT(T, "data.crop_padding", data.crop_padding, 0, 16, "4", "pixels; 0: no crop", "random crop after zero padding"),
@@ -157,10 +158,11 @@ static bool idle_in_schedule(const struct sl_conf_client *c, const char *path)
 
 static bool idle_in_data(const struct sl_conf_client *c, const char *path)
 {
-	const bool images = c->data.kind == SL_DATA_IMAGES;
+	const bool shards = c->data.kind == SL_DATA_WEBDATASET, folders = c->data.kind == SL_DATA_IMAGES;
+	const bool images = shards || folders;
 
 	return ((images || c->data.transforms.n) && among(of_cifar, path)) || (!images && among(of_images, path)) ||
-	       (images && strcmp(path, "data.train_files") == 0);
+	       (folders && strcmp(path, "data.train_files") == 0) || (!shards && strcmp(path, "data.test_files") == 0);
 }
 
 static bool idle(const void *conf, const char *path)
@@ -195,8 +197,8 @@ static const char *check_model(const struct sl_conf_client *c, char why[SL_CONF_
 /* What the file has for another kind of data than --set has chosen is put aside. */
 static const char *check_data(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
-	static const char *const some[] = {"data.crop_padding", "data.flip", "data.on_bad_sample", "data.max_pixels",
-					   "data.train_files"};
+	static const char *const some[] = {"data.crop_padding", "data.flip",        "data.on_bad_sample",
+					   "data.max_pixels",   "data.train_files", "data.test_files"};
 	const bool by_set = line_of(c, "data.kind") < 0 || line_of(c, "data.transforms") < 0;
 
 	for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
@@ -206,14 +208,14 @@ static const char *check_data(const struct sl_conf_client *c, char why[SL_CONF_W
 			continue;
 		snprintf(
 			why, SL_CONF_WHY, "%s",
-			among(of_images, some[i]) ? "belongs to data.kind: images; leave this key out"
+			among(of_images, some[i]) ? "belongs to data.kind: images and webdataset; leave this key out"
 			: among(of_cifar, some[i])
 				? "data.transforms say what is done with pictures, and data.kind: images has its usual "
 				  "ones; leave this key out"
 				: "data.kind: images reads whole folders; leave this key out");
 		return some[i];
 	}
-	if (c->data.kind != SL_DATA_IMAGES && !c->data.transforms.n != !c->data.test_transforms.n) {
+	if (c->data.kind < SL_DATA_IMAGES && !c->data.transforms.n != !c->data.test_transforms.n) {
 		snprintf(why, SL_CONF_WHY, "data.transforms and data.test_transforms: both, or none of them");
 		return c->data.transforms.n ? "data.transforms" : "data.test_transforms";
 	}

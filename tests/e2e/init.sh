@@ -75,6 +75,13 @@ effective odd.yaml >"$tmp/written"
 for line in 'server: "\?tcp://host.example:7000' '^head_end: "\?features.0.1' '^tail_begin: "\?classifier'; do grep -q "$line" "$tmp/written" || fail "no $line"; done
 in_folder "$tmp/with" "$SPLITC" init hundred.yaml --data cifar100
 [ $rc = 0 ] && effective hundred.yaml >"$tmp/written" && grep -q 'classes: 100' "$tmp/written" && grep -q 'normalize: "\?cifar100' "$tmp/written" || fail 'cifar100'
+mkdir -p "$tmp/with/photos/train/"{a,b,c}
+for class in a b c; do printf 'P6 1 1 255 abc' >"$tmp/with/photos/train/$class/1.ppm"; done
+cp -r "$tmp/with/photos/train" "$tmp/with/photos/val"
+in_folder "$tmp/with" "$SPLITC" init pictures.yaml --data images:photos
+[ $rc = 0 ] && effective pictures.yaml >"$tmp/written" && grep -q 'classes: 3' "$tmp/written" && grep -q '  kind: images' "$tmp/written" || fail "images: $(cat "$tmp/err")"
+in_folder "$tmp/with" "$SPLITC" train pictures.yaml --set train.batch=2 --set train.chunks=1 --set train.schedule.warmup_epochs=0 --check-config
+[ $rc = 0 ] || fail "what init writes for pictures does not pass: $(cat "$tmp/err")"
 # answers that are none: refused in words, and nothing is written
 while IFS='|' read -r flag value says; do
 	in_folder "$tmp/with" "$SPLITC" init never.yaml "$flag" "$value"

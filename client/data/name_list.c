@@ -1,0 +1,58 @@
+#include "client/data/name_list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool sl_grow(void **at, int64_t *cap, int64_t n, size_t each)
+{
+	int64_t more = *cap ? 2 * *cap : 256;
+	void *grown;
+
+	if (n < *cap)
+		return true;
+	grown = realloc(*at, (size_t)more * each);
+	if (!grown)
+		return false;
+	*at = grown;
+	*cap = more;
+	return true;
+}
+
+bool sl_names_add(struct sl_names *l, const char *text)
+{
+	const size_t n = strlen(text) + 1;
+
+	if (l->bytes + n > l->cap) {
+		const size_t cap = 2 * l->cap + n + 4096;
+		char *grown = realloc(l->text, cap);
+
+		if (!grown)
+			return false;
+		l->text = grown;
+		l->cap = cap;
+	}
+	if (!sl_grow((void **)&l->at, &l->n_cap, l->n, sizeof *l->at))
+		return false;
+	memcpy(l->text + l->bytes, text, n);
+	l->at[l->n++] = l->bytes;
+	l->bytes += n;
+	return true;
+}
+
+void sl_names_close(struct sl_names *l)
+{
+	free(l->text);
+	free(l->at);
+	*l = (struct sl_names){0};
+}
+
+static int by_text(const void *a, const void *b, void *text)
+{
+	return strcmp((const char *)text + *(const size_t *)a, (const char *)text + *(const size_t *)b);
+}
+
+void sl_names_sort(struct sl_names *l)
+{
+	if (l->n > 1)
+		qsort_r(l->at, (size_t)l->n, sizeof *l->at, by_text, l->text);
+}

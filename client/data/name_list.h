@@ -1,0 +1,30 @@
+/* Many short texts in one block of memory. */
+#ifndef SL_CLIENT_DATA_NAME_LIST_H
+#define SL_CLIENT_DATA_NAME_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Begins zeroed. */
+struct sl_names {
+	char *text;
+	size_t bytes, cap;
+	size_t *at; /* [n], where each begins */
+	int64_t n, n_cap;
+};
+
+/* False: out of memory; the list is as it was. */
+bool sl_names_add(struct sl_names *list, const char *text);
+void sl_names_sort(struct sl_names *list); /* by bytes */
+void sl_names_close(struct sl_names *list);
+
+/* Room for element n of an array of elements of `each` bytes, of which *cap are there. False: out of memory. */
+bool sl_grow(void **at, int64_t *cap, int64_t n, size_t each);
+
+static inline const char *sl_name(const struct sl_names *list, int64_t i)
+{
+	return list->text + list->at[i];
+}
+
+#endif

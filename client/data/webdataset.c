@@ -1,0 +1,470 @@
+/* WebDataset: tar files of samples. Members of one sample stand together, and their names are equal up to the first dot
+ * behind the folder: "a/0001.jpg", "a/0001.cls". */
+#include <archive.h>
+#include <archive_entry.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/data/name_list.h"
+#include "client/data/picture.h"
+#include "client/data/sources.h"
+
+enum { BLOCK = 512, BUFFER = 1 << 16, MOST_LABEL_BYTES = 1 << 20, MOST_CLASSES = 100000, MOST_SHARDS = 100000 };
+
+/* What a set's `data` points to. */
+struct shards {
+	struct sl_names path;
+	struct sl_names key; /* of each sample */
+	int32_t *shard;      /* [key.n] */
+	int32_t *label;      /* [key.n] */
+	int64_t *at;         /* [key.n], where the header of its picture begins in the shard */
+	int64_t caps[3];
+	int64_t wanted; /* samples; key.n or fewer */
+	int64_t max_pixels;
+	int classes;
+};
+
+/* A shard that is read, from a place on. */
+struct reading {
+	const char *path;
+	int fd;
+	int64_t at;
+	uint8_t buffer[BUFFER];
+	struct archive *archive;
+};
+
+/* The sample whose members are being read. */
+struct group {
+	char key[PATH_MAX];
+	int64_t picture_at; /* −1: it has none yet */
+	int32_t label;      /* −1: the same */
+};
+
+static enum sl_err no_memory(struct sl_fail *fail)
+{
+	return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the list of samples");
+}
+
+static ssize_t take(struct archive *archive, void *arg, const void **out)
+{
+	struct reading *r = arg;
+	const ssize_t n = pread(r->fd, r->buffer, sizeof r->buffer, r->at);
+
+	if (n < 0) {
+		archive_set_error(archive, errno, "%s", strerror(errno));
+		return -1;
+	}
+	r->at += n;
+	*out = r->buffer;
+	return n;
+}
+
+/* What is skipped is not read. */
+static int64_t skip(struct archive *archive, void *arg, int64_t n)
+{
+	struct reading *r = arg;
+	struct stat st;
+
+	(void)archive;
+	if (n < 0 || fstat(r->fd, &st) || r->at >= st.st_size)
+		return 0;
+	n = n < st.st_size - r->at ? n : st.st_size - r->at;
+	r->at += n;
+	return n;
+}
+
+static void reading_close(struct reading *r)
+{
+	archive_read_free(r->archive);
+	close(r->fd);
+}
+
+static enum sl_err damaged(const struct reading *r, struct sl_fail *fail)
+{
+	const char *why = archive_error_string(r->archive);
+
+	return sl_fail_set(fail, SL_ERR_DATA, "%s: %s", r->path, why ? why : "not a tar file");
+}
+
+static enum sl_err reading_open(struct reading *r, const char *path, int64_t at, struct sl_fail *fail)
+{
+	struct stat st;
+
+	*r = (struct reading){.path = path, .at = at, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+	if (r->fd < 0)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", path, strerror(errno));
+	if (fstat(r->fd, &st) || !S_ISREG(st.st_mode)) {
+		close(r->fd);
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: not a regular file", path);
+	}
+	r->archive = archive_read_new();
+	if (!r->archive) {
+		close(r->fd);
+		return no_memory(fail);
+	}
+	archive_read_support_format_tar(r->archive);
+	archive_read_set_read_callback(r->archive, take);
+	archive_read_set_skip_callback(r->archive, skip);
+	archive_read_set_callback_data(r->archive, r);
+	if (archive_read_open1(r->archive) == ARCHIVE_OK)
+		return SL_OK;
+	damaged(r, fail);
+	reading_close(r);
+	return SL_ERR_DATA;
+}
+
+/* ---- the list of samples ---- */
+
+static enum sl_err text_label(const char *text, size_t len, int32_t *out)
+{
+	long value = 0;
+	size_t i = 0;
+
+	while (i < len && text[i] >= '0' && text[i] <= '9' && value < MOST_CLASSES)
+		value = value * 10 + text[i++] - '0';
+	if (i == 0 || value >= MOST_CLASSES || strspn(text + i, " \r\n\t") != len - i)
+		return SL_ERR_DATA;
+	*out = (int32_t)value;
+	return SL_OK;
+}
+
+/* The member "label" or "cls" of an object. */
+static enum sl_err json_label(const char *text, size_t len, int32_t *out)
+{
+	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL), *value = json_object_get(root, "label");
+	json_int_t label;
+	enum sl_err err = SL_ERR_DATA;
+
+	if (!value)
+		value = json_object_get(root, "cls");
+	label = json_is_integer(value) ? json_integer_value(value) : -1;
+	if (label >= 0 && label < MOST_CLASSES) {
+		*out = (int32_t)label;
+		err = SL_OK;
+	}
+	json_decref(root);
+	return err;
+}
+
+static enum sl_err read_label(struct reading *r, const char *name, int64_t size, bool json, int32_t *out,
+			      struct sl_fail *fail)
+{
+	char *text = size <= MOST_LABEL_BYTES ? calloc((size_t)size + 1, 1) : NULL;
+	enum sl_err err;
+
+	if (!text)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: %s: %lld bytes are too many for a label", r->path, name,
+				   (long long)size);
+	if (archive_read_data(r->archive, text, (size_t)size) != size)
+		err = damaged(r, fail);
+	else if ((json ? json_label : text_label)(text, (size_t)size, out) != SL_OK)
+		err = sl_fail_set(fail, SL_ERR_DATA,
+				  json ? "%s: %s: no member \"label\" or \"cls\" with a class from 0 to %d"
+				       : "%s: %s: must be a class from 0 to %d",
+				  r->path, name, MOST_CLASSES - 1);
+	else
+		err = SL_OK;
+	free(text);
+	return err;
+}
+
+static enum sl_err end_group(struct shards *s, const struct group *g, const char *path, struct sl_fail *fail)
+{
+	const int64_t n = s->key.n;
+
+	if (!g->key[0] || (g->picture_at < 0 && g->label < 0))
+		return SL_OK; /* neither: notes beside the samples */
+	if (g->picture_at < 0 || g->label < 0)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: %.200s: the sample has no %s", path, g->key,
+				   g->label < 0 ? "label (.cls, or .json)" : "picture");
+	if (n == SL_SET_MAX_SAMPLES)
+		return sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d samples", path, SL_SET_MAX_SAMPLES);
+	if (!sl_grow((void **)&s->shard, &s->caps[0], n, sizeof *s->shard) ||
+	    !sl_grow((void **)&s->label, &s->caps[1], n, sizeof *s->label) ||
+	    !sl_grow((void **)&s->at, &s->caps[2], n, sizeof *s->at) || !sl_names_add(&s->key, g->key))
+		return no_memory(fail);
+	s->shard[n] = (int32_t)s->path.n - 1;
+	s->label[n] = g->label;
+	s->at[n] = g->picture_at;
+	s->classes = g->label >= s->classes ? g->label + 1 : s->classes;
+	return SL_OK;
+}
+
+static enum sl_err add_member(struct shards *s, struct reading *r, struct archive_entry *entry, struct group *g,
+			      struct sl_fail *fail)
+{
+	const char *name = archive_entry_pathname(entry), *slash, *dot;
+
+	if (!name || archive_entry_filetype(entry) != AE_IFREG)
+		return SL_OK;
+	slash = strrchr(name, '/');
+	dot = strchr(slash ? slash + 1 : name, '.');
+	if (!dot || dot == name || dot - name >= (ptrdiff_t)sizeof g->key)
+		return SL_OK;
+	if (strlen(g->key) != (size_t)(dot - name) || memcmp(g->key, name, (size_t)(dot - name)) != 0) {
+		enum sl_err err = end_group(s, g, r->path, fail);
+
+		if (err)
+			return err;
+		snprintf(g->key, sizeof g->key, "%.*s", (int)(dot - name), name);
+		g->picture_at = -1;
+		g->label = -1;
+	}
+	if (g->picture_at < 0 && sl_picture_name(dot) && !strchr(dot + 1, '.'))
+		g->picture_at = archive_read_header_position(r->archive);
+	else if (strcmp(dot, ".cls") == 0 || (strcmp(dot, ".json") == 0 && g->label < 0))
+		return read_label(r, name, archive_entry_size(entry), dot[1] == 'j', &g->label, fail);
+	return SL_OK;
+}
+
+/* Zeros stand at the end of a whole tar file. */
+static enum sl_err check_end(const struct reading *r, struct sl_fail *fail)
+{
+	uint8_t block[BLOCK];
+	struct stat st;
+
+	if (fstat(r->fd, &st) || st.st_size < BLOCK || pread(r->fd, block, BLOCK, st.st_size - BLOCK) != BLOCK)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: ends early", r->path);
+	for (int i = 0; i < BLOCK; i++)
+		if (block[i])
+			return sl_fail_set(fail, SL_ERR_DATA, "%s: ends early: a tar file ends with zeros", r->path);
+	return SL_OK;
+}
+
+static enum sl_err add_shard(struct shards *s, const char *path, struct sl_fail *fail)
+{
+	struct group g = {.picture_at = -1, .label = -1};
+	struct archive_entry *entry;
+	struct reading *r = malloc(sizeof *r);
+	int status = ARCHIVE_OK;
+	enum sl_err err = r ? reading_open(r, path, 0, fail) : no_memory(fail);
+
+	if (err) {
+		free(r);
+		return err;
+	}
+	if (!sl_names_add(&s->path, path))
+		err = no_memory(fail);
+	while (!err && (status = archive_read_next_header(r->archive, &entry)) == ARCHIVE_OK)
+		err = add_member(s, r, entry, &g, fail);
+	if (!err && status != ARCHIVE_EOF)
+		err = damaged(r, fail);
+	if (!err)
+		err = check_end(r, fail);
+	if (!err)
+		err = end_group(s, &g, path, fail);
+	reading_close(r);
+	free(r);
+	return err;
+}
+
+/* ---- which shards ---- */
+
+/* Adds `dir`/`name`, where {000..146} stands for each of these numbers. */
+static enum sl_err expand(struct sl_names *out, const char *dir, const char *name, struct sl_fail *fail)
+{
+	const char *open_at = strchr(name, '{');
+	char path[PATH_MAX];
+	int used = 0, width;
+	long first, last;
+
+	if (!open_at || sscanf(open_at, "{%9ld..%9ld}%n", &first, &last, &used) != 2 || !used || first < 0 ||
+	    last < first || last - first >= MOST_SHARDS) {
+		if (open_at)
+			return sl_fail_set(fail, SL_ERR_CONFIG,
+					   "%s: numbers are written as {000..146}, at most %d of them", name,
+					   MOST_SHARDS);
+		if (snprintf(path, sizeof path, "%s/%s", dir, name) >= PATH_MAX)
+			return sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", name);
+		return sl_names_add(out, path) ? SL_OK : no_memory(fail);
+	}
+	width = (int)strspn(open_at + 1, "0123456789");
+	for (long i = first; i <= last; i++) {
+		if (snprintf(path, sizeof path, "%s/%.*s%0*ld%s", dir, (int)(open_at - name), name, width, i,
+			     open_at + used) >= PATH_MAX)
+			return sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", name);
+		if (!sl_names_add(out, path))
+			return no_memory(fail);
+	}
+	return SL_OK;
+}
+
+static bool begins(const char *name, const char *word)
+{
+	return strncmp(name, word, strlen(word)) == 0;
+}
+
+/* train*.tar, or val*.tar and test*.tar */
+static enum sl_err usual_shards(struct sl_names *out, const char *dir, enum sl_split split, struct sl_fail *fail)
+{
+	DIR *folder = opendir(dir);
+	struct dirent *entry;
+	enum sl_err err = SL_OK;
+
+	if (!folder)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", dir, strerror(errno));
+	while (!err && (entry = readdir(folder))) {
+		const char *name = entry->d_name;
+		const size_t len = strlen(name);
+		char path[PATH_MAX];
+
+		if (len < 4 || strcmp(name + len - 4, ".tar") != 0 ||
+		    !(split == SL_SPLIT_TRAIN ? begins(name, "train") : begins(name, "val") || begins(name, "test")))
+			continue;
+		if (snprintf(path, sizeof path, "%s/%s", dir, name) >= PATH_MAX || !sl_names_add(out, path))
+			err = no_memory(fail);
+	}
+	closedir(folder);
+	sl_names_sort(out);
+	if (!err && !out->n)
+		err = sl_fail_set(fail, SL_ERR_NOINPUT, "%s: no shard %s in it", dir,
+				  split == SL_SPLIT_TRAIN ? "train*.tar" : "val*.tar or test*.tar");
+	return err;
+}
+
+static enum sl_err find_shards(struct sl_names *out, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	const char *dir = spec->dir ? spec->dir : ".";
+	enum sl_err err = SL_OK;
+
+	if (!spec->files)
+		return usual_shards(out, dir, spec->split, fail);
+	for (int i = 0; i < spec->nfiles && !err; i++)
+		err = expand(out, dir, spec->files[i], fail);
+	return err;
+}
+
+/* ---- the source ---- */
+
+static void shards_close(struct shards *s)
+{
+	if (!s)
+		return;
+	sl_names_close(&s->path);
+	sl_names_close(&s->key);
+	free(s->shard);
+	free(s->label);
+	free(s->at);
+	free(s);
+}
+
+static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
+			    struct sl_fail *fail)
+{
+	struct shards *s = calloc(1, sizeof *s);
+	struct sl_names found = {0};
+	enum sl_err err = s ? find_shards(&found, spec, fail) : no_memory(fail);
+
+	for (int64_t i = 0; i < found.n && !err; i++)
+		err = add_shard(s, sl_name(&found, i), fail);
+	if (!err && !s->key.n)
+		err = sl_fail_set(fail, SL_ERR_DATA, "%s: no sample in it", sl_name(&found, 0));
+	if (!err && spec->split == SL_SPLIT_TRAIN && s->classes < 2)
+		err = sl_fail_set(fail, SL_ERR_DATA,
+				  "%s: all samples have label 0; a classifier needs two classes or more",
+				  sl_name(&found, 0));
+	sl_names_close(&found);
+	if (err) {
+		shards_close(s);
+		return err;
+	}
+	s->wanted = spec->max_samples && spec->max_samples < s->key.n ? spec->max_samples : s->key.n;
+	s->max_pixels = spec->max_pixels;
+	*out = (struct sl_set){
+		.source = self,
+		.data = s,
+		.count = s->wanted,
+		.classes = s->classes,
+		.field = {{"image", SL_U8, 3, {0, 0, SL_PICTURE_CHANNELS}}, {"label", SL_I32, 0, {0}}},
+	};
+	return SL_OK;
+}
+
+static void close_set(struct sl_set *set)
+{
+	shards_close(set->data);
+}
+
+static enum sl_err check(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
+			 struct sl_fail *fail)
+{
+	enum sl_err err = open_set(self, out, spec, fail);
+
+	if (!err)
+		close_set(out);
+	if (!err)
+		out->data = NULL;
+	return err;
+}
+
+/* Where not all samples are wanted, they are spread over the list. */
+static int64_t place_of(const struct shards *s, int64_t index)
+{
+	return s->wanted == s->key.n ? index : index * s->key.n / s->wanted;
+}
+
+static const char *sample_name(const struct sl_set *set, int64_t index, char *out, size_t size)
+{
+	const struct shards *s = set->data;
+	const int64_t i = place_of(s, index);
+
+	snprintf(out, size, "%s: %s", sl_name(&s->path, s->shard[i]), sl_name(&s->key, i));
+	return out;
+}
+
+static enum sl_err read_member(struct reading *r, struct sl_room *room, size_t *len, struct sl_fail *fail)
+{
+	struct archive_entry *entry;
+	int64_t size;
+
+	if (archive_read_next_header(r->archive, &entry) != ARCHIVE_OK)
+		return damaged(r, fail);
+	size = archive_entry_size(entry);
+	if (size < 0 || size > SL_PICTURE_MAX_FILE)
+		return sl_fail_set(fail, SL_ERR_DATA, "%lld bytes are too many for a picture: at most %d",
+				   (long long)size, SL_PICTURE_MAX_FILE);
+	if (sl_room_need_file(room, (size_t)size + 1))
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %lld bytes", (long long)size);
+	if (archive_read_data(r->archive, room->file, (size_t)size) != size)
+		return damaged(r, fail);
+	*len = (size_t)size;
+	return SL_OK;
+}
+
+static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_room *room,
+			  struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail)
+{
+	const struct shards *s = set->data;
+	const int64_t i = place_of(s, index);
+	struct sl_fail why = {0};
+	struct reading r;
+	char name[PATH_MAX];
+	size_t len = 0;
+	enum sl_err err = reading_open(&r, sl_name(&s->path, s->shard[i]), s->at[i], fail);
+
+	if (err)
+		return err;
+	err = read_member(&r, room, &len, &why);
+	reading_close(&r);
+	if (!err)
+		err = sl_picture_decode(&out[SL_FIELD_INPUT], room->file, len, s->max_pixels, room, &why);
+	if (err)
+		return sl_fail_set(fail, err, "%s: %s", sample_name(set, index, name, sizeof name), why.text);
+	out[SL_FIELD_TARGET] = (struct sl_value){.data = &s->label[i]};
+	return SL_OK;
+}
+
+const struct sl_source sl_source_webdataset = {.name = "webdataset",
+					       .open = open_set,
+					       .check = check,
+					       .sample = sample,
+					       .close = close_set,
+					       .sample_name = sample_name};

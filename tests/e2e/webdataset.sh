@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Tar files of pictures: training on them equals training on the same pictures in folders, with a server too; labels as text and as
+# JSON; what is said of shards that end early, are compressed, or lack a label.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 60 30
+start_server one
+write_config "$tmp/client.yaml"
+sed "s|^data: .*|data: {kind: images, dir: $tmp/pictures}|" "$tmp/client.yaml" >"$tmp/images.yaml"
+sed "s|^data: .*|data: {kind: webdataset, dir: $tmp/shards}|" "$tmp/client.yaml" >"$tmp/shards.yaml"
+"$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/pictures" 0
+"$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/pictures/train" 60
+"$TOOLS/make_pictures" "$tmp/data/test_batch.bin" "$tmp/pictures/val" 30
+
+# shard NAME FORMAT FILE…: a tar file of these pictures with their labels, in this order
+mkdir "$tmp/shards"
+shard() {
+	local name=$1 format=$2 file class list=$tmp/list
+	: >"$list"
+	for file in "${@:3}"; do
+		class=$(basename "$(dirname "$file")")
+		if [ $((${#file} % 2)) = 0 ]; then echo "${class#class-}" >"${file%.*}.cls"; else echo "{\"width\": 1, \"label\": ${class#class-}}" >"${file%.*}.json"; fi
+		printf '%s\n' "${file#"$tmp/pictures/"}" "$(cd "$tmp/pictures" && ls "${file#"$tmp/pictures/"}" | sed 's/\.[a-z]*$/.cls/')" >>"$list"
+	done
+	(cd "$tmp/pictures" && while read -r file; do [ -f "$file" ] && echo "$file" || echo "${file%.cls}.json"; done <"$list" >"$list.there" &&
+		tar --format="$format" -cf "$tmp/shards/$name" -T "$list.there")
+}
+mapfile -t train < <(ls "$tmp/pictures/train"/*/*)
+mapfile -t val < <(ls "$tmp/pictures/val"/*/*)
+shard train-000.tar gnu "${train[@]:0:25}"
+shard train-001.tar ustar "${train[@]:25:25}"
+shard train-002.tar pax "${train[@]:50}"
+shard val.tar gnu "${val[@]}"
+client folders "$tmp/images.yaml" --local || fail "folders: exit status $?"
+client shards "$tmp/shards.yaml" --local || fail "shards: exit status $?"
+same_run shards folders 4
+client named "$tmp/shards.yaml" --set 'data.train_files=train-{000..002}.tar' --set data.test_files=val.tar --set data.threads=3 || fail "named shards: exit status $?"
+same_run named folders 4
+
+# refused SENTENCE OPTION…: exit status 65
+refused() {
+	local status=0 says=$1
+	shift
+	"$SPLITC" train "$tmp/shards.yaml" --check-config "$@" >"$tmp/out" 2>&1 || status=$?
+	[ "$status" = 65 ] && [ "$(wc -l <"$tmp/out")" = 1 ] && grep -qF -- "$says" "$tmp/out" || fail "$says: exit status $status, $(cat "$tmp/out")"
+}
+cp "$tmp/shards/train-000.tar" "$tmp/whole"
+for size in 100 512 700 5000 $(($(stat -c %s "$tmp/whole") - 10240)); do
+	truncate -s "$size" "$tmp/shards/train-000.tar"
+	refused "$tmp/shards/train-000.tar: "
+	cp "$tmp/whole" "$tmp/shards/train-000.tar"
+done
+gzip -c "$tmp/whole" >"$tmp/shards/train-000.tar"
+refused "$tmp/shards/train-000.tar: "
+cp "$tmp/whole" "$tmp/shards/train-000.tar"
+tar -C "$tmp/pictures" -cf "$tmp/shards/train-003.tar" "${train[0]#"$tmp/pictures/"}"
+refused 'the sample has no label (.cls, or .json)'
+rm "$tmp/shards/train-003.tar"
+echo 'none of your business' >"$tmp/shards/1.cls"
+cp "${train[0]}" "$tmp/shards/1.jpg"
+tar -C "$tmp/shards" -cf "$tmp/shards/train-003.tar" 1.jpg 1.cls
+refused '1.cls: must be a class from 0 to'
+rm "$tmp/shards/train-003.tar"
+status=0
+"$SPLITC" train "$tmp/shards.yaml" --check-config --set 'data.train_files=train-{000..}.tar' >"$tmp/out" 2>&1 || status=$?
+[ $status = 78 ] && grep -qF 'numbers are written as {000..146}' "$tmp/out" || fail "wrong braces: $status, $(cat "$tmp/out")"
+status=0
+"$SPLITC" train "$tmp/shards.yaml" --check-config --set 'data.train_files=train-{000..003}.tar' >"$tmp/out" 2>&1 || status=$?
+[ $status = 66 ] && grep -qF 'train-003.tar: No such file' "$tmp/out" || fail "a shard that is not there: $status, $(cat "$tmp/out")"
+echo 'shards train as folders do; broken ones are named'
