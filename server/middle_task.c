@@ -267,12 +267,11 @@ static enum sl_err apply(struct sl_middle *m, struct sl_fail *fail)
 		rows[i] = (int64_t)sl_session_chunk_rows(s, i);
 	err = SL_FAILPOINT_CALL(SL_FP_SERVER_CHECK, 0) ? SL_ERR_NONFINITE
 						       : sl_exec_check(m->exec, rows, s->chunks, fail);
-	m->torn = err && err != SL_ERR_NONFINITE; /* statistics that were tried out may not be back */
 	SL_FAILPOINT(err == SL_ERR_NONFINITE ? SL_FP_SERVER_ABANDON : SL_FP_NONE);
 	SL_FAILPOINT(SL_FP_SERVER_APPLY);
 	if (!err)
 		err = sl_port_follow(m->port, s->number + 1, fail); /* before: it can fail and leave all as it was */
-	m->torn = m->torn || !err;
+	m->torn = !err;
 	if (!err)
 		err = sl_exec_scale(m->exec, s->grad_scale);
 	if (!err)

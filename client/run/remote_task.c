@@ -22,7 +22,6 @@ static enum sl_err check_last(struct sl_remote *r, int chunk, struct sl_fail *fa
 	if (chunk != sl_plan_chunks_of(r->conf.plan, r->ends.batch_rows) - 1)
 		return SL_OK;
 	err = sl_ends_check(&r->ends, fail);
-	r->torn = err && err != SL_ERR_NONFINITE; /* statistics that were tried out may not be back */
 	if (!err && r->conf.plan->spec.clip_norm > 0)
 		err = sl_ends_squares(&r->ends, r->squares, fail);
 	return err;

@@ -68,6 +68,11 @@ static size_t trainable_bytes(const struct sl_exec *e)
 	return (size_t)e->segment->trainable_count * sizeof(float);
 }
 
+static size_t statistics_bytes(const struct sl_exec *e)
+{
+	return (size_t)(e->segment->moving_count - e->segment->trainable_count) * sizeof(float);
+}
+
 /* Behind the gradients there is room for those of frozen weights: kernels write them beside others, and nobody reads
  * them. */
 static size_t gradient_bytes(const struct sl_exec *e)
@@ -122,6 +127,8 @@ enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 		err = take(e, &e->grad, gradient_bytes(e), fail);
 	for (int i = 0; i < s->moments && !err; i++)
 		err = take(e, &e->moment[i], trainable_bytes(e), fail);
+	if (!err)
+		err = take(e, &e->trial, statistics_bytes(e), fail);
 	if (!err && sl_exec_mixed(e))
 		err = take(e, &e->weight_low, low_bytes(e), fail);
 	if (!err && s->precision == SL_PRECISION_FP16)
@@ -138,11 +145,6 @@ enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 		err = take(e, &e->scratch, l->scratch_bytes, fail);
 	if (!err)
 		err = take(e, &e->workspace, l->workspace_bytes, fail);
-	if (!err) {
-		e->statistics = malloc((size_t)(s->moving_count - s->trainable_count + 1) * sizeof(float));
-		if (!e->statistics)
-			err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the executor");
-	}
 	return err;
 }
 
@@ -251,13 +253,12 @@ void sl_exec_close(struct sl_exec *e)
 		sl_narrow_close(&e->narrow[i]);
 	}
 	void *const area[] = {e->weight,  e->grad,      e->moment[0],  e->moment[1], e->slot_area, e->saved_area,
-			      e->scratch, e->workspace, e->weight_low, e->scale,     e->clip};
+			      e->scratch, e->workspace, e->weight_low, e->scale,     e->clip,      e->trial};
 
 	for (size_t i = 0; i < sizeof area / sizeof area[0]; i++)
 		if (area[i])
 			e->be->ops->free(e->be, area[i]);
 	sl_layout_close(&e->layout);
-	free(e->statistics);
 	free(e->op);
 	free(e->state);
 	free(e->node);
@@ -270,7 +271,7 @@ struct sl_exec_memory sl_exec_memory(const struct sl_exec *e)
 	size_t slots = (size_t)e->slots;
 	struct sl_exec_memory m = {
 		.weights = (size_t)s->weight_count * sizeof(float) + gradient_bytes(e) +
-			   (size_t)s->moments * trainable_bytes(e) + low_bytes(e),
+			   (size_t)s->moments * trainable_bytes(e) + statistics_bytes(e) + low_bytes(e),
 		.slots = slots * (e->layout.slot_bytes + e->layout.saved_bytes),
 		.scratch = e->layout.scratch_bytes + e->layout.workspace_bytes,
 	};
@@ -356,6 +357,7 @@ enum sl_err sl_exec_set_weights(struct sl_exec *e, const float *host)
 {
 	enum sl_err err = e->be->ops->upload(e->be, e->weight, host, (size_t)e->segment->weight_count * sizeof *host);
 
+	e->tried = false;
 	if (!err)
 		err = clear_fallen(e, e->weight);
 	return err ? err : lower_all(e);

@@ -28,7 +28,8 @@ struct sl_exec {
 	struct sl_loss_scale loss_scale; /* FP16; else a scale of 1 */
 	float *scale;                    /* device: [2], it and its inverse; NULL: nothing is scaled */
 	float *clip;                     /* device: [1], the factor of a clipped gradient; NULL: memory is the host's */
-	float *statistics;               /* host: [moving_count - trainable_count], while they are tried out */
+	float *trial;                    /* device: [moving_count - trainable_count], statistics as they would become */
+	bool tried;                      /* `trial` holds those of the step under way */
 	unsigned char *slot_area, *scratch, *saved_area, *workspace; /* device */
 };
 

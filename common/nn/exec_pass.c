@@ -163,7 +163,10 @@ enum sl_err sl_exec_begin(struct sl_exec *e)
 {
 	const struct sl_plan_segment *s = e->segment;
 	const int64_t count = s->trainable_count + s->weight_count - s->moving_count;
-	enum sl_err err = e->be->ops->zero(e->be, e->grad, (size_t)count * sizeof(float));
+	enum sl_err err;
+
+	e->tried = false;
+	err = e->be->ops->zero(e->be, e->grad, (size_t)count * sizeof(float));
 
 	for (int i = 0; i < e->n_narrow && !err; i++)
 		err = sl_narrow_pull(&e->narrow[i], e->be, e->weight, e->grad, e->loss_scale.scale,
@@ -262,6 +265,9 @@ static enum sl_err commit_ops(struct sl_exec *e, const struct sl_exec_call *call
 		if (!kernel->commit)
 			continue;
 		c = op_call(e, i, call);
+		for (int k = 0; k < c.op->n_param; k++)
+			if (!c.grad[k]) /* a statistic */
+				c.param[k] = e->trial + (c.param[k] - (e->weight + e->segment->trainable_count));
 		for (int k = 0; k < c.op->n_in; k++)
 			c.in[k].shape = in_shape(e, c.op, k, &call->dims);
 		c.out.shape = out_shape(e, c.op, &call->dims);
@@ -412,36 +418,47 @@ static enum sl_err check_range(struct sl_exec *e, const float *x, int64_t from, 
 	return err;
 }
 
-static enum sl_err commit_statistics(struct sl_exec *e, const int64_t *rows, int chunks)
+/* Within the device. */
+static enum sl_err copy(struct sl_exec *e, float *to, const float *from, int64_t count)
 {
-	enum sl_err err = SL_OK;
+	if (!e->be->host_memory)
+		return e->be->ops->convert(e->be, to, SL_F32, from, SL_F32, NULL, count);
+	memcpy(to, from, (size_t)count * sizeof *to);
+	return SL_OK;
+}
 
-	for (int chunk = 0; chunk < chunks && !err; chunk++) {
+/* Running statistics as this step would make them, in chunk order: the kernels alone know how, of what a pass has
+ * saved. Theirs are copies, so that nothing changes before the step is applied. */
+static enum sl_err try_statistics(struct sl_exec *e, const int64_t *rows, int chunks)
+{
+	const int64_t from = e->segment->trainable_count, count = e->segment->moving_count - from;
+	enum sl_err err = count && !e->tried ? copy(e, e->trial, e->weight + from, count) : SL_OK;
+
+	for (int chunk = 0; chunk < chunks && count && !e->tried && !err; chunk++) {
 		const struct sl_exec_call call = {
 			.slot = chunk, .chunk = chunk, .dims = sl_dims_rows(rows[chunk]), .training = true};
 
 		err = run_pass(e, SL_PASS_COMMIT, &call);
 	}
+	e->tried = !err;
 	return err;
 }
 
-/* Running statistics are tried out: the kernels alone know how they are made of what a pass has saved. */
 static enum sl_err check_statistics(struct sl_exec *e, const int64_t *rows, int chunks, struct sl_fail *fail)
 {
-	int64_t from = e->segment->trainable_count, count = e->segment->moving_count - from;
-	size_t bytes = (size_t)count * sizeof(float);
-	enum sl_err err, back;
+	const int64_t from = e->segment->trainable_count, count = e->segment->moving_count - from;
+	enum sl_err err = try_statistics(e, rows, chunks);
 
-	if (!count)
-		return SL_OK;
-	err = e->be->ops->download(e->be, e->statistics, e->weight + from, bytes);
-	if (err)
-		return err;
-	err = commit_statistics(e, rows, chunks);
-	if (!err)
-		err = check_range(e, e->weight + from, from, count, "the statistics", fail);
-	back = e->be->ops->upload(e->be, e->weight + from, e->statistics, bytes);
-	return err ? err : back;
+	return err || !count ? err : check_range(e, e->trial, from, count, "the statistics", fail);
+}
+
+static enum sl_err commit_statistics(struct sl_exec *e, const int64_t *rows, int chunks)
+{
+	const int64_t from = e->segment->trainable_count, count = e->segment->moving_count - from;
+	enum sl_err err = try_statistics(e, rows, chunks);
+
+	e->tried = false;
+	return err || !count ? err : copy(e, e->weight + from, e->trial, count);
 }
 
 enum sl_err sl_exec_check(struct sl_exec *e, const int64_t *rows, int chunks, struct sl_fail *fail)
