@@ -319,7 +319,7 @@ $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h &: %.proto
 	@echo '  GEN   $<'
 	$(Q)protoc-c --c_out=$(B)/gen $<
 
--include $(LIB_OBJ:.o=.d) $(SUPPORT_OBJ:.o=.d) $(TEST_BIN:=.d) $(E2E_TOOLS:=.d) $(B)/client/main.d $(B)/server/main.d
+-include $(LIB_OBJ:.o=.d) $(SUPPORT_OBJ:.o=.d) $(COUNTED_OBJ:.o=.d) $(TEST_BIN:=.d) $(E2E_TOOLS:=.d) $(B)/client/main.d $(B)/server/main.d
 
 # ---- tests. `test` and `demo` bring their own packages; the second make then sees the pkg-config that the first lacked.
 deps: ## install the Debian packages that build and tests need (SPLIT_NO_DEPS=1: leave them)

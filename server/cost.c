@@ -17,7 +17,7 @@ struct sl_cost sl_segment_cost(const struct sl_plan *plan, double products)
 		const struct sl_op *op = &s->op[i].op;
 		double row = products *
 			     ((double)sl_op_macs(op, 1) * mac_ns + (double)sl_shape_row(&op->out_shape) * element_ns);
-		double all = row * (double)plan->rows, part = all / SPANS;
+		double all = row * (double)op->in_shape[0].dim[0], part = all / SPANS; /* rows, or tokens */
 
 		sl_cost_add(&sum, (struct sl_cost){all * 1e-9, (part > row ? part : row) * 1e-9});
 	}
@@ -32,11 +32,21 @@ struct sl_cost sl_weights_cost(const struct sl_plan *plan)
 	return (struct sl_cost){n * weight_ns * 1e-9, (n < piece ? n : piece) * weight_ns * 1e-9};
 }
 
+static struct sl_extent extent_of(const struct sl_plan *plan, bool mid)
+{
+	struct sl_extent e = sl_extent_of(sl_plan_cut_shape(plan, mid, sl_plan_cut_most(plan, mid)));
+
+	if (sl_plan_cut_per_token(plan, mid)) {
+		e.rows = plan->rows;
+		e.longest = plan->spec.row_tokens;
+	}
+	return e;
+}
+
 static struct sl_cost pass_cost(const struct sl_plan *plan, const struct sl_codec_spec *from, bool from_mid,
 				const struct sl_codec_spec *to, double products)
 {
-	const struct sl_extent in = sl_extent_of(sl_plan_cut_shape(plan, from_mid, plan->rows));
-	const struct sl_extent out = sl_extent_of(sl_plan_cut_shape(plan, !from_mid, plan->rows));
+	const struct sl_extent in = extent_of(plan, from_mid), out = extent_of(plan, !from_mid);
 	struct sl_cost sum = sl_segment_cost(plan, products);
 
 	sl_cost_add(&sum, sl_codec_cost(from, &in, false));

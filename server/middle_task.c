@@ -181,7 +181,7 @@ static struct sl_exec_call exec_call(struct sl_middle *m, int chunk)
 	return (struct sl_exec_call){
 		.slot = chunk,
 		.chunk = chunk,
-		.dims = sl_dims_rows((int64_t)sl_session_chunk_rows(s, chunk)),
+		.dims = sl_port_dims(m->port, chunk),
 		.step = s->number,
 		.training = s->training,
 	};
@@ -217,7 +217,9 @@ static const struct pass backward = {SL_DIR_MID_GRAD, SL_DIR_HEAD_GRAD, sl_exec_
 static enum sl_err run_pass(struct sl_middle *m, const struct pass *pass, int chunk, struct sl_fail *fail)
 {
 	struct sl_exec_call call = exec_call(m, chunk);
-	struct sl_tensor in = pass->in(m->exec, chunk, call.dims.rows), out = pass->out(m->exec, chunk, call.dims.rows);
+	const bool mid = pass->from == SL_DIR_MID_GRAD;
+	struct sl_tensor in = pass->in(m->exec, chunk, sl_plan_cut_count(m->plan, mid, &call.dims));
+	struct sl_tensor out = pass->out(m->exec, chunk, sl_plan_cut_count(m->plan, !mid, &call.dims));
 	enum sl_err err = sl_port_decode(m->port, pass->from, chunk, &in, fail);
 
 	sl_port_compute_begins(m->port);

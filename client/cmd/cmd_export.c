@@ -94,8 +94,10 @@ static enum sl_err read_pair(const struct sl_conf_client *conf, struct sl_setup 
 {
 	uint64_t step = 0;
 	struct sl_fail why;
-	enum sl_err err = sl_setup_plan(setup, conf, fail);
+	enum sl_err err;
 
+	setup->reads = SL_READS_ALL; /* the run's own plan */
+	err = sl_setup_plan(setup, conf, fail);
 	if (!err)
 		err = sl_setup_weights(setup, "", false, fail);
 	if (!err)

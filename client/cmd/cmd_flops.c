@@ -36,6 +36,14 @@ static double compress_rate(const struct sl_plan *plan, uint64_t done)
 	       (double)(sl_plan_plain_count(plan, false) + sl_plan_plain_count(plan, true));
 }
 
+/* Of a batch; of tokens, where every row is as long as any. */
+static struct sl_shape crossing(const struct sl_plan *plan, bool mid)
+{
+	const int64_t of_row = sl_plan_cut_per_token(plan, mid) ? plan->spec.row_tokens : 1;
+
+	return sl_plan_cut_shape(plan, mid, plan->spec.batch * of_row);
+}
+
 static bool decays(const struct sl_plan *plan)
 {
 	return plan->decay[0].full || plan->decay[1].full;
@@ -82,8 +90,7 @@ static void print_decay(const struct sl_plan *plan)
 
 static void print_table(const struct sl_plan *plan)
 {
-	struct sl_shape head = sl_plan_cut_shape(plan, false, plan->spec.batch);
-	struct sl_shape tail = sl_plan_cut_shape(plan, true, plan->spec.batch);
+	struct sl_shape head = crossing(plan, false), tail = crossing(plan, true);
 	char text[SL_SHAPE_TEXT];
 	int64_t macs = 0, params = 0;
 
@@ -111,8 +118,7 @@ static int print_json(const struct sl_plan *plan)
 {
 	json_t *root = json_pack("{s:i, s:s, s:s, s:I}", "schema", 1, "model", plan->model->name, "cut", plan->cut.text,
 				 "batch", (json_int_t)plan->spec.batch);
-	struct sl_shape head = sl_plan_cut_shape(plan, false, plan->spec.batch);
-	struct sl_shape tail = sl_plan_cut_shape(plan, true, plan->spec.batch);
+	struct sl_shape head = crossing(plan, false), tail = crossing(plan, true);
 
 	for (int i = 0; i < SL_SEGMENT_COUNT; i++) {
 		const struct sl_plan_segment *s = &plan->segment[i];

@@ -25,7 +25,10 @@ static const char *const usage[] = {
 
 static enum sl_err open_setup(struct sl_setup *setup, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
-	enum sl_err err = sl_setup_plan(setup, conf, fail);
+	enum sl_err err;
+
+	setup->reads = SL_READS_ALL;
+	err = sl_setup_plan(setup, conf, fail);
 
 	if (!err)
 		err = sl_setup_weights(setup, conf->model.weights, false, fail);

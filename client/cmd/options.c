@@ -58,8 +58,10 @@ enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_
 enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 				  struct sl_fail *fail)
 {
-	enum sl_err err = sl_options_trained(o, conf, setup, false, fail);
+	enum sl_err err;
 
+	setup->reads = SL_READS_TEST;
+	err = sl_options_trained(o, conf, setup, false, fail);
 	if (!err)
 		err = sl_setup_data(setup, false, fail);
 	return err ? err : sl_setup_backend(setup, fail);
@@ -93,6 +95,9 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 
 	if ((uses & SL_USES_LOG) && !o->resume && !o->fresh)
 		err = sl_journal_taken(conf, fail);
+	setup->reads = uses & SL_USES_TRAIN_SET  ? SL_READS_ALL
+		       : uses & SL_USES_TEST_SET ? SL_READS_TEST
+						 : SL_READS_NONE;
 	if (!err)
 		err = uses & SL_USES_TRAINED ? sl_options_trained(o, conf, setup, true, fail)
 					     : sl_setup_plan(setup, conf, fail);

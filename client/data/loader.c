@@ -27,6 +27,7 @@ struct slot {
 	unsigned generation;
 	struct sl_batch batch;
 	int32_t *samples; /* = batch.samples */
+	uint32_t *begin;  /* = batch.begin */
 	uint8_t *row_err; /* [rows], enum sl_err */
 };
 
@@ -39,9 +40,10 @@ struct sl_loader {
 	struct sl_loader_spec spec;
 	int64_t batches;
 	struct sl_field_type type[SL_FIELD_COUNT]; /* of a batch's rows */
-	size_t row_bytes[SL_FIELD_COUNT];
-	struct position next;   /* to be given out */
-	struct position ahead;  /* to be prepared */
+	size_t row_bytes[SL_FIELD_COUNT];          /* of tokens: of one of them */
+	int64_t most_tokens;                       /* of a batch; 0: the input is no tokens */
+	struct position next;                      /* to be given out */
+	struct position ahead;                     /* to be prepared */
 	atomic_uint generation; /* counts seeks: the worker skips what was queued before the last one */
 	sl_loader_fn *waiting;  /* the open request */
 	void *waiting_arg;
@@ -83,6 +85,23 @@ static void order_shuffle(struct sl_loader *loader, uint64_t epoch)
 		order[last] = order[other];
 		order[other] = swap;
 	}
+}
+
+static enum sl_err fill_tokens(struct slot *slot, int64_t r, int thread, struct sl_fail *fail)
+{
+	const struct sl_loader *loader = slot->loader;
+	const struct sl_batch *batch = &slot->batch;
+	const struct sl_set *set = loader->spec.set;
+	struct sl_value value[SL_FIELD_COUNT];
+	enum sl_err err = set->source->sample(set, slot->samples[r], &loader->room[thread], value, fail);
+
+	if (err)
+		return err;
+	memcpy((int32_t *)batch->field[SL_FIELD_INPUT].data + slot->begin[r], value[SL_FIELD_INPUT].data,
+	       (slot->begin[r + 1] - slot->begin[r]) * sizeof(int32_t));
+	memcpy((char *)batch->field[SL_FIELD_TARGET].data + (size_t)r * loader->row_bytes[SL_FIELD_TARGET],
+	       value[SL_FIELD_TARGET].data, loader->row_bytes[SL_FIELD_TARGET]);
+	return SL_OK;
 }
 
 /* The picture of a sample, from what the source has read of it. */
@@ -171,7 +190,7 @@ static void fill_block(void *arg, int64_t block, int thread)
 	int64_t end = first + BLOCK_ROWS < slot->batch.rows ? first + BLOCK_ROWS : slot->batch.rows;
 
 	for (int64_t r = first; r < end; r++)
-		slot->row_err[r] = fill_row(slot, r, thread, NULL);
+		slot->row_err[r] = (slot->begin ? fill_tokens : fill_row)(slot, r, thread, NULL);
 }
 
 /* The first row that could not be read is read again, for what is to be said of it. */
@@ -182,7 +201,7 @@ static void look_for_failure(struct slot *slot)
 	for (int64_t r = 0; r < batch->rows; r++) {
 		if (!slot->row_err[r])
 			continue;
-		batch->err = fill_row(slot, r, 0, &batch->why);
+		batch->err = (slot->begin ? fill_tokens : fill_row)(slot, r, 0, &batch->why);
 		if (batch->err)
 			batch->rows = 0;
 	}
@@ -204,6 +223,9 @@ static void slot_run(struct sl_job *job)
 	}
 	for (int64_t r = 0; r < slot->batch.rows; r++)
 		slot->samples[r] = loader->spec.train ? loader->order[first + r] : (int32_t)(first + r);
+	for (int64_t r = 0; r < slot->batch.rows && slot->begin; r++)
+		slot->begin[r + 1] =
+			slot->begin[r] + (uint32_t)loader->spec.set->source->extent(loader->spec.set, slot->samples[r]);
 	sl_pool_run(loader->pool, (slot->batch.rows + BLOCK_ROWS - 1) / BLOCK_ROWS, fill_block, slot);
 	look_for_failure(slot);
 }
@@ -380,6 +402,8 @@ static enum sl_err spec_check(const struct sl_loader_spec *spec, struct sl_fail 
 				   aug->in_h, aug->in_w, (long long)side[0], (long long)side[1]);
 	if (spec->set->count < 1 || spec->set->count > SL_SET_MAX_SAMPLES)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "the data set has %lld samples", (long long)spec->set->count);
+	if ((!aug && !spec->transform) != !!spec->set->source->extent)
+		return sl_fail_set(fail, SL_ERR_BUG, "images are transformed, and tokens are not");
 	if (spec->batch < 1 || spec->batch > SL_SET_MAX_SAMPLES)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "batch %lld is out of range: at least 1",
 				   (long long)spec->batch);
@@ -403,12 +427,13 @@ static enum sl_err spec_check(const struct sl_loader_spec *spec, struct sl_fail 
 static void types_of_rows(struct sl_loader *loader)
 {
 	const struct sl_augment *augment = loader->spec.augment;
+	const bool tokens = loader->spec.set->source->extent != NULL;
 
 	for (int f = 0; f < SL_FIELD_COUNT; f++) {
 		struct sl_field_type *type = &loader->type[f];
 
 		*type = loader->spec.set->field[f];
-		if (f == SL_FIELD_INPUT) {
+		if (f == SL_FIELD_INPUT && !tokens) {
 			type->dtype = SL_F32;
 			type->dim[0] =
 				augment ? sl_augment_spec(augment)->out_h : sl_transform_height(loader->spec.transform);
@@ -416,9 +441,21 @@ static void types_of_rows(struct sl_loader *loader)
 				augment ? sl_augment_spec(augment)->out_w : sl_transform_width(loader->spec.transform);
 		}
 		loader->row_bytes[f] = sl_dtype_bytes(type->dtype);
-		for (int d = 0; d < type->ndim; d++)
+		for (int d = 0; d < type->ndim && (f != SL_FIELD_INPUT || !tokens); d++)
 			loader->row_bytes[f] *= (size_t)type->dim[d];
 	}
+}
+
+static size_t field_bytes(const struct sl_loader *loader, int f, size_t rows)
+{
+	const bool tokens = f == SL_FIELD_INPUT && loader->most_tokens;
+
+	return sl_align((tokens ? (size_t)loader->most_tokens : rows) * loader->row_bytes[f]);
+}
+
+static size_t begin_bytes(const struct sl_loader *loader, size_t rows)
+{
+	return loader->most_tokens ? sl_align((rows + 1) * sizeof(uint32_t)) : 0;
 }
 
 static void take_slot(struct sl_loader *loader, struct slot *slot, size_t rows)
@@ -428,9 +465,11 @@ static void take_slot(struct sl_loader *loader, struct slot *slot, size_t rows)
 	slot->loader = loader;
 	for (int f = 0; f < SL_FIELD_COUNT; f++)
 		slot->batch.field[f] = (struct sl_batch_field){
-			sl_arena_take(&loader->arena, sl_align(rows * loader->row_bytes[f])), loader->type[f]};
+			sl_arena_take(&loader->arena, field_bytes(loader, f, rows)), loader->type[f]};
 	slot->batch.samples = slot->samples = sl_arena_take(&loader->arena, sl_align(rows * sizeof(int32_t)));
 	slot->row_err = sl_arena_take(&loader->arena, sl_align(rows));
+	if (loader->most_tokens)
+		slot->batch.begin = slot->begin = sl_arena_take(&loader->arena, begin_bytes(loader, rows));
 }
 
 /* One arena for all that a loader ever needs, but for what sources read into. A batch never has more rows than the set
@@ -442,10 +481,18 @@ static enum sl_err take_memory(struct sl_loader *loader, struct sl_fail *fail)
 	size_t order = spec->train ? sl_align((size_t)spec->set->count * sizeof(int32_t)) : 0;
 	size_t slots = sl_align((size_t)loader->nslots * sizeof(struct slot)), scratch, total;
 	size_t of_slot = sl_align(rows * sizeof(int32_t)) + sl_align(rows);
-	enum sl_err err;
+	enum sl_err err = SL_OK;
 
+	if (spec->set->source->extent)
+		err = sl_set_most_tokens(spec->set, (int64_t)rows, &loader->most_tokens, fail);
+	if (!err && loader->most_tokens > INT32_MAX)
+		err = sl_fail_set(fail, SL_ERR_LIMIT, "a batch may have %lld tokens, where %d are the most",
+				  (long long)loader->most_tokens, INT32_MAX);
+	if (err)
+		return err;
+	of_slot += begin_bytes(loader, rows);
 	for (int f = 0; f < SL_FIELD_COUNT; f++)
-		of_slot += sl_align(rows * loader->row_bytes[f]);
+		of_slot += field_bytes(loader, f, rows);
 	/* whole cache lines, so that threads do not share one */
 	loader->scratch_floats =
 		spec->augment ? sl_align(sl_augment_scratch_floats(spec->augment) * sizeof(float)) / sizeof(float) : 0;

@@ -19,10 +19,10 @@ enum { SL_LOADER_MAX_PREFETCH = 64, SL_LOADER_MAX_HELD = 64 };
 struct sl_loader_spec {
 	const struct sl_set *set;         /* both outlive the loader; the set has at least one sample */
 	const struct sl_augment *augment; /* its input has the size of the set's images; NULL: `transform` instead */
-	const struct sl_transform *transform;
-	int64_t batch;  /* samples; the last batch of an epoch may have fewer */
-	bool drop_last; /* … is left out instead */
-	bool train;     /* shuffle and augment */
+	const struct sl_transform *transform; /* NULL with `augment`, and of a set of tokens */
+	int64_t batch;                        /* samples; the last batch of an epoch may have fewer */
+	bool drop_last;                       /* … is left out instead */
+	bool train;                           /* shuffle and augment */
 	/* A sample that cannot be read is named in the log, once, and the next one that can takes its place. Which one
 	 * that is depends on the set alone, so that a step can be replayed. False: the batch says so (`err`). */
 	bool skip_bad;
@@ -37,7 +37,7 @@ struct sl_loader_spec {
 };
 
 /* One field of a batch: images are f32 [rows, out_h, out_w, 3], all else is as the set has it. The rows behind, to
- * spec.batch, are undefined. */
+ * spec.batch, are undefined. Tokens lie one row's behind the other's. */
 struct sl_batch_field {
 	void *data;
 	struct sl_field_type type; /* of a row */
@@ -50,6 +50,7 @@ struct sl_batch {
 	uint64_t epoch;
 	int64_t index;          /* in the epoch, in [0, sl_loader_batches) */
 	const int32_t *samples; /* [rows], which samples of the set */
+	const uint32_t *begin;  /* [rows + 1], where the tokens of each row begin; NULL: the input is no tokens */
 	enum sl_err err;        /* not OK: the batch has no rows, since a sample could not be read; `why` names it */
 	struct sl_fail why;
 };

@@ -6,8 +6,8 @@
 
 #include "client/data/sources.h"
 
-const struct sl_source *const sl_sources[] = {&sl_source_cifar10, &sl_source_cifar100, &sl_source_images,
-					      &sl_source_webdataset, NULL};
+const struct sl_source *const sl_sources[] = {&sl_source_cifar10,    &sl_source_cifar100,    &sl_source_images,
+					      &sl_source_webdataset, &sl_source_made_tokens, NULL};
 
 static enum sl_err spec_check(const struct sl_source **out, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
@@ -46,6 +46,25 @@ void sl_set_close(struct sl_set *set)
 	if (set->source)
 		set->source->close(set);
 	*set = (struct sl_set){0};
+}
+
+enum sl_err sl_set_most_tokens(const struct sl_set *set, int64_t rows, int64_t *out, struct sl_fail *fail)
+{
+	int64_t *having = calloc(UINT16_MAX + 1, sizeof *having), sum = 0; /* samples of that length */
+
+	if (!having)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the data set");
+	for (int64_t i = 0; i < set->count; i++)
+		having[set->source->extent(set, i)]++;
+	for (int64_t length = UINT16_MAX; length > 0 && rows > 0; length--) {
+		const int64_t n = having[length] < rows ? having[length] : rows;
+
+		sum += n * length;
+		rows -= n;
+	}
+	free(having);
+	*out = sum;
+	return SL_OK;
 }
 
 static enum sl_err need(uint8_t **at, size_t *has, size_t bytes)

@@ -20,9 +20,9 @@ enum {
 	SL_SET_MAX_SAMPLES = 1 << 24 /* in all files together */
 };
 
-/* One field as a set declares it. Pictures are [H, W, C]; labels have no dimensions. */
+/* One field as a set declares it. Pictures are [H, W, C], tokens [n]; labels have no dimensions. */
 struct sl_field_type {
-	const char *name; /* "image", "label" */
+	const char *name; /* "image", "tokens", "label" */
 	enum sl_dtype dtype;
 	int ndim;
 	int64_t dim[SL_FIELD_DIMS]; /* 0: free, each sample has its own */
@@ -36,6 +36,7 @@ struct sl_set_spec {
 	int nfiles;
 	int64_t max_samples; /* only so many; 0: all */
 	int64_t max_pixels;  /* of one picture file */
+	int max_tokens;      /* of a row: the rest is left out */
 };
 
 struct sl_source;
@@ -46,6 +47,7 @@ struct sl_set {
 	void *data; /* the source's own */
 	int64_t count;
 	int classes; /* labels lie in [0, classes) */
+	int vocab;   /* tokens lie in [0, vocab); 0: the input is no tokens */
 	struct sl_field_type field[SL_FIELD_COUNT];
 };
 
@@ -102,6 +104,9 @@ struct sl_source {
 	/* What a sample and a class are called, for messages; NULL: they have numbers alone. */
 	const char *(*sample_name)(const struct sl_set *set, int64_t index, char *out, size_t size);
 	const char *(*class_name)(const struct sl_set *set, int label);
+	/* Of a set of tokens: how many a sample has, 1 … 65535; as `sample`, though it cannot fail. NULL: of another.
+	 */
+	int64_t (*extent)(const struct sl_set *set, int64_t index);
 };
 
 extern const struct sl_source *const sl_sources[]; /* NULL-terminated; in the order of the config's data.kind */
@@ -116,6 +121,11 @@ void sl_set_close(struct sl_set *set); /* idempotent; a zeroed one is fine */
  * what the network takes and what would fit. A picture's height and width may differ: transforms see to them. */
 enum sl_err sl_set_fits(const struct sl_set *set, enum sl_field_use use, const struct sl_field_type *wanted,
 			struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Of a set of tokens: what `rows` samples, whichever they are, have together at most; fewer samples count as they are.
+ */
+enum sl_err sl_set_most_tokens(const struct sl_set *set, int64_t rows, int64_t *out,
+			       struct sl_fail *fail) SL_MUST_CHECK;
 
 /* At least so many bytes at room->data; what was there is lost. NOMEM. */
 enum sl_err sl_room_need(struct sl_room *room, size_t bytes) SL_MUST_CHECK;

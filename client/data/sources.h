@@ -24,4 +24,8 @@ extern const struct sl_source sl_source_images;
  * Samples keep the order of shards and members. Of max_samples every shard has its share. */
 extern const struct sl_source sl_source_webdataset;
 
+/* Rows of tokens made of random numbers, without a file: to try a network of tokens. Their lengths differ, and their
+ * class is one of two that lies in the first token. */
+extern const struct sl_source sl_source_made_tokens;
+
 #endif

@@ -76,14 +76,21 @@ static bool trains(const struct drive *d)
 
 static void begin_step(struct drive *d, const struct sl_batch *b)
 {
+	const struct sl_feed feed = sl_feed_of(b);
 	uint64_t kept[SL_CHECKPOINT_KEPT];
 
 	sl_recover_kept(d->recover, kept);
 	sl_remote_kept(d->remote, kept);
 	SL_FAILPOINT(SL_FP_CLIENT_BEGIN);
 	d->due = sl_recover_due(d->recover, d->run);
-	sl_remote_step(d->remote, sl_batch_images(b), sl_batch_labels(b), b->rows, sl_training_number(d->run),
-		       sl_training_lr(d->run), d->due);
+	sl_remote_step(d->remote, &feed, sl_training_number(d->run), sl_training_lr(d->run), d->due);
+}
+
+static void begin_eval(struct drive *d, const struct sl_batch *b)
+{
+	const struct sl_feed feed = sl_feed_of(b);
+
+	sl_remote_eval(d->remote, &feed, sl_training_number(d->run));
 }
 
 bool sl_act_begin(struct drive *d)
@@ -98,7 +105,7 @@ bool sl_act_begin(struct drive *d)
 	if (trains(d))
 		begin_step(d, b);
 	else
-		sl_remote_eval(d->remote, sl_batch_images(b), sl_batch_labels(b), b->rows, sl_training_number(d->run));
+		begin_eval(d, b);
 	return true;
 }
 

@@ -45,6 +45,7 @@ static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, st
 {
 	struct sl_step_result result;
 	const struct sl_batch *batch;
+	struct sl_feed feed;
 	enum sl_err err = sl_loader_next(loader, &batch);
 
 	if (err)
@@ -55,12 +56,11 @@ static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, st
 		sl_loader_release(loader, batch);
 		return err;
 	}
+	feed = sl_feed_of(batch);
 	if (training)
-		err = sl_local_step(local, sl_batch_images(batch), sl_batch_labels(batch), batch->rows,
-				    sl_training_number(run), sl_training_lr(run), &result, fail);
+		err = sl_local_step(local, &feed, sl_training_number(run), sl_training_lr(run), &result, fail);
 	else
-		err = sl_local_eval(local, sl_batch_images(batch), sl_batch_labels(batch), batch->rows,
-				    sl_training_number(run), &result, fail);
+		err = sl_local_eval(local, &feed, sl_training_number(run), &result, fail);
 	if (!err && predict)
 		sl_predict_batch(predict, sl_batch_labels(batch), batch->rows);
 	else if (!err)

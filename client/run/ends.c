@@ -16,6 +16,11 @@ enum sl_err sl_ends_open(struct sl_ends *ends, const struct sl_plan *plan, struc
 	err = sl_exec_open(&ends->head, plan, SL_HEAD, be, fail);
 	if (!err)
 		err = sl_exec_open(&ends->tail, plan, SL_TAIL, be, fail);
+	if (!err && plan->spec.chunk_tokens) {
+		ends->begin = calloc((size_t)sl_plan_chunks_of(plan, plan->spec.batch) * ((size_t)plan->rows + 1),
+				     sizeof *ends->begin);
+		err = ends->begin ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the lengths of rows");
+	}
 	if (err)
 		sl_ends_close(ends);
 	return err;
@@ -25,6 +30,7 @@ void sl_ends_close(struct sl_ends *ends)
 {
 	sl_exec_close(ends->head);
 	sl_exec_close(ends->tail);
+	free(ends->begin);
 	*ends = (struct sl_ends){0};
 }
 
@@ -80,22 +86,69 @@ int sl_chunk_rows(const struct sl_plan *plan, int64_t batch_rows, int64_t rows[S
 	return n;
 }
 
+static uint32_t *begin_of(const struct sl_ends *ends, int chunk)
+{
+	return ends->begin + chunk * (ends->plan->rows + 1);
+}
+
+void sl_ends_take(struct sl_ends *ends, const struct sl_feed *feed, uint64_t step, bool training)
+{
+	ends->feed = *feed;
+	ends->step = step;
+	ends->training = training;
+	for (int chunk = 0; feed->begin && chunk < sl_plan_chunks_of(ends->plan, feed->rows); chunk++) {
+		const uint32_t *from = feed->begin + chunk * ends->plan->rows;
+
+		for (int64_t i = 0; i <= sl_plan_chunk_rows(ends->plan, feed->rows, chunk); i++)
+			begin_of(ends, chunk)[i] = from[i] - from[0];
+	}
+}
+
+struct sl_dims sl_ends_dims(const struct sl_ends *ends, int chunk)
+{
+	const int64_t rows = sl_plan_chunk_rows(ends->plan, ends->feed.rows, chunk);
+	const uint32_t *begin = ends->feed.begin ? begin_of(ends, chunk) : NULL;
+
+	return begin ? (struct sl_dims){rows, begin[rows], begin} : sl_dims_rows(rows);
+}
+
 static struct sl_exec_call exec_call(const struct sl_ends *ends, int chunk)
 {
 	return (struct sl_exec_call){
 		.slot = chunk,
 		.chunk = chunk,
-		.dims = sl_dims_rows(sl_plan_chunk_rows(ends->plan, ends->batch_rows, chunk)),
+		.dims = sl_ends_dims(ends, chunk),
 		.step = ends->step,
 		.training = ends->training,
 	};
 }
 
+/* Tokens are rows of a table, which nothing behind this looks at. */
+static bool tokens_are_known(const struct sl_ends *ends, const int32_t *token, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		if (token[i] < 0 || token[i] >= ends->plan->model->vocab)
+			return false;
+	return true;
+}
+
+/* The chunk's part of the batch. */
+static enum sl_err take_input(struct sl_ends *ends, int chunk, const struct sl_exec_call *call)
+{
+	const struct sl_tensor in = sl_exec_input(ends->head, chunk, sl_exec_in_count(ends->head, &call->dims));
+	const int64_t first = chunk * ends->plan->rows, row = sl_shape_row(&in.shape), n = sl_shape_count(&in.shape);
+	const int64_t at = call->dims.begin ? (int64_t)ends->feed.begin[first] : first * row;
+	const size_t element = sl_dtype_bytes(in.dtype);
+
+	if (call->dims.begin && !tokens_are_known(ends, (const int32_t *)ends->feed.input + at, n))
+		return SL_ERR_DATA;
+	return in.be->ops->upload(in.be, in.data, (const char *)ends->feed.input + (size_t)at * element,
+				  (size_t)n * element);
+}
+
 enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
 {
 	struct sl_exec_call call = exec_call(ends, chunk);
-	struct sl_tensor in = sl_exec_input(ends->head, chunk, call.dims.rows);
-	int64_t row = sl_shape_row(&in.shape);
 	enum sl_err err = SL_OK;
 
 	if (chunk == 0 && ends->training) {
@@ -104,8 +157,7 @@ enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
 			err = sl_exec_begin(ends->tail);
 	}
 	if (!err)
-		err = in.be->ops->upload(in.be, in.data, ends->images + chunk * ends->plan->rows * row,
-					 (size_t)(call.dims.rows * row) * sizeof(float));
+		err = take_input(ends, chunk, &call);
 	return err ? err : sl_exec_forward(ends->head, &call, NULL);
 }
 
@@ -118,9 +170,9 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 
 	*loss = (struct sl_exec_loss){
 		.rule.smoothing = ends->training ? ends->label_smoothing : 0,
-		.labels = ends->labels + first,
+		.labels = ends->feed.labels + first,
 		.logits = ends->logits && !ends->training ? ends->logits + first * ends->plan->model->classes : NULL,
-		.scale = 1.0f / (float)(ends->chunk_loss_sum ? call.dims.rows : ends->batch_rows),
+		.scale = 1.0f / (float)(ends->chunk_loss_sum ? call.dims.rows : ends->feed.rows),
 	};
 	err = sl_exec_forward(ends->tail, &call, loss);
 	if (err || !ends->training)
@@ -140,7 +192,7 @@ enum sl_err sl_ends_head_backward(struct sl_ends *ends, int chunk)
 enum sl_err sl_ends_check(struct sl_ends *ends, struct sl_fail *fail)
 {
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
-	int chunks = sl_chunk_rows(ends->plan, ends->batch_rows, rows);
+	int chunks = sl_chunk_rows(ends->plan, ends->feed.rows, rows);
 	enum sl_err err;
 
 	if (SL_FAILPOINT_CALL(SL_FP_CLIENT_CHECK, 0))
@@ -176,7 +228,7 @@ enum sl_err sl_ends_squares(struct sl_ends *ends, double squares[2], struct sl_f
 enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale)
 {
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
-	int chunks = sl_chunk_rows(ends->plan, ends->batch_rows, rows);
+	int chunks = sl_chunk_rows(ends->plan, ends->feed.rows, rows);
 	enum sl_err err = sl_exec_scale(ends->head, grad_scale);
 
 	if (!err)
@@ -199,16 +251,16 @@ double sl_ends_loss(const struct sl_ends *ends)
 {
 	double sum = 0;
 
-	for (int i = 0; i < sl_plan_chunks_of(ends->plan, ends->batch_rows); i++)
+	for (int i = 0; i < sl_plan_chunks_of(ends->plan, ends->feed.rows); i++)
 		sum += ends->loss[i].sum;
-	return sum / (double)ends->batch_rows;
+	return sum / (double)ends->feed.rows;
 }
 
 int64_t sl_ends_correct(const struct sl_ends *ends)
 {
 	int64_t n = 0;
 
-	for (int i = 0; i < sl_plan_chunks_of(ends->plan, ends->batch_rows); i++)
+	for (int i = 0; i < sl_plan_chunks_of(ends->plan, ends->feed.rows); i++)
 		n += ends->loss[i].correct;
 	return n;
 }

@@ -3,6 +3,7 @@
 #ifndef SL_CLIENT_RUN_ENDS_H
 #define SL_CLIENT_RUN_ENDS_H
 
+#include "client/run/feed.h"
 #include "common/nn/exec.h"
 #include "common/nn/weights.h"
 
@@ -15,10 +16,8 @@ struct sl_ends {
 	struct sl_exec *head, *tail;
 	float label_smoothing; /* of training, 0 … 1; the loss of an evaluation has none */
 	bool chunk_loss_sum; /* losses of chunks are means of their own rows, and are summed (FACTS: upstream's way) */
-	/* the batch under way; borrowed */
-	const float *images;   /* [batch_rows, H, W, C] */
-	const int32_t *labels; /* [batch_rows] */
-	int64_t batch_rows;
+	struct sl_feed feed; /* the batch under way: sl_ends_take */
+	uint32_t *begin;     /* where rows begin in their chunk, [chunks][plan->rows + 1]; NULL: there are no tokens */
 	uint64_t step;
 	bool training;
 	float *logits; /* of an evaluation, [batch_rows, classes], which sl_ends_tail writes; borrowed; NULL: not wanted
@@ -32,7 +31,13 @@ void sl_ends_close(struct sl_ends *ends); /* idempotent; a zeroed one is fine */
 enum sl_err sl_ends_set_weights(struct sl_ends *ends, const struct sl_weights *weights) SL_MUST_CHECK;
 enum sl_err sl_ends_get_weights(struct sl_ends *ends, struct sl_weights *weights) SL_MUST_CHECK;
 
-/* Head forward of a chunk, from the batch to sl_exec_output(head). Chunk 0 of a training step also zeroes gradients. */
+/* The batch of the next pass. */
+void sl_ends_take(struct sl_ends *ends, const struct sl_feed *feed, uint64_t step, bool training);
+/* Rows and tokens of a chunk of it; valid until the next sl_ends_take. */
+struct sl_dims sl_ends_dims(const struct sl_ends *ends, int chunk);
+
+/* Head forward of a chunk, from the batch to sl_exec_output(head). Chunk 0 of a training step also zeroes gradients.
+ * DATA: a token is none of the model's. */
 enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk) SL_MUST_CHECK;
 /* From sl_exec_input(tail) to loss[chunk] and, in training, sl_exec_din(tail). NONFINITE there where the loss is NaN or
  * Inf. */

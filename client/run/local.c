@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/codec/lengths.h"
 #include "common/nn/clip.h"
 #include "common/nn/finite.h"
 
@@ -41,7 +42,9 @@ static enum sl_err open_codec(struct sl_local *l, enum side side, enum sl_dir di
 	bool paired = dir != act && sl_codec_spec_pairs(&spec[act], &spec[dir]);
 	struct sl_codec_env env = {
 		.be = l->be,
-		.shape = sl_plan_cut_shape_after(l->plan, mid, l->plan->rows, l->done),
+		.shape = sl_plan_cut_shape_after(l->plan, mid, sl_plan_cut_most(l->plan, mid), l->done),
+		.row_tokens = sl_plan_cut_per_token(l->plan, mid) ? l->plan->spec.row_tokens : 0,
+		.rows = l->plan->rows,
 		.slots = sl_plan_chunks_of(l->plan, l->plan->spec.batch),
 		.seed = l->plan->spec.seed,
 		.dir = dir,
@@ -55,11 +58,16 @@ static enum sl_err open_codecs(struct sl_local *l, enum side side, struct sl_fai
 {
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
 		enum sl_err err = open_codec(l, side, (enum sl_dir)dir, fail);
+		size_t bound;
 
 		if (err)
 			return err;
-		if (l->codec[side][dir] && sl_codec_bound(l->codec[side][dir], l->plan->rows) > l->buf.cap)
-			l->buf.cap = sl_codec_bound(l->codec[side][dir], l->plan->rows);
+		bound = l->codec[side][dir] ? sl_codec_bound(l->codec[side][dir],
+							     sl_plan_cut_most(l->plan, dir == SL_DIR_MID_ACT ||
+											       dir == SL_DIR_MID_GRAD))
+					    : 0;
+		if (bound > l->buf.cap)
+			l->buf.cap = bound;
 	}
 	return SL_OK;
 }
@@ -162,6 +170,12 @@ enum sl_err sl_local_get_gradients(struct sl_local *l, enum sl_segment which, fl
 	return sl_exec_get_gradients(exec[which], host);
 }
 
+/* What a payload would begin with: both sides have them here. */
+static size_t lengths_bytes(const struct sl_local *l, enum sl_dir dir, const struct sl_dims *dims)
+{
+	return dir == SL_DIR_HEAD_ACT && sl_plan_cut_per_token(l->plan, false) ? sl_lengths_bytes(dims->rows) : 0;
+}
+
 /* What the link would do to a tensor: encoded by the one side, decoded by the other. */
 static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const struct sl_tensor *from,
 			 struct sl_tensor *to, struct sl_fail *fail)
@@ -172,7 +186,9 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 		.step = l->ends.training ? l->ends.step : l->ends.step | 1ull << 63,
 		.chunk = (uint16_t)chunk,
 		.training = l->ends.training,
+		.dims = sl_ends_dims(&l->ends, chunk),
 	};
+	const size_t bytes = lengths_bytes(l, dir, &call.dims);
 	uint64_t start = sl_now_ns();
 	enum sl_err err;
 
@@ -183,8 +199,8 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 	err = sl_codec_encode(l->codec[up ? CLIENT : SERVER][dir], &call, from, &l->buf);
 	if (err)
 		return sl_fail_set(fail, err, "%s of chunk %d: %s", sl_dir_name(dir), chunk, sl_err_text(err));
-	*(up ? &l->tx_bytes : &l->rx_bytes) += l->buf.len;
-	l->payload[dir] += l->buf.len;
+	*(up ? &l->tx_bytes : &l->rx_bytes) += l->buf.len + bytes;
+	l->payload[dir] += l->buf.len + bytes;
 	l->nominal[dir] += sl_codec_nominal_bytes(l->codec[up ? CLIENT : SERVER][dir], from->shape.dim[0]);
 	err = sl_codec_decode(l->codec[up ? SERVER : CLIENT][dir], &call, (struct sl_bytes){l->buf.data, l->buf.len},
 			      to, fail);
@@ -194,10 +210,12 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 
 static enum sl_err forward_chunk(struct sl_local *l, int chunk, const struct sl_exec_call *call, struct sl_fail *fail)
 {
-	struct sl_tensor head_out = sl_exec_output(l->ends.head, chunk, call->dims.rows);
-	struct sl_tensor mid_in = sl_exec_input(l->middle, chunk, call->dims.rows);
-	struct sl_tensor mid_out = sl_exec_output(l->middle, chunk, call->dims.rows);
-	struct sl_tensor tail_in = sl_exec_input(l->ends.tail, chunk, call->dims.rows);
+	const int64_t head = sl_plan_cut_count(l->plan, false, &call->dims);
+	const int64_t tail = sl_plan_cut_count(l->plan, true, &call->dims);
+	struct sl_tensor head_out = sl_exec_output(l->ends.head, chunk, head);
+	struct sl_tensor mid_in = sl_exec_input(l->middle, chunk, head);
+	struct sl_tensor mid_out = sl_exec_output(l->middle, chunk, tail);
+	struct sl_tensor tail_in = sl_exec_input(l->ends.tail, chunk, tail);
 	enum sl_err err = sl_ends_head_forward(&l->ends, chunk);
 
 	if (!err && chunk == 0 && call->training)
@@ -213,10 +231,12 @@ static enum sl_err forward_chunk(struct sl_local *l, int chunk, const struct sl_
 
 static enum sl_err backward_chunk(struct sl_local *l, int chunk, const struct sl_exec_call *call, struct sl_fail *fail)
 {
-	struct sl_tensor tail_din = sl_exec_din(l->ends.tail, chunk, call->dims.rows);
-	struct sl_tensor mid_dout = sl_exec_dout(l->middle, chunk, call->dims.rows);
-	struct sl_tensor mid_din = sl_exec_din(l->middle, chunk, call->dims.rows);
-	struct sl_tensor head_dout = sl_exec_dout(l->ends.head, chunk, call->dims.rows);
+	const int64_t head = sl_plan_cut_count(l->plan, false, &call->dims);
+	const int64_t tail = sl_plan_cut_count(l->plan, true, &call->dims);
+	struct sl_tensor tail_din = sl_exec_din(l->ends.tail, chunk, tail);
+	struct sl_tensor mid_dout = sl_exec_dout(l->middle, chunk, tail);
+	struct sl_tensor mid_din = sl_exec_din(l->middle, chunk, head);
+	struct sl_tensor head_dout = sl_exec_dout(l->ends.head, chunk, head);
 	enum sl_err err;
 
 	if (!crosses(l, SL_DIR_MID_GRAD))
@@ -255,7 +275,7 @@ static enum sl_err find_scale(struct sl_local *l, double *scale, struct sl_fail 
 static enum sl_err commit(struct sl_local *l, double lr, struct sl_fail *fail)
 {
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
-	int chunks = sl_chunk_rows(l->plan, l->ends.batch_rows, rows);
+	int chunks = sl_chunk_rows(l->plan, l->ends.feed.rows, rows);
 	enum sl_err err = sl_ends_check(&l->ends, fail);
 	double grad_scale = 0;
 
@@ -278,11 +298,11 @@ static enum sl_err chunks_of_pass(struct sl_local *l, struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
 
-	for (int chunk = 0; chunk < sl_plan_chunks_of(l->plan, l->ends.batch_rows) && !err; chunk++) {
+	for (int chunk = 0; chunk < sl_plan_chunks_of(l->plan, l->ends.feed.rows) && !err; chunk++) {
 		struct sl_exec_call call = {
 			.slot = chunk,
 			.chunk = chunk,
-			.dims = sl_dims_rows(sl_plan_chunk_rows(l->plan, l->ends.batch_rows, chunk)),
+			.dims = sl_ends_dims(&l->ends, chunk),
 			.step = l->ends.step,
 			.training = l->ends.training,
 		};
@@ -313,7 +333,8 @@ static enum sl_err pass(struct sl_local *l, double lr, struct sl_step_result *re
 		return err;
 	*result = (struct sl_step_result){
 		.step = l->ends.step,
-		.rows = l->ends.batch_rows,
+		.rows = l->ends.feed.rows,
+		.tokens = sl_feed_tokens(&l->ends.feed),
 		.correct = sl_ends_correct(&l->ends),
 		.loss = sl_ends_loss(&l->ends),
 		.skipped = err != SL_OK,
@@ -334,28 +355,18 @@ void sl_local_payload(const struct sl_local *l, uint64_t payload[SL_DIR_COUNT], 
 	memcpy(nominal, l->nominal, sizeof l->nominal);
 }
 
-static void take_batch(struct sl_local *l, const float *images, const int32_t *labels, int64_t rows, uint64_t number,
-		       bool training)
-{
-	l->ends.images = images;
-	l->ends.labels = labels;
-	l->ends.batch_rows = rows;
-	l->ends.step = number;
-	l->ends.training = training;
-}
-
-enum sl_err sl_local_step(struct sl_local *l, const float *images, const int32_t *labels, int64_t rows, uint64_t number,
-			  double lr, struct sl_step_result *result, struct sl_fail *fail)
-{
-	fail->text[0] = '\0';
-	take_batch(l, images, labels, rows, number, true);
-	return pass(l, lr, result, fail);
-}
-
-enum sl_err sl_local_eval(struct sl_local *l, const float *images, const int32_t *labels, int64_t rows, uint64_t number,
+enum sl_err sl_local_step(struct sl_local *l, const struct sl_feed *feed, uint64_t number, double lr,
 			  struct sl_step_result *result, struct sl_fail *fail)
 {
 	fail->text[0] = '\0';
-	take_batch(l, images, labels, rows, number, false);
+	sl_ends_take(&l->ends, feed, number, true);
+	return pass(l, lr, result, fail);
+}
+
+enum sl_err sl_local_eval(struct sl_local *l, const struct sl_feed *feed, uint64_t number,
+			  struct sl_step_result *result, struct sl_fail *fail)
+{
+	fail->text[0] = '\0';
+	sl_ends_take(&l->ends, feed, number, false);
 	return pass(l, 0, result, fail);
 }

@@ -19,14 +19,13 @@ void sl_local_smooth_labels(struct sl_local *local, float smoothing); /* as in s
 void sl_local_want_logits(struct sl_local *local, float *logits);
 enum sl_err sl_local_get_weights(struct sl_local *local, struct sl_weights *weights) SL_MUST_CHECK;
 
-/* images [rows, H, W, C], labels [rows], rows ≤ the planned batch. `number`: the step, or that of the evaluation
+/* `number`: the step, or that of the evaluation
  * batch. tx_bytes and rx_bytes count payloads that a link would have carried. NONFINITE in training: nothing of the
  * step was applied, and *result is that of a skipped one; sl_local_follow to the next where it is to count as done. */
-enum sl_err sl_local_step(struct sl_local *local, const float *images, const int32_t *labels, int64_t rows,
-			  uint64_t number, double lr, struct sl_step_result *result,
-			  struct sl_fail *fail) SL_MUST_CHECK;
-enum sl_err sl_local_eval(struct sl_local *local, const float *images, const int32_t *labels, int64_t rows,
-			  uint64_t number, struct sl_step_result *result, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_local_step(struct sl_local *local, const struct sl_feed *feed, uint64_t number, double lr,
+			  struct sl_step_result *result, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_local_eval(struct sl_local *local, const struct sl_feed *feed, uint64_t number,
+			  struct sl_step_result *result, struct sl_fail *fail) SL_MUST_CHECK;
 /* `done` steps are, skipped ones included: decaying inserts and codecs are what follows (sl_exec_follow,
  * sl_port_follow). */
 enum sl_err sl_local_follow(struct sl_local *local, uint64_t done, struct sl_fail *fail) SL_MUST_CHECK;

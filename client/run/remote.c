@@ -21,10 +21,10 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 static float *place(void *arg, enum sl_dir dir, int chunk)
 {
 	struct sl_remote *r = arg;
-	int64_t rows = r->conf.plan->rows;
+	const bool mid = dir == SL_DIR_MID_ACT;
+	const int64_t most = sl_plan_cut_most(r->conf.plan, mid);
 
-	return dir == SL_DIR_MID_ACT ? sl_exec_input(r->ends.tail, chunk, rows).data
-				     : sl_exec_dout(r->ends.head, chunk, rows).data;
+	return mid ? sl_exec_input(r->ends.tail, chunk, most).data : sl_exec_dout(r->ends.head, chunk, most).data;
 }
 
 /* ---- the session's news ---- */
@@ -36,7 +36,8 @@ struct sl_step_result sl_remote_result(const struct sl_remote *r)
 
 	return (struct sl_step_result){
 		.step = r->ends.step,
-		.rows = r->ends.batch_rows,
+		.rows = r->ends.feed.rows,
+		.tokens = sl_feed_tokens(&r->ends.feed),
 		.correct = sl_ends_correct(&r->ends),
 		.loss = sl_ends_loss(&r->ends),
 		.skipped = s->skip,
@@ -249,35 +250,31 @@ enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const s
 
 /* ---- the caller's requests ---- */
 
-static void begin(struct sl_remote *r, const float *images, const int32_t *labels, int64_t rows, uint64_t number,
-		  double lr, bool training, bool checkpoint)
+static void begin(struct sl_remote *r, const struct sl_feed *feed, uint64_t number, double lr, bool training,
+		  bool checkpoint)
 {
 	if (r->state != LINK_UP) /* it failed, and its last task has not ended */
 		return;
-	r->ends.images = images;
-	r->ends.labels = labels;
-	r->ends.batch_rows = rows;
-	r->ends.step = number;
-	r->ends.training = training;
+	sl_ends_take(&r->ends, feed, number, training);
 	r->lr = lr;
 	r->started_ns = sl_now_ns();
 	r->before = sl_port_stats(r->port);
 	sl_port_event(r->port, &(struct sl_event){.kind = training ? SL_EV_BEGIN_STEP : SL_EV_BEGIN_EVAL,
-						  .batch_rows = (uint64_t)rows,
+						  .batch_rows = (uint64_t)feed->rows,
+						  .begin = feed->begin,
 						  .number = number,
 						  .lr = lr,
 						  .checkpoint = checkpoint});
 }
 
-void sl_remote_step(struct sl_remote *r, const float *images, const int32_t *labels, int64_t rows, uint64_t step,
-		    double lr, bool checkpoint)
+void sl_remote_step(struct sl_remote *r, const struct sl_feed *feed, uint64_t step, double lr, bool checkpoint)
 {
-	begin(r, images, labels, rows, step, lr, true, checkpoint);
+	begin(r, feed, step, lr, true, checkpoint);
 }
 
-void sl_remote_eval(struct sl_remote *r, const float *images, const int32_t *labels, int64_t rows, uint64_t number)
+void sl_remote_eval(struct sl_remote *r, const struct sl_feed *feed, uint64_t number)
 {
-	begin(r, images, labels, rows, number, 0, false, false);
+	begin(r, feed, number, 0, false, false);
 }
 
 void sl_remote_fetch(struct sl_remote *r)

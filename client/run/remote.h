@@ -4,6 +4,7 @@
 #define SL_CLIENT_RUN_REMOTE_H
 
 #include "client/persist/client_state.h"
+#include "client/run/feed.h"
 #include "client/run/step.h"
 #include "common/session/agree.h"
 #include "common/session/port.h"
@@ -50,12 +51,10 @@ struct sl_remote_events {
 enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const struct sl_remote_conf *conf,
 			   const struct sl_remote_events *events, void *arg, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* images and labels stay valid until `done`, or until the session is closed. `checkpoint`: the server keeps the state
- * behind this step on its disk; sl_remote_checkpointed tells. */
-void sl_remote_step(struct sl_remote *remote, const float *images, const int32_t *labels, int64_t rows, uint64_t step,
-		    double lr, bool checkpoint);
-void sl_remote_eval(struct sl_remote *remote, const float *images, const int32_t *labels, int64_t rows,
-		    uint64_t number);
+/* What `feed` points to stays valid until `done`, or until the session is closed. `checkpoint`: the server keeps the
+ * state behind this step on its disk; sl_remote_checkpointed tells. */
+void sl_remote_step(struct sl_remote *remote, const struct sl_feed *feed, uint64_t step, double lr, bool checkpoint);
+void sl_remote_eval(struct sl_remote *remote, const struct sl_feed *feed, uint64_t number);
 void sl_remote_fetch(struct sl_remote *remote);
 /* After `abandoned`: the step counts as done, with nothing applied; `done` follows. */
 void sl_remote_skip(struct sl_remote *remote);

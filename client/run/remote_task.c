@@ -2,10 +2,17 @@
 #include "client/run/remote_parts.h"
 #include "common/base/failpoint.h"
 
+/* Rows or tokens of what crosses. */
+static int64_t crossing(const struct sl_remote *r, bool mid, int chunk)
+{
+	const struct sl_dims dims = sl_ends_dims(&r->ends, chunk);
+
+	return sl_plan_cut_count(r->conf.plan, mid, &dims);
+}
+
 static enum sl_err head_forward(struct sl_remote *r, int chunk, struct sl_fail *fail)
 {
-	struct sl_tensor out =
-		sl_exec_output(r->ends.head, chunk, sl_plan_chunk_rows(r->conf.plan, r->ends.batch_rows, chunk));
+	struct sl_tensor out = sl_exec_output(r->ends.head, chunk, crossing(r, false, chunk));
 	enum sl_err err;
 
 	sl_port_compute_begins(r->port);
@@ -19,7 +26,7 @@ static enum sl_err check_last(struct sl_remote *r, int chunk, struct sl_fail *fa
 {
 	enum sl_err err;
 
-	if (chunk != sl_plan_chunks_of(r->conf.plan, r->ends.batch_rows) - 1)
+	if (chunk != sl_plan_chunks_of(r->conf.plan, r->ends.feed.rows) - 1)
 		return SL_OK;
 	err = sl_ends_check(&r->ends, fail);
 	if (!err && r->conf.plan->spec.clip_norm > 0)
@@ -30,8 +37,8 @@ static enum sl_err check_last(struct sl_remote *r, int chunk, struct sl_fail *fa
 static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
 {
 	const bool *no_grad = r->conf.plan->spec.no_grad;
-	int64_t rows = sl_plan_chunk_rows(r->conf.plan, r->ends.batch_rows, chunk);
-	struct sl_tensor in = sl_exec_input(r->ends.tail, chunk, rows);
+	const int64_t count = crossing(r, true, chunk);
+	struct sl_tensor in = sl_exec_input(r->ends.tail, chunk, count);
 	enum sl_err err = sl_port_decode(r->port, SL_DIR_MID_ACT, chunk, &in, fail);
 
 	sl_port_compute_begins(r->port);
@@ -41,7 +48,7 @@ static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
 		err = check_last(r, chunk, fail);
 	sl_port_compute_ends(r->port);
 	if (!err && r->ends.training && !no_grad[1]) {
-		struct sl_tensor din = sl_exec_din(r->ends.tail, chunk, rows);
+		struct sl_tensor din = sl_exec_din(r->ends.tail, chunk, count);
 
 		err = sl_port_encode(r->port, SL_DIR_MID_GRAD, chunk, &din, fail);
 	}
@@ -50,8 +57,7 @@ static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
 
 static enum sl_err head_backward(struct sl_remote *r, int chunk, struct sl_fail *fail)
 {
-	struct sl_tensor dout =
-		sl_exec_dout(r->ends.head, chunk, sl_plan_chunk_rows(r->conf.plan, r->ends.batch_rows, chunk));
+	struct sl_tensor dout = sl_exec_dout(r->ends.head, chunk, crossing(r, false, chunk));
 	enum sl_err err = sl_port_decode(r->port, SL_DIR_HEAD_GRAD, chunk, &dout, fail);
 
 	sl_port_compute_begins(r->port);

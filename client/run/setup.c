@@ -31,15 +31,18 @@ static enum sl_err read_insert(const struct sl_setup *s, const char *key, const 
 	return SL_OK;
 }
 
-/* Every codec on one row of the tensor as it is at first, and as decaying inserts leave it at last. */
+/* Every codec on one row of the tensor, the longest, as it is at first, and as decaying inserts leave it at last. */
 static enum sl_err try_codecs(const struct sl_setup *s, struct sl_fail *fail)
 {
 	for (int i = 0; i < 2 * SL_DIR_COUNT; i++) {
 		enum sl_dir dir = (enum sl_dir)(i % SL_DIR_COUNT);
 		bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
 		uint64_t done = i < SL_DIR_COUNT ? 0 : UINT64_MAX;
+		const int64_t longest = sl_plan_cut_per_token(s->plan, mid) ? s->plan->spec.row_tokens : 0;
 		const struct sl_codec_env env = {
-			.shape = sl_plan_cut_shape_after(s->plan, mid, 1, done),
+			.shape = sl_plan_cut_shape_after(s->plan, mid, longest ? longest : 1, done),
+			.row_tokens = longest,
+			.rows = 1,
 			.slots = 1,
 			.dir = dir,
 		};
@@ -62,7 +65,6 @@ static enum sl_err agree_and_plan(struct sl_setup *s, struct sl_parts *parts, st
 	const bool head = sl_roles_learn(&parts->part[SL_HEAD]);
 	enum sl_err err;
 
-	s->agreement.agreed = s->conf->agreed;
 	for (int i = 0; i < s->conf->train.groups.n && i < SL_CONF_GROUPS; i++) {
 		struct sl_conf_group g;
 
@@ -79,6 +81,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 {
 	struct sl_split_spec spec = {0};
 	struct sl_parts parts;
+	int64_t row_tokens, chunk_tokens;
 	struct sl_fail why;
 	enum sl_err err;
 
@@ -90,6 +93,8 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	spec.model.image_w = conf->model.image.w;
 	spec.model.cifar_stem = conf->model.form == SL_FORM_CIFAR;
 	spec.model.dropout = conf->model.dropout;
+	spec.model.vocab = conf->model.vocab;
+	spec.model.tokens = conf->model.tokens;
 	put(spec.cut.partition, sizeof spec.cut.partition, conf->partition);
 	put(spec.cut.head_end, sizeof spec.cut.head_end, conf->head_end);
 	put(spec.cut.tail_begin, sizeof spec.cut.tail_begin, conf->tail_begin);
@@ -100,6 +105,12 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 		return err;
 	spec.freeze = &conf->train.freeze;
 	spec.groups = &conf->train.groups;
+	err = sl_setup_tokens(s, &row_tokens, &chunk_tokens, fail);
+	if (err)
+		return err;
+	s->agreement.agreed = conf->agreed;
+	s->agreement.agreed.row_tokens = row_tokens;
+	s->agreement.agreed.chunk_tokens = chunk_tokens;
 	err = sl_parts_open(&parts, &spec, &why);
 	if (!err)
 		err = agree_and_plan(s, &parts, &why);

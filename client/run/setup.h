@@ -16,6 +16,9 @@ struct sl_setup {
 	struct sl_plan *plan;
 	int64_t trained; /* steps that the weights have had before this run: where decaying inserts begin. Set it before
 			    sl_setup_plan; INT64_MAX: all of them */
+	/* Of a network of tokens the plan depends on the lengths of rows. Which splits it is for; NONE: data are not
+	 * looked at, and rows may be as long as model.tokens. Set it before sl_setup_plan. */
+	enum sl_setup_reads { SL_READS_NONE, SL_READS_TEST, SL_READS_ALL } reads;
 	struct sl_weights weights; /* of the whole model */
 	bool weights_from_seed;    /* every one of the middle's: no upload is needed */
 	struct sl_set set[SL_SPLIT_COUNT];
@@ -31,6 +34,8 @@ struct sl_setup {
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
 /* From `path`, or where that is "" from the seed. strict: conf's `partial` does not count. */
 enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail) SL_MUST_CHECK;
+/* Longest row, and most tokens of a chunk; 0: the network takes none. sl_setup_plan calls it. */
+enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail) SL_MUST_CHECK;
 /* What the two above would say of the files, without reading them: whether they are there, and of the right form and
  * size, and their labels in range. *samples: [SL_SPLIT_COUNT], those of `train` are 0 where it is false. */

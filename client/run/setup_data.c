@@ -1,6 +1,8 @@
 /* From a config to the data that a run reads. */
 #include "client/run/setup.h"
 
+#include "common/model/source.h"
+
 enum { CHANNELS = 3 }; /* that a network of images takes */
 
 /* `name`: [SL_CONF_LIST_MAX], for the spec to point to. */
@@ -11,6 +13,7 @@ static struct sl_set_spec data_spec(const struct sl_conf_client *c, enum sl_spli
 		.source = sl_sources[c->data.kind]->name,
 		.split = split,
 		.dir = c->data.dir,
+		.max_tokens = c->model.tokens,
 		.max_samples = split == SL_SPLIT_TRAIN ? c->data.train_limit : c->data.test_limit,
 		.max_pixels = c->data.max_pixels,
 	};
@@ -30,6 +33,8 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 {
 	const struct sl_conf_client *c = s->conf;
 	const struct sl_field_type image = {"image", SL_F32, 3, {c->model.image.h, c->model.image.w, CHANNELS}};
+	const struct sl_field_type tokens = {"tokens", SL_I32, 1, {0}};
+	const bool takes_tokens = sl_model_takes_tokens(c->model.name);
 	struct sl_fail why;
 
 	if (err)
@@ -41,8 +46,11 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 	if (set->classes > c->model.classes)
 		return sl_conf_client_fail(c, "model.classes", fail, "%s has %d classes, the model only %d",
 					   spec->source, set->classes, c->model.classes);
-	if (sl_set_fits(set, SL_FIELD_INPUT, &image, &why) != SL_OK)
+	if (sl_set_fits(set, SL_FIELD_INPUT, takes_tokens ? &tokens : &image, &why) != SL_OK)
 		return sl_conf_client_fail(c, "data.kind", fail, "%s", why.text);
+	if (set->vocab > c->model.vocab)
+		return sl_conf_client_fail(c, "model.vocab", fail, "%s has tokens below %d, the model only below %d",
+					   spec->source, set->vocab, c->model.vocab);
 	return SL_OK;
 }
 
@@ -51,7 +59,47 @@ static enum sl_err open_split(struct sl_setup *s, enum sl_split split, struct sl
 	const char *name[SL_CONF_LIST_MAX];
 	const struct sl_set_spec spec = data_spec(s->conf, split, name);
 
+	if (s->set[split].source) /* the plan needed it */
+		return SL_OK;
 	return check_split(s, &spec, &s->set[split], sl_set_open(&s->set[split], &spec, fail), fail);
+}
+
+enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = s->conf;
+	const int64_t rows = (c->agreed.batch + c->agreed.chunks - 1) / c->agreed.chunks;
+	const int first = s->reads == SL_READS_ALL ? SL_SPLIT_TRAIN : SL_SPLIT_TEST;
+	enum sl_err err = SL_OK;
+
+	*row = *chunk = 0;
+	if (!sl_model_takes_tokens(c->model.name))
+		return SL_OK;
+	if (!sl_sources[c->data.kind]->extent)
+		return sl_conf_client_fail(c, "data.kind", fail, "the network takes tokens, and %s has none",
+					   sl_sources[c->data.kind]->name);
+	if (s->reads == SL_READS_NONE) {
+		*row = c->model.tokens;
+		*chunk = rows * *row;
+		return SL_OK;
+	}
+	*row = 1;
+	*chunk = rows; /* rows have a token each, at least */
+	for (int split = first; split < SL_SPLIT_COUNT && !err; split++) {
+		int64_t longest = 0, most = 0;
+
+		err = open_split(s, (enum sl_split)split, fail);
+		if (!err)
+			err = sl_set_most_tokens(&s->set[split], 1, &longest, fail);
+		if (!err)
+			err = sl_set_most_tokens(&s->set[split], rows, &most, fail);
+		*row = longest > *row ? longest : *row;
+		*chunk = most > *chunk ? most : *chunk;
+	}
+	if (!err && *chunk > INT32_MAX)
+		return sl_conf_client_fail(c, "train.batch", fail,
+					   "a chunk may have %lld tokens, where %d are the most", (long long)*chunk,
+					   INT32_MAX);
+	return err;
 }
 
 static enum sl_norm norm_of(const struct sl_conf_client *c)
@@ -168,7 +216,7 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 		err = open_split(s, SL_SPLIT_TRAIN, fail);
 	if (!err)
 		err = open_split(s, SL_SPLIT_TEST, fail);
-	return err ? err : open_preparation(s, fail);
+	return err || s->set[SL_SPLIT_TEST].vocab ? err : open_preparation(s, fail);
 }
 
 int sl_setup_loader_threads(const struct sl_conf_client *c)

@@ -8,8 +8,9 @@
 struct sl_step_result {
 	uint64_t step; /* or number of the evaluation batch */
 	int64_t rows, correct;
-	double loss;  /* mean over the rows */
-	bool skipped; /* NaN or Inf: nothing was applied; loss and correct say nothing */
+	int64_t tokens; /* of the rows; as many as rows where there are none */
+	double loss;    /* mean over the rows */
+	bool skipped;   /* NaN or Inf: nothing was applied; loss and correct say nothing */
 	double lr;
 	double t_step_s;             /* wall clock, from the batch at hand to the step applied */
 	double t_compute_s;          /* this side's kernels and codecs */

@@ -18,13 +18,15 @@ static double per(double a, double b)
 	return b > 0 ? a / b : NAN;
 }
 
-/* What the tensor would have been as fp32 and without inserts, over the whole run. */
+/* What the tensor would have been as fp32 and without inserts, over the whole run; of the tokens that there were. */
 static uint64_t raw_bytes(const struct sl_setup *setup, const struct sl_training_totals *t, enum sl_dir dir)
 {
 	bool grad = dir == SL_DIR_MID_GRAD || dir == SL_DIR_HEAD_GRAD;
 	bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
 	uint64_t elements = (uint64_t)sl_plan_plain_count(setup->plan, mid);
 
+	if (sl_plan_cut_per_token(setup->plan, mid))
+		return (t->linked_train_tokens + (grad ? 0 : t->linked_eval_tokens)) * elements * sizeof(float);
 	return (t->linked_train_samples + (grad ? 0 : t->linked_eval_samples)) * elements * sizeof(float);
 }
 

@@ -10,7 +10,8 @@ struct sl_training_totals {
 	const char *mode; /* "local", "remote" */
 	uint64_t epochs, steps, skipped, samples, train_samples, eval_samples;
 	uint64_t test_samples;                              /* of the last evaluation, where this process made it */
-	uint64_t linked_train_samples, linked_eval_samples; /* of this process alone, as the link's figures are */
+	uint64_t linked_train_samples, linked_eval_samples; /* of this process alone, as the link's figures are, … */
+	uint64_t linked_train_tokens, linked_eval_tokens;   /* … and as many where there are no tokens */
 	uint64_t linked_from;                               /* the step that it went on from; 0: none */
 	uint64_t tx_bytes, rx_bytes;                        /* everything */
 	uint64_t train_tx_bytes, train_rx_bytes;            /* steps alone */

@@ -372,6 +372,7 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 		tally_add(eval ? &r->eval : &r->train, s);
 	r->totals.samples += (uint64_t)s->rows;
 	*(eval ? &r->linked_eval_samples : &r->linked_train_samples) += (uint64_t)s->rows;
+	*(eval ? &r->linked_eval_tokens : &r->linked_train_tokens) += (uint64_t)s->tokens;
 	r->totals.tx_bytes += s->tx_bytes;
 	r->totals.rx_bytes += s->rx_bytes;
 	r->done_ns = sl_now_ns();
@@ -438,6 +439,8 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 	r->totals.steps = r->step;
 	r->totals.linked_train_samples = r->linked_train_samples;
 	r->totals.linked_eval_samples = r->linked_eval_samples;
+	r->totals.linked_train_tokens = r->linked_train_tokens;
+	r->totals.linked_eval_tokens = r->linked_eval_tokens;
 	r->totals.linked_from = r->linked_from;
 	r->totals.epochs = r->eval_only ? 0 : (uint64_t)r->epoch + (sl_run_epoch_over(r) ? 1 : 0);
 	r->totals.total_s = sl_seconds_since(r->started_ns);

@@ -67,6 +67,7 @@ struct sl_agreed {
 	struct {
 		bool mid_grad, head_grad;
 	} cross;
+	int64_t row_tokens, chunk_tokens; /* most tokens of a row and of a chunk; 0: the network has none */
 };
 
 extern const char *const sl_agreed_precisions[], *const sl_agreed_optimizers[];
@@ -105,7 +106,11 @@ extern const char *const sl_agreed_precisions[], *const sl_agreed_optimizers[];
 #define SL_AGREED_CROSS(X) \
 	X(SL_BOOL, "cross.mid_grad", cross.mid_grad, DERIVED, "true", "the middle's gradient crosses: something below the tail learns") \
 	X(SL_BOOL, "cross.head_grad", cross.head_grad, DERIVED, "true", "the head's gradient crosses: something in the head learns")
-#define SL_AGREED(X) SL_AGREED_TRAIN(X) SL_AGREED_CODEC(X) SL_AGREED_GROUPS(X) SL_AGREED_CROSS(X)
+/* Not in a config: the client's data says them. */
+#define SL_AGREED_TOKENS(X) \
+	X(SL_INT64, "tokens.row", row_tokens, PLAIN, 0, 65535, "0", NULL, "tokens of the longest row") \
+	X(SL_INT64, "tokens.chunk", chunk_tokens, PLAIN, 0, 0x7fffffff, "0", NULL, "tokens of a chunk at most")
+#define SL_AGREED(X) SL_AGREED_TRAIN(X) SL_AGREED_CODEC(X) SL_AGREED_GROUPS(X) SL_AGREED_CROSS(X) SL_AGREED_TOKENS(X)
 /* clang-format on */
 
 enum { SL_AGREED_TEXT = 2048 }; /* room for any agreement, with its NUL */

@@ -12,13 +12,15 @@ typedef struct sl_conf_client T;
 static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "server", server, sl_conf_check_server, "tcp://127.0.0.1:5570", "where splits listens, tcp://host:port"),
 
-	SL_STRING(T, "model.name", model.name, sl_conf_check_word, NULL, "network: mobilenet_v2 or resnet9"),
+	SL_STRING(T, "model.name", model.name, sl_conf_check_word, NULL, "network: mobilenet_v2, resnet9 or token_mlp"),
 	SL_DOUBLE(T, "model.width", model.width, 0.05, 8, "1", NULL, "multiplies the number of channels of each layer"),
 	SL_INT(T, "model.classes", model.classes, 2, 100000, "10", "classes", "outputs of the classifier"),
 	SL_SIZE(T, "model.image", model.image, SL_CONF_MIN_IMAGE, SL_CONF_MAX_IMAGE, "32", "pixels", "size of the input"),
 	SL_CHOICE(T, "model.form", model.form, SL_WORDS("cifar", "imagenet"), "cifar",
 		"of mobilenet_v2: strides of the first layers: cifar keeps small images large, imagenet is torchvision's"),
-	SL_DOUBLE(T, "model.dropout", model.dropout, 0, 0.95, "0.2", NULL, "of mobilenet_v2: dropout before the classifier"),
+	SL_DOUBLE(T, "model.dropout", model.dropout, 0, 0.95, "0.2", NULL, "of mobilenet_v2: dropout before the classifier; of token_mlp: behind its first layer"),
+	SL_INT(T, "model.vocab", model.vocab, 1, 1 << 22, "1000", NULL, "of token_mlp: tokens are numbers below this"),
+	SL_INT(T, "model.tokens", model.tokens, 1, 65535, "128", "tokens", "of token_mlp: longest row; longer ones are cut"),
 	SL_STRING(T, "model.weights", model.weights, NULL, "", "safetensors file with the weights to start from; empty: random weights from train.seed"),
 	SL_BOOL(T, "model.partial", model.partial, "false", "accept a model.weights file that lacks parameters; these start from train.seed"),
 
@@ -30,8 +32,8 @@ static const struct sl_conf_key keys[] = {
 		"learned layers that compress the head's activations: conv:20,k=3,s=3, linear:16, several joined with +, decaylinear:…; empty: none"),
 	SL_STRING(T, "insert.tail", insert.tail, sl_conf_check_insert, "", "learned layers that compress the middle's activations, spelled as insert.head"),
 
-	SL_CHOICE(T, "data.kind", data.kind, SL_WORDS("cifar10", "cifar100", "images", "webdataset"), "cifar10",
-		"format of the files; images: folders train and val (or test) with a folder of pictures for each class; webdataset: tar files of pictures"),
+	SL_CHOICE(T, "data.kind", data.kind, SL_WORDS("cifar10", "cifar100", "images", "webdataset", "made_tokens"), "cifar10",
+		"format of the files; images: folders train and val (or test) with a folder of pictures for each class; webdataset: tar files of pictures; made_tokens: random rows of tokens, without files"),
 	SL_STRING(T, "data.dir", data.dir, sl_conf_check_word, NULL, "folder of the data"),
 	SL_NAMES(T, "data.train_files", data.train_files, sl_conf_check_file_name, "", "files to train on (with --set: one,two), of webdataset also as train-{000..146}.tar; empty: all training files of data.kind"),
 	SL_NAMES(T, "data.test_files", data.test_files, sl_conf_check_file_name, "", "of webdataset: files to evaluate on; empty: val*.tar and test*.tar"),
@@ -138,7 +140,20 @@ static const char *const of_cifar[] = {"data.crop_padding", "data.flip", NULL};
 /* … and of pictures in files. */
 static const char *const of_images[] = {"data.on_bad_sample", "data.max_pixels", NULL};
 
-static const char *const not_of_resnet9[] = {"model.form", "model.dropout", NULL};
+/* Keys that a network does not have, and what has them. */
+static const char *const of_mobilenet_v2[] = {"model.form", "model.dropout", NULL};
+static const char *const of_tokens[] = {"model.vocab", "model.tokens", NULL};
+static const char *const of_networks_of_images[] = {"model.image",     "model.form",           "data.normalize",
+						    "data.transforms", "data.test_transforms", NULL};
+static const struct {
+	const char *model;
+	const char *const *keys;
+	const char *has;
+} lacks[] = {{"mobilenet_v2", of_tokens, "networks of tokens"},
+	     {"resnet9", of_mobilenet_v2, "mobilenet_v2"},
+	     {"resnet9", of_tokens, "networks of tokens"},
+	     {"token_mlp", of_networks_of_images, "networks of images"}};
+enum { N_LACKS = sizeof lacks / sizeof lacks[0] };
 
 static bool among(const char *const *list, const char *path)
 {
@@ -159,10 +174,19 @@ static bool idle_in_schedule(const struct sl_conf_client *c, const char *path)
 static bool idle_in_data(const struct sl_conf_client *c, const char *path)
 {
 	const bool shards = c->data.kind == SL_DATA_WEBDATASET, folders = c->data.kind == SL_DATA_IMAGES;
-	const bool images = shards || folders;
+	const bool images = shards || folders, tokens = c->data.kind == SL_DATA_MADE_TOKENS;
 
-	return ((images || c->data.transforms.n) && among(of_cifar, path)) || (!images && among(of_images, path)) ||
-	       (folders && strcmp(path, "data.train_files") == 0) || (!shards && strcmp(path, "data.test_files") == 0);
+	return ((images || tokens || c->data.transforms.n) && among(of_cifar, path)) ||
+	       (!images && among(of_images, path)) || (folders && strcmp(path, "data.train_files") == 0) ||
+	       (!shards && strcmp(path, "data.test_files") == 0);
+}
+
+static bool idle_in_model(const struct sl_conf_client *c, const char *path)
+{
+	for (int i = 0; i < N_LACKS; i++)
+		if (strcmp(c->model.name, lacks[i].model) == 0 && among(lacks[i].keys, path))
+			return true;
+	return false;
 }
 
 static bool idle(const void *conf, const char *path)
@@ -170,7 +194,7 @@ static bool idle(const void *conf, const char *path)
 	const struct sl_conf_client *c = conf;
 
 	return idle_in_schedule(c, path) || idle_in_data(c, path) || sl_agreed_is_idle(&c->agreed, path) ||
-	       (strcmp(c->model.name, "resnet9") == 0 && among(not_of_resnet9, path));
+	       idle_in_model(c, path);
 }
 
 bool sl_conf_client_is_idle(const struct sl_conf_client *c, const char *path)
@@ -183,14 +207,17 @@ static const char *check_model(const struct sl_conf_client *c, char why[SL_CONF_
 {
 	const bool by_set = line_of(c, "model.name") < 0;
 
-	for (const char *const *key = not_of_resnet9; *key; key++) {
-		const int line = line_of(c, *key);
+	for (int i = 0; i < N_LACKS; i++)
+		for (const char *const *key = lacks[i].keys; *key && strcmp(c->model.name, lacks[i].model) == 0;
+		     key++) {
+			const int line = line_of(c, *key);
 
-		if (!line || !idle(c, *key) || (line > 0 && by_set))
-			continue;
-		snprintf(why, SL_CONF_WHY, "resnet9 has none: it is of mobilenet_v2; leave this key out");
-		return *key;
-	}
+			if (!line || (line > 0 && by_set))
+				continue;
+			snprintf(why, SL_CONF_WHY, "%s has none: it is of %s; leave this key out", lacks[i].model,
+				 lacks[i].has);
+			return *key;
+		}
 	return NULL;
 }
 
@@ -209,6 +236,8 @@ static const char *check_data(const struct sl_conf_client *c, char why[SL_CONF_W
 		snprintf(
 			why, SL_CONF_WHY, "%s",
 			among(of_images, some[i]) ? "belongs to data.kind: images and webdataset; leave this key out"
+			: c->data.kind == SL_DATA_MADE_TOKENS
+				? "is of pictures, and data.kind: made_tokens has none; leave this key out"
 			: among(of_cifar, some[i])
 				? "data.transforms say what is done with pictures, and data.kind: images has its usual "
 				  "ones; leave this key out"

@@ -106,6 +106,7 @@ struct sl_part {
 	uint64_t total;      /* bytes of the whole run */
 	uint64_t offset;     /* of this part */
 	uint64_t xxh3;       /* XXH3-64 of the payload */
+	uint32_t tokens;     /* of the chunk; 0: the network has none, or weights */
 };
 
 struct sl_commit {

@@ -75,7 +75,7 @@ static int features(struct sl_build *b, const struct sl_model_spec *spec, int la
 	int index = 0, in_c = make_divisible(STEM_C * spec->width);
 
 	sl_build_unit(b, "features.0");
-	int x = conv_bn_relu6(b, "features.0", SL_BUILD_IMAGE,
+	int x = conv_bn_relu6(b, "features.0", SL_BUILD_INPUT,
 			      (struct sl_build_window){.out_c = in_c, .k = 3, .stride = spec->cifar_stem ? 1 : 2});
 	for (int s = 0; s < N_STAGES; s++) {
 		const int out_c = make_divisible(stages[s].c * spec->width);

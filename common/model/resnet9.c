@@ -75,7 +75,7 @@ void sl_source_resnet9(struct sl_build *b, const struct sl_model_spec *spec)
 	for (int i = 0; i < 4; i++)
 		c[i] = scaled(channels[i], spec->width);
 	sl_build_unit(b, "prep");
-	x = conv_bn_relu(b, "prep", SL_BUILD_IMAGE, 3, c[0]);
+	x = conv_bn_relu(b, "prep", SL_BUILD_INPUT, 3, c[0]);
 	x = halve(b, "layer1", x, c[0], c[1]);
 	x = residual(b, "layer1_residual", x, c[1]);
 	x = halve(b, "layer2", x, c[1], c[2]);

@@ -15,11 +15,28 @@ static const double min_width = 0.01, max_width = 16.0;
 static const struct source {
 	const char *name;
 	void (*build)(struct sl_build *b, const struct sl_model_spec *spec);
+	bool tokens;
 } sources[] = {
-	{"mobilenet_v2", sl_source_mobilenet_v2},
-	{"resnet9", sl_source_resnet9},
+	{"mobilenet_v2", sl_source_mobilenet_v2, false},
+	{"resnet9", sl_source_resnet9, false},
+	{"token_mlp", sl_source_token_mlp, true},
 };
 enum { N_SOURCES = sizeof(sources) / sizeof(sources[0]) };
+
+static const struct source *find(const char *name)
+{
+	for (int i = 0; i < N_SOURCES; i++)
+		if (strcmp(name, sources[i].name) == 0)
+			return &sources[i];
+	return NULL;
+}
+
+bool sl_model_takes_tokens(const char *name)
+{
+	const struct source *source = find(name);
+
+	return source && source->tokens;
+}
 
 static enum sl_err unknown_model(const char *name, struct sl_fail *fail)
 {
@@ -32,7 +49,7 @@ static enum sl_err unknown_model(const char *name, struct sl_fail *fail)
 }
 
 /* The comparisons are written so that NaN fails them. */
-static enum sl_err check_spec(const struct sl_model_spec *s, struct sl_fail *fail)
+static enum sl_err check_spec(const struct sl_model_spec *s, bool tokens, struct sl_fail *fail)
 {
 	if (!(s->width >= min_width && s->width <= max_width))
 		return sl_fail_at(fail, "model.width", SL_ERR_CONFIG, "width is %g; it must lie in %g … %g", s->width,
@@ -40,39 +57,64 @@ static enum sl_err check_spec(const struct sl_model_spec *s, struct sl_fail *fai
 	if (s->classes < 2 || s->classes > MAX_CLASSES)
 		return sl_fail_at(fail, "model.classes", SL_ERR_CONFIG, "classes is %d; it must lie in 2 … %d",
 				  s->classes, MAX_CLASSES);
+	if (!(s->dropout >= 0.0 && s->dropout < 1.0))
+		return sl_fail_at(fail, "model.dropout", SL_ERR_CONFIG, "dropout is %g; it must lie in [0, 1)",
+				  s->dropout);
+	if (tokens && (s->vocab < 1 || s->vocab > SL_MODEL_MAX_VOCAB))
+		return sl_fail_at(fail, "model.vocab", SL_ERR_CONFIG, "vocab is %d; it must lie in 1 … %d", s->vocab,
+				  SL_MODEL_MAX_VOCAB);
+	if (tokens && (s->tokens < 1 || s->tokens > SL_MODEL_MAX_TOKENS))
+		return sl_fail_at(fail, "model.tokens", SL_ERR_CONFIG, "tokens is %d; it must lie in 1 … %d", s->tokens,
+				  SL_MODEL_MAX_TOKENS);
+	if (tokens)
+		return SL_OK;
 	if (s->image < SL_MODEL_MIN_IMAGE || s->image > SL_MODEL_MAX_IMAGE ||
 	    sl_model_image_w(s) < SL_MODEL_MIN_IMAGE || sl_model_image_w(s) > SL_MODEL_MAX_IMAGE)
 		return sl_fail_at(fail, "model.image", SL_ERR_CONFIG,
 				  "image is %dx%d; height and width must lie in %d … %d", s->image, sl_model_image_w(s),
 				  SL_MODEL_MIN_IMAGE, SL_MODEL_MAX_IMAGE);
-	if (!(s->dropout >= 0.0 && s->dropout < 1.0))
-		return sl_fail_at(fail, "model.dropout", SL_ERR_CONFIG, "dropout is %g; it must lie in [0, 1)",
-				  s->dropout);
 	return SL_OK;
+}
+
+static enum sl_err open_images(struct sl_build *b, const struct sl_model_spec *spec, struct sl_fail *fail)
+{
+	char width[16] = "";
+	enum sl_err err =
+		sl_build_open(b, spec->name, sl_shape4(1, spec->image, sl_model_image_w(spec), 3), spec->classes, fail);
+
+	if (err)
+		return err;
+	if (sl_model_image_w(spec) != spec->image)
+		snprintf(width, sizeof(width), "x%d", sl_model_image_w(spec));
+	snprintf(b->model->note, sizeof(b->model->note), "%s, %d classes, images of %d%s, width %g, dropout %g",
+		 spec->name, spec->classes, spec->image, width, spec->width, spec->dropout);
+	return SL_OK;
+}
+
+static enum sl_err open_tokens(struct sl_build *b, const struct sl_model_spec *spec, struct sl_fail *fail)
+{
+	enum sl_err err = sl_build_open_tokens(b, spec->name, spec->tokens, spec->vocab, spec->classes, fail);
+
+	if (!err)
+		snprintf(b->model->note, sizeof(b->model->note),
+			 "%s, %d classes, rows of up to %d tokens below %d, width %g, dropout %g", spec->name,
+			 spec->classes, spec->tokens, spec->vocab, spec->width, spec->dropout);
+	return err;
 }
 
 enum sl_err sl_model_open(struct sl_model **out, const struct sl_model_spec *spec, struct sl_fail *fail)
 {
-	const struct source *entry = NULL;
+	const struct source *entry = find(spec->name);
 	struct sl_build b;
-	char width[16] = "";
 	enum sl_err err;
 
-	for (int i = 0; i < N_SOURCES; i++)
-		if (!strcmp(spec->name, sources[i].name))
-			entry = &sources[i];
 	if (!entry)
 		return unknown_model(spec->name, fail);
-	err = check_spec(spec, fail);
-	if (err != SL_OK)
+	err = check_spec(spec, entry->tokens, fail);
+	if (!err)
+		err = entry->tokens ? open_tokens(&b, spec, fail) : open_images(&b, spec, fail);
+	if (err)
 		return err;
-	err = sl_build_open(&b, spec->name, sl_shape4(1, spec->image, sl_model_image_w(spec), 3), spec->classes, fail);
-	if (err != SL_OK)
-		return err;
-	if (sl_model_image_w(spec) != spec->image)
-		snprintf(width, sizeof(width), "x%d", sl_model_image_w(spec));
-	snprintf(b.model->note, sizeof(b.model->note), "%s, %d classes, images of %d%s, width %g, dropout %g",
-		 spec->name, spec->classes, spec->image, width, spec->width, spec->dropout);
 	entry->build(&b, spec);
 	return sl_build_finish(&b, out);
 }

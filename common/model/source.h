@@ -8,7 +8,7 @@ enum { SL_MODEL_MIN_IMAGE = 8, SL_MODEL_MAX_IMAGE = 4096 }; /* a side of the inp
 
 /* What a config says of the model: everything that defines shapes. */
 struct sl_model_spec {
-	char name[SL_NAME_MAX]; /* "mobilenet_v2", "resnet9" */
+	char name[SL_NAME_MAX]; /* "mobilenet_v2", "resnet9", "token_mlp" */
 	double width;           /* multiplier of the channels, 1.0 */
 	int classes;
 	int image; /* height of the input */
@@ -18,7 +18,15 @@ struct sl_model_spec {
 	bool cifar_stem;
 	double dropout; /* of the classifier, 0.2 */
 	int image_w;    /* width of the input; 0: its height */
+	/* Of networks of tokens (token_mlp, whose width is of 64 features): tokens are 0 … vocab - 1, and a row has up
+	 * to `tokens` of them. They have no image. */
+	int vocab, tokens;
 };
+
+enum { SL_MODEL_MAX_VOCAB = 1 << 22, SL_MODEL_MAX_TOKENS = 65535 };
+
+/* Whether the network of that name takes tokens; false where there is none. */
+bool sl_model_takes_tokens(const char *name);
 
 static inline int sl_model_image_w(const struct sl_model_spec *spec)
 {

@@ -65,17 +65,18 @@ static enum sl_err copy_nodes(struct copier *c, int first, int end, struct sl_fa
 	return err;
 }
 
-/* What a part takes: the model's images, or what crosses from the part before, restored; the tail takes the labels,
+/* What a part takes: the model's input, or what crosses from the part before, restored; the tail takes the labels,
  * too. */
 static enum sl_err add_inputs(struct copier *c, enum sl_segment which, const struct sl_cut *cut,
 			      const struct sl_insert insert[2], const struct sl_graph *before, struct sl_build *b)
 {
-	static const char *const name[SL_SEGMENT_COUNT] = {"image", "head_act", "mid_act"};
-	const struct sl_field *crossing = which == SL_HEAD ? NULL : &before->out[0];
-	const struct sl_shape shape =
-		crossing ? before->value[crossing->value].shape : c->model->graph.value[SL_BUILD_IMAGE].shape;
-	enum sl_err err = sl_graph_add_input(c->to, name[which], SL_F32, SL_PER_ROW, shape, 1,
-					     crossing ? &crossing->decay : NULL, b->fail);
+	const struct sl_graph *model = &c->model->graph;
+	const char *const name[SL_SEGMENT_COUNT] = {model->in[0].name, "head_act", "mid_act"};
+	const struct sl_field *from = which == SL_HEAD ? &model->in[0] : &before->out[0];
+	const struct sl_graph_value *value =
+		which == SL_HEAD ? &model->value[from->value] : &before->value[from->value];
+	enum sl_err err = sl_graph_add_input(c->to, name[which], value->dtype, value->lead, value->shape, from->most,
+					     which == SL_HEAD ? NULL : &from->decay, b->fail);
 
 	if (!err && which == SL_TAIL) {
 		c->value[SL_BUILD_LABEL] = 1;
@@ -84,7 +85,7 @@ static enum sl_err add_inputs(struct copier *c, enum sl_segment which, const str
 	if (err)
 		return err;
 	if (which == SL_HEAD)
-		c->value[SL_BUILD_IMAGE] = 0;
+		c->value[SL_BUILD_INPUT] = 0;
 	else
 		c->value[which == SL_MIDDLE ? cut->head_value : cut->tail_value] =
 			sl_insert_restore(&insert[which == SL_TAIL], b, 0);

@@ -30,7 +30,7 @@ static struct crossing crossing_at(const struct sl_model *m, int at)
 
 	for (int i = -1; i < at;
 	     i++) { /* -1: the images; labels cross nothing, for the client gives them to the tail */
-		int value = i < 0 ? SL_BUILD_IMAGE : m->graph.node[i].out;
+		int value = i < 0 ? SL_BUILD_INPUT : m->graph.node[i].out;
 
 		if (!read_at_or_after(m, value, at))
 			continue;
@@ -48,7 +48,7 @@ static bool is_legal(const struct sl_model *m, int at)
 	if (at < 1 || at >= m->graph.n_node)
 		return false;
 	c = crossing_at(m, at);
-	return c.count == 1 && c.value[0] != SL_BUILD_IMAGE;
+	return c.count == 1 && c.value[0] != SL_BUILD_INPUT;
 }
 
 static const char *value_name(const struct sl_model *m, int value)

@@ -116,6 +116,14 @@ static size_t low_bytes(const struct sl_exec *e)
 		       : 0;
 }
 
+/* Of where rows begin, on a backend whose kernels cannot read the caller's. */
+static size_t begin_bytes(const struct sl_exec *e)
+{
+	return e->plan->spec.chunk_tokens && !e->be->host_memory
+		       ? (size_t)e->slots * ((size_t)e->plan->rows + 1) * sizeof *e->begin
+		       : 0;
+}
+
 enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 {
 	const struct sl_plan_segment *s = e->segment;
@@ -145,6 +153,8 @@ enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 		err = take(e, &e->scratch, l->scratch_bytes, fail);
 	if (!err)
 		err = take(e, &e->workspace, l->workspace_bytes, fail);
+	if (!err && begin_bytes(e))
+		err = take(e, &e->begin, begin_bytes(e), fail);
 	return err;
 }
 
@@ -194,9 +204,6 @@ enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, en
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the executor");
 	}
 	err = check_precision(s, be, fail);
-	if (!err && plan->spec.chunk_tokens && !be->host_memory)
-		err = sl_fail_set(fail, SL_ERR_CONFIG, "the %s computes per token, which %s does not yet",
-				  sl_segment_name(which), be->ops->name);
 	if (!err)
 		err = prepare_ops(e, sizes, fail);
 	if (!err)
@@ -252,8 +259,9 @@ void sl_exec_close(struct sl_exec *e)
 			release_op(e, e->narrow[i].at, e->narrow[i].state[k]);
 		sl_narrow_close(&e->narrow[i]);
 	}
-	void *const area[] = {e->weight,  e->grad,      e->moment[0],  e->moment[1], e->slot_area, e->saved_area,
-			      e->scratch, e->workspace, e->weight_low, e->scale,     e->clip,      e->trial};
+	void *const area[] = {e->weight,     e->grad,    e->moment[0], e->moment[1],  e->slot_area,
+			      e->saved_area, e->scratch, e->workspace, e->weight_low, e->scale,
+			      e->clip,       e->trial,   e->begin};
 
 	for (size_t i = 0; i < sizeof area / sizeof area[0]; i++)
 		if (area[i])
@@ -272,7 +280,7 @@ struct sl_exec_memory sl_exec_memory(const struct sl_exec *e)
 	struct sl_exec_memory m = {
 		.weights = (size_t)s->weight_count * sizeof(float) + gradient_bytes(e) +
 			   (size_t)s->moments * trainable_bytes(e) + statistics_bytes(e) + low_bytes(e),
-		.slots = slots * (e->layout.slot_bytes + e->layout.saved_bytes),
+		.slots = slots * (e->layout.slot_bytes + e->layout.saved_bytes) + begin_bytes(e),
 		.scratch = e->layout.scratch_bytes + e->layout.workspace_bytes,
 	};
 

@@ -67,10 +67,16 @@ struct sl_tensor sl_exec_output(struct sl_exec *exec, int slot, int64_t rows);
 struct sl_tensor sl_exec_dout(struct sl_exec *exec, int slot, int64_t rows);
 struct sl_tensor sl_exec_din(struct sl_exec *exec, int slot, int64_t rows);
 
+/* That number: rows or tokens of a chunk, of input and din, and of output and dout. */
+int64_t sl_exec_in_count(const struct sl_exec *exec, const struct sl_dims *dims);
+int64_t sl_exec_out_count(const struct sl_exec *exec, const struct sl_dims *dims);
+
 struct sl_exec_call {
-	int slot;            /* of the executor's memory */
-	int chunk;           /* its number in the step: by it random numbers are drawn */
-	struct sl_dims dims; /* where the plan has tokens, with begin */
+	int slot;  /* of the executor's memory */
+	int chunk; /* its number in the step: by it random numbers are drawn */
+	/* Where the part computes per token, with begin, in host memory: read until the chunk's last pass is over. An
+	 * embedding's ids must be rows of its table: nothing here looks at them. */
+	struct sl_dims dims;
 	uint64_t step;
 	bool training;
 };

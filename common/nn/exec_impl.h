@@ -30,6 +30,7 @@ struct sl_exec {
 	float *clip;                     /* device: [1], the factor of a clipped gradient; NULL: memory is the host's */
 	float *trial;                    /* device: [moving_count - trainable_count], statistics as they would become */
 	bool tried;                      /* `trial` holds those of the step under way */
+	uint32_t *begin; /* device: [slots][rows + 1], of the chunks' rows; NULL: memory is the host's, or no tokens */
 	unsigned char *slot_area, *scratch, *saved_area, *workspace; /* device */
 };
 

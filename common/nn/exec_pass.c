@@ -32,8 +32,32 @@ static struct sl_tensor edge_at(struct sl_exec *e, enum sl_edge edge, const stru
 {
 	struct sl_tensor t = tensor_at(e, sl_exec_mixed(e) ? &e->layout.edge[edge] : own, slot, shape);
 
-	t.dtype = SL_F32;
+	t.dtype = edge == SL_EDGE_IN ? e->segment->graph.value[e->segment->in_value].dtype : SL_F32;
 	return t;
+}
+
+/* Dimension 0 of a value in a chunk. */
+static int64_t count_of(const struct sl_exec *e, int value, const struct sl_dims *dims)
+{
+	switch (e->segment->graph.value[value].lead) {
+	case SL_PER_ROW:
+		return dims->rows;
+	case SL_PER_TOKEN:
+		return dims->tokens;
+	case SL_ONCE:
+		break;
+	}
+	return 1;
+}
+
+int64_t sl_exec_in_count(const struct sl_exec *e, const struct sl_dims *dims)
+{
+	return count_of(e, e->segment->in_value, dims);
+}
+
+int64_t sl_exec_out_count(const struct sl_exec *e, const struct sl_dims *dims)
+{
+	return count_of(e, e->segment->out_value, dims);
 }
 
 /* A tensor of the segment's input or output: where it crosses a cut, as wide as what crosses now. */
@@ -79,6 +103,21 @@ static float *gradient_at(const struct sl_exec *e, int64_t offset)
 	return offset < s->moving_count ? NULL : e->grad + s->trainable_count + (offset - s->moving_count);
 }
 
+/* Where each row begins, in the backend's memory. */
+static uint32_t *begin_at(const struct sl_exec *e, int slot)
+{
+	return e->begin + (size_t)slot * ((size_t)e->plan->rows + 1);
+}
+
+static struct sl_dims dims_of(const struct sl_exec *e, const struct sl_exec_call *call)
+{
+	struct sl_dims dims = call->dims;
+
+	if (dims.begin && e->begin)
+		dims.begin = begin_at(e, call->slot);
+	return dims;
+}
+
 /* Everything of one op's call but the tensors. */
 static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_call *call)
 {
@@ -87,7 +126,7 @@ static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_
 		.be = e->be,
 		.op = e->op[i],
 		.state = e->state[i],
-		.dims = call->dims,
+		.dims = dims_of(e, call),
 		.rng = {e->plan->spec.seed, call->step, (uint16_t)call->chunk, so->op.stream},
 		.training = call->training,
 		.saved = e->saved_area + (size_t)call->slot * e->layout.saved_bytes + e->layout.saved_offset[i],
@@ -133,20 +172,6 @@ static struct sl_tensor of_value(struct sl_exec *e, const struct sl_place *place
 	static const struct sl_place none;
 
 	return tensor_at(e, value >= 0 ? &places[value] : &none, slot, shape);
-}
-
-/* Dimension 0 of a value in a chunk. */
-static int64_t count_of(const struct sl_exec *e, int value, const struct sl_dims *dims)
-{
-	switch (e->segment->graph.value[value].lead) {
-	case SL_PER_ROW:
-		return dims->rows;
-	case SL_PER_TOKEN:
-		return dims->tokens;
-	case SL_ONCE:
-		break;
-	}
-	return 1;
 }
 
 static struct sl_shape in_shape(const struct sl_exec *e, const struct sl_op *op, int k, const struct sl_dims *dims)
@@ -290,42 +315,31 @@ static enum sl_err convert(struct sl_exec *e, struct sl_tensor crossing, const s
 		  : e->be->ops->convert(e->be, crossing.data, SL_F32, there, low, scale, count);
 }
 
-/* Dimension 0 of what comes in, and of what goes out. */
-static int64_t in_count(const struct sl_exec *e, const struct sl_exec_call *call)
-{
-	return count_of(e, e->segment->in_value, &call->dims);
-}
-
-static int64_t out_count(const struct sl_exec *e, const struct sl_exec_call *call)
-{
-	return count_of(e, e->segment->out_value, &call->dims);
-}
-
 static enum sl_err forward_mixed(struct sl_exec *e, const struct sl_exec_call *call)
 {
 	const struct sl_plan_segment *s = e->segment;
-	enum sl_err err = convert(e, sl_exec_input(e, call->slot, in_count(e, call)), &e->layout.value[s->in_value],
-				  call->slot, true, NULL);
+	enum sl_err err = convert(e, sl_exec_input(e, call->slot, sl_exec_in_count(e, &call->dims)),
+				  &e->layout.value[s->in_value], call->slot, true, NULL);
 
 	if (!err)
 		err = forward_nodes(e, call, NULL);
 	return err ? err
-		   : convert(e, sl_exec_output(e, call->slot, out_count(e, call)), &e->layout.value[s->out_value],
-			     call->slot, false, NULL);
+		   : convert(e, sl_exec_output(e, call->slot, sl_exec_out_count(e, &call->dims)),
+			     &e->layout.value[s->out_value], call->slot, false, NULL);
 }
 
 static enum sl_err backward_mixed(struct sl_exec *e, const struct sl_exec_call *call)
 {
 	const struct sl_plan_segment *s = e->segment;
-	enum sl_err err = convert(e, sl_exec_dout(e, call->slot, out_count(e, call)), &e->layout.grad[s->out_value],
-				  call->slot, true, e->scale);
+	enum sl_err err = convert(e, sl_exec_dout(e, call->slot, sl_exec_out_count(e, &call->dims)),
+				  &e->layout.grad[s->out_value], call->slot, true, e->scale);
 
 	if (!err)
 		err = backward_nodes(e, call, NULL);
 	return err || !s->grad_in
 		       ? err
-		       : convert(e, sl_exec_din(e, call->slot, in_count(e, call)), &e->layout.grad[s->in_value],
-				 call->slot, false, e->scale ? e->scale + 1 : NULL);
+		       : convert(e, sl_exec_din(e, call->slot, sl_exec_in_count(e, &call->dims)),
+				 &e->layout.grad[s->in_value], call->slot, false, e->scale ? e->scale + 1 : NULL);
 }
 
 static enum sl_err compute(struct sl_exec *e, enum sl_pass_kind kind, const struct sl_exec_call *call)
@@ -350,14 +364,15 @@ static enum sl_err run_pass(struct sl_exec *e, enum sl_pass_kind kind, const str
 
 	/* lengths differ from chunk to chunk: a pass of them would be recorded for nothing */
 	if (ops->pass_begin && !call->dims.begin) {
-		const struct sl_pass pass = {.owner = e,
-					     .kind = kind,
-					     .slot = call->slot,
-					     .training = call->training,
-					     .rows = call->dims.rows,
-					     .width_in = row_of(sl_exec_input(e, call->slot, in_count(e, call))),
-					     .width_out = row_of(sl_exec_output(e, call->slot, out_count(e, call))),
-					     .step = call->step};
+		const struct sl_pass pass = {
+			.owner = e,
+			.kind = kind,
+			.slot = call->slot,
+			.training = call->training,
+			.rows = call->dims.rows,
+			.width_in = row_of(sl_exec_input(e, call->slot, sl_exec_in_count(e, &call->dims))),
+			.width_out = row_of(sl_exec_output(e, call->slot, sl_exec_out_count(e, &call->dims))),
+			.step = call->step};
 
 		err = ops->pass_begin(e->be, &pass, &way);
 	}
@@ -372,8 +387,13 @@ static enum sl_err run_pass(struct sl_exec *e, enum sl_pass_kind kind, const str
 
 enum sl_err sl_exec_forward(struct sl_exec *e, const struct sl_exec_call *call, struct sl_exec_loss *loss)
 {
-	enum sl_err err = loss ? check_labels(e, loss, call->dims.rows) : run_pass(e, SL_PASS_FORWARD, call);
+	enum sl_err err = SL_OK;
 
+	if (call->dims.begin && e->begin)
+		err = e->be->ops->upload(e->be, begin_at(e, call->slot), call->dims.begin,
+					 ((size_t)call->dims.rows + 1) * sizeof *e->begin);
+	if (!err)
+		err = loss ? check_labels(e, loss, call->dims.rows) : run_pass(e, SL_PASS_FORWARD, call);
 	return err || !loss ? err : forward_nodes(e, call, loss);
 }
 

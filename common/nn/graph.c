@@ -159,6 +159,12 @@ enum sl_err sl_graph_add_output(struct sl_graph *g, const char *name, int value,
 	return SL_OK;
 }
 
+/* Labels only say what is right: no kernel has them among its inputs. */
+static bool takes_labels(enum sl_op_kind kind, int input)
+{
+	return kind == SL_OP_XENT && input == 1;
+}
+
 struct sl_op sl_graph_op(const struct sl_graph *g, int index)
 {
 	const struct sl_node *node = &g->node[index];
@@ -168,8 +174,8 @@ struct sl_op sl_graph_op(const struct sl_graph *g, int index)
 	for (int i = 0; i < node->n_in; i++) {
 		const struct sl_graph_value *value = &g->value[g->link[node->in + i]];
 
-		if (value->dtype != SL_F32)
-			continue; /* labels */
+		if (takes_labels(node->kind, i))
+			continue;
 		op.in[op.n_in] = g->link[node->in + i];
 		op.in_shape[op.n_in++] = value->shape;
 	}
@@ -191,11 +197,11 @@ static enum sl_err check_links(const struct sl_graph *g, const struct sl_node *n
 				   row.word, row.n_in, row.least_param, row.most_param, node->n_in, node->n_param);
 	for (int i = 0; i < node->n_in; i++) {
 		const struct sl_graph_value *value = in[i] >= 0 && in[i] < g->n_value ? &g->value[in[i]] : NULL;
-		bool labels = node->kind == SL_OP_XENT && i == 1;
+		bool labels = takes_labels(node->kind, i), whole = labels || node->kind == SL_OP_EMBEDDING;
 
 		if (!value)
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: there is no value %d yet", node->name, in[i]);
-		if (value->dtype != (labels ? SL_I32 : SL_F32) || value->lead != g->value[in[0]].lead ||
+		if (value->dtype != (whole ? SL_I32 : SL_F32) || value->lead != g->value[in[0]].lead ||
 		    value->lead == SL_ONCE || (labels && value->shape.ndim != 1))
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s (%s): input %d is of another kind than it takes",
 					   node->name, row.word, i + 1);
@@ -248,6 +254,10 @@ static bool derive(const struct sl_graph *g, struct sl_node *node, const int *in
 		linear->in_f = (int)w->dim[!linear->transposed];
 		linear->bias = bias;
 		return w->ndim == 2;
+	case SL_OP_EMBEDDING:
+		node->u.embedding.rows = (int)w->dim[0];
+		node->u.embedding.features = (int)w->dim[1];
+		return w->ndim == 2;
 	case SL_OP_BATCHNORM:
 		node->u.bn.c = (int)x->dim[x->ndim - 1];
 		node->u.bn.act = SL_ACT_NONE;
@@ -275,6 +285,14 @@ static bool vectors_fit(const struct sl_graph *g, const struct sl_node *node, co
 	return true;
 }
 
+/* An embedding by position never looks beyond its table. */
+static bool positions_fit(const struct sl_graph *g, const struct sl_node *node)
+{
+	const struct sl_embedding_attr *a = &node->u.embedding;
+
+	return !a->position || g->in[0].most <= a->rows - a->first;
+}
+
 static enum sl_err infer(struct sl_graph *g, const struct sl_node *node, const int *in, const int *param,
 			 struct sl_graph_value *made, struct sl_fail *fail)
 {
@@ -286,8 +304,13 @@ static enum sl_err infer(struct sl_graph *g, const struct sl_node *node, const i
 	if (sl_op_reads_rows(node->kind) && lead != SL_PER_TOKEN)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s takes what is per token", node->name,
 				   sl_op_kind_name(node->kind));
+	if (node->kind == SL_OP_EMBEDDING && !positions_fit(g, node))
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "%s: places %d to %d of a row are looked up in a table of %d rows", node->name,
+				   node->u.embedding.first, node->u.embedding.first + g->in[0].most - 1,
+				   node->u.embedding.rows);
 	for (int i = 0; i < node->n_in; i++)
-		if (g->value[in[i]].dtype == SL_F32)
+		if (!takes_labels(node->kind, i))
 			op.in_shape[op.n_in++] = g->value[in[i]].shape;
 	err = sl_op_infer_shape(&op, fail);
 	if (!err && !vectors_fit(g, node, param, &op.out_shape))

@@ -73,8 +73,8 @@ static bool grow(struct sl_build *b, void **list, int count, int *cap, size_t si
 	return true;
 }
 
-enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape image, int classes,
-			  struct sl_fail *fail)
+static enum sl_err open_model(struct sl_build *b, const char *name, const struct sl_field *input,
+			      const struct sl_graph_value *value, int classes, struct sl_fail *fail)
 {
 	struct sl_model *m = calloc(1, sizeof(*m));
 	enum sl_err err;
@@ -85,7 +85,8 @@ enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape 
 	b->graph = &m->graph;
 	m->classes = classes;
 	if (copy_name(b, m->name, name, "")) {
-		err = sl_graph_add_input(b->graph, "image", SL_F32, SL_PER_ROW, image, 1, NULL, fail);
+		err = sl_graph_add_input(b->graph, input->name, value->dtype, value->lead, value->shape, input->most,
+					 NULL, fail);
 		if (!err)
 			err = sl_graph_add_input(b->graph, "label", SL_I32, SL_PER_ROW, sl_shape1(1), 1, NULL, fail);
 		b->err = err;
@@ -95,6 +96,27 @@ enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape 
 		b->model = NULL;
 	}
 	return b->err;
+}
+
+enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape image, int classes,
+			  struct sl_fail *fail)
+{
+	const struct sl_field input = {.name = "image", .most = 1};
+	const struct sl_graph_value value = {.dtype = SL_F32, .lead = SL_PER_ROW, .shape = image};
+
+	return open_model(b, name, &input, &value, classes, fail);
+}
+
+enum sl_err sl_build_open_tokens(struct sl_build *b, const char *name, int most, int vocab, int classes,
+				 struct sl_fail *fail)
+{
+	const struct sl_field input = {.name = "tokens", .most = most};
+	const struct sl_graph_value value = {.dtype = SL_I32, .lead = SL_PER_TOKEN, .shape = sl_shape1(1)};
+	enum sl_err err = open_model(b, name, &input, &value, classes, fail);
+
+	if (!err)
+		b->model->vocab = vocab;
+	return err;
 }
 
 /* A node under construction; nothing is done after a failure. */
@@ -356,6 +378,31 @@ int sl_build_identity(struct sl_build *b, const char *name, int in, int out_f, b
 				       .shape = image ? sl_shape4(rows, 1, 1, cols) : sl_shape2(rows, cols),
 				       .init = {.kind = SL_INIT_EYE},
 				       .file = sl_shape2(rows, cols)});
+	return finish(b, &d);
+}
+
+int sl_build_gelu(struct sl_build *b, const char *name, int in)
+{
+	struct draft d = begin(b, SL_OP_GELU, name, in);
+
+	return finish(b, &d);
+}
+
+int sl_build_embedding(struct sl_build *b, const char *name, int in, int features, double std)
+{
+	struct draft d = begin(b, SL_OP_EMBEDDING, name, in);
+
+	add_param(b, &d,
+		  &(struct made_param){.suffix = ".weight",
+				       .shape = sl_shape2(b->model->vocab, features),
+				       .init = sl_init_normal(std)});
+	return finish(b, &d);
+}
+
+int sl_build_select(struct sl_build *b, const char *name, int in)
+{
+	struct draft d = begin(b, SL_OP_SELECT, name, in);
+
 	return finish(b, &d);
 }
 

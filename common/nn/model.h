@@ -29,11 +29,12 @@ struct sl_unit {
 struct sl_model {
 	char name[SL_NAME_MAX];
 	char note[SL_MODEL_NOTE];   /* what it was built from, in words: "resnet9, 10 classes, images of 32, …" */
-	struct sl_graph graph;      /* inputs "image" and "label", output "loss" */
+	struct sl_graph graph;      /* inputs "image" or "tokens", and "label"; output "loss" */
 	struct sl_file_param *file; /* [n_param] */
 	struct sl_unit *unit;
 	int n_unit, cap_file, cap_unit;
 	int classes;
+	int vocab; /* tokens are below it; 0: the input is images */
 	/* Parameters of the graph alone; those of inserts (insert.h) stand behind them in graph.param, where no node of
 	 * this graph uses them. graph.param[i].stream is i. */
 	int n_plain;
@@ -51,10 +52,14 @@ struct sl_build {
 	enum sl_err err;
 };
 
-/* A new network whose inputs are images of that shape, [1,H,W,C], and labels: values SL_BUILD_IMAGE and _LABEL. */
-enum { SL_BUILD_IMAGE, SL_BUILD_LABEL };
+/* A new network whose inputs are images of that shape, [1,H,W,C], and labels: values SL_BUILD_INPUT and SL_BUILD_LABEL.
+ */
+enum { SL_BUILD_INPUT, SL_BUILD_LABEL };
 enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape image, int classes,
 			  struct sl_fail *fail) SL_MUST_CHECK;
+/* The same where the first input is tokens: numbers below `vocab`, in rows of 1 to `most`. */
+enum sl_err sl_build_open_tokens(struct sl_build *b, const char *name, int most, int vocab, int classes,
+				 struct sl_fail *fail) SL_MUST_CHECK;
 /* Hands the model over, or frees everything and returns the first failure. */
 enum sl_err sl_build_finish(struct sl_build *b, struct sl_model **out) SL_MUST_CHECK;
 
@@ -87,6 +92,10 @@ int sl_build_scale(struct sl_build *b, const char *name, int in, float by);
 int sl_build_flatten(struct sl_build *b, const char *name, int in);
 int sl_build_dropout(struct sl_build *b, const char *name, int in, float p);
 int sl_build_linear(struct sl_build *b, const char *name, int in, int out_f, bool bias, struct sl_init init);
+int sl_build_gelu(struct sl_build *b, const char *name, int in);
+/* A row of a table of the model's vocab for each token, which starts normal with `std`. */
+int sl_build_embedding(struct sl_build *b, const char *name, int in, int features, double std);
+int sl_build_select(struct sl_build *b, const char *name, int in);   /* the first token of each row */
 int sl_build_xent(struct sl_build *b, const char *name, int logits); /* makes the graph's output "loss" */
 /* A linear layer over the last dimension to `out_f` features without bias, which starts as the identity: a 1×1
  * convolution where `in` is an image; `transposed`: its weight is [in, out] (for images, a transposed convolution). */

@@ -182,6 +182,11 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 			return misfit(op, fail, "tokens [F]");
 		op->out_shape = *in;
 		return SL_OK;
+	case SL_OP_EMBEDDING:
+		if (in->ndim != 1)
+			return misfit(op, fail, "ids []");
+		op->out_shape = sl_shape2(in->dim[0], op->u.embedding.features);
+		return SL_OK;
 	case SL_OP_FLATTEN:
 		op->out_shape = sl_shape2(in->dim[0], sl_shape_row(in));
 		return SL_OK;

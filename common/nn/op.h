@@ -21,6 +21,7 @@
  * ATTENTION  tokens q [H·D], k, v [KV·D] → [H·D]     –      (of each row by itself; see struct sl_attention_attr)
  * FLATTEN    [H,W,C] → [H·W·C]                        –      (NHWC order; equals torch's where H·W = 1)
  * SELECT     tokens [F] → rows [F]                    –      (the first token of every row)
+ * EMBEDDING  tokens' ids → [F]                        weight [V,F]   (row `id`; `position`: row `first` + place in row)
  * XENT       logits [K] + labels → mean loss          –      (softmax cross-entropy, torch.nn.CrossEntropyLoss)
  *
  * The shape of XENT's output is [1] for any number of rows: its results go to the call's host pointers.
@@ -104,6 +105,12 @@ struct sl_norm_attr {
 	float eps;
 };
 
+struct sl_embedding_attr {
+	int rows, features; /* of the weight */
+	bool position;
+	int first;
+};
+
 /* What ops of each kind are told besides their inputs. */
 union sl_op_attr {
 	struct sl_conv_attr conv;
@@ -118,6 +125,7 @@ union sl_op_attr {
 	struct sl_gelu_attr gelu;
 	struct sl_attention_attr attention;
 	struct sl_norm_attr norm; /* LAYERNORM, RMSNORM */
+	struct sl_embedding_attr embedding;
 };
 
 /* A planned op, as kernels see it; the plan makes one of each node of a graph (graph.h). Values and parameters are
@@ -159,7 +167,7 @@ static inline int sl_attention_kv(const struct sl_attention_attr *a)
 /* Whether its kernels read where rows begin (sl_op_call.dims). */
 static inline bool sl_op_reads_rows(enum sl_op_kind kind)
 {
-	return kind == SL_OP_SELECT || kind == SL_OP_ATTENTION;
+	return kind == SL_OP_SELECT || kind == SL_OP_ATTENTION || kind == SL_OP_EMBEDDING;
 }
 
 static inline bool sl_op_is_norm(enum sl_op_kind kind)

@@ -12,6 +12,7 @@
 #include "common/nn/narrow.h"
 
 enum { PARAM_ALIGN = 16 };                             /* floats of a cache line */
+static const int64_t most_draws = INT64_C(1) << 34;    /* of a chunk: four to a 32-bit counter (base/rng.h) */
 static const int64_t most_elements = INT64_C(1) << 50; /* of a batch: sums of bytes cannot overflow */
 
 static int64_t param_room(int64_t count)
@@ -52,6 +53,23 @@ int64_t sl_plan_fetch_count(const struct sl_plan_segment *s)
 	if (s->moving_count)
 		return s->moving_count;
 	return s->weight_count < PARAM_ALIGN ? s->weight_count : PARAM_ALIGN;
+}
+
+bool sl_plan_cut_per_token(const struct sl_plan *plan, bool mid)
+{
+	const struct sl_plan_segment *middle = &plan->segment[SL_MIDDLE];
+
+	return middle->graph.value[mid ? middle->out_value : middle->in_value].lead == SL_PER_TOKEN;
+}
+
+int64_t sl_plan_cut_count(const struct sl_plan *plan, bool mid, const struct sl_dims *dims)
+{
+	return sl_plan_cut_per_token(plan, mid) ? dims->tokens : dims->rows;
+}
+
+int64_t sl_plan_cut_most(const struct sl_plan *plan, bool mid)
+{
+	return sl_plan_cut_per_token(plan, mid) ? plan->spec.chunk_tokens : plan->rows;
 }
 
 int64_t sl_plan_plain_count(const struct sl_plan *plan, bool mid)
@@ -108,7 +126,8 @@ static void plan_ops(const struct sl_plan *plan, struct sl_plan_segment *s)
 		to->op = sl_graph_op(g, i);
 		narrow(to, &g->in[0], false);
 		narrow(to, &g->out[0], true);
-		s->macs += sl_op_macs(&to->op, 1);
+		s->macs += sl_op_macs(&to->op, 1) *
+			   (g->value[to->op.out].lead == SL_PER_TOKEN ? plan->spec.row_tokens : 1);
 		if (fuses_act(g, i)) {
 			to->op.u.bn.act = g->node[i + 1].u.act;
 			to->op.out = g->node[i + 1].out;
@@ -196,7 +215,7 @@ static bool node_per_token(enum sl_op_kind kind)
 {
 	return kind == SL_OP_LINEAR || kind == SL_OP_ACT || kind == SL_OP_GELU || kind == SL_OP_SILU ||
 	       kind == SL_OP_TANH || kind == SL_OP_ADD || kind == SL_OP_MUL || kind == SL_OP_SCALE ||
-	       sl_op_is_norm(kind) || sl_op_reads_rows(kind);
+	       sl_op_is_norm(kind) || sl_op_reads_rows(kind) || kind == SL_OP_DROPOUT;
 }
 
 /* Dropout on probabilities counts its random numbers by op.h: 2^34 of them are there. */
@@ -205,7 +224,17 @@ static bool can_draw(const struct sl_op *op, const struct sl_plan_spec *spec)
 	const int64_t rows = (spec->batch + spec->chunks - 1) / spec->chunks, most = (op->most + 3) / 4 * 4;
 
 	return op->kind != SL_OP_ATTENTION || op->u.attention.p == 0.0f ||
-	       rows <= (INT64_C(1) << 34) / (most * most) / op->u.attention.heads;
+	       rows <= most_draws / (most * most) / op->u.attention.heads;
+}
+
+/* Numbers that a dropout draws by: a token's do not depend on how long other rows are. */
+static int64_t draws(const struct sl_graph *g, int node, const struct sl_plan_spec *spec)
+{
+	const struct sl_op op = sl_graph_op(g, node);
+	const int64_t rows = (spec->batch + spec->chunks - 1) / spec->chunks;
+
+	return op.most * sl_shape_row(&op.out_shape) > most_draws / rows ? INT64_MAX
+									 : rows * op.most * sl_shape_row(&op.out_shape);
 }
 
 static enum sl_err check_tokens(const struct sl_graph *g, enum sl_segment which, const struct sl_plan_spec *spec,
@@ -220,6 +249,10 @@ static enum sl_err check_tokens(const struct sl_graph *g, enum sl_segment which,
 			return sl_fail_set(fail, SL_ERR_CONFIG,
 					   "%s: rows have up to %" PRId64 " tokens, and %d at most", g->in[i].name,
 					   spec->row_tokens, g->in[i].most);
+	for (int i = 0; i < g->n_node; i++)
+		if (g->node[i].kind == SL_OP_DROPOUT && draws(g, i, spec) > most_draws)
+			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: a chunk has more elements than can be drawn for",
+					   g->node[i].name);
 	for (int i = 0; i < g->n_node; i++)
 		if (g->value[g->link[g->node[i].in]].lead == SL_PER_TOKEN && !node_per_token(g->node[i].kind))
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s of tokens is not supported", g->node[i].name,
@@ -253,11 +286,15 @@ static enum sl_err check_part(const struct sl_graph *g, enum sl_segment which, c
 	if (g->n_in != 1 + tail || g->n_out != 1)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "the %s has %d inputs and %d outputs, where %d and 1 are right",
 				   sl_segment_name(which), g->n_in, g->n_out, 1 + tail);
-	if (g->value[g->in[0].value].dtype != SL_F32)
+	if (g->value[g->in[0].value].dtype != SL_F32 && which != SL_HEAD)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: what comes in must be f32", g->in[0].name);
 	err = check_tokens(g, which, spec, fail);
 	if (err)
 		return err;
+	if (which == SL_MIDDLE && !g->n_param)
+		return sl_fail_at(
+			fail, "partition", SL_ERR_CONFIG,
+			"the middle has no parameters: a server has nothing to train there; take another cut");
 	for (int i = 0; i < g->n_node; i++)
 		if ((g->node[i].kind == SL_OP_XENT) != (tail && i == g->n_node - 1))
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: the loss is the tail's last node, and there alone",

@@ -65,7 +65,7 @@ struct sl_plan_segment {
 	bool grad_in, grad_out;                /* the gradient of what comes in leaves; that of what goes out comes */
 	int in_value, out_value;               /* of the graph; the tail's out_value is its loss (one float) */
 	struct sl_shape in_shape, out_shape;   /* with the most rows, or tokens, of a chunk */
-	int64_t macs;                          /* forward, of one row */
+	int64_t macs;                          /* forward, of one row, or of the longest one */
 	int classes;                           /* of the tail's logits; else 0 */
 };
 
@@ -107,6 +107,10 @@ struct sl_shape sl_plan_cut_shape_after(const struct sl_plan *plan, bool mid, in
 /* Floats at the front of the weight range that a Fetch carries: all that a step can change. Where it can change
  * nothing, the first cache line, because a run is never empty. */
 int64_t sl_plan_fetch_count(const struct sl_plan_segment *segment);
+/* Whether what crosses there is per token; dimension 0 of it in a chunk, and at most. */
+bool sl_plan_cut_per_token(const struct sl_plan *plan, bool mid);
+int64_t sl_plan_cut_count(const struct sl_plan *plan, bool mid, const struct sl_dims *dims);
+int64_t sl_plan_cut_most(const struct sl_plan *plan, bool mid);
 /* Elements per row of the tensor that would cross without inserts. */
 int64_t sl_plan_plain_count(const struct sl_plan *plan, bool mid);
 

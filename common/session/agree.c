@@ -60,6 +60,8 @@ enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 	}
 	a->plan.batch = a->agreed.batch;
 	a->plan.chunks = a->agreed.chunks;
+	a->plan.row_tokens = a->agreed.row_tokens;
+	a->plan.chunk_tokens = a->agreed.chunk_tokens;
 	a->plan.seed = (uint64_t)a->agreed.seed;
 	a->plan.precision = (enum sl_precision)a->agreed.precision;
 	a->plan.optimizer = optimizer_of(&a->agreed);

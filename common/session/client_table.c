@@ -98,14 +98,29 @@ static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, u
 	return SL_OK;
 }
 
+static uint64_t chunk_tokens(const struct sl_session *s, const uint32_t *begin, int chunk)
+{
+	const uint64_t first = (uint64_t)chunk * s->limits.rows;
+
+	return begin ? begin[first + sl_session_chunk_rows(s, chunk)] - begin[first] : 0;
+}
+
 static enum sl_err begin_pass(struct sl_session *s, const struct sl_event *ev, struct sl_outbox *out, bool training)
 {
 	if (ev->batch_rows < 1 || ev->batch_rows > s->limits.batch)
 		return sl_fail_set(&out->fail, SL_ERR_BUG, "a batch of %" PRIu64 " rows, planned for %" PRIu64,
 				   ev->batch_rows, s->limits.batch);
 	sl_pass_begin(s, training, ev->number, ev->batch_rows);
-	for (int chunk = 0; chunk < s->chunks; chunk++)
+	for (int chunk = 0; chunk < s->chunks; chunk++) {
+		const uint64_t tokens = chunk_tokens(s, ev->begin, chunk);
+
+		if (!sl_session_tokens_fit(s, chunk, tokens))
+			return sl_fail_set(&out->fail, SL_ERR_BUG,
+					   "chunk %d has %" PRIu64 " tokens, planned for %" PRIu64, chunk, tokens,
+					   s->limits.chunk_tokens);
+		s->tokens[chunk] = (uint32_t)tokens;
 		sl_outbox_task(out, SL_TASK_HEAD_FWD, chunk);
+	}
 	return SL_OK;
 }
 

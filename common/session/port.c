@@ -116,7 +116,8 @@ static void post_run(struct sl_port *p, enum sl_part_what what, int chunk)
 			 .step = weights ? s->kept_step : s->number,
 			 .chunk = (uint32_t)chunk,
 			 .rows = weights ? 0 : (uint32_t)sl_session_chunk_rows(s, chunk),
-			 .batch_rows = weights ? 0 : (uint32_t)s->batch_rows},
+			 .batch_rows = weights ? 0 : (uint32_t)s->batch_rows,
+			 .tokens = weights ? 0 : s->tokens[chunk]},
 		.data = slot->data,
 		.len = slot->len,
 		.rest = slot->rest,
@@ -141,7 +142,7 @@ static void drop_pass(struct sl_port *p)
 
 static void place_part(struct run_slot *slot, uint64_t offset, struct sl_bytes payload)
 {
-	size_t front = slot->tensor ? SL_FRAME_BYTES : slot->cap;
+	size_t front = slot->tensor ? slot->front : slot->cap;
 	size_t n = offset >= front ? 0 : front - offset < payload.len ? front - offset : payload.len;
 
 	if (n)
@@ -159,6 +160,10 @@ static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_b
 		slot->started_ns = sl_now_ns();
 		slot->first_bytes = payload.len;
 		slot->header_bytes = 0;
+		if (slot->tensor)
+			slot->front =
+				SL_FRAME_BYTES + sl_port_lengths(p->plan, (int)a->what,
+								 (int64_t)sl_session_chunk_rows(&p->session, a->chunk));
 	}
 	slot->header_bytes += p->header_bytes;
 	place_part(slot, a->offset, payload);
@@ -295,11 +300,41 @@ static void act(struct sl_port *p, const struct sl_event *ev)
 	}
 }
 
+uint32_t *sl_port_begin(const struct sl_port *p, int chunk)
+{
+	return p->begin + (size_t)chunk * ((size_t)p->plan->rows + 1);
+}
+
+struct sl_dims sl_port_dims(const struct sl_port *p, int chunk)
+{
+	const int64_t rows = (int64_t)sl_session_chunk_rows(&p->session, chunk);
+
+	return (struct sl_dims){rows, p->session.tokens[chunk] ? p->session.tokens[chunk] : rows,
+				p->begin ? sl_port_begin(p, chunk) : NULL};
+}
+
+/* A client's pass begins: none of its tasks is under way. */
+static void note_begin(struct sl_port *p, const uint32_t *begin)
+{
+	for (int chunk = 0; chunk < p->session.chunks; chunk++) {
+		const uint32_t *first = begin + (int64_t)chunk * p->plan->rows;
+		uint32_t *to = sl_port_begin(p, chunk);
+
+		for (uint64_t i = 0; i <= sl_session_chunk_rows(&p->session, chunk); i++)
+			to[i] = first[i] - first[0];
+	}
+}
+
 void sl_port_event(struct sl_port *p, const struct sl_event *ev)
 {
+	enum sl_err err;
+
 	if (p->dead)
 		return;
-	if (sl_session_step(&p->session, ev, sl_loop_now_ms(p->loop), &p->outbox) == SL_OK && ev->kind == SL_EV_WELCOME)
+	err = sl_session_step(&p->session, ev, sl_loop_now_ms(p->loop), &p->outbox);
+	if (!err && ev->begin && p->begin)
+		note_begin(p, ev->begin);
+	if (!err && ev->kind == SL_EV_WELCOME)
 		sl_outq_limits(p->outq, ev->frame->u.welcome.part_bytes, ev->frame->u.welcome.window_bytes);
 	else if (ev->kind == SL_EV_CHALLENGE)
 		sl_outq_epoch(p->outq, p->session.epoch);

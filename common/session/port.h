@@ -100,6 +100,9 @@ enum sl_err sl_port_decode(struct sl_port *port, enum sl_dir dir, int chunk, str
 			   struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_port_encode(struct sl_port *port, enum sl_dir dir, int chunk, const struct sl_tensor *x,
 			   struct sl_fail *fail) SL_MUST_CHECK;
+/* Rows and tokens of a chunk of the pass under way; `begin` where head_act is per token, and on a server once that is
+ * decoded. Valid to the end of the pass. */
+struct sl_dims sl_port_dims(const struct sl_port *port, int chunk);
 void sl_port_commit_codecs(struct sl_port *port); /* (worker) */
 /* (worker; or loop while no task is under way) Codecs for what crosses once `done` steps are (sl_plan_cut_shape_after).
  * Those of a tensor whose shape changes begin anew, without residuals and factors. On failure all are as before. */

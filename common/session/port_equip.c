@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/codec/frame.h"
+#include "common/codec/lengths.h"
 #include "common/nn/finite.h"
 #include "common/session/port_impl.h"
 
@@ -32,7 +33,8 @@ static struct sl_codec_call codec_call(const struct sl_port *p, int chunk)
 	return (struct sl_codec_call){.slot = chunk,
 				      .step = s->training ? s->number : s->number | 1ull << 63,
 				      .chunk = (uint16_t)chunk,
-				      .training = s->training};
+				      .training = s->training,
+				      .dims = sl_port_dims(p, chunk)};
 }
 
 /* Coded in two halves: queued, and collected at the task's end. */
@@ -46,14 +48,19 @@ static enum sl_err decode(struct sl_port *p, enum sl_dir dir, int chunk, struct 
 	struct run_slot *slot = &p->run[dir][chunk];
 	struct sl_codec_call call = codec_call(p, chunk);
 	struct sl_tensor view = codec_view(p, dir, x);
-	const struct sl_bytes in = {slot->data, slot->len};
-	enum sl_err err;
+	struct sl_bytes in = {slot->data, slot->len};
+	enum sl_err err = SL_OK;
 
 	if (slot->tensor && slot->tensor != x->data)
 		return sl_fail_set(fail, SL_ERR_BUG, "%s of chunk %d was received for another tensor", sl_dir_name(dir),
 				   chunk);
+	if (sl_port_lengths(p->plan, (int)dir, call.dims.rows))
+		err = sl_lengths_take(&in, call.dims.rows, call.dims.tokens, p->plan->spec.row_tokens,
+				      sl_port_begin(p, chunk), fail);
+	if (err)
+		return err;
 	if (slot->tensor)
-		return sl_codec_plain_check(p->codec[dir], slot->data, slot->len, x, fail);
+		return sl_codec_plain_check(p->codec[dir], in.data, in.len, x, fail);
 	if (ahead(p, dir))
 		return sl_codec_queue_decode(p->codec[dir], &call, in, x, &slot->queued, fail);
 	err = sl_codec_decode(p->codec[dir], &call, in, &view, fail);
@@ -76,20 +83,23 @@ enum sl_err sl_port_decode(struct sl_port *p, enum sl_dir dir, int chunk, struct
 	return err;
 }
 
-/* The first part is a copy, behind the codec's header, and the others lie in the tensor. It is the short one: less to
- * copy, and as many parts as ever. */
-static void encode_plain(struct sl_port *p, enum sl_dir dir, struct run_slot *slot, const struct sl_tensor *x)
+/* The first part is a copy, behind `lengths` bytes and the codec's header, and the others lie in the tensor. It is the
+ * short one: less to copy, and as many parts as ever. */
+static void encode_plain(struct sl_port *p, enum sl_dir dir, struct run_slot *slot, size_t lengths,
+			 const struct sl_tensor *x)
 {
 	size_t bytes = (size_t)sl_shape_count(&x->shape) * sizeof(float), part = p->session.hello.part_bytes;
-	size_t first;
+	size_t front = lengths + SL_FRAME_BYTES, first;
 
-	slot->len = SL_FRAME_BYTES + bytes;
+	slot->len = front + bytes;
 	first = slot->len % part;
-	if (first < SL_FRAME_BYTES)
-		first = part < slot->len ? part : slot->len;
-	sl_codec_plain_head(p->codec[dir], x->shape.dim[0], slot->data);
-	memcpy(slot->data + SL_FRAME_BYTES, x->data, first - SL_FRAME_BYTES);
-	slot->rest = (const uint8_t *)x->data + (first - SL_FRAME_BYTES);
+	if (first < front)
+		first = (front + part - 1) / part * part;
+	if (first > slot->len)
+		first = slot->len;
+	sl_codec_plain_head(p->codec[dir], x->shape.dim[0], slot->data + lengths);
+	memcpy(slot->data + front, x->data, first - front);
+	slot->rest = (const uint8_t *)x->data + (first - front);
 	slot->rest_at = first;
 }
 
@@ -98,11 +108,14 @@ static enum sl_err encode(struct sl_port *p, enum sl_dir dir, int chunk, const s
 	struct run_slot *slot = &p->run[dir][chunk];
 	struct sl_codec_call call = codec_call(p, chunk);
 	struct sl_tensor view = codec_view(p, dir, x);
-	struct sl_buf out = {slot->data, 0, slot->cap};
+	const size_t lengths = sl_port_lengths(p->plan, (int)dir, call.dims.rows);
+	struct sl_buf out = {slot->data, lengths, slot->cap};
 	enum sl_err err = SL_OK;
 
+	if (lengths)
+		sl_lengths_write(&call.dims, slot->data);
 	if (p->plain[dir]) {
-		encode_plain(p, dir, slot, x);
+		encode_plain(p, dir, slot, lengths, x);
 		return SL_OK;
 	}
 	if (ahead(p, dir)) {
@@ -296,7 +309,7 @@ static enum sl_err open_host_tensor(struct sl_port *p, struct sl_fail *fail)
 
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
 		bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
-		struct sl_shape s = sl_plan_cut_shape(p->plan, mid, p->plan->rows);
+		struct sl_shape s = sl_plan_cut_shape(p->plan, mid, sl_plan_cut_most(p->plan, mid));
 		size_t tensor = (size_t)sl_shape_count(&s) * sizeof(float);
 
 		if (p->host_codec[dir] && tensor > bytes)
@@ -312,10 +325,13 @@ static int runs_of(const struct sl_port *p, int what)
 	return what == SL_PART_WEIGHTS ? 1 : sl_port_crosses(p->plan, what) ? p->slots : 0;
 }
 
+/* Without lengths in front. */
 static size_t run_cap(const struct sl_port *p, int what)
 {
+	const bool mid = what == SL_PART_MID_ACT || what == SL_PART_MID_GRAD;
+
 	return what == SL_PART_WEIGHTS ? (size_t)p->plan->segment[SL_MIDDLE].weight_count * sizeof(float)
-				       : sl_codec_bound(p->codec[what], p->plan->rows);
+				       : sl_codec_bound(p->codec[what], sl_plan_cut_most(p->plan, mid));
 }
 
 static size_t buffer_bytes(const struct sl_port *p, int what)
@@ -323,7 +339,7 @@ static size_t buffer_bytes(const struct sl_port *p, int what)
 	const struct sl_codec_need need = {.bound = run_cap(p, what),
 					   .plain = what != SL_PART_WEIGHTS && p->plain[what]};
 
-	return sl_port_buffer_bytes(p->be, &need, receives(p, what));
+	return sl_port_buffer_bytes(p->be, &need, sl_port_lengths(p->plan, what, p->plan->rows), receives(p, what));
 }
 
 static enum sl_err open_runs(struct sl_port *p, struct sl_fail *fail)
@@ -371,11 +387,15 @@ size_t sl_port_weights_bytes(const struct sl_port *p, bool upload)
 
 static void set_limits(struct sl_port *p)
 {
-	struct sl_session_limits l = {.batch = (uint64_t)p->plan->spec.batch,
+	const struct sl_plan_spec *spec = &p->plan->spec;
+	struct sl_session_limits l = {.batch = (uint64_t)spec->batch,
 				      .rows = (uint64_t)p->plan->rows,
-				      .clip_norm = p->plan->spec.clip_norm,
-				      .no_mid_grad = p->plan->spec.no_grad[1],
-				      .no_head_grad = p->plan->spec.no_grad[0]};
+				      .row_tokens = (uint64_t)spec->row_tokens,
+				      .chunk_tokens = (uint64_t)spec->chunk_tokens,
+				      .lengths = sl_plan_cut_per_token(p->plan, false),
+				      .clip_norm = spec->clip_norm,
+				      .no_mid_grad = spec->no_grad[1],
+				      .no_head_grad = spec->no_grad[0]};
 
 	for (int what = 0; what < SL_PART_WEIGHTS; what++)
 		if (receives(p, what) && sl_port_crosses(p->plan, what))
@@ -406,6 +426,10 @@ enum sl_err sl_port_equip(struct sl_port *p, const struct sl_plan *plan, struct 
 		p->plain[dir] = be->host_memory && p->codec[dir] && sl_codec_is_plain(p->codec[dir]);
 	if (!err)
 		err = open_host_tensor(p, fail);
+	if (!err && sl_port_begin_bytes(plan)) {
+		p->begin = calloc(1, sl_port_begin_bytes(plan));
+		err = p->begin ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the lengths of rows");
+	}
 	if (!err)
 		err = open_runs(p, fail);
 	if (!err)
@@ -417,6 +441,7 @@ enum sl_err sl_port_equip(struct sl_port *p, const struct sl_plan *plan, struct 
 void sl_port_unequip(struct sl_port *p)
 {
 	close_codecs(p->codec);
+	free(p->begin);
 	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
 		free(p->run[what]);
 	if (p->be && p->be->ops->host_free) {

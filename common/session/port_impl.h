@@ -40,6 +40,7 @@ struct run_slot {
 	const uint8_t *rest;
 	size_t rest_at;
 	uint8_t *tensor;
+	size_t front; /* receiving, with `tensor`: bytes in `data`, which are the lengths and the codec's header */
 	uint64_t started_ns;   /* receiving: first part's arrival */
 	size_t first_bytes;    /* receiving: of that part */
 	uint64_t header_bytes; /* receiving: of the parts so far */
@@ -60,6 +61,7 @@ struct coding {
 	enum sl_codec_pairing pairing;
 	bool on_host;            /* on a copy of the backend's tensor */
 	struct sl_codec_env env; /* pair: not set */
+	size_t lengths;          /* bytes in front of a payload of a full chunk (codec/lengths.h) */
 	struct sl_codec_need need;
 	struct sl_fail lacks; /* code OK: nothing; else what the backend lacks for it */
 };
@@ -92,6 +94,9 @@ struct sl_port {
 	void *pinned;                             /* else */
 	struct run_slot *run[SL_PART_WHAT_COUNT]; /* [slots]; weights: one */
 	struct lane_out waiting[SL_PART_WHAT_COUNT];
+	/* Where rows begin, [slots][plan->rows + 1]: a client's driver says it, a server's head_act. NULL: no tokens.
+	 */
+	uint32_t *begin;
 	float *host_tensor; /* where the backend's memory is not the host's, and it lacks a codec */
 	int slots;
 	bool equipped;
@@ -131,10 +136,15 @@ enum sl_err sl_port_collect(struct sl_port *port, int chunk, struct sl_fail *fai
 enum sl_err sl_port_place(const struct coders *coders, bool mid, uint64_t done, struct coding out[2],
 			  struct sl_fail *fail) SL_MUST_CHECK;
 /* What a run's buffer holds; of a plain payload the codec's header, or that and what else is in the first part. */
-size_t sl_port_buffer_bytes(const struct sl_backend *be, const struct sl_codec_need *need, bool receives);
+size_t sl_port_buffer_bytes(const struct sl_backend *be, const struct sl_codec_need *need, size_t lengths,
+			    bool receives);
 /* Of a run of weights: an upload has the whole range, the answer to a Fetch what moves. */
 size_t sl_port_weights_bytes(const struct sl_port *port, bool upload);
 size_t sl_port_jobs_bytes(int slots); /* of the jobs that each chunk has */
+size_t sl_port_begin_bytes(const struct sl_plan *plan);
+/* Bytes of the lengths that a payload begins with, of a chunk of so many rows. */
+size_t sl_port_lengths(const struct sl_plan *plan, int what, int64_t rows);
+uint32_t *sl_port_begin(const struct sl_port *port, int chunk);
 static inline bool sl_port_receives(enum sl_session_role role, int what)
 {
 	return (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == (role == SL_SESSION_CLIENT);

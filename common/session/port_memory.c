@@ -1,13 +1,18 @@
 /* Where a session's tensors are coded, and what its port takes, before any of it is taken. What is opened follows what
  * is counted here: port_equip.c; tests/suite/test_port_memory.c holds one against the other. */
 #include "common/codec/frame.h"
+#include "common/codec/lengths.h"
 #include "common/session/port_impl.h"
 
 static struct sl_codec_env env_of(const struct coders *c, enum sl_dir dir, struct sl_shape shape, bool on_host)
 {
+	const bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
+
 	return (struct sl_codec_env){
 		.be = on_host ? c->host_be : c->be,
 		.shape = shape,
+		.row_tokens = sl_plan_cut_per_token(c->plan, mid) ? c->plan->spec.row_tokens : 0,
+		.rows = c->plan->rows,
 		.slots = sl_plan_chunks_of(c->plan, c->plan->spec.batch),
 		.seed = c->plan->spec.seed,
 		.dir = dir,
@@ -19,13 +24,14 @@ static enum sl_err place(const struct coders *c, struct coding *to, struct sl_sh
 {
 	to->on_host = on_host;
 	to->env = env_of(c, to->dir, shape, on_host);
+	to->lengths = sl_port_lengths(c->plan, (int)to->dir, c->plan->rows);
 	return sl_codec_need(&c->spec[to->dir], &to->env, to->pairing, &to->need, fail);
 }
 
 /* Both where one of them must be, if they share their places. */
 enum sl_err sl_port_place(const struct coders *c, bool mid, uint64_t done, struct coding out[2], struct sl_fail *fail)
 {
-	struct sl_shape shape = sl_plan_cut_shape_after(c->plan, mid, c->plan->rows, done);
+	struct sl_shape shape = sl_plan_cut_shape_after(c->plan, mid, sl_plan_cut_most(c->plan, mid), done);
 	enum sl_dir dir[2] = {mid ? SL_DIR_MID_ACT : SL_DIR_HEAD_ACT, mid ? SL_DIR_MID_GRAD : SL_DIR_HEAD_GRAD};
 	const int n = sl_port_crosses(c->plan, (int)dir[1]) ? 2 : 1;
 	bool paired = n == 2 && sl_codec_spec_pairs(&c->spec[dir[0]], &c->spec[dir[1]]);
@@ -76,18 +82,34 @@ static enum sl_err add_narrower(const struct coders *c, bool mid, struct sl_memo
 	return SL_OK;
 }
 
-size_t sl_port_buffer_bytes(const struct sl_backend *be, const struct sl_codec_need *need, bool receives)
+size_t sl_port_lengths(const struct sl_plan *plan, int what, int64_t rows)
 {
+	return what == SL_PART_HEAD_ACT && sl_plan_cut_per_token(plan, false) ? sl_lengths_bytes(rows) : 0;
+}
+
+size_t sl_port_begin_bytes(const struct sl_plan *plan)
+{
+	return sl_plan_cut_per_token(plan, false)
+		       ? (size_t)sl_plan_chunks_of(plan, plan->spec.batch) * ((size_t)plan->rows + 1) * sizeof(uint32_t)
+		       : 0;
+}
+
+/* A plain payload's first part is shorter than a whole one, behind what must not straddle two. */
+size_t sl_port_buffer_bytes(const struct sl_backend *be, const struct sl_codec_need *need, size_t lengths,
+			    bool receives)
+{
+	const size_t front = lengths + SL_FRAME_BYTES, most = SL_WIRE_PART_MAX + (lengths ? front : 0);
+
 	if (!be->host_memory || !need->plain)
-		return need->bound;
+		return lengths + need->bound;
 	if (receives)
-		return SL_FRAME_BYTES;
-	return need->bound < SL_WIRE_PART_MAX ? need->bound : SL_WIRE_PART_MAX;
+		return front;
+	return lengths + need->bound < most ? lengths + need->bound : most;
 }
 
 static void add_runs(const struct coders *c, const struct coding *k, bool receives, uint64_t *host)
 {
-	const uint64_t buffer = sl_align(sl_port_buffer_bytes(c->be, &k->need, receives));
+	const uint64_t buffer = sl_align(sl_port_buffer_bytes(c->be, &k->need, k->lengths, receives));
 
 	if (!sl_port_crosses(c->plan, (int)k->dir))
 		return;
@@ -126,6 +148,7 @@ enum sl_err sl_port_memory(const struct sl_plan *plan, struct sl_backend *be, st
 		}
 	}
 	sl_need(&m.payloads.host, 1, host_tensor);
+	sl_need(&m.payloads.host, 1, sl_port_begin_bytes(plan));
 	sl_need(&m.payloads.host, 1, sizeof(struct run_slot)); /* of the weights */
 	sl_need(&m.payloads.host, 1, sl_port_jobs_bytes(sl_plan_chunks_of(plan, plan->spec.batch)));
 	*out = m;

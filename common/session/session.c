@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/codec/lengths.h"
 #include "common/session/table.h"
 
 const char *sl_session_state_name(enum sl_session_state state)
@@ -83,6 +84,34 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 	s->abandoned = s->quiet = s->skip = false;
 	memset(s->lane, 0, sizeof s->lane);
 	memset(s->done, 0, sizeof s->done);
+	memset(s->tokens, 0, sizeof s->tokens);
+}
+
+bool sl_session_tokens_fit(const struct sl_session *s, int chunk, uint64_t tokens)
+{
+	const uint64_t rows = sl_session_chunk_rows(s, chunk), longest = rows * s->limits.row_tokens;
+
+	if (!s->limits.chunk_tokens)
+		return tokens == 0;
+	return tokens >= rows && tokens <= s->limits.chunk_tokens && tokens <= longest;
+}
+
+/* The first part of head_act says how many tokens its chunk has; all others must say the same. */
+static enum sl_err check_tokens(struct sl_session *s, const struct sl_part *p, struct sl_outbox *out)
+{
+	const int chunk = (int)p->chunk;
+
+	if (!s->tokens[chunk] && !sl_session_tokens_fit(s, chunk, p->tokens))
+		return sl_fail_set(&out->fail, SL_ERR_LIMIT,
+				   "chunk %d of %" PRIu64 " rows with %u tokens, where rows have up to %" PRIu64
+				   " and a chunk up to %" PRIu64,
+				   chunk, sl_session_chunk_rows(s, chunk), p->tokens, s->limits.row_tokens,
+				   s->limits.chunk_tokens);
+	if (s->tokens[chunk] && p->tokens != s->tokens[chunk])
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "chunk %d has %u tokens, the part says %u", chunk,
+				   s->tokens[chunk], p->tokens);
+	s->tokens[chunk] = p->tokens;
+	return SL_OK;
 }
 
 static enum sl_err check_run(struct sl_session *s, const struct sl_part *p, struct sl_outbox *out)
@@ -100,7 +129,7 @@ static enum sl_err check_run(struct sl_session *s, const struct sl_part *p, stru
 	if (p->rows != sl_session_chunk_rows(s, (int)p->chunk))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "chunk %u has %" PRIu64 " rows, the part says %u",
 				   p->chunk, sl_session_chunk_rows(s, (int)p->chunk), p->rows);
-	return SL_OK;
+	return check_tokens(s, p, out);
 }
 
 /* Not for every part; but what is held back must leave the sender room for a full one, or both wait for ever. At the
@@ -128,6 +157,8 @@ enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, str
 				   p->what);
 	if (p->what != SL_PART_WEIGHTS && (err = check_run(s, p, out)))
 		return err;
+	if (s->limits.lengths && p->what == SL_PART_HEAD_ACT)
+		most += sl_lengths_bytes((int64_t)sl_session_chunk_rows(s, (int)p->chunk));
 	if (p->total < 1 || p->total > most)
 		return sl_fail_set(&out->fail, SL_ERR_LIMIT,
 				   "a run of %" PRIu64 " bytes where at most %" PRIu64 " can be", p->total, most);

@@ -96,7 +96,8 @@ struct sl_event {
 	enum sl_task task;            /* TASK_DONE */
 	const struct sl_fail *why;    /* NONFINITE */
 	int chunk;                    /* TASK_DONE */
-	uint64_t batch_rows;          /* BEGIN_STEP, BEGIN_EVAL: rows of this batch */
+	uint64_t batch_rows;          /* BEGIN_STEP, BEGIN_EVAL: rows of this batch, … */
+	const uint32_t *begin;        /* … and where the tokens of each begin, [batch_rows + 1]; NULL: no tokens */
 	uint64_t number;              /* BEGIN_STEP: the step; BEGIN_EVAL: number of the batch */
 	double lr;                    /* BEGIN_STEP */
 	bool checkpoint;              /* BEGIN_STEP: the server keeps the state behind it on disk */
@@ -164,7 +165,9 @@ struct sl_session_limits {
 	uint64_t batch;                         /* rows of a full batch */
 	uint64_t rows;                          /* rows of a full chunk */
 	double clip_norm;                       /* 0: gradients are not clipped */
-	bool no_mid_grad, no_head_grad; /* these do not cross: nothing below learns; the former implies the latter */
+	bool no_mid_grad, no_head_grad;    /* these do not cross: nothing below learns; the former implies the latter */
+	uint64_t row_tokens, chunk_tokens; /* most tokens of a row and of a chunk; 0: there are none */
+	bool lengths;                      /* head_act begins with lengths, which run_bytes leaves out */
 };
 
 struct sl_session_counts {
@@ -187,6 +190,7 @@ struct sl_session {
 	uint64_t number; /* step, or evaluation batch */
 	uint64_t batch_rows;
 	int chunks;
+	uint32_t tokens[SL_SESSION_MAX_CHUNKS]; /* of each chunk; 0: none, or not known yet */
 	double lr;
 	double squares[3];                /* client, which clips: of head, middle and tail */
 	double grad_scale;                /* what gradients are multiplied by; 0: they are not clipped */

@@ -11,7 +11,8 @@ struct job {
 	enum sl_act act;
 	bool add;
 	const struct sl_rng_key *rng;
-	float p;  /* of dropout */
+	const struct sl_op_call *call; /* of dropout, as p is */
+	float p;
 	float by; /* of scale */
 };
 
@@ -172,10 +173,43 @@ static void dropout_block(void *arg, int64_t block, int worker)
 	j->simd->dropout(j->out + at, j->a + at, j->rng, at, n, j->p, j->add);
 }
 
+/* Elements of one row, drawn from `first` on. The vectors' draws begin at multiples of 4. */
+static void drop_from(const struct job *j, float *y, const float *x, int64_t first, int64_t n)
+{
+	const float by = 1.0f / (1.0f - j->p);
+
+	for (; n > 0 && first % 4; first++, n--, x++, y++) {
+		const float v = sl_rng_unit(sl_rng_u32(j->rng, (uint64_t)first)) >= j->p ? *x * by : 0;
+
+		*y = j->add ? *y + v : v;
+	}
+	j->simd->dropout(y, x, j->rng, first, n, j->p, j->add);
+}
+
+/* What a token's elements are drawn by does not depend on how long other rows are. */
+static void dropout_row(void *arg, int64_t row, int worker)
+{
+	const struct job *j = arg;
+	const struct sl_op *op = j->call->op;
+	const int64_t f = sl_shape_row(&op->out_shape), at = (int64_t)j->call->dims.begin[row] * f;
+
+	(void)worker;
+	drop_from(j, j->out + at, j->a + at, row * op->most * f, (int64_t)j->call->dims.begin[row + 1] * f - at);
+}
+
 static void drop(const struct sl_op_call *call, struct io io)
 {
 	if (!call->training || call->op->u.dropout.p == 0.0f)
 		pass(call, io);
+	else if (call->op->most > 1 && call->dims.begin)
+		sl_pool_run(call->be->pool, call->dims.rows, dropout_row,
+			    &(struct job){.simd = sl_cpu_simd_of(call->be),
+					  .call = call,
+					  .out = io.out,
+					  .a = io.x,
+					  .add = io.add,
+					  .rng = &call->rng,
+					  .p = call->op->u.dropout.p});
 	else
 		sl_pool_run(call->be->pool, sl_cpu_blocks(io.n, DROPOUT_BLOCK), dropout_block,
 			    &(struct job){.simd = sl_cpu_simd_of(call->be),

@@ -1,4 +1,4 @@
-/* Ops that look at rows of tokens: select, the first token of every row. */
+/* Ops of tokens: select, the first token of every row; embedding, a row of a table for every token. */
 #include <string.h>
 
 #include "kernels/cpu/impl.h"
@@ -63,3 +63,59 @@ static enum sl_err select_backward(const struct sl_op_call *call)
 }
 
 const struct sl_kernel sl_cpu_select = {.forward = select_forward, .backward = select_backward};
+
+/* The row of the table for token `t` of row `row`; ids are in range (exec.h). */
+static int64_t looked_up(const struct sl_op_call *call, int64_t t, int64_t row)
+{
+	const int32_t *id = call->in[0].data;
+
+	return call->op->u.embedding.position ? call->op->u.embedding.first + t - first_of(call, row) : id[t];
+}
+
+static void embed_row(void *arg, int64_t row, int worker)
+{
+	const struct job *j = arg;
+	float *y = j->call->out.data;
+
+	(void)worker;
+	for (int64_t t = first_of(j->call, row); t < stop_of(j->call, row); t++)
+		memcpy(y + t * j->f, j->call->param[0] + looked_up(j->call, t, row) * j->f, (size_t)j->f * sizeof *y);
+}
+
+static enum sl_err embedding_forward(const struct sl_op_call *call)
+{
+	struct job j = {call, call->op->u.embedding.features};
+
+	sl_pool_run(call->be->pool, call->dims.rows, embed_row, &j);
+	return SL_OK;
+}
+
+/* Tokens may share a row of the table. So a task has some features of all tokens, and adds them in order. */
+enum { EMBEDDING_FEATURES = 64 };
+
+static void embed_back(void *arg, int64_t block, int worker)
+{
+	const struct job *j = arg;
+	const int64_t k = block * EMBEDDING_FEATURES, n = sl_cpu_min(EMBEDDING_FEATURES, j->f - k);
+	const float *dy = (const float *)j->call->dout.data + k;
+	const struct sl_cpu_simd *simd = sl_cpu_simd_of(j->call->be);
+
+	(void)worker;
+	for (int64_t row = 0; row < j->call->dims.rows; row++)
+		for (int64_t t = first_of(j->call, row); t < stop_of(j->call, row); t++) {
+			float *to = j->call->grad[0] + looked_up(j->call, t, row) * j->f + k;
+
+			simd->sum(to, to, dy + t * j->f, n);
+		}
+}
+
+static enum sl_err embedding_backward(const struct sl_op_call *call)
+{
+	struct job j = {call, call->op->u.embedding.features};
+
+	if (call->grad[0] != NULL)
+		sl_pool_run(call->be->pool, sl_cpu_blocks(j.f, EMBEDDING_FEATURES), embed_back, &j);
+	return SL_OK;
+}
+
+const struct sl_kernel sl_cpu_embedding = {.forward = embedding_forward, .backward = embedding_backward};

@@ -119,6 +119,15 @@ static enum sl_err dropout(const struct sl_op_call *call, const struct sl_tensor
 		return err;
 	if (!call->training)
 		return cu_check(cu, cu_copy(cu->stream, cu_op_type(op), out->data, add, x->data, n), op->name);
+	if (op->most > 1 && call->dims.begin) {
+		const struct cu_rows rows = {call->dims.rows, call->dims.tokens, sl_shape_row(&op->out_shape),
+					     call->dims.begin};
+
+		return cu_check(cu,
+				cu_dropout_tokens(cu->stream, cu_op_type(op), out->data, add, x->data, op->u.dropout.p,
+						  &key, &rows, op->most),
+				op->name);
+	}
 	return cu_check(cu,
 			cu_dropout(cu->stream, cu_op_type(op), out->data, add, x->data, op->u.dropout.p, &key,
 				   cu_graphs_take_step(&cu->graphs) ? cu->step : NULL, n),

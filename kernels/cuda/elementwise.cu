@@ -1,5 +1,6 @@
 // Everything that looks at one element at a time: activations, sums, dropout, the bias, the optimizer.
 #include "kernels/cuda/each.cuh"
+#include "kernels/cuda/rows.cuh"
 
 namespace
 {
@@ -99,6 +100,29 @@ template <class T> struct Dropout {
 
 			a.v[k] = (float)(w >> 8) * 0x1p-24f >= p ? a.v[k] * scale : 0.f;
 		}
+		put<V>(out + i, a, add);
+	}
+};
+
+// The same, of tokens, one at a time: what an element is drawn by does not depend on how long other rows are.
+template <class T> struct DropoutTokens {
+	T *out;
+	const T *x;
+	cu_philox key;
+	cu_rows r;
+	int64_t most;
+	float p, scale;
+	bool add;
+
+	template <int V> __device__ void run(int64_t i) const
+	{
+		const int64_t token = i / r.f, row = row_of(r, token);
+		const int64_t by = (row * most + token - (int64_t)r.begin[row]) * r.f + i % r.f;
+		Vec<V> a = load<V>(x + i);
+		uint32_t word[4];
+
+		philox_quad(&key, (uint32_t)(by >> 2), word);
+		a.v[0] = (float)(word[by & 3] >> 8) * 0x1p-24f >= p ? a.v[0] * scale : 0.f;
 		put<V>(out + i, a, add);
 	}
 };
@@ -266,6 +290,17 @@ cudaError_t cu_dropout(cudaStream_t s, enum cu_type type, void *out, bool add, c
 	const float scale = 1.f / (1.f - p);
 
 #define CALL(T) return each(s, Dropout<T>{(T *)out, (const T *)x, *key, step, p, scale, add}, n, vectors)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
+}
+
+cudaError_t cu_dropout_tokens(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, float p,
+			      const struct cu_philox *key, const struct cu_rows *r, int64_t most)
+{
+	const float scale = 1.f / (1.f - p);
+
+#define CALL(T) \
+	return each(s, DropoutTokens<T>{(T *)out, (const T *)x, *key, *r, most, p, scale, add}, r->tokens * r->f, false)
 	CU_SWITCH_TYPE(type, CALL);
 #undef CALL
 }

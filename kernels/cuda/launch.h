@@ -86,6 +86,11 @@ cudaError_t cu_avgpool_forward(cudaStream_t s, enum cu_type type, void *out, con
 cudaError_t cu_avgpool_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout,
 				const struct cu_window *win);
 
+struct cu_rows {
+	int64_t rows, tokens, f; /* f: features of a token */
+	const uint32_t *begin;   /* [rows + 1] device memory; NULL: every row is one token */
+};
+
 /* ---- elementwise.cu ---- */
 cudaError_t cu_probe(void); /* an error where the present device cannot run what was built here */
 struct cu_philox {
@@ -112,6 +117,9 @@ cudaError_t cu_convert(cudaStream_t s, void *out, enum cu_type to, const void *x
  * memory, read when the kernel runs, takes the place of the key's; NULL: the key's. */
 cudaError_t cu_dropout(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, float p,
 		       const struct cu_philox *key, const uint64_t *step, int64_t n);
+/* of tokens: element f of token t of row i is drawn by (i · most + t) · f' + f, with f' features */
+cudaError_t cu_dropout_tokens(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, float p,
+			      const struct cu_philox *key, const struct cu_rows *r, int64_t most);
 cudaError_t cu_store_step(cudaStream_t s, uint64_t *at, uint64_t step);
 cudaError_t cu_bias(cudaStream_t s, enum cu_type type, void *out, const float *bias, int64_t m,
 		    int64_t c); /* out [M, C] += bias */
@@ -166,14 +174,22 @@ cudaError_t cu_xent_backward(cudaStream_t s, float *dlogits, bool add, const flo
 			     struct cu_xent_rule rule, float scale, int64_t n, int64_t k);
 
 /* ---- tokens.cu ---- */
-struct cu_rows {
-	int64_t rows, tokens, f; /* f: features of a token */
-	const uint32_t *begin;   /* [rows + 1] device memory; NULL: every row is one token */
-};
 /* out [rows, f] = the first token of every row of x [tokens, f]; dx: dout there, else 0 */
 cudaError_t cu_select_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, const struct cu_rows *r);
 cudaError_t cu_select_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout,
 			       const struct cu_rows *r);
+
+struct cu_lookup {
+	struct cu_rows rows;
+	const int32_t *id; /* [tokens] */
+	bool position;     /* a token's place in its row, plus `first`, instead of its id */
+	int first;
+};
+/* out [tokens, f] = rows of weight [V, f]; grad [V, f] += those of dout, equal rows in order of the tokens */
+cudaError_t cu_embedding_forward(cudaStream_t s, enum cu_type type, void *out, const float *weight,
+				 const struct cu_lookup *l);
+cudaError_t cu_embedding_backward(cudaStream_t s, enum cu_type type, float *grad, const void *dout,
+				  const struct cu_lookup *l);
 
 /* ---- attention.cu: q, dq, out, dout [T, heads, D]; k, v, dk, dv [T, kv, D] ---- */
 struct cu_attention {

@@ -1,4 +1,4 @@
-/* Ops that look at rows of tokens: select, the first token of every row. */
+/* Ops of tokens: select, the first token of every row; embedding, a row of a table for every token. */
 #include "kernels/cuda/cuda.h"
 
 static struct cu_rows rows_of(const struct sl_op_call *call, const struct sl_shape *row)
@@ -34,3 +34,42 @@ static enum sl_err select_backward(const struct sl_op_call *call)
 }
 
 const struct sl_kernel cu_select_op = {.forward = select_forward, .backward = select_backward};
+
+static struct cu_lookup lookup_of(const struct sl_op_call *call)
+{
+	const struct sl_embedding_attr *a = &call->op->u.embedding;
+
+	return (struct cu_lookup){{call->dims.rows, call->dims.begin ? call->dims.tokens : call->dims.rows, a->features,
+				   call->dims.begin},
+				  call->in[0].data,
+				  a->position,
+				  a->first};
+}
+
+static enum sl_err embedding_forward(const struct sl_op_call *call)
+{
+	const struct cu_lookup lookup = lookup_of(call);
+	struct cuda *cu;
+	enum sl_err err = cu_enter(call->be, &cu);
+
+	return err ? err
+		   : cu_check(cu,
+			      cu_embedding_forward(cu->stream, cu_op_type(call->op), call->out.data, call->param[0],
+						   &lookup),
+			      call->op->name);
+}
+
+static enum sl_err embedding_backward(const struct sl_op_call *call)
+{
+	const struct cu_lookup lookup = lookup_of(call);
+	struct cuda *cu;
+	enum sl_err err = cu_enter(call->be, &cu);
+
+	if (err || !call->grad[0])
+		return err;
+	return cu_check(
+		cu, cu_embedding_backward(cu->stream, cu_op_type(call->op), call->grad[0], call->dout.data, &lookup),
+		call->op->name);
+}
+
+const struct sl_kernel cu_embedding = {.forward = embedding_forward, .backward = embedding_backward};

@@ -1,4 +1,4 @@
-// Ops that look at rows of tokens; one thread per element of the output (a gather: no atomics).
+// Ops of tokens; one thread per element of the output (a gather: no atomics).
 #include "kernels/cuda/rows.cuh"
 
 namespace
@@ -27,6 +27,44 @@ template <class T> __global__ void backward_kernel(T *__restrict__ dx, bool add,
 	}
 }
 
+__device__ int64_t looked_up(const cu_lookup &l, int64_t token)
+{
+	return l.position ? l.first + token - first_of(l.rows, row_of(l.rows, token)) : l.id[token];
+}
+
+template <class T> __global__ void embedding_kernel(T *__restrict__ out, const float *__restrict__ weight, cu_lookup l)
+{
+	const int64_t f = l.rows.f;
+
+	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < l.rows.tokens * f;
+	     i += (int64_t)gridDim.x * blockDim.x)
+		out[i] = rounded<T>(weight[looked_up(l, i / f) * f + i % f]);
+}
+
+// Several tokens may look up one row of the table. The first of them adds for all, in their order.
+template <class T>
+__global__ void embedding_back_kernel(float *__restrict__ grad, const T *__restrict__ dout, cu_lookup l)
+{
+	const int64_t f = l.rows.f;
+
+	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < l.rows.tokens * f;
+	     i += (int64_t)gridDim.x * blockDim.x) {
+		const int64_t token = i / f, k = i % f, row = looked_up(l, token);
+		bool first = true;
+		float sum;
+
+		for (int64_t t = 0; t < token && first; t++)
+			first = looked_up(l, t) != row;
+		if (!first)
+			continue;
+		sum = grad[row * f + k];
+		for (int64_t t = token; t < l.rows.tokens; t++)
+			if (looked_up(l, t) == row)
+				sum += value(dout[t * f + k]);
+		grad[row * f + k] = sum;
+	}
+}
+
 int blocks_of(int64_t count)
 {
 	const int64_t blocks = (count + threads_per_block - 1) / threads_per_block;
@@ -49,6 +87,27 @@ cudaError_t cu_select_backward(cudaStream_t s, enum cu_type type, void *dx, bool
 {
 #define CALL(T) \
 	CU_RUN(backward_kernel<T>, blocks_of(r->tokens * r->f), threads_per_block, s, (T *)dx, add, (const T *)dout, *r)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
+	return cudaGetLastError();
+}
+
+cudaError_t cu_embedding_forward(cudaStream_t s, enum cu_type type, void *out, const float *weight,
+				 const struct cu_lookup *l)
+{
+#define CALL(T) \
+	CU_RUN(embedding_kernel<T>, blocks_of(l->rows.tokens * l->rows.f), threads_per_block, s, (T *)out, weight, *l)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
+	return cudaGetLastError();
+}
+
+cudaError_t cu_embedding_backward(cudaStream_t s, enum cu_type type, float *grad, const void *dout,
+				  const struct cu_lookup *l)
+{
+#define CALL(T)                                                                                             \
+	CU_RUN(embedding_back_kernel<T>, blocks_of(l->rows.tokens * l->rows.f), threads_per_block, s, grad, \
+	       (const T *)dout, *l)
 	CU_SWITCH_TYPE(type, CALL);
 #undef CALL
 	return cudaGetLastError();

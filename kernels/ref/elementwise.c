@@ -1,6 +1,7 @@
 /* Ops that treat every element by itself: activation, sum, product, product with a constant, dropout, flatten.
  *   relu(x) = max(x, 0)      relu6(x) = min(max(x, 0), 6)
- *   dropout: element i of the chunk's output is kept iff unit(philox(rng, i)) >= p, and then x / (1 − p) */
+ *   dropout: element i of the chunk's output is kept iff unit(philox(rng, i)) >= p, and then x / (1 − p); of tokens,
+ *     i is (row · most + place in the row) · F + f */
 #include <math.h>
 #include <string.h>
 
@@ -112,13 +113,26 @@ static enum sl_err scale_backward(const struct sl_op_call *call)
 }
 
 /* v / (1 − p) where element i is kept, else 0. */
+/* The number by which element i is drawn. Of tokens it does not depend on how long other rows are. */
+static int64_t drawn_by(const struct sl_op_call *call, int64_t i)
+{
+	const int64_t f = sl_shape_row(&call->op->out_shape), token = i / f;
+	int64_t row = 0;
+
+	if (call->op->most == 1 || !call->dims.begin)
+		return i;
+	while (token >= (int64_t)call->dims.begin[row + 1])
+		row++;
+	return (row * call->op->most + token - (int64_t)call->dims.begin[row]) * f + i % f;
+}
+
 static double dropout_value(const struct sl_op_call *call, int64_t i, double v)
 {
 	const double p = (double)call->op->u.dropout.p;
 
 	if (!call->training)
 		return v;
-	if (sl_rng_unit(sl_rng_u32(&call->rng, (uint64_t)i)) < p)
+	if (sl_rng_unit(sl_rng_u32(&call->rng, (uint64_t)drawn_by(call, i))) < p)
 		return 0;
 	return v / (1 - p);
 }

@@ -1,4 +1,6 @@
-/* Ops that look at rows of tokens: select, the first token of every row. */
+/* Ops of tokens: select, the first token of every row; embedding, a row of a table for every token. */
+#include <string.h>
+
 #include "kernels/ref/kernels.h"
 
 static int64_t first_of(const struct sl_op_call *call, int64_t row)
@@ -33,3 +35,44 @@ static enum sl_err select_backward(const struct sl_op_call *call)
 }
 
 const struct sl_kernel sl_ref_select = {.forward = select_forward, .backward = select_backward};
+
+/* The row of the table for each token; ids are in range (exec.h). */
+static int64_t looked_up(const struct sl_op_call *call, int64_t token, int64_t row)
+{
+	const int32_t *id = call->in[0].data;
+
+	return call->op->u.embedding.position ? call->op->u.embedding.first + token - first_of(call, row) : id[token];
+}
+
+/* The row that has this token, given that of the token before. */
+static int64_t row_of(const struct sl_op_call *call, int64_t token, int64_t row)
+{
+	return row + 1 < call->dims.rows && token == first_of(call, row + 1) ? row + 1 : row;
+}
+
+static enum sl_err embedding_forward(const struct sl_op_call *call)
+{
+	const int64_t f = call->op->u.embedding.features, n = call->out.shape.dim[0];
+	float *y = call->out.data;
+
+	for (int64_t t = 0, row = 0; t < n; t++) {
+		row = row_of(call, t, row);
+		memcpy(y + t * f, call->param[0] + looked_up(call, t, row) * f, (size_t)f * sizeof *y);
+	}
+	return SL_OK;
+}
+
+static enum sl_err embedding_backward(const struct sl_op_call *call)
+{
+	const int64_t f = call->op->u.embedding.features, n = call->dout.shape.dim[0];
+	const float *dy = call->dout.data;
+
+	for (int64_t t = 0, row = 0; t < n && call->grad[0]; t++) {
+		row = row_of(call, t, row);
+		for (int64_t k = 0; k < f; k++)
+			call->grad[0][looked_up(call, t, row) * f + k] += dy[t * f + k];
+	}
+	return SL_OK;
+}
+
+const struct sl_kernel sl_ref_embedding = {.forward = embedding_forward, .backward = embedding_backward};

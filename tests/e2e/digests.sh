@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What a run computes is the same as before: the losses of every step and the final weights, as digests, over cuts, codecs,
-# inserts, optimizers and both networks. They are compared with tests/golden/digests.txt, whose kernels are those of AVX2 and of
+# inserts, optimizers and all networks. They are compared with tests/golden/digests.txt, whose kernels are those of AVX2 and of
 # OpenBLAS's Haswell, so that every x86 machine with AVX2 gives the same. A change that alters arithmetic on purpose writes the
 # file anew with SL_GOLDEN_WRITE=1, and says so in its commit.
 set -eu
@@ -14,6 +14,8 @@ make_data 40 16 # batches of 16, 16 and 8
 write_config "$tmp/sgd.yaml"
 write_config "$tmp/adamw.yaml"
 use_adamw "$tmp/adamw.yaml"
+sed -e 's/model: {.*}/model: {name: token_mlp, classes: 2, vocab: 96, tokens: 24, width: 0.25, dropout: 0.2}/' \
+	-e 's/data: {.*}/data: {kind: made_tokens, dir: ., train_limit: 40, test_limit: 16}/' "$tmp/adamw.yaml" >"$tmp/tokens.yaml"
 mkdir "$tmp/made"
 
 # The tensors of a safetensors file: what follows its header
@@ -61,6 +63,11 @@ add 'train.optimizer.momentum=0|train.optimizer.nesterov=false'
 add 'train.schedule.kind=constant|train.schedule.warmup_epochs=0'
 for cut in partition=1:-1 partition=3:-2; do add "model.name=resnet9|model.width=0.125|$cut"; done
 add 'model.name=resnet9|model.width=0.125|tail_begin=classifier|codec=topk:0.2'
+for codec in none quant:8,per=sample topk:0.1,ef=true lowrank:3 downsample:2 cells:2^quant:6; do add "tail_begin=first|codec=$codec" tokens; done
+for cut in partition=1:-1 partition=2:-2 head_end=first; do
+	for chunks in 1 4; do add "$cut|train.chunks=$chunks" tokens; done
+done
+add 'model.dropout=0|threads=2' tokens
 
 two_at_a_time digest "${cases[@]}"
 cat "$tmp"/made/* >"$tmp/digests.txt"

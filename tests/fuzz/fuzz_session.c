@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/codec/lengths.h"
 #include "common/session/session.h"
 
 #define CHECK(what)              \
@@ -81,8 +82,10 @@ static void fill_part(struct input *in, const struct driver *d, struct sl_frame 
 	int chunk = idle(s) ? 0 : s->lane[known].chunk;
 	uint64_t batch = idle(s) ? 1 + take(in) % s->limits.batch : s->batch_rows, most = s->limits.run_bytes[known];
 	uint64_t left = batch - (uint64_t)chunk * s->limits.rows, rows = left < s->limits.rows ? left : s->limits.rows;
-	uint64_t total = 1 + take(in);
+	uint64_t total = 1 + take(in), tokens = rows;
 
+	if (chunk < s->chunks && s->tokens[chunk])
+		tokens = s->tokens[chunk];
 	if (s->lane[known].received)
 		total = s->lane[known].total;
 	else if (known == SL_PART_WEIGHTS)
@@ -95,6 +98,7 @@ static void fill_part(struct input *in, const struct driver *d, struct sl_frame 
 				     .rows = (uint32_t)near(in, rows),
 				     .batch_rows = (uint32_t)near(in, batch),
 				     .total = near(in, total),
+				     .tokens = (uint32_t)near(in, s->limits.chunk_tokens ? tokens : 0),
 				     .offset = near(in, s->lane[known].received)};
 	f->payload = (struct sl_bytes){bytes, near(in, total - s->lane[known].received)};
 	/* sl_wire_decode lets nothing else through */
@@ -180,13 +184,33 @@ static void check_task(struct driver *d, const struct sl_action *a)
 	d->started[a->task]++;
 }
 
+static uint64_t lengths_bytes(const struct driver *d, const struct sl_action *a)
+{
+	return d->s.limits.lengths && a->what == SL_PART_HEAD_ACT
+		       ? sl_lengths_bytes((int64_t)sl_session_chunk_rows(&d->s, a->chunk))
+		       : 0;
+}
+
+/* As many as codecs and kernels have room for. */
+static void check_tokens(const struct sl_session *s, int chunk)
+{
+	const uint64_t rows = sl_session_chunk_rows(s, chunk), tokens = s->tokens[chunk];
+
+	if (s->limits.chunk_tokens)
+		CHECK(tokens >= rows && tokens <= s->limits.chunk_tokens && tokens <= rows * s->limits.row_tokens);
+	else
+		CHECK(tokens == 0);
+}
+
 static void check_store(struct driver *d, const struct sl_action *a, const struct sl_frame *f)
 {
 	uint64_t len = f->payload.len;
 	int what = (int)a->what;
 
 	CHECK((unsigned)what < SL_PART_WHAT_COUNT);
-	CHECK(a->total >= 1 && a->total <= d->s.limits.run_bytes[what]);
+	CHECK(a->total >= 1 && a->total <= d->s.limits.run_bytes[what] + lengths_bytes(d, a));
+	if (what != SL_PART_WEIGHTS)
+		check_tokens(&d->s, a->chunk);
 	CHECK(len >= 1 && a->offset < a->total && len <= a->total - a->offset);
 	CHECK(a->chunk >= 0 && a->chunk < (what == SL_PART_WEIGHTS ? 1 : d->s.chunks));
 	CHECK(a->offset == d->received[what] && a->chunk == d->chunk[what]);
@@ -327,6 +351,16 @@ static bool end_task(struct input *in, struct driver *d, struct sl_event *ev)
 	return false;
 }
 
+/* Rows of one token. */
+static const uint32_t *one_each(void)
+{
+	static uint32_t begin[257];
+
+	for (uint32_t i = 0; i < 257; i++)
+		begin[i] = i;
+	return begin;
+}
+
 static bool request(struct input *in, const struct driver *d, struct sl_event *ev, enum sl_event_kind kind)
 {
 	if (d->s.role == SL_SESSION_SERVER || (kind == SL_EV_OPEN) != (d->s.state == SL_SESSION_NEW))
@@ -341,6 +375,7 @@ static bool request(struct input *in, const struct driver *d, struct sl_event *e
 	}
 	ev->kind = kind;
 	ev->batch_rows = 1 + take(in) % d->s.limits.batch;
+	ev->begin = d->s.limits.chunk_tokens ? one_each() : NULL;
 	ev->number = d->s.next_step;
 	ev->lr = 0.1;
 	ev->checkpoint = take(in) & 1;
@@ -398,6 +433,11 @@ static void open_session(struct input *in, struct driver *d)
 		    !(what == SL_PART_MID_GRAD && l->no_mid_grad) && !(what == SL_PART_HEAD_GRAD && l->no_head_grad))
 			l->run_bytes[what] = 200;
 	l->run_bytes[SL_PART_WEIGHTS] = 5000;
+	if (how / 6 % 2) {
+		l->row_tokens = 1 + take(in) % 9;
+		l->chunk_tokens = l->rows + take(in) % (l->rows * (l->row_tokens - 1) + 1);
+		l->lengths = take(in) & 1;
+	}
 	open_epoch(d, 0);
 }
 

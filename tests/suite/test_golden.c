@@ -276,8 +276,8 @@ static void run_golden(const char *prefix, const char *backend, const char *head
 	for (int64_t step = 0; step < g.steps; step++) {
 		float got;
 
-		if (sl_local_step(g.local, g.images, g.labels, g.rows, (uint64_t)step, (double)lr[step], &result,
-				  &fail) != SL_OK)
+		if (sl_local_step(g.local, &(struct sl_feed){g.images, NULL, g.labels, g.rows}, (uint64_t)step,
+				  (double)lr[step], &result, &fail) != SL_OK)
 			fail_msg("%s", fail.text);
 		got = (float)result.loss;
 		compare(&g, "loss", "a step", &got, &loss[step], 1, 0);

@@ -20,7 +20,7 @@ void local_run_open(struct local_run *r, const struct local_run_conf *conf)
 
 	*r = (struct local_run){.asked = {.agreement.agreed = sl_agreed_default()}};
 	*spec = (struct sl_split_spec){
-		.model = {"mobilenet_v2", 0.25, LOCAL_CLASSES, LOCAL_IMAGE, conf->form_cifar, conf->dropout, 0},
+		.model = {"mobilenet_v2", 0.25, LOCAL_CLASSES, LOCAL_IMAGE, conf->form_cifar, conf->dropout, 0, 0, 0},
 		.cut = {"1:-1", "", ""},
 	};
 	r->asked.agreement.agreed.batch = LOCAL_ROWS;
@@ -74,7 +74,8 @@ double local_run_step(struct local_run *r, uint64_t number, double lr)
 	struct sl_fail fail;
 
 	local_run_batch(&images, &labels);
-	if (sl_local_step(r->local, images, labels, LOCAL_ROWS, number, lr, &result, &fail) != SL_OK)
+	if (sl_local_step(r->local, &(struct sl_feed){images, NULL, labels, LOCAL_ROWS}, number, lr, &result, &fail) !=
+	    SL_OK)
 		fail_msg("%s", fail.text);
 	return result.loss;
 }

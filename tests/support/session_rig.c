@@ -51,6 +51,11 @@ static void set_limits(struct rig *rig, enum rig_who who)
 				      .no_mid_grad = rig->conf.no_mid_grad,
 				      .no_head_grad = rig->conf.no_head_grad};
 
+	if (rig->conf.tokens) {
+		l.row_tokens = RIG_ROW_TOKENS;
+		l.chunk_tokens = 4 * rig->conf.rows;
+		l.lengths = true;
+	}
 	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
 		if ((what == SL_PART_MID_GRAD && l.no_mid_grad) || (what == SL_PART_HEAD_GRAD && l.no_head_grad))
 			continue;
@@ -111,7 +116,8 @@ static void post(struct rig *rig, struct rig_side *side, const struct sl_action 
 			 .step = weights ? s->kept_step : s->number,
 			 .chunk = (uint32_t)a->chunk,
 			 .rows = weights ? 0 : (uint32_t)sl_session_chunk_rows(s, a->chunk),
-			 .batch_rows = weights ? 0 : (uint32_t)s->batch_rows},
+			 .batch_rows = weights ? 0 : (uint32_t)s->batch_rows,
+			 .tokens = weights ? 0 : s->tokens[a->chunk]},
 		.len = weights ? most : 1 + draw(rig, (uint32_t)most),
 	};
 }
@@ -120,7 +126,7 @@ static void store(struct rig_side *side, const struct sl_action *a, const struct
 {
 	uint64_t len = frame->payload.len;
 
-	assert_true(a->total <= side->s.limits.run_bytes[a->what] && a->total >= 1);
+	assert_true(a->total <= side->s.limits.run_bytes[a->what] + (side->s.limits.lengths ? 64 : 0) && a->total >= 1);
 	assert_true(a->offset < a->total && len <= a->total - a->offset);
 	assert_int_equal(a->whole, a->offset + len == a->total);
 	assert_in_range(a->chunk, 0, a->what == SL_PART_WEIGHTS ? 0 : side->s.chunks - 1);
@@ -331,17 +337,32 @@ void rig_shake_hands(struct rig *rig)
 	assert_int_equal(rig->side[RIG_SERVER].s.state, SL_SESSION_READY);
 }
 
+/* Rows of 1, 2, 3, 4, 1, … tokens. */
+static const uint32_t *begin_of(const struct rig *rig, uint64_t rows)
+{
+	static uint32_t begin[4096];
+
+	assert_true(rows < sizeof begin / sizeof begin[0]);
+	for (uint64_t i = 0; i < rows; i++)
+		begin[i + 1] = begin[i] + 1 + (uint32_t)(i % 4);
+	return rig->conf.tokens ? begin : NULL;
+}
+
 void rig_begin_step(struct rig *rig, uint64_t rows)
 {
-	const struct sl_event ev = {
-		.kind = SL_EV_BEGIN_STEP, .batch_rows = rows, .number = rig->side[RIG_CLIENT].s.next_step, .lr = 0.1};
+	const struct sl_event ev = {.kind = SL_EV_BEGIN_STEP,
+				    .batch_rows = rows,
+				    .begin = begin_of(rig, rows),
+				    .number = rig->side[RIG_CLIENT].s.next_step,
+				    .lr = 0.1};
 
 	assert_int_equal(rig_event(rig, RIG_CLIENT, &ev), SL_OK);
 }
 
 void rig_begin_eval(struct rig *rig, uint64_t number, uint64_t rows)
 {
-	const struct sl_event ev = {.kind = SL_EV_BEGIN_EVAL, .batch_rows = rows, .number = number};
+	const struct sl_event ev = {
+		.kind = SL_EV_BEGIN_EVAL, .batch_rows = rows, .begin = begin_of(rig, rows), .number = number};
 
 	assert_int_equal(rig_event(rig, RIG_CLIENT, &ev), SL_OK);
 }
@@ -367,7 +388,8 @@ struct sl_frame rig_part(const struct rig *rig, enum rig_who to, enum sl_part_wh
 			   .chunk = weights ? 0 : (uint32_t)chunk,
 			   .rows = weights ? 0 : (uint32_t)sl_session_chunk_rows(from, chunk),
 			   .batch_rows = weights ? 0 : (uint32_t)from->batch_rows,
-			   .total = len},
+			   .total = len,
+			   .tokens = weights ? 0 : from->tokens[chunk]},
 		.payload = {bytes, len},
 	};
 }

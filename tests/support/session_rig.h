@@ -20,7 +20,10 @@ struct rig_conf {
 	bool storeless;     /* the server keeps nothing */
 	bool no_mid_grad, no_head_grad;
 	double clip_norm;
+	bool tokens; /* rows have 1 to RIG_ROW_TOKENS, and head_act begins with their lengths */
 };
+
+enum { RIG_ROW_TOKENS = 5 };
 
 /* The three that can be: both gradients cross, the middle's alone, none. */
 static inline void rig_grads(struct rig_conf *conf, int which)

@@ -30,10 +30,7 @@ static void open_ends(struct sl_ends *e, int64_t rows)
 	assert_non_null(zeros);
 	assert_int_equal(sl_exec_set_weights(e->tail, zeros), SL_OK);
 	free(zeros);
-	e->images = images;
-	e->labels = labels;
-	e->batch_rows = rows;
-	e->training = true;
+	sl_ends_take(e, &(struct sl_feed){images, NULL, labels, rows}, 0, true);
 	for (int chunk = 0; chunk < CHUNKS; chunk++)
 		assert_int_equal(sl_ends_head_forward(e, chunk), SL_OK);
 }
@@ -47,7 +44,7 @@ static void fill(struct sl_tensor t, float value)
 /* What would come from the server: this for every activation, and no gradient. */
 static enum sl_err tail_of(struct sl_ends *e, int chunk, float value, struct sl_fail *fail)
 {
-	int64_t rows = sl_plan_chunk_rows(plan, e->batch_rows, chunk);
+	int64_t rows = sl_plan_chunk_rows(plan, e->feed.rows, chunk);
 
 	fill(sl_exec_input(e->tail, chunk, rows), value);
 	return sl_ends_tail(e, chunk, fail);
@@ -60,7 +57,7 @@ static void whole_step(struct sl_ends *e, float value)
 	for (int chunk = 0; chunk < CHUNKS; chunk++) {
 		if (tail_of(e, chunk, value, &fail) != SL_OK)
 			fail_msg("%s", fail.text);
-		fill(sl_exec_dout(e->head, chunk, sl_plan_chunk_rows(plan, e->batch_rows, chunk)), 0);
+		fill(sl_exec_dout(e->head, chunk, sl_plan_chunk_rows(plan, e->feed.rows, chunk)), 0);
 		assert_int_equal(sl_ends_head_backward(e, chunk), SL_OK);
 	}
 }

@@ -17,15 +17,16 @@ static void bytes_are_those_of_the_step(void **state)
 	const int32_t *labels;
 	const float *images;
 	struct local_run run;
+	struct sl_feed feed;
 	struct sl_fail fail;
 
 	(void)state;
 	local_run_open(&run, &conf);
 	local_run_batch(&images, &labels);
+	feed = (struct sl_feed){images, NULL, labels, LOCAL_ROWS};
 	for (int i = 0; i < 3; i++) {
-		enum sl_err err =
-			i < 2 ? sl_local_step(run.local, images, labels, LOCAL_ROWS, (uint64_t)i, 0.1, &r[i], &fail)
-			      : sl_local_eval(run.local, images, labels, LOCAL_ROWS, 0, &r[i], &fail);
+		enum sl_err err = i < 2 ? sl_local_step(run.local, &feed, (uint64_t)i, 0.1, &r[i], &fail)
+					: sl_local_eval(run.local, &feed, 0, &r[i], &fail);
 
 		if (err)
 			fail_msg("%s", fail.text);

@@ -72,7 +72,7 @@ static void open_case(const struct run_case *c)
 						    .chunks = CHUNKS,
 						    .seed = 9,
 						    .optimizer = {.momentum = 0.9, .weight_decay = 1e-4}},
-			       .split.model = {"mobilenet_v2", 0.25, 10, IMAGE, false, 0.2, 0}};
+			       .split.model = {"mobilenet_v2", 0.25, 10, IMAGE, false, 0.2, 0, 0, 0}};
 	snprintf(asked.split.cut.head_end, sizeof asked.split.cut.head_end, "%s", c->cut);
 	snprintf(asked.split.cut.tail_begin, sizeof asked.split.cut.tail_begin, "classifier");
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
@@ -115,8 +115,8 @@ static void run_local(struct outcome *o, bool stop)
 	assert_int_equal(sl_local_open(&local, plan, &asked.agreement, false, &cpu, &fail), SL_OK);
 	assert_int_equal(sl_local_set_weights(local, &first), SL_OK);
 	for (int step = 0; step < STEPS; step++) {
-		enum sl_err err = sl_local_step(local, images[step], labels, rows_of(step), (uint64_t)step, 0.05,
-						&o->result[step], &fail);
+		enum sl_err err = sl_local_step(local, &(struct sl_feed){images[step], NULL, labels, rows_of(step)},
+						(uint64_t)step, 0.05, &o->result[step], &fail);
 
 		if (err)
 			snprintf(o->why[step], SL_FAIL_TEXT, "%s", fail.text);
@@ -142,8 +142,8 @@ static void next(struct driver *d)
 	if (d->o->steps == STEPS)
 		sl_remote_fetch(d->remote);
 	else
-		sl_remote_step(d->remote, images[d->o->steps], labels, rows_of(d->o->steps), (uint64_t)d->o->steps,
-			       0.05, false);
+		sl_remote_step(d->remote, &(struct sl_feed){images[d->o->steps], NULL, labels, rows_of(d->o->steps)},
+			       (uint64_t)d->o->steps, 0.05, false);
 }
 
 static void on_ready(void *arg, uint64_t next_step)

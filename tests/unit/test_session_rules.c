@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "common/codec/lengths.h"
 #include "tests/support/session_rig.h"
 
 static struct rig rig;
@@ -231,6 +232,106 @@ static void a_pass_begins_with_its_first_part_only(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof of_first / sizeof of_first[0]; i++)
 		try_fault(begin_nothing, RIG_SERVER, SL_PART_HEAD_ACT, &of_first[i]);
+}
+
+static void open_with_tokens(void)
+{
+	struct rig_conf with = conf;
+
+	with.tokens = true;
+	rig_open_ready(&rig, &with);
+	rig_begin_step(&rig, 61);
+}
+
+/* The middle has computed chunk 0. */
+static void tokens_under_way(void)
+{
+	open_with_tokens();
+	rig_give(&rig, RIG_SERVER, SL_PART_HEAD_ACT);
+	rig_done(&rig, RIG_SERVER, SL_TASK_MID_FWD, 0);
+}
+
+static void tokens_none(struct sl_frame *f)
+{
+	f->u.part.tokens = 0;
+}
+
+static void tokens_few(struct sl_frame *f)
+{
+	f->u.part.tokens = f->u.part.rows - 1;
+}
+
+static void tokens_fewest(struct sl_frame *f)
+{
+	f->u.part.tokens = f->u.part.rows;
+}
+
+static void tokens_most(struct sl_frame *f)
+{
+	f->u.part.tokens = 4 * f->u.part.rows;
+}
+
+static void tokens_over(struct sl_frame *f)
+{
+	f->u.part.tokens = 4 * f->u.part.rows + 1;
+}
+
+static void tokens_huge(struct sl_frame *f)
+{
+	f->u.part.tokens = UINT32_MAX;
+}
+
+static void tokens_other(struct sl_frame *f)
+{
+	f->u.part.tokens--;
+}
+
+static void total_with_lengths(struct sl_frame *f)
+{
+	f->u.part.total = rig_run_bytes(SL_PART_HEAD_ACT) + sl_lengths_bytes(f->u.part.rows);
+}
+
+static void total_over_lengths(struct sl_frame *f)
+{
+	total_with_lengths(f);
+	f->u.part.total++;
+}
+
+static void a_chunk_has_no_more_tokens_than_were_agreed_on(void **state)
+{
+	static const struct fault of_first[] = {
+		{nothing, SL_OK},
+		{tokens_fewest, SL_OK},
+		{tokens_most, SL_OK},
+		{total_with_lengths, SL_OK},
+		{tokens_none, SL_ERR_LIMIT},
+		{tokens_few, SL_ERR_LIMIT},
+		{tokens_over, SL_ERR_LIMIT},
+		{tokens_huge, SL_ERR_LIMIT},
+		{total_over_lengths, SL_ERR_LIMIT},
+	};
+	static const struct fault of_others[] = {
+		{nothing, SL_OK},
+		{tokens_none, SL_ERR_PROTOCOL},
+		{tokens_other, SL_ERR_PROTOCOL},
+		{tokens_huge, SL_ERR_PROTOCOL},
+	};
+	struct sl_frame f;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof of_first / sizeof of_first[0]; i++)
+		try_fault(open_with_tokens, RIG_SERVER, SL_PART_HEAD_ACT, &of_first[i]);
+	for (size_t i = 0; i < sizeof of_others / sizeof of_others[0]; i++)
+		try_fault(tokens_under_way, RIG_SERVER, SL_PART_MID_GRAD, &of_others[i]);
+	/* within a run, too; and none where the network has none */
+	open_with_tokens();
+	f = rig_part(&rig, RIG_SERVER, SL_PART_HEAD_ACT, 1000);
+	f.u.part.total = 3000;
+	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_OK);
+	f.u.part.offset = 1000;
+	f.u.part.tokens++;
+	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
+	try_fault(begin_nothing, RIG_SERVER, SL_PART_HEAD_ACT, &(struct fault){tokens_fewest, SL_ERR_LIMIT});
 }
 
 static void a_run_keeps_its_total(void **state)
@@ -610,6 +711,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parts_that_break_a_rule_end_the_session),
 		cmocka_unit_test(a_pass_begins_with_its_first_part_only),
+		cmocka_unit_test(a_chunk_has_no_more_tokens_than_were_agreed_on),
 		cmocka_unit_test(a_run_keeps_its_total),
 		cmocka_unit_test(gradients_wait_for_their_activations),
 		cmocka_unit_test(there_is_no_chunk_behind_the_last),

@@ -1,0 +1,25 @@
+/* What a pass over one batch is given. */
+#ifndef SL_CLIENT_RUN_FEED_H
+#define SL_CLIENT_RUN_FEED_H
+
+#include "client/data/loader.h"
+
+/* Borrowed until the pass is over. */
+struct sl_feed {
+	const void *input;     /* images [rows, H, W, C], f32; or the tokens of all rows, i32 */
+	const uint32_t *begin; /* where the tokens of each row begin, [rows + 1]; NULL: the input is images */
+	const int32_t *labels; /* [rows] */
+	int64_t rows;          /* at most the planned batch */
+};
+
+static inline int64_t sl_feed_tokens(const struct sl_feed *feed)
+{
+	return feed->begin ? (int64_t)feed->begin[feed->rows] : feed->rows;
+}
+
+static inline struct sl_feed sl_feed_of(const struct sl_batch *b)
+{
+	return (struct sl_feed){b->field[SL_FIELD_INPUT].data, b->begin, sl_batch_labels(b), b->rows};
+}
+
+#endif

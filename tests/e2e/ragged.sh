@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# Rows of tokens, whose lengths differ: training over the link gives the losses of every step and the final weights of
+# `--local`, byte for byte, with every codec, over cuts before and behind `select`, chunks and threads. What crosses are
+# the tokens that there are, and no padding. A run that is killed goes on to the same end. Dropout is on.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+steps=4 # batches of 16, 16, 16 and 8
+config=$tmp/client.yaml
+cat >"$config" <<-YAML
+	model: {name: token_mlp, classes: 2, vocab: 96, tokens: 24, width: 0.25, dropout: 0.2}
+	head_end: up
+	tail_begin: dense
+	data: {kind: made_tokens, dir: ., train_limit: 56, test_limit: 24}
+	train:
+	  batch: 16
+	  chunks: 4
+	  epochs: 1
+	  seed: 3
+	  optimizer: {kind: adamw, lr: 0.01}
+	  schedule: {kind: cosine, warmup_epochs: 0.5}
+	threads: 1
+YAML
+start_server one threads=1
+one=$endpoint
+start_server two "store=$tmp/two" threads=2
+two=$endpoint
+
+sets() { for pair in "$@"; do printf -- '--set\n%s\n' "${pair//^/|}"; done; }
+
+# same A B: the losses of every step and the weights, byte for byte
+same() {
+	[ "$(steps_of "$1")" = $steps ] || fail "$1 has $(steps_of "$1") steps, not $steps"
+	[ "$(learned "$1")" = "$(learned "$2")" ] || fail "$1 and $2 learned differently"
+	cmp "$tmp/$1/model.safetensors" "$tmp/$2/model.safetensors" || fail "$1 and $2 ended with different weights"
+}
+
+# compare NAME [key=value]…: with a server as in one process, and with another number of threads
+compare() {
+	local name=$1 set
+	shift
+	mapfile -t set < <(sets "$@")
+	client "local $name" "$config" --local "${set[@]}" || fail "local $name: exit status $?"
+	client "two $name" "$config" --set server="$two" --set threads=2 "${set[@]}" || fail "two $name: exit status $?"
+	same "two $name" "local $name"
+}
+
+# compare_both: … of one thread, too
+compare_both() {
+	local name=$1 set
+	compare "$@"
+	shift
+	mapfile -t set < <(sets "$@")
+	client "one $name" "$config" --set server="$one" "${set[@]}" || fail "one $name: exit status $?"
+	same "one $name" "local $name"
+}
+
+cases=()
+for chunks in 1 4 8; do
+	for cut in head_end=embedding head_end=up.linear 'head_end=up|tail_begin=first' head_end=up.gelu 'head_end=first|tail_begin=classifier'; do
+		cases+=("$chunks $cut|$cut|train.chunks=$chunks")
+	done
+done
+two_at_a_time compare_both "${cases[@]}"
+cases=()
+for codec in none f16 bf16 quant:8 quant:4,per=sample quant:8,per=channel quant:8,block=64,round=stochastic sortquant:6+2 terngrad \
+	qsgd:255 topk:0.1 randomk:0.2 threshold:0.01 topk:0.2^quant:8 topk:0.1,ef=true quant:4,ef=true randomk:0.2^qsgd:255 threshold:0.01^zstd; do
+	cases+=("$codec|codec=$codec|tail_begin=first" "$codec, 1 chunk|codec=$codec|tail_begin=first|train.chunks=1")
+done
+for codec in lowrank:3 lowrank:3,warm=true,iters=2 downsample:2 cells:2 lowrank:3^quant:8,per=sample cells:2^topk:0.2^quant:6 \
+	downsample:2^f16^zstd; do
+	for chunks in 1 4 8; do
+		cases+=("$codec $chunks|codec=$codec|tail_begin=first|train.chunks=$chunks")
+	done
+done
+cases+=('no dropout|model.dropout=0' 'insert|insert.head=linear:40|insert.tail=linear:8'
+	'decaying|insert.head=decaylinear:rate=0.8,every=1,times=2' 'frozen|train.freeze=embedding.*,up.*')
+two_at_a_time compare "${cases[@]}"
+[ "$(learned 'local no dropout')" != "$(learned 'local 4 head_end=up.gelu')" ] || fail 'dropout made no difference'
+[ "$(learned 'local quant:8')" != "$(learned 'local f16')" ] || fail 'the codec made no difference'
+
+# What crosses, of 56 samples and 24: with `none`, four bytes for each of 16 features of the tokens that there are, and 32 for each of
+# 20 chunks: lengths and the codec's header. Padded to the longest row it would be three times as much.
+figure() { jq -r "select(.type == \"summary\") | .direction.$2" "$tmp/$1/log.jsonl"; }
+for run in 'local 4 head_end=embedding' 'two 4 head_end=embedding'; do
+	payload=$(figure "$run" head_act.payload_bytes) raw=$(figure "$run" head_act.raw_bytes)
+	[ "$payload" = $((raw + 20 * 32)) ] || fail "$run: head_act took $payload bytes, where $raw are its tokens"
+	[ $((raw * 2)) -lt $(((56 + 24) * 24 * 16 * 4)) ] || fail "$run: head_act has $raw bytes, as if rows were padded"
+	[ "$(figure "$run" head_grad.raw_bytes)" -lt "$raw" ] || fail "$run: evaluations have gradients"
+done
+[ "$(figure 'two quant:8' head_act.payload_bytes)" -lt $(($(figure 'two quant:8' head_act.raw_bytes) / 3)) ] || fail 'quant:8 does not make tokens smaller'
+
+# A run that is killed between two steps, and whose server is gone, too, goes on from its checkpoint.
+set=(--set server="$two" --set codec='quant:4,ef=true' --set tail_begin=first --set train.checkpoint_every=1)
+client 'local killed' "$config" --local --set codec='quant:4,ef=true' --set tail_begin=first || fail "local killed: exit status $?"
+start_slow_client 2 20000 killed "$config" "${set[@]}"
+wait_for 'the run does not get to its second step' has_steps killed 2
+kill -9 "$client_pid"
+wait "$client_pid" 2>/dev/null || true
+client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
+same killed 'local killed'
+
+# What does not fit is refused with the key that is to blame.
+refused() {
+	local why=$1
+	shift
+	! client refused "$config" --local --fresh "$@" || fail "not refused: $*"
+	grep -q -- "$why" "$tmp/refused.log" || fail "$* is refused with '$(tail -n 1 "$tmp/refused.log")'"
+}
+refused 'the middle has no parameters' --set head_end=down
+refused 'model.vocab: made_tokens has tokens below 96, the model only below 50' --set model.vocab=50
+refused 'data.kind: the network takes tokens, and cifar10 has none' --set data.kind=cifar10 --set data.dir="$tmp"
+refused 'model.image: token_mlp has none' --set model.image=32
+refused 'codec.head_act: .*position' --set 'codec.head_act=lowrank:100'
+echo "$(ls -d "$tmp"/*/log.jsonl | wc -l) runs"
