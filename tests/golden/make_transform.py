@@ -18,7 +18,7 @@ CHANGE = [F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_
 
 def jitter(im, draw):
     for k in draw["order"]:
-        im = CHANGE[k](im, draw["factor"][k])
+        im = im if draw["factor"][k] is None else CHANGE[k](im, draw["factor"][k])
     return im
 
 
@@ -32,6 +32,8 @@ CASES = [
     (13, 15, ("RandomCrop((13, 15), padding=3, padding_mode='reflect')", lambda im, d: F.crop(F.pad(im, 3, 0, "reflect"), *d["part"]))),
     (15, 9, ("CenterCrop((15, 9))", lambda im, d: F.center_crop(im, (15, 9)))),
     (8, 8, ("Resize((8, 8))", lambda im, d: F.resize(im, (8, 8))), ("ColorJitter(0.4, 0.4, 0.4, 0.2)", jitter)),
+    (6, 8, ("CenterCrop((6, 8))", lambda im, d: F.center_crop(im, (6, 8)))),
+    (8, 8, ("Resize((8, 8))", lambda im, d: F.resize(im, (8, 8))), ("ColorJitter(hue=(0.497, 0.497))", jitter)),
 ]
 
 
