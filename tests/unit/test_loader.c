@@ -471,15 +471,15 @@ static void wrong_specs_are_refused(void **state)
 	sl_augment_close(small);
 }
 
-/* Sample `broken` cannot be read; -1: all can. */
-static int64_t broken = -1;
+/* Sample `broken` cannot be read; -1: all can. With `broken_from` neither can those from there on. */
+static int64_t broken = -1, broken_from = IMAGES;
 
 static enum sl_err read_sample(const struct sl_set *of, int64_t index, struct sl_room *room,
 			       struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail)
 {
 	(void)of;
 	(void)room;
-	if (index == broken)
+	if (index == broken || index >= broken_from)
 		return sl_fail_set(fail, SL_ERR_DATA, "sample %d: broken", (int)index);
 	out[SL_FIELD_INPUT] = (struct sl_value){.data = pixels[index], .dim = {32, 32, 3}};
 	out[SL_FIELD_TARGET] = (struct sl_value){.data = &labels[index]};
@@ -513,6 +513,56 @@ static void a_broken_sample_is_named(void **state)
 	}
 	sl_loader_close(loader);
 	broken = -1;
+}
+
+/* With skip_bad the next sample that can be read takes the place of a broken one, for any number of threads, and
+ * wherever a run begins. */
+static void a_broken_sample_is_replaced(void **state)
+{
+	uint64_t want[14];
+
+	(void)state;
+	broken = 19;
+	broken_from = 50;
+	for (int threads = 1; threads <= 3; threads++) {
+		struct sl_loader_spec spec = spec_of(8, true);
+		struct sl_loader *loader;
+
+		spec.skip_bad = true;
+		spec.threads = threads;
+		loader = open_loader(&spec);
+		if (threads == 3)
+			assert_int_equal(sl_loader_seek(loader, 1, 0), SL_OK);
+		for (int i = threads == 3 ? 7 : 0; i < 14; i++) {
+			const struct sl_batch *b = next(loader);
+
+			assert_int_equal(b->err, SL_OK);
+			assert_rows(b, &spec);
+			for (int64_t r = 0; r < b->rows; r++)
+				assert_true(b->samples[r] != 19 && b->samples[r] < 50);
+			if (threads == 1)
+				want[i] = digest(b);
+			assert_true(digest(b) == want[i]);
+			sl_loader_release(loader, b);
+		}
+		sl_loader_close(loader);
+	}
+	broken_from = 0;
+	{
+		struct sl_loader_spec spec = spec_of(8, false);
+		struct sl_loader *loader;
+		const struct sl_batch *b;
+
+		spec.skip_bad = true;
+		loader = open_loader(&spec);
+		b = next(loader);
+		assert_int_equal(b->err, SL_ERR_DATA);
+		assert_string_equal(b->why.text, "none of the 53 samples can be read");
+		sl_loader_release(loader, b);
+		sl_loader_close(loader);
+	}
+	broken = -1;
+	broken_from = IMAGES;
 }
 
 /* The network names its input; what does not fit is refused with what would. */
@@ -652,6 +702,7 @@ int main(void)
 		cmocka_unit_test(an_image_may_stay_where_it_is),
 		cmocka_unit_test(batches_are_dropped_from_training_alone),
 		cmocka_unit_test(a_broken_sample_is_named),
+		cmocka_unit_test(a_broken_sample_is_replaced),
 		cmocka_unit_test(a_set_must_fit_the_network),
 	};
 
