@@ -7,13 +7,13 @@
 namespace
 {
 
-__device__ int64_t first_of(const cu_rows &r, int64_t row)
+__device__ inline int64_t first_of(const cu_rows &r, int64_t row)
 {
 	return r.begin ? (int64_t)r.begin[row] : row;
 }
 
 // The row that has this token.
-__device__ int64_t row_of(const cu_rows &r, int64_t token)
+__device__ inline int64_t row_of(const cu_rows &r, int64_t token)
 {
 	int64_t low = 0, high = r.rows;
 

@@ -100,6 +100,19 @@ wait "$client_pid" 2>/dev/null || true
 client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
 same killed 'local killed'
 
+# The middle on a simulated device, dropout with it: the same to rounding.
+losses() { jq -r 'select(.type == "step") | .loss' "$tmp/$1/log.jsonl"; }
+if simulated_device; then
+	start_server gpu device=cuda:0
+	for codec in none quant:8,per=sample topk:0.2; do
+		set=(--set codec="$codec" --set head_end=up.linear --set tail_begin=first)
+		client "gpu $codec" "$config" --set server="$endpoint" "${set[@]}" || fail "gpu $codec: exit status $?"
+		client "cpu $codec" "$config" --local "${set[@]}" || fail "cpu $codec: exit status $?"
+		paste <(losses "gpu $codec") <(losses "cpu $codec") | awk '{d = $1 - $2} d * d > 1e-10 {bad = 1} END {exit bad || NR != 4}' ||
+			fail "$codec: on a device $(losses "gpu $codec" | tail -n 1), on a CPU $(losses "cpu $codec" | tail -n 1)"
+	done
+fi
+
 # What does not fit is refused with the key that is to blame.
 refused() {
 	local why=$1
