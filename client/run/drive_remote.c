@@ -120,7 +120,6 @@ static enum sl_err open_link(struct drive *d)
 		.weights_from_seed = d->setup->weights_from_seed,
 		.logits = d->options->predict ? d->options->predict->row : sl_training_outputs(d->run),
 		.chunk_loss_sum = c->train.chunk_loss == SL_CHUNK_LOSS_SUM,
-		.label_smoothing = (float)c->train.label_smoothing,
 		.part_bytes = (size_t)c->link.part_bytes,
 		.window_bytes = (uint64_t)c->link.window_bytes,
 		.heartbeat_ms = c->link.heartbeat_ms,

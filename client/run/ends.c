@@ -169,7 +169,6 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 	enum sl_err err;
 
 	*loss = (struct sl_exec_loss){
-		.rule.smoothing = ends->training ? ends->label_smoothing : 0,
 		.labels = ends->feed.labels + first,
 		.logits = ends->logits && !ends->training ? ends->logits + first * ends->plan->model->classes : NULL,
 		.scale = 1.0f / (float)(ends->chunk_loss_sum ? call.dims.rows : ends->feed.rows),

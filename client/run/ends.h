@@ -14,7 +14,6 @@ enum sl_err sl_exec_take(struct sl_exec *exec, struct sl_weights *weights) SL_MU
 struct sl_ends {
 	const struct sl_plan *plan;
 	struct sl_exec *head, *tail;
-	float label_smoothing; /* of training, 0 … 1; the loss of an evaluation has none */
 	bool chunk_loss_sum; /* losses of chunks are means of their own rows, and are summed (FACTS: upstream's way) */
 	struct sl_feed feed; /* the batch under way: sl_ends_take */
 	uint32_t *begin;     /* where rows begin in their chunk, [chunks][plan->rows + 1]; NULL: there are no tokens */

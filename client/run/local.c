@@ -146,11 +146,6 @@ enum sl_err sl_local_set_weights(struct sl_local *l, const struct sl_weights *we
 	return err ? err : sl_exec_put(l->middle, weights);
 }
 
-void sl_local_smooth_labels(struct sl_local *l, float smoothing)
-{
-	l->ends.label_smoothing = smoothing;
-}
-
 void sl_local_want_logits(struct sl_local *l, float *logits)
 {
 	l->ends.logits = logits;

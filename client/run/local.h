@@ -14,7 +14,6 @@ enum sl_err sl_local_open(struct sl_local **out, const struct sl_plan *plan, con
 			  bool chunk_loss_sum, struct sl_backend *be, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_local_close(struct sl_local *local); /* NULL is fine */
 enum sl_err sl_local_set_weights(struct sl_local *local, const struct sl_weights *weights) SL_MUST_CHECK;
-void sl_local_smooth_labels(struct sl_local *local, float smoothing); /* as in struct sl_ends */
 /* As in struct sl_ends; for every evaluation from here on. */
 void sl_local_want_logits(struct sl_local *local, float *logits);
 enum sl_err sl_local_get_weights(struct sl_local *local, struct sl_weights *weights) SL_MUST_CHECK;

@@ -230,7 +230,6 @@ enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const s
 	if (!err && sl_ends_set_weights(&r->ends, conf->weights))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "the weights could not be set");
 	r->ends.chunk_loss_sum = conf->chunk_loss_sum;
-	r->ends.label_smoothing = conf->label_smoothing;
 	r->ends.logits = conf->logits;
 	if (!err)
 		err = open_link(r, fail);

@@ -19,9 +19,8 @@ struct sl_remote_conf {
 	struct sl_backend *be;
 	const struct sl_weights *weights; /* the whole model's; copied */
 	bool weights_from_seed;           /* the server can make the middle's itself */
-	bool chunk_loss_sum;              /* this and label_smoothing: as in struct sl_ends */
-	float label_smoothing;
-	float *logits; /* as in struct sl_ends; whole at `done` */
+	bool chunk_loss_sum;              /* as in struct sl_ends */
+	float *logits;                    /* as in struct sl_ends; whole at `done` */
 	size_t part_bytes;
 	uint64_t window_bytes;
 	int heartbeat_ms, timeout_ms, connect_timeout_ms;

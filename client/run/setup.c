@@ -95,6 +95,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	spec.model.dropout = conf->model.dropout;
 	spec.model.vocab = conf->model.vocab;
 	spec.model.tokens = conf->model.tokens;
+	spec.label_smoothing = conf->train.label_smoothing;
 	put(spec.cut.partition, sizeof spec.cut.partition, conf->partition);
 	put(spec.cut.head_end, sizeof spec.cut.head_end, conf->head_end);
 	put(spec.cut.tail_begin, sizeof spec.cut.tail_begin, conf->tail_begin);

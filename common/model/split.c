@@ -149,12 +149,22 @@ static const char *given(const char *text)
 	return text[0] ? text : NULL;
 }
 
+/* Of the loss, where it has labels. */
+static void smooth_labels(struct sl_graph *g, double smoothing)
+{
+	for (int i = 0; i < g->n_node; i++)
+		if (g->node[i].kind == SL_OP_XENT)
+			g->node[i].u.xent.smoothing = (float)smoothing;
+}
+
 static enum sl_err split_all(struct sl_parts *s, const struct sl_split_spec *spec, struct sl_fail *fail)
 {
 	const struct sl_cut_spec *c = &spec->cut;
 	struct sl_insert insert[2];
 	enum sl_err err = sl_model_open(&s->model, &spec->model, fail);
 
+	if (!err)
+		smooth_labels(&s->model->graph, spec->label_smoothing);
 	if (!err)
 		err = sl_cut_find(&s->cut, s->model, given(c->partition), given(c->head_end), given(c->tail_begin),
 				  fail);

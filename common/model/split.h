@@ -14,6 +14,7 @@ struct sl_split_spec {
 	char insert_head[SL_INSERT_TEXT], insert_tail[SL_INSERT_TEXT];
 	const struct sl_conf_list *freeze; /* globs over names of parameters, which then do not learn; NULL: none */
 	const struct sl_conf_list *groups; /* as sl_conf_group_read reads them; NULL: none. Rules are the plan's */
+	double label_smoothing;            /* 0 … 1, of the loss (op.h) */
 	struct sl_plan_spec plan;
 };
 
@@ -31,7 +32,8 @@ struct sl_parts {
 	struct sl_graph part[SL_SEGMENT_COUNT];
 };
 
-/* Builds the model, cuts it, and applies spec->freeze and groups; spec->plan is not looked at. Errors name keys. */
+/* Builds the model, cuts it, and applies label_smoothing, freeze and groups; spec->plan is not looked at. Errors name
+ * keys. */
 enum sl_err sl_parts_open(struct sl_parts *parts, const struct sl_split_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_parts_close(struct sl_parts *parts); /* idempotent; a zeroed one is fine */
 

@@ -83,10 +83,12 @@ struct sl_exec_call {
 
 /* The loss of a chunk, of the tail's forward: sums over its rows. */
 struct sl_exec_loss {
-	struct sl_xent_rule rule;
+	bool ignores; /* rows whose label is `ignored` count for nothing (backend.h) */
+	int32_t ignored;
 	const int32_t *labels; /* [rows], 0 ≤ label < classes, or ignored: checked, DATA otherwise */
+	const float *targets;  /* of a loss of mean squares in place of labels: [rows, K], host memory */
 	float scale;           /* of the gradient: 1 / rows that the loss averages over, ignored ones not counted */
-	float *logits;         /* out, [rows, classes], host memory; NULL: not wanted */
+	float *logits;         /* out, [rows, classes or K], host memory; NULL: not wanted */
 	double sum;            /* out */
 	int64_t correct;       /* out */
 };

@@ -201,13 +201,23 @@ enum sl_err sl_exec_begin(struct sl_exec *e)
 
 static enum sl_err check_labels(const struct sl_exec *e, const struct sl_exec_loss *loss, int64_t rows)
 {
+	if (!e->segment->classes) /* targets */
+		return SL_OK;
 	for (int64_t i = 0; i < rows; i++) {
-		if (loss->rule.ignores && loss->labels[i] == loss->rule.ignored)
+		if (loss->ignores && loss->labels[i] == loss->ignored)
 			continue;
 		if (loss->labels[i] < 0 || loss->labels[i] >= e->segment->classes)
 			return SL_ERR_DATA;
 	}
 	return SL_OK;
+}
+
+static struct sl_xent_rule rule_of(const struct sl_op *op, const struct sl_exec_call *call,
+				   const struct sl_exec_loss *loss)
+{
+	const bool smooths = op->kind == SL_OP_XENT && call->training;
+
+	return (struct sl_xent_rule){smooths ? op->u.xent.smoothing : 0, loss->ignores, loss->ignored};
 }
 
 static enum sl_err forward_node(struct sl_exec *e, const struct sl_exec_node *n, const struct sl_exec_call *call,
@@ -221,15 +231,16 @@ static enum sl_err forward_node(struct sl_exec *e, const struct sl_exec_node *n,
 	for (int k = 0; k < op->n_in; k++)
 		c.call.in[k] = of_value(e, e->layout.value, n->in[k], call->slot, in_shape(e, op, k, &call->dims));
 	c.call.out = of_value(e, e->layout.value, n->out, call->slot, out_shape(e, op, &call->dims));
-	if (op->kind == SL_OP_XENT) {
-		c.call.rule = loss->rule;
+	if (sl_op_is_loss(op->kind)) {
+		c.call.rule = rule_of(op, call, loss);
 		c.call.labels = loss->labels;
+		c.call.targets = loss->targets;
 		c.call.loss_scale = loss->scale;
 		c.call.loss_sum = &loss->sum;
 		c.call.correct = &loss->correct;
 	}
 	err = sl_exec_kernel(e, n->op)->forward(&c.call);
-	if (!err && op->kind == SL_OP_XENT && loss->logits)
+	if (!err && sl_op_is_loss(op->kind) && loss->logits)
 		err = e->be->ops->download(e->be, loss->logits, c.call.in[0].data,
 					   (size_t)sl_shape_count(&c.call.in[0].shape) * sizeof *loss->logits);
 	return err;
@@ -261,9 +272,10 @@ static enum sl_err backward_node(struct sl_exec *e, const struct sl_exec_node *n
 	}
 	c.call.out = of_value(e, e->layout.value, n->keeps_out ? n->out : -1, call->slot, made);
 	c.call.dout = of_value(e, e->layout.grad, n->dout, call->slot, made);
-	if (op->kind == SL_OP_XENT) {
-		c.call.rule = loss->rule;
+	if (sl_op_is_loss(op->kind)) {
+		c.call.rule = rule_of(op, call, loss);
 		c.call.labels = loss->labels;
+		c.call.targets = loss->targets;
 		c.call.loss_scale = loss->scale;
 	}
 	return sl_exec_kernel(e, n->op)->backward(&c.call);

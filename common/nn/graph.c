@@ -159,10 +159,10 @@ enum sl_err sl_graph_add_output(struct sl_graph *g, const char *name, int value,
 	return SL_OK;
 }
 
-/* Labels only say what is right: no kernel has them among its inputs. */
-static bool takes_labels(enum sl_op_kind kind, int input)
+/* Labels and targets only say what is right: no kernel has them among its inputs. */
+static bool is_answer(enum sl_op_kind kind, int input)
 {
-	return kind == SL_OP_XENT && input == 1;
+	return sl_op_is_loss(kind) && input == 1;
 }
 
 struct sl_op sl_graph_op(const struct sl_graph *g, int index)
@@ -174,7 +174,7 @@ struct sl_op sl_graph_op(const struct sl_graph *g, int index)
 	for (int i = 0; i < node->n_in; i++) {
 		const struct sl_graph_value *value = &g->value[g->link[node->in + i]];
 
-		if (takes_labels(node->kind, i))
+		if (is_answer(node->kind, i))
 			continue;
 		op.in[op.n_in] = g->link[node->in + i];
 		op.in_shape[op.n_in++] = value->shape;
@@ -197,12 +197,13 @@ static enum sl_err check_links(const struct sl_graph *g, const struct sl_node *n
 				   row.word, row.n_in, row.least_param, row.most_param, node->n_in, node->n_param);
 	for (int i = 0; i < node->n_in; i++) {
 		const struct sl_graph_value *value = in[i] >= 0 && in[i] < g->n_value ? &g->value[in[i]] : NULL;
-		bool labels = takes_labels(node->kind, i), whole = labels || node->kind == SL_OP_EMBEDDING;
+		bool labels = node->kind == SL_OP_XENT && i == 1, whole = labels || node->kind == SL_OP_EMBEDDING;
 
 		if (!value)
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: there is no value %d yet", node->name, in[i]);
 		if (value->dtype != (whole ? SL_I32 : SL_F32) || value->lead != g->value[in[0]].lead ||
-		    value->lead == SL_ONCE || (labels && value->shape.ndim != 1))
+		    value->lead == SL_ONCE || (labels && value->shape.ndim != 1) ||
+		    (node->kind == SL_OP_MSE && !sl_shape_equal(&value->shape, &g->value[in[0]].shape)))
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s (%s): input %d is of another kind than it takes",
 					   node->name, row.word, i + 1);
 	}
@@ -310,14 +311,14 @@ static enum sl_err infer(struct sl_graph *g, const struct sl_node *node, const i
 				   node->u.embedding.first, node->u.embedding.first + g->in[0].most - 1,
 				   node->u.embedding.rows);
 	for (int i = 0; i < node->n_in; i++)
-		if (!takes_labels(node->kind, i))
+		if (!is_answer(node->kind, i))
 			op.in_shape[op.n_in++] = g->value[in[i]].shape;
 	err = sl_op_infer_shape(&op, fail);
 	if (!err && !vectors_fit(g, node, param, &op.out_shape))
 		err = sl_fail_set(fail, SL_ERR_CONFIG, "%s: a parameter is not one number for each channel",
 				  node->name);
 	*made = (struct sl_graph_value){.dtype = SL_F32,
-					.lead = node->kind == SL_OP_XENT     ? SL_ONCE
+					.lead = sl_op_is_loss(node->kind)    ? SL_ONCE
 						: node->kind == SL_OP_SELECT ? SL_PER_ROW
 									     : lead,
 					.shape = op.out_shape,

@@ -195,6 +195,11 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 			return misfit(op, fail, "logits [N,K] with a column per class");
 		op->out_shape = sl_shape1(1);
 		return SL_OK;
+	case SL_OP_MSE:
+		if (in->ndim != 2)
+			return misfit(op, fail, "[N,K]");
+		op->out_shape = sl_shape1(1);
+		return SL_OK;
 	case SL_OP_COUNT:
 		break;
 	}

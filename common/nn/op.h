@@ -23,8 +23,9 @@
  * SELECT     tokens [F] → rows [F]                    –      (the first token of every row)
  * EMBEDDING  tokens' ids → [F]                        weight [V,F]   (row `id`; `position`: row `first` + place in row)
  * XENT       logits [K] + labels → mean loss          –      (softmax cross-entropy, torch.nn.CrossEntropyLoss)
+ * MSE        x [K] + targets [K] → mean loss          –      (Σ (x − target)² / K of a row, torch.nn.MSELoss)
  *
- * The shape of XENT's output is [1] for any number of rows: its results go to the call's host pointers.
+ * The shape of a loss' output is [1] for any number of rows: its results go to the call's host pointers.
  */
 #ifndef SL_NN_OP_H
 #define SL_NN_OP_H
@@ -78,6 +79,9 @@ struct sl_dropout_attr {
 
 struct sl_xent_attr {
 	int classes;
+	/* Of training: this share of every target falls to all classes alike, the rest to the label. The loss of an
+	 * evaluation has none. */
+	float smoothing;
 };
 
 struct sl_scale_attr {
@@ -162,6 +166,12 @@ int sl_op_saves_inputs(const struct sl_op *op);
 static inline int sl_attention_kv(const struct sl_attention_attr *a)
 {
 	return a->kv ? a->kv : a->heads;
+}
+
+/* The last node of a tail. Its second input says what is right, and is none of the planned op's. */
+static inline bool sl_op_is_loss(enum sl_op_kind kind)
+{
+	return kind == SL_OP_XENT || kind == SL_OP_MSE;
 }
 
 /* Whether its kernels read where rows begin (sl_op_call.dims). */

@@ -296,7 +296,7 @@ static enum sl_err check_part(const struct sl_graph *g, enum sl_segment which, c
 			fail, "partition", SL_ERR_CONFIG,
 			"the middle has no parameters: a server has nothing to train there; take another cut");
 	for (int i = 0; i < g->n_node; i++)
-		if ((g->node[i].kind == SL_OP_XENT) != (tail && i == g->n_node - 1))
+		if (sl_op_is_loss(g->node[i].kind) != (tail && i == g->n_node - 1))
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: the loss is the tail's last node, and there alone",
 					   g->node[i].name);
 	for (int i = 0; i < g->n_param; i++) {

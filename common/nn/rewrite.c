@@ -144,7 +144,7 @@ static struct sl_exec_node node_of(const struct rewrite *r, int i)
 		       : c->form.half == SL_HALF_STATS ? -1
 						       : so->op.out,
 		.backward = so->backward,
-		.dout = so->op.kind == SL_OP_XENT || !so->backward ? -1 : op[c->post >= 0 ? c->post : i].op.out,
+		.dout = sl_op_is_loss(so->op.kind) || !so->backward ? -1 : op[c->post >= 0 ? c->post : i].op.out,
 		.keeps_in = so->backward ? sl_op_saves_inputs(&so->op) : 0,
 		.keeps_out = so->backward && c->post >= 0,
 	};

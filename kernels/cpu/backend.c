@@ -171,6 +171,7 @@ static const struct sl_backend_ops ops = {
 			[SL_OP_DROPOUT] = &sl_cpu_dropout,
 			[SL_OP_FLATTEN] = &sl_cpu_flatten,
 			[SL_OP_XENT] = &sl_cpu_xent,
+			[SL_OP_MSE] = &sl_cpu_mse,
 			[SL_OP_SCALE] = &sl_cpu_scale,
 			[SL_OP_GELU] = &sl_cpu_gelu,
 			[SL_OP_ATTENTION] = &sl_cpu_attention,

@@ -121,6 +121,22 @@ static inline struct cu_gemm_type cu_wide_product(const struct sl_op *op)
 	return (struct cu_gemm_type){cu_op_type(op), CU_F32, op->precision == SL_PRECISION_TF32};
 }
 
+/* Where a loss may put its numbers, LIMIT: too many wait for a fence; and once it is queued, where they go from there.
+ */
+static inline enum sl_err cu_result_place(struct cuda *cu, struct cu_xent_result **out)
+{
+	if (cu->results - atomic_load_explicit(&cu->results_delivered, memory_order_acquire) >= CU_RESULTS)
+		return SL_ERR_LIMIT;
+	*out = &cu->result[cu->results % CU_RESULTS];
+	return SL_OK;
+}
+
+static inline void cu_result_take(struct cuda *cu, const struct sl_op_call *call)
+{
+	cu->result_to[cu->results++ % CU_RESULTS] =
+		(struct cu_result){.loss_sum = call->loss_sum, .correct = call->correct};
+}
+
 /* The weight that products read: as it is stored for them. */
 static inline const void *cu_weight(const struct sl_op_call *call)
 {
@@ -156,8 +172,8 @@ enum sl_err cu_backend_open(struct sl_backend *be, const struct sl_module_option
 
 extern const struct sl_backend_ops cu_backend_ops;
 extern const struct sl_kernel cu_conv2d, cu_convt2d, cu_batchnorm, cu_act, cu_add_op, cu_maxpool, cu_avgpool, cu_linear,
-	cu_dropout_op, cu_flatten, cu_xent, cu_scale_op, cu_gelu, cu_silu, cu_tanh, cu_mul_op, cu_layernorm, cu_rmsnorm,
-	cu_attention_op, cu_select_op, cu_embedding;
+	cu_dropout_op, cu_flatten, cu_xent, cu_mse, cu_scale_op, cu_gelu, cu_silu, cu_tanh, cu_mul_op, cu_layernorm,
+	cu_rmsnorm, cu_attention_op, cu_select_op, cu_embedding;
 extern const struct cu_graph_runtime cu_graph_runtime;
 void cu_graph_ops(struct sl_backend_ops *ops); /* puts those for recorded passes there */
 enum sl_err cu_convert_range(struct sl_backend *be, void *out, enum sl_dtype to, const void *x, enum sl_dtype from,

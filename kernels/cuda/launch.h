@@ -173,6 +173,16 @@ cudaError_t cu_xent_forward(cudaStream_t s, struct cu_xent_result *result, float
 cudaError_t cu_xent_backward(cudaStream_t s, float *dlogits, bool add, const float *probability, const int32_t *labels,
 			     struct cu_xent_rule rule, float scale, int64_t n, int64_t k);
 
+/* ---- mse.cu ---- */
+/* error [N, K] = x − target; row_loss as above */
+cudaError_t cu_mse_forward(cudaStream_t s, struct cu_xent_result *result, float *error, double *row_loss,
+			   int32_t *row_correct, const float *x, const float *targets, int64_t n, int64_t k);
+/* dx = or += scale·2/K·error */
+cudaError_t cu_mse_backward(cudaStream_t s, float *dx, bool add, const float *error, float scale, int64_t n, int64_t k);
+/* Adds the rows, as cu_xent_forward does. */
+cudaError_t cu_loss_total(cudaStream_t s, struct cu_xent_result *result, const double *row_loss,
+			  const int32_t *row_correct, int64_t n);
+
 /* ---- tokens.cu ---- */
 /* out [rows, f] = the first token of every row of x [tokens, f]; dx: dout there, else 0 */
 cudaError_t cu_select_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, const struct cu_rows *r);

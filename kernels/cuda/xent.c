@@ -31,22 +31,19 @@ static enum sl_err forward(const struct sl_op_call *call)
 	struct cuda *cu;
 	enum sl_err err = cu_enter(call->be, &cu);
 
+	if (!err)
+		err = cu_result_place(cu, &result);
 	if (err)
 		return err;
-	if (cu->results - atomic_load_explicit(&cu->results_delivered, memory_order_acquire) >= CU_RESULTS)
-		return SL_ERR_LIMIT;
-	result = &cu->result[cu->results % CU_RESULTS];
 	err = cu_check(cu, cu_labels_store(cu->stream, labels, call->labels, n), op->name);
 	if (!err)
 		err = cu_check(cu,
 			       cu_xent_forward(cu->stream, result, call->saved, row_loss, row_correct, call->in[0].data,
 					       labels, rule_of(call), n, k),
 			       op->name);
-	if (err)
-		return err;
-	cu->result_to[cu->results++ % CU_RESULTS] =
-		(struct cu_result){.loss_sum = call->loss_sum, .correct = call->correct};
-	return SL_OK;
+	if (!err)
+		cu_result_take(cu, call);
+	return err;
 }
 
 static enum sl_err backward(const struct sl_op_call *call)

@@ -151,6 +151,12 @@ cudaError_t cu_xent_forward(cudaStream_t s, struct cu_xent_result *result, float
 {
 	CU_RUN(rows_kernel, (unsigned)n, threads_per_block, s, probability, row_loss, row_correct, logits, labels, rule,
 	       k);
+	return cu_loss_total(s, result, row_loss, row_correct, n);
+}
+
+cudaError_t cu_loss_total(cudaStream_t s, struct cu_xent_result *result, const double *row_loss,
+			  const int32_t *row_correct, int64_t n)
+{
 	CU_RUN(total_kernel, 1, threads_per_block, s, result, row_loss, row_correct, n);
 	return cudaGetLastError();
 }

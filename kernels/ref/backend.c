@@ -74,6 +74,7 @@ static const struct sl_backend_ops ref_ops = {
 			[SL_OP_DROPOUT] = &sl_ref_dropout,
 			[SL_OP_FLATTEN] = &sl_ref_flatten,
 			[SL_OP_XENT] = &sl_ref_xent,
+			[SL_OP_MSE] = &sl_ref_mse,
 			[SL_OP_SCALE] = &sl_ref_scale,
 			[SL_OP_GELU] = &sl_ref_gelu,
 			[SL_OP_ATTENTION] = &sl_ref_attention,

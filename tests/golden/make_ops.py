@@ -178,6 +178,10 @@ case("layernorm_plain", "LAYERNORM", draw(3, 20) + 30, ".u.norm.eps = 0.125f,", 
 case("rmsnorm", "RMSNORM", draw(4, 9), ".u.norm.eps = 1e-5f,",
      lambda x, w: x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * w, [draw(9)])
 torch.set_rng_state(kept)
+targets = draw(5, 3)
+case("mse", "MSE", draw(5, 3), "", lambda x: F.mse_loss(x, targets) * 5)
+cases[-1].append(".targets = " + emit("mse_targets", targets))
+torch.set_rng_state(kept)
 attention("attention", 3, 4, 2, 2, 3)
 attention("attention_causal", 3, 4, 2, 2, 3, causal=True)
 attention("attention_grouped", 2, 5, 4, 2, 2)
@@ -191,6 +195,7 @@ static const struct op_golden {
 	struct op_case c;
 	const float *in, *in_b, *in_c, *param[SL_OP_MAX_PARAM], *dout; /* what goes in */
 	const int32_t *labels;
+	const float *targets;
 	const float *out, *din, *din_b, *din_c, *grad[SL_OP_MAX_PARAM], *param_after[SL_OP_MAX_PARAM]; /* what must come out */
 	double loss;
 } golden_ops[] = {""")

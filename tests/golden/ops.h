@@ -1407,6 +1407,13 @@ static const float rmsnorm_out[] = {
 static const float rmsnorm_param0[] = {-0.375f, 1.125f, -1.9375f, 0.125f, 1.3125f, -0.6875f, -1.5625f, -0.6875f, -0.5f};
 static const float rmsnorm_grad0[] = {-0.502118641f, 0.900592413f,  1.04569899f, 1.98951215f, 1.0172209f,
 				      3.0933025f,    -0.790632186f, 0.70601888f, 1.94828883f};
+static const float mse_in[] = {-0.1875f, -0.25f,   1.4375f, -1.25f,   0.375f,  -1.6875f, -0.6875f, -0.875f,
+			       1.3125f,  -1.4375f, -1.5f,   -1.6875f, 0.3125f, 1.9375f,  -1.5625f};
+static const float mse_din[] = {-0.5f,         0.458333333f, 0.625f,        -1.41666667f, 1.33333333f,
+				-0.583333333f, -0.75f,       -1.08333333f,  0.5f,         -2.16666667f,
+				0.0416666667f, -2.375f,      -0.458333333f, 0.625f,       -0.625f};
+static const float mse_targets[] = {0.5625f, -0.9375f, 0.5f,     0.875f, -1.625f, -0.8125f, 0.4375f, 0.75f,
+				    0.5625f, 1.8125f,  -1.5625f, 1.875f, 1.0f,    1.0f,     -0.625f};
 static const float attention_in0[] = {
 	0.5625f,  -0.9375f, 0.5f,     0.875f,  -1.625f,  -0.8125f, 0.4375f, 0.75f,    0.5625f, 1.8125f,  -1.5625f,
 	1.875f,   1.0f,     1.0f,     -0.625f, -0.1875f, -0.25f,   1.4375f, -1.25f,   0.375f,  -1.6875f, -0.6875f,
@@ -1778,6 +1785,7 @@ static const struct op_golden {
 	struct op_case c;
 	const float *in, *in_b, *in_c, *param[SL_OP_MAX_PARAM], *dout; /* what goes in */
 	const int32_t *labels;
+	const float *targets;
 	const float *out, *din, *din_b, *din_c, *grad[SL_OP_MAX_PARAM],
 		*param_after[SL_OP_MAX_PARAM]; /* what must come out */
 	double loss;
@@ -2301,6 +2309,19 @@ static const struct op_golden {
 		 .out = rmsnorm_out,
 		 .grad[0] = rmsnorm_grad0,
 		 .param[0] = rmsnorm_param0},
+		{.name = "mse",
+		 .c =
+			 {
+				 .kind = SL_OP_MSE,
+				 .n = 5,
+				 .h = 0,
+				 .w = 0,
+				 .c = 3,
+			 },
+		 .in = mse_in,
+		 .din = mse_din,
+		 .loss = 13.717447916666668,
+		 .targets = mse_targets},
 		{.name = "attention",
 		 .c = {.kind = SL_OP_ATTENTION, .n = 3, .h = 4, .c = 6, .u.attention = {2, 2, false, 0.0f, 0}},
 		 .in = attention_in0,

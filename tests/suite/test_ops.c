@@ -258,12 +258,12 @@ static void run_precision(const struct job *job, struct op_log *log)
 	has = got.be.ops->precisions >> p & 1;
 	device_must_open(&want, "ref", 1);
 	for (int i = next_case(0); i < op_case_count && has; i = next_case(i + 1))
-		if (op_cases[i].kind != SL_OP_XENT)
+		if (!sl_op_is_loss(op_cases[i].kind))
 			compare_case(&got, &want, &op_cases[i], SEED + (uint64_t)i, &job->mode->how, log);
 	for (uint32_t i = 0; i < random_cases() && has; i++) {
 		struct op_case c = op_case_random(RANDOM_SEED, i);
 
-		if (c.kind != SL_OP_XENT)
+		if (!sl_op_is_loss(c.kind))
 			compare_case(&got, &want, &c, RANDOM_SEED + i, &job->mode->how, log);
 	}
 	device_close(&got);
@@ -300,7 +300,7 @@ static double objective(struct numeric *n)
 
 	if (!op_rig_forward(&n->rig, &n->chunk))
 		return NAN;
-	if (n->rig.op.kind == SL_OP_XENT)
+	if (sl_op_is_loss(n->rig.op.kind))
 		return n->chunk.loss_sum * n->chunk.call.loss_scale;
 	out = op_area_read(&n->chunk.out, "out", n->log);
 	for (int64_t i = 0; i < n->host.out_count; i++)

@@ -364,6 +364,10 @@ const struct op_case op_cases[] = {
 	XENT_BY(33, 10, DATA_TIES, 0.1f, true, 3),
 	XENT_BY(1, 10, DATA_PLAIN, 0.1f, true, 0),
 	XENT_BY(257, 17, DATA_PLAIN, 0.2f, true, -1),
+	PLAIN(MSE, 1, 0, 0, 1),
+	PLAIN(MSE, 5, 0, 0, 3),
+	PLAIN(MSE, 130, 0, 0, 1),
+	PLAIN(MSE, 33, 0, 0, 70),
 	/* more images than tasks, so that one goes on from image to image; little that goes in, much that comes out */
 	DEPTHWISE(130, 4, 3, 5, 3, 1, 1, true),
 	DEPTHWISE(130, 5, 4, 17, 3, 2, 1, false),
@@ -511,8 +515,8 @@ static enum sl_err attention_op(const struct op_case *c, int64_t rows, struct sl
 enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, struct sl_fail *fail)
 {
 	*op = (struct sl_op){.kind = c->kind, .name = "case", .stream = 17, .n_in = sl_op_row(c->kind).n_in};
-	if (c->kind == SL_OP_XENT)
-		op->n_in = 1; /* labels are none of it */
+	if (sl_op_is_loss(c->kind))
+		op->n_in = 1; /* labels and targets are none of it */
 	for (int i = 0; i < op->n_in; i++) {
 		op->in[i] = i;
 		op->in_shape[i] = !c->h   ? sl_shape2(rows, c->c)

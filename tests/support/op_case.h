@@ -58,6 +58,7 @@ struct op_host {
 	float *in[SL_OP_MAX_IN];
 	float *din_start[SL_OP_MAX_IN]; /* what din holds before, where backward adds to it */
 	float *dout;
+	float *targets;  /* [N, K], of MSE */
 	int32_t *labels; /* [N]: the first row's is 0, the second's the last class, unless ignored */
 };
 

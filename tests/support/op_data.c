@@ -81,7 +81,7 @@ void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl
 
 	*host = (struct op_host){
 		.rows = rows,
-		.out_count = op->kind == SL_OP_XENT ? 0 : rows * sl_shape_row(&op->out_shape),
+		.out_count = sl_op_is_loss(op->kind) ? 0 : rows * sl_shape_row(&op->out_shape),
 	};
 	for (int i = 0; i < op->n_in; i++) {
 		int64_t count = rows * sl_shape_row(&op->in_shape[i]);
@@ -93,6 +93,7 @@ void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl
 	if (c->one_nan)
 		host->in[0][host->in_count[0] / 2] = NAN;
 	host->dout = spread(host->out_count, key_of(seed, ARRAY_DOUT, chunk), 0, 1);
+	host->targets = spread(rows * c->c, key_of(seed, ARRAY_LABELS, chunk), 0, 1);
 	host->labels = op_xalloc((size_t)rows * sizeof(*host->labels));
 	for (int64_t i = 0; i < rows; i++)
 		host->labels[i] = (int32_t)sl_rng_below(sl_rng_u32(&label_key, (uint64_t)i), (uint32_t)c->c);
@@ -111,6 +112,7 @@ void op_host_free(struct op_host *host)
 	}
 	free(host->dout);
 	free(host->labels);
+	free(host->targets);
 	*host = (struct op_host){0};
 }
 

@@ -222,6 +222,7 @@ void op_chunk_open(struct op_rig *rig, struct op_chunk *chunk, const struct op_h
 		.workspace = op_area_data(&rig->workspace),
 		.rule = rig->c->rule,
 		.labels = host->labels,
+		.targets = host->targets,
 		.loss_scale = 1.0f / 37,
 		.loss_sum = &chunk->loss_sum,
 		.correct = &chunk->correct,
@@ -299,10 +300,10 @@ static struct sl_tensor tensor_of(struct op_rig *rig, const struct sl_shape *sha
 		.dtype = type_of(rig), .shape = sl_shape_rows(*shape, rows), .data = data, .be = rig->be};
 }
 
-/* The loss of XENT goes to the host: it has no output tensor. */
+/* A loss goes to the host: it has no output tensor. */
 static struct sl_tensor output_of(struct op_rig *rig, struct op_chunk *chunk, const struct op_area *area)
 {
-	if (rig->op.kind == SL_OP_XENT)
+	if (sl_op_is_loss(rig->op.kind))
 		return tensor_of(rig, &rig->op.out_shape, 1, NULL);
 	return tensor_of(rig, &rig->op.out_shape, chunk->rows, area ? op_area_data(area) : NULL);
 }

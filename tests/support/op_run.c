@@ -132,7 +132,7 @@ static void keep_all(struct op_result *r, struct run *run, const struct op_case 
 	struct op_rig *rig = &run->rig;
 	const enum sl_dtype low = sl_precision_dtype(rig->op.precision);
 
-	r->has_loss = c->kind == SL_OP_XENT;
+	r->has_loss = sl_op_is_loss(c->kind);
 	r->rows = run->host[0].rows;
 	for (int k = 0; k < how->chunks; k++) {
 		struct op_chunk *chunk = &run->chunk[k];

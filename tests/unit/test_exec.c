@@ -9,8 +9,10 @@
 
 #include "common/base/pool.h"
 #include "common/base/rng.h"
+#include "common/nn/graph_text.h"
 #include "common/nn/weights.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/ref/ref.h"
 #include "tests/support/small_net.h"
 
 /* Of two backends that are compared: one in `make test`. */
@@ -273,12 +275,49 @@ static void labels_that_are_none_are_refused(void **state)
 		assert_int_equal(sl_exec_forward(n.exec[SL_TAIL], &call, &loss), SL_OK);
 		label[SMALL_BATCH - 1] = wrong[i];
 		assert_int_equal(sl_exec_forward(n.exec[SL_TAIL], &call, &loss), SL_ERR_DATA);
-		loss.rule = (struct sl_xent_rule){.ignores = true, .ignored = wrong[i]};
+		loss.ignores = true;
+		loss.ignored = wrong[i];
 		assert_int_equal(sl_exec_forward(n.exec[SL_TAIL], &call, &loss), SL_OK);
 		label[0] = -2;
 		assert_int_equal(sl_exec_forward(n.exec[SL_TAIL], &call, &loss), SL_ERR_DATA);
 	}
 	small_net_close(&n);
+}
+
+/* A tail whose loss is one of mean squares: Σ (x·w − target)² / 2 over its two outputs. */
+static void a_loss_of_mean_squares(void **state)
+{
+	static const char text[] = "graph 1\nin mid_act f32 R[2]\nin target f32 R[2]\nparam w [2,2] zero\n"
+				   "node a linear %0 &0\nnode b mse %2 %1\nout loss %3\n";
+	const struct sl_plan_spec spec = {.batch = 2, .chunks = 1};
+	const float weight[16] = {1, 0, 0, 2}, x[4] = {1, 2, 3, 4}, target[4] = {0, 4, 1, 6};
+	struct sl_exec_call call = {.dims = sl_dims_rows(2), .training = true};
+	float out[4], gradient[16];
+	struct sl_exec_loss loss = {.targets = target, .scale = 0.5f, .logits = out};
+	struct sl_backend be;
+	struct sl_fail fail;
+	struct sl_graph g;
+	struct sl_plan *plan;
+	struct sl_exec *exec;
+
+	(void)state;
+	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
+	if (sl_graph_read(&g, text, sizeof text - 1, &fail) != SL_OK ||
+	    sl_plan_open_part(&plan, &spec, SL_TAIL, &g, &fail) != SL_OK ||
+	    sl_exec_open(&exec, plan, SL_TAIL, &be, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_int_equal(sl_exec_set_weights(exec, weight), SL_OK);
+	assert_int_equal(sl_exec_begin(exec), SL_OK);
+	memcpy(sl_exec_input(exec, 0, 2).data, x, sizeof x);
+	assert_int_equal(sl_exec_forward(exec, &call, &loss), SL_OK);
+	assert_true(loss.sum == (1 + 0 + 4 + 4) / 2.0 && loss.correct == 0 && out[3] == 8);
+	assert_int_equal(sl_exec_backward(exec, &call, &loss), SL_OK);
+	assert_true(((const float *)sl_exec_din(exec, 0, 2).data)[3] == 0.5f * 2 * 2);
+	assert_int_equal(sl_exec_get_gradients(exec, gradient), SL_OK);
+	assert_true(gradient[0] == 0.5f * (1 * 1 + 2 * 3) && gradient[3] == 0.5f * (2 * 4));
+	sl_exec_close(exec);
+	sl_plan_close(plan);
+	be.ops->close(&be);
 }
 
 /* ---- memory: what is asked for is what was said before */
@@ -393,6 +432,7 @@ int main(void)
 		cmocka_unit_test(running_statistics_change_in_the_commit),
 		cmocka_unit_test(threads_do_not_change_bits),
 		cmocka_unit_test(labels_that_are_none_are_refused),
+		cmocka_unit_test(a_loss_of_mean_squares),
 		cmocka_unit_test(dropout_is_drawn_for_every_step_and_chunk),
 		cmocka_unit_test(memory_is_known_before_it_is_taken),
 	};

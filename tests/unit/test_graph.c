@@ -217,8 +217,9 @@ static void graphs_that_are_no_part(void **state)
 /* Dropout over long rows: 2^34 random numbers are there for a chunk. */
 static void dropout_of_attention_has_a_bound(void **state)
 {
-	static const char text[] = "graph 1\nin x f32 T[12] most=4096\n"
-				   "node a attention %0 %0 %0 heads=12 p=0.1 stream=3\nout y %1\n";
+	static const char text[] = "graph 1\nin x f32 T[12] most=4096\nparam w [12,12] zero\n"
+				   "node a attention %0 %0 %0 heads=12 p=0.1 stream=3\n"
+				   "node b linear %1 &0\nout y %2\n";
 	struct sl_plan_spec spec = {.batch = 170, .chunks = 2, .row_tokens = 4096, .chunk_tokens = 8192};
 	struct sl_plan *plan = NULL;
 	struct sl_graph g;

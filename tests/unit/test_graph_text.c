@@ -132,6 +132,10 @@ static void what_is_no_graph_is_refused(void **state)
 	refused(HEAD "node a attention %0 %0 %0 heads=2\nout mid_act %1\n", "node a", "takes what is per token");
 	refused("graph 1\nin x f32 T[6] most=9\nnode a attention %0 %0 %0 heads=4\nout y %1\n", "node a", "heads");
 	refused("graph 1\nin x f32 T[6] most=9\nnode a attention %0 %0 %0 heads=0\nout y %1\n", "node a", "bounds");
+	refused(HEAD "node a mse %0 %1\nout mid_act %1\n", "node a", "no value 1 yet");
+	refused("graph 1\nin x f32 R[6]\nin t f32 R[5]\nnode a mse %0 %1\nout loss %2\n", "node a", "another kind");
+	refused("graph 1\nin x f32 R[6]\nin t i32 R[]\nnode a xent %0 %1 smoothing=2\nout loss %2\n", "node a",
+		"bounds");
 	refused(HEAD "node a rmsnorm %0\nout mid_act %1\n", "node a", "parameters");
 	refused(HEAD "node a mul %0\nout mid_act %1\n", "node a", "takes 2 inputs");
 	refused(HEAD "node a act %0 alpha=1\nout mid_act %1\n", "node a", "no 'alpha=1' here");
