@@ -103,7 +103,7 @@ same killed 'local killed'
 # The middle on a simulated device, dropout with it: the same to rounding.
 losses() { jq -r 'select(.type == "step") | .loss' "$tmp/$1/log.jsonl"; }
 if simulated_device; then
-	start_server gpu device=cuda:0
+	start_server gpu "store=$tmp/three" device=cuda:0
 	for codec in none quant:8,per=sample topk:0.2; do
 		set=(--set codec="$codec" --set head_end=up.linear --set tail_begin=first)
 		client "gpu $codec" "$config" --set server="$endpoint" "${set[@]}" || fail "gpu $codec: exit status $?"
