@@ -23,7 +23,7 @@ static void charge(struct sl_middle *m, uint64_t bytes)
 /* The server knows a middle, not which network it is of. */
 static void describe(struct sl_middle *m)
 {
-	const struct sl_graph *g = &m->plan->segment[SL_MIDDLE].graph;
+	const struct sl_graph *g = &m->trunk.plan->segment[SL_MIDDLE].graph;
 
 	snprintf(m->network, sizeof m->network, "%d layers, %" PRId64 " parameters", g->n_node, g->elements[1]);
 	snprintf(m->part, sizeof m->part, "%.90s to %.90s", g->node[0].name, g->node[g->n_node - 1].name);
@@ -41,15 +41,15 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 		m->env.admitted(m->env.arg, m);
 	} else if (task == SL_TASK_OPEN) {
 		done->need_weights = m->need_weights;
-		done->next_step = m->applied;
-		done->made = m->keep.made;
-		m->shown = m->kept;
+		done->next_step = m->trunk.applied;
+		done->made = m->trunk.keep.made;
+		m->shown = m->trunk.kept;
 		m->shown_memory = m->memory;
 	} else if (task == SL_TASK_COMMIT) {
 		double total = sl_port_stats(m->port).compute_s;
 
-		done->checkpointed = m->checkpointed;
-		m->shown = m->kept;
+		done->checkpointed = m->trunk.checkpointed;
+		m->shown = m->trunk.kept;
 		done->compute_s = total - m->compute_before;
 		m->compute_before = total;
 	} else if (task == SL_TASK_MID_BWD) {
@@ -58,8 +58,8 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 		/* an evaluation is no step's: the next one begins once the last chunk of this has left */
 		m->compute_before = sl_port_stats(m->port).compute_s;
 	} else if (task == SL_TASK_GATHER) {
-		done->checkpointed = m->checkpointed;
-		m->shown = m->kept;
+		done->checkpointed = m->trunk.checkpointed;
+		m->shown = m->trunk.kept;
 	}
 }
 
@@ -82,20 +82,13 @@ static struct sl_middle *of_last(struct sl_job *job)
 	return (struct sl_middle *)(void *)((char *)job - offsetof(struct sl_middle, last));
 }
 
-/* (worker) Behind every task that ran, on a device too: what was applied is written, unless it is on the disk already,
- * or is neither the state before a step nor the one behind it. */
+/* (worker) Behind every task that ran, on a device too. */
 static void run_last(struct sl_job *job)
 {
 	struct sl_middle *m = of_last(job);
 
-	if (sl_port_waits(m->port, job) || !m->opened)
-		return;
-	SL_FAILPOINT(m->left ? SL_FP_SERVER_LEFT : SL_FP_SERVER_LAST);
-	if (m->left)
-		sl_keep_only(&m->keep, m->stays ? m->on_disk : UINT64_MAX);
-	else if (!m->torn && m->applied != m->on_disk && m->env.store[0])
-		sl_middle_keep(m);
-	SL_FAILPOINT(m->left ? SL_FP_NONE : SL_FP_SERVER_LASTED);
+	if (!sl_port_waits(m->port, job))
+		sl_trunk_last(&m->trunk, m->port, m->left);
 }
 
 static void close_port(struct sl_middle *m);
@@ -260,8 +253,7 @@ static void port_closed(void *arg)
 	void (*closed)(void *) = m->closed;
 	void *closed_arg = m->closed_arg;
 
-	sl_exec_close(m->exec);
-	sl_plan_close(m->plan);
+	sl_trunk_close(&m->trunk);
 	atomic_fetch_sub(m->env.memory_used, m->memory_bytes);
 	free(m);
 	closed(closed_arg);

@@ -1,0 +1,207 @@
+#include "server/trunk.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/nn/weights.h"
+#include "server/store.h"
+
+static enum sl_err first_weights(struct sl_trunk *t, const struct sl_trunk_store *store, const struct sl_hello *h,
+				 float *range, bool *need_weights)
+{
+	const struct sl_plan_segment *s = &t->plan->segment[SL_MIDDLE];
+
+	if (sl_store_get(store->dir, store->owner, h->weights_hash, range, s->weight_count))
+		return sl_exec_set_weights(t->exec, range);
+	if (h->weights_source != SL_WEIGHTS_SEED) {
+		*need_weights = true;
+		return SL_OK;
+	}
+	sl_weights_init_range(s, t->plan->spec.seed, range);
+	return sl_exec_set_weights(t->exec, range);
+}
+
+/* What the client holds may be what it comes back for. */
+static void pin(struct sl_trunk *t, const uint64_t *step, uint32_t n)
+{
+	t->keep.n_pin = 0;
+	for (uint32_t i = 0; i < n && t->keep.n_pin < SL_CHECKPOINT_MAX_PINS; i++)
+		t->keep.pin[t->keep.n_pin++] = step[i];
+}
+
+/* The newest step that both sides can go on from: of those that the client holds, one that is kept here, or 0. */
+static enum sl_err choose_step(struct sl_trunk *t, const struct sl_trunk_store *store, const struct sl_hello *h,
+			       struct sl_port *port, bool *need_weights, struct sl_fail *fail)
+{
+	char held[96] = "";
+
+	for (uint32_t i = 0; i < h->n_held; i++) {
+		enum sl_err err = sl_port_follow(port, h->held[i], fail);
+
+		if (!err)
+			err = sl_exec_follow(t->exec, h->held[i]);
+		if (err)
+			return err;
+		err = h->held[i] ? sl_keep_read(&t->keep, h->held[i], t->exec, port, fail)
+				 : first_weights(t, store, h, sl_port_weights(port), need_weights);
+
+		if (!err) {
+			SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
+			t->applied = t->on_disk = t->from = h->held[i];
+			sl_checkpoint_good(&t->kept, h->held[i]);
+			return SL_OK;
+		}
+		if (err != SL_ERR_NOINPUT && err != SL_ERR_DATA && err != SL_ERR_MISMATCH && err != SL_ERR_IO)
+			return err;
+		if (err != SL_ERR_NOINPUT)
+			sl_log_limited(SL_LOG_WARN, "checkpoint-refused", "%s", fail->text);
+		snprintf(held + strlen(held), sizeof held - strlen(held), " %" PRIu64, h->held[i]);
+	}
+	return sl_fail_set(fail, SL_ERR_MISMATCH,
+			   "no common step to go on from: the client holds%s, and this server holds none of them",
+			   held);
+}
+
+enum sl_err sl_trunk_open(struct sl_trunk *t, const struct sl_trunk_store *store, const struct sl_hello *h,
+			  struct sl_port *port, bool *need_weights, struct sl_fail *fail)
+{
+	uint8_t name[16];
+	enum sl_err err;
+
+	sl_session_name(h->session, name);
+	sl_keep_open(&t->keep, store->dir, store->tidy, name, store->owner, t->plan, store->core);
+	pin(t, h->held, h->n_held);
+	err = choose_step(t, store, h, port, need_weights, fail);
+	t->opened = !err;
+	return err;
+}
+
+void sl_trunk_close(struct sl_trunk *t)
+{
+	sl_exec_close(t->exec);
+	sl_plan_close(t->plan);
+	*t = (struct sl_trunk){0};
+}
+
+enum sl_err sl_trunk_install(struct sl_trunk *t, const struct sl_trunk_store *store, const struct sl_hello *h,
+			     struct sl_port *port, struct sl_fail *fail)
+{
+	int64_t count = t->plan->segment[SL_MIDDLE].weight_count;
+	float *range = sl_port_weights(port);
+	uint8_t hash[16];
+
+	SL_FAILPOINT(SL_FP_SERVER_INSTALL);
+	sl_weights_hash(range, count, hash);
+	if (memcmp(hash, h->weights_hash, sizeof hash) != 0)
+		return sl_fail_set(fail, SL_ERR_MISMATCH,
+				   "the uploaded weights do not have the hash that Hello announced");
+	sl_store_put(store->dir, store->tidy, store->owner, hash, range, count);
+	return sl_exec_set_weights(t->exec, range);
+}
+
+/* Writes what was applied to the store; false, and logged: it is not there. */
+static bool keep(struct sl_trunk *t, struct sl_port *port)
+{
+	struct sl_fail fail;
+	enum sl_err err;
+
+	if (!t->keep.dir[0]) {
+		sl_fail_set(&fail, SL_ERR_CANTCREATE, "the server has no store");
+		if (!t->said_storeless)
+			sl_log_limited(SL_LOG_WARN, "checkpoint-write",
+				       "%s, so this session cannot be resumed: name a folder in `store`", fail.text);
+		t->said_storeless = true;
+		sl_checkpoint_missed(&t->kept, t->applied, &fail);
+		return false;
+	}
+	SL_FAILPOINT(SL_FP_SERVER_KEEP);
+	err = sl_keep_write(&t->keep, t->applied, t->exec, port, &fail);
+	SL_FAILPOINT(SL_FP_SERVER_KEPT);
+	if (err) {
+		sl_log_limited(SL_LOG_WARN, "checkpoint-write", "step %" PRIu64 ": %s; the one before it is kept",
+			       t->applied, fail.text);
+		sl_checkpoint_missed(&t->kept, t->applied, &fail);
+		return false;
+	}
+	t->on_disk = t->applied;
+	sl_checkpoint_good(&t->kept, t->applied);
+	return true;
+}
+
+/* NONFINITE: nothing has been applied. */
+static enum sl_err apply(struct sl_trunk *t, struct sl_port *port, struct sl_fail *fail)
+{
+	const struct sl_session *s = sl_port_session(port);
+	int64_t rows[SL_SESSION_MAX_CHUNKS];
+	enum sl_err err;
+
+	sl_port_compute_begins(port);
+	for (int i = 0; i < s->chunks; i++)
+		rows[i] = (int64_t)sl_session_chunk_rows(s, i);
+	err = SL_FAILPOINT_CALL(SL_FP_SERVER_CHECK, 0) ? SL_ERR_NONFINITE
+						       : sl_exec_check(t->exec, rows, s->chunks, fail);
+	SL_FAILPOINT(err == SL_ERR_NONFINITE ? SL_FP_SERVER_ABANDON : SL_FP_NONE);
+	SL_FAILPOINT(SL_FP_SERVER_APPLY);
+	if (!err)
+		err = sl_port_follow(port, s->number + 1, fail); /* before: it can fail and leave all as it was */
+	t->torn = !err;
+	if (!err)
+		err = sl_exec_scale(t->exec, s->grad_scale);
+	if (!err)
+		err = sl_exec_commit(t->exec, s->lr, rows, s->chunks);
+	sl_port_compute_ends(port);
+	if (!err && SL_FAILPOINT_CALL(SL_FP_SERVER_CODECS, 0) != 0)
+		err = SL_ERR_DEVICE;
+	if (!err)
+		sl_port_commit_codecs(port);
+	return err;
+}
+
+enum sl_err sl_trunk_commit(struct sl_trunk *t, struct sl_port *port, struct sl_fail *fail)
+{
+	const struct sl_session *s = sl_port_session(port);
+	enum sl_err err;
+
+	SL_FAILPOINT(s->skip ? SL_FP_SERVER_SKIP : SL_FP_NONE);
+	err = s->skip ? sl_port_follow(port, s->number + 1, fail) : apply(t, port, fail);
+	t->torn = t->torn || !err;
+	if (!err && s->skip)
+		err = sl_exec_skip(t->exec);
+	if (!err)
+		err = sl_exec_follow(t->exec, s->number + 1);
+	if (err)
+		return err;
+	if (s->number == t->from) /* the first one: from here on the steps kept behind it are another past's */
+		sl_keep_leave(&t->keep, s->number);
+	t->applied = s->number + 1;
+	t->keep.made = s->epoch;
+	t->torn = false;
+	SL_FAILPOINT(SL_FP_SERVER_APPLIED);
+	pin(t, s->kept, SL_CHECKPOINT_KEPT);
+	t->checkpointed = t->stays = s->checkpoint && keep(t, port);
+	return SL_OK;
+}
+
+enum sl_err sl_trunk_gather(struct sl_trunk *t, struct sl_port *port)
+{
+	enum sl_err err = sl_exec_get_weights(t->exec, sl_port_weights(port));
+
+	t->checkpointed = !err && t->keep.dir[0] && (t->applied == t->on_disk || keep(t, port));
+	t->stays = t->stays || (t->checkpointed && t->applied == t->from); /* it came back to a run's end */
+	return err;
+}
+
+void sl_trunk_last(struct sl_trunk *t, struct sl_port *port, bool left)
+{
+	if (!t->opened)
+		return;
+	SL_FAILPOINT(left ? SL_FP_SERVER_LEFT : SL_FP_SERVER_LAST);
+	if (left)
+		sl_keep_only(&t->keep, t->stays ? t->on_disk : UINT64_MAX);
+	else if (!t->torn && t->applied != t->on_disk && t->keep.dir[0])
+		keep(t, port);
+	SL_FAILPOINT(left ? SL_FP_NONE : SL_FP_SERVER_LASTED);
+}
