@@ -12,13 +12,13 @@ typedef struct sl_conf_client T;
 static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "server", server, sl_conf_check_server, "tcp://127.0.0.1:5570", "where splits listens, tcp://host:port"),
 
-	SL_STRING(T, "model.name", model.name, sl_conf_check_word, NULL, "network: mobilenet_v2, resnet9 or token_mlp"),
+	SL_STRING(T, "model.name", model.name, sl_conf_check_word, NULL, "network: mobilenet_v2, resnet9, resnet18, resnet34, resnet50, alexnet, alexnet1, vgg16 or token_mlp"),
 	SL_DOUBLE(T, "model.width", model.width, 0.05, 8, "1", NULL, "multiplies the number of channels of each layer"),
 	SL_INT(T, "model.classes", model.classes, 2, 100000, "10", "classes", "outputs of the classifier"),
 	SL_SIZE(T, "model.image", model.image, SL_CONF_MIN_IMAGE, SL_CONF_MAX_IMAGE, "32", "pixels", "size of the input"),
 	SL_CHOICE(T, "model.form", model.form, SL_WORDS("cifar", "imagenet"), "cifar",
-		"of mobilenet_v2: strides of the first layers: cifar keeps small images large, imagenet is torchvision's"),
-	SL_DOUBLE(T, "model.dropout", model.dropout, 0, 0.95, "0.2", NULL, "of mobilenet_v2: dropout before the classifier; of token_mlp: behind its first layer"),
+		"of mobilenet_v2 and resnet18 to 50: strides of the first layers: cifar keeps small images large, imagenet is torchvision's"),
+	SL_DOUBLE(T, "model.dropout", model.dropout, 0, 0.95, "0.2", NULL, "of mobilenet_v2, alexnet1 and vgg16: dropout in the classifier; of token_mlp: behind its first layer"),
 	SL_INT(T, "model.vocab", model.vocab, 1, 1 << 22, "1000", NULL, "of token_mlp: tokens are numbers below this"),
 	SL_INT(T, "model.tokens", model.tokens, 1, 65535, "128", "tokens", "of token_mlp: longest row; longer ones are cut"),
 	SL_STRING(T, "model.weights", model.weights, NULL, "", "safetensors file with the weights to start from; empty: random weights from train.seed"),
@@ -140,20 +140,17 @@ static const char *const of_cifar[] = {"data.crop_padding", "data.flip", NULL};
 /* … and of pictures in files. */
 static const char *const of_images[] = {"data.on_bad_sample", "data.max_pixels", NULL};
 
-/* Keys that a network does not have, and what has them. */
-static const char *const of_mobilenet_v2[] = {"model.form", "model.dropout", NULL};
-static const char *const of_tokens[] = {"model.vocab", "model.tokens", NULL};
-static const char *const of_networks_of_images[] = {"model.image",     "model.form",           "data.normalize",
-						    "data.transforms", "data.test_transforms", NULL};
+/* Keys that only some networks have. */
+#define WITH_FORM "mobilenet_v2, resnet18, resnet34, resnet50"
+#define OF_IMAGES WITH_FORM ", resnet9, alexnet, alexnet1, vgg16"
+#define OF_TOKENS "token_mlp"
 static const struct {
-	const char *model;
-	const char *const *keys;
-	const char *has;
-} lacks[] = {{"mobilenet_v2", of_tokens, "networks of tokens"},
-	     {"resnet9", of_mobilenet_v2, "mobilenet_v2"},
-	     {"resnet9", of_tokens, "networks of tokens"},
-	     {"token_mlp", of_networks_of_images, "networks of images"}};
-enum { N_LACKS = sizeof lacks / sizeof lacks[0] };
+	const char *key, *models;
+} of_models[] = {{"model.form", WITH_FORM},      {"model.dropout", "mobilenet_v2, alexnet1, vgg16, token_mlp"},
+		 {"model.image", OF_IMAGES},     {"data.normalize", OF_IMAGES},
+		 {"data.transforms", OF_IMAGES}, {"data.test_transforms", OF_IMAGES},
+		 {"model.vocab", OF_TOKENS},     {"model.tokens", OF_TOKENS}};
+enum { N_OF_MODELS = sizeof of_models / sizeof of_models[0] };
 
 static bool among(const char *const *list, const char *path)
 {
@@ -181,11 +178,24 @@ static bool idle_in_data(const struct sl_conf_client *c, const char *path)
 	       (!shards && strcmp(path, "data.test_files") == 0);
 }
 
+/* `list`: names with commas between them */
+static bool lists(const char *list, const char *name)
+{
+	const size_t len = strlen(name);
+
+	for (const char *at = strstr(list, name); len && at; at = strstr(at + len, name))
+		if ((at == list || at[-1] == ' ') && (at[len] == ',' || !at[len]))
+			return true;
+	return false;
+}
+
 static bool idle_in_model(const struct sl_conf_client *c, const char *path)
 {
-	for (int i = 0; i < N_LACKS; i++)
-		if (strcmp(c->model.name, lacks[i].model) == 0 && among(lacks[i].keys, path))
-			return true;
+	if (!lists(OF_IMAGES ", " OF_TOKENS, c->model.name)) /* the name is what is wrong */
+		return false;
+	for (int i = 0; i < N_OF_MODELS; i++)
+		if (strcmp(of_models[i].key, path) == 0)
+			return !lists(of_models[i].models, c->model.name);
 	return false;
 }
 
@@ -207,17 +217,15 @@ static const char *check_model(const struct sl_conf_client *c, char why[SL_CONF_
 {
 	const bool by_set = line_of(c, "model.name") < 0;
 
-	for (int i = 0; i < N_LACKS; i++)
-		for (const char *const *key = lacks[i].keys; *key && strcmp(c->model.name, lacks[i].model) == 0;
-		     key++) {
-			const int line = line_of(c, *key);
+	for (int i = 0; i < N_OF_MODELS; i++) {
+		const int line = line_of(c, of_models[i].key);
 
-			if (!line || (line > 0 && by_set))
-				continue;
-			snprintf(why, SL_CONF_WHY, "%s has none: it is of %s; leave this key out", lacks[i].model,
-				 lacks[i].has);
-			return *key;
-		}
+		if (!line || (line > 0 && by_set) || !idle_in_model(c, of_models[i].key))
+			continue;
+		snprintf(why, SL_CONF_WHY, "%.64s has none: it is of %s; leave this key out", c->model.name,
+			 of_models[i].models);
+		return of_models[i].key;
+	}
 	return NULL;
 }
 

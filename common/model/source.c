@@ -17,9 +17,17 @@ static const struct source {
 	void (*build)(struct sl_build *b, const struct sl_model_spec *spec);
 	bool tokens;
 } sources[] = {
+	/* clang-format off */
 	{"mobilenet_v2", sl_source_mobilenet_v2, false},
 	{"resnet9", sl_source_resnet9, false},
+	{"resnet18", sl_source_resnet18, false},
+	{"resnet34", sl_source_resnet34, false},
+	{"resnet50", sl_source_resnet50, false},
+	{"alexnet", sl_source_alexnet, false},
+	{"alexnet1", sl_source_alexnet1, false},
+	{"vgg16", sl_source_vgg16, false},
 	{"token_mlp", sl_source_token_mlp, true},
+	/* clang-format on */
 };
 enum { N_SOURCES = sizeof(sources) / sizeof(sources[0]) };
 

@@ -8,15 +8,15 @@ enum { SL_MODEL_MIN_IMAGE = 8, SL_MODEL_MAX_IMAGE = 4096 }; /* a side of the inp
 
 /* What a config says of the model: everything that defines shapes. */
 struct sl_model_spec {
-	char name[SL_NAME_MAX]; /* "mobilenet_v2", "resnet9", "token_mlp" */
+	char name[SL_NAME_MAX]; /* "mobilenet_v2", or another of source.c */
 	double width;           /* multiplier of the channels, 1.0 */
 	int classes;
 	int image; /* height of the input */
 	/* The usual CIFAR form at 32²: stride 1 instead of 2 in the stem (features.0.0) and in the first strided stage
 	 * (features.2.conv.1.0). The total stride is then 8, not 32, and 32² ends at 4². Names, channels and ReLU6 stay
-	 * torchvision's. resnet9 has one form, and no dropout: it reads neither. */
+	 * torchvision's. Of ResNet-18 to -50: a stem of stride 1 without a pool. Other networks have one form. */
 	bool cifar_stem;
-	double dropout; /* of the classifier, 0.2 */
+	double dropout; /* of the classifier, 0.2; ResNets have none */
 	int image_w;    /* width of the input; 0: its height */
 	/* Of networks of tokens (token_mlp, whose width is of 64 features): tokens are 0 … vocab - 1, and a row has up
 	 * to `tokens` of them. They have no image. */

@@ -7,5 +7,11 @@
 void sl_source_mobilenet_v2(struct sl_build *b, const struct sl_model_spec *spec);
 void sl_source_token_mlp(struct sl_build *b, const struct sl_model_spec *spec);
 void sl_source_resnet9(struct sl_build *b, const struct sl_model_spec *spec);
+void sl_source_resnet18(struct sl_build *b, const struct sl_model_spec *spec);
+void sl_source_resnet34(struct sl_build *b, const struct sl_model_spec *spec);
+void sl_source_resnet50(struct sl_build *b, const struct sl_model_spec *spec);
+void sl_source_alexnet(struct sl_build *b, const struct sl_model_spec *spec);
+void sl_source_alexnet1(struct sl_build *b, const struct sl_model_spec *spec);
+void sl_source_vgg16(struct sl_build *b, const struct sl_model_spec *spec);
 
 #endif

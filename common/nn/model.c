@@ -158,6 +158,7 @@ struct made_param {
 	enum sl_role role;
 	struct sl_shape file;
 	enum sl_param_layout layout;
+	int64_t channels;
 };
 
 static void add_param(struct sl_build *b, struct draft *d, const struct made_param *made)
@@ -170,8 +171,10 @@ static void add_param(struct sl_build *b, struct draft *d, const struct made_par
 	if (b->err != SL_OK || !copy_name(b, param.name, d->node.name, made->suffix) ||
 	    !grow(b, (void **)&m->file, m->graph.n_param, &m->cap_file, sizeof(*m->file)))
 		return;
-	m->file[m->graph.n_param] = (struct sl_file_param){
-		.shape = made->file.ndim ? made->file : made->shape, .layout = made->layout, .optional = b->insert};
+	m->file[m->graph.n_param] = (struct sl_file_param){.shape = made->file.ndim ? made->file : made->shape,
+							   .layout = made->layout,
+							   .channels = made->channels,
+							   .optional = b->insert};
 	d->param[d->node.n_param++] = b->graph->n_param;
 	err = sl_graph_add_param(b->graph, &param, b->fail);
 	if (!err && b->graph != &m->graph)
@@ -216,7 +219,8 @@ int sl_build_conv_from(struct sl_build *b, const char *name, int in, struct sl_b
 	}
 	add_param(b, &d, &weight);
 	if (w.bias)
-		add_vector(b, &d, ".bias", out_c, SL_INIT_ZERO, SL_LEARNS);
+		add_param(b, &d,
+			  &(struct made_param){.suffix = ".bias", .shape = sl_shape1(out_c), .init = w.bias_init});
 	return finish(b, &d);
 }
 
@@ -354,15 +358,51 @@ int sl_build_dropout(struct sl_build *b, const char *name, int in, float p)
 	return finish(b, &d);
 }
 
-int sl_build_linear(struct sl_build *b, const char *name, int in, int out_f, bool bias, struct sl_init init)
+/* The image [1,H,W,C] of more than one pixel that `value` is flattened from, with dropout or an activation on the way;
+ * NULL: there is none. Weight files know such values in another order. */
+static const struct sl_shape *flattened(const struct sl_build *b, int value)
+{
+	while (b->err == SL_OK && value >= 0 && b->graph->value[value].maker >= 0) {
+		const struct sl_node *n = &b->graph->node[b->graph->value[value].maker];
+		const struct sl_shape *from;
+
+		value = b->graph->link[n->in];
+		from = &b->graph->value[value].shape;
+		if (n->kind == SL_OP_FLATTEN)
+			return from->ndim == 4 && from->dim[1] * from->dim[2] > 1 ? from : NULL;
+		if (n->kind != SL_OP_DROPOUT && n->kind != SL_OP_ACT)
+			return NULL;
+	}
+	return NULL;
+}
+
+static int linear(struct sl_build *b, const char *name, int in, int out_f, struct sl_init init,
+		  const struct sl_init *bias)
 {
 	struct draft d = begin(b, SL_OP_LINEAR, name, in);
+	const struct sl_shape *image = flattened(b, in);
+	struct made_param weight = {.suffix = ".weight", .shape = sl_shape2(out_f, last_of(b, in)), .init = init};
 
-	add_param(b, &d,
-		  &(struct made_param){.suffix = ".weight", .shape = sl_shape2(out_f, last_of(b, in)), .init = init});
+	if (image) {
+		weight.layout = SL_LAYOUT_HWC_FROM_CHW;
+		weight.channels = image->dim[3];
+	}
+	add_param(b, &d, &weight);
 	if (bias)
-		add_vector(b, &d, ".bias", out_f, SL_INIT_ZERO, SL_LEARNS);
+		add_param(b, &d, &(struct made_param){.suffix = ".bias", .shape = sl_shape1(out_f), .init = *bias});
 	return finish(b, &d);
+}
+
+int sl_build_linear(struct sl_build *b, const char *name, int in, int out_f, bool bias, struct sl_init init)
+{
+	return linear(b, name, in, out_f, init, bias ? &(struct sl_init){SL_INIT_ZERO, 0} : NULL);
+}
+
+int sl_build_linear_as_torch(struct sl_build *b, const char *name, int in, int out_f)
+{
+	const struct sl_init init = sl_init_uniform(1.0 / sqrt((double)last_of(b, in)));
+
+	return linear(b, name, in, out_f, init, &init);
 }
 
 int sl_build_identity(struct sl_build *b, const char *name, int in, int out_f, bool transposed)

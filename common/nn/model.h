@@ -9,14 +9,16 @@
 enum sl_param_layout {
 	SL_LAYOUT_SAME,
 	SL_LAYOUT_OHWI_FROM_OIHW, /* dense convolution */
-	SL_LAYOUT_HWC_FROM_C1HW   /* depthwise convolution: [KH,KW,C] from [C,1,KH,KW] */
+	SL_LAYOUT_HWC_FROM_C1HW,  /* depthwise convolution: [KH,KW,C] from [C,1,KH,KW] */
+	SL_LAYOUT_HWC_FROM_CHW    /* linear behind a flattened image: [O,H·W·C] from [O,C·H·W] */
 };
 
 /* A parameter in weight files; there it has the graph's name for it. */
 struct sl_file_param {
 	struct sl_shape shape;
 	enum sl_param_layout layout;
-	bool optional; /* a weight file may lack it: then it starts from its initialisation */
+	int64_t channels; /* HWC_FROM_CHW: C */
+	bool optional;    /* a weight file may lack it: then it starts from its initialisation */
 };
 
 enum { SL_MODEL_NOTE = SL_NAME_MAX + 96 };
@@ -69,6 +71,7 @@ struct sl_build_window {
 	int out_c, k, stride, pad; /* stride 0 means 1 */
 	bool depthwise;            /* out_c is not read */
 	bool bias;
+	struct sl_init bias_init; /* left out: zeros */
 };
 /* The weight starts from `init`; the convolutions of sl_build_conv as torchvision's MobileNetV2 has them: normal,
  * std = sqrt(2 / fan_out). */
@@ -92,6 +95,8 @@ int sl_build_scale(struct sl_build *b, const char *name, int in, float by);
 int sl_build_flatten(struct sl_build *b, const char *name, int in);
 int sl_build_dropout(struct sl_build *b, const char *name, int in, float p);
 int sl_build_linear(struct sl_build *b, const char *name, int in, int out_f, bool bias, struct sl_init init);
+/* As torch.nn.Linear starts: weight and bias from U(±1 / sqrt(in features)). */
+int sl_build_linear_as_torch(struct sl_build *b, const char *name, int in, int out_f);
 int sl_build_gelu(struct sl_build *b, const char *name, int in);
 /* A row of a table of the model's vocab for each token, which starts normal with `std`. */
 int sl_build_embedding(struct sl_build *b, const char *name, int in, int features, double std);

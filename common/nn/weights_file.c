@@ -32,6 +32,11 @@ static void file_matrix(const struct sl_file_param *p, int64_t *blocks, int64_t 
 		*rows = d[0];
 		*cols = d[2] * d[3];
 		return;
+	case SL_LAYOUT_HWC_FROM_CHW:
+		*blocks = d[0];
+		*rows = p->channels;
+		*cols = d[1] / p->channels;
+		return;
 	default:
 		*blocks = *rows = 1;
 		*cols = sl_shape_count(&p->shape);

@@ -331,6 +331,18 @@ static void resnet9(void **state)
 	run_golden("tests/golden/resnet9", "ref", "layer2");
 }
 
+static void networks(void **state)
+{
+	(void)state;
+	run_golden("tests/golden/resnet18", "cpu", "maxpool");
+	run_golden("tests/golden/resnet18", "ref", "layer2.0.add");
+	run_golden("tests/golden/resnet50", "cpu", "relu");
+	run_golden("tests/golden/resnet50", "cpu", "layer2.0.relu");
+	run_golden("tests/golden/alexnet", "cpu", "features.0");
+	run_golden("tests/golden/vgg16", "cpu", "features.4");
+	run_golden("tests/golden/vgg16", "ref", "features.0");
+}
+
 static void live(void **state)
 {
 	const char *prefix = getenv("SPLIT_GOLDEN_PREFIX");
@@ -346,9 +358,13 @@ static void live(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(torchvision_form),  cmocka_unit_test(cifar_form),
-		cmocka_unit_test(reference_backend), cmocka_unit_test(rules),
-		cmocka_unit_test(resnet9),           cmocka_unit_test(live),
+		cmocka_unit_test(torchvision_form),
+		cmocka_unit_test(cifar_form),
+		cmocka_unit_test(reference_backend),
+		cmocka_unit_test(rules),
+		cmocka_unit_test(resnet9),
+		cmocka_unit_test(networks),
+		cmocka_unit_test(live),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

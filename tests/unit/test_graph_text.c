@@ -80,6 +80,10 @@ static void networks_come_back_at_every_cut(void **state)
 	(void)state;
 	assert_true(cut_everywhere("mobilenet_v2", "", "") > 20);
 	assert_true(cut_everywhere("resnet9", "", "") > 5);
+	assert_true(cut_everywhere("resnet18", "", "") > 5);
+	assert_true(cut_everywhere("resnet50", "", "") > 10);
+	assert_true(cut_everywhere("alexnet", "", "") > 3);
+	assert_true(cut_everywhere("vgg16", "", "") > 10);
 	assert_true(cut_everywhere("mobilenet_v2", "conv:8,k=3,s=1", "linear:4") > 10);
 	assert_true(cut_everywhere("mobilenet_v2", "linear:8+conv:4", "") > 10);
 	assert_true(cut_everywhere("mobilenet_v2", "decaylinear:rate=0.7,every=3,times=2,l1=0.1",

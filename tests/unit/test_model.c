@@ -238,6 +238,77 @@ static void resnet9_starts_as_pytorch_does(void **state)
 	sl_model_close(m);
 }
 
+static int64_t learners(const struct sl_model *m)
+{
+	int64_t n = 0;
+
+	for (int i = 0; i < m->graph.n_param; i++)
+		n += m->graph.param[i].role == SL_LEARNS ? sl_shape_count(&m->graph.param[i].shape) : 0;
+	return n;
+}
+
+/* Counts are those of torchvision's state_dicts (1000 classes, 224²). */
+static void torchvisions_networks(void **state)
+{
+	static const struct {
+		const char *name;
+		int64_t parameters;
+		int units;
+	} want[] = {{"resnet18", 11689512, 10},
+		    {"resnet34", 21797672, 18},
+		    {"resnet50", 25557032, 18},
+		    {"vgg16", 138357544, 14}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+		struct sl_model_spec spec = {.width = 1, .classes = 1000, .image = 224};
+		struct sl_model *m;
+
+		snprintf(spec.name, sizeof spec.name, "%s", want[i].name);
+		m = open_model(&spec);
+		assert_int_equal(learners(m), want[i].parameters);
+		assert_int_equal(m->n_unit, want[i].units);
+		sl_model_close(m);
+	}
+}
+
+static void names_and_forms_of_resnet(void **state)
+{
+	struct sl_model_spec spec = {.name = "resnet50", .width = 1, .classes = 10, .image = 32, .cifar_stem = true};
+	struct sl_model *m = open_model(&spec);
+
+	(void)state;
+	assert_shape(&find_file(m, "conv1.weight")->shape, 4, (int64_t[]){64, 3, 3, 3});
+	assert_shape(&find_file(m, "layer2.0.downsample.0.weight")->shape, 4, (int64_t[]){512, 256, 1, 1});
+	assert_shape(&find_param(m, "layer4.2.bn3.running_var")->shape, 1, (int64_t[]){2048});
+	assert_shape(&find_param(m, "fc.weight")->shape, 2, (int64_t[]){10, 2048});
+	assert_shape(&(struct sl_shape[]){shape_of(m, "layer4.2.relu")}[0], 4, (int64_t[]){1, 4, 4, 2048});
+	sl_model_close(m);
+	spec.cifar_stem = false;
+	m = open_model(&spec);
+	assert_shape(&find_file(m, "conv1.weight")->shape, 4, (int64_t[]){64, 3, 7, 7});
+	assert_shape(&(struct sl_shape[]){shape_of(m, "layer1.0.relu")}[0], 4, (int64_t[]){1, 8, 8, 256});
+	sl_model_close(m);
+}
+
+/* A linear layer behind a flattened image: files have the channels first, with dropout in between too. */
+static void flattened_images_in_files(void **state)
+{
+	struct sl_model_spec spec = {.name = "alexnet1", .width = 1, .classes = 10, .image = 32, .dropout = 0.5};
+	struct sl_model *m = open_model(&spec);
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(find_file(m, "classifier.1.weight")->layout, SL_LAYOUT_HWC_FROM_CHW);
+	assert_int_equal(find_file(m, "classifier.1.weight")->channels, 256);
+	assert_shape(&find_file(m, "classifier.1.weight")->shape, 2, (int64_t[]){4096, 1024});
+	assert_int_equal(find_file(m, "classifier.4.weight")->layout, SL_LAYOUT_SAME);
+	sl_model_close(m);
+	spec.image = 31;
+	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
+	assert_string_equal(fail.text, "image is 31x31; alexnet1 takes heights and widths of 32 pixels and more");
+}
+
 static void resnet9_refuses_other_images(void **state)
 {
 	struct sl_model_spec spec = {"resnet9", 1.0, 10, 64, true, 0, 32, 0, 0};
@@ -480,6 +551,9 @@ int main(void)
 		cmocka_unit_test(resnet9_is_its_upstreams),
 		cmocka_unit_test(resnet9_starts_as_pytorch_does),
 		cmocka_unit_test(resnet9_refuses_other_images),
+		cmocka_unit_test(torchvisions_networks),
+		cmocka_unit_test(names_and_forms_of_resnet),
+		cmocka_unit_test(flattened_images_in_files),
 		cmocka_unit_test(macs_are_those_of_the_seed),
 		cmocka_unit_test(cifar_stem_has_a_total_stride_of_8),
 		cmocka_unit_test(width_rounds_as_torchvision),
