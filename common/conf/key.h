@@ -57,6 +57,8 @@ static inline struct sl_conf_origin *sl_conf_origin(const struct sl_conf_schema 
 	return (struct sl_conf_origin *)((char *)conf + schema->origin_offset);
 }
 
+/* The key's place in schema->key; -1: there is none. */
+int sl_conf_find(const struct sl_conf_schema *schema, const char *path);
 /* Stores `text` in `conf`, or leaves it and returns a sentence in `why`. `plain`: not quoted in the file, so it may be
  * a number, a bool or null. Lists: `text` holds items separated by commas. */
 const char *sl_conf_value_set(const struct sl_conf_key *key, void *conf, const char *text, bool plain,

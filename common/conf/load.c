@@ -35,14 +35,6 @@ static enum sl_err SL_PRINTF(3, 4) fail_at(struct loader *l, yaml_mark_t mark, c
 	return sl_fail_set(l->fail, SL_ERR_CONFIG, "%s:%zu:%zu: %s", l->name, mark.line + 1, mark.column + 1, text);
 }
 
-static int find_key(const struct sl_conf_schema *schema, const char *path)
-{
-	for (int i = 0; i < schema->n_key; i++)
-		if (strcmp(schema->key[i].path, path) == 0)
-			return i;
-	return -1;
-}
-
 static bool is_section(const struct sl_conf_schema *schema, const char *path)
 {
 	size_t len = strlen(path);
@@ -312,7 +304,7 @@ static enum sl_err load_section(struct loader *l, const char *section);
 /* The current event is what follows the key `path`. */
 static enum sl_err load_entry(struct loader *l, const char *path)
 {
-	int index = find_key(l->schema, path);
+	int index = sl_conf_find(l->schema, path);
 	const char *text;
 	enum sl_err err;
 	bool plain;
@@ -356,7 +348,7 @@ static enum sl_err load_section(struct loader *l, const char *section)
 		snprintf(path, sizeof path, "%s%s%.60s", section, *section ? "." : "", name);
 		/* a dot in a key would reach into another section behind the back of the duplicate check */
 		if (strlen(name) >= sizeof names[0] || strchr(name, '.') ||
-		    (find_key(l->schema, path) < 0 && !is_section(l->schema, path)))
+		    (sl_conf_find(l->schema, path) < 0 && !is_section(l->schema, path)))
 			return fail_at(l, mark, "unknown key \"%.60s\"%s%s: %s", name, *section ? " in " : "", section,
 				       sl_conf_suggest(l->schema, section, name, hint));
 		for (int i = 0; i < n_name; i++)
@@ -446,7 +438,7 @@ static enum sl_err apply_set(struct loader *l, const char *set)
 	if (!equals || equals == set || equals - set >= PATH_TEXT)
 		return sl_fail_set(l->fail, SL_ERR_CONFIG, "--set %.60s: must be KEY=VALUE, such as threads=2", set);
 	snprintf(path, sizeof path, "%.*s", (int)(equals - set), set);
-	index = find_key(l->schema, path);
+	index = sl_conf_find(l->schema, path);
 	if (index >= 0)
 		return apply_one(l, index, equals + 1);
 	if (is_spread(l->schema, path)) {
@@ -535,44 +527,6 @@ enum sl_err sl_conf_load(const struct sl_conf_schema *schema, void *out, const c
 		return sl_fail_set(fail, err == SL_ERR_LIMIT ? SL_ERR_CONFIG : err, "%s", why.text);
 	err = sl_conf_parse(schema, out, path, (const char *)text, len, set, n_set, fail);
 	free(text);
-	return err;
-}
-
-bool sl_conf_is_default(const struct sl_conf_schema *schema, const void *conf, const char *key)
-{
-	int index = find_key(schema, key);
-
-	return index >= 0 && sl_conf_origin(schema, conf)->mark[index].line == 0;
-}
-
-enum sl_err sl_conf_fail(const struct sl_conf_schema *schema, const void *conf, const char *key, struct sl_fail *fail,
-			 const char *fmt, ...)
-{
-	const struct sl_conf_origin *origin = sl_conf_origin(schema, conf);
-	int index = find_key(schema, key);
-	struct sl_conf_mark mark = index >= 0 ? origin->mark[index] : (struct sl_conf_mark){0, 0};
-	char text[SL_FAIL_TEXT];
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(text, sizeof text, fmt, args);
-	va_end(args);
-	if (mark.line > 0)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "%s:%d:%d: %s: %s", origin->path, mark.line, mark.column, key,
-				   text);
-	if (mark.line < 0)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "--set %s: %s", key, text);
-	return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s (default): %s", origin->path, key, text);
-}
-
-enum sl_err sl_conf_blame(const struct sl_conf_schema *schema, const void *conf, const char *key, enum sl_err err,
-			  struct sl_fail *fail)
-{
-	if (err && find_key(schema, key) >= 0) {
-		sl_conf_fail(schema, conf, key, fail, "%s",
-			     strcmp(key, fail->key) == 0 ? sl_fail_sentence(fail) : fail->text);
-		fail->code = err;
-	}
 	return err;
 }
 

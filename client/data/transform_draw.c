@@ -1,0 +1,139 @@
+/* What chance decides for a step of a list of transforms, as torchvision's get_params does. */
+#include "client/data/transform_draw.h"
+
+#include <math.h>
+
+#include "common/base/rng.h"
+
+enum { WORDS = 32, ATTEMPTS = 10, COLOURS = 4 };
+
+static double between(uint32_t word, const double range[2])
+{
+	return range[0] + (range[1] - range[0]) * (double)sl_rng_unit(word);
+}
+
+/* Height and width of a part with a random area and shape, of h × w pixels in all. */
+static void draw_sides(const struct sl_step *s, const uint32_t *word, int h, int w, bool erases, double *out_h,
+		       double *out_w)
+{
+	const double log_ratio[2] = {log(s->ratio[0]), log(s->ratio[1])};
+	const double area = (double)h * w * between(word[0], s->scale), ratio = exp(between(word[1], log_ratio));
+
+	*out_w = rint(sqrt(erases ? area / ratio : area * ratio));
+	*out_h = rint(sqrt(erases ? area * ratio : area / ratio));
+}
+
+static struct sl_window placed(int h, int w, int inside_h, int inside_w, const uint32_t *word)
+{
+	return (struct sl_window){.top = (int)sl_rng_below(word[0], (uint32_t)(inside_h - h) + 1),
+				  .left = (int)sl_rng_below(word[1], (uint32_t)(inside_w - w) + 1),
+				  .h = h,
+				  .w = w};
+}
+
+/* As torchvision's get_params: ten attempts, then the largest part in the middle whose shape is allowed. */
+static struct sl_window draw_part(const struct sl_step *s, const uint32_t word[WORDS], int h, int w)
+{
+	const double shape = (double)w / h;
+	int part_h = h, part_w = w;
+
+	for (int i = 0; i < ATTEMPTS; i++) {
+		double ph, pw;
+
+		draw_sides(s, word + 2 * i, h, w, false, &ph, &pw);
+		if (ph > 0 && pw > 0 && ph <= h && pw <= w)
+			return placed((int)ph, (int)pw, h, w, word + 2 * ATTEMPTS);
+	}
+	if (shape < s->ratio[0])
+		part_h = (int)rint(w / s->ratio[0]);
+	else if (shape > s->ratio[1])
+		part_w = (int)rint(h * s->ratio[1]);
+	return (struct sl_window){.top = (h - part_h) / 2, .left = (w - part_w) / 2, .h = part_h, .w = part_w};
+}
+
+static struct sl_transform_draw draw_erasure(const struct sl_step *s, const uint32_t word[WORDS], int h, int w)
+{
+	struct sl_transform_draw draw = {.skip = true};
+
+	if ((double)sl_rng_unit(word[0]) >= s->p)
+		return draw;
+	for (int i = 0; i < ATTEMPTS && draw.skip; i++) {
+		double ph, pw;
+
+		draw_sides(s, word + 1 + 2 * i, h, w, true, &ph, &pw);
+		if (ph < h && pw < w) {
+			draw.part = placed((int)ph, (int)pw, h, w, word + 1 + 2 * ATTEMPTS);
+			draw.skip = false;
+		}
+	}
+	return draw;
+}
+
+static struct sl_transform_draw draw_jitter(const struct sl_step *s, const uint32_t word[WORDS])
+{
+	struct sl_transform_draw draw = {.order = {0, 1, 2, 3}};
+
+	for (int last = COLOURS - 1; last > 0; last--) {
+		const int other = (int)sl_rng_below(word[last], (uint32_t)last + 1), swap = draw.order[last];
+
+		draw.order[last] = draw.order[other];
+		draw.order[other] = swap;
+	}
+	for (int i = 0; i < COLOURS; i++) {
+		const double neutral = sl_step_neutral(i);
+
+		draw.factor[i] = s->range[i][0] == neutral && s->range[i][1] == neutral
+					 ? (double)NAN
+					 : between(word[COLOURS + i], s->range[i]);
+	}
+	return draw;
+}
+
+void sl_step_padded(const struct sl_step *s, int *h, int *w)
+{
+	*h += s->pad_top + s->pad_bottom;
+	*w += s->pad_left + s->pad_right;
+	if (s->pad_if_needed && *w < s->w)
+		*w += 2 * (s->w - *w);
+	if (s->pad_if_needed && *h < s->h)
+		*h += 2 * (s->h - *h);
+}
+
+struct sl_transform_draw sl_step_draw(const struct sl_step *s, int place, uint64_t seed, uint64_t epoch, int64_t sample,
+				      int h, int w)
+{
+	const struct sl_rng_key key = {
+		.seed = seed, .step = epoch, .chunk = (uint16_t)(place + 1), .tensor = SL_RNG_AUGMENT};
+	struct sl_transform_draw draw = {.skip = false};
+	uint32_t word[WORDS];
+
+	for (uint32_t i = 0; i < WORDS / 4; i++)
+		sl_rng_quad(&key, (uint32_t)sample * (WORDS / 4) + i, word + 4 * (size_t)i);
+	switch (s->kind) {
+	case SL_STEP_RANDOM_RESIZED_CROP:
+		draw.part = draw_part(s, word, h, w);
+		break;
+	case SL_STEP_RANDOM_CROP:
+		sl_step_padded(s, &h, &w);
+		if (h >= s->h && w >= s->w)
+			draw.part = placed(s->h, s->w, h, w, word);
+		break;
+	case SL_STEP_CUTOUT:
+		if (h >= s->h && w >= s->w)
+			draw.part = placed(s->h, s->w, h, w, word);
+		break;
+	case SL_STEP_HORIZONTAL_FLIP:
+	case SL_STEP_VERTICAL_FLIP:
+		draw.skip = (double)sl_rng_unit(word[0]) >= s->p;
+		break;
+	case SL_STEP_RANDOM_ERASING:
+		draw = draw_erasure(s, word, h, w);
+		break;
+	case SL_STEP_COLOR_JITTER:
+		draw = draw_jitter(s, word);
+		break;
+	default:
+		break;
+	}
+	return draw;
+}
