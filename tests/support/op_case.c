@@ -116,6 +116,10 @@
 			p_                                                                          \
 		}                                                                                   \
 	}
+#define EMBEDDING(n_, v_, f_, position_, first_)                                                        \
+	{                                                                                               \
+		.kind = SL_OP_EMBEDDING, .n = n_, .c = f_, .u.embedding = { v_, f_, position_, first_ } \
+	}
 #define SELECT(n_, s_, f_)                                      \
 	{                                                       \
 		.kind = SL_OP_SELECT, .n = n_, .h = s_, .c = f_ \
@@ -343,6 +347,13 @@ const struct op_case op_cases[] = {
 	ATTENTION(2, 130, 80, 4, 2, true, 10000, 0.2f, DATA_PLAIN),
 	ATTENTION(3, 11, 260, 2, 0, false, 0, 0, DATA_PLAIN),
 	ATTENTION(3, 11, 20, 4, 0, true, 0, 0, DATA_TIES),
+	EMBEDDING(1, 1, 1, false, 0),
+	EMBEDDING(9, 4, 7, false, 0),
+	EMBEDDING(130, 50, 33, false, 0),
+	EMBEDDING(64, 200, 48, false, 0),
+	EMBEDDING(1, 3, 1, true, 2),
+	EMBEDDING(10, 5, 17, true, 2),
+	EMBEDDING(100, 4, 48, true, 0),
 	SELECT(1, 1, 1),
 	SELECT(1, 9, 7),
 	SELECT(5, 2, 33),
@@ -425,6 +436,9 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 		snprintf(attr, sizeof(attr), ", heads %d:%d%s rope %g p %g", c->u.attention.heads,
 			 sl_attention_kv(&c->u.attention), c->u.attention.causal ? " causal" : "",
 			 (double)c->u.attention.rope, (double)c->u.attention.p);
+		break;
+	case SL_OP_EMBEDDING:
+		snprintf(attr, sizeof(attr), " of %d%s", c->u.embedding.rows, c->u.embedding.position ? " places" : "");
 		break;
 	case SL_OP_SCALE:
 		snprintf(attr, sizeof(attr), " by %g", (double)c->u.scale.by);
@@ -551,6 +565,11 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 	case SL_OP_DROPOUT:
 		op->u.dropout = c->u.dropout;
 		break;
+	case SL_OP_EMBEDDING:
+		op->in_shape[0] = sl_shape1(rows);
+		op->u.embedding = c->u.embedding;
+		op->n_param = 1;
+		break;
 	case SL_OP_SCALE:
 		op->u.scale = c->u.scale;
 		break;
@@ -591,6 +610,8 @@ int64_t op_param_count(const struct sl_op *op, int index)
 		return index ? convt->out_c : (int64_t)convt->in_c * convt->kh * convt->kw * convt->out_c;
 	if (op->kind == SL_OP_LINEAR)
 		return index ? op->u.linear.out_f : (int64_t)op->u.linear.out_f * op->u.linear.in_f;
+	if (op->kind == SL_OP_EMBEDDING)
+		return (int64_t)op->u.embedding.rows * op->u.embedding.features;
 	if (sl_op_is_norm(op->kind))
 		return op->in_shape[0].dim[op->in_shape[0].ndim - 1];
 	return op->u.bn.c;

@@ -31,6 +31,7 @@ struct op_case {
 		struct sl_gelu_attr gelu;
 		struct sl_norm_attr norm;
 		struct sl_attention_attr attention;
+		struct sl_embedding_attr embedding;
 	} u;
 };
 

@@ -90,7 +90,10 @@ void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl
 		host->in[i] = input(c, count, key_of(seed, i < 2 ? ARRAY_IN + i : ARRAY_THIRD, chunk));
 		host->din_start[i] = spread(count, key_of(seed, i < 2 ? ARRAY_DIN + i : ARRAY_THIRD + 1, chunk), 0, 1);
 	}
-	if (c->one_nan)
+	for (int64_t i = 0; i < rows && op->kind == SL_OP_EMBEDDING; i++) /* ids */
+		host->in[0][i] =
+			(float)sl_rng_below(sl_rng_u32(&label_key, (uint64_t)i), (uint32_t)op->u.embedding.rows);
+	if (c->one_nan && op->kind != SL_OP_EMBEDDING)
 		host->in[0][host->in_count[0] / 2] = NAN;
 	host->dout = spread(host->out_count, key_of(seed, ARRAY_DOUT, chunk), 0, 1);
 	host->targets = spread(rows * c->c, key_of(seed, ARRAY_LABELS, chunk), 0, 1);

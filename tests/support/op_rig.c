@@ -186,6 +186,35 @@ void op_rig_close(struct op_rig *rig)
 	*rig = (struct op_rig){0};
 }
 
+/* What comes in: ids are whole numbers. */
+static void open_input(struct op_rig *rig, struct op_area *a, int64_t count, const float *values)
+{
+	int32_t *id;
+
+	if (rig->op.kind != SL_OP_EMBEDDING) {
+		open_values(rig, a, count, values);
+		return;
+	}
+	id = op_xalloc((size_t)count * sizeof *id);
+	for (int64_t i = 0; i < count; i++)
+		id[i] = (int32_t)values[i];
+	op_area_open(a, rig->be, (size_t)count * sizeof *id, id, rig->log);
+	free(id);
+}
+
+/* Where each row is of three tokens, the last one of what is left: of an op whose values are counted by token. */
+static void open_threes(struct op_rig *rig, struct op_chunk *chunk)
+{
+	const int64_t tokens = chunk->rows, rows = (tokens + 2) / 3;
+	uint32_t *begin = op_xalloc((size_t)(rows + 1) * sizeof *begin);
+
+	for (int64_t i = 1; i <= rows; i++)
+		begin[i] = (uint32_t)(3 * i < tokens ? 3 * i : tokens);
+	op_area_open(&chunk->begin, rig->be, (size_t)(rows + 1) * sizeof *begin, begin, rig->log);
+	free(begin);
+	chunk->call.dims = (struct sl_dims){rows, tokens, op_area_data(&chunk->begin)};
+}
+
 /* Rows of an op that looks at their tokens: S each on average, and no two neighbours alike. */
 static void open_tokens(struct op_rig *rig, struct op_chunk *chunk)
 {
@@ -206,7 +235,7 @@ void op_chunk_open(struct op_rig *rig, struct op_chunk *chunk, const struct op_h
 
 	*chunk = (struct op_chunk){.rows = host->rows};
 	for (int i = 0; i < rig->op.n_in; i++) {
-		open_values(rig, &chunk->in[i], host->in_count[i], host->in[i]);
+		open_input(rig, &chunk->in[i], host->in_count[i], host->in[i]);
 		open_values(rig, &chunk->din[i], host->in_count[i], NULL);
 	}
 	open_values(rig, &chunk->out, host->out_count, NULL);
@@ -227,7 +256,9 @@ void op_chunk_open(struct op_rig *rig, struct op_chunk *chunk, const struct op_h
 		.loss_sum = &chunk->loss_sum,
 		.correct = &chunk->correct,
 	};
-	if (sl_op_reads_rows(rig->op.kind))
+	if (rig->op.kind == SL_OP_EMBEDDING)
+		open_threes(rig, chunk);
+	else if (sl_op_reads_rows(rig->op.kind))
 		open_tokens(rig, chunk);
 	for (int i = 0; i < rig->op.n_param; i++) {
 		bool running = rig->op.kind == SL_OP_BATCHNORM && i >= 2;
