@@ -1,0 +1,127 @@
+/* What a server says to rows of tokens that cannot be: lengths in the payload of head_act, and numbers of tokens in its
+ * parts. Each ends that session with a sentence, and nothing else. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/codec/frame.h"
+#include "common/codec/lengths.h"
+#include "tests/support/asked.h"
+#include "tests/support/host_rig.h"
+
+enum { ROWS = 3, LONGEST = 9, CHUNK = 12, F = 16, LENGTHS = 16 };
+
+static struct asked asked_of(const char *codec)
+{
+	struct asked a = {.agreement.agreed = sl_agreed_default(),
+			  .split = {.model = {.name = "token_mlp",
+					      .width = 0.25,
+					      .classes = 2,
+					      .dropout = 0.2,
+					      .vocab = 20,
+					      .tokens = LONGEST},
+				    .cut = {.head_end = "embedding", .tail_begin = "dense"}}};
+	struct sl_fail fail;
+
+	a.agreement.agreed.batch = ROWS;
+	a.agreement.agreed.chunks = 1;
+	a.agreement.agreed.row_tokens = LONGEST;
+	a.agreement.agreed.chunk_tokens = CHUNK;
+	strcpy(a.agreement.agreed.codec[SL_DIR_HEAD_ACT], codec);
+	if (asked_settle(&a, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return a;
+}
+
+/* Rows of these lengths, as many tokens as the part says, and what the case changes. */
+struct wrong {
+	int length[ROWS];
+	int tokens;
+	int padding; /* in the last byte behind the lengths */
+	int cut;     /* bytes that the payload lacks */
+	enum sl_err code;
+	const char *why;
+};
+
+static const struct wrong wrong[] = {
+	{{4, 1, 3}, 8, 0, 0, SL_OK, NULL},
+	{{9, 2, 1}, 12, 0, 0, SL_OK, NULL},
+	{{4, 0, 4}, 8, 0, 0, SL_ERR_PAYLOAD, "row 1 has 0 tokens, expected 1 to 9"},
+	{{10, 1, 1}, 12, 0, 0, SL_ERR_PAYLOAD, "row 0 has 10 tokens"},
+	{{65535, 1, 1}, 3, 0, 0, SL_ERR_PAYLOAD, "row 0 has 65535 tokens"},
+	{{4, 1, 4}, 8, 0, 0, SL_ERR_PAYLOAD, "rows have 9 tokens together, expected 8"},
+	{{1, 1, 1}, 12, 0, 0, SL_ERR_PAYLOAD, "rows have 3 tokens together, expected 12"},
+	{{4, 1, 3}, 8, 1, 0, SL_ERR_PAYLOAD, "bytes are set behind the lengths"},
+	{{4, 1, 3}, 8, 0, 4, SL_ERR_PAYLOAD, ""},
+	{{4, 1, 3}, 8, 0, SL_FRAME_BYTES + 8 * F * 4, SL_ERR_PAYLOAD, ""},
+	{{4, 1, 3}, 8, 0, SL_FRAME_BYTES + 8 * F * 4 + 1, SL_ERR_PAYLOAD, "shorter than the lengths of 3 rows"},
+	{{1, 1, 1}, 2, 0, 0, SL_ERR_LIMIT, "3 rows with 2 tokens"},
+	{{9, 3, 1}, 13, 0, 0, SL_ERR_LIMIT, "3 rows with 13 tokens, where rows have up to 9 and a chunk up to 12"},
+	{{1, 1, 1}, 0, 0, 0, SL_ERR_LIMIT, "3 rows with 0 tokens"},
+};
+
+static uint64_t payload_of(const struct wrong *w, const struct asked *a, uint8_t *out)
+{
+	memset(out, 0, LENGTHS);
+	for (int i = 0; i < ROWS; i++) {
+		out[2 * i] = (uint8_t)w->length[i];
+		out[2 * i + 1] = (uint8_t)(w->length[i] >> 8);
+	}
+	out[LENGTHS - 1] = (uint8_t)w->padding;
+	sl_frame_write(out + LENGTHS, &a->agreement.codec[SL_DIR_HEAD_ACT], false, w->tokens);
+	memset(out + LENGTHS + SL_FRAME_BYTES, 0, (size_t)(CHUNK + 1) * F * sizeof(float));
+	return LENGTHS + SL_FRAME_BYTES + (uint64_t)w->tokens * F * sizeof(float) - (uint64_t)w->cut;
+}
+
+static void try(const struct wrong *w)
+{
+	static uint8_t payload[LENGTHS + SL_FRAME_BYTES + (CHUNK + 1) * F * sizeof(float)];
+	const struct asked a = asked_of("none");
+	struct sl_frame hello = host_rig_hello_of(&a, 1, 1, NULL);
+	const uint64_t len = payload_of(w, &a, payload);
+	struct sl_frame part = {.kind = SL_FRAME_PART,
+				.epoch = 1,
+				.u.part = {.what = SL_PART_HEAD_ACT,
+					   .rows = ROWS,
+					   .batch_rows = ROWS,
+					   .total = len,
+					   .tokens = (uint32_t)w->tokens}};
+	struct host_client c;
+	const char *said;
+
+	host_rig_open(1, 256 << 20);
+	host_rig_connect_raw(&c);
+	host_rig_say(&c, &hello);
+	host_rig_await(&c.came[SL_FRAME_WELCOME], 1);
+	host_rig_say_part(&c, &part, (struct sl_bytes){payload, len});
+	if (w->code == SL_OK) {
+		host_rig_await(&c.came[SL_FRAME_PART], 1);
+		assert_int_equal(c.last[SL_FRAME_PART].u.part.tokens, w->tokens);
+	} else {
+		said = host_rig_refusal(&c, w->code);
+		if (!strstr(said, w->why))
+			fail_msg("'%s' is said, not '%s'", said, w->why);
+	}
+	host_rig_hang_up(&c);
+	host_rig_close();
+}
+
+static void lengths_that_cannot_be_end_the_session(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+		try(&wrong[i]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(lengths_that_cannot_be_end_the_session)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
