@@ -118,7 +118,10 @@ static enum sl_err fill_image(struct slot *slot, float *image, int64_t sample, i
 				 loader->scratch + (size_t)thread * loader->scratch_floats);
 		return SL_OK;
 	}
-	return sl_transform_apply(&loader->work[thread], image, picture, fail);
+	if (spec->transform)
+		return sl_transform_apply(&loader->work[thread], image, picture, fail);
+	memcpy(image, picture->data, loader->row_bytes[SL_FIELD_INPUT]); /* a row of numbers */
+	return SL_OK;
 }
 
 /* Sample `sample` as row r of the batch. */
@@ -402,8 +405,8 @@ static enum sl_err spec_check(const struct sl_loader_spec *spec, struct sl_fail 
 				   aug->in_h, aug->in_w, (long long)side[0], (long long)side[1]);
 	if (spec->set->count < 1 || spec->set->count > SL_SET_MAX_SAMPLES)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "the data set has %lld samples", (long long)spec->set->count);
-	if ((!aug && !spec->transform) != !!spec->set->source->extent)
-		return sl_fail_set(fail, SL_ERR_BUG, "images are transformed, and tokens are not");
+	if ((aug || spec->transform) != (strcmp(spec->set->field[SL_FIELD_INPUT].name, "image") == 0))
+		return sl_fail_set(fail, SL_ERR_BUG, "images are transformed, and nothing else");
 	if (spec->batch < 1 || spec->batch > SL_SET_MAX_SAMPLES)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "batch %lld is out of range: at least 1",
 				   (long long)spec->batch);
@@ -433,7 +436,7 @@ static void types_of_rows(struct sl_loader *loader)
 		struct sl_field_type *type = &loader->type[f];
 
 		*type = loader->spec.set->field[f];
-		if (f == SL_FIELD_INPUT && !tokens) {
+		if (f == SL_FIELD_INPUT && (augment || loader->spec.transform)) {
 			type->dtype = SL_F32;
 			type->dim[0] =
 				augment ? sl_augment_spec(augment)->out_h : sl_transform_height(loader->spec.transform);

@@ -6,8 +6,13 @@
 
 #include "client/data/sources.h"
 
-const struct sl_source *const sl_sources[] = {&sl_source_cifar10,    &sl_source_cifar100,    &sl_source_images,
-					      &sl_source_webdataset, &sl_source_made_tokens, NULL};
+const struct sl_source *const sl_sources[] = {&sl_source_cifar10,
+					      &sl_source_cifar100,
+					      &sl_source_images,
+					      &sl_source_webdataset,
+					      &sl_source_made_tokens,
+					      &sl_source_csv,
+					      NULL};
 
 static enum sl_err spec_check(const struct sl_source **out, const struct sl_set_spec *spec, struct sl_fail *fail)
 {

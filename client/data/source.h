@@ -34,9 +34,12 @@ struct sl_set_spec {
 	const char *dir;          /* NULL: file names are used as they are */
 	const char *const *files; /* read in this order; NULL: the usual files of the split */
 	int nfiles;
-	int64_t max_samples; /* only so many; 0: all */
-	int64_t max_pixels;  /* of one picture file */
-	int max_tokens;      /* of a row: the rest is left out */
+	int64_t max_samples;       /* only so many; 0: all */
+	int64_t max_pixels;        /* of one picture file */
+	const char *label;         /* of a table: the column of labels */
+	const char *const *ignore; /* … and those that are left out, [nignore] */
+	int nignore;
+	int max_tokens; /* of a row: the rest is left out */
 };
 
 struct sl_source;

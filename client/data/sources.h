@@ -28,4 +28,10 @@ extern const struct sl_source sl_source_webdataset;
  * class is one of two that lies in the first token. */
 extern const struct sl_source sl_source_made_tokens;
 
+/* Tables: train.csv, and val.csv or test.csv, in `dir`. The first line names the columns; the column `label` holds the
+ * classes, which count from 0 in the order of their numbers, or else of their bytes. A column of numbers becomes one
+ * feature, less its mean and by its deviation in training; any other a feature for each of its texts there, 0 or 1. The
+ * set is in memory. DATA: an empty cell, too few, a text that training lacks; *fail names file, line and column. */
+extern const struct sl_source sl_source_csv;
+
 #endif

@@ -26,6 +26,8 @@ static const char *const paths[] = {"train.epochs",
 				    "data.flip",
 				    "data.normalize",
 				    "data.transforms",
+				    "data.label",
+				    "data.ignore",
 				    "data.train_files"};
 enum { N_PATHS = sizeof paths / sizeof paths[0] };
 

@@ -93,6 +93,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	spec.model.image_w = conf->model.image.w;
 	spec.model.cifar_stem = conf->model.form == SL_FORM_CIFAR;
 	spec.model.dropout = conf->model.dropout;
+	spec.model.features = conf->model.features;
 	spec.model.vocab = conf->model.vocab;
 	spec.model.tokens = conf->model.tokens;
 	spec.label_smoothing = conf->train.label_smoothing;

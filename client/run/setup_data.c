@@ -1,12 +1,18 @@
 /* From a config to the data that a run reads. */
 #include "client/run/setup.h"
 
+#include <string.h>
+
 #include "common/model/source.h"
 
 enum { CHANNELS = 3 }; /* that a network of images takes */
 
-/* `name`: [SL_CONF_LIST_MAX], for the spec to point to. */
-static struct sl_set_spec data_spec(const struct sl_conf_client *c, enum sl_split split, const char **name)
+/* For a spec to point to. */
+struct names {
+	const char *file[SL_CONF_LIST_MAX], *ignore[SL_CONF_LIST_MAX];
+};
+
+static struct sl_set_spec data_spec(const struct sl_conf_client *c, enum sl_split split, struct names *name)
 {
 	const struct sl_conf_list *files = split == SL_SPLIT_TRAIN ? &c->data.train_files : &c->data.test_files;
 	struct sl_set_spec spec = {
@@ -16,12 +22,17 @@ static struct sl_set_spec data_spec(const struct sl_conf_client *c, enum sl_spli
 		.max_tokens = c->model.tokens,
 		.max_samples = split == SL_SPLIT_TRAIN ? c->data.train_limit : c->data.test_limit,
 		.max_pixels = c->data.max_pixels,
+		.label = c->data.label,
+		.ignore = name->ignore,
+		.nignore = c->data.ignore.n,
 	};
 
 	for (int i = 0; i < files->n; i++)
-		name[i] = files->item[i];
+		name->file[i] = files->item[i];
+	for (int i = 0; i < c->data.ignore.n; i++)
+		name->ignore[i] = c->data.ignore.item[i];
 	if (files->n) {
-		spec.files = name;
+		spec.files = name->file;
 		spec.nfiles = files->n;
 	}
 	return spec;
@@ -34,7 +45,10 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 	const struct sl_conf_client *c = s->conf;
 	const struct sl_field_type image = {"image", SL_F32, 3, {c->model.image.h, c->model.image.w, CHANNELS}};
 	const struct sl_field_type tokens = {"tokens", SL_I32, 1, {0}};
-	const bool takes_tokens = sl_model_takes_tokens(c->model.name);
+	const struct sl_field_type row = {"row", SL_F32, 1, {0}};
+	const struct sl_field_type *wanted = sl_model_takes_tokens(c->model.name) ? &tokens
+					     : sl_model_takes_rows(c->model.name) ? &row
+										  : &image;
 	struct sl_fail why;
 
 	if (err)
@@ -46,8 +60,12 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 	if (set->classes > c->model.classes)
 		return sl_conf_client_fail(c, "model.classes", fail, "%s has %d classes, the model only %d",
 					   spec->source, set->classes, c->model.classes);
-	if (sl_set_fits(set, SL_FIELD_INPUT, takes_tokens ? &tokens : &image, &why) != SL_OK)
+	if (sl_set_fits(set, SL_FIELD_INPUT, wanted, &why) != SL_OK)
 		return sl_conf_client_fail(c, "data.kind", fail, "%s", why.text);
+	if (wanted == &row && set->field[SL_FIELD_INPUT].dim[0] != c->model.features)
+		return sl_conf_client_fail(c, "model.features", fail, "%s has rows of %lld numbers, the model takes %d",
+					   spec->source, (long long)set->field[SL_FIELD_INPUT].dim[0],
+					   c->model.features);
 	if (set->vocab > c->model.vocab)
 		return sl_conf_client_fail(c, "model.vocab", fail, "%s has tokens below %d, the model only below %d",
 					   spec->source, set->vocab, c->model.vocab);
@@ -56,8 +74,8 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 
 static enum sl_err open_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail)
 {
-	const char *name[SL_CONF_LIST_MAX];
-	const struct sl_set_spec spec = data_spec(s->conf, split, name);
+	struct names name;
+	const struct sl_set_spec spec = data_spec(s->conf, split, &name);
 
 	if (s->set[split].source) /* the plan needed it */
 		return SL_OK;
@@ -182,12 +200,12 @@ static enum sl_err check_transforms(const struct sl_conf_client *c, struct sl_fa
 
 enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *samples, struct sl_fail *fail)
 {
-	const char *name[SL_CONF_LIST_MAX];
+	struct names name;
 	enum sl_err err = transforms(s->conf) ? check_transforms(s->conf, fail) : SL_OK;
 
 	samples[SL_SPLIT_TRAIN] = 0;
 	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && !err; split++) {
-		const struct sl_set_spec spec = data_spec(s->conf, (enum sl_split)split, name);
+		const struct sl_set_spec spec = data_spec(s->conf, (enum sl_split)split, &name);
 		struct sl_set set;
 
 		err = check_split(s, &spec, &set, sl_set_check(&set, &spec, fail), fail);
@@ -216,7 +234,9 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 		err = open_split(s, SL_SPLIT_TRAIN, fail);
 	if (!err)
 		err = open_split(s, SL_SPLIT_TEST, fail);
-	return err || s->set[SL_SPLIT_TEST].vocab ? err : open_preparation(s, fail);
+	if (err || strcmp(s->set[SL_SPLIT_TEST].field[SL_FIELD_INPUT].name, "image") != 0)
+		return err;
+	return open_preparation(s, fail);
 }
 
 int sl_setup_loader_threads(const struct sl_conf_client *c)

@@ -391,6 +391,16 @@ enum sl_err sl_records_next(struct sl_records *r, struct sl_record *row, struct 
 	return SL_OK;
 }
 
+int sl_records_fields(const struct sl_records *rows)
+{
+	return rows->n_field;
+}
+
+struct sl_bytes sl_records_field(const struct sl_records *rows, int i)
+{
+	return (struct sl_bytes){(const uint8_t *)rows->record + rows->field[i].at, rows->field[i].len};
+}
+
 size_t sl_records_skipped(const struct sl_records *r)
 {
 	return r->skipped;

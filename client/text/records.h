@@ -54,6 +54,9 @@ void sl_records_close(struct sl_records *rows); /* NULL is fine */
 
 /* DATA: a row has too few columns, or is no CSV or JSON; LIMIT, IO, NOMEM. *fail names file and line. */
 enum sl_err sl_records_next(struct sl_records *rows, struct sl_record *row, struct sl_fail *fail) SL_MUST_CHECK;
+/* All fields of the row that was read last, of TSV and CSV; valid as the row is. */
+int sl_records_fields(const struct sl_records *rows);
+struct sl_bytes sl_records_field(const struct sl_records *rows, int i);
 size_t sl_records_skipped(const struct sl_records *rows); /* short rows that were left out so far */
 
 #endif

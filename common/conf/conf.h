@@ -47,7 +47,14 @@ struct sl_conf_origin {
 };
 
 enum sl_conf_form { SL_FORM_CIFAR, SL_FORM_IMAGENET };
-enum sl_conf_data_kind { SL_DATA_CIFAR10, SL_DATA_CIFAR100, SL_DATA_IMAGES, SL_DATA_WEBDATASET, SL_DATA_MADE_TOKENS };
+enum sl_conf_data_kind {
+	SL_DATA_CIFAR10,
+	SL_DATA_CIFAR100,
+	SL_DATA_IMAGES,
+	SL_DATA_WEBDATASET,
+	SL_DATA_MADE_TOKENS,
+	SL_DATA_CSV
+};
 enum sl_conf_normalize { SL_NORMALIZE_IMAGENET, SL_NORMALIZE_CIFAR10, SL_NORMALIZE_CIFAR100, SL_NORMALIZE_NONE };
 enum sl_conf_schedule { SL_CONF_CONSTANT, SL_CONF_COSINE, SL_CONF_POLYNOMIAL, SL_CONF_STEP, SL_CONF_POINTS };
 enum sl_conf_warmup { SL_CONF_ABOVE_ZERO, SL_CONF_FROM_ZERO };
@@ -76,6 +83,7 @@ struct sl_conf_client {
 		struct sl_conf_size image;
 		enum sl_conf_form form;
 		double dropout;
+		int features;           /* of networks of tables */
 		int vocab, tokens;      /* of networks of tokens */
 		char weights[PATH_MAX]; /* "": initialised from train.seed */
 		bool partial;
@@ -95,6 +103,8 @@ struct sl_conf_client {
 		bool flip;
 		enum sl_conf_normalize normalize;
 		struct sl_conf_list transforms, test_transforms; /* steps of client/data/transform.h; none: the usual */
+		char label[SL_CONF_TEXT];                        /* of tables: the column of labels */
+		struct sl_conf_list ignore;                      /* … and those that are left out */
 		enum sl_conf_bad_sample on_bad_sample;
 		int64_t max_pixels;
 		int threads;  /* 0: as many as compute for pictures that are decoded, else one */

@@ -12,13 +12,14 @@ typedef struct sl_conf_client T;
 static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "server", server, sl_conf_check_server, "tcp://127.0.0.1:5570", "where splits listens, tcp://host:port"),
 
-	SL_STRING(T, "model.name", model.name, sl_conf_check_word, NULL, "network: mobilenet_v2, resnet9, resnet18, resnet34, resnet50, alexnet, alexnet1, vgg16 or token_mlp"),
+	SL_STRING(T, "model.name", model.name, sl_conf_check_word, NULL, "network: mobilenet_v2, resnet9, resnet18, resnet34, resnet50, alexnet, alexnet1, vgg16, token_mlp or mlp"),
 	SL_DOUBLE(T, "model.width", model.width, 0.05, 8, "1", NULL, "multiplies the number of channels of each layer"),
 	SL_INT(T, "model.classes", model.classes, 2, 100000, "10", "classes", "outputs of the classifier"),
 	SL_SIZE(T, "model.image", model.image, SL_CONF_MIN_IMAGE, SL_CONF_MAX_IMAGE, "32", "pixels", "size of the input"),
 	SL_CHOICE(T, "model.form", model.form, SL_WORDS("cifar", "imagenet"), "cifar",
 		"of mobilenet_v2 and resnet18 to 50: strides of the first layers: cifar keeps small images large, imagenet is torchvision's"),
-	SL_DOUBLE(T, "model.dropout", model.dropout, 0, 0.95, "0.2", NULL, "of mobilenet_v2, alexnet1 and vgg16: dropout in the classifier; of token_mlp: behind its first layer"),
+	SL_DOUBLE(T, "model.dropout", model.dropout, 0, 0.95, "0.2", NULL, "of mobilenet_v2, alexnet1 and vgg16: dropout in the classifier; of token_mlp: behind its first layer; of mlp: before its last"),
+	SL_INT(T, "model.features", model.features, 1, 65536, "1", "numbers", "of mlp: what a row of data.kind: csv comes to; an error says the right number"),
 	SL_INT(T, "model.vocab", model.vocab, 1, 1 << 22, "1000", NULL, "of token_mlp: tokens are numbers below this"),
 	SL_INT(T, "model.tokens", model.tokens, 1, 65535, "128", "tokens", "of token_mlp: longest row; longer ones are cut"),
 	SL_STRING(T, "model.weights", model.weights, NULL, "", "safetensors file with the weights to start from; empty: random weights from train.seed"),
@@ -32,8 +33,8 @@ static const struct sl_conf_key keys[] = {
 		"learned layers that compress the head's activations: conv:20,k=3,s=3, linear:16, several joined with +, decaylinear:…; empty: none"),
 	SL_STRING(T, "insert.tail", insert.tail, sl_conf_check_insert, "", "learned layers that compress the middle's activations, spelled as insert.head"),
 
-	SL_CHOICE(T, "data.kind", data.kind, SL_WORDS("cifar10", "cifar100", "images", "webdataset", "made_tokens"), "cifar10",
-		"format of the files; images: folders train and val (or test) with a folder of pictures for each class; webdataset: tar files of pictures; made_tokens: random rows of tokens, without files"),
+	SL_CHOICE(T, "data.kind", data.kind, SL_WORDS("cifar10", "cifar100", "images", "webdataset", "made_tokens", "csv"), "cifar10",
+		"format of the files; images: folders train and val (or test) with a folder of pictures for each class; webdataset: tar files of pictures; made_tokens: random rows of tokens, without files; csv: tables train.csv and val.csv (or test.csv)"),
 	SL_STRING(T, "data.dir", data.dir, sl_conf_check_word, NULL, "folder of the data"),
 	SL_NAMES(T, "data.train_files", data.train_files, sl_conf_check_file_name, "", "files to train on (with --set: one,two), of webdataset also as train-{000..146}.tar; empty: all training files of data.kind"),
 	SL_NAMES(T, "data.test_files", data.test_files, sl_conf_check_file_name, "", "of webdataset: files to evaluate on; empty: val*.tar and test*.tar"),
@@ -47,6 +48,8 @@ static const struct sl_conf_key keys[] = {
 		"steps from a picture to the network's input in training, as torchvision names them, such as [RandomResizedCrop(224), RandomHorizontalFlip()]; empty: the usual ones of data.kind"),
 	SL_NAMES(T, "data.test_transforms", data.test_transforms, sl_conf_check_word, "",
 		"the same for evaluation, such as [Resize(256), CenterCrop(224)]"),
+	SL_STRING(T, "data.label", data.label, sl_conf_check_word, "label", "of csv: the column that holds the label"),
+	SL_NAMES(T, "data.ignore", data.ignore, sl_conf_check_word, "", "of csv: columns that are left out, such as [id]"),
 	SL_CHOICE(T, "data.on_bad_sample", data.on_bad_sample, SL_WORDS("stop", "skip"), "stop",
 		"a picture that cannot be read: stop with status 65, or name it in the log and take the next one in its place"),
 	SL_INT64(T, "data.max_pixels", data.max_pixels, 1024, 1 << 30, "100000000", "pixels", "a picture with more is refused before it is decoded"),
@@ -137,6 +140,8 @@ static const char *const not_of_points[] = {"train.optimizer.lr", "train.schedul
 
 /* Keys of CIFAR's augmentation alone, for which data.transforms stand. */
 static const char *const of_cifar[] = {"data.crop_padding", "data.flip", NULL};
+/* … of tables … */
+static const char *const of_csv[] = {"data.label", "data.ignore", NULL};
 /* … and of pictures in files. */
 static const char *const of_images[] = {"data.on_bad_sample", "data.max_pixels", NULL};
 
@@ -146,10 +151,11 @@ static const char *const of_images[] = {"data.on_bad_sample", "data.max_pixels",
 #define OF_TOKENS "token_mlp"
 static const struct {
 	const char *key, *models;
-} of_models[] = {{"model.form", WITH_FORM},      {"model.dropout", "mobilenet_v2, alexnet1, vgg16, token_mlp"},
+} of_models[] = {{"model.form", WITH_FORM},      {"model.dropout", "mobilenet_v2, alexnet1, vgg16, token_mlp, mlp"},
 		 {"model.image", OF_IMAGES},     {"data.normalize", OF_IMAGES},
 		 {"data.transforms", OF_IMAGES}, {"data.test_transforms", OF_IMAGES},
-		 {"model.vocab", OF_TOKENS},     {"model.tokens", OF_TOKENS}};
+		 {"model.vocab", OF_TOKENS},     {"model.tokens", OF_TOKENS},
+		 {"model.features", "mlp"}};
 enum { N_OF_MODELS = sizeof of_models / sizeof of_models[0] };
 
 static bool among(const char *const *list, const char *path)
@@ -171,11 +177,12 @@ static bool idle_in_schedule(const struct sl_conf_client *c, const char *path)
 static bool idle_in_data(const struct sl_conf_client *c, const char *path)
 {
 	const bool shards = c->data.kind == SL_DATA_WEBDATASET, folders = c->data.kind == SL_DATA_IMAGES;
-	const bool images = shards || folders, tokens = c->data.kind == SL_DATA_MADE_TOKENS;
+	const bool images = shards || folders, table = c->data.kind == SL_DATA_CSV;
+	const bool tokens = c->data.kind == SL_DATA_MADE_TOKENS;
 
-	return ((images || tokens || c->data.transforms.n) && among(of_cifar, path)) ||
-	       (!images && among(of_images, path)) || (folders && strcmp(path, "data.train_files") == 0) ||
-	       (!shards && strcmp(path, "data.test_files") == 0);
+	return ((images || tokens || table || c->data.transforms.n) && among(of_cifar, path)) ||
+	       (!images && among(of_images, path)) || ((folders || table) && strcmp(path, "data.train_files") == 0) ||
+	       (!shards && strcmp(path, "data.test_files") == 0) || (!table && among(of_csv, path));
 }
 
 /* `list`: names with commas between them */
@@ -233,7 +240,8 @@ static const char *check_model(const struct sl_conf_client *c, char why[SL_CONF_
 static const char *check_data(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	static const char *const some[] = {"data.crop_padding", "data.flip",        "data.on_bad_sample",
-					   "data.max_pixels",   "data.train_files", "data.test_files"};
+					   "data.max_pixels",   "data.train_files", "data.test_files",
+					   "data.label",        "data.ignore"};
 	const bool by_set = line_of(c, "data.kind") < 0 || line_of(c, "data.transforms") < 0;
 
 	for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
@@ -244,12 +252,15 @@ static const char *check_data(const struct sl_conf_client *c, char why[SL_CONF_W
 		snprintf(
 			why, SL_CONF_WHY, "%s",
 			among(of_images, some[i]) ? "belongs to data.kind: images and webdataset; leave this key out"
-			: c->data.kind == SL_DATA_MADE_TOKENS
-				? "is of pictures, and data.kind: made_tokens has none; leave this key out"
+			: among(of_csv, some[i])  ? "belongs to data.kind: csv; leave this key out"
+			: strcmp(some[i], "data.test_files") == 0
+				? "belongs to data.kind: webdataset; leave this key out"
+			: among(of_cifar, some[i]) && c->data.kind >= SL_DATA_MADE_TOKENS
+				? "is of pictures, and this data.kind has none; leave this key out"
 			: among(of_cifar, some[i])
 				? "data.transforms say what is done with pictures, and data.kind: images has its usual "
 				  "ones; leave this key out"
-				: "data.kind: images reads whole folders; leave this key out");
+				: "this data.kind has files of fixed names; leave this key out");
 		return some[i];
 	}
 	if (c->data.kind < SL_DATA_IMAGES && !c->data.transforms.n != !c->data.test_transforms.n) {

@@ -15,18 +15,19 @@ static const double min_width = 0.01, max_width = 16.0;
 static const struct source {
 	const char *name;
 	void (*build)(struct sl_build *b, const struct sl_model_spec *spec);
-	bool tokens;
+	bool tokens, rows; /* its input; neither: images */
 } sources[] = {
 	/* clang-format off */
-	{"mobilenet_v2", sl_source_mobilenet_v2, false},
-	{"resnet9", sl_source_resnet9, false},
-	{"resnet18", sl_source_resnet18, false},
-	{"resnet34", sl_source_resnet34, false},
-	{"resnet50", sl_source_resnet50, false},
-	{"alexnet", sl_source_alexnet, false},
-	{"alexnet1", sl_source_alexnet1, false},
-	{"vgg16", sl_source_vgg16, false},
-	{"token_mlp", sl_source_token_mlp, true},
+	{"mobilenet_v2", sl_source_mobilenet_v2, false, false},
+	{"resnet9", sl_source_resnet9, false, false},
+	{"resnet18", sl_source_resnet18, false, false},
+	{"resnet34", sl_source_resnet34, false, false},
+	{"resnet50", sl_source_resnet50, false, false},
+	{"alexnet", sl_source_alexnet, false, false},
+	{"alexnet1", sl_source_alexnet1, false, false},
+	{"vgg16", sl_source_vgg16, false, false},
+	{"token_mlp", sl_source_token_mlp, true, false},
+	{"mlp", sl_source_mlp, false, true},
 	/* clang-format on */
 };
 enum { N_SOURCES = sizeof(sources) / sizeof(sources[0]) };
@@ -46,6 +47,13 @@ bool sl_model_takes_tokens(const char *name)
 	return source && source->tokens;
 }
 
+bool sl_model_takes_rows(const char *name)
+{
+	const struct source *source = find(name);
+
+	return source && source->rows;
+}
+
 static enum sl_err unknown_model(const char *name, struct sl_fail *fail)
 {
 	char known[256] = "";
@@ -57,7 +65,7 @@ static enum sl_err unknown_model(const char *name, struct sl_fail *fail)
 }
 
 /* The comparisons are written so that NaN fails them. */
-static enum sl_err check_spec(const struct sl_model_spec *s, bool tokens, struct sl_fail *fail)
+static enum sl_err check_spec(const struct sl_model_spec *s, bool tokens, bool rows, struct sl_fail *fail)
 {
 	if (!(s->width >= min_width && s->width <= max_width))
 		return sl_fail_at(fail, "model.width", SL_ERR_CONFIG, "width is %g; it must lie in %g … %g", s->width,
@@ -74,7 +82,10 @@ static enum sl_err check_spec(const struct sl_model_spec *s, bool tokens, struct
 	if (tokens && (s->tokens < 1 || s->tokens > SL_MODEL_MAX_TOKENS))
 		return sl_fail_at(fail, "model.tokens", SL_ERR_CONFIG, "tokens is %d; it must lie in 1 … %d", s->tokens,
 				  SL_MODEL_MAX_TOKENS);
-	if (tokens)
+	if (rows && (s->features < 1 || s->features > SL_MODEL_MAX_FEATURES))
+		return sl_fail_at(fail, "model.features", SL_ERR_CONFIG, "features is %d; it must lie in 1 … %d",
+				  s->features, SL_MODEL_MAX_FEATURES);
+	if (tokens || rows)
 		return SL_OK;
 	if (s->image < SL_MODEL_MIN_IMAGE || s->image > SL_MODEL_MAX_IMAGE ||
 	    sl_model_image_w(s) < SL_MODEL_MIN_IMAGE || sl_model_image_w(s) > SL_MODEL_MAX_IMAGE)
@@ -110,6 +121,16 @@ static enum sl_err open_tokens(struct sl_build *b, const struct sl_model_spec *s
 	return err;
 }
 
+static enum sl_err open_rows(struct sl_build *b, const struct sl_model_spec *spec, struct sl_fail *fail)
+{
+	enum sl_err err = sl_build_open_rows(b, spec->name, spec->features, spec->classes, fail);
+
+	if (!err)
+		snprintf(b->model->note, sizeof(b->model->note), "%s, %d classes, rows of %d, width %g, dropout %g",
+			 spec->name, spec->classes, spec->features, spec->width, spec->dropout);
+	return err;
+}
+
 enum sl_err sl_model_open(struct sl_model **out, const struct sl_model_spec *spec, struct sl_fail *fail)
 {
 	const struct source *entry = find(spec->name);
@@ -118,9 +139,11 @@ enum sl_err sl_model_open(struct sl_model **out, const struct sl_model_spec *spe
 
 	if (!entry)
 		return unknown_model(spec->name, fail);
-	err = check_spec(spec, entry->tokens, fail);
+	err = check_spec(spec, entry->tokens, entry->rows, fail);
 	if (!err)
-		err = entry->tokens ? open_tokens(&b, spec, fail) : open_images(&b, spec, fail);
+		err = entry->tokens ? open_tokens(&b, spec, fail)
+		      : entry->rows ? open_rows(&b, spec, fail)
+				    : open_images(&b, spec, fail);
 	if (err)
 		return err;
 	entry->build(&b, spec);

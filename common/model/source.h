@@ -21,12 +21,14 @@ struct sl_model_spec {
 	/* Of networks of tokens (token_mlp, whose width is of 64 features): tokens are 0 … vocab - 1, and a row has up
 	 * to `tokens` of them. They have no image. */
 	int vocab, tokens;
+	int features; /* of mlp: numbers of a row; it has no image */
 };
 
-enum { SL_MODEL_MAX_VOCAB = 1 << 22, SL_MODEL_MAX_TOKENS = 65535 };
+enum { SL_MODEL_MAX_VOCAB = 1 << 22, SL_MODEL_MAX_TOKENS = 65535, SL_MODEL_MAX_FEATURES = 65536 };
 
 /* Whether the network of that name takes tokens; false where there is none. */
 bool sl_model_takes_tokens(const char *name);
+bool sl_model_takes_rows(const char *name); /* … rows of numbers; the same */
 
 static inline int sl_model_image_w(const struct sl_model_spec *spec)
 {

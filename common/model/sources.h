@@ -5,6 +5,7 @@
 #include "common/model/source.h"
 
 void sl_source_mobilenet_v2(struct sl_build *b, const struct sl_model_spec *spec);
+void sl_source_mlp(struct sl_build *b, const struct sl_model_spec *spec);
 void sl_source_token_mlp(struct sl_build *b, const struct sl_model_spec *spec);
 void sl_source_resnet9(struct sl_build *b, const struct sl_model_spec *spec);
 void sl_source_resnet18(struct sl_build *b, const struct sl_model_spec *spec);

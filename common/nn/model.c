@@ -107,6 +107,14 @@ enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape 
 	return open_model(b, name, &input, &value, classes, fail);
 }
 
+enum sl_err sl_build_open_rows(struct sl_build *b, const char *name, int features, int classes, struct sl_fail *fail)
+{
+	const struct sl_field input = {.name = "row", .most = 1};
+	const struct sl_graph_value value = {.dtype = SL_F32, .lead = SL_PER_ROW, .shape = sl_shape2(1, features)};
+
+	return open_model(b, name, &input, &value, classes, fail);
+}
+
 enum sl_err sl_build_open_tokens(struct sl_build *b, const char *name, int most, int vocab, int classes,
 				 struct sl_fail *fail)
 {

@@ -62,6 +62,9 @@ enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape 
 /* The same where the first input is tokens: numbers below `vocab`, in rows of 1 to `most`. */
 enum sl_err sl_build_open_tokens(struct sl_build *b, const char *name, int most, int vocab, int classes,
 				 struct sl_fail *fail) SL_MUST_CHECK;
+/* … or rows of so many numbers. */
+enum sl_err sl_build_open_rows(struct sl_build *b, const char *name, int features, int classes,
+			       struct sl_fail *fail) SL_MUST_CHECK;
 /* Hands the model over, or frees everything and returns the first failure. */
 enum sl_err sl_build_finish(struct sl_build *b, struct sl_model **out) SL_MUST_CHECK;
 

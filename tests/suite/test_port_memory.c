@@ -110,7 +110,7 @@ static void compare(const struct sl_plan *plan, struct sl_backend *be)
 
 static struct sl_plan *decaying_plan(void)
 {
-	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2, 0, 0, 0},
+	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2, 0, 0, 0, 0},
 				     .cut = {.partition = "1:-1"},
 				     .insert_head = "decaylinear:rate=0.7,every=3,times=4",
 				     .plan.batch = SMALL_BATCH,
@@ -126,7 +126,7 @@ static struct sl_plan *decaying_plan(void)
 /* Where one gradient, or none, crosses. */
 static struct sl_plan *ungraded_plan(bool mid)
 {
-	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2, 0, 0, 0},
+	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2, 0, 0, 0, 0},
 				     .cut = {.partition = "1:-1"},
 				     .plan.batch = SMALL_BATCH,
 				     .plan.chunks = CHUNKS,

@@ -246,7 +246,7 @@ void host_rig_hang_up(struct host_client *c)
 struct asked host_rig_agreement_of(int classes, int image, int64_t batch)
 {
 	struct asked a = {.agreement.agreed = sl_agreed_default(),
-			  .split = {.model = {"mobilenet_v2", 0.25, classes, image, false, 0.2, 0, 0, 0},
+			  .split = {.model = {"mobilenet_v2", 0.25, classes, image, false, 0.2, 0, 0, 0, 0},
 				    .cut = {.partition = "1:-1"}}};
 	struct sl_fail fail;
 

@@ -20,7 +20,8 @@ void local_run_open(struct local_run *r, const struct local_run_conf *conf)
 
 	*r = (struct local_run){.asked = {.agreement.agreed = sl_agreed_default()}};
 	*spec = (struct sl_split_spec){
-		.model = {"mobilenet_v2", 0.25, LOCAL_CLASSES, LOCAL_IMAGE, conf->form_cifar, conf->dropout, 0, 0, 0},
+		.model = {"mobilenet_v2", 0.25, LOCAL_CLASSES, LOCAL_IMAGE, conf->form_cifar, conf->dropout, 0, 0, 0,
+			  0},
 		.cut = {"1:-1", "", ""},
 	};
 	r->asked.agreement.agreed.batch = LOCAL_ROWS;

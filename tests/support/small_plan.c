@@ -21,7 +21,7 @@ struct sl_plan *small_plan_open_as(const char *partition, int chunks, const stru
 struct sl_plan *small_plan_open_freezing(const char *partition, int chunks, const struct sl_optimizer *optimizer,
 					 const char *insert_head, const struct sl_conf_list *freeze)
 {
-	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2, 0, 0, 0},
+	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2, 0, 0, 0, 0},
 				     .freeze = freeze,
 				     .plan.batch = SMALL_BATCH,
 				     .plan.chunks = chunks,

@@ -170,7 +170,7 @@ static void the_first_key_that_differs_is_named(void **state)
 static struct asked good(void)
 {
 	struct asked a = {.agreement.agreed = other_than_default(),
-			  .split = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0, 0, 0},
+			  .split = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0, 0, 0, 0},
 				    .cut = {.head_end = "features.0.1", .tail_begin = "classifier"},
 				    .insert_head = "conv:8"}};
 	struct sl_fail fail;

@@ -339,7 +339,7 @@ static void dropout_is_drawn_for_every_step_and_chunk(void **state)
 						    {1, 1, {3, 3, NULL}, 0, true},
 						    {0, 0, {3, 3, NULL}, 1, true},
 						    {0, 1, {3, 3, NULL}, 1, true}};
-	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.5, 0, 0, 0},
+	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.5, 0, 0, 0, 0},
 				     .cut = {.head_end = "features.17", .tail_begin = "classifier.1"},
 				     .plan.batch = SMALL_BATCH,
 				     .plan.chunks = 2,

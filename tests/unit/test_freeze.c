@@ -190,7 +190,7 @@ static void groups_have_ranges_of_their_own(void **state)
 static void refuses(const char *glob, const char *says)
 {
 	struct sl_conf_list list = {.n = 1};
-	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0, 0, 0},
+	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0, 0, 0, 0},
 				     .cut = {.partition = "1:-1"},
 				     .freeze = &list,
 				     .plan.batch = 8,

@@ -92,7 +92,7 @@ static void texts(void **state)
 static struct sl_split_spec spec_of(int image, const char *head, const char *tail)
 {
 	struct sl_split_spec spec = {
-		.model = {"mobilenet_v2", 1.0, 1000, image, false, 0.2, 0, 0, 0},
+		.model = {"mobilenet_v2", 1.0, 1000, image, false, 0.2, 0, 0, 0, 0},
 		.cut = {"1:-1", "features.0.1", "classifier"},
 		.plan.batch = 64,
 		.plan.chunks = 4,

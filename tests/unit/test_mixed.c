@@ -98,7 +98,7 @@ static bool no_head_grad;
 
 static struct sl_plan *open_plan(enum sl_precision precision, const char *insert)
 {
-	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.1, 10, 32, true, 0.2, 0, 0, 0},
+	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.1, 10, 32, true, 0.2, 0, 0, 0, 0},
 				     .cut = {.head_end = "features.0.1", .tail_begin = "features.5"},
 				     .freeze = freeze,
 				     .plan.no_grad = {no_head_grad},
@@ -466,7 +466,7 @@ static void a_backend_without_it_refuses(void **state)
 static void both_sides_agree_on_it(void **state)
 {
 	struct asked a = {.agreement.agreed = sl_agreed_default(),
-			  .split = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0, 0, 0},
+			  .split = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0, 0, 0, 0},
 				    .cut = {.partition = "1:-1"}}},
 		     b;
 	struct sl_bytes text;

@@ -72,7 +72,7 @@ static void open_case(const struct run_case *c)
 						    .chunks = CHUNKS,
 						    .seed = 9,
 						    .optimizer = {.momentum = 0.9, .weight_decay = 1e-4}},
-			       .split.model = {"mobilenet_v2", 0.25, 10, IMAGE, false, 0.2, 0, 0, 0}};
+			       .split.model = {"mobilenet_v2", 0.25, 10, IMAGE, false, 0.2, 0, 0, 0, 0}};
 	snprintf(asked.split.cut.head_end, sizeof asked.split.cut.head_end, "%s", c->cut);
 	snprintf(asked.split.cut.tail_begin, sizeof asked.split.cut.tail_begin, "classifier");
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)

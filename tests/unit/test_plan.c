@@ -9,7 +9,7 @@
 
 #include "common/model/split.h"
 
-static const struct sl_split_spec base = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0, 0, 0},
+static const struct sl_split_spec base = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0, 0, 0, 0},
 					  .cut = {.partition = "1:-1"},
 					  .plan.batch = 8,
 					  .plan.chunks = 2,

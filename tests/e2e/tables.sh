@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Tables: a run with a server equals --local and learns what the rows say; numbers, texts, ignored columns; what is said of missing
+# cells, texts that training lacks, and columns that are not there.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+mkdir "$tmp/table"
+# rows BEGIN END: the class follows from a number and a colour; id tells nothing
+rows() {
+	echo 'id,"size, cm",colour,noise,kind'
+	awk -v from="$1" -v to="$2" 'BEGIN {
+		split("red green blue", colour, " ")
+		for (i = from; i < to; i++) {
+			size = (i * 37 % 101) / 10; c = i * 7 % 3 + 1; kind = size > 5 ? (c == 1 ? "ripe" : "large") : "small"
+			printf "row-%d,%.1f,%s,%d,%s\n", i, size, colour[c], i * 13 % 17, kind
+		}
+	}'
+}
+rows 0 600 >"$tmp/table/train.csv"
+rows 600 700 >"$tmp/table/test.csv"
+start_server one
+cat >"$tmp/client.yaml" <<-YAML
+	server: $endpoint
+	model: {name: mlp, features: 5, classes: 3, dropout: 0.1}
+	data: {kind: csv, dir: $tmp/table, label: kind, ignore: [id]}
+	train: {batch: 32, chunks: 2, epochs: 6, seed: 1, optimizer: {kind: adam, lr: 0.01}}
+	threads: 1
+YAML
+client local "$tmp/client.yaml" --local --json || fail "--local: exit status $?"
+tail -n 1 "$tmp/local.log" | jq -e '.test_acc > 0.9' >"$tmp/out" || fail "not learned: $(tail -n 1 "$tmp/local.log" | jq .test_acc)"
+client remote "$tmp/client.yaml" || fail "with a server: exit status $?"
+same_run remote local 114
+
+# refused STATUS SENTENCE OPTION…
+refused() {
+	local status=0 says=$2 want=$1
+	shift 2
+	"$SPLITC" train "$tmp/client.yaml" --check-config "$@" >"$tmp/out" 2>&1 || status=$?
+	[ "$status" = "$want" ] && [ "$(wc -l <"$tmp/out")" = 1 ] && grep -qF -- "$says" "$tmp/out" || fail "$says: exit status $status, $(cat "$tmp/out")"
+}
+refused 78 'model.features: csv has rows of 5 numbers, the model takes 7' --set model.features=7
+refused 78 'model.classes: csv has 3 classes, the model only 2' --set model.classes=2
+refused 65 "train.csv: no column \"label\" (data.label); the header names id, size, cm, colour, noise, kind" --set data.label=label
+refused 65 'no column "x" (data.ignore)' --set data.ignore=x
+refused 66 'train.csv: No such file' --set data.dir="$tmp"
+refused 78 'the network takes image' --set model.name=mobilenet_v2 --set model.image=32
+cp "$tmp/table/train.csv" "$tmp/whole"
+sed -i '5s/,green,/,,/; 5s/,red,/,,/; 5s/,blue,/,,/' "$tmp/table/train.csv"
+refused 65 'train.csv:5: the cell of column "colour" is empty'
+sed '9s/,[a-z]*$//' "$tmp/whole" >"$tmp/table/train.csv"
+refused 65 'train.csv:9: 4 cells, where the header has 5'
+cp "$tmp/whole" "$tmp/table/train.csv"
+sed -i '3s/green\|red\|blue/pink/' "$tmp/table/test.csv"
+refused 65 'test.csv:3: column "colour": "pink" does not occur in training'
+rows 600 700 | sed '4s/^\([^,]*\),[0-9.]*/\1,big/' >"$tmp/table/test.csv"
+refused 65 'test.csv:4: column "size, cm": "big" is no number, as all of training'
+rows 600 700 | sed '1s/noise/other/' >"$tmp/table/test.csv"
+refused 65 'test.csv:1: column 4 is "other", where train.csv has "noise"'
+echo 'tables train, with a server and without; what is wrong with one is named by line and column'
