@@ -139,7 +139,9 @@ static void keep_all(struct op_result *r, struct run *run, const struct op_case 
 		double scale = din_scale(c, &run->host[k], &run->params, chunk);
 
 		keep(r, "out", k, &chunk->out, low, out_scale(c, &run->host[k], &run->params), rig->log);
-		for (int i = 0; i < rig->op.n_in && how->backward && how->din != OP_DIN_NONE; i++)
+		/* ids have no gradient */
+		for (int i = 0;
+		     i < rig->op.n_in && how->backward && how->din != OP_DIN_NONE && c->kind != SL_OP_EMBEDDING; i++)
 			keep(r, i == 0 ? "din" : i == 1 ? "din_b" : "din_c", k, &chunk->din[i], low, scale, rig->log);
 		r->loss[k] = chunk->loss_sum;
 		r->correct[k] = chunk->correct;
