@@ -103,8 +103,9 @@ NETWORKS = {
 }
 
 
-def widen(model, generator):
-    """Weights under which few values lie near the kink of ReLU, and no maximum of a window is nearly a tie."""
+def widen(model, generator, centre=1.0):
+    """Weights under which few values lie near the kink of ReLU, the fewer the larger `centre`, and no maximum of a window
+    is nearly a tie."""
     with torch.no_grad():
         for module in model.modules():
             if isinstance(module, (nn.Conv2d, nn.Linear)):
@@ -114,7 +115,7 @@ def widen(model, generator):
                     module.bias.copy_(0.1 * torch.randn(module.bias.shape, generator=generator))
             elif isinstance(module, nn.BatchNorm2d):
                 module.weight.copy_(1 + 0.1 * torch.randn(module.weight.shape, generator=generator))
-                module.bias.copy_(1 + 0.3 * torch.randn(module.bias.shape, generator=generator))
+                module.bias.copy_(centre + 0.3 * torch.randn(module.bias.shape, generator=generator))
                 module.running_mean.copy_(0.1 * torch.randn(module.bias.shape, generator=generator))
                 module.running_var.copy_(0.5 + torch.rand(module.bias.shape, generator=generator))
     return model

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make test-torch: pictures and transforms against Pillow and torchvision; MobileNetV2 at full width and 224² against
-# PyTorch, live: one run in float64 (some minutes), then ours; and an export of ours in torchvision. Keeps nothing.
+# make test-torch: pictures and transforms against Pillow and torchvision; ResNets, and MobileNetV2 at full width and 224²
+# against PyTorch, live: one run in float64 (some minutes), then ours; and an export of ours in torchvision. Keeps nothing.
 set -eu
 python=${PYTHON:-/usr/bin/python3}
 dir=$(mktemp -d)
@@ -12,6 +12,18 @@ mkdir "$dir/pictures"
 "$python" tests/golden/torch_live.py "$dir"
 make --no-print-directory "$BUILD/tests/suite/test_golden"
 SPLIT_GOLDEN_PREFIX=$dir/mobilenet_v2_full "$BUILD/tests/suite/test_golden"
+
+# torchvision's ResNets, and their state_dicts through an export
+"$python" tests/golden/networks_live.py "$dir"
+cat >"$dir/resnet.yaml" <<'YAML'
+model: {name: resnet18, classes: 10, image: 64, form: imagenet}
+data: {dir: unused}
+YAML
+for name in resnet18 resnet50; do
+	SPLIT_GOLDEN_HEAD_END=maxpool SPLIT_GOLDEN_PREFIX=$dir/$name "$BUILD/tests/suite/test_golden"
+	"$BUILD/splitc" export "$dir/resnet.yaml" "$dir/$name.safetensors" --set model.name=$name --weights "$dir/${name}_after.safetensors"
+	"$python" tests/golden/networks_live.py "$dir" --same "$name"
+done
 
 # Through the command, from torch's weights after its steps: torch must take the file, strictly, and compute the same.
 cat >"$dir/export.yaml" <<'YAML'

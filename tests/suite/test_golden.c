@@ -1,6 +1,7 @@
 /* The networks through the executor against PyTorch's runs in float64 (tests/golden/golden.py says what the files hold
  * and how they are compared): loss of every step, every gradient, every weight and running statistic after the last
- * step, evaluation. SPLIT_GOLDEN_PREFIX=FOLDER/NAME adds a run made live (make test-torch). */
+ * step, evaluation. SPLIT_GOLDEN_PREFIX=FOLDER/NAME, cut behind SPLIT_GOLDEN_HEAD_END,
+ * adds a run made live (make test-torch). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -345,14 +346,14 @@ static void networks(void **state)
 
 static void live(void **state)
 {
-	const char *prefix = getenv("SPLIT_GOLDEN_PREFIX");
+	const char *prefix = getenv("SPLIT_GOLDEN_PREFIX"), *head_end = getenv("SPLIT_GOLDEN_HEAD_END");
 
 	(void)state;
 	if (!prefix) {
 		print_message("SKIP: SPLIT_GOLDEN_PREFIX is not set (make test-torch sets it)\n");
 		skip();
 	}
-	run_golden(prefix, "cpu", "features.0.1");
+	run_golden(prefix, "cpu", head_end ? head_end : "features.0.1");
 }
 
 int main(void)
