@@ -56,7 +56,7 @@ enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 		snprintf(key, sizeof key, "codec.%s", sl_dir_name((enum sl_dir)dir));
 		if (sl_codec_parse(a->agreed.codec[dir], &a->codec[dir], &why))
 			return sl_fail_at(fail, key, why.code, "%s", why.text);
-		snprintf(a->agreed.codec[dir], sizeof a->agreed.codec[dir], "%s", a->codec[dir].text);
+		memcpy(a->agreed.codec[dir], a->codec[dir].text, sizeof a->codec[dir].text);
 	}
 	a->plan.batch = a->agreed.batch;
 	a->plan.chunks = a->agreed.chunks;
