@@ -307,7 +307,7 @@ static enum sl_err encode(struct table *t, const struct sheet *s, int64_t most, 
 	if (!t->x || !t->y)
 		return no_memory(fail);
 	for (int64_t r = 0; r < t->rows && !err; r++)
-		err = encode_row(t, s, r * s->rows / t->rows, r, fail);
+		err = encode_row(t, s, sl_set_spread(r, t->rows, s->rows), r, fail);
 	return err;
 }
 
@@ -401,18 +401,6 @@ static void close_set(struct sl_set *set)
 	table_close(set->data);
 }
 
-static enum sl_err check(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
-			 struct sl_fail *fail)
-{
-	enum sl_err err = open_set(self, out, spec, fail);
-
-	if (!err)
-		close_set(out);
-	if (!err)
-		out->data = NULL;
-	return err;
-}
-
 static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_room *room,
 			  struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail)
 {
@@ -432,9 +420,5 @@ static const char *class_name(const struct sl_set *set, int label)
 	return sl_name(&t->labels, label);
 }
 
-const struct sl_source sl_source_csv = {.name = "csv",
-					.open = open_set,
-					.check = check,
-					.sample = sample,
-					.close = close_set,
-					.class_name = class_name};
+const struct sl_source sl_source_csv = {
+	.name = "csv", .open = open_set, .sample = sample, .close = close_set, .class_name = class_name};

@@ -286,22 +286,10 @@ static void close_set(struct sl_set *set)
 	folder_set_close(set->data);
 }
 
-static enum sl_err check(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
-			 struct sl_fail *fail)
-{
-	enum sl_err err = open_set(self, out, spec, fail);
-
-	if (!err)
-		close_set(out);
-	if (!err)
-		out->data = NULL;
-	return err;
-}
-
 /* The file that a sample is: where not all are wanted, they are spread over the list. */
 static int64_t file_of(const struct folder_set *set, int64_t index)
 {
-	return set->wanted == set->files.n ? index : index * set->files.n / set->wanted;
+	return sl_set_spread(index, set->wanted, set->files.n);
 }
 
 static const char *sample_name(const struct sl_set *set, int64_t index, char *out, size_t size)
@@ -373,7 +361,6 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 
 const struct sl_source sl_source_images = {.name = "images",
 					   .open = open_set,
-					   .check = check,
 					   .sample = sample,
 					   .close = close_set,
 					   .sample_name = sample_name,

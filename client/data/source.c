@@ -43,7 +43,16 @@ enum sl_err sl_set_check(struct sl_set *out, const struct sl_set_spec *spec, str
 	const struct sl_source *source;
 	enum sl_err err = spec_check(&source, spec, fail);
 
-	return err ? err : source->check(source, out, spec, fail);
+	if (err)
+		return err;
+	if (source->check)
+		return source->check(source, out, spec, fail);
+	err = source->open(source, out, spec, fail);
+	if (!err) {
+		source->close(out);
+		out->data = NULL;
+	}
+	return err;
 }
 
 void sl_set_close(struct sl_set *set)

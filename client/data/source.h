@@ -96,7 +96,8 @@ struct sl_source {
 	 * CONFIG, IO, NOMEM. */
 	enum sl_err (*open)(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
 			    struct sl_fail *fail);
-	/* All checks and errors of `open`, and how many samples and classes there would be, without reading samples. */
+	/* All checks and errors of `open`, and how many samples and classes there would be, without reading samples.
+	 * NULL: `open` reads no more than that; it is called and closed again. */
 	enum sl_err (*check)(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
 			     struct sl_fail *fail);
 	/* The same for any thread, at any time: a function of `index` alone. DATA: this sample cannot be read, and
@@ -129,6 +130,12 @@ enum sl_err sl_set_fits(const struct sl_set *set, enum sl_field_use use, const s
  */
 enum sl_err sl_set_most_tokens(const struct sl_set *set, int64_t rows, int64_t *out,
 			       struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Where not all of `all` samples are wanted, they are spread evenly over the list: the place of the index-th. */
+static inline int64_t sl_set_spread(int64_t index, int64_t wanted, int64_t all)
+{
+	return wanted == all ? index : index * all / wanted;
+}
 
 /* At least so many bytes at room->data; what was there is lost. NOMEM. */
 enum sl_err sl_room_need(struct sl_room *room, size_t bytes) SL_MUST_CHECK;

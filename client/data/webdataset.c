@@ -393,22 +393,10 @@ static void close_set(struct sl_set *set)
 	shards_close(set->data);
 }
 
-static enum sl_err check(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
-			 struct sl_fail *fail)
-{
-	enum sl_err err = open_set(self, out, spec, fail);
-
-	if (!err)
-		close_set(out);
-	if (!err)
-		out->data = NULL;
-	return err;
-}
-
 /* Where not all samples are wanted, they are spread over the list. */
 static int64_t place_of(const struct shards *s, int64_t index)
 {
-	return s->wanted == s->key.n ? index : index * s->key.n / s->wanted;
+	return sl_set_spread(index, s->wanted, s->key.n);
 }
 
 static const char *sample_name(const struct sl_set *set, int64_t index, char *out, size_t size)
@@ -462,9 +450,5 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 	return SL_OK;
 }
 
-const struct sl_source sl_source_webdataset = {.name = "webdataset",
-					       .open = open_set,
-					       .check = check,
-					       .sample = sample,
-					       .close = close_set,
-					       .sample_name = sample_name};
+const struct sl_source sl_source_webdataset = {
+	.name = "webdataset", .open = open_set, .sample = sample, .close = close_set, .sample_name = sample_name};

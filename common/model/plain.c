@@ -2,12 +2,11 @@
  * ("alexnet") and without ("alexnet1"), and VGG16, configuration D of Simonyan and Zisserman (ICLR 2015), without them.
  * Every convolution is 3×3 with padding 1 and a ReLU behind; every pool 2×2 with stride 2. Layers are counted as in
  * torch.nn.Sequential modules `features` and `classifier`, and start as torch starts them. */
-#include <math.h>
 #include <stdio.h>
 
 #include "common/model/sources.h"
 
-enum { ROUND_TO = 8, POOL = -1 };
+enum { POOL = -1 };
 
 struct line {
 	struct sl_build *b;
@@ -15,13 +14,6 @@ struct line {
 	bool norms;
 	int at; /* in `features` or `classifier` */
 };
-
-static int scaled(int c, double width)
-{
-	const int rounded = (int)lround(c * width / ROUND_TO) * ROUND_TO;
-
-	return rounded < ROUND_TO ? ROUND_TO : rounded;
-}
 
 static const char *layer(struct line *l, const char *module, char name[SL_NAME_MAX])
 {
@@ -34,13 +26,13 @@ static int conv(struct line *l, int x, int out_c, int stride)
 {
 	struct sl_build *b = l->b;
 	const struct sl_shape in = sl_build_shape(b, x);
-	const struct sl_init init = sl_init_uniform(1.0 / sqrt(9.0 * (double)in.dim[in.ndim - 1]));
+	const struct sl_init init = sl_init_as_torch(9 * in.dim[in.ndim - 1]);
 	char name[SL_NAME_MAX];
 
 	layer(l, "features", name);
 	sl_build_unit(b, name);
 	x = sl_build_conv_from(b, name, x,
-			       (struct sl_build_window){.out_c = scaled(out_c, l->width),
+			       (struct sl_build_window){.out_c = sl_source_channels(out_c, l->width),
 							.k = 3,
 							.stride = stride,
 							.pad = 1,
@@ -82,7 +74,7 @@ static void classifier(struct line *l, int x, const struct sl_model_spec *spec, 
 	for (int i = 0; i < 2; i++) {
 		if (early)
 			x = sl_build_dropout(b, layer(l, "classifier", name), x, (float)spec->dropout);
-		x = sl_build_linear_as_torch(b, layer(l, "classifier", name), x, scaled(hidden, l->width));
+		x = sl_build_linear_as_torch(b, layer(l, "classifier", name), x, sl_source_channels(hidden, l->width));
 		x = sl_build_act(b, layer(l, "classifier", name), x, SL_ACT_RELU);
 		if (!early)
 			x = sl_build_dropout(b, layer(l, "classifier", name), x, (float)spec->dropout);

@@ -1,24 +1,15 @@
 /* ResNet-18, -34 and -50 (He et al., CVPR 2016) with torchvision's names, initial weights, and its stride of the middle
  * convolution of a bottleneck. The CIFAR form has a stem of one 3×3 convolution of stride 1 and no pool behind it. */
-#include <math.h>
 #include <stdio.h>
 
 #include "common/model/sources.h"
 
-enum { ROUND_TO = 8, STEM_C = 64, STAGES = 4, EXPANSION = 4 };
+enum { STEM_C = 64, STAGES = 4, EXPANSION = 4 };
 
 struct resnet {
 	int blocks[STAGES];
 	bool bottleneck;
 };
-
-/* To the nearest multiple of 8, and at least 8. */
-static int scaled(int c, double width)
-{
-	const int rounded = (int)lround(c * width / ROUND_TO) * ROUND_TO;
-
-	return rounded < ROUND_TO ? ROUND_TO : rounded;
-}
 
 /* `unit`.conv`n` and `unit`.bn`n`. */
 static int conv_bn(struct sl_build *b, const char *unit, const char *n, int x, struct sl_build_window w)
@@ -74,7 +65,7 @@ static int block(struct sl_build *b, const char *unit, int x, bool bottleneck, i
 
 static int stem(struct sl_build *b, const struct sl_model_spec *spec)
 {
-	const int c = scaled(STEM_C, spec->width);
+	const int c = sl_source_channels(STEM_C, spec->width);
 	int x;
 
 	sl_build_unit(b, "conv1");
@@ -94,7 +85,8 @@ static void build(struct sl_build *b, const struct sl_model_spec *spec, const st
 	for (int s = 0; s < STAGES; s++) {
 		for (int i = 0; i < net->blocks[s]; i++) {
 			snprintf(unit, sizeof unit, "layer%d.%d", s + 1, i);
-			x = block(b, unit, x, net->bottleneck, scaled(STEM_C << s, spec->width), s && !i ? 2 : 1);
+			x = block(b, unit, x, net->bottleneck, sl_source_channels(STEM_C << s, spec->width),
+				  s && !i ? 2 : 1);
 		}
 	}
 	sl_build_unit(b, "fc");

@@ -1,31 +1,16 @@
 /* ResNet9 (D. Page, "How to Train Your ResNet", 2018): names, shapes and initial weights of its PyTorch form. */
-#include <math.h>
 #include <stdio.h>
 
 #include "common/model/sources.h"
 
-enum { ROUND_TO = 8, LAST_POOL = 4, TOTAL_STRIDE = 32 };
+enum { LAST_POOL = 4, TOTAL_STRIDE = 32 };
 static const int channels[] = {64, 128, 256, 512}; /* prep, layer1, layer2, layer3 */
 static const float logit_scale = 0.125f;
-
-/* To the nearest multiple of 8, and at least 8. */
-static int scaled(int c, double width)
-{
-	int rounded = (int)lround(c * width / ROUND_TO) * ROUND_TO;
-
-	return rounded < ROUND_TO ? ROUND_TO : rounded;
-}
 
 static const char *named(char name[SL_NAME_MAX], const char *prefix, const char *what)
 {
 	snprintf(name, SL_NAME_MAX, "%s_%s", prefix, what);
 	return name;
-}
-
-/* As torch starts Conv2d and Linear: U(±1 / sqrt(terms of one output's sum)). */
-static struct sl_init fan_in(int terms)
-{
-	return sl_init_uniform(1.0 / sqrt((double)terms));
 }
 
 /* `prefix`_conv, _bn and _relu. */
@@ -34,7 +19,7 @@ static int conv_bn_relu(struct sl_build *b, const char *prefix, int x, int in_c,
 	char name[SL_NAME_MAX];
 
 	x = sl_build_conv_from(b, named(name, prefix, "conv"), x,
-			       (struct sl_build_window){.out_c = out_c, .k = 3, .pad = 1}, fan_in(in_c * 9));
+			       (struct sl_build_window){.out_c = out_c, .k = 3, .pad = 1}, sl_init_as_torch(in_c * 9));
 	x = sl_build_bn(b, named(name, prefix, "bn"), x);
 	return sl_build_act(b, named(name, prefix, "relu"), x, SL_ACT_RELU);
 }
@@ -73,7 +58,7 @@ void sl_source_resnet9(struct sl_build *b, const struct sl_model_spec *spec)
 		return;
 	}
 	for (int i = 0; i < 4; i++)
-		c[i] = scaled(channels[i], spec->width);
+		c[i] = sl_source_channels(channels[i], spec->width);
 	sl_build_unit(b, "prep");
 	x = conv_bn_relu(b, "prep", SL_BUILD_INPUT, 3, c[0]);
 	x = halve(b, "layer1", x, c[0], c[1]);
@@ -85,7 +70,7 @@ void sl_source_resnet9(struct sl_build *b, const struct sl_model_spec *spec)
 	x = sl_build_pool(b, "pool", x, SL_OP_MAXPOOL, (struct sl_pool_attr){.k = LAST_POOL, .stride = LAST_POOL});
 	x = sl_build_flatten(b, "flatten", x);
 	sl_build_unit(b, "linear");
-	x = sl_build_linear(b, "linear", x, spec->classes, false, fan_in(c[3]));
+	x = sl_build_linear(b, "linear", x, spec->classes, false, sl_init_as_torch(c[3]));
 	x = sl_build_scale(b, "classifier", x, logit_scale);
 	sl_build_xent(b, "loss", x);
 }

@@ -4,6 +4,9 @@
 
 #include "common/model/source.h"
 
+/* `c` channels at this width: the nearest multiple of 8, and at least 8. */
+int sl_source_channels(int c, double width);
+
 void sl_source_mobilenet_v2(struct sl_build *b, const struct sl_model_spec *spec);
 void sl_source_mlp(struct sl_build *b, const struct sl_model_spec *spec);
 void sl_source_token_mlp(struct sl_build *b, const struct sl_model_spec *spec);

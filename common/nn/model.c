@@ -408,7 +408,7 @@ int sl_build_linear(struct sl_build *b, const char *name, int in, int out_f, boo
 
 int sl_build_linear_as_torch(struct sl_build *b, const char *name, int in, int out_f)
 {
-	const struct sl_init init = sl_init_uniform(1.0 / sqrt((double)last_of(b, in)));
+	const struct sl_init init = sl_init_as_torch(last_of(b, in));
 
 	return linear(b, name, in, out_f, init, &init);
 }

@@ -3,6 +3,8 @@
 #ifndef SL_NN_MODEL_H
 #define SL_NN_MODEL_H
 
+#include <math.h>
+
 #include "common/nn/graph.h"
 
 /* How a parameter's memory layout (op.h) relates to the one in a safetensors file of torchvision. */
@@ -122,6 +124,12 @@ static inline struct sl_init sl_init_normal(double std)
 static inline struct sl_init sl_init_uniform(double bound)
 {
 	return (struct sl_init){SL_INIT_UNIFORM, (float)bound};
+}
+
+/* As torch starts Conv2d and Linear: U(±1 / sqrt(terms of one output's sum)). */
+static inline struct sl_init sl_init_as_torch(int64_t terms)
+{
+	return sl_init_uniform(1.0 / sqrt((double)terms));
 }
 
 /* Of a value: its shape, and what its last dimension counts. */
