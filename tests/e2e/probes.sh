@@ -61,8 +61,8 @@ age=$(($(date +%s) - $(jq .started_s "$tmp/status.json")))
 kill -STOP "$server_pid"
 probe 69 'no answer at' "$SPLITS" --control "$tmp/host.sock" --live
 
-# ---- the server stands still, then is gone: no pace is made up
-slower() { "$SPLITC" status "$tmp/one.yaml" --json | jq -e '.sessions[0] | .phase == "train" and .idle_s > 1 and .samples_per_s < 16' >"$tmp/jq.out"; }
+# ---- the server stands still, in training or in an evaluation, then is gone: no pace is made up
+slower() { "$SPLITC" status "$tmp/one.yaml" --json | jq -e '.sessions[0] | .phase != "connect" and .idle_s > 1 and .samples_per_s < 16' >"$tmp/jq.out"; }
 wait_for "a client whose server stands still goes on at its pace" slower
 kill -9 "$server_pid"
 wait "$server_pid" 2>/dev/null || true
