@@ -359,10 +359,10 @@ test-containers: ## the compose demo, with podman: images, up, killed, up again 
 test-long: deps ## everything at length: 1,000 kills, an hour of soak, fuzzing, sanitizers (STAGES="long fuzz asan tsan")
 	@scripts/test-long.sh $(STAGES)
 
-build-tests: $(TEST_BIN) $(if $(TEST_SH),$(E2E_TOOLS)) $(if $(filter $(shell grep -lE 'lib/failpoints|/fail/|start_slow_client' tests/e2e/*.sh),$(TEST_SH)),$(FAIL_BINS)) \
+build-tests: $(TEST_BIN) $(if $(TEST_SH),$(E2E_TOOLS)) $(if $(filter $(shell grep -slE 'lib/failpoints|/fail/|start_slow_client' tests/e2e/*.sh),$(TEST_SH)),$(FAIL_BINS)) \
              $(if $(filter %/gpu_on_cpu.sh,$(TEST_SH)),$(addprefix $(B)/tests/suite/,test_ops test_gpu test_gpu_middle)) \
              $(if $(filter %/gpu_check.sh,$(TEST_SH)),$(B)/tests/suite/test_ops) \
-             $(if $(filter $(shell grep -lE 'cuda-sim-module|simulated_device' tests/e2e/*.sh),$(TEST_SH)),$(SIM_MODULE)) \
+             $(if $(filter $(shell grep -slE 'cuda-sim-module|simulated_device' tests/e2e/*.sh),$(TEST_SH)),$(SIM_MODULE)) \
              $(if $(filter %/gpu_races.sh,$(TEST_SH)),$(RACE_TESTS) $(RACE_MODULE) $(B)/tests/suite/test_ops) \
              $(if $(SAN),,$(if $(filter %/gpu_traffic.sh,$(TEST_SH)),$(B)/cuda-sim-race/gpu_traffic)) \
              $(if $(SAN),,$(if $(filter %/powercut.sh,$(TEST_SH)),$(B)/tests/support/preload/disk_recorder.so)) \
