@@ -1,5 +1,6 @@
 #include "client/run/local.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +19,8 @@ struct sl_local {
 	struct sl_exec *middle;
 	struct sl_codec *codec[SIDES][SL_DIR_COUNT]; /* each side's view of the four directions */
 	struct sl_buf buf;
-	uint64_t done; /* steps, behind which the codecs have their shapes */
-	double codec_s;
+	uint64_t done;                  /* steps, behind which the codecs have their shapes */
+	double codec_s, grad_norm;      /* of the batch; as in struct sl_step_result */
 	uint64_t tx_bytes, rx_bytes;    /* of the batch */
 	uint64_t payload[SL_DIR_COUNT]; /* of the run */
 	double nominal[SL_DIR_COUNT];
@@ -262,8 +263,12 @@ static enum sl_err find_scale(struct sl_local *l, double *scale, struct sl_fail 
 
 	if (!err && crosses(l, SL_DIR_MID_GRAD))
 		err = sl_exec_squares(l->middle, &middle, fail);
-	if (!err)
-		*scale = sl_clip_factor(l->plan->spec.clip_norm, (double[3]){ends[0], middle, ends[1]});
+	if (!err) {
+		const double squares[3] = {ends[0], middle, ends[1]};
+
+		l->grad_norm = sl_clip_norm(squares);
+		*scale = sl_clip_factor(l->plan->spec.clip_norm, squares);
+	}
 	return err;
 }
 
@@ -315,6 +320,7 @@ static enum sl_err pass(struct sl_local *l, double lr, struct sl_step_result *re
 	enum sl_err err;
 
 	l->codec_s = 0;
+	l->grad_norm = NAN;
 	l->tx_bytes = l->rx_bytes = 0;
 	err = chunks_of_pass(l, fail);
 	if (!err && l->ends.training)
@@ -334,6 +340,7 @@ static enum sl_err pass(struct sl_local *l, double lr, struct sl_step_result *re
 		.loss = sl_ends_loss(&l->ends),
 		.skipped = err != SL_OK,
 		.lr = lr,
+		.grad_norm = err ? NAN : l->grad_norm,
 		.t_step_s = sl_seconds_since(start),
 		.t_compute_s = sl_seconds_since(start),
 		.t_codec_s = l->codec_s,

@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/link/loop.h"
+#include "common/nn/clip.h"
 
 enum { LINGER_MS = 500, TICK_FRACTION = 4, HWM = 64 };
 
@@ -42,6 +43,8 @@ struct sl_step_result sl_remote_result(const struct sl_remote *r)
 		.loss = sl_ends_loss(&r->ends),
 		.skipped = s->skip,
 		.lr = r->lr,
+		.grad_norm =
+			r->conf.plan->spec.clip_norm > 0 && s->training && !s->skip ? sl_clip_norm(s->squares) : NAN,
 		.t_step_s = sl_seconds_since(r->started_ns),
 		.t_compute_s = now.compute_s + now.codec_s - r->before.compute_s - r->before.codec_s,
 		.t_server_s = s->training && s->committed ? s->server_compute_s : NAN,

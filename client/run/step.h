@@ -12,6 +12,7 @@ struct sl_step_result {
 	double loss;    /* mean over the rows */
 	bool skipped;   /* NaN or Inf: nothing was applied; loss and correct say nothing */
 	double lr;
+	double grad_norm;            /* of the whole model, before it is clipped; NAN: skipped, or not clipped */
 	double t_step_s;             /* wall clock, from the batch at hand to the step applied */
 	double t_compute_s;          /* this side's kernels and codecs */
 	double t_codec_s;            /* of these, codecs */

@@ -216,6 +216,7 @@ static void log_step(struct sl_training *r, const struct sl_step_result *s)
 		.loss = s->skipped ? NAN : s->loss,
 		.acc = s->skipped ? NAN : (double)s->correct / (double)s->rows,
 		.lr = s->lr,
+		.grad_norm = s->grad_norm,
 		.wire_tx_bytes = s->tx_bytes,
 		.wire_rx_bytes = s->rx_bytes,
 		.t_step_s = s->t_step_s,

@@ -50,9 +50,9 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 	sl_same_run_note(r->setup->conf, settings);
 	sl_checkpoint_note(c, settings_key, "%s", settings);
 	if (m->last.step == m->step)
-		sl_checkpoint_note(c, last_key, "%.9g %.9g %.9g %" PRIu64 " %" PRIu64 " %.9g %.9g %.9g", m->last.loss,
-				   m->last.acc, m->last.lr, m->last.wire_tx_bytes, m->last.wire_rx_bytes,
-				   m->last.t_step_s, m->last.t_compute_s, m->last.t_wait_s);
+		sl_checkpoint_note(c, last_key, "%.9g %.9g %.9g %" PRIu64 " %" PRIu64 " %.9g %.9g %.9g %.17g",
+				   m->last.loss, m->last.acc, m->last.lr, m->last.wire_tx_bytes, m->last.wire_rx_bytes,
+				   m->last.t_step_s, m->last.t_compute_s, m->last.t_wait_s, m->last.grad_norm);
 }
 
 void sl_training_notes(struct sl_checkpoint *c)
@@ -114,8 +114,11 @@ static bool read_last(struct sl_training *r, const struct sl_checkpoint *c)
 	struct sl_jsonl_step *s = &r->last;
 
 	*s = (struct sl_jsonl_step){.step = 0};
-	if (!note || sscanf(note, "%lf %lf %lf %" SCNu64 " %" SCNu64 " %lf %lf %lf", &s->loss, &s->acc, &s->lr,
-			    &s->wire_tx_bytes, &s->wire_rx_bytes, &s->t_step_s, &s->t_compute_s, &s->t_wait_s) != 8)
+	/* files of earlier versions lack the norm */
+	s->grad_norm = NAN;
+	if (!note || sscanf(note, "%lf %lf %lf %" SCNu64 " %" SCNu64 " %lf %lf %lf %lf", &s->loss, &s->acc, &s->lr,
+			    &s->wire_tx_bytes, &s->wire_rx_bytes, &s->t_step_s, &s->t_compute_s, &s->t_wait_s,
+			    &s->grad_norm) < 8)
 		return false;
 	s->step = r->step;
 	return true;

@@ -21,9 +21,14 @@ double sl_squares(const float *x, int64_t count)
 
 static const double torch_epsilon = 1e-6;
 
+double sl_clip_norm(const double squares[3])
+{
+	return sqrt(squares[0] + squares[1] + squares[2]);
+}
+
 double sl_clip_factor(double clip_norm, const double squares[3])
 {
-	double factor = clip_norm / (sqrt(squares[0] + squares[1] + squares[2]) + torch_epsilon);
+	double factor = clip_norm / (sl_clip_norm(squares) + torch_epsilon);
 
 	return factor < 1 ? factor : 1;
 }

@@ -8,8 +8,10 @@
 
 /* Of x [count] in host memory. The order of the sum depends on `count` alone. */
 double sl_squares(const float *x, int64_t count);
-/* What the gradient is multiplied by, above 0 and at most 1: clip_norm / (norm + 1e-6), where that is below 1. squares
- * [3] of head, middle, tail; clip_norm > 0. */
+/* The norm of the whole gradient; squares [3] of head, middle, tail. */
+double sl_clip_norm(const double squares[3]);
+/* What the gradient is multiplied by, above 0 and at most 1: clip_norm / (norm + 1e-6), where that is below 1.
+ * clip_norm > 0. */
 double sl_clip_factor(double clip_norm, const double squares[3]);
 
 #endif

@@ -284,6 +284,7 @@ enum sl_err sl_events_step(struct sl_events *e, const struct sl_jsonl_step *s)
 		{"train/loss", s->loss},
 		{"train/acc", s->acc},
 		{"lr", s->lr},
+		{"train/grad_norm", s->grad_norm},
 		{"wire/tx_bytes", (double)s->wire_tx_bytes},
 		{"wire/rx_bytes", (double)s->wire_rx_bytes},
 		{"time/step_s", s->t_step_s},

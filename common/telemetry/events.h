@@ -2,7 +2,7 @@
  * a TFRecord file of Event messages (tensorflow/core/util/event.proto) with scalars, x being the step. What is not
  * known (NaN) is left out.
  *
- *   step   train/loss train/acc lr wire/tx_bytes wire/rx_bytes time/step_s time/compute_s time/wait_s
+ *   step   train/loss train/acc train/grad_norm lr wire/tx_bytes wire/rx_bytes time/step_s time/compute_s time/wait_s
  *   epoch  epoch/train_loss epoch/train_acc eval/loss eval/acc epoch/tx_bytes epoch/rx_bytes epoch/train_s
  *          epoch/eval_s epoch/samples_per_s, at the step that ends it
  *

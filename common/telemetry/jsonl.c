@@ -148,6 +148,8 @@ enum sl_err sl_jsonl_step(struct sl_jsonl *log, const struct sl_jsonl_step *s)
 			 whole(s->wire_tx_bytes), "wire_rx_bytes", whole(s->wire_rx_bytes), "t_step_s",
 			 sl_json_real(s->t_step_s), "t_compute_s", sl_json_real(s->t_compute_s), "t_wait_s",
 			 sl_json_real(s->t_wait_s));
+	if (isfinite(s->grad_norm))
+		json_object_set_new(line, "grad_norm", sl_json_real(s->grad_norm));
 	if (s->skipped)
 		json_object_set_new(line, "skipped", json_true());
 	return put(log, line);

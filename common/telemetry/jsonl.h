@@ -24,6 +24,7 @@ struct sl_jsonl_step {
 	double loss;   /* mean over the batch */
 	double acc;    /* share of the batch whose largest logit is its label, 0 … 1 */
 	double lr;
+	double grad_norm;                      /* before clipping; NaN: left out */
 	uint64_t wire_tx_bytes, wire_rx_bytes; /* of this step, headers included */
 	double t_step_s, t_compute_s, t_wait_s;
 };

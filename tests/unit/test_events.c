@@ -134,13 +134,14 @@ static void what_is_logged_is_read(void **state)
 					   .loss = 1.25,
 					   .acc = 0.5,
 					   .lr = 0.1,
+					   .grad_norm = 1.5,
 					   .wire_tx_bytes = 3000000000,
 					   .wire_rx_bytes = 7,
 					   .t_step_s = 0.25,
 					   .t_compute_s = 0.125,
 					   .t_wait_s = 0.0625};
 	const struct sl_jsonl_step skipped = {
-		.step = (uint64_t)1 << 40, .skipped = true, .loss = NAN, .acc = NAN, .lr = 0.1};
+		.step = (uint64_t)1 << 40, .skipped = true, .loss = NAN, .acc = NAN, .lr = 0.1, .grad_norm = NAN};
 	const struct sl_jsonl_epoch epoch = {.epoch = 2,
 					     .steps = 300,
 					     .train_loss = 2,
@@ -173,7 +174,8 @@ static void what_is_logged_is_read(void **state)
 	assert_string_equal(event[0].version, "brain.Event:2");
 	assert_true(fabs(event[0].wall_time - (double)time(NULL)) < 60);
 	assert_int_equal(event[1].step, 300);
-	assert_int_equal(event[1].n, 8);
+	assert_int_equal(event[1].n, 9);
+	assert_true(value_of(&event[1], "train/grad_norm") == 1.5f);
 	assert_true(value_of(&event[1], "train/loss") == 1.25f && value_of(&event[1], "train/acc") == 0.5f);
 	assert_true(value_of(&event[1], "lr") == 0.1f && value_of(&event[1], "wire/tx_bytes") == 3e9f);
 	assert_true(value_of(&event[1], "wire/rx_bytes") == 7 && value_of(&event[1], "time/step_s") == 0.25f);

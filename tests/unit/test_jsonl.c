@@ -54,6 +54,7 @@ static void lines_are_whole_at_once(void **state)
 					   .loss = 0.1 + 0.2,
 					   .acc = 1.0 / 3,
 					   .lr = 0.4,
+					   .grad_norm = 1.5,
 					   .wire_tx_bytes = (uint64_t)1 << 40,
 					   .wire_rx_bytes = 5,
 					   .t_step_s = 0.25,
@@ -78,7 +79,8 @@ static void lines_are_whole_at_once(void **state)
 	assert_true(number(json, "acc") == 1.0 / 3);
 	assert_int_equal(json_integer_value(json_object_get(json, "wire_tx_bytes")), (int64_t)1 << 40);
 	assert_true(json_is_null(json_object_get(json, "t_wait_s")));
-	assert_int_equal(json_object_size(json), 10);
+	assert_true(number(json, "grad_norm") == 1.5);
+	assert_int_equal(json_object_size(json), 11);
 	json_decref(json);
 	assert_int_equal(sl_jsonl_epoch(log, &epoch), SL_OK);
 	assert_int_equal(sl_jsonl_summary(log, &summary), SL_OK);
@@ -104,7 +106,7 @@ static void lines_are_whole_at_once(void **state)
 
 static void append_or_empty(void **state)
 {
-	const struct sl_jsonl_step step = {.step = 8};
+	const struct sl_jsonl_step step = {.step = 8, .grad_norm = NAN}; /* left out */
 	struct sl_jsonl *log;
 	json_t *json;
 	(void)state;

@@ -60,6 +60,7 @@ static int go_on(struct sl_training *run, int most)
 					   .correct = 1,
 					   .tx_bytes = 100,
 					   .rx_bytes = 50,
+					   .grad_norm = NAN,
 					   .t_step_s = 0.5,
 					   .t_server_s = NAN};
 

@@ -219,7 +219,7 @@ steps_of() { grep -c '^{"type":"step"' "$tmp/$1/log.jsonl" 2>/dev/null || true; 
 has_steps() { [ "$(steps_of "$1")" -ge "$2" ]; }
 
 # What must not depend on where the middle runs: losses, accuracies and learning rates, as they are written
-learned() { grep -oE '"(type|step|skipped|epoch|loss|acc|lr|train_loss|train_acc|test_loss|test_acc)":[^,}]*' "$tmp/$1/log.jsonl"; }
+learned() { grep -oE '"(type|step|skipped|epoch|loss|acc|lr|grad_norm|train_loss|train_acc|test_loss|test_acc)":[^,}]*' "$tmp/$1/log.jsonl"; }
 
 # same_run A B STEPS: same losses (STEPS of them) and same weights, byte for byte
 same_run() {
