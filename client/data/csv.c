@@ -123,45 +123,18 @@ static enum sl_err read_sheet(struct sheet *s, struct sl_fail *fail)
 	return err;
 }
 
-/* Decimal and finite. */
-static bool number_of(const char *text, double *out)
-{
-	char *end;
-
-	if (text[strspn(text, "0123456789+-.eE")])
-		return false;
-	*out = strtod(text, &end);
-	return end != text && !*end && isfinite(*out);
-}
-
 /* ---- what training's file says ---- */
-
-static int by_number(const void *a, const void *b, void *text)
-{
-	const double x = strtod((const char *)text + *(const size_t *)a, NULL);
-	const double y = strtod((const char *)text + *(const size_t *)b, NULL);
-
-	return (x > y) - (x < y);
-}
 
 /* The different texts of a column, sorted: by their numbers where all are some, else by bytes. */
 static enum sl_err different(struct sl_names *out, const struct sheet *s, int column, struct sl_fail *fail)
 {
 	struct sl_names all = {0};
-	bool numbers = true, fits = true;
-	double unused;
+	bool fits = true;
 
 	for (int64_t r = 0; r < s->rows && fits; r++)
 		fits = sl_names_add(&all, cell(s, r, column));
-	sl_names_sort(&all);
-	for (int64_t i = 0; i < all.n && fits; i++)
-		if (i == 0 || strcmp(sl_name(&all, i), sl_name(&all, i - 1)) != 0) {
-			fits = sl_names_add(out, sl_name(&all, i));
-			numbers = numbers && number_of(sl_name(&all, i), &unused);
-		}
+	fits = fits && sl_names_different(out, &all);
 	sl_names_close(&all);
-	if (fits && numbers)
-		qsort_r(out->at, (size_t)out->n, sizeof *out->at, by_number, out->text);
 	return fits ? SL_OK : no_memory(fail);
 }
 
@@ -172,13 +145,13 @@ static enum sl_err learn_column(struct column *c, const struct sheet *s, int col
 
 	c->number = true;
 	for (int64_t r = 0; r < s->rows && c->number; r++) {
-		c->number = number_of(cell(s, r, column), &x);
+		c->number = sl_text_number(cell(s, r, column), &x);
 		sum += c->number ? x : 0;
 	}
 	c->n = 1;
 	if (c->number) {
 		c->mean = sum / (double)s->rows;
-		for (int64_t r = 0; r < s->rows && number_of(cell(s, r, column), &x); r++)
+		for (int64_t r = 0; r < s->rows && sl_text_number(cell(s, r, column), &x); r++)
 			squares += (x - c->mean) * (x - c->mean);
 		c->deviation = sqrt(squares / (double)s->rows);
 		c->deviation = c->deviation > 0 ? c->deviation : 1;
@@ -283,7 +256,7 @@ static enum sl_err encode_row(struct table *t, const struct sheet *s, int64_t fr
 			continue;
 		if (!c->number)
 			place = place_in(&c->text, cell(s, from, i));
-		else if (!number_of(cell(s, from, i), &value))
+		else if (!sl_text_number(cell(s, from, i), &value))
 			return sl_fail_set(fail, SL_ERR_DATA,
 					   "%s:%zu: column \"%.60s\": \"%.60s\" is no number, as all of training's are",
 					   s->path, s->line[from], sl_name(&s->header, i), cell(s, from, i));

@@ -1,5 +1,6 @@
 #include "client/data/name_list.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,4 +56,40 @@ void sl_names_sort(struct sl_names *l)
 {
 	if (l->n > 1)
 		qsort_r(l->at, (size_t)l->n, sizeof *l->at, by_text, l->text);
+}
+
+bool sl_text_number(const char *text, double *out)
+{
+	char *end;
+
+	if (text[strspn(text, "0123456789+-.eE")])
+		return false;
+	*out = strtod(text, &end);
+	return end != text && !*end && isfinite(*out);
+}
+
+static int by_number(const void *a, const void *b, void *text)
+{
+	const double x = strtod((const char *)text + *(const size_t *)a, NULL);
+	const double y = strtod((const char *)text + *(const size_t *)b, NULL);
+
+	return (x > y) - (x < y);
+}
+
+bool sl_names_different(struct sl_names *out, struct sl_names *all)
+{
+	bool numbers = true;
+	double unused;
+
+	sl_names_sort(all);
+	for (int64_t i = 0; i < all->n; i++) {
+		if (i && strcmp(sl_name(all, i), sl_name(all, i - 1)) == 0)
+			continue;
+		if (!sl_names_add(out, sl_name(all, i)))
+			return false;
+		numbers = numbers && sl_text_number(sl_name(all, i), &unused);
+	}
+	if (numbers && out->n > 1)
+		qsort_r(out->at, (size_t)out->n, sizeof *out->at, by_number, out->text);
+	return true;
 }

@@ -17,7 +17,12 @@ struct sl_names {
 /* False: out of memory; the list is as it was. */
 bool sl_names_add(struct sl_names *list, const char *text);
 void sl_names_sort(struct sl_names *list); /* by bytes */
+/* Adds each text of *all once to an empty list, sorted: by their numbers where all are some, else by bytes; *all is
+ * sorted by bytes. False: out of memory. */
+bool sl_names_different(struct sl_names *out, struct sl_names *all);
 void sl_names_close(struct sl_names *list);
+
+bool sl_text_number(const char *text, double *out); /* decimal and finite, all of it */
 
 /* Room for element n of an array of elements of `each` bytes, of which *cap are there. False: out of memory. */
 bool sl_grow(void **at, int64_t *cap, int64_t n, size_t each);

@@ -6,13 +6,12 @@
 
 #include "client/data/sources.h"
 
-const struct sl_source *const sl_sources[] = {&sl_source_cifar10,
-					      &sl_source_cifar100,
-					      &sl_source_images,
-					      &sl_source_webdataset,
-					      &sl_source_made_tokens,
-					      &sl_source_csv,
-					      NULL};
+const struct sl_source *const sl_sources[] = {&sl_source_cifar10,    &sl_source_cifar100,    &sl_source_images,
+					      &sl_source_webdataset, &sl_source_made_tokens, &sl_source_csv,
+					      &sl_source_glue[0],    &sl_source_glue[1],     &sl_source_glue[2],
+					      &sl_source_glue[3],    &sl_source_glue[4],     &sl_source_glue[5],
+					      &sl_source_glue[6],    &sl_source_glue[7],     &sl_source_glue[8],
+					      &sl_source_glue[9],    &sl_source_text,        NULL};
 
 static enum sl_err spec_check(const struct sl_source **out, const struct sl_set_spec *spec, struct sl_fail *fail)
 {

@@ -22,7 +22,7 @@ enum {
 
 /* One field as a set declares it. Pictures are [H, W, C], tokens [n]; labels have no dimensions. */
 struct sl_field_type {
-	const char *name; /* "image", "tokens", "label" */
+	const char *name; /* "image", "tokens", "row"; "label", "number" */
 	enum sl_dtype dtype;
 	int ndim;
 	int64_t dim[SL_FIELD_DIMS]; /* 0: free, each sample has its own */
@@ -36,10 +36,16 @@ struct sl_set_spec {
 	int nfiles;
 	int64_t max_samples;       /* only so many; 0: all */
 	int64_t max_pixels;        /* of one picture file */
-	const char *label;         /* of a table: the column of labels */
-	const char *const *ignore; /* … and those that are left out, [nignore] */
+	const char *label;         /* of a table and of own texts: the column of labels */
+	const char *const *ignore; /* of a table: columns that are left out, [nignore] */
 	int nignore;
-	int max_tokens; /* of a row: the rest is left out */
+	int max_tokens;                 /* of a row: the rest is left out */
+	const char *tokenizer;          /* of texts: its folder or file */
+	bool cache;                     /* … keep their tokens beside them */
+	const char *const *column;      /* of own texts: one column, or two of pairs, [ncolumns] */
+	const char *const *train_files; /* … the files whose labels are the classes, [ntrain_files]; NULL: the usual */
+	int ncolumns, ntrain_files;
+	bool numbers; /* … their labels are numbers to be predicted, not classes */
 };
 
 struct sl_source;
@@ -49,8 +55,9 @@ struct sl_set {
 	const struct sl_source *source;
 	void *data; /* the source's own */
 	int64_t count;
-	int classes; /* labels lie in [0, classes) */
-	int vocab;   /* tokens lie in [0, vocab); 0: the input is no tokens */
+	int classes;                /* labels lie in [0, classes); 0: there are numbers to be predicted instead */
+	int vocab;                  /* tokens lie in [0, vocab); 0: the input is no tokens */
+	const char *const *metrics; /* that belong to the data, beside those that every evaluation has; NULL: none */
 	struct sl_field_type field[SL_FIELD_COUNT];
 };
 

@@ -34,4 +34,13 @@ extern const struct sl_source sl_source_made_tokens;
  * set is in memory. DATA: an empty cell, too few, a text that training lacks; *fail names file, line and column. */
 extern const struct sl_source sl_source_csv;
 
+/* Texts as rows of token ids, special tokens included, cut at max_tokens. They are kept beside the text (`cache`).
+ * Rows of GLUE's tasks: train.tsv, and dev.tsv for the other split, in the task's folder or the one above it. Own
+ * texts: train_files and `files`, or train and dev, val, validation or test with the end .tsv, .csv or .jsonl. A first
+ * line (or each object) names the columns; `column` has one or two texts, `label` the class, by the order of the
+ * numbers or else of the bytes of training's labels, or with `numbers` a number. DATA: an empty text, one that is no
+ * UTF-8, too few columns, a label that training lacks; *fail names file and line. */
+enum { SL_GLUE_SOURCES = 10 };
+extern const struct sl_source sl_source_text, sl_source_glue[SL_GLUE_SOURCES];
+
 #endif

@@ -9,8 +9,21 @@ enum { CHANNELS = 3 }; /* that a network of images takes */
 
 /* For a spec to point to. */
 struct names {
-	const char *file[SL_CONF_LIST_MAX], *ignore[SL_CONF_LIST_MAX];
+	const char *file[SL_CONF_LIST_MAX], *train[SL_CONF_LIST_MAX], *ignore[SL_CONF_LIST_MAX],
+		*column[SL_CONF_LIST_MAX];
 };
+
+static void point_to(const char **out, const struct sl_conf_list *list)
+{
+	for (int i = 0; i < list->n; i++)
+		out[i] = list->item[i];
+}
+
+/* Tokens of a row at most. */
+static int row_most(const struct sl_conf_client *c)
+{
+	return c->data.max_length && c->data.max_length < c->model.tokens ? c->data.max_length : c->model.tokens;
+}
 
 static struct sl_set_spec data_spec(const struct sl_conf_client *c, enum sl_split split, struct names *name)
 {
@@ -19,21 +32,29 @@ static struct sl_set_spec data_spec(const struct sl_conf_client *c, enum sl_spli
 		.source = sl_sources[c->data.kind]->name,
 		.split = split,
 		.dir = c->data.dir,
-		.max_tokens = c->model.tokens,
+		.max_tokens = row_most(c),
 		.max_samples = split == SL_SPLIT_TRAIN ? c->data.train_limit : c->data.test_limit,
 		.max_pixels = c->data.max_pixels,
 		.label = c->data.label,
 		.ignore = name->ignore,
 		.nignore = c->data.ignore.n,
+		.tokenizer = c->data.tokenizer,
+		.cache = c->data.token_cache,
+		.column = name->column,
+		.ncolumns = c->data.columns.n,
 	};
 
-	for (int i = 0; i < files->n; i++)
-		name->file[i] = files->item[i];
-	for (int i = 0; i < c->data.ignore.n; i++)
-		name->ignore[i] = c->data.ignore.item[i];
+	point_to(name->file, files);
+	point_to(name->train, &c->data.train_files);
+	point_to(name->ignore, &c->data.ignore);
+	point_to(name->column, &c->data.columns);
 	if (files->n) {
 		spec.files = name->file;
 		spec.nfiles = files->n;
+	}
+	if (c->data.train_files.n) {
+		spec.train_files = name->train;
+		spec.ntrain_files = c->data.train_files.n;
 	}
 	return spec;
 }
@@ -53,7 +74,8 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 
 	if (err)
 		return sl_conf_client_blame(c,
-					    !spec->files                    ? "data.dir"
+					    fail->key[0]                    ? fail->key
+					    : !spec->files                  ? "data.dir"
 					    : spec->split == SL_SPLIT_TRAIN ? "data.train_files"
 									    : "data.test_files",
 					    err, fail);
@@ -92,6 +114,9 @@ enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, st
 	*row = *chunk = 0;
 	if (!sl_model_takes_tokens(c->model.name))
 		return SL_OK;
+	if (c->data.max_length > c->model.tokens)
+		return sl_conf_client_fail(c, "data.max_length", fail, "the network takes rows of %d tokens at most",
+					   c->model.tokens);
 	if (!sl_sources[c->data.kind]->extent)
 		return sl_conf_client_fail(c, "data.kind", fail, "the network takes tokens, and %s has none",
 					   sl_sources[c->data.kind]->name);

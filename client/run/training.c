@@ -104,14 +104,17 @@ static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *
 static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = r->setup->conf;
-	const char *asked[SL_CONF_LIST_MAX];
+	const char *const *of_data = r->setup->set[SL_SPLIT_TEST].metrics;
+	const char *asked[SL_CONF_LIST_MAX + SL_SCORES_MOST];
 	struct sl_fail why;
 	enum sl_err err;
+	int n = 0;
 
+	for (; of_data && of_data[n] && n < SL_SCORES_MOST; n++)
+		asked[n] = of_data[n];
 	for (int i = 0; i < c->train.metrics.n; i++)
-		asked[i] = c->train.metrics.item[i];
-	err = sl_scores_open(&r->scores, asked, c->train.metrics.n, SL_METRIC_CLASSES, c->model.classes,
-			     c->agreed.batch, &why);
+		asked[n++] = c->train.metrics.item[i];
+	err = sl_scores_open(&r->scores, asked, n, SL_METRIC_CLASSES, c->model.classes, c->agreed.batch, &why);
 	if (err == SL_ERR_CONFIG)
 		return sl_conf_client_fail(c, "train.metrics", fail, "%s", why.text);
 	return err ? sl_fail_set(fail, err, "%s", why.text) : SL_OK;

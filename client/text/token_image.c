@@ -103,6 +103,7 @@ static uint64_t hash_of(const struct head *head, const struct sl_token_image *im
 static bool is_sound(const struct sl_token_image *m, const struct sl_token_set_spec *spec)
 {
 	uint32_t size = (uint32_t)sl_tokenizer_size(spec->tokenizer);
+	const uint64_t most = spec->max_length ? (uint64_t)spec->max_length : INT32_MAX;
 	bool labelled = spec->records.label.name || spec->records.label.number >= 0;
 
 	if (m->at[0] != 0 || m->at[m->count] != m->tokens)
@@ -111,7 +112,7 @@ static bool is_sound(const struct sl_token_image *m, const struct sl_token_set_s
 		uint64_t n = m->at[i + 1] - m->at[i];
 		const union sl_label *v = &m->value[i];
 
-		if (m->at[i + 1] < m->at[i] || m->at[i + 1] > m->tokens || n > INT32_MAX || m->first[i] > n ||
+		if (m->at[i + 1] <= m->at[i] || m->at[i + 1] > m->tokens || n > most || m->first[i] > n ||
 		    m->whole[i] < n || m->whole[i] > INT32_MAX)
 			return false;
 		if (!labelled                 ? v->label != -1

@@ -83,6 +83,8 @@ static enum sl_err read_row(struct builder *b, const struct sl_record *row, stru
 		err = sl_label_read(&b->spec->labels, row->label, &value, fail);
 	if (!err)
 		err = sl_tokenizer_encode(b->work, row->a, row->b, b->spec->max_length, &tokens, fail);
+	if (!err && tokens.n == 0)
+		err = sl_fail_set(fail, SL_ERR_DATA, "nothing is left of the text");
 	if (err)
 		return sl_fail_set(fail, err, "%s:%zu: %s", b->spec->records.path, row->line, fail->text);
 	return put_row(b, &tokens, value, fail);

@@ -53,7 +53,18 @@ enum sl_conf_data_kind {
 	SL_DATA_IMAGES,
 	SL_DATA_WEBDATASET,
 	SL_DATA_MADE_TOKENS,
-	SL_DATA_CSV
+	SL_DATA_CSV,
+	SL_DATA_COLA, /* from here on: texts */
+	SL_DATA_SST2,
+	SL_DATA_MRPC,
+	SL_DATA_QQP,
+	SL_DATA_MNLI,
+	SL_DATA_MNLI_MM,
+	SL_DATA_QNLI,
+	SL_DATA_RTE,
+	SL_DATA_STSB,
+	SL_DATA_WNLI,
+	SL_DATA_TEXT
 };
 enum sl_conf_normalize { SL_NORMALIZE_IMAGENET, SL_NORMALIZE_CIFAR10, SL_NORMALIZE_CIFAR100, SL_NORMALIZE_NONE };
 enum sl_conf_schedule { SL_CONF_CONSTANT, SL_CONF_COSINE, SL_CONF_POLYNOMIAL, SL_CONF_STEP, SL_CONF_POINTS };
@@ -103,8 +114,12 @@ struct sl_conf_client {
 		bool flip;
 		enum sl_conf_normalize normalize;
 		struct sl_conf_list transforms, test_transforms; /* steps of client/data/transform.h; none: the usual */
-		char label[SL_CONF_TEXT];                        /* of tables: the column of labels */
-		struct sl_conf_list ignore;                      /* … and those that are left out */
+		char label[SL_CONF_TEXT];                        /* of tables and texts: the column of labels */
+		struct sl_conf_list ignore;                      /* … of tables, those that are left out */
+		char tokenizer[PATH_MAX];                        /* of texts */
+		int max_length;                                  /* tokens of a row; 0: as many as the network takes */
+		struct sl_conf_list columns;                     /* … of own texts: one, or two of pairs */
+		bool token_cache;
 		enum sl_conf_bad_sample on_bad_sample;
 		int64_t max_pixels;
 		int threads;  /* 0: as many as compute for pictures that are decoded, else one */

@@ -33,11 +33,11 @@ static const struct sl_conf_key keys[] = {
 		"learned layers that compress the head's activations: conv:20,k=3,s=3, linear:16, several joined with +, decaylinear:…; empty: none"),
 	SL_STRING(T, "insert.tail", insert.tail, sl_conf_check_insert, "", "learned layers that compress the middle's activations, spelled as insert.head"),
 
-	SL_CHOICE(T, "data.kind", data.kind, SL_WORDS("cifar10", "cifar100", "images", "webdataset", "made_tokens", "csv"), "cifar10",
-		"format of the files; images: folders train and val (or test) with a folder of pictures for each class; webdataset: tar files of pictures; made_tokens: random rows of tokens, without files; csv: tables train.csv and val.csv (or test.csv)"),
+	SL_CHOICE(T, "data.kind", data.kind, SL_WORDS("cifar10", "cifar100", "images", "webdataset", "made_tokens", "csv", "cola", "sst2", "mrpc", "qqp", "mnli", "mnli-mm", "qnli", "rte", "stsb", "wnli", "text"), "cifar10",
+		"format of the files; images: folders train and val (or test) with a folder of pictures for each class; webdataset: tar files of pictures; made_tokens: random rows of tokens, without files; csv: tables train.csv and val.csv (or test.csv); cola to wnli: a task of GLUE; text: own files of texts, TSV, CSV or JSON Lines"),
 	SL_STRING(T, "data.dir", data.dir, sl_conf_check_word, NULL, "folder of the data"),
-	SL_NAMES(T, "data.train_files", data.train_files, sl_conf_check_file_name, "", "files to train on (with --set: one,two), of webdataset also as train-{000..146}.tar; empty: all training files of data.kind"),
-	SL_NAMES(T, "data.test_files", data.test_files, sl_conf_check_file_name, "", "of webdataset: files to evaluate on; empty: val*.tar and test*.tar"),
+	SL_NAMES(T, "data.train_files", data.train_files, sl_conf_check_file_name, "", "files to train on (with --set: one,two), of webdataset also as train-{000..146}.tar; empty: all training files of data.kind, of text train.tsv, .csv or .jsonl"),
+	SL_NAMES(T, "data.test_files", data.test_files, sl_conf_check_file_name, "", "of webdataset and text: files to evaluate on; empty: val*.tar and test*.tar, of text dev, val, validation or test with the end .tsv, .csv or .jsonl"),
 	SL_INT(T, "data.train_limit", data.train_limit, 0, 1e9, "0", "samples; 0: all", "train on so many samples only: the first ones, of images and webdataset spread evenly over all"),
 	SL_INT(T, "data.test_limit", data.test_limit, 0, 1e9, "0", "samples; 0: all", "the same for evaluation"),
 	SL_INT(T, "data.crop_padding", data.crop_padding, 0, 16, "4", "pixels; 0: no crop", "random crop after zero padding"),
@@ -48,8 +48,12 @@ static const struct sl_conf_key keys[] = {
 		"steps from a picture to the network's input in training, as torchvision names them, such as [RandomResizedCrop(224), RandomHorizontalFlip()]; empty: the usual ones of data.kind"),
 	SL_NAMES(T, "data.test_transforms", data.test_transforms, sl_conf_check_word, "",
 		"the same for evaluation, such as [Resize(256), CenterCrop(224)]"),
-	SL_STRING(T, "data.label", data.label, sl_conf_check_word, "label", "of csv: the column that holds the label"),
+	SL_STRING(T, "data.label", data.label, sl_conf_check_word, "label", "of csv and text: the column that holds the label"),
 	SL_NAMES(T, "data.ignore", data.ignore, sl_conf_check_word, "", "of csv: columns that are left out, such as [id]"),
+	SL_STRING(T, "data.tokenizer", data.tokenizer, NULL, "", "of texts: folder or file of the tokenizer, as splitc tokens takes it"),
+	SL_INT(T, "data.max_length", data.max_length, 0, 65535, "0", "tokens; 0: as many as the network takes", "of texts: longer rows are cut, special tokens included"),
+	SL_NAMES(T, "data.columns", data.columns, sl_conf_check_word, "text", "of text: the column that holds the text, or two columns of pairs"),
+	SL_BOOL(T, "data.token_cache", data.token_cache, "true", "of texts: keep the tokens in FILE.tokens beside each FILE of text, to read them next time"),
 	SL_CHOICE(T, "data.on_bad_sample", data.on_bad_sample, SL_WORDS("stop", "skip"), "stop",
 		"a picture that cannot be read: stop with status 65, or name it in the log and take the next one in its place"),
 	SL_INT64(T, "data.max_pixels", data.max_pixels, 1024, 1 << 30, "100000000", "pixels", "a picture with more is refused before it is decoded"),
@@ -141,7 +145,10 @@ static const char *const not_of_points[] = {"train.optimizer.lr", "train.schedul
 /* Keys of CIFAR's augmentation alone, for which data.transforms stand. */
 static const char *const of_cifar[] = {"data.crop_padding", "data.flip", NULL};
 /* … of tables … */
-static const char *const of_csv[] = {"data.label", "data.ignore", NULL};
+static const char *const of_csv[] = {"data.ignore", NULL};
+/* … of texts, and of own ones alone … */
+static const char *const of_texts[] = {"data.tokenizer", "data.max_length", "data.token_cache", NULL};
+static const char *const of_own_texts[] = {"data.columns", NULL};
 /* … and of pictures in files. */
 static const char *const of_images[] = {"data.on_bad_sample", "data.max_pixels", NULL};
 
@@ -178,11 +185,15 @@ static bool idle_in_data(const struct sl_conf_client *c, const char *path)
 {
 	const bool shards = c->data.kind == SL_DATA_WEBDATASET, folders = c->data.kind == SL_DATA_IMAGES;
 	const bool images = shards || folders, table = c->data.kind == SL_DATA_CSV;
-	const bool tokens = c->data.kind == SL_DATA_MADE_TOKENS;
+	const bool tokens = c->data.kind == SL_DATA_MADE_TOKENS, own = c->data.kind == SL_DATA_TEXT;
+	const bool texts = c->data.kind >= SL_DATA_COLA, glue = texts && !own;
 
-	return ((images || tokens || table || c->data.transforms.n) && among(of_cifar, path)) ||
-	       (!images && among(of_images, path)) || ((folders || table) && strcmp(path, "data.train_files") == 0) ||
-	       (!shards && strcmp(path, "data.test_files") == 0) || (!table && among(of_csv, path));
+	return ((images || tokens || table || texts || c->data.transforms.n) && among(of_cifar, path)) ||
+	       (!images && among(of_images, path)) || (!texts && among(of_texts, path)) ||
+	       (!own && among(of_own_texts, path)) || (!table && among(of_csv, path)) ||
+	       (!table && !own && strcmp(path, "data.label") == 0) ||
+	       ((folders || table || glue) && strcmp(path, "data.train_files") == 0) ||
+	       (!shards && !own && strcmp(path, "data.test_files") == 0);
 }
 
 /* `list`: names with commas between them */
@@ -241,7 +252,8 @@ static const char *check_data(const struct sl_conf_client *c, char why[SL_CONF_W
 {
 	static const char *const some[] = {"data.crop_padding", "data.flip",        "data.on_bad_sample",
 					   "data.max_pixels",   "data.train_files", "data.test_files",
-					   "data.label",        "data.ignore"};
+					   "data.label",        "data.ignore",      "data.tokenizer",
+					   "data.max_length",   "data.columns",     "data.token_cache"};
 	const bool by_set = line_of(c, "data.kind") < 0 || line_of(c, "data.transforms") < 0;
 
 	for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
@@ -253,8 +265,12 @@ static const char *check_data(const struct sl_conf_client *c, char why[SL_CONF_W
 			why, SL_CONF_WHY, "%s",
 			among(of_images, some[i]) ? "belongs to data.kind: images and webdataset; leave this key out"
 			: among(of_csv, some[i])  ? "belongs to data.kind: csv; leave this key out"
+			: among(of_texts, some[i])
+				? "belongs to texts (data.kind: text, or a task of GLUE); leave this key out"
+			: among(of_own_texts, some[i])       ? "belongs to data.kind: text; leave this key out"
+			: strcmp(some[i], "data.label") == 0 ? "belongs to data.kind: csv and text; leave this key out"
 			: strcmp(some[i], "data.test_files") == 0
-				? "belongs to data.kind: webdataset; leave this key out"
+				? "belongs to data.kind: webdataset and text; leave this key out"
 			: among(of_cifar, some[i]) && c->data.kind >= SL_DATA_MADE_TOKENS
 				? "is of pictures, and this data.kind has none; leave this key out"
 			: among(of_cifar, some[i])
@@ -266,6 +282,16 @@ static const char *check_data(const struct sl_conf_client *c, char why[SL_CONF_W
 	if (c->data.kind < SL_DATA_IMAGES && !c->data.transforms.n != !c->data.test_transforms.n) {
 		snprintf(why, SL_CONF_WHY, "data.transforms and data.test_transforms: both, or none of them");
 		return c->data.transforms.n ? "data.transforms" : "data.test_transforms";
+	}
+	if (c->data.kind >= SL_DATA_COLA && !c->data.tokenizer[0]) {
+		snprintf(why, SL_CONF_WHY,
+			 "texts need a tokenizer: a folder with tokenizer.json, vocab.json and "
+			 "merges.txt, or vocab.txt");
+		return "data.tokenizer";
+	}
+	if (c->data.columns.n < 1 || c->data.columns.n > 2) {
+		snprintf(why, SL_CONF_WHY, "one column of text, or two of pairs");
+		return "data.columns";
 	}
 	return NULL;
 }

@@ -1,0 +1,359 @@
+/* Texts as rows of token ids: the tasks of GLUE, and own files of TSV, CSV and JSON Lines. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/data/name_list.h"
+#include "client/data/sources.h"
+#include "client/text/glue.h"
+#include "client/text/token_set.h"
+
+enum { MOST_CLASSES = 1000, ROW_MOST = UINT16_MAX /* tokens */ };
+
+/* What a set's `data` points to. */
+struct texts {
+	struct sl_token_set **part; /* [parts], one for each file */
+	int64_t *end;               /* [parts], samples of all parts up to this one */
+	int parts;
+	struct sl_names label;  /* of own files: the classes */
+	const char **name;      /* … as sl_labels wants them */
+	struct sl_labels value; /* how a label reads; its names are a task's or `name` */
+};
+
+static enum sl_err no_memory(struct sl_fail *fail)
+{
+	return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for a set of texts");
+}
+
+static void texts_close(struct texts *t)
+{
+	if (!t)
+		return;
+	for (int i = 0; i < t->parts; i++)
+		sl_token_set_close(t->part[i]);
+	free(t->part);
+	free(t->end);
+	sl_names_close(&t->label);
+	free(t->name);
+	free(t);
+}
+
+/* NULL: it is of own files. */
+static const struct sl_glue_task *task_of(const struct sl_source *self)
+{
+	const struct sl_glue_task *task = sl_glue_tasks;
+
+	while (task->name && strcmp(task->name, self->name) != 0)
+		task++;
+	return task->name ? task : NULL;
+}
+
+/* ---- own files ---- */
+
+/* Where a split's files are: those that the config names, or the usual one. */
+static enum sl_err path_of(char path[PATH_MAX], const struct sl_set_spec *spec, enum sl_split split, int i,
+			   struct sl_fail *fail)
+{
+	static const char *const usual[SL_SPLIT_COUNT][5] = {{"train", NULL},
+							     {"dev", "val", "validation", "test", NULL}};
+	static const char *const ends[] = {"tsv", "csv", "jsonl", NULL};
+	const char *dir = spec->dir ? spec->dir : ".";
+	const char *const *files = split == SL_SPLIT_TRAIN ? spec->train_files : spec->files;
+
+	if (files)
+		return snprintf(path, PATH_MAX, "%s/%s", dir, files[i]) < PATH_MAX
+			       ? SL_OK
+			       : sl_fail_set(fail, SL_ERR_NOINPUT, "the path of %.64s is too long", files[i]);
+	for (const char *const *name = usual[split]; *name; name++)
+		for (const char *const *end = ends; *end; end++)
+			if (snprintf(path, PATH_MAX, "%s/%s.%s", dir, *name, *end) < PATH_MAX &&
+			    access(path, F_OK) == 0)
+				return SL_OK;
+	return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: there is no %s with the end .tsv, .csv or .jsonl", dir,
+			   split == SL_SPLIT_TRAIN ? "train" : "dev, val, validation or test");
+}
+
+static int files_of(const struct sl_set_spec *spec, enum sl_split split)
+{
+	const int n = split == SL_SPLIT_TRAIN ? spec->ntrain_files : spec->nfiles;
+
+	return n ? n : 1;
+}
+
+static enum sl_err records_of(struct sl_records_spec *out, const char *path, struct sl_fail *fail)
+{
+	*out = (struct sl_records_spec){
+		.path = path, .header = true, .a = {NULL, -1}, .b = {NULL, -1}, .label = {NULL, -1}};
+	out->format = sl_records_format_of(path);
+	if (out->format == SL_RECORDS_FORMAT_COUNT || out->format == SL_RECORDS_LINES)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: its name must end in .tsv, .csv or .jsonl", path);
+	return SL_OK;
+}
+
+static enum sl_err add_label(struct sl_names *all, const char *path, const struct sl_record *row, struct sl_fail *fail)
+{
+	char *text;
+	bool fits;
+
+	if (!row->a.len || memchr(row->a.data, 0, row->a.len))
+		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: %s", path, row->line,
+				   row->a.len ? "a label with a NUL character" : "an empty label");
+	text = strndup((const char *)row->a.data, row->a.len);
+	fits = text && sl_names_add(all, text);
+	free(text);
+	return fits ? SL_OK : no_memory(fail);
+}
+
+/* The labels of a file, all rows. */
+static enum sl_err read_labels(struct sl_names *all, const char *path, const char *column, struct sl_fail *fail)
+{
+	struct sl_records_spec spec;
+	struct sl_records *records;
+	struct sl_record row;
+	enum sl_err err = records_of(&spec, path, fail);
+
+	if (err)
+		return err;
+	spec.a.name = column;
+	err = sl_records_open(&records, &spec, fail);
+	if (err)
+		return err;
+	do {
+		err = sl_records_next(records, &row, fail);
+		if (!err && row.a.data)
+			err = add_label(all, path, &row, fail);
+	} while (!err && row.a.data);
+	sl_records_close(records);
+	return err;
+}
+
+static enum sl_err name_classes(struct texts *t, struct sl_names *all, const char *path, const char *column,
+				struct sl_fail *fail)
+{
+	if (!sl_names_different(&t->label, all))
+		return no_memory(fail);
+	if (t->label.n < 2 || t->label.n > MOST_CLASSES)
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "%s: column \"%.60s\" has %lld different labels: 2 to %d are classes", path, column,
+				   (long long)t->label.n, MOST_CLASSES);
+	t->name = calloc((size_t)t->label.n + 1, sizeof *t->name);
+	if (!t->name)
+		return no_memory(fail);
+	for (int64_t i = 0; i < t->label.n; i++)
+		t->name[i] = sl_name(&t->label, i);
+	t->value = (struct sl_labels){.name = t->name, .classes = (int)t->label.n};
+	return SL_OK;
+}
+
+/* Classes are those of training, also where it is the other split that is opened. */
+static enum sl_err learn_classes(struct texts *t, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	struct sl_names all = {0};
+	char path[PATH_MAX];
+	enum sl_err err = SL_OK;
+
+	if (spec->numbers) {
+		t->value.regression = true;
+		return SL_OK;
+	}
+	for (int i = 0; i < files_of(spec, SL_SPLIT_TRAIN) && !err; i++) {
+		err = path_of(path, spec, SL_SPLIT_TRAIN, i, fail);
+		if (!err)
+			err = read_labels(&all, path, spec->label, fail);
+	}
+	if (!err)
+		err = name_classes(t, &all, path, spec->label, fail);
+	sl_names_close(&all);
+	return err;
+}
+
+/* ---- both ---- */
+
+/* Which rows part i has. */
+static enum sl_err choose(struct sl_records_spec *out, char path[PATH_MAX], const struct sl_glue_task *task,
+			  const struct sl_set_spec *spec, int i, struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	if (task)
+		return sl_glue_records(task, spec->split == SL_SPLIT_TRAIN ? SL_GLUE_TRAIN : SL_GLUE_DEV,
+				       spec->dir ? spec->dir : ".", path, out, fail);
+	err = path_of(path, spec, spec->split, i, fail);
+	if (!err)
+		err = records_of(out, path, fail);
+	if (err)
+		return err;
+	out->a.name = spec->column[0];
+	out->b.name = spec->ncolumns > 1 ? spec->column[1] : NULL;
+	out->label.name = spec->label;
+	return SL_OK;
+}
+
+static enum sl_err read_part(struct texts *t, int i, const struct sl_glue_task *task, const struct sl_set_spec *spec,
+			     const struct sl_tokenizer *tokenizer, struct sl_fail *fail)
+{
+	struct sl_token_set_spec of = {
+		.tokenizer = tokenizer, .labels = t->value, .max_length = spec->max_tokens, .cache = spec->cache};
+	char path[PATH_MAX];
+	int least;
+	enum sl_err err = choose(&of.records, path, task, spec, i, fail);
+
+	if (err)
+		return err;
+	least = sl_tokenizer_specials(tokenizer, of.records.b.name || of.records.b.number >= 0);
+	if (spec->max_tokens <= least)
+		return sl_fail_at(fail, "data.max_length", SL_ERR_CONFIG,
+				  "rows of %d tokens have no room for text: the tokenizer adds %d special ones",
+				  spec->max_tokens, least);
+	err = sl_token_set_open(&t->part[i], &of, fail);
+	if (err)
+		return err;
+	t->end[i] = (i ? t->end[i - 1] : 0) + sl_token_set_count(t->part[i]);
+	if (t->end[i] > SL_SET_MAX_SAMPLES)
+		return sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d rows in all files", path, SL_SET_MAX_SAMPLES);
+	return SL_OK;
+}
+
+static enum sl_err read_all(struct texts *t, const struct sl_glue_task *task, const struct sl_set_spec *spec,
+			    const struct sl_tokenizer *tokenizer, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	if (task)
+		t->value = task->labels;
+	else
+		err = learn_classes(t, spec, fail);
+	if (err)
+		return err;
+	t->parts = task ? 1 : files_of(spec, spec->split);
+	t->part = calloc((size_t)t->parts, sizeof *t->part);
+	t->end = calloc((size_t)t->parts, sizeof *t->end);
+	if (!t->part || !t->end)
+		return no_memory(fail);
+	for (int i = 0; i < t->parts && !err; i++)
+		err = read_part(t, i, task, spec, tokenizer, fail);
+	return err;
+}
+
+/* What is asked of the task beside accuracy. */
+static const char *const *metrics_of(const struct sl_glue_task *task, bool numbers)
+{
+	static const char *const matthews[] = {"matthews", NULL}, *const f1[] = {"f1", NULL};
+	static const char *const both[] = {"pearson", "spearman", NULL};
+
+	if (numbers)
+		return both;
+	if (!task)
+		return NULL;
+	return task->metric == SL_GLUE_MATTHEWS ? matthews : task->metric == SL_GLUE_F1 ? f1 : NULL;
+}
+
+static void describe(struct sl_set *out, const struct sl_source *self, struct texts *t, const struct sl_set_spec *spec,
+		     int32_t vocab)
+{
+	const struct sl_glue_task *task = task_of(self);
+	const int64_t all = t->end[t->parts - 1];
+	const bool numbers = t->value.regression;
+
+	*out = (struct sl_set){
+		.source = self,
+		.data = t,
+		.count = spec->max_samples && spec->max_samples < all ? spec->max_samples : all,
+		.classes = t->value.classes,
+		.vocab = vocab,
+		.metrics = metrics_of(task, numbers),
+		.field = {{"tokens", SL_I32, 1, {0}},
+			  {numbers ? "number" : "label", numbers ? SL_F32 : SL_I32, 0, {0}}},
+	};
+}
+
+static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
+			    struct sl_fail *fail)
+{
+	const struct sl_glue_task *task = task_of(self);
+	struct sl_tokenizer *tokenizer = NULL;
+	struct sl_fail why = {0};
+	struct texts *t;
+	enum sl_err err;
+
+	if (task && spec->files)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s has files of fixed names", self->name);
+	if (!task && (spec->ncolumns < 1 || spec->ncolumns > 2))
+		return sl_fail_at(fail, "data.columns", SL_ERR_CONFIG, "one column of text, or two of pairs");
+	err = sl_tokenizer_open(&tokenizer, spec->tokenizer ? spec->tokenizer : "", &why);
+	if (err)
+		return sl_fail_at(fail, "data.tokenizer", err, "%s", why.text);
+	t = calloc(1, sizeof *t);
+	err = t ? read_all(t, task, spec, tokenizer, fail) : no_memory(fail);
+	if (err)
+		texts_close(t);
+	else
+		describe(out, self, t, spec, sl_tokenizer_size(tokenizer));
+	sl_tokenizer_close(tokenizer);
+	return err;
+}
+
+static void close_set(struct sl_set *set)
+{
+	texts_close(set->data);
+}
+
+/* The part that has sample *index, which becomes its number there. */
+static const struct sl_token_set *part_of(const struct sl_set *set, int64_t *index)
+{
+	const struct texts *t = set->data;
+	int i = 0;
+
+	while (*index >= t->end[i])
+		i++;
+	*index -= i ? t->end[i - 1] : 0;
+	return t->part[i];
+}
+
+static int64_t extent(const struct sl_set *set, int64_t index)
+{
+	const struct sl_token_set *part = part_of(set, &index);
+
+	return sl_token_set_length(part, index);
+}
+
+static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_room *room,
+			  struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail)
+{
+	const struct sl_token_set *part = part_of(set, &index);
+	const int64_t n = sl_token_set_length(part, index);
+	union sl_label *label;
+	int32_t *id;
+
+	if (sl_room_need(room, sizeof *label + (size_t)n * sizeof *id))
+		return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for a row of %lld tokens", (long long)n);
+	label = (union sl_label *)(void *)room->data;
+	id = (int32_t *)(void *)(label + 1);
+	*label = sl_token_set_sample(part, index, id).value;
+	out[SL_FIELD_INPUT] = (struct sl_value){.data = id, .dim = {n}};
+	out[SL_FIELD_TARGET] = (struct sl_value){.data = label};
+	return SL_OK;
+}
+
+static const char *class_name(const struct sl_set *set, int label)
+{
+	const struct texts *t = set->data;
+
+	return t->value.name[label];
+}
+
+#define SOURCE(of)                                                                                            \
+	{                                                                                                     \
+		.name = of, .open = open_set, .sample = sample, .close = close_set, .class_name = class_name, \
+		.extent = extent                                                                              \
+	}
+
+const struct sl_source sl_source_text = SOURCE("text");
+
+/* As sl_glue_tasks. */
+const struct sl_source sl_source_glue[SL_GLUE_SOURCES] = {
+	SOURCE("cola"),    SOURCE("sst2"), SOURCE("mrpc"), SOURCE("qqp"),  SOURCE("mnli"),
+	SOURCE("mnli-mm"), SOURCE("qnli"), SOURCE("rte"),  SOURCE("stsb"), SOURCE("wnli"),
+};

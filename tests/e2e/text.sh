@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# Texts as data: a folder of CoLA's form, and own files, train over the link as with --local, byte for byte, also after a kill. The
+# task's metric is computed over the whole set. Tokens are kept beside the text. What is wrong with a text is said by file and line.
+# SPLIT_TEXT_DATA: a folder with glue/CoLA and roberta_tokenizer/, for a turn on real data.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+mkdir "$tmp/made" "$tmp/plain" "$tmp/CoLA" "$tmp/own"
+"$TOOLS/make_text" "$tmp/made"
+# without special tokens, so that a row's first token is of its first word, which is all that token_mlp looks at
+jq -c 'del(."<s>", ."</s>", ."<pad>", ."<mask>")' "$tmp/made/vocab.json" >"$tmp/plain/vocab.json"
+cp "$tmp/made/merges.txt" "$tmp/plain"
+# rows FROM TO: label, text, where the first word decides
+rows() {
+	awk -v from="$1" -v to="$2" 'BEGIN {
+		n = split("green red the a boxes of un fish water said", word, " ")
+		for (i = from; i < to; i++) {
+			text = i * 7 % 3 ? "red" : "green"
+			for (k = i * i % 11; k > 0; k--) text = text " " word[(i * 31 + k * k) % n + 1]
+			printf "%d\t%s.\n", (i * 7 % 3 > 0), text
+		}
+	}'
+}
+cola() { rows "$1" "$2" | awk -F '\t' '{print "made\t" $1 "\t\t" $2}'; }
+cola 0 300 >"$tmp/CoLA/train.tsv"
+cola 300 380 >"$tmp/CoLA/dev.tsv"
+config=$tmp/client.yaml
+cat >"$config" <<-YAML
+	model: {name: token_mlp, classes: 2, vocab: 700, tokens: 40, width: 0.25, dropout: 0.1}
+	head_end: embedding
+	tail_begin: dense
+	data: {kind: cola, dir: $tmp, tokenizer: $tmp/plain}
+	train: {batch: 16, chunks: 4, epochs: 2, seed: 3, optimizer: {kind: adamw, lr: 0.01}}
+	threads: 1
+YAML
+start_server one threads=1
+one=$endpoint
+start_server two "store=$tmp/two" threads=2
+two=$endpoint
+score() { jq -r "select(.type == \"summary\") | .test_metrics.$2" "$tmp/$1/log.jsonl"; }
+learns() { # NAME METRIC
+	score "$1" "$2" | awk '{exit !($1 > 0.95)}' || fail "$1: $2 is $(score "$1" "$2")"
+}
+
+client local "$config" --local || fail "--local: exit status $?"
+learns local matthews
+[ -s "$tmp/CoLA/train.tsv.tokens" ] && [ -s "$tmp/CoLA/dev.tsv.tokens" ] || fail 'no tokens lie beside the text'
+client linked "$config" --set server="$one" || fail "with a server: exit status $?"
+same_run linked local 38
+# the tokens are another run's, broken, or not to be kept
+printf x | dd of="$tmp/CoLA/train.tsv.tokens" bs=1 seek=300 conv=notrunc status=none
+client spoilt "$config" --set server="$two" --set threads=2 --set codec=none || fail "with another server: exit status $?"
+same_run spoilt local 38
+rm "$tmp/CoLA/train.tsv.tokens" "$tmp/CoLA/dev.tsv.tokens"
+client 'no cache' "$config" --local --set data.token_cache=false || fail "without a cache: exit status $?"
+same_run 'no cache' local 38
+[ ! -e "$tmp/CoLA/train.tsv.tokens" ] || fail 'tokens were kept against the config'
+client short "$config" --local --set data.max_length=1 || fail "rows of one token: exit status $?"
+[ "$(learned short)" = "$(learned local)" ] && fail 'data.max_length cuts nothing'
+figure() { jq -r "select(.type == \"summary\") | .direction.$2" "$tmp/$1/log.jsonl"; }
+[ "$(figure short head_act.raw_bytes)" = $(((2 * 300 + 2 * 80) * 16 * 4)) ] || fail "rows of one token have $(figure short head_act.raw_bytes) bytes"
+
+# A run that is killed between two steps, and whose server is gone, too, goes on from its checkpoint.
+set=(--set server="$two" --set codec='quant:4,ef=true' --set train.checkpoint_every=1)
+client 'local killed' "$config" --local --set codec='quant:4,ef=true' || fail "local killed: exit status $?"
+start_slow_client 20 20000 killed "$config" "${set[@]}"
+wait_for 'the run does not get to its second epoch' has_steps killed 20
+kill -9 "$client_pid"
+wait "$client_pid" 2>/dev/null || true
+client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
+same_run killed 'local killed' 38
+
+# Own files: pairs, labels by name; training's in two files.
+own=(--set data.kind=text --set data.dir="$tmp/own" --set data.columns=first,second --set data.label=verdict)
+{ echo 'verdict,first,second'; rows 0 150 | awk -F '\t' '{print ($1 ? "yes" : "\"no, sir\"") ",\"" $2 "\",b"}'; } >"$tmp/own/a.csv"
+rows 150 300 | jq -cR 'split("\t") | {first: .[1], second: "b", verdict: (if .[0] == "1" then "yes" else "no, sir" end), n: 1}' >"$tmp/own/b.jsonl"
+{ printf 'n\tsecond\tverdict\tfirst\n'; rows 300 380 | awk -F '\t' '{print "7\tb\t" ($1 ? "yes" : "no, sir") "\t" $2}'; } >"$tmp/own/dev.tsv"
+client own "$config" --local "${own[@]}" --set data.train_files=a.csv,b.jsonl --set train.metrics=f1 || fail "own texts: exit status $?"
+learns own f1
+client 'own one' "$config" --set server="$one" "${own[@]}" --set data.train_files=a.csv,b.jsonl --set train.metrics=f1 || fail "own texts with a server: exit status $?"
+same_run 'own one' own 38
+
+# refused STATUS SENTENCE OPTION…: one line, for train and for its check
+refused() {
+	local status command says=$2 want=$1
+	shift 2
+	for command in --check-config '--local --fresh'; do
+		status=0
+		# shellcheck disable=SC2086 # two options
+		"$SPLITC" train "$config" $command --set log.dir="$tmp/refused" "$@" >"$tmp/out" 2>&1 || status=$?
+		[ "$status" = "$want" ] && [ "$(wc -l <"$tmp/out")" = 1 ] && grep -qF -- "$says" "$tmp/out" ||
+			fail "$says: $command: exit status $status, $(cat "$tmp/out")"
+	done
+}
+refused 78 'data.tokenizer: texts need a tokenizer' --set data.tokenizer=
+refused 66 "--set data.tokenizer: $tmp/none: No such file or directory" --set data.tokenizer="$tmp/none"
+size=$("$SPLITC" tokens "$tmp/plain" --stats --json </dev/null | jq .vocabulary)
+refused 78 "--set model.vocab: cola has tokens below $size, the model only below $((size - 1))" --set model.vocab=$((size - 1))
+refused 78 'data.max_length: the network takes rows of 40 tokens at most' --set data.max_length=41
+refused 66 'neither train.tsv nor RTE/train.tsv exists' --set data.kind=rte
+refused 78 'the network takes image' --set model.name=mobilenet_v2 --set model.image=32 --set head_end= --set tail_begin=
+refused 78 'data.columns: belongs to data.kind: text' --set data.columns=text
+refused 78 'data.tokenizer: belongs to texts' --set data.kind=made_tokens --set data.tokenizer=x
+refused 78 'data.columns: one column of text, or two of pairs' "${own[@]}" --set data.columns=a,b,c
+refused 65 'a.csv:1: no column "third"; the header names verdict, first, second' "${own[@]}" --set data.train_files=a.csv --set data.columns=third
+refused 65 'a.csv:1: no column "label"; the header names' "${own[@]}" --set data.train_files=a.csv --set data.label=label
+refused 66 'there is no train with the end .tsv, .csv or .jsonl' "${own[@]}"
+refused 78 'its name must end in .tsv, .csv or .jsonl' "${own[@]}" --set data.train_files=client.txt
+# spoil SED STATUS SENTENCE: with one line of the training file changed
+spoil() {
+	cola 0 300 | sed "$1" >"$tmp/CoLA/train.tsv"
+	refused "$2" "$3"
+}
+spoil '5s/[^\t]*$//' 65 'train.tsv:5: an empty text'
+spoil '6s/red\|green/\xff/' 65 'train.tsv:6: '
+spoil '7s/\t[^\t]*$//' 65 'train.tsv:7: 3 columns, where at least 4 are needed'
+spoil '8s/\t[01]\t/\t2\t/' 65 'train.tsv:8: label "2": one of 0, 1'
+cola 0 300 >"$tmp/CoLA/train.tsv"
+sed -i '3s/yes\|no, sir/maybe/' "$tmp/own/dev.tsv"
+refused 65 'dev.tsv:3: label "maybe": one of no, sir, yes' "${own[@]}" --set data.train_files=a.csv
+turns='made texts'
+
+if [ -n "${SPLIT_TEXT_DATA:-}" ]; then
+	cp -r "$SPLIT_TEXT_DATA/glue" "$tmp/glue"
+	chmod -R u+w "$tmp/glue"
+	real=(--set data.dir="$tmp/glue" --set data.tokenizer="$SPLIT_TEXT_DATA/roberta_tokenizer" --set model.vocab=50265
+		--set train.epochs=1 --set data.train_limit=640 --set codec=quant:8)
+	client 'real local' "$config" --local "${real[@]}" || fail "CoLA: exit status $?"
+	client 'real one' "$config" --set server="$one" "${real[@]}" || fail "CoLA with a server: exit status $?"
+	same_run 'real one' 'real local' 40
+	turns='made texts and CoLA'
+fi
+echo "$turns train with a server as without"
