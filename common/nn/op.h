@@ -21,7 +21,7 @@
  * ATTENTION  tokens q [H·D], k, v [KV·D] → [H·D]     –      (of each row by itself; see struct sl_attention_attr)
  * FLATTEN    [H,W,C] → [H·W·C]                        –      (NHWC order; equals torch's where H·W = 1)
  * SELECT     tokens [F] → rows [F]                    –      (the first token of every row)
- * EMBEDDING  tokens' ids → [F]                        weight [V,F]   (row `id`; `position`: row `first` + place in row)
+ * EMBEDDING  tokens' ids → [F]                        weight [V,F]   (row `id`; see struct sl_embedding_attr)
  * XENT       logits [K] + labels → mean loss          –      (softmax cross-entropy, torch.nn.CrossEntropyLoss)
  * MSE        x [K] + targets [K] → mean loss          –      (Σ (x − target)² / K of a row, torch.nn.MSELoss)
  *
@@ -111,8 +111,10 @@ struct sl_norm_attr {
 
 struct sl_embedding_attr {
 	int rows, features; /* of the weight */
-	bool position;
+	bool position;      /* row `first` + the token's place in its row of tokens */
 	int first;
+	bool segment; /* row: how many tokens of the id `mark` stand before the token in its row, V - 1 at most */
+	int mark;
 };
 
 /* What ops of each kind are told besides their inputs. */

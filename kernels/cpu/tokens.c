@@ -64,22 +64,34 @@ static enum sl_err select_backward(const struct sl_op_call *call)
 
 const struct sl_kernel sl_cpu_select = {.forward = select_forward, .backward = select_backward};
 
-/* The row of the table for token `t` of row `row`; ids are in range (exec.h). */
-static int64_t looked_up(const struct sl_op_call *call, int64_t t, int64_t row)
+/* The row of the table for token `t` of a row that begins at `first`; ids are in range (exec.h). *marks counts those in
+ * the row so far: it is 0 before the first token, and tokens come in order. */
+static int64_t looked_up(const struct sl_op_call *call, int64_t t, int64_t first, int64_t *marks)
 {
+	const struct sl_embedding_attr *a = &call->op->u.embedding;
 	const int32_t *id = call->in[0].data;
+	int64_t at;
 
-	return call->op->u.embedding.position ? call->op->u.embedding.first + t - first_of(call, row) : id[t];
+	if (a->position)
+		return a->first + t - first;
+	if (!a->segment)
+		return id[t];
+	at = *marks < a->rows ? *marks : a->rows - 1;
+	*marks += id[t] == a->mark;
+	return at;
 }
 
 static void embed_row(void *arg, int64_t row, int worker)
 {
 	const struct job *j = arg;
+	const int64_t first = first_of(j->call, row), stop = stop_of(j->call, row);
 	float *y = j->call->out.data;
+	int64_t marks = 0;
 
 	(void)worker;
-	for (int64_t t = first_of(j->call, row); t < stop_of(j->call, row); t++)
-		memcpy(y + t * j->f, j->call->param[0] + looked_up(j->call, t, row) * j->f, (size_t)j->f * sizeof *y);
+	for (int64_t t = first; t < stop; t++)
+		memcpy(y + t * j->f, j->call->param[0] + looked_up(j->call, t, first, &marks) * j->f,
+		       (size_t)j->f * sizeof *y);
 }
 
 static enum sl_err embedding_forward(const struct sl_op_call *call)
@@ -101,12 +113,16 @@ static void embed_back(void *arg, int64_t block, int worker)
 	const struct sl_cpu_simd *simd = sl_cpu_simd_of(j->call->be);
 
 	(void)worker;
-	for (int64_t row = 0; row < j->call->dims.rows; row++)
-		for (int64_t t = first_of(j->call, row); t < stop_of(j->call, row); t++) {
-			float *to = j->call->grad[0] + looked_up(j->call, t, row) * j->f + k;
+	for (int64_t row = 0; row < j->call->dims.rows; row++) {
+		const int64_t first = first_of(j->call, row), stop = stop_of(j->call, row);
+		int64_t marks = 0;
+
+		for (int64_t t = first; t < stop; t++) {
+			float *to = j->call->grad[0] + looked_up(j->call, t, first, &marks) * j->f + k;
 
 			simd->sum(to, to, dy + t * j->f, n);
 		}
+	}
 }
 
 static enum sl_err embedding_backward(const struct sl_op_call *call)

@@ -194,6 +194,8 @@ struct cu_lookup {
 	const int32_t *id; /* [tokens] */
 	bool position;     /* a token's place in its row, plus `first`, instead of its id */
 	int first;
+	bool segment; /* … or how many ids `mark` stand before it in its row, table - 1 at most */
+	int mark, table;
 };
 /* out [tokens, f] = rows of weight [V, f]; grad [V, f] += those of dout, equal rows in order of the tokens */
 cudaError_t cu_embedding_forward(cudaStream_t s, enum cu_type type, void *out, const float *weight,

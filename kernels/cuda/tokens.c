@@ -43,7 +43,10 @@ static struct cu_lookup lookup_of(const struct sl_op_call *call)
 				   call->dims.begin},
 				  call->in[0].data,
 				  a->position,
-				  a->first};
+				  a->first,
+				  a->segment,
+				  a->mark,
+				  a->rows};
 }
 
 static enum sl_err embedding_forward(const struct sl_op_call *call)

@@ -29,7 +29,16 @@ template <class T> __global__ void backward_kernel(T *__restrict__ dx, bool add,
 
 __device__ int64_t looked_up(const cu_lookup &l, int64_t token)
 {
-	return l.position ? l.first + token - first_of(l.rows, row_of(l.rows, token)) : l.id[token];
+	int64_t first, marks = 0;
+
+	if (!l.position && !l.segment)
+		return l.id[token];
+	first = first_of(l.rows, row_of(l.rows, token));
+	if (l.position)
+		return l.first + token - first;
+	for (int64_t t = first; t < token; t++)
+		marks += l.id[t] == l.mark;
+	return marks < l.table ? marks : l.table - 1;
 }
 
 template <class T> __global__ void embedding_kernel(T *__restrict__ out, const float *__restrict__ weight, cu_lookup l)

@@ -39,9 +39,17 @@ const struct sl_kernel sl_ref_select = {.forward = select_forward, .backward = s
 /* The row of the table for each token; ids are in range (exec.h). */
 static int64_t looked_up(const struct sl_op_call *call, int64_t token, int64_t row)
 {
+	const struct sl_embedding_attr *a = &call->op->u.embedding;
 	const int32_t *id = call->in[0].data;
+	int64_t marks = 0;
 
-	return call->op->u.embedding.position ? call->op->u.embedding.first + token - first_of(call, row) : id[token];
+	if (a->position)
+		return a->first + token - first_of(call, row);
+	if (!a->segment)
+		return id[token];
+	for (int64_t t = first_of(call, row); t < token; t++)
+		marks += id[t] == a->mark;
+	return marks < a->rows ? marks : a->rows - 1;
 }
 
 /* The row that has this token, given that of the token before. */

@@ -120,6 +120,10 @@
 	{                                                                                               \
 		.kind = SL_OP_EMBEDDING, .n = n_, .c = f_, .u.embedding = { v_, f_, position_, first_ } \
 	}
+#define SEGMENTS(n_, v_, f_, mark_)                                                                         \
+	{                                                                                                   \
+		.kind = SL_OP_EMBEDDING, .n = n_, .c = f_, .u.embedding = { v_, f_, false, 0, true, mark_ } \
+	}
 #define SELECT(n_, s_, f_)                                      \
 	{                                                       \
 		.kind = SL_OP_SELECT, .n = n_, .h = s_, .c = f_ \
@@ -354,6 +358,9 @@ const struct op_case op_cases[] = {
 	EMBEDDING(1, 3, 1, true, 2),
 	EMBEDDING(10, 5, 17, true, 2),
 	EMBEDDING(100, 4, 48, true, 0),
+	SEGMENTS(1, 1, 3, 0),
+	SEGMENTS(20, 2, 17, 1),
+	SEGMENTS(100, 3, 48, 2),
 	SELECT(1, 1, 1),
 	SELECT(1, 9, 7),
 	SELECT(5, 2, 33),
@@ -438,7 +445,10 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 			 (double)c->u.attention.rope, (double)c->u.attention.p);
 		break;
 	case SL_OP_EMBEDDING:
-		snprintf(attr, sizeof(attr), " of %d%s", c->u.embedding.rows, c->u.embedding.position ? " places" : "");
+		snprintf(attr, sizeof(attr), " of %d%s", c->u.embedding.rows,
+			 c->u.embedding.position  ? " places"
+			 : c->u.embedding.segment ? " segments"
+						  : "");
 		break;
 	case SL_OP_SCALE:
 		snprintf(attr, sizeof(attr), " by %g", (double)c->u.scale.by);

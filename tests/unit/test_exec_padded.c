@@ -1,5 +1,5 @@
 /* Rows of different lengths, packed, beside the same rows padded by hand to one length: every token that counts has the
- * same output, and parameters the same gradients, dropout included. Embeddings by token and by place. */
+ * same output, and parameters the same gradients, dropout included. Embeddings by token, by place and by segment. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 #include "kernels/ref/ref.h"
 #include "tests/support/codec.h"
 
-enum { VOCAB = 11, F = 7, WIDE = 18, OUT = 5, ROWS = 6, LONGEST = 9, FIRST = 2, PAD = 1 };
+enum { VOCAB = 11, F = 7, WIDE = 18, OUT = 5, ROWS = 6, LONGEST = 9, FIRST = 2, PAD = 1, MARK = 4 };
 static const uint32_t begin[ROWS + 1] = {0, 4, 5, 14, 16, 23, 26};
 static const uint32_t padded[ROWS + 1] = {0, 9, 18, 27, 36, 45, 54};
 enum { REAL = 26, ALL = ROWS * LONGEST };
@@ -61,10 +61,10 @@ static int linear(struct sl_graph *g, const char *name, int in, int from, int to
 	return node(g, sl_node_of(SL_OP_LINEAR), name, &in, 1, params, 2);
 }
 
-/* The sum of both embeddings; linear, gelu, dropout, linear. */
+/* The sum of three embeddings; linear, gelu, dropout, linear. */
 static struct sl_graph graph(void)
 {
-	struct sl_node place = sl_node_of(SL_OP_EMBEDDING), drop = sl_node_of(SL_OP_DROPOUT);
+	struct sl_node place = sl_node_of(SL_OP_EMBEDDING), kind = place, drop = sl_node_of(SL_OP_DROPOUT);
 	struct sl_graph g = {0};
 	struct sl_fail fail = {0};
 	int zero = 0, sum[2], weight, at;
@@ -77,7 +77,12 @@ static struct sl_graph graph(void)
 	place.u.embedding.first = FIRST;
 	weight = param(&g, "place.weight", sl_shape2(FIRST + LONGEST, F));
 	sum[1] = node(&g, place, "place", &zero, 1, &weight, 1);
-	at = node(&g, sl_node_of(SL_OP_ADD), "sum", sum, 2, NULL, 0);
+	sum[0] = node(&g, sl_node_of(SL_OP_ADD), "sum", sum, 2, NULL, 0);
+	kind.u.embedding.segment = true;
+	kind.u.embedding.mark = MARK;
+	weight = param(&g, "kind.weight", sl_shape2(2, F));
+	sum[1] = node(&g, kind, "kind", &zero, 1, &weight, 1);
+	at = node(&g, sl_node_of(SL_OP_ADD), "sum_too", sum, 2, NULL, 0);
 	at = linear(&g, "up", at, F, WIDE);
 	at = node(&g, sl_node_of(SL_OP_GELU), "gelu", &at, 1, NULL, 0);
 	drop.u.dropout.p = 0.4f;
