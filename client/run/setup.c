@@ -21,6 +21,13 @@ static enum sl_err plan_fail(const struct sl_conf_client *c, const struct sl_fai
 	return sl_conf_client_fail(c, why->key[0] ? why->key : "model.name", fail, "%s", sl_fail_sentence(why));
 }
 
+/* The sentence without its key. */
+static struct sl_fail *pass_on(struct sl_fail *fail, const struct sl_fail *why)
+{
+	(void)!sl_fail_set(fail, why->code, "%s", sl_fail_sentence(why));
+	return fail;
+}
+
 static enum sl_err read_insert(const struct sl_setup *s, const char *key, const char *text, char *out,
 			       struct sl_fail *fail)
 {
@@ -96,6 +103,10 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	spec.model.features = conf->model.features;
 	spec.model.vocab = conf->model.vocab;
 	spec.model.tokens = conf->model.tokens;
+	spec.model.huggingface = conf->model.huggingface[0] ? conf->model.huggingface : NULL;
+	err = sl_model_takes(&s->takes, &spec.model, &why);
+	if (err)
+		return sl_conf_client_blame(conf, why.key, err, pass_on(fail, &why));
 	spec.label_smoothing = conf->train.label_smoothing;
 	put(spec.cut.partition, sizeof spec.cut.partition, conf->partition);
 	put(spec.cut.head_end, sizeof spec.cut.head_end, conf->head_end);
@@ -119,6 +130,8 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	sl_parts_close(&parts);
 	if (err == SL_ERR_CONFIG)
 		return plan_fail(conf, &why, fail);
+	if (err && why.key[0])
+		return sl_conf_client_blame(conf, why.key, err, pass_on(fail, &why));
 	return err ? sl_fail_set(fail, err, "%s", why.text) : try_codecs(s, fail);
 }
 
@@ -147,41 +160,62 @@ static enum sl_err blame_weights(const struct sl_setup *s, bool strict, enum sl_
 	if (err == SL_ERR_NOINPUT)
 		sl_fail_set(fail, err, "%s (a safetensors file with PyTorch's names of %s, as `splitc export` writes)",
 			    why.text, s->plan->model->name);
-	return sl_conf_client_blame(s->conf, "model.weights", err, fail);
+	return sl_conf_client_blame(s->conf, s->conf->model.weights[0] ? "model.weights" : "model.huggingface", err,
+				    fail);
+}
+
+/* How much of the model *path has to give. Without a file a Hugging Face folder may have the weights, of which a head
+ * is none. */
+static unsigned first_weights(const struct sl_setup *s, const char **path, bool strict)
+{
+	const char *folder = s->conf->model.huggingface;
+
+	if (!strict && !(*path)[0] && folder[0] && sl_st_in_folder(folder))
+		*path = folder;
+	return strict ? SL_WEIGHTS_STRICT
+		      : (s->conf->model.partial ? SL_WEIGHTS_PARTIAL : 0) | (folder[0] ? SL_WEIGHTS_NEW_HEAD : 0);
 }
 
 enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail)
 {
-	bool partial = s->conf->model.partial && !strict;
+	const unsigned how = first_weights(s, &path, strict);
 
-	return path[0] ? blame_weights(s, strict, sl_weights_load(s->plan->model, path, partial, NULL, NULL, fail),
-				       fail)
+	return path[0] ? blame_weights(s, strict, sl_weights_load(s->plan->model, path, how, NULL, NULL, fail), fail)
 		       : SL_OK;
 }
 
 enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail)
 {
 	const struct sl_model *model = s->plan->model;
-	bool partial = s->conf->model.partial && !strict;
+	const unsigned how = first_weights(s, &path, strict);
 	bool *loaded;
 	enum sl_err err = sl_weights_open(&s->weights, model, fail);
+	const char *first = NULL;
 	int missing = 0;
 
 	if (err)
 		return err;
 	sl_weights_init(&s->weights, model, s->plan->spec.seed);
 	s->weights_from_seed = true;
-	if (!path[0])
+	if (!path[0]) {
+		if (s->conf->model.huggingface[0])
+			sl_log(SL_LOG_INFO, "weights-none",
+			       "%s has no model.safetensors: all weights start from seed %lld",
+			       s->conf->model.huggingface, (long long)s->conf->agreed.seed);
 		return SL_OK;
+	}
 	loaded = calloc((size_t)model->graph.n_param, sizeof *loaded);
 	if (!loaded)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the weights");
-	err = blame_weights(s, strict, sl_weights_load(model, path, partial, s->weights.value, loaded, fail), fail);
+	err = blame_weights(s, strict, sl_weights_load(model, path, how, s->weights.value, loaded, fail), fail);
 	for (int i = 0; i < model->graph.n_param && !err; i++)
 		missing += !loaded[i];
+	for (int i = 0; i < model->graph.n_param && missing && !first; i++)
+		first = loaded[i] ? NULL : model->graph.param[i].name;
 	if (!err && missing)
-		sl_log(SL_LOG_INFO, "weights-partial", "%s gives %d of %d tensors; the others start from seed %lld",
-		       path, model->graph.n_param - missing, model->graph.n_param, (long long)s->conf->agreed.seed);
+		sl_log(SL_LOG_INFO, "weights-partial",
+		       "%s gives %d of %d tensors; the others, %s first, start from seed %lld", path,
+		       model->graph.n_param - missing, model->graph.n_param, first, (long long)s->conf->agreed.seed);
 	if (!err)
 		s->weights_from_seed = middle_untouched(s->plan, loaded);
 	free(loaded);

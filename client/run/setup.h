@@ -6,6 +6,7 @@
 #include "client/data/loader.h"
 #include "common/base/pool.h"
 #include "common/conf/conf.h"
+#include "common/model/source.h"
 #include "common/nn/backend.h"
 #include "common/nn/weights.h"
 #include "common/session/agree.h"
@@ -13,6 +14,7 @@
 struct sl_setup {
 	const struct sl_conf_client *conf;
 	struct sl_agreement agreement;
+	struct sl_model_takes takes;
 	struct sl_plan *plan;
 	int64_t trained; /* steps that the weights have had before this run: where decaying inserts begin. Set it before
 			    sl_setup_plan; INT64_MAX: all of them */

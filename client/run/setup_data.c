@@ -88,9 +88,10 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 		return sl_conf_client_fail(c, "model.features", fail, "%s has rows of %lld numbers, the model takes %d",
 					   spec->source, (long long)set->field[SL_FIELD_INPUT].dim[0],
 					   c->model.features);
-	if (set->vocab > c->model.vocab)
-		return sl_conf_client_fail(c, "model.vocab", fail, "%s has tokens below %d, the model only below %d",
-					   spec->source, set->vocab, c->model.vocab);
+	if (set->vocab > s->takes.vocab)
+		return sl_conf_client_fail(c, c->model.huggingface[0] ? "model.huggingface" : "model.vocab", fail,
+					   "%s has tokens below %d, the model only below %d", spec->source, set->vocab,
+					   s->takes.vocab);
 	return SL_OK;
 }
 

@@ -85,10 +85,13 @@ struct sl_conf_link {
 	int retry_ms;                     /* client only */
 };
 
+#define SL_CONF_HUGGINGFACE "huggingface"
+
 struct sl_conf_client {
 	char server[SL_CONF_TEXT]; /* tcp://host:port */
 	struct {
 		char name[SL_CONF_TEXT];
+		char huggingface[PATH_MAX]; /* a folder; then `name` is SL_CONF_HUGGINGFACE. "": none */
 		double width;
 		int classes;
 		struct sl_conf_size image;

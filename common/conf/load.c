@@ -480,7 +480,8 @@ static enum sl_err apply_presets(struct loader *l)
 static enum sl_err check_required(struct loader *l, yaml_mark_t mark)
 {
 	for (int i = 0; i < l->schema->n_key; i++)
-		if (!l->schema->key[i].preset && !l->seen[i])
+		if (!l->schema->key[i].preset && !l->seen[i] &&
+		    !(l->schema->key[i].instead && l->seen[sl_conf_find(l->schema, l->schema->key[i].instead)]))
 			return fail_at(l, mark, "%s is missing: %s", l->schema->key[i].path, l->schema->key[i].help);
 	return SL_OK;
 }

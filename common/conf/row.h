@@ -18,8 +18,9 @@
 	{.path = p, .type = SL_CONF_SIZE, SL_FIELD(st, f), .min = lo, .max = hi, .preset = def, .unit = u, .help = h}
 #define SL_BOOL(st, p, f, def, h) \
 	{.path = p, .type = SL_CONF_BOOL, SL_FIELD(st, f), .preset = def, .help = h}
-#define SL_STRING(st, p, f, chk, def, h) \
-	{.path = p, .type = SL_CONF_STRING, SL_FIELD(st, f), .check = chk, .preset = def, .help = h}
+#define SL_STRING_ROW(st, p, f, chk, def, h) \
+	.path = p, .type = SL_CONF_STRING, SL_FIELD(st, f), .check = chk, .preset = def, .help = h
+#define SL_STRING(...) {SL_STRING_ROW(__VA_ARGS__)}
 #define SL_CHOICE(st, p, f, list, def, h) \
 	{.path = p, .type = SL_CONF_CHOICE, SL_FIELD(st, f), .choices = list, .preset = def, .help = h}
 #define SL_NAMES(st, p, f, chk, def, h) \

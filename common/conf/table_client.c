@@ -12,7 +12,8 @@ typedef struct sl_conf_client T;
 static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "server", server, sl_conf_check_server, "tcp://127.0.0.1:5570", "where splits listens, tcp://host:port"),
 
-	SL_STRING(T, "model.name", model.name, sl_conf_check_word, NULL, "network: mobilenet_v2, resnet9, resnet18, resnet34, resnet50, alexnet, alexnet1, vgg16, token_mlp or mlp"),
+	{SL_STRING_ROW(T, "model.name", model.name, sl_conf_check_word, NULL, "network: mobilenet_v2, resnet9, resnet18, resnet34, resnet50, alexnet, alexnet1, vgg16, token_mlp or mlp; or model.huggingface"), .instead = "model.huggingface"},
+	SL_STRING(T, "model.huggingface", model.huggingface, NULL, "", "folder of a network as Hugging Face's transformers keeps it, instead of model.name: config.json and, unless all weights are to be random, model.safetensors; families: roberta"),
 	SL_DOUBLE(T, "model.width", model.width, 0.05, 8, "1", NULL, "multiplies the number of channels of each layer"),
 	SL_INT(T, "model.classes", model.classes, 2, 100000, "10", "classes", "outputs of the classifier"),
 	SL_SIZE(T, "model.image", model.image, SL_CONF_MIN_IMAGE, SL_CONF_MAX_IMAGE, "32", "pixels", "size of the input"),
@@ -21,7 +22,7 @@ static const struct sl_conf_key keys[] = {
 	SL_DOUBLE(T, "model.dropout", model.dropout, 0, 0.95, "0.2", NULL, "of mobilenet_v2, alexnet1 and vgg16: dropout in the classifier; of token_mlp: behind its first layer; of mlp: before its last"),
 	SL_INT(T, "model.features", model.features, 1, 65536, "1", "numbers", "of mlp: what a row of data.kind: csv comes to; an error says the right number"),
 	SL_INT(T, "model.vocab", model.vocab, 1, 1 << 22, "1000", NULL, "of token_mlp: tokens are numbers below this"),
-	SL_INT(T, "model.tokens", model.tokens, 1, 65535, "128", "tokens", "of token_mlp: longest row; longer ones are cut"),
+	SL_INT(T, "model.tokens", model.tokens, 1, 65535, "128", "tokens", "of token_mlp and networks of model.huggingface: longest row; longer ones are cut"),
 	SL_STRING(T, "model.weights", model.weights, NULL, "", "safetensors file with the weights to start from; empty: random weights from train.seed"),
 	SL_BOOL(T, "model.partial", model.partial, "false", "accept a model.weights file that lacks parameters; these start from train.seed"),
 
@@ -155,14 +156,14 @@ static const char *const of_images[] = {"data.on_bad_sample", "data.max_pixels",
 /* Keys that only some networks have. */
 #define WITH_FORM "mobilenet_v2, resnet18, resnet34, resnet50"
 #define OF_IMAGES WITH_FORM ", resnet9, alexnet, alexnet1, vgg16"
-#define OF_TOKENS "token_mlp"
+#define OF_TOKENS "token_mlp, " SL_CONF_HUGGINGFACE
 static const struct {
 	const char *key, *models;
 } of_models[] = {{"model.form", WITH_FORM},      {"model.dropout", "mobilenet_v2, alexnet1, vgg16, token_mlp, mlp"},
 		 {"model.image", OF_IMAGES},     {"data.normalize", OF_IMAGES},
 		 {"data.transforms", OF_IMAGES}, {"data.test_transforms", OF_IMAGES},
-		 {"model.vocab", OF_TOKENS},     {"model.tokens", OF_TOKENS},
-		 {"model.features", "mlp"}};
+		 {"model.vocab", "token_mlp"},   {"model.tokens", OF_TOKENS},
+		 {"model.features", "mlp"},      {"model.width", OF_IMAGES ", token_mlp, mlp"}};
 enum { N_OF_MODELS = sizeof of_models / sizeof of_models[0] };
 
 static bool among(const char *const *list, const char *path)
@@ -231,9 +232,18 @@ bool sl_conf_client_is_idle(const struct sl_conf_client *c, const char *path)
 }
 
 /* What the file has for another network than --set has chosen is put aside. */
-static const char *check_model(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+static const char *check_model(struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	const bool by_set = line_of(c, "model.name") < 0;
+
+	if (c->model.huggingface[0] && !c->model.name[0])
+		strcpy(c->model.name, SL_CONF_HUGGINGFACE);
+	if (!c->model.huggingface[0] != (strcmp(c->model.name, SL_CONF_HUGGINGFACE) != 0)) {
+		snprintf(why, SL_CONF_WHY, "%s",
+			 c->model.huggingface[0] ? "stands instead of model.name: give one of them"
+						 : "needs the folder in model.huggingface");
+		return c->model.huggingface[0] ? "model.huggingface" : "model.name";
+	}
 
 	for (int i = 0; i < N_OF_MODELS; i++) {
 		const int line = line_of(c, of_models[i].key);
@@ -395,7 +405,7 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 			 "bf16 does not");
 		return "train.precision";
 	}
-	if (c->model.partial && !c->model.weights[0]) {
+	if (c->model.partial && !c->model.weights[0] && !c->model.huggingface[0]) {
 		snprintf(why, SL_CONF_WHY, "needs a file in model.weights");
 		return "model.partial";
 	}

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/conf/conf.h"
+#include "common/model/huggingface.h"
 #include "common/model/sources.h"
 
 /* Generous, and small enough that no product of a source can overflow. */
@@ -29,6 +30,7 @@ static const struct source {
 	{"vgg16", sl_source_vgg16, false, false},
 	{"token_mlp", sl_source_token_mlp, true, false},
 	{"mlp", sl_source_mlp, false, true},
+	{"huggingface", NULL, true, false}, /* huggingface.h */
 	/* clang-format on */
 };
 enum { N_SOURCES = sizeof(sources) / sizeof(sources[0]) };
@@ -75,7 +77,7 @@ static enum sl_err unknown_model(const char *name, struct sl_fail *fail)
 /* The comparisons are written so that NaN fails them. */
 static enum sl_err check_spec(const struct sl_model_spec *s, bool tokens, bool rows, struct sl_fail *fail)
 {
-	if (!(s->width >= min_width && s->width <= max_width))
+	if (!s->huggingface && !(s->width >= min_width && s->width <= max_width))
 		return sl_fail_at(fail, "model.width", SL_ERR_CONFIG, "width is %g; it must lie in %g … %g", s->width,
 				  min_width, max_width);
 	if (s->classes < 2 || s->classes > MAX_CLASSES)
@@ -84,7 +86,7 @@ static enum sl_err check_spec(const struct sl_model_spec *s, bool tokens, bool r
 	if (!(s->dropout >= 0.0 && s->dropout < 1.0))
 		return sl_fail_at(fail, "model.dropout", SL_ERR_CONFIG, "dropout is %g; it must lie in [0, 1)",
 				  s->dropout);
-	if (tokens && (s->vocab < 1 || s->vocab > SL_MODEL_MAX_VOCAB))
+	if (tokens && !s->huggingface && (s->vocab < 1 || s->vocab > SL_MODEL_MAX_VOCAB))
 		return sl_fail_at(fail, "model.vocab", SL_ERR_CONFIG, "vocab is %d; it must lie in 1 … %d", s->vocab,
 				  SL_MODEL_MAX_VOCAB);
 	if (tokens && (s->tokens < 1 || s->tokens > SL_MODEL_MAX_TOKENS))
@@ -148,6 +150,11 @@ enum sl_err sl_model_open(struct sl_model **out, const struct sl_model_spec *spe
 	if (!entry)
 		return unknown_model(spec->name, fail);
 	err = check_spec(spec, entry->tokens, entry->rows, fail);
+	if (!err && !entry->build == !spec->huggingface)
+		err = sl_fail_at(fail, "model.huggingface", SL_ERR_CONFIG, "%s a folder",
+				 entry->build ? "this network has no" : "needs");
+	if (!err && !entry->build)
+		return sl_hf_open(out, spec, fail);
 	if (!err)
 		err = entry->tokens ? open_tokens(&b, spec, fail)
 		      : entry->rows ? open_rows(&b, spec, fail)

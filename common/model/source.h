@@ -22,9 +22,18 @@ struct sl_model_spec {
 	 * to `tokens` of them. They have no image. */
 	int vocab, tokens;
 	int features; /* of mlp: numbers of a row; it has no image */
+	/* Of "huggingface": the folder, borrowed, of which vocab, width and dropout are not read. Others: NULL. */
+	const char *huggingface;
 };
 
 enum { SL_MODEL_MAX_VOCAB = 1 << 22, SL_MODEL_MAX_TOKENS = 65535, SL_MODEL_MAX_FEATURES = 65536 };
+
+/* What a network of tokens takes, without building it; 0 of another. */
+struct sl_model_takes {
+	int vocab; /* tokens are below it */
+};
+enum sl_err sl_model_takes(struct sl_model_takes *out, const struct sl_model_spec *spec,
+			   struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Whether the network of that name takes tokens; false where there is none. */
 bool sl_model_takes_tokens(const char *name);

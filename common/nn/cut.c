@@ -67,11 +67,19 @@ static const char *boundary_name(const struct sl_model *m, int at, bool as_head_
 	return m->graph.node[as_head_end ? at - 1 : at].name;
 }
 
-static bool path_holds(const char *path, const char *name)
+static bool begins(const char *path, const char *name)
 {
 	size_t len = strlen(path);
 
 	return len > 0 && !strncmp(path, name, len) && (name[len] == 0 || name[len] == '.');
+}
+
+/* What all names begin with may be left out. */
+static bool path_holds(const struct sl_model *m, const char *path, const char *name)
+{
+	const size_t len = strlen(m->prefix);
+
+	return begins(path, name) || (len && !strncmp(name, m->prefix, len) && begins(path, name + len));
 }
 
 static void keep_nearest(const char *near[MOST_NAMES], int far[MOST_NAMES], const char *name, const char *wanted)
@@ -144,7 +152,7 @@ static enum sl_err find_path(const struct sl_model *m, const char *key, const ch
 			return SL_OK;
 		}
 	for (int i = 0; i < m->graph.n_node; i++) {
-		if (!path_holds(path, m->graph.node[i].name))
+		if (!path_holds(m, path, m->graph.node[i].name))
 			continue;
 		if (first < 0)
 			first = i;

@@ -27,7 +27,8 @@ enum sl_segment { SL_HEAD, SL_MIDDLE, SL_TAIL, SL_SEGMENT_COUNT };
 
 /* The words that users type; each may be NULL.
  * partition  "A:-B": the first A units | the middle | the last B units; NULL: "1:-1"
- * head_end   path of a unit, of an op or of a module between: the head ends after its last op; overrides A
+ * head_end   path of a unit, of an op or of a module between, with or without the model's prefix: the head ends after
+ *            its last op; overrides A
  * tail_begin the same: the tail begins at its first op; overrides B
  * CONFIG with the names that would be valid near it otherwise. */
 enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const char *partition, const char *head_end,

@@ -182,7 +182,8 @@ static void add_param(struct sl_build *b, struct draft *d, const struct made_par
 	m->file[m->graph.n_param] = (struct sl_file_param){.shape = made->file.ndim ? made->file : made->shape,
 							   .layout = made->layout,
 							   .channels = made->channels,
-							   .optional = b->insert};
+							   .optional = b->insert,
+							   .head = b->head};
 	d->param[d->node.n_param++] = b->graph->n_param;
 	err = sl_graph_add_param(b->graph, &param, b->fail);
 	if (!err && b->graph != &m->graph)
@@ -436,15 +437,27 @@ int sl_build_gelu(struct sl_build *b, const char *name, int in)
 	return finish(b, &d);
 }
 
-int sl_build_embedding(struct sl_build *b, const char *name, int in, int features, double std)
+int sl_build_lookup(struct sl_build *b, const char *name, int in, struct sl_embedding_attr attr, struct sl_init init)
 {
 	struct draft d = begin(b, SL_OP_EMBEDDING, name, in);
 
-	add_param(b, &d,
-		  &(struct made_param){.suffix = ".weight",
-				       .shape = sl_shape2(b->model->vocab, features),
-				       .init = sl_init_normal(std)});
+	d.node.u.embedding = attr;
+	add_param(
+		b, &d,
+		&(struct made_param){.suffix = ".weight", .shape = sl_shape2(attr.rows, attr.features), .init = init});
 	return finish(b, &d);
+}
+
+int sl_build_embedding(struct sl_build *b, const char *name, int in, int features, double std)
+{
+	const struct sl_embedding_attr attr = {.rows = b->model->vocab, .features = features};
+
+	return sl_build_lookup(b, name, in, attr, sl_init_normal(std));
+}
+
+void sl_build_new_head(struct sl_build *b)
+{
+	b->head = true;
 }
 
 int sl_build_select(struct sl_build *b, const char *name, int in)

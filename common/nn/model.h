@@ -21,6 +21,7 @@ struct sl_file_param {
 	enum sl_param_layout layout;
 	int64_t channels; /* HWC_FROM_CHW: C */
 	bool optional;    /* a weight file may lack it: then it starts from its initialisation */
+	bool head;        /* of a head that pretrained files lack */
 };
 
 enum { SL_MODEL_NOTE = SL_NAME_MAX + 96 };
@@ -39,6 +40,10 @@ struct sl_model {
 	int n_unit, cap_file, cap_unit;
 	int classes;
 	int vocab; /* tokens are below it; 0: the input is images */
+	/* Of networks with pretrained files: what begins the names of all but the head ("roberta."), which files and
+	 * users may leave out; globs, up to a NULL, over tensors of files that are of no use here. "", NULL: none. */
+	char prefix[SL_NAME_MAX];
+	const char *const *ignored;
 	/* Parameters of the graph alone; those of inserts (insert.h) stand behind them in graph.param, where no node of
 	 * this graph uses them. graph.param[i].stream is i. */
 	int n_plain;
@@ -52,6 +57,7 @@ struct sl_build {
 	struct sl_graph *graph; /* that nodes go into */
 	struct sl_model *model; /* that lists every parameter, and the units */
 	bool insert;            /* parameters are an insert's: optional, and of the model's list as of the graph's */
+	bool head;              /* … are of a head that pretrained files lack */
 	struct sl_fail *fail;
 	enum sl_err err;
 };
@@ -105,6 +111,8 @@ int sl_build_linear_as_torch(struct sl_build *b, const char *name, int in, int o
 int sl_build_gelu(struct sl_build *b, const char *name, int in);
 /* A row of a table of the model's vocab for each token, which starts normal with `std`. */
 int sl_build_embedding(struct sl_build *b, const char *name, int in, int features, double std);
+/* A row of a table for each token, as attr says, whose derived members are given: rows, features. */
+int sl_build_lookup(struct sl_build *b, const char *name, int in, struct sl_embedding_attr attr, struct sl_init init);
 int sl_build_select(struct sl_build *b, const char *name, int in);   /* the first token of each row */
 int sl_build_xent(struct sl_build *b, const char *name, int logits); /* makes the graph's output "loss" */
 /* A linear layer over the last dimension to `out_f` features without bias, which starts as the identity: a 1×1
@@ -113,6 +121,8 @@ int sl_build_identity(struct sl_build *b, const char *name, int in, int out_f, b
 
 /* What was asked for, the model cannot be: CONFIG with this sentence, unless there was a failure before. */
 void sl_build_refuse(struct sl_build *b, const char *fmt, ...) SL_PRINTF(2, 3);
+/* From here on parameters are of a new head: a pretrained file may lack all of them. */
+void sl_build_new_head(struct sl_build *b);
 /* A unit begins at the next node added and ends where the next unit begins (or the model ends). */
 void sl_build_unit(struct sl_build *b, const char *name);
 

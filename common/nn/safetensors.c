@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,22 +9,13 @@
 #include <unistd.h>
 
 #include "common/base/worker.h"
+#include "common/nn/safetensors_impl.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors files are little endian");
 
 enum { LENGTH_BYTES = 8, CHUNK_BYTES = 32768 };
 
 static const char metadata_key[] = "__metadata__";
-
-struct sl_st_file {
-	int fd;                /* -1: read from `image` */
-	struct sl_bytes image; /* not owned */
-	uint64_t data_start;   /* of the data in the file */
-	json_t *root;          /* owns the names */
-	struct sl_st_tensor *tensor;
-	int n_tensor;
-	char name[96]; /* the end of the path, for errors */
-};
 
 static const struct {
 	const char *name;
@@ -172,7 +162,7 @@ static int by_offset(const void *a, const void *b)
 	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-static int by_name(const void *a, const void *b)
+int sl_st_by_name(const void *a, const void *b)
 {
 	return strcmp(((const struct sl_st_tensor *)a)->name, ((const struct sl_st_tensor *)b)->name);
 }
@@ -193,7 +183,7 @@ static enum sl_err check_cover(struct sl_st_file *f, uint64_t data_bytes, struct
 	if (at != data_bytes)
 		return sl_fail_set(fail, SL_ERR_DATA, "%s: %llu bytes of data, of which tensors take %llu", f->name,
 				   (unsigned long long)data_bytes, (unsigned long long)at);
-	qsort(f->tensor, (size_t)f->n_tensor, sizeof(*f->tensor), by_name);
+	qsort(f->tensor, (size_t)f->n_tensor, sizeof(*f->tensor), sl_st_by_name);
 	return SL_OK;
 }
 
@@ -263,7 +253,7 @@ static enum sl_err load_header(struct sl_st_file *f, uint64_t total, struct sl_f
 	return err;
 }
 
-static struct sl_st_file *new_file(const char *path)
+struct sl_st_file *sl_st_new(const char *path)
 {
 	struct sl_st_file *f = calloc(1, sizeof(*f));
 	size_t len = strlen(path);
@@ -277,7 +267,7 @@ static struct sl_st_file *new_file(const char *path)
 
 enum sl_err sl_st_open(struct sl_st_file **out, const char *path, struct sl_fail *fail)
 {
-	struct sl_st_file *f = new_file(path);
+	struct sl_st_file *f = sl_st_new(path);
 	struct stat st;
 	enum sl_err err;
 
@@ -304,7 +294,7 @@ fail:
 
 enum sl_err sl_st_open_bytes(struct sl_st_file **out, struct sl_bytes image, struct sl_fail *fail)
 {
-	struct sl_st_file *f = new_file("safetensors in memory");
+	struct sl_st_file *f = sl_st_new("safetensors in memory");
 	enum sl_err err;
 
 	if (!f)
@@ -322,6 +312,9 @@ void sl_st_close(struct sl_st_file *file)
 {
 	if (!file)
 		return;
+	for (int i = 0; i < file->n_shard; i++)
+		sl_st_close(file->shard[i]);
+	free(file->shard);
 	if (file->fd >= 0)
 		close(file->fd);
 	json_decref(file->root);
@@ -343,7 +336,7 @@ const struct sl_st_tensor *sl_st_find(const struct sl_st_file *file, const char 
 {
 	const struct sl_st_tensor key = {.name = name};
 
-	return bsearch(&key, file->tensor, (size_t)file->n_tensor, sizeof(key), by_name);
+	return bsearch(&key, file->tensor, (size_t)file->n_tensor, sizeof(key), sl_st_by_name);
 }
 
 const char *sl_st_metadata(const struct sl_st_file *file, const char *key)
@@ -363,12 +356,19 @@ void sl_st_each_note(const struct sl_st_file *file, void (*fn)(void *arg, const 
 	}
 }
 
+/* The file that the tensor lies in. */
+static const struct sl_st_file *holder(const struct sl_st_file *file, const struct sl_st_tensor *tensor)
+{
+	return file->n_shard ? file->shard[tensor->shard] : file;
+}
+
 enum sl_err sl_st_read_raw(const struct sl_st_file *file, const struct sl_st_tensor *tensor, uint64_t offset, void *out,
 			   size_t len, struct sl_fail *fail)
 {
 	if (offset > tensor->bytes || len > tensor->bytes - offset)
 		return sl_fail_set(fail, SL_ERR_BUG, "%s: tensor \"%.96s\" is read past its end", file->name,
 				   tensor->name);
+	file = holder(file, tensor);
 	return read_at(file, file->data_start + tensor->offset + offset, out, len, fail);
 }
 
@@ -470,6 +470,7 @@ static enum sl_err read_converted(const struct sl_st_file *f, const struct sl_st
 	uint8_t chunk[CHUNK_BYTES], *to = out;
 	uint64_t done = 0;
 
+	f = holder(f, t);
 	if (!convert)
 		return sl_fail_set(fail, SL_ERR_DATA, "%s: tensor \"%.96s\" is %.16s, not %s", f->name, t->name,
 				   t->dtype, wanted);

@@ -21,6 +21,7 @@ struct sl_st_tensor {
 	int64_t dim[SL_ST_MAX_DIMS];
 	int64_t count;
 	uint64_t offset, bytes; /* from the start of the data */
+	int shard;              /* of a set of files: which */
 };
 
 struct sl_st_file;
@@ -29,6 +30,11 @@ struct sl_st_file;
 enum sl_err sl_st_open(struct sl_st_file **out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
 /* The same on a whole file in memory, which stays the caller's and must outlive *out. */
 enum sl_err sl_st_open_bytes(struct sl_st_file **out, struct sl_bytes image, struct sl_fail *fail) SL_MUST_CHECK;
+/* A folder as transformers writes it: model.safetensors, or model.safetensors.index.json and the files that it names,
+ * read as one. NOINPUT: it has neither. DATA: index and files do not fit, or the index names files elsewhere. */
+enum sl_err sl_st_open_folder(struct sl_st_file **out, const char *dir, struct sl_fail *fail) SL_MUST_CHECK;
+/* Whether the folder has either, or another form of weights, so that sl_st_open_folder has something to say. */
+bool sl_st_in_folder(const char *dir);
 void sl_st_close(struct sl_st_file *file); /* NULL is fine */
 
 int sl_st_count(const struct sl_st_file *file);

@@ -1,8 +1,12 @@
 #include "common/nn/weights_file.h"
 
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#include "common/base/log.h"
 
 static const char tracked[] = ".num_batches_tracked";
 static const char running_mean[] = ".running_mean";
@@ -87,25 +91,31 @@ static enum sl_err check_param(const struct sl_st_tensor *t, const char *name, c
 	return SL_OK;
 }
 
-enum sl_err sl_weights_read_param(const struct sl_st_file *file, const char *name, const struct sl_file_param *p,
-				  float *out, struct sl_fail *fail)
+static enum sl_err read_tensor(const struct sl_st_file *file, const struct sl_st_tensor *t,
+			       const struct sl_file_param *p, float *out, struct sl_fail *fail)
 {
-	const struct sl_st_tensor *t = sl_st_find(file, name);
-	enum sl_err err = check_param(t, name, p, fail);
 	float *file_order;
+	enum sl_err err;
 
-	if (err != SL_OK)
-		return err;
 	if (p->layout == SL_LAYOUT_SAME)
 		return sl_st_read_f32(file, t, out, fail);
 	file_order = malloc((size_t)t->count * sizeof(*file_order));
 	if (!file_order)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to read \"%s\"", name);
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to read \"%s\"", t->name);
 	err = sl_st_read_f32(file, t, file_order, fail);
 	if (err == SL_OK)
 		sl_param_from_file_order(p, file_order, out);
 	free(file_order);
 	return err;
+}
+
+enum sl_err sl_weights_read_param(const struct sl_st_file *file, const char *name, const struct sl_file_param *p,
+				  float *out, struct sl_fail *fail)
+{
+	const struct sl_st_tensor *t = sl_st_find(file, name);
+	enum sl_err err = check_param(t, name, p, fail);
+
+	return err ? err : read_tensor(file, t, p, out, fail);
 }
 
 static bool ends_with(const char *name, const char *end)
@@ -123,77 +133,160 @@ static bool in_last_unit(const struct sl_model *m, const char *name)
 	return !strncmp(name, unit, len) && name[len] == '.';
 }
 
-static bool model_has(const struct sl_model *m, const char *name)
+/* The tensor of a parameter, which a file may call without the model's prefix, and whose LayerNorm an old one may
+ * call gamma and beta. NULL: there is none. */
+static const struct sl_st_tensor *find_tensor(const struct sl_model *m, const struct sl_st_file *file, const char *name)
 {
-	for (int i = 0; i < m->graph.n_param; i++)
-		if (!strcmp(m->graph.param[i].name, name))
+	static const char *const old[][2] = {{".LayerNorm.weight", ".LayerNorm.gamma"},
+					     {".LayerNorm.bias", ".LayerNorm.beta"}};
+	const struct sl_st_tensor *t = sl_st_find(file, name);
+	const size_t len = strlen(m->prefix);
+	char other[SL_NAME_MAX + 8];
+
+	if (t || !len)
+		return t;
+	if (strncmp(name, m->prefix, len) == 0 && (t = sl_st_find(file, name + len)))
+		return t;
+	for (int i = 0; i < 2; i++) {
+		if (!ends_with(name, old[i][0]))
+			continue;
+		snprintf(other, sizeof other, "%.*s%s", (int)(strlen(name) - strlen(old[i][0])), name, old[i][1]);
+		t = sl_st_find(file, other);
+		return t || strncmp(name, m->prefix, len) != 0 ? t : sl_st_find(file, other + len);
+	}
+	return NULL;
+}
+
+/* With or without the model's prefix. */
+static bool is_ignored(const struct sl_model *m, const char *name)
+{
+	const size_t len = strlen(m->prefix);
+
+	for (const char *const *glob = m->ignored; glob && *glob; glob++)
+		if (fnmatch(*glob, name, 0) == 0 ||
+		    (len && strncmp(*glob, m->prefix, len) == 0 && fnmatch(*glob + len, name, 0) == 0))
 			return true;
 	return false;
 }
 
-static enum sl_err check_extra(const struct sl_model *m, const struct sl_st_file *file, bool partial,
-			       struct sl_fail *fail)
+/* What is read of a file. */
+struct reading {
+	const struct sl_model *m;
+	const struct sl_st_file *file;
+	bool partial;
+	bool new_head;                    /* no parameter of the head is there */
+	const struct sl_st_tensor **from; /* [n_param], NULL: none */
+	const char *ignored;              /* the first of them; "": none */
+	int n_ignored;
+};
+
+static int by_place(const void *a, const void *b)
 {
+	const struct sl_st_tensor *const *x = a, *const *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* Every tensor of the file is a parameter's, or one of those that are passed over. */
+static enum sl_err check_extra(struct reading *r, struct sl_fail *fail)
+{
+	const int n = r->m->graph.n_param;
+	const struct sl_st_tensor **known = malloc(((size_t)n + 1) * sizeof *known);
 	const char *first = NULL;
 	int extra = 0;
 
-	for (int i = 0; i < sl_st_count(file); i++) {
-		const char *name = sl_st_at(file, i)->name;
+	if (!known)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the weights");
+	memcpy(known, r->from, (size_t)n * sizeof *known);
+	qsort(known, (size_t)n, sizeof *known, by_place);
+	for (int i = 0; i < sl_st_count(r->file); i++) {
+		const struct sl_st_tensor *t = sl_st_at(r->file, i);
 
-		if (ends_with(name, tracked) || (partial && in_last_unit(m, name)) || model_has(m, name))
+		if (ends_with(t->name, tracked) || (r->partial && in_last_unit(r->m, t->name)) ||
+		    bsearch(&t, known, (size_t)n, sizeof *known, by_place))
 			continue;
+		if (is_ignored(r->m, t->name)) {
+			r->ignored = r->n_ignored++ ? r->ignored : t->name;
+			continue;
+		}
 		if (!first)
-			first = name;
+			first = t->name;
 		extra++;
 	}
+	free(known);
 	if (extra)
 		return sl_fail_set(fail, SL_ERR_DATA, "%d tensor%s of the file %s not of %s, \"%.96s\" first", extra,
-				   extra > 1 ? "s" : "", extra > 1 ? "are" : "is", m->name, first);
+				   extra > 1 ? "s" : "", extra > 1 ? "are" : "is", r->m->name, first);
 	return SL_OK;
 }
 
 /* Whether the file is to give parameter i. */
-static enum sl_err check_wanted(const struct sl_model *m, const struct sl_st_file *file, bool partial, int i,
-				bool *wanted, struct sl_fail *fail)
+static bool is_wanted(const struct reading *r, int i)
 {
-	const struct sl_file_param *p = &m->file[i];
-	const char *name = m->graph.param[i].name;
-	const struct sl_st_tensor *t = sl_st_find(file, name);
+	const struct sl_file_param *p = &r->m->file[i];
+	const struct sl_st_tensor *t = r->from[i];
 
-	*wanted = !(p->optional && !t) && !(partial && in_last_unit(m, name) && (!t || !same_shape(t, p)));
-	return *wanted ? check_param(t, name, p, fail) : SL_OK;
+	return !(p->optional && !t) && !(p->head && r->new_head) &&
+	       !(r->partial && in_last_unit(r->m, r->m->graph.param[i].name) && (!t || !same_shape(t, p)));
 }
 
-enum sl_err sl_weights_load_file(const struct sl_model *model, const struct sl_st_file *file, bool partial,
-				 float *const *param, bool *loaded, struct sl_fail *fail)
+/* Finds every parameter, and checks all that can be checked before anything is read. */
+static enum sl_err find_all(struct reading *r, unsigned how, struct sl_fail *fail)
 {
-	bool wanted;
+	const struct sl_model *m = r->m;
+	bool head = false;
 	enum sl_err err = SL_OK;
 
-	for (int i = 0; i < model->graph.n_param && err == SL_OK; i++)
-		err = check_wanted(model, file, partial, i, &wanted, fail);
-	if (err == SL_OK)
-		err = check_extra(model, file, partial, fail);
+	for (int i = 0; i < m->graph.n_param; i++) {
+		r->from[i] = find_tensor(m, r->file, m->graph.param[i].name);
+		head = head || (m->file[i].head && r->from[i]);
+	}
+	r->new_head = (how & SL_WEIGHTS_NEW_HEAD) && !head;
+	for (int i = 0; i < m->graph.n_param && !err; i++)
+		if (is_wanted(r, i))
+			err = check_param(r->from[i], m->graph.param[i].name, &m->file[i], fail);
+	return err ? err : check_extra(r, fail);
+}
+
+enum sl_err sl_weights_load_file(const struct sl_model *model, const struct sl_st_file *file, unsigned how,
+				 float *const *param, bool *loaded, struct sl_fail *fail)
+{
+	struct reading r = {.m = model, .file = file, .partial = how & SL_WEIGHTS_PARTIAL};
+	enum sl_err err;
+
+	r.from = calloc((size_t)model->graph.n_param + 1, sizeof *r.from);
+	if (!r.from)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the weights");
+	err = find_all(&r, how, fail);
+	if (!err && r.n_ignored && param)
+		sl_log(SL_LOG_INFO, "weights-ignored",
+		       "%d tensor%s of the weights %s not of this network and %s left out, %.96s first", r.n_ignored,
+		       r.n_ignored > 1 ? "s" : "", r.n_ignored > 1 ? "are" : "is", r.n_ignored > 1 ? "are" : "is",
+		       r.ignored);
 	for (int i = 0; i < model->graph.n_param && err == SL_OK; i++) {
-		err = check_wanted(model, file, partial, i, &wanted, fail);
-		if (err == SL_OK && wanted && param && param[i])
-			err = sl_weights_read_param(file, model->graph.param[i].name, &model->file[i], param[i], fail);
+		const bool wanted = is_wanted(&r, i);
+
+		if (wanted && param && param[i])
+			err = read_tensor(file, r.from[i], &model->file[i], param[i], fail);
 		if (err == SL_OK && loaded)
 			loaded[i] = wanted;
 	}
+	free(r.from);
 	return err;
 }
 
-enum sl_err sl_weights_load(const struct sl_model *model, const char *path, bool partial, float *const *param,
+enum sl_err sl_weights_load(const struct sl_model *model, const char *path, unsigned how, float *const *param,
 			    bool *loaded, struct sl_fail *fail)
 {
 	struct sl_st_file *file = NULL;
 	struct sl_fail inner = {0};
-	enum sl_err err = sl_st_open(&file, path, fail);
+	struct stat st;
+	const bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+	enum sl_err err = folder ? sl_st_open_folder(&file, path, fail) : sl_st_open(&file, path, fail);
 
 	if (err != SL_OK)
 		return err;
-	err = sl_weights_load_file(model, file, partial, param, loaded, &inner);
+	err = sl_weights_load_file(model, file, how, param, loaded, &inner);
 	sl_st_close(file);
 	return err == SL_OK ? SL_OK : sl_fail_set(fail, err, "%s: %s", path, inner.text);
 }

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# A Hugging Face folder trains over the link as in one process, byte for byte: the four usual cuts of an encoder, chunks,
+# threads, codecs, inserts, a run that is killed. What crosses are the tokens that there are, and behind the last layer one
+# vector of each row. A folder's weights come back out as they went in. What does not fit is refused.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+steps=3 # batches of 16, 16 and 8
+features=24
+mkdir "$tmp/toy"
+cat >"$tmp/toy/config.json" <<-JSON
+	{"model_type": "roberta", "architectures": ["RobertaForMaskedLM"], "vocab_size": 96, "hidden_size": $features,
+	 "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 26,
+	 "type_vocab_size": 1, "layer_norm_eps": 1e-05, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
+	 "hidden_act": "gelu", "initializer_range": 0.1, "pad_token_id": 1}
+JSON
+config=$tmp/client.yaml
+cat >"$config" <<-YAML
+	model: {huggingface: $tmp/toy, classes: 2, tokens: 24}
+	head_end: encoder.layer.0.attention.output
+	tail_begin: classifier
+	data: {kind: made_tokens, dir: ., train_limit: 40, test_limit: 24}
+	train:
+	  batch: 16
+	  chunks: 4
+	  epochs: 1
+	  seed: 3
+	  optimizer: {kind: adamw, lr: 0.01, weight_decay: 0.1}
+	  groups: [{match: ["*.bias", "*LayerNorm*"], weight_decay: 0}]
+	threads: 1
+YAML
+start_server one threads=1
+one=$endpoint
+start_server two "store=$tmp/two" threads=2
+two=$endpoint
+
+sets() { for pair in "$@"; do printf -- '--set\n%s\n' "${pair//^/|}"; done; }
+
+# compare NAME [key=value]…: with servers and clients of one and of two threads as in one process
+compare() {
+	local name=$1 set
+	shift
+	mapfile -t set < <(sets "$@")
+	client "local $name" "$config" --local "${set[@]}" || fail "local $name: exit status $?"
+	client "two $name" "$config" --set server="$two" --set threads=2 "${set[@]}" || fail "two $name: exit status $?"
+	client "one $name" "$config" --set server="$one" "${set[@]}" || fail "one $name: exit status $?"
+	for run in one two; do
+		[ "$(steps_of "$run $name")" = $steps ] || fail "$run $name has $(steps_of "$run $name") steps, not $steps"
+		[ "$(learned "$run $name")" = "$(learned "local $name")" ] || fail "$run $name learned something else"
+		cmp "$tmp/$run $name/model.safetensors" "$tmp/local $name/model.safetensors" || fail "$run $name: other weights"
+	done
+}
+
+one_to_four=('partition=2:-2|head_end=|tail_begin=' 'head_end=encoder.layer.0.attention.output.add|tail_begin=encoder.layer.2'
+	'head_end=encoder.layer.0.attention.output|tail_begin=classifier' 'partition=2:-1|head_end=|tail_begin=')
+cases=()
+for chunks in 1 4 8; do
+	for cut in 0 1 2 3; do cases+=("cut $((cut + 1)) $chunks|train.chunks=$chunks|${one_to_four[cut]}"); done
+done
+for codec in quant:8 topk:0.2^quant:8 sortquant:6+2 lowrank:3,warm=true quant:4,per=sample quant:4,ef=true; do
+	cases+=("$codec|codec.head_act=$codec|codec.head_grad=$codec|tail_begin=encoder.layer.2|codec.mid_act=$codec|codec.mid_grad=$codec")
+done
+cases+=('quant at the first token|codec=quant:8' 'insert|insert.head=linear:8|insert.tail=linear:6' 'frozen|train.freeze=roberta.embeddings.*,roberta.encoder.layer.0.*')
+two_at_a_time compare "${cases[@]}"
+[ "$(learned 'local cut 3 4')" != "$(learned 'local quant at the first token')" ] || fail 'the codec made no difference'
+
+# Cuts 3 and 4 send one vector of each row to the tail; cuts 1 and 2 one of each token.
+figure() { jq -r "select(.type == \"summary\") | .direction.$2" "$tmp/$1/log.jsonl"; }
+for cut in 3 4; do
+	[ "$(figure "one cut $cut 4" mid_act.raw_bytes)" = $(((40 + 24) * features * 4)) ] || fail "cut $cut: mid_act has $(figure "one cut $cut 4" mid_act.raw_bytes) bytes"
+	[ "$(figure "one cut $cut 4" mid_grad.raw_bytes)" = $((40 * features * 4)) ] || fail "cut $cut: mid_grad has another size"
+done
+for cut in 1 2; do
+	[ "$(figure "one cut $cut 4" mid_act.raw_bytes)" = "$(figure "one cut $cut 4" head_act.raw_bytes)" ] || fail "cut $cut: mid_act is not of all tokens"
+done
+
+# A run that is killed between two steps goes on to the same end.
+set=(--set server="$two" --set train.checkpoint_every=1 --set codec.head_act='quant:4,ef=true')
+client 'local killed' "$config" --local --set codec.head_act='quant:4,ef=true' || fail "local killed: exit status $?"
+start_slow_client 2 20000 killed "$config" "${set[@]}"
+wait_for 'the run does not get to its second step' has_steps killed 2
+kill -9 "$client_pid"
+wait "$client_pid" 2>/dev/null || true
+client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
+same_run killed 'local killed' $steps
+
+# What a run has learned, as the weights of a folder: strictly, and in place of the seed's.
+cp -r "$tmp/toy" "$tmp/tuned"
+cp "$tmp/local cut 3 4/model.safetensors" "$tmp/tuned"
+client again "$config" --local --set model.huggingface="$tmp/tuned" || fail "again: exit status $?"
+client after "$config" --local --set model.weights="$tmp/tuned/model.safetensors" || fail "after: exit status $?"
+same_run again after $steps
+[ "$(learned again)" != "$(learned 'local cut 3 4')" ] || fail "the folder's weights made no difference"
+grep -q 'weights-none: .*/toy has no model.safetensors' "$tmp/local cut 3 4.log" || fail 'nothing says that weights are random'
+
+# refused STATUS SENTENCE [argument]…: one line says so
+refused() {
+	local status=$1 why=$2 rc=0
+	shift 2
+	"$SPLITC" train "$config" --local --set log.dir= "$@" >"$tmp/refused.log" 2>&1 || rc=$?
+	[ $rc = "$status" ] || fail "exit status $rc, not $status: $*"
+	grep -qF -- "$why" "$tmp/refused.log" || fail "$* is refused with '$(tail -n 1 "$tmp/refused.log")'"
+	[ "$(grep -vc '^INFO' "$tmp/refused.log")" = 1 ] || fail "$* is refused in more than one line"
+}
+broken() { # JQ
+	rm -rf "$tmp/broken"
+	mkdir "$tmp/broken"
+	jq "$1" "$tmp/toy/config.json" >"$tmp/broken/config.json"
+}
+refused 78 'model.tokens: rows have up to 25 tokens' --set model.tokens=25
+refused 66 'model.huggingface: ' --set model.huggingface="$tmp/nowhere"
+broken 'del(.hidden_size)'
+refused 65 'config.json: hidden_size is missing' --set model.huggingface="$tmp/broken"
+broken '.model_type = "mamba"'
+refused 78 'config.json: model_type is mamba; known:' --set model.huggingface="$tmp/broken"
+broken '.vocab_size = 50'
+refused 78 'made_tokens has tokens below 96, the model only below 50' --set model.huggingface="$tmp/broken"
+broken '.vocab_size = 97'
+cp "$tmp/tuned/model.safetensors" "$tmp/broken"
+refused 65 'word_embeddings.weight" is [96,24] in the file and [97,24] in the model' --set model.huggingface="$tmp/broken"
+broken .
+head -c 5000 "$tmp/tuned/model.safetensors" >"$tmp/broken/model.safetensors"
+refused 65 'model.safetensors: ' --set model.huggingface="$tmp/broken"
+rm "$tmp/broken/model.safetensors"
+echo '{"weight_map": {"lm_head.bias": "../tuned/model.safetensors"}}' >"$tmp/broken/model.safetensors.index.json"
+refused 65 'lies in no file of this folder' --set model.huggingface="$tmp/broken"
+refused 78 'stands instead of model.name' --set model.name=token_mlp
+sed 's/huggingface: [^,]*,/name: huggingface,/' "$config" >"$tmp/nameless.yaml"
+config=$tmp/nameless.yaml refused 78 'model.name: needs the folder in model.huggingface'
+echo "$(ls -d "$tmp"/*/log.jsonl | wc -l) runs"

@@ -1,0 +1,424 @@
+/* Networks of Hugging Face folders: what config.json may say, the graph that it makes and its cuts, and weights with
+ * transformers' names, in one file or in several. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/model/huggingface.h"
+#include "common/nn/cut.h"
+#include "common/nn/weights_file.h"
+
+static const char base[] =
+	"{\"model_type\": \"roberta\", \"architectures\": [\"RobertaForMaskedLM\"], \"vocab_size\": 50265, "
+	"\"hidden_size\": 768, \"intermediate_size\": 3072, \"num_hidden_layers\": 12, "
+	"\"num_attention_heads\": 12, \"max_position_embeddings\": 514, \"type_vocab_size\": 1, "
+	"\"layer_norm_eps\": 1e-05, \"pad_token_id\": 1, \"hidden_act\": \"gelu\", "
+	"\"position_embedding_type\": \"absolute\", \"bos_token_id\": 0, \"use_cache\": true}";
+static const char toy[] =
+	"{\"model_type\": \"roberta\", \"vocab_size\": 11, \"hidden_size\": 6, \"intermediate_size\": 8, "
+	"\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"max_position_embeddings\": 9, "
+	"\"type_vocab_size\": 1}";
+
+static char dir[] = "/tmp/split-huggingface-XXXXXX";
+
+static const char *in_dir(const char *name)
+{
+	static char path[4][256];
+	static int n;
+
+	snprintf(path[++n % 4], sizeof path[0], "%s/%s", dir, name);
+	return path[n % 4];
+}
+
+static void put(const char *name, const char *text)
+{
+	FILE *file = fopen(in_dir(name), "w");
+
+	assert_non_null(file);
+	fputs(text, file);
+	assert_int_equal(fclose(file), 0);
+}
+
+static int make_dir(void **state)
+{
+	(void)state;
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_dir(void **state)
+{
+	static const char *const names[] = {"config.json",     "model.safetensors", "model.safetensors.index.json",
+					    "one.safetensors", "two.safetensors",   "pytorch_model.bin"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+		unlink(in_dir(names[i]));
+	return rmdir(dir);
+}
+
+/* `text` with the first `from` replaced. */
+static const char *with(const char *text, const char *from, const char *to)
+{
+	static char out[2048];
+	const char *at = strstr(text, from);
+
+	assert_non_null(at);
+	snprintf(out, sizeof out, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+	return out;
+}
+
+static struct sl_model *open_model(const char *config, int tokens)
+{
+	const struct sl_model_spec spec = {.name = "huggingface", .classes = 2, .tokens = tokens, .huggingface = dir};
+	struct sl_model *m = NULL;
+	struct sl_fail fail;
+
+	put("config.json", config);
+	if (sl_model_open(&m, &spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return m;
+}
+
+static int64_t parameters(const struct sl_model *m, const char *prefix)
+{
+	int64_t n = 0;
+
+	for (int i = 0; i < m->graph.n_param; i++)
+		if (strncmp(m->graph.param[i].name, prefix, strlen(prefix)) == 0)
+			n += sl_shape_count(&m->graph.param[i].shape);
+	return n;
+}
+
+/* roberta-base, -large and distilroberta with a classifier of two classes, as transformers counts them. */
+static void sizes(void **state)
+{
+	struct sl_model *m = open_model(base, 128);
+	char large[2048];
+
+	(void)state;
+	assert_int_equal(parameters(m, ""), 124647170);
+	assert_int_equal(parameters(m, "classifier."), 592130);
+	assert_int_equal(m->vocab, 50265);
+	assert_string_equal(m->unit[0].name, "embeddings");
+	assert_string_equal(m->unit[12].name, "encoder.layer.11");
+	assert_string_equal(m->unit[13].name, "classifier");
+	sl_model_close(m);
+	m = open_model(with(base, "_layers\": 12", "_layers\": 6"), 128);
+	assert_int_equal(parameters(m, ""), 82119938);
+	sl_model_close(m);
+	snprintf(large, sizeof large, "%s", with(base, "\"hidden_size\": 768", "\"hidden_size\": 1024"));
+	snprintf(large, sizeof large, "%s", with(large, "_layers\": 12", "_layers\": 24"));
+	snprintf(large, sizeof large, "%s", with(large, "_heads\": 12", "_heads\": 16"));
+	m = open_model(with(large, "_size\": 3072", "_size\": 4096"), 512);
+	assert_int_equal(parameters(m, ""), 355361794);
+	sl_model_close(m);
+}
+
+static void cut_at(const struct sl_model *m, const char *partition, const char *head_end, const char *tail_begin,
+		   const char *head_value, const char *tail_value, bool tail_per_row)
+{
+	struct sl_cut cut;
+	struct sl_fail fail;
+
+	if (sl_cut_find(&cut, m, partition, head_end, tail_begin, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_string_equal(m->graph.node[m->graph.value[cut.head_value].maker].name, head_value);
+	assert_string_equal(m->graph.node[m->graph.value[cut.tail_value].maker].name, tail_value);
+	assert_int_equal(m->graph.value[cut.head_value].lead, SL_PER_TOKEN);
+	assert_int_equal(m->graph.value[cut.tail_value].lead, tail_per_row ? SL_PER_ROW : SL_PER_TOKEN);
+}
+
+/* The four cuts that are in use, by units and by names. Behind the last layer one token of a row is left. */
+static void cuts(void **state)
+{
+	static const char sum[] = "roberta.encoder.layer.0.attention.output.add",
+			  norm[] = "roberta.encoder.layer.0.attention.output.LayerNorm",
+			  zero[] = "roberta.encoder.layer.0.output.LayerNorm",
+			  ten[] = "roberta.encoder.layer.10.output.LayerNorm", first[] = "roberta.first_token";
+	struct sl_model *m = open_model(base, 128);
+
+	(void)state;
+	cut_at(m, "2:-2", NULL, NULL, zero, ten, false);
+	cut_at(m, NULL, "encoder.layer.0.attention.output.add", "encoder.layer.11", sum, ten, false);
+	cut_at(m, NULL, "encoder.layer.0.attention.output", "classifier", norm, first, true);
+	cut_at(m, NULL, "roberta.encoder.layer.0.attention", "classifier", norm, first, true);
+	cut_at(m, "2:-1", NULL, NULL, zero, first, true);
+	sl_model_close(m);
+}
+
+static void refused_config(void **state)
+{
+	static const struct {
+		const char *from, *to, *says;
+		enum sl_err err;
+	} want[] = {
+		{"\"vocab_size\": 11, ", "", "config.json: vocab_size is missing", SL_ERR_DATA},
+		{"\"model_type\": \"roberta\", ", "", "config.json: model_type is missing", SL_ERR_DATA},
+		{"\"roberta\"", "7", "model_type is no text", SL_ERR_DATA},
+		{"\"roberta\"", "\"gpt2\\n\"", "model_type is gpt2; known: roberta", SL_ERR_CONFIG},
+		{"\"hidden_size\": 6", "\"hidden_size\": \"6\"", "hidden_size is no whole number", SL_ERR_DATA},
+		{"\"hidden_size\": 6", "\"hidden_size\": 6.0", "hidden_size is no whole number", SL_ERR_DATA},
+		{"\"hidden_size\": 6", "\"hidden_size\": null", "hidden_size is missing", SL_ERR_DATA},
+		{"\"hidden_size\": 6", "\"hidden_size\": 65537", "hidden_size is 65537; it must lie in 1 … 65536",
+		 SL_ERR_CONFIG},
+		{"\"hidden_size\": 6", "\"hidden_size\": -6", "must lie in", SL_ERR_CONFIG},
+		{"\"hidden_size\": 6", "\"hidden_size\": 99999999999999999999", "too big integer", SL_ERR_DATA},
+		{"\"hidden_size\": 6", "\"hidden_size\": 7", "hidden_size 7 is no multiple of num_attention_heads 2",
+		 SL_ERR_CONFIG},
+		{"\"hidden_size\": 6", "\"hidden_size\": 6, \"hidden_size\": 8", "duplicate", SL_ERR_DATA},
+		{"\"num_hidden_layers\": 2", "\"num_hidden_layers\": 257", "num_hidden_layers is 257", SL_ERR_CONFIG},
+		{"\"type_vocab_size\": 1", "\"type_vocab_size\": 0", "type_vocab_size is 0", SL_ERR_CONFIG},
+		{"\"type_vocab_size\": 1", "\"layer_norm_eps\": 0", "layer_norm_eps is 0", SL_ERR_CONFIG},
+		{"\"type_vocab_size\": 1", "\"hidden_dropout_prob\": 1", "hidden_dropout_prob is 1", SL_ERR_CONFIG},
+		{"\"type_vocab_size\": 1", "\"hidden_act\": \"mish\"", "hidden_act is mish; known:", SL_ERR_CONFIG},
+		{"\"type_vocab_size\": 1", "\"hidden_act\": []", "hidden_act is", SL_ERR_CONFIG},
+		{"\"type_vocab_size\": 1", "\"is_decoder\": true", "is_decoder is true", SL_ERR_CONFIG},
+		{"\"type_vocab_size\": 1", "\"position_embedding_type\": \"relative_key\"",
+		 "position_embedding_type is relative_key", SL_ERR_CONFIG},
+		{"\"type_vocab_size\": 1", "\"pad_token_id\": 8", "max_position_embeddings is 9", SL_ERR_CONFIG},
+		{"{", "[", "config.json:1:", SL_ERR_DATA},
+	};
+	const struct sl_model_spec spec = {.name = "huggingface", .classes = 2, .tokens = 5, .huggingface = dir};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+		struct sl_model *m = NULL;
+		struct sl_fail fail = {0};
+
+		put("config.json", with(toy, want[i].from, want[i].to));
+		assert_int_equal(sl_model_open(&m, &spec, &fail), want[i].err);
+		assert_null(m);
+		if (!strstr(fail.text, want[i].says) || strchr(fail.text, '\n'))
+			fail_msg("said '%s', not '%s'", fail.text, want[i].says);
+		assert_string_equal(fail.key, "model.huggingface");
+	}
+}
+
+static void refused_rows(void **state)
+{
+	struct sl_model_spec spec = {.name = "huggingface", .classes = 2, .tokens = 8, .huggingface = dir};
+	struct sl_model *m = NULL;
+	struct sl_fail fail = {0};
+
+	(void)state;
+	put("config.json", toy);
+	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
+	assert_string_equal(fail.key, "model.tokens");
+	assert_non_null(strstr(fail.text, "has positions for 7"));
+	unlink(in_dir("config.json"));
+	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_NOINPUT);
+	spec.huggingface = NULL;
+	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
+}
+
+/* ---- weights */
+
+enum { MOST = 64, EXTRA = 4 };
+
+struct saved {
+	struct sl_model *m;
+	float *param[MOST], *want[MOST];
+	bool loaded[MOST];
+	struct sl_st_item item[MOST + EXTRA];
+	char name[MOST + EXTRA][SL_NAME_MAX];
+	int n;
+};
+
+static void open_saved(struct saved *s)
+{
+	memset(s, 0, sizeof *s);
+	s->m = open_model(toy, 7);
+	assert_in_range(s->m->graph.n_param, 1, MOST);
+	for (int i = 0; i < s->m->graph.n_param; i++) {
+		const struct sl_param *p = &s->m->graph.param[i];
+		const size_t count = (size_t)sl_shape_count(&p->shape);
+
+		s->param[i] = calloc(count, sizeof(float));
+		s->want[i] = malloc(count * sizeof(float));
+		for (size_t k = 0; k < count; k++)
+			s->want[i][k] = (float)(i * 1000) + (float)k;
+		s->item[s->n] = (struct sl_st_item){.dtype = "F32", .ndim = p->shape.ndim, .data = s->want[i]};
+		for (int k = 0; k < p->shape.ndim; k++)
+			s->item[s->n].dim[k] = p->shape.dim[k];
+		strcpy(s->name[s->n++], p->name);
+	}
+}
+
+static void close_saved(struct saved *s)
+{
+	for (int i = 0; i < s->m->graph.n_param; i++) {
+		free(s->param[i]);
+		free(s->want[i]);
+	}
+	sl_model_close(s->m);
+}
+
+static void extra(struct saved *s, const char *name)
+{
+	static const float values[6] = {1, 2, 3, 4, 5, 6};
+
+	s->item[s->n] = (struct sl_st_item){.dtype = "F32", .ndim = 1, .dim = {6}, .data = values};
+	strcpy(s->name[s->n++], name);
+}
+
+static void write_items(struct saved *s, const char *name, int first, int end)
+{
+	struct sl_fail fail;
+
+	for (int i = 0; i < s->n; i++)
+		s->item[i].name = s->name[i];
+	if (sl_st_write(in_dir(name), s->item + first, end - first, NULL, 0, SL_FP_MODEL_OPEN, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+}
+
+static enum sl_err load(struct saved *s, unsigned how, struct sl_fail *fail)
+{
+	*fail = (struct sl_fail){0};
+	for (int i = 0; i < s->m->graph.n_param; i++)
+		memset(s->param[i], 0, (size_t)sl_shape_count(&s->m->graph.param[i].shape) * sizeof(float));
+	return sl_weights_load(s->m, dir, how, s->param, s->loaded, fail);
+}
+
+static void loads(struct saved *s, unsigned how, int missing)
+{
+	struct sl_fail fail;
+
+	if (load(s, how, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	for (int i = 0; i < s->m->graph.n_param; i++) {
+		missing -= !s->loaded[i];
+		if (s->loaded[i])
+			assert_memory_equal(s->param[i], s->want[i],
+					    (size_t)sl_shape_count(&s->m->graph.param[i].shape) * sizeof(float));
+	}
+	assert_int_equal(missing, 0);
+}
+
+static void refuses(struct saved *s, unsigned how, enum sl_err err, const char *says)
+{
+	struct sl_fail fail;
+
+	assert_int_equal(load(s, how, &fail), err);
+	if (!strstr(fail.text, says))
+		fail_msg("said '%s', not '%s'", fail.text, says);
+}
+
+static int named(const struct saved *s, const char *name)
+{
+	for (int i = 0; i < s->n; i++)
+		if (strcmp(s->name[i], name) == 0)
+			return i;
+	fail_msg("no %s", name);
+	return -1;
+}
+
+/* Whole; without the head, as pretrained; without the prefix; with old names; with what nobody needs. */
+static void pretrained(void **state)
+{
+	struct saved s;
+	int head;
+
+	(void)state;
+	open_saved(&s);
+	head = named(&s, "classifier.dense.weight");
+	write_items(&s, "model.safetensors", 0, s.n);
+	loads(&s, SL_WEIGHTS_STRICT, 0);
+	write_items(&s, "model.safetensors", 0, head);
+	loads(&s, SL_WEIGHTS_NEW_HEAD, 4);
+	refuses(&s, SL_WEIGHTS_STRICT, SL_ERR_DATA,
+		"\"classifier.dense.weight\" is missing; the model has it as [6,6]");
+	write_items(&s, "model.safetensors", 0, s.n - 1);
+	refuses(&s, SL_WEIGHTS_NEW_HEAD, SL_ERR_DATA, "\"classifier.out_proj.bias\" is missing");
+	extra(&s, "lm_head.bias");
+	extra(&s, "roberta.embeddings.position_ids");
+	extra(&s, "roberta.pooler.dense.bias");
+	write_items(&s, "model.safetensors", 0, s.n);
+	loads(&s, SL_WEIGHTS_STRICT, 0);
+	for (int i = 0; i < s.n; i++)
+		if (strncmp(s.name[i], "roberta.", 8) == 0)
+			memmove(s.name[i], s.name[i] + 8, strlen(s.name[i]) - 7);
+	strcpy(s.name[named(&s, "encoder.layer.1.output.LayerNorm.weight")], "encoder.layer.1.output.LayerNorm.gamma");
+	strcpy(s.name[named(&s, "embeddings.LayerNorm.bias")], "roberta.embeddings.LayerNorm.beta");
+	write_items(&s, "model.safetensors", 0, s.n);
+	loads(&s, SL_WEIGHTS_STRICT, 0);
+	strcpy(s.name[s.n - 1], "roberta.stranger");
+	write_items(&s, "model.safetensors", 0, s.n);
+	refuses(&s, SL_WEIGHTS_NEW_HEAD, SL_ERR_DATA,
+		"1 tensor of the file is not of roberta, \"roberta.stranger\" first");
+	close_saved(&s);
+	open_saved(&s);
+	s.item[named(&s, "roberta.embeddings.word_embeddings.weight")].dim[0] = 10;
+	write_items(&s, "model.safetensors", 0, s.n);
+	refuses(&s, SL_WEIGHTS_NEW_HEAD, SL_ERR_DATA,
+		"\"roberta.embeddings.word_embeddings.weight\" is [10,6] in the file and [11,6] in the model");
+	close_saved(&s);
+}
+
+static void put_index(const struct saved *s, int split, const char *odd_name, const char *odd_file)
+{
+	FILE *file = fopen(in_dir("model.safetensors.index.json"), "w");
+
+	assert_non_null(file);
+	fputs("{\"metadata\": {\"total_size\": 1}, \"weight_map\": {", file);
+	for (int i = 0; i < s->n; i++)
+		fprintf(file, "\"%s\": \"%s\", ", s->name[i],
+			odd_name && strcmp(odd_name, s->name[i]) == 0 ? odd_file
+			: i < split                                   ? "one.safetensors"
+								      : "two.safetensors");
+	fseek(file, -2, SEEK_CUR);
+	fputs("}}", file);
+	assert_int_equal(fclose(file), 0);
+}
+
+static void shards(void **state)
+{
+	static const char query[] = "roberta.encoder.layer.0.attention.self.query.weight";
+	static const char *const elsewhere[] = {"../one.safetensors", "/etc/passwd", "", ".", "..", "a/b"};
+	struct saved s;
+
+	(void)state;
+	open_saved(&s);
+	unlink(in_dir("model.safetensors"));
+	refuses(&s, SL_WEIGHTS_STRICT, SL_ERR_NOINPUT, "no model.safetensors there");
+	assert_false(sl_st_in_folder(dir));
+	put("pytorch_model.bin", "x");
+	assert_true(sl_st_in_folder(dir));
+	refuses(&s, SL_WEIGHTS_STRICT, SL_ERR_NOINPUT, "weights of torch.save");
+	write_items(&s, "one.safetensors", 0, 5);
+	write_items(&s, "two.safetensors", 5, s.n);
+	put_index(&s, 5, NULL, NULL);
+	loads(&s, SL_WEIGHTS_STRICT, 0);
+	for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++) {
+		put_index(&s, 5, query, elsewhere[i]);
+		refuses(&s, SL_WEIGHTS_STRICT, SL_ERR_DATA, "query.weight\" lies in no file of this folder");
+	}
+	put_index(&s, 5, query, "three.safetensors");
+	refuses(&s, SL_WEIGHTS_STRICT, SL_ERR_NOINPUT, "three.safetensors: No such file");
+	put_index(&s, 6, NULL, NULL);
+	refuses(&s, SL_WEIGHTS_STRICT, SL_ERR_DATA, "one.safetensors has no tensor \"");
+	s.n--;
+	put_index(&s, 5, NULL, NULL);
+	refuses(&s, SL_WEIGHTS_STRICT, SL_ERR_DATA, "tensors, and its files hold");
+	put("model.safetensors.index.json", "{\"weight_map\": 3}");
+	refuses(&s, SL_WEIGHTS_STRICT, SL_ERR_DATA, "no map weight_map");
+	put("model.safetensors.index.json", "{\n");
+	refuses(&s, SL_WEIGHTS_STRICT, SL_ERR_DATA, "index.json:2:");
+	close_saved(&s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sizes),        cmocka_unit_test(cuts),       cmocka_unit_test(refused_config),
+		cmocka_unit_test(refused_rows), cmocka_unit_test(pretrained), cmocka_unit_test(shards),
+	};
+
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
