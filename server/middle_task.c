@@ -105,7 +105,7 @@ static struct sl_exec_call exec_call(struct sl_middle *m, int chunk)
 
 	return (struct sl_exec_call){
 		.slot = chunk,
-		.chunk = chunk,
+		.chunk = sl_plan_chunk_number(m->trunk.plan, chunk),
 		.dims = sl_port_dims(m->port, chunk),
 		.step = s->number,
 		.training = s->training,

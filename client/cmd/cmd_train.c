@@ -3,6 +3,7 @@
 #include "client/cmd/command.h"
 #include "client/persist/journal.h"
 #include "client/run/drive.h"
+#include "client/run/local_group.h"
 
 static const char *const usage[] = {
 	"splitc train [CONFIG] [--local | --resume | --fresh] [--set KEY=VALUE]… [--json]",
@@ -37,16 +38,50 @@ static enum sl_err open_setup(struct sl_setup *setup, const struct sl_conf_clien
 	return err ? err : sl_setup_backend(setup, fail);
 }
 
+/* A group in one process: members make their own setups, on this one's backend. */
+static enum sl_err open_run(struct sl_setup *setup, const struct sl_conf_client *conf, bool local, struct sl_fail *fail)
+{
+	if (!local || !conf->agreed.share.group[0])
+		return open_setup(setup, conf, fail);
+	setup->conf = conf;
+	return sl_setup_backend(setup, fail);
+}
+
+/* --clients is short for two keys. */
+static int take_clients(struct sl_options *o, char set[SL_CONF_TEXT])
+{
+	struct sl_fail fail = {0};
+
+	if ((o->clients || o->absent) && !o->local)
+		return sl_command_failed(
+			&(struct sl_fail){.code = SL_ERR_USAGE, .text = "train: --clients and --absent need --local"});
+	if (sl_absent_check(o->absent, &fail) != SL_OK)
+		return sl_command_failed(&fail);
+	if (!o->clients)
+		return -1;
+	if (o->n_set + 2 > SL_MAX_SETS)
+		return sl_command_failed(&(struct sl_fail){.code = SL_ERR_USAGE, .text = "train: too many --set"});
+	snprintf(set, SL_CONF_TEXT, "share.clients=%.100s", o->clients);
+	o->set[o->n_set++] = "share.group=local";
+	o->set[o->n_set++] = set;
+	return -1;
+}
+
 int splitc_train(int argc, char **argv)
 {
 	struct sl_options o = {.command = "train", .usage = usage};
 	struct sl_drive_options drive = {.eval_only = false};
 	static struct sl_conf_client conf;
 	static struct sl_setup setup; /* as in sl_drive_remote */
+	char clients[SL_CONF_TEXT];
 	struct sl_fail fail;
 	enum sl_err err;
-	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_LOCAL | SL_OPT_RESUME, 1);
+	int status = sl_options_parse(&o, argc, argv,
+				      SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_LOCAL | SL_OPT_RESUME | SL_OPT_GROUP, 1);
 
+	if (status >= 0)
+		return status;
+	status = take_clients(&o, clients);
 	if (status >= 0)
 		return status;
 	if (o.local && o.resume)
@@ -63,7 +98,9 @@ int splitc_train(int argc, char **argv)
 		return sl_command_failed(&fail);
 	drive.json = o.json;
 	drive.resume = o.resume;
-	err = open_setup(&setup, &conf, &fail);
+	drive.fresh = o.fresh;
+	drive.absent = o.absent;
+	err = open_run(&setup, &conf, o.local, &fail);
 	if (!err)
 		err = sl_drive(&setup, &drive, o.local, &fail);
 	sl_setup_close(&setup);

@@ -210,11 +210,21 @@ static void look_for_failure(struct slot *slot)
 	}
 }
 
+static int members_of(const struct sl_loader_spec *spec)
+{
+	return spec->members > 1 ? spec->members : 1;
+}
+
+static int64_t first_row(const struct sl_loader *loader, int64_t index)
+{
+	return (index * members_of(&loader->spec) + loader->spec.member) * loader->spec.batch;
+}
+
 static void slot_run(struct sl_job *job)
 {
 	struct slot *slot = (struct slot *)job;
 	struct sl_loader *loader = slot->loader;
-	int64_t first = slot->batch.index * loader->spec.batch;
+	const int64_t first = first_row(loader, slot->batch.index);
 
 	if (slot->generation != atomic_load(&loader->generation))
 		return;
@@ -242,7 +252,7 @@ static struct position position_after(const struct sl_loader *loader, struct pos
 
 static int64_t rows_of(const struct sl_loader *loader, int64_t index)
 {
-	int64_t left = loader->spec.set->count - index * loader->spec.batch;
+	int64_t left = loader->spec.set->count - first_row(loader, index);
 
 	return left < loader->spec.batch ? left : loader->spec.batch;
 }
@@ -410,6 +420,9 @@ static enum sl_err spec_check(const struct sl_loader_spec *spec, struct sl_fail 
 	if (spec->batch < 1 || spec->batch > SL_SET_MAX_SAMPLES)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "batch %lld is out of range: at least 1",
 				   (long long)spec->batch);
+	if (spec->members > 1 && spec->batch * spec->members > spec->set->count)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%d members with batches of %lld need more than %lld samples",
+				   spec->members, (long long)spec->batch, (long long)spec->set->count);
 	if (spec->drop_last && spec->batch > spec->set->count)
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "batch %lld is larger than the data set of %lld samples, and drop_last leaves none",
@@ -546,8 +559,8 @@ enum sl_err sl_loader_open(struct sl_loader **out, const struct sl_loader_spec *
 	loader->spec = *spec;
 	loader->nslots = spec->prefetch + spec->held;
 	types_of_rows(loader);
-	loader->batches = spec->set->count / spec->batch;
-	if (!spec->drop_last && spec->set->count % spec->batch)
+	loader->batches = spec->set->count / (spec->batch * members_of(spec));
+	if (spec->members <= 1 && !spec->drop_last && spec->set->count % spec->batch)
 		loader->batches++;
 	loader->wake_fd = eventfd(0, EFD_CLOEXEC);
 	if (loader->wake_fd < 0) {

@@ -23,6 +23,9 @@ struct sl_loader_spec {
 	int64_t batch;                        /* samples; the last batch of an epoch may have fewer */
 	bool drop_last;                       /* … is left out instead */
 	bool train;                           /* shuffle and augment */
+	/* Above 1: a batch is the member-th part of one of batch × members samples; what makes no such batch is left
+	 * out. */
+	int members, member;
 	/* A sample that cannot be read is named in the log, once, and the next one that can takes its place. Which one
 	 * that is depends on the set alone, so that a step can be replayed. False: the batch says so (`err`). */
 	bool skip_bad;

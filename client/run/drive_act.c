@@ -42,16 +42,15 @@ static bool loader_fails(struct drive *d, enum sl_err err)
 /* The loaders, which owe nothing, to where the run stands. */
 bool sl_act_seek(struct drive *d)
 {
+	const uint64_t batches = (uint64_t)sl_loader_batches(d->loader[SL_SPLIT_TRAIN]);
+	const uint64_t steps = d->setup->epoch_steps ? (uint64_t)d->setup->epoch_steps : batches;
 	int64_t in_epoch, in_eval;
-	uint64_t epoch;
+	uint64_t epoch, at;
 	enum sl_err err;
 
 	sl_training_position(d->run, &epoch, &in_epoch, &in_eval);
-	if (in_epoch == sl_loader_batches(d->loader[SL_SPLIT_TRAIN])) {
-		epoch++;
-		in_epoch = 0;
-	}
-	err = sl_loader_seek(d->loader[SL_SPLIT_TRAIN], epoch, in_epoch);
+	at = epoch * steps + (uint64_t)in_epoch; /* a member with few data begins again within an epoch of its group */
+	err = sl_loader_seek(d->loader[SL_SPLIT_TRAIN], at / batches, (int64_t)(at % batches));
 	if (!err)
 		err = sl_loader_seek(d->loader[SL_SPLIT_TEST], 0, in_eval);
 	return err ? loader_fails(d, err) : true;

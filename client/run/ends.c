@@ -116,7 +116,7 @@ static struct sl_exec_call exec_call(const struct sl_ends *ends, int chunk)
 {
 	return (struct sl_exec_call){
 		.slot = chunk,
-		.chunk = chunk,
+		.chunk = sl_plan_chunk_number(ends->plan, chunk),
 		.dims = sl_ends_dims(ends, chunk),
 		.step = ends->step,
 		.training = ends->training,
@@ -161,6 +161,15 @@ enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
 	return err ? err : sl_exec_forward(ends->head, &call, NULL);
 }
 
+/* What the gradient of a row's loss is divided by. A group's middle sums over all members, so each divides by all rows
+ * of a step; sl_ends_commit takes that back for its own two ends. */
+static int64_t loss_rows(const struct sl_ends *ends, const struct sl_dims *dims)
+{
+	const int64_t group = ends->plan->spec.group_rows;
+
+	return group ? group : ends->chunk_loss_sum ? dims->rows : ends->feed.rows;
+}
+
 enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 {
 	struct sl_exec_call call = exec_call(ends, chunk);
@@ -171,7 +180,7 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 	*loss = (struct sl_exec_loss){
 		.labels = ends->feed.labels + first,
 		.logits = ends->logits && !ends->training ? ends->logits + first * ends->plan->model->classes : NULL,
-		.scale = 1.0f / (float)(ends->chunk_loss_sum ? call.dims.rows : ends->feed.rows),
+		.scale = 1.0f / (float)loss_rows(ends, &call.dims),
 	};
 	err = sl_exec_forward(ends->tail, &call, loss);
 	if (err || !ends->training)
@@ -228,7 +237,12 @@ enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale)
 {
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	int chunks = sl_chunk_rows(ends->plan, ends->feed.rows, rows);
-	enum sl_err err = sl_exec_scale(ends->head, grad_scale);
+	const int64_t group = ends->plan->spec.group_rows;
+	enum sl_err err;
+
+	if (group)
+		grad_scale = (double)group / (double)ends->feed.rows;
+	err = sl_exec_scale(ends->head, grad_scale);
 
 	if (!err)
 		err = sl_exec_scale(ends->tail, grad_scale);

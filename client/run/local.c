@@ -21,6 +21,7 @@ struct sl_local {
 	struct sl_buf buf;
 	uint64_t done;                  /* steps, behind which the codecs have their shapes */
 	double codec_s, grad_norm;      /* of the batch; as in struct sl_step_result */
+	uint64_t began_ns;              /* of the pass */
 	uint64_t tx_bytes, rx_bytes;    /* of the batch */
 	uint64_t payload[SL_DIR_COUNT]; /* of the run */
 	double nominal[SL_DIR_COUNT];
@@ -97,8 +98,17 @@ static enum sl_err follow_codecs(struct sl_local *l, uint64_t done, struct sl_fa
 	return err;
 }
 
-enum sl_err sl_local_open(struct sl_local **out, const struct sl_plan *plan, const struct sl_agreement *agreement,
-			  bool chunk_loss_sum, struct sl_backend *be, struct sl_fail *fail)
+static enum sl_err open_middle(struct sl_local *l, const struct sl_exec *trunk, struct sl_fail *fail)
+{
+	enum sl_err err = sl_exec_prepare(&l->middle, l->plan, SL_MIDDLE, l->be, fail);
+
+	if (!err && trunk)
+		err = sl_exec_borrow(l->middle, trunk, fail);
+	return err ? err : sl_exec_allocate(l->middle, fail);
+}
+
+static enum sl_err open_local(struct sl_local **out, const struct sl_plan *plan, const struct sl_agreement *agreement,
+			      const struct sl_exec *trunk, struct sl_backend *be, struct sl_fail *fail)
 {
 	struct sl_local *l = calloc(1, sizeof *l);
 	enum sl_err err;
@@ -110,7 +120,7 @@ enum sl_err sl_local_open(struct sl_local **out, const struct sl_plan *plan, con
 	l->be = be;
 	err = sl_ends_open(&l->ends, plan, be, fail);
 	if (!err)
-		err = sl_exec_open(&l->middle, plan, SL_MIDDLE, be, fail);
+		err = open_middle(l, trunk, fail);
 	for (int side = 0; side < SIDES && !err; side++)
 		err = open_codecs(l, (enum side)side, fail);
 	if (!err) {
@@ -122,9 +132,25 @@ enum sl_err sl_local_open(struct sl_local **out, const struct sl_plan *plan, con
 		sl_local_close(l);
 		return err;
 	}
-	l->ends.chunk_loss_sum = chunk_loss_sum;
 	*out = l;
 	return SL_OK;
+}
+
+enum sl_err sl_local_open(struct sl_local **out, const struct sl_plan *plan, const struct sl_agreement *agreement,
+			  bool chunk_loss_sum, struct sl_backend *be, struct sl_fail *fail)
+{
+	enum sl_err err = open_local(out, plan, agreement, NULL, be, fail);
+
+	if (!err)
+		(*out)->ends.chunk_loss_sum = chunk_loss_sum;
+	return err;
+}
+
+enum sl_err sl_local_open_member(struct sl_local **out, const struct sl_plan *plan,
+				 const struct sl_agreement *agreement, struct sl_exec *trunk, struct sl_backend *be,
+				 struct sl_fail *fail)
+{
+	return open_local(out, plan, agreement, trunk, be, fail);
 }
 
 void sl_local_close(struct sl_local *l)
@@ -180,7 +206,7 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 	const struct sl_codec_call call = {
 		.slot = chunk,
 		.step = l->ends.training ? l->ends.step : l->ends.step | 1ull << 63,
-		.chunk = (uint16_t)chunk,
+		.chunk = (uint16_t)sl_plan_chunk_number(l->plan, chunk),
 		.training = l->ends.training,
 		.dims = sl_ends_dims(&l->ends, chunk),
 	};
@@ -301,7 +327,7 @@ static enum sl_err chunks_of_pass(struct sl_local *l, struct sl_fail *fail)
 	for (int chunk = 0; chunk < sl_plan_chunks_of(l->plan, l->ends.feed.rows) && !err; chunk++) {
 		struct sl_exec_call call = {
 			.slot = chunk,
-			.chunk = chunk,
+			.chunk = sl_plan_chunk_number(l->plan, chunk),
 			.dims = sl_ends_dims(&l->ends, chunk),
 			.step = l->ends.step,
 			.training = l->ends.training,
@@ -314,33 +340,39 @@ static enum sl_err chunks_of_pass(struct sl_local *l, struct sl_fail *fail)
 	return err;
 }
 
-static enum sl_err pass(struct sl_local *l, double lr, struct sl_step_result *result, struct sl_fail *fail)
+static void begin_pass(struct sl_local *l)
 {
-	const uint64_t start = sl_now_ns();
-	enum sl_err err;
-
+	l->began_ns = sl_now_ns();
 	l->codec_s = 0;
 	l->grad_norm = NAN;
 	l->tx_bytes = l->rx_bytes = 0;
-	err = chunks_of_pass(l, fail);
-	if (!err && l->ends.training)
-		err = commit(l, lr, fail);
-	if (err == SL_ERR_NONFINITE && l->ends.training)
-		for (int i = 0; i < SIDES * SL_DIR_COUNT; i++)
-			sl_codec_rollback(l->codec[i / SL_DIR_COUNT][i % SL_DIR_COUNT]);
+}
+
+static void roll_back(struct sl_local *l)
+{
+	for (int i = 0; i < SIDES * SL_DIR_COUNT; i++)
+		sl_codec_rollback(l->codec[i / SL_DIR_COUNT][i % SL_DIR_COUNT]);
+}
+
+static void name_step(const struct sl_local *l, enum sl_err err, struct sl_fail *fail)
+{
 	if (err && !fail->text[0])
 		sl_fail_set(fail, err, "step %llu: %s", (unsigned long long)l->ends.step, sl_err_text(err));
-	if (err && err != SL_ERR_NONFINITE)
-		return err;
-	*result = (struct sl_step_result){
+}
+
+static struct sl_step_result result_of(const struct sl_local *l, double lr, bool skipped)
+{
+	const uint64_t start = l->began_ns;
+
+	return (struct sl_step_result){
 		.step = l->ends.step,
 		.rows = l->ends.feed.rows,
 		.tokens = sl_feed_tokens(&l->ends.feed),
 		.correct = sl_ends_correct(&l->ends),
 		.loss = sl_ends_loss(&l->ends),
-		.skipped = err != SL_OK,
+		.skipped = skipped,
 		.lr = lr,
-		.grad_norm = err ? NAN : l->grad_norm,
+		.grad_norm = skipped ? NAN : l->grad_norm,
 		.t_step_s = sl_seconds_since(start),
 		.t_compute_s = sl_seconds_since(start),
 		.t_codec_s = l->codec_s,
@@ -348,6 +380,21 @@ static enum sl_err pass(struct sl_local *l, double lr, struct sl_step_result *re
 		.tx_bytes = l->tx_bytes,
 		.rx_bytes = l->rx_bytes,
 	};
+}
+
+static enum sl_err pass(struct sl_local *l, double lr, struct sl_step_result *result, struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	begin_pass(l);
+	err = chunks_of_pass(l, fail);
+	if (!err && l->ends.training)
+		err = commit(l, lr, fail);
+	if (err == SL_ERR_NONFINITE && l->ends.training)
+		roll_back(l);
+	name_step(l, err, fail);
+	if (!err || err == SL_ERR_NONFINITE)
+		*result = result_of(l, lr, err != SL_OK);
 	return err;
 }
 
@@ -371,4 +418,52 @@ enum sl_err sl_local_eval(struct sl_local *l, const struct sl_feed *feed, uint64
 	fail->text[0] = '\0';
 	sl_ends_take(&l->ends, feed, number, false);
 	return pass(l, 0, result, fail);
+}
+
+/* ---- a member of a group */
+
+struct sl_exec *sl_local_middle(struct sl_local *l)
+{
+	return l->middle;
+}
+
+int sl_local_rows(const struct sl_local *l, int64_t rows[SL_PLAN_MAX_CHUNKS])
+{
+	return sl_chunk_rows(l->plan, l->ends.feed.rows, rows);
+}
+
+enum sl_err sl_local_begin(struct sl_local *l, const struct sl_feed *feed, uint64_t number, struct sl_fail *fail)
+{
+	int64_t rows[SL_PLAN_MAX_CHUNKS];
+	enum sl_err err;
+
+	fail->text[0] = '\0';
+	sl_ends_take(&l->ends, feed, number, true);
+	begin_pass(l);
+	err = chunks_of_pass(l, fail);
+	if (!err)
+		err = sl_ends_check(&l->ends, fail);
+	if (!err)
+		err = sl_exec_check(l->middle, rows, sl_local_rows(l, rows), fail);
+	name_step(l, err, fail);
+	return err;
+}
+
+enum sl_err sl_local_end(struct sl_local *l, double lr, bool in, struct sl_step_result *result, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	fail->text[0] = '\0';
+	if (!in)
+		roll_back(l);
+	for (int i = 0; i < SIDES * SL_DIR_COUNT && in; i++)
+		sl_codec_commit(l->codec[i / SL_DIR_COUNT][i % SL_DIR_COUNT]);
+	if (in)
+		err = sl_ends_commit(&l->ends, lr, 0);
+	if (!err)
+		err = sl_local_follow(l, l->ends.step + 1, fail);
+	name_step(l, err, fail);
+	if (!err)
+		*result = result_of(l, lr, !in);
+	return err;
 }

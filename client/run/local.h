@@ -12,6 +12,19 @@ struct sl_local;
 /* `plan` and `be` are borrowed. */
 enum sl_err sl_local_open(struct sl_local **out, const struct sl_plan *plan, const struct sl_agreement *agreement,
 			  bool chunk_loss_sum, struct sl_backend *be, struct sl_fail *fail) SL_MUST_CHECK;
+/* A member of a group: its middle computes with the parameters of `trunk`, which is borrowed too and is not stepped
+ * here (local_group.c). In place of sl_local_step: begin computes, and changes nothing; then end applies what is this
+ * member's own, or leaves it out. */
+enum sl_err sl_local_open_member(struct sl_local **out, const struct sl_plan *plan,
+				 const struct sl_agreement *agreement, struct sl_exec *trunk, struct sl_backend *be,
+				 struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_local_begin(struct sl_local *local, const struct sl_feed *feed, uint64_t number,
+			   struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_local_end(struct sl_local *local, double lr, bool in, struct sl_step_result *result,
+			 struct sl_fail *fail) SL_MUST_CHECK;
+/* Its middle, and rows of each chunk of the batch under way, for the fold. */
+struct sl_exec *sl_local_middle(struct sl_local *local);
+int sl_local_rows(const struct sl_local *local, int64_t rows[SL_PLAN_MAX_CHUNKS]);
 void sl_local_close(struct sl_local *local); /* NULL is fine */
 enum sl_err sl_local_set_weights(struct sl_local *local, const struct sl_weights *weights) SL_MUST_CHECK;
 /* As in struct sl_ends; for every evaluation from here on. */

@@ -84,6 +84,21 @@ static enum sl_err agree_and_plan(struct sl_setup *s, struct sl_parts *parts, st
 	return err ? err : sl_plan_open_parts(&s->plan, parts, &s->agreement.plan, fail);
 }
 
+/* What all members must have alike beside the config's keys. Whoever does not train is no member. */
+static void settle_share(struct sl_setup *s)
+{
+	struct sl_agreed *a = &s->agreement.agreed;
+
+	if (!s->epoch_steps) {
+		a->share = sl_agreed_default().share;
+		return;
+	}
+	if (!a->share.rows)
+		a->share.rows = (int64_t)a->share.clients * a->batch;
+	a->share.epoch_steps = s->epoch_steps;
+	a->share.checkpoint_every = s->conf->train.checkpoint_every;
+}
+
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	struct sl_split_spec spec = {0};
@@ -118,10 +133,13 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 		return err;
 	spec.freeze = &conf->train.freeze;
 	spec.groups = &conf->train.groups;
-	err = sl_setup_tokens(s, &row_tokens, &chunk_tokens, fail);
+	err = sl_setup_share(s, fail);
+	if (!err)
+		err = sl_setup_tokens(s, &row_tokens, &chunk_tokens, fail);
 	if (err)
 		return err;
 	s->agreement.agreed = conf->agreed;
+	settle_share(s);
 	s->agreement.agreed.row_tokens = row_tokens;
 	s->agreement.agreed.chunk_tokens = chunk_tokens;
 	err = sl_parts_open(&parts, &spec, &why);

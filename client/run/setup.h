@@ -24,6 +24,7 @@ struct sl_setup {
 	struct sl_weights weights; /* of the whole model */
 	bool weights_from_seed;    /* every one of the middle's: no upload is needed */
 	struct sl_set set[SL_SPLIT_COUNT];
+	int64_t epoch_steps;        /* of a group, all of whose members have as many; 0: there is none */
 	struct sl_augment *augment; /* NULL: transforms instead */
 	struct sl_transform *transform[SL_SPLIT_COUNT];
 	struct sl_pool *pool;
@@ -38,6 +39,8 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail) SL_MUST_CHECK;
 /* Longest row, and most tokens of a chunk; 0: the network takes none. sl_setup_plan calls it. */
 enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, struct sl_fail *fail) SL_MUST_CHECK;
+/* In a group, before the plan: the member's training data, and epoch_steps. */
+enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail) SL_MUST_CHECK;
 /* What the two above would say of the files, without reading them: whether they are there, and of the right form and
  * size, and their labels in range. *samples: [SL_SPLIT_COUNT], those of `train` are 0 where it is false. */

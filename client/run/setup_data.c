@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "client/data/subset.h"
+#include "common/base/rng.h"
 #include "common/model/source.h"
 
 enum { CHANNELS = 3 }; /* that a network of images takes */
@@ -103,6 +105,59 @@ static enum sl_err open_split(struct sl_setup *s, enum sl_split split, struct sl
 	if (s->set[split].source) /* the plan needed it */
 		return SL_OK;
 	return check_split(s, &spec, &s->set[split], sl_set_open(&s->set[split], &spec, fail), fail);
+}
+
+static int64_t batches(const struct sl_conf_client *c, int64_t samples)
+{
+	const int64_t batch = c->agreed.batch;
+
+	return c->train.drop_last ? samples / batch : (samples + batch - 1) / batch;
+}
+
+/* The member's part of a set that all members have; *most: samples of the largest part. */
+static enum sl_err take_part(struct sl_setup *s, const struct sl_conf_parts *parts, int64_t *most, struct sl_fail *fail)
+{
+	static const enum sl_subset_kind kind[] = {[SL_PARTS_IID] = SL_SUBSET_IID,
+						   [SL_PARTS_BY_LABEL] = SL_SUBSET_BY_LABEL,
+						   [SL_PARTS_DIRICHLET] = SL_SUBSET_DIRICHLET};
+	const struct sl_conf_client *c = s->conf;
+	const struct sl_subset_spec spec = {kind[parts->kind], parts->alpha, c->agreed.share.member,
+					    c->agreed.share.clients, (uint64_t)c->agreed.seed};
+	int64_t count[SL_CONF_SHARE_CLIENTS];
+	struct sl_fail why;
+	enum sl_err err = sl_subset_open(&s->set[SL_SPLIT_TRAIN], &spec, count, &why);
+
+	if (err)
+		return sl_conf_client_fail(c, "data.partition", fail, "%s", why.text);
+	*most = 0;
+	for (int m = 0; m < spec.members; m++)
+		*most = count[m] > *most ? count[m] : *most;
+	return SL_OK;
+}
+
+enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = s->conf;
+	struct sl_conf_parts parts;
+	int64_t most;
+	enum sl_err err;
+
+	if (!c->agreed.share.group[0] || s->reads != SL_READS_ALL || s->epoch_steps)
+		return SL_OK;
+	err = open_split(s, SL_SPLIT_TRAIN, fail);
+	most = s->set[SL_SPLIT_TRAIN].count;
+	if (!err && !sl_conf_parts_read(c->data.partition, &parts))
+		return SL_ERR_BUG;
+	if (!err && parts.kind != SL_PARTS_FILES && parts.kind != SL_PARTS_BATCH)
+		err = take_part(s, &parts, &most, fail);
+	if (err)
+		return err;
+	s->epoch_steps = parts.kind == SL_PARTS_BATCH ? most / ((int64_t)c->agreed.batch * c->agreed.share.clients)
+						      : batches(c, most);
+	if (s->epoch_steps < 1)
+		return sl_conf_client_fail(c, "train.batch", fail, "%lld samples make no batch of %d for each member",
+					   (long long)most, c->agreed.batch);
+	return SL_OK;
 }
 
 enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, struct sl_fail *fail)
@@ -272,10 +327,23 @@ int sl_setup_loader_threads(const struct sl_conf_client *c)
 	return decodes(c) ? c->threads : 1;
 }
 
+/* Of the order of samples and of what chance does to them: each member has another one. The first has the run's. */
+static uint64_t seed_of(const struct sl_setup *s)
+{
+	const uint64_t seed = (uint64_t)s->conf->agreed.seed;
+	const int member = s->epoch_steps ? s->conf->agreed.share.member : 0;
+	const struct sl_rng_key key = {.seed = seed, .step = (uint64_t)member, .tensor = SL_RNG_MEMBER};
+	uint32_t w[4];
+
+	sl_rng_quad(&key, 0, w);
+	return member ? (uint64_t)w[0] << 32 | w[1] : seed;
+}
+
 enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void (*wake)(void *arg), void *arg,
 			    struct sl_loader **out, struct sl_fail *fail)
 {
 	bool train = split == SL_SPLIT_TRAIN;
+	const bool cut = train && s->epoch_steps && strcmp(s->conf->data.partition, "batch") == 0;
 	const struct sl_loader_spec spec = {
 		.set = &s->set[split],
 		.augment = s->augment,
@@ -283,7 +351,9 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 		.batch = s->conf->agreed.batch,
 		.drop_last = train && s->conf->train.drop_last,
 		.train = train,
-		.seed = (uint64_t)s->conf->agreed.seed,
+		.members = cut ? s->conf->agreed.share.clients : 0,
+		.member = cut ? s->conf->agreed.share.member : 0,
+		.seed = cut ? (uint64_t)s->conf->agreed.seed : seed_of(s),
 		.prefetch = s->conf->data.prefetch,
 		.held = 1,
 		.threads = sl_setup_loader_threads(s->conf),

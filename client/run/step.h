@@ -11,6 +11,7 @@ struct sl_step_result {
 	int64_t tokens; /* of the rows; as many as rows where there are none */
 	double loss;    /* mean over the rows */
 	bool skipped;   /* NaN or Inf: nothing was applied; loss and correct say nothing */
+	bool late;      /* … because the others of its group went on without this member */
 	double lr;
 	double grad_norm;            /* of the whole model, before it is clipped; NAN: skipped, or not clipped */
 	double t_step_s;             /* wall clock, from the batch at hand to the step applied */

@@ -87,7 +87,7 @@ static enum sl_err open_schedule(struct sl_training *r, struct sl_fail *fail)
 	int64_t samples = r->setup->set[SL_SPLIT_TRAIN].count;
 	enum sl_err err;
 
-	r->steps_per_epoch = epoch_steps(r->setup->conf, samples);
+	r->steps_per_epoch = r->setup->epoch_steps ? r->setup->epoch_steps : epoch_steps(r->setup->conf, samples);
 	err = make_schedule(r->setup->conf, samples, r->steps_per_epoch, &r->schedule, fail);
 	r->total_steps = (uint64_t)r->schedule.total_steps;
 	return err;
@@ -392,7 +392,8 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 		r->linked_steps++;
 		r->in_epoch++;
 		r->totals.skipped += s->skipped;
-		r->skipped_in_row = s->skipped ? r->skipped_in_row + 1 : 0;
+		if (!s->late)
+			r->skipped_in_row = s->skipped ? r->skipped_in_row + 1 : 0;
 		r->totals.train_samples += (uint64_t)s->rows;
 		r->totals.train_s += s->t_step_s;
 		r->totals.compute_s += s->t_compute_s;

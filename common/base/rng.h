@@ -22,6 +22,8 @@ enum sl_rng_stream {
 	SL_RNG_AUGMENT = 0xff02, /* step = epoch, element = 8 × sample's index in the file set */
 	SL_RNG_CODEC = 0xff10,   /* + direction */
 	SL_RNG_JITTER = 0xff20,
+	SL_RNG_PARTS = 0xff30,  /* which samples each member of a group has */
+	SL_RNG_MEMBER = 0xff31, /* element 0: the seed of a member's own data; step = the member */
 	SL_RNG_TEST = 0xfff0
 };
 

@@ -8,6 +8,7 @@
 
 const char *const sl_agreed_precisions[] = {"fp32", "tf32", "bf16", "fp16", NULL};
 const char *const sl_agreed_optimizers[] = {"sgd", "adam", "adamw", NULL};
+const char *const sl_agreed_modes[] = {"sync", NULL};
 
 enum class { PLAIN, SAID, SGD, ADAM, DERIVED };
 
@@ -39,11 +40,40 @@ static const struct sl_conf_key *find(const char *path)
 	return NULL;
 }
 
+bool sl_agreed_is_share(const char *path)
+{
+	return strncmp(path, "share.", 6) == 0 && strcmp(path, "share.group") != 0;
+}
+
 bool sl_agreed_is_idle(const struct sl_agreed *a, const char *path)
 {
 	const struct sl_conf_key *key = find(path);
 
+	if (sl_agreed_is_share(path))
+		return !a->share.group[0];
 	return key && class_of[key - keys] == (a->optimizer.kind == SL_CONF_SGD ? ADAM : SGD);
+}
+
+/* Of a group. */
+static const char *check_share(const struct sl_agreed *a, char *why, size_t size)
+{
+	if (a->share.member >= a->share.clients) {
+		snprintf(why, size, "must be below share.clients (%d), got %d", a->share.clients, a->share.member);
+		return "share.member";
+	}
+	if (a->share.rows && a->share.rows < a->batch) {
+		snprintf(why, size, "must be at least train.batch (%d), got %lld", a->batch, (long long)a->share.rows);
+		return "share.rows";
+	}
+	if (a->clip_norm > 0) {
+		snprintf(why, size, "is not possible in a group (share.group) yet: leave it at 0");
+		return "train.clip_norm";
+	}
+	if (a->precision == SL_CONF_FP16) {
+		snprintf(why, size, "fp16 is not possible in a group (share.group): take bf16 or fp32");
+		return "train.precision";
+	}
+	return NULL;
 }
 
 const char *sl_agreed_check(const struct sl_agreed *a, char *why, size_t size)
@@ -60,7 +90,7 @@ const char *sl_agreed_check(const struct sl_agreed *a, char *why, size_t size)
 		snprintf(why, size, "must be at most train.batch (%d), got %d", a->batch, a->chunks);
 		return "train.chunks";
 	}
-	return NULL;
+	return a->share.group[0] ? check_share(a, why, size) : NULL;
 }
 
 static void value_text(const struct sl_conf_key *key, const struct sl_agreed *a, char out[VALUE])
@@ -173,6 +203,31 @@ enum sl_err sl_agreed_same(const char *was, size_t was_len, const struct sl_agre
 		value_text(&keys[i], is, now);
 		if (strcmp(then, now) != 0 && class_of[i] != DERIVED && !sl_agreed_is_idle(is, keys[i].path))
 			return sl_fail_at(fail, keys[i].path, SL_ERR_MISMATCH, "was %s, is %s", then, now);
+	}
+	return SL_OK;
+}
+
+static bool is_own(const char *path)
+{
+	static const char *const own[] = {"train.batch", "codec.", "cross.", "tokens.", "share.member"};
+
+	for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+		if (strncmp(path, own[i], strlen(own[i])) == 0)
+			return true;
+	return false;
+}
+
+enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agreed *member, struct sl_fail *fail)
+{
+	for (int i = 0; i < N_KEYS; i++) {
+		char theirs[VALUE], own[VALUE];
+
+		value_text(&keys[i], first, theirs);
+		value_text(&keys[i], member, own);
+		if (strcmp(theirs, own) != 0 && !is_own(keys[i].path) && !sl_agreed_is_idle(member, keys[i].path))
+			return sl_fail_at(fail, keys[i].path, SL_ERR_MISMATCH,
+					  "the group %s has %s, this client has %s: all members need the same",
+					  first->share.group, theirs, own);
 	}
 	return SL_OK;
 }

@@ -126,6 +126,42 @@ const char *sl_conf_check_word(const void *value, char why[SL_CONF_WHY])
 	return *(const char *)value ? NULL : say(why, "must not be empty", "");
 }
 
+const char *sl_conf_check_share(const void *value, char why[SL_CONF_WHY])
+{
+	const char *name = value;
+	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+
+	if (strlen(name) < SL_CONF_SHARE_TEXT && strspn(name, allowed) == strlen(name))
+		return NULL;
+	return say(why, "must be a name of at most 31 letters, digits and . _ -", name);
+}
+
+const char *sl_conf_check_parts(const void *value, char why[SL_CONF_WHY])
+{
+	struct sl_conf_parts parts;
+
+	if (sl_conf_parts_read(value, &parts))
+		return NULL;
+	return say(why, "must be files, iid, by_label, batch or dirichlet:ALPHA, such as dirichlet:0.3", value);
+}
+
+bool sl_conf_parts_read(const char *text, struct sl_conf_parts *out)
+{
+	static const char *const name[] = {"files", "iid", "by_label", "batch"};
+	static const char dirichlet[] = "dirichlet:";
+	char *end;
+
+	for (int i = 0; i < (int)(sizeof name / sizeof name[0]); i++)
+		if (strcmp(text, name[i]) == 0) {
+			*out = (struct sl_conf_parts){(enum sl_conf_parts_kind)i, 0};
+			return true;
+		}
+	if (strncmp(text, dirichlet, sizeof dirichlet - 1) != 0 || !isdigit((unsigned char)text[sizeof dirichlet - 1]))
+		return false;
+	*out = (struct sl_conf_parts){SL_PARTS_DIRICHLET, strtod(text + sizeof dirichlet - 1, &end)};
+	return !*end && out->alpha >= 0.001 && out->alpha <= 1e6;
+}
+
 const char *sl_conf_check_codec(const void *value, char why[SL_CONF_WHY])
 {
 	const char *text = value;

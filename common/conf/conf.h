@@ -22,7 +22,7 @@ enum {
 	SL_CONF_LIST_MAX = 32,
 	SL_CONF_NAME_TEXT = 64,
 	SL_CONF_SOCKET_PATH = 108, /* sun_path */
-	SL_CONF_MAX_KEYS = 128,
+	SL_CONF_MAX_KEYS = 160,
 	SL_CONF_MIN_IMAGE = 8, /* pixels of a side of a network's input, here, in plans and on the wire */
 	SL_CONF_MAX_IMAGE = 4096,
 	SL_CONF_MAX_BYTES = 1 << 20 /* of a config file */
@@ -65,6 +65,12 @@ enum sl_conf_data_kind {
 	SL_DATA_STSB,
 	SL_DATA_WNLI,
 	SL_DATA_TEXT
+};
+/* How members of a group share one set of data (data.partition). */
+enum sl_conf_parts_kind { SL_PARTS_FILES, SL_PARTS_IID, SL_PARTS_BY_LABEL, SL_PARTS_BATCH, SL_PARTS_DIRICHLET };
+struct sl_conf_parts {
+	enum sl_conf_parts_kind kind;
+	double alpha; /* DIRICHLET */
 };
 enum sl_conf_normalize { SL_NORMALIZE_IMAGENET, SL_NORMALIZE_CIFAR10, SL_NORMALIZE_CIFAR100, SL_NORMALIZE_NONE };
 enum sl_conf_schedule { SL_CONF_CONSTANT, SL_CONF_COSINE, SL_CONF_POLYNOMIAL, SL_CONF_STEP, SL_CONF_POINTS };
@@ -113,6 +119,7 @@ struct sl_conf_client {
 		char dir[PATH_MAX];
 		struct sl_conf_list train_files, test_files; /* names in dir; none: all of the kind */
 		int train_limit, test_limit;                 /* samples; 0: all */
+		char partition[SL_CONF_TEXT];                /* as sl_conf_parts_read reads it */
 		int crop_padding;                            /* pixels; 0: no crop */
 		bool flip;
 		enum sl_conf_normalize normalize;
@@ -217,6 +224,8 @@ struct sl_conf_sweep_row {
 struct sl_conf_schema; /* key.h */
 extern const struct sl_conf_schema sl_conf_client_schema, sl_conf_server_schema, sl_conf_sweep_schema;
 
+/* data.partition. False: it is none. */
+bool sl_conf_parts_read(const char *text, struct sl_conf_parts *out);
 /* An item of train.schedule.milestones (`lr` NULL: "16") or train.schedule.points ("5:0.4"). False: it is none. */
 bool sl_conf_point(const char *text, double *epoch, double *lr);
 

@@ -20,6 +20,10 @@ struct option {
 
 static const struct option table[] = {
 	{"--local", NULL, SL_OPT_LOCAL, AT(local), "compute head, middle and tail in this process, without a server"},
+	{"--clients", "N", SL_OPT_GROUP, AT(clients),
+	 "with --local: a group of N members in this process, each with its log in log.dir/member-K"},
+	{"--absent", "LIST", SL_OPT_GROUP, AT(absent),
+	 "with --local of a group: MEMBER:STEP pairs, such as 1:3,1:4; these members are left out of these steps"},
 	{"--resume", NULL, SL_OPT_RESUME, AT(resume),
 	 "after Ctrl-C or a crash, go on from the newest checkpoint that client and server both hold; a finished run "
 	 "needs more to do, such as --set train.epochs=N"},

@@ -26,6 +26,7 @@ struct sl_options {
 	const char *max_length, *task, *split, *columns, *format;       /* of tokens; NULL: not given */
 	const char *sheet;                                              /* of data; NULL: not given */
 	const char *figure;                                             /* of plot; NULL: not given */
+	const char *clients, *absent;                                   /* of train --local; NULL: not given */
 };
 
 enum {
@@ -45,6 +46,7 @@ enum {
 	SL_OPT_TOKENS = 8192,  /* --text, --pair, --max-length, --stats, --task, --split, --columns, --format, --json */
 	SL_OPT_GRAPH = 16384,  /* --text */
 	SL_OPT_DATA = 32768,   /* --sheet */
+	SL_OPT_GROUP = 65536,  /* --clients, --absent */
 };
 
 /* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments, SL_MAX_OPERANDS at most; "-" is one.

@@ -41,6 +41,8 @@ static const struct sl_conf_key keys[] = {
 	SL_NAMES(T, "data.test_files", data.test_files, sl_conf_check_file_name, "", "of webdataset and text: files to evaluate on; empty: val*.tar and test*.tar, of text dev, val, validation or test with the end .tsv, .csv or .jsonl"),
 	SL_INT(T, "data.train_limit", data.train_limit, 0, 1e9, "0", "samples; 0: all", "train on so many samples only: the first ones, of images and webdataset spread evenly over all"),
 	SL_INT(T, "data.test_limit", data.test_limit, 0, 1e9, "0", "samples; 0: all", "the same for evaluation"),
+	SL_STRING(T, "data.partition", data.partition, sl_conf_check_parts, "files",
+		"which training samples a member of a group has: files: all that it has here; of one set that all members have: iid, an equal part at random; by_label, one label behind the other; dirichlet:ALPHA, labels in unequal shares; batch, its part of every batch"),
 	SL_INT(T, "data.crop_padding", data.crop_padding, 0, 16, "4", "pixels; 0: no crop", "random crop after zero padding"),
 	SL_BOOL(T, "data.flip", data.flip, "true", "flip half of the training images left to right"),
 	SL_CHOICE(T, "data.normalize", data.normalize, SL_WORDS("imagenet", "cifar10", "cifar100", "none"), "cifar10",
@@ -97,6 +99,8 @@ static const struct sl_conf_key keys[] = {
 		"a step with NaN or Inf is never applied: stop with status 65, or skip the step and go on"),
 
 	SL_AGREED_CODEC(AGREED)
+
+	SL_AGREED_SHARE(AGREED)
 
 	SL_BYTES(T, "link.part_bytes", link.part_bytes, 4096, 1 << 20, "1 MiB", "largest payload of one message"),
 	SL_BYTES(T, "link.window_bytes", link.window_bytes, 4096, 0x1p34, "64 MiB", "credit: the most bytes in flight in one direction"),
@@ -314,7 +318,8 @@ static const char *check_kind(const struct sl_conf_client *c, bool by_set, char 
 	const char *lr_is = line_of(c, "train.optimizer.lr") ? NULL : "the default of";
 
 	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-		const int line = sl_agreed_is_idle(&c->agreed, keys[i].path) ? c->origin.mark[i].line : 0;
+		const bool idle_here = sl_agreed_is_idle(&c->agreed, keys[i].path) && !sl_agreed_is_share(keys[i].path);
+		const int line = idle_here ? c->origin.mark[i].line : 0;
 
 		if (line > 0 && by_set) {
 			if (line_of(c, "train.optimizer.lr") > 0)
@@ -384,6 +389,25 @@ static const char *check_schedule(const struct sl_conf_client *c, char why[SL_CO
 	return NULL;
 }
 
+/* Keys of a group alone. */
+static const char *check_share(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+		if (!c->agreed.share.group[0] && sl_agreed_is_share(keys[i].path) && c->origin.mark[i].line) {
+			snprintf(why, SL_CONF_WHY, "needs the name of a group in share.group");
+			return keys[i].path;
+		}
+	if (!c->agreed.share.group[0] && strcmp(c->data.partition, "files") != 0) {
+		snprintf(why, SL_CONF_WHY, "belongs to a group: it needs a name in share.group");
+		return "data.partition";
+	}
+	if (c->agreed.share.group[0] && c->train.chunk_loss == SL_CHUNK_LOSS_SUM) {
+		snprintf(why, SL_CONF_WHY, "sum is not possible in a group (share.group): the loss is a mean");
+		return "train.chunk_loss";
+	}
+	return NULL;
+}
+
 static const char *finish(void *conf, char why[SL_CONF_WHY])
 {
 	struct sl_conf_client *c = conf;
@@ -395,6 +419,8 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 		blame = check_kind(c, line_of(c, "train.optimizer.kind") < 0, why);
 	if (!blame)
 		blame = sl_agreed_check(&c->agreed, why, SL_CONF_WHY);
+	if (!blame)
+		blame = check_share(c, why);
 	if (!blame)
 		blame = check_schedule(c, why);
 	if (blame)

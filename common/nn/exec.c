@@ -124,21 +124,29 @@ static size_t begin_bytes(const struct sl_exec *e)
 		       : 0;
 }
 
-enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
+static enum sl_err take_parameters(struct sl_exec *e, struct sl_fail *fail)
 {
 	const struct sl_plan_segment *s = e->segment;
-	const struct sl_layout *l = &e->layout;
-	size_t slots = (size_t)e->slots;
 	enum sl_err err = take(e, &e->weight, (size_t)s->weight_count * sizeof(float), fail);
 
-	if (!err)
-		err = take(e, &e->grad, gradient_bytes(e), fail);
 	for (int i = 0; i < s->moments && !err; i++)
 		err = take(e, &e->moment[i], trainable_bytes(e), fail);
 	if (!err)
 		err = take(e, &e->trial, statistics_bytes(e), fail);
 	if (!err && sl_exec_mixed(e))
 		err = take(e, &e->weight_low, low_bytes(e), fail);
+	return err;
+}
+
+enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
+{
+	const struct sl_plan_segment *s = e->segment;
+	const struct sl_layout *l = &e->layout;
+	size_t slots = (size_t)e->slots;
+	enum sl_err err = e->lender ? SL_OK : take_parameters(e, fail);
+
+	if (!err)
+		err = take(e, &e->grad, gradient_bytes(e), fail);
 	if (!err && s->precision == SL_PRECISION_FP16)
 		err = take(e, &e->scale, 2 * sizeof *e->scale, fail);
 	if (!err && e->plan->spec.clip_norm > 0 && !e->be->host_memory)
@@ -149,9 +157,9 @@ enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 		err = take(e, &e->slot_area, slots * l->slot_bytes, fail);
 	if (!err)
 		err = take(e, &e->saved_area, slots * l->saved_bytes, fail);
-	if (!err)
+	if (!err && !e->bare)
 		err = take(e, &e->scratch, l->scratch_bytes, fail);
-	if (!err)
+	if (!err && !e->bare)
 		err = take(e, &e->workspace, l->workspace_bytes, fail);
 	if (!err && begin_bytes(e))
 		err = take(e, &e->begin, begin_bytes(e), fail);
@@ -259,6 +267,12 @@ void sl_exec_close(struct sl_exec *e)
 			release_op(e, e->narrow[i].at, e->narrow[i].state[k]);
 		sl_narrow_close(&e->narrow[i]);
 	}
+	if (e->lender) {
+		e->weight = e->trial = NULL;
+		e->weight_low = NULL;
+		memset(e->moment, 0, sizeof e->moment);
+	}
+	free(e->fold);
 	void *const area[] = {e->weight,     e->grad,    e->moment[0], e->moment[1],  e->slot_area,
 			      e->saved_area, e->scratch, e->workspace, e->weight_low, e->scale,
 			      e->clip,       e->trial,   e->begin};
@@ -277,11 +291,12 @@ struct sl_exec_memory sl_exec_memory(const struct sl_exec *e)
 {
 	const struct sl_plan_segment *s = e->segment;
 	size_t slots = (size_t)e->slots;
+	const size_t own = (size_t)s->weight_count * sizeof(float) + (size_t)s->moments * trainable_bytes(e) +
+			   statistics_bytes(e) + low_bytes(e);
 	struct sl_exec_memory m = {
-		.weights = (size_t)s->weight_count * sizeof(float) + gradient_bytes(e) +
-			   (size_t)s->moments * trainable_bytes(e) + statistics_bytes(e) + low_bytes(e),
+		.weights = gradient_bytes(e) + (e->lender ? 0 : own),
 		.slots = slots * (e->layout.slot_bytes + e->layout.saved_bytes) + begin_bytes(e),
-		.scratch = e->layout.scratch_bytes + e->layout.workspace_bytes,
+		.scratch = e->bare ? 0 : e->layout.scratch_bytes + e->layout.workspace_bytes,
 	};
 
 	m.total = m.weights + m.slots + m.scratch;

@@ -30,6 +30,12 @@ enum sl_err sl_exec_allocate(struct sl_exec *exec, struct sl_fail *fail) SL_MUST
 /* Both. */
 enum sl_err sl_exec_open(struct sl_exec **out, const struct sl_plan *plan, enum sl_segment which, struct sl_backend *be,
 			 struct sl_fail *fail) SL_MUST_CHECK;
+/* Between _prepare and _allocate. Bare: it has parameters, and no memory to compute with. Borrow: it computes with the
+ * parameters of `lender`, which is allocated, outlives it, and was planned from the same graph for the same optimizer;
+ * it has a gradient of its own, and no step of its own: sl_exec_fold_add gives that to the lender. No two of them are
+ * used at a time. CONFIG: decaying inserts, fp16: these are not lent. */
+enum sl_err sl_exec_bare(struct sl_exec *exec, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_exec_borrow(struct sl_exec *exec, const struct sl_exec *lender, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_exec_close(struct sl_exec *exec); /* NULL is fine */
 struct sl_exec_memory sl_exec_memory(const struct sl_exec *exec);
 const struct sl_plan *sl_exec_plan(const struct sl_exec *exec);
@@ -109,6 +115,13 @@ enum sl_err sl_exec_squares(struct sl_exec *exec, double *squares, struct sl_fai
 enum sl_err sl_exec_scale(struct sl_exec *exec, double factor) SL_MUST_CHECK;
 /* Applies the step: running statistics in chunk order, then the plan's optimizer. `rows` [chunks]. */
 enum sl_err sl_exec_commit(struct sl_exec *exec, double lr, const int64_t *rows, int chunks) SL_MUST_CHECK;
+/* A step of several borrowers, by the lender: begin; add each one's gradient and running statistics, in an order that
+ * the caller keeps to; end, which multiplies the sum. Then sl_exec_check and sl_exec_commit without rows. Of one
+ * borrower and a factor of 1 it is that one's gradient, bit for bit. */
+enum sl_err sl_exec_fold_begin(struct sl_exec *lender) SL_MUST_CHECK;
+enum sl_err sl_exec_fold_add(struct sl_exec *lender, struct sl_exec *part, const int64_t *rows,
+			     int chunks) SL_MUST_CHECK;
+enum sl_err sl_exec_fold_end(struct sl_exec *lender, double factor) SL_MUST_CHECK;
 /* In its place: the step is left out, by both sides; a loss scale falls. */
 enum sl_err sl_exec_skip(struct sl_exec *exec) SL_MUST_CHECK;
 

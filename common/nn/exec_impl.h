@@ -1,5 +1,5 @@
 /* What an executor is made of, for the files that implement it: exec.c opens it and moves weights, exec_pass.c computes
- * and commits. */
+ * and commits, exec_share.c lets several compute with the same parameters. */
 #ifndef SL_NN_EXEC_IMPL_H
 #define SL_NN_EXEC_IMPL_H
 
@@ -31,6 +31,11 @@ struct sl_exec {
 	float *trial;                    /* device: [moving_count - trainable_count], statistics as they would become */
 	bool tried;                      /* `trial` holds those of the step under way */
 	uint32_t *begin; /* device: [slots][rows + 1], of the chunks' rows; NULL: memory is the host's, or no tokens */
+	/* Whose weight, moment, weight_low and trial these are (sl_exec_borrow); NULL: its own. */
+	const struct sl_exec *lender;
+	bool bare;   /* no slots: it computes nothing (sl_exec_bare) */
+	float *fold; /* host memory, [trainable_count]: a sum under way where kernels' memory is not the host's */
+	int folded;  /* parts in it */
 	unsigned char *slot_area, *scratch, *saved_area, *workspace; /* device */
 };
 
@@ -46,6 +51,11 @@ static inline bool sl_exec_mixed(const struct sl_exec *e)
 
 /* After every change of weights: the copy in 16 bits, where there is one, follows. */
 enum sl_err sl_exec_lower(struct sl_exec *exec) SL_MUST_CHECK;
+
+/* Within the device. */
+enum sl_err sl_exec_copy(struct sl_exec *exec, float *to, const float *from, int64_t count) SL_MUST_CHECK;
+/* Running statistics in `trial` as a chunk of the step makes them, behind those before it. */
+enum sl_err sl_exec_try_chunk(struct sl_exec *exec, int chunk, int64_t rows) SL_MUST_CHECK;
 
 /* How often the width of the i-th insert that decays has fallen. */
 static inline int sl_exec_falls(const struct sl_exec *e, int i)

@@ -450,8 +450,7 @@ static enum sl_err check_range(struct sl_exec *e, const float *x, int64_t from, 
 	return err;
 }
 
-/* Within the device. */
-static enum sl_err copy(struct sl_exec *e, float *to, const float *from, int64_t count)
+enum sl_err sl_exec_copy(struct sl_exec *e, float *to, const float *from, int64_t count)
 {
 	if (!e->be->host_memory)
 		return e->be->ops->convert(e->be, to, SL_F32, from, SL_F32, NULL, count);
@@ -459,19 +458,22 @@ static enum sl_err copy(struct sl_exec *e, float *to, const float *from, int64_t
 	return SL_OK;
 }
 
+enum sl_err sl_exec_try_chunk(struct sl_exec *e, int chunk, int64_t rows)
+{
+	const struct sl_exec_call call = {.slot = chunk, .chunk = chunk, .dims = sl_dims_rows(rows), .training = true};
+
+	return run_pass(e, SL_PASS_COMMIT, &call);
+}
+
 /* Running statistics as this step would make them, in chunk order: the kernels alone know how, of what a pass has
  * saved. Theirs are copies, so that nothing changes before the step is applied. */
 static enum sl_err try_statistics(struct sl_exec *e, const int64_t *rows, int chunks)
 {
 	const int64_t from = e->segment->trainable_count, count = e->segment->moving_count - from;
-	enum sl_err err = count && !e->tried ? copy(e, e->trial, e->weight + from, count) : SL_OK;
+	enum sl_err err = count && !e->tried ? sl_exec_copy(e, e->trial, e->weight + from, count) : SL_OK;
 
-	for (int chunk = 0; chunk < chunks && count && !e->tried && !err; chunk++) {
-		const struct sl_exec_call call = {
-			.slot = chunk, .chunk = chunk, .dims = sl_dims_rows(rows[chunk]), .training = true};
-
-		err = run_pass(e, SL_PASS_COMMIT, &call);
-	}
+	for (int chunk = 0; chunk < chunks && count && !e->tried && !err; chunk++)
+		err = sl_exec_try_chunk(e, chunk, rows[chunk]);
 	e->tried = !err;
 	return err;
 }
@@ -490,7 +492,7 @@ static enum sl_err commit_statistics(struct sl_exec *e, const int64_t *rows, int
 	enum sl_err err = try_statistics(e, rows, chunks);
 
 	e->tried = false;
-	return err || !count ? err : copy(e, e->weight + from, e->trial, count);
+	return err || !count ? err : sl_exec_copy(e, e->weight + from, e->trial, count);
 }
 
 enum sl_err sl_exec_check(struct sl_exec *e, const int64_t *rows, int chunks, struct sl_fail *fail)

@@ -25,6 +25,11 @@ int sl_plan_chunks_of(const struct sl_plan *plan, int64_t batch_rows)
 	return (int)((batch_rows + plan->rows - 1) / plan->rows);
 }
 
+int sl_plan_chunk_number(const struct sl_plan *plan, int chunk)
+{
+	return plan->spec.member * plan->spec.chunks + chunk;
+}
+
 int64_t sl_plan_chunk_rows(const struct sl_plan *plan, int64_t batch_rows, int chunk)
 {
 	int64_t left = batch_rows - (int64_t)chunk * plan->rows;

@@ -11,7 +11,7 @@
 #include "common/nn/optimizer.h"
 
 enum { SL_PLAN_GROUPS = 8 }; /* beside group 0 */
-enum { SL_PLAN_MAX_CHUNKS = 256, SL_PLAN_HASH_BYTES = 16, SL_PLAN_MAX_BATCH = 1 << 20, SL_PLAN_NOTE_MAX = 2048 };
+enum { SL_PLAN_MAX_CHUNKS = 256, SL_PLAN_HASH_BYTES = 16, SL_PLAN_MAX_BATCH = 1 << 20, SL_PLAN_NOTE_MAX = 3072 };
 
 /* What a plan needs besides graphs; both sides agree on it. `note` is text that is hashed with the rest and that this
  * room does not interpret: the agreement (conf/agreed.h). */
@@ -26,7 +26,11 @@ struct sl_plan_spec {
 	struct sl_group_rule group[SL_PLAN_GROUPS]; /* of groups 1 … n_group */
 	int n_group;
 	double clip_norm; /* of the whole model's gradient (clip.h); 0: off */
-	bool no_grad[2];  /* the gradient does not cross at the head's end, at the tail's begin: nothing below learns */
+	/* In a group: this part's member, and rows of a full step of all members, by which losses are divided; 0: none.
+	 */
+	int member;
+	int64_t group_rows;
+	bool no_grad[2]; /* the gradient does not cross at the head's end, at the tail's begin: nothing below learns */
 	char note[SL_PLAN_NOTE_MAX];
 };
 
@@ -98,6 +102,8 @@ void sl_plan_close(struct sl_plan *plan); /* NULL is fine */
 /* How `batch_rows` ≤ spec.batch rows fall into chunks: full ones, then a ragged last one. */
 int sl_plan_chunks_of(const struct sl_plan *plan, int64_t batch_rows);
 int64_t sl_plan_chunk_rows(const struct sl_plan *plan, int64_t batch_rows, int chunk);
+/* The number by which a chunk's random numbers are drawn: those of a group's members differ. */
+int sl_plan_chunk_number(const struct sl_plan *plan, int chunk);
 
 /* Shape of a tensor that crosses the cut for `rows` rows, or tokens where it is per token: mid = false at the head's
  * end, true at the tail's begin. It is the largest of the run: decaying inserts make it narrower. _after: of the pass

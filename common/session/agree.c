@@ -67,6 +67,8 @@ enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 	a->plan.optimizer = optimizer_of(&a->agreed);
 	settle_groups(&a->plan, &a->agreed);
 	a->plan.clip_norm = a->agreed.clip_norm;
+	a->plan.member = a->agreed.share.group[0] ? a->agreed.share.member : 0;
+	a->plan.group_rows = a->agreed.share.group[0] ? a->agreed.share.rows : 0;
 	a->plan.no_grad[0] = !a->agreed.cross.head_grad;
 	a->plan.no_grad[1] = !a->agreed.cross.mid_grad;
 	sl_agreed_write(&a->agreed, a->plan.note);

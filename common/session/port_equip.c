@@ -32,7 +32,7 @@ static struct sl_codec_call codec_call(const struct sl_port *p, int chunk)
 	/* Evaluation draws from steps that training never reaches. */
 	return (struct sl_codec_call){.slot = chunk,
 				      .step = s->training ? s->number : s->number | 1ull << 63,
-				      .chunk = (uint16_t)chunk,
+				      .chunk = (uint16_t)sl_plan_chunk_number(p->plan, chunk),
 				      .training = s->training,
 				      .dims = sl_port_dims(p, chunk)};
 }

@@ -1,0 +1,259 @@
+#include "client/data/subset.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/rng.h"
+
+struct subset {
+	struct sl_source source; /* first: the set's source is this one */
+	struct sl_set whole;
+	int32_t *index; /* [count] */
+};
+
+static const struct subset *subset_of(const struct sl_set *set)
+{
+	return (const struct subset *)(const void *)set->source;
+}
+
+static enum sl_err take_sample(const struct sl_set *set, int64_t index, struct sl_room *room,
+			       struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail)
+{
+	const struct subset *s = subset_of(set);
+
+	return s->whole.source->sample(&s->whole, s->index[index], room, out, fail);
+}
+
+static int64_t take_extent(const struct sl_set *set, int64_t index)
+{
+	const struct subset *s = subset_of(set);
+
+	return s->whole.source->extent(&s->whole, s->index[index]);
+}
+
+static const char *take_sample_name(const struct sl_set *set, int64_t index, char *out, size_t size)
+{
+	const struct subset *s = subset_of(set);
+
+	return s->whole.source->sample_name(&s->whole, s->index[index], out, size);
+}
+
+static const char *take_class_name(const struct sl_set *set, int label)
+{
+	const struct subset *s = subset_of(set);
+
+	return s->whole.source->class_name(&s->whole, label);
+}
+
+static void close_subset(struct sl_set *set)
+{
+	struct subset *s = (struct subset *)(uintptr_t)subset_of(set);
+
+	sl_set_close(&s->whole);
+	free(s->index);
+	free(s);
+}
+
+/* ---- which samples */
+
+struct deal {
+	const struct sl_set *set;
+	const struct sl_subset_spec *spec;
+	int32_t *order; /* [count], all samples as they are dealt out */
+	int32_t *label; /* [count] */
+	int64_t *count; /* [members] */
+	int32_t *own;   /* [count], as far as n_own */
+	int64_t n_own;
+};
+
+static void shuffle(struct deal *d)
+{
+	const struct sl_rng_key key = {.seed = d->spec->seed, .tensor = SL_RNG_PARTS};
+
+	for (int64_t i = 0; i < d->set->count; i++)
+		d->order[i] = (int32_t)i;
+	for (int64_t last = d->set->count - 1; last > 0; last--) {
+		const uint32_t other = sl_rng_below(sl_rng_u32(&key, (uint64_t)last), (uint32_t)last + 1);
+		const int32_t swap = d->order[last];
+
+		d->order[last] = d->order[other];
+		d->order[other] = swap;
+	}
+}
+
+static enum sl_err read_labels(struct deal *d, struct sl_fail *fail)
+{
+	struct sl_room room = {0};
+	enum sl_err err = SL_OK;
+
+	if (d->set->field[SL_FIELD_TARGET].dtype != SL_I32)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "the set has no labels: take iid");
+	for (int64_t i = 0; i < d->set->count && !err; i++) {
+		struct sl_value value[SL_FIELD_COUNT];
+
+		err = d->set->source->sample(d->set, i, &room, value, fail);
+		if (!err)
+			memcpy(&d->label[i], value[SL_FIELD_TARGET].data, sizeof d->label[i]);
+	}
+	sl_room_close(&room);
+	return err;
+}
+
+/* Samples of one label keep their order. */
+static void sort_by_label(struct deal *d, int32_t *sorted)
+{
+	int64_t n = 0;
+
+	for (int label = 0; label < d->set->classes; label++)
+		for (int64_t i = 0; i < d->set->count; i++)
+			if (d->label[d->order[i]] == label)
+				sorted[n++] = d->order[i];
+	memcpy(d->order, sorted, (size_t)n * sizeof *sorted);
+}
+
+/* Samples [from, to) of the order are one member's. */
+static void give(struct deal *d, int member, int64_t from, int64_t to)
+{
+	d->count[member] += to - from;
+	for (int64_t i = from; i < to && member == d->spec->member; i++)
+		d->own[d->n_own++] = d->order[i];
+}
+
+static void deal_equally(struct deal *d)
+{
+	const int n = d->spec->members;
+
+	for (int m = 0; m < n; m++)
+		give(d, m, d->set->count * m / n, d->set->count * (m + 1) / n);
+}
+
+/* (0, 1) */
+static double uniform(const struct sl_rng_key *key, uint64_t *draw)
+{
+	return ((double)sl_rng_u32(key, (*draw)++) + 0.5) * 0x1p-32;
+}
+
+/* Marsaglia and Tsang, "A simple method for generating gamma variables", 2000; its logarithm, since a small alpha makes
+ * values that no double holds. */
+static double log_gamma_variable(const struct sl_rng_key *key, uint64_t *draw, double alpha)
+{
+	const double least = alpha < 1 ? alpha + 1 : alpha, d = least - 1.0 / 3, c = 1 / sqrt(9 * d);
+	const double more = alpha < 1 ? log(uniform(key, draw)) / alpha : 0;
+
+	for (;;) {
+		const double r = sqrt(-2 * log(uniform(key, draw))), x = r * cos(2 * M_PI * uniform(key, draw));
+		const double v = (1 + c * x) * (1 + c * x) * (1 + c * x);
+
+		if (v > 0 && log(uniform(key, draw)) < 0.5 * x * x + d - d * v + d * log(v))
+			return log(d * v) + more;
+	}
+}
+
+/* The samples of one label, [from, to) of the order. */
+static void deal_label(struct deal *d, int label, int64_t from, int64_t to, double *share)
+{
+	const struct sl_rng_key key = {.seed = d->spec->seed, .step = (uint64_t)label + 1, .tensor = SL_RNG_PARTS};
+	const int n = d->spec->members;
+	double most = -INFINITY, sum = 0, up_to = 0;
+	int64_t at = from;
+	uint64_t draw = 0;
+
+	for (int m = 0; m < n; m++) {
+		share[m] = log_gamma_variable(&key, &draw, d->spec->alpha);
+		most = fmax(most, share[m]);
+	}
+	for (int m = 0; m < n; m++)
+		sum += share[m] = exp(share[m] - most);
+	for (int m = 0; m < n; m++) {
+		int64_t end;
+
+		up_to += share[m];
+		end = m == n - 1 ? to : from + (int64_t)((double)(to - from) * (up_to / sum));
+		give(d, m, at, end);
+		at = end;
+	}
+}
+
+static enum sl_err deal_dirichlet(struct deal *d, struct sl_fail *fail)
+{
+	double *share = malloc((size_t)d->spec->members * sizeof *share);
+	int64_t from = 0;
+
+	if (!share)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to share out data");
+	while (from < d->set->count) {
+		const int label = d->label[d->order[from]];
+		int64_t to = from;
+
+		while (to < d->set->count && d->label[d->order[to]] == label)
+			to++;
+		deal_label(d, label, from, to, share);
+		from = to;
+	}
+	free(share);
+	return SL_OK;
+}
+
+static enum sl_err deal_out(struct deal *d, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	memset(d->count, 0, (size_t)d->spec->members * sizeof *d->count);
+	shuffle(d);
+	if (d->spec->kind != SL_SUBSET_IID) {
+		err = read_labels(d, fail);
+		if (err)
+			return err;
+		sort_by_label(d, d->own);
+	}
+	if (d->spec->kind == SL_SUBSET_DIRICHLET)
+		err = deal_dirichlet(d, fail);
+	else
+		deal_equally(d);
+	for (int m = 0; m < d->spec->members && !err; m++)
+		if (!d->count[m])
+			err = sl_fail_set(fail, SL_ERR_CONFIG, "member %d of %d gets none of %lld samples", m,
+					  d->spec->members, (long long)d->set->count);
+	return err;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+enum sl_err sl_subset_open(struct sl_set *set, const struct sl_subset_spec *spec, int64_t *count, struct sl_fail *fail)
+{
+	const size_t bytes = (size_t)set->count * sizeof(int32_t) + 1;
+	struct deal d = {.set = set, .spec = spec, .count = count};
+	struct subset *s = calloc(1, sizeof *s);
+	enum sl_err err;
+
+	d.order = malloc(bytes);
+	d.label = malloc(bytes);
+	d.own = malloc(bytes);
+	err = s && d.order && d.label && d.own ? deal_out(&d, fail)
+					       : sl_fail_set(fail, SL_ERR_NOMEM, "no memory to share out data");
+	free(d.order);
+	free(d.label);
+	if (err) {
+		free(d.own);
+		free(s);
+		return err;
+	}
+	qsort(d.own, (size_t)d.n_own, sizeof *d.own, by_number);
+	s->whole = *set;
+	s->index = d.own;
+	s->source = *set->source;
+	s->source.sample = take_sample;
+	s->source.close = close_subset;
+	s->source.extent = set->source->extent ? take_extent : NULL;
+	s->source.sample_name = set->source->sample_name ? take_sample_name : NULL;
+	s->source.class_name = set->source->class_name ? take_class_name : NULL;
+	set->source = &s->source;
+	set->count = d.n_own;
+	return SL_OK;
+}

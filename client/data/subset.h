@@ -1,0 +1,28 @@
+/* One member's part of a set that all members of a group have. Which samples it has is a function of labels, seed and
+ * number of members alone, so each member knows what the others have. */
+#ifndef SL_CLIENT_DATA_SUBSET_H
+#define SL_CLIENT_DATA_SUBSET_H
+
+#include "client/data/source.h"
+
+enum sl_subset_kind {
+	SL_SUBSET_IID,      /* equal parts of the set in random order */
+	SL_SUBSET_BY_LABEL, /* equal parts of the set in order of its labels */
+	SL_SUBSET_DIRICHLET /* of each label, shares that are drawn from a Dirichlet distribution of concentration alpha
+			     */
+};
+
+struct sl_subset_spec {
+	enum sl_subset_kind kind;
+	double alpha;
+	int member, members;
+	uint64_t seed;
+};
+
+/* *set becomes the member's part, and owns what it was: sl_set_close closes both. count[members]: samples of each part.
+ * On failure *set is as it was. CONFIG: a member has no sample, or the set has no labels; what reading a sample gives;
+ * NOMEM. */
+enum sl_err sl_subset_open(struct sl_set *set, const struct sl_subset_spec *spec, int64_t *count,
+			   struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

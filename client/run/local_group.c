@@ -1,0 +1,342 @@
+#include "client/run/local_group.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/persist/journal.h"
+#include "client/persist/model_file.h"
+#include "client/run/local.h"
+#include "common/base/log.h"
+
+struct member {
+	struct sl_conf_client conf;
+	struct sl_setup setup;
+	struct sl_training *run;
+	struct sl_loader *loader[SL_SPLIT_COUNT];
+	const struct sl_batch *batch; /* under way; NULL: none */
+	struct sl_local *local;
+	struct sl_step_result result;
+	struct sl_fail why; /* of a step that it is not in */
+	bool in, absent;
+};
+
+struct group {
+	struct sl_setup *setup;
+	const struct sl_drive_options *options;
+	struct sl_exec *trunk; /* all members' parameters */
+	struct member *member; /* [n] */
+	int n;
+	struct sl_fail *fail;
+};
+
+static volatile sig_atomic_t stop_asked;
+
+static void on_signal(int signum)
+{
+	stop_asked = 1;
+	signal(signum, SIG_DFL); /* the second one ends the process */
+}
+
+/* ---- who is absent when */
+
+/* The next item of the list; NULL: it is none. */
+static const char *read_absent(const char *at, uint64_t *member, uint64_t *step)
+{
+	int used = 0;
+
+	if (sscanf(at, "%" SCNu64 ":%" SCNu64 "%n", member, step, &used) != 2 || *step < 1 ||
+	    (at[used] && at[used] != ','))
+		return NULL;
+	return at + used + (at[used] == ',');
+}
+
+enum sl_err sl_absent_check(const char *list, struct sl_fail *fail)
+{
+	uint64_t member, step;
+
+	for (const char *at = list; at && *at;) {
+		at = read_absent(at, &member, &step);
+		if (!at)
+			return sl_fail_set(fail, SL_ERR_USAGE,
+					   "--absent needs MEMBER:STEP pairs, such as 1:3,1:4, got '%.80s'", list);
+	}
+	return SL_OK;
+}
+
+static bool is_absent(const char *list, int who, uint64_t when)
+{
+	uint64_t member, step;
+
+	for (const char *at = list; at && *at;) {
+		at = read_absent(at, &member, &step);
+		if (at && member == (uint64_t)who && step == when + 1)
+			return true;
+	}
+	return false;
+}
+
+/* ---- opening */
+
+static enum sl_err open_trunk(struct group *g, struct sl_fail *fail)
+{
+	enum sl_err err = sl_exec_prepare(&g->trunk, g->member[0].setup.plan, SL_MIDDLE, &g->setup->be, fail);
+
+	if (!err)
+		err = sl_exec_bare(g->trunk, fail);
+	return err ? err : sl_exec_allocate(g->trunk, fail);
+}
+
+static enum sl_err open_setup(struct group *g, int k, struct sl_fail *fail)
+{
+	struct member *m = &g->member[k];
+	const char *dir = g->setup->conf->log.dir;
+	enum sl_err err;
+
+	m->conf = *g->setup->conf;
+	m->conf.agreed.share.member = k;
+	if (dir[0] && snprintf(m->conf.log.dir, sizeof m->conf.log.dir, "%s/member-%d", dir, k) >= PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "log.dir is too long");
+	if (!g->options->fresh && sl_journal_taken(&m->conf, fail) != SL_OK)
+		return fail->code;
+	m->setup.reads = SL_READS_ALL;
+	err = sl_setup_plan(&m->setup, &m->conf, fail);
+	if (!err)
+		err = sl_setup_weights(&m->setup, m->conf.model.weights, false, fail);
+	return err ? err : sl_setup_data(&m->setup, true, fail);
+}
+
+static enum sl_err open_member(struct group *g, int k, struct sl_fail *fail)
+{
+	struct member *m = &g->member[k];
+	enum sl_err err = open_setup(g, k, fail);
+
+	if (!err && k == 0)
+		err = open_trunk(g, fail);
+	if (!err)
+		err = sl_local_open_member(&m->local, m->setup.plan, &m->setup.agreement, g->trunk, &g->setup->be,
+					   fail);
+	if (!err && sl_local_set_weights(m->local, &m->setup.weights))
+		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
+	if (err == SL_ERR_CONFIG)
+		sl_setup_blame(&m->setup, fail);
+	if (!err)
+		err = sl_training_open(&m->run, &m->setup, "local", false, false, fail);
+	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++)
+		err = sl_setup_loader(&m->setup, (enum sl_split)split, NULL, NULL, &m->loader[split], fail);
+	if (err)
+		return err;
+	sl_local_want_logits(m->local, sl_training_outputs(m->run));
+	if (k)
+		sl_training_hush(m->run); /* one progress bar is enough */
+	return SL_OK;
+}
+
+static void close_member(struct member *m)
+{
+	sl_local_close(m->local);
+	sl_loader_close(m->loader[SL_SPLIT_TEST]);
+	sl_loader_close(m->loader[SL_SPLIT_TRAIN]);
+	sl_training_close(m->run);
+	sl_setup_close(&m->setup);
+}
+
+/* ---- one batch of each member */
+
+static enum sl_err take_batch(struct member *m, enum sl_split split, struct sl_fail *fail)
+{
+	enum sl_err err = sl_loader_next(m->loader[split], &m->batch);
+
+	if (err)
+		return sl_fail_set(fail, err, "the data loader: %s", sl_err_text(err));
+	if (m->batch->err)
+		*fail = m->batch->why;
+	return m->batch->err;
+}
+
+static void release_batches(struct group *g, enum sl_split split)
+{
+	for (int k = 0; k < g->n; k++) {
+		if (g->member[k].batch)
+			sl_loader_release(g->member[k].loader[split], g->member[k].batch);
+		g->member[k].batch = NULL;
+	}
+}
+
+static enum sl_err evaluate(struct group *g)
+{
+	enum sl_err err = SL_OK;
+
+	for (int k = 0; k < g->n && !err; k++) {
+		struct member *m = &g->member[k];
+		struct sl_feed feed;
+
+		err = take_batch(m, SL_SPLIT_TEST, g->fail);
+		if (err)
+			break;
+		feed = sl_feed_of(m->batch);
+		err = sl_local_eval(m->local, &feed, sl_training_number(m->run), &m->result, g->fail);
+		if (err)
+			break;
+		sl_training_score(m->run, feed.labels, feed.rows);
+		sl_training_done(m->run, &m->result);
+	}
+	release_batches(g, SL_SPLIT_TEST);
+	return err;
+}
+
+static enum sl_err compute(struct group *g, int k)
+{
+	struct member *m = &g->member[k];
+	const uint64_t step = sl_training_number(m->run);
+	enum sl_err err = take_batch(m, SL_SPLIT_TRAIN, g->fail);
+	struct sl_feed feed;
+
+	if (err)
+		return err;
+	feed = sl_feed_of(m->batch);
+	m->absent = is_absent(g->options->absent, k, step);
+	err = sl_local_begin(m->local, &feed, step, &m->why);
+	m->in = !err && !m->absent;
+	if (err && err != SL_ERR_NONFINITE)
+		*g->fail = m->why;
+	return err == SL_ERR_NONFINITE ? SL_OK : err;
+}
+
+/* The members' gradients, in order of their numbers. `rows`: of those that take part. */
+static enum sl_err fold(struct group *g, int64_t *rows)
+{
+	const int64_t full = g->member[0].setup.plan->spec.group_rows;
+	enum sl_err err = sl_exec_fold_begin(g->trunk);
+
+	*rows = 0;
+	for (int k = 0; k < g->n && !err; k++) {
+		struct member *m = &g->member[k];
+		int64_t of_chunk[SL_PLAN_MAX_CHUNKS];
+
+		if (!m->in)
+			continue;
+		*rows += m->batch->rows;
+		err = sl_exec_fold_add(g->trunk, sl_local_middle(m->local), of_chunk,
+				       sl_local_rows(m->local, of_chunk));
+	}
+	return err || !*rows ? err : sl_exec_fold_end(g->trunk, (double)full / (double)*rows);
+}
+
+static enum sl_err apply(struct group *g, double lr)
+{
+	int64_t rows;
+	enum sl_err err = fold(g, &rows);
+
+	if (err)
+		return sl_fail_set(g->fail, err, "the members' gradients could not be added");
+	if (!rows)
+		return sl_exec_skip(g->trunk);
+	err = sl_exec_check(g->trunk, NULL, 0, g->fail);
+	if (err != SL_ERR_NONFINITE)
+		return err ? err : sl_exec_commit(g->trunk, lr, NULL, 0);
+	for (int k = 0; k < g->n; k++) {
+		g->member[k].in = false;
+		g->member[k].why = *g->fail;
+	}
+	return sl_exec_skip(g->trunk);
+}
+
+static enum sl_err step(struct group *g)
+{
+	enum sl_err err = SL_OK;
+
+	for (int k = 0; k < g->n && !err; k++)
+		err = compute(g, k);
+	if (!err)
+		err = apply(g, sl_training_lr(g->member[0].run));
+	for (int k = 0; k < g->n && !err; k++) {
+		struct member *m = &g->member[k];
+
+		if (!m->in && !m->absent)
+			err = sl_training_abandoned(m->run, &m->why, g->fail);
+		if (!err)
+			err = sl_local_end(m->local, sl_training_lr(m->run), m->in, &m->result, g->fail);
+		if (err)
+			break;
+		m->result.late = m->absent;
+		sl_training_done(m->run, &m->result);
+	}
+	release_batches(g, SL_SPLIT_TRAIN);
+	return err;
+}
+
+/* All members go by the same epochs, so one says for all what is next. */
+static enum sl_err run_all(struct group *g)
+{
+	enum sl_err err = SL_OK;
+
+	while (!err && !stop_asked) {
+		enum sl_want want = SL_WANT_FINISH;
+
+		for (int k = 0; k < g->n; k++)
+			want = sl_training_next(g->member[k].run);
+		if (want == SL_WANT_FINISH)
+			break;
+		err = want == SL_WANT_STEP ? step(g) : evaluate(g);
+	}
+	return err;
+}
+
+static enum sl_err finish(struct group *g, bool nonfinite)
+{
+	enum sl_err err = SL_OK;
+
+	for (int k = 0; k < g->n && !err; k++) {
+		struct member *m = &g->member[k];
+		struct sl_training_link link = {0};
+
+		if (sl_local_get_weights(m->local, &m->setup.weights))
+			return sl_fail_set(g->fail, SL_ERR_DEVICE, "the weights could not be read back");
+		err = sl_drive_save(&m->setup, sl_training_state(m->run).step, g->fail);
+		if (err)
+			break;
+		sl_local_payload(m->local, link.payload, link.nominal);
+		memcpy(link.wire, link.payload, sizeof link.wire);
+		sl_log(SL_LOG_INFO, "member", "what follows is member %d of %d", k, g->n);
+		sl_training_finish(m->run, &link,
+				   nonfinite    ? "nonfinite"
+				   : stop_asked ? "interrupted"
+						: "finished",
+				   g->options->json);
+	}
+	return err;
+}
+
+enum sl_err sl_drive_local_group(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_fail *fail)
+{
+	struct group g = {.setup = setup, .options = options, .n = setup->conf->agreed.share.clients, .fail = fail};
+	enum sl_err err = SL_OK;
+
+	g.member = calloc((size_t)g.n, sizeof *g.member);
+	if (!g.member)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %d members", g.n);
+	for (int k = 0; k < g.n && !err; k++)
+		err = open_member(&g, k, fail);
+	signal(SIGINT, on_signal);
+	signal(SIGTERM, on_signal);
+	if (signal(SIGHUP, on_signal) == SIG_IGN) /* nohup */
+		signal(SIGHUP, SIG_IGN);
+	if (!err)
+		err = run_all(&g);
+	if (!err || err == SL_ERR_NONFINITE) {
+		const struct sl_fail why = *fail;
+		const enum sl_err end = finish(&g, err == SL_ERR_NONFINITE);
+
+		if (!end && err)
+			*fail = why;
+		err = end ? end : err;
+	}
+	for (int k = 0; k < g.n; k++)
+		close_member(&g.member[k]);
+	sl_exec_close(g.trunk);
+	free(g.member);
+	return err;
+}

@@ -1,0 +1,16 @@
+/* `--local` of a group: all members and their trunk in one process. The oracle of a group over links: each member
+ * writes to log.dir/member-N what a client that is member N writes to its log.dir. */
+#ifndef SL_CLIENT_RUN_LOCAL_GROUP_H
+#define SL_CLIENT_RUN_LOCAL_GROUP_H
+
+#include "client/run/drive.h"
+
+/* MEMBER:STEP, … : these members are left out of these steps (from 1, as log.jsonl counts), as stragglers are. USAGE:
+ * it is no such list. */
+enum sl_err sl_absent_check(const char *list, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* `setup` has its config and a backend. */
+enum sl_err sl_drive_local_group(struct sl_setup *setup, const struct sl_drive_options *options,
+				 struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Members of a group in one process: one member alone is a run without a group; parts of data; who is absent changes the others' sum
+# and nothing of its own; keys that cannot be are refused with their place.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 56 24
+write_config "$tmp/client.yaml" # batches of 16, 16, 16 and 8
+config=$tmp/client.yaml
+calm=(train.optimizer.lr=0.002)
+
+# run NAME [argument]… -- [key=value]…
+run() {
+	local name=$1 args=() set=()
+	shift
+	while [ $# -gt 0 ] && [ "$1" != -- ]; do args+=("$1"); shift; done
+	[ $# = 0 ] || shift
+	for pair in "$@"; do set+=(--set "$pair"); done
+	client "$name" "$config" --local ${args[@]+"${args[@]}"} ${set[@]+"${set[@]}"} || fail "$name: exit status $?"
+}
+
+# one member is a run without a group
+for case in '' 'train.drop_last=true codec=topk:0.2,ef=true|quant:8' 'model.name=resnet9 model.width=0.125 partition=3:-2'; do
+	read -r -a set <<<"$case"
+	run 'plain' --fresh -- ${set[@]+"${set[@]}"}
+	run 'one' --fresh --clients 1 -- ${set[@]+"${set[@]}"}
+	same_run one/member-0 plain "$(steps_of plain)"
+done
+
+# every way to share data out trains, and all members have the same steps
+for parts in files iid by_label dirichlet:1 batch; do
+	run "parts $parts" --clients 3 -- data.partition=$parts train.batch=4 train.chunks=1 "${calm[@]}"
+	for k in 0 1 2; do
+		[ "$(steps_of "parts $parts/member-$k")" = "$(steps_of "parts $parts/member-0")" ] ||
+			fail "data.partition=$parts: members have different steps"
+	done
+	[ "$(learned "parts $parts/member-0")" != "$(learned "parts $parts/member-1")" ] ||
+		fail "data.partition=$parts: members learned from the same samples"
+done
+[ "$(steps_of 'parts batch/member-0')" = 4 ] || fail 'a batch of 3 × 4 samples out of 56 is not taken 4 times'
+[ "$(steps_of 'parts iid/member-0')" = 5 ] || fail '19 samples are not 5 batches'
+
+# the middle is one: members end with the same parameters of it, and with ends of their own
+params() { python3 -c '
+import json, struct, sys
+f = open(sys.argv[1], "rb"); n = struct.unpack("<Q", f.read(8))[0]; h = json.loads(f.read(n)); d = f.read()
+for k in sorted(h):
+    if k != "__metadata__" and k.startswith(sys.argv[2]):
+        a, b = h[k]["data_offsets"]; print(k, hash(d[a:b]))' "$1" "$2"; }
+export PYTHONHASHSEED=0
+middle() { params "$tmp/$1/model.safetensors" features.7; }
+tail_of() { params "$tmp/$1/model.safetensors" classifier; }
+[ -n "$(middle 'parts iid/member-0')" ] || fail 'the model has no features.7'
+[ "$(middle 'parts iid/member-0')" = "$(middle 'parts iid/member-2')" ] || fail 'members have different middles'
+[ "$(tail_of 'parts iid/member-0')" != "$(tail_of 'parts iid/member-2')" ] || fail 'members have one tail'
+
+# who is absent
+run absent --clients 3 --absent 1:2,1:3 -- data.partition=iid train.batch=4 train.chunks=1 "${calm[@]}"
+[ "$(grep -c '"skipped":true' "$tmp/absent/member-1/log.jsonl")" = 2 ] || fail 'member 1 was not absent twice'
+! grep -q '"skipped":true' "$tmp/absent/member-0/log.jsonl" || fail 'member 0 was absent, too'
+[ "$(middle absent/member-0)" != "$(middle 'parts iid/member-0')" ] || fail 'absence made no difference'
+
+# refused KEY PHRASE [argument]…
+refused() {
+	local key=$1 phrase=$2 rc=0
+	shift 2
+	client refused "$config" "$@" || rc=$?
+	[ $rc -ge 64 ] && grep -q "$key" "$tmp/refused.log" && grep -q "$phrase" "$tmp/refused.log" ||
+		fail "$*: status $rc, and not a word on $key: $phrase"
+}
+refused share.clients 'needs the name of a group' --local --set share.clients=3
+refused data.partition 'needs a name in share.group' --local --set data.partition=iid
+refused share.member 'must be below share.clients (2), got 2' --local --set share.group=g --set share.member=2
+refused share.group 'letters, digits' --local --set share.group='a b'
+refused train.clip_norm 'not possible in a group' --local --clients 2 --set train.clip_norm=1
+refused train.chunk_loss 'sum is not possible' --local --clients 2 --set train.chunk_loss=sum
+refused data.partition 'dirichlet:ALPHA' --local --clients 2 --set data.partition=dirichlet:x
+refused data.partition 'gets none' --local --clients 60 --set data.partition=iid
+refused train.batch 'make no batch' --local --clients 4 --set data.partition=batch
+refused clients 'need --local' --clients 2
+refused absent 'MEMBER:STEP' --local --clients 2 --absent 1
+client again "$config" --local --clients 2 --set "${calm[0]}" --set data.partition=iid || fail "again: $?"
+refused member-0 'holds a trained model' --local --clients 2 --set log.dir="$tmp/again"
+echo "share: ok"
