@@ -75,6 +75,7 @@ struct sl_conf_parts {
 enum sl_conf_normalize { SL_NORMALIZE_IMAGENET, SL_NORMALIZE_CIFAR10, SL_NORMALIZE_CIFAR100, SL_NORMALIZE_NONE };
 enum sl_conf_schedule { SL_CONF_CONSTANT, SL_CONF_COSINE, SL_CONF_POLYNOMIAL, SL_CONF_STEP, SL_CONF_POINTS };
 enum sl_conf_warmup { SL_CONF_ABOVE_ZERO, SL_CONF_FROM_ZERO };
+enum sl_conf_by { SL_CONF_BY_STEP, SL_CONF_BY_EPOCH };
 enum sl_conf_chunk_loss { SL_CHUNK_LOSS_MEAN, SL_CHUNK_LOSS_SUM };
 enum sl_conf_nan { SL_NAN_STOP, SL_NAN_SKIP };
 enum sl_conf_lost { SL_LOST_EXIT, SL_LOST_WAIT };
@@ -142,6 +143,7 @@ struct sl_conf_client {
 		struct {
 			enum sl_conf_schedule kind;
 			enum sl_conf_warmup warmup;
+			enum sl_conf_by by;
 			double warmup_epochs, power, end_lr;
 			double every_epochs;            /* this, milestones and gamma: step; 0: none */
 			struct sl_conf_list milestones; /* epochs, each a number */

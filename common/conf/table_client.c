@@ -72,6 +72,8 @@ static const struct sl_conf_key keys[] = {
 	SL_DOUBLE(T, "train.schedule.warmup_epochs", train.schedule.warmup_epochs, 0, 1e6, "0", "epochs", "the learning rate rises linearly from 0 over this time"),
 	SL_CHOICE(T, "train.schedule.warmup", train.schedule.warmup, SL_WORDS("above_zero", "from_zero"), "above_zero",
 		"the first step of a warm-up: above_zero takes it at lr / steps, from_zero at 0, as Hugging Face's Trainer does"),
+	SL_CHOICE(T, "train.schedule.by", train.schedule.by, SL_WORDS("step", "epoch"), "step",
+		"when the learning rate changes: with each step, or epoch: between epochs alone, as torch's schedulers do where step() is called after each epoch"),
 	SL_DOUBLE(T, "train.schedule.power", train.schedule.power, 0.01, 100, "1", NULL, "exponent of polynomial"),
 	SL_DOUBLE(T, "train.schedule.end_lr", train.schedule.end_lr, 0, 1000, "0", NULL, "learning rate at the end of cosine and polynomial"),
 	SL_DOUBLE(T, "train.schedule.every_epochs", train.schedule.every_epochs, 0, 1e6, "0", "epochs; 0: at the milestones", "step: multiply the learning rate by gamma every so many epochs, as torch's StepLR does"),

@@ -98,15 +98,18 @@ static double between_points(const struct sl_schedule *s, int64_t step)
 
 double sl_schedule_lr(const struct sl_schedule *s, int64_t step)
 {
+	const int64_t unit = s->by_epoch ? s->steps_per_epoch : 1, at = step / unit;
+	const double warmup = (double)s->warmup_steps / (double)unit, total = (double)s->total_steps / (double)unit;
 	const double fall = s->lr - s->end_lr;
 	double p = 1.0;
 
+	step = at * unit;
 	if (s->kind == SL_SCHEDULE_POINTS)
 		return between_points(s, step);
-	if (step < s->warmup_steps)
-		return s->lr * (double)(step + !s->from_zero) / (double)s->warmup_steps;
-	if (step < s->total_steps)
-		p = (double)(step - s->warmup_steps) / (double)(s->total_steps - s->warmup_steps);
+	if ((double)at < warmup) /* of half an epoch, too */
+		return fmin(s->lr * (double)(at + !s->from_zero) / warmup, s->lr);
+	if ((double)at < total)
+		p = ((double)at - warmup) / (total - warmup);
 	switch (s->kind) {
 	case SL_SCHEDULE_COSINE:
 		return s->end_lr + fall * (1.0 + cos(M_PI * p)) / 2.0;

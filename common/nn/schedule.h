@@ -12,6 +12,8 @@
  *                epochs, as its MultiStepLR. Both count from step 0, warm-up included.
  *   POINTS       at epoch step / steps_per_epoch the line between the two points around it, as numpy's interp; before
  *                the first and behind the last point their lr. It has no warm-up.
+ * by_epoch: all steps of an epoch have the lr that the formulas give with epochs in the place of steps, the first epoch
+ * being 0: torch's schedulers when step() is called after each epoch.
  * So the first step after the warm-up runs at lr, and a step at or past T at end_lr. STEP and POINTS do not depend on
  * T: a longer run takes the same steps. */
 #ifndef SL_NN_SCHEDULE_H
@@ -47,6 +49,7 @@ struct sl_schedule {
 	struct sl_schedule_point point[SL_SCHEDULE_MAX_POINTS]; /* of STEP and POINTS, in order of their epochs */
 	int n_point;
 	bool from_zero; /* the warm-up */
+	bool by_epoch;
 	/* set by sl_schedule_set_epochs */
 	int64_t warmup_steps;
 	int64_t total_steps; /* warm-up included */

@@ -82,10 +82,6 @@ expect 0 'OpenBLAS' "$SPLITC" --version
 # configs
 expect 0 'good.yaml: ok, 3 steps on 48 samples, 24 samples to test with' "$SPLITC" train "$tmp/good.yaml" --check-config
 expect 0 'ok' "$SPLITS" serve configs/server.yaml --check-config
-for i in 2 3 4 5; do ln -s data_batch_1.bin "$tmp/data/data_batch_$i.bin"; done
-for config in configs/client-*.yaml; do
-	expect 0 'ok, ' "$SPLITC" train "$config" --set model.weights= --set model.partial=false --set data.dir="$tmp/data" --set log.dir="$tmp/example" --check-config
-done
 expect 0 'partition: ' "$SPLITC" train "$tmp/good.yaml" --print-config
 expect 66 'No such file' "$SPLITC" train "$tmp/nowhere.yaml"
 expect 66 'not a regular file' "$SPLITC" train "$tmp"

@@ -36,6 +36,8 @@ check milestones '0.08 0.08 0.08 0.04 0.04 0.04 0.04 0.04 0.04 0.02 0.02 0.02' t
 	train.schedule.kind=step train.schedule.milestones=0.5,1.5 train.schedule.gamma=0.5 train.schedule.warmup_epochs=0
 check from_zero '0 0.01 0.02 0.03 0.04 0.05 0.06 0.05 0.04 0.03 0.02 0.01' train.optimizer.lr=0.06 train.schedule.kind=polynomial \
 	train.schedule.warmup_epochs=1 train.schedule.warmup=from_zero
+check by_epoch '0.06 0.06 0.06 0.06 0.06 0.06 0.03 0.03 0.03 0.03 0.03 0.03' train.optimizer.lr=0.06 train.schedule.kind=cosine \
+	train.schedule.warmup_epochs=0 train.schedule.by=epoch
 
 # other points than before: named, and they are what the next steps have
 sets=("${base[@]}" --set train.schedule.kind=points)

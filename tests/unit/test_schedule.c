@@ -180,6 +180,29 @@ static void a_warm_up_from_zero(void **state)
 		assert_lr(&s, step, step < 4 ? (double)step / 4 : (double)(12 - step) / 8);
 }
 
+/* CosineAnnealingLR(SGD(lr=0.4), T_max=4) where step() follows each epoch; and behind a warm-up of two of six epochs.
+ */
+static void by_epoch(void **state)
+{
+	struct sl_schedule s = {.kind = SL_SCHEDULE_COSINE, .lr = 0.4, .by_epoch = true};
+	const double lr[] = {0.4, 0.2 + 0.2 * sqrt(0.5), 0.2, 0.2 - 0.2 * sqrt(0.5)};
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_schedule_set_epochs(&s, 4, 0, 5, &fail), SL_OK);
+	for (int64_t step = 0; step < 20; step++)
+		assert_lr(&s, step, lr[step / 5]);
+	assert_int_equal(sl_schedule_set_epochs(&s, 6, 2, 5, &fail), SL_OK);
+	for (int64_t step = 0; step < 30; step++)
+		assert_lr(&s, step, step < 10 ? 0.2 * (double)(step / 5 + 1) : lr[step / 5 - 2]);
+	assert_int_equal(sl_schedule_set_epochs(&s, 6, 0.4, 5, &fail), SL_OK); /* never above lr */
+	assert_lr(&s, 0, 0.4);
+	s = (struct sl_schedule){.kind = SL_SCHEDULE_POINTS, .by_epoch = true, .n_point = 2, .point = {{0, 0}, {4, 1}}};
+	assert_int_equal(sl_schedule_set_epochs(&s, 4, 0, 3, &fail), SL_OK);
+	for (int64_t step = 0; step < 12; step++)
+		assert_lr(&s, step, (double)(step / 3) / 4);
+}
+
 static void wrong_points_are_refused(void **state)
 {
 	const struct sl_schedule bad[] = {
@@ -243,6 +266,7 @@ int main(void)
 		cmocka_unit_test(steps_drop_as_torchs),
 		cmocka_unit_test(points_are_joined_by_lines),
 		cmocka_unit_test(a_warm_up_from_zero),
+		cmocka_unit_test(by_epoch),
 		cmocka_unit_test(wrong_points_are_refused),
 		cmocka_unit_test(wrong_settings_are_refused),
 	};
