@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make test-torch: pictures and transforms against Pillow and torchvision; ResNets, and MobileNetV2 at full width and 224²
+# make test-torch: pictures and transforms against Pillow and torchvision; roberta-base, ResNets, and MobileNetV2 at full width and 224²
 # against PyTorch, live: one run in float64 (some minutes), then ours; and an export of ours in torchvision. Keeps nothing.
 set -eu
 python=${PYTHON:-/usr/bin/python3}
@@ -12,6 +12,11 @@ mkdir "$dir/pictures"
 "$python" tests/golden/torch_live.py "$dir"
 make --no-print-directory "$BUILD/tests/suite/test_golden"
 SPLIT_GOLDEN_PREFIX=$dir/mobilenet_v2_full "$BUILD/tests/suite/test_golden"
+
+# roberta-base
+"$python" tests/golden/make_encoder.py "$dir" --full
+SPLIT_GOLDEN_HEAD_END=encoder.layer.0.attention.output SPLIT_GOLDEN_PREFIX=$dir/roberta_base "$BUILD/tests/suite/test_golden"
+rm "$dir"/roberta_base_*
 
 # torchvision's ResNets, and their state_dicts through an export
 "$python" tests/golden/networks_live.py "$dir"

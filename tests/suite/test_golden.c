@@ -1,7 +1,7 @@
 /* The networks through the executor against PyTorch's runs in float64 (tests/golden/golden.py says what the files hold
  * and how they are compared): loss of every step, every gradient, every weight and running statistic after the last
- * step, evaluation. SPLIT_GOLDEN_PREFIX=FOLDER/NAME, cut behind SPLIT_GOLDEN_HEAD_END,
- * adds a run made live (make test-torch). */
+ * step; of networks of tokens (make_encoder.py) also the logits of evaluations before the first step and after the
+ * last. SPLIT_GOLDEN_PREFIX=FOLDER/NAME, cut behind SPLIT_GOLDEN_HEAD_END, adds a run made live (make test-torch). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/run/local.h"
 #include "common/base/pool.h"
@@ -30,10 +31,12 @@ struct golden {
 	struct sl_backend be;
 	struct sl_local *local;
 	struct sl_weights weights, want;
-	float *images;
+	void *input; /* images, or tokens */
+	uint32_t *begin;
 	int32_t *labels;
-	int64_t rows, steps;
-	double worst; /* largest deviation over tolerance seen */
+	int64_t rows, steps, longest;
+	char folder[64]; /* of config.json; "": none */
+	double worst;    /* largest deviation over tolerance seen */
 	struct sl_conf_list freeze, groups;
 	bool ruled; /* by these, or by clipping: it begins as another run, and has no gradients of its own */
 };
@@ -58,23 +61,52 @@ static double meta(const struct golden *g, const char *key)
 	return strcmp(text, "True") == 0 ? 1 : strtod(text, NULL);
 }
 
-static void read_batch(struct golden *g)
+static int32_t *whole_numbers(const struct golden *g, const char *name, int64_t *count)
 {
-	const struct sl_st_tensor *input = sl_st_find(g->run, "input"), *label = sl_st_find(g->run, "label");
+	const struct sl_st_tensor *t = sl_st_find(g->run, name);
 	int64_t *wide;
+	int32_t *out;
 	struct sl_fail fail;
 
-	assert_non_null(input);
-	assert_non_null(label);
-	g->rows = label->count;
-	g->images = malloc((size_t)input->count * sizeof *g->images);
-	g->labels = malloc((size_t)label->count * sizeof *g->labels);
-	wide = malloc((size_t)label->count * sizeof *wide);
-	assert_int_equal(sl_st_read_f32(g->run, input, g->images, &fail), SL_OK);
-	assert_int_equal(sl_st_read_i64(g->run, label, wide, &fail), SL_OK);
-	for (int64_t i = 0; i < g->rows; i++)
-		g->labels[i] = (int32_t)wide[i];
+	assert_non_null(t);
+	*count = t->count;
+	wide = malloc((size_t)t->count * sizeof *wide);
+	out = malloc((size_t)t->count * sizeof *out);
+	assert_int_equal(sl_st_read_i64(g->run, t, wide, &fail), SL_OK);
+	for (int64_t i = 0; i < t->count; i++)
+		out[i] = (int32_t)wide[i];
 	free(wide);
+	return out;
+}
+
+static void read_tokens(struct golden *g)
+{
+	int64_t rows, tokens;
+	int32_t *length = whole_numbers(g, "lengths", &rows);
+
+	g->input = whole_numbers(g, "tokens", &tokens);
+	assert_int_equal(rows, g->rows);
+	g->begin = calloc((size_t)rows + 1, sizeof *g->begin);
+	for (int64_t i = 0; i < rows; i++) {
+		g->begin[i + 1] = g->begin[i] + (uint32_t)length[i];
+		g->longest = length[i] > g->longest ? length[i] : g->longest;
+	}
+	assert_int_equal(g->begin[rows], tokens);
+	free(length);
+}
+
+static void read_batch(struct golden *g)
+{
+	const struct sl_st_tensor *input = sl_st_find(g->run, "input");
+	struct sl_fail fail;
+
+	g->labels = whole_numbers(g, "label", &g->rows);
+	if (!input) {
+		read_tokens(g);
+		return;
+	}
+	g->input = malloc((size_t)input->count * sizeof(float));
+	assert_int_equal(sl_st_read_f32(g->run, input, g->input, &fail), SL_OK);
 }
 
 static void open_backend(struct golden *g, const char *name, int threads)
@@ -128,6 +160,26 @@ static void read_rules(struct golden *g)
 	agreed->optimizer.eps = meta(g, "eps");
 }
 
+/* The folder of a network that config.json describes. */
+static void make_folder(struct golden *g, struct sl_model_spec *spec)
+{
+	const char *text = sl_st_metadata(g->run, "config");
+	char path[80];
+	FILE *file;
+
+	if (!text)
+		return;
+	strcpy(g->folder, "/tmp/split-golden-XXXXXX");
+	assert_non_null(mkdtemp(g->folder));
+	snprintf(path, sizeof path, "%s/config.json", g->folder);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs(text, file);
+	assert_int_equal(fclose(file), 0);
+	spec->huggingface = g->folder;
+	spec->tokens = (int)meta(g, "tokens");
+}
+
 static void golden_open(struct golden *g, const char *prefix, const char *backend, const char *head_end)
 {
 	struct sl_split_spec *spec = &g->asked.split;
@@ -149,10 +201,17 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 	g->grad = open_file(prefix, "grad");
 	read_batch(g);
 	g->steps = (int64_t)meta(g, "steps");
-	spec->model = (struct sl_model_spec){.width = meta(g, "width"),
-					     .classes = (int)meta(g, "classes"),
-					     .image = (int)meta(g, "image"),
-					     .cifar_stem = meta(g, "cifar_stem") != 0};
+	spec->model = (struct sl_model_spec){.classes = (int)meta(g, "classes")};
+	make_folder(g, &spec->model);
+	if (g->begin) {
+		agreed->row_tokens = g->longest;
+		agreed->chunk_tokens = g->begin[g->rows];
+		agreed->seed = (int64_t)meta(g, "seed");
+	} else {
+		spec->model.width = meta(g, "width");
+		spec->model.image = (int)meta(g, "image");
+		spec->model.cifar_stem = meta(g, "cifar_stem") != 0;
+	}
 	name = sl_st_metadata(g->run, "model");
 	snprintf(spec->model.name, sizeof spec->model.name, "%s", name ? name : "mobilenet_v2");
 	agreed->optimizer.nesterov = sl_st_metadata(g->run, "nesterov") != NULL;
@@ -183,8 +242,16 @@ static void golden_close(struct golden *g)
 	sl_weights_close(&g->weights);
 	sl_weights_close(&g->want);
 	sl_plan_close(g->plan);
-	free(g->images);
+	free(g->input);
+	free(g->begin);
 	free(g->labels);
+	if (g->folder[0]) {
+		char path[80];
+
+		snprintf(path, sizeof path, "%s/config.json", g->folder);
+		unlink(path);
+		rmdir(g->folder);
+	}
 	sl_st_close(g->init);
 	sl_st_close(g->grad);
 	sl_st_close(g->after);
@@ -261,6 +328,25 @@ static void compare_weights(struct golden *g)
 			sl_shape_count(&m->graph.param[i].shape), 0);
 }
 
+/* Of the batch, as the file has them under that name. */
+static void compare_logits(struct golden *g, const char *name, int64_t number)
+{
+	const struct sl_feed feed = {g->input, g->begin, g->labels, g->rows};
+	const int64_t count = g->rows * g->plan->model->classes;
+	float *got = malloc((size_t)count * sizeof *got), *want = malloc((size_t)count * sizeof *want);
+	struct sl_step_result result;
+	struct sl_fail fail = {0};
+
+	assert_int_equal(sl_st_find(g->run, name)->count, count);
+	assert_int_equal(sl_st_read_f32(g->run, sl_st_find(g->run, name), want, &fail), SL_OK);
+	sl_local_want_logits(g->local, got);
+	if (sl_local_eval(g->local, &feed, (uint64_t)number, &result, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	compare(g, "logits", name, got, want, count, 0);
+	free(got);
+	free(want);
+}
+
 static void run_golden(const char *prefix, const char *backend, const char *head_end)
 {
 	struct golden g;
@@ -274,10 +360,12 @@ static void run_golden(const char *prefix, const char *backend, const char *head
 	assert_int_equal(sl_st_read_f32(g.run, sl_st_find(g.run, "lr"), lr, &fail), SL_OK);
 	assert_int_equal(sl_st_read_f32(g.run, sl_st_find(g.run, "loss"), loss, &fail), SL_OK);
 	assert_int_equal(sl_st_read_i64(g.run, sl_st_find(g.run, "correct"), correct, &fail), SL_OK);
+	if (g.begin)
+		compare_logits(&g, "logits.first", 0);
 	for (int64_t step = 0; step < g.steps; step++) {
 		float got;
 
-		if (sl_local_step(g.local, &(struct sl_feed){g.images, NULL, g.labels, g.rows}, (uint64_t)step,
+		if (sl_local_step(g.local, &(struct sl_feed){g.input, g.begin, g.labels, g.rows}, (uint64_t)step,
 				  (double)lr[step], &result, &fail) != SL_OK)
 			fail_msg("%s", fail.text);
 		got = (float)result.loss;
@@ -287,6 +375,8 @@ static void run_golden(const char *prefix, const char *backend, const char *head
 			compare_gradients(&g);
 	}
 	compare_weights(&g);
+	if (g.begin)
+		compare_logits(&g, "logits.eval", g.steps);
 	printf("  %s, %s, head_end %s: worst deviation %.1e of a tensor's largest value\n", prefix, backend, head_end,
 	       g.worst);
 	golden_close(&g);
@@ -344,6 +434,16 @@ static void networks(void **state)
 	run_golden("tests/golden/vgg16", "ref", "features.0");
 }
 
+/* Cut at four places; with dropout, whose masks torch is given. */
+static void encoders(void **state)
+{
+	(void)state;
+	run_golden("tests/golden/roberta", "cpu", "embeddings");
+	run_golden("tests/golden/roberta", "ref", "encoder.layer.0.attention.output");
+	run_golden("tests/golden/roberta_dropout", "cpu", "encoder.layer.0.attention.output.add");
+	run_golden("tests/golden/roberta_dropout", "ref", "encoder.layer.0");
+}
+
 static void live(void **state)
 {
 	const char *prefix = getenv("SPLIT_GOLDEN_PREFIX"), *head_end = getenv("SPLIT_GOLDEN_HEAD_END");
@@ -359,13 +459,10 @@ static void live(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(torchvision_form),
-		cmocka_unit_test(cifar_form),
-		cmocka_unit_test(reference_backend),
-		cmocka_unit_test(rules),
-		cmocka_unit_test(resnet9),
-		cmocka_unit_test(networks),
-		cmocka_unit_test(live),
+		cmocka_unit_test(torchvision_form),  cmocka_unit_test(cifar_form),
+		cmocka_unit_test(reference_backend), cmocka_unit_test(rules),
+		cmocka_unit_test(resnet9),           cmocka_unit_test(networks),
+		cmocka_unit_test(encoders),          cmocka_unit_test(live),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Makes roberta_* and roberta_dropout_*.safetensors beside it: small encoders of random weights, by the rules of golden.py.
+
+usage: make_encoder.py [FOLDER]         (needs torch; the files are committed)
+       make_encoder.py FOLDER --full    roberta_base instead, at its full size: some minutes, 10 GB
+The reference is torch.nn.TransformerEncoder over padded rows, with embeddings, head and loss written here. Parameters have
+transformers' names. Instead of `input` a run has tokens [T] I32, the rows one after another, and lengths [N] I32; logits.first
+are those of an evaluation before the first step. Metadata: config, the text of config.json; tokens, the most of a row.
+
+Runs with dropout use an encoder that is spelled out here, since torch's draws its own masks. It equals torch's where there is
+no dropout, which is checked. Masks are a function of seed, step, operation and element, and so are written here anew.
+"""
+import json
+import os
+import sys
+
+import numpy as np
+import torch
+from torch.nn import functional
+from torch.nn.utils import stateless
+
+import golden
+
+BEFORE_LAYERS, PER_LAYER = 7, 14  # operations, by whose numbers masks are drawn
+
+
+class Encoder:
+    """Parameters under their names, and what they compute."""
+
+    def __init__(self, config, classes, most, generator):
+        c = self.config = config
+        self.most, self.classes, self.training = most, classes, True
+        self.p = np.float32(c["hidden_dropout_prob"]), np.float32(c["attention_probs_dropout_prob"])
+        f, wide, self.param = c["hidden_size"], c["intermediate_size"], {}
+
+        def put(name, shape, mean=0.0, std=c["initializer_range"]):
+            self.param[name] = torch.randn(shape, generator=generator) * std + mean
+
+        def dense(name, i, o):
+            put(name + ".weight", (o, i))
+            put(name + ".bias", (o,), std=0.1)
+
+        def norm(name):
+            put(name + ".weight", (f,), 1, 0.1)
+            put(name + ".bias", (f,), 0, 0.1)
+
+        put("roberta.embeddings.word_embeddings.weight", (c["vocab_size"], f), std=0.5)
+        put("roberta.embeddings.token_type_embeddings.weight", (c["type_vocab_size"], f), std=0.5)
+        put("roberta.embeddings.position_embeddings.weight", (c["max_position_embeddings"], f), std=0.5)
+        norm("roberta.embeddings.LayerNorm")
+        for i in range(c["num_hidden_layers"]):
+            at = f"roberta.encoder.layer.{i}."
+            for name in ("query", "key", "value"):
+                dense(at + "attention.self." + name, f, f)
+            dense(at + "attention.output.dense", f, f)
+            norm(at + "attention.output.LayerNorm")
+            dense(at + "intermediate.dense", f, wide)
+            dense(at + "output.dense", wide, f)
+            norm(at + "output.LayerNorm")
+        dense("classifier.dense", f, f)
+        dense("classifier.out_proj", f, classes)
+        self.torch_encoder = torch.nn.TransformerEncoder(
+            torch.nn.TransformerEncoderLayer(f, c["num_attention_heads"], wide, 0.0, c["hidden_act"], c["layer_norm_eps"], True),
+            c["num_hidden_layers"])
+
+    def named_parameters(self):
+        return self.param.items()
+
+    def parameters(self):
+        return self.param.values()
+
+    def to(self, dtype):
+        self.param = {name: p.detach().to(dtype).requires_grad_() for name, p in self.param.items()}
+        self.torch_encoder.to(dtype)
+        return self
+
+    def linear(self, x, name):
+        return functional.linear(x, self.param[name + ".weight"], self.param[name + ".bias"])
+
+    def normed(self, x, name):
+        return functional.layer_norm(x, x.shape[-1:], self.param[name + ".weight"], self.param[name + ".bias"], self.config["layer_norm_eps"])
+
+    def embedded(self, ids):
+        """One row of tokens: positions count on from the padding's id."""
+        table = lambda name: self.param[f"roberta.embeddings.{name}_embeddings.weight"]
+        first = self.config["pad_token_id"] + 1
+        x = table("word")[ids] + table("token_type")[0] + table("position")[first : first + len(ids)]
+        return self.normed(x, "roberta.embeddings.LayerNorm")
+
+    def by_torch(self, rows):
+        """First tokens behind the last layer, through torch's encoder over padded rows."""
+        state, longest = {}, max(map(len, rows))
+        for i in range(self.config["num_hidden_layers"]):
+            at, to = f"roberta.encoder.layer.{i}.", f"layers.{i}."
+            for part in ("weight", "bias"):
+                state[f"{to}self_attn.in_proj_{part}"] = torch.cat([self.param[f"{at}attention.self.{n}.{part}"] for n in ("query", "key", "value")])
+                for theirs, ours in (("self_attn.out_proj", "attention.output.dense"), ("norm1", "attention.output.LayerNorm"),
+                                     ("linear1", "intermediate.dense"), ("linear2", "output.dense"), ("norm2", "output.LayerNorm")):
+                    state[f"{to}{theirs}.{part}"] = self.param[f"{at}{ours}.{part}"]
+        x = torch.stack([functional.pad(self.embedded(row), (0, 0, 0, longest - len(row))) for row in rows])
+        mask = torch.tensor([[k >= len(row) for k in range(longest)] for row in rows])
+        return stateless.functional_call(self.torch_encoder, state, (x,), {"src_key_padding_mask": mask})[:, 0]
+
+    def dropped(self, x, elements, operation, step, p):
+        """elements: of each of x, its number among those of the operation."""
+        if not self.training or p == 0:
+            return x
+        kept = torch.from_numpy(uniform(self.seed, step, operation, elements) >= p)
+        return torch.where(kept, x / (1 - float(p)), torch.zeros((), dtype=x.dtype))
+
+    def by_hand(self, rows, step):
+        f, heads = self.config["hidden_size"], self.config["num_attention_heads"]
+        wide = (self.most + 3) // 4 * 4
+        first = []
+        for r, ids in enumerate(rows):
+            n = len(ids)
+            element = ((r * self.most + np.arange(n))[:, None] * f + np.arange(f))
+            pair = ((r * heads + np.arange(heads))[:, None, None] * wide + np.arange(n)[:, None]) * wide + np.arange(n)
+            x = self.dropped(self.embedded(ids), element, BEFORE_LAYERS - 1, step, self.p[0])
+            for i in range(self.config["num_hidden_layers"]):
+                at, k = f"roberta.encoder.layer.{i}.", BEFORE_LAYERS + PER_LAYER * i
+                q, key, v = (self.linear(x, f"{at}attention.self.{name}").reshape(n, heads, -1).transpose(0, 1) for name in ("query", "key", "value"))
+                weights = torch.softmax(q @ key.transpose(1, 2) / (f / heads) ** 0.5, -1)
+                y = (self.dropped(weights, pair, k + 3, step, self.p[1]) @ v).transpose(0, 1).reshape(n, f)
+                y = self.dropped(self.linear(y, at + "attention.output.dense"), element, k + 5, step, self.p[0])
+                x = self.normed(y + x, at + "attention.output.LayerNorm")
+                y = self.linear(functional.gelu(self.linear(x, at + "intermediate.dense")), at + "output.dense")
+                x = self.normed(self.dropped(y, element, k + 11, step, self.p[0]) + x, at + "output.LayerNorm")
+            first.append(x[0])
+        return torch.stack(first)
+
+    def logits(self, rows, step, by_hand):
+        x = self.by_hand(rows, step) if by_hand else self.by_torch(rows)
+        element = np.arange(x.numel()).reshape(x.shape)
+        k = BEFORE_LAYERS + PER_LAYER * self.config["num_hidden_layers"] + 1
+        x = torch.tanh(self.linear(self.dropped(x, element, k, step, self.p[0]), "classifier.dense"))
+        return self.linear(self.dropped(x, element, k + 3, step, self.p[0]), "classifier.out_proj")
+
+
+def uniform(seed, step, operation, elements):
+    """Philox4x32-10 of (seed, step, chunk 0, operation, element), as numbers in [0, 1) of 24 bits."""
+    c = [elements.astype(np.uint64) // 4] + [np.full(elements.shape, word, np.uint64) for word in (operation, step, 0)]
+    k = [seed & 0xFFFFFFFF, seed >> 32]
+    for _ in range(10):
+        p0, p1 = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
+        c = [(p1 >> np.uint64(32)) ^ c[1] ^ np.uint64(k[0]), p1 & np.uint64(0xFFFFFFFF),
+             (p0 >> np.uint64(32)) ^ c[3] ^ np.uint64(k[1]), p0 & np.uint64(0xFFFFFFFF)]
+        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    word = np.choose(elements % 4, c)
+    return (word >> np.uint64(8)).astype(np.float32) * np.float32(2.0**-24)
+
+
+def train(model, rows, labels, lrs, by_hand, rules):
+    optimizer = golden.set_rules(model, lrs[0], **rules)
+    grad, losses, correct = {}, [], []
+    targets = torch.from_numpy(labels.astype(np.int64))
+
+    def evaluated():
+        model.training = False
+        out = model.logits(rows, 0, by_hand).detach().numpy().astype(np.float32)
+        model.training = True
+        return out
+
+    first = evaluated()
+    for step, lr in enumerate(lrs):
+        for group in optimizer.param_groups:
+            group["lr"] = float(lr) * group["factor"]
+        optimizer.zero_grad()
+        logits = model.logits(rows, step, by_hand)
+        loss = functional.cross_entropy(logits, targets)
+        loss.backward()
+        losses.append(loss.item())
+        correct.append(int((logits.argmax(1) == targets).sum()))
+        if step == 0:
+            grad = {name: p.grad.numpy().astype(np.float32) for name, p in model.named_parameters()}
+        optimizer.step()
+    run = {"lr": np.array(lrs, np.float64), "loss": np.array(losses, np.float64), "correct": np.array(correct, np.int64),
+           "logits.first": first, "logits.eval": evaluated()}
+    return grad, run, state_of(model)
+
+
+def state_of(model):
+    return {name: p.detach().numpy().astype(np.float32) for name, p in model.named_parameters()}
+
+
+def make(prefix, config, classes, lengths, most, steps, lr, seed, by_hand=False):
+    generator = np.random.default_rng(seed)
+    rows = [torch.from_numpy(generator.integers(0, config["vocab_size"], n)) for n in lengths]
+    labels = generator.integers(0, classes, len(lengths)).astype(np.int32)
+    lrs = [lr * (step + 1) / steps for step in range(steps)]
+    rules = dict(momentum=0.0, optimizer="adamw", beta1=0.9, beta2=0.98, eps=1e-6, weight_decay=0.1,
+                 groups="*.bias *LayerNorm* weight_decay=0")
+    model = Encoder(config, classes, most, torch.Generator().manual_seed(seed))
+    model.seed = seed
+    init = state_of(model)
+    model.to(torch.float64).training = False
+    assert torch.allclose(model.logits(rows, 0, True), model.logits(rows, 0, False), rtol=1e-9, atol=1e-12)
+    model.training = True
+    truth = train(model, rows, labels, lrs, by_hand, rules)
+    model.param = {name: torch.from_numpy(np.array(t)) for name, t in init.items()}
+    report = golden.compare(*train(model.to(torch.float32), rows, labels, lrs, by_hand, rules), *truth)
+    grad, run, after = truth
+    run["tokens"] = np.concatenate([row.numpy() for row in rows]).astype(np.int32)
+    run["lengths"] = np.array(lengths, np.int32)
+    run["label"] = labels
+    metadata = dict(rules, model="huggingface", config=json.dumps(config), tokens=most, classes=classes, steps=steps, seed=seed)
+    for part, tensors in (("init", init), ("grad", grad), ("after", after)):
+        golden.write_safetensors(f"{prefix}_{part}.safetensors", tensors)
+    golden.write_safetensors(prefix + "_run.safetensors", run, metadata)
+    print(prefix, "loss", " ".join(f"{x:.5f}" for x in run["loss"]))
+    print("torch's float32 against it:", ", ".join(f"{k} {v:.1e}" for k, v in report.items()))
+    return report
+
+
+def roberta(vocab, f, wide, layers, heads, positions, dropout=0.0, spread=0.2):
+    return dict(model_type="roberta", vocab_size=vocab, hidden_size=f, intermediate_size=wide, num_hidden_layers=layers,
+                num_attention_heads=heads, max_position_embeddings=positions, type_vocab_size=1, layer_norm_eps=1e-5, hidden_act="gelu",
+                hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, initializer_range=spread, pad_token_id=1)
+
+
+RUNS = {
+    "roberta": dict(config=roberta(60, 24, 40, 2, 3, 22), classes=3, lengths=[7, 1, 16, 3, 12, 2], most=18, steps=5, lr=0.001, seed=1),
+    "roberta_dropout": dict(config=roberta(40, 20, 36, 2, 2, 16, 0.2), classes=2, lengths=[5, 13, 1, 8], most=13, steps=5, lr=0.001, seed=2, by_hand=True),
+}
+
+
+FULL = {
+    "roberta_base": dict(config=roberta(50265, 768, 3072, 12, 12, 514, spread=0.02), classes=2, lengths=[21, 3, 34, 9], most=128, steps=5, lr=1e-4,
+                         seed=1),
+}
+
+
+def main():
+    full = "--full" in sys.argv
+    folder = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
+    torch.set_num_threads(2 if full else 1)
+    for name, run in (FULL if full else RUNS).items():
+        report = make(os.path.join(folder, name), **run)
+        if max(report.values()) > 5e-5:
+            sys.exit(f"{name}: torch's float32 is not within 5e-5 of its float64: choose another seed")
+
+
+if __name__ == "__main__":
+    main()
