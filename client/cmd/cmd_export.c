@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/cmd/ask_model.h"
@@ -8,20 +9,23 @@
 #include "client/persist/model_file.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
+#include "common/nn/adapter_file.h"
 #include "common/nn/weights_file.h"
 #include "common/session/checkpoint.h"
 
 enum { TRIES = 3 };
 
 static const char *const usage[] = {
-	"splitc export CONFIG OUT.safetensors [--weights FILE] [--set KEY=VALUE]…",
-	"Writes the whole model with torchvision's names and layouts. The weights are the newest of the config's "
+	"splitc export CONFIG OUT [--weights FILE] [--adapter] [--set KEY=VALUE]…",
+	"Writes the whole model with torchvision's or transformers' names and layouts to the safetensors file OUT. The "
+	"weights are the newest of the config's "
 	"run, or FILE. They are checked against the config's model.",
 	"While the run goes on, the weights are those after the step under way: export asks the run's process over "
 	"its control socket, and that process fetches the middle from the server. After a crash or a kill, they are "
 	"those of the newest checkpoint that client and server both have: export calls the server as --resume does, "
 	"and the run stays as it is. After a run that ended or was paused, they are those in "
 	"log.dir/model.safetensors.",
+	"Adapters of lora are added to the weights that they belong to, unless --adapter asks for PEFT's files alone.",
 	"A state_dict holds no strides. With form: imagenet it computes the same in torchvision's mobilenet_v2. With "
 	"form: cifar it fits there too, but computes something else until you change three layers: features.0.0 and "
 	"features.2.conv.1.0 need stride 1, and features.2 needs its sum where it has as many output channels as "
@@ -49,12 +53,31 @@ static const char *normalize_text(const struct sl_conf_client *conf)
 	return text[conf->data.normalize];
 }
 
+/* The whole model; adapters become a part of the weights that they stand beside. */
+static enum sl_err save_merged(const struct sl_setup *setup, const char *out, const struct sl_st_note *note, int notes,
+			       struct sl_fail *fail)
+{
+	const struct sl_model *model = setup->plan->model;
+	struct sl_weights weights = setup->weights;
+	const float **param = malloc((size_t)model->graph.n_param * sizeof *param);
+	enum sl_err err;
+
+	if (!param)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to write %s", out);
+	sl_lora_merge(model, &weights);
+	for (int i = 0; i < model->graph.n_param; i++)
+		param[i] = sl_lora_has(model, i) ? NULL : weights.value[i];
+	err = sl_weights_save(model, out, param, 0, note, notes, fail);
+	free(param);
+	return err;
+}
+
 static enum sl_err write_model(const char *out, const struct sl_setup *setup, struct sl_fail *fail)
 {
 	const struct sl_conf_client *conf = setup->conf;
 	char steps[24], width[32], image[16];
 	const struct sl_st_note note[] = {{"software", "splitc " SL_VERSION},
-					  {"model", conf->model.name},
+					  {"model", setup->plan->model->name},
 					  {"width", width},
 					  {"form", form_text(conf)},
 					  {"image", image},
@@ -66,8 +89,7 @@ static enum sl_err write_model(const char *out, const struct sl_setup *setup, st
 	snprintf(width, sizeof width, "%g", conf->model.width);
 	snprintf(image, sizeof image, conf->model.image.h == conf->model.image.w ? "%d" : "%dx%d", conf->model.image.h,
 		 conf->model.image.w);
-	return sl_weights_save(setup->plan->model, out, (const float *const *)setup->weights.value, 0, note,
-			       setup->trained < INT64_MAX ? notes : notes - 1, fail);
+	return save_merged(setup, out, note, setup->trained < INT64_MAX ? notes : notes - 1, fail);
 }
 
 /* What the run's own process has written for us, and removes when it ends. */
@@ -145,7 +167,10 @@ static enum sl_err export_model(const struct sl_options *o, const struct sl_conf
 	enum sl_err err =
 		o->weights ? sl_options_trained(o, conf, setup, false, fail) : read_newest(o, conf, setup, fail);
 
-	return err ? err : write_model(o->operand, setup, fail);
+	if (err || !o->adapter)
+		return err ? err : write_model(o->operand, setup, fail);
+	return sl_adapter_write(setup->plan->model, &setup->lora, o->operand, conf->model.huggingface,
+				(const float *const *)setup->weights.value, fail);
 }
 
 /* What the file holds, and what a state_dict cannot say. */
@@ -154,7 +179,7 @@ static void say(const char *path, const struct sl_setup *setup)
 	const struct sl_conf_client *conf = setup->conf;
 	const struct sl_model *model = setup->plan->model;
 	static const char mean[] = ".running_mean", insert[] = "insert.";
-	int tensors = model->graph.n_param, inserted = 0;
+	int tensors = model->graph.n_param - 2 * model->n_adapter, inserted = 0;
 
 	for (int i = 0; i < model->graph.n_param; i++) {
 		const char *name = model->graph.param[i].name;
@@ -185,16 +210,22 @@ int splitc_export(int argc, char **argv)
 	struct sl_conf_client conf;
 	struct sl_setup setup = {0};
 	struct sl_fail fail;
-	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_WEIGHTS, 2);
+	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_WEIGHTS | SL_OPT_EXPORT, 2);
 
 	if (status < 0)
 		status = sl_options_load(&o, SL_USES_TRAINED, &conf);
 	if (status >= 0)
 		return status;
 	if (!o.operand)
-		return sl_options_missing(&o, "OUT.safetensors");
+		return sl_options_missing(&o, "OUT");
+	if (o.adapter && !conf.lora.rank) {
+		(void)!sl_fail_set(&fail, SL_ERR_USAGE, "export --adapter: this config has no lora.rank");
+		return sl_command_failed(&fail);
+	}
 	status = export_model(&o, &conf, &setup, &fail) ? sl_command_failed(&fail) : 0;
-	if (!status)
+	if (!status && o.adapter)
+		printf("%s: adapters of %d layers and the head\n", o.operand, setup.plan->model->n_adapter);
+	else if (!status)
 		say(o.operand, &setup);
 	sl_setup_close(&setup);
 	return status;

@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/model/roles.h"
 #include "common/model/split.h"
+#include "common/nn/adapter_file.h"
 #include "common/nn/weights_file.h"
 #include "kernels/cpu/cpu.h"
 
@@ -122,6 +123,8 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	err = sl_model_takes(&s->takes, &spec.model, &why);
 	if (err)
 		return sl_conf_client_blame(conf, why.key, err, pass_on(fail, &why));
+	s->lora = (struct sl_lora){conf->lora.rank, conf->lora.alpha, conf->lora.dropout, &conf->lora.target};
+	spec.model.lora = conf->lora.rank ? &s->lora : NULL;
 	spec.label_smoothing = conf->train.label_smoothing;
 	put(spec.cut.partition, sizeof spec.cut.partition, conf->partition);
 	put(spec.cut.head_end, sizeof spec.cut.head_end, conf->head_end);
@@ -194,42 +197,47 @@ static unsigned first_weights(const struct sl_setup *s, const char **path, bool 
 		      : (s->conf->model.partial ? SL_WEIGHTS_PARTIAL : 0) | (folder[0] ? SL_WEIGHTS_NEW_HEAD : 0);
 }
 
+/* Adapters and head of PEFT's files, over the weights that are there. */
+static enum sl_err read_adapter(const struct sl_setup *s, float *const *param, struct sl_fail *fail)
+{
+	const char *dir = s->conf->lora.adapter;
+	bool head;
+	enum sl_err err;
+
+	if (!s->conf->lora.rank || !dir[0])
+		return SL_OK;
+	err = sl_adapter_read(s->plan->model, &s->lora, dir, param, &head, fail);
+	if (!err && !head && param)
+		sl_log(SL_LOG_INFO, "adapter-head", "%s has no classifier: it stays as it is", dir);
+	return sl_conf_client_blame(s->conf, "lora.adapter", err, fail);
+}
+
 enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail)
 {
 	const unsigned how = first_weights(s, &path, strict);
+	enum sl_err err = SL_OK;
 
-	return path[0] ? blame_weights(s, strict, sl_weights_load(s->plan->model, path, how, NULL, NULL, fail), fail)
-		       : SL_OK;
+	if (path[0])
+		err = blame_weights(s, strict, sl_weights_load(s->plan->model, path, how, NULL, NULL, fail), fail);
+	return err || strict ? err : read_adapter(s, NULL, fail);
 }
 
-enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail)
+/* The weights of a file or folder; what it lacks keeps the seed's. */
+static enum sl_err load_weights(struct sl_setup *s, const char *path, bool strict, unsigned how, struct sl_fail *fail)
 {
 	const struct sl_model *model = s->plan->model;
-	const unsigned how = first_weights(s, &path, strict);
-	bool *loaded;
-	enum sl_err err = sl_weights_open(&s->weights, model, fail);
+	bool *loaded = calloc((size_t)model->graph.n_param, sizeof *loaded);
 	const char *first = NULL;
 	int missing = 0;
+	enum sl_err err;
 
-	if (err)
-		return err;
-	sl_weights_init(&s->weights, model, s->plan->spec.seed);
-	s->weights_from_seed = true;
-	if (!path[0]) {
-		if (s->conf->model.huggingface[0])
-			sl_log(SL_LOG_INFO, "weights-none",
-			       "%s has no model.safetensors: all weights start from seed %lld",
-			       s->conf->model.huggingface, (long long)s->conf->agreed.seed);
-		return SL_OK;
-	}
-	loaded = calloc((size_t)model->graph.n_param, sizeof *loaded);
 	if (!loaded)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the weights");
 	err = blame_weights(s, strict, sl_weights_load(model, path, how, s->weights.value, loaded, fail), fail);
-	for (int i = 0; i < model->graph.n_param && !err; i++)
+	for (int i = model->graph.n_param - 1; i >= 0 && !err; i--) {
 		missing += !loaded[i];
-	for (int i = 0; i < model->graph.n_param && missing && !first; i++)
-		first = loaded[i] ? NULL : model->graph.param[i].name;
+		first = loaded[i] ? first : model->graph.param[i].name;
+	}
 	if (!err && missing)
 		sl_log(SL_LOG_INFO, "weights-partial",
 		       "%s gives %d of %d tensors; the others, %s first, start from seed %lld", path,
@@ -238,6 +246,27 @@ enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, 
 		s->weights_from_seed = middle_untouched(s->plan, loaded);
 	free(loaded);
 	return err;
+}
+
+enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail)
+{
+	const char *folder = s->conf->model.huggingface;
+	const unsigned how = first_weights(s, &path, strict);
+	enum sl_err err = sl_weights_open(&s->weights, s->plan->model, fail);
+
+	if (err)
+		return err;
+	sl_weights_init(&s->weights, s->plan->model, s->plan->spec.seed);
+	s->weights_from_seed = true;
+	if (path[0])
+		err = load_weights(s, path, strict, how, fail);
+	else if (folder[0])
+		sl_log(SL_LOG_INFO, "weights-none", "%s has no model.safetensors: all weights start from seed %lld",
+		       folder, (long long)s->conf->agreed.seed);
+	if (err || strict || !s->conf->lora.adapter[0])
+		return err;
+	s->weights_from_seed = false;
+	return read_adapter(s, s->weights.value, fail);
 }
 
 enum sl_err sl_setup_backend(struct sl_setup *s, struct sl_fail *fail)

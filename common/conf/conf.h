@@ -109,6 +109,12 @@ struct sl_conf_client {
 		char weights[PATH_MAX]; /* "": initialised from train.seed */
 		bool partial;
 	} model;
+	struct {
+		int rank; /* 0: no adapters */
+		double alpha, dropout;
+		struct sl_conf_list target;
+		char adapter[PATH_MAX]; /* a folder of PEFT's; "": adapters start from train.seed */
+	} lora;
 	char partition[SL_CONF_TEXT];  /* "A:-B": A units of the head, B of the tail */
 	char head_end[SL_CONF_TEXT];   /* "": partition's first number */
 	char tail_begin[SL_CONF_TEXT]; /* "": partition's second number */

@@ -20,7 +20,7 @@ struct sl_options {
 	const char *set[SL_MAX_SETS];
 	int n_set;
 	bool json, local, resume, fresh, check_config, print_config, parity, prometheus, measure, csv, logits, live,
-		ready, quiet, watch, force, text, pair, stats;
+		ready, quiet, watch, force, text, pair, stats, adapter;
 	const char *weights, *control, *codecs, *out, *shape, *threads; /* NULL: not given */
 	const char *server, *model, *data, *cut;                        /* of init; the same */
 	const char *max_length, *task, *split, *columns, *format;       /* of tokens; NULL: not given */
@@ -46,6 +46,7 @@ enum {
 	SL_OPT_TOKENS = 8192,  /* --text, --pair, --max-length, --stats, --task, --split, --columns, --format, --json */
 	SL_OPT_GRAPH = 16384,  /* --text */
 	SL_OPT_DATA = 32768,   /* --sheet */
+	SL_OPT_EXPORT = 65536, /* --adapter */
 	SL_OPT_GROUP = 65536,  /* --clients, --absent */
 };
 

@@ -26,6 +26,12 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "model.weights", model.weights, NULL, "", "safetensors file with the weights to start from; empty: random weights from train.seed"),
 	SL_BOOL(T, "model.partial", model.partial, "false", "accept a model.weights file that lacks parameters; these start from train.seed"),
 
+	SL_INT(T, "lora.rank", lora.rank, 0, 4096, "0", "0: no adapters", "of model.huggingface: rank of low-rank adapters (LoRA), which learn with the classifier, while all else stays as it is"),
+	SL_DOUBLE(T, "lora.alpha", lora.alpha, 1e-6, 1e6, "16", NULL, "an adapter's output is multiplied by alpha / rank"),
+	SL_NAMES(T, "lora.target", lora.target, sl_conf_check_word, "query,value", "linear layers that get an adapter, by the last words of their names (with --set: one,two)"),
+	SL_DOUBLE(T, "lora.dropout", lora.dropout, 0, 0.95, "0", NULL, "dropout of what an adapter takes"),
+	SL_STRING(T, "lora.adapter", lora.adapter, NULL, "", "folder with PEFT's adapter_config.json and adapter_model.safetensors to start from; empty: adapters that change nothing at first"),
+
 	SL_STRING(T, "partition", partition, sl_conf_check_partition, "1:-1",
 		"number of the head's units : minus the number of the tail's; the units between are the middle"),
 	SL_STRING(T, "head_end", head_end, NULL, "", "last layer of the head by name, such as features.0.1, instead of partition's first number"),
@@ -224,12 +230,17 @@ static bool idle_in_model(const struct sl_conf_client *c, const char *path)
 	return false;
 }
 
+static bool idle_in_lora(const struct sl_conf_client *c, const char *path)
+{
+	return !c->lora.rank && strncmp(path, "lora.", 5) == 0 && strcmp(path, "lora.rank") != 0;
+}
+
 static bool idle(const void *conf, const char *path)
 {
 	const struct sl_conf_client *c = conf;
 
-	return idle_in_schedule(c, path) || idle_in_data(c, path) || sl_agreed_is_idle(&c->agreed, path) ||
-	       idle_in_model(c, path);
+	return idle_in_lora(c, path) || idle_in_schedule(c, path) || idle_in_data(c, path) ||
+	       sl_agreed_is_idle(&c->agreed, path) || idle_in_model(c, path);
 }
 
 bool sl_conf_client_is_idle(const struct sl_conf_client *c, const char *path)
@@ -259,6 +270,26 @@ static const char *check_model(struct sl_conf_client *c, char why[SL_CONF_WHY])
 		snprintf(why, SL_CONF_WHY, "%.64s has none: it is of %s; leave this key out", c->model.name,
 			 of_models[i].models);
 		return of_models[i].key;
+	}
+	return NULL;
+}
+
+/* What the file has of adapters that --set has turned off is put aside. */
+static const char *check_lora(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	const bool by_set = line_of(c, "lora.rank") < 0;
+
+	if (c->lora.rank && !c->model.huggingface[0]) {
+		snprintf(why, SL_CONF_WHY, "adapters belong to networks of model.huggingface");
+		return "lora.rank";
+	}
+	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+		const int line = idle_in_lora(c, keys[i].path) ? c->origin.mark[i].line : 0;
+
+		if (!line || (line > 0 && by_set))
+			continue;
+		snprintf(why, SL_CONF_WHY, "needs lora.rank");
+		return keys[i].path;
 	}
 	return NULL;
 }
@@ -415,6 +446,8 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 	struct sl_conf_client *c = conf;
 	const char *blame = check_model(c, why);
 
+	if (!blame)
+		blame = check_lora(c, why);
 	if (!blame)
 		blame = check_data(c, why);
 	if (!blame)

@@ -57,10 +57,12 @@ enum sl_err sl_hf_open(struct sl_model **out, const struct sl_model_spec *spec, 
 		return err;
 	snprintf(b.model->prefix, sizeof b.model->prefix, "%s.", sl_hf_family_name(c.family));
 	b.model->ignored = ignored[c.family];
+	b.lora = spec->lora;
 	snprintf(b.model->note, sizeof b.model->note,
 		 "%s, %d layers of %d, %d heads, %d classes, rows of up to %d tokens below %d, dropout %g",
 		 sl_hf_family_name(c.family), c.layers, c.features, c.heads, spec->classes, spec->tokens, c.vocab,
 		 c.dropout);
 	sl_hf_encoder(&b, &c, spec->classes);
+	sl_lora_check(&b);
 	return sl_build_finish(&b, out);
 }

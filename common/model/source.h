@@ -2,7 +2,7 @@
 #ifndef SL_MODEL_SOURCE_H
 #define SL_MODEL_SOURCE_H
 
-#include "common/nn/model.h"
+#include "common/nn/lora.h"
 
 enum { SL_MODEL_MIN_IMAGE = 8, SL_MODEL_MAX_IMAGE = 4096 }; /* a side of the input, in pixels */
 
@@ -24,6 +24,7 @@ struct sl_model_spec {
 	int features; /* of mlp: numbers of a row; it has no image */
 	/* Of "huggingface": the folder, borrowed, of which vocab, width and dropout are not read. Others: NULL. */
 	const char *huggingface;
+	const struct sl_lora *lora; /* borrowed; NULL: none */
 };
 
 enum { SL_MODEL_MAX_VOCAB = 1 << 22, SL_MODEL_MAX_TOKENS = 65535, SL_MODEL_MAX_FEATURES = 65536 };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/rng.h"
+#include "common/nn/lora.h"
 
 enum { FIRST_CAP = 32 };
 
@@ -17,6 +18,7 @@ void sl_model_close(struct sl_model *model)
 	sl_graph_close(&model->graph);
 	free(model->file);
 	free(model->unit);
+	free(model->adapter);
 	free(model);
 }
 
@@ -172,8 +174,11 @@ struct made_param {
 static void add_param(struct sl_build *b, struct draft *d, const struct made_param *made)
 {
 	struct sl_model *m = b->model;
-	struct sl_param param = {
-		.shape = made->shape, .init = made->init, .stream = (uint32_t)m->graph.n_param, .role = made->role};
+	const bool frozen = b->lora && !b->adapting && !b->head && !b->insert && made->role == SL_LEARNS;
+	struct sl_param param = {.shape = made->shape,
+				 .init = made->init,
+				 .stream = (uint32_t)m->graph.n_param,
+				 .role = frozen ? SL_FROZEN : made->role};
 	enum sl_err err;
 
 	if (b->err != SL_OK || !copy_name(b, param.name, d->node.name, made->suffix) ||
@@ -182,7 +187,7 @@ static void add_param(struct sl_build *b, struct draft *d, const struct made_par
 	m->file[m->graph.n_param] = (struct sl_file_param){.shape = made->file.ndim ? made->file : made->shape,
 							   .layout = made->layout,
 							   .channels = made->channels,
-							   .optional = b->insert,
+							   .optional = b->insert || b->adapting,
 							   .head = b->head};
 	d->param[d->node.n_param++] = b->graph->n_param;
 	err = sl_graph_add_param(b->graph, &param, b->fail);
@@ -391,6 +396,7 @@ static int linear(struct sl_build *b, const char *name, int in, int out_f, struc
 	struct draft d = begin(b, SL_OP_LINEAR, name, in);
 	const struct sl_shape *image = flattened(b, in);
 	struct made_param weight = {.suffix = ".weight", .shape = sl_shape2(out_f, last_of(b, in)), .init = init};
+	int out;
 
 	if (image) {
 		weight.layout = SL_LAYOUT_HWC_FROM_CHW;
@@ -399,7 +405,8 @@ static int linear(struct sl_build *b, const char *name, int in, int out_f, struc
 	add_param(b, &d, &weight);
 	if (bias)
 		add_param(b, &d, &(struct made_param){.suffix = ".bias", .shape = sl_shape1(out_f), .init = *bias});
-	return finish(b, &d);
+	out = finish(b, &d);
+	return out >= 0 && sl_lora_wants(b, name) ? sl_lora_build(b, name, in, out, d.param[0]) : out;
 }
 
 int sl_build_linear(struct sl_build *b, const char *name, int in, int out_f, bool bias, struct sl_init init)
@@ -453,6 +460,14 @@ int sl_build_embedding(struct sl_build *b, const char *name, int in, int feature
 	const struct sl_embedding_attr attr = {.rows = b->model->vocab, .features = features};
 
 	return sl_build_lookup(b, name, in, attr, sl_init_normal(std));
+}
+
+void sl_build_adapter(struct sl_build *b, const struct sl_adapter *adapter)
+{
+	struct sl_model *m = b->model;
+
+	if (b->err == SL_OK && grow(b, (void **)&m->adapter, m->n_adapter, &m->cap_adapter, sizeof(*m->adapter)))
+		m->adapter[m->n_adapter++] = *adapter;
 }
 
 void sl_build_new_head(struct sl_build *b)

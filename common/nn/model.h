@@ -31,6 +31,14 @@ struct sl_unit {
 	int first_node, end_node; /* [first, end) */
 };
 
+/* Of lora.h: parameters of the graph. */
+struct sl_adapter {
+	int weight, a, b;
+	float scale;
+};
+
+struct sl_lora;
+
 struct sl_model {
 	char name[SL_NAME_MAX];
 	char note[SL_MODEL_NOTE];   /* what it was built from, in words: "resnet9, 10 classes, images of 32, …" */
@@ -44,6 +52,8 @@ struct sl_model {
 	 * users may leave out; globs, up to a NULL, over tensors of files that are of no use here. "", NULL: none. */
 	char prefix[SL_NAME_MAX];
 	const char *const *ignored;
+	struct sl_adapter *adapter;
+	int n_adapter, cap_adapter;
 	/* Parameters of the graph alone; those of inserts (insert.h) stand behind them in graph.param, where no node of
 	 * this graph uses them. graph.param[i].stream is i. */
 	int n_plain;
@@ -58,6 +68,10 @@ struct sl_build {
 	struct sl_model *model; /* that lists every parameter, and the units */
 	bool insert;            /* parameters are an insert's: optional, and of the model's list as of the graph's */
 	bool head;              /* … are of a head that pretrained files lack */
+	/* Adapters of linear layers (lora.h), NULL: none. Then only they and the head learn. */
+	const struct sl_lora *lora;
+	bool adapting;     /* parameters are an adapter's */
+	uint32_t lora_met; /* targets that there are, by bits */
 	struct sl_fail *fail;
 	enum sl_err err;
 };
@@ -123,6 +137,7 @@ int sl_build_identity(struct sl_build *b, const char *name, int in, int out_f, b
 void sl_build_refuse(struct sl_build *b, const char *fmt, ...) SL_PRINTF(2, 3);
 /* From here on parameters are of a new head: a pretrained file may lack all of them. */
 void sl_build_new_head(struct sl_build *b);
+void sl_build_adapter(struct sl_build *b, const struct sl_adapter *adapter);
 /* A unit begins at the next node added and ends where the next unit begins (or the model ends). */
 void sl_build_unit(struct sl_build *b, const char *name);
 

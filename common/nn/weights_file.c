@@ -73,8 +73,8 @@ static bool same_shape(const struct sl_st_tensor *t, const struct sl_file_param 
 	return true;
 }
 
-static enum sl_err check_param(const struct sl_st_tensor *t, const char *name, const struct sl_file_param *p,
-			       struct sl_fail *fail)
+enum sl_err sl_weights_check_tensor(const struct sl_st_tensor *t, const char *name, const struct sl_file_param *p,
+				    struct sl_fail *fail)
 {
 	char theirs[SL_ST_SHAPE_TEXT], ours[SL_SHAPE_TEXT];
 
@@ -91,8 +91,8 @@ static enum sl_err check_param(const struct sl_st_tensor *t, const char *name, c
 	return SL_OK;
 }
 
-static enum sl_err read_tensor(const struct sl_st_file *file, const struct sl_st_tensor *t,
-			       const struct sl_file_param *p, float *out, struct sl_fail *fail)
+enum sl_err sl_weights_read_tensor(const struct sl_st_file *file, const struct sl_st_tensor *t,
+				   const struct sl_file_param *p, float *out, struct sl_fail *fail)
 {
 	float *file_order;
 	enum sl_err err;
@@ -113,9 +113,9 @@ enum sl_err sl_weights_read_param(const struct sl_st_file *file, const char *nam
 				  float *out, struct sl_fail *fail)
 {
 	const struct sl_st_tensor *t = sl_st_find(file, name);
-	enum sl_err err = check_param(t, name, p, fail);
+	enum sl_err err = sl_weights_check_tensor(t, name, p, fail);
 
-	return err ? err : read_tensor(file, t, p, out, fail);
+	return err ? err : sl_weights_read_tensor(file, t, p, out, fail);
 }
 
 static bool ends_with(const char *name, const char *end)
@@ -244,7 +244,7 @@ static enum sl_err find_all(struct reading *r, unsigned how, struct sl_fail *fai
 	r->new_head = (how & SL_WEIGHTS_NEW_HEAD) && !head;
 	for (int i = 0; i < m->graph.n_param && !err; i++)
 		if (is_wanted(r, i))
-			err = check_param(r->from[i], m->graph.param[i].name, &m->file[i], fail);
+			err = sl_weights_check_tensor(r->from[i], m->graph.param[i].name, &m->file[i], fail);
 	return err ? err : check_extra(r, fail);
 }
 
@@ -267,7 +267,7 @@ enum sl_err sl_weights_load_file(const struct sl_model *model, const struct sl_s
 		const bool wanted = is_wanted(&r, i);
 
 		if (wanted && param && param[i])
-			err = read_tensor(file, r.from[i], &model->file[i], param[i], fail);
+			err = sl_weights_read_tensor(file, r.from[i], &model->file[i], param[i], fail);
 		if (err == SL_OK && loaded)
 			loaded[i] = wanted;
 	}
@@ -341,6 +341,8 @@ enum sl_err sl_weights_save(const struct sl_model *model, const char *path, cons
 		goto fail;
 	}
 	for (int i = 0; i < model->graph.n_param; i++) {
+		if (!param[i])
+			continue;
 		add_param(&d, model->graph.param[i].name, &model->file[i], param[i], &scratch);
 		if (ends_with(model->graph.param[i].name, running_mean))
 			add_counter(&d, model->graph.param[i].name, &batches_tracked);

@@ -16,6 +16,13 @@ void sl_param_to_file_order(const struct sl_file_param *p, const float *memory, 
 enum sl_err sl_weights_read_param(const struct sl_st_file *file, const char *name, const struct sl_file_param *p,
 				  float *out, struct sl_fail *fail) SL_MUST_CHECK;
 
+/* A tensor against what a parameter called `name` has in files; t NULL: missing. DATA as above. */
+enum sl_err sl_weights_check_tensor(const struct sl_st_tensor *t, const char *name, const struct sl_file_param *p,
+				    struct sl_fail *fail) SL_MUST_CHECK;
+/* Reads one that was checked. */
+enum sl_err sl_weights_read_tensor(const struct sl_st_file *file, const struct sl_st_tensor *t,
+				   const struct sl_file_param *p, float *out, struct sl_fail *fail) SL_MUST_CHECK;
+
 /* How much of the model a file must give; flags. */
 enum {
 	SL_WEIGHTS_STRICT = 0,
@@ -42,7 +49,7 @@ enum sl_err sl_weights_load(const struct sl_model *model, const char *path, unsi
 /* What it says; INT64_MAX where the file has none or cannot be read. */
 int64_t sl_weights_steps(const char *path);
 
-/* Writes the whole model (no param[i] may be NULL) as torchvision's state_dict: float32, and a num_batches_tracked of
+/* Writes the model, but for what is NULL in param[], as torchvision's state_dict: float32, and a num_batches_tracked of
  * `batches_tracked` beside every running_mean, so that its strict load works. `notes` go into __metadata__. */
 enum sl_err sl_weights_save(const struct sl_model *model, const char *path, const float *const *param,
 			    int64_t batches_tracked, const struct sl_st_note *notes, int n_notes,

@@ -70,7 +70,7 @@ expect 64 "missing argument 'CONFIG'" "$SPLITC" eval --parity
 expect 64 "missing argument 'CONFIG'" "$SPLITS" serve
 expect 64 'one argument too many' "$SPLITC" eval "$tmp/good.yaml" "$tmp/good.yaml"
 expect 64 "for '--set'" "$SPLITC" train "$tmp/good.yaml" --set
-expect 64 "missing argument 'OUT.safetensors'" "$SPLITC" export "$tmp/good.yaml"
+expect 64 "missing argument 'OUT'" "$SPLITC" export "$tmp/good.yaml"
 expect 64 "unknown option '--local=1'" "$SPLITC" train "$tmp/good.yaml" --local=1
 expect 78 '--set train.batch: must be a whole number' "$SPLITC" train "$tmp/good.yaml" --set=train.batch=many
 expect 78 '--set train.batch: must be KEY=VALUE, such as threads=2' "$SPLITC" train "$tmp/good.yaml" --set train.batch

@@ -5,7 +5,8 @@ usage: make_encoder.py [FOLDER]         (needs torch; the files are committed)
        make_encoder.py FOLDER --full    roberta_base instead, at its full size: some minutes, 10 GB
 The reference is torch.nn.TransformerEncoder over padded rows, with embeddings, head and loss written here. Parameters have
 transformers' names. Instead of `input` a run has tokens [T] I32, the rows one after another, and lengths [N] I32; logits.first
-are those of an evaluation before the first step. Metadata: config, the text of config.json; tokens, the most of a row.
+are those of an evaluation before the first step. Metadata: config, the text of config.json; tokens, the most of a row;
+lora, "RANK ALPHA" of adapters beside query and value, where they and the head alone learn.
 
 Runs with dropout use an encoder that is spelled out here, since torch's draws its own masks. It equals torch's where there is
 no dropout, which is checked. Masks are a function of seed, step, operation and element, and so are written here anew.
@@ -27,7 +28,7 @@ BEFORE_LAYERS, PER_LAYER = 7, 14  # operations, by whose numbers masks are drawn
 class Encoder:
     """Parameters under their names, and what they compute."""
 
-    def __init__(self, config, classes, most, generator):
+    def __init__(self, config, classes, most, generator, lora=None):
         c = self.config = config
         self.most, self.classes, self.training = most, classes, True
         self.p = np.float32(c["hidden_dropout_prob"]), np.float32(c["attention_probs_dropout_prob"])
@@ -57,6 +58,12 @@ class Encoder:
             dense(at + "intermediate.dense", f, wide)
             dense(at + "output.dense", wide, f)
             norm(at + "output.LayerNorm")
+        self.lora = lora
+        for i in range(config["num_hidden_layers"] if lora else 0):
+            for name in ("query", "value"):
+                at = f"roberta.encoder.layer.{i}.attention.self.{name}.lora_"
+                put(at + "A.weight", (lora[0], f), std=f**-0.5)
+                put(at + "B.weight", (f, lora[0]), std=0.1)
         dense("classifier.dense", f, f)
         dense("classifier.out_proj", f, classes)
         self.torch_encoder = torch.nn.TransformerEncoder(
@@ -75,7 +82,14 @@ class Encoder:
         return self
 
     def linear(self, x, name):
-        return functional.linear(x, self.param[name + ".weight"], self.param[name + ".bias"])
+        return functional.linear(x, self.weight(name), self.param[name + ".bias"])
+
+    def weight(self, name):
+        """With its adapter, where it has one."""
+        w = self.param[name + ".weight"]
+        if name + ".lora_A.weight" not in self.param:
+            return w
+        return w + self.lora[1] / self.lora[0] * self.param[name + ".lora_B.weight"] @ self.param[name + ".lora_A.weight"]
 
     def normed(self, x, name):
         return functional.layer_norm(x, x.shape[-1:], self.param[name + ".weight"], self.param[name + ".bias"], self.config["layer_norm_eps"])
@@ -92,8 +106,9 @@ class Encoder:
         state, longest = {}, max(map(len, rows))
         for i in range(self.config["num_hidden_layers"]):
             at, to = f"roberta.encoder.layer.{i}.", f"layers.{i}."
+            state[f"{to}self_attn.in_proj_weight"] = torch.cat([self.weight(f"{at}attention.self.{n}") for n in ("query", "key", "value")])
+            state[f"{to}self_attn.in_proj_bias"] = torch.cat([self.param[f"{at}attention.self.{n}.bias"] for n in ("query", "key", "value")])
             for part in ("weight", "bias"):
-                state[f"{to}self_attn.in_proj_{part}"] = torch.cat([self.param[f"{at}attention.self.{n}.{part}"] for n in ("query", "key", "value")])
                 for theirs, ours in (("self_attn.out_proj", "attention.output.dense"), ("norm1", "attention.output.LayerNorm"),
                                      ("linear1", "intermediate.dense"), ("linear2", "output.dense"), ("norm2", "output.LayerNorm")):
                     state[f"{to}{theirs}.{part}"] = self.param[f"{at}{ours}.{part}"]
@@ -172,7 +187,7 @@ def train(model, rows, labels, lrs, by_hand, rules):
         losses.append(loss.item())
         correct.append(int((logits.argmax(1) == targets).sum()))
         if step == 0:
-            grad = {name: p.grad.numpy().astype(np.float32) for name, p in model.named_parameters()}
+            grad = {name: p.grad.numpy().astype(np.float32) for name, p in model.named_parameters() if p.requires_grad}
         optimizer.step()
     run = {"lr": np.array(lrs, np.float64), "loss": np.array(losses, np.float64), "correct": np.array(correct, np.int64),
            "logits.first": first, "logits.eval": evaluated()}
@@ -183,14 +198,16 @@ def state_of(model):
     return {name: p.detach().numpy().astype(np.float32) for name, p in model.named_parameters()}
 
 
-def make(prefix, config, classes, lengths, most, steps, lr, seed, by_hand=False):
+def make(prefix, config, classes, lengths, most, steps, lr, seed, by_hand=False, lora=None):
     generator = np.random.default_rng(seed)
     rows = [torch.from_numpy(generator.integers(0, config["vocab_size"], n)) for n in lengths]
     labels = generator.integers(0, classes, len(lengths)).astype(np.int32)
     lrs = [lr * (step + 1) / steps for step in range(steps)]
     rules = dict(momentum=0.0, optimizer="adamw", beta1=0.9, beta2=0.98, eps=1e-6, weight_decay=0.1,
                  groups="*.bias *LayerNorm* weight_decay=0")
-    model = Encoder(config, classes, most, torch.Generator().manual_seed(seed))
+    if lora:
+        rules["freeze"] = "roberta.*[!AB].weight,roberta.*.bias"
+    model = Encoder(config, classes, most, torch.Generator().manual_seed(seed), lora)
     model.seed = seed
     init = state_of(model)
     model.to(torch.float64).training = False
@@ -204,6 +221,8 @@ def make(prefix, config, classes, lengths, most, steps, lr, seed, by_hand=False)
     run["lengths"] = np.array(lengths, np.int32)
     run["label"] = labels
     metadata = dict(rules, model="huggingface", config=json.dumps(config), tokens=most, classes=classes, steps=steps, seed=seed)
+    if lora:
+        metadata["lora"] = f"{lora[0]} {lora[1]}"
     for part, tensors in (("init", init), ("grad", grad), ("after", after)):
         golden.write_safetensors(f"{prefix}_{part}.safetensors", tensors)
     golden.write_safetensors(prefix + "_run.safetensors", run, metadata)
@@ -221,6 +240,7 @@ def roberta(vocab, f, wide, layers, heads, positions, dropout=0.0, spread=0.2):
 RUNS = {
     "roberta": dict(config=roberta(60, 24, 40, 2, 3, 22), classes=3, lengths=[7, 1, 16, 3, 12, 2], most=18, steps=5, lr=0.001, seed=1),
     "roberta_dropout": dict(config=roberta(40, 20, 36, 2, 2, 16, 0.2), classes=2, lengths=[5, 13, 1, 8], most=13, steps=5, lr=0.001, seed=2, by_hand=True),
+    "roberta_lora": dict(config=roberta(30, 16, 20, 2, 2, 12), classes=2, lengths=[9, 4, 1], most=9, steps=5, lr=0.01, seed=3, lora=(3, 8)),
 }
 
 

@@ -36,7 +36,9 @@ struct golden {
 	int32_t *labels;
 	int64_t rows, steps, longest;
 	char folder[64]; /* of config.json; "": none */
-	double worst;    /* largest deviation over tolerance seen */
+	struct sl_lora lora;
+	struct sl_conf_list target;
+	double worst; /* largest deviation over tolerance seen */
 	struct sl_conf_list freeze, groups;
 	bool ruled; /* by these, or by clipping: it begins as another run, and has no gradients of its own */
 };
@@ -177,6 +179,13 @@ static void make_folder(struct golden *g, struct sl_model_spec *spec)
 	fputs(text, file);
 	assert_int_equal(fclose(file), 0);
 	spec->huggingface = g->folder;
+	text = sl_st_metadata(g->run, "lora");
+	if (text) {
+		g->target = (struct sl_conf_list){2, {"query", "value"}};
+		g->lora.target = &g->target;
+		assert_int_equal(sscanf(text, "%d %lf", &g->lora.rank, &g->lora.alpha), 2);
+		spec->lora = &g->lora;
+	}
 	spec->tokens = (int)meta(g, "tokens");
 }
 
@@ -221,6 +230,8 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 	agreed->optimizer.momentum = meta(g, "momentum");
 	agreed->optimizer.weight_decay = meta(g, "weight_decay");
 	read_rules(g);
+	if (spec->model.lora)
+		g->freeze.n = 0; /* torch is told what the model knows */
 	if (asked_settle(&g->asked, &fail))
 		fail_msg("%s", fail.text);
 	if (sl_plan_open(&g->plan, spec, &fail) != SL_OK)
@@ -292,7 +303,7 @@ static void compare_gradients(struct golden *g)
 	struct sl_fail fail;
 
 	for (int i = 0; i < m->graph.n_param; i++) {
-		if (m->graph.param[i].role == SL_STATISTIC)
+		if (m->graph.param[i].role != SL_LEARNS)
 			continue;
 		if (sl_weights_read_param(g->grad, m->graph.param[i].name, &m->file[i], g->want.value[i], &fail) !=
 		    SL_OK)
@@ -307,7 +318,7 @@ static void compare_gradients(struct golden *g)
 		for (int i = 0; i < s->n_param; i++) {
 			const struct sl_segment_param *p = &s->param[i];
 
-			if (m->graph.param[p->model_param].role != SL_STATISTIC)
+			if (m->graph.param[p->model_param].role == SL_LEARNS)
 				compare(g, "gradient", m->graph.param[p->model_param].name, range + p->offset,
 					g->want.value[p->model_param], p->count, GRADIENT_FLOOR * most);
 		}
@@ -442,6 +453,8 @@ static void encoders(void **state)
 	run_golden("tests/golden/roberta", "ref", "encoder.layer.0.attention.output");
 	run_golden("tests/golden/roberta_dropout", "cpu", "encoder.layer.0.attention.output.add");
 	run_golden("tests/golden/roberta_dropout", "ref", "encoder.layer.0");
+	run_golden("tests/golden/roberta_lora", "cpu", "encoder.layer.0");
+	run_golden("tests/golden/roberta_lora", "ref", "embeddings");
 }
 
 static void live(void **state)

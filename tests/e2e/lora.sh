@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Adapters (lora) on either side of the cut: they and the classifier alone learn, over the link as in one process, byte for
+# byte, also after a kill. A head without adapters gets no gradient. PEFT's files and merged weights come out, and both go in.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+steps=3 # batches of 16, 16 and 8
+mkdir "$tmp/toy" "$tmp/base"
+cat >"$tmp/toy/config.json" <<-JSON
+	{"model_type": "roberta", "vocab_size": 96, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3,
+	 "num_attention_heads": 4, "max_position_embeddings": 26, "type_vocab_size": 1, "layer_norm_eps": 1e-05,
+	 "initializer_range": 0.3}
+JSON
+config=$tmp/client.yaml
+cat >"$config" <<-YAML
+	model: {huggingface: $tmp/toy, classes: 2, tokens: 24}
+	lora: {rank: 4, alpha: 8, target: [query, value], dropout: 0.1}
+	partition: "2:-1"
+	data: {kind: made_tokens, dir: ., train_limit: 40, test_limit: 24}
+	train:
+	  batch: 16
+	  chunks: 4
+	  epochs: 1
+	  seed: 3
+	  optimizer: {kind: adamw, lr: 0.05, weight_decay: 0.1}
+	threads: 1
+YAML
+start_server one threads=1
+one=$endpoint
+start_server two "store=$tmp/two" threads=2
+two=$endpoint
+
+sets() { for pair in "$@"; do printf -- '--set\n%s\n' "${pair//^/|}"; done; }
+
+# compare NAME [key=value]…: with servers and clients of one and of two threads as in one process
+compare() {
+	local name=$1 set
+	shift
+	mapfile -t set < <(sets "$@")
+	client "local $name" "$config" --local "${set[@]}" || fail "local $name: exit status $?"
+	client "two $name" "$config" --set server="$two" --set threads=2 "${set[@]}" || fail "two $name: exit status $?"
+	client "one $name" "$config" --set server="$one" "${set[@]}" || fail "one $name: exit status $?"
+	for run in one two; do
+		[ "$(steps_of "$run $name")" = $steps ] || fail "$run $name has $(steps_of "$run $name") steps, not $steps"
+		[ "$(learned "$run $name")" = "$(learned "local $name")" ] || fail "$run $name learned something else"
+		cmp "$tmp/$run $name/model.safetensors" "$tmp/local $name/model.safetensors" || fail "$run $name: other weights"
+	done
+}
+
+two_at_a_time compare 'plain' 'cut 3|head_end=encoder.layer.0.attention.output' 'cut 1|partition=2:-2|train.chunks=8|codec=quant:8' \
+	'frozen head|partition=1:-1|train.chunks=1' 'all|lora.target=query,key,value,dense|lora.dropout=0|codec=topk:0.3'
+figure() { jq -r "select(.type == \"summary\") | .direction.$2 // 0" "$tmp/$1/log.jsonl"; }
+[ "$(figure 'one frozen head' head_grad.payload_bytes)" = 0 ] || fail 'a head without adapters gets a gradient'
+[ "$(figure 'one plain' head_grad.payload_bytes)" != 0 ] || fail 'a head with adapters gets no gradient'
+
+# A run that is killed between two steps goes on to the same end. Its checkpoints hold what learns, and moments of it.
+start_slow_client 2 20000 killed "$config" --set server="$two" --set train.checkpoint_every=1
+wait_for 'the run does not get to its second step' has_steps killed 2
+kill -9 "$client_pid"
+wait "$client_pid" 2>/dev/null || true
+client killed "$config" --set server="$two" --set train.checkpoint_every=1 --resume || fail "killed: exit status $?"
+same_run killed 'local plain' $steps
+
+# What does not learn is as it was; the trained parameters of roberta-base.
+"$SPLITC" export "$config" "$tmp/base/model.safetensors" --set log.dir="$tmp/local plain" >"$tmp/export.log" 2>&1 || fail 'export'
+cp "$tmp/toy/config.json" "$tmp/base"
+jq '.vocab_size = 50265 | .hidden_size = 768 | .intermediate_size = 3072 | .num_hidden_layers = 12 | .num_attention_heads = 12 |
+	.max_position_embeddings = 514' "$tmp/toy/config.json" >"$tmp/config.json"
+mkdir "$tmp/full"
+mv "$tmp/config.json" "$tmp/full"
+trained=$("$SPLITC" graph "$config" --json --set model.huggingface="$tmp/full" --set lora.rank=8 --set lora.alpha=16 | jq '[.head, .middle, .tail | .nodes[].parameters] | add')
+[ "$trained" = $((294912 + 592130)) ] || fail "roberta-base has $trained trained parameters"
+
+# Merged weights compute what base and adapters do, in this network with adapters that do nothing and in one without any.
+logits() { # NAME [argument]…
+	local name=$1
+	shift
+	"$SPLITC" predict "$config" --local --logits --csv --set log.dir="$tmp/local plain" "$@" 2>"$tmp/predict.log" >"$tmp/$name.csv" || fail "predict $name"
+}
+near() { # A B: the same logits, to 1e-5
+	paste -d, "$tmp/$1.csv" "$tmp/$2.csv" | awk -F, 'NR > 1 {for (i = 4; i <= 5; i++) {d = $i - $(i + 5); n++; if (d * d > 1e-10) bad = 1}} END {exit bad || n < 40}' ||
+		fail "logits of $1 and $2 differ"
+}
+logits unmerged
+logits merged --weights "$tmp/base/model.safetensors"
+logits without --weights "$tmp/base/model.safetensors" --set lora.rank=0
+near unmerged merged
+near unmerged without
+
+# PEFT's files, into a run that hardly learns.
+"$SPLITC" export "$config" "$tmp/peft" --adapter --set log.dir="$tmp/local plain" >"$tmp/export.log" 2>&1 || fail 'export --adapter'
+[ "$(jq -c '[.peft_type, .r, .lora_alpha, .target_modules, .modules_to_save]' "$tmp/peft/adapter_config.json")" = '["LORA",4,8,["query","value"],["classifier"]]' ] ||
+	fail 'adapter_config.json says something else'
+grep -aq 'base_model.model.roberta.encoder.layer.2.attention.self.value.lora_B.weight' "$tmp/peft/adapter_model.safetensors" || fail 'no such tensor'
+client adapted "$config" --local --set lora.adapter="$tmp/peft" --set train.optimizer.lr=1e-12 || fail "adapted: exit status $?"
+"$SPLITC" predict "$config" --local --logits --csv --set log.dir="$tmp/adapted" 2>"$tmp/predict.log" >"$tmp/adapted.csv" || fail 'predict adapted'
+near unmerged adapted
+
+# refused STATUS SENTENCE [argument]…: one line says so
+refused() {
+	local status=$1 why=$2 rc=0
+	shift 2
+	"$SPLITC" train "$config" --local --set log.dir= "$@" >"$tmp/refused.log" 2>&1 || rc=$?
+	[ $rc = "$status" ] || fail "exit status $rc, not $status: $*"
+	grep -qF -- "$why" "$tmp/refused.log" || fail "$* is refused with '$(tail -n 1 "$tmp/refused.log")'"
+	[ "$(grep -vc '^INFO' "$tmp/refused.log")" = 1 ] || fail "$* is refused in more than one line"
+}
+refused 78 'lora.target: no linear layer below the head is called "queri"' --set lora.target=queri
+refused 78 'r is not 2, which lora.rank is' --set lora.adapter="$tmp/peft" --set lora.rank=2
+refused 78 'lora_alpha is not 9, which lora.alpha is' --set lora.adapter="$tmp/peft" --set lora.alpha=9
+refused 65 'tensor "roberta.encoder.layer.0.attention.self.key.lora_A.weight" is missing' --set lora.adapter="$tmp/peft" --set lora.target=query,key,value
+refused 65 'of its 16 tensors are none of an adapter' --set lora.adapter="$tmp/peft" --set lora.target=query
+refused 66 'adapter_config.json: ' --set lora.adapter="$tmp/toy"
+refused 78 'lora.rank: adapters belong to networks of model.huggingface' --set model.huggingface= --set model.name=token_mlp
+rc=0
+"$SPLITC" export "$config" "$tmp/none" --adapter --set lora.rank=0 >"$tmp/refused.log" 2>&1 || rc=$?
+[ $rc = 64 ] || fail "export --adapter without lora: exit status $rc"
