@@ -2,10 +2,12 @@
 """The work of bench_segments and of the pair on loopback, beside the same in PyTorch: alternately, in one run, on one
 machine. Start it with bench-peer.sh, which chooses PyTorch's malloc.
 
-    bench_peer.py [--quick] [--write] [--warm] [--runs N] [--only head,tail,step,middle,memory,split,resnet9]
+    bench_peer.py [--quick] [--write] [--warm] [--cpu] [--runs N] [--only head,tail,step,middle,memory,split,resnet9,encoder]
 
 A row: medians of N runs with the smallest and the largest, and our median over PyTorch's, which is the better one of
-its two memory formats. --warm: before each run that counts one that does not, as in training. Forward and backward, gradients set to None before; no optimizer but in the split rows.
+its two memory formats. A row of the encoder is a layer of RoBERTa-base; there PyTorch pads rows of different lengths, and the form says
+how far. --warm: before each run that counts one that does not, as in training. --cpu: of the encoder CPU time in place of wall time, for machines that
+others use too. Forward and backward, gradients set to None before; no optimizer but in the split rows.
 --write: the table to docs/results/cpu.md. --quick: tiny settings, to see that it works.
 """
 import argparse
@@ -48,17 +50,12 @@ def our_env():
 
 
 class Ours:
-    """bench_segments, waiting for the names of pieces."""
+    """One of our programs, which waits for the names of pieces."""
 
-    def __init__(self, piece, image, batch, chunks, threads, net):
-        sets = [*SETS[net], f"model.image={image}", f"train.batch={batch}", f"train.chunks={chunks}",
-                f"threads={threads}"]
-        args = [os.path.join(BUILD, "tests/bench/bench_segments"), CONFIG, "--serve", piece]
-        for s in sets:
-            args += ["--set", s]
+    def __init__(self, piece, program, *args):
         self.piece = piece
-        self.p = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                  env=our_env())
+        self.p = subprocess.Popen([os.path.join(BUILD, "tests/bench", program), *args], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=our_env())
 
     def run(self):
         self.p.stdin.write(self.piece + "\n")
@@ -71,7 +68,15 @@ class Ours:
         self.p.stdout.read()
         said = self.p.stderr.read()
         self.p.wait()
-        return said.strip().replace("bench_segments: ", "")
+        return said.strip().split(": ", 1)[-1]
+
+
+def our_segments(piece, image, batch, chunks, threads, net):
+    args = ["bench_segments", CONFIG, "--serve", piece]
+    for s in [*SETS[net], f"model.image={image}", f"train.batch={batch}", f"train.chunks={chunks}",
+              f"threads={threads}"]:
+        args += ["--set", s]
+    return Ours(piece, *args)
 
 
 # ---- PyTorch
@@ -156,24 +161,43 @@ class Report:
         say(f"  {name}, {threads} threads: {ours}, PyTorch {peer} {note}: {ratio}, target {target}")
 
 
-def compare_segment(report, row, threads, runs, warm):
-    import torch
-    name, piece, image, batch, chunks, target, net = row
-    torch.set_num_threads(threads)
-    ours = Ours(piece, image, batch, chunks, threads, net)
-    peers = {form: Torch(piece, image, batch, chunks, form == "NHWC", net) for form in ("NHWC", "NCHW")}
-    ms = {"ours": [], "NHWC": [], "NCHW": []}
+def by_turns(ours, peers, runs, warm):
+    """Milliseconds of `runs` runs of each, and what ours says of the CPU."""
+    ms = {who: [] for who in ("ours", *peers)}
     for r in range(-2, runs):
         for who, what in [("ours", ours), *peers.items()]:
             for _ in range(2 if warm else 1):
                 t = what.run()
             if r >= 0:
                 ms[who].append(t)
-    report.cpu = ours.close() or report.cpu
+    return ms, ours.close()
+
+
+def compare_segment(report, row, threads, runs, warm):
+    import torch
+    name, piece, image, batch, chunks, target, net = row
+    torch.set_num_threads(threads)
+    ours = our_segments(piece, image, batch, chunks, threads, net)
+    peers = {form: Torch(piece, image, batch, chunks, form == "NHWC", net) for form in ("NHWC", "NCHW")}
+    ms, report.cpu = by_turns(ours, peers, runs, warm)
     best = min(peers, key=lambda k: statistics.median(ms[k]))
     mine = Times(ms["ours"])
     report.add(name, threads, mine, Times(ms[best]), best, target)
     return mine.median, statistics.median(ms[best])
+
+
+# ---- a layer of an encoder
+
+
+def compare_encoder(report, threads, runs, warm, cpu):
+    import torch
+    from bench_peer_encoder import CASES, Layer
+    torch.set_num_threads(threads)
+    for name, lengths, pads in CASES:
+        ours = Ours("cpu" if cpu else "run", "bench_encoder", str(threads), ",".join(str(n) for n in lengths))
+        ms, report.cpu = by_turns(ours, {form: Layer(lengths, to, cpu) for form, to, _ in pads}, runs, warm)
+        for form, _, target in pads:
+            report.add(name, threads, Times(ms["ours"]), Times(ms[form]), form, target[threads - 1])
 
 
 # ---- peak memory: each in a process that does nothing else
@@ -442,8 +466,9 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--only", default="head,tail,step,middle,memory,split,resnet9")
+    parser.add_argument("--only", default="head,tail,step,middle,memory,split,resnet9,encoder")
     parser.add_argument("--warm", action="store_true", help="a run that does not count before each one that does, on either side")
+    parser.add_argument("--cpu", action="store_true", help="CPU time of the encoder's rows, in place of wall time")
     parser.add_argument("--memory-worker", help=argparse.SUPPRESS)
     parser.add_argument("--split-worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -463,6 +488,8 @@ def main():
         for threads in (1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,):
             medians[row[0], threads] = compare_segment(report, row, threads, runs if row[1] == "middle" else 3 * runs,
                                                       args.warm)
+    for threads in ((1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,)) if "encoder" in only else ():
+        compare_encoder(report, threads, runs, args.warm, args.cpu)
     scaling(report, medians)
     if "memory" in only:
         compare_memory(report, 64 if small else 224, 8 if small else 64)

@@ -1,0 +1,275 @@
+/* usage: bench_encoder THREADS LENGTHS [--profile RUNS]
+ * An encoder layer of RoBERTa-base's sizes on this CPU, forward and backward of one chunk of packed rows: attention of
+ * 12 heads, 768 features, 3072 between the two products, norms behind the sums, dropout 0.1 as RoBERTa has it.
+ * LENGTHS are the rows' tokens: "128x8", or "9,11,21". Each line of stdin is answered by the milliseconds of one run,
+ * so that a benchmark of something else can alternate with it; where it says "cpu", by CPU time. --profile: instead the
+ * least CPU times of every op. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/base/clock.h"
+#include "common/base/pool.h"
+#include "common/base/rng.h"
+#include "common/nn/exec.h"
+#include "common/nn/model.h"
+#include "kernels/cpu/cpu.h"
+
+enum { FEATURES = 768, WIDE = 3072, HEADS = 12, MOST_ROWS = 4096, MOST_TOKENS = 512, MOST_OPS = 64 };
+static const float dropped = 0.1f, eps = 1e-5f;
+
+struct rows {
+	int64_t n, longest;
+	uint32_t begin[MOST_ROWS + 1];
+};
+
+static _Noreturn void die(const struct sl_fail *fail)
+{
+	fprintf(stderr, "bench_encoder: %s\n", fail->text);
+	exit(70);
+}
+
+static _Noreturn void usage(void)
+{
+	fprintf(stderr, "usage: bench_encoder THREADS LENGTHS [--profile RUNS]\n");
+	exit(64);
+}
+
+static void add_row(struct rows *rows, long length)
+{
+	if (length < 1 || length > MOST_TOKENS || rows->n == MOST_ROWS)
+		usage();
+	rows->begin[rows->n + 1] = rows->begin[rows->n] + (uint32_t)length;
+	rows->longest = length > rows->longest ? length : rows->longest;
+	rows->n++;
+}
+
+static void read_lengths(struct rows *rows, char *text)
+{
+	for (char *at = strtok(text, ","); at; at = strtok(NULL, ",")) {
+		long length, times = 1;
+
+		if (sscanf(at, "%ldx%ld", &length, &times) < 1 || times < 1)
+			usage();
+		while (times-- > 0)
+			add_row(rows, length);
+	}
+	if (rows->n == 0)
+		usage();
+}
+
+/* ---- the layer, as a server plans a middle */
+
+static int dense(struct sl_build *b, const char *name, int in, int out_f)
+{
+	return sl_build_linear(b, name, in, out_f, true, sl_init_as_torch(FEATURES));
+}
+
+static int encoder_layer(struct sl_build *b, int x)
+{
+	const struct sl_attention_attr attention = {.heads = HEADS, .p = dropped};
+	int q = dense(b, "query", x, FEATURES), k = dense(b, "key", x, FEATURES), v = dense(b, "value", x, FEATURES);
+	int y = dense(b, "attention.dense", sl_build_attention(b, "attention", q, k, v, attention), FEATURES);
+
+	y = sl_build_dropout(b, "attention.dropout", y, dropped);
+	x = sl_build_layernorm(b, "attention.norm", sl_build_add(b, "attention.add", y, x), eps);
+	y = sl_build_gelu(b, "gelu", dense(b, "intermediate", x, WIDE));
+	y = sl_build_dropout(b, "dropout", dense(b, "output", y, FEATURES), dropped);
+	return sl_build_layernorm(b, "norm", sl_build_add(b, "add", y, x), eps);
+}
+
+static struct sl_plan *plan_of(const struct rows *rows)
+{
+	struct sl_model *model = calloc(1, sizeof *model);
+	struct sl_fail fail = {.text = ""};
+	struct sl_build b = {.graph = model ? &model->graph : NULL, .model = model, .fail = &fail};
+	const struct sl_plan_spec spec = {.batch = rows->n,
+					  .chunks = 1,
+					  .row_tokens = rows->longest,
+					  .chunk_tokens = rows->begin[rows->n],
+					  .seed = 1,
+					  .optimizer = {.momentum = 0.9}};
+	struct sl_plan *plan;
+	enum sl_err err;
+
+	if (!model)
+		exit(70);
+	b.err = sl_graph_add_input(b.graph, "head_act", SL_F32, SL_PER_TOKEN, sl_shape2(1, FEATURES), MOST_TOKENS, NULL,
+				   &fail);
+	err = b.err ? b.err : sl_graph_add_output(b.graph, "mid_act", encoder_layer(&b, 0), NULL, &fail);
+	if (err || b.err || sl_plan_open_part(&plan, &spec, SL_MIDDLE, &model->graph, &fail))
+		die(&fail);
+	memset(&model->graph, 0, sizeof model->graph); /* the plan's */
+	sl_model_close(model);
+	return plan;
+}
+
+static void fill(float *x, int64_t n, uint64_t seed)
+{
+	const struct sl_rng_key key = {seed, 1, 0, SL_RNG_TEST};
+
+	for (int64_t i = 0; i < n; i++)
+		x[i] = sl_rng_unit(sl_rng_u32(&key, (uint64_t)i)) - 0.5f;
+}
+
+static struct sl_exec *open_exec(const struct sl_plan *plan, struct sl_backend *be, const struct rows *rows)
+{
+	const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
+	const int64_t tokens = rows->begin[rows->n];
+	float *w = calloc((size_t)s->weight_count, sizeof *w);
+	struct sl_fail fail;
+	struct sl_exec *e;
+
+	if (sl_exec_open(&e, plan, SL_MIDDLE, be, &fail))
+		die(&fail);
+	for (int i = 0; i < s->n_param && w; i++)
+		sl_param_init(&s->graph.param[s->param[i].graph_param], 1, w + s->param[i].offset);
+	if (!w || sl_exec_set_weights(e, w) || sl_exec_begin(e))
+		exit(70);
+	free(w);
+	fill(sl_exec_input(e, 0, tokens).data, tokens * FEATURES, 2);
+	fill(sl_exec_dout(e, 0, tokens).data, tokens * FEATURES, 3);
+	return e;
+}
+
+/* Of all threads of this process: what a busy machine disturbs least. */
+static double cpu_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static double run(struct sl_exec *e, const struct rows *rows, bool cpu)
+{
+	static uint64_t step;
+	const struct sl_exec_call call = {
+		.dims = {rows->n, rows->begin[rows->n], rows->begin}, .step = ++step, .training = true};
+	const double began = cpu_ms();
+	const uint64_t start = sl_now_ns();
+
+	if (sl_exec_forward(e, &call, NULL) || sl_exec_backward(e, &call, NULL))
+		exit(70);
+	return cpu ? cpu_ms() - began : sl_seconds_since(start) * 1e3;
+}
+
+/* ---- times of ops */
+
+static struct {
+	struct sl_backend_ops ops;
+	struct sl_kernel kernel[SL_OP_COUNT];
+	const struct sl_backend_ops *inner;
+	struct {
+		const struct sl_op *op;
+		double ms[2];
+	} op[MOST_OPS];
+	int n;
+} timed;
+
+static void note(const struct sl_op *op, int pass, double start)
+{
+	const double ms = cpu_ms() - start;
+	int i = 0;
+
+	while (i < timed.n && timed.op[i].op != op)
+		i++;
+	if (i == MOST_OPS)
+		return;
+	if (i == timed.n) {
+		timed.n++;
+		timed.op[i].op = op;
+		timed.op[i].ms[0] = timed.op[i].ms[1] = INFINITY;
+	}
+	timed.op[i].ms[pass] = fmin(timed.op[i].ms[pass], ms);
+}
+
+static enum sl_err timed_forward(const struct sl_op_call *call)
+{
+	const double start = cpu_ms();
+	enum sl_err err = timed.inner->kernel[call->op->kind]->forward(call);
+
+	note(call->op, 0, start);
+	return err;
+}
+
+static enum sl_err timed_backward(const struct sl_op_call *call)
+{
+	const double start = cpu_ms();
+	enum sl_err err = timed.inner->kernel[call->op->kind]->backward(call);
+
+	note(call->op, 1, start);
+	return err;
+}
+
+static void watch(struct sl_backend *be)
+{
+	timed.inner = be->ops;
+	timed.ops = *be->ops;
+	for (int k = 0; k < SL_OP_COUNT; k++) {
+		if (!be->ops->kernel[k])
+			continue;
+		timed.kernel[k] = *be->ops->kernel[k];
+		timed.kernel[k].forward = timed_forward;
+		timed.kernel[k].backward = timed_backward;
+		timed.ops.kernel[k] = &timed.kernel[k];
+	}
+	be->ops = &timed.ops;
+}
+
+static void profile(struct sl_exec *e, const struct rows *rows, int runs)
+{
+	double least = INFINITY, sum[2] = {0};
+
+	while (runs-- > 0)
+		least = fmin(least, run(e, rows, true));
+	printf("%-20s %9s %9s %18s\n", "op", "fwd ms", "bwd ms", "GFLOP/s, fwd, bwd");
+	for (int i = 0; i < timed.n; i++) {
+		const double *ms = timed.op[i].ms;
+		const bool linear = timed.op[i].op->kind == SL_OP_LINEAR;
+		const double gflop =
+			linear ? 2e-6 * (double)sl_op_macs(timed.op[i].op, 1) * (double)rows->begin[rows->n] : 0;
+
+		printf("%-20s %9.3f %9.3f %9.1f %9.1f\n", timed.op[i].op->name, ms[0], ms[1], gflop / ms[0],
+		       2 * gflop / ms[1]);
+		sum[0] += ms[0];
+		sum[1] += ms[1];
+	}
+	printf("%-20s %9.3f %9.3f   together %.3f, least run %.3f\n", "all", sum[0], sum[1], sum[0] + sum[1], least);
+}
+
+int main(int argc, char **argv)
+{
+	static struct rows rows;
+	const bool profiles = argc == 5 && strcmp(argv[3], "--profile") == 0;
+	struct sl_fail fail;
+	struct sl_pool *pool;
+	struct sl_backend be;
+	struct sl_plan *plan;
+	struct sl_exec *e;
+	char line[64];
+
+	if (argc != 3 && !profiles)
+		usage();
+	read_lengths(&rows, argv[2]);
+	if (sl_pool_open(&pool, atoi(argv[1]), &fail) || sl_cpu_backend_open(&be, pool, &fail))
+		die(&fail);
+	if (profiles)
+		watch(&be);
+	plan = plan_of(&rows);
+	e = open_exec(plan, &be, &rows);
+	fprintf(stderr, "bench_encoder: %s\n", sl_cpu_describe());
+	if (profiles)
+		profile(e, &rows, atoi(argv[4]));
+	while (!profiles && fgets(line, sizeof line, stdin)) {
+		printf("%.4f\n", run(e, &rows, strncmp(line, "cpu", 3) == 0));
+		fflush(stdout);
+	}
+	sl_exec_close(e);
+	sl_plan_close(plan);
+	be.ops->close(&be);
+	sl_pool_close(pool);
+	return 0;
+}
