@@ -172,14 +172,19 @@ def train(model, data, labels, lrs, clip_norm=0, **rules):
     return grad, run, state_of(model)
 
 
+def shaken(generator, t):
+    return t if t.dtype != np.float32 else (t * (1 + 2e-7 * generator.standard_normal(t.shape))).astype(np.float32)
+
+
 def deviation(got, want, floor):
     """Largest |got - want| over the tensor's largest |want|, which counts as `floor` where it is below that."""
     return float(np.abs(got.astype(np.float64) - want).max() / max(np.abs(want).max(), floor))
 
 
-def make(prefix, model, width, image, batch, classes, steps, lr, seed, stem=False, name="mobilenet_v2", nesterov=False, rules=None, init_of=None):
+def make(prefix, model, width, image, batch, classes, steps, lr, seed, stem=False, name="mobilenet_v2", nesterov=False, rules=None, init_of=None, shakes=0):
     """Runs in float64, writes the four files, and prints how far torch's own float32 lies from them. With `rules` it writes
-    no gradients, and with init_of, the prefix of another run, no initial weights."""
+    no gradients, and with init_of, the prefix of another run, no initial weights. `shakes`: so many more runs in float32,
+    from weights that differ in their last bits, count too: where one of them leaves the others, rounding decides."""
     generator = np.random.default_rng(seed)
     data = generator.standard_normal((batch, image, image, 3)).astype(np.float16)
     labels = generator.integers(0, classes, batch).astype(np.int32)
@@ -206,6 +211,10 @@ def make(prefix, model, width, image, batch, classes, steps, lr, seed, stem=Fals
     write_safetensors(prefix + "_after.safetensors", after)
     write_safetensors(prefix + "_run.safetensors", run, metadata)
     report = compare(grad32, run32, after32, grad, run, after)
+    for _ in range(shakes):
+        model.load_state_dict({name: torch.from_numpy(shaken(generator, np.array(t))) for name, t in init.items()})
+        other = compare(*train(model, data, labels, lrs, **settings), grad, run, after)
+        report = {k: max(v, other[k]) for k, v in report.items()}
     print(prefix, "loss", " ".join(f"{x:.5f}" for x in run["loss"]))
     print("torch's float32 against it:", ", ".join(f"{k} {v:.1e}" for k, v in report.items()))
     return report

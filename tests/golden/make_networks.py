@@ -127,6 +127,8 @@ def main():
     torch.use_deterministic_algorithms(True)
     for name, (width, image, stem, make) in NETWORKS.items():
         run = dict(width=width, image=image, batch=4, classes=10, steps=4, lr=0.01)
+        if name == "resnet50":  # over four steps of so many layers rounding decides the mask of some ReLU in most runs
+            run.update(steps=2, shakes=8)
         for seed in range(1, 60):
             model = widen(make(run["width"], run["classes"], image), torch.Generator().manual_seed(seed))
             report = golden.make(os.path.join(folder, name), model, seed=seed, name=name, stem=stem, **run)
