@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "common/base/pool.h"
 #include "common/base/rng.h"
 #include "kernels/cpu/bn.h"
 #include "kernels/cpu/cpu.h"
@@ -371,6 +372,71 @@ static void means_of_planes(void **state)
 	free(x);
 }
 
+/* ---- linear layers */
+
+enum { LINEAR_ROWS = 300, LINEAR_F = 1024, LINEAR_O = 70 };
+
+/* y and dx of rows [from, from + rows) of the layer. */
+static void linear(int threads, int64_t from, int64_t rows, float *const data[4], float *y, float *dx)
+{
+	const struct sl_shape in = sl_shape2(rows, LINEAR_F), out = sl_shape2(rows, LINEAR_O);
+	struct sl_op op = {.kind = SL_OP_LINEAR, .name = "linear", .n_in = 1, .n_param = 2, .in_shape = {in}};
+	struct sl_backend be;
+	struct sl_pool *pool;
+	struct sl_fail fail;
+	struct sl_op_call call = {.be = &be, .op = &op, .param = {data[2], data[3]}};
+	struct sl_op_prepare prepare = {.be = &be, .op = &op, .fail = &fail};
+	const struct sl_kernel *kernel;
+
+	op.out_shape = out;
+	op.u.linear = (struct sl_linear_attr){.in_f = LINEAR_F, .out_f = LINEAR_O, .bias = true};
+	assert_int_equal(sl_pool_open(&pool, threads, &fail), SL_OK);
+	assert_int_equal(sl_cpu_backend_open(&be, pool, &fail), SL_OK);
+	kernel = be.ops->kernel[SL_OP_LINEAR];
+	assert_int_equal(kernel->prepare(&prepare), SL_OK);
+	call.workspace = aligned_alloc(64, (prepare.sizes.workspace_bytes + 63) & ~(size_t)63);
+	assert_non_null(call.workspace);
+	call.in[0] = (struct sl_tensor){SL_F32, in, data[0] + from * LINEAR_F, &be};
+	call.out = (struct sl_tensor){SL_F32, out, y, &be};
+	call.dout = (struct sl_tensor){SL_F32, out, data[1] + from * LINEAR_O, &be};
+	call.din[0] = (struct sl_tensor){SL_F32, in, dx, &be};
+	assert_int_equal(kernel->forward(&call), SL_OK);
+	assert_int_equal(kernel->backward(&call), SL_OK);
+	free(call.workspace);
+	be.ops->close(&be);
+	sl_pool_close(pool);
+}
+
+/* A row's bits depend neither on other rows nor on threads: however a batch is cut into chunks, and in an evaluation.
+ */
+static void rows_of_a_linear_layer_stand_alone(void **state)
+{
+	static const struct {
+		int threads;
+		int64_t from, rows;
+	} cases[] = {{1, 0, 300}, {3, 0, 300}, {16, 0, 300}, {1, 131, 5}, {2, 299, 1}, {1, 13, 128}};
+	float *data[4] = {some(LINEAR_ROWS * LINEAR_F, 50, 0), some(LINEAR_ROWS * LINEAR_O, 51, 0),
+			  some(LINEAR_O * LINEAR_F, 52, 0), some(LINEAR_O, 53, 0)};
+	float *y = some(LINEAR_ROWS * LINEAR_O, 54, 0), *dx = some(LINEAR_ROWS * LINEAR_F, 55, 0);
+	float *y2 = some(LINEAR_ROWS * LINEAR_O, 56, 0), *dx2 = some(LINEAR_ROWS * LINEAR_F, 57, 0);
+
+	(void)state;
+	linear(2, 0, LINEAR_ROWS, data, y, dx);
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		const int64_t from = cases[i].from, rows = cases[i].rows;
+
+		linear(cases[i].threads, from, rows, data, y2, dx2);
+		assert_memory_equal(y2, y + from * LINEAR_O, (size_t)(rows * LINEAR_O) * sizeof *y);
+		assert_memory_equal(dx2, dx + from * LINEAR_F, (size_t)(rows * LINEAR_F) * sizeof *dx);
+	}
+	for (int i = 0; i < 4; i++)
+		free(data[i]);
+	free(y);
+	free(dx);
+	free(y2);
+	free(dx2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -381,6 +447,7 @@ int main(void)
 		cmocka_unit_test(outer_products),
 		cmocka_unit_test(depthwise_weights),
 		cmocka_unit_test(means_of_planes),
+		cmocka_unit_test(rows_of_a_linear_layer_stand_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
