@@ -121,7 +121,7 @@ static enum sl_err read_pair(const struct sl_conf_client *conf, struct sl_setup 
 	setup->reads = SL_READS_ALL; /* the run's own plan */
 	err = sl_setup_plan(setup, conf, fail);
 	if (!err)
-		err = sl_setup_weights(setup, "", false, fail);
+		err = sl_setup_weights(setup, "", true, fail);
 	if (!err)
 		err = sl_setup_backend(setup, fail);
 	if (err)

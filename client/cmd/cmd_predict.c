@@ -68,6 +68,10 @@ int splitc_predict(int argc, char **argv)
 		status = sl_options_load(&o, SL_USES_TRAINED | SL_USES_TEST_SET | SL_USES_LINK, &conf);
 	if (status >= 0)
 		return status;
+	if (conf.train.loss != SL_CONF_LABELS) {
+		(void)sl_conf_client_fail(&conf, "train.loss", &fail, "predict needs the network's own loss: labels");
+		return sl_command_failed(&fail);
+	}
 	err = sl_options_evaluation(&o, &conf, &setup, &fail);
 	if (!err)
 		err = predict(&setup, &o, &fail);

@@ -9,6 +9,7 @@
 #include "common/model/split.h"
 #include "common/nn/adapter_file.h"
 #include "common/nn/weights_file.h"
+#include "common/nn/weights_part.h"
 #include "kernels/cpu/cpu.h"
 
 static void put(char *to, size_t cap, const char *text)
@@ -34,7 +35,7 @@ static enum sl_err read_insert(const struct sl_setup *s, const char *key, const 
 {
 	struct sl_fail why;
 
-	if (sl_insert_advance(text, s->trained, out, &why) != SL_OK)
+	if (sl_insert_advance(text, strcmp(key, "insert.tail") == 0, s->trained, out, &why) != SL_OK)
 		return sl_conf_client_fail(s->conf, key, fail, "%s", why.text);
 	return SL_OK;
 }
@@ -125,6 +126,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 		return sl_conf_client_blame(conf, why.key, err, pass_on(fail, &why));
 	s->lora = (struct sl_lora){conf->lora.rank, conf->lora.alpha, conf->lora.dropout, &conf->lora.target};
 	spec.model.lora = conf->lora.rank ? &s->lora : NULL;
+	spec.loss = (enum sl_split_loss)conf->train.loss;
 	spec.label_smoothing = conf->train.label_smoothing;
 	put(spec.cut.partition, sizeof spec.cut.partition, conf->partition);
 	put(spec.cut.head_end, sizeof spec.cut.head_end, conf->head_end);
@@ -212,6 +214,24 @@ static enum sl_err read_adapter(const struct sl_setup *s, float *const *param, s
 	return sl_conf_client_blame(s->conf, "lora.adapter", err, fail);
 }
 
+/* Inserts from files of their own, over the weights that are there; `param` NULL: the files are only checked. */
+static enum sl_err load_inserts(const struct sl_setup *s, float *const *param, struct sl_fail *fail)
+{
+	const struct sl_conf_list *files = &s->conf->model.insert_weights;
+	const struct sl_model *model = s->plan->model;
+	bool *loaded = calloc((size_t)model->graph.n_param, sizeof *loaded);
+	enum sl_err err = loaded ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the weights");
+
+	for (int i = 0; i < files->n && !err; i++)
+		err = sl_weights_load_part(model, files->item[i], "insert.", param, loaded, fail);
+	for (int i = model->n_plain; i < model->graph.n_param && !err && files->n; i++)
+		if (!loaded[i])
+			err = sl_fail_set(fail, SL_ERR_DATA, "none of the files has the tensor \"%s\"",
+					  model->graph.param[i].name);
+	free(loaded);
+	return err ? sl_conf_client_blame(s->conf, "model.insert_weights", err, fail) : SL_OK;
+}
+
 enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail)
 {
 	const unsigned how = first_weights(s, &path, strict);
@@ -219,6 +239,8 @@ enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, b
 
 	if (path[0])
 		err = blame_weights(s, strict, sl_weights_load(s->plan->model, path, how, NULL, NULL, fail), fail);
+	if (!err && !strict)
+		err = load_inserts(s, NULL, fail);
 	return err || strict ? err : read_adapter(s, NULL, fail);
 }
 
@@ -263,6 +285,10 @@ enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, 
 	else if (folder[0])
 		sl_log(SL_LOG_INFO, "weights-none", "%s has no model.safetensors: all weights start from seed %lld",
 		       folder, (long long)s->conf->agreed.seed);
+	if (!err && !strict && s->conf->model.insert_weights.n) {
+		s->weights_from_seed = false;
+		err = load_inserts(s, s->weights.value, fail);
+	}
 	if (err || strict || !s->conf->lora.adapter[0])
 		return err;
 	s->weights_from_seed = false;

@@ -137,10 +137,14 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 {
 	char text[SL_SCORE_TEXT];
 
-	printf("\ntest accuracy %.2f %%", 100 * s->test_acc);
+	if (isnan(s->test_acc)) /* no labels */
+		printf("\ntest loss %.4f", s->test_loss);
+	else
+		printf("\ntest accuracy %.2f %%", 100 * s->test_acc);
 	if (t->test_samples) /* else it was another process of the run that evaluated */
 		printf(" of %" PRIu64 " samples", t->test_samples);
-	printf(", loss %.4f", s->test_loss);
+	if (!isnan(s->test_acc))
+		printf(", loss %.4f", s->test_loss);
 	if (s->best_test_acc > s->test_acc)
 		printf("; the best of the run was %.2f %%", 100 * s->best_test_acc);
 	putchar('\n');
@@ -170,7 +174,7 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 			       rate_text(s->peak_server_mb_s, text[2]));
 		print_bytes(s, t->linked_from, local);
 	}
-	if (!isnan(s->test_acc))
+	if (!isnan(s->test_loss))
 		print_test(s, t);
 }
 

@@ -102,6 +102,18 @@ static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *
 	return err ? err : sl_progress_open(&r->progress, &options, fail);
 }
 
+/* Else there is a loss, but no accuracy. */
+static bool has_labels(const struct sl_training *r)
+{
+	return r->setup->conf->train.loss == SL_CONF_LABELS;
+}
+
+/* NaN where there are no labels that could be met. */
+static double accuracy(const struct sl_training *r, int64_t correct, int64_t rows)
+{
+	return has_labels(r) && rows > 0 ? (double)correct / (double)rows : NAN;
+}
+
 static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = r->setup->conf;
@@ -115,7 +127,9 @@ static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
 		asked[n] = of_data[n];
 	for (int i = 0; i < c->train.metrics.n; i++)
 		asked[n++] = c->train.metrics.item[i];
-	err = sl_scores_open(&r->scores, asked, n, SL_METRIC_CLASSES, c->model.classes, c->agreed.batch, &why);
+	err = has_labels(r)
+		      ? sl_scores_open(&r->scores, asked, n, SL_METRIC_CLASSES, c->model.classes, c->agreed.batch, &why)
+		      : sl_scores_open(&r->scores, NULL, 0, SL_METRIC_NUMBERS, 0, c->agreed.batch, &why);
 	if (err == SL_ERR_CONFIG)
 		return sl_conf_client_fail(c, "train.metrics", fail, "%s", why.text);
 	return err ? sl_fail_set(fail, err, "%s", why.text) : SL_OK;
@@ -218,7 +232,7 @@ static void log_step(struct sl_training *r, const struct sl_step_result *s)
 		.step = s->step + 1,
 		.skipped = s->skipped,
 		.loss = s->skipped ? NAN : s->loss,
-		.acc = s->skipped ? NAN : (double)s->correct / (double)s->rows,
+		.acc = s->skipped ? NAN : accuracy(r, s->correct, s->rows),
 		.lr = s->lr,
 		.grad_norm = s->grad_norm,
 		.wire_tx_bytes = s->tx_bytes,
@@ -252,6 +266,14 @@ static uint64_t all_steps(const struct sl_training *r)
 	return left < (uint64_t)r->steps_per_epoch ? left : (uint64_t)r->steps_per_epoch;
 }
 
+static const char *accuracy_text(double acc, char out[SL_SCORE_TEXT])
+{
+	out[0] = 0;
+	if (!isnan(acc))
+		snprintf(out, SL_SCORE_TEXT, ", accuracy %.2f %%", 100 * acc);
+	return out;
+}
+
 static void log_epoch(struct sl_training *r)
 {
 	const struct tally *t = &r->train, *e = &r->eval;
@@ -259,9 +281,9 @@ static void log_epoch(struct sl_training *r)
 		.epoch = (uint64_t)r->epoch + 1,
 		.steps = r->step,
 		.train_loss = ratio(t->loss, (double)t->rows),
-		.train_acc = ratio((double)t->correct, (double)t->rows),
+		.train_acc = accuracy(r, t->correct, t->rows),
 		.test_loss = ratio(e->loss, (double)e->rows),
-		.test_acc = ratio((double)e->correct, (double)e->rows),
+		.test_acc = accuracy(r, e->correct, e->rows),
 		.lr = r->step ? sl_schedule_lr(&r->schedule, (int64_t)r->step - 1) : NAN,
 		.wire_tx_bytes = t->tx_bytes,
 		.wire_rx_bytes = t->rx_bytes,
@@ -274,8 +296,8 @@ static void log_epoch(struct sl_training *r)
 	int n;
 
 	if (e->rows) {
-		n = snprintf(test, sizeof test, "; test loss %.4f, accuracy %.2f %%", line.test_loss,
-			     100 * line.test_acc);
+		n = snprintf(test, sizeof test, "; test loss %.4f%s", line.test_loss,
+			     accuracy_text(line.test_acc, text));
 		sl_scores_result(r->scores, score);
 		sl_summary_scores(line.score, score);
 		for (int i = 0; i < SL_SCORES_MOST && score[i].metric; i++)
@@ -283,8 +305,8 @@ static void log_epoch(struct sl_training *r)
 				      sl_summary_score_text(&score[i], text));
 	}
 	sl_journal_epoch(&r->journal, &line);
-	sl_log(SL_LOG_INFO, "epoch", "%d of %d: train loss %.4f, accuracy %.2f %%%s", r->epoch + 1, all_epochs(r),
-	       line.train_loss, 100 * line.train_acc, test);
+	sl_log(SL_LOG_INFO, "epoch", "%d of %d: train loss %.4f%s%s", r->epoch + 1, all_epochs(r), line.train_loss,
+	       accuracy_text(line.train_acc, text), test);
 }
 
 static void tally_add(struct tally *t, const struct sl_step_result *s)
@@ -320,7 +342,7 @@ static void show(struct sl_training *r)
 
 bool sl_run_keeps_best(const struct sl_training *r)
 {
-	return !r->eval_only && r->setup->conf->train.keep_best && r->setup->conf->log.dir[0];
+	return !r->eval_only && has_labels(r) && r->setup->conf->train.keep_best && r->setup->conf->log.dir[0];
 }
 
 bool sl_training_best_due(const struct sl_training *r)
@@ -344,7 +366,7 @@ static void eval_over(struct sl_training *r)
 	t->test_samples = (uint64_t)r->eval.rows;
 	t->test_loss = ratio(r->eval.loss, (double)r->eval.rows);
 	sl_scores_result(r->scores, t->score);
-	t->test_acc = ratio((double)r->eval.correct, (double)r->eval.rows);
+	t->test_acc = accuracy(r, r->eval.correct, r->eval.rows);
 	if (!(t->best_test_acc >= t->test_acc))
 		t->best_test_acc = t->test_acc;
 	r->best_due = sl_run_keeps_best(r) && !(t->kept_acc >= t->test_acc);
@@ -383,7 +405,7 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 	r->done_ns = sl_now_ns();
 	if (!s->skipped) {
 		r->loss = s->loss;
-		r->acc = (double)s->correct / (double)s->rows;
+		r->acc = accuracy(r, s->correct, s->rows);
 	}
 	if (eval) {
 		r->in_eval++;

@@ -74,6 +74,7 @@ struct sl_conf_parts {
 };
 enum sl_conf_normalize { SL_NORMALIZE_IMAGENET, SL_NORMALIZE_CIFAR10, SL_NORMALIZE_CIFAR100, SL_NORMALIZE_NONE };
 enum sl_conf_schedule { SL_CONF_CONSTANT, SL_CONF_COSINE, SL_CONF_POLYNOMIAL, SL_CONF_STEP, SL_CONF_POINTS };
+enum sl_conf_loss { SL_CONF_LABELS, SL_CONF_RESTORE_HEAD, SL_CONF_RESTORE_TAIL };
 enum sl_conf_warmup { SL_CONF_ABOVE_ZERO, SL_CONF_FROM_ZERO };
 enum sl_conf_by { SL_CONF_BY_STEP, SL_CONF_BY_EPOCH };
 enum sl_conf_chunk_loss { SL_CHUNK_LOSS_MEAN, SL_CHUNK_LOSS_SUM };
@@ -108,6 +109,7 @@ struct sl_conf_client {
 		int vocab, tokens;      /* of networks of tokens */
 		char weights[PATH_MAX]; /* "": initialised from train.seed */
 		bool partial;
+		struct sl_conf_list insert_weights; /* files that give the inserts' weights; none: `weights` may */
 	} model;
 	struct {
 		int rank; /* 0: no adapters */
@@ -156,6 +158,7 @@ struct sl_conf_client {
 			double gamma;
 			struct sl_conf_list points; /* EPOCH:LR, as sl_conf_point reads them */
 		} schedule;
+		enum sl_conf_loss loss;
 		double label_smoothing;
 		enum sl_conf_chunk_loss chunk_loss;
 		int eval_every;              /* epochs; 0: after the last only */

@@ -25,6 +25,8 @@ static const struct sl_conf_key keys[] = {
 	SL_INT(T, "model.tokens", model.tokens, 1, 65535, "128", "tokens", "of token_mlp and networks of model.huggingface: longest row; longer ones are cut"),
 	SL_STRING(T, "model.weights", model.weights, NULL, "", "safetensors file with the weights to start from; empty: random weights from train.seed"),
 	SL_BOOL(T, "model.partial", model.partial, "false", "accept a model.weights file that lacks parameters; these start from train.seed"),
+	SL_NAMES(T, "model.insert_weights", model.insert_weights, sl_conf_check_word, "",
+		"safetensors files that together hold the weights of all inserts, as splitc export writes them; their other tensors are passed over; empty: from model.weights, else from train.seed"),
 
 	SL_INT(T, "lora.rank", lora.rank, 0, 4096, "0", "0: no adapters", "of model.huggingface: rank of low-rank adapters (LoRA), which learn with the classifier, while all else stays as it is"),
 	SL_DOUBLE(T, "lora.alpha", lora.alpha, 1e-6, 1e6, "16", NULL, "an adapter's output is multiplied by alpha / rank"),
@@ -37,7 +39,7 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "head_end", head_end, NULL, "", "last layer of the head by name, such as features.0.1, instead of partition's first number"),
 	SL_STRING(T, "tail_begin", tail_begin, NULL, "", "first layer of the tail by name, such as classifier, instead of partition's second number"),
 	SL_STRING(T, "insert.head", insert.head, sl_conf_check_insert, "",
-		"learned layers that compress the head's activations: conv:20,k=3,s=3, linear:16, several joined with +, decaylinear:…; empty: none"),
+		"learned layers that compress the head's activations: conv:20,k=3,s=3, linear:16, several joined with +, decaylinear:…, or a preset: bottleneck:58, bottleneck:83 or bottleneck:153; empty: none"),
 	SL_STRING(T, "insert.tail", insert.tail, sl_conf_check_insert, "", "learned layers that compress the middle's activations, spelled as insert.head"),
 
 	SL_CHOICE(T, "data.kind", data.kind, SL_WORDS("cifar10", "cifar100", "images", "webdataset", "made_tokens", "csv", "cola", "sst2", "mrpc", "qqp", "mnli", "mnli-mm", "qnli", "rte", "stsb", "wnli", "text"), "cifar10",
@@ -86,6 +88,8 @@ static const struct sl_conf_key keys[] = {
 	SL_NAMES(T, "train.schedule.milestones", train.schedule.milestones, sl_conf_check_epoch, "", "step: multiply the learning rate by gamma after each of these epochs, as torch's MultiStepLR does, such as [16, 27]"),
 	SL_DOUBLE(T, "train.schedule.gamma", train.schedule.gamma, 1e-6, 1, "0.1", NULL, "step: factor of each drop"),
 	SL_NAMES(T, "train.schedule.points", train.schedule.points, sl_conf_check_point, "", "points: EPOCH:LR pairs, such as [0:0, 5:0.4, 24:0]; between two of them the learning rate changes linearly from step to step"),
+	SL_CHOICE(T, "train.loss", train.loss, SL_WORDS("labels", "restore_head", "restore_tail"), "labels",
+		"what training minimises: labels is the network's own loss; restore_head and restore_tail train that insert alone, to give back the activation at its cut (mean squared error), with everything else frozen"),
 	SL_DOUBLE(T, "train.label_smoothing", train.label_smoothing, 0, 1, "0", NULL,
 		"share of each training label that is spread over all classes alike, as in torch.nn.CrossEntropyLoss; the loss of an evaluation has none"),
 	SL_CHOICE(T, "train.chunk_loss", train.chunk_loss, SL_WORDS("mean", "sum"), "mean",
@@ -441,6 +445,23 @@ static const char *check_share(const struct sl_conf_client *c, char why[SL_CONF_
 	return NULL;
 }
 
+/* Keys that say something of labels. */
+static const char *check_loss(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	static const char *const of_labels[] = {"train.label_smoothing", "train.keep_best", "train.metrics"};
+	const bool by_set = line_of(c, "train.loss") < 0;
+
+	for (size_t i = 0; i < sizeof of_labels / sizeof of_labels[0]; i++) {
+		const int line = line_of(c, of_labels[i]);
+
+		if (c->train.loss == SL_CONF_LABELS || !line || (line > 0 && by_set))
+			continue;
+		snprintf(why, SL_CONF_WHY, "belongs to train.loss: labels; leave this key out");
+		return of_labels[i];
+	}
+	return NULL;
+}
+
 static const char *finish(void *conf, char why[SL_CONF_WHY])
 {
 	struct sl_conf_client *c = conf;
@@ -458,6 +479,8 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 		blame = check_share(c, why);
 	if (!blame)
 		blame = check_schedule(c, why);
+	if (!blame)
+		blame = check_loss(c, why);
 	if (blame)
 		return blame;
 	if (c->agreed.precision == SL_CONF_FP16 && c->train.on_nan != SL_NAN_SKIP) {

@@ -85,16 +85,39 @@ static enum sl_err read_item(const char *text, size_t len, struct sl_insert_item
 		return SL_OK;
 	}
 	return sl_fail_set(fail, SL_ERR_CONFIG,
-			   "an insert is none, or conv, linear and decaylinear joined with '+' as in "
-			   "conv:20,k=3,s=3+linear:8, got '%.*s'",
+			   "an insert is none, a preset such as bottleneck:58, or conv, linear and decaylinear joined "
+			   "with '+' as in conv:20,k=3,s=3+linear:8, got '%.*s'",
 			   (int)(name_len < 100 ? name_len : 100), text);
 }
 
-static enum sl_err parse(const char *text, struct sl_insert *out, struct sl_fail *fail)
+/* Both sides of one bottleneck, by how many times fewer elements cross at 224². */
+static const struct {
+	const char *name, *side[2];
+} presets[] = {{"bottleneck:58", {"conv:32,k=4,s=4+conv:4", "conv:400+conv:100"}},
+	       {"bottleneck:83", {"conv:32,k=8,s=8+conv:16", "conv:300+conv:50"}},
+	       {"bottleneck:153", {"conv:32,k=8,s=8+conv:8", "conv:300+conv:30"}}};
+enum { N_PRESETS = sizeof presets / sizeof presets[0] };
+
+static enum sl_err read_preset(const char **text, bool tail, struct sl_fail *fail)
 {
+	for (int i = 0; i < N_PRESETS; i++)
+		if (strcmp(*text, presets[i].name) == 0) {
+			*text = presets[i].side[tail];
+			return SL_OK;
+		}
+	return strncmp(*text, "bottleneck", 10) != 0
+		       ? SL_OK
+		       : sl_fail_set(fail, SL_ERR_CONFIG, "there are %s, %s and %s, got \"%.100s\"", presets[0].name,
+				     presets[1].name, presets[2].name, *text);
+}
+
+static enum sl_err parse(const char *text, bool tail, struct sl_insert *out, struct sl_fail *fail)
+{
+	enum sl_err unknown = read_preset(&text, tail, fail);
+
 	*out = (struct sl_insert){0};
-	if (!*text || strcmp(text, "none") == 0)
-		return SL_OK;
+	if (unknown || !*text || strcmp(text, "none") == 0)
+		return unknown;
 	for (const char *at = text;;) {
 		const size_t len = sl_args_plus(at, strlen(at));
 		enum sl_err err;
@@ -139,15 +162,15 @@ static enum sl_err write_items(const struct sl_insert *items, char *out, struct 
 	return SL_OK;
 }
 
-enum sl_err sl_insert_canonical(const char *text, char *out, struct sl_fail *fail)
+enum sl_err sl_insert_canonical(const char *text, bool tail, char *out, struct sl_fail *fail)
 {
-	return sl_insert_advance(text, 0, out, fail);
+	return sl_insert_advance(text, tail, 0, out, fail);
 }
 
-enum sl_err sl_insert_advance(const char *text, int64_t steps, char *out, struct sl_fail *fail)
+enum sl_err sl_insert_advance(const char *text, bool tail, int64_t steps, char *out, struct sl_fail *fail)
 {
 	struct sl_insert items;
-	enum sl_err err = parse(text, &items, fail);
+	enum sl_err err = parse(text, tail, &items, fail);
 	struct sl_decay *d;
 
 	if (err)
@@ -166,7 +189,7 @@ enum sl_err sl_insert_advance(const char *text, int64_t steps, char *out, struct
 enum sl_err sl_insert_parse(struct sl_insert *out, const char *key, const char *text, struct sl_fail *fail)
 {
 	struct sl_fail why;
-	enum sl_err err = parse(text, out, &why);
+	enum sl_err err = parse(text, strcmp(key, "insert.tail") == 0, out, &why);
 
 	out->key = key;
 	return err ? sl_fail_at(fail, key, err, "%s", why.text) : SL_OK;

@@ -13,6 +13,10 @@
  *                              L·sign(w) added to their gradient, once a step. A steps count as done before the
  *                              first. The last of its side
  *   none                       the same as the empty text
+ *   bottleneck:58, :83, :153   alone: two convolutions a side, by which so many times fewer elements cross at 224²
+ *                              (MobileNetV2 cut behind its first batch norm and before the classifier). insert.head
+ *                              conv:32,k=4,s=4+conv:4, conv:32,k=8,s=8+conv:16, conv:32,k=8,s=8+conv:8; insert.tail
+ *                              conv:400+conv:100, conv:300+conv:50, conv:300+conv:30
  *
  * Of a decaying pair only the live part takes part in a step; the rest is 0, moments included (decay.h, exec.h). The
  * second matrix is stored transposed, [features that cross, features], so that the live part is the front of both.
@@ -54,11 +58,12 @@ int sl_insert_restore(const struct sl_insert *insert, struct sl_build *b, int va
 /* The schedule of what crosses, once it is built; full 0: nothing decays. */
 struct sl_decay sl_insert_decay(const struct sl_insert *insert);
 
-/* Writes the text without blanks and without defaults: equal text, equal insert. CONFIG as above, without the prefix.
+/* Writes the text without blanks, defaults and presets: equal text, equal insert. CONFIG as above, without the prefix.
  * out [SL_INSERT_TEXT]. */
-enum sl_err sl_insert_canonical(const char *text, char *out, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_insert_canonical(const char *text, bool tail, char *out, struct sl_fail *fail) SL_MUST_CHECK;
 /* The same, with the schedule of a decaying layer begun `steps` steps earlier: what weights that were trained so long
  * fit. INT64_MAX: at its end. */
-enum sl_err sl_insert_advance(const char *text, int64_t steps, char *out, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_insert_advance(const char *text, bool tail, int64_t steps, char *out,
+			      struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -1,6 +1,7 @@
 #include "common/model/split.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/model/roles.h"
 
@@ -144,6 +145,100 @@ enum sl_err sl_split_model(struct sl_graph part[SL_SEGMENT_COUNT], struct sl_mod
 	return err;
 }
 
+/* ---- a loss of what an insert restores */
+
+static int difference(struct sl_build *b, int x, struct sl_insert *insert)
+{
+	const int y = sl_insert_restore(insert, b, sl_insert_build(insert, b, x));
+
+	return sl_build_add(b, "restored.error", y, sl_build_scale(b, "restored.minus", x, -1));
+}
+
+static enum sl_err restoring_middle(struct sl_graph part[SL_SEGMENT_COUNT], struct copier *c, const struct sl_cut *cut,
+				    struct sl_insert *insert, bool tail, struct sl_build *b)
+{
+	const struct sl_insert none[2] = {0};
+	enum sl_err err = add_inputs(c, SL_MIDDLE, cut, none, &part[SL_HEAD], b);
+	int first, end, error;
+
+	sl_cut_nodes(cut, c->model, SL_MIDDLE, &first, &end);
+	if (!err && tail)
+		err = copy_nodes(c, first, end, b->fail);
+	if (err)
+		return err;
+	error = difference(b, c->value[tail ? cut->tail_value : cut->head_value], insert);
+	return b->err ? b->err : sl_graph_add_output(c->to, "mid_act", error, NULL, b->fail);
+}
+
+/* The targets are zeros, so nobody has to give them (exec.h). */
+static enum sl_err restoring_tail(struct sl_graph *to, const struct sl_graph *middle, struct sl_build *b)
+{
+	const struct sl_graph_value *error = &middle->value[middle->out[0].value];
+	const struct sl_shape flat = sl_shape2(1, sl_shape_row(&error->shape));
+	int value = 0;
+	enum sl_err err = sl_graph_add_input(to, "mid_act", error->dtype, error->lead, error->shape,
+					     middle->out[0].most, NULL, b->fail);
+
+	if (!err)
+		err = sl_graph_add_input(to, "label", SL_F32, error->lead, flat, middle->out[0].most, NULL, b->fail);
+	if (err)
+		return err;
+	if (error->shape.ndim > 2)
+		value = sl_build_flatten(b, "restored.flatten", value);
+	sl_build_mse(b, "restored.loss", value, 1);
+	return b->err;
+}
+
+static void freeze_all_but_inserts(struct sl_graph *part)
+{
+	for (int i = 0; i < part->n_param; i++)
+		if (part->param[i].role == SL_LEARNS && strncmp(part->param[i].name, "insert.", 7) != 0)
+			part->param[i].role = SL_FROZEN;
+}
+
+static enum sl_err check_restorable(const struct sl_insert *insert, struct sl_fail *fail)
+{
+	if (!insert->n)
+		return sl_fail_at(fail, "train.loss", SL_ERR_CONFIG, "there is no %s that could learn", insert->key);
+	for (int i = 0; i < insert->n; i++)
+		if (insert->item[i].kind == SL_INSERT_DECAY)
+			return sl_fail_at(fail, insert->key, SL_ERR_CONFIG,
+					  "decaylinear begins as the identity: there is nothing to restore better");
+	return SL_OK;
+}
+
+enum sl_err sl_split_restore(struct sl_graph part[SL_SEGMENT_COUNT], struct sl_model *model, const struct sl_cut *cut,
+			     struct sl_insert *insert, bool tail, struct sl_fail *fail)
+{
+	struct sl_insert none[2] = {{.key = "insert.head"}, {.key = "insert.tail"}};
+	struct sl_fail why = {0};
+	struct sl_build b = {.graph = &part[SL_MIDDLE], .model = model, .insert = true, .fail = &why};
+	struct copier c = {0};
+	enum sl_err err = check_restorable(insert, fail);
+
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
+		part[i] = (struct sl_graph){0};
+	if (!err)
+		err = split_part(part, SL_HEAD, model, cut, none, fail);
+	if (err)
+		return err;
+	err = copier_open(&c, model, &part[SL_MIDDLE], &why);
+	if (!err)
+		err = restoring_middle(part, &c, cut, insert, tail, &b);
+	copier_close(&c);
+	b.graph = &part[SL_TAIL];
+	if (!err)
+		err = restoring_tail(&part[SL_TAIL], &part[SL_MIDDLE], &b);
+	if (err)
+		return b.err ? sl_fail_at(fail, insert->key, err, "%s", why.text)
+			     : sl_fail_set(fail, err, "%s", why.text);
+	freeze_all_but_inserts(&part[SL_HEAD]);
+	freeze_all_but_inserts(&part[SL_MIDDLE]);
+	return SL_OK;
+}
+
+/* ---- all of it */
+
 static const char *given(const char *text)
 {
 	return text[0] ? text : NULL;
@@ -172,8 +267,12 @@ static enum sl_err split_all(struct sl_parts *s, const struct sl_split_spec *spe
 		err = sl_insert_parse(&insert[0], "insert.head", spec->insert_head, fail);
 	if (!err)
 		err = sl_insert_parse(&insert[1], "insert.tail", spec->insert_tail, fail);
+	s->loss = spec->loss;
 	if (!err)
-		err = sl_split_model(s->part, s->model, &s->cut, insert, fail);
+		err = spec->loss == SL_LOSS_LABELS ? sl_split_model(s->part, s->model, &s->cut, insert, fail)
+						   : sl_split_restore(s->part, s->model, &s->cut,
+								      &insert[spec->loss == SL_LOSS_RESTORE_TAIL],
+								      spec->loss == SL_LOSS_RESTORE_TAIL, fail);
 	if (!err && spec->freeze && spec->freeze->n)
 		err = sl_roles_freeze(s->part, spec->freeze, fail);
 	if (!err && spec->groups)
@@ -212,7 +311,10 @@ enum sl_err sl_plan_open_parts(struct sl_plan **out, struct sl_parts *parts, con
 	plan->cut = parts->cut;
 	parts->model = NULL;
 	plan->plain[0] = plan->model->graph.value[plan->cut.head_value].shape;
-	plan->plain[1] = plan->model->graph.value[plan->cut.tail_value].shape;
+	plan->plain[1] =
+		plan->model->graph
+			.value[parts->loss == SL_LOSS_RESTORE_HEAD ? plan->cut.head_value : plan->cut.tail_value]
+			.shape;
 	for (int i = 0; i < SL_SEGMENT_COUNT && !err; i++)
 		err = sl_plan_add(plan, (enum sl_segment)i, &parts->part[i], fail);
 	if (!err)

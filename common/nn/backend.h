@@ -73,7 +73,7 @@ struct sl_op_call {
 	/* Losses only, rule and labels of XENT: */
 	struct sl_xent_rule rule;
 	const int32_t *labels; /* [N], host order checked before: 0 ≤ label < K, or ignored */
-	const float *targets;  /* [N, K], host; MSE */
+	const float *targets;  /* [N, K], host; MSE; NULL: all are 0 */
 	float loss_scale;      /* 1/rows that the loss averages over; gradient of logits is multiplied by it */
 	double *loss_sum;      /* host; forward stores the sum of the losses of this chunk's rows */
 	int64_t *correct;      /* host; forward stores how many rows have their largest logit at the label; 0 of MSE */

@@ -92,7 +92,7 @@ struct sl_exec_loss {
 	bool ignores; /* rows whose label is `ignored` count for nothing (backend.h) */
 	int32_t ignored;
 	const int32_t *labels; /* [rows], 0 ≤ label < classes, or ignored: checked, DATA otherwise */
-	const float *targets;  /* of a loss of mean squares in place of labels: [rows, K], host memory */
+	const float *targets;  /* of a loss of mean squares in place of labels: [rows, K], host memory; NULL: all 0 */
 	float scale;           /* of the gradient: 1 / rows that the loss averages over, ignored ones not counted */
 	float *logits;         /* out, [rows, classes or K], host memory; NULL: not wanted */
 	double sum;            /* out */

@@ -497,6 +497,18 @@ int sl_build_xent(struct sl_build *b, const char *name, int logits)
 	return loss;
 }
 
+int sl_build_mse(struct sl_build *b, const char *name, int in, int target)
+{
+	struct draft d = begin(b, SL_OP_MSE, name, in);
+	int loss;
+
+	d.in[d.node.n_in++] = target;
+	loss = finish(b, &d);
+	if (b->err == SL_OK)
+		b->err = sl_graph_add_output(b->graph, "loss", loss, NULL, b->fail);
+	return loss;
+}
+
 void sl_build_unit(struct sl_build *b, const char *name)
 {
 	struct sl_model *m = b->model;

@@ -129,6 +129,8 @@ int sl_build_embedding(struct sl_build *b, const char *name, int in, int feature
 int sl_build_lookup(struct sl_build *b, const char *name, int in, struct sl_embedding_attr attr, struct sl_init init);
 int sl_build_select(struct sl_build *b, const char *name, int in);   /* the first token of each row */
 int sl_build_xent(struct sl_build *b, const char *name, int logits); /* makes the graph's output "loss" */
+/* The same: mean squares of `in` [K] less the value `target`. */
+int sl_build_mse(struct sl_build *b, const char *name, int in, int target);
 /* A linear layer over the last dimension to `out_f` features without bias, which starts as the identity: a 1×1
  * convolution where `in` is an image; `transposed`: its weight is [in, out] (for images, a transposed convolution). */
 int sl_build_identity(struct sl_build *b, const char *name, int in, int out_f, bool transposed);

@@ -23,7 +23,8 @@
  * SELECT     tokens [F] → rows [F]                    –      (the first token of every row)
  * EMBEDDING  tokens' ids → [F]                        weight [V,F]   (row `id`; see struct sl_embedding_attr)
  * XENT       logits [K] + labels → mean loss          –      (softmax cross-entropy, torch.nn.CrossEntropyLoss)
- * MSE        x [K] + targets [K] → mean loss          –      (Σ (x − target)² / K of a row, torch.nn.MSELoss)
+ * MSE        x [K] + targets [K] → mean loss          –      (Σ (x − target)² / K of a row, torch.nn.MSELoss;
+ *            no targets: zeros)
  *
  * The shape of a loss' output is [1] for any number of rows: its results go to the call's host pointers.
  */

@@ -15,7 +15,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 	double square = 0;
 
 	for (int64_t i = 0; i < n; i++) {
-		error[i] = x[i] - call->targets[i];
+		error[i] = call->targets ? x[i] - call->targets[i] : x[i];
 		square += (double)error[i] * (double)error[i];
 	}
 	*call->loss_sum = square / (double)sl_shape_row(&call->in[0].shape);

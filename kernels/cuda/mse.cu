@@ -35,7 +35,8 @@ __global__ void backward_kernel(float *dx, bool add, const float *error, float b
 cudaError_t cu_mse_forward(cudaStream_t s, struct cu_xent_result *result, float *error, double *row_loss,
 			   int32_t *row_correct, const float *x, const float *targets, int64_t n, int64_t k)
 {
-	cudaError_t status = cu_labels_store(s, (int32_t *)error, (const int32_t *)targets, n * k);
+	cudaError_t status = targets ? cu_labels_store(s, (int32_t *)error, (const int32_t *)targets, n * k)
+				     : cudaMemsetAsync(error, 0, (size_t)(n * k) * sizeof *error, s);
 
 	if (status != cudaSuccess)
 		return status;

@@ -16,7 +16,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 	double *error = call->saved, loss = 0;
 
 	for (int64_t i = 0; i < sl_shape_count(s); i++) {
-		error[i] = (double)x[i] - call->targets[i];
+		error[i] = (double)x[i] - (call->targets ? call->targets[i] : 0);
 		loss += error[i] * error[i] / (double)sl_shape_row(s);
 	}
 	*call->loss_sum = loss;

@@ -69,10 +69,10 @@ static void advancing(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
-		assert_int_equal(sl_insert_advance(text, row[i].steps, out, &fail), SL_OK);
+		assert_int_equal(sl_insert_advance(text, false, row[i].steps, out, &fail), SL_OK);
 		assert_string_equal(out, row[i].want);
 	}
-	assert_int_equal(sl_insert_advance("conv:3", INT64_MAX, out, &fail), SL_OK);
+	assert_int_equal(sl_insert_advance("conv:3", false, INT64_MAX, out, &fail), SL_OK);
 	assert_string_equal(out, "conv:3");
 }
 

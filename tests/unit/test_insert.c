@@ -15,7 +15,7 @@ static void spelt(const char *text, const char *canonical)
 	char out[SL_INSERT_TEXT];
 	struct sl_fail fail;
 
-	if (sl_insert_canonical(text, out, &fail) != SL_OK)
+	if (sl_insert_canonical(text, false, out, &fail) != SL_OK)
 		fail_msg("%s: %s", text, fail.text);
 	assert_string_equal(out, canonical);
 }
@@ -25,7 +25,7 @@ static void refused(const char *text)
 	char out[SL_INSERT_TEXT] = "untouched";
 	struct sl_fail fail;
 
-	if (sl_insert_canonical(text, out, &fail) != SL_ERR_CONFIG)
+	if (sl_insert_canonical(text, false, out, &fail) != SL_ERR_CONFIG)
 		fail_msg("\"%s\" was taken", text);
 	assert_string_equal(out, "untouched");
 }
@@ -84,6 +84,10 @@ static void texts(void **state)
 	refused("conv:20+");
 	refused("+conv:20");
 	refused("conv:20++conv:3");
+	spelt("bottleneck:83", "conv:32,k=8,s=8+conv:16");
+	refused("bottleneck");
+	refused("bottleneck:84");
+	refused("bottleneck:58+conv:3");
 	refused("linear:8,k=3");
 	refused("pool:2");
 	refused("conv:1+conv:2+conv:3+conv:4+conv:5");
@@ -163,6 +167,9 @@ static void rates_by_elements(void **state)
 		{"conv:20,k=4,s=4", "conv:320", 0.0676},
 		{"conv:32,k=4,s=4", "conv:320", 0.0878},
 		{"conv:20,k=3,s=3", "conv:320", 0.0928},
+		{"bottleneck:58", "bottleneck:58", 1 / 57.76},
+		{"bottleneck:83", "bottleneck:83", 1 / 83.09},
+		{"bottleneck:153", "bottleneck:153", 1 / 152.77},
 		{"linear:16", "linear:640", 0.5},
 		{"decaylinear:rate=0.9,every=300,times=9", "decaylinear:rate=0.9,every=300,times=9", 1},
 		{"decaylinear:rate=0.5,every=3,times=2,from=3", "none", 0.56758},
@@ -273,6 +280,56 @@ static void the_splice(void **state)
 	sl_plan_close(plan);
 }
 
+static bool learns(const struct sl_plan *plan, enum sl_segment which)
+{
+	return plan->segment[which].trainable_count > 0;
+}
+
+static bool refuses(struct sl_split_spec spec, const char *key)
+{
+	struct sl_plan *plan = NULL;
+	struct sl_fail fail = {0};
+
+	return sl_plan_open(&plan, &spec, &fail) == SL_ERR_CONFIG && strcmp(fail.key, key) == 0;
+}
+
+/* A loss of what an insert restores: the insert lies in the middle, behind what makes its activation, and it alone
+ * learns; a file has the whole network. */
+static void restoring(void **state)
+{
+	const struct sl_split_spec bare = spec_of(32, "", "");
+	struct sl_plan *plain = open_plan(&bare);
+
+	(void)state;
+	for (int tail = 0; tail < 2; tail++) {
+		struct sl_split_spec spec = spec_of(32, "conv:20,k=3,s=3", "conv:320");
+		struct sl_plan *plan;
+		const struct sl_plan_segment *mid;
+
+		spec.loss = tail ? SL_LOSS_RESTORE_TAIL : SL_LOSS_RESTORE_HEAD;
+		plan = open_plan(&spec);
+		mid = &plan->segment[SL_MIDDLE];
+		assert_sound(plan);
+		assert_false(learns(plan, SL_HEAD) || learns(plan, SL_TAIL));
+		for (int i = 0; i < mid->n_param; i++) {
+			const struct sl_param *p = &mid->graph.param[mid->param[i].graph_param];
+
+			assert_int_equal(p->role == SL_LEARNS, strncmp(p->name, "insert.", 7) == 0);
+		}
+		assert_int_equal(mid->n_op, 4 + (tail ? plain->segment[SL_MIDDLE].n_op : 0));
+		assert_int_equal(plan->segment[SL_TAIL].n_op, 2);
+		assert_int_equal(plan->segment[SL_TAIL].op[1].op.kind, SL_OP_MSE);
+		assert_int_equal(plan->model->graph.n_param, plan->model->n_plain + 4);
+		assert_int_equal(sl_plan_plain_count(plan, true), tail ? 1280 : 16 * 16 * 32);
+		sl_plan_close(plan);
+		strcpy(tail ? spec.insert_tail : spec.insert_head, "");
+		assert_true(refuses(spec, "train.loss"));
+		strcpy(tail ? spec.insert_tail : spec.insert_head, "decaylinear:rate=0.9,every=1,times=2");
+		assert_true(refuses(spec, tail ? "insert.tail" : "insert.head"));
+	}
+	sl_plan_close(plain);
+}
+
 static void plan_refuses(const char *head, const char *tail, const char *says)
 {
 	struct sl_split_spec spec = spec_of(32, head, tail);
@@ -294,7 +351,9 @@ static void inserts_that_do_not_fit(void **state)
 		     "insert.head: conv:C[,k=K][,s=S][,p=P] with sizes of 1 and more, and P below K, got 'x'");
 	plan_refuses("conv:8,q=3", "", "insert.head: conv has no option 'q'");
 	plan_refuses("", "conv:8,k=3,k=3", "insert.tail: 'k' is given twice for conv");
-	plan_refuses("conf:8", "", "insert.head: an insert is none, or conv, linear and decaylinear joined with '+'");
+	plan_refuses("conf:8", "",
+		     "insert.head: an insert is none, a preset such as bottleneck:58, or conv, linear and decaylinear "
+		     "joined with '+'");
 	plan_refuses("conv:1048576,k=16,s=16", "", "insert.head: ");
 }
 
@@ -392,6 +451,7 @@ int main(void)
 		cmocka_unit_test(the_seeds_rows),
 		cmocka_unit_test(rates_by_elements),
 		cmocka_unit_test(the_splice),
+		cmocka_unit_test(restoring),
 		cmocka_unit_test(inserts_that_do_not_fit),
 		cmocka_unit_test(linear_starts_as_the_identity),
 		cmocka_unit_test(inserts_learn),

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Inserts that are trained before: train.loss restore_head and restore_tail change the insert's tensors alone, bring the loss down,
+# and equal --local byte for byte; a fine-tune takes a backbone and inserts from files of their own, and says what does not fit.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 64 32
+start_server server threads=2
+write_config "$tmp/client.yaml"
+conv=(--set insert.head=conv:8,k=2,s=2 --set insert.tail=conv:320)
+adam=(--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0 --set train.optimizer.kind=adam --set train.optimizer.lr=0.01 --set train.epochs=4)
+
+client backbone "$tmp/client.yaml" --local || fail "a run for the backbone: exit status $?"
+from=(--set model.weights="$tmp/backbone/model.safetensors")
+names() { tail -c +9 "$1" | head -c "$(od -An -t u8 -N 8 "$1" | tr -d ' ')" | jq -r 'keys[]' | grep -v __metadata__; }
+tensor() {
+	local file=$1 length range
+	length=$(od -An -t u8 -N 8 "$file" | tr -d ' ')
+	range=$(tail -c +9 "$file" | head -c "$length" | jq -r --arg n "$2" '.[$n].data_offsets | "\(.[0]) \(.[1])"')
+	tail -c +$((9 + length + ${range% *})) "$file" | head -c $((${range#* } - ${range% *})) | sha256sum
+}
+for side in head tail; do
+	set=("${conv[@]}" "${from[@]}" "${adam[@]}" --set train.loss=restore_$side)
+	client "$side-local" "$tmp/client.yaml" --local "${set[@]}" || fail "restore_$side, local: exit status $?"
+	client "$side" "$tmp/client.yaml" "${set[@]}" || fail "restore_$side: exit status $?"
+	same_run "$side" "$side-local" 16
+	file=$tmp/$side/model.safetensors
+	names "$file" | grep -q "^insert\.$side\.restore\.0\.weight" || fail "restore_$side writes no insert.$side"
+	# what does not learn is the backbone's; running statistics are none of the tail's business
+	for name in features.0.0.weight features.3.conv.1.0.weight classifier.1.weight; do
+		[ "$(tensor "$file" $name)" = "$(tensor "$tmp/backbone/model.safetensors" $name)" ] || fail "restore_$side: $name has learned"
+	done
+	jq -se '[.[] | select(.type == "epoch")] | .[-1].train_loss < 0.6 * .[0].train_loss and .[-1].test_acc == null' \
+		"$tmp/$side/log.jsonl" >/dev/null || fail "restore_$side: $(grep epoch "$tmp/$side/log.jsonl")"
+	grep -q '^test loss' "$tmp/$side.log" || fail "restore_$side: the summary has no loss: $(cat "$tmp/$side.log")"
+done
+
+# a fine-tune from three files, with a server as without; the inserts are those of the files
+files=$tmp/head/model.safetensors,$tmp/tail/model.safetensors
+client fine-local "$tmp/client.yaml" --local "${conv[@]}" "${from[@]}" --set model.insert_weights="$files" || fail "a fine-tune, local: exit status $?"
+client fine "$tmp/client.yaml" "${conv[@]}" "${from[@]}" --set model.insert_weights="$files" || fail "a fine-tune: exit status $?"
+same_run fine fine-local 4
+client still "$tmp/client.yaml" --local "${conv[@]}" "${from[@]}" --set model.insert_weights="$files" --set 'train.freeze=insert.*' ||
+	fail "a run with frozen inserts: exit status $?"
+for side in head tail; do
+	name=insert.$side.0.weight
+	[ "$(tensor "$tmp/still/model.safetensors" $name)" = "$(tensor "$tmp/$side/model.safetensors" $name)" ] || fail "$name is not the file's"
+done
+# without a backbone: the rest from the seed
+client inserts-only "$tmp/client.yaml" "${conv[@]}" --set model.insert_weights="$files" || fail "inserts alone: exit status $?"
+
+# refused STATUS TEXT key=value…
+refused() {
+	local status=$1 text=$2 rc=0 set=() pair
+	shift 2
+	for pair in "$@"; do set+=(--set "$pair"); done
+	client refused "$tmp/client.yaml" --local "${conv[@]}" "${set[@]}" || rc=$?
+	[ $rc = "$status" ] && grep -q -e "$text" "$tmp/refused.log" || fail "$*: exit status $rc, $(cat "$tmp/refused.log")"
+}
+refused 65 'none of the files has the tensor "insert.tail.0.weight"' model.insert_weights="$tmp/head/model.safetensors"
+refused 65 'tensor "insert.head.[a-z.0]*" is in another of the files, too' model.insert_weights="$files,$tmp/head/model.safetensors"
+refused 65 'tensor "insert.head.0.weight" is \[8,32\|tensor "insert.head.*in the file and' model.insert_weights="$files" insert.head=conv:4,k=2,s=2
+refused 65 'is of no layer that the config has' model.insert_weights="$files" insert.head=none
+refused 65 'no tensor is called insert' model.insert_weights="$tmp/backbone/model.safetensors"
+refused 66 'absent.safetensors' model.insert_weights="$tmp/absent.safetensors"
+refused 78 'train.loss.*there is no insert.head' train.loss=restore_head insert.head=none
+refused 78 'train.keep_best: belongs to train.loss: labels' train.loss=restore_head train.keep_best=true
+rc=0
+"$SPLITC" predict "$tmp/client.yaml" --local "${conv[@]}" --set train.loss=restore_head --weights "$tmp/head/model.safetensors" >"$tmp/predict.log" 2>&1 || rc=$?
+[ $rc = 78 ] && grep -q 'predict needs' "$tmp/predict.log" || fail "predict: exit status $rc, $(cat "$tmp/predict.log")"
+echo 'inserts restore, and are taken from files'
