@@ -90,7 +90,8 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 		return sl_conf_client_fail(c, "model.features", fail, "%s has rows of %lld numbers, the model takes %d",
 					   spec->source, (long long)set->field[SL_FIELD_INPUT].dim[0],
 					   c->model.features);
-	if (set->vocab > s->takes.vocab)
+	/* `splitc data` asks for the data alone: no network is known then */
+	if (s->takes.vocab && set->vocab > s->takes.vocab)
 		return sl_conf_client_fail(c, c->model.huggingface[0] ? "model.huggingface" : "model.vocab", fail,
 					   "%s has tokens below %d, the model only below %d", spec->source, set->vocab,
 					   s->takes.vocab);
