@@ -144,6 +144,8 @@ static void finish_close(struct sl_host *h)
 	sl_timer_close(h->ticker);
 	sl_worker_close(h->worker);
 	h->worker = NULL;
+	sl_group_list_close(h->groups);
+	h->groups = NULL;
 	sl_async_close(h->jobs_done);
 	sl_transport_close(h->transport, LINGER_MS);
 	host_free(h);
@@ -215,6 +217,7 @@ static void on_tick(void *arg)
 	if (!h->shut)
 		sl_housekeeping_tick(&h->keeping, h->worker, sl_loop_now_ms(h->loop));
 	sl_host_forget_late(h);
+	sl_group_list_tick(h->groups);
 	for (int i = 0; i < h->n_place; i++) {
 		if (!h->session[i])
 			continue;
@@ -269,6 +272,15 @@ static enum sl_err open_parts(struct sl_host *h, struct sl_fail *fail)
 	return err;
 }
 
+static enum sl_err open_groups(struct sl_host *h, const struct sl_device *device, struct sl_fail *fail)
+{
+	const struct sl_trunk_store store = {h->conf->store, &h->keeping.what, NULL, device->text};
+
+	if (sl_group_list_open(&h->groups, h->loop, h->worker, &store))
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for groups");
+	return SL_OK;
+}
+
 static struct sl_host *host_new(const struct sl_conf_server *conf)
 {
 	struct sl_host *h = calloc(1, sizeof *h);
@@ -305,6 +317,8 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 	h->threads = device->pool ? sl_pool_threads(device->pool) : 1;
 	h->opened_ms = sl_loop_now_ms(loop);
 	err = open_parts(h, fail);
+	if (!err)
+		err = open_groups(h, device, fail);
 	if (err) {
 		sl_timer_close(h->ticker);
 		sl_transport_close(h->transport, 0);
@@ -328,6 +342,7 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 		.memory_used = &h->memory_used,
 		.task_s = conf->limits.task_s,
 		.piece_ms = conf->limits.piece_ms,
+		.groups = h->groups,
 		.watchdog_s = conf->watchdog_s,
 		.over = session_over,
 		.admitted = sl_host_admitted,

@@ -210,8 +210,11 @@ void sl_host_admitted(void *arg, struct sl_middle *middle)
 	struct sl_host *h = arg;
 
 	for (int i = 0; i < h->n_place; i++)
-		if (h->session[i] == middle)
+		if (h->session[i] == middle) {
 			h->second[i] = false;
+			if (sl_middle_group(middle)) /* whose files are not the session's */
+				sl_housekeeping_join(&h->keeping, i, sl_group_file_name(sl_middle_group(middle)));
+		}
 	end_older(h, &sl_middle_session(middle)->hello, false);
 }
 

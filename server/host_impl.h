@@ -4,6 +4,7 @@
 
 #include "server/challenge.h"
 #include "server/epochs.h"
+#include "server/group.h"
 #include "server/host_sessions.h"
 #include "server/housekeeping.h"
 
@@ -16,6 +17,7 @@ struct sl_host {
 	struct sl_async *jobs_done;
 	struct sl_timer *ticker;
 	struct sl_middle_env env;
+	struct sl_group_list *groups;
 	_Atomic uint64_t memory_used;
 	/* Twice limits.sessions: a link that comes back has a place beside the one that it replaces. */
 	int n_place;

@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/telemetry/status.h"
+#include "server/group.h"
 #include "server/host.h"
 #include "server/host_sessions.h"
 
@@ -60,6 +61,21 @@ static void put_memory(struct sl_status_session *out, const struct sl_session_me
 	out->payloads_bytes = (int64_t)sl_memory_total(m->payloads);
 }
 
+static void put_group(struct sl_status_session *out, const struct sl_middle *m)
+{
+	struct sl_group_status g;
+
+	if (!sl_middle_group(m))
+		return;
+	g = sl_group_status(sl_middle_group(m), m);
+	PUT(out->group, "%s", g.name);
+	out->member = g.member;
+	out->members = g.members;
+	out->group_step = (int64_t)g.step;
+	out->late = g.late;
+	out->awaited = g.awaited;
+}
+
 static void fill(struct sl_status_session *out, const struct sl_middle *m, const struct sl_key *key,
 		 const struct sl_allow *allow, const struct sl_rate *rate, uint64_t now_ms)
 {
@@ -87,6 +103,7 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, const
 		.stale_frames = (int64_t)s->counts.stale_frames,
 	};
 	put_memory(out, &st.memory);
+	put_group(out, m);
 	sl_session_name(s->hello.session, name);
 	sl_hex16(name, out->id);
 	put_peer(out->peer, m, key, allow);

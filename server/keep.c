@@ -35,6 +35,7 @@ enum { HEADER_BYTES = 8192 };
 struct snapshot {
 	struct sl_exec_state exec;
 	struct sl_codecs_state codecs;
+	const struct sl_buf *records; /* of a group, in place of codecs; else NULL */
 	struct sl_checkpoint c;
 };
 
@@ -45,7 +46,7 @@ static enum sl_err open_snapshot(struct snapshot *s, const struct sl_keep *k, st
 
 	*s = (struct snapshot){0};
 	err = sl_exec_state_open(&s->exec, &k->plan->segment[SL_MIDDLE]);
-	if (!err)
+	if (!err && port)
 		err = sl_codecs_state_open(&s->codecs, sl_port_codecs(port));
 	return err ? sl_fail_set(fail, err, "no memory for a checkpoint") : SL_OK;
 }
@@ -72,7 +73,11 @@ static void frame(struct snapshot *s, const struct sl_keep *k, uint64_t step, bo
 	else
 		sl_checkpoint_note(c, "link", "%" PRIu64, k->made);
 	sl_exec_state_parts(&s->exec, c);
-	sl_codecs_state_parts(&s->codecs, reading, c);
+	if (s->records)
+		sl_checkpoint_bytes(c, "members", s->records->data,
+				    (int64_t)(reading ? s->records->cap : s->records->len));
+	else
+		sl_codecs_state_parts(&s->codecs, reading, c);
 }
 
 /* Of the file, its header estimated from above. */
@@ -104,8 +109,8 @@ static enum sl_err write_file(const struct sl_keep *k, const struct sl_checkpoin
 	return err;
 }
 
-enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
-			  struct sl_fail *fail)
+static enum sl_err write_state(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
+			       const struct sl_buf *records, struct sl_fail *fail)
 {
 	struct snapshot s;
 	enum sl_err err;
@@ -113,7 +118,9 @@ enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec
 	if (!k->dir[0])
 		return sl_fail_set(fail, SL_ERR_BUG, "no store to write to");
 	err = open_snapshot(&s, k, port, fail);
-	if (!err && (sl_exec_state_take(&s.exec, exec) || sl_codecs_state_take(&s.codecs, sl_port_codecs(port))))
+	s.records = records;
+	if (!err &&
+	    (sl_exec_state_take(&s.exec, exec) || (port && sl_codecs_state_take(&s.codecs, sl_port_codecs(port)))))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the middle's state could not be read");
 	if (!err) {
 		frame(&s, k, step, false);
@@ -123,17 +130,30 @@ enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec
 	return err;
 }
 
+enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
+			  struct sl_fail *fail)
+{
+	return write_state(k, step, exec, port, NULL, fail);
+}
+
+enum sl_err sl_keep_write_group(const struct sl_keep *k, uint64_t step, struct sl_exec *exec,
+				const struct sl_buf *records, struct sl_fail *fail)
+{
+	return write_state(k, step, exec, NULL, records, fail);
+}
+
 static enum sl_err give(struct snapshot *s, uint64_t step, struct sl_exec *exec, struct sl_port *port,
 			struct sl_fail *fail)
 {
 	enum sl_err err;
 
-	sl_codecs_state_read(&s->codecs, &s->c);
+	if (port)
+		sl_codecs_state_read(&s->codecs, &s->c);
 	err = sl_exec_state_check(&s->exec, exec);
 	if (err)
 		return sl_fail_set(fail, err,
 				   "step %" PRIu64 ": its loss scale or its count of applied steps is not valid", step);
-	if (sl_codecs_state_give(&s->codecs, sl_port_codecs(port)))
+	if (port && sl_codecs_state_give(&s->codecs, sl_port_codecs(port)))
 		return sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 ": its state does not fit these codecs", step);
 	sl_checkpoint_touch(&s->c, step);
 	return sl_exec_state_give(&s->exec, exec)
@@ -141,8 +161,8 @@ static enum sl_err give(struct snapshot *s, uint64_t step, struct sl_exec *exec,
 		       : SL_OK;
 }
 
-enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
-			 struct sl_fail *fail)
+static enum sl_err read_state(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
+			      struct sl_buf *records, struct sl_fail *fail)
 {
 	struct snapshot s;
 	uint64_t made = 0;
@@ -151,6 +171,7 @@ enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec,
 	if (!k->dir[0])
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "the server has no store");
 	err = open_snapshot(&s, k, port, fail);
+	s.records = records;
 	if (!err) {
 		frame(&s, k, step, true);
 		if (SL_FAILPOINT_CALL(SL_FP_CKPT_READ_S, 0) != 0)
@@ -163,10 +184,25 @@ enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec,
 		err = sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 ": its notes do not name a link", step);
 	if (!err)
 		err = give(&s, step, exec, port, fail);
+	for (int i = 0; i < s.c.n_part && records && !err; i++)
+		if (s.c.part[i].data == records->data)
+			records->len = (size_t)s.c.part[i].count;
 	if (!err)
 		k->made = made;
 	close_snapshot(&s);
 	return err;
+}
+
+enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
+			 struct sl_fail *fail)
+{
+	return read_state(k, step, exec, port, NULL, fail);
+}
+
+enum sl_err sl_keep_read_group(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_buf *records,
+			       struct sl_fail *fail)
+{
+	return read_state(k, step, exec, NULL, records, fail);
 }
 
 void sl_keep_leave(const struct sl_keep *k, uint64_t step)

@@ -31,6 +31,12 @@ enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec
  * nothing of exec and port has changed, unless the device failed. */
 enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
 			 struct sl_fail *fail) SL_MUST_CHECK;
+/* The same of a group's trunk: what its members' codecs keep is `records`, bytes that the caller reads and writes. For
+ * reading, records->cap is the room; len becomes what was read. */
+enum sl_err sl_keep_write_group(const struct sl_keep *k, uint64_t step, struct sl_exec *exec,
+				const struct sl_buf *records, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_keep_read_group(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_buf *records,
+			       struct sl_fail *fail) SL_MUST_CHECK;
 /* As sl_checkpoint_leave: what the session left behind when it went back to `step`. */
 void sl_keep_leave(const struct sl_keep *k, uint64_t step);
 /* The state of `step` stays, the others go; UINT64_MAX: all of them. */

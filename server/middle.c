@@ -29,6 +29,35 @@ static void describe(struct sl_middle *m)
 	snprintf(m->part, sizeof m->part, "%.90s to %.90s", g->node[0].name, g->node[g->n_node - 1].name);
 }
 
+/* False: there is no room for it there, and the session is over. */
+static bool enter_group(struct sl_middle *m)
+{
+	const struct sl_agreed *a = &m->agreement.agreed;
+	struct sl_fail fail;
+
+	if (!a->share.group[0])
+		return true;
+	if (sl_group_enter(m->env.groups, m, a, &fail)) {
+		sl_port_fail(m->port, &fail);
+		return false;
+	}
+	sl_port_share_key(m->port, sl_group_key(m->group));
+	return true;
+}
+
+double sl_middle_decided(struct sl_middle *m)
+{
+	const double total = sl_port_stats(m->port).compute_s, taken = total - m->compute_before;
+
+	m->compute_before = total;
+	return taken;
+}
+
+const struct sl_group *sl_middle_group(const struct sl_middle *m)
+{
+	return m->group;
+}
+
 static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 {
 	struct sl_middle *m = arg;
@@ -38,7 +67,8 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 		m->admitted = true;
 		charge(m, 0);
 		describe(m);
-		m->env.admitted(m->env.arg, m);
+		if (enter_group(m))
+			m->env.admitted(m->env.arg, m);
 	} else if (task == SL_TASK_OPEN) {
 		done->need_weights = m->need_weights;
 		done->next_step = m->trunk.applied;
@@ -46,12 +76,9 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 		m->shown = m->trunk.kept;
 		m->shown_memory = m->memory;
 	} else if (task == SL_TASK_COMMIT) {
-		double total = sl_port_stats(m->port).compute_s;
-
 		done->checkpointed = m->trunk.checkpointed;
 		m->shown = m->trunk.kept;
-		done->compute_s = total - m->compute_before;
-		m->compute_before = total;
+		done->compute_s = sl_middle_decided(m);
 	} else if (task == SL_TASK_MID_BWD) {
 		done->squares[0] = m->squares;
 	} else if (task == SL_TASK_MID_FWD && !sl_port_session(m->port)->training) {
@@ -87,7 +114,11 @@ static void run_last(struct sl_job *job)
 {
 	struct sl_middle *m = of_last(job);
 
-	if (!sl_port_waits(m->port, job))
+	if (sl_port_waits(m->port, job))
+		return;
+	if (m->group)
+		sl_group_last(m->group, m);
+	else
 		sl_trunk_last(&m->trunk, m->port, m->left);
 }
 
@@ -111,7 +142,8 @@ static void post_last(struct sl_middle *m)
 				  .done = last_done,
 				  .share = sl_port_share(m->port),
 				  .ahead = true,
-				  .key = sl_port_key(sl_port_session(m->port)->hello.session)};
+				  .key = m->group ? sl_group_key(m->group)
+						  : sl_port_key(sl_port_session(m->port)->hello.session)};
 	m->last_posted = true;
 	sl_worker_post(m->env.worker, &m->last);
 }
@@ -121,6 +153,8 @@ static void session_over(struct sl_middle *m)
 	m->over = true;
 	post_last(m);
 	m->env.over(m->env.arg, m);
+	if (m->group)
+		sl_group_over(m->group, m);
 }
 
 /* The session's name as `splits status` has it; one codec where all four are that. */
@@ -150,6 +184,12 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 	switch (action->kind) {
 	case SL_ACTION_KEEP:
 		charge(m, sl_port_asked(m->port).len);
+		break;
+	case SL_ACTION_JOINING:
+		sl_group_joining(m->group, m);
+		break;
+	case SL_ACTION_PREPARED:
+		sl_group_prepared(m->group, m);
 		break;
 	case SL_ACTION_READY:
 		m->welcomed = true;
@@ -254,6 +294,9 @@ static void port_closed(void *arg)
 	void *closed_arg = m->closed_arg;
 
 	sl_trunk_close(&m->trunk);
+	sl_plan_close(m->group_plan);
+	if (m->group)
+		sl_group_leave(m->group, m);
 	atomic_fetch_sub(m->env.memory_used, m->memory_bytes);
 	free(m);
 	closed(closed_arg);

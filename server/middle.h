@@ -8,6 +8,8 @@
 #include "server/memory.h"
 #include "server/tidy.h"
 
+struct sl_group;
+struct sl_group_list;
 struct sl_middle;
 
 /* What all sessions of a server share; borrowed. */
@@ -25,7 +27,8 @@ struct sl_middle_env {
 	uint64_t memory_bytes; /* that sessions may take together, on host and device; 0: no limit */
 	_Atomic uint64_t *memory_used;
 	int task_s, piece_ms; /* limits (server/cost.h) */
-	int watchdog_s;       /* of the worker's time, for one task; 0: no limit */
+	struct sl_group_list *groups;
+	int watchdog_s; /* of the worker's time, for one task; 0: no limit */
 	/* The session is over, for good or ill: sl_middle_close may be called from the loop, not from within. */
 	void (*over)(void *arg, struct sl_middle *middle);
 	/* What its Hello asks for can be had, and nothing is taken yet. */
@@ -43,6 +46,10 @@ void sl_middle_writable(struct sl_middle *middle);
 void sl_middle_tick(struct sl_middle *middle);
 void sl_middle_end(struct sl_middle *middle, const struct sl_fail *why); /* tells the client; `over` follows */
 void sl_middle_close(struct sl_middle *middle, void (*closed)(void *arg), void *arg);
+
+/* Its group has decided about the step: seconds that this session's kernels have taken since the step before. */
+double sl_middle_decided(struct sl_middle *middle);
+const struct sl_group *sl_middle_group(const struct sl_middle *middle); /* NULL: it has none, or is not admitted */
 
 sl_peer sl_middle_peer(const struct sl_middle *middle);
 const struct sl_session *sl_middle_session(const struct sl_middle *middle);

@@ -47,6 +47,10 @@ static enum sl_err take_memory(struct sl_middle *m, struct sl_fail *fail)
 	enum sl_err err = reserve_memory(m, fail);
 	struct sl_fail why;
 
+	if (!err && m->group) {
+		err = sl_group_lend(m->group, m, m->group_plan, fail);
+		m->group_plan = NULL;
+	}
 	if (!err)
 		err = sl_exec_allocate(m->trunk.exec, fail);
 	if (!err)
@@ -74,6 +78,8 @@ static enum sl_err admit(struct sl_middle *m, struct sl_fail *fail)
 	if (!err)
 		err = sl_session_memory(&m->memory, m->trunk.exec, m->env.be, m->env.host_be, m->agreement.codec, fail);
 	sl_need(&back.host, 1, sl_port_asked(m->port).len); /* counted, and given back when this ends */
+	if (!err && m->agreement.agreed.share.group[0])
+		err = sl_agreement_trunk(&m->agreement, &m->group_plan, sl_port_asked(m->port), fail);
 	return err ? err : check_memory(m, back, fail);
 }
 
@@ -87,15 +93,17 @@ static enum sl_err open_session(struct sl_middle *m, struct sl_fail *fail)
 	const struct sl_trunk_store store = store_of(m);
 	enum sl_err err = take_memory(m, fail);
 
-	return err ? err
-		   : sl_trunk_open(&m->trunk, &store, &sl_port_session(m->port)->hello, m->port, &m->need_weights,
-				   fail);
+	return err || m->group ? err
+			       : sl_trunk_open(&m->trunk, &store, &sl_port_session(m->port)->hello, m->port,
+					       &m->need_weights, fail);
 }
 
 static enum sl_err install_weights(struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_trunk_store store = store_of(m);
 
+	if (m->group)
+		return sl_group_install(m->group, m, fail);
 	return sl_trunk_install(&m->trunk, &store, &sl_port_session(m->port)->hello, m->port, fail);
 }
 
@@ -172,8 +180,11 @@ enum sl_err sl_middle_task(void *arg, enum sl_task task, int chunk, struct sl_fa
 		return run_pass(m, &backward, chunk, fail);
 	case SL_TASK_COMMIT:
 		return sl_trunk_commit(&m->trunk, m->port, fail);
+	case SL_TASK_PREPARE:
+		return sl_group_check(m->group, m, fail);
 	case SL_TASK_GATHER:
-		return sl_trunk_gather(&m->trunk, m->port);
+		return m->group ? sl_group_gather(m->group, m, &m->trunk.checkpointed)
+				: sl_trunk_gather(&m->trunk, m->port);
 	default:
 		return sl_fail_set(fail, SL_ERR_BUG, "a server has no task %s", sl_task_name(task));
 	}

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "common/session/agree.h"
+#include "server/group.h"
 #include "server/middle.h"
 #include "server/trunk.h"
 
@@ -13,7 +14,10 @@ struct sl_middle {
 	sl_peer peer;
 	struct sl_port *port;
 	struct sl_agreement agreement;
-	struct sl_trunk trunk;                         /* (worker) of this session alone */
+	/* (worker) Of this session alone; a group's member has plan and executor here, and no more. */
+	struct sl_trunk trunk;
+	struct sl_group *group;                        /* NULL: none, or it is not admitted */
+	struct sl_plan *group_plan;                    /* (worker) the group's trunk's, from ADMIT to OPEN */
 	_Atomic uint64_t memory_bytes;                 /* counted in *env.memory_used */
 	struct sl_session_memory memory, shown_memory; /* the worker's; the loop's copy of it, from READY on */
 	bool need_weights, over;

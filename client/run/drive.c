@@ -46,9 +46,6 @@ enum sl_err sl_drive(struct sl_setup *setup, const struct sl_drive_options *opti
 		return sl_drive_local_group(setup, options, fail);
 	if (local)
 		return sl_drive_local(setup, options, fail);
-	if (setup->conf->agreed.share.group[0] && !options->eval_only)
-		return sl_conf_client_fail(setup->conf, "share.group", fail,
-					   "a group trains in one process alone so far: give --local");
 	err = sl_drive_remote(setup, options, fail);
 	return err == SL_ERR_TIMEOUT ? sl_drive_explain(setup->conf, fail) : err;
 }

@@ -96,7 +96,8 @@ struct drive {
 	enum drive_feed feed;
 	enum drive_why why;
 	enum drive_books books;
-	int signum; /* of the first signal; 0: none came */
+	bool joined; /* a link was welcomed */
+	int signum;  /* of the first signal; 0: none came */
 	/* the batch under way, or asked for */
 	struct sl_loader *loader[SL_SPLIT_COUNT];
 	struct sl_loader *from;

@@ -41,6 +41,7 @@ static void on_ready(void *arg, uint64_t next_step)
 	enum sl_restored how;
 	enum sl_err err = sl_recover_restore(d->recover, d->remote, d->run, next_step, &how, &d->result, d->fail);
 
+	d->joined = true;
 	if (err && sl_recover_refuse(d->recover, next_step, err)) {
 		sl_log(SL_LOG_WARN, "checkpoint-refused", "%s; the client tries an older checkpoint", d->fail->text);
 		sl_drive_event(d, EV_BAD_FILE);
@@ -65,6 +66,12 @@ static void on_abandoned(void *arg, const struct sl_fail *why)
 	struct drive *d = arg;
 
 	SL_FAILPOINT(SL_FP_CLIENT_ABANDON);
+	if (sl_remote_session(d->remote)->late) {
+		sl_log(SL_LOG_WARN, "late", "step %llu: %s; nothing of it was applied here",
+		       (unsigned long long)sl_training_number(d->run) + 1, why->text);
+		sl_drive_event(d, EV_SKIP);
+		return;
+	}
 	if (sl_training_abandoned(d->run, why, &d->abandoned) == SL_OK) {
 		sl_drive_event(d, EV_SKIP);
 		return;
@@ -84,8 +91,10 @@ static void on_fetched(void *arg)
 static void on_failed(void *arg, const struct sl_fail *fail)
 {
 	struct drive *d = arg;
-	bool wait = d->setup->conf->link.on_server_lost == SL_LOST_WAIT && !d->why &&
-		    sl_recover_failed(d->recover, fail->code);
+	/* a group that goes back ends all its links, and nobody is lost */
+	const bool comes_back = d->setup->epoch_steps && d->joined && fail->code == SL_ERR_BUSY;
+	const bool may_wait = d->setup->conf->link.on_server_lost == SL_LOST_WAIT || comes_back;
+	bool wait = may_wait && !d->why && sl_recover_failed(d->recover, fail->code);
 
 	sl_publish_lost(d->publish);
 	d->cause = *d->fail = *fail;

@@ -246,6 +246,11 @@ static enum sl_err check_made(const struct sl_remote *remote, const struct sl_cl
 {
 	if (sl_remote_made(remote) == s->made)
 		return SL_OK;
+	if (sl_remote_made(remote) == SL_MADE_UNKNOWN) {
+		sl_log(SL_LOG_WARN, "ends-behind",
+		       "the group did not wait: this member goes on with its head and tail of step %" PRIu64, s->step);
+		return SL_OK;
+	}
 	return sl_fail_set(fail, SL_ERR_MISMATCH,
 			   "the server's state of step %" PRIu64
 			   " is not the one that this run left there (link %" PRIu64 " made it, not %" PRIu64

@@ -42,6 +42,7 @@ struct sl_step_result sl_remote_result(const struct sl_remote *r)
 		.correct = sl_ends_correct(&r->ends),
 		.loss = sl_ends_loss(&r->ends),
 		.skipped = s->skip,
+		.late = s->skip && s->late,
 		.lr = r->lr,
 		.grad_norm =
 			r->conf.plan->spec.clip_norm > 0 && s->training && !s->skip ? sl_clip_norm(s->squares) : NAN,
@@ -328,7 +329,7 @@ uint64_t sl_remote_made(const struct sl_remote *r)
 {
 	const struct sl_session *s = sl_port_session(r->port);
 
-	return r->applied ? s->epoch : s->made;
+	return !r->applied ? s->made : s->branch ? s->branch : s->epoch;
 }
 
 bool sl_remote_ready(const struct sl_remote *r)

@@ -87,6 +87,18 @@ bool sl_proof_lacks(const struct sl_hello *hello)
 	return sodium_is_zero(hello->proof, sizeof hello->proof);
 }
 
+void sl_group_name(const char *group, uint8_t name[16])
+{
+	static const char label[] = "split group name";
+	uint8_t text[sizeof label + 64] = {0}, digest[SL_SHA256_BYTES];
+	const size_t len = strnlen(group, 64);
+
+	memcpy(text, label, sizeof label);
+	memcpy(text + sizeof label, group, len);
+	sl_sha256(text, sizeof label + len, digest);
+	memcpy(name, digest, 16);
+}
+
 void sl_session_name(const uint8_t session[SL_SESSION_BYTES], uint8_t name[16])
 {
 	uint8_t text[sizeof name_label + SL_SESSION_BYTES], digest[SL_SHA256_BYTES];

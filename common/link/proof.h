@@ -28,5 +28,7 @@ bool sl_proof_lacks(const struct sl_hello *hello);
 
 /* A session's public name, for files, logs and statuses: 128 bits of a SHA-256 of its id, which it does not tell. */
 void sl_session_name(const uint8_t session[SL_SESSION_BYTES], uint8_t name[16]);
+/* The same of a group that several clients train, by its name of at most 64 bytes: no session has it. */
+void sl_group_name(const char *group, uint8_t name[16]);
 
 #endif

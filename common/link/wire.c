@@ -259,6 +259,7 @@ static enum sl_err welcome_put(Split__Welcome *out, const struct sl_welcome *in)
 	out->window_bytes = in->window_bytes;
 	out->next_step = in->next_step;
 	out->made = in->made;
+	out->branch = in->branch;
 	out->need_weights = in->need_weights;
 	put_text(&out->software, in->software, sizeof in->software, &err);
 	put_text(&out->device, in->device, sizeof in->device, &err);
@@ -273,6 +274,7 @@ static void welcome_get(struct reader *r, struct sl_welcome *out, const Split__W
 	out->window_bytes = in->window_bytes;
 	out->next_step = in->next_step;
 	out->made = in->made;
+	out->branch = in->branch;
 	out->need_weights = in->need_weights;
 	get_text(r, out->software, sizeof out->software, &in->software, "software");
 	get_text(r, out->device, sizeof out->device, &in->device, "device");
@@ -347,6 +349,7 @@ static enum sl_err abandon_put(Split__Abandon *out, const struct sl_abandon *in)
 
 	split__abandon__init(out);
 	out->step = in->step;
+	out->late = in->late;
 	put_text(&out->text, in->text, sizeof in->text, &err);
 	return err;
 }
@@ -503,6 +506,7 @@ static void body_get(struct reader *r, struct sl_frame *out, const Split__Frame 
 		break;
 	case SL_FRAME_ABANDON:
 		out->u.abandon.step = in->abandon->step;
+		out->u.abandon.late = in->abandon->late;
 		get_text(r, out->u.abandon.text, sizeof out->u.abandon.text, &in->abandon->text, "text");
 		break;
 	case SL_FRAME_CHALLENGE:

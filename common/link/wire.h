@@ -10,7 +10,7 @@
 #include "common/base/err.h"
 
 enum {
-	SL_WIRE_VERSION = 9,
+	SL_WIRE_VERSION = 10,
 	SL_WIRE_HEADER_MAX = 4096,
 	SL_WIRE_PART_MAX = 1 << 20,
 	SL_WIRE_TEXT_MAX = 384,
@@ -73,6 +73,9 @@ struct sl_hello {
 	uint64_t held[4];
 };
 
+/* sl_welcome.made: the server does not know, and the client goes on from what it has. */
+#define SL_MADE_UNKNOWN UINT64_MAX
+
 struct sl_welcome {
 	uint32_t version;
 	uint8_t plan_hash[16];
@@ -80,6 +83,7 @@ struct sl_welcome {
 	uint64_t window_bytes;
 	uint64_t next_step;
 	uint64_t made;     /* epoch of the link whose COMMIT made the state before that step; 0: the first weights */
+	uint64_t branch;   /* of a group: what `made` is of the states that follow; 0: there is none */
 	bool need_weights; /* the store does not hold weights_hash: upload them */
 	char software[32];
 	char device[48]; /* "cpu", "cuda:0 NVIDIA H200" */
@@ -133,6 +137,7 @@ struct sl_committed {
 struct sl_abandon {
 	uint64_t step;
 	char text[SL_WIRE_TEXT_MAX]; /* which tensor of which chunk */
+	bool late;                   /* none: the others of the group have done this step without the client */
 };
 
 struct sl_heartbeat {

@@ -23,6 +23,7 @@ void sl_abandon_begin(struct sl_session *s, struct sl_outbox *out, const char *w
 		struct sl_abandon *a = &sl_outbox_frame(s, out, SL_FRAME_ABANDON)->u.abandon;
 
 		a->step = s->number;
+		a->late = s->late;
 		snprintf(a->text, sizeof a->text, "%s", s->nonfinite);
 	}
 	sl_outbox_task(out, SL_TASK_ABANDON, 0);
@@ -49,6 +50,7 @@ enum sl_err sl_on_abandon(struct sl_session *s, const struct sl_event *ev, uint6
 	enum sl_err err = sl_abandon_check(s, ev->frame, s->number, out);
 
 	(void)now_ms;
+	s->late = !err && s->role == SL_SESSION_CLIENT && ev->frame->u.abandon.late;
 	if (!err)
 		sl_abandon_begin(s, out, ev->frame->u.abandon.text, false);
 	return err;

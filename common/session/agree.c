@@ -141,3 +141,31 @@ enum sl_err sl_agreement_hear(struct sl_agreement *a, struct sl_plan **plan, str
 		*a = heard;
 	return err;
 }
+
+enum sl_err sl_agreement_trunk(const struct sl_agreement *member, struct sl_plan **plan, struct sl_bytes text,
+			       struct sl_fail *fail)
+{
+	const char *said = (const char *)text.data, *gap = memmem(said, text.len, "\n\n", 2);
+	const struct sl_agreed usual = sl_agreed_default();
+	struct sl_agreement trunk = {.agreed = member->agreed};
+	struct sl_agreed *a = &trunk.agreed;
+	struct sl_graph middle = {0};
+	enum sl_err err;
+
+	if (!gap)
+		return sl_fail_set(fail, SL_ERR_BUG, "a Hello's payload has no graph");
+	a->batch = a->chunks;
+	a->cross = usual.cross;
+	a->share.member = 0;
+	memcpy(a->codec, usual.codec, sizeof a->codec);
+	a->row_tokens = a->row_tokens ? 1 : 0;
+	a->chunk_tokens = a->chunk_tokens ? 1 : 0;
+	err = sl_agreement_settle(&trunk, fail);
+	if (!err)
+		err = sl_graph_read(&middle, gap + 2, text.len - (size_t)(gap + 2 - said), fail);
+	if (!err)
+		err = sl_plan_open_part(plan, &trunk.plan, SL_MIDDLE, &middle, fail);
+	if (err)
+		sl_graph_close(&middle);
+	return err;
+}

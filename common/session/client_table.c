@@ -91,6 +91,7 @@ static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, u
 	s->peer_window_bytes = w->window_bytes;
 	s->next_step = s->kept_step = w->next_step; /* read from there */
 	s->made = w->made;
+	s->branch = w->branch;
 	s->state = SL_SESSION_READY;
 	if (w->need_weights)
 		sl_outbox_post(out, SL_PART_WEIGHTS, 0);

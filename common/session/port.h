@@ -51,6 +51,8 @@ struct sl_session *sl_port_session(struct sl_port *port);
 struct sl_share *sl_port_share(struct sl_port *port);
 /* Of a job (worker.h) for the session with this id: its OPEN has it. INSTALL has that of the weights' hash. */
 uint64_t sl_port_key(const uint8_t id[16]);
+/* From here on all its tasks have this key: none of them overlaps another one that has it. */
+void sl_port_share_key(struct sl_port *port, uint64_t key);
 void sl_port_epoch(struct sl_port *port, uint64_t epoch); /* of what is sent from here on */
 
 /* What sl_port_equip takes, and sl_port_follow beside it, at most, malloc's own bytes aside: `weights` for their

@@ -82,6 +82,7 @@ struct sl_port {
 	uint8_t *asked; /* server: a copy of Hello's payload, for ADMIT; NULL: none */
 	size_t asked_bytes;
 	struct sl_share share; /* (worker's) all tasks' */
+	uint64_t key;          /* of all tasks from here on; 0: each has its own, or none */
 	struct sl_port_events events;
 	void *arg;
 	const struct sl_plan *plan;

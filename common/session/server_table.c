@@ -39,27 +39,48 @@ static enum sl_err on_hello(struct sl_session *s, const struct sl_event *ev, uin
 	return SL_OK;
 }
 
-static enum sl_err opening_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+static void welcome(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	struct sl_welcome *w;
-
-	if (ev->task == SL_TASK_ADMIT) {
-		sl_outbox_task(out, SL_TASK_OPEN, 0);
-		return SL_OK;
-	}
-	w = &sl_outbox_frame(s, out, SL_FRAME_WELCOME)->u.welcome;
+	struct sl_welcome *w = &sl_outbox_frame(s, out, SL_FRAME_WELCOME)->u.welcome;
 	w->version = SL_WIRE_VERSION;
 	memcpy(w->plan_hash, s->hello.plan_hash, sizeof w->plan_hash);
 	w->part_bytes = s->hello.part_bytes;
 	w->window_bytes = s->window_bytes;
 	w->next_step = s->next_step = ev->next_step;
 	w->made = ev->made;
+	w->branch = ev->branch;
 	snprintf(w->software, sizeof w->software, "splits %s", SL_VERSION);
 	snprintf(w->device, sizeof w->device, "%.*s", (int)sizeof w->device - 1, s->device ? s->device : "");
 	w->need_weights = ev->need_weights;
 	s->state = ev->need_weights ? SL_SESSION_WEIGHTS : SL_SESSION_READY;
 	s->heard_ms = now_ms; /* until now it was this side's turn to speak */
 	sl_outbox_add(out, SL_ACTION_READY);
+}
+
+static enum sl_err opening_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	if (ev->task == SL_TASK_ADMIT) {
+		sl_outbox_task(out, SL_TASK_OPEN, 0);
+	} else if (s->limits.shared) {
+		s->joining = true;
+		s->heard_ms = now_ms; /* until now it was this side's turn to speak */
+		sl_outbox_add(out, SL_ACTION_JOINING);
+	} else {
+		welcome(s, ev, now_ms, out);
+	}
+	return SL_OK;
+}
+
+/* While a member waits for others, it is to be heard as at other times. */
+static enum sl_err opening_tick(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	return (s->joining ? sl_on_tick : sl_on_tick_patiently)(s, ev, now_ms, out);
+}
+
+static enum sl_err on_joined(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	s->joining = false;
+	welcome(s, ev, now_ms, out);
 	return SL_OK;
 }
 
@@ -140,7 +161,8 @@ static bool may_come_early(const struct sl_session *s)
  * says what becomes of the step once it has heard. */
 static enum sl_err ask_skip(struct sl_session *s, const struct sl_commit *c, uint64_t step, struct sl_outbox *out)
 {
-	if (may_come_early(s) && s->state == SL_SESSION_ABANDON && !c->skip && c->step == step && !s->commit_asked) {
+	if ((may_come_early(s) || s->late) && s->state == SL_SESSION_ABANDON && !c->skip && c->step == step &&
+	    !s->commit_asked) {
 		s->commit_asked = true;
 		return SL_OK;
 	}
@@ -176,6 +198,12 @@ static enum sl_err on_first_abandon(struct sl_session *s, const struct sl_event 
 	return SL_OK;
 }
 
+static void begin_commit(struct sl_session *s, struct sl_outbox *out)
+{
+	s->state = SL_SESSION_COMMIT;
+	sl_outbox_task(out, s->limits.shared ? SL_TASK_PREPARE : SL_TASK_COMMIT, 0);
+}
+
 /* What the client has asked for, once nothing of the pass is under way. */
 static void answer_quiet(struct sl_session *s, struct sl_outbox *out)
 {
@@ -184,8 +212,7 @@ static void answer_quiet(struct sl_session *s, struct sl_outbox *out)
 	if (s->skip_asked) {
 		s->skip_asked = false;
 		s->skip = true;
-		s->state = SL_SESSION_COMMIT;
-		sl_outbox_task(out, SL_TASK_COMMIT, 0);
+		begin_commit(s, out);
 	} else if (s->fetch_asked) {
 		gather(s, out);
 	}
@@ -256,23 +283,37 @@ static enum sl_err on_pass_part(struct sl_session *s, const struct sl_event *ev,
 	return err;
 }
 
+/* The group has done this step without the member. */
+static void leave_out(struct sl_session *s, struct sl_outbox *out)
+{
+	s->late = true;
+	sl_abandon_begin(s, out, "the group did this step without this member, which was late", true);
+}
+
+static enum sl_err on_late(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)now_ms;
+	s->group_step = ev->next_step;
+	if ((s->state == SL_SESSION_STEP || (s->state == SL_SESSION_COMMIT && !s->skip)) && s->number < s->group_step)
+		leave_out(s, out);
+	return SL_OK;
+}
+
 static enum sl_err on_first_part(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				 struct sl_outbox *out)
 {
 	enum sl_err err = begin(s, &ev->frame->u.part, out);
 
-	return err ? err : on_pass_part(s, ev, now_ms, out);
+	if (!err)
+		err = on_pass_part(s, ev, now_ms, out);
+	if (!err && s->state == SL_SESSION_STEP && s->number < s->group_step)
+		leave_out(s, out);
+	return err;
 }
 
 static bool backward_done(const struct sl_session *s)
 {
 	return s->done[s->limits.no_mid_grad ? SL_TASK_MID_FWD : SL_TASK_MID_BWD] == s->chunks;
-}
-
-static void begin_commit(struct sl_session *s, struct sl_outbox *out)
-{
-	s->state = SL_SESSION_COMMIT;
-	sl_outbox_task(out, SL_TASK_COMMIT, 0);
 }
 
 static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
@@ -353,19 +394,24 @@ static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, ui
 	return SL_OK;
 }
 
-static enum sl_err commit_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+static enum sl_err committed(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	struct sl_frame *f;
 
 	(void)now_ms;
-	if (ev->task != SL_TASK_COMMIT)
-		return SL_OK; /* INSTALL */
 	f = sl_outbox_frame(s, out, SL_FRAME_COMMITTED);
 	f->u.committed = (struct sl_committed){s->number, ev->compute_s, ev->checkpointed};
 	s->next_step = s->number + 1;
 	s->state = SL_SESSION_READY;
 	sl_outbox_add(out, SL_ACTION_STEPPED);
 	return SL_OK;
+}
+
+static enum sl_err commit_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	if (ev->task == SL_TASK_PREPARE)
+		sl_outbox_add(out, SL_ACTION_PREPARED);
+	return ev->task == SL_TASK_COMMIT ? committed(s, ev, now_ms, out) : SL_OK; /* INSTALL */
 }
 
 static enum sl_err on_fetch(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
@@ -399,11 +445,12 @@ static enum sl_err on_bye(struct sl_session *s, const struct sl_event *ev, uint6
 #define SPEAKING                                                                                                 \
 	[SL_EV_REFUSE] = {sl_on_refuse}, [SL_EV_CREDIT] = {sl_on_credit}, [SL_EV_HEARTBEAT] = {sl_on_heartbeat}, \
 	[SL_EV_BYE] = {on_bye}
-#define ALIVE SPEAKING, [SL_EV_TICK] = {sl_on_tick}
+#define ALIVE SPEAKING, [SL_EV_TICK] = {sl_on_tick}, [SL_EV_LATE] = {on_late}
 
 const struct sl_session_rule sl_server_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT] = {
 	[SL_SESSION_NEW] = {[SL_EV_HELLO] = {on_hello}},
-	[SL_SESSION_OPENING] = {SPEAKING, [SL_EV_TICK] = {sl_on_tick_patiently}, [SL_EV_TASK_DONE] = {opening_task}},
+	[SL_SESSION_OPENING] = {SPEAKING, [SL_EV_TICK] = {opening_tick}, [SL_EV_TASK_DONE] = {opening_task},
+				[SL_EV_JOINED] = {on_joined}, [SL_EV_LATE] = {on_late}},
 	[SL_SESSION_WEIGHTS] = {ALIVE, [SL_EV_PART] = {on_weights_part}, [SL_EV_FETCH] = {on_early_fetch},
 				[SL_EV_ABANDON] = {on_early_abandon}, [SL_EV_COMMIT] = {on_early_commit}},
 	[SL_SESSION_READY] = {ALIVE, [SL_EV_PART] = {on_first_part}, [SL_EV_FETCH] = {on_fetch},
@@ -411,7 +458,8 @@ const struct sl_session_rule sl_server_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT
 	[SL_SESSION_STEP] =
 		{ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task}, [SL_EV_COMMIT] = {on_commit},
 		 [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_ABANDON] = {sl_on_abandon}},
-	[SL_SESSION_COMMIT] = {ALIVE, [SL_EV_TASK_DONE] = {commit_task}, [SL_EV_NONFINITE] = {sl_on_nonfinite}},
+	[SL_SESSION_COMMIT] = {ALIVE, [SL_EV_TASK_DONE] = {commit_task}, [SL_EV_NONFINITE] = {sl_on_nonfinite},
+			       [SL_EV_DECIDED] = {committed}},
 	[SL_SESSION_ABANDON] = {ALIVE, [SL_EV_PART] = {sl_on_stale_part}, [SL_EV_ABANDON] = {sl_on_abandon_again},
 				[SL_EV_TASK_DONE] = {abandon_task}, [SL_EV_NONFINITE] = {sl_on_task_ignored},
 				[SL_EV_COMMIT] = {on_skip}, [SL_EV_FETCH] = {on_quiet_fetch}},

@@ -42,17 +42,18 @@ enum sl_session_state {
 };
 
 /* Kernel and codec work, done off the loop by the driver; TASK_DONE tells the session. */
-#define SL_TASK_MAP(X)                                                         \
-	X(ADMIT)    /* server: whether what a Hello asks for can be had */     \
-	X(OPEN)     /* server: memory and weights of a Hello */                \
-	X(INSTALL)  /* server: the uploaded weights */                         \
-	X(HEAD_FWD) /* client: head forward, encode head_act */                \
-	X(MID_FWD)  /* server: decode head_act, forward, encode mid_act */     \
-	X(TAIL)     /* client: decode mid_act, forward [, backward, encode] */ \
-	X(MID_BWD)  /* server: decode mid_grad, backward, encode head_grad */  \
-	X(HEAD_BWD) /* client: decode head_grad, backward */                   \
-	X(COMMIT)   /* either: optimizers and running statistics */            \
-	X(GATHER)   /* server: weights of the middle for FETCH */              \
+#define SL_TASK_MAP(X)                                                          \
+	X(ADMIT)    /* server: whether what a Hello asks for can be had */      \
+	X(OPEN)     /* server: memory and weights of a Hello */                 \
+	X(INSTALL)  /* server: the uploaded weights */                          \
+	X(HEAD_FWD) /* client: head forward, encode head_act */                 \
+	X(MID_FWD)  /* server: decode head_act, forward, encode mid_act */      \
+	X(TAIL)     /* client: decode mid_act, forward [, backward, encode] */  \
+	X(MID_BWD)  /* server: decode mid_grad, backward, encode head_grad */   \
+	X(HEAD_BWD) /* client: decode head_grad, backward */                    \
+	X(COMMIT)   /* either: optimizers and running statistics */             \
+	X(PREPARE)  /* server, in a group: whether the member's part is fine */ \
+	X(GATHER)   /* server: weights of the middle for FETCH */               \
 	X(ABANDON)  /* either: behind all tasks of a pass; codecs forget it */
 
 enum sl_task {
@@ -86,6 +87,10 @@ enum sl_event_kind {
 	SL_EV_LEAVE,     /* client: say goodbye */
 	SL_EV_NONFINITE, /* a task of a training pass found NaN or Inf, where sl_session_abandons */
 	SL_EV_SKIP,      /* client, after ABANDONED: the step counts as done */
+	/* server, in a group: it goes on from `next_step`, as TASK_DONE(OPEN) says it where there is no group */
+	SL_EV_JOINED,
+	SL_EV_DECIDED, /* server, after PREPARED: the group's step is done, as TASK_DONE(COMMIT) says it elsewhere */
+	SL_EV_LATE,    /* server: the group has done the steps before `next_step` without this member */
 	SL_EV_TICK,
 	SL_EV_COUNT
 };
@@ -109,19 +114,22 @@ struct sl_event {
 	bool need_weights;  /* TASK_DONE(OPEN) */
 	uint64_t next_step; /* TASK_DONE(OPEN): the step that both go on from, one of hello.held */
 	uint64_t made;      /* TASK_DONE(OPEN): as in struct sl_welcome */
+	uint64_t branch;    /* JOINED: the same */
 };
 
 enum sl_action_kind {
-	SL_ACTION_SEND,   /* a control frame */
-	SL_ACTION_TASK,   /* do task for chunk */
-	SL_ACTION_POST,   /* send the run `what` of chunk, which a task has encoded */
-	SL_ACTION_KEEP,   /* server: the event's payload is what ADMIT reads */
-	SL_ACTION_STORE,  /* the event's payload belongs to `what` of chunk at `offset` of `total` */
-	SL_ACTION_CREDIT, /* the peer grants `bytes` */
-	SL_ACTION_READY,  /* the handshake is done */
+	SL_ACTION_SEND,    /* a control frame */
+	SL_ACTION_TASK,    /* do task for chunk */
+	SL_ACTION_POST,    /* send the run `what` of chunk, which a task has encoded */
+	SL_ACTION_KEEP,    /* server: the event's payload is what ADMIT reads */
+	SL_ACTION_STORE,   /* the event's payload belongs to `what` of chunk at `offset` of `total` */
+	SL_ACTION_CREDIT,  /* the peer grants `bytes` */
+	SL_ACTION_JOINING, /* server: the member is open, and waits for its group: JOINED */
+	SL_ACTION_READY,   /* the handshake is done */
 	SL_ACTION_DROP, /* runs of the pass that have not left never will, and its tasks have nothing to do any more */
 	SL_ACTION_ABANDONED, /* client: all of that has happened; text in the outbox. SKIP, FETCH or the end come next
 			      */
+	SL_ACTION_PREPARED,  /* server: the member's part of the step is done, and waits for its group: DECIDED */
 	SL_ACTION_STEPPED,
 	SL_ACTION_EVALUATED,
 	SL_ACTION_FETCHED,
@@ -162,6 +170,7 @@ struct sl_outbox {
 /* One side's bounds, from its plan and codecs. The server knows them after TASK_OPEN. */
 struct sl_session_limits {
 	uint64_t run_bytes[SL_PART_WHAT_COUNT]; /* most bytes of a run of a full chunk; 0: never accepted */
+	bool shared;                            /* of a group: JOINED and DECIDED come from there */
 	uint64_t batch;                         /* rows of a full batch */
 	uint64_t rows;                          /* rows of a full chunk */
 	double clip_norm;                       /* 0: gradients are not clipped */
@@ -184,7 +193,9 @@ struct sl_session {
 	uint64_t consumed_bytes;    /* since the last CREDIT */
 	uint64_t peer_window_bytes; /* credit that the other side granted in the handshake; 0: none yet */
 	uint64_t next_step;         /* the only one accepted */
-	uint64_t made;              /* client: of the state that Welcome named, as in struct sl_welcome */
+	uint64_t made, branch;      /* client: of the state that Welcome named, as in struct sl_welcome */
+	uint64_t group_step;        /* server: steps that the group has done; a member may be behind */
+	bool joining;               /* server: it waits for its group */
 	/* the pass under way */
 	bool training;
 	uint64_t number; /* step, or evaluation batch */
@@ -207,6 +218,7 @@ struct sl_session {
 	bool skip_asked;                  /* server: COMMIT that skips, the same */
 	bool commit_asked;                /* server: COMMIT of this pass came before its last mid_grad */
 	bool abandoned, quiet;            /* of this pass; and nothing of it is under way here */
+	bool late;                        /* it was abandoned because the group went on without this member */
 	bool skip;                        /* the COMMIT of this pass applies nothing */
 	char nonfinite[SL_WIRE_TEXT_MAX]; /* why it was abandoned */
 	double server_compute_s;          /* client: what COMMITTED said of this pass, where it is `committed` */

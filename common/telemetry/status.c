@@ -96,6 +96,12 @@ static const struct member session_members[] = {
 	YOUNGER(sl_status_session, activations_bytes, WHOLE),
 	YOUNGER(sl_status_session, codecs_bytes, WHOLE),
 	YOUNGER(sl_status_session, payloads_bytes, WHOLE),
+	YOUNGER(sl_status_session, group, TEXT),
+	YOUNGER(sl_status_session, member, WHOLE),
+	YOUNGER(sl_status_session, members, WHOLE),
+	YOUNGER(sl_status_session, group_step, WHOLE),
+	YOUNGER(sl_status_session, late, WHOLE),
+	YOUNGER(sl_status_session, awaited, WHOLE),
 };
 
 static const struct member codec_members[] = {

@@ -210,6 +210,18 @@ static void print_bytes(FILE *file, const char *before, int64_t bytes)
 	fprintf(file, "%s%s", before, text);
 }
 
+static void print_group(FILE *file, const struct sl_status_session *s)
+{
+	char name[SL_STATUS_TEXT];
+
+	put_line(name, sizeof name, s->group);
+	fprintf(file, "  member %" PRId64 " of %" PRId64 " in group %s, which has done %" PRId64 " steps", s->member,
+		s->members, name, s->group_step);
+	if (s->late)
+		fprintf(file, "; late %" PRId64 " times", s->late);
+	fprintf(file, "%s\n", s->awaited ? "; awaited" : "");
+}
+
 static void print_memory(FILE *file, const struct sl_status_session *s)
 {
 	print_bytes(file, "  memory ", s->memory_bytes);
@@ -250,6 +262,8 @@ static void print_details(FILE *file, const struct sl_status_session *s, int mos
 	if (s->skipped)
 		fprintf(file, "; steps skipped for NaN or Inf: %" PRId64, s->skipped);
 	fputc('\n', file);
+	if (s->members)
+		print_group(file, s);
 	if (s->memory_bytes)
 		print_memory(file, s);
 }

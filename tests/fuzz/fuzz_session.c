@@ -363,6 +363,8 @@ static const uint32_t *one_each(void)
 
 static bool request(struct input *in, const struct driver *d, struct sl_event *ev, enum sl_event_kind kind)
 {
+	if (kind >= SL_EV_JOINED && kind <= SL_EV_LATE) /* of groups */
+		return false;
 	if (d->s.role == SL_SESSION_SERVER || (kind == SL_EV_OPEN) != (d->s.state == SL_SESSION_NEW))
 		return false;
 	if (d->s.state == SL_SESSION_ABANDON && kind != SL_EV_LEAVE) {

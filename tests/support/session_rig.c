@@ -45,7 +45,8 @@ struct sl_hello rig_hello(const struct rig_conf *conf)
 
 static void set_limits(struct rig *rig, enum rig_who who)
 {
-	struct sl_session_limits l = {.batch = rig->conf.batch,
+	struct sl_session_limits l = {.shared = rig->conf.shared,
+				      .batch = rig->conf.batch,
 				      .rows = rig->conf.rows,
 				      .clip_norm = rig->conf.clip_norm,
 				      .no_mid_grad = rig->conf.no_mid_grad,
@@ -159,6 +160,12 @@ static void act(struct rig *rig, enum rig_who who, const struct sl_action *a, co
 		break;
 	case SL_ACTION_CREDIT:
 		side->credit += a->bytes;
+		break;
+	case SL_ACTION_JOINING:
+		side->joining++;
+		break;
+	case SL_ACTION_PREPARED:
+		side->prepared++;
 		break;
 	case SL_ACTION_READY:
 		side->credit = side->s.peer_window_bytes;

@@ -21,6 +21,7 @@ struct rig_conf {
 	bool no_mid_grad, no_head_grad;
 	double clip_norm;
 	bool tokens; /* rows have 1 to RIG_ROW_TOKENS, and head_act begins with their lengths */
+	bool shared; /* the client is a member of a group */
 };
 
 enum { RIG_ROW_TOKENS = 5 };
@@ -57,7 +58,7 @@ struct rig_side {
 	int poison; /* … the task of this number and kind finds NaN; -1: none */
 	enum sl_task poison_task;
 	int tasks_ended[SL_TASK_COUNT]; /* since the rig was opened */
-	int dropped, abandoned;
+	int dropped, abandoned, joining, prepared;
 	int ready, stepped, evaluated, fetched, failed, left;
 	struct sl_fail fail;
 };

@@ -130,8 +130,8 @@ static void a_hello_that_cannot_be_is_refused(void **state)
 	struct sl_hello good = rig_hello(&four_chunks), h;
 
 	(void)state;
-	h = good, h.version = 10;
-	refuse_hello(&h, SL_ERR_VERSION, "the client speaks protocol 10, the server 9: update the older one");
+	h = good, h.version = 11;
+	refuse_hello(&h, SL_ERR_VERSION, "the client speaks protocol 11, the server 10: update the older one");
 	h = good, h.epoch = 0;
 	refuse_hello(&h, SL_ERR_PROTOCOL, "epochs begin at 1");
 	h = good, h.n_held = 0;
@@ -167,12 +167,12 @@ static void refuse_welcome(const struct sl_welcome *welcome, enum sl_err code, c
 static void a_welcome_that_cannot_be_is_refused(void **state)
 {
 	const struct sl_hello h = rig_hello(&four_chunks);
-	struct sl_welcome good = {SL_WIRE_VERSION, {0}, h.part_bytes, h.window_bytes, 0, 0, false, "", ""}, w;
+	struct sl_welcome good = {SL_WIRE_VERSION, {0}, h.part_bytes, h.window_bytes, 0, 0, 0, false, "", ""}, w;
 
 	(void)state;
 	memcpy(good.plan_hash, h.plan_hash, sizeof good.plan_hash);
-	w = good, w.version = 10;
-	refuse_welcome(&w, SL_ERR_VERSION, "the server speaks protocol 10, the client 9: update the older one");
+	w = good, w.version = 11;
+	refuse_welcome(&w, SL_ERR_VERSION, "the server speaks protocol 11, the client 10: update the older one");
 	w = good, w.plan_hash[15] = 0x01;
 	refuse_welcome(&w, SL_ERR_MISMATCH, "the server has ababababababababababababababab01");
 	refuse_welcome(&w, SL_ERR_MISMATCH, "this client has abababababababababababababababab");
@@ -433,7 +433,8 @@ static void steps_of_any_number_of_chunks(void **state)
 
 static void as_many_chunks_as_there_can_be(void **state)
 {
-	struct rig_conf conf = {SL_SESSION_MAX_CHUNKS, 1, 1 << 20, 1 << 24, false, 0, 5, false, false, false, 0, false};
+	struct rig_conf conf = {
+		SL_SESSION_MAX_CHUNKS, 1, 1 << 20, 1 << 24, false, 0, 5, false, false, false, 0, false, false};
 
 	(void)state;
 	one_step_and_one_evaluation(&conf, SL_SESSION_MAX_CHUNKS);

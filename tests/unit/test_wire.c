@@ -57,6 +57,7 @@ static struct sl_frame sample_welcome(void)
 	w->window_bytes = 32u << 20;
 	w->next_step = 17;
 	w->made = 2;
+	w->branch = 5;
 	w->need_weights = true;
 	strcpy(w->software, "splits 0.1.0");
 	strcpy(w->device, "cpu");
@@ -548,25 +549,25 @@ static void the_largest_hello_fits(void **state)
 
 static void a_hello_of_another_version_names_both(void **state)
 {
-	/* epoch 1, Hello { version 10, and of what we require only an unknown field 50 } */
-	static const uint8_t hello10[] = {0x08, 0x01, 0x12, 0x05, 0x08, 0x0a, 0x90, 0x03, 0x01};
-	/* … and Welcome { version 10 } */
-	static const uint8_t welcome10[] = {0x08, 0x01, 0x1a, 0x02, 0x08, 0x0a};
+	/* epoch 1, Hello { version 11, and of what we require only an unknown field 50 } */
+	static const uint8_t hello11[] = {0x08, 0x01, 0x12, 0x05, 0x08, 0x0b, 0x90, 0x03, 0x01};
+	/* … and Welcome { version 11 } */
+	static const uint8_t welcome11[] = {0x08, 0x01, 0x1a, 0x02, 0x08, 0x0b};
 	struct sl_frame f = sample(SL_FRAME_HELLO), got;
 	uint8_t header[SL_WIRE_HEADER_MAX];
 	struct sl_fail fail;
 	size_t len;
 
 	(void)state;
-	assert_int_equal(decode(hello10, sizeof hello10, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
-	assert_string_equal(fail.text, "the client speaks protocol 10, the server 9: update the older one");
-	assert_int_equal(decode(welcome10, sizeof welcome10, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
-	assert_string_equal(fail.text, "the server speaks protocol 10, the client 9: update the older one");
+	assert_int_equal(decode(hello11, sizeof hello11, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
+	assert_string_equal(fail.text, "the client speaks protocol 11, the server 10: update the older one");
+	assert_int_equal(decode(welcome11, sizeof welcome11, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
+	assert_string_equal(fail.text, "the server speaks protocol 11, the client 10: update the older one");
 	for (int old = 7; old <= 8; old++) { /* as peers of these protocols say them */
 		char name[16], text[80];
 
 		snprintf(name, sizeof name, "Hello-%d", old);
-		snprintf(text, sizeof text, "the client speaks protocol %d, the server 9: update the older one", old);
+		snprintf(text, sizeof text, "the client speaks protocol %d, the server 10: update the older one", old);
 		len = golden_read(name, header);
 		assert_int_equal(decode(header, len, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
 		assert_string_equal(fail.text, text);

@@ -1,0 +1,511 @@
+#include "server/group.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/link/loop.h"
+#include "common/link/proof.h"
+#include "server/group_impl.h"
+
+enum { PROBATION_MOST = 10 }; /* doublings */
+
+enum sl_err sl_group_list_open(struct sl_group_list **out, struct sl_loop *loop, struct sl_worker *worker,
+			       const struct sl_trunk_store *store)
+{
+	struct sl_group_list *gs = calloc(1, sizeof *gs);
+
+	if (!gs)
+		return SL_ERR_NOMEM;
+	*gs = (struct sl_group_list){.loop = loop, .worker = worker, .store = *store};
+	gs->store.owner = NULL;
+	*out = gs;
+	return SL_OK;
+}
+
+static void free_group(struct sl_group *g)
+{
+	sl_group_free_trunk(g);
+	free(g->member);
+	free(g->part);
+	free(g);
+}
+
+static void remove_group(struct sl_group *g)
+{
+	struct sl_group **at = &g->groups->first;
+
+	while (*at != g)
+		at = &(*at)->next;
+	*at = g->next;
+	free_group(g);
+}
+
+void sl_group_list_close(struct sl_group_list *gs)
+{
+	while (gs && gs->first)
+		remove_group(gs->first);
+	free(gs);
+}
+
+/* ---- jobs */
+
+static void advance(struct sl_group *g);
+static void job_done(struct sl_job *job);
+
+static void post(struct sl_group *g, enum sl_group_job what, int which)
+{
+	g->busy = true;
+	g->what = what;
+	g->which = which;
+	g->job = (struct sl_job){.run = sl_group_run, .done = job_done, .share = &g->share, .key = g->key};
+	g->refs++; /* it outlives the sessions that it is for */
+	sl_worker_post(g->groups->worker, &g->job);
+}
+
+static void end_member(struct sl_group_member *p, const struct sl_fail *why)
+{
+	if (p->m)
+		sl_middle_end(p->m, why);
+}
+
+/* The member hears where it goes on from. */
+static void welcome(struct sl_group *g, int k)
+{
+	struct sl_group_member *p = &g->member[k];
+	const struct sl_group_seat *seat = &g->seat[k];
+
+	p->joining = p->prepared = p->skip = false;
+	p->open = true;
+	p->number = seat->number;
+	sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->step});
+	if (p->m)
+		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_JOINED,
+							     .next_step = seat->number,
+							     .made = seat->made,
+							     .branch = g->branch,
+							     .need_weights = g->need_weights});
+}
+
+static void go_back(struct sl_group *g, int k)
+{
+	struct sl_fail why;
+
+	sl_fail_set(&why, SL_ERR_BUSY,
+		    "member %d of group %s goes on from an earlier step, so all members go back: come again", k,
+		    g->name);
+	sl_log_limited(SL_LOG_INFO, "group-back", "group %s: member %d came back behind step %" PRIu64, g->name, k,
+		       g->step);
+	g->open = false;
+	for (int i = 0; i < g->n; i++)
+		if (i != k)
+			end_member(&g->member[i], &why);
+}
+
+static void end_all(struct sl_group *g, const struct sl_fail *why)
+{
+	g->open = false;
+	for (int i = 0; i < g->n; i++)
+		end_member(&g->member[i], why);
+}
+
+static void chosen(struct sl_group *g)
+{
+	if (g->void_)
+		return; /* somebody has left meanwhile: it is waited for */
+	if (g->stranger >= 0) {
+		end_member(&g->member[g->stranger], &g->fail);
+	} else if (g->err) {
+		end_all(g, &g->fail);
+	} else {
+		g->step = g->done;
+		g->open = true;
+		sl_log_limited(SL_LOG_INFO, "group-open", "group %s: %d members go on from step %" PRIu64, g->name,
+			       g->n, g->step);
+		for (int k = 0; k < g->n; k++)
+			g->member[k].probation = 0;
+		for (int k = 0; k < g->n && g->open; k++)
+			if (g->member[k].m && g->member[k].joining)
+				welcome(g, k);
+	}
+}
+
+static void rejoined(struct sl_group *g)
+{
+	struct sl_group_member *p = &g->member[g->which];
+
+	if (!p->m || !p->joining)
+		return;
+	if (g->back)
+		go_back(g, g->which);
+	else if (g->err)
+		end_member(p, &g->fail);
+	else
+		welcome(g, g->which);
+}
+
+static void decided(struct sl_group *g, int k)
+{
+	struct sl_group_member *p = &g->member[k];
+	struct sl_event ev = {.kind = SL_EV_DECIDED, .checkpointed = g->checkpointed && g->what == GROUP_APPLY};
+
+	p->prepared = p->skip = false;
+	p->number = g->seat[k].number;
+	if (!p->m || sl_port_session(p->m->port)->state != SL_SESSION_COMMIT)
+		return;
+	ev.compute_s = sl_middle_decided(p->m);
+	sl_port_event(p->m->port, &ev);
+}
+
+static void note_late(struct sl_group *g, int k)
+{
+	struct sl_group_member *p = &g->member[k];
+
+	if (p->left)
+		return;
+	g->late++;
+	p->probation = 1 << (p->late < PROBATION_MOST ? p->late : PROBATION_MOST);
+	p->late++;
+	sl_log_limited(SL_LOG_WARN, "group-late",
+		       "group %s: step %" PRIu64 " was done without member %d, which was %s (share.straggler_s: %d)",
+		       g->name, g->step, k, p->m ? "late" : "away", g->agreed.share.straggler_s);
+	if (p->m && p->open)
+		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->step});
+}
+
+/* All of them heard that there is NaN or Inf in the sum: they skip the step. */
+static void tell_nonfinite(struct sl_group *g)
+{
+	const struct sl_fail why = g->fail;
+	const struct sl_event found = {.kind = SL_EV_NONFINITE, .task = SL_TASK_PREPARE, .why = &why};
+
+	for (int k = 0; k < g->n; k++) {
+		struct sl_group_member *p = &g->member[k];
+
+		if (!g->part[k].m || p->m != g->part[k].m)
+			continue;
+		p->prepared = false;
+		if (sl_session_abandons(sl_port_session(p->m->port)))
+			sl_port_event(p->m->port, &found);
+	}
+}
+
+static void applied(struct sl_group *g)
+{
+	if (g->void_)
+		return;
+	if (g->err == SL_ERR_NONFINITE) {
+		tell_nonfinite(g);
+		return;
+	}
+	if (g->err) {
+		end_all(g, &g->fail);
+		return;
+	}
+	g->step = g->done;
+	g->half_ms = 0;
+	for (int k = 0; k < g->n; k++) {
+		struct sl_group_member *p = &g->member[k];
+
+		if (g->seat[k].number == g->step) {
+			p->probation -= p->probation > 0;
+			decided(g, k);
+		} else if (p->number + 1 == g->step) {
+			note_late(g, k);
+		} else if (p->m && p->open) {
+			sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->step});
+		}
+	}
+}
+
+static void job_done(struct sl_job *job)
+{
+	struct sl_group *g = (struct sl_group *)(void *)((char *)job - offsetof(struct sl_group, job));
+
+	if (g->what == GROUP_CHOOSE)
+		chosen(g);
+	else if (g->what == GROUP_REJOIN)
+		rejoined(g);
+	else if (g->what == GROUP_APPLY)
+		applied(g);
+	else
+		decided(g, g->which);
+	g->busy = false; /* not before: what members hear may end them, and lead here again */
+	advance(g);
+	sl_group_leave(g, NULL);
+}
+
+/* ---- what is next */
+
+static bool is_ready(const struct sl_group *g, int k)
+{
+	return g->member[k].prepared && g->member[k].number == g->step;
+}
+
+static bool is_awaited(const struct sl_group *g, int k)
+{
+	return !g->member[k].left && g->member[k].probation == 0;
+}
+
+/* A member that evaluates or takes the weights is not late. */
+static bool is_elsewhere(const struct sl_group_member *p)
+{
+	const enum sl_session_state s = p->m ? sl_port_session(p->m->port)->state : SL_SESSION_CLOSED;
+
+	return p->open && p->m && (s == SL_SESSION_EVAL || s == SL_SESSION_FETCH);
+}
+
+/* Whether the step is done with those who are ready. */
+static bool may_apply(struct sl_group *g)
+{
+	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
+	const uint64_t patience_ms = (uint64_t)g->agreed.share.straggler_s * 1000;
+	int ready = 0, awaited = 0, members = 0;
+	bool elsewhere = false;
+
+	for (int k = 0; k < g->n; k++) {
+		members += !g->member[k].left;
+		ready += is_ready(g, k);
+		if (is_ready(g, k) || !is_awaited(g, k))
+			continue;
+		awaited++;
+		elsewhere = elsewhere || is_elsewhere(&g->member[k]);
+	}
+	if (!ready || !awaited)
+		return ready > 0;
+	if (2 * ready < members || elsewhere || !patience_ms)
+		g->half_ms = 0;
+	else if (!g->half_ms)
+		g->half_ms = now_ms;
+	return g->half_ms && now_ms - g->half_ms >= patience_ms;
+}
+
+/* The learning rate of most of those who are ready, and of the lowest of them where there are two such. Who has another
+ * one is not of this group. False: somebody was not. */
+static bool agree_on_lr(struct sl_group *g)
+{
+	int most = 0, others = 0;
+	struct sl_fail why;
+
+	for (int k = 0; k < g->n; k++) {
+		int same = 0;
+
+		for (int i = 0; i < g->n && is_ready(g, k); i++)
+			same += is_ready(g, i) &&
+				sl_port_session(g->member[i].m->port)->lr == sl_port_session(g->member[k].m->port)->lr;
+		if (same > most) {
+			most = same;
+			g->lr = sl_port_session(g->member[k].m->port)->lr;
+		}
+	}
+	for (int k = 0; k < g->n; k++) {
+		double lr;
+
+		if (!is_ready(g, k) || g->member[k].skip)
+			continue;
+		lr = sl_port_session(g->member[k].m->port)->lr;
+		if (lr == g->lr)
+			continue;
+		sl_fail_set(&why, SL_ERR_MISMATCH,
+			    "the learning rate of step %" PRIu64
+			    " is %g in group %s, this client's is %g: all members need the same train.schedule",
+			    g->step, g->lr, g->name, lr);
+		end_member(&g->member[k], &why);
+		others++;
+	}
+	return !others;
+}
+
+static void begin_apply(struct sl_group *g)
+{
+	if (!agree_on_lr(g))
+		return;
+	g->checkpoint = false;
+	for (int k = 0; k < g->n; k++) {
+		const struct sl_session *s = is_ready(g, k) ? sl_port_session(g->member[k].m->port) : NULL;
+
+		g->part[k] =
+			(struct sl_group_part){s ? g->member[k].m : NULL, s && !g->member[k].skip ? s->batch_rows : 0};
+		g->checkpoint = g->checkpoint || (s && s->checkpoint);
+	}
+	post(g, GROUP_APPLY, 0);
+}
+
+/* One that the group went on without, and that was done all the same, or has heard of it. */
+static bool look_behind(struct sl_group *g)
+{
+	for (int k = 0; k < g->n; k++) {
+		struct sl_group_member *p = &g->member[k];
+
+		if (!p->m || !p->prepared || p->number >= g->step)
+			continue;
+		if (p->skip) {
+			post(g, GROUP_CATCH_UP, k);
+			return true;
+		}
+		p->prepared = false;
+		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->step});
+	}
+	return false;
+}
+
+static void advance(struct sl_group *g)
+{
+	int joining = 0;
+
+	for (int k = 0; k < g->n && !g->busy; k++) {
+		if (!g->member[k].m || !g->member[k].joining)
+			continue;
+		joining++;
+		if (g->open)
+			post(g, GROUP_REJOIN, k);
+	}
+	if (g->busy)
+		return;
+	if (!g->open && joining == g->n)
+		post(g, GROUP_CHOOSE, 0);
+	if (!g->busy && g->open && !look_behind(g) && may_apply(g))
+		begin_apply(g);
+}
+
+void sl_group_list_tick(struct sl_group_list *gs)
+{
+	for (struct sl_group *g = gs->first, *next; g; g = next) {
+		next = g->next;
+		if (g->open && !g->busy)
+			advance(g);
+	}
+}
+
+/* ---- members */
+
+static enum sl_err make(struct sl_group_list *gs, const struct sl_agreed *a, struct sl_group **out,
+			struct sl_fail *fail)
+{
+	struct sl_group *g = calloc(1, sizeof *g);
+
+	if (g) {
+		g->n = a->share.clients;
+		g->member = calloc((size_t)g->n, sizeof *g->member);
+		g->seat = calloc((size_t)g->n, sizeof *g->seat);
+		g->part = calloc((size_t)g->n, sizeof *g->part);
+	}
+	if (!g || !g->member || !g->seat || !g->part) {
+		if (g)
+			free_group(g);
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a group");
+	}
+	g->groups = gs;
+	g->agreed = *a;
+	memcpy(g->name, a->share.group, sizeof g->name);
+	sl_group_name(g->name, g->file_name);
+	g->key = sl_port_key(g->file_name);
+	g->next = gs->first;
+	gs->first = g;
+	*out = g;
+	return SL_OK;
+}
+
+enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const struct sl_agreed *a,
+			   struct sl_fail *fail)
+{
+	const struct sl_session *s = sl_port_session(m->port);
+	struct sl_group *g = gs->first;
+	const struct sl_group_member *p;
+	enum sl_err err;
+
+	while (g && strcmp(g->name, a->share.group) != 0)
+		g = g->next;
+	err = g ? sl_agreed_joins(&g->agreed, a, fail) : make(gs, a, &g, fail);
+	if (err)
+		return err;
+	p = &g->member[a->share.member];
+	if (p->m && memcmp(sl_port_session(p->m->port)->hello.session, s->hello.session, SL_SESSION_BYTES) != 0)
+		return sl_fail_at(fail, "share.member", SL_ERR_BUSY,
+				  "another client is member %d of group %s: each member needs a number of its own",
+				  a->share.member, g->name);
+	g->refs++;
+	m->group = g;
+	return SL_OK;
+}
+
+uint64_t sl_group_key(const struct sl_group *g)
+{
+	return g->key;
+}
+
+const uint8_t *sl_group_file_name(const struct sl_group *g)
+{
+	return g->file_name;
+}
+
+static void say_here(const struct sl_group *g, int who)
+{
+	int here = 0;
+
+	for (int k = 0; k < g->n; k++)
+		here += g->member[k].joining;
+	sl_log_limited(SL_LOG_INFO, "group-waits", "group %s: member %d is here, %d of %d", g->name, who, here, g->n);
+}
+
+void sl_group_joining(struct sl_group *g, struct sl_middle *m)
+{
+	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
+	struct sl_fail why;
+
+	if (p->m && p->m != m) {
+		sl_fail_set(&why, SL_ERR_PEER_LOST, "replaced by a newer link of the same member");
+		end_member(p, &why);
+	}
+	*p = (struct sl_group_member){
+		.m = m, .joining = true, .number = p->number, .late = p->late, .probation = p->probation};
+	if (!g->open)
+		say_here(g, sl_group_seat_of(m));
+	advance(g);
+}
+
+void sl_group_prepared(struct sl_group *g, struct sl_middle *m)
+{
+	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
+
+	if (p->m != m)
+		return;
+	p->prepared = true;
+	p->skip = sl_port_session(m->port)->skip;
+	advance(g);
+}
+
+void sl_group_over(struct sl_group *g, struct sl_middle *m)
+{
+	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
+
+	if (p->m != m)
+		return;
+	p->m = NULL;
+	p->joining = p->open = p->prepared = false;
+	p->left = m->left;
+	advance(g);
+}
+
+void sl_group_leave(struct sl_group *g, struct sl_middle *m)
+{
+	if (m)
+		m->group = NULL;
+	if (--g->refs == 0)
+		remove_group(g);
+}
+
+struct sl_group_status sl_group_status(const struct sl_group *g, const struct sl_middle *m)
+{
+	const int k = sl_group_seat_of(m);
+
+	return (struct sl_group_status){
+		.name = g->name,
+		.member = k,
+		.members = g->n,
+		.step = g->step,
+		.late = g->member[k].late,
+		.awaited = g->open && g->member[k].m == m && is_awaited(g, k) && !is_ready(g, k),
+	};
+}

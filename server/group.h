@@ -1,0 +1,62 @@
+/* Groups: a trunk that several sessions train, its members' seats, and what they wait for. A session of a member
+ * computes with the trunk's parameters (nn/exec.h: sl_exec_borrow), and its COMMIT is held until the group has decided
+ * about the step. Loop thread, but for what says (worker); all jobs and tasks of a group have one key, so that none
+ * overlap.
+ *
+ *   group.c       the loop's part: who is there, who is awaited, which job is next
+ *   group_task.c  the worker's: where to go on from, the sum of a step
+ *   group_keep.c  the worker's: checkpoints */
+#ifndef SL_SERVER_GROUP_H
+#define SL_SERVER_GROUP_H
+
+#include "common/conf/agreed.h"
+#include "common/session/port.h"
+#include "server/trunk.h"
+
+struct sl_group;
+struct sl_group_list;
+struct sl_middle;
+
+/* `store` and what it points to are borrowed; its owner says nothing: a group's files are its own. */
+enum sl_err sl_group_list_open(struct sl_group_list **out, struct sl_loop *loop, struct sl_worker *worker,
+			       const struct sl_trunk_store *store) SL_MUST_CHECK;
+void sl_group_list_close(struct sl_group_list *groups); /* NULL is fine; no session of any is left */
+void sl_group_list_tick(struct sl_group_list *groups);
+
+/* A member is admitted: the group of its agreement, which is begun where there is none. BUSY: another client has its
+ * seat; MISMATCH: it would not fit. */
+enum sl_err sl_group_enter(struct sl_group_list *groups, struct sl_middle *m, const struct sl_agreed *agreed,
+			   struct sl_fail *fail) SL_MUST_CHECK;
+/* Of all jobs of its sessions; and of its files, in place of a session's name. */
+uint64_t sl_group_key(const struct sl_group *group);
+const uint8_t *sl_group_file_name(const struct sl_group *group); /* [16] */
+/* The session's news: open, and waits to be welcomed; its part is done; over; freed, and the last one frees the group.
+ */
+void sl_group_joining(struct sl_group *group, struct sl_middle *m);
+void sl_group_prepared(struct sl_group *group, struct sl_middle *m);
+void sl_group_over(struct sl_group *group, struct sl_middle *m);
+void sl_group_leave(struct sl_group *group, struct sl_middle *m);
+
+/* (worker) The member's executor borrows the trunk's parameters, which the first member brings. `plan` is the trunk's
+ * (sl_agreement_trunk): it is taken over or closed. MISMATCH: the group trains another middle. */
+enum sl_err sl_group_lend(struct sl_group *group, struct sl_middle *m, struct sl_plan *plan,
+			  struct sl_fail *fail) SL_MUST_CHECK;
+/* (worker) As sl_trunk_install, sl_trunk_gather and sl_trunk_last; and whether the member's part may be added:
+ * NONFINITE.
+ */
+enum sl_err sl_group_install(struct sl_group *group, struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_group_gather(struct sl_group *group, struct sl_middle *m, bool *checkpointed) SL_MUST_CHECK;
+enum sl_err sl_group_check(struct sl_group *group, struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_group_last(struct sl_group *group, struct sl_middle *m);
+
+/* For the status of a member's session. */
+struct sl_group_status {
+	const char *name;
+	int member, members;
+	uint64_t step; /* steps that the group has done */
+	int late;      /* steps that it did without this member because it was late */
+	bool awaited;  /* the step under way waits for this member */
+};
+struct sl_group_status sl_group_status(const struct sl_group *group, const struct sl_middle *m);
+
+#endif

@@ -1,0 +1,96 @@
+/* What a group is made of, for the files group*.c alone. */
+#ifndef SL_SERVER_GROUP_IMPL_H
+#define SL_SERVER_GROUP_IMPL_H
+
+#include "server/group.h"
+#include "server/middle_task.h"
+
+/* A member as the loop sees it. */
+struct sl_group_member {
+	struct sl_middle *m; /* its session; NULL: none */
+	bool joining, open;  /* it waits to be welcomed; it has been */
+	bool prepared, skip; /* its part of the step `number` is done; there is none to add */
+	bool left;           /* it said goodbye, and is not awaited */
+	uint64_t number;     /* the step it does next: the group's, or one that the group has done without it */
+	int late, probation; /* times it was late; steps to be in time for before it is awaited again */
+};
+
+/* … and the worker: what outlives its links. */
+struct sl_group_seat {
+	struct sl_middle *m; /* its session, from sl_group_lend to sl_group_last */
+	bool left;
+	uint64_t number;
+	uint64_t made; /* the branch on which its state before `number` was made; 0: the first weights */
+	struct sl_codecs_state codecs; /* of its last session, where `kept` */
+	bool kept;
+	uint64_t pin[SL_WIRE_KEPT]; /* checkpoints on its disk */
+};
+
+enum sl_group_job { GROUP_CHOOSE, GROUP_REJOIN, GROUP_CATCH_UP, GROUP_APPLY };
+
+/* Of a member in a job. */
+struct sl_group_part {
+	struct sl_middle *m; /* whose part is added; NULL: it is left out */
+	uint64_t rows;       /* of its batch */
+};
+
+struct sl_group {
+	struct sl_group_list *groups;
+	struct sl_group *next;
+	char name[SL_CONF_SHARE_TEXT];
+	uint8_t file_name[16];
+	uint64_t key;
+	struct sl_agreed agreed; /* its first member's */
+	int refs;                /* sessions that are not freed */
+	int n;
+	struct sl_group_member *member; /* [n] */
+	bool open;                      /* all were there, and it trains; else it waits for all */
+	uint64_t step;                  /* the loop's copy of `done` */
+	uint64_t branch;
+	uint64_t half_ms; /* since when half of the members are done; 0: they are not */
+	uint64_t late;
+	/* the job under way */
+	struct sl_job job;
+	struct sl_share share;
+	bool busy;
+	enum sl_group_job what;
+	int which; /* member */
+	struct sl_group_part *part;
+	double lr;
+	bool checkpoint;
+	/* its outcome */
+	enum sl_err err;
+	struct sl_fail fail;
+	bool void_, back, need_weights, checkpointed; /* void: somebody has left; back: all have to go back */
+	int stranger;                                 /* the member that begins anew among others; -1: nobody */
+	/* (worker) */
+	struct sl_plan *plan;
+	struct sl_exec *exec;
+	struct sl_keep keep;
+	struct sl_group_seat *seat; /* [n] */
+	uint64_t done, on_disk, from, made;
+	uint64_t late_at; /* the newest step that was done without somebody, from 1; 0: none */
+	bool valid, has_weights, torn, stays, said_storeless;
+};
+
+struct sl_group_list {
+	struct sl_loop *loop;
+	struct sl_worker *worker;
+	struct sl_trunk_store store;
+	struct sl_group *first;
+};
+
+void sl_group_run(struct sl_job *job); /* (worker) */
+static inline int sl_group_seat_of(const struct sl_middle *m)
+{
+	return m->agreement.agreed.share.member;
+}
+/* group_keep.c, (worker). The codecs of a seat's session, into the seat. */
+enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat) SL_MUST_CHECK;
+/* Writes what was applied to the store; false, and logged: it is not there. */
+bool sl_group_keep(struct sl_group *group);
+/* As sl_keep_read, for the trunk, the seats and their sessions' codecs. */
+enum sl_err sl_group_read(struct sl_group *group, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_group_free_trunk(struct sl_group *group); /* nothing of it runs any more */
+
+#endif

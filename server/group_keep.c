@@ -1,0 +1,185 @@
+/* What of a group lies in the store: the trunk's state, and behind it each member's step and what its codecs keep. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "server/group_impl.h"
+
+/* Of each member, one behind the other: the step that it does next, what made its state, the last one's codecs. */
+struct member_record {
+	uint64_t number, made, pin[SL_WIRE_KEPT], bytes[SL_DIR_COUNT];
+};
+
+static size_t records_bytes(const struct sl_group *g)
+{
+	size_t bytes = 0;
+
+	for (int k = 0; k < g->n; k++) {
+		bytes += sizeof(struct member_record);
+		for (int dir = 0; dir < SL_DIR_COUNT && g->seat[k].kept; dir++)
+			bytes += g->seat[k].codecs.dir[dir].len;
+	}
+	return bytes;
+}
+
+enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat)
+{
+	struct sl_codec *const *codec = sl_port_codecs(seat->m->port);
+	enum sl_err err = SL_OK;
+
+	if (!seat->codecs.dir[0].data)
+		err = sl_codecs_state_open(&seat->codecs, codec);
+	if (!err)
+		err = sl_codecs_state_take(&seat->codecs, codec);
+	seat->kept = !err;
+	return err;
+}
+
+static enum sl_err write_records(const struct sl_group *g, struct sl_buf *out)
+{
+	enum sl_err err = SL_OK;
+
+	for (int k = 0; k < g->n && !err; k++) {
+		const struct sl_group_seat *seat = &g->seat[k];
+		struct member_record r = {.number = seat->number, .made = seat->made};
+
+		memcpy(r.pin, seat->pin, sizeof r.pin);
+		for (int dir = 0; dir < SL_DIR_COUNT && seat->kept; dir++)
+			r.bytes[dir] = seat->codecs.dir[dir].len;
+		err = sl_buf_put(out, &r, sizeof r);
+		for (int dir = 0; dir < SL_DIR_COUNT && seat->kept && !err; dir++)
+			err = sl_buf_put(out, seat->codecs.dir[dir].data, seat->codecs.dir[dir].len);
+	}
+	return err;
+}
+
+static void pin_files(struct sl_group *g)
+{
+	g->keep.n_pin = 0;
+	for (int k = 0; k < g->n; k++)
+		for (int i = 0; i < SL_WIRE_KEPT; i++) {
+			const uint64_t step = g->seat[k].pin[i];
+			bool there = step == 0;
+
+			for (int p = 0; p < g->keep.n_pin && !there; p++)
+				there = g->keep.pin[p] == step;
+			if (!there && g->keep.n_pin < SL_CHECKPOINT_MAX_PINS)
+				g->keep.pin[g->keep.n_pin++] = step;
+		}
+}
+
+bool sl_group_keep(struct sl_group *g)
+{
+	struct sl_buf records = {0};
+	struct sl_fail fail;
+	enum sl_err err = SL_OK;
+
+	if (!g->keep.dir[0]) {
+		if (!g->said_storeless)
+			sl_log_limited(
+				SL_LOG_WARN, "checkpoint-write",
+				"the server has no store, so group %s cannot be resumed: name a folder in `store`",
+				g->name);
+		g->said_storeless = true;
+		return false;
+	}
+	SL_FAILPOINT(SL_FP_SERVER_KEEP);
+	for (int k = 0; k < g->n && !err; k++)
+		err = g->seat[k].m ? sl_group_hold_codecs(&g->seat[k]) : SL_OK;
+	records.cap = records_bytes(g);
+	records.data = malloc(records.cap + 1);
+	if (!err)
+		err = records.data ? write_records(g, &records) : SL_ERR_NOMEM;
+	if (err)
+		sl_fail_set(&fail, err, "no memory for a checkpoint");
+	if (!err) {
+		pin_files(g);
+		g->keep.made = g->branch;
+		err = sl_keep_write_group(&g->keep, g->done, g->exec, &records, &fail);
+	}
+	free(records.data);
+	SL_FAILPOINT(SL_FP_SERVER_KEPT);
+	if (err) {
+		sl_log_limited(SL_LOG_WARN, "checkpoint-write",
+			       "group %s, step %" PRIu64 ": %s; the one before it is kept", g->name, g->done,
+			       fail.text);
+		return false;
+	}
+	g->on_disk = g->done;
+	return true;
+}
+
+/* The codecs of one member, from `at` on. */
+static enum sl_err give_codecs(struct sl_group_seat *seat, const struct member_record *r, const uint8_t *at,
+			       struct sl_fail *fail)
+{
+	struct sl_codecs_state state = {0};
+	enum sl_err err;
+
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		state.dir[dir] = (struct sl_buf){(uint8_t *)(uintptr_t)at, r->bytes[dir], r->bytes[dir]};
+		at += r->bytes[dir];
+	}
+	err = sl_codecs_state_give(&state, sl_port_codecs(seat->m->port));
+	return err ? sl_fail_set(fail, SL_ERR_DATA, "its state does not fit a member's codecs") : SL_OK;
+}
+
+static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, struct sl_fail *fail)
+{
+	size_t at = 0;
+
+	for (int k = 0; k < g->n; k++) {
+		struct sl_group_seat *seat = &g->seat[k];
+		struct member_record r;
+		size_t bytes = 0;
+		enum sl_err err = SL_OK;
+
+		if (in->len - at < sizeof r)
+			return sl_fail_set(fail, SL_ERR_DATA, "its members are cut off");
+		memcpy(&r, in->data + at, sizeof r);
+		at += sizeof r;
+		for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+			if (r.bytes[dir] > in->len - at - bytes)
+				return sl_fail_set(fail, SL_ERR_DATA, "its members are cut off");
+			bytes += r.bytes[dir];
+		}
+		if (bytes && seat->m)
+			err = give_codecs(seat, &r, in->data + at, fail);
+		if (err)
+			return err;
+		at += bytes;
+		seat->number = r.number;
+		seat->made = r.made;
+		seat->kept = false;
+		memcpy(seat->pin, r.pin, sizeof seat->pin);
+	}
+	return at == in->len ? SL_OK : sl_fail_set(fail, SL_ERR_DATA, "it has more members than the group");
+}
+
+/* Room for what the members' codecs may have kept. */
+static enum sl_err room_for_records(const struct sl_group *g, struct sl_buf *out)
+{
+	out->cap = 0;
+	for (int k = 0; k < g->n; k++) {
+		out->cap += sizeof(struct member_record);
+		for (int dir = 0; dir < SL_DIR_COUNT && g->seat[k].m; dir++)
+			out->cap += sl_codec_state_bytes(sl_port_codecs(g->seat[k].m->port)[dir]);
+	}
+	out->data = malloc(out->cap + 1);
+	return out->data ? SL_OK : SL_ERR_NOMEM;
+}
+
+enum sl_err sl_group_read(struct sl_group *g, uint64_t step, struct sl_fail *fail)
+{
+	struct sl_buf records = {0};
+	enum sl_err err = room_for_records(g, &records);
+
+	if (!err)
+		err = sl_keep_read_group(&g->keep, step, g->exec, &records, fail);
+	if (!err)
+		err = read_records(g, &records, fail);
+	free(records.data);
+	return err;
+}

@@ -1,0 +1,473 @@
+/* A group on the device's worker. All of it runs in jobs and tasks of the group's key, one at a time. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/nn/weights.h"
+#include "server/group_impl.h"
+#include "server/store.h"
+
+void sl_group_free_trunk(struct sl_group *g)
+{
+	for (int k = 0; k < g->n && g->seat; k++)
+		sl_codecs_state_close(&g->seat[k].codecs);
+	free(g->seat);
+	sl_exec_close(g->exec);
+	sl_plan_close(g->plan);
+}
+
+/* ---- the trunk's memory */
+
+static enum sl_err open_trunk(struct sl_group *g, const struct sl_middle_env *env, struct sl_plan *plan,
+			      struct sl_fail *fail)
+{
+	enum sl_err err = sl_exec_prepare(&g->exec, plan, SL_MIDDLE, env->be, fail);
+
+	if (!err)
+		err = sl_exec_bare(g->exec, fail);
+	if (!err)
+		err = sl_exec_allocate(g->exec, fail);
+	if (err) {
+		sl_exec_close(g->exec);
+		g->exec = NULL;
+		sl_plan_close(plan);
+		return err;
+	}
+	g->plan = plan;
+	sl_keep_open(&g->keep, g->groups->store.dir, g->groups->store.tidy, g->file_name, NULL, plan,
+		     g->groups->store.core);
+	return SL_OK;
+}
+
+enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_plan *plan, struct sl_fail *fail)
+{
+	const bool same = g->plan && memcmp(g->plan->middle_hash, plan->middle_hash, sizeof plan->middle_hash) == 0;
+	struct sl_group_seat *seat = &g->seat[sl_group_seat_of(m)];
+	enum sl_err err = SL_OK;
+
+	if (!g->plan)
+		err = open_trunk(g, &m->env, plan, fail);
+	else
+		sl_plan_close(plan);
+	if (!err && g->plan != plan && !same)
+		return sl_fail_set(
+			fail, SL_ERR_MISMATCH,
+			"group %s trains another middle than this client's: model, cut, inserts, train.freeze "
+			"and train.groups must be the same for all members",
+			g->name);
+	if (!err)
+		err = sl_exec_borrow(m->trunk.exec, g->exec, fail);
+	if (err)
+		return err;
+	seat->m = m;
+	seat->left = false;
+	return SL_OK;
+}
+
+/* ---- where to go on from */
+
+static const struct sl_hello *hello_of(const struct sl_group *g, int k)
+{
+	return &sl_port_session(g->seat[k].m->port)->hello;
+}
+
+static bool holds(const struct sl_hello *h, uint64_t step)
+{
+	for (uint32_t i = 0; i < h->n_held; i++)
+		if (h->held[i] == step)
+			return true;
+	return false;
+}
+
+static bool all_hold(const struct sl_group *g, uint64_t step)
+{
+	for (int k = 0; k < g->n; k++)
+		if (!holds(hello_of(g, k), step))
+			return false;
+	return true;
+}
+
+static bool begins_anew(const struct sl_hello *h)
+{
+	return h->n_held == 1 && h->held[0] == 0;
+}
+
+/* The one that begins anew where others go on, and there is a checkpoint: it lost its files, or is another run. */
+static int find_stranger(const struct sl_group *g, struct sl_fail *fail)
+{
+	uint64_t step = UINT64_MAX;
+	int fresh = -1, others = 0;
+
+	for (int k = 0; k < g->n; k++) {
+		if (begins_anew(hello_of(g, k)))
+			fresh = k;
+		else
+			others++;
+	}
+	if (fresh < 0 || !others || !g->keep.dir[0] || !sl_checkpoint_older(g->keep.dir, g->keep.prefix, &step))
+		return -1;
+	(void)sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
+			 "group %s goes on from an earlier run, and member %d begins anew: --resume goes on with its "
+			 "log.dir; or all members begin anew with --fresh",
+			 g->name, fresh);
+	return fresh;
+}
+
+static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
+{
+	const struct sl_plan_segment *s = &g->plan->segment[SL_MIDDLE];
+	const struct sl_trunk_store *store = &g->groups->store;
+	const struct sl_hello *h = hello_of(g, 0);
+	float *range = sl_port_weights(g->seat[0].m->port);
+
+	for (int k = 1; k < g->n; k++)
+		if (memcmp(hello_of(g, k)->weights_hash, h->weights_hash, sizeof h->weights_hash) != 0)
+			return sl_fail_at(fail, "model.weights", SL_ERR_MISMATCH,
+					  "members 0 and %d of group %s begin with different weights of the middle", k,
+					  g->name);
+	for (int k = 0; k < g->n; k++) {
+		struct sl_group_seat *seat = &g->seat[k];
+
+		seat->number = seat->made = 0;
+		seat->kept = false;
+		memset(seat->pin, 0, sizeof seat->pin);
+		for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+			sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
+	}
+	sl_exec_set_applied(g->exec, 0);
+	g->has_weights = true;
+	if (sl_store_get(store->dir, NULL, h->weights_hash, range, s->weight_count))
+		return sl_exec_set_weights(g->exec, range);
+	g->has_weights = h->weights_source == SL_WEIGHTS_SEED;
+	g->need_weights = !g->has_weights;
+	if (g->need_weights)
+		return SL_OK;
+	sl_weights_init_range(s, g->plan->spec.seed, range);
+	return sl_exec_set_weights(g->exec, range);
+}
+
+/* Zeroes: what a new run begins with. */
+static enum sl_err clear_moments(struct sl_group *g)
+{
+	const struct sl_plan_segment *s = &g->plan->segment[SL_MIDDLE];
+	float *zero = s->moments ? calloc((size_t)s->trainable_count + 1, sizeof *zero) : NULL;
+	enum sl_err err = s->moments && !zero ? SL_ERR_NOMEM : SL_OK;
+
+	for (int i = 0; i < s->moments && !err; i++)
+		err = sl_exec_set_moment(g->exec, i, zero);
+	free(zero);
+	return err;
+}
+
+static void begin_branch(struct sl_group *g)
+{
+	uint64_t branch = 0;
+
+	if (getrandom(&branch, sizeof branch, GRND_NONBLOCK) != (ssize_t)sizeof branch)
+		branch = g->branch + 1;
+	g->branch = branch >> 2 | 1; /* never 0 */
+}
+
+/* The newest step that all members hold and the store has, or 0. */
+static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
+{
+	const struct sl_hello *h = hello_of(g, 0);
+	char tried[120] = "";
+
+	for (uint32_t i = 0; i < h->n_held; i++) {
+		const uint64_t step = h->held[i];
+		enum sl_err err;
+
+		if (!all_hold(g, step))
+			continue;
+		err = sl_exec_follow(g->exec, step);
+		if (!err && step)
+			err = sl_group_read(g, step, fail);
+		else if (!err)
+			err = clear_moments(g);
+		if (!err && !step)
+			err = first_weights(g, fail);
+		if (!err) {
+			SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
+			g->done = g->from = g->on_disk = step;
+			g->has_weights = g->has_weights || step;
+			return SL_OK;
+		}
+		if (err != SL_ERR_NOINPUT && err != SL_ERR_DATA && err != SL_ERR_MISMATCH && err != SL_ERR_IO)
+			return err;
+		if (err == SL_ERR_MISMATCH && !step)
+			return err;
+		if (err != SL_ERR_NOINPUT)
+			sl_log_limited(SL_LOG_WARN, "checkpoint-refused", "group %s: %s", g->name, fail->text);
+		snprintf(tried + strlen(tried), sizeof tried - strlen(tried), " %" PRIu64, step);
+	}
+	return sl_fail_set(
+		fail, SL_ERR_MISMATCH,
+		"no common step for group %s to go on from: all members hold%s, and this server holds none of "
+		"them",
+		g->name, tried[0] ? tried : " none");
+}
+
+static void run_choose(struct sl_group *g)
+{
+	g->stranger = -1;
+	g->need_weights = false;
+	g->void_ = false;
+	for (int k = 0; k < g->n; k++)
+		g->void_ = g->void_ || !g->seat[k].m;
+	if (g->void_)
+		return;
+	g->stranger = find_stranger(g, &g->fail);
+	g->err = g->stranger >= 0 ? SL_ERR_MISMATCH : choose(g, &g->fail);
+	g->valid = !g->err;
+	g->torn = g->torn && g->err;
+	g->late_at = 0;
+	begin_branch(g);
+}
+
+/* The member comes back while the others train. It goes on where its seat stands, or everybody goes back; or, where the
+ * group has done steps without somebody since, it goes on from what it has. */
+static void run_rejoin(struct sl_group *g)
+{
+	struct sl_group_seat *seat = &g->seat[g->which];
+	const struct sl_hello *h = seat->m ? hello_of(g, g->which) : NULL;
+	uint64_t newest = 0;
+	bool any = false;
+
+	g->back = false;
+	g->need_weights = !g->has_weights;
+	g->err = SL_OK;
+	if (!h)
+		return;
+	if (holds(h, seat->number)) {
+		if (seat->kept && sl_codecs_state_give(&seat->codecs, sl_port_codecs(seat->m->port)))
+			g->err = sl_fail_set(&g->fail, SL_ERR_DATA, "the state of member %d does not fit its codecs",
+					     g->which);
+		return;
+	}
+	if (begins_anew(h) && g->on_disk) {
+		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
+				    "group %s is at step %" PRIu64
+				    ", and member %d begins anew: --resume goes on with its log.dir",
+				    g->name, g->done, g->which);
+		return;
+	}
+	for (uint32_t i = 0; i < h->n_held; i++)
+		if (h->held[i] < seat->number && (!any || h->held[i] > newest)) {
+			newest = h->held[i];
+			any = true;
+		}
+	if (!any || newest >= g->late_at) {
+		g->back = true;
+		return;
+	}
+	sl_log_limited(SL_LOG_WARN, "ends-behind",
+		       "group %s: member %d goes on with the head and tail of step %" PRIu64 ", which has done %" PRIu64
+		       ": steps since were done without somebody, so nobody goes back",
+		       g->name, g->which, newest, seat->number);
+	seat->number = newest;
+	seat->made = SL_MADE_UNKNOWN;
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
+}
+
+/* ---- a step */
+
+static int rows_of(const struct sl_group *g, int k, int64_t rows[SL_PLAN_MAX_CHUNKS])
+{
+	const struct sl_plan *plan = g->seat[k].m->trunk.plan;
+	const int chunks = sl_plan_chunks_of(plan, (int64_t)g->part[k].rows);
+
+	for (int i = 0; i < chunks; i++)
+		rows[i] = sl_plan_chunk_rows(plan, (int64_t)g->part[k].rows, i);
+	return chunks;
+}
+
+enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
+{
+	const struct sl_session *s = sl_port_session(m->port);
+	int64_t rows[SL_PLAN_MAX_CHUNKS];
+
+	(void)g;
+	SL_FAILPOINT(s->skip ? SL_FP_SERVER_SKIP : SL_FP_NONE);
+	if (s->skip)
+		return SL_OK;
+	for (int i = 0; i < s->chunks; i++)
+		rows[i] = (int64_t)sl_session_chunk_rows(s, i);
+	return SL_FAILPOINT_CALL(SL_FP_SERVER_CHECK, 0) ? SL_ERR_NONFINITE
+							: sl_exec_check(m->trunk.exec, rows, s->chunks, fail);
+}
+
+/* The members' gradients by their numbers, whoever was first. *rows: of those that take part. */
+static enum sl_err fold(struct sl_group *g, uint64_t *rows)
+{
+	enum sl_err err = sl_exec_fold_begin(g->exec);
+
+	*rows = 0;
+	for (int k = 0; k < g->n && !err; k++) {
+		int64_t of_chunk[SL_PLAN_MAX_CHUNKS];
+		int chunks;
+
+		if (!g->part[k].m || !g->part[k].rows)
+			continue;
+		*rows += g->part[k].rows;
+		chunks = rows_of(g, k, of_chunk);
+		err = sl_exec_fold_add(g->exec, g->seat[k].m->trunk.exec, of_chunk, chunks);
+	}
+	return err || !*rows ? err : sl_exec_fold_end(g->exec, (double)g->agreed.share.rows / (double)*rows);
+}
+
+static enum sl_err apply(struct sl_group *g, struct sl_fail *fail)
+{
+	uint64_t rows;
+	enum sl_err err = fold(g, &rows);
+
+	if (err)
+		return sl_fail_set(fail, err, "the members' gradients could not be added");
+	if (!rows)
+		return sl_exec_skip(g->exec);
+	err = sl_exec_check(g->exec, NULL, 0, fail);
+	SL_FAILPOINT(SL_FP_SERVER_APPLY);
+	if (err)
+		return err;
+	g->torn = true;
+	return sl_exec_commit(g->exec, g->lr, NULL, 0);
+}
+
+/* Who took part is a step ahead; the others stay where they are. */
+static void settle(struct sl_group *g)
+{
+	bool all = true;
+
+	if (g->done == g->from && g->keep.dir[0]) /* from here on the steps kept behind it are another past's */
+		sl_keep_leave(&g->keep, g->done);
+	for (int k = 0; k < g->n; k++) {
+		struct sl_group_seat *seat = &g->seat[k];
+
+		if (!g->part[k].m) {
+			all = all && seat->left;
+			continue;
+		}
+		if (g->part[k].rows)
+			sl_port_commit_codecs(seat->m->port);
+		memcpy(seat->pin, sl_port_session(seat->m->port)->kept, sizeof seat->pin);
+		seat->number = g->done + 1;
+		seat->made = g->branch;
+	}
+	g->done++;
+	if (!all)
+		g->late_at = g->done;
+}
+
+static void run_apply(struct sl_group *g)
+{
+	g->void_ = false;
+	g->checkpointed = false;
+	for (int k = 0; k < g->n; k++)
+		g->void_ = g->void_ || (g->part[k].m && g->part[k].m != g->seat[k].m);
+	if (g->void_)
+		return;
+	g->fail.text[0] = '\0';
+	g->err = apply(g, &g->fail);
+	if (!g->err && SL_FAILPOINT_CALL(SL_FP_SERVER_CODECS, 0) != 0)
+		g->err = SL_ERR_DEVICE;
+	if (!g->err)
+		g->err = sl_exec_follow(g->exec, g->done + 1);
+	if (g->err && !g->fail.text[0])
+		sl_fail_set(&g->fail, g->err, "step %" PRIu64 " of group %s could not be applied: %s", g->done, g->name,
+			    sl_err_text(g->err));
+	if (g->err)
+		return;
+	settle(g);
+	g->torn = false;
+	SL_FAILPOINT(SL_FP_SERVER_APPLIED);
+	g->checkpointed = g->stays = g->checkpoint && sl_group_keep(g);
+}
+
+void sl_group_run(struct sl_job *job)
+{
+	struct sl_group *g = (struct sl_group *)(void *)((char *)job - offsetof(struct sl_group, job));
+
+	switch (g->what) {
+	case GROUP_CHOOSE:
+		run_choose(g);
+		break;
+	case GROUP_REJOIN:
+		run_rejoin(g);
+		break;
+	case GROUP_CATCH_UP:
+		g->seat[g->which].number++;
+		g->seat[g->which].made = g->branch;
+		break;
+	case GROUP_APPLY:
+		run_apply(g);
+		break;
+	}
+}
+
+/* ---- weights, and the end of a session */
+
+enum sl_err sl_group_install(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
+{
+	const struct sl_hello *h = &sl_port_session(m->port)->hello;
+	const int64_t count = g->plan->segment[SL_MIDDLE].weight_count;
+	const struct sl_trunk_store *store = &g->groups->store;
+	float *range = sl_port_weights(m->port);
+	uint8_t hash[16];
+
+	SL_FAILPOINT(SL_FP_SERVER_INSTALL);
+	sl_weights_hash(range, count, hash);
+	if (memcmp(hash, h->weights_hash, sizeof hash) != 0)
+		return sl_fail_set(fail, SL_ERR_MISMATCH,
+				   "the uploaded weights do not have the hash that Hello announced");
+	if (g->has_weights)
+		return SL_OK;
+	sl_store_put(store->dir, store->tidy, NULL, hash, range, count);
+	g->has_weights = true;
+	return sl_exec_set_weights(g->exec, range);
+}
+
+enum sl_err sl_group_gather(struct sl_group *g, struct sl_middle *m, bool *checkpointed)
+{
+	enum sl_err err = sl_exec_get_weights(g->exec, sl_port_weights(m->port));
+	const bool here = g->seat[sl_group_seat_of(m)].number == g->done;
+
+	*checkpointed = !err && here && g->keep.dir[0] && (g->done == g->on_disk || sl_group_keep(g));
+	g->stays = g->stays || (*checkpointed && g->done == g->from);
+	return err;
+}
+
+/* What was applied is written where nobody is left; or, where all have said goodbye, what is to stay. */
+static void last_words(struct sl_group *g)
+{
+	bool all_left = true;
+
+	for (int k = 0; k < g->n; k++) {
+		if (g->seat[k].m)
+			return;
+		all_left = all_left && g->seat[k].left;
+	}
+	if (all_left)
+		sl_keep_only(&g->keep, g->stays ? g->on_disk : UINT64_MAX);
+	else if (g->valid && !g->torn && g->done != g->on_disk && g->keep.dir[0])
+		sl_group_keep(g);
+}
+
+void sl_group_last(struct sl_group *g, struct sl_middle *m)
+{
+	struct sl_group_seat *seat = &g->seat[sl_group_seat_of(m)];
+
+	if (seat->m != m)
+		return;
+	SL_FAILPOINT(m->left ? SL_FP_SERVER_LEFT : SL_FP_SERVER_LAST);
+	if (sl_group_hold_codecs(seat))
+		seat->kept = false;
+	seat->m = NULL;
+	seat->left = m->left;
+	last_words(g);
+	SL_FAILPOINT(m->left ? SL_FP_NONE : SL_FP_SERVER_LASTED);
+}

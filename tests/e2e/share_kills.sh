@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Members and the server of a group are killed at random moments, one after another, and come back: the group ends with the losses and
+# weights of the same group in one process, byte for byte. With AdamW and codecs that keep state. SPLIT_KILLS says how many kills there
+# are at least (6), SPLIT_SEED which.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+kills=${SPLIT_KILLS:-6}
+steps=$((60 + kills * 12))
+make_data 96 16
+port=$(free_port)
+endpoint=tcp://127.0.0.1:$port
+write_config "$tmp/client.yaml"
+sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/epochs: 1/epochs: 100000/' "$tmp/client.yaml"
+use_adamw "$tmp/client.yaml"
+sed -i 's/lr: 0.002/lr: 0.0005/' "$tmp/client.yaml"
+set=(--set train.max_steps=$steps --set train.eval_every=7 --set train.checkpoint_every=5 --set data.partition=iid
+	--set share.group=kills --set share.clients=3 --set share.straggler_s=0 --set codec='topk:0.3,ef=true|quant:8'
+	--set link.on_server_lost=wait --set link.retry_ms=20 --set link.timeout_ms=4000 --set link.heartbeat_ms=500
+	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0)
+client oracle "$tmp/client.yaml" --local "${set[@]}" || fail "the oracle: exit status $?"
+
+RANDOM=${SPLIT_SEED:-$$}
+echo "share_kills: seed ${SPLIT_SEED:-$$}, $kills kills, $steps steps"
+serve() { start_server serving "listen=$endpoint"; }
+# begin K: member K, which goes on where it can; one that was killed before its first checkpoint begins anew
+begin() {
+	local k=$1 how=--fresh
+	! compgen -G "$tmp/member-$k/checkpoint-*.safetensors" >/dev/null || how=--resume
+	start_client "member-$k" "$tmp/client.yaml" $how --set server="$endpoint" --set share.member=$k "${set[@]}"
+	pid[k]=$client_pid
+	cat "$tmp/member-$k.log" >>"$tmp/all-$k.txt" 2>/dev/null || true
+}
+all_done() {
+	local k
+	for k in 0 1 2; do kill -0 "${pid[k]}" 2>/dev/null && return 1; done
+	return 0
+}
+serve
+for k in 0 1 2; do begin $k; done
+for ((n = 1; n <= kills; n++)); do
+	sleep "$((RANDOM % 2)).$((RANDOM % 10))"
+	victim=$((RANDOM % 4))
+	if [ $victim = 3 ]; then
+		kill -9 "$server_pid"
+		wait "$server_pid" 2>/dev/null || true
+		serve
+	else
+		kill -0 "${pid[victim]}" 2>/dev/null || continue # it is done
+		kill -9 "${pid[victim]}"
+		wait "${pid[victim]}" 2>/dev/null || true
+		begin $victim
+	fi
+done
+for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "member $k"; done
+for k in 0 1 2; do same_run "member-$k" "oracle/member-$k" $steps; done
+echo "share_kills: ok"

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# A member that stands still: the others wait for share.straggler_s, once, and go on without it. It comes back, is told which steps
+# it missed, and trains on. What was learned equals the group in one process that is told who was absent when.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 96 16
+start_server one threads=2
+write_config "$tmp/client.yaml"
+sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/lr: 0.05/lr: 0.01/' "$tmp/client.yaml"
+steps=40
+set=(--set train.epochs=1000 --set train.max_steps=$steps --set train.eval_every=0 --set data.partition=iid --set share.clients=3
+	--set share.straggler_s=2 --set train.checkpoint_every=0 --set train.schedule.warmup_epochs=0 --set link.timeout_ms=60000
+	--set link.heartbeat_ms=20000 --set codec='topk:0.5,ef=true')
+
+# steps take a while, so that the one that comes back finds some left to do
+for k in 0 2; do
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:250@1+ start_client "late-$k" "$tmp/client.yaml" "${set[@]}" --set server="$endpoint" --set share.group=late --set share.member=$k
+	pid[k]=$client_pid
+done
+# member 1 stands still for a while as it begins its 4th step
+SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.begin=delay:5000@4 \
+	start_client late-1 "$tmp/client.yaml" "${set[@]}" --set server="$endpoint" --set share.group=late --set share.member=1
+pid[1]=$client_pid
+for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "member $k"; done
+for k in 0 2; do
+	! grep -q '"skipped":true' "$tmp/late-$k/log.jsonl" || fail "member $k was left out of a step, too"
+done
+absent=$(grep '"skipped":true' "$tmp/late-1/log.jsonl" | sed -E 's/.*"step":([0-9]+),.*/1:\1/' | paste -sd,)
+[ -n "$absent" ] || fail 'the member that stood still was never late'
+[ "${absent%:$steps*}" = "$absent" ] || fail 'the member that stood still never came back'
+grep -q 'group-late: group late: step [0-9]* was done without member 1' "$tmp/one.log" || fail 'the server does not say who was late'
+grep -q 'WARN late: step' "$tmp/late-1.log" || fail 'the member does not say that it was late'
+
+client oracle "$tmp/client.yaml" --local "${set[@]}" --set share.group=late --absent "$absent" || fail "the oracle: exit status $?"
+for k in 0 1 2; do same_run "late-$k" "oracle/member-$k" $steps; done
+echo "share_late: ok, absent $absent"

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# A group over links equals the same group in one process, byte for byte: losses of every member and step, and weights. With dropout,
+# batch norm, ragged chunks, several optimizers and codecs that keep state. Then who may join, and what differs is refused by its key.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 84 24
+start_server one threads=2
+write_config "$tmp/sgd.yaml" train.batch=8
+sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/lr: 0.05/lr: 0.01/' "$tmp/sgd.yaml"
+cp "$tmp/sgd.yaml" "$tmp/adamw.yaml"
+use_adamw "$tmp/adamw.yaml"
+
+# group NAME CONFIG CLIENTS [key=value]…: in one process, then over links
+group() {
+	local name=$1 config=$2 n=$3 set=() pair k pids=()
+	shift 3
+	for pair in "$@"; do set+=(--set "$pair"); done
+	client "$name" "$config" --local --clients "$n" ${set[@]+"${set[@]}"} || fail "$name in one process: exit status $?"
+	for ((k = 0; k < n; k++)); do
+		start_client "$name-$k" "$config" --set server="$endpoint" --set share.group="$name" --set share.clients="$n" \
+			--set share.member=$k ${set[@]+"${set[@]}"}
+		pids+=("$client_pid")
+	done
+	for ((k = 0; k < n; k++)); do ends_with "${pids[k]}" 0 $patience "$name, member $k"; done
+	for ((k = 0; k < n; k++)); do same_run "$name-$k" "$name/member-$k" "$(steps_of "$name/member-0")"; done
+}
+
+group two "$tmp/sgd.yaml" 2 data.partition=iid train.epochs=2
+group three "$tmp/adamw.yaml" 3 data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8'
+group four "$tmp/adamw.yaml" 4 data.partition=by_label codec.head_act=lowrank:2,warm=true codec.head_grad=lowrank:2,warm=true threads=2
+group batches "$tmp/sgd.yaml" 2 data.partition=batch codec=qsgd:16
+group alone "$tmp/sgd.yaml" 1 codec=quant:4
+grep -q '"skipped":true' "$tmp"/*/log.jsonl && fail 'a step was skipped'
+
+# weights from a file, which the server does not have: each member brings them, once they are stored none does
+group from_file "$tmp/sgd.yaml" 2 data.partition=iid model.weights="$tmp/two/member-0/model.safetensors"
+group from_store "$tmp/sgd.yaml" 2 data.partition=iid model.weights="$tmp/two/member-0/model.safetensors"
+
+# refused NAME KEY PHRASE [key=value]…: a client beside the member that waits
+refused() {
+	local name=$1 key=$2 phrase=$3 set=() pair rc=0
+	shift 3
+	for pair in "$@"; do set+=(--set "$pair"); done
+	client "$name" "$tmp/sgd.yaml" --set server="$endpoint" --set share.group=g --set share.clients=3 "${set[@]}" || rc=$?
+	[ $rc -ge 64 ] && grep -q -e "$key" "$tmp/$name.log" && grep -q -e "$phrase" "$tmp/$name.log" ||
+		fail "$name: status $rc, and not a word on $key: $phrase"
+}
+start_client waits "$tmp/sgd.yaml" --set server="$endpoint" --set share.group=g --set share.clients=3
+waiting=$client_pid
+wait_for 'member 0 does not come' grep -q 'group-waits: group g: member 0 is here, 1 of 3' "$tmp/one.log"
+refused clients share.clients 'the group g has 3, this client has 4' share.clients=4 share.member=1
+refused seed train.seed 'the group g has 3, this client has 5' train.seed=5 share.member=1
+refused rows share.rows 'has 24, this client has 30' train.batch=10 share.member=1
+refused middle 'group g' 'trains another middle' partition=2:-1 share.member=1
+refused twice share.member 'another client is member 0 of group g' share.member=0
+kill -0 $waiting || fail 'a client that was refused ended another one'
+kill $waiting
+ends_with $waiting 69 $patience 'a member that waits, and is interrupted'
+echo "share_link: ok"

@@ -1,0 +1,158 @@
+/* The session of a group's member: welcomed and committed when its group says so, and left out of a step at any moment.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/session_rig.h"
+
+static struct rig rig;
+
+static struct rig_side *client(void)
+{
+	return &rig.side[RIG_CLIENT];
+}
+
+static struct rig_side *server(void)
+{
+	return &rig.side[RIG_SERVER];
+}
+
+static void tell(enum sl_event_kind kind, uint64_t next_step)
+{
+	const struct sl_event ev = {.kind = kind, .next_step = next_step, .made = 5, .branch = 9};
+
+	assert_int_equal(rig_event(&rig, RIG_SERVER, &ev), SL_OK);
+}
+
+static void open_member(uint64_t seed)
+{
+	const struct rig_conf conf = {.batch = 64,
+				      .rows = 16,
+				      .part_bytes = 4096,
+				      .window_bytes = 16384,
+				      .next_step = 12,
+				      .seed = seed,
+				      .shared = true};
+
+	rig_open(&rig, &conf);
+	assert_int_equal(rig_event(&rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_OPEN}), SL_OK);
+	rig_settle(&rig);
+	assert_int_equal(server()->joining, 1);
+	assert_int_equal(client()->s.state, SL_SESSION_HELLO);
+	tell(SL_EV_JOINED, 12);
+	rig_settle(&rig);
+	assert_int_equal(client()->s.state, SL_SESSION_READY);
+	assert_int_equal(client()->s.made, 5);
+	assert_int_equal(client()->s.branch, 9);
+}
+
+static void a_group_says_when(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 0; seed < 40; seed++) {
+		open_member(seed);
+		for (int i = 1; i <= 3; i++) {
+			rig_begin_step(&rig, 61);
+			rig_settle(&rig);
+			assert_int_equal(server()->prepared, i);
+			assert_int_equal(server()->tasks[SL_TASK_COMMIT], 0);
+			assert_int_equal(client()->s.state, SL_SESSION_COMMIT);
+			tell(SL_EV_DECIDED, 0);
+			rig_settle(&rig);
+			assert_int_equal(client()->stepped, i);
+			assert_int_equal(client()->s.next_step, 12 + (uint64_t)i);
+		}
+	}
+}
+
+/* One that is silent while its group goes on is lost, though it has not been welcomed. */
+static void who_waits_is_heard(void **state)
+{
+	(void)state;
+	open_member(1);
+	rig_open(&rig, &(struct rig_conf){.batch = 64,
+					  .rows = 16,
+					  .part_bytes = 4096,
+					  .window_bytes = 16384,
+					  .next_step = 12,
+					  .shared = true});
+	assert_int_equal(rig_event(&rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_OPEN}), SL_OK);
+	rig_settle(&rig);
+	rig.now_ms += 900;
+	assert_int_equal(rig_event(&rig, RIG_SERVER, &(struct sl_event){.kind = SL_EV_TICK}), SL_OK);
+	rig.now_ms += 200;
+	assert_int_equal(rig_event(&rig, RIG_SERVER, &(struct sl_event){.kind = SL_EV_TICK}), SL_ERR_PEER_LOST);
+}
+
+/* However far the step has come, it is abandoned, counts as done once the client says so, and the next one is taken. */
+static void a_member_is_late_at_any_moment(void **state)
+{
+	int before_commit = 0, behind_it = 0;
+
+	(void)state;
+	for (uint64_t seed = 0; seed < 30; seed++)
+		for (int turns = 0; turns < 480; turns += 24) {
+			open_member(seed);
+			rig_begin_step(&rig, 61);
+			for (int i = 0; i < turns; i++)
+				rig_turn(&rig);
+			before_commit += client()->s.state == SL_SESSION_STEP;
+			behind_it += client()->s.state == SL_SESSION_COMMIT;
+			tell(SL_EV_LATE, 13);
+			rig_settle(&rig);
+			assert_int_equal(client()->s.state, SL_SESSION_ABANDON);
+			assert_int_equal(client()->abandoned, 1);
+			assert_true(client()->s.late);
+			assert_int_equal(rig_event(&rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_SKIP}), SL_OK);
+			rig_settle(&rig);
+			assert_true(server()->s.skip);
+			tell(SL_EV_DECIDED, 0);
+			rig_settle(&rig);
+			assert_int_equal(client()->stepped, 1);
+			rig_begin_step(&rig, 45);
+			rig_settle(&rig);
+			assert_int_equal(server()->s.state, SL_SESSION_COMMIT);
+			tell(SL_EV_DECIDED, 0);
+			rig_settle(&rig);
+			assert_int_equal(client()->stepped, 2);
+			assert_false(client()->s.late);
+		}
+	assert_true(before_commit > 50 && behind_it > 50);
+}
+
+/* A member that comes back is told at each step that it was done, until it has come to where the group is. */
+static void a_member_catches_up(void **state)
+{
+	(void)state;
+	open_member(3);
+	tell(SL_EV_LATE, 15);
+	for (uint64_t step = 12; step < 17; step++) {
+		rig_begin_step(&rig, 61);
+		rig_settle(&rig);
+		if (step < 15) {
+			assert_true(client()->s.late);
+			assert_int_equal(rig_event(&rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_SKIP}), SL_OK);
+			rig_settle(&rig);
+		}
+		assert_int_equal(client()->s.skip, step < 15);
+		tell(SL_EV_DECIDED, 0);
+		rig_settle(&rig);
+		assert_int_equal(client()->s.next_step, step + 1);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_group_says_when),
+		cmocka_unit_test(who_waits_is_heard),
+		cmocka_unit_test(a_member_is_late_at_any_moment),
+		cmocka_unit_test(a_member_catches_up),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
