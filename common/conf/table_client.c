@@ -13,7 +13,7 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "server", server, sl_conf_check_server, "tcp://127.0.0.1:5570", "where splits listens, tcp://host:port"),
 
 	{SL_STRING_ROW(T, "model.name", model.name, sl_conf_check_word, NULL, "network: mobilenet_v2, resnet9, resnet18, resnet34, resnet50, alexnet, alexnet1, vgg16, token_mlp or mlp; or model.huggingface"), .instead = "model.huggingface"},
-	SL_STRING(T, "model.huggingface", model.huggingface, NULL, "", "folder of a network as Hugging Face's transformers keeps it, instead of model.name: config.json and, unless all weights are to be random, model.safetensors; families: roberta"),
+	SL_STRING(T, "model.huggingface", model.huggingface, NULL, "", "folder of a network as Hugging Face's transformers keeps it, instead of model.name: config.json and, unless all weights are to be random, model.safetensors; families: roberta, bert, distilbert, electra"),
 	SL_DOUBLE(T, "model.width", model.width, 0.05, 8, "1", NULL, "multiplies the number of channels of each layer"),
 	SL_INT(T, "model.classes", model.classes, 2, 100000, "10", "classes", "outputs of the classifier"),
 	SL_SIZE(T, "model.image", model.image, SL_CONF_MIN_IMAGE, SL_CONF_MAX_IMAGE, "32", "pixels", "size of the input"),

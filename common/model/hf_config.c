@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VOCAB_MOST = 1 << 22, POSITIONS_MOST = 1 << 20, TYPES_MOST = 1024 };
+enum { VOCAB_MOST = 1 << 22, POSITIONS_MOST = 1 << 20, TYPES_MOST = 1024, TOKENIZER_MOST = 64 << 20 };
 
 struct reader {
 	const char *name;
@@ -36,7 +36,7 @@ struct key {
 static const double below_one = 0.999999;
 
 /* clang-format off */
-#define ENCODER(eps_standard) \
+#define ENCODER \
 	WHOLE("vocab_size", vocab, 1, VOCAB_MOST, NAN), \
 	WHOLE("hidden_size", features, 1, SL_HF_MAX_FEATURES, NAN), \
 	WHOLE("intermediate_size", wide, 1, 1 << 20, NAN), \
@@ -44,14 +44,39 @@ static const double below_one = 0.999999;
 	WHOLE("num_attention_heads", heads, 1, SL_HF_MAX_FEATURES, NAN), \
 	WHOLE("max_position_embeddings", positions, 1, POSITIONS_MOST, NAN), \
 	WHOLE("type_vocab_size", types, 1, TYPES_MOST, 2), \
-	REAL("layer_norm_eps", eps, 1e-30, 1, eps_standard), \
+	REAL("layer_norm_eps", eps, 1e-30, 1, 1e-12), \
 	REAL("hidden_dropout_prob", dropout, 0, below_one, 0.1), \
 	REAL("attention_probs_dropout_prob", attention_dropout, 0, below_one, 0.1), \
+	REAL("classifier_dropout", head_dropout, 0, below_one, -1), \
 	REAL("initializer_range", range, 0, 1000, 0.02)
 static const struct key of_roberta[] = {
-	ENCODER(1e-12),
+	ENCODER,
 	WHOLE("pad_token_id", first, 0, POSITIONS_MOST, 1), /* positions count on from it */
-	REAL("classifier_dropout", head_dropout, 0, below_one, -1),
+	{0},
+};
+static const struct key of_bert[] = {
+	ENCODER,
+	WHOLE("sep_token_id", mark, 0, VOCAB_MOST, -1),
+	{0},
+};
+static const struct key of_electra[] = {
+	ENCODER,
+	WHOLE("embedding_size", embedded, 1, SL_HF_MAX_FEATURES, 0),
+	WHOLE("sep_token_id", mark, 0, VOCAB_MOST, -1),
+	{0},
+};
+static const struct key of_distilbert[] = {
+	WHOLE("vocab_size", vocab, 1, VOCAB_MOST, NAN),
+	WHOLE("dim", features, 1, SL_HF_MAX_FEATURES, NAN),
+	WHOLE("hidden_dim", wide, 1, 1 << 20, NAN),
+	WHOLE("n_layers", layers, 1, SL_HF_MAX_LAYERS, NAN),
+	WHOLE("n_heads", heads, 1, SL_HF_MAX_FEATURES, NAN),
+	WHOLE("max_position_embeddings", positions, 1, POSITIONS_MOST, NAN),
+	REAL("layer_norm_eps", eps, 1e-30, 1, 1e-12),
+	REAL("dropout", dropout, 0, below_one, 0.1),
+	REAL("attention_dropout", attention_dropout, 0, below_one, 0.1),
+	REAL("seq_classif_dropout", head_dropout, 0, below_one, 0.2),
+	REAL("initializer_range", range, 0, 1000, 0.02),
 	{0},
 };
 /* clang-format on */
@@ -59,8 +84,12 @@ static const struct key of_roberta[] = {
 static const struct family {
 	const char *name;
 	const struct key *key;
+	const char *act; /* the key that names the activation */
 } families[SL_HF_FAMILY_COUNT] = {
-	[SL_HF_ROBERTA] = {"roberta", of_roberta},
+	[SL_HF_ROBERTA] = {"roberta", of_roberta, "hidden_act"},
+	[SL_HF_BERT] = {"bert", of_bert, "hidden_act"},
+	[SL_HF_DISTILBERT] = {"distilbert", of_distilbert, "activation"},
+	[SL_HF_ELECTRA] = {"electra", of_electra, "hidden_act"},
 };
 
 const char *sl_hf_family_name(enum sl_hf_family family)
@@ -120,7 +149,8 @@ static enum sl_err read_act(const struct reader *r, struct sl_hf_config *out)
 		{"gelu", SL_OP_GELU, false}, {"gelu_new", SL_OP_GELU, true}, {"gelu_pytorch_tanh", SL_OP_GELU, true},
 		{"relu", SL_OP_ACT, false},  {"silu", SL_OP_SILU, false},    {"swish", SL_OP_SILU, false},
 		{"tanh", SL_OP_TANH, false}};
-	const json_t *value = member(r, "hidden_act");
+	const char *key = families[out->family].act;
+	const json_t *value = member(r, key);
 	const char *text = value ? json_string_value(value) : "gelu";
 	char name[SL_NAME_MAX];
 
@@ -191,8 +221,12 @@ static enum sl_err read_object(const struct reader *r, struct sl_hf_config *out)
 		return sl_fail_set(r->fail, SL_ERR_CONFIG,
 				   "%s: hidden_size %d is no multiple of num_attention_heads %d", r->name,
 				   out->features, out->heads);
-	if (out->family == SL_HF_ROBERTA)
+	if (!out->embedded)
+		out->embedded = out->features;
+	if (out->family == SL_HF_ROBERTA) { /* whose token types are all 0 */
 		out->first++;
+		out->mark = out->vocab;
+	}
 	if (out->first >= out->positions)
 		return sl_fail_set(r->fail, SL_ERR_CONFIG,
 				   "%s: max_position_embeddings is %d, where the first token's position is %d", r->name,
@@ -224,8 +258,77 @@ enum sl_err sl_hf_config_parse(struct sl_hf_config *out, const char *name, struc
 	return err;
 }
 
+/* The line of vocab.txt that is [SEP]; -1: none. */
+static int sep_of_words(const char *text, size_t len)
+{
+	static const char sep[] = "[SEP]";
+	const char *end = text + len;
+
+	for (int line = 0; text < end; line++) {
+		const char *stop = memchr(text, '\n', (size_t)(end - text));
+		size_t n = (size_t)((stop ? stop : end) - text);
+
+		if (n > 0 && text[n - 1] == '\r')
+			n--;
+		if (n == strlen(sep) && memcmp(text, sep, n) == 0)
+			return line;
+		if (!stop)
+			break;
+		text = stop + 1;
+	}
+	return -1;
+}
+
+/* The id of [SEP] among the added tokens of tokenizer.json; -1: none. */
+static int sep_of_json(const char *text, size_t len)
+{
+	json_t *root = json_loadb(text, len, 0, NULL), *token;
+	int id = -1;
+	size_t i;
+
+	json_array_foreach(json_object_get(root, "added_tokens"), i, token)
+	{
+		const char *content = json_string_value(json_object_get(token, "content"));
+		const json_t *number = json_object_get(token, "id");
+
+		if (content && strcmp(content, "[SEP]") == 0 && json_is_integer(number) &&
+		    json_integer_value(number) >= 0 && json_integer_value(number) <= VOCAB_MOST)
+			id = (int)json_integer_value(number);
+	}
+	json_decref(root);
+	return id;
+}
+
+/* What begins the second text of a pair stands in the tokenizer's files, unless config.json says it. */
+static enum sl_err find_mark(struct sl_hf_config *c, const char *dir, struct sl_fail *fail)
+{
+	static const struct {
+		const char *file;
+		int (*find)(const char *text, size_t len);
+	} place[] = {{"vocab.txt", sep_of_words}, {"tokenizer.json", sep_of_json}};
+	char path[PATH_MAX];
+
+	for (size_t i = 0; c->types > 1 && c->mark < 0 && i < sizeof place / sizeof place[0]; i++) {
+		struct sl_fail why;
+		uint8_t *data;
+		size_t len;
+
+		if (snprintf(path, sizeof path, "%s/%s", dir, place[i].file) >= PATH_MAX ||
+		    sl_file_read(path, TOKENIZER_MOST, &data, &len, &why) != SL_OK)
+			continue;
+		c->mark = place[i].find((const char *)data, len);
+		free(data);
+	}
+	if (c->types > 1 && c->mark < 0)
+		return sl_fail_set(
+			fail, SL_ERR_DATA,
+			"%s: neither vocab.txt nor tokenizer.json has [SEP], behind which token types change", dir);
+	return SL_OK;
+}
+
 enum sl_err sl_hf_config_read(struct sl_hf_config *out, const char *dir, struct sl_fail *fail)
 {
+	struct sl_hf_config config;
 	char path[PATH_MAX];
 	uint8_t *data;
 	size_t len;
@@ -236,7 +339,11 @@ enum sl_err sl_hf_config_read(struct sl_hf_config *out, const char *dir, struct 
 	err = sl_file_read(path, SL_HF_FILE_MOST, &data, &len, fail);
 	if (err)
 		return err;
-	err = sl_hf_config_parse(out, path, (struct sl_bytes){data, len}, fail);
+	err = sl_hf_config_parse(&config, path, (struct sl_bytes){data, len}, fail);
 	free(data);
+	if (!err)
+		err = find_mark(&config, dir, fail);
+	if (!err)
+		*out = config;
 	return err;
 }

@@ -64,12 +64,11 @@ static int looked_up(const struct encoder *e, const char *name, int rows, struct
 	char to[SL_NAME_MAX];
 
 	attr.rows = rows;
-	attr.features = e->c->features;
+	attr.features = e->c->embedded;
 	return sl_build_lookup(e->b, path(e, name, to), SL_BUILD_INPUT, attr, e->init);
 }
 
-/* Sums are taken in transformers' order: word, type, position. Token types of RoBERTa are all 0: no token is the mark.
- */
+/* Sums are taken in transformers' order: word, type, position. */
 static int embeddings(struct encoder *e)
 {
 	const struct sl_hf_config *c = e->c;
@@ -78,64 +77,138 @@ static int embeddings(struct encoder *e)
 	sl_build_unit(e->b, "embeddings");
 	snprintf(e->at, sizeof e->at, "%s.embeddings", sl_hf_family_name(c->family));
 	x = looked_up(e, "word_embeddings", c->vocab, (struct sl_embedding_attr){0});
-	x = added(e, "add_type", x,
-		  looked_up(e, "token_type_embeddings", c->types,
-			    (struct sl_embedding_attr){.segment = true, .mark = c->vocab}));
+	if (c->types)
+		x = added(e, "add_type", x,
+			  looked_up(e, "token_type_embeddings", c->types,
+				    (struct sl_embedding_attr){.segment = true, .mark = c->mark > 0 ? c->mark : 0}));
 	x = added(e, "add_position", x,
 		  looked_up(e, "position_embeddings", c->positions,
 			    (struct sl_embedding_attr){.position = true, .first = c->first}));
-	return dropped(e, "dropout", normed(e, "LayerNorm", x), c->dropout);
+	x = dropped(e, "dropout", normed(e, "LayerNorm", x), c->dropout);
+	if (c->embedded == c->features)
+		return x;
+	snprintf(e->at, sizeof e->at, "%s", sl_hf_family_name(c->family));
+	return dense(e, "embeddings_project", x, c->features);
 }
 
-static int layer(struct encoder *e, int x)
+/* Paths in a layer. */
+static const struct names {
+	const char *layers; /* … and that of all layers */
+	const char *query, *key, *value, *attention;
+	const char *out, *out_dropout, *out_add, *out_norm; /* out_dropout NULL: there is none */
+	const char *up, *act, *down, *dropout, *add, *norm;
+} bert = {.layers = "encoder.layer",
+	  .query = "attention.self.query",
+	  .key = "attention.self.key",
+	  .value = "attention.self.value",
+	  .attention = "attention.self",
+	  .out = "attention.output.dense",
+	  .out_dropout = "attention.output.dropout",
+	  .out_add = "attention.output.add",
+	  .out_norm = "attention.output.LayerNorm",
+	  .up = "intermediate.dense",
+	  .act = "intermediate.act",
+	  .down = "output.dense",
+	  .dropout = "output.dropout",
+	  .add = "output.add",
+	  .norm = "output.LayerNorm"},
+  distilbert = {.layers = "transformer.layer",
+		.query = "attention.q_lin",
+		.key = "attention.k_lin",
+		.value = "attention.v_lin",
+		.attention = "attention",
+		.out = "attention.out_lin",
+		.out_add = "sa_add",
+		.out_norm = "sa_layer_norm",
+		.up = "ffn.lin1",
+		.act = "ffn.activation",
+		.down = "ffn.lin2",
+		.dropout = "ffn.dropout",
+		.add = "output_add",
+		.norm = "output_layer_norm"};
+
+static int layer(struct encoder *e, const struct names *n, int x)
 {
 	const struct sl_hf_config *c = e->c;
 	const struct sl_attention_attr attr = {.heads = c->heads, .p = (float)c->attention_dropout};
 	char to[SL_NAME_MAX];
 	int q, k, v, y;
 
-	q = dense(e, "attention.self.query", x, c->features);
-	k = dense(e, "attention.self.key", x, c->features);
-	v = dense(e, "attention.self.value", x, c->features);
-	y = sl_build_attention(e->b, path(e, "attention.self", to), q, k, v, attr);
-	y = dense(e, "attention.output.dense", y, c->features);
-	y = dropped(e, "attention.output.dropout", y, c->dropout);
-	x = normed(e, "attention.output.LayerNorm", added(e, "attention.output.add", y, x));
-	y = activated(e, "intermediate.act", dense(e, "intermediate.dense", x, c->wide));
-	y = dropped(e, "output.dropout", dense(e, "output.dense", y, c->features), c->dropout);
-	return normed(e, "output.LayerNorm", added(e, "output.add", y, x));
+	q = dense(e, n->query, x, c->features);
+	k = dense(e, n->key, x, c->features);
+	v = dense(e, n->value, x, c->features);
+	y = sl_build_attention(e->b, path(e, n->attention, to), q, k, v, attr);
+	y = dense(e, n->out, y, c->features);
+	if (n->out_dropout)
+		y = dropped(e, n->out_dropout, y, c->dropout);
+	x = normed(e, n->out_norm, added(e, n->out_add, y, x));
+	y = activated(e, n->act, dense(e, n->up, x, c->wide));
+	y = dropped(e, n->dropout, dense(e, n->down, y, c->features), c->dropout);
+	return normed(e, n->norm, added(e, n->add, y, x));
 }
 
 static int layers(struct encoder *e, int x)
 {
+	const struct names *names = e->c->family == SL_HF_DISTILBERT ? &distilbert : &bert;
 	char unit[SL_NAME_MAX];
 
 	for (int i = 0; i < e->c->layers; i++) {
-		snprintf(unit, sizeof unit, "encoder.layer.%d", i);
+		snprintf(unit, sizeof unit, "%s.%d", names->layers, i);
 		snprintf(e->at, sizeof e->at, "%s.%.60s", sl_hf_family_name(e->c->family), unit);
 		sl_build_unit(e->b, unit);
-		x = layer(e, x);
+		x = layer(e, names, x);
 	}
 	snprintf(e->at, sizeof e->at, "%s", sl_hf_family_name(e->c->family));
 	return sl_build_select(e->b, path(e, "first_token", unit), x);
 }
 
-static void classifier(struct encoder *e, int x, int classes)
+/* Of RoBERTa and ELECTRA: dropout, dense, tanh or GELU, dropout, out_proj. */
+static int two_layers(struct encoder *e, int x, int classes)
 {
-	e->at[0] = 0;
+	const bool gelu = e->c->family == SL_HF_ELECTRA;
+
 	sl_build_unit(e->b, "classifier");
 	sl_build_new_head(e->b);
 	x = dropped(e, "classifier.dropout_in", x, e->c->head_dropout);
 	x = dense(e, "classifier.dense", x, e->c->features);
-	x = sl_build_smooth(e->b, "classifier.tanh", x, SL_OP_TANH, false);
+	x = sl_build_smooth(e->b, gelu ? "classifier.gelu" : "classifier.tanh", x, gelu ? SL_OP_GELU : SL_OP_TANH,
+			    false);
 	x = dropped(e, "classifier.dropout", x, e->c->head_dropout);
-	x = dense(e, "classifier.out_proj", x, classes);
-	sl_build_xent(e->b, "loss", x);
+	return dense(e, "classifier.out_proj", x, classes);
+}
+
+/* Of BERT: a pooler, which is trained before, dropout, classifier. */
+static int pooled(struct encoder *e, int x, int classes)
+{
+	sl_build_unit(e->b, "pooler");
+	x = dense(e, "bert.pooler.dense", x, e->c->features);
+	x = sl_build_smooth(e->b, "bert.pooler.tanh", x, SL_OP_TANH, false);
+	sl_build_unit(e->b, "classifier");
+	sl_build_new_head(e->b);
+	x = dropped(e, "classifier.dropout", x, e->c->head_dropout);
+	return dense(e, "classifier", x, classes);
+}
+
+/* Of DistilBERT: dense, ReLU, dropout, classifier. */
+static int rectified(struct encoder *e, int x, int classes)
+{
+	sl_build_unit(e->b, "pre_classifier");
+	sl_build_new_head(e->b);
+	x = dense(e, "pre_classifier", x, e->c->features);
+	x = sl_build_act(e->b, "pre_classifier.relu", x, SL_ACT_RELU);
+	sl_build_unit(e->b, "classifier");
+	x = dropped(e, "classifier.dropout", x, e->c->head_dropout);
+	return dense(e, "classifier", x, classes);
 }
 
 void sl_hf_encoder(struct sl_build *b, const struct sl_hf_config *config, int classes)
 {
 	struct encoder e = {.b = b, .c = config, .init = sl_init_normal(config->range)};
+	int x = layers(&e, embeddings(&e));
 
-	classifier(&e, layers(&e, embeddings(&e)), classes);
+	e.at[0] = 0;
+	x = config->family == SL_HF_BERT         ? pooled(&e, x, classes)
+	    : config->family == SL_HF_DISTILBERT ? rectified(&e, x, classes)
+						 : two_layers(&e, x, classes);
+	sl_build_xent(b, "loss", x);
 }

@@ -8,6 +8,11 @@ static const char key[] = "model.huggingface";
 /* What pretrained files hold beside the encoder, as globs. */
 static const char *const ignored[SL_HF_FAMILY_COUNT][8] = {
 	[SL_HF_ROBERTA] = {"lm_head.*", "roberta.pooler.*", "roberta.embeddings.position_ids", NULL},
+	[SL_HF_BERT] = {"cls.*", "bert.embeddings.position_ids", NULL},
+	[SL_HF_DISTILBERT] = {"vocab_transform.*", "vocab_layer_norm.*", "vocab_projector.*",
+			      "distilbert.embeddings.position_ids", NULL},
+	[SL_HF_ELECTRA] = {"discriminator_predictions.*", "generator_predictions.*", "generator_lm_head.*",
+			   "electra.embeddings.position_ids", NULL},
 };
 
 static enum sl_err read_config(struct sl_hf_config *c, const struct sl_model_spec *spec, struct sl_fail *fail)

@@ -148,21 +148,41 @@ enum sl_err sl_adapter_read(const struct sl_model *m, const struct sl_lora *lora
 	return err ? sl_fail_set(fail, err, "%s: %s", path, why.text) : SL_OK;
 }
 
-static enum sl_err write_config(const struct sl_lora *lora, const char *dir, const char *base, struct sl_fail *fail)
+/* The first words of the head's names, each once. */
+static json_t *heads_of(const struct sl_model *m)
+{
+	json_t *list = json_array();
+	const char *last = "";
+	size_t len = 0;
+
+	for (int i = 0; i < m->graph.n_param; i++) {
+		const char *name = m->graph.param[i].name;
+
+		if (!m->file[i].head || (len && strncmp(name, last, len) == 0 && name[len] == '.'))
+			continue;
+		last = name;
+		len = strcspn(name, ".");
+		json_array_append_new(list, json_stringn(name, len));
+	}
+	return list;
+}
+
+static enum sl_err write_config(const struct sl_model *m, const struct sl_lora *lora, const char *dir, const char *base,
+				struct sl_fail *fail)
 {
 	struct sl_newfile file;
 	char path[PATH_MAX], *text;
-	json_t *targets = json_array(), *alpha, *root;
+	json_t *targets = json_array(), *saved = heads_of(m), *alpha, *root;
 	enum sl_err err = path_of(path, dir, config_name, fail);
 
 	for (int i = 0; i < lora->target->n; i++)
 		json_array_append_new(targets, json_string(lora->target->item[i]));
 	/* a whole number, as PEFT writes it */
 	alpha = lora->alpha == floor(lora->alpha) ? json_integer((json_int_t)lora->alpha) : json_real(lora->alpha);
-	root = json_pack("{s:s, s:s, s:i, s:o, s:f, s:o, s:[s], s:s, s:b, s:b, s:s}", "peft_type", "LORA", "task_type",
+	root = json_pack("{s:s, s:s, s:i, s:o, s:f, s:o, s:o, s:s, s:b, s:b, s:s}", "peft_type", "LORA", "task_type",
 			 "SEQ_CLS", "r", lora->rank, "lora_alpha", alpha, "lora_dropout", lora->dropout,
-			 "target_modules", targets, "modules_to_save", "classifier", "bias", "none", "fan_in_fan_out",
-			 0, "inference_mode", 1, "base_model_name_or_path", base);
+			 "target_modules", targets, "modules_to_save", saved, "bias", "none", "fan_in_fan_out", 0,
+			 "inference_mode", 1, "base_model_name_or_path", base);
 	text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
 	json_decref(root);
 	if (!err && !text)
@@ -205,7 +225,7 @@ enum sl_err sl_adapter_write(const struct sl_model *m, const struct sl_lora *lor
 	if (!err)
 		err = sl_st_write(path, item, n, &note, 1, SL_FP_MODEL_OPEN, fail);
 	if (!err)
-		err = write_config(lora, dir, base, fail);
+		err = write_config(m, lora, dir, base, fail);
 	free(item);
 	free(name);
 	return err;

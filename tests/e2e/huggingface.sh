@@ -112,7 +112,7 @@ refused 66 'model.huggingface: ' --set model.huggingface="$tmp/nowhere"
 broken 'del(.hidden_size)'
 refused 65 'config.json: hidden_size is missing' --set model.huggingface="$tmp/broken"
 broken '.model_type = "mamba"'
-refused 78 'config.json: model_type is mamba; known:' --set model.huggingface="$tmp/broken"
+refused 78 'config.json: model_type is mamba; known: roberta, bert' --set model.huggingface="$tmp/broken"
 broken '.vocab_size = 50'
 refused 78 'made_tokens has tokens below 96, the model only below 50' --set model.huggingface="$tmp/broken"
 broken '.vocab_size = 97'

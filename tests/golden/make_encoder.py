@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes roberta_* and roberta_dropout_*.safetensors beside it: small encoders of random weights, by the rules of golden.py.
+"""Makes roberta_*, bert_*, distilbert_* and electra_*.safetensors beside it: small encoders of random weights, by the rules of golden.py.
 
 usage: make_encoder.py [FOLDER]         (needs torch; the files are committed)
        make_encoder.py FOLDER --full    roberta_base instead, at its full size: some minutes, 10 GB
@@ -25,50 +25,70 @@ import golden
 BEFORE_LAYERS, PER_LAYER = 7, 14  # operations, by whose numbers masks are drawn
 
 
+OF_BERT = dict(layers="encoder.layer", query="attention.self.query", key="attention.self.key", value="attention.self.value",
+               out="attention.output.dense", out_norm="attention.output.LayerNorm", up="intermediate.dense", down="output.dense",
+               norm="output.LayerNorm")
+OF_DISTILBERT = dict(layers="transformer.layer", query="attention.q_lin", key="attention.k_lin", value="attention.v_lin",
+                     out="attention.out_lin", out_norm="sa_layer_norm", up="ffn.lin1", down="ffn.lin2", norm="output_layer_norm")
+
+
 class Encoder:
     """Parameters under their names, and what they compute."""
 
     def __init__(self, config, classes, most, generator, lora=None):
-        c = self.config = config
-        self.most, self.classes, self.training = most, classes, True
-        self.p = np.float32(c["hidden_dropout_prob"]), np.float32(c["attention_probs_dropout_prob"])
-        f, wide, self.param = c["hidden_size"], c["intermediate_size"], {}
+        self.family, self.config = config["model_type"], config
+        # DistilBERT has keys of its own
+        either = lambda one, other: config[one] if one in config else config[other]
+        self.names = OF_DISTILBERT if self.family == "distilbert" else OF_BERT
+        self.most, self.classes, self.training, self.lora = most, classes, True, lora
+        self.eps = config.get("layer_norm_eps", 1e-12)
+        self.p = np.float32(either("hidden_dropout_prob", "dropout")), np.float32(either("attention_probs_dropout_prob", "attention_dropout"))
+        f = self.f = either("hidden_size", "dim")
+        wide = either("intermediate_size", "hidden_dim")
+        self.heads, self.n_layers = either("num_attention_heads", "n_heads"), either("num_hidden_layers", "n_layers")
+        embedded, self.param = config.get("embedding_size", f), {}
 
-        def put(name, shape, mean=0.0, std=c["initializer_range"]):
+        def put(name, shape, mean=0.0, std=config["initializer_range"]):
             self.param[name] = torch.randn(shape, generator=generator) * std + mean
 
         def dense(name, i, o):
             put(name + ".weight", (o, i))
             put(name + ".bias", (o,), std=0.1)
 
-        def norm(name):
+        def norm(name, f=f):
             put(name + ".weight", (f,), 1, 0.1)
             put(name + ".bias", (f,), 0, 0.1)
 
-        put("roberta.embeddings.word_embeddings.weight", (c["vocab_size"], f), std=0.5)
-        put("roberta.embeddings.token_type_embeddings.weight", (c["type_vocab_size"], f), std=0.5)
-        put("roberta.embeddings.position_embeddings.weight", (c["max_position_embeddings"], f), std=0.5)
-        norm("roberta.embeddings.LayerNorm")
-        for i in range(c["num_hidden_layers"]):
-            at = f"roberta.encoder.layer.{i}."
-            for name in ("query", "key", "value"):
-                dense(at + "attention.self." + name, f, f)
-            dense(at + "attention.output.dense", f, f)
-            norm(at + "attention.output.LayerNorm")
-            dense(at + "intermediate.dense", f, wide)
-            dense(at + "output.dense", wide, f)
-            norm(at + "output.LayerNorm")
-        self.lora = lora
-        for i in range(config["num_hidden_layers"] if lora else 0):
+        at = self.family + ".embeddings."
+        put(at + "word_embeddings.weight", (config["vocab_size"], embedded), std=0.5)
+        if "type_vocab_size" in config:
+            put(at + "token_type_embeddings.weight", (config["type_vocab_size"], embedded), std=0.5)
+        put(at + "position_embeddings.weight", (config["max_position_embeddings"], embedded), std=0.5)
+        norm(at + "LayerNorm", embedded)
+        if embedded != f:
+            dense(self.family + ".embeddings_project", embedded, f)
+        for i in range(self.n_layers):
+            for name in ("query", "key", "value", "out"):
+                dense(self.at(i, name), f, f)
+            norm(self.at(i, "out_norm"))
+            dense(self.at(i, "up"), f, wide)
+            dense(self.at(i, "down"), wide, f)
+            norm(self.at(i, "norm"))
+        for i in range(self.n_layers if lora else 0):
             for name in ("query", "value"):
-                at = f"roberta.encoder.layer.{i}.attention.self.{name}.lora_"
-                put(at + "A.weight", (lora[0], f), std=f**-0.5)
-                put(at + "B.weight", (f, lora[0]), std=0.1)
-        dense("classifier.dense", f, f)
-        dense("classifier.out_proj", f, classes)
+                put(self.at(i, name) + ".lora_A.weight", (lora[0], f), std=f**-0.5)
+                put(self.at(i, name) + ".lora_B.weight", (f, lora[0]), std=0.1)
+        if self.family in ("roberta", "electra"):
+            dense("classifier.dense", f, f)
+            dense("classifier.out_proj", f, classes)
+        else:
+            dense("bert.pooler.dense" if self.family == "bert" else "pre_classifier", f, f)
+            dense("classifier", f, classes)
         self.torch_encoder = torch.nn.TransformerEncoder(
-            torch.nn.TransformerEncoderLayer(f, c["num_attention_heads"], wide, 0.0, c["hidden_act"], c["layer_norm_eps"], True),
-            c["num_hidden_layers"])
+            torch.nn.TransformerEncoderLayer(f, self.heads, wide, 0.0, "gelu", self.eps, True), self.n_layers)
+
+    def at(self, i, name):
+        return f"{self.family}.{self.names['layers']}.{i}.{self.names[name]}"
 
     def named_parameters(self):
         return self.param.items()
@@ -92,26 +112,30 @@ class Encoder:
         return w + self.lora[1] / self.lora[0] * self.param[name + ".lora_B.weight"] @ self.param[name + ".lora_A.weight"]
 
     def normed(self, x, name):
-        return functional.layer_norm(x, x.shape[-1:], self.param[name + ".weight"], self.param[name + ".bias"], self.config["layer_norm_eps"])
+        return functional.layer_norm(x, x.shape[-1:], self.param[name + ".weight"], self.param[name + ".bias"], self.eps)
 
     def embedded(self, ids):
-        """One row of tokens: positions count on from the padding's id."""
-        table = lambda name: self.param[f"roberta.embeddings.{name}_embeddings.weight"]
-        first = self.config["pad_token_id"] + 1
-        x = table("word")[ids] + table("token_type")[0] + table("position")[first : first + len(ids)]
-        return self.normed(x, "roberta.embeddings.LayerNorm")
+        """One row of tokens. RoBERTa's positions count on from the padding's id; types from one separator to the next."""
+        table = lambda name: self.param[f"{self.family}.embeddings.{name}_embeddings.weight"]
+        first = self.config["pad_token_id"] + 1 if self.family == "roberta" else 0
+        x = table("word")[ids] + table("position")[first : first + len(ids)]
+        if "type_vocab_size" in self.config:
+            marks = (ids == self.config.get("sep_token_id", -1)).long()
+            x = x + table("token_type")[torch.clamp(marks.cumsum(0) - marks, max=self.config["type_vocab_size"] - 1)]
+        x = self.normed(x, self.family + ".embeddings.LayerNorm")
+        project = self.family + ".embeddings_project"
+        return self.linear(x, project) if project + ".weight" in self.param else x
 
     def by_torch(self, rows):
         """First tokens behind the last layer, through torch's encoder over padded rows."""
         state, longest = {}, max(map(len, rows))
-        for i in range(self.config["num_hidden_layers"]):
-            at, to = f"roberta.encoder.layer.{i}.", f"layers.{i}."
-            state[f"{to}self_attn.in_proj_weight"] = torch.cat([self.weight(f"{at}attention.self.{n}") for n in ("query", "key", "value")])
-            state[f"{to}self_attn.in_proj_bias"] = torch.cat([self.param[f"{at}attention.self.{n}.bias"] for n in ("query", "key", "value")])
+        for i in range(self.n_layers):
+            to = f"layers.{i}."
+            state[f"{to}self_attn.in_proj_weight"] = torch.cat([self.weight(self.at(i, n)) for n in ("query", "key", "value")])
+            state[f"{to}self_attn.in_proj_bias"] = torch.cat([self.param[self.at(i, n) + ".bias"] for n in ("query", "key", "value")])
             for part in ("weight", "bias"):
-                for theirs, ours in (("self_attn.out_proj", "attention.output.dense"), ("norm1", "attention.output.LayerNorm"),
-                                     ("linear1", "intermediate.dense"), ("linear2", "output.dense"), ("norm2", "output.LayerNorm")):
-                    state[f"{to}{theirs}.{part}"] = self.param[f"{at}{ours}.{part}"]
+                for theirs, ours in (("self_attn.out_proj", "out"), ("norm1", "out_norm"), ("linear1", "up"), ("linear2", "down"), ("norm2", "norm")):
+                    state[f"{to}{theirs}.{part}"] = self.param[f"{self.at(i, ours)}.{part}"]
         x = torch.stack([functional.pad(self.embedded(row), (0, 0, 0, longest - len(row))) for row in rows])
         mask = torch.tensor([[k >= len(row) for k in range(longest)] for row in rows])
         return stateless.functional_call(self.torch_encoder, state, (x,), {"src_key_padding_mask": mask})[:, 0]
@@ -124,7 +148,7 @@ class Encoder:
         return torch.where(kept, x / (1 - float(p)), torch.zeros((), dtype=x.dtype))
 
     def by_hand(self, rows, step):
-        f, heads = self.config["hidden_size"], self.config["num_attention_heads"]
+        f, heads = self.f, self.heads
         wide = (self.most + 3) // 4 * 4
         first = []
         for r, ids in enumerate(rows):
@@ -132,22 +156,28 @@ class Encoder:
             element = ((r * self.most + np.arange(n))[:, None] * f + np.arange(f))
             pair = ((r * heads + np.arange(heads))[:, None, None] * wide + np.arange(n)[:, None]) * wide + np.arange(n)
             x = self.dropped(self.embedded(ids), element, BEFORE_LAYERS - 1, step, self.p[0])
-            for i in range(self.config["num_hidden_layers"]):
-                at, k = f"roberta.encoder.layer.{i}.", BEFORE_LAYERS + PER_LAYER * i
-                q, key, v = (self.linear(x, f"{at}attention.self.{name}").reshape(n, heads, -1).transpose(0, 1) for name in ("query", "key", "value"))
+            for i in range(self.n_layers):
+                k = BEFORE_LAYERS + PER_LAYER * i
+                q, key, v = (self.linear(x, self.at(i, name)).reshape(n, heads, -1).transpose(0, 1) for name in ("query", "key", "value"))
                 weights = torch.softmax(q @ key.transpose(1, 2) / (f / heads) ** 0.5, -1)
                 y = (self.dropped(weights, pair, k + 3, step, self.p[1]) @ v).transpose(0, 1).reshape(n, f)
-                y = self.dropped(self.linear(y, at + "attention.output.dense"), element, k + 5, step, self.p[0])
-                x = self.normed(y + x, at + "attention.output.LayerNorm")
-                y = self.linear(functional.gelu(self.linear(x, at + "intermediate.dense")), at + "output.dense")
-                x = self.normed(self.dropped(y, element, k + 11, step, self.p[0]) + x, at + "output.LayerNorm")
+                y = self.dropped(self.linear(y, self.at(i, "out")), element, k + 5, step, self.p[0])
+                x = self.normed(y + x, self.at(i, "out_norm"))
+                y = self.linear(functional.gelu(self.linear(x, self.at(i, "up"))), self.at(i, "down"))
+                x = self.normed(self.dropped(y, element, k + 11, step, self.p[0]) + x, self.at(i, "norm"))
             first.append(x[0])
         return torch.stack(first)
 
     def logits(self, rows, step, by_hand):
         x = self.by_hand(rows, step) if by_hand else self.by_torch(rows)
+        if self.family == "bert":
+            return self.linear(torch.tanh(self.linear(x, "bert.pooler.dense")), "classifier")
+        if self.family == "distilbert":
+            return self.linear(torch.relu(self.linear(x, "pre_classifier")), "classifier")
+        if self.family == "electra":
+            return self.linear(functional.gelu(self.linear(x, "classifier.dense")), "classifier.out_proj")
         element = np.arange(x.numel()).reshape(x.shape)
-        k = BEFORE_LAYERS + PER_LAYER * self.config["num_hidden_layers"] + 1
+        k = BEFORE_LAYERS + PER_LAYER * self.n_layers + 1
         x = torch.tanh(self.linear(self.dropped(x, element, k, step, self.p[0]), "classifier.dense"))
         return self.linear(self.dropped(x, element, k + 3, step, self.p[0]), "classifier.out_proj")
 
@@ -237,10 +267,24 @@ def roberta(vocab, f, wide, layers, heads, positions, dropout=0.0, spread=0.2):
                 hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, initializer_range=spread, pad_token_id=1)
 
 
+def bert(family, vocab, f, wide, layers, heads, positions, **more):
+    """`more`: of ELECTRA, whose embedding has features of its own."""
+    return dict(model_type=family, vocab_size=vocab, hidden_size=f, intermediate_size=wide, num_hidden_layers=layers, num_attention_heads=heads,
+                max_position_embeddings=positions, type_vocab_size=2, layer_norm_eps=1e-12, hidden_act="gelu", hidden_dropout_prob=0.0,
+                attention_probs_dropout_prob=0.0, initializer_range=0.2, sep_token_id=3, **more)
+
+
+DISTILBERT = dict(model_type="distilbert", vocab_size=26, dim=18, hidden_dim=28, n_layers=2, n_heads=3, max_position_embeddings=10, dropout=0.0,
+                  attention_dropout=0.0, seq_classif_dropout=0.0, activation="gelu", initializer_range=0.2)
+
 RUNS = {
     "roberta": dict(config=roberta(60, 24, 40, 2, 3, 22), classes=3, lengths=[7, 1, 16, 3, 12, 2], most=18, steps=5, lr=0.001, seed=1),
     "roberta_dropout": dict(config=roberta(40, 20, 36, 2, 2, 16, 0.2), classes=2, lengths=[5, 13, 1, 8], most=13, steps=5, lr=0.001, seed=2, by_hand=True),
     "roberta_lora": dict(config=roberta(30, 16, 20, 2, 2, 12), classes=2, lengths=[9, 4, 1], most=9, steps=5, lr=0.01, seed=3, lora=(3, 8)),
+    # few ids, so that separators stand in most rows, twice in some
+    "bert": dict(config=bert("bert", 9, 20, 30, 2, 4, 16), classes=3, lengths=[16, 1, 9, 4], most=16, steps=5, lr=0.0003, seed=4),
+    "electra": dict(config=bert("electra", 9, 16, 20, 2, 2, 12, embedding_size=10), classes=2, lengths=[7, 12, 2], most=12, steps=5, lr=0.001, seed=5),
+    "distilbert": dict(config=DISTILBERT, classes=2, lengths=[10, 3, 6], most=10, steps=5, lr=0.001, seed=6),
 }
 
 

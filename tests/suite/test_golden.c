@@ -455,6 +455,10 @@ static void encoders(void **state)
 	run_golden("tests/golden/roberta_dropout", "ref", "encoder.layer.0");
 	run_golden("tests/golden/roberta_lora", "cpu", "encoder.layer.0");
 	run_golden("tests/golden/roberta_lora", "ref", "embeddings");
+	run_golden("tests/golden/bert", "cpu", "embeddings");
+	run_golden("tests/golden/bert", "ref", "encoder.layer.0");
+	run_golden("tests/golden/electra", "cpu", "electra.embeddings_project");
+	run_golden("tests/golden/distilbert", "cpu", "transformer.layer.0.sa_layer_norm");
 }
 
 static void live(void **state)

@@ -55,7 +55,8 @@ static int make_dir(void **state)
 static int remove_dir(void **state)
 {
 	static const char *const names[] = {"config.json",     "model.safetensors", "model.safetensors.index.json",
-					    "one.safetensors", "two.safetensors",   "pytorch_model.bin"};
+					    "one.safetensors", "two.safetensors",   "vocab.txt",
+					    "tokenizer.json",  "pytorch_model.bin"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -66,11 +67,13 @@ static int remove_dir(void **state)
 /* `text` with the first `from` replaced. */
 static const char *with(const char *text, const char *from, const char *to)
 {
-	static char out[2048];
+	static char all[2][2048];
+	static int n;
+	char *out = all[++n % 2];
 	const char *at = strstr(text, from);
 
 	assert_non_null(at);
-	snprintf(out, sizeof out, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+	snprintf(out, sizeof all[0], "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
 	return out;
 }
 
@@ -121,6 +124,74 @@ static void sizes(void **state)
 	sl_model_close(m);
 }
 
+/* bert-base-uncased, distilbert-base-uncased and electra-small, the same. */
+static void other_families(void **state)
+{
+	static const char distil[] = "{\"model_type\": \"distilbert\", \"vocab_size\": 30522, \"dim\": 768, "
+				     "\"hidden_dim\": 3072, \"n_layers\": 6, \"n_heads\": 12, "
+				     "\"max_position_embeddings\": 512}";
+	static char bert[2048], electra[2048];
+	struct sl_model *m;
+
+	(void)state;
+	snprintf(bert, sizeof bert, "%s", with(base, "\"roberta\"", "\"bert\", \"sep_token_id\": 102"));
+	snprintf(bert, sizeof bert, "%s", with(bert, "50265", "30522"));
+	snprintf(bert, sizeof bert, "%s", with(bert, "514", "512"));
+	snprintf(bert, sizeof bert, "%s", with(bert, "_size\": 1,", "_size\": 2,"));
+	m = open_model(bert, 512);
+	assert_int_equal(parameters(m, ""), 109483778);
+	assert_string_equal(m->unit[13].name, "pooler");
+	sl_model_close(m);
+	m = open_model(distil, 512);
+	assert_int_equal(parameters(m, ""), 66955010);
+	assert_string_equal(m->unit[1].name, "transformer.layer.0");
+	sl_model_close(m);
+	snprintf(electra, sizeof electra, "%s", with(bert, "\"bert\"", "\"electra\", \"embedding_size\": 128"));
+	snprintf(electra, sizeof electra, "%s", with(electra, "_size\": 768", "_size\": 256"));
+	snprintf(electra, sizeof electra, "%s", with(electra, "_size\": 3072", "_size\": 1024"));
+	m = open_model(with(electra, "_heads\": 12", "_heads\": 4"), 512);
+	assert_int_equal(parameters(m, ""), 13549314);
+	sl_model_close(m);
+}
+
+/* Behind which token types change: config.json, vocab.txt or tokenizer.json says it. */
+static void separators(void **state)
+{
+	static const struct {
+		const char *key, *words, *json;
+		int mark;
+	} want[] = {{", \"sep_token_id\": 4", NULL, NULL, 4},
+		    {"", "[PAD]\n[CLS]\r\n[SEP]\r\na", NULL, 2},
+		    {"", "[PAD]\n[SEP]", NULL, 1},
+		    {"", "a\n", "{\"added_tokens\": [{\"id\": 7, \"content\": \"[SEP]\"}]}", 7},
+		    {"", NULL, "{\"added_tokens\": [{\"id\": -7, \"content\": \"[SEP]\"}]}", -1},
+		    {"", NULL, "{", -1},
+		    {"", NULL, NULL, -1}};
+	char from[32];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+		struct sl_hf_config config = {.mark = -5};
+		struct sl_fail fail = {0};
+		enum sl_err err;
+
+		unlink(in_dir("vocab.txt"));
+		unlink(in_dir("tokenizer.json"));
+		if (want[i].words)
+			put("vocab.txt", want[i].words);
+		if (want[i].json)
+			put("tokenizer.json", want[i].json);
+		snprintf(from, sizeof from, "\"bert\"%s", want[i].key);
+		put("config.json",
+		    with(with(toy, "\"type_vocab_size\": 1", "\"type_vocab_size\": 2"), "\"roberta\"", from));
+		err = sl_hf_config_read(&config, dir, &fail);
+		assert_int_equal(err, want[i].mark < 0 ? SL_ERR_DATA : SL_OK);
+		assert_int_equal(config.mark, want[i].mark < 0 ? -5 : want[i].mark);
+		if (err)
+			assert_non_null(strstr(fail.text, "neither vocab.txt nor tokenizer.json has [SEP]"));
+	}
+}
+
 static void cut_at(const struct sl_model *m, const char *partition, const char *head_end, const char *tail_begin,
 		   const char *head_value, const char *tail_value, bool tail_per_row)
 {
@@ -162,7 +233,8 @@ static void refused_config(void **state)
 		{"\"vocab_size\": 11, ", "", "config.json: vocab_size is missing", SL_ERR_DATA},
 		{"\"model_type\": \"roberta\", ", "", "config.json: model_type is missing", SL_ERR_DATA},
 		{"\"roberta\"", "7", "model_type is no text", SL_ERR_DATA},
-		{"\"roberta\"", "\"gpt2\\n\"", "model_type is gpt2; known: roberta", SL_ERR_CONFIG},
+		{"\"roberta\"", "\"gpt2\\n\"", "model_type is gpt2; known: roberta, bert, distilbert, electra",
+		 SL_ERR_CONFIG},
 		{"\"hidden_size\": 6", "\"hidden_size\": \"6\"", "hidden_size is no whole number", SL_ERR_DATA},
 		{"\"hidden_size\": 6", "\"hidden_size\": 6.0", "hidden_size is no whole number", SL_ERR_DATA},
 		{"\"hidden_size\": 6", "\"hidden_size\": null", "hidden_size is missing", SL_ERR_DATA},
@@ -416,8 +488,9 @@ static void shards(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sizes),        cmocka_unit_test(cuts),       cmocka_unit_test(refused_config),
-		cmocka_unit_test(refused_rows), cmocka_unit_test(pretrained), cmocka_unit_test(shards),
+		cmocka_unit_test(other_families), cmocka_unit_test(separators),     cmocka_unit_test(sizes),
+		cmocka_unit_test(cuts),           cmocka_unit_test(refused_config), cmocka_unit_test(refused_rows),
+		cmocka_unit_test(pretrained),     cmocka_unit_test(shards),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
