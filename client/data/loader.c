@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "client/data/mixup.h"
 #include "common/base/arena.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
@@ -29,6 +30,8 @@ struct slot {
 	int32_t *samples; /* = batch.samples */
 	uint32_t *begin;  /* = batch.begin */
 	uint8_t *row_err; /* [rows], enum sl_err */
+	int32_t *other;   /* = batch.other */
+	float *share;     /* = batch.share */
 };
 
 struct position {
@@ -210,6 +213,30 @@ static void look_for_failure(struct slot *slot)
 	}
 }
 
+/* Row r and its partner, which is itself in the middle of an odd batch. */
+static void mix_rows(void *arg, int64_t r, int thread)
+{
+	struct slot *slot = arg;
+	const struct sl_loader *loader = slot->loader;
+	const struct sl_loader_spec *spec = &loader->spec;
+	const size_t floats = loader->row_bytes[SL_FIELD_INPUT] / sizeof(float);
+	float *x = slot->batch.field[SL_FIELD_INPUT].data;
+	int32_t *label = slot->batch.field[SL_FIELD_TARGET].data;
+	const int64_t row[2] = {r, slot->batch.rows - 1 - r};
+	double lambda[2];
+
+	(void)thread;
+	for (int i = 0; i < 2; i++) {
+		lambda[i] = sl_mixup_draw(spec->mixup, spec->seed, slot->batch.epoch, slot->samples[row[i]]);
+		slot->other[row[i]] = label[row[1 - i]];
+	}
+	if (row[0] != row[1])
+		sl_mixup_pair(x + (size_t)row[0] * floats, lambda[0], x + (size_t)row[1] * floats, lambda[1],
+			      (int64_t)floats);
+	for (int i = 0; i < 1 + (row[0] != row[1]); i++)
+		sl_mixup_target(lambda[i], &label[row[i]], &slot->other[row[i]], &slot->share[row[i]]);
+}
+
 static int members_of(const struct sl_loader_spec *spec)
 {
 	return spec->members > 1 ? spec->members : 1;
@@ -241,6 +268,8 @@ static void slot_run(struct sl_job *job)
 			slot->begin[r] + (uint32_t)loader->spec.set->source->extent(loader->spec.set, slot->samples[r]);
 	sl_pool_run(loader->pool, (slot->batch.rows + BLOCK_ROWS - 1) / BLOCK_ROWS, fill_block, slot);
 	look_for_failure(slot);
+	if (slot->other)
+		sl_pool_run(loader->pool, (slot->batch.rows + 1) / 2, mix_rows, slot);
 }
 
 static struct position position_after(const struct sl_loader *loader, struct position at)
@@ -427,6 +456,9 @@ static enum sl_err spec_check(const struct sl_loader_spec *spec, struct sl_fail 
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "batch %lld is larger than the data set of %lld samples, and drop_last leaves none",
 				   (long long)spec->batch, (long long)spec->set->count);
+	if (spec->mixup > 0 && spec->train &&
+	    (spec->set->source->extent || spec->set->field[SL_FIELD_TARGET].dtype != SL_I32))
+		return sl_fail_set(fail, SL_ERR_CONFIG, "only pictures and rows with labels can be mixed");
 	if (spec->threads < 0 || spec->threads > SL_POOL_MAX_THREADS)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%d threads are out of range: 0 (all CPUs) to %d",
 				   spec->threads, SL_POOL_MAX_THREADS);
@@ -474,6 +506,11 @@ static size_t begin_bytes(const struct sl_loader *loader, size_t rows)
 	return loader->most_tokens ? sl_align((rows + 1) * sizeof(uint32_t)) : 0;
 }
 
+static bool mixes(const struct sl_loader *loader)
+{
+	return loader->spec.train && loader->spec.mixup > 0;
+}
+
 static void take_slot(struct sl_loader *loader, struct slot *slot, size_t rows)
 {
 	slot->job.run = slot_run;
@@ -484,6 +521,10 @@ static void take_slot(struct sl_loader *loader, struct slot *slot, size_t rows)
 			sl_arena_take(&loader->arena, field_bytes(loader, f, rows)), loader->type[f]};
 	slot->batch.samples = slot->samples = sl_arena_take(&loader->arena, sl_align(rows * sizeof(int32_t)));
 	slot->row_err = sl_arena_take(&loader->arena, sl_align(rows));
+	if (mixes(loader)) {
+		slot->batch.other = slot->other = sl_arena_take(&loader->arena, sl_align(rows * sizeof(int32_t)));
+		slot->batch.share = slot->share = sl_arena_take(&loader->arena, sl_align(rows * sizeof(float)));
+	}
 	if (loader->most_tokens)
 		slot->batch.begin = slot->begin = sl_arena_take(&loader->arena, begin_bytes(loader, rows));
 }
@@ -506,7 +547,7 @@ static enum sl_err take_memory(struct sl_loader *loader, struct sl_fail *fail)
 				  (long long)loader->most_tokens, INT32_MAX);
 	if (err)
 		return err;
-	of_slot += begin_bytes(loader, rows);
+	of_slot += begin_bytes(loader, rows) + (mixes(loader) ? 2 * sl_align(rows * sizeof(int32_t)) : 0);
 	for (int f = 0; f < SL_FIELD_COUNT; f++)
 		of_slot += field_bytes(loader, f, rows);
 	/* whole cache lines, so that threads do not share one */

@@ -29,6 +29,7 @@ struct sl_loader_spec {
 	/* A sample that cannot be read is named in the log, once, and the next one that can takes its place. Which one
 	 * that is depends on the set alone, so that a step can be replayed. False: the batch says so (`err`). */
 	bool skip_bad;
+	double mixup; /* of training: rows are mixed with λ ~ Beta(mixup, mixup) (mixup.h); 0: they are not */
 	uint64_t seed;
 	int prefetch; /* batches prepared ahead, 1 … SL_LOADER_MAX_PREFETCH */
 	int held;     /* batches the consumer may hold at once, 1 … SL_LOADER_MAX_HELD */
@@ -54,7 +55,10 @@ struct sl_batch {
 	int64_t index;          /* in the epoch, in [0, sl_loader_batches) */
 	const int32_t *samples; /* [rows], which samples of the set */
 	const uint32_t *begin;  /* [rows + 1], where the tokens of each row begin; NULL: the input is no tokens */
-	enum sl_err err;        /* not OK: the batch has no rows, since a sample could not be read; `why` names it */
+	const int32_t *other;   /* [rows], of mixed rows: the labels of what was mixed in; NULL: there are none */
+	const float
+		*share;  /* [rows], what a row's label has of its target, at least half; the other one has the rest */
+	enum sl_err err; /* not OK: the batch has no rows, since a sample could not be read; `why` names it */
 	struct sl_fail why;
 };
 

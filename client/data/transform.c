@@ -424,26 +424,43 @@ static enum sl_err do_step(struct canvas *c, int place)
 	}
 }
 
-/* What is erased, in the order of the list: behind Normalize by the value, before it by what Normalize makes of that.
- */
+/* One erasure: behind Normalize by the value, before it by what Normalize makes of that. */
+static void erase_part(const struct sl_transform_work *work, float *out, int place, const struct sl_window *part)
+{
+	const struct sl_transform *t = work->of;
+	const struct sl_step *s = &t->step[place];
+	uint32_t n = 0;
+	float noise[4];
+
+	for (int y = 0; y < part->h; y++) {
+		float *row = out + ((ptrdiff_t)(part->top + y) * t->out_w + part->left) * CHANNELS;
+
+		for (int i = 0; i < part->w * CHANNELS; i++, n++) {
+			const int c = i % CHANNELS;
+			float value = s->value[c];
+
+			if (s->noise && n % 4 == 0)
+				sl_step_noise(place, work->seed, work->epoch, work->sample, n / 4, noise);
+			if (s->noise)
+				value = noise[n % 4];
+			row[i] = place < t->normalize ? (value - t->mean[c]) / t->std[c] : value;
+		}
+	}
+}
+
+/* What is erased, in the order of the list. */
 static void erase(const struct sl_transform_work *work, float *out)
 {
 	const struct sl_transform *t = work->of;
 
 	for (int i = 0; i < t->n; i++) {
-		const struct sl_step *s = &t->step[i];
-		const bool erases = s->kind == SL_STEP_RANDOM_ERASING || s->kind == SL_STEP_CUTOUT;
-		struct sl_transform_draw draw = {.skip = true};
+		struct sl_transform_draw draw;
 
-		if (erases)
-			draw = sl_transform_draw(t, i, work->seed, work->epoch, work->sample, t->out_h, t->out_w);
-		for (int y = 0; y < draw.part.h && !draw.skip; y++)
-			for (int x = 0; x < draw.part.w; x++)
-				for (int c = 0; c < CHANNELS; c++)
-					out[((ptrdiff_t)(draw.part.top + y) * t->out_w + draw.part.left + x) *
-						    CHANNELS +
-					    c] =
-						i < t->normalize ? (s->value[c] - t->mean[c]) / t->std[c] : s->value[c];
+		if (t->step[i].kind != SL_STEP_RANDOM_ERASING && t->step[i].kind != SL_STEP_CUTOUT)
+			continue;
+		draw = sl_transform_draw(t, i, work->seed, work->epoch, work->sample, t->out_h, t->out_w);
+		if (!draw.skip)
+			erase_part(work, out, i, &draw.part);
 	}
 }
 

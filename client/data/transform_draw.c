@@ -99,6 +99,25 @@ void sl_step_padded(const struct sl_step *s, int *h, int *w)
 		*h += 2 * (s->h - *h);
 }
 
+/* Box and Muller. A sample has numbers of its own for each of its pixels: it is part of the seed here. */
+void sl_step_noise(int place, uint64_t seed, uint64_t epoch, int64_t sample, uint32_t four, float out[4])
+{
+	const struct sl_rng_key key = {.seed = seed + (uint64_t)sample * 0x9e3779b97f4a7c15u,
+				       .step = epoch,
+				       .chunk = (uint16_t)(0x8000 | (place + 1)),
+				       .tensor = SL_RNG_AUGMENT};
+	uint32_t word[4];
+
+	sl_rng_quad(&key, four, word);
+	for (int i = 0; i < 4; i += 2) {
+		const double radius = sqrt(-2 * log(1 - (double)sl_rng_unit(word[i])));
+		const double angle = 2 * M_PI * (double)sl_rng_unit(word[i + 1]);
+
+		out[i] = (float)(radius * cos(angle));
+		out[i + 1] = (float)(radius * sin(angle));
+	}
+}
+
 struct sl_transform_draw sl_step_draw(const struct sl_step *s, int place, uint64_t seed, uint64_t epoch, int64_t sample,
 				      int h, int w)
 {

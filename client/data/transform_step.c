@@ -251,8 +251,9 @@ static enum sl_err set_fill(struct sl_step *s, const char *param, const struct v
 	double x[3];
 	enum sl_err err;
 
-	if (strcmp(v->word, "random") == 0)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "value='random' is not there: give a number, or three");
+	s->noise = !byte && strcmp(v->word, "random") == 0;
+	if (s->noise)
+		return SL_OK;
 	err = set_colour(x, param, v, byte ? 0 : -1000, byte ? 255 : 1000, fail);
 	for (int c = 0; c < 3 && !err; c++) {
 		s->fill[c] = byte ? (uint8_t)x[c] : 0;

@@ -179,6 +179,8 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 
 	*loss = (struct sl_exec_loss){
 		.labels = ends->feed.labels + first,
+		.other = ends->feed.other ? ends->feed.other + first : NULL,
+		.share = ends->feed.share ? ends->feed.share + first : NULL,
 		.logits = ends->logits && !ends->training ? ends->logits + first * ends->plan->model->classes : NULL,
 		.scale = 1.0f / (float)loss_rows(ends, &call.dims),
 	};

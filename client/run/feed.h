@@ -10,6 +10,8 @@ struct sl_feed {
 	const uint32_t *begin; /* where the tokens of each row begin, [rows + 1]; NULL: the input is images */
 	const int32_t *labels; /* [rows] */
 	int64_t rows;          /* at most the planned batch */
+	const int32_t *other;  /* [rows], of mixed rows: see struct sl_batch; NULL: there are none */
+	const float *share;    /* [rows] */
 };
 
 static inline int64_t sl_feed_tokens(const struct sl_feed *feed)
@@ -19,7 +21,8 @@ static inline int64_t sl_feed_tokens(const struct sl_feed *feed)
 
 static inline struct sl_feed sl_feed_of(const struct sl_batch *b)
 {
-	return (struct sl_feed){b->field[SL_FIELD_INPUT].data, b->begin, sl_batch_labels(b), b->rows};
+	return (struct sl_feed){
+		b->field[SL_FIELD_INPUT].data, b->begin, sl_batch_labels(b), b->rows, b->other, b->share};
 }
 
 #endif

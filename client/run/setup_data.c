@@ -86,7 +86,7 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 					   spec->source, set->classes, c->model.classes);
 	if (sl_set_fits(set, SL_FIELD_INPUT, wanted, &why) != SL_OK)
 		return sl_conf_client_fail(c, "data.kind", fail, "%s", why.text);
-	if (wanted == &row && set->field[SL_FIELD_INPUT].dim[0] != c->model.features)
+	if (wanted == &row && c->model.features && set->field[SL_FIELD_INPUT].dim[0] != c->model.features)
 		return sl_conf_client_fail(c, "model.features", fail, "%s has rows of %lld numbers, the model takes %d",
 					   spec->source, (long long)set->field[SL_FIELD_INPUT].dim[0],
 					   c->model.features);
@@ -354,6 +354,7 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 		.train = train,
 		.members = cut ? s->conf->agreed.share.clients : 0,
 		.member = cut ? s->conf->agreed.share.member : 0,
+		.mixup = s->conf->train.mixup,
 		.seed = cut ? (uint64_t)s->conf->agreed.seed : seed_of(s),
 		.prefetch = s->conf->data.prefetch,
 		.held = 1,

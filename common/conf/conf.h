@@ -159,7 +159,7 @@ struct sl_conf_client {
 			struct sl_conf_list points; /* EPOCH:LR, as sl_conf_point reads them */
 		} schedule;
 		enum sl_conf_loss loss;
-		double label_smoothing;
+		double label_smoothing, mixup;
 		enum sl_conf_chunk_loss chunk_loss;
 		int eval_every;              /* epochs; 0: after the last only */
 		struct sl_conf_list metrics; /* of evaluations, beside those that are always computed */

@@ -92,6 +92,8 @@ static const struct sl_conf_key keys[] = {
 		"what training minimises: labels is the network's own loss; restore_head and restore_tail train that insert alone, to give back the activation at its cut (mean squared error), with everything else frozen"),
 	SL_DOUBLE(T, "train.label_smoothing", train.label_smoothing, 0, 1, "0", NULL,
 		"share of each training label that is spread over all classes alike, as in torch.nn.CrossEntropyLoss; the loss of an evaluation has none"),
+	SL_DOUBLE(T, "train.mixup", train.mixup, 0, 100, "0", "0: off",
+		"MixUp: each training row is mixed with another one of its batch, and so are their labels; how much of each is drawn from Beta(mixup, mixup) for each sample, as timm's mode elem does; 0.2 is usual"),
 	SL_CHOICE(T, "train.chunk_loss", train.chunk_loss, SL_WORDS("mean", "sum"), "mean",
 		"mean averages the gradient over the batch; sum adds the means of the chunks"),
 	SL_INT(T, "train.eval_every", train.eval_every, 0, 1e6, "1", "epochs; 0: after the last only", "evaluate on the test data"),
@@ -175,11 +177,17 @@ static const char *const of_images[] = {"data.on_bad_sample", "data.max_pixels",
 #define OF_TOKENS "token_mlp, " SL_CONF_HUGGINGFACE
 static const struct {
 	const char *key, *models;
-} of_models[] = {{"model.form", WITH_FORM},      {"model.dropout", "mobilenet_v2, alexnet1, vgg16, token_mlp, mlp"},
-		 {"model.image", OF_IMAGES},     {"data.normalize", OF_IMAGES},
-		 {"data.transforms", OF_IMAGES}, {"data.test_transforms", OF_IMAGES},
-		 {"model.vocab", "token_mlp"},   {"model.tokens", OF_TOKENS},
-		 {"model.features", "mlp"},      {"model.width", OF_IMAGES ", token_mlp, mlp"}};
+} of_models[] = {{"model.form", WITH_FORM},
+		 {"model.dropout", "mobilenet_v2, alexnet1, vgg16, token_mlp, mlp"},
+		 {"model.image", OF_IMAGES},
+		 {"data.normalize", OF_IMAGES},
+		 {"data.transforms", OF_IMAGES},
+		 {"data.test_transforms", OF_IMAGES},
+		 {"model.vocab", "token_mlp"},
+		 {"model.tokens", OF_TOKENS},
+		 {"train.mixup", OF_IMAGES ", mlp"},
+		 {"model.features", "mlp"},
+		 {"model.width", OF_IMAGES ", token_mlp, mlp"}};
 enum { N_OF_MODELS = sizeof of_models / sizeof of_models[0] };
 
 static bool among(const char *const *list, const char *path)

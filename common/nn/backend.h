@@ -41,6 +41,10 @@ struct sl_xent_rule {
 	float smoothing; /* 0 … 1: this share of every target falls to all classes alike, the rest to the label */
 	bool ignores;    /* rows whose label is `ignored` count for nothing: no loss, no gradient, never correct */
 	int32_t ignored; /* any number */
+	/* Of mixed rows: `share` [N] of the target is at the label, the rest at the `other` one [N]. Host order,
+	 * checked as labels are; NULL: all of it is at the label. */
+	const int32_t *other;
+	const float *share;
 };
 
 /* One call of a kernel for one chunk: what forward, backward and commit read. Pointers are in the backend's memory,

@@ -92,11 +92,15 @@ struct sl_exec_loss {
 	bool ignores; /* rows whose label is `ignored` count for nothing (backend.h) */
 	int32_t ignored;
 	const int32_t *labels; /* [rows], 0 ≤ label < classes, or ignored: checked, DATA otherwise */
-	const float *targets;  /* of a loss of mean squares in place of labels: [rows, K], host memory; NULL: all 0 */
-	float scale;           /* of the gradient: 1 / rows that the loss averages over, ignored ones not counted */
-	float *logits;         /* out, [rows, classes or K], host memory; NULL: not wanted */
-	double sum;            /* out */
-	int64_t correct;       /* out */
+	/* Of mixed rows in training, else NULL: the second labels [rows], checked alike, and what the first ones have
+	 * of the target [rows] (backend.h). */
+	const int32_t *other;
+	const float *share;
+	const float *targets; /* of a loss of mean squares in place of labels: [rows, K], host memory; NULL: all 0 */
+	float scale;          /* of the gradient: 1 / rows that the loss averages over, ignored ones not counted */
+	float *logits;        /* out, [rows, classes or K], host memory; NULL: not wanted */
+	double sum;           /* out */
+	int64_t correct;      /* out */
 };
 
 /* Zeroes the gradients, but for the pull of decaying inserts: a step begins, or begins again. */

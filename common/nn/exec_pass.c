@@ -208,6 +208,8 @@ static enum sl_err check_labels(const struct sl_exec *e, const struct sl_exec_lo
 			continue;
 		if (loss->labels[i] < 0 || loss->labels[i] >= e->segment->classes)
 			return SL_ERR_DATA;
+		if (loss->other && (loss->other[i] < 0 || loss->other[i] >= e->segment->classes))
+			return SL_ERR_DATA;
 	}
 	return SL_OK;
 }
@@ -215,9 +217,10 @@ static enum sl_err check_labels(const struct sl_exec *e, const struct sl_exec_lo
 static struct sl_xent_rule rule_of(const struct sl_op *op, const struct sl_exec_call *call,
 				   const struct sl_exec_loss *loss)
 {
-	const bool smooths = op->kind == SL_OP_XENT && call->training;
+	const bool learns = op->kind == SL_OP_XENT && call->training;
 
-	return (struct sl_xent_rule){smooths ? op->u.xent.smoothing : 0, loss->ignores, loss->ignored};
+	return (struct sl_xent_rule){learns ? op->u.xent.smoothing : 0, loss->ignores, loss->ignored,
+				     learns ? loss->other : NULL, learns ? loss->share : NULL};
 }
 
 static enum sl_err forward_node(struct sl_exec *e, const struct sl_exec_node *n, const struct sl_exec_call *call,

@@ -41,6 +41,25 @@ static double smooth(float *g, const float *x, int classes, int label, float top
 	return smoothing * ((double)x[label] - (double)top - all / classes);
 }
 
+/* The same of a mixed row, whose target has `share` at the label and the rest at `other`; returns its loss. */
+static double mix(const struct sl_op_call *call, int64_t n, float *g, const float *x, int classes, float top,
+		  double total)
+{
+	const double smoothing = (double)call->rule.smoothing, share = (double)call->rule.share[n];
+	const double at = (1 - smoothing) * share, there = (1 - smoothing) * (1 - share), each = smoothing / classes;
+	const int label = call->labels[n], other = call->rule.other[n];
+	double all = 0;
+
+	for (int k = 0; k < classes; k++) {
+		all += (double)x[k] - (double)top;
+		g[k] -= (float)each;
+	}
+	g[label] -= (float)at;
+	g[other] -= (float)there;
+	return log(total) - at * ((double)x[label] - (double)top) - there * ((double)x[other] - (double)top) -
+	       each * all;
+}
+
 static void row(void *arg, int64_t n, int worker)
 {
 	const struct job *j = arg;
@@ -64,6 +83,10 @@ static void row(void *arg, int64_t n, int worker)
 	}
 	for (int k = 0; k < j->classes; k++)
 		g[k] = (float)((double)g[k] / total);
+	if (j->call->rule.other) {
+		j->loss[n] = mix(j->call, n, g, x, j->classes, top, total);
+		return;
+	}
 	g[label] -= 1.0f;
 	j->loss[n] = log(total) - ((double)x[label] - (double)top);
 	if (j->call->rule.smoothing > 0)

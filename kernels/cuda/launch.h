@@ -165,6 +165,8 @@ struct cu_xent_rule { /* struct sl_xent_rule */
 	float smoothing;
 	bool ignores;
 	int32_t ignored;
+	const int32_t *other; /* on the device, as share; NULL: there are none */
+	const float *share;
 };
 /* probability [N, K]; row_loss [N], row_correct [N]: scratch */
 cudaError_t cu_xent_forward(cudaStream_t s, struct cu_xent_result *result, float *probability, double *row_loss,

@@ -1,5 +1,5 @@
-/* Softmax cross-entropy. Saved: softmax as float [N, K], then the labels [N]. The sums reach the caller's memory when
- * the next fence has passed. */
+/* Softmax cross-entropy. Saved: softmax as float [N, K], then the labels [N] and, of mixed rows, the other labels and
+ * the shares [N]. The sums reach the caller's memory when the next fence has passed. */
 #include "kernels/cuda/cuda.h"
 
 static size_t labels_at(const struct sl_op *op)
@@ -12,13 +12,31 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 	const size_t n = (size_t)p->op->in_shape[0].dim[0];
 
 	p->sizes = (struct sl_op_sizes){.workspace_bytes = n * (sizeof(double) + sizeof(int32_t)),
-					.saved_bytes = labels_at(p->op) + n * sizeof(int32_t)};
+					.saved_bytes = labels_at(p->op) + 3 * n * sizeof(int32_t)};
 	return SL_OK;
 }
 
-static struct cu_xent_rule rule_of(const struct sl_op_call *call)
+/* `labels`: where they lie, with what stands behind them. */
+static struct cu_xent_rule rule_of(const struct sl_op_call *call, const int32_t *labels, int64_t n)
 {
-	return (struct cu_xent_rule){call->rule.smoothing, call->rule.ignores, call->rule.ignored};
+	struct cu_xent_rule rule = {call->rule.smoothing, call->rule.ignores, call->rule.ignored, NULL, NULL};
+
+	if (call->rule.other) {
+		rule.other = labels + n;
+		rule.share = (const float *)(labels + 2 * n);
+	}
+	return rule;
+}
+
+static cudaError_t store_labels(const struct cuda *cu, const struct sl_op_call *call, int32_t *labels, int64_t n)
+{
+	cudaError_t err = cu_labels_store(cu->stream, labels, call->labels, n);
+
+	if (!err && call->rule.other)
+		err = cu_labels_store(cu->stream, labels + n, call->rule.other, n);
+	if (!err && call->rule.other) /* their bits */
+		err = cu_labels_store(cu->stream, labels + 2 * n, (const int32_t *)call->rule.share, n);
+	return err;
 }
 
 static enum sl_err forward(const struct sl_op_call *call)
@@ -35,11 +53,11 @@ static enum sl_err forward(const struct sl_op_call *call)
 		err = cu_result_place(cu, &result);
 	if (err)
 		return err;
-	err = cu_check(cu, cu_labels_store(cu->stream, labels, call->labels, n), op->name);
+	err = cu_check(cu, store_labels(cu, call, labels, n), op->name);
 	if (!err)
 		err = cu_check(cu,
 			       cu_xent_forward(cu->stream, result, call->saved, row_loss, row_correct, call->in[0].data,
-					       labels, rule_of(call), n, k),
+					       labels, rule_of(call, labels, n), n, k),
 			       op->name);
 	if (!err)
 		cu_result_take(cu, call);
@@ -57,8 +75,8 @@ static enum sl_err backward(const struct sl_op_call *call)
 		return err;
 	return cu_check(cu,
 			cu_xent_backward(cu->stream, call->din[0].data, call->din_add[0], call->saved, labels,
-					 rule_of(call), call->loss_scale, call->din[0].shape.dim[0],
-					 op->u.xent.classes),
+					 rule_of(call, labels, call->din[0].shape.dim[0]), call->loss_scale,
+					 call->din[0].shape.dim[0], op->u.xent.classes),
 			op->name);
 }
 

@@ -83,9 +83,14 @@ __global__ void __launch_bounds__(threads_per_block)
 		row_loss[row] = 0;
 		row_correct[row] = 0;
 	} else if (t == 0) {
-		row_loss[row] = log(sum) - ((double)x[labels[row]] - top);
+		const double share = rule.other ? rule.share[row] : 1;
+		double at_target = share * ((double)x[labels[row]] - top);
+
+		if (rule.other)
+			at_target += (1 - share) * ((double)x[rule.other[row]] - top);
+		row_loss[row] = log(sum) - at_target;
 		if (rule.smoothing > 0)
-			row_loss[row] += rule.smoothing * ((double)x[labels[row]] - top - part[0] / k);
+			row_loss[row] += rule.smoothing * (at_target - part[0] / k);
 		row_correct[row] = top_at == labels[row];
 	}
 }
@@ -124,7 +129,11 @@ __global__ void backward_kernel(float *__restrict__ dlogits, bool add, const flo
 	if (i >= count)
 		return;
 	const int32_t label = labels[i / k];
-	const float target = (i % k == label ? 1.f - rule.smoothing : 0.f) + rule.smoothing / k;
+	const float rest = 1.f - rule.smoothing, share = rule.other ? rule.share[i / k] : 1.f;
+	float target = (i % k == label ? rest * share : 0.f) + rule.smoothing / k;
+
+	if (rule.other && i % k == rule.other[i / k])
+		target += rest * (1.f - share);
 	const float d = is_ignored(rule, label) ? 0.f : scale * (probability[i] - target);
 	dlogits[i] = add ? dlogits[i] + d : d;
 }

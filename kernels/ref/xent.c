@@ -1,5 +1,6 @@
 /* Softmax cross-entropy, torch.nn.CrossEntropyLoss(label_smoothing=ε, ignore_index) before its mean: with
- * p = softmax(logits) and the target t[n,k] = (1 − ε)·(k == label[n]) + ε/K,
+ * p = softmax(logits) and the target t[n,k] = (1 − ε)·(s[n]·(k == label[n]) + (1 − s[n])·(k == other[n])) + ε/K,
+ * where s[n] is 1 but for mixed rows,
  *   loss_sum = Σ_n Σ_k −t[n,k]·log p[n,k]      dlogits[n,k] = loss_scale · (p[n,k] − t[n,k])
  * over the rows n that are not ignored; the others have dlogits 0. */
 #include <math.h>
@@ -18,10 +19,22 @@ static bool is_ignored(const struct sl_op_call *call, int64_t n)
 	return call->rule.ignores && call->labels[n] == call->rule.ignored;
 }
 
-/* Fills p[K]; returns the row's loss. */
-static double softmax(double *p, const float *logit, int classes, int label, double smoothing, int *largest)
+static double target_of(const struct sl_op_call *call, int64_t n, int64_t k, int64_t classes)
 {
-	double sum = 0, all = 0;
+	const double smoothing = (double)call->rule.smoothing,
+		     share = call->rule.other ? (double)call->rule.share[n] : 1;
+	double target = k == call->labels[n] ? share : 0;
+
+	if (call->rule.other && k == call->rule.other[n])
+		target += 1 - share;
+	return (1 - smoothing) * target + smoothing / (double)classes;
+}
+
+/* Fills p[K]; returns the row's loss. */
+static double softmax(const struct sl_op_call *call, int64_t n, double *p, const float *logit, int classes,
+		      int *largest)
+{
+	double sum = 0, at_target = 0;
 	int top = 0;
 
 	for (int k = 1; k < classes; k++)
@@ -30,13 +43,12 @@ static double softmax(double *p, const float *logit, int classes, int label, dou
 	for (int k = 0; k < classes; k++) {
 		p[k] = exp((double)logit[k] - logit[top]);
 		sum += p[k];
-		all += (double)logit[k] - logit[top];
+		at_target += target_of(call, n, k, classes) * ((double)logit[k] - logit[top]);
 	}
 	for (int k = 0; k < classes; k++)
 		p[k] /= sum;
 	*largest = top;
-	return log(sum) - (1 - smoothing) * ((double)logit[label] - logit[top]) -
-	       (smoothing > 0 ? smoothing / classes * all : 0);
+	return log(sum) - at_target;
 }
 
 static enum sl_err forward(const struct sl_op_call *call)
@@ -50,8 +62,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 
 		if (is_ignored(call, n))
 			continue;
-		loss += softmax(p + n * classes, logits + n * classes, (int)classes, call->labels[n],
-				(double)call->rule.smoothing, &largest);
+		loss += softmax(call, n, p + n * classes, logits + n * classes, (int)classes, &largest);
 		correct += largest == call->labels[n];
 	}
 	*call->loss_sum = loss;
@@ -62,16 +73,15 @@ static enum sl_err forward(const struct sl_op_call *call)
 static enum sl_err backward(const struct sl_op_call *call)
 {
 	int64_t rows = call->din[0].shape.dim[0], classes = call->op->u.xent.classes;
-	const double *p = call->saved, smoothing = (double)call->rule.smoothing;
+	const double *p = call->saved;
 	float *dx = call->din[0].data;
 
 	for (int64_t n = 0; n < rows && dx; n++)
-		for (int64_t k = 0; k < classes; k++) {
-			double target = (1 - smoothing) * (k == call->labels[n]) + smoothing / (double)classes;
-
+		for (int64_t k = 0; k < classes; k++)
 			sl_ref_store(&dx[n * classes + k], call->din_add[0],
-				     is_ignored(call, n) ? 0 : call->loss_scale * (p[n * classes + k] - target));
-		}
+				     is_ignored(call, n) ? 0
+							 : call->loss_scale * (p[n * classes + k] -
+									       target_of(call, n, k, classes)));
 	return SL_OK;
 }
 

@@ -21,6 +21,14 @@ same_run remote local $steps
 client plain "$tmp/client.yaml" --local --set 'data.transforms=Resize((32, 32))' || fail "own transforms: exit status $?"
 [ "$(learned plain)" != "$(learned local)" ] || fail "data.transforms made no difference"
 
+# MixUp and label smoothing
+mixed='--set train.mixup=0.4 --set train.label_smoothing=0.1'
+client mixed "$tmp/client.yaml" --local $mixed || fail "train.mixup --local: exit status $?"
+client mixed-remote "$tmp/client.yaml" --set data.threads=3 $mixed || fail "train.mixup with a server: exit status $?"
+same_run mixed-remote mixed $steps
+client smooth "$tmp/client.yaml" --local --set train.label_smoothing=0.1 || fail "label smoothing: exit status $?"
+[ "$(learned mixed)" != "$(learned smooth)" ] || fail "train.mixup made no difference"
+
 # broken ones, of two formats: the first ends the run
 jpeg=$(ls "$tmp/pictures/train/"*/*.jpg | sed -n 3p)
 png=$(ls "$tmp/pictures/train/"*/*.png | sed -n 5p)

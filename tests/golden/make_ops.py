@@ -163,10 +163,20 @@ for name, smoothing in (("xent_smooth", 0.1), ("xent_ignored", 0.0), ("xent_both
     state = torch.get_rng_state()
     ignores = name != "xent_smooth"
     targets = some if ignores else labels
-    case(name, "XENT", draw(5, 7, low=-80, high=81), ".rule = {%rf, %s, -100}," % (smoothing, str(ignores).lower()),
+    case(name, "XENT", draw(5, 7, low=-80, high=81), ".rule = {.smoothing = %rf, .ignores = %s, .ignored = -100}," % (smoothing, str(ignores).lower()),
          lambda x: F.cross_entropy(x, targets, reduction="sum", label_smoothing=smoothing, ignore_index=-100))
     cases[-1].append(".labels = " + emit(name + "_labels", targets, "int32_t"))
     torch.set_rng_state(state)
+torch.set_rng_state(kept)
+# torch's soft targets, one row of which has one label twice
+other, share = torch.tensor([2, 6, 0, 1, 5]), torch.tensor([0.5, 0.75, 0.9375, 0.625, 1.0])
+soft = share[:, None] * F.one_hot(labels, 7) + (1 - share)[:, None] * F.one_hot(other, 7)
+for name, smoothing in (("xent_mixed", 0.0), ("xent_mixed_smooth", 0.25)):
+    case(name, "XENT", draw(5, 7, low=-80, high=81), ".rule = {.smoothing = %rf}, .mixed = true," % smoothing,
+         lambda x: F.cross_entropy(x, soft, reduction="sum", label_smoothing=smoothing))
+    cases[-1].append(".labels = " + emit(name + "_labels", labels, "int32_t"))
+    cases[-1].append(".other = " + emit(name + "_other", other, "int32_t"))
+    cases[-1].append(".share = " + emit(name + "_share", share))
 torch.set_rng_state(kept)
 case("gelu_tanh", "GELU", draw(4, 6, low=-80, high=81), ".u.gelu.tanh = true,", lambda x: F.gelu(x, approximate="tanh"))
 case("silu", "SILU", draw(4, 6, low=-80, high=81), "", F.silu)
@@ -195,6 +205,8 @@ static const struct op_golden {
 	struct op_case c;
 	const float *in, *in_b, *in_c, *param[SL_OP_MAX_PARAM], *dout; /* what goes in */
 	const int32_t *labels;
+	const int32_t *other;
+	const float *share;
 	const float *targets;
 	const float *out, *din, *din_b, *din_c, *grad[SL_OP_MAX_PARAM], *param_after[SL_OP_MAX_PARAM]; /* what must come out */
 	double loss;

@@ -1263,6 +1263,33 @@ static const float xent_both_din[] = {-0.0294617307f,
 				      0.0f,
 				      0.0f};
 static const int32_t xent_both_labels[] = {4, -100, 0, 2, -100};
+static const float xent_mixed_in[] = {
+	0.75f,  -0.8125f, 4.0f,  2.125f,  1.1875f,  3.4375f,  4.0625f, 0.75f,   3.25f,   -4.375f, -1.375f,  0.125f,
+	1.125f, 3.5f,     4.75f, 2.0625f, -4.3125f, -3.6875f, 4.25f,   2.0625f, 1.9375f, 1.5f,    -3.4375f, 3.5f,
+	0.5f,   0.0f,     -3.5f, 3.8125f, 1.875f,   0.25f,    4.4375f, 1.625f,  -1.5f,   3.875f,  4.3125f};
+static const float xent_mixed_din[] = {
+	-0.486604588f, 0.00280783092f, -0.154527768f,   0.0529798827f, 0.0207472202f, 0.196844144f,  0.367753277f,
+	0.0323198289f, 0.39373612f,    0.000192180727f, 0.0038600531f, 0.0172995578f, 0.0470250735f, -0.494432814f,
+	0.492125154f,  0.0377427154f,  6.4299237e-05f,  -0.937379873f, 0.33639716f,   0.0377427154f, 0.0333078294f,
+	0.0523735198f, -0.374624351f,  0.386990876f,    -0.605732859f, 0.0116861119f, 0.00035289f,   0.528953812f,
+	0.0295756679f, -0.994176206f,  0.383543097f,    0.0230335533f, 0.0010120237f, 0.218536269f,  0.338475595f};
+static const int32_t xent_mixed_labels[] = {0, 6, 3, 3, 1};
+static const int32_t xent_mixed_other[] = {2, 6, 0, 1, 5};
+static const float xent_mixed_share[] = {0.5f, 0.75f, 0.9375f, 0.625f, 1.0f};
+static const float xent_mixed_smooth_in[] = {-3.0625f, 4.4375f,  -3.375f,  2.8125f,  4.75f,    2.3125f, -2.0f,
+					     -2.0f,    -0.1875f, 1.25f,    -4.1875f, -4.875f,  4.5625f, 1.75f,
+					     -3.625f,  4.5625f,  -3.375f,  -3.9375f, 4.9375f,  -4.125f, 0.3125f,
+					     -1.3125f, 0.8125f,  3.4375f,  -3.9375f, 2.1875f,  -0.625f, -5.0f,
+					     2.875f,   -0.0625f, -3.8125f, 1.1875f,  -0.5625f, -3.5f,   3.375f};
+static const float xent_mixed_smooth_din[] = {
+	-0.410508352f,  0.336622476f,   -0.410563621f,   0.0376031697f,  0.473209726f,   0.00875499887f, -0.035118397f,
+	-0.0344381983f, -0.0278973025f, -0.00280355693f, -0.0355711127f, -0.0356422938f, 0.867806131f,   -0.731453667f,
+	-0.0824767033f, 0.369100909f,   -0.035569727f,   -0.738756919f,  0.553288348f,   -0.035646001f,  -0.0299399071f,
+	-0.0294704845f, -0.264685578f,  0.685971014f,    -0.504011986f,  0.171052014f,   -0.0232970042f, -0.0355579752f,
+	0.306540993f,   -0.76757542f,   -0.0352877005f,  0.027596575f,   -0.0247125078f, -0.0351312128f, 0.528569273f};
+static const int32_t xent_mixed_smooth_labels[] = {0, 6, 3, 3, 1};
+static const int32_t xent_mixed_smooth_other[] = {2, 6, 0, 1, 5};
+static const float xent_mixed_smooth_share[] = {0.5f, 0.75f, 0.9375f, 0.625f, 1.0f};
 static const float gelu_tanh_in[] = {0.75f,    -0.8125f, 4.0f,    2.125f,  1.1875f, 3.4375f, 4.0625f,  0.75f,
 				     3.25f,    -4.375f,  -1.375f, 0.125f,  1.125f,  3.5f,    4.75f,    2.0625f,
 				     -4.3125f, -3.6875f, 4.25f,   2.0625f, 1.9375f, 1.5f,    -3.4375f, 3.5f};
@@ -1785,6 +1812,8 @@ static const struct op_golden {
 	struct op_case c;
 	const float *in, *in_b, *in_c, *param[SL_OP_MAX_PARAM], *dout; /* what goes in */
 	const int32_t *labels;
+	const int32_t *other;
+	const float *share;
 	const float *targets;
 	const float *out, *din, *din_b, *din_c, *grad[SL_OP_MAX_PARAM],
 		*param_after[SL_OP_MAX_PARAM]; /* what must come out */
@@ -2184,7 +2213,7 @@ static const struct op_golden {
 				 .h = 0,
 				 .w = 0,
 				 .c = 7,
-				 .rule = {0.1f, false, -100},
+				 .rule = {.smoothing = 0.1f, .ignores = false, .ignored = -100},
 			 },
 		 .in = xent_smooth_in,
 		 .din = xent_smooth_din,
@@ -2198,7 +2227,7 @@ static const struct op_golden {
 				 .h = 0,
 				 .w = 0,
 				 .c = 7,
-				 .rule = {0.0f, true, -100},
+				 .rule = {.smoothing = 0.0f, .ignores = true, .ignored = -100},
 			 },
 		 .in = xent_ignored_in,
 		 .din = xent_ignored_din,
@@ -2212,12 +2241,46 @@ static const struct op_golden {
 				 .h = 0,
 				 .w = 0,
 				 .c = 7,
-				 .rule = {0.3f, true, -100},
+				 .rule = {.smoothing = 0.3f, .ignores = true, .ignored = -100},
 			 },
 		 .in = xent_both_in,
 		 .din = xent_both_din,
 		 .loss = 7.2088028208002264,
 		 .labels = xent_both_labels},
+		{.name = "xent_mixed",
+		 .c =
+			 {
+				 .kind = SL_OP_XENT,
+				 .n = 5,
+				 .h = 0,
+				 .w = 0,
+				 .c = 7,
+				 .rule = {.smoothing = 0.0f},
+				 .mixed = true,
+			 },
+		 .in = xent_mixed_in,
+		 .din = xent_mixed_din,
+		 .loss = 22.441256340384641,
+		 .labels = xent_mixed_labels,
+		 .other = xent_mixed_other,
+		 .share = xent_mixed_share},
+		{.name = "xent_mixed_smooth",
+		 .c =
+			 {
+				 .kind = SL_OP_XENT,
+				 .n = 5,
+				 .h = 0,
+				 .w = 0,
+				 .c = 7,
+				 .rule = {.smoothing = 0.25f},
+				 .mixed = true,
+			 },
+		 .in = xent_mixed_smooth_in,
+		 .din = xent_mixed_smooth_din,
+		 .loss = 29.256918104797176,
+		 .labels = xent_mixed_smooth_labels,
+		 .other = xent_mixed_smooth_other,
+		 .share = xent_mixed_smooth_share},
 		{.name = "gelu_tanh",
 		 .c =
 			 {

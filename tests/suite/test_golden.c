@@ -342,7 +342,7 @@ static void compare_weights(struct golden *g)
 /* Of the batch, as the file has them under that name. */
 static void compare_logits(struct golden *g, const char *name, int64_t number)
 {
-	const struct sl_feed feed = {g->input, g->begin, g->labels, g->rows};
+	const struct sl_feed feed = {g->input, g->begin, g->labels, g->rows, NULL, NULL};
 	const int64_t count = g->rows * g->plan->model->classes;
 	float *got = malloc((size_t)count * sizeof *got), *want = malloc((size_t)count * sizeof *want);
 	struct sl_step_result result;
@@ -376,8 +376,8 @@ static void run_golden(const char *prefix, const char *backend, const char *head
 	for (int64_t step = 0; step < g.steps; step++) {
 		float got;
 
-		if (sl_local_step(g.local, &(struct sl_feed){g.input, g.begin, g.labels, g.rows}, (uint64_t)step,
-				  (double)lr[step], &result, &fail) != SL_OK)
+		if (sl_local_step(g.local, &(struct sl_feed){g.input, g.begin, g.labels, g.rows, NULL, NULL},
+				  (uint64_t)step, (double)lr[step], &result, &fail) != SL_OK)
 			fail_msg("%s", fail.text);
 		got = (float)result.loss;
 		compare(&g, "loss", "a step", &got, &loss[step], 1, 0);

@@ -74,6 +74,8 @@ static void test_ops_equal_torch(void **state)
 			.out_count = g->out ? sl_shape_count(&op.out_shape) : 0,
 			.in = {unconst(g->in), unconst(g->in_b), unconst(g->in_c)},
 			.dout = unconst(g->dout),
+			.other = (int32_t *)(uintptr_t)g->other,
+			.share = unconst(g->share),
 			.targets = unconst(g->targets),
 			.labels = (int32_t *)(uintptr_t)g->labels,
 		};

@@ -136,9 +136,17 @@
 	{                                                           \
 		.kind = SL_OP_XENT, .n = n_, .c = k_, .data = data_ \
 	}
-#define XENT_BY(n_, k_, data_, smoothing_, ignores_, ignored_)                                                  \
-	{                                                                                                       \
-		.kind = SL_OP_XENT, .n = n_, .c = k_, .data = data_, .rule = { smoothing_, ignores_, ignored_ } \
+#define XENT_BY(n_, k_, data_, smoothing_, ignores_, ignored_)                 \
+	{                                                                      \
+		.kind = SL_OP_XENT, .n = n_, .c = k_, .data = data_, .rule = { \
+			.smoothing = smoothing_,                               \
+			.ignores = ignores_,                                   \
+			.ignored = ignored_                                    \
+		}                                                              \
+	}
+#define XENT_MIXED(n_, k_, data_, smoothing_)                                                                         \
+	{                                                                                                             \
+		.kind = SL_OP_XENT, .n = n_, .c = k_, .data = data_, .rule = {.smoothing = smoothing_}, .mixed = true \
 	}
 
 const struct op_case op_cases[] = {
@@ -382,6 +390,10 @@ const struct op_case op_cases[] = {
 	XENT_BY(33, 10, DATA_TIES, 0.1f, true, 3),
 	XENT_BY(1, 10, DATA_PLAIN, 0.1f, true, 0),
 	XENT_BY(257, 17, DATA_PLAIN, 0.2f, true, -1),
+	XENT_MIXED(1, 10, DATA_PLAIN, 0),
+	XENT_MIXED(33, 2, DATA_TIES, 0),
+	XENT_MIXED(7, 100, DATA_LARGE, 0.1f),
+	XENT_MIXED(257, 17, DATA_PLAIN, 0.3f),
 	PLAIN(MSE, 1, 0, 0, 1),
 	PLAIN(MSE, 5, 0, 0, 3),
 	PLAIN(MSE, 130, 0, 0, 1),
@@ -456,6 +468,8 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 	case SL_OP_XENT:
 		if (c->rule.smoothing > 0)
 			snprintf(attr, sizeof(attr), ", smoothing %g", (double)c->rule.smoothing);
+		if (c->mixed)
+			snprintf(attr + strlen(attr), sizeof(attr) - strlen(attr), ", mixed");
 		if (c->rule.ignores)
 			snprintf(attr + strlen(attr), sizeof(attr) - strlen(attr), ", ignores %d", c->rule.ignored);
 		break;

@@ -19,6 +19,7 @@ struct op_case {
 	bool norm_bias;           /* LAYERNORM */
 	bool one_nan;             /* in the middle of the first input */
 	struct sl_xent_rule rule; /* XENT: where it ignores a label, every third row has that one */
+	bool mixed;               /* XENT: the host's `other` and `share` go into the rule */
 	union {
 		struct sl_conv_attr conv;
 		struct sl_convt_attr convt;
@@ -59,6 +60,8 @@ struct op_host {
 	float *in[SL_OP_MAX_IN];
 	float *din_start[SL_OP_MAX_IN]; /* what din holds before, where backward adds to it */
 	float *dout;
+	int32_t *other;  /* [N], of XENT's mixed rows, */
+	float *share;    /* and what the labels have */
 	float *targets;  /* [N, K], of MSE */
 	int32_t *labels; /* [N]: the first row's is 0, the second's the last class, unless ignored */
 };

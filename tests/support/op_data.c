@@ -101,6 +101,12 @@ void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl
 	host->labels = op_xalloc((size_t)rows * sizeof(*host->labels));
 	for (int64_t i = 0; i < rows; i++)
 		host->labels[i] = (int32_t)sl_rng_below(sl_rng_u32(&label_key, (uint64_t)i), (uint32_t)c->c);
+	host->other = op_xalloc((size_t)rows * sizeof *host->other);
+	host->share = op_xalloc((size_t)rows * sizeof *host->share);
+	for (int64_t i = 0; i < rows; i++) { /* the same label twice, too, where there are few */
+		host->other[i] = (int32_t)sl_rng_below(sl_rng_u32(&label_key, (uint64_t)(rows + i)), (uint32_t)c->c);
+		host->share[i] = 0.5f + 0.5f * sl_rng_unit(sl_rng_u32(&label_key, (uint64_t)(2 * rows + i)));
+	}
 	host->labels[0] = 0;
 	if (rows > 1)
 		host->labels[1] = c->c - 1;
@@ -116,6 +122,8 @@ void op_host_free(struct op_host *host)
 	}
 	free(host->dout);
 	free(host->labels);
+	free(host->other);
+	free(host->share);
 	free(host->targets);
 	*host = (struct op_host){0};
 }

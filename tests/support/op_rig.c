@@ -256,6 +256,10 @@ void op_chunk_open(struct op_rig *rig, struct op_chunk *chunk, const struct op_h
 		.loss_sum = &chunk->loss_sum,
 		.correct = &chunk->correct,
 	};
+	if (rig->c->mixed) {
+		chunk->call.rule.other = host->other;
+		chunk->call.rule.share = host->share;
+	}
 	if (rig->op.kind == SL_OP_EMBEDDING)
 		open_threes(rig, chunk);
 	else if (sl_op_reads_rows(rig->op.kind))

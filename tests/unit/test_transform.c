@@ -109,7 +109,7 @@ static void spelled_as_in_python(void **state)
 		{"Normalize(0.5)", "Normalize needs mean and std"},
 		{"Normalize(0.5, 0)", "std must be"},
 		{"Normalize((0.1, 0.2), 1)", "mean must be one number or three"},
-		{"RandomErasing(value='random')", "value='random' is not there"},
+		{"RandomErasing(value='noise')", "value must be"},
 		{"Cutout", "Cutout needs a size"},
 		{"RandomResizedCrop(32, scale=(1/0, 1))", "scale must be"},
 		{"", "a step begins with its name"},
@@ -226,6 +226,51 @@ static void small_pictures_are_refused(void **state)
 	}
 }
 
+/* Half of a grey image: normal numbers, behind Normalize as they are, and before it as it makes them. */
+static void erased_by_noise(void **state)
+{
+	enum { SIDE = 64, N = SIDE * SIDE * 3 };
+	static uint8_t grey[N];
+	static float out[2][N], before[N];
+	const struct sl_value picture = {.data = grey, .dim = {SIDE, SIDE, 3}};
+	const char erases[] = "RandomErasing(1, scale=(0.5, 0.5), ratio=(1, 1), value='random')";
+	struct sl_fail fail;
+
+	(void)state;
+	for (int first = 0; first < 2; first++) {
+		char step[3][SL_CONF_TEXT] = {"CenterCrop(64)", "Normalize(0.5, 0.25)", ""};
+		struct sl_transform_work work = {0};
+		double sum = 0, squares = 0;
+		struct sl_transform *t;
+		int n = 0;
+
+		snprintf(step[2], sizeof step[2], "%s", first ? step[1] : erases);
+		snprintf(step[1], sizeof step[1], "%s", first ? erases : "Normalize(0.5, 0.25)");
+		assert_int_equal(open_steps(&t, (const char(*)[SL_CONF_TEXT])step, 3, SIDE, SIDE, false, &fail), SL_OK);
+		for (int i = 0; i < 2; i++) {
+			(void)sl_transform_begin(t, &work, 1, 2, 5 + i);
+			assert_int_equal(sl_transform_apply(&work, out[i], &picture, &fail), SL_OK);
+		}
+		assert_memory_not_equal(out[0], out[1], sizeof out[0]);
+		(void)sl_transform_begin(t, &work, 1, 2, 5);
+		assert_int_equal(sl_transform_apply(&work, before, &picture, &fail), SL_OK);
+		assert_memory_equal(out[0], before, sizeof before);
+		for (int i = 0; i < N; i++) {
+			const double x = first ? (double)out[0][i] * 0.25 + 0.5 : (double)out[0][i];
+
+			if (out[0][i] == -2) /* black, normalised */
+				continue;
+			n++;
+			sum += x;
+			squares += x * x;
+		}
+		assert_in_range(n, N * 48 / 100, N * 52 / 100);
+		assert_true(fabs(sum / n) < 0.05 && fabs(squares / n - 1) < 0.05);
+		sl_transform_work_close(&work);
+		sl_transform_close(t);
+	}
+}
+
 static void the_usual_lists(void **state)
 {
 	static const struct {
@@ -274,7 +319,7 @@ int main(void)
 		cmocka_unit_test(as_torchvision_makes_them), cmocka_unit_test(spelled_as_in_python),
 		cmocka_unit_test(steps_stand_in_order),      cmocka_unit_test(chance_is_even),
 		cmocka_unit_test(chance_is_a_function),      cmocka_unit_test(small_pictures_are_refused),
-		cmocka_unit_test(the_usual_lists),
+		cmocka_unit_test(erased_by_noise),           cmocka_unit_test(the_usual_lists),
 	};
 
 	return cmocka_run_group_tests(tests, make_picture, NULL);
