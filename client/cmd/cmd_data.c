@@ -11,8 +11,10 @@
 
 static const char *const usage[] = {
 	"splitc data CONFIG [--sheet FILE.png] [--set KEY=VALUE]… [--json]",
-	"Reads all pictures that a config names, and prints classes, counts, sizes, mean and deviation, and how many "
+	"Reads all pictures or tables that a config names, and prints classes, counts, sizes, mean and deviation, and "
+	"how many "
 	"samples per second can be prepared for training.",
+	"Of a table it prints classes, counts, and how many numbers a row comes to: model.features.",
 	"Mean and deviation are those of the training pictures as an evaluation has them, before Normalize. Pictures "
 	"that cannot be read are named, and the exit status is 65.",
 	"--sheet draws samples as training has them: cropped, flipped and so on, with their labels.",
@@ -52,6 +54,17 @@ static const char *class_name(const struct look *l, int label, char out[NAME_BYT
 	return out;
 }
 
+static bool is_table(const struct look *l)
+{
+	return strcmp(l->setup.set[SL_SPLIT_TRAIN].field[SL_FIELD_INPUT].name, "row") == 0;
+}
+
+/* Numbers of a table's row. */
+static int64_t features_of(const struct look *l)
+{
+	return l->setup.set[SL_SPLIT_TRAIN].field[SL_FIELD_INPUT].dim[0];
+}
+
 /* What an evaluation makes of pictures; *own is to be closed. */
 static enum sl_err fixed_transform(const struct look *l, const struct sl_transform **out, struct sl_transform **own,
 				   struct sl_fail *fail)
@@ -79,7 +92,13 @@ static enum sl_err read_all(struct look *l, struct sl_fail *fail)
 {
 	const struct sl_transform *transform;
 	struct sl_transform *own = NULL;
-	enum sl_err err = fixed_transform(l, &transform, &own, fail);
+	enum sl_err err = SL_OK;
+
+	for (int split = 0; split < SL_SPLIT_COUNT && is_table(l) && !err; split++)
+		err = sl_survey_rows(&l->survey[split], &l->setup.set[split], fail);
+	if (err || is_table(l))
+		return err;
+	err = fixed_transform(l, &transform, &own, fail);
 
 	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++)
 		err = sl_survey_take(&l->survey[split], &l->setup.set[split], transform, l->pool, fail);
@@ -175,17 +194,23 @@ static void print_classes(const struct look *l)
 	printf("%-32s %10" PRId64 " %10" PRId64 "\n\n", "all", s[0].samples - s[0].bad, s[1].samples - s[1].bad);
 }
 
-static void print_table(const struct look *l)
+static void print_sizes(const struct sl_survey *s)
 {
-	const struct sl_survey *s = &l->survey[SL_SPLIT_TRAIN];
-
-	print_classes(l);
 	printf("width       %d to %d, median %d\n", s->least_w, s->most_w, s->median_w);
 	printf("height      %d to %d, median %d\n", s->least_h, s->most_h, s->median_h);
 	printf("mean        %.4f, %.4f, %.4f\n", s->mean[0], s->mean[1], s->mean[2]);
 	printf("deviation   %.4f, %.4f, %.4f\n", s->deviation[0], s->deviation[1], s->deviation[2]);
 	printf("            Normalize((%.4f, %.4f, %.4f), (%.4f, %.4f, %.4f))\n", s->mean[0], s->mean[1], s->mean[2],
 	       s->deviation[0], s->deviation[1], s->deviation[2]);
+}
+
+static void print_table(const struct look *l)
+{
+	print_classes(l);
+	if (is_table(l))
+		printf("features    %" PRId64 " numbers in each row (model.features)\n", features_of(l));
+	else
+		print_sizes(&l->survey[SL_SPLIT_TRAIN]);
 	if (l->samples_per_s > 0)
 		printf("throughput  %.0f samples/s prepared for training by %d thread%s\n", l->samples_per_s,
 		       l->threads, l->threads == 1 ? "" : "s");
@@ -198,6 +223,16 @@ static void print_table(const struct look *l)
 static json_t *three(const double x[CHANNELS])
 {
 	return json_pack("[f, f, f]", x[0], x[1], x[2]);
+}
+
+static void put_sizes(json_t *root, const struct sl_survey *s)
+{
+	json_object_set_new(root, "width",
+			    json_pack("{s:i, s:i, s:i}", "min", s->least_w, "median", s->median_w, "max", s->most_w));
+	json_object_set_new(root, "height",
+			    json_pack("{s:i, s:i, s:i}", "min", s->least_h, "median", s->median_h, "max", s->most_h));
+	json_object_set_new(root, "mean", three(s->mean));
+	json_object_set_new(root, "deviation", three(s->deviation));
 }
 
 static void print_json(const struct look *l)
@@ -218,12 +253,10 @@ static void print_json(const struct look *l)
 		json_object_set_new(root, split_name[split],
 				    json_pack("{s:I, s:I}", "samples", (json_int_t)s[split].samples, "unreadable",
 					      (json_int_t)s[split].bad));
-	json_object_set_new(root, "width",
-			    json_pack("{s:i, s:i, s:i}", "min", s->least_w, "median", s->median_w, "max", s->most_w));
-	json_object_set_new(root, "height",
-			    json_pack("{s:i, s:i, s:i}", "min", s->least_h, "median", s->median_h, "max", s->most_h));
-	json_object_set_new(root, "mean", three(s->mean));
-	json_object_set_new(root, "deviation", three(s->deviation));
+	if (is_table(l))
+		json_object_set_new(root, "features", json_integer(features_of(l)));
+	else
+		put_sizes(root, &s[SL_SPLIT_TRAIN]);
 	json_object_set_new(root, "samples_s", l->samples_per_s > 0 ? json_real(l->samples_per_s) : json_null());
 	json_object_set_new(root, "threads", json_integer(l->threads));
 	json_dumpf(root, stdout, JSON_INDENT(2));
@@ -252,8 +285,11 @@ static enum sl_err look_at(struct look *l, const struct sl_options *o, struct sl
 {
 	enum sl_err err = sl_setup_data(&l->setup, true, fail);
 
-	if (!err && strcmp(l->setup.set[SL_SPLIT_TRAIN].field[SL_FIELD_INPUT].name, "image") != 0)
-		err = sl_conf_client_fail(l->setup.conf, "data.kind", fail, "has no pictures to look at");
+	if (!err && !is_table(l) && strcmp(l->setup.set[SL_SPLIT_TRAIN].field[SL_FIELD_INPUT].name, "image") != 0)
+		err = sl_conf_client_fail(l->setup.conf, "data.kind", fail,
+					  "has neither pictures nor a table to look at");
+	if (!err && is_table(l) && o->sheet)
+		err = sl_fail_set(fail, SL_ERR_USAGE, "data: a table has no pictures to draw with --sheet");
 	if (!err)
 		err = sl_pool_open(&l->pool, l->threads, fail);
 	if (!err) {
@@ -280,6 +316,7 @@ int splitc_data(int argc, char **argv)
 	l.setup.conf = &conf;
 	l.threads = sl_setup_loader_threads(&conf);
 	conf.model.classes = INT_MAX; /* the question is how many there are */
+	conf.model.features = 0;      /* the same */
 	if (look_at(&l, &o, &fail) != SL_OK) {
 		status = sl_command_failed(&fail);
 	} else {

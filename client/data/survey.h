@@ -1,4 +1,5 @@
-/* Looks at every sample of a set of pictures: what can be read, sizes, labels, mean and deviation. */
+/* Looks at every sample of a set of pictures: what can be read, sizes, labels, mean and deviation; of a table: labels.
+ */
 #ifndef SL_CLIENT_DATA_SURVEY_H
 #define SL_CLIENT_DATA_SURVEY_H
 
@@ -23,6 +24,8 @@ struct sl_survey {
  * are not of a sample. *out is to be closed where this succeeds. */
 enum sl_err sl_survey_take(struct sl_survey *out, const struct sl_set *set, const struct sl_transform *transform,
 			   struct sl_pool *pool, struct sl_fail *fail) SL_MUST_CHECK;
+/* Of a table: samples, classes and of_class alone. */
+enum sl_err sl_survey_rows(struct sl_survey *out, const struct sl_set *set, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_survey_close(struct sl_survey *survey);
 
 #endif

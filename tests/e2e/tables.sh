@@ -26,6 +26,12 @@ cat >"$tmp/client.yaml" <<-YAML
 	train: {batch: 32, chunks: 2, epochs: 6, seed: 1, optimizer: {kind: adam, lr: 0.01}}
 	threads: 1
 YAML
+# what is in it; the config's numbers may be wrong
+"$SPLITC" data "$tmp/client.yaml" --set model.features=1 --set model.classes=2 --json >"$tmp/out" || fail "data: exit status $?"
+jq -e '.features == 5 and .train.samples == 600 and .test.samples == 100 and [.classes[].name] == ["large", "ripe", "small"] and
+	([.classes[].train] | add) == 600 and ([.classes[].test] | add) == 100' "$tmp/out" >"$tmp/said" || fail "data: $(cat "$tmp/out")"
+[ "$(jq '.classes[1].train' "$tmp/out")" = "$(grep -c ,ripe "$tmp/table/train.csv")" ] || fail "data: $(cat "$tmp/out")"
+"$SPLITC" data "$tmp/client.yaml" | grep -q '^features    5 numbers in each row' || fail 'data: no features'
 client local "$tmp/client.yaml" --local --json || fail "--local: exit status $?"
 tail -n 1 "$tmp/local.log" | jq -e '.test_acc > 0.9' >"$tmp/out" || fail "not learned: $(tail -n 1 "$tmp/local.log" | jq .test_acc)"
 client remote "$tmp/client.yaml" || fail "with a server: exit status $?"
