@@ -1,0 +1,27 @@
+/* Any bytes as a table: source_target.h. The first byte says how much of the others is train.csv; val.csv is its first
+ * line and the rest. */
+#include "tests/fuzz/source_target.h"
+
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static uint8_t val[1 << 17];
+	const uint8_t *line;
+	size_t train, head;
+
+	if (size < 2 || size > sizeof val / 2)
+		return 0;
+	train = 1 + (size - 2) * data[0] / 255;
+	data++;
+	size--;
+	line = memchr(data, '\n', train);
+	head = line ? (size_t)(line - data) + 1 : train;
+	memcpy(val, data, head);
+	memcpy(val + head, data + train, size - train);
+	source_put("train.csv", data, train);
+	source_put("val.csv", val, head + size - train);
+	source_read("csv", SL_SPLIT_TRAIN);
+	source_read("csv", SL_SPLIT_TEST);
+	return 0;
+}

@@ -1,0 +1,65 @@
+/* Any bytes as the files of a source: they are written to a folder of this process, opened as a set, and samples of it
+ * are read. */
+#ifndef SL_TESTS_SOURCE_TARGET_H
+#define SL_TESTS_SOURCE_TARGET_H
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "client/data/picture.h"
+#include "client/data/source.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { SOURCE_SAMPLES = 6 };
+
+static char source_dir[64];
+
+static void source_put(const char *name, const uint8_t *data, size_t size)
+{
+	char path[PATH_MAX];
+	FILE *file;
+
+	if (!source_dir[0]) {
+		snprintf(source_dir, sizeof source_dir, "/tmp/fuzz-source-%ld", (long)getpid());
+		snprintf(path, sizeof path, "mkdir -p %s", source_dir);
+		if (system(path) != 0)
+			abort();
+	}
+	snprintf(path, sizeof path, "%s/%s", source_dir, name);
+	file = fopen(path, "w");
+	if (!file || fwrite(data, 1, size, file) != size || fclose(file) != 0)
+		abort();
+}
+
+/* What is refused has a sentence; labels of what is not are in range. */
+static void source_read(const char *source, enum sl_split split)
+{
+	const struct sl_set_spec spec = {
+		.source = source, .split = split, .dir = source_dir, .max_pixels = 1 << 20, .label = "label"};
+	struct sl_room room = {0};
+	struct sl_fail fail = {0};
+	struct sl_set set;
+
+	if (sl_set_open(&set, &spec, &fail) != SL_OK) {
+		if (!fail.text[0])
+			abort();
+		return;
+	}
+	for (int64_t i = 0; i < set.count && i < SOURCE_SAMPLES; i++) {
+		struct sl_value v[SL_FIELD_COUNT] = {{0}};
+		const int32_t *label;
+
+		if (set.source->sample(&set, i, &room, v, &fail) != SL_OK)
+			continue;
+		label = v[SL_FIELD_TARGET].data;
+		if (*label < 0 || *label >= set.classes)
+			abort();
+	}
+	sl_room_close(&room);
+	sl_set_close(&set);
+}
+
+#endif
