@@ -9,6 +9,7 @@
 
 #include "client/data/mixup.h"
 #include "common/base/arena.h"
+#include "common/base/clock.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/pool.h"
@@ -50,6 +51,7 @@ struct sl_loader {
 	atomic_uint generation; /* counts seeks: the worker skips what was queued before the last one */
 	sl_loader_fn *waiting;  /* the open request */
 	void *waiting_arg;
+	uint64_t asked_ns; /* the last request began to wait */
 	int held, nslots;
 	struct slot *slots;
 
@@ -362,6 +364,7 @@ void sl_loader_drain(struct sl_loader *loader)
 			sl_loader_fn *fn = loader->waiting;
 
 			loader->waiting = NULL; /* before the call: it may ask for the next */
+			slot->batch.waited_s = sl_seconds_since(loader->asked_ns);
 			fn(loader->waiting_arg, &slot->batch);
 		}
 	}
@@ -373,6 +376,7 @@ enum sl_err sl_loader_request(struct sl_loader *loader, sl_loader_fn *fn, void *
 		return SL_ERR_BUSY;
 	loader->waiting = fn;
 	loader->waiting_arg = arg;
+	loader->asked_ns = sl_now_ns();
 	wake_consumer(loader);
 	return SL_OK;
 }
@@ -383,6 +387,7 @@ enum sl_err sl_loader_next(struct sl_loader *loader, const struct sl_batch **out
 		return SL_ERR_BUSY;
 	if (loader->held == loader->spec.held)
 		return SL_ERR_LIMIT;
+	loader->asked_ns = sl_now_ns();
 	for (;;) {
 		struct slot *slot;
 		uint64_t wakes;
@@ -391,6 +396,7 @@ enum sl_err sl_loader_next(struct sl_loader *loader, const struct sl_batch **out
 		refill(loader);
 		slot = take_ready(loader);
 		if (slot) {
+			slot->batch.waited_s = sl_seconds_since(loader->asked_ns);
 			*out = &slot->batch;
 			return SL_OK;
 		}

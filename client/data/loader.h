@@ -53,6 +53,7 @@ struct sl_batch {
 	int64_t rows;
 	uint64_t epoch;
 	int64_t index;          /* in the epoch, in [0, sl_loader_batches) */
+	double waited_s;        /* from the request for it to the batch */
 	const int32_t *samples; /* [rows], which samples of the set */
 	const uint32_t *begin;  /* [rows + 1], where the tokens of each row begin; NULL: the input is no tokens */
 	const int32_t *other;   /* [rows], of mixed rows: the labels of what was mixed in; NULL: there are none */

@@ -65,6 +65,7 @@ static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, st
 		sl_predict_batch(predict, sl_batch_labels(batch), batch->rows);
 	else if (!err)
 		sl_training_score(run, sl_batch_labels(batch), batch->rows);
+	result.t_data_s = batch->waited_s;
 	sl_loader_release(loader, batch);
 	if (err == SL_ERR_NONFINITE && training) {
 		const struct sl_fail why = *fail;

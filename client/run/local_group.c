@@ -262,6 +262,7 @@ static enum sl_err step(struct group *g)
 		if (err)
 			break;
 		m->result.late = m->absent;
+		m->result.t_data_s = m->batch ? m->batch->waited_s : 0;
 		sl_training_done(m->run, &m->result);
 	}
 	release_batches(g, SL_SPLIT_TRAIN);

@@ -240,6 +240,7 @@ static void log_step(struct sl_training *r, const struct sl_step_result *s)
 		.t_step_s = s->t_step_s,
 		.t_compute_s = s->t_compute_s,
 		.t_wait_s = fmax(0, s->t_step_s - s->t_compute_s),
+		.t_data_s = s->t_data_s,
 	};
 
 	sl_journal_step(&r->journal, &r->last);

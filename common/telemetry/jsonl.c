@@ -143,11 +143,11 @@ enum sl_err sl_jsonl_step(struct sl_jsonl *log, const struct sl_jsonl_step *s)
 
 	if (!log)
 		return SL_OK;
-	line = json_pack("{ss so so so so so so so so so}", "type", "step", "step", whole(s->step), "loss",
+	line = json_pack("{ss so so so so so so so so so so}", "type", "step", "step", whole(s->step), "loss",
 			 sl_json_real(s->loss), "acc", sl_json_real(s->acc), "lr", sl_json_real(s->lr), "wire_tx_bytes",
 			 whole(s->wire_tx_bytes), "wire_rx_bytes", whole(s->wire_rx_bytes), "t_step_s",
 			 sl_json_real(s->t_step_s), "t_compute_s", sl_json_real(s->t_compute_s), "t_wait_s",
-			 sl_json_real(s->t_wait_s));
+			 sl_json_real(s->t_wait_s), "t_data_s", sl_json_real(s->t_data_s));
 	if (isfinite(s->grad_norm))
 		json_object_set_new(line, "grad_norm", sl_json_real(s->grad_norm));
 	if (s->skipped)

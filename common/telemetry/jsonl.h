@@ -26,7 +26,7 @@ struct sl_jsonl_step {
 	double lr;
 	double grad_norm;                      /* before clipping; NaN: left out */
 	uint64_t wire_tx_bytes, wire_rx_bytes; /* of this step, headers included */
-	double t_step_s, t_compute_s, t_wait_s;
+	double t_step_s, t_compute_s, t_wait_s, t_data_s;
 };
 
 /* NaN: not evaluated. */

@@ -83,7 +83,7 @@ tail -n 1 "$tmp/end/log.jsonl" >"$tmp/last.json"
 holds "$tmp/last.json" '.type == "summary" and .outcome == "finished" and .steps == 30'
 [ "$(jq .test_acc "$tmp/last.json")" = "$(jq .test_acc "$tmp/summary.json")" ] || fail 'log and summary differ'
 head -n 1 "$tmp/end/log.jsonl" >"$tmp/first.json"
-holds "$tmp/first.json" '["step", "loss", "acc", "lr", "wire_tx_bytes", "wire_rx_bytes", "t_step_s", "t_compute_s", "t_wait_s"] - keys == []'
+holds "$tmp/first.json" '["step", "loss", "acc", "lr", "wire_tx_bytes", "wire_rx_bytes", "t_step_s", "t_compute_s", "t_wait_s", "t_data_s"] - keys == []'
 
 # the weights give the run's last accuracy again, over the link and without
 for where in --local --json; do

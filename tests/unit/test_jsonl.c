@@ -59,7 +59,8 @@ static void lines_are_whole_at_once(void **state)
 					   .wire_rx_bytes = 5,
 					   .t_step_s = 0.25,
 					   .t_compute_s = 0.125,
-					   .t_wait_s = NAN};
+					   .t_wait_s = NAN,
+					   .t_data_s = 0.0625};
 	const struct sl_jsonl_epoch epoch = {
 		.epoch = 1, .steps = 391, .train_loss = 1.5, .test_loss = NAN, .test_acc = NAN};
 	struct sl_jsonl_summary summary = {.epochs = 2, .steps = 782, .test_acc = 0.5, .outcome = "finished"};
@@ -80,7 +81,8 @@ static void lines_are_whole_at_once(void **state)
 	assert_int_equal(json_integer_value(json_object_get(json, "wire_tx_bytes")), (int64_t)1 << 40);
 	assert_true(json_is_null(json_object_get(json, "t_wait_s")));
 	assert_true(number(json, "grad_norm") == 1.5);
-	assert_int_equal(json_object_size(json), 11);
+	assert_true(number(json, "t_data_s") == 0.0625);
+	assert_int_equal(json_object_size(json), 12);
 	json_decref(json);
 	assert_int_equal(sl_jsonl_epoch(log, &epoch), SL_OK);
 	assert_int_equal(sl_jsonl_summary(log, &summary), SL_OK);
