@@ -19,6 +19,22 @@ double sl_squares(const float *x, int64_t count)
 	return sum;
 }
 
+double sl_squares_rows(const float *x, int64_t features, const int32_t *row, int n)
+{
+	double lane[LANES] = {0}, sum = 0;
+
+	for (int r = 0; r < n; r++) {
+		const float *at = x + row[r] * features;
+
+		for (int64_t i = 0; i < features; i += LANES)
+			for (int k = 0; k < LANES; k++)
+				lane[k] += (double)at[i + k] * (double)at[i + k];
+	}
+	for (int k = 0; k < LANES; k++)
+		sum += lane[k];
+	return sum;
+}
+
 static const double torch_epsilon = 1e-6;
 
 double sl_clip_norm(const double squares[3])

@@ -163,6 +163,8 @@ enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 		err = take(e, &e->workspace, l->workspace_bytes, fail);
 	if (!err && begin_bytes(e))
 		err = take(e, &e->begin, begin_bytes(e), fail);
+	if (!err && sl_exec_table_open(e))
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the rows of an embedding");
 	return err;
 }
 
@@ -273,6 +275,7 @@ void sl_exec_close(struct sl_exec *e)
 		memset(e->moment, 0, sizeof e->moment);
 	}
 	free(e->fold);
+	sl_exec_table_close(e);
 	void *const area[] = {e->weight,     e->grad,    e->moment[0], e->moment[1],  e->slot_area,
 			      e->saved_area, e->scratch, e->workspace, e->weight_low, e->scale,
 			      e->clip,       e->trial,   e->begin};
@@ -315,19 +318,26 @@ const struct sl_plan_segment *sl_exec_segment(const struct sl_exec *e)
 
 enum sl_err sl_exec_get_weights(struct sl_exec *e, float *host)
 {
-	return e->be->ops->download(e->be, host, e->weight, (size_t)e->segment->weight_count * sizeof *host);
+	enum sl_err err = sl_exec_table_flush(e);
+
+	return err ? err
+		   : e->be->ops->download(e->be, host, e->weight, (size_t)e->segment->weight_count * sizeof *host);
 }
 
 enum sl_err sl_exec_set_moment(struct sl_exec *e, int which, const float *host)
 {
-	enum sl_err err = e->be->ops->upload(e->be, e->moment[which], host, trainable_bytes(e));
+	enum sl_err err = sl_exec_table_flush(e);
 
+	if (!err)
+		err = e->be->ops->upload(e->be, e->moment[which], host, trainable_bytes(e));
 	return err ? err : clear_fallen(e, e->moment[which]);
 }
 
 enum sl_err sl_exec_get_moment(struct sl_exec *e, int which, float *host)
 {
-	return e->be->ops->download(e->be, host, e->moment[which], trainable_bytes(e));
+	enum sl_err err = sl_exec_table_flush(e);
+
+	return err ? err : e->be->ops->download(e->be, host, e->moment[which], trainable_bytes(e));
 }
 
 uint64_t sl_exec_done(const struct sl_exec *e)
@@ -378,9 +388,11 @@ static enum sl_err lower_all(struct sl_exec *e)
 
 enum sl_err sl_exec_set_weights(struct sl_exec *e, const float *host)
 {
-	enum sl_err err = e->be->ops->upload(e->be, e->weight, host, (size_t)e->segment->weight_count * sizeof *host);
+	enum sl_err err = sl_exec_table_flush(e);
 
 	e->tried = false;
+	if (!err)
+		err = e->be->ops->upload(e->be, e->weight, host, (size_t)e->segment->weight_count * sizeof *host);
 	if (!err)
 		err = clear_fallen(e, e->weight);
 	return err ? err : lower_all(e);

@@ -1,5 +1,6 @@
 /* What an executor is made of, for the files that implement it: exec.c opens it and moves weights, exec_pass.c computes
- * and commits, exec_share.c lets several compute with the same parameters. */
+ * and commits, exec_share.c lets several compute with the same parameters, exec_tables.c postpones updates of an
+ * embedding's rows. */
 #ifndef SL_NN_EXEC_IMPL_H
 #define SL_NN_EXEC_IMPL_H
 
@@ -7,6 +8,23 @@
 #include "common/nn/layout.h"
 #include "common/nn/loss_scale.h"
 #include "common/nn/narrow.h"
+
+enum { SL_POSTPONED_MOST = 4096 };
+
+/* The table of an embedding whose rows wait with steps that have not read them (exec_tables.c). rows 0: there is none,
+ * and every row is updated at once. Rows of `grad` that are not in `touched` are 0. */
+struct sl_table {
+	int64_t offset, rows, features; /* of the weight range */
+	int group;
+	struct sl_update *step; /* [n_step], those that some row may lack */
+	int n_step;
+	uint16_t *had;    /* [rows] how many of them the row has had */
+	int32_t *touched; /* [n_touched] rows that the step under way has read */
+	bool *marked;     /* [rows] whether it is there */
+	int n_touched;
+	bool sorted; /* touched, in ascending order */
+	float *zero; /* [features] */
+};
 
 struct sl_exec {
 	const struct sl_plan *plan;
@@ -36,6 +54,7 @@ struct sl_exec {
 	bool bare;   /* no slots: it computes nothing (sl_exec_bare) */
 	float *fold; /* host memory, [trainable_count]: a sum under way where kernels' memory is not the host's */
 	int folded;  /* parts in it */
+	struct sl_table table;
 	unsigned char *slot_area, *scratch, *saved_area, *workspace; /* device */
 };
 
@@ -56,6 +75,28 @@ enum sl_err sl_exec_lower(struct sl_exec *exec) SL_MUST_CHECK;
 enum sl_err sl_exec_copy(struct sl_exec *exec, float *to, const float *from, int64_t count) SL_MUST_CHECK;
 /* Running statistics in `trial` as a chunk of the step makes them, behind those before it. */
 enum sl_err sl_exec_try_chunk(struct sl_exec *exec, int chunk, int64_t rows) SL_MUST_CHECK;
+
+/* The parts of the trainable range that may have a gradient, in ascending order; begin with a zeroed one. False: there
+ * are no more. */
+struct sl_range {
+	int64_t from, count, end;
+	int row;
+	bool behind;
+};
+bool sl_exec_range(struct sl_exec *exec, struct sl_range *range);
+
+enum sl_err sl_exec_table_open(struct sl_exec *exec) SL_MUST_CHECK; /* NOMEM; may be closed then */
+void sl_exec_table_close(struct sl_exec *exec);
+/* A step begins: no row is touched; the caller has cleared the ranges before. */
+void sl_exec_table_begin(struct sl_exec *exec);
+/* Before a pass reads these rows. */
+enum sl_err sl_exec_table_read(struct sl_exec *exec, const int32_t *id, int64_t n, bool training) SL_MUST_CHECK;
+/* The step is applied: to the rows that it has read; the others wait. */
+enum sl_err sl_exec_table_step(struct sl_exec *exec, const struct sl_update *update) SL_MUST_CHECK;
+/* Nothing waits any more: before anybody else reads weights or moments. */
+enum sl_err sl_exec_table_flush(struct sl_exec *exec) SL_MUST_CHECK;
+/* sl_squares of the table's gradient. */
+double sl_exec_table_squares(struct sl_exec *exec);
 
 /* How often the width of the i-th insert that decays has fallen. */
 static inline int sl_exec_falls(const struct sl_exec *e, int i)

@@ -187,12 +187,16 @@ static struct sl_shape out_shape(const struct sl_exec *e, const struct sl_op *op
 enum sl_err sl_exec_begin(struct sl_exec *e)
 {
 	const struct sl_plan_segment *s = e->segment;
-	const int64_t count = s->trainable_count + s->weight_count - s->moving_count;
-	enum sl_err err;
+	struct sl_range r = {0};
+	enum sl_err err = SL_OK;
 
 	e->tried = false;
-	err = e->be->ops->zero(e->be, e->grad, (size_t)count * sizeof(float));
-
+	while (!err && sl_exec_range(e, &r))
+		err = e->be->ops->zero(e->be, e->grad + r.from, (size_t)r.count * sizeof(float));
+	sl_exec_table_begin(e);
+	if (!err && s->weight_count > s->moving_count)
+		err = e->be->ops->zero(e->be, e->grad + s->trainable_count,
+				       (size_t)(s->weight_count - s->moving_count) * sizeof(float));
 	for (int i = 0; i < e->n_narrow && !err; i++)
 		err = sl_narrow_pull(&e->narrow[i], e->be, e->weight, e->grad, e->loss_scale.scale,
 				     sl_exec_falls(e, i));
@@ -407,6 +411,9 @@ enum sl_err sl_exec_forward(struct sl_exec *e, const struct sl_exec_call *call, 
 	if (call->dims.begin && e->begin)
 		err = e->be->ops->upload(e->be, begin_at(e, call->slot), call->dims.begin,
 					 ((size_t)call->dims.rows + 1) * sizeof *e->begin);
+	if (!err && e->table.rows)
+		err = sl_exec_table_read(e, sl_exec_input(e, call->slot, sl_exec_in_count(e, &call->dims)).data,
+					 sl_exec_in_count(e, &call->dims), call->training);
 	if (!err)
 		err = loss ? check_labels(e, loss, call->dims.rows) : run_pass(e, SL_PASS_FORWARD, call);
 	return err || !loss ? err : forward_nodes(e, call, loss);
@@ -500,8 +507,11 @@ static enum sl_err commit_statistics(struct sl_exec *e, const int64_t *rows, int
 
 enum sl_err sl_exec_check(struct sl_exec *e, const int64_t *rows, int chunks, struct sl_fail *fail)
 {
-	enum sl_err err = check_range(e, e->grad, 0, e->segment->trainable_count, "the gradient", fail);
+	struct sl_range r = {0};
+	enum sl_err err = SL_OK;
 
+	while (!err && sl_exec_range(e, &r))
+		err = check_range(e, e->grad + r.from, r.from, r.count, "the gradient", fail);
 	return err ? err : check_statistics(e, rows, chunks, fail);
 }
 
@@ -525,6 +535,10 @@ enum sl_err sl_exec_squares(struct sl_exec *e, double *squares, struct sl_fail *
 	for (int i = 0; i < s->n_param && s->param[i].offset < s->trainable_count && !err; i++) {
 		const float *x;
 
+		if (e->table.rows && s->param[i].offset == e->table.offset) {
+			sum += sl_exec_table_squares(e);
+			continue;
+		}
 		err = gradient_of(e, &s->param[i], room, &x);
 		if (!err)
 			sum += sl_squares(x, s->param[i].count);
@@ -546,12 +560,34 @@ enum sl_err sl_exec_scale(struct sl_exec *e, double factor)
 	if (factor == 0 || by == 1)
 		return SL_OK;
 	if (e->be->host_memory) {
-		for (int64_t i = 0; i < count; i++)
-			e->grad[i] *= by;
+		for (struct sl_range r = {0}; sl_exec_range(e, &r);)
+			for (int64_t i = r.from; i < r.from + r.count; i++)
+				e->grad[i] *= by;
 		return SL_OK;
 	}
 	err = e->be->ops->upload(e->be, e->clip, &by, sizeof by);
 	return err ? err : e->be->ops->convert(e->be, e->grad, SL_F32, e->grad, SL_F32, e->clip, count);
+}
+
+/* Weights [from, to). */
+static enum sl_err update_range(struct sl_exec *e, const struct sl_update *step, int64_t from, int64_t to)
+{
+	float *moment[SL_MOMENTS_MOST];
+
+	for (int i = 0; i < SL_MOMENTS_MOST; i++)
+		moment[i] = e->moment[i] ? e->moment[i] + from : NULL;
+	return e->be->ops->update(e->be, step, to - from, e->weight + from, e->grad + from, moment);
+}
+
+static enum sl_err update_around_table(struct sl_exec *e, const struct sl_update *step, int64_t from, int64_t to)
+{
+	const struct sl_table *t = &e->table;
+	const int64_t end = t->offset + t->rows * t->features;
+	enum sl_err err = t->offset > from ? update_range(e, step, from, t->offset) : SL_OK;
+
+	if (!err)
+		err = sl_exec_table_step(e, step);
+	return err || end == to ? err : update_range(e, step, end, to);
 }
 
 /* Each group's range by its own rule. */
@@ -562,18 +598,17 @@ static enum sl_err update(struct sl_exec *e, double lr)
 
 	for (int group = 0; group <= spec->n_group && !err; group++) {
 		const int64_t from = group ? e->segment->group_end[group - 1] : 0;
-		const int64_t count = e->segment->group_end[group] - from;
+		const int64_t to = e->segment->group_end[group];
 		struct sl_optimizer o = spec->optimizer;
-		float *moment[SL_MOMENTS_MOST];
 		struct sl_update step;
 
 		if (group)
 			o.weight_decay = spec->group[group - 1].weight_decay;
-		for (int i = 0; i < SL_MOMENTS_MOST; i++)
-			moment[i] = e->moment[i] ? e->moment[i] + from : NULL;
 		step = sl_optimizer_step(&o, group ? lr * spec->group[group - 1].lr : lr, e->applied + 1);
-		if (count || !group)
-			err = e->be->ops->update(e->be, &step, count, e->weight + from, e->grad + from, moment);
+		if (e->table.rows && e->table.group == group)
+			err = update_around_table(e, &step, from, to);
+		else if (to > from || !group)
+			err = update_range(e, &step, from, to);
 	}
 	return err;
 }

@@ -28,6 +28,8 @@ enum sl_err sl_exec_borrow(struct sl_exec *e, const struct sl_exec *lender, stru
 	if (own->trainable_count != s->trainable_count || own->moving_count != s->moving_count ||
 	    own->weight_count != s->weight_count || own->moments != s->moments || own->precision != s->precision)
 		return sl_fail_set(fail, SL_ERR_BUG, "parameters of another middle cannot be borrowed");
+	if (lender->table.rows)
+		return sl_fail_set(fail, SL_ERR_BUG, "rows that wait with their steps cannot be borrowed");
 	e->lender = lender;
 	e->weight = lender->weight;
 	e->weight_low = lender->weight_low;
