@@ -435,6 +435,11 @@ uint64_t sl_group_key(const struct sl_group *g)
 	return g->key;
 }
 
+const char *sl_group_name_of(const struct sl_group *g)
+{
+	return g->name;
+}
+
 const uint8_t *sl_group_file_name(const struct sl_group *g)
 {
 	return g->file_name;

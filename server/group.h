@@ -29,6 +29,7 @@ enum sl_err sl_group_enter(struct sl_group_list *groups, struct sl_middle *m, co
 			   struct sl_fail *fail) SL_MUST_CHECK;
 /* Of all jobs of its sessions; and of its files, in place of a session's name. */
 uint64_t sl_group_key(const struct sl_group *group);
+const char *sl_group_name_of(const struct sl_group *group);
 const uint8_t *sl_group_file_name(const struct sl_group *group); /* [16] */
 /* The session's news: open, and waits to be welcomed; its part is done; over; freed, and the last one frees the group.
  */

@@ -272,6 +272,13 @@ static enum sl_err open_parts(struct sl_host *h, struct sl_fail *fail)
 	return err;
 }
 
+static bool may_join(void *arg, const struct sl_key *key, const char *group)
+{
+	const struct sl_host *h = arg;
+
+	return !h->auth || sl_allow_in_group(sl_gate_list(h->auth->gate), key, group);
+}
+
 static enum sl_err open_groups(struct sl_host *h, const struct sl_device *device, struct sl_fail *fail)
 {
 	const struct sl_trunk_store store = {h->conf->store, &h->keeping.what, NULL, device->text};
@@ -346,6 +353,7 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 		.watchdog_s = conf->watchdog_s,
 		.over = session_over,
 		.admitted = sl_host_admitted,
+		.may_join = may_join,
 		.arg = h,
 	};
 	sl_timer_start(h->ticker, TICK_MS, TICK_MS);
@@ -416,10 +424,15 @@ void sl_host_reload(struct sl_host *h)
 	sl_log(SL_LOG_INFO, "reload", "%d client%s may come in", sl_allow_count(list),
 	       sl_allow_count(list) == 1 ? "" : "s");
 	for (int i = 0; i < h->n_place; i++) {
-		if (!h->session[i] || h->ending[i] || sl_allow_name(list, &h->key[i]))
+		const struct sl_group *group = h->session[i] ? sl_middle_group(h->session[i]) : NULL;
+		const bool listed = h->session[i] && sl_allow_name(list, &h->key[i]);
+
+		if (!h->session[i] || h->ending[i] ||
+		    (listed && (!group || sl_allow_in_group(list, &h->key[i], sl_group_name_of(group)))))
 			continue;
 		sl_key_fingerprint(&h->key[i], print);
-		sl_fail_set(&why, SL_ERR_AUTH, "the key %s was taken off this server's list of clients", print);
+		sl_fail_set(&why, SL_ERR_AUTH, "the key %s was taken off this server's list of clients%s", print,
+			    listed ? " of its group" : "");
 		sl_middle_end(h->session[i], &why);
 	}
 }

@@ -37,6 +37,14 @@ static bool enter_group(struct sl_middle *m)
 
 	if (!a->share.group[0])
 		return true;
+	if (m->owned && !m->env.may_join(m->env.arg, &m->owner, a->share.group)) {
+		sl_fail_at(&fail, "share.group", SL_ERR_AUTH,
+			   "this client's key may not train with group %s: its line in the server's list of clients "
+			   "needs group=%s",
+			   a->share.group, a->share.group);
+		sl_port_fail(m->port, &fail);
+		return false;
+	}
 	if (sl_group_enter(m->env.groups, m, a, &fail)) {
 		sl_port_fail(m->port, &fail);
 		return false;

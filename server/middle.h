@@ -33,6 +33,8 @@ struct sl_middle_env {
 	void (*over)(void *arg, struct sl_middle *middle);
 	/* What its Hello asks for can be had, and nothing is taken yet. */
 	void (*admitted)(void *arg, struct sl_middle *middle);
+	/* Whether the client with this key may train with this group; asked where there is auth. */
+	bool (*may_join)(void *arg, const struct sl_key *key, const char *group);
 	void *arg;
 };
 

@@ -1,7 +1,9 @@
 #include "common/link/gate.h"
 
+#include <ctype.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,10 +11,13 @@
 
 enum { LIST_BYTES = 1 << 20, LINE_BYTES_MIN = SL_KEY_TEXT + 1 };
 
+enum { GROUPS = 256 }; /* room for the names of a client's groups */
+
 struct client {
 	struct sl_key key;
 	char name[SL_KEY_NAME];
 	int line;
+	char groups[GROUPS]; /* with commas between them */
 };
 
 struct sl_allow {
@@ -59,13 +64,50 @@ static enum sl_err refuse_twice(struct sl_allow *allow, const char *file, const 
 	return SL_OK;
 }
 
+/* Where the remark of a line begins, or its end. "#" is a digit of Z85 too: a remark begins a word. */
+static const char *remark_of(const char *text, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if (text[i] == '#' && (i == 0 || isspace((unsigned char)text[i - 1])))
+			return text + i;
+	return text + len;
+}
+
+/* The word group=… behind a name, which ends the line for what reads key and name: *len. NULL: all is well. */
+static const char *take_groups(const char *text, size_t *len, char groups[GROUPS])
+{
+	static const char label[] = "group=";
+	const char *end = remark_of(text, *len), *at = memmem(text, (size_t)(end - text), label, sizeof label - 1);
+	const char *from = at ? at + sizeof label - 1 : NULL, *stop = from;
+	size_t n;
+
+	groups[0] = 0;
+	if (!at || at == text || !isspace((unsigned char)at[-1]))
+		return NULL;
+	while (stop < end && !isspace((unsigned char)*stop))
+		stop++;
+	n = (size_t)(stop - from);
+	while (stop < end && isspace((unsigned char)*stop))
+		stop++;
+	if (stop < end)
+		return "must be KEY NAME group=GROUP,…, and no word behind that";
+	if (n < 1 || n >= GROUPS)
+		return "names no group behind group=, or more than there is room for";
+	memcpy(groups, from, n);
+	groups[n] = 0;
+	*len = (size_t)(at - text);
+	return NULL;
+}
+
 static enum sl_err read_line(struct sl_allow *allow, const char *file, int line, const char *text, size_t len,
 			     struct sl_fail *fail)
 {
 	struct client *c = &allow->client[allow->n];
-	const char *why = NULL;
+	const char *why = NULL, *groups = take_groups(text, &len, c->groups);
 	enum sl_key_line kind = sl_key_read_line(text, len, &c->key, c->name, &why);
 
+	if (groups)
+		why = groups;
 	if (kind == SL_KEY_LINE_KEY && !c->name[0])
 		why = "has no name after the key";
 	if (why)
@@ -132,6 +174,18 @@ const char *sl_allow_name(const struct sl_allow *allow, const struct sl_key *key
 	const struct client *c = bsearch(&wanted, allow->client, (size_t)allow->n, sizeof *allow->client, by_key);
 
 	return c ? c->name : NULL;
+}
+
+bool sl_allow_in_group(const struct sl_allow *allow, const struct sl_key *key, const char *group)
+{
+	const struct client wanted = {.key = *key};
+	const struct client *c = bsearch(&wanted, allow->client, (size_t)allow->n, sizeof *allow->client, by_key);
+	const size_t len = strlen(group);
+
+	for (const char *at = c ? c->groups : ""; *at; at += strcspn(at, ","), at += *at == ',')
+		if (strcspn(at, ",") == len && memcmp(at, group, len) == 0)
+			return true;
+	return false;
 }
 
 /* ---- the gate */

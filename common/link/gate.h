@@ -1,10 +1,10 @@
 /* Who may come in. An allow-list is text, one client a line (key.h):
  *
- *   KEY NAME [# remark]
+ *   KEY NAME [group=GROUP,…] [# remark]
  *
- * with neither a key nor a name twice. It never changes once parsed; a gate holds the one that counts now, and swaps it
- * whole. Loop thread, but for what is marked (handler): ZeroMQ's authentication handler, the gate's one other reader,
- * which never waits for anybody. */
+ * with neither a key nor a name twice; the client may train with these groups. It never changes once parsed; a gate
+ * holds the one that counts now, and swaps it whole. Loop thread, but for what is marked (handler): ZeroMQ's
+ * authentication handler, the gate's one other reader, which never waits for anybody. */
 #ifndef SL_LINK_GATE_H
 #define SL_LINK_GATE_H
 
@@ -24,6 +24,9 @@ void sl_allow_free(struct sl_allow *allow); /* NULL is fine */
 int sl_allow_count(const struct sl_allow *allow);
 /* The name of the client with this key; NULL: not on the list. */
 const char *sl_allow_name(const struct sl_allow *allow, const struct sl_key *key);
+
+/* Whether the client with this key may train with this group. */
+bool sl_allow_in_group(const struct sl_allow *allow, const struct sl_key *key, const char *group);
 
 /* `allow` is the gate's from here on. */
 enum sl_err sl_gate_open(struct sl_gate **out, struct sl_allow *allow, struct sl_fail *fail) SL_MUST_CHECK;

@@ -96,6 +96,7 @@ refused() {
 	# the key itself instead of a file, which is how it would stand in a config
 	client quoted "$tmp/client.yaml" --set "auth.secret_key=$tmp/edge-1.key" --set "auth.server_key=$(cat "$tmp/server.pub")" ||
 		fail "quoted: exit status $?"
+	refused 'no group' 'may not train with group g' 'group=g' $(as edge-1) --set share.group=g --set share.clients=1
 	refused 'unknown key' 'does not know' "$(print_of stranger)" $(as stranger)
 	refused 'key to come' 'does not know' "$(print_of edge-2)" $(as edge-2)
 	refused 'wrong server' 'cuts the handshake' "$(print_of other)" \

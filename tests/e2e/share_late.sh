@@ -34,4 +34,36 @@ grep -q 'WARN late: step' "$tmp/late-1.log" || fail 'the member does not say tha
 
 client oracle "$tmp/client.yaml" --local "${set[@]}" --set share.group=late --absent "$absent" || fail "the oracle: exit status $?"
 for k in 0 1 2; do same_run "late-$k" "oracle/member-$k" $steps; done
+
+# a member whose gradient holds NaN is left out of that step, and the others are not
+for k in 0 1 2; do
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k != 1 ] || echo client.check=EIO@3) \
+		start_client "nan-$k" "$tmp/client.yaml" "${set[@]}" --set server="$endpoint" --set share.group=nan --set share.member=$k \
+		--set train.on_nan=skip --set train.max_steps=6 --set share.straggler_s=0
+	pid[k]=$client_pid
+done
+for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "member $k beside NaN"; done
+client spared "$tmp/client.yaml" --local "${set[@]}" --set share.group=nan --set train.max_steps=6 --absent 1:3 || fail "the oracle: exit status $?"
+for k in 0 1 2; do same_run "nan-$k" "spared/member-$k" 6; done
+
+# a member is killed, and the others go on without it: it comes back with the head and tail of its checkpoint, and nobody goes back
+set+=(--set train.checkpoint_every=6 --set share.straggler_s=1 --set train.max_steps=40)
+begin() {
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:250@1+ start_client "gone-$1" "$tmp/client.yaml" "${@:2}" \
+		"${set[@]}" --set server="$endpoint" --set share.group=gone --set share.member=$1
+	pid[$1]=$client_pid
+}
+for k in 0 1 2; do begin $k; done
+two_files() { [ "$(ls "$tmp/gone-2"/checkpoint-*.safetensors | wc -l)" -ge 2 ]; }
+wait_for 'member 2 writes no checkpoints' two_files
+wait_for 'member 2 stands at its checkpoint' has_steps gone-2 15
+kill -9 "${pid[2]}"
+wait "${pid[2]}" 2>/dev/null || true
+left_out() { [ "$(grep -c 'group-late: group gone: .* member 2' "$tmp/one.log")" -ge 1 ] && has_steps gone-0 $(($(steps_of gone-2) + 4)); }
+wait_for 'the others do not go on' left_out
+begin 2 --resume
+for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "member $k of a group that one was gone from"; done
+grep -q 'ends-behind' "$tmp/gone-2.log" || fail 'the member that was gone does not say that its head and tail are behind'
+! grep -q 'group-back: group gone' "$tmp/one.log" || fail 'the group went back'
+[ "$(steps_of gone-2)" = 40 ] || fail "the member that was gone has $(steps_of gone-2) steps, not 40"
 echo "share_late: ok, absent $absent"

@@ -354,6 +354,27 @@ static void a_list_names_its_keys(void **state)
 	sl_allow_free(allow);
 }
 
+static void clients_may_train_with_groups(void **state)
+{
+	struct sl_key one = key_of(1), two = key_of(2), three = key_of(3);
+	struct sl_allow *allow;
+	struct sl_fail fail;
+	char text[512];
+
+	(void)state;
+	snprintf(text, sizeof text,
+		 "# a remark with group=x in it\n%s a group=red,green # group=blue\n%s b # group=red\n", text_of(1),
+		 text_of(2));
+	assert_int_equal(sl_allow_parse(&allow, "clients", text, strlen(text), &fail), SL_OK);
+	assert_string_equal(sl_allow_name(allow, &one), "a");
+	assert_string_equal(sl_allow_name(allow, &two), "b");
+	assert_true(sl_allow_in_group(allow, &one, "red") && sl_allow_in_group(allow, &one, "green"));
+	assert_false(sl_allow_in_group(allow, &one, "blue") || sl_allow_in_group(allow, &one, "re") ||
+		     sl_allow_in_group(allow, &one, "red,green") || sl_allow_in_group(allow, &one, ""));
+	assert_false(sl_allow_in_group(allow, &two, "red") || sl_allow_in_group(allow, &three, "red"));
+	sl_allow_free(allow);
+}
+
 static void hostile_lists_are_refused_with_their_line(void **state)
 {
 	static const struct {
@@ -372,6 +393,10 @@ static void hostile_lists_are_refused_with_their_line(void **state)
 		{"%1$s a\n\n%1$s b\n", "clients: lines 1 and 3 have the same key"},
 		{"%1$s a\n%2$s a\n", "clients: lines 1 and 2 have the same name"},
 		{"* anybody\n", "clients:1: line must begin"},
+		{"%1$s a group=\n", "clients:1: line names no group"},
+		{"%1$s a group=g b\n", "clients:1: line must be KEY NAME group="},
+		{"%1$s group=g\n", "clients:1: line has no name"},
+		{"%1$s a b group=g\n", "clients:1: line must be KEY NAME"},
 	};
 	struct sl_allow *allow;
 	struct sl_fail fail;
@@ -554,6 +579,7 @@ int main(void)
 		cmocka_unit_test(a_public_key_is_given_as_text_or_file),
 		cmocka_unit_test(keygen_prints_the_public_key_alone),
 		cmocka_unit_test(a_list_names_its_keys),
+		cmocka_unit_test(clients_may_train_with_groups),
 		cmocka_unit_test(hostile_lists_are_refused_with_their_line),
 		cmocka_unit_test(lists_come_from_files),
 		cmocka_unit_test(a_gate_tells_its_first_refusal_and_counts_the_others),
