@@ -23,7 +23,8 @@ static void source_put(const char *name, const uint8_t *data, size_t size)
 	FILE *file;
 
 	if (!source_dir[0]) {
-		snprintf(source_dir, sizeof source_dir, "/tmp/fuzz-source-%ld", (long)getpid());
+		snprintf(source_dir, sizeof source_dir, "%s/fuzz-source-%ld", /* in memory, where that is possible */
+			 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)getpid());
 		snprintf(path, sizeof path, "mkdir -p %s", source_dir);
 		if (system(path) != 0)
 			abort();
