@@ -12,6 +12,8 @@ static const char *const usage[] = {
 	"A convolution or linear layer counts one MAC per product, a batch norm two per element. A transposed "
 	"convolution counts as one that reads a whole window per output, which is more than it computes. The "
 	"compress rate is that of the inserts: elements of both activations with inserts, divided by those without. "
+	"Of networks of tokens it also says what a token costs, without padding: attention takes a product with each "
+	"token of the row. The batch's figures are of rows as long as model.tokens.",
 	"Where an insert decays, MACs are those of the first step; the final rate and all widths follow.",
 	NULL,
 };
@@ -88,6 +90,49 @@ static void print_decay(const struct sl_plan *plan)
 	}
 }
 
+/* Of a network of tokens: a token's own, what each token adds that it attends to, and what is once a row. */
+struct token_macs {
+	int64_t token, pair, row;
+};
+
+static struct token_macs of_tokens(const struct sl_plan *plan)
+{
+	struct token_macs macs = {0};
+
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++) {
+		const struct sl_graph *g = &plan->segment[i].graph;
+
+		for (int k = 0; k < g->n_node; k++) {
+			struct sl_op op = sl_graph_op(g, k);
+
+			op.most = 1;
+			if (g->value[g->link[g->node[k].in]].lead != SL_PER_TOKEN)
+				macs.row += sl_op_macs(&op, 1);
+			else if (op.kind == SL_OP_ATTENTION)
+				macs.pair += sl_op_macs(&op, 1);
+			else
+				macs.token += sl_op_macs(&op, 1);
+		}
+	}
+	return macs;
+}
+
+/* Of a row of so many tokens. */
+static int64_t row_macs(const struct token_macs *macs, int64_t tokens)
+{
+	return macs->row + tokens * (macs->token + tokens * macs->pair);
+}
+
+static void print_tokens(const struct sl_plan *plan)
+{
+	const struct token_macs macs = of_tokens(plan);
+
+	printf("a token              %.4e MACs, and %.4e for each token of its row\n", (double)macs.token,
+	       (double)macs.pair);
+	printf("a row                %.4e beside its tokens; of %" PRId64 " tokens %.4e\n", (double)macs.row,
+	       plan->spec.row_tokens, (double)row_macs(&macs, plan->spec.row_tokens));
+}
+
 static void print_table(const struct sl_plan *plan)
 {
 	struct sl_shape head = crossing(plan, false), tail = crossing(plan, true);
@@ -109,9 +154,23 @@ static void print_table(const struct sl_plan *plan)
 	       (double)sl_shape_count(&head) * sizeof(float) / 1e6);
 	printf("mid_act, mid_grad    %s  %.2f MB in fp32\n", sl_shape_text(&tail, text),
 	       (double)sl_shape_count(&tail) * sizeof(float) / 1e6);
+	if (plan->spec.row_tokens)
+		print_tokens(plan);
 	printf("compress rate        %.4f, of inserts alone: codecs come on top\n", compress_rate(plan, 0));
 	if (decays(plan))
 		print_decay(plan);
+}
+
+static json_t *tokens_json(const struct sl_plan *plan)
+{
+	const struct token_macs macs = of_tokens(plan);
+
+	if (!plan->spec.row_tokens)
+		return json_null();
+	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "macs", (json_int_t)macs.token, "macs_per_pair",
+			 (json_int_t)macs.pair, "row_macs", (json_int_t)macs.row, "row_tokens",
+			 (json_int_t)plan->spec.row_tokens, "padded_row_macs",
+			 (json_int_t)row_macs(&macs, plan->spec.row_tokens));
 }
 
 static int print_json(const struct sl_plan *plan)
@@ -130,6 +189,7 @@ static int print_json(const struct sl_plan *plan)
 	}
 	json_object_set_new(root, "head_act_elements", json_integer(sl_shape_count(&head)));
 	json_object_set_new(root, "mid_act_elements", json_integer(sl_shape_count(&tail)));
+	json_object_set_new(root, "tokens", tokens_json(plan));
 	json_object_set_new(root, "compress_rate", json_real(compress_rate(plan, 0)));
 	json_object_set_new(root, "compress_rate_end", json_real(compress_rate(plan, UINT64_MAX)));
 	json_dumpf(root, stdout, JSON_INDENT(2));

@@ -45,4 +45,18 @@ grep -qx 'insert.head  features that cross, every 300 steps: 32 28 25 22 19 17 1
 grep -A 1 '^insert.tail' "$tmp/flops" | xargs | grep -qx 'insert.tail features that cross, every 300 steps: 1280 1152 1036 932 838 754 678 610 549 494' ||
 	fail "$(cat "$tmp/flops")"
 fits "$tmp/flops"
+
+# roberta-base: of a token 12 · (4 · 768² + 2 · 768 · 3072) products and 25 norms, of a pair of tokens 12 · 2 · 768, of a row its head.
+mkdir "$tmp/base"
+cat >"$tmp/base/config.json" <<-JSON
+	{"model_type": "roberta", "vocab_size": 50265, "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
+	 "num_attention_heads": 12, "max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-05}
+JSON
+printf 'model: {huggingface: %s, classes: 2, tokens: 128}\ndata: {kind: made_tokens, dir: .}\ntrain: {batch: 32}\n' "$tmp/base" >"$tmp/base.yaml"
+"$SPLITC" flops "$tmp/base.yaml" >"$tmp/flops" || fail 'flops of roberta-base'
+is 'a token' 84973056
+fits "$tmp/flops"
+figures=$("$SPLITC" flops "$tmp/base.yaml" --json | jq -c '[.tokens.macs, .tokens.macs_per_pair, .tokens.row_macs, .tokens.row_tokens,
+	.tokens.padded_row_macs * 32 == .head.macs + .middle.macs + .tail.macs]')
+[ "$figures" = '[84973056,18432,591360,128,true]' ] || fail "tokens: $figures"
 echo "$rows figures"
