@@ -18,6 +18,13 @@ SPLIT_GOLDEN_PREFIX=$dir/mobilenet_v2_full "$BUILD/tests/suite/test_golden"
 SPLIT_GOLDEN_HEAD_END=encoder.layer.0.attention.output SPLIT_GOLDEN_PREFIX=$dir/roberta_base "$BUILD/tests/suite/test_golden"
 rm "$dir"/roberta_base_*
 
+# A pretrained decoder, where SPLIT_DECODER names the folder of a small Llama.
+if [ -n "${SPLIT_DECODER:-}" ]; then
+	"$python" tests/golden/decoder_live.py "$SPLIT_DECODER" "$dir/decoder.safetensors"
+	make --no-print-directory "$BUILD/tests/suite/test_decoder"
+	SPLIT_DECODER_RUN=$dir/decoder.safetensors "$BUILD/tests/suite/test_decoder"
+fi
+
 # torchvision's ResNets, and their state_dicts through an export
 "$python" tests/golden/networks_live.py "$dir"
 cat >"$dir/resnet.yaml" <<'YAML'
