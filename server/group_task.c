@@ -96,10 +96,12 @@ static bool begins_anew(const struct sl_hello *h)
 	return h->n_held == 1 && h->held[0] == 0;
 }
 
-/* The one that begins anew where others go on, and there is a checkpoint: it lost its files, or is another run. */
-static int find_stranger(const struct sl_group *g, struct sl_fail *fail)
+/* The one that begins anew where others go on, and that had a checkpoint: it lost its files, or is another run. One
+ * that was killed before its first checkpoint has none to lose, and all begin anew with it. */
+static int find_stranger(struct sl_group *g, struct sl_fail *fail)
 {
 	uint64_t step = UINT64_MAX;
+	struct sl_fail why;
 	int fresh = -1, others = 0;
 
 	for (int k = 0; k < g->n; k++) {
@@ -108,7 +110,8 @@ static int find_stranger(const struct sl_group *g, struct sl_fail *fail)
 		else
 			others++;
 	}
-	if (fresh < 0 || !others || !g->keep.dir[0] || !sl_checkpoint_older(g->keep.dir, g->keep.prefix, &step))
+	if (fresh < 0 || !others || !g->keep.dir[0] || !sl_checkpoint_older(g->keep.dir, g->keep.prefix, &step) ||
+	    sl_exec_follow(g->exec, step) || sl_group_read(g, step, &why) || !g->seat[fresh].pin[0])
 		return -1;
 	(void)sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
 			 "group %s goes on from an earlier run, and member %d begins anew: --resume goes on with its "
@@ -249,7 +252,7 @@ static void run_rejoin(struct sl_group *g)
 					     g->which);
 		return;
 	}
-	if (begins_anew(h) && g->on_disk) {
+	if (begins_anew(h) && seat->pin[0]) {
 		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
 				    "group %s is at step %" PRIu64
 				    ", and member %d begins anew: --resume goes on with its log.dir",
