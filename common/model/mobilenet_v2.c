@@ -3,7 +3,7 @@
 
 #include "common/model/sources.h"
 
-enum { ROUND_TO = 8, STEM_C = 32, LAST_C = 1280 };
+enum { ROUND_TO = 8, STEM_C = 32, LAST_C = 1280, POOL = 4 };
 
 struct stage {
 	int expand, c, repeat, stride; /* t, c, n, s of the paper's table 2 */
@@ -96,15 +96,36 @@ static int features(struct sl_build *b, const struct sl_model_spec *spec, int la
 	return conv_bn_relu6(b, unit, x, (struct sl_build_window){.out_c = last_c, .k = 1});
 }
 
-void sl_source_mobilenet_v2(struct sl_build *b, const struct sl_model_spec *spec)
+static void build(struct sl_build *b, const struct sl_model_spec *spec, int pool)
 {
 	const int last_c = make_divisible(LAST_C * (spec->width > 1.0 ? spec->width : 1.0));
 	int x = features(b, spec, last_c);
 
 	sl_build_unit(b, "classifier");
-	x = sl_build_pool(b, "classifier.pool", x, SL_OP_AVGPOOL, (struct sl_pool_attr){0});
+	if (pool)
+		x = sl_build_act(b, "classifier.relu", x, SL_ACT_RELU);
+	x = sl_build_pool(b, "classifier.pool", x, SL_OP_AVGPOOL, (struct sl_pool_attr){.k = pool, .stride = pool});
 	x = sl_build_flatten(b, "classifier.flatten", x);
 	x = sl_build_dropout(b, "classifier.0", x, (float)spec->dropout);
 	x = sl_build_linear(b, "classifier.1", x, spec->classes, true, sl_init_normal(0.01f));
 	sl_build_xent(b, "classifier.loss", x);
+}
+
+void sl_source_mobilenet_v2(struct sl_build *b, const struct sl_model_spec *spec)
+{
+	build(b, spec, 0);
+}
+
+/* A tail that begins with ReLU, where a codec may have left values below 0, and averages by avg_pool2d(4): of a last
+ * plane of 7×7, at 224², the upper-left 4×4 positions. */
+void sl_source_mobilenet_v2_pool4(struct sl_build *b, const struct sl_model_spec *spec)
+{
+	const int stride = spec->cifar_stem ? 8 : 32, side[] = {spec->image, sl_model_image_w(spec)};
+
+	for (int i = 0; i < 2; i++)
+		if ((side[i] + stride - 1) / stride < POOL || (side[i] + stride - 1) / stride >= 2 * POOL)
+			sl_build_refuse(
+				b, "image is %dx%d; mobilenet_v2_pool4 takes heights and widths of %d to %d pixels",
+				side[0], side[1], (POOL - 1) * stride + 1, (2 * POOL - 1) * stride);
+	build(b, spec, POOL);
 }

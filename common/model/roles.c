@@ -6,6 +6,8 @@
 
 #include "common/base/nearest.h"
 
+static const char kind_of[] = "kind:";
+
 bool sl_roles_learn(const struct sl_graph *part)
 {
 	for (int i = 0; i < part->n_param; i++)
@@ -46,6 +48,12 @@ static enum sl_err matches_nothing(const struct sl_graph part[SL_SEGMENT_COUNT],
 	int level;
 	const size_t len = stem_of(glob, &level);
 
+	if (strncmp(glob, kind_of, sizeof kind_of - 1) == 0)
+		return sl_fail_at(fail, key, SL_ERR_CONFIG,
+				  "no layer with parameters is \"%.100s\"; kinds are those of `splitc graph CONFIG "
+				  "--text`, such as kind:batchnorm",
+				  glob);
+
 	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
 		for (int i = 0; i < part[which].n_param; i++) {
 			prefix_of(prefix, part[which].param[i].name, level);
@@ -68,6 +76,18 @@ static enum sl_err matches_nothing(const struct sl_graph part[SL_SEGMENT_COUNT],
 			  roots);
 }
 
+/* Whether a pattern means a parameter: by its name, or by the kind of a node that uses it. */
+static bool matches(const struct sl_graph *part, int param, const char *glob)
+{
+	if (strncmp(glob, kind_of, sizeof kind_of - 1) != 0)
+		return fnmatch(glob, part->param[param].name, 0) == 0;
+	for (int i = 0; i < part->n_node; i++)
+		for (int k = 0; k < part->node[i].n_param; k++)
+			if (part->link[part->node[i].param + k] == param)
+				return fnmatch(glob + sizeof kind_of - 1, sl_op_row(part->node[i].kind).word, 0) == 0;
+	return false;
+}
+
 /* Whether the pattern matched anything. */
 static bool freeze_one(struct sl_graph part[SL_SEGMENT_COUNT], const char *glob)
 {
@@ -77,7 +97,7 @@ static bool freeze_one(struct sl_graph part[SL_SEGMENT_COUNT], const char *glob)
 		for (int i = 0; i < part[which].n_param; i++) {
 			struct sl_param *p = &part[which].param[i];
 
-			if (fnmatch(glob, p->name, 0) != 0)
+			if (!matches(&part[which], i, glob))
 				continue;
 			matched = true;
 			if (p->role == SL_LEARNS)
@@ -107,7 +127,7 @@ static void group_one(struct sl_graph part[SL_SEGMENT_COUNT], const char *glob, 
 		for (int i = 0; i < part[which].n_param; i++) {
 			struct sl_param *p = &part[which].param[i];
 
-			if (fnmatch(glob, p->name, 0) != 0)
+			if (!matches(&part[which], i, glob))
 				continue;
 			++*matched;
 			if (p->role != SL_LEARNS || p->group)

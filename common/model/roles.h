@@ -5,8 +5,9 @@
 #include "common/conf/conf.h"
 #include "common/nn/cut.h"
 
-/* Freezes what the globs (fnmatch) match, in all three parts; running statistics go on moving. CONFIG, with the key
- * train.freeze: a pattern matches nothing, which names the nearest name; or nothing is left that learns. */
+/* Freezes what the globs (fnmatch) match, in all three parts; "kind:GLOB" means the kind of the layer (ops.def);
+ * running statistics go on moving. CONFIG, with the key train.freeze: a pattern matches nothing, which names the
+ * nearest name; or nothing is left that learns. */
 enum sl_err sl_roles_freeze(struct sl_graph part[SL_SEGMENT_COUNT], const struct sl_conf_list *globs,
 			    struct sl_fail *fail) SL_MUST_CHECK;
 /* Gives what learns the number of the first group, from 1 on, that matches it. CONFIG, with the key train.groups: more

@@ -21,6 +21,8 @@ static const struct source {
 } sources[] = {
 	/* clang-format off */
 	{"mobilenet_v2", sl_source_mobilenet_v2, false, false},
+	{"mobilenet_v2_pool4", sl_source_mobilenet_v2_pool4, false, false},
+	{"mobilenet_v2_relu", sl_source_mobilenet_v2_relu, false, false},
 	{"resnet9", sl_source_resnet9, false, false},
 	{"resnet18", sl_source_resnet18, false, false},
 	{"resnet34", sl_source_resnet34, false, false},

@@ -8,6 +8,8 @@
 int sl_source_channels(int c, double width);
 
 void sl_source_mobilenet_v2(struct sl_build *b, const struct sl_model_spec *spec);
+void sl_source_mobilenet_v2_pool4(struct sl_build *b, const struct sl_model_spec *spec);
+void sl_source_mobilenet_v2_relu(struct sl_build *b, const struct sl_model_spec *spec);
 void sl_source_mlp(struct sl_build *b, const struct sl_model_spec *spec);
 void sl_source_token_mlp(struct sl_build *b, const struct sl_model_spec *spec);
 void sl_source_resnet9(struct sl_build *b, const struct sl_model_spec *spec);

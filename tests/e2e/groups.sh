@@ -27,6 +27,13 @@ done
 grep -q '^param features.1.conv.0.0.weight \[[0-9,]*\] normal' "$tmp/graph" && grep -q '^param features.1.conv.0.1.bias \[[0-9]*\] g2 ' "$tmp/graph" &&
 	grep -q '^param features.17.conv.0.0.weight \[[0-9,]*\] g3 ' "$tmp/graph" || fail "no groups in the middle's text: $(head -n 5 "$tmp/graph")"
 
+# layers of a kind: every batch norm, and nothing else
+"$SPLITC" graph "$tmp/sgd.yaml" middle --text --set 'train.groups=kind:batchnorm weight_decay=0' >"$tmp/graph"
+[ "$(grep -c '^param .* g1 ' "$tmp/graph")" = "$((2 * $(grep -c ' batchnorm ' "$tmp/graph")))" ] &&
+	! grep '^param .* g1 ' "$tmp/graph" | grep -qv '\.1\.\(weight\|bias\)\|conv\.[23]\.\(weight\|bias\)' || fail "kind:batchnorm: $(grep -c ' g1 ' "$tmp/graph") parameters"
+"$SPLITC" graph "$tmp/sgd.yaml" middle --text --set 'train.freeze=kind:batchnorm' | grep -q '^param features.1.conv.0.1.bias .*frozen' ||
+	fail 'kind:batchnorm was not frozen'
+
 # with frozen weights and clipping, from the end of one epoch to that of the next; the printed config is the same one
 more=(--set 'train.freeze=features.0.*' --set train.clip_norm=1 --set codec=quant:8)
 "$SPLITC" train "$tmp/sgd-mapped.yaml" --print-config >"$tmp/printed.yaml" || fail "the config could not be printed"
@@ -49,5 +56,6 @@ refused 'nothing is left for "classifier.1.bias lr=3"' 'classifier.* lr=2,classi
 refused 'must be patterns with lr=FACTOR' 'classifier.*'
 refused 'must be patterns with lr=FACTOR' 'classifier.* lr=-1'
 refused 'must be patterns with lr=FACTOR' 'classifier.* momentum=0'
+refused 'no layer with parameters is "kind:batchnrm"' 'kind:batchnrm weight_decay=0'
 refused 'has 9 groups, where at most 8 can be' "$(printf 'features.%d.* lr=2,' 1 2 3 4 5 6 7 8)features.9.* lr=2"
 echo 'groups learn by their own rules'

@@ -440,6 +440,8 @@ static void networks(void **state)
 	run_golden("tests/golden/resnet18", "ref", "layer2.0.add");
 	run_golden("tests/golden/resnet50", "cpu", "relu");
 	run_golden("tests/golden/resnet50", "cpu", "layer2.0.relu");
+	run_golden("tests/golden/mobilenet_v2_relu", "cpu", "relu1");
+	run_golden("tests/golden/mobilenet_v2_relu", "ref", "layers.3.add");
 	run_golden("tests/golden/alexnet", "cpu", "features.0");
 	run_golden("tests/golden/vgg16", "cpu", "features.4");
 	run_golden("tests/golden/vgg16", "ref", "features.0");

@@ -275,6 +275,38 @@ static void torchvisions_networks(void **state)
 	}
 }
 
+/* pytorch-cifar's count of parameters; the pool of both takes the upper-left 4×4 positions alone. */
+static void mobilenets_of_other_forms(void **state)
+{
+	struct sl_model_spec spec = {.name = "mobilenet_v2_relu", .width = 1, .classes = 10, .image = 32};
+	struct sl_fail fail;
+	struct sl_model *m = open_model(&spec);
+
+	(void)state;
+	assert_int_equal(learners(m), 2296922);
+	assert_shape(&find_file(m, "layers.1.shortcut.0.weight")->shape, 4, (int64_t[]){24, 16, 1, 1});
+	sl_model_close(m);
+	for (int image = 24; image <= 64; image += 8) {
+		spec.image = image;
+		if (image < 32 || image > 56) {
+			assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
+			continue;
+		}
+		m = open_model(&spec);
+		assert_shape(&(struct sl_shape[]){shape_of(m, "pool")}[0], 4, (int64_t[]){1, 1, 1, 1280});
+		sl_model_close(m);
+	}
+	strcpy(spec.name, "mobilenet_v2_pool4");
+	spec.image = 224;
+	m = open_model(&spec);
+	assert_shape(&(struct sl_shape[]){shape_of(m, "classifier.relu")}[0], 4, (int64_t[]){1, 7, 7, 1280});
+	assert_shape(&(struct sl_shape[]){shape_of(m, "classifier.pool")}[0], 4, (int64_t[]){1, 1, 1, 1280});
+	assert_non_null(find_param(m, "features.18.0.weight"));
+	sl_model_close(m);
+	spec.image = 96; /* 3×3 */
+	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
+}
+
 static void names_and_forms_of_resnet(void **state)
 {
 	struct sl_model_spec spec = {.name = "resnet50", .width = 1, .classes = 10, .image = 32, .cifar_stem = true};
@@ -557,6 +589,7 @@ int main(void)
 		cmocka_unit_test(resnet9_starts_as_pytorch_does),
 		cmocka_unit_test(resnet9_refuses_other_images),
 		cmocka_unit_test(torchvisions_networks),
+		cmocka_unit_test(mobilenets_of_other_forms),
 		cmocka_unit_test(names_and_forms_of_resnet),
 		cmocka_unit_test(flattened_images_in_files),
 		cmocka_unit_test(macs_are_those_of_the_seed),
