@@ -30,8 +30,11 @@ static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *s
 	if (p->rows < (uint64_t)all)
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
 				   "interrupted: %" PRIu64 " of %" PRId64 " samples were predicted", p->rows, all);
-	sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples, accuracy %.2f %%", p->rows,
-	       100 * (double)p->correct / (double)p->rows);
+	if (p->classes == 1)
+		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples", p->rows);
+	else
+		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples, accuracy %.2f %%", p->rows,
+		       100 * (double)p->correct / (double)p->rows);
 	return SL_OK;
 }
 

@@ -68,9 +68,14 @@ static inline const float *sl_batch_images(const struct sl_batch *b)
 	return b->field[SL_FIELD_INPUT].data;
 }
 
-static inline const int32_t *sl_batch_labels(const struct sl_batch *b)
+static inline const void *sl_batch_target(const struct sl_batch *b)
 {
 	return b->field[SL_FIELD_TARGET].data;
+}
+
+static inline const int32_t *sl_batch_labels(const struct sl_batch *b)
+{
+	return sl_batch_target(b);
 }
 
 struct sl_loader;

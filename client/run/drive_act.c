@@ -111,9 +111,9 @@ bool sl_act_begin(struct drive *d)
 bool sl_act_book(struct drive *d)
 {
 	if (d->options->predict)
-		sl_predict_batch(d->options->predict, sl_batch_labels(d->batch), d->batch->rows);
+		sl_predict_batch(d->options->predict, sl_batch_target(d->batch), d->batch->rows);
 	else
-		sl_training_score(d->run, sl_batch_labels(d->batch), d->batch->rows);
+		sl_training_score(d->run, sl_batch_target(d->batch), d->batch->rows);
 	d->result.t_data_s = d->batch->waited_s;
 	sl_act_release(d);
 	SL_FAILPOINT(trains(d) ? SL_FP_CLIENT_DONE : SL_FP_NONE);

@@ -174,11 +174,13 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 {
 	struct sl_exec_call call = exec_call(ends, chunk);
 	struct sl_exec_loss *loss = &ends->loss[chunk];
-	int64_t first = chunk * ends->plan->rows;
+	const int64_t first = chunk * ends->plan->rows;
+	const bool numbers = ends->plan->model->classes == 1;
 	enum sl_err err;
 
 	*loss = (struct sl_exec_loss){
-		.labels = ends->feed.labels + first,
+		.labels = numbers ? NULL : (const int32_t *)ends->feed.target + first,
+		.targets = numbers ? (const float *)ends->feed.target + first : NULL,
 		.other = ends->feed.other ? ends->feed.other + first : NULL,
 		.share = ends->feed.share ? ends->feed.share + first : NULL,
 		.logits = ends->logits && !ends->training ? ends->logits + first * ends->plan->model->classes : NULL,

@@ -8,7 +8,7 @@
 struct sl_feed {
 	const void *input;     /* images [rows, H, W, C], f32; or the tokens of all rows, i32 */
 	const uint32_t *begin; /* where the tokens of each row begin, [rows + 1]; NULL: the input is images */
-	const int32_t *labels; /* [rows] */
+	const void *target;    /* [rows]: labels, i32, or numbers to be predicted, f32 */
 	int64_t rows;          /* at most the planned batch */
 	const int32_t *other;  /* [rows], of mixed rows: see struct sl_batch; NULL: there are none */
 	const float *share;    /* [rows] */
@@ -22,7 +22,7 @@ static inline int64_t sl_feed_tokens(const struct sl_feed *feed)
 static inline struct sl_feed sl_feed_of(const struct sl_batch *b)
 {
 	return (struct sl_feed){
-		b->field[SL_FIELD_INPUT].data, b->begin, sl_batch_labels(b), b->rows, b->other, b->share};
+		b->field[SL_FIELD_INPUT].data, b->begin, sl_batch_target(b), b->rows, b->other, b->share};
 }
 
 #endif

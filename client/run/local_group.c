@@ -180,7 +180,7 @@ static enum sl_err evaluate(struct group *g)
 		err = sl_local_eval(m->local, &feed, sl_training_number(m->run), &m->result, g->fail);
 		if (err)
 			break;
-		sl_training_score(m->run, feed.labels, feed.rows);
+		sl_training_score(m->run, feed.target, feed.rows);
 		sl_training_done(m->run, &m->result);
 	}
 	release_batches(g, SL_SPLIT_TEST);

@@ -303,7 +303,7 @@ struct sl_scores {
 	float *output;
 };
 
-static enum sl_err find(const char *name, enum sl_metric_of of, const struct sl_metric **out, struct sl_fail *fail)
+enum sl_err sl_metric_find(const struct sl_metric **out, const char *name, enum sl_metric_of of, struct sl_fail *fail)
 {
 	char known[128] = "";
 
@@ -344,7 +344,7 @@ enum sl_err sl_scores_open(struct sl_scores **out, const char *const *asked, int
 		if (sl_metrics[i].of == of && sl_metrics[i].always_from && width >= sl_metrics[i].always_from)
 			take(s, &sl_metrics[i]);
 	for (int i = 0; i < n_asked && !err; i++) {
-		err = find(asked[i], of, &metric, fail);
+		err = sl_metric_find(&metric, asked[i], of, fail);
 		if (!err)
 			take(s, metric);
 	}

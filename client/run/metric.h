@@ -42,6 +42,10 @@ struct sl_metric {
 extern const struct sl_metric sl_metrics[];
 extern const int sl_metric_count;
 
+/* CONFIG with a sentence where there is none of this name, or what it measures is not `of`. */
+enum sl_err sl_metric_find(const struct sl_metric **out, const char *name, enum sl_metric_of of,
+			   struct sl_fail *fail) SL_MUST_CHECK;
+
 enum sl_err sl_metric_begin(const struct sl_metric *m, struct sl_metric_state *s, int width) SL_MUST_CHECK;
 void sl_metric_end(struct sl_metric_state *s); /* idempotent; a zeroed one is fine */
 
@@ -55,8 +59,7 @@ struct sl_score {
 /* The metrics of a run's evaluations. */
 struct sl_scores;
 
-/* `asked`: names, beside those that are computed always. CONFIG with a sentence where a name is unknown, or what it
- * measures is not `of`; NOMEM. */
+/* `asked`: names, beside those that are computed always. CONFIG as sl_metric_find; NOMEM. */
 enum sl_err sl_scores_open(struct sl_scores **out, const char *const *asked, int n_asked, enum sl_metric_of of,
 			   int width, int64_t batch, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_scores_close(struct sl_scores *scores); /* NULL is fine */

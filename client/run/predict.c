@@ -13,6 +13,13 @@ static const char *value_name(const struct sl_predict *p)
 
 static void put_names(const struct sl_predict *p)
 {
+	if (p->classes == 1) {
+		if (p->format == SL_PREDICT_TEXT)
+			fprintf(p->out, "%8s %12s %12s\n", "sample", "number", "predicted");
+		else if (p->format == SL_PREDICT_CSV)
+			fputs("sample,number,predicted\n", p->out);
+		return;
+	}
 	if (p->format == SL_PREDICT_TEXT)
 		fprintf(p->out, "%8s %6s %6s  %s\n", "sample", "label", "class", value_name(p));
 	if (p->format != SL_PREDICT_CSV)
@@ -105,8 +112,28 @@ static void put_json(const struct sl_predict *p, int32_t label, int best)
 	fputs("]}\n", p->out);
 }
 
-void sl_predict_batch(struct sl_predict *p, const int32_t *labels, int64_t rows)
+static void put_number(const struct sl_predict *p, double right, double predicted)
 {
+	static const char *const unknown[] = {
+		[SL_PREDICT_TEXT] = "-", [SL_PREDICT_CSV] = "", [SL_PREDICT_JSON] = "null"};
+	static const char *const form[] = {[SL_PREDICT_TEXT] = "%8" PRIu64 " %12s %12s\n",
+					   [SL_PREDICT_CSV] = "%" PRIu64 ",%s,%s\n",
+					   [SL_PREDICT_JSON] =
+						   "{\"sample\":%" PRIu64 ",\"number\":%s,\"predicted\":%s}\n"};
+	char a[NUMBER], b[NUMBER];
+
+	fprintf(p->out, form[p->format], p->rows, number(right, unknown[p->format], a),
+		number(predicted, unknown[p->format], b));
+}
+
+void sl_predict_batch(struct sl_predict *p, const void *target, int64_t rows)
+{
+	const int32_t *labels = target;
+
+	for (int64_t n = 0; n < rows && p->classes == 1; n++, p->rows++)
+		put_number(p, ((const float *)target)[n], p->row[n]);
+	if (p->classes == 1)
+		return;
 	for (int64_t n = 0; n < rows; n++) {
 		const float *x = p->row + n * p->classes;
 		int best = best_of(x, p->classes);

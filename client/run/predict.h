@@ -12,9 +12,9 @@ enum sl_predict_format { SL_PREDICT_TEXT, SL_PREDICT_CSV, SL_PREDICT_JSON };
 
 struct sl_predict {
 	enum sl_predict_format format;
-	bool logits; /* in place of probabilities, their softmax */
-	FILE *out;   /* borrowed */
-	int classes;
+	bool logits;            /* in place of probabilities, their softmax */
+	FILE *out;              /* borrowed */
+	int classes;            /* 1: a number is predicted */
 	float *row;             /* [most rows of a batch, classes]: the logits of the batch under way */
 	double *value;          /* [classes] */
 	uint64_t rows, correct; /* written so far; of these, the class is the label */
@@ -24,8 +24,8 @@ struct sl_predict {
 enum sl_err sl_predict_open(struct sl_predict *p, enum sl_predict_format format, bool logits, FILE *out, int64_t batch,
 			    int classes, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_predict_close(struct sl_predict *p); /* idempotent; a zeroed one is fine */
-/* Writes the first `rows` of p->row. The class is the first of the largest logits, as an evaluation counts; NaN and Inf
- * are null, in CSV and text empty and "-". */
-void sl_predict_batch(struct sl_predict *p, const int32_t *labels, int64_t rows);
+/* Writes the first `rows` of p->row; `target`: their labels, int32_t, or numbers, float. The class is the first of the
+ * largest logits, as an evaluation counts; NaN and Inf are null, in CSV and text empty and "-". */
+void sl_predict_batch(struct sl_predict *p, const void *target, int64_t rows);
 
 #endif

@@ -133,7 +133,7 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 		.rx_mb_s = NAN,
 		.left_s = t.left_s,
 		.best_step = (int64_t)t.best_step,
-		.best_acc = t.best_acc,
+		.best_acc = t.best,
 	};
 	struct sl_status status = {.pid = getpid(), .threads = sl_pool_threads(setup->pool), .uptime_s = t.age_s};
 
@@ -141,6 +141,7 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 		return NULL;
 	put_totals(&status, link, remote);
 	put_place(&status, setup->conf->log.dir);
+	PUT(session.best_metric, "%s", t.best_by);
 	PUT(status.role, "client");
 	PUT(status.version, "%s", SL_VERSION);
 	PUT(status.address, "%.120s", setup->conf->server);

@@ -44,6 +44,7 @@ static struct sl_set_spec data_spec(const struct sl_conf_client *c, enum sl_spli
 		.cache = c->data.token_cache,
 		.column = name->column,
 		.ncolumns = c->data.columns.n,
+		.numbers = c->model.classes == 1,
 	};
 
 	point_to(name->file, files);
@@ -81,6 +82,11 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 					    : spec->split == SL_SPLIT_TRAIN ? "data.train_files"
 									    : "data.test_files",
 					    err, fail);
+	if (!set->classes != (c->model.classes == 1))
+		return sl_conf_client_fail(c, "model.classes", fail,
+					   set->classes ? "%s has %d classes; 1 is for numbers that are predicted"
+							: "%s has numbers to be predicted: give 1 instead of classes",
+					   spec->source, set->classes);
 	if (set->classes > c->model.classes)
 		return sl_conf_client_fail(c, "model.classes", fail, "%s has %d classes, the model only %d",
 					   spec->source, set->classes, c->model.classes);

@@ -137,7 +137,7 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 {
 	char text[SL_SCORE_TEXT];
 
-	if (isnan(s->test_acc)) /* no labels */
+	if (isnan(s->test_acc)) /* there are no labels */
 		printf("\ntest loss %.4f", s->test_loss);
 	else
 		printf("\ntest accuracy %.2f %%", 100 * s->test_acc);
@@ -152,9 +152,12 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 		printf("%s%s", i ? ", " : "test ", sl_summary_score_text(&t->score[i], text));
 	if (t->score[0].metric)
 		putchar('\n');
-	if (s->best_step)
+	if (s->best_step && strcmp(t->kept_by, "accuracy") == 0)
 		printf("best.safetensors holds the weights after step %" PRIu64 ", with %.2f %%\n", s->best_step,
-		       100 * t->kept_acc);
+		       100 * t->kept);
+	else if (s->best_step)
+		printf("best.safetensors holds the weights after step %" PRIu64 ", with %s %.4f\n", s->best_step,
+		       t->kept_by, t->kept);
 }
 
 static void print_table(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,

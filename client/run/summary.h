@@ -22,7 +22,8 @@ struct sl_training_totals {
 	double test_loss, test_acc, best_test_acc;
 	struct sl_score score[SL_SCORES_MOST]; /* of the last evaluation, where this process made it */
 	uint64_t best_step;                    /* that best.safetensors is behind; 0: there is none */
-	double kept_acc; /* … and its accuracy: best_test_acc, but where earlier weights are lost; NAN */
+	double kept;         /* … and their score, the best of the run, but where earlier weights are lost; NAN */
+	const char *kept_by; /* the score's metric */
 };
 
 enum { SL_SCORE_TEXT = 48 };

@@ -111,24 +111,42 @@ static bool has_labels(const struct sl_training *r)
 /* NaN where there are no labels that could be met. */
 static double accuracy(const struct sl_training *r, int64_t correct, int64_t rows)
 {
-	return has_labels(r) && rows > 0 ? (double)correct / (double)rows : NAN;
+	return has_labels(r) && !sl_run_numbers(r) && rows > 0 ? (double)correct / (double)rows : NAN;
+}
+
+static enum sl_err best_by(struct sl_training *r, enum sl_metric_of of, struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = r->setup->conf;
+	const char *const *of_data = r->setup->set[SL_SPLIT_TEST].metrics;
+	const struct sl_metric *metric;
+	struct sl_fail why;
+
+	r->totals.kept_by = c->train.best_metric[0] ? c->train.best_metric : of_data ? of_data[0] : "accuracy";
+	if (c->train.best_metric[0] && sl_metric_find(&metric, c->train.best_metric, of, &why) != SL_OK)
+		return sl_conf_client_fail(c, "train.best_metric", fail, "%s", why.text);
+	return SL_OK;
 }
 
 static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = r->setup->conf;
+	const enum sl_metric_of of = sl_run_numbers(r) ? SL_METRIC_NUMBERS : SL_METRIC_CLASSES;
 	const char *const *of_data = r->setup->set[SL_SPLIT_TEST].metrics;
-	const char *asked[SL_CONF_LIST_MAX + SL_SCORES_MOST];
+	const char *asked[SL_CONF_LIST_MAX + SL_SCORES_MOST + 1];
 	struct sl_fail why;
-	enum sl_err err;
+	enum sl_err err = best_by(r, of, fail);
 	int n = 0;
 
+	if (err)
+		return err;
 	for (; of_data && of_data[n] && n < SL_SCORES_MOST; n++)
 		asked[n] = of_data[n];
+	if (c->train.best_metric[0])
+		asked[n++] = c->train.best_metric;
 	for (int i = 0; i < c->train.metrics.n; i++)
 		asked[n++] = c->train.metrics.item[i];
 	err = has_labels(r)
-		      ? sl_scores_open(&r->scores, asked, n, SL_METRIC_CLASSES, c->model.classes, c->agreed.batch, &why)
+		      ? sl_scores_open(&r->scores, asked, n, of, c->model.classes, c->agreed.batch, &why)
 		      : sl_scores_open(&r->scores, NULL, 0, SL_METRIC_NUMBERS, 0, c->agreed.batch, &why);
 	if (err == SL_ERR_CONFIG)
 		return sl_conf_client_fail(c, "train.metrics", fail, "%s", why.text);
@@ -148,7 +166,7 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 	r->eval_only = eval_only;
 	r->loss = r->acc = NAN;
 	r->totals.mode = mode;
-	r->totals.test_loss = r->totals.test_acc = r->totals.best_test_acc = r->totals.kept_acc = NAN;
+	r->totals.test_loss = r->totals.test_acc = r->totals.best_test_acc = r->totals.kept = NAN;
 	r->eval_batches = batches(setup->set[SL_SPLIT_TEST].count, c->agreed.batch, false);
 	err = open_scores(r, fail);
 	if (!err && !eval_only)
@@ -226,6 +244,11 @@ double sl_training_lr(const struct sl_training *r)
 	return r->doing == SL_WANT_STEP ? sl_schedule_lr(&r->schedule, (int64_t)r->step) : 0;
 }
 
+static double ratio(double a, double b)
+{
+	return b > 0 ? a / b : NAN;
+}
+
 static void log_step(struct sl_training *r, const struct sl_step_result *s)
 {
 	r->last = (struct sl_jsonl_step){
@@ -244,11 +267,6 @@ static void log_step(struct sl_training *r, const struct sl_step_result *s)
 	};
 
 	sl_journal_step(&r->journal, &r->last);
-}
-
-static double ratio(double a, double b)
-{
-	return b > 0 ? a / b : NAN;
 }
 
 /* That there will be: train.max_steps may end the run before train.epochs are over. */
@@ -351,13 +369,26 @@ bool sl_training_best_due(const struct sl_training *r)
 	return r->best_due;
 }
 
+/* Of the last evaluation, what train.keep_best goes by; NaN: not defined. */
+static double best_value(const struct sl_training *r)
+{
+	const struct sl_training_totals *t = &r->totals;
+
+	if (strcmp(t->kept_by, "accuracy") == 0)
+		return t->test_acc;
+	for (int i = 0; i < SL_SCORES_MOST && t->score[i].metric; i++)
+		if (strcmp(t->score[i].metric->name, t->kept_by) == 0)
+			return t->score[i].value;
+	return NAN;
+}
+
 void sl_training_best_kept(struct sl_training *r, bool written)
 {
 	r->best_due = false;
 	if (!written)
 		return;
 	r->totals.best_step = r->step;
-	r->totals.kept_acc = r->totals.test_acc;
+	r->totals.kept = best_value(r);
 }
 
 static void eval_over(struct sl_training *r)
@@ -370,7 +401,7 @@ static void eval_over(struct sl_training *r)
 	t->test_acc = accuracy(r, r->eval.correct, r->eval.rows);
 	if (!(t->best_test_acc >= t->test_acc))
 		t->best_test_acc = t->test_acc;
-	r->best_due = sl_run_keeps_best(r) && !(t->kept_acc >= t->test_acc);
+	r->best_due = sl_run_keeps_best(r) && !(t->kept >= best_value(r)) && (isnan(t->kept) || !isnan(best_value(r)));
 }
 
 /* Of the last ten steps or so: of their times, since a mean of rates is above what they took together. */
@@ -386,10 +417,10 @@ float *sl_training_outputs(struct sl_training *r)
 	return sl_scores_output(r->scores);
 }
 
-void sl_training_score(struct sl_training *r, const int32_t *labels, int64_t rows)
+void sl_training_score(struct sl_training *r, const void *target, int64_t rows)
 {
 	if (r->doing == SL_WANT_EVAL)
-		sl_scores_add(r->scores, labels, rows);
+		sl_scores_add(r->scores, target, rows);
 }
 
 void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
@@ -508,6 +539,7 @@ struct sl_training_state sl_training_state(const struct sl_training *r)
 		.age_s = sl_seconds_since(r->started_ns),
 		.idle_s = idle_s,
 		.best_step = r->totals.best_step,
-		.best_acc = r->totals.kept_acc,
+		.best = r->totals.kept,
+		.best_by = r->totals.kept_by,
 	};
 }

@@ -29,8 +29,9 @@ struct sl_training_state {
 	uint64_t tx_bytes, rx_bytes; /* of the run */
 	double left_s;               /* at this rate, evaluations not counted; NAN: not known */
 	double age_s, idle_s;        /* since the start, since the last batch */
-	uint64_t best_step;          /* behind which best.safetensors stands, and its accuracy; 0, NAN: there is none */
-	double best_acc;
+	uint64_t best_step;          /* behind which best.safetensors stands, and its score; 0, NAN: there is none */
+	double best;
+	const char *best_by; /* the score's metric */
 };
 
 /* The link's part of the summary. A local run has no peaks, and its bytes are payloads that no link has carried. */
@@ -59,9 +60,9 @@ enum sl_want sl_training_next(struct sl_training *run);
 uint64_t sl_training_number(const struct sl_training *run);
 double sl_training_lr(const struct sl_training *run);
 /* Where the tail's outputs of an evaluation batch are to be written, [batch, classes]; NULL: nowhere. Before it is
- * done, they are compared with its labels. */
+ * done, they are compared with its labels or numbers. */
 float *sl_training_outputs(struct sl_training *run);
-void sl_training_score(struct sl_training *run, const int32_t *labels, int64_t rows);
+void sl_training_score(struct sl_training *run, const void *target, int64_t rows);
 /* A wanted step or evaluation batch is done. */
 void sl_training_done(struct sl_training *run, const struct sl_step_result *result);
 /* train.keep_best: the last evaluation was better than what best.safetensors holds, and the weights are still those.

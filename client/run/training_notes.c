@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "client/persist/model_file.h"
 #include "client/persist/same_run.h"
@@ -45,7 +46,7 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 			   a->train_rx_bytes, a->train_s, a->compute_s);
 	sl_checkpoint_note(c, server_key, "%a %" PRIu64, a->server_s, a->server_steps);
 	sl_checkpoint_note(c, note_keys[3], "%a %a %a", a->test_loss, a->test_acc, a->best_test_acc);
-	sl_checkpoint_note(c, best_key, "%" PRIu64 " %a", a->best_step, a->kept_acc);
+	sl_checkpoint_note(c, best_key, "%" PRIu64 " %a %s", a->best_step, a->kept, a->kept_by);
 	sl_checkpoint_note(c, note_keys[4], "%" PRIu64 " %" PRIu64, a->skipped, m->skipped_in_row);
 	sl_same_run_note(r->setup->conf, settings);
 	sl_checkpoint_note(c, settings_key, "%s", settings);
@@ -101,11 +102,14 @@ static void read_best(struct sl_training *r, const struct sl_checkpoint *c)
 	const char *note = c ? sl_checkpoint_noted(c, best_key) : NULL;
 	struct sl_training_totals *a = &r->totals;
 
-	if (note && sl_run_keeps_best(r) && sscanf(note, "%" SCNu64 " %la", &a->best_step, &a->kept_acc) == 2 &&
-	    a->best_step && sl_model_file_steps(r->setup->conf, SL_MODEL_BEST) == (int64_t)a->best_step)
+	char by[16] = "accuracy"; /* files of earlier versions name none */
+
+	if (note && sl_run_keeps_best(r) && sscanf(note, "%" SCNu64 " %la %15s", &a->best_step, &a->kept, by) >= 2 &&
+	    a->best_step && strcmp(by, a->kept_by) == 0 &&
+	    sl_model_file_steps(r->setup->conf, SL_MODEL_BEST) == (int64_t)a->best_step)
 		return;
 	a->best_step = 0;
-	a->kept_acc = NAN;
+	a->kept = NAN;
 }
 
 static bool read_last(struct sl_training *r, const struct sl_checkpoint *c)
@@ -136,7 +140,7 @@ static void go_back(struct sl_training *r, uint64_t log_bytes, bool last_known)
 
 enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoint *c, struct sl_fail *fail)
 {
-	const char *mode = r->totals.mode;
+	const char *mode = r->totals.mode, *kept_by = r->totals.kept_by;
 	char changed[SL_SAME_RUN_TEXT];
 	uint64_t log_bytes = 0;
 
@@ -145,7 +149,8 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 	r->in_epoch = r->in_eval = 0;
 	r->train = r->eval = (struct tally){0};
 	sl_scores_begin(r->scores);
-	r->totals = (struct sl_training_totals){.mode = mode, .test_loss = NAN, .test_acc = NAN, .best_test_acc = NAN};
+	r->totals = (struct sl_training_totals){
+		.mode = mode, .kept_by = kept_by, .test_loss = NAN, .test_acc = NAN, .best_test_acc = NAN};
 	r->skipped_in_row = 0;
 	r->best_due = false;
 	r->loss = r->acc = NAN;

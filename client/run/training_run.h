@@ -55,5 +55,10 @@ void sl_run_mark(struct sl_training *r); /* remembers the run as it is right beh
 bool sl_run_epoch_over(const struct sl_training *r);
 bool sl_run_wants_eval(const struct sl_training *r); /* after the epoch that is over */
 bool sl_run_keeps_best(const struct sl_training *r);
+/* The network predicts numbers. */
+static inline bool sl_run_numbers(const struct sl_training *r)
+{
+	return r->setup->conf->model.classes == 1;
+}
 
 #endif

@@ -113,12 +113,17 @@ const char *sl_conf_check_file_name(const void *value, char why[SL_CONF_WHY])
 
 const char *sl_conf_check_metric(const void *value, char why[SL_CONF_WHY])
 {
-	static const char *const known[] = {"accuracy", "top5", "matthews", "f1"};
+	static const char *const known[] = {"accuracy", "top5", "matthews", "f1", "pearson", "spearman"};
 
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
 		if (strcmp(value, known[i]) == 0)
 			return NULL;
-	return say(why, "must be names among accuracy, top5, matthews and f1", value);
+	return say(why, "must be names among accuracy, top5, matthews, f1, pearson and spearman", value);
+}
+
+const char *sl_conf_check_best(const void *value, char why[SL_CONF_WHY])
+{
+	return *(const char *)value ? sl_conf_check_metric(value, why) : NULL;
 }
 
 const char *sl_conf_check_word(const void *value, char why[SL_CONF_WHY])

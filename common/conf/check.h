@@ -9,7 +9,8 @@ const char *sl_conf_check_listen(const void *value, char why[SL_CONF_WHY]);    /
 const char *sl_conf_check_metrics(const void *value, char why[SL_CONF_WHY]);   /* 127.0.0.1:9570, or "" */
 const char *sl_conf_check_partition(const void *value, char why[SL_CONF_WHY]); /* 1:-1 */
 const char *sl_conf_check_file_name(const void *value, char why[SL_CONF_WHY]); /* no folder in it */
-const char *sl_conf_check_metric(const void *value, char why[SL_CONF_WHY]);    /* of samples with a label */
+const char *sl_conf_check_metric(const void *value, char why[SL_CONF_WHY]);    /* of an evaluation */
+const char *sl_conf_check_best(const void *value, char why[SL_CONF_WHY]);      /* the same, or "" */
 const char *sl_conf_check_epoch(const void *value, char why[SL_CONF_WHY]);     /* a number, ≥ 0 */
 const char *sl_conf_check_group(const void *value, char why[SL_CONF_WHY]);     /* patterns and a rule (agreed.h) */
 const char *sl_conf_check_rule(const void *value, char why[SL_CONF_WHY]);      /* "", or a rule in its one spelling */

@@ -165,6 +165,7 @@ struct sl_conf_client {
 		struct sl_conf_list metrics; /* of evaluations, beside those that are always computed */
 		int checkpoint_every;        /* steps; 0: never */
 		bool keep_best;
+		char best_metric[SL_CONF_TEXT]; /* "": by the data */
 		enum sl_conf_missed on_checkpoint_error;
 		bool drop_last;
 		enum sl_conf_nan on_nan;

@@ -210,5 +210,5 @@ void sl_hf_encoder(struct sl_build *b, const struct sl_hf_config *config, int cl
 	x = config->family == SL_HF_BERT         ? pooled(&e, x, classes)
 	    : config->family == SL_HF_DISTILBERT ? rectified(&e, x, classes)
 						 : two_layers(&e, x, classes);
-	sl_build_xent(b, "loss", x);
+	sl_build_loss(b, "loss", x);
 }

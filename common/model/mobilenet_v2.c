@@ -108,7 +108,7 @@ static void build(struct sl_build *b, const struct sl_model_spec *spec, int pool
 	x = sl_build_flatten(b, "classifier.flatten", x);
 	x = sl_build_dropout(b, "classifier.0", x, (float)spec->dropout);
 	x = sl_build_linear(b, "classifier.1", x, spec->classes, true, sl_init_normal(0.01f));
-	sl_build_xent(b, "classifier.loss", x);
+	sl_build_loss(b, "classifier.loss", x);
 }
 
 void sl_source_mobilenet_v2(struct sl_build *b, const struct sl_model_spec *spec)

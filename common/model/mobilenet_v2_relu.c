@@ -102,5 +102,5 @@ void sl_source_mobilenet_v2_relu(struct sl_build *b, const struct sl_model_spec 
 	x = sl_build_pool(b, "pool", x, SL_OP_AVGPOOL, (struct sl_pool_attr){.k = LAST_POOL, .stride = LAST_POOL});
 	x = sl_build_flatten(b, "flatten", x);
 	x = sl_build_linear_as_torch(b, "linear", x, spec->classes);
-	sl_build_xent(b, "loss", x);
+	sl_build_loss(b, "loss", x);
 }

@@ -80,7 +80,7 @@ static void classifier(struct line *l, int x, const struct sl_model_spec *spec, 
 			x = sl_build_dropout(b, layer(l, "classifier", name), x, (float)spec->dropout);
 	}
 	x = sl_build_linear_as_torch(b, layer(l, "classifier", name), x, spec->classes);
-	sl_build_xent(b, "loss", x);
+	sl_build_loss(b, "loss", x);
 }
 
 static bool fits(struct sl_build *b, const struct sl_model_spec *spec)
@@ -109,7 +109,7 @@ void sl_source_alexnet(struct sl_build *b, const struct sl_model_spec *spec)
 	x = sl_build_flatten(b, "flatten", x);
 	x = sl_build_linear_as_torch(b, "classifier", x, spec->classes);
 	x = sl_build_scale(b, "logits", x, 0.125f);
-	sl_build_xent(b, "loss", x);
+	sl_build_loss(b, "loss", x);
 }
 
 void sl_source_alexnet1(struct sl_build *b, const struct sl_model_spec *spec)

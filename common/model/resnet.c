@@ -93,7 +93,7 @@ static void build(struct sl_build *b, const struct sl_model_spec *spec, const st
 	x = sl_build_pool(b, "avgpool", x, SL_OP_AVGPOOL, (struct sl_pool_attr){0});
 	x = sl_build_flatten(b, "flatten", x);
 	x = sl_build_linear_as_torch(b, "fc", x, spec->classes);
-	sl_build_xent(b, "loss", x);
+	sl_build_loss(b, "loss", x);
 }
 
 void sl_source_resnet18(struct sl_build *b, const struct sl_model_spec *spec)

@@ -72,5 +72,5 @@ void sl_source_resnet9(struct sl_build *b, const struct sl_model_spec *spec)
 	sl_build_unit(b, "linear");
 	x = sl_build_linear(b, "linear", x, spec->classes, false, sl_init_as_torch(c[3]));
 	x = sl_build_scale(b, "classifier", x, logit_scale);
-	sl_build_xent(b, "loss", x);
+	sl_build_loss(b, "loss", x);
 }

@@ -82,9 +82,9 @@ static enum sl_err check_spec(const struct sl_model_spec *s, bool tokens, bool r
 	if (!s->huggingface && !(s->width >= min_width && s->width <= max_width))
 		return sl_fail_at(fail, "model.width", SL_ERR_CONFIG, "width is %g; it must lie in %g … %g", s->width,
 				  min_width, max_width);
-	if (s->classes < 2 || s->classes > MAX_CLASSES)
-		return sl_fail_at(fail, "model.classes", SL_ERR_CONFIG, "classes is %d; it must lie in 2 … %d",
-				  s->classes, MAX_CLASSES);
+	if (s->classes < (tokens ? 1 : 2) || s->classes > MAX_CLASSES)
+		return sl_fail_at(fail, "model.classes", SL_ERR_CONFIG, "classes is %d; it must lie in %d … %d",
+				  s->classes, tokens ? 1 : 2, MAX_CLASSES);
 	if (!(s->dropout >= 0.0 && s->dropout < 1.0))
 		return sl_fail_at(fail, "model.dropout", SL_ERR_CONFIG, "dropout is %g; it must lie in [0, 1)",
 				  s->dropout);

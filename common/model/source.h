@@ -10,8 +10,8 @@ enum { SL_MODEL_MIN_IMAGE = 8, SL_MODEL_MAX_IMAGE = 4096 }; /* a side of the inp
 struct sl_model_spec {
 	char name[SL_NAME_MAX]; /* "mobilenet_v2", or another of source.c */
 	double width;           /* multiplier of the channels, 1.0 */
-	int classes;
-	int image; /* height of the input */
+	int classes;            /* 1, of networks of tokens: a number is predicted */
+	int image;              /* height of the input */
 	/* The usual CIFAR form at 32²: stride 1 instead of 2 in the stem (features.0.0) and in the first strided stage
 	 * (features.2.conv.1.0). The total stride is then 8, not 32, and 32² ends at 4². Names, channels and ReLU6 stay
 	 * torchvision's. Of ResNet-18 to -50: a stem of stride 1 without a pool. Other networks have one form. */

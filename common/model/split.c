@@ -66,8 +66,8 @@ static enum sl_err copy_nodes(struct copier *c, int first, int end, struct sl_fa
 	return err;
 }
 
-/* What a part takes: the model's input, or what crosses from the part before, restored; the tail takes the labels,
- * too. */
+/* What a part takes: the model's input, or what crosses from the part before, restored; the tail takes the labels
+ * or numbers, too. */
 static enum sl_err add_inputs(struct copier *c, enum sl_segment which, const struct sl_cut *cut,
 			      const struct sl_insert insert[2], const struct sl_graph *before, struct sl_build *b)
 {
@@ -80,8 +80,11 @@ static enum sl_err add_inputs(struct copier *c, enum sl_segment which, const str
 					     which == SL_HEAD ? NULL : &from->decay, b->fail);
 
 	if (!err && which == SL_TAIL) {
+		const struct sl_field *right = &model->in[1];
+
+		value = &model->value[right->value];
 		c->value[SL_BUILD_LABEL] = 1;
-		err = sl_graph_add_input(c->to, "label", SL_I32, SL_PER_ROW, sl_shape1(1), 1, NULL, b->fail);
+		err = sl_graph_add_input(c->to, right->name, value->dtype, value->lead, value->shape, 1, NULL, b->fail);
 	}
 	if (err)
 		return err;

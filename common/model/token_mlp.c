@@ -31,5 +31,5 @@ void sl_source_token_mlp(struct sl_build *b, const struct sl_model_spec *spec)
 	x = sl_build_gelu(b, "dense.gelu", x);
 	sl_build_unit(b, "classifier");
 	x = sl_build_linear(b, "classifier", x, spec->classes, true, sl_init_as_torch(f));
-	sl_build_xent(b, "loss", x);
+	sl_build_loss(b, "loss", x);
 }

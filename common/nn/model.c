@@ -90,7 +90,10 @@ static enum sl_err open_model(struct sl_build *b, const char *name, const struct
 		err = sl_graph_add_input(b->graph, input->name, value->dtype, value->lead, value->shape, input->most,
 					 NULL, fail);
 		if (!err)
-			err = sl_graph_add_input(b->graph, "label", SL_I32, SL_PER_ROW, sl_shape1(1), 1, NULL, fail);
+			err = classes == 1 ? sl_graph_add_input(b->graph, "number", SL_F32, SL_PER_ROW, sl_shape2(1, 1),
+								1, NULL, fail)
+					   : sl_graph_add_input(b->graph, "label", SL_I32, SL_PER_ROW, sl_shape1(1), 1,
+								NULL, fail);
 		b->err = err;
 	}
 	if (b->err != SL_OK) {
@@ -482,9 +485,10 @@ int sl_build_select(struct sl_build *b, const char *name, int in)
 	return finish(b, &d);
 }
 
-int sl_build_xent(struct sl_build *b, const char *name, int logits)
+int sl_build_loss(struct sl_build *b, const char *name, int logits)
 {
-	struct draft d = begin(b, SL_OP_XENT, name, logits);
+	const bool number = b->model->classes == 1;
+	struct draft d = begin(b, number ? SL_OP_MSE : SL_OP_XENT, name, logits);
 	int loss;
 
 	d.in[d.node.n_in++] = SL_BUILD_LABEL;

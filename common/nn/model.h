@@ -42,7 +42,7 @@ struct sl_lora;
 struct sl_model {
 	char name[SL_NAME_MAX];
 	char note[SL_MODEL_NOTE];   /* what it was built from, in words: "resnet9, 10 classes, images of 32, …" */
-	struct sl_graph graph;      /* inputs "image" or "tokens", and "label"; output "loss" */
+	struct sl_graph graph;      /* inputs "image" or "tokens", and "label" or "number"; output "loss" */
 	struct sl_file_param *file; /* [n_param] */
 	struct sl_unit *unit;
 	int n_unit, cap_file, cap_unit;
@@ -77,7 +77,7 @@ struct sl_build {
 };
 
 /* A new network whose inputs are images of that shape, [1,H,W,C], and labels: values SL_BUILD_INPUT and SL_BUILD_LABEL.
- */
+ * One class: not labels but numbers, which the network predicts. */
 enum { SL_BUILD_INPUT, SL_BUILD_LABEL };
 enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape image, int classes,
 			  struct sl_fail *fail) SL_MUST_CHECK;
@@ -127,8 +127,9 @@ int sl_build_gelu(struct sl_build *b, const char *name, int in);
 int sl_build_embedding(struct sl_build *b, const char *name, int in, int features, double std);
 /* A row of a table for each token, as attr says, whose derived members are given: rows, features. */
 int sl_build_lookup(struct sl_build *b, const char *name, int in, struct sl_embedding_attr attr, struct sl_init init);
-int sl_build_select(struct sl_build *b, const char *name, int in);   /* the first token of each row */
-int sl_build_xent(struct sl_build *b, const char *name, int logits); /* makes the graph's output "loss" */
+int sl_build_select(struct sl_build *b, const char *name, int in); /* the first token of each row */
+/* Makes the graph's output "loss": cross-entropy, or of numbers the mean of squares. */
+int sl_build_loss(struct sl_build *b, const char *name, int logits);
 /* The same: mean squares of `in` [K] less the value `target`. */
 int sl_build_mse(struct sl_build *b, const char *name, int in, int target);
 /* A linear layer over the last dimension to `out_f` features without bias, which starts as the identity: a 1×1

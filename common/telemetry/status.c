@@ -90,6 +90,7 @@ static const struct member session_members[] = {
 	YOUNGER(sl_status_session, link_epoch, WHOLE),
 	YOUNGER(sl_status_session, best_step, WHOLE),
 	YOUNGER(sl_status_session, best_acc, REAL),
+	YOUNGER(sl_status_session, best_metric, TEXT),
 	YOUNGER(sl_status_session, memory_bytes, WHOLE),
 	YOUNGER(sl_status_session, memory_device_bytes, WHOLE),
 	YOUNGER(sl_status_session, weights_bytes, WHOLE),

@@ -19,8 +19,9 @@ struct sl_status_session {
 	char phase[SL_STATUS_TEXT];    /* "train", "eval", "connect" … */
 	/* Done, and in all (0: not known, as the epochs are to a server). skipped: of these steps, for NaN or Inf */
 	int64_t epoch, epochs, step, steps, skipped;
-	int64_t best_step;  /* the best weights that are kept: behind this step; 0: none */
-	double best_acc;    /* … and their accuracy in an evaluation; NAN */
+	int64_t best_step; /* the best weights that are kept: behind this step; 0: none */
+	double best_acc;   /* … and their accuracy, or what best_metric names, in an evaluation; NAN */
+	char best_metric[SL_STATUS_TEXT];
 	int64_t link_epoch; /* which link of the session this is; newer ones are larger */
 	/* The newest checkpoint on the disk of the side that answers; the one that could not be written behind it, and
 	 * why: 0 and "" where all is well */

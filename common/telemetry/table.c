@@ -257,7 +257,9 @@ static void print_details(FILE *file, const struct sl_status_session *s, int mos
 	fprintf(file, "  sent %s, received %s in %s", sent, received, sl_progress_duration(s->age_s, age));
 	if (s->checkpoint_step)
 		fprintf(file, "; checkpoint at step %" PRId64, s->checkpoint_step);
-	if (s->best_step)
+	if (s->best_step && s->best_metric[0] && strcmp(s->best_metric, "accuracy") != 0)
+		fprintf(file, "; best weights by %s %.4f at step %" PRId64, s->best_metric, s->best_acc, s->best_step);
+	else if (s->best_step)
 		fprintf(file, "; best weights %.2f %% at step %" PRId64, 100 * s->best_acc, s->best_step);
 	if (s->skipped)
 		fprintf(file, "; steps skipped for NaN or Inf: %" PRId64, s->skipped);

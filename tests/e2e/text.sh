@@ -80,6 +80,32 @@ learns own f1
 client 'own one' "$config" --set server="$one" "${own[@]}" --set data.train_files=a.csv,b.jsonl --set train.metrics=f1 || fail "own texts with a server: exit status $?"
 same_run 'own one' own 38
 
+# Numbers to be predicted, of STS-B's form: no accuracy, but the correlations; the weights of the best epoch.
+mkdir "$tmp/STS-B"
+sts() { printf 'index\tsentence1\tsentence2\tscore\n'; rows "$1" "$2" | awk -F '\t' '{print NR "\t" $2 "\tb\t" ($1 ? 4.25 : 0.5) + length($2) % 3 / 10}'; }
+sts 0 300 >"$tmp/STS-B/train.tsv"
+sts 300 380 >"$tmp/STS-B/dev.tsv"
+numbers=(--set data.kind=stsb --set model.classes=1 --set train.keep_best=true)
+client 'numbers' "$config" --local "${numbers[@]}" || fail "numbers: exit status $?"
+learns numbers pearson
+[ "$(jq -c 'select(.type == "summary") | [.test_acc, .best_test_acc, (.test_metrics | keys)]' "$tmp/numbers/log.jsonl")" = '[null,null,["pearson","spearman"]]' ] ||
+	fail "numbers: $(tail -n 1 "$tmp/numbers/log.jsonl")"
+grep -q '^test loss .* of 80 samples$' "$tmp/numbers.log" || fail 'numbers: the loss is not said'
+grep -q '^best.safetensors holds the weights after step [0-9]*, with pearson 0.9' "$tmp/numbers.log" || fail 'numbers: nothing is kept'
+grep -q accuracy "$tmp/numbers.log" && fail 'numbers: there is an accuracy'
+client 'numbers one' "$config" --set server="$one" "${numbers[@]}" --set train.chunks=8 || fail "numbers with a server: exit status $?"
+client 'numbers 8' "$config" --local "${numbers[@]}" --set train.chunks=8 || fail "numbers: exit status $?"
+same_run 'numbers one' 'numbers 8' 38
+cmp "$tmp/numbers one/best.safetensors" "$tmp/numbers 8/best.safetensors" || fail 'the best weights of numbers differ'
+"$SPLITC" predict "$config" --local --csv --set log.dir="$tmp/numbers" "${numbers[@]}" >"$tmp/csv" 2>"$tmp/err" || fail "predict: $(cat "$tmp/err")"
+[ "$(head -n 1 "$tmp/csv")" = sample,number,predicted ] && [ "$(wc -l <"$tmp/csv")" = 81 ] || fail "predict: $(head -n 2 "$tmp/csv")"
+awk -F , 'NR > 1 {d = $2 - $3; s += d * d} END {exit !(s / (NR - 1) < 0.5)}' "$tmp/csv" || fail 'predict: the numbers are far off'
+# weights by the task's metric, or another
+client 'best' "$config" --local --set train.keep_best=true || fail "best: exit status $?"
+grep -q 'best.safetensors .* with matthews 1.0000' "$tmp/best.log" || fail 'matthews does not choose the weights that are kept'
+client 'best f1' "$config" --local --set train.keep_best=true --set train.best_metric=f1 || fail "best by f1: exit status $?"
+grep -q 'best.safetensors .* with f1 1.0000' "$tmp/best f1.log" || fail 'f1 does not choose the weights that are kept'
+
 # refused STATUS SENTENCE OPTION…: one line, for train and for its check
 refused() {
 	local status command says=$2 want=$1
@@ -106,6 +132,8 @@ refused 65 'a.csv:1: no column "third"; the header names verdict, first, second'
 refused 65 'a.csv:1: no column "label"; the header names' "${own[@]}" --set data.train_files=a.csv --set data.label=label
 refused 66 'there is no train with the end .tsv, .csv or .jsonl' "${own[@]}"
 refused 78 'its name must end in .tsv, .csv or .jsonl' "${own[@]}" --set data.train_files=client.txt
+refused 78 'model.classes: stsb has numbers to be predicted: give 1 instead of classes' --set data.kind=stsb
+refused 78 'model.classes: cola has 2 classes; 1 is for numbers' --set model.classes=1
 # spoil SED STATUS SENTENCE: with one line of the training file changed
 spoil() {
 	cola 0 300 | sed "$1" >"$tmp/CoLA/train.tsv"

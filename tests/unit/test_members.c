@@ -71,12 +71,14 @@ static void step(struct members *g, uint64_t number, unsigned in)
 {
 	struct sl_step_result result;
 	struct sl_feed feed = {.rows = LOCAL_ROWS};
+	const int32_t *labels;
 	const float *images;
 	struct sl_fail fail;
 	int64_t taken = 0;
 
-	local_run_batch(&images, &feed.labels);
+	local_run_batch(&images, &labels);
 	feed.input = images;
+	feed.target = labels;
 	for (int k = 0; k < MEMBERS; k++)
 		if (sl_local_begin(g->local[k], &feed, number, &fail))
 			fail_msg("%s", fail.text);
