@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/cmd/command.h"
+#include "client/cmd/data_tokens.h"
 #include "client/data/sheet.h"
 #include "client/data/survey.h"
 #include "client/run/setup.h"
@@ -17,6 +18,8 @@ static const char *const usage[] = {
 	"Of a table it prints classes, counts, and how many numbers a row comes to: model.features.",
 	"Mean and deviation are those of the training pictures as an evaluation has them, before Normalize. Pictures "
 	"that cannot be read are named, and the exit status is 65.",
+	"Of texts it prints how many tokens the rows have, what a batch takes on the link beside its padded forms, how "
+	"fast they are tokenized, and the first rows as tokens.",
 	"--sheet draws samples as training has them: cropped, flipped and so on, with their labels.",
 	NULL,
 };
@@ -313,6 +316,8 @@ int splitc_data(int argc, char **argv)
 		status = sl_options_load(&o, SL_USES_TRAIN_SET | SL_USES_TEST_SET | SL_USES_DEMO, &conf);
 	if (status >= 0)
 		return status;
+	if (sl_sources[conf.data.kind]->extent)
+		return sl_data_tokens(&conf, o.json, &fail) ? sl_command_failed(&fail) : 0;
 	l.setup.conf = &conf;
 	l.threads = sl_setup_loader_threads(&conf);
 	conf.model.classes = INT_MAX; /* the question is how many there are */

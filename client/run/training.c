@@ -145,9 +145,8 @@ static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
 		asked[n++] = c->train.best_metric;
 	for (int i = 0; i < c->train.metrics.n; i++)
 		asked[n++] = c->train.metrics.item[i];
-	err = has_labels(r)
-		      ? sl_scores_open(&r->scores, asked, n, of, c->model.classes, c->agreed.batch, &why)
-		      : sl_scores_open(&r->scores, NULL, 0, SL_METRIC_NUMBERS, 0, c->agreed.batch, &why);
+	err = has_labels(r) ? sl_scores_open(&r->scores, asked, n, of, c->model.classes, c->agreed.batch, &why)
+			    : sl_scores_open(&r->scores, NULL, 0, SL_METRIC_NUMBERS, 0, c->agreed.batch, &why);
 	if (err == SL_ERR_CONFIG)
 		return sl_conf_client_fail(c, "train.metrics", fail, "%s", why.text);
 	return err ? sl_fail_set(fail, err, "%s", why.text) : SL_OK;

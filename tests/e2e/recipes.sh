@@ -13,14 +13,33 @@ for name in train test; do # CIFAR-100: two labels, then the image
 	done >"$tmp/data/$name.bin"
 done
 
+# … and for texts: a toy encoder, a tokenizer, two tasks
+mkdir "$tmp/toy" "$tmp/data/CoLA" "$tmp/data/RTE"
+"$TOOLS/make_text" "$tmp/toy"
+echo '{"model_type": "roberta", "architectures": ["RobertaForMaskedLM"], "vocab_size": 700, "hidden_size": 16, "intermediate_size": 24,
+	"num_hidden_layers": 3, "num_attention_heads": 2, "max_position_embeddings": 130, "type_vocab_size": 1, "layer_norm_eps": 1e-05,
+	"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu", "initializer_range": 0.02, "pad_token_id": 1}' >"$tmp/toy/config.json"
+for split in train dev; do
+	for i in 1 2 3 4 5 6 7 8; do printf 'made\t%d\t\tthe boxes of %d\n' $((i % 2)) "$i"; done >"$tmp/data/CoLA/$split.tsv"
+	printf 'index\tsentence1\tsentence2\tlabel\n' >"$tmp/data/RTE/$split.tsv"
+	for i in 1 2 3 4 5 6 7 8; do printf '%d\tthe fish\twater %d\tentailment\n' "$i" "$i"; done >>"$tmp/data/RTE/$split.tsv"
+done
+
 few=(--local --fresh --set train.batch=4 --set train.chunks=2 --set train.max_steps=2 --set data.train_limit=8 --set data.test_limit=4)
 for config in configs/client-*.yaml; do
 	name=$(basename "$config" .yaml)
 	grep -q "^# " "$config" || fail "$config does not say what it is for"
-	there=(--set model.weights= --set model.partial=false --set data.dir="$tmp/data" --set log.dir="$tmp/$name")
+	there=(--set data.dir="$tmp/data" --set log.dir="$tmp/$name")
+	text=$(grep -c huggingface: "$config" || true)
+	if [ "$text" = 0 ]; then
+		there+=(--set model.weights= --set model.partial=false)
+	else
+		there+=(--set model.huggingface="$tmp/toy" --set data.tokenizer="$tmp/toy")
+	fi
 	"$SPLITC" train "$config" "${there[@]}" --check-config >"$tmp/$name.log" 2>&1 && grep -q 'ok, ' "$tmp/$name.log" ||
 		fail "$config: --check-config: $(cat "$tmp/$name.log")"
-	more=(--set model.width=0.1)
+	more=()
+	[ "$text" != 0 ] || more+=(--set model.width=0.1)
 	grep -q 'kind: points' "$config" || more+=(--set train.schedule.warmup_epochs=0)
 	"$SPLITC" train "$config" "${there[@]}" "${few[@]}" "${more[@]}" >"$tmp/$name.log" 2>&1 || fail "$config: exit status $?"
 	jq -se '[.[] | select(.type == "step")] | length == 2 and all(.loss > 0)' "$tmp/$name/log.jsonl" >/dev/null || fail "$config: no two steps"

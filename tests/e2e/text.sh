@@ -70,6 +70,17 @@ wait "$client_pid" 2>/dev/null || true
 client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
 same_run killed 'local killed' 38
 
+# What `splitc data` says of them: all rows count, tokens as `splitc tokens` has them, and the padded forms of a batch.
+"$SPLITC" data "$config" --json >"$tmp/json" || fail "data: exit status $?"
+"$SPLITC" tokens "$tmp/plain" --task cola --stats --json --max-length 40 "$tmp" >"$tmp/stats" || fail "tokens: exit status $?"
+[ "$(jq -c '[.kind, .train.samples, .test.samples, (.classes | map(.train) | add), .train.tokens, .train.length]' "$tmp/json")" = \
+	"$(jq -c '["cola", 300, 80, 300, .tokens, .length]' "$tmp/stats")" ] || fail "data: $(cat "$tmp/json")"
+jq -e '(.batch.tokens * 19 - .train.tokens | fabs) < 0.001 and (.batch.padded_max - 300 * 40 / 19 | fabs) < 0.001 and .batch.tokens < .batch.padded_longest and
+	.batch.padded_longest < .batch.padded_max and .head_act_features == 16 and .tokens_s > 0 and (.text | length) == 5' "$tmp/json" >"$tmp/out" || fail "data: $(cat "$tmp/json")"
+"$SPLITC" data "$config" >"$tmp/table" || fail "data: exit status $?"
+grep -q '^samples ' "$tmp/table" || fail "data: $(cat "$tmp/table")"
+grep -q '^head_act  *[0-9.]* kB a batch as fp32; padded' "$tmp/table" || fail "data: $(cat "$tmp/table")"
+
 # Own files: pairs, labels by name; training's in two files.
 own=(--set data.kind=text --set data.dir="$tmp/own" --set data.columns=first,second --set data.label=verdict)
 { echo 'verdict,first,second'; rows 0 150 | awk -F '\t' '{print ($1 ? "yes" : "\"no, sir\"") ",\"" $2 "\",b"}'; } >"$tmp/own/a.csv"

@@ -1,0 +1,333 @@
+#include "client/cmd/data_tokens.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/text/tokenizer.h"
+#include "common/base/clock.h"
+
+enum { SHOWN_CLASSES = 40, SAMPLES = 5, NAME_BYTES = 256, SAMPLE_BYTES = 400, LENGTHS = 4 };
+
+struct split {
+	int64_t rows, tokens;
+	int64_t *of_class;       /* [classes] */
+	int64_t length[LENGTHS]; /* of rows: minimum, median, p90, maximum */
+	double least, most, sum; /* of numbers to be predicted */
+};
+
+struct look {
+	struct sl_setup setup;
+	struct split split[SL_SPLIT_COUNT];
+	int most;            /* tokens of a row: what a padded row would have */
+	double batch[3];     /* tokens of a batch of training: as they are, padded to its longest row, to `most` */
+	double tokens_s;     /* tokenized in a second; 0: the data have no text */
+	int64_t features[2]; /* numbers of a token that cross in front of the middle, behind it; 0: not known */
+	bool per_token[2];
+	char sample[SAMPLES][SAMPLE_BYTES]; /* the first rows of training, "": no text */
+};
+
+static const char *const split_name[SL_SPLIT_COUNT] = {"train", "test"};
+static const char *const length_name[LENGTHS] = {"min", "median", "p90", "max"};
+
+static int by_size(const void *a, const void *b)
+{
+	const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Nearest rank. */
+static void take_lengths(struct split *s, int64_t *length)
+{
+	static const double share[LENGTHS] = {0, 0.5, 0.9, 1};
+
+	qsort(length, (size_t)s->rows, sizeof *length, by_size);
+	for (int i = 0; i < LENGTHS; i++) {
+		const int64_t rank = (int64_t)(share[i] * (double)s->rows + 0.999999);
+
+		s->length[i] = length[rank ? rank - 1 : 0];
+	}
+}
+
+static void take_target(struct split *s, const struct sl_set *set, const void *target, int64_t row)
+{
+	if (set->classes) {
+		s->of_class[*(const int32_t *)target]++;
+		return;
+	}
+	s->least = row && s->least < *(const float *)target ? s->least : *(const float *)target;
+	s->most = row && s->most > *(const float *)target ? s->most : *(const float *)target;
+	s->sum += *(const float *)target;
+}
+
+static enum sl_err count_rows(struct split *s, const struct sl_set *set, struct sl_fail *fail)
+{
+	int64_t *length = calloc((size_t)set->count, sizeof *length);
+	struct sl_room room = {0};
+	enum sl_err err = SL_OK;
+
+	s->rows = set->count;
+	s->of_class = calloc((size_t)set->classes + 1, sizeof *s->of_class);
+	if (!length || !s->of_class)
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for a survey");
+	for (int64_t i = 0; i < set->count && !err; i++) {
+		struct sl_value value[SL_FIELD_COUNT];
+
+		length[i] = set->source->extent(set, i);
+		s->tokens += length[i];
+		err = set->source->sample(set, i, &room, value, fail);
+		if (!err)
+			take_target(s, set, value[SL_FIELD_TARGET].data, i);
+	}
+	if (!err)
+		take_lengths(s, length);
+	sl_room_close(&room);
+	free(length);
+	return err;
+}
+
+/* One epoch's batches, as training has them. */
+static enum sl_err count_batches(struct look *l, struct sl_fail *fail)
+{
+	const struct sl_batch *batch;
+	struct sl_loader *loader;
+	enum sl_err err = sl_setup_loader(&l->setup, SL_SPLIT_TRAIN, NULL, NULL, &loader, fail);
+	int64_t n;
+
+	if (err)
+		return err;
+	n = sl_loader_batches(loader);
+	for (int64_t i = 0; i < n && !err; i++) {
+		uint32_t longest = 0;
+
+		err = sl_loader_next(loader, &batch);
+		if (err) {
+			sl_fail_set(fail, err, "the loader: %s", sl_err_text(err));
+			break;
+		}
+		for (int64_t r = 0; r < batch->rows; r++)
+			longest = batch->begin[r + 1] - batch->begin[r] > longest
+					  ? batch->begin[r + 1] - batch->begin[r]
+					  : longest;
+		l->batch[0] += (double)batch->begin[batch->rows] / (double)n;
+		l->batch[1] += (double)longest * (double)batch->rows / (double)n;
+		l->batch[2] += (double)l->most * (double)batch->rows / (double)n;
+		sl_loader_release(loader, batch);
+	}
+	sl_loader_close(loader);
+	return err;
+}
+
+/* Tokens as the vocabulary writes them; a terminal should not obey one. */
+static void write_sample(char out[SAMPLE_BYTES], const struct sl_tokenizer *t, const int32_t *id, int64_t n)
+{
+	size_t at = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		const char *text = sl_tokenizer_text(t, id[i]);
+
+		if (at + strlen(text) + 8 > SAMPLE_BYTES) {
+			strcpy(out + at, " …");
+			return;
+		}
+		at += (size_t)snprintf(out + at, SAMPLE_BYTES - at, "%s%s", i ? " " : "", text);
+	}
+	for (size_t i = 0; out[i]; i++)
+		if (sl_text_controls(out, i))
+			out[i] = '?';
+}
+
+static enum sl_err take_samples(struct look *l, struct sl_fail *fail)
+{
+	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
+	struct sl_tokenizer *tokenizer;
+	struct sl_room room = {0};
+	enum sl_err err;
+
+	if (!l->setup.conf->data.tokenizer[0])
+		return SL_OK;
+	err = sl_tokenizer_open(&tokenizer, l->setup.conf->data.tokenizer, fail);
+	if (err)
+		return err;
+	for (int i = 0; i < SAMPLES && i < set->count && !err; i++) {
+		struct sl_value value[SL_FIELD_COUNT];
+
+		err = set->source->sample(set, i, &room, value, fail);
+		if (!err)
+			write_sample(l->sample[i], tokenizer, value[SL_FIELD_INPUT].data, value[SL_FIELD_INPUT].dim[0]);
+	}
+	sl_room_close(&room);
+	sl_tokenizer_close(tokenizer);
+	return err;
+}
+
+static int64_t limited(int64_t count, int limit)
+{
+	return limit && limit < count ? limit : count;
+}
+
+/* The data, tokenized here and now: all of them, for the time that it takes. */
+static enum sl_err open_data(struct look *l, struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	const int classes = conf->model.classes, limit[] = {conf->data.train_limit, conf->data.test_limit};
+	const uint64_t began = sl_now_ns();
+	int64_t tokens = 0;
+	enum sl_err err;
+
+	conf->model.classes = classes == 1 ? 1 : INT_MAX; /* the question is how many there are */
+	conf->data.train_limit = conf->data.test_limit = 0;
+	conf->data.token_cache = false;
+	err = sl_setup_data(&l->setup, true, fail);
+	if (!err && conf->data.tokenizer[0])
+		l->tokens_s = 1e9 / (double)(sl_now_ns() - began + 1);
+	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++) {
+		struct sl_set *set = &l->setup.set[split];
+
+		for (int64_t i = 0; i < set->count; i++)
+			tokens += set->source->extent(set, i);
+		set->count = limited(set->count, limit[split]);
+	}
+	l->tokens_s *= (double)tokens;
+	conf->model.classes = classes;
+	return err;
+}
+
+/* How wide the tensors are that cross. Where the network does not fit the data, or is not there, that is not known. */
+static void take_features(struct look *l, const struct sl_conf_client *conf)
+{
+	struct sl_setup setup = {.reads = SL_READS_NONE};
+	struct sl_fail why;
+
+	if (sl_setup_plan(&setup, conf, &why) == SL_OK)
+		for (int mid = 0; mid < 2; mid++) {
+			l->features[mid] = sl_plan_plain_count(setup.plan, mid);
+			l->per_token[mid] = sl_plan_cut_per_token(setup.plan, mid);
+		}
+	sl_setup_close(&setup);
+}
+
+static const char *class_name(const struct look *l, int label, char out[NAME_BYTES])
+{
+	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
+	json_t *text;
+
+	snprintf(out, NAME_BYTES, "%d", label);
+	if (set->source->class_name)
+		snprintf(out, NAME_BYTES, "%s", set->source->class_name(set, label));
+	for (size_t i = 0; out[i]; i++)
+		if (sl_text_controls(out, i))
+			out[i] = '?';
+	text = json_string(out);
+	for (char *c = out; !text && *c; c++)
+		if ((unsigned char)*c >= 0x80)
+			*c = '?';
+	json_decref(text);
+	return out;
+}
+
+/* Of one direction at a cut, for a batch of so many tokens, as fp32. */
+static double bytes_of(const struct look *l, int mid, double tokens)
+{
+	const double rows = (double)l->setup.conf->agreed.batch;
+
+	return (l->per_token[mid] ? tokens : rows) * (double)l->features[mid] * (double)sizeof(float);
+}
+
+static void print_table(const struct look *l)
+{
+	static const char *const cut[2] = {"head_act", "mid_act"};
+	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
+	const struct split *s = l->split;
+	char name[NAME_BYTES];
+
+	printf("%-32s %10s %10s\n", set->classes ? "class" : "numbers", "train", "test");
+	for (int i = 0; i < set->classes && i < SHOWN_CLASSES; i++)
+		printf("%-32s %10" PRId64 " %10" PRId64 "\n", class_name(l, i, name), s[0].of_class[i],
+		       s[1].of_class[i]);
+	if (set->classes > SHOWN_CLASSES)
+		printf("and %d more classes; --json has all\n", set->classes - SHOWN_CLASSES);
+	if (!set->classes)
+		printf("%-32s %10.4f %10.4f\n%-32s %10.4f %10.4f\n%-32s %10.4f %10.4f\n", "min", s[0].least, s[1].least,
+		       "mean", s[0].sum / (double)s[0].rows, s[1].sum / (double)s[1].rows, "max", s[0].most, s[1].most);
+	printf("%-32s %10" PRId64 " %10" PRId64 "\n", "rows", s[0].rows, s[1].rows);
+	printf("%-32s %10" PRId64 " %10" PRId64 "\n", "tokens", s[0].tokens, s[1].tokens);
+	for (int i = 0; i < LENGTHS; i++)
+		printf("tokens of a row, %-15s %10" PRId64 " %10" PRId64 "\n", length_name[i], s[0].length[i],
+		       s[1].length[i]);
+	printf("\nbatch       %.0f tokens; padded to its longest row %.0f, to %d tokens a row %.0f\n", l->batch[0],
+	       l->batch[1], l->most, l->batch[2]);
+	for (int mid = 0; mid < 2 && l->features[mid]; mid++)
+		printf("%-11s %.1f kB a batch as fp32; padded %.1f and %.1f kB\n", cut[mid],
+		       bytes_of(l, mid, l->batch[0]) / 1e3, bytes_of(l, mid, l->batch[1]) / 1e3,
+		       bytes_of(l, mid, l->batch[2]) / 1e3);
+	if (l->tokens_s > 0)
+		printf("throughput  %.2f million tokens/s read and tokenized by one thread\n", l->tokens_s / 1e6);
+	for (int i = 0; i < SAMPLES && l->sample[i][0]; i++)
+		printf("%s%s\n", i ? "            " : "samples     ", l->sample[i]);
+}
+
+static json_t *split_json(const struct split *s)
+{
+	json_t *out = json_pack("{s:I, s:I}", "samples", (json_int_t)s->rows, "tokens", (json_int_t)s->tokens);
+	json_t *length = json_object();
+
+	for (int i = 0; i < LENGTHS; i++)
+		json_object_set_new(length, length_name[i], json_integer((json_int_t)s->length[i]));
+	json_object_set_new(out, "length", length);
+	return out;
+}
+
+static void print_json(const struct look *l)
+{
+	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
+	json_t *root = json_pack("{s:i, s:s}", "schema", 1, "kind", set->source->name), *classes = json_array();
+	json_t *samples = json_array();
+	char name[NAME_BYTES];
+
+	for (int i = 0; i < set->classes; i++)
+		json_array_append_new(classes, json_pack("{s:s, s:I, s:I}", "name", class_name(l, i, name), "train",
+							 (json_int_t)l->split[0].of_class[i], "test",
+							 (json_int_t)l->split[1].of_class[i]));
+	json_object_set_new(root, "classes", classes);
+	for (int split = 0; split < SL_SPLIT_COUNT; split++)
+		json_object_set_new(root, split_name[split], split_json(&l->split[split]));
+	json_object_set_new(root, "batch",
+			    json_pack("{s:f, s:f, s:f}", "tokens", l->batch[0], "padded_longest", l->batch[1],
+				      "padded_max", l->batch[2]));
+	json_object_set_new(root, "head_act_features", json_integer((json_int_t)l->features[0]));
+	json_object_set_new(root, "mid_act_features", json_integer((json_int_t)l->features[1]));
+	json_object_set_new(root, "tokens_s", l->tokens_s > 0 ? json_real(l->tokens_s) : json_null());
+	for (int i = 0; i < SAMPLES && l->sample[i][0]; i++)
+		json_array_append_new(samples, json_string(l->sample[i]));
+	json_object_set_new(root, "text", samples);
+	json_dumpf(root, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(root);
+}
+
+enum sl_err sl_data_tokens(struct sl_conf_client *conf, bool json, struct sl_fail *fail)
+{
+	struct look l = {.setup.conf = conf, .setup.takes.vocab = INT_MAX};
+	enum sl_err err;
+
+	l.most = conf->data.max_length ? conf->data.max_length : conf->model.tokens;
+	err = open_data(&l, conf, fail);
+	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++)
+		err = count_rows(&l.split[split], &l.setup.set[split], fail);
+	if (!err)
+		err = count_batches(&l, fail);
+	if (!err)
+		err = take_samples(&l, fail);
+	if (!err) {
+		take_features(&l, conf);
+		(json ? print_json : print_table)(&l);
+	}
+	for (int split = 0; split < SL_SPLIT_COUNT; split++)
+		free(l.split[split].of_class);
+	sl_setup_close(&l.setup);
+	return err;
+}
