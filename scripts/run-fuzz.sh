@@ -1,14 +1,29 @@
 #!/usr/bin/env bash
 # usage: run-fuzz.sh build/fuzz/tests/fuzz/fuzz_x …
-# Each target runs FUZZ_SECONDS on a scratch corpus that starts from the seeds in tests/fuzz/corpus/<x>/.
+# Each target runs FUZZ_SECONDS on a scratch corpus that starts from the seeds in tests/fuzz/corpus/<x>/. Those of wire are the
+# golden frames of tests/golden/wire, so they are always of today's protocol.
 set -eu
 cd "$(dirname "$0")/.."
+
+# frames FOLDER: golden headers as fuzz_wire reads them; of those with a payload any will do
+frames() {
+	local hex header payload
+	for hex in tests/golden/wire/*.hex; do
+		header=$(tr -d '\n' <"$hex")
+		payload=''
+		case $hex in *Part* | *Hello*) payload=$(printf '%0128d' 0) ;; esac
+		printf '%s\n%s%s\n' $((${#header} / 2)) "$header" "$payload" |
+			perl -ne 'chomp; print $. == 1 ? pack("v", $_) : pack("H*", $_)' >"$1/$(basename "$hex" .hex)"
+	done
+}
+
 for bin in "$@"; do
 	name=$(basename "$bin")
 	seeds="tests/fuzz/corpus/${name#fuzz_}"
 	grown="build/fuzz/corpus/${name#fuzz_}"
 	mkdir -p "$grown" build/fuzz/crashes
 	echo "== $name, ${FUZZ_SECONDS:-60} s"
+	[ "$name" != fuzz_wire ] || frames "$grown"
 	dirs=("$grown")
 	[ ! -d "$seeds" ] || dirs+=("$seeds")
 	"$bin" -max_total_time="${FUZZ_SECONDS:-60}" -max_len="${FUZZ_MAX_LEN:-65536}" -timeout=10 -rss_limit_mb=2048 \
