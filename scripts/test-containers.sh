@@ -215,7 +215,8 @@ if [ -n "${CUDA:-}" ]; then
 	umount "$tmp/toolkit/toolkit/usr/local/cuda"
 	[ $status = 0 ] || exit $status
 	status=0
-	podman run --rm --network none --entrypoint splits split-server-cuda serve --set device=cuda:0 >"$tmp/cuda.log" 2>&1 || status=$?
+	podman run --rm --network none -v "$PWD/configs/server.yaml:/server.yaml:ro" split-server-cuda serve /server.yaml \
+		--set store=/var/lib/split --set device=cuda:0 >"$tmp/cuda.log" 2>&1 || status=$?
 	[ $status = 69 ] || fail "the CUDA image without a GPU: status $status, not 69"
 	say "CUDA image, without a GPU: $(tail -n 1 "$tmp/cuda.log")"
 else

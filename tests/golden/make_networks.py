@@ -175,9 +175,9 @@ def main():
             centre = 3.0 if name in ("resnet50", "mobilenet_v2_relu") else 1.0  # so deep networks have the most values
             model = widen(make(run["width"], run["classes"], image), torch.Generator().manual_seed(seed), centre)
             report = golden.make(os.path.join(folder, name), model, seed=seed, name=name, stem=stem, shakes=SHAKES, **run)
-            if name == "mobilenet_v2_relu":  # torch's float32 rounds some of its gradients worse than that
-                report["grad"] /= 4
-            if max(report.values()) < 5e-5:
+            # torch's float32 rounds some gradients of mobilenet_v2_relu worse than that
+            most = {"grad": 2e-4 if name == "mobilenet_v2_relu" else 5e-5}
+            if all(value < most.get(kind, 5e-5) for kind, value in report.items()):
                 break
         else:
             sys.exit(f"{name}: no seed stays clear of the kinks")

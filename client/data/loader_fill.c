@@ -1,0 +1,195 @@
+#include <string.h>
+
+#include "client/data/loader_impl.h"
+#include "client/data/mixup.h"
+#include "common/base/log.h"
+#include "common/base/rng.h"
+
+enum { BLOCK_ROWS = 4 }; /* samples per block of the pool: whatever the number of threads */
+
+/* Fisher–Yates. */
+static void order_shuffle(struct sl_loader *loader, uint64_t epoch)
+{
+	const struct sl_rng_key key = {.seed = loader->spec.seed, .step = epoch, .tensor = SL_RNG_SHUFFLE};
+	int32_t *order = loader->order;
+	uint32_t w[4] = {0};
+
+	for (int64_t i = 0; i < loader->spec.set->count; i++)
+		order[i] = (int32_t)i;
+	for (uint32_t last = (uint32_t)loader->spec.set->count - 1, draw = 0; last > 0; last--, draw++) {
+		if (draw % 4 == 0)
+			sl_rng_quad(&key, draw / 4, w);
+		uint32_t other = sl_rng_below(w[draw % 4], last + 1);
+		int32_t swap = order[last];
+		order[last] = order[other];
+		order[other] = swap;
+	}
+}
+
+static enum sl_err fill_tokens(struct slot *slot, int64_t r, int thread, struct sl_fail *fail)
+{
+	const struct sl_loader *loader = slot->loader;
+	const struct sl_batch *batch = &slot->batch;
+	const struct sl_set *set = loader->spec.set;
+	struct sl_value value[SL_FIELD_COUNT];
+	enum sl_err err = set->source->sample(set, slot->samples[r], &loader->room[thread], value, fail);
+
+	if (err)
+		return err;
+	memcpy((int32_t *)batch->field[SL_FIELD_INPUT].data + slot->begin[r], value[SL_FIELD_INPUT].data,
+	       (slot->begin[r + 1] - slot->begin[r]) * sizeof(int32_t));
+	memcpy((char *)batch->field[SL_FIELD_TARGET].data + (size_t)r * loader->row_bytes[SL_FIELD_TARGET],
+	       value[SL_FIELD_TARGET].data, loader->row_bytes[SL_FIELD_TARGET]);
+	return SL_OK;
+}
+
+/* The picture of a sample, from what the source has read of it. */
+static enum sl_err fill_image(struct slot *slot, float *image, int64_t sample, int thread,
+			      const struct sl_value *picture, struct sl_fail *fail)
+{
+	const struct sl_loader *loader = slot->loader;
+	const struct sl_loader_spec *spec = &loader->spec;
+
+	if (spec->augment) {
+		sl_augment_apply(spec->augment, image, picture->data,
+				 spec->train ? sl_augment_draw(spec->augment, spec->seed, slot->batch.epoch, sample)
+					     : sl_augment_centre(spec->augment),
+				 loader->scratch + (size_t)thread * loader->scratch_floats);
+		return SL_OK;
+	}
+	if (spec->transform)
+		return sl_transform_apply(&loader->work[thread], image, picture, fail);
+	memcpy(image, picture->data, loader->row_bytes[SL_FIELD_INPUT]); /* a row of numbers */
+	return SL_OK;
+}
+
+/* Sample `sample` as row r of the batch. */
+static enum sl_err fill_sample(struct slot *slot, int64_t r, int64_t sample, int thread, struct sl_fail *fail)
+{
+	struct sl_loader *loader = slot->loader;
+	const struct sl_loader_spec *spec = &loader->spec;
+	const struct sl_batch *batch = &slot->batch;
+	struct sl_room *room = &loader->room[thread];
+	struct sl_value value[SL_FIELD_COUNT] = {0};
+	float *image = (float *)batch->field[SL_FIELD_INPUT].data +
+		       (size_t)r * loader->row_bytes[SL_FIELD_INPUT] / sizeof(float);
+	enum sl_err err;
+
+	if (spec->transform)
+		room->wanted =
+			sl_transform_begin(spec->transform, &loader->work[thread], spec->seed, batch->epoch, sample);
+	err = spec->set->source->sample(spec->set, sample, room, value, fail);
+	if (!err)
+		err = fill_image(slot, image, sample, thread, &value[SL_FIELD_INPUT], fail);
+	if (err)
+		return err;
+	memcpy((char *)batch->field[SL_FIELD_TARGET].data + (size_t)r * loader->row_bytes[SL_FIELD_TARGET],
+	       value[SL_FIELD_TARGET].data, loader->row_bytes[SL_FIELD_TARGET]);
+	slot->samples[r] = (int32_t)sample;
+	return SL_OK;
+}
+
+/* Of a sample, not of this machine: another one may be read instead. */
+static bool is_of_sample(enum sl_err err)
+{
+	return err == SL_ERR_DATA || err == SL_ERR_NOINPUT;
+}
+
+static void name_bad(struct sl_loader *loader, int64_t sample, const struct sl_fail *why)
+{
+	if (!atomic_exchange(&loader->named[sample], 1))
+		sl_log(SL_LOG_WARN, "bad-sample", "%s; the next sample takes its place (bad samples so far: %lld)",
+		       why->text, atomic_fetch_add(&loader->n_named, 1) + 1);
+}
+
+/* Row r of the batch. */
+static enum sl_err fill_row(struct slot *slot, int64_t r, int thread, struct sl_fail *fail)
+{
+	struct sl_loader *loader = slot->loader;
+	const int64_t first = slot->samples[r], count = loader->spec.set->count;
+	enum sl_err err;
+
+	if (!loader->spec.skip_bad)
+		return fill_sample(slot, r, first, thread, fail);
+	for (int64_t i = 0; i < count; i++) {
+		struct sl_fail why = {0};
+
+		err = fill_sample(slot, r, (first + i) % count, thread, &why);
+		if (!is_of_sample(err)) {
+			if (err)
+				(void)sl_fail_set(fail, err, "%s", why.text);
+			return err;
+		}
+		name_bad(loader, (first + i) % count, &why);
+	}
+	return sl_fail_set(fail, SL_ERR_DATA, "none of the %lld samples can be read", (long long)count);
+}
+
+static void fill_block(void *arg, int64_t block, int thread)
+{
+	struct slot *slot = arg;
+	int64_t first = block * BLOCK_ROWS;
+	int64_t end = first + BLOCK_ROWS < slot->batch.rows ? first + BLOCK_ROWS : slot->batch.rows;
+
+	for (int64_t r = first; r < end; r++)
+		slot->row_err[r] = (slot->begin ? fill_tokens : fill_row)(slot, r, thread, NULL);
+}
+
+/* The first row that could not be read is read again, for what is to be said of it. */
+static void look_for_failure(struct slot *slot)
+{
+	struct sl_batch *batch = &slot->batch;
+
+	for (int64_t r = 0; r < batch->rows; r++) {
+		if (!slot->row_err[r])
+			continue;
+		batch->err = (slot->begin ? fill_tokens : fill_row)(slot, r, 0, &batch->why);
+		if (batch->err)
+			batch->rows = 0;
+	}
+}
+
+/* Row r and its partner, which is itself in the middle of an odd batch. */
+static void mix_rows(void *arg, int64_t r, int thread)
+{
+	struct slot *slot = arg;
+	const struct sl_loader *loader = slot->loader;
+	const struct sl_loader_spec *spec = &loader->spec;
+	const size_t floats = loader->row_bytes[SL_FIELD_INPUT] / sizeof(float);
+	float *x = slot->batch.field[SL_FIELD_INPUT].data;
+	int32_t *label = slot->batch.field[SL_FIELD_TARGET].data;
+	const int64_t row[2] = {r, slot->batch.rows - 1 - r};
+	double lambda[2];
+
+	(void)thread;
+	for (int i = 0; i < 2; i++) {
+		lambda[i] = sl_mixup_draw(spec->mixup, spec->seed, slot->batch.epoch, slot->samples[row[i]]);
+		slot->other[row[i]] = label[row[1 - i]];
+	}
+	if (row[0] != row[1])
+		sl_mixup_pair(x + (size_t)row[0] * floats, lambda[0], x + (size_t)row[1] * floats, lambda[1],
+			      (int64_t)floats);
+	for (int i = 0; i < 1 + (row[0] != row[1]); i++)
+		sl_mixup_target(lambda[i], &label[row[i]], &slot->other[row[i]], &slot->share[row[i]]);
+}
+
+void sl_loader_fill(struct slot *slot)
+{
+	struct sl_loader *loader = slot->loader;
+	const int64_t first = sl_loader_first_row(loader, slot->batch.index);
+
+	if (loader->spec.train && !(loader->order_known && loader->order_epoch == slot->batch.epoch)) {
+		order_shuffle(loader, slot->batch.epoch);
+		loader->order_epoch = slot->batch.epoch;
+		loader->order_known = true;
+	}
+	for (int64_t r = 0; r < slot->batch.rows; r++)
+		slot->samples[r] = loader->spec.train ? loader->order[first + r] : (int32_t)(first + r);
+	for (int64_t r = 0; r < slot->batch.rows && slot->begin; r++)
+		slot->begin[r + 1] =
+			slot->begin[r] + (uint32_t)loader->spec.set->source->extent(loader->spec.set, slot->samples[r]);
+	sl_pool_run(loader->pool, (slot->batch.rows + BLOCK_ROWS - 1) / BLOCK_ROWS, fill_block, slot);
+	look_for_failure(slot);
+	if (slot->other)
+		sl_pool_run(loader->pool, (slot->batch.rows + 1) / 2, mix_rows, slot);
+}
