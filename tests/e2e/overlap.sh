@@ -23,7 +23,7 @@ codecs=(none f16 quant:8 'quant:4,per=channel' 'qsgd:100' 'topk:0.3|quant:8' 'ce
 	'randomk:0.2' 'lowrank:2,warm=true,ef=true|quant:8' downsample:2 'threshold:0.5' sortquant:6+2 'topk:0.2|quant:4|zstd:1')
 mixed=(--set codec.head_act=quant:8 --set codec.mid_act=none --set codec.mid_grad='topk:0.2|f16' --set codec.head_grad=qsgd:20,bucket=256)
 [ -n "${SPLIT_LONG:-}" ] || codecs=(none 'cells:8,ef=true|topk:0.2|quant:8|zstd:1')
-nan=(--set train.on_nan=skip --set train.precision=fp16 --set train.batch=8 --set train.chunks=2 --set train.optimizer.lr=0.005)
+nan=(--set train.on_nan=skip --set train.precision=fp16 --set train.batch=4 --set train.chunks=2 --set train.optimizer.lr=0.005)
 
 serve plain false
 for codec in "${codecs[@]}"; do run "plain-${codec//[^a-z0-9]/-}" --set codec="$codec"; done
