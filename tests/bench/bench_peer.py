@@ -11,6 +11,7 @@ others use too. Forward and backward, gradients set to None before; no optimizer
 --write: the table to docs/results/cpu.md. --quick: tiny settings, to see that it works.
 """
 import argparse
+import ctypes
 import datetime
 import os
 import re
@@ -69,6 +70,16 @@ class Ours:
         said = self.p.stderr.read()
         self.p.wait()
         return said.strip().split(": ", 1)[-1]
+
+
+def use_threads(n):
+    """Debian's PyTorch multiplies matrices with OpenBLAS, which has threads of its own."""
+    import torch
+
+    torch.set_num_threads(n)
+    blas = ctypes.CDLL("libblas.so.3")
+    if hasattr(blas, "openblas_set_num_threads"):
+        blas.openblas_set_num_threads(n)
 
 
 def our_segments(piece, image, batch, chunks, threads, net):
@@ -176,7 +187,7 @@ def by_turns(ours, peers, runs, warm):
 def compare_segment(report, row, threads, runs, warm):
     import torch
     name, piece, image, batch, chunks, target, net = row
-    torch.set_num_threads(threads)
+    use_threads(threads)
     ours = our_segments(piece, image, batch, chunks, threads, net)
     peers = {form: Torch(piece, image, batch, chunks, form == "NHWC", net) for form in ("NHWC", "NCHW")}
     ms, report.cpu = by_turns(ours, peers, runs, warm)
@@ -192,7 +203,7 @@ def compare_segment(report, row, threads, runs, warm):
 def compare_encoder(report, threads, runs, warm, cpu):
     import torch
     from bench_peer_encoder import CASES, Layer
-    torch.set_num_threads(threads)
+    use_threads(threads)
     for name, lengths, pads in CASES:
         ours = Ours("cpu" if cpu else "run", "bench_encoder", str(threads), ",".join(str(n) for n in lengths))
         ms, report.cpu = by_turns(ours, {form: Layer(lengths, to, cpu) for form, to, _ in pads}, runs, warm)
@@ -211,7 +222,7 @@ def peak_resident_mb():
 
 def memory_worker(image, batch, channels_last):
     import torch
-    torch.set_num_threads(1)
+    use_threads(1)
     base = peak_resident_mb()
     net = network(True)[1].to(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
     side = image // 2
@@ -297,7 +308,7 @@ def split_worker(rank, port, image, batch, chunks, codec, channels_last, steps):
     heads backward, as GPipe has it; sends and receives run beside it."""
     import torch
     import torch.distributed as dist
-    torch.set_num_threads(1)
+    use_threads(1)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
     form = torch.channels_last if channels_last else torch.contiguous_format
     net = network(True).to(memory_format=form)
