@@ -7,7 +7,6 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
-#include "common/nn/weights.h"
 #include "server/group_impl.h"
 #include "server/store.h"
 
@@ -122,10 +121,8 @@ static int find_stranger(struct sl_group *g, struct sl_fail *fail)
 
 static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 {
-	const struct sl_plan_segment *s = &g->plan->segment[SL_MIDDLE];
-	const struct sl_trunk_store *store = &g->groups->store;
 	const struct sl_hello *h = hello_of(g, 0);
-	float *range = sl_port_weights(g->seat[0].m->port);
+	enum sl_err err;
 
 	for (int k = 1; k < g->n; k++)
 		if (memcmp(hello_of(g, k)->weights_hash, h->weights_hash, sizeof h->weights_hash) != 0)
@@ -142,15 +139,10 @@ static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 			sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
 	}
 	sl_exec_set_applied(g->exec, 0);
-	g->has_weights = true;
-	if (sl_store_get(store->dir, NULL, h->weights_hash, range, s->weight_count))
-		return sl_exec_set_weights(g->exec, range);
-	g->has_weights = h->weights_source == SL_WEIGHTS_SEED;
-	g->need_weights = !g->has_weights;
-	if (g->need_weights)
-		return SL_OK;
-	sl_weights_init_range(s, g->plan->spec.seed, range);
-	return sl_exec_set_weights(g->exec, range);
+	err = sl_trunk_first_weights(g->exec, g->plan, &g->groups->store, h, sl_port_weights(g->seat[0].m->port),
+				     &g->need_weights);
+	g->has_weights = !g->need_weights;
+	return err;
 }
 
 /* Zeroes: what a new run begins with. */
@@ -417,19 +409,14 @@ void sl_group_run(struct sl_job *job)
 enum sl_err sl_group_install(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_hello *h = &sl_port_session(m->port)->hello;
-	const int64_t count = g->plan->segment[SL_MIDDLE].weight_count;
 	const struct sl_trunk_store *store = &g->groups->store;
-	float *range = sl_port_weights(m->port);
-	uint8_t hash[16];
+	const float *range = sl_port_weights(m->port);
+	enum sl_err err = sl_trunk_check_upload(g->plan, h, range, fail);
 
-	SL_FAILPOINT(SL_FP_SERVER_INSTALL);
-	sl_weights_hash(range, count, hash);
-	if (memcmp(hash, h->weights_hash, sizeof hash) != 0)
-		return sl_fail_set(fail, SL_ERR_MISMATCH,
-				   "the uploaded weights do not have the hash that Hello announced");
-	if (g->has_weights)
-		return SL_OK;
-	sl_store_put(store->dir, store->tidy, NULL, hash, range, count);
+	if (err || g->has_weights)
+		return err;
+	sl_store_put(store->dir, store->tidy, store->owner, h->weights_hash, range,
+		     g->plan->segment[SL_MIDDLE].weight_count);
 	g->has_weights = true;
 	return sl_exec_set_weights(g->exec, range);
 }

@@ -9,19 +9,19 @@
 #include "common/nn/weights.h"
 #include "server/store.h"
 
-static enum sl_err first_weights(struct sl_trunk *t, const struct sl_trunk_store *store, const struct sl_hello *h,
-				 float *range, bool *need_weights)
+enum sl_err sl_trunk_first_weights(struct sl_exec *exec, const struct sl_plan *plan, const struct sl_trunk_store *store,
+				   const struct sl_hello *h, float *range, bool *need)
 {
-	const struct sl_plan_segment *s = &t->plan->segment[SL_MIDDLE];
+	const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
 
 	if (sl_store_get(store->dir, store->owner, h->weights_hash, range, s->weight_count))
-		return sl_exec_set_weights(t->exec, range);
+		return sl_exec_set_weights(exec, range);
 	if (h->weights_source != SL_WEIGHTS_SEED) {
-		*need_weights = true;
+		*need = true;
 		return SL_OK;
 	}
-	sl_weights_init_range(s, t->plan->spec.seed, range);
-	return sl_exec_set_weights(t->exec, range);
+	sl_weights_init_range(s, plan->spec.seed, range);
+	return sl_exec_set_weights(exec, range);
 }
 
 /* What the client holds may be what it comes back for. */
@@ -45,8 +45,9 @@ static enum sl_err choose_step(struct sl_trunk *t, const struct sl_trunk_store *
 			err = sl_exec_follow(t->exec, h->held[i]);
 		if (err)
 			return err;
-		err = h->held[i] ? sl_keep_read(&t->keep, h->held[i], t->exec, port, fail)
-				 : first_weights(t, store, h, sl_port_weights(port), need_weights);
+		err = h->held[i]
+			      ? sl_keep_read(&t->keep, h->held[i], t->exec, port, fail)
+			      : sl_trunk_first_weights(t->exec, t->plan, store, h, sl_port_weights(port), need_weights);
 
 		if (!err) {
 			SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
@@ -86,19 +87,29 @@ void sl_trunk_close(struct sl_trunk *t)
 	*t = (struct sl_trunk){0};
 }
 
-enum sl_err sl_trunk_install(struct sl_trunk *t, const struct sl_trunk_store *store, const struct sl_hello *h,
-			     struct sl_port *port, struct sl_fail *fail)
+enum sl_err sl_trunk_check_upload(const struct sl_plan *plan, const struct sl_hello *h, const float *range,
+				  struct sl_fail *fail)
 {
-	int64_t count = t->plan->segment[SL_MIDDLE].weight_count;
-	float *range = sl_port_weights(port);
 	uint8_t hash[16];
 
 	SL_FAILPOINT(SL_FP_SERVER_INSTALL);
-	sl_weights_hash(range, count, hash);
-	if (memcmp(hash, h->weights_hash, sizeof hash) != 0)
-		return sl_fail_set(fail, SL_ERR_MISMATCH,
-				   "the uploaded weights do not have the hash that Hello announced");
-	sl_store_put(store->dir, store->tidy, store->owner, hash, range, count);
+	sl_weights_hash(range, plan->segment[SL_MIDDLE].weight_count, hash);
+	return memcmp(hash, h->weights_hash, sizeof hash) == 0
+		       ? SL_OK
+		       : sl_fail_set(fail, SL_ERR_MISMATCH,
+				     "the uploaded weights do not have the hash that Hello announced");
+}
+
+enum sl_err sl_trunk_install(struct sl_trunk *t, const struct sl_trunk_store *store, const struct sl_hello *h,
+			     struct sl_port *port, struct sl_fail *fail)
+{
+	const float *range = sl_port_weights(port);
+	enum sl_err err = sl_trunk_check_upload(t->plan, h, range, fail);
+
+	if (err)
+		return err;
+	sl_store_put(store->dir, store->tidy, store->owner, h->weights_hash, range,
+		     t->plan->segment[SL_MIDDLE].weight_count);
 	return sl_exec_set_weights(t->exec, range);
 }
 

@@ -33,6 +33,13 @@ struct sl_trunk_store {
 enum sl_err sl_trunk_open(struct sl_trunk *t, const struct sl_trunk_store *store, const struct sl_hello *hello,
 			  struct sl_port *port, bool *need_weights, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_trunk_close(struct sl_trunk *t); /* a zeroed one is fine */
+/* What a run begins with, by way of `range` [weight_count]: weights of the store, or those of the seed. *need: neither,
+ * and the client has to send them. */
+enum sl_err sl_trunk_first_weights(struct sl_exec *exec, const struct sl_plan *plan, const struct sl_trunk_store *store,
+				   const struct sl_hello *hello, float *range, bool *need) SL_MUST_CHECK;
+/* MISMATCH: the uploaded weights in `range` are others than `hello` announced. */
+enum sl_err sl_trunk_check_upload(const struct sl_plan *plan, const struct sl_hello *hello, const float *range,
+				  struct sl_fail *fail) SL_MUST_CHECK;
 /* The uploaded weights, which lie in the port's buffer; MISMATCH: they are others than `hello` announced. */
 enum sl_err sl_trunk_install(struct sl_trunk *t, const struct sl_trunk_store *store, const struct sl_hello *hello,
 			     struct sl_port *port, struct sl_fail *fail) SL_MUST_CHECK;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/cmd/command.h"
+#include "client/cmd/data_name.h"
 #include "client/cmd/data_tokens.h"
 #include "client/data/sheet.h"
 #include "client/data/survey.h"
@@ -24,7 +25,7 @@ static const char *const usage[] = {
 	NULL,
 };
 
-enum { SHOWN_CLASSES = 40, ON_SHEET = 64, MEASURE_MS = 3000, CHANNELS = 3, NAME_BYTES = 256 };
+enum { SHOWN_CLASSES = 40, ON_SHEET = 64, MEASURE_MS = 3000, CHANNELS = 3 };
 
 struct look {
 	struct sl_setup setup;
@@ -35,27 +36,6 @@ struct look {
 };
 
 static const char *const split_name[SL_SPLIT_COUNT] = {"train", "test"};
-
-/* A folder may be called anything: neither a terminal nor JSON takes every name. */
-static const char *class_name(const struct look *l, int label, char out[NAME_BYTES])
-{
-	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
-	json_t *text;
-
-	snprintf(out, NAME_BYTES, "%d", label);
-	if (!set->source->class_name)
-		return out;
-	snprintf(out, NAME_BYTES, "%s", set->source->class_name(set, label));
-	for (size_t i = 0; out[i]; i++)
-		if (sl_text_controls(out, i))
-			out[i] = '?';
-	text = json_string(out);
-	for (char *c = out; !text && *c; c++)
-		if ((unsigned char)*c >= 0x80)
-			*c = '?';
-	json_decref(text);
-	return out;
-}
 
 static bool is_table(const struct look *l)
 {
@@ -121,6 +101,7 @@ static void training_norm(const struct look *l, float mean[CHANNELS], float std[
 static enum sl_err draw_sheet(const struct look *l, const struct sl_batch *batch, const char *path,
 			      struct sl_fail *fail)
 {
+	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
 	const int64_t *dim = batch->field[SL_FIELD_INPUT].type.dim;
 	const size_t floats = (size_t)dim[0] * (size_t)dim[1] * CHANNELS;
 	float *image = (float *)batch->field[SL_FIELD_INPUT].data, mean[CHANNELS], std[CHANNELS];
@@ -132,11 +113,11 @@ static enum sl_err draw_sheet(const struct look *l, const struct sl_batch *batch
 		return err;
 	training_norm(l, mean, std);
 	for (int i = 0; i < n && !err; i++, image += floats) {
-		char name[NAME_BYTES];
+		char name[SL_DATA_NAME_BYTES];
 
 		for (size_t k = 0; k < floats; k++)
 			image[k] = image[k] * std[k % CHANNELS] + mean[k % CHANNELS];
-		err = sl_sheet_put(sheet, i, image, class_name(l, sl_batch_labels(batch)[i], name), fail);
+		err = sl_sheet_put(sheet, i, image, sl_data_class_name(set, sl_batch_labels(batch)[i], name), fail);
 	}
 	if (!err)
 		err = sl_sheet_write(sheet, path, fail);
@@ -183,13 +164,14 @@ static enum sl_err run_loader(struct look *l, const char *sheet, struct sl_fail 
 
 static void print_classes(const struct look *l)
 {
+	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
 	const struct sl_survey *s = l->survey;
 
 	printf("%-32s %10s %10s\n", "class", "train", "test");
 	for (int i = 0; i < s[0].classes && i < SHOWN_CLASSES; i++) {
-		char name[NAME_BYTES];
+		char name[SL_DATA_NAME_BYTES];
 
-		printf("%-32s %10" PRId64 " %10" PRId64 "\n", class_name(l, i, name), s[0].of_class[i],
+		printf("%-32s %10" PRId64 " %10" PRId64 "\n", sl_data_class_name(set, i, name), s[0].of_class[i],
 		       s[1].of_class[i]);
 	}
 	if (s[0].classes > SHOWN_CLASSES)
@@ -240,15 +222,16 @@ static void put_sizes(json_t *root, const struct sl_survey *s)
 
 static void print_json(const struct look *l)
 {
+	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
 	const struct sl_survey *s = l->survey;
 	json_t *root = json_pack("{s:i, s:s}", "schema", 1, "kind", l->setup.set[0].source->name);
 	json_t *classes = json_array();
 
 	for (int i = 0; i < s[0].classes; i++) {
-		char name[NAME_BYTES];
+		char name[SL_DATA_NAME_BYTES];
 
 		json_array_append_new(classes,
-				      json_pack("{s:s, s:I, s:I}", "name", class_name(l, i, name), "train",
+				      json_pack("{s:s, s:I, s:I}", "name", sl_data_class_name(set, i, name), "train",
 						(json_int_t)s[0].of_class[i], "test", (json_int_t)s[1].of_class[i]));
 	}
 	json_object_set_new(root, "classes", classes);

@@ -7,10 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cmd/data_name.h"
 #include "client/text/tokenizer.h"
 #include "common/base/clock.h"
 
-enum { SHOWN_CLASSES = 40, SAMPLES = 5, NAME_BYTES = 256, SAMPLE_BYTES = 400, LENGTHS = 4 };
+enum { SHOWN_CLASSES = 40, SAMPLES = 5, SAMPLE_BYTES = 400, LENGTHS = 4 };
 
 struct split {
 	int64_t rows, tokens;
@@ -210,25 +211,6 @@ static void take_features(struct look *l, const struct sl_conf_client *conf)
 	sl_setup_close(&setup);
 }
 
-static const char *class_name(const struct look *l, int label, char out[NAME_BYTES])
-{
-	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
-	json_t *text;
-
-	snprintf(out, NAME_BYTES, "%d", label);
-	if (set->source->class_name)
-		snprintf(out, NAME_BYTES, "%s", set->source->class_name(set, label));
-	for (size_t i = 0; out[i]; i++)
-		if (sl_text_controls(out, i))
-			out[i] = '?';
-	text = json_string(out);
-	for (char *c = out; !text && *c; c++)
-		if ((unsigned char)*c >= 0x80)
-			*c = '?';
-	json_decref(text);
-	return out;
-}
-
 /* Of one direction at a cut, for a batch of so many tokens, as fp32. */
 static double bytes_of(const struct look *l, int mid, double tokens)
 {
@@ -242,11 +224,11 @@ static void print_table(const struct look *l)
 	static const char *const cut[2] = {"head_act", "mid_act"};
 	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
 	const struct split *s = l->split;
-	char name[NAME_BYTES];
+	char name[SL_DATA_NAME_BYTES];
 
 	printf("%-32s %10s %10s\n", set->classes ? "class" : "numbers", "train", "test");
 	for (int i = 0; i < set->classes && i < SHOWN_CLASSES; i++)
-		printf("%-32s %10" PRId64 " %10" PRId64 "\n", class_name(l, i, name), s[0].of_class[i],
+		printf("%-32s %10" PRId64 " %10" PRId64 "\n", sl_data_class_name(set, i, name), s[0].of_class[i],
 		       s[1].of_class[i]);
 	if (set->classes > SHOWN_CLASSES)
 		printf("and %d more classes; --json has all\n", set->classes - SHOWN_CLASSES);
@@ -286,11 +268,11 @@ static void print_json(const struct look *l)
 	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
 	json_t *root = json_pack("{s:i, s:s}", "schema", 1, "kind", set->source->name), *classes = json_array();
 	json_t *samples = json_array();
-	char name[NAME_BYTES];
+	char name[SL_DATA_NAME_BYTES];
 
 	for (int i = 0; i < set->classes; i++)
-		json_array_append_new(classes, json_pack("{s:s, s:I, s:I}", "name", class_name(l, i, name), "train",
-							 (json_int_t)l->split[0].of_class[i], "test",
+		json_array_append_new(classes, json_pack("{s:s, s:I, s:I}", "name", sl_data_class_name(set, i, name),
+							 "train", (json_int_t)l->split[0].of_class[i], "test",
 							 (json_int_t)l->split[1].of_class[i]));
 	json_object_set_new(root, "classes", classes);
 	for (int split = 0; split < SL_SPLIT_COUNT; split++)
