@@ -16,43 +16,16 @@ glue=$data
 for needed in "$glue/CoLA/train.tsv" "$data/roberta_tokenizer"; do
 	[ -e "$needed" ] || { echo "demo-text: $needed is not there"; exit 66; }
 done
-unset OPENBLAS_CORETYPE
-mkdir -p "$run"
-socket=$(mktemp -d "${TMPDIR:-/tmp}/split-demo.XXXXXX")
-server='' client=''
-end_all() {
-	trap - EXIT
-	local pid
-	for pid in $client $server; do kill "$pid" 2>/dev/null || true; done
-	wait 2>/dev/null || true
-	rm -rf "$socket"
-}
-trap end_all EXIT
-trap 'exit 143' TERM HUP
-trap 'exit 130' INT
-
-: >"$run/splits.log"
-setpriv --pdeathsig TERM "$build/splits" serve configs/server.yaml --set listen=tcp://127.0.0.1:0 --set store="$run/store" \
-	--set control="$socket/splits.sock" 2>"$run/splits.log" &
-server=$!
-for _ in $(seq 200); do
-	endpoint=$(sed -n 's/^INFO serving: .* on \(tcp:[^ ,]*\),.*/\1/p' "$run/splits.log")
-	[ -z "$endpoint" ] || break
-	kill -0 $server 2>/dev/null || break
-	sleep 0.1
-done
-[ -n "$endpoint" ] || { echo 'splits did not start:'; cat "$run/splits.log"; exit 1; }
+. scripts/demo-pair.sh
 echo "splits serves on $endpoint; splitc trains configs/client-demo-text.yaml"
 # the tokens are not kept: the data may be read-only
-setpriv --pdeathsig TERM "$build/splitc" train configs/client-demo-text.yaml --fresh --set server="$endpoint" --set log.dir="$run" \
+$child "$build/splitc" train configs/client-demo-text.yaml --fresh --set server="$endpoint" --set log.dir="$run" \
 	--set control="$socket/splitc.sock" --set data.dir="$glue" --set data.tokenizer="$data/roberta_tokenizer" \
 	--set data.token_cache=false ${EPOCHS:+--set train.epochs="$EPOCHS"} >"$run/summary.txt" &
 client=$!
 status=0
 wait $client || status=$?
-client=''
-[ $status = 0 ] || { echo "splitc ended with exit status $status; the server's log:"; tail -n 5 "$run/splits.log"; exit 1; }
-cat "$run/summary.txt"
+client_ended $status
 # what crosses in front of the middle has 128 numbers for each token
 jq -rs '(.[] | select(.type == "summary")) as $s | [.[] | select(.type == "epoch")] as $e |
 	($s.direction.head_act.raw_bytes / 512) as $all | ($s.direction.head_grad.raw_bytes / 512) as $trained |

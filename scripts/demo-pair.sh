@@ -1,0 +1,42 @@
+# shellcheck shell=bash
+# For the demos: a server and a client that end with the script, however that ends. The caller has set $build and $run; from here
+# on $endpoint is where splits serves, $socket a folder for control sockets, $child what a daemon is started with.
+# a slower BLAS kernel than the CPU's is of no use here
+unset OPENBLAS_CORETYPE
+mkdir -p "$run"
+socket=$(mktemp -d "${TMPDIR:-/tmp}/split-demo.XXXXXX")
+server='' client=''
+end_all() {
+	trap - EXIT
+	local pid
+	for pid in $client $server; do kill "$pid" 2>/dev/null || true; done
+	wait 2>/dev/null || true
+	rm -rf "$socket"
+}
+trap end_all EXIT
+trap 'exit 143' TERM HUP
+trap 'exit 130' INT
+
+# A terminal's Ctrl-C is for the script alone, so both have sessions of their own; and neither outlives it.
+child='setsid setpriv --pdeathsig TERM'
+
+: >"$run/splits.log" # read below before splits may have opened it; and an earlier demo's address is not this one's
+# any free port, and sockets of its own: a demo disturbs no other splits here
+$child "$build/splits" serve configs/server.yaml --set listen=tcp://127.0.0.1:0 --set store="$run/store" \
+	--set control="$socket/splits.sock" 2>"$run/splits.log" &
+server=$!
+for _ in $(seq 200); do
+	endpoint=$(sed -n 's/^INFO serving: .* on \(tcp:[^ ,]*\),.*/\1/p' "$run/splits.log")
+	[ -z "$endpoint" ] || break
+	kill -0 $server 2>/dev/null || break
+	sleep 0.1
+done
+[ -n "$endpoint" ] || { echo 'splits did not start:'; cat "$run/splits.log"; exit 1; }
+
+# client_ended STATUS: shows the server's last words where the client failed, else the summary
+client_ended() {
+	client=''
+	[ "$1" = 0 ] || { echo "splitc ended with exit status $1; the server's log:"; tail -n 5 "$run/splits.log"; exit 1; }
+	echo
+	cat "$run/summary.txt"
+}
