@@ -376,10 +376,10 @@ test-torch: deps ## compare with PyTorch, live (python3-torch)
 	@$(MAKE) --no-print-directory all
 	BUILD=$(B) tests/golden/test-torch.sh
 
-# ---- benchmarks: every tests/bench/bench_*.c is a program of its own
+# ---- benchmarks: every tests/bench/bench_*.c is a program of its own, beside op_times.c
 BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/bench_*.c))
 
-$(BENCH_BIN): $(B)/%: $(B)/%.o $(LIB)
+$(BENCH_BIN): $(B)/%: $(B)/%.o $(B)/tests/bench/op_times.o $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/nn/exec.h"
 #include "kernels/cpu/cpu.h"
+#include "tests/bench/op_times.h"
 
 enum { VOCAB = 50265, F = 768, LONGEST = 512, MOST_ROWS = 256, MOST_STEPS = 2000, LINE = 1 << 16, AT_ONCE = 9 };
 
@@ -21,15 +21,6 @@ static _Noreturn void die(const char *what)
 {
 	fprintf(stderr, "bench_embedding: %s\n", what);
 	exit(70);
-}
-
-/* CPU time: what a busy machine disturbs least. */
-static double cpu_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
 static struct sl_plan *plan_of(int rows)

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/base/clock.h"
 #include "common/base/pool.h"
@@ -16,8 +15,9 @@
 #include "common/nn/exec.h"
 #include "common/nn/model.h"
 #include "kernels/cpu/cpu.h"
+#include "tests/bench/op_times.h"
 
-enum { FEATURES = 768, WIDE = 3072, HEADS = 12, MOST_ROWS = 4096, MOST_TOKENS = 512, MOST_OPS = 64 };
+enum { FEATURES = 768, WIDE = 3072, HEADS = 12, MOST_ROWS = 4096, MOST_TOKENS = 512 };
 static const float dropped = 0.1f, eps = 1e-5f;
 
 struct rows {
@@ -134,15 +134,6 @@ static struct sl_exec *open_exec(const struct sl_plan *plan, struct sl_backend *
 	return e;
 }
 
-/* Of all threads of this process: what a busy machine disturbs least. */
-static double cpu_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 static double run(struct sl_exec *e, const struct rows *rows, bool cpu)
 {
 	static uint64_t step;
@@ -156,83 +147,22 @@ static double run(struct sl_exec *e, const struct rows *rows, bool cpu)
 	return cpu ? cpu_ms() - began : sl_seconds_since(start) * 1e3;
 }
 
-/* ---- times of ops */
-
-static struct {
-	struct sl_backend_ops ops;
-	struct sl_kernel kernel[SL_OP_COUNT];
-	const struct sl_backend_ops *inner;
-	struct {
-		const struct sl_op *op;
-		double ms[2];
-	} op[MOST_OPS];
-	int n;
-} timed;
-
-static void note(const struct sl_op *op, int pass, double start)
-{
-	const double ms = cpu_ms() - start;
-	int i = 0;
-
-	while (i < timed.n && timed.op[i].op != op)
-		i++;
-	if (i == MOST_OPS)
-		return;
-	if (i == timed.n) {
-		timed.n++;
-		timed.op[i].op = op;
-		timed.op[i].ms[0] = timed.op[i].ms[1] = INFINITY;
-	}
-	timed.op[i].ms[pass] = fmin(timed.op[i].ms[pass], ms);
-}
-
-static enum sl_err timed_forward(const struct sl_op_call *call)
-{
-	const double start = cpu_ms();
-	enum sl_err err = timed.inner->kernel[call->op->kind]->forward(call);
-
-	note(call->op, 0, start);
-	return err;
-}
-
-static enum sl_err timed_backward(const struct sl_op_call *call)
-{
-	const double start = cpu_ms();
-	enum sl_err err = timed.inner->kernel[call->op->kind]->backward(call);
-
-	note(call->op, 1, start);
-	return err;
-}
-
-static void watch(struct sl_backend *be)
-{
-	timed.inner = be->ops;
-	timed.ops = *be->ops;
-	for (int k = 0; k < SL_OP_COUNT; k++) {
-		if (!be->ops->kernel[k])
-			continue;
-		timed.kernel[k] = *be->ops->kernel[k];
-		timed.kernel[k].forward = timed_forward;
-		timed.kernel[k].backward = timed_backward;
-		timed.ops.kernel[k] = &timed.kernel[k];
-	}
-	be->ops = &timed.ops;
-}
-
 static void profile(struct sl_exec *e, const struct rows *rows, int runs)
 {
-	double least = INFINITY, sum[2] = {0};
+	double least = INFINITY, sum[PASSES] = {0};
+	const struct op_profile *op;
+	int n;
 
 	while (runs-- > 0)
 		least = fmin(least, run(e, rows, true));
+	op = op_times(&n);
 	printf("%-20s %9s %9s %18s\n", "op", "fwd ms", "bwd ms", "GFLOP/s, fwd, bwd");
-	for (int i = 0; i < timed.n; i++) {
-		const double *ms = timed.op[i].ms;
-		const bool linear = timed.op[i].op->kind == SL_OP_LINEAR;
-		const double gflop =
-			linear ? 2e-6 * (double)sl_op_macs(timed.op[i].op, 1) * (double)rows->begin[rows->n] : 0;
+	for (int i = 0; i < n; i++) {
+		const double *ms = op[i].ms;
+		const bool linear = op[i].op->kind == SL_OP_LINEAR;
+		const double gflop = linear ? 2e-6 * (double)sl_op_macs(op[i].op, 1) * (double)rows->begin[rows->n] : 0;
 
-		printf("%-20s %9.3f %9.3f %9.1f %9.1f\n", timed.op[i].op->name, ms[0], ms[1], gflop / ms[0],
+		printf("%-20s %9.3f %9.3f %9.1f %9.1f\n", op[i].op->name, ms[0], ms[1], gflop / ms[0],
 		       2 * gflop / ms[1]);
 		sum[0] += ms[0];
 		sum[1] += ms[1];
@@ -257,7 +187,7 @@ int main(int argc, char **argv)
 	if (sl_pool_open(&pool, atoi(argv[1]), &fail) || sl_cpu_backend_open(&be, pool, &fail))
 		die(&fail);
 	if (profiles)
-		watch(&be);
+		op_times_watch(&be);
 	plan = plan_of(&rows);
 	e = open_exec(plan, &be, &rows);
 	fprintf(stderr, "bench_encoder: %s\n", sl_cpu_describe());

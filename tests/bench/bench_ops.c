@@ -11,13 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/base/clock.h"
 #include "common/base/pool.h"
 #include "common/model/split.h"
 #include "common/nn/exec.h"
 #include "kernels/cpu/cpu.h"
+#include "tests/bench/op_times.h"
 
 enum { MAX_RUNS = 99, PEAK_GFLOPS = 240, MEMORY_GBS = 45 };
 
@@ -209,92 +209,9 @@ static void fill_weights(struct sl_exec *exec, const struct sl_plan *plan, const
 	free(w);
 }
 
-/* Of all threads of this process: what a busy machine disturbs least. */
-static double cpu_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 /* ---- ops of a segment as the executor calls them */
 
-enum pass { FORWARD, BACKWARD, PASSES };
-
-struct profile {
-	const struct sl_op *op;
-	double ms[PASSES], bytes[PASSES]; /* the least call; read and written, at the least */
-};
-
-static struct {
-	struct sl_backend_ops ops;
-	struct sl_kernel kernel[SL_OP_COUNT];
-	const struct sl_backend_ops *inner;
-	struct profile op[256];
-	int n;
-} timed;
-
-static struct profile *profile_of(const struct sl_op *op)
-{
-	for (int i = 0; i < timed.n; i++)
-		if (timed.op[i].op == op)
-			return &timed.op[i];
-	timed.op[timed.n] = (struct profile){.op = op, .ms = {1e30, 1e30}};
-	return &timed.op[timed.n++];
-}
-
-static void note(const struct sl_op *op, enum pass pass, double began_ms, double bytes)
-{
-	struct profile *p = profile_of(op);
-
-	p->ms[pass] = fmin(p->ms[pass], cpu_ms() - began_ms);
-	p->bytes[pass] = bytes;
-}
-
-static double bytes_of(const struct sl_tensor *t)
-{
-	return t->data != NULL ? (double)tensor_bytes(&t->shape) : 0;
-}
-
-static enum sl_err timed_forward(const struct sl_op_call *call)
-{
-	double began = cpu_ms(), bytes = bytes_of(&call->out);
-	enum sl_err err = timed.inner->kernel[call->op->kind]->forward(call);
-
-	for (int i = 0; i < call->op->n_in; i++)
-		bytes += bytes_of(&call->in[i]);
-	note(call->op, FORWARD, began, bytes);
-	return err;
-}
-
-static enum sl_err timed_backward(const struct sl_op_call *call)
-{
-	double began = cpu_ms(), bytes = bytes_of(&call->dout) + bytes_of(&call->out);
-	enum sl_err err = timed.inner->kernel[call->op->kind]->backward(call);
-
-	for (int i = 0; i < call->op->n_in; i++)
-		bytes += bytes_of(&call->in[i]) + bytes_of(&call->din[i]) * (call->din_add[i] ? 2 : 1);
-	note(call->op, BACKWARD, began, bytes);
-	return err;
-}
-
-static void open_profile(struct sl_backend *be)
-{
-	timed.inner = be->ops;
-	timed.ops = *be->ops;
-	for (int k = 0; k < SL_OP_COUNT; k++) {
-		if (be->ops->kernel[k] == NULL)
-			continue;
-		timed.kernel[k] = *be->ops->kernel[k];
-		timed.kernel[k].forward = timed_forward;
-		timed.kernel[k].backward = timed_backward;
-		timed.ops.kernel[k] = &timed.kernel[k];
-	}
-	be->ops = &timed.ops;
-}
-
-static double floor_ms(const struct profile *p, enum pass pass)
+static double floor_ms(const struct op_profile *p, enum pass pass)
 {
 	double flop = 2.0 * (double)sl_op_macs(p->op, p->op->in_shape[0].dim[0]) * (pass == BACKWARD ? 2 : 1);
 
@@ -305,10 +222,12 @@ static void print_profile(int chunks)
 {
 	char text[SL_SHAPE_TEXT];
 	double sum[PASSES] = {0}, floor[PASSES] = {0};
+	int n;
+	const struct op_profile *op = op_times(&n);
 
 	printf("%-28s %-20s %8s %8s %8s %8s   lost\n", "op", "input", "fwd ms", "floor", "bwd ms", "floor");
-	for (int i = 0; i < timed.n; i++) {
-		const struct profile *p = &timed.op[i];
+	for (int i = 0; i < n; i++) {
+		const struct op_profile *p = &op[i];
 		double f = p->ms[FORWARD] * chunks, b = p->ms[BACKWARD] * chunks;
 		double ff = floor_ms(p, FORWARD) * chunks, fb = floor_ms(p, BACKWARD) * chunks;
 
@@ -428,7 +347,7 @@ int main(int argc, char **argv)
 	       set.chunk, set.threads, sl_cpu_describe(), sl_cpu_core_is_older(&reason) ? ": " : "",
 	       sl_cpu_core_is_older(&reason) ? reason : "");
 	if (set.segments_only == PROFILE)
-		open_profile(&be);
+		op_times_watch(&be);
 	if (!set.segments_only)
 		bench_ops(&be, plan, set.runs);
 	if (set.segments_only == UPDATES)

@@ -29,27 +29,7 @@ cat >"$config" <<-YAML
 	  groups: [{match: ["*.bias", "*LayerNorm*"], weight_decay: 0}]
 	threads: 1
 YAML
-start_server one threads=1
-one=$endpoint
-start_server two "store=$tmp/two" threads=2
-two=$endpoint
-
-sets() { for pair in "$@"; do printf -- '--set\n%s\n' "${pair//^/|}"; done; }
-
-# compare NAME [key=value]…: with servers and clients of one and of two threads as in one process
-compare() {
-	local name=$1 set
-	shift
-	mapfile -t set < <(sets "$@")
-	client "local $name" "$config" --local "${set[@]}" || fail "local $name: exit status $?"
-	client "two $name" "$config" --set server="$two" --set threads=2 "${set[@]}" || fail "two $name: exit status $?"
-	client "one $name" "$config" --set server="$one" "${set[@]}" || fail "one $name: exit status $?"
-	for run in one two; do
-		[ "$(steps_of "$run $name")" = $steps ] || fail "$run $name has $(steps_of "$run $name") steps, not $steps"
-		[ "$(learned "$run $name")" = "$(learned "local $name")" ] || fail "$run $name learned something else"
-		cmp "$tmp/$run $name/model.safetensors" "$tmp/local $name/model.safetensors" || fail "$run $name: other weights"
-	done
-}
+. tests/e2e/lib/compare.sh
 
 one_to_four=('partition=2:-2|head_end=|tail_begin=' 'head_end=encoder.layer.0.attention.output.add|tail_begin=encoder.layer.2'
 	'head_end=encoder.layer.0.attention.output|tail_begin=classifier' 'partition=2:-1|head_end=|tail_begin=')
@@ -61,7 +41,7 @@ for codec in quant:8 topk:0.2^quant:8 sortquant:6+2 lowrank:3,warm=true quant:4,
 	cases+=("$codec|codec.head_act=$codec|codec.head_grad=$codec|tail_begin=encoder.layer.2|codec.mid_act=$codec|codec.mid_grad=$codec")
 done
 cases+=('quant at the first token|codec=quant:8' 'insert|insert.head=linear:8|insert.tail=linear:6' 'frozen|train.freeze=roberta.embeddings.*,roberta.encoder.layer.0.*')
-two_at_a_time compare "${cases[@]}"
+two_at_a_time compare_both "${cases[@]}"
 [ "$(learned 'local cut 3 4')" != "$(learned 'local quant at the first token')" ] || fail 'the codec made no difference'
 
 # Cuts 3 and 4 send one vector of each row to the tail; cuts 1 and 2 one of each token.

@@ -25,29 +25,9 @@ cat >"$config" <<-YAML
 	  optimizer: {kind: adamw, lr: 0.05, weight_decay: 0.1}
 	threads: 1
 YAML
-start_server one threads=1
-one=$endpoint
-start_server two "store=$tmp/two" threads=2
-two=$endpoint
+. tests/e2e/lib/compare.sh
 
-sets() { for pair in "$@"; do printf -- '--set\n%s\n' "${pair//^/|}"; done; }
-
-# compare NAME [key=value]…: with servers and clients of one and of two threads as in one process
-compare() {
-	local name=$1 set
-	shift
-	mapfile -t set < <(sets "$@")
-	client "local $name" "$config" --local "${set[@]}" || fail "local $name: exit status $?"
-	client "two $name" "$config" --set server="$two" --set threads=2 "${set[@]}" || fail "two $name: exit status $?"
-	client "one $name" "$config" --set server="$one" "${set[@]}" || fail "one $name: exit status $?"
-	for run in one two; do
-		[ "$(steps_of "$run $name")" = $steps ] || fail "$run $name has $(steps_of "$run $name") steps, not $steps"
-		[ "$(learned "$run $name")" = "$(learned "local $name")" ] || fail "$run $name learned something else"
-		cmp "$tmp/$run $name/model.safetensors" "$tmp/local $name/model.safetensors" || fail "$run $name: other weights"
-	done
-}
-
-two_at_a_time compare 'plain' 'cut 3|head_end=encoder.layer.0.attention.output' 'cut 1|partition=2:-2|train.chunks=8|codec=quant:8' \
+two_at_a_time compare_both 'plain' 'cut 3|head_end=encoder.layer.0.attention.output' 'cut 1|partition=2:-2|train.chunks=8|codec=quant:8' \
 	'frozen head|partition=1:-1|train.chunks=1' 'all|lora.target=query,key,value,dense|lora.dropout=0|codec=topk:0.3'
 figure() { jq -r "select(.type == \"summary\") | .direction.$2 // 0" "$tmp/$1/log.jsonl"; }
 [ "$(figure 'one frozen head' head_grad.payload_bytes)" = 0 ] || fail 'a head without adapters gets a gradient'

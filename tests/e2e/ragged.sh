@@ -21,39 +21,7 @@ cat >"$config" <<-YAML
 	  schedule: {kind: cosine, warmup_epochs: 0.5}
 	threads: 1
 YAML
-start_server one threads=1
-one=$endpoint
-start_server two "store=$tmp/two" threads=2
-two=$endpoint
-
-sets() { for pair in "$@"; do printf -- '--set\n%s\n' "${pair//^/|}"; done; }
-
-# same A B: the losses of every step and the weights, byte for byte
-same() {
-	[ "$(steps_of "$1")" = $steps ] || fail "$1 has $(steps_of "$1") steps, not $steps"
-	[ "$(learned "$1")" = "$(learned "$2")" ] || fail "$1 and $2 learned differently"
-	cmp "$tmp/$1/model.safetensors" "$tmp/$2/model.safetensors" || fail "$1 and $2 ended with different weights"
-}
-
-# compare NAME [key=value]…: with a server as in one process, and with another number of threads
-compare() {
-	local name=$1 set
-	shift
-	mapfile -t set < <(sets "$@")
-	client "local $name" "$config" --local "${set[@]}" || fail "local $name: exit status $?"
-	client "two $name" "$config" --set server="$two" --set threads=2 "${set[@]}" || fail "two $name: exit status $?"
-	same "two $name" "local $name"
-}
-
-# compare_both: … of one thread, too
-compare_both() {
-	local name=$1 set
-	compare "$@"
-	shift
-	mapfile -t set < <(sets "$@")
-	client "one $name" "$config" --set server="$one" "${set[@]}" || fail "one $name: exit status $?"
-	same "one $name" "local $name"
-}
+. tests/e2e/lib/compare.sh
 
 cases=()
 for chunks in 1 4 8; do
@@ -98,7 +66,7 @@ wait_for 'the run does not get to its second step' has_steps killed 2
 kill -9 "$client_pid"
 wait "$client_pid" 2>/dev/null || true
 client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
-same killed 'local killed'
+same_run killed 'local killed' $steps
 
 # The middle on a simulated device, dropout with it: the same to rounding.
 losses() { jq -r 'select(.type == "step") | .loss' "$tmp/$1/log.jsonl"; }

@@ -224,8 +224,8 @@ learned() { grep -oE '"(type|step|skipped|epoch|loss|acc|lr|grad_norm|train_loss
 # same_run A B STEPS: same losses (STEPS of them) and same weights, byte for byte
 same_run() {
 	[ "$(steps_of "$1")" = "$3" ] || fail "$1 has $(steps_of "$1") steps, not $3"
-	learned "$1" >"$tmp/learned.a"
-	learned "$2" >"$tmp/learned.b"
-	diff "$tmp/learned.a" "$tmp/learned.b" >"$tmp/learned.diff" || { head -n 6 "$tmp/learned.diff"; fail "$1 and $2 learned differently"; }
+	local differ
+	differ=$(diff <(learned "$1") <(learned "$2") || true)
+	[ -z "$differ" ] || { head -n 6 <<<"$differ"; fail "$1 and $2 learned differently"; }
 	cmp "$tmp/$1/model.safetensors" "$tmp/$2/model.safetensors" || fail "$1 and $2 ended with different weights"
 }
