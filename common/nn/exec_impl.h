@@ -1,6 +1,6 @@
-/* What an executor is made of, for the files that implement it: exec.c opens it and moves weights, exec_pass.c
- * computes, exec_commit.c applies a step, exec_share.c lets several compute with the same parameters, exec_tables.c
- * postpones updates of an embedding's rows. */
+/* What an executor is made of, for the files that implement it. exec.c opens it and moves weights. exec_pass.c
+ * computes, and exec_commit.c applies a step. exec_share.c lets several compute with the same parameters.
+ * exec_tables.c postpones updates of an embedding's rows. */
 #ifndef SL_NN_EXEC_IMPL_H
 #define SL_NN_EXEC_IMPL_H
 

@@ -1,8 +1,8 @@
-/* Softmax cross-entropy, torch.nn.CrossEntropyLoss(label_smoothing=ε, ignore_index) before its mean: with
- * p = softmax(logits) and the target t[n,k] = (1 − ε)·(s[n]·(k == label[n]) + (1 − s[n])·(k == other[n])) + ε/K,
- * where s[n] is 1 but for mixed rows,
+/* Softmax cross-entropy: torch.nn.CrossEntropyLoss(label_smoothing=ε, ignore_index) before its mean.
+ *   p = softmax(logits)
+ *   t[n,k] = (1 − ε)·(s[n]·(k == label[n]) + (1 − s[n])·(k == other[n])) + ε/K
  *   loss_sum = Σ_n Σ_k −t[n,k]·log p[n,k]      dlogits[n,k] = loss_scale · (p[n,k] − t[n,k])
- * over the rows n that are not ignored; the others have dlogits 0. */
+ * s[n] is 1 but for mixed rows. The sum is over the rows n that are not ignored; the others have dlogits 0. */
 #include <math.h>
 
 #include "kernels/ref/kernels.h"

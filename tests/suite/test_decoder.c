@@ -1,7 +1,8 @@
 /* A pretrained decoder of Llama's form, from the operators alone: causal attention with rotary positions and grouped
- * heads, RMS norm, SiLU, output tied to the embedding. Logits equal those of tests/golden/decoder_live.py to 1e-4 of
- * the largest, on rows of different lengths, and the loss on the model's own greedy text is below 1. SPLIT_DECODER
- * names the model's folder, and SPLIT_DECODER_RUN what the script wrote (make test-torch with SPLIT_DECODER). */
+ * heads, RMS norm, SiLU, output tied to the embedding. Rows have different lengths. Logits equal those of
+ * tests/golden/decoder_live.py to 1e-4 of the largest. The loss on the model's own greedy text is below 1.
+ * SPLIT_DECODER names the model's folder, and SPLIT_DECODER_RUN what the script wrote. `make test-torch` sets both
+ * where SPLIT_DECODER is given. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
