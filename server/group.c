@@ -158,15 +158,25 @@ static void decided(struct sl_group *g, int k)
 	sl_port_event(p->m->port, &ev);
 }
 
+static bool own_turn(const struct sl_group *g, int k, uint64_t step)
+{
+	return sl_turns_own(&g->turns, k, step);
+}
+
 static void note_late(struct sl_group *g, int k)
 {
 	struct sl_group_member *p = &g->member[k];
+	/* in a turn of its own nobody waited for it, and it cannot be in time there */
+	const bool in_vain = p->probation && g->turns.mode == SL_SHARE_SERIAL && own_turn(g, k, g->step - 1);
 
 	if (p->left)
 		return;
 	g->late++;
-	p->probation = 1 << (p->late < PROBATION_MOST ? p->late : PROBATION_MOST);
 	p->late++;
+	if (!in_vain) {
+		p->probation = 1 << (p->lapses < PROBATION_MOST ? p->lapses : PROBATION_MOST);
+		p->lapses++;
+	}
 	sl_log_limited(SL_LOG_WARN, "group-late",
 		       "group %s: step %" PRIu64 " was done without member %d, which was %s (share.straggler_s: %d)",
 		       g->name, g->step, k, p->m ? "late" : "away", g->agreed.share.straggler_s);
@@ -185,6 +195,8 @@ static void tell_nonfinite(struct sl_group *g)
 
 		if (!g->part[k].m || p->m != g->part[k].m)
 			continue;
+		if (p->skip)
+			continue; /* it has nothing to take back */
 		p->prepared = false;
 		if (sl_session_abandons(sl_port_session(p->m->port)))
 			sl_port_event(p->m->port, &found);
@@ -350,6 +362,21 @@ static bool look_behind(struct sl_group *g)
 	return false;
 }
 
+/* Members that count their steps by different data do not have the same order. */
+static bool turns_fit(struct sl_group *g)
+{
+	struct sl_fail why;
+
+	if (sl_turns_fit(&g->turns))
+		return true;
+	(void)sl_fail_at(&why, "data.partition", SL_ERR_MISMATCH,
+			 "group %s: the members' batches do not make up an epoch of %" PRIu64
+			 " turns: with data.partition: files all members need the same number of batches",
+			 g->name, g->turns.epoch_steps);
+	end_all(g, &why);
+	return false;
+}
+
 static void advance(struct sl_group *g)
 {
 	int joining = 0;
@@ -363,7 +390,7 @@ static void advance(struct sl_group *g)
 	}
 	if (g->busy)
 		return;
-	if (!g->open && joining == g->n)
+	if (!g->open && joining == g->n && turns_fit(g))
 		post(g, GROUP_CHOOSE, 0);
 	if (!g->busy && g->open && !look_behind(g) && may_apply(g))
 		begin_apply(g);
@@ -401,6 +428,10 @@ static enum sl_err make(struct sl_group_list *gs, const struct sl_agreed *a, str
 	memcpy(g->name, a->share.group, sizeof g->name);
 	sl_group_name(g->name, g->file_name);
 	g->key = sl_port_key(g->file_name);
+	g->turns = (struct sl_turns){.mode = a->share.mode,
+				     .seed = (uint64_t)a->seed,
+				     .epoch_steps = (uint64_t)a->share.epoch_steps,
+				     .members = g->n};
 	g->next = gs->first;
 	gs->first = g;
 	*out = g;
@@ -417,6 +448,9 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 
 	while (g && strcmp(g->name, a->share.group) != 0)
 		g = g->next;
+	if (a->share.mode != SL_SHARE_SYNC && (a->share.epoch_steps < 1 || a->share.turns < 1))
+		return sl_fail_at(fail, "share.mode", SL_ERR_PROTOCOL, "a member has %lld of an epoch's %lld turns",
+				  (long long)a->share.turns, (long long)a->share.epoch_steps);
 	err = g ? sl_agreed_joins(&g->agreed, a, fail) : make(gs, a, &g, fail);
 	if (err)
 		return err;
@@ -463,8 +497,13 @@ void sl_group_joining(struct sl_group *g, struct sl_middle *m)
 		sl_fail_set(&why, SL_ERR_PEER_LOST, "replaced by a newer link of the same member");
 		end_member(p, &why);
 	}
-	*p = (struct sl_group_member){
-		.m = m, .joining = true, .number = p->number, .late = p->late, .probation = p->probation};
+	*p = (struct sl_group_member){.m = m,
+				      .joining = true,
+				      .number = p->number,
+				      .late = p->late,
+				      .lapses = p->lapses,
+				      .probation = p->probation};
+	g->turns.count[sl_group_seat_of(m)] = (uint64_t)m->agreement.agreed.share.turns;
 	if (!g->open)
 		say_here(g, sl_group_seat_of(m));
 	advance(g);
@@ -473,11 +512,17 @@ void sl_group_joining(struct sl_group *g, struct sl_middle *m)
 void sl_group_prepared(struct sl_group *g, struct sl_middle *m)
 {
 	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
+	struct sl_fail why;
 
 	if (p->m != m)
 		return;
 	p->prepared = true;
 	p->skip = sl_port_session(m->port)->skip;
+	if (!p->skip && !own_turn(g, sl_group_seat_of(m), p->number)) {
+		sl_fail_set(&why, SL_ERR_PROTOCOL, "step %" PRIu64 " of group %s is not member %d's: it is member %d's",
+			    p->number, g->name, sl_group_seat_of(m), sl_turns_whose(&g->turns, p->number));
+		end_member(p, &why);
+	}
 	advance(g);
 }
 

@@ -2,6 +2,7 @@
 #ifndef SL_SERVER_GROUP_IMPL_H
 #define SL_SERVER_GROUP_IMPL_H
 
+#include "common/session/turns.h"
 #include "server/group.h"
 #include "server/middle_task.h"
 
@@ -12,7 +13,9 @@ struct sl_group_member {
 	bool prepared, skip; /* its part of the step `number` is done; there is none to add */
 	bool left;           /* it said goodbye, and is not awaited */
 	uint64_t number;     /* the step it does next: the group's, or one that the group has done without it */
-	int late, probation; /* times it was late; steps to be in time for before it is awaited again */
+	int late;            /* steps that were done without it */
+	int lapses,
+		probation; /* how often it was waited for in vain; steps to be in time for before it is awaited again */
 };
 
 /* … and the worker: what outlives its links. */
@@ -41,6 +44,7 @@ struct sl_group {
 	uint8_t file_name[16];
 	uint64_t key;
 	struct sl_agreed agreed; /* its first member's */
+	struct sl_turns turns;   /* by what its members say */
 	int refs;                /* sessions that are not freed */
 	int n;
 	struct sl_group_member *member; /* [n] */

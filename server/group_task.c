@@ -297,6 +297,12 @@ enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fa
 							: sl_exec_check(m->trunk.exec, rows, s->chunks, fail);
 }
 
+/* Losses of members are divided by the rows of a full step; in a mode where a step is one member's, by its own. */
+static double factor(const struct sl_group *g, uint64_t rows)
+{
+	return g->agreed.share.mode == SL_SHARE_SYNC ? (double)g->agreed.share.rows / (double)rows : 1;
+}
+
 /* The members' gradients by their numbers, whoever was first. *rows: of those that take part. */
 static enum sl_err fold(struct sl_group *g, uint64_t *rows)
 {
@@ -313,7 +319,7 @@ static enum sl_err fold(struct sl_group *g, uint64_t *rows)
 		chunks = rows_of(g, k, of_chunk);
 		err = sl_exec_fold_add(g->exec, g->seat[k].m->trunk.exec, of_chunk, chunks);
 	}
-	return err || !*rows ? err : sl_exec_fold_end(g->exec, (double)g->agreed.share.rows / (double)*rows);
+	return err || !*rows ? err : sl_exec_fold_end(g->exec, factor(g, *rows));
 }
 
 static enum sl_err apply(struct sl_group *g, struct sl_fail *fail)

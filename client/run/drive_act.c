@@ -43,13 +43,12 @@ static bool loader_fails(struct drive *d, enum sl_err err)
 bool sl_act_seek(struct drive *d)
 {
 	const uint64_t batches = (uint64_t)sl_loader_batches(d->loader[SL_SPLIT_TRAIN]);
-	const uint64_t steps = d->setup->epoch_steps ? (uint64_t)d->setup->epoch_steps : batches;
-	int64_t in_epoch, in_eval;
-	uint64_t epoch, at;
+	int64_t in_eval;
+	uint64_t at;
 	enum sl_err err;
 
-	sl_training_position(d->run, &epoch, &in_epoch, &in_eval);
-	at = epoch * steps + (uint64_t)in_epoch; /* a member with few data begins again within an epoch of its group */
+	/* a member with few data may begin again within an epoch of its group */
+	sl_training_position(d->run, &at, &in_eval);
 	err = sl_loader_seek(d->loader[SL_SPLIT_TRAIN], at / batches, (int64_t)(at % batches));
 	if (!err)
 		err = sl_loader_seek(d->loader[SL_SPLIT_TEST], 0, in_eval);
@@ -92,6 +91,17 @@ static void begin_eval(struct drive *d, const struct sl_batch *b)
 	sl_remote_eval(d->remote, &feed, sl_training_number(d->run));
 }
 
+static void begin_pass(struct drive *d)
+{
+	uint64_t kept[SL_CHECKPOINT_KEPT];
+
+	sl_recover_kept(d->recover, kept);
+	sl_remote_kept(d->remote, kept);
+	d->from = d->loader[SL_SPLIT_TRAIN];
+	d->due = sl_recover_due(d->recover, d->run);
+	sl_remote_pass(d->remote, sl_training_number(d->run), sl_training_lr(d->run), d->due);
+}
+
 bool sl_act_begin(struct drive *d)
 {
 	const struct sl_batch *b = d->batch;
@@ -110,6 +120,11 @@ bool sl_act_begin(struct drive *d)
 
 bool sl_act_book(struct drive *d)
 {
+	if (d->result.passed) {
+		sl_training_done(d->run, &d->result);
+		sl_recover_progress(d->recover);
+		return true;
+	}
 	if (d->options->predict)
 		sl_predict_batch(d->options->predict, sl_batch_target(d->batch), d->batch->rows);
 	else
@@ -209,6 +224,9 @@ void sl_drive_next(struct drive *d)
 	} else if (want == SL_WANT_FINISH) {
 		d->state = DRIVE_FETCH;
 		sl_act_fetch(d);
+	} else if (want == SL_WANT_PASS) {
+		d->state = DRIVE_PASS;
+		begin_pass(d);
 	} else {
 		d->state = DRIVE_FEED;
 		request(d, d->loader[want == SL_WANT_STEP ? SL_SPLIT_TRAIN : SL_SPLIT_TEST]);

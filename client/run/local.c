@@ -467,3 +467,16 @@ enum sl_err sl_local_end(struct sl_local *l, double lr, bool in, struct sl_step_
 		*result = result_of(l, lr, !in);
 	return err;
 }
+
+enum sl_err sl_local_pass(struct sl_local *l, uint64_t number, double lr, struct sl_step_result *result,
+			  struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	fail->text[0] = '\0';
+	sl_ends_take(&l->ends, &(struct sl_feed){0}, number, true);
+	err = sl_local_follow(l, number + 1, fail);
+	name_step(l, err, fail);
+	*result = (struct sl_step_result){.step = number, .lr = lr, .passed = true};
+	return err;
+}

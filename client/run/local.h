@@ -22,6 +22,9 @@ enum sl_err sl_local_begin(struct sl_local *local, const struct sl_feed *feed, u
 			   struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_local_end(struct sl_local *local, double lr, bool in, struct sl_step_result *result,
 			 struct sl_fail *fail) SL_MUST_CHECK;
+/* The step is another member's. */
+enum sl_err sl_local_pass(struct sl_local *local, uint64_t number, double lr, struct sl_step_result *result,
+			  struct sl_fail *fail) SL_MUST_CHECK;
 /* Its middle, and rows of each chunk of the batch under way, for the fold. */
 struct sl_exec *sl_local_middle(struct sl_local *local);
 int sl_local_rows(const struct sl_local *local, int64_t rows[SL_PLAN_MAX_CHUNKS]);

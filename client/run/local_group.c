@@ -19,8 +19,8 @@ struct member {
 	const struct sl_batch *batch; /* under way; NULL: none */
 	struct sl_local *local;
 	struct sl_step_result result;
-	struct sl_fail why; /* of a step that it is not in */
-	bool in, absent;
+	struct sl_fail why;   /* of a step that it is not in */
+	bool own, in, absent; /* of the step under way: it is this member's; it is in the sum; it is left out */
 };
 
 struct group {
@@ -208,7 +208,7 @@ static enum sl_err compute(struct group *g, int k)
 /* The members' gradients, in order of their numbers. `rows`: of those that take part. */
 static enum sl_err fold(struct group *g, int64_t *rows)
 {
-	const int64_t full = g->member[0].setup.plan->spec.group_rows;
+	const double full = (double)g->member[0].setup.plan->spec.group_rows;
 	enum sl_err err = sl_exec_fold_begin(g->trunk);
 
 	*rows = 0;
@@ -222,7 +222,7 @@ static enum sl_err fold(struct group *g, int64_t *rows)
 		err = sl_exec_fold_add(g->trunk, sl_local_middle(m->local), of_chunk,
 				       sl_local_rows(m->local, of_chunk));
 	}
-	return err || !*rows ? err : sl_exec_fold_end(g->trunk, (double)full / (double)*rows);
+	return err || !*rows ? err : sl_exec_fold_end(g->trunk, full > 0 ? full / (double)*rows : 1);
 }
 
 static enum sl_err apply(struct group *g, double lr)
@@ -238,32 +238,46 @@ static enum sl_err apply(struct group *g, double lr)
 	if (err != SL_ERR_NONFINITE)
 		return err ? err : sl_exec_commit(g->trunk, lr, NULL, 0);
 	for (int k = 0; k < g->n; k++) {
+		if (!g->member[k].in)
+			continue;
 		g->member[k].in = false;
 		g->member[k].why = *g->fail;
 	}
 	return sl_exec_skip(g->trunk);
 }
 
+static enum sl_err end_own(struct group *g, struct member *m)
+{
+	enum sl_err err = SL_OK;
+
+	if (!m->in && !m->absent)
+		err = sl_training_abandoned(m->run, &m->why, g->fail);
+	if (!err)
+		err = sl_local_end(m->local, sl_training_lr(m->run), m->in, &m->result, g->fail);
+	m->result.late = m->absent;
+	m->result.t_data_s = m->batch ? m->batch->waited_s : 0;
+	return err;
+}
+
 static enum sl_err step(struct group *g)
 {
 	enum sl_err err = SL_OK;
 
-	for (int k = 0; k < g->n && !err; k++)
-		err = compute(g, k);
+	for (int k = 0; k < g->n && !err; k++) {
+		g->member[k].in = false;
+		if (g->member[k].own)
+			err = compute(g, k);
+	}
 	if (!err)
 		err = apply(g, sl_training_lr(g->member[0].run));
 	for (int k = 0; k < g->n && !err; k++) {
 		struct member *m = &g->member[k];
 
-		if (!m->in && !m->absent)
-			err = sl_training_abandoned(m->run, &m->why, g->fail);
+		err = m->own ? end_own(g, m)
+			     : sl_local_pass(m->local, sl_training_number(m->run), sl_training_lr(m->run), &m->result,
+					     g->fail);
 		if (!err)
-			err = sl_local_end(m->local, sl_training_lr(m->run), m->in, &m->result, g->fail);
-		if (err)
-			break;
-		m->result.late = m->absent;
-		m->result.t_data_s = m->batch ? m->batch->waited_s : 0;
-		sl_training_done(m->run, &m->result);
+			sl_training_done(m->run, &m->result);
 	}
 	release_batches(g, SL_SPLIT_TRAIN);
 	return err;
@@ -277,11 +291,13 @@ static enum sl_err run_all(struct group *g)
 	while (!err && !stop_asked) {
 		enum sl_want want = SL_WANT_FINISH;
 
-		for (int k = 0; k < g->n; k++)
+		for (int k = 0; k < g->n; k++) {
 			want = sl_training_next(g->member[k].run);
+			g->member[k].own = want == SL_WANT_STEP;
+		}
 		if (want == SL_WANT_FINISH)
 			break;
-		err = want == SL_WANT_STEP ? step(g) : evaluate(g);
+		err = want == SL_WANT_EVAL ? evaluate(g) : step(g);
 	}
 	return err;
 }

@@ -43,6 +43,7 @@ struct sl_step_result sl_remote_result(const struct sl_remote *r)
 		.loss = sl_ends_loss(&r->ends),
 		.skipped = s->skip,
 		.late = s->skip && s->late,
+		.passed = s->passed,
 		.lr = r->lr,
 		.grad_norm =
 			r->conf.plan->spec.clip_norm > 0 && s->training && !s->skip ? sl_clip_norm(s->squares) : NAN,
@@ -273,6 +274,18 @@ static void begin(struct sl_remote *r, const struct sl_feed *feed, uint64_t numb
 void sl_remote_step(struct sl_remote *r, const struct sl_feed *feed, uint64_t step, double lr, bool checkpoint)
 {
 	begin(r, feed, step, lr, true, checkpoint);
+}
+
+void sl_remote_pass(struct sl_remote *r, uint64_t step, double lr, bool checkpoint)
+{
+	if (r->state != LINK_UP)
+		return;
+	sl_ends_take(&r->ends, &(struct sl_feed){0}, step, true);
+	r->lr = lr;
+	r->started_ns = sl_now_ns();
+	r->before = sl_port_stats(r->port);
+	sl_port_event(r->port,
+		      &(struct sl_event){.kind = SL_EV_PASS, .number = step, .lr = lr, .checkpoint = checkpoint});
 }
 
 void sl_remote_eval(struct sl_remote *r, const struct sl_feed *feed, uint64_t number)

@@ -53,6 +53,8 @@ enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const s
 /* What `feed` points to stays valid until `done`, or until the session is closed. `checkpoint`: the server keeps the
  * state behind this step on its disk; sl_remote_checkpointed tells. */
 void sl_remote_step(struct sl_remote *remote, const struct sl_feed *feed, uint64_t step, double lr, bool checkpoint);
+/* In a group: the step is another member's; `done` follows. */
+void sl_remote_pass(struct sl_remote *remote, uint64_t step, double lr, bool checkpoint);
 void sl_remote_eval(struct sl_remote *remote, const struct sl_feed *feed, uint64_t number);
 void sl_remote_fetch(struct sl_remote *remote);
 /* After `abandoned`: the step counts as done, with nothing applied; `done` follows. */

@@ -10,6 +10,7 @@
 #include "common/nn/backend.h"
 #include "common/nn/weights.h"
 #include "common/session/agree.h"
+#include "common/session/turns.h"
 
 struct sl_setup {
 	const struct sl_conf_client *conf;
@@ -26,6 +27,7 @@ struct sl_setup {
 	bool weights_from_seed;    /* every one of the middle's: no upload is needed */
 	struct sl_set set[SL_SPLIT_COUNT];
 	int64_t epoch_steps;        /* of a group, all of whose members have as many; 0: there is none */
+	struct sl_turns turns;      /* … which of them are this member's own */
 	struct sl_augment *augment; /* NULL: transforms instead */
 	struct sl_transform *transform[SL_SPLIT_COUNT];
 	struct sl_pool *pool;

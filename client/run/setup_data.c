@@ -121,8 +121,9 @@ static int64_t batches(const struct sl_conf_client *c, int64_t samples)
 	return c->train.drop_last ? samples / batch : (samples + batch - 1) / batch;
 }
 
-/* The member's part of a set that all members have; *most: samples of the largest part. */
-static enum sl_err take_part(struct sl_setup *s, const struct sl_conf_parts *parts, int64_t *most, struct sl_fail *fail)
+/* The member's part of a set that all members have. */
+static enum sl_err take_part(struct sl_setup *s, const struct sl_conf_parts *parts,
+			     int64_t count[SL_CONF_SHARE_CLIENTS], struct sl_fail *fail)
 {
 	static const enum sl_subset_kind kind[] = {[SL_PARTS_IID] = SL_SUBSET_IID,
 						   [SL_PARTS_BY_LABEL] = SL_SUBSET_BY_LABEL,
@@ -130,40 +131,56 @@ static enum sl_err take_part(struct sl_setup *s, const struct sl_conf_parts *par
 	const struct sl_conf_client *c = s->conf;
 	const struct sl_subset_spec spec = {kind[parts->kind], parts->alpha, c->agreed.share.member,
 					    c->agreed.share.clients, (uint64_t)c->agreed.seed};
-	int64_t count[SL_CONF_SHARE_CLIENTS];
 	struct sl_fail why;
-	enum sl_err err = sl_subset_open(&s->set[SL_SPLIT_TRAIN], &spec, count, &why);
 
-	if (err)
+	if (sl_subset_open(&s->set[SL_SPLIT_TRAIN], &spec, count, &why))
 		return sl_conf_client_fail(c, "data.partition", fail, "%s", why.text);
-	*most = 0;
-	for (int m = 0; m < spec.members; m++)
-		*most = count[m] > *most ? count[m] : *most;
 	return SL_OK;
+}
+
+/* Whose steps are which, where the members have so many samples. */
+static void deal_turns(struct sl_setup *s, const struct sl_conf_parts *parts, const int64_t *samples)
+{
+	const struct sl_conf_client *c = s->conf;
+	struct sl_turns *t = &s->turns;
+	uint64_t most = 0, sum = 0;
+
+	*t = (struct sl_turns){
+		.mode = c->agreed.share.mode, .seed = (uint64_t)c->agreed.seed, .members = c->agreed.share.clients};
+	for (int m = 0; m < t->members; m++) {
+		t->count[m] =
+			(uint64_t)(parts->kind == SL_PARTS_BATCH ? samples[m] / ((int64_t)c->agreed.batch * t->members)
+								 : batches(c, samples[m]));
+		most = t->count[m] > most ? t->count[m] : most;
+		sum += t->count[m];
+	}
+	t->epoch_steps = t->mode == SL_SHARE_SERIAL ? sum : most;
+	s->epoch_steps = (int64_t)t->epoch_steps;
 }
 
 enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = s->conf;
+	const int member = c->agreed.share.member;
+	int64_t samples[SL_CONF_SHARE_CLIENTS];
 	struct sl_conf_parts parts;
-	int64_t most;
 	enum sl_err err;
 
 	if (!c->agreed.share.group[0] || s->reads != SL_READS_ALL || s->epoch_steps)
 		return SL_OK;
 	err = open_split(s, SL_SPLIT_TRAIN, fail);
-	most = s->set[SL_SPLIT_TRAIN].count;
+	for (int m = 0; m < c->agreed.share.clients; m++)
+		samples[m] = s->set[SL_SPLIT_TRAIN].count;
 	if (!err && !sl_conf_parts_read(c->data.partition, &parts))
 		return SL_ERR_BUG;
 	if (!err && parts.kind != SL_PARTS_FILES && parts.kind != SL_PARTS_BATCH)
-		err = take_part(s, &parts, &most, fail);
+		err = take_part(s, &parts, samples, fail);
 	if (err)
 		return err;
-	s->epoch_steps = parts.kind == SL_PARTS_BATCH ? most / ((int64_t)c->agreed.batch * c->agreed.share.clients)
-						      : batches(c, most);
-	if (s->epoch_steps < 1)
+	deal_turns(s, &parts, samples);
+	if (s->epoch_steps < 1 || (s->turns.mode != SL_SHARE_SYNC && !s->turns.count[member]))
 		return sl_conf_client_fail(c, "train.batch", fail, "%lld samples make no batch of %d for each member",
-					   (long long)most, c->agreed.batch);
+					   (long long)samples[member], c->agreed.batch);
 	return SL_OK;
 }
 

@@ -12,6 +12,7 @@ struct sl_step_result {
 	double loss;    /* mean over the rows */
 	bool skipped;   /* NaN or Inf: nothing was applied; loss and correct say nothing */
 	bool late;      /* … because the others of its group went on without this member */
+	bool passed;    /* in a group: the step was another's, and nothing was computed; step and lr alone count */
 	double lr;
 	double grad_norm;            /* of the whole model, before it is clipped; NAN: skipped, or not clipped */
 	double t_step_s;             /* wall clock, from the batch at hand to the step applied */

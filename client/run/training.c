@@ -212,12 +212,20 @@ bool sl_run_wants_eval(const struct sl_training *r)
 	return r->step == r->total_steps || (every && (r->epoch + 1) % every == 0);
 }
 
+static enum sl_want step_or_pass(const struct sl_training *r)
+{
+	const struct sl_setup *s = r->setup;
+	const bool own = !s->epoch_steps || sl_turns_own(&s->turns, s->conf->agreed.share.member, r->step);
+
+	return own ? SL_WANT_STEP : SL_WANT_PASS;
+}
+
 enum sl_want sl_training_next(struct sl_training *r)
 {
 	bool training_over = r->eval_only || sl_run_epoch_over(r);
 
 	if (!training_over) {
-		r->doing = SL_WANT_STEP;
+		r->doing = step_or_pass(r);
 	} else if (sl_run_wants_eval(r) && r->in_eval < r->eval_batches) {
 		r->doing = SL_WANT_EVAL;
 	} else if (r->eval_only || r->step == r->total_steps) {
@@ -227,20 +235,20 @@ enum sl_want sl_training_next(struct sl_training *r)
 		r->in_epoch = r->in_eval = 0;
 		r->train = r->eval = (struct tally){0};
 		sl_scores_begin(r->scores);
-		r->doing = SL_WANT_STEP;
+		r->doing = step_or_pass(r);
 	}
 	return r->doing;
 }
 
 uint64_t sl_training_number(const struct sl_training *r)
 {
-	return r->doing == SL_WANT_STEP ? r->step
+	return r->doing != SL_WANT_EVAL ? r->step
 					: (uint64_t)r->epoch * (uint64_t)r->eval_batches + (uint64_t)r->in_eval;
 }
 
 double sl_training_lr(const struct sl_training *r)
 {
-	return r->doing == SL_WANT_STEP ? sl_schedule_lr(&r->schedule, (int64_t)r->step) : 0;
+	return r->doing != SL_WANT_EVAL ? sl_schedule_lr(&r->schedule, (int64_t)r->step) : 0;
 }
 
 static double ratio(double a, double b)
@@ -422,10 +430,31 @@ void sl_training_score(struct sl_training *r, const void *target, int64_t rows)
 		sl_scores_add(r->scores, target, rows);
 }
 
+static void batch_over(struct sl_training *r)
+{
+	if (!r->eval_only && sl_run_epoch_over(r) && (!sl_run_wants_eval(r) || r->in_eval == r->eval_batches))
+		log_epoch(r);
+}
+
+/* The step was another member's: it counts, and that is all. */
+static void passed(struct sl_training *r)
+{
+	r->step++;
+	r->linked_steps++;
+	r->in_epoch++;
+	show(r);
+	batch_over(r);
+	sl_run_mark(r);
+}
+
 void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 {
 	bool eval = r->doing == SL_WANT_EVAL;
 
+	if (s->passed) {
+		passed(r);
+		return;
+	}
 	if (!s->skipped)
 		tally_add(eval ? &r->eval : &r->train, s);
 	r->totals.samples += (uint64_t)s->rows;
@@ -463,8 +492,7 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 	show(r);
 	if (eval && r->in_eval == r->eval_batches)
 		eval_over(r);
-	if (!r->eval_only && sl_run_epoch_over(r) && (!sl_run_wants_eval(r) || r->in_eval == r->eval_batches))
-		log_epoch(r);
+	batch_over(r);
 	if (!eval)
 		sl_run_mark(r);
 }
@@ -508,10 +536,13 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 	sl_summary_print(&line, &r->totals, link, json);
 }
 
-void sl_training_position(const struct sl_training *r, uint64_t *epoch, int64_t *in_epoch, int64_t *in_eval)
+void sl_training_position(const struct sl_training *r, uint64_t *trained, int64_t *in_eval)
 {
-	*epoch = (uint64_t)r->epoch;
-	*in_epoch = r->in_epoch;
+	const struct sl_setup *s = r->setup;
+
+	*trained = (uint64_t)r->epoch * (uint64_t)r->steps_per_epoch + (uint64_t)r->in_epoch;
+	if (s->epoch_steps)
+		*trained = sl_turns_before(&s->turns, s->conf->agreed.share.member, *trained);
 	*in_eval = r->in_eval;
 }
 

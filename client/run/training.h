@@ -15,7 +15,8 @@ struct sl_training;
 /* SCALED: more of them in fp16, whose loss scale may have to fall from 2^16 to 1 first */
 enum { SL_TRAINING_MAX_SKIPPED = 10, SL_TRAINING_MAX_SCALED = 16 };
 
-enum sl_want { SL_WANT_STEP, SL_WANT_EVAL, SL_WANT_FINISH };
+/* PASS: a step of the group that is another member's; it is done without a batch. */
+enum sl_want { SL_WANT_STEP, SL_WANT_PASS, SL_WANT_EVAL, SL_WANT_FINISH };
 
 /* Running figures for a status. */
 struct sl_training_state {
@@ -56,7 +57,7 @@ enum sl_err sl_training_steps(const struct sl_conf_client *conf, int64_t samples
 			      struct sl_fail *fail) SL_MUST_CHECK;
 
 enum sl_want sl_training_next(struct sl_training *run);
-/* For a wanted step: its number and learning rate. For a wanted evaluation: the number of the batch. */
+/* For a wanted step, own or not: its number and learning rate. For a wanted evaluation: the number of the batch. */
 uint64_t sl_training_number(const struct sl_training *run);
 double sl_training_lr(const struct sl_training *run);
 /* Where the tail's outputs of an evaluation batch are to be written, [batch, classes]; NULL: nowhere. Before it is
@@ -85,8 +86,8 @@ void sl_training_save(const struct sl_training *run, struct sl_checkpoint *c);
 void sl_training_notes(struct sl_checkpoint *c);
 enum sl_err sl_training_restore(struct sl_training *run, const struct sl_checkpoint *c,
 				struct sl_fail *fail) SL_MUST_CHECK;
-/* Where the loaders must stand: batches done of the training epoch (its number from 0), and of the evaluation. */
-void sl_training_position(const struct sl_training *run, uint64_t *epoch, int64_t *in_epoch, int64_t *in_eval);
+/* Where the loaders must stand: training batches done since the run began, and batches of the evaluation. */
+void sl_training_position(const struct sl_training *run, uint64_t *trained, int64_t *in_eval);
 struct sl_training_state sl_training_state(const struct sl_training *run);
 
 #endif

@@ -8,7 +8,7 @@
 
 const char *const sl_agreed_precisions[] = {"fp32", "tf32", "bf16", "fp16", NULL};
 const char *const sl_agreed_optimizers[] = {"sgd", "adam", "adamw", NULL};
-const char *const sl_agreed_modes[] = {"sync", NULL};
+const char *const sl_agreed_modes[] = {"sync", "serial", NULL};
 
 enum class { PLAIN, SAID, SGD, ADAM, DERIVED };
 
@@ -45,12 +45,26 @@ bool sl_agreed_is_share(const char *path)
 	return strncmp(path, "share.", 6) == 0 && strcmp(path, "share.group") != 0;
 }
 
+/* Keys that one mode alone has. */
+const char *sl_agreed_other_mode(const struct sl_agreed *a, const char *path)
+{
+	static const struct {
+		const char *path;
+		enum sl_conf_share_mode mode;
+	} only[] = {{"share.rows", SL_SHARE_SYNC}};
+
+	for (size_t i = 0; i < sizeof only / sizeof only[0]; i++)
+		if (strcmp(path, only[i].path) == 0 && a->share.mode != only[i].mode)
+			return sl_agreed_modes[only[i].mode];
+	return NULL;
+}
+
 bool sl_agreed_is_idle(const struct sl_agreed *a, const char *path)
 {
 	const struct sl_conf_key *key = find(path);
 
 	if (sl_agreed_is_share(path))
-		return !a->share.group[0];
+		return !a->share.group[0] || sl_agreed_other_mode(a, path) != NULL;
 	return key && class_of[key - keys] == (a->optimizer.kind == SL_CONF_SGD ? ADAM : SGD);
 }
 
@@ -61,9 +75,14 @@ static const char *check_share(const struct sl_agreed *a, char *why, size_t size
 		snprintf(why, size, "must be below share.clients (%d), got %d", a->share.clients, a->share.member);
 		return "share.member";
 	}
-	if (a->share.rows && a->share.rows < a->batch) {
+	if (a->share.mode == SL_SHARE_SYNC && a->share.rows && a->share.rows < a->batch) {
 		snprintf(why, size, "must be at least train.batch (%d), got %lld", a->batch, (long long)a->share.rows);
 		return "share.rows";
+	}
+	if (a->share.turns > a->share.epoch_steps) {
+		snprintf(why, size, "are %lld, and an epoch has %lld steps", (long long)a->share.turns,
+			 (long long)a->share.epoch_steps);
+		return "share.turns";
 	}
 	if (a->clip_norm > 0) {
 		snprintf(why, size, "is not possible in a group (share.group) yet: leave it at 0");
@@ -209,7 +228,7 @@ enum sl_err sl_agreed_same(const char *was, size_t was_len, const struct sl_agre
 
 static bool is_own(const char *path)
 {
-	static const char *const own[] = {"train.batch", "codec.", "cross.", "tokens.", "share.member"};
+	static const char *const own[] = {"train.batch", "codec.", "cross.", "tokens.", "share.member", "share.turns"};
 
 	for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
 		if (strncmp(path, own[i], strlen(own[i])) == 0)

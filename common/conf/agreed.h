@@ -47,7 +47,7 @@ enum {
 	SL_CONF_SHARE_TEXT = 32,     /* a group's name, with its NUL */
 	SL_CONF_SHARE_CLIENTS = 256, /* members of a group */
 };
-enum sl_conf_share_mode { SL_SHARE_SYNC };
+enum sl_conf_share_mode { SL_SHARE_SYNC, SL_SHARE_SERIAL };
 
 enum sl_conf_optimizer { SL_CONF_SGD, SL_CONF_ADAM, SL_CONF_ADAMW };
 enum sl_conf_precision { SL_CONF_FP32, SL_CONF_TF32, SL_CONF_BF16, SL_CONF_FP16 }; /* = enum sl_precision */
@@ -84,6 +84,7 @@ struct sl_agreed {
 		/* No keys of a config: the client derives them, since all members must have the same. */
 		int64_t epoch_steps;
 		int checkpoint_every;
+		int64_t turns; /* steps of an epoch that are this member's own; 0: all, as in sync */
 	} share;
 };
 
@@ -131,18 +132,19 @@ extern const char *const sl_agreed_precisions[], *const sl_agreed_optimizers[], 
 	X(SL_STRING, "share.group", share.group, PLAIN, sl_conf_check_share, "", \
 		"name of a group of clients that train one middle together; empty: this client has a middle of its own") \
 	X(SL_CHOICE, "share.mode", share.mode, PLAIN, sl_agreed_modes, "sync", \
-		"how a group trains: sync adds the gradients of all members in each step") \
+		"how a group trains: sync adds the gradients of all members in each step; serial lets members take turns, and each step is one member's batch") \
 	X(SL_INT, "share.clients", share.clients, PLAIN, 1, SL_CONF_SHARE_CLIENTS, "2", "members", "clients of the group") \
 	X(SL_INT, "share.member", share.member, PLAIN, 0, SL_CONF_SHARE_CLIENTS - 1, "0", NULL, \
 		"number of this client in its group, from 0; each member has another one") \
 	X(SL_INT64, "share.rows", share.rows, PLAIN, 0, 0x1p30, "0", "samples; 0: share.clients times train.batch", \
-		"samples of a step that all members take part in; set it where their batches differ") \
+		"sync: samples of a step that all members take part in; set it where their batches differ") \
 	X(SL_INT, "share.straggler_s", share.straggler_s, PLAIN, 0, 86400, "60", "seconds; 0: wait for ever", \
 		"how long a step waits for late members once half of the members are ready; then it goes on without them")
 /* Not in a config. */
 #define SL_AGREED_SHARED(X) \
 	X(SL_INT64, "share.epoch_steps", share.epoch_steps, PLAIN, 0, 0x1p53, "0", NULL, "steps of an epoch, of all members") \
-	X(SL_INT, "share.checkpoint_every", share.checkpoint_every, PLAIN, 0, 1e9, "0", NULL, "train.checkpoint_every of all members")
+	X(SL_INT, "share.checkpoint_every", share.checkpoint_every, PLAIN, 0, 1e9, "0", NULL, "train.checkpoint_every of all members") \
+	X(SL_INT64, "share.turns", share.turns, PLAIN, 0, 0x1p53, "0", NULL, "steps of an epoch that are this member's own; 0: all")
 #define SL_AGREED(X) \
 	SL_AGREED_TRAIN(X) SL_AGREED_CODEC(X) SL_AGREED_GROUPS(X) SL_AGREED_CROSS(X) SL_AGREED_TOKENS(X) \
 	SL_AGREED_SHARE(X) SL_AGREED_SHARED(X)
@@ -154,6 +156,8 @@ enum { SL_AGREED_TEXT = 3072 }; /* room for any agreement, with its NUL */
 struct sl_agreed sl_agreed_default(void);
 /* Whether nothing reads the key `path`, given the others: another kind of optimizer has it. */
 bool sl_agreed_is_idle(const struct sl_agreed *a, const char *path);
+/* Of a key of section share that another mode than `a` has alone: that mode; else NULL. */
+const char *sl_agreed_other_mode(const struct sl_agreed *a, const char *path);
 bool sl_agreed_is_share(const char *path); /* a key of section share that only a group has */
 /* What the bounds of single keys do not say: the key to blame, and in *why a sentence that says what would be right;
  * NULL: nothing. */
@@ -170,7 +174,8 @@ enum sl_err sl_agreed_same(const char *was, size_t was_len, const struct sl_agre
 			   struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Whether `member` may train with the group that `first` began: MISMATCH with the first key in which all members must
- * be equal and these two are not, and both values. Batch, codecs, tokens and the member's number are each one's own. */
+ * be equal and these two are not, and both values. Batch, codecs, tokens, turns and the member's number are each one's
+ * own. */
 enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agreed *member,
 			    struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -447,6 +447,15 @@ static const char *check_share(const struct sl_conf_client *c, char why[SL_CONF_
 		snprintf(why, SL_CONF_WHY, "belongs to a group: it needs a name in share.group");
 		return "data.partition";
 	}
+	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+		const char *mode = sl_agreed_other_mode(&c->agreed, keys[i].path);
+
+		if (!c->agreed.share.group[0] || !mode || !c->origin.mark[i].line)
+			continue;
+		snprintf(why, SL_CONF_WHY, "belongs to share.mode: %s; this group's is %s: leave this key out", mode,
+			 sl_agreed_modes[c->agreed.share.mode]);
+		return keys[i].path;
+	}
 	if (c->agreed.share.group[0] && c->train.chunk_loss == SL_CHUNK_LOSS_SUM) {
 		snprintf(why, SL_CONF_WHY, "sum is not possible in a group (share.group): the loss is a mean");
 		return "train.chunk_loss";

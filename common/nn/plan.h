@@ -26,8 +26,9 @@ struct sl_plan_spec {
 	struct sl_group_rule group[SL_PLAN_GROUPS]; /* of groups 1 … n_group */
 	int n_group;
 	double clip_norm; /* of the whole model's gradient (clip.h); 0: off */
-	/* In a group: this part's member, and rows of a full step of all members, by which losses are divided; 0: none.
-	 */
+	/* In a group: this part's member, and rows of a full step of all members, by which losses are divided; 0: by
+	 * the rows of the batch, as without a group. */
+	bool shared;
 	int member;
 	int64_t group_rows;
 	bool no_grad[2]; /* the gradient does not cross at the head's end, at the tail's begin: nothing below learns */

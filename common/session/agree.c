@@ -68,7 +68,8 @@ enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 	settle_groups(&a->plan, &a->agreed);
 	a->plan.clip_norm = a->agreed.clip_norm;
 	a->plan.member = a->agreed.share.group[0] ? a->agreed.share.member : 0;
-	a->plan.group_rows = a->agreed.share.group[0] ? a->agreed.share.rows : 0;
+	a->plan.shared = a->agreed.share.group[0] != 0;
+	a->plan.group_rows = a->plan.shared && a->agreed.share.mode == SL_SHARE_SYNC ? a->agreed.share.rows : 0;
 	a->plan.no_grad[0] = !a->agreed.cross.head_grad;
 	a->plan.no_grad[1] = !a->agreed.cross.mid_grad;
 	sl_agreed_write(&a->agreed, a->plan.note);
@@ -157,6 +158,7 @@ enum sl_err sl_agreement_trunk(const struct sl_agreement *member, struct sl_plan
 	a->batch = a->chunks;
 	a->cross = usual.cross;
 	a->share.member = 0;
+	a->share.turns = 0;
 	memcpy(a->codec, usual.codec, sizeof a->codec);
 	a->row_tokens = a->row_tokens ? 1 : 0;
 	a->chunk_tokens = a->chunk_tokens ? 1 : 0;

@@ -99,6 +99,18 @@ static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, u
 	return SL_OK;
 }
 
+static void commit_skip(struct sl_session *s, struct sl_outbox *out)
+{
+	sl_outbox_frame(s, out, SL_FRAME_COMMIT)->u.commit = (struct sl_commit){.step = s->number,
+										.chunks = (uint32_t)s->chunks,
+										.lr = s->lr,
+										.checkpoint = s->checkpoint,
+										.skip = true,
+										.kept = {s->kept[0], s->kept[1]}};
+	s->skip = true;
+	s->state = SL_SESSION_COMMIT;
+}
+
 static uint64_t chunk_tokens(const struct sl_session *s, const uint32_t *begin, int chunk)
 {
 	const uint64_t first = (uint64_t)chunk * s->limits.rows;
@@ -136,6 +148,22 @@ static enum sl_err begin_step(struct sl_session *s, const struct sl_event *ev, u
 	s->checkpoint = ev->checkpoint;
 	s->state = SL_SESSION_STEP;
 	return begin_pass(s, ev, out, true);
+}
+
+/* Nothing of this member is in the step: COMMIT says so at once. */
+static enum sl_err pass(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)now_ms;
+	if (ev->number != s->next_step)
+		return sl_fail_set(&out->fail, SL_ERR_MISMATCH,
+				   "step %" PRIu64 " passed where the server expects %" PRIu64, ev->number,
+				   s->next_step);
+	sl_pass_begin(s, true, ev->number, 0);
+	s->passed = true;
+	s->lr = ev->lr;
+	s->checkpoint = ev->checkpoint;
+	commit_skip(s, out);
+	return SL_OK;
 }
 
 static enum sl_err begin_eval(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
@@ -335,14 +363,7 @@ static enum sl_err skip(struct sl_session *s, const struct sl_event *ev, uint64_
 	(void)now_ms;
 	if (!s->quiet)
 		return sl_fail_set(&out->fail, SL_ERR_BUG, "step %" PRIu64 " skipped while it is under way", s->number);
-	sl_outbox_frame(s, out, SL_FRAME_COMMIT)->u.commit = (struct sl_commit){.step = s->number,
-										.chunks = (uint32_t)s->chunks,
-										.lr = s->lr,
-										.checkpoint = s->checkpoint,
-										.skip = true,
-										.kept = {s->kept[0], s->kept[1]}};
-	s->skip = true;
-	s->state = SL_SESSION_COMMIT;
+	commit_skip(s, out);
 	return SL_OK;
 }
 
@@ -373,7 +394,7 @@ const struct sl_session_rule sl_client_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT
 	[SL_SESSION_NEW] = {[SL_EV_OPEN] = {say_hello}},
 	[SL_SESSION_HELLO] = {ALIVE, [SL_EV_WELCOME] = {on_welcome}, [SL_EV_CHALLENGE] = {on_challenge}},
 	[SL_SESSION_READY] = {ALIVE, [SL_EV_BEGIN_STEP] = {begin_step}, [SL_EV_BEGIN_EVAL] = {begin_eval},
-			      [SL_EV_BEGIN_FETCH] = {begin_fetch}},
+			      [SL_EV_BEGIN_FETCH] = {begin_fetch}, [SL_EV_PASS] = {pass}},
 	[SL_SESSION_STEP] =
 		{ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task},
 		 [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_ABANDON] = {sl_on_abandon}, [SL_EV_NORM] = {on_norm}},

@@ -388,7 +388,7 @@ size_t sl_port_weights_bytes(const struct sl_port *p, bool upload)
 static void set_limits(struct sl_port *p)
 {
 	const struct sl_plan_spec *spec = &p->plan->spec;
-	struct sl_session_limits l = {.shared = spec->group_rows > 0,
+	struct sl_session_limits l = {.shared = spec->shared,
 				      .batch = (uint64_t)spec->batch,
 				      .rows = (uint64_t)p->plan->rows,
 				      .row_tokens = (uint64_t)spec->row_tokens,

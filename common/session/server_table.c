@@ -84,6 +84,12 @@ static enum sl_err on_joined(struct sl_session *s, const struct sl_event *ev, ui
 	return SL_OK;
 }
 
+static void begin_commit(struct sl_session *s, struct sl_outbox *out)
+{
+	s->state = SL_SESSION_COMMIT;
+	sl_outbox_task(out, s->limits.shared ? SL_TASK_PREPARE : SL_TASK_COMMIT, 0);
+}
+
 static void gather(struct sl_session *s, struct sl_outbox *out)
 {
 	s->fetch_asked = false;
@@ -97,6 +103,15 @@ static void abandon_unbegun(struct sl_session *s, struct sl_outbox *out)
 	sl_pass_begin(s, true, s->next_step, 0);
 	sl_abandon_begin(s, out, s->nonfinite, false);
 	s->abandon_asked = false;
+}
+
+/* A member of a group has nothing in its next step. */
+static void pass(struct sl_session *s, struct sl_outbox *out)
+{
+	s->skip_asked = false;
+	sl_pass_begin(s, true, s->next_step, 0);
+	s->skip = s->passed = true;
+	begin_commit(s, out);
 }
 
 /* The client goes on as soon as its weights are queued: all it sends later arrives behind them, and its tasks run
@@ -117,6 +132,8 @@ static enum sl_err on_weights_part(struct sl_session *s, const struct sl_event *
 		s->state = SL_SESSION_READY;
 		if (s->abandon_asked)
 			abandon_unbegun(s, out);
+		else if (s->skip_asked)
+			pass(s, out);
 		else if (s->fetch_asked)
 			gather(s, out);
 	}
@@ -142,7 +159,7 @@ static enum sl_err on_early_abandon(struct sl_session *s, const struct sl_event 
 	enum sl_err err = sl_abandon_check(s, ev->frame, s->next_step, out);
 
 	(void)now_ms;
-	if (!err && s->abandon_asked)
+	if (!err && (s->abandon_asked || s->skip_asked))
 		err = sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " abandoned twice", s->next_step);
 	if (err)
 		return err;
@@ -157,10 +174,19 @@ static bool may_come_early(const struct sl_session *s)
 	return s->limits.no_head_grad && !(s->limits.clip_norm > 0);
 }
 
+static enum sl_err check_lr(double lr, struct sl_fail *fail)
+{
+	if (!(lr >= 0 && lr < 1e6))
+		return sl_fail_set(fail, SL_ERR_PROTOCOL, "learning rate %g is not a number from 0 on", lr);
+	return SL_OK;
+}
+
 /* COMMIT of a step that was abandoned. One that was on its way when this side abandoned the step is none: the client
  * says what becomes of the step once it has heard. */
 static enum sl_err ask_skip(struct sl_session *s, const struct sl_commit *c, uint64_t step, struct sl_outbox *out)
 {
+	enum sl_err err;
+
 	if ((may_come_early(s) || s->late) && s->state == SL_SESSION_ABANDON && !c->skip && c->step == step &&
 	    !s->commit_asked) {
 		s->commit_asked = true;
@@ -169,7 +195,11 @@ static enum sl_err ask_skip(struct sl_session *s, const struct sl_commit *c, uin
 	if (!c->skip || c->step != step || s->skip_asked || s->fetch_asked)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "commit of step %" PRIu64 " where step %" PRIu64 " is abandoned", c->step, step);
+	err = check_lr(c->lr, &out->fail);
+	if (err)
+		return err;
 	s->skip_asked = true;
+	s->lr = c->lr;
 	s->checkpoint = c->checkpoint;
 	memcpy(s->kept, c->kept, sizeof s->kept);
 	return SL_OK;
@@ -179,9 +209,26 @@ static enum sl_err on_early_commit(struct sl_session *s, const struct sl_event *
 				   struct sl_outbox *out)
 {
 	(void)now_ms;
-	if (!s->abandon_asked)
+	if (!s->abandon_asked && !(s->limits.shared && ev->frame->u.commit.skip))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "commit before the weights are whole");
 	return ask_skip(s, &ev->frame->u.commit, s->next_step, out);
+}
+
+/* A step that has not begun can be passed, in a group. */
+static enum sl_err on_pass(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	const struct sl_commit *c = &ev->frame->u.commit;
+	enum sl_err err;
+
+	(void)now_ms;
+	if (!s->limits.shared || !c->skip)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "Commit frame of step %" PRIu64 " in state %s, where no step is under way", c->step,
+				   sl_session_state_name(s->state));
+	err = ask_skip(s, c, s->next_step, out);
+	if (!err)
+		pass(s, out);
+	return err;
 }
 
 /* The client is on, READY: it abandons a step of which nothing has come. */
@@ -196,12 +243,6 @@ static enum sl_err on_first_abandon(struct sl_session *s, const struct sl_event 
 	snprintf(s->nonfinite, sizeof s->nonfinite, "%s", ev->frame->u.abandon.text);
 	abandon_unbegun(s, out);
 	return SL_OK;
-}
-
-static void begin_commit(struct sl_session *s, struct sl_outbox *out)
-{
-	s->state = SL_SESSION_COMMIT;
-	sl_outbox_task(out, s->limits.shared ? SL_TASK_PREPARE : SL_TASK_COMMIT, 0);
 }
 
 /* What the client has asked for, once nothing of the pass is under way. */
@@ -353,8 +394,6 @@ static enum sl_err check_numbers(const struct sl_session *s, const struct sl_com
 {
 	const bool clips = s->limits.clip_norm > 0;
 
-	if (!(c->lr >= 0 && c->lr < 1e6))
-		return sl_fail_set(fail, SL_ERR_PROTOCOL, "learning rate %g is not a number from 0 on", c->lr);
 	if (clips ? !(c->grad_scale > 0 && c->grad_scale <= 1) : c->grad_scale != 0)
 		return sl_fail_set(fail, SL_ERR_PROTOCOL, "gradients are multiplied by %g, where %s is right",
 				   c->grad_scale, clips ? "above 0 to 1" : "nothing");
@@ -380,7 +419,9 @@ static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, ui
 	if (c->skip)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " skipped, which was not abandoned",
 				   c->step);
-	err = check_numbers(s, c, &out->fail);
+	err = check_lr(c->lr, &out->fail);
+	if (!err)
+		err = check_numbers(s, c, &out->fail);
 	if (err)
 		return err;
 	s->lr = c->lr;
@@ -453,8 +494,9 @@ const struct sl_session_rule sl_server_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT
 				[SL_EV_JOINED] = {on_joined}, [SL_EV_LATE] = {on_late}},
 	[SL_SESSION_WEIGHTS] = {ALIVE, [SL_EV_PART] = {on_weights_part}, [SL_EV_FETCH] = {on_early_fetch},
 				[SL_EV_ABANDON] = {on_early_abandon}, [SL_EV_COMMIT] = {on_early_commit}},
-	[SL_SESSION_READY] = {ALIVE, [SL_EV_PART] = {on_first_part}, [SL_EV_FETCH] = {on_fetch},
-			      [SL_EV_TASK_DONE] = {ready_task}, [SL_EV_ABANDON] = {on_first_abandon}},
+	[SL_SESSION_READY] =
+		{ALIVE, [SL_EV_PART] = {on_first_part}, [SL_EV_FETCH] = {on_fetch}, [SL_EV_TASK_DONE] = {ready_task},
+		 [SL_EV_ABANDON] = {on_first_abandon}, [SL_EV_COMMIT] = {on_pass}},
 	[SL_SESSION_STEP] =
 		{ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task}, [SL_EV_COMMIT] = {on_commit},
 		 [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_ABANDON] = {sl_on_abandon}},

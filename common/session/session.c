@@ -81,7 +81,7 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 	s->computed = s->norm_known = false;
 	s->grad_scale = 0;
 	memset(s->squares, 0, sizeof s->squares);
-	s->abandoned = s->quiet = s->skip = s->late = false;
+	s->abandoned = s->quiet = s->skip = s->passed = s->late = false;
 	memset(s->lane, 0, sizeof s->lane);
 	memset(s->done, 0, sizeof s->done);
 	memset(s->tokens, 0, sizeof s->tokens);

@@ -83,6 +83,7 @@ enum sl_event_kind {
 	SL_EV_OPEN,       /* client: say Hello */
 	SL_EV_BEGIN_STEP, /* client */
 	SL_EV_BEGIN_EVAL, /* client */
+	SL_EV_PASS,       /* client, in a group: step `number` is done without a batch of this member's */
 	SL_EV_BEGIN_FETCH,
 	SL_EV_LEAVE,     /* client: say goodbye */
 	SL_EV_NONFINITE, /* a task of a training pass found NaN or Inf, where sl_session_abandons */
@@ -103,9 +104,9 @@ struct sl_event {
 	int chunk;                    /* TASK_DONE */
 	uint64_t batch_rows;          /* BEGIN_STEP, BEGIN_EVAL: rows of this batch, … */
 	const uint32_t *begin;        /* … and where the tokens of each begin, [batch_rows + 1]; NULL: no tokens */
-	uint64_t number;              /* BEGIN_STEP: the step; BEGIN_EVAL: number of the batch */
-	double lr;                    /* BEGIN_STEP */
-	bool checkpoint;              /* BEGIN_STEP: the server keeps the state behind it on disk */
+	uint64_t number;              /* BEGIN_STEP, PASS: the step; BEGIN_EVAL: number of the batch */
+	double lr;                    /* BEGIN_STEP, PASS */
+	bool checkpoint;              /* BEGIN_STEP, PASS: the server keeps the state behind it on disk */
 	bool checkpointed;            /* TASK_DONE(COMMIT or GATHER) on the server: that state is on its disk */
 	double compute_s;             /* TASK_DONE(COMMIT) on the server */
 	/* Where gradients are clipped, TASK_DONE of a training step's last task before COMMIT: squares of the head's
@@ -203,23 +204,24 @@ struct sl_session {
 	int chunks;
 	uint32_t tokens[SL_SESSION_MAX_CHUNKS]; /* of each chunk; 0: none, or not known yet */
 	double lr;
-	double squares[3];                /* client, which clips: of head, middle and tail */
-	double grad_scale;                /* what gradients are multiplied by; 0: they are not clipped */
-	bool computed, norm_known;        /* client, which clips: its own squares are known, and the server's */
-	bool checkpoint;                  /* of this step: the server keeps the state behind it on disk */
-	uint64_t kept[SL_WIRE_KEPT];      /* the client's checkpoints, as COMMIT names them; its driver sets them */
-	bool checkpointed;                /* client: COMMITTED said that it does */
-	uint64_t kept_step;               /* client: the newest state that the server said it has on its disk (WELCOME,
-					     COMMITTED, the answer to FETCH), behind so many steps; 0: none. Server:
-					     of its answer to FETCH */
-	bool committed;                   /* client: COMMITTED of this pass has come */
-	bool fetch_asked;                 /* server: FETCH came before the weights were whole, or the pass was quiet */
-	bool abandon_asked;               /* server: ABANDON came before the weights were whole */
-	bool skip_asked;                  /* server: COMMIT that skips, the same */
-	bool commit_asked;                /* server: COMMIT of this pass came before its last mid_grad */
-	bool abandoned, quiet;            /* of this pass; and nothing of it is under way here */
-	bool late;                        /* it was abandoned because the group went on without this member */
-	bool skip;                        /* the COMMIT of this pass applies nothing */
+	double squares[3];           /* client, which clips: of head, middle and tail */
+	double grad_scale;           /* what gradients are multiplied by; 0: they are not clipped */
+	bool computed, norm_known;   /* client, which clips: its own squares are known, and the server's */
+	bool checkpoint;             /* of this step: the server keeps the state behind it on disk */
+	uint64_t kept[SL_WIRE_KEPT]; /* the client's checkpoints, as COMMIT names them; its driver sets them */
+	bool checkpointed;           /* client: COMMITTED said that it does */
+	uint64_t kept_step;          /* client: the newest state that the server said it has on its disk (WELCOME,
+					COMMITTED, the answer to FETCH), behind so many steps; 0: none. Server:
+					of its answer to FETCH */
+	bool committed;              /* client: COMMITTED of this pass has come */
+	bool fetch_asked;            /* server: FETCH came before the weights were whole, or the pass was quiet */
+	bool abandon_asked;          /* server: ABANDON came before the weights were whole */
+	bool skip_asked;       /* server: COMMIT that skips, the same; or that passes, before the weights were whole */
+	bool commit_asked;     /* server: COMMIT of this pass came before its last mid_grad */
+	bool abandoned, quiet; /* of this pass; and nothing of it is under way here */
+	bool late;             /* it was abandoned because the group went on without this member */
+	bool skip;             /* the COMMIT of this pass applies nothing */
+	bool passed;           /* … and nothing was computed for it: it is another member's step */
 	char nonfinite[SL_WIRE_TEXT_MAX]; /* why it was abandoned */
 	double server_compute_s;          /* client: what COMMITTED said of this pass, where it is `committed` */
 	struct {

@@ -4,27 +4,13 @@
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
+. tests/e2e/lib/groups.sh
 make_data 84 24
 start_server one threads=2
 write_config "$tmp/sgd.yaml" train.batch=8
 sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/lr: 0.05/lr: 0.01/' "$tmp/sgd.yaml"
 cp "$tmp/sgd.yaml" "$tmp/adamw.yaml"
 use_adamw "$tmp/adamw.yaml"
-
-# group NAME CONFIG CLIENTS [key=value]…: in one process, then over links
-group() {
-	local name=$1 config=$2 n=$3 set=() pair k pids=()
-	shift 3
-	for pair in "$@"; do set+=(--set "$pair"); done
-	client "$name" "$config" --local --clients "$n" ${set[@]+"${set[@]}"} || fail "$name in one process: exit status $?"
-	for ((k = 0; k < n; k++)); do
-		start_client "$name-$k" "$config" --set server="$endpoint" --set share.group="$name" --set share.clients="$n" \
-			--set share.member=$k ${set[@]+"${set[@]}"}
-		pids+=("$client_pid")
-	done
-	for ((k = 0; k < n; k++)); do ends_with "${pids[k]}" 0 $patience "$name, member $k"; done
-	for ((k = 0; k < n; k++)); do same_run "$name-$k" "$name/member-$k" "$(steps_of "$name/member-0")"; done
-}
 
 group two "$tmp/sgd.yaml" 2 data.partition=iid train.epochs=2
 group three "$tmp/adamw.yaml" 3 data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8'

@@ -274,7 +274,7 @@ static void note_pass(struct driver *d, enum sl_session_state before, enum sl_ev
 	bool unbegun = before == SL_SESSION_READY || before == SL_SESSION_WEIGHTS;
 	bool begins = (before == SL_SESSION_READY &&
 		       (kind == SL_EV_PART || kind == SL_EV_BEGIN_STEP || kind == SL_EV_BEGIN_EVAL)) ||
-		      (unbegun && after == SL_SESSION_ABANDON);
+		      (unbegun && (after == SL_SESSION_ABANDON || after == SL_SESSION_COMMIT));
 
 	if ((!begins || after == SL_SESSION_CLOSED) && !(kind == SL_EV_BEGIN_FETCH))
 		return;

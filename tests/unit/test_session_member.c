@@ -145,6 +145,74 @@ static void a_member_catches_up(void **state)
 	}
 }
 
+static void pass(void)
+{
+	const struct sl_event ev = {.kind = SL_EV_PASS, .number = client()->s.next_step, .lr = 0.1};
+
+	assert_int_equal(rig_event(&rig, RIG_CLIENT, &ev), SL_OK);
+}
+
+/* Steps of others are passed: nothing is computed for them, and the group says when they are done. */
+static void steps_of_others_are_passed(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 0; seed < 40; seed++) {
+		open_member(seed);
+		for (uint64_t step = 12; step < 20; step++) {
+			const bool own = step % 3 == 0;
+
+			if (own)
+				rig_begin_step(&rig, 61);
+			else
+				pass();
+			rig_settle(&rig);
+			assert_int_equal(server()->s.state, SL_SESSION_COMMIT);
+			assert_int_equal(server()->s.skip, !own);
+			assert_int_equal(server()->s.passed, !own);
+			assert_int_equal(server()->s.number, step);
+			assert_true(server()->s.lr == 0.1);
+			tell(SL_EV_DECIDED, 0);
+			rig_settle(&rig);
+			assert_int_equal(client()->s.next_step, step + 1);
+			assert_int_equal(client()->s.state, SL_SESSION_READY);
+		}
+	}
+}
+
+/* A step that the group has done without it can be passed as well, and nobody is told that it is late. */
+static void a_pass_may_come_late(void **state)
+{
+	(void)state;
+	open_member(4);
+	tell(SL_EV_LATE, 15);
+	for (uint64_t step = 12; step < 16; step++) {
+		pass();
+		rig_settle(&rig);
+		assert_false(client()->s.late);
+		assert_int_equal(server()->s.state, SL_SESSION_COMMIT);
+		tell(SL_EV_DECIDED, 0);
+		rig_settle(&rig);
+		assert_int_equal(client()->s.next_step, step + 1);
+	}
+}
+
+static void a_pass_out_of_place_is_refused(void **state)
+{
+	const struct sl_event ev = {.kind = SL_EV_PASS, .number = 11};
+	const struct rig_conf alone = {
+		.batch = 64, .rows = 16, .part_bytes = 4096, .window_bytes = 16384, .next_step = 12};
+
+	(void)state;
+	open_member(5);
+	assert_int_equal(rig_event(&rig, RIG_CLIENT, &ev), SL_ERR_MISMATCH);
+	rig_open(&rig, &alone);
+	assert_int_equal(rig_event(&rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_OPEN}), SL_OK);
+	rig_settle(&rig);
+	pass();
+	rig_settle(&rig);
+	assert_int_equal(server()->s.state, SL_SESSION_CLOSED); /* it is of no group */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -152,6 +220,9 @@ int main(void)
 		cmocka_unit_test(who_waits_is_heard),
 		cmocka_unit_test(a_member_is_late_at_any_moment),
 		cmocka_unit_test(a_member_catches_up),
+		cmocka_unit_test(steps_of_others_are_passed),
+		cmocka_unit_test(a_pass_may_come_late),
+		cmocka_unit_test(a_pass_out_of_place_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# share.mode: serial. Members take turns: over links they learn what they learn in one process, byte for byte, and each step is one
+# member's. A member that is late loses its turn. Members and the server are killed, and all goes on. What cannot be is refused.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+. tests/e2e/lib/groups.sh
+make_data 84 24
+start_server one threads=2
+write_config "$tmp/sgd.yaml" train.batch=8
+sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/lr: 0.05/lr: 0.01/' "$tmp/sgd.yaml"
+cp "$tmp/sgd.yaml" "$tmp/adamw.yaml"
+use_adamw "$tmp/adamw.yaml"
+
+group two "$tmp/sgd.yaml" 2 share.mode=serial data.partition=iid train.epochs=2
+group three "$tmp/adamw.yaml" 3 share.mode=serial data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8' train.epochs=2
+group weights "$tmp/sgd.yaml" 2 share.mode=serial data.partition=iid model.weights="$tmp/two/member-0/model.safetensors"
+
+# a step is one member's, every member has all of its own batches, and no two epochs have the same order
+steps() { sed -n 's/^{"type":"step","step":\([0-9]*\),.*/\1/p' "$tmp/$1/log.jsonl"; }
+all=$(for k in 0 1 2; do steps three/member-$k; done | sort -n | tr '\n' ' ')
+[ "$all" = "$(seq -s ' ' 1 "$(echo $all | wc -w)") " ] || fail "the members' steps are not each once: $all"
+for k in 0 1; do
+	[ "$(steps_of two/member-$k)" = 12 ] || fail "member $k of two has $(steps_of two/member-$k) steps, not 2 epochs of 6"
+done
+first=$(steps two/member-0 | awk '$1 <= 12' | tr '\n' ' ')
+second=$(steps two/member-0 | awk '$1 > 12 {print $1 - 12}' | tr '\n' ' ')
+[ "$first" != "$second" ] || fail "both epochs have one order: $first"
+
+# one member alone has all turns: a run without a group
+client plain "$tmp/sgd.yaml" --local || fail "plain: exit status $?"
+client alone "$tmp/sgd.yaml" --local --clients 1 --set share.mode=serial || fail "alone: exit status $?"
+same_run alone/member-0 plain "$(steps_of plain)"
+
+# a member that stands still loses its turn, and the others do not
+late=(--set share.mode=serial --set share.clients=2 --set share.straggler_s=1 --set data.partition=iid --set train.epochs=5 --set train.eval_every=0
+	--set link.timeout_ms=60000 --set link.heartbeat_ms=20000)
+for k in 0 1; do
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k = 1 ] && echo client.begin=delay:2500@3 || echo client.apply=delay:200@1+) \
+		start_client "late-$k" "$tmp/sgd.yaml" "${late[@]}" --set server="$endpoint" --set share.group=late --set share.member=$k
+	pid[k]=$client_pid
+done
+for k in 0 1; do ends_with "${pid[k]}" 0 $patience "member $k beside one that is late"; done
+! grep -q '"skipped":true' "$tmp/late-0/log.jsonl" || fail 'member 0 lost a turn, too'
+absent=$(grep '"skipped":true' "$tmp/late-1/log.jsonl" | sed -E 's/.*"step":([0-9]+),.*/1:\1/' | paste -sd,)
+[ -n "$absent" ] || fail 'the member that stood still lost no turn'
+last=$(grep '"type":"step"' "$tmp/late-1/log.jsonl" | tail -n 1)
+! grep -q '"skipped":true' <<<"$last" || fail "the member that stood still never had a turn again: $last"
+client oracle "$tmp/sgd.yaml" --local "${late[@]}" --set share.group=late --absent "$absent" || fail "the oracle: exit status $?"
+for k in 0 1; do same_run "late-$k" "oracle/member-$k" 30; done
+
+killed kills "$tmp/adamw.yaml" 48 share.mode=serial train.checkpoint_every=5 codec='topk:0.3,ef=true|quant:8'
+
+# refused KEY PHRASE [key=value]…
+refused() {
+	local key=$1 phrase=$2 set=() pair rc=0
+	shift 2
+	for pair in "$@"; do set+=(--set "$pair"); done
+	client refused "$tmp/sgd.yaml" --set server="$endpoint" --set share.group=g --set share.clients=2 "${set[@]}" || rc=$?
+	[ $rc -ge 64 ] && grep -q -e "$key" "$tmp/refused.log" && grep -q -e "$phrase" "$tmp/refused.log" ||
+		fail "$*: status $rc, and not a word on $key: $phrase"
+}
+refused share.rows 'belongs to share.mode: sync' share.mode=serial share.rows=16
+start_client waits "$tmp/sgd.yaml" --set server="$endpoint" --set share.group=g --set share.clients=2
+waiting=$client_pid
+wait_for 'member 0 does not come' grep -q 'group-waits: group g: member 0 is here, 1 of 2' "$tmp/one.log"
+refused share.mode 'has sync, this client has serial' share.mode=serial share.member=1
+kill $waiting
+ends_with $waiting 69 $patience 'a member that waits, and is interrupted'
+echo "share_serial: ok, absent $absent"
