@@ -117,7 +117,7 @@ $(B)/splits: $(B)/server/main.o $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(filter-out %/test_codec_memory %/test_port_memory %/test_cuda_sim %/test_gpu_codecs %/test_gpu_codec_state %/test_gpu_codec_ahead %/test_gpu_graphs %/test_gpu_tape %/test_gpu_start,$(ANY_TEST)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
+$(filter-out %/test_codec_memory %/test_port_memory %/test_step_memory %/test_cuda_sim %/test_gpu_codecs %/test_gpu_codec_state %/test_gpu_codec_ahead %/test_gpu_graphs %/test_gpu_tape %/test_gpu_start,$(ANY_TEST)): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) $(TEST_LDFLAGS) -o $@ $< $(SUPPORT_OBJ) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
@@ -143,8 +143,8 @@ $(SIM_TESTS): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) $(TEST_LDFLAGS) -Wl,-z,execstack -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
-# What codecs and ports take, on the host and on a device, is counted where they ask for it.
-MEMORY_TESTS := $(B)/tests/suite/test_codec_memory $(B)/tests/suite/test_port_memory
+# What codecs, ports and steps take, on the host and on a device, is counted where they ask for it.
+MEMORY_TESTS := $(addprefix $(B)/tests/suite/test_,codec_memory port_memory step_memory)
 COUNTED := malloc calloc realloc sl_arena_open cudaEventCreateWithFlags
 COUNTED_OBJ := $(B)/tests/support/counted/counted.o
 -include $(COUNTED_OBJ:.o=.d)
