@@ -222,6 +222,7 @@ void sl_worker_post(struct sl_worker *worker, struct sl_job *job)
 		at = &(*at)->next;
 	job->next = *at;
 	*at = job;
+	worker->queued_ahead += job->ahead;
 	job->lane = NULL;
 	atomic_store_explicit(&job->unwanted, false, memory_order_relaxed);
 	sl_turns_note_wanted(worker);
@@ -355,10 +356,18 @@ static void forget(struct sl_job **at, int (*owned)(const struct sl_job *job, vo
 	}
 }
 
+static void forget_queued(struct sl_worker *w, int (*owned)(const struct sl_job *job, void *arg), void *arg)
+{
+	forget(&w->queue, owned, arg);
+	w->queued_ahead = 0;
+	for (const struct sl_job *job = w->queue; job; job = job->next)
+		w->queued_ahead += job->ahead;
+}
+
 void sl_worker_forget(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg)
 {
 	pthread_mutex_lock(&worker->lock);
-	forget(&worker->queue, owned, arg);
+	forget_queued(worker, owned, arg);
 	pthread_mutex_unlock(&worker->lock);
 }
 
@@ -378,7 +387,7 @@ static bool under_way(const struct sl_worker *w, int (*owned)(const struct sl_jo
 void sl_worker_cancel(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg)
 {
 	pthread_mutex_lock(&worker->lock);
-	forget(&worker->queue, owned, arg);
+	forget_queued(worker, owned, arg);
 	while (under_way(worker, owned, arg))
 		pthread_cond_wait(&worker->ended, &worker->lock);
 	forget(&worker->done, owned, arg);

@@ -25,9 +25,13 @@ static bool key_in_use(const struct sl_worker *w, uint64_t key)
 /* For one under way, or one that goes ahead. */
 static bool waits_for_key(const struct sl_worker *w, const struct sl_job *job)
 {
-	for (const struct sl_job *other = w->queue; job->key && !job->ahead && other; other = other->next)
+	const struct sl_job *other = w->queue;
+
+	for (int left = job->key && !job->ahead ? w->queued_ahead : 0; left; other = other->next) {
 		if (other->ahead && other->key == job->key)
 			return true;
+		left -= other->ahead;
+	}
 	return key_in_use(w, job->key);
 }
 
@@ -55,9 +59,12 @@ static void begin_scan(struct sl_worker *w)
 /* The first job of the first share that goes ahead and can. */
 static struct sl_job **first_ahead(struct sl_worker *w)
 {
-	for (const struct sl_job *ahead = w->queue; ahead; ahead = ahead->next) {
+	const struct sl_job *ahead = w->queue;
+
+	for (int left = w->queued_ahead; left; ahead = ahead->next) {
 		struct sl_job **at = &w->queue;
 
+		left -= ahead->ahead;
 		if (!ahead->ahead || sl_turns_share(w, ahead)->scan == w->scans)
 			continue;
 		while (sl_turns_share(w, *at) != sl_turns_share(w, ahead))
@@ -211,6 +218,7 @@ struct sl_job *sl_turns_take(struct sl_worker *w)
 	if (sl_turns_share(w, job)->used_ns > w->served_ns) /* not where one lags, since a job of it was held */
 		w->served_ns = sl_turns_share(w, job)->used_ns;
 	if (!job->lane) {
+		w->queued_ahead -= job->ahead;
 		job->began_ns = sl_now_ns();
 		job->had_ns = 0;
 	}

@@ -24,6 +24,7 @@ struct sl_worker {
 	pthread_cond_t ended;  /* a job is over, or is held */
 	struct lane *lanes, *spare, *has; /* has: the turn */
 	struct sl_job *queue;             /* sorted by (priority, seq) */
+	int queued_ahead;                 /* those of it that go ahead: few, so that scans for one end early */
 	struct sl_share own;              /* of jobs that name none */
 	uint64_t served_ns;               /* the most that a share had used when a job of it was taken */
 	uint64_t most_ns;                 /* that any has used */

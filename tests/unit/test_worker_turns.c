@@ -111,16 +111,23 @@ static void jobs_of_one_key_do_not_overlap(void **state)
 	assert_int_equal(delivered_order[2], 2);
 }
 
-/* … which gives way to all but those that must find it done. */
+static int is_that(const struct sl_job *job, void *that)
+{
+	return job == that;
+}
+
+/* … which gives way to all but those that must find it done. One that was forgotten changes nothing of that. */
 static void what_goes_ahead_of_its_key_comes_first(void **state)
 {
 	struct probe a = long_probe(1, &mine), last = long_probe(2, &mine), open = short_probe(3, &other);
-	struct probe c = short_probe(4, &third);
+	struct probe c = short_probe(4, &third), gone = short_probe(5, &mine);
 
-	last.job.ahead = true;
-	last.job.key = open.job.key = 9;
+	last.job.ahead = gone.job.ahead = true;
+	last.job.key = open.job.key = gone.job.key = 9;
 	begin(*state, &a);
+	sl_worker_post(*state, &gone.job);
 	sl_worker_post(*state, &last.job);
+	sl_worker_forget(*state, is_that, &gone.job);
 	sl_worker_post(*state, &open.job);
 	sl_worker_post(*state, &c.job);
 	drain_until(*state, 1);
