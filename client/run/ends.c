@@ -255,6 +255,25 @@ enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale)
 	return err ? err : sl_exec_commit(ends->tail, lr, rows, chunks);
 }
 
+enum sl_err sl_ends_change(struct sl_ends *ends, const struct sl_end_layout *l, float *change)
+{
+	int64_t rows[SL_PLAN_MAX_CHUNKS];
+	const int chunks = sl_chunk_rows(ends->plan, ends->feed.rows, rows);
+	enum sl_err err = sl_exec_get_change(ends->head, rows, chunks, sl_end_change(l, ends->plan, SL_HEAD, change));
+
+	return err ? err : sl_exec_get_change(ends->tail, rows, chunks, sl_end_change(l, ends->plan, SL_TAIL, change));
+}
+
+enum sl_err sl_ends_commit_mean(struct sl_ends *ends, const struct sl_end_layout *l, float *mean, double lr)
+{
+	enum sl_err err;
+
+	sl_exec_set_change(ends->head, sl_end_change(l, ends->plan, SL_HEAD, mean));
+	sl_exec_set_change(ends->tail, sl_end_change(l, ends->plan, SL_TAIL, mean));
+	err = sl_exec_commit(ends->head, lr, NULL, 0);
+	return err ? err : sl_exec_commit(ends->tail, lr, NULL, 0);
+}
+
 enum sl_err sl_ends_follow(struct sl_ends *ends, uint64_t done)
 {
 	enum sl_err err = sl_exec_follow(ends->head, done);

@@ -6,6 +6,7 @@
 #include "client/run/feed.h"
 #include "common/nn/exec.h"
 #include "common/nn/weights.h"
+#include "common/session/mean.h"
 
 /* The model's weights into a segment's executor, and back. */
 enum sl_err sl_exec_put(struct sl_exec *exec, const struct sl_weights *weights) SL_MUST_CHECK;
@@ -49,6 +50,11 @@ enum sl_err sl_ends_check(struct sl_ends *ends, struct sl_fail *fail) SL_MUST_CH
 enum sl_err sl_ends_squares(struct sl_ends *ends, double squares[2], struct sl_fail *fail) SL_MUST_CHECK;
 /* `grad_scale`: as in sl_exec_scale. */
 enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale) SL_MUST_CHECK;
+/* Where a group shares its ends: what the step's chunks would change; and the step as all members' mean makes it, with
+ * which this side's chunks have no more to do. */
+enum sl_err sl_ends_change(struct sl_ends *ends, const struct sl_end_layout *layout, float *change) SL_MUST_CHECK;
+enum sl_err sl_ends_commit_mean(struct sl_ends *ends, const struct sl_end_layout *layout, float *mean,
+				double lr) SL_MUST_CHECK;
 /* Both executors (sl_exec_follow); behind the step under way also says what gets narrower. */
 enum sl_err sl_ends_follow(struct sl_ends *ends, uint64_t done) SL_MUST_CHECK;
 

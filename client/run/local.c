@@ -25,6 +25,11 @@ struct sl_local {
 	uint64_t tx_bytes, rx_bytes;    /* of the batch */
 	uint64_t payload[SL_DIR_COUNT]; /* of the run */
 	double nominal[SL_DIR_COUNT];
+	/* shared ends; without them zeros */
+	struct sl_end_layout layout;
+	struct sl_end_coder *end[SIDES][SL_END_COUNT];
+	float *change; /* [layout.floats] what crosses, as the other side decodes it */
+	struct sl_bytes mean;
 };
 
 /* A gradient that nothing below needs does not. */
@@ -107,6 +112,37 @@ static enum sl_err open_middle(struct sl_local *l, const struct sl_exec *trunk, 
 	return err ? err : sl_exec_allocate(l->middle, fail);
 }
 
+/* The trunk decodes what this member tells; its own codec of the mean is not here. */
+static enum sl_err open_shared(struct sl_local *l, struct sl_fail *fail)
+{
+	const struct sl_agreement *a = &l->agreement;
+	enum sl_err err;
+
+	if (!l->plan->spec.shared_ends)
+		return SL_OK;
+	err = sl_end_layout_of(&l->layout, l->plan, fail);
+	for (int side = 0; side < SIDES && !err; side++)
+		for (int end = 0; end < SL_END_COUNT && !err; end++) {
+			const struct sl_end_coder_env env = {
+				.layout = &l->layout,
+				.spec = &a->end_codec[end],
+				.all = a->agreed.share.layers == SL_LAYERS_ALL,
+				.be = l->be,
+				.seed = l->plan->spec.seed,
+				.member = end == SL_END_MEAN ? -1 : l->plan->spec.member,
+			};
+
+			if (side == CLIENT || end == SL_END_GRAD)
+				err = sl_end_coder_open(&l->end[side][end], &env, fail);
+		}
+	if (err)
+		return err;
+	if (sl_end_coder_bound(l->end[CLIENT][SL_END_GRAD]) > l->buf.cap)
+		l->buf.cap = sl_end_coder_bound(l->end[CLIENT][SL_END_GRAD]);
+	l->change = calloc((size_t)l->layout.floats + 1, sizeof *l->change);
+	return l->change ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the gradients of head and tail");
+}
+
 static enum sl_err open_local(struct sl_local **out, const struct sl_plan *plan, const struct sl_agreement *agreement,
 			      const struct sl_exec *trunk, struct sl_backend *be, struct sl_fail *fail)
 {
@@ -123,6 +159,8 @@ static enum sl_err open_local(struct sl_local **out, const struct sl_plan *plan,
 		err = open_middle(l, trunk, fail);
 	for (int side = 0; side < SIDES && !err; side++)
 		err = open_codecs(l, (enum side)side, fail);
+	if (!err)
+		err = open_shared(l, fail);
 	if (!err) {
 		l->buf.data = malloc(l->buf.cap + 1);
 		if (!l->buf.data)
@@ -160,6 +198,10 @@ void sl_local_close(struct sl_local *l)
 	for (int side = 0; side < SIDES; side++)
 		for (int dir = SL_DIR_COUNT - 1; dir >= 0; dir--)
 			sl_codec_close(l->codec[side][dir]);
+	for (int i = 0; i < SIDES * SL_END_COUNT; i++)
+		sl_end_coder_close(l->end[i / SL_END_COUNT][i % SL_END_COUNT]);
+	sl_end_layout_close(&l->layout);
+	free(l->change);
 	sl_ends_close(&l->ends);
 	sl_exec_close(l->middle);
 	free(l->buf.data);
@@ -352,6 +394,7 @@ static void roll_back(struct sl_local *l)
 {
 	for (int i = 0; i < SIDES * SL_DIR_COUNT; i++)
 		sl_codec_rollback(l->codec[i / SL_DIR_COUNT][i % SL_DIR_COUNT]);
+	sl_end_coder_rollback(l->end[CLIENT][SL_END_GRAD]);
 }
 
 static void name_step(const struct sl_local *l, enum sl_err err, struct sl_fail *fail)
@@ -432,6 +475,53 @@ int sl_local_rows(const struct sl_local *l, int64_t rows[SL_PLAN_MAX_CHUNKS])
 	return sl_chunk_rows(l->plan, l->ends.feed.rows, rows);
 }
 
+const struct sl_end_layout *sl_local_end_layout(const struct sl_local *l)
+{
+	return &l->layout;
+}
+
+const float *sl_local_told(const struct sl_local *l)
+{
+	return l->change;
+}
+
+void sl_local_hear(struct sl_local *l, struct sl_bytes mean)
+{
+	l->mean = mean;
+}
+
+/* What a link would do to the gradients of head and tail. */
+static enum sl_err tell(struct sl_local *l, struct sl_fail *fail)
+{
+	const uint64_t start = sl_now_ns();
+	enum sl_err err = sl_ends_change(&l->ends, &l->layout, l->change);
+
+	l->buf.len = 0;
+	if (!err)
+		err = sl_end_encode(l->end[CLIENT][SL_END_GRAD], l->ends.step, l->change, &l->buf);
+	if (err)
+		return sl_fail_set(fail, err, "end_grad: %s", sl_err_text(err));
+	l->tx_bytes += l->buf.len;
+	err = sl_end_decode(l->end[SERVER][SL_END_GRAD], l->ends.step, (struct sl_bytes){l->buf.data, l->buf.len},
+			    l->change, fail);
+	l->codec_s += sl_seconds_since(start);
+	return err ? err : sl_end_check(&l->layout, l->change, fail);
+}
+
+/* Who was left out hears the mean, too. */
+static enum sl_err apply_mean(struct sl_local *l, double lr, struct sl_fail *fail)
+{
+	const uint64_t start = sl_now_ns();
+	enum sl_err err;
+
+	if (!l->mean.len)
+		return SL_OK;
+	l->rx_bytes += l->mean.len;
+	err = sl_end_decode(l->end[CLIENT][SL_END_MEAN], l->ends.step, l->mean, l->change, fail);
+	l->codec_s += sl_seconds_since(start);
+	return err ? err : sl_ends_commit_mean(&l->ends, &l->layout, l->change, lr);
+}
+
 enum sl_err sl_local_begin(struct sl_local *l, const struct sl_feed *feed, uint64_t number, struct sl_fail *fail)
 {
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
@@ -445,6 +535,8 @@ enum sl_err sl_local_begin(struct sl_local *l, const struct sl_feed *feed, uint6
 		err = sl_ends_check(&l->ends, fail);
 	if (!err)
 		err = sl_exec_check(l->middle, rows, sl_local_rows(l, rows), fail);
+	if (!err && l->change)
+		err = tell(l, fail);
 	name_step(l, err, fail);
 	return err;
 }
@@ -459,6 +551,10 @@ enum sl_err sl_local_end(struct sl_local *l, double lr, bool in, struct sl_step_
 	for (int i = 0; i < SIDES * SL_DIR_COUNT && in; i++)
 		sl_codec_commit(l->codec[i / SL_DIR_COUNT][i % SL_DIR_COUNT]);
 	if (in)
+		sl_end_coder_commit(l->end[CLIENT][SL_END_GRAD]);
+	if (l->change)
+		err = apply_mean(l, lr, fail);
+	else if (in)
 		err = sl_ends_commit(&l->ends, lr, 0);
 	if (!err)
 		err = sl_local_follow(l, l->ends.step + 1, fail);

@@ -25,6 +25,11 @@ enum sl_err sl_local_end(struct sl_local *local, double lr, bool in, struct sl_s
 /* The step is another member's. */
 enum sl_err sl_local_pass(struct sl_local *local, uint64_t number, double lr, struct sl_step_result *result,
 			  struct sl_fail *fail) SL_MUST_CHECK;
+/* Where the group shares its ends: what begin has told the trunk, as that decodes it; and for `end`, in or not, the
+ * mean of what all who are in have told. No bytes: nobody was in. */
+const struct sl_end_layout *sl_local_end_layout(const struct sl_local *local);
+const float *sl_local_told(const struct sl_local *local);
+void sl_local_hear(struct sl_local *local, struct sl_bytes mean);
 /* Its middle, and rows of each chunk of the batch under way, for the fold. */
 struct sl_exec *sl_local_middle(struct sl_local *local);
 int sl_local_rows(const struct sl_local *local, int64_t rows[SL_PLAN_MAX_CHUNKS]);

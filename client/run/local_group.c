@@ -29,6 +29,8 @@ struct group {
 	struct sl_exec *trunk; /* all members' parameters */
 	struct member *member; /* [n] */
 	int n;
+	struct sl_end_sum ends; /* of shared ones; else zeros */
+	struct sl_buf mean;     /* as all hear it; empty: nobody was in the step */
 	struct sl_fail *fail;
 };
 
@@ -87,6 +89,29 @@ static enum sl_err open_trunk(struct group *g, struct sl_fail *fail)
 	if (!err)
 		err = sl_exec_bare(g->trunk, fail);
 	return err ? err : sl_exec_allocate(g->trunk, fail);
+}
+
+static enum sl_err open_ends(struct group *g, struct sl_fail *fail)
+{
+	const struct sl_setup *s = &g->member[0].setup;
+	const struct sl_end_coder_env env = {
+		.layout = sl_local_end_layout(g->member[0].local),
+		.spec = &s->agreement.end_codec[SL_END_MEAN],
+		.all = s->agreement.agreed.share.layers == SL_LAYERS_ALL,
+		.be = &g->setup->be,
+		.seed = s->plan->spec.seed,
+		.member = -1,
+	};
+	enum sl_err err;
+
+	if (!s->plan->spec.shared_ends)
+		return SL_OK;
+	err = sl_end_sum_open(&g->ends, &env, fail);
+	if (err)
+		return err;
+	g->mean.cap = sl_end_coder_bound(g->ends.coder);
+	g->mean.data = malloc(g->mean.cap + 1);
+	return g->mean.data ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the mean of heads and tails");
 }
 
 static enum sl_err open_setup(struct group *g, int k, struct sl_fail *fail)
@@ -225,18 +250,39 @@ static enum sl_err fold(struct group *g, int64_t *rows)
 	return err || !*rows ? err : sl_exec_fold_end(g->trunk, full > 0 ? full / (double)*rows : 1);
 }
 
+/* The same of their heads and tails, where these are shared. */
+static enum sl_err fold_ends(struct group *g, int64_t rows)
+{
+	const double factor = (double)g->member[0].setup.plan->spec.group_rows / (double)rows;
+
+	if (!g->ends.coder)
+		return SL_OK;
+	sl_end_sum_begin(&g->ends);
+	for (int k = 0; k < g->n; k++)
+		if (g->member[k].in)
+			sl_end_sum_add(&g->ends, sl_local_told(g->member[k].local));
+	return sl_end_sum_encode(&g->ends, factor, sl_training_number(g->member[0].run), &g->mean, g->fail);
+}
+
 static enum sl_err apply(struct group *g, double lr)
 {
 	int64_t rows;
 	enum sl_err err = fold(g, &rows);
 
+	g->mean.len = 0;
 	if (err)
 		return sl_fail_set(g->fail, err, "the members' gradients could not be added");
 	if (!rows)
 		return sl_exec_skip(g->trunk);
 	err = sl_exec_check(g->trunk, NULL, 0, g->fail);
+	if (!err)
+		err = fold_ends(g, rows);
+	if (!err)
+		sl_end_coder_commit(g->ends.coder);
 	if (err != SL_ERR_NONFINITE)
 		return err ? err : sl_exec_commit(g->trunk, lr, NULL, 0);
+	sl_end_coder_rollback(g->ends.coder);
+	g->mean.len = 0;
 	for (int k = 0; k < g->n; k++) {
 		if (!g->member[k].in)
 			continue;
@@ -252,6 +298,7 @@ static enum sl_err end_own(struct group *g, struct member *m)
 
 	if (!m->in && !m->absent)
 		err = sl_training_abandoned(m->run, &m->why, g->fail);
+	sl_local_hear(m->local, (struct sl_bytes){g->mean.data, g->mean.len});
 	if (!err)
 		err = sl_local_end(m->local, sl_training_lr(m->run), m->in, &m->result, g->fail);
 	m->result.late = m->absent;
@@ -337,6 +384,8 @@ enum sl_err sl_drive_local_group(struct sl_setup *setup, const struct sl_drive_o
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %d members", g.n);
 	for (int k = 0; k < g.n && !err; k++)
 		err = open_member(&g, k, fail);
+	if (!err)
+		err = open_ends(&g, fail);
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
 	if (signal(SIGHUP, on_signal) == SIG_IGN) /* nohup */
@@ -353,6 +402,8 @@ enum sl_err sl_drive_local_group(struct sl_setup *setup, const struct sl_drive_o
 	}
 	for (int k = 0; k < g.n; k++)
 		close_member(&g.member[k]);
+	sl_end_sum_close(&g.ends);
+	free(g.mean.data);
 	sl_exec_close(g.trunk);
 	free(g.member);
 	return err;

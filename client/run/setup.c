@@ -68,6 +68,32 @@ static enum sl_err try_codecs(const struct sl_setup *s, struct sl_fail *fail)
 	return SL_OK;
 }
 
+/* The codecs of shared heads and tails, on a vector. */
+static enum sl_err try_end_codecs(const struct sl_setup *s, struct sl_fail *fail)
+{
+	const struct sl_codec_env env = {.shape = sl_shape2(1, 16), .slots = 1, .dir = SL_DIR_HEAD_GRAD};
+	struct sl_end_layout layout;
+	struct sl_fail why;
+	enum sl_err err;
+
+	if (!s->plan->spec.shared_ends)
+		return SL_OK;
+	err = sl_end_layout_of(&layout, s->plan, &why);
+	if (err)
+		return sl_conf_client_blame(s->conf, why.key, err, pass_on(fail, &why));
+	sl_end_layout_close(&layout);
+	for (int end = 0; end < SL_END_COUNT; end++) {
+		struct sl_codec *codec;
+		char key[32];
+
+		snprintf(key, sizeof key, "codec.%s", sl_end_name((enum sl_end)end));
+		if (sl_codec_open(&codec, &s->agreement.end_codec[end], &env, &why))
+			return sl_conf_client_fail(s->conf, key, fail, "%s", why.text);
+		sl_codec_close(codec);
+	}
+	return SL_OK;
+}
+
 /* What learns decides which gradients cross. */
 static enum sl_err agree_and_plan(struct sl_setup *s, struct sl_parts *parts, struct sl_fail *fail)
 {
@@ -157,7 +183,10 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 		return plan_fail(conf, &why, fail);
 	if (err && why.key[0])
 		return sl_conf_client_blame(conf, why.key, err, pass_on(fail, &why));
-	return err ? sl_fail_set(fail, err, "%s", why.text) : try_codecs(s, fail);
+	if (err)
+		return sl_fail_set(fail, err, "%s", why.text);
+	err = try_codecs(s, fail);
+	return err ? err : try_end_codecs(s, fail);
 }
 
 void sl_setup_blame(const struct sl_setup *s, struct sl_fail *fail)

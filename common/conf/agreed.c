@@ -9,6 +9,8 @@
 const char *const sl_agreed_precisions[] = {"fp32", "tf32", "bf16", "fp16", NULL};
 const char *const sl_agreed_optimizers[] = {"sgd", "adam", "adamw", NULL};
 const char *const sl_agreed_modes[] = {"sync", "serial", NULL};
+const char *const sl_agreed_ends[] = {"private", "step", NULL};
+const char *const sl_agreed_layers[] = {"each", "all", NULL};
 
 enum class { PLAIN, SAID, SGD, ADAM, DERIVED };
 
@@ -40,9 +42,19 @@ static const struct sl_conf_key *find(const char *path)
 	return NULL;
 }
 
+bool sl_agreed_is_end_codec(const char *path)
+{
+	return strncmp(path, "codec.end_", 10) == 0;
+}
+
 bool sl_agreed_is_share(const char *path)
 {
-	return strncmp(path, "share.", 6) == 0 && strcmp(path, "share.group") != 0;
+	return (strncmp(path, "share.", 6) == 0 && strcmp(path, "share.group") != 0) || sl_agreed_is_end_codec(path);
+}
+
+bool sl_agreed_shares_ends(const struct sl_agreed *a)
+{
+	return a->share.group[0] && a->share.ends != SL_ENDS_PRIVATE;
 }
 
 /* Keys that one mode alone has. */
@@ -63,6 +75,8 @@ bool sl_agreed_is_idle(const struct sl_agreed *a, const char *path)
 {
 	const struct sl_conf_key *key = find(path);
 
+	if (sl_agreed_is_end_codec(path) || strcmp(path, "share.layers") == 0)
+		return !sl_agreed_shares_ends(a);
 	if (sl_agreed_is_share(path))
 		return !a->share.group[0] || sl_agreed_other_mode(a, path) != NULL;
 	return key && class_of[key - keys] == (a->optimizer.kind == SL_CONF_SGD ? ADAM : SGD);
@@ -83,6 +97,11 @@ static const char *check_share(const struct sl_agreed *a, char *why, size_t size
 		snprintf(why, size, "are %lld, and an epoch has %lld steps", (long long)a->share.turns,
 			 (long long)a->share.epoch_steps);
 		return "share.turns";
+	}
+	if (a->share.ends != SL_ENDS_PRIVATE && a->share.mode != SL_SHARE_SYNC) {
+		snprintf(why, size, "%s is possible in share.mode: sync alone: take private",
+			 sl_agreed_ends[a->share.ends]);
+		return "share.ends";
 	}
 	if (a->clip_norm > 0) {
 		snprintf(why, size, "is not possible in a group (share.group) yet: leave it at 0");
@@ -232,7 +251,7 @@ static bool is_own(const char *path)
 
 	for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
 		if (strncmp(path, own[i], strlen(own[i])) == 0)
-			return true;
+			return !sl_agreed_is_end_codec(path); /* the mean is coded once, for all */
 	return false;
 }
 

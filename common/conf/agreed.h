@@ -48,6 +48,8 @@ enum {
 	SL_CONF_SHARE_CLIENTS = 256, /* members of a group */
 };
 enum sl_conf_share_mode { SL_SHARE_SYNC, SL_SHARE_SERIAL };
+enum sl_conf_share_ends { SL_ENDS_PRIVATE, SL_ENDS_STEP };
+enum sl_conf_share_layers { SL_LAYERS_EACH, SL_LAYERS_ALL };
 
 enum sl_conf_optimizer { SL_CONF_SGD, SL_CONF_ADAM, SL_CONF_ADAMW };
 enum sl_conf_precision { SL_CONF_FP32, SL_CONF_TF32, SL_CONF_BF16, SL_CONF_FP16 }; /* = enum sl_precision */
@@ -67,6 +69,7 @@ struct sl_agreed {
 	double clip_norm; /* 0: off */
 	/* specs of common/codec, not parsed here; [enum sl_dir]: head_act, mid_act, mid_grad, head_grad */
 	char codec[4][SL_CONF_CODEC_TEXT];
+	char end_codec[2][SL_CONF_CODEC_TEXT];         /* end_grad, end_mean: with share.ends */
 	char group[SL_CONF_GROUPS][SL_CONF_RULE_TEXT]; /* rules of groups 1, 2 …; "": there is none. Of train.groups */
 	/* Whether the gradients at the tail's begin and at the head's end are computed and sent. No keys of a config:
 	 * the client derives them from what learns. */
@@ -81,6 +84,8 @@ struct sl_agreed {
 		int clients, member;
 		int64_t rows; /* of a step that all take part in; 0 in a config: clients times batch */
 		int straggler_s;
+		enum sl_conf_share_ends ends;
+		enum sl_conf_share_layers layers;
 		/* No keys of a config: the client derives them, since all members must have the same. */
 		int64_t epoch_steps;
 		int checkpoint_every;
@@ -89,6 +94,7 @@ struct sl_agreed {
 };
 
 extern const char *const sl_agreed_precisions[], *const sl_agreed_optimizers[], *const sl_agreed_modes[];
+extern const char *const sl_agreed_ends[], *const sl_agreed_layers[];
 
 /* clang-format off */
 /* X(type, key, field, class, …): `type` and what follows the class are a row of conf/row.h. Class: SAID, written at its
@@ -117,6 +123,11 @@ extern const char *const sl_agreed_precisions[], *const sl_agreed_optimizers[], 
 	X(SL_STRING, "codec.mid_act", codec[1], PLAIN, sl_conf_check_codec, "none", "codec of the middle's activations, server to client") \
 	X(SL_STRING, "codec.mid_grad", codec[2], PLAIN, sl_conf_check_codec, "none", "codec of the gradients of the middle's activations, client to server") \
 	X(SL_STRING, "codec.head_grad", codec[3], PLAIN, sl_conf_check_codec, "none", "codec of the gradients of the head's activations, server to client")
+#define SL_AGREED_END_CODEC(X) \
+	X(SL_STRING, "codec.end_grad", end_codec[0], PLAIN, sl_conf_check_codec, "none", \
+		"with share.ends, codec of the gradients of head and tail, client to server") \
+	X(SL_STRING, "codec.end_mean", end_codec[1], PLAIN, sl_conf_check_codec, "none", \
+		"with share.ends, codec of the mean of these gradients, server to client")
 #define SL_AGREED_GROUP(X, n, at) X(SL_STRING, "group." n, group[at], PLAIN, sl_conf_check_rule, "", "rule of that group of train.groups")
 #define SL_AGREED_GROUPS(X) \
 	SL_AGREED_GROUP(X, "1", 0) SL_AGREED_GROUP(X, "2", 1) SL_AGREED_GROUP(X, "3", 2) SL_AGREED_GROUP(X, "4", 3) \
@@ -139,18 +150,22 @@ extern const char *const sl_agreed_precisions[], *const sl_agreed_optimizers[], 
 	X(SL_INT64, "share.rows", share.rows, PLAIN, 0, 0x1p30, "0", "samples; 0: share.clients times train.batch", \
 		"sync: samples of a step that all members take part in; set it where their batches differ") \
 	X(SL_INT, "share.straggler_s", share.straggler_s, PLAIN, 0, 86400, "60", "seconds; 0: wait for ever", \
-		"how long a step waits for late members once half of the members are ready; then it goes on without them")
+		"how long a step waits for late members once half of the members are ready; then it goes on without them") \
+	X(SL_CHOICE, "share.ends", share.ends, PLAIN, sl_agreed_ends, "private", \
+		"head and tail of the members: private, each has its own; step, all have the same, and learn from the mean of all members' gradients in each step") \
+	X(SL_CHOICE, "share.layers", share.layers, PLAIN, sl_agreed_layers, "each", \
+		"what codec.end_grad and codec.end_mean code: each, every parameter by itself; all, the parameters of head and tail as one vector")
 /* Not in a config. */
 #define SL_AGREED_SHARED(X) \
 	X(SL_INT64, "share.epoch_steps", share.epoch_steps, PLAIN, 0, 0x1p53, "0", NULL, "steps of an epoch, of all members") \
 	X(SL_INT, "share.checkpoint_every", share.checkpoint_every, PLAIN, 0, 1e9, "0", NULL, "train.checkpoint_every of all members") \
 	X(SL_INT64, "share.turns", share.turns, PLAIN, 0, 0x1p53, "0", NULL, "steps of an epoch that are this member's own; 0: all")
 #define SL_AGREED(X) \
-	SL_AGREED_TRAIN(X) SL_AGREED_CODEC(X) SL_AGREED_GROUPS(X) SL_AGREED_CROSS(X) SL_AGREED_TOKENS(X) \
+	SL_AGREED_TRAIN(X) SL_AGREED_CODEC(X) SL_AGREED_END_CODEC(X) SL_AGREED_GROUPS(X) SL_AGREED_CROSS(X) SL_AGREED_TOKENS(X) \
 	SL_AGREED_SHARE(X) SL_AGREED_SHARED(X)
 /* clang-format on */
 
-enum { SL_AGREED_TEXT = 3072 }; /* room for any agreement, with its NUL */
+enum { SL_AGREED_TEXT = 4096 }; /* room for any agreement, with its NUL */
 
 /* All at their defaults. */
 struct sl_agreed sl_agreed_default(void);
@@ -158,7 +173,9 @@ struct sl_agreed sl_agreed_default(void);
 bool sl_agreed_is_idle(const struct sl_agreed *a, const char *path);
 /* Of a key of section share that another mode than `a` has alone: that mode; else NULL. */
 const char *sl_agreed_other_mode(const struct sl_agreed *a, const char *path);
-bool sl_agreed_is_share(const char *path); /* a key of section share that only a group has */
+bool sl_agreed_is_share(const char *path); /* a key that only a group has */
+bool sl_agreed_is_end_codec(const char *path);
+bool sl_agreed_shares_ends(const struct sl_agreed *a);
 /* What the bounds of single keys do not say: the key to blame, and in *why a sentence that says what would be right;
  * NULL: nothing. */
 const char *sl_agreed_check(const struct sl_agreed *a, char *why, size_t size);

@@ -44,7 +44,8 @@ struct sl_conf_schema {
 	 * a NULL. Words alone: a program that refuses them need not hold the other's table. NULL: none. */
 	const char *other;
 	const char *const *of_other;
-	const char *spread[2]; /* sections that may be one scalar, meant for each of their keys; NULL: none */
+	const char *spread[2];  /* sections that may be one scalar, meant for each of their keys; NULL: none */
+	const char *not_spread; /* … but for keys that begin with this; NULL: none */
 	/* Whether nothing reads the key, given the other values: it is printed as a remark, and `finish` refuses it
 	 * where it was set, but for what --set has put aside. NULL: there are none. */
 	bool (*idle)(const void *conf, const char *path);

@@ -287,14 +287,22 @@ static bool is_spread(const struct sl_conf_schema *schema, const char *section)
 	return false;
 }
 
+/* Whether one scalar for the section is meant for this key. */
+static bool is_within(const struct sl_conf_schema *schema, int key, const char *section)
+{
+	const char *path = schema->key[key].path, *not = schema->not_spread;
+	const size_t len = strlen(section);
+
+	return strncmp(path, section, len) == 0 && path[len] == '.' && !(not &&strncmp(path, not, strlen(not )) == 0);
+}
+
 /* One scalar for every key of the section. */
 static enum sl_err load_spread(struct loader *l, const char *section)
 {
-	size_t len = strlen(section);
 	enum sl_err err = SL_OK;
 
 	for (int i = 0; i < l->schema->n_key && !err; i++)
-		if (strncmp(l->schema->key[i].path, section, len) == 0 && l->schema->key[i].path[len] == '.')
+		if (is_within(l->schema, i, section))
 			err = load_value(l, i);
 	return err;
 }
@@ -443,8 +451,7 @@ static enum sl_err apply_set(struct loader *l, const char *set)
 		return apply_one(l, index, equals + 1);
 	if (is_spread(l->schema, path)) {
 		for (int i = 0; i < l->schema->n_key && !err; i++)
-			if (strncmp(l->schema->key[i].path, path, strlen(path)) == 0 &&
-			    l->schema->key[i].path[strlen(path)] == '.')
+			if (is_within(l->schema, i, path))
 				err = apply_one(l, i, equals + 1);
 		return err;
 	}

@@ -114,6 +114,7 @@ static const struct sl_conf_key keys[] = {
 		"a step with NaN or Inf is never applied: stop with status 65, or skip the step and go on"),
 
 	SL_AGREED_CODEC(AGREED)
+	SL_AGREED_END_CODEC(AGREED)
 
 	SL_AGREED_SHARE(AGREED)
 
@@ -456,6 +457,16 @@ static const char *check_share(const struct sl_conf_client *c, char why[SL_CONF_
 			 sl_agreed_modes[c->agreed.share.mode]);
 		return keys[i].path;
 	}
+	if (!sl_agreed_shares_ends(&c->agreed)) {
+		static const char *const of_ends[] = {"codec.end_grad", "codec.end_mean", "share.layers"};
+
+		for (size_t i = 0; i < sizeof of_ends / sizeof of_ends[0]; i++)
+			if (line_of(c, of_ends[i])) {
+				snprintf(why, SL_CONF_WHY,
+					 "belongs to shared heads and tails: it needs share.ends: step");
+				return of_ends[i];
+			}
+	}
 	if (c->agreed.share.group[0] && c->train.chunk_loss == SL_CHUNK_LOSS_SUM) {
 		snprintf(why, SL_CONF_WHY, "sum is not possible in a group (share.group): the loss is a mean");
 		return "train.chunk_loss";
@@ -538,6 +549,7 @@ const struct sl_conf_schema sl_conf_client_schema = {
 	.of_other = SL_WORDS("listen", "store", "store_ttl_s", "store_bytes", "store_bytes_per_key", "deterministic",
 			     "graphs", "overlap", "limits"),
 	.spread = {"codec", "insert"},
+	.not_spread = "codec.end_",
 	.idle = idle,
 	.finish = finish,
 };

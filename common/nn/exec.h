@@ -126,6 +126,20 @@ enum sl_err sl_exec_fold_begin(struct sl_exec *lender) SL_MUST_CHECK;
 enum sl_err sl_exec_fold_add(struct sl_exec *lender, struct sl_exec *part, const int64_t *rows,
 			     int chunks) SL_MUST_CHECK;
 enum sl_err sl_exec_fold_end(struct sl_exec *lender, double factor) SL_MUST_CHECK;
+/* What a step changes in a part, as members of a group tell each other: floats without gaps, in the plan's order. The
+ * gradient of what learns; and of each running statistic what is left of it, and what is added: keep * old + add. */
+struct sl_change {
+	float *grad, *keep, *add;
+};
+struct sl_change_count {
+	int64_t grad, stat; /* floats of grad; of keep, and of add */
+};
+struct sl_change_count sl_exec_change_count(const struct sl_plan_segment *segment);
+/* Of a step whose chunks are done; of plans whose ends are shared (plan.h), in host memory: else BUG. Then, of this
+ * step or another member's, what sl_exec_commit without rows applies. */
+enum sl_err sl_exec_get_change(struct sl_exec *exec, const int64_t *rows, int chunks,
+			       struct sl_change to) SL_MUST_CHECK;
+void sl_exec_set_change(struct sl_exec *exec, struct sl_change from);
 /* In its place: the step is left out, by both sides; a loss scale falls. */
 enum sl_err sl_exec_skip(struct sl_exec *exec) SL_MUST_CHECK;
 

@@ -78,7 +78,8 @@ static bool open_table(struct sl_exec *e, int i)
 
 enum sl_err sl_exec_table_open(struct sl_exec *e)
 {
-	if (!e->be->host_memory || e->bare || e->lender || sl_exec_mixed(e))
+	/* of shared ends, other members' rows have gradients, too */
+	if (!e->be->host_memory || e->bare || e->lender || sl_exec_mixed(e) || e->plan->spec.shared_ends)
 		return SL_OK;
 	for (int i = 0; i < e->segment->n_op; i++)
 		if (is_table(e, i))

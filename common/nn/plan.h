@@ -11,7 +11,7 @@
 #include "common/nn/optimizer.h"
 
 enum { SL_PLAN_GROUPS = 8 }; /* beside group 0 */
-enum { SL_PLAN_MAX_CHUNKS = 256, SL_PLAN_HASH_BYTES = 16, SL_PLAN_MAX_BATCH = 1 << 20, SL_PLAN_NOTE_MAX = 3072 };
+enum { SL_PLAN_MAX_CHUNKS = 256, SL_PLAN_HASH_BYTES = 16, SL_PLAN_MAX_BATCH = 1 << 20, SL_PLAN_NOTE_MAX = 4096 };
 
 /* What a plan needs besides graphs; both sides agree on it. `note` is text that is hashed with the rest and that this
  * room does not interpret: the agreement (conf/agreed.h). */
@@ -31,7 +31,8 @@ struct sl_plan_spec {
 	bool shared;
 	int member;
 	int64_t group_rows;
-	bool no_grad[2]; /* the gradient does not cross at the head's end, at the tail's begin: nothing below learns */
+	bool shared_ends; /* … and all members have the same head and tail: a step is made of all their gradients */
+	bool no_grad[2];  /* the gradient does not cross at the head's end, at the tail's begin: nothing below learns */
 	char note[SL_PLAN_NOTE_MAX];
 };
 

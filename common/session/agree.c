@@ -49,14 +49,17 @@ static void settle_groups(struct sl_plan_spec *plan, const struct sl_agreed *a)
 
 enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 {
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+	for (int i = 0; i < SL_DIR_COUNT + SL_END_COUNT; i++) {
+		const int end = i - SL_DIR_COUNT;
+		char *text = end < 0 ? a->agreed.codec[i] : a->agreed.end_codec[end];
+		struct sl_codec_spec *spec = end < 0 ? &a->codec[i] : &a->end_codec[end];
 		char key[SL_FAIL_KEY];
 		struct sl_fail why;
 
-		snprintf(key, sizeof key, "codec.%s", sl_dir_name((enum sl_dir)dir));
-		if (sl_codec_parse(a->agreed.codec[dir], &a->codec[dir], &why))
+		snprintf(key, sizeof key, "codec.%s", end < 0 ? sl_dir_name((enum sl_dir)i) : sl_end_name(end));
+		if (sl_codec_parse(text, spec, &why))
 			return sl_fail_at(fail, key, why.code, "%s", why.text);
-		memcpy(a->agreed.codec[dir], a->codec[dir].text, sizeof a->codec[dir].text);
+		memcpy(text, spec->text, sizeof spec->text);
 	}
 	a->plan.batch = a->agreed.batch;
 	a->plan.chunks = a->agreed.chunks;
@@ -70,6 +73,7 @@ enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 	a->plan.member = a->agreed.share.group[0] ? a->agreed.share.member : 0;
 	a->plan.shared = a->agreed.share.group[0] != 0;
 	a->plan.group_rows = a->plan.shared && a->agreed.share.mode == SL_SHARE_SYNC ? a->agreed.share.rows : 0;
+	a->plan.shared_ends = sl_agreed_shares_ends(&a->agreed);
 	a->plan.no_grad[0] = !a->agreed.cross.head_grad;
 	a->plan.no_grad[1] = !a->agreed.cross.mid_grad;
 	sl_agreed_write(&a->agreed, a->plan.note);
@@ -118,6 +122,10 @@ static enum sl_err hear_agreement(struct sl_agreement *a, const char *text, size
 		if (strcmp(as_said.codec[dir], a->agreed.codec[dir]) != 0)
 			err = sl_fail_set(fail, SL_ERR_PROTOCOL, "codec '%s' is written '%s'", as_said.codec[dir],
 					  a->agreed.codec[dir]);
+	for (int end = 0; end < SL_END_COUNT && !err; end++)
+		if (strcmp(as_said.end_codec[end], a->agreed.end_codec[end]) != 0)
+			err = sl_fail_set(fail, SL_ERR_PROTOCOL, "codec '%s' is written '%s'", as_said.end_codec[end],
+					  a->agreed.end_codec[end]);
 	return err;
 }
 

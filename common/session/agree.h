@@ -7,12 +7,13 @@
 #include "common/conf/agreed.h"
 #include "common/link/wire.h"
 #include "common/nn/plan.h"
+#include "common/session/mean.h"
 
 struct sl_agreement {
 	struct sl_agreed agreed;
 	/* These follow from `agreed`: sl_agreement_settle. */
 	struct sl_plan_spec plan;
-	struct sl_codec_spec codec[SL_DIR_COUNT];
+	struct sl_codec_spec codec[SL_DIR_COUNT], end_codec[SL_END_COUNT];
 };
 
 /* Before a plan is made, and after every change of `agreed`. Its codecs become canonical. CONFIG with the key of a

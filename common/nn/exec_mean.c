@@ -1,0 +1,93 @@
+/* What members of a group that share a head or tail tell each other of a step, and the step that follows from all that
+ * they have told. */
+#include <math.h>
+#include <string.h>
+
+#include "common/nn/exec_impl.h"
+
+struct sl_change_count sl_exec_change_count(const struct sl_plan_segment *s)
+{
+	struct sl_change_count n = {0};
+
+	for (int i = 0; i < s->n_param; i++) {
+		const struct sl_segment_param *p = &s->param[i];
+
+		n.grad += p->offset < s->trainable_count ? p->count : 0;
+		n.stat += p->offset >= s->trainable_count && p->offset < s->moving_count ? p->count : 0;
+	}
+	return n;
+}
+
+/* Running statistics as they would be if they were `from` before the step. */
+static enum sl_err run_statistics(struct sl_exec *e, const int64_t *rows, int chunks)
+{
+	enum sl_err err = SL_OK;
+
+	memset(e->trial, 0, (size_t)(e->segment->moving_count - e->segment->trainable_count) * sizeof *e->trial);
+	for (int chunk = 0; chunk < chunks && !err; chunk++)
+		err = sl_exec_try_chunk(e, chunk, rows[chunk]);
+	e->tried = false;
+	return err;
+}
+
+/* What `chunks` chunks leave of a statistic as it was. */
+static float kept_of(const struct sl_plan_segment *s, int param, int chunks)
+{
+	for (int i = 0; i < s->n_op; i++)
+		for (int k = 2; k < s->op[i].op.n_param && s->op[i].op.kind == SL_OP_BATCHNORM; k++)
+			if (s->op[i].param[k] == param)
+				return (float)pow(1 - (double)s->op[i].op.u.bn.momentum, chunks);
+	return 1;
+}
+
+enum sl_err sl_exec_get_change(struct sl_exec *e, const int64_t *rows, int chunks, struct sl_change to)
+{
+	const struct sl_plan_segment *s = e->segment;
+	enum sl_err err = SL_OK;
+
+	if (!e->be->host_memory || e->table.rows || e->n_narrow)
+		return SL_ERR_BUG;
+	if (s->moving_count > s->trainable_count)
+		err = run_statistics(e, rows, chunks);
+	for (int i = 0; i < s->n_param && !err; i++) {
+		const struct sl_segment_param *p = &s->param[i];
+		const size_t bytes = (size_t)p->count * sizeof(float);
+
+		if (p->offset < s->trainable_count) {
+			memcpy(to.grad, e->grad + p->offset, bytes);
+			to.grad += p->count;
+		} else if (p->offset < s->moving_count) {
+			const float kept = kept_of(s, i, chunks);
+
+			for (int64_t k = 0; k < p->count; k++)
+				to.keep[k] = kept;
+			memcpy(to.add, e->trial + (p->offset - s->trainable_count), bytes);
+			to.keep += p->count;
+			to.add += p->count;
+		}
+	}
+	return err;
+}
+
+void sl_exec_set_change(struct sl_exec *e, struct sl_change from)
+{
+	const struct sl_plan_segment *s = e->segment;
+
+	for (int i = 0; i < s->n_param; i++) {
+		const struct sl_segment_param *p = &s->param[i];
+
+		if (p->offset < s->trainable_count) {
+			memcpy(e->grad + p->offset, from.grad, (size_t)p->count * sizeof(float));
+			from.grad += p->count;
+		} else if (p->offset < s->moving_count) {
+			const float *was = e->weight + p->offset;
+			float *is = e->trial + (p->offset - s->trainable_count);
+
+			for (int64_t k = 0; k < p->count; k++)
+				is[k] = (float)((double)from.keep[k] * (double)was[k] + (double)from.add[k]);
+			from.keep += p->count;
+			from.add += p->count;
+		}
+	}
+	e->tried = true; /* sl_exec_commit takes these statistics */
+}

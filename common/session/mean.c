@@ -1,0 +1,341 @@
+#include "common/session/mean.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/nn/finite.h"
+
+const char *sl_end_name(enum sl_end end)
+{
+	return end == SL_END_GRAD ? "end_grad" : "end_mean";
+}
+
+/* ---- what changes */
+
+static int count_params(const struct sl_plan_segment *s, int64_t *count)
+{
+	int n = 0;
+
+	for (int i = 0; i < s->n_param; i++) {
+		if (s->param[i].offset >= s->trainable_count)
+			continue;
+		if (count)
+			count[n] = s->param[i].count;
+		n++;
+	}
+	return n;
+}
+
+enum sl_err sl_end_layout_of(struct sl_end_layout *out, const struct sl_plan *plan, struct sl_fail *fail)
+{
+	const struct sl_plan_segment *head = &plan->segment[SL_HEAD], *tail = &plan->segment[SL_TAIL];
+	const struct sl_change_count of_head = sl_exec_change_count(head), of_tail = sl_exec_change_count(tail);
+	const int n = count_params(head, NULL);
+	struct sl_end_layout l = {.n = n + count_params(tail, NULL),
+				  .grads = of_head.grad + of_tail.grad,
+				  .stats = of_head.stat + of_tail.stat};
+
+	l.floats = l.grads + 2 * l.stats;
+	if (!l.floats)
+		return sl_fail_at(fail, "share.ends", SL_ERR_CONFIG,
+				  "nothing in head and tail learns, so there is nothing to share: take private");
+	l.count = calloc((size_t)l.n + 1, sizeof *l.count);
+	if (!l.count)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the gradients of head and tail");
+	(void)count_params(head, l.count);
+	(void)count_params(tail, l.count + n);
+	*out = l;
+	return SL_OK;
+}
+
+void sl_end_layout_close(struct sl_end_layout *l)
+{
+	free(l->count);
+	*l = (struct sl_end_layout){0};
+}
+
+struct sl_change sl_end_change(const struct sl_end_layout *l, const struct sl_plan *plan, enum sl_segment which,
+			       float *change)
+{
+	const struct sl_change_count head =
+		which == SL_TAIL ? sl_exec_change_count(&plan->segment[SL_HEAD]) : (struct sl_change_count){0};
+
+	return (struct sl_change){change + head.grad, change + l->grads + head.stat,
+				  change + l->grads + l->stats + head.stat};
+}
+
+enum sl_err sl_end_check(const struct sl_end_layout *l, const float *change, struct sl_fail *fail)
+{
+	const int64_t at = sl_finite_find(change, l->floats);
+
+	if (at >= l->floats)
+		return SL_OK;
+	return sl_fail_set(fail, SL_ERR_NONFINITE, "NaN or Inf in the %s of head and tail",
+			   at < l->grads ? "gradients" : "statistics");
+}
+
+/* ---- the bytes */
+
+struct sl_end_coder {
+	const struct sl_end_layout *layout;
+	struct sl_backend *be;
+	int n;                   /* vectors */
+	int64_t all;             /* elements of the only one; 0: they are the layout's parameters */
+	struct sl_codec **codec; /* [n] */
+	size_t bound;
+};
+
+enum { LENGTH = sizeof(uint32_t) };
+
+static int vectors_of(const struct sl_end_coder_env *env)
+{
+	return env->all ? env->layout->grads > 0 : env->layout->n;
+}
+
+static int64_t elements_of(const struct sl_end_layout *l, bool all, int i)
+{
+	return all ? l->grads : l->count[i];
+}
+
+static struct sl_codec_env codec_env(const struct sl_end_coder_env *env, int i)
+{
+	return (struct sl_codec_env){
+		.be = env->be,
+		.shape = {.ndim = 2, .dim = {1, elements_of(env->layout, env->all, i)}},
+		.slots = 1,
+		/* streams of their own: dir and chunk, which these share with a chunk's tensors, are not enough */
+		.seed = env->seed ^ (UINT64_C(0x9e3779b97f4a7c15) * (uint64_t)(env->member + 2)),
+		.dir = SL_DIR_HEAD_GRAD,
+	};
+}
+
+static uint64_t statistics_bytes(const struct sl_end_layout *l)
+{
+	return 2 * (uint64_t)l->stats * sizeof(float);
+}
+
+enum sl_err sl_end_coder_need(const struct sl_end_coder_env *env, uint64_t *memory, uint64_t *bound,
+			      struct sl_fail *fail)
+{
+	uint64_t bytes = statistics_bytes(env->layout), host = 0;
+
+	sl_need(&host, vectors_of(env), sizeof(struct sl_codec *));
+	for (int i = 0; i < vectors_of(env); i++) {
+		const struct sl_codec_env of = codec_env(env, i);
+		struct sl_codec_need need;
+		enum sl_err err = sl_codec_need(env->spec, &of, SL_CODEC_ALONE, &need, fail);
+
+		if (err)
+			return err;
+		sl_need(&host, 1, need.memory.host);
+		sl_need(&bytes, 1, need.bound);
+		sl_need(&bytes, 1, LENGTH);
+	}
+	*memory = host;
+	*bound = bytes;
+	return SL_OK;
+}
+
+enum sl_err sl_end_coder_open(struct sl_end_coder **out, const struct sl_end_coder_env *env, struct sl_fail *fail)
+{
+	struct sl_end_coder *c = calloc(1, sizeof *c);
+	const int n = vectors_of(env);
+	enum sl_err err = SL_OK;
+
+	if (c)
+		c->codec = calloc((size_t)n + 1, sizeof(struct sl_codec *));
+	if (!c || !c->codec) {
+		sl_end_coder_close(c);
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the codecs of head and tail");
+	}
+	c->layout = env->layout;
+	c->be = env->be;
+	c->n = n;
+	c->all = env->all ? env->layout->grads : 0;
+	c->bound = statistics_bytes(env->layout);
+	for (int i = 0; i < n && !err; i++) {
+		const struct sl_codec_env of = codec_env(env, i);
+
+		err = sl_codec_open(&c->codec[i], env->spec, &of, fail);
+		c->bound += err ? 0 : LENGTH + sl_codec_bound(c->codec[i], 1);
+	}
+	if (err) {
+		sl_end_coder_close(c);
+		return err;
+	}
+	*out = c;
+	return SL_OK;
+}
+
+void sl_end_coder_close(struct sl_end_coder *c)
+{
+	if (!c)
+		return;
+	for (int i = 0; i < c->n && c->codec; i++)
+		sl_codec_close(c->codec[i]);
+	free(c->codec);
+	free(c);
+}
+
+size_t sl_end_coder_bound(const struct sl_end_coder *c)
+{
+	return c->bound;
+}
+
+double sl_end_coder_nominal(const struct sl_end_coder *c)
+{
+	double bytes = (double)statistics_bytes(c->layout);
+
+	for (int i = 0; i < c->n; i++)
+		bytes += sl_codec_nominal_bytes(c->codec[i], 1);
+	return bytes;
+}
+
+static struct sl_tensor vector_at(const struct sl_end_coder *c, int i, const float *at)
+{
+	return (struct sl_tensor){.be = c->be,
+				  .data = (void *)(uintptr_t)at,
+				  .dtype = SL_F32,
+				  .shape = {.ndim = 2, .dim = {1, elements_of(c->layout, c->all > 0, i)}}};
+}
+
+static struct sl_codec_call call_of(uint64_t step, int i)
+{
+	return (struct sl_codec_call){.step = step, .chunk = (uint16_t)i, .training = true, .dims = sl_dims_rows(1)};
+}
+
+enum sl_err sl_end_encode(struct sl_end_coder *c, uint64_t step, const float *change, struct sl_buf *out)
+{
+	const float *at = change;
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < c->n && !err; i++) {
+		const struct sl_codec_call call = call_of(step, i);
+		const struct sl_tensor x = vector_at(c, i, at);
+		const size_t was = out->len;
+		uint32_t bytes = 0;
+
+		err = sl_buf_put(out, &bytes, sizeof bytes);
+		if (!err)
+			err = sl_codec_encode(c->codec[i], &call, &x, out);
+		if (err)
+			break;
+		bytes = (uint32_t)(out->len - was - LENGTH);
+		memcpy(out->data + was, &bytes, sizeof bytes);
+		at += elements_of(c->layout, c->all > 0, i);
+	}
+	return err ? err : sl_buf_put(out, change + c->layout->grads, statistics_bytes(c->layout));
+}
+
+static enum sl_err decode_vector(struct sl_end_coder *c, uint64_t step, int i, struct sl_bytes *in, float *at,
+				 struct sl_fail *fail)
+{
+	const struct sl_codec_call call = call_of(step, i);
+	struct sl_tensor x = vector_at(c, i, at);
+	struct sl_bytes length, payload;
+	uint32_t bytes;
+
+	if (sl_bytes_take(in, LENGTH, &length))
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "gradients of head and tail end before parameter %d of %d", i,
+				   c->n);
+	memcpy(&bytes, length.data, sizeof bytes);
+	if (sl_bytes_take(in, bytes, &payload))
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "gradients of head and tail end within parameter %d of %d", i,
+				   c->n);
+	return sl_codec_decode(c->codec[i], &call, payload, &x, fail);
+}
+
+enum sl_err sl_end_decode(struct sl_end_coder *c, uint64_t step, struct sl_bytes in, float *change,
+			  struct sl_fail *fail)
+{
+	float *at = change;
+
+	for (int i = 0; i < c->n; i++) {
+		enum sl_err err = decode_vector(c, step, i, &in, at, fail);
+
+		if (err)
+			return err;
+		at += elements_of(c->layout, c->all > 0, i);
+	}
+	if (in.len != statistics_bytes(c->layout))
+		return sl_fail_set(fail, SL_ERR_PAYLOAD,
+				   "%zu bytes of statistics of head and tail, where there are %llu", in.len,
+				   (unsigned long long)statistics_bytes(c->layout));
+	memcpy(change + c->layout->grads, in.data, in.len);
+	return SL_OK;
+}
+
+void sl_end_coder_commit(struct sl_end_coder *c)
+{
+	for (int i = 0; c && i < c->n; i++)
+		sl_codec_commit(c->codec[i]);
+}
+
+void sl_end_coder_rollback(struct sl_end_coder *c)
+{
+	for (int i = 0; c && i < c->n; i++)
+		sl_codec_rollback(c->codec[i]);
+}
+
+/* ---- the trunk's sum */
+
+enum sl_err sl_end_sum_open(struct sl_end_sum *s, const struct sl_end_coder_env *env, struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	*s = (struct sl_end_sum){.layout = env->layout};
+	err = sl_end_coder_open(&s->coder, env, fail);
+	if (err)
+		return err;
+	s->sum = calloc((size_t)env->layout->floats + 1, sizeof *s->sum);
+	if (s->sum)
+		return SL_OK;
+	sl_end_sum_close(s);
+	return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the mean of heads and tails");
+}
+
+void sl_end_sum_close(struct sl_end_sum *s)
+{
+	sl_end_coder_close(s->coder);
+	free(s->sum);
+	*s = (struct sl_end_sum){0};
+}
+
+void sl_end_sum_begin(struct sl_end_sum *s)
+{
+	s->n = 0;
+}
+
+void sl_end_sum_add(struct sl_end_sum *s, const float *change)
+{
+	const struct sl_end_layout *l = s->layout;
+	float *sum = s->sum, *keep = sum + l->grads, *add = keep + l->stats;
+	const float *its_keep = change + l->grads, *its_add = its_keep + l->stats;
+
+	if (!s->n++) {
+		memcpy(sum, change, (size_t)l->floats * sizeof *sum);
+		return;
+	}
+	for (int64_t i = 0; i < l->grads; i++)
+		sum[i] += change[i];
+	for (int64_t i = 0; i < l->stats; i++) {
+		keep[i] *= its_keep[i];
+		add[i] = (float)((double)its_keep[i] * (double)add[i] + (double)its_add[i]);
+	}
+}
+
+enum sl_err sl_end_sum_encode(struct sl_end_sum *s, double factor, uint64_t step, struct sl_buf *out,
+			      struct sl_fail *fail)
+{
+	const float by = (float)factor;
+	enum sl_err err;
+
+	for (int64_t i = 0; i < s->layout->grads && by != 1; i++)
+		s->sum[i] *= by;
+	err = sl_end_check(s->layout, s->sum, fail);
+	if (err)
+		return err;
+	err = sl_end_encode(s->coder, step, s->sum, out);
+	return err ? sl_fail_set(fail, err, "end_mean of step %llu: %s", (unsigned long long)step, sl_err_text(err))
+		   : SL_OK;
+}

@@ -1,0 +1,85 @@
+/* A step of shared heads and tails (share.ends: step). Every member tells what its own chunks would change there; the
+ * trunk adds this up in order of the members and tells all of them the mean; and every member applies that, so that all
+ * have the same head and tail. Here is the arithmetic, and the bytes that cross; both sides and `--local` use it. */
+#ifndef SL_SESSION_MEAN_H
+#define SL_SESSION_MEAN_H
+
+#include "common/codec/codec.h"
+#include "common/nn/exec.h"
+
+/* What crosses beside the four tensors of a chunk. */
+enum sl_end { SL_END_GRAD, SL_END_MEAN, SL_END_COUNT };
+const char *sl_end_name(enum sl_end end); /* "end_grad" … */
+
+enum { SL_END_MAX_PARAMS = 2 * 16384 /* a graph's, twice */ };
+
+/* A head's and a tail's parameters that learn, head first, and how many running statistics they have. A *change* is a
+ * vector of `floats` floats: the gradients of all these parameters, then `stats` floats that say what is left of each
+ * statistic, then as many that are added (nn/exec.h). */
+struct sl_end_layout {
+	int n;
+	int64_t *count; /* [n] elements of a parameter */
+	int64_t grads;  /* the sum of them */
+	int64_t stats, floats;
+};
+
+/* Of a client's plan. CONFIG: nothing in head and tail learns, or has statistics. */
+enum sl_err sl_end_layout_of(struct sl_end_layout *out, const struct sl_plan *plan, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_end_layout_close(struct sl_end_layout *layout); /* a zeroed one is fine */
+/* The parts of a change that are the head's and the tail's. */
+struct sl_change sl_end_change(const struct sl_end_layout *layout, const struct sl_plan *plan, enum sl_segment which,
+			       float *change);
+
+/* NONFINITE: it has NaN or Inf. */
+enum sl_err sl_end_check(const struct sl_end_layout *layout, const float *change, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Codes changes of one layout: each parameter's gradient by itself, or all as one vector. Statistics cross as they are.
+ * State (error feedback) is as in codec.h. One thread. */
+struct sl_end_coder;
+
+struct sl_end_coder_env {
+	const struct sl_end_layout *layout; /* borrowed */
+	const struct sl_codec_spec *spec;   /* copied */
+	bool all;                           /* share.layers */
+	struct sl_backend *be;              /* of the host's memory; borrowed. NULL: none, as in codec.h */
+	uint64_t seed;
+	int member; /* whose random numbers these are; -1: the trunk's */
+};
+/* CONFIG with a sentence: the method is not for vectors. */
+enum sl_err sl_end_coder_open(struct sl_end_coder **out, const struct sl_end_coder_env *env,
+			      struct sl_fail *fail) SL_MUST_CHECK;
+void sl_end_coder_close(struct sl_end_coder *coder); /* NULL is fine */
+/* Bytes that _open will take, and most bytes of a run; nothing is allocated. Errors of sl_codec_need. */
+enum sl_err sl_end_coder_need(const struct sl_end_coder_env *env, uint64_t *memory, uint64_t *bound,
+			      struct sl_fail *fail) SL_MUST_CHECK;
+size_t sl_end_coder_bound(const struct sl_end_coder *coder);
+/* As the methods' authors count; of the last change. */
+double sl_end_coder_nominal(const struct sl_end_coder *coder);
+/* Appends a run: for every vector u32 length and a payload (docs/CODECS.md), then the statistics. */
+enum sl_err sl_end_encode(struct sl_end_coder *coder, uint64_t step, const float *change,
+			  struct sl_buf *out) SL_MUST_CHECK;
+/* PAYLOAD: it is no run of this layout; then *change may have been written. Whether it is finite is not looked at. */
+enum sl_err sl_end_decode(struct sl_end_coder *coder, uint64_t step, struct sl_bytes in, float *change,
+			  struct sl_fail *fail) SL_MUST_CHECK;
+void sl_end_coder_commit(struct sl_end_coder *coder); /* these two: NULL is fine */
+void sl_end_coder_rollback(struct sl_end_coder *coder);
+
+/* The trunk's part of a step: begin, add each member's change in order of the members, encode their mean. */
+struct sl_end_sum {
+	const struct sl_end_layout *layout; /* borrowed */
+	float *sum;                         /* [layout->floats] */
+	int n;                              /* changes in it */
+	struct sl_end_coder *coder;         /* of the mean */
+};
+enum sl_err sl_end_sum_open(struct sl_end_sum *s, const struct sl_end_coder_env *env,
+			    struct sl_fail *fail) SL_MUST_CHECK;
+void sl_end_sum_close(struct sl_end_sum *s); /* a zeroed one is fine */
+void sl_end_sum_begin(struct sl_end_sum *s);
+/* Gradients are added. Of running statistics it is as if this member's chunks had come behind the others'. */
+void sl_end_sum_add(struct sl_end_sum *s, const float *change);
+/* Gradients are multiplied by `factor` first: the mean of fewer rows than a full step has. NONFINITE: the sum has NaN
+ * or Inf. What the coder keeps waits for sl_end_coder_commit. */
+enum sl_err sl_end_sum_encode(struct sl_end_sum *s, double factor, uint64_t step, struct sl_buf *out,
+			      struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Members of a group with the same head and tail (share.ends: step): their files are equal at the end, whatever codec the gradients
+# went through and whoever was late; a common batch that members share out is learned from as by one client; and what cannot be is
+# refused with its place.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 96 24
+write_config "$tmp/client.yaml"
+sed -i 's/chunks: 4/chunks: 1/; s/lr: 0.05/lr: 0.002/' "$tmp/client.yaml"
+
+# run NAME [argument]… -- [key=value]…
+run() {
+	local name=$1 args=() set=()
+	shift
+	while [ $# -gt 0 ] && [ "$1" != -- ]; do args+=("$1"); shift; done
+	[ $# = 0 ] || shift
+	for pair in "$@"; do set+=(--set "$pair"); done
+	client "$name" "$tmp/client.yaml" --local ${args[@]+"${args[@]}"} ${set[@]+"${set[@]}"} || fail "$name: exit status $?"
+}
+# one_model NAME CLIENTS: all members wrote the same weights
+one_model() {
+	for ((k = 1; k < $2; k++)); do
+		cmp "$tmp/$1/member-0/model.safetensors" "$tmp/$1/member-$k/model.safetensors" || fail "$1: members 0 and $k differ"
+	done
+}
+
+# K members who share out a common batch, and one client that has all of it: the same samples, the same sums in another order
+common=(train.epochs=2 train.drop_last=true data.crop_padding=0 data.flip=false)
+for net in 'model.name=resnet9 model.width=0.125 partition=3:-2' 'model.name=alexnet model.width=0.125 partition=2:-2'; do
+	for k in 2 3; do
+		read -r -a set <<<"$net"
+		run one --fresh -- "${common[@]}" "${set[@]}" train.batch=24 train.chunks=$k
+		run parts --fresh --clients $k -- "${common[@]}" "${set[@]}" share.ends=step data.partition=batch train.batch=$((24 / k))
+		one_model parts $k
+		python3 - "$tmp/one" "$tmp/parts" $k <<'PY' || fail "$k members do not learn as one client of $net does"
+import array, json, struct, sys
+def weights(folder):
+    f = open(folder + "/model.safetensors", "rb"); n = struct.unpack("<Q", f.read(8))[0]; h = json.loads(f.read(n)); d = f.read()
+    return {k: array.array("f", d[slice(*v["data_offsets"])]) for k, v in h.items() if k != "__metadata__" and v["dtype"] == "F32"}
+def losses(folder):
+    return [l["loss"] for l in map(json.loads, open(folder + "/log.jsonl")) if l["type"] == "step"]
+one, k = sys.argv[1], int(sys.argv[3])
+members = ["%s/member-%d" % (sys.argv[2], i) for i in range(k)]
+a, b = weights(one), weights(members[0])
+off = max(abs(x - y) / max(1, abs(x)) for n in a for x, y in zip(a[n], b[n]))
+mean = [sum(at) / k for at in zip(*map(losses, members))]
+lost = max(abs(x - y) for x, y in zip(losses(one), mean))
+print("members", k, "weights", off, "losses", lost)
+sys.exit(not (len(mean) == len(losses(one)) == 8 and off < 1e-6 and lost < 1e-6))
+PY
+	done
+done
+
+# every codec; a member that is absent hears the mean, too
+small=(share.ends=step data.partition=iid train.batch=4)
+run none --clients 3 -- "${small[@]}"
+one_model none 3
+n=0
+for codec in 'topk:0.1,ef=true' 'randomk:0.2' 'threshold:0.001' terngrad 'qsgd:255' 'quant:8' 'topk:0.3|quant:8|zstd:3'; do
+	for layers in each all; do
+		n=$((n + 1)) name=code$n
+		run "$name" --clients 3 --absent 1:2,2:3 -- "${small[@]}" share.layers=$layers codec.end_grad="$codec" codec.end_mean="$codec"
+		one_model "$name" 3
+		! cmp -s "$tmp/none/member-0/model.safetensors" "$tmp/$name/member-0/model.safetensors" || fail "$layers $codec made no difference"
+	done
+done
+[ "$(grep -c '"skipped":true' "$tmp/code1/member-1/log.jsonl")" = 1 ] || fail 'member 1 was not absent'
+run nobody --clients 2 --absent 0:2,1:2 -- "${small[@]}" share.rows=8
+one_model nobody 2
+run adam --clients 2 -- "${small[@]}" train.optimizer.kind=adamw train.optimizer.lr=0.001 share.layers=all codec.end_grad=qsgd:16
+one_model adam 2
+
+# refused KEY PHRASE [argument]…
+refused() {
+	local key=$1 phrase=$2 rc=0
+	shift 2
+	client refused "$tmp/client.yaml" "$@" || rc=$?
+	[ $rc -ge 64 ] && grep -q "$key" "$tmp/refused.log" && grep -q "$phrase" "$tmp/refused.log" ||
+		fail "$*: status $rc, and not a word on $key: $phrase"
+}
+refused share.ends 'needs the name of a group' --local --set share.ends=step
+refused share.ends 'share.mode: sync alone' --local --clients 2 --set share.ends=step --set share.mode=serial
+refused codec.end_grad 'share.ends: step' --local --clients 2 --set codec.end_grad=quant:8
+refused share.layers 'share.ends: step' --local --clients 2 --set share.layers=all
+refused codec.end_mean 'positions' --local --clients 2 --set share.ends=step --set codec.end_mean=lowrank:2
+refused share.ends 'nothing in head and tail learns' --local --clients 2 --set share.ends=step --set model.name=vgg16 --set model.width=0.05 --set partition=1:-1 \
+	--set train.freeze=features.0.*,classifier.*
+echo "share_ends: ok"
