@@ -33,13 +33,19 @@ static void hush(struct sl_remote *r)
 	r->said = false;
 }
 
-/* A server that builds its plan sends heartbeats before it sends WELCOME. */
+/* A server that builds its plan, or gathers a group, sends heartbeats before it sends WELCOME. */
 static void say_preparing(struct sl_remote *r)
 {
+	const struct sl_agreed *a = &r->conf.agreement->agreed;
+
 	if (r->said || waited_ms(r) <= SAY_THERE_MS)
 		return;
 	r->said = true;
-	sl_log(SL_LOG_INFO, "preparing", "%s has answered, and prepares this run", r->conf.endpoint);
+	if (a->share.group[0] && a->share.clients > 1)
+		sl_log(SL_LOG_INFO, "group-waits", "%s has answered; group %s goes on once all %d members are there",
+		       r->conf.endpoint, a->share.group, a->share.clients);
+	else
+		sl_log(SL_LOG_INFO, "preparing", "%s has answered, and prepares this run", r->conf.endpoint);
 }
 
 static void tick(struct sl_remote *r)

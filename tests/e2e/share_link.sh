@@ -40,6 +40,7 @@ refused seed train.seed 'the group g has 3, this client has 5' train.seed=5 shar
 refused rows share.rows 'has 24, this client has 30' train.batch=10 share.member=1
 refused middle 'group g' 'trains another middle' partition=2:-1 share.member=1
 refused twice share.member 'another client is member 0 of group g' share.member=0
+wait_for 'member 0 does not say what it waits for' grep -q 'INFO group-waits: tcp.* has answered; group g goes on once all 3 members are there' "$tmp/waits.log"
 kill -0 $waiting || fail 'a client that was refused ended another one'
 kill $waiting
 ends_with $waiting 69 $patience 'a member that waits, and is interrupted'
