@@ -203,8 +203,21 @@ static void tell_nonfinite(struct sl_group *g)
 	}
 }
 
+static void end_spoiled(struct sl_group *g)
+{
+	struct sl_fail why;
+
+	sl_fail_set(&why, SL_ERR_NONFINITE,
+		    "the weights that member %d trained in the round up to step %" PRIu64
+		    " hold NaN or Inf: the round was averaged without them. Try a smaller train.optimizer.lr",
+		    g->spoiled, g->done);
+	end_member(&g->member[g->spoiled], &why);
+}
+
 static void applied(struct sl_group *g)
 {
+	uint64_t was;
+
 	if (g->void_)
 		return;
 	if (g->err == SL_ERR_NONFINITE) {
@@ -215,6 +228,9 @@ static void applied(struct sl_group *g)
 		end_all(g, &g->fail);
 		return;
 	}
+	if (g->spoiled >= 0)
+		end_spoiled(g);
+	was = g->step;
 	g->step = g->done;
 	g->half_ms = 0;
 	for (int k = 0; k < g->n; k++) {
@@ -223,12 +239,23 @@ static void applied(struct sl_group *g)
 		if (g->seat[k].number == g->step) {
 			p->probation -= p->probation > 0;
 			decided(g, k);
-		} else if (p->number + 1 == g->step) {
+		} else if (p->number >= was) {
 			note_late(g, k);
 		} else if (p->m && p->open) {
 			sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->step});
 		}
 	}
+}
+
+/* A member is a step further inside its round. */
+static void stepped(struct sl_group *g)
+{
+	if (g->void_)
+		return;
+	if (g->err)
+		end_all(g, &g->fail);
+	else
+		decided(g, g->which);
 }
 
 static void job_done(struct sl_job *job)
@@ -239,6 +266,8 @@ static void job_done(struct sl_job *job)
 		chosen(g);
 	else if (g->what == GROUP_REJOIN)
 		rejoined(g);
+	else if (g->what == GROUP_STEP)
+		stepped(g);
 	else if (g->what == GROUP_APPLY)
 		applied(g);
 	else
@@ -252,7 +281,7 @@ static void job_done(struct sl_job *job)
 
 static bool is_ready(const struct sl_group *g, int k)
 {
-	return g->member[k].prepared && g->member[k].number == g->step;
+	return g->member[k].prepared && g->member[k].number == g->step + g->round - 1;
 }
 
 static bool is_awaited(const struct sl_group *g, int k)
@@ -377,6 +406,24 @@ static bool turns_fit(struct sl_group *g)
 	return false;
 }
 
+/* A member whose step does not end its round need not wait for anybody. */
+static bool step_alone(struct sl_group *g)
+{
+	for (int k = 0; k < g->n; k++) {
+		const struct sl_group_member *p = &g->member[k];
+		const struct sl_session *s;
+
+		if (!p->m || !p->prepared || p->number < g->step || is_ready(g, k))
+			continue;
+		s = sl_port_session(p->m->port);
+		g->part[k] = (struct sl_group_part){p->m, p->skip ? 0 : s->batch_rows};
+		g->lr = s->lr;
+		post(g, GROUP_STEP, k);
+		return true;
+	}
+	return false;
+}
+
 static void advance(struct sl_group *g)
 {
 	int joining = 0;
@@ -392,7 +439,7 @@ static void advance(struct sl_group *g)
 		return;
 	if (!g->open && joining == g->n && turns_fit(g))
 		post(g, GROUP_CHOOSE, 0);
-	if (!g->busy && g->open && !look_behind(g) && may_apply(g))
+	if (!g->busy && g->open && !look_behind(g) && !step_alone(g) && may_apply(g))
 		begin_apply(g);
 }
 
@@ -428,6 +475,7 @@ static enum sl_err make(struct sl_group_list *gs, const struct sl_agreed *a, str
 	memcpy(g->name, a->share.group, sizeof g->name);
 	sl_group_name(g->name, g->file_name);
 	g->key = sl_port_key(g->file_name);
+	g->round = a->share.mode == SL_SHARE_ROUNDS ? (uint64_t)a->share.round : 1;
 	g->turns = (struct sl_turns){.mode = a->share.mode,
 				     .seed = (uint64_t)a->seed,
 				     .epoch_steps = (uint64_t)a->share.epoch_steps,
@@ -448,6 +496,8 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 
 	while (g && strcmp(g->name, a->share.group) != 0)
 		g = g->next;
+	if (a->share.mode == SL_SHARE_ROUNDS && a->share.round < 1)
+		return sl_fail_at(fail, "share.round", SL_ERR_PROTOCOL, "a round of no steps");
 	if (a->share.mode != SL_SHARE_SYNC && (a->share.epoch_steps < 1 || a->share.turns < 1))
 		return sl_fail_at(fail, "share.mode", SL_ERR_PROTOCOL, "a member has %lld of an epoch's %lld turns",
 				  (long long)a->share.turns, (long long)a->share.epoch_steps);

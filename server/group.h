@@ -5,6 +5,7 @@
  *
  *   group.c       the loop's part: who is there, who is awaited, which job is next
  *   group_task.c  the worker's: where to go on from, the sum of a step
+ *   group_round.c the worker's: copies of the trunk, and their average
  *   group_keep.c  the worker's: checkpoints */
 #ifndef SL_SERVER_GROUP_H
 #define SL_SERVER_GROUP_H

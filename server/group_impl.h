@@ -2,6 +2,7 @@
 #ifndef SL_SERVER_GROUP_IMPL_H
 #define SL_SERVER_GROUP_IMPL_H
 
+#include "common/nn/average.h"
 #include "common/session/turns.h"
 #include "server/group.h"
 #include "server/middle_task.h"
@@ -27,9 +28,12 @@ struct sl_group_seat {
 	struct sl_codecs_state codecs; /* of its last session, where `kept` */
 	bool kept;
 	uint64_t pin[SL_WIRE_KEPT]; /* checkpoints on its disk */
+	struct sl_exec *copy;       /* in rounds: the parameters that it trains, `number` steps on; else NULL */
+	uint64_t rows;              /* … in the round under way */
 };
 
-enum sl_group_job { GROUP_CHOOSE, GROUP_REJOIN, GROUP_CATCH_UP, GROUP_APPLY };
+/* STEP: of one member inside a round. APPLY: of all; in rounds it ends one. */
+enum sl_group_job { GROUP_CHOOSE, GROUP_REJOIN, GROUP_CATCH_UP, GROUP_STEP, GROUP_APPLY };
 
 /* Of a member in a job. */
 struct sl_group_part {
@@ -50,6 +54,7 @@ struct sl_group {
 	struct sl_group_member *member; /* [n] */
 	bool open;                      /* all were there, and it trains; else it waits for all */
 	uint64_t step;                  /* the loop's copy of `done` */
+	uint64_t round;                 /* steps from one border to the next; 1 but in rounds */
 	uint64_t branch;
 	uint64_t half_ms; /* since when half of the members are done; 0: they are not */
 	uint64_t late;
@@ -67,6 +72,7 @@ struct sl_group {
 	struct sl_fail fail;
 	bool void_, back, need_weights, checkpointed; /* void: somebody has left; back: all have to go back */
 	int stranger;                                 /* the member that begins anew among others; -1: nobody */
+	int spoiled;                                  /* the member whose copy holds NaN or Inf; -1: nobody */
 	/* (worker) */
 	struct sl_plan *plan;
 	struct sl_exec *exec;
@@ -85,6 +91,10 @@ struct sl_group_list {
 };
 
 void sl_group_run(struct sl_job *job); /* (worker) */
+static inline bool sl_group_has_rounds(const struct sl_group *g)
+{
+	return g->agreed.share.mode == SL_SHARE_ROUNDS;
+}
 static inline int sl_group_seat_of(const struct sl_middle *m)
 {
 	return m->agreement.agreed.share.member;
@@ -95,6 +105,17 @@ enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat) SL_MUST_CHECK;
 bool sl_group_keep(struct sl_group *group);
 /* As sl_keep_read, for the trunk, the seats and their sessions' codecs. */
 enum sl_err sl_group_read(struct sl_group *group, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
+/* group_task.c: rows of each chunk of member k's part; how many chunks there are. */
+int sl_group_rows_of(const struct sl_group *group, int k, int64_t rows[SL_PLAN_MAX_CHUNKS]);
+/* group_round.c, (worker), in rounds. All copies, or one, are the trunk's again. */
+enum sl_err sl_group_reset_copy(struct sl_group *group, int k, bool moments) SL_MUST_CHECK;
+enum sl_err sl_group_reset_copies(struct sl_group *group) SL_MUST_CHECK;
+/* Member `which` is a step further, inside the round. */
+void sl_group_run_step(struct sl_group *group);
+/* The last step of those in `part`, and the average of their copies. */
+enum sl_err sl_group_end_round(struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
+/* Its moments where each member keeps its own, for the checkpoint: floats of all of them. */
+int64_t sl_group_own_moments(const struct sl_group *group);
 void sl_group_free_trunk(struct sl_group *group); /* nothing of it runs any more */
 
 #endif

@@ -10,14 +10,21 @@
 /* Of each member, one behind the other: the step that it does next, what made its state, the last one's codecs. */
 struct member_record {
 	uint64_t number, made, pin[SL_WIRE_KEPT], bytes[SL_DIR_COUNT];
+	uint64_t applied; /* in rounds, where members keep moments: by the optimizer of its copy, whose moments are last
+			   */
 };
+
+static size_t moment_bytes(const struct sl_group *g)
+{
+	return (size_t)sl_group_own_moments(g) * sizeof(float);
+}
 
 static size_t records_bytes(const struct sl_group *g)
 {
 	size_t bytes = 0;
 
 	for (int k = 0; k < g->n; k++) {
-		bytes += sizeof(struct member_record);
+		bytes += sizeof(struct member_record) + moment_bytes(g);
 		for (int dir = 0; dir < SL_DIR_COUNT && g->seat[k].kept; dir++)
 			bytes += g->seat[k].codecs.dir[dir].len;
 	}
@@ -37,6 +44,40 @@ enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat)
 	return err;
 }
 
+/* One behind the other, as floats. */
+static enum sl_err write_moments(const struct sl_group *g, struct sl_exec *copy, struct sl_buf *out)
+{
+	const struct sl_plan_segment *s = &g->plan->segment[SL_MIDDLE];
+	const size_t bytes = (size_t)s->trainable_count * sizeof(float);
+	float *x = malloc(bytes + 1);
+	enum sl_err err = x ? SL_OK : SL_ERR_NOMEM;
+
+	for (int i = 0; i < s->moments && !err; i++) {
+		err = sl_exec_get_moment(copy, i, x);
+		if (!err)
+			err = sl_buf_put(out, x, bytes);
+	}
+	free(x);
+	return err;
+}
+
+static enum sl_err read_moments(const struct sl_group *g, struct sl_exec *copy, uint64_t applied, const uint8_t *at)
+{
+	const struct sl_plan_segment *s = &g->plan->segment[SL_MIDDLE];
+	const size_t bytes = (size_t)s->trainable_count * sizeof(float);
+	float *x = malloc(bytes + 1);
+	enum sl_err err = x ? SL_OK : SL_ERR_NOMEM;
+
+	for (int i = 0; i < s->moments && !err; i++) {
+		memcpy(x, at + (size_t)i * bytes, bytes);
+		err = sl_exec_set_moment(copy, i, x);
+	}
+	if (!err)
+		sl_exec_set_applied(copy, applied);
+	free(x);
+	return err;
+}
+
 static enum sl_err write_records(const struct sl_group *g, struct sl_buf *out)
 {
 	enum sl_err err = SL_OK;
@@ -48,9 +89,12 @@ static enum sl_err write_records(const struct sl_group *g, struct sl_buf *out)
 		memcpy(r.pin, seat->pin, sizeof r.pin);
 		for (int dir = 0; dir < SL_DIR_COUNT && seat->kept; dir++)
 			r.bytes[dir] = seat->codecs.dir[dir].len;
+		r.applied = moment_bytes(g) ? sl_exec_applied(seat->copy) : 0;
 		err = sl_buf_put(out, &r, sizeof r);
 		for (int dir = 0; dir < SL_DIR_COUNT && seat->kept && !err; dir++)
 			err = sl_buf_put(out, seat->codecs.dir[dir].data, seat->codecs.dir[dir].len);
+		if (!err && moment_bytes(g))
+			err = write_moments(g, seat->copy, out);
 	}
 	return err;
 }
@@ -145,11 +189,16 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 				return sl_fail_set(fail, SL_ERR_DATA, "its members are cut off");
 			bytes += r.bytes[dir];
 		}
+		if (moment_bytes(g) > in->len - at - bytes)
+			return sl_fail_set(fail, SL_ERR_DATA, "its members are cut off");
 		if (bytes && seat->m)
 			err = give_codecs(seat, &r, in->data + at, fail);
+		if (!err && moment_bytes(g) && seat->copy &&
+		    read_moments(g, seat->copy, r.applied, in->data + at + bytes))
+			err = sl_fail_set(fail, SL_ERR_DEVICE, "a member's moments could not be set");
 		if (err)
 			return err;
-		at += bytes;
+		at += bytes + moment_bytes(g);
 		seat->number = r.number;
 		seat->made = r.made;
 		seat->kept = false;
@@ -163,7 +212,7 @@ static enum sl_err room_for_records(const struct sl_group *g, struct sl_buf *out
 {
 	out->cap = 0;
 	for (int k = 0; k < g->n; k++) {
-		out->cap += sizeof(struct member_record);
+		out->cap += sizeof(struct member_record) + moment_bytes(g);
 		for (int dir = 0; dir < SL_DIR_COUNT && g->seat[k].m; dir++)
 			out->cap += sl_codec_state_bytes(sl_port_codecs(g->seat[k].m->port)[dir]);
 	}

@@ -12,8 +12,10 @@
 
 void sl_group_free_trunk(struct sl_group *g)
 {
-	for (int k = 0; k < g->n && g->seat; k++)
+	for (int k = 0; k < g->n && g->seat; k++) {
 		sl_codecs_state_close(&g->seat[k].codecs);
+		sl_exec_close(g->seat[k].copy);
+	}
 	free(g->seat);
 	sl_exec_close(g->exec);
 	sl_plan_close(g->plan);
@@ -21,18 +23,29 @@ void sl_group_free_trunk(struct sl_group *g)
 
 /* ---- the trunk's memory */
 
+/* An executor with a trunk's parameters, and no more. */
+static enum sl_err open_bare(struct sl_exec **out, const struct sl_plan *plan, struct sl_backend *be,
+			     struct sl_fail *fail)
+{
+	enum sl_err err = sl_exec_prepare(out, plan, SL_MIDDLE, be, fail);
+
+	if (!err)
+		err = sl_exec_bare(*out, fail);
+	if (!err)
+		err = sl_exec_allocate(*out, fail);
+	if (err) {
+		sl_exec_close(*out);
+		*out = NULL;
+	}
+	return err;
+}
+
 static enum sl_err open_trunk(struct sl_group *g, const struct sl_middle_env *env, struct sl_plan *plan,
 			      struct sl_fail *fail)
 {
-	enum sl_err err = sl_exec_prepare(&g->exec, plan, SL_MIDDLE, env->be, fail);
+	enum sl_err err = open_bare(&g->exec, plan, env->be, fail);
 
-	if (!err)
-		err = sl_exec_bare(g->exec, fail);
-	if (!err)
-		err = sl_exec_allocate(g->exec, fail);
 	if (err) {
-		sl_exec_close(g->exec);
-		g->exec = NULL;
 		sl_plan_close(plan);
 		return err;
 	}
@@ -58,8 +71,10 @@ enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_pla
 			"group %s trains another middle than this client's: model, cut, inserts, train.freeze "
 			"and train.groups must be the same for all members",
 			g->name);
+	if (!err && sl_group_has_rounds(g) && !seat->copy)
+		err = open_bare(&seat->copy, g->plan, m->env.be, fail);
 	if (!err)
-		err = sl_exec_borrow(m->trunk.exec, g->exec, fail);
+		err = sl_exec_borrow(m->trunk.exec, seat->copy ? seat->copy : g->exec, fail);
 	if (err)
 		return err;
 	seat->m = m;
@@ -218,6 +233,8 @@ static void run_choose(struct sl_group *g)
 		return;
 	g->stranger = find_stranger(g, &g->fail);
 	g->err = g->stranger >= 0 ? SL_ERR_MISMATCH : choose(g, &g->fail);
+	if (!g->err && sl_group_has_rounds(g) && sl_group_reset_copies(g))
+		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the members' copies could not be set");
 	g->valid = !g->err;
 	g->torn = g->torn && g->err;
 	g->late_at = 0;
@@ -266,13 +283,15 @@ static void run_rejoin(struct sl_group *g)
 		       g->name, g->which, newest, seat->number);
 	seat->number = newest;
 	seat->made = SL_MADE_UNKNOWN;
+	if (sl_group_has_rounds(g) && sl_group_reset_copy(g, g->which, false))
+		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the copy of member %d could not be set", g->which);
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
 }
 
 /* ---- a step */
 
-static int rows_of(const struct sl_group *g, int k, int64_t rows[SL_PLAN_MAX_CHUNKS])
+int sl_group_rows_of(const struct sl_group *g, int k, int64_t rows[SL_PLAN_MAX_CHUNKS])
 {
 	const struct sl_plan *plan = g->seat[k].m->trunk.plan;
 	const int chunks = sl_plan_chunks_of(plan, (int64_t)g->part[k].rows);
@@ -316,7 +335,7 @@ static enum sl_err fold(struct sl_group *g, uint64_t *rows)
 		if (!g->part[k].m || !g->part[k].rows)
 			continue;
 		*rows += g->part[k].rows;
-		chunks = rows_of(g, k, of_chunk);
+		chunks = sl_group_rows_of(g, k, of_chunk);
 		err = sl_exec_fold_add(g->exec, g->seat[k].m->trunk.exec, of_chunk, chunks);
 	}
 	return err || !*rows ? err : sl_exec_fold_end(g->exec, factor(g, *rows));
@@ -356,10 +375,10 @@ static void settle(struct sl_group *g)
 		if (g->part[k].rows)
 			sl_port_commit_codecs(seat->m->port);
 		memcpy(seat->pin, sl_port_session(seat->m->port)->kept, sizeof seat->pin);
-		seat->number = g->done + 1;
+		seat->number = g->done + g->round;
 		seat->made = g->branch;
 	}
-	g->done++;
+	g->done += g->round;
 	if (!all)
 		g->late_at = g->done;
 }
@@ -373,11 +392,12 @@ static void run_apply(struct sl_group *g)
 	if (g->void_)
 		return;
 	g->fail.text[0] = '\0';
-	g->err = apply(g, &g->fail);
+	g->spoiled = -1;
+	g->err = sl_group_has_rounds(g) ? sl_group_end_round(g, &g->fail) : apply(g, &g->fail);
 	if (!g->err && SL_FAILPOINT_CALL(SL_FP_SERVER_CODECS, 0) != 0)
 		g->err = SL_ERR_DEVICE;
 	if (!g->err)
-		g->err = sl_exec_follow(g->exec, g->done + 1);
+		g->err = sl_exec_follow(g->exec, g->done + g->round);
 	if (g->err && !g->fail.text[0])
 		sl_fail_set(&g->fail, g->err, "step %" PRIu64 " of group %s could not be applied: %s", g->done, g->name,
 			    sl_err_text(g->err));
@@ -404,6 +424,9 @@ void sl_group_run(struct sl_job *job)
 		g->seat[g->which].number++;
 		g->seat[g->which].made = g->branch;
 		break;
+	case GROUP_STEP:
+		sl_group_run_step(g);
+		break;
 	case GROUP_APPLY:
 		run_apply(g);
 		break;
@@ -424,13 +447,24 @@ enum sl_err sl_group_install(struct sl_group *g, struct sl_middle *m, struct sl_
 	sl_store_put(store->dir, store->tidy, store->owner, h->weights_hash, range,
 		     g->plan->segment[SL_MIDDLE].weight_count);
 	g->has_weights = true;
-	return sl_exec_set_weights(g->exec, range);
+	err = sl_exec_set_weights(g->exec, range);
+	return err || !sl_group_has_rounds(g) ? err : sl_group_reset_copies(g);
+}
+
+/* Nobody is inside a round: what the trunk and the seats hold is one state. */
+static bool at_border(const struct sl_group *g)
+{
+	for (int k = 0; k < g->n; k++)
+		if (g->seat[k].number > g->done)
+			return false;
+	return true;
 }
 
 enum sl_err sl_group_gather(struct sl_group *g, struct sl_middle *m, bool *checkpointed)
 {
-	enum sl_err err = sl_exec_get_weights(g->exec, sl_port_weights(m->port));
-	const bool here = g->seat[sl_group_seat_of(m)].number == g->done;
+	const struct sl_group_seat *seat = &g->seat[sl_group_seat_of(m)];
+	enum sl_err err = sl_exec_get_weights(seat->copy ? seat->copy : g->exec, sl_port_weights(m->port));
+	const bool here = seat->number == g->done && (g->done == g->on_disk || at_border(g));
 
 	*checkpointed = !err && here && g->keep.dir[0] && (g->done == g->on_disk || sl_group_keep(g));
 	g->stays = g->stays || (*checkpointed && g->done == g->from);
@@ -449,7 +483,7 @@ static void last_words(struct sl_group *g)
 	}
 	if (all_left)
 		sl_keep_only(&g->keep, g->stays ? g->on_disk : UINT64_MAX);
-	else if (g->valid && !g->torn && g->done != g->on_disk && g->keep.dir[0])
+	else if (g->valid && !g->torn && g->done != g->on_disk && g->keep.dir[0] && at_border(g))
 		sl_group_keep(g);
 }
 

@@ -10,6 +10,7 @@
 #include "client/persist/model_file.h"
 #include "client/run/local.h"
 #include "common/base/log.h"
+#include "common/nn/average.h"
 
 struct member {
 	struct sl_conf_client conf;
@@ -18,6 +19,8 @@ struct member {
 	struct sl_loader *loader[SL_SPLIT_COUNT];
 	const struct sl_batch *batch; /* under way; NULL: none */
 	struct sl_local *local;
+	struct sl_exec *copy; /* of the trunk, in rounds: the parameters that it trains; else NULL */
+	uint64_t trained;     /* rows in this round */
 	struct sl_step_result result;
 	struct sl_fail why;   /* of a step that it is not in */
 	bool own, in, absent; /* of the step under way: it is this member's; it is in the sum; it is left out */
@@ -82,13 +85,13 @@ static bool is_absent(const char *list, int who, uint64_t when)
 
 /* ---- opening */
 
-static enum sl_err open_trunk(struct group *g, struct sl_fail *fail)
+static enum sl_err open_trunk(struct group *g, struct sl_exec **out, struct sl_fail *fail)
 {
-	enum sl_err err = sl_exec_prepare(&g->trunk, g->member[0].setup.plan, SL_MIDDLE, &g->setup->be, fail);
+	enum sl_err err = sl_exec_prepare(out, g->member[0].setup.plan, SL_MIDDLE, &g->setup->be, fail);
 
 	if (!err)
-		err = sl_exec_bare(g->trunk, fail);
-	return err ? err : sl_exec_allocate(g->trunk, fail);
+		err = sl_exec_bare(*out, fail);
+	return err ? err : sl_exec_allocate(*out, fail);
 }
 
 static enum sl_err open_ends(struct group *g, struct sl_fail *fail)
@@ -139,10 +142,12 @@ static enum sl_err open_member(struct group *g, int k, struct sl_fail *fail)
 	enum sl_err err = open_setup(g, k, fail);
 
 	if (!err && k == 0)
-		err = open_trunk(g, fail);
+		err = open_trunk(g, &g->trunk, fail);
+	if (!err && sl_setup_round(&m->setup))
+		err = open_trunk(g, &m->copy, fail);
 	if (!err)
-		err = sl_local_open_member(&m->local, m->setup.plan, &m->setup.agreement, g->trunk, &g->setup->be,
-					   fail);
+		err = sl_local_open_member(&m->local, m->setup.plan, &m->setup.agreement, m->copy ? m->copy : g->trunk,
+					   &g->setup->be, fail);
 	if (!err && sl_local_set_weights(m->local, &m->setup.weights))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
 	if (err == SL_ERR_CONFIG)
@@ -162,6 +167,7 @@ static enum sl_err open_member(struct group *g, int k, struct sl_fail *fail)
 static void close_member(struct member *m)
 {
 	sl_local_close(m->local);
+	sl_exec_close(m->copy);
 	sl_loader_close(m->loader[SL_SPLIT_TEST]);
 	sl_loader_close(m->loader[SL_SPLIT_TRAIN]);
 	sl_training_close(m->run);
@@ -306,8 +312,59 @@ static enum sl_err end_own(struct group *g, struct member *m)
 	return err;
 }
 
+/* A step of a round: each member's copy by itself. */
+static enum sl_err apply_apart(struct group *g, double lr)
+{
+	enum sl_err err = SL_OK;
+
+	for (int k = 0; k < g->n && !err; k++) {
+		struct member *m = &g->member[k];
+		int64_t of_chunk[SL_PLAN_MAX_CHUNKS];
+
+		if (!m->in)
+			continue;
+		err = sl_exec_fold_begin(m->copy);
+		if (!err)
+			err = sl_exec_fold_add(m->copy, sl_local_middle(m->local), of_chunk,
+					       sl_local_rows(m->local, of_chunk));
+		if (!err)
+			err = sl_exec_fold_end(m->copy, 1);
+		if (!err)
+			err = sl_exec_commit(m->copy, lr, NULL, 0);
+		m->trained += (uint64_t)m->batch->rows;
+	}
+	return err ? sl_fail_set(g->fail, err, "a member's step could not be applied") : SL_OK;
+}
+
+/* The round ends with this step: whoever is absent in it has no part in the average. */
+static enum sl_err average(struct group *g, uint64_t step)
+{
+	struct sl_copy *copy = calloc((size_t)g->n, sizeof *copy);
+	enum sl_err err = copy ? SL_OK : SL_ERR_NOMEM;
+
+	for (int k = 0; k < g->n && !err; k++) {
+		struct member *m = &g->member[k];
+
+		copy[k] = (struct sl_copy){m->copy, is_absent(g->options->absent, k, step) ? 0 : m->trained};
+		m->trained = 0;
+	}
+	if (!err)
+		err = sl_average(g->trunk, copy, g->n, (enum sl_moments)g->setup->conf->agreed.share.moments);
+	free(copy);
+	return err ? sl_fail_set(g->fail, err, "the members' copies could not be averaged") : SL_OK;
+}
+
+static enum sl_err apply_round(struct group *g, double lr)
+{
+	const uint64_t step = sl_training_number(g->member[0].run), round = sl_setup_round(&g->member[0].setup);
+	enum sl_err err = apply_apart(g, lr);
+
+	return err || (step + 1) % round ? err : average(g, step);
+}
+
 static enum sl_err step(struct group *g)
 {
+	const bool rounds = g->member[0].copy != NULL;
 	enum sl_err err = SL_OK;
 
 	for (int k = 0; k < g->n && !err; k++) {
@@ -316,7 +373,7 @@ static enum sl_err step(struct group *g)
 			err = compute(g, k);
 	}
 	if (!err)
-		err = apply(g, sl_training_lr(g->member[0].run));
+		err = (rounds ? apply_round : apply)(g, sl_training_lr(g->member[0].run));
 	for (int k = 0; k < g->n && !err; k++) {
 		struct member *m = &g->member[k];
 

@@ -357,9 +357,12 @@ bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run)
 {
 	uint64_t every = (uint64_t)r->setup->conf->train.checkpoint_every;
 	const struct sl_training_state s = sl_training_state(run);
+	const uint64_t round = sl_setup_round(r->setup), done = s.step + 1, from = done - (round ? round : 1);
 
+	if (!r->dir[0] || !every || (round && done % round))
+		return false; /* all members of a group stand at one step where a round ends, and nowhere else */
 	/* the state behind the last step is what a longer run goes on from */
-	return r->dir[0] && every && ((s.step + 1) % every == 0 || s.step + 1 == s.total_steps);
+	return done / every > from / every || done == s.total_steps;
 }
 
 /* Refusing what a file's own content or disk is to blame for; a plan, a core or a schedule that differs stays an error.

@@ -123,7 +123,9 @@ static void settle_share(struct sl_setup *s)
 	}
 	if (a->share.mode != SL_SHARE_SYNC)
 		a->share.turns = (int64_t)s->turns.count[a->share.member];
-	else if (!a->share.rows)
+	if (a->share.mode == SL_SHARE_ROUNDS && !a->share.round)
+		a->share.round = s->epoch_steps;
+	if (a->share.mode == SL_SHARE_SYNC && !a->share.rows)
 		a->share.rows = (int64_t)a->share.clients * a->batch;
 	a->share.epoch_steps = s->epoch_steps;
 	a->share.checkpoint_every = s->conf->train.checkpoint_every;

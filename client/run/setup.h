@@ -42,6 +42,13 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail) SL_MUST_CHECK;
 /* Longest row, and most tokens of a chunk; 0: the network takes none. sl_setup_plan calls it. */
 enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, struct sl_fail *fail) SL_MUST_CHECK;
+/* Steps of a round of its group; 0: it has no rounds. */
+static inline uint64_t sl_setup_round(const struct sl_setup *s)
+{
+	const struct sl_agreed *a = &s->agreement.agreed;
+
+	return s->epoch_steps && a->share.mode == SL_SHARE_ROUNDS ? (uint64_t)a->share.round : 0;
+}
 /* In a group, before the plan: the member's training data, and epoch_steps. */
 enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail) SL_MUST_CHECK;

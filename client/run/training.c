@@ -83,6 +83,19 @@ enum sl_err sl_training_steps(const struct sl_conf_client *c, int64_t samples, u
 	return err;
 }
 
+/* The middle that a run ends with is an average. */
+static enum sl_err check_rounds(const struct sl_training *r, struct sl_fail *fail)
+{
+	const uint64_t round = sl_setup_round(r->setup), whole = round ? r->total_steps / round * round : 0;
+
+	if (!round || whole == r->total_steps)
+		return SL_OK;
+	return sl_conf_client_fail(r->setup->conf, "share.round", fail,
+				   "the run has %" PRIu64 " steps, which are no whole rounds of %" PRIu64
+				   ": train.max_steps: %" PRIu64 " would be right",
+				   r->total_steps, round, whole ? whole : round);
+}
+
 static enum sl_err open_schedule(struct sl_training *r, struct sl_fail *fail)
 {
 	int64_t samples = r->setup->set[SL_SPLIT_TRAIN].count;
@@ -91,7 +104,7 @@ static enum sl_err open_schedule(struct sl_training *r, struct sl_fail *fail)
 	r->steps_per_epoch = r->setup->epoch_steps ? r->setup->epoch_steps : epoch_steps(r->setup->conf, samples);
 	err = make_schedule(r->setup->conf, samples, r->steps_per_epoch, &r->schedule, fail);
 	r->total_steps = (uint64_t)r->schedule.total_steps;
-	return err;
+	return err ? err : check_rounds(r, fail);
 }
 
 static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *fail)

@@ -8,9 +8,10 @@
 
 const char *const sl_agreed_precisions[] = {"fp32", "tf32", "bf16", "fp16", NULL};
 const char *const sl_agreed_optimizers[] = {"sgd", "adam", "adamw", NULL};
-const char *const sl_agreed_modes[] = {"sync", "serial", NULL};
 const char *const sl_agreed_ends[] = {"private", "step", NULL};
 const char *const sl_agreed_layers[] = {"each", "all", NULL};
+const char *const sl_agreed_modes[] = {"sync", "serial", "rounds", NULL};
+const char *const sl_agreed_moments[] = {"keep", "average", "zero", NULL};
 
 enum class { PLAIN, SAID, SGD, ADAM, DERIVED };
 
@@ -63,7 +64,8 @@ const char *sl_agreed_other_mode(const struct sl_agreed *a, const char *path)
 	static const struct {
 		const char *path;
 		enum sl_conf_share_mode mode;
-	} only[] = {{"share.rows", SL_SHARE_SYNC}};
+	} only[] = {
+		{"share.rows", SL_SHARE_SYNC}, {"share.round", SL_SHARE_ROUNDS}, {"share.moments", SL_SHARE_ROUNDS}};
 
 	for (size_t i = 0; i < sizeof only / sizeof only[0]; i++)
 		if (strcmp(path, only[i].path) == 0 && a->share.mode != only[i].mode)

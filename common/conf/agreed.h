@@ -47,9 +47,10 @@ enum {
 	SL_CONF_SHARE_TEXT = 32,     /* a group's name, with its NUL */
 	SL_CONF_SHARE_CLIENTS = 256, /* members of a group */
 };
-enum sl_conf_share_mode { SL_SHARE_SYNC, SL_SHARE_SERIAL };
 enum sl_conf_share_ends { SL_ENDS_PRIVATE, SL_ENDS_STEP };
 enum sl_conf_share_layers { SL_LAYERS_EACH, SL_LAYERS_ALL };
+enum sl_conf_share_mode { SL_SHARE_SYNC, SL_SHARE_SERIAL, SL_SHARE_ROUNDS };
+enum sl_conf_share_moments { SL_SHARE_KEEP, SL_SHARE_AVERAGE, SL_SHARE_ZERO }; /* = enum sl_moments */
 
 enum sl_conf_optimizer { SL_CONF_SGD, SL_CONF_ADAM, SL_CONF_ADAMW };
 enum sl_conf_precision { SL_CONF_FP32, SL_CONF_TF32, SL_CONF_BF16, SL_CONF_FP16 }; /* = enum sl_precision */
@@ -86,6 +87,8 @@ struct sl_agreed {
 		int straggler_s;
 		enum sl_conf_share_ends ends;
 		enum sl_conf_share_layers layers;
+		int64_t round; /* steps; in a config 0: an epoch. This and moments: rounds */
+		enum sl_conf_share_moments moments;
 		/* No keys of a config: the client derives them, since all members must have the same. */
 		int64_t epoch_steps;
 		int checkpoint_every;
@@ -94,7 +97,7 @@ struct sl_agreed {
 };
 
 extern const char *const sl_agreed_precisions[], *const sl_agreed_optimizers[], *const sl_agreed_modes[];
-extern const char *const sl_agreed_ends[], *const sl_agreed_layers[];
+extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl_agreed_layers[];
 
 /* clang-format off */
 /* X(type, key, field, class, …): `type` and what follows the class are a row of conf/row.h. Class: SAID, written at its
@@ -143,7 +146,7 @@ extern const char *const sl_agreed_ends[], *const sl_agreed_layers[];
 	X(SL_STRING, "share.group", share.group, PLAIN, sl_conf_check_share, "", \
 		"name of a group of clients that train one middle together; empty: this client has a middle of its own") \
 	X(SL_CHOICE, "share.mode", share.mode, PLAIN, sl_agreed_modes, "sync", \
-		"how a group trains: sync adds the gradients of all members in each step; serial lets members take turns, and each step is one member's batch") \
+		"how a group trains: sync adds the gradients of all members in each step; serial lets members take turns, and each step is one member's batch; rounds lets each member train a copy of the middle, and averages the copies after every round") \
 	X(SL_INT, "share.clients", share.clients, PLAIN, 1, SL_CONF_SHARE_CLIENTS, "2", "members", "clients of the group") \
 	X(SL_INT, "share.member", share.member, PLAIN, 0, SL_CONF_SHARE_CLIENTS - 1, "0", NULL, \
 		"number of this client in its group, from 0; each member has another one") \
@@ -155,6 +158,11 @@ extern const char *const sl_agreed_ends[], *const sl_agreed_layers[];
 		"head and tail of the members: private, each has its own; step, all have the same, and learn from the mean of all members' gradients in each step") \
 	X(SL_CHOICE, "share.layers", share.layers, PLAIN, sl_agreed_layers, "each", \
 		"what codec.end_grad and codec.end_mean code: each, every parameter by itself; all, the parameters of head and tail as one vector")
+#define SL_AGREED_ROUNDS(X) \
+	X(SL_INT64, "share.round", share.round, PLAIN, 0, 0x1p53, "0", "steps; 0: an epoch", \
+		"rounds: steps after which the members' copies are averaged, each by the rows it was trained with") \
+	X(SL_CHOICE, "share.moments", share.moments, PLAIN, sl_agreed_moments, "keep", \
+		"rounds: what becomes of the optimizer's moments of the middle when copies are averaged: keep, each member has its own; average, like the weights; zero, they begin anew")
 /* Not in a config. */
 #define SL_AGREED_SHARED(X) \
 	X(SL_INT64, "share.epoch_steps", share.epoch_steps, PLAIN, 0, 0x1p53, "0", NULL, "steps of an epoch, of all members") \
@@ -162,7 +170,7 @@ extern const char *const sl_agreed_ends[], *const sl_agreed_layers[];
 	X(SL_INT64, "share.turns", share.turns, PLAIN, 0, 0x1p53, "0", NULL, "steps of an epoch that are this member's own; 0: all")
 #define SL_AGREED(X) \
 	SL_AGREED_TRAIN(X) SL_AGREED_CODEC(X) SL_AGREED_END_CODEC(X) SL_AGREED_GROUPS(X) SL_AGREED_CROSS(X) SL_AGREED_TOKENS(X) \
-	SL_AGREED_SHARE(X) SL_AGREED_SHARED(X)
+	SL_AGREED_SHARE(X) SL_AGREED_ROUNDS(X) SL_AGREED_SHARED(X)
 /* clang-format on */
 
 enum { SL_AGREED_TEXT = 4096 }; /* room for any agreement, with its NUL */

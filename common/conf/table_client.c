@@ -117,6 +117,7 @@ static const struct sl_conf_key keys[] = {
 	SL_AGREED_END_CODEC(AGREED)
 
 	SL_AGREED_SHARE(AGREED)
+	SL_AGREED_ROUNDS(AGREED)
 
 	SL_BYTES(T, "link.part_bytes", link.part_bytes, 4096, 1 << 20, "1 MiB", "largest payload of one message"),
 	SL_BYTES(T, "link.window_bytes", link.window_bytes, 4096, 0x1p34, "64 MiB", "credit: the most bytes in flight in one direction"),

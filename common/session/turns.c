@@ -6,11 +6,20 @@ enum { ROUNDS = 6, WORD_BITS = 32 };
 
 bool sl_turns_fit(const struct sl_turns *t)
 {
-	uint64_t sum = 0;
+	uint64_t sum = 0, most = 0;
 
-	for (int k = 0; k < t->members; k++)
+	for (int k = 0; k < t->members; k++) {
 		sum += t->count[k];
-	return t->mode != SL_SHARE_SERIAL || sum == t->epoch_steps;
+		most = t->count[k] > most ? t->count[k] : most;
+	}
+	switch (t->mode) {
+	case SL_SHARE_SERIAL:
+		return sum == t->epoch_steps;
+	case SL_SHARE_ROUNDS:
+		return most <= t->epoch_steps;
+	default:
+		return true;
+	}
 }
 
 /* A permutation of [0, 2^(2·half)): a Feistel network whose rounds are Philox. */
@@ -59,17 +68,26 @@ int sl_turns_whose(const struct sl_turns *t, uint64_t step)
 
 bool sl_turns_own(const struct sl_turns *t, int member, uint64_t step)
 {
-	return t->mode == SL_SHARE_SYNC || sl_turns_whose(t, step) == member;
+	switch (t->mode) {
+	case SL_SHARE_SERIAL:
+		return sl_turns_whose(t, step) == member;
+	case SL_SHARE_ROUNDS:
+		return step % t->epoch_steps < t->count[member];
+	default:
+		return true;
+	}
 }
 
 uint64_t sl_turns_before(const struct sl_turns *t, int member, uint64_t step)
 {
 	const uint64_t epoch = t->mode == SL_SHARE_SYNC ? 0 : step / t->epoch_steps;
-	uint64_t n;
+	const uint64_t in_epoch = step - epoch * t->epoch_steps;
+	uint64_t n = epoch * t->count[member];
 
 	if (t->mode == SL_SHARE_SYNC)
 		return step;
-	n = epoch * t->count[member];
+	if (t->mode == SL_SHARE_ROUNDS)
+		return n + (in_epoch < t->count[member] ? in_epoch : t->count[member]);
 	for (uint64_t s = epoch * t->epoch_steps; s < step; s++)
 		n += sl_turns_own(t, member, s);
 	return n;

@@ -78,6 +78,26 @@ static void own_steps_are_counted(void **state)
 	}
 }
 
+/* A member trains its own batches at the beginning of an epoch, and passes the rest. */
+static void rounds_begin_an_epoch_together(void **state)
+{
+	struct sl_turns t = {.mode = SL_SHARE_ROUNDS, .members = 3, .epoch_steps = 6, .count = {6, 4, 1}};
+
+	(void)state;
+	assert_true(sl_turns_fit(&t));
+	for (int k = 0; k < 3; k++) {
+		uint64_t own = 0;
+
+		for (uint64_t s = 0; s < 25; s++) {
+			assert_int_equal(sl_turns_before(&t, k, s), own);
+			assert_int_equal(sl_turns_own(&t, k, s), s % 6 < t.count[k]);
+			own += sl_turns_own(&t, k, s);
+		}
+	}
+	t.count[1] = 7;
+	assert_false(sl_turns_fit(&t));
+}
+
 /* All steps are everybody's, and counts say nothing. */
 static void sync_has_no_turns(void **state)
 {
@@ -109,7 +129,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_epoch_holds_every_turn_once), cmocka_unit_test(orders_differ_by_epoch_and_seed),
 		cmocka_unit_test(own_steps_are_counted),          cmocka_unit_test(sync_has_no_turns),
-		cmocka_unit_test(an_epoch_may_be_long),
+		cmocka_unit_test(rounds_begin_an_epoch_together), cmocka_unit_test(an_epoch_may_be_long),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,27 @@
+/* Copies of one part that were trained apart become one (federated averaging: McMahan et al., "Communication-efficient
+ * learning of deep networks from decentralized data", AISTATS 2017). Any thread; nothing of the copies is under way. */
+#ifndef SL_NN_AVERAGE_H
+#define SL_NN_AVERAGE_H
+
+#include "common/nn/exec.h"
+
+/* What becomes of the optimizer's moments: each copy keeps its own; all get their average; all begin at zero. */
+enum sl_moments { SL_MOMENTS_KEEP, SL_MOMENTS_AVERAGE, SL_MOMENTS_ZERO };
+
+/* One of them. Those with 0 rows have no part in the average, and get it all the same. */
+struct sl_copy {
+	struct sl_exec *exec;
+	uint64_t rows; /* that it was trained with */
+};
+
+/* NONFINITE: the copy's weights hold NaN or Inf; *fail names one. */
+enum sl_err sl_copy_check(struct sl_exec *copy, struct sl_fail *fail) SL_MUST_CHECK;
+/* Weights and running statistics, weighted by rows: sums in double, in the order of the copies. The average goes to
+ * `trunk` and to all copies; with one copy that has rows it is that copy, bit for bit. Nothing where nobody has rows.
+ * Averaged moments have the count of applied steps of the copy with the most. `trunk` has moments too, but where each
+ * copy keeps its own. */
+enum sl_err sl_average(struct sl_exec *trunk, const struct sl_copy *copy, int n, enum sl_moments how) SL_MUST_CHECK;
+/* The copy becomes the trunk, with its moments, which may be kept as they are. */
+enum sl_err sl_copy_reset(struct sl_exec *copy, struct sl_exec *trunk, bool moments) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# share.mode: rounds. Each member trains a copy of the middle, and the copies are averaged after every round: over links as in one
+# process, byte for byte, for all that can become of the optimizer's moments. A member that is late has no part in its round. Members
+# and the server are killed inside a round, and all go back to where it began. What cannot be is refused.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+. tests/e2e/lib/groups.sh
+make_data 84 24
+start_server one threads=2
+write_config "$tmp/sgd.yaml" train.batch=8
+sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/lr: 0.05/lr: 0.01/' "$tmp/sgd.yaml"
+cp "$tmp/sgd.yaml" "$tmp/adamw.yaml"
+use_adamw "$tmp/adamw.yaml"
+
+group two "$tmp/sgd.yaml" 2 share.mode=rounds data.partition=iid train.epochs=2
+feedback='topk:0.3,ef=true|quant:8'
+group keep "$tmp/adamw.yaml" 3 share.mode=rounds share.round=2 data.partition=iid codec="$feedback" train.epochs=2
+group average "$tmp/adamw.yaml" 3 share.mode=rounds share.round=2 share.moments=average data.partition=iid train.epochs=2
+group zero "$tmp/adamw.yaml" 2 share.mode=rounds share.round=3 share.moments=zero data.partition=iid train.epochs=2
+group unequal "$tmp/sgd.yaml" 3 share.mode=rounds data.partition=dirichlet:0.7 train.epochs=2
+group weights "$tmp/sgd.yaml" 2 share.mode=rounds data.partition=iid model.weights="$tmp/two/member-0/model.safetensors"
+params() { python3 -c '
+import hashlib, json, struct, sys
+f = open(sys.argv[1], "rb"); n = struct.unpack("<Q", f.read(8))[0]; h = json.loads(f.read(n)); d = f.read()
+for k in sorted(h):
+    if k != "__metadata__" and k.startswith("features.7"):
+        a, b = h[k]["data_offsets"]; print(k, hashlib.md5(d[a:b]).hexdigest())' "$tmp/$1/model.safetensors"; }
+[ -n "$(params two/member-0)" ] || fail 'the model has no features.7'
+for pair in 'keep/member-0 keep/member-2' 'unequal/member-0 unequal/member-1'; do
+	read -r a b <<<"$pair"
+	[ "$(params "$a")" = "$(params "$b")" ] || fail "$pair end with different middles"
+done
+for pair in 'keep average' 'average zero'; do
+	read -r a b <<<"$pair"
+	[ "$(params "$a/member-0")" != "$(params "$b/member-0")" ] || fail "share.moments: $pair make no difference"
+done
+# a member that has fewer samples trains its own alone
+[ "$(for k in 0 1 2; do steps_of unequal/member-$k; done | sort -u | wc -l)" -gt 1 ] || fail 'members with unequal data have equal steps'
+
+# one member alone is a run without a group
+client plain "$tmp/adamw.yaml" --local || fail "plain: exit status $?"
+client alone "$tmp/adamw.yaml" --local --clients 1 --set share.mode=rounds --set share.round=1 || fail "alone: exit status $?"
+same_run alone/member-0 plain "$(steps_of plain)"
+
+# a member that stands still has no part in that round, and its copy is replaced
+late=(--set share.mode=rounds --set share.round=3 --set share.clients=2 --set share.straggler_s=1 --set data.partition=iid
+	--set train.epochs=5 --set train.eval_every=0 --set link.timeout_ms=60000 --set link.heartbeat_ms=20000)
+for k in 0 1; do
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k = 1 ] && echo client.begin=delay:2500@5 || echo client.apply=delay:200@1+) \
+		start_client "late-$k" "$tmp/sgd.yaml" "${late[@]}" --set server="$endpoint" --set share.group=late --set share.member=$k
+	pid[k]=$client_pid
+done
+for k in 0 1; do ends_with "${pid[k]}" 0 $patience "member $k beside one that is late"; done
+! grep -q '"skipped":true' "$tmp/late-0/log.jsonl" || fail 'member 0 was late, too'
+absent=$(grep '"skipped":true' "$tmp/late-1/log.jsonl" | sed -E 's/.*"step":([0-9]+),.*/1:\1/' | paste -sd,)
+[ -n "$absent" ] || fail 'the member that stood still was never late'
+last=$(grep '"type":"step"' "$tmp/late-1/log.jsonl" | tail -n 1)
+! grep -q '"skipped":true' <<<"$last" || fail "the member that stood still never came back: $last"
+client oracle "$tmp/sgd.yaml" --local "${late[@]}" --set share.group=late --absent "$absent" || fail "the oracle: exit status $?"
+for k in 0 1; do same_run "late-$k" "oracle/member-$k" 30; done
+
+killed kills "$tmp/adamw.yaml" 48 share.mode=rounds share.round=4 train.checkpoint_every=5 codec="$feedback"
+killed kills_average "$tmp/adamw.yaml" 48 share.mode=rounds share.round=4 share.moments=average train.checkpoint_every=4
+
+# refused KEY PHRASE [key=value]…
+refused() {
+	local key=$1 phrase=$2 set=() pair rc=0
+	shift 2
+	for pair in "$@"; do set+=(--set "$pair"); done
+	client refused "$tmp/sgd.yaml" --set server="$endpoint" --set share.group=g --set share.clients=2 "${set[@]}" || rc=$?
+	[ $rc -ge 64 ] && grep -q -e "$key" "$tmp/refused.log" && grep -q -e "$phrase" "$tmp/refused.log" ||
+		fail "$*: status $rc, and not a word on $key: $phrase"
+}
+refused share.rows 'belongs to share.mode: sync' share.mode=rounds share.rows=16
+refused share.round 'belongs to share.mode: rounds' share.round=3
+refused share.moments 'belongs to share.mode: rounds' share.mode=serial share.moments=zero
+refused share.round 'no whole rounds of 4: train.max_steps: 8 would be right' share.mode=rounds share.round=4
+echo "share_rounds: ok, absent $absent"
