@@ -2,7 +2,8 @@
 """The work of bench_segments and of the pair on loopback, beside the same in PyTorch: alternately, in one run, on one
 machine. Start it with bench-peer.sh, which chooses PyTorch's malloc.
 
-    bench_peer.py [--quick] [--write] [--warm] [--cpu] [--runs N] [--only head,tail,step,middle,memory,split,resnet9,encoder]
+    bench_peer.py [--quick] [--write] [--warm] [--cpu] [--runs N] [--only head,tail,step,middle,memory,split,resnet9,
+        resnet18,resnet50,encoder]
 
 A row: medians of N runs with the smallest and the largest, and our median over PyTorch's, which is the better one of
 its two memory formats. A row of the encoder is a layer of RoBERTa-base; there PyTorch pads rows of different lengths, and the form says
@@ -38,9 +39,13 @@ SEGMENTS = [
     ("middle, 224², batch 64", "middle", 224, 64, 1, 0.6, "mobilenet_v2"),
     ("middle, 224², batch 64, chunks of 8", "middle", 224, 64, 8, 0.6, "mobilenet_v2"),
     ("ResNet9, whole step, 32², batch 128", "step", 32, 128, 1, 0.9, "resnet9"),
+    ("ResNet-18, whole step, 224², batch 32", "step", 224, 32, 1, 1.0, "resnet18"),
+    ("ResNet-50, whole step, 224², batch 16", "step", 224, 16, 1, 1.0, "resnet50"),
 ]
 # Ours: what bench.yaml has to change for a network.
-SETS = {"mobilenet_v2": [], "resnet9": ["model.name=resnet9", "head_end=prep_relu", "tail_begin=linear"]}
+SETS = {"mobilenet_v2": [], "resnet9": ["model.name=resnet9", "head_end=prep_relu", "tail_begin=linear"],
+        "resnet18": ["model.name=resnet18", "head_end=maxpool", "tail_begin=avgpool"],
+        "resnet50": ["model.name=resnet50", "head_end=maxpool", "tail_begin=avgpool"]}
 SPLIT = [("split over loopback, 4 chunks, none", "none", 0.6), ("split over loopback, 4 chunks, quant:8", "quant:8", 0.6)]
 MEMORY_TARGET, SCALING_TARGET = 0.6, 1.7
 
@@ -94,8 +99,8 @@ def our_segments(piece, image, batch, chunks, threads, net):
 
 
 def network(cut, name="mobilenet_v2"):
-    """head, middle, tail. In place, as torchvision has it, but for the first ReLU6 where it stands at a cut. ResNet9:
-    whole."""
+    """head, middle, tail. In place, as torchvision has it, but for the first ReLU6 where it stands at a cut. ResNets
+    are whole."""
     import torch
     import torchvision
     torch.manual_seed(0)
@@ -103,6 +108,9 @@ def network(cut, name="mobilenet_v2"):
         sys.path.insert(0, os.path.join(ROOT, "tests", "golden"))
         from make_resnet9 import ResNet9
         return torch.nn.Sequential(ResNet9((64, 128, 256, 512), 10), torch.nn.Identity(), torch.nn.Identity()).train()
+    if name != "mobilenet_v2":
+        net = getattr(torchvision.models, name)(num_classes=10)
+        return torch.nn.Sequential(net, torch.nn.Identity(), torch.nn.Identity()).train()
     net = torchvision.models.mobilenet_v2(num_classes=10)
     head = torch.nn.Sequential(net.features[0][0], net.features[0][1])
     middle = torch.nn.Sequential(torch.nn.ReLU6(inplace=not cut), *net.features[1:])
@@ -477,7 +485,7 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--only", default="head,tail,step,middle,memory,split,resnet9,encoder")
+    parser.add_argument("--only", default="head,tail,step,middle,memory,split,resnet9,resnet18,resnet50,encoder")
     parser.add_argument("--warm", action="store_true", help="a run that does not count before each one that does, on either side")
     parser.add_argument("--cpu", action="store_true", help="CPU time of the encoder's rows, in place of wall time")
     parser.add_argument("--memory-worker", help=argparse.SUPPRESS)
@@ -497,7 +505,7 @@ def main():
         if small:
             row = (f"tiny: {row[0]}", row[1], min(row[2], 64), 8, min(row[4], 4), *row[5:])
         for threads in (1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,):
-            medians[row[0], threads] = compare_segment(report, row, threads, runs if row[1] == "middle" else 3 * runs,
+            medians[row[0], threads] = compare_segment(report, row, threads, runs if row[1] == "middle" or row[2] * row[3] > 4096 and row[1] == "step" else 3 * runs,
                                                       args.warm)
     for threads in ((1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,)) if "encoder" in only else ():
         compare_encoder(report, threads, runs, args.warm, args.cpu)
