@@ -2,8 +2,10 @@
 
 #include "client/cmd/command.h"
 #include "client/persist/journal.h"
+#include "client/persist/last_run.h"
 #include "client/run/drive.h"
 #include "client/run/local_group.h"
+#include "client/run/phase.h"
 
 static const char *const usage[] = {
 	"splitc train [CONFIG] [--local | --resume | --fresh] [--set KEY=VALUE]… [--json]",
@@ -45,6 +47,71 @@ static enum sl_err open_run(struct sl_setup *setup, const struct sl_conf_client 
 		return open_setup(setup, conf, fail);
 	setup->conf = conf;
 	return sl_setup_backend(setup, fail);
+}
+
+/* Whether phase `index` came to its end, and with which step. What was interrupted is gone on with another time. */
+static bool phase_done(const struct sl_conf_client *conf, const struct sl_phase_end *end, uint64_t *step)
+{
+	const struct sl_past_run past = sl_past_run(conf->log.dir);
+	uint64_t unfinished = UINT64_MAX;
+
+	*step = end ? end->step : past.steps;
+	return end ? end->done
+		   : past.resumable && !sl_checkpoint_older(conf->log.dir, SL_CHECKPOINT_CLIENT, &unfinished);
+}
+
+/* Not interrupted, and yet there is nothing that the next phase could go on from. */
+static enum sl_err check_kept(const struct sl_conf_client *conf, int index, struct sl_fail *fail)
+{
+	uint64_t unfinished = UINT64_MAX;
+
+	if (sl_checkpoint_older(conf->log.dir, SL_CHECKPOINT_CLIENT, &unfinished))
+		return SL_OK;
+	return sl_fail_set(
+		fail, SL_ERR_UNAVAILABLE,
+		"phase %d is done, but the server has not kept the state that the next one goes on from: its "
+		"config needs a folder in `store`",
+		index + 1);
+}
+
+/* One run per phase. */
+static enum sl_err run_phases(struct sl_setup *setup, const struct sl_conf_client *conf, struct sl_drive_options *drive,
+			      bool local, struct sl_fail *fail)
+{
+	static struct sl_conf_client own;
+	static struct sl_phase_end end;
+	const int n = conf->train.phases.n;
+	uint64_t step = 0;
+	int index = 0;
+	enum sl_err err = sl_phases_check(conf, fail);
+
+	if (!err && !local && !conf->log.dir[0])
+		err = sl_conf_client_fail(conf, "train.phases", fail, "needs a folder in log.dir, for checkpoints");
+	if (!err && drive->resume)
+		err = sl_phases_done(conf, &index, &step, fail);
+	drive->end = local ? &end : NULL;
+	while (!err) {
+		bool more;
+
+		sl_phase_conf(&own, conf, index);
+		setup->phase = sl_phase_at(conf, index, step);
+		sl_log(SL_LOG_INFO, "phase", "%d of %d, from step %llu: %s", index + 1, n, (unsigned long long)step,
+		       conf->train.phases.item[index]);
+		end.done = false;
+		err = open_setup(setup, &own, fail);
+		if (!err)
+			err = sl_drive(setup, drive, local, fail);
+		more = !err && index + 1 < n && phase_done(conf, drive->end, &step);
+		if (!err && !more && index + 1 < n && !local)
+			err = check_kept(conf, index, fail);
+		if (!more || setup->in_use)
+			break;
+		sl_setup_close(setup);
+		drive->resume = !local;
+		index++;
+	}
+	sl_phase_end_close(&end);
+	return err;
 }
 
 /* --clients is short for two keys. */
@@ -100,9 +167,13 @@ int splitc_train(int argc, char **argv)
 	drive.resume = o.resume;
 	drive.fresh = o.fresh;
 	drive.absent = o.absent;
-	err = open_run(&setup, &conf, o.local, &fail);
-	if (!err)
-		err = sl_drive(&setup, &drive, o.local, &fail);
+	if (conf.train.phases.n) {
+		err = run_phases(&setup, &conf, &drive, o.local, &fail);
+	} else {
+		err = open_run(&setup, &conf, o.local, &fail);
+		if (!err)
+			err = sl_drive(&setup, &drive, o.local, &fail);
+	}
 	sl_setup_close(&setup);
 	return err ? sl_command_failed(&fail) : 0;
 }

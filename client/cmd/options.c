@@ -10,6 +10,7 @@
 #include "client/persist/last_run.h"
 #include "client/persist/model_file.h"
 #include "client/run/auth.h"
+#include "client/run/phase.h"
 #include "client/run/training.h"
 #include "common/base/log.h"
 #include "common/nn/weights_file.h"
@@ -81,9 +82,35 @@ static enum sl_err check_log(const struct sl_options *o, const struct sl_conf_cl
 			     uint64_t steps, struct sl_fail *fail)
 {
 	enum sl_err err = sl_journal_check(conf, fail);
+	static struct sl_conf_client own;
+	struct sl_setup phase = {0};
 	struct sl_last_run run;
+	uint64_t step;
+	int index;
 
-	return err || !o->resume ? err : sl_last_run_read(&run, setup->conf, setup->plan, steps, fail);
+	if (err || !o->resume || !conf->train.phases.n)
+		return err || !o->resume ? err : sl_last_run_read(&run, setup->conf, setup->plan, steps, fail);
+	err = sl_phases_done(conf, &index, &step, fail);
+	if (err)
+		return err;
+	sl_phase_conf(&own, conf, index);
+	phase.phase = sl_phase_at(conf, index, step);
+	err = sl_setup_plan(&phase, &own, fail);
+	if (!err)
+		err = sl_last_run_read(&run, &own, phase.plan, steps, fail);
+	sl_setup_close(&phase);
+	return err;
+}
+
+static enum sl_err count_steps(const struct sl_conf_client *conf, int64_t samples, uint64_t *steps,
+			       struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	if (!conf->train.phases.n)
+		return sl_training_steps(conf, samples, steps, fail);
+	err = sl_phases_check(conf, fail);
+	return err ? err : sl_phases_steps(conf, samples, steps, fail);
 }
 
 static enum sl_err check_all(const struct sl_options *o, unsigned uses, const struct sl_conf_client *conf,
@@ -106,7 +133,7 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 	if (!err && (uses & SL_USES_TEST_SET))
 		err = sl_setup_check_data(setup, uses & SL_USES_TRAIN_SET, samples, fail);
 	if (!err && (uses & SL_USES_TRAIN_SET))
-		err = sl_training_steps(conf, samples[SL_SPLIT_TRAIN], &steps, fail);
+		err = count_steps(conf, samples[SL_SPLIT_TRAIN], &steps, fail);
 	if (!err && (uses & SL_USES_LINK) && !o->local)
 		err = check_auth(conf, fail);
 	if (!err && (uses & SL_USES_LOG))

@@ -51,13 +51,17 @@ enum sl_err sl_journal_check(const struct sl_conf_client *conf, struct sl_fail *
 	return err ? err : sl_jsonl_check(path, fail);
 }
 
+const char *sl_journal_longer_key(const struct sl_conf_client *conf)
+{
+	return conf->train.phases.n ? "train.phases" : conf->train.max_steps ? "train.max_steps" : "train.epochs";
+}
+
 static enum sl_err say_done(const struct sl_conf_client *conf, const struct sl_past_run *past, struct sl_fail *fail)
 {
 	char longer[80] = "", steps[48] = "";
 
 	if (past->resumable)
-		snprintf(longer, sizeof longer, "--resume --set %s=N trains it further, ",
-			 conf->train.max_steps ? "train.max_steps" : "train.epochs");
+		snprintf(longer, sizeof longer, "--resume --set %s=N trains it further, ", sl_journal_longer_key(conf));
 	if (past->steps)
 		snprintf(steps, sizeof steps, ", of %" PRIu64 " steps", past->steps);
 	return sl_fail_set(fail, SL_ERR_CANTCREATE,

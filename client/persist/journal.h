@@ -24,6 +24,9 @@ enum sl_err sl_journal_check(const struct sl_conf_client *conf, struct sl_fail *
 /* CANTCREATE where log.dir holds a run, finished or not, which a new run would remove. */
 enum sl_err sl_journal_taken(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
 
+/* The key that makes the run longer. */
+const char *sl_journal_longer_key(const struct sl_conf_client *conf);
+
 void sl_journal_step(struct sl_journal *journal, const struct sl_jsonl_step *step);
 void sl_journal_epoch(struct sl_journal *journal, const struct sl_jsonl_epoch *epoch);
 void sl_journal_summary(struct sl_journal *journal, const struct sl_jsonl_summary *summary);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/persist/client_state.h"
+#include "client/persist/journal.h"
 #include "client/persist/model_file.h"
 #include "client/persist/run_secret.h"
 #include "common/base/log.h"
@@ -71,7 +72,7 @@ static enum sl_err say_none(const struct sl_conf_client *conf, struct sl_fail *f
 		return sl_fail_set(fail, SL_ERR_NOINPUT,
 				   "--resume: no checkpoint in '%.200s': the run of %" PRIu64
 				   " steps is done. To train it further: --resume --set %s=N",
-				   dir, past.steps, conf->train.max_steps ? "train.max_steps" : "train.epochs");
+				   dir, past.steps, sl_journal_longer_key(conf));
 	if (past.model)
 		return sl_fail_set(fail, SL_ERR_NOINPUT,
 				   "--resume: no checkpoint in '%.200s': the run there is done, and its optimizer's "
@@ -97,6 +98,24 @@ struct sl_past_run sl_past_run(const char *dir)
 	steps = sl_weights_steps(path);
 	past.steps = steps == INT64_MAX ? 0 : (uint64_t)steps;
 	return past;
+}
+
+/* Its note says where it stood: at the end of an epoch, or at the beginning of the next. */
+enum sl_err sl_past_run_epochs(const char *dir, uint64_t steps, int *epochs, struct sl_fail *fail)
+{
+	struct sl_checkpoint c = {.dir = dir, .prefix = SL_CHECKPOINT_DONE};
+	int64_t in_epoch;
+	uint64_t step;
+	enum sl_err err;
+
+	sl_checkpoint_note(&c, "position", "%s", "");
+	err = sl_checkpoint_read(&c, steps, fail);
+	if (err)
+		return err;
+	if (sscanf(sl_checkpoint_noted(&c, "position"), "%" SCNu64 " %d %" SCNd64, &step, epochs, &in_epoch) != 3)
+		return sl_fail_set(fail, SL_ERR_DATA, "the notes of the run that is done cannot be read");
+	*epochs += in_epoch > 0;
+	return SL_OK;
 }
 
 /* Whose the files are to be: the secret's session, and its name as their notes have it. */

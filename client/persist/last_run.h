@@ -23,6 +23,8 @@ struct sl_past_run {
 	uint64_t steps; /* that the model has been trained; 0: it does not say */
 };
 struct sl_past_run sl_past_run(const char *dir);
+/* How many epochs the run had whose last state is that of `steps`. */
+enum sl_err sl_past_run_epochs(const char *dir, uint64_t steps, int *epochs, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Reads the checkpoints in conf->log.dir whole, newest first, until SL_LAST_RUN_STEPS are good. A warning names each
  * bad one. Without checkpoints it takes the last state of a finished run, if `total_steps` is more than that run's

@@ -6,12 +6,15 @@
 #include "client/run/predict.h"
 #include "client/run/training.h"
 
+struct sl_phase_end; /* phase.h */
+
 struct sl_drive_options {
 	bool eval_only;
 	bool resume;                /* go on from the newest checkpoint of log.dir; over a link only */
 	bool fresh;                 /* a run that log.dir holds is removed; looked at by a local group alone */
 	const char *absent;         /* of a local group: as sl_absent_check reads it; NULL: nobody */
 	bool json;                  /* the summary goes to stdout as JSON */
+	struct sl_phase_end *end;   /* of a local run with phases: what one hands to the next; else NULL */
 	struct sl_predict *predict; /* with eval_only: a line per sample, and no summary; NULL: none */
 };
 

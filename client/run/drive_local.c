@@ -5,7 +5,7 @@
 
 #include "client/persist/model_file.h"
 #include "client/run/drive.h"
-#include "client/run/local.h"
+#include "client/run/phase.h"
 #include "common/base/log.h"
 
 static volatile sig_atomic_t stop_asked;
@@ -115,6 +115,44 @@ static const char *outcome(bool nonfinite)
 	return nonfinite ? "nonfinite" : stop_asked ? "interrupted" : "finished";
 }
 
+/* A phase goes on from the last one's end. */
+static enum sl_err begin_phase(struct sl_setup *setup, const struct sl_phase_end *end, struct sl_local *local,
+			       struct sl_training *run, struct sl_loader *loader, struct sl_fail *fail)
+{
+	const uint64_t batches = (uint64_t)sl_loader_batches(loader);
+	int64_t in_eval;
+	uint64_t at;
+	enum sl_err err;
+
+	if (!end || !setup->phase.index)
+		return SL_OK;
+	err = sl_local_give(local, &end->state, end->step, fail);
+	if (!err)
+		err = sl_training_restore(run, &end->notes, fail);
+	if (err)
+		return err;
+	sl_training_position(run, &at, &in_eval);
+	err = sl_loader_seek(loader, at / batches, (int64_t)(at % batches));
+	return err ? sl_fail_set(fail, err, "the data loader: %s", sl_err_text(err)) : SL_OK;
+}
+
+static enum sl_err end_phase(struct sl_phase_end *end, struct sl_local *local, struct sl_training *run,
+			     struct sl_fail *fail)
+{
+	const struct sl_training_state s = sl_training_state(run);
+
+	if (!end || s.step != s.total_steps)
+		return SL_OK;
+	end->done = true;
+	end->step = s.step;
+	end->notes = (struct sl_checkpoint){0};
+	sl_training_end_phase(run);
+	sl_training_save(run, &end->notes);
+	return sl_local_take(local, &end->state)
+		       ? sl_fail_set(fail, SL_ERR_DEVICE, "the state of step %" PRIu64 " could not be read", s.step)
+		       : SL_OK;
+}
+
 /* What is left of a run behind its last step. */
 static enum sl_err finish(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_local *local,
 			  struct sl_training *run, bool nonfinite, struct sl_fail *fail)
@@ -124,6 +162,8 @@ static enum sl_err finish(struct sl_setup *setup, const struct sl_drive_options 
 
 	if (!options->eval_only)
 		err = sl_drive_save(setup, sl_training_state(run).step, fail);
+	if (!err)
+		err = end_phase(options->end, local, run, fail);
 	if (!err && !options->predict)
 		sl_training_finish(run, &link, outcome(nonfinite), options->json);
 	return err;
@@ -135,7 +175,7 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 	struct sl_local *local = NULL;
 	struct sl_training *run = NULL;
 	bool sum = setup->conf->train.chunk_loss == SL_CHUNK_LOSS_SUM;
-	enum sl_err err = sl_training_open(&run, setup, "local", options->eval_only, false, fail);
+	enum sl_err err = sl_training_open(&run, setup, "local", options->eval_only, setup->phase.index > 0, fail);
 
 	if (!err && !options->eval_only)
 		err = sl_setup_loader(setup, SL_SPLIT_TRAIN, NULL, NULL, &loader[SL_SPLIT_TRAIN], fail);
@@ -147,6 +187,8 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 		sl_setup_blame(setup, fail);
 	if (!err && sl_local_set_weights(local, &setup->weights))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
+	if (!err)
+		err = begin_phase(setup, options->end, local, run, loader[SL_SPLIT_TRAIN], fail);
 	if (!err && options->predict)
 		sl_training_hush(run);
 	if (!err)

@@ -124,7 +124,7 @@ void sl_drive_hung(struct drive *d, uint64_t busy_ms);
 /* An action. False: the rule's other actions and its next state are void, since an event decided otherwise. */
 typedef bool sl_drive_act(struct drive *d);
 
-enum { DRIVE_ACTS = 5 };
+enum { DRIVE_ACTS = 6 };
 
 struct drive_rule {
 	sl_drive_act *act[DRIVE_ACTS]; /* in this order; NULL behind the last */
@@ -146,7 +146,7 @@ void sl_drive_resume(struct drive *d); /* … DRIVE_RESUME */
 
 /* drive_stop.c: a run that ends */
 sl_drive_act sl_act_pause_link, sl_act_close_link, sl_act_stop_loop, sl_act_leave;
-sl_drive_act sl_act_save, sl_act_save_anyway, sl_act_settle, sl_act_summarize, sl_act_forget;
+sl_drive_act sl_act_save, sl_act_save_anyway, sl_act_end_phase, sl_act_settle, sl_act_summarize, sl_act_forget;
 sl_drive_act sl_act_keep_last, sl_act_keep_certain, sl_act_blame_nonfinite;
 sl_drive_act sl_act_arm_drain, sl_act_end_early, sl_act_give_up;
 sl_drive_act sl_act_look_idle, sl_act_look_again, sl_act_end_drained;

@@ -178,8 +178,14 @@ static void on_missed(void *arg, const struct sl_fail *why)
 	const struct sl_training_state s = sl_training_state(d->run);
 
 	/* behind the last step the model is still to come */
-	if (d->state < DRIVE_QUIT && s.step < s.total_steps &&
-	    d->setup->conf->train.on_checkpoint_error == SL_MISSED_EXIT)
+	if (d->state >= DRIVE_QUIT || s.step >= s.total_steps)
+		return;
+	if (d->setup->phase.count)
+		sl_drive_fault(d, sl_fail_set(d->fail, SL_ERR_IO,
+					      "no checkpoint, and train.phases go on from theirs: %s (a server needs a "
+					      "folder in `store`)",
+					      why->text));
+	else if (d->setup->conf->train.on_checkpoint_error == SL_MISSED_EXIT)
 		sl_drive_fault(d, sl_fail_set(d->fail, SL_ERR_IO, "no checkpoint (train.on_checkpoint_error: exit): %s",
 					      why->text));
 }

@@ -73,6 +73,22 @@ bool sl_act_save(struct drive *d)
 	return !err;
 }
 
+/* The next phase begins behind this one's last evaluation, which it could not make: its images are others. */
+bool sl_act_end_phase(struct drive *d)
+{
+	struct sl_fail why;
+	enum sl_err err;
+
+	if (!d->setup->phase.count)
+		return true;
+	sl_training_end_phase(d->run);
+	err = sl_recover_keep_last(d->recover, d->remote, d->run, &why);
+	blame(d, err, &why);
+	if (err)
+		sl_drive_event(d, EV_UNSAVED);
+	return !err;
+}
+
 bool sl_act_settle(struct drive *d)
 {
 	if (sl_recover_settle(d->recover))

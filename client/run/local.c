@@ -227,6 +227,38 @@ enum sl_err sl_local_get_weights(struct sl_local *l, struct sl_weights *weights)
 	return err ? err : sl_exec_take(l->middle, weights);
 }
 
+enum sl_err sl_local_take(struct sl_local *l, struct sl_local_state *state)
+{
+	struct sl_exec *exec[SL_SEGMENT_COUNT] = {l->ends.head, l->middle, l->ends.tail};
+	enum sl_err err = SL_OK;
+
+	sl_local_state_close(state);
+	for (int i = 0; i < SL_SEGMENT_COUNT && !err; i++) {
+		err = sl_exec_state_open(&state->part[i], &l->plan->segment[i]);
+		if (!err)
+			err = sl_exec_state_take(&state->part[i], exec[i]);
+	}
+	return err;
+}
+
+enum sl_err sl_local_give(struct sl_local *l, const struct sl_local_state *state, uint64_t done, struct sl_fail *fail)
+{
+	struct sl_exec *exec[SL_SEGMENT_COUNT] = {l->ends.head, l->middle, l->ends.tail};
+	enum sl_err err = sl_local_follow(l, done, fail);
+
+	for (int i = 0; i < SL_SEGMENT_COUNT && !err; i++)
+		if (sl_exec_state_give(&state->part[i], exec[i]))
+			err = sl_fail_set(fail, SL_ERR_DEVICE, "the state of step %llu could not be set",
+					  (unsigned long long)done);
+	return err;
+}
+
+void sl_local_state_close(struct sl_local_state *state)
+{
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
+		sl_exec_state_close(&state->part[i]);
+}
+
 enum sl_err sl_local_get_gradients(struct sl_local *l, enum sl_segment which, float *host)
 {
 	struct sl_exec *exec[SL_SEGMENT_COUNT] = {l->ends.head, l->middle, l->ends.tail};

@@ -6,6 +6,7 @@
 #include "client/run/ends.h"
 #include "client/run/step.h"
 #include "common/session/agree.h"
+#include "common/session/state.h"
 
 struct sl_local;
 
@@ -38,6 +39,16 @@ enum sl_err sl_local_set_weights(struct sl_local *local, const struct sl_weights
 /* As in struct sl_ends; for every evaluation from here on. */
 void sl_local_want_logits(struct sl_local *local, float *logits);
 enum sl_err sl_local_get_weights(struct sl_local *local, struct sl_weights *weights) SL_MUST_CHECK;
+
+/* What steps change, for another plan with the same parameters to go on from: filled by take, `done` steps being done.
+ * Codecs have no part in it. */
+struct sl_local_state {
+	struct sl_exec_state part[SL_SEGMENT_COUNT];
+};
+enum sl_err sl_local_take(struct sl_local *local, struct sl_local_state *state) SL_MUST_CHECK;
+enum sl_err sl_local_give(struct sl_local *local, const struct sl_local_state *state, uint64_t done,
+			  struct sl_fail *fail) SL_MUST_CHECK;
+void sl_local_state_close(struct sl_local_state *state); /* idempotent; a zeroed one is fine */
 
 /* `number`: the step, or that of the evaluation
  * batch. tx_bytes and rx_bytes count payloads that a link would have carried. NONFINITE in training: nothing of the

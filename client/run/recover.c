@@ -139,8 +139,9 @@ void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf)
 		if (!r->has_live || file[i] < r->live.step)
 			conf->held[conf->n_held++] = file[i];
 	r->crowded = conf->n_held == SL_WIRE_HELD_MAX && conf->held[conf->n_held - 1];
-	/* what was learned to its end does not begin anew because a server has forgotten it */
-	if (!r->longer && conf->n_held < SL_WIRE_HELD_MAX && !(conf->n_held && conf->held[conf->n_held - 1] == 0))
+	/* what was learned to its end, of a phase too, does not begin anew because a server has forgotten it */
+	if (!r->longer && !r->setup->phase.step && conf->n_held < SL_WIRE_HELD_MAX &&
+	    !(conf->n_held && conf->held[conf->n_held - 1] == 0))
 		conf->held[conf->n_held++] = 0;
 }
 

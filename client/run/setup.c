@@ -147,6 +147,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	spec.model.image_w = conf->model.image.w;
 	spec.model.cifar_stem = conf->model.form == SL_FORM_CIFAR;
 	spec.model.dropout = conf->model.dropout;
+	spec.model.init_bn0 = conf->model.init_bn0;
 	spec.model.features = conf->model.features;
 	spec.model.vocab = conf->model.vocab;
 	spec.model.tokens = conf->model.tokens;
@@ -177,6 +178,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	settle_share(s);
 	s->agreement.agreed.row_tokens = row_tokens;
 	s->agreement.agreed.chunk_tokens = chunk_tokens;
+	s->agreement.agreed.phase_step = (int64_t)s->phase.step;
 	err = sl_parts_open(&parts, &spec, &why);
 	if (!err)
 		err = agree_and_plan(s, &parts, &why);

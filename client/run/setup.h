@@ -12,8 +12,18 @@
 #include "common/session/agree.h"
 #include "common/session/turns.h"
 
+/* Which part of a run with train.phases this is. */
+struct sl_phase {
+	int index, count; /* count 0: the run has no phases, and nothing else here counts */
+	int first_epoch;  /* that the phases before it had; conf's train.epochs are this phase's own */
+	int epochs;       /* of all phases */
+	uint64_t step;    /* that it begins with */
+	double lr;        /* factor of the schedule's */
+};
+
 struct sl_setup {
 	const struct sl_conf_client *conf;
+	struct sl_phase phase; /* set it before sl_setup_plan */
 	struct sl_agreement agreement;
 	struct sl_model_takes takes;
 	struct sl_lora lora; /* rank 0: none */
@@ -58,6 +68,8 @@ enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, b
 				   struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *samples,
 				struct sl_fail *fail) SL_MUST_CHECK;
+/* The lists of steps from pictures to inputs, without any data. */
+enum sl_err sl_setup_check_transforms(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_setup_backend(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 /* A loader over one split; `wake` as in loader.h, may be NULL. */
 enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void (*wake)(void *arg), void *arg,

@@ -290,11 +290,11 @@ static enum sl_err open_transform(const struct sl_conf_client *c, enum sl_split 
 	return SL_OK;
 }
 
-static enum sl_err check_transforms(const struct sl_conf_client *c, struct sl_fail *fail)
+enum sl_err sl_setup_check_transforms(const struct sl_conf_client *c, struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
 
-	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++) {
+	for (int split = 0; split < SL_SPLIT_COUNT && !err && transforms(c); split++) {
 		struct sl_transform *t = NULL;
 
 		err = open_transform(c, (enum sl_split)split, &t, fail);
@@ -306,7 +306,7 @@ static enum sl_err check_transforms(const struct sl_conf_client *c, struct sl_fa
 enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *samples, struct sl_fail *fail)
 {
 	struct names name;
-	enum sl_err err = transforms(s->conf) ? check_transforms(s->conf, fail) : SL_OK;
+	enum sl_err err = sl_setup_check_transforms(s->conf, fail);
 
 	samples[SL_SPLIT_TRAIN] = 0;
 	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && !err; split++) {
@@ -333,7 +333,7 @@ static enum sl_err open_preparation(struct sl_setup *s, struct sl_fail *fail)
 
 enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 {
-	enum sl_err err = transforms(s->conf) ? check_transforms(s->conf, fail) : SL_OK;
+	enum sl_err err = sl_setup_check_transforms(s->conf, fail);
 
 	if (!err && train)
 		err = open_split(s, SL_SPLIT_TRAIN, fail);

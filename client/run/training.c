@@ -30,16 +30,16 @@ static void add_points(const struct sl_conf_client *c, struct sl_schedule *out)
 	}
 }
 
-/* The schedule of a run with so many steps in an epoch. */
-static enum sl_err make_schedule(const struct sl_conf_client *c, int64_t samples, int64_t steps_per_epoch,
-				 struct sl_schedule *out, struct sl_fail *fail)
+/* The schedule of a run of all these epochs, with so many steps in each. */
+static enum sl_err make_schedule(const struct sl_conf_client *c, int all_epochs, int64_t samples,
+				 int64_t steps_per_epoch, struct sl_schedule *out, struct sl_fail *fail)
 {
 	static const enum sl_schedule_kind kind[] = {
 		[SL_CONF_CONSTANT] = SL_SCHEDULE_CONSTANT,     [SL_CONF_COSINE] = SL_SCHEDULE_COSINE,
 		[SL_CONF_POLYNOMIAL] = SL_SCHEDULE_POLYNOMIAL, [SL_CONF_STEP] = SL_SCHEDULE_STEP,
 		[SL_CONF_POINTS] = SL_SCHEDULE_POINTS,
 	};
-	double epochs = c->train.epochs;
+	double epochs = all_epochs;
 	struct sl_fail why;
 	bool cut;
 
@@ -76,7 +76,7 @@ static int64_t epoch_steps(const struct sl_conf_client *c, int64_t samples)
 enum sl_err sl_training_steps(const struct sl_conf_client *c, int64_t samples, uint64_t *steps, struct sl_fail *fail)
 {
 	struct sl_schedule schedule;
-	enum sl_err err = make_schedule(c, samples, epoch_steps(c, samples), &schedule, fail);
+	enum sl_err err = make_schedule(c, c->train.epochs, samples, epoch_steps(c, samples), &schedule, fail);
 
 	if (!err)
 		*steps = (uint64_t)schedule.total_steps;
@@ -98,12 +98,16 @@ static enum sl_err check_rounds(const struct sl_training *r, struct sl_fail *fai
 
 static enum sl_err open_schedule(struct sl_training *r, struct sl_fail *fail)
 {
+	const struct sl_conf_client *c = r->setup->conf;
+	const struct sl_phase *phase = &r->setup->phase;
 	int64_t samples = r->setup->set[SL_SPLIT_TRAIN].count;
 	enum sl_err err;
 
-	r->steps_per_epoch = r->setup->epoch_steps ? r->setup->epoch_steps : epoch_steps(r->setup->conf, samples);
-	err = make_schedule(r->setup->conf, samples, r->steps_per_epoch, &r->schedule, fail);
-	r->total_steps = (uint64_t)r->schedule.total_steps;
+	r->steps_per_epoch = r->setup->epoch_steps ? r->setup->epoch_steps : epoch_steps(c, samples);
+	err = make_schedule(c, phase->count ? phase->epochs : c->train.epochs, samples, r->steps_per_epoch,
+			    &r->schedule, fail);
+	r->total_steps = phase->count ? phase->step + (uint64_t)c->train.epochs * (uint64_t)r->steps_per_epoch
+				      : (uint64_t)r->schedule.total_steps;
 	return err ? err : check_rounds(r, fail);
 }
 
@@ -211,6 +215,21 @@ void sl_training_hush(struct sl_training *r)
 	r->progress = NULL;
 }
 
+/* The learning rate of a step. A phase is at its place among all epochs, whatever steps those before it had. */
+static double lr_of(const struct sl_training *r, uint64_t step)
+{
+	const struct sl_phase *phase = &r->setup->phase;
+	const int64_t at = (int64_t)(step - phase->step) + phase->first_epoch * r->steps_per_epoch;
+
+	return phase->count ? phase->lr * sl_schedule_lr(&r->schedule, at)
+			    : sl_schedule_lr(&r->schedule, (int64_t)step);
+}
+
+bool sl_run_phase_over(const struct sl_training *r)
+{
+	return r->setup->phase.count && r->step == r->total_steps && r->in_epoch == 0;
+}
+
 bool sl_run_epoch_over(const struct sl_training *r)
 {
 	return r->in_epoch == r->steps_per_epoch || r->step == r->total_steps;
@@ -237,7 +256,9 @@ enum sl_want sl_training_next(struct sl_training *r)
 {
 	bool training_over = r->eval_only || sl_run_epoch_over(r);
 
-	if (!training_over) {
+	if (sl_run_phase_over(r)) { /* the checkpoint is from behind its last evaluation */
+		r->doing = SL_WANT_FINISH;
+	} else if (!training_over) {
 		r->doing = step_or_pass(r);
 	} else if (sl_run_wants_eval(r) && r->in_eval < r->eval_batches) {
 		r->doing = SL_WANT_EVAL;
@@ -261,7 +282,7 @@ uint64_t sl_training_number(const struct sl_training *r)
 
 double sl_training_lr(const struct sl_training *r)
 {
-	return r->doing != SL_WANT_EVAL ? sl_schedule_lr(&r->schedule, (int64_t)r->step) : 0;
+	return r->doing != SL_WANT_EVAL ? lr_of(r, r->step) : 0;
 }
 
 static double ratio(double a, double b)
@@ -294,6 +315,8 @@ static int all_epochs(const struct sl_training *r)
 {
 	uint64_t per_epoch = (uint64_t)r->steps_per_epoch;
 
+	if (r->setup->phase.count)
+		return r->setup->phase.epochs;
 	return r->eval_only ? 1 : (int)((r->total_steps + per_epoch - 1) / per_epoch);
 }
 
@@ -323,7 +346,7 @@ static void log_epoch(struct sl_training *r)
 		.train_acc = accuracy(r, t->correct, t->rows),
 		.test_loss = ratio(e->loss, (double)e->rows),
 		.test_acc = accuracy(r, e->correct, e->rows),
-		.lr = r->step ? sl_schedule_lr(&r->schedule, (int64_t)r->step - 1) : NAN,
+		.lr = r->step ? lr_of(r, r->step - 1) : NAN,
 		.wire_tx_bytes = t->tx_bytes,
 		.wire_rx_bytes = t->rx_bytes,
 		.t_train_s = t->seconds,
@@ -533,6 +556,7 @@ enum sl_err sl_training_abandoned(const struct sl_training *r, const struct sl_f
 
 void sl_training_finish(struct sl_training *r, const struct sl_training_link *link, const char *outcome, bool json)
 {
+	const struct sl_phase *phase = &r->setup->phase;
 	struct sl_jsonl_summary line;
 
 	sl_training_hush(r);
@@ -542,11 +566,16 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 	r->totals.linked_train_tokens = r->linked_train_tokens;
 	r->totals.linked_eval_tokens = r->linked_eval_tokens;
 	r->totals.linked_from = r->linked_from;
-	r->totals.epochs = r->eval_only ? 0 : (uint64_t)r->epoch + (sl_run_epoch_over(r) ? 1 : 0);
+	r->totals.epochs =
+		r->eval_only ? 0 : (uint64_t)r->epoch + (sl_run_epoch_over(r) && !sl_run_phase_over(r) ? 1 : 0);
 	r->totals.total_s = sl_seconds_since(r->started_ns);
 	sl_summary_fill(&line, r->setup, &r->totals, link, outcome);
 	sl_journal_summary(&r->journal, &line);
-	sl_summary_print(&line, &r->totals, link, json);
+	if (phase->index + 1 < phase->count && strcmp(outcome, "finished") == 0)
+		sl_log(SL_LOG_INFO, "phase", "%d of %d is done, at step %" PRIu64, phase->index + 1, phase->count,
+		       r->step);
+	else
+		sl_summary_print(&line, &r->totals, link, json);
 }
 
 void sl_training_position(const struct sl_training *r, uint64_t *trained, int64_t *in_eval)

@@ -88,6 +88,8 @@ enum sl_err sl_training_restore(struct sl_training *run, const struct sl_checkpo
 				struct sl_fail *fail) SL_MUST_CHECK;
 /* Where the loaders must stand: training batches done since the run began, and batches of the evaluation. */
 void sl_training_position(const struct sl_training *run, uint64_t *trained, int64_t *in_eval);
+/* A phase is done, its last evaluation included: from here on sl_training_save says so. */
+void sl_training_end_phase(struct sl_training *run);
 struct sl_training_state sl_training_state(const struct sl_training *run);
 
 #endif

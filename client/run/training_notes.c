@@ -21,6 +21,14 @@ void sl_run_mark(struct sl_training *r)
 				.last = r->last};
 }
 
+void sl_training_end_phase(struct sl_training *r)
+{
+	sl_run_mark(r);
+	r->mark.epoch += !sl_run_phase_over(r);
+	r->mark.in_epoch = 0;
+	r->mark.train = (struct tally){0};
+}
+
 static const char *const note_keys[] = {"position", "train", "totals", "tests", "skipped"};
 static const char settings_key[] = "settings", last_key[] = "last step", server_key[] = "server", best_key[] = "best";
 
@@ -131,7 +139,8 @@ static bool read_last(struct sl_training *r, const struct sl_checkpoint *c)
 /* An evaluation that is run again has the x of the step before it: of that, everything is said again. */
 static void go_back(struct sl_training *r, uint64_t log_bytes, bool last_known)
 {
-	bool with_last = last_known && sl_run_epoch_over(r) && sl_run_wants_eval(r) && r->eval_batches > 0;
+	bool with_last = last_known && !sl_run_phase_over(r) && sl_run_epoch_over(r) && sl_run_wants_eval(r) &&
+			 r->eval_batches > 0;
 
 	sl_journal_go_back(&r->journal, log_bytes, r->step + !with_last);
 	if (with_last)
@@ -143,6 +152,7 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 	const char *mode = r->totals.mode, *kept_by = r->totals.kept_by;
 	char changed[SL_SAME_RUN_TEXT];
 	uint64_t log_bytes = 0;
+	bool border; /* the state is that of the phase before */
 
 	r->step = 0;
 	r->epoch = 0;
@@ -156,15 +166,21 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 	r->loss = r->acc = NAN;
 	if (c && !read_notes(r, c, &log_bytes))
 		return sl_fail_set(fail, SL_ERR_DATA, "the checkpoint's notes on the run cannot be read");
+	border = r->setup->phase.step && r->step == r->setup->phase.step;
 	read_server(r, c);
 	read_best(r, c);
 	if (r->epoch < 0 || r->in_epoch < 0)
 		return sl_fail_set(fail, SL_ERR_DATA, "the checkpoint's notes on the run have an epoch below 0");
+	if (border && r->in_epoch) { /* the run that it makes longer had no phases, or did not come to write this */
+		r->epoch++;
+		r->in_epoch = 0;
+		r->train = (struct tally){0};
+	}
 	if (r->step > r->total_steps || r->in_epoch > r->steps_per_epoch)
 		return sl_fail_set(fail, SL_ERR_MISMATCH,
 				   "the checkpoint is at step %" PRIu64 ", the run ends at %" PRIu64, r->step,
 				   r->total_steps);
-	if (c && sl_same_run_changed(r->setup->conf, sl_checkpoint_noted(c, settings_key), changed))
+	if (c && !border && sl_same_run_changed(r->setup->conf, sl_checkpoint_noted(c, settings_key), changed))
 		sl_log(SL_LOG_WARN, "resume-changed",
 		       "from step %" PRIu64 " on this run differs from the one before: %s", r->step, changed);
 	if (!r->linked_steps) /* else a link was lost, and this process goes back a little */

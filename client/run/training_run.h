@@ -53,6 +53,7 @@ struct sl_training {
 
 void sl_run_mark(struct sl_training *r); /* remembers the run as it is right behind a step */
 bool sl_run_epoch_over(const struct sl_training *r);
+bool sl_run_phase_over(const struct sl_training *r); /* the run stands behind a phase's last evaluation */
 bool sl_run_wants_eval(const struct sl_training *r); /* after the epoch that is over */
 bool sl_run_keeps_best(const struct sl_training *r);
 /* The network predicts numbers. */

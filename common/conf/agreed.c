@@ -95,6 +95,10 @@ static const char *check_share(const struct sl_agreed *a, char *why, size_t size
 		snprintf(why, size, "must be at least train.batch (%d), got %lld", a->batch, (long long)a->share.rows);
 		return "share.rows";
 	}
+	if (a->phase_step) {
+		snprintf(why, size, "phases are not possible in a group (share.group)");
+		return "phase.step";
+	}
 	if (a->share.turns > a->share.epoch_steps) {
 		snprintf(why, size, "are %lld, and an epoch has %lld steps", (long long)a->share.turns,
 			 (long long)a->share.epoch_steps);

@@ -78,6 +78,7 @@ struct sl_agreed {
 		bool mid_grad, head_grad;
 	} cross;
 	int64_t row_tokens, chunk_tokens; /* most tokens of a row and of a chunk; 0: the network has none */
+	int64_t phase_step; /* where this phase of train.phases began: the state of that step may be of another plan */
 	/* A middle that several clients train. */
 	struct {
 		char group[SL_CONF_SHARE_TEXT]; /* "": there is none, and all else here says nothing */
@@ -168,9 +169,12 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 	X(SL_INT64, "share.epoch_steps", share.epoch_steps, PLAIN, 0, 0x1p53, "0", NULL, "steps of an epoch, of all members") \
 	X(SL_INT, "share.checkpoint_every", share.checkpoint_every, PLAIN, 0, 1e9, "0", NULL, "train.checkpoint_every of all members") \
 	X(SL_INT64, "share.turns", share.turns, PLAIN, 0, 0x1p53, "0", NULL, "steps of an epoch that are this member's own; 0: all")
+/* Not in a config: the phases before it say it. */
+#define SL_AGREED_PHASE(X) \
+	X(SL_INT64, "phase.step", phase_step, PLAIN, 0, 0x1p53, "0", NULL, "step at which this phase of train.phases begins")
 #define SL_AGREED(X) \
 	SL_AGREED_TRAIN(X) SL_AGREED_CODEC(X) SL_AGREED_END_CODEC(X) SL_AGREED_GROUPS(X) SL_AGREED_CROSS(X) SL_AGREED_TOKENS(X) \
-	SL_AGREED_SHARE(X) SL_AGREED_ROUNDS(X) SL_AGREED_SHARED(X)
+	SL_AGREED_SHARE(X) SL_AGREED_ROUNDS(X) SL_AGREED_SHARED(X) SL_AGREED_PHASE(X)
 /* clang-format on */
 
 enum { SL_AGREED_TEXT = 4096 }; /* room for any agreement, with its NUL */

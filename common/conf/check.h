@@ -14,6 +14,7 @@ const char *sl_conf_check_best(const void *value, char why[SL_CONF_WHY]);      /
 const char *sl_conf_check_epoch(const void *value, char why[SL_CONF_WHY]);     /* a number, ≥ 0 */
 const char *sl_conf_check_group(const void *value, char why[SL_CONF_WHY]);     /* patterns and a rule (agreed.h) */
 const char *sl_conf_check_rule(const void *value, char why[SL_CONF_WHY]);      /* "", or a rule in its one spelling */
+const char *sl_conf_check_phase(const void *value, char why[SL_CONF_WHY]);     /* epochs, and sizes */
 const char *sl_conf_check_point(const void *value, char why[SL_CONF_WHY]);     /* EPOCH:LR */
 const char *sl_conf_check_word(const void *value, char why[SL_CONF_WHY]);      /* not empty */
 const char *sl_conf_check_share(const void *value, char why[SL_CONF_WHY]);     /* "", or a group's name */

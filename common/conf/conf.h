@@ -83,6 +83,16 @@ enum sl_conf_lost { SL_LOST_EXIT, SL_LOST_WAIT };
 enum sl_conf_bad_sample { SL_BAD_SAMPLE_STOP, SL_BAD_SAMPLE_SKIP };
 enum sl_conf_missed { SL_MISSED_CONTINUE, SL_MISSED_EXIT };
 
+/* A part of a run with sizes of its own. */
+struct sl_conf_phase {
+	int epochs;
+	struct sl_conf_size image; /* 0: model.image */
+	int batch, chunks;         /* 0: train.batch, train.chunks */
+	double lr;                 /* factor of the schedule's learning rate */
+};
+/* An item of train.phases, "epochs=5 image=128 batch=512 lr=2"; false, *out untouched: it is none. */
+bool sl_conf_phase_read(const char *text, struct sl_conf_phase *out);
+
 struct sl_conf_link {
 	int64_t part_bytes;   /* payload of one message, ≤ 1 MiB */
 	int64_t window_bytes; /* credit: bytes in flight in one direction, ≥ part_bytes */
@@ -104,6 +114,7 @@ struct sl_conf_client {
 		int classes;
 		struct sl_conf_size image;
 		enum sl_conf_form form;
+		bool init_bn0;
 		double dropout;
 		int features;           /* of networks of tables */
 		int vocab, tokens;      /* of networks of tokens */
@@ -171,6 +182,7 @@ struct sl_conf_client {
 		enum sl_conf_nan on_nan;
 		struct sl_conf_list freeze; /* globs over names of parameters */
 		struct sl_conf_list groups; /* as sl_conf_group_read reads them */
+		struct sl_conf_list phases; /* as sl_conf_phase_read reads them; none: one, of all epochs */
 	} train;
 	struct sl_agreed agreed; /* the rest of train, and codec: what the server has to agree with */
 	struct sl_conf_link link;

@@ -19,6 +19,7 @@ static const struct sl_conf_key keys[] = {
 	SL_SIZE(T, "model.image", model.image, SL_CONF_MIN_IMAGE, SL_CONF_MAX_IMAGE, "32", "pixels", "size of the input"),
 	SL_CHOICE(T, "model.form", model.form, SL_WORDS("cifar", "imagenet"), "cifar",
 		"of mobilenet_v2 and resnet18 to 50: strides of the first layers: cifar keeps small images large, imagenet is torchvision's"),
+	SL_BOOL(T, "model.init_bn0", model.init_bn0, "false", "of resnet18 to 50: the weight of each residual block's last batch norm starts at 0, so that a block changes nothing at first; torchvision's zero_init_residual"),
 	SL_DOUBLE(T, "model.dropout", model.dropout, 0, 0.95, "0.2", NULL, "of mobilenet_v2, mobilenet_v2_pool4, alexnet1 and vgg16: dropout in the classifier; of token_mlp: behind its first layer; of mlp: before its last"),
 	SL_INT(T, "model.features", model.features, 1, 65536, "1", "numbers", "of mlp: what a row of data.kind: csv comes to; an error says the right number"),
 	SL_INT(T, "model.vocab", model.vocab, 1, 1 << 22, "1000", NULL, "of token_mlp: tokens are numbers below this"),
@@ -110,6 +111,8 @@ static const struct sl_conf_key keys[] = {
 	SL_NAMES(T, "train.freeze", train.freeze, sl_conf_check_word, "", "parameters that do not learn, as patterns over their names: features.* (with --set: one,two)"),
 	SL_RECORDS(T, "train.groups", train.groups, sl_conf_check_group, "",
 		"parameters with another learning rate or weight decay, at most 8 groups: {match: [PATTERN, …], lr: FACTOR, weight_decay: NUMBER} each, or in one line \"*.bias weight_decay=0\"; the first group that matches a parameter takes it"),
+	SL_RECORDS(T, "train.phases", train.phases, sl_conf_check_phase, "",
+		"parts of the run with sizes of their own, one behind the other: {epochs: N, image: PIXELS, batch: N, chunks: N, lr: FACTOR} each; lr is a factor of the schedule's; what a phase leaves out is as the other keys say; in place of train.epochs"),
 	SL_CHOICE(T, "train.on_nan", train.on_nan, SL_WORDS("stop", "skip"), "stop",
 		"a step with NaN or Inf is never applied: stop with status 65, or skip the step and go on"),
 
@@ -181,6 +184,7 @@ static const char *const of_images[] = {"data.on_bad_sample", "data.max_pixels",
 static const struct {
 	const char *key, *models;
 } of_models[] = {{"model.form", WITH_FORM},
+		 {"model.init_bn0", "resnet18, resnet34, resnet50"},
 		 {"model.dropout", "mobilenet_v2, mobilenet_v2_pool4, alexnet1, vgg16, token_mlp, mlp"},
 		 {"model.image", OF_IMAGES},
 		 {"data.normalize", OF_IMAGES},
@@ -254,8 +258,9 @@ static bool idle(const void *conf, const char *path)
 {
 	const struct sl_conf_client *c = conf;
 
-	return idle_in_lora(c, path) || idle_in_schedule(c, path) || idle_in_data(c, path) ||
-	       sl_agreed_is_idle(&c->agreed, path) || idle_in_model(c, path);
+	return (c->train.phases.n && strcmp(path, "train.epochs") == 0) || idle_in_lora(c, path) ||
+	       idle_in_schedule(c, path) || idle_in_data(c, path) || sl_agreed_is_idle(&c->agreed, path) ||
+	       idle_in_model(c, path);
 }
 
 bool sl_conf_client_is_idle(const struct sl_conf_client *c, const char *path)
@@ -475,6 +480,46 @@ static const char *check_share(const struct sl_conf_client *c, char why[SL_CONF_
 	return NULL;
 }
 
+/* What phases need, and what they cannot have. */
+static const char *check_phases(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	const int epochs = line_of(c, "train.epochs");
+
+	if (!c->train.phases.n)
+		return NULL;
+	if (epochs > 0 ? line_of(c, "train.phases") > 0 : epochs < 0) {
+		snprintf(why, SL_CONF_WHY, "train.phases say how many epochs each of them has; leave this key out");
+		return "train.epochs";
+	}
+	if (c->train.max_steps) {
+		snprintf(why, SL_CONF_WHY, "belongs to a run without train.phases; leave this key out");
+		return "train.max_steps";
+	}
+	if (!c->train.checkpoint_every) {
+		snprintf(why, SL_CONF_WHY, "train.phases need checkpoints: a phase goes on from the last one's");
+		return "train.checkpoint_every";
+	}
+	if (c->agreed.share.group[0]) {
+		snprintf(why, SL_CONF_WHY, "is not possible in a group (share.group)");
+		return "train.phases";
+	}
+	if (c->train.loss != SL_CONF_LABELS) {
+		snprintf(why, SL_CONF_WHY, "belongs to train.loss: labels; leave this key out");
+		return "train.phases";
+	}
+	for (int i = 0; i < c->train.phases.n; i++) {
+		struct sl_conf_phase p;
+
+		if (!sl_conf_phase_read(c->train.phases.item[i], &p))
+			return "train.phases";
+		if ((p.chunks ? p.chunks : c->agreed.chunks) > (p.batch ? p.batch : c->agreed.batch)) {
+			snprintf(why, SL_CONF_WHY, "phase %d has more chunks than its batch has samples", i + 1);
+			return "train.phases";
+		}
+	}
+	return NULL;
+}
+
 /* Keys that say something of labels. */
 static const char *check_loss(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
@@ -511,6 +556,8 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 		blame = check_schedule(c, why);
 	if (!blame)
 		blame = check_loss(c, why);
+	if (!blame)
+		blame = check_phases(c, why);
 	if (blame)
 		return blame;
 	if (c->agreed.precision == SL_CONF_FP16 && c->train.on_nan != SL_NAN_SKIP) {

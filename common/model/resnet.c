@@ -11,8 +11,9 @@ struct resnet {
 	bool bottleneck;
 };
 
-/* `unit`.conv`n` and `unit`.bn`n`. */
-static int conv_bn(struct sl_build *b, const char *unit, const char *n, int x, struct sl_build_window w)
+/* `unit`.conv`n` and `unit`.bn`n`; `quiet`: the batch norm's weight starts at 0. */
+static int conv_bn_from(struct sl_build *b, const char *unit, const char *n, int x, struct sl_build_window w,
+			bool quiet)
 {
 	char name[2 * SL_NAME_MAX];
 
@@ -20,7 +21,12 @@ static int conv_bn(struct sl_build *b, const char *unit, const char *n, int x, s
 	snprintf(name, sizeof name, "%s%sconv%s", unit, *unit ? "." : "", n);
 	x = sl_build_conv(b, name, x, w);
 	snprintf(name, sizeof name, "%s%sbn%s", unit, *unit ? "." : "", n);
-	return sl_build_bn(b, name, x);
+	return sl_build_bn_from(b, name, x, quiet ? SL_INIT_ZERO : SL_INIT_ONE);
+}
+
+static int conv_bn(struct sl_build *b, const char *unit, const char *n, int x, struct sl_build_window w)
+{
+	return conv_bn_from(b, unit, n, x, w, false);
 }
 
 static int relu(struct sl_build *b, const char *unit, const char *n, int x)
@@ -45,7 +51,8 @@ static int shortcut(struct sl_build *b, const char *unit, int x, int out_c, int 
 	return sl_build_bn(b, name, x);
 }
 
-static int block(struct sl_build *b, const char *unit, int x, bool bottleneck, int c, int stride)
+/* `quiet`: its branch gives zeros at first, so that the block passes on its input (init_bn0). */
+static int block(struct sl_build *b, const char *unit, int x, bool bottleneck, int c, int stride, bool quiet)
 {
 	const int out_c = bottleneck ? EXPANSION * c : c;
 	char name[2 * SL_NAME_MAX];
@@ -56,8 +63,8 @@ static int block(struct sl_build *b, const char *unit, int x, bool bottleneck, i
 		y = relu(b, unit, "1", conv_bn(b, unit, "1", y, (struct sl_build_window){.out_c = c, .k = 1}));
 	y = conv_bn(b, unit, bottleneck ? "2" : "1", y, (struct sl_build_window){.out_c = c, .k = 3, .stride = stride});
 	y = relu(b, unit, bottleneck ? "2" : "1", y);
-	y = conv_bn(b, unit, bottleneck ? "3" : "2", y,
-		    (struct sl_build_window){.out_c = out_c, .k = bottleneck ? 1 : 3});
+	y = conv_bn_from(b, unit, bottleneck ? "3" : "2", y,
+			 (struct sl_build_window){.out_c = out_c, .k = bottleneck ? 1 : 3}, quiet);
 	x = shortcut(b, unit, x, out_c, stride);
 	snprintf(name, sizeof name, "%s.add", unit);
 	return relu(b, unit, "", sl_build_add(b, name, y, x));
@@ -86,7 +93,7 @@ static void build(struct sl_build *b, const struct sl_model_spec *spec, const st
 		for (int i = 0; i < net->blocks[s]; i++) {
 			snprintf(unit, sizeof unit, "layer%d.%d", s + 1, i);
 			x = block(b, unit, x, net->bottleneck, sl_source_channels(STEM_C << s, spec->width),
-				  s && !i ? 2 : 1);
+				  s && !i ? 2 : 1, spec->init_bn0);
 		}
 	}
 	sl_build_unit(b, "fc");

@@ -272,10 +272,15 @@ int sl_build_convt(struct sl_build *b, const char *name, int in, struct sl_build
 
 int sl_build_bn(struct sl_build *b, const char *name, int in)
 {
+	return sl_build_bn_from(b, name, in, SL_INIT_ONE);
+}
+
+int sl_build_bn_from(struct sl_build *b, const char *name, int in, enum sl_init_kind weight)
+{
 	struct draft d = begin(b, SL_OP_BATCHNORM, name, in);
 	const int64_t c = last_of(b, in);
 
-	add_vector(b, &d, ".weight", c, SL_INIT_ONE, SL_LEARNS);
+	add_vector(b, &d, ".weight", c, weight, SL_LEARNS);
 	add_vector(b, &d, ".bias", c, SL_INIT_ZERO, SL_LEARNS);
 	add_vector(b, &d, ".running_mean", c, SL_INIT_ZERO, SL_STATISTIC);
 	add_vector(b, &d, ".running_var", c, SL_INIT_ONE, SL_STATISTIC);

@@ -106,6 +106,7 @@ int sl_build_conv_from(struct sl_build *b, const char *name, int in, struct sl_b
 int sl_build_convt(struct sl_build *b, const char *name, int in, struct sl_build_window w, int64_t height,
 		   int64_t width, struct sl_init init);
 int sl_build_bn(struct sl_build *b, const char *name, int in);
+int sl_build_bn_from(struct sl_build *b, const char *name, int in, enum sl_init_kind weight); /* its weight starts so */
 int sl_build_act(struct sl_build *b, const char *name, int in, enum sl_act act);
 int sl_build_add(struct sl_build *b, const char *name, int x, int y);
 int sl_build_mul(struct sl_build *b, const char *name, int x, int y);

@@ -450,11 +450,40 @@ static enum sl_err digest(const struct sl_plan *plan, const bool part[SL_SEGMENT
 	return SL_OK;
 }
 
+static enum sl_err digest_layout(const struct sl_plan *plan, uint8_t out[SL_PLAN_HASH_BYTES])
+{
+	XXH3_state_t *x = XXH3_createState();
+	XXH128_canonical_t canonical;
+
+	if (!x)
+		return SL_ERR_NOMEM;
+	XXH3_128bits_reset(x);
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++) {
+		const struct sl_plan_segment *s = &plan->segment[i];
+
+		if (!s->n_op)
+			continue;
+		feed(x, "\n%s %" PRId64 " %" PRId64 " %" PRId64, sl_segment_name(s->which), s->trainable_count,
+		     s->moving_count, s->weight_count);
+		for (int k = 0; k < s->n_param; k++) {
+			const struct sl_param *p = &s->graph.param[s->param[k].graph_param];
+
+			feed(x, "\n%s@%" PRId64, p->name, s->param[k].offset);
+			feed_shape(x, &p->shape);
+		}
+	}
+	XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(x));
+	memcpy(out, canonical.digest, SL_PLAN_HASH_BYTES);
+	XXH3_freeState(x);
+	return SL_OK;
+}
+
 enum sl_err sl_plan_seal(struct sl_plan *plan, struct sl_fail *fail)
 {
 	static const bool all[SL_SEGMENT_COUNT] = {true, true, true}, middle[SL_SEGMENT_COUNT] = {[SL_MIDDLE] = true};
 
-	return digest(plan, all, plan->hash) || digest(plan, middle, plan->middle_hash)
+	return digest(plan, all, plan->hash) || digest(plan, middle, plan->middle_hash) ||
+			       digest_layout(plan, plan->layout_hash)
 		       ? sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the plan's hash")
 		       : SL_OK;
 }

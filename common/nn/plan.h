@@ -32,7 +32,8 @@ struct sl_plan_spec {
 	int member;
 	int64_t group_rows;
 	bool shared_ends; /* … and all members have the same head and tail: a step is made of all their gradients */
-	bool no_grad[2];  /* the gradient does not cross at the head's end, at the tail's begin: nothing below learns */
+	uint64_t phase_step; /* the state of this step, of which it goes on, may be of another plan; 0: none may */
+	bool no_grad[2]; /* the gradient does not cross at the head's end, at the tail's begin: nothing below learns */
 	char note[SL_PLAN_NOTE_MAX];
 };
 
@@ -83,6 +84,8 @@ struct sl_plan {
 	struct sl_plan_segment segment[SL_SEGMENT_COUNT];
 	uint8_t hash[SL_PLAN_HASH_BYTES];        /* of the spec and every part that is planned */
 	uint8_t middle_hash[SL_PLAN_HASH_BYTES]; /* of the spec and the middle: what client and server compare */
+	uint8_t layout_hash[SL_PLAN_HASH_BYTES]; /* of the parameters alone, and where they lie: plans that differ in
+						    the rest may go on with each other's state */
 	/* The client's alone: the whole network, where it is cut, and shapes of one row at both cuts without inserts.
 	 */
 	struct sl_model *model;

@@ -75,6 +75,8 @@ static int frozen_of(const struct sl_plan *plan)
 	return n;
 }
 
+static const char layout_key[] = "layout";
+
 void sl_checkpoint_plan(struct sl_checkpoint *c, const struct sl_plan *plan)
 {
 	char hash[SL_HEX16_TEXT];
@@ -85,6 +87,9 @@ void sl_checkpoint_plan(struct sl_checkpoint *c, const struct sl_plan *plan)
 	}
 	sl_checkpoint_note(c, "frozen", "%d parameters", frozen_of(plan));
 	sl_checkpoint_note(c, "plan", "%s", sl_hex16(plan->hash, hash));
+	sl_checkpoint_note(c, layout_key, "%s", sl_hex16(plan->layout_hash, hash));
+	c->note[c->n_note - 1].may_lack = true; /* in files of earlier versions */
+	c->border = plan->spec.phase_step;
 	c->agreement = plan->spec.note[0] ? plan->spec.note : NULL;
 }
 
@@ -450,12 +455,20 @@ enum sl_err sl_checkpoint_write(const struct sl_checkpoint *parts, uint64_t step
 	return err;
 }
 
+/* Of another plan: what only says that it is another one. */
+static bool may_differ(const struct sl_checkpoint_note *n)
+{
+	return strcmp(n->key, "model") == 0 || strcmp(n->key, "plan") == 0;
+}
+
 static enum sl_err check_note(const struct sl_st_file *file, const char *path, struct sl_checkpoint_note *n,
-			      struct sl_fail *fail)
+			      bool border, struct sl_fail *fail)
 {
 	const char *found = sl_st_metadata(file, n->key);
 
-	if (!found && n->may_lack)
+	if (!found && n->may_lack && !(border && strcmp(n->key, layout_key) == 0))
+		return SL_OK;
+	if (border && may_differ(n))
 		return SL_OK;
 	if (!found || strlen(found) >= sizeof n->value)
 		return sl_fail_set(fail, SL_ERR_DATA, "%s: no note '%s'", path, n->key);
@@ -488,15 +501,17 @@ enum sl_err sl_checkpoint_read(struct sl_checkpoint *c, uint64_t step, struct sl
 {
 	struct sl_st_file *file;
 	char path[PATH_MAX];
+	bool border;
 	enum sl_err err = path_for(path, c, step, SL_ERR_NOINPUT, fail);
 
 	if (!err)
 		err = sl_st_open(&file, path, fail);
 	if (err)
 		return err;
-	err = check_agreement(file, c, path, fail);
+	border = c->border && c->border == step;
+	err = border ? SL_OK : check_agreement(file, c, path, fail);
 	for (int i = 0; i < c->n_note && !err; i++)
-		err = check_note(file, path, &c->note[i], fail);
+		err = check_note(file, path, &c->note[i], border, fail);
 	for (int i = 0; i < c->n_part && !err; i++)
 		if (!find_part(file, &c->part[i]))
 			err = sl_fail_set(fail, SL_ERR_DATA, "%s: no '%s' of the length that this plan has", path,

@@ -46,7 +46,8 @@ struct sl_checkpoint {
 	int n_pin;
 	const char
 		*agreement; /* the part "agreement", of which reading says in what it differs; borrowed; NULL: none */
-	bool too_many;      /* a part or note that had no room was left out: neither written nor read */
+	uint64_t border; /* the step whose file may be of another plan, as long as its parameters lie alike; 0: none */
+	bool too_many;   /* a part or note that had no room was left out: neither written nor read */
 };
 
 /* One more than there is room for: none of *c is written or read any more, but BUG. */
@@ -71,8 +72,8 @@ enum sl_err sl_checkpoint_write(const struct sl_checkpoint *c, uint64_t step, st
  * settings; for good, as below. UINT64_MAX: none. */
 void sl_checkpoint_leave(const char *dir, const char *prefix, uint64_t step);
 /* Fills the parts named in *c and the values of the notes whose keys are in *c. A note that came with a value must
- * have the same one in the file: MISMATCH, both named. NOINPUT: no such file; DATA: damaged; IO. Without parts, a check
- * of the whole file. */
+ * have the same one in the file: MISMATCH, both named; of c->border's step model, plan and agreement may differ.
+ * NOINPUT: no such file; DATA: damaged; IO. Without parts, a check of the whole file. */
 enum sl_err sl_checkpoint_read(struct sl_checkpoint *c, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
 /* Of a file in its folder. */
 void sl_checkpoint_name(char *out, size_t size, const char *prefix, uint64_t step);

@@ -25,6 +25,19 @@ for split in train dev; do
 	for i in 1 2 3 4 5 6 7 8; do printf '%d\tthe fish\twater %d\tentailment\n' "$i" "$i"; done >>"$tmp/data/RTE/$split.tsv"
 done
 
+# … and for pictures in folders
+"$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/pictures" 0
+"$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/data/train" 16
+"$TOOLS/make_pictures" "$tmp/data/test_batch.bin" "$tmp/data/val" 8
+
+# A config with phases, which are made small
+train_phases() {
+	"$SPLITC" train "$config" "${there[@]}" --local --set model.width=0.1 --set train.batch=4 --set train.chunks=2 --set data.train_limit=8 \
+		--set data.test_limit=4 --set 'train.phases=epochs=1 image=32,epochs=1 image=64 batch=2 lr=0.5' >"$tmp/$name.log" 2>&1 ||
+		fail "$config: exit status $?"
+	jq -se '[.[] | select(.type == "step")] | length == 6 and all(.loss > 0)' "$tmp/$name/log.jsonl" >/dev/null || fail "$config: no six steps"
+}
+
 few=(--local --fresh --set train.batch=4 --set train.chunks=2 --set train.max_steps=2 --set data.train_limit=8 --set data.test_limit=4)
 for config in configs/client-*.yaml; do
 	name=$(basename "$config" .yaml)
@@ -38,6 +51,10 @@ for config in configs/client-*.yaml; do
 	fi
 	"$SPLITC" train "$config" "${there[@]}" --check-config >"$tmp/$name.log" 2>&1 && grep -q 'ok, ' "$tmp/$name.log" ||
 		fail "$config: --check-config: $(cat "$tmp/$name.log")"
+	if grep -q phases: "$config"; then
+		train_phases
+		continue
+	fi
 	more=()
 	[ "$text" != 0 ] || more+=(--set model.width=0.1)
 	grep -q 'kind: points' "$config" || more+=(--set train.schedule.warmup_epochs=0)

@@ -144,6 +144,36 @@ static void another_plan_is_refused_with_both_named(void **state)
 	sl_checkpoint_clear(dir, "side");
 }
 
+/* The file of the step at which a phase begins may be of another plan, with the same parameters; no other may. */
+static void a_border_is_read_by_another_plan(void **state)
+{
+	struct sl_fail fail;
+	struct state s;
+	(void)state;
+
+	for (int layout = 0; layout < 3; layout++) {
+		open_state(&s, false);
+		if (layout)
+			sl_checkpoint_note(&s.c, "layout", "%s", layout == 1 ? "aa" : "bb");
+		assert_int_equal(sl_checkpoint_write(&s.c, 7, &fail), SL_OK);
+		for (uint64_t border = 0; border < 9; border++) {
+			const bool crosses = border == 7 && layout == 1;
+
+			open_state(&s, true);
+			strcpy(s.c.note[0].value, "4567");
+			sl_checkpoint_note(&s.c, "layout", "%s", "aa");
+			s.c.note[s.c.n_note - 1].may_lack = true;
+			s.c.border = border;
+			assert_int_equal(sl_checkpoint_read(&s.c, 7, &fail), crosses       ? SL_OK
+									     : border != 7 ? SL_ERR_MISMATCH
+									     : layout == 2 ? SL_ERR_MISMATCH
+											   : SL_ERR_DATA);
+			assert_true(!crosses || s.weights[1] == 1.5f);
+		}
+		sl_checkpoint_clear(dir, "side");
+	}
+}
+
 /* A file whose hash would be right, of parts and notes that are not ours: nothing is written beside their places. */
 static void parts_and_notes_of_other_lengths_are_refused(void **state)
 {
@@ -351,6 +381,7 @@ int main(void)
 		cmocka_unit_test(what_is_written_is_read),
 		cmocka_unit_test(nothing_damaged_is_read),
 		cmocka_unit_test(another_plan_is_refused_with_both_named),
+		cmocka_unit_test(a_border_is_read_by_another_plan),
 		cmocka_unit_test(parts_and_notes_of_other_lengths_are_refused),
 		cmocka_unit_test(the_newest_two_and_the_pinned_stay),
 		cmocka_unit_test(going_back_leaves_what_is_gone_back_to),

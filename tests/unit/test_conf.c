@@ -626,6 +626,37 @@ static void groups_are_texts_or_mappings(void **state)
 	}
 }
 
+static void phases_of_a_run(void **state)
+{
+	static const char *const none[] = {"",
+					   "image=32",
+					   "epochs=0",
+					   "epochs=1 epochs=2",
+					   "epochs=1 image=7",
+					   "epochs=1 image=32x",
+					   "epochs=1 image=x32",
+					   "epochs=1 batch=-1",
+					   "epochs=1 batch=1.5",
+					   "epochs=1 lr=0",
+					   "epochs=1 lr=nan",
+					   "epochs=1 lr=0x10",
+					   "epochs=99999999999999999999",
+					   "epochs=1 width=2",
+					   "epochs=1 fast"};
+	struct sl_conf_phase p;
+
+	(void)state;
+	assert_true(sl_conf_phase_read("epochs=5", &p));
+	assert_true(p.epochs == 5 && !p.image.h && !p.batch && !p.chunks && p.lr == 1);
+	assert_true(sl_conf_phase_read("  batch=512 epochs=15 image=128x96 chunks=8 lr=0.25", &p));
+	assert_true(p.epochs == 15 && p.image.h == 128 && p.image.w == 96 && p.batch == 512 && p.chunks == 8);
+	assert_true(p.lr == 0.25);
+	for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
+		if (sl_conf_phase_read(none[i], &p))
+			fail_msg("\"%s\" is a phase", none[i]);
+	assert_int_equal(p.epochs, 15);
+}
+
 static void schedules_of_lists(void **state)
 {
 	static const char step[] =
@@ -669,6 +700,7 @@ int main(void)
 		cmocka_unit_test(examples_load),
 		cmocka_unit_test(hostile_nesting),
 		cmocka_unit_test(groups_are_texts_or_mappings),
+		cmocka_unit_test(phases_of_a_run),
 		cmocka_unit_test(schedules_of_lists),
 	};
 

@@ -10,7 +10,8 @@
 #include "common/conf/conf.h"
 #include "common/model/source.h"
 
-static const struct sl_model_spec imagenet = {"mobilenet_v2", 1.0, 1000, 224, false, 0.2, 0, 0, 0, 0, NULL, NULL};
+static const struct sl_model_spec imagenet = {"mobilenet_v2", 1.0, 1000, 224, false, false, 0.2, 0, 0, 0, 0,
+					      NULL,           NULL};
 
 static struct sl_model *open_model(const struct sl_model_spec *spec)
 {
@@ -149,8 +150,8 @@ static void macs_are_those_of_the_seed(void **state)
 
 static void cifar_stem_has_a_total_stride_of_8(void **state)
 {
-	struct sl_model *m =
-		open_model(&(struct sl_model_spec){"mobilenet_v2", 1.0, 10, 32, true, 0.0, 0, 0, 0, 0, NULL, NULL});
+	struct sl_model *m = open_model(
+		&(struct sl_model_spec){"mobilenet_v2", 1.0, 10, 32, true, false, 0.0, 0, 0, 0, 0, NULL, NULL});
 
 	(void)state;
 	assert_shape(&(struct sl_shape[]){shape_of(m, "features.0.2")}[0], 4, (int64_t[]){1, 32, 32, 32});
@@ -158,7 +159,7 @@ static void cifar_stem_has_a_total_stride_of_8(void **state)
 	assert_shape(&(struct sl_shape[]){shape_of(m, "features.4.conv.3")}[0], 4, (int64_t[]){1, 16, 16, 32});
 	assert_shape(&(struct sl_shape[]){shape_of(m, "features.18.2")}[0], 4, (int64_t[]){1, 4, 4, 1280});
 	sl_model_close(m);
-	m = open_model(&(struct sl_model_spec){"mobilenet_v2", 1.0, 10, 32, false, 0.0, 0, 0, 0, 0, NULL, NULL});
+	m = open_model(&(struct sl_model_spec){"mobilenet_v2", 1.0, 10, 32, false, false, 0.0, 0, 0, 0, 0, NULL, NULL});
 	assert_shape(&(struct sl_shape[]){shape_of(m, "features.18.2")}[0], 4, (int64_t[]){1, 1, 1, 1280});
 	sl_model_close(m);
 }
@@ -177,7 +178,7 @@ static void width_rounds_as_torchvision(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
 		struct sl_model *m = open_model(&(struct sl_model_spec){"mobilenet_v2", want[i].width, 10, 32, false,
-									0.0, 0, 0, 0, 0, NULL, NULL});
+									false, 0.0, 0, 0, 0, 0, NULL, NULL});
 
 		assert_int_equal(find_op(m, "features.0.0").u.conv.out_c, want[i].stem);
 		assert_int_equal(find_op(m, "features.7.conv.2").u.conv.out_c, want[i].f7);
@@ -191,7 +192,7 @@ static void width_rounds_as_torchvision(void **state)
 static void resnet9_is_its_upstreams(void **state)
 {
 	struct sl_model *m =
-		open_model(&(struct sl_model_spec){"resnet9", 1.0, 10, 32, true, 0.2, 0, 0, 0, 0, NULL, NULL});
+		open_model(&(struct sl_model_spec){"resnet9", 1.0, 10, 32, true, false, 0.2, 0, 0, 0, 0, NULL, NULL});
 	int64_t trainable = 0;
 
 	(void)state;
@@ -213,7 +214,7 @@ static void resnet9_is_its_upstreams(void **state)
 static void resnet9_starts_as_pytorch_does(void **state)
 {
 	struct sl_model *m =
-		open_model(&(struct sl_model_spec){"resnet9", 0.5, 10, 32, true, 0, 0, 0, 0, 0, NULL, NULL});
+		open_model(&(struct sl_model_spec){"resnet9", 0.5, 10, 32, true, false, 0, 0, 0, 0, 0, NULL, NULL});
 
 	(void)state;
 	for (int i = 0; i < m->graph.n_param; i++) {
@@ -307,6 +308,40 @@ static void mobilenets_of_other_forms(void **state)
 	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
 }
 
+/* As torchvision's zero_init_residual: the last batch norm of each block, and no other. */
+static void blocks_that_begin_as_nothing(void **state)
+{
+	static const struct {
+		const char *name, *last;
+		int blocks;
+	} want[] = {{"resnet18", ".bn2.weight", 8}, {"resnet34", ".bn2.weight", 16}, {"resnet50", ".bn3.weight", 16}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+		struct sl_model_spec spec = {.width = 0.25, .classes = 10, .image = 64, .init_bn0 = true};
+		struct sl_model *m;
+		int zeros = 0;
+
+		snprintf(spec.name, sizeof spec.name, "%s", want[i].name);
+		m = open_model(&spec);
+		for (int k = 0; k < m->graph.n_param; k++) {
+			const struct sl_param *p = &m->graph.param[k];
+			const char *last = strstr(p->name, want[i].last);
+			const bool is_last = strncmp(p->name, "layer", 5) == 0 && last && !last[strlen(want[i].last)];
+			float value[2048];
+
+			if (p->shape.ndim != 1 || !strstr(p->name, "bn") || !strstr(p->name, ".weight"))
+				continue;
+			sl_param_init(p, 1, value);
+			for (int64_t at = 0; at < p->shape.dim[0]; at++)
+				assert_true(value[at] == (is_last ? 0.0f : 1.0f));
+			zeros += is_last;
+		}
+		assert_int_equal(zeros, want[i].blocks);
+		sl_model_close(m);
+	}
+}
+
 static void names_and_forms_of_resnet(void **state)
 {
 	struct sl_model_spec spec = {.name = "resnet50", .width = 1, .classes = 10, .image = 32, .cifar_stem = true};
@@ -346,7 +381,7 @@ static void flattened_images_in_files(void **state)
 
 static void resnet9_refuses_other_images(void **state)
 {
-	struct sl_model_spec spec = {"resnet9", 1.0, 10, 64, true, 0, 32, 0, 0, 0, NULL, NULL};
+	struct sl_model_spec spec = {"resnet9", 1.0, 10, 64, true, false, 0, 32, 0, 0, 0, NULL, NULL};
 	struct sl_model *m = NULL;
 	struct sl_fail fail;
 
@@ -366,8 +401,8 @@ static void resnet9_refuses_other_images(void **state)
 /* Height and width halve apart. */
 static void images_need_not_be_square(void **state)
 {
-	struct sl_model *m =
-		open_model(&(struct sl_model_spec){"mobilenet_v2", 1.0, 10, 40, false, 0.2, 56, 0, 0, 0, NULL, NULL});
+	struct sl_model *m = open_model(
+		&(struct sl_model_spec){"mobilenet_v2", 1.0, 10, 40, false, false, 0.2, 56, 0, 0, 0, NULL, NULL});
 	const struct sl_op first = sl_graph_op(&m->graph, 0);
 
 	(void)state;
@@ -416,7 +451,8 @@ static void the_largest_spec_does_not_overflow(void **state)
 	struct sl_model *m = NULL;
 	struct sl_fail fail;
 	enum sl_err err = sl_model_open(
-		&m, &(struct sl_model_spec){"mobilenet_v2", 16.0, 1 << 20, 4096, true, 0.2, 0, 0, 0, 0, NULL, NULL},
+		&m,
+		&(struct sl_model_spec){"mobilenet_v2", 16.0, 1 << 20, 4096, true, false, 0.2, 0, 0, 0, 0, NULL, NULL},
 		&fail);
 
 	(void)state;
@@ -590,6 +626,7 @@ int main(void)
 		cmocka_unit_test(resnet9_refuses_other_images),
 		cmocka_unit_test(torchvisions_networks),
 		cmocka_unit_test(mobilenets_of_other_forms),
+		cmocka_unit_test(blocks_that_begin_as_nothing),
 		cmocka_unit_test(names_and_forms_of_resnet),
 		cmocka_unit_test(flattened_images_in_files),
 		cmocka_unit_test(macs_are_those_of_the_seed),

@@ -1,0 +1,34 @@
+/* Phases of a run (train.phases): each is a run of its own, which goes on from the last state of the one before with
+ * another plan. Its config is the user's with the phase's sizes. */
+#ifndef SL_CLIENT_RUN_PHASE_H
+#define SL_CLIENT_RUN_PHASE_H
+
+#include "client/run/local.h"
+#include "client/run/setup.h"
+
+/* The config of phase `index`, with its own epochs. */
+void sl_phase_conf(struct sl_conf_client *out, const struct sl_conf_client *conf, int index);
+/* The phase that begins with that step. */
+struct sl_phase sl_phase_at(const struct sl_conf_client *conf, int index, uint64_t step);
+
+/* Whether every phase can be, and go on with the parameters of the one before: plans and transforms. CONFIG with the
+ * phase and what is wrong. */
+enum sl_err sl_phases_check(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
+/* Steps of all phases. */
+enum sl_err sl_phases_steps(const struct sl_conf_client *conf, int64_t samples, uint64_t *steps,
+			    struct sl_fail *fail) SL_MUST_CHECK;
+/* Where the run in log.dir stands: the first phase that is not done, and the step that it begins with. NOINPUT: all
+ * are. CONFIG: what is done there does not end where a phase does. */
+enum sl_err sl_phases_done(const struct sl_conf_client *conf, int *index, uint64_t *step,
+			   struct sl_fail *fail) SL_MUST_CHECK;
+
+/* What a phase of a local run leaves to the next. */
+struct sl_phase_end {
+	bool done; /* it came to its end */
+	uint64_t step;
+	struct sl_local_state state;
+	struct sl_checkpoint notes;
+};
+void sl_phase_end_close(struct sl_phase_end *end); /* a zeroed one is fine */
+
+#endif

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# train.phases: image size, batch and learning rate change at borders, while weights and moments go on. A run with a server equals
+# --local; killed in every phase, and on either side of a border, it ends as the undisturbed one; what phases cannot be is refused.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 60 30
+start_server one
+"$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/pictures" 0
+"$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/pictures/train" 60
+"$TOOLS/make_pictures" "$tmp/data/test_batch.bin" "$tmp/pictures/val" 30
+cat >"$tmp/client.yaml" <<-YAML
+	server: $endpoint
+	model: {name: mobilenet_v2, classes: 10, image: 32, width: 0.25}
+	partition: "1:-1"
+	data: {kind: images, dir: $tmp/pictures}
+	train:
+	  batch: 16
+	  chunks: 4
+	  seed: 3
+	  optimizer: {kind: sgd, momentum: 0.9, nesterov: true}
+	  schedule: {kind: points, points: [0:0, 1:0.05, 4:0]}
+	  checkpoint_every: 3
+	  keep_best: true
+	  phases:
+	    - {epochs: 1, image: 16, batch: 20}
+	    - {epochs: 2, image: 24x32, lr: 0.5}
+	    - epochs=1 image=32 batch=10 chunks=2
+	link: {on_server_lost: wait, retry_ms: 50}
+	threads: 1
+YAML
+steps=17 # 3, 8 and 6
+
+"$SPLITC" train "$tmp/client.yaml" --check-config >"$tmp/out" 2>&1 || fail "--check-config: $(cat "$tmp/out")"
+grep -q 'ok, 17 steps on 60 samples' "$tmp/out" || fail "--check-config: $(cat "$tmp/out")"
+client local "$tmp/client.yaml" --local || fail "--local: status $?"
+client whole "$tmp/client.yaml" || fail "with a server: status $?"
+same_run whole local $steps
+[ "$(grep -c '"type":"epoch"' "$tmp/whole/log.jsonl")" = 4 ] || fail "epochs: $(grep '"epoch"' "$tmp/whole/log.jsonl")"
+[ "$(grep -c '"type":"summary"' "$tmp/whole/log.jsonl")" = 1 ] || fail "the log has more than one end"
+grep -qc '^finished: 17 steps' "$tmp/whole.log" && [ "$(grep -c '^finished' "$tmp/whole.log")" = 1 ] || fail "its end is not said once"
+# the schedule goes on over borders, by epochs: 2 of 3 of the first, and the second's begin at half of it
+rates=$(grep '"type":"step"' "$tmp/whole/log.jsonl" | grep -o '"lr":[^,]*' | cut -d: -f2 | awk '{printf "%s%.6g", n++ ? " " : "", $1}')
+want=$(awk 'BEGIN {
+	for (i = 0; i < 3; i++) printf "%s%.6g", i ? " " : "", 0.05 * i / 3
+	for (i = 0; i < 8; i++) printf " %.6g", 0.5 * 0.05 * (3 - i / 4) / 3
+	for (i = 0; i < 6; i++) printf " %.6g", 0.05 * (1 - i / 6) / 3
+}')
+[ "$rates" = "$want" ] || fail "learning rates: $rates, not $want"
+! cmp -s "$tmp/whole/best.safetensors" /dev/null || fail "no best weights"
+
+# phases of one size are a run without phases, to the last bit: moments cross a border, and the order of samples goes on
+one_size=(--set train.batch=20 --set data.threads=2)
+client flat "$tmp/client.yaml" --local "${one_size[@]}" --set train.phases= --set train.epochs=2 || fail "without phases: status $?"
+for where in '' --local; do
+	client halves$where "$tmp/client.yaml" "${one_size[@]}" --set train.phases=epochs=1,epochs=1 $where || fail "two of one size: status $?"
+	same_run flat halves$where 6
+done
+
+# killed POINT: and gone on with; of a run without a checkpoint anew
+plain=$SPLITC
+killed() {
+	local name=killed-${1%%=*}-${1##*@} rc=0
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.codecs=delay:30@1+,$1 client "$name" "$tmp/client.yaml" || rc=$?
+	[ $rc = 137 ] || [[ $1 = *term* && $rc = 0 ]] || fail "$1: status $rc"
+	[ "$(steps_of "$name")" -lt $steps ] || [[ $1 = client.[sl]* ]] || fail "$1: the run was over"
+	[ "$(cd "$tmp/$name" && compgen -G '*-0*.safetensors')" = "" ] || set -- "$1" --resume
+	client "$name" "$tmp/client.yaml" "${@:2}" || fail "$1: --resume: status $?"
+	same_run whole "$name" $steps
+	[ "$(grep -c '"type":"epoch"' "$tmp/$name/log.jsonl")" = 4 ] || fail "$1: the log has other epochs"
+	cmp "$tmp/whole/best.safetensors" "$tmp/$name/best.safetensors" || fail "$1: other best weights"
+	rm -r "${tmp:?}/$name"
+}
+points=(client.apply=kill@2 client.fetched=kill@1 client.saved=kill@1 ckpt.rename=kill@3 client.leave=kill@1 client.welcomed=kill@2
+	client.given=kill@2 client.begin=kill@4 client.begin=term@3 client.begin=term@4 client.apply=kill@8 client.saved=kill@2
+	client.leave=kill@2 client.given=kill@3 client.begin=kill@12 client.apply=kill@16 client.saved=kill@3)
+two_at_a_time killed "${points[@]}"
+
+# a server that is killed at the border, and comes back
+server_killed() {
+	local port name=server-${1##*@}
+	port=$(free_port)
+	SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=$1 start_server "dies-$name" listen=tcp://127.0.0.1:$port store="$tmp/store-$name"
+	start_client "$name" "$tmp/client.yaml" --set server=tcp://127.0.0.1:$port
+	ends_with "$server_pid" 137 $patience "$1"
+	start_server "lives-$name" listen=tcp://127.0.0.1:$port store="$tmp/store-$name"
+	ends_with "$client_pid" 0 $patience "the client of a server that is killed at $1"
+	same_run whole "$name" $steps
+}
+server_killed server.left=kill@1
+server_killed server.chosen=kill@2
+server_killed server.apply=kill@5
+
+# a run that is done is not gone on with; another phase makes it longer
+rc=0
+client whole "$tmp/client.yaml" --resume || rc=$?
+[ $rc = 66 ] && grep -q 'is done. To train it further, add a phase to train.phases' "$tmp/whole.log" || fail "--resume of a run that is done: status $rc"
+sed 's/^link/    - {epochs: 1, image: 40, batch: 30, chunks: 1}\n&/; s/4:0\]/4:0, 5:0.01]/' "$tmp/client.yaml" >"$tmp/longer.yaml"
+sed -i 's/^    - {epochs: 1, image: 40/    - {epochs: 1, image: 40/' "$tmp/longer.yaml"
+client whole "$tmp/longer.yaml" --resume || fail "a phase more: status $?"
+client longer "$tmp/longer.yaml" --local || fail "a phase more, --local: status $?"
+same_run whole longer $((steps + 2))
+
+# refused STATUS SENTENCE OPTION…
+refused() {
+	local status=0 says=$2 want=$1
+	shift 2
+	"$SPLITC" train "$tmp/client.yaml" --check-config "$@" >"$tmp/out" 2>&1 || status=$?
+	[ "$status" = "$want" ] && grep -qF -- "$says" "$tmp/out" || fail "$*: exit status $status, $(cat "$tmp/out")"
+}
+refused 78 'train.phases: must be {epochs: N' --set 'train.phases=image=32'
+refused 78 'train.epochs: train.phases say how many epochs' --set train.epochs=3
+refused 78 'train.max_steps: belongs to a run without train.phases' --set train.max_steps=3
+refused 78 'train.checkpoint_every: train.phases need checkpoints' --set train.checkpoint_every=0
+refused 78 'train.phases: phase 3 has more chunks' --set 'train.phases=epochs=1,epochs=1,epochs=1 batch=3'
+refused 78 'is not possible in a group' --set share.group=some
+refused 78 'keeps something from step to step' --set codec=topk:0.1,ef=true
+refused 78 'inserts that decay' --set insert.head=decaylinear:rate=0.9,every=3,times=2
+refused 78 'has other parameters than in the first phase' --set model.name=vgg16 --set 'train.phases=epochs=1 image=32,epochs=1 image=64'
+refused 78 'phase 1 of train.phases: epochs=1 image=16' --set 'data.test_transforms=Resize((32, 32))'
+status=0
+client nowhere "$tmp/client.yaml" --set log.dir= || status=$?
+[ $status = 78 ] && grep -q 'needs a folder in log.dir' "$tmp/nowhere.log" || fail "without log.dir: status $status"
+# a server without a store is found out at the first checkpoint
+start_server bare store=
+status=0
+client storeless "$tmp/client.yaml" --set server="$endpoint" || status=$?
+[ $status = 74 ] || [ $status = 69 ] || fail "a server without a store: status $status"
+grep -q 'folder in `store`' "$tmp/storeless.log" || fail "a server without a store: it does not say what is missing"
+echo passed
