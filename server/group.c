@@ -599,11 +599,15 @@ void sl_group_leave(struct sl_group *g, struct sl_middle *m)
 struct sl_group_status sl_group_status(const struct sl_group *g, const struct sl_middle *m)
 {
 	const int k = sl_group_seat_of(m);
+	int here = 0;
 
+	for (int i = 0; i < g->n; i++)
+		here += g->member[i].m != NULL;
 	return (struct sl_group_status){
 		.name = g->name,
 		.member = k,
 		.members = g->n,
+		.here = here,
 		.step = g->step,
 		.late = g->member[k].late,
 		.awaited = g->open && g->member[k].m == m && is_awaited(g, k) && !is_ready(g, k),

@@ -54,10 +54,10 @@ void sl_group_last(struct sl_group *group, struct sl_middle *m);
 /* For the status of a member's session. */
 struct sl_group_status {
 	const char *name;
-	int member, members;
-	uint64_t step; /* steps that the group has done */
-	int late;      /* steps that it did without this member because it was late */
-	bool awaited;  /* the step under way waits for this member */
+	int member, members, here; /* here: members that have a link */
+	uint64_t step;             /* steps that the group has done */
+	int late;                  /* steps that it did without this member because it was late */
+	bool awaited;              /* the step under way waits for this member */
 };
 struct sl_group_status sl_group_status(const struct sl_group *group, const struct sl_middle *m);
 

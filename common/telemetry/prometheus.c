@@ -74,6 +74,8 @@ static const struct metric session_metrics[] = {
 	WHOLE(sl_status_session, activations_bytes, "session_activations_bytes", "gauge", "Activations of all chunks."),
 	WHOLE(sl_status_session, codecs_bytes, "session_codecs_bytes", "gauge", "State and scratch of the codecs."),
 	WHOLE(sl_status_session, payloads_bytes, "session_payloads_bytes", "gauge", "Payload buffers of the link."),
+	WHOLE(sl_status_session, members_here, "session_group_members", "gauge",
+	      "Members of the session's group that are connected; 0: it is in none."),
 	WHOLE(sl_status_session, group_step, "session_group_step", "gauge",
 	      "Steps that the session's group has done; 0: it is in none."),
 	WHOLE(sl_status_session, late, "session_late_steps_total", "counter",

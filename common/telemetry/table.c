@@ -217,6 +217,8 @@ static void print_group(FILE *file, const struct sl_status_session *s)
 	put_line(name, sizeof name, s->group);
 	fprintf(file, "  member %" PRId64 " of %" PRId64 " in group %s, which has done %" PRId64 " steps", s->member,
 		s->members, name, s->group_step);
+	if (s->members_here < s->members)
+		fprintf(file, "; %" PRId64 " %s there", s->members_here, s->members_here == 1 ? "is" : "are");
 	if (s->late)
 		fprintf(file, "; late %" PRId64 " times", s->late);
 	fprintf(file, "%s\n", s->awaited ? "; awaited" : "");
