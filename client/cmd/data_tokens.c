@@ -296,6 +296,7 @@ enum sl_err sl_data_tokens(struct sl_conf_client *conf, bool json, struct sl_fai
 	struct look l = {.setup.conf = conf, .setup.takes.vocab = INT_MAX};
 	enum sl_err err;
 
+	conf->data.pad = SL_CONF_PAD_NONE; /* it counts what padding would add */
 	l.most = conf->data.max_length ? conf->data.max_length : conf->model.tokens;
 	err = open_data(&l, conf, fail);
 	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++)

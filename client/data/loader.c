@@ -266,6 +266,11 @@ static size_t begin_bytes(const struct sl_loader *loader, size_t rows)
 	return loader->most_tokens ? sl_align((rows + 1) * sizeof(uint32_t)) : 0;
 }
 
+static size_t pieces_bytes(const struct sl_loader *loader, size_t rows)
+{
+	return loader->most_tokens && loader->spec.pad ? sl_align((2 * rows + 1) * sizeof(uint32_t)) : 0;
+}
+
 static bool mixes(const struct sl_loader *loader)
 {
 	return loader->spec.train && loader->spec.mixup > 0;
@@ -287,6 +292,25 @@ static void take_slot(struct sl_loader *loader, struct slot *slot, size_t rows)
 	}
 	if (loader->most_tokens)
 		slot->batch.begin = slot->begin = sl_arena_take(&loader->arena, begin_bytes(loader, rows));
+	if (pieces_bytes(loader, rows))
+		slot->batch.pieces = slot->pieces = sl_arena_take(&loader->arena, pieces_bytes(loader, rows));
+}
+
+/* Tokens of a batch of so many rows, whichever they are, at most. */
+static enum sl_err count_most_tokens(struct sl_loader *loader, int64_t rows, struct sl_fail *fail)
+{
+	const struct sl_loader_spec *spec = &loader->spec;
+	enum sl_err err = sl_set_most_tokens(spec->set, spec->pad ? 1 : rows, &loader->most_tokens, fail);
+
+	if (!err && spec->pad == SL_PAD_MAX && spec->pad_to < loader->most_tokens)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "rows of %lld tokens are not padded to %lld",
+				   (long long)loader->most_tokens, (long long)spec->pad_to);
+	if (!err && spec->pad)
+		loader->most_tokens = rows * (spec->pad == SL_PAD_MAX ? spec->pad_to : loader->most_tokens);
+	if (!err && loader->most_tokens > INT32_MAX)
+		err = sl_fail_set(fail, SL_ERR_LIMIT, "a batch may have %lld tokens, where %d are the most",
+				  (long long)loader->most_tokens, INT32_MAX);
+	return err;
 }
 
 /* One arena for all that a loader ever needs, but for what sources read into. A batch never has more rows than the set
@@ -301,13 +325,11 @@ static enum sl_err take_memory(struct sl_loader *loader, struct sl_fail *fail)
 	enum sl_err err = SL_OK;
 
 	if (spec->set->source->extent)
-		err = sl_set_most_tokens(spec->set, (int64_t)rows, &loader->most_tokens, fail);
-	if (!err && loader->most_tokens > INT32_MAX)
-		err = sl_fail_set(fail, SL_ERR_LIMIT, "a batch may have %lld tokens, where %d are the most",
-				  (long long)loader->most_tokens, INT32_MAX);
+		err = count_most_tokens(loader, (int64_t)rows, fail);
 	if (err)
 		return err;
-	of_slot += begin_bytes(loader, rows) + (mixes(loader) ? 2 * sl_align(rows * sizeof(int32_t)) : 0);
+	of_slot += begin_bytes(loader, rows) + pieces_bytes(loader, rows) +
+		   (mixes(loader) ? 2 * sl_align(rows * sizeof(int32_t)) : 0);
 	for (int f = 0; f < SL_FIELD_COUNT; f++)
 		of_slot += field_bytes(loader, f, rows);
 	/* whole cache lines, so that threads do not share one */

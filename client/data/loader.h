@@ -16,6 +16,9 @@
 
 enum { SL_LOADER_MAX_PREFETCH = 64, SL_LOADER_MAX_HELD = 64 };
 
+/* How rows of tokens are made as long as each other: not at all, as the longest of the batch, all as `pad_to`. */
+enum sl_pad { SL_PAD_NONE, SL_PAD_LONGEST, SL_PAD_MAX };
+
 struct sl_loader_spec {
 	const struct sl_set *set;         /* both outlive the loader; the set has at least one sample */
 	const struct sl_augment *augment; /* its input has the size of the set's images; NULL: `transform` instead */
@@ -29,7 +32,9 @@ struct sl_loader_spec {
 	/* A sample that cannot be read is named in the log, once, and the next one that can takes its place. Which one
 	 * that is depends on the set alone, so that a step can be replayed. False: the batch says so (`err`). */
 	bool skip_bad;
-	double mixup; /* of training: rows are mixed with λ ~ Beta(mixup, mixup) (mixup.h); 0: they are not */
+	enum sl_pad pad; /* of a set of tokens */
+	int64_t pad_to;  /* … at least the longest row of the set */
+	double mixup;    /* of training: rows are mixed with λ ~ Beta(mixup, mixup) (mixup.h); 0: they are not */
 	uint64_t seed;
 	int prefetch; /* batches prepared ahead, 1 … SL_LOADER_MAX_PREFETCH */
 	int held;     /* batches the consumer may hold at once, 1 … SL_LOADER_MAX_HELD */
@@ -56,6 +61,7 @@ struct sl_batch {
 	double waited_s;        /* from the request for it to the batch */
 	const int32_t *samples; /* [rows], which samples of the set */
 	const uint32_t *begin;  /* [rows + 1], where the tokens of each row begin; NULL: the input is no tokens */
+	const uint32_t *pieces; /* [2·rows + 1], of padded rows: see struct sl_dims; NULL: they are not */
 	const int32_t *other;   /* [rows], of mixed rows: the labels of what was mixed in; NULL: there are none */
 	const float
 		*share;  /* [rows], what a row's label has of its target, at least half; the other one has the rest */

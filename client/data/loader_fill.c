@@ -32,12 +32,15 @@ static enum sl_err fill_tokens(struct slot *slot, int64_t r, int thread, struct 
 	const struct sl_batch *batch = &slot->batch;
 	const struct sl_set *set = loader->spec.set;
 	struct sl_value value[SL_FIELD_COUNT];
+	int32_t *token = batch->field[SL_FIELD_INPUT].data;
+	const uint32_t stop = slot->pieces ? slot->pieces[2 * r + 1] : slot->begin[r + 1];
 	enum sl_err err = set->source->sample(set, slot->samples[r], &loader->room[thread], value, fail);
 
 	if (err)
 		return err;
-	memcpy((int32_t *)batch->field[SL_FIELD_INPUT].data + slot->begin[r], value[SL_FIELD_INPUT].data,
-	       (slot->begin[r + 1] - slot->begin[r]) * sizeof(int32_t));
+	memcpy(token + slot->begin[r], value[SL_FIELD_INPUT].data, (stop - slot->begin[r]) * sizeof *token);
+	for (uint32_t i = stop; i < slot->begin[r + 1]; i++)
+		token[i] = set->pad;
 	memcpy((char *)batch->field[SL_FIELD_TARGET].data + (size_t)r * loader->row_bytes[SL_FIELD_TARGET],
 	       value[SL_FIELD_TARGET].data, loader->row_bytes[SL_FIELD_TARGET]);
 	return SL_OK;
@@ -173,6 +176,29 @@ static void mix_rows(void *arg, int64_t r, int thread)
 		sl_mixup_target(lambda[i], &label[row[i]], &slot->other[row[i]], &slot->share[row[i]]);
 }
 
+/* Where the tokens of each row begin, and its padding. */
+static void place_tokens(struct slot *slot)
+{
+	const struct sl_loader_spec *spec = &slot->loader->spec;
+	const struct sl_set *set = spec->set;
+	uint32_t each = spec->pad == SL_PAD_MAX ? (uint32_t)spec->pad_to : 0;
+
+	for (int64_t r = 0; r < slot->batch.rows && spec->pad == SL_PAD_LONGEST; r++) {
+		const uint32_t n = (uint32_t)set->source->extent(set, slot->samples[r]);
+
+		each = n > each ? n : each;
+	}
+	for (int64_t r = 0; r < slot->batch.rows; r++) {
+		const uint32_t n = (uint32_t)set->source->extent(set, slot->samples[r]);
+
+		slot->begin[r + 1] = slot->begin[r] + (spec->pad ? each : n);
+		if (!slot->pieces)
+			continue;
+		slot->pieces[2 * r + 1] = slot->begin[r] + n;
+		slot->pieces[2 * r + 2] = slot->begin[r + 1];
+	}
+}
+
 void sl_loader_fill(struct slot *slot)
 {
 	struct sl_loader *loader = slot->loader;
@@ -185,9 +211,8 @@ void sl_loader_fill(struct slot *slot)
 	}
 	for (int64_t r = 0; r < slot->batch.rows; r++)
 		slot->samples[r] = loader->spec.train ? loader->order[first + r] : (int32_t)(first + r);
-	for (int64_t r = 0; r < slot->batch.rows && slot->begin; r++)
-		slot->begin[r + 1] =
-			slot->begin[r] + (uint32_t)loader->spec.set->source->extent(loader->spec.set, slot->samples[r]);
+	if (slot->begin)
+		place_tokens(slot);
 	sl_pool_run(loader->pool, (slot->batch.rows + BLOCK_ROWS - 1) / BLOCK_ROWS, fill_block, slot);
 	look_for_failure(slot);
 	if (slot->other)

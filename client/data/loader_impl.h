@@ -22,6 +22,7 @@ struct slot {
 	struct sl_batch batch;
 	int32_t *samples; /* = batch.samples */
 	uint32_t *begin;  /* = batch.begin */
+	uint32_t *pieces; /* = batch.pieces */
 	uint8_t *row_err; /* [rows], enum sl_err */
 	int32_t *other;   /* = batch.other */
 	float *share;     /* = batch.share */

@@ -57,6 +57,7 @@ struct sl_set {
 	int64_t count;
 	int classes;                /* labels lie in [0, classes); 0: there are numbers to be predicted instead */
 	int vocab;                  /* tokens lie in [0, vocab); 0: the input is no tokens */
+	int32_t pad;                /* the token that rows are padded with */
 	const char *const *metrics; /* that belong to the data, beside those that every evaluation has; NULL: none */
 	struct sl_field_type field[SL_FIELD_COUNT];
 };

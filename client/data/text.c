@@ -251,7 +251,7 @@ static const char *const *metrics_of(const struct sl_glue_task *task, bool numbe
 }
 
 static void describe(struct sl_set *out, const struct sl_source *self, struct texts *t, const struct sl_set_spec *spec,
-		     int32_t vocab)
+		     const struct sl_tokenizer *tokenizer)
 {
 	const struct sl_glue_task *task = task_of(self);
 	const int64_t all = t->end[t->parts - 1];
@@ -262,7 +262,8 @@ static void describe(struct sl_set *out, const struct sl_source *self, struct te
 		.data = t,
 		.count = spec->max_samples && spec->max_samples < all ? spec->max_samples : all,
 		.classes = t->value.classes,
-		.vocab = vocab,
+		.vocab = sl_tokenizer_size(tokenizer),
+		.pad = sl_tokenizer_pad(tokenizer) < 0 ? 0 : sl_tokenizer_pad(tokenizer),
 		.metrics = metrics_of(task, numbers),
 		.field = {{"tokens", SL_I32, 1, {0}},
 			  {numbers ? "number" : "label", numbers ? SL_F32 : SL_I32, 0, {0}}},
@@ -290,7 +291,7 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 	if (err)
 		texts_close(t);
 	else
-		describe(out, self, t, spec, sl_tokenizer_size(tokenizer));
+		describe(out, self, t, spec, tokenizer);
 	sl_tokenizer_close(tokenizer);
 	return err;
 }

@@ -17,7 +17,8 @@ enum sl_err sl_ends_open(struct sl_ends *ends, const struct sl_plan *plan, struc
 	if (!err)
 		err = sl_exec_open(&ends->tail, plan, SL_TAIL, be, fail);
 	if (!err && plan->spec.chunk_tokens) {
-		ends->begin = calloc((size_t)sl_plan_chunks_of(plan, plan->spec.batch) * ((size_t)plan->rows + 1),
+		ends->begin = calloc((size_t)sl_plan_chunks_of(plan, plan->spec.batch) *
+					     sl_dims_numbers(plan->rows, plan->spec.padded),
 				     sizeof *ends->begin);
 		err = ends->begin ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the lengths of rows");
 	}
@@ -88,7 +89,7 @@ int sl_chunk_rows(const struct sl_plan *plan, int64_t batch_rows, int64_t rows[S
 
 static uint32_t *begin_of(const struct sl_ends *ends, int chunk)
 {
-	return ends->begin + chunk * (ends->plan->rows + 1);
+	return ends->begin + (size_t)chunk * sl_dims_numbers(ends->plan->rows, ends->plan->spec.padded);
 }
 
 void sl_ends_take(struct sl_ends *ends, const struct sl_feed *feed, uint64_t step, bool training)
@@ -96,20 +97,20 @@ void sl_ends_take(struct sl_ends *ends, const struct sl_feed *feed, uint64_t ste
 	ends->feed = *feed;
 	ends->step = step;
 	ends->training = training;
-	for (int chunk = 0; feed->begin && chunk < sl_plan_chunks_of(ends->plan, feed->rows); chunk++) {
-		const uint32_t *from = feed->begin + chunk * ends->plan->rows;
-
-		for (int64_t i = 0; i <= sl_plan_chunk_rows(ends->plan, feed->rows, chunk); i++)
-			begin_of(ends, chunk)[i] = from[i] - from[0];
-	}
+	for (int chunk = 0; feed->begin && chunk < sl_plan_chunks_of(ends->plan, feed->rows); chunk++)
+		sl_dims_take(begin_of(ends, chunk), ends->plan->rows, feed->begin, feed->pieces,
+			     chunk * ends->plan->rows, sl_plan_chunk_rows(ends->plan, feed->rows, chunk));
 }
 
 struct sl_dims sl_ends_dims(const struct sl_ends *ends, int chunk)
 {
 	const int64_t rows = sl_plan_chunk_rows(ends->plan, ends->feed.rows, chunk);
-	const uint32_t *begin = ends->feed.begin ? begin_of(ends, chunk) : NULL;
+	uint32_t *begin = ends->feed.begin ? begin_of(ends, chunk) : NULL;
 
-	return begin ? (struct sl_dims){rows, begin[rows], begin} : sl_dims_rows(rows);
+	if (!begin)
+		return sl_dims_rows(rows);
+	return (struct sl_dims){rows, begin[rows], begin,
+				ends->feed.pieces ? sl_dims_pieces(begin, ends->plan->rows) : NULL};
 }
 
 static struct sl_exec_call exec_call(const struct sl_ends *ends, int chunk)

@@ -17,7 +17,7 @@ struct sl_ends {
 	struct sl_exec *head, *tail;
 	bool chunk_loss_sum; /* losses of chunks are means of their own rows, and are summed (FACTS: upstream's way) */
 	struct sl_feed feed; /* the batch under way: sl_ends_take */
-	uint32_t *begin;     /* where rows begin in their chunk, [chunks][plan->rows + 1]; NULL: there are no tokens */
+	uint32_t *begin;     /* of each chunk, sl_dims_numbers of plan->rows; NULL: there are no tokens */
 	uint64_t step;
 	bool training;
 	float *logits; /* of an evaluation, [batch_rows, classes], which sl_ends_tail writes; borrowed; NULL: not wanted

@@ -6,14 +6,16 @@
 
 /* Borrowed until the pass is over. */
 struct sl_feed {
-	const void *input;     /* images [rows, H, W, C], f32; or the tokens of all rows, i32 */
-	const uint32_t *begin; /* where the tokens of each row begin, [rows + 1]; NULL: the input is images */
-	const void *target;    /* [rows]: labels, i32, or numbers to be predicted, f32 */
-	int64_t rows;          /* at most the planned batch */
-	const int32_t *other;  /* [rows], of mixed rows: see struct sl_batch; NULL: there are none */
-	const float *share;    /* [rows] */
+	const void *input;      /* images [rows, H, W, C], f32; or the tokens of all rows, i32 */
+	const uint32_t *begin;  /* where the tokens of each row begin, [rows + 1]; NULL: the input is images */
+	const void *target;     /* [rows]: labels, i32, or numbers to be predicted, f32 */
+	int64_t rows;           /* at most the planned batch */
+	const int32_t *other;   /* [rows], of mixed rows: see struct sl_batch; NULL: there are none */
+	const float *share;     /* [rows] */
+	const uint32_t *pieces; /* of padded rows, [2·rows + 1]: see struct sl_dims; NULL: they are not */
 };
 
+/* With padding. */
 static inline int64_t sl_feed_tokens(const struct sl_feed *feed)
 {
 	return feed->begin ? (int64_t)feed->begin[feed->rows] : feed->rows;
@@ -22,7 +24,7 @@ static inline int64_t sl_feed_tokens(const struct sl_feed *feed)
 static inline struct sl_feed sl_feed_of(const struct sl_batch *b)
 {
 	return (struct sl_feed){
-		b->field[SL_FIELD_INPUT].data, b->begin, sl_batch_target(b), b->rows, b->other, b->share};
+		b->field[SL_FIELD_INPUT].data, b->begin, sl_batch_target(b), b->rows, b->other, b->share, b->pieces};
 }
 
 #endif

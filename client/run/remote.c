@@ -266,6 +266,7 @@ static void begin(struct sl_remote *r, const struct sl_feed *feed, uint64_t numb
 	sl_port_event(r->port, &(struct sl_event){.kind = training ? SL_EV_BEGIN_STEP : SL_EV_BEGIN_EVAL,
 						  .batch_rows = (uint64_t)feed->rows,
 						  .begin = feed->begin,
+						  .pieces = feed->pieces,
 						  .number = number,
 						  .lr = lr,
 						  .checkpoint = checkpoint});

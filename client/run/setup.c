@@ -179,6 +179,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	s->agreement.agreed.row_tokens = row_tokens;
 	s->agreement.agreed.chunk_tokens = chunk_tokens;
 	s->agreement.agreed.phase_step = (int64_t)s->phase.step;
+	s->agreement.agreed.padded = row_tokens && conf->data.pad;
 	err = sl_parts_open(&parts, &spec, &why);
 	if (!err)
 		err = agree_and_plan(s, &parts, &why);

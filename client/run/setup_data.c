@@ -205,7 +205,7 @@ enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, st
 		*chunk = rows * *row;
 		return SL_OK;
 	}
-	*row = 1;
+	*row = c->data.pad == SL_CONF_PAD_MAX ? row_most(c) : 1;
 	*chunk = rows; /* rows have a token each, at least */
 	for (int split = first; split < SL_SPLIT_COUNT && !err; split++) {
 		int64_t longest = 0, most = 0;
@@ -218,6 +218,8 @@ enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, st
 		*row = longest > *row ? longest : *row;
 		*chunk = most > *chunk ? most : *chunk;
 	}
+	if (c->data.pad)
+		*chunk = rows * *row;
 	if (!err && *chunk > INT32_MAX)
 		return sl_conf_client_fail(c, "train.batch", fail,
 					   "a chunk may have %lld tokens, where %d are the most", (long long)*chunk,
@@ -377,6 +379,8 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 		.train = train,
 		.members = cut ? s->conf->agreed.share.clients : 0,
 		.member = cut ? s->conf->agreed.share.member : 0,
+		.pad = s->set[split].source->extent ? (enum sl_pad)s->conf->data.pad : SL_PAD_NONE,
+		.pad_to = s->agreement.agreed.row_tokens,
 		.mixup = s->conf->train.mixup,
 		.seed = cut ? (uint64_t)s->conf->agreed.seed : seed_of(s),
 		.prefetch = s->conf->data.prefetch,

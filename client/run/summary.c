@@ -18,7 +18,7 @@ static double per(double a, double b)
 	return b > 0 ? a / b : NAN;
 }
 
-/* What the tensor would have been as fp32 and without inserts, over the whole run; of the tokens that there were. */
+/* What the tensor would have been as fp32 and without inserts, over the whole run; padding counts. */
 static uint64_t raw_bytes(const struct sl_setup *setup, const struct sl_training_totals *t, enum sl_dir dir)
 {
 	bool grad = dir == SL_DIR_MID_GRAD || dir == SL_DIR_HEAD_GRAD;

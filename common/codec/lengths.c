@@ -6,7 +6,8 @@ void sl_lengths_write(const struct sl_dims *dims, uint8_t *at)
 {
 	memset(at, 0, sl_lengths_bytes(dims->rows));
 	for (int64_t i = 0; i < dims->rows; i++) {
-		uint32_t length = dims->begin[i + 1] - dims->begin[i];
+		uint32_t length = dims->pieces ? dims->pieces[2 * i + 1] - dims->pieces[2 * i]
+					       : dims->begin[i + 1] - dims->begin[i];
 
 		at[2 * i] = (uint8_t)length;
 		at[2 * i + 1] = (uint8_t)(length >> 8);
@@ -18,9 +19,18 @@ static int64_t length_at(const uint8_t *at, int64_t i)
 	return at[2 * i] | at[2 * i + 1] << 8;
 }
 
-static enum sl_err check(const uint8_t *at, int64_t rows, int64_t tokens, int64_t row_tokens, struct sl_fail *fail)
+static enum sl_err check(const uint8_t *at, int64_t rows, int64_t tokens, int64_t row_tokens, bool padded,
+			 struct sl_fail *fail)
 {
 	int64_t sum = 0;
+
+	if (padded && (tokens % rows || tokens / rows > row_tokens))
+		return sl_fail_set(
+			fail, SL_ERR_PAYLOAD,
+			"%lld rows are padded to %lld tokens together, where each has the same number, at most %lld",
+			(long long)rows, (long long)tokens, (long long)row_tokens);
+	if (padded)
+		row_tokens = tokens / rows;
 
 	for (int64_t i = 0; i < rows; i++) {
 		int64_t length = length_at(at, i);
@@ -30,7 +40,7 @@ static enum sl_err check(const uint8_t *at, int64_t rows, int64_t tokens, int64_
 					   (long long)i, (long long)length, (long long)row_tokens);
 		sum += length;
 	}
-	if (sum != tokens)
+	if (sum != tokens && !padded)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "rows have %lld tokens together, expected %lld",
 				   (long long)sum, (long long)tokens);
 	for (size_t i = (size_t)rows * sizeof(uint16_t); i < sl_lengths_bytes(rows); i++) {
@@ -42,7 +52,7 @@ static enum sl_err check(const uint8_t *at, int64_t rows, int64_t tokens, int64_
 }
 
 enum sl_err sl_lengths_take(struct sl_bytes *in, int64_t rows, int64_t tokens, int64_t row_tokens, uint32_t *begin,
-			    struct sl_fail *fail)
+			    uint32_t *pieces, struct sl_fail *fail)
 {
 	struct sl_bytes rest = *in, lengths;
 	enum sl_err err;
@@ -51,12 +61,21 @@ enum sl_err sl_lengths_take(struct sl_bytes *in, int64_t rows, int64_t tokens, i
 		return sl_fail_set(fail, SL_ERR_PAYLOAD,
 				   "payload of %zu bytes is shorter than the lengths of %lld rows", in->len,
 				   (long long)rows);
-	err = check(lengths.data, rows, tokens, row_tokens, fail);
+	err = check(lengths.data, rows, tokens, row_tokens, pieces != NULL, fail);
 	if (err != SL_OK)
 		return err;
 	begin[0] = 0;
-	for (int64_t i = 0; i < rows; i++)
-		begin[i + 1] = begin[i] + (uint32_t)length_at(lengths.data, i);
+	for (int64_t i = 0; i < rows; i++) {
+		uint32_t length = (uint32_t)length_at(lengths.data, i);
+
+		begin[i + 1] = begin[i] + (pieces ? (uint32_t)(tokens / rows) : length);
+		if (pieces) {
+			pieces[2 * i] = begin[i];
+			pieces[2 * i + 1] = begin[i] + length;
+		}
+	}
+	if (pieces)
+		pieces[2 * rows] = begin[rows];
 	*in = rest;
 	return SL_OK;
 }

@@ -79,6 +79,7 @@ struct sl_agreed {
 	} cross;
 	int64_t row_tokens, chunk_tokens; /* most tokens of a row and of a chunk; 0: the network has none */
 	int64_t phase_step; /* where this phase of train.phases began: the state of that step may be of another plan */
+	bool padded;        /* … and all rows of a batch are padded to one length */
 	/* A middle that several clients train. */
 	struct {
 		char group[SL_CONF_SHARE_TEXT]; /* "": there is none, and all else here says nothing */
@@ -142,7 +143,8 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 /* Not in a config: the client's data says them. */
 #define SL_AGREED_TOKENS(X) \
 	X(SL_INT64, "tokens.row", row_tokens, PLAIN, 0, 65535, "0", NULL, "tokens of the longest row") \
-	X(SL_INT64, "tokens.chunk", chunk_tokens, PLAIN, 0, 0x7fffffff, "0", NULL, "tokens of a chunk at most")
+	X(SL_INT64, "tokens.chunk", chunk_tokens, PLAIN, 0, 0x7fffffff, "0", NULL, "tokens of a chunk at most") \
+	X(SL_BOOL, "tokens.padded", padded, PLAIN, "false", "rows are padded to one length")
 #define SL_AGREED_SHARE(X) \
 	X(SL_STRING, "share.group", share.group, PLAIN, sl_conf_check_share, "", \
 		"name of a group of clients that train one middle together; empty: this client has a middle of its own") \

@@ -120,7 +120,7 @@ static size_t low_bytes(const struct sl_exec *e)
 static size_t begin_bytes(const struct sl_exec *e)
 {
 	return e->plan->spec.chunk_tokens && !e->be->host_memory
-		       ? (size_t)e->slots * ((size_t)e->plan->rows + 1) * sizeof *e->begin
+		       ? (size_t)e->slots * sl_dims_numbers(e->plan->rows, e->plan->spec.padded) * sizeof *e->begin
 		       : 0;
 }
 

@@ -48,7 +48,7 @@ struct sl_exec {
 	float *clip;                     /* device: [1], the factor of a clipped gradient; NULL: memory is the host's */
 	float *trial;                    /* device: [moving_count - trainable_count], statistics as they would become */
 	bool tried;                      /* `trial` holds those of the step under way */
-	uint32_t *begin; /* device: [slots][rows + 1], of the chunks' rows; NULL: memory is the host's, or no tokens */
+	uint32_t *begin; /* device: [slots], sl_dims_numbers of the chunks; NULL: memory is the host's, or no tokens */
 	/* Whose weight, moment, weight_low and trial these are (sl_exec_borrow); NULL: its own. */
 	const struct sl_exec *lender;
 	bool bare;   /* no slots: it computes nothing (sl_exec_bare) */

@@ -99,16 +99,38 @@ static float *gradient_at(const struct sl_exec *e, int64_t offset)
 /* Where each row begins, in the backend's memory. */
 static uint32_t *begin_at(const struct sl_exec *e, int slot)
 {
-	return e->begin + (size_t)slot * ((size_t)e->plan->rows + 1);
+	return e->begin + (size_t)slot * sl_dims_numbers(e->plan->rows, e->plan->spec.padded);
 }
 
-static struct sl_dims dims_of(const struct sl_exec *e, const struct sl_exec_call *call)
+/* To attention a row's padding is a row of its own: no token in front of it sees it, and kernels need not know. */
+static struct sl_dims dims_of(const struct sl_exec *e, const struct sl_exec_call *call, enum sl_op_kind kind)
 {
 	struct sl_dims dims = call->dims;
 
-	if (dims.begin && e->begin)
+	if (dims.begin && e->begin) {
 		dims.begin = begin_at(e, call->slot);
+		if (dims.pieces)
+			dims.pieces = sl_dims_pieces(begin_at(e, call->slot), e->plan->rows);
+	}
+	if (dims.pieces && kind == SL_OP_ATTENTION)
+		dims = (struct sl_dims){2 * dims.rows, dims.tokens, dims.pieces, NULL};
 	return dims;
+}
+
+/* To where the backend's kernels read it. */
+static enum sl_err send_dims(struct sl_exec *e, const struct sl_exec_call *call)
+{
+	const struct sl_dims *dims = &call->dims;
+	uint32_t *to = e->begin ? begin_at(e, call->slot) : NULL;
+	enum sl_err err = SL_OK;
+
+	if (!dims->begin || !to)
+		return SL_OK;
+	err = e->be->ops->upload(e->be, to, dims->begin, ((size_t)dims->rows + 1) * sizeof *to);
+	if (!err && dims->pieces)
+		err = e->be->ops->upload(e->be, sl_dims_pieces(to, e->plan->rows), dims->pieces,
+					 (2 * (size_t)dims->rows + 1) * sizeof *to);
+	return err;
 }
 
 /* Everything of one op's call but the tensors. */
@@ -119,7 +141,7 @@ static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_
 		.be = e->be,
 		.op = e->op[i],
 		.state = e->state[i],
-		.dims = dims_of(e, call),
+		.dims = dims_of(e, call, so->op.kind),
 		.rng = {e->plan->spec.seed, call->step, (uint16_t)call->chunk, so->op.stream},
 		.training = call->training,
 		.saved = e->saved_area + (size_t)call->slot * e->layout.saved_bytes + e->layout.saved_offset[i],
@@ -399,11 +421,8 @@ static enum sl_err run_pass(struct sl_exec *e, enum sl_pass_kind kind, const str
 
 enum sl_err sl_exec_forward(struct sl_exec *e, const struct sl_exec_call *call, struct sl_exec_loss *loss)
 {
-	enum sl_err err = SL_OK;
+	enum sl_err err = send_dims(e, call);
 
-	if (call->dims.begin && e->begin)
-		err = e->be->ops->upload(e->be, begin_at(e, call->slot), call->dims.begin,
-					 ((size_t)call->dims.rows + 1) * sizeof *e->begin);
 	if (!err && e->table.rows)
 		err = sl_exec_table_read(e, sl_exec_input(e, call->slot, sl_exec_in_count(e, &call->dims)).data,
 					 sl_exec_in_count(e, &call->dims), call->training);

@@ -438,7 +438,8 @@ static enum sl_err digest(const struct sl_plan *plan, const bool part[SL_SEGMENT
 	feed(x, "split plan 3\nbatch=%" PRId64 " chunks=%d seed=%" PRIu64 " precision=%s\n%s", plan->spec.batch,
 	     plan->spec.chunks, plan->spec.seed, sl_precision_name(plan->spec.precision), plan->spec.note);
 	if (plan->spec.chunk_tokens)
-		feed(x, "\ntokens %" PRId64 " %" PRId64, plan->spec.row_tokens, plan->spec.chunk_tokens);
+		feed(x, "\ntokens %" PRId64 " %" PRId64 "%s", plan->spec.row_tokens, plan->spec.chunk_tokens,
+		     plan->spec.padded ? " padded" : "");
 	if (plan->spec.no_grad[0] || plan->spec.no_grad[1])
 		feed(x, "no_grad=%d,%d\n", plan->spec.no_grad[0], plan->spec.no_grad[1]);
 	for (int i = 0; i < SL_SEGMENT_COUNT; i++)

@@ -20,6 +20,7 @@ struct sl_plan_spec {
 	int chunks;    /* that it is cut into; 1 … batch */
 	/* Of what is computed per token (graph.h): the most tokens of a row, 1 … 65535, and of a chunk. 0: nothing. */
 	int64_t row_tokens, chunk_tokens;
+	bool padded; /* rows are padded: chunks have pieces (tensor.h) */
 	uint64_t seed;
 	enum sl_precision precision; /* of the middle; head and tail are FP32 */
 	struct sl_optimizer optimizer;

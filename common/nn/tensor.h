@@ -79,13 +79,31 @@ static inline struct sl_shape sl_shape_rows(struct sl_shape s, int64_t rows)
 struct sl_dims {
 	int64_t rows, tokens;
 	const uint32_t *begin; /* [rows + 1]; NULL: every row is one token. Borrowed */
+	/* [2·rows + 1], of rows that are padded: where each begins, where its padding does, then where all end. A row's
+	 * padding may be empty. NULL: rows are not padded. Borrowed */
+	const uint32_t *pieces;
 };
 
 /* Rows that are one token each. */
 static inline struct sl_dims sl_dims_rows(int64_t rows)
 {
-	return (struct sl_dims){rows, rows, NULL};
+	return (struct sl_dims){rows, rows, NULL, NULL};
 }
+
+/* Numbers in the memory of a chunk of at most so many rows: its begin, and behind that its pieces. */
+static inline size_t sl_dims_numbers(int64_t most, bool padded)
+{
+	return (size_t)most + 1 + (padded ? 2 * (size_t)most + 1 : 0);
+}
+
+static inline uint32_t *sl_dims_pieces(uint32_t *numbers, int64_t most)
+{
+	return numbers + most + 1;
+}
+
+/* A chunk's part of a batch, rows [first, first + rows), whose tokens count from 0; pieces may be NULL. */
+void sl_dims_take(uint32_t *numbers, int64_t most, const uint32_t *begin, const uint32_t *pieces, int64_t first,
+		  int64_t rows);
 
 bool sl_shape_equal(const struct sl_shape *a, const struct sl_shape *b);
 /* Product of the dimensions; false where one is below 1 or the product passes `max`. For shapes from outside. */

@@ -65,6 +65,7 @@ enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 	a->plan.chunks = a->agreed.chunks;
 	a->plan.row_tokens = a->agreed.row_tokens;
 	a->plan.chunk_tokens = a->agreed.chunk_tokens;
+	a->plan.padded = a->agreed.padded;
 	a->plan.seed = (uint64_t)a->agreed.seed;
 	a->plan.precision = (enum sl_precision)a->agreed.precision;
 	a->plan.optimizer = optimizer_of(&a->agreed);
@@ -171,6 +172,7 @@ enum sl_err sl_agreement_trunk(const struct sl_agreement *member, struct sl_plan
 	memcpy(a->codec, usual.codec, sizeof a->codec);
 	a->row_tokens = a->row_tokens ? 1 : 0;
 	a->chunk_tokens = a->chunk_tokens ? 1 : 0;
+	a->padded = false;
 	err = sl_agreement_settle(&trunk, fail);
 	if (!err)
 		err = sl_graph_read(&middle, gap + 2, text.len - (size_t)(gap + 2 - said), fail);

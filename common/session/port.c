@@ -302,7 +302,12 @@ static void act(struct sl_port *p, const struct sl_event *ev)
 
 uint32_t *sl_port_begin(const struct sl_port *p, int chunk)
 {
-	return p->begin + (size_t)chunk * ((size_t)p->plan->rows + 1);
+	return p->begin + (size_t)chunk * sl_dims_numbers(p->plan->rows, p->plan->spec.padded);
+}
+
+uint32_t *sl_port_pieces(const struct sl_port *p, int chunk)
+{
+	return p->begin && p->plan->spec.padded ? sl_dims_pieces(sl_port_begin(p, chunk), p->plan->rows) : NULL;
 }
 
 struct sl_dims sl_port_dims(const struct sl_port *p, int chunk)
@@ -310,19 +315,15 @@ struct sl_dims sl_port_dims(const struct sl_port *p, int chunk)
 	const int64_t rows = (int64_t)sl_session_chunk_rows(&p->session, chunk);
 
 	return (struct sl_dims){rows, p->session.tokens[chunk] ? p->session.tokens[chunk] : rows,
-				p->begin ? sl_port_begin(p, chunk) : NULL};
+				p->begin ? sl_port_begin(p, chunk) : NULL, sl_port_pieces(p, chunk)};
 }
 
 /* A client's pass begins: none of its tasks is under way. */
-static void note_begin(struct sl_port *p, const uint32_t *begin)
+static void note_begin(struct sl_port *p, const struct sl_event *ev)
 {
-	for (int chunk = 0; chunk < p->session.chunks; chunk++) {
-		const uint32_t *first = begin + (int64_t)chunk * p->plan->rows;
-		uint32_t *to = sl_port_begin(p, chunk);
-
-		for (uint64_t i = 0; i <= sl_session_chunk_rows(&p->session, chunk); i++)
-			to[i] = first[i] - first[0];
-	}
+	for (int chunk = 0; chunk < p->session.chunks; chunk++)
+		sl_dims_take(sl_port_begin(p, chunk), p->plan->rows, ev->begin, ev->pieces, chunk * p->plan->rows,
+			     (int64_t)sl_session_chunk_rows(&p->session, chunk));
 }
 
 void sl_port_event(struct sl_port *p, const struct sl_event *ev)
@@ -333,7 +334,7 @@ void sl_port_event(struct sl_port *p, const struct sl_event *ev)
 		return;
 	err = sl_session_step(&p->session, ev, sl_loop_now_ms(p->loop), &p->outbox);
 	if (!err && ev->begin && p->begin)
-		note_begin(p, ev->begin);
+		note_begin(p, ev);
 	if (!err && ev->kind == SL_EV_WELCOME)
 		sl_outq_limits(p->outq, ev->frame->u.welcome.part_bytes, ev->frame->u.welcome.window_bytes);
 	else if (ev->kind == SL_EV_CHALLENGE)

@@ -56,7 +56,7 @@ static enum sl_err decode(struct sl_port *p, enum sl_dir dir, int chunk, struct 
 				   chunk);
 	if (sl_port_lengths(p->plan, (int)dir, call.dims.rows))
 		err = sl_lengths_take(&in, call.dims.rows, call.dims.tokens, p->plan->spec.row_tokens,
-				      sl_port_begin(p, chunk), fail);
+				      sl_port_begin(p, chunk), sl_port_pieces(p, chunk), fail);
 	if (err)
 		return err;
 	if (slot->tensor)

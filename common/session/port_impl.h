@@ -95,8 +95,8 @@ struct sl_port {
 	void *pinned;                             /* else */
 	struct run_slot *run[SL_PART_WHAT_COUNT]; /* [slots]; weights: one */
 	struct lane_out waiting[SL_PART_WHAT_COUNT];
-	/* Where rows begin, [slots][plan->rows + 1]: a client's driver says it, a server's head_act. NULL: no tokens.
-	 */
+	/* Where rows begin, [slots], sl_dims_numbers of each: a client's driver says it, a server's head_act. NULL: no
+	 * tokens. */
 	uint32_t *begin;
 	float *host_tensor; /* where the backend's memory is not the host's, and it lacks a codec */
 	int slots;
@@ -146,6 +146,7 @@ size_t sl_port_begin_bytes(const struct sl_plan *plan);
 /* Bytes of the lengths that a payload begins with, of a chunk of so many rows. */
 size_t sl_port_lengths(const struct sl_plan *plan, int what, int64_t rows);
 uint32_t *sl_port_begin(const struct sl_port *port, int chunk);
+uint32_t *sl_port_pieces(const struct sl_port *port, int chunk); /* NULL: rows are not padded */
 static inline bool sl_port_receives(enum sl_session_role role, int what)
 {
 	return (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == (role == SL_SESSION_CLIENT);

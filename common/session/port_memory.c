@@ -90,7 +90,8 @@ size_t sl_port_lengths(const struct sl_plan *plan, int what, int64_t rows)
 size_t sl_port_begin_bytes(const struct sl_plan *plan)
 {
 	return sl_plan_cut_per_token(plan, false)
-		       ? (size_t)sl_plan_chunks_of(plan, plan->spec.batch) * ((size_t)plan->rows + 1) * sizeof(uint32_t)
+		       ? (size_t)sl_plan_chunks_of(plan, plan->spec.batch) *
+				 sl_dims_numbers(plan->rows, plan->spec.padded) * sizeof(uint32_t)
 		       : 0;
 }
 

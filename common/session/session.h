@@ -104,6 +104,7 @@ struct sl_event {
 	int chunk;                    /* TASK_DONE */
 	uint64_t batch_rows;          /* BEGIN_STEP, BEGIN_EVAL: rows of this batch, … */
 	const uint32_t *begin;        /* … and where the tokens of each begin, [batch_rows + 1]; NULL: no tokens */
+	const uint32_t *pieces;       /* … of padded rows (tensor.h), [2·batch_rows + 1]; NULL: they are not */
 	uint64_t number;              /* BEGIN_STEP, PASS: the step; BEGIN_EVAL: number of the batch */
 	double lr;                    /* BEGIN_STEP, PASS */
 	bool checkpoint;              /* BEGIN_STEP, PASS: the server keeps the state behind it on disk */

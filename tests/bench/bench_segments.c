@@ -260,8 +260,8 @@ static enum sl_err open_ends(struct bench *b, struct sl_fail *fail)
 	fill((struct sl_tensor){SL_F32, shape, b->images, NULL}, 2);
 	for (int64_t i = 0; i < plan->spec.batch; i++)
 		b->labels[i] = (int32_t)(i % plan->model->classes);
-	sl_ends_take(&b->ends, &(struct sl_feed){b->images, NULL, b->labels, plan->spec.batch, NULL, NULL}, b->step,
-		     true);
+	sl_ends_take(&b->ends, &(struct sl_feed){b->images, NULL, b->labels, plan->spec.batch, NULL, NULL, NULL},
+		     b->step, true);
 	for (int c = 0; c < b->chunks; c++) {
 		fill(sl_exec_input(b->ends.head, c, b->rows[c]), 3);
 		fill(sl_exec_dout(b->ends.head, c, b->rows[c]), 4);

@@ -41,6 +41,9 @@ for codec in quant:8 topk:0.2^quant:8 sortquant:6+2 lowrank:3,warm=true quant:4,
 	cases+=("$codec|codec.head_act=$codec|codec.head_grad=$codec|tail_begin=encoder.layer.2|codec.mid_act=$codec|codec.mid_grad=$codec")
 done
 cases+=('quant at the first token|codec=quant:8' 'insert|insert.head=linear:8|insert.tail=linear:6' 'frozen|train.freeze=roberta.embeddings.*,roberta.encoder.layer.0.*')
+# padded rows: attention's rows are cut where their padding begins, on the server as on the client
+for cut in 0 1 2 3; do cases+=("padded $((cut + 1))|data.pad=longest|${one_to_four[cut]}"); done
+for codec in quant:8 sortquant:6+2 lowrank:3 topk:0.2; do cases+=("max $codec|data.pad=max|codec=$codec|tail_begin=encoder.layer.2"); done
 two_at_a_time compare_both "${cases[@]}"
 [ "$(learned 'local cut 3 4')" != "$(learned 'local quant at the first token')" ] || fail 'the codec made no difference'
 
@@ -53,6 +56,34 @@ done
 for cut in 1 2; do
 	[ "$(figure "one cut $cut 4" mid_act.raw_bytes)" = "$(figure "one cut $cut 4" head_act.raw_bytes)" ] || fail "cut $cut: mid_act is not of all tokens"
 done
+
+# Padded rows cross with their padding, 24 tokens each, and behind them is what is behind packed ones: losses agree but for
+# dropout's draws in attention.
+bytes_of() { figure "$1" "$2.raw_bytes"; }
+[ "$(bytes_of 'one max quant:8' head_act)" = $(((40 + 24) * 24 * features * 4)) ] || fail "padded to 24 tokens head_act has $(bytes_of 'one max quant:8' head_act) bytes"
+[ "$(bytes_of 'one max quant:8' mid_grad)" = $((40 * 24 * features * 4)) ] || fail "padded to 24 tokens mid_grad has $(bytes_of 'one max quant:8' mid_grad) bytes"
+[ "$(bytes_of 'one padded 1' head_act)" -lt $(((40 + 24) * 24 * features * 4)) ] || fail 'rows are not padded to the longest of their batch'
+[ "$(bytes_of 'one padded 1' head_act)" -gt "$(bytes_of 'one cut 1 4' head_act)" ] || fail 'rows are not padded'
+jq '.hidden_dropout_prob = 0.1 | .attention_probs_dropout_prob = 0' "$tmp/toy/config.json" >"$tmp/config.json"
+mkdir "$tmp/dry"
+mv "$tmp/config.json" "$tmp/dry"
+for pad in none longest max; do
+	client "dry $pad" "$config" --local --set model.huggingface="$tmp/dry" --set model.tokens=20 --set data.pad=$pad || fail "dry $pad: exit status $?"
+done
+losses() { jq -r 'select(.type == "step") | .loss' "$tmp/$1/log.jsonl"; }
+for pad in longest max; do
+	paste <(losses "dry $pad") <(losses 'dry none') | awk '{d = $1 - $2} d * d > 1e-9 {bad = 1} END {exit bad || NR != 3}' ||
+		fail "padded ($pad) $(losses "dry $pad" | tail -n 1), packed $(losses 'dry none' | tail -n 1)"
+done
+
+# A device reads where padding begins, too; the longest row of a chunk has none.
+if simulated_device; then
+	start_server device "store=$tmp/three" device=cuda:0
+	client 'gpu' "$config" --set server="$endpoint" --set data.pad=longest --set head_end=embeddings || fail "gpu: exit status $?"
+	client 'gpu local' "$config" --local --set data.pad=longest --set head_end=embeddings || fail "gpu local: exit status $?"
+	paste <(losses gpu) <(losses 'gpu local') | awk '{d = $1 - $2} d * d > 1e-9 {bad = 1} END {exit bad || NR != 3}' ||
+		fail "on a device $(losses gpu | tail -n 1), on a CPU $(losses 'gpu local' | tail -n 1)"
+fi
 
 # A run that is killed between two steps goes on to the same end.
 set=(--set server="$two" --set train.checkpoint_every=1 --set codec.head_act='quant:4,ef=true')

@@ -41,7 +41,7 @@ for codec in lowrank:3 lowrank:3,warm=true,iters=2 downsample:2 cells:2 lowrank:
 		cases+=("$codec $chunks|codec=$codec|tail_begin=first|train.chunks=$chunks")
 	done
 done
-cases+=('no dropout|model.dropout=0' 'insert|insert.head=linear:40|insert.tail=linear:8'
+cases+=('padded|data.pad=longest|codec=quant:8' 'padded to 24|data.pad=max|codec=topk:0.1,ef=true|tail_begin=first' 'no dropout|model.dropout=0' 'insert|insert.head=linear:40|insert.tail=linear:8'
 	'decaying|insert.head=decaylinear:rate=0.8,every=1,times=2' 'frozen|train.freeze=embedding.*,up.*')
 two_at_a_time compare "${cases[@]}"
 [ "$(learned 'local no dropout')" != "$(learned 'local 4 head_end=up.gelu')" ] || fail 'dropout made no difference'
@@ -74,6 +74,7 @@ if simulated_device; then
 	start_server gpu "store=$tmp/three" device=cuda:0
 	for codec in none quant:8,per=sample topk:0.2; do
 		set=(--set codec="$codec" --set head_end=up.linear --set tail_begin=first)
+		[ "$codec" != topk:0.2 ] || set+=(--set data.pad=longest)
 		client "gpu $codec" "$config" --set server="$endpoint" "${set[@]}" || fail "gpu $codec: exit status $?"
 		client "cpu $codec" "$config" --local "${set[@]}" || fail "cpu $codec: exit status $?"
 		paste <(losses "gpu $codec") <(losses "cpu $codec") | awk '{d = $1 - $2} d * d > 1e-10 {bad = 1} END {exit bad || NR != 4}' ||

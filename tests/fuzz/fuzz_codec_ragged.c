@@ -63,7 +63,7 @@ static void decode(int which, const struct sl_dims *dims, struct sl_bytes in, bo
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	uint32_t begin[ROWS + 1];
+	uint32_t begin[ROWS + 1], pieces[2 * ROWS + 1];
 	struct sl_dims dims = {.begin = begin};
 	struct sl_bytes in;
 	struct sl_fail fail;
@@ -76,7 +76,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	/* the bounds that a session checks before */
 	if (dims.tokens < dims.rows || dims.tokens > TOKENS)
 		return 0;
-	if (sl_lengths_take(&in, dims.rows, dims.tokens, LONGEST, begin, &fail) == SL_OK)
-		decode(data[0] & 7, &dims, in, data[0] & 16);
+	if (data[0] & 32)
+		dims.pieces = pieces;
+	if (sl_lengths_take(&in, dims.rows, dims.tokens, LONGEST, begin, data[0] & 32 ? pieces : NULL, &fail) != SL_OK)
+		return 0;
+	for (int64_t i = 0; i < 2 * dims.rows && dims.pieces; i++)
+		if (pieces[i] > pieces[i + 1] || pieces[i + 1] > (uint32_t)dims.tokens)
+			abort();
+	decode(data[0] & 7, &dims, in, data[0] & 16);
 	return 0;
 }

@@ -23,6 +23,8 @@
 
 static const double TOLERANCE = 1e-4, GRADIENT_FLOOR = 1e-3;
 
+enum { PAD = 1 }; /* the token of padding */
+
 struct golden {
 	struct sl_st_file *init, *grad, *after, *run;
 	struct sl_plan *plan;
@@ -31,8 +33,8 @@ struct golden {
 	struct sl_backend be;
 	struct sl_local *local;
 	struct sl_weights weights, want;
-	void *input; /* images, or tokens */
-	uint32_t *begin;
+	void *input;              /* images, or tokens */
+	uint32_t *begin, *pieces; /* pieces: where rows are padded, else NULL */
 	int32_t *labels;
 	int64_t rows, steps, longest;
 	char folder[64]; /* of config.json; "": none */
@@ -95,6 +97,30 @@ static void read_tokens(struct golden *g)
 	}
 	assert_int_equal(g->begin[rows], tokens);
 	free(length);
+}
+
+/* Padded to the most tokens that the network takes. */
+static void pad_tokens(struct golden *g)
+{
+	const int64_t each = (int64_t)meta(g, "tokens");
+	const int32_t *packed = g->input;
+	int32_t *wide = malloc((size_t)(g->rows * each) * sizeof *wide);
+
+	g->pieces = calloc((size_t)(2 * g->rows + 1), sizeof *g->pieces);
+	for (int64_t r = 0; r < g->rows; r++) {
+		const uint32_t n = g->begin[r + 1] - g->begin[r];
+
+		for (int64_t i = 0; i < each; i++)
+			wide[r * each + i] = i < n ? packed[g->begin[r] + i] : PAD;
+		g->pieces[2 * r] = (uint32_t)(r * each);
+		g->pieces[2 * r + 1] = (uint32_t)(r * each) + n;
+	}
+	for (int64_t r = 0; r <= g->rows; r++)
+		g->begin[r] = (uint32_t)(r * each);
+	g->pieces[2 * g->rows] = g->begin[g->rows];
+	g->longest = each;
+	free(g->input);
+	g->input = wide;
 }
 
 static void read_batch(struct golden *g)
@@ -189,7 +215,13 @@ static void make_folder(struct golden *g, struct sl_model_spec *spec)
 	spec->tokens = (int)meta(g, "tokens");
 }
 
-static void golden_open(struct golden *g, const char *prefix, const char *backend, const char *head_end)
+/* How a run is cut, and whether its rows are padded. */
+struct form {
+	const char *head_end, *tail_begin;
+	bool padded;
+};
+
+static void golden_open(struct golden *g, const char *prefix, const char *backend, const struct form *form)
 {
 	struct sl_split_spec *spec = &g->asked.split;
 	struct sl_agreed *agreed = &g->asked.agreement.agreed;
@@ -209,12 +241,15 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 	g->init = open_file(prefix, "init");
 	g->grad = open_file(prefix, "grad");
 	read_batch(g);
+	if (form->padded)
+		pad_tokens(g);
 	g->steps = (int64_t)meta(g, "steps");
 	spec->model = (struct sl_model_spec){.classes = (int)meta(g, "classes")};
 	make_folder(g, &spec->model);
 	if (g->begin) {
 		agreed->row_tokens = g->longest;
 		agreed->chunk_tokens = g->begin[g->rows];
+		agreed->padded = form->padded;
 		agreed->seed = (int64_t)meta(g, "seed");
 	} else {
 		spec->model.width = meta(g, "width");
@@ -224,7 +259,8 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 	name = sl_st_metadata(g->run, "model");
 	snprintf(spec->model.name, sizeof spec->model.name, "%s", name ? name : "mobilenet_v2");
 	agreed->optimizer.nesterov = sl_st_metadata(g->run, "nesterov") != NULL;
-	snprintf(spec->cut.head_end, sizeof spec->cut.head_end, "%s", head_end);
+	snprintf(spec->cut.head_end, sizeof spec->cut.head_end, "%s", form->head_end);
+	snprintf(spec->cut.tail_begin, sizeof spec->cut.tail_begin, "%s", form->tail_begin ? form->tail_begin : "");
 	agreed->batch = (int)g->rows;
 	agreed->chunks = 1;
 	agreed->optimizer.momentum = meta(g, "momentum");
@@ -255,6 +291,7 @@ static void golden_close(struct golden *g)
 	sl_plan_close(g->plan);
 	free(g->input);
 	free(g->begin);
+	free(g->pieces);
 	free(g->labels);
 	if (g->folder[0]) {
 		char path[80];
@@ -342,7 +379,7 @@ static void compare_weights(struct golden *g)
 /* Of the batch, as the file has them under that name. */
 static void compare_logits(struct golden *g, const char *name, int64_t number)
 {
-	const struct sl_feed feed = {g->input, g->begin, g->labels, g->rows, NULL, NULL};
+	const struct sl_feed feed = {g->input, g->begin, g->labels, g->rows, NULL, NULL, g->pieces};
 	const int64_t count = g->rows * g->plan->model->classes;
 	float *got = malloc((size_t)count * sizeof *got), *want = malloc((size_t)count * sizeof *want);
 	struct sl_step_result result;
@@ -358,7 +395,7 @@ static void compare_logits(struct golden *g, const char *name, int64_t number)
 	free(want);
 }
 
-static void run_golden(const char *prefix, const char *backend, const char *head_end)
+static void run_form(const char *prefix, const char *backend, const struct form *form)
 {
 	struct golden g;
 	float lr[16], loss[16];
@@ -366,7 +403,7 @@ static void run_golden(const char *prefix, const char *backend, const char *head
 	struct sl_step_result result;
 	struct sl_fail fail = {0};
 
-	golden_open(&g, prefix, backend, head_end);
+	golden_open(&g, prefix, backend, form);
 	assert_in_range(g.steps, 1, 16);
 	assert_int_equal(sl_st_read_f32(g.run, sl_st_find(g.run, "lr"), lr, &fail), SL_OK);
 	assert_int_equal(sl_st_read_f32(g.run, sl_st_find(g.run, "loss"), loss, &fail), SL_OK);
@@ -376,7 +413,7 @@ static void run_golden(const char *prefix, const char *backend, const char *head
 	for (int64_t step = 0; step < g.steps; step++) {
 		float got;
 
-		if (sl_local_step(g.local, &(struct sl_feed){g.input, g.begin, g.labels, g.rows, NULL, NULL},
+		if (sl_local_step(g.local, &(struct sl_feed){g.input, g.begin, g.labels, g.rows, NULL, NULL, g.pieces},
 				  (uint64_t)step, (double)lr[step], &result, &fail) != SL_OK)
 			fail_msg("%s", fail.text);
 		got = (float)result.loss;
@@ -388,9 +425,14 @@ static void run_golden(const char *prefix, const char *backend, const char *head
 	compare_weights(&g);
 	if (g.begin)
 		compare_logits(&g, "logits.eval", g.steps);
-	printf("  %s, %s, head_end %s: worst deviation %.1e of a tensor's largest value\n", prefix, backend, head_end,
-	       g.worst);
+	printf("  %s, %s, head_end %s%s: worst deviation %.1e of a tensor's largest value\n", prefix, backend,
+	       form->head_end, form->padded ? ", padded" : "", g.worst);
 	golden_close(&g);
+}
+
+static void run_golden(const char *prefix, const char *backend, const char *head_end)
+{
+	run_form(prefix, backend, &(struct form){.head_end = head_end});
 }
 
 static void torchvision_form(void **state)
@@ -461,6 +503,8 @@ static void encoders(void **state)
 	run_golden("tests/golden/bert", "ref", "encoder.layer.0");
 	run_golden("tests/golden/electra", "cpu", "electra.embeddings_project");
 	run_golden("tests/golden/distilbert", "cpu", "transformer.layer.0.sa_layer_norm");
+	run_form("tests/golden/roberta", "cpu", &(struct form){"embeddings", NULL, true});
+	run_form("tests/golden/bert", "ref", &(struct form){"embeddings", "classifier", true});
 }
 
 static void live(void **state)

@@ -212,7 +212,7 @@ static void open_threes(struct op_rig *rig, struct op_chunk *chunk)
 		begin[i] = (uint32_t)(3 * i < tokens ? 3 * i : tokens);
 	op_area_open(&chunk->begin, rig->be, (size_t)(rows + 1) * sizeof *begin, begin, rig->log);
 	free(begin);
-	chunk->call.dims = (struct sl_dims){rows, tokens, op_area_data(&chunk->begin)};
+	chunk->call.dims = (struct sl_dims){rows, tokens, op_area_data(&chunk->begin), NULL};
 }
 
 /* Rows of an op that looks at their tokens: S each on average, and no two neighbours alike. */
@@ -225,7 +225,7 @@ static void open_tokens(struct op_rig *rig, struct op_chunk *chunk)
 		begin[i] = (uint32_t)(i * s - (i < rows && i % 2 ? s / 2 : 0));
 	op_area_open(&chunk->begin, rig->be, (size_t)(rows + 1) * sizeof *begin, begin, rig->log);
 	free(begin);
-	chunk->call.dims = (struct sl_dims){rows, rows * s, op_area_data(&chunk->begin)};
+	chunk->call.dims = (struct sl_dims){rows, rows * s, op_area_data(&chunk->begin), NULL};
 }
 
 void op_chunk_open(struct op_rig *rig, struct op_chunk *chunk, const struct op_host *host, uint16_t number)

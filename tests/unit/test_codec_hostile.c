@@ -55,7 +55,7 @@ static struct sl_codec_call call_now(void)
 {
 	struct sl_codec_call call = codec_call0;
 
-	call.dims = ragged ? (struct sl_dims){ROWS, TOKENS, begin} : (struct sl_dims){0};
+	call.dims = ragged ? (struct sl_dims){ROWS, TOKENS, begin, NULL} : (struct sl_dims){0};
 	return call;
 }
 
@@ -529,7 +529,7 @@ static enum sl_err take(const uint8_t *at, size_t len, int64_t rows, int64_t tok
 	memcpy((uint8_t *)(uintptr_t)in.data + 1, at, len);
 	in.data++;
 	memset(found, 0x77, sizeof found);
-	err = sl_lengths_take(&in, rows, tokens, LONGEST, found, &fail);
+	err = sl_lengths_take(&in, rows, tokens, LONGEST, found, NULL, &fail);
 	assert_true(err == SL_OK || (err == SL_ERR_PAYLOAD && fail.text[0] != '\0' && in.len == len));
 	for (int64_t i = err == SL_OK ? rows + 1 : 0; i < ROWS + 2; i++)
 		assert_int_equal(found[i], 0x77777777);
@@ -542,7 +542,7 @@ static enum sl_err take(const uint8_t *at, size_t len, int64_t rows, int64_t tok
 
 static void false_lengths_are_refused(void **state)
 {
-	const struct sl_dims dims = {ROWS, TOKENS, begin};
+	const struct sl_dims dims = {ROWS, TOKENS, begin, NULL};
 	uint8_t good[20], bad[20];
 	size_t left;
 
@@ -582,6 +582,32 @@ static void false_lengths_are_refused(void **state)
 	assert_int_equal(take(bad, 16, ROWS, TOKENS, &left), SL_ERR_PAYLOAD);
 }
 
+/* Rows that are padded to the longest: what is written is found again, begin and pieces; any other count is refused. */
+static void padded_lengths(void **state)
+{
+	uint32_t even[ROWS + 1], pieces[2 * ROWS + 1], found[ROWS + 1], cut[2 * ROWS + 1];
+	const struct sl_dims dims = {ROWS, ROWS * LONGEST, even, pieces};
+	struct sl_fail fail = {0};
+	uint8_t bytes[16];
+
+	(void)state;
+	for (uint32_t r = 0; r < ROWS; r++) {
+		even[r] = pieces[2 * r] = r * LONGEST;
+		pieces[2 * r + 1] = even[r] + begin[r + 1] - begin[r];
+	}
+	even[ROWS] = pieces[2 * ROWS] = ROWS * LONGEST;
+	sl_lengths_write(&dims, bytes);
+	for (int64_t tokens = ROWS; tokens <= ROWS * (LONGEST + 1); tokens++) {
+		struct sl_bytes in = {bytes, sizeof bytes};
+		enum sl_err err = sl_lengths_take(&in, ROWS, tokens, LONGEST, found, cut, &fail);
+
+		assert_int_equal(err, tokens == dims.tokens ? SL_OK : SL_ERR_PAYLOAD);
+		assert_int_equal(in.len, err ? sizeof bytes : 0);
+	}
+	assert_memory_equal(found, even, sizeof even);
+	assert_memory_equal(cut, pieces, sizeof pieces);
+}
+
 /* Both layouts. */
 #define EVERY_LAYOUT(test)                                                              \
 	{#test, test, of_one_length, NULL, NULL},                                       \
@@ -597,6 +623,7 @@ int main(void)
 		EVERY_LAYOUT(random_bytes_are_survived),
 		cmocka_unit_test_setup(lengths_are_those_that_were_agreed, of_different_lengths),
 		cmocka_unit_test(false_lengths_are_refused),
+		cmocka_unit_test(padded_lengths),
 		cmocka_unit_test_setup(ranges_must_be_finite_and_in_order, of_one_length),
 		cmocka_unit_test(bits_behind_the_last_code_are_refused),
 		cmocka_unit_test(levels_and_scales_must_fit),

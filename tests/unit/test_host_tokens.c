@@ -17,7 +17,7 @@
 
 enum { ROWS = 3, LONGEST = 9, CHUNK = 12, F = 16, LENGTHS = 16 };
 
-static struct asked asked_of(const char *codec)
+static struct asked asked_of(const char *codec, bool padded)
 {
 	struct asked a = {.agreement.agreed = sl_agreed_default(),
 			  .split = {.model = {.name = "token_mlp",
@@ -33,6 +33,7 @@ static struct asked asked_of(const char *codec)
 	a.agreement.agreed.chunks = 1;
 	a.agreement.agreed.row_tokens = LONGEST;
 	a.agreement.agreed.chunk_tokens = CHUNK;
+	a.agreement.agreed.padded = padded;
 	strcpy(a.agreement.agreed.codec[SL_DIR_HEAD_ACT], codec);
 	if (asked_settle(&a, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
@@ -47,23 +48,36 @@ struct wrong {
 	int cut;     /* bytes that the payload lacks */
 	enum sl_err code;
 	const char *why;
+	bool padded; /* rows, as both sides have agreed */
 };
 
 static const struct wrong wrong[] = {
-	{{4, 1, 3}, 8, 0, 0, SL_OK, NULL},
-	{{9, 2, 1}, 12, 0, 0, SL_OK, NULL},
-	{{4, 0, 4}, 8, 0, 0, SL_ERR_PAYLOAD, "row 1 has 0 tokens, expected 1 to 9"},
-	{{10, 1, 1}, 12, 0, 0, SL_ERR_PAYLOAD, "row 0 has 10 tokens"},
-	{{65535, 1, 1}, 3, 0, 0, SL_ERR_PAYLOAD, "row 0 has 65535 tokens"},
-	{{4, 1, 4}, 8, 0, 0, SL_ERR_PAYLOAD, "rows have 9 tokens together, expected 8"},
-	{{1, 1, 1}, 12, 0, 0, SL_ERR_PAYLOAD, "rows have 3 tokens together, expected 12"},
-	{{4, 1, 3}, 8, 1, 0, SL_ERR_PAYLOAD, "bytes are set behind the lengths"},
-	{{4, 1, 3}, 8, 0, 4, SL_ERR_PAYLOAD, ""},
-	{{4, 1, 3}, 8, 0, SL_FRAME_BYTES + 8 * F * 4, SL_ERR_PAYLOAD, ""},
-	{{4, 1, 3}, 8, 0, SL_FRAME_BYTES + 8 * F * 4 + 1, SL_ERR_PAYLOAD, "shorter than the lengths of 3 rows"},
-	{{1, 1, 1}, 2, 0, 0, SL_ERR_LIMIT, "3 rows with 2 tokens"},
-	{{9, 3, 1}, 13, 0, 0, SL_ERR_LIMIT, "3 rows with 13 tokens, where rows have up to 9 and a chunk up to 12"},
-	{{1, 1, 1}, 0, 0, 0, SL_ERR_LIMIT, "3 rows with 0 tokens"},
+	{{4, 1, 3}, 8, 0, 0, SL_OK, NULL, false},
+	{{9, 2, 1}, 12, 0, 0, SL_OK, NULL, false},
+	{{4, 0, 4}, 8, 0, 0, SL_ERR_PAYLOAD, "row 1 has 0 tokens, expected 1 to 9", false},
+	{{10, 1, 1}, 12, 0, 0, SL_ERR_PAYLOAD, "row 0 has 10 tokens", false},
+	{{65535, 1, 1}, 3, 0, 0, SL_ERR_PAYLOAD, "row 0 has 65535 tokens", false},
+	{{4, 1, 4}, 8, 0, 0, SL_ERR_PAYLOAD, "rows have 9 tokens together, expected 8", false},
+	{{1, 1, 1}, 12, 0, 0, SL_ERR_PAYLOAD, "rows have 3 tokens together, expected 12", false},
+	{{4, 1, 3}, 8, 1, 0, SL_ERR_PAYLOAD, "bytes are set behind the lengths", false},
+	{{4, 1, 3}, 8, 0, 4, SL_ERR_PAYLOAD, "", false},
+	{{4, 1, 3}, 8, 0, SL_FRAME_BYTES + 8 * F * 4, SL_ERR_PAYLOAD, "", false},
+	{{4, 1, 3}, 8, 0, SL_FRAME_BYTES + 8 * F * 4 + 1, SL_ERR_PAYLOAD, "shorter than the lengths of 3 rows", false},
+	{{1, 1, 1}, 2, 0, 0, SL_ERR_LIMIT, "3 rows with 2 tokens", false},
+	{{9, 3, 1},
+	 13,
+	 0,
+	 0,
+	 SL_ERR_LIMIT,
+	 "3 rows with 13 tokens, where rows have up to 9 and a chunk up to 12",
+	 false},
+	{{1, 1, 1}, 0, 0, 0, SL_ERR_LIMIT, "3 rows with 0 tokens", false},
+	{{4, 1, 3}, 12, 0, 0, SL_OK, NULL, true},
+	{{4, 4, 4}, 12, 0, 0, SL_OK, NULL, true},
+	{{5, 1, 3}, 12, 0, 0, SL_ERR_PAYLOAD, "row 0 has 5 tokens, expected 1 to 4", true},
+	{{4, 0, 3}, 12, 0, 0, SL_ERR_PAYLOAD, "row 1 has 0 tokens, expected 1 to 4", true},
+	{{4, 1, 3}, 11, 0, 0, SL_ERR_PAYLOAD, "3 rows are padded to 11 tokens together", true},
+	{{4, 1, 3}, 12, 1, 0, SL_ERR_PAYLOAD, "bytes are set behind the lengths", true},
 };
 
 static uint64_t payload_of(const struct wrong *w, const struct asked *a, uint8_t *out)
@@ -82,7 +96,7 @@ static uint64_t payload_of(const struct wrong *w, const struct asked *a, uint8_t
 static void try(const struct wrong *w)
 {
 	static uint8_t payload[LENGTHS + SL_FRAME_BYTES + (CHUNK + 1) * F * sizeof(float)];
-	const struct asked a = asked_of("none");
+	const struct asked a = asked_of("none", w->padded);
 	struct sl_frame hello = host_rig_hello_of(&a, 1, 1, NULL);
 	const uint64_t len = payload_of(w, &a, payload);
 	struct sl_frame part = {.kind = SL_FRAME_PART,

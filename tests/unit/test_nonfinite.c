@@ -115,9 +115,9 @@ static void run_local(struct outcome *o, bool stop)
 	assert_int_equal(sl_local_open(&local, plan, &asked.agreement, false, &cpu, &fail), SL_OK);
 	assert_int_equal(sl_local_set_weights(local, &first), SL_OK);
 	for (int step = 0; step < STEPS; step++) {
-		enum sl_err err =
-			sl_local_step(local, &(struct sl_feed){images[step], NULL, labels, rows_of(step), NULL, NULL},
-				      (uint64_t)step, 0.05, &o->result[step], &fail);
+		enum sl_err err = sl_local_step(
+			local, &(struct sl_feed){images[step], NULL, labels, rows_of(step), NULL, NULL, NULL},
+			(uint64_t)step, 0.05, &o->result[step], &fail);
 
 		if (err)
 			snprintf(o->why[step], SL_FAIL_TEXT, "%s", fail.text);
@@ -143,9 +143,10 @@ static void next(struct driver *d)
 	if (d->o->steps == STEPS)
 		sl_remote_fetch(d->remote);
 	else
-		sl_remote_step(d->remote,
-			       &(struct sl_feed){images[d->o->steps], NULL, labels, rows_of(d->o->steps), NULL, NULL},
-			       (uint64_t)d->o->steps, 0.05, false);
+		sl_remote_step(
+			d->remote,
+			&(struct sl_feed){images[d->o->steps], NULL, labels, rows_of(d->o->steps), NULL, NULL, NULL},
+			(uint64_t)d->o->steps, 0.05, false);
 }
 
 static void on_ready(void *arg, uint64_t next_step)
