@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: bench-peer.sh [--quick] [--write] [--warm] [--only head,tail,step]
+# usage: bench-peer.sh [--quick] [--write] [--warm] [--only head,tail,step]   (SPLIT_TEXT_DATA: for cola, see bench_peer.py)
 # bench_peer.py with a malloc that suits PyTorch: blocks are never given back to the kernel, and lie on huge pages.
 # PEER_PRELOAD: a malloc library for PyTorch instead, such as libjemalloc.so.2. BUILD: where our programs are.
 set -eu

@@ -3,12 +3,14 @@
 machine. Start it with bench-peer.sh, which chooses PyTorch's malloc.
 
     bench_peer.py [--quick] [--write] [--warm] [--cpu] [--runs N] [--only head,tail,step,middle,memory,split,resnet9,
-        resnet18,resnet50,encoder]
+        resnet18,resnet50,encoder,cola]
 
 A row: medians of N runs with the smallest and the largest, and our median over PyTorch's, which is the better one of
 its two memory formats. A row of the encoder is a layer of RoBERTa-base; there PyTorch pads rows of different lengths, and the form says
 how far. --warm: before each run that counts one that does not, as in training. --cpu: of the encoder CPU time in place of wall time, for machines that
-others use too. Forward and backward, gradients set to None before; no optimizer but in the split rows.
+others use too. Forward and backward, gradients set to None before; no optimizer but in the split rows and in those of cola: these are
+whole steps of RoBERTa-base over batches of CoLA, from SPLIT_TEXT_DATA's folder, which has glue/CoLA and roberta_tokenizer/. They are
+left out where it names none.
 --write: the table to docs/results/cpu.md. --quick: tiny settings, to see that it works.
 """
 import argparse
@@ -63,10 +65,19 @@ class Ours:
         self.p = subprocess.Popen([os.path.join(BUILD, "tests/bench", program), *args], stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=our_env())
 
+    def ask(self):
+        """The numbers that it answers with."""
+        answer = []
+        try:
+            self.p.stdin.write(self.piece + "\n")
+            self.p.stdin.flush()
+            answer = self.p.stdout.readline().split()
+        except BrokenPipeError:
+            pass
+        return answer or sys.exit("bench_peer.py: " + self.p.stderr.read().strip())
+
     def run(self):
-        self.p.stdin.write(self.piece + "\n")
-        self.p.stdin.flush()
-        return float(self.p.stdout.readline())
+        return float(self.ask()[0])
 
     def close(self):
         """What it says of the CPU."""
@@ -74,7 +85,7 @@ class Ours:
         self.p.stdout.read()
         said = self.p.stderr.read()
         self.p.wait()
-        return said.strip().split(": ", 1)[-1]
+        return said.strip().splitlines()[-1].split(": ", 1)[-1]
 
 
 def use_threads(n):
@@ -217,6 +228,38 @@ def compare_encoder(report, threads, runs, warm, cpu):
         ms, report.cpu = by_turns(ours, {form: Layer(lengths, to, cpu) for form, to, _ in pads}, runs, warm)
         for form, _, target in pads:
             report.add(name, threads, Times(ms["ours"]), Times(ms[form]), form, target[threads - 1])
+
+
+def compare_cola(report, threads, runs, quick, cpu):
+    """Every run is a batch of its own, the same for all. PyTorch padded far takes a minute of some machines: it has a
+    third of the runs, and none that does not count."""
+    from bench_peer_encoder import STEPS, Step, write_config
+    data = os.environ["SPLIT_TEXT_DATA"]
+    use_threads(threads)
+    with tempfile.TemporaryDirectory() as folder:
+        config = write_config(folder, quick)
+        glue = os.path.join(data, "glue")
+        sets = {"model.huggingface": folder, "data.dir": glue if os.path.isdir(glue) else data,
+                "data.tokenizer": os.path.join(data, "roberta_tokenizer"), "data.token_cache": "false",
+                "train.optimizer.kind": "adamw", "train.optimizer.weight_decay": "0.1", "train.chunks": "1",
+                "threads": str(threads), "log.dir": "", "log.level": "error"}
+        args = [a for k, v in sets.items() for a in ("--set", f"{k}={v}")]
+        ours = Ours("cpu" if cpu else "run", "bench_train", os.path.join(ROOT, "configs/client-cola.yaml"), *args)
+        peer = Step(config, cpu)
+        ms = {who: [] for who in ("ours", *(form for form, _, _ in STEPS))}
+        for r in range(-1, runs):
+            time_of_ours, *lengths = ours.ask()
+            lengths = [int(n) for n in lengths]
+            if r >= 0:
+                ms["ours"].append(float(time_of_ours))
+            for form, padded, _ in STEPS:
+                if padded == 0 or r >= 0 and r % 3 == 0:
+                    t = peer.run(lengths, padded)
+                    if r >= 0:
+                        ms[form].append(t)
+        report.cpu = ours.close()
+    for form, _, target in STEPS:
+        report.add("whole step of RoBERTa-base, 32 rows of CoLA", threads, Times(ms["ours"]), Times(ms[form]), form, target)
 
 
 # ---- peak memory: each in a process that does nothing else
@@ -485,7 +528,7 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--only", default="head,tail,step,middle,memory,split,resnet9,resnet18,resnet50,encoder")
+    parser.add_argument("--only", default="head,tail,step,middle,memory,split,resnet9,resnet18,resnet50,encoder,cola")
     parser.add_argument("--warm", action="store_true", help="a run that does not count before each one that does, on either side")
     parser.add_argument("--cpu", action="store_true", help="CPU time of the encoder's rows, in place of wall time")
     parser.add_argument("--memory-worker", help=argparse.SUPPRESS)
@@ -509,6 +552,11 @@ def main():
                                                       args.warm)
     for threads in ((1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,)) if "encoder" in only else ():
         compare_encoder(report, threads, runs, args.warm, args.cpu)
+    if "cola" in only and not os.environ.get("SPLIT_TEXT_DATA"):
+        say("cola: left out, SPLIT_TEXT_DATA names no folder")
+    elif "cola" in only:
+        for threads in (1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,):
+            compare_cola(report, threads, runs, small, args.cpu)
     scaling(report, medians)
     if "memory" in only:
         compare_memory(report, 64 if small else 224, 8 if small else 64)
