@@ -34,7 +34,7 @@ struct run {
 
 ALWAYS void prefetch_next(struct run *next, int lines)
 {
-#pragma GCC unroll 2
+#pragma GCC unroll 8
 	for (int i = 0; i < lines; i++)
 		prefetch(next->at + 64 * i);
 	next->at += next->at < next->end ? 64 * lines : 0;
@@ -75,6 +75,98 @@ ALWAYS void end_chain(vf sum[TILE_ROWS][2], vf acc[TILE_ROWS][2], bool first, in
 		}
 }
 
+/* Rows of the left factor: five of them are one pointer and multiples of their distance that an address takes, as
+ * there are not registers enough for a pointer to each. */
+enum { TILE_BASES = (TILE_ROWS + 4) / 5, STEPS = 4 /* of the loop at a time */ };
+
+struct left {
+	const char *base[TILE_BASES];
+	int64_t ld, ld3; /* bytes */
+};
+
+/* The compiler must not know how the pointers follow from each other: else it makes one of each row. */
+ALWAYS void left_move(struct left *x, int64_t floats, int t)
+{
+#pragma GCC unroll 3
+	for (int i = 0; i < (t + 4) / 5; i++) {
+		x->base[i] += floats * 4;
+		__asm__("" : "+r"(x->base[i]));
+	}
+}
+
+ALWAYS struct left left_of(const float *x, int64_t lda, int t)
+{
+	struct left l = {.ld = lda * 4, .ld3 = lda * 12};
+
+#pragma GCC unroll 3
+	for (int i = 0; i < (t + 4) / 5; i++)
+		l.base[i] = (const char *)(x + i * 5 * lda);
+	__asm__("" : "+r"(l.ld3));
+	left_move(&l, 0, t);
+	return l;
+}
+
+#if VL == 16
+/* acc[nv] += x[row·lda + step]·(w0, w1); row, step and nv are constants. In this very order and with these addresses:
+ * left to itself, the compiler moves sums through memory and keeps a register for each distance. The memory that is
+ * read here is written by nobody in between. */
+#define ADD_PRODUCTS(index)                                                                                        \
+	do {                                                                                                       \
+		if (nv > 1)                                                                                        \
+			__asm__ volatile(                                                                          \
+				"vbroadcastss %c[at](%[base]" index "), %[v]\n\t"                                  \
+				"vfmadd231ps %[v], %[w0], %[a0]\n\t"                                               \
+				"vfmadd231ps %[v], %[w1], %[a1]"                                                   \
+				: [a0] "+v"(acc[0]), [a1] "+v"(acc[1]), [v] "=&v"(v)                               \
+				: [at] "i"(step * 4), [base] "r"(base), [ld] "r"(ld), [w0] "v"(w0), [w1] "v"(w1)); \
+		else                                                                                               \
+			__asm__ volatile("vbroadcastss %c[at](%[base]" index "), %[v]\n\t"                         \
+					 "vfmadd231ps %[v], %[w0], %[a0]"                                          \
+					 : [a0] "+v"(acc[0]), [v] "=&v"(v)                                         \
+					 : [at] "i"(step * 4), [base] "r"(base), [ld] "r"(ld), [w0] "v"(w0));      \
+	} while (0)
+
+ALWAYS void add_products(vf acc[2], const struct left *x, int row, int step, vf w0, vf w1, int nv)
+{
+	const char *base = x->base[row / 5];
+	int64_t ld = row % 5 == 3 ? x->ld3 : x->ld;
+	vf v;
+
+	if (row % 5 == 0)
+		ADD_PRODUCTS("");
+	else if (row % 5 == 2)
+		ADD_PRODUCTS(", %[ld], 2");
+	else if (row % 5 == 4)
+		ADD_PRODUCTS(", %[ld], 4");
+	else
+		ADD_PRODUCTS(", %[ld]");
+}
+#undef ADD_PRODUCTS
+#else
+ALWAYS void add_products(vf acc[2], const struct left *x, int row, int step, vf w0, vf w1, int nv)
+{
+	const char *base = x->base[row / 5] + (row % 5 == 3 ? x->ld3 : row % 5 * x->ld);
+	vf v = set1(*(const float *)(const void *)(base + step * 4));
+
+	acc[0] += v * w0;
+	if (nv > 1)
+		acc[1] += v * w1;
+}
+#endif
+
+/* acc[t][nv·VL] += Σ over k of x[t·lda + k]·w[k][nv·VL], `n` of them */
+ALWAYS void rows_steps(vf acc[TILE_ROWS][2], struct left *x, const float *w, int n, int t, int nv)
+{
+#pragma GCC unroll 4
+	for (int k = 0; k < n; k++, w += nv * VL) {
+		vf w0 = ld(w), w1 = nv > 1 ? ld(w + VL) : w0;
+
+#pragma GCC unroll 14
+		for (int i = 0; i < t; i++)
+			add_products(acc[i], x, i, k, w0, w1, nv);
+	}
+}
+
 /* y[t][nv·VL] = or += Σ over segments and k of x[seg][t·lda + k]·w[seg·K + k][nv·VL]; t and nv are constants. */
 ALWAYS void rows_tile(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t at, int64_t depth,
 		      const float *w, int n, bool add, struct run next, int t, int nv)
@@ -89,7 +181,7 @@ ALWAYS void rows_tile(float *y, int64_t ldy, const float *const *seg, int n_seg,
 		for (int j = 0; j < nv; j++)
 			acc[i][j] = (vf){0};
 	for (int s = 0; s < n_seg; s++) {
-		const float *x = seg[s] + at;
+		struct left x = left_of(seg[s] + at, lda, t);
 
 		for (int64_t from = 0; from < depth; from += chain) {
 			int64_t steps = depth - from < chain ? depth - from : chain;
@@ -99,18 +191,15 @@ ALWAYS void rows_tile(float *y, int64_t ldy, const float *const *seg, int n_seg,
 				length = 0;
 			}
 			length += steps;
-			for (int64_t k = 0; k < steps; k++, x++, w += nv * VL) {
-				vf w0 = ld(w), w1 = nv > 1 ? ld(w + VL) : w0;
-
+			for (; steps >= STEPS; steps -= STEPS, w += STEPS * nv * VL) {
+				prefetch_next(&next, STEPS * nv);
+				rows_steps(acc, &x, w, STEPS, t, nv);
+				left_move(&x, STEPS, t);
+			}
+			for (; steps > 0; steps--, w += nv * VL) {
 				prefetch_next(&next, nv);
-#pragma GCC unroll 14
-				for (int i = 0; i < t; i++) {
-					vf v = set1(x[i * lda]);
-
-					acc[i][0] += v * w0;
-					if (nv > 1)
-						acc[i][1] += v * w1;
-				}
+				rows_steps(acc, &x, w, 1, t, nv);
+				left_move(&x, 1, t);
 			}
 		}
 	}

@@ -255,10 +255,52 @@ typedef float four_mem __attribute__((vector_size(16), aligned(4), may_alias));
 typedef int32_t four_int __attribute__((vector_size(16)));
 typedef uint32_t four_words __attribute__((vector_size(16)));
 
+#if VL == 16
+/* Of rows 0, 4, 8, 12 from x on: four numbers each. */
+static inline __m512 pieces(const float *x, int64_t ldx)
+{
+	__m512 v = _mm512_castps128_ps512(_mm_loadu_ps(x));
+
+	v = _mm512_mask_broadcast_f32x4(v, 0x00f0, _mm_loadu_ps(x + 4 * ldx));
+	v = _mm512_mask_broadcast_f32x4(v, 0x0f00, _mm_loadu_ps(x + 8 * ldx));
+	return _mm512_mask_broadcast_f32x4(v, 0xf000, _mm_loadu_ps(x + 12 * ldx));
+}
+
+/* Sixteen rows. They may lie in memory: what comes next is asked for. */
+static void transpose_16(float *to, int width, const float *x, int64_t ldx, int64_t depth)
+{
+	enum { AHEAD = 64 };
+	int64_t k = 0;
+
+	for (; k + 4 <= depth; k += 4, to += 4 * width) {
+		const __m512 r0 = pieces(x + k, ldx), r1 = pieces(x + ldx + k, ldx), r2 = pieces(x + 2 * ldx + k, ldx),
+			     r3 = pieces(x + 3 * ldx + k, ldx);
+		const __m512d a = (__m512d)_mm512_unpacklo_ps(r0, r1), b = (__m512d)_mm512_unpacklo_ps(r2, r3),
+			      c = (__m512d)_mm512_unpackhi_ps(r0, r1), d = (__m512d)_mm512_unpackhi_ps(r2, r3);
+
+		for (int i = 0; i < 16 && k % 16 == 0; i++)
+			prefetch(x + i * ldx + k + AHEAD);
+		st(to, (vf)_mm512_unpacklo_pd(a, b));
+		st(to + width, (vf)_mm512_unpackhi_pd(a, b));
+		st(to + 2 * width, (vf)_mm512_unpacklo_pd(c, d));
+		st(to + 3 * width, (vf)_mm512_unpackhi_pd(c, d));
+	}
+	for (; k < depth; k++, to += width)
+		for (int i = 0; i < 16; i++)
+			to[i] = x[i * ldx + k];
+}
+#endif
+
 /* A panel: to [depth, width] of x [n, depth], row i at x + i·ldx, columns from n on 0. width: a multiple of 4. */
 static void transpose_some(float *to, int width, const float *x, int64_t ldx, int64_t n, int64_t depth)
 {
-	for (int i = 0; i < width; i += 4) {
+	int whole = 0;
+
+#if VL == 16
+	for (; whole + 16 <= n; whole += 16)
+		transpose_16(to + whole, width, x + whole * ldx, ldx, depth);
+#endif
+	for (int i = whole; i < width; i += 4) {
 		const int live = n - i < 4 ? (int)(n - i) : 4;
 		int64_t k = 0;
 

@@ -39,6 +39,24 @@ static void pack_panel(void *arg, int64_t panel, int worker)
 	}
 }
 
+/* Whole panels of rows that lie as they are packed: all of a row's at a time, as it comes from memory. */
+static void pack_rows(const struct pack_job *j)
+{
+	enum { AHEAD = 12 };
+	const int64_t width = j->to.simd->panel, panels = j->to.n / width;
+
+	for (int64_t k = 0; k < j->to.depth; k++) {
+		const float *w = j->w + k * j->row;
+		float *to = j->to.packed + k * width;
+
+		for (int64_t p = 0; p < panels; p++, w += width, to += width * j->to.depth) {
+			for (int64_t at = 0; at < width; at += SL_CPU_LINE)
+				__builtin_prefetch(w + AHEAD * j->row + at, 0, 3);
+			memcpy(to, w, (size_t)width * sizeof *to);
+		}
+	}
+}
+
 struct sl_gemm_weights sl_gemm_pack(struct sl_backend *be, float *packed, const float *w, int64_t depth, int64_t n,
 				    int64_t row, int64_t col)
 {
@@ -53,6 +71,10 @@ struct sl_gemm_weights sl_gemm_pack_here(const struct sl_cpu_simd *simd, float *
 {
 	struct pack_job job = {{simd, packed, depth, n}, w, row, col};
 
+	if (col == 1 && n % simd->panel == 0) {
+		pack_rows(&job);
+		return job.to;
+	}
 	for (int64_t panel = 0; panel < sl_cpu_blocks(n, simd->panel); panel++)
 		pack_panel(&job, panel, 0);
 	return job.to;

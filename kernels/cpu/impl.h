@@ -7,6 +7,7 @@
 #include "kernels/cpu/simd.h"
 
 enum {
+	SL_CPU_LINE = 16,    /* floats of a cache line */
 	SL_CPU_BLOCK = 32768 /* floats of a block of work: 128 KiB, with a second one beside it still in the L2 cache */
 };
 
@@ -42,7 +43,7 @@ static inline int64_t sl_cpu_max(int64_t a, int64_t b)
 /* `floats` rounded up to whole cache lines */
 static inline int64_t sl_cpu_line(int64_t floats)
 {
-	return (floats + 15) & ~(int64_t)15;
+	return (floats + SL_CPU_LINE - 1) & ~(int64_t)(SL_CPU_LINE - 1);
 }
 
 enum sl_err sl_cpu_finite(struct sl_backend *be, const float *x, int64_t count, bool *finite); /* of backend.h */

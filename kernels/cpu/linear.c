@@ -15,10 +15,11 @@ enum {
 	LEAST_WIDTH = 64,
 	HIGH = 1024, /* rows of a task at most: packing costs as much as some 20 of them */
 	LEAST_HIGH = 128,
-	BLOCK = 224,   /* rows that pass through all of a task's columns: whole tiles of 14, 8 or 4 */
-	FEW = 112,     /* the same where rows are copied */
-	PAD = 16,      /* floats between them */
-	DW_ROWS = 384, /* a tile of dW; of 256² each took 1.15 × as long, as OpenBLAS packs both sides for it */
+	BLOCK = 224,    /* rows that pass through all of a task's columns: whole tiles of 14, 8 or 4 */
+	FEW = 112,      /* the same where rows are copied */
+	PAD = 16,       /* floats between them */
+	TILE_ROWS = 14, /* of the tiles of most CPUs; what is asked for ahead is spread over as many */
+	DW_ROWS = 384,  /* a tile of dW; of 256² each took 1.15 × as long, as OpenBLAS packs both sides for it */
 	DW_COLUMNS = 768,
 	CHAIN = 320,   /* products that are summed one after the other there: rounding grows with them */
 	BIAS_ROWS = 64 /* of a block of dbias */
@@ -73,37 +74,89 @@ static int64_t worker_floats(int64_t depth)
 	return sl_gemm_packed_floats(deep_of(depth), WIDTH) + room_of_rows(depth);
 }
 
-static const float *copy_rows(float *to, int64_t ldto, const float *x, int64_t ldx, int64_t rows, int64_t n)
+static void copy_rows(float *to, int64_t ldto, const float *x, int64_t ldx, int64_t rows, int64_t n)
 {
 	for (int64_t r = 0; r < rows; r++)
 		memcpy(to + r * ldto, x + r * ldx, (size_t)n * sizeof *to);
-	return to;
+}
+
+/* What one task works on: columns [j, j + n) of rows [from, to), weights [k, k + depth) of each column. */
+struct part {
+	int64_t j, n, from, to, k, depth;
+	float *packed, *copied; /* the weights; rows of x */
+};
+
+/* y of `rows` rows from i on, for `n` columns from `at` on of the task's. */
+static void product_rows(const struct product *p, const struct part *t, int64_t i, int64_t at, int64_t n,
+			 struct sl_prefetch *next)
+{
+	const int64_t rows = sl_cpu_min(p->block, t->to - i);
+	const struct sl_gemm_weights w = {p->simd, t->packed + at * t->depth, t->depth, n};
+	const float *x = p->ld == p->depth ? p->x + i * p->depth + t->k : t->copied;
+	float *y = p->y + i * p->n + t->j + at;
+
+	sl_gemm_rows(&w, y, p->n, &x, 1, p->ld, rows, p->add || t->k > 0, next);
+	for (int64_t r = 0; r < rows && p->bias && t->k + t->depth == p->depth; r++, y += p->n)
+		p->simd->sum(y, y, p->bias + t->j + at, n);
+}
+
+static void take_rows(const struct product *p, const struct part *t, int64_t i)
+{
+	if (p->ld != p->depth)
+		copy_rows(t->copied, p->ld, p->x + i * p->depth + t->k, p->depth, sl_cpu_min(p->block, t->to - i),
+			  t->depth);
+}
+
+/* The first rows, while columns are packed one panel after the other: the next panel comes from memory while this one
+ * is multiplied. */
+static void product_first(const struct product *p, const struct part *t)
+{
+	const float *w = p->w + t->k * p->row + t->j * p->col;
+	const int64_t panel = p->simd->panel;
+
+	take_rows(p, t, t->from);
+	for (int64_t at = 0; at < t->n; at += panel) {
+		const int64_t n = sl_cpu_min(panel, t->n - at), left = t->n - at - n;
+		struct sl_prefetch next = {.n = 0};
+
+		sl_gemm_pack_here(p->simd, t->packed + at * t->depth, w + at * p->col, t->depth, n, p->row, p->col);
+		if (p->col == t->depth && left > 0) { /* it lies in one piece */
+			const float *from = w + (at + n) * p->col;
+
+			next.n = 1;
+			next.at[0] = (const char *)from;
+			next.end[0] = (const char *)(from + sl_cpu_min(panel, left) * p->col);
+			next.per_tile = (int)(sl_cpu_min(panel, left) * t->depth / SL_CPU_LINE /
+					      sl_cpu_blocks(sl_cpu_min(p->block, t->to - t->from), TILE_ROWS));
+		}
+		product_rows(p, t, t->from, at, n, &next);
+	}
 }
 
 static void product_task(void *arg, int64_t task, int worker)
 {
 	const struct product *p = arg;
 	const int64_t across = sl_cpu_blocks(p->n, p->width), deep = deep_of(p->depth);
-	const int64_t j = task % across * p->width, from = task / across * p->high;
-	float *packed = p->scratch + worker * worker_floats(p->depth);
-	float *copied = packed + sl_gemm_packed_floats(deep, WIDTH);
-	const int64_t n = sl_cpu_min(p->width, p->n - j), to = sl_cpu_min(p->rows, from + p->high);
+	struct part t = {.j = task % across * p->width, .from = task / across * p->high};
 
-	for (int64_t k = 0; k < p->depth; k += deep) {
-		const int64_t depth = sl_cpu_min(deep, p->depth - k);
-		const struct sl_gemm_weights w =
-			sl_gemm_pack_here(p->simd, packed, p->w + k * p->row + j * p->col, depth, n, p->row, p->col);
+	t.n = sl_cpu_min(p->width, p->n - t.j);
+	t.to = sl_cpu_min(p->rows, t.from + p->high);
+	t.packed = p->scratch + worker * worker_floats(p->depth);
+	t.copied = t.packed + sl_gemm_packed_floats(deep, WIDTH);
+	for (; t.k < p->depth; t.k += deep) {
+		int64_t i = t.from;
 
-		for (int64_t i = from; i < to; i += p->block) {
-			const int64_t rows = sl_cpu_min(p->block, to - i);
-			const float *x = p->x + i * p->depth + k;
-			float *y = p->y + i * p->n + j;
-
-			if (p->ld != p->depth)
-				x = copy_rows(copied, p->ld, x, p->depth, rows, depth);
-			sl_gemm_rows(&w, y, p->n, &x, 1, p->ld, rows, p->add || k > 0, &(struct sl_prefetch){.n = 0});
-			for (int64_t r = 0; r < rows && p->bias && k + depth == p->depth; r++, y += p->n)
-				p->simd->sum(y, y, p->bias + j, n);
+		t.depth = sl_cpu_min(deep, p->depth - t.k);
+		if (p->row == 1) {
+			product_first(p, &t);
+			i += p->block;
+		} else {
+			sl_gemm_pack_here(p->simd, t.packed, p->w + t.k * p->row + t.j * p->col, t.depth, t.n, p->row,
+					  p->col);
+		}
+		for (; i < t.to; i += p->block) {
+			take_rows(p, &t, i);
+			product_rows(p, &t, i, 0, t.n, &(struct sl_prefetch){.n = 0});
 		}
 	}
 }
