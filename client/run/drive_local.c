@@ -119,9 +119,8 @@ static const char *outcome(bool nonfinite)
 static enum sl_err begin_phase(struct sl_setup *setup, const struct sl_phase_end *end, struct sl_local *local,
 			       struct sl_training *run, struct sl_loader *loader, struct sl_fail *fail)
 {
-	const uint64_t batches = (uint64_t)sl_loader_batches(loader);
 	int64_t in_eval;
-	uint64_t at;
+	uint64_t at, batches;
 	enum sl_err err;
 
 	if (!end || !setup->phase.index)
@@ -132,6 +131,7 @@ static enum sl_err begin_phase(struct sl_setup *setup, const struct sl_phase_end
 	if (err)
 		return err;
 	sl_training_position(run, &at, &in_eval);
+	batches = (uint64_t)sl_loader_batches(loader);
 	err = sl_loader_seek(loader, at / batches, (int64_t)(at % batches));
 	return err ? sl_fail_set(fail, err, "the data loader: %s", sl_err_text(err)) : SL_OK;
 }
