@@ -219,6 +219,8 @@ static enum sl_err spec_check(const struct sl_loader_spec *spec, struct sl_fail 
 	if (spec->mixup > 0 && spec->train &&
 	    (spec->set->source->extent || spec->set->field[SL_FIELD_TARGET].dtype != SL_I32))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "only pictures and rows with labels can be mixed");
+	if (spec->by_length && (!spec->train || !spec->set->source->extent))
+		return sl_fail_set(fail, SL_ERR_BUG, "batches of like length are of tokens, and of training");
 	if (spec->threads < 0 || spec->threads > SL_POOL_MAX_THREADS)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%d threads are out of range: 0 (all CPUs) to %d",
 				   spec->threads, SL_POOL_MAX_THREADS);
@@ -320,6 +322,7 @@ static enum sl_err take_memory(struct sl_loader *loader, struct sl_fail *fail)
 	const struct sl_loader_spec *spec = &loader->spec;
 	size_t rows = (size_t)(spec->batch < spec->set->count ? spec->batch : spec->set->count);
 	size_t order = spec->train ? sl_align((size_t)spec->set->count * sizeof(int32_t)) : 0;
+	size_t placed = spec->by_length ? sl_align((size_t)spec->set->count * sizeof(struct sl_placed)) : 0;
 	size_t slots = sl_align((size_t)loader->nslots * sizeof(struct slot)), scratch, total;
 	size_t of_slot = sl_align(rows * sizeof(int32_t)) + sl_align(rows);
 	enum sl_err err = SL_OK;
@@ -338,11 +341,15 @@ static enum sl_err take_memory(struct sl_loader *loader, struct sl_fail *fail)
 	scratch = (size_t)loader->threads * loader->scratch_floats * sizeof(float);
 	if (__builtin_mul_overflow((size_t)loader->nslots, of_slot, &total))
 		return sl_fail_set(fail, SL_ERR_NOMEM, "batches of %zu images are larger than the address space", rows);
-	err = sl_arena_open(&loader->arena, total + slots + order + scratch, fail);
+	err = sl_arena_open(&loader->arena, total + slots + order + scratch + placed + (placed ? order : 0), fail);
 	if (err)
 		return err;
 	loader->slots = sl_arena_take(&loader->arena, slots);
 	loader->order = sl_arena_take(&loader->arena, order);
+	if (placed) {
+		loader->placed = sl_arena_take(&loader->arena, placed);
+		loader->turn = sl_arena_take(&loader->arena, order);
+	}
 	loader->scratch = sl_arena_take(&loader->arena, scratch);
 	for (int i = 0; i < loader->nslots; i++)
 		take_slot(loader, &loader->slots[i], rows);

@@ -1,8 +1,9 @@
 /* Batches of network input, prepared ahead on a thread of the loader's own.
  * Batch (epoch, index) is a function of data set, spec and those two numbers alone: the same bits for any number of
  * threads and any prefetch, so that a step can be replayed. Training batches are a permutation of the set that is new
- * in each epoch, augmented; evaluation batches are the set in order, not augmented.
- * All calls belong to one thread, the consumer's. None blocks but sl_loader_next and sl_loader_close. */
+ * in each epoch, augmented, or of rows of like length a permutation of batches of them; evaluation batches are the set
+ * in order, not augmented. All calls belong to one thread, the consumer's. None blocks but sl_loader_next and
+ * sl_loader_close. */
 #ifndef SL_CLIENT_DATA_LOADER_H
 #define SL_CLIENT_DATA_LOADER_H
 
@@ -32,6 +33,7 @@ struct sl_loader_spec {
 	/* A sample that cannot be read is named in the log, once, and the next one that can takes its place. Which one
 	 * that is depends on the set alone, so that a step can be replayed. False: the batch says so (`err`). */
 	bool skip_bad;
+	bool by_length;  /* of a set of tokens, training: a batch's rows are of like length */
 	enum sl_pad pad; /* of a set of tokens */
 	int64_t pad_to;  /* … at least the longest row of the set */
 	double mixup;    /* of training: rows are mixed with λ ~ Beta(mixup, mixup) (mixup.h); 0: they are not */

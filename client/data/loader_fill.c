@@ -3,28 +3,8 @@
 #include "client/data/loader_impl.h"
 #include "client/data/mixup.h"
 #include "common/base/log.h"
-#include "common/base/rng.h"
 
 enum { BLOCK_ROWS = 4 }; /* samples per block of the pool: whatever the number of threads */
-
-/* Fisher–Yates. */
-static void order_shuffle(struct sl_loader *loader, uint64_t epoch)
-{
-	const struct sl_rng_key key = {.seed = loader->spec.seed, .step = epoch, .tensor = SL_RNG_SHUFFLE};
-	int32_t *order = loader->order;
-	uint32_t w[4] = {0};
-
-	for (int64_t i = 0; i < loader->spec.set->count; i++)
-		order[i] = (int32_t)i;
-	for (uint32_t last = (uint32_t)loader->spec.set->count - 1, draw = 0; last > 0; last--, draw++) {
-		if (draw % 4 == 0)
-			sl_rng_quad(&key, draw / 4, w);
-		uint32_t other = sl_rng_below(w[draw % 4], last + 1);
-		int32_t swap = order[last];
-		order[last] = order[other];
-		order[other] = swap;
-	}
-}
 
 static enum sl_err fill_tokens(struct slot *slot, int64_t r, int thread, struct sl_fail *fail)
 {
@@ -205,7 +185,7 @@ void sl_loader_fill(struct slot *slot)
 	const int64_t first = sl_loader_first_row(loader, slot->batch.index);
 
 	if (loader->spec.train && !(loader->order_known && loader->order_epoch == slot->batch.epoch)) {
-		order_shuffle(loader, slot->batch.epoch);
+		sl_loader_order(loader, slot->batch.epoch);
 		loader->order_epoch = slot->batch.epoch;
 		loader->order_known = true;
 	}

@@ -1,5 +1,5 @@
 /* What the loader's files share. The consumer's thread has the queue of slots (loader.c), the worker fills one slot at
- * a time (loader_fill.c). */
+ * a time (loader_fill.c), in an order of samples (loader_order.c). */
 #ifndef SL_CLIENT_DATA_LOADER_IMPL_H
 #define SL_CLIENT_DATA_LOADER_IMPL_H
 
@@ -33,6 +33,11 @@ struct position {
 	int64_t index;
 };
 
+/* A sample of a set of tokens, while batches of like length are made. */
+struct sl_placed {
+	int32_t length, place, sample; /* place: in the shuffled order */
+};
+
 struct sl_loader {
 	struct sl_loader_spec spec;
 	int64_t batches;
@@ -49,7 +54,9 @@ struct sl_loader {
 	struct slot *slots;
 
 	/* the worker's */
-	int32_t *order; /* [set->count] permutation of epoch order_epoch */
+	int32_t *order;           /* [set->count] permutation of epoch order_epoch */
+	struct sl_placed *placed; /* [set->count], with spec.by_length; and batches in their order */
+	int32_t *turn;
 	uint64_t order_epoch;
 	bool order_known;
 	float *scratch; /* one area per thread of the pool, one room, and one work */
@@ -68,6 +75,8 @@ struct sl_loader {
 
 /* The first of a batch's rows among the epoch's samples in their order. */
 int64_t sl_loader_first_row(const struct sl_loader *loader, int64_t index);
+/* Fills `order` for that epoch. The worker's thread. */
+void sl_loader_order(struct sl_loader *loader, uint64_t epoch);
 /* Fills the slot's batch. A row that cannot be read is in batch.err and batch.why. The worker's thread. */
 void sl_loader_fill(struct slot *slot);
 

@@ -42,6 +42,8 @@ struct sl_set_spec {
 	int max_tokens;                 /* of a row: the rest is left out */
 	const char *tokenizer;          /* of texts: its folder or file */
 	bool cache;                     /* … keep their tokens beside them */
+	bool types;                     /* … the network finds out their tokens' types by where `mark` stands */
+	int32_t mark;                   /* … the token that ends a text */
 	const char *const *column;      /* of own texts: one column, or two of pairs, [ncolumns] */
 	const char *const *train_files; /* … the files whose labels are the classes, [ntrain_files]; NULL: the usual */
 	int ncolumns, ntrain_files;

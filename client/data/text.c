@@ -191,6 +191,31 @@ static enum sl_err choose(struct sl_records_spec *out, char path[PATH_MAX], cons
 	return SL_OK;
 }
 
+/* Types of tokens are 0 up to the first mark, and 1 behind it; so it has to be where the tokenizer has put it. */
+static enum sl_err check_types(const struct sl_token_set *set, const struct sl_set_spec *spec, const char *path,
+			       struct sl_fail *fail)
+{
+	const int64_t count = sl_token_set_count(set);
+	int32_t *id = malloc((size_t)sl_token_set_longest(set) * sizeof *id + 1);
+	enum sl_err err = id ? SL_OK : no_memory(fail);
+
+	for (int64_t i = 0; i < count && !err; i++) {
+		const struct sl_token_sample row = sl_token_set_sample(set, i, id);
+		int32_t first = 0;
+
+		while (first < row.n && id[first] != spec->mark)
+			first++;
+		if (first < row.n && first + 1 < row.first)
+			err = sl_fail_set(
+				fail, SL_ERR_DATA,
+				"%s: text %lld spells the special token that ends a text, which BERT takes for "
+				"the beginning of a second one",
+				path, (long long)i + 1);
+	}
+	free(id);
+	return err;
+}
+
 static enum sl_err read_part(struct texts *t, int i, const struct sl_glue_task *task, const struct sl_set_spec *spec,
 			     const struct sl_tokenizer *tokenizer, struct sl_fail *fail)
 {
@@ -208,6 +233,8 @@ static enum sl_err read_part(struct texts *t, int i, const struct sl_glue_task *
 				  "rows of %d tokens have no room for text: the tokenizer adds %d special ones",
 				  spec->max_tokens, least);
 	err = sl_token_set_open(&t->part[i], &of, fail);
+	if (!err && spec->types)
+		err = check_types(t->part[i], spec, path, fail);
 	if (err)
 		return err;
 	t->end[i] = (i ? t->end[i - 1] : 0) + sl_token_set_count(t->part[i]);

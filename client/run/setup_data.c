@@ -27,8 +27,9 @@ static int row_most(const struct sl_conf_client *c)
 	return c->data.max_length && c->data.max_length < c->model.tokens ? c->data.max_length : c->model.tokens;
 }
 
-static struct sl_set_spec data_spec(const struct sl_conf_client *c, enum sl_split split, struct names *name)
+static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split split, struct names *name)
 {
+	const struct sl_conf_client *c = s->conf;
 	const struct sl_conf_list *files = split == SL_SPLIT_TRAIN ? &c->data.train_files : &c->data.test_files;
 	struct sl_set_spec spec = {
 		.source = sl_sources[c->data.kind]->name,
@@ -42,6 +43,8 @@ static struct sl_set_spec data_spec(const struct sl_conf_client *c, enum sl_spli
 		.nignore = c->data.ignore.n,
 		.tokenizer = c->data.tokenizer,
 		.cache = c->data.token_cache,
+		.types = s->takes.types,
+		.mark = s->takes.mark,
 		.column = name->column,
 		.ncolumns = c->data.columns.n,
 		.numbers = c->model.classes == 1,
@@ -107,7 +110,7 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 static enum sl_err open_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail)
 {
 	struct names name;
-	const struct sl_set_spec spec = data_spec(s->conf, split, &name);
+	const struct sl_set_spec spec = data_spec(s, split, &name);
 
 	if (s->set[split].source) /* the plan needed it */
 		return SL_OK;
@@ -312,7 +315,7 @@ enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *s
 
 	samples[SL_SPLIT_TRAIN] = 0;
 	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && !err; split++) {
-		const struct sl_set_spec spec = data_spec(s->conf, (enum sl_split)split, &name);
+		const struct sl_set_spec spec = data_spec(s, (enum sl_split)split, &name);
 		struct sl_set set;
 
 		err = check_split(s, &spec, &set, sl_set_check(&set, &spec, fail), fail);
@@ -379,6 +382,7 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 		.train = train,
 		.members = cut ? s->conf->agreed.share.clients : 0,
 		.member = cut ? s->conf->agreed.share.member : 0,
+		.by_length = train && s->set[split].source->extent && s->conf->data.group_by_length,
 		.pad = s->set[split].source->extent ? (enum sl_pad)s->conf->data.pad : SL_PAD_NONE,
 		.pad_to = s->agreement.agreed.row_tokens,
 		.mixup = s->conf->train.mixup,

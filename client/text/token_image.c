@@ -11,7 +11,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "caches of tokens are little endian");
 
 /* VERSION goes up with each change of the file, or of what a tokenizer makes of a text. */
-enum { VERSION = 1, ARRAYS = 5 };
+enum { VERSION = 2, ARRAYS = 5 };
 
 static const char magic[8] = "sltokens";
 

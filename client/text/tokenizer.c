@@ -374,13 +374,18 @@ static enum sl_err put_text(struct sl_tokenizer_work *w, struct sl_bytes bytes, 
 	return err ? sl_fail_set(fail, err, "a text of %zu bytes: %s", bytes.len, sl_err_text(err)) : SL_OK;
 }
 
-/* Upstream's longest_first, for m tokens in all (shared by its fast tokenizers). */
-static void cut_pair(size_t *a, size_t *b, size_t m)
+/* Upstream's longest_first, for m tokens in all (shared by its fast tokenizers). They have cut each text to max_length
+ * before, which makes two long ones alike: the odd token is the second one's then. */
+static void cut_pair(size_t *a, size_t *b, size_t m, size_t max_length)
 {
-	size_t *shorter = *a <= *b ? a : b, *longer = *a <= *b ? b : a;
+	size_t *shorter, *longer;
 
 	if (*a + *b <= m)
 		return;
+	*a = *a < max_length ? *a : max_length;
+	*b = *b < max_length ? *b : max_length;
+	shorter = *a <= *b ? a : b;
+	longer = *a <= *b ? b : a;
 	*longer = *shorter > m || m - *shorter < *shorter ? *shorter : m - *shorter;
 	if (*shorter + *longer > m) {
 		*shorter = m / 2;
@@ -431,7 +436,7 @@ enum sl_err sl_tokenizer_encode(struct sl_tokenizer_work *w, struct sl_bytes a, 
 		size_t m = (size_t)max_length > specials ? (size_t)max_length - specials : 0;
 
 		if (b.data)
-			cut_pair(&n[0], &n[1], m);
+			cut_pair(&n[0], &n[1], m, (size_t)max_length);
 		else if (n[0] > m)
 			n[0] = m;
 	}

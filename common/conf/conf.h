@@ -150,6 +150,7 @@ struct sl_conf_client {
 		int max_length;                                  /* tokens of a row; 0: as many as the network takes */
 		struct sl_conf_list columns;                     /* … of own texts: one, or two of pairs */
 		enum { SL_CONF_PAD_NONE, SL_CONF_PAD_LONGEST, SL_CONF_PAD_MAX } pad;
+		bool group_by_length;
 		bool token_cache;
 		enum sl_conf_bad_sample on_bad_sample;
 		int64_t max_pixels;

@@ -65,6 +65,7 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "data.tokenizer", data.tokenizer, NULL, "", "of texts: folder or file of the tokenizer, as splitc tokens takes it"),
 	SL_INT(T, "data.max_length", data.max_length, 0, 65535, "0", "tokens; 0: as many as the network takes", "of texts: longer rows are cut, special tokens included"),
 	SL_CHOICE(T, "data.pad", data.pad, SL_WORDS("none", "longest", "max"), "none", "of rows of tokens: fill them up to the longest of the batch, or to data.max_length; padding crosses and is computed, and changes nothing else"),
+	SL_BOOL(T, "data.group_by_length", data.group_by_length, "false", "of rows of tokens: make training batches of rows that are about as long as each other"),
 	SL_NAMES(T, "data.columns", data.columns, sl_conf_check_word, "text", "of text: the column that holds the text, or two columns of pairs"),
 	SL_BOOL(T, "data.token_cache", data.token_cache, "true", "of texts: keep the tokens in FILE.tokens beside each FILE of text, to read them next time"),
 	SL_CHOICE(T, "data.on_bad_sample", data.on_bad_sample, SL_WORDS("stop", "skip"), "stop",
@@ -194,6 +195,7 @@ static const struct {
 		 {"model.vocab", "token_mlp"},
 		 {"model.tokens", OF_TOKENS},
 		 {"data.pad", OF_TOKENS},
+		 {"data.group_by_length", OF_TOKENS},
 		 {"train.mixup", OF_IMAGES ", mlp"},
 		 {"model.features", "mlp"},
 		 {"model.width", OF_IMAGES ", token_mlp, mlp"}};

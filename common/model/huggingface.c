@@ -33,7 +33,7 @@ enum sl_err sl_model_takes(struct sl_model_takes *out, const struct sl_model_spe
 		return SL_OK;
 	err = read_config(&c, spec, fail);
 	if (!err)
-		out->vocab = c.vocab;
+		*out = (struct sl_model_takes){c.vocab, c.types > 1 && c.mark < c.vocab, c.mark};
 	return err;
 }
 

@@ -32,7 +32,9 @@ enum { SL_MODEL_MAX_VOCAB = 1 << 22, SL_MODEL_MAX_TOKENS = 65535, SL_MODEL_MAX_F
 
 /* What a network of tokens takes, without building it; 0 of another. */
 struct sl_model_takes {
-	int vocab; /* tokens are below it */
+	int vocab;  /* tokens are below it */
+	bool types; /* their types are counted by where `mark` stands */
+	int32_t mark;
 };
 enum sl_err sl_model_takes(struct sl_model_takes *out, const struct sl_model_spec *spec,
 			   struct sl_fail *fail) SL_MUST_CHECK;

@@ -154,6 +154,17 @@ spoil '5s/[^\t]*$//' 65 'train.tsv:5: an empty text'
 spoil '6s/red\|green/\xff/' 65 'train.tsv:6: '
 spoil '7s/\t[^\t]*$//' 65 'train.tsv:7: 3 columns, where at least 4 are needed'
 spoil '8s/\t[01]\t/\t2\t/' 65 'train.tsv:8: label "2": one of 0, 1'
+# BERT counts a token's type by where [SEP] stands, so a text must not spell it
+mkdir "$tmp/bert"
+jq -n --argjson size "$(wc -l <"$tmp/made/vocab.txt")" '{model_type: "bert", vocab_size: $size, hidden_size: 8, intermediate_size: 8,
+	num_hidden_layers: 2, num_attention_heads: 2, max_position_embeddings: 40, type_vocab_size: 2, sep_token_id: 3}' >"$tmp/bert/config.json"
+bert=(--set model.name= --set model.huggingface="$tmp/bert" --set head_end=embeddings --set tail_begin=pooler
+	--set data.tokenizer="$tmp/made/vocab.txt" --set train.epochs=1)
+client bert "$config" --local "${bert[@]}" || fail "BERT: exit status $?"
+cola 0 300 | sed '9s/.$/ [SEP] said./' >"$tmp/CoLA/train.tsv"
+refused 65 'train.tsv: text 9 spells the special token that ends a text' "${bert[@]}"
+sed -i '9s/SEP/MASK/' "$tmp/CoLA/train.tsv"
+client 'bert masked' "$config" --local "${bert[@]}" || fail "BERT with a mask: exit status $?"
 cola 0 300 >"$tmp/CoLA/train.tsv"
 sed -i '3s/yes\|no, sir/maybe/' "$tmp/own/dev.tsv"
 refused 65 'dev.tsv:3: label "maybe": one of no, sir, yes' "${own[@]}" --set data.train_files=a.csv

@@ -10,11 +10,13 @@
 
 #include <cmocka.h>
 
+#include "client/data/source.h"
 #include "client/text/records.h"
 #include "client/text/tokenizer.h"
 #include "common/base/sha256.h"
 #include "tests/support/made_text.h"
 
+enum { SEP = 102 }; /* BERT's [SEP] */
 static const char digests[] = "tests/golden/tokens/digests.txt", hard[] = "tests/golden/tokens/hard.jsonl";
 
 struct digest {
@@ -34,18 +36,64 @@ static void put(struct digest *d, uint32_t value)
 	d->len += 4;
 }
 
+static void add_ids(struct digest *d, const int32_t *id, int64_t n, int64_t first)
+{
+	put(d, (uint32_t)n);
+	put(d, (uint32_t)first);
+	for (int64_t i = 0; i < n; i++)
+		put(d, (uint32_t)id[i]);
+	d->rows++;
+	d->tokens += n;
+}
+
 static void add(struct digest *d, struct sl_tokenizer_work *w, struct sl_bytes a, struct sl_bytes b)
 {
 	struct sl_tokens out;
 	struct sl_fail fail;
 
 	assert_int_equal(sl_tokenizer_encode(w, a, b, 0, &out, &fail), SL_OK);
-	put(d, (uint32_t)out.n);
-	put(d, (uint32_t)out.first);
-	for (int32_t i = 0; i < out.n; i++)
-		put(d, (uint32_t)out.id[i]);
-	d->rows++;
-	d->tokens += out.n;
+	add_ids(d, out.id, out.n, out.first);
+}
+
+/* What a network of BERT's family makes of ids: types are 0 up to the first mark, and 1 behind it. */
+static int64_t first_type(const int32_t *id, int64_t n, int32_t mark)
+{
+	for (int64_t i = 0; i < n; i++)
+		if (id[i] == mark)
+			return i + 1;
+	return n;
+}
+
+/* The rows of a task as training reads them: cut at `most` ids, 0: whole. */
+static void add_samples(struct digest *d, const char *task, const char *split, const char *data, const char *tokenizer,
+			int most)
+{
+	const bool bert = strstr(tokenizer, "bert_") != NULL;
+	char glue[4096], path[4096];
+	const struct sl_set_spec spec = {.source = task,
+					 .split = strcmp(split, "train") == 0 ? SL_SPLIT_TRAIN : SL_SPLIT_TEST,
+					 .dir = glue,
+					 .tokenizer = path,
+					 .types = bert,
+					 .mark = SEP,
+					 .max_tokens = most ? most : UINT16_MAX};
+	struct sl_room room = {0};
+	struct sl_fail fail = {0};
+	struct sl_set set;
+
+	snprintf(glue, sizeof glue, "%s/glue", data);
+	snprintf(path, sizeof path, "%s/%s", data, tokenizer);
+	if (sl_set_open(&set, &spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	for (int64_t i = 0; i < set.count; i++) {
+		struct sl_value value[SL_FIELD_COUNT];
+		const int64_t n = set.source->extent(&set, i);
+
+		assert_int_equal(set.source->sample(&set, i, &room, value, &fail), SL_OK);
+		add_ids(d, value[SL_FIELD_INPUT].data, n, bert ? first_type(value[SL_FIELD_INPUT].data, n, SEP) : n);
+	}
+	sl_room_close(&room);
+	sl_set_close(&set);
 }
 
 static void add_strings(struct digest *d, struct sl_tokenizer_work *w)
@@ -98,24 +146,45 @@ static void add_set(struct digest *d, struct sl_tokenizer_work *w, const char *s
 	add_records(d, w, &spec);
 }
 
+static void check_digest(struct digest *d, const char *set, long rows, long tokens, const char *sha256)
+{
+	uint8_t hash[SL_SHA256_BYTES];
+	char hex[2 * SL_SHA256_BYTES + 1];
+
+	sl_sha256(d->data, d->len, hash);
+	for (int i = 0; i < SL_SHA256_BYTES; i++)
+		sprintf(hex + 2 * i, "%02x", hash[i]);
+	if (d->rows != rows || d->tokens != tokens || strcmp(hex, sha256) != 0)
+		fail_msg("%s: %ld rows, %ld tokens, %s", set, d->rows, d->tokens, hex);
+	free(d->data);
+}
+
+/* A task's rows on the way of training; `set` is TASK-SPLIT or, of rows that are cut, TASK-SPLIT/IDS. False: training
+ * does not read that split. */
+static bool check_samples(const char *tokenizer, const char *set, const char *data, long rows, long tokens,
+			  const char *sha256)
+{
+	char task[32], split[32];
+	int most = 0;
+	struct digest d = {0};
+
+	if (sscanf(set, "%31[a-z]-%31[a-z]/%d", task, split, &most) < 2 || strcmp(split, "test") == 0)
+		return false;
+	add_samples(&d, task, split, data, tokenizer, most);
+	check_digest(&d, set, rows, tokens, sha256);
+	return true;
+}
+
 static void check(struct sl_tokenizer *t, const char *set, const char *data, long rows, long tokens, const char *sha256)
 {
 	struct sl_tokenizer_work *w;
 	struct digest d = {0};
 	struct sl_fail fail;
-	uint8_t hash[SL_SHA256_BYTES];
-	char hex[2 * SL_SHA256_BYTES + 1];
 
 	assert_int_equal(sl_tokenizer_work_open(&w, t, &fail), SL_OK);
 	add_set(&d, w, set, data);
-	sl_sha256(d.data, d.len, hash);
-	for (int i = 0; i < SL_SHA256_BYTES; i++)
-		sprintf(hex + 2 * i, "%02x", hash[i]);
-	assert_int_equal(d.rows, rows);
-	assert_int_equal(d.tokens, tokens);
-	assert_string_equal(hex, sha256);
+	check_digest(&d, set, rows, tokens, sha256);
 	sl_tokenizer_work_close(w);
-	free(d.data);
 }
 
 static struct sl_bytes bytes(const char *text)
@@ -147,8 +216,9 @@ static struct sl_tokenizer *made(bool words)
 	return t;
 }
 
-/* How many sets of digests.txt the tokenizer `name` was compared by; each line is read by exactly one test. */
-static int compare(const char *name, struct sl_tokenizer *t, const char *data)
+/* How many sets of digests.txt the tokenizer `name` was compared by; each line is read by exactly one test. `file`: its
+ * name in `data`; NULL: it is made. */
+static int compare(const char *name, struct sl_tokenizer *t, const char *data, const char *file)
 {
 	FILE *from = fopen(digests, "re");
 	char line[256], set[32], tokenizer[32], sha256[80];
@@ -160,10 +230,11 @@ static int compare(const char *name, struct sl_tokenizer *t, const char *data)
 		if (line[0] == '#')
 			continue;
 		assert_int_equal(sscanf(line, "%31s %31s %ld %ld %79s", set, tokenizer, &rows, &tokens, sha256), 5);
-		if (strcmp(tokenizer, name) == 0) {
+		if (strcmp(tokenizer, name) != 0)
+			continue;
+		if (!strchr(set, '/'))
 			check(t, set, data, rows, tokens, sha256);
-			sets++;
-		}
+		sets += (file && check_samples(file, set, data, rows, tokens, sha256)) || !strchr(set, '/');
 	}
 	fclose(from);
 	return sets;
@@ -174,7 +245,7 @@ static void test_made_bpe(void **state)
 	struct sl_tokenizer *t = made(false);
 
 	(void)state;
-	assert_int_equal(compare("made-bpe", t, NULL), 2);
+	assert_int_equal(compare("made-bpe", t, NULL, NULL), 2);
 	sl_tokenizer_close(t);
 }
 
@@ -183,7 +254,7 @@ static void test_made_wordpiece(void **state)
 	struct sl_tokenizer *t = made(true);
 
 	(void)state;
-	assert_int_equal(compare("made-wordpiece", t, NULL), 2);
+	assert_int_equal(compare("made-wordpiece", t, NULL, NULL), 2);
 	sl_tokenizer_close(t);
 }
 
@@ -212,7 +283,7 @@ static void test_roberta(void **state)
 	(void)state;
 	if (!t)
 		skip();
-	assert_true(compare("roberta", t, getenv("SPLIT_TEXT_DATA")) >= 6);
+	assert_true(compare("roberta", t, getenv("SPLIT_TEXT_DATA"), "roberta_tokenizer") >= 10);
 	sl_tokenizer_close(t);
 }
 
@@ -223,7 +294,7 @@ static void test_bert(void **state)
 	(void)state;
 	if (!t)
 		skip();
-	assert_true(compare("bert", t, getenv("SPLIT_TEXT_DATA")) >= 6);
+	assert_true(compare("bert", t, getenv("SPLIT_TEXT_DATA"), "bert_uncased_vocab.txt") >= 10);
 	sl_tokenizer_close(t);
 }
 

@@ -7,6 +7,7 @@ import {Tokenizer} from '@huggingface/tokenizers';
 import rust from 'tokenizers';
 
 const [data, hardFile] = process.argv.slice(2);
+const CUT = 40; // ids of a row that is cut
 const json = file => JSON.parse(fs.readFileSync(file, 'utf8'));
 const lines = file => fs.readFileSync(file, 'utf8').split('\n').filter(line => line !== '');
 
@@ -51,13 +52,15 @@ function both(name, config) {
 	const js = new Tokenizer(config, {});
 	const file = `${name}.json`;
 	fs.writeFileSync(file, JSON.stringify(config));
-	const rs = rust.Tokenizer.fromFile(file);
+	const rs = rust.Tokenizer.fromFile(file), cut = rust.Tokenizer.fromFile(file);
+	cut.setTruncation(CUT);
 	return {
 		name,
 		js: async (a, b) => js.encode(a, {text_pair: b ?? null}).ids,
 		rust: async (a, b) => (await rs.encode(a, b ?? null)).getIds(),
 		// of Rust's alone: JavaScript gives RoBERTa's second texts the type 1, which that model does not have
 		first: async (a, b) => (await rs.encode(a, b ?? null)).getTypeIds().filter(type => type === 0).length,
+		cut: async (a, b) => await cut.encode(a, b ?? null),
 	};
 }
 
@@ -73,6 +76,21 @@ async function digest(set, tokenizer, by, rows, other) {
 		differ += String(await tokenizer[other](a, b)) !== String(ids);
 	}
 	console.error(`${set} ${tokenizer.name}: ${rows.length} rows, ${tokens} tokens by ${by}; ${other} differs in ${differ}`);
+	console.log(`${set} ${tokenizer.name} ${rows.length} ${tokens} ${hash.digest('hex')}`);
+}
+
+// Rows that are cut to CUT ids, by Rust alone: JavaScript does not cut pairs as Python does
+async function cutDigest(set, tokenizer, rows) {
+	const hash = crypto.createHash('sha256');
+	let tokens = 0, whole = 0;
+	for (const [a, b] of rows) {
+		const row = await tokenizer.cut(a, b), ids = row.getIds();
+		const first = b === undefined ? ids.length : row.getTypeIds().filter(type => type === 0).length;
+		hash.update(Buffer.from(Uint32Array.from([ids.length, first, ...ids].map(Number)).buffer));
+		tokens += ids.length;
+		whole += ids.length < CUT;
+	}
+	console.error(`${set} ${tokenizer.name}: ${rows.length} rows, ${tokens} tokens, ${whole} rows shorter than ${CUT}`);
 	console.log(`${set} ${tokenizer.name} ${rows.length} ${tokens} ${hash.digest('hex')}`);
 }
 
@@ -99,9 +117,15 @@ for (const tokenizer of tokenizers) {
 	for (const split of tokenizer.name.startsWith('made') ? [] : ['train', 'dev', 'test']) {
 		const cola = `${data}/glue/CoLA/${split}.tsv`, rte = `${data}/glue/RTE/${split}.tsv`;
 		const column = split === 'test' ? 1 : 3, skip = split === 'test' ? 1 : 0;
-		if (fs.existsSync(cola))
-			await digest(`cola-${split}`, tokenizer, 'js', lines(cola).slice(skip).map(row => [row.split('\t')[column]]), 'rust');
-		if (fs.existsSync(rte))
-			await digest(`rte-${split}`, tokenizer, 'js', lines(rte).slice(1).map(row => row.split('\t').slice(1, 3)), 'rust');
+		if (fs.existsSync(cola)) {
+			const rows = lines(cola).slice(skip).map(row => [row.split('\t')[column]]);
+			await digest(`cola-${split}`, tokenizer, 'js', rows, 'rust');
+			await cutDigest(`cola-${split}/${CUT}`, tokenizer, rows);
+		}
+		if (fs.existsSync(rte)) {
+			const rows = lines(rte).slice(1).map(row => row.split('\t').slice(1, 3));
+			await digest(`rte-${split}`, tokenizer, 'js', rows, 'rust');
+			await cutDigest(`rte-${split}/${CUT}`, tokenizer, rows);
+		}
 	}
 }
