@@ -152,9 +152,12 @@ static void decided(struct sl_group *g, int k)
 
 	p->prepared = p->skip = false;
 	p->number = g->seat[k].number;
+	if (g->err && g->what == GROUP_CATCH_UP)
+		end_member(p, &g->fail);
 	if (!p->m || sl_port_session(p->m->port)->state != SL_SESSION_COMMIT)
 		return;
 	ev.compute_s = sl_middle_decided(p->m);
+	ev.mean = sl_group_ends_has(g, sl_port_session(p->m->port)->number);
 	sl_port_event(p->m->port, &ev);
 }
 

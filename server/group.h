@@ -6,7 +6,8 @@
  *   group.c       the loop's part: who is there, who is awaited, which job is next
  *   group_task.c  the worker's: where to go on from, the sum of a step
  *   group_round.c the worker's: copies of the trunk, and their average
- *   group_keep.c  the worker's: checkpoints */
+ *   group_keep.c  the worker's: checkpoints
+ *   group_ends.c  the worker's: heads and tails that are shared */
 #ifndef SL_SERVER_GROUP_H
 #define SL_SERVER_GROUP_H
 
@@ -43,6 +44,11 @@ void sl_group_leave(struct sl_group *group, struct sl_middle *m);
  * (sl_agreement_trunk): it is taken over or closed. MISMATCH: the group trains another middle. */
 enum sl_err sl_group_lend(struct sl_group *group, struct sl_middle *m, struct sl_plan *plan,
 			  struct sl_fail *fail) SL_MUST_CHECK;
+/* (worker) Where heads and tails are shared (group_ends.c): what of a Hello's payload says, with its part of m->memory;
+ * the task MEAN; and when the session is freed. */
+enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_group_ends_mean(struct sl_group *group, struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_member_ends_close(struct sl_middle *m);
 /* (worker) As sl_trunk_install, sl_trunk_gather and sl_trunk_last; and whether the member's part may be added:
  * NONFINITE.
  */

@@ -32,6 +32,24 @@ struct sl_group_seat {
 	uint64_t rows;              /* … in the round under way */
 };
 
+enum { SL_GROUP_MEANS = 64 };
+
+/* What a step has changed in all heads and tails, as members hear it. */
+struct sl_group_mean {
+	uint64_t step;
+	bool whole;
+	struct sl_buf run;
+};
+
+/* Heads and tails that are shared. */
+struct sl_group_ends {
+	struct sl_end_layout layout;
+	struct sl_end_sum sum;
+	size_t bound;  /* of a run */
+	uint64_t from; /* steps before it have no mean here any more */
+	struct sl_group_mean mean[SL_GROUP_MEANS], *next;
+};
+
 /* STEP: of one member inside a round. APPLY: of all; in rounds it ends one. */
 enum sl_group_job { GROUP_CHOOSE, GROUP_REJOIN, GROUP_CATCH_UP, GROUP_STEP, GROUP_APPLY };
 
@@ -77,6 +95,7 @@ struct sl_group {
 	struct sl_plan *plan;
 	struct sl_exec *exec;
 	struct sl_keep keep;
+	struct sl_group_ends *ends; /* NULL: members have heads and tails of their own */
 	struct sl_group_seat *seat; /* [n] */
 	uint64_t done, on_disk, from, made;
 	uint64_t late_at; /* the newest step that was done without somebody, from 1; 0: none */
@@ -116,6 +135,18 @@ void sl_group_run_step(struct sl_group *group);
 enum sl_err sl_group_end_round(struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
 /* Its moments where each member keeps its own, for the checkpoint: floats of all of them. */
 int64_t sl_group_own_moments(const struct sl_group *group);
+/* group_ends.c, (worker); all of them do nothing where heads and tails are not shared. A member's session borrows. */
+enum sl_err sl_group_ends_lend(struct sl_group *group, struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_group_ends_close(struct sl_group *group);
+void sl_group_ends_begin(struct sl_group *group); /* it goes on from `done` */
+/* What the member told of the step under way. NONFINITE, PAYLOAD. */
+enum sl_err sl_group_ends_check(struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
+/* The mean of what those in `part` told; then, with the step, it is one that members hear. NONFINITE. */
+enum sl_err sl_group_ends_fold(struct sl_group *group, double factor, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_group_ends_settle(struct sl_group *group);
+/* Whether a member at this step can go on from there; whether the step has a mean. */
+bool sl_group_ends_reach(const struct sl_group *group, uint64_t step);
+bool sl_group_ends_has(const struct sl_group *group, uint64_t step);
 void sl_group_free_trunk(struct sl_group *group); /* nothing of it runs any more */
 
 #endif

@@ -28,6 +28,7 @@ static size_t records_bytes(const struct sl_group *g)
 		for (int dir = 0; dir < SL_DIR_COUNT && g->seat[k].kept; dir++)
 			bytes += g->seat[k].codecs.dir[dir].len;
 	}
+	bytes += g->ends ? sl_end_coder_state_bytes(g->ends->sum.coder) : 0;
 	return bytes;
 }
 
@@ -96,7 +97,7 @@ static enum sl_err write_records(const struct sl_group *g, struct sl_buf *out)
 		if (!err && moment_bytes(g))
 			err = write_moments(g, seat->copy, out);
 	}
-	return err;
+	return err || !g->ends ? err : sl_end_coder_save(g->ends->sum.coder, out);
 }
 
 static void pin_files(struct sl_group *g)
@@ -204,7 +205,9 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 		seat->kept = false;
 		memcpy(seat->pin, r.pin, sizeof seat->pin);
 	}
-	return at == in->len ? SL_OK : sl_fail_set(fail, SL_ERR_DATA, "it has more members than the group");
+	if (g->ends && sl_end_coder_load(g->ends->sum.coder, (struct sl_bytes){in->data + at, in->len - at}))
+		return sl_fail_set(fail, SL_ERR_DATA, "it has no state of shared heads and tails");
+	return g->ends || at == in->len ? SL_OK : sl_fail_set(fail, SL_ERR_DATA, "it has more members than the group");
 }
 
 /* Room for what the members' codecs may have kept. */
@@ -216,6 +219,7 @@ static enum sl_err room_for_records(const struct sl_group *g, struct sl_buf *out
 		for (int dir = 0; dir < SL_DIR_COUNT && g->seat[k].m; dir++)
 			out->cap += sl_codec_state_bytes(sl_port_codecs(g->seat[k].m->port)[dir]);
 	}
+	out->cap += g->ends ? sl_end_coder_state_bytes(g->ends->sum.coder) : 0;
 	out->data = malloc(out->cap + 1);
 	return out->data ? SL_OK : SL_ERR_NOMEM;
 }

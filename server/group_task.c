@@ -17,6 +17,7 @@ void sl_group_free_trunk(struct sl_group *g)
 		sl_exec_close(g->seat[k].copy);
 	}
 	free(g->seat);
+	sl_group_ends_close(g);
 	sl_exec_close(g->exec);
 	sl_plan_close(g->plan);
 }
@@ -75,6 +76,8 @@ enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_pla
 		err = open_bare(&seat->copy, g->plan, m->env.be, fail);
 	if (!err)
 		err = sl_exec_borrow(m->trunk.exec, seat->copy ? seat->copy : g->exec, fail);
+	if (!err)
+		err = sl_group_ends_lend(g, m, fail);
 	if (err)
 		return err;
 	seat->m = m;
@@ -238,6 +241,8 @@ static void run_choose(struct sl_group *g)
 	g->valid = !g->err;
 	g->torn = g->torn && g->err;
 	g->late_at = 0;
+	if (!g->err)
+		sl_group_ends_begin(g);
 	begin_branch(g);
 }
 
@@ -277,10 +282,19 @@ static void run_rejoin(struct sl_group *g)
 		g->back = true;
 		return;
 	}
-	sl_log_limited(SL_LOG_WARN, "ends-behind",
-		       "group %s: member %d goes on with the head and tail of step %" PRIu64 ", which has done %" PRIu64
-		       ": steps since were done without somebody, so nobody goes back",
-		       g->name, g->which, newest, seat->number);
+	if (g->ends && !sl_group_ends_reach(g, newest)) {
+		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
+				    "member %d goes on from step %" PRIu64 ", and group %s, at step %" PRIu64
+				    ", has not kept the means of heads and tails from there on",
+				    g->which, newest, g->name, g->done);
+		return;
+	}
+	if (!g->ends)
+		sl_log_limited(SL_LOG_WARN, "ends-behind",
+			       "group %s: member %d goes on with the head and tail of step %" PRIu64
+			       ", which has done %" PRIu64
+			       ": steps since were done without somebody, so nobody goes back",
+			       g->name, g->which, newest, seat->number);
 	seat->number = newest;
 	seat->made = SL_MADE_UNKNOWN;
 	if (sl_group_has_rounds(g) && sl_group_reset_copy(g, g->which, false))
@@ -310,6 +324,8 @@ enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fa
 	SL_FAILPOINT(s->skip ? SL_FP_SERVER_SKIP : SL_FP_NONE);
 	if (s->skip)
 		return SL_OK;
+	if (sl_group_ends_check(m, fail))
+		return fail->code;
 	for (int i = 0; i < s->chunks; i++)
 		rows[i] = (int64_t)sl_session_chunk_rows(s, i);
 	return SL_FAILPOINT_CALL(SL_FP_SERVER_CHECK, 0) ? SL_ERR_NONFINITE
@@ -351,6 +367,8 @@ static enum sl_err apply(struct sl_group *g, struct sl_fail *fail)
 	if (!rows)
 		return sl_exec_skip(g->exec);
 	err = sl_exec_check(g->exec, NULL, 0, fail);
+	if (!err)
+		err = sl_group_ends_fold(g, factor(g, rows), fail);
 	SL_FAILPOINT(SL_FP_SERVER_APPLY);
 	if (err)
 		return err;
@@ -378,6 +396,7 @@ static void settle(struct sl_group *g)
 		seat->number = g->done + g->round;
 		seat->made = g->branch;
 	}
+	sl_group_ends_settle(g);
 	g->done += g->round;
 	if (!all)
 		g->late_at = g->done;
@@ -409,6 +428,22 @@ static void run_apply(struct sl_group *g)
 	g->checkpointed = g->stays = g->checkpoint && sl_group_keep(g);
 }
 
+/* A member has skipped a step that the group had done without it. */
+static void run_catch_up(struct sl_group *g)
+{
+	struct sl_group_seat *seat = &g->seat[g->which];
+
+	g->err = sl_group_ends_reach(g, seat->number)
+			 ? SL_OK
+			 : sl_fail_set(&g->fail, SL_ERR_MISMATCH,
+				       "member %d is too far behind: group %s has not kept the mean of step %" PRIu64,
+				       g->which, g->name, seat->number);
+	if (g->err)
+		return;
+	seat->number++;
+	seat->made = g->branch;
+}
+
 void sl_group_run(struct sl_job *job)
 {
 	struct sl_group *g = (struct sl_group *)(void *)((char *)job - offsetof(struct sl_group, job));
@@ -421,8 +456,7 @@ void sl_group_run(struct sl_job *job)
 		run_rejoin(g);
 		break;
 	case GROUP_CATCH_UP:
-		g->seat[g->which].number++;
-		g->seat[g->which].made = g->branch;
+		run_catch_up(g);
 		break;
 	case GROUP_STEP:
 		sl_group_run_step(g);

@@ -303,6 +303,7 @@ static void port_closed(void *arg)
 
 	sl_trunk_close(&m->trunk);
 	sl_plan_close(m->group_plan);
+	sl_member_ends_close(m);
 	if (m->group)
 		sl_group_leave(m->group, m);
 	atomic_fetch_sub(m->env.memory_used, m->memory_bytes);

@@ -77,6 +77,8 @@ static enum sl_err admit(struct sl_middle *m, struct sl_fail *fail)
 		err = sl_exec_prepare(&m->trunk.exec, m->trunk.plan, SL_MIDDLE, m->env.be, fail);
 	if (!err)
 		err = sl_session_memory(&m->memory, m->trunk.exec, m->env.be, m->env.host_be, m->agreement.codec, fail);
+	if (!err && m->trunk.plan->spec.shared_ends)
+		err = sl_member_ends_hear(m, sl_port_asked(m->port), fail);
 	sl_need(&back.host, 1, sl_port_asked(m->port).len); /* counted, and given back when this ends */
 	if (!err && m->agreement.agreed.share.group[0])
 		err = sl_agreement_trunk(&m->agreement, &m->group_plan, sl_port_asked(m->port), fail);
@@ -182,6 +184,8 @@ enum sl_err sl_middle_task(void *arg, enum sl_task task, int chunk, struct sl_fa
 		return sl_trunk_commit(&m->trunk, m->port, fail);
 	case SL_TASK_PREPARE:
 		return sl_group_check(m->group, m, fail);
+	case SL_TASK_MEAN:
+		return sl_group_ends_mean(m->group, m, fail);
 	case SL_TASK_GATHER:
 		return m->group ? sl_group_gather(m->group, m, &m->trunk.checkpointed)
 				: sl_trunk_gather(&m->trunk, m->port);

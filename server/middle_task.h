@@ -16,8 +16,14 @@ struct sl_middle {
 	struct sl_agreement agreement;
 	/* (worker) Of this session alone; a group's member has plan and executor here, and no more. */
 	struct sl_trunk trunk;
-	struct sl_group *group;                        /* NULL: none, or it is not admitted */
-	struct sl_plan *group_plan;                    /* (worker) the group's trunk's, from ADMIT to OPEN */
+	struct sl_group *group;     /* NULL: none, or it is not admitted */
+	struct sl_plan *group_plan; /* (worker) the group's trunk's, from ADMIT to OPEN */
+	/* (worker) in a group that shares heads and tails: what the member tells of a step; else zeros */
+	struct {
+		struct sl_end_layout layout;
+		struct sl_end_coder *coder;
+		float *change; /* [layout.floats] */
+	} ends;
 	_Atomic uint64_t memory_bytes;                 /* counted in *env.memory_used */
 	struct sl_session_memory memory, shown_memory; /* the worker's; the loop's copy of it, from READY on */
 	bool need_weights, over;

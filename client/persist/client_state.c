@@ -1,6 +1,8 @@
 #include "client/persist/client_state.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "kernels/cpu/cpu.h"
 
@@ -22,8 +24,31 @@ enum sl_err sl_client_state_open(struct sl_client_state *s, const struct sl_plan
 	return SL_OK;
 }
 
+enum sl_err sl_client_state_open_end(struct sl_client_state *s, const struct sl_end_coder *coder, struct sl_fail *fail)
+{
+	const size_t cap = sl_end_coder_state_bytes(coder);
+
+	if (!cap)
+		return SL_OK;
+	s->end = (struct sl_buf){malloc(cap), 0, cap};
+	return s->end.data ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the client's state");
+}
+
+enum sl_err sl_client_state_take_end(struct sl_client_state *s, const struct sl_end_coder *coder)
+{
+	s->end.len = 0;
+	return sl_end_coder_save(coder, &s->end);
+}
+
+enum sl_err sl_client_state_give_end(const struct sl_client_state *s, struct sl_end_coder *coder)
+{
+	return sl_end_coder_load(coder, (struct sl_bytes){s->end.data, s->end.len});
+}
+
 void sl_client_state_close(struct sl_client_state *s)
 {
+	free(s->end.data);
+	s->end = (struct sl_buf){0};
 	sl_exec_state_close(&s->head);
 	sl_exec_state_close(&s->tail);
 	sl_codecs_state_close(&s->codecs);
@@ -56,11 +81,15 @@ void sl_client_checkpoint(struct sl_checkpoint *c, const char *dir, const struct
 	sl_checkpoint_note(c, "core", "%s", sl_cpu_describe());
 }
 
+static const char end_part[] = "end_grad";
+
 static void add_parts(struct sl_client_state *s, struct sl_checkpoint *c, bool reading)
 {
 	sl_exec_state_parts(&s->head, c);
 	sl_exec_state_parts(&s->tail, c);
 	sl_codecs_state_parts(&s->codecs, reading, c);
+	if (s->end.data)
+		sl_checkpoint_bytes(c, end_part, s->end.data, (int64_t)(reading ? s->end.cap : s->end.len));
 }
 
 enum sl_err sl_client_state_write(struct sl_client_state *s, struct sl_checkpoint *c, struct sl_fail *fail)
@@ -84,6 +113,9 @@ enum sl_err sl_client_state_read(struct sl_client_state *s, struct sl_checkpoint
 	if (err)
 		return err;
 	sl_codecs_state_read(&s->codecs, c);
+	for (int i = 0; i < c->n_part; i++)
+		if (strcmp(c->part[i].name, end_part) == 0)
+			s->end.len = (size_t)c->part[i].count;
 	s->step = step;
 	return SL_OK;
 }

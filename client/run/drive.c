@@ -46,9 +46,6 @@ enum sl_err sl_drive(struct sl_setup *setup, const struct sl_drive_options *opti
 		return sl_drive_local_group(setup, options, fail);
 	if (local)
 		return sl_drive_local(setup, options, fail);
-	if (sl_agreed_shares_ends(&setup->conf->agreed) && !options->eval_only)
-		return sl_conf_client_fail(setup->conf, "share.ends", fail,
-					   "step works in one process so far: add --local, or take private");
 	err = sl_drive_remote(setup, options, fail);
 	return err == SL_ERR_TIMEOUT ? sl_drive_explain(setup->conf, fail) : err;
 }

@@ -191,6 +191,35 @@ static enum sl_err open_link(struct sl_remote *r, struct sl_fail *fail)
 	return err;
 }
 
+static enum sl_err open_shared(struct sl_remote *r, struct sl_fail *fail)
+{
+	const struct sl_agreement *a = r->conf.agreement;
+	size_t bytes[SL_END_COUNT];
+	enum sl_err err;
+
+	if (!r->conf.plan->spec.shared_ends)
+		return SL_OK;
+	err = sl_end_layout_of(&r->layout, r->conf.plan, fail);
+	for (int end = 0; end < SL_END_COUNT && !err; end++) {
+		const struct sl_end_coder_env env = {
+			.layout = &r->layout,
+			.spec = &a->end_codec[end],
+			.all = a->agreed.share.layers == SL_LAYERS_ALL,
+			.be = r->conf.be,
+			.seed = r->conf.plan->spec.seed,
+			.member = end == SL_END_MEAN ? -1 : r->conf.plan->spec.member,
+		};
+
+		err = sl_end_coder_open(&r->end[end], &env, fail);
+		bytes[end] = err ? 0 : sl_end_coder_bound(r->end[end]);
+	}
+	if (err)
+		return err;
+	sl_port_end_runs(r->port, bytes);
+	r->change = calloc((size_t)r->layout.floats + 1, sizeof *r->change);
+	return r->change ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the gradients of head and tail");
+}
+
 static enum sl_err open_session(struct sl_remote *r, struct sl_fail *fail)
 {
 	struct sl_session *s = sl_port_session(r->port);
@@ -200,6 +229,9 @@ static enum sl_err open_session(struct sl_remote *r, struct sl_fail *fail)
 
 	/* the role first: it decides which runs the port accepts */
 	sl_session_open_client(s, &(struct sl_hello){0}, 0);
+	err = open_shared(r, fail);
+	if (err)
+		return err;
 	err = sl_port_equip(r->port, r->conf.plan, r->conf.be, NULL, r->conf.agreement->codec, fail);
 	if (err)
 		return err;
@@ -321,12 +353,16 @@ bool sl_remote_checkpointed(const struct sl_remote *r)
 
 enum sl_err sl_remote_state_open(struct sl_remote *r, struct sl_client_state *s, struct sl_fail *fail)
 {
-	return sl_client_state_open(s, r->conf.plan, sl_port_codecs(r->port), fail);
+	enum sl_err err = sl_client_state_open(s, r->conf.plan, sl_port_codecs(r->port), fail);
+
+	return err ? err : sl_client_state_open_end(s, r->end[SL_END_GRAD], fail);
 }
 
 enum sl_err sl_remote_take(struct sl_remote *r, struct sl_client_state *s)
 {
-	return sl_client_state_take(s, r->ends.head, r->ends.tail, sl_port_codecs(r->port));
+	enum sl_err err = sl_client_state_take(s, r->ends.head, r->ends.tail, sl_port_codecs(r->port));
+
+	return err ? err : sl_client_state_take_end(s, r->end[SL_END_GRAD]);
 }
 
 enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
@@ -336,7 +372,9 @@ enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
 
 	if (!err)
 		err = sl_ends_follow(&r->ends, s->step);
-	return err ? err : sl_client_state_give(s, r->ends.head, r->ends.tail, sl_port_codecs(r->port));
+	if (!err)
+		err = sl_client_state_give(s, r->ends.head, r->ends.tail, sl_port_codecs(r->port));
+	return err ? err : sl_client_state_give_end(s, r->end[SL_END_GRAD]);
 }
 
 uint64_t sl_remote_made(const struct sl_remote *r)
@@ -368,7 +406,11 @@ bool sl_remote_torn(const struct sl_remote *r)
 
 bool sl_remote_in_doubt(const struct sl_remote *r)
 {
-	return ended_in_commit(r) && !sl_remote_applied(r);
+	const struct sl_session *s = sl_port_session(r->port);
+	/* without the mean of heads and tails this side cannot apply the step */
+	const bool may_apply = !r->change || (s->committed && (!s->mean || s->mean_whole));
+
+	return ended_in_commit(r) && !sl_remote_applied(r) && may_apply;
 }
 
 enum sl_err sl_remote_apply(struct sl_remote *r)
@@ -412,6 +454,10 @@ void sl_remote_free(struct sl_remote *r)
 	sl_async_close(r->jobs_done);
 	sl_transport_close(r->transport, LINGER_MS);
 	sl_ends_close(&r->ends);
+	for (int end = 0; end < SL_END_COUNT; end++)
+		sl_end_coder_close(r->end[end]);
+	sl_end_layout_close(&r->layout);
+	free(r->change);
 	free((void *)(uintptr_t)r->text.data);
 	free(r);
 }

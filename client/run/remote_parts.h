@@ -39,8 +39,12 @@ struct sl_remote {
 	struct sl_timer *ticker;
 	struct sl_port *port;
 	struct sl_ends ends;
-	struct sl_bytes text;            /* the payload of its Hello; its own */
-	enum link_state state, ended_in; /* ended_in: the state from which it came to one above UP */
+	/* of a group that shares heads and tails; else zeros */
+	struct sl_end_layout layout;
+	struct sl_end_coder *end[SL_END_COUNT]; /* (worker) */
+	float *change;                          /* (worker) [layout.floats] */
+	struct sl_bytes text;                   /* the payload of its Hello; its own */
+	enum link_state state, ended_in;        /* ended_in: the state from which it came to one above UP */
 	uint64_t opened_ms;
 	bool said;          /* what the operator is told of this state */
 	struct sl_job last; /* behind the task that ran when the session ended */

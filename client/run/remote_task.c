@@ -69,18 +69,59 @@ static enum sl_err head_backward(struct sl_remote *r, int chunk, struct sl_fail 
 	return err;
 }
 
+/* What the step's chunks would change in head and tail. */
+static enum sl_err tell(struct sl_remote *r, struct sl_fail *fail)
+{
+	struct sl_buf run = sl_port_end_room(r->port, SL_END_GRAD);
+	enum sl_err err;
+
+	sl_end_coder_rollback(r->end[SL_END_GRAD]); /* of a step that was abandoned */
+	err = sl_ends_change(&r->ends, &r->layout, r->change);
+	if (!err)
+		err = sl_end_encode(r->end[SL_END_GRAD], r->ends.step, r->change, &run);
+	sl_port_end_filled(r->port, SL_END_GRAD, &run);
+	return err ? sl_fail_set(fail, err, "end_grad: %s", sl_err_text(err)) : SL_OK;
+}
+
+/* The mean of the step, where there is one. */
+static enum sl_err hear(struct sl_remote *r, struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	if (!sl_port_session(r->port)->mean)
+		return SL_OK;
+	err = sl_end_decode(r->end[SL_END_MEAN], r->ends.step, sl_port_end_run(r->port, SL_END_MEAN), r->change, fail);
+	if (!err && sl_end_check(&r->layout, r->change, fail))
+		err = SL_ERR_PAYLOAD; /* the server has applied it: there is no way on */
+	return err;
+}
+
+static enum sl_err commit_shared(struct sl_remote *r, bool skip)
+{
+	if (skip)
+		sl_end_coder_rollback(r->end[SL_END_GRAD]);
+	else
+		sl_end_coder_commit(r->end[SL_END_GRAD]);
+	return sl_port_session(r->port)->mean ? sl_ends_commit_mean(&r->ends, &r->layout, r->change, r->lr) : SL_OK;
+}
+
 enum sl_err sl_remote_commit(struct sl_remote *r, struct sl_fail *fail)
 {
 	bool skip = sl_port_session(r->port)->skip;
 	enum sl_err err =
 		sl_port_follow(r->port, r->ends.step + 1, fail); /* first: it can fail and leave all as it was */
 
+	if (!err && r->change)
+		err = hear(r, fail);
 	if (err)
 		return err;
 	r->torn = true;
 	sl_port_compute_begins(r->port);
 	SL_FAILPOINT(skip ? SL_FP_CLIENT_SKIP : SL_FP_CLIENT_APPLY);
-	err = skip ? SL_OK : sl_ends_commit(&r->ends, r->lr, sl_port_session(r->port)->grad_scale);
+	if (r->change)
+		err = commit_shared(r, skip);
+	else
+		err = skip ? SL_OK : sl_ends_commit(&r->ends, r->lr, sl_port_session(r->port)->grad_scale);
 	sl_port_compute_ends(r->port);
 	if (!err && !skip && SL_FAILPOINT_CALL(SL_FP_CLIENT_CODECS, 0) != 0)
 		err = SL_ERR_DEVICE;
@@ -108,6 +149,8 @@ enum sl_err sl_remote_run_task(void *arg, enum sl_task task, int chunk, struct s
 		return tail(r, chunk, fail);
 	case SL_TASK_HEAD_BWD:
 		return head_backward(r, chunk, fail);
+	case SL_TASK_TELL:
+		return tell(r, fail);
 	case SL_TASK_COMMIT:
 		return sl_remote_commit(r, fail);
 	default:

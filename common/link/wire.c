@@ -386,6 +386,7 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 		out->committed.step = frame->u.committed.step;
 		out->committed.compute_s = frame->u.committed.compute_s;
 		out->committed.checkpointed = frame->u.committed.checkpointed;
+		out->committed.mean = frame->u.committed.mean;
 		return SL_OK;
 	case SL_FRAME_FETCH:
 		split__fetch__init(&out->fetch);
@@ -499,6 +500,7 @@ static void body_get(struct reader *r, struct sl_frame *out, const Split__Frame 
 		out->u.committed.step = in->committed->step;
 		out->u.committed.compute_s = get_finite(r, in->committed->compute_s, "compute_s");
 		out->u.committed.checkpointed = in->committed->checkpointed;
+		out->u.committed.mean = in->committed->mean;
 		break;
 	case SL_FRAME_HEARTBEAT:
 		out->u.heartbeat.sent_ms = in->heartbeat->sent_ms;

@@ -10,7 +10,7 @@
 #include "common/base/err.h"
 
 enum {
-	SL_WIRE_VERSION = 10,
+	SL_WIRE_VERSION = 11,
 	SL_WIRE_HEADER_MAX = 4096,
 	SL_WIRE_PART_MAX = 1 << 20,
 	SL_WIRE_TEXT_MAX = 384,
@@ -46,6 +46,10 @@ enum sl_part_what {
 	SL_PART_MID_GRAD,
 	SL_PART_HEAD_GRAD,
 	SL_PART_WEIGHTS, /* the middle's parameters, f32, in the plan's order: upload and fetch */
+	/* of a group with shared heads and tails: what a member's step would change there, and what all members'
+	   together do (session/mean.h) */
+	SL_PART_END_GRAD,
+	SL_PART_END_MEAN,
 	SL_PART_WHAT_COUNT
 };
 
@@ -132,6 +136,7 @@ struct sl_committed {
 	uint64_t step;
 	double compute_s;  /* the server's kernels in this step */
 	bool checkpointed; /* a checkpoint was asked for, and is on the disk */
+	bool mean;         /* a run of SL_PART_END_MEAN belongs to the step */
 };
 
 struct sl_abandon {

@@ -49,7 +49,9 @@ static void settle_groups(struct sl_plan_spec *plan, const struct sl_agreed *a)
 
 enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 {
-	for (int i = 0; i < SL_DIR_COUNT + SL_END_COUNT; i++) {
+	const int codecs = SL_DIR_COUNT + (sl_agreed_shares_ends(&a->agreed) ? SL_END_COUNT : 0);
+
+	for (int i = 0; i < codecs; i++) {
 		const int end = i - SL_DIR_COUNT;
 		char *text = end < 0 ? a->agreed.codec[i] : a->agreed.end_codec[end];
 		struct sl_codec_spec *spec = end < 0 ? &a->codec[i] : &a->end_codec[end];
@@ -94,12 +96,24 @@ enum sl_err sl_agreement_say(const struct sl_agreement *a, const struct sl_plan 
 			     struct sl_hello *hello, struct sl_fail *fail)
 {
 	struct sl_buf buf = {.data = malloc(SL_WIRE_HELLO_MAX), .cap = SL_WIRE_HELLO_MAX};
+	struct sl_end_layout layout;
+	enum sl_err err;
 
 	if (!buf.data)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a Hello");
 	put(&buf, a->plan.note, strlen(a->plan.note));
 	put(&buf, "\n", 1);
 	sl_graph_write(&plan->segment[SL_MIDDLE].graph, put, &buf);
+	if (plan->spec.shared_ends) {
+		err = sl_end_layout_of(&layout, plan, fail);
+		if (err) {
+			free(buf.data);
+			return err;
+		}
+		put(&buf, "\n", 1);
+		sl_end_layout_write(&layout, put, &buf);
+		sl_end_layout_close(&layout);
+	}
 	if (!buf.cap) {
 		free(buf.data);
 		return sl_fail_set(fail, SL_ERR_LIMIT,
@@ -124,26 +138,63 @@ static enum sl_err hear_agreement(struct sl_agreement *a, const char *text, size
 		if (strcmp(as_said.codec[dir], a->agreed.codec[dir]) != 0)
 			err = sl_fail_set(fail, SL_ERR_PROTOCOL, "codec '%s' is written '%s'", as_said.codec[dir],
 					  a->agreed.codec[dir]);
-	for (int end = 0; end < SL_END_COUNT && !err; end++)
+	for (int end = 0; end < SL_END_COUNT && !err && a->plan.shared_ends; end++)
 		if (strcmp(as_said.end_codec[end], a->agreed.end_codec[end]) != 0)
 			err = sl_fail_set(fail, SL_ERR_PROTOCOL, "codec '%s' is written '%s'", as_said.end_codec[end],
 					  a->agreed.end_codec[end]);
 	return err;
 }
 
-enum sl_err sl_agreement_hear(struct sl_agreement *a, struct sl_plan **plan, struct sl_bytes text, struct sl_fail *fail)
+/* The texts of a payload, which empty lines part. */
+struct texts {
+	struct sl_bytes agreement, graph, ends; /* ends: NULL, none */
+};
+
+static bool cut_off(struct sl_bytes *text, struct sl_bytes *front)
 {
-	const char *said = (const char *)text.data, *gap = memmem(said, text.len, "\n\n", 2);
-	struct sl_agreement heard = {0};
-	struct sl_graph middle = {0};
-	enum sl_err err;
+	const uint8_t *gap = memmem(text->data, text->len, "\n\n", 2);
 
 	if (!gap)
+		return false;
+	*front = (struct sl_bytes){text->data, (size_t)(gap + 1 - text->data)};
+	text->len -= front->len + 1;
+	text->data += front->len + 1;
+	return true;
+}
+
+static enum sl_err part_texts(struct texts *out, struct sl_bytes text, struct sl_fail *fail)
+{
+	*out = (struct texts){0};
+	if (!cut_off(&text, &out->agreement))
 		return sl_fail_set(fail, SL_ERR_PROTOCOL,
 				   "a Hello's payload has an agreement, an empty line and a graph");
-	err = sl_graph_read(&middle, gap + 2, text.len - (size_t)(gap + 2 - said), fail);
+	if (cut_off(&text, &out->graph))
+		out->ends = text;
+	else
+		out->graph = text;
+	return SL_OK;
+}
+
+static enum sl_err read_graph(struct sl_graph *out, const struct texts *t, struct sl_fail *fail)
+{
+	return sl_graph_read(out, (const char *)t->graph.data, t->graph.len, fail);
+}
+
+enum sl_err sl_agreement_hear(struct sl_agreement *a, struct sl_plan **plan, struct sl_bytes text, struct sl_fail *fail)
+{
+	struct sl_agreement heard = {0};
+	struct sl_graph middle = {0};
+	struct texts t;
+	enum sl_err err = part_texts(&t, text, fail);
+
 	if (!err)
-		err = hear_agreement(&heard, said, (size_t)(gap + 1 - said), fail);
+		err = read_graph(&middle, &t, fail);
+	if (!err)
+		err = hear_agreement(&heard, (const char *)t.agreement.data, t.agreement.len, fail);
+	if (!err && heard.plan.shared_ends != (t.ends.data != NULL))
+		err = sl_fail_at(
+			fail, "share.ends", SL_ERR_PROTOCOL,
+			"a Hello lists the parameters of head and tail where these are shared, and nowhere else");
 	if (!err)
 		err = sl_plan_open_part(plan, &heard.plan, SL_MIDDLE, &middle, fail);
 	if (err)
@@ -153,18 +204,26 @@ enum sl_err sl_agreement_hear(struct sl_agreement *a, struct sl_plan **plan, str
 	return err;
 }
 
+enum sl_err sl_agreement_ends(struct sl_end_layout *out, struct sl_bytes text, struct sl_fail *fail)
+{
+	struct texts t;
+	enum sl_err err = part_texts(&t, text, fail);
+
+	return err ? err : sl_end_layout_read(out, t.ends, fail);
+}
+
 enum sl_err sl_agreement_trunk(const struct sl_agreement *member, struct sl_plan **plan, struct sl_bytes text,
 			       struct sl_fail *fail)
 {
-	const char *said = (const char *)text.data, *gap = memmem(said, text.len, "\n\n", 2);
 	const struct sl_agreed usual = sl_agreed_default();
 	struct sl_agreement trunk = {.agreed = member->agreed};
 	struct sl_agreed *a = &trunk.agreed;
 	struct sl_graph middle = {0};
-	enum sl_err err;
+	struct texts t;
+	enum sl_err err = part_texts(&t, text, fail);
 
-	if (!gap)
-		return sl_fail_set(fail, SL_ERR_BUG, "a Hello's payload has no graph");
+	if (err)
+		return err;
 	a->batch = a->chunks;
 	a->cross = usual.cross;
 	a->share.member = 0;
@@ -175,7 +234,7 @@ enum sl_err sl_agreement_trunk(const struct sl_agreement *member, struct sl_plan
 	a->padded = false;
 	err = sl_agreement_settle(&trunk, fail);
 	if (!err)
-		err = sl_graph_read(&middle, gap + 2, text.len - (size_t)(gap + 2 - said), fail);
+		err = read_graph(&middle, &t, fail);
 	if (!err)
 		err = sl_plan_open_part(plan, &trunk.plan, SL_MIDDLE, &middle, fail);
 	if (err)

@@ -29,6 +29,10 @@ enum sl_err sl_agreement_say(const struct sl_agreement *a, const struct sl_plan 
 enum sl_err sl_agreement_hear(struct sl_agreement *a, struct sl_plan **plan, struct sl_bytes text,
 			      struct sl_fail *fail) SL_MUST_CHECK;
 
+/* Where heads and tails are shared (plan.h: shared_ends), the layout that a payload has. It is not to be trusted.
+ * Errors of sl_end_layout_read. */
+enum sl_err sl_agreement_ends(struct sl_end_layout *out, struct sl_bytes text, struct sl_fail *fail) SL_MUST_CHECK;
+
 /* The plan of a group's trunk, from a member's payload and what was heard of it: alike for all members that may train
  * together, since what is each one's own is put aside. */
 enum sl_err sl_agreement_trunk(const struct sl_agreement *member, struct sl_plan **plan, struct sl_bytes text,

@@ -245,6 +245,11 @@ static void commit_when_known(struct sl_session *s, struct sl_outbox *out)
 {
 	if (!s->computed || (awaits_norm(s) && !s->norm_known))
 		return;
+	if (s->limits.ends && !s->told) {
+		s->told = true;
+		sl_outbox_task(out, SL_TASK_TELL, 0);
+		return;
+	}
 	if (s->limits.clip_norm > 0)
 		s->grad_scale = sl_clip_factor(s->limits.clip_norm, s->squares);
 	sl_outbox_frame(s, out, SL_FRAME_COMMIT)->u.commit = (struct sl_commit){.step = s->number,
@@ -263,6 +268,11 @@ static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, ui
 
 	(void)now_ms;
 	s->done[ev->task]++;
+	if (ev->task == SL_TASK_TELL) {
+		sl_outbox_post(out, SL_PART_END_GRAD, 0);
+		commit_when_known(s, out);
+		return SL_OK;
+	}
 	if (ev->task == SL_TASK_HEAD_FWD)
 		sl_outbox_post(out, SL_PART_HEAD_ACT, ev->chunk);
 	else if (ev->task == SL_TASK_TAIL && !s->limits.no_mid_grad)
@@ -317,6 +327,12 @@ static enum sl_err eval_task(struct sl_session *s, const struct sl_event *ev, ui
 	return SL_OK;
 }
 
+static void commit_when_heard(struct sl_session *s, struct sl_outbox *out)
+{
+	if (s->committed && (!s->mean || s->mean_whole))
+		sl_outbox_task(out, SL_TASK_COMMIT, 0);
+}
+
 static enum sl_err on_committed(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	(void)now_ms;
@@ -330,8 +346,33 @@ static enum sl_err on_committed(struct sl_session *s, const struct sl_event *ev,
 	if (s->checkpointed)
 		s->kept_step = s->number + 1;
 	s->server_compute_s = ev->frame->u.committed.compute_s;
-	sl_outbox_task(out, SL_TASK_COMMIT, 0);
+	s->mean = ev->frame->u.committed.mean;
+	/* who took part learns from a mean, and there is none of another step */
+	if (s->limits.ends ? !s->mean && (!s->skip || s->lane[SL_PART_END_MEAN].received || s->mean_whole) : s->mean)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " was committed with%s a mean",
+				   s->number, s->mean ? "" : "out");
+	commit_when_heard(s, out);
 	return SL_OK;
+}
+
+/* The mean of heads and tails, before or behind COMMITTED; or what was on its way when the step was abandoned. */
+static enum sl_err on_commit_part(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
+				  struct sl_outbox *out)
+{
+	bool whole = false;
+	enum sl_err err;
+
+	if (ev->frame->u.part.what != SL_PART_END_MEAN)
+		return sl_on_stale_part(s, ev, now_ms, out);
+	if (s->committed && !s->mean)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "a mean of step %" PRIu64 ", which has none",
+				   s->number);
+	err = sl_pass_part(s, ev->frame, out, &whole);
+	if (!err && whole) {
+		s->mean_whole = true;
+		commit_when_heard(s, out);
+	}
+	return err;
 }
 
 static enum sl_err commit_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
@@ -399,7 +440,7 @@ const struct sl_session_rule sl_client_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT
 		{ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task},
 		 [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_ABANDON] = {sl_on_abandon}, [SL_EV_NORM] = {on_norm}},
 	[SL_SESSION_COMMIT] = {ALIVE, [SL_EV_NORM] = {on_stale_norm}, [SL_EV_COMMITTED] = {on_committed},
-			       [SL_EV_TASK_DONE] = {commit_task}, [SL_EV_PART] = {sl_on_stale_part},
+			       [SL_EV_TASK_DONE] = {commit_task}, [SL_EV_PART] = {on_commit_part},
 			       [SL_EV_ABANDON] = {on_late_abandon}},
 	[SL_SESSION_ABANDON] = {ALIVE, [SL_EV_NORM] = {on_stale_norm}, [SL_EV_PART] = {sl_on_stale_part},
 				[SL_EV_ABANDON] = {sl_on_abandon_again}, [SL_EV_TASK_DONE] = {abandon_task},

@@ -277,6 +277,63 @@ void sl_end_coder_rollback(struct sl_end_coder *c)
 		sl_codec_rollback(c->codec[i]);
 }
 
+void sl_end_coder_forget(struct sl_end_coder *c)
+{
+	for (int i = 0; c && i < c->n; i++)
+		sl_codec_forget(c->codec[i]);
+}
+
+size_t sl_end_coder_state_bytes(const struct sl_end_coder *c)
+{
+	size_t bytes = 0;
+
+	for (int i = 0; c && i < c->n; i++)
+		bytes += LENGTH + sl_codec_state_bytes(c->codec[i]);
+	return bytes;
+}
+
+/* Of each codec u32 length and its state. */
+enum sl_err sl_end_coder_save(const struct sl_end_coder *c, struct sl_buf *out)
+{
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; c && i < c->n && !err; i++) {
+		const size_t was = out->len;
+		uint32_t bytes = 0;
+
+		err = sl_buf_put(out, &bytes, sizeof bytes);
+		if (!err)
+			err = sl_codec_save(c->codec[i], out);
+		bytes = (uint32_t)(out->len - was - LENGTH);
+		if (!err)
+			memcpy(out->data + was, &bytes, sizeof bytes);
+	}
+	return err;
+}
+
+enum sl_err sl_end_coder_load(struct sl_end_coder *c, struct sl_bytes in)
+{
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; c && i < c->n && !err; i++) {
+		struct sl_bytes length, state;
+		uint32_t bytes = 0;
+
+		err = sl_bytes_take(&in, LENGTH, &length);
+		if (!err)
+			memcpy(&bytes, length.data, sizeof bytes);
+		if (!err)
+			err = sl_bytes_take(&in, bytes, &state);
+		if (!err)
+			err = sl_codec_load(c->codec[i], state);
+	}
+	if (!err && in.len)
+		err = SL_ERR_DATA;
+	if (err)
+		sl_end_coder_forget(c);
+	return err;
+}
+
 /* ---- the trunk's sum */
 
 enum sl_err sl_end_sum_open(struct sl_end_sum *s, const struct sl_end_coder_env *env, struct sl_fail *fail)

@@ -26,6 +26,11 @@ struct sl_end_layout {
 /* Of a client's plan. CONFIG: nothing in head and tail learns, or has statistics. */
 enum sl_err sl_end_layout_of(struct sl_end_layout *out, const struct sl_plan *plan, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_end_layout_close(struct sl_end_layout *layout); /* a zeroed one is fine */
+/* As text, for Hello (mean_text.c); and back, of what may be a peer's: PROTOCOL, LIMIT. */
+void sl_end_layout_write(const struct sl_end_layout *layout, void (*put)(void *arg, const char *text, size_t len),
+			 void *arg);
+enum sl_err sl_end_layout_read(struct sl_end_layout *out, struct sl_bytes text, struct sl_fail *fail) SL_MUST_CHECK;
+bool sl_end_layout_same(const struct sl_end_layout *a, const struct sl_end_layout *b);
 /* The parts of a change that are the head's and the tail's. */
 struct sl_change sl_end_change(const struct sl_end_layout *layout, const struct sl_plan *plan, enum sl_segment which,
 			       float *change);
@@ -63,6 +68,11 @@ enum sl_err sl_end_decode(struct sl_end_coder *coder, uint64_t step, struct sl_b
 			  struct sl_fail *fail) SL_MUST_CHECK;
 void sl_end_coder_commit(struct sl_end_coder *coder); /* these two: NULL is fine */
 void sl_end_coder_rollback(struct sl_end_coder *coder);
+/* As in codec.h, of all its codecs; NULL is fine, and has no state. */
+void sl_end_coder_forget(struct sl_end_coder *coder);
+size_t sl_end_coder_state_bytes(const struct sl_end_coder *coder);
+enum sl_err sl_end_coder_save(const struct sl_end_coder *coder, struct sl_buf *out) SL_MUST_CHECK;
+enum sl_err sl_end_coder_load(struct sl_end_coder *coder, struct sl_bytes in) SL_MUST_CHECK;
 
 /* The trunk's part of a step: begin, add each member's change in order of the members, encode their mean. */
 struct sl_end_sum {

@@ -10,11 +10,9 @@
 /* Lower ones leave first: what the chunk's way leads on from the soonest. Going up, a gradient unblocks a backward and
  * then the whole way down, an activation only a forward; going down, an activation unblocks all the rest of its chunk,
  * a gradient only the head's backward. What goes first is also the shorter. */
-static const int run_priority[SL_PART_WHAT_COUNT] = {[SL_PART_WEIGHTS] = 0,
-						     [SL_PART_MID_GRAD] = 1,
-						     [SL_PART_HEAD_ACT] = 2,
-						     [SL_PART_MID_ACT] = 1,
-						     [SL_PART_HEAD_GRAD] = 2};
+static const int run_priority[SL_PART_WHAT_COUNT] = {
+	[SL_PART_WEIGHTS] = 0,   [SL_PART_MID_GRAD] = 1, [SL_PART_HEAD_ACT] = 2, [SL_PART_MID_ACT] = 1,
+	[SL_PART_HEAD_GRAD] = 2, [SL_PART_END_GRAD] = 1, [SL_PART_END_MEAN] = 0};
 
 /* Parts that come within this had all been here already: they say nothing of the link. */
 static const double run_min_s = 1e-3;
@@ -35,6 +33,10 @@ static enum sl_part_what task_output(const struct sl_session *s, enum sl_task ta
 		return s->limits.no_head_grad ? SL_PART_WHAT_COUNT : SL_PART_HEAD_GRAD;
 	case SL_TASK_GATHER:
 		return SL_PART_WEIGHTS;
+	case SL_TASK_TELL:
+		return SL_PART_END_GRAD;
+	case SL_TASK_MEAN:
+		return SL_PART_END_MEAN;
 	default:
 		return SL_PART_WHAT_COUNT;
 	}
@@ -53,6 +55,33 @@ void sl_port_epoch(struct sl_port *p, uint64_t epoch)
 float *sl_port_weights(struct sl_port *p)
 {
 	return (float *)(void *)p->run[SL_PART_WEIGHTS][0].data;
+}
+
+static int end_part(enum sl_end end)
+{
+	return end == SL_END_GRAD ? SL_PART_END_GRAD : SL_PART_END_MEAN;
+}
+
+void sl_port_end_runs(struct sl_port *p, const size_t bytes[SL_END_COUNT])
+{
+	memcpy(p->end_bytes, bytes, sizeof p->end_bytes);
+}
+
+struct sl_bytes sl_port_end_run(const struct sl_port *p, enum sl_end end)
+{
+	const struct run_slot *slot = p->run[end_part(end)];
+
+	return (struct sl_bytes){slot->data, slot->len};
+}
+
+struct sl_buf sl_port_end_room(struct sl_port *p, enum sl_end end)
+{
+	return (struct sl_buf){p->run[end_part(end)]->data, 0, p->end_bytes[end]};
+}
+
+void sl_port_end_filled(struct sl_port *p, enum sl_end end, const struct sl_buf *buf)
+{
+	p->run[end_part(end)]->len = buf->len;
 }
 
 /* ---- tasks ---- */
@@ -106,7 +135,7 @@ static void post_run(struct sl_port *p, enum sl_part_what what, int chunk)
 {
 	struct run_slot *slot = &p->run[what][chunk];
 	const struct sl_session *s = &p->session;
-	bool weights = what == SL_PART_WEIGHTS;
+	const bool weights = what == SL_PART_WEIGHTS, of_chunk = what < SL_PART_WEIGHTS;
 
 	if (weights)
 		slot->len = sl_port_weights_bytes(p, s->role == SL_SESSION_CLIENT);
@@ -115,9 +144,9 @@ static void post_run(struct sl_port *p, enum sl_part_what what, int chunk)
 			 .training = !weights && s->training,
 			 .step = weights ? s->kept_step : s->number,
 			 .chunk = (uint32_t)chunk,
-			 .rows = weights ? 0 : (uint32_t)sl_session_chunk_rows(s, chunk),
-			 .batch_rows = weights ? 0 : (uint32_t)s->batch_rows,
-			 .tokens = weights ? 0 : s->tokens[chunk]},
+			 .rows = of_chunk ? (uint32_t)sl_session_chunk_rows(s, chunk) : 0,
+			 .batch_rows = of_chunk ? (uint32_t)s->batch_rows : 0,
+			 .tokens = of_chunk ? s->tokens[chunk] : 0},
 		.data = slot->data,
 		.len = slot->len,
 		.rest = slot->rest,
@@ -135,8 +164,8 @@ static void post_run(struct sl_port *p, enum sl_part_what what, int chunk)
 static void drop_pass(struct sl_port *p)
 {
 	atomic_store(&p->abandoning, true);
-	for (int what = 0; what < SL_PART_WEIGHTS; what++)
-		p->waiting[what].count = 0;
+	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
+		p->waiting[what].count = what == SL_PART_WEIGHTS ? p->waiting[what].count : 0;
 	sl_outq_drop(p->outq);
 }
 

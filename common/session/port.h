@@ -13,6 +13,7 @@
 #include "common/link/outq.h"
 #include "common/nn/backend.h"
 #include "common/nn/plan.h"
+#include "common/session/mean.h"
 #include "common/session/session.h"
 
 struct sl_port;
@@ -77,6 +78,13 @@ struct sl_bytes sl_port_asked(const struct sl_port *port);
 /* Room for the middle's weights in host memory, weight_count floats: what a run of SL_PART_WEIGHTS is sent from and
  * stored to. The answer to a Fetch leaves frozen weights as the client packed them. */
 float *sl_port_weights(struct sl_port *port);
+
+/* In a group that shares heads and tails, before sl_port_equip: most bytes of the runs end_grad and end_mean. Then: a
+ * run that has come; room for the one that the task TELL or MEAN is for, and what it has written there (worker). */
+void sl_port_end_runs(struct sl_port *port, const size_t bytes[SL_END_COUNT]);
+struct sl_bytes sl_port_end_run(const struct sl_port *port, enum sl_end end);
+struct sl_buf sl_port_end_room(struct sl_port *port, enum sl_end end);
+void sl_port_end_filled(struct sl_port *port, enum sl_end end, const struct sl_buf *buf);
 
 void sl_port_deliver(struct sl_port *port, struct sl_bytes header, struct sl_bytes payload);
 void sl_port_event(struct sl_port *port, const struct sl_event *ev);

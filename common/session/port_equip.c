@@ -322,6 +322,8 @@ static enum sl_err open_host_tensor(struct sl_port *p, struct sl_fail *fail)
 
 static int runs_of(const struct sl_port *p, int what)
 {
+	if (what > SL_PART_WEIGHTS)
+		return p->end_bytes[what - SL_PART_END_GRAD] > 0;
 	return what == SL_PART_WEIGHTS ? 1 : sl_port_crosses(p->plan, what) ? p->slots : 0;
 }
 
@@ -330,6 +332,8 @@ static size_t run_cap(const struct sl_port *p, int what)
 {
 	const bool mid = what == SL_PART_MID_ACT || what == SL_PART_MID_GRAD;
 
+	if (what > SL_PART_WEIGHTS)
+		return p->end_bytes[what - SL_PART_END_GRAD];
 	return what == SL_PART_WEIGHTS ? (size_t)p->plan->segment[SL_MIDDLE].weight_count * sizeof(float)
 				       : sl_codec_bound(p->codec[what], sl_plan_cut_most(p->plan, mid));
 }
@@ -337,7 +341,7 @@ static size_t run_cap(const struct sl_port *p, int what)
 static size_t buffer_bytes(const struct sl_port *p, int what)
 {
 	const struct sl_codec_need need = {.bound = run_cap(p, what),
-					   .plain = what != SL_PART_WEIGHTS && p->plain[what]};
+					   .plain = what < SL_PART_WEIGHTS && p->plain[what]};
 
 	return sl_port_buffer_bytes(p->be, &need, sl_port_lengths(p->plan, what, p->plan->rows), receives(p, what));
 }
@@ -389,6 +393,7 @@ static void set_limits(struct sl_port *p)
 {
 	const struct sl_plan_spec *spec = &p->plan->spec;
 	struct sl_session_limits l = {.shared = spec->shared,
+				      .ends = spec->shared_ends,
 				      .batch = (uint64_t)spec->batch,
 				      .rows = (uint64_t)p->plan->rows,
 				      .row_tokens = (uint64_t)spec->row_tokens,
@@ -401,6 +406,9 @@ static void set_limits(struct sl_port *p)
 	for (int what = 0; what < SL_PART_WEIGHTS; what++)
 		if (receives(p, what) && sl_port_crosses(p->plan, what))
 			l.run_bytes[what] = run_cap(p, what);
+	for (int what = SL_PART_END_GRAD; what < SL_PART_WHAT_COUNT; what++)
+		if (receives(p, what))
+			l.run_bytes[what] = p->end_bytes[what - SL_PART_END_GRAD];
 	l.run_bytes[SL_PART_WEIGHTS] = sl_port_weights_bytes(p, p->session.role == SL_SESSION_SERVER);
 	sl_session_set_limits(&p->session, &l);
 }

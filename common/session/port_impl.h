@@ -95,6 +95,7 @@ struct sl_port {
 	void *pinned;                             /* else */
 	struct run_slot *run[SL_PART_WHAT_COUNT]; /* [slots]; weights: one */
 	struct lane_out waiting[SL_PART_WHAT_COUNT];
+	size_t end_bytes[SL_END_COUNT]; /* 0: head and tail are not shared */
 	/* Where rows begin, [slots], sl_dims_numbers of each: a client's driver says it, a server's head_act. NULL: no
 	 * tokens. */
 	uint32_t *begin;
@@ -149,7 +150,8 @@ uint32_t *sl_port_begin(const struct sl_port *port, int chunk);
 uint32_t *sl_port_pieces(const struct sl_port *port, int chunk); /* NULL: rows are not padded */
 static inline bool sl_port_receives(enum sl_session_role role, int what)
 {
-	return (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == (role == SL_SESSION_CLIENT);
+	return (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD || what == SL_PART_END_MEAN) ==
+	       (role == SL_SESSION_CLIENT);
 }
 /* Whether runs of that kind cross at all. */
 static inline bool sl_port_crosses(const struct sl_plan *plan, int what)

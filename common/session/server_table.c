@@ -168,10 +168,11 @@ static enum sl_err on_early_abandon(struct sl_session *s, const struct sl_event 
 	return SL_OK;
 }
 
-/* Where the gradient is clipped the client knows its norm only by what this side says behind its backward. */
+/* Where the gradient is clipped the client knows its norm only by what this side says behind its backward. COMMIT
+ * overtakes end_grad, too. */
 static bool may_come_early(const struct sl_session *s)
 {
-	return s->limits.no_head_grad && !(s->limits.clip_norm > 0);
+	return (s->limits.no_head_grad && !(s->limits.clip_norm > 0)) || s->limits.ends;
 }
 
 static enum sl_err check_lr(double lr, struct sl_fail *fail)
@@ -308,6 +309,32 @@ static enum sl_err begin(struct sl_session *s, const struct sl_part *p, struct s
 	return SL_OK;
 }
 
+static bool backward_done(const struct sl_session *s)
+{
+	return s->done[s->limits.no_mid_grad ? SL_TASK_MID_FWD : SL_TASK_MID_BWD] == s->chunks;
+}
+
+/* All that the step has of this client is here. */
+static bool is_whole(const struct sl_session *s)
+{
+	return backward_done(s) && (s->told || !s->limits.ends);
+}
+
+static enum sl_err on_end_part(struct sl_session *s, const struct sl_event *ev, struct sl_outbox *out)
+{
+	bool whole = false;
+	enum sl_err err;
+
+	if (!s->training || s->done[SL_TASK_MID_FWD] != s->chunks)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "end_grad of step %" PRIu64 " before it can exist",
+				   ev->frame->u.part.step);
+	err = sl_pass_part(s, ev->frame, out, &whole);
+	s->told = s->told || (!err && whole);
+	if (!err && s->commit_asked && is_whole(s))
+		begin_commit(s, out);
+	return err;
+}
+
 static enum sl_err on_pass_part(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	const struct sl_part *p = &ev->frame->u.part;
@@ -315,6 +342,8 @@ static enum sl_err on_pass_part(struct sl_session *s, const struct sl_event *ev,
 	enum sl_err err;
 
 	(void)now_ms;
+	if (p->what == SL_PART_END_GRAD && s->limits.ends)
+		return on_end_part(s, ev, out);
 	if (p->what == SL_PART_WEIGHTS || (grad && (!s->training || p->chunk >= (uint32_t)s->done[SL_TASK_MID_FWD])))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of kind %u, chunk %u, before it can exist",
 				   p->what, p->chunk);
@@ -335,7 +364,8 @@ static enum sl_err on_late(struct sl_session *s, const struct sl_event *ev, uint
 {
 	(void)now_ms;
 	s->group_step = ev->next_step;
-	if ((s->state == SL_SESSION_STEP || (s->state == SL_SESSION_COMMIT && !s->skip)) && s->number < s->group_step)
+	if ((s->state == SL_SESSION_STEP || (s->state == SL_SESSION_COMMIT && !s->skip && !s->mean)) &&
+	    s->number < s->group_step)
 		leave_out(s, out);
 	return SL_OK;
 }
@@ -352,11 +382,6 @@ static enum sl_err on_first_part(struct sl_session *s, const struct sl_event *ev
 	return err;
 }
 
-static bool backward_done(const struct sl_session *s)
-{
-	return s->done[s->limits.no_mid_grad ? SL_TASK_MID_FWD : SL_TASK_MID_BWD] == s->chunks;
-}
-
 static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	(void)now_ms;
@@ -367,7 +392,7 @@ static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, ui
 		sl_outbox_post(out, SL_PART_HEAD_GRAD, ev->chunk);
 	if (ev->task == SL_TASK_MID_BWD && backward_done(s) && s->limits.clip_norm > 0)
 		sl_outbox_frame(s, out, SL_FRAME_NORM)->u.norm = (struct sl_wire_norm){s->number, ev->squares[0]};
-	if (s->commit_asked && backward_done(s))
+	if (s->commit_asked && is_whole(s))
 		begin_commit(s, out);
 	return SL_OK; /* INSTALL: nobody waits for it */
 }
@@ -428,31 +453,49 @@ static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, ui
 	s->grad_scale = c->grad_scale;
 	s->checkpoint = c->checkpoint;
 	memcpy(s->kept, c->kept, sizeof s->kept);
-	if (backward_done(s))
+	if (is_whole(s))
 		begin_commit(s, out);
 	else
 		s->commit_asked = true; /* it overtook gradients that are on their way */
 	return SL_OK;
 }
 
-static enum sl_err committed(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+static void committed(struct sl_session *s, struct sl_outbox *out)
 {
 	struct sl_frame *f;
 
-	(void)now_ms;
 	f = sl_outbox_frame(s, out, SL_FRAME_COMMITTED);
-	f->u.committed = (struct sl_committed){s->number, ev->compute_s, ev->checkpointed};
+	f->u.committed = (struct sl_committed){s->number, s->decided_s, s->checkpointed, s->mean};
 	s->next_step = s->number + 1;
 	s->state = SL_SESSION_READY;
 	sl_outbox_add(out, SL_ACTION_STEPPED);
+}
+
+/* The step is done; the mean of heads and tails, where there is one, is brought first. */
+static enum sl_err on_decided(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)now_ms;
+	s->decided_s = ev->compute_s;
+	s->checkpointed = ev->checkpointed;
+	s->mean = ev->mean;
+	if (s->mean)
+		sl_outbox_task(out, SL_TASK_MEAN, 0);
+	else
+		committed(s, out);
 	return SL_OK;
 }
 
 static enum sl_err commit_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
+	if (ev->task == SL_TASK_COMMIT)
+		return on_decided(s, ev, now_ms, out);
 	if (ev->task == SL_TASK_PREPARE)
 		sl_outbox_add(out, SL_ACTION_PREPARED);
-	return ev->task == SL_TASK_COMMIT ? committed(s, ev, now_ms, out) : SL_OK; /* INSTALL */
+	if (ev->task == SL_TASK_MEAN) {
+		sl_outbox_post(out, SL_PART_END_MEAN, 0);
+		committed(s, out);
+	}
+	return SL_OK; /* INSTALL */
 }
 
 static enum sl_err on_fetch(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
@@ -501,7 +544,7 @@ const struct sl_session_rule sl_server_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT
 		{ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task}, [SL_EV_COMMIT] = {on_commit},
 		 [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_ABANDON] = {sl_on_abandon}},
 	[SL_SESSION_COMMIT] = {ALIVE, [SL_EV_TASK_DONE] = {commit_task}, [SL_EV_NONFINITE] = {sl_on_nonfinite},
-			       [SL_EV_DECIDED] = {committed}},
+			       [SL_EV_DECIDED] = {on_decided}},
 	[SL_SESSION_ABANDON] = {ALIVE, [SL_EV_PART] = {sl_on_stale_part}, [SL_EV_ABANDON] = {sl_on_abandon_again},
 				[SL_EV_TASK_DONE] = {abandon_task}, [SL_EV_NONFINITE] = {sl_on_task_ignored},
 				[SL_EV_COMMIT] = {on_skip}, [SL_EV_FETCH] = {on_quiet_fetch}},

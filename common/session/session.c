@@ -79,6 +79,7 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 	s->chunks = (int)((batch_rows + s->limits.rows - 1) / s->limits.rows);
 	s->committed = s->commit_asked = false;
 	s->computed = s->norm_known = false;
+	s->mean = s->mean_whole = s->told = false;
 	s->grad_scale = 0;
 	memset(s->squares, 0, sizeof s->squares);
 	s->abandoned = s->quiet = s->skip = s->passed = s->late = false;
@@ -111,6 +112,24 @@ static enum sl_err check_tokens(struct sl_session *s, const struct sl_part *p, s
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "chunk %d has %u tokens, the part says %u", chunk,
 				   s->tokens[chunk], p->tokens);
 	s->tokens[chunk] = p->tokens;
+	return SL_OK;
+}
+
+static bool is_end(uint32_t what)
+{
+	return what == SL_PART_END_GRAD || what == SL_PART_END_MEAN;
+}
+
+/* One run of a step, which no chunk has. */
+static enum sl_err check_end_run(struct sl_session *s, const struct sl_part *p, struct sl_outbox *out)
+{
+	if (!p->training || !s->training || p->step != s->number || p->chunk || p->rows || p->tokens || p->batch_rows)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "part of kind %u of step %" PRIu64 ", chunk %u, %u rows in step %" PRIu64, p->what,
+				   p->step, p->chunk, p->rows, s->number);
+	if (s->lane[p->what].chunk)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "kind %u came twice in step %" PRIu64, p->what,
+				   s->number);
 	return SL_OK;
 }
 
@@ -155,7 +174,7 @@ enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, str
 	if (most == 0)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of kind %u, which this side does not receive",
 				   p->what);
-	if (p->what != SL_PART_WEIGHTS && (err = check_run(s, p, out)))
+	if (p->what != SL_PART_WEIGHTS && (err = (is_end(p->what) ? check_end_run : check_run)(s, p, out)))
 		return err;
 	if (s->limits.lengths && p->what == SL_PART_HEAD_ACT)
 		most += sl_lengths_bytes((int64_t)sl_session_chunk_rows(s, (int)p->chunk));

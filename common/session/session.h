@@ -54,6 +54,8 @@ enum sl_session_state {
 	X(COMMIT)   /* either: optimizers and running statistics */             \
 	X(PREPARE)  /* server, in a group: whether the member's part is fine */ \
 	X(GATHER)   /* server: weights of the middle for FETCH */               \
+	X(TELL)     /* client, with shared ends: encode end_grad */             \
+	X(MEAN)     /* server, with shared ends: end_mean of the step */        \
 	X(ABANDON)  /* either: behind all tasks of a pass; codecs forget it */
 
 enum sl_task {
@@ -110,6 +112,7 @@ struct sl_event {
 	bool checkpoint;              /* BEGIN_STEP, PASS: the server keeps the state behind it on disk */
 	bool checkpointed;            /* TASK_DONE(COMMIT or GATHER) on the server: that state is on its disk */
 	double compute_s;             /* TASK_DONE(COMMIT) on the server */
+	bool mean;                    /* DECIDED, with shared ends: there is a mean of the step */
 	/* Where gradients are clipped, TASK_DONE of a training step's last task before COMMIT: squares of the head's
 	 * and the tail's gradient, on the client; of the middle's, the first, on the server. */
 	double squares[2];
@@ -173,6 +176,7 @@ struct sl_outbox {
 struct sl_session_limits {
 	uint64_t run_bytes[SL_PART_WHAT_COUNT]; /* most bytes of a run of a full chunk; 0: never accepted */
 	bool shared;                            /* of a group: JOINED and DECIDED come from there */
+	bool ends;                              /* … whose members have one head and one tail */
 	uint64_t batch;                         /* rows of a full batch */
 	uint64_t rows;                          /* rows of a full chunk */
 	double clip_norm;                       /* 0: gradients are not clipped */
@@ -210,19 +214,23 @@ struct sl_session {
 	bool computed, norm_known;   /* client, which clips: its own squares are known, and the server's */
 	bool checkpoint;             /* of this step: the server keeps the state behind it on disk */
 	uint64_t kept[SL_WIRE_KEPT]; /* the client's checkpoints, as COMMIT names them; its driver sets them */
-	bool checkpointed;           /* client: COMMITTED said that it does */
+	bool checkpointed;           /* client: COMMITTED said that it does; server: that is to be said, … */
+	double decided_s;            /* … and what its kernels took */
 	uint64_t kept_step;          /* client: the newest state that the server said it has on its disk (WELCOME,
 					COMMITTED, the answer to FETCH), behind so many steps; 0: none. Server:
 					of its answer to FETCH */
 	bool committed;              /* client: COMMITTED of this pass has come */
-	bool fetch_asked;            /* server: FETCH came before the weights were whole, or the pass was quiet */
-	bool abandon_asked;          /* server: ABANDON came before the weights were whole */
-	bool skip_asked;       /* server: COMMIT that skips, the same; or that passes, before the weights were whole */
-	bool commit_asked;     /* server: COMMIT of this pass came before its last mid_grad */
-	bool abandoned, quiet; /* of this pass; and nothing of it is under way here */
-	bool late;             /* it was abandoned because the group went on without this member */
-	bool skip;             /* the COMMIT of this pass applies nothing */
-	bool passed;           /* … and nothing was computed for it: it is another member's step */
+	bool mean;                   /* … which said that end_mean belongs to it; server: that is to be said */
+	bool mean_whole,
+		told;       /* client: end_mean of this pass has come; end_grad is on its way, or on a server whole */
+	bool fetch_asked;   /* server: FETCH came before the weights were whole, or the pass was quiet */
+	bool abandon_asked; /* server: ABANDON came before the weights were whole */
+	bool skip_asked;    /* server: COMMIT that skips, the same; or that passes, before the weights were whole */
+	bool commit_asked;  /* server: COMMIT of this pass came before its last mid_grad */
+	bool abandoned, quiet;            /* of this pass; and nothing of it is under way here */
+	bool late;                        /* it was abandoned because the group went on without this member */
+	bool skip;                        /* the COMMIT of this pass applies nothing */
+	bool passed;                      /* … and nothing was computed for it: it is another member's step */
 	char nonfinite[SL_WIRE_TEXT_MAX]; /* why it was abandoned */
 	double server_compute_s;          /* client: what COMMITTED said of this pass, where it is `committed` */
 	struct {

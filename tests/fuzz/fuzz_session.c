@@ -79,6 +79,7 @@ static void fill_part(struct input *in, const struct driver *d, struct sl_frame 
 	const struct sl_session *s = &d->s;
 	uint32_t what = take(in) % (SL_PART_WHAT_COUNT + 1);
 	uint32_t known = what < SL_PART_WHAT_COUNT ? what : 0;
+	const bool end = known > SL_PART_WEIGHTS;
 	int chunk = idle(s) ? 0 : s->lane[known].chunk;
 	uint64_t batch = idle(s) ? 1 + take(in) % s->limits.batch : s->batch_rows, most = s->limits.run_bytes[known];
 	uint64_t left = batch - (uint64_t)chunk * s->limits.rows, rows = left < s->limits.rows ? left : s->limits.rows;
@@ -95,10 +96,10 @@ static void fill_part(struct input *in, const struct driver *d, struct sl_frame 
 				     .training = idle(s) ? take(in) & 1 : s->training,
 				     .step = near(in, idle(s) ? s->next_step : s->number),
 				     .chunk = (uint32_t)near(in, (uint64_t)chunk),
-				     .rows = (uint32_t)near(in, rows),
-				     .batch_rows = (uint32_t)near(in, batch),
+				     .rows = (uint32_t)near(in, end ? 0 : rows),
+				     .batch_rows = (uint32_t)near(in, end ? 0 : batch),
 				     .total = near(in, total),
-				     .tokens = (uint32_t)near(in, s->limits.chunk_tokens ? tokens : 0),
+				     .tokens = (uint32_t)near(in, s->limits.chunk_tokens && !end ? tokens : 0),
 				     .offset = near(in, s->lane[known].received)};
 	f->payload = (struct sl_bytes){bytes, near(in, total - s->lane[known].received)};
 	/* sl_wire_decode lets nothing else through */
@@ -141,7 +142,8 @@ static void fill_frame(struct input *in, const struct driver *d, struct sl_frame
 						 s->limits.clip_norm > 0 ? 0.5 * (double)near(in, 1) : 0};
 		break;
 	case SL_FRAME_COMMITTED:
-		f->u.committed = (struct sl_committed){near(in, s->number), 0.5, take(in) & 1};
+		f->u.committed = (struct sl_committed){near(in, s->number), 0.5, take(in) & 1,
+						       s->limits.ends != (take(in) % 8 == 0)};
 		break;
 	case SL_FRAME_ABANDON:
 		f->u.abandon = (struct sl_abandon){
@@ -209,10 +211,10 @@ static void check_store(struct driver *d, const struct sl_action *a, const struc
 
 	CHECK((unsigned)what < SL_PART_WHAT_COUNT);
 	CHECK(a->total >= 1 && a->total <= d->s.limits.run_bytes[what] + lengths_bytes(d, a));
-	if (what != SL_PART_WEIGHTS)
+	if (what < SL_PART_WEIGHTS)
 		check_tokens(&d->s, a->chunk);
 	CHECK(len >= 1 && a->offset < a->total && len <= a->total - a->offset);
-	CHECK(a->chunk >= 0 && a->chunk < (what == SL_PART_WEIGHTS ? 1 : d->s.chunks));
+	CHECK(a->chunk >= 0 && a->chunk < (what >= SL_PART_WEIGHTS ? 1 : d->s.chunks));
 	CHECK(a->offset == d->received[what] && a->chunk == d->chunk[what]);
 	CHECK(a->offset == 0 || a->total == d->total[what]);
 	CHECK(a->whole == (a->offset + len == a->total));
@@ -256,7 +258,7 @@ static void check_actions(struct driver *d, const struct sl_event *ev, enum sl_e
 		else if (a->kind == SL_ACTION_ABANDONED)
 			CHECK(d->s.role == SL_SESSION_CLIENT && d->s.quiet && d->out.fail.text[0]);
 		else if (a->kind == SL_ACTION_POST)
-			CHECK(a->chunk >= 0 && a->chunk < (a->what == SL_PART_WEIGHTS ? 1 : d->s.chunks));
+			CHECK(a->chunk >= 0 && a->chunk < (a->what >= SL_PART_WEIGHTS ? 1 : d->s.chunks));
 		else if (a->kind == SL_ACTION_READY)
 			CHECK(is_held(d, d->s.next_step));
 		else if (a->kind == SL_ACTION_STEPPED)
@@ -281,7 +283,8 @@ static void note_pass(struct driver *d, enum sl_session_state before, enum sl_ev
 	for (int task = SL_TASK_HEAD_FWD; task <= SL_TASK_COMMIT; task++)
 		CHECK(d->started[task] == d->done[task]);
 	/* not the weights: their last part may come with the end of a pass that was abandoned before it began */
-	memset(d->received, 0, SL_PART_WEIGHTS * sizeof *d->received);
+	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
+		d->received[what] = what == SL_PART_WEIGHTS ? d->received[what] : 0;
 	memset(d->chunk, 0, sizeof d->chunk);
 	d->abandoned = d->skipped = 0;
 	for (int task = SL_TASK_HEAD_FWD; task <= SL_TASK_COMMIT; task++)
@@ -343,6 +346,7 @@ static bool end_task(struct input *in, struct driver *d, struct sl_event *ev)
 		ev->chunk = task >= SL_TASK_HEAD_FWD && task <= SL_TASK_HEAD_BWD ? d->done[task] : 0;
 		ev->need_weights = take(in) & 1;
 		ev->checkpointed = take(in) & 1;
+		ev->mean = d->s.limits.ends && take(in) & 1;
 		/* the server's driver goes on from a step that Hello held */
 		ev->next_step = d->s.hello.n_held ? d->s.hello.held[take(in) % d->s.hello.n_held] : 0;
 		d->done[task]++;
@@ -435,6 +439,9 @@ static void open_session(struct input *in, struct driver *d)
 		    !(what == SL_PART_MID_GRAD && l->no_mid_grad) && !(what == SL_PART_HEAD_GRAD && l->no_head_grad))
 			l->run_bytes[what] = 200;
 	l->run_bytes[SL_PART_WEIGHTS] = 5000;
+	l->ends = how / 16 % 2;
+	if (l->ends)
+		l->run_bytes[d->client ? SL_PART_END_MEAN : SL_PART_END_GRAD] = 150;
 	if (how / 6 % 2) {
 		l->row_tokens = 1 + take(in) % 9;
 		l->chunk_tokens = l->rows + take(in) % (l->rows * (l->row_tokens - 1) + 1);

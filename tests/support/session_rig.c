@@ -21,7 +21,7 @@ static uint32_t draw(struct rig *rig, uint32_t below)
 
 uint64_t rig_run_bytes(enum sl_part_what what)
 {
-	static const uint64_t most[SL_PART_WHAT_COUNT] = {40000, 9000, 9100, 41000, 30000};
+	static const uint64_t most[SL_PART_WHAT_COUNT] = {40000, 9000, 9100, 41000, 30000, 6000, 6100};
 
 	return most[what];
 }
@@ -46,6 +46,7 @@ struct sl_hello rig_hello(const struct rig_conf *conf)
 static void set_limits(struct rig *rig, enum rig_who who)
 {
 	struct sl_session_limits l = {.shared = rig->conf.shared,
+				      .ends = rig->conf.ends,
 				      .batch = rig->conf.batch,
 				      .rows = rig->conf.rows,
 				      .clip_norm = rig->conf.clip_norm,
@@ -60,8 +61,10 @@ static void set_limits(struct rig *rig, enum rig_who who)
 	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
 		if ((what == SL_PART_MID_GRAD && l.no_mid_grad) || (what == SL_PART_HEAD_GRAD && l.no_head_grad))
 			continue;
-		else if (what == SL_PART_WEIGHTS ||
-			 (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == (who == RIG_CLIENT))
+		else if (what > SL_PART_WEIGHTS && !l.ends)
+			continue;
+		else if (what == SL_PART_WEIGHTS || (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD ||
+						     what == SL_PART_END_MEAN) == (who == RIG_CLIENT))
 			l.run_bytes[what] = rig_run_bytes((enum sl_part_what)what);
 	sl_session_set_limits(&rig->side[who].s, &l);
 }
@@ -103,7 +106,7 @@ static void start_task(struct rig_side *side, const struct sl_action *a)
 static void post(struct rig *rig, struct rig_side *side, const struct sl_action *a)
 {
 	const struct sl_session *s = &side->s;
-	bool weights = a->what == SL_PART_WEIGHTS;
+	const bool weights = a->what == SL_PART_WEIGHTS, of_chunk = a->what < SL_PART_WEIGHTS;
 	struct rig_fifo *f = &side->out[a->what];
 	uint64_t most = rig_run_bytes(a->what);
 
@@ -116,9 +119,9 @@ static void post(struct rig *rig, struct rig_side *side, const struct sl_action 
 			 .training = !weights && s->training,
 			 .step = weights ? s->kept_step : s->number,
 			 .chunk = (uint32_t)a->chunk,
-			 .rows = weights ? 0 : (uint32_t)sl_session_chunk_rows(s, a->chunk),
-			 .batch_rows = weights ? 0 : (uint32_t)s->batch_rows,
-			 .tokens = weights ? 0 : s->tokens[a->chunk]},
+			 .rows = of_chunk ? (uint32_t)sl_session_chunk_rows(s, a->chunk) : 0,
+			 .batch_rows = of_chunk ? (uint32_t)s->batch_rows : 0,
+			 .tokens = of_chunk ? s->tokens[a->chunk] : 0},
 		.len = weights ? most : 1 + draw(rig, (uint32_t)most),
 	};
 }
@@ -130,7 +133,7 @@ static void store(struct rig_side *side, const struct sl_action *a, const struct
 	assert_true(a->total <= side->s.limits.run_bytes[a->what] + (side->s.limits.lengths ? 64 : 0) && a->total >= 1);
 	assert_true(a->offset < a->total && len <= a->total - a->offset);
 	assert_int_equal(a->whole, a->offset + len == a->total);
-	assert_in_range(a->chunk, 0, a->what == SL_PART_WEIGHTS ? 0 : side->s.chunks - 1);
+	assert_in_range(a->chunk, 0, a->what >= SL_PART_WEIGHTS ? 0 : side->s.chunks - 1);
 	side->stored[a->what] += len;
 	side->whole[a->what] += a->whole;
 }
@@ -172,8 +175,8 @@ static void act(struct rig *rig, enum rig_who who, const struct sl_action *a, co
 		side->ready++;
 		break;
 	case SL_ACTION_DROP:
-		for (int what = 0; what < SL_PART_WEIGHTS; what++)
-			side->out[what].count = 0;
+		for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
+			side->out[what].count = what == SL_PART_WEIGHTS ? side->out[what].count : 0;
 		side->dropped++;
 		break;
 	case SL_ACTION_ABANDONED:
@@ -384,7 +387,7 @@ struct sl_frame rig_part(const struct rig *rig, enum rig_who to, enum sl_part_wh
 	const struct sl_session *s = &rig->side[to].s;
 	const struct sl_session *from = &rig->side[!to].s;
 	int chunk = s->lane[what].chunk;
-	bool weights = what == SL_PART_WEIGHTS;
+	const bool weights = what == SL_PART_WEIGHTS, of_chunk = what < SL_PART_WEIGHTS;
 
 	return (struct sl_frame){
 		.kind = SL_FRAME_PART,
@@ -393,10 +396,10 @@ struct sl_frame rig_part(const struct rig *rig, enum rig_who to, enum sl_part_wh
 			   .training = !weights && from->training,
 			   .step = weights ? from->kept_step : from->number,
 			   .chunk = weights ? 0 : (uint32_t)chunk,
-			   .rows = weights ? 0 : (uint32_t)sl_session_chunk_rows(from, chunk),
-			   .batch_rows = weights ? 0 : (uint32_t)from->batch_rows,
+			   .rows = of_chunk ? (uint32_t)sl_session_chunk_rows(from, chunk) : 0,
+			   .batch_rows = of_chunk ? (uint32_t)from->batch_rows : 0,
 			   .total = len,
-			   .tokens = weights ? 0 : from->tokens[chunk]},
+			   .tokens = of_chunk ? from->tokens[chunk] : 0},
 		.payload = {bytes, len},
 	};
 }

@@ -22,6 +22,7 @@ struct rig_conf {
 	double clip_norm;
 	bool tokens; /* rows have 1 to RIG_ROW_TOKENS, and head_act begins with their lengths */
 	bool shared; /* the client is a member of a group */
+	bool ends;   /* … that shares heads and tails */
 };
 
 enum { RIG_ROW_TOKENS = 5 };

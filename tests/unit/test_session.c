@@ -130,8 +130,8 @@ static void a_hello_that_cannot_be_is_refused(void **state)
 	struct sl_hello good = rig_hello(&four_chunks), h;
 
 	(void)state;
-	h = good, h.version = 11;
-	refuse_hello(&h, SL_ERR_VERSION, "the client speaks protocol 11, the server 10: update the older one");
+	h = good, h.version = 12;
+	refuse_hello(&h, SL_ERR_VERSION, "the client speaks protocol 12, the server 11: update the older one");
 	h = good, h.epoch = 0;
 	refuse_hello(&h, SL_ERR_PROTOCOL, "epochs begin at 1");
 	h = good, h.n_held = 0;
@@ -171,8 +171,8 @@ static void a_welcome_that_cannot_be_is_refused(void **state)
 
 	(void)state;
 	memcpy(good.plan_hash, h.plan_hash, sizeof good.plan_hash);
-	w = good, w.version = 11;
-	refuse_welcome(&w, SL_ERR_VERSION, "the server speaks protocol 11, the client 10: update the older one");
+	w = good, w.version = 12;
+	refuse_welcome(&w, SL_ERR_VERSION, "the server speaks protocol 12, the client 11: update the older one");
 	w = good, w.plan_hash[15] = 0x01;
 	refuse_welcome(&w, SL_ERR_MISMATCH, "the server has ababababababababababababababab01");
 	refuse_welcome(&w, SL_ERR_MISMATCH, "this client has abababababababababababababababab");
@@ -434,7 +434,7 @@ static void steps_of_any_number_of_chunks(void **state)
 static void as_many_chunks_as_there_can_be(void **state)
 {
 	struct rig_conf conf = {
-		SL_SESSION_MAX_CHUNKS, 1, 1 << 20, 1 << 24, false, 0, 5, false, false, false, 0, false, false};
+		SL_SESSION_MAX_CHUNKS, 1, 1 << 20, 1 << 24, false, 0, 5, false, false, false, 0, false, false, false};
 
 	(void)state;
 	one_step_and_one_evaluation(&conf, SL_SESSION_MAX_CHUNKS);

@@ -23,12 +23,13 @@ static struct rig_side *server(void)
 
 static void tell(enum sl_event_kind kind, uint64_t next_step)
 {
-	const struct sl_event ev = {.kind = kind, .next_step = next_step, .made = 5, .branch = 9};
+	const struct sl_event ev = {
+		.kind = kind, .next_step = next_step, .made = 5, .branch = 9, .mean = rig.conf.ends};
 
 	assert_int_equal(rig_event(&rig, RIG_SERVER, &ev), SL_OK);
 }
 
-static void open_member(uint64_t seed)
+static void open_sharing(uint64_t seed, bool ends)
 {
 	const struct rig_conf conf = {.batch = 64,
 				      .rows = 16,
@@ -36,7 +37,8 @@ static void open_member(uint64_t seed)
 				      .window_bytes = 16384,
 				      .next_step = 12,
 				      .seed = seed,
-				      .shared = true};
+				      .shared = true,
+				      .ends = ends};
 
 	rig_open(&rig, &conf);
 	assert_int_equal(rig_event(&rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_OPEN}), SL_OK);
@@ -50,19 +52,26 @@ static void open_member(uint64_t seed)
 	assert_int_equal(client()->s.branch, 9);
 }
 
+static void open_member(uint64_t seed)
+{
+	open_sharing(seed, false);
+}
+
 static void a_group_says_when(void **state)
 {
 	(void)state;
-	for (uint64_t seed = 0; seed < 40; seed++) {
-		open_member(seed);
+	for (uint64_t seed = 0; seed < 80; seed++) {
+		open_sharing(seed, seed % 2);
 		for (int i = 1; i <= 3; i++) {
 			rig_begin_step(&rig, 61);
 			rig_settle(&rig);
 			assert_int_equal(server()->prepared, i);
 			assert_int_equal(server()->tasks[SL_TASK_COMMIT], 0);
 			assert_int_equal(client()->s.state, SL_SESSION_COMMIT);
+			assert_int_equal(server()->whole[SL_PART_END_GRAD], seed % 2 ? i : 0);
 			tell(SL_EV_DECIDED, 0);
 			rig_settle(&rig);
+			assert_int_equal(client()->whole[SL_PART_END_MEAN], seed % 2 ? i : 0);
 			assert_int_equal(client()->stepped, i);
 			assert_int_equal(client()->s.next_step, 12 + (uint64_t)i);
 		}
@@ -96,7 +105,7 @@ static void a_member_is_late_at_any_moment(void **state)
 	(void)state;
 	for (uint64_t seed = 0; seed < 30; seed++)
 		for (int turns = 0; turns < 480; turns += 24) {
-			open_member(seed);
+			open_sharing(seed, seed % 2);
 			rig_begin_step(&rig, 61);
 			for (int i = 0; i < turns; i++)
 				rig_turn(&rig);
@@ -122,6 +131,47 @@ static void a_member_is_late_at_any_moment(void **state)
 			assert_false(client()->s.late);
 		}
 	assert_true(before_commit > 50 && behind_it > 50);
+}
+
+/* Parts of shared heads and tails where they cannot be. */
+static void ends_out_of_place_are_refused(void **state)
+{
+	struct sl_frame f;
+
+	(void)state;
+	open_sharing(1, true); /* before the backward */
+	rig_begin_step(&rig, 61);
+	for (int i = 0; i < 3; i++)
+		rig_turn(&rig);
+	f = rig_part(&rig, RIG_SERVER, SL_PART_END_GRAD, 100);
+	f.u.part.step = 12;
+	f.u.part.training = true;
+	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
+	open_sharing(1, true); /* twice */
+	rig_begin_step(&rig, 61);
+	while (!server()->s.told)
+		assert_true(rig_turn(&rig));
+	f = rig_part(&rig, RIG_SERVER, SL_PART_END_GRAD, 100);
+	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
+	open_member(1); /* in a group that does not share them */
+	rig_begin_step(&rig, 61);
+	rig_settle(&rig);
+	f = rig_part(&rig, RIG_CLIENT, SL_PART_END_MEAN, 100);
+	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
+	for (int mean = 0; mean < 2; mean++) { /* COMMITTED that says another thing */
+		open_sharing(1, !mean);
+		rig_begin_step(&rig, 61);
+		rig_settle(&rig);
+		f = (struct sl_frame){.kind = SL_FRAME_COMMITTED, .epoch = client()->s.epoch};
+		f.u.committed = (struct sl_committed){.step = 12, .mean = mean};
+		assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
+	}
+	open_sharing(1, true); /* longer than a mean can be */
+	rig_begin_step(&rig, 61);
+	rig_settle(&rig);
+	f = rig_part(&rig, RIG_CLIENT, SL_PART_END_MEAN, 100);
+	f.u.part.total = rig_run_bytes(SL_PART_END_MEAN) + 1;
+	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_LIMIT);
 }
 
 /* A member that comes back is told at each step that it was done, until it has come to where the group is. */
@@ -219,6 +269,7 @@ int main(void)
 		cmocka_unit_test(a_group_says_when),
 		cmocka_unit_test(who_waits_is_heard),
 		cmocka_unit_test(a_member_is_late_at_any_moment),
+		cmocka_unit_test(ends_out_of_place_are_refused),
 		cmocka_unit_test(a_member_catches_up),
 		cmocka_unit_test(steps_of_others_are_passed),
 		cmocka_unit_test(a_pass_may_come_late),

@@ -105,7 +105,8 @@ static struct sl_frame sample(enum sl_frame_kind kind)
 			.step = 300, .chunks = 4, .lr = 0.05, .checkpoint = true, .skip = true, .kept = {280, 260}};
 		break;
 	case SL_FRAME_COMMITTED:
-		f.u.committed = (struct sl_committed){.step = 300, .compute_s = 0.125, .checkpointed = true};
+		f.u.committed =
+			(struct sl_committed){.step = 300, .compute_s = 0.125, .checkpointed = true, .mean = true};
 		break;
 	case SL_FRAME_HEARTBEAT:
 		f.u.heartbeat = (struct sl_heartbeat){.sent_ms = 123456, .echo_ms = 123400};
@@ -549,25 +550,25 @@ static void the_largest_hello_fits(void **state)
 
 static void a_hello_of_another_version_names_both(void **state)
 {
-	/* epoch 1, Hello { version 11, and of what we require only an unknown field 50 } */
-	static const uint8_t hello11[] = {0x08, 0x01, 0x12, 0x05, 0x08, 0x0b, 0x90, 0x03, 0x01};
-	/* … and Welcome { version 11 } */
-	static const uint8_t welcome11[] = {0x08, 0x01, 0x1a, 0x02, 0x08, 0x0b};
+	/* epoch 1, Hello { version 12, and of what we require only an unknown field 50 } */
+	static const uint8_t hello12[] = {0x08, 0x01, 0x12, 0x05, 0x08, 0x0c, 0x90, 0x03, 0x01};
+	/* … and Welcome { version 12 } */
+	static const uint8_t welcome12[] = {0x08, 0x01, 0x1a, 0x02, 0x08, 0x0c};
 	struct sl_frame f = sample(SL_FRAME_HELLO), got;
 	uint8_t header[SL_WIRE_HEADER_MAX];
 	struct sl_fail fail;
 	size_t len;
 
 	(void)state;
-	assert_int_equal(decode(hello11, sizeof hello11, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
-	assert_string_equal(fail.text, "the client speaks protocol 11, the server 10: update the older one");
-	assert_int_equal(decode(welcome11, sizeof welcome11, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
-	assert_string_equal(fail.text, "the server speaks protocol 11, the client 10: update the older one");
+	assert_int_equal(decode(hello12, sizeof hello12, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
+	assert_string_equal(fail.text, "the client speaks protocol 12, the server 11: update the older one");
+	assert_int_equal(decode(welcome12, sizeof welcome12, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
+	assert_string_equal(fail.text, "the server speaks protocol 12, the client 11: update the older one");
 	for (int old = 7; old <= 8; old++) { /* as peers of these protocols say them */
 		char name[16], text[80];
 
 		snprintf(name, sizeof name, "Hello-%d", old);
-		snprintf(text, sizeof text, "the client speaks protocol %d, the server 10: update the older one", old);
+		snprintf(text, sizeof text, "the client speaks protocol %d, the server 11: update the older one", old);
 		len = golden_read(name, header);
 		assert_int_equal(decode(header, len, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
 		assert_string_equal(fail.text, text);

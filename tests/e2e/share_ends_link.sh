@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# A group with one head and one tail for all (share.ends: step) over links: equals the same group in one process, byte for byte, through
+# codecs with error feedback, after a kill of a member and of the server, and with members that were late or sent NaN. All members
+# end with the same weights. Who has another head is refused.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+. tests/e2e/lib/groups.sh
+make_data 84 24
+start_server one threads=2
+write_config "$tmp/sgd.yaml"
+sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/lr: 0.05/lr: 0.002/' "$tmp/sgd.yaml"
+cp "$tmp/sgd.yaml" "$tmp/adamw.yaml"
+use_adamw "$tmp/adamw.yaml"
+feedback=(codec.end_grad='topk:0.1,ef=true|quant:8' codec.end_mean='topk:0.3,ef=true')
+
+# one_model NAME CLIENTS: all members wrote the same weights
+one_model() {
+	for ((k = 1; k < $2; k++)); do
+		cmp "$tmp/$1-0/model.safetensors" "$tmp/$1-$k/model.safetensors" || fail "$1: members 0 and $k differ"
+	done
+}
+
+group two "$tmp/sgd.yaml" 2 share.ends=step data.partition=iid train.epochs=2 threads=2
+one_model two 2
+group three "$tmp/adamw.yaml" 3 share.ends=step data.partition=dirichlet:2 share.layers=all "${feedback[@]}" codec=qsgd:16
+one_model three 3
+group four "$tmp/sgd.yaml" 4 share.ends=step data.partition=by_label codec.end_grad=randomk:0.2 codec.end_mean=terngrad
+one_model four 4
+group batch "$tmp/sgd.yaml" 2 share.ends=step data.partition=batch model.name=resnet9 model.width=0.125 partition=3:-2
+one_model batch 2
+grep -q '"skipped":true' "$tmp"/*/log.jsonl && fail 'a step was skipped'
+
+# a member is killed, then the server: residuals of members and server come back with the checkpoints
+killed kills "$tmp/adamw.yaml" 40 share.ends=step train.checkpoint_every=5 "${feedback[@]}"
+one_model kills 3
+
+# a member that stands still is late: it hears the means of the steps that it was left out of. Another one sends NaN once.
+set=(--set share.ends=step --set train.epochs=1000 --set train.max_steps=24 --set train.eval_every=0 --set data.partition=iid
+	--set share.clients=3 --set share.straggler_s=1 --set train.schedule.warmup_epochs=0 --set share.group=late
+	--set link.timeout_ms=60000 --set link.heartbeat_ms=20000 --set train.on_nan=skip)
+for pair in "${feedback[@]}"; do set+=(--set "$pair"); done
+points=(client.apply=delay:150@1+ 'client.begin=delay:3000@4' 'client.apply=delay:150@1+,client.check=EIO@2')
+for k in 0 1 2; do
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=${points[k]} start_client "late-$k" "$tmp/sgd.yaml" "${set[@]}" \
+		--set server="$endpoint" --set share.member=$k
+	pid[k]=$client_pid
+done
+for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "member $k"; done
+absent=$(for k in 1 2; do grep '"skipped":true' "$tmp/late-$k/log.jsonl" | sed -E "s/.*\"step\":([0-9]+),.*/$k:\1/"; done | paste -sd,)
+case ,$absent, in *,1:*,2:2,*) ;; *) fail "absent were $absent" ;; esac
+client oracle "$tmp/sgd.yaml" --local "${set[@]}" --absent "$absent" || fail "the oracle: exit status $?"
+for k in 0 1 2; do same_run "late-$k" "oracle/member-$k" 24; done
+one_model late 3
+
+# whose head is another is refused, and so is who would have another codec for the mean
+start_client waits "$tmp/sgd.yaml" --set server="$endpoint" --set share.ends=step --set share.group=g --set share.clients=3
+waiting=$client_pid
+wait_for 'member 0 does not come' grep -q 'group-waits: group g: member 0 is here, 1 of 3' "$tmp/one.log"
+# refused NAME PHRASE [key=value]…
+refused() {
+	local name=$1 phrase=$2 set=() pair rc=0
+	shift 2
+	for pair in "$@"; do set+=(--set "$pair"); done
+	client "$name" "$tmp/sgd.yaml" --set server="$endpoint" --set share.group=g --set share.clients=3 --set share.member=1 "${set[@]}" || rc=$?
+	[ $rc -ge 64 ] && grep -q -e "$phrase" "$tmp/$name.log" || fail "$name: status $rc, and not '$phrase'"
+}
+refused frozen 'shares another head and tail' share.ends=step train.freeze=features.0.0.weight
+refused private 'the group g has step, this client has private'
+refused mean 'the group g has none, this client has quant:8' share.ends=step codec.end_mean=quant:8
+kill -0 $waiting || fail 'a client that was refused ended another one'
+kill $waiting
+ends_with $waiting 69 $patience 'a member that waits, and is interrupted'
+echo "share_ends_link: ok, absent $absent"

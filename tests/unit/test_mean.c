@@ -1,0 +1,285 @@
+/* Heads and tails that members of a group share: what they say of them in Hello, the bytes that cross, the sum, and
+ * what codecs keep. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/session/mean.h"
+
+static int64_t counts[] = {300, 7, 65};
+static struct sl_end_layout layout = {.n = 3, .count = counts, .grads = 372, .stats = 4, .floats = 380};
+
+static struct sl_end_coder *open_coder(const char *spec, bool all, int member)
+{
+	struct sl_codec_spec parsed;
+	struct sl_fail fail;
+	const struct sl_end_coder_env env = {
+		.layout = &layout, .spec = &parsed, .all = all, .seed = 5, .member = member};
+	struct sl_end_coder *coder;
+	uint64_t memory, bound;
+
+	assert_int_equal(sl_codec_parse(spec, &parsed, &fail), SL_OK);
+	assert_int_equal(sl_end_coder_open(&coder, &env, &fail), SL_OK);
+	assert_int_equal(sl_end_coder_need(&env, &memory, &bound, &fail), SL_OK);
+	assert_int_equal(bound, sl_end_coder_bound(coder));
+	return coder;
+}
+
+static void fill(float *change, int seed)
+{
+	for (int64_t i = 0; i < layout.grads; i++)
+		change[i] = sinf((float)(i + 1) * (float)(seed + 1));
+	for (int64_t i = 0; i < layout.stats; i++) {
+		change[layout.grads + i] = 0.5f;
+		change[layout.grads + layout.stats + i] = (float)(seed + i);
+	}
+}
+
+/* ---- Hello */
+
+static void put(void *arg, const char *text, size_t len)
+{
+	assert_int_equal(sl_buf_put(arg, text, len), SL_OK);
+}
+
+static enum sl_err read_text(const char *text, struct sl_end_layout *out, struct sl_fail *fail)
+{
+	char *copy = malloc(strlen(text) + 1); /* without its NUL */
+	enum sl_err err;
+
+	memcpy(copy, text, strlen(text));
+	err = sl_end_layout_read(out, (struct sl_bytes){(const uint8_t *)copy, strlen(text)}, fail);
+	free(copy);
+	return err;
+}
+
+static void a_layout_is_read_as_it_was_written(void **state)
+{
+	uint8_t text[200];
+	struct sl_buf buf = {text, 0, sizeof text};
+	struct sl_end_layout got;
+	struct sl_fail fail;
+
+	(void)state;
+	sl_end_layout_write(&layout, put, &buf);
+	assert_int_equal(buf.len, strlen("ends 1\nstatistics 4\nparameter 300\nparameter 7\nparameter 65\n"));
+	assert_int_equal(sl_end_layout_read(&got, (struct sl_bytes){text, buf.len}, &fail), SL_OK);
+	assert_true(sl_end_layout_same(&got, &layout));
+	assert_int_equal(got.grads, 372);
+	assert_int_equal(got.floats, 380);
+	got.count[1] = 8;
+	assert_false(sl_end_layout_same(&got, &layout));
+	sl_end_layout_close(&got);
+	for (size_t len = 0; len < buf.len; len++) { /* cut off anywhere but behind a line */
+		const bool whole = len && text[len - 1] == '\n' && len > strlen("ends 1\nstatistics 4\n") - 1;
+
+		assert_int_equal(sl_end_layout_read(&got, (struct sl_bytes){text, len}, &fail) == SL_OK, whole);
+		if (whole)
+			sl_end_layout_close(&got);
+	}
+}
+
+static void texts_that_are_no_layouts_are_refused(void **state)
+{
+	static const char *const bad[] = {
+		"",
+		"ends 2\nstatistics 4\n",
+		"ends 1\n",
+		"ends 1\nstatistics 0\n",
+		"ends 1\nparameter 4\n",
+		"ends 1\nstatistics 04\n",
+		"ends 1\nstatistics -4\n",
+		"ends 1\nstatistics \n",
+		"ends 1\nstatistics 4\n\n",
+		"ends 1\nstatistics 4\nparameter 0\n",
+		"ends 1\nstatistics 4\nparameter 07\n",
+		"ends 1\nstatistics 4\nparameter  7\n",
+		"ends 1\nstatistics 4\nparameter 7 \n",
+		"ends 1\nstatistics 4\nparameter 7\nx",
+		"ends 1\nstatistics 4\nparameters 7\n",
+		"ends 1\nstatistics 4\nparameter 99999999999999999999999999\n",
+		"ends 1\nstatistics 99999999999\nparameter 7\n",
+		"ends 1\nstatistics 0\nparameter 2147483648\nparameter 2147483648\n",
+		"ends 1\nstatistics 2147483648\n",
+	};
+	struct sl_end_layout got;
+	struct sl_fail fail;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+		if (read_text(bad[i], &got, &fail) == SL_OK)
+			fail_msg("'%s' was read", bad[i]);
+}
+
+/* ---- what crosses */
+
+static void runs_come_back(void **state)
+{
+	static const char *const spec[] = {"none",          "quant:8",  "topk:0.1",      "randomk:0.3",
+					   "threshold:0.5", "terngrad", "qsgd:16|zstd:3"};
+	float from[380], to[380];
+	struct sl_fail fail;
+
+	(void)state;
+	fill(from, 3);
+	for (size_t i = 0; i < 2 * sizeof spec / sizeof spec[0]; i++) {
+		struct sl_end_coder *a = open_coder(spec[i / 2], i % 2, 2), *b = open_coder(spec[i / 2], i % 2, 2);
+		struct sl_buf run = {malloc(sl_end_coder_bound(a)), 0, sl_end_coder_bound(a)};
+
+		assert_int_equal(sl_end_encode(a, 9, from, &run), SL_OK);
+		memset(to, 0xff, sizeof to);
+		assert_int_equal(sl_end_decode(b, 9, (struct sl_bytes){run.data, run.len}, to, &fail), SL_OK);
+		assert_int_equal(sl_end_check(&layout, to, &fail), SL_OK);
+		assert_memory_equal(to + 372, from + 372, 8 * sizeof *to); /* statistics as they are */
+		for (int k = 0; k < 372 && i < 2; k++)
+			assert_true(to[k] == from[k]);
+		for (size_t len = 0; len < run.len; len += 1 + run.len / 90) { /* exactly so many bytes */
+			uint8_t *copy = malloc(len + 1);
+
+			memcpy(copy, run.data, len);
+			assert_int_equal(sl_end_decode(b, 9, (struct sl_bytes){copy, len}, to, &fail), SL_ERR_PAYLOAD);
+			free(copy);
+		}
+		run.data = realloc(run.data, run.len + 1);
+		run.data[run.len] = 0;
+		assert_int_equal(sl_end_decode(b, 9, (struct sl_bytes){run.data, run.len + 1}, to, &fail),
+				 SL_ERR_PAYLOAD);
+		free(run.data);
+		sl_end_coder_close(a);
+		sl_end_coder_close(b);
+	}
+}
+
+static void nan_is_found(void **state)
+{
+	float change[380];
+	struct sl_fail fail;
+
+	(void)state;
+	for (int at = 0; at < 380; at += 53) {
+		fill(change, 1);
+		assert_int_equal(sl_end_check(&layout, change, &fail), SL_OK);
+		change[at] = at % 2 ? NAN : INFINITY;
+		assert_int_equal(sl_end_check(&layout, change, &fail), SL_ERR_NONFINITE);
+	}
+}
+
+/* Members draw for themselves, and so does the trunk. */
+static void members_have_places_of_their_own(void **state)
+{
+	float from[380], to[3][380];
+	struct sl_fail fail;
+
+	(void)state;
+	fill(from, 3);
+	for (int member = -1; member < 2; member++) {
+		struct sl_end_coder *c = open_coder("randomk:0.2", true, member);
+		struct sl_buf run = {malloc(sl_end_coder_bound(c)), 0, sl_end_coder_bound(c)};
+
+		assert_int_equal(sl_end_encode(c, 9, from, &run), SL_OK);
+		assert_int_equal(sl_end_decode(c, 9, (struct sl_bytes){run.data, run.len}, to[member + 1], &fail),
+				 SL_OK);
+		free(run.data);
+		sl_end_coder_close(c);
+	}
+	assert_memory_not_equal(to[0], to[1], sizeof to[0]);
+	assert_memory_not_equal(to[1], to[2], sizeof to[0]);
+}
+
+/* ---- the sum */
+
+static void statistics_are_put_one_behind_another(void **state)
+{
+	struct sl_codec_spec none;
+	const struct sl_end_coder_env env = {.layout = &layout, .spec = &none, .member = -1};
+	struct sl_end_sum sum;
+	float a[380], b[380], mean[380];
+	uint8_t bytes[4096];
+	struct sl_buf run = {bytes, 0, sizeof bytes};
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_codec_parse("none", &none, &fail), SL_OK);
+	assert_int_equal(sl_end_sum_open(&sum, &env, &fail), SL_OK);
+	fill(a, 1);
+	fill(b, 2);
+	for (int again = 0; again < 2; again++) {
+		sl_end_sum_begin(&sum);
+		sl_end_sum_add(&sum, a);
+		sl_end_sum_add(&sum, b);
+		run.len = 0;
+		assert_int_equal(sl_end_sum_encode(&sum, 2, 0, &run, &fail), SL_OK);
+		assert_int_equal(sl_end_decode(sum.coder, 0, (struct sl_bytes){run.data, run.len}, mean, &fail), SL_OK);
+		assert_true(mean[5] == 2 * (a[5] + b[5]));
+		/* 0.5 (0.5 x + 1) + 2 */
+		assert_true(mean[372] == 0.25f && mean[376] == 2.5f);
+	}
+	b[3] = INFINITY;
+	sl_end_sum_begin(&sum);
+	sl_end_sum_add(&sum, b);
+	assert_int_equal(sl_end_sum_encode(&sum, 1, 0, &run, &fail), SL_ERR_NONFINITE);
+	sl_end_sum_close(&sum);
+}
+
+/* ---- what is kept */
+
+static void encode(struct sl_end_coder *c, uint64_t step, const float *change, struct sl_buf *run)
+{
+	run->len = 0;
+	assert_int_equal(sl_end_encode(c, step, change, run), SL_OK);
+}
+
+static void feedback_is_saved_and_follows_the_step(void **state)
+{
+	struct sl_end_coder *a = open_coder("topk:0.1,ef=true", false, 0),
+			    *b = open_coder("topk:0.1,ef=true", false, 0);
+	struct sl_buf saved = {malloc(sl_end_coder_state_bytes(a)), 0, sl_end_coder_state_bytes(a)};
+	struct sl_buf one = {malloc(sl_end_coder_bound(a)), 0, sl_end_coder_bound(a)};
+	struct sl_buf two = {malloc(sl_end_coder_bound(a)), 0, sl_end_coder_bound(a)};
+	float change[380];
+
+	(void)state;
+	fill(change, 1);
+	encode(a, 0, change, &one);
+	sl_end_coder_rollback(a); /* an abandoned step leaves nothing */
+	encode(a, 0, change, &two);
+	assert_int_equal(one.len, two.len);
+	assert_memory_equal(one.data, two.data, one.len);
+	sl_end_coder_commit(a);
+	assert_int_equal(sl_end_coder_save(a, &saved), SL_OK);
+	assert_int_equal(sl_end_coder_load(b, (struct sl_bytes){saved.data, saved.len}), SL_OK);
+	encode(a, 1, change, &one);
+	assert_memory_not_equal(one.data, two.data, one.len);
+	encode(b, 1, change, &two);
+	assert_int_equal(one.len, two.len);
+	assert_memory_equal(one.data, two.data, one.len);
+	assert_int_equal(sl_end_coder_load(b, (struct sl_bytes){saved.data, saved.len - 1}), SL_ERR_DATA);
+	assert_int_equal(sl_end_coder_load(b, (struct sl_bytes){saved.data, 0}), SL_ERR_DATA);
+	free(saved.data);
+	free(one.data);
+	free(two.data);
+	sl_end_coder_close(a);
+	sl_end_coder_close(b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_layout_is_read_as_it_was_written),
+		cmocka_unit_test(texts_that_are_no_layouts_are_refused),
+		cmocka_unit_test(runs_come_back),
+		cmocka_unit_test(nan_is_found),
+		cmocka_unit_test(members_have_places_of_their_own),
+		cmocka_unit_test(statistics_are_put_one_behind_another),
+		cmocka_unit_test(feedback_is_saved_and_follows_the_step),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
