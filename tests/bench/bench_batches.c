@@ -47,7 +47,7 @@ int main(int argc, char **argv)
 {
 	const int epochs = argc >= 3 ? atoi(argv[2]) : 0;
 	struct sl_conf_client conf;
-	struct sl_setup setup = {.conf = &conf};
+	struct sl_setup setup = {.conf = &conf, .reads = SL_READS_ALL};
 	struct sl_loader *loader = NULL;
 	struct sl_fail fail;
 	int status;
@@ -55,6 +55,7 @@ int main(int argc, char **argv)
 	if (argc < 3 || argc - 3 > MOST_SETS)
 		return 64;
 	if (sl_conf_client_load(&conf, argv[1], (const char *const *)argv + 3, argc - 3, &fail) != SL_OK ||
+	    sl_setup_share(&setup, &fail) != SL_OK || /* a member of a group has its own part of the data */
 	    sl_setup_data(&setup, true, &fail) != SL_OK ||
 	    sl_setup_loader(&setup, epochs ? SL_SPLIT_TRAIN : SL_SPLIT_TEST, NULL, NULL, &loader, &fail) != SL_OK)
 		return complain(&fail);

@@ -37,6 +37,11 @@ for name in resnet18 resnet50; do
 	"$python" tests/golden/networks_live.py "$dir" --same "$name"
 done
 
+# Groups of clients: synchronous training, and both versions of SplitFed
+make --no-print-directory "$BUILD/tests/bench/bench_batches" "$BUILD/tests/e2e/tools/make_cifar"
+mkdir "$dir/groups"
+"$python" tests/golden/groups_live.py "$dir/groups"
+
 # Through the command, from torch's weights after its steps: torch must take the file, strictly, and compute the same.
 cat >"$dir/export.yaml" <<'YAML'
 server: tcp://127.0.0.1:5570
