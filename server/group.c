@@ -1,6 +1,7 @@
 #include "server/group.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,60 +162,42 @@ static void decided(struct sl_group *g, int k)
 	sl_port_event(p->m->port, &ev);
 }
 
-static bool own_turn(const struct sl_group *g, int k, uint64_t step)
-{
-	return sl_turns_own(&g->turns, k, step);
-}
-
 static void note_late(struct sl_group *g, int k)
 {
 	struct sl_group_member *p = &g->member[k];
-	/* in a turn of its own nobody waited for it, and it cannot be in time there */
-	const bool in_vain = p->probation && g->turns.mode == SL_SHARE_SERIAL && own_turn(g, k, g->step - 1);
+	const bool waited = !p->probation;
+	char why[64] = "not awaited yet";
 
 	if (p->left)
 		return;
 	g->late++;
 	p->late++;
-	if (!in_vain) {
+	if (waited) {
+		snprintf(why, sizeof why, "share.straggler_s: %d", g->agreed.share.straggler_s);
 		p->probation = 1 << (p->lapses < PROBATION_MOST ? p->lapses : PROBATION_MOST);
 		p->lapses++;
 	}
 	sl_log_limited(SL_LOG_WARN, "group-late",
-		       "group %s: step %" PRIu64 " was done without member %d, which was %s (share.straggler_s: %d)",
-		       g->name, g->step, k, p->m ? "late" : "away", g->agreed.share.straggler_s);
+		       "group %s: step %" PRIu64 " was done without member %d, which was %s (%s)", g->name, g->step, k,
+		       p->m ? "late" : "away", why);
 	if (p->m && p->open)
 		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->step});
 }
 
-/* All of them heard that there is NaN or Inf in the sum: they skip the step. */
-static void tell_nonfinite(struct sl_group *g)
+/* The step was done without its part, which spoiled it: it skips the step. */
+static void tell_spoiled(struct sl_group *g, int k)
 {
-	const struct sl_fail why = g->fail;
+	struct sl_group_member *p = &g->member[k];
+	const struct sl_fail why = g->part[k].why;
 	const struct sl_event found = {.kind = SL_EV_NONFINITE, .task = SL_TASK_PREPARE, .why = &why};
 
-	for (int k = 0; k < g->n; k++) {
-		struct sl_group_member *p = &g->member[k];
-
-		if (!g->part[k].m || p->m != g->part[k].m)
-			continue;
-		if (p->skip)
-			continue; /* it has nothing to take back */
-		p->prepared = false;
-		if (sl_session_abandons(sl_port_session(p->m->port)))
-			sl_port_event(p->m->port, &found);
-	}
-}
-
-static void end_spoiled(struct sl_group *g)
-{
-	struct sl_fail why;
-
-	sl_fail_set(&why, SL_ERR_NONFINITE,
-		    "the weights that member %d trained in the round up to step %" PRIu64
-		    " hold NaN or Inf: the round was averaged without them. Try a smaller train.optimizer.lr",
-		    g->spoiled, g->done);
-	end_member(&g->member[g->spoiled], &why);
+	sl_log_limited(SL_LOG_WARN, "group-spoiled", "group %s: step %" PRIu64 " was done without member %d: %s",
+		       g->name, g->step, k, why.text);
+	p->prepared = false;
+	if (p->m && sl_session_abandons(sl_port_session(p->m->port)))
+		sl_port_event(p->m->port, &found);
+	if (p->m && p->open)
+		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->step});
 }
 
 static void applied(struct sl_group *g)
@@ -223,23 +206,19 @@ static void applied(struct sl_group *g)
 
 	if (g->void_)
 		return;
-	if (g->err == SL_ERR_NONFINITE) {
-		tell_nonfinite(g);
-		return;
-	}
 	if (g->err) {
 		end_all(g, &g->fail);
 		return;
 	}
-	if (g->spoiled >= 0)
-		end_spoiled(g);
 	was = g->step;
 	g->step = g->done;
 	g->half_ms = 0;
 	for (int k = 0; k < g->n; k++) {
 		struct sl_group_member *p = &g->member[k];
 
-		if (g->seat[k].number == g->step) {
+		if (g->part[k].spoiled) {
+			tell_spoiled(g, k);
+		} else if (g->seat[k].number == g->step) {
 			p->probation -= p->probation > 0;
 			decided(g, k);
 		} else if (p->number >= was) {
@@ -369,8 +348,8 @@ static void begin_apply(struct sl_group *g)
 	for (int k = 0; k < g->n; k++) {
 		const struct sl_session *s = is_ready(g, k) ? sl_port_session(g->member[k].m->port) : NULL;
 
-		g->part[k] =
-			(struct sl_group_part){s ? g->member[k].m : NULL, s && !g->member[k].skip ? s->batch_rows : 0};
+		g->part[k] = (struct sl_group_part){.m = s ? g->member[k].m : NULL,
+						    .rows = s && !g->member[k].skip ? s->batch_rows : 0};
 		g->checkpoint = g->checkpoint || (s && s->checkpoint);
 	}
 	post(g, GROUP_APPLY, 0);
@@ -419,7 +398,7 @@ static bool step_alone(struct sl_group *g)
 		if (!p->m || !p->prepared || p->number < g->step || is_ready(g, k))
 			continue;
 		s = sl_port_session(p->m->port);
-		g->part[k] = (struct sl_group_part){p->m, p->skip ? 0 : s->batch_rows};
+		g->part[k] = (struct sl_group_part){.m = p->m, .rows = p->skip ? 0 : s->batch_rows};
 		g->lr = s->lr;
 		post(g, GROUP_STEP, k);
 		return true;
@@ -571,7 +550,7 @@ void sl_group_prepared(struct sl_group *g, struct sl_middle *m)
 		return;
 	p->prepared = true;
 	p->skip = sl_port_session(m->port)->skip;
-	if (!p->skip && !own_turn(g, sl_group_seat_of(m), p->number)) {
+	if (!p->skip && !sl_turns_own(&g->turns, sl_group_seat_of(m), p->number)) {
 		sl_fail_set(&why, SL_ERR_PROTOCOL, "step %" PRIu64 " of group %s is not member %d's: it is member %d's",
 			    p->number, g->name, sl_group_seat_of(m), sl_turns_whose(&g->turns, p->number));
 		end_member(p, &why);

@@ -222,8 +222,10 @@ enum sl_err sl_group_ends_fold(struct sl_group *g, double factor, struct sl_fail
 			sl_end_sum_add(&e->sum, g->part[k].m->ends.change);
 	e->next->run.len = 0;
 	err = sl_end_sum_encode(&e->sum, factor, g->done, &e->next->run, fail);
-	if (err)
+	if (err) {
 		sl_end_coder_rollback(e->sum.coder);
+		e->next = NULL;
+	}
 	return err;
 }
 

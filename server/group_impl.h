@@ -57,6 +57,8 @@ enum sl_group_job { GROUP_CHOOSE, GROUP_REJOIN, GROUP_CATCH_UP, GROUP_STEP, GROU
 struct sl_group_part {
 	struct sl_middle *m; /* whose part is added; NULL: it is left out */
 	uint64_t rows;       /* of its batch */
+	bool spoiled;        /* it would make the whole step NaN or Inf, and is left out: `why` */
+	struct sl_fail why;
 };
 
 struct sl_group {
@@ -90,7 +92,6 @@ struct sl_group {
 	struct sl_fail fail;
 	bool void_, back, need_weights, checkpointed; /* void: somebody has left; back: all have to go back */
 	int stranger;                                 /* the member that begins anew among others; -1: nobody */
-	int spoiled;                                  /* the member whose copy holds NaN or Inf; -1: nobody */
 	/* (worker) */
 	struct sl_plan *plan;
 	struct sl_exec *exec;
@@ -110,6 +111,8 @@ struct sl_group_list {
 };
 
 void sl_group_run(struct sl_job *job); /* (worker) */
+/* (worker) Member k has no part in the step, which is done without it; it hears why. */
+void sl_group_leave_out(struct sl_group *group, int k, const char *why);
 static inline bool sl_group_has_rounds(const struct sl_group *g)
 {
 	return g->agreed.share.mode == SL_SHARE_ROUNDS;

@@ -95,8 +95,7 @@ static void leave_out_spoiled(struct sl_group *g)
 
 		if (!g->part[k].m || !g->seat[k].rows || sl_copy_check(g->seat[k].copy, &why) != SL_ERR_NONFINITE)
 			continue;
-		g->part[k].m = NULL;
-		g->spoiled = k;
+		sl_group_leave_out(g, k, why.text);
 	}
 }
 

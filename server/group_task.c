@@ -1,5 +1,6 @@
 /* A group on the device's worker. All of it runs in jobs and tasks of the group's key, one at a time. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/nn/clip.h"
 #include "server/group_impl.h"
 #include "server/store.h"
 
@@ -315,12 +317,19 @@ int sl_group_rows_of(const struct sl_group *g, int k, int64_t rows[SL_PLAN_MAX_C
 	return chunks;
 }
 
+/* Losses of members are divided by the rows of a full step; in a mode where a step is one member's, by its own. */
+static double factor(const struct sl_group *g, uint64_t rows)
+{
+	return g->agreed.share.mode == SL_SHARE_SYNC ? (double)g->agreed.share.rows / (double)rows : 1;
+}
+
 enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_session *s = sl_port_session(m->port);
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 
-	(void)g;
+	enum sl_err err;
+
 	SL_FAILPOINT(s->skip ? SL_FP_SERVER_SKIP : SL_FP_NONE);
 	if (s->skip)
 		return SL_OK;
@@ -328,14 +337,9 @@ enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fa
 		return fail->code;
 	for (int i = 0; i < s->chunks; i++)
 		rows[i] = (int64_t)sl_session_chunk_rows(s, i);
-	return SL_FAILPOINT_CALL(SL_FP_SERVER_CHECK, 0) ? SL_ERR_NONFINITE
-							: sl_exec_check(m->trunk.exec, rows, s->chunks, fail);
-}
-
-/* Losses of members are divided by the rows of a full step; in a mode where a step is one member's, by its own. */
-static double factor(const struct sl_group *g, uint64_t rows)
-{
-	return g->agreed.share.mode == SL_SHARE_SYNC ? (double)g->agreed.share.rows / (double)rows : 1;
+	err = SL_FAILPOINT_CALL(SL_FP_SERVER_CHECK, 0) ? SL_ERR_NONFINITE
+						       : sl_exec_check(m->trunk.exec, rows, s->chunks, fail);
+	return err ? err : sl_member_check(m->trunk.exec, factor(g, s->batch_rows), g->agreed.share.member_norm, fail);
 }
 
 /* The members' gradients by their numbers, whoever was first. *rows: of those that take part. */
@@ -357,18 +361,68 @@ static enum sl_err fold(struct sl_group *g, uint64_t *rows)
 	return err || !*rows ? err : sl_exec_fold_end(g->exec, factor(g, *rows));
 }
 
+void sl_group_leave_out(struct sl_group *g, int k, const char *why)
+{
+	struct sl_group_part *part = &g->part[k];
+
+	*part = (struct sl_group_part){.spoiled = true};
+	(void)sl_fail_set(&part->why, SL_ERR_NONFINITE, "%s", why);
+}
+
+/* Each gradient is finite, and their sum is not: the largest is to blame. */
+static void leave_out_largest(struct sl_group *g, const char *why)
+{
+	double most = -1;
+	int who = 0;
+
+	for (int k = 0; k < g->n; k++) {
+		struct sl_fail none;
+		double squares = INFINITY;
+
+		if (!g->part[k].m || !g->part[k].rows)
+			continue;
+		if (!sl_exec_squares(g->seat[k].m->trunk.exec, &squares, &none) && g->ends)
+			squares += sl_squares(g->seat[k].m->ends.change, g->ends->layout.grads);
+		if (squares > most) {
+			most = squares;
+			who = k;
+		}
+	}
+	sl_group_leave_out(g, who, why);
+}
+
+/* The sum of those that can be added; *rows: of them. */
+static enum sl_err fold_finite(struct sl_group *g, uint64_t *rows, struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	do {
+		struct sl_fail why = {0};
+		char text[SL_WIRE_TEXT_MAX];
+
+		err = fold(g, rows);
+		if (err)
+			return sl_fail_set(fail, err, "the members' gradients could not be added");
+		err = *rows ? sl_exec_check(g->exec, NULL, 0, &why) : SL_OK;
+		if (!err && *rows)
+			err = sl_group_ends_fold(g, factor(g, *rows), &why);
+		snprintf(text, sizeof text, "%.200s of all members, of whom this one has the largest gradient",
+			 why.text);
+		if (err == SL_ERR_NONFINITE)
+			leave_out_largest(g, text);
+		else if (err)
+			*fail = why;
+	} while (err == SL_ERR_NONFINITE);
+	return err;
+}
+
 static enum sl_err apply(struct sl_group *g, struct sl_fail *fail)
 {
 	uint64_t rows;
-	enum sl_err err = fold(g, &rows);
+	enum sl_err err = fold_finite(g, &rows, fail);
 
-	if (err)
-		return sl_fail_set(fail, err, "the members' gradients could not be added");
-	if (!rows)
+	if (!err && !rows)
 		return sl_exec_skip(g->exec);
-	err = sl_exec_check(g->exec, NULL, 0, fail);
-	if (!err)
-		err = sl_group_ends_fold(g, factor(g, rows), fail);
 	SL_FAILPOINT(SL_FP_SERVER_APPLY);
 	if (err)
 		return err;
@@ -387,7 +441,7 @@ static void settle(struct sl_group *g)
 		struct sl_group_seat *seat = &g->seat[k];
 
 		if (!g->part[k].m) {
-			all = all && seat->left;
+			all = all && (seat->left || g->part[k].spoiled);
 			continue;
 		}
 		if (g->part[k].rows)
@@ -411,7 +465,6 @@ static void run_apply(struct sl_group *g)
 	if (g->void_)
 		return;
 	g->fail.text[0] = '\0';
-	g->spoiled = -1;
 	g->err = sl_group_has_rounds(g) ? sl_group_end_round(g, &g->fail) : apply(g, &g->fail);
 	if (!g->err && SL_FAILPOINT_CALL(SL_FP_SERVER_CODECS, 0) != 0)
 		g->err = SL_ERR_DEVICE;

@@ -1,6 +1,7 @@
 #include "client/run/local_group.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include "client/run/local.h"
 #include "common/base/log.h"
 #include "common/nn/average.h"
+#include "common/nn/clip.h"
 
 struct member {
 	struct sl_conf_client conf;
@@ -222,6 +224,7 @@ static enum sl_err compute(struct group *g, int k)
 {
 	struct member *m = &g->member[k];
 	const uint64_t step = sl_training_number(m->run);
+	const double full = (double)m->setup.plan->spec.group_rows;
 	enum sl_err err = take_batch(m, SL_SPLIT_TRAIN, g->fail);
 	struct sl_feed feed;
 
@@ -230,6 +233,9 @@ static enum sl_err compute(struct group *g, int k)
 	feed = sl_feed_of(m->batch);
 	m->absent = is_absent(g->options->absent, k, step);
 	err = sl_local_begin(m->local, &feed, step, &m->why);
+	if (!err)
+		err = sl_member_check(sl_local_middle(m->local), full > 0 ? full / (double)feed.rows : 1,
+				      m->conf.agreed.share.member_norm, &m->why);
 	m->in = !err && !m->absent;
 	if (err && err != SL_ERR_NONFINITE)
 		*g->fail = m->why;
@@ -261,6 +267,7 @@ static enum sl_err fold_ends(struct group *g, int64_t rows)
 {
 	const double factor = (double)g->member[0].setup.plan->spec.group_rows / (double)rows;
 
+	g->mean.len = 0;
 	if (!g->ends.coder)
 		return SL_OK;
 	sl_end_sum_begin(&g->ends);
@@ -270,32 +277,60 @@ static enum sl_err fold_ends(struct group *g, int64_t rows)
 	return sl_end_sum_encode(&g->ends, factor, sl_training_number(g->member[0].run), &g->mean, g->fail);
 }
 
+/* Each gradient is finite, and their sum is not: the largest is to blame, and left out. */
+static void leave_out_largest(struct group *g)
+{
+	struct member *who = NULL;
+	double most = -1;
+
+	for (int k = 0; k < g->n; k++) {
+		struct member *m = &g->member[k];
+		struct sl_fail none;
+		double squares = INFINITY;
+
+		if (m->in && !sl_exec_squares(sl_local_middle(m->local), &squares, &none) && g->ends.coder)
+			squares += sl_squares(sl_local_told(m->local), g->ends.layout->grads);
+		if (m->in && squares > most) {
+			most = squares;
+			who = m;
+		}
+	}
+	if (!who)
+		return;
+	who->in = false;
+	who->why = *g->fail;
+}
+
+static enum sl_err fold_finite(struct group *g, int64_t *rows)
+{
+	enum sl_err err;
+
+	do {
+		err = fold(g, rows);
+		if (err)
+			return sl_fail_set(g->fail, err, "the members' gradients could not be added");
+		err = *rows ? sl_exec_check(g->trunk, NULL, 0, g->fail) : SL_OK;
+		if (!err && *rows)
+			err = fold_ends(g, *rows);
+		if (err == SL_ERR_NONFINITE) {
+			sl_end_coder_rollback(g->ends.coder);
+			leave_out_largest(g);
+		}
+	} while (err == SL_ERR_NONFINITE);
+	return err;
+}
+
 static enum sl_err apply(struct group *g, double lr)
 {
 	int64_t rows;
-	enum sl_err err = fold(g, &rows);
+	enum sl_err err = fold_finite(g, &rows);
 
-	g->mean.len = 0;
-	if (err)
-		return sl_fail_set(g->fail, err, "the members' gradients could not be added");
-	if (!rows)
-		return sl_exec_skip(g->trunk);
-	err = sl_exec_check(g->trunk, NULL, 0, g->fail);
-	if (!err)
-		err = fold_ends(g, rows);
-	if (!err)
-		sl_end_coder_commit(g->ends.coder);
-	if (err != SL_ERR_NONFINITE)
-		return err ? err : sl_exec_commit(g->trunk, lr, NULL, 0);
-	sl_end_coder_rollback(g->ends.coder);
-	g->mean.len = 0;
-	for (int k = 0; k < g->n; k++) {
-		if (!g->member[k].in)
-			continue;
-		g->member[k].in = false;
-		g->member[k].why = *g->fail;
+	if (err || !rows) {
+		g->mean.len = 0;
+		return err ? err : sl_exec_skip(g->trunk);
 	}
-	return sl_exec_skip(g->trunk);
+	sl_end_coder_commit(g->ends.coder);
+	return sl_exec_commit(g->trunk, lr, NULL, 0);
 }
 
 static enum sl_err end_own(struct group *g, struct member *m)
@@ -347,6 +382,10 @@ static enum sl_err average(struct group *g, uint64_t step)
 
 		copy[k] = (struct sl_copy){m->copy, is_absent(g->options->absent, k, step) ? 0 : m->trained};
 		m->trained = 0;
+		if (!copy[k].rows || sl_copy_check(m->copy, &m->why) != SL_ERR_NONFINITE)
+			continue;
+		copy[k].rows = 0;
+		m->in = false;
 	}
 	if (!err)
 		err = sl_average(g->trunk, copy, g->n, (enum sl_moments)g->setup->conf->agreed.share.moments);

@@ -89,7 +89,8 @@ struct sl_agreed {
 		int straggler_s;
 		enum sl_conf_share_ends ends;
 		enum sl_conf_share_layers layers;
-		int64_t round; /* steps; in a config 0: an epoch. This and moments: rounds */
+		double member_norm; /* 0: off */
+		int64_t round;      /* steps; in a config 0: an epoch. This and moments: rounds */
 		enum sl_conf_share_moments moments;
 		/* No keys of a config: the client derives them, since all members must have the same. */
 		int64_t epoch_steps;
@@ -162,6 +163,8 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 	X(SL_CHOICE, "share.layers", share.layers, PLAIN, sl_agreed_layers, "each", \
 		"what codec.end_grad and codec.end_mean code: each, every parameter by itself; all, the parameters of head and tail as one vector")
 #define SL_AGREED_ROUNDS(X) \
+	X(SL_DOUBLE, "share.member_norm", share.member_norm, PLAIN, 0, 1e30, "0", "0: off", \
+		"a step is done without a member whose gradient of the middle has a larger norm than this") \
 	X(SL_INT64, "share.round", share.round, PLAIN, 0, 0x1p53, "0", "steps; 0: an epoch", \
 		"rounds: steps after which the members' copies are averaged, each by the rows it was trained with") \
 	X(SL_CHOICE, "share.moments", share.moments, PLAIN, sl_agreed_moments, "keep", \

@@ -31,7 +31,8 @@ enum sl_err sl_copy_check(struct sl_exec *copy, struct sl_fail *fail)
 	enum sl_err err = x ? get(copy, WEIGHTS, x) : SL_ERR_NOMEM;
 
 	if (!err && !sl_finite_host(x, count))
-		err = sl_fail_set(fail, SL_ERR_NONFINITE, "NaN or Inf in the weights that this member trained");
+		err = sl_fail_set(fail, SL_ERR_NONFINITE,
+				  "NaN or Inf in the weights that this member trained in the round");
 	free(x);
 	return err;
 }

@@ -1,4 +1,5 @@
 /* Executors that share parameters: one has them and applies steps, the others compute with them. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +37,19 @@ enum sl_err sl_exec_borrow(struct sl_exec *e, const struct sl_exec *lender, stru
 	e->trial = lender->trial;
 	memcpy(e->moment, lender->moment, sizeof e->moment);
 	return may_share(e, fail);
+}
+
+enum sl_err sl_member_check(struct sl_exec *e, double factor, double most, struct sl_fail *fail)
+{
+	double squares = 0;
+	enum sl_err err = most > 0 ? sl_exec_squares(e, &squares, fail) : SL_OK;
+	const double norm = sqrt(squares) * factor;
+
+	if (!err && most > 0 && !(norm <= most))
+		err = sl_fail_at(fail, "share.member_norm", SL_ERR_NONFINITE,
+				 "the norm of this member's gradient of the middle is %g, and share.member_norm is %g",
+				 norm, most);
+	return err;
 }
 
 enum sl_err sl_exec_fold_begin(struct sl_exec *e)
