@@ -10,6 +10,7 @@
 #include "client/persist/last_run.h"
 #include "client/persist/model_file.h"
 #include "client/run/auth.h"
+#include "client/run/metric.h"
 #include "client/run/phase.h"
 #include "client/run/training.h"
 #include "common/base/log.h"
@@ -113,6 +114,23 @@ static enum sl_err count_steps(const struct sl_conf_client *conf, int64_t sample
 	return err ? err : sl_phases_steps(conf, samples, steps, fail);
 }
 
+/* What evaluations are asked for can be computed of classes, or of numbers. */
+static enum sl_err check_metrics(const struct sl_conf_client *c, struct sl_fail *fail)
+{
+	const enum sl_metric_of of = c->model.classes == 1 ? SL_METRIC_NUMBERS : SL_METRIC_CLASSES;
+	const struct sl_metric *metric;
+	struct sl_fail why;
+
+	if (c->train.loss != SL_CONF_LABELS)
+		return SL_OK;
+	if (c->train.best_metric[0] && sl_metric_find(&metric, c->train.best_metric, of, &why) != SL_OK)
+		return sl_conf_client_fail(c, "train.best_metric", fail, "%s", why.text);
+	for (int i = 0; i < c->train.metrics.n; i++)
+		if (sl_metric_find(&metric, c->train.metrics.item[i], of, &why) != SL_OK)
+			return sl_conf_client_fail(c, "train.metrics", fail, "%s", why.text);
+	return SL_OK;
+}
+
 static enum sl_err check_all(const struct sl_options *o, unsigned uses, const struct sl_conf_client *conf,
 			     struct sl_setup *setup, struct sl_fail *fail)
 {
@@ -132,6 +150,8 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 		err = sl_setup_check_weights(setup, conf->model.weights, false, fail);
 	if (!err && (uses & SL_USES_TEST_SET))
 		err = sl_setup_check_data(setup, uses & SL_USES_TRAIN_SET, samples, fail);
+	if (!err && (uses & SL_USES_TEST_SET))
+		err = check_metrics(conf, fail);
 	if (!err && (uses & SL_USES_TRAIN_SET))
 		err = count_steps(conf, samples[SL_SPLIT_TRAIN], &steps, fail);
 	if (!err && (uses & SL_USES_LINK) && !o->local)

@@ -144,6 +144,8 @@ refused 65 'a.csv:1: no column "label"; the header names' "${own[@]}" --set data
 refused 66 'there is no train with the end .tsv, .csv or .jsonl' "${own[@]}"
 refused 78 'its name must end in .tsv, .csv or .jsonl' "${own[@]}" --set data.train_files=client.txt
 refused 78 'model.classes: stsb has numbers to be predicted: give 1 instead of classes' --set data.kind=stsb
+refused 78 'train.best_metric: no metric "pearson" of classes; there are accuracy' --set train.keep_best=true --set train.best_metric=pearson
+refused 78 'train.metrics: no metric "spearman" of classes' --set train.metrics=f1,spearman
 refused 78 'model.classes: cola has 2 classes; 1 is for numbers' --set model.classes=1
 # spoil SED STATUS SENTENCE: with one line of the training file changed
 spoil() {
@@ -158,13 +160,14 @@ spoil '8s/\t[01]\t/\t2\t/' 65 'train.tsv:8: label "2": one of 0, 1'
 mkdir "$tmp/bert"
 jq -n --argjson size "$(wc -l <"$tmp/made/vocab.txt")" '{model_type: "bert", vocab_size: $size, hidden_size: 8, intermediate_size: 8,
 	num_hidden_layers: 2, num_attention_heads: 2, max_position_embeddings: 40, type_vocab_size: 2, sep_token_id: 3}' >"$tmp/bert/config.json"
-bert=(--set model.name= --set model.huggingface="$tmp/bert" --set head_end=embeddings --set tail_begin=pooler
-	--set data.tokenizer="$tmp/made/vocab.txt" --set train.epochs=1)
-client bert "$config" --local "${bert[@]}" || fail "BERT: exit status $?"
+sed "s|model: .*|model: {huggingface: $tmp/bert, classes: 2, tokens: 40}|; s|head_end: .*|head_end: embeddings|; s|tail_begin: .*|tail_begin: pooler|
+	s|tokenizer: [^}]*|tokenizer: $tmp/made/vocab.txt|; s|epochs: 2|epochs: 1|" "$config" >"$tmp/bert.yaml"
+cola 0 300 >"$tmp/CoLA/train.tsv"
+client bert "$tmp/bert.yaml" --local || fail "BERT: exit status $?"
 cola 0 300 | sed '9s/.$/ [SEP] said./' >"$tmp/CoLA/train.tsv"
-refused 65 'train.tsv: text 9 spells the special token that ends a text' "${bert[@]}"
+config=$tmp/bert.yaml refused 65 'train.tsv: text 9 spells the special token that ends a text'
 sed -i '9s/SEP/MASK/' "$tmp/CoLA/train.tsv"
-client 'bert masked' "$config" --local "${bert[@]}" || fail "BERT with a mask: exit status $?"
+client 'bert masked' "$tmp/bert.yaml" --local || fail "BERT with a mask: exit status $?"
 cola 0 300 >"$tmp/CoLA/train.tsv"
 sed -i '3s/yes\|no, sir/maybe/' "$tmp/own/dev.tsv"
 refused 65 'dev.tsv:3: label "maybe": one of no, sir, yes' "${own[@]}" --set data.train_files=a.csv
