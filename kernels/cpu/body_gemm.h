@@ -175,6 +175,10 @@ ALWAYS void rows_tile(float *y, int64_t ldy, const float *const *seg, int n_seg,
 	int64_t chain = chain_of(depth), length = 0, ended = 0;
 	int last = n - (nv - 1) * VL;
 
+	for (int i = 0; i < t && depth > CHAIN; i++) {
+		prefetch(y + i * ldy);
+		prefetch(y + i * ldy + n - 1);
+	}
 #pragma GCC unroll 14
 	for (int i = 0; i < t; i++)
 #pragma GCC unroll 2

@@ -15,7 +15,7 @@ enum {
 	LEAST_WIDTH = 64,
 	HIGH = 1024, /* rows of a task at most: packing costs as much as some 20 of them */
 	LEAST_HIGH = 128,
-	BLOCK = 224,    /* rows that pass through all of a task's columns: whole tiles of 14, 8 or 4 */
+	BLOCK = 112,    /* rows that pass through all of a task's columns: whole tiles of 14, 8 or 4 */
 	FEW = 112,      /* the same where rows are copied */
 	PAD = 16,       /* floats between them */
 	TILE_ROWS = 14, /* of the tiles of most CPUs; what is asked for ahead is spread over as many */
@@ -107,12 +107,31 @@ static void take_rows(const struct product *p, const struct part *t, int64_t i)
 			  t->depth);
 }
 
+/* Memory from `from` on that lies in one piece, to be asked for while so many rows are multiplied. */
+static struct sl_prefetch ahead(const float *from, int64_t floats, int64_t rows)
+{
+	return (struct sl_prefetch){.at = {(const char *)from},
+				    .end = {(const char *)(from + floats)},
+				    .n = floats > 0,
+				    .per_tile = (int)(floats / SL_CPU_LINE / sl_cpu_blocks(rows, TILE_ROWS)) + 1};
+}
+
+/* The first panel of a block asks for the rows of the next tile. */
+static struct sl_prefetch ahead_rows(const struct product *p, const struct part *t, int64_t i)
+{
+	const int64_t rows = sl_cpu_min(p->block, t->to - i);
+
+	if (p->ld != t->depth || rows <= TILE_ROWS)
+		return (struct sl_prefetch){.n = 0};
+	return ahead(p->x + (i + TILE_ROWS) * p->depth, (rows - TILE_ROWS) * p->depth, rows - TILE_ROWS);
+}
+
 /* The first rows, while columns are packed one panel after the other: the next panel comes from memory while this one
  * is multiplied. */
 static void product_first(const struct product *p, const struct part *t)
 {
 	const float *w = p->w + t->k * p->row + t->j * p->col;
-	const int64_t panel = p->simd->panel;
+	const int64_t panel = p->simd->panel, rows = sl_cpu_min(p->block, t->to - t->from);
 
 	take_rows(p, t, t->from);
 	for (int64_t at = 0; at < t->n; at += panel) {
@@ -120,15 +139,10 @@ static void product_first(const struct product *p, const struct part *t)
 		struct sl_prefetch next = {.n = 0};
 
 		sl_gemm_pack_here(p->simd, t->packed + at * t->depth, w + at * p->col, t->depth, n, p->row, p->col);
-		if (p->col == t->depth && left > 0) { /* it lies in one piece */
-			const float *from = w + (at + n) * p->col;
-
-			next.n = 1;
-			next.at[0] = (const char *)from;
-			next.end[0] = (const char *)(from + sl_cpu_min(panel, left) * p->col);
-			next.per_tile = (int)(sl_cpu_min(panel, left) * t->depth / SL_CPU_LINE /
-					      sl_cpu_blocks(sl_cpu_min(p->block, t->to - t->from), TILE_ROWS));
-		}
+		if (at == 0)
+			next = ahead_rows(p, t, t->from);
+		else if (p->col == t->depth) /* it lies in one piece */
+			next = ahead(w + (at + n) * p->col, sl_cpu_min(panel, left) * p->col, rows);
 		product_rows(p, t, t->from, at, n, &next);
 	}
 }
@@ -155,8 +169,11 @@ static void product_task(void *arg, int64_t task, int worker)
 					  p->col);
 		}
 		for (; i < t.to; i += p->block) {
+			struct sl_prefetch next;
+
 			take_rows(p, &t, i);
-			product_rows(p, &t, i, 0, t.n, &(struct sl_prefetch){.n = 0});
+			next = ahead_rows(p, &t, i);
+			product_rows(p, &t, i, 0, t.n, &next);
 		}
 	}
 }

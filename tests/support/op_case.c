@@ -320,6 +320,8 @@ const struct op_case op_cases[] = {
 	LINEAR(9, 3, 17, true),
 	LINEAR(64, 128, 100, true),
 	LINEAR(33, 512, 10, false),
+	LINEAR(130, 203, 100, true),
+	LINEAR(130, 192, 96, true),
 	LINEAR_OF(7, 0, 17, 33, false, true),
 	LINEAR_OF(5, 0, 300, 270, true, true),
 	LINEAR_OF(1, 0, 1, 1, true, true),
