@@ -36,6 +36,8 @@ PKGS := libzmq libsodium libprotobuf-c libuv openblas yaml-0.1 jansson libxxhash
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS := $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null)
 TEST_LIBS := -lcmocka
+MPI := $(if $(CROSS),,$(firstword $(foreach p,mpi-c mpich,$(if $(shell $(PKG_CONFIG) --exists $p && echo yes),$p))))
+MPI_MODULE := $(if $(MPI),$(B)/libsplit_mpi.so)
 # gold, of Debian's binutils, links the many test programs in a third of the time.
 TEST_LDFLAGS := $(if $(SAN),,$(if $(shell command -v $(if $(CROSS),$(CROSS)-)ld.gold),-fuse-ld=gold))
 GIT_VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -67,9 +69,9 @@ endif
 OTHER_LEVELS := $(filter-out $(LEVELS_$(MACHINE)),$(LEVELS_x86_64) $(LEVELS_aarch64))
 
 
-# ---- sources: every .c of a room, found by wildcard. kernels/cuda is a module of its own.
+# ---- sources: every .c of a room, found by wildcard. kernels/cuda and server/mpi are modules of their own.
 LIB_SRC := $(wildcard common/*/*.c kernels/*.c kernels/ref/*.c) $(filter-out $(OTHER_LEVELS),$(wildcard kernels/cpu/*.c)) \
-           $(filter-out client/main.c server/main.c,$(wildcard client/*.c client/*/*.c server/*.c server/*/*.c))
+           $(filter-out client/main.c server/main.c,$(wildcard client/*.c client/*/*.c server/*.c))
 PROTO := $(wildcard proto/*.proto)
 GEN_SRC := $(PROTO:%.proto=$(B)/gen/%.pb-c.c)
 GEN_HDR := $(GEN_SRC:.c=.h)
@@ -95,7 +97,7 @@ E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
 .PHONY: FORCE cuda-resources help all fail deps test test-all test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms man install uninstall clean demo demo-text bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
 
-all: $(BINS) $(LIB) ## build/<variant>/splitc and splits
+all: $(BINS) $(LIB) $(MPI_MODULE) ## build/<variant>/splitc and splits
 
 $(LIB): $(LIB_OBJ)
 	@rm -f $@
@@ -320,6 +322,13 @@ $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h &: %.proto
 	$(Q)protoc-c --c_out=$(B)/gen $<
 
 -include $(LIB_OBJ:.o=.d) $(SUPPORT_OBJ:.o=.d) $(COUNTED_OBJ:.o=.d) $(TEST_BIN:=.d) $(E2E_TOOLS:=.d) $(B)/client/main.d $(B)/server/main.d
+
+# ---- MPI: servers that train one middle together (server/ranks.h), where mpi.h is
+
+$(B)/libsplit_mpi.so: server/mpi/ranks_mpi.c server/ranks.h common/base/err.h Makefile
+	@mkdir -p $(@D)
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(BASE_CFLAGS) $(shell $(PKG_CONFIG) --cflags $(MPI)) -fPIC -fvisibility=hidden $(CFLAGS) -shared $(LDFLAGS) -o $@ $< $(shell $(PKG_CONFIG) --libs $(MPI))
 
 # ---- tests. `test` and `demo` bring their own packages; the second make then sees the pkg-config that the first lacked.
 deps: ## install the Debian packages that build and tests need (SPLIT_NO_DEPS=1: leave them)
@@ -599,9 +608,10 @@ install: all man ## PREFIX (/usr/local), DESTDIR: daemons, manual pages, example
 		sed 's|/usr/local/|$(PREFIX)/|' deploy/$$u | install -m 644 /dev/stdin $(INTO)/lib/systemd/system/$$u || exit 1; done
 	# the CUDA module, where it was built: splits looks for it in its own folder
 	$(if $(wildcard $(B)/libsplit_cuda.so),install -m 755 $(B)/libsplit_cuda.so $(INTO)/bin/)
+	$(if $(wildcard $(B)/libsplit_mpi.so),install -m 755 $(B)/libsplit_mpi.so $(INTO)/bin/)
 
 uninstall: ## PREFIX, DESTDIR: removes what install put there; configs in /etc, keys and stores stay
-	rm -f $(addprefix $(INTO)/bin/,splitc splits libsplit_cuda.so) $(addprefix $(INTO)/share/man/man1/,splitc.1 splits.1) \
+	rm -f $(addprefix $(INTO)/bin/,splitc splits libsplit_cuda.so libsplit_mpi.so) $(addprefix $(INTO)/share/man/man1/,splitc.1 splits.1) \
 		$(addprefix $(INTO)/share/bash-completion/completions/,splitc splits) \
 		$(addprefix $(INTO)/lib/systemd/system/,$(notdir $(wildcard deploy/*.service)))
 	rm -f $(addprefix $(INTO)/share/split/,$(wildcard configs/*.yaml configs/encoder-small/*)) $(patsubst deploy/%,$(INTO)/share/split/%,$(wildcard deploy/prometheus/*.yaml))

@@ -32,6 +32,7 @@ BEGIN {
 	home["uv.h"] = home["zmq.h"] = home["protobuf-c/"] = "common/link tests"
 	home["sodium.h"] = "common/link"
 	home["cblas.h"] = home["lapack"] = home["openblas_config.h"] = home["f77blas.h"] = "kernels/cpu tests/bench"
+	home["mpi"] = "server/mpi"
 	home["cuda"] = home["cudnn"] = home["cublas"] = home["nccl"] = "kernels/cuda"
 	home["pcre2.h"] = home["utf8proc.h"] = "client/text"
 	home["jpeglib.h"] = home["jerror.h"] = home["webp/"] = home["tiffio.h"] = home["archive"] = "client/data tests"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/folder.h"
 #include "common/base/log.h"
 #include "common/base/notify.h"
 #include "common/base/pool.h"
@@ -27,6 +28,7 @@ struct serve {
 	struct sl_conf_server conf;
 	struct sl_server_auth auth;
 	struct sl_device device;
+	const struct sl_ranks *ranks; /* NULL: this server is the only one */
 	struct sl_loop *loop;
 	struct sl_host *host;
 	struct sl_control *control;
@@ -113,10 +115,48 @@ static void on_hangup(void *arg)
 		sl_host_reload(s->host);
 }
 
+/* "…:5570" with another port; one that the system chooses stays. */
+static void shift_port(char text[SL_CONF_TEXT], int by)
+{
+	char *colon = strrchr(text, ':');
+	const int port = colon ? atoi(colon + 1) : 0;
+
+	if (port)
+		snprintf(colon + 1, (size_t)(text + SL_CONF_TEXT - (colon + 1)), "%d", port + by);
+}
+
+/* What ranks of one config cannot all have: ports of one host, sockets, the folder of what is kept. */
+static enum sl_err become_rank(struct serve *s, struct sl_fail *fail)
+{
+	struct sl_conf_server *c = &s->conf;
+	const struct sl_ranks *r = s->ranks;
+	char *names[] = {c->store, c->control};
+	const size_t caps[] = {sizeof c->store, sizeof c->control};
+	const char *const joined[] = {"/", "."};
+
+	shift_port(c->listen, r->on_host);
+	shift_port(c->metrics, r->on_host);
+	for (int i = 0; i < 2; i++) {
+		const size_t len = strlen(names[i]);
+
+		if (!len)
+			continue;
+		if (len + 32 > caps[i])
+			return sl_fail_set(fail, SL_ERR_CONFIG, "the path %s is too long for several ranks", names[i]);
+		snprintf(names[i] + len, caps[i] - len, "%srank-%d", joined[i], r->rank);
+	}
+	sl_log(SL_LOG_INFO, "ranks", "rank %d of %d", r->rank, r->count);
+	return c->store[0] ? sl_folder_make(c->store, 0700, fail) : SL_OK;
+}
+
 static enum sl_err open_all(struct serve *s, struct sl_fail *fail)
 {
-	enum sl_err err = sl_server_auth_open(&s->auth, &s->conf, fail);
+	enum sl_err err = sl_ranks_open(&s->ranks, fail);
 
+	if (!err && s->ranks)
+		err = become_rank(s, fail);
+	if (!err)
+		err = sl_server_auth_open(&s->auth, &s->conf, fail);
 	if (!err)
 		err = sl_device_open(&s->device, &s->conf, fail);
 	if (!err)
@@ -127,6 +167,8 @@ static enum sl_err open_all(struct serve *s, struct sl_fail *fail)
 		err = sl_loop_on_signals(s->loop, on_signal, s, fail);
 	if (!err)
 		err = sl_host_open(&s->host, s->loop, &s->conf, &s->auth, &s->device, fail);
+	if (!err)
+		sl_host_ranks(s->host, s->ranks);
 	if (!err)
 		err = sl_timer_open(&s->drain, s->loop, on_drain_over, s, fail);
 	if (!err)
@@ -191,6 +233,8 @@ static int serve(struct serve *s)
 	sl_loop_close(s->loop);
 	sl_device_close(&s->device);
 	sl_server_auth_close(&s->auth);
+	if (s->ranks && !err)
+		s->ranks->close(s->ranks);
 	return err ? failed(&fail) : 0;
 }
 

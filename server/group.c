@@ -111,6 +111,15 @@ static void end_all(struct sl_group *g, const struct sl_fail *why)
 		end_member(&g->member[i], why);
 }
 
+/* With other ranks it outlives its members' links: its steps must remain in step with theirs. */
+static void stay(struct sl_group *g)
+{
+	if (!g->groups->ranks || g->staying)
+		return;
+	g->staying = true;
+	g->refs++;
+}
+
 static void chosen(struct sl_group *g)
 {
 	if (g->void_)
@@ -122,6 +131,7 @@ static void chosen(struct sl_group *g)
 	} else {
 		g->step = g->done;
 		g->open = true;
+		stay(g);
 		sl_log_limited(SL_LOG_INFO, "group-open", "group %s: %d members go on from step %" PRIu64, g->name,
 			       g->n, g->step);
 		for (int k = 0; k < g->n; k++)
@@ -213,7 +223,7 @@ static void applied(struct sl_group *g)
 	was = g->step;
 	g->step = g->done;
 	g->half_ms = 0;
-	for (int k = 0; k < g->n; k++) {
+	for (int k = g->first; k < g->end; k++) {
 		struct sl_group_member *p = &g->member[k];
 
 		if (g->part[k].spoiled) {
@@ -287,7 +297,7 @@ static bool may_apply(struct sl_group *g)
 	int ready = 0, awaited = 0, members = 0;
 	bool elsewhere = false;
 
-	for (int k = 0; k < g->n; k++) {
+	for (int k = g->first; k < g->end; k++) {
 		members += !g->member[k].left;
 		ready += is_ready(g, k);
 		if (is_ready(g, k) || !is_awaited(g, k))
@@ -419,7 +429,7 @@ static void advance(struct sl_group *g)
 	}
 	if (g->busy)
 		return;
-	if (!g->open && joining == g->n && turns_fit(g))
+	if (!g->open && joining == g->end - g->first && turns_fit(g))
 		post(g, GROUP_CHOOSE, 0);
 	if (!g->busy && g->open && !look_behind(g) && !step_alone(g) && may_apply(g))
 		begin_apply(g);
@@ -453,6 +463,8 @@ static enum sl_err make(struct sl_group_list *gs, const struct sl_agreed *a, str
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a group");
 	}
 	g->groups = gs;
+	g->first = sl_ranks_span(gs->ranks, g->n).first;
+	g->end = sl_ranks_span(gs->ranks, g->n).end;
 	g->agreed = *a;
 	memcpy(g->name, a->share.group, sizeof g->name);
 	sl_group_name(g->name, g->file_name);
@@ -468,6 +480,11 @@ static enum sl_err make(struct sl_group_list *gs, const struct sl_agreed *a, str
 	return SL_OK;
 }
 
+void sl_group_list_ranks(struct sl_group_list *gs, const struct sl_ranks *ranks)
+{
+	gs->ranks = ranks;
+}
+
 enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const struct sl_agreed *a,
 			   struct sl_fail *fail)
 {
@@ -478,6 +495,9 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 
 	while (g && strcmp(g->name, a->share.group) != 0)
 		g = g->next;
+	err = sl_group_may_enter_rank(gs, a, fail);
+	if (err)
+		return err;
 	if (a->share.mode == SL_SHARE_ROUNDS && a->share.round < 1)
 		return sl_fail_at(fail, "share.round", SL_ERR_PROTOCOL, "a round of no steps");
 	if (a->share.mode != SL_SHARE_SYNC && (a->share.epoch_steps < 1 || a->share.turns < 1))
@@ -568,6 +588,13 @@ void sl_group_over(struct sl_group *g, struct sl_middle *m)
 	p->joining = p->open = p->prepared = false;
 	p->left = m->left;
 	advance(g);
+	if (!g->staying)
+		return;
+	for (int k = g->first; k < g->end; k++)
+		if (!g->member[k].left)
+			return;
+	g->staying = false;
+	sl_group_leave(g, NULL);
 }
 
 void sl_group_leave(struct sl_group *g, struct sl_middle *m)
@@ -589,7 +616,7 @@ struct sl_group_status sl_group_status(const struct sl_group *g, const struct sl
 		.name = g->name,
 		.member = k,
 		.members = g->n,
-		.here = here,
+		.here = here + g->n - (g->end - g->first), /* of other ranks' members nothing is known here */
 		.step = g->step,
 		.late = g->member[k].late,
 		.awaited = g->open && g->member[k].m == m && is_awaited(g, k) && !is_ready(g, k),

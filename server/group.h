@@ -7,12 +7,14 @@
  *   group_task.c  the worker's: where to go on from, the sum of a step
  *   group_round.c the worker's: copies of the trunk, and their average
  *   group_keep.c  the worker's: checkpoints
- *   group_ends.c  the worker's: heads and tails that are shared */
+ *   group_ends.c  the worker's: heads and tails that are shared
+ *   group_ranks.c the worker's: members that other servers have (ranks.h) */
 #ifndef SL_SERVER_GROUP_H
 #define SL_SERVER_GROUP_H
 
 #include "common/conf/agreed.h"
 #include "common/session/port.h"
+#include "server/ranks.h"
 #include "server/trunk.h"
 
 struct sl_group;
@@ -22,6 +24,8 @@ struct sl_middle;
 /* `store` and what it points to are borrowed; its owner says nothing: a group's files are its own. */
 enum sl_err sl_group_list_open(struct sl_group_list **out, struct sl_loop *loop, struct sl_worker *worker,
 			       const struct sl_trunk_store *store) SL_MUST_CHECK;
+/* Before the first member: the groups' other members are other ranks'. Borrowed. */
+void sl_group_list_ranks(struct sl_group_list *groups, const struct sl_ranks *ranks);
 void sl_group_list_close(struct sl_group_list *groups); /* NULL is fine; no session of any is left */
 void sl_group_list_tick(struct sl_group_list *groups);
 

@@ -6,6 +6,7 @@
 #include "common/session/turns.h"
 #include "server/group.h"
 #include "server/middle_task.h"
+#include "server/ranks.h"
 
 /* A member as the loop sees it. */
 struct sl_group_member {
@@ -69,8 +70,10 @@ struct sl_group {
 	uint64_t key;
 	struct sl_agreed agreed; /* its first member's */
 	struct sl_turns turns;   /* by what its members say */
-	int refs;                /* sessions that are not freed */
+	int refs;                /* sessions that are not freed, the job under way, `staying` */
+	bool staying;            /* until all members of this rank have said goodbye */
 	int n;
+	int first, end;                 /* seats whose members this rank serves, first … end - 1: all without ranks */
 	struct sl_group_member *member; /* [n] */
 	bool open;                      /* all were there, and it trains; else it waits for all */
 	uint64_t step;                  /* the loop's copy of `done` */
@@ -101,12 +104,14 @@ struct sl_group {
 	uint64_t done, on_disk, from, made;
 	uint64_t late_at; /* the newest step that was done without somebody, from 1; 0: none */
 	bool valid, has_weights, torn, stays, said_storeless;
+	float *sum; /* with other ranks: moving_count floats (group_ranks.c); NULL: not yet */
 };
 
 struct sl_group_list {
 	struct sl_loop *loop;
 	struct sl_worker *worker;
 	struct sl_trunk_store store;
+	const struct sl_ranks *ranks; /* NULL: this server is the only one */
 	struct sl_group *first;
 };
 
@@ -151,5 +156,25 @@ void sl_group_ends_settle(struct sl_group *group);
 bool sl_group_ends_reach(const struct sl_group *group, uint64_t step);
 bool sl_group_ends_has(const struct sl_group *group, uint64_t step);
 void sl_group_free_trunk(struct sl_group *group); /* nothing of it runs any more */
+/* group_ranks.c, (loop): whether this rank serves such a member. MISMATCH, BUSY. */
+enum sl_err sl_group_may_enter_rank(const struct sl_group_list *groups, const struct sl_agreed *agreed,
+				    struct sl_fail *fail) SL_MUST_CHECK;
+/* (worker): all ranks call each of these, or none. Without ranks they change nothing.
+ *
+ * Steps that all ranks' members hold, newest first. */
+enum { SL_GROUP_STEPS = SL_WIRE_HELD_MAX };
+int sl_group_common_steps(struct sl_group *group, uint64_t step[SL_GROUP_STEPS], int n);
+/* How it went to take up step `step`: `err` where all ranks say so, else the first rank's that is not OK. All begin
+ * with the same weights; the branch is rank 0's. */
+enum sl_err sl_group_all_took(struct sl_group *group, uint64_t step, enum sl_err err,
+			      struct sl_fail *fail) SL_MUST_CHECK;
+/* Goes on with the sum of the ranks before, and hands it on: what `add` adds comes between. Then the trunk's sum,
+ * *rows, the learning rate and whether there is to be a checkpoint are all ranks'. */
+enum sl_err sl_group_fold_ranks(struct sl_group *group, enum sl_err (*add)(struct sl_group *group, uint64_t *rows),
+				uint64_t *rows, struct sl_fail *fail) SL_MUST_CHECK;
+/* Whether this rank has the largest of what each one has at most, -1 where it has nothing. */
+bool sl_group_largest_here(const struct sl_group *group, double most);
+/* Ends all ranks where `why` cannot be one rank's alone. Does not return where there are ranks. */
+void sl_group_end_ranks(const struct sl_group *group, const char *why);
 
 #endif

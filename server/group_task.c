@@ -20,6 +20,7 @@ void sl_group_free_trunk(struct sl_group *g)
 	}
 	free(g->seat);
 	sl_group_ends_close(g);
+	free(g->sum);
 	sl_exec_close(g->exec);
 	sl_plan_close(g->plan);
 }
@@ -104,7 +105,7 @@ static bool holds(const struct sl_hello *h, uint64_t step)
 
 static bool all_hold(const struct sl_group *g, uint64_t step)
 {
-	for (int k = 0; k < g->n; k++)
+	for (int k = g->first; k < g->end; k++)
 		if (!holds(hello_of(g, k), step))
 			return false;
 	return true;
@@ -123,7 +124,7 @@ static int find_stranger(struct sl_group *g, struct sl_fail *fail)
 	struct sl_fail why;
 	int fresh = -1, others = 0;
 
-	for (int k = 0; k < g->n; k++) {
+	for (int k = g->first; k < g->end; k++) {
 		if (begins_anew(hello_of(g, k)))
 			fresh = k;
 		else
@@ -141,25 +142,25 @@ static int find_stranger(struct sl_group *g, struct sl_fail *fail)
 
 static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 {
-	const struct sl_hello *h = hello_of(g, 0);
+	const struct sl_hello *h = hello_of(g, g->first);
 	enum sl_err err;
 
-	for (int k = 1; k < g->n; k++)
+	for (int k = g->first + 1; k < g->end; k++)
 		if (memcmp(hello_of(g, k)->weights_hash, h->weights_hash, sizeof h->weights_hash) != 0)
 			return sl_fail_at(fail, "model.weights", SL_ERR_MISMATCH,
-					  "members 0 and %d of group %s begin with different weights of the middle", k,
-					  g->name);
+					  "members %d and %d of group %s begin with different weights of the middle",
+					  g->first, k, g->name);
 	for (int k = 0; k < g->n; k++) {
 		struct sl_group_seat *seat = &g->seat[k];
 
 		seat->number = seat->made = 0;
 		seat->kept = false;
 		memset(seat->pin, 0, sizeof seat->pin);
-		for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		for (int dir = 0; dir < SL_DIR_COUNT && seat->m; dir++)
 			sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
 	}
 	sl_exec_set_applied(g->exec, 0);
-	err = sl_trunk_first_weights(g->exec, g->plan, &g->groups->store, h, sl_port_weights(g->seat[0].m->port),
+	err = sl_trunk_first_weights(g->exec, g->plan, &g->groups->store, h, sl_port_weights(g->seat[g->first].m->port),
 				     &g->need_weights);
 	g->has_weights = !g->need_weights;
 	return err;
@@ -187,25 +188,41 @@ static void begin_branch(struct sl_group *g)
 	g->branch = branch >> 2 | 1; /* never 0 */
 }
 
+static enum sl_err take_up(struct sl_group *g, uint64_t step, struct sl_fail *fail)
+{
+	enum sl_err err = sl_exec_follow(g->exec, step);
+
+	if (!err && step)
+		err = sl_group_read(g, step, fail);
+	else if (!err)
+		err = clear_moments(g);
+	if (!err && !step)
+		err = first_weights(g, fail);
+	return sl_group_all_took(g, step, err, fail);
+}
+
+static int steps_held(const struct sl_group *g, uint64_t step[SL_GROUP_STEPS])
+{
+	const struct sl_hello *h = hello_of(g, g->first);
+	int n = 0;
+
+	for (uint32_t i = 0; i < h->n_held; i++)
+		if (all_hold(g, h->held[i]))
+			step[n++] = h->held[i];
+	return n;
+}
+
 /* The newest step that all members hold and the store has, or 0. */
 static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 {
-	const struct sl_hello *h = hello_of(g, 0);
+	uint64_t held[SL_GROUP_STEPS];
+	const int n = sl_group_common_steps(g, held, steps_held(g, held));
 	char tried[120] = "";
 
-	for (uint32_t i = 0; i < h->n_held; i++) {
-		const uint64_t step = h->held[i];
-		enum sl_err err;
+	for (int i = 0; i < n; i++) {
+		const uint64_t step = held[i];
+		enum sl_err err = take_up(g, step, fail);
 
-		if (!all_hold(g, step))
-			continue;
-		err = sl_exec_follow(g->exec, step);
-		if (!err && step)
-			err = sl_group_read(g, step, fail);
-		else if (!err)
-			err = clear_moments(g);
-		if (!err && !step)
-			err = first_weights(g, fail);
 		if (!err) {
 			SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
 			g->done = g->from = g->on_disk = step;
@@ -232,10 +249,11 @@ static void run_choose(struct sl_group *g)
 	g->stranger = -1;
 	g->need_weights = false;
 	g->void_ = false;
-	for (int k = 0; k < g->n; k++)
+	for (int k = g->first; k < g->end; k++)
 		g->void_ = g->void_ || !g->seat[k].m;
 	if (g->void_)
 		return;
+	begin_branch(g);
 	g->stranger = find_stranger(g, &g->fail);
 	g->err = g->stranger >= 0 ? SL_ERR_MISMATCH : choose(g, &g->fail);
 	if (!g->err && sl_group_has_rounds(g) && sl_group_reset_copies(g))
@@ -245,7 +263,6 @@ static void run_choose(struct sl_group *g)
 	g->late_at = 0;
 	if (!g->err)
 		sl_group_ends_begin(g);
-	begin_branch(g);
 }
 
 /* The member comes back while the others train. It goes on where its seat stands, or everybody goes back; or, where the
@@ -282,6 +299,7 @@ static void run_rejoin(struct sl_group *g)
 		}
 	if (!any || newest >= g->late_at) {
 		g->back = true;
+		sl_group_end_ranks(g, "a member goes on from an earlier step, so all go back");
 		return;
 	}
 	if (g->ends && !sl_group_ends_reach(g, newest)) {
@@ -343,12 +361,12 @@ enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fa
 }
 
 /* The members' gradients by their numbers, whoever was first. *rows: of those that take part. */
-static enum sl_err fold(struct sl_group *g, uint64_t *rows)
+static enum sl_err add_members(struct sl_group *g, uint64_t *rows)
 {
-	enum sl_err err = sl_exec_fold_begin(g->exec);
+	enum sl_err err = SL_OK;
 
 	*rows = 0;
-	for (int k = 0; k < g->n && !err; k++) {
+	for (int k = g->first; k < g->end && !err; k++) {
 		int64_t of_chunk[SL_PLAN_MAX_CHUNKS];
 		int chunks;
 
@@ -358,6 +376,15 @@ static enum sl_err fold(struct sl_group *g, uint64_t *rows)
 		chunks = sl_group_rows_of(g, k, of_chunk);
 		err = sl_exec_fold_add(g->exec, g->seat[k].m->trunk.exec, of_chunk, chunks);
 	}
+	return err;
+}
+
+static enum sl_err fold(struct sl_group *g, uint64_t *rows, struct sl_fail *fail)
+{
+	enum sl_err err = sl_exec_fold_begin(g->exec);
+
+	if (!err)
+		err = sl_group_fold_ranks(g, add_members, rows, fail);
 	return err || !*rows ? err : sl_exec_fold_end(g->exec, factor(g, *rows));
 }
 
@@ -375,7 +402,7 @@ static void leave_out_largest(struct sl_group *g, const char *why)
 	double most = -1;
 	int who = 0;
 
-	for (int k = 0; k < g->n; k++) {
+	for (int k = g->first; k < g->end; k++) {
 		struct sl_fail none;
 		double squares = INFINITY;
 
@@ -388,7 +415,8 @@ static void leave_out_largest(struct sl_group *g, const char *why)
 			who = k;
 		}
 	}
-	sl_group_leave_out(g, who, why);
+	if (sl_group_largest_here(g, most))
+		sl_group_leave_out(g, who, why);
 }
 
 /* The sum of those that can be added; *rows: of them. */
@@ -400,9 +428,10 @@ static enum sl_err fold_finite(struct sl_group *g, uint64_t *rows, struct sl_fai
 		struct sl_fail why = {0};
 		char text[SL_WIRE_TEXT_MAX];
 
-		err = fold(g, rows);
+		err = fold(g, rows, fail);
 		if (err)
-			return sl_fail_set(fail, err, "the members' gradients could not be added");
+			return fail->text[0] ? err
+					     : sl_fail_set(fail, err, "the members' gradients could not be added");
 		err = *rows ? sl_exec_check(g->exec, NULL, 0, &why) : SL_OK;
 		if (!err && *rows)
 			err = sl_group_ends_fold(g, factor(g, *rows), &why);
@@ -440,13 +469,14 @@ static void settle(struct sl_group *g)
 	for (int k = 0; k < g->n; k++) {
 		struct sl_group_seat *seat = &g->seat[k];
 
-		if (!g->part[k].m) {
+		if (!g->part[k].m && k >= g->first && k < g->end) {
 			all = all && (seat->left || g->part[k].spoiled);
 			continue;
 		}
 		if (g->part[k].rows)
 			sl_port_commit_codecs(seat->m->port);
-		memcpy(seat->pin, sl_port_session(seat->m->port)->kept, sizeof seat->pin);
+		if (g->part[k].m)
+			memcpy(seat->pin, sl_port_session(seat->m->port)->kept, sizeof seat->pin);
 		seat->number = g->done + g->round;
 		seat->made = g->branch;
 	}
@@ -473,6 +503,8 @@ static void run_apply(struct sl_group *g)
 	if (g->err && !g->fail.text[0])
 		sl_fail_set(&g->fail, g->err, "step %" PRIu64 " of group %s could not be applied: %s", g->done, g->name,
 			    sl_err_text(g->err));
+	if (g->err && g->err != SL_ERR_NONFINITE)
+		sl_group_end_ranks(g, g->fail.text);
 	if (g->err)
 		return;
 	settle(g);
@@ -563,7 +595,7 @@ static void last_words(struct sl_group *g)
 {
 	bool all_left = true;
 
-	for (int k = 0; k < g->n; k++) {
+	for (int k = g->first; k < g->end; k++) {
 		if (g->seat[k].m)
 			return;
 		all_left = all_left && g->seat[k].left;

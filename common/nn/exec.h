@@ -128,6 +128,10 @@ enum sl_err sl_exec_fold_begin(struct sl_exec *lender) SL_MUST_CHECK;
 enum sl_err sl_exec_fold_add(struct sl_exec *lender, struct sl_exec *part, const int64_t *rows,
 			     int chunks) SL_MUST_CHECK;
 enum sl_err sl_exec_fold_end(struct sl_exec *lender, double factor) SL_MUST_CHECK;
+/* Between begin and end: the sum so far with the running statistics as they would become, moving_count floats in host
+ * memory; and to go on from such a one, which is not nothing. So a sum can go from one process to the next. */
+enum sl_err sl_exec_fold_get(struct sl_exec *lender, float *host) SL_MUST_CHECK;
+enum sl_err sl_exec_fold_set(struct sl_exec *lender, const float *host) SL_MUST_CHECK;
 /* What a step changes in a part, as members of a group tell each other: floats without gaps, in the plan's order. The
  * gradient of what learns; and of each running statistic what is left of it, and what is added: keep * old + add. */
 struct sl_change {

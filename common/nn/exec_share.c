@@ -97,6 +97,23 @@ enum sl_err sl_exec_fold_add(struct sl_exec *e, struct sl_exec *part, const int6
 	return err;
 }
 
+enum sl_err sl_exec_fold_get(struct sl_exec *e, float *host)
+{
+	const int64_t from = e->segment->trainable_count, count = e->segment->moving_count - from;
+
+	memcpy(host, e->be->host_memory ? e->grad : e->fold, (size_t)from * sizeof *host);
+	return count ? e->be->ops->download(e->be, host + from, e->trial, (size_t)count * sizeof *host) : SL_OK;
+}
+
+enum sl_err sl_exec_fold_set(struct sl_exec *e, const float *host)
+{
+	const int64_t from = e->segment->trainable_count, count = e->segment->moving_count - from;
+
+	memcpy(e->be->host_memory ? e->grad : e->fold, host, (size_t)from * sizeof *host);
+	e->folded = 1;
+	return count ? e->be->ops->upload(e->be, e->trial, host + from, (size_t)count * sizeof *host) : SL_OK;
+}
+
 enum sl_err sl_exec_fold_end(struct sl_exec *e, double factor)
 {
 	const int64_t count = e->segment->trainable_count;

@@ -1,0 +1,235 @@
+/* A group whose members several servers have: what they tell each other about a step. A sum goes from rank to rank, and
+ * each adds its members in order of their numbers. So it has the bits that one server would make of the same members.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "server/group_impl.h"
+
+enum { ENDS_AS = 75 };
+
+void sl_group_end_ranks(const struct sl_group *g, const char *why)
+{
+	const struct sl_ranks *ranks = g->groups->ranks;
+
+	if (!ranks)
+		return;
+	sl_log(SL_LOG_ERROR, "ranks", "group %s: %s. All ranks end; start the job again, and it goes on", g->name, why);
+	ranks->abort(ranks, ENDS_AS);
+}
+
+/* ---- who may join */
+
+enum sl_err sl_group_may_enter_rank(const struct sl_group_list *gs, const struct sl_agreed *a, struct sl_fail *fail)
+{
+	const struct sl_ranks *ranks = gs->ranks;
+	struct sl_ranks_span span;
+
+	if (!ranks)
+		return SL_OK;
+	span = sl_ranks_span(ranks, a->share.clients);
+	if (a->share.clients < ranks->count)
+		return sl_fail_at(fail, "share.clients", SL_ERR_MISMATCH,
+				  "%d ranks serve this group, so it has %d members at least, not %d", ranks->count,
+				  ranks->count, a->share.clients);
+	if (a->share.member < span.first || a->share.member >= span.end)
+		return sl_fail_at(
+			fail, "share.member", SL_ERR_MISMATCH,
+			"this server is rank %d of %d and has members %d to %d; member %d connects to rank %d",
+			ranks->rank, ranks->count, span.first, span.end - 1, a->share.member,
+			sl_ranks_of(ranks, a->share.clients, a->share.member));
+	if (a->share.mode != SL_SHARE_SYNC)
+		return sl_fail_at(fail, "share.mode", SL_ERR_MISMATCH,
+				  "a group that several ranks serve has the mode sync");
+	if (a->share.ends != SL_ENDS_PRIVATE)
+		return sl_fail_at(fail, "share.ends", SL_ERR_MISMATCH,
+				  "members of a group that several ranks serve have ends of their own: private");
+	if (gs->first && strcmp(gs->first->name, a->share.group) != 0)
+		return sl_fail_at(fail, "share.group", SL_ERR_BUSY, "these ranks serve one group, which is %s",
+				  gs->first->name);
+	return SL_OK;
+}
+
+/* ---- where to go on from */
+
+struct offer {
+	int32_t n;
+	uint64_t step[SL_GROUP_STEPS];
+};
+
+static bool offers(const struct offer *o, uint64_t step)
+{
+	for (int i = 0; i < o->n; i++)
+		if (o->step[i] == step)
+			return true;
+	return false;
+}
+
+int sl_group_common_steps(struct sl_group *g, uint64_t step[SL_GROUP_STEPS], int n)
+{
+	const struct sl_ranks *ranks = g->groups->ranks;
+	struct offer own = {.n = n}, *all;
+	int common = 0;
+
+	if (!ranks)
+		return n;
+	memcpy(own.step, step, sizeof own.step);
+	all = calloc((size_t)ranks->count, sizeof *all);
+	if (!all) {
+		sl_group_end_ranks(g, "no memory for what the ranks offer");
+		return 0;
+	}
+	ranks->gather_all(ranks, &own, all, sizeof own);
+	for (int i = 0; i < all[0].n; i++) {
+		bool have = true;
+
+		for (int r = 1; r < ranks->count; r++)
+			have = have && offers(&all[r], all[0].step[i]);
+		if (have)
+			step[common++] = all[0].step[i];
+	}
+	free(all);
+	return common;
+}
+
+struct took {
+	int32_t err;
+	uint8_t weights_hash[16];
+	uint64_t branch;
+	char why[sizeof(((struct sl_fail *)0)->text)];
+};
+
+enum sl_err sl_group_all_took(struct sl_group *g, uint64_t step, enum sl_err err, struct sl_fail *fail)
+{
+	const struct sl_ranks *ranks = g->groups->ranks;
+	struct took own = {.err = (int32_t)err, .branch = g->branch}, *all;
+
+	if (!ranks)
+		return err;
+	if (err)
+		snprintf(own.why, sizeof own.why, "%s", fail->text);
+	memcpy(own.weights_hash, sl_port_session(g->seat[g->first].m->port)->hello.weights_hash,
+	       sizeof own.weights_hash);
+	all = calloc((size_t)ranks->count, sizeof *all);
+	if (!all) {
+		sl_group_end_ranks(g, "no memory for what the ranks say");
+		return SL_ERR_NOMEM;
+	}
+	ranks->gather_all(ranks, &own, all, sizeof own);
+	for (int r = 0; r < ranks->count && !err; r++) {
+		if (all[r].err)
+			err = sl_fail_set(fail, (enum sl_err)all[r].err, "rank %d: %s", r, all[r].why);
+		else if (!step && memcmp(all[r].weights_hash, all[0].weights_hash, sizeof all[r].weights_hash) != 0)
+			err = sl_fail_at(fail, "model.weights", SL_ERR_MISMATCH,
+					 "members of ranks 0 and %d of group %s begin with different weights of the "
+					 "middle",
+					 r, g->name);
+	}
+	g->branch = all[0].branch;
+	free(all);
+	return err;
+}
+
+/* ---- the sum of a step */
+
+struct so_far {
+	uint64_t rows;
+	double lr;
+	uint8_t any, checkpoint; /* any: the sum and lr are of somebody */
+};
+
+static size_t sum_bytes(const struct sl_group *g)
+{
+	return (size_t)g->plan->segment[SL_MIDDLE].moving_count * sizeof(float);
+}
+
+/* What the ranks before this one have made of the step. */
+static enum sl_err take_sum(struct sl_group *g, struct so_far *s)
+{
+	const struct sl_ranks *ranks = g->groups->ranks;
+
+	*s = (struct so_far){0};
+	if (ranks->rank == 0)
+		return SL_OK;
+	ranks->take(ranks, s, sizeof *s);
+	if (!s->any)
+		return SL_OK;
+	ranks->take(ranks, g->sum, sum_bytes(g));
+	return sl_exec_fold_set(g->exec, g->sum);
+}
+
+static enum sl_err pass_sum(struct sl_group *g, struct so_far *s)
+{
+	const struct sl_ranks *ranks = g->groups->ranks;
+	const bool last = ranks->rank == ranks->count - 1;
+	enum sl_err err = s->any ? sl_exec_fold_get(g->exec, g->sum) : SL_OK;
+
+	if (err)
+		return err;
+	if (!last) {
+		ranks->pass(ranks, s, sizeof *s);
+		if (s->any)
+			ranks->pass(ranks, g->sum, sum_bytes(g));
+	}
+	ranks->spread(ranks, s, sizeof *s);
+	if (!s->any)
+		return SL_OK;
+	ranks->spread(ranks, g->sum, sum_bytes(g));
+	return last ? SL_OK : sl_exec_fold_set(g->exec, g->sum);
+}
+
+bool sl_group_largest_here(const struct sl_group *g, double most)
+{
+	const struct sl_ranks *ranks = g->groups->ranks;
+	double *all;
+	int who = 0;
+
+	if (!ranks)
+		return true;
+	all = calloc((size_t)ranks->count, sizeof *all);
+	if (!all) {
+		sl_group_end_ranks(g, "no memory for what the ranks say");
+		return false;
+	}
+	ranks->gather_all(ranks, &most, all, sizeof most);
+	for (int r = 1; r < ranks->count; r++)
+		if (all[r] > all[who])
+			who = r;
+	free(all);
+	return who == ranks->rank;
+}
+
+enum sl_err sl_group_fold_ranks(struct sl_group *g, enum sl_err (*add)(struct sl_group *group, uint64_t *rows),
+				uint64_t *rows, struct sl_fail *fail)
+{
+	struct so_far s;
+	enum sl_err err;
+
+	if (!g->groups->ranks)
+		return add(g, rows);
+	if (!g->sum)
+		g->sum = malloc(sum_bytes(g) + 1);
+	if (!g->sum)
+		return SL_ERR_NOMEM;
+	err = take_sum(g, &s);
+	if (!err)
+		err = add(g, rows);
+	if (!err && *rows && s.any && s.lr != g->lr)
+		err = sl_fail_set(fail, SL_ERR_MISMATCH,
+				  "the learning rate of step %" PRIu64
+				  " is %g on an earlier rank and %g here: all members need the same train.schedule",
+				  g->done, s.lr, g->lr);
+	if (err)
+		return err;
+	s.lr = s.any ? s.lr : g->lr;
+	s.any = s.any || *rows;
+	s.rows += *rows;
+	s.checkpoint = s.checkpoint || g->checkpoint;
+	err = pass_sum(g, &s);
+	*rows = s.rows;
+	g->lr = s.lr;
+	g->checkpoint = s.checkpoint;
+	return err;
+}

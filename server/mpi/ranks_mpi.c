@@ -1,0 +1,140 @@
+/* server/ranks.h over MPI. MPI's own waits keep a core busy; these look ever less often, up to once a millisecond, and
+ * leave the core to the kernels of ranks on the same host. */
+#include <limits.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/ranks.h"
+
+enum { TAG = 1, SHORTEST_NS = 2000, LONGEST_NS = 1000000, ALIVE_EVERY = 20 };
+
+static void check(int rc, const char *what)
+{
+	char text[MPI_MAX_ERROR_STRING] = "";
+	int len;
+
+	if (rc == MPI_SUCCESS)
+		return;
+	MPI_Error_string(rc, text, &len);
+	fprintf(stderr, "ERROR ranks: %s: %s\n", what, text);
+	MPI_Abort(MPI_COMM_WORLD, 75);
+}
+
+static void wait_for(const struct sl_ranks *r, MPI_Request *request)
+{
+	long ns = SHORTEST_NS;
+	int done = 0;
+
+	for (long i = 1;; i++) {
+		check(MPI_Test(request, &done, MPI_STATUS_IGNORE), "waiting for other ranks");
+		if (done)
+			return;
+		nanosleep(&(struct timespec){0, ns}, NULL);
+		ns = 2 * ns < LONGEST_NS ? 2 * ns : LONGEST_NS;
+		if (i % ALIVE_EVERY == 0)
+			r->alive();
+	}
+}
+
+static int count_of(size_t bytes)
+{
+	return bytes < INT_MAX / 2 ? (int)bytes : INT_MAX / 2;
+}
+
+static void gather_all(const struct sl_ranks *r, const void *own, void *all, size_t bytes)
+{
+	MPI_Request request;
+
+	check(MPI_Iallgather(own, count_of(bytes), MPI_BYTE, all, count_of(bytes), MPI_BYTE, MPI_COMM_WORLD, &request),
+	      "MPI_Iallgather");
+	wait_for(r, &request);
+}
+
+static void take(const struct sl_ranks *r, void *data, size_t bytes)
+{
+	for (size_t at = 0; at < bytes; at += (size_t)count_of(bytes - at)) {
+		MPI_Request request;
+
+		check(MPI_Irecv((char *)data + at, count_of(bytes - at), MPI_BYTE, r->rank - 1, TAG, MPI_COMM_WORLD,
+				&request),
+		      "MPI_Irecv");
+		wait_for(r, &request);
+	}
+}
+
+static void pass(const struct sl_ranks *r, const void *data, size_t bytes)
+{
+	for (size_t at = 0; at < bytes; at += (size_t)count_of(bytes - at)) {
+		MPI_Request request;
+
+		check(MPI_Isend((const char *)data + at, count_of(bytes - at), MPI_BYTE, r->rank + 1, TAG,
+				MPI_COMM_WORLD, &request),
+		      "MPI_Isend");
+		wait_for(r, &request);
+	}
+}
+
+static void spread(const struct sl_ranks *r, void *data, size_t bytes)
+{
+	for (size_t at = 0; at < bytes; at += (size_t)count_of(bytes - at)) {
+		MPI_Request request;
+
+		check(MPI_Ibcast((char *)data + at, count_of(bytes - at), MPI_BYTE, r->count - 1, MPI_COMM_WORLD,
+				 &request),
+		      "MPI_Ibcast");
+		wait_for(r, &request);
+	}
+}
+
+static void end_all(const struct sl_ranks *r, int status)
+{
+	(void)r;
+	MPI_Abort(MPI_COMM_WORLD, status);
+}
+
+static void close_all(const struct sl_ranks *r)
+{
+	(void)r;
+	MPI_Finalize();
+}
+
+static const struct sl_ranks *begin(void (*alive)(void), char *why, size_t cap)
+{
+	static struct sl_ranks ranks = {.abi = SL_RANKS_ABI,
+					.gather_all = gather_all,
+					.take = take,
+					.pass = pass,
+					.spread = spread,
+					.abort = end_all,
+					.close = close_all};
+	MPI_Comm host;
+	int level;
+
+	if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS) {
+		snprintf(why, cap, "MPI_Init_thread failed");
+		return NULL;
+	}
+	if (level < MPI_THREAD_SERIALIZED) {
+		snprintf(why, cap, "this MPI cannot be called from the thread that computes");
+		return NULL;
+	}
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	ranks.alive = alive;
+	MPI_Comm_rank(MPI_COMM_WORLD, &ranks.rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks.count);
+	if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, ranks.rank, MPI_INFO_NULL, &host) ==
+	    MPI_SUCCESS) {
+		MPI_Comm_rank(host, &ranks.on_host);
+		MPI_Comm_free(&host);
+	}
+	return &ranks;
+}
+
+__attribute__((visibility("default"))) const struct sl_ranks *sl_ranks_mpi(void (*alive)(void), char *why, size_t cap);
+
+const struct sl_ranks *sl_ranks_mpi(void (*alive)(void), char *why, size_t cap)
+{
+	return begin(alive, why, cap);
+}
