@@ -109,7 +109,7 @@ static enum sl_err count_steps(const struct sl_conf_client *conf, int64_t sample
 	enum sl_err err;
 
 	if (!conf->train.phases.n)
-		return sl_training_steps(conf, samples, steps, fail);
+		return sl_training_steps(conf, NULL, samples, steps, fail);
 	err = sl_phases_check(conf, fail);
 	return err ? err : sl_phases_steps(conf, samples, steps, fail);
 }

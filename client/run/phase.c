@@ -120,10 +120,11 @@ enum sl_err sl_phases_steps(const struct sl_conf_client *conf, int64_t samples, 
 
 	*steps = 0;
 	for (int i = 0; i < conf->train.phases.n && !err; i++) {
+		const struct sl_phase phase = sl_phase_at(conf, i, 0);
 		uint64_t n = 0;
 
 		sl_phase_conf(&own, conf, i);
-		err = sl_training_steps(&own, samples, &n, fail);
+		err = sl_training_steps(&own, &phase, samples, &n, fail);
 		*steps += n;
 	}
 	return err;

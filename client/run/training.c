@@ -10,107 +10,6 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
-static int64_t batches(int64_t samples, int64_t batch, bool drop_last)
-{
-	return drop_last ? samples / batch : (samples + batch - 1) / batch;
-}
-
-/* Of the kinds that have points. They are read without a fault: the config has been checked. */
-static void add_points(const struct sl_conf_client *c, struct sl_schedule *out)
-{
-	const bool lines = out->kind == SL_SCHEDULE_POINTS;
-	const struct sl_conf_list *list = lines ? &c->train.schedule.points : &c->train.schedule.milestones;
-
-	if (!lines && out->kind != SL_SCHEDULE_STEP)
-		return;
-	for (int i = 0; i < list->n && i < SL_SCHEDULE_MAX_POINTS; i++) {
-		struct sl_schedule_point *p = &out->point[out->n_point];
-
-		out->n_point += sl_conf_point(list->item[i], &p->epoch, lines ? &p->lr : NULL);
-	}
-}
-
-/* The schedule of a run of all these epochs, with so many steps in each. */
-static enum sl_err make_schedule(const struct sl_conf_client *c, int all_epochs, int64_t samples,
-				 int64_t steps_per_epoch, struct sl_schedule *out, struct sl_fail *fail)
-{
-	static const enum sl_schedule_kind kind[] = {
-		[SL_CONF_CONSTANT] = SL_SCHEDULE_CONSTANT,     [SL_CONF_COSINE] = SL_SCHEDULE_COSINE,
-		[SL_CONF_POLYNOMIAL] = SL_SCHEDULE_POLYNOMIAL, [SL_CONF_STEP] = SL_SCHEDULE_STEP,
-		[SL_CONF_POINTS] = SL_SCHEDULE_POINTS,
-	};
-	double epochs = all_epochs;
-	struct sl_fail why;
-	bool cut;
-
-	if (steps_per_epoch < 1)
-		return sl_conf_client_fail(c, "train.batch", fail, "drop_last leaves no batch of %d in %lld samples",
-					   c->agreed.batch, (long long)samples);
-	/* A schedule ends where the run does. */
-	cut = c->train.max_steps && (double)c->train.max_steps < epochs * (double)steps_per_epoch;
-	if (cut)
-		epochs = (double)c->train.max_steps / (double)steps_per_epoch;
-	*out = (struct sl_schedule){
-		.kind = kind[c->train.schedule.kind],
-		.lr = c->train.lr,
-		.end_lr = c->train.schedule.end_lr,
-		.power = c->train.schedule.power,
-		.gamma = c->train.schedule.gamma,
-		.every_epochs = c->train.schedule.every_epochs,
-		.from_zero = c->train.schedule.warmup == SL_CONF_FROM_ZERO,
-		.by_epoch = c->train.schedule.by == SL_CONF_BY_EPOCH,
-	};
-	add_points(c, out);
-	if (sl_schedule_set_epochs(out, epochs, c->train.schedule.warmup_epochs, steps_per_epoch, &why) != SL_OK)
-		return sl_conf_client_fail(
-			c, "train.schedule.warmup_epochs", fail, "%s%s", why.text,
-			cut ? ", which is where train.max_steps ends the run: a short run needs 0 here" : "");
-	return SL_OK;
-}
-
-static int64_t epoch_steps(const struct sl_conf_client *c, int64_t samples)
-{
-	return batches(samples, c->agreed.batch, c->train.drop_last);
-}
-
-enum sl_err sl_training_steps(const struct sl_conf_client *c, int64_t samples, uint64_t *steps, struct sl_fail *fail)
-{
-	struct sl_schedule schedule;
-	enum sl_err err = make_schedule(c, c->train.epochs, samples, epoch_steps(c, samples), &schedule, fail);
-
-	if (!err)
-		*steps = (uint64_t)schedule.total_steps;
-	return err;
-}
-
-/* The middle that a run ends with is an average. */
-static enum sl_err check_rounds(const struct sl_training *r, struct sl_fail *fail)
-{
-	const uint64_t round = sl_setup_round(r->setup), whole = round ? r->total_steps / round * round : 0;
-
-	if (!round || whole == r->total_steps)
-		return SL_OK;
-	return sl_conf_client_fail(r->setup->conf, "share.round", fail,
-				   "the run has %" PRIu64 " steps, which are no whole rounds of %" PRIu64
-				   ": train.max_steps: %" PRIu64 " would be right",
-				   r->total_steps, round, whole ? whole : round);
-}
-
-static enum sl_err open_schedule(struct sl_training *r, struct sl_fail *fail)
-{
-	const struct sl_conf_client *c = r->setup->conf;
-	const struct sl_phase *phase = &r->setup->phase;
-	int64_t samples = r->setup->set[SL_SPLIT_TRAIN].count;
-	enum sl_err err;
-
-	r->steps_per_epoch = r->setup->epoch_steps ? r->setup->epoch_steps : epoch_steps(c, samples);
-	err = make_schedule(c, phase->count ? phase->epochs : c->train.epochs, samples, r->steps_per_epoch,
-			    &r->schedule, fail);
-	r->total_steps = phase->count ? phase->step + (uint64_t)c->train.epochs * (uint64_t)r->steps_per_epoch
-				      : (uint64_t)r->schedule.total_steps;
-	return err ? err : check_rounds(r, fail);
-}
-
 static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *fail)
 {
 	const struct sl_progress_options options = {.fd = 2};
@@ -183,10 +82,10 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 	r->loss = r->acc = NAN;
 	r->totals.mode = mode;
 	r->totals.test_loss = r->totals.test_acc = r->totals.best_test_acc = r->totals.kept = NAN;
-	r->eval_batches = batches(setup->set[SL_SPLIT_TEST].count, c->agreed.batch, false);
+	r->eval_batches = sl_run_batches(setup->set[SL_SPLIT_TEST].count, c->agreed.batch, false);
 	err = open_scores(r, fail);
 	if (!err && !eval_only)
-		err = open_schedule(r, fail);
+		err = sl_run_open_schedule(r, fail);
 	if (!err)
 		err = open_log(r, resume, fail);
 	if (err) {
@@ -213,16 +112,6 @@ void sl_training_hush(struct sl_training *r)
 {
 	sl_progress_close(r->progress);
 	r->progress = NULL;
-}
-
-/* The learning rate of a step. A phase is at its place among all epochs, whatever steps those before it had. */
-static double lr_of(const struct sl_training *r, uint64_t step)
-{
-	const struct sl_phase *phase = &r->setup->phase;
-	const int64_t at = (int64_t)(step - phase->step) + phase->first_epoch * r->steps_per_epoch;
-
-	return phase->count ? phase->lr * sl_schedule_lr(&r->schedule, at)
-			    : sl_schedule_lr(&r->schedule, (int64_t)step);
 }
 
 bool sl_run_phase_over(const struct sl_training *r)
@@ -282,7 +171,7 @@ uint64_t sl_training_number(const struct sl_training *r)
 
 double sl_training_lr(const struct sl_training *r)
 {
-	return r->doing != SL_WANT_EVAL ? lr_of(r, r->step) : 0;
+	return r->doing != SL_WANT_EVAL ? sl_run_lr(r, r->step) : 0;
 }
 
 static double ratio(double a, double b)
@@ -346,7 +235,7 @@ static void log_epoch(struct sl_training *r)
 		.train_acc = accuracy(r, t->correct, t->rows),
 		.test_loss = ratio(e->loss, (double)e->rows),
 		.test_acc = accuracy(r, e->correct, e->rows),
-		.lr = r->step ? lr_of(r, r->step - 1) : NAN,
+		.lr = r->step ? sl_run_lr(r, r->step - 1) : NAN,
 		.wire_tx_bytes = t->tx_bytes,
 		.wire_rx_bytes = t->rx_bytes,
 		.t_train_s = t->seconds,

@@ -1,4 +1,4 @@
-/* A run's figures, as training.c and training_notes.c share them; nobody else includes this. */
+/* A run's figures, as training*.c share them; nobody else includes this. */
 #ifndef SL_CLIENT_RUN_TRAINING_RUN_H
 #define SL_CLIENT_RUN_TRAINING_RUN_H
 
@@ -51,6 +51,9 @@ struct sl_training {
 	uint64_t started_ns, done_ns; /* the run began; its last batch was done */
 };
 
+int64_t sl_run_batches(int64_t samples, int64_t batch, bool drop_last);
+enum sl_err sl_run_open_schedule(struct sl_training *r, struct sl_fail *fail) SL_MUST_CHECK;
+double sl_run_lr(const struct sl_training *r, uint64_t step);
 void sl_run_mark(struct sl_training *r); /* remembers the run as it is right behind a step */
 bool sl_run_epoch_over(const struct sl_training *r);
 bool sl_run_phase_over(const struct sl_training *r); /* the run stands behind a phase's last evaluation */

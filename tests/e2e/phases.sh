@@ -56,6 +56,9 @@ for where in '' --local; do
 	client halves$where "$tmp/client.yaml" "${one_size[@]}" --set train.phases=epochs=1,epochs=1 $where || fail "two of one size: status $?"
 	same_run flat halves$where 6
 done
+# a warm-up may be longer than a phase
+"$SPLITC" train "$tmp/client.yaml" --check-config --set train.schedule.kind=cosine --set train.schedule.warmup_epochs=2 >"$tmp/out" 2>&1 ||
+	fail "a warm-up over a border: $(cat "$tmp/out")"
 
 # killed POINT: and gone on with; of a run without a checkpoint anew
 plain=$SPLITC

@@ -1,0 +1,118 @@
+/* How long a run is, and the learning rate of each of its steps. */
+#include <inttypes.h>
+
+#include "client/run/training_run.h"
+
+int64_t sl_run_batches(int64_t samples, int64_t batch, bool drop_last)
+{
+	return drop_last ? samples / batch : (samples + batch - 1) / batch;
+}
+
+/* Of the kinds that have points. They are read without a fault: the config has been checked. */
+static void add_points(const struct sl_conf_client *c, struct sl_schedule *out)
+{
+	const bool lines = out->kind == SL_SCHEDULE_POINTS;
+	const struct sl_conf_list *list = lines ? &c->train.schedule.points : &c->train.schedule.milestones;
+
+	if (!lines && out->kind != SL_SCHEDULE_STEP)
+		return;
+	for (int i = 0; i < list->n && i < SL_SCHEDULE_MAX_POINTS; i++) {
+		struct sl_schedule_point *p = &out->point[out->n_point];
+
+		out->n_point += sl_conf_point(list->item[i], &p->epoch, lines ? &p->lr : NULL);
+	}
+}
+
+/* The schedule of a run of all these epochs, with so many steps in each. */
+static enum sl_err make_schedule(const struct sl_conf_client *c, int all_epochs, int64_t samples,
+				 int64_t steps_per_epoch, struct sl_schedule *out, struct sl_fail *fail)
+{
+	static const enum sl_schedule_kind kind[] = {
+		[SL_CONF_CONSTANT] = SL_SCHEDULE_CONSTANT,     [SL_CONF_COSINE] = SL_SCHEDULE_COSINE,
+		[SL_CONF_POLYNOMIAL] = SL_SCHEDULE_POLYNOMIAL, [SL_CONF_STEP] = SL_SCHEDULE_STEP,
+		[SL_CONF_POINTS] = SL_SCHEDULE_POINTS,
+	};
+	double epochs = all_epochs;
+	struct sl_fail why;
+	bool cut;
+
+	if (steps_per_epoch < 1)
+		return sl_conf_client_fail(c, "train.batch", fail, "drop_last leaves no batch of %d in %lld samples",
+					   c->agreed.batch, (long long)samples);
+	/* A schedule ends where the run does. */
+	cut = c->train.max_steps && (double)c->train.max_steps < epochs * (double)steps_per_epoch;
+	if (cut)
+		epochs = (double)c->train.max_steps / (double)steps_per_epoch;
+	*out = (struct sl_schedule){
+		.kind = kind[c->train.schedule.kind],
+		.lr = c->train.lr,
+		.end_lr = c->train.schedule.end_lr,
+		.power = c->train.schedule.power,
+		.gamma = c->train.schedule.gamma,
+		.every_epochs = c->train.schedule.every_epochs,
+		.from_zero = c->train.schedule.warmup == SL_CONF_FROM_ZERO,
+		.by_epoch = c->train.schedule.by == SL_CONF_BY_EPOCH,
+	};
+	add_points(c, out);
+	if (sl_schedule_set_epochs(out, epochs, c->train.schedule.warmup_epochs, steps_per_epoch, &why) != SL_OK)
+		return sl_conf_client_fail(
+			c, "train.schedule.warmup_epochs", fail, "%s%s", why.text,
+			cut ? ", which is where train.max_steps ends the run: a short run needs 0 here" : "");
+	return SL_OK;
+}
+
+static int64_t epoch_steps(const struct sl_conf_client *c, int64_t samples)
+{
+	return sl_run_batches(samples, c->agreed.batch, c->train.drop_last);
+}
+
+enum sl_err sl_training_steps(const struct sl_conf_client *c, const struct sl_phase *phase, int64_t samples,
+			      uint64_t *steps, struct sl_fail *fail)
+{
+	const int64_t per_epoch = epoch_steps(c, samples);
+	struct sl_schedule schedule;
+	enum sl_err err =
+		make_schedule(c, phase ? phase->epochs : c->train.epochs, samples, per_epoch, &schedule, fail);
+
+	if (!err)
+		*steps = phase ? (uint64_t)(c->train.epochs * per_epoch) : (uint64_t)schedule.total_steps;
+	return err;
+}
+
+/* The middle that a run ends with is an average. */
+static enum sl_err check_rounds(const struct sl_training *r, struct sl_fail *fail)
+{
+	const uint64_t round = sl_setup_round(r->setup), whole = round ? r->total_steps / round * round : 0;
+
+	if (!round || whole == r->total_steps)
+		return SL_OK;
+	return sl_conf_client_fail(r->setup->conf, "share.round", fail,
+				   "the run has %" PRIu64 " steps, which are no whole rounds of %" PRIu64
+				   ": train.max_steps: %" PRIu64 " would be right",
+				   r->total_steps, round, whole ? whole : round);
+}
+
+enum sl_err sl_run_open_schedule(struct sl_training *r, struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = r->setup->conf;
+	const struct sl_phase *phase = &r->setup->phase;
+	int64_t samples = r->setup->set[SL_SPLIT_TRAIN].count;
+	enum sl_err err;
+
+	r->steps_per_epoch = r->setup->epoch_steps ? r->setup->epoch_steps : epoch_steps(c, samples);
+	err = make_schedule(c, phase->count ? phase->epochs : c->train.epochs, samples, r->steps_per_epoch,
+			    &r->schedule, fail);
+	r->total_steps = phase->count ? phase->step + (uint64_t)c->train.epochs * (uint64_t)r->steps_per_epoch
+				      : (uint64_t)r->schedule.total_steps;
+	return err ? err : check_rounds(r, fail);
+}
+
+/* A phase is at its place among all epochs, whatever steps those before it had. */
+double sl_run_lr(const struct sl_training *r, uint64_t step)
+{
+	const struct sl_phase *phase = &r->setup->phase;
+	const int64_t at = (int64_t)(step - phase->step) + phase->first_epoch * r->steps_per_epoch;
+
+	return phase->count ? phase->lr * sl_schedule_lr(&r->schedule, at)
+			    : sl_schedule_lr(&r->schedule, (int64_t)step);
+}
