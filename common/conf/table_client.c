@@ -12,14 +12,14 @@ typedef struct sl_conf_client T;
 static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "server", server, sl_conf_check_server, "tcp://127.0.0.1:5570", "where splits listens, tcp://host:port"),
 
-	{SL_STRING_ROW(T, "model.name", model.name, sl_conf_check_word, NULL, "network: mobilenet_v2, mobilenet_v2_pool4, mobilenet_v2_relu, resnet9, resnet18, resnet34, resnet50, alexnet, alexnet1, vgg16, token_mlp or mlp; or model.huggingface"), .instead = "model.huggingface"},
+	{SL_STRING_ROW(T, "model.name", model.name, sl_conf_check_word, NULL, "network: mobilenet_v2, mobilenet_v2_pool4, mobilenet_v2_relu, resnet9, resnet18, resnet34, resnet50, resnext50_32x4d, alexnet, alexnet1, vgg16, token_mlp or mlp; or model.huggingface"), .instead = "model.huggingface"},
 	SL_STRING(T, "model.huggingface", model.huggingface, NULL, "", "folder of a network as Hugging Face's transformers keeps it, instead of model.name: config.json and, unless all weights are to be random, model.safetensors; families: roberta, bert, distilbert, electra"),
 	SL_DOUBLE(T, "model.width", model.width, 0.05, 8, "1", NULL, "multiplies the number of channels of each layer"),
 	SL_INT(T, "model.classes", model.classes, 1, 100000, "10", "classes", "outputs of the classifier; of networks of tokens, 1: a number is predicted, with the mean of squares as the loss"),
 	SL_SIZE(T, "model.image", model.image, SL_CONF_MIN_IMAGE, SL_CONF_MAX_IMAGE, "32", "pixels", "size of the input"),
 	SL_CHOICE(T, "model.form", model.form, SL_WORDS("cifar", "imagenet"), "cifar",
-		"of mobilenet_v2 and resnet18 to 50: strides of the first layers: cifar keeps small images large, imagenet is torchvision's"),
-	SL_BOOL(T, "model.init_bn0", model.init_bn0, "false", "of resnet18 to 50: the weight of each residual block's last batch norm starts at 0, so that a block changes nothing at first; torchvision's zero_init_residual"),
+		"of mobilenet_v2, resnet18 to 50 and resnext50_32x4d: strides of the first layers: cifar keeps small images large, imagenet is torchvision's"),
+	SL_BOOL(T, "model.init_bn0", model.init_bn0, "false", "of resnet18 to 50 and resnext50_32x4d: the weight of each residual block's last batch norm starts at 0, so that a block changes nothing at first; torchvision's zero_init_residual"),
 	SL_DOUBLE(T, "model.dropout", model.dropout, 0, 0.95, "0.2", NULL, "of mobilenet_v2, mobilenet_v2_pool4, alexnet1 and vgg16: dropout in the classifier; of token_mlp: behind its first layer; of mlp: before its last"),
 	SL_INT(T, "model.features", model.features, 1, 65536, "1", "numbers", "of mlp: what a row of data.kind: csv comes to; an error says the right number"),
 	SL_INT(T, "model.vocab", model.vocab, 1, 1 << 22, "1000", NULL, "of token_mlp: tokens are numbers below this"),
@@ -180,13 +180,14 @@ static const char *const of_own_texts[] = {"data.columns", NULL};
 static const char *const of_images[] = {"data.on_bad_sample", "data.max_pixels", NULL};
 
 /* Keys that only some networks have. */
-#define WITH_FORM "mobilenet_v2, mobilenet_v2_pool4, resnet18, resnet34, resnet50"
+#define RESNETS   "resnet18, resnet34, resnet50, resnext50_32x4d"
+#define WITH_FORM "mobilenet_v2, mobilenet_v2_pool4, " RESNETS
 #define OF_IMAGES WITH_FORM ", mobilenet_v2_relu, resnet9, alexnet, alexnet1, vgg16"
 #define OF_TOKENS "token_mlp, " SL_CONF_HUGGINGFACE
 static const struct {
 	const char *key, *models;
 } of_models[] = {{"model.form", WITH_FORM},
-		 {"model.init_bn0", "resnet18, resnet34, resnet50"},
+		 {"model.init_bn0", RESNETS},
 		 {"model.dropout", "mobilenet_v2, mobilenet_v2_pool4, alexnet1, vgg16, token_mlp, mlp"},
 		 {"model.image", OF_IMAGES},
 		 {"data.normalize", OF_IMAGES},

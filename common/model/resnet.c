@@ -1,5 +1,6 @@
-/* ResNet-18, -34 and -50 (He et al., CVPR 2016) with torchvision's names, initial weights, and its stride of the middle
- * convolution of a bottleneck. The CIFAR form has a stem of one 3×3 convolution of stride 1 and no pool behind it. */
+/* ResNet-18, -34 and -50 (He et al., CVPR 2016) and ResNeXt-50 32x4d (Xie et al., CVPR 2017) with torchvision's names,
+ * initial weights, and its stride of the middle convolution of a bottleneck. The CIFAR form has a stem of one 3×3
+ * convolution of stride 1 and no pool behind it. */
 #include <stdio.h>
 
 #include "common/model/sources.h"
@@ -9,6 +10,7 @@ enum { STEM_C = 64, STAGES = 4, EXPANSION = 4 };
 struct resnet {
 	int blocks[STAGES];
 	bool bottleneck;
+	int groups, group_c; /* ResNeXt: of the 3×3 convolutions, at 64 channels; 0: none */
 };
 
 /* `unit`.conv`n` and `unit`.bn`n`; `quiet`: the batch norm's weight starts at 0. */
@@ -51,17 +53,28 @@ static int shortcut(struct sl_build *b, const char *unit, int x, int out_c, int 
 	return sl_build_bn(b, name, x);
 }
 
-/* `quiet`: its branch gives zeros at first, so that the block passes on its input (init_bn0). */
-static int block(struct sl_build *b, const char *unit, int x, bool bottleneck, int c, int stride, bool quiet)
+/* Of each group, where the stage has c channels. */
+static int group_channels(const struct resnet *net, int c)
 {
-	const int out_c = bottleneck ? EXPANSION * c : c;
+	const int n = c * net->group_c / STEM_C;
+
+	return n < 1 ? 1 : n;
+}
+
+/* `quiet`: its branch gives zeros at first, so that the block passes on its input (init_bn0). */
+static int block(struct sl_build *b, const char *unit, int x, const struct resnet *net, int c, int stride, bool quiet)
+{
+	const bool bottleneck = net->bottleneck;
+	const int out_c = bottleneck ? EXPANSION * c : c, groups = net->groups;
 	char name[2 * SL_NAME_MAX];
 	int y = x;
 
 	sl_build_unit(b, unit);
+	c = groups ? groups * group_channels(net, c) : c;
 	if (bottleneck)
 		y = relu(b, unit, "1", conv_bn(b, unit, "1", y, (struct sl_build_window){.out_c = c, .k = 1}));
-	y = conv_bn(b, unit, bottleneck ? "2" : "1", y, (struct sl_build_window){.out_c = c, .k = 3, .stride = stride});
+	y = conv_bn(b, unit, bottleneck ? "2" : "1", y,
+		    (struct sl_build_window){.out_c = c, .k = 3, .stride = stride, .groups = groups});
 	y = relu(b, unit, bottleneck ? "2" : "1", y);
 	y = conv_bn_from(b, unit, bottleneck ? "3" : "2", y,
 			 (struct sl_build_window){.out_c = out_c, .k = bottleneck ? 1 : 3}, quiet);
@@ -92,8 +105,8 @@ static void build(struct sl_build *b, const struct sl_model_spec *spec, const st
 	for (int s = 0; s < STAGES; s++) {
 		for (int i = 0; i < net->blocks[s]; i++) {
 			snprintf(unit, sizeof unit, "layer%d.%d", s + 1, i);
-			x = block(b, unit, x, net->bottleneck, sl_source_channels(STEM_C << s, spec->width),
-				  s && !i ? 2 : 1, spec->init_bn0);
+			x = block(b, unit, x, net, sl_source_channels(STEM_C << s, spec->width), s && !i ? 2 : 1,
+				  spec->init_bn0);
 		}
 	}
 	sl_build_unit(b, "fc");
@@ -105,15 +118,20 @@ static void build(struct sl_build *b, const struct sl_model_spec *spec, const st
 
 void sl_source_resnet18(struct sl_build *b, const struct sl_model_spec *spec)
 {
-	build(b, spec, &(struct resnet){{2, 2, 2, 2}, false});
+	build(b, spec, &(struct resnet){{2, 2, 2, 2}, false, 0, 0});
+}
+
+void sl_source_resnext50(struct sl_build *b, const struct sl_model_spec *spec)
+{
+	build(b, spec, &(struct resnet){{3, 4, 6, 3}, true, 32, 4});
 }
 
 void sl_source_resnet34(struct sl_build *b, const struct sl_model_spec *spec)
 {
-	build(b, spec, &(struct resnet){{3, 4, 6, 3}, false});
+	build(b, spec, &(struct resnet){{3, 4, 6, 3}, false, 0, 0});
 }
 
 void sl_source_resnet50(struct sl_build *b, const struct sl_model_spec *spec)
 {
-	build(b, spec, &(struct resnet){{3, 4, 6, 3}, true});
+	build(b, spec, &(struct resnet){{3, 4, 6, 3}, true, 0, 0});
 }

@@ -27,6 +27,7 @@ static const struct source {
 	{"resnet18", sl_source_resnet18, false, false},
 	{"resnet34", sl_source_resnet34, false, false},
 	{"resnet50", sl_source_resnet50, false, false},
+	{"resnext50_32x4d", sl_source_resnext50, false, false},
 	{"alexnet", sl_source_alexnet, false, false},
 	{"alexnet1", sl_source_alexnet1, false, false},
 	{"vgg16", sl_source_vgg16, false, false},

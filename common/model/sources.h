@@ -16,6 +16,7 @@ void sl_source_resnet9(struct sl_build *b, const struct sl_model_spec *spec);
 void sl_source_resnet18(struct sl_build *b, const struct sl_model_spec *spec);
 void sl_source_resnet34(struct sl_build *b, const struct sl_model_spec *spec);
 void sl_source_resnet50(struct sl_build *b, const struct sl_model_spec *spec);
+void sl_source_resnext50(struct sl_build *b, const struct sl_model_spec *spec);
 void sl_source_alexnet(struct sl_build *b, const struct sl_model_spec *spec);
 void sl_source_alexnet1(struct sl_build *b, const struct sl_model_spec *spec);
 void sl_source_vgg16(struct sl_build *b, const struct sl_model_spec *spec);

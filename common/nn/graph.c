@@ -1,5 +1,6 @@
 #include "common/nn/graph.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -231,12 +232,16 @@ static bool derive_window(union sl_op_attr *u, enum sl_op_kind kind, const struc
 		return w->ndim == 4;
 	}
 	u->conv.bias = bias;
-	if (u->conv.groups > 1) { /* depthwise */
+	if (w->ndim == 3) { /* depthwise */
 		u->conv.kh = (int)d[0], u->conv.kw = (int)d[1], u->conv.in_c = u->conv.out_c = (int)d[2];
-		return w->ndim == 3;
+		return u->conv.groups == u->conv.in_c && u->conv.groups > 1;
 	}
-	u->conv.out_c = (int)d[0], u->conv.kh = (int)d[1], u->conv.kw = (int)d[2], u->conv.in_c = (int)d[3];
-	return w->ndim == 4;
+	if (w->ndim != 4 || d[3] > INT_MAX / u->conv.groups)
+		return false;
+	u->conv.out_c = (int)d[0], u->conv.kh = (int)d[1], u->conv.kw = (int)d[2];
+	u->conv.in_c = (int)d[3] * u->conv.groups;
+	/* a depthwise weight has one spelling */
+	return u->conv.groups == 1 || u->conv.groups != u->conv.in_c || u->conv.in_c != u->conv.out_c;
 }
 
 static bool derive(const struct sl_graph *g, struct sl_node *node, const int *in, const int *param)

@@ -219,16 +219,21 @@ static int64_t last_of(const struct sl_build *b, int value)
 int sl_build_conv_from(struct sl_build *b, const char *name, int in, struct sl_build_window w, struct sl_init init)
 {
 	struct draft d = begin(b, SL_OP_CONV2D, name, in);
+	const int groups = w.groups ? w.groups : 1;
 	const int64_t in_c = last_of(b, in), out_c = w.depthwise ? in_c : w.out_c;
+	const int64_t per = in_c < groups ? 1 : in_c / groups; /* what does not divide is refused with the shapes */
+	const bool depthwise = w.depthwise || (groups > 1 && groups == in_c && in_c == out_c);
 	struct made_param weight = {.suffix = ".weight",
-				    .shape = sl_shape4(out_c, w.k, w.k, in_c),
+				    .shape = sl_shape4(out_c, w.k, w.k, per),
 				    .init = init,
-				    .file = sl_shape4(out_c, in_c, w.k, w.k),
+				    .file = sl_shape4(out_c, per, w.k, w.k),
 				    .layout = SL_LAYOUT_OHWI_FROM_OIHW};
 
 	d.node.u.conv.stride = w.stride ? w.stride : 1;
 	d.node.u.conv.pad = w.pad;
-	if (w.depthwise) {
+	d.node.u.conv.groups = groups;
+	d.node.u.conv.dilation = w.dilation ? w.dilation : 1;
+	if (depthwise) {
 		d.node.u.conv.groups = (int)in_c;
 		weight.shape = (struct sl_shape){3, {w.k, w.k, in_c}};
 		weight.file = sl_shape4(in_c, 1, w.k, w.k);

@@ -97,6 +97,7 @@ struct sl_build_window {
 	bool depthwise;            /* out_c is not read */
 	bool bias;
 	struct sl_init bias_init; /* left out: zeros */
+	int groups, dilation;     /* 0 means 1 */
 };
 /* The weight starts from `init`; the convolutions of sl_build_conv as torchvision's MobileNetV2 has them: normal,
  * std = sqrt(2 / fan_out). */

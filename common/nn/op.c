@@ -29,19 +29,29 @@ static enum sl_err infer_windows(struct sl_op *op, int kh, int kw, int stride, i
 	return SL_OK;
 }
 
+enum { MOST_SPREAD = 1 << 24 }; /* pixels that a window reaches over */
+
 static enum sl_err infer_conv(struct sl_op *op, struct sl_fail *fail)
 {
 	const struct sl_conv_attr *a = &op->u.conv;
 
 	if (a->in_c < 1 || a->out_c < 1)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (conv2d): %d to %d channels", op->name, a->in_c, a->out_c);
-	if (a->groups != 1 && (a->groups != a->in_c || a->in_c != a->out_c))
+	if (a->groups < 1 || a->in_c % a->groups || a->out_c % a->groups)
 		return sl_fail_set(fail, SL_ERR_CONFIG,
-				   "%s (conv2d): %d groups of %d to %d channels; groups are 1, or as many as channels",
-				   op->name, a->groups, a->in_c, a->out_c);
+				   "%s (conv2d): %d groups of %d to %d channels; groups divide both numbers", op->name,
+				   a->groups, a->in_c, a->out_c);
+	if (!a->dilation)
+		op->u.conv.dilation = 1;
+	if (a->dilation < 1 || a->kh > MOST_SPREAD / a->dilation || a->kw > MOST_SPREAD / a->dilation)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (conv2d): a window of %dx%d with dilation %d is none",
+				   op->name, a->kh, a->kw, a->dilation);
 	if (op->in_shape[0].ndim != 4 || op->in_shape[0].dim[3] != a->in_c)
 		return misfit(op, fail, "[N,H,W,I] with its input channels");
-	return infer_windows(op, a->kh, a->kw, a->stride, a->pad, a->out_c, fail);
+	if (a->kh < 1 || a->kw < 1)
+		return infer_windows(op, a->kh, a->kw, a->stride, a->pad, a->out_c, fail);
+	return infer_windows(op, (a->kh - 1) * a->dilation + 1, (a->kw - 1) * a->dilation + 1, a->stride, a->pad,
+			     a->out_c, fail);
 }
 
 static enum sl_err infer_convt(struct sl_op *op, struct sl_fail *fail)

@@ -1,7 +1,7 @@
 /* Ops: what each computes, its shapes, its parameters and its multiply-accumulates, said once for every backend.
  *
  * kind       in → out (row shape)                     parameters, in this order (memory layout)
- * CONV2D     [H,W,I] → [H',W',O]                      weight [O,KH,KW,I] (groups 1) or [KH,KW,C] (depthwise), bias [O]
+ * CONV2D     [H,W,I] → [H',W',O]                      weight [O,KH,KW,I/groups] or, depthwise, [KH,KW,C], bias [O]
  * CONVT2D    [H',W',I] → [H,W,O]                      weight [I,KH,KW,O], bias [O]   (torch.nn.ConvTranspose2d: the
  *            adjoint in x of the convolution [H,W,O] → [H',W',I] that has this weight)
  * BATCHNORM  [H,W,C] → same, then act                 weight [C], bias [C], running_mean [C], running_var [C]
@@ -46,8 +46,10 @@ enum { SL_OP_MAX_IN = 3, SL_OP_MAX_PARAM = 4, SL_NAME_MAX = 96 };
 
 struct sl_conv_attr {
 	int in_c, out_c, kh, kw, stride, pad;
-	int groups; /* 1, or in_c == out_c for depthwise; nothing between */
+	int groups; /* divides in_c and out_c: outputs of a group see its inputs alone */
 	bool bias;
+	int dilation; /* pixels from one tap of the window to the next; 0 means 1, which a shape's inference makes of it
+		       */
 };
 
 struct sl_convt_attr {
@@ -197,13 +199,16 @@ static inline struct sl_op sl_op_convt_adjoint(const struct sl_op *op)
 	conv.kind = SL_OP_CONV2D;
 	conv.in_shape[0] = op->out_shape;
 	conv.out_shape = op->in_shape[0];
-	conv.u.conv = (struct sl_conv_attr){a->out_c, a->in_c, a->kh, a->kw, a->stride, a->pad, 1, false};
+	conv.u.conv = (struct sl_conv_attr){a->out_c, a->in_c, a->kh, a->kw, a->stride, a->pad, 1, false, 1};
 	return conv;
 }
 
+/* As many groups as channels on both sides, each of one. */
 static inline bool sl_op_is_depthwise(const struct sl_op *op)
 {
-	return op->kind == SL_OP_CONV2D && op->u.conv.groups > 1;
+	const struct sl_conv_attr *a = &op->u.conv;
+
+	return op->kind == SL_OP_CONV2D && a->groups > 1 && a->groups == a->in_c && a->in_c == a->out_c;
 }
 
 #endif

@@ -6,7 +6,7 @@ struct sl_conv_dims sl_conv_dims_of(const struct sl_op *op, int64_t rows)
 	const struct sl_conv_attr *a = &op->u.conv;
 
 	return (struct sl_conv_dims){rows,   in[1], in[2], in[3],     out[1], out[2],
-				     out[3], a->kh, a->kw, a->stride, a->pad};
+				     out[3], a->kh, a->kw, a->stride, a->pad, a->dilation};
 }
 
 static int64_t most_channels(const struct sl_conv_dims *d)
@@ -67,13 +67,15 @@ static const struct sl_conv_kernel *kernel_of(const struct sl_op *op)
 {
 	const struct sl_conv_attr *a = &op->u.conv;
 
+	if (sl_conv_group_takes(op))
+		return &sl_conv_group;
 	if (sl_conv_wino_takes(op))
 		return &sl_conv_wino;
 	if (sl_conv_rows_takes(op))
 		return &sl_conv_rows;
 	if (!sl_op_is_depthwise(op))
 		return &sl_conv_gemm;
-	if (a->kh == 3 && a->kw == 3 && a->pad == 1 && (a->stride == 1 || a->stride == 2))
+	if (a->kh == 3 && a->kw == 3 && a->dilation == 1 && a->pad == 1 && (a->stride == 1 || a->stride == 2))
 		return &sl_conv_dw3;
 	return &sl_conv_dw;
 }
@@ -82,7 +84,7 @@ static bool takes(const struct sl_op *op, struct sl_exec_form form)
 {
 	const struct sl_conv_kernel *kernel = kernel_of(op);
 
-	if (kernel == &sl_conv_dw)
+	if (kernel == &sl_conv_dw || kernel == &sl_conv_group)
 		return form.pre == SL_PRE_NONE && form.post == SL_POST_NONE;
 	if (form.post == SL_POST_WHOLE)
 		return form.pre == SL_PRE_NONE && sl_conv_stem_takes(op);

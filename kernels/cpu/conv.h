@@ -7,7 +7,7 @@
 struct sl_conv_dims {
 	int64_t n, h, w, c;      /* input */
 	int64_t out_h, out_w, o; /* output */
-	int kh, kw, stride, pad;
+	int kh, kw, stride, pad, dilation;
 };
 
 /* Of `rows` images. */
@@ -83,11 +83,13 @@ struct sl_conv_kernel {
 	void (*backward)(const struct sl_conv_call *call);
 };
 
-extern const struct sl_conv_kernel sl_conv_gemm; /* dense, any kernel: products over blocks of output pixels */
-extern const struct sl_conv_kernel sl_conv_rows; /* dense, kernel larger than 1×1: row by row */
-extern const struct sl_conv_kernel sl_conv_wino; /* dense 3×3, pad 1, stride 1, many channels: Winograd */
-extern const struct sl_conv_kernel sl_conv_dw3;  /* depthwise 3×3, pad 1, stride 1 or 2 */
-extern const struct sl_conv_kernel sl_conv_dw;   /* depthwise, anything */
+extern const struct sl_conv_kernel sl_conv_gemm;  /* dense, any kernel: products over blocks of output pixels */
+extern const struct sl_conv_kernel sl_conv_rows;  /* dense, kernel larger than 1×1: row by row */
+extern const struct sl_conv_kernel sl_conv_wino;  /* dense 3×3, pad 1, stride 1, many channels: Winograd */
+extern const struct sl_conv_kernel sl_conv_dw3;   /* depthwise 3×3, pad 1, stride 1 or 2 */
+extern const struct sl_conv_kernel sl_conv_dw;    /* depthwise, anything */
+extern const struct sl_conv_kernel sl_conv_group; /* groups of several channels, and dilation */
+bool sl_conv_group_takes(const struct sl_op *op);
 bool sl_conv_rows_takes(const struct sl_op *op);
 bool sl_conv_wino_takes(const struct sl_op *op);
 /* `whole` of backend.h: y and out are those of the batchnorm behind, and there is no dx. */

@@ -35,7 +35,7 @@ static struct job job_of(const struct sl_conv_call *call)
 /* Input offset that tap (kh, kw) of output (oh, ow) reads, −1 outside. */
 static int64_t tap(const struct sl_conv_dims *d, int64_t n, int64_t oh, int64_t ow, int kh, int kw)
 {
-	int64_t h = oh * d->stride - d->pad + kh, w = ow * d->stride - d->pad + kw;
+	int64_t h = oh * d->stride - d->pad + kh * d->dilation, w = ow * d->stride - d->pad + kw * d->dilation;
 
 	return h < 0 || h >= d->h || w < 0 || w >= d->w ? -1 : ((n * d->h + h) * d->w + w) * d->c;
 }

@@ -178,7 +178,8 @@ static void backward(const struct sl_conv_call *call)
 
 bool sl_conv_rows_takes(const struct sl_op *op)
 {
-	return op->u.conv.kh <= SL_ROWS_MOST && op->u.conv.groups == 1 && !sl_conv_is_pointwise(&op->u.conv);
+	return op->u.conv.kh <= SL_ROWS_MOST && op->u.conv.groups == 1 && op->u.conv.dilation == 1 &&
+	       !sl_conv_is_pointwise(&op->u.conv);
 }
 
 const struct sl_conv_kernel sl_conv_rows = {workspace_bytes, forward, backward};

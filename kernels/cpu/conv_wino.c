@@ -415,8 +415,8 @@ bool sl_conv_wino_takes(const struct sl_op *op)
 	const struct sl_conv_attr *a = &op->u.conv;
 	const int64_t *in = op->in_shape[0].dim;
 
-	return a->kh == 3 && a->kw == 3 && a->stride == 1 && a->pad == 1 && a->groups == 1 && in[2] <= MOST_WIDTH &&
-	       in[3] >= LEAST_CHANNELS && op->out_shape.dim[3] >= LEAST_CHANNELS;
+	return a->kh == 3 && a->kw == 3 && a->stride == 1 && a->pad == 1 && a->groups == 1 && a->dilation == 1 &&
+	       in[2] <= MOST_WIDTH && in[3] >= LEAST_CHANNELS && op->out_shape.dim[3] >= LEAST_CHANNELS;
 }
 
 const struct sl_conv_kernel sl_conv_wino = {workspace_bytes, forward, backward};

@@ -1,6 +1,7 @@
 /* Convolution. 1×1 of stride 1 is one matrix product with M = N·H·W; depthwise has kernels of its own; the rest goes
  * to cuDNN, and where that has no algorithm that repeats its bits (or is not there), to patches and a matrix product.
  *   out[M,O] = x[M,I] · w[O,I]^T     dx[M,I] = dout[M,O] · w[O,I]     dw[O,I] += dout[M,O]^T · x[M,I]
+ * Groups of several channels, and windows with gaps, have plain kernels of their own.
  * In 16 bits cuDNN would give dw in 16 bits, too; there it is a matrix product always, whose sums and result are fp32.
  */
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #include "kernels/cuda/cuda.h"
 
 enum { WEIGHT, BIAS };
-enum path { POINTWISE, DEPTHWISE, DENSE };
+enum path { POINTWISE, DEPTHWISE, GROUPED, DENSE };
 
 /* Patches of more images at once would only cost memory; also the most that an algorithm of cuDNN may want. */
 static const size_t patch_budget = (size_t)64 << 20;
@@ -18,6 +19,8 @@ struct conv {
 	enum path path;
 	struct cu_gemm_type product, wide_product; /* wide: with an fp32 result */
 	struct cu_window win;                      /* for the most rows */
+	int groups, dilation;
+	bool depthwise;
 	int64_t out_c;
 	struct dnn_conv *dnn; /* DENSE, may be NULL */
 	int64_t patch_images; /* DENSE: images whose patches the workspace holds */
@@ -94,9 +97,13 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 	cv->out_c = a->out_c;
 	cv->product = cu_product(op);
 	cv->wide_product = cu_wide_product(op);
-	cv->path = sl_op_is_depthwise(op)                                      ? DEPTHWISE
-		   : a->kh == 1 && a->kw == 1 && a->stride == 1 && a->pad == 0 ? POINTWISE
-									       : DENSE;
+	cv->groups = a->groups;
+	cv->dilation = a->dilation;
+	cv->depthwise = sl_op_is_depthwise(op);
+	cv->path = (a->groups > 1 && !cv->depthwise) || (a->dilation > 1 && (a->kh > 1 || a->kw > 1)) ? GROUPED
+		   : cv->depthwise                                                                    ? DEPTHWISE
+		   : a->kh == 1 && a->kw == 1 && a->stride == 1 && a->pad == 0                        ? POINTWISE
+												      : DENSE;
 	if (cv->path == DEPTHWISE)
 		workspace = cu_depthwise_bytes(&cv->win);
 	if (cv->path == DENSE)
@@ -200,6 +207,11 @@ static enum sl_err dense_weight(struct cuda *cu, struct conv *cv, void *patches,
 	return err;
 }
 
+static struct cu_conv_groups grouped_at(const struct conv *cv, int64_t rows)
+{
+	return (struct cu_conv_groups){window_at(cv, rows), cv->out_c, cv->groups, cv->dilation, cv->depthwise};
+}
+
 static enum sl_err forward(const struct sl_op_call *call)
 {
 	const struct sl_op *op = call->op;
@@ -207,11 +219,17 @@ static enum sl_err forward(const struct sl_op_call *call)
 	const int64_t rows = call->in[0].shape.dim[0], m = rows * cv->win.ho * cv->win.wo;
 	const float *bias = op->u.conv.bias ? call->param[BIAS] : NULL;
 	const struct cu_window win = window_at(cv, rows);
+	const struct cu_conv_groups grouped = grouped_at(cv, rows);
 	struct cuda *cu;
 	enum sl_err err = cu_enter(call->be, &cu);
 
 	if (err)
 		return err;
+	if (cv->path == GROUPED)
+		return cu_check(cu,
+				cu_grouped_forward(cu->stream, cu_op_type(op), call->out.data, call->in[0].data,
+						   call->param[WEIGHT], bias, &grouped),
+				op->name);
 	if (cv->path == DEPTHWISE)
 		return cu_check(cu,
 				cu_depthwise_forward(cu->stream, cu_op_type(op), call->out.data, call->in[0].data,
@@ -234,10 +252,16 @@ static enum sl_err backward(const struct sl_op_call *call)
 	const struct cu_window win = window_at(cv, rows);
 	const void *x = call->in[0].data, *w = cu_weight(call);
 	void *dx = call->din[0].data;
+	const struct cu_conv_groups grouped = grouped_at(cv, rows);
 	float *dw = call->grad[WEIGHT];
 	struct cuda *cu;
 	enum sl_err err = cu_enter(call->be, &cu);
 
+	if (!err && cv->path == GROUPED)
+		err = cu_check(cu,
+			       cu_grouped_backward(cu->stream, cu_op_type(op), dx, call->din_add[0], dw,
+						   call->dout.data, x, call->param[WEIGHT], &grouped),
+			       op->name);
 	if (!err && cv->path == DEPTHWISE)
 		err = cu_check(cu,
 			       cu_depthwise_backward(cu->stream, cu_op_type(op), dx, call->din_add[0], dw,

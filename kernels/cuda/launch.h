@@ -69,6 +69,20 @@ cudaError_t cu_depthwise_backward(cudaStream_t s, enum cu_type type, void *dx, b
 				  const void *dout, const void *x, const float *weight, void *workspace,
 				  const struct cu_window *win);
 
+/* ---- grouped.cu: groups of several channels, windows with gaps; weights are fp32, and lie as op.h has them (dense,
+ * so not those of a depthwise convolution: `depthwise`) ---- */
+struct cu_conv_groups {
+	struct cu_window win;
+	int64_t o; /* output channels */
+	int groups, dilation;
+	bool depthwise; /* weight [KH,KW,C] */
+};
+cudaError_t cu_grouped_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, const float *weight,
+			       const float *bias, const struct cu_conv_groups *g);
+/* dx NULL: not wanted; dweight (added to) NULL: not wanted */
+cudaError_t cu_grouped_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, float *dweight, const void *dout,
+				const void *x, const float *weight, const struct cu_conv_groups *g);
+
 /* ---- im2col.cu: rows [row, row + rows) of the patch matrix [N·HO·WO, KH·KW·C] ---- */
 cudaError_t cu_im2col(cudaStream_t s, enum cu_type type, void *col, const void *x, int64_t row, int64_t rows,
 		      const struct cu_window *win);

@@ -1,21 +1,20 @@
 /* Cross-correlation, as torch.nn.Conv2d: with x zero outside [0,H) × [0,W),
- *   out[n,oy,ox,o]   = bias[o] + Σ_{ky,kx,j} x[n, oy·s − p + ky, ox·s − p + kx, channel(o,j)] · w[o,ky,kx,j]
- * and its transposes. Dense: j runs over all I input channels. Depthwise: j = 0 alone, channel(o,0) = o. */
+ *   out[n,oy,ox,o]   = bias[o] + Σ_{ky,kx,j} x[n, oy·s − p + ky·d, ox·s − p + kx·d, channel(o,j)] · w[o,ky,kx,j]
+ * and its transposes, d the dilation. j runs over the I/groups input channels of o's group. */
 #include "kernels/ref/kernels.h"
 
 struct geometry {
 	int64_t n, h, w, c; /* input [N,H,W,C] */
 	int64_t oh, ow, o;  /* output [N,OH,OW,O] */
-	int64_t kh, kw, s, p;
-	int64_t per_out; /* input channels that one output channel reads: C, or 1 when depthwise */
-	bool depthwise;
+	int64_t kh, kw, s, p, d;
+	int64_t per_out;   /* input channels of a group */
+	int64_t per_group; /* its output channels */
+	bool depthwise;    /* weight [KH,KW,C] */
 };
 
 static struct geometry geometry_of(const struct sl_op *op, const struct sl_tensor *in, const struct sl_shape *out)
 {
 	const struct sl_conv_attr *a = &op->u.conv;
-	bool depthwise = sl_op_is_depthwise(op);
-
 	return (struct geometry){
 		.n = in->shape.dim[0],
 		.h = in->shape.dim[1],
@@ -28,8 +27,10 @@ static struct geometry geometry_of(const struct sl_op *op, const struct sl_tenso
 		.kw = a->kw,
 		.s = a->stride,
 		.p = a->pad,
-		.per_out = depthwise ? 1 : in->shape.dim[3],
-		.depthwise = depthwise,
+		.d = a->dilation,
+		.per_out = in->shape.dim[3] / a->groups,
+		.per_group = out->dim[3] / a->groups,
+		.depthwise = sl_op_is_depthwise(op),
 	};
 }
 
@@ -43,15 +44,15 @@ static int64_t out_at(const struct geometry *g, int64_t n, int64_t y, int64_t x,
 	return ((n * g->oh + y) * g->ow + x) * g->o + o;
 }
 
-/* [O,KH,KW,I] dense, [KH,KW,C] depthwise */
+/* [O,KH,KW,I/groups], [KH,KW,C] depthwise */
 static int64_t weight_at(const struct geometry *g, int64_t o, int64_t ky, int64_t kx, int64_t j)
 {
-	return g->depthwise ? (ky * g->kw + kx) * g->c + o : ((o * g->kh + ky) * g->kw + kx) * g->c + j;
+	return g->depthwise ? (ky * g->kw + kx) * g->c + o : ((o * g->kh + ky) * g->kw + kx) * g->per_out + j;
 }
 
 static int64_t channel(const struct geometry *g, int64_t o, int64_t j)
 {
-	return g->depthwise ? o : j;
+	return o / g->per_group * g->per_out + j;
 }
 
 static double out_value(const struct geometry *g, const float *x, const float *w, int64_t n, int64_t oy, int64_t ox,
@@ -60,12 +61,12 @@ static double out_value(const struct geometry *g, const float *x, const float *w
 	double sum = 0;
 
 	for (int64_t ky = 0; ky < g->kh; ky++) {
-		int64_t y = oy * g->s - g->p + ky;
+		int64_t y = oy * g->s - g->p + ky * g->d;
 
 		if (y < 0 || y >= g->h)
 			continue;
 		for (int64_t kx = 0; kx < g->kw; kx++) {
-			int64_t xx = ox * g->s - g->p + kx;
+			int64_t xx = ox * g->s - g->p + kx * g->d;
 
 			if (xx < 0 || xx >= g->w)
 				continue;
@@ -91,10 +92,10 @@ static enum sl_err forward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-/* The output position whose tap k lies on input position i, or -1: o·s − p + k = i. */
+/* The output position whose tap k lies on input position i, or -1: o·s − p + k·d = i. */
 static int64_t out_pos(int64_t i, int64_t k, const struct geometry *g, int64_t limit)
 {
-	int64_t d = i + g->p - k;
+	int64_t d = i + g->p - k * g->d;
 
 	return d >= 0 && d % g->s == 0 && d / g->s < limit ? d / g->s : -1;
 }
@@ -102,7 +103,7 @@ static int64_t out_pos(int64_t i, int64_t k, const struct geometry *g, int64_t l
 static double din_value(const struct geometry *g, const float *dout, const float *w, int64_t n, int64_t y, int64_t x,
 			int64_t c)
 {
-	int64_t first = g->depthwise ? c : 0, end = g->depthwise ? c + 1 : g->o;
+	int64_t group = c / g->per_out, first = group * g->per_group, end = first + g->per_group;
 	double sum = 0;
 
 	for (int64_t ky = 0; ky < g->kh; ky++) {
@@ -112,7 +113,8 @@ static double din_value(const struct geometry *g, const float *dout, const float
 			int64_t ox = out_pos(x, kx, g, g->ow);
 
 			for (int64_t o = first; o < end && ox >= 0; o++)
-				sum += (double)dout[out_at(g, n, oy, ox, o)] * w[weight_at(g, o, ky, kx, c)];
+				sum += (double)dout[out_at(g, n, oy, ox, o)] *
+				       w[weight_at(g, o, ky, kx, c % g->per_out)];
 		}
 	}
 	return sum;
@@ -125,12 +127,12 @@ static double dweight_value(const struct geometry *g, const float *dout, const f
 
 	for (int64_t n = 0; n < g->n; n++)
 		for (int64_t oy = 0; oy < g->oh; oy++) {
-			int64_t y = oy * g->s - g->p + ky;
+			int64_t y = oy * g->s - g->p + ky * g->d;
 
 			if (y < 0 || y >= g->h)
 				continue;
 			for (int64_t ox = 0; ox < g->ow; ox++) {
-				int64_t xx = ox * g->s - g->p + kx;
+				int64_t xx = ox * g->s - g->p + kx * g->d;
 
 				if (xx < 0 || xx >= g->w)
 					continue;

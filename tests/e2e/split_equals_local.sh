@@ -72,7 +72,7 @@ local_run 'local resnet9 codec' "${other[@]}"
 compare 'one resnet9 codec' 'local resnet9 codec' "$one" "${other[@]}"
 [ "$(learned 'local resnet9 1 partition=1:-1')" != "$(learned 'local resnet9 4 partition=1:-1')" ] || fail 'chunks made no difference'
 
-for other in 'resnet18 partition=3:-2' 'resnet50 head_end=layer1.1.relu' 'alexnet1 tail_begin=classifier.1' 'vgg16 partition=2:-1'; do
+for other in 'resnet18 partition=3:-2' 'resnet50 head_end=layer1.1.relu' 'resnext50_32x4d head_end=layer2.0.relu' 'alexnet1 tail_begin=classifier.1' 'vgg16 partition=2:-1'; do
 	read -r name cut <<<"$other"
 	local_run "local $name" model.name=$name model.width=0.05 "$cut"
 	compare "two $name" "local $name" "$two" model.name=$name model.width=0.05 "$cut" threads=2

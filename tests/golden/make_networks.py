@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes resnet18_*, resnet50_*, mobilenet_v2_relu_*, alexnet_* and vgg16_*.safetensors beside it: networks of a sixteenth of the width and less, by the
+"""Makes resnet18_*, resnet50_*, resnext50_32x4d_*, mobilenet_v2_pool4_*, mobilenet_v2_relu_*, alexnet_* and vgg16_*.safetensors beside it: networks of a sixteenth of the width and less, by the
 rules of golden.py.
 
-usage: make_networks.py [FOLDER]      (needs torch; the files are committed)
+usage: make_networks.py [FOLDER [NAME…]]      (needs torch; the files are committed)
 The networks are spelled out here from their papers and from the names of torchvision's state_dicts, with no code of
 ours. The initial weights are wide for the reason that golden.new_model gives.
 """
@@ -22,13 +22,14 @@ def channels(c, width):
 class Block(nn.Module):
     """A residual block: two 3×3 convolutions, or 1×1, 3×3 and 1×1 to four times the channels."""
 
-    def __init__(self, i, c, stride, bottleneck):
+    def __init__(self, i, c, stride, bottleneck, groups=1):
         super().__init__()
         o = 4 * c if bottleneck else c
+        c = c if groups == 1 else groups * max(1, c * 4 // 64)
         shapes = [(i, c, 1, 1), (c, c, 3, stride), (c, o, 1, 1)] if bottleneck else [(i, c, 3, stride), (c, o, 3, 1)]
         self.n = len(shapes)
         for k, (a, b, size, s) in enumerate(shapes, 1):
-            self.add_module(f"conv{k}", nn.Conv2d(a, b, size, s, size // 2, bias=False))
+            self.add_module(f"conv{k}", nn.Conv2d(a, b, size, s, size // 2, bias=False, groups=groups if size == 3 else 1))
             self.add_module(f"bn{k}", nn.BatchNorm2d(b))
         self.downsample = None
         if stride != 1 or i != o:
@@ -43,7 +44,7 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    def __init__(self, blocks, bottleneck, width, classes, stem):
+    def __init__(self, blocks, bottleneck, width, classes, stem, groups=1):
         super().__init__()
         c = channels(64, width)
         self.small = stem
@@ -52,7 +53,7 @@ class ResNet(nn.Module):
         for stage, n in enumerate(blocks):
             o, layer = channels(64 << stage, width), []
             for k in range(n):
-                layer.append(Block(c, o, 2 if stage and not k else 1, bottleneck))
+                layer.append(Block(c, o, 2 if stage and not k else 1, bottleneck, groups))
                 c = 4 * o if bottleneck else o
             self.add_module(f"layer{stage + 1}", nn.Sequential(*layer))
         self.fc = nn.Linear(c, classes)
@@ -138,6 +139,7 @@ VGG16 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 5
 NETWORKS = {
     "resnet18": (0.0625, 64, False, lambda w, k, side: ResNet((2, 2, 2, 2), False, w, k, False)),
     "resnet50": (0.0625, 32, True, lambda w, k, side: ResNet((3, 4, 6, 3), True, w, k, True)),
+    "resnext50_32x4d": (0.0625, 32, True, lambda w, k, side: ResNet((3, 4, 6, 3), True, w, k, True, 32)),
     "mobilenet_v2_relu": (0.13, 40, False, lambda w, k, side: MobileNetV2Relu(w, k)),
     "alexnet": (0.0625, 32, False, lambda w, k, side: Plain(ALEXNET, 2, True, w, k, side)),
     "vgg16": (0.03125, 64, False, lambda w, k, side: Plain(VGG16, 1, False, w, k, side)),
@@ -170,9 +172,11 @@ def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     for name, (width, image, stem, make) in NETWORKS.items():
+        if sys.argv[2:] and name not in sys.argv[2:]:
+            continue
         run = dict(width=width, image=image, batch=4, classes=10, steps=4, lr=0.01)
         for seed in range(1, 60):
-            centre = 3.0 if name in ("resnet50", "mobilenet_v2_relu") else 1.0  # so deep networks have the most values
+            centre = 3.0 if name in ("resnet50", "resnext50_32x4d", "mobilenet_v2_relu") else 1.0  # so deep networks have the most values
             model = widen(make(run["width"], run["classes"], image), torch.Generator().manual_seed(seed), centre)
             report = golden.make(os.path.join(folder, name), model, seed=seed, name=name, stem=stem, shakes=SHAKES, **run)
             # torch's float32 rounds some gradients of mobilenet_v2_relu worse than that

@@ -59,11 +59,12 @@ def case(name, kind, x, attr, run, params=(), depthwise=False, after=None, extra
     cases.append(fields)
 
 
-def conv(name, n, i, h, w, o, kh, kw, s, p, bias, depthwise=False):
-    params = [draw(o, 1 if depthwise else i, kh, kw)] + ([draw(o)] if bias else [])
-    attr = ".u.conv = {%d, %d, %d, %d, %d, %d, %d, %s}," % (i, o, kh, kw, s, p, i if depthwise else 1, str(bias).lower())
+def conv(name, n, i, h, w, o, kh, kw, s, p, bias, depthwise=False, groups=1, dilation=1):
+    groups = i if depthwise else groups
+    params = [draw(o, i // groups, kh, kw)] + ([draw(o)] if bias else [])
+    attr = ".u.conv = {%d, %d, %d, %d, %d, %d, %d, %s, %d}," % (i, o, kh, kw, s, p, groups, str(bias).lower(), dilation)
     case(name, "CONV2D", draw(n, i, h, w), attr,
-         lambda x, w, b=None: F.conv2d(x, w, b, s, p, groups=i if depthwise else 1), params, depthwise)
+         lambda x, w, b=None: F.conv2d(x, w, b, s, p, dilation, groups), params, depthwise)
 
 
 def convt(name, n, i, h, w, o, kh, kw, s, p, oph, opw, bias):
@@ -177,6 +178,12 @@ for name, smoothing in (("xent_mixed", 0.0), ("xent_mixed_smooth", 0.25)):
     cases[-1].append(".labels = " + emit(name + "_labels", labels, "int32_t"))
     cases[-1].append(".other = " + emit(name + "_other", other, "int32_t"))
     cases[-1].append(".share = " + emit(name + "_share", share))
+torch.set_rng_state(kept)
+conv("conv_groups", 2, 6, 4, 5, 4, 3, 3, 1, 1, True, groups=2)
+conv("conv_groups_many", 1, 3, 5, 4, 6, 3, 3, 2, 1, False, groups=3)
+conv("conv_dilated", 2, 2, 6, 7, 3, 3, 2, 1, 2, True, dilation=2)
+conv("conv_groups_dilated", 1, 4, 7, 6, 4, 3, 3, 2, 3, False, groups=2, dilation=3)
+conv("depthwise_dilated", 2, 3, 6, 5, 3, 3, 3, 1, 2, True, True, dilation=2)
 torch.set_rng_state(kept)
 case("gelu_tanh", "GELU", draw(4, 6, low=-80, high=81), ".u.gelu.tanh = true,", lambda x: F.gelu(x, approximate="tanh"))
 case("silu", "SILU", draw(4, 6, low=-80, high=81), "", F.silu)

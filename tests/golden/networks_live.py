@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The dump of make_networks.py for torchvision's own networks at full width: resnet18 and resnet50, at 64².
+"""The dump of make_networks.py for torchvision's own networks at full width: resnet18, resnet50 and resnext50_32x4d, at 64².
 
-usage: networks_live.py FOLDER              writes FOLDER/NAME_{init,grad,after,run}.safetensors
+usage: networks_live.py FOLDER [NAME…]      writes FOLDER/NAME_{init,grad,after,run}.safetensors
        networks_live.py FOLDER --same NAME  whether FOLDER/NAME.safetensors is torchvision's NAME with the same tensors as
                                             NAME_after; num_batches_tracked, which torch does not compute with, may differ
 Most values lie far above the kink of ReLU: among millions of them some would else lie so near that rounding decides, in
@@ -34,7 +34,7 @@ def main():
     if "--same" in sys.argv:
         same(sys.argv[1], sys.argv[3])
         return
-    for name in ("resnet18", "resnet50"):
+    for name in sys.argv[2:] or ("resnet18", "resnet50", "resnext50_32x4d"):
         run = dict(width=1.0, image=64, batch=4, classes=10, steps=5, lr=0.001)
         for seed in range(1, 20):
             model = widen(getattr(torchvision.models, name)(num_classes=10), torch.Generator().manual_seed(seed), centre=3.0)

@@ -31,7 +31,7 @@ cat >"$dir/resnet.yaml" <<'YAML'
 model: {name: resnet18, classes: 10, image: 64, form: imagenet}
 data: {dir: unused}
 YAML
-for name in resnet18 resnet50; do
+for name in resnet18 resnet50 resnext50_32x4d; do
 	SPLIT_GOLDEN_HEAD_END=maxpool SPLIT_GOLDEN_PREFIX=$dir/$name "$BUILD/tests/suite/test_golden"
 	"$BUILD/splitc" export "$dir/resnet.yaml" "$dir/$name.safetensors" --set model.name=$name --weights "$dir/${name}_after.safetensors"
 	"$python" tests/golden/networks_live.py "$dir" --same "$name"

@@ -18,7 +18,8 @@
 			s_,                                                           \
 			p_,                                                           \
 			1,                                                            \
-			bias_                                                         \
+			bias_,                                                        \
+			1                                                             \
 		}                                                                     \
 	}
 #define CONV(n_, hw_, i_, o_, k_, s_, p_, bias_) CONV_HW(n_, hw_, hw_, i_, o_, k_, k_, s_, p_, bias_)
@@ -36,6 +37,20 @@
 			bias_                                                           \
 		}                                                                       \
 	}
+#define GROUPED(n_, h_, w_, i_, o_, kh_, kw_, s_, p_, g_, d_, bias_)                  \
+	{                                                                             \
+		.kind = SL_OP_CONV2D, .n = n_, .h = h_, .w = w_, .c = i_, .u.conv = { \
+			i_,                                                           \
+			o_,                                                           \
+			kh_,                                                          \
+			kw_,                                                          \
+			s_,                                                           \
+			p_,                                                           \
+			g_,                                                           \
+			bias_,                                                        \
+			d_                                                            \
+		}                                                                     \
+	}
 #define DEPTHWISE(n_, h_, w_, c_, k_, s_, p_, bias_)                                  \
 	{                                                                             \
 		.kind = SL_OP_CONV2D, .n = n_, .h = h_, .w = w_, .c = c_, .u.conv = { \
@@ -46,7 +61,8 @@
 			s_,                                                           \
 			p_,                                                           \
 			c_,                                                           \
-			bias_                                                         \
+			bias_,                                                        \
+			1                                                             \
 		}                                                                     \
 	}
 #define BN_OF(n_, h_, w_, c_, act_, eval_, data_)                                                                    \
@@ -151,264 +167,129 @@
 
 const struct op_case op_cases[] = {
 	/* convolution, 1×1 */
-	CONV(1, 1, 1, 1, 1, 1, 0, false),
-	CONV(1, 1, 3, 17, 1, 1, 0, true),
-	CONV(2, 5, 17, 33, 1, 1, 0, false),
-	CONV(3, 7, 33, 1, 1, 1, 0, true),
-	CONV(2, 7, 16, 24, 1, 2, 0, false),
-	CONV(1, 4, 5, 6, 1, 1, 1, true),
+	CONV(1, 1, 1, 1, 1, 1, 0, false), CONV(1, 1, 3, 17, 1, 1, 0, true), CONV(2, 5, 17, 33, 1, 1, 0, false),
+	CONV(3, 7, 33, 1, 1, 1, 0, true), CONV(2, 7, 16, 24, 1, 2, 0, false), CONV(1, 4, 5, 6, 1, 1, 1, true),
 	CONV(3, 3, 129, 31, 1, 1, 0, false),
 	/* convolution, larger windows */
-	CONV(1, 1, 3, 8, 3, 1, 1, false),
-	CONV(1, 2, 1, 3, 3, 2, 1, true),
-	CONV(2, 9, 3, 32, 3, 2, 1, false),
-	CONV(2, 8, 3, 16, 3, 2, 1, false),
-	CONV(1, 7, 17, 33, 3, 1, 1, true),
-	CONV(2, 6, 5, 7, 3, 1, 0, false),
+	CONV(1, 1, 3, 8, 3, 1, 1, false), CONV(1, 2, 1, 3, 3, 2, 1, true), CONV(2, 9, 3, 32, 3, 2, 1, false),
+	CONV(2, 8, 3, 16, 3, 2, 1, false), CONV(1, 7, 17, 33, 3, 1, 1, true), CONV(2, 6, 5, 7, 3, 1, 0, false),
 	CONV(3, 7, 3, 5, 3, 1, 2, true),
 	/* 3×3 with many channels: tiles of 2×2 that hang over edges, lanes left over, several blocks and spans */
-	CONV(2, 1, 32, 32, 3, 1, 1, true),
-	CONV_HW(3, 5, 7, 33, 40, 3, 3, 1, 1, true),
-	CONV_HW(2, 2, 3, 48, 65, 3, 3, 1, 1, false),
-	CONV(5, 16, 32, 32, 3, 1, 1, false),
-	CONV_HW(1, 3, 250, 32, 33, 3, 3, 1, 1, true),
-	CONV(3, 4, 264, 256, 3, 1, 1, true),
-	CONV(2, 9, 3, 17, 5, 1, 2, false),
-	CONV(2, 9, 4, 3, 5, 2, 1, true),
-	CONV(1, 13, 3, 17, 7, 2, 3, false),
-	CONV(1, 7, 2, 1, 7, 1, 0, true),
-	CONV_HW(2, 5, 11, 3, 9, 1, 3, 1, 0, false),
-	CONV_HW(2, 11, 5, 9, 3, 5, 1, 2, 0, true),
-	CONV_HW(1, 6, 4, 33, 2, 2, 2, 2, 0, false),
-	CONV_HW(2, 3, 40, 6, 18, 3, 3, 1, 1, false),
-	CONV(2, 10, 3, 20, 3, 3, 0, true), /* the learned insert: k = s */
+	CONV(2, 1, 32, 32, 3, 1, 1, true), CONV_HW(3, 5, 7, 33, 40, 3, 3, 1, 1, true),
+	CONV_HW(2, 2, 3, 48, 65, 3, 3, 1, 1, false), CONV(5, 16, 32, 32, 3, 1, 1, false),
+	CONV_HW(1, 3, 250, 32, 33, 3, 3, 1, 1, true), CONV(3, 4, 264, 256, 3, 1, 1, true),
+	CONV(2, 9, 3, 17, 5, 1, 2, false), CONV(2, 9, 4, 3, 5, 2, 1, true), CONV(1, 13, 3, 17, 7, 2, 3, false),
+	CONV(1, 7, 2, 1, 7, 1, 0, true), CONV_HW(2, 5, 11, 3, 9, 1, 3, 1, 0, false),
+	CONV_HW(2, 11, 5, 9, 3, 5, 1, 2, 0, true), CONV_HW(1, 6, 4, 33, 2, 2, 2, 2, 0, false),
+	CONV_HW(2, 3, 40, 6, 18, 3, 3, 1, 1, false), CONV(2, 10, 3, 20, 3, 3, 0, true), /* the learned insert: k = s */
 	/* transposed convolution; the first of each pair is what restores an insert's shape */
-	CONVT(2, 3, 3, 20, 3, 3, 3, 3, 0, 1, 1, true),
-	CONVT(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, false),
-	CONVT(3, 7, 5, 17, 33, 1, 1, 1, 0, 0, 0, true),
-	CONVT(2, 4, 4, 16, 5, 1, 1, 3, 0, 2, 1, true),
-	CONVT(2, 5, 3, 6, 7, 3, 3, 1, 1, 0, 0, false),
-	CONVT(2, 5, 7, 9, 16, 3, 3, 2, 1, 1, 0, true),
-	CONVT(1, 4, 4, 32, 32, 4, 4, 4, 0, 0, 0, true),
-	CONVT(2, 3, 6, 5, 18, 2, 5, 2, 1, 0, 1, false),
-	CONVT(1, 6, 2, 3, 1, 5, 1, 3, 0, 2, 0, true),
-	CONVT(2, 2, 3, 33, 2, 7, 7, 2, 3, 1, 1, true),
-	CONVT(4, 9, 9, 20, 32, 3, 3, 3, 0, 1, 1, true),
-	CONVT(3, 14, 14, 64, 24, 2, 2, 2, 0, 0, 0, true),
+	CONVT(2, 3, 3, 20, 3, 3, 3, 3, 0, 1, 1, true), CONVT(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, false),
+	CONVT(3, 7, 5, 17, 33, 1, 1, 1, 0, 0, 0, true), CONVT(2, 4, 4, 16, 5, 1, 1, 3, 0, 2, 1, true),
+	CONVT(2, 5, 3, 6, 7, 3, 3, 1, 1, 0, 0, false), CONVT(2, 5, 7, 9, 16, 3, 3, 2, 1, 1, 0, true),
+	CONVT(1, 4, 4, 32, 32, 4, 4, 4, 0, 0, 0, true), CONVT(2, 3, 6, 5, 18, 2, 5, 2, 1, 0, 1, false),
+	CONVT(1, 6, 2, 3, 1, 5, 1, 3, 0, 2, 0, true), CONVT(2, 2, 3, 33, 2, 7, 7, 2, 3, 1, 1, true),
+	CONVT(4, 9, 9, 20, 32, 3, 3, 3, 0, 1, 1, true), CONVT(3, 14, 14, 64, 24, 2, 2, 2, 0, 0, 0, true),
 	/* depthwise */
-	DEPTHWISE(1, 1, 1, 3, 3, 1, 1, false),
-	DEPTHWISE(1, 1, 1, 17, 1, 1, 0, true),
-	DEPTHWISE(2, 7, 7, 33, 3, 1, 1, false),
-	DEPTHWISE(2, 7, 7, 33, 3, 2, 1, true),
-	DEPTHWISE(2, 8, 8, 16, 3, 2, 1, false),
-	DEPTHWISE(1, 2, 2, 960, 3, 1, 1, false),
-	DEPTHWISE(3, 5, 9, 3, 3, 1, 0, false),
-	DEPTHWISE(2, 9, 5, 20, 3, 1, 2, false),
-	DEPTHWISE(2, 9, 9, 17, 5, 1, 2, true),
-	DEPTHWISE(2, 9, 9, 17, 5, 2, 2, false),
-	DEPTHWISE(1, 11, 7, 31, 7, 2, 3, false),
-	DEPTHWISE(1, 3, 12, 48, 3, 2, 0, false),
+	DEPTHWISE(1, 1, 1, 3, 3, 1, 1, false), DEPTHWISE(1, 1, 1, 17, 1, 1, 0, true),
+	DEPTHWISE(2, 7, 7, 33, 3, 1, 1, false), DEPTHWISE(2, 7, 7, 33, 3, 2, 1, true),
+	DEPTHWISE(2, 8, 8, 16, 3, 2, 1, false), DEPTHWISE(1, 2, 2, 960, 3, 1, 1, false),
+	DEPTHWISE(3, 5, 9, 3, 3, 1, 0, false), DEPTHWISE(2, 9, 5, 20, 3, 1, 2, false),
+	DEPTHWISE(2, 9, 9, 17, 5, 1, 2, true), DEPTHWISE(2, 9, 9, 17, 5, 2, 2, false),
+	DEPTHWISE(1, 11, 7, 31, 7, 2, 3, false), DEPTHWISE(1, 3, 12, 48, 3, 2, 0, false),
 	DEPTHWISE(1, 33, 33, 2, 3, 2, 1, false),
 	/* the layers of MobileNetV2 and ResNet9, scaled down; large enough to be cut into blocks */
-	CONV(4, 32, 3, 32, 3, 2, 1, false),
-	CONV(2, 32, 3, 32, 3, 1, 1, false),
-	CONV(4, 32, 16, 24, 1, 1, 0, false),
-	CONV(3, 14, 24, 144, 1, 1, 0, false),
-	CONV(4, 17, 24, 144, 1, 1, 0, true),
-	CONV(4, 7, 144, 32, 1, 1, 0, false),
-	CONV(2, 4, 160, 320, 1, 1, 0, false),
-	CONV(2, 2, 320, 640, 1, 1, 0, false),
-	DEPTHWISE(4, 28, 28, 32, 3, 1, 1, false),
-	DEPTHWISE(4, 28, 28, 96, 3, 2, 1, false),
-	DEPTHWISE(2, 37, 70, 40, 3, 1, 1, true),
-	DEPTHWISE(2, 63, 30, 40, 3, 2, 1, false),
-	DEPTHWISE(2, 14, 14, 192, 3, 1, 1, false),
-	DEPTHWISE(2, 14, 14, 200, 3, 2, 1, false),
-	CONV(1, 16, 3, 64, 3, 1, 1, false),
-	CONV(1, 16, 16, 64, 3, 1, 1, false),
-	CONV(1, 8, 64, 64, 3, 1, 1, false),
+	CONV(4, 32, 3, 32, 3, 2, 1, false), CONV(2, 32, 3, 32, 3, 1, 1, false), CONV(4, 32, 16, 24, 1, 1, 0, false),
+	CONV(3, 14, 24, 144, 1, 1, 0, false), CONV(4, 17, 24, 144, 1, 1, 0, true), CONV(4, 7, 144, 32, 1, 1, 0, false),
+	CONV(2, 4, 160, 320, 1, 1, 0, false), CONV(2, 2, 320, 640, 1, 1, 0, false),
+	DEPTHWISE(4, 28, 28, 32, 3, 1, 1, false), DEPTHWISE(4, 28, 28, 96, 3, 2, 1, false),
+	DEPTHWISE(2, 37, 70, 40, 3, 1, 1, true), DEPTHWISE(2, 63, 30, 40, 3, 2, 1, false),
+	DEPTHWISE(2, 14, 14, 192, 3, 1, 1, false), DEPTHWISE(2, 14, 14, 200, 3, 2, 1, false),
+	CONV(1, 16, 3, 64, 3, 1, 1, false), CONV(1, 16, 16, 64, 3, 1, 1, false), CONV(1, 8, 64, 64, 3, 1, 1, false),
 	CONV(1, 4, 128, 96, 3, 1, 1, false),
 	/* batch normalisation */
-	BN(1, 1, 1, 3, NONE),
-	BN(2, 1, 1, 17, NONE),
-	BN(3, 1, 1, 33, RELU6),
-	BN(1, 3, 3, 1, RELU),
-	BN(2, 7, 7, 17, NONE),
-	BN(2, 7, 7, 33, RELU),
-	BN(2, 7, 7, 16, RELU6),
-	BN(5, 2, 2, 130, RELU6),
-	BN(8, 28, 28, 17, RELU6),
-	BN(4, 32, 32, 32, NONE),
-	BN(16, 4, 4, 1280, RELU6),
-	BN_OF(4, 9, 9, 19, NONE, false, DATA_OFFSET),
-	BN_OF(8, 16, 16, 32, RELU, false, DATA_OFFSET),
-	BN_OF(1, 1, 1, 5, RELU6, true, DATA_PLAIN),
-	BN_OF(3, 5, 5, 33, NONE, true, DATA_PLAIN),
-	BN_OF(3, 5, 5, 33, RELU, true, DATA_PLAIN),
-	BN_OF(2, 14, 14, 96, RELU6, true, DATA_PLAIN),
+	BN(1, 1, 1, 3, NONE), BN(2, 1, 1, 17, NONE), BN(3, 1, 1, 33, RELU6), BN(1, 3, 3, 1, RELU),
+	BN(2, 7, 7, 17, NONE), BN(2, 7, 7, 33, RELU), BN(2, 7, 7, 16, RELU6), BN(5, 2, 2, 130, RELU6),
+	BN(8, 28, 28, 17, RELU6), BN(4, 32, 32, 32, NONE), BN(16, 4, 4, 1280, RELU6),
+	BN_OF(4, 9, 9, 19, NONE, false, DATA_OFFSET), BN_OF(8, 16, 16, 32, RELU, false, DATA_OFFSET),
+	BN_OF(1, 1, 1, 5, RELU6, true, DATA_PLAIN), BN_OF(3, 5, 5, 33, NONE, true, DATA_PLAIN),
+	BN_OF(3, 5, 5, 33, RELU, true, DATA_PLAIN), BN_OF(2, 14, 14, 96, RELU6, true, DATA_PLAIN),
 	/* activation, sum */
-	ACT(1, 1, 1, 1, RELU, DATA_PLAIN),
-	ACT(2, 5, 5, 17, RELU, DATA_PLAIN),
-	ACT(2, 5, 5, 17, RELU6, DATA_PLAIN),
-	ACT(3, 7, 7, 3, NONE, DATA_PLAIN),
-	ACT(3, 7, 7, 33, RELU, DATA_TIES),
-	ACT(3, 7, 7, 33, RELU6, DATA_TIES),
-	ACT(4, 28, 28, 40, RELU6, DATA_PLAIN),
-	ACT(5, 0, 0, 37, RELU, DATA_PLAIN),
-	GELU(1, 0, 0, 1),
-	GELU(5, 0, 0, 37),
-	GELU(3, 7, 0, 33),
-	GELU(2, 5, 5, 17),
-	GELU(4, 16, 0, 768),
-	GELU_TANH(1, 0, 0, 1),
-	GELU_TANH(5, 0, 0, 37),
-	GELU_TANH(4, 16, 0, 768),
-	PLAIN(SILU, 1, 0, 0, 1),
-	PLAIN(SILU, 3, 7, 0, 33),
-	PLAIN(SILU, 4, 16, 0, 700),
-	PLAIN(TANH, 1, 0, 0, 1),
-	PLAIN(TANH, 5, 0, 0, 37),
-	PLAIN(TANH, 4, 16, 0, 768),
-	PLAIN(MUL, 1, 0, 0, 1),
-	PLAIN(MUL, 3, 7, 0, 33),
-	PLAIN(MUL, 2, 5, 5, 17),
-	PLAIN(MUL, 4, 16, 0, 768),
-	ADD(1, 1, 1, 1),
-	ADD(2, 7, 7, 17),
-	ADD(3, 14, 14, 24),
-	ADD(4, 28, 28, 33),
-	ADD(3, 0, 0, 129),
+	ACT(1, 1, 1, 1, RELU, DATA_PLAIN), ACT(2, 5, 5, 17, RELU, DATA_PLAIN), ACT(2, 5, 5, 17, RELU6, DATA_PLAIN),
+	ACT(3, 7, 7, 3, NONE, DATA_PLAIN), ACT(3, 7, 7, 33, RELU, DATA_TIES), ACT(3, 7, 7, 33, RELU6, DATA_TIES),
+	ACT(4, 28, 28, 40, RELU6, DATA_PLAIN), ACT(5, 0, 0, 37, RELU, DATA_PLAIN), GELU(1, 0, 0, 1), GELU(5, 0, 0, 37),
+	GELU(3, 7, 0, 33), GELU(2, 5, 5, 17), GELU(4, 16, 0, 768), GELU_TANH(1, 0, 0, 1), GELU_TANH(5, 0, 0, 37),
+	GELU_TANH(4, 16, 0, 768), PLAIN(SILU, 1, 0, 0, 1), PLAIN(SILU, 3, 7, 0, 33), PLAIN(SILU, 4, 16, 0, 700),
+	PLAIN(TANH, 1, 0, 0, 1), PLAIN(TANH, 5, 0, 0, 37), PLAIN(TANH, 4, 16, 0, 768), PLAIN(MUL, 1, 0, 0, 1),
+	PLAIN(MUL, 3, 7, 0, 33), PLAIN(MUL, 2, 5, 5, 17), PLAIN(MUL, 4, 16, 0, 768), ADD(1, 1, 1, 1), ADD(2, 7, 7, 17),
+	ADD(3, 14, 14, 24), ADD(4, 28, 28, 33), ADD(3, 0, 0, 129),
 	/* norms over the last dimension */
-	NORM(LAYERNORM, 1, 0, 1, true, DATA_PLAIN),
-	NORM(LAYERNORM, 3, 0, 2, true, DATA_PLAIN),
-	NORM(LAYERNORM, 5, 0, 37, true, DATA_PLAIN),
-	NORM(LAYERNORM, 3, 7, 33, false, DATA_PLAIN),
-	NORM(LAYERNORM, 5, 26, 48, true, DATA_OFFSET),
-	NORM(LAYERNORM, 2, 40, 768, true, DATA_PLAIN),
-	NORM(LAYERNORM, 130, 0, 129, true, DATA_TIES),
-	NORM(RMSNORM, 1, 0, 1, false, DATA_PLAIN),
-	NORM(RMSNORM, 5, 0, 37, false, DATA_PLAIN),
-	NORM(RMSNORM, 3, 7, 33, false, DATA_OFFSET),
-	NORM(RMSNORM, 2, 40, 768, false, DATA_PLAIN),
-	NORM(RMSNORM, 130, 0, 65, false, DATA_TIES),
+	NORM(LAYERNORM, 1, 0, 1, true, DATA_PLAIN), NORM(LAYERNORM, 3, 0, 2, true, DATA_PLAIN),
+	NORM(LAYERNORM, 5, 0, 37, true, DATA_PLAIN), NORM(LAYERNORM, 3, 7, 33, false, DATA_PLAIN),
+	NORM(LAYERNORM, 5, 26, 48, true, DATA_OFFSET), NORM(LAYERNORM, 2, 40, 768, true, DATA_PLAIN),
+	NORM(LAYERNORM, 130, 0, 129, true, DATA_TIES), NORM(RMSNORM, 1, 0, 1, false, DATA_PLAIN),
+	NORM(RMSNORM, 5, 0, 37, false, DATA_PLAIN), NORM(RMSNORM, 3, 7, 33, false, DATA_OFFSET),
+	NORM(RMSNORM, 2, 40, 768, false, DATA_PLAIN), NORM(RMSNORM, 130, 0, 65, false, DATA_TIES),
 	/* pooling */
-	MAXPOOL(1, 1, 1, 3, 1, 1, 0),
-	MAXPOOL(2, 8, 8, 17, 2, 2, 0),
-	MAXPOOL(2, 9, 7, 33, 2, 2, 0),
-	MAXPOOL(2, 9, 9, 16, 3, 2, 1),
-	MAXPOOL(1, 7, 7, 3, 3, 1, 1),
-	MAXPOOL(2, 6, 6, 5, 3, 2, 0),
-	MAXPOOL(2, 4, 4, 130, 0, 1, 0),
-	MAXPOOL(1, 7, 9, 4, 5, 2, 2),
-	MAXPOOL(2, 20, 20, 24, 2, 2, 0),
-	POOL(MAXPOOL, 2, 8, 8, 17, 2, 2, 0, DATA_TIES),
-	POOL(MAXPOOL, 2, 9, 9, 33, 3, 2, 1, DATA_TIES),
-	POOL(MAXPOOL, 2, 3, 5, 18, 0, 1, 0, DATA_TIES),
-	AVGPOOL(1, 1, 1, 17, 0, 1, 0),
-	AVGPOOL(3, 7, 7, 1280, 0, 1, 0),
-	AVGPOOL(2, 2, 5, 33, 0, 1, 0),
-	AVGPOOL(2, 8, 8, 17, 2, 2, 0),
-	AVGPOOL(2, 9, 7, 3, 3, 2, 1),
-	AVGPOOL(1, 7, 7, 16, 3, 1, 1),
-	AVGPOOL(2, 10, 6, 5, 5, 1, 2),
-	AVGPOOL(2, 20, 20, 24, 3, 2, 1),
+	MAXPOOL(1, 1, 1, 3, 1, 1, 0), MAXPOOL(2, 8, 8, 17, 2, 2, 0), MAXPOOL(2, 9, 7, 33, 2, 2, 0),
+	MAXPOOL(2, 9, 9, 16, 3, 2, 1), MAXPOOL(1, 7, 7, 3, 3, 1, 1), MAXPOOL(2, 6, 6, 5, 3, 2, 0),
+	MAXPOOL(2, 4, 4, 130, 0, 1, 0), MAXPOOL(1, 7, 9, 4, 5, 2, 2), MAXPOOL(2, 20, 20, 24, 2, 2, 0),
+	POOL(MAXPOOL, 2, 8, 8, 17, 2, 2, 0, DATA_TIES), POOL(MAXPOOL, 2, 9, 9, 33, 3, 2, 1, DATA_TIES),
+	POOL(MAXPOOL, 2, 3, 5, 18, 0, 1, 0, DATA_TIES), AVGPOOL(1, 1, 1, 17, 0, 1, 0), AVGPOOL(3, 7, 7, 1280, 0, 1, 0),
+	AVGPOOL(2, 2, 5, 33, 0, 1, 0), AVGPOOL(2, 8, 8, 17, 2, 2, 0), AVGPOOL(2, 9, 7, 3, 3, 2, 1),
+	AVGPOOL(1, 7, 7, 16, 3, 1, 1), AVGPOOL(2, 10, 6, 5, 5, 1, 2), AVGPOOL(2, 20, 20, 24, 3, 2, 1),
 	/* linear */
-	LINEAR(1, 1, 1, true),
-	LINEAR(1, 1280, 10, true),
-	LINEAR(7, 17, 33, false),
-	LINEAR(16, 33, 1, true),
-	LINEAR(9, 3, 17, true),
-	LINEAR(64, 128, 100, true),
-	LINEAR(33, 512, 10, false),
-	LINEAR(130, 203, 100, true),
-	LINEAR(130, 192, 96, true),
-	LINEAR_OF(7, 0, 17, 33, false, true),
-	LINEAR_OF(5, 0, 300, 270, true, true),
-	LINEAR_OF(1, 0, 1, 1, true, true),
-	LINEAR_OF(3, 5, 17, 33, true, false),
-	LINEAR_OF(2, 128, 64, 48, false, false),
-	LINEAR_OF(4, 1, 9, 1, true, true),
-	LINEAR_OF(3, 7, 33, 17, false, true),
-	LINEAR_OF(2, 150, 20, 300, true, true),
+	LINEAR(1, 1, 1, true), LINEAR(1, 1280, 10, true), LINEAR(7, 17, 33, false), LINEAR(16, 33, 1, true),
+	LINEAR(9, 3, 17, true), LINEAR(64, 128, 100, true), LINEAR(33, 512, 10, false), LINEAR(130, 203, 100, true),
+	LINEAR(130, 192, 96, true), LINEAR_OF(7, 0, 17, 33, false, true), LINEAR_OF(5, 0, 300, 270, true, true),
+	LINEAR_OF(1, 0, 1, 1, true, true), LINEAR_OF(3, 5, 17, 33, true, false),
+	LINEAR_OF(2, 128, 64, 48, false, false), LINEAR_OF(4, 1, 9, 1, true, true),
+	LINEAR_OF(3, 7, 33, 17, false, true), LINEAR_OF(2, 150, 20, 300, true, true),
 	/* dropout, flatten */
-	DROPOUT(1, 0, 0, 1, 0.2f, false),
-	DROPOUT(5, 0, 0, 1280, 0.2f, false),
-	DROPOUT(3, 0, 0, 37, 0.0f, false),
-	DROPOUT(3, 0, 0, 37, 0.2f, true),
-	DROPOUT(2, 5, 5, 17, 0.5f, false),
-	DROPOUT(4, 16, 16, 33, 0.9f, false),
-	FLATTEN(1, 1, 1, 1),
-	FLATTEN(3, 1, 1, 1280),
-	FLATTEN(2, 3, 5, 17),
-	FLATTEN(4, 16, 16, 33),
-	SCALE(1, 0, 0, 1, 0.125f),
-	SCALE(128, 0, 0, 10, 0.125f),
-	SCALE(3, 5, 7, 33, -1.7f),
-	SCALE(4, 32, 32, 17, 3.0f),
+	DROPOUT(1, 0, 0, 1, 0.2f, false), DROPOUT(5, 0, 0, 1280, 0.2f, false), DROPOUT(3, 0, 0, 37, 0.0f, false),
+	DROPOUT(3, 0, 0, 37, 0.2f, true), DROPOUT(2, 5, 5, 17, 0.5f, false), DROPOUT(4, 16, 16, 33, 0.9f, false),
+	FLATTEN(1, 1, 1, 1), FLATTEN(3, 1, 1, 1280), FLATTEN(2, 3, 5, 17), FLATTEN(4, 16, 16, 33),
+	SCALE(1, 0, 0, 1, 0.125f), SCALE(128, 0, 0, 10, 0.125f), SCALE(3, 5, 7, 33, -1.7f), SCALE(4, 32, 32, 17, 3.0f),
 	/* n rows of s tokens on average */
-	ATTENTION(1, 1, 1, 1, 0, false, 0, 0, DATA_PLAIN),
-	ATTENTION(3, 1, 6, 3, 0, true, 0, 0, DATA_PLAIN),
-	ATTENTION(3, 5, 8, 2, 0, false, 0, 0, DATA_PLAIN),
-	ATTENTION(4, 6, 12, 3, 0, true, 0, 0, DATA_PLAIN),
-	ATTENTION(3, 7, 24, 6, 2, false, 0, 0, DATA_PLAIN),
-	ATTENTION(2, 9, 16, 4, 1, true, 10000, 0, DATA_PLAIN),
-	ATTENTION(3, 5, 12, 2, 0, false, 100, 0, DATA_PLAIN),
-	ATTENTION(3, 7, 16, 2, 0, false, 0, 0.25f, DATA_PLAIN),
-	ATTENTION(2, 9, 24, 4, 2, true, 50, 0.5f, DATA_PLAIN),
-	ATTENTION(5, 21, 128, 2, 0, false, 0, 0.1f, DATA_PLAIN),
-	ATTENTION(2, 70, 66, 3, 0, true, 0, 0.1f, DATA_PLAIN),
-	ATTENTION(2, 150, 64, 1, 0, false, 0, 0, DATA_PLAIN),
+	ATTENTION(1, 1, 1, 1, 0, false, 0, 0, DATA_PLAIN), ATTENTION(3, 1, 6, 3, 0, true, 0, 0, DATA_PLAIN),
+	ATTENTION(3, 5, 8, 2, 0, false, 0, 0, DATA_PLAIN), ATTENTION(4, 6, 12, 3, 0, true, 0, 0, DATA_PLAIN),
+	ATTENTION(3, 7, 24, 6, 2, false, 0, 0, DATA_PLAIN), ATTENTION(2, 9, 16, 4, 1, true, 10000, 0, DATA_PLAIN),
+	ATTENTION(3, 5, 12, 2, 0, false, 100, 0, DATA_PLAIN), ATTENTION(3, 7, 16, 2, 0, false, 0, 0.25f, DATA_PLAIN),
+	ATTENTION(2, 9, 24, 4, 2, true, 50, 0.5f, DATA_PLAIN), ATTENTION(5, 21, 128, 2, 0, false, 0, 0.1f, DATA_PLAIN),
+	ATTENTION(2, 70, 66, 3, 0, true, 0, 0.1f, DATA_PLAIN), ATTENTION(2, 150, 64, 1, 0, false, 0, 0, DATA_PLAIN),
 	ATTENTION(2, 130, 80, 4, 2, true, 10000, 0.2f, DATA_PLAIN),
-	ATTENTION(3, 11, 260, 2, 0, false, 0, 0, DATA_PLAIN),
-	ATTENTION(3, 11, 20, 4, 0, true, 0, 0, DATA_TIES),
-	EMBEDDING(1, 1, 1, false, 0),
-	EMBEDDING(9, 4, 7, false, 0),
-	EMBEDDING(130, 50, 33, false, 0),
-	EMBEDDING(64, 200, 48, false, 0),
-	EMBEDDING(1, 3, 1, true, 2),
-	EMBEDDING(10, 5, 17, true, 2),
-	EMBEDDING(100, 4, 48, true, 0),
-	SEGMENTS(1, 1, 3, 0),
-	SEGMENTS(20, 2, 17, 1),
-	SEGMENTS(100, 3, 48, 2),
-	SELECT(1, 1, 1),
-	SELECT(1, 9, 7),
-	SELECT(5, 2, 33),
-	SELECT(70, 11, 48),
+	ATTENTION(3, 11, 260, 2, 0, false, 0, 0, DATA_PLAIN), ATTENTION(3, 11, 20, 4, 0, true, 0, 0, DATA_TIES),
+	EMBEDDING(1, 1, 1, false, 0), EMBEDDING(9, 4, 7, false, 0), EMBEDDING(130, 50, 33, false, 0),
+	EMBEDDING(64, 200, 48, false, 0), EMBEDDING(1, 3, 1, true, 2), EMBEDDING(10, 5, 17, true, 2),
+	EMBEDDING(100, 4, 48, true, 0), SEGMENTS(1, 1, 3, 0), SEGMENTS(20, 2, 17, 1), SEGMENTS(100, 3, 48, 2),
+	SELECT(1, 1, 1), SELECT(1, 9, 7), SELECT(5, 2, 33), SELECT(70, 11, 48),
 	/* cross-entropy */
-	XENT(1, 1, DATA_PLAIN),
-	XENT(1, 10, DATA_PLAIN),
-	XENT(5, 2, DATA_PLAIN),
-	XENT(33, 10, DATA_TIES),
-	XENT(7, 100, DATA_LARGE),
-	XENT(4, 1000, DATA_PLAIN),
-	XENT(128, 17, DATA_TIES),
-	XENT(257, 10, DATA_PLAIN),
-	XENT_BY(5, 2, DATA_PLAIN, 0.1f, false, 0),
-	XENT_BY(33, 10, DATA_TIES, 0.5f, false, 0),
-	XENT_BY(7, 100, DATA_LARGE, 0.1f, false, 0),
-	XENT_BY(3, 1000, DATA_PLAIN, 1.0f, false, 0),
-	XENT_BY(7, 10, DATA_PLAIN, 0, true, -100),
-	XENT_BY(33, 10, DATA_TIES, 0.1f, true, 3),
-	XENT_BY(1, 10, DATA_PLAIN, 0.1f, true, 0),
-	XENT_BY(257, 17, DATA_PLAIN, 0.2f, true, -1),
-	XENT_MIXED(1, 10, DATA_PLAIN, 0),
-	XENT_MIXED(33, 2, DATA_TIES, 0),
-	XENT_MIXED(7, 100, DATA_LARGE, 0.1f),
-	XENT_MIXED(257, 17, DATA_PLAIN, 0.3f),
-	PLAIN(MSE, 1, 0, 0, 1),
-	PLAIN(MSE, 5, 0, 0, 3),
-	PLAIN(MSE, 130, 0, 0, 1),
+	XENT(1, 1, DATA_PLAIN), XENT(1, 10, DATA_PLAIN), XENT(5, 2, DATA_PLAIN), XENT(33, 10, DATA_TIES),
+	XENT(7, 100, DATA_LARGE), XENT(4, 1000, DATA_PLAIN), XENT(128, 17, DATA_TIES), XENT(257, 10, DATA_PLAIN),
+	XENT_BY(5, 2, DATA_PLAIN, 0.1f, false, 0), XENT_BY(33, 10, DATA_TIES, 0.5f, false, 0),
+	XENT_BY(7, 100, DATA_LARGE, 0.1f, false, 0), XENT_BY(3, 1000, DATA_PLAIN, 1.0f, false, 0),
+	XENT_BY(7, 10, DATA_PLAIN, 0, true, -100), XENT_BY(33, 10, DATA_TIES, 0.1f, true, 3),
+	XENT_BY(1, 10, DATA_PLAIN, 0.1f, true, 0), XENT_BY(257, 17, DATA_PLAIN, 0.2f, true, -1),
+	XENT_MIXED(1, 10, DATA_PLAIN, 0), XENT_MIXED(33, 2, DATA_TIES, 0), XENT_MIXED(7, 100, DATA_LARGE, 0.1f),
+	XENT_MIXED(257, 17, DATA_PLAIN, 0.3f), PLAIN(MSE, 1, 0, 0, 1), PLAIN(MSE, 5, 0, 0, 3), PLAIN(MSE, 130, 0, 0, 1),
 	PLAIN(MSE, 33, 0, 0, 70),
 	/* more images than tasks, so that one goes on from image to image; little that goes in, much that comes out */
-	DEPTHWISE(130, 4, 3, 5, 3, 1, 1, true),
-	DEPTHWISE(130, 5, 4, 17, 3, 2, 1, false),
-	DEPTHWISE(130, 3, 3, 3, 5, 1, 2, true),
-	CONV(130, 3, 2, 5, 3, 1, 1, true),
-	CONV(70, 5, 3, 4, 3, 2, 1, false),
+	DEPTHWISE(130, 4, 3, 5, 3, 1, 1, true), DEPTHWISE(130, 5, 4, 17, 3, 2, 1, false),
+	DEPTHWISE(130, 3, 3, 3, 5, 1, 2, true), CONV(130, 3, 2, 5, 3, 1, 1, true), CONV(70, 5, 3, 4, 3, 2, 1, false),
 	CONVT(3, 1, 1, 1, 33, 1, 1, 1, 0, 0, 0, true),
 	/* a window as large as the image, and padding */
 	AVGPOOL(2, 3, 3, 5, 3, 1, 1),
+	/* groups of several channels, windows with gaps, and both */
+	GROUPED(1, 1, 1, 4, 2, 1, 1, 1, 0, 2, 1, true), GROUPED(2, 5, 6, 6, 9, 3, 3, 1, 1, 3, 1, false),
+	GROUPED(3, 7, 5, 32, 32, 3, 3, 2, 1, 8, 1, true), GROUPED(2, 9, 9, 34, 68, 3, 3, 1, 1, 2, 1, false),
+	GROUPED(5, 4, 4, 4, 12, 3, 3, 1, 1, 4, 1, true), /* several outputs of each channel */
+	GROUPED(2, 6, 5, 12, 4, 1, 1, 1, 0, 4, 1, true), GROUPED(2, 8, 7, 40, 80, 1, 1, 2, 0, 2, 1, false),
+	GROUPED(1, 24, 23, 8, 16, 5, 3, 1, 2, 4, 1, false), /* more pixels than a block */
+	GROUPED(2, 9, 8, 3, 5, 3, 3, 1, 2, 1, 2, true), GROUPED(1, 11, 12, 33, 32, 3, 3, 1, 3, 1, 3, false),
+	GROUPED(2, 10, 9, 5, 4, 2, 3, 2, 0, 1, 4, true),
+	GROUPED(2, 3, 3, 32, 32, 3, 3, 1, 4, 1, 4, false), /* most taps are beyond the edge */
+	GROUPED(3, 8, 9, 12, 8, 3, 3, 2, 2, 4, 2, true), GROUPED(2, 7, 7, 9, 9, 3, 3, 1, 2, 9, 2, true), /* depthwise */
+	GROUPED(2, 9, 7, 16, 16, 3, 3, 2, 1, 16, 3, false),
+	GROUPED(17, 5, 5, 8, 8, 3, 3, 1, 1, 2, 1, true), /* more images than spans */
 };
 const int op_case_count = sizeof(op_cases) / sizeof(op_cases[0]);
 
@@ -421,8 +302,8 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 
 	switch (c->kind) {
 	case SL_OP_CONV2D:
-		snprintf(attr, sizeof(attr), " -> %d, %dx%d s%d p%d%s%s", c->u.conv.out_c, c->u.conv.kh, c->u.conv.kw,
-			 c->u.conv.stride, c->u.conv.pad, c->u.conv.groups > 1 ? " depthwise" : "",
+		snprintf(attr, sizeof(attr), " -> %d, %dx%d s%d p%d g%d d%d%s", c->u.conv.out_c, c->u.conv.kh,
+			 c->u.conv.kw, c->u.conv.stride, c->u.conv.pad, c->u.conv.groups, c->u.conv.dilation,
 			 c->u.conv.bias ? " bias" : "");
 		break;
 	case SL_OP_CONVT2D:
@@ -515,9 +396,9 @@ struct op_case op_case_random(uint64_t seed, uint32_t index)
 	c.h = kh - 2 * pad > 0 ? between(&key, &e, kh - 2 * pad, kh - 2 * pad + 8) : between(&key, &e, 1, 9);
 	c.w = kw - 2 * pad > 0 ? between(&key, &e, kw - 2 * pad, kw - 2 * pad + 8) : between(&key, &e, 1, 9);
 	if (c.kind == SL_OP_CONV2D && flags & 1)
-		c.u.conv = (struct sl_conv_attr){c.c, c.c, kh, kw, stride, pad, c.c, flags & 2};
+		c.u.conv = (struct sl_conv_attr){c.c, c.c, kh, kw, stride, pad, c.c, flags & 2, 1};
 	else if (c.kind == SL_OP_CONV2D)
-		c.u.conv = (struct sl_conv_attr){c.c, out_c, kh, kw, stride, pad, 1, flags & 2};
+		c.u.conv = (struct sl_conv_attr){c.c, out_c, kh, kw, stride, pad, 1, flags & 2, 1};
 	else if (c.kind == SL_OP_CONVT2D)
 		c.u.convt = (struct sl_convt_attr){c.c,
 						   out_c,
@@ -533,6 +414,18 @@ struct op_case op_case_random(uint64_t seed, uint32_t index)
 	else
 		c.u.pool = (struct sl_pool_attr){flags ? kh : 0, stride, flags ? pad : 0};
 	c.eval = c.kind == SL_OP_BATCHNORM && !(flags & 12);
+	if (c.kind == SL_OP_CONV2D && flags & 4) { /* groups and gaps, of a dense window and of a depthwise one */
+		struct sl_conv_attr *a = &c.u.conv;
+
+		a->dilation = between(&key, &e, 1, 3);
+		c.h += (kh - 1) * (a->dilation - 1);
+		c.w += (kw - 1) * (a->dilation - 1);
+		if (a->groups == 1) {
+			a->groups = between(&key, &e, 1, 5);
+			a->in_c = c.c = a->groups * between(&key, &e, 1, 9);
+			a->out_c = a->groups * between(&key, &e, 1, 20);
+		}
+	}
 	return c;
 }
 

@@ -246,7 +246,8 @@ static void the_table_of_ops(void **state)
 	assert_string_equal(stride->key, "stride");
 	assert_int_equal(node.u.conv.stride, 1);
 	assert_int_equal(node.u.conv.groups, 1);
-	assert_null(sl_op_attr(SL_OP_CONV2D, 3));
+	assert_int_equal(node.u.conv.dilation, 1);
+	assert_null(sl_op_attr(SL_OP_CONV2D, 4));
 	assert_false(sl_attr_set(&node, stride, 0, 0));
 	assert_false(sl_attr_set(&node, stride, 0, 1.5));
 	assert_false(sl_attr_set(&node, stride, 0, 1e300));

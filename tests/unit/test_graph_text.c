@@ -82,6 +82,7 @@ static void networks_come_back_at_every_cut(void **state)
 	assert_true(cut_everywhere("resnet9", "", "") > 5);
 	assert_true(cut_everywhere("resnet18", "", "") > 5);
 	assert_true(cut_everywhere("resnet50", "", "") > 10);
+	assert_true(cut_everywhere("resnext50_32x4d", "", "") > 10);
 	assert_true(cut_everywhere("alexnet", "", "") > 3);
 	assert_true(cut_everywhere("vgg16", "", "") > 10);
 	assert_true(cut_everywhere("mobilenet_v2", "conv:8,k=3,s=1", "linear:4") > 10);
@@ -148,6 +149,15 @@ static void what_is_no_graph_is_refused(void **state)
 	refused(HEAD "node a add %0\nout mid_act %1\n", "node a", "takes 2 inputs");
 	refused(HEAD "node a dropout %0 p=nan\nout mid_act %1\n", "node a", "out of bounds");
 	refused(HEAD "param w [6,3,3,5] normal:0.1:0\nnode a conv2d %0 &0\nout mid_act %1\n", "node a", "");
+	refused(HEAD "param w [6,3,3,1] zero\nnode a conv2d %0 &0 groups=3\nout mid_act %1\n", "node a", "");
+	refused(HEAD "param w [6,3,3,1] zero\nnode a conv2d %0 &0 groups=4\nout mid_act %1\n", "node a",
+		"4 groups of 4 to 6 channels; groups divide both numbers");
+	refused(HEAD "param w [6,3,3,2] zero\nnode a conv2d %0 &0 groups=1048576\nout mid_act %1\n", "node a", "");
+	refused(HEAD "param w [4,3,3,1] zero\nnode a conv2d %0 &0 groups=4\nout mid_act %1\n", "node a", "");
+	refused(HEAD "param w [3,3,4] zero\nnode a conv2d %0 &0 groups=2\nout mid_act %1\n", "node a", "");
+	refused(HEAD "param w [6,3,3,4] zero\nnode a conv2d %0 &0 dilation=4\nout mid_act %1\n", "node a", "window");
+	refused(HEAD "param w [6,9000,1,4] zero\nnode a conv2d %0 &0 dilation=1048576\nout mid_act %1\n", "node a",
+		"dilation 1048576 is none");
 	refused(HEAD "param w [2147483647,2147483647,2147483647,4] zero\nnode a conv2d %0 &0\nout mid_act %1\n", "",
 		"too large");
 	refused(HEAD "param w [1099511627776,1048576] zero\nnode a linear %0 &0\nout mid_act %1\n", "", "NAME [SIZES]");

@@ -261,6 +261,7 @@ static void torchvisions_networks(void **state)
 	} want[] = {{"resnet18", 11689512, 10},
 		    {"resnet34", 21797672, 18},
 		    {"resnet50", 25557032, 18},
+		    {"resnext50_32x4d", 25028904, 18},
 		    {"vgg16", 138357544, 14}};
 
 	(void)state;
@@ -483,7 +484,7 @@ static void shapes_of_single_ops(void **state)
 	struct sl_op pool = {.kind = SL_OP_MAXPOOL, .in_shape = {sl_shape4(2, 7, 5, 3)}, .u.pool = {3, 2, 1}};
 	struct sl_op plane = {.kind = SL_OP_AVGPOOL, .in_shape = {sl_shape4(2, 7, 5, 3)}};
 	struct sl_op conv = {
-		.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(2, 7, 6, 3)}, .u.conv = {3, 4, 3, 2, 2, 0, 1, false}};
+		.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(2, 7, 6, 3)}, .u.conv = {3, 4, 3, 2, 2, 0, 1, false, 1}};
 
 	struct sl_op attention = {
 		.kind = SL_OP_ATTENTION, .in_shape = ATTEND(8, 4, 4), .u.attention = {.heads = 4, .kv = 2}, .most = 5};
@@ -508,12 +509,18 @@ static void shapes_of_single_ops(void **state)
 static void misfits_are_refused(void **state)
 {
 	struct sl_op bad[] = {
-		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 4, 4, 5)}, .u.conv = {4, 4, 1, 1, 1, 0, 1, false}},
-		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 4, 4, 4)}, .u.conv = {4, 4, 1, 1, 1, 0, 2, false}},
-		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 4, 4, 4)}, .u.conv = {4, 4, 1, 1, 1, 0, 0, false}},
-		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 4, 4, 4)}, .u.conv = {4, 8, 1, 1, 1, 0, 4, false}},
-		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 2, 4, 4)}, .u.conv = {4, 4, 3, 3, 1, 0, 1, false}},
-		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 4, 4, 4)}, .u.conv = {4, 4, 3, 3, 0, 1, 1, false}},
+		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 4, 4, 5)}, .u.conv = {4, 4, 1, 1, 1, 0, 1, false, 1}},
+		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 4, 4, 4)}, .u.conv = {4, 4, 1, 1, 1, 0, 3, false, 1}},
+		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 4, 4, 4)}, .u.conv = {4, 6, 1, 1, 1, 0, 4, false, 1}},
+		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 4, 4, 4)}, .u.conv = {4, 4, 1, 1, 1, 0, -2, false, 1}},
+		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 4, 4, 4)}, .u.conv = {4, 4, 3, 3, 1, 0, 1, false, -1}},
+		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 4, 4, 4)}, .u.conv = {4, 4, 3, 3, 1, 0, 1, false, 2}},
+		{.kind = SL_OP_CONV2D,
+		 .in_shape = {sl_shape4(1, 4, 4, 4)},
+		 .u.conv = {4, 4, 3, 3, 1, 0, 1, false, 0x7fffffff}},
+		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 4, 4, 4)}, .u.conv = {4, 4, 1, 1, 1, 0, 0, false, 1}},
+		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 2, 4, 4)}, .u.conv = {4, 4, 3, 3, 1, 0, 1, false, 1}},
+		{.kind = SL_OP_CONV2D, .in_shape = {sl_shape4(1, 4, 4, 4)}, .u.conv = {4, 4, 3, 3, 0, 1, 1, false, 1}},
 		{.kind = SL_OP_CONVT2D, .in_shape = {sl_shape4(1, 4, 4, 4)}, .u.convt = {4, 4, 3, 3, 2, 0, 2, 0}},
 		{.kind = SL_OP_CONVT2D, .in_shape = {sl_shape4(1, 4, 4, 4)}, .u.convt = {4, 4, 3, 3, 2, 0, 0, 2}},
 		{.kind = SL_OP_BATCHNORM, .in_shape = {sl_shape4(1, 2, 2, 4)}, .u.bn = {5, 1e-5f, 0.1f, SL_ACT_NONE}},
