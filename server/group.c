@@ -383,21 +383,6 @@ static bool look_behind(struct sl_group *g)
 	return false;
 }
 
-/* Members that count their steps by different data do not have the same order. */
-static bool turns_fit(struct sl_group *g)
-{
-	struct sl_fail why;
-
-	if (sl_turns_fit(&g->turns))
-		return true;
-	(void)sl_fail_at(&why, "data.partition", SL_ERR_MISMATCH,
-			 "group %s: the members' batches do not make up an epoch of %" PRIu64
-			 " turns: with data.partition: files all members need the same number of batches",
-			 g->name, g->turns.epoch_steps);
-	end_all(g, &why);
-	return false;
-}
-
 /* A member whose step does not end its round need not wait for anybody. */
 static bool step_alone(struct sl_group *g)
 {
@@ -416,21 +401,27 @@ static bool step_alone(struct sl_group *g)
 	return false;
 }
 
+static void choose_if_all_here(struct sl_group *g)
+{
+	struct sl_fail why;
+
+	if (!sl_group_all_here(g))
+		return;
+	if (sl_group_turns_fit(g, &why))
+		post(g, GROUP_CHOOSE, 0);
+	else
+		end_all(g, &why);
+}
+
 static void advance(struct sl_group *g)
 {
-	int joining = 0;
-
-	for (int k = 0; k < g->n && !g->busy; k++) {
-		if (!g->member[k].m || !g->member[k].joining)
-			continue;
-		joining++;
-		if (g->open)
+	for (int k = 0; k < g->n && !g->busy && g->open; k++)
+		if (g->member[k].m && g->member[k].joining)
 			post(g, GROUP_REJOIN, k);
-	}
 	if (g->busy)
 		return;
-	if (!g->open && joining == g->end - g->first && turns_fit(g))
-		post(g, GROUP_CHOOSE, 0);
+	if (!g->open)
+		choose_if_all_here(g);
 	if (!g->busy && g->open && !look_behind(g) && !step_alone(g) && may_apply(g))
 		begin_apply(g);
 }

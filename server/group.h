@@ -8,7 +8,8 @@
  *   group_round.c the worker's: copies of the trunk, and their average
  *   group_keep.c  the worker's: checkpoints
  *   group_ends.c  the worker's: heads and tails that are shared
- *   group_ranks.c the worker's: members that other servers have (ranks.h) */
+ *   group_ranks.c the worker's: members that other servers have (ranks.h)
+ *   group_leave.c how members leave, and who is done */
 #ifndef SL_SERVER_GROUP_H
 #define SL_SERVER_GROUP_H
 

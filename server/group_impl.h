@@ -22,6 +22,7 @@ struct sl_group_member {
 
 /* … and the worker: what outlives its links. */
 struct sl_group_seat {
+	bool gone;           /* it had said goodbye to an earlier server, by the checkpoint of the last step */
 	struct sl_middle *m; /* its session, from sl_group_lend to sl_group_last */
 	bool left;
 	uint64_t number;
@@ -102,6 +103,8 @@ struct sl_group {
 	struct sl_group_ends *ends; /* NULL: members have heads and tails of their own */
 	struct sl_group_seat *seat; /* [n] */
 	uint64_t done, on_disk, from, made;
+	int n_gone; /* seats of members that are gone; their step */
+	uint64_t gone_at;
 	uint64_t late_at; /* the newest step that was done without somebody, from 1; 0: none */
 	bool valid, has_weights, torn, stays, said_storeless;
 	float *sum; /* with other ranks: moving_count floats (group_ranks.c); NULL: not yet */
@@ -126,6 +129,15 @@ static inline int sl_group_seat_of(const struct sl_middle *m)
 {
 	return m->agreement.agreed.share.member;
 }
+/* group_leave.c, the loop's. All members wait to be welcomed, but those that are gone where the others are done, too;
+ * and whether their turns make up an epoch. */
+bool sl_group_all_here(const struct sl_group *group);
+bool sl_group_turns_fit(struct sl_group *group, struct sl_fail *why);
+/* (worker) Who is gone, by the newest checkpoint. One that was gone has come back, and nobody counts as gone any more.
+ */
+void sl_group_hear_left(struct sl_group *group);
+bool sl_group_gone_is_back(struct sl_group *group, int k);
+bool sl_group_at_border(const struct sl_group *group);
 /* group_keep.c, (worker). The codecs of a seat's session, into the seat. */
 enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat) SL_MUST_CHECK;
 /* Writes what was applied to the store; false, and logged: it is not there. */

@@ -211,7 +211,7 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 }
 
 /* Room for what the members' codecs may have kept. */
-static enum sl_err room_for_records(const struct sl_group *g, struct sl_buf *out)
+static enum sl_err room_for_records(const struct sl_group *g, uint64_t step, struct sl_buf *out)
 {
 	out->cap = 0;
 	for (int k = 0; k < g->n; k++) {
@@ -220,6 +220,8 @@ static enum sl_err room_for_records(const struct sl_group *g, struct sl_buf *out
 			out->cap += sl_codec_state_bytes(sl_port_codecs(g->seat[k].m->port)[dir]);
 	}
 	out->cap += g->ends ? sl_end_coder_state_bytes(g->ends->sum.coder) : 0;
+	if (g->n_gone) /* nobody says what theirs take */
+		out->cap = (size_t)sl_keep_file_bytes(&g->keep, step);
 	out->data = malloc(out->cap + 1);
 	return out->data ? SL_OK : SL_ERR_NOMEM;
 }
@@ -227,7 +229,7 @@ static enum sl_err room_for_records(const struct sl_group *g, struct sl_buf *out
 enum sl_err sl_group_read(struct sl_group *g, uint64_t step, struct sl_fail *fail)
 {
 	struct sl_buf records = {0};
-	enum sl_err err = room_for_records(g, &records);
+	enum sl_err err = room_for_records(g, step, &records);
 
 	if (!err)
 		err = sl_keep_read_group(&g->keep, step, g->exec, &records, fail);

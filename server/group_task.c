@@ -56,6 +56,7 @@ static enum sl_err open_trunk(struct sl_group *g, const struct sl_middle_env *en
 	g->plan = plan;
 	sl_keep_open(&g->keep, g->groups->store.dir, g->groups->store.tidy, g->file_name, NULL, plan,
 		     g->groups->store.core);
+	sl_group_hear_left(g);
 	return SL_OK;
 }
 
@@ -106,9 +107,19 @@ static bool holds(const struct sl_hello *h, uint64_t step)
 static bool all_hold(const struct sl_group *g, uint64_t step)
 {
 	for (int k = g->first; k < g->end; k++)
-		if (!holds(hello_of(g, k), step))
+		if (g->seat[k].m && !holds(hello_of(g, k), step))
 			return false;
 	return true;
+}
+
+/* The lowest one that is there. */
+static int first_here(const struct sl_group *g)
+{
+	int k = g->first;
+
+	while (k < g->end - 1 && !g->seat[k].m)
+		k++;
+	return k;
 }
 
 static bool begins_anew(const struct sl_hello *h)
@@ -125,6 +136,8 @@ static int find_stranger(struct sl_group *g, struct sl_fail *fail)
 	int fresh = -1, others = 0;
 
 	for (int k = g->first; k < g->end; k++) {
+		if (!g->seat[k].m)
+			continue;
 		if (begins_anew(hello_of(g, k)))
 			fresh = k;
 		else
@@ -203,11 +216,11 @@ static enum sl_err take_up(struct sl_group *g, uint64_t step, struct sl_fail *fa
 
 static int steps_held(const struct sl_group *g, uint64_t step[SL_GROUP_STEPS])
 {
-	const struct sl_hello *h = hello_of(g, g->first);
+	const struct sl_hello *h = hello_of(g, first_here(g));
 	int n = 0;
 
 	for (uint32_t i = 0; i < h->n_held; i++)
-		if (all_hold(g, h->held[i]))
+		if (all_hold(g, h->held[i]) && (!g->n_gone || h->held[i] == g->gone_at))
 			step[n++] = h->held[i];
 	return n;
 }
@@ -246,13 +259,19 @@ static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 
 static void run_choose(struct sl_group *g)
 {
+	bool all = true;
+
 	g->stranger = -1;
 	g->need_weights = false;
 	g->void_ = false;
-	for (int k = g->first; k < g->end; k++)
-		g->void_ = g->void_ || !g->seat[k].m;
+	for (int k = g->first; k < g->end; k++) {
+		g->void_ = g->void_ || (!g->seat[k].m && !g->seat[k].gone);
+		all = all && g->seat[k].m;
+	}
 	if (g->void_)
 		return;
+	for (int k = g->first; k < g->end && all; k++)
+		(void)sl_group_gone_is_back(g, k);
 	begin_branch(g);
 	g->stranger = find_stranger(g, &g->fail);
 	g->err = g->stranger >= 0 ? SL_ERR_MISMATCH : choose(g, &g->fail);
@@ -279,6 +298,10 @@ static void run_rejoin(struct sl_group *g)
 	g->err = SL_OK;
 	if (!h)
 		return;
+	if (sl_group_gone_is_back(g, g->which)) {
+		g->back = true; /* its codecs were not read */
+		return;
+	}
 	if (holds(h, seat->number)) {
 		if (seat->kept && sl_codecs_state_give(&seat->codecs, sl_port_codecs(seat->m->port)))
 			g->err = sl_fail_set(&g->fail, SL_ERR_DATA, "the state of member %d does not fit its codecs",
@@ -570,53 +593,13 @@ enum sl_err sl_group_install(struct sl_group *g, struct sl_middle *m, struct sl_
 	return err || !sl_group_has_rounds(g) ? err : sl_group_reset_copies(g);
 }
 
-/* Nobody is inside a round: what the trunk and the seats hold is one state. */
-static bool at_border(const struct sl_group *g)
-{
-	for (int k = 0; k < g->n; k++)
-		if (g->seat[k].number > g->done)
-			return false;
-	return true;
-}
-
 enum sl_err sl_group_gather(struct sl_group *g, struct sl_middle *m, bool *checkpointed)
 {
 	const struct sl_group_seat *seat = &g->seat[sl_group_seat_of(m)];
 	enum sl_err err = sl_exec_get_weights(seat->copy ? seat->copy : g->exec, sl_port_weights(m->port));
-	const bool here = seat->number == g->done && (g->done == g->on_disk || at_border(g));
+	const bool here = seat->number == g->done && (g->done == g->on_disk || sl_group_at_border(g));
 
 	*checkpointed = !err && here && g->keep.dir[0] && (g->done == g->on_disk || sl_group_keep(g));
 	g->stays = g->stays || (*checkpointed && g->done == g->from);
 	return err;
-}
-
-/* What was applied is written where nobody is left; or, where all have said goodbye, what is to stay. */
-static void last_words(struct sl_group *g)
-{
-	bool all_left = true;
-
-	for (int k = g->first; k < g->end; k++) {
-		if (g->seat[k].m)
-			return;
-		all_left = all_left && g->seat[k].left;
-	}
-	if (all_left)
-		sl_keep_only(&g->keep, g->stays ? g->on_disk : UINT64_MAX);
-	else if (g->valid && !g->torn && g->done != g->on_disk && g->keep.dir[0] && at_border(g))
-		sl_group_keep(g);
-}
-
-void sl_group_last(struct sl_group *g, struct sl_middle *m)
-{
-	struct sl_group_seat *seat = &g->seat[sl_group_seat_of(m)];
-
-	if (seat->m != m)
-		return;
-	SL_FAILPOINT(m->left ? SL_FP_SERVER_LEFT : SL_FP_SERVER_LAST);
-	if (sl_group_hold_codecs(seat))
-		seat->kept = false;
-	seat->m = NULL;
-	seat->left = m->left;
-	last_words(g);
-	SL_FAILPOINT(m->left ? SL_FP_NONE : SL_FP_SERVER_LASTED);
 }

@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/base/failpoint.h"
 
@@ -25,11 +27,14 @@ void sl_keep_open(struct sl_keep *k, const char *dir, struct sl_tidy *tidy, cons
 	k->dir = dir;
 	k->n_pin = 0;
 	k->made = 0;
+	k->left[0] = '\0';
 	k->plan = plan;
 	k->core = core;
 }
 
 enum { HEADER_BYTES = 8192 };
+
+static const char left_key[] = "left";
 
 /* A state on its way to or from the disk. */
 struct snapshot {
@@ -72,6 +77,8 @@ static void frame(struct snapshot *s, const struct sl_keep *k, uint64_t step, bo
 		sl_checkpoint_note(c, "link", "%s", "");
 	else
 		sl_checkpoint_note(c, "link", "%" PRIu64, k->made);
+	if (s->records && !reading && k->left[0])
+		sl_checkpoint_note(c, left_key, "%s", k->left);
 	sl_exec_state_parts(&s->exec, c);
 	if (s->records)
 		sl_checkpoint_bytes(c, "members", s->records->data,
@@ -215,4 +222,26 @@ void sl_keep_only(const struct sl_keep *k, uint64_t step)
 {
 	if (k->dir[0])
 		sl_checkpoint_only(k->dir, k->prefix, step);
+}
+
+bool sl_keep_who_left(const struct sl_keep *k, uint64_t *step, char left[SL_KEEP_LEFT])
+{
+	struct sl_checkpoint c = {.dir = k->dir, .prefix = k->prefix};
+	struct sl_fail why;
+
+	*step = UINT64_MAX;
+	sl_checkpoint_ask(&c, left_key);
+	if (!k->dir[0] || !sl_checkpoint_older(k->dir, k->prefix, step) || sl_checkpoint_read(&c, *step, &why))
+		return false;
+	snprintf(left, SL_KEEP_LEFT, "%s", sl_checkpoint_noted(&c, left_key));
+	return left[0] != '\0';
+}
+
+int64_t sl_keep_file_bytes(const struct sl_keep *k, uint64_t step)
+{
+	char name[SL_TIDY_NAME], path[PATH_MAX];
+	struct stat st;
+
+	sl_checkpoint_name(name, sizeof name, k->prefix, step);
+	return snprintf(path, sizeof path, "%s/%s", k->dir, name) < PATH_MAX && stat(path, &st) == 0 ? st.st_size : 0;
 }

@@ -8,6 +8,8 @@
 #include "common/session/state.h"
 #include "server/tidy.h"
 
+enum { SL_KEEP_LEFT = 256 + 1 }; /* a character for each member, 1: it has left */
+
 struct sl_keep {
 	const char *dir; /* the store; "": nothing is kept */
 	struct sl_tidy *tidy;
@@ -19,6 +21,7 @@ struct sl_keep {
 	uint64_t pin[SL_CHECKPOINT_MAX_PINS]; /* steps that the client counts on: their files stay */
 	int n_pin;
 	uint64_t made; /* epoch of the link whose COMMIT made the state that is written, or was read; 0: none did */
+	char left[SL_KEEP_LEFT]; /* a group's: which members have said goodbye, as what is written says; "": nobody */
 };
 
 /* `tidy`: the store's limits, borrowed; NULL: none. `session`: its name. `owner` NULL: no auth. */
@@ -37,6 +40,9 @@ enum sl_err sl_keep_write_group(const struct sl_keep *k, uint64_t step, struct s
 				const struct sl_buf *records, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_keep_read_group(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_buf *records,
 			       struct sl_fail *fail) SL_MUST_CHECK;
+/* What the newest file says of members that have left, and its step. False: there is none, or it says nothing. */
+bool sl_keep_who_left(const struct sl_keep *k, uint64_t *step, char left[SL_KEEP_LEFT]);
+int64_t sl_keep_file_bytes(const struct sl_keep *k, uint64_t step); /* 0: no file */
 /* As sl_checkpoint_leave: what the session left behind when it went back to `step`. */
 void sl_keep_leave(const struct sl_keep *k, uint64_t step);
 /* The state of `step` stays, the others go; UINT64_MAX: all of them. */

@@ -6,6 +6,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 kills=${SPLIT_KILLS:-6}
+patience=$((patience + kills * 10))
 steps=$((60 + kills * 12))
 make_data 96 16
 port=$(free_port)
