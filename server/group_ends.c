@@ -149,6 +149,7 @@ enum sl_err sl_group_ends_check(struct sl_middle *m, struct sl_fail *fail)
 		return SL_OK;
 	err = sl_end_decode(m->ends.coder, sl_port_session(m->port)->number, sl_port_end_run(m->port, SL_END_GRAD),
 			    m->ends.change, fail);
+	sl_port_end_heard(m->port, SL_END_GRAD, sl_end_coder_nominal(m->ends.coder));
 	return err ? err : sl_end_check(&m->ends.layout, m->ends.change, fail);
 }
 
@@ -263,6 +264,6 @@ enum sl_err sl_group_ends_mean(struct sl_group *g, struct sl_middle *m, struct s
 	room = sl_port_end_room(m->port, SL_END_MEAN);
 	err = sl_buf_put(&room, mean->run.data, mean->run.len);
 	if (!err)
-		sl_port_end_filled(m->port, SL_END_MEAN, &room);
+		sl_port_end_filled(m->port, SL_END_MEAN, &room, sl_end_coder_nominal(g->ends->sum.coder));
 	return err;
 }

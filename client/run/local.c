@@ -19,12 +19,12 @@ struct sl_local {
 	struct sl_exec *middle;
 	struct sl_codec *codec[SIDES][SL_DIR_COUNT]; /* each side's view of the four directions */
 	struct sl_buf buf;
-	uint64_t done;                  /* steps, behind which the codecs have their shapes */
-	double codec_s, grad_norm;      /* of the batch; as in struct sl_step_result */
-	uint64_t began_ns;              /* of the pass */
-	uint64_t tx_bytes, rx_bytes;    /* of the batch */
-	uint64_t payload[SL_DIR_COUNT]; /* of the run */
-	double nominal[SL_DIR_COUNT];
+	uint64_t done;                    /* steps, behind which the codecs have their shapes */
+	double codec_s, grad_norm;        /* of the batch; as in struct sl_step_result */
+	uint64_t began_ns;                /* of the pass */
+	uint64_t tx_bytes, rx_bytes;      /* of the batch */
+	uint64_t payload[SL_CROSS_COUNT]; /* of the run */
+	double nominal[SL_CROSS_COUNT];
 	/* shared ends; without them zeros */
 	struct sl_end_layout layout;
 	struct sl_end_coder *end[SIDES][SL_END_COUNT];
@@ -473,7 +473,7 @@ static enum sl_err pass(struct sl_local *l, double lr, struct sl_step_result *re
 	return err;
 }
 
-void sl_local_payload(const struct sl_local *l, uint64_t payload[SL_DIR_COUNT], double nominal[SL_DIR_COUNT])
+void sl_local_payload(const struct sl_local *l, uint64_t payload[SL_CROSS_COUNT], double nominal[SL_CROSS_COUNT])
 {
 	memcpy(payload, l->payload, sizeof l->payload);
 	memcpy(nominal, l->nominal, sizeof l->nominal);
@@ -522,6 +522,12 @@ void sl_local_hear(struct sl_local *l, struct sl_bytes mean)
 	l->mean = mean;
 }
 
+static void count_end(struct sl_local *l, enum sl_end end, size_t bytes)
+{
+	l->payload[SL_DIR_COUNT + end] += bytes;
+	l->nominal[SL_DIR_COUNT + end] += sl_end_coder_nominal(l->end[CLIENT][end]);
+}
+
 /* What a link would do to the gradients of head and tail. */
 static enum sl_err tell(struct sl_local *l, struct sl_fail *fail)
 {
@@ -534,6 +540,7 @@ static enum sl_err tell(struct sl_local *l, struct sl_fail *fail)
 	if (err)
 		return sl_fail_set(fail, err, "end_grad: %s", sl_err_text(err));
 	l->tx_bytes += l->buf.len;
+	count_end(l, SL_END_GRAD, l->buf.len);
 	err = sl_end_decode(l->end[SERVER][SL_END_GRAD], l->ends.step, (struct sl_bytes){l->buf.data, l->buf.len},
 			    l->change, fail);
 	l->codec_s += sl_seconds_since(start);
@@ -550,6 +557,7 @@ static enum sl_err apply_mean(struct sl_local *l, double lr, struct sl_fail *fai
 		return SL_OK;
 	l->rx_bytes += l->mean.len;
 	err = sl_end_decode(l->end[CLIENT][SL_END_MEAN], l->ends.step, l->mean, l->change, fail);
+	count_end(l, SL_END_MEAN, l->mean.len);
 	l->codec_s += sl_seconds_since(start);
 	return err ? err : sl_ends_commit_mean(&l->ends, &l->layout, l->change, lr);
 }

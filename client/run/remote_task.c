@@ -79,7 +79,7 @@ static enum sl_err tell(struct sl_remote *r, struct sl_fail *fail)
 	err = sl_ends_change(&r->ends, &r->layout, r->change);
 	if (!err)
 		err = sl_end_encode(r->end[SL_END_GRAD], r->ends.step, r->change, &run);
-	sl_port_end_filled(r->port, SL_END_GRAD, &run);
+	sl_port_end_filled(r->port, SL_END_GRAD, &run, sl_end_coder_nominal(r->end[SL_END_GRAD]));
 	return err ? sl_fail_set(fail, err, "end_grad: %s", sl_err_text(err)) : SL_OK;
 }
 
@@ -91,6 +91,7 @@ static enum sl_err hear(struct sl_remote *r, struct sl_fail *fail)
 	if (!sl_port_session(r->port)->mean)
 		return SL_OK;
 	err = sl_end_decode(r->end[SL_END_MEAN], r->ends.step, sl_port_end_run(r->port, SL_END_MEAN), r->change, fail);
+	sl_port_end_heard(r->port, SL_END_MEAN, sl_end_coder_nominal(r->end[SL_END_MEAN]));
 	if (!err && sl_end_check(&r->layout, r->change, fail))
 		err = SL_ERR_PAYLOAD; /* the server has applied it: there is no way on */
 	return err;

@@ -49,7 +49,7 @@ void sl_report_add(struct sl_training_link *link, const struct sl_remote *remote
 	link->peak_rx = stats.peak_rx > link->peak_rx ? stats.peak_rx : link->peak_rx;
 	link->rate.n = 0; /* the next link counts from 0 */
 	count(link, remote);
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+	for (int dir = 0; dir < SL_CROSS_COUNT; dir++) {
 		link->wire[dir] += stats.wire[dir];
 		link->payload[dir] += stats.payload[dir];
 		link->nominal[dir] += stats.nominal[dir];

@@ -30,6 +30,23 @@ static uint64_t raw_bytes(const struct sl_setup *setup, const struct sl_training
 	return (t->linked_train_samples + (grad ? 0 : t->linked_eval_samples)) * elements * sizeof(float);
 }
 
+/* Of shared heads and tails: gradients and statistics of every step that had any. */
+static uint64_t raw_end_bytes(const struct sl_setup *setup, const struct sl_training_totals *t, enum sl_end end)
+{
+	const struct sl_change_count head = sl_exec_change_count(&setup->plan->segment[SL_HEAD]);
+	const struct sl_change_count tail = sl_exec_change_count(&setup->plan->segment[SL_TAIL]);
+	const uint64_t steps = t->steps - t->linked_from, told = steps > t->skipped ? steps - t->skipped : 0;
+
+	return (end == SL_END_GRAD ? told : steps) * sizeof(float) *
+	       (uint64_t)(head.grad + tail.grad + 2 * (head.stat + tail.stat));
+}
+
+static const char *codec_of(const struct sl_setup *setup, int cross)
+{
+	return cross < SL_DIR_COUNT ? setup->agreement.codec[cross].text
+				    : setup->agreement.end_codec[cross - SL_DIR_COUNT].text;
+}
+
 /* Of a step. Where the answer to COMMIT was lost, the server's share of that step is not known. */
 static double server_compute_s(const struct sl_training_totals *t)
 {
@@ -77,15 +94,19 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		.outcome = outcome,
 	};
 	sl_summary_scores(out->score, t->score);
-	for (int dir = 0; dir < SL_DIR_COUNT && link->wire[dir]; dir++)
+	for (int dir = 0; dir < SL_CROSS_COUNT; dir++) {
+		if (!link->wire[dir])
+			continue;
 		out->direction[dir] = (struct sl_jsonl_direction){
-			.name = sl_dir_name((enum sl_dir)dir),
-			.codec = setup->agreement.codec[dir].text,
+			.name = sl_cross_name(dir),
+			.codec = codec_of(setup, dir),
 			.wire_bytes = link->wire[dir],
 			.payload_bytes = link->payload[dir],
-			.raw_bytes = raw_bytes(setup, t, (enum sl_dir)dir),
+			.raw_bytes = dir < SL_DIR_COUNT ? raw_bytes(setup, t, (enum sl_dir)dir)
+							: raw_end_bytes(setup, t, (enum sl_end)(dir - SL_DIR_COUNT)),
 			.nominal_bytes = link->nominal[dir],
 		};
+	}
 }
 
 static void print_bytes(const struct sl_jsonl_summary *s, uint64_t from, bool local)
@@ -98,7 +119,7 @@ static void print_bytes(const struct sl_jsonl_summary *s, uint64_t from, bool lo
 	       "nominal");
 	for (int dir = 0; dir < SL_JSONL_DIRECTIONS; dir++) {
 		const struct sl_jsonl_direction *d = &s->direction[dir];
-		bool up = dir == SL_DIR_HEAD_ACT || dir == SL_DIR_MID_GRAD;
+		bool up = dir == SL_DIR_HEAD_ACT || dir == SL_DIR_MID_GRAD || dir == SL_DIR_COUNT + SL_END_GRAD;
 
 		if (!d->name)
 			continue;

@@ -16,8 +16,9 @@ static const struct price price_of[] = {
 	[SL_STAGE_ID_SORTQUANT] = {4, 2, false}, [SL_STAGE_ID_TERNGRAD] = {20, 6, false},
 	[SL_STAGE_ID_QSGD] = {20, 14, false},    [SL_STAGE_ID_TOPK] = {6, 4, false},
 	[SL_STAGE_ID_RANDOMK] = {6, 9, false},   [SL_STAGE_ID_THRESHOLD] = {5, 8, false},
-	[SL_STAGE_ID_LOWRANK] = {1, 1, true},    [SL_STAGE_ID_DOWNSAMPLE] = {5, 2, true},
-	[SL_STAGE_ID_CELLS] = {6, 3, true},      [SL_STAGE_ID_ZSTD] = {0, 0, false},
+	[SL_STAGE_ID_ADAPTIVE] = {8, 8, false},  [SL_STAGE_ID_LOWRANK] = {1, 1, true},
+	[SL_STAGE_ID_DOWNSAMPLE] = {5, 2, true}, [SL_STAGE_ID_CELLS] = {6, 3, true},
+	[SL_STAGE_ID_ZSTD] = {0, 0, false},
 };
 
 /* A byte, by level: of random data, which a task's time goes by, and of what takes zstd longest, random elements of two

@@ -1,10 +1,11 @@
 /* threshold:v — the elements with |x| ≥ v; zero elsewhere. How many they are depends on the tensor. A gradient that is
- * paired with its activation is kept at the same places.
+ * paired with its activation is kept at the same places. adaptive:r — the same with v = r·max|x|, of each tensor anew.
  *
  * Side bytes: the places (docs/CODECS.md); none where the places are the activation's. */
 #include <float.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/pool.h"
 #include "common/codec/loops_c.h"
@@ -17,13 +18,20 @@ static const struct sl_arg args[] = {
 	{0},
 };
 
+static const struct sl_arg adaptive_args[] = {
+	{.key = "ratio", .type = SL_ARG_REAL, .positional = true, .required = true, .least = 0, .most = 1},
+	{0},
+};
+
 struct threshold {
 	struct sl_keeper keeper;
 	uint32_t least; /* |bits| of v */
+	bool adaptive;  /* which is the running call's */
 	/* of the running call */
 	const float *x;
 	sl_f32u *y;
 	atomic_bool nonfinite;
+	_Atomic uint32_t top; /* the largest |bits| */
 };
 
 static void shape(const double *arg, const struct sl_extent *in, struct sl_extent *out, uint32_t *begin)
@@ -53,7 +61,7 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 	sl_keeper_memory(env, pairing, need);
 }
 
-static enum sl_err open_threshold(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+static enum sl_err open_kind(void **state, const struct sl_stage_env *env, bool adaptive, struct sl_fail *fail)
 {
 	struct threshold *t = calloc(1, sizeof *t);
 	enum sl_err err;
@@ -61,6 +69,7 @@ static enum sl_err open_threshold(void **state, const struct sl_stage_env *env, 
 	if (t == NULL)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "threshold: no memory");
 	t->least = sl_magnitude((float)env->arg[VALUE]);
+	t->adaptive = adaptive;
 	err = sl_keeper_open(&t->keeper, env, fail);
 	if (err != SL_OK) {
 		close_threshold(t);
@@ -68,6 +77,24 @@ static enum sl_err open_threshold(void **state, const struct sl_stage_env *env, 
 	}
 	*state = t;
 	return SL_OK;
+}
+
+static enum sl_err open_threshold(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	return open_kind(state, env, false, fail);
+}
+
+static enum sl_err open_adaptive(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
+{
+	return open_kind(state, env, true, fail);
+}
+
+static void raise_top(struct threshold *t, uint32_t top)
+{
+	uint32_t was = atomic_load_explicit(&t->top, memory_order_relaxed);
+
+	while (top > was && !atomic_compare_exchange_weak(&t->top, &was, top))
+		;
 }
 
 static void mark_block(void *arg, int64_t block, int worker)
@@ -82,6 +109,18 @@ static void mark_block(void *arg, int64_t block, int worker)
 						    t->least, set->bitmap + block * (SL_CODEC_BLOCK / 64), &top);
 	if (top >= SL_F32_INF_BITS)
 		atomic_store_explicit(&t->nonfinite, true, memory_order_relaxed);
+	raise_top(t, top);
+}
+
+/* Where an adaptive one begins to keep: never zeros. */
+static uint32_t share_of_top(const struct threshold *t)
+{
+	const uint32_t bits = atomic_load(&t->top);
+	float top;
+
+	memcpy(&top, &bits, sizeof top);
+	top = (float)(t->keeper.env.arg[VALUE] * (double)top);
+	return sl_magnitude(top) ? sl_magnitude(top) : 1;
 }
 
 static void gather_block(void *arg, int64_t block, int worker)
@@ -109,7 +148,12 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	t->x = x;
 	t->y = y;
 	t->nonfinite = false;
+	atomic_store(&t->top, 0);
 	sl_pool_run(k->env.pool, sl_codec_blocks(n), mark_block, t);
+	if (t->adaptive && !t->nonfinite) { /* the first pass was for the largest one */
+		t->least = share_of_top(t);
+		sl_pool_run(k->env.pool, sl_codec_blocks(n), mark_block, t);
+	}
 	if (t->nonfinite) {
 		k->set->n = 0;
 		return SL_ERR_NONFINITE;
@@ -141,6 +185,26 @@ const struct sl_codec_stage sl_stage_threshold = {
 	.bound = bound,
 	.memory = memory,
 	.open = open_threshold,
+	.close = close_threshold,
+	.keep = sl_keeper_keep,
+	.forward = forward,
+	.parse = parse,
+	.inverse = sl_keeper_inverse,
+};
+
+const struct sl_codec_stage sl_stage_adaptive = {
+	.id = SL_STAGE_ID_ADAPTIVE,
+	.kind = SL_STAGE_TRANSFORM,
+	.pairs = true,
+	.finishes = true,
+	.variable = true,
+	.name = "adaptive",
+	.usage = "adaptive:r with 0 < r ≤ 1, the share of the largest magnitude from which on elements are kept",
+	.args = adaptive_args,
+	.shape = shape,
+	.bound = bound,
+	.memory = memory,
+	.open = open_adaptive,
 	.close = close_threshold,
 	.keep = sl_keeper_keep,
 	.forward = forward,

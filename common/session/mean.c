@@ -10,6 +10,12 @@ const char *sl_end_name(enum sl_end end)
 	return end == SL_END_GRAD ? "end_grad" : "end_mean";
 }
 
+const char *sl_cross_name(int cross)
+{
+	return cross < SL_DIR_COUNT ? sl_dir_name((enum sl_dir)cross)
+				    : sl_end_name((enum sl_end)(cross - SL_DIR_COUNT));
+}
+
 /* ---- what changes */
 
 static int count_params(const struct sl_plan_segment *s, int64_t *count)

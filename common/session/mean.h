@@ -11,6 +11,10 @@
 enum sl_end { SL_END_GRAD, SL_END_MEAN, SL_END_COUNT };
 const char *sl_end_name(enum sl_end end); /* "end_grad" … */
 
+/* All that is counted apart on a link: the tensors at the cut (enum sl_dir), and behind them these. */
+enum { SL_CROSS_COUNT = SL_DIR_COUNT + SL_END_COUNT };
+const char *sl_cross_name(int cross);
+
 enum { SL_END_MAX_PARAMS = 2 * 16384 /* a graph's, twice */ };
 
 /* A head's and a tail's parameters that learn, head first, and how many running statistics they have. A *change* is a

@@ -79,9 +79,17 @@ struct sl_buf sl_port_end_room(struct sl_port *p, enum sl_end end)
 	return (struct sl_buf){p->run[end_part(end)]->data, 0, p->end_bytes[end]};
 }
 
-void sl_port_end_filled(struct sl_port *p, enum sl_end end, const struct sl_buf *buf)
+void sl_port_end_filled(struct sl_port *p, enum sl_end end, const struct sl_buf *buf, double nominal)
 {
 	p->run[end_part(end)]->len = buf->len;
+	p->run[end_part(end)]->nominal = nominal;
+}
+
+void sl_port_end_heard(struct sl_port *p, enum sl_end end, double nominal)
+{
+	_Atomic double *sum = &p->nominal_rx[SL_DIR_COUNT + end];
+
+	atomic_store(sum, atomic_load(sum) + nominal);
 }
 
 /* ---- tasks ---- */
@@ -112,7 +120,13 @@ static void start_task(struct sl_port *p, enum sl_task task, int chunk)
 
 /* ---- runs ---- */
 
-static void count_run(struct sl_port *p, uint32_t dir, uint64_t payload, uint64_t headers)
+/* Its number among what is counted; weights are not. */
+static int cross_of(uint32_t what)
+{
+	return what < SL_DIR_COUNT ? (int)what : what > SL_PART_WEIGHTS ? (int)what - 1 : -1;
+}
+
+static void count_run(struct sl_port *p, int dir, uint64_t payload, uint64_t headers)
 {
 	p->stats.payload[dir] += payload;
 	p->stats.wire[dir] += payload + headers;
@@ -124,9 +138,9 @@ static void run_sent(struct sl_run *run)
 	struct sl_port *p = slot->port;
 
 	slot->busy = false;
-	if (run->part.what < SL_DIR_COUNT && run->len) {
-		count_run(p, run->part.what, run->len, run->header_bytes);
-		p->stats.nominal[run->part.what] += slot->nominal;
+	if (cross_of(run->part.what) >= 0 && run->len) {
+		count_run(p, cross_of(run->part.what), run->len, run->header_bytes);
+		p->stats.nominal[cross_of(run->part.what)] += slot->nominal;
 	}
 	dispatch_waiting(p, (enum sl_part_what)run->part.what);
 }
@@ -200,12 +214,12 @@ static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_b
 		return;
 	SL_FAILPOINT(SL_FP_PORT_WHOLE);
 	slot->len = a->total;
-	if (a->what < SL_PART_WEIGHTS) {
+	if (cross_of(a->what) >= 0) {
 		double seconds = sl_seconds_since(slot->started_ns);
 		/* the first part's bytes came before the clock was started */
 		double rate = seconds > run_min_s ? (double)(a->total - slot->first_bytes) / seconds : 0;
 
-		count_run(p, a->what, a->total, slot->header_bytes);
+		count_run(p, cross_of(a->what), a->total, slot->header_bytes);
 		if (rate > p->stats.peak_rx)
 			p->stats.peak_rx = rate;
 	}
@@ -452,7 +466,7 @@ struct sl_port_stats sl_port_stats(const struct sl_port *p)
 	s.peak_tx = q.peak_bytes_per_s;
 	s.compute_s = (double)atomic_load(&p->compute_ns) * 1e-9;
 	s.codec_s = (double)atomic_load(&p->codec_ns) * 1e-9;
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+	for (int dir = 0; dir < SL_CROSS_COUNT; dir++)
 		s.nominal[dir] += atomic_load(&p->nominal_rx[dir]);
 	return s;
 }

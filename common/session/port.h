@@ -34,10 +34,10 @@ struct sl_port_events {
 
 /* Bytes and times of one direction of the link, as the seeds define them. */
 struct sl_port_stats {
-	uint64_t tx_bytes, rx_bytes;    /* headers and payloads */
-	uint64_t payload[SL_DIR_COUNT]; /* of whole runs, by tensor, whichever way it goes */
-	uint64_t wire[SL_DIR_COUNT];    /* these, with the headers of their parts */
-	double nominal[SL_DIR_COUNT];   /* as the method's authors count */
+	uint64_t tx_bytes, rx_bytes;      /* headers and payloads */
+	uint64_t payload[SL_CROSS_COUNT]; /* of whole runs, by tensor, whichever way it goes */
+	uint64_t wire[SL_CROSS_COUNT];    /* these, with the headers of their parts */
+	double nominal[SL_CROSS_COUNT];   /* as the method's authors count */
 	/* bytes/s: best run sent, as the peer confirmed it; received, of two parts or more that took 1 ms or more */
 	double peak_tx, peak_rx;
 	double compute_s, codec_s; /* (worker) kernels and codecs since the port was opened */
@@ -84,7 +84,9 @@ float *sl_port_weights(struct sl_port *port);
 void sl_port_end_runs(struct sl_port *port, const size_t bytes[SL_END_COUNT]);
 struct sl_bytes sl_port_end_run(const struct sl_port *port, enum sl_end end);
 struct sl_buf sl_port_end_room(struct sl_port *port, enum sl_end end);
-void sl_port_end_filled(struct sl_port *port, enum sl_end end, const struct sl_buf *buf);
+void sl_port_end_filled(struct sl_port *port, enum sl_end end, const struct sl_buf *buf, double nominal);
+/* (worker) What came was decoded; its bytes as the methods' authors count. */
+void sl_port_end_heard(struct sl_port *port, enum sl_end end, double nominal);
 
 void sl_port_deliver(struct sl_port *port, struct sl_bytes header, struct sl_bytes payload);
 void sl_port_event(struct sl_port *port, const struct sl_event *ev);

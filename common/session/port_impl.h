@@ -111,8 +111,8 @@ struct sl_port {
 	uint64_t compute_began_ns;  /* (worker) */
 	struct sl_port_stats stats; /* but what sl_port_stats fills in */
 	_Atomic uint64_t compute_ns, codec_ns;
-	_Atomic double nominal_rx[SL_DIR_COUNT]; /* of received runs; added to by the worker alone */
-	size_t header_bytes;                     /* of the message being delivered */
+	_Atomic double nominal_rx[SL_CROSS_COUNT]; /* of received runs; added to by the worker alone */
+	size_t header_bytes;                       /* of the message being delivered */
 	atomic_bool abandoning; /* from DROP until the ABANDON task is done, and from the session's end on */
 	bool dead;
 	void (*closed)(void *arg);

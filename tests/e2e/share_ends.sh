@@ -57,7 +57,7 @@ small=(share.ends=step data.partition=iid train.batch=4)
 run none --clients 3 -- "${small[@]}"
 one_model none 3
 n=0
-for codec in 'topk:0.1,ef=true' 'randomk:0.2' 'threshold:0.001' terngrad 'qsgd:255' 'quant:8' 'topk:0.3|quant:8|zstd:3'; do
+for codec in 'topk:0.1,ef=true' 'randomk:0.2' 'threshold:0.001' 'adaptive:0.5,ef=true' terngrad 'qsgd:255' 'quant:8' 'topk:0.3|quant:8|zstd:3'; do
 	for layers in each all; do
 		n=$((n + 1)) name=code$n
 		run "$name" --clients 3 --absent 1:2,2:3 -- "${small[@]}" share.layers=$layers codec.end_grad="$codec" codec.end_mean="$codec"

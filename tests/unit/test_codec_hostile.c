@@ -30,6 +30,7 @@ static const char *const specs[] = {
 	"topk:0.01",
 	"randomk:0.2",
 	"threshold:1.5",
+	"adaptive:0.5",
 	"threshold:2|sortquant:3+1",
 	"lowrank:2",
 	"lowrank:2|topk:0.3|quant:4",

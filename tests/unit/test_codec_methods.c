@@ -38,6 +38,7 @@ static const char *const all_specs[] = {
 	"randomk:0.1",
 	"randomk:0.7|quant:5",
 	"threshold:0.5",
+	"adaptive:0.3",
 	"threshold:0.9|f16|zstd",
 	"lowrank:1",
 	"lowrank:2,iters=2|quant:8,per=sample",

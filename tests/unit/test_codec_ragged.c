@@ -128,6 +128,7 @@ static const char *const specs[] = {
 	"randomk:0.1",
 	"randomk:0.4|topk:0.5",
 	"threshold:0.5",
+	"adaptive:0.4",
 	"threshold:0.8|quant:4",
 	"lowrank:2",
 	"lowrank:2|quant:8,per=sample",

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include <string.h>
+
 #include "tests/support/codec.h"
 
 static void randomk_keeps_k_values_at_places_both_sides_know(void **state)
@@ -102,6 +104,49 @@ static void threshold_keeps_what_is_large(void **state)
 	sl_codec_close(d);
 }
 
+/* From a share of the largest on, whatever that is in this tensor. */
+static void adaptive_goes_by_the_largest(void **state)
+{
+	struct sl_shape shape = sl_shape4(3, 56, 57, 33);
+	int64_t n = sl_shape_count(&shape);
+	float *x = codec_make(n, RANDOM), *back = malloc((size_t)n * 4), top = 0;
+	struct sl_codec *c = codec_open("adaptive:0.5", shape, NULL, SL_DIR_HEAD_ACT, NULL);
+	struct sl_codec *d = codec_open("adaptive:0.5", shape, NULL, SL_DIR_HEAD_ACT, NULL);
+	uint8_t *bytes;
+	size_t len;
+	(void)state;
+
+	for (int64_t i = 0; i < n; i++)
+		top = fabsf(x[i]) > top ? fabsf(x[i]) : top;
+	for (int power = -60; power <= 60; power += 40) {
+		for (int64_t i = 0; i < n; i++)
+			x[i] = ldexpf(x[i], power);
+		x[n - 1] = ldexpf(-4 * top, power);
+		x[7] = ldexpf(2 * top, power);
+		x[8] = nextafterf(x[7], 0);
+		assert_int_equal(codec_encode(c, &codec_call0, x, shape, &bytes, &len), SL_OK);
+		assert_int_equal(codec_decode(d, &codec_call0, bytes, len, shape, back), SL_OK);
+		for (int64_t i = 0; i < n; i++)
+			assert_true(back[i] == (i == 7 || i == n - 1 ? x[i] : 0));
+		free(bytes);
+		for (int64_t i = 0; i < n; i++)
+			x[i] = ldexpf(x[i], -power);
+	}
+	memset(x, 0, (size_t)n * 4); /* nothing is kept of nothing */
+	assert_int_equal(codec_encode(c, &codec_call0, x, shape, &bytes, &len), SL_OK);
+	assert_int_equal(codec_decode(d, &codec_call0, bytes, len, shape, back), SL_OK);
+	for (int64_t i = 0; i < n; i++)
+		assert_true(back[i] == 0);
+	assert_true(sl_codec_nominal_bytes(c, 3) == 0);
+	free(bytes);
+	x[n / 2] = NAN;
+	assert_int_equal(codec_encode(c, &codec_call0, x, shape, &bytes, &len), SL_ERR_NONFINITE);
+	free(x);
+	free(back);
+	sl_codec_close(c);
+	sl_codec_close(d);
+}
+
 static void random_places_are_shared_by_a_pair(void **state)
 {
 	struct sl_shape shape = sl_shape4(2, 9, 9, 8);
@@ -141,6 +186,7 @@ int main(void)
 		cmocka_unit_test(randomk_keeps_k_values_at_places_both_sides_know),
 		cmocka_unit_test(randomk_gives_every_element_the_same_chance),
 		cmocka_unit_test(threshold_keeps_what_is_large),
+		cmocka_unit_test(adaptive_goes_by_the_largest),
 		cmocka_unit_test(random_places_are_shared_by_a_pair),
 	};
 

@@ -11,8 +11,8 @@
 static void bytes_are_those_of_the_step(void **state)
 {
 	const struct local_run_conf conf = {.head = "", .tail = "", .form_cifar = true, .chunks = 2, .threads = 1};
-	uint64_t payload[SL_DIR_COUNT];
-	double nominal[SL_DIR_COUNT];
+	uint64_t payload[SL_CROSS_COUNT];
+	double nominal[SL_CROSS_COUNT];
 	struct sl_step_result r[3];
 	const int32_t *labels;
 	const float *images;
