@@ -48,6 +48,48 @@ static const char template[] =
 	"# Wait for a server that is lost, instead of ending with status 69:\n"
 	"# link: {on_server_lost: wait}\n";
 
+/* The same for a network of a Hugging Face folder and a task of GLUE. */
+static const char text_template[] =
+	"# A run of splitc. `splitc train FILE --print-config` prints every key with what it means.\n"
+	"server: @server@   # where splits listens\n"
+	"model:\n"
+	"  huggingface: @model.huggingface@   # config.json, model.safetensors, tokenizer.json\n"
+	"  classes: @model.classes@\n"
+	"  tokens: 128      # the most of a row\n"
+	"# Between head and tail, which stay here, lies what the server trains.\n"
+	"@cut@"
+	"data:\n"
+	"  kind: @data.kind@\n"
+	"  dir: @data.dir@\n"
+	"  tokenizer: @data.tokenizer@\n"
+	"train:\n"
+	"  batch: 32\n"
+	"  chunks: 4        # parts of a batch that are on their way at once\n"
+	"  epochs: 3\n"
+	"  seed: 1\n"
+	"  optimizer: {kind: adamw, lr: 2e-5, eps: 1e-6, weight_decay: 0.01}\n"
+	"  schedule: {kind: polynomial, warmup_epochs: 0.3}\n"
+	"  keep_best: true  # best.safetensors, by what the task is measured by\n"
+	"# How the four tensors cross the link: a quarter of their fp32 bytes. `splitc codecs` lists what else there "
+	"is.\n"
+	"codec:\n"
+	"  head_act: quant:8\n"
+	"  mid_act: quant:8\n"
+	"  mid_grad: quant:8,round=stochastic\n"
+	"  head_grad: quant:8,round=stochastic\n"
+	"log:\n"
+	"  dir: @log.dir@   # log.jsonl, checkpoints, model.safetensors\n"
+	"# For a server on another host: `splitc keygen`, then\n"
+	"# auth: {secret_key: splitc.key, server_key: splits.pub}\n";
+
+static const char of_folder[] = "huggingface:"; /* what the name of such a network begins with */
+
+static const struct {
+	const char *task, *classes;
+} tasks[] = {{"cola", "2"},    {"sst2", "2"}, {"mrpc", "2"}, {"qqp", "2"},  {"mnli", "3"},
+	     {"mnli-mm", "3"}, {"qnli", "2"}, {"rte", "2"},  {"wnli", "2"}, {"stsb", "1"}};
+enum { TASKS = sizeof tasks / sizeof tasks[0] };
+
 static const struct {
 	const char *kind, *folder, *classes;
 } kinds[] = {
@@ -105,6 +147,25 @@ static void set_data(struct sets *s, const char *data)
 		set(s, "model.classes", kinds[kind].classes);
 	else
 		set_classes(s, kinds[kind].kind, folder);
+}
+
+/* TASK:FOLDER or TASK. */
+static enum sl_err set_task(struct sets *s, const char *data, struct sl_fail *fail)
+{
+	const size_t len = strcspn(data, ":");
+	int i = 0;
+
+	while (i < TASKS && (strncmp(tasks[i].task, data, len) != 0 || tasks[i].task[len]))
+		i++;
+	if (i == TASKS)
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "data of a network of texts are TASK:FOLDER with a task of GLUE, such as cola:glue; "
+				   "got \"%.60s\"",
+				   data);
+	set(s, "data.kind", tasks[i].task);
+	set(s, "data.dir", data[len] && data[len + 1] ? data + len + 1 : "glue");
+	set(s, "model.classes", tasks[i].classes);
+	return SL_OK;
 }
 
 static enum sl_err set_cut(struct sets *s, const char *cut, struct sl_fail *fail)
@@ -173,7 +234,7 @@ static void expand(FILE *file, const struct sl_conf_client *conf)
 {
 	char key[SL_CONF_TEXT];
 
-	for (const char *at = template; *at;) {
+	for (const char *at = conf->model.huggingface[0] ? text_template : template; *at;) {
 		size_t len = strcspn(at, "@");
 
 		fwrite(at, 1, len, file);
@@ -218,20 +279,32 @@ static enum sl_err key_alone(struct sl_fail *fail)
 enum sl_err sl_preset_make(char text[SL_PRESET_TEXT], struct sl_conf_client *conf, const struct sl_preset *preset,
 			   struct sl_fail *fail)
 {
-	static const char base[] = "model: {name: mobilenet_v2}\ndata: {dir: x}\n";
+	static const char images[] = "model: {name: mobilenet_v2}\ndata: {dir: x}\n";
+	static const char texts[] = "model: {huggingface: x, tokens: 128}\ndata: {dir: x, kind: cola, tokenizer: x}\n";
+	const char *folder = preset->model && strncmp(preset->model, of_folder, strlen(of_folder)) == 0
+				     ? preset->model + strlen(of_folder)
+				     : NULL;
+	const char *base = folder ? texts : images;
 	struct sets sets = {.n = 0};
-	enum sl_err err = set_cut(&sets, preset->cut ? preset->cut : "1:-1", fail);
+	enum sl_err err = set_cut(&sets, preset->cut ? preset->cut : folder ? "2:-1" : "1:-1", fail);
 	FILE *file;
 
 	if (err)
 		return err;
 	if (preset->server)
 		set(&sets, "server", preset->server);
-	if (preset->model)
-		set(&sets, "model.name", preset->model);
-	set_data(&sets, preset->data ? preset->data : kinds[0].kind);
+	if (folder) {
+		set(&sets, "model.huggingface", folder);
+		set(&sets, "data.tokenizer", folder);
+		err = set_task(&sets, preset->data ? preset->data : tasks[0].task, fail);
+	} else {
+		if (preset->model)
+			set(&sets, "model.name", preset->model);
+		set_data(&sets, preset->data ? preset->data : kinds[0].kind);
+	}
 	set(&sets, "log.dir", preset->log_dir ? preset->log_dir : "runs/demo");
-	err = sl_conf_parse(&sl_conf_client_schema, conf, "init", base, sizeof base - 1, sets.at, sets.n, fail);
+	if (!err)
+		err = sl_conf_parse(&sl_conf_client_schema, conf, "init", base, strlen(base), sets.at, sets.n, fail);
 	if (!err)
 		err = try_plan(conf, fail);
 	if (err)

@@ -82,6 +82,18 @@ in_folder "$tmp/with" "$SPLITC" init pictures.yaml --data images:photos
 [ $rc = 0 ] && effective pictures.yaml >"$tmp/written" && grep -q 'classes: 3' "$tmp/written" && grep -q '  kind: images' "$tmp/written" || fail "images: $(cat "$tmp/err")"
 in_folder "$tmp/with" "$SPLITC" train pictures.yaml --set train.batch=2 --set train.chunks=1 --set train.schedule.warmup_epochs=0 --check-config
 [ $rc = 0 ] || fail "what init writes for pictures does not pass: $(cat "$tmp/err")"
+# a network of texts: the folder is its tokenizer's, too
+mkdir -p "$tmp/with/toy" "$tmp/with/CoLA" "$tmp/made"
+"$TOOLS/make_text" "$tmp/made"
+cp "$tmp/made/vocab.json" "$tmp/made/merges.txt" "$tmp/with/toy"
+jq -n --argjson size "$(jq length "$tmp/made/vocab.json")" '{model_type: "roberta", vocab_size: $size, hidden_size: 8, intermediate_size: 8,
+	num_hidden_layers: 3, num_attention_heads: 2, max_position_embeddings: 130, type_vocab_size: 1}' >"$tmp/with/toy/config.json"
+for split in train dev; do for i in $(seq 40); do printf 'made\t%d\t\tred boxes of fish %d\n' $((i % 2)) "$i"; done >"$tmp/with/CoLA/$split.tsv"; done
+in_folder "$tmp/with" "$SPLITC" init texts.yaml --model huggingface:toy --data cola:.
+[ $rc = 0 ] && effective texts.yaml >"$tmp/written" || fail "init for texts: $rc: $(cat "$tmp/err")"
+for line in 'huggingface: "\?toy' '  kind: cola' '  tokenizer: "\?toy' '^partition: "\?2:-1' '  classes: 2'; do grep -q "$line" "$tmp/written" || fail "texts: no $line"; done
+in_folder "$tmp/with" "$SPLITC" train texts.yaml --check-config
+[ $rc = 0 ] || fail "what init writes for texts does not pass: $(cat "$tmp/err")"
 # answers that are none: refused in words, and nothing is written
 while IFS='|' read -r flag value says; do
 	in_folder "$tmp/with" "$SPLITC" init never.yaml "$flag" "$value"
@@ -95,6 +107,10 @@ done <<-'CASES'
 	--model|resnet9000|resnet9000
 	--data||dir
 CASES
+in_folder "$tmp/with" "$SPLITC" init never.yaml --model huggingface:nowhere
+[ $rc = 66 ] && grep -q 'nowhere/config.json: No such file' "$tmp/err" || fail "init with a folder that is not there: $rc"
+in_folder "$tmp/with" "$SPLITC" init never.yaml --model huggingface:toy --data cifar10:x
+[ $rc = 78 ] && grep -q 'TASK:FOLDER with a task of GLUE' "$tmp/err" || fail "init for texts with pictures: $rc"
 in_folder "$tmp/with" "$SPLITC" init nowhere/x.yaml
 [ $rc = 73 ] || fail "init into no folder: $rc"
 
