@@ -39,6 +39,7 @@ all_done() {
 }
 serve
 for k in 0 1 2; do begin $k; done
+died=0
 for ((n = 1; n <= kills; n++)); do
 	sleep "$((RANDOM % 2)).$((RANDOM % 10))"
 	victim=$((RANDOM % 4))
@@ -52,7 +53,9 @@ for ((n = 1; n <= kills; n++)); do
 		wait "${pid[victim]}" 2>/dev/null || true
 		begin $victim
 	fi
+	died=$((died + 1))
 done
 for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "member $k"; done
 for k in 0 1 2; do same_run "member-$k" "oracle/member-$k" $steps; done
-echo "share_kills: ok"
+[ $died -gt 0 ] || fail "all members were done before the first kill"
+echo "share_kills: ok, $died processes were killed"
