@@ -47,7 +47,7 @@ ifeq ($(SAN),)
 OPT := -O3 -g
 else
 # -O1 keeps sanitizer builds short; gcc's flow warnings are wrong about instrumented code
-OPT := -O1 -g -fno-omit-frame-pointer -fsanitize=$(SAN) -fno-sanitize-recover=all -Wno-maybe-uninitialized -Wno-format-truncation
+OPT := -O1 -g -DSL_SANITIZED -fno-omit-frame-pointer -fsanitize=$(SAN) -fno-sanitize-recover=all -Wno-maybe-uninitialized -Wno-format-truncation
 LDFLAGS += -fsanitize=$(SAN)
 endif
 BASE_CFLAGS := -std=gnu11 $(WARN) $(OPT) -D_GNU_SOURCE= -I. -I$(B)/gen $(PKG_CFLAGS) -pthread

@@ -16,7 +16,6 @@ struct sl_model_spec {
 	 * (features.2.conv.1.0). The total stride is then 8, not 32, and 32² ends at 4². Names, channels and ReLU6 stay
 	 * torchvision's. Of ResNet-18 to -50: a stem of stride 1 without a pool. Other networks have one form. */
 	bool cifar_stem;
-	bool init_bn0;  /* of ResNets: the last batch norm's weight of each residual block starts at 0 */
 	double dropout; /* of the classifier, 0.2; ResNets have none */
 	int image_w;    /* width of the input; 0: its height */
 	/* Of networks of tokens (token_mlp, whose width is of 64 features): tokens are 0 … vocab - 1, and a row has up
@@ -26,6 +25,7 @@ struct sl_model_spec {
 	/* Of "huggingface": the folder, borrowed, of which vocab, width and dropout are not read. Others: NULL. */
 	const char *huggingface;
 	const struct sl_lora *lora; /* borrowed; NULL: none */
+	bool init_bn0;              /* of ResNets: the last batch norm's weight of each residual block starts at 0 */
 };
 
 enum { SL_MODEL_MAX_VOCAB = 1 << 22, SL_MODEL_MAX_TOKENS = 65535, SL_MODEL_MAX_FEATURES = 65536 };

@@ -106,24 +106,26 @@ ALWAYS struct left left_of(const float *x, int64_t lda, int t)
 	return l;
 }
 
-#if VL == 16
+#if VL == 16 && !defined SL_SANITIZED
 /* acc[nv] += x[row·lda + step]·(w0, w1); row, step and nv are constants. In this very order and with these addresses:
- * left to itself, the compiler moves sums through memory and keeps a register for each distance. The memory that is
- * read here is written by nobody in between. */
-#define ADD_PRODUCTS(index)                                                                                        \
-	do {                                                                                                       \
-		if (nv > 1)                                                                                        \
-			__asm__ volatile(                                                                          \
-				"vbroadcastss %c[at](%[base]" index "), %[v]\n\t"                                  \
-				"vfmadd231ps %[v], %[w0], %[a0]\n\t"                                               \
-				"vfmadd231ps %[v], %[w1], %[a1]"                                                   \
-				: [a0] "+v"(acc[0]), [a1] "+v"(acc[1]), [v] "=&v"(v)                               \
-				: [at] "i"(step * 4), [base] "r"(base), [ld] "r"(ld), [w0] "v"(w0), [w1] "v"(w1)); \
-		else                                                                                               \
-			__asm__ volatile("vbroadcastss %c[at](%[base]" index "), %[v]\n\t"                         \
-					 "vfmadd231ps %[v], %[w0], %[a0]"                                          \
-					 : [a0] "+v"(acc[0]), [v] "=&v"(v)                                         \
-					 : [at] "i"(step * 4), [base] "r"(base), [ld] "r"(ld), [w0] "v"(w0));      \
+ * left to itself, the compiler moves sums through memory and keeps a register for each distance. The last operand says
+ * that memory behind `base` is read. */
+#define ADD_PRODUCTS(index)                                                                                       \
+	do {                                                                                                      \
+		if (nv > 1)                                                                                       \
+			__asm__ volatile(                                                                         \
+				"vbroadcastss %c[at](%[base]" index "), %[v]\n\t"                                 \
+				"vfmadd231ps %[v], %[w0], %[a0]\n\t"                                              \
+				"vfmadd231ps %[v], %[w1], %[a1]"                                                  \
+				: [a0] "+v"(acc[0]), [a1] "+v"(acc[1]), [v] "=&v"(v)                              \
+				: [at] "i"(step * 4), [base] "r"(base), [ld] "r"(ld), [w0] "v"(w0), [w1] "v"(w1), \
+				  "m"(*(const char(*)[])base));                                                   \
+		else                                                                                              \
+			__asm__ volatile("vbroadcastss %c[at](%[base]" index "), %[v]\n\t"                        \
+					 "vfmadd231ps %[v], %[w0], %[a0]"                                         \
+					 : [a0] "+v"(acc[0]), [v] "=&v"(v)                                        \
+					 : [at] "i"(step * 4), [base] "r"(base), [ld] "r"(ld), [w0] "v"(w0),      \
+					   "m"(*(const char(*)[])base));                                          \
 	} while (0)
 
 ALWAYS void add_products(vf acc[2], const struct left *x, int row, int step, vf w0, vf w1, int nv)

@@ -14,8 +14,8 @@ static int open_model(void **state)
 	struct sl_fail fail;
 
 	return sl_model_open((struct sl_model **)state,
-			     &(struct sl_model_spec){"mobilenet_v2", 1.0, 1000, 224, false, false, 0.2, 0, 0, 0, 0,
-						     NULL, NULL},
+			     &(struct sl_model_spec){"mobilenet_v2", 1.0, 1000, 224, false, 0.2, 0, 0, 0, 0, NULL, NULL,
+						     false},
 			     &fail) != SL_OK;
 }
 

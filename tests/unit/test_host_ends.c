@@ -281,7 +281,10 @@ static void write_checkpoint(const char *folder, const struct asked *a, const ch
 	assert_non_null(zeros);
 	middle = *plan; /* as the server has it: without the network, and hashed without head and tail */
 	middle.model = NULL;
-	memcpy(middle.hash, plan->middle_hash, sizeof middle.hash);
+	middle.segment[SL_HEAD].n_op = middle.segment[SL_TAIL].n_op = 0;
+	if (sl_plan_seal(&middle, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_memory_equal(middle.hash, plan->middle_hash, sizeof middle.hash);
 	sl_checkpoint_plan(&c, &middle);
 	sl_checkpoint_note(&c, "core", "%s", core);
 	sl_checkpoint_note(&c, "step", "9");
