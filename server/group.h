@@ -4,7 +4,9 @@
  * overlap.
  *
  *   group.c       the loop's part: who is there, who is awaited, which job is next
- *   group_task.c  the worker's: where to go on from, the sum of a step
+ *   group_enter.c who may join, and how a group begins
+ *   group_task.c  the worker's: where to go on from, weights, the end of a session
+ *   group_step.c  the worker's: the sum of a step
  *   group_round.c the worker's: copies of the trunk, and their average
  *   group_keep.c  the worker's: checkpoints
  *   group_ends.c  the worker's: heads and tails that are shared

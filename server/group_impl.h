@@ -118,7 +118,8 @@ struct sl_group_list {
 	struct sl_group *first;
 };
 
-void sl_group_run(struct sl_job *job); /* (worker) */
+void sl_group_run(struct sl_job *job);      /* (worker) */
+void sl_group_free(struct sl_group *group); /* what `enter` made; nothing of it is in use */
 /* (worker) Member k has no part in the step, which is done without it; it hears why. */
 void sl_group_leave_out(struct sl_group *group, int k, const char *why);
 static inline bool sl_group_has_rounds(const struct sl_group *g)
@@ -144,8 +145,11 @@ enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat) SL_MUST_CHECK;
 bool sl_group_keep(struct sl_group *group);
 /* As sl_keep_read, for the trunk, the seats and their sessions' codecs. */
 enum sl_err sl_group_read(struct sl_group *group, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
-/* group_task.c: rows of each chunk of member k's part; how many chunks there are. */
+/* group_step.c: rows of each chunk of member k's part; how many chunks there are. */
 int sl_group_rows_of(const struct sl_group *group, int k, int64_t rows[SL_PLAN_MAX_CHUNKS]);
+/* (worker) The step of those in `part`; and of member `which`, which skipped one that the group had done without it. */
+void sl_group_run_apply(struct sl_group *group);
+void sl_group_run_catch_up(struct sl_group *group);
 /* group_round.c, (worker), in rounds. All copies, or one, are the trunk's again. */
 enum sl_err sl_group_reset_copy(struct sl_group *group, int k, bool moments) SL_MUST_CHECK;
 enum sl_err sl_group_reset_copies(struct sl_group *group) SL_MUST_CHECK;

@@ -118,6 +118,7 @@ enum sl_err sl_group_all_took(struct sl_group *g, uint64_t step, enum sl_err err
 		return SL_ERR_NOMEM;
 	}
 	ranks->gather_all(ranks, &own, all, sizeof own);
+	err = SL_OK; /* all ranks say the same: what the lowest of them found */
 	for (int r = 0; r < ranks->count && !err; r++) {
 		if (all[r].err)
 			err = sl_fail_set(fail, (enum sl_err)all[r].err, "rank %d: %s", r, all[r].why);

@@ -73,16 +73,26 @@ static const char *remark_of(const char *text, size_t len)
 	return text + len;
 }
 
+static const char label[] = "group=";
+
+/* The first word that begins so, but for the line's first one; NULL: there is none. */
+static const char *find_label(const char *text, const char *end)
+{
+	for (const char *at = text + 1; end - at >= (ptrdiff_t)sizeof label - 1; at++)
+		if (isspace((unsigned char)at[-1]) && memcmp(at, label, sizeof label - 1) == 0)
+			return at;
+	return NULL;
+}
+
 /* The word group=… behind a name, which ends the line for what reads key and name: *len. NULL: all is well. */
 static const char *take_groups(const char *text, size_t *len, char groups[GROUPS])
 {
-	static const char label[] = "group=";
-	const char *end = remark_of(text, *len), *at = memmem(text, (size_t)(end - text), label, sizeof label - 1);
+	const char *end = remark_of(text, *len), *at = find_label(text, end);
 	const char *from = at ? at + sizeof label - 1 : NULL, *stop = from;
 	size_t n;
 
 	groups[0] = 0;
-	if (!at || at == text || !isspace((unsigned char)at[-1]))
+	if (!at)
 		return NULL;
 	while (stop < end && !isspace((unsigned char)*stop))
 		stop++;

@@ -1,5 +1,6 @@
 /* Key files from anywhere: as a pair, as a public key, and as the server's list of clients. What loads is written and
  * loads again as the same; no sentence repeats a secret. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,20 @@ static void as_public(const char *path)
 	must(strlen(text) == Z85 && sl_key_parse(&again, text, Z85) && sl_key_equal(&key, &again));
 }
 
+/* What stands before the word group=…, which a line of the list may have. */
+static size_t without_groups(const char *line, size_t len)
+{
+	for (size_t i = 1; i < len; i++) {
+		if (!isspace((unsigned char)line[i - 1]))
+			continue;
+		if (line[i] == '#')
+			return len;
+		if (len - i >= 6 && memcmp(line + i, "group=", 6) == 0)
+			return i;
+	}
+	return len;
+}
+
 /* Every key that a line gives is one that the list knows by that line's name, and there are no others. */
 static void as_list(const char *data, size_t size)
 {
@@ -77,7 +92,7 @@ static void as_list(const char *data, size_t size)
 		char name[SL_KEY_NAME];
 		struct sl_key key;
 
-		if (sl_key_read_line(data + at, len, &key, name, &why) == SL_KEY_LINE_KEY) {
+		if (sl_key_read_line(data + at, without_groups(data + at, len), &key, name, &why) == SL_KEY_LINE_KEY) {
 			must(sl_allow_name(allow, &key) && strcmp(sl_allow_name(allow, &key), name) == 0);
 			keys++;
 		}
