@@ -1,0 +1,124 @@
+/* A member of a group in one process (local_group.c): its step without the trunk's. */
+#include "client/run/local_impl.h"
+
+#include "common/base/clock.h"
+
+struct sl_exec *sl_local_middle(struct sl_local *l)
+{
+	return l->middle;
+}
+
+int sl_local_rows(const struct sl_local *l, int64_t rows[SL_PLAN_MAX_CHUNKS])
+{
+	return sl_chunk_rows(l->plan, l->ends.feed.rows, rows);
+}
+
+const struct sl_end_layout *sl_local_end_layout(const struct sl_local *l)
+{
+	return &l->layout;
+}
+
+const float *sl_local_told(const struct sl_local *l)
+{
+	return l->change;
+}
+
+void sl_local_hear(struct sl_local *l, struct sl_bytes mean)
+{
+	l->mean = mean;
+}
+
+static void count_end(struct sl_local *l, enum sl_end end, size_t bytes)
+{
+	l->payload[SL_DIR_COUNT + end] += bytes;
+	l->nominal[SL_DIR_COUNT + end] += sl_end_coder_nominal(l->end[CLIENT][end]);
+}
+
+/* What a link would do to the gradients of head and tail. */
+static enum sl_err tell(struct sl_local *l, struct sl_fail *fail)
+{
+	const uint64_t start = sl_now_ns();
+	enum sl_err err = sl_ends_change(&l->ends, &l->layout, l->change);
+
+	l->buf.len = 0;
+	if (!err)
+		err = sl_end_encode(l->end[CLIENT][SL_END_GRAD], l->ends.step, l->change, &l->buf);
+	if (err)
+		return sl_fail_set(fail, err, "end_grad: %s", sl_err_text(err));
+	l->tx_bytes += l->buf.len;
+	count_end(l, SL_END_GRAD, l->buf.len);
+	err = sl_end_decode(l->end[SERVER][SL_END_GRAD], l->ends.step, (struct sl_bytes){l->buf.data, l->buf.len},
+			    l->change, fail);
+	l->codec_s += sl_seconds_since(start);
+	return err ? err : sl_end_check(&l->layout, l->change, fail);
+}
+
+/* Who was left out hears the mean, too. */
+static enum sl_err apply_mean(struct sl_local *l, double lr, struct sl_fail *fail)
+{
+	const uint64_t start = sl_now_ns();
+	enum sl_err err;
+
+	if (!l->mean.len)
+		return SL_OK;
+	l->rx_bytes += l->mean.len;
+	err = sl_end_decode(l->end[CLIENT][SL_END_MEAN], l->ends.step, l->mean, l->change, fail);
+	count_end(l, SL_END_MEAN, l->mean.len);
+	l->codec_s += sl_seconds_since(start);
+	return err ? err : sl_ends_commit_mean(&l->ends, &l->layout, l->change, lr);
+}
+
+enum sl_err sl_local_begin(struct sl_local *l, const struct sl_feed *feed, uint64_t number, struct sl_fail *fail)
+{
+	int64_t rows[SL_PLAN_MAX_CHUNKS];
+	enum sl_err err;
+
+	fail->text[0] = '\0';
+	sl_ends_take(&l->ends, feed, number, true);
+	sl_local_begin_pass(l);
+	err = sl_local_chunks(l, fail);
+	if (!err)
+		err = sl_ends_check(&l->ends, fail);
+	if (!err)
+		err = sl_exec_check(l->middle, rows, sl_local_rows(l, rows), fail);
+	if (!err && l->change)
+		err = tell(l, fail);
+	sl_local_name_step(l, err, fail);
+	return err;
+}
+
+enum sl_err sl_local_end(struct sl_local *l, double lr, bool in, struct sl_step_result *result, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	fail->text[0] = '\0';
+	if (!in)
+		sl_local_roll_back(l);
+	for (int i = 0; i < SIDES * SL_DIR_COUNT && in; i++)
+		sl_codec_commit(l->codec[i / SL_DIR_COUNT][i % SL_DIR_COUNT]);
+	if (in)
+		sl_end_coder_commit(l->end[CLIENT][SL_END_GRAD]);
+	if (l->change)
+		err = apply_mean(l, lr, fail);
+	else if (in)
+		err = sl_ends_commit(&l->ends, lr, 0);
+	if (!err)
+		err = sl_local_follow(l, l->ends.step + 1, fail);
+	sl_local_name_step(l, err, fail);
+	if (!err)
+		*result = sl_local_result(l, lr, !in);
+	return err;
+}
+
+enum sl_err sl_local_pass(struct sl_local *l, uint64_t number, double lr, struct sl_step_result *result,
+			  struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	fail->text[0] = '\0';
+	sl_ends_take(&l->ends, &(struct sl_feed){0}, number, true);
+	err = sl_local_follow(l, number + 1, fail);
+	sl_local_name_step(l, err, fail);
+	*result = (struct sl_step_result){.step = number, .lr = lr, .passed = true};
+	return err;
+}
