@@ -483,9 +483,11 @@ static void networks(void **state)
 	run_golden("tests/golden/resnet50", "cpu", "relu");
 	run_golden("tests/golden/resnet50", "cpu", "layer2.0.relu");
 	run_golden("tests/golden/resnext50_32x4d", "cpu", "relu");
-	run_golden("tests/golden/resnext50_32x4d", "ref", "layer3.0.relu");
 	run_golden("tests/golden/mobilenet_v2_pool4", "cpu", "features.0.1");
-	run_golden("tests/golden/mobilenet_v2_pool4", "ref", "features.7");
+	if (!getenv("SPLIT_QUICK")) { /* test_ops compares the two backends operator by operator */
+		run_golden("tests/golden/resnext50_32x4d", "ref", "layer3.0.relu");
+		run_golden("tests/golden/mobilenet_v2_pool4", "ref", "features.7");
+	}
 	run_golden("tests/golden/mobilenet_v2_relu", "cpu", "relu1");
 	run_golden("tests/golden/mobilenet_v2_relu", "ref", "layers.2.add");
 	run_golden("tests/golden/alexnet", "cpu", "features.0");
