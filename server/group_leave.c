@@ -9,16 +9,6 @@
 
 /* ---- the loop's */
 
-static bool holds(const struct sl_group_member *p, uint64_t step)
-{
-	const struct sl_hello *h = &sl_port_session(p->m->port)->hello;
-
-	for (uint32_t i = 0; i < h->n_held; i++)
-		if (h->held[i] == step)
-			return true;
-	return false;
-}
-
 bool sl_group_all_here(const struct sl_group *g)
 {
 	bool here = false, away = false, done = true;
@@ -28,7 +18,7 @@ bool sl_group_all_here(const struct sl_group *g)
 
 		if (p->m && p->joining) {
 			here = true;
-			done = done && holds(p, g->gone_at);
+			done = done && sl_hello_holds(&sl_port_session(p->m->port)->hello, g->gone_at);
 		} else if (p->m || !g->seat[k].gone) {
 			return false;
 		} else {

@@ -94,18 +94,10 @@ static const struct sl_hello *hello_of(const struct sl_group *g, int k)
 	return &sl_port_session(g->seat[k].m->port)->hello;
 }
 
-static bool holds(const struct sl_hello *h, uint64_t step)
-{
-	for (uint32_t i = 0; i < h->n_held; i++)
-		if (h->held[i] == step)
-			return true;
-	return false;
-}
-
 static bool all_hold(const struct sl_group *g, uint64_t step)
 {
 	for (int k = g->first; k < g->end; k++)
-		if (g->seat[k].m && !holds(hello_of(g, k), step))
+		if (g->seat[k].m && !sl_hello_holds(hello_of(g, k), step))
 			return false;
 	return true;
 }
@@ -226,7 +218,7 @@ static int steps_held(const struct sl_group *g, uint64_t step[SL_GROUP_STEPS])
 /* The newest step that all members hold and the store has, or 0. */
 static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 {
-	uint64_t held[SL_GROUP_STEPS];
+	uint64_t held[SL_GROUP_STEPS] = {0};
 	const int n = sl_group_common_steps(g, held, steps_held(g, held));
 	char tried[120] = "";
 
@@ -300,7 +292,7 @@ static void run_rejoin(struct sl_group *g)
 		g->back = true; /* its codecs were not read */
 		return;
 	}
-	if (holds(h, seat->number)) {
+	if (sl_hello_holds(h, seat->number)) {
 		if (seat->kept && sl_codecs_state_give(&seat->codecs, sl_port_codecs(seat->m->port)))
 			g->err = sl_fail_set(&g->fail, SL_ERR_DATA, "the state of member %d does not fit its codecs",
 					     g->which);

@@ -77,6 +77,14 @@ struct sl_hello {
 	uint64_t held[4];
 };
 
+static inline bool sl_hello_holds(const struct sl_hello *h, uint64_t step)
+{
+	for (uint32_t i = 0; i < h->n_held; i++)
+		if (h->held[i] == step)
+			return true;
+	return false;
+}
+
 /* sl_welcome.made: the server does not know, and the client goes on from what it has. */
 #define SL_MADE_UNKNOWN UINT64_MAX
 

@@ -61,14 +61,6 @@ static enum sl_err plans_differ(const struct sl_session *s, const struct sl_welc
 			   sl_hex16(w->plan_hash, theirs), sl_hex16(s->hello.plan_hash, ours));
 }
 
-static bool holds(const struct sl_hello *h, uint64_t step)
-{
-	for (uint32_t i = 0; i < h->n_held; i++)
-		if (h->held[i] == step)
-			return true;
-	return false;
-}
-
 static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	const struct sl_welcome *w = &ev->frame->u.welcome;
@@ -83,7 +75,7 @@ static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, u
 		return sl_fail_set(&out->fail, SL_ERR_LIMIT,
 				   "part_bytes must be %d to %u and the window no less, the server has %u and %" PRIu64,
 				   SL_SESSION_PART_MIN, s->hello.part_bytes, w->part_bytes, w->window_bytes);
-	if (!holds(&s->hello, w->next_step))
+	if (!sl_hello_holds(&s->hello, w->next_step))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "the server goes on from step %" PRIu64 ", which this client does not hold",
 				   w->next_step);
