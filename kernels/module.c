@@ -1,31 +1,10 @@
 #include "kernels/module.h"
 
 #include <dlfcn.h>
-#include <limits.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
+
+#include "common/base/program.h"
 
 static const char file_name[] = "libsplit_cuda.so";
-
-/* "<folder of the executable>/libsplit_cuda.so"; false where that is not to be had or does not exist. */
-static bool beside_executable(char out[PATH_MAX])
-{
-	char exe[PATH_MAX];
-	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-	char *slash;
-
-	if (len <= 0)
-		return false;
-	exe[len] = '\0';
-	slash = strrchr(exe, '/');
-	if (!slash)
-		return false;
-	*slash = '\0';
-	if (snprintf(out, PATH_MAX, "%s/%s", exe, file_name) >= PATH_MAX)
-		return false;
-	return access(out, R_OK) == 0;
-}
 
 enum sl_err sl_module_load(const char *path, const struct sl_module **out, struct sl_fail *fail)
 {
@@ -35,7 +14,7 @@ enum sl_err sl_module_load(const char *path, const struct sl_module **out, struc
 	void *handle;
 
 	if (!path)
-		path = beside_executable(beside) ? beside : file_name;
+		path = sl_beside_program(file_name, beside) ? beside : file_name;
 	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!handle)
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "no CUDA module: %s", dlerror());

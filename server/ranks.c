@@ -1,12 +1,9 @@
 #include "server/ranks.h"
 
 #include <dlfcn.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
+#include "common/base/program.h"
 #include "common/base/worker.h"
 
 static const char file_name[] = "libsplit_mpi.so";
@@ -25,47 +22,24 @@ static bool is_rank(void)
 	return false;
 }
 
-static void alive(void)
-{
-	sl_worker_turn();
-}
-
-/* Beside the program, else where the system looks. */
-static void *load(void)
-{
-	char path[PATH_MAX + sizeof file_name + 1];
-	ssize_t len = readlink("/proc/self/exe", path, PATH_MAX - 1);
-	char *slash;
-
-	if (len > 0) {
-		path[len] = '\0';
-		slash = strrchr(path, '/');
-		if (slash) {
-			strcpy(slash + 1, file_name);
-			if (access(path, R_OK) == 0)
-				return dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
-		}
-	}
-	return dlopen(file_name, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
-}
-
 enum sl_err sl_ranks_open(const struct sl_ranks **out, struct sl_fail *fail)
 {
-	char why[200] = "";
+	char why[200] = "", beside[PATH_MAX];
 	sl_ranks_fn *begin;
 	void *handle;
 
 	*out = NULL;
 	if (!is_rank())
 		return SL_OK;
-	handle = load();
+	handle = dlopen(sl_beside_program(file_name, beside) ? beside : file_name,
+			RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
 	if (!handle)
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
 				   "this is one of several MPI ranks, and MPI's part of splits is not there: %s. Build "
 				   "where mpi.h is (package libopenmpi-dev)",
 				   dlerror());
 	begin = (sl_ranks_fn *)dlsym(handle, "sl_ranks_mpi");
-	*out = begin ? begin(alive, why, sizeof why) : NULL;
+	*out = begin ? begin(sl_worker_turn, why, sizeof why) : NULL;
 	if (!*out)
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "MPI could not be begun: %s", why);
 	if ((*out)->abi != SL_RANKS_ABI)

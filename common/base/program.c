@@ -1,0 +1,23 @@
+#include "common/base/program.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+bool sl_beside_program(const char *name, char out[PATH_MAX])
+{
+	char exe[PATH_MAX];
+	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	char *slash;
+
+	if (len <= 0)
+		return false;
+	exe[len] = '\0';
+	slash = strrchr(exe, '/');
+	if (!slash)
+		return false;
+	*slash = '\0';
+	if (snprintf(out, PATH_MAX, "%s/%s", exe, name) >= PATH_MAX)
+		return false;
+	return access(out, R_OK) == 0;
+}
