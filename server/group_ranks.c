@@ -20,6 +20,19 @@ void sl_group_end_ranks(const struct sl_group *g, const char *why)
 	ranks->abort(ranks, ENDS_AS);
 }
 
+/* What all ranks say, rank by rank: free it. NULL, and all ranks end: no memory. */
+static void *gather(const struct sl_group *g, const void *own, size_t bytes)
+{
+	const struct sl_ranks *ranks = g->groups->ranks;
+	void *all = calloc((size_t)ranks->count, bytes);
+
+	if (all)
+		ranks->gather_all(ranks, own, all, bytes);
+	else
+		sl_group_end_ranks(g, "no memory for what the ranks say");
+	return all;
+}
+
 /* ---- who may join */
 
 enum sl_err sl_group_may_enter_rank(const struct sl_group_list *gs, const struct sl_agreed *a, struct sl_fail *fail)
@@ -76,12 +89,9 @@ int sl_group_common_steps(struct sl_group *g, uint64_t step[SL_GROUP_STEPS], int
 	if (!ranks)
 		return n;
 	memcpy(own.step, step, sizeof own.step);
-	all = calloc((size_t)ranks->count, sizeof *all);
-	if (!all) {
-		sl_group_end_ranks(g, "no memory for what the ranks offer");
+	all = gather(g, &own, sizeof own);
+	if (!all)
 		return 0;
-	}
-	ranks->gather_all(ranks, &own, all, sizeof own);
 	for (int i = 0; i < all[0].n; i++) {
 		bool have = true;
 
@@ -112,12 +122,9 @@ enum sl_err sl_group_all_took(struct sl_group *g, uint64_t step, enum sl_err err
 		snprintf(own.why, sizeof own.why, "%s", fail->text);
 	memcpy(own.weights_hash, sl_port_session(g->seat[g->first].m->port)->hello.weights_hash,
 	       sizeof own.weights_hash);
-	all = calloc((size_t)ranks->count, sizeof *all);
-	if (!all) {
-		sl_group_end_ranks(g, "no memory for what the ranks say");
+	all = gather(g, &own, sizeof own);
+	if (!all)
 		return SL_ERR_NOMEM;
-	}
-	ranks->gather_all(ranks, &own, all, sizeof own);
 	err = SL_OK; /* all ranks say the same: what the lowest of them found */
 	for (int r = 0; r < ranks->count && !err; r++) {
 		if (all[r].err)
@@ -189,12 +196,9 @@ bool sl_group_largest_here(const struct sl_group *g, double most)
 
 	if (!ranks)
 		return true;
-	all = calloc((size_t)ranks->count, sizeof *all);
-	if (!all) {
-		sl_group_end_ranks(g, "no memory for what the ranks say");
+	all = gather(g, &most, sizeof most);
+	if (!all)
 		return false;
-	}
-	ranks->gather_all(ranks, &most, all, sizeof most);
 	for (int r = 1; r < ranks->count; r++)
 		if (all[r] > all[who])
 			who = r;
