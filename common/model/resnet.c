@@ -1,6 +1,6 @@
-/* ResNet-18, -34 and -50 (He et al., CVPR 2016) and ResNeXt-50 32x4d (Xie et al., CVPR 2017) with torchvision's names,
- * initial weights, and its stride of the middle convolution of a bottleneck. The CIFAR form has a stem of one 3×3
- * convolution of stride 1 and no pool behind it. */
+/* ResNet-18, -34 and -50 (He et al., CVPR 2016) and ResNeXt-50 32x4d (Xie et al., CVPR 2017). Names and initial weights
+ * are torchvision's. A bottleneck has its stride in the middle convolution, as there. The CIFAR form has a stem of one
+ * 3×3 convolution of stride 1 and no pool behind it. */
 #include <stdio.h>
 
 #include "common/model/sources.h"
