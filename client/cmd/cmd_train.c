@@ -3,8 +3,8 @@
 #include "client/cmd/command.h"
 #include "client/persist/journal.h"
 #include "client/persist/last_run.h"
+#include "client/run/absent.h"
 #include "client/run/drive.h"
-#include "client/run/local_group.h"
 #include "client/run/phase.h"
 
 static const char *const usage[] = {

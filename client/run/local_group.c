@@ -9,6 +9,7 @@
 
 #include "client/persist/journal.h"
 #include "client/persist/model_file.h"
+#include "client/run/absent.h"
 #include "client/run/local.h"
 #include "common/base/log.h"
 #include "common/nn/average.h"
@@ -26,6 +27,7 @@ struct member {
 	struct sl_step_result result;
 	struct sl_fail why;   /* of a step that it is not in */
 	bool own, in, absent; /* of the step under way: it is this member's; it is in the sum; it is left out */
+	bool here;            /* in the step under way, or the last one: else it is away */
 };
 
 struct group {
@@ -34,6 +36,7 @@ struct group {
 	struct sl_exec *trunk; /* all members' parameters */
 	struct member *member; /* [n] */
 	int n;
+	uint64_t step;          /* the next one */
 	struct sl_end_sum ends; /* of shared ones; else zeros */
 	struct sl_buf mean;     /* as all hear it; empty: nobody was in the step */
 	struct sl_fail *fail;
@@ -45,44 +48,6 @@ static void on_signal(int signum)
 {
 	stop_asked = 1;
 	signal(signum, SIG_DFL); /* the second one ends the process */
-}
-
-/* ---- who is absent when */
-
-/* The next item of the list; NULL: it is none. */
-static const char *read_absent(const char *at, uint64_t *member, uint64_t *step)
-{
-	int used = 0;
-
-	if (sscanf(at, "%" SCNu64 ":%" SCNu64 "%n", member, step, &used) != 2 || *step < 1 ||
-	    (at[used] && at[used] != ','))
-		return NULL;
-	return at + used + (at[used] == ',');
-}
-
-enum sl_err sl_absent_check(const char *list, struct sl_fail *fail)
-{
-	uint64_t member, step;
-
-	for (const char *at = list; at && *at;) {
-		at = read_absent(at, &member, &step);
-		if (!at)
-			return sl_fail_set(fail, SL_ERR_USAGE,
-					   "--absent needs MEMBER:STEP pairs, such as 1:3,1:4, got '%.80s'", list);
-	}
-	return SL_OK;
-}
-
-static bool is_absent(const char *list, int who, uint64_t when)
-{
-	uint64_t member, step;
-
-	for (const char *at = list; at && *at;) {
-		at = read_absent(at, &member, &step);
-		if (at && member == (uint64_t)who && step == when + 1)
-			return true;
-	}
-	return false;
 }
 
 /* ---- opening */
@@ -206,6 +171,8 @@ static enum sl_err evaluate(struct group *g)
 		struct member *m = &g->member[k];
 		struct sl_feed feed;
 
+		if (!m->here)
+			continue;
 		err = take_batch(m, SL_SPLIT_TEST, g->fail);
 		if (err)
 			break;
@@ -223,7 +190,6 @@ static enum sl_err evaluate(struct group *g)
 static enum sl_err compute(struct group *g, int k)
 {
 	struct member *m = &g->member[k];
-	const uint64_t step = sl_training_number(m->run);
 	const double full = (double)m->setup.plan->spec.group_rows;
 	enum sl_err err = take_batch(m, SL_SPLIT_TRAIN, g->fail);
 	struct sl_feed feed;
@@ -231,8 +197,8 @@ static enum sl_err compute(struct group *g, int k)
 	if (err)
 		return err;
 	feed = sl_feed_of(m->batch);
-	m->absent = is_absent(g->options->absent, k, step);
-	err = sl_local_begin(m->local, &feed, step, &m->why);
+	m->absent = sl_absent_look(g->options->absent, k, g->step) == SL_LATE;
+	err = sl_local_begin(m->local, &feed, g->step, &m->why);
 	if (!err)
 		err = sl_member_check(sl_local_middle(m->local), full > 0 ? full / (double)feed.rows : 1,
 				      m->conf.agreed.share.member_norm, &m->why);
@@ -274,7 +240,7 @@ static enum sl_err fold_ends(struct group *g, int64_t rows)
 	for (int k = 0; k < g->n; k++)
 		if (g->member[k].in)
 			sl_end_sum_add(&g->ends, sl_local_told(g->member[k].local));
-	return sl_end_sum_encode(&g->ends, factor, sl_training_number(g->member[0].run), &g->mean, g->fail);
+	return sl_end_sum_encode(&g->ends, factor, g->step, &g->mean, g->fail);
 }
 
 /* Each gradient is finite, and their sum is not: the largest is to blame, and left out. */
@@ -372,7 +338,7 @@ static enum sl_err apply_apart(struct group *g, double lr)
 }
 
 /* The round ends with this step: whoever is absent in it has no part in the average. */
-static enum sl_err average(struct group *g, uint64_t step)
+static enum sl_err average(struct group *g)
 {
 	struct sl_copy *copy = calloc((size_t)g->n, sizeof *copy);
 	enum sl_err err = copy ? SL_OK : SL_ERR_NOMEM;
@@ -380,7 +346,8 @@ static enum sl_err average(struct group *g, uint64_t step)
 	for (int k = 0; k < g->n && !err; k++) {
 		struct member *m = &g->member[k];
 
-		copy[k] = (struct sl_copy){m->copy, is_absent(g->options->absent, k, step) ? 0 : m->trained};
+		copy[k] = (struct sl_copy){
+			m->copy, sl_absent_look(g->options->absent, k, g->step) == SL_PRESENT ? m->trained : 0};
 		m->trained = 0;
 		if (!copy[k].rows || sl_copy_check(m->copy, &m->why) != SL_ERR_NONFINITE)
 			continue;
@@ -395,52 +362,104 @@ static enum sl_err average(struct group *g, uint64_t step)
 
 static enum sl_err apply_round(struct group *g, double lr)
 {
-	const uint64_t step = sl_training_number(g->member[0].run), round = sl_setup_round(&g->member[0].setup);
+	const uint64_t round = sl_setup_round(&g->member[0].setup);
 	enum sl_err err = apply_apart(g, lr);
 
-	return err || (step + 1) % round ? err : average(g, step);
+	return err || (g->step + 1) % round ? err : average(g);
 }
 
-static enum sl_err step(struct group *g)
+static enum sl_err step(struct group *g, double lr)
 {
 	const bool rounds = g->member[0].copy != NULL;
 	enum sl_err err = SL_OK;
 
 	for (int k = 0; k < g->n && !err; k++) {
 		g->member[k].in = false;
-		if (g->member[k].own)
+		if (g->member[k].here && g->member[k].own)
 			err = compute(g, k);
 	}
 	if (!err)
-		err = (rounds ? apply_round : apply)(g, sl_training_lr(g->member[0].run));
+		err = (rounds ? apply_round : apply)(g, lr);
 	for (int k = 0; k < g->n && !err; k++) {
 		struct member *m = &g->member[k];
 
+		if (!m->here)
+			continue;
 		err = m->own ? end_own(g, m)
-			     : sl_local_pass(m->local, sl_training_number(m->run), sl_training_lr(m->run), &m->result,
-					     g->fail);
+			     : sl_local_pass(m->local, g->step, sl_training_lr(m->run), &m->result, g->fail);
 		if (!err)
 			sl_training_done(m->run, &m->result);
 	}
 	release_batches(g, SL_SPLIT_TRAIN);
+	g->step++;
 	return err;
 }
 
-/* All members go by the same epochs, so one says for all what is next. */
+/* It has been away, and takes part in the next step. */
+static enum sl_err join(struct group *g, struct member *m)
+{
+	const uint64_t batches = (uint64_t)sl_loader_batches(m->loader[SL_SPLIT_TRAIN]);
+	int64_t in_eval;
+	uint64_t at;
+	enum sl_err err;
+
+	sl_training_join(m->run, g->step);
+	sl_training_position(m->run, &at, &in_eval);
+	err = sl_loader_seek(m->loader[SL_SPLIT_TRAIN], at / batches, (int64_t)(at % batches));
+	if (!err)
+		err = sl_loader_seek(m->loader[SL_SPLIT_TEST], 0, 0);
+	if (err)
+		return sl_fail_set(g->fail, err, "the data loader: %s", sl_err_text(err));
+	m->own = sl_training_next(m->run) == SL_WANT_STEP;
+	return sl_local_follow(m->local, g->step, g->fail);
+}
+
+/* Who takes part in the next step; NULL: nobody. */
+static enum sl_err gather(struct group *g, struct member **some)
+{
+	enum sl_err err = SL_OK;
+
+	*some = NULL;
+	for (int k = 0; k < g->n && !err; k++) {
+		struct member *m = &g->member[k];
+		const bool was = m->here;
+
+		m->here = sl_absent_look(g->options->absent, k, g->step) != SL_AWAY;
+		if (m->here && !was)
+			err = join(g, m);
+		if (m->here && !*some)
+			*some = m;
+	}
+	return err;
+}
+
+/* All members go by the same epochs, so one says for all what is next. Whoever is away does not evaluate either. */
 static enum sl_err run_all(struct group *g)
 {
 	enum sl_err err = SL_OK;
 
 	while (!err && !stop_asked) {
-		enum sl_want want = SL_WANT_FINISH;
+		enum sl_want want = SL_WANT_STEP;
+		struct member *some;
 
 		for (int k = 0; k < g->n; k++) {
+			if (!g->member[k].here)
+				continue;
 			want = sl_training_next(g->member[k].run);
 			g->member[k].own = want == SL_WANT_STEP;
 		}
 		if (want == SL_WANT_FINISH)
 			break;
-		err = want == SL_WANT_EVAL ? evaluate(g) : step(g);
+		if (want == SL_WANT_EVAL) {
+			err = evaluate(g);
+			continue;
+		}
+		err = gather(g, &some);
+		if (!err && !some)
+			err = sl_fail_set(g->fail, SL_ERR_USAGE, "--absent leaves nobody in step %" PRIu64,
+					  g->step + 1);
+		if (!err)
+			err = step(g, sl_training_lr(some->run));
 	}
 	return err;
 }
@@ -475,6 +494,10 @@ enum sl_err sl_drive_local_group(struct sl_setup *setup, const struct sl_drive_o
 	struct group g = {.setup = setup, .options = options, .n = setup->conf->agreed.share.clients, .fail = fail};
 	enum sl_err err = SL_OK;
 
+	if (sl_absent_has_ranges(options->absent) &&
+	    (setup->conf->agreed.share.mode != SL_SHARE_SYNC || setup->conf->agreed.share.ends != SL_ENDS_PRIVATE))
+		return sl_fail_set(fail, SL_ERR_USAGE,
+				   "--absent takes MEMBER:FROM-TO in share.mode: sync with share.ends: private alone");
 	g.member = calloc((size_t)g.n, sizeof *g.member);
 	if (!g.member)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %d members", g.n);

@@ -5,10 +5,6 @@
 
 #include "client/run/drive.h"
 
-/* MEMBER:STEP, … : these members are left out of these steps (from 1, as log.jsonl counts), as stragglers are. USAGE:
- * it is no such list. */
-enum sl_err sl_absent_check(const char *list, struct sl_fail *fail) SL_MUST_CHECK;
-
 /* `setup` has its config and a backend. */
 enum sl_err sl_drive_local_group(struct sl_setup *setup, const struct sl_drive_options *options,
 				 struct sl_fail *fail) SL_MUST_CHECK;

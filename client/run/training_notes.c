@@ -21,6 +21,31 @@ void sl_run_mark(struct sl_training *r)
 				.last = r->last};
 }
 
+uint64_t sl_training_held(const struct sl_training *r)
+{
+	return r->mark.step;
+}
+
+void sl_training_join(struct sl_training *r, uint64_t step)
+{
+	const struct mark *m = &r->mark;
+
+	r->step = step < r->total_steps ? step : r->total_steps;
+	r->epoch = (int)(r->step / (uint64_t)r->steps_per_epoch);
+	r->in_epoch = (int64_t)(r->step % (uint64_t)r->steps_per_epoch);
+	if (r->step == m->step) { /* maybe behind an epoch's last step, before the evaluation */
+		r->epoch = m->epoch;
+		r->in_epoch = m->in_epoch;
+	} else if (r->step == r->total_steps && !r->in_epoch) {
+		r->epoch--;
+		r->in_epoch = r->steps_per_epoch;
+	}
+	r->train = r->epoch == m->epoch ? m->train : (struct tally){0};
+	r->eval = (struct tally){0};
+	r->in_eval = 0;
+	sl_scores_begin(r->scores);
+}
+
 void sl_training_end_phase(struct sl_training *r)
 {
 	sl_run_mark(r);

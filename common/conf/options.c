@@ -23,7 +23,9 @@ static const struct option table[] = {
 	{"--clients", "N", SL_OPT_GROUP, AT(clients),
 	 "with --local: a group of N members in this process, each with its log in log.dir/member-K"},
 	{"--absent", "LIST", SL_OPT_GROUP, AT(absent),
-	 "with --local of a group: MEMBER:STEP pairs, such as 1:3,1:4; these members are left out of these steps"},
+	 "with --local of a group: MEMBER:STEP, a member that is late in this step, and MEMBER:FROM-TO, one that is "
+	 "not "
+	 "there in these steps; such as 1:3,2:10-25"},
 	{"--resume", NULL, SL_OPT_RESUME, AT(resume),
 	 "after Ctrl-C or a crash, go on from the newest checkpoint that client and server both hold; a finished run "
 	 "needs more to do, such as --set train.epochs=N"},

@@ -60,6 +60,23 @@ run absent --clients 3 --absent 1:2,1:3 -- data.partition=iid train.batch=4 trai
 ! grep -q '"skipped":true' "$tmp/absent/member-0/log.jsonl" || fail 'member 0 was absent, too'
 [ "$(middle absent/member-0)" != "$(middle 'parts iid/member-0')" ] || fail 'absence made no difference'
 
+# a member that is not there leaves the others what one that is late leaves them; it has no lines, and goes on where the group is
+for how in 1:1,1:2,1:3,1:4,1:7,1:8 1:1-4,1:7-8; do
+	run "gone $how" --clients 3 --absent $how -- data.partition=iid train.batch=4 train.chunks=1 train.epochs=2 train.eval_every=0 "${calm[@]}"
+done
+for k in 0 1 2; do
+	cmp "$tmp/gone 1:1-4,1:7-8/member-$k/model.safetensors" "$tmp/gone 1:1,1:2,1:3,1:4,1:7,1:8/member-$k/model.safetensors" ||
+		fail "member $k: one that is away leaves other weights than one that is late"
+done
+for k in 0 2; do same_run "gone 1:1-4,1:7-8/member-$k" "gone 1:1,1:2,1:3,1:4,1:7,1:8/member-$k" 10; done
+[ "$(grep -o '"type":"step","step":[0-9]*' "$tmp/gone 1:1-4,1:7-8/member-1/log.jsonl" | grep -o '[0-9]*$' | paste -sd' ')" = '5 6 9 10' ] ||
+	fail 'a member that is away has lines, or lacks some'
+
+# two of three are a group of two
+run 'two of three' --clients 3 --absent 2:1-99 -- train.batch=4 train.chunks=1 share.rows=12 "${calm[@]}"
+run 'two' --clients 2 -- train.batch=4 train.chunks=1 share.rows=12 "${calm[@]}"
+for k in 0 1; do same_run "two of three/member-$k" "two/member-$k" 14; done
+
 # refused KEY PHRASE [argument]…
 refused() {
 	local key=$1 phrase=$2 rc=0
@@ -79,6 +96,9 @@ refused data.partition 'gets none' --local --clients 60 --set data.partition=iid
 refused train.batch 'make no batch' --local --clients 4 --set data.partition=batch
 refused clients 'need --local' --clients 2
 refused absent 'MEMBER:STEP' --local --clients 2 --absent 1
+refused absent 'MEMBER:STEP' --local --clients 2 --absent 1:4-3
+refused absent 'leaves nobody in step 2' --local --clients 2 --absent 0:2-3,1:2-2
+refused absent 'in share.mode: sync' --local --clients 2 --absent 1:2-3 --set share.mode=serial
 client again "$config" --local --clients 2 --set "${calm[0]}" --set data.partition=iid || fail "again: $?"
 refused member-0 'holds a trained model' --local --clients 2 --set log.dir="$tmp/again"
 echo "share: ok"
